@@ -1,0 +1,386 @@
+/*
+ * kops.h: matrix jobs on the GPUs (or CPU) of this host, through the kopsd daemon.
+ *
+ * This header is the manual of libkops. The library links libc and protobuf-c only, starts no
+ * thread, keeps no global state, prints nothing and never exits.
+ *
+ * Concepts
+ *   handle   struct kops: one connection to kopsd. One thread at a time may use a handle and what
+ *            belongs to it; several threads use one handle each.
+ *   buffer   struct kops_buffer: memory that jobs read and write. SHARED buffers are mapped by this
+ *            process and by kopsd; kops_data() is plain memory. RESIDENT buffers live on a device
+ *            and have no address here: fill and read them with copy ops.
+ *   view     kops_view: which elements of a buffer an operand means: byte offset, dtype, shape and
+ *            strides. Transposing, leading dimensions and batches are strides and cost no copy.
+ *   job      struct kops_job: ops that run in order on one device, sent as one message and answered
+ *            once, with a receipt.
+ *
+ * The short way, one product C = A * B of row-major float matrices:
+ *
+ *     kops *k;
+ *     kops_buffer *a, *b, *c;
+ *     kops_open(&k, NULL, NULL, 0);
+ *     kops_alloc(k, m * K * sizeof(float), KOPS_SHARED, NULL, &a); ... b, c ...
+ *     fill((float *)kops_data(a)); ...
+ *     if (kops_sgemm(k, KOPS_N, KOPS_N, m, n, K, 1.0f, a, K, b, n, 0.0f, c, n) < 0)
+ *         puts(kops_error(k));
+ *
+ * The long way: kops_job_new(), kops_job_gemm() and others, kops_submit(), then kops_wait(), a
+ * callback, or kops_process() from an event loop.
+ *
+ * Memory order: a job sees what this thread stored to its SHARED buffers before kops_submit(), and
+ * this thread sees the job's output once kops_wait() or the callback reported it done. Between the
+ * two, touching the job's outputs, or writing its inputs, makes its result undefined.
+ *
+ * Errors: functions return 0 (or a count) or a negative KOPS_E_* code; ret_ parameters are written
+ * on success only. kops_error() has the sentence for people. A job's own failure does not break the
+ * handle. KOPS_E_CONNECT does not either: the next call connects again.
+ *
+ * When the daemon restarts while jobs are out, the handle reconnects, gives its buffers again under
+ * their old ids and sends every unanswered job again. Not so a job that overwrites its own input
+ * (gemm with beta != 0, in-place ops): running it twice would be wrong, so it fails with
+ * KOPS_E_INTERRUPTED and the caller decides. The content of RESIDENT buffers is gone then; jobs that
+ * read one fail with KOPS_E_LOST until one op has written all of it.
+ *
+ * Accuracy: `precision` of a gemm on f32 says what its kernel may do.
+ *   KOPS_PRECISION_F32   (default) error no worse than cuBLAS SGEMM's on the same data
+ *   KOPS_PRECISION_IEEE  plain fp32 fused multiply-adds only
+ *   KOPS_PRECISION_TF32  operands may be rounded to tf32, _BF16: to bfloat16
+ */
+#ifndef KOPS_H
+#define KOPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KOPS_VERSION_MAJOR 0
+#define KOPS_VERSION_MINOR 1
+#define KOPS_VERSION_PATCH 0
+
+#define KOPS_RANK_MAX 4
+
+typedef struct kops kops;
+typedef struct kops_buffer kops_buffer;
+typedef struct kops_job kops_job;
+
+/* ---- Errors ------------------------------------------------------------------------------- */
+
+enum kops_status {
+	KOPS_OK = 0,
+	KOPS_E_PROTOCOL = -1,     /* the peer broke the protocol */
+	KOPS_E_INVALID = -2,      /* an argument makes no sense */
+	KOPS_E_RANGE = -3,        /* a view leaves its buffer */
+	KOPS_E_SHAPE = -4,        /* shapes do not fit together */
+	KOPS_E_DTYPE = -5,        /* element type not accepted here */
+	KOPS_E_OVERLAP = -6,      /* output overlaps an input or itself */
+	KOPS_E_NOT_FOUND = -7,    /* no such buffer or job */
+	KOPS_E_EXISTS = -8,       /* id already in use */
+	KOPS_E_UNSUPPORTED = -9,  /* no kernel can do this; the sentence names what could */
+	KOPS_E_DEVICE = -10,      /* no such device, or the buffer lives on another one */
+	KOPS_E_NOMEM = -11,       /* out of host or device memory */
+	KOPS_E_QUOTA = -12,       /* over a limit of this user */
+	KOPS_E_BUSY = -13,        /* queue full; kops_job_retry_after_us() says when to try again */
+	KOPS_E_DEADLINE = -14,    /* the job had not started by its deadline */
+	KOPS_E_CANCELLED = -15,   /* kops_cancel() withdrew the job */
+	KOPS_E_SHUTDOWN = -16,    /* the daemon is stopping */
+	KOPS_E_LOST = -17,        /* a RESIDENT buffer's content was lost in a restart */
+	KOPS_E_INTERRUPTED = -18, /* restart during a job that cannot be repeated */
+	KOPS_E_FD = -19,          /* the file descriptor is no memfd, or lacks seals */
+	KOPS_E_VERSION = -20,     /* daemon and library have no protocol version in common */
+	KOPS_E_FAULT = -21,       /* the device failed */
+	KOPS_E_READONLY = -22,    /* output view in a read-only buffer */
+	KOPS_E_CONNECT = -32,     /* cannot reach kopsd */
+	KOPS_E_TIMEOUT = -33,     /* no answer in time */
+	KOPS_E_STATE = -34,       /* call not allowed in this state */
+	KOPS_E_SYSTEM = -35,      /* a system call failed; errno is in the sentence */
+};
+
+/* Short text of a code ("view leaves its buffer"); "unknown error" for others. Static memory. */
+const char *kops_strerror(int code);
+
+/* ---- Handles ------------------------------------------------------------------------------ */
+
+/*
+ * Set .size = sizeof(kops_options); members that a newer library adds are then left at their
+ * defaults, which 0 and NULL always mean.
+ */
+typedef struct kops_options {
+	size_t size;
+	const char *socket;  /* NULL: $KOPS_SOCKET, else /run/kopsd/kopsd.sock */
+	const char *name;    /* shown in the daemon's log, at most 64 bytes; NULL: none */
+	uint32_t timeout_ms; /* for the synchronous calls and for reconnecting; 0: 30000 */
+} kops_options;
+
+/*
+ * Connects and greets. options may be NULL. On failure *ret_handle is untouched and, if why is not
+ * NULL, up to why_size bytes of it hold the sentence.
+ * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM.
+ */
+int kops_open(kops **ret_handle, const kops_options *options, char *why, size_t why_size);
+
+/*
+ * Ends the session and frees the handle with every buffer and job of it, mappings included.
+ * Unfinished jobs are abandoned and their callbacks not called. NULL is allowed.
+ */
+void kops_close(kops *k);
+
+/* The sentence for the last failed call on this handle; "" before the first. Valid until the next call. */
+const char *kops_error(const kops *k);
+
+/* Health: 0 when every device answered its last canary job rightly, KOPS_E_FAULT when not. One round trip. */
+int kops_ping(kops *k);
+
+/* ---- Buffers ------------------------------------------------------------------------------ */
+
+enum kops_buffer_flags {
+	KOPS_SHARED = 0,    /* kops_alloc: memory lent by the daemon: touched, zeroed, ready for DMA */
+	KOPS_RESIDENT = 1,  /* kops_alloc: memory of one device */
+	KOPS_READ_ONLY = 2, /* kops_import: the daemon must not write it */
+};
+
+/*
+ * Allocates zeroed memory of `bytes` > 0. device is for KOPS_RESIDENT only: "gpu0", "cpu", …;
+ * NULL: the daemon's first device. Free with kops_free().
+ * KOPS_E_NOMEM, KOPS_E_QUOTA, KOPS_E_DEVICE.
+ */
+int kops_alloc(kops *k, uint64_t bytes, unsigned flags, const char *device, kops_buffer **ret_buffer);
+
+/*
+ * Shares a memfd of yours, sealed with F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL and at least
+ * `bytes` long. The library keeps a duplicate and its own mapping; fd stays yours. KOPS_READ_ONLY in
+ * flags: jobs may read only. KOPS_E_FD tells what is wrong with fd. Prefer kops_alloc(): its memory
+ * needs no first touch and no pinning.
+ */
+int kops_import(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buffer **ret_buffer);
+
+/*
+ * Gives the buffer back. Jobs already submitted still finish with it; the mapping in this process
+ * goes at once. NULL is allowed.
+ */
+void kops_free(kops_buffer *buffer);
+
+void *kops_data(const kops_buffer *buffer); /* NULL for RESIDENT */
+uint64_t kops_size(const kops_buffer *buffer);
+
+/* ---- Views -------------------------------------------------------------------------------- */
+
+typedef enum kops_dtype {
+	KOPS_F32 = 1,
+	KOPS_F64 = 2,
+	KOPS_F16 = 3,
+	KOPS_BF16 = 4,
+} kops_dtype;
+
+/* Bytes of one element; 0 for what is no dtype. */
+size_t kops_dtype_size(kops_dtype dtype);
+
+/*
+ * Element (i0, …) lies at byte offset + kops_dtype_size(dtype) * Σ i_d * strides[d] of the buffer.
+ * Strides count elements and may be negative; 0 repeats along an axis (inputs only).
+ */
+typedef struct kops_view {
+	kops_buffer *buffer;
+	uint64_t offset; /* bytes, of element (0, 0, …); a multiple of the element size */
+	kops_dtype dtype;
+	uint32_t rank; /* 1 … KOPS_RANK_MAX */
+	uint64_t shape[KOPS_RANK_MAX];
+	int64_t strides[KOPS_RANK_MAX];
+} kops_view;
+
+/* rows × cols, row-major, ld elements from row to row (0: cols), from byte `offset`. */
+kops_view kops_matrix(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint64_t rows, uint64_t cols, uint64_t ld);
+
+/* Row-major without gaps, any rank. */
+kops_view kops_tensor(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint32_t rank, const uint64_t *shape);
+
+/* The same elements with the last two axes exchanged. */
+kops_view kops_transposed(kops_view view);
+
+/* ---- Jobs --------------------------------------------------------------------------------- */
+
+typedef enum kops_precision {
+	KOPS_PRECISION_F32 = 0,
+	KOPS_PRECISION_IEEE = 1,
+	KOPS_PRECISION_TF32 = 2,
+	KOPS_PRECISION_BF16 = 3,
+} kops_precision;
+
+typedef enum kops_priority {
+	KOPS_NORMAL = 0,
+	KOPS_HIGH = 1, /* before this user's other jobs */
+	KOPS_LOW = 2,  /* only when nobody has other work for the device */
+} kops_priority;
+
+typedef struct kops_job_options {
+	size_t size; /* sizeof(kops_job_options) */
+	uint32_t queue; /* jobs of one handle in one queue run in order; different queues may overlap */
+	kops_priority priority;
+	const char *device;   /* NULL: the daemon chooses */
+	uint64_t deadline_us; /* from arrival at the daemon to the start of the job; 0: none */
+} kops_job_options;
+
+/* An empty job. options may be NULL. Free with kops_job_free(). KOPS_E_NOMEM. */
+int kops_job_new(kops *k, const kops_job_options *options, kops_job **ret_job);
+
+/*
+ * Frees the job. One that is still out is abandoned: its answer is dropped and its callback not
+ * called. Allowed inside that job's callback. NULL is allowed.
+ */
+void kops_job_free(kops_job *job);
+
+/*
+ * Adding ops. kernel pins a row by name (`kops-client ops` lists them); NULL: the fastest that is
+ * accurate enough. Views are copied. KOPS_E_INVALID for a rank out of range or a full job,
+ * KOPS_E_STATE after kops_submit(), KOPS_E_NOMEM. Shapes are checked by the daemon.
+ */
+
+/*
+ * c = alpha * a * b + beta * c. a: [batch,] M, K; b: [batch,] K, N; c: [batch,] M, N; all of one dtype
+ * (f32, f64, f16, bf16; the two small ones accumulate in f32). An operand of rank 2, or with batch 1,
+ * serves every batch. beta == 0 never reads c. K == 0 gives beta * c.
+ */
+int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
+                  kops_precision precision, const char *kernel);
+
+/* y = softmax(scale * x) over the last axis, or its logarithm; f32. y may be x. */
+int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel);
+
+/* y[…, j, i] = x[…, i, j]; f32. Rank 2 to 4. y must not overlap x. */
+int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel);
+
+/* y = a + b; f32. Extents of 1 and missing leading ones of a or b are repeated. y may be a or b if that is not repeated. */
+int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
+
+/* y = x, same shape and dtype (any); moves data between SHARED and RESIDENT buffers. */
+int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
+
+/*
+ * Called once from kops_wait(), kops_process() or another call that reads from the socket, when the
+ * job is done or has failed. status is 0 or KOPS_E_*. It may submit and free jobs and buffers, but
+ * not call kops_close() or a waiting function.
+ */
+typedef void kops_callback(kops_job *job, int status, void *user);
+
+/*
+ * Sends the job, or queues it to be sent; never blocks. done may be NULL. Buffers must stay alive
+ * until it is done. A finished job may be submitted again with the same ops.
+ * KOPS_E_INVALID for a job without ops, KOPS_E_STATE when it is out already.
+ */
+int kops_submit(kops_job *job, kops_callback *done, void *user);
+
+/*
+ * Waits until the job is done: at most timeout_ms; 0 polls, negative waits for ever. Returns the job's status;
+ * KOPS_E_TIMEOUT leaves it out.
+ */
+int kops_wait(kops_job *job, int timeout_ms);
+
+/* kops_submit() and kops_wait() with the handle's timeout. On KOPS_E_TIMEOUT the job is cancelled if still queued. */
+int kops_run(kops_job *job);
+
+/* True between kops_submit() and the end. */
+bool kops_job_is_out(const kops_job *job);
+
+/*
+ * Asks the daemon to withdraw a queued job, which then ends with KOPS_E_CANCELLED. One that runs
+ * already finishes as usual. Does not wait. KOPS_E_STATE when the job is not out.
+ */
+int kops_cancel(kops_job *job);
+
+/* The sentence of a failed job; "" otherwise. Valid until the job is submitted again or freed. */
+const char *kops_job_error(const kops_job *job);
+
+/* After KOPS_E_BUSY: microseconds after which room is expected. Else 0. */
+uint64_t kops_job_retry_after_us(const kops_job *job);
+
+typedef struct kops_op_receipt {
+	const char *op;     /* "gemm" */
+	const char *kernel; /* the row that ran: "cublas" */
+	const char *why;    /* why it was chosen */
+	double flops;       /* counted from the shapes */
+	double bytes;       /* read + written, counted from the shapes */
+	double compute_us;  /* 0 where the device does not time single ops */
+} kops_op_receipt;
+
+typedef struct kops_receipt {
+	const char *device;
+	double queue_us;    /* arrival to start */
+	double upload_us;   /* host to device */
+	double compute_us;  /* all ops */
+	double download_us; /* device to host */
+	double total_us;    /* arrival at the daemon to completion */
+	size_t n_ops;
+	const kops_op_receipt *ops;
+} kops_receipt;
+
+/* NULL unless the job succeeded. Valid until it is submitted again or freed. */
+const kops_receipt *kops_job_receipt(const kops_job *job);
+
+/* ---- One-op calls: build, submit, wait ------------------------------------------------------ */
+
+typedef enum kops_trans {
+	KOPS_N = 0, /* as stored */
+	KOPS_T = 1, /* transposed */
+} kops_trans;
+
+/*
+ * C = alpha * op(A) * op(B) + beta * C; row-major, op(A) m × k, op(B) k × n, C m × n, leading dimensions in
+ * elements, each buffer from its start. Use kops_job_gemm() for offsets, batches, other types.
+ */
+int kops_sgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint64_t n, uint64_t depth, float alpha,
+               kops_buffer *a, uint64_t lda, kops_buffer *b, uint64_t ldb, float beta, kops_buffer *c, uint64_t ldc);
+int kops_dgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint64_t n, uint64_t depth, double alpha,
+               kops_buffer *a, uint64_t lda, kops_buffer *b, uint64_t ldb, double beta, kops_buffer *c, uint64_t ldc);
+int kops_softmax(kops *k, kops_view x, kops_view y, double scale);
+int kops_transpose(kops *k, kops_view x, kops_view y);
+int kops_add(kops *k, kops_view a, kops_view b, kops_view y);
+int kops_copy(kops *k, kops_view x, kops_view y);
+
+/* ---- Living in another event loop ------------------------------------------------------------ */
+
+/*
+ * Poll kops_fd() for kops_events() (POLLIN, POLLOUT) with at most kops_timeout() ms (-1: none), then
+ * call kops_process(); it never blocks, runs callbacks, and returns how many jobs ended or a negative
+ * code when the connection is lost for good. The fd changes when the handle reconnects: ask each time round.
+ */
+int kops_fd(const kops *k);
+short kops_events(const kops *k);
+int kops_timeout(const kops *k);
+int kops_process(kops *k);
+
+/* ---- What the daemon has ----------------------------------------------------------------------- */
+
+typedef struct kops_device_info {
+	const char *name;          /* "gpu0", "cpu" */
+	const char *description;   /* for people */
+	const char *disabled_rows; /* kernel rows that failed their self-test; "" when all is well */
+	uint64_t memory_bytes;
+	uint64_t jobs_done, jobs_failed, queued, running, resident_bytes, canary_age_us;
+	double busy_us;
+} kops_device_info;
+
+typedef struct kops_kernel_info {
+	const char *op, *name, *device_kind, *idea, *dtypes;
+} kops_kernel_info;
+
+typedef struct kops_info {
+	const char *daemon; /* "kopsd 0.1.0" */
+	uint64_t uptime_us, sessions, buffers, mapped_bytes, pinned_bytes, pool_bytes;
+	size_t n_devices, n_kernels;
+	const kops_device_info *devices;
+	const kops_kernel_info *kernels; /* per op in the order in which auto prefers them */
+} kops_info;
+
+/* Asks for all of it. *ret_info is the caller's; free with kops_info_free(). */
+int kops_query(kops *k, kops_info **ret_info);
+void kops_info_free(kops_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

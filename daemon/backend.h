@@ -1,0 +1,129 @@
+/*
+ * backend.h: what one kind of device can do for kopsd. backend_cpu.c is built in; backend_cuda.c is
+ * the module kops-cuda.so, which exports BACKEND_ENTRY and nothing else.
+ *
+ * Threads: every function runs on the device's own thread (device.c), except those marked "any
+ * thread". A backend never logs; it returns a code and a sentence.
+ */
+#ifndef KOPS_BACKEND_H
+#define KOPS_BACKEND_H
+
+#include "kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BACKEND_ABI 1
+#define BACKEND_ENTRY "kops_backend"
+
+enum memory_pin {
+	MEMORY_PAGEABLE, /* not registered for DMA */
+	MEMORY_PINNING,  /* a device thread is at it; others treat it as pageable */
+	MEMORY_PINNED,
+};
+
+/* One buffer's bytes, as views name them in view.space. */
+struct memory {
+	void *host;         /* mapping in this process; NULL for RESIDENT */
+	void *device;       /* RESIDENT: address on `owner`; NULL until allocated */
+	const void *owner;  /* RESIDENT: the struct backend_device that holds it; else NULL */
+	uint64_t bytes;
+	bool read_only;     /* mapped without PROT_WRITE */
+	int pin;            /* enum memory_pin; accessed with __atomic builtins */
+};
+
+/* One op of a run. The loop thread fills args and pinned, plan() the rest but compute_us. */
+struct run_op {
+	struct op_args args; /* views: space = struct memory *, offset set; data is for the backend */
+	const char *pinned;  /* row asked for by name, or "" */
+	const struct kernel *kernel;
+	char why[WHY_BYTES];
+	double compute_us; /* 0 where not timed */
+};
+
+/* A job in a device's hands. Borrowed from start() until poll() gives it back. */
+struct run {
+	struct run_op *ops;
+	unsigned n_ops;
+	uint64_t lane;         /* runs of equal lane execute in order */
+	uint64_t device_bytes; /* by plan(): staging and workspace, not RESIDENT buffers */
+	double plan_us;        /* by plan(): rough time it will take, for scheduling */
+	/* results */
+	int status;
+	char error[WHY_BYTES];
+	double upload_us, compute_us, download_us;
+	/* private to the backend and to device.c */
+	void *state;
+	struct run *next;
+};
+
+struct device_info {
+	char description[128];
+	uint64_t memory_bytes; /* usable by runs and RESIDENT buffers */
+	unsigned depth;        /* runs that are worth having out at once */
+};
+
+struct backend_device; /* opaque, one per device */
+
+struct backend {
+	uint32_t abi;     /* BACKEND_ABI */
+	const char *kind; /* "cpu", "gpu" */
+
+	/* Any thread. How many devices there are; on failure 0 and a sentence (no driver, …). */
+	unsigned (*count)(char why[WHY_BYTES]);
+
+	/* threads: CPU threads the backend may use for one op (0: as many as the process may run on). */
+	int (*open)(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES]);
+	void (*close)(struct backend_device *dev); /* NULL allowed; no run may be out */
+	void (*describe)(const struct backend_device *dev, struct device_info *ret); /* any thread */
+
+	/* Any thread. Rows for an op, best first; an empty list for an op unknown here. */
+	const struct kernel_list *(*kernels)(const struct op *op);
+	/* Any thread, before the first plan(): row i of op is out of order. */
+	void (*disable)(struct backend_device *dev, const struct op *op, unsigned row);
+
+	/*
+	 * Any thread; pure. Chooses rows and fills run's device_bytes, plan_us and its ops' kernel and
+	 * why. KOPS_E_UNSUPPORTED, KOPS_E_DEVICE (RESIDENT memory of another device), KOPS_E_NOMEM (more
+	 * than the device has) with a sentence in run->error.
+	 */
+	int (*plan)(const struct backend_device *dev, struct run *run);
+
+	/*
+	 * Begins a run. May compute it at once (CPU) or enqueue it (GPU). The run comes back through
+	 * poll(), failed ones too.
+	 */
+	void (*start)(struct backend_device *dev, struct run *run);
+	/* The next finished run, or NULL when none is finished now. Never blocks. */
+	struct run *(*poll)(struct backend_device *dev);
+	/*
+	 * Asks that wake(arg) be called, from any thread, once when some run that is out now finishes. NULL
+	 * where start() computes at once.
+	 */
+	void (*notify)(struct backend_device *dev, void (*wake)(void *arg), void *arg);
+
+	/* RESIDENT memory, zeroed. */
+	int (*alloc)(struct backend_device *dev, uint64_t bytes, void **ret_address);
+	void (*free)(struct backend_device *dev, void *address);
+
+	/* Any thread. Registers host memory for DMA by every device of this kind. Both NULL on the CPU. */
+	int (*pin)(void *host, uint64_t bytes, bool read_only);
+	void (*unpin)(void *host);
+};
+
+/*
+ * The address of element (0, …) of a view whose memory the CPU, or the device holding it, can
+ * reach directly.
+ */
+static inline void *memory_at(const struct memory *m, uint64_t offset)
+{
+	char *base = (char *)(m->host ? m->host : m->device);
+	return base + offset;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

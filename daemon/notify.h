@@ -1,0 +1,27 @@
+/*
+ * notify.h: the service manager's side of kopsd, without libsystemd: sd_notify(3) and LISTEN_FDS.
+ */
+#ifndef KOPS_NOTIFY_H
+#define KOPS_NOTIFY_H
+
+#include <stdint.h>
+
+/*
+ * Sends "READY=1", "STATUS=…", "WATCHDOG=1", … (several lines allowed) to $NOTIFY_SOCKET, path or
+ * abstract. 0 when sent or when there is no manager, else KOPS_E_SYSTEM.
+ */
+int notify(const char *state);
+
+/* RELOADING=1 with MONOTONIC_USEC, as Type=notify-reload demands. */
+int notify_reloading(void);
+
+/* How often the manager wants WATCHDOG=1, in ms; 0: not at all ($WATCHDOG_USEC, $WATCHDOG_PID). */
+uint64_t notify_watchdog_ms(void);
+
+/*
+ * The one inherited SOCK_SEQPACKET listening socket ($LISTEN_FDS, $LISTEN_PID), made close-on-exec and non-blocking;
+ * -1 if none is passed, KOPS_E_INVALID if what is passed is something else. Unsets the variables.
+ */
+int notify_inherited_socket(void);
+
+#endif

@@ -1,0 +1,191 @@
+/*
+ * kernel.h: the contract between ops, kernel rows and whoever runs them.
+ *
+ * An op (kernels/<op>/op.c) says what is computed: rules, cost, reference. A kernel row is one way to
+ * compute it on one kind of device: a name, supports(), workspace() and launch(). The rows of one op
+ * on one kind of device are a struct kernel_list, best first. A new rung is one function and one row.
+ *
+ * Shared by the daemon, the CUDA module and the tests; plain C that nvcc compiles as C++ too.
+ */
+#ifndef KOPS_KERNEL_H
+#define KOPS_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OP_VIEWS_MAX 3 /* inputs, then the output */
+#define WHY_BYTES 256  /* room for a sentence to people */
+
+struct Kops__V1__Op;
+struct Kops__V1__View;
+
+/*
+ * A view resolved against memory. `space` and `offset` say where it lies for overlap tests, before
+ * any device has an address for it; `data` is element (0, 0, …) as the launching code may
+ * dereference it: a host address on the CPU, a device address on a GPU.
+ */
+struct view {
+	const void *space;
+	uint64_t offset; /* bytes */
+	void *data;
+	kops_dtype dtype;
+	uint32_t rank;
+	uint64_t shape[KOPS_RANK_MAX];
+	int64_t strides[KOPS_RANK_MAX]; /* elements */
+};
+
+struct gemm_params {
+	double alpha, beta;
+	kops_precision precision;
+};
+
+struct softmax_params {
+	double scale;
+	bool log;
+};
+
+/* One op of a job, resolved. views: op->n_inputs inputs, then the output. */
+struct op_args {
+	const struct op *op;
+	struct view views[OP_VIEWS_MAX];
+	union {
+		struct gemm_params gemm;
+		struct softmax_params softmax;
+	} params;
+};
+
+struct cost {
+	double flops;
+	double bytes; /* each input read once, each output written once */
+};
+
+struct op {
+	const char *name;
+	unsigned n_inputs;
+	/* Reads the op's wire parameters: views[i] points into msg, NULL where absent. No allocation. */
+	void (*decode)(const struct Kops__V1__Op *msg, struct op_args *args,
+	               const struct Kops__V1__View *views[OP_VIEWS_MAX]);
+	/*
+	 * Shapes, dtypes, aliasing. Spreads broadcast inputs to the output's shape with strides 0.
+	 * KOPS_E_SHAPE, _DTYPE, _OVERLAP, _INVALID with a sentence in why. Never looks at elements.
+	 */
+	int (*check)(struct op_args *args, char why[WHY_BYTES]);
+	/* Whether the output's old content is an input (gemm with beta != 0), given checked args. */
+	bool (*reads_output)(const struct op_args *args);
+	void (*cost)(const struct op_args *args, struct cost *ret);
+	/* The oracle: plain loops, float64 accumulation, host memory. */
+	void (*reference)(const struct op_args *args);
+	/*
+	 * A small valid problem of this dtype for self-tests: shapes, dense strides, parameters; views'
+	 * data, space and offset are left to the caller. False when the op does not take the dtype.
+	 */
+	bool (*sample)(kops_dtype dtype, struct op_args *args);
+	/* Largest |y - reference| that a right kernel shows on sample() filled from [-1, 1]. */
+	double (*tolerance)(const struct op_args *args);
+};
+
+/* What a launch may use besides its views. */
+struct launch {
+	void *workspace; /* row->workspace() bytes, 256-byte aligned */
+	uint64_t workspace_bytes;
+	void *stream;  /* cudaStream_t; NULL on the CPU */
+	void *library; /* cublasHandle_t bound to stream; NULL on the CPU */
+};
+
+struct kernel {
+	const char *name;
+	const char *idea;   /* one line for `kops-client ops` */
+	const char *dtypes; /* "f32 f64": for people; supports() decides */
+	/* Pure. On false, *ret_why_not is a static phrase ("needs unit stride in one dimension"). */
+	bool (*supports)(const struct op_args *args, const char **ret_why_not);
+	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
+	/*
+	 * Computes, or on a GPU enqueues on launch->stream. 0, KOPS_E_FAULT or KOPS_E_NOMEM.
+	 * Output views with no element never get here.
+	 */
+	int (*launch)(const struct op_args *args, const struct launch *launch);
+};
+
+struct kernel_list {
+	const struct kernel *rows;
+	size_t n;
+};
+
+/* ---- op.c: the list of ops (ops.def) ---- */
+
+enum { OP_COUNT = 0
+#define X(name, NAME) +1
+#include "ops.def"
+#undef X
+};
+extern const struct op *const ops[OP_COUNT];
+
+/* NULL if there is none. */
+const struct op *op_by_name(const char *name);
+
+/* The output of an op. */
+static inline const struct view *op_output_const(const struct op_args *args)
+{
+	return &args->views[args->op->n_inputs];
+}
+static inline struct view *op_output(struct op_args *args)
+{
+	return &args->views[args->op->n_inputs];
+}
+
+/* ---- choose.c ---- */
+
+/*
+ * Picks the row that runs args. pinned: a row's name, or NULL / "" for the first enabled row that
+ * supports args. disabled: bit i set = rows[i] failed its self-test. *ret_why is a phrase for the receipt, written
+ * into why_text. KOPS_E_UNSUPPORTED with a sentence in why_text that names the reason and a row that would do.
+ */
+int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned, uint64_t disabled,
+                  const struct kernel **ret_kernel, char why_text[WHY_BYTES]);
+
+/* ---- view.c ---- */
+
+size_t dtype_size(kops_dtype dtype); /* 0: no dtype */
+const char *dtype_name(kops_dtype dtype);
+
+/* Product of the extents; KOPS_E_RANGE where it does not fit in 63 bits. */
+int view_count(const struct view *v, uint64_t *ret_count);
+
+/* Product of the extents of a view already accepted by view_extent(). */
+uint64_t view_elements(const struct view *v);
+
+/* Row-major strides without gaps. */
+void view_make_dense(struct view *v);
+bool view_is_dense(const struct view *v);
+
+/*
+ * The bytes [*ret_lo, *ret_hi) of its space that the view may touch, given its offset; lo == hi when
+ * it has no element. KOPS_E_RANGE where they leave [0, space_bytes) or overflow. Alignment of the
+ * offset to the element is checked too (KOPS_E_INVALID).
+ */
+int view_extent(const struct view *v, uint64_t space_bytes, uint64_t *ret_lo, uint64_t *ret_hi);
+
+/* Each element at an address of its own: what an output needs. May say no to exotic interleavings. */
+bool view_is_injective(const struct view *v);
+
+/* Same space, offset, dtype, shape and strides (of extents > 1). */
+bool view_same(const struct view *a, const struct view *b);
+
+/*
+ * Whether two views may share a byte. Exact for disjoint ranges and for tiles of one common pitch;
+ * otherwise errs towards true.
+ */
+bool view_overlap(const struct view *a, const struct view *b);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

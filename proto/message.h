@@ -1,0 +1,60 @@
+/*
+ * message.h: one datagram ⇄ one protobuf message and its file descriptors.
+ *
+ * Packing and unpacking use storage of the caller, never the heap: protobuf-c recurses without limit,
+ * amplifies memory and is quadratic on repeated singular fields, so message_unpack() scans the bytes
+ * against the message's descriptor first and allocates from a capped arena.
+ */
+#ifndef KOPS_MESSAGE_H
+#define KOPS_MESSAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kops.pb-c.h"
+
+#define MESSAGE_BYTES_MAX (16 * 1024) /* one datagram */
+#define MESSAGE_FDS_MAX 4
+#define MESSAGE_ARENA_BYTES (128 * 1024)
+#define MESSAGE_OPS_MAX 64
+#define MESSAGE_DEPTH_MAX 5 /* Request > Submit > Op > Gemm > View */
+
+/* A bump allocator; message_unpack() empties it. What it returned lives until the next unpack. */
+struct message_arena {
+	size_t used;
+	_Alignas(16) unsigned char bytes[MESSAGE_ARENA_BYTES];
+};
+
+enum message_unknown {
+	MESSAGE_UNKNOWN_REFUSED, /* daemon: hostile bytes end here */
+	MESSAGE_UNKNOWN_ALLOWED, /* client: a newer daemon may say more */
+};
+
+/*
+ * Decodes len bytes as `type` into the arena. Refuses, with a static phrase in *ret_why: malformed or
+ * truncated bytes, nesting over MESSAGE_DEPTH_MAX, a singular field or oneof given twice, more than
+ * MESSAGE_OPS_MAX of a repeated submessage (on the daemon's side), unknown fields (as asked), invalid
+ * UTF-8 or NUL bytes in strings, more memory than the arena has. Linear time. NULL when refused.
+ */
+ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
+                                 enum message_unknown unknown, struct message_arena *arena, const char **ret_why);
+
+/*
+ * Packs into out[MESSAGE_BYTES_MAX]. KOPS_E_RANGE when it does not fit, else 0 and the length.
+ */
+int message_pack(const ProtobufCMessage *msg, uint8_t out[MESSAGE_BYTES_MAX], size_t *ret_len);
+
+/*
+ * Sends one datagram with n_fds <= MESSAGE_FDS_MAX descriptors, without blocking and without SIGPIPE.
+ * 0, KOPS_E_BUSY when the socket is full, KOPS_E_CONNECT when the peer is gone, KOPS_E_SYSTEM (errno).
+ */
+int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsigned n_fds);
+
+/*
+ * Receives one datagram into data[MESSAGE_BYTES_MAX] without blocking. Received descriptors are close-on-exec
+ * and the caller's to close. 0, KOPS_E_BUSY when none waits, KOPS_E_CONNECT at the end, KOPS_E_PROTOCOL when the
+ * datagram or its descriptors were too many (all closed), KOPS_E_SYSTEM.
+ */
+int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds);
+
+#endif
