@@ -8,17 +8,27 @@
 #include <stdint.h>
 
 #define CONFIG_TEXT_BYTES 256
-#define CONFIG_WHY_BYTES 512
-#define CONFIG_FILE "/etc/kopsd/kopsd.conf" /* and kopsd.conf.d/NAME.conf beside it, in order of name */
+#define CONFIG_WHY_BYTES  512
+#define CONFIG_FILE       "/etc/kopsd/kopsd.conf" /* then kopsd.conf.d/NAME.conf beside it, in order of name */
+
+enum {
+	CONFIG_SETTINGS = 0 /* how many there are */
+#define X(name, type, value, min, max, reloadable, help) +1
+#include "config.def"
+#undef X
+};
 
 struct config {
-#define CONFIG_MEMBER_TEXT(name) char name[CONFIG_TEXT_BYTES];
-#define CONFIG_MEMBER_COUNT(name) uint64_t name;
-#define CONFIG_MEMBER_BYTES(name) uint64_t name; /* bytes */
-#define CONFIG_MEMBER_MSEC(name) uint64_t name;  /* milliseconds */
+#define CONFIG_MEMBER_TEXT(name)                         char name[CONFIG_TEXT_BYTES];
+#define CONFIG_MEMBER_COUNT(name)                        uint64_t name;
+#define CONFIG_MEMBER_BYTES(name)                        uint64_t name; /* bytes */
+#define CONFIG_MEMBER_MSEC(name)                         uint64_t name; /* milliseconds */
 #define X(name, type, value, min, max, reloadable, help) CONFIG_MEMBER_##type(name)
 #include "config.def"
 #undef X
+	/* Where each came from, in the order of config.def: "default", "FILE:LINE", "KOPSD_NAME" or "--name".
+	 */
+	char origin[CONFIG_SETTINGS][CONFIG_TEXT_BYTES];
 };
 
 /* What the command line asks besides settings. */
@@ -37,5 +47,19 @@ bool config_reload(struct config *live, const struct config *fresh);
 
 /* --help on stdout. */
 void config_print_help(void);
+
+/* --check-config on stdout: every setting as a line of kopsd.conf, with its origin as a comment. */
+void config_print(const struct config *config);
+
+/* One setting for people; numbers with their units ("30s", "64G"). A TEXT's range counts bytes. */
+struct config_description {
+	char name[64]; /* "max-jobs" */
+	char value[CONFIG_TEXT_BYTES], min[32], max[32];
+	bool is_text, reloadable;
+	const char *help;
+};
+
+/* Describes setting index < CONFIG_SETTINGS with its default. */
+void config_describe(unsigned index, struct config_description *ret);
 
 #endif

@@ -15,12 +15,15 @@ int notify(const char *state);
 /* RELOADING=1 with MONOTONIC_USEC, as Type=notify-reload demands. */
 int notify_reloading(void);
 
-/* How often the manager wants WATCHDOG=1, in ms; 0: not at all ($WATCHDOG_USEC, $WATCHDOG_PID). */
+/*
+ * How often to send WATCHDOG=1, in ms: half of the manager's limit ($WATCHDOG_USEC, $WATCHDOG_PID). 0: not at
+ * all.
+ */
 uint64_t notify_watchdog_ms(void);
 
 /*
- * The one inherited SOCK_SEQPACKET listening socket ($LISTEN_FDS, $LISTEN_PID), made close-on-exec and non-blocking;
- * -1 if none is passed, KOPS_E_INVALID if what is passed is something else. Unsets the variables.
+ * The one inherited SOCK_SEQPACKET listening socket ($LISTEN_FDS, $LISTEN_PID), made close-on-exec and
+ * non-blocking; -1 if none is passed, KOPS_E_INVALID if what is passed is something else. Unsets the variables.
  */
 int notify_inherited_socket(void);
 

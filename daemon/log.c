@@ -1,0 +1,58 @@
+#include "log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOG_LINE_BYTES 1024 /* longer lines are cut; journald takes one write as one line */
+
+static int max_level = LOG_LEVEL_INFO;
+
+void log_set_level(int level)
+{
+	__atomic_store_n(&max_level, level, __ATOMIC_RELAXED);
+}
+
+/* Control characters become '?': a client's name must not forge a line or drive a terminal. */
+static void make_printable(char *text)
+{
+	for (unsigned char *p = (unsigned char *)text; *p; p++)
+		if (*p < 0x20 || *p == 0x7f)
+			*p = '?';
+}
+
+/* One write, so that lines of several threads do not mix. A log that cannot be written is no error. */
+static void write_line(const char *line, size_t len)
+{
+	while (write(STDERR_FILENO, line, len) < 0 && errno == EINTR)
+		;
+}
+
+void log_line(enum log_level level, const char *format, ...)
+{
+	static const char cut[] = " ...";
+	char line[LOG_LINE_BYTES]; /* the newline replaces the terminator */
+	int prefix, text, saved_errno = errno;
+	size_t len;
+	va_list ap;
+
+	if ((int)level > __atomic_load_n(&max_level, __ATOMIC_RELAXED))
+		return;
+
+	prefix = snprintf(line, LOG_LINE_BYTES, "<%d>", (int)level);
+	va_start(ap, format);
+	text = vsnprintf(line + prefix, (size_t)(LOG_LINE_BYTES - prefix), format, ap);
+	va_end(ap);
+	if (text < 0)
+		line[prefix] = '\0';
+	else if (text >= LOG_LINE_BYTES - prefix)
+		memcpy(line + LOG_LINE_BYTES - sizeof(cut), cut, sizeof(cut));
+
+	make_printable(line + prefix);
+	len = strlen(line);
+	line[len] = '\n';
+	write_line(line, len + 1);
+	errno = saved_errno;
+}
