@@ -1,0 +1,151 @@
+/*
+ * make_corpus.c: writes one file per kind of real message into a folder, for the fuzzer to start from.
+ * Usage: make_corpus FOLDER
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "message.h"
+
+static const char *folder;
+
+static void save(const char *name, const ProtobufCMessage *msg)
+{
+	uint8_t data[MESSAGE_BYTES_MAX];
+	char path[4096];
+	size_t len = 0;
+	snprintf(path, sizeof path, "%s/%s", folder, name);
+	FILE *f = message_pack(msg, data, &len) == 0 ? fopen(path, "wb") : NULL;
+	if (!f || fwrite(data, 1, len, f) != len || fclose(f) != 0) {
+		fprintf(stderr, "make_corpus: cannot write %s\n", path);
+		exit(1);
+	}
+}
+
+#define REQUEST(name, member, MEMBER, ...)                                                                     \
+	do {                                                                                                   \
+		Kops__V1__Request request = KOPS__V1__REQUEST__INIT;                                           \
+		request.id = 1000;                                                                             \
+		request.body_case = KOPS__V1__REQUEST__BODY_##MEMBER;                                          \
+		request.member = __VA_ARGS__;                                                                  \
+		save(name, &request.base);                                                                     \
+	} while (0)
+
+#define REPLY(name, member, MEMBER, ...)                                                                       \
+	do {                                                                                                   \
+		Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;                                                 \
+		reply.id = 1000;                                                                               \
+		reply.body_case = KOPS__V1__REPLY__BODY_##MEMBER;                                              \
+		reply.member = __VA_ARGS__;                                                                    \
+		save(name, &reply.base);                                                                       \
+	} while (0)
+
+static void simple_requests(void)
+{
+	Kops__V1__Hello hello = KOPS__V1__HELLO__INIT;
+	hello.version_min = hello.version_max = 1;
+	hello.client = "caf\xc3\xa9";
+	REQUEST("hello", hello, HELLO, &hello);
+	Kops__V1__Import import = KOPS__V1__IMPORT__INIT;
+	import.buffer = 1, import.bytes = 1 << 20, import.read_only = 1;
+	REQUEST("import", import, IMPORT, &import);
+	Kops__V1__Alloc alloc = KOPS__V1__ALLOC__INIT;
+	alloc.buffer = 2, alloc.bytes = 4096, alloc.kind = KOPS__V1__BUFFER_KIND__RESIDENT,
+	alloc.device = "gpu0";
+	alloc.lost = 1;
+	REQUEST("alloc", alloc, ALLOC, &alloc);
+	Kops__V1__Drop drop = KOPS__V1__DROP__INIT;
+	drop.buffer = 2;
+	REQUEST("drop", drop, DROP, &drop);
+	Kops__V1__Cancel cancel = KOPS__V1__CANCEL__INIT;
+	cancel.job = 7;
+	REQUEST("cancel", cancel, CANCEL, &cancel);
+	REQUEST("describe", describe, DESCRIBE, &(Kops__V1__Describe)KOPS__V1__DESCRIBE__INIT);
+	REQUEST("stats", stats, STATS, &(Kops__V1__Stats)KOPS__V1__STATS__INIT);
+	REQUEST("ping", ping, PING, &(Kops__V1__Ping)KOPS__V1__PING__INIT);
+}
+
+static void submit_request(void)
+{
+	uint64_t shape[] = {2, 64, 1ull << 33};
+	int64_t strides[] = {-4096, 64, 1};
+	Kops__V1__View view = KOPS__V1__VIEW__INIT;
+	view.buffer = 3, view.offset = 256, view.dtype = KOPS__V1__DTYPE__F32;
+	view.n_shape = view.n_strides = 3, view.shape = shape, view.strides = strides;
+	Kops__V1__Gemm gemm = KOPS__V1__GEMM__INIT;
+	gemm.a = gemm.b = gemm.c = &view, gemm.alpha = 1, gemm.beta = 0.5;
+	gemm.precision = KOPS__V1__PRECISION__PRECISION_TF32;
+	Kops__V1__Softmax softmax = KOPS__V1__SOFTMAX__INIT;
+	softmax.x = softmax.y = &view, softmax.scale = 1, softmax.log = 1;
+	Kops__V1__Transpose transpose = KOPS__V1__TRANSPOSE__INIT;
+	transpose.x = transpose.y = &view;
+	Kops__V1__Add add = KOPS__V1__ADD__INIT;
+	add.a = add.b = add.y = &view;
+	Kops__V1__Copy copy = KOPS__V1__COPY__INIT;
+	copy.x = copy.y = &view;
+
+	Kops__V1__Op op[5];
+	Kops__V1__Op *ops[5];
+	for (size_t i = 0; i < 5; i++) {
+		ops[i] = &op[i];
+		kops__v1__op__init(ops[i]);
+	}
+	op[0].kernel = "cublas";
+	op[0].params_case = KOPS__V1__OP__PARAMS_GEMM, op[0].gemm = &gemm;
+	op[1].params_case = KOPS__V1__OP__PARAMS_SOFTMAX, op[1].softmax = &softmax;
+	op[2].params_case = KOPS__V1__OP__PARAMS_TRANSPOSE, op[2].transpose = &transpose;
+	op[3].params_case = KOPS__V1__OP__PARAMS_ADD, op[3].add = &add;
+	op[4].params_case = KOPS__V1__OP__PARAMS_COPY, op[4].copy = &copy;
+	Kops__V1__Submit submit = KOPS__V1__SUBMIT__INIT;
+	submit.queue = 1, submit.priority = KOPS__V1__PRIORITY__HIGH, submit.device = "cpu";
+	submit.deadline_us = 1000, submit.n_ops = 5, submit.ops = ops;
+	REQUEST("submit", submit, SUBMIT, &submit);
+}
+
+static void replies(void)
+{
+	Kops__V1__Reply failed = KOPS__V1__REPLY__INIT;
+	failed.id = 5, failed.status = -13, failed.message = "too much queued", failed.retry_after_us = 1500;
+	save("failed", &failed.base);
+	Kops__V1__Welcome welcome = KOPS__V1__WELCOME__INIT;
+	welcome.version = 1, welcome.daemon = "kopsd 0.1.0", welcome.max_ops = 64;
+	REPLY("welcome", welcome, WELCOME, &welcome);
+	Kops__V1__Lent lent = KOPS__V1__LENT__INIT;
+	lent.bytes = 4096, lent.device = "gpu0";
+	REPLY("lent", lent, LENT, &lent);
+	Kops__V1__OpReceipt op = KOPS__V1__OP_RECEIPT__INIT, *ops[] = {&op, &op};
+	op.op = "gemm", op.kernel = "openblas", op.why = "first that supports it", op.flops = 1e9;
+	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;
+	receipt.device = "cpu", receipt.total_us = 12.5, receipt.n_ops = 2, receipt.ops = ops;
+	REPLY("receipt", receipt, RECEIPT, &receipt);
+	Kops__V1__Device device = KOPS__V1__DEVICE__INIT, *devices[] = {&device};
+	device.name = "cpu", device.description = "8 cores", device.memory_bytes = 1ull << 40;
+	Kops__V1__KernelRow row = KOPS__V1__KERNEL_ROW__INIT, *rows[] = {&row, &row, &row};
+	row.op = "gemm", row.name = "openblas", row.device = "cpu", row.idea = "a library",
+	row.dtypes = "f32 f64";
+	Kops__V1__Description description = KOPS__V1__DESCRIPTION__INIT;
+	description.n_devices = 1, description.devices = devices;
+	description.n_kernels = 3, description.kernels = rows;
+	REPLY("description", description, DESCRIPTION, &description);
+	Kops__V1__DeviceStats stats = KOPS__V1__DEVICE_STATS__INIT, *all[] = {&stats};
+	stats.name = "cpu", stats.jobs_done = 300, stats.busy_us = 1e6;
+	Kops__V1__Statistics statistics = KOPS__V1__STATISTICS__INIT;
+	statistics.uptime_us = 1u << 31, statistics.n_devices = 1, statistics.devices = all;
+	REPLY("statistics", statistics, STATISTICS, &statistics);
+	Kops__V1__Pong pong = KOPS__V1__PONG__INIT;
+	pong.devices = 2;
+	REPLY("pong", pong, PONG, &pong);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 2) {
+		fprintf(stderr, "usage: make_corpus FOLDER\n");
+		return 2;
+	}
+	folder = argv[1];
+	simple_requests();
+	submit_request();
+	replies();
+	return 0;
+}
