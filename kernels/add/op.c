@@ -1,0 +1,132 @@
+/*
+ * add: y = a + b with a and b repeated to y's shape; f32.
+ *
+ * After check() all three views have rank 4 and y's shape; a repeated axis has stride 0. The axes are sorted
+ * by falling stride of y and folded together where all three views allow, so that dense operands come
+ * as (1, 1, 1, elements), a dense matrix plus a row as (1, 1, rows, columns).
+ */
+#include "kops.pb-c.h"
+#include "rules.h"
+
+enum { A, B, Y };
+
+static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
+                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
+{
+	(void)args;
+	views[A] = msg->add->a;
+	views[B] = msg->add->b;
+	views[Y] = msg->add->y;
+}
+
+/* Gives v the shape of y, which has rank 4. */
+static int spread(struct view *v, const char *name, const struct view *y, char why[WHY_BYTES])
+{
+	char tv[RULES_SHAPE_BYTES], ty[RULES_SHAPE_BYTES];
+	struct view wide = *v;
+
+	rules_pad_rank(&wide, 4);
+	for (uint32_t d = 0; d < 4; d++) {
+		if (wide.shape[d] == y->shape[d])
+			continue;
+		if (wide.shape[d] != 1)
+			return rules_refuse(
+			    why, KOPS_E_SHAPE,
+			    "%s is %s, which does not repeat to y's %s: each extent, from the last, must be "
+			    "equal or 1",
+			    name, rules_shape(v, tv), rules_shape(y, ty));
+		wide.shape[d] = y->shape[d];
+		wide.strides[d] = 0;
+	}
+	*v = wide;
+	return 0;
+}
+
+static int check_types(const struct op_args *args, char why[WHY_BYTES])
+{
+	static const char *const names[] = {"a", "b", "y"};
+	int rc;
+
+	for (unsigned i = A; i <= Y; i++)
+		if ((rc = rules_rank(&args->views[i], names[i], 1, 4, why)) < 0 ||
+		    (rc = rules_dtype(&args->views[i], names[i], KOPS_F32, why)) < 0)
+			return rc;
+	return rules_output(&args->views[Y], "y", why);
+}
+
+static int check(struct op_args *args, char why[WHY_BYTES])
+{
+	struct view *a = &args->views[A], *b = &args->views[B], *y = &args->views[Y];
+	int rc;
+
+	if ((rc = check_types(args, why)) < 0)
+		return rc;
+	rules_pad_rank(y, 4);
+	if ((rc = spread(a, "a", y, why)) < 0 || (rc = spread(b, "b", y, why)) < 0 ||
+	    (rc = rules_apart(a, "a", y, "y", true, why)) < 0 ||
+	    (rc = rules_apart(b, "b", y, "y", true, why)) < 0)
+		return rc;
+	struct view *const all[] = {a, b, y};
+	rules_order(all, 3);
+	rules_fold(all, 3, 4);
+	return 0;
+}
+
+static bool reads_output(const struct op_args *args)
+{
+	return view_same(&args->views[A], &args->views[Y]) || view_same(&args->views[B], &args->views[Y]);
+}
+
+static void cost(const struct op_args *args, struct cost *ret)
+{
+	ret->flops = (double)view_elements(&args->views[Y]);
+	ret->bytes = rules_bytes(&args->views[A]) + rules_bytes(&args->views[B]) + rules_bytes(&args->views[Y]);
+}
+
+static void reference(const struct op_args *args)
+{
+	const struct view *a = &args->views[A], *b = &args->views[B], *y = &args->views[Y];
+	const int64_t *sa = a->strides, *sb = b->strides, *sy = y->strides;
+
+	for (int64_t i = 0; i < (int64_t)y->shape[0]; i++)
+		for (int64_t j = 0; j < (int64_t)y->shape[1]; j++)
+			for (int64_t k = 0; k < (int64_t)y->shape[2]; k++)
+				for (int64_t l = 0; l < (int64_t)y->shape[3]; l++)
+					((float *)y->data)[i * sy[0] + j * sy[1] + k * sy[2] + l * sy[3]] =
+					    ((const float *)
+					         a->data)[i * sa[0] + j * sa[1] + k * sa[2] + l * sa[3]] +
+					    ((const float *)
+					         b->data)[i * sb[0] + j * sb[1] + k * sb[2] + l * sb[3]];
+}
+
+/* A matrix plus a row, in the form that check() leaves. */
+static bool sample(kops_dtype dtype, struct op_args *args)
+{
+	if (dtype != KOPS_F32)
+		return false;
+	*args = (struct op_args){.op = &op_add};
+	for (unsigned i = A; i <= Y; i++) {
+		args->views[i] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 1, 67, 1029}};
+		view_make_dense(&args->views[i]);
+	}
+	args->views[B].strides[2] = 0;
+	return true;
+}
+
+static double tolerance(const struct op_args *args)
+{
+	(void)args;
+	return 0;
+}
+
+const struct op op_add = {
+    .name = "add",
+    .n_inputs = 2,
+    .decode = decode,
+    .check = check,
+    .reads_output = reads_output,
+    .cost = cost,
+    .reference = reference,
+    .sample = sample,
+    .tolerance = tolerance,
+};

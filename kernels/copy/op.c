@@ -1,0 +1,101 @@
+/*
+ * copy: y = x, bit for bit, any type.
+ *
+ * After check() both views have rank 4 and one shape, the axes sorted by falling stride of y and folded
+ * together where both views allow: dense views come as (1, 1, 1, elements), a matrix with a leading dimension
+ * as (1, 1, rows, columns). Axes of one index have stride 0.
+ */
+#include <string.h>
+
+#include "kops.pb-c.h"
+#include "rules.h"
+
+enum { X, Y };
+
+static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
+                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
+{
+	(void)args;
+	views[X] = msg->copy->x;
+	views[Y] = msg->copy->y;
+}
+
+static int check(struct op_args *args, char why[WHY_BYTES])
+{
+	struct view *x = &args->views[X], *y = &args->views[Y];
+	int rc;
+
+	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_same_shape(x, "x", y, "y", why)) < 0)
+		return rc;
+	if (dtype_size(x->dtype) == 0 || x->dtype != y->dtype)
+		return rules_refuse(why, KOPS_E_DTYPE,
+		                    "x is %s, y is %s: a copy does not convert; both need one type",
+		                    dtype_name(x->dtype), dtype_name(y->dtype));
+	if ((rc = rules_output(y, "y", why)) < 0 || (rc = rules_apart(x, "x", y, "y", false, why)) < 0)
+		return rc;
+	rules_pad_rank(x, 4);
+	rules_pad_rank(y, 4);
+	struct view *const both[] = {x, y};
+	rules_order(both, 2);
+	rules_fold(both, 2, 4);
+	return 0;
+}
+
+static bool reads_output(const struct op_args *args)
+{
+	(void)args;
+	return false;
+}
+
+static void cost(const struct op_args *args, struct cost *ret)
+{
+	ret->flops = 0;
+	ret->bytes = rules_bytes(&args->views[X]) + rules_bytes(&args->views[Y]);
+}
+
+static void reference(const struct op_args *args)
+{
+	const struct view *x = &args->views[X], *y = &args->views[Y];
+	const int64_t *sx = x->strides, *sy = y->strides;
+	int64_t size = (int64_t)dtype_size(y->dtype);
+
+	for (int64_t i = 0; i < (int64_t)y->shape[0]; i++)
+		for (int64_t j = 0; j < (int64_t)y->shape[1]; j++)
+			for (int64_t k = 0; k < (int64_t)y->shape[2]; k++)
+				for (int64_t l = 0; l < (int64_t)y->shape[3]; l++)
+					memcpy((char *)y->data +
+					           (i * sy[0] + j * sy[1] + k * sy[2] + l * sy[3]) * size,
+					       (const char *)x->data +
+					           (i * sx[0] + j * sx[1] + k * sx[2] + l * sx[3]) * size,
+					       (size_t)size);
+}
+
+/* In the form that check() leaves. */
+static bool sample(kops_dtype dtype, struct op_args *args)
+{
+	if (dtype_size(dtype) == 0)
+		return false;
+	*args = (struct op_args){.op = &op_copy};
+	for (unsigned i = X; i <= Y; i++)
+		args->views[i] = (struct view){
+		    .dtype = dtype, .rank = 4, .shape = {1, 1, 1, 16411}, .strides = {0, 0, 0, 1}};
+	return true;
+}
+
+static double tolerance(const struct op_args *args)
+{
+	(void)args;
+	return 0;
+}
+
+const struct op op_copy = {
+    .name = "copy",
+    .n_inputs = 1,
+    .decode = decode,
+    .check = check,
+    .reads_output = reads_output,
+    .cost = cost,
+    .reference = reference,
+    .sample = sample,
+    .tolerance = tolerance,
+};

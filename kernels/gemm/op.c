@@ -1,0 +1,265 @@
+/*
+ * gemm: c = alpha * a * b + beta * c, batched.
+ *
+ * After check() all three views have rank 3: a (batch, M, K), b (batch, K, N), c (batch, M, N). The batch
+ * stride is 0 where an operand serves every batch and where there is one batch. Strides of axes of one
+ * index are such that a matrix with unit column stride and row stride >= columns is row-major with that leading
+ * dimension, and the other way round for column-major; rows need look no further. alpha and beta of
+ * f32, f16 and bf16 products are exact in f32.
+ */
+#include <float.h>
+#include <math.h>
+
+#include "half.h"
+#include "kops.pb-c.h"
+#include "rules.h"
+
+enum { A, B, C };
+
+static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
+                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
+{
+	const Kops__V1__Gemm *gemm = msg->gemm;
+
+	views[A] = gemm->a;
+	views[B] = gemm->b;
+	views[C] = gemm->c;
+	args->params.gemm.alpha = gemm->alpha;
+	args->params.gemm.beta = gemm->beta;
+	args->params.gemm.precision = (kops_precision)gemm->precision;
+}
+
+static uint64_t rows_of(const struct view *v)
+{
+	return v->shape[v->rank - 2];
+}
+
+static uint64_t cols_of(const struct view *v)
+{
+	return v->shape[v->rank - 1];
+}
+
+static uint64_t batch_of(const struct view *v)
+{
+	return v->rank == 3 ? v->shape[0] : 1;
+}
+
+static int check_types(const struct op_args *args, char why[WHY_BYTES])
+{
+	const struct view *v = args->views;
+	int rc;
+
+	if ((rc = rules_rank(&v[A], "a", 2, 3, why)) < 0 || (rc = rules_rank(&v[B], "b", 2, 3, why)) < 0 ||
+	    (rc = rules_rank(&v[C], "c", 2, 3, why)) < 0)
+		return rc;
+	if (v[A].dtype != v[B].dtype || v[A].dtype != v[C].dtype)
+		return rules_refuse(why, KOPS_E_DTYPE,
+		                    "a is %s, b is %s, c is %s: a gemm wants one type for all",
+		                    dtype_name(v[A].dtype), dtype_name(v[B].dtype), dtype_name(v[C].dtype));
+	if (dtype_size(v[A].dtype) == 0)
+		return rules_refuse(why, KOPS_E_DTYPE, "a gemm takes f32, f64, f16 and bf16");
+	return 0;
+}
+
+static int check_shapes(const struct op_args *args, char why[WHY_BYTES])
+{
+	const struct view *a = &args->views[A], *b = &args->views[B], *c = &args->views[C];
+	char ta[RULES_SHAPE_BYTES], tb[RULES_SHAPE_BYTES], tc[RULES_SHAPE_BYTES];
+
+	if (cols_of(a) != rows_of(b))
+		return rules_refuse(why, KOPS_E_SHAPE,
+		                    "a is %s, b is %s: a's columns (%llu) must equal b's rows (%llu)",
+		                    rules_shape(a, ta), rules_shape(b, tb), (unsigned long long)cols_of(a),
+		                    (unsigned long long)rows_of(b));
+	if (rows_of(c) != rows_of(a) || cols_of(c) != cols_of(b))
+		return rules_refuse(why, KOPS_E_SHAPE, "a is %s, b is %s, c is %s: c must be %llux%llu",
+		                    rules_shape(a, ta), rules_shape(b, tb), rules_shape(c, tc),
+		                    (unsigned long long)rows_of(a), (unsigned long long)cols_of(b));
+	if ((batch_of(a) != 1 && batch_of(a) != batch_of(c)) ||
+	    (batch_of(b) != 1 && batch_of(b) != batch_of(c)))
+		return rules_refuse(why, KOPS_E_SHAPE,
+		                    "a is %s, b is %s, c is %s: a and b need c's batch (%llu) or 1",
+		                    rules_shape(a, ta), rules_shape(b, tb), rules_shape(c, tc),
+		                    (unsigned long long)batch_of(c));
+	return 0;
+}
+
+/* Products of f32 and smaller types scale in f32: round alpha and beta here, once, for every row. */
+static int check_scalar(double *value, const char *name, kops_dtype dtype, char why[WHY_BYTES])
+{
+	if (dtype == KOPS_F64 || !isfinite(*value))
+		return 0;
+	if (fabs(*value) > (double)FLT_MAX)
+		return rules_refuse(why, KOPS_E_INVALID,
+		                    "%s is %g, beyond the range of f32; scale the data instead", name, *value);
+	*value = (double)(float)*value;
+	return 0;
+}
+
+static int check_params(struct op_args *args, char why[WHY_BYTES])
+{
+	struct gemm_params *p = &args->params.gemm;
+	int rc;
+
+	if ((unsigned)p->precision > KOPS_PRECISION_BF16)
+		return rules_refuse(why, KOPS_E_INVALID, "there is no precision %d", (int)p->precision);
+	if ((rc = check_scalar(&p->alpha, "alpha", args->views[C].dtype, why)) < 0)
+		return rc;
+	return check_scalar(&p->beta, "beta", args->views[C].dtype, why);
+}
+
+static void normalise(struct view *v, uint64_t batch)
+{
+	rules_pad_rank(v, 3);
+	if (v->shape[0] == 1)
+		v->strides[0] = 0;
+	v->shape[0] = batch;
+	if (v->shape[2] == 1)
+		v->strides[2] = 1;
+	if (v->shape[1] == 1)
+		v->strides[1] = v->strides[2] == 1 ? (int64_t)v->shape[2] : 1;
+}
+
+static int check(struct op_args *args, char why[WHY_BYTES])
+{
+	struct view *a = &args->views[A], *b = &args->views[B], *c = &args->views[C];
+	int rc;
+
+	if ((rc = check_types(args, why)) < 0 || (rc = check_shapes(args, why)) < 0 ||
+	    (rc = check_params(args, why)) < 0 || (rc = rules_output(c, "c", why)) < 0 ||
+	    (rc = rules_apart(a, "a", c, "c", false, why)) < 0 ||
+	    (rc = rules_apart(b, "b", c, "c", false, why)) < 0)
+		return rc;
+	uint64_t batch = batch_of(c);
+	normalise(a, batch);
+	normalise(b, batch);
+	normalise(c, batch);
+	return 0;
+}
+
+static bool reads_output(const struct op_args *args)
+{
+	return args->params.gemm.beta != 0;
+}
+
+static void cost(const struct op_args *args, struct cost *ret)
+{
+	const struct view *a = &args->views[A], *b = &args->views[B], *c = &args->views[C];
+	double outputs = (double)c->shape[0] * (double)c->shape[1] * (double)c->shape[2];
+
+	ret->flops = 2 * outputs * (double)a->shape[2];
+	ret->bytes = rules_bytes(a) + rules_bytes(b) +
+	             outputs * (double)dtype_size(c->dtype) * (reads_output(args) ? 2 : 1);
+}
+
+#define STRIP 64 /* columns of c that one sweep over K accumulates */
+
+/* acc[j] = sum over K of a[i, k] * b[k, from + j], in float64. */
+static void accumulate(const struct op_args *args, const char *a_row, const char *b, int64_t from,
+                       unsigned width, double acc[STRIP])
+{
+	const struct view *va = &args->views[A], *vb = &args->views[B];
+
+	for (unsigned j = 0; j < width; j++)
+		acc[j] = 0;
+	for (int64_t k = 0; k < (int64_t)va->shape[2]; k++) {
+		double x = half_load(a_row, va->dtype, k * va->strides[2]);
+		int64_t at = k * vb->strides[1] + from * vb->strides[2];
+		for (unsigned j = 0; j < width; j++)
+			acc[j] += x * half_load(b, vb->dtype, at + j * vb->strides[2]);
+	}
+}
+
+static void finish_strip(const struct gemm_params *p, const struct view *vc, void *c, int64_t at,
+                         unsigned width, bool product, const double acc[STRIP])
+{
+	for (unsigned j = 0; j < width; j++) {
+		int64_t i = at + j * vc->strides[2];
+		double y = p->beta == 0 ? 0 : p->beta * half_load(c, vc->dtype, i);
+		half_store(c, vc->dtype, i, product ? p->alpha * acc[j] + y : y);
+	}
+}
+
+static void reference_matrix(const struct op_args *args, const char *a, const char *b, char *c)
+{
+	const struct view *va = &args->views[A], *vc = &args->views[C];
+	bool product = args->params.gemm.alpha != 0 && va->shape[2] != 0;
+	int64_t size = (int64_t)dtype_size(vc->dtype), cols = (int64_t)vc->shape[2];
+	double acc[STRIP] = {0};
+
+	for (int64_t i = 0; i < (int64_t)vc->shape[1]; i++)
+		for (int64_t j = 0; j < cols; j += STRIP) {
+			unsigned width = cols - j < STRIP ? (unsigned)(cols - j) : STRIP;
+			if (product)
+				accumulate(args, a + i * va->strides[1] * size, b, j, width, acc);
+			finish_strip(&args->params.gemm, vc, c, i * vc->strides[1] + j * vc->strides[2], width,
+			             product, acc);
+		}
+}
+
+static void reference(const struct op_args *args)
+{
+	const struct view *v = args->views;
+	int64_t size = (int64_t)dtype_size(v[C].dtype);
+
+	for (int64_t i = 0; i < (int64_t)v[C].shape[0]; i++)
+		reference_matrix(args, (const char *)v[A].data + i * v[A].strides[0] * size,
+		                 (const char *)v[B].data + i * v[B].strides[0] * size,
+		                 (char *)v[C].data + i * v[C].strides[0] * size);
+}
+
+static void sample_view(struct view *v, kops_dtype dtype, uint64_t rows, uint64_t cols)
+{
+	*v = (struct view){.dtype = dtype, .rank = 3, .shape = {2, rows, cols}};
+	view_make_dense(v);
+}
+
+/* Two batches, and edges beside full tiles of 64 and 128. */
+static bool sample(kops_dtype dtype, struct op_args *args)
+{
+	const uint64_t m = 133, n = 150, k = 70;
+
+	if (dtype_size(dtype) == 0)
+		return false;
+	*args = (struct op_args){.op = &op_gemm, .params.gemm = {.alpha = 1.25}};
+	sample_view(&args->views[A], dtype, m, k);
+	sample_view(&args->views[B], dtype, k, n);
+	sample_view(&args->views[C], dtype, m, n);
+	return true;
+}
+
+/* Unit roundoff of what the product's operands may be rounded to, and of its accumulation. */
+static double roundoff(const struct op_args *args)
+{
+	if (args->views[C].dtype == KOPS_F64)
+		return 0x1p-53;
+	if (args->views[C].dtype == KOPS_F32 && args->params.gemm.precision == KOPS_PRECISION_TF32)
+		return 0x1p-11;
+	if (args->views[C].dtype == KOPS_F32 && args->params.gemm.precision == KOPS_PRECISION_BF16)
+		return 0x1p-9;
+	return 0x1p-24;
+}
+
+/* Operands lie in [-1, 1], so |a||b| <= K: four roundoffs of that, and one of the result. */
+static double tolerance(const struct op_args *args)
+{
+	const struct gemm_params *p = &args->params.gemm;
+	double terms = fabs(p->alpha) * (double)args->views[A].shape[2] + fabs(p->beta);
+	double out = args->views[C].dtype == KOPS_F16    ? 0x1p-11
+	             : args->views[C].dtype == KOPS_BF16 ? 0x1p-8
+	                                                 : 0;
+
+	return terms * (4 * roundoff(args) + out);
+}
+
+const struct op op_gemm = {
+    .name = "gemm",
+    .n_inputs = 2,
+    .decode = decode,
+    .check = check,
+    .reads_output = reads_output,
+    .cost = cost,
+    .reference = reference,
+    .sample = sample,
+    .tolerance = tolerance,
+};

@@ -1,0 +1,196 @@
+/* op.c: the table of ops (ops.def) and the rules that several ops share (rules.h). */
+#include "rules.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct op *const ops[OP_COUNT] = {
+#define X(name, NAME) &op_##name,
+#include "ops.def"
+#undef X
+};
+
+const struct op *op_by_name(const char *name)
+{
+	for (size_t i = 0; i < OP_COUNT; i++)
+		if (strcmp(ops[i]->name, name) == 0)
+			return ops[i];
+	return NULL;
+}
+
+int rules_refuse(char why[WHY_BYTES], int code, const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(why, WHY_BYTES, format, list);
+	va_end(list);
+	return code;
+}
+
+const char *rules_shape(const struct view *v, char text[RULES_SHAPE_BYTES])
+{
+	size_t used = 0;
+
+	text[0] = 0;
+	for (uint32_t d = 0; d < v->rank && used < RULES_SHAPE_BYTES; d++)
+		used += (size_t)snprintf(text + used, RULES_SHAPE_BYTES - used, d ? "x%llu" : "%llu",
+		                         (unsigned long long)v->shape[d]);
+	return text;
+}
+
+int rules_rank(const struct view *v, const char *name, uint32_t min, uint32_t max, char why[WHY_BYTES])
+{
+	if (v->rank >= min && v->rank <= max)
+		return 0;
+	return rules_refuse(why, KOPS_E_SHAPE, "%s has rank %u; this op takes rank %u to %u", name, v->rank,
+	                    min, max);
+}
+
+int rules_dtype(const struct view *v, const char *name, kops_dtype dtype, char why[WHY_BYTES])
+{
+	if (v->dtype == dtype)
+		return 0;
+	return rules_refuse(why, KOPS_E_DTYPE, "%s is %s; it must be %s", name, dtype_name(v->dtype),
+	                    dtype_name(dtype));
+}
+
+int rules_same_shape(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
+                     char why[WHY_BYTES])
+{
+	char x_text[RULES_SHAPE_BYTES], y_text[RULES_SHAPE_BYTES];
+	bool same = x->rank == y->rank;
+
+	for (uint32_t d = 0; same && d < x->rank; d++)
+		same = x->shape[d] == y->shape[d];
+	if (same)
+		return 0;
+	return rules_refuse(why, KOPS_E_SHAPE, "%s is %s, %s is %s: the shapes must be equal", x_name,
+	                    rules_shape(x, x_text), y_name, rules_shape(y, y_text));
+}
+
+int rules_output(const struct view *y, const char *name, char why[WHY_BYTES])
+{
+	char text[RULES_SHAPE_BYTES];
+
+	if (view_is_injective(y))
+		return 0;
+	return rules_refuse(
+	    why, KOPS_E_OVERLAP,
+	    "the strides of output %s (%s) place several elements at one address; use strides that "
+	    "keep them apart",
+	    name, rules_shape(y, text));
+}
+
+int rules_apart(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
+                bool in_place, char why[WHY_BYTES])
+{
+	if (!view_overlap(x, y) || (in_place && view_same(x, y)))
+		return 0;
+	return rules_refuse(why, KOPS_E_OVERLAP, "output %s overlaps input %s%s; write to other memory", y_name,
+	                    x_name, in_place ? " without being the same view" : "");
+}
+
+void rules_pad_rank(struct view *v, uint32_t rank)
+{
+	while (v->rank < rank) {
+		memmove(v->shape + 1, v->shape, v->rank * sizeof v->shape[0]);
+		memmove(v->strides + 1, v->strides, v->rank * sizeof v->strides[0]);
+		v->shape[0] = 1;
+		v->strides[0] = 0;
+		v->rank++;
+	}
+}
+
+/* Whether axis d of v continues axis d + 1, so that one axis of shape[d] * shape[d + 1] says the same. */
+static bool continues(const struct view *v, uint32_t d)
+{
+	int64_t step;
+
+	return v->shape[d] == 1 ||
+	       (!__builtin_mul_overflow(v->strides[d + 1], (int64_t)v->shape[d + 1], &step) &&
+	        v->strides[d] == step);
+}
+
+static bool all_continue(struct view *const views[], unsigned n, uint32_t d)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (views[i]->shape[d + 1] != 1 && !continues(views[i], d))
+			return false;
+	return true;
+}
+
+/* Moves axis d into d + 1 and shifts the axes before it to the right. */
+static void merge(struct view *v, uint32_t d)
+{
+	if (v->shape[d + 1] == 1)
+		v->strides[d + 1] = v->strides[d];
+	v->shape[d + 1] *= v->shape[d];
+	memmove(v->shape + 1, v->shape, d * sizeof v->shape[0]);
+	memmove(v->strides + 1, v->strides, d * sizeof v->strides[0]);
+	v->shape[0] = 1;
+	v->strides[0] = 0;
+}
+
+void rules_fold(struct view *const views[], unsigned n, uint32_t axes)
+{
+	if (axes < 2 || view_elements(views[0]) == 0)
+		return;
+	for (unsigned i = 0; i < n; i++)
+		for (uint32_t d = 0; d < views[i]->rank; d++)
+			if (views[i]->shape[d] == 1)
+				views[i]->strides[d] = 0;
+	for (uint32_t d = axes - 1, left = axes - 1; left > 0; left--) {
+		if (!all_continue(views, n, d - 1)) {
+			d--;
+			continue;
+		}
+		for (unsigned i = 0; i < n; i++)
+			merge(views[i], d - 1);
+	}
+}
+
+static void swap_axes(struct view *v, uint32_t d, uint32_t e)
+{
+	uint64_t extent = v->shape[d];
+	int64_t stride = v->strides[d];
+
+	v->shape[d] = v->shape[e];
+	v->strides[d] = v->strides[e];
+	v->shape[e] = extent;
+	v->strides[e] = stride;
+}
+
+static uint64_t magnitude(int64_t stride)
+{
+	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
+}
+
+/* Axes of one index go first; the others by falling stride. */
+static bool out_of_order(const struct view *y, uint32_t d)
+{
+	if (y->shape[d + 1] == 1 || y->shape[d] == 1)
+		return y->shape[d] != 1;
+	return magnitude(y->strides[d]) < magnitude(y->strides[d + 1]);
+}
+
+void rules_order(struct view *const views[], unsigned n)
+{
+	const struct view *y = views[n - 1];
+
+	for (uint32_t pass = 1; pass < y->rank; pass++)
+		for (uint32_t d = 0; d + pass < y->rank; d++)
+			for (unsigned i = 0; out_of_order(y, d) && i < n; i++)
+				swap_axes(views[i], d, d + 1);
+}
+
+double rules_bytes(const struct view *v)
+{
+	double count = (double)dtype_size(v->dtype);
+
+	for (uint32_t d = 0; d < v->rank; d++)
+		if (v->shape[d] == 0 || v->strides[d] != 0)
+			count *= (double)v->shape[d];
+	return count;
+}

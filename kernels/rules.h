@@ -1,0 +1,54 @@
+/*
+ * rules.h: what the checks of several ops share (op.c). Names in sentences are those of kops.h: a, b, x, y.
+ */
+#ifndef KOPS_RULES_H
+#define KOPS_RULES_H
+
+#include "kernel.h"
+
+/* op_gemm, …: the rows of ops[]. */
+#define X(name, NAME) extern const struct op op_##name;
+#include "ops.def"
+#undef X
+
+#define RULES_SHAPE_BYTES 88 /* four extents of 20 digits and their signs */
+
+/* Writes the sentence and returns code. */
+__attribute__((format(printf, 3, 4))) int rules_refuse(char why[WHY_BYTES], int code, const char *format, ...);
+
+/* "3x4"; returns text. */
+const char *rules_shape(const struct view *v, char text[RULES_SHAPE_BYTES]);
+
+/* Each returns 0, or a code with its sentence: KOPS_E_SHAPE, _DTYPE, _SHAPE. */
+int rules_rank(const struct view *v, const char *name, uint32_t min, uint32_t max, char why[WHY_BYTES]);
+int rules_dtype(const struct view *v, const char *name, kops_dtype dtype, char why[WHY_BYTES]);
+int rules_same_shape(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
+                     char why[WHY_BYTES]);
+
+/* KOPS_E_OVERLAP unless each element of output y has an address of its own. */
+int rules_output(const struct view *y, const char *name, char why[WHY_BYTES]);
+
+/* KOPS_E_OVERLAP if output y and input x may share bytes; in_place: unless they are the same view. */
+int rules_apart(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
+                bool in_place, char why[WHY_BYTES]);
+
+/* Adds leading axes of one index, stride 0, up to `rank`. */
+void rules_pad_rank(struct view *v, uint32_t rank);
+
+/*
+ * Sorts the axes of views of one shape so that the strides of the last of them fall, axes of one
+ * index first. For ops that treat every element alike. Element (0, …) stays where it is.
+ */
+void rules_order(struct view *const views[], unsigned n);
+
+/*
+ * Merges, among the first `axes` axes of views which have these extents in common, neighbours that
+ * continue each other in every view; freed axes become leading ones of one index. Ranks stay. Sets the stride
+ * of every axis of one index to 0.
+ */
+void rules_fold(struct view *const views[], unsigned n, uint32_t axes);
+
+/* Bytes of the distinct elements of v: axes of stride 0 count once. */
+double rules_bytes(const struct view *v);
+
+#endif

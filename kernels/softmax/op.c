@@ -1,0 +1,122 @@
+/*
+ * softmax: y = softmax(scale * x) over the last axis, or its logarithm; f32.
+ *
+ * After check() both views have rank 4: the last axis is the one that is normalised, the three before it number
+ * the rows, folded together where both views allow: dense tensors come as (1, 1, rows, columns). Axes of one
+ * index have stride 0. scale is exact in f32 and finite.
+ *
+ * Special values as plain max, exp and sum would give: a row with NaN, with +Inf (of scale * x) or of -Inf
+ * alone is NaN; -Inf elsewhere gives 0 (-Inf for the logarithm).
+ */
+#include <float.h>
+#include <math.h>
+
+#include "kops.pb-c.h"
+#include "rules.h"
+
+enum { X, Y };
+
+static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
+                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
+{
+	views[X] = msg->softmax->x;
+	views[Y] = msg->softmax->y;
+	args->params.softmax.scale = msg->softmax->scale;
+	args->params.softmax.log = msg->softmax->log;
+}
+
+static int check_scale(double *scale, char why[WHY_BYTES])
+{
+	if (!isfinite(*scale) || fabs(*scale) > (double)FLT_MAX)
+		return rules_refuse(why, KOPS_E_INVALID, "scale is %g; it must be a finite f32 number", *scale);
+	*scale = (double)(float)*scale;
+	return 0;
+}
+
+static int check(struct op_args *args, char why[WHY_BYTES])
+{
+	struct view *x = &args->views[X], *y = &args->views[Y];
+	int rc;
+
+	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_dtype(x, "x", KOPS_F32, why)) < 0 ||
+	    (rc = rules_dtype(y, "y", KOPS_F32, why)) < 0 || (rc = rules_same_shape(x, "x", y, "y", why)) < 0 ||
+	    (rc = check_scale(&args->params.softmax.scale, why)) < 0 || (rc = rules_output(y, "y", why)) < 0 ||
+	    (rc = rules_apart(x, "x", y, "y", true, why)) < 0)
+		return rc;
+	rules_pad_rank(x, 4);
+	rules_pad_rank(y, 4);
+	rules_fold((struct view *[]){x, y}, 2, 3);
+	return 0;
+}
+
+static bool reads_output(const struct op_args *args)
+{
+	return view_same(&args->views[X], &args->views[Y]);
+}
+
+/* Scale, subtract, exp, add, divide: five operations an element. */
+static void cost(const struct op_args *args, struct cost *ret)
+{
+	ret->flops = 5 * (double)view_elements(&args->views[Y]);
+	ret->bytes = rules_bytes(&args->views[X]) + rules_bytes(&args->views[Y]);
+}
+
+static void reference_row(const float *x, int64_t x_stride, float *y, int64_t y_stride, int64_t n,
+                          const struct softmax_params *p)
+{
+	double max = -INFINITY, sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		max = fmax(max, p->scale * (double)x[i * x_stride]);
+	for (int64_t i = 0; i < n; i++)
+		sum += exp(p->scale * (double)x[i * x_stride] - max);
+	for (int64_t i = 0; i < n; i++) {
+		double t = p->scale * (double)x[i * x_stride] - max;
+		y[i * y_stride] = (float)(p->log ? t - log(sum) : exp(t) / sum);
+	}
+}
+
+static void reference(const struct op_args *args)
+{
+	const struct view *x = &args->views[X], *y = &args->views[Y];
+
+	for (int64_t i = 0; i < (int64_t)y->shape[0]; i++)
+		for (int64_t j = 0; j < (int64_t)y->shape[1]; j++)
+			for (int64_t k = 0; k < (int64_t)y->shape[2]; k++)
+				reference_row((const float *)x->data + i * x->strides[0] + j * x->strides[1] +
+				                  k * x->strides[2],
+				              x->strides[3],
+				              (float *)y->data + i * y->strides[0] + j * y->strides[1] +
+				                  k * y->strides[2],
+				              y->strides[3], (int64_t)y->shape[3], &args->params.softmax);
+}
+
+/* Rows longer than one block of threads reads at once. */
+static bool sample(kops_dtype dtype, struct op_args *args)
+{
+	if (dtype != KOPS_F32)
+		return false;
+	*args = (struct op_args){.op = &op_softmax, .params.softmax = {.scale = 3}};
+	for (unsigned i = X; i <= Y; i++) {
+		args->views[i] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 1, 37, 1291}};
+		view_make_dense(&args->views[i]);
+	}
+	return true;
+}
+
+static double tolerance(const struct op_args *args)
+{
+	return args->params.softmax.log ? 4e-6 : 1e-6;
+}
+
+const struct op op_softmax = {
+    .name = "softmax",
+    .n_inputs = 1,
+    .decode = decode,
+    .check = check,
+    .reads_output = reads_output,
+    .cost = cost,
+    .reference = reference,
+    .sample = sample,
+    .tolerance = tolerance,
+};

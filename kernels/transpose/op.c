@@ -1,0 +1,104 @@
+/*
+ * transpose: y[…, j, i] = x[…, i, j]; f32.
+ *
+ * After check() both views have rank 4: x (b0, b1, M, N), y (b0, b1, N, M), the batches folded into b1 where
+ * both views allow, so that b0 is 1 for dense tensors. Axes of one index have stride 0.
+ */
+#include "kops.pb-c.h"
+#include "rules.h"
+
+enum { X, Y };
+
+static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
+                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
+{
+	(void)args;
+	views[X] = msg->transpose->x;
+	views[Y] = msg->transpose->y;
+}
+
+static int check_shapes(const struct view *x, const struct view *y, char why[WHY_BYTES])
+{
+	char tx[RULES_SHAPE_BYTES], ty[RULES_SHAPE_BYTES];
+	uint32_t rank = x->rank;
+	bool fits = y->rank == rank;
+
+	for (uint32_t d = 0; fits && d + 2 < rank; d++)
+		fits = x->shape[d] == y->shape[d];
+	if (fits && x->shape[rank - 2] == y->shape[rank - 1] && x->shape[rank - 1] == y->shape[rank - 2])
+		return 0;
+	return rules_refuse(why, KOPS_E_SHAPE,
+	                    "x is %s, y is %s: y must be x with its last two extents exchanged",
+	                    rules_shape(x, tx), rules_shape(y, ty));
+}
+
+static int check(struct op_args *args, char why[WHY_BYTES])
+{
+	struct view *x = &args->views[X], *y = &args->views[Y];
+	int rc;
+
+	if ((rc = rules_rank(x, "x", 2, 4, why)) < 0 || (rc = rules_dtype(x, "x", KOPS_F32, why)) < 0 ||
+	    (rc = rules_dtype(y, "y", KOPS_F32, why)) < 0 || (rc = check_shapes(x, y, why)) < 0 ||
+	    (rc = rules_output(y, "y", why)) < 0 || (rc = rules_apart(x, "x", y, "y", false, why)) < 0)
+		return rc;
+	rules_pad_rank(x, 4);
+	rules_pad_rank(y, 4);
+	rules_fold((struct view *[]){x, y}, 2, 2);
+	return 0;
+}
+
+static bool reads_output(const struct op_args *args)
+{
+	(void)args;
+	return false;
+}
+
+static void cost(const struct op_args *args, struct cost *ret)
+{
+	ret->flops = 0;
+	ret->bytes = rules_bytes(&args->views[X]) + rules_bytes(&args->views[Y]);
+}
+
+static void reference(const struct op_args *args)
+{
+	const struct view *x = &args->views[X], *y = &args->views[Y];
+	const int64_t *sx = x->strides, *sy = y->strides;
+
+	for (int64_t b = 0; b < (int64_t)y->shape[0]; b++)
+		for (int64_t c = 0; c < (int64_t)y->shape[1]; c++)
+			for (int64_t j = 0; j < (int64_t)y->shape[2]; j++)
+				for (int64_t i = 0; i < (int64_t)y->shape[3]; i++)
+					((float *)y->data)[b * sy[0] + c * sy[1] + j * sy[2] + i * sy[3]] =
+					    ((const float *)
+					         x->data)[b * sx[0] + c * sx[1] + i * sx[2] + j * sx[3]];
+}
+
+static bool sample(kops_dtype dtype, struct op_args *args)
+{
+	if (dtype != KOPS_F32)
+		return false;
+	*args = (struct op_args){.op = &op_transpose};
+	args->views[X] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 3, 131, 70}};
+	args->views[Y] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 3, 70, 131}};
+	view_make_dense(&args->views[X]);
+	view_make_dense(&args->views[Y]);
+	return true;
+}
+
+static double tolerance(const struct op_args *args)
+{
+	(void)args;
+	return 0;
+}
+
+const struct op op_transpose = {
+    .name = "transpose",
+    .n_inputs = 1,
+    .decode = decode,
+    .check = check,
+    .reads_output = reads_output,
+    .cost = cost,
+    .reference = reference,
+    .sample = sample,
+    .tolerance = tolerance,
+};
