@@ -1,0 +1,508 @@
+/* Settings: every limit, every way to be wrong, and which place beats which. */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config.h"
+#include "kops.h"
+
+struct fixture {
+	char dir[64];
+	char file[96];
+	char fragments[100];
+};
+
+/* config_load() with --config FILE and up to two more arguments (NULL: none). */
+static int load(struct fixture *f, const char *one, const char *two, struct config *ret, char *why)
+{
+	char *argv[] = {"kopsd", "--config", f->file, (char *)one, (char *)two, NULL};
+	enum config_action action;
+	int argc = 3 + (one != NULL) + (two != NULL);
+
+	return config_load(argc, argv, ret, &action, why);
+}
+
+static void write_file(const char *path, const char *text, size_t len)
+{
+	FILE *out = fopen(path, "w");
+
+	assert_non_null(out);
+	assert_int_equal(fwrite(text, 1, len, out), len);
+	assert_int_equal(fclose(out), 0);
+}
+
+static void write_main(struct fixture *f, const char *text)
+{
+	write_file(f->file, text, strlen(text));
+}
+
+static void write_fragment(struct fixture *f, const char *name, const char *text)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/%s", f->fragments, name);
+	write_file(path, text, strlen(text));
+}
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	snprintf(f->dir, sizeof(f->dir), "/tmp/kops-test-config-XXXXXX");
+	if (!mkdtemp(f->dir))
+		return -1;
+	snprintf(f->file, sizeof(f->file), "%s/k.conf", f->dir);
+	snprintf(f->fragments, sizeof(f->fragments), "%s.d", f->file);
+	if (mkdir(f->fragments, 0700) < 0)
+		return -1;
+	write_main(f, "");
+	*state = f;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+	char command[128];
+	int rc;
+
+	snprintf(command, sizeof(command), "rm -rf %s", f->dir);
+	rc = system(command);
+	free(f);
+	return rc;
+}
+
+static uint64_t number(const struct config *config, size_t offset)
+{
+	return *(const uint64_t *)(const void *)((const char *)config + offset);
+}
+
+/* ---- Limits: one row a setting ---------------------------------------------------------------- */
+
+enum kind { IS_TEXT, IS_COUNT, IS_BYTES, IS_MSEC };
+
+static const struct row {
+	const char *name;
+	enum kind kind;
+	uint64_t min, max;
+	size_t offset;
+} rows[] = {
+#define X(name_, type, value, min_, max_, reloadable, help)                                                    \
+	{.name = #name_, .kind = IS_##type, .min = min_, .max = max_, .offset = offsetof(struct config, name_)},
+#include "config.def"
+#undef X
+};
+
+static void flag_of(const char *name, char ret[64])
+{
+	snprintf(ret, 64, "--%s", name);
+	for (char *p = ret; *p; p++)
+		if (*p == '_')
+			*p = '-';
+}
+
+static void check_number(struct fixture *f, const struct row *row, uint64_t value, bool allowed)
+{
+	char flag[64], text[32], why[CONFIG_WHY_BYTES] = "";
+	struct config config;
+	int rc;
+
+	flag_of(row->name, flag);
+	snprintf(text, sizeof(text), "%" PRIu64, value);
+	rc = load(f, flag, text, &config, why);
+	if (allowed) {
+		assert_int_equal(rc, 0);
+		assert_int_equal(number(&config, row->offset), value);
+	} else {
+		assert_int_equal(rc, KOPS_E_INVALID);
+		assert_non_null(strstr(why, "is out of range; allowed are "));
+		assert_non_null(strstr(why, flag + 2));
+	}
+}
+
+static void check_text(struct fixture *f, const struct row *row, size_t len, bool allowed)
+{
+	char flag[64], text[CONFIG_TEXT_BYTES + 8], why[CONFIG_WHY_BYTES] = "";
+	struct config config;
+
+	flag_of(row->name, flag);
+	memset(text, 'x', len);
+	text[len] = '\0';
+	if (allowed) {
+		assert_int_equal(load(f, flag, text, &config, why), 0);
+		assert_string_equal((const char *)&config + row->offset, text);
+	} else {
+		assert_int_equal(load(f, flag, text, &config, why), KOPS_E_INVALID);
+		assert_non_null(strstr(why, "bytes long; allowed are"));
+	}
+}
+
+static void test_limits(void **state)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct row *row = &rows[i];
+		void (*check)(struct fixture *, const struct row *, uint64_t, bool) =
+		    row->kind == IS_TEXT ? check_text : check_number;
+
+		check(*state, row, row->min, true);
+		check(*state, row, row->max, true);
+		if (row->min > 0)
+			check(*state, row, row->min - 1, false);
+		check(*state, row, row->max + 1, false);
+	}
+}
+
+static void test_defaults(void **state)
+{
+	char why[CONFIG_WHY_BYTES] = "";
+	struct config config;
+
+	assert_int_equal(load(*state, NULL, NULL, &config, why), 0);
+	assert_string_equal(config.socket, "/run/kopsd/kopsd.sock");
+	assert_string_equal(config.devices, "auto");
+	assert_int_equal(config.pool_cache, 1ull << 30);
+	assert_int_equal(config.max_jobs, 256);
+	assert_int_equal(config.drain_timeout, 10000);
+	for (unsigned i = 0; i < CONFIG_SETTINGS; i++)
+		assert_string_equal(config.origin[i], "default");
+}
+
+/* ---- Units ------------------------------------------------------------------------------------ */
+
+static void test_units(void **state)
+{
+	static const struct {
+		const char *flag;
+		size_t offset;
+		uint64_t expected;
+	} good[] = {
+	    {"--pool-cache=4096", offsetof(struct config, pool_cache), 4096},
+	    {"--pool-cache=3K", offsetof(struct config, pool_cache), 3 << 10},
+	    {"--pool-cache=3m", offsetof(struct config, pool_cache), 3 << 20},
+	    {"--pool-cache=3G", offsetof(struct config, pool_cache), 3ull << 30},
+	    {"--pool-cache=3T", offsetof(struct config, pool_cache), 3ull << 40},
+	    {"--drain-timeout=250", offsetof(struct config, drain_timeout), 250},
+	    {"--drain-timeout=250ms", offsetof(struct config, drain_timeout), 250},
+	    {"--drain-timeout=7s", offsetof(struct config, drain_timeout), 7000},
+	    {"--drain-timeout=2min", offsetof(struct config, drain_timeout), 120000},
+	};
+	static const char *const bad[] = {
+	    "--pool-cache=", "--pool-cache=G", "--pool-cache=-1", "--pool-cache=1.5G", "--pool-cache=1 G",
+	    "--pool-cache=1s", "--pool-cache=1GiB", "--pool-cache=0x10", "--drain-timeout=s", "--max-jobs=1K",
+	    "--max-jobs=+1", "--drain-timeout=1h",
+	    /* 2^64 and beyond, by digits and by suffix */
+	    "--pool-cache=18446744073709551616", "--pool-cache=99999999999999999999999",
+	    "--pool-cache=16777216T", "--drain-timeout=18446744073709552s"};
+	char why[CONFIG_WHY_BYTES];
+	struct config config;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		assert_int_equal(load(*state, good[i].flag, NULL, &config, why), 0);
+		assert_int_equal(number(&config, good[i].offset), good[i].expected);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(load(*state, bad[i], NULL, &config, why), KOPS_E_INVALID);
+		assert_non_null(strstr(why, "is not a "));
+	}
+}
+
+/* ---- Files ------------------------------------------------------------------------------------ */
+
+static void test_file_syntax(void **state)
+{
+	struct fixture *f = *state;
+	char why[CONFIG_WHY_BYTES] = "", origin[160];
+	struct config config;
+
+	write_main(f, "# a comment\n"
+	              "; another\n"
+	              "\n"
+	              " [kopsd] # the only section\r\n"
+	              "max-jobs=7\n"
+	              "\tdevices \t=  gpu0,cpu  ; both\n"
+	              "socket = /tmp/a#b;c.sock\n"
+	              "hello-timeout = 2s");
+	assert_int_equal(load(f, NULL, NULL, &config, why), 0);
+	assert_int_equal(config.max_jobs, 7);
+	assert_string_equal(config.devices, "gpu0,cpu");
+	assert_string_equal(config.socket, "/tmp/a#b;c.sock");
+	assert_int_equal(config.hello_timeout, 2000);
+	snprintf(origin, sizeof(origin), "%s:7", f->file);
+	assert_string_equal(config.origin[0], origin); /* socket is first in config.def */
+}
+
+/* Every refusal names the line and says what is wrong. */
+static void test_file_errors(void **state)
+{
+	static const struct {
+		const char *text, *line, *sentence;
+	} bad[] = {
+	    {"\nmax-job = 3\n", ":2: ", "unknown setting max-job; did you mean max-jobs?"},
+	    {"MAX_JOBS = 3", ":1: ", "did you mean max-jobs?"},
+	    {"frobnicate-all = 3", ":1: ", "unknown setting frobnicate-all; kopsd --help lists the known ones"},
+	    {"= 3", ":1: ", "unknown setting ;"},
+	    {"max-jobs", ":1: ", "\"max-jobs\" is no setting; write NAME = VALUE"},
+	    {"max-jobs =", ":1: ", "max-jobs = \"\" is not a whole number"},
+	    {"\n\nmax-jobs = 0", ":3: ", "max-jobs = 0 is out of range; allowed are 1 to 65536"},
+	    {"max-mapped = 1K", ":1: ", "max-mapped = 1K is out of range; allowed are 1M to 16T"},
+	    {"hello-timeout = 11min", ":1: ", "allowed are 10ms to 10min"},
+	    {"max-jobs = 3\nmax-jobs = 3", ":2: ", "max-jobs is already set in line 1 of this file"},
+	    {"[daemon]", ":1: ", "unknown section [daemon]; the only one is [kopsd]"},
+	    {"[kopsd]\n[kopsd]", ":2: ", "[kopsd] stands here a second time"},
+	    {"socket =", ":1: ", "socket is 0 bytes long"},
+	    {"devices = a\001b", ":1: ", "holds control characters"},
+	};
+	struct fixture *f = *state;
+	char why[CONFIG_WHY_BYTES];
+	struct config config;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		write_main(f, bad[i].text);
+		assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
+		assert_ptr_equal(strstr(why, f->file), why);
+		assert_ptr_equal(strstr(why, bad[i].line), why + strlen(f->file));
+		assert_non_null(strstr(why, bad[i].sentence));
+	}
+	write_file(f->file, "max-jobs = 3\0\n", 14);
+	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
+	assert_non_null(strstr(why, ":1: holds a NUL byte"));
+}
+
+static void test_failure_leaves_outputs(void **state)
+{
+	struct config config, before;
+	char why[CONFIG_WHY_BYTES];
+
+	memset(&config, 0x5a, sizeof(config));
+	before = config;
+	write_main(*state, "max-jobs = 3\nmax-buffers = 0\n");
+	assert_int_equal(load(*state, NULL, NULL, &config, why), KOPS_E_INVALID);
+	assert_memory_equal(&config, &before, sizeof(config));
+}
+
+static void test_unreadable_files(void **state)
+{
+	struct fixture *f = *state;
+	char why[CONFIG_WHY_BYTES];
+	struct config config;
+
+	assert_int_equal(unlink(f->file), 0);
+	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
+	assert_non_null(strstr(why, "cannot open the configuration file"));
+	assert_non_null(strstr(why, "No such file"));
+
+	assert_int_equal(mkdir(f->file, 0700), 0);
+	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
+	assert_non_null(strstr(why, "Is a directory"));
+}
+
+static void test_default_file_may_be_absent(void **state)
+{
+	char *argv[] = {"kopsd", "--max-jobs=9", NULL}, why[CONFIG_WHY_BYTES] = "";
+	enum config_action action;
+	struct config config;
+
+	(void)state;
+	if (access("/etc/kopsd", F_OK) == 0)
+		skip(); /* this host's own settings */
+	assert_int_equal(config_load(2, argv, &config, &action, why), 0);
+	assert_int_equal(action, CONFIG_RUN);
+	assert_int_equal(config.max_jobs, 9);
+}
+
+/* ---- Which place beats which ------------------------------------------------------------------- */
+
+static void test_fragments_in_order(void **state)
+{
+	struct fixture *f = *state;
+	char why[CONFIG_WHY_BYTES] = "";
+	struct config config;
+
+	write_main(f, "max-jobs = 1\nmax-buffers = 1\nmax-sessions = 1\n");
+	write_fragment(f, "20-b.conf", "max-jobs = 20\n");
+	write_fragment(f, "10-a.conf", "max-jobs = 10\nmax-buffers = 10\n");
+	write_fragment(f, "30-c.conf.bak", "nonsense\n");
+	write_fragment(f, ".hidden.conf", "nonsense\n");
+	assert_int_equal(load(f, NULL, NULL, &config, why), 0);
+	assert_int_equal(config.max_jobs, 20);
+	assert_int_equal(config.max_buffers, 10);
+	assert_int_equal(config.max_sessions, 1);
+
+	write_fragment(f, "15.conf", "\nmax-job = 3\n");
+	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
+	assert_non_null(strstr(why, "k.conf.d/15.conf:2: unknown setting"));
+}
+
+static void test_precedence(void **state)
+{
+	char why[CONFIG_WHY_BYTES] = "";
+	struct config config;
+
+	write_main(*state, "max-jobs = 1\nmax-buffers = 1\nmax-sessions = 1\n");
+	setenv("KOPSD_MAX_JOBS", "2", 1);
+	setenv("KOPSD_MAX_BUFFERS", "2", 1);
+	assert_int_equal(load(*state, "--max-jobs=3", NULL, &config, why), 0);
+	unsetenv("KOPSD_MAX_JOBS");
+	unsetenv("KOPSD_MAX_BUFFERS");
+	assert_int_equal(config.max_jobs, 3);
+	assert_int_equal(config.max_buffers, 2);
+	assert_int_equal(config.max_sessions, 1);
+}
+
+static void test_environment_errors(void **state)
+{
+	static const struct {
+		const char *name, *value, *sentence;
+	} bad[] = {
+	    {"KOPSD_MAX_JOB", "3", "unknown setting KOPSD_MAX_JOB; did you mean KOPSD_MAX_JOBS?"},
+	    {"KOPSD_max_jobs", "3", "did you mean KOPSD_MAX_JOBS?"},
+	    {"KOPSD_", "3", "unknown setting KOPSD_;"},
+	    {"KOPSD_MAX_JOBS", "many", "KOPSD_MAX_JOBS: max-jobs = \"many\" is not a whole number"},
+	    {"KOPSD_MAX_JOBS", "", "is not a whole number"},
+	};
+	char why[CONFIG_WHY_BYTES];
+	struct config config;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		int rc;
+
+		setenv(bad[i].name, bad[i].value, 1);
+		rc = load(*state, NULL, NULL, &config, why);
+		unsetenv(bad[i].name);
+		assert_int_equal(rc, KOPS_E_INVALID);
+		assert_non_null(strstr(why, bad[i].sentence));
+	}
+}
+
+/* ---- The command line -------------------------------------------------------------------------- */
+
+static void test_flag_errors(void **state)
+{
+	static const struct {
+		const char *flag, *sentence;
+	} bad[] = {
+	    {"--max-job=3", "unknown setting --max-job; did you mean --max-jobs?"},
+	    {"--chek-config", "did you mean --check-config?"},
+	    {"--max-jobs", "--max-jobs needs a value; write --max-jobs=VALUE"},
+	    {"--config", "--config needs a value"},
+	    {"--check-config=yes", "--check-config takes no value"},
+	    {"--", "unknown setting --"},
+	    {"-x", "unknown setting -x"},
+	    {"start", "unexpected argument \"start\""},
+	    {"", "unexpected argument \"\""},
+	    {"--max-jobs=65537", "--max-jobs: max-jobs = 65537 is out of range"},
+	};
+	char why[CONFIG_WHY_BYTES];
+	struct config config;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(load(*state, bad[i].flag, NULL, &config, why), KOPS_E_INVALID);
+		assert_non_null(strstr(why, bad[i].sentence));
+	}
+}
+
+static enum config_action action_of(struct fixture *f, const char *flag)
+{
+	char *argv[] = {"kopsd", "--config", f->file, (char *)flag, NULL}, why[CONFIG_WHY_BYTES] = "";
+	enum config_action action;
+	struct config config;
+
+	assert_int_equal(config_load(flag ? 4 : 3, argv, &config, &action, why), 0);
+	return action;
+}
+
+static void test_actions(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(action_of(f, NULL), CONFIG_RUN);
+	assert_int_equal(action_of(f, "--check-config"), CONFIG_CHECK);
+	/* These answer even where the file is wrong. */
+	write_main(f, "nonsense\n");
+	assert_int_equal(action_of(f, "--help"), CONFIG_HELP);
+	assert_int_equal(action_of(f, "-h"), CONFIG_HELP);
+	assert_int_equal(action_of(f, "--version"), CONFIG_SHOW_VERSION);
+}
+
+/* ---- Reload ------------------------------------------------------------------------------------ */
+
+static void test_reload(void **state)
+{
+	char why[CONFIG_WHY_BYTES] = "";
+	struct config live, fresh;
+
+	assert_int_equal(load(*state, NULL, NULL, &live, why), 0);
+	fresh = live;
+	assert_false(config_reload(&live, &fresh));
+
+	assert_int_equal(load(*state, "--max-jobs=5", "--log-level=7", &fresh, why), 0);
+	assert_false(config_reload(&live, &fresh));
+	assert_int_equal(live.max_jobs, 5);
+	assert_int_equal(live.log_level, 7);
+	assert_memory_equal(live.origin, fresh.origin, sizeof(live.origin));
+
+	/* Neither text nor number that needs a restart is taken over. */
+	assert_int_equal(load(*state, "--socket=/elsewhere", "--max-jobs=6", &fresh, why), 0);
+	assert_true(config_reload(&live, &fresh));
+	assert_string_equal(live.socket, "/run/kopsd/kopsd.sock");
+	assert_string_equal(live.origin[0], "default");
+	assert_int_equal(live.max_jobs, 6);
+	assert_int_equal(load(*state, "--cpu-threads=3", NULL, &fresh, why), 0);
+	assert_true(config_reload(&live, &fresh));
+	assert_int_equal(live.cpu_threads, 0);
+}
+
+/* What --check-config prints can be read back and means the same. */
+static void test_print_round_trip(void **state)
+{
+	struct fixture *f = *state;
+	char why[CONFIG_WHY_BYTES] = "";
+	struct config config, again;
+	int saved = dup(STDOUT_FILENO);
+
+	assert_int_equal(load(f, "--pool-cache=1536M", "--drain-timeout=1500", &config, why), 0);
+	assert_true(saved >= 0);
+	fflush(stdout);
+	assert_non_null(freopen(f->file, "w", stdout));
+	config_print(&config);
+	fflush(stdout);
+	assert_true(dup2(saved, STDOUT_FILENO) >= 0);
+	close(saved);
+
+	assert_int_equal(load(f, NULL, NULL, &again, why), 0);
+	assert_memory_equal(&config, &again, offsetof(struct config, origin));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	    TEST(test_limits),
+	    TEST(test_defaults),
+	    TEST(test_units),
+	    TEST(test_file_syntax),
+	    TEST(test_file_errors),
+	    TEST(test_failure_leaves_outputs),
+	    TEST(test_unreadable_files),
+	    TEST(test_default_file_may_be_absent),
+	    TEST(test_fragments_in_order),
+	    TEST(test_precedence),
+	    TEST(test_environment_errors),
+	    TEST(test_flag_errors),
+	    TEST(test_actions),
+	    TEST(test_reload),
+	    TEST(test_print_round_trip),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

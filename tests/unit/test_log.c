@@ -1,0 +1,179 @@
+/* The log: what reaches stderr, read back through a pipe. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "log.h"
+
+#define PIPE_BYTES (1 << 20)
+
+static int saved_stderr, reader;
+
+/* From here on stderr is a pipe. */
+static int capture(void **state)
+{
+	int ends[2];
+
+	(void)state;
+	if (pipe2(ends, O_CLOEXEC) < 0 || fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES) < 0)
+		return -1;
+	fcntl(ends[0], F_SETFL, O_NONBLOCK);
+	saved_stderr = dup(STDERR_FILENO);
+	reader = ends[0];
+	if (dup2(ends[1], STDERR_FILENO) < 0)
+		return -1;
+	close(ends[1]);
+	log_set_level(LOG_LEVEL_INFO);
+	return 0;
+}
+
+static int release(void **state)
+{
+	(void)state;
+	dup2(saved_stderr, STDERR_FILENO);
+	close(saved_stderr);
+	close(reader);
+	return 0;
+}
+
+/* Everything logged since the last call, as a string; "" for nothing. */
+static const char *logged(void)
+{
+	static char text[PIPE_BYTES + 1];
+	size_t len = 0;
+	ssize_t n;
+
+	while ((n = read(reader, text + len, sizeof(text) - 1 - len)) > 0)
+		len += (size_t)n;
+	text[len] = '\0';
+	return text;
+}
+
+static void test_prefix_is_the_level(void **state)
+{
+	(void)state;
+	log_error("a %d", 1);
+	log_warning("b");
+	log_notice("c");
+	log_info("d");
+	assert_string_equal(logged(), "<3>a 1\n<4>b\n<5>c\n<6>d\n");
+}
+
+static void test_level_filters(void **state)
+{
+	(void)state;
+	log_debug("hidden");
+	assert_string_equal(logged(), "");
+	log_set_level(LOG_LEVEL_DEBUG);
+	log_debug("shown");
+	assert_string_equal(logged(), "<7>shown\n");
+	log_set_level(LOG_LEVEL_ERROR);
+	log_warning("hidden");
+	log_error("shown");
+	assert_string_equal(logged(), "<3>shown\n");
+}
+
+static void test_one_event_is_one_line(void **state)
+{
+	(void)state;
+	log_info("client \"%s\"", "x\n<3>forged\033[2J\x7f\r");
+	assert_string_equal(logged(), "<6>client \"x?<3>forged?[2J??\"\n");
+	log_info("grüße"); /* UTF-8 passes */
+	assert_string_equal(logged(), "<6>grüße\n");
+}
+
+static void test_long_lines_are_cut(void **state)
+{
+	char text[3000];
+	const char *line;
+	size_t len;
+
+	(void)state;
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	log_info("%s", text);
+	line = logged();
+	len = strlen(line);
+	assert_int_equal(len, 1024);
+	assert_string_equal(line + len - 6, "x ...\n");
+	assert_ptr_equal(strchr(line, '\n'), line + len - 1);
+
+	text[1020] = '\0'; /* with "<6>" and '\n' the longest that fits */
+	log_info("%s", text);
+	line = logged();
+	assert_int_equal(strlen(line), 1024);
+	assert_string_equal(line + 1020, "xxx\n");
+}
+
+static void test_errno_is_kept(void **state)
+{
+	(void)state;
+	errno = ENOENT;
+	log_info("%m");
+	assert_int_equal(errno, ENOENT);
+	assert_string_equal(logged(), "<6>No such file or directory\n");
+
+	/* … and kept when stderr is gone. */
+	close(STDERR_FILENO);
+	log_info("lost");
+	assert_int_equal(errno, ENOENT);
+}
+
+#define THREADS 4
+#define LINES   500
+
+static void *log_many(void *arg)
+{
+	for (int i = 0; i < LINES; i++)
+		log_info("%s", (const char *)arg);
+	return NULL;
+}
+
+static void test_threads_do_not_mix_lines(void **state)
+{
+	static const char *const texts[THREADS] = {"aaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbb",
+	                                           "cccccccccccccccccccc", "dddddddddddddddddddd"};
+	unsigned count[THREADS] = {0};
+	pthread_t threads[THREADS];
+	const char *line;
+
+	(void)state;
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, log_many, (void *)texts[i]), 0);
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+
+	for (line = logged(); *line; line += 24) {
+		unsigned which = (unsigned)(line[3] - 'a');
+
+		assert_in_range(which, 0, THREADS - 1);
+		assert_memory_equal(line, "<6>", 3);
+		assert_memory_equal(line + 3, texts[which], 20);
+		assert_int_equal(line[23], '\n');
+		count[which]++;
+	}
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(count[i], LINES);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, capture, release)
+	    TEST(test_prefix_is_the_level), TEST(test_level_filters), TEST(test_one_event_is_one_line),
+	    TEST(test_long_lines_are_cut),  TEST(test_errno_is_kept), TEST(test_threads_do_not_mix_lines),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
