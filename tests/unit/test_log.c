@@ -126,6 +126,7 @@ static void test_errno_is_kept(void **state)
 
 	/* … and kept when stderr is gone. */
 	close(STDERR_FILENO);
+	errno = ENOENT;
 	log_info("lost");
 	assert_int_equal(errno, ENOENT);
 }
