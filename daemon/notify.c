@@ -111,7 +111,7 @@ uint64_t notify_watchdog_ms(void)
 		return 0;
 	if (pid && !is_own_pid(pid))
 		return 0;
-	return usec < 2000 ? 1 : usec / 2000;
+	return usec < 1000 ? 1 : usec / 1000;
 }
 
 static bool has_option(int fd, int option, int wanted)

@@ -15,10 +15,7 @@ int notify(const char *state);
 /* RELOADING=1 with MONOTONIC_USEC, as Type=notify-reload demands. */
 int notify_reloading(void);
 
-/*
- * How often to send WATCHDOG=1, in ms: half of the manager's limit ($WATCHDOG_USEC, $WATCHDOG_PID). 0: not at
- * all.
- */
+/* The manager's limit between two WATCHDOG=1, in ms ($WATCHDOG_USEC, $WATCHDOG_PID); 0: it wants none. */
 uint64_t notify_watchdog_ms(void);
 
 /*

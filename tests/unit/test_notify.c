@@ -159,8 +159,8 @@ static void test_watchdog(void **state)
 		const char *usec;
 		uint64_t expected_ms;
 	} rows[] = {
-	    {"10000000", 5000},
-	    {"3000", 1},
+	    {"10000000", 10000},
+	    {"3999", 3},
 	    {"1", 1},
 	    {"0", 0},
 	    {"", 0},
@@ -181,7 +181,7 @@ static void test_watchdog(void **state)
 	setenv("WATCHDOG_USEC", "10000000", 1);
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	setenv("WATCHDOG_PID", pid, 1);
-	assert_int_equal(notify_watchdog_ms(), 5000);
+	assert_int_equal(notify_watchdog_ms(), 10000);
 	snprintf(pid, sizeof(pid), "%d", (int)getppid());
 	setenv("WATCHDOG_PID", pid, 1);
 	assert_int_equal(notify_watchdog_ms(), 0);
