@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI 1
+#define BACKEND_ABI   1
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -25,12 +25,12 @@ enum memory_pin {
 
 /* One buffer's bytes, as views name them in view.space. */
 struct memory {
-	void *host;         /* mapping in this process; NULL for RESIDENT */
-	void *device;       /* RESIDENT: address on `owner`; NULL until allocated */
-	const void *owner;  /* RESIDENT: the struct backend_device that holds it; else NULL */
+	void *host;        /* mapping in this process; NULL for RESIDENT */
+	void *device;      /* RESIDENT: address on `owner`; NULL until allocated */
+	const void *owner; /* RESIDENT: the struct backend_device that holds it; else NULL */
 	uint64_t bytes;
-	bool read_only;     /* mapped without PROT_WRITE */
-	int pin;            /* enum memory_pin; accessed with __atomic builtins */
+	bool read_only; /* mapped without PROT_WRITE */
+	int pin;        /* enum memory_pin; accessed with __atomic builtins */
 };
 
 /* One op of a run. The loop thread fills args and pinned, plan() the rest but compute_us. */
@@ -53,7 +53,8 @@ struct run {
 	int status;
 	char error[WHY_BYTES];
 	double upload_us, compute_us, download_us;
-	/* private to the backend and to device.c */
+	void *owner; /* whoever submitted it; the backend leaves it alone */
+	/* private to the backend while the run is out */
 	void *state;
 	struct run *next;
 };

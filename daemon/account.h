@@ -1,0 +1,46 @@
+/*
+ * account.h: what one user (uid) holds, against the limits of the configuration. Loop thread only.
+ */
+#ifndef KOPS_ACCOUNT_H
+#define KOPS_ACCOUNT_H
+
+#include <sys/types.h>
+
+#include "config.h"
+#include "kernel.h"
+#include "scheduler.h"
+
+enum account_kind {
+	ACCOUNT_MAPPED,   /* SHARED buffers */
+	ACCOUNT_PINNED,   /* of those, registered for DMA */
+	ACCOUNT_RESIDENT, /* RESIDENT buffers, all devices */
+	ACCOUNT_KINDS,
+};
+
+struct account {
+	struct account *next;
+	uid_t uid;
+	unsigned refs;
+	unsigned sessions, jobs;
+	uint64_t bytes[ACCOUNT_KINDS];
+	struct sched_flow flow;
+};
+
+struct accounts {
+	const struct config *config;
+	struct account *first;
+	unsigned sessions;
+	uint64_t bytes[ACCOUNT_KINDS];
+};
+
+/* The uid's account, made when there is none, with a new reference. NULL: out of memory. */
+struct account *accounts_get(struct accounts *all, uid_t uid);
+void account_ref(struct account *account);
+void account_unref(struct accounts *all, struct account *account);
+
+/* Takes bytes. KOPS_E_QUOTA with a sentence (why may be NULL), nothing taken. */
+int account_charge(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes,
+                   char why[WHY_BYTES]);
+void account_refund(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes);
+
+#endif

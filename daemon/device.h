@@ -1,0 +1,72 @@
+/*
+ * device.h: one device and its thread. The only place where work crosses threads.
+ *
+ * The loop thread hands over struct device_work; the device thread executes it and hands it back; its
+ * done() runs on the loop thread again. In between the device thread only borrows it.
+ *
+ * States: OPENING → READY → CLOSING → gone. A device whose self-tests leave no working row, or whose
+ * backend does not open, never gets READY.
+ */
+#ifndef KOPS_DEVICE_H
+#define KOPS_DEVICE_H
+
+#include <uv.h>
+
+#include "backend.h"
+
+struct device;
+
+struct device_work {
+	struct device_work *next;
+	struct run *run; /* a job; NULL: a task, all of which happens in execute() */
+	/* On the device thread, before the run starts. NULL allowed with a run. */
+	void (*execute)(struct device_work *work, const struct backend *backend, struct backend_device *dev);
+	void (*done)(struct device_work *work); /* on the loop thread */
+};
+
+struct device_stats {
+	uint64_t jobs_done, jobs_failed;
+	uint64_t resident_bytes;
+	double busy_us;
+};
+
+/*
+ * Opens device `index` of a backend, tests its rows, starts its thread and its first canary. Blocks (a CUDA
+ * context takes 0.2 to 1.6 s): for start-up. name: "gpu0", "cpu".
+ */
+int device_open(uv_loop_t *loop, const char *name, const struct backend *backend, unsigned index,
+                unsigned threads, struct device **ret_device, char why[WHY_BYTES]);
+
+/* Stops the thread and frees the device. No work may be out. NULL allowed. The loop must run once more. */
+void device_close(struct device *device);
+
+/* Hands over work, in order. Loop thread. */
+void device_submit(struct device *device, struct device_work *work);
+
+/* Chooses rows and estimates; see backend.h. Loop thread. */
+int device_plan(const struct device *device, struct run *run);
+
+const char *device_name(const struct device *device);
+const struct device_info *device_info(const struct device *device);
+const char *device_disabled_rows(const struct device *device); /* "" or "gemm/cublas,softmax/online" */
+const struct backend *device_backend(const struct device *device);
+bool device_holds(const struct device *device, const struct memory *memory);
+unsigned device_runs_out(const struct device *device); /* jobs and canary */
+unsigned device_work_out(const struct device *device); /* those, and tasks */
+struct device_stats *device_stats(struct device *device);
+
+/*
+ * Health. A canary is a small gemm with a known answer that goes the way of every job. The device is healthy
+ * when the last one was right and none is overdue; one is not overdue while other runs are out and young
+ * (hang_ns; the CPU cannot hang).
+ */
+void device_start_canary(struct device *device); /* nothing if one is out */
+/* Runs are out on a GPU and none has come back for hang_ns. */
+bool device_is_hung(const struct device *device, uint64_t hang_ns);
+bool device_is_healthy(const struct device *device, uint64_t hang_ns);
+uint64_t device_canary_age_ns(const struct device *device);
+bool device_canary_is_out(const struct device *device);
+/* fn(arg) runs after each canary. */
+void device_on_canary(struct device *device, void (*fn)(void *arg), void *arg);
+
+#endif

@@ -1,0 +1,421 @@
+#include "job.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "log.h"
+#include "reply.h"
+#include "server.h"
+#include "session.h"
+
+bool job_may_move(enum job_state from, enum job_state to)
+{
+	static const bool allowed[6][6] = {
+	    [JOB_NEW] = {[JOB_QUEUED] = true, [JOB_FAILED] = true},
+	    [JOB_QUEUED] = {[JOB_RUNNING] = true, [JOB_FAILED] = true, [JOB_CANCELLED] = true},
+	    [JOB_RUNNING] = {[JOB_DONE] = true, [JOB_FAILED] = true},
+	};
+	return allowed[from][to];
+}
+
+static void move(struct job *job, enum job_state to)
+{
+	if (!job_may_move(job->state, to)) {
+		log_error("job %" PRIu64 ": move %d to %d is not allowed; this is a bug in kopsd", job->id,
+		          job->state, to);
+		__builtin_trap();
+	}
+	job->state = to;
+}
+
+struct job *job_new(struct server *server, struct session *session, uint64_t id, unsigned n_ops)
+{
+	size_t ops_bytes = n_ops * sizeof(struct run_op);
+	struct job *job = calloc(1, sizeof *job + ops_bytes + n_ops * OP_VIEWS_MAX * sizeof(struct job_buffer));
+
+	if (!job)
+		return NULL;
+	job->server = server;
+	job->session = session;
+	job->account = session->account;
+	account_ref(job->account);
+	job->id = id;
+	job->run.ops = job->ops;
+	job->run.n_ops = n_ops;
+	job->buffers = (struct job_buffer *)((char *)job->ops + ops_bytes);
+	return job;
+}
+
+void job_free(struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		buffer_unref(job->buffers[i].buffer);
+	account_unref(&job->server->accounts, job->account);
+	free(job);
+}
+
+struct job_buffer *job_use(struct job *job, struct buffer *buffer)
+{
+	struct job_buffer *use;
+
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		if (job->buffers[i].buffer == buffer)
+			return &job->buffers[i];
+	use = &job->buffers[job->n_buffers++];
+	use->buffer = buffer;
+	buffer_ref(buffer);
+	return use;
+}
+
+/* ---- Deadlines ---- */
+
+static void expiring_add(struct job *job)
+{
+	struct server *server = job->server;
+
+	job->prev_expiring = &server->expiring;
+	job->next_expiring = server->expiring;
+	if (job->next_expiring)
+		job->next_expiring->prev_expiring = &job->next_expiring;
+	server->expiring = job;
+}
+
+static void expiring_remove(struct job *job)
+{
+	if (!job->prev_expiring)
+		return;
+	*job->prev_expiring = job->next_expiring;
+	if (job->next_expiring)
+		job->next_expiring->prev_expiring = job->prev_expiring;
+	job->prev_expiring = NULL;
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+	struct server *server = timer->data;
+
+	jobs_expire(server);
+	jobs_dispatch(server);
+}
+
+void jobs_expire(struct server *server)
+{
+	uint64_t now = clock_ns(), earliest = UINT64_MAX;
+	struct job *job, *next;
+
+	for (job = server->expiring; job; job = next) {
+		next = job->next_expiring;
+		if (job->deadline_ns <= now)
+			job_end_queued(job, JOB_FAILED, KOPS_E_DEADLINE, NULL);
+		else if (job->deadline_ns < earliest)
+			earliest = job->deadline_ns;
+	}
+	if (earliest == UINT64_MAX)
+		uv_timer_stop(&server->deadline_timer);
+	else
+		uv_timer_start(&server->deadline_timer, on_deadline, (earliest - now + 999999) / 1000000, 0);
+}
+
+/* ---- Queues ---- */
+
+static struct session_queue *queue_get(struct session *session, uint32_t id)
+{
+	struct session_queue *q = idmap_get(&session->queues, id);
+
+	if (q)
+		return q;
+	q = calloc(1, sizeof *q);
+	if (!q || idmap_put(&session->queues, id, q) < 0) {
+		free(q);
+		return NULL;
+	}
+	q->session = session;
+	q->id = id;
+	q->sched.flow = &session->account->flow;
+	q->sched.lane = session->server->next_lane++;
+	return q;
+}
+
+static void queue_leave(struct sched_queue *sched)
+{
+	struct session_queue *q =
+	    (struct session_queue *)((char *)sched - offsetof(struct session_queue, sched));
+
+	if (--q->jobs)
+		return;
+	if (q->session)
+		idmap_remove(&q->session->queues, q->id);
+	free(q);
+}
+
+/* ---- Ends ---- */
+
+/* The content of a RESIDENT buffer that this job would have restored is still lost. */
+static void undo_fills(struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		if (job->buffers[i].was_lost)
+			job->buffers[i].buffer->lost = true;
+}
+
+static void answer(struct job *job, int status, const char *why)
+{
+	if (!job->session)
+		return;
+	idmap_remove(&job->session->jobs, job->id);
+	if (job->state == JOB_DONE)
+		reply_receipt(job);
+	else
+		reply_error(job->session, job->id, status, why, 0);
+}
+
+/* Out of the scheduler already; the job is gone afterwards. */
+static void end(struct job *job, enum job_state state, int status, const char *why)
+{
+	struct server *server = job->server;
+
+	move(job, state);
+	expiring_remove(job);
+	queue_leave(job->sched.queue);
+	job->account->jobs--;
+	if (state != JOB_DONE)
+		undo_fills(job);
+	answer(job, status, why);
+	job_free(job);
+	server_progress(server);
+}
+
+void job_end_queued(struct job *job, enum job_state state, int status, const char *why)
+{
+	sched_remove(&job->server->sched, &job->sched);
+	end(job, state, status, why);
+}
+
+void job_orphan(struct job *job)
+{
+	job->session = NULL;
+	if (job->state == JOB_QUEUED)
+		job_end_queued(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
+}
+
+static struct job *of_work(struct device_work *work)
+{
+	return (struct job *)((char *)work - offsetof(struct job, work));
+}
+
+static struct job *of_sched(struct sched_job *sched)
+{
+	return (struct job *)((char *)sched - offsetof(struct job, sched));
+}
+
+static void run_done(struct device_work *work)
+{
+	struct job *job = of_work(work);
+	struct server *server = job->server;
+	unsigned index = job->sched.device;
+	struct device *device = server->devices[index];
+	int status = job->run.status;
+
+	if (status == KOPS_E_FAULT)
+		server_device_failed(server, device, job->run.error);
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		if (job->buffers[i].pin)
+			buffer_settle_pin(job->buffers[i].buffer);
+	server->device_bytes_out[index] -= job->run.device_bytes;
+	if (status < 0)
+		device_stats(device)->jobs_failed++;
+	else
+		device_stats(device)->jobs_done++;
+	sched_finish(&server->sched, &job->sched);
+	end(job, status < 0 ? JOB_FAILED : JOB_DONE, status, job->run.error);
+	jobs_dispatch(server);
+}
+
+/* ---- Starting ---- */
+
+static void pin_buffers(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+{
+	struct job *job = of_work(work);
+
+	(void)dev;
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		if (job->buffers[i].pin)
+			buffer_pin(job->buffers[i].buffer, backend);
+}
+
+/* KOPS_E_* of a buffer that spoils the job by now, else 0. */
+static int spoiled(const struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++) {
+		const struct job_buffer *use = &job->buffers[i];
+		if (use->buffer->state == BUFFER_FAILED)
+			return use->buffer->failure;
+		if (use->buffer->lost && use->reads)
+			return KOPS_E_LOST;
+	}
+	return 0;
+}
+
+static void start(struct job *job)
+{
+	struct server *server = job->server;
+	struct device *device = server->devices[job->sched.device];
+	bool pins = false;
+
+	expiring_remove(job);
+	sched_start(&server->sched, &job->sched);
+	move(job, JOB_RUNNING);
+	job->started_ns = clock_ns();
+	server->device_bytes_out[job->sched.device] += job->run.device_bytes;
+	if (device_backend(device)->pin)
+		for (unsigned i = 0; i < job->n_buffers; i++)
+			pins |= job->buffers[i].pin = buffer_wants_pin(job->buffers[i].buffer);
+	job->run.lane = job->sched.queue->lane;
+	job->work =
+	    (struct device_work){.run = &job->run, .execute = pins ? pin_buffers : NULL, .done = run_done};
+	device_submit(device, &job->work);
+	server_watch_runs(server);
+}
+
+/*
+ * Admission: staging and workspaces of what is out, and the resident buffers, must fit the device. A job that
+ * does not fit beside others waits for them; one that does not fit at all is answered.
+ */
+static bool admit(struct server *server, struct job *job)
+{
+	unsigned d = job->sched.device;
+	struct device *device = server->devices[d];
+	uint64_t taken = device_stats(device)->resident_bytes + server->device_bytes_out[d];
+	uint64_t total = device_info(device)->memory_bytes;
+	char why[WHY_BYTES];
+
+	if (taken <= total && job->run.device_bytes <= total - taken)
+		return true;
+	if (server->device_bytes_out[d])
+		return false;
+	snprintf(why, sizeof why,
+	         "the job needs %" PRIu64 " bytes of %s beside its resident buffers, which hold %" PRIu64
+	         " of %" PRIu64 "; drop buffers or split the job",
+	         job->run.device_bytes, device_name(device), taken, total);
+	job_end_queued(job, JOB_FAILED, KOPS_E_NOMEM, why);
+	return false;
+}
+
+/* True when it started or ended a job. */
+static bool dispatch_one(struct server *server, unsigned index)
+{
+	struct device *device = server->devices[index];
+	struct sched_job *picked;
+	struct job *job;
+	unsigned waiting = server->sched.waiting[index];
+	int rc;
+
+	if (device_runs_out(device) >= device_info(device)->depth)
+		return false;
+	picked = sched_pick(&server->sched, index);
+	if (!picked)
+		return false;
+	job = of_sched(picked);
+	rc = spoiled(job);
+	if (rc < 0)
+		job_end_queued(job, JOB_FAILED, rc, NULL);
+	else if (job->deadline_ns && job->deadline_ns <= clock_ns())
+		job_end_queued(job, JOB_FAILED, KOPS_E_DEADLINE, NULL);
+	else if (admit(server, job))
+		start(job);
+	return server->sched.waiting[index] < waiting;
+}
+
+void jobs_dispatch(struct server *server)
+{
+	for (unsigned i = 0; i < server->n_devices; i++)
+		while (dispatch_one(server, i))
+			;
+}
+
+static bool has_pending(const struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		if (job->buffers[i].buffer->state == BUFFER_PENDING)
+			return true;
+	return false;
+}
+
+int job_submit(struct job *job, unsigned index, uint32_t queue)
+{
+	struct server *server = job->server;
+	struct session_queue *q = queue_get(job->session, queue);
+
+	if (!q)
+		return KOPS_E_NOMEM;
+	if (idmap_put(&job->session->jobs, job->id, job) < 0) {
+		q->jobs++;
+		queue_leave(&q->sched);
+		return KOPS_E_NOMEM;
+	}
+	q->jobs++;
+	job->account->jobs++;
+	for (unsigned i = 0; i < job->n_buffers; i++) {
+		struct job_buffer *use = &job->buffers[i];
+		use->was_lost = use->fills && use->buffer->lost;
+		if (use->was_lost)
+			use->buffer->lost = false;
+	}
+	job->sched.device = index;
+	job->sched.cost_us = job->run.plan_us;
+	job->sched.blocked = has_pending(job);
+	move(job, JOB_QUEUED);
+	sched_add(&server->sched, &q->sched, &job->sched);
+	if (job->deadline_ns) {
+		expiring_add(job);
+		jobs_expire(server);
+	}
+	jobs_dispatch(server);
+	return 0;
+}
+
+/* ---- All queued jobs ---- */
+
+/* Calls fn for each waiting job; fn may take that job out. */
+static void each_waiting(struct server *server, void (*fn)(struct job *job))
+{
+	struct sched_flow *f, *next_flow;
+	struct sched_queue *q, *next_queue;
+	struct sched_job *j, *next_job;
+
+	for (f = server->sched.flows; f; f = next_flow) {
+		next_flow = f->next;
+		for (q = f->queues; q; q = next_queue) {
+			next_queue = q->next;
+			for (j = q->head; j; j = next_job) {
+				next_job = j->next;
+				fn(of_sched(j));
+			}
+		}
+	}
+}
+
+static void unblock(struct job *job)
+{
+	if (job->sched.blocked)
+		job->sched.blocked = has_pending(job);
+}
+
+void jobs_buffer_settled(struct buffer *buffer)
+{
+	each_waiting(buffer->server, unblock);
+	jobs_dispatch(buffer->server);
+}
+
+static void shut_down(struct job *job)
+{
+	job_end_queued(job, JOB_FAILED, KOPS_E_SHUTDOWN, NULL);
+}
+
+void jobs_shut_down(struct server *server)
+{
+	each_waiting(server, shut_down);
+}

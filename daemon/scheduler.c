@@ -1,0 +1,187 @@
+#include "scheduler.h"
+
+#include <stddef.h>
+
+static void flow_link(struct sched *s, struct sched_flow *f)
+{
+	f->prev = NULL;
+	f->next = s->flows;
+	if (s->flows)
+		s->flows->prev = f;
+	s->flows = f;
+}
+
+static void flow_unlink(struct sched *s, struct sched_flow *f)
+{
+	if (f->prev)
+		f->prev->next = f->next;
+	else
+		s->flows = f->next;
+	if (f->next)
+		f->next->prev = f->prev;
+	f->next = f->prev = NULL;
+}
+
+static void queue_link(struct sched *s, struct sched_queue *q)
+{
+	if (!q->flow->queues)
+		flow_link(s, q->flow);
+	q->prev = NULL;
+	q->next = q->flow->queues;
+	if (q->next)
+		q->next->prev = q;
+	q->flow->queues = q;
+}
+
+static void queue_unlink(struct sched *s, struct sched_queue *q)
+{
+	if (q->prev)
+		q->prev->next = q->next;
+	else
+		q->flow->queues = q->next;
+	if (q->next)
+		q->next->prev = q->prev;
+	q->next = q->prev = NULL;
+	if (!q->flow->queues)
+		flow_unlink(s, q->flow);
+}
+
+void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job)
+{
+	struct sched_flow *flow = queue->flow;
+	unsigned d = job->device;
+
+	job->queue = queue;
+	job->next = NULL;
+	job->seq = s->next_seq++;
+	if (!queue->head)
+		queue_link(s, queue);
+	if (queue->head)
+		queue->tail->next = job;
+	else
+		queue->head = job;
+	queue->tail = job;
+	if (flow->load[d]++ == 0 && flow->vtime[d] < s->vclock[d])
+		flow->vtime[d] = s->vclock[d];
+	s->backlog_us[d] += job->cost_us;
+	s->waiting[d]++;
+}
+
+/* A queue's head may start unless work of the queue is still out on another device. */
+static bool eligible(const struct sched_queue *q, unsigned device)
+{
+	const struct sched_job *job = q->head;
+
+	return job->device == device && !job->blocked && (!q->running || q->running_device == device);
+}
+
+static int rank(kops_priority priority)
+{
+	return priority == KOPS_HIGH ? 0 : priority == KOPS_LOW ? 2 : 1;
+}
+
+static bool goes_before(const struct sched_job *a, const struct sched_job *b)
+{
+	const struct sched_flow *fa = a->queue->flow, *fb = b->queue->flow;
+	bool low_a = a->priority == KOPS_LOW, low_b = b->priority == KOPS_LOW;
+
+	if (low_a != low_b)
+		return low_b;
+	if (fa != fb && fa->vtime[a->device] != fb->vtime[b->device])
+		return fa->vtime[a->device] < fb->vtime[b->device];
+	if (fa == fb && a->priority != b->priority)
+		return rank(a->priority) < rank(b->priority);
+	return a->seq < b->seq;
+}
+
+/* A flow's own choice; only these compete between flows, so that HIGH counts inside a flow only. */
+static struct sched_job *flow_pick(const struct sched_flow *f, unsigned device)
+{
+	struct sched_job *best = NULL;
+
+	for (struct sched_queue *q = f->queues; q; q = q->next)
+		if (eligible(q, device) && (!best || goes_before(q->head, best)))
+			best = q->head;
+	return best;
+}
+
+struct sched_job *sched_pick(const struct sched *s, unsigned device)
+{
+	struct sched_job *best = NULL;
+
+	if (!s->waiting[device])
+		return NULL;
+	for (const struct sched_flow *f = s->flows; f; f = f->next) {
+		struct sched_job *job = flow_pick(f, device);
+		if (job && (!best || goes_before(job, best)))
+			best = job;
+	}
+	return best;
+}
+
+static void take_out(struct sched *s, struct sched_job *job)
+{
+	struct sched_queue *q = job->queue;
+	struct sched_job **link = &q->head, *before = NULL;
+
+	while (*link != job) {
+		before = *link;
+		link = &(*link)->next;
+	}
+	*link = job->next;
+	if (q->tail == job)
+		q->tail = before;
+	job->next = NULL;
+	if (!q->head)
+		queue_unlink(s, q);
+	s->waiting[job->device]--;
+}
+
+void sched_start(struct sched *s, struct sched_job *job)
+{
+	struct sched_queue *q = job->queue;
+	struct sched_flow *f = q->flow;
+	unsigned d = job->device;
+
+	take_out(s, job);
+	q->running++;
+	q->running_device = d;
+	if (f->vtime[d] > s->vclock[d])
+		s->vclock[d] = f->vtime[d];
+	f->vtime[d] += job->cost_us;
+}
+
+static void unload(struct sched *s, struct sched_job *job)
+{
+	unsigned d = job->device;
+
+	job->queue->flow->load[d]--;
+	s->backlog_us[d] -= job->cost_us;
+	if (s->backlog_us[d] < 0.0)
+		s->backlog_us[d] = 0.0; /* rounding */
+}
+
+void sched_finish(struct sched *s, struct sched_job *job)
+{
+	job->queue->running--;
+	unload(s, job);
+}
+
+void sched_remove(struct sched *s, struct sched_job *job)
+{
+	take_out(s, job);
+	unload(s, job);
+}
+
+unsigned sched_place(const struct sched *s, const bool *allowed, const double *cost_us, unsigned n)
+{
+	unsigned best = n;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!allowed[i])
+			continue;
+		if (best == n || s->backlog_us[i] + cost_us[i] < s->backlog_us[best] + cost_us[best])
+			best = i;
+	}
+	return best;
+}

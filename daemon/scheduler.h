@@ -1,0 +1,78 @@
+/*
+ * scheduler.h: who runs next, on which device. Plain data and pure functions: no clock, no I/O, no locks.
+ *
+ * Every session has queues; a queue is in order. Queues of one user (uid) form a flow. Between flows a
+ * device is shared by estimated cost: each flow has a virtual time per device that advances by the cost
+ * of what it was given, and the flow that is furthest behind goes next (start-time fair queuing, Goyal,
+ * Vin and Cheng 1996). A flow that was idle starts at the device's clock, so idling saves up nothing.
+ *
+ * Priorities: HIGH goes before other jobs of its own flow only, since any client may ask for it; LOW
+ * waits until no flow has other work for the device.
+ */
+#ifndef KOPS_SCHEDULER_H
+#define KOPS_SCHEDULER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kops.h"
+
+#define SCHED_DEVICES_MAX 16
+
+struct sched_job {
+	struct sched_job *next; /* in its queue */
+	struct sched_queue *queue;
+	uint64_t seq;    /* order of arrival */
+	unsigned device; /* index */
+	kops_priority priority;
+	double cost_us; /* estimate */
+	bool blocked;   /* a buffer of it is not there yet */
+};
+
+struct sched_queue {
+	struct sched_queue *next, *prev; /* in its flow, while it holds a job */
+	struct sched_flow *flow;
+	struct sched_job *head, *tail; /* waiting */
+	unsigned running;              /* dispatched, not finished */
+	unsigned running_device;
+	uint64_t lane; /* unique; the device keeps runs of one lane in order */
+};
+
+struct sched_flow {
+	struct sched_flow *next, *prev; /* among flows with waiting jobs */
+	struct sched_queue *queues;     /* with waiting jobs */
+	double vtime[SCHED_DEVICES_MAX];
+	unsigned load[SCHED_DEVICES_MAX]; /* waiting + running */
+};
+
+struct sched {
+	struct sched_flow *flows;
+	double vclock[SCHED_DEVICES_MAX];
+	double backlog_us[SCHED_DEVICES_MAX]; /* estimated cost of waiting + running */
+	unsigned waiting[SCHED_DEVICES_MAX];
+	uint64_t next_seq;
+};
+
+/* Queues a job at the end of queue, whose flow is set. The caller has filled device, priority, cost_us,
+ * blocked. */
+void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job);
+
+/* The job that device should run next, still queued; NULL: none may run now. */
+struct sched_job *sched_pick(const struct sched *s, unsigned device);
+
+/* Takes the picked job out of its queue and accounts for it as running. */
+void sched_start(struct sched *s, struct sched_job *job);
+
+/* A started job has ended. */
+void sched_finish(struct sched *s, struct sched_job *job);
+
+/* Takes a waiting job out: cancelled, expired, its session gone. */
+void sched_remove(struct sched *s, struct sched_job *job);
+
+/*
+ * Among devices [0, n) with allowed[i], the one expected to finish a job soonest, given its cost on each
+ * (cost_us[i]). n if none is allowed.
+ */
+unsigned sched_place(const struct sched *s, const bool *allowed, const double *cost_us, unsigned n);
+
+#endif

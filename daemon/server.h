@@ -1,0 +1,81 @@
+/*
+ * server.h: kopsd as one object: devices, sessions, accounts, the listening socket, and the loop that
+ * owns them all. Everything here runs on the loop thread.
+ *
+ *     STARTING → SERVING → DRAINING → STOPPED
+ */
+#ifndef KOPS_SERVER_H
+#define KOPS_SERVER_H
+
+#include <uv.h>
+
+#include "account.h"
+#include "config.h"
+#include "device.h"
+#include "message.h"
+#include "pool.h"
+#include "scheduler.h"
+
+struct session;
+struct ping;
+struct job;
+
+enum server_state { SERVER_STARTING, SERVER_SERVING, SERVER_DRAINING, SERVER_STOPPED };
+
+struct server {
+	uv_loop_t loop;
+	enum server_state state;
+	struct config config;
+	int argc;
+	char **argv;
+	struct accounts accounts;
+	struct sched sched;
+	struct pool *pool;
+	const struct backend *gpu; /* NULL: none */
+	struct device *devices[SCHED_DEVICES_MAX];
+	uint64_t device_bytes_out[SCHED_DEVICES_MAX]; /* admitted: staging and workspace of runs out */
+	unsigned n_devices;
+	unsigned n_buffers;
+	unsigned workers_busy; /* buffers being unmapped */
+	struct session *sessions;
+	struct ping *pings;   /* waiting for a canary */
+	struct job *expiring; /* queued jobs with a deadline */
+	uint64_t next_lane;
+	uint64_t started_ns;
+
+	int listen_fd;
+	bool owns_socket; /* bound here: to be unlinked */
+	int reserve_fd;   /* given up to accept and shed when descriptors run out */
+	uv_poll_t listener;
+	uv_signal_t sigterm, sigint, sighup;
+	uv_timer_t deadline_timer, watchdog_timer, hang_timer, drain_timer, drain_check;
+	uint64_t watchdog_ms;
+	int exit_code;
+
+	/* One request is handled at a time. */
+	struct message_arena arena;
+	uint8_t in[MESSAGE_BYTES_MAX], out[MESSAGE_BYTES_MAX];
+};
+
+/* Opens devices and socket and installs signal handlers. 0, or a code with a sentence in why. */
+int server_start(struct server *server, int argc, char **argv, const struct config *config,
+                 char why[CONFIG_WHY_BYTES]);
+/* Serves until drained. Returns the exit code. */
+int server_run(struct server *server);
+/* Frees everything that server_start() made. */
+void server_close(struct server *server);
+
+/* The device of this name; empty: the first. NULL: none. */
+struct device *server_device(const struct server *server, const char *name, unsigned *ret_index);
+
+/* A device answered KOPS_E_FAULT: the process has to be replaced. Does not return. */
+void server_device_failed(struct server *server, const struct device *device, const char *why)
+    __attribute__((noreturn));
+
+/* A run went to a device: looks out for hung GPUs while any is out. */
+void server_watch_runs(struct server *server);
+
+/* Called whenever a job or a session has ended: moves a drain on. */
+void server_progress(struct server *server);
+
+#endif

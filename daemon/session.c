@@ -1,0 +1,300 @@
+#include "session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "job.h"
+#include "log.h"
+#include "message.h"
+#include "request.h"
+#include "server.h"
+
+/* Datagrams taken from one client before the others get their turn. */
+#define READ_BATCH 16
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+static void watch(struct session *s)
+{
+	uv_poll_start(&s->poll, s->outbox ? UV_WRITABLE : UV_READABLE, on_poll);
+}
+
+/* ---- Out ---- */
+
+static void outbox_pop(struct session *s)
+{
+	struct session_out *out = s->outbox;
+
+	s->outbox = out->next;
+	if (!s->outbox)
+		s->outbox_end = &s->outbox;
+	if (out->fd >= 0)
+		close(out->fd);
+	free(out);
+}
+
+/* 0 also when the client is gone: the poll handler will see that. */
+static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int fd)
+{
+	struct session_out *out = malloc(sizeof *out + bytes);
+
+	if (!out)
+		return KOPS_E_NOMEM;
+	out->next = NULL;
+	out->bytes = bytes;
+	memcpy(out->data, data, bytes);
+	out->fd = fd >= 0 ? dup(fd) : -1;
+	if (fd >= 0 && out->fd < 0) {
+		free(out);
+		return KOPS_E_SYSTEM;
+	}
+	*s->outbox_end = out;
+	s->outbox_end = &out->next;
+	return 0;
+}
+
+/*
+ * Never closes the session: callers are in the midst of walking its jobs. A connection that cannot be kept in
+ * order is shut down instead, and the poll handler finds it so.
+ */
+void session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
+{
+	int rc = KOPS_E_BUSY;
+
+	if (s->state == SESSION_CLOSING)
+		return;
+	if (!s->outbox)
+		rc = message_send(s->fd, data, bytes, &fd, fd >= 0);
+	if (rc == KOPS_E_BUSY) {
+		rc = outbox_push(s, data, bytes, fd);
+		if (rc == 0) {
+			watch(s);
+			return;
+		}
+	}
+	if (rc < 0) {
+		shutdown(s->fd, SHUT_RDWR);
+		watch(s);
+	}
+}
+
+static void flush(struct session *s)
+{
+	while (s->outbox) {
+		struct session_out *out = s->outbox;
+		int rc = message_send(s->fd, out->data, out->bytes, &out->fd, out->fd >= 0);
+		if (rc == KOPS_E_BUSY)
+			return;
+		if (rc < 0) {
+			session_close(s, NULL);
+			return;
+		}
+		outbox_pop(s);
+	}
+	watch(s);
+	server_progress(s->server);
+}
+
+/* ---- In ---- */
+
+static void read_some(struct session *s)
+{
+	struct server *server = s->server;
+
+	for (int i = 0; i < READ_BATCH && s->state != SESSION_CLOSING && !s->outbox; i++) {
+		int fds[MESSAGE_FDS_MAX];
+		char why[WHY_BYTES] = "";
+		unsigned n_fds;
+		size_t len;
+		int rc = message_recv(s->fd, server->in, &len, fds, &n_fds);
+
+		if (rc == KOPS_E_BUSY)
+			return;
+		if (rc == 0)
+			rc = request_handle(s, len, fds, n_fds, why);
+		else if (rc == KOPS_E_PROTOCOL)
+			snprintf(why, sizeof why, "a datagram too large, or with too many descriptors");
+		if (rc < 0) {
+			session_close(s, rc == KOPS_E_CONNECT ? NULL : why[0] ? why : "cannot receive");
+			return;
+		}
+	}
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+	struct session *s = poll->data;
+
+	if (status < 0) {
+		session_close(s, NULL);
+		return;
+	}
+	if (events & UV_WRITABLE)
+		flush(s);
+	if ((events & UV_READABLE) && s->state != SESSION_CLOSING)
+		read_some(s);
+}
+
+/* ---- Opening and closing ---- */
+
+static void on_hello_timeout(uv_timer_t *timer)
+{
+	session_close(timer->data, "no Hello in time");
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct session *s = handle->data;
+
+	if (--s->open_handles)
+		return;
+	close(s->fd);
+	free(s);
+}
+
+static const char *refuse(const struct server *server, const struct account *account)
+{
+	if (server->state != SERVER_SERVING)
+		return "stopping";
+	if (server->accounts.sessions >= server->config.max_sessions)
+		return "max-sessions reached";
+	if (account->sessions >= server->config.max_sessions_per_uid)
+		return "max-sessions-per-uid reached";
+	return NULL;
+}
+
+static struct session *session_new(struct server *server, int fd, const struct ucred *peer)
+{
+	static uint64_t serial;
+	struct session *s = calloc(1, sizeof *s);
+	const char *why;
+
+	if (!s)
+		return NULL;
+	s->account = accounts_get(&server->accounts, peer->uid);
+	if (!s->account) {
+		free(s);
+		return NULL;
+	}
+	why = refuse(server, s->account);
+	if (why) {
+		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
+		account_unref(&server->accounts, s->account);
+		free(s);
+		return NULL;
+	}
+	s->server = server;
+	s->fd = fd;
+	s->pid = peer->pid;
+	s->serial = ++serial;
+	s->outbox_end = &s->outbox;
+	s->account->sessions++;
+	server->accounts.sessions++;
+	return s;
+}
+
+void session_open(struct server *server, int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof peer;
+	struct session *s;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || !(s = session_new(server, fd, &peer))) {
+		close(fd);
+		return;
+	}
+	s->next = server->sessions;
+	if (s->next)
+		s->next->prev = s;
+	server->sessions = s;
+	uv_timer_init(&server->loop, &s->hello_timer);
+	s->hello_timer.data = s;
+	s->open_handles = 1;
+	if (uv_poll_init(&server->loop, &s->poll, fd) < 0) {
+		session_close(s, "cannot be watched");
+		return;
+	}
+	s->poll.data = s;
+	s->open_handles = 2;
+	uv_timer_start(&s->hello_timer, on_hello_timeout, server->config.hello_timeout, 0);
+	watch(s);
+	log_debug("session %" PRIu64 ": opened by uid %u pid %d", s->serial, (unsigned)peer.uid, (int)peer.pid);
+}
+
+static void drop_buffers(struct session *s)
+{
+	struct buffer *b;
+
+	while ((b = idmap_pop(&s->buffers)))
+		buffer_unref(b);
+	idmap_clear(&s->buffers);
+}
+
+static void forget_allocs(struct session *s)
+{
+	for (struct buffer *b = s->pending; b; b = b->next_pending)
+		b->session = NULL;
+	s->pending = NULL;
+}
+
+static void forget_queue(void *value, void *arg)
+{
+	struct session_queue *q = value;
+
+	(void)arg;
+	q->session = NULL;
+}
+
+static void drop_jobs(struct session *s)
+{
+	struct job *job;
+
+	idmap_each(&s->queues, forget_queue, NULL);
+	idmap_clear(&s->queues);
+	while ((job = idmap_pop(&s->jobs)))
+		job_orphan(job);
+	idmap_clear(&s->jobs);
+}
+
+void session_close(struct session *s, const char *why)
+{
+	struct server *server = s->server;
+
+	if (s->state == SESSION_CLOSING)
+		return;
+	if (why)
+		log_notice("session %" PRIu64 " (uid %u pid %d) ended: %s", s->serial,
+		           (unsigned)s->account->uid, (int)s->pid, why);
+	s->state = SESSION_CLOSING;
+	if (s->prev)
+		s->prev->next = s->next;
+	else
+		server->sessions = s->next;
+	if (s->next)
+		s->next->prev = s->prev;
+	request_forget(s);
+	forget_allocs(s);
+	drop_jobs(s);
+	drop_buffers(s);
+	while (s->outbox)
+		outbox_pop(s);
+	s->account->sessions--;
+	server->accounts.sessions--;
+	account_unref(&server->accounts, s->account);
+	shutdown(s->fd, SHUT_RDWR);
+	uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
+	if (s->open_handles == 2)
+		uv_close((uv_handle_t *)&s->poll, on_handle_closed);
+	jobs_dispatch(server);
+	server_progress(server);
+}
+
+bool session_is_quiet(const struct session *s)
+{
+	return !s->jobs.count && !s->outbox && !s->pending;
+}

@@ -1,0 +1,70 @@
+/*
+ * session.h: one client. Datagrams in, replies out; its buffers, queues and jobs. Loop thread only.
+ *
+ *     GREETING ──Hello──→ OPEN ──→ CLOSING → freed
+ *         └── timeout, refusal ──────↑
+ *
+ * A reply that the socket does not take waits in the outbox; until it is empty nothing more is read from
+ * this client, so a slow reader bounds itself: at most one reply per unanswered request.
+ */
+#ifndef KOPS_SESSION_H
+#define KOPS_SESSION_H
+
+#include <uv.h>
+
+#include "account.h"
+#include "idmap.h"
+
+struct server;
+struct buffer;
+
+enum session_state { SESSION_GREETING, SESSION_OPEN, SESSION_CLOSING };
+
+struct session_out {
+	struct session_out *next;
+	int fd; /* -1: none */
+	size_t bytes;
+	uint8_t data[];
+};
+
+/* One in-order queue; lives while it has jobs. */
+struct session_queue {
+	struct sched_queue sched;
+	struct session *session; /* NULL: gone */
+	uint32_t id;
+	unsigned jobs;
+};
+
+struct session {
+	struct session *next, *prev;
+	struct server *server;
+	struct account *account;
+	enum session_state state;
+	int fd;
+	unsigned open_handles;
+	uint64_t serial; /* for the log */
+	pid_t pid;
+	char client[65];
+	uv_poll_t poll;
+	uv_timer_t hello_timer;
+	struct session_out *outbox, **outbox_end;
+	struct idmap buffers;   /* id → struct buffer */
+	struct idmap jobs;      /* request id → struct job, unanswered */
+	struct idmap queues;    /* id → struct session_queue */
+	struct buffer *pending; /* whose Alloc is unanswered; maybe dropped already */
+};
+
+/* Takes over an accepted connection; closes fd and logs on failure. */
+void session_open(struct server *server, int fd);
+
+/* Sends one packed reply, with a descriptor of which a copy is made if it must wait (-1: none). Never closes
+ * the session. */
+void session_send(struct session *session, const uint8_t *data, size_t bytes, int fd);
+
+/* Ends the session for a reason, logged once; NULL: the client hung up. Idempotent. */
+void session_close(struct session *session, const char *why);
+
+/* True when nothing is left to answer or to send. */
+bool session_is_quiet(const struct session *session);
+
+#endif
