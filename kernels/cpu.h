@@ -1,0 +1,40 @@
+/*
+ * cpu.h: what the CPU rows of all ops share: their tables, the reference row, and CPU_CLONES.
+ */
+#ifndef KOPS_CPU_H
+#define KOPS_CPU_H
+
+#include "kernel.h"
+
+/* gemm_cpu_rows, …: the rows of each op, best first (kernels/<op>/cpu.c). */
+#define X(name, NAME) extern const struct kernel_list name##_cpu_rows;
+#include "ops.def"
+#undef X
+
+/*
+ * Compiles a function for AVX-512, AVX2 and the base, chosen when the program is loaded. Sanitizers
+ * cannot run the choice (an ifunc resolver), other compilers and machines do without.
+ */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(KOPS_SANITIZE)
+#define CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CPU_CLONES
+#endif
+
+/* Rounds up to a multiple of 64 bytes, a cache line and a vector; UINT64_MAX where that overflows. */
+static inline uint64_t cpu_align(uint64_t bytes)
+{
+	return bytes > UINT64_MAX - 63 ? UINT64_MAX : (bytes + 63) & ~(uint64_t)63;
+}
+
+/* The row that runs op->reference: plain loops, float64, one thread. */
+bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not);
+int cpu_reference_launch(const struct op_args *args, const struct launch *launch);
+
+#define CPU_REFERENCE_ROW(types)                                                                               \
+	{                                                                                                      \
+		.name = "reference", .idea = "plain loops, float64 accumulation, one thread: the oracle",      \
+		.dtypes = (types), .supports = cpu_reference_supports, .launch = cpu_reference_launch          \
+	}
+
+#endif

@@ -1,0 +1,274 @@
+/*
+ * gemm on the CPU.
+ *
+ * row        idea
+ * openblas   cblas_sgemm / dgemm per batch, straight from the views where each operand has one unit stride and
+ * a leading dimension that fits an int; any other operand (f16, bf16, gaps, negative or zero strides) is packed
+ * to f32 / f64 in the workspace first, and such a c is written back reference  plain loops
+ *
+ * Packing keeps the axis of the smaller stride innermost, and cblas takes the result as it is or transposed, so
+ * that memory is read along its lines.
+ */
+#include <cblas.h>
+#include <limits.h>
+
+#include "cpu.h"
+#include "half.h"
+#include "threads.h"
+
+enum { A, B, C };
+
+#define PACK_GRAIN (64 * 1024) /* elements per part */
+
+/* One operand as cblas takes it. transposed: against row-major order. */
+struct operand {
+	const struct view *view;
+	bool packed, transposed;
+	int ld;
+	char *data; /* of the current batch */
+};
+
+static bool is_double(const struct op_args *args)
+{
+	return args->views[C].dtype == KOPS_F64;
+}
+
+static size_t compute_size(const struct op_args *args)
+{
+	return is_double(args) ? sizeof(double) : sizeof(float);
+}
+
+static uint64_t magnitude(int64_t stride)
+{
+	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
+}
+
+/* The gemm rules (op.c) have made strides of axes with one index fit this test. */
+static bool is_row_major(uint64_t cols, int64_t row_stride, int64_t col_stride)
+{
+	return col_stride == 1 && row_stride >= (int64_t)cols && row_stride <= INT_MAX;
+}
+
+static void describe_packed(struct operand *o)
+{
+	const struct view *v = o->view;
+
+	o->packed = true;
+	o->transposed = magnitude(v->strides[1]) < magnitude(v->strides[2]);
+	o->ld = (int)v->shape[o->transposed ? 1 : 2];
+}
+
+static struct operand describe(const struct view *v)
+{
+	struct operand o = {.view = v};
+	bool direct = v->dtype == KOPS_F32 || v->dtype == KOPS_F64;
+
+	if (direct && is_row_major(v->shape[2], v->strides[1], v->strides[2])) {
+		o.ld = (int)v->strides[1];
+	} else if (direct && is_row_major(v->shape[1], v->strides[2], v->strides[1])) {
+		o.transposed = true;
+		o.ld = (int)v->strides[2];
+	} else {
+		describe_packed(&o);
+	}
+	o.ld = o.ld ? o.ld : 1;
+	return o;
+}
+
+static bool supports(const struct op_args *args, const char **ret_why_not)
+{
+	const struct view *a = &args->views[A], *c = &args->views[C];
+
+	if (c->shape[1] <= INT_MAX && c->shape[2] <= INT_MAX && a->shape[2] <= INT_MAX)
+		return true;
+	*ret_why_not = "takes extents up to 2147483647";
+	return false;
+}
+
+static bool computes_product(const struct op_args *args)
+{
+	return args->params.gemm.alpha != 0 && args->views[A].shape[2] != 0;
+}
+
+/* Extents are below 2^31: products of two and an element size fit. */
+static uint64_t packed_bytes(const struct op_args *args, unsigned i)
+{
+	struct operand o = describe(&args->views[i]);
+
+	return o.packed ? cpu_align(o.view->shape[1] * o.view->shape[2] * compute_size(args)) : 0;
+}
+
+static uint64_t workspace(const struct op_args *args)
+{
+	uint64_t total = 0;
+
+	for (unsigned i = A; i <= C && computes_product(args); i++)
+		if (__builtin_add_overflow(total, packed_bytes(args, i), &total))
+			return UINT64_MAX;
+	return total;
+}
+
+/* ---- Lines between views and the workspace ---- */
+
+CPU_CLONES static void widen_f16(float *restrict to, const uint16_t *restrict from, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		to[i] = f16_to_f32(from[i]);
+}
+
+CPU_CLONES static void widen_bf16(float *restrict to, const uint16_t *restrict from, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		to[i] = bf16_to_f32(from[i]);
+}
+
+CPU_CLONES static void narrow_f16(uint16_t *restrict to, const float *restrict from, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		to[i] = f32_to_f16(from[i]);
+}
+
+CPU_CLONES static void narrow_bf16(uint16_t *restrict to, const float *restrict from, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		to[i] = f32_to_bf16(from[i]);
+}
+
+static void gather(void *to, kops_dtype dtype, const void *from, int64_t stride, int64_t n)
+{
+	if (dtype == KOPS_F16 && stride == 1)
+		widen_f16(to, from, n);
+	else if (dtype == KOPS_BF16 && stride == 1)
+		widen_bf16(to, from, n);
+	else
+		for (int64_t i = 0; i < n; i++)
+			half_store(to, dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32, i,
+			           half_load(from, dtype, i * stride));
+}
+
+static void scatter(void *to, kops_dtype dtype, int64_t stride, const void *from, int64_t n)
+{
+	if (dtype == KOPS_F16 && stride == 1)
+		narrow_f16(to, from, n);
+	else if (dtype == KOPS_BF16 && stride == 1)
+		narrow_bf16(to, from, n);
+	else
+		for (int64_t i = 0; i < n; i++)
+			half_store(to, dtype, i * stride,
+			           half_load(from, dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32, i));
+}
+
+struct packing {
+	const struct operand *o;
+	char *source; /* element (0, 0) of this batch's matrix in the view */
+	bool back;    /* workspace to view */
+	unsigned n_parts;
+};
+
+static void pack_part(void *ctx, unsigned part)
+{
+	const struct packing *p = ctx;
+	const struct view *v = p->o->view;
+	unsigned line = p->o->transposed ? 2 : 1, along = p->o->transposed ? 1 : 2;
+	int64_t n = (int64_t)v->shape[along], size = v->dtype == KOPS_F64 ? 8 : 4;
+	uint64_t from = threads_bound(v->shape[line], part, p->n_parts);
+	uint64_t to = threads_bound(v->shape[line], part + 1, p->n_parts);
+
+	for (int64_t i = (int64_t)from; i < (int64_t)to; i++) {
+		char *source = p->source + i * v->strides[line] * (int64_t)dtype_size(v->dtype);
+		char *packed = p->o->data + i * n * size;
+		if (p->back)
+			scatter(source, v->dtype, v->strides[along], packed, n);
+		else
+			gather(packed, v->dtype, source, v->strides[along], n);
+	}
+}
+
+static void pack(const struct operand *o, char *source, bool back)
+{
+	struct packing p = {.o = o, .source = source, .back = back};
+
+	p.n_parts = threads_parts(o->view->shape[1] * o->view->shape[2], PACK_GRAIN);
+	threads_run(p.n_parts, pack_part, &p);
+}
+
+/* ---- The product ---- */
+
+static CBLAS_TRANSPOSE flag(const struct operand *o, const struct operand *c)
+{
+	return o->transposed == c->transposed ? CblasNoTrans : CblasTrans;
+}
+
+static void multiply(const struct op_args *args, const struct operand *a, const struct operand *b,
+                     const struct operand *c)
+{
+	const struct gemm_params *p = &args->params.gemm;
+	CBLAS_ORDER order = c->transposed ? CblasColMajor : CblasRowMajor;
+	int m = (int)c->view->shape[1], n = (int)c->view->shape[2], k = (int)a->view->shape[2];
+
+	if (is_double(args))
+		cblas_dgemm(order, flag(a, c), flag(b, c), m, n, k, p->alpha, (const double *)a->data, a->ld,
+		            (const double *)b->data, b->ld, p->beta, (double *)c->data, c->ld);
+	else
+		cblas_sgemm(order, flag(a, c), flag(b, c), m, n, k, (float)p->alpha, (const float *)a->data,
+		            a->ld, (const float *)b->data, b->ld, (float)p->beta, (float *)c->data, c->ld);
+}
+
+static char *matrix_of(const struct view *v, uint64_t batch)
+{
+	return (char *)v->data + (int64_t)batch * v->strides[0] * (int64_t)dtype_size(v->dtype);
+}
+
+static void load_input(struct operand *o, uint64_t batch)
+{
+	char *source = matrix_of(o->view, batch);
+
+	if (!o->packed)
+		o->data = source;
+	else if (batch == 0 || o->view->strides[0] != 0)
+		pack(o, source, false);
+}
+
+static void run_batch(const struct op_args *args, struct operand o[3], uint64_t batch)
+{
+	char *c = matrix_of(o[C].view, batch);
+
+	load_input(&o[A], batch);
+	load_input(&o[B], batch);
+	if (!o[C].packed)
+		o[C].data = c;
+	else if (args->params.gemm.beta != 0)
+		pack(&o[C], c, false);
+	multiply(args, &o[A], &o[B], &o[C]);
+	if (o[C].packed)
+		pack(&o[C], c, true);
+}
+
+static int launch_openblas(const struct op_args *args, const struct launch *launch)
+{
+	char *space = launch->workspace;
+	struct operand o[3];
+
+	if (!computes_product(args))
+		return cpu_reference_launch(args, launch);
+	for (unsigned i = A; i <= C; i++) {
+		o[i] = describe(&args->views[i]);
+		o[i].data = space;
+		space += packed_bytes(args, i);
+	}
+	for (uint64_t batch = 0; batch < args->views[C].shape[0]; batch++)
+		run_batch(args, o, batch);
+	return 0;
+}
+
+static const struct kernel rows[] = {
+    {.name = "openblas",
+     .idea = "OpenBLAS sgemm / dgemm; operands it cannot take, and f16 and bf16, packed to f32 first",
+     .dtypes = "f32 f64 f16 bf16",
+     .supports = supports,
+     .workspace = workspace,
+     .launch = launch_openblas},
+    CPU_REFERENCE_ROW("f32 f64 f16 bf16"),
+};
+
+const struct kernel_list gemm_cpu_rows = {rows, sizeof rows / sizeof rows[0]};

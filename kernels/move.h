@@ -1,0 +1,25 @@
+/*
+ * move.h: copies elements between strided layouts on the CPU; copy, transpose and the packing of
+ * operands are this one operation.
+ */
+#ifndef KOPS_MOVE_H
+#define KOPS_MOVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* y[i, j] = x[i, j] for rows × cols elements of `size` bytes (2, 4 or 8), strides in elements. One thread. */
+void move_matrix(void *y, int64_t y_row, int64_t y_col, const void *x, int64_t x_row, int64_t x_col,
+                 uint64_t rows, uint64_t cols, size_t size);
+
+/* The same for four axes, spread over the threads where that is worth it. */
+struct move {
+	char *y;
+	const char *x;
+	size_t size;
+	uint64_t shape[4];
+	int64_t y_strides[4], x_strides[4]; /* elements */
+};
+void move_run(const struct move *move);
+
+#endif

@@ -1,0 +1,401 @@
+/*
+ * softmax on the CPU.
+ *
+ * row         idea
+ * vectorised  rows up to LONG columns: three passes (max; exp and sum; divide) inside the cache. Longer ones:
+ * max and sum of pieces at once, combined in float64, then one writing pass. Rows without unit stride are moved
+ * through the workspace, up to 64 at a time. Threads over rows, or over the pieces of few long rows reference
+ * plain loops, float64
+ *
+ * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest scale * x),
+ * half = 1 and factor = scale. Where |scale| < 1, half = 0.5 and factor = 2 * scale, so that half * x - shift
+ * cannot overflow where t would not; where |scale| >= 1 an overflow to -Inf is the right limit.
+ */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "cpu.h"
+#include "half.h"
+#include "move.h"
+#include "threads.h"
+
+enum { X, Y };
+
+#define LONG          8192  /* columns; x and y of one row then fill half a first-level cache */
+#define PIECE         8192  /* columns of one piece of a long row */
+#define SUM_BLOCK     1024  /* terms added in f32 before float64 takes over */
+#define PART_ELEMENTS 16384 /* per thread part */
+#define TILE_ROWS     64    /* rows moved together through the workspace */
+#define TILE_BYTES    (1024 * 1024)
+
+struct scaling {
+	float half, factor;
+	double scale;
+	bool log;
+};
+
+/*
+ * exp(t) for t <= 0, relative error below 2 ulp; 0 under -87.33, where results are subnormal; NaN stays.
+ * 2^n * p(r) with n = round(t / ln 2), |r| <= ln 2 / 2 and ln 2 in two parts (Cody and Waite); p is the Taylor
+ * polynomial of degree 7, whose error there is 6e-9.
+ */
+static inline __attribute__((always_inline)) float exp_negative(float t)
+{
+	float shifted = t * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: n in the low bits */
+	float n = shifted - 12582912.0f;
+	float r = (t - n * 0.693359375f) - n * -2.12194440e-4f;
+	float p = 1.0f / 5040;
+
+	p = p * r + 1.0f / 720;
+	p = p * r + 1.0f / 120;
+	p = p * r + 1.0f / 24;
+	p = p * r + 1.0f / 6;
+	p = p * r + 0.5f;
+	p = p * r + 1.0f;
+	p = p * r + 1.0f;
+	float power = half_float((half_bits(shifted) + 127u) << 23);
+	return t < -87.33f ? 0.0f : p * power;
+}
+
+/* The x whose scale * x is largest; -Inf or Inf when there is none but NaN. */
+CPU_CLONES static float find_peak(const float *x, int64_t n, bool descending)
+{
+	float max = -INFINITY, min = INFINITY;
+
+	if (descending) {
+#pragma omp simd reduction(min : min)
+		for (int64_t i = 0; i < n; i++)
+			min = x[i] < min ? x[i] : min;
+		return min;
+	}
+#pragma omp simd reduction(max : max)
+	for (int64_t i = 0; i < n; i++)
+		max = x[i] > max ? x[i] : max;
+	return max;
+}
+
+CPU_CLONES static float sum_block(const float *x, int64_t n, float half, float factor, float shift)
+{
+	float sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+	for (int64_t i = 0; i < n; i++)
+		sum += exp_negative(factor * (half * x[i] - shift));
+	return sum;
+}
+
+CPU_CLONES static float exp_block(float *y, const float *x, int64_t n, float half, float factor, float shift)
+{
+	float sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+	for (int64_t i = 0; i < n; i++) {
+		float e = exp_negative(factor * (half * x[i] - shift));
+		y[i] = e;
+		sum += e;
+	}
+	return sum;
+}
+
+CPU_CLONES static void multiply(float *y, int64_t n, float by)
+{
+#pragma omp simd
+	for (int64_t i = 0; i < n; i++)
+		y[i] *= by;
+}
+
+CPU_CLONES static void write_exp(float *y, const float *x, int64_t n, float half, float factor, float shift,
+                                 float by)
+{
+#pragma omp simd
+	for (int64_t i = 0; i < n; i++)
+		y[i] = exp_negative(factor * (half * x[i] - shift)) * by;
+}
+
+CPU_CLONES static void write_log(float *y, const float *x, int64_t n, float half, float factor, float shift,
+                                 float log_sum)
+{
+#pragma omp simd
+	for (int64_t i = 0; i < n; i++)
+		y[i] = factor * (half * x[i] - shift) - log_sum;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The sum over a row of exp(t). With y, exp(t) is kept there. */
+static double sum_row(float *y, const float *x, int64_t n, const struct scaling *s, float shift)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i += SUM_BLOCK) {
+		int64_t width = least(n - i, SUM_BLOCK);
+		sum += (double)(y ? exp_block(y + i, x + i, width, s->half, s->factor, shift)
+		                  : sum_block(x + i, width, s->half, s->factor, shift));
+	}
+	return sum;
+}
+
+static void write_row(float *y, const float *x, int64_t n, const struct scaling *s, float shift, double sum)
+{
+	if (s->log)
+		write_log(y, x, n, s->half, s->factor, shift, (float)log(sum));
+	else
+		write_exp(y, x, n, s->half, s->factor, shift, (float)(1 / sum));
+}
+
+static void short_row(float *y, const float *x, int64_t n, const struct scaling *s)
+{
+	float shift = s->half * find_peak(x, n, s->factor < 0);
+	double sum = sum_row(s->log ? NULL : y, x, n, s, shift);
+
+	if (s->log)
+		write_row(y, x, n, s, shift, sum);
+	else
+		multiply(y, n, (float)(1 / sum));
+}
+
+/* ---- Long rows ---- */
+
+/* What is known of some columns: their peak, and the sum of exp(scale * (x - peak)). */
+struct partial {
+	double peak, sum;
+};
+
+/*
+ * A piece of -Inf alone (of scale * x) has peak -Inf, against which nothing can be summed: against 0 its sum is
+ * 0, or NaN if it holds one.
+ */
+static struct partial sum_piece(const float *x, int64_t n, const struct scaling *s)
+{
+	float peak = find_peak(x, n, s->factor < 0);
+	bool nothing = peak == (s->factor < 0 ? INFINITY : -INFINITY);
+
+	return (struct partial){(double)peak, sum_row(NULL, x, n, s, nothing ? 0 : s->half * peak)};
+}
+
+static void add_partial(struct partial *total, const struct partial *more, double scale)
+{
+	bool new_peak = scale < 0 ? more->peak < total->peak : more->peak > total->peak;
+	struct partial high = new_peak ? *more : *total, low = new_peak ? *total : *more;
+
+	total->peak = high.peak;
+	total->sum = high.sum;
+	if (low.sum != 0)
+		total->sum += low.sum * (low.peak == high.peak ? 1 : exp(scale * (low.peak - high.peak)));
+}
+
+static struct partial no_partial(const struct scaling *s)
+{
+	return (struct partial){s->factor < 0 ? (double)INFINITY : -(double)INFINITY, 0};
+}
+
+/* A row of -Inf alone sums to NaN, as exp(-Inf - -Inf) does. */
+static double finish_sum(const struct partial *total)
+{
+	return isinf(total->peak) ? (double)NAN : total->sum;
+}
+
+static void long_row(float *y, const float *x, int64_t n, const struct scaling *s)
+{
+	struct partial total = no_partial(s);
+
+	for (int64_t i = 0; i < n; i += PIECE) {
+		struct partial piece = sum_piece(x + i, least(n - i, PIECE), s);
+		add_partial(&total, &piece, s->scale);
+	}
+	write_row(y, x, n, s, s->half * (float)total.peak, finish_sum(&total));
+}
+
+/* ---- One row by all threads ---- */
+
+#define SPLIT_MAX 4096 /* parts; more threads do not exist */
+
+struct split {
+	float *y;
+	const float *x;
+	uint64_t n;
+	const struct scaling *scaling;
+	float shift;
+	double sum;
+	unsigned n_parts;
+	struct partial *partials; /* n_parts of them */
+};
+
+static void split_sum(void *ctx, unsigned part)
+{
+	struct split *p = ctx;
+	int64_t from = (int64_t)threads_bound(p->n, part, p->n_parts);
+	int64_t to = (int64_t)threads_bound(p->n, part + 1, p->n_parts);
+	struct partial total = no_partial(p->scaling);
+
+	for (int64_t i = from; i < to; i += PIECE) {
+		struct partial piece = sum_piece(p->x + i, least(to - i, PIECE), p->scaling);
+		add_partial(&total, &piece, p->scaling->scale);
+	}
+	p->partials[part] = total;
+}
+
+static void split_write(void *ctx, unsigned part)
+{
+	struct split *p = ctx;
+	int64_t from = (int64_t)threads_bound(p->n, part, p->n_parts);
+	int64_t to = (int64_t)threads_bound(p->n, part + 1, p->n_parts);
+
+	write_row(p->y + from, p->x + from, to - from, p->scaling, p->shift, p->sum);
+}
+
+static void split_row(float *y, const float *x, int64_t n, const struct scaling *s)
+{
+	struct partial partials[SPLIT_MAX], total = no_partial(s);
+	struct split p = {.y = y, .x = x, .n = (uint64_t)n, .scaling = s, .partials = partials};
+
+	p.n_parts = threads_parts((uint64_t)n, PART_ELEMENTS);
+	p.n_parts = p.n_parts < SPLIT_MAX ? p.n_parts : SPLIT_MAX;
+	threads_run(p.n_parts, split_sum, &p);
+	for (unsigned i = 0; i < p.n_parts; i++)
+		add_partial(&total, &partials[i], s->scale);
+	p.shift = s->half * (float)total.peak;
+	p.sum = finish_sum(&total);
+	threads_run(p.n_parts, split_write, &p);
+}
+
+/* ---- All rows ---- */
+
+struct job {
+	const struct view *x, *y;
+	struct scaling scaling;
+	uint64_t n_rows, tile_rows; /* tile_rows: rows of one step; more than 1 only through the workspace */
+	float *tiles;               /* one tile per part; NULL: rows are used in place */
+	unsigned n_parts;
+};
+
+static float *row_at(const struct view *v, uint64_t row)
+{
+	uint64_t i2 = row % v->shape[2], i1 = row / v->shape[2] % v->shape[1],
+	         i0 = row / v->shape[2] / v->shape[1];
+
+	return (float *)v->data + (int64_t)i0 * v->strides[0] + (int64_t)i1 * v->strides[1] +
+	       (int64_t)i2 * v->strides[2];
+}
+
+static void run_row(float *y, const float *x, int64_t n, const struct scaling *s)
+{
+	if (n <= LONG)
+		short_row(y, x, n, s);
+	else
+		long_row(y, x, n, s);
+}
+
+/* rows rows that follow each other along axis 2. */
+static void run_tile(const struct job *j, uint64_t row, uint64_t rows, float *tile)
+{
+	uint64_t cols = j->y->shape[3];
+	int64_t pitch = (int64_t)cols;
+
+	move_matrix(tile, pitch, 1, row_at(j->x, row), j->x->strides[2], j->x->strides[3], rows, cols,
+	            sizeof *tile);
+	for (int64_t i = 0; i < (int64_t)rows; i++)
+		run_row(tile + i * pitch, tile + i * pitch, pitch, &j->scaling);
+	move_matrix(row_at(j->y, row), j->y->strides[2], j->y->strides[3], tile, pitch, 1, rows, cols,
+	            sizeof *tile);
+}
+
+static void run_part(void *ctx, unsigned part)
+{
+	const struct job *j = ctx;
+	uint64_t to = threads_bound(j->n_rows, part + 1, j->n_parts), cols = j->y->shape[3], rows;
+
+	for (uint64_t row = threads_bound(j->n_rows, part, j->n_parts); row < to; row += rows) {
+		rows = 1;
+		if (!j->tiles) {
+			run_row(row_at(j->y, row), row_at(j->x, row), (int64_t)cols, &j->scaling);
+			continue;
+		}
+		uint64_t left = j->y->shape[2] - row % j->y->shape[2];
+		rows = to - row < left ? to - row : left;
+		rows = rows < j->tile_rows ? rows : j->tile_rows;
+		run_tile(j, row, rows, j->tiles + part * j->tile_rows * cols);
+	}
+}
+
+static bool is_unit(const struct view *v)
+{
+	return v->shape[3] == 1 || v->strides[3] == 1;
+}
+
+static bool needs_tiles(const struct op_args *args)
+{
+	return !is_unit(&args->views[X]) || !is_unit(&args->views[Y]);
+}
+
+static uint64_t tile_rows(const struct view *y)
+{
+	uint64_t fit = TILE_BYTES / sizeof(float) / (y->shape[3] ? y->shape[3] : 1);
+
+	return fit < 1 ? 1 : fit < TILE_ROWS ? fit : TILE_ROWS;
+}
+
+static uint64_t count_rows(const struct view *y)
+{
+	return y->shape[0] * y->shape[1] * y->shape[2];
+}
+
+/* Every part has a tile of its own: no more of those than threads. */
+static unsigned count_parts(const struct view *y, bool tiles)
+{
+	uint64_t rows = count_rows(y), parts = threads_parts(rows * y->shape[3], PART_ELEMENTS);
+
+	if (tiles && parts > threads_count())
+		parts = threads_count();
+	return (unsigned)(parts < rows ? parts : rows);
+}
+
+static uint64_t workspace(const struct op_args *args)
+{
+	const struct view *y = &args->views[Y];
+	uint64_t bytes;
+
+	if (!needs_tiles(args) || view_elements(y) == 0)
+		return 0;
+	if (__builtin_mul_overflow(count_parts(y, true) * tile_rows(y) * sizeof(float), y->shape[3], &bytes))
+		return UINT64_MAX;
+	return bytes;
+}
+
+static int launch_vectorised(const struct op_args *args, const struct launch *launch)
+{
+	const struct softmax_params *p = &args->params.softmax;
+	bool small = fabs(p->scale) < 1;
+	struct job j = {
+	    .x = &args->views[X],
+	    .y = &args->views[Y],
+	    .scaling = {small ? 0.5f : 1.0f, (float)(small ? 2 * p->scale : p->scale), p->scale, p->log},
+	    .n_rows = count_rows(&args->views[Y]),
+	    .tile_rows = tile_rows(&args->views[Y]),
+	    .tiles = needs_tiles(args) ? launch->workspace : NULL,
+	    .n_parts = count_parts(&args->views[Y], needs_tiles(args)),
+	};
+
+	if (!j.tiles && j.n_rows < threads_count() && j.y->shape[3] > LONG)
+		for (uint64_t row = 0; row < j.n_rows; row++)
+			split_row(row_at(j.y, row), row_at(j.x, row), (int64_t)j.y->shape[3], &j.scaling);
+	else
+		threads_run(j.n_parts, run_part, &j);
+	return 0;
+}
+
+static const struct kernel rows[] = {
+    {.name = "vectorised",
+     .idea = "polynomial exp in vectors, f32 with float64 sums, rows kept in cache, threads",
+     .dtypes = "f32",
+     .supports = cpu_reference_supports,
+     .workspace = workspace,
+     .launch = launch_vectorised},
+    CPU_REFERENCE_ROW("f32"),
+};
+
+const struct kernel_list softmax_cpu_rows = {rows, sizeof rows / sizeof rows[0]};
