@@ -1,0 +1,398 @@
+/*
+ * backend_cpu.c: the CPU as a device. start() computes at once, op after op, straight from the views; poll()
+ * gives the finished runs back in order. Kernels of one op at a time use the threads of kernels/threads.c
+ * and of OpenBLAS.
+ */
+#include "backend_cpu.h"
+
+#include <cblas.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cpu.h"
+#include "threads.h"
+
+#define KEPT_WORKSPACE_BYTES (64ull << 20) /* larger ones are given back after the run */
+
+/* Rates behind plan_us, per thread, and what any op costs. Only their order of magnitude matters. */
+#define FLOPS_PER_US 20e3
+#define BYTES_PER_US 6e3
+#define OP_US        1.0
+
+struct allocation {
+	struct allocation *next;
+	void *address;
+	uint64_t bytes;
+};
+
+struct backend_device {
+	struct device_info info;
+	unsigned threads;
+	uint64_t disabled[OP_COUNT]; /* bit i: row i */
+	struct run *first, *last;    /* finished, waiting for poll() */
+	void *workspace;             /* kept between runs, at most KEPT_WORKSPACE_BYTES; only grows */
+	uint64_t workspace_bytes;
+	struct allocation *allocations;
+};
+
+static const struct kernel_list *const rows[OP_COUNT] = {
+#define X(name, NAME) &name##_cpu_rows,
+#include "ops.def"
+#undef X
+};
+
+static size_t op_index(const struct op *op)
+{
+	size_t i = 0;
+
+	while (i < OP_COUNT && ops[i] != op)
+		i++;
+	return i;
+}
+
+static unsigned cpu_count(char why[WHY_BYTES])
+{
+	(void)why;
+	return 1;
+}
+
+/* ---- Opening ---- */
+
+static unsigned usable_cpus(void)
+{
+	size_t bytes = CPU_ALLOC_SIZE(4096);
+	cpu_set_t *set = CPU_ALLOC(4096);
+	int n = 0;
+
+	if (set && sched_getaffinity(0, bytes, set) == 0)
+		n = CPU_COUNT_S(bytes, set);
+	CPU_FREE(set);
+	return n > 0 ? (unsigned)n : 1;
+}
+
+/* The text after "model name : ", or "CPU" where the system does not say. */
+static void read_model(char *name, size_t size)
+{
+	char line[256];
+	FILE *file = fopen("/proc/cpuinfo", "re");
+
+	snprintf(name, size, "CPU");
+	while (file && fgets(line, sizeof line, file)) {
+		char *value = strchr(line, ':');
+		if (strncmp(line, "model name", 10) != 0 || !value)
+			continue;
+		value++;
+		value += strspn(value, " \t");
+		value[strcspn(value, "\n")] = 0;
+		snprintf(name, size, "%s", value);
+		break;
+	}
+	if (file)
+		fclose(file);
+}
+
+static void fill_info(struct backend_device *dev)
+{
+	char model[96];
+	long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+
+	read_model(model, sizeof model);
+	snprintf(dev->info.description, sizeof dev->info.description, "%s, %u thread%s", model, dev->threads,
+	         dev->threads == 1 ? "" : "s");
+	dev->info.memory_bytes = pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+	dev->info.depth = 2;
+}
+
+static int cpu_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
+{
+	if (index != 0) {
+		snprintf(why, WHY_BYTES, "there is one CPU device, cpu, and no number %u", index);
+		return KOPS_E_DEVICE;
+	}
+	struct backend_device *dev = calloc(1, sizeof *dev);
+	if (!dev) {
+		snprintf(why, WHY_BYTES, "out of memory opening the CPU device");
+		return KOPS_E_NOMEM;
+	}
+	dev->threads = threads ? threads : usable_cpus();
+	threads_set(dev->threads);
+	openblas_set_num_threads((int)dev->threads);
+	fill_info(dev);
+	*ret_dev = dev;
+	return 0;
+}
+
+static void cpu_close(struct backend_device *dev)
+{
+	if (!dev)
+		return;
+	threads_stop();
+	while (dev->allocations) {
+		struct allocation *next = dev->allocations->next;
+		munmap(dev->allocations->address, dev->allocations->bytes);
+		free(dev->allocations);
+		dev->allocations = next;
+	}
+	if (dev->workspace)
+		munmap(dev->workspace, dev->workspace_bytes);
+	free(dev);
+}
+
+static void cpu_describe(const struct backend_device *dev, struct device_info *ret)
+{
+	*ret = dev->info;
+}
+
+static const struct kernel_list *cpu_kernels(const struct op *op)
+{
+	static const struct kernel_list none = {NULL, 0};
+	size_t i = op_index(op);
+
+	return i < OP_COUNT ? rows[i] : &none;
+}
+
+static void cpu_disable(struct backend_device *dev, const struct op *op, unsigned row)
+{
+	size_t i = op_index(op);
+
+	if (i < OP_COUNT && row < 64)
+		dev->disabled[i] |= (uint64_t)1 << row;
+}
+
+/* ---- Planning ---- */
+
+/* RESIDENT memory belongs to one device; `owner` is NULL for memory of this process. */
+static int check_owners(const struct backend_device *dev, const struct op_args *args, char error[WHY_BYTES])
+{
+	for (unsigned i = 0; i <= args->op->n_inputs; i++) {
+		const struct memory *m = args->views[i].space;
+		if (!m->owner || m->owner == dev)
+			continue;
+		snprintf(error, WHY_BYTES,
+		         "a buffer of this %s is resident on another device; run the job there, or copy it "
+		         "through a "
+		         "shared buffer",
+		         args->op->name);
+		return KOPS_E_DEVICE;
+	}
+	return 0;
+}
+
+static double op_us(const struct backend_device *dev, const struct op_args *args)
+{
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	double flops_us = cost.flops / FLOPS_PER_US / dev->threads;
+	double bytes_us = cost.bytes / BYTES_PER_US / dev->threads;
+	return OP_US + (flops_us > bytes_us ? flops_us : bytes_us);
+}
+
+static uint64_t op_workspace(const struct run_op *op)
+{
+	return op->kernel->workspace ? op->kernel->workspace(&op->args) : 0;
+}
+
+static int plan_op(const struct backend_device *dev, struct run_op *op, char error[WHY_BYTES])
+{
+	size_t i = op_index(op->args.op);
+	int rc = check_owners(dev, &op->args, error);
+
+	if (rc < 0)
+		return rc;
+	rc = kernel_choose(rows[i], &op->args, op->pinned, dev->disabled[i], &op->kernel, op->why);
+	if (rc < 0)
+		memcpy(error, op->why, WHY_BYTES);
+	return rc;
+}
+
+static int cpu_plan(const struct backend_device *dev, struct run *run)
+{
+	run->device_bytes = 0;
+	run->plan_us = 0;
+	for (unsigned i = 0; i < run->n_ops; i++) {
+		int rc = plan_op(dev, &run->ops[i], run->error);
+		if (rc < 0)
+			return rc;
+		uint64_t bytes = op_workspace(&run->ops[i]);
+		run->device_bytes = bytes > run->device_bytes ? bytes : run->device_bytes;
+		run->plan_us += op_us(dev, &run->ops[i].args);
+	}
+	if (run->device_bytes > dev->info.memory_bytes) {
+		snprintf(run->error, WHY_BYTES,
+		         "the job needs %.1f GiB of workspace and the machine has %.1f; give its operands a "
+		         "unit stride",
+		         (double)run->device_bytes / 0x1p30, (double)dev->info.memory_bytes / 0x1p30);
+		return KOPS_E_NOMEM;
+	}
+	return 0;
+}
+
+/* ---- Running ---- */
+
+static void *map_zeroed(uint64_t bytes)
+{
+	void *address =
+	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (address == MAP_FAILED)
+		return NULL;
+	if (bytes >= 8ull << 20)
+		madvise(address, bytes, MADV_HUGEPAGE);
+	return address;
+}
+
+/* NULL when there is no memory. One that is not kept is the caller's to unmap. */
+static void *get_workspace(struct backend_device *dev, uint64_t bytes)
+{
+	if (bytes <= dev->workspace_bytes)
+		return dev->workspace;
+	void *address = map_zeroed(bytes);
+	if (!address || bytes > KEPT_WORKSPACE_BYTES)
+		return address;
+	if (dev->workspace)
+		munmap(dev->workspace, dev->workspace_bytes);
+	dev->workspace = address;
+	dev->workspace_bytes = bytes;
+	return address;
+}
+
+static void put_workspace(struct backend_device *dev, void *address, uint64_t bytes)
+{
+	if (address && address != dev->workspace)
+		munmap(address, bytes);
+}
+
+static double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static int run_op(struct run_op *op, const struct launch *launch)
+{
+	struct op_args *args = &op->args;
+
+	for (unsigned i = 0; i <= args->op->n_inputs; i++)
+		args->views[i].data = memory_at(args->views[i].space, args->views[i].offset);
+	if (view_elements(op_output_const(args)) == 0)
+		return 0;
+	return op->kernel->launch(args, launch);
+}
+
+static int run_ops(struct run *run, const struct launch *launch)
+{
+	double start_us = now_us();
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < run->n_ops; i++) {
+		rc = run_op(&run->ops[i], launch);
+		double end_us = now_us();
+		run->ops[i].compute_us = end_us - start_us;
+		run->compute_us += end_us - start_us;
+		start_us = end_us;
+		if (rc < 0)
+			snprintf(run->error, WHY_BYTES, "kernel %s of %s failed on the CPU",
+			         run->ops[i].kernel->name, run->ops[i].args.op->name);
+	}
+	return rc;
+}
+
+static void finish(struct backend_device *dev, struct run *run)
+{
+	run->next = NULL;
+	if (dev->last)
+		dev->last->next = run;
+	else
+		dev->first = run;
+	dev->last = run;
+}
+
+static void cpu_start(struct backend_device *dev, struct run *run)
+{
+	struct launch launch = {.workspace_bytes = run->device_bytes};
+
+	run->status = 0;
+	run->error[0] = 0;
+	run->upload_us = run->compute_us = run->download_us = 0;
+	if (run->device_bytes)
+		launch.workspace = get_workspace(dev, run->device_bytes);
+	if (run->device_bytes && !launch.workspace) {
+		snprintf(run->error, WHY_BYTES, "out of memory: the job needs %.1f MiB of workspace",
+		         (double)run->device_bytes / 0x1p20);
+		run->status = KOPS_E_NOMEM;
+	} else {
+		run->status = run_ops(run, &launch);
+	}
+	put_workspace(dev, launch.workspace, run->device_bytes);
+	finish(dev, run);
+}
+
+static struct run *cpu_poll(struct backend_device *dev)
+{
+	struct run *run = dev->first;
+
+	if (!run)
+		return NULL;
+	dev->first = run->next;
+	if (!dev->first)
+		dev->last = NULL;
+	run->next = NULL;
+	return run;
+}
+
+/* ---- RESIDENT memory ---- */
+
+static int cpu_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address)
+{
+	struct allocation *a = calloc(1, sizeof *a);
+
+	if (!a)
+		return KOPS_E_NOMEM;
+	a->bytes = bytes;
+	a->address = bytes <= dev->info.memory_bytes ? map_zeroed(bytes) : NULL;
+	if (!a->address) {
+		free(a);
+		return KOPS_E_NOMEM;
+	}
+	a->next = dev->allocations;
+	dev->allocations = a;
+	*ret_address = a->address;
+	return 0;
+}
+
+static void cpu_free(struct backend_device *dev, void *address)
+{
+	for (struct allocation **at = &dev->allocations; *at; at = &(*at)->next) {
+		struct allocation *a = *at;
+		if (a->address != address)
+			continue;
+		*at = a->next;
+		munmap(a->address, a->bytes);
+		free(a);
+		return;
+	}
+}
+
+const struct backend backend_cpu = {
+    .abi = BACKEND_ABI,
+    .kind = "cpu",
+    .count = cpu_count,
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .kernels = cpu_kernels,
+    .disable = cpu_disable,
+    .plan = cpu_plan,
+    .start = cpu_start,
+    .poll = cpu_poll,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+};
