@@ -111,6 +111,11 @@ struct kernel {
 	 * Output views with no element never get here.
 	 */
 	int (*launch)(const struct op_args *args, const struct launch *launch);
+	/*
+	 * GPU: touches each element once, so a view in host memory needs no copy on the device. launch()
+	 * then takes one host view, dense ones even where they are not registered for DMA.
+	 */
+	bool once;
 };
 
 struct kernel_list {

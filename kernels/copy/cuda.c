@@ -1,0 +1,56 @@
+#include "cuda_rows.h"
+
+#define PITCH_MAX     ((int64_t)INT32_MAX) /* bytes; cudaMemcpy2D refuses more */
+#define ROW_BYTES_MIN 256                  /* below, the copy engine is slower than a kernel */
+
+static bool copy_supports(const struct op_args *args, const char **ret_why_not)
+{
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
+/* Two axes, the finer one contiguous on both sides: what cudaMemcpy2D takes. */
+static bool is_pitched(const struct cuda_axes *axes, size_t element)
+{
+	int64_t row = (int64_t)axes->extent[0], pitch_max = PITCH_MAX / (int64_t)element;
+
+	return axes->rank == 2 && axes->strides[0][0] == 1 && axes->strides[1][0] == 1 &&
+	       (uint64_t)row * element >= ROW_BYTES_MIN && axes->strides[0][1] >= row &&
+	       axes->strides[1][1] >= row && axes->strides[0][1] <= pitch_max &&
+	       axes->strides[1][1] <= pitch_max;
+}
+
+static CUDA_LAUNCH(copy_launch)
+{
+	const struct view *x = &args->views[0], *y = &args->views[1];
+	size_t element = dtype_size(y->dtype);
+	struct cuda_axes axes;
+
+	cuda_axes_of(args->views, 2, &axes);
+	if (axes.rank == 0 || (axes.rank == 1 && axes.strides[0][0] == 1 && axes.strides[1][0] == 1)) {
+		cudaMemcpyAsync(y->data, x->data, view_elements(y) * element, cudaMemcpyDefault,
+		                launch->stream);
+		return cuda_launch_status();
+	}
+	if (is_pitched(&axes, element)) {
+		cudaMemcpy2DAsync(y->data, (size_t)axes.strides[1][1] * element, x->data,
+		                  (size_t)axes.strides[0][1] * element, axes.extent[0] * element,
+		                  axes.extent[1], cudaMemcpyDefault, launch->stream);
+		return cuda_launch_status();
+	}
+	return cuda_copy_strided(x, y, launch->stream);
+}
+
+static const struct kernel rows[] = {
+    {
+        .name = "copy",
+        .idea = "one DMA copy where the views are dense or pitched, else one element per thread",
+        .dtypes = "f32 f64 f16 bf16",
+        .once = true,
+        .supports = copy_supports,
+        .launch = copy_launch,
+    },
+};
+
+const struct kernel_list copy_cuda_rows = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -1,0 +1,175 @@
+/*
+ * cublas.c: gemm through cublasGemmEx and cublasGemmStridedBatchedEx, the yardstick.
+ *
+ * cuBLAS is column-major. A row-major C = A·B is, read column by column, Cᵀ = Bᵀ·Aᵀ: the operands are
+ * exchanged and each keeps its memory. A column-major C is computed as it stands. So every mixture of
+ * row- and column-major operands goes through without a copy.
+ */
+#include "cublas.h"
+
+#include <cublas_v2.h>
+
+#include "problem.h"
+
+/* One operand. Vectors may be both row- and column-major. */
+struct matrix {
+	const void *data;
+	int64_t batch;
+	bool row_major, column_major;
+	int64_t row_ld, column_ld; /* from row to row, from column to column */
+};
+
+static int64_t at_least_one(uint64_t n)
+{
+	return n > 0 ? (int64_t)n : 1;
+}
+
+/* Whether the matrix is `lines` runs of `length` neighbouring elements each, *ret_ld elements apart. */
+static bool has_lines(uint64_t lines, uint64_t length, int64_t apart, int64_t along, int64_t *ret_ld)
+{
+	if (length > 1 && along != 1)
+		return false;
+	if (lines > 1 && apart < at_least_one(length))
+		return false;
+	*ret_ld = lines > 1 ? apart : at_least_one(length);
+	return true;
+}
+
+static struct matrix matrix_of(const struct gemm_operand *o, uint64_t rows, uint64_t cols)
+{
+	struct matrix m = {.data = o->data, .batch = o->batch};
+
+	m.row_major = has_lines(rows, cols, o->row, o->col, &m.row_ld);
+	m.column_major = has_lines(cols, rows, o->col, o->row, &m.column_ld);
+	return m;
+}
+
+static bool is_matrix(const struct matrix *m)
+{
+	return (m->row_major || m->column_major) && m->batch >= 0;
+}
+
+bool gemm_cublas_supports(const struct op_args *args, const char **ret_why_not)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+	struct matrix a = matrix_of(&p.a, p.m, p.k), b = matrix_of(&p.b, p.k, p.n),
+	              c = matrix_of(&p.c, p.m, p.n);
+
+	*ret_why_not =
+	    "needs each matrix row- or column-major: unit stride in one axis, no overlap in the other";
+	if (!is_matrix(&a) || !is_matrix(&b) || !is_matrix(&c))
+		return false;
+	*ret_why_not = "needs K > 0";
+	return p.k > 0;
+}
+
+static cudaDataType_t type_of(kops_dtype dtype)
+{
+	switch (dtype) {
+	case KOPS_F64:
+		return CUDA_R_64F;
+	case KOPS_F16:
+		return CUDA_R_16F;
+	case KOPS_BF16:
+		return CUDA_R_16BF;
+	default:
+		return CUDA_R_32F;
+	}
+}
+
+/* PEDANTIC never takes another arithmetic than the type's own, whatever the environment says. */
+static cublasComputeType_t compute_of(kops_dtype dtype, kops_precision precision)
+{
+	if (dtype == KOPS_F64)
+		return CUBLAS_COMPUTE_64F;
+	if (dtype != KOPS_F32)
+		return CUBLAS_COMPUTE_32F;
+	switch (precision) {
+	case KOPS_PRECISION_IEEE:
+		return CUBLAS_COMPUTE_32F_PEDANTIC;
+	case KOPS_PRECISION_TF32:
+		return CUBLAS_COMPUTE_32F_FAST_TF32;
+	case KOPS_PRECISION_BF16:
+		return CUBLAS_COMPUTE_32F_FAST_16BF;
+	default:
+		return CUBLAS_COMPUTE_32F;
+	}
+}
+
+/* One column-major product z (rows × cols) = x · y as cuBLAS takes it. */
+struct call {
+	cublasOperation_t op_x, op_y;
+	int64_t rows, cols, depth;
+	const void *x, *y;
+	void *z;
+	int64_t ld_x, ld_y, ld_z, batch_x, batch_y, batch_z;
+};
+
+/* flip: the factor stands transposed, as it does where C is row-major. */
+static void set_factor(const struct matrix *m, bool flip, cublasOperation_t *op, const void **data, int64_t *ld,
+                       int64_t *batch)
+{
+	bool plain = flip ? m->row_major : m->column_major;
+
+	*op = plain ? CUBLAS_OP_N : CUBLAS_OP_T;
+	if (flip)
+		*ld = plain ? m->row_ld : m->column_ld;
+	else
+		*ld = plain ? m->column_ld : m->row_ld;
+	*data = m->data;
+	*batch = m->batch;
+}
+
+static struct call call_of(const struct gemm_problem *p)
+{
+	struct matrix a = matrix_of(&p->a, p->m, p->k), b = matrix_of(&p->b, p->k, p->n);
+	struct matrix c = matrix_of(&p->c, p->m, p->n);
+	bool flip = c.row_major;
+	const struct matrix *x = flip ? &b : &a, *y = flip ? &a : &b;
+	struct call call = {
+	    .rows = (int64_t)(flip ? p->n : p->m),
+	    .cols = (int64_t)(flip ? p->m : p->n),
+	    .depth = (int64_t)p->k,
+	    .z = p->c.data,
+	    .ld_z = flip ? c.row_ld : c.column_ld,
+	    .batch_z = c.batch,
+	};
+
+	set_factor(x, flip, &call.op_x, &call.x, &call.ld_x, &call.batch_x);
+	set_factor(y, flip, &call.op_y, &call.y, &call.ld_y, &call.batch_y);
+	return call;
+}
+
+static int status_of(cublasStatus_t status)
+{
+	switch (status) {
+	case CUBLAS_STATUS_SUCCESS:
+		return cuda_launch_status();
+	case CUBLAS_STATUS_ALLOC_FAILED:
+		return KOPS_E_NOMEM;
+	default:
+		return KOPS_E_FAULT;
+	}
+}
+
+CUDA_LAUNCH(gemm_cublas)
+{
+	const struct gemm_params *params = &args->params.gemm;
+	struct gemm_problem p = gemm_problem_of(args);
+	struct call c = call_of(&p);
+	cudaDataType_t type = type_of(args->views[0].dtype);
+	cublasComputeType_t compute = compute_of(args->views[0].dtype, params->precision);
+	float alpha = (float)params->alpha, beta = (float)params->beta;
+	bool f64 = type == CUDA_R_64F;
+	const void *scale = f64 ? (const void *)&params->alpha : &alpha,
+	           *keep = f64 ? (const void *)&params->beta : &beta;
+
+	if (p.batch == 1)
+		return status_of(cublasGemmEx_64(launch->library, c.op_x, c.op_y, c.rows, c.cols, c.depth,
+		                                 scale, c.x, type, c.ld_x, c.y, type, c.ld_y, keep, c.z, type,
+		                                 c.ld_z, compute, CUBLAS_GEMM_DEFAULT));
+	return status_of(cublasGemmStridedBatchedEx_64(launch->library, c.op_x, c.op_y, c.rows, c.cols, c.depth,
+	                                               scale, c.x, type, c.ld_x, c.batch_x, c.y, type, c.ld_y,
+	                                               c.batch_y, keep, c.z, type, c.ld_z, c.batch_z,
+	                                               (int64_t)p.batch, compute, CUBLAS_GEMM_DEFAULT));
+}

@@ -1,0 +1,10 @@
+/* cublas.h: the gemm row of cuBLAS. */
+#ifndef KOPS_KERNELS_GEMM_CUBLAS_H
+#define KOPS_KERNELS_GEMM_CUBLAS_H
+
+#include "cuda_rows.h"
+
+bool gemm_cublas_supports(const struct op_args *args, const char **ret_why_not);
+CUDA_LAUNCH(gemm_cublas);
+
+#endif

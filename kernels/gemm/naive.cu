@@ -1,0 +1,106 @@
+/*
+ * Gemm by hand, C = α·A·B + β·C.
+ *
+ *   rung   idea                                              tile, threads   bound
+ *   naive  one thread per element of C, operands read from   32×8 of C,      L1/L2 traffic: 8 bytes per FMA
+ *          global memory; any strides, every dtype           32×8
+ */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "problem.h"
+
+namespace
+{
+
+constexpr int TILE_N = 32, TILE_M = 8;
+constexpr unsigned GRID_YZ_MAX = 65535;
+
+/* The type in which elements of T are multiplied and summed. */
+template <typename T> struct sum_of {
+	typedef float type;
+};
+template <> struct sum_of<double> {
+	typedef double type;
+};
+
+template <typename T> __device__ __forceinline__ float widen(T v)
+{
+	return (float)v;
+}
+__device__ __forceinline__ double widen(double v)
+{
+	return v;
+}
+
+template <typename T, typename Sum>
+__device__ Sum dot(const gemm_problem &p, uint64_t batch, uint64_t row, uint64_t col)
+{
+	const T *a = (const T *)p.a.data + (int64_t)batch * p.a.batch + (int64_t)row * p.a.row;
+	const T *b = (const T *)p.b.data + (int64_t)batch * p.b.batch + (int64_t)col * p.b.col;
+	Sum sum = 0;
+
+	for (uint64_t k = 0; k < p.k; k++) {
+		sum = fma(widen(*a), widen(*b), sum);
+		a += p.a.col;
+		b += p.b.row;
+	}
+	return sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(TILE_N *TILE_M) naive(gemm_problem p, double alpha, double beta)
+{
+	typedef typename sum_of<T>::type Sum;
+	uint64_t col = (uint64_t)blockIdx.x * TILE_N + threadIdx.x;
+	uint64_t row0 = (uint64_t)blockIdx.y * TILE_M + threadIdx.y, row_step = (uint64_t)gridDim.y * TILE_M;
+
+	if (col >= p.n)
+		return;
+	for (uint64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z) {
+		for (uint64_t row = row0; row < p.m; row += row_step) {
+			T *c = (T *)p.c.data + (int64_t)batch * p.c.batch + (int64_t)row * p.c.row +
+			       (int64_t)col * p.c.col;
+			Sum value = 0;
+
+			if (alpha != 0)
+				value = (Sum)alpha * dot<T, Sum>(p, batch, row, col);
+			if (beta != 0)
+				value = fma((Sum)beta, widen(*c), value);
+			*c = (T)value;
+		}
+	}
+}
+
+unsigned grid_of(uint64_t n)
+{
+	return (unsigned)(n < GRID_YZ_MAX ? n : GRID_YZ_MAX);
+}
+
+} // namespace
+
+extern "C" CUDA_LAUNCH(gemm_naive)
+{
+	gemm_problem p = gemm_problem_of(args);
+	double alpha = args->params.gemm.alpha, beta = args->params.gemm.beta;
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+	dim3 grid((unsigned)((p.n + TILE_N - 1) / TILE_N), grid_of((p.m + TILE_M - 1) / TILE_M),
+	          grid_of(p.batch));
+	dim3 block(TILE_N, TILE_M);
+
+	switch (args->views[0].dtype) {
+	case KOPS_F32:
+		naive<float><<<grid, block, 0, stream>>>(p, alpha, beta);
+		break;
+	case KOPS_F64:
+		naive<double><<<grid, block, 0, stream>>>(p, alpha, beta);
+		break;
+	case KOPS_F16:
+		naive<__half><<<grid, block, 0, stream>>>(p, alpha, beta);
+		break;
+	case KOPS_BF16:
+		naive<__nv_bfloat16><<<grid, block, 0, stream>>>(p, alpha, beta);
+		break;
+	}
+	return cuda_launch_status();
+}

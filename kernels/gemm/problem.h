@@ -1,0 +1,44 @@
+/* problem.h: the extents and strides of a gemm as its CUDA rows see them. */
+#ifndef KOPS_KERNELS_GEMM_PROBLEM_H
+#define KOPS_KERNELS_GEMM_PROBLEM_H
+
+#include "cuda_rows.h"
+
+/* One operand: element (b, r, c) lies at data + b * batch + r * row + c * col elements. */
+struct gemm_operand {
+	void *data;
+	int64_t batch, row, col;
+};
+
+struct gemm_problem {
+	uint64_t batch, m, n, k;
+	struct gemm_operand a, b, c;
+};
+
+/* Operands of rank 2, or with one matrix for all batches, get batch stride 0. */
+static inline struct gemm_operand gemm_operand_of(const struct view *v)
+{
+	uint32_t r = v->rank;
+	struct gemm_operand o = {v->data, 0, v->strides[r - 2], v->strides[r - 1]};
+
+	if (r == 3 && v->shape[0] > 1)
+		o.batch = v->strides[0];
+	return o;
+}
+
+static inline struct gemm_problem gemm_problem_of(const struct op_args *args)
+{
+	const struct view *a = &args->views[0], *b = &args->views[1], *c = &args->views[2];
+	struct gemm_problem p;
+
+	p.batch = c->rank == 3 ? c->shape[0] : 1;
+	p.m = c->shape[c->rank - 2];
+	p.n = c->shape[c->rank - 1];
+	p.k = a->shape[a->rank - 1];
+	p.a = gemm_operand_of(a);
+	p.b = gemm_operand_of(b);
+	p.c = gemm_operand_of(c);
+	return p;
+}
+
+#endif
