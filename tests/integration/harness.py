@@ -1,0 +1,246 @@
+"""Starts the real kopsd for tests and watches over it.
+
+Environment: KOPS_TEST_KOPSD the daemon's binary, KOPS_TEST_CLIENT kops-client's, KOPS_TEST_QUICK=1 for builds with
+sanitizers (smaller counts, no figures of memory or time), KOPS_TEST_SEED a seed to repeat, KOPS_TEST_DATA the
+folder of the digits.
+"""
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import wire
+
+KOPSD = os.environ.get("KOPS_TEST_KOPSD", "")
+KOPS_CLIENT = os.environ.get("KOPS_TEST_CLIENT", "")
+QUICK = os.environ.get("KOPS_TEST_QUICK", "") not in ("", "0")
+SEED = int(os.environ.get("KOPS_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
+START_S = 60
+SETTLE_S = 20 if QUICK else 2
+CLEAN_ENV = ("KOPSD_", "LISTEN_", "NOTIFY_", "WATCHDOG_")
+
+
+def count(normal, quick):
+    return quick if QUICK else normal
+
+
+def eventually(condition, seconds=SETTLE_S, step=0.005):
+    """Polls until condition() is true; its last value."""
+    end = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < end:
+        time.sleep(step)
+    return value
+
+
+class Daemon:
+    """One running kopsd. settings: of config.def, written to a file of its own."""
+
+    def __init__(self, **settings):
+        self.folder = tempfile.mkdtemp(prefix="kops-test-")
+        os.chmod(self.folder, 0o755)
+        self.socket = os.path.join(self.folder, "kopsd.sock")
+        self.config = os.path.join(self.folder, "kopsd.conf")
+        self.log_path = os.path.join(self.folder, "log")
+        self.settings = {"devices": "cpu", "pool_cache": 0, **settings}
+        self.process = None
+
+    def write_config(self, **settings):
+        self.settings.update(settings)
+        with open(self.config, "w", encoding="utf-8") as f:
+            for key, value in self.settings.items():
+                print(key.replace("_", "-"), "=", value, file=f)
+
+    def spawn(self):
+        self.write_config()
+        env = {k: v for k, v in os.environ.items() if not k.startswith(CLEAN_ENV)}
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen([KOPSD, "--config", self.config, "--socket", self.socket],
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+        return self
+
+    def start(self):
+        self.spawn()
+        if not eventually(lambda: b" ready: " in self.log() or self.process.poll() is not None, START_S, 0.02) \
+                or self.process.poll() is not None:
+            raise AssertionError("kopsd did not start:\n" + self.log().decode())
+        return self
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self):
+        try:
+            with open(self.log_path, "rb") as f:
+                return f.read()
+        except FileNotFoundError:
+            return b""
+
+    def connect(self, **options):
+        return wire.Client(self.socket, **options)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, seconds=60):
+        return self.process.wait(seconds)
+
+    def stop(self):
+        """The exit code after SIGTERM."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def reload(self, **settings):
+        """SIGHUP, with changed settings; returns when they apply."""
+        seen = self.log().count(b"reloaded")
+        self.write_config(**settings)
+        self.signal(signal.SIGHUP)
+        assert eventually(lambda: self.log().count(b"reloaded") > seen, 10), "no reload"
+
+    def remove(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # What it holds
+
+    def fds(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def maps(self):
+        with open(f"/proc/{self.pid}/maps", encoding="utf-8") as f:
+            return sum("/memfd:" in line for line in f)
+
+    def rss_bytes(self):
+        with open(f"/proc/{self.pid}/statm", encoding="utf-8") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def wakeups(self):
+        """Voluntary context switches of all its threads, so far."""
+        total = 0
+        for task in os.listdir(f"/proc/{self.pid}/task"):
+            with open(f"/proc/{self.pid}/task/{task}/status", encoding="utf-8") as f:
+                total += sum(int(line.split()[1]) for line in f if line.startswith("voluntary_ctxt"))
+        return total
+
+
+SANITIZER_MARKS = (b"Sanitizer", b"runtime error:", b"this is a bug in kopsd")
+
+
+class DaemonTest(unittest.TestCase):
+    """One daemon per class. After each test everything that the test took is back, or the test fails."""
+
+    settings = {}
+    open_socket = False  # to other users too
+    leaks_checked = True
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon(**cls.settings).start()
+        cls.addClassCleanup(cls.daemon.remove)
+        if cls.open_socket:
+            os.chmod(cls.daemon.socket, 0o666)
+        cls.control = cls.daemon.connect(name="control")
+        cls.random = random.Random(SEED)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.control.close()
+        code = cls.daemon.stop()
+        log = cls.daemon.log()
+        if code != 0 or any(mark in log for mark in SANITIZER_MARKS):
+            raise AssertionError(f"kopsd exited {code}; its log:\n" + log.decode(errors="replace")[-20000:])
+
+    def holdings(self):
+        s = self.control.stats()
+        held = {key: s[key] for key in ("sessions", "buffers", "mapped_bytes", "pinned_bytes", "pool_bytes")}
+        for d in s["devices"]:
+            held[d["name"]] = (d["queued"], d["running"], d["resident_bytes"])
+        held["fds"] = self.daemon.fds()
+        held["maps"] = self.daemon.maps()
+        return held
+
+    def setUp(self):
+        self.clients = []
+        self.before = self.holdings()
+
+    def tearDown(self):
+        for c in self.clients:
+            c.close()
+        self.assertIsNone(self.daemon.process.poll(), "kopsd died:\n" + self.daemon.log().decode()[-10000:])
+        if not self.leaks_checked:
+            return
+        eventually(lambda: self.holdings() == self.before)
+        self.assertEqual(self.holdings(), self.before, "the test's holdings did not go")
+
+    def client(self, **options):
+        """A session that the end of the test closes."""
+        c = self.daemon.connect(**options)
+        self.clients.append(c)
+        return c
+
+    def refused(self, status, action, *args, **kwargs):
+        """Asserts the refusal and returns it."""
+        with self.assertRaises(wire.Refused) as caught:
+            action(*args, **kwargs)
+        self.assertEqual(caught.exception.name, status, caught.exception.message)
+        self.assertGreater(len(caught.exception.message), 5)
+        return caught.exception
+
+    def assert_ended(self, c):
+        """The daemon has ended this session; replies that came before are skipped."""
+        with self.assertRaises(wire.Ended):
+            while True:
+                c.receive()
+
+    # Jobs of a chosen length
+
+    _rate = {}
+
+    def slow_op(self, c, ms):
+        """A gemm of about ms milliseconds on one core, whose buffers belong to c."""
+        n = 64
+        rate = self._rate.get(self.daemon.pid)
+        if not rate:
+            a = c.import_new(n * n * 4)
+            y = c.import_new(n * n * 4)
+            v = [wire.view(a, [n, n]), wire.view(a, [n, n]), wire.view(y, [n, n])]
+            rate = n / min(c.submit(wire.gemm(*v, kernel="reference"))["compute_us"] for _ in range(5))
+            self._rate[self.daemon.pid] = rate
+            c.drop(a)
+            c.drop(y)
+        k = max(1, int(rate * ms * 1000))
+        a = c.import_new(4096)
+        y = c.import_new(n * n * 4)
+        # Strides of 0 make K as long as needed over a small buffer.
+        return wire.gemm(wire.view(a, [n, k], [0, 0]), wire.view(a, [k, n], [0, 0]), wire.view(y, [n, n]),
+                         kernel="reference")
+
+    def occupy(self, ms, jobs=2):
+        """A session whose jobs keep the CPU device from starting others for about ms in all; (session, ids)."""
+        c = self.client(name="occupier")
+        op = self.slow_op(c, ms / jobs)
+        return c, [c.start_submit(op) for _ in range(jobs)]
+
+
+def floats(values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def unfloats(data):
+    return list(struct.unpack(f"<{len(data) // 4}f", data))
+
+
+def main():
+    print(f"seed {SEED}; repeat with KOPS_TEST_SEED={SEED}", file=sys.stderr, flush=True)
+    if not os.access(KOPSD, os.X_OK):
+        sys.exit("KOPS_TEST_KOPSD must name the daemon's binary; run through ctest")
+    unittest.main(verbosity=2)

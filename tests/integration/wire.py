@@ -1,0 +1,395 @@
+"""A client of kopsd written from proto/kops.proto and docs/protocol.md alone: it shares no line with libkops.
+
+Messages are dicts. encode() leaves out what is 0, as proto3 does; decode() fills in what is absent.
+"""
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import re
+import socket
+import struct
+
+DATAGRAM_MAX = 16384
+FDS_MAX = 4
+F32, F64, F16, BF16 = 1, 2, 3, 4
+NORMAL, HIGH, LOW = 0, 1, 2
+SHARED, RESIDENT = 0, 1
+SIZES = {F32: 4, F64: 8, F16: 2, BF16: 2}
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+def read_status_codes():
+    """NAME → code, from the one list of errors."""
+    path = os.path.join(os.path.dirname(__file__), "..", "..", "proto", "status.def")
+    with open(path, encoding="utf-8") as f:
+        return {name: int(code) for name, code in re.findall(r"^X\((\w+), (\d+),", f.read(), re.M)}
+
+
+STATUS = read_status_codes()
+STATUS_NAME = {0: "OK", **{-code: name for name, code in STATUS.items()}}
+
+# Message → field → (number, kind). Kinds: u unsigned, bool or enum; s zigzag; d double; t text; else a message.
+# A '*' in front: repeated.
+SCHEMA = {
+    "Request": {"id": (1, "u"), "hello": (2, "Hello"), "import": (3, "Import"), "alloc": (4, "Alloc"),
+                "drop": (5, "Drop"), "submit": (6, "Submit"), "cancel": (7, "Cancel"),
+                "describe": (8, "Empty"), "stats": (9, "Empty"), "ping": (10, "Empty")},
+    "Reply": {"id": (1, "u"), "status": (2, "s"), "message": (3, "t"), "retry_after_us": (4, "u"),
+              "welcome": (5, "Welcome"), "lent": (6, "Lent"), "receipt": (7, "Receipt"),
+              "description": (8, "Description"), "statistics": (9, "Statistics"), "pong": (10, "Pong")},
+    "Empty": {},
+    "Hello": {"version_min": (1, "u"), "version_max": (2, "u"), "client": (3, "t")},
+    "Welcome": {"version": (1, "u"), "daemon": (2, "t"), "max_datagram_bytes": (3, "u"), "max_ops": (4, "u"),
+                "max_buffers": (5, "u"), "max_jobs": (6, "u")},
+    "Import": {"buffer": (1, "u"), "bytes": (2, "u"), "read_only": (3, "u")},
+    "Alloc": {"buffer": (1, "u"), "bytes": (2, "u"), "kind": (3, "u"), "device": (4, "t"), "lost": (5, "u")},
+    "Lent": {"bytes": (1, "u"), "device": (2, "t")},
+    "Drop": {"buffer": (1, "u")},
+    "View": {"buffer": (1, "u"), "offset": (2, "u"), "dtype": (3, "u"), "shape": (4, "*u"),
+             "strides": (5, "*s")},
+    "Gemm": {"a": (1, "View"), "b": (2, "View"), "c": (3, "View"), "alpha": (4, "d"), "beta": (5, "d"),
+             "precision": (6, "u")},
+    "Softmax": {"x": (1, "View"), "y": (2, "View"), "scale": (3, "d"), "log": (4, "u")},
+    "Transpose": {"x": (1, "View"), "y": (2, "View")},
+    "Add": {"a": (1, "View"), "b": (2, "View"), "y": (3, "View")},
+    "Copy": {"x": (1, "View"), "y": (2, "View")},
+    "Op": {"kernel": (1, "t"), "gemm": (2, "Gemm"), "softmax": (3, "Softmax"), "transpose": (4, "Transpose"),
+           "add": (5, "Add"), "copy": (6, "Copy")},
+    "Submit": {"queue": (1, "u"), "priority": (2, "u"), "device": (3, "t"), "deadline_us": (4, "u"),
+               "ops": (5, "*Op")},
+    "OpReceipt": {"op": (1, "t"), "kernel": (2, "t"), "why": (3, "t"), "flops": (4, "d"), "bytes": (5, "d"),
+                  "compute_us": (6, "d")},
+    "Receipt": {"device": (1, "t"), "queue_us": (2, "d"), "upload_us": (3, "d"), "compute_us": (4, "d"),
+                "download_us": (5, "d"), "total_us": (6, "d"), "ops": (7, "*OpReceipt")},
+    "Cancel": {"job": (1, "u")},
+    "Device": {"name": (1, "t"), "description": (2, "t"), "memory_bytes": (3, "u"), "disabled_rows": (4, "t")},
+    "KernelRow": {"op": (1, "t"), "name": (2, "t"), "device": (3, "t"), "idea": (4, "t"), "dtypes": (5, "t")},
+    "Description": {"devices": (1, "*Device"), "kernels": (2, "*KernelRow")},
+    "DeviceStats": {"name": (1, "t"), "jobs_done": (2, "u"), "jobs_failed": (3, "u"), "queued": (4, "u"),
+                    "running": (5, "u"), "resident_bytes": (6, "u"), "busy_us": (7, "d"),
+                    "canary_age_us": (8, "u")},
+    "Statistics": {"uptime_us": (1, "u"), "sessions": (2, "u"), "buffers": (3, "u"), "mapped_bytes": (4, "u"),
+                   "pinned_bytes": (5, "u"), "pool_bytes": (6, "u"), "devices": (7, "*DeviceStats")},
+    "Pong": {"devices": (1, "u")},
+}
+
+
+# ---- Encoding ----
+
+def varint(n):
+    n &= 0xFFFFFFFFFFFFFFFF
+    out = bytearray()
+    while n > 0x7F:
+        out.append(n & 0x7F | 0x80)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+def zigzag(n):
+    return (n << 1) ^ (n >> 63)
+
+
+def field(number, wire, payload):
+    return varint(number << 3 | wire) + payload
+
+
+def prefixed(number, payload):
+    return field(number, 2, varint(len(payload)) + payload)
+
+
+def encode_value(number, kind, value):
+    if kind == "u":
+        return field(number, 0, varint(int(value))) if value else b""
+    if kind == "s":
+        return field(number, 0, varint(zigzag(value))) if value else b""
+    if kind == "d":
+        return field(number, 1, struct.pack("<d", value)) if value else b""
+    if kind == "t":
+        return prefixed(number, value.encode()) if value else b""
+    return prefixed(number, encode(kind, value))
+
+
+def encode_repeated(number, kind, values):
+    if kind in "us":
+        packed = b"".join(varint(v if kind == "u" else zigzag(v)) for v in values)
+        return prefixed(number, packed) if values else b""
+    return b"".join(prefixed(number, encode(kind, v)) for v in values)
+
+
+def encode(name, message):
+    out = b""
+    for key, value in message.items():
+        number, kind = SCHEMA[name][key]
+        if kind[0] == "*":
+            out += encode_repeated(number, kind[1:], value)
+        else:
+            out += encode_value(number, kind, value)
+    return out
+
+
+# ---- Decoding ----
+
+def read_varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return value, at
+
+
+def unzigzag(n):
+    return (n >> 1) ^ -(n & 1)
+
+
+def decode_value(kind, wire, data, at):
+    if wire == 0:
+        value, at = read_varint(data, at)
+        return (unzigzag(value) if kind == "s" else value), at
+    if wire == 1:
+        return struct.unpack_from("<d", data, at)[0], at + 8
+    if wire != 2:
+        raise ValueError(f"wire type {wire}")
+    size, at = read_varint(data, at)
+    part = data[at:at + size]
+    if len(part) != size:
+        raise ValueError("truncated")
+    return (part.decode() if kind == "t" else decode(kind, part)), at + size
+
+
+def decode(name, data):
+    fields = {number: (key, kind) for key, (number, kind) in SCHEMA[name].items()}
+    empty = {"u": 0, "s": 0, "d": 0.0, "t": ""}
+    message = {key: [] if kind[0] == "*" else empty.get(kind) for key, kind in fields.values()}
+    at = 0
+    while at < len(data):
+        tag, at = read_varint(data, at)
+        key, kind = fields[tag >> 3]
+        value, at = decode_value(kind.lstrip("*"), tag & 7, data, at)
+        if kind[0] == "*":
+            message[key].append(value)
+        else:
+            message[key] = value
+    return message
+
+
+# ---- Memory ----
+
+def memfd(size, seals=SEALS, name="kops-test"):
+    fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def view(buffer, shape, strides=None, dtype=F32, offset=0):
+    v = {"buffer": buffer, "offset": offset, "dtype": dtype, "shape": list(shape)}
+    if strides is not None:
+        v["strides"] = list(strides)
+    return v
+
+
+def gemm(a, b, c, alpha=1.0, beta=0.0, precision=0, kernel=""):
+    return {"kernel": kernel,
+            "gemm": {"a": a, "b": b, "c": c, "alpha": alpha, "beta": beta, "precision": precision}}
+
+
+def softmax(x, y, scale=1.0, log=False):
+    return {"softmax": {"x": x, "y": y, "scale": scale, "log": log}}
+
+
+def transpose(x, y):
+    return {"transpose": {"x": x, "y": y}}
+
+
+def add(a, b, y):
+    return {"add": {"a": a, "b": b, "y": y}}
+
+
+def copy(x, y):
+    return {"copy": {"x": x, "y": y}}
+
+
+# ---- A session ----
+
+class Refused(Exception):
+    """A reply with a status other than 0."""
+
+    def __init__(self, reply):
+        self.reply = reply
+        self.name = STATUS_NAME.get(reply["status"], str(reply["status"]))
+        self.message = reply["message"]
+        super().__init__(f"{self.name}: {self.message}")
+
+
+class Ended(Exception):
+    """The daemon ended the session."""
+
+
+class Client:
+    """One session. start_*() sends and returns the request's id; wait(id) returns its reply."""
+
+    def __init__(self, path, hello=True, name="test", timeout=60):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.settimeout(timeout)
+        self.sock.connect(path)
+        self.next_id = 1
+        self.next_buffer = 1
+        self.replies = {}
+        self.order = []  # ids in the order of their replies
+        self.maps = {}
+        if hello:
+            self.welcome = self.hello(name=name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.close()
+
+    def close(self):
+        self.sock.close()
+        for reply_fds in [r["fds"] for r in self.replies.values()]:
+            for fd in reply_fds:
+                os.close(fd)
+        self.replies.clear()
+        self.maps.clear()
+
+    def send_bytes(self, data, fds=()):
+        """Sends one datagram as it is."""
+        try:
+            if fds:
+                socket.send_fds(self.sock, [data], list(fds))
+            else:
+                self.sock.send(data)
+        except OSError as e:
+            if e.errno in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
+                raise Ended() from e
+            raise
+
+    def start(self, verb, body, fds=(), id=None):
+        if id is None:
+            id = self.next_id
+            self.next_id += 1
+        self.send_bytes(encode("Request", {"id": id, verb: body}), fds)
+        return id
+
+    def receive(self):
+        """The next reply, whichever it is."""
+        try:
+            data, fds, flags, _ = socket.recv_fds(self.sock, DATAGRAM_MAX, FDS_MAX)
+        except ConnectionResetError as e:
+            raise Ended() from e
+        if not data:
+            raise Ended()
+        assert not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC), "the daemon's datagram was too large"
+        reply = decode("Reply", data)
+        reply["fds"] = fds
+        self.order.append(reply["id"])
+        return reply
+
+    def wait_any(self, id):
+        """The reply to request id, whatever its status."""
+        while id not in self.replies:
+            reply = self.receive()
+            assert reply["id"] not in self.replies, "two replies with one id"
+            self.replies[reply["id"]] = reply
+        return self.replies.pop(id)
+
+    def wait(self, id):
+        reply = self.wait_any(id)
+        if reply["status"]:
+            raise Refused(reply)
+        return reply
+
+    def call(self, verb, body, fds=(), id=None):
+        return self.wait(self.start(verb, body, fds, id))
+
+    # Verbs
+
+    def hello(self, low=1, high=1, name="test"):
+        return self.call("hello", {"version_min": low, "version_max": high, "client": name})["welcome"]
+
+    def new_buffer(self):
+        self.next_buffer += 1
+        return self.next_buffer - 1
+
+    def start_import(self, fd, size, buffer=None, read_only=False):
+        """(request id, buffer id)"""
+        buffer = self.new_buffer() if buffer is None else buffer
+        return self.start("import", {"buffer": buffer, "bytes": size, "read_only": read_only}, [fd]), buffer
+
+    def import_fd(self, fd, size, buffer=None, read_only=False):
+        request, buffer = self.start_import(fd, size, buffer, read_only)
+        self.wait(request)
+        return buffer
+
+    def import_new(self, size, content=b""):
+        """Makes, fills, maps and imports a memfd. Its bytes are self.maps[buffer]."""
+        fd = memfd(size)
+        m = mmap.mmap(fd, size)
+        m[:len(content)] = content
+        try:
+            buffer = self.import_fd(fd, size)
+        finally:
+            os.close(fd)
+        self.maps[buffer] = m
+        return buffer
+
+    def start_alloc(self, size, kind=SHARED, device="", lost=False, buffer=None):
+        buffer = self.new_buffer() if buffer is None else buffer
+        return self.start("alloc", {"buffer": buffer, "bytes": size, "kind": kind, "device": device,
+                                    "lost": lost}), buffer
+
+    def lend(self, size, buffer=None):
+        """A SHARED buffer from the daemon, mapped as self.maps[buffer]."""
+        request, buffer = self.start_alloc(size, buffer=buffer)
+        reply = self.wait(request)
+        (fd,) = reply["fds"]
+        self.maps[buffer] = mmap.mmap(fd, size)
+        os.close(fd)
+        return buffer
+
+    def resident(self, size, device="", lost=False):
+        request, buffer = self.start_alloc(size, RESIDENT, device, lost)
+        self.wait(request)
+        return buffer
+
+    def drop(self, buffer):
+        self.maps.pop(buffer, None)
+        self.call("drop", {"buffer": buffer})
+
+    def start_submit(self, ops, queue=0, priority=NORMAL, device="", deadline_us=0, id=None):
+        ops = ops if isinstance(ops, list) else [ops]
+        return self.start("submit", {"queue": queue, "priority": priority, "device": device,
+                                     "deadline_us": deadline_us, "ops": ops}, id=id)
+
+    def submit(self, ops, **options):
+        """The receipt."""
+        return self.wait(self.start_submit(ops, **options))["receipt"]
+
+    def cancel(self, job):
+        self.call("cancel", {"job": job})
+
+    def describe(self):
+        return self.call("describe", {})["description"]
+
+    def stats(self):
+        return self.call("stats", {})["statistics"]
+
+    def ping(self):
+        return self.call("ping", {})["pong"]
+
+
+def punch_hole(fd, offset, size):
+    libc = ctypes.CDLL(None, use_errno=True)
+    keep_size, punch = 1, 2
+    libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    if libc.fallocate(fd, keep_size | punch, offset, size) != 0:
+        raise OSError(ctypes.get_errno(), "fallocate")
