@@ -259,6 +259,17 @@ static int spoiled(const struct job *job)
 	return 0;
 }
 
+/* From here on later jobs may read what this one writes: a device keeps the order of one queue. */
+static void fill_lost(struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++) {
+		struct job_buffer *use = &job->buffers[i];
+		use->was_lost = use->fills && use->buffer->lost;
+		if (use->was_lost)
+			use->buffer->lost = false;
+	}
+}
+
 static void start(struct job *job)
 {
 	struct server *server = job->server;
@@ -268,6 +279,7 @@ static void start(struct job *job)
 	expiring_remove(job);
 	sched_start(&server->sched, &job->sched);
 	move(job, JOB_RUNNING);
+	fill_lost(job);
 	job->started_ns = clock_ns();
 	server->device_bytes_out[job->sched.device] += job->run.device_bytes;
 	if (device_backend(device)->pin)
@@ -358,12 +370,6 @@ int job_submit(struct job *job, unsigned index, uint32_t queue)
 	}
 	q->jobs++;
 	job->account->jobs++;
-	for (unsigned i = 0; i < job->n_buffers; i++) {
-		struct job_buffer *use = &job->buffers[i];
-		use->was_lost = use->fills && use->buffer->lost;
-		if (use->was_lost)
-			use->buffer->lost = false;
-	}
 	job->sched.device = index;
 	job->sched.cost_us = job->run.plan_us;
 	job->sched.blocked = has_pending(job);
