@@ -57,6 +57,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 #define KOPS_VERSION_MAJOR 0
 #define KOPS_VERSION_MINOR 1
@@ -379,6 +382,9 @@ typedef struct kops_info {
 int kops_query(kops *k, kops_info **ret_info);
 void kops_info_free(kops_info *info);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

@@ -386,21 +386,19 @@ static bool take_fds(struct msghdr *msg, int fds[MESSAGE_FDS_MAX], unsigned *ret
 	return all;
 }
 
-int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds)
+static int receive(int sock, int flags, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX],
+                   unsigned *ret_n_fds)
 {
 	union control control;
 	struct iovec iov = {.iov_base = data, .iov_len = MESSAGE_BYTES_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	int got[MESSAGE_FDS_MAX];
 	unsigned n_got;
-	ssize_t n;
 	msg.msg_control = control.bytes;
 	msg.msg_controllen = sizeof control.bytes;
-	do
-		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	ssize_t n = recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC);
 	if (n < 0)
-		return socket_error();
+		return errno == EINTR ? KOPS_E_BUSY : socket_error();
 
 	bool whole = take_fds(&msg, got, &n_got) && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
 	/* An empty datagram looks like the end of the connection, and no message is empty. */
@@ -413,4 +411,14 @@ int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_M
 	*ret_len = (size_t)n;
 	*ret_n_fds = n_got;
 	return 0;
+}
+
+int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds)
+{
+	return receive(sock, MSG_DONTWAIT, data, ret_len, fds, ret_n_fds);
+}
+
+int message_recv_wait(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds)
+{
+	return receive(sock, 0, data, ret_len, fds, ret_n_fds);
 }

@@ -1,0 +1,369 @@
+/* buffer.c: memory that jobs use: lent by the daemon, imported, or resident on a device. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+static kops_buffer *buffer_new(kops *k, uint64_t bytes, unsigned flags)
+{
+	kops_buffer *b = calloc(1, sizeof *b);
+	if (!b) {
+		client_fail(k, KOPS_E_NOMEM, "out of memory for a buffer");
+		return NULL;
+	}
+	b->k = k;
+	b->id = ++k->last_buffer;
+	b->bytes = bytes;
+	b->flags = flags;
+	b->fd = -1;
+	list_append(&k->buffers, &b->node);
+	return b;
+}
+
+static void release_memory(kops_buffer *b)
+{
+	if (b->data)
+		munmap(b->data, b->bytes);
+	if (b->fd >= 0)
+		close(b->fd);
+	b->data = NULL;
+	b->fd = -1;
+}
+
+void client_buffer_destroy(kops_buffer *b)
+{
+	release_memory(b);
+	list_remove(&b->node);
+	free(b);
+}
+
+void client_buffer_settle(kops_buffer *b)
+{
+	if (!b->freed || b->request || b->operands_out > 0)
+		return;
+	if (b->operands > 0)
+		release_memory(b);
+	else
+		client_buffer_destroy(b);
+}
+
+/* ---- Requests ---- */
+
+static int send_import(kops_buffer *b)
+{
+	Kops__V1__Import import = KOPS__V1__IMPORT__INIT;
+	Kops__V1__Request request = KOPS__V1__REQUEST__INIT;
+	import.buffer = b->id;
+	import.bytes = b->bytes;
+	import.read_only = (b->flags & KOPS_READ_ONLY) != 0;
+	request.id = b->request;
+	request.body_case = KOPS__V1__REQUEST__BODY_IMPORT;
+	request.import = &import;
+	return client_send_request(b->k, &request, b->fd);
+}
+
+static int send_alloc(kops_buffer *b)
+{
+	Kops__V1__Alloc alloc = KOPS__V1__ALLOC__INIT;
+	Kops__V1__Request request = KOPS__V1__REQUEST__INIT;
+	bool resident = (b->flags & KOPS_RESIDENT) != 0;
+	alloc.buffer = b->id;
+	alloc.bytes = b->bytes;
+	alloc.kind = resident ? KOPS__V1__BUFFER_KIND__RESIDENT : KOPS__V1__BUFFER_KIND__SHARED;
+	alloc.device = b->device;
+	alloc.lost = b->ready;
+	request.id = b->request;
+	request.body_case = KOPS__V1__REQUEST__BODY_ALLOC;
+	request.alloc = &alloc;
+	return client_send_request(b->k, &request, -1);
+}
+
+/* Memory whose memfd is here is imported; the rest is asked for, a second time as lost. */
+static int send_request(kops_buffer *b)
+{
+	b->request = client_new_id(b->k, CLIENT_BUFFER);
+	int status = b->fd >= 0 ? send_import(b) : send_alloc(b);
+	if (status < 0)
+		b->request = 0;
+	return status;
+}
+
+static void send_drop(kops_buffer *b)
+{
+	Kops__V1__Drop drop = KOPS__V1__DROP__INIT;
+	Kops__V1__Request request = KOPS__V1__REQUEST__INIT;
+	drop.buffer = b->id;
+	request.body_case = KOPS__V1__REQUEST__BODY_DROP;
+	request.drop = &drop;
+	client_send_silent(b->k, &request);
+}
+
+/* Sends the first request and waits. On failure the buffer is gone, or goes when the late answer comes. */
+static int ask(kops_buffer *b, kops_buffer **ret_buffer)
+{
+	kops *k = b->k;
+	struct waiter waiter = {0};
+	int status = 0;
+	b->waiter = &waiter;
+	client_link_want(k);
+	if (client_can_send(k))
+		status = send_request(b);
+	if (status == 0)
+		status = client_await(k, &waiter, client_deadline(k));
+	b->waiter = NULL;
+	if (status < 0) {
+		b->freed = true;
+		client_buffer_settle(b);
+		return status;
+	}
+	*ret_buffer = b;
+	return 0;
+}
+
+/* ---- Answers ---- */
+
+/* Maps what the daemon lent. A phrase when it is not what was asked for; *ret_status when mapping failed. */
+static const char *take_lent(kops_buffer *b, const Kops__V1__Lent *lent, int *fds, unsigned n_fds,
+                             int *ret_status)
+{
+	struct stat st;
+	if (b->flags & KOPS_RESIDENT) {
+		snprintf(b->device, sizeof b->device, "%s", lent->device);
+		return NULL;
+	}
+	if (n_fds != 1)
+		return "a lent buffer without its descriptor";
+	if (fstat(fds[0], &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < b->bytes)
+		return "a lent buffer smaller than asked for";
+	/* The daemon has touched the memory: filling the page table at once is cheaper than faults one by one.
+	 */
+	void *data = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fds[0], 0);
+	if (data == MAP_FAILED) {
+		*ret_status = client_fail(b->k, errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM,
+		                          "cannot map %llu lent bytes: %s", (unsigned long long)b->bytes,
+		                          strerror(errno));
+		return NULL;
+	}
+	b->data = data;
+	b->fd = fds[0];
+	fds[0] = -1;
+	return NULL;
+}
+
+static const char *first_answer(kops_buffer *b, const Kops__V1__Reply *reply, int *fds, unsigned n_fds)
+{
+	int status = reply->status;
+	const char *why = reply->message;
+	if (status == 0 && b->fd < 0) {
+		if (reply->body_case != KOPS__V1__REPLY__BODY_LENT)
+			return "an allocation's reply without Lent";
+		const char *phrase = take_lent(b, reply->lent, fds, n_fds, &status);
+		if (phrase)
+			return phrase;
+		why = b->k->error;
+	}
+	b->ready = status == 0;
+	if (reply->status == 0 && (b->freed || status < 0))
+		send_drop(b); /* nobody waits any more, or it is of no use here */
+	client_waiter_end(b->waiter, status, status < 0 ? why : NULL, reply);
+	return NULL;
+}
+
+static void restore_answer(kops_buffer *b, const Kops__V1__Reply *reply)
+{
+	b->restore_status = reply->status;
+	snprintf(b->restore_why, sizeof b->restore_why, "%s", reply->message);
+}
+
+static kops_buffer *by_request(const kops *k, uint64_t request)
+{
+	for (struct list *at = k->buffers.next; at != &k->buffers; at = at->next)
+		if (LIST_ENTRY(at, kops_buffer, node)->request == request)
+			return LIST_ENTRY(at, kops_buffer, node);
+	return NULL;
+}
+
+const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *fds, unsigned n_fds)
+{
+	const char *phrase = NULL;
+	kops_buffer *b = by_request(k, reply->id);
+	if (!b)
+		return "a second reply about a buffer";
+	b->request = 0;
+	if (reply->status == KOPS_E_SHUTDOWN) {
+		client_link_drain(k);
+	} else {
+		k->pause_us = 0;
+		if (b->ready)
+			restore_answer(b, reply);
+		else
+			phrase = first_answer(b, reply, fds, n_fds);
+	}
+	client_buffer_settle(b);
+	return phrase;
+}
+
+/* ---- When the connection changes ---- */
+
+void client_buffer_forget_requests(kops *k)
+{
+	struct list *at = k->buffers.next;
+	while (at != &k->buffers) {
+		kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
+		at = at->next;
+		b->request = 0;
+		client_buffer_settle(b);
+	}
+}
+
+int client_buffer_restore(kops *k)
+{
+	for (struct list *at = k->buffers.next; at != &k->buffers; at = at->next) {
+		kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
+		bool first = b->waiter && !b->waiter->done;
+		bool again = b->ready && (!b->freed || b->operands_out > 0);
+		b->restore_status = 0;
+		int status = first || again ? send_request(b) : 0;
+		if (status < 0)
+			return status;
+	}
+	return 0;
+}
+
+void client_buffer_drop_freed(kops *k)
+{
+	for (struct list *at = k->buffers.next; at != &k->buffers; at = at->next) {
+		kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
+		if (b->freed && b->ready && b->operands_out > 0)
+			send_drop(b);
+	}
+}
+
+kops_buffer *client_buffer_awaited(const kops *k)
+{
+	for (struct list *at = k->buffers.next; at != &k->buffers; at = at->next) {
+		kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
+		if (b->waiter && !b->waiter->done)
+			return b;
+	}
+	return NULL;
+}
+
+void client_buffer_fail(kops *k, int status, const char *why)
+{
+	kops_buffer *b = client_buffer_awaited(k);
+	if (b)
+		client_waiter_end(b->waiter, status, why, NULL);
+}
+
+/* ---- The public side ---- */
+
+int kops_alloc(kops *k, uint64_t bytes, unsigned flags, const char *device, kops_buffer **ret_buffer)
+{
+	int status = client_may_wait(k);
+	if (status < 0)
+		return status;
+	if (bytes == 0 || bytes > PTRDIFF_MAX)
+		return client_fail(k, KOPS_E_INVALID, "cannot allocate %llu bytes", (unsigned long long)bytes);
+	if (flags != KOPS_SHARED && flags != KOPS_RESIDENT)
+		return client_fail(k, KOPS_E_INVALID,
+		                   "kops_alloc takes KOPS_SHARED or KOPS_RESIDENT, not flags %#x", flags);
+	if (device && (flags == KOPS_SHARED || !client_name_is_valid(device)))
+		return client_fail(k, KOPS_E_INVALID,
+		                   flags == KOPS_SHARED ? "a KOPS_SHARED buffer has no device: pass NULL"
+		                                        : "a device's name is at most 64 printable characters");
+	kops_buffer *b = buffer_new(k, bytes, flags);
+	if (!b)
+		return KOPS_E_NOMEM;
+	snprintf(b->device, sizeof b->device, "%s", device ? device : "");
+	return ask(b, ret_buffer);
+}
+
+static int check_memfd(kops *k, int fd, uint64_t bytes)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return client_fail(k, KOPS_E_FD, "descriptor %d cannot be examined: %s", fd, strerror(errno));
+	int seals = fcntl(fd, F_GET_SEALS);
+	if (!S_ISREG(st.st_mode) || seals < 0)
+		return client_fail(k, KOPS_E_FD,
+		                   "descriptor %d is no memfd: make one with memfd_create() and "
+		                   "MFD_ALLOW_SEALING, or use kops_alloc()",
+		                   fd);
+	if ((seals & SEALS) != SEALS)
+		return client_fail(k, KOPS_E_FD,
+		                   "memfd %d lacks seals: add F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL", fd);
+	if ((uint64_t)st.st_size < bytes)
+		return client_fail(k, KOPS_E_FD, "memfd %d has %llu bytes, fewer than the %llu to import", fd,
+		                   (unsigned long long)st.st_size, (unsigned long long)bytes);
+	return 0;
+}
+
+/* Writable where the memfd allows it. */
+static int map_import(kops_buffer *b)
+{
+	void *data = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+	if (data == MAP_FAILED && (errno == EACCES || errno == EPERM))
+		data = mmap(NULL, b->bytes, PROT_READ, MAP_SHARED, b->fd, 0);
+	if (data == MAP_FAILED)
+		return client_fail(b->k, errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM,
+		                   "cannot map %llu bytes of memfd %d: %s", (unsigned long long)b->bytes, b->fd,
+		                   strerror(errno));
+	b->data = data;
+	return 0;
+}
+
+int kops_import(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buffer **ret_buffer)
+{
+	int status = client_may_wait(k);
+	if (status < 0)
+		return status;
+	if (bytes == 0 || (flags & ~(unsigned)KOPS_READ_ONLY))
+		return client_fail(k, KOPS_E_INVALID, "cannot import %llu bytes with flags %#x",
+		                   (unsigned long long)bytes, flags);
+	status = check_memfd(k, fd, bytes);
+	if (status < 0)
+		return status;
+	kops_buffer *b = buffer_new(k, bytes, flags);
+	if (!b)
+		return KOPS_E_NOMEM;
+	b->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	status = b->fd < 0
+	             ? client_fail(k, KOPS_E_SYSTEM, "cannot duplicate a file descriptor: %s", strerror(errno))
+	             : map_import(b);
+	if (status < 0) {
+		client_buffer_destroy(b);
+		return status;
+	}
+	return ask(b, ret_buffer);
+}
+
+void kops_free(kops_buffer *b)
+{
+	if (!b || b->freed)
+		return;
+	if (b->data)
+		munmap(b->data, b->bytes);
+	b->data = NULL;
+	b->freed = true;
+	send_drop(b);
+	client_buffer_settle(b);
+}
+
+void *kops_data(const kops_buffer *b)
+{
+	return b->data;
+}
+
+uint64_t kops_size(const kops_buffer *b)
+{
+	return b->bytes;
+}

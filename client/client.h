@@ -1,0 +1,365 @@
+/*
+ * client.h: what the files of libkops share; the public side is kops.h. In reading order:
+ *
+ *   handle.c   open, close, errors         job.c      ops in, one Submit out, its end
+ *   view.c     views                       repeat.c   which jobs may run twice
+ *   buffer.c   alloc, import, free         receipt.c  the answer, kept
+ *   wire.c     outbox, replies, waiting    blas.c     one-op calls
+ *   link.c     connect, greet, again       query.c    ping, devices, statistics
+ *
+ * Everything here is hidden from users of the library, so the prefix client_ only guards against the
+ * names of other kops code in one test program.
+ */
+#ifndef KOPS_CLIENT_H
+#define KOPS_CLIENT_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/un.h>
+#include <time.h>
+
+#include "kops.h"
+#include "message.h"
+
+#define CLIENT_WHY_BYTES    512
+#define CLIENT_NAME_BYTES   64
+#define CLIENT_VERSION      1  /* of the protocol */
+#define CLIENT_SUBMITS_MAX  16 /* times one job is sent before it counts as what ends the daemon */
+#define CLIENT_NEVER        INT64_MAX
+#define CLIENT_BLOCK_US     1000000 /* SO_RCVTIMEO of the socket */
+#define CLIENT_PREFIX_BYTES 16      /* room for the start of a Request: id, tag and length of its Submit */
+
+/* ---- Lists ---- */
+
+/* An intrusive ring; an unlinked node is its own ring. */
+struct list {
+	struct list *prev, *next;
+};
+
+#define LIST_ENTRY(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
+
+static inline void list_init(struct list *list)
+{
+	list->prev = list->next = list;
+}
+
+static inline bool list_is_empty(const struct list *list)
+{
+	return list->next == list;
+}
+
+static inline void list_append(struct list *list, struct list *node)
+{
+	node->prev = list->prev;
+	node->next = list;
+	list->prev->next = node;
+	list->prev = node;
+}
+
+static inline void list_remove(struct list *node)
+{
+	node->prev->next = node->next;
+	node->next->prev = node->prev;
+	list_init(node);
+}
+
+static inline int64_t client_now_us(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* ---- The handle ---- */
+
+/*
+ * The connection.
+ *
+ *   DOWN ──connect──▶ GREETING ──Welcome──▶ UP
+ *    ▲                   │                  │
+ *    └── all read ── BROKEN ◀── peer gone ──┘
+ *
+ * GREETING has sent Hello and, without waiting, all that was unanswered. BROKEN reads what the daemon
+ * had answered before it went. From every state to DOWN when the handle gives up.
+ */
+enum link_state { LINK_DOWN, LINK_GREETING, LINK_UP, LINK_BROKEN };
+
+/*
+ * Someone waits for an answer: a job's, a buffer's or a call's. `reply` is there when done is set by a reply,
+ * and lives until the next datagram is read.
+ */
+struct waiter {
+	bool done;
+	int status;
+	const Kops__V1__Reply *reply;
+	char why[CLIENT_WHY_BYTES];
+};
+
+/* A Ping, Describe or Stats; at most one at a time, on the stack of who waits for it. */
+struct call {
+	struct waiter waiter;
+	Kops__V1__Request__BodyCase verb;
+	uint64_t id; /* of the request; 0: to be sent */
+};
+
+struct packet; /* wire.c: a datagram that the socket did not take yet */
+
+struct kops {
+	struct sockaddr_un address;
+	char name[CLIENT_NAME_BYTES + 1];
+	uint32_t timeout_ms;
+
+	enum link_state state;
+	int sock;                   /* -1 when DOWN */
+	int64_t give_up_us;         /* end of trying to connect; CLIENT_NEVER: not trying, or connected */
+	int64_t attempt_us;         /* when DOWN and trying: the next attempt */
+	int64_t pause_us;           /* between attempts; grows until an answer comes */
+	bool draining;              /* the daemon said SHUTDOWN: send nothing more on this connection */
+	uint64_t hello;             /* id of the Hello */
+	char why[CLIENT_WHY_BYTES]; /* why the last attempt or connection failed */
+	int lost_status;            /* why the handle gave up; for kops_process() */
+	char daemon[CLIENT_NAME_BYTES + 1]; /* from Welcome */
+	uint64_t ops_max;
+
+	uint64_t sequence; /* of the last request id */
+	struct packet *outbox, **outbox_end;
+	struct waiter *greeting; /* kops_open() */
+	struct call *call;
+	struct list buffers; /* kops_buffer.node */
+	struct list jobs;    /* kops_job.node */
+	struct list out;     /* kops_job.out: unanswered, in order of submission */
+	unsigned jobs_ended;
+	bool in_callback;
+	uint64_t last_buffer;
+	kops_job *one_op; /* blas.c reuses one job */
+	char error[CLIENT_WHY_BYTES];
+
+	uint8_t data[MESSAGE_BYTES_MAX]; /* a datagram in the making or just read */
+	struct message_arena arena;      /* the reply just read */
+};
+
+/* Sets kops_error() and returns code. */
+int client_fail(kops *k, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* KOPS_E_STATE with its sentence when a callback runs: waiting functions begin with this. */
+int client_may_wait(kops *k);
+
+/* Whether text may go into a message as a device's or kernel's name: at most 64 printable ASCII characters. */
+bool client_name_is_valid(const char *text);
+
+/* ---- wire.c: requests out, replies in ---- */
+
+/* What a request id is for; it is kept in its low bits. */
+enum client_kind { CLIENT_JOB, CLIENT_BUFFER, CLIENT_CALL, CLIENT_SILENT };
+#define CLIENT_KIND_BITS 2
+
+uint64_t client_new_id(kops *k, enum client_kind kind);
+
+/* Whether requests may go out now; what cannot waits for the next connection. */
+bool client_can_send(const kops *k);
+
+/*
+ * Sends a datagram, or keeps a copy (and a duplicate of fd >= 0) until the socket takes it. job may be NULL;
+ * its `sent` is set when it has gone out. A peer that is gone makes the link BROKEN, which is no failure here.
+ * KOPS_E_NOMEM, KOPS_E_SYSTEM.
+ */
+int client_send(kops *k, const uint8_t *data, size_t len, int fd, kops_job *job);
+
+/* Packs into k->data and sends. */
+int client_send_request(kops *k, const Kops__V1__Request *request, int fd);
+
+/* A request whose answer does not matter: Drop, Cancel. Nothing when there is no connection. */
+void client_send_silent(kops *k, Kops__V1__Request *request);
+
+void client_outbox_clear(kops *k);
+
+/* Sends k->call, if there is one. */
+int client_call_send(kops *k);
+
+/*
+ * Runs the connection until waiter->done: its status, with kops_error() set when negative. KOPS_E_TIMEOUT, with
+ * a sentence, at the deadline (CLIENT_NEVER: none); the waiter must then be taken back.
+ */
+int client_await(kops *k, const struct waiter *waiter, int64_t deadline_us);
+
+/* now + the handle's timeout. */
+int64_t client_deadline(const kops *k);
+
+/* Ends a waiter; NULL is allowed. why may be NULL for success. */
+void client_waiter_end(struct waiter *waiter, int status, const char *why, const Kops__V1__Reply *reply);
+
+/* ---- link.c ---- */
+
+/*
+ * One attempt: connects, says Hello and sends all that is unanswered. KOPS_E_BUSY when trying again soon may
+ * help, KOPS_E_CONNECT, _NOMEM, _SYSTEM; k->why has the sentence.
+ */
+int client_link_connect(kops *k);
+
+/* The daemon does not answer any more. Replies that came before are still to be read. */
+void client_link_broken(kops *k);
+
+/* Something has to be sent: start connecting if nobody does. */
+void client_link_want(kops *k);
+
+/* Timers: connects when it is time, gives up when it is too late. */
+void client_link_tick(kops *k);
+
+/* When client_link_tick() has something to do; CLIENT_NEVER. */
+int64_t client_link_next_us(const kops *k);
+
+/* The connection is over and all that it said has been read: DOWN, and trying again if anything is unanswered.
+ */
+void client_link_down(kops *k);
+
+/* DOWN, and everything unanswered ends with status. */
+void client_link_give_up(kops *k, int status, const char *why);
+
+/* The reply to Hello. */
+void client_link_answered(kops *k, const Kops__V1__Reply *reply);
+
+/* A request was answered with SHUTDOWN: it did not run, and is sent again on the next connection. */
+void client_link_drain(kops *k);
+
+/* ---- buffer.c ---- */
+
+struct kops_buffer {
+	kops *k;
+	struct list node;
+	uint64_t id, bytes;
+	unsigned flags;
+	bool imported;    /* by kops_import(); else lent or resident */
+	bool ready;       /* the first Import or Alloc was answered with success */
+	bool freed;       /* by the user; lives on for its jobs */
+	uint64_t request; /* id of the unanswered Import or Alloc; 0: none */
+	struct waiter *waiter;
+	unsigned operands;     /* of jobs that name it */
+	unsigned operands_out; /* of jobs that are out */
+	int fd;                /* its memfd, -1 when RESIDENT; kept to give it again */
+	void *data;
+	char device[CLIENT_NAME_BYTES + 1]; /* asked for, then where it lives */
+	int restore_status;                 /* giving it again after a restart failed */
+	char restore_why[160];
+};
+
+/* A reply to Import or Alloc. fds: those that came with it; taken ones are set to -1. Phrase on a protocol
+ * violation. */
+const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *fds, unsigned n_fds);
+
+/* The connection is gone: nothing was asked. */
+void client_buffer_forget_requests(kops *k);
+
+/* Gives every buffer that is still needed to the new connection. */
+int client_buffer_restore(kops *k);
+
+/* Drops those that were freed meanwhile; after the jobs that use them were sent. */
+void client_buffer_drop_freed(kops *k);
+
+/* The buffer that kops_alloc() or kops_import() waits for; NULL. */
+kops_buffer *client_buffer_awaited(const kops *k);
+
+/* kops_alloc() or kops_import() fails. */
+void client_buffer_fail(kops *k, int status, const char *why);
+
+/* Frees the struct, or what it holds, when nothing needs it any more. */
+void client_buffer_settle(kops_buffer *b);
+
+/* Unmaps, closes, frees whatever its state. */
+void client_buffer_destroy(kops_buffer *b);
+
+/* ---- job.c ---- */
+
+/* One view of one op, as far as running twice is concerned. */
+struct operand {
+	kops_view view;
+	uint64_t lo, hi; /* bytes of the buffer that it may touch */
+	bool dense;      /* it covers all of them */
+	bool written;    /* else read; an output that is also read is there twice */
+	uint32_t op;
+};
+
+/*
+ *   NEW ──submit──▶ OUT ──reply, or the link gave up──▶ ENDED ──submit──▶ OUT
+ *
+ * NEW takes ops. An OUT job that its user frees stays, abandoned, until it ends: others may need its result.
+ */
+enum job_state { JOB_NEW, JOB_OUT, JOB_ENDED };
+
+struct kops_job {
+	kops *k;
+	struct list node;
+	struct list out;
+	enum job_state state;
+	uint64_t id;     /* of its Submit */
+	bool sent;       /* on this connection */
+	bool repeatable; /* repeat.c, when the connection is lost */
+	bool cancelled;  /* kops_cancel() was called */
+	int doom;        /* ends with this status instead of being sent again; 0: none */
+	bool abandoned;
+	unsigned submits; /* times sent */
+	uint32_t queue;
+	struct waiter *waiter;
+	kops_callback *done;
+	void *user;
+
+	uint8_t *bytes; /* CLIENT_PREFIX_BYTES, the Submit without its ops, the ops */
+	size_t options_end, bytes_len, bytes_cap;
+	size_t start; /* of the Request, within the prefix */
+	uint32_t n_ops;
+	struct operand *operands;
+	size_t n_operands, operands_cap;
+
+	int status;
+	uint64_t retry_after_us;
+	char error[CLIENT_WHY_BYTES];
+	kops_receipt *receipt; /* and all that it points to: one block */
+	size_t receipt_cap;
+	bool has_receipt;
+};
+
+/* Forgets its ops, for use with others. Not while OUT. */
+void client_job_reset(kops_job *job);
+
+/* Sends an OUT job on the current connection. */
+int client_job_send(kops_job *job);
+
+/* A reply to a Submit. Phrase on a protocol violation. */
+const char *client_job_answered(kops *k, const Kops__V1__Reply *reply);
+
+/* Out of the list, to ENDED; runs the callback. why may be NULL. The job may be gone afterwards. */
+void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__Reply *reply);
+
+/* Whether an unanswered job went out on this connection. */
+bool client_job_is_in_flight(const kops *k);
+
+/* The connection is gone: chooses which jobs are sent again; the doom of the others is set. */
+void client_job_unsend(kops *k);
+
+/* Ends the doomed ones. */
+void client_job_end_doomed(kops *k);
+
+/* All jobs that are out now end with status. */
+void client_job_fail(kops *k, int status, const char *why);
+
+/* Frees whatever its state, without a callback. */
+void client_job_destroy(kops_job *job);
+
+/* Wait, cancel and fail as kops_run(). */
+int client_job_wait(kops_job *job, int64_t deadline_us);
+
+/* ---- repeat.c, view.c, receipt.c ---- */
+
+/* Sets `repeatable` of every job that is out, as if the daemon had run any part of those that were sent. */
+void client_repeat_decide(kops *k);
+
+/* Fills lo, hi and dense from the view; all bytes where it overflows (the daemon will refuse it). */
+void client_view_extent(struct operand *operand);
+
+/* The wire form; points into *view. Strides are left out where they are the dense ones. */
+void client_view_encode(const kops_view *view, Kops__V1__View *ret_wire);
+
+/* Copies a receipt into job->receipt, which grows as needed. KOPS_E_NOMEM. */
+int client_receipt_keep(kops_job *job, const Kops__V1__Receipt *receipt);
+
+#endif

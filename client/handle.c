@@ -1,0 +1,150 @@
+/* handle.c: opening and closing a handle, its sentences. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "status.h"
+
+#define SOCKET_DEFAULT     "/run/kopsd/kopsd.sock"
+#define TIMEOUT_DEFAULT_MS 30000
+
+int client_fail(kops *k, int code, const char *format, ...)
+{
+	char text[CLIENT_WHY_BYTES]; /* an argument may be k->error itself */
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	memcpy(k->error, text, sizeof text);
+	return code;
+}
+
+int client_may_wait(kops *k)
+{
+	if (k->in_callback)
+		return client_fail(k, KOPS_E_STATE, "a callback must not call a function that waits");
+	return 0;
+}
+
+bool client_name_is_valid(const char *text)
+{
+	size_t n = strnlen(text, CLIENT_NAME_BYTES + 1);
+	for (size_t i = 0; i < n; i++)
+		if (text[i] < 0x20 || text[i] > 0x7e)
+			return false;
+	return n <= CLIENT_NAME_BYTES;
+}
+
+/* The name is for people: what is not printable ASCII becomes '?', what is too long is cut. */
+static void set_name(kops *k, const char *name)
+{
+	for (size_t i = 0; name && name[i] && i < CLIENT_NAME_BYTES; i++)
+		k->name[i] = name[i] >= 0x20 && name[i] <= 0x7e ? name[i] : '?';
+}
+
+static int set_address(kops *k, const char *path)
+{
+	if (!path || !path[0])
+		path = getenv("KOPS_SOCKET");
+	if (!path || !path[0])
+		path = SOCKET_DEFAULT;
+	if (strlen(path) >= sizeof k->address.sun_path)
+		return client_fail(
+		    k, KOPS_E_CONNECT,
+		    "cannot reach kopsd: the socket's path has %zu bytes, at most %zu are possible: %s",
+		    strlen(path), sizeof k->address.sun_path - 1, path);
+	k->address.sun_family = AF_UNIX;
+	strcpy(k->address.sun_path, path);
+	return 0;
+}
+
+/* Copies what the caller's version of the struct has. */
+static kops_options read_options(const kops_options *given)
+{
+	kops_options options = {0};
+	if (given)
+		memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
+	return options;
+}
+
+static kops *handle_new(void)
+{
+	kops *k = calloc(1, sizeof *k);
+	if (!k)
+		return NULL;
+	k->sock = -1;
+	k->give_up_us = CLIENT_NEVER;
+	k->ops_max = MESSAGE_OPS_MAX;
+	k->outbox_end = &k->outbox;
+	list_init(&k->buffers);
+	list_init(&k->jobs);
+	list_init(&k->out);
+	return k;
+}
+
+/* No daemon is said at once; one that stops while it greets, or is too busy to accept, gets the whole timeout.
+ */
+static int greet(kops *k)
+{
+	struct waiter waiter = {0};
+	k->greeting = &waiter;
+	client_link_want(k);
+	int status = client_link_connect(k);
+	if (status == 0 || status == KOPS_E_BUSY)
+		status = client_await(k, &waiter, CLIENT_NEVER);
+	else
+		client_fail(k, status, "%s", k->why);
+	k->greeting = NULL;
+	return status;
+}
+
+int kops_open(kops **ret_handle, const kops_options *given, char *why, size_t why_size)
+{
+	kops_options options = read_options(given);
+	kops *k = handle_new();
+	int status = KOPS_E_NOMEM;
+	if (!k)
+		goto fail;
+	k->timeout_ms = options.timeout_ms ? options.timeout_ms : TIMEOUT_DEFAULT_MS;
+	set_name(k, options.name);
+	status = set_address(k, options.socket);
+	if (status == 0)
+		status = greet(k);
+	if (status < 0)
+		goto fail;
+	*ret_handle = k;
+	return 0;
+fail:
+	if (why && why_size > 0)
+		snprintf(why, why_size, "%s", k ? k->error : status_text(status));
+	kops_close(k);
+	return status;
+}
+
+void kops_close(kops *k)
+{
+	if (!k || k->in_callback)
+		return;
+	while (!list_is_empty(&k->jobs))
+		client_job_destroy(LIST_ENTRY(k->jobs.next, kops_job, node));
+	while (!list_is_empty(&k->buffers))
+		client_buffer_destroy(LIST_ENTRY(k->buffers.next, kops_buffer, node));
+	client_outbox_clear(k);
+	if (k->sock >= 0)
+		close(k->sock);
+	free(k);
+}
+
+const char *kops_error(const kops *k)
+{
+	return k->error;
+}
+
+const char *kops_strerror(int code)
+{
+	return status_text(code);
+}

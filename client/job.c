@@ -1,0 +1,610 @@
+/* job.c: ops in, one Submit out, its end. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+/* Field numbers and wire types of proto/kops.proto that are written by hand. */
+#define TAG_REQUEST_ID     0x08
+#define TAG_REQUEST_SUBMIT 0x32
+#define TAG_SUBMIT_OPS     0x2a
+
+static void move_to(kops_job *job, enum job_state to)
+{
+	static const bool allowed[3][3] = {
+	    [JOB_NEW] = {[JOB_OUT] = true},
+	    [JOB_OUT] = {[JOB_ENDED] = true},
+	    [JOB_ENDED] = {[JOB_OUT] = true},
+	};
+	(void)allowed; /* without assertions */
+	assert(allowed[job->state][to]);
+	job->state = to;
+}
+
+static size_t put_varint(uint8_t *out, uint64_t value)
+{
+	size_t n = 0;
+	for (; value >= 0x80; value >>= 7)
+		out[n++] = (uint8_t)(value | 0x80);
+	out[n++] = (uint8_t)value;
+	return n;
+}
+
+static void *grow(void *array, size_t *cap, size_t need, size_t size)
+{
+	size_t wanted = *cap * 2 > need ? *cap * 2 : need;
+	if (need <= *cap)
+		return array;
+	void *grown = realloc(array, wanted * size);
+	if (grown)
+		*cap = wanted;
+	return grown;
+}
+
+static int reserve_bytes(kops_job *job, size_t n)
+{
+	void *grown = grow(job->bytes, &job->bytes_cap, job->bytes_len + n, 1);
+	if (!grown)
+		return client_fail(job->k, KOPS_E_NOMEM, "out of memory for a job");
+	job->bytes = grown;
+	return 0;
+}
+
+/* ---- Making one ---- */
+
+static int set_options(kops_job *job, const kops_job_options *options)
+{
+	Kops__V1__Submit submit = KOPS__V1__SUBMIT__INIT;
+	if (options->device && !client_name_is_valid(options->device))
+		return client_fail(job->k, KOPS_E_INVALID,
+		                   "a device's name is at most 64 printable characters");
+	submit.queue = job->queue = options->queue;
+	submit.priority = (Kops__V1__Priority)options->priority;
+	submit.deadline_us = options->deadline_us;
+	if (options->device)
+		submit.device = (char *)options->device;
+	job->bytes_len = CLIENT_PREFIX_BYTES;
+	int status = reserve_bytes(job, kops__v1__submit__get_packed_size(&submit));
+	if (status < 0)
+		return status;
+	job->bytes_len += kops__v1__submit__pack(&submit, job->bytes + job->bytes_len);
+	job->options_end = job->bytes_len;
+	return 0;
+}
+
+int kops_job_new(kops *k, const kops_job_options *given, kops_job **ret_job)
+{
+	kops_job_options options = {0};
+	if (given)
+		memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
+	kops_job *job = calloc(1, sizeof *job);
+	if (!job)
+		return client_fail(k, KOPS_E_NOMEM, "out of memory for a job");
+	job->k = k;
+	list_init(&job->out);
+	list_append(&k->jobs, &job->node);
+	int status = set_options(job, &options);
+	if (status < 0) {
+		client_job_destroy(job);
+		return status;
+	}
+	*ret_job = job;
+	return 0;
+}
+
+static void forget_operands(kops_job *job)
+{
+	for (size_t i = 0; i < job->n_operands; i++) {
+		kops_buffer *b = job->operands[i].view.buffer;
+		b->operands--;
+		client_buffer_settle(b);
+	}
+	job->n_operands = 0;
+}
+
+void client_job_reset(kops_job *job)
+{
+	assert(job->state != JOB_OUT);
+	forget_operands(job);
+	job->bytes_len = job->options_end;
+	job->n_ops = 0;
+	job->state = JOB_NEW;
+}
+
+/* Nothing of an OUT job is waited for or sent any more when this is called: only kops_close() does. */
+void client_job_destroy(kops_job *job)
+{
+	if (job->state == JOB_OUT)
+		for (size_t i = 0; i < job->n_operands; i++)
+			job->operands[i].view.buffer->operands_out--;
+	forget_operands(job);
+	if (job->k->one_op == job)
+		job->k->one_op = NULL;
+	list_remove(&job->out);
+	list_remove(&job->node);
+	free(job->operands);
+	free(job->bytes);
+	free(job->receipt);
+	free(job);
+}
+
+void kops_job_free(kops_job *job)
+{
+	if (!job)
+		return;
+	if (job->state == JOB_OUT)
+		job->abandoned = true;
+	else
+		client_job_destroy(job);
+}
+
+/* ---- Adding ops ---- */
+
+static int check_view(kops_job *job, const kops_view *view)
+{
+	if (!view->buffer)
+		return client_fail(job->k, KOPS_E_INVALID, "op %u: a view without a buffer", job->n_ops);
+	if (view->buffer->k != job->k)
+		return client_fail(job->k, KOPS_E_INVALID, "op %u: a view of another handle's buffer",
+		                   job->n_ops);
+	if (view->buffer->freed)
+		return client_fail(job->k, KOPS_E_INVALID, "op %u: a view of a freed buffer", job->n_ops);
+	if (view->rank < 1 || view->rank > KOPS_RANK_MAX)
+		return client_fail(job->k, KOPS_E_INVALID, "op %u: a view of rank %u; 1 to %d are possible",
+		                   job->n_ops, view->rank, KOPS_RANK_MAX);
+	return 0;
+}
+
+static int check_op(kops_job *job, const char *kernel, const kops_view *views, size_t n)
+{
+	if (job->state != JOB_NEW)
+		return client_fail(job->k, KOPS_E_STATE, "ops cannot be added after kops_submit()");
+	if (job->n_ops >= job->k->ops_max)
+		return client_fail(job->k, KOPS_E_INVALID, "the job is full: kopsd takes %llu ops in one",
+		                   (unsigned long long)job->k->ops_max);
+	if (kernel && !client_name_is_valid(kernel))
+		return client_fail(job->k, KOPS_E_INVALID,
+		                   "a kernel's name is at most 64 printable characters");
+	for (size_t i = 0; i < n; i++) {
+		int status = check_view(job, &views[i]);
+		if (status < 0)
+			return status;
+	}
+	return 0;
+}
+
+static void add_operand(kops_job *job, const kops_view *view, bool written)
+{
+	struct operand *operand = &job->operands[job->n_operands++];
+	operand->view = *view;
+	operand->op = job->n_ops;
+	operand->written = written;
+	client_view_extent(operand);
+	view->buffer->operands++;
+}
+
+static int append_op(kops_job *job, const Kops__V1__Op *op)
+{
+	size_t size = kops__v1__op__get_packed_size(op);
+	const size_t frame = 1 + 3; /* tag, length */
+	if (job->bytes_len + frame + size > MESSAGE_BYTES_MAX)
+		return client_fail(job->k, KOPS_E_INVALID, "the job is full: its message would pass %d bytes",
+		                   MESSAGE_BYTES_MAX);
+	int status = reserve_bytes(job, frame + size);
+	if (status < 0)
+		return status;
+	uint8_t *at = job->bytes + job->bytes_len;
+	*at++ = TAG_SUBMIT_OPS;
+	at += put_varint(at, size);
+	at += kops__v1__op__pack(op, at);
+	job->bytes_len = (size_t)(at - job->bytes);
+	return 0;
+}
+
+/*
+ * Appends op, whose parameters point to wire[]; it is filled from views[n], of which the last is the output.
+ */
+static int add_op(kops_job *job, Kops__V1__Op *op, const char *kernel, const kops_view *views,
+                  Kops__V1__View *wire, size_t n, bool reads_output)
+{
+	int status = check_op(job, kernel, views, n);
+	if (status < 0)
+		return status;
+	struct operand *grown =
+	    grow(job->operands, &job->operands_cap, job->n_operands + n + 1, sizeof *job->operands);
+	if (!grown)
+		return client_fail(job->k, KOPS_E_NOMEM, "out of memory for a job");
+	job->operands = grown;
+	for (size_t i = 0; i < n; i++)
+		client_view_encode(&views[i], &wire[i]);
+	if (kernel)
+		op->kernel = (char *)kernel;
+	status = append_op(job, op);
+	if (status < 0)
+		return status;
+	for (size_t i = 0; i < n; i++)
+		add_operand(job, &views[i], i == n - 1);
+	if (reads_output)
+		add_operand(job, &views[n - 1], false);
+	job->n_ops++;
+	return 0;
+}
+
+int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
+                  kops_precision precision, const char *kernel)
+{
+	const kops_view views[] = {a, b, c};
+	Kops__V1__View wire[3];
+	Kops__V1__Gemm gemm = KOPS__V1__GEMM__INIT;
+	Kops__V1__Op op = KOPS__V1__OP__INIT;
+	gemm.a = &wire[0];
+	gemm.b = &wire[1];
+	gemm.c = &wire[2];
+	gemm.alpha = alpha;
+	gemm.beta = beta;
+	gemm.precision = (Kops__V1__Precision)precision;
+	op.params_case = KOPS__V1__OP__PARAMS_GEMM;
+	op.gemm = &gemm;
+	return add_op(job, &op, kernel, views, wire, 3, beta != 0);
+}
+
+int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	Kops__V1__View wire[2];
+	Kops__V1__Softmax softmax = KOPS__V1__SOFTMAX__INIT;
+	Kops__V1__Op op = KOPS__V1__OP__INIT;
+	softmax.x = &wire[0];
+	softmax.y = &wire[1];
+	softmax.scale = scale;
+	softmax.log = log;
+	op.params_case = KOPS__V1__OP__PARAMS_SOFTMAX;
+	op.softmax = &softmax;
+	return add_op(job, &op, kernel, views, wire, 2, false);
+}
+
+int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	Kops__V1__View wire[2];
+	Kops__V1__Transpose transpose = KOPS__V1__TRANSPOSE__INIT;
+	Kops__V1__Op op = KOPS__V1__OP__INIT;
+	transpose.x = &wire[0];
+	transpose.y = &wire[1];
+	op.params_case = KOPS__V1__OP__PARAMS_TRANSPOSE;
+	op.transpose = &transpose;
+	return add_op(job, &op, kernel, views, wire, 2, false);
+}
+
+int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel)
+{
+	const kops_view views[] = {a, b, y};
+	Kops__V1__View wire[3];
+	Kops__V1__Add add = KOPS__V1__ADD__INIT;
+	Kops__V1__Op op = KOPS__V1__OP__INIT;
+	add.a = &wire[0];
+	add.b = &wire[1];
+	add.y = &wire[2];
+	op.params_case = KOPS__V1__OP__PARAMS_ADD;
+	op.add = &add;
+	return add_op(job, &op, kernel, views, wire, 3, false);
+}
+
+int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	Kops__V1__View wire[2];
+	Kops__V1__Copy copy = KOPS__V1__COPY__INIT;
+	Kops__V1__Op op = KOPS__V1__OP__INIT;
+	copy.x = &wire[0];
+	copy.y = &wire[1];
+	op.params_case = KOPS__V1__OP__PARAMS_COPY;
+	op.copy = &copy;
+	return add_op(job, &op, kernel, views, wire, 2, false);
+}
+
+/* ---- Out ---- */
+
+/* Writes the start of the Request, which ends where the Submit's bytes begin. */
+static void set_prefix(kops_job *job)
+{
+	uint8_t prefix[CLIENT_PREFIX_BYTES];
+	size_t n = 0;
+	prefix[n++] = TAG_REQUEST_ID;
+	n += put_varint(prefix + n, job->id);
+	prefix[n++] = TAG_REQUEST_SUBMIT;
+	n += put_varint(prefix + n, job->bytes_len - CLIENT_PREFIX_BYTES);
+	job->start = CLIENT_PREFIX_BYTES - n;
+	memcpy(job->bytes + job->start, prefix, n);
+}
+
+int client_job_send(kops_job *job)
+{
+	if (job->doom)
+		return 0;
+	return client_send(job->k, job->bytes + job->start, job->bytes_len - job->start, -1, job);
+}
+
+static void use_buffers(kops_job *job)
+{
+	for (size_t i = 0; i < job->n_operands; i++)
+		job->operands[i].view.buffer->operands_out++;
+}
+
+static void release_buffers(kops_job *job)
+{
+	for (size_t i = 0; i < job->n_operands; i++) {
+		kops_buffer *b = job->operands[i].view.buffer;
+		if (--b->operands_out == 0)
+			client_buffer_settle(b);
+	}
+}
+
+static int may_submit(kops_job *job)
+{
+	if (job->state == JOB_OUT)
+		return client_fail(job->k, KOPS_E_STATE, "the job is out already: wait for its end");
+	if (job->n_ops == 0)
+		return client_fail(job->k, KOPS_E_INVALID, "the job has no ops");
+	for (size_t i = 0; i < job->n_operands; i++)
+		if (job->operands[i].view.buffer->freed)
+			return client_fail(job->k, KOPS_E_INVALID, "op %u uses a freed buffer",
+			                   job->operands[i].op);
+	return 0;
+}
+
+static void prepare(kops_job *job, kops_callback *done, void *user)
+{
+	job->id = client_new_id(job->k, CLIENT_JOB);
+	job->done = done;
+	job->user = user;
+	job->sent = job->cancelled = job->has_receipt = false;
+	job->repeatable = true;
+	job->submits = 0;
+	job->doom = 0;
+	job->retry_after_us = 0;
+	job->error[0] = 0;
+	set_prefix(job);
+}
+
+int kops_submit(kops_job *job, kops_callback *done, void *user)
+{
+	kops *k = job->k;
+	int status = may_submit(job);
+	if (status < 0)
+		return status;
+	prepare(job, done, user);
+	client_link_want(k);
+	if (client_can_send(k))
+		status = client_job_send(job);
+	if (status < 0)
+		return status;
+	move_to(job, JOB_OUT);
+	use_buffers(job);
+	list_append(&k->out, &job->out);
+	return 0;
+}
+
+bool kops_job_is_out(const kops_job *job)
+{
+	return job->state == JOB_OUT;
+}
+
+int kops_cancel(kops_job *job)
+{
+	Kops__V1__Cancel cancel = KOPS__V1__CANCEL__INIT;
+	Kops__V1__Request request = KOPS__V1__REQUEST__INIT;
+	kops *k = job->k;
+	if (job->state != JOB_OUT)
+		return client_fail(k, KOPS_E_STATE, "the job is not out");
+	job->cancelled = true;
+	if (k->state == LINK_DOWN)
+		job->doom = KOPS_E_CANCELLED;
+	cancel.job = job->id;
+	request.body_case = KOPS__V1__REQUEST__BODY_CANCEL;
+	request.cancel = &cancel;
+	client_send_silent(k, &request);
+	return 0;
+}
+
+/* ---- The end ---- */
+
+/* Whether a buffer that the job names could not be given to the restarted daemon; then that is the cause. */
+static const kops_buffer *unrestored(const kops_job *job)
+{
+	for (size_t i = 0; i < job->n_operands; i++)
+		if (job->operands[i].view.buffer->restore_status < 0)
+			return job->operands[i].view.buffer;
+	return NULL;
+}
+
+static int set_error(kops_job *job, int status, const char *why)
+{
+	const kops_buffer *b = status == KOPS_E_NOT_FOUND ? unrestored(job) : NULL;
+	if (b) {
+		snprintf(job->error, sizeof job->error, "kopsd restarted and did not take a buffer back: %s",
+		         b->restore_why);
+		return b->restore_status;
+	}
+	snprintf(job->error, sizeof job->error, "%s", why && why[0] ? why : kops_strerror(status));
+	return status;
+}
+
+static void run_callback(kops_job *job)
+{
+	kops *k = job->k;
+	k->in_callback = true;
+	job->done(job, job->status, job->user);
+	k->in_callback = false;
+}
+
+void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__Reply *reply)
+{
+	struct waiter *waiter = job->waiter;
+	move_to(job, JOB_ENDED);
+	list_remove(&job->out);
+	job->waiter = NULL;
+	job->status = status < 0 ? set_error(job, status, why) : 0;
+	job->k->jobs_ended++;
+	release_buffers(job);
+	client_waiter_end(waiter, job->status, job->error, reply);
+	if (job->abandoned)
+		client_job_destroy(job);
+	else if (job->done)
+		run_callback(job);
+}
+
+static kops_job *by_id(const kops *k, uint64_t id)
+{
+	for (struct list *at = k->out.next; at != &k->out; at = at->next) {
+		kops_job *job = LIST_ENTRY(at, kops_job, out);
+		if (job->id == id)
+			return job->sent ? job : NULL;
+	}
+	return NULL;
+}
+
+const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
+{
+	kops_job *job = by_id(k, reply->id);
+	if (!job)
+		return "a second reply about a job";
+	if (reply->status == KOPS_E_SHUTDOWN) {
+		job->sent = false; /* it did not run */
+		client_link_drain(k);
+		return NULL;
+	}
+	if (reply->status == 0 && reply->body_case != KOPS__V1__REPLY__BODY_RECEIPT)
+		return "a job's reply without a receipt";
+	k->pause_us = 0;
+	if (reply->status == 0)
+		job->has_receipt = client_receipt_keep(job, reply->receipt) == 0;
+	job->retry_after_us = reply->retry_after_us;
+	client_job_end(job, reply->status, reply->message, reply);
+	return NULL;
+}
+
+bool client_job_is_in_flight(const kops *k)
+{
+	for (struct list *at = k->out.next; at != &k->out; at = at->next)
+		if (LIST_ENTRY(at, kops_job, out)->sent)
+			return true;
+	return false;
+}
+
+/* ---- When the connection is gone ---- */
+
+void client_job_unsend(kops *k)
+{
+	client_repeat_decide(k);
+	for (struct list *at = k->out.next; at != &k->out; at = at->next) {
+		kops_job *job = LIST_ENTRY(at, kops_job, out);
+		if (!job->repeatable)
+			job->doom = KOPS_E_INTERRUPTED;
+		else if (job->cancelled)
+			job->doom = KOPS_E_CANCELLED;
+		job->sent = false;
+	}
+}
+
+static const char *doom_sentence(const kops_job *job)
+{
+	if (job->doom == KOPS_E_CANCELLED)
+		return "the job was cancelled while there was no connection to kopsd";
+	if (job->submits >= CLIENT_SUBMITS_MAX)
+		return "kopsd ended each time it had this job, so it is not sent again; see kopsd's log";
+	if (job->cancelled)
+		return "kopsd restarted after this job was cancelled; it may have run";
+	return "kopsd restarted while this job was out; what it reads may be overwritten, so it was not sent "
+	       "again: "
+	       "restore its inputs and submit it anew";
+}
+
+void client_job_end_doomed(kops *k)
+{
+	struct list *at = k->out.next;
+	while (at != &k->out) {
+		kops_job *job = LIST_ENTRY(at, kops_job, out);
+		at = at->next;
+		if (job->doom) {
+			client_job_end(job, job->doom, doom_sentence(job), NULL);
+			at = k->out.next; /* its callback may have changed the list */
+		}
+	}
+}
+
+void client_job_fail(kops *k, int status, const char *why)
+{
+	uint64_t last = k->sequence; /* callbacks may submit more: those are not meant */
+	while (!list_is_empty(&k->out)) {
+		kops_job *job = LIST_ENTRY(k->out.next, kops_job, out);
+		if (job->id >> CLIENT_KIND_BITS > last)
+			return;
+		client_job_end(job, status, why, NULL);
+	}
+}
+
+/* ---- Waiting ---- */
+
+int client_job_wait(kops_job *job, int64_t deadline_us)
+{
+	kops *k = job->k;
+	struct waiter waiter;
+	waiter.done = false;
+	job->waiter = &waiter;
+	int status = client_await(k, &waiter, deadline_us);
+	if (!waiter.done)
+		job->waiter = NULL;
+	return status;
+}
+
+int kops_wait(kops_job *job, int timeout_ms)
+{
+	kops *k = job->k;
+	int status = client_may_wait(k);
+	if (status < 0)
+		return status;
+	if (job->state == JOB_NEW)
+		return client_fail(k, KOPS_E_STATE, "the job was not submitted");
+	if (job->state == JOB_ENDED)
+		return job->status < 0 ? client_fail(k, job->status, "%s", job->error) : 0;
+	return client_job_wait(job,
+	                       timeout_ms < 0 ? CLIENT_NEVER : client_now_us() + (int64_t)timeout_ms * 1000);
+}
+
+int kops_run(kops_job *job)
+{
+	kops *k = job->k;
+	char why[CLIENT_WHY_BYTES];
+	int status = client_may_wait(k);
+	if (status == 0)
+		status = kops_submit(job, NULL, NULL);
+	if (status < 0)
+		return status;
+	status = client_job_wait(job, client_deadline(k));
+	if (status == KOPS_E_TIMEOUT && job->state == JOB_OUT) {
+		memcpy(why, k->error, sizeof why);
+		kops_cancel(job);
+		memcpy(k->error, why, sizeof why);
+	}
+	return status;
+}
+
+/* ---- What is known of it ---- */
+
+const char *kops_job_error(const kops_job *job)
+{
+	return job->error;
+}
+
+uint64_t kops_job_retry_after_us(const kops_job *job)
+{
+	return job->retry_after_us;
+}
+
+const kops_receipt *kops_job_receipt(const kops_job *job)
+{
+	return job->state == JOB_ENDED && job->has_receipt ? job->receipt : NULL;
+}

@@ -1,0 +1,268 @@
+/* link.c: the connection: connect, greet, lose, connect again, give up. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "client.h"
+
+#define PAUSE_MIN_US 5000
+#define PAUSE_MAX_US 100000
+
+static void move_to(kops *k, enum link_state to)
+{
+	static const bool allowed[4][4] = {
+	    [LINK_DOWN] = {[LINK_GREETING] = true},
+	    [LINK_GREETING] = {[LINK_UP] = true, [LINK_BROKEN] = true, [LINK_DOWN] = true},
+	    [LINK_UP] = {[LINK_BROKEN] = true, [LINK_DOWN] = true},
+	    [LINK_BROKEN] = {[LINK_DOWN] = true},
+	};
+	(void)allowed; /* without assertions */
+	assert(allowed[k->state][to]);
+	k->state = to;
+}
+
+/* ---- Connecting ---- */
+
+static int explain(kops *k, int error)
+{
+	static const char advice[] = "is kopsd running? (systemctl start kopsd.socket)";
+	const char *path = k->address.sun_path;
+	switch (error) {
+	case ENOENT:
+		snprintf(k->why, sizeof k->why, "cannot reach kopsd at %s: no such file; %s", path, advice);
+		return KOPS_E_CONNECT;
+	case ECONNREFUSED:
+		snprintf(k->why, sizeof k->why, "cannot reach kopsd at %s: nothing listens there; %s", path,
+		         advice);
+		return KOPS_E_CONNECT;
+	case EACCES:
+		snprintf(k->why, sizeof k->why,
+		         "cannot reach kopsd at %s: permission denied; is your user in group kops?", path);
+		return KOPS_E_CONNECT;
+	case EAGAIN:
+		snprintf(k->why, sizeof k->why,
+		         "cannot reach kopsd at %s: too many connections wait there; is kopsd stuck?", path);
+		return KOPS_E_BUSY;
+	case EPROTOTYPE:
+		snprintf(k->why, sizeof k->why,
+		         "cannot reach kopsd at %s: that socket belongs to another program", path);
+		return KOPS_E_CONNECT;
+	default:
+		snprintf(k->why, sizeof k->why, "cannot reach kopsd at %s: %s", path, strerror(error));
+		return KOPS_E_CONNECT;
+	}
+}
+
+/*
+ * Connecting never blocks. Afterwards the socket does, with a time limit of a second, so that waiting for a
+ * reply takes one system call; whoever must not block says MSG_DONTWAIT.
+ */
+static int open_socket(kops *k)
+{
+	const struct timeval limit = {.tv_sec = CLIENT_BLOCK_US / 1000000};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock < 0)
+		return explain(k, errno);
+	if (connect(sock, (const struct sockaddr *)&k->address, sizeof k->address) < 0 ||
+	    setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0 ||
+	    fcntl(sock, F_SETFL, 0) < 0) {
+		int error = errno;
+		close(sock);
+		return explain(k, error);
+	}
+	k->sock = sock;
+	move_to(k, LINK_GREETING);
+	return 0;
+}
+
+static int send_hello(kops *k)
+{
+	Kops__V1__Hello hello = KOPS__V1__HELLO__INIT;
+	Kops__V1__Request request = KOPS__V1__REQUEST__INIT;
+	hello.version_min = hello.version_max = CLIENT_VERSION;
+	hello.client = k->name;
+	request.id = k->hello = client_new_id(k, CLIENT_CALL);
+	request.body_case = KOPS__V1__REQUEST__BODY_HELLO;
+	request.hello = &hello;
+	return client_send_request(k, &request, -1);
+}
+
+static int send_jobs(kops *k)
+{
+	for (struct list *at = k->out.next; at != &k->out; at = at->next) {
+		int status = client_job_send(LIST_ENTRY(at, kops_job, out));
+		if (status < 0)
+			return status;
+	}
+	return 0;
+}
+
+/* Closes; what was out counts as unsent only after client_job_unsend(). */
+static void disconnect(kops *k)
+{
+	client_outbox_clear(k);
+	if (k->sock >= 0)
+		close(k->sock);
+	k->sock = -1;
+	k->draining = false;
+	k->hello = 0;
+	if (k->call)
+		k->call->id = 0;
+	client_buffer_forget_requests(k);
+	if (k->state != LINK_DOWN)
+		move_to(k, LINK_DOWN);
+}
+
+int client_link_connect(kops *k)
+{
+	k->pause_us = k->pause_us * 2 < PAUSE_MIN_US ? PAUSE_MIN_US : k->pause_us * 2;
+	if (k->pause_us > PAUSE_MAX_US)
+		k->pause_us = PAUSE_MAX_US;
+	k->attempt_us = client_now_us() + k->pause_us;
+
+	int status = open_socket(k);
+	if (status < 0)
+		return status;
+	status = send_hello(k);
+	if (status == 0)
+		status = client_buffer_restore(k);
+	if (status == 0)
+		status = send_jobs(k);
+	if (status == 0)
+		status = client_call_send(k);
+	if (status < 0) {
+		snprintf(k->why, sizeof k->why, "%s", k->error);
+		client_link_broken(k);
+		return status;
+	}
+	client_buffer_drop_freed(k);
+	return 0;
+}
+
+void client_link_answered(kops *k, const Kops__V1__Reply *reply)
+{
+	char why[CLIENT_WHY_BYTES];
+	k->hello = 0;
+	if (reply->status == KOPS_E_SHUTDOWN || reply->status == KOPS_E_BUSY) {
+		snprintf(k->why, sizeof k->why, "kopsd refuses new connections: %s", reply->message);
+		client_link_down(k);
+	} else if (reply->status < 0) {
+		snprintf(why, sizeof why, "kopsd refused the connection: %s", reply->message);
+		client_link_give_up(k, reply->status, why);
+	} else if (reply->body_case != KOPS__V1__REPLY__BODY_WELCOME) {
+		client_link_give_up(k, KOPS_E_PROTOCOL, "kopsd answered Hello without a Welcome");
+	} else if (reply->welcome->version != CLIENT_VERSION) {
+		snprintf(why, sizeof why, "kopsd chose protocol version %u, this libkops speaks %d",
+		         reply->welcome->version, CLIENT_VERSION);
+		client_link_give_up(k, KOPS_E_VERSION, why);
+	} else {
+		move_to(k, LINK_UP);
+		k->give_up_us = CLIENT_NEVER;
+		snprintf(k->daemon, sizeof k->daemon, "%s", reply->welcome->daemon);
+		if (reply->welcome->max_ops > 0)
+			k->ops_max = reply->welcome->max_ops;
+		client_waiter_end(k->greeting, 0, NULL, reply);
+	}
+}
+
+/* ---- Losing it ---- */
+
+void client_link_broken(kops *k)
+{
+	if (k->state != LINK_BROKEN)
+		move_to(k, LINK_BROKEN);
+	client_outbox_clear(k);
+}
+
+static bool is_wanted(const kops *k)
+{
+	return !list_is_empty(&k->out) || k->call || k->greeting || client_buffer_awaited(k);
+}
+
+void client_link_want(kops *k)
+{
+	if (k->state != LINK_DOWN || k->give_up_us != CLIENT_NEVER)
+		return;
+	k->give_up_us = client_deadline(k);
+	k->attempt_us = client_now_us() + k->pause_us;
+}
+
+void client_link_down(kops *k)
+{
+	disconnect(k);
+	client_job_unsend(k);
+	client_job_end_doomed(k);
+	if (is_wanted(k))
+		client_link_want(k);
+	else
+		k->give_up_us = CLIENT_NEVER;
+}
+
+void client_link_drain(kops *k)
+{
+	k->draining = true;
+	snprintf(k->why, sizeof k->why, "kopsd is stopping");
+}
+
+void client_link_give_up(kops *k, int status, const char *why)
+{
+	if (k->state != LINK_DOWN)
+		client_link_down(k);
+	k->give_up_us = CLIENT_NEVER;
+	k->lost_status = client_fail(k, status, "%s", why);
+	client_waiter_end(k->greeting, status, why, NULL);
+	if (k->call)
+		client_waiter_end(&k->call->waiter, status, why, NULL);
+	client_buffer_fail(k, status, why);
+	client_job_fail(k, status, why);
+}
+
+/* ---- Timers ---- */
+
+int64_t client_link_next_us(const kops *k)
+{
+	switch (k->state) {
+	case LINK_UP:
+		return CLIENT_NEVER;
+	case LINK_BROKEN:
+		return 0;
+	case LINK_DOWN:
+		return k->attempt_us < k->give_up_us && k->give_up_us != CLIENT_NEVER ? k->attempt_us
+		                                                                      : k->give_up_us;
+	default:
+		return k->give_up_us;
+	}
+}
+
+static void too_late(kops *k)
+{
+	char why[CLIENT_WHY_BYTES];
+	if (k->state == LINK_GREETING) {
+		snprintf(why, sizeof why,
+		         "kopsd at %s did not answer within %u ms; is it stuck? (systemctl status kopsd)",
+		         k->address.sun_path, k->timeout_ms);
+		client_link_give_up(k, k->greeting ? KOPS_E_TIMEOUT : KOPS_E_CONNECT, why);
+	} else {
+		snprintf(why, sizeof why, "%s", k->why[0] ? k->why : "the connection to kopsd was lost");
+		client_link_give_up(k, KOPS_E_CONNECT, why);
+	}
+}
+
+void client_link_tick(kops *k)
+{
+	int64_t next = client_link_next_us(k);
+	if (next == CLIENT_NEVER || k->state == LINK_BROKEN || client_now_us() < next)
+		return;
+	client_job_end_doomed(k);
+	if (client_now_us() >= k->give_up_us)
+		too_late(k);
+	else if (k->state == LINK_DOWN && is_wanted(k))
+		client_link_connect(k);
+	else if (k->state == LINK_DOWN)
+		k->give_up_us = CLIENT_NEVER;
+}

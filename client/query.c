@@ -1,0 +1,151 @@
+/* query.c: questions to the daemon: health, devices and kernels, statistics. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+static int ask(kops *k, Kops__V1__Request__BodyCase verb, struct call *call)
+{
+	int status = client_may_wait(k);
+	if (status < 0)
+		return status;
+	call->waiter.done = false;
+	call->verb = verb;
+	call->id = 0;
+	k->call = call;
+	client_link_want(k);
+	if (client_can_send(k))
+		status = client_call_send(k);
+	if (status == 0)
+		status = client_await(k, &call->waiter, client_deadline(k));
+	k->call = NULL;
+	return status;
+}
+
+int kops_ping(kops *k)
+{
+	struct call call;
+	return ask(k, KOPS__V1__REQUEST__BODY_PING, &call);
+}
+
+/* ---- kops_query(): one block holds the kops_info and all that it points to ---- */
+
+static size_t description_bytes(const Kops__V1__Description *from)
+{
+	size_t n = from->n_devices * sizeof(kops_device_info) + from->n_kernels * sizeof(kops_kernel_info);
+	for (size_t i = 0; i < from->n_devices; i++) {
+		const Kops__V1__Device *d = from->devices[i];
+		n += strlen(d->name) + strlen(d->description) + strlen(d->disabled_rows) + 3;
+	}
+	for (size_t i = 0; i < from->n_kernels; i++) {
+		const Kops__V1__KernelRow *row = from->kernels[i];
+		n += strlen(row->op) + strlen(row->name) + strlen(row->device) + strlen(row->idea) +
+		     strlen(row->dtypes) + 5;
+	}
+	return n;
+}
+
+static const char *put_text(char **at, const char *text)
+{
+	const char *put = *at;
+	*at = stpcpy(*at, text) + 1;
+	return put;
+}
+
+static kops_info *copy_description(const kops *k, const Kops__V1__Description *from)
+{
+	kops_info *info = calloc(1, sizeof *info + description_bytes(from) + strlen(k->daemon) + 1);
+	if (!info)
+		return NULL;
+	kops_device_info *devices = (kops_device_info *)(info + 1);
+	kops_kernel_info *kernels = (kops_kernel_info *)(devices + from->n_devices);
+	char *text = (char *)(kernels + from->n_kernels);
+	for (size_t i = 0; i < from->n_devices; i++) {
+		const Kops__V1__Device *d = from->devices[i];
+		devices[i].name = put_text(&text, d->name);
+		devices[i].description = put_text(&text, d->description);
+		devices[i].disabled_rows = put_text(&text, d->disabled_rows);
+		devices[i].memory_bytes = d->memory_bytes;
+	}
+	for (size_t i = 0; i < from->n_kernels; i++) {
+		const Kops__V1__KernelRow *row = from->kernels[i];
+		kernels[i].op = put_text(&text, row->op);
+		kernels[i].name = put_text(&text, row->name);
+		kernels[i].device_kind = put_text(&text, row->device);
+		kernels[i].idea = put_text(&text, row->idea);
+		kernels[i].dtypes = put_text(&text, row->dtypes);
+	}
+	info->daemon = put_text(&text, k->daemon);
+	info->n_devices = from->n_devices;
+	info->n_kernels = from->n_kernels;
+	info->devices = devices;
+	info->kernels = kernels;
+	return info;
+}
+
+static void add_device_statistics(kops_info *info, const Kops__V1__DeviceStats *from)
+{
+	kops_device_info *devices = (kops_device_info *)info->devices;
+	for (size_t i = 0; i < info->n_devices; i++) {
+		if (strcmp(devices[i].name, from->name) != 0)
+			continue;
+		devices[i].jobs_done = from->jobs_done;
+		devices[i].jobs_failed = from->jobs_failed;
+		devices[i].queued = from->queued;
+		devices[i].running = from->running;
+		devices[i].resident_bytes = from->resident_bytes;
+		devices[i].canary_age_us = from->canary_age_us;
+		devices[i].busy_us = from->busy_us;
+	}
+}
+
+static void add_statistics(kops_info *info, const Kops__V1__Statistics *from)
+{
+	info->uptime_us = from->uptime_us;
+	info->sessions = from->sessions;
+	info->buffers = from->buffers;
+	info->mapped_bytes = from->mapped_bytes;
+	info->pinned_bytes = from->pinned_bytes;
+	info->pool_bytes = from->pool_bytes;
+	for (size_t i = 0; i < from->n_devices; i++)
+		add_device_statistics(info, from->devices[i]);
+}
+
+static int describe(kops *k, kops_info **ret_info)
+{
+	struct call call;
+	int status = ask(k, KOPS__V1__REQUEST__BODY_DESCRIBE, &call);
+	if (status < 0)
+		return status;
+	if (call.waiter.reply->body_case != KOPS__V1__REPLY__BODY_DESCRIPTION)
+		return client_fail(k, KOPS_E_PROTOCOL, "kopsd answered Describe without a Description");
+	kops_info *info = copy_description(k, call.waiter.reply->description);
+	if (!info)
+		return client_fail(k, KOPS_E_NOMEM, "out of memory for the description");
+	*ret_info = info;
+	return 0;
+}
+
+int kops_query(kops *k, kops_info **ret_info)
+{
+	kops_info *info = NULL;
+	struct call call;
+	int status = describe(k, &info);
+	if (status < 0)
+		return status;
+	status = ask(k, KOPS__V1__REQUEST__BODY_STATS, &call);
+	if (status == 0 && call.waiter.reply->body_case != KOPS__V1__REPLY__BODY_STATISTICS)
+		status = client_fail(k, KOPS_E_PROTOCOL, "kopsd answered Stats without Statistics");
+	if (status < 0) {
+		free(info);
+		return status;
+	}
+	add_statistics(info, call.waiter.reply->statistics);
+	*ret_info = info;
+	return 0;
+}
+
+void kops_info_free(kops_info *info)
+{
+	free(info);
+}

@@ -1,0 +1,57 @@
+/* receipt.c: the daemon's answer to a job, copied into one block that the job owns. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+static size_t text_bytes(const Kops__V1__Receipt *from)
+{
+	size_t n = strlen(from->device) + 1;
+	for (size_t i = 0; i < from->n_ops; i++)
+		n += strlen(from->ops[i]->op) + strlen(from->ops[i]->kernel) + strlen(from->ops[i]->why) + 3;
+	return n;
+}
+
+static const char *put_text(char **at, const char *text)
+{
+	const char *put = *at;
+	*at = stpcpy(*at, text) + 1;
+	return put;
+}
+
+static void fill(kops_receipt *to, const Kops__V1__Receipt *from)
+{
+	kops_op_receipt *ops = (kops_op_receipt *)(to + 1);
+	char *text = (char *)(ops + from->n_ops);
+	*to = (kops_receipt){.device = put_text(&text, from->device),
+	                     .queue_us = from->queue_us,
+	                     .upload_us = from->upload_us,
+	                     .compute_us = from->compute_us,
+	                     .download_us = from->download_us,
+	                     .total_us = from->total_us,
+	                     .n_ops = from->n_ops,
+	                     .ops = ops};
+	for (size_t i = 0; i < from->n_ops; i++) {
+		const Kops__V1__OpReceipt *op = from->ops[i];
+		ops[i] = (kops_op_receipt){.op = put_text(&text, op->op),
+		                           .kernel = put_text(&text, op->kernel),
+		                           .why = put_text(&text, op->why),
+		                           .flops = op->flops,
+		                           .bytes = op->bytes,
+		                           .compute_us = op->compute_us};
+	}
+}
+
+int client_receipt_keep(kops_job *job, const Kops__V1__Receipt *from)
+{
+	size_t need = sizeof(kops_receipt) + from->n_ops * sizeof(kops_op_receipt) + text_bytes(from);
+	if (need > job->receipt_cap) {
+		kops_receipt *grown = realloc(job->receipt, need);
+		if (!grown)
+			return KOPS_E_NOMEM;
+		job->receipt = grown;
+		job->receipt_cap = need;
+	}
+	fill(job->receipt, from);
+	return 0;
+}

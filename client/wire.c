@@ -1,0 +1,357 @@
+/* wire.c: requests out, replies in, and waiting for them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client.h"
+
+#define PROCESS_MAX 64  /* datagrams read by one kops_process() */
+#define LATE_MAX    256 /* datagrams read for others when the time of a wait is up */
+
+struct packet {
+	struct packet *next;
+	kops_job *job;
+	int fd;
+	size_t len;
+	uint8_t data[];
+};
+
+uint64_t client_new_id(kops *k, enum client_kind kind)
+{
+	return ++k->sequence << CLIENT_KIND_BITS | kind;
+}
+
+bool client_can_send(const kops *k)
+{
+	return (k->state == LINK_UP || k->state == LINK_GREETING) && !k->draining;
+}
+
+int64_t client_deadline(const kops *k)
+{
+	return client_now_us() + (int64_t)k->timeout_ms * 1000;
+}
+
+/* ---- Out ---- */
+
+static void note_sent(kops_job *job)
+{
+	if (!job)
+		return;
+	job->sent = true;
+	job->submits++;
+}
+
+static int keep(kops *k, const uint8_t *data, size_t len, int fd, kops_job *job)
+{
+	struct packet *packet = malloc(sizeof *packet + len);
+	if (!packet)
+		return client_fail(k, KOPS_E_NOMEM, "out of memory for a request of %zu bytes", len);
+	packet->next = NULL;
+	packet->job = job;
+	packet->len = len;
+	packet->fd = -1;
+	memcpy(packet->data, data, len);
+	if (fd >= 0 && (packet->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0) {
+		free(packet);
+		return client_fail(k, KOPS_E_SYSTEM, "cannot duplicate a file descriptor: %s", strerror(errno));
+	}
+	*k->outbox_end = packet;
+	k->outbox_end = &packet->next;
+	return 0;
+}
+
+static void outbox_pop(kops *k)
+{
+	struct packet *packet = k->outbox;
+	k->outbox = packet->next;
+	if (!k->outbox)
+		k->outbox_end = &k->outbox;
+	if (packet->fd >= 0)
+		close(packet->fd);
+	free(packet);
+}
+
+void client_outbox_clear(kops *k)
+{
+	while (k->outbox)
+		outbox_pop(k);
+}
+
+int client_send(kops *k, const uint8_t *data, size_t len, int fd, kops_job *job)
+{
+	if (k->state == LINK_BROKEN)
+		return 0; /* it broke on an earlier request of a row; all of it goes out on the next connection
+		           */
+	int status = k->outbox ? KOPS_E_BUSY : message_send(k->sock, data, len, &fd, fd >= 0);
+	switch (status) {
+	case 0:
+		note_sent(job);
+		return 0;
+	case KOPS_E_BUSY:
+		return keep(k, data, len, fd, job);
+	case KOPS_E_CONNECT:
+		client_link_broken(k);
+		return 0;
+	default:
+		return client_fail(k, KOPS_E_SYSTEM, "cannot send to kopsd: %s", strerror(errno));
+	}
+}
+
+int client_send_request(kops *k, const Kops__V1__Request *request, int fd)
+{
+	size_t len = 0;
+	int status = message_pack(&request->base, k->data, &len);
+	if (status < 0)
+		return client_fail(k, status, "request over %d bytes", MESSAGE_BYTES_MAX);
+	return client_send(k, k->data, len, fd, NULL);
+}
+
+void client_send_silent(kops *k, Kops__V1__Request *request)
+{
+	if (k->state != LINK_UP && k->state != LINK_GREETING)
+		return;
+	request->id = client_new_id(k, CLIENT_SILENT);
+	client_send_request(k, request, -1);
+}
+
+/* False when the socket took nothing. */
+static bool flush(kops *k)
+{
+	bool moved = false;
+	while (k->outbox) {
+		struct packet *packet = k->outbox;
+		int status = message_send(k->sock, packet->data, packet->len, &packet->fd, packet->fd >= 0);
+		if (status == KOPS_E_BUSY)
+			break;
+		moved = true;
+		if (status < 0) {
+			client_link_broken(k);
+			break;
+		}
+		note_sent(packet->job);
+		outbox_pop(k);
+	}
+	return moved;
+}
+
+/* ---- Calls ---- */
+
+int client_call_send(kops *k)
+{
+	Kops__V1__Ping ping = KOPS__V1__PING__INIT;
+	Kops__V1__Request request = KOPS__V1__REQUEST__INIT;
+	if (!k->call || k->call->waiter.done)
+		return 0;
+	request.id = k->call->id = client_new_id(k, CLIENT_CALL);
+	request.body_case = k->call->verb;
+	/* Ping, Describe and Stats are all without fields: their structs differ in the descriptor alone. */
+	if (k->call->verb == KOPS__V1__REQUEST__BODY_DESCRIBE)
+		ping.base.descriptor = &kops__v1__describe__descriptor;
+	else if (k->call->verb == KOPS__V1__REQUEST__BODY_STATS)
+		ping.base.descriptor = &kops__v1__stats__descriptor;
+	request.ping = &ping;
+	return client_send_request(k, &request, -1);
+}
+
+static void call_answered(kops *k, const Kops__V1__Reply *reply)
+{
+	if (!k->call || k->call->id != reply->id)
+		return; /* nobody waits for it any more */
+	if (reply->status == KOPS_E_SHUTDOWN) {
+		k->call->id = 0;
+		client_link_drain(k);
+		return;
+	}
+	k->pause_us = 0;
+	client_waiter_end(&k->call->waiter, reply->status, reply->message, reply);
+}
+
+/* ---- In ---- */
+
+/* Returns a phrase when the daemon broke the protocol. */
+static const char *dispatch(kops *k, const Kops__V1__Reply *reply, int *fds, unsigned n_fds)
+{
+	if (reply->id == 0 && reply->status < 0)
+		return reply->message[0] ? reply->message : "it said so";
+	if (reply->id == 0 || reply->id >> CLIENT_KIND_BITS > k->sequence)
+		return "a reply to no request";
+	if (reply->status > 0)
+		return "a positive status";
+	if (reply->id == k->hello) {
+		client_link_answered(k, reply);
+		return NULL;
+	}
+	if (k->state == LINK_GREETING)
+		return "a reply before that to Hello";
+	switch (reply->id & ((1 << CLIENT_KIND_BITS) - 1)) {
+	case CLIENT_JOB:
+		return client_job_answered(k, reply);
+	case CLIENT_BUFFER:
+		return client_buffer_answered(k, reply, fds, n_fds);
+	case CLIENT_CALL:
+		call_answered(k, reply);
+		return NULL;
+	default:
+		return NULL;
+	}
+}
+
+static void violation(kops *k, const char *phrase)
+{
+	char why[CLIENT_WHY_BYTES];
+	snprintf(why, sizeof why, "protocol violation between kopsd and libkops: %s", phrase);
+	client_link_give_up(k, KOPS_E_PROTOCOL, why);
+}
+
+static bool is_in_flight(const kops *k)
+{
+	const kops_buffer *awaited = client_buffer_awaited(k);
+	return client_job_is_in_flight(k) || (k->call && k->call->id) || (awaited && awaited->request);
+}
+
+static void handle_datagram(kops *k, size_t len, int *fds, unsigned n_fds)
+{
+	const char *phrase = NULL;
+	const Kops__V1__Reply *reply = (const Kops__V1__Reply *)message_unpack(
+	    &kops__v1__reply__descriptor, k->data, len, MESSAGE_UNKNOWN_ALLOWED, &k->arena, &phrase);
+	if (reply)
+		phrase = dispatch(k, reply, fds, n_fds);
+	for (unsigned i = 0; i < n_fds; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	if (phrase)
+		violation(k, phrase);
+	else if (k->draining && !is_in_flight(k))
+		client_link_down(k);
+}
+
+/* Reads one datagram, or the end of the connection. False when there was nothing to read. */
+static bool receive(kops *k, bool block)
+{
+	int fds[MESSAGE_FDS_MAX];
+	unsigned n_fds = 0;
+	size_t len = 0;
+	int status = block ? message_recv_wait(k->sock, k->data, &len, fds, &n_fds)
+	                   : message_recv(k->sock, k->data, &len, fds, &n_fds);
+	if (status == 0) {
+		handle_datagram(k, len, fds, n_fds);
+		return true;
+	}
+	if (status == KOPS_E_BUSY && k->state != LINK_BROKEN)
+		return false;
+	if (status == KOPS_E_PROTOCOL) {
+		violation(k, "a reply over the size limit");
+		return true;
+	}
+	if (status == KOPS_E_CONNECT && k->state != LINK_BROKEN) {
+		client_link_broken(k); /* what was answered before may lie behind an ECONNRESET */
+		return true;
+	}
+	snprintf(k->why, sizeof k->why, "kopsd closed the connection");
+	client_link_down(k);
+	return true;
+}
+
+/* ---- Waiting ---- */
+
+static int poll_ms(int64_t until_us)
+{
+	int64_t left;
+	if (until_us == CLIENT_NEVER)
+		return -1;
+	left = until_us - client_now_us();
+	if (left <= 0)
+		return 0;
+	return left >= INT64_C(1000) * (INT_MAX - 1) ? INT_MAX : (int)((left + 999) / 1000);
+}
+
+static bool poll_once(kops *k, int64_t until_us)
+{
+	struct pollfd p = {.fd = k->sock, .events = kops_events(k)};
+	bool moved = false;
+	if (poll(&p, k->sock >= 0, poll_ms(until_us)) <= 0)
+		return false;
+	if (p.revents & POLLOUT)
+		moved = flush(k);
+	if (p.revents & (POLLIN | POLLHUP | POLLERR))
+		moved |= receive(k, false);
+	return moved;
+}
+
+/* Moves the connection on, waiting at most until then. False when nothing happened. */
+static bool step(kops *k, int64_t deadline_us)
+{
+	client_link_tick(k);
+	int64_t next = client_link_next_us(k);
+	int64_t until = next < deadline_us ? next : deadline_us;
+	if (k->state == LINK_BROKEN)
+		return receive(k, false);
+	if (k->state == LINK_UP && !k->outbox &&
+	    (until == CLIENT_NEVER || until - client_now_us() >= CLIENT_BLOCK_US))
+		return receive(k, true);
+	return poll_once(k, until);
+}
+
+int client_await(kops *k, const struct waiter *waiter, int64_t deadline_us)
+{
+	unsigned late = 0;
+	while (!waiter->done) {
+		bool moved = step(k, deadline_us);
+		if (waiter->done || deadline_us == CLIENT_NEVER || client_now_us() < deadline_us)
+			continue;
+		if (!moved || ++late > LATE_MAX)
+			return client_fail(k, KOPS_E_TIMEOUT, "no answer from kopsd in time%s%s",
+			                   k->sock < 0 ? ": " : "", k->sock < 0 ? k->why : "");
+	}
+	if (waiter->status < 0)
+		return client_fail(k, waiter->status, "%s", waiter->why);
+	return 0;
+}
+
+void client_waiter_end(struct waiter *waiter, int status, const char *why, const Kops__V1__Reply *reply)
+{
+	if (!waiter || waiter->done)
+		return;
+	waiter->done = true;
+	waiter->status = status;
+	waiter->reply = reply;
+	if (status < 0)
+		snprintf(waiter->why, sizeof waiter->why, "%s", why && why[0] ? why : kops_strerror(status));
+}
+
+/* ---- Event loops ---- */
+
+int kops_fd(const kops *k)
+{
+	return k->sock;
+}
+
+short kops_events(const kops *k)
+{
+	return (short)(k->sock < 0 ? 0 : k->outbox ? POLLIN | POLLOUT : POLLIN);
+}
+
+int kops_timeout(const kops *k)
+{
+	return poll_ms(client_link_next_us(k));
+}
+
+int kops_process(kops *k)
+{
+	unsigned before = k->jobs_ended;
+	int status = client_may_wait(k);
+	if (status < 0)
+		return status;
+	k->lost_status = 0;
+	client_link_tick(k);
+	if (k->sock >= 0)
+		flush(k);
+	for (unsigned i = 0; i < PROCESS_MAX && k->sock >= 0; i++)
+		if (!receive(k, false))
+			break;
+	return k->lost_status < 0 ? k->lost_status : (int)(k->jobs_ended - before);
+}
