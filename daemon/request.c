@@ -88,7 +88,7 @@ static int may_add_buffer(struct request *r, uint64_t id, uint64_t bytes)
 		         "buffer %" PRIu64 " exists already; drop it first or choose another id", id);
 		return KOPS_E_EXISTS;
 	}
-	if (session->buffers.count >= limit) {
+	if (session->buffers.count + session->n_dropped_pending >= limit) {
 		snprintf(r->why, sizeof r->why,
 		         "the session has %" PRIu64 " buffers, its limit; drop some, or raise max-buffers",
 		         limit);
@@ -154,18 +154,20 @@ void request_buffer_settled(struct buffer *buffer)
 {
 	struct session *session = buffer->session;
 	uint64_t request = buffer->request;
-
+	bool named = idmap_get(&session->buffers, buffer->id) == buffer;
 	struct buffer **link = &session->pending;
 
 	while (*link != buffer)
 		link = &(*link)->next_pending;
 	*link = buffer->next_pending;
 	buffer->session = NULL;
+	if (!named)
+		session->n_dropped_pending--;
 	if (buffer->state == BUFFER_READY) {
 		reply_lent(session, request, buffer);
 		return;
 	}
-	if (idmap_get(&session->buffers, buffer->id) == buffer) {
+	if (named) {
 		idmap_remove(&session->buffers, buffer->id);
 		buffer_unref(buffer);
 	}
@@ -232,6 +234,8 @@ static int handle_drop(struct request *r)
 		snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, r->msg->drop->buffer);
 		return KOPS_E_NOT_FOUND;
 	}
+	if (buffer->session)
+		r->session->n_dropped_pending++;
 	buffer_unref(buffer);
 	reply_ok(r->session, r->msg->id);
 	return 0;
