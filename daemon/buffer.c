@@ -187,7 +187,7 @@ int buffer_lend(struct server *server, struct account *account, uint64_t bytes, 
 		snprintf(why, WHY_BYTES, "the daemon is out of memory");
 		return KOPS_E_NOMEM;
 	}
-	rc = charge(b, ACCOUNT_MAPPED, bytes, why);
+	rc = charge(b, ACCOUNT_MAPPED, bytes > INT64_MAX ? bytes : pool_segment_bytes(bytes), why);
 	if (rc < 0)
 		goto fail;
 	segment = pool_lend(server->pool, account->uid, bytes, segment_ready, b, &rc);

@@ -42,7 +42,7 @@ static unsigned class_of(uint64_t bytes)
 	return c;
 }
 
-static uint64_t rounded(uint64_t bytes)
+uint64_t pool_segment_bytes(uint64_t bytes)
 {
 	unsigned c = class_of(bytes);
 
@@ -240,7 +240,7 @@ struct segment *pool_lend(struct pool *pool, uid_t uid, uint64_t bytes,
                           void (*ready)(struct segment *segment, int status, void *arg), void *arg,
                           int *ret_status)
 {
-	uint64_t size = rounded(bytes);
+	uint64_t size = pool_segment_bytes(bytes);
 	struct segment *s = take_cached(pool, uid, size);
 
 	*ret_status = 0;

@@ -40,6 +40,9 @@ struct segment {
 struct pool *pool_new(uv_loop_t *loop, const struct backend *gpu, uint64_t warm_bytes, uint64_t cache_bytes);
 void pool_set_cache(struct pool *pool, uint64_t cache_bytes);
 
+/* What a segment of at least `bytes` takes. No overflow below 2^63. */
+uint64_t pool_segment_bytes(uint64_t bytes);
+
 /*
  * Lends at least `bytes` to uid. Returns a segment at once when one is ready. Otherwise NULL and *ret_status
  * 0: ready(segment, 0, arg) or ready(NULL, KOPS_E_*, arg) follows; or *ret_status is KOPS_E_NOMEM.
