@@ -217,7 +217,6 @@ static void resident_alloc(struct device_work *work, const struct backend *backe
 	struct buffer *b = of_device_work(work);
 
 	b->failure = backend->alloc(dev, b->memory.bytes, &b->memory.device);
-	b->memory.owner = dev;
 }
 
 static void resident_allocated(struct device_work *work)
@@ -254,6 +253,7 @@ int buffer_resident(struct server *server, struct account *account, struct devic
 		goto fail;
 	}
 	stats->resident_bytes += bytes;
+	b->memory.owner = device_owner(device); /* jobs that name it are placed before it is made */
 	b->device_work = (struct device_work){.execute = resident_alloc, .done = resident_allocated};
 	buffer_ref(b);
 	device_submit(device, &b->device_work);

@@ -433,9 +433,9 @@ const struct backend *device_backend(const struct device *d)
 	return d->backend;
 }
 
-bool device_holds(const struct device *d, const struct memory *memory)
+const void *device_owner(const struct device *d)
 {
-	return memory->owner == d->dev;
+	return d->dev;
 }
 
 unsigned device_runs_out(const struct device *d)

@@ -50,7 +50,7 @@ const char *device_name(const struct device *device);
 const struct device_info *device_info(const struct device *device);
 const char *device_disabled_rows(const struct device *device); /* "" or "gemm/cublas,softmax/online" */
 const struct backend *device_backend(const struct device *device);
-bool device_holds(const struct device *device, const struct memory *memory);
+const void *device_owner(const struct device *device); /* struct memory's owner for RESIDENT memory here */
 unsigned device_runs_out(const struct device *device); /* jobs and canary */
 unsigned device_work_out(const struct device *device); /* those, and tasks */
 struct device_stats *device_stats(struct device *device);
