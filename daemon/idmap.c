@@ -94,14 +94,6 @@ void *idmap_remove(struct idmap *map, uint64_t id)
 	return value;
 }
 
-void *idmap_pop(struct idmap *map)
-{
-	for (size_t i = 0; i < map->capacity; i++)
-		if (map->slots[i].value)
-			return idmap_remove(map, map->slots[i].id);
-	return NULL;
-}
-
 void idmap_each(const struct idmap *map, void (*visit)(void *value, void *arg), void *arg)
 {
 	for (size_t i = 0; i < map->capacity; i++)

@@ -16,8 +16,6 @@ void *idmap_get(const struct idmap *map, uint64_t id); /* NULL: not there */
 /* KOPS_E_EXISTS, KOPS_E_NOMEM. value is not NULL. */
 int idmap_put(struct idmap *map, uint64_t id, void *value);
 void *idmap_remove(struct idmap *map, uint64_t id); /* what was there, or NULL */
-/* Takes any one value out, or NULL when empty: for tearing down. */
-void *idmap_pop(struct idmap *map);
 /* Calls visit for each value; visit must not change the map. */
 void idmap_each(const struct idmap *map, void (*visit)(void *value, void *arg), void *arg);
 void idmap_clear(struct idmap *map); /* frees the table, not the values */

@@ -226,12 +226,15 @@ void session_open(struct server *server, int fd)
 	log_debug("session %" PRIu64 ": opened by uid %u pid %d", s->serial, (unsigned)peer.uid, (int)peer.pid);
 }
 
+static void drop_buffer(void *value, void *arg)
+{
+	(void)arg;
+	buffer_unref(value);
+}
+
 static void drop_buffers(struct session *s)
 {
-	struct buffer *b;
-
-	while ((b = idmap_pop(&s->buffers)))
-		buffer_unref(b);
+	idmap_each(&s->buffers, drop_buffer, NULL);
 	idmap_clear(&s->buffers);
 }
 
@@ -250,14 +253,17 @@ static void forget_queue(void *value, void *arg)
 	q->session = NULL;
 }
 
+static void drop_job(void *value, void *arg)
+{
+	(void)arg;
+	job_orphan(value);
+}
+
 static void drop_jobs(struct session *s)
 {
-	struct job *job;
-
 	idmap_each(&s->queues, forget_queue, NULL);
 	idmap_clear(&s->queues);
-	while ((job = idmap_pop(&s->jobs)))
-		job_orphan(job);
+	idmap_each(&s->jobs, drop_job, NULL);
 	idmap_clear(&s->jobs);
 }
 
