@@ -1,0 +1,101 @@
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
+{
+	char text[CLI_WHY_BYTES]; /* an argument may be cli->why itself */
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	memcpy(cli->why, text, sizeof(text));
+	return (int)code;
+}
+
+static enum cli_exit exit_for(int status)
+{
+	switch (status) {
+	case KOPS_E_CONNECT:
+	case KOPS_E_VERSION:
+		return CLI_NO_DAEMON;
+	case KOPS_E_TIMEOUT:
+	case KOPS_E_DEADLINE:
+		return CLI_TIMED_OUT;
+	default:
+		return CLI_FAILED;
+	}
+}
+
+int cli_fail_kops(struct cli *cli, int status, const char *sentence)
+{
+	if (sentence == NULL || sentence[0] == '\0')
+		sentence = kops_strerror(status);
+	return cli_fail(cli, exit_for(status), "%s", sentence);
+}
+
+int cli_open(struct cli *cli)
+{
+	kops_options options = {.size = sizeof(options),
+	                        .socket = cli->flags.socket,
+	                        .name = "kops-client",
+	                        .timeout_ms = cli->flags.timeout_ms};
+	char why[CLI_WHY_BYTES] = "";
+	double start = cli_now_us();
+
+	int rc = kops_open(&cli->handle, &options, why, sizeof(why));
+	if (rc < 0)
+		return cli_fail_kops(cli, rc, why);
+	cli->connect_us = cli_now_us() - start;
+	return CLI_OK;
+}
+
+int cli_flush(struct cli *cli)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return CLI_OK;
+	cli->silent = errno == EPIPE;
+	return cli_fail(cli, CLI_FAILED, "cannot write to standard output: %s", strerror(errno));
+}
+
+int cli_write_all(int fd, const void *data, size_t bytes)
+{
+	const char *next = data;
+
+	while (bytes > 0) {
+		ssize_t n = write(fd, next, bytes);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		next += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+double cli_now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...)
+{
+	va_list args;
+
+	if (why == NULL)
+		return KOPS_E_INVALID;
+	va_start(args, format);
+	vsnprintf(why, CLI_WHY_BYTES, format, args);
+	va_end(args);
+	return KOPS_E_INVALID;
+}

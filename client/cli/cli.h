@@ -1,0 +1,79 @@
+/*
+ * cli.h: what every verb of kops-client shares: exit codes, the command row, errors, the connection.
+ *
+ * A verb is one file that exports one struct command. main() finds the row, parses its options into
+ * cli->flags and calls run() with the arguments that are no options. run() returns an exit code; on
+ * any but 0 it has said why with cli_fail(), which main() prints.
+ */
+#ifndef KOPS_CLI_H
+#define KOPS_CLI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kops.h"
+#include "options.h"
+
+#define CLI_WHY_BYTES 1024 /* room for a sentence to people */
+
+enum cli_exit {
+	CLI_OK = 0,
+	CLI_FAILED = 1,
+	CLI_USAGE = 2,
+	CLI_NO_DAEMON = 3,
+	CLI_TIMED_OUT = 4,
+	CLI_CHECK_FAILED = 5,
+};
+
+struct cli;
+
+struct command {
+	const char *name;
+	const char *summary; /* one line for `kops-client -h` */
+	const char *usage;   /* what follows the name: "[options] A B" */
+	const char *help;    /* below the options: rules, then examples */
+	int min_args, max_args;
+	const char *args_are;             /* "two files, A and B": for the error when their number is wrong */
+	const struct option_row *options; /* ends with a row without name */
+	int (*run)(struct cli *cli, int argc, char **argv);
+};
+
+struct cli {
+	const struct command *command;
+	struct flags flags;
+	kops *handle; /* by cli_open() */
+	double connect_us;
+	bool printed; /* stdout has a JSON document already */
+	bool silent;  /* fail without a word: the reader of stdout went away */
+	char why[CLI_WHY_BYTES];
+};
+
+/* command.c: NULL if there is none; the rows end with NULL. */
+const struct command *command_by_name(const char *name);
+extern const struct command *const command_rows[];
+/* -h of one command, on stdout. */
+void command_help(const struct command *command);
+
+/* Keeps the sentence and returns code: `return cli_fail(cli, CLI_FAILED, "…", …)`. */
+int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a failed call of libkops: picks the exit code for `status` and keeps `sentence`. */
+int cli_fail_kops(struct cli *cli, int status, const char *sentence);
+
+/* Connects cli->handle, as --socket and --timeout say. */
+int cli_open(struct cli *cli);
+
+/* Flushes stdout; fails silently when its reader is gone, with a sentence when it is full. */
+int cli_flush(struct cli *cli);
+
+/* Writes all bytes to a descriptor. 0 or -1 with errno. */
+int cli_write_all(int fd, const void *data, size_t bytes);
+
+/* CLOCK_MONOTONIC in microseconds. */
+double cli_now_us(void);
+
+/* Writes the sentence and returns KOPS_E_INVALID; for code that has no struct cli. why may be NULL. */
+int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * options.h: the options of all verbs. A verb lists the rows it takes; options_parse() does the rest.
+ */
+#ifndef KOPS_CLI_OPTIONS_H
+#define KOPS_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kops.h"
+
+struct opt_count {
+	bool set;
+	uint64_t value;
+};
+
+struct opt_real {
+	bool set;
+	double value;
+};
+
+struct flags {
+	bool help, json, quiet, check;
+	const char *socket, *output, *device, *kernel, *accumulate; /* NULL: not given */
+	struct opt_count m, n, k;
+	struct opt_real alpha, beta, scale;
+	bool trans_a, trans_b, log, resident;
+	kops_dtype dtype; /* 0: not given */
+	kops_precision precision;
+	kops_priority priority;
+	uint32_t timeout_ms; /* 0: libkops' default */
+	struct opt_count count, size, warmup, reps, buffers;
+};
+
+struct option_row {
+	const char *name;     /* without the dashes */
+	char letter;          /* 0: long form only */
+	const char *argument; /* "FILE"; NULL: a switch */
+	/* Reads text (NULL for a switch) into the member; false if it makes no sense. */
+	bool (*parse)(const char *text, void *member);
+	size_t member; /* offset in struct flags */
+	const char *help;
+};
+
+bool options_switch(const char *text, void *member);    /* bool */
+bool options_text(const char *text, void *member);      /* const char * */
+bool options_count(const char *text, void *member);     /* struct opt_count */
+bool options_real(const char *text, void *member);      /* struct opt_real */
+bool options_dtype(const char *text, void *member);     /* kops_dtype */
+bool options_precision(const char *text, void *member); /* kops_precision */
+bool options_priority(const char *text, void *member);  /* kops_priority */
+bool options_time(const char *text, void *member);      /* uint32_t milliseconds: 2, 0.5, 500ms, 2s, 1min */
+
+#define OPTION(name, letter, argument, type, member, help)                                                     \
+	{                                                                                                      \
+		name, letter, argument, options_##type, offsetof(struct flags, member), help                   \
+	}
+
+/* Of every verb; options_parse() takes these without being told. */
+#define OPTIONS_ALWAYS                                                                                         \
+	OPTION("socket", 0, "PATH", text, socket,                                                              \
+	       "kopsd's socket; default $KOPS_SOCKET, else /run/kopsd/kopsd.sock"),                            \
+	    OPTION("help", 'h', NULL, switch, help, "show this text")
+#define OPTION_JSON OPTION("json", 0, NULL, switch, json, "print one JSON document (\"schema\": 1) on stdout")
+#define OPTION_TIMEOUT                                                                                         \
+	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
+	       "give up after so long: 2 (seconds), 500ms, 1min; default 30s")
+#define OPTION_DEVICE                                                                                          \
+	OPTION("device", 0, "NAME", text, device, "where to run: gpu0, cpu, …; default: kopsd chooses")
+#define OPTION_KERNEL                                                                                          \
+	OPTION("kernel", 0, "NAME", text, kernel, "insist on one kernel; `kops-client ops` lists them")
+#define OPTION_DTYPE                                                                                           \
+	OPTION("dtype", 0, "TYPE", dtype, dtype,                                                               \
+	       "f32, f64, f16 or bf16; default: what the .npy says, f32 for .bin")
+#define OPTION_PRECISION                                                                                       \
+	OPTION("precision", 0, "P", precision, precision,                                                      \
+	       "f32 (default), ieee (FMA only), tf32 or bf16: what a kernel may do to f32 input")
+#define OPTION_CHECK                                                                                           \
+	OPTION("check", 0, NULL, switch, check,                                                                \
+	       "compute it again here in float64 and compare; exit 5 if it differs")
+/* Verbs that compute and write a matrix. */
+#define OPTIONS_JOB                                                                                            \
+	OPTION_DEVICE, OPTION_KERNEL,                                                                          \
+	    OPTION("priority", 0, "P", priority, priority, "normal (default), high or low"), OPTION_TIMEOUT,   \
+	    OPTION_CHECK, OPTION_JSON, OPTION("quiet", 'q', NULL, switch, quiet, "no receipt on stderr")
+#define OPTION_OUTPUT                                                                                          \
+	OPTION("output", 'o', "FILE", text, output,                                                            \
+	       "write the result: name.npy as NumPy does, any other name as raw elements")
+#define OPTIONS_ROWS_COLUMNS                                                                                   \
+	OPTION(NULL, 'm', "ROWS", count, m,                                                                    \
+	       "rows of a .bin file; follows from -n and the size, or the file is square"),                    \
+	    OPTION(NULL, 'n', "COLS", count, n, "columns of a .bin file; follows from -m and the size")
+#define OPTIONS_END                                                                                            \
+	{                                                                                                      \
+		0                                                                                              \
+	}
+
+struct command;
+
+/*
+ * Fills *flags from argv[1…], defaults first, and moves the other arguments to the front: *ret_argv and
+ * *ret_argc. KOPS_E_INVALID with a sentence in why (CLI_WHY_BYTES).
+ */
+int options_parse(const struct command *command, int argc, char **argv, struct flags *flags, int *ret_argc,
+                  char ***ret_argv, char *why);
+
+/* The option table as -h shows it, on stdout. */
+void options_help(const struct option_row *rows);
+
+#endif

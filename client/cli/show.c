@@ -1,0 +1,211 @@
+#include "show.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define CORNER_ROWS    4
+#define CORNER_COLUMNS 6
+
+/* Three significant digits, as people read them. */
+static struct show_text scaled(double value, const char *unit)
+{
+	struct show_text t;
+	int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+
+	snprintf(t.text, sizeof(t.text), "%.*f %s", decimals, value, unit);
+	return t;
+}
+
+struct show_text show_us(double us)
+{
+	if (us < 999.5)
+		return scaled(us, "µs");
+	if (us < 999.5e3)
+		return scaled(us / 1e3, "ms");
+	return scaled(us / 1e6, "s");
+}
+
+struct show_text show_bytes(uint64_t bytes)
+{
+	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	double value = (double)bytes;
+	struct show_text t;
+	size_t i = 0;
+
+	for (; value >= 1024; i++)
+		value /= 1024;
+	if (i > 0)
+		return scaled(value, units[i]);
+	snprintf(t.text, sizeof(t.text), "%" PRIu64 " bytes", bytes);
+	return t;
+}
+
+/* per_us: units per microsecond, so millions a second. */
+static struct show_text rate(double amount, double us, const char *const units[3])
+{
+	struct show_text none = {""};
+	double giga = amount / us / 1e3;
+
+	if (!(amount > 0) || !(us > 0))
+		return none;
+	if (giga >= 1e3)
+		return scaled(giga / 1e3, units[2]);
+	if (giga >= 1)
+		return scaled(giga, units[1]);
+	return scaled(giga * 1e3, units[0]);
+}
+
+struct show_text show_flops(double flops, double us)
+{
+	static const char *const units[] = {"MFLOP/s", "GFLOP/s", "TFLOP/s"};
+
+	return rate(flops, us, units);
+}
+
+struct show_text show_rate(double bytes, double us)
+{
+	static const char *const units[] = {"MB/s", "GB/s", "TB/s"};
+
+	return rate(bytes, us, units);
+}
+
+struct show_text show_shape(uint32_t rank, const uint64_t *shape)
+{
+	struct show_text t = {""};
+	size_t used = 0;
+
+	for (uint32_t d = 0; d < rank && used < sizeof(t.text); d++)
+		used += (size_t)snprintf(t.text + used, sizeof(t.text) - used, d ? "×%" PRIu64 : "%" PRIu64,
+		                         shape[d]);
+	return t;
+}
+
+int show_width(const char *text)
+{
+	int columns = 0;
+
+	for (; *text; text++)
+		columns += (*text & 0xc0) != 0x80 ? 1 : 0;
+	return columns;
+}
+
+int show_field(int columns, const char *text)
+{
+	return columns + (int)strlen(text) - show_width(text);
+}
+
+struct statistics {
+	double min, max, mean;
+	uint64_t nans;
+};
+
+static struct statistics statistics_of(const struct elements *e)
+{
+	enum { BLOCK = 1024 };
+	struct statistics s = {.min = (double)INFINITY, .max = -(double)INFINITY};
+	uint64_t rows = elements_rows(e), cols = elements_columns(e);
+	double values[BLOCK], sum = 0;
+
+	for (uint64_t r = 0; r < rows; r++) {
+		for (uint64_t c = 0; c < cols; c += BLOCK) {
+			uint64_t n = cols - c < BLOCK ? cols - c : BLOCK;
+			elements_row(e, r, c, n, values);
+			for (uint64_t i = 0; i < n; i++) {
+				s.nans += isnan(values[i]) ? 1 : 0;
+				s.min = values[i] < s.min ? values[i] : s.min;
+				s.max = values[i] > s.max ? values[i] : s.max;
+				sum += isnan(values[i]) ? 0 : values[i];
+			}
+		}
+	}
+	s.mean = sum / (double)(rows * cols - s.nans);
+	return s;
+}
+
+static void show_corner(FILE *out, const struct elements *e)
+{
+	/* The first matrix of a batch. */
+	uint64_t rows = e->rank > 1 ? e->shape[e->rank - 2] : 1, cols = elements_columns(e);
+	uint64_t n = cols < CORNER_COLUMNS ? cols : CORNER_COLUMNS;
+	double values[CORNER_COLUMNS];
+
+	for (uint64_t r = 0; r < rows && r < CORNER_ROWS; r++) {
+		elements_row(e, r, 0, n, values);
+		fputs("  ", out);
+		for (uint64_t c = 0; c < n; c++)
+			fprintf(out, " %12.6g", values[c]);
+		fputs(cols > n ? " …\n" : "\n", out);
+	}
+	if (rows > CORNER_ROWS)
+		fputs("              …\n", out);
+}
+
+void show_matrix(FILE *out, const char *name, const struct elements *e)
+{
+	fprintf(out, "%s%s%s %s\n", name, name[0] ? ": " : "", show_shape(e->rank, e->shape).text,
+	        element_type_name(e->dtype));
+	if (elements_count(e) == 0) {
+		fputs("  no element\n", out);
+		return;
+	}
+	show_corner(out, e);
+	struct statistics s = statistics_of(e);
+	if (s.nans < elements_count(e))
+		fprintf(out, "  min %.6g  max %.6g  mean %.6g", s.min, s.max, s.mean);
+	if (s.nans > 0)
+		fprintf(out, "  NaN in %" PRIu64 " of %" PRIu64, s.nans, elements_count(e));
+	fputc('\n', out);
+}
+
+static void show_op(FILE *out, const kops_receipt *receipt, const kops_op_receipt *op)
+{
+	/* Where single ops are not timed, the only op's time is the job's. */
+	double us = op->compute_us > 0 ? op->compute_us : receipt->n_ops == 1 ? receipt->compute_us : 0;
+	struct show_text speed = show_flops(op->flops, us), rate_text = show_rate(op->bytes, us);
+
+	fprintf(out, "  %-9s %s: %s", op->op, op->kernel, op->why);
+	if (us > 0)
+		fprintf(out, "; %s", show_us(us).text);
+	/* Products are measured in FLOPs, everything else in bytes. */
+	if (op->flops > 8 * op->bytes || (speed.text[0] && strcmp(op->op, "gemm") == 0))
+		fprintf(out, ", %s", speed.text);
+	else if (rate_text.text[0])
+		fprintf(out, ", %s", rate_text.text);
+	fputc('\n', out);
+}
+
+void show_receipt(FILE *out, const kops_receipt *receipt)
+{
+	fprintf(out, "%s: queue %s, upload %s, compute %s, download %s; in all %s\n", receipt->device,
+	        show_us(receipt->queue_us).text, show_us(receipt->upload_us).text,
+	        show_us(receipt->compute_us).text, show_us(receipt->download_us).text,
+	        show_us(receipt->total_us).text);
+	for (size_t i = 0; i < receipt->n_ops; i++)
+		show_op(out, receipt, &receipt->ops[i]);
+}
+
+void show_receipt_json(struct json *json, const kops_receipt *receipt)
+{
+	json_object(json, "receipt");
+	json_text(json, "device", receipt->device);
+	json_real(json, "queue_us", receipt->queue_us);
+	json_real(json, "upload_us", receipt->upload_us);
+	json_real(json, "compute_us", receipt->compute_us);
+	json_real(json, "download_us", receipt->download_us);
+	json_real(json, "total_us", receipt->total_us);
+	json_array(json, "ops");
+	for (size_t i = 0; i < receipt->n_ops; i++) {
+		const kops_op_receipt *op = &receipt->ops[i];
+		json_object(json, NULL);
+		json_text(json, "op", op->op);
+		json_text(json, "kernel", op->kernel);
+		json_text(json, "why", op->why);
+		json_real(json, "flops", op->flops);
+		json_real(json, "bytes", op->bytes);
+		json_real(json, "compute_us", op->compute_us);
+		json_close_object(json);
+	}
+	json_close_array(json);
+	json_close_object(json);
+}

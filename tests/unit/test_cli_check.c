@@ -1,0 +1,291 @@
+/* --check: right results pass on every op and dtype, wrong ones are found and named. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "check.h"
+#include "cli.h"
+#include "random.h"
+
+static struct random dice;
+
+static struct elements dense(kops_dtype dtype, uint32_t rank, uint64_t e0, uint64_t e1, uint64_t e2)
+{
+	struct elements e = {.dtype = dtype, .rank = rank, .shape = {e0, e1, e2}};
+	uint64_t count = elements_count(&e);
+	unsigned char *data = malloc(count * 8 + 8);
+
+	for (uint64_t i = 0; i < count; i++)
+		element_put(dtype, data + i * kops_dtype_size(dtype), random_unit(&dice));
+	return elements_dense(data, &e);
+}
+
+static void release(struct elements *e)
+{
+	free((void *)(uintptr_t)e->data);
+}
+
+static void *at(const struct elements *e, uint64_t index)
+{
+	return (unsigned char *)(uintptr_t)e->data + index * kops_dtype_size(e->dtype);
+}
+
+static double get(const struct elements *e, int64_t index)
+{
+	return element_get(e->dtype, e->data + index * (int64_t)kops_dtype_size(e->dtype));
+}
+
+/* Naive f32 (f64 for f64) product of matrices with any strides into dense y. */
+static void multiply(const struct elements *a, const struct elements *b, const struct elements *y, double alpha,
+                     const struct elements *old, double beta)
+{
+	uint64_t m = y->shape[0], n = y->shape[1], depth = a->shape[1];
+
+	for (uint64_t i = 0; i < m; i++) {
+		for (uint64_t j = 0; j < n; j++) {
+			double sum = 0;
+			float sum32 = 0;
+			for (uint64_t k = 0; k < depth; k++) {
+				double x = get(a, (int64_t)i * a->strides[0] + (int64_t)k * a->strides[1]);
+				double z = get(b, (int64_t)k * b->strides[0] + (int64_t)j * b->strides[1]);
+				sum += x * z;
+				sum32 += (float)x * (float)z;
+			}
+			double value = alpha * (y->dtype == KOPS_F64 ? sum : (double)sum32);
+			if (beta != 0)
+				value += beta *
+				         get(old, (int64_t)i * old->strides[0] + (int64_t)j * old->strides[1]);
+			element_put(y->dtype, at(y, i * n + j), value);
+		}
+	}
+}
+
+static void products_of_every_dtype_pass_and_damage_is_found(void **state)
+{
+	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F64, KOPS_F16, KOPS_BF16};
+	static const uint64_t sizes[][3] = {{1, 1, 1}, {37, 41, 53}, {64, 64, 64}, {70, 3, 200}, {5, 1100, 33}};
+
+	(void)state;
+	for (size_t t = 0; t < 4; t++) {
+		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+			uint64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+			struct elements a = dense(dtypes[t], 2, k, m, 0), b = dense(dtypes[t], 2, k, n, 0);
+			struct elements old = dense(dtypes[t], 2, m, n, 0), y = dense(dtypes[t], 2, m, n, 0);
+			struct elements at_ = a; /* transposed: m × k */
+			at_.shape[0] = m, at_.shape[1] = k, at_.strides[0] = 1, at_.strides[1] = (int64_t)m;
+			struct check_product p = {.a = &at_, .b = &b, .y = &y, .alpha = 0.5};
+			struct check check;
+
+			multiply(&at_, &b, &y, 0.5, NULL, 0);
+			assert_int_equal(check_gemm(&p, &check), 0);
+			assert_true(check_passed(&check));
+			assert_int_equal(check.compared, m * n);
+
+			p.old = &old;
+			p.beta = -2;
+			multiply(&at_, &b, &y, 0.5, &old, -2);
+			assert_int_equal(check_gemm(&p, &check), 0);
+			assert_true(check_passed(&check));
+
+			uint64_t hit = random_below(&dice, m * n);
+			element_put(y.dtype, at(&y, hit), get(&y, (int64_t)hit) + 0.5);
+			assert_int_equal(check_gemm(&p, &check), 0);
+			assert_int_equal(check.wrong, 1);
+			assert_int_equal(check.row * n + check.column, hit);
+			release(&a), release(&b), release(&old), release(&y);
+		}
+	}
+}
+
+static float to_tf32(float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, 4);
+	bits &= 0xffffe000u;
+	memcpy(&value, &bits, 4);
+	return value;
+}
+
+/* A kernel that quietly rounds its input to tf32 is not f32. */
+static void a_lower_precision_is_found(void **state)
+{
+	enum { N = 256 };
+	struct elements a = dense(KOPS_F32, 2, N, N, 0), b = dense(KOPS_F32, 2, N, N, 0),
+	                y = dense(KOPS_F32, 2, N, N, 0);
+	struct elements coarse_a = dense(KOPS_F32, 2, N, N, 0), coarse_b = dense(KOPS_F32, 2, N, N, 0);
+	struct check_product p = {.a = &a, .b = &b, .y = &y, .alpha = 1};
+	struct check check;
+
+	(void)state;
+	for (uint64_t i = 0; i < N * N; i++) {
+		element_put(KOPS_F32, at(&coarse_a, i), (double)to_tf32((float)get(&a, (int64_t)i)));
+		element_put(KOPS_F32, at(&coarse_b, i), (double)to_tf32((float)get(&b, (int64_t)i)));
+	}
+	multiply(&coarse_a, &coarse_b, &y, 1, NULL, 0);
+	assert_int_equal(check_gemm(&p, &check), 0);
+	assert_false(check_passed(&check));
+	p.precision = KOPS_PRECISION_TF32;
+	assert_int_equal(check_gemm(&p, &check), 0);
+	assert_true(check_passed(&check));
+	release(&a), release(&b), release(&y), release(&coarse_a), release(&coarse_b);
+}
+
+static void batches_share_a_single_operand(void **state)
+{
+	struct elements a = dense(KOPS_F32, 3, 3, 4, 5), b = dense(KOPS_F32, 2, 5, 6, 0),
+	                y = dense(KOPS_F32, 3, 3, 4, 6);
+	struct check_product p = {.a = &a, .b = &b, .y = &y, .alpha = 1};
+	struct check check;
+
+	(void)state;
+	for (uint64_t batch = 0; batch < 3; batch++) {
+		struct elements one_a = {at(&a, batch * 20), KOPS_F32, 2, {4, 5}, {5, 1}};
+		struct elements one_y = {at(&y, batch * 24), KOPS_F32, 2, {4, 6}, {6, 1}};
+		multiply(&one_a, &b, &one_y, 1, NULL, 0);
+	}
+	assert_int_equal(check_gemm(&p, &check), 0);
+	assert_true(check_passed(&check));
+	assert_int_equal(check.compared, 72);
+	element_put(KOPS_F32, at(&y, 71), 99);
+	assert_int_equal(check_gemm(&p, &check), 0);
+	assert_int_equal(check.wrong, 1);
+	assert_int_equal(check.row, 11);
+	assert_int_equal(check.column, 5);
+	release(&a), release(&b), release(&y);
+}
+
+static void special_values_must_be_in_their_place(void **state)
+{
+	float a[4] = {1, (float)INFINITY, 3e38f, 1}, b[4] = {1, 0, 1, 0}, y[4];
+	struct elements ea = {(unsigned char *)a, KOPS_F32, 2, {2, 2}, {2, 1}};
+	struct elements eb = {(unsigned char *)b, KOPS_F32, 2, {2, 2}, {2, 1}};
+	struct elements ey = {(unsigned char *)y, KOPS_F32, 2, {2, 2}, {2, 1}};
+	struct check_product p = {.a = &ea, .b = &eb, .y = &ey, .alpha = 2};
+	struct check check;
+
+	(void)state;
+	y[0] = (float)INFINITY, y[1] = (float)NAN;
+	y[2] = (float)INFINITY, y[3] = 0; /* 6e38 overflows */
+	assert_int_equal(check_gemm(&p, &check), 0);
+	assert_true(check_passed(&check));
+	y[0] = 7;
+	assert_int_equal(check_gemm(&p, &check), 0);
+	assert_int_equal(check.wrong, 1);
+	y[0] = (float)NAN;
+	assert_int_equal(check_gemm(&p, &check), 0);
+	assert_int_equal(check.wrong, 1);
+}
+
+static void softmax_passes_and_damage_is_found(void **state)
+{
+	struct elements x = dense(KOPS_F32, 2, 9, 300, 0), y = dense(KOPS_F32, 2, 9, 300, 0);
+	struct check check;
+
+	(void)state;
+	for (int log_too = 0; log_too < 2; log_too++) {
+		for (uint64_t r = 0; r < 9; r++) {
+			float sum = 0;
+			for (int64_t j = 0; j < 300; j++)
+				sum += expf(4 * (float)get(&x, (int64_t)r * 300 + j) - 4);
+			for (int64_t j = 0; j < 300; j++) {
+				float e = 4 * (float)get(&x, (int64_t)r * 300 + j) - 4;
+				element_put(KOPS_F32, at(&y, r * 300 + (uint64_t)j),
+				            (double)(log_too ? e - logf(sum) : expf(e) / sum));
+			}
+		}
+		assert_int_equal(check_softmax(&x, &y, 4, log_too, &check), 0);
+		assert_true(check_passed(&check));
+		assert_int_equal(check_softmax(&x, &y, 4.001, log_too, &check), 0);
+		assert_false(check_passed(&check));
+	}
+	release(&x), release(&y);
+}
+
+static void sums_and_moves_are_compared_by_broadcast(void **state)
+{
+	struct elements a = dense(KOPS_F32, 2, 4, 6, 0), row = dense(KOPS_F32, 1, 6, 0, 0),
+	                y = dense(KOPS_F32, 2, 4, 6, 0);
+	struct elements turned = dense(KOPS_F32, 2, 6, 4, 0);
+	struct check check;
+
+	(void)state;
+	for (uint64_t i = 0; i < 24; i++) {
+		element_put(KOPS_F32, at(&y, i), get(&a, (int64_t)i) + get(&row, (int64_t)i % 6));
+		element_put(KOPS_F32, at(&turned, i % 6 * 4 + i / 6), get(&a, (int64_t)i));
+	}
+	assert_int_equal(check_add(&a, &row, &y, &check), 0);
+	assert_true(check_passed(&check));
+	assert_int_equal(check_add(&row, &a, &y, &check), 0);
+	assert_true(check_passed(&check));
+	assert_int_equal(check_transpose(&a, &turned, &check), 0);
+	assert_true(check_passed(&check));
+	assert_int_equal(check_copy(&a, &y, &check), 0);
+	assert_false(check_passed(&check));
+	element_put(KOPS_F32, at(&turned, 23), get(&turned, 23) + 0x1p-20);
+	assert_int_equal(check_transpose(&a, &turned, &check), 0);
+	assert_int_equal(check.wrong, 1);
+	assert_int_equal(check.row, 5);
+	assert_int_equal(check.column, 3);
+	release(&a), release(&row), release(&y), release(&turned);
+}
+
+/* Large results are sampled by rows, and say so; the first and the last are among them. */
+static void large_results_are_sampled(void **state)
+{
+	enum { ROWS = 300000, COLUMNS = 256 }; /* 2^26 is the budget */
+	float row[COLUMNS] = {0};
+	struct elements x = {(unsigned char *)row, KOPS_F32, 2, {ROWS, COLUMNS}, {0, 1}};
+	struct check check;
+
+	(void)state;
+	assert_int_equal(check_copy(&x, &x, &check), 0);
+	assert_true(check_passed(&check));
+	assert_int_equal(check.elements, (uint64_t)ROWS * COLUMNS);
+	assert_int_equal(check.compared, 1ull << 26);
+}
+
+static void empty_results_pass(void **state)
+{
+	struct elements a = dense(KOPS_F32, 2, 3, 0, 0), b = dense(KOPS_F32, 2, 0, 2, 0),
+	                y = dense(KOPS_F32, 2, 3, 2, 0);
+	struct check_product p = {.a = &a, .b = &b, .y = &y, .alpha = 1};
+	struct check check;
+
+	(void)state;
+	memset(at(&y, 0), 0, 6 * sizeof(float)); /* K = 0: zeros */
+	assert_int_equal(check_gemm(&p, &check), 0);
+	assert_true(check_passed(&check));
+	assert_int_equal(check.compared, 6);
+	assert_int_equal(check_copy(&a, &a, &check), 0);
+	assert_true(check_passed(&check));
+	assert_int_equal(check.compared, 0);
+	release(&a), release(&b), release(&y);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(products_of_every_dtype_pass_and_damage_is_found),
+	    cmocka_unit_test(a_lower_precision_is_found),
+	    cmocka_unit_test(batches_share_a_single_operand),
+	    cmocka_unit_test(special_values_must_be_in_their_place),
+	    cmocka_unit_test(softmax_passes_and_damage_is_found),
+	    cmocka_unit_test(sums_and_moves_are_compared_by_broadcast),
+	    cmocka_unit_test(large_results_are_sampled),
+	    cmocka_unit_test(empty_results_pass),
+	};
+	uint64_t seed = random_seed();
+
+	print_message("seed %llu\n", (unsigned long long)seed);
+	random_start(&dice, seed);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,161 @@
+/* The command line: options of every kind, their errors, and JSON that any parser takes. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli.h"
+#include "json.h"
+
+/* ---- options ---- */
+
+/* Parses "sgemm" and up to 6 words. */
+static int parse(struct flags *flags, char *why, int *ret_argc, char ***ret_argv, const char *const words[])
+{
+	static char *argv[8];
+	int argc = 1;
+
+	argv[0] = (char *)"sgemm";
+	for (; words[argc - 1]; argc++)
+		argv[argc] = (char *)(uintptr_t)words[argc - 1];
+	argv[argc] = NULL;
+	*flags = (struct flags){0};
+	return options_parse(command_by_name("sgemm"), argc, argv, flags, ret_argc, ret_argv, why);
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void options_and_files_may_be_mixed(void **state)
+{
+	char why[CLI_WHY_BYTES], **args;
+	struct flags f;
+	int n;
+
+	(void)state;
+	assert_int_equal(parse(&f, why, &n, &args, WORDS("a.bin", "-o", "c.bin", "--check", "b.bin", "-m12")),
+	                 0);
+	assert_int_equal(n, 2);
+	assert_string_equal(args[0], "a.bin");
+	assert_string_equal(args[1], "b.bin");
+	assert_string_equal(f.output, "c.bin");
+	assert_true(f.check);
+	assert_true(f.m.set && f.m.value == 12 && !f.n.set);
+	assert_int_equal(parse(&f, why, &n, &args, WORDS("--alpha", "-1.5", "--priority=low", "--", "-o")), 0);
+	assert_true(f.alpha.set && f.alpha.value == -1.5);
+	assert_int_equal(f.priority, KOPS_LOW);
+	assert_string_equal(args[0], "-o");
+}
+
+static void times_have_units(void **state)
+{
+	static const struct {
+		const char *text;
+		uint32_t ms;
+	} good[] = {{"2", 2000}, {"0.5", 500}, {"500ms", 500}, {"3s", 3000}, {"2min", 120000}, {"0.1ms", 1}};
+	static const char *const bad[] = {"", "0", "-1", "soon", "3 s", "1h", "nan", "1e30", "3sx"};
+	uint32_t ms;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		assert_true(options_time(good[i].text, &ms));
+		assert_int_equal(ms, good[i].ms);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(options_time(bad[i], &ms));
+}
+
+static void wrong_options_are_named(void **state)
+{
+	static const struct {
+		const char *words[3], *reason;
+	} cases[] = {
+	    {{"--nonsense"}, "no option '--nonsense' here; `kops-client sgemm -h`"},
+	    {{"-x"}, "no option '-x' here"},
+	    {{"a", "-o"}, "option '-o' needs a value, FILE"},
+	    {{"--alpha"}, "option '--alpha' needs a value, X"},
+	    {{"--alpha", "inf"}, "--alpha does not take 'inf'"},
+	    {{"-m", "-3"}, "-m does not take '-3'"},
+	    {{"-m", "99999999999999999999"}, "-m does not take"},
+	    {{"--precision", "f64"}, "--precision does not take 'f64'"},
+	    {{"--dtype", "f32"}, "no option '--dtype'"}, /* sgemm's is fixed */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char why[CLI_WHY_BYTES], **args;
+		struct flags f;
+		int n;
+		const char *const words[] = {cases[i].words[0], cases[i].words[1], NULL};
+		assert_int_equal(parse(&f, why, &n, &args, words), KOPS_E_INVALID);
+		if (strstr(why, cases[i].reason) == NULL)
+			fail_msg("\"%s\" does not say \"%s\"", why, cases[i].reason);
+	}
+}
+
+static void every_verb_has_what_help_needs(void **state)
+{
+	size_t n = 0;
+
+	(void)state;
+	for (; command_rows[n]; n++) {
+		const struct command *c = command_rows[n];
+		assert_ptr_equal(command_by_name(c->name), c);
+		assert_non_null(strstr(c->help, "\nExamples:\n  "));
+		assert_true(c->min_args <= c->max_args);
+		for (const struct option_row *row = c->options; row->name || row->letter; row++)
+			assert_true(row->help[0] != '\0' && row->parse != NULL);
+	}
+	assert_int_equal(n, 12);
+	assert_null(command_by_name("gem"));
+}
+
+/* ---- JSON ---- */
+
+static void json_is_escaped_and_nested(void **state)
+{
+	struct json json;
+	char *text;
+	size_t n;
+	FILE *out = open_memstream(&text, &n);
+
+	(void)state;
+	json_begin(&json, out, "x");
+	json_text(&json, "a\"b", "q\"\\\n\x01 µ \xff\xc0\xaf.");
+	json_text(&json, "none", NULL);
+	json_array(&json, "list");
+	json_real(&json, NULL, 0.1);
+	json_real(&json, NULL, 1.0 / 3);
+	json_real(&json, NULL, -1e300);
+	json_real(&json, NULL, (double)NAN);
+	json_real(&json, NULL, -(double)INFINITY);
+	json_count(&json, NULL, UINT64_MAX);
+	json_object(&json, NULL);
+	json_close_object(&json);
+	json_close_array(&json);
+	json_bool(&json, "yes", true);
+	json_end(&json);
+	fclose(out);
+	assert_string_equal(
+	    text, "{\n  \"schema\": 1,\n  \"verb\": \"x\",\n"
+	          "  \"a\\\"b\": \"q\\\"\\\\\\u000a\\u0001 µ ???.\",\n  \"none\": null,\n"
+	          "  \"list\": [\n    0.1,\n    0.3333333333333333,\n    -1e+300,\n    null,\n    null,\n"
+	          "    18446744073709551615,\n    {}\n  ],\n  \"yes\": true\n}\n");
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(options_and_files_may_be_mixed), cmocka_unit_test(times_have_units),
+	    cmocka_unit_test(wrong_options_are_named),        cmocka_unit_test(every_verb_has_what_help_needs),
+	    cmocka_unit_test(json_is_escaped_and_nested),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
