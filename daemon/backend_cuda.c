@@ -1,0 +1,1037 @@
+/*
+ * backend_cuda.c: NVIDIA GPUs, as the module kops-cuda.so.
+ *
+ * A device has LANES CUDA streams. A run goes to the stream that already holds runs of its lane, which
+ * keeps their order, else to the stream with the fewest. Each stream has a cuBLAS handle of its own: a
+ * handle has one workspace, and two streams writing it at once would spoil each other's results.
+ *
+ * A run is enqueued whole: uploads, kernels, downloads, and last the number of the run, written by the GPU
+ * into a word of pinned memory. poll() compares that word. What is out on a stream is a queue in that
+ * order; a run that failed on the way takes its place in it too, since the GPU may still be working for it.
+ *
+ * Errors that leave the CUDA context broken (illegal addresses, hardware faults) show up in
+ * cudaStreamQuery(), which poll() asks every millisecond. From then on every run fails with KOPS_E_FAULT: only
+ * a new process gets a new context.
+ */
+#include <cublas_v2.h>
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend.h"
+#include "clock.h"
+#include "cuda_rows.h"
+#include "cuda_stage.h"
+
+#define LANES            4
+#define DEPTH            8
+#define SCRATCH_KEPT_MAX (64ull << 20) /* bytes of scratch memory that a stream keeps between runs */
+#define SCRATCH_MIN      (1ull << 20)
+#define QUERY_NS         1000000u       /* between looks for errors while runs are out */
+#define SPARE_BYTES      (256ull << 20) /* device memory left for cuBLAS, kernels and the driver */
+
+#define TIMED_MIN_US 100.0 /* a run planned to be shorter is timed by the host: four events cost it 6 µs */
+
+/*
+ * Where using host memory in place beats copying it, measured on an H200 over PCIe 5 x16: products up to 96×96
+ * (64×64: 25 µs against 34 from start() to poll(), 128×128: 47 against 38), sums and softmaxes at every
+ * size tried (1 MiB views: 58 to 76 µs against 66 to 86).
+ */
+static const struct cuda_direct direct_limits = {.streaming_max_bytes = 1 << 20, .reusing_max_bytes = 40 << 10};
+static const struct cuda_direct no_direct;
+
+/* What a run needs while it is out. Kept for reuse: events are slow to make. */
+struct out {
+	struct run *run;
+	struct cuda_stage *stage;
+	void *scratch; /* of its own, when it was too much for the lane's; freed in stream order */
+	cudaEvent_t begun, uploaded, computed, downloaded; /* recorded if timed */
+	cudaEvent_t ended;                                 /* for notify(); without a time, it costs nothing */
+	bool timed;
+	uint64_t started_ns;
+	uint32_t number; /* what the lane's word reads once the run is through */
+	int status;
+	struct out *next;
+};
+
+struct lane {
+	cudaStream_t stream;
+	cudaStream_t waker; /* carries the host calls of notify(), so that they do not hold up the stream */
+	cublasHandle_t cublas;
+	void *cublas_workspace;
+	void *scratch;
+	uint64_t scratch_bytes;
+	uint32_t issued;
+	uint32_t *word; /* pinned: number of the last run that is through */
+	struct out *head, **tail;
+	unsigned n_out;
+};
+
+struct backend_device {
+	int index;
+	struct device_info info;
+	double flops_per_us, bytes_per_us; /* f32 arithmetic, device memory */
+	cudaMemPool_t pool;
+	cudaStream_t memory_stream; /* alloc() and free() */
+	PFN_cuStreamWriteValue32_v11070 write_value;
+	uint32_t *words; /* one cache line per lane */
+	struct lane lanes[LANES];
+	struct out *spare;
+	struct run *done, **done_tail; /* back without having been out */
+	uint64_t queried_ns;
+	char fault[WHY_BYTES]; /* "" while the context is sound */
+	uint64_t disabled[OP_COUNT];
+};
+
+static const struct kernel_list *const lists[OP_COUNT] = {
+#define X(name, NAME) &name##_cuda_rows,
+#include "ops.def"
+#undef X
+};
+
+/* The device whose context pin() uses; -1 before the first open(). */
+static int pin_device = -1;
+
+/* ---- What there is ---- */
+
+static void explain_count(cudaError_t error, char why[WHY_BYTES])
+{
+	int driver = 0, built = CUDART_VERSION;
+
+	cudaDriverGetVersion(&driver);
+	if (driver == 0)
+		snprintf(why, WHY_BYTES,
+		         "no NVIDIA driver: libcuda.so.1 is missing or the kernel module is not loaded");
+	else if (error == cudaErrorInsufficientDriver)
+		snprintf(why, WHY_BYTES,
+		         "the NVIDIA driver is too old: it serves CUDA %d.%d, kops-cuda.so is built with "
+		         "%d.%d; update the "
+		         "driver",
+		         driver / 1000, driver % 1000 / 10, built / 1000, built % 1000 / 10);
+	else if (error == cudaErrorNoDevice)
+		snprintf(why, WHY_BYTES, "no CUDA device is visible; see nvidia-smi and CUDA_VISIBLE_DEVICES");
+	else
+		snprintf(why, WHY_BYTES, "CUDA cannot count the devices: %s", cudaGetErrorString(error));
+}
+
+static unsigned gpu_count(char why[WHY_BYTES])
+{
+	int n = 0;
+	cudaError_t error = cudaGetDeviceCount(&n);
+
+	if (error == cudaSuccess && n > 0)
+		return (unsigned)n;
+	cudaGetLastError();
+	explain_count(error == cudaSuccess ? cudaErrorNoDevice : error, why);
+	return 0;
+}
+
+static const struct kernel_list *gpu_kernels(const struct op *op)
+{
+	static const struct kernel_list none;
+
+	for (unsigned i = 0; i < OP_COUNT; i++)
+		if (strcmp(ops[i]->name, op->name) == 0)
+			return lists[i];
+	return &none;
+}
+
+static unsigned op_index(const struct op *op)
+{
+	unsigned i = 0;
+
+	while (i < OP_COUNT && strcmp(ops[i]->name, op->name) != 0)
+		i++;
+	return i;
+}
+
+static void gpu_disable(struct backend_device *dev, const struct op *op, unsigned row)
+{
+	unsigned i = op_index(op);
+
+	if (i < OP_COUNT && row < 64)
+		dev->disabled[i] |= 1ull << row;
+}
+
+static void gpu_describe(const struct backend_device *dev, struct device_info *ret)
+{
+	*ret = dev->info;
+}
+
+/* ---- Opening and closing ---- */
+
+static int cuda_failed(cudaError_t error, const char *what, char why[WHY_BYTES])
+{
+	snprintf(why, WHY_BYTES, "%s: %s", what, cudaGetErrorString(error));
+	cudaGetLastError();
+	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
+}
+
+/* "580.159.04", from the driver's own file; else the CUDA version that it serves. */
+static void driver_version(char *text, size_t size)
+{
+	FILE *file = fopen("/proc/driver/nvidia/version", "re");
+	char line[256], word[32];
+	int cuda = 0;
+
+	cudaDriverGetVersion(&cuda);
+	snprintf(text, size, "for CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
+	if (!file)
+		return;
+	if (fgets(line, sizeof(line), file)) {
+		for (const char *at = line; *at; at += strcspn(at, " \t\n"), at += strspn(at, " \t\n"))
+			if (sscanf(at, "%31[0-9.]", word) == 1 && strchr(word, '.') && strlen(word) > 4) {
+				snprintf(text, size, "%s", word);
+				break;
+			}
+	}
+	fclose(file);
+}
+
+static int attribute(int index, enum cudaDeviceAttr which)
+{
+	int value = 0;
+
+	cudaDeviceGetAttribute(&value, which, index);
+	return value;
+}
+
+/* FP32 units per multiprocessor: 64 on Turing and the A100, 128 on the rest. */
+static int fp32_units(int major, int minor)
+{
+	return major == 7 || (major == 8 && minor == 0) ? 64 : 128;
+}
+
+static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *prop, size_t free_bytes)
+{
+	char driver[32], text[256];
+	double clock_khz = attribute(dev->index, cudaDevAttrClockRate);
+	double memory_khz = attribute(dev->index, cudaDevAttrMemoryClockRate);
+	double bus_bytes = attribute(dev->index, cudaDevAttrGlobalMemoryBusWidth) / 8.0;
+
+	driver_version(driver, sizeof(driver));
+	snprintf(text, sizeof(text), "%.60s, compute capability %d.%d, %d SMs, driver %s, CUDA %d.%d",
+	         prop->name, prop->major, prop->minor, prop->multiProcessorCount, driver, CUDART_VERSION / 1000,
+	         CUDART_VERSION % 1000 / 10);
+	snprintf(dev->info.description, sizeof(dev->info.description), "%.127s", text);
+	dev->info.memory_bytes = free_bytes > SPARE_BYTES ? free_bytes - SPARE_BYTES : 0;
+	dev->info.depth = DEPTH;
+	dev->flops_per_us =
+	    prop->multiProcessorCount * fp32_units(prop->major, prop->minor) * 2.0 * clock_khz * 1e-3;
+	dev->bytes_per_us = 2.0 * memory_khz * 1e-3 * bus_bytes;
+	if (dev->flops_per_us <= 0)
+		dev->flops_per_us = 1e7;
+	if (dev->bytes_per_us <= 0)
+		dev->bytes_per_us = 5e5;
+}
+
+static int require(struct backend_device *dev, char why[WHY_BYTES])
+{
+	enum cudaDriverEntryPointQueryResult found;
+	void *function = NULL;
+
+	if (!attribute(dev->index, cudaDevAttrMemoryPoolsSupported)) {
+		snprintf(why, WHY_BYTES, "the device has no memory pools; kopsd needs them");
+		return KOPS_E_UNSUPPORTED;
+	}
+	if (!attribute(dev->index, cudaDevAttrCanUseHostPointerForRegisteredMem)) {
+		snprintf(why, WHY_BYTES, "the device cannot reach registered host memory at its own address");
+		return KOPS_E_UNSUPPORTED;
+	}
+	if (cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &function, 11070, cudaEnableDefault,
+	                                     &found) != cudaSuccess ||
+	    !function) {
+		cudaGetLastError();
+		snprintf(why, WHY_BYTES, "the driver lacks cuStreamWriteValue32; update it");
+		return KOPS_E_UNSUPPORTED;
+	}
+	dev->write_value = (PFN_cuStreamWriteValue32_v11070)function;
+	return 0;
+}
+
+/* 32 MiB is what cuBLAS asks for on Hopper; older GPUs need less. */
+static int open_cublas(struct lane *lane, const struct cudaDeviceProp *prop, char why[WHY_BYTES])
+{
+	size_t bytes = (prop->major >= 9 ? 32u : 8u) << 20;
+	cudaError_t error = cudaMalloc(&lane->cublas_workspace, bytes);
+	cublasStatus_t status;
+
+	if (error != cudaSuccess)
+		return cuda_failed(error, "no memory for the workspace of cuBLAS", why);
+	status = cublasCreate(&lane->cublas);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		status = cublasSetStream(lane->cublas, lane->stream);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		status = cublasSetWorkspace(lane->cublas, lane->cublas_workspace, bytes);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		status = cublasSetMathMode(lane->cublas, CUBLAS_DEFAULT_MATH |
+		                                             CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		return 0;
+	snprintf(why, WHY_BYTES, "cuBLAS does not start: %s", cublasGetStatusString(status));
+	return KOPS_E_FAULT;
+}
+
+static int open_lane(struct backend_device *dev, unsigned i, const struct cudaDeviceProp *prop,
+                     char why[WHY_BYTES])
+{
+	struct lane *lane = &dev->lanes[i];
+	cudaError_t error = cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking);
+
+	lane->tail = &lane->head;
+	lane->word = &dev->words[i * 16];
+	*lane->word = 0;
+	if (error == cudaSuccess)
+		error = cudaStreamCreateWithFlags(&lane->waker, cudaStreamNonBlocking);
+	if (error != cudaSuccess)
+		return cuda_failed(error, "no CUDA stream", why);
+	return open_cublas(lane, prop, why);
+}
+
+static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
+{
+	struct cudaMemPoolProps props = {
+	    .allocType = cudaMemAllocationTypePinned,
+	    .location = {.type = cudaMemLocationTypeDevice, .id = dev->index},
+	};
+	uint64_t keep = UINT64_MAX;
+	cudaError_t error = cudaMemPoolCreate(&dev->pool, &props);
+
+	if (error == cudaSuccess)
+		error = cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep);
+	if (error == cudaSuccess)
+		error = cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking);
+	if (error == cudaSuccess)
+		error = cudaHostAlloc((void **)&dev->words, LANES * 64, cudaHostAllocMapped);
+	return error == cudaSuccess ? 0 : cuda_failed(error, "no memory pool", why);
+}
+
+static void close_lane(struct lane *lane)
+{
+	if (lane->stream)
+		cudaStreamSynchronize(lane->stream);
+	if (lane->waker) {
+		cudaStreamSynchronize(lane->waker);
+		cudaStreamDestroy(lane->waker);
+	}
+	if (lane->cublas)
+		cublasDestroy(lane->cublas);
+	cudaFree(lane->cublas_workspace);
+	if (lane->scratch)
+		cudaFreeAsync(lane->scratch, lane->stream);
+	if (lane->stream)
+		cudaStreamDestroy(lane->stream);
+}
+
+static void free_out(struct out *out)
+{
+	cudaEvent_t events[] = {out->begun, out->uploaded, out->computed, out->downloaded, out->ended};
+
+	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		if (events[i])
+			cudaEventDestroy(events[i]);
+	free(out);
+}
+
+static void gpu_close(struct backend_device *dev)
+{
+	struct out *next;
+
+	if (!dev)
+		return;
+	cudaSetDevice(dev->index);
+	for (unsigned i = 0; i < LANES; i++)
+		close_lane(&dev->lanes[i]);
+	for (struct out *out = dev->spare; out; out = next) {
+		next = out->next;
+		free_out(out);
+	}
+	if (dev->memory_stream) {
+		cudaStreamSynchronize(dev->memory_stream);
+		cudaStreamDestroy(dev->memory_stream);
+	}
+	cudaFreeHost(dev->words);
+	if (dev->pool)
+		cudaMemPoolDestroy(dev->pool);
+	cudaGetLastError();
+	free(dev);
+}
+
+static int open_parts(struct backend_device *dev, char why[WHY_BYTES])
+{
+	struct cudaDeviceProp prop;
+	size_t free_bytes = 0, total_bytes = 0;
+	cudaError_t error = cudaSetDevice(dev->index);
+	int rc;
+
+	if (error == cudaSuccess)
+		error = cudaGetDeviceProperties(&prop, dev->index);
+	if (error != cudaSuccess)
+		return cuda_failed(error, "the GPU does not open", why);
+	if ((rc = require(dev, why)) < 0 || (rc = open_pool(dev, why)) < 0)
+		return rc;
+	for (unsigned i = 0; i < LANES; i++)
+		if ((rc = open_lane(dev, i, &prop, why)) < 0)
+			return rc;
+	error = cudaMemGetInfo(&free_bytes, &total_bytes);
+	if (error != cudaSuccess)
+		return cuda_failed(error, "the GPU does not tell its memory", why);
+	fill_info(dev, &prop, free_bytes);
+	return 0;
+}
+
+static int gpu_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
+{
+	struct backend_device *dev = calloc(1, sizeof(*dev));
+	int unset = -1, rc;
+
+	(void)threads;
+	if (!dev) {
+		snprintf(why, WHY_BYTES, "out of memory");
+		return KOPS_E_NOMEM;
+	}
+	dev->index = (int)index;
+	dev->done_tail = &dev->done;
+	rc = open_parts(dev, why);
+	if (rc < 0) {
+		gpu_close(dev);
+		return rc;
+	}
+	__atomic_compare_exchange_n(&pin_device, &unset, (int)index, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	*ret_dev = dev;
+	return 0;
+}
+
+/* ---- Planning ---- */
+
+static bool is_elsewhere(const struct backend_device *dev, const struct view *v)
+{
+	const struct memory *m = v->space;
+
+	return !m->host && m->owner != dev;
+}
+
+/* The op's args with the strides that its kernel will see; addresses stay open. */
+static void staged_args(const struct op_args *args, struct op_args *ret)
+{
+	*ret = *args;
+	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+		const struct memory *m = args->views[v].space;
+		struct cuda_layout layout;
+
+		if (!m->host)
+			continue;
+		cuda_layout_of(&args->views[v], &layout);
+		memcpy(ret->views[v].strides, layout.strides, sizeof(layout.strides));
+	}
+}
+
+static int plan_op(const struct backend_device *dev, struct run *run, unsigned i)
+{
+	struct run_op *op = &run->ops[i];
+	struct op_args args;
+	int rc;
+
+	for (unsigned v = 0; v <= op->args.op->n_inputs; v++) {
+		if (!is_elsewhere(dev, &op->args.views[v]))
+			continue;
+		snprintf(run->error, WHY_BYTES,
+		         "op %u (%s) uses a RESIDENT buffer of another device; run it there, or copy the data "
+		         "through a SHARED buffer",
+		         i, op->args.op->name);
+		return KOPS_E_DEVICE;
+	}
+	staged_args(&op->args, &args);
+	rc = kernel_choose(gpu_kernels(op->args.op), &args, op->pinned, dev->disabled[op_index(op->args.op)],
+	                   &op->kernel, op->why);
+	if (rc < 0)
+		snprintf(run->error, WHY_BYTES, "%s", op->why);
+	return rc;
+}
+
+/* How much faster than f32 arithmetic the op's type runs; rough. */
+static double speed_up(const struct op_args *args)
+{
+	switch (args->views[0].dtype) {
+	case KOPS_F16:
+	case KOPS_BF16:
+		return 10;
+	case KOPS_F64:
+		return 0.5;
+	default:
+		return 0.75; /* what cuBLAS reaches of the peak */
+	}
+}
+
+/* Rough: launches, arithmetic or device memory, and PCIe 5 x16 at 55 bytes per ns, as measured on an H200. */
+static double estimate_us(const struct backend_device *dev, const struct run *run, uint64_t copies_bytes)
+{
+	double us = 15.0 + (double)copies_bytes / 55e3;
+
+	for (unsigned i = 0; i < run->n_ops; i++) {
+		const struct op_args *args = &run->ops[i].args;
+		struct cost cost;
+		double compute_us, memory_us;
+
+		args->op->cost(args, &cost);
+		compute_us = cost.flops / (dev->flops_per_us * speed_up(args));
+		memory_us = cost.bytes / dev->bytes_per_us;
+		us += 3.0 + (compute_us > memory_us ? compute_us : memory_us);
+	}
+	return us;
+}
+
+static int gpu_plan(const struct backend_device *dev, struct run *run)
+{
+	struct cuda_stage *stage;
+	int rc;
+
+	for (unsigned i = 0; i < run->n_ops; i++)
+		if ((rc = plan_op(dev, run, i)) < 0)
+			return rc;
+	rc = cuda_stage_new(run, &no_direct, &stage);
+	if (rc < 0) {
+		snprintf(run->error, WHY_BYTES, "out of host memory");
+		return rc;
+	}
+	run->device_bytes = cuda_stage_scratch_bytes(stage);
+	run->plan_us = estimate_us(dev, run, stage->copies_bytes);
+	cuda_stage_free(stage);
+	if (run->device_bytes <= dev->info.memory_bytes)
+		return 0;
+	snprintf(
+	    run->error, WHY_BYTES,
+	    "the job needs %llu MiB of device memory, the device has %llu MiB; split it, or use device cpu",
+	    (unsigned long long)(run->device_bytes >> 20), (unsigned long long)(dev->info.memory_bytes >> 20));
+	return KOPS_E_NOMEM;
+}
+
+/* ---- Scratch memory ---- */
+
+/* Gives back what idle lanes and the pool keep. Waits for the device. */
+static void release_kept(struct backend_device *dev)
+{
+	for (unsigned i = 0; i < LANES; i++) {
+		struct lane *lane = &dev->lanes[i];
+
+		if (lane->scratch && !lane->head) {
+			cudaFreeAsync(lane->scratch, lane->stream);
+			lane->scratch = NULL;
+			lane->scratch_bytes = 0;
+		}
+		cudaStreamSynchronize(lane->stream);
+	}
+	cudaStreamSynchronize(dev->memory_stream);
+	cudaMemPoolTrimTo(dev->pool, 0);
+}
+
+static cudaError_t pool_alloc(struct backend_device *dev, uint64_t bytes, cudaStream_t stream, void **ret)
+{
+	cudaError_t error = cudaMallocFromPoolAsync(ret, bytes, dev->pool, stream);
+
+	if (error != cudaErrorMemoryAllocation)
+		return error;
+	cudaGetLastError();
+	release_kept(dev);
+	return cudaMallocFromPoolAsync(ret, bytes, dev->pool, stream);
+}
+
+/* Runs of a lane follow each other, so they may share its scratch memory. */
+static cudaError_t grow_lane_scratch(struct backend_device *dev, struct lane *lane, uint64_t bytes)
+{
+	uint64_t room = SCRATCH_MIN;
+	void *scratch;
+	cudaError_t error;
+
+	while (room < bytes)
+		room *= 2;
+	error = pool_alloc(dev, room, lane->stream, &scratch);
+	if (error != cudaSuccess)
+		return error;
+	if (lane->scratch)
+		cudaFreeAsync(lane->scratch, lane->stream);
+	lane->scratch = scratch;
+	lane->scratch_bytes = room;
+	return cudaSuccess;
+}
+
+static int get_scratch(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	uint64_t bytes = cuda_stage_scratch_bytes(out->stage);
+	cudaError_t error = cudaSuccess;
+
+	if (bytes > SCRATCH_KEPT_MAX)
+		error = pool_alloc(dev, bytes, lane->stream, &out->scratch);
+	else if (bytes > lane->scratch_bytes)
+		error = grow_lane_scratch(dev, lane, bytes);
+	out->stage->scratch = out->scratch ? out->scratch : lane->scratch;
+	if (error == cudaSuccess)
+		return 0;
+	if (error != cudaErrorMemoryAllocation)
+		return KOPS_E_FAULT;
+	cudaGetLastError();
+	snprintf(out->run->error, WHY_BYTES,
+	         "no %llu MiB of device memory are free for this job; free RESIDENT buffers or submit it again "
+	         "later",
+	         (unsigned long long)(bytes >> 20) + 1);
+	return KOPS_E_NOMEM;
+}
+
+/* ---- Starting ---- */
+
+static struct lane *lane_for(struct backend_device *dev, uint64_t lane)
+{
+	struct lane *best = &dev->lanes[0];
+
+	for (unsigned i = 0; i < LANES; i++) {
+		for (const struct out *out = dev->lanes[i].head; out; out = out->next)
+			if (out->run->lane == lane)
+				return &dev->lanes[i];
+		if (dev->lanes[i].n_out < best->n_out)
+			best = &dev->lanes[i];
+	}
+	return best;
+}
+
+static int make_events(struct out *out)
+{
+	cudaEvent_t *events[] = {&out->begun, &out->uploaded, &out->computed, &out->downloaded};
+
+	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		if (cudaEventCreate(events[i]) != cudaSuccess)
+			return KOPS_E_FAULT;
+	return cudaEventCreateWithFlags(&out->ended, cudaEventDisableTiming) == cudaSuccess ? 0 : KOPS_E_FAULT;
+}
+
+static struct out *take_out(struct backend_device *dev)
+{
+	struct out *out = dev->spare;
+
+	if (out) {
+		dev->spare = out->next;
+		return out;
+	}
+	out = calloc(1, sizeof(*out));
+	if (out && make_events(out) < 0) {
+		free_out(out);
+		return NULL;
+	}
+	return out;
+}
+
+static void put_out(struct backend_device *dev, struct out *out)
+{
+	cuda_stage_free(out->stage);
+	out->stage = NULL;
+	out->scratch = NULL;
+	out->next = dev->spare;
+	dev->spare = out;
+}
+
+static int launch_op(struct lane *lane, struct out *out, unsigned i)
+{
+	const struct run_op *op = &out->run->ops[i];
+	struct launch launch = {
+	    .workspace = out->stage->scratch + out->stage->copies_bytes,
+	    .workspace_bytes = out->stage->workspace_bytes,
+	    .stream = lane->stream,
+	    .library = lane->cublas,
+	};
+	struct op_args args;
+	int rc;
+
+	if (view_elements(op_output_const(&op->args)) == 0)
+		return 0;
+	rc = cuda_stage_begin_op(out->stage, i, &args);
+	if (rc < 0)
+		return rc;
+	rc = op->kernel->launch(&args, &launch);
+	if (rc < 0) {
+		snprintf(out->run->error, WHY_BYTES, "op %u: kernel \"%s\" of %s did not start: %s", i,
+		         op->kernel->name, op->args.op->name, cudaGetErrorString(cudaPeekAtLastError()));
+		return rc;
+	}
+	cuda_stage_end_op(out->stage, i);
+	return 0;
+}
+
+static int launch_ops(struct lane *lane, struct out *out)
+{
+	for (unsigned i = 0; i < out->run->n_ops; i++) {
+		int rc = launch_op(lane, out, i);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static void stamp(const struct lane *lane, const struct out *out, cudaEvent_t event)
+{
+	if (out->timed)
+		cudaEventRecord(event, lane->stream);
+}
+
+static int enqueue(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	int rc = cuda_stage_new(out->run, &direct_limits, &out->stage);
+
+	if (rc < 0)
+		return rc;
+	out->stage->stream = lane->stream;
+	out->stage->others_out = lane->n_out > 0;
+	rc = get_scratch(dev, lane, out);
+	if (rc < 0)
+		return rc;
+	stamp(lane, out, out->begun);
+	rc = cuda_stage_upload_all(out->stage);
+	if (rc < 0)
+		return rc;
+	stamp(lane, out, out->uploaded);
+	rc = launch_ops(lane, out);
+	if (rc < 0)
+		return rc;
+	stamp(lane, out, out->computed);
+	rc = cuda_stage_download_all(out->stage);
+	stamp(lane, out, out->downloaded);
+	return rc;
+}
+
+static void push_done(struct backend_device *dev, struct run *run, int status)
+{
+	run->status = status;
+	run->next = NULL;
+	*dev->done_tail = run;
+	dev->done_tail = &run->next;
+}
+
+/* Fails what is out and remembers why: the context is lost. */
+static void give_up(struct backend_device *dev, cudaError_t error)
+{
+	if (!dev->fault[0])
+		snprintf(dev->fault, WHY_BYTES, "the GPU failed: %s (%s); kopsd has to restart",
+		         cudaGetErrorString(error), cudaGetErrorName(error));
+	for (unsigned i = 0; i < LANES; i++) {
+		struct lane *lane = &dev->lanes[i];
+
+		for (struct out *out = lane->head, *next; out; out = next) {
+			next = out->next;
+			snprintf(out->run->error, WHY_BYTES, "%s", dev->fault);
+			push_done(dev, out->run, KOPS_E_FAULT);
+			put_out(dev, out);
+		}
+		lane->head = NULL;
+		lane->tail = &lane->head;
+		lane->n_out = 0;
+	}
+}
+
+/* An error that outlives its call. */
+static cudaError_t broken(const struct lane *lane)
+{
+	cudaError_t error = cudaStreamQuery(lane->stream);
+
+	if (error == cudaErrorNotReady)
+		error = cudaSuccess;
+	cudaGetLastError();
+	return error;
+}
+
+/* The end of a run on its stream, failed ones included: what they enqueued has to be through first. */
+static cudaError_t enqueue_end(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	cudaError_t error = out->scratch ? cudaFreeAsync(out->scratch, lane->stream) : cudaSuccess;
+
+	if (error != cudaSuccess)
+		return error;
+	out->number = ++lane->issued;
+	if (dev->write_value(lane->stream, (CUdeviceptr)(uintptr_t)lane->word, out->number, 0) != CUDA_SUCCESS)
+		return cudaErrorUnknown;
+	return cudaEventRecord(out->ended, lane->stream);
+}
+
+static void push_out(struct lane *lane, struct out *out)
+{
+	out->next = NULL;
+	*lane->tail = out;
+	lane->tail = &out->next;
+	lane->n_out++;
+}
+
+static const char *sentence_of(int status)
+{
+	return status == KOPS_E_NOMEM ? "out of memory while the job was enqueued" : "CUDA refused the job";
+}
+
+static void gpu_start(struct backend_device *dev, struct run *run)
+{
+	struct lane *lane = lane_for(dev, run->lane);
+	struct out *out;
+	cudaError_t error;
+
+	run->error[0] = '\0';
+	run->upload_us = run->compute_us = run->download_us = 0;
+	if (dev->fault[0]) {
+		snprintf(run->error, WHY_BYTES, "%s", dev->fault);
+		push_done(dev, run, KOPS_E_FAULT);
+		return;
+	}
+	cudaSetDevice(dev->index);
+	out = take_out(dev);
+	if (!out) {
+		snprintf(run->error, WHY_BYTES, "out of memory");
+		push_done(dev, run, KOPS_E_NOMEM);
+		return;
+	}
+	out->run = run;
+	out->timed = run->plan_us >= TIMED_MIN_US;
+	out->started_ns = clock_ns();
+	out->status = enqueue(dev, lane, out);
+	if (out->status < 0 && !run->error[0])
+		snprintf(run->error, WHY_BYTES, "%s: %s", sentence_of(out->status),
+		         cudaGetErrorString(cudaPeekAtLastError()));
+	if (out->status < 0)
+		cudaGetLastError();
+	error = enqueue_end(dev, lane, out);
+	push_out(lane, out);
+	if (error == cudaSuccess && out->status == KOPS_E_FAULT)
+		error = broken(lane);
+	if (error != cudaSuccess)
+		give_up(dev, error);
+}
+
+/* ---- Finishing ---- */
+
+static double between_us(cudaEvent_t from, cudaEvent_t to)
+{
+	float ms = 0;
+
+	return cudaEventElapsedTime(&ms, from, to) == cudaSuccess ? (double)ms * 1e3 : 0;
+}
+
+/* A run that was not worth four events counts as computing from end to end. */
+static void set_times(struct run *run, const struct out *out)
+{
+	if (!out->timed) {
+		run->compute_us = clock_us(out->started_ns, clock_ns());
+		return;
+	}
+	run->upload_us = between_us(out->begun, out->uploaded);
+	run->compute_us = between_us(out->uploaded, out->computed);
+	run->download_us = between_us(out->computed, out->downloaded);
+}
+
+static struct run *finish(struct backend_device *dev, struct lane *lane)
+{
+	struct out *out = lane->head;
+	struct run *run = out->run;
+
+	lane->head = out->next;
+	if (!lane->head)
+		lane->tail = &lane->head;
+	lane->n_out--;
+	run->status = out->status;
+	if (run->status == 0)
+		set_times(run, out);
+	put_out(dev, out);
+	return run;
+}
+
+static bool is_through(const struct lane *lane)
+{
+	return lane->head && (int32_t)(__atomic_load_n(lane->word, __ATOMIC_ACQUIRE) - lane->head->number) >= 0;
+}
+
+/* Looks for a broken context now and then; a run that it took down never writes its number. */
+static void look_for_errors(struct backend_device *dev)
+{
+	uint64_t now = clock_ns();
+
+	if (now - dev->queried_ns < QUERY_NS)
+		return;
+	dev->queried_ns = now;
+	for (unsigned i = 0; i < LANES; i++) {
+		cudaError_t error = dev->lanes[i].head ? broken(&dev->lanes[i]) : cudaSuccess;
+
+		if (error != cudaSuccess) {
+			give_up(dev, error);
+			return;
+		}
+	}
+}
+
+static struct run *pop_done(struct backend_device *dev)
+{
+	struct run *run = dev->done;
+
+	if (!run)
+		return NULL;
+	dev->done = run->next;
+	if (!dev->done)
+		dev->done_tail = &dev->done;
+	return run;
+}
+
+static struct run *gpu_poll(struct backend_device *dev)
+{
+	if (dev->done)
+		return pop_done(dev);
+	for (unsigned i = 0; i < LANES; i++)
+		if (is_through(&dev->lanes[i]))
+			return finish(dev, &dev->lanes[i]);
+	look_for_errors(dev);
+	return pop_done(dev);
+}
+
+/* One notify(): shared by the host calls on all lanes, of which the first wakes and the last frees. */
+struct waker {
+	void (*wake)(void *arg);
+	void *arg;
+	unsigned users;
+	bool woken;
+};
+
+static void drop_waker(struct waker *waker)
+{
+	if (__atomic_sub_fetch(&waker->users, 1, __ATOMIC_ACQ_REL) == 0)
+		free(waker);
+}
+
+static void CUDART_CB on_finished(void *data)
+{
+	struct waker *waker = data;
+
+	if (!__atomic_exchange_n(&waker->woken, true, __ATOMIC_ACQ_REL))
+		waker->wake(waker->arg);
+	drop_waker(waker);
+}
+
+/* After the lane's first run: not on its stream, where the call would come after all its runs. */
+static void notify_lane(struct lane *lane, struct waker *waker)
+{
+	__atomic_add_fetch(&waker->users, 1, __ATOMIC_ACQ_REL);
+	if (cudaStreamWaitEvent(lane->waker, lane->head->ended, 0) == cudaSuccess &&
+	    cudaLaunchHostFunc(lane->waker, on_finished, waker) == cudaSuccess)
+		return;
+	cudaGetLastError();
+	drop_waker(waker);
+}
+
+static void gpu_notify(struct backend_device *dev, void (*wake)(void *arg), void *arg)
+{
+	struct waker *waker;
+
+	if (dev->done) {
+		wake(arg);
+		return;
+	}
+	waker = malloc(sizeof(*waker));
+	if (!waker) {
+		wake(arg); /* the caller looks again at once, and asks again */
+		return;
+	}
+	*waker = (struct waker){.wake = wake, .arg = arg, .users = 1};
+	cudaSetDevice(dev->index);
+	for (unsigned i = 0; i < LANES; i++)
+		if (dev->lanes[i].head)
+			notify_lane(&dev->lanes[i], waker);
+	drop_waker(waker);
+}
+
+/* ---- Memory ---- */
+
+static int gpu_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address)
+{
+	void *address = NULL;
+	cudaError_t error;
+
+	if (dev->fault[0])
+		return KOPS_E_FAULT;
+	cudaSetDevice(dev->index);
+	error = pool_alloc(dev, bytes, dev->memory_stream, &address);
+	if (error != cudaSuccess) {
+		cudaGetLastError();
+		return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
+	}
+	error = cudaMemsetAsync(address, 0, bytes, dev->memory_stream);
+	if (error == cudaSuccess)
+		error = cudaStreamSynchronize(dev->memory_stream);
+	if (error != cudaSuccess) {
+		cudaFreeAsync(address, dev->memory_stream);
+		cudaGetLastError();
+		return KOPS_E_FAULT;
+	}
+	*ret_address = address;
+	return 0;
+}
+
+/* No run uses it any more, so nothing has to be waited for. */
+static void gpu_free(struct backend_device *dev, void *address)
+{
+	if (!address)
+		return;
+	cudaSetDevice(dev->index);
+	cudaFreeAsync(address, dev->memory_stream);
+	cudaGetLastError();
+}
+
+/* Without a current device the runtime would make a context on device 0, which may not be ours to use. */
+static bool enter_any_context(void)
+{
+	int index = __atomic_load_n(&pin_device, __ATOMIC_ACQUIRE);
+
+	return index >= 0 && cudaSetDevice(index) == cudaSuccess;
+}
+
+static int gpu_pin(void *host, uint64_t bytes, bool read_only)
+{
+	unsigned flags =
+	    cudaHostRegisterPortable | cudaHostRegisterMapped | (read_only ? cudaHostRegisterReadOnly : 0);
+	cudaError_t error;
+
+	if (!enter_any_context())
+		return KOPS_E_DEVICE;
+	error = cudaHostRegister(host, bytes, flags);
+	if (error == cudaSuccess)
+		return 0;
+	cudaGetLastError();
+	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_SYSTEM;
+}
+
+static void gpu_unpin(void *host)
+{
+	if (!enter_any_context())
+		return;
+	cudaHostUnregister(host);
+	cudaGetLastError();
+}
+
+static const struct backend cuda_backend = {
+    .abi = BACKEND_ABI,
+    .kind = "gpu",
+    .count = gpu_count,
+    .open = gpu_open,
+    .close = gpu_close,
+    .describe = gpu_describe,
+    .kernels = gpu_kernels,
+    .disable = gpu_disable,
+    .plan = gpu_plan,
+    .start = gpu_start,
+    .poll = gpu_poll,
+    .notify = gpu_notify,
+    .alloc = gpu_alloc,
+    .free = gpu_free,
+    .pin = gpu_pin,
+    .unpin = gpu_unpin,
+};
+
+__attribute__((visibility("default"))) const struct backend *kops_backend(void);
+
+const struct backend *kops_backend(void)
+{
+	return &cuda_backend;
+}

@@ -1,0 +1,29 @@
+# kops-cuda: the CUDA backend and its kernels as a module that kopsd opens at run time. It brings its own copy
+# of the rules and views (kops_ops) and of the CUDA runtime, and exports the backend's entry alone.
+set(kernels ${PROJECT_SOURCE_DIR}/kernels)
+
+add_library(kops-cuda MODULE
+  backend_cuda.c cuda_layout.c cuda_stage.c cuda_transfer.c
+  ${kernels}/cuda_axes.c
+  ${kernels}/gemm/cuda.c ${kernels}/gemm/cublas.c ${kernels}/gemm/naive.cu
+  ${kernels}/softmax/cuda.c ${kernels}/softmax/softmax.cu
+  ${kernels}/transpose/cuda.c ${kernels}/transpose/transpose.cu
+  ${kernels}/add/cuda.c ${kernels}/add/add.cu
+  ${kernels}/copy/cuda.c ${kernels}/copy/copy.cu
+  $<TARGET_OBJECTS:kops_ops>)
+
+set_target_properties(kops-cuda PROPERTIES
+  PREFIX "" OUTPUT_NAME kops-cuda
+  C_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+  CUDA_RUNTIME_LIBRARY Static CUDA_SEPARABLE_COMPILATION OFF
+  INSTALL_RPATH_USE_LINK_PATH ON)
+target_include_directories(kops-cuda PRIVATE
+  ${CMAKE_CURRENT_SOURCE_DIR} ${kernels} $<TARGET_PROPERTY:kops_proto,INTERFACE_INCLUDE_DIRECTORIES>)
+target_include_directories(kops-cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+target_compile_options(kops-cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+if(KOPS_WERROR)
+  target_compile_options(kops-cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
+endif()
+target_link_libraries(kops-cuda PRIVATE kops_compile CUDA::cublas CUDA::cudart_static Threads::Threads m)
+target_link_options(kops-cuda PRIVATE LINKER:--exclude-libs,ALL LINKER:--no-undefined)
+install(TARGETS kops-cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/kops)
