@@ -65,18 +65,24 @@ static void unmake(struct segment *s)
 	s->fd = -1;
 }
 
-/* The kernel hands out zeroed pages. A failure leaves what unmake() can take down. */
+/*
+ * The kernel hands out zeroed pages. KOPS_E_NOMEM, also when descriptors have run out, leaves what unmake()
+ * can take down.
+ */
 static int make(struct segment *s)
 {
+	int rc;
+
 	s->fd = memfd_create("kops", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (s->fd < 0)
-		return errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM;
+		return KOPS_E_NOMEM;
 	/* fallocate reports a full tmpfs or memory cgroup here, where ftruncate would leave SIGBUS for later.
 	 */
-	if (fallocate(s->fd, 0, 0, (off_t)s->bytes) < 0)
-		return errno == EINTR ? KOPS_E_SYSTEM : KOPS_E_NOMEM;
-	if (fcntl(s->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		return KOPS_E_SYSTEM;
+	do
+		rc = fallocate(s->fd, 0, 0, (off_t)s->bytes);
+	while (rc < 0 && errno == EINTR);
+	if (rc < 0 || fcntl(s->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return KOPS_E_NOMEM;
 	s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 	if (s->map == MAP_FAILED)
 		return KOPS_E_NOMEM;
