@@ -1,0 +1,396 @@
+"""Clients that break the protocol, flood, stall or die: they end, everybody else is served, nothing stays behind."""
+import os
+import resource
+import signal
+import socket
+import time
+
+import harness
+import wire
+from harness import count, eventually
+from wire import RESIDENT, view
+
+LATENCY_S = 5.0 if harness.QUICK else 1.0  # what another client may wait at most
+
+
+class Hostile(harness.DaemonTest):
+    settings = {"hello_timeout": 60000, "max_jobs": 256}
+
+    def assert_others_served(self):
+        began = time.monotonic()
+        self.control.ping()
+        with self.daemon.connect() as c:
+            a = c.import_new(64)
+            c.submit(wire.add(view(a, [4]), view(a, [4]), view(a, [4])))
+        self.assertLess(time.monotonic() - began, LATENCY_S)
+
+    def ends_session(self, data, fds=(), hello=True):
+        c = self.client(hello=hello)
+        try:
+            c.send_bytes(data, fds)
+        except wire.Ended:
+            pass
+        self.assert_ended(c)
+        c.close()
+
+    def request(self, **body):
+        return wire.encode("Request", {"id": 9, **body})
+
+    # Datagrams
+
+    def test_violations_end_the_session(self):
+        submit = self.request(submit={"ops": [wire.add(view(1, [1]), view(1, [1]), view(1, [1]))]})
+        ping = self.request(ping={})
+        nested = b""
+        for _ in range(2000):
+            nested = wire.prefixed(5, nested)
+        op = wire.encode("Op", wire.copy(view(1, [1]), view(1, [1])))
+        ops65 = wire.prefixed(6, wire.prefixed(5, op) * 65)
+        cases = {
+            "random bytes": self.random.randbytes(100),
+            "no verb": self.request(),
+            "group": b"\x0b\x0c",
+            "field 0": b"\x00\x00",
+            "unknown field": ping + wire.field(500, 0, b"\x01"),
+            "unknown nested field": self.request(drop={"buffer": 1})[:-1] + b"\x01" + b"\x78\x01",
+            "singular twice": ping + wire.field(1, 0, b"\x05"),
+            "oneof twice": ping + wire.encode("Request", {"stats": {}}),
+            "submessage twice": wire.prefixed(4, b"") * 2,
+            "nested 2000 deep": wire.prefixed(6, nested),
+            "65 ops": ops65,
+            "17 extents": self.request(submit={"ops": [wire.copy(view(1, [1] * 17), view(1, [1]))]}),
+            "bad UTF-8": wire.field(1, 0, b"\x01") + wire.prefixed(6, wire.prefixed(3, b"\xff")),
+            "NUL in text": wire.field(1, 0, b"\x01") + wire.prefixed(6, wire.prefixed(3, b"c\x00")),
+            "overlong varint": b"\x08" + b"\x80" * 11 + b"\x01",
+            "wrong wire type": b"\x0a\x01a",
+            "length beyond the end": b"\x32\xff\xff\x03",
+            "oversize": self.request(submit={"device": "x" * 17000}),
+            "just oversize": wire.field(1, 0, b"\x01") + b"\x52" + b"\x00" * 16382,
+        }
+        self.assertEqual(len(cases["just oversize"]), 16385)
+        for name, data in cases.items():
+            with self.subTest(name):
+                self.ends_session(data)
+                self.assert_others_served()
+        for cut in range(1, len(submit)):
+            with self.subTest("truncated", cut=cut):
+                c = self.client()
+                c.send_bytes(submit[:cut])
+                try:
+                    self.assertLess(c.receive()["status"], 0)  # what was left happens to decode: refused
+                except wire.Ended:
+                    pass
+                c.close()
+
+    def test_empty_datagram_is_the_end(self):
+        self.ends_session(b"")
+
+    def test_random_mutations(self):
+        """A valid conversation with bytes changed: each datagram is answered or ends its session."""
+        view_ = view(1, [4, 4], [4, 1])
+        seeds = [self.request(submit={"ops": [wire.gemm(view_, view_, view(2, [4, 4]), 1.5, 0.5), ]}),
+                 self.request(alloc={"buffer": 5, "bytes": 100, "kind": RESIDENT, "device": "cpu"}),
+                 self.request(**{"import": {"buffer": 6, "bytes": 100}}), self.request(cancel={"job": 3}),
+                 self.request(describe={}), self.request(stats={}), self.request(drop={"buffer": 5})]
+        c, answered, ended = None, 0, 0
+        for _ in range(count(3000, 500)):
+            if c is None:
+                c = self.client()
+                c.import_new(64)
+                c.import_new(64)
+            data = bytearray(self.random.choice(seeds))
+            for _ in range(self.random.randrange(1, 4)):
+                data[self.random.randrange(len(data))] = self.random.randrange(256)
+            try:
+                c.send_bytes(bytes(data))
+                for fd in c.receive()["fds"]:
+                    os.close(fd)
+                answered += 1
+            except wire.Ended:
+                ended += 1
+                c.close()
+                self.clients.remove(c)
+                c = None
+        self.assertGreater(answered, 50)
+        self.assertGreater(ended, 50)
+        self.assert_others_served()
+
+    # Order of greeting
+
+    def test_requests_before_hello(self):
+        for body in [{"ping": {}}, {"stats": {}}, {"alloc": {"buffer": 1, "bytes": 1}}, {"submit": {"ops": []}}]:
+            self.ends_session(self.request(**body), hello=False)
+        fd = wire.memfd(4096)
+        self.ends_session(self.request(**{"import": {"buffer": 1, "bytes": 1}}), [fd], hello=False)
+        os.close(fd)
+
+    def test_hello_twice(self):
+        self.ends_session(self.request(hello={"version_min": 1, "version_max": 1}))
+
+    def test_never_hello(self):
+        self.daemon.reload(hello_timeout=200)
+        try:
+            silent = [self.client(hello=False) for _ in range(50)]
+            began = time.monotonic()
+            for c in silent:
+                self.assert_ended(c)
+            self.assertGreater(time.monotonic() - began, 0.1)
+            self.assert_others_served()
+        finally:
+            self.daemon.reload(hello_timeout=60000)
+
+    # Descriptors
+
+    def test_descriptors_where_none_belong(self):
+        fd = wire.memfd(4096)
+        for body in [{"ping": {}}, {"alloc": {"buffer": 1, "bytes": 1}}, {"submit": {"ops": []}}]:
+            self.ends_session(self.request(**body), [fd])
+        self.ends_session(self.request(**{"import": {"buffer": 1, "bytes": 1}}), [fd, fd])
+        hello = wire.encode("Request", {"id": 1, "hello": {"version_min": 1, "version_max": 1}})
+        self.ends_session(hello, [fd], hello=False)
+        os.close(fd)
+
+    def test_descriptor_floods(self):
+        fd = wire.memfd(4096)
+        for n in (4, 5, 64, 253):
+            self.ends_session(self.request(**{"import": {"buffer": 1, "bytes": 1}}), [fd] * n)
+            self.ends_session(b"\xff" * 10, [fd] * n)
+        for _ in range(count(200, 50)):
+            c = self.client()
+            try:
+                for _ in range(20):
+                    c.send_bytes(b"\x00", [fd] * 100)
+            except wire.Ended:
+                pass
+            c.close()
+            self.clients.remove(c)
+        os.close(fd)
+        self.assert_others_served()
+
+    # Slow and half-dead peers
+
+    def test_slow_reader(self):
+        """It asks thousands of things and reads nothing; then it reads, and nothing is missing."""
+        c = self.client()
+        a = c.import_new(4096)
+        op = wire.add(view(a, [4]), view(a, [4]), view(a, [4]))
+        self.assert_others_served()
+        rss = self.daemon.rss_bytes()
+        c.sock.setblocking(False)
+        sent = []
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            try:
+                sent.append(c.start_submit(op) if len(sent) % 3 else c.start("describe", {}))
+            except BlockingIOError:  # the daemon has stopped reading
+                time.sleep(0.01)
+        self.assertGreater(len(sent), 300)
+        self.assert_others_served()
+        grown = self.daemon.rss_bytes() - rss
+        if not harness.QUICK:
+            self.assertLess(grown, 8 << 20)
+        c.sock.setblocking(True)
+        c.sock.settimeout(60)
+        statuses = {wire.STATUS_NAME[c.wait_any(i)["status"]] for i in sent}
+        self.assertLessEqual(statuses, {"OK", "BUSY"})
+        c.submit(op)
+
+    def test_slow_reader_of_lent_buffers(self):
+        """Replies with descriptors wait too, and come with them."""
+        c = self.client()
+        ids = []
+        for _ in range(400):
+            ids.append(c.start_alloc(8)[0])
+        describes = [c.start("describe", {}) for _ in range(50)]
+        time.sleep(0.2)
+        self.assert_others_served()
+        for i in ids:
+            reply = c.wait(i)
+            self.assertEqual(len(reply["fds"]), 1)
+            os.close(reply["fds"][0])
+        for i in describes:
+            c.wait(i)
+
+    def test_slow_reader_that_dies(self):
+        for _ in range(count(20, 5)):
+            c = self.client()
+            c.sock.setblocking(False)
+            try:
+                for _ in range(3000):
+                    c.start("describe", {})
+                    c.start_alloc(8)
+            except BlockingIOError:
+                pass
+            c.close()
+            self.clients.remove(c)
+        self.assert_others_served()
+
+    def test_half_closed(self):
+        c = self.client()
+        op = self.slow_op(c, 50)
+        c.start_submit(op)
+        c.start_submit(op)
+        c.sock.shutdown(socket.SHUT_WR)
+        self.assert_ended(c)
+        c = self.client()
+        c.start("describe", {})
+        c.sock.shutdown(socket.SHUT_RD)
+        try:
+            for _ in range(100):
+                c.start("ping", {})
+        except wire.Ended:
+            pass
+        self.assert_others_served()
+
+    # Pieces left behind
+
+    def test_drop_while_in_use(self):
+        c = self.client()
+        op = self.slow_op(c, 60)
+        job, queued = c.start_submit(op), c.start_submit(op)
+        for b in list(c.maps)[-2:]:
+            c.drop(b)
+        self.refused("NOT_FOUND", c.submit, op)
+        c.wait(job)
+        c.wait(queued)
+
+    def test_close_with_everything_under_way(self):
+        for _ in range(count(30, 5)):
+            c = self.client()
+            op = self.slow_op(c, 5)
+            for q in range(4):
+                c.start_submit(op, queue=q)
+            c.start_alloc(100, RESIDENT)
+            r, b = c.start_alloc(1 << 20)
+            c.start_submit(wire.copy(view(b, [4]), view(b, [4], offset=64)), queue=7, deadline_us=1_000_000)
+            c.start("drop", {"buffer": b})
+            c.start("ping", {})
+            c.close()
+            self.clients.remove(c)
+        self.assert_others_served()
+
+    def test_drop_of_a_pending_alloc(self):
+        other, ids = self.occupy(60)
+        c = self.client()
+        first, b = c.start_alloc(1 << 20, RESIDENT)
+        c.drop(b)
+        second, _ = c.start_alloc(1 << 20, RESIDENT, buffer=b)
+        self.assertEqual(c.wait(first)["lent"]["bytes"], 1 << 20)
+        c.wait(second)
+        third, b = c.start_alloc(1 << 20, RESIDENT)
+        c.start("drop", {"buffer": b})
+        c.close()
+        for i in ids:
+            other.wait(i)
+
+
+class Kills(harness.DaemonTest):
+    """SIGKILL at any moment of a job."""
+
+    def victim(self, seed):
+        """In a child: all kinds of work, for ever."""
+        rnd = harness.random.Random(seed)
+        c = self.daemon.connect(name="victim")
+        a, y = c.import_new(1 << 16), c.import_new(1 << 16)
+        n = 64
+        while True:
+            lent, _ = c.start_alloc(rnd.choice([100, 1 << 17, 3 << 20])), 0
+            res, r = c.start_alloc(1 << 16, RESIDENT)
+            ops = [wire.copy(view(a, [1 << 14]), view(r, [1 << 14])),
+                   wire.gemm(view(r, [n, n]), view(a, [n, n]), view(y, [n, n])),
+                   wire.copy(view(r, [64]), view(a, [64]))]
+            jobs = [c.start_submit(ops[:rnd.randrange(1, 4)], queue=q, priority=q % 3,
+                                   deadline_us=rnd.choice([0, 500])) for q in range(rnd.randrange(8))]
+            c.start("drop", {"buffer": r})
+            if rnd.random() < 0.5:
+                c.start("cancel", {"job": jobs[-1] if jobs else 1})
+            if rnd.random() < 0.5:
+                c.wait_any(res)
+                for fd in c.wait_any(lent[0])["fds"]:
+                    os.close(fd)
+            c.drop(lent[1])
+
+    def test_kills(self):
+        kills = int(os.environ.get("KOPS_TEST_KILLS", count(300, 60)))
+        for _ in range(kills):
+            seed = self.random.randrange(1 << 30)
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    self.victim(seed)
+                except BaseException as e:
+                    os.write(2, f"victim {seed}: {e!r}\n".encode())
+                os._exit(1)
+            time.sleep(self.random.random() ** 2 * 0.05)
+            os.kill(pid, signal.SIGKILL)
+            self.assertTrue(os.WIFSIGNALED(os.waitpid(pid, 0)[1]), "the victim ended by itself")
+        self.control.ping()
+
+
+class ConnectionFloods(harness.DaemonTest):
+    settings = {"max_sessions": 50, "max_sessions_per_uid": 40, "hello_timeout": 60000}
+
+    def test_sessions_at_the_limit_and_one_more(self):
+        got = [self.client() for _ in range(39)]  # the control session is the 40th
+        for _ in range(300):
+            c = self.client(hello=False)
+            self.assert_ended(c)
+            c.close()
+        for c in got:
+            c.ping()
+        got.pop().close()
+        self.assertTrue(eventually(lambda: self.control.stats()["sessions"] == 39))
+        self.client().ping()
+
+    def test_silent_connections_do_not_stop_others(self):
+        silent = [self.client(hello=False) for _ in range(39)]
+        self.control.ping()
+        for c in silent:
+            c.close()
+        self.client().ping()
+
+
+class Exhaustion(harness.DaemonTest):
+    """The daemon itself runs out of descriptors: it sheds, waits and serves on."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        held = cls.daemon.fds()
+        resource.prlimit(cls.daemon.pid, resource.RLIMIT_NOFILE, (held + 20, held + 20))
+
+    def test_out_of_descriptors(self):
+        flood = []
+        for _ in range(100):
+            c = self.client(hello=False)
+            flood.append(c)
+        ended = 0
+        for c in flood:
+            c.sock.settimeout(0.02)
+            try:
+                c.receive()
+            except wire.Ended:
+                ended += 1
+            except TimeoutError:
+                pass
+        self.assertGreaterEqual(ended, 70)
+        self.control.ping()
+        self.refused("NOMEM", lambda: self.control.wait(self.control.start_alloc(4096)[0]))
+        self.control.ping()
+        for c in flood:
+            c.close()
+        self.assertTrue(eventually(lambda: self.works()))
+
+    def works(self):
+        try:
+            with self.daemon.connect() as c:
+                c.lend(4096)
+                return True
+        except (wire.Ended, wire.Refused):
+            return False
+
+    leaks_checked = False
+
+
+if __name__ == "__main__":
+    harness.main()
