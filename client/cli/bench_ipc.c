@@ -245,7 +245,7 @@ static void report_json(struct ipc *ipc)
 	json_text(&json, "job_kernel", kops_job_receipt(ipc->jobs[0])->ops[0].kernel);
 	samples_json(&json, "job", &ipc->job);
 	samples_json(&json, "job_compute", &ipc->compute);
-	json_real(&json, "job_above_echo_p50_us", median(&ipc->job) - median(&ipc->echo));
+	json_us(&json, "job_above_echo_p50_us", median(&ipc->job) - median(&ipc->echo));
 	json_object(&json, "jobs_per_second");
 	json_real(&json, "out_1", ipc->per_second_1);
 	json_real(&json, "out_16", ipc->per_second_16);

@@ -414,6 +414,6 @@ void check_json(struct json *json, const char *key, const char *op, const struct
 	json_real(json, "bound", check->bound);
 	json_close_object(json);
 	json_count(json, "seed", check->seed);
-	json_real(json, "check_us", check->us);
+	json_us(json, "check_us", check->us);
 	json_close_object(json);
 }

@@ -54,21 +54,22 @@ static int check_elements(const char *path, uint64_t bytes, size_t elem, char *w
 	    path, bytes, elem);
 }
 
-/* Takes the shape of a file that tells it. */
-static int learn_shape(struct known *known, const struct dims_file *file, const enum dims_axis axes[2],
-                       char *why)
+/* Takes the shape of a file that tells it; f says which operand it is. */
+static int learn_shape(struct known *known, const struct dims_file *file, int f, char *why)
 {
 	uint64_t extents[2] = {file->rows, file->cols};
+	char from[128];
 
+	snprintf(from, sizeof(from), "%s as %s", file->path, file_names[f]);
 	for (int i = 0; i < 2; i++) {
-		enum dims_axis axis = axes[i];
+		enum dims_axis axis = axes_of[f][i];
 		if (known->set[axis] && known->value[axis] != extents[i])
 			return why_invalid(why,
-			                   "%s is %" PRIu64 "×%" PRIu64 " as used, so %c = %" PRIu64
+			                   "%s is %" PRIu64 "×%" PRIu64 ", so %c = %" PRIu64
 			                   ", but %c = %" PRIu64 " by %s",
-			                   file->path, file->rows, file->cols, axis_names[axis], extents[i],
+			                   from, file->rows, file->cols, axis_names[axis], extents[i],
 			                   axis_names[axis], known->value[axis], known->from[axis]);
-		learn(known, axis, extents[i], file->path);
+		learn(known, axis, extents[i], from);
 	}
 	return 0;
 }
@@ -177,7 +178,7 @@ int dims_product(const struct dims_file files[3], const struct opt_count given[D
 		if (files[f].path == NULL)
 			continue;
 		rc = files[f].raw ? check_elements(files[f].path, files[f].bytes, elem, why)
-		                  : learn_shape(&known, &files[f], axes_of[f], why);
+		                  : learn_shape(&known, &files[f], f, why);
 	}
 	if (rc < 0)
 		return rc;

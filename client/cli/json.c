@@ -146,6 +146,11 @@ void json_real(struct json *json, const char *key, double value)
 	fputs(text, json->out);
 }
 
+void json_us(struct json *json, const char *key, double us)
+{
+	json_real(json, key, round(us * 1e3) / 1e3);
+}
+
 void json_count(struct json *json, const char *key, uint64_t value)
 {
 	member(json, key);

@@ -30,6 +30,7 @@ void json_close_object(struct json *json);
 void json_close_array(struct json *json);
 void json_text(struct json *json, const char *key, const char *value); /* NULL: null */
 void json_real(struct json *json, const char *key, double value);
+void json_us(struct json *json, const char *key, double us); /* to the nanosecond */
 void json_count(struct json *json, const char *key, uint64_t value);
 void json_bool(struct json *json, const char *key, bool value);
 

@@ -41,9 +41,9 @@ double samples_quantile(struct samples *samples, double p)
 void samples_json(struct json *json, const char *key, struct samples *samples)
 {
 	json_object(json, key);
-	json_real(json, "min_us", samples_quantile(samples, 0));
-	json_real(json, "p50_us", samples_quantile(samples, 0.5));
-	json_real(json, "p99_us", samples_quantile(samples, 0.99));
-	json_real(json, "max_us", samples_quantile(samples, 1));
+	json_us(json, "min_us", samples_quantile(samples, 0));
+	json_us(json, "p50_us", samples_quantile(samples, 0.5));
+	json_us(json, "p99_us", samples_quantile(samples, 0.99));
+	json_us(json, "max_us", samples_quantile(samples, 1));
 	json_close_object(json);
 }

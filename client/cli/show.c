@@ -19,6 +19,10 @@ static struct show_text scaled(double value, const char *unit)
 
 struct show_text show_us(double us)
 {
+	struct show_text none = {"0 µs"};
+
+	if (us == 0)
+		return none;
 	if (us < 999.5)
 		return scaled(us, "µs");
 	if (us < 999.5e3)
@@ -134,7 +138,7 @@ static void show_corner(FILE *out, const struct elements *e)
 		elements_row(e, r, 0, n, values);
 		fputs("  ", out);
 		for (uint64_t c = 0; c < n; c++)
-			fprintf(out, " %12.6g", values[c]);
+			fprintf(out, " %12.6g", isnan(values[c]) ? fabs(values[c]) : values[c]); /* no "-nan" */
 		fputs(cols > n ? " …\n" : "\n", out);
 	}
 	if (rows > CORNER_ROWS)
@@ -189,11 +193,11 @@ void show_receipt_json(struct json *json, const kops_receipt *receipt)
 {
 	json_object(json, "receipt");
 	json_text(json, "device", receipt->device);
-	json_real(json, "queue_us", receipt->queue_us);
-	json_real(json, "upload_us", receipt->upload_us);
-	json_real(json, "compute_us", receipt->compute_us);
-	json_real(json, "download_us", receipt->download_us);
-	json_real(json, "total_us", receipt->total_us);
+	json_us(json, "queue_us", receipt->queue_us);
+	json_us(json, "upload_us", receipt->upload_us);
+	json_us(json, "compute_us", receipt->compute_us);
+	json_us(json, "download_us", receipt->download_us);
+	json_us(json, "total_us", receipt->total_us);
 	json_array(json, "ops");
 	for (size_t i = 0; i < receipt->n_ops; i++) {
 		const kops_op_receipt *op = &receipt->ops[i];
@@ -203,7 +207,7 @@ void show_receipt_json(struct json *json, const kops_receipt *receipt)
 		json_text(json, "why", op->why);
 		json_real(json, "flops", op->flops);
 		json_real(json, "bytes", op->bytes);
-		json_real(json, "compute_us", op->compute_us);
+		json_us(json, "compute_us", op->compute_us);
 		json_close_object(json);
 	}
 	json_close_array(json);

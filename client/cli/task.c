@@ -103,10 +103,10 @@ void task_json_end(const struct cli *cli, struct json *json, const kops_job *job
                    const struct task_times *times)
 {
 	json_object(json, "client");
-	json_real(json, "connect_us", cli->connect_us);
-	json_real(json, "read_us", times->read_us);
-	json_real(json, "job_us", times->job_us);
-	json_real(json, "write_us", times->write_us);
+	json_us(json, "connect_us", cli->connect_us);
+	json_us(json, "read_us", times->read_us);
+	json_us(json, "job_us", times->job_us);
+	json_us(json, "write_us", times->write_us);
 	json_close_object(json);
 	show_receipt_json(json, kops_job_receipt(job));
 }

@@ -11,9 +11,9 @@ static void report_json(const struct cli *cli, uint64_t n, double best_us, doubl
 	json_bool(&json, "ok", true);
 	json_bool(&json, "healthy", true);
 	json_count(&json, "count", n);
-	json_real(&json, "connect_us", cli->connect_us);
-	json_real(&json, "round_trip_min_us", best_us);
-	json_real(&json, "round_trip_mean_us", sum_us / (double)n);
+	json_us(&json, "connect_us", cli->connect_us);
+	json_us(&json, "round_trip_min_us", best_us);
+	json_us(&json, "round_trip_mean_us", sum_us / (double)n);
 	json_end(&json);
 }
 

@@ -33,7 +33,7 @@ static void json_device(struct json *json, const kops_device_info *d)
 	json_count(json, "queued", d->queued);
 	json_count(json, "running", d->running);
 	json_count(json, "resident_bytes", d->resident_bytes);
-	json_real(json, "busy_us", d->busy_us);
+	json_us(json, "busy_us", d->busy_us);
 	json_count(json, "canary_age_us", d->canary_age_us);
 	json_close_object(json);
 }

@@ -360,7 +360,7 @@ static void what_does_not_fit_names_expected_and_actual_bytes(void **state)
 	     {"expected 84 bytes, it has 80", "C is M×N"}},
 	    {{{.path = "a.npy", .rows = 3, .cols = 5}, {.path = "b.npy", .rows = 6, .cols = 7}, {0}},
 	     {NONE, NONE, NONE},
-	     {"b.npy is 6×7", "K = 5 by a.npy"}},
+	     {"b.npy as op(B) is 6×7, so K = 6", "K = 5 by a.npy as op(A)"}},
 	    {{raw("a", 60), raw("b", 140), {0}},
 	     {[DIMS_M] = GIVEN(1ull << 40), [DIMS_N] = GIVEN(1ull << 40), [DIMS_K] = GIVEN(1ull << 40)},
 	     {"more than any file holds", "M = "}},
