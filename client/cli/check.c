@@ -387,7 +387,8 @@ void check_show(FILE *out, const char *op, const struct check *check)
 		fprintf(out, " (random rows, seed %" PRIu64 ")", check->seed);
 	fprintf(out, ", largest error %.3g", check->max_error);
 	if (check->compared > 0)
-		fprintf(out, ", nearest to its bound %.3g of %.3g", check->error, check->bound);
+		fprintf(out, ", %s %.3g where %.3g is allowed",
+		        check_passed(check) ? "nearest to its bound" : "worst", check->error, check->bound);
 	fprintf(out, "; took %s\n", show_us(check->us).text);
 	if (!check_passed(check))
 		fprintf(out,

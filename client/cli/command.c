@@ -22,8 +22,8 @@ const struct command *command_by_name(const char *name)
 
 void command_help(const struct command *command)
 {
-	printf("Usage: kops-client %s %s\n%s.\n\n%s\nOptions:\n", command->name, command->usage,
-	       command->summary, command->help);
+	printf("Usage: kops-client %s %s\n%c%s.\n\n%s\nOptions:\n", command->name, command->usage,
+	       toupper(command->summary[0]), command->summary + 1, command->help);
 	options_help(command->options);
 	puts("\nExit status: 0 done, 1 failed, 2 wrong usage, 3 cannot connect to kopsd, 4 timeout, 5 --check "
 	     "failed.");
