@@ -1,0 +1,154 @@
+/*
+ * check.h: the parts of check_kernels, the harness that runs every op × device × kernel row against the op's
+ * reference.
+ *
+ *   problem.c        random problems: shapes, strides, values
+ *   target.c         runs a problem on a device through the backend vtable
+ *   judge.c          error bounds; compares outputs, and every byte around them
+ *   chain.c          runs of several ops over shared intermediates
+ *   large.c          outputs of more than 2^31 elements
+ *   check_kernels.c  options, the table
+ */
+#ifndef KOPS_CHECK_H
+#define KOPS_CHECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend.h"
+
+#define CHECK_TEXT_BYTES 1024
+
+/* ---- Random numbers: splitmix64 ---- */
+
+struct random {
+	uint64_t state;
+};
+
+static inline uint64_t random_next(struct random *r)
+{
+	uint64_t z = r->state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+/* Uniform in [0, n), n > 0. */
+static inline uint64_t random_below(struct random *r, uint64_t n)
+{
+	return random_next(r) % n;
+}
+
+/* True in `percent` of 100 calls. */
+static inline bool random_chance(struct random *r, unsigned percent)
+{
+	return random_below(r, 100) < percent;
+}
+
+/* Uniform in [-1, 1). */
+static inline double random_unit(struct random *r)
+{
+	return (double)(random_next(r) >> 11) * 0x1p-52 - 1;
+}
+
+/* ---- Problems ---- */
+
+#define SPACES_MAX 8
+
+/* One buffer of a problem, in three versions of equal size. */
+struct space {
+	struct memory memory; /* as the device sees it; .host is what SHARED memory maps */
+	unsigned char *host, *before, *expected;
+	uint64_t bytes; /* a multiple of 8 */
+	bool resident;
+	bool pinnable; /* register it for DMA if the backend can */
+};
+
+/* An op over spaces. args have passed check(). */
+struct problem {
+	struct op_args args;
+	struct space *spaces[OP_VIEWS_MAX]; /* of each view; may repeat */
+	struct space storage[OP_VIEWS_MAX];
+	unsigned n_storage;
+	bool huge; /* magnitudes near the end of the range: overflow may come early or late */
+};
+
+/* Makes a random problem of op with every space in its `before` state. False when memory is short. */
+bool problem_make(struct problem *p, const struct op *op, struct random *r);
+void problem_free(struct problem *p);
+/* Shapes, strides and parameters, for a failure's report. */
+void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES]);
+
+/* bytes is rounded up to 8; all three versions are filled with 0xff, a NaN of every dtype. */
+bool space_make(struct space *s, uint64_t bytes);
+void space_free(struct space *s);
+
+/* Random strides for v's shape: permuted, padded, gapped, reversed; for inputs also repeated. */
+void layout_random(struct view *v, bool output, struct random *r);
+/* Sets v->offset to a random place from `*used` on and moves *used behind the view. */
+void layout_place(struct view *v, uint64_t *used, struct random *r);
+
+/* Visits elements in row-major order: index starts as zeros; false after the last. */
+bool view_step(const struct view *v, uint64_t index[KOPS_RANK_MAX]);
+/* In elements from element (0, …). */
+int64_t view_at(const struct view *v, const uint64_t index[KOPS_RANK_MAX]);
+
+/* ---- Targets ---- */
+
+struct target {
+	const struct backend *backend;
+	struct backend_device *dev;
+	struct device_info info;
+	char name[16];
+};
+
+/*
+ * Loads `before` into the spaces (through copy ops where resident), runs the ops of run, waits, and leaves the
+ * result in s->host. KOPS_E_UNSUPPORTED when a row refused; any other failure with a sentence in run->error.
+ */
+int target_run(struct target *t, struct run *run, struct space *const spaces[], unsigned n_spaces);
+
+/* The steps of it, for several runs at once. */
+int target_load(struct target *t, struct space *s, char why[WHY_BYTES]);
+int target_unload(struct target *t, struct space *s, char why[WHY_BYTES]);
+void target_drop(struct target *t, struct space *s);
+/* Waits for n runs that have been started. False after a minute without one. */
+bool target_wait(struct target *t, unsigned n);
+
+/* ---- Judging ---- */
+
+struct verdict {
+	bool right;
+	double worst; /* largest error as a part of its bound */
+	char why[CHECK_TEXT_BYTES];
+};
+
+/* What the reference says of a problem; computed once, used for every row. */
+struct oracle {
+	double *exact, *bound; /* per output element in row-major order; bound < 0: not judged */
+	uint64_t n;
+};
+
+bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES]);
+void oracle_free(struct oracle *o);
+void judge(const struct oracle *o, const struct problem *p, struct verdict *ret);
+
+/* True if s->host equals s->expected except at elements of the n views; the first difference in why. */
+bool judge_surroundings(struct space *s, const struct view *const views[], unsigned n,
+                        char why[CHECK_TEXT_BYTES]);
+
+/* ---- Whole checks: how many failed; they print what failed ---- */
+
+struct options {
+	uint64_t seed;
+	unsigned cases;
+	int only_case; /* -1: all */
+	const char *op, *row, *device, *module;
+	bool large, quiet;
+};
+
+unsigned chain_check(struct target *t, const struct options *o);
+unsigned large_check(struct target *t, const struct options *o);
+
+#endif

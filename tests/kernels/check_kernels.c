@@ -1,0 +1,292 @@
+/*
+ * check_kernels: every op × device × kernel row against the op's reference, through the backend vtable.
+ *
+ * Without --module the CPU backend is checked, with it the devices of that module. Every row runs the same
+ * problems, so that a failure can be repeated with --seed and --case. Exit status: 0 right, 1 wrong,
+ * 2 usage, 77 no device.
+ */
+#include <dlfcn.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend_cpu.h"
+#include "check.h"
+
+#define ROWS_MAX 32
+
+struct row_result {
+	const char *name; /* "" for auto */
+	unsigned ran, refused, failed;
+	double worst;
+};
+
+struct table {
+	struct row_result rows[ROWS_MAX];
+	unsigned n;
+};
+
+static void make_table(struct table *table, const struct target *t, const struct options *o,
+                       const struct op *op)
+{
+	const struct kernel_list *list = t->backend->kernels(op);
+
+	*table = (struct table){0};
+	for (size_t i = 0; i < list->n && table->n < ROWS_MAX - 1; i++)
+		if (!o->row || strcmp(o->row, list->rows[i].name) == 0)
+			table->rows[table->n++].name = list->rows[i].name;
+	if (!o->row || strcmp(o->row, "auto") == 0)
+		table->rows[table->n++].name = "";
+}
+
+static void report(const struct target *t, const struct options *o, const struct problem *p, unsigned number,
+                   const struct row_result *row, const char *why)
+{
+	char text[CHECK_TEXT_BYTES];
+
+	problem_describe(p, text);
+	printf("FAILED %s %s kernel %s: %s\n  %s\n  again: --seed %llu --op %s --case %u%s%s\n", t->name,
+	       p->args.op->name, *row->name ? row->name : "auto", why, text, (unsigned long long)o->seed,
+	       p->args.op->name, number, *row->name ? " --row " : "", row->name);
+}
+
+static void check_row(struct target *t, const struct options *o, struct problem *p, const struct oracle *oracle,
+                      unsigned number, struct row_result *row)
+{
+	struct run_op op = {.args = p->args, .pinned = row->name};
+	struct run run = {.ops = &op, .n_ops = 1, .lane = number % 3};
+	struct space *spaces[OP_VIEWS_MAX];
+	struct verdict verdict = {0};
+
+	for (unsigned i = 0; i < p->n_storage; i++)
+		spaces[i] = &p->storage[i];
+	int rc = target_run(t, &run, spaces, p->n_storage);
+	if (rc == KOPS_E_UNSUPPORTED && *row->name) {
+		row->refused++;
+		return;
+	}
+	row->ran++;
+	if (rc == 0)
+		judge(oracle, p, &verdict);
+	else
+		snprintf(verdict.why, sizeof verdict.why, "status %d: %s", rc, run.error);
+	row->worst = verdict.worst > row->worst ? verdict.worst : row->worst;
+	if (verdict.right)
+		return;
+	if (row->failed++ < 3)
+		report(t, o, p, number, row, verdict.why);
+}
+
+/* One problem on every row. False if the reference itself is wrong or there is no memory. */
+static bool check_case(struct target *t, const struct options *o, const struct op *op, unsigned number,
+                       struct table *table)
+{
+	struct random r = {o->seed * 1000003 + number};
+	struct problem p;
+	struct oracle oracle = {0};
+	struct row_result reference = {.name = "reference"};
+	char why[CHECK_TEXT_BYTES] = "out of memory";
+	bool made = problem_make(&p, op, &r) && oracle_make(&oracle, &p, why);
+
+	if (!made)
+		report(t, o, &p, number, &reference, why);
+	for (unsigned i = 0; made && i < table->n; i++)
+		check_row(t, o, &p, &oracle, number, &table->rows[i]);
+	oracle_free(&oracle);
+	problem_free(&p);
+	return made;
+}
+
+static unsigned print_table(const struct target *t, const struct options *o, const struct op *op,
+                            const struct table *table)
+{
+	unsigned failed = 0;
+
+	for (unsigned i = 0; i < table->n; i++) {
+		const struct row_result *row = &table->rows[i];
+		bool idle = row->ran == 0 && o->only_case < 0;
+		failed += row->failed + idle;
+		if (o->quiet && !row->failed && !idle)
+			continue;
+		printf("%-6s %-10s %-12s %6u cases %6u refused %6u failed  worst error / bound %.3f%s\n",
+		       t->name, op->name, *row->name ? row->name : "auto", row->ran, row->refused, row->failed,
+		       row->worst, idle ? "  FAILED: supports none of the problems" : "");
+	}
+	return failed;
+}
+
+static unsigned check_op(struct target *t, const struct options *o, const struct op *op)
+{
+	struct table table;
+	unsigned failed = 0;
+
+	make_table(&table, t, o, op);
+	for (unsigned number = 0; number < o->cases; number++)
+		if (o->only_case < 0 || number == (unsigned)o->only_case)
+			failed += !check_case(t, o, op, number, &table);
+	return failed + print_table(t, o, op, &table);
+}
+
+static unsigned check_device(struct target *t, const struct options *o)
+{
+	unsigned failed = 0;
+
+	if (!o->quiet)
+		printf("%s: %s\n", t->name, t->info.description);
+	if (o->large)
+		return large_check(t, o);
+	for (size_t i = 0; i < OP_COUNT; i++)
+		if (!o->op || strcmp(o->op, ops[i]->name) == 0)
+			failed += check_op(t, o, ops[i]);
+	if (!o->op && !o->row && o->only_case < 0)
+		failed += chain_check(t, o);
+	return failed;
+}
+
+/* Failures of all devices wanted; -1 when there is no device. */
+static int check_backend(const struct backend *backend, const struct options *o)
+{
+	char why[WHY_BYTES] = "";
+	unsigned n = backend->count(why), failed = 0, checked = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct target t = {.backend = backend};
+		snprintf(t.name, sizeof t.name, n > 1 || strcmp(backend->kind, "cpu") ? "%s%u" : "%s",
+		         backend->kind, i);
+		if (o->device && strcmp(o->device, t.name) != 0)
+			continue;
+		checked++;
+		if (backend->open(i, 0, &t.dev, why) < 0) {
+			printf("FAILED to open %s: %s\n", t.name, why);
+			failed++;
+			continue;
+		}
+		backend->describe(t.dev, &t.info);
+		failed += check_device(&t, o);
+		backend->close(t.dev);
+	}
+	if (checked)
+		return (int)failed;
+	printf("skipped: no device%s%s\n", *why ? ": " : "", why);
+	return -1;
+}
+
+static const struct backend *open_module(const char *path)
+{
+	const struct backend *(*entry)(void);
+	void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	void *symbol = module ? dlsym(module, BACKEND_ENTRY) : NULL;
+
+	if (!symbol) {
+		fprintf(stderr, "cannot use module %s: %s\n", path, dlerror());
+		return NULL;
+	}
+	memcpy(&entry, &symbol, sizeof entry);
+	const struct backend *backend = entry();
+	if (backend->abi == BACKEND_ABI)
+		return backend;
+	fprintf(stderr, "module %s has ABI %u, not %u: build both from one tree\n", path, backend->abi,
+	        BACKEND_ABI);
+	return NULL;
+}
+
+static int usage(FILE *to)
+{
+	fputs("usage: check_kernels [options]\n"
+	      "  --seed N       of the problems (default: the time)\n"
+	      "  --cases N      problems per op (default 150)\n"
+	      "  --case N       this one only\n"
+	      "  --op NAME      this op only\n"
+	      "  --row NAME     this kernel row only; auto: none by name\n"
+	      "  --module PATH  check the devices of this module, not the CPU\n"
+	      "  --device NAME  this device only\n"
+	      "  --large        only outputs of more than 2^31 elements; needs 10 GiB\n"
+	      "  --quiet        print failures only\n",
+	      to);
+	return to == stdout ? 0 : 2;
+}
+
+static const struct option long_options[] = {
+    {"seed", required_argument, NULL, 's'},
+    {"cases", required_argument, NULL, 'n'},
+    {"case", required_argument, NULL, 'c'},
+    {"op", required_argument, NULL, 'o'},
+    {"row", required_argument, NULL, 'r'},
+    {"module", required_argument, NULL, 'm'},
+    {"device", required_argument, NULL, 'd'},
+    {"large", no_argument, NULL, 'l'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+/* True to go on; else *ret_status is the exit status. */
+static bool parse(int argc, char **argv, struct options *o, int *ret_status)
+{
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+		switch (c) {
+		case 's':
+			o->seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'n':
+			o->cases = (unsigned)strtoul(optarg, NULL, 0);
+			break;
+		case 'c':
+			o->only_case = atoi(optarg);
+			o->cases = (unsigned)o->only_case + 1;
+			break;
+		case 'o':
+			o->op = optarg;
+			break;
+		case 'r':
+			o->row = optarg;
+			break;
+		case 'm':
+			o->module = optarg;
+			break;
+		case 'd':
+			o->device = optarg;
+			break;
+		case 'l':
+			o->large = true;
+			break;
+		case 'q':
+			o->quiet = true;
+			break;
+		default:
+			*ret_status = usage(c == 'h' ? stdout : stderr);
+			return false;
+		}
+	}
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	struct timespec now;
+	struct options o = {.cases = 150, .only_case = -1};
+	int status;
+
+	timespec_get(&now, TIME_UTC);
+	o.seed = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	if (!parse(argc, argv, &o, &status))
+		return status;
+	if (o.op && !op_by_name(o.op)) {
+		fprintf(stderr, "there is no op %s\n", o.op);
+		return 2;
+	}
+	printf("seed %llu\n", (unsigned long long)o.seed);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	const struct backend *backend = o.module ? open_module(o.module) : &backend_cpu;
+	if (!backend)
+		return 1;
+	int failed = check_backend(backend, &o);
+	if (failed < 0)
+		return 77;
+	printf(failed ? "%d FAILED\n" : "all right\n", failed);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,332 @@
+/*
+ * judge.c: what is right.
+ *
+ * gemm: with T = |alpha| |A| |B| + |beta| |C| and C64 the product in float64 of the very same operands,
+ *
+ *     |C - C64| <= T * ((8 + 2 sqrt(K)) u + 2.5 v) + w |C64| + smallest
+ *
+ * u: unit roundoff of the accumulation (2^-24, f64 2^-53). A sum of K rounded terms may err by K u T, but
+ * independent roundings add up like sqrt(K); 8 allows for small K. v: roundoff of operands where the precision
+ * lets a kernel round them (tf32 2^-11, bf16 2^-8). w: roundoff of a 16-bit result. smallest: K + 2 of the
+ * smallest normal numbers, for kernels that flush subnormals. Where C64 is NaN or infinite the kernel's must be
+ * the same. Not judged: elements for which T comes near the largest number, as there the order of summing
+ * decides.
+ *
+ * softmax: with peak = max |scale x| of the row, t = ln of the result,
+ *
+ *     |y - y64| <= 2^-24 y64 (16 + 3 |t| + 3 ln(n) + 2 peak) + 2 FLT_MIN
+ *
+ * 2 peak: one rounding of scale * x, as a kernel may round it before it subtracts the maximum; 3 |t|: the
+ * rounding of t itself and the argument reduction of exp. For the logarithm the same as an absolute error.
+ *
+ * add: the one correctly rounded result. transpose and copy: the same bits.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "half.h"
+
+/* ---- Images of spaces ---- */
+
+static struct op_args over_images(const struct problem *p, bool expected)
+{
+	struct op_args args = p->args;
+
+	for (unsigned i = 0; i <= args.op->n_inputs; i++)
+		args.views[i].data =
+		    (expected ? p->spaces[i]->expected : p->spaces[i]->before) + args.views[i].offset;
+	return args;
+}
+
+static void patch(unsigned char *to, const unsigned char *from, const struct view *v)
+{
+	uint64_t index[KOPS_RANK_MAX] = {0}, size = dtype_size(v->dtype);
+
+	if (view_elements(v) == 0)
+		return;
+	do {
+		int64_t at = (int64_t)v->offset + view_at(v, index) * (int64_t)size;
+		memcpy(to + at, from + at, size);
+	} while (view_step(v, index));
+}
+
+static bool equal_images(const unsigned char *got, const unsigned char *want, uint64_t bytes,
+                         char why[CHECK_TEXT_BYTES])
+{
+	uint64_t i = 0;
+
+	if (memcmp(got, want, bytes) == 0)
+		return true;
+	while (got[i] == want[i])
+		i++;
+	snprintf(why, CHECK_TEXT_BYTES, "byte %llu of %llu, outside the output, became 0x%02x; it was 0x%02x",
+	         (unsigned long long)i, (unsigned long long)bytes, got[i], want[i]);
+	return false;
+}
+
+bool judge_surroundings(struct space *s, const struct view *const views[], unsigned n,
+                        char why[CHECK_TEXT_BYTES])
+{
+	for (unsigned i = 0; i < n; i++)
+		if (views[i]->space == &s->memory)
+			patch(s->host, s->expected, views[i]);
+	return equal_images(s->host, s->expected, s->bytes, why);
+}
+
+/* Runs the reference on `expected`, and sees that it wrote nothing but the output. */
+static bool run_reference(struct problem *p, char why[CHECK_TEXT_BYTES])
+{
+	struct op_args args = over_images(p, true);
+	struct space *s = p->spaces[args.op->n_inputs];
+
+	for (unsigned i = 0; i < p->n_storage; i++)
+		memcpy(p->storage[i].expected, p->storage[i].before, p->storage[i].bytes);
+	args.op->reference(&args);
+	memcpy(s->host, s->before, s->bytes);
+	patch(s->host, s->expected, op_output(&args));
+	return equal_images(s->expected, s->host, s->bytes, why);
+}
+
+/* ---- gemm ---- */
+
+static double *dense_copy(const struct view *v, bool absolute)
+{
+	uint64_t n = view_elements(v), index[KOPS_RANK_MAX] = {0};
+	double *copy = malloc((n + 1) * sizeof *copy), *to = copy;
+
+	if (!copy || n == 0)
+		return copy;
+	do {
+		double x = half_load(v->data, v->dtype, view_at(v, index));
+		*to++ = absolute ? fabs(x) : x;
+	} while (view_step(v, index));
+	return copy;
+}
+
+/* The product in float64, dense; of absolute values if asked. NULL when memory is short. */
+static double *gemm_f64(const struct op_args *args, bool absolute)
+{
+	struct op_args wide = *args;
+	struct gemm_params *p = &wide.params.gemm;
+	double *copies[3];
+
+	for (unsigned i = 0; i < 3; i++) {
+		copies[i] = dense_copy(&args->views[i], absolute);
+		wide.views[i].dtype = KOPS_F64;
+		wide.views[i].data = copies[i];
+		view_make_dense(&wide.views[i]);
+	}
+	p->alpha = absolute ? fabs(p->alpha) : p->alpha;
+	p->beta = absolute ? fabs(p->beta) : p->beta;
+	if (copies[0] && copies[1] && copies[2])
+		wide.op->reference(&wide);
+	free(copies[0]);
+	free(copies[1]);
+	return copies[2];
+}
+
+struct rounding {
+	double accumulate, operand, result, smallest, largest;
+};
+
+static struct rounding rounding_of(const struct op_args *args)
+{
+	struct rounding r = {0x1p-24, 0, 0, (double)FLT_MIN, (double)FLT_MAX / 64};
+	kops_precision precision = args->params.gemm.precision;
+
+	switch (args->views[2].dtype) {
+	case KOPS_F64:
+		return (struct rounding){0x1p-53, 0, 0, DBL_MIN, DBL_MAX / 64};
+	case KOPS_F32:
+		r.operand = precision == KOPS_PRECISION_TF32   ? 0x1p-11
+		            : precision == KOPS_PRECISION_BF16 ? 0x1p-8
+		                                               : 0;
+		break;
+	case KOPS_F16:
+		r.result = 0x1p-11;
+		r.smallest = 0x1p-25;
+		r.largest = 65504 / 1.1;
+		break;
+	case KOPS_BF16:
+		r.result = 0x1p-8;
+		break;
+	}
+	return r;
+}
+
+static double gemm_bound(const struct rounding *r, double exact, double total, double k, bool huge)
+{
+	if (!isfinite(total) || !isfinite(exact))
+		return huge ? -1 : 0;
+	if (total > r->largest)
+		return -1;
+	return total * ((8 + 2 * sqrt(k)) * r->accumulate + 2.5 * r->operand) + 1.01 * r->result * fabs(exact) +
+	       (k + 2) * r->smallest;
+}
+
+static bool oracle_gemm(struct oracle *o, const struct problem *p)
+{
+	struct op_args args = over_images(p, false);
+	struct rounding rounding = rounding_of(&args);
+
+	o->exact = gemm_f64(&args, false);
+	o->bound = gemm_f64(&args, true);
+	if (!o->exact || !o->bound)
+		return false;
+	for (uint64_t i = 0; i < o->n; i++)
+		o->bound[i] =
+		    gemm_bound(&rounding, o->exact[i], o->bound[i], (double)args.views[0].shape[2], p->huge);
+	return true;
+}
+
+/* ---- softmax ---- */
+
+static double softmax_bound(double exact, double peak, double n, bool log_wanted)
+{
+	double t = log_wanted ? exact : log(exact > 0 ? exact : 1e-45);
+	double relative = 0x1p-24 * (16 + 3 * fabs(t) + 3 * log(n) + 2 * peak);
+
+	if (!isfinite(exact))
+		return 0;
+	return (log_wanted ? relative : relative * exact) + 2 * (double)FLT_MIN;
+}
+
+/* After check() the last of four axes is the row: one row's elements follow each other in row-major order. */
+static void bound_softmax(struct oracle *o, const struct problem *p)
+{
+	struct op_args args = over_images(p, false);
+	const struct view *x = &args.views[0];
+	uint64_t cols = x->shape[3], index[KOPS_RANK_MAX] = {0};
+
+	for (uint64_t row = 0; row < o->n; row += cols) {
+		double peak = 0;
+		for (uint64_t j = 0; j < cols; j++, view_step(x, index)) {
+			double t =
+			    fabs(args.params.softmax.scale * half_load(x->data, KOPS_F32, view_at(x, index)));
+			peak = isfinite(t) && t > peak ? t : peak;
+		}
+		for (uint64_t j = row; j < row + cols; j++)
+			o->bound[j] = softmax_bound(o->exact[j], peak, (double)cols, args.params.softmax.log);
+	}
+}
+
+/* ---- Oracles ---- */
+
+static void load_expected(struct oracle *o, const struct problem *p)
+{
+	struct op_args args = over_images(p, true);
+	const struct view *y = op_output(&args);
+	uint64_t index[KOPS_RANK_MAX] = {0};
+
+	for (uint64_t i = 0; i < o->n; i++, view_step(y, index))
+		o->exact[i] = half_load(y->data, y->dtype, view_at(y, index));
+}
+
+bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES])
+{
+	*o = (struct oracle){.n = view_elements(op_output(&p->args))};
+	if (!run_reference(p, why))
+		return false;
+	snprintf(why, CHECK_TEXT_BYTES, "out of memory");
+	if (strcmp(p->args.op->name, "gemm") == 0)
+		return oracle_gemm(o, p);
+	o->exact = calloc(o->n + 1, sizeof *o->exact);
+	o->bound = calloc(o->n + 1, sizeof *o->bound);
+	if (!o->exact || !o->bound)
+		return false;
+	load_expected(o, p);
+	if (strcmp(p->args.op->name, "softmax") == 0)
+		bound_softmax(o, p);
+	return true;
+}
+
+void oracle_free(struct oracle *o)
+{
+	free(o->exact);
+	free(o->bound);
+	*o = (struct oracle){0};
+}
+
+/* ---- Verdicts ---- */
+
+/* The error as a part of the bound; above 1: wrong. */
+static double weigh(double got, double exact, double bound)
+{
+	if (bound < 0)
+		return 0;
+	if (isnan(exact))
+		return isnan(got) ? 0 : INFINITY;
+	if (isinf(exact) || bound == 0)
+		return got == exact && signbit(got) == signbit(exact) ? 0 : INFINITY;
+	double part = fabs(got - exact) / bound;
+	return isnan(part) ? INFINITY : part;
+}
+
+static bool judge_bits(const struct problem *p, struct verdict *ret)
+{
+	unsigned out = p->args.op->n_inputs;
+	const struct view *y = &p->args.views[out];
+	const struct space *s = p->spaces[out];
+	uint64_t index[KOPS_RANK_MAX] = {0}, size = dtype_size(y->dtype);
+
+	if (view_elements(y) == 0)
+		return true;
+	do {
+		int64_t at = (int64_t)y->offset + view_at(y, index) * (int64_t)size;
+		if (memcmp(s->host + at, s->expected + at, size) == 0)
+			continue;
+		snprintf(ret->why, sizeof ret->why,
+		         "element (%llu %llu %llu %llu) has other bits than its source",
+		         (unsigned long long)index[0], (unsigned long long)index[1],
+		         (unsigned long long)index[2], (unsigned long long)index[3]);
+		return false;
+	} while (view_step(y, index));
+	return true;
+}
+
+static bool judge_values(const struct oracle *o, const struct problem *p, struct verdict *ret)
+{
+	unsigned out = p->args.op->n_inputs;
+	const struct view *y = &p->args.views[out];
+	const unsigned char *base = p->spaces[out]->host + y->offset;
+	uint64_t index[KOPS_RANK_MAX] = {0};
+
+	for (uint64_t i = 0; i < o->n; i++, view_step(y, index)) {
+		double got = half_load(base, y->dtype, view_at(y, index));
+		double part = weigh(got, o->exact[i], o->bound[i]);
+		ret->worst = part > ret->worst ? part : ret->worst;
+		if (part <= 1)
+			continue;
+		snprintf(ret->why, sizeof ret->why,
+		         "element %llu (%llu %llu %llu %llu) is %.9g, should be %.9g within %g",
+		         (unsigned long long)i, (unsigned long long)index[0], (unsigned long long)index[1],
+		         (unsigned long long)index[2], (unsigned long long)index[3], got, o->exact[i],
+		         o->bound[i]);
+		return false;
+	}
+	return true;
+}
+
+static bool moves_bits(const struct op *op)
+{
+	return strcmp(op->name, "transpose") == 0 || strcmp(op->name, "copy") == 0;
+}
+
+void judge(const struct oracle *o, const struct problem *p, struct verdict *ret)
+{
+	const struct view *y = op_output_const(&p->args);
+
+	*ret = (struct verdict){0};
+	if (!(moves_bits(p->args.op) ? judge_bits(p, ret) : judge_values(o, p, ret)))
+		return;
+	for (unsigned i = 0; i < p->n_storage; i++) {
+		struct space *s = (struct space *)&p->storage[i];
+		if (!judge_surroundings(s, &y, 1, ret->why))
+			return;
+	}
+	ret->right = true;
+}

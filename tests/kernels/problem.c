@@ -1,0 +1,467 @@
+/* problem.c: random problems. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "check.h"
+#include "half.h"
+
+#ifdef KOPS_SANITIZE
+#define PRODUCT_MAX  (1u << 17) /* M * N * K */
+#define ELEMENTS_MAX (1u << 14)
+#else
+#define PRODUCT_MAX  (1u << 20)
+#define ELEMENTS_MAX (1u << 17)
+#endif
+
+#define GUARD_BYTES 64
+
+/* ---- Spaces ---- */
+
+static void *map_pages(uint64_t bytes)
+{
+	void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return address == MAP_FAILED ? NULL : address;
+}
+
+bool space_make(struct space *s, uint64_t bytes)
+{
+	*s = (struct space){.bytes = (bytes + 7) & ~(uint64_t)7};
+	s->host = map_pages(s->bytes);
+	s->before = malloc(s->bytes);
+	s->expected = malloc(s->bytes);
+	s->memory.bytes = s->bytes;
+	if (!s->host || !s->before || !s->expected) {
+		space_free(s);
+		return false;
+	}
+	memset(s->host, 0xff, s->bytes);
+	memset(s->before, 0xff, s->bytes);
+	memset(s->expected, 0xff, s->bytes);
+	return true;
+}
+
+void space_free(struct space *s)
+{
+	if (s->host)
+		munmap(s->host, s->bytes);
+	free(s->before);
+	free(s->expected);
+	*s = (struct space){0};
+}
+
+/* ---- Elements of a view ---- */
+
+bool view_step(const struct view *v, uint64_t index[KOPS_RANK_MAX])
+{
+	for (uint32_t d = v->rank; d-- > 0;) {
+		if (++index[d] < v->shape[d])
+			return true;
+		index[d] = 0;
+	}
+	return false;
+}
+
+int64_t view_at(const struct view *v, const uint64_t index[KOPS_RANK_MAX])
+{
+	int64_t at = 0;
+
+	for (uint32_t d = 0; d < v->rank; d++)
+		at += (int64_t)index[d] * v->strides[d];
+	return at;
+}
+
+/* ---- Layouts ---- */
+
+static void shuffle(uint32_t *axes, uint32_t n, struct random *r)
+{
+	for (uint32_t i = n; i > 1; i--) {
+		uint32_t j = (uint32_t)random_below(r, i), swap = axes[i - 1];
+		axes[i - 1] = axes[j];
+		axes[j] = swap;
+	}
+}
+
+void layout_random(struct view *v, bool output, struct random *r)
+{
+	uint32_t axes[KOPS_RANK_MAX] = {0, 1, 2, 3};
+	bool padded = random_chance(r, 50), reversed = random_chance(r, 15);
+	uint64_t stride = random_chance(r, 15) ? 1 + random_below(r, 4) : 1;
+
+	if (random_chance(r, 30))
+		shuffle(axes, v->rank, r);
+	else if (v->rank > 1 && random_chance(r, 30))
+		axes[v->rank - 1] = v->rank - 2, axes[v->rank - 2] = v->rank - 1;
+	for (uint32_t i = v->rank; i-- > 0;) {
+		uint32_t d = axes[i];
+		v->strides[d] = (int64_t)stride;
+		stride *= v->shape[d] ? v->shape[d] : 1;
+		stride += padded && random_chance(r, 60) ? random_below(r, 20) : 0;
+		if (reversed && random_chance(r, 60))
+			v->strides[d] = -v->strides[d];
+		if (!output && random_chance(r, 4))
+			v->strides[d] = 0;
+	}
+}
+
+void layout_place(struct view *v, uint64_t *used, struct random *r)
+{
+	uint64_t size = dtype_size(v->dtype), below = 0, above = 0;
+
+	for (uint32_t d = 0; d < v->rank; d++) {
+		int64_t span = v->shape[d] ? (int64_t)(v->shape[d] - 1) * v->strides[d] : 0;
+		if (span < 0)
+			below += (uint64_t)-span * size;
+		else
+			above += (uint64_t)span * size;
+	}
+	uint64_t start = (*used + GUARD_BYTES + 15) & ~(uint64_t)15;
+	if (random_chance(r, 50))
+		start += random_below(r, 16) * size;
+	v->offset = start + below;
+	*used = v->offset + above + size + GUARD_BYTES;
+}
+
+/* ---- Values ---- */
+
+enum profile { ORDINARY, INTEGERS, WIDE, SPECIAL, HUGE_VALUES, PROFILES };
+
+static double special_value(struct random *r)
+{
+	static const double values[] = {NAN, INFINITY, -INFINITY, 0, -0.0, 0x1p-149, -0x1.8p-130, 0x1p-24, 1};
+
+	return values[random_below(r, sizeof values / sizeof values[0])];
+}
+
+static double huge_value(kops_dtype dtype, struct random *r)
+{
+	double size = dtype == KOPS_F16 ? 6e4 : dtype == KOPS_F64 ? 1e300 : 1e37;
+
+	return random_unit(r) < 0 ? -size : size;
+}
+
+static double value(enum profile profile, kops_dtype dtype, struct random *r)
+{
+	double x = random_unit(r);
+	int reach = dtype == KOPS_F16 ? 6 : 20;
+
+	switch (profile) {
+	case INTEGERS:
+		return (double)random_below(r, 9) - 4;
+	case WIDE:
+		return ldexp(x, (int)random_below(r, 2 * (uint64_t)reach + 1) - reach);
+	case SPECIAL:
+		return random_chance(r, 1) ? special_value(r) : x;
+	case HUGE_VALUES:
+		return random_chance(r, 2) ? huge_value(dtype, r) : x;
+	case ORDINARY:
+	case PROFILES:
+		break;
+	}
+	return x;
+}
+
+static void fill(const struct problem *p, unsigned i, enum profile profile, struct random *r)
+{
+	const struct view *v = &p->args.views[i];
+	uint64_t index[KOPS_RANK_MAX] = {0};
+
+	if (view_elements(v) == 0)
+		return;
+	do
+		half_store(p->spaces[i]->before + v->offset, v->dtype, view_at(v, index),
+		           value(profile, v->dtype, r));
+	while (view_step(v, index));
+}
+
+static enum profile random_profile(struct random *r)
+{
+	return random_chance(r, 30) ? ORDINARY : (enum profile)random_below(r, PROFILES);
+}
+
+/* ---- Shapes ---- */
+
+static uint64_t random_extent(struct random *r)
+{
+	static const uint64_t primes[] = {2,  3,   5,   7,   11,  13,  31,  37,   61,
+	                                  67, 101, 127, 131, 251, 257, 509, 1021, 2053};
+	static const uint64_t steps[] = {4, 8, 16, 32, 64, 128};
+	uint64_t kind = random_below(r, 100);
+
+	if (kind < 2)
+		return 0;
+	if (kind < 12)
+		return 1;
+	if (kind < 40)
+		return primes[random_below(r, sizeof primes / sizeof primes[0])];
+	if (kind < 60)
+		return 1 + random_below(r, 40);
+	uint64_t step = steps[random_below(r, sizeof steps / sizeof steps[0])];
+	return step * (1 + random_below(r, 4)) + random_below(r, 3) - 1;
+}
+
+/* Divides the largest extents until the product is at most `most`. */
+static void limit_product(uint64_t *extents, unsigned n, uint64_t most)
+{
+	for (;;) {
+		uint64_t product = 1;
+		unsigned largest = 0;
+		for (unsigned i = 0; i < n; i++) {
+			product *= extents[i];
+			largest = extents[i] > extents[largest] ? i : largest;
+		}
+		if (product <= most)
+			return;
+		extents[largest] = extents[largest] * 2 / 3;
+	}
+}
+
+static struct view new_view(kops_dtype dtype, uint32_t rank, const uint64_t *shape, bool output,
+                            struct random *r)
+{
+	struct view v = {.dtype = dtype, .rank = rank};
+
+	memcpy(v.shape, shape, rank * sizeof *shape);
+	layout_random(&v, output, r);
+	return v;
+}
+
+static kops_dtype random_dtype(struct random *r)
+{
+	return (kops_dtype)(KOPS_F32 + random_below(r, 4));
+}
+
+/* One of the usual scalars, or any. */
+static double random_scalar(struct random *r)
+{
+	static const double usual[] = {0, 1, 1, -1, 0.5};
+	uint64_t i = random_below(r, 6);
+
+	return i < 5 ? usual[i] : (double)(float)(4 * random_unit(r));
+}
+
+static struct view gemm_operand(kops_dtype dtype, uint64_t batch, uint64_t rows, uint64_t cols, bool output,
+                                bool may_share, struct random *r)
+{
+	uint64_t shape[3] = {may_share && random_chance(r, 30) ? 1 : batch, rows, cols};
+	bool flat = shape[0] == 1 && random_chance(r, 50) && (!output || batch == 1);
+
+	return flat ? new_view(dtype, 2, shape + 1, output, r) : new_view(dtype, 3, shape, output, r);
+}
+
+static void shape_gemm(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
+	uint64_t mnk[3] = {random_extent(r), random_extent(r), random_extent(r)};
+	uint64_t batch = random_chance(r, 70) ? 1 : random_below(r, 5);
+
+	limit_product(mnk, 3, PRODUCT_MAX / (batch ? batch : 1));
+	p->args.views[0] = gemm_operand(dtype, batch, mnk[0], mnk[2], false, true, r);
+	p->args.views[1] = gemm_operand(dtype, batch, mnk[2], mnk[1], false, true, r);
+	p->args.views[2] = gemm_operand(dtype, batch, mnk[0], mnk[1], true, false, r);
+	p->args.params.gemm.alpha = random_scalar(r);
+	p->args.params.gemm.beta = random_chance(r, 50) ? 0 : random_scalar(r);
+	p->args.params.gemm.precision = (kops_precision)(random_chance(r, 60) ? 0 : random_below(r, 4));
+}
+
+/* rank min … 4; the last extent is often long. */
+static uint32_t random_shape(uint64_t shape[KOPS_RANK_MAX], uint32_t min, struct random *r)
+{
+	uint32_t rank = min + (uint32_t)random_below(r, KOPS_RANK_MAX - min + 1);
+
+	for (uint32_t d = 0; d < rank; d++)
+		shape[d] = d + 2 < rank ? random_below(r, 5) + !random_chance(r, 10) : random_extent(r);
+	if (random_chance(r, 10))
+		shape[rank - 1] = 1 + random_below(r, 40000);
+	limit_product(shape, rank, ELEMENTS_MAX);
+	return rank;
+}
+
+static void shape_softmax(struct problem *p, struct random *r)
+{
+	uint64_t shape[KOPS_RANK_MAX];
+	uint32_t rank = random_shape(shape, 1, r);
+
+	p->args.views[0] = new_view(KOPS_F32, rank, shape, false, r);
+	p->args.views[1] = new_view(KOPS_F32, rank, shape, true, r);
+	p->args.params.softmax.scale = random_chance(r, 40) ? 1 : random_scalar(r);
+	p->args.params.softmax.log = random_chance(r, 30);
+}
+
+static void shape_transpose(struct problem *p, struct random *r)
+{
+	uint64_t shape[KOPS_RANK_MAX];
+	uint32_t rank = random_shape(shape, 2, r);
+
+	p->args.views[0] = new_view(KOPS_F32, rank, shape, false, r);
+	uint64_t rows = shape[rank - 2];
+	shape[rank - 2] = shape[rank - 1];
+	shape[rank - 1] = rows;
+	p->args.views[1] = new_view(KOPS_F32, rank, shape, true, r);
+}
+
+static struct view repeated_view(uint32_t rank, const uint64_t *shape, struct random *r)
+{
+	uint32_t drop = random_chance(r, 25) ? (uint32_t)random_below(r, rank) : 0;
+	uint64_t kept[KOPS_RANK_MAX];
+
+	for (uint32_t d = drop; d < rank; d++)
+		kept[d - drop] = random_chance(r, 15) ? 1 : shape[d];
+	return new_view(KOPS_F32, rank - drop, kept, false, r);
+}
+
+static void shape_add(struct problem *p, struct random *r)
+{
+	uint64_t shape[KOPS_RANK_MAX];
+	uint32_t rank = random_shape(shape, 1, r);
+
+	p->args.views[0] = repeated_view(rank, shape, r);
+	p->args.views[1] = repeated_view(rank, shape, r);
+	p->args.views[2] = new_view(KOPS_F32, rank, shape, true, r);
+}
+
+static void shape_copy(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_dtype(r);
+	uint64_t shape[KOPS_RANK_MAX];
+	uint32_t rank = random_shape(shape, 1, r);
+
+	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+}
+
+/* The shape of each op; a new op adds its line. */
+static const struct {
+	const char *op;
+	void (*shape)(struct problem *p, struct random *r);
+	bool in_place; /* the output may be an input */
+} shapers[] = {
+    {"gemm", shape_gemm, false}, {"softmax", shape_softmax, true}, {"transpose", shape_transpose, false},
+    {"add", shape_add, true},    {"copy", shape_copy, false},
+};
+
+/* ---- Problems ---- */
+
+static bool same_shape(const struct view *a, const struct view *b)
+{
+	return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof a->shape[0]) == 0;
+}
+
+/* Which earlier view this one is to be identical with; -1: none. */
+static int twin_of(const struct problem *p, unsigned i, bool in_place, struct random *r)
+{
+	unsigned n_inputs = p->args.op->n_inputs;
+
+	if (i == 0 || (i == n_inputs && !in_place) || !random_chance(r, i == n_inputs ? 30 : 10))
+		return -1;
+	int twin = (int)random_below(r, i);
+	return same_shape(&p->args.views[i], &p->args.views[twin]) ? twin : -1;
+}
+
+static bool place_views(struct problem *p, bool in_place, struct random *r)
+{
+	uint64_t used[OP_VIEWS_MAX] = {0};
+	int twins[OP_VIEWS_MAX];
+	unsigned n = p->args.op->n_inputs + 1, owners[OP_VIEWS_MAX];
+	bool together = random_chance(r, 20);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct view *v = &p->args.views[i];
+		twins[i] = twin_of(p, i, in_place, r);
+		if (twins[i] >= 0 && (i < n - 1 || view_is_injective(&p->args.views[twins[i]]))) {
+			*v = p->args.views[twins[i]];
+			owners[i] = owners[twins[i]];
+			continue;
+		}
+		owners[i] = together && i ? owners[0] : p->n_storage++;
+		layout_place(v, &used[owners[i]], r);
+	}
+	for (unsigned i = 0; i < p->n_storage; i++) {
+		if (!space_make(&p->storage[i], used[i] + GUARD_BYTES))
+			return false;
+		p->storage[i].resident = random_chance(r, 30);
+		p->storage[i].pinnable = random_chance(r, 50);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		p->spaces[i] = &p->storage[owners[i]];
+		p->args.views[i].space = &p->spaces[i]->memory;
+	}
+	return true;
+}
+
+static void fill_views(struct problem *p, struct random *r)
+{
+	enum profile profile = random_profile(r);
+	unsigned n = p->args.op->n_inputs;
+
+	p->huge = profile == HUGE_VALUES;
+	for (unsigned i = 0; i < n; i++)
+		fill(p, i, profile, r);
+	/* Else the output stays poisoned; twins of inputs are filled already. */
+	if (strcmp(p->args.op->name, "gemm") == 0 && p->args.params.gemm.beta != 0)
+		fill(p, n, profile, r);
+}
+
+static unsigned shaper_of(const struct op *op)
+{
+	unsigned i = 0;
+
+	while (strcmp(shapers[i].op, op->name) != 0)
+		i++;
+	return i;
+}
+
+bool problem_make(struct problem *p, const struct op *op, struct random *r)
+{
+	char why[WHY_BYTES];
+	unsigned shaper = shaper_of(op);
+
+	*p = (struct problem){.args.op = op};
+	shapers[shaper].shape(p, r);
+	if (!place_views(p, shapers[shaper].in_place, r))
+		return false;
+	fill_views(p, r);
+	if (op->check(&p->args, why) == 0)
+		return true;
+	fprintf(stderr, "check() of %s refused a problem that is valid: %s\n", op->name, why);
+	return false;
+}
+
+void problem_free(struct problem *p)
+{
+	for (unsigned i = 0; i < p->n_storage; i++)
+		space_free(&p->storage[i]);
+	p->n_storage = 0;
+}
+
+static int describe_view(const struct problem *p, unsigned i, char *text, size_t size)
+{
+	const struct view *v = &p->args.views[i];
+	int n = snprintf(text, size, " %s%s[", dtype_name(v->dtype), p->spaces[i]->resident ? " resident" : "");
+
+	for (uint32_t d = 0; d < v->rank && n < (int)size; d++)
+		n += snprintf(text + n, size - (size_t)n, "%s%llu:%lld", d ? " " : "",
+		              (unsigned long long)v->shape[d], (long long)v->strides[d]);
+	if (n < (int)size)
+		n += snprintf(text + n, size - (size_t)n, "]+%llu", (unsigned long long)v->offset);
+	return n;
+}
+
+void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES])
+{
+	const struct gemm_params *g = &p->args.params.gemm;
+	const struct softmax_params *s = &p->args.params.softmax;
+	int n = snprintf(text, CHECK_TEXT_BYTES, "%s", p->args.op->name);
+
+	for (unsigned i = 0; i <= p->args.op->n_inputs && n < CHECK_TEXT_BYTES; i++)
+		n += describe_view(p, i, text + n, (size_t)(CHECK_TEXT_BYTES - n));
+	if (n < CHECK_TEXT_BYTES && strcmp(p->args.op->name, "gemm") == 0)
+		snprintf(text + n, (size_t)(CHECK_TEXT_BYTES - n), " alpha %g beta %g precision %d", g->alpha,
+		         g->beta, (int)g->precision);
+	else if (n < CHECK_TEXT_BYTES && strcmp(p->args.op->name, "softmax") == 0)
+		snprintf(text + n, (size_t)(CHECK_TEXT_BYTES - n), " scale %g log %d", s->scale, s->log);
+}
