@@ -1,12 +1,14 @@
 /*
  * move.c: strided copies.
  *
- * rows:   a unit stride that both sides share: memcpy per row.
- * tiles:  unit strides along different axes: 8×8 tiles of 4-byte elements are transposed in registers, four of
- * them at a time so that whole lines are read and written, in blocks of 64×64 so that these stay in the
- *         first-level cache, the next lines asked for early. 4096×4096 on 2 threads of a Sapphire Rapids: 16.8
- * GB/s read and written, against 13.5 of memcpy; without the early request 13, without whole lines 8. others:
- * the same blocks, element by element.
+ * rows    a unit stride that both sides share: memcpy per row
+ * tiles   unit strides along different axes: 8×8 tiles of 4-byte elements transposed in registers, four
+ *         at a time so that whole lines are read and written, in blocks of 64×64 that stay in the
+ *         first-level cache, the next lines asked for early
+ * others  the same blocks, element by element
+ *
+ * On 4096×4096, whose rows fall into few sets of the cache, whole lines are worth a factor of 1.6 and
+ * asking early another 1.25.
  */
 #include "move.h"
 

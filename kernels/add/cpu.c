@@ -2,9 +2,9 @@
  * add on the CPU. The rules have sorted and folded the axes: the last one is y's innermost. Along it each
  * operand has stride 1, 0 (repeated) or another; the first two kinds have vector loops.
  *
- * row         idea
- * vectorised  vector loops along the last axis; an operand of another stride is moved through a 64×64 tile
- * first, so that its cache lines are used whole; threads reference   plain loops
+ * vectorised  vector loops along the last axis; an operand of another stride is moved through a 64×64
+ *             tile first, so that its cache lines are used whole; threads
+ * reference   plain loops
  */
 #include "cpu.h"
 #include "move.h"

@@ -1,13 +1,13 @@
 /*
  * gemm on the CPU.
  *
- * row        idea
- * openblas   cblas_sgemm / dgemm per batch, straight from the views where each operand has one unit stride and
- * a leading dimension that fits an int; any other operand (f16, bf16, gaps, negative or zero strides) is packed
- * to f32 / f64 in the workspace first, and such a c is written back reference  plain loops
+ * openblas   cblas_sgemm / dgemm per batch, straight from the views where each operand has one unit stride
+ *            and a leading dimension that fits an int; any other operand (f16, bf16, gaps, negative or
+ *            zero strides) is packed to f32 / f64 in the workspace first, and such a c written back
+ * reference  plain loops
  *
- * Packing keeps the axis of the smaller stride innermost, and cblas takes the result as it is or transposed, so
- * that memory is read along its lines.
+ * Packing keeps the axis of the smaller stride innermost, and cblas takes the result as it is or
+ * transposed, so that memory is read along its lines.
  */
 #include <cblas.h>
 #include <limits.h>

@@ -236,7 +236,7 @@ static double roundoff(const struct op_args *args)
 	if (args->views[C].dtype == KOPS_F32 && args->params.gemm.precision == KOPS_PRECISION_TF32)
 		return 0x1p-11;
 	if (args->views[C].dtype == KOPS_F32 && args->params.gemm.precision == KOPS_PRECISION_BF16)
-		return 0x1p-9;
+		return 0x1p-8;
 	return 0x1p-24;
 }
 

@@ -1,15 +1,16 @@
 /*
  * softmax on the CPU.
  *
- * row         idea
- * vectorised  rows up to LONG columns: three passes (max; exp and sum; divide) inside the cache. Longer ones:
- * max and sum of pieces at once, combined in float64, then one writing pass. Rows without unit stride are moved
- * through the workspace, up to 64 at a time. Threads over rows, or over the pieces of few long rows reference
- * plain loops, float64
+ * vectorised  rows up to LONG columns: three passes inside the cache (max; exp and sum; divide). Longer
+ *             ones: max and sum of pieces, combined in float64, then one writing pass. Rows without unit
+ *             stride go through the workspace, up to 64 at a time. Threads over rows, or over the pieces
+ *             of few long rows
+ * reference   plain loops, float64
  *
- * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest scale * x),
- * half = 1 and factor = scale. Where |scale| < 1, half = 0.5 and factor = 2 * scale, so that half * x - shift
- * cannot overflow where t would not; where |scale| >= 1 an overflow to -Inf is the right limit.
+ * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest
+ * scale * x), half = 1 and factor = scale. Where |scale| < 1, half = 0.5 and factor = 2 * scale, so that
+ * half * x - shift cannot overflow where t would not; where |scale| >= 1 an overflow to -Inf is the
+ * right limit.
  */
 #include <float.h>
 #include <math.h>
