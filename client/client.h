@@ -203,8 +203,8 @@ void client_link_broken(kops *k);
 /* Something has to be sent: start connecting if nobody does. */
 void client_link_want(kops *k);
 
-/* Timers: connects when it is time, gives up when it is too late. */
-void client_link_tick(kops *k);
+/* Timers: connects when it is time, gives up when it is too late. False when it was time for nothing. */
+bool client_link_tick(kops *k);
 
 /* When client_link_tick() has something to do; CLIENT_NEVER. */
 int64_t client_link_next_us(const kops *k);

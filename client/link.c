@@ -186,10 +186,14 @@ static bool is_wanted(const kops *k)
 
 void client_link_want(kops *k)
 {
-	if (k->state != LINK_DOWN || k->give_up_us != CLIENT_NEVER)
+	int64_t now;
+	if (k->state != LINK_DOWN)
+		return;
+	now = client_now_us();
+	if (k->give_up_us != CLIENT_NEVER && now < k->give_up_us)
 		return;
 	k->give_up_us = client_deadline(k);
-	k->attempt_us = client_now_us() + k->pause_us;
+	k->attempt_us = now + k->pause_us;
 }
 
 void client_link_down(kops *k)
@@ -253,11 +257,11 @@ static void too_late(kops *k)
 	}
 }
 
-void client_link_tick(kops *k)
+bool client_link_tick(kops *k)
 {
 	int64_t next = client_link_next_us(k);
 	if (next == CLIENT_NEVER || k->state == LINK_BROKEN || client_now_us() < next)
-		return;
+		return false;
 	client_job_end_doomed(k);
 	if (client_now_us() >= k->give_up_us)
 		too_late(k);
@@ -265,4 +269,5 @@ void client_link_tick(kops *k)
 		client_link_connect(k);
 	else if (k->state == LINK_DOWN)
 		k->give_up_us = CLIENT_NEVER;
+	return true;
 }

@@ -285,7 +285,8 @@ static bool poll_once(kops *k, int64_t until_us)
 /* Moves the connection on, waiting at most until then. False when nothing happened. */
 static bool step(kops *k, int64_t deadline_us)
 {
-	client_link_tick(k);
+	if (client_link_tick(k))
+		return true;
 	int64_t next = client_link_next_us(k);
 	int64_t until = next < deadline_us ? next : deadline_us;
 	if (k->state == LINK_BROKEN)
@@ -301,11 +302,13 @@ int client_await(kops *k, const struct waiter *waiter, int64_t deadline_us)
 	unsigned late = 0;
 	while (!waiter->done) {
 		bool moved = step(k, deadline_us);
-		if (waiter->done || deadline_us == CLIENT_NEVER || client_now_us() < deadline_us)
+		if (waiter->done || deadline_us == CLIENT_NEVER)
 			continue;
+		int64_t now = client_now_us();
+		if (now < deadline_us || (k->state != LINK_UP && now >= k->give_up_us))
+			continue; /* in the second case the next step gives up, and knows why */
 		if (!moved || ++late > LATE_MAX)
-			return client_fail(k, KOPS_E_TIMEOUT, "no answer from kopsd in time%s%s",
-			                   k->sock < 0 ? ": " : "", k->sock < 0 ? k->why : "");
+			return client_fail(k, KOPS_E_TIMEOUT, "no answer from kopsd in time");
 	}
 	if (waiter->status < 0)
 		return client_fail(k, waiter->status, "%s", waiter->why);

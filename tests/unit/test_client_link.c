@@ -1,0 +1,811 @@
+/*
+ * libkops against a scripted daemon: connecting, losing the connection, replay, giving up, protocol violations.
+ */
+#include "fake_daemon.h"
+
+#include <sys/stat.h>
+#include <time.h>
+
+static double now_s(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- Opening ---- */
+
+static void test_open_says_what_is_wrong(void **state)
+{
+	struct fake *f = *state;
+	char why[512], expected[256], long_path[200];
+	kops *k = (kops *)1;
+
+	close(f->listener);
+	f->listener = -1;
+	assert_int_equal(fake_try_open(f, 5000, &k, why), KOPS_E_CONNECT);
+	snprintf(
+	    expected, sizeof expected,
+	    "cannot reach kopsd at %s: nothing listens there; is kopsd running? (systemctl start kopsd.socket)",
+	    f->path);
+	assert_string_equal(why, expected);
+	unlink(f->path);
+	assert_int_equal(fake_try_open(f, 5000, &k, why), KOPS_E_CONNECT);
+	snprintf(expected, sizeof expected,
+	         "cannot reach kopsd at %s: no such file; is kopsd running? (systemctl start kopsd.socket)",
+	         f->path);
+	assert_string_equal(why, expected);
+	assert_ptr_equal(k, (kops *)1);
+
+	memset(long_path, 'x', sizeof long_path - 1);
+	long_path[sizeof long_path - 1] = 0;
+	kops_options options = {.size = sizeof options, .socket = long_path};
+	assert_int_equal(kops_open(&k, &options, why, sizeof why), KOPS_E_CONNECT);
+	assert_non_null(strstr(why, "199 bytes, at most 107"));
+	assert_int_equal(kops_open(&k, &options, NULL, 0), KOPS_E_CONNECT);
+}
+
+static void test_open_permission_denied(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops *k;
+	if (geteuid() == 0 && seteuid(65534) < 0)
+		skip();
+	chmod(f->path, 0);
+	int status = fake_try_open(f, 5000, &k, why);
+	if (getuid() == 0)
+		assert_int_equal(seteuid(0), 0);
+	assert_int_equal(status, KOPS_E_CONNECT);
+	assert_non_null(strstr(why, ": permission denied"));
+}
+
+static void script_hello(struct fake *f)
+{
+	fake_accept(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(HELLO));
+	FAKE_CHECK(f, r->hello->version_min == 1 && r->hello->version_max == 1);
+	FAKE_CHECK(f, strcmp(r->hello->client, "test") == 0);
+	fake_welcome(f, r->id, 1);
+	fake_expect_end(f);
+}
+
+static void test_hello(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_hello);
+	kops *k = fake_open(f);
+	assert_string_equal(kops_error(k), "");
+	assert_int_equal(kops_timeout(k), -1);
+	assert_int_equal(kops_events(k), POLLIN);
+	kops_close(k);
+	kops_close(NULL);
+	fake_stop(f);
+}
+
+static void script_odd_name(struct fake *f)
+{
+	fake_accept(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(HELLO));
+	FAKE_CHECK(f, strlen(r->hello->client) == 64);
+	FAKE_CHECK(f, strncmp(r->hello->client, "a?b?cccc", 8) == 0);
+	fake_welcome(f, r->id, 1);
+	fake_expect_end(f);
+}
+
+/* The daemon ends a session over bad text, so a name must not carry any. */
+static void test_name_is_made_harmless(void **state)
+{
+	struct fake *f = *state;
+	char name[100] = "a\xff"
+	                 "b\n";
+	kops *k;
+	memset(name + 4, 'c', 95);
+	fake_start(f, script_odd_name);
+	kops_options options = {.size = sizeof options, .socket = f->path, .name = name};
+	assert_int_equal(kops_open(&k, &options, NULL, 0), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_refuse_version(struct fake *f)
+{
+	fake_accept(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(HELLO))->id, KOPS_E_VERSION, "kopsd speaks version 7 only");
+	fake_expect_end(f);
+}
+
+static void test_version_refused(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops *k;
+	fake_start(f, script_refuse_version);
+	assert_int_equal(fake_try_open(f, 5000, &k, why), KOPS_E_VERSION);
+	assert_string_equal(why, "kopsd refused the connection: kopsd speaks version 7 only");
+	fake_stop(f);
+}
+
+static void script_other_version(struct fake *f)
+{
+	fake_accept(f);
+	fake_welcome(f, fake_expect(f, FAKE_VERB(HELLO))->id, 2);
+	fake_expect_end(f);
+}
+
+static void test_unknown_version_chosen(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops *k;
+	fake_start(f, script_other_version);
+	assert_int_equal(fake_try_open(f, 5000, &k, why), KOPS_E_VERSION);
+	assert_string_equal(why, "kopsd chose protocol version 2, this libkops speaks 1");
+	fake_stop(f);
+}
+
+static void script_silent(struct fake *f)
+{
+	fake_accept(f);
+	fake_expect(f, FAKE_VERB(HELLO));
+	fake_expect_end(f);
+}
+
+static void test_hello_without_answer_times_out(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops *k;
+	double start = now_s();
+	fake_start(f, script_silent);
+	assert_int_equal(fake_try_open(f, 60, &k, why), KOPS_E_TIMEOUT);
+	assert_true(now_s() - start >= 0.06 && now_s() - start < 2);
+	assert_non_null(strstr(why, "did not answer within 60 ms"));
+	fake_stop(f);
+}
+
+static void script_busy_then_welcome(struct fake *f)
+{
+	fake_accept(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(HELLO))->id, KOPS_E_BUSY, "too many sessions");
+	fake_expect_end(f);
+	fake_accept(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(HELLO))->id, KOPS_E_SHUTDOWN, "stopping");
+	fake_expect_end(f);
+	fake_accept(f);
+	fake_expect(f, FAKE_VERB(HELLO));
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_expect_end(f);
+}
+
+static void test_open_tries_again_while_the_daemon_is_busy(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_busy_then_welcome);
+	kops_close(fake_open(f));
+	fake_stop(f);
+}
+
+/* ---- Calls ---- */
+
+static void script_pings(struct fake *f)
+{
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, KOPS_E_FAULT, "gpu0 answers wrongly");
+	fake_expect(f, FAKE_VERB(PING));
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	uint64_t late = fake_expect(f, FAKE_VERB(PING))->id;
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(PING));
+	fake_answer(f, late, KOPS_E_FAULT, "too late");
+	fake_answer(f, r->id, 0, "");
+	fake_expect_end(f);
+}
+
+static void test_ping(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops *k;
+	fake_start(f, script_pings);
+	assert_int_equal(fake_try_open(f, 200, &k, why), 0);
+	assert_int_equal(kops_ping(k), 0);
+	assert_int_equal(kops_ping(k), KOPS_E_FAULT);
+	assert_string_equal(kops_error(k), "gpu0 answers wrongly");
+	assert_int_equal(kops_ping(k), 0); /* across a restart */
+	assert_int_equal(kops_ping(k), KOPS_E_TIMEOUT);
+	assert_string_equal(kops_error(k), "no answer from kopsd in time");
+	assert_int_equal(kops_ping(k), 0); /* the late answer is not taken for this one's */
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_query(struct fake *f)
+{
+	fake_greet(f);
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	Kops__V1__Device device = KOPS__V1__DEVICE__INIT, *devices[] = {&device};
+	Kops__V1__KernelRow row = KOPS__V1__KERNEL_ROW__INIT, *rows[] = {&row};
+	Kops__V1__Description description = KOPS__V1__DESCRIPTION__INIT;
+	Kops__V1__DeviceStats one = KOPS__V1__DEVICE_STATS__INIT, other = one, *all[] = {&other, &one};
+	Kops__V1__Statistics statistics = KOPS__V1__STATISTICS__INIT;
+	device.name = "cpu", device.description = "2 cores", device.memory_bytes = 1 << 20;
+	row.op = "gemm", row.name = "openblas", row.device = "cpu", row.idea = "library", row.dtypes = "f32";
+	description.n_devices = description.n_kernels = 1;
+	description.devices = devices, description.kernels = rows;
+	one.name = "cpu", one.jobs_done = 5, other.name = "gpu0", other.jobs_done = 9;
+	statistics.sessions = 3, statistics.n_devices = 2, statistics.devices = all;
+	reply.id = fake_expect(f, FAKE_VERB(DESCRIBE))->id;
+	reply.body_case = KOPS__V1__REPLY__BODY_DESCRIPTION, reply.description = &description;
+	fake_send(f, &reply, -1);
+	reply.id = fake_expect(f, FAKE_VERB(STATS))->id;
+	reply.body_case = KOPS__V1__REPLY__BODY_STATISTICS, reply.statistics = &statistics;
+	fake_send(f, &reply, -1);
+	fake_answer(f, fake_expect(f, FAKE_VERB(DESCRIBE))->id, 0, "");
+	fake_expect_end(f);
+}
+
+static void test_query(void **state)
+{
+	struct fake *f = *state;
+	kops_info *info = NULL;
+	fake_start(f, script_query);
+	kops *k = fake_open(f);
+	assert_int_equal(kops_query(k, &info), 0);
+	assert_string_equal(info->daemon, "kopsd fake");
+	assert_int_equal(info->sessions, 3);
+	assert_int_equal(info->n_devices, 1);
+	assert_string_equal(info->devices[0].description, "2 cores");
+	assert_int_equal(info->devices[0].jobs_done, 5);
+	assert_int_equal(info->n_kernels, 1);
+	assert_string_equal(info->kernels[0].name, "openblas");
+	assert_string_equal(info->kernels[0].dtypes, "f32");
+	kops_info_free(info);
+	assert_int_equal(kops_query(k, &info), KOPS_E_PROTOCOL); /* no body */
+	kops_close(k);
+	fake_stop(f);
+}
+
+/* ---- Replay ---- */
+
+static void check_import(struct fake *f, uint64_t buffer, uint64_t bytes)
+{
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(IMPORT));
+	FAKE_CHECK(f, r->import->buffer == buffer && r->import->bytes == bytes);
+	FAKE_CHECK(f, f->n_fds == 1);
+	struct stat st;
+	FAKE_CHECK(f, fstat(f->fds[0], &st) == 0 && (uint64_t)st.st_size >= bytes);
+	fake_answer(f, r->id, 0, "");
+}
+
+static void script_restart(struct fake *f)
+{
+	fake_greet(f);
+	for (f->count = 0; f->count < 5; f->count++)
+		f->ids[f->count] = fake_lend(f);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	memcpy(f->saved, f->data, f->saved_len = f->len);
+	fake_expect(f, FAKE_VERB(SUBMIT)); /* in place: not repeatable */
+	fake_expect(f, FAKE_VERB(SUBMIT)); /* reads what that one writes */
+	fake_expect(f, FAKE_VERB(SUBMIT)); /* independent */
+	fake_hang_up(f);
+
+	fake_greet(f);
+	for (unsigned i = 0; i < 3; i++)
+		check_import(f, f->ids[i], 64);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(ALLOC));
+	FAKE_CHECK(f, r->alloc->buffer == f->ids[3] && r->alloc->lost && strcmp(r->alloc->device, "gpu1") == 0);
+	fake_lent(f, r->id, -1, "gpu1");
+	r = fake_expect(f, FAKE_VERB(ALLOC));
+	FAKE_CHECK(f, r->alloc->buffer == f->ids[4] && r->alloc->lost);
+	fake_lent(f, r->id, -1, "gpu1");
+	r = fake_expect(f, FAKE_VERB(SUBMIT));
+	FAKE_CHECK(f, f->len == f->saved_len && memcmp(f->data, f->saved, f->len) == 0);
+	fake_receipt(f, r->id);
+	r = fake_expect(f, FAKE_VERB(SUBMIT));
+	FAKE_CHECK(f, r->submit->queue == 7);
+	fake_answer(f, r->id, KOPS_E_LOST, "buffer 5 was lost");
+	fake_expect_end(f);
+}
+
+static void test_restart_replays(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_restart);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED), *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_buffer *c = fake_alloc(k, 64, KOPS_SHARED), *r = fake_alloc(k, 64, KOPS_RESIDENT);
+	kops_buffer *s = fake_alloc(k, 64, KOPS_RESIDENT);
+	kops_job_options options = {.size = sizeof options, .queue = 7};
+	kops_job *plain = fake_gemm(k, a, b, r, 0), *in_place = fake_gemm(k, a, b, c, 1);
+	kops_job *dependent = fake_gemm(k, a, c, r, 0), *independent;
+	assert_int_equal(kops_job_new(k, &options, &independent), 0);
+	assert_int_equal(kops_job_copy(independent, kops_matrix(s, 0, KOPS_F32, 2, 2, 0),
+	                               kops_matrix(b, 32, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+
+	memcpy(kops_data(a), "kept", 4);
+	assert_int_equal(kops_submit(plain, NULL, NULL), 0);
+	assert_int_equal(kops_submit(in_place, NULL, NULL), 0);
+	assert_int_equal(kops_submit(dependent, NULL, NULL), 0);
+	assert_int_equal(kops_submit(independent, NULL, NULL), 0);
+	assert_int_equal(kops_wait(in_place, -1), KOPS_E_INTERRUPTED);
+	assert_non_null(strstr(kops_error(k), "not sent again"));
+	assert_string_equal(kops_job_error(in_place), kops_error(k));
+	assert_int_equal(kops_wait(dependent, -1), KOPS_E_INTERRUPTED);
+	assert_int_equal(kops_wait(plain, -1), 0);
+	assert_int_equal(kops_wait(independent, -1), KOPS_E_LOST);
+	assert_memory_equal(kops_data(a), "kept", 4);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_answered_then_gone(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(SUBMIT));
+	uint64_t first = r->id;
+	r = fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_receipt(f, r->id);
+	fake_receipt(f, first);
+	/* A request left unread turns the end of the connection into ECONNRESET for the client. */
+	struct pollfd p = {.fd = f->sock, .events = POLLIN};
+	FAKE_CHECK(f, poll(&p, 1, FAKE_PATIENCE_MS) == 1);
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+}
+
+/* Answers that were on their way when the daemon went count: the jobs are done, even those not repeatable. */
+static void test_answers_before_the_end_count(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_answered_then_gone);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *one = fake_gemm(k, a, a, a, 1), *two = fake_gemm(k, a, a, a, 1);
+	kops_view v = kops_matrix(a, 0, KOPS_F32, 2, 2, 0), w = kops_matrix(a, 32, KOPS_F32, 2, 2, 0);
+	kops_job *three;
+	assert_int_equal(kops_job_new(k, NULL, &three), 0);
+	assert_int_equal(kops_job_transpose(three, v, w, NULL), 0);
+	assert_int_equal(kops_submit(one, NULL, NULL), 0);
+	assert_int_equal(kops_submit(two, NULL, NULL), 0);
+	usleep(20000);
+	assert_int_equal(kops_submit(three, NULL, NULL), 0);
+	usleep(50000);
+	assert_int_equal(kops_wait(one, -1), 0);
+	assert_int_equal(kops_wait(two, -1), 0);
+	assert_int_equal(kops_wait(three, -1), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_drain(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	uint64_t running = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	fake_answer(f, fake_expect(f, FAKE_VERB(SUBMIT))->id, KOPS_E_SHUTDOWN, "stopping");
+	usleep(20000);
+	fake_receipt(f, running);
+	fake_expect_end(f); /* the client has nothing more to expect here */
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+}
+
+/* A job that was refused because the daemon stops did not run: it goes to the next one, repeatable or not. */
+static void test_draining_daemon(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_drain);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *running = fake_gemm(k, a, a, a, 1), *refused = fake_gemm(k, a, a, a, 1);
+	kops_job *held = fake_gemm(k, a, a, a, 1);
+	assert_int_equal(kops_submit(running, NULL, NULL), 0);
+	assert_int_equal(kops_submit(refused, NULL, NULL), 0);
+	assert_int_equal(kops_wait(refused, 10), KOPS_E_TIMEOUT);
+	assert_int_equal(kops_submit(held, NULL, NULL), 0); /* not sent to a daemon that stops */
+	assert_int_equal(kops_wait(running, -1), 0);
+	assert_int_equal(kops_wait(refused, -1), 0);
+	assert_int_equal(kops_wait(held, -1), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_freed_in_use(struct fake *f)
+{
+	fake_greet(f);
+	uint64_t a = fake_lend(f), b = fake_lend(f);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == a);
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == b);
+	fake_hang_up(f);
+	fake_greet(f);
+	check_import(f, a, 64); /* b, which no job uses, is gone */
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(SUBMIT));
+	uint64_t id = r->id;
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == a);
+	fake_receipt(f, id);
+	fake_expect_end(f);
+}
+
+static void test_freed_buffers_of_running_jobs_are_given_again(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_freed_in_use);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED), *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_view v = kops_matrix(a, 0, KOPS_F32, 2, 2, 0), w = kops_matrix(a, 32, KOPS_F32, 2, 2, 0);
+	kops_job *job;
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, v, w, NULL), 0);
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	kops_free(a);
+	kops_free(b);
+	kops_free(NULL);
+	assert_int_equal(kops_wait(job, -1), 0);
+	assert_int_equal(kops_submit(job, NULL, NULL), KOPS_E_INVALID);
+	assert_string_equal(kops_error(k), "op 0 uses a freed buffer");
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_not_taken_back(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, KOPS_E_QUOTA, "over 1 GiB of user 7");
+	fake_answer(f, fake_expect(f, FAKE_VERB(SUBMIT))->id, KOPS_E_NOT_FOUND, "no buffer 1");
+	fake_expect_end(f);
+}
+
+static void test_buffer_not_taken_back_is_the_cause(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_not_taken_back);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job;
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, kops_matrix(a, 0, KOPS_F32, 2, 2, 0),
+	                                    kops_matrix(a, 32, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+	assert_int_equal(kops_run(job), KOPS_E_QUOTA);
+	assert_string_equal(kops_error(k),
+	                    "kopsd restarted and did not take a buffer back: over 1 GiB of user 7");
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_dies_of_it(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	for (f->count = 0;; f->count++) {
+		Kops__V1__Request *r = fake_read(f);
+		if (!r)
+			break;
+		if (r->body_case == FAKE_VERB(IMPORT))
+			r = fake_expect(f, FAKE_VERB(SUBMIT));
+		FAKE_CHECK(f, r->body_case == FAKE_VERB(SUBMIT));
+		fake_hang_up(f);
+		if (f->count == 15)
+			break;
+		fake_greet(f);
+	}
+}
+
+/* A job that ends the daemon each time is given up in the end. */
+static void test_poisonous_job_is_given_up(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_dies_of_it);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job;
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, kops_matrix(a, 0, KOPS_F32, 2, 2, 0),
+	                                    kops_matrix(a, 32, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+	assert_int_equal(kops_run(job), KOPS_E_INTERRUPTED);
+	assert_non_null(strstr(kops_error(k), "each time"));
+	kops_close(k);
+	fake_stop(f);
+	assert_int_equal(f->count, 15);
+}
+
+/* ---- Giving up ---- */
+
+static void script_vanish(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	close(f->listener);
+	f->listener = -1;
+	unlink(f->path);
+	fake_hang_up(f);
+}
+
+static void script_back(struct fake *f)
+{
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+}
+
+static void test_daemon_gone_for_good_and_back(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops *k;
+	fake_start(f, script_vanish);
+	assert_int_equal(fake_try_open(f, 150, &k, why), 0);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED), *none = NULL;
+	kops_job *job, *in_place = fake_gemm(k, a, a, a, 0);
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, kops_matrix(a, 0, KOPS_F32, 2, 2, 0),
+	                                    kops_matrix(a, 32, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+	/* In another queue than the in-place one, over other bytes. */
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	assert_int_equal(kops_submit(in_place, NULL, NULL), 0);
+	assert_int_equal(kops_wait(in_place, -1), KOPS_E_INTERRUPTED);
+	double start = now_s();
+	assert_int_equal(kops_wait(job, -1), KOPS_E_INTERRUPTED); /* its input is what in_place writes */
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	assert_int_equal(kops_wait(job, -1), KOPS_E_CONNECT);
+	assert_true(now_s() - start > 0.1 && now_s() - start < 2);
+	assert_non_null(strstr(kops_error(k), "no such file; is kopsd running?"));
+	assert_int_equal(kops_fd(k), -1);
+	assert_int_equal(kops_events(k), 0);
+	assert_int_equal(kops_timeout(k), -1);
+	assert_int_equal(kops_process(k), 0);
+	assert_int_equal(kops_alloc(k, 64, KOPS_SHARED, NULL, &none), KOPS_E_CONNECT);
+	assert_null(none);
+	assert_int_equal(kops_wait(job, -1), KOPS_E_CONNECT); /* still says so */
+	fake_stop(f);
+
+	fake_listen(f);
+	fake_start(f, script_back);
+	assert_int_equal(kops_ping(k), 0);
+	assert_int_equal(kops_run(job), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void count_end(kops_job *job, int status, void *user)
+{
+	(void)job;
+	int *seen = user;
+	*seen = *seen * 100 - status;
+}
+
+static int run_loop(kops *k, int max_ms)
+{
+	struct pollfd p = {.fd = kops_fd(k), .events = kops_events(k)};
+	int timeout = kops_timeout(k);
+	poll(&p, p.fd >= 0, timeout < 0 || timeout > max_ms ? max_ms : timeout);
+	return kops_process(k);
+}
+
+static void script_event_loop(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	close(f->listener);
+	f->listener = -1;
+	fake_hang_up(f);
+}
+
+/* The whole life in an event loop: results, a restart, the end. */
+static void test_event_loop(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	int seen = 0, status = 0;
+	kops *k;
+	fake_start(f, script_event_loop);
+	assert_int_equal(fake_try_open(f, 100, &k, why), 0);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job, *in_place = fake_gemm(k, a, a, a, 0);
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, kops_matrix(a, 16, KOPS_F32, 2, 2, 0),
+	                                    kops_matrix(a, 32, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+	assert_int_equal(kops_submit(job, count_end, &seen), 0);
+	while ((status = run_loop(k, 1000)) == 0)
+		;
+	assert_int_equal(status, 1);
+	assert_int_equal(seen, 0);
+	assert_false(kops_job_is_out(job));
+
+	assert_int_equal(kops_submit(job, count_end, &seen), 0);
+	assert_int_equal(kops_submit(in_place, count_end, &seen), 0);
+	int ended = 0;
+	while (ended < 2) {
+		status = run_loop(k, 1000);
+		assert_true(status >= 0);
+		ended += status;
+	}
+	assert_int_equal(seen, -KOPS_E_INTERRUPTED * 100);
+
+	seen = 0;
+	assert_int_equal(kops_submit(job, count_end, &seen), 0);
+	while ((status = run_loop(k, 1000)) == 0)
+		;
+	assert_int_equal(status, KOPS_E_CONNECT);
+	assert_int_equal(seen, -KOPS_E_CONNECT);
+	assert_int_equal(kops_process(k), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+/* ---- Violations ---- */
+
+static void (*violate)(struct fake *f, uint64_t id);
+
+static void script_violation(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	violate(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_expect_end(f);
+}
+
+static void garbage(struct fake *f, uint64_t id)
+{
+	(void)id;
+	message_send(f->sock, (const uint8_t *)"\xff\xff\xff", 3, NULL, 0);
+}
+
+static void unknown_id(struct fake *f, uint64_t id)
+{
+	fake_receipt(f, id + 4);
+}
+
+static void id_of_nothing_out(struct fake *f, uint64_t id)
+{
+	(void)id;
+	fake_receipt(f, 4);
+}
+
+static void zero_id(struct fake *f, uint64_t id)
+{
+	(void)id;
+	fake_answer(f, 0, 0, "to whom?");
+}
+
+static void notice(struct fake *f, uint64_t id)
+{
+	(void)id;
+	fake_answer(f, 0, KOPS_E_PROTOCOL, "a field given twice");
+}
+
+static void positive_status(struct fake *f, uint64_t id)
+{
+	fake_answer(f, id, 5, "");
+}
+
+static void no_receipt(struct fake *f, uint64_t id)
+{
+	fake_answer(f, id, 0, "");
+}
+
+static void oversized(struct fake *f, uint64_t id)
+{
+	static uint8_t data[MESSAGE_BYTES_MAX + 1];
+	(void)id;
+	send(f->sock, data, sizeof data, MSG_NOSIGNAL);
+}
+
+static void test_violations_end_the_connection(void **state)
+{
+	static const struct {
+		void (*violate)(struct fake *, uint64_t);
+		const char *phrase;
+	} rows[] = {
+	    {garbage, "truncated message"},
+	    {unknown_id, "a reply to no request"},
+	    {id_of_nothing_out, "a second reply about a job"},
+	    {zero_id, "a reply to no request"},
+	    {notice, "a field given twice"},
+	    {positive_status, "a positive status"},
+	    {no_receipt, "a job's reply without a receipt"},
+	    {oversized, "a reply over the size limit"},
+	};
+	struct fake *f = *state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		violate = rows[i].violate;
+		fake_start(f, script_violation);
+		kops *k = fake_open(f);
+		kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+		kops_job *job;
+		assert_int_equal(kops_job_new(k, NULL, &job), 0);
+		assert_int_equal(kops_job_transpose(job, kops_matrix(a, 0, KOPS_F32, 2, 2, 0),
+		                                    kops_matrix(a, 32, KOPS_F32, 2, 2, 0), NULL),
+		                 0);
+		int status = kops_run(job);
+		if (status != KOPS_E_PROTOCOL || !strstr(kops_error(k), rows[i].phrase))
+			fail_msg("row %zu: %d, %s", i, status, kops_error(k));
+		assert_int_equal(kops_ping(k), 0); /* the handle lives on */
+		kops_close(k);
+		fake_stop(f);
+	}
+}
+
+static void script_surplus_descriptors(struct fake *f)
+{
+	fake_greet(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(PING));
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	reply.id = r->id;
+	fake_send(f, &reply, f->listener);
+	fake_expect_end(f);
+}
+
+static void test_surplus_descriptors_are_closed(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_surplus_descriptors);
+	kops *k = fake_open(f);
+	assert_int_equal(kops_ping(k), 0);
+	kops_close(k);
+	fake_stop(f); /* the teardown counts descriptors */
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_open_says_what_is_wrong),
+	    TEST(test_open_permission_denied),
+	    TEST(test_hello),
+	    TEST(test_name_is_made_harmless),
+	    TEST(test_version_refused),
+	    TEST(test_unknown_version_chosen),
+	    TEST(test_hello_without_answer_times_out),
+	    TEST(test_open_tries_again_while_the_daemon_is_busy),
+	    TEST(test_ping),
+	    TEST(test_query),
+	    TEST(test_restart_replays),
+	    TEST(test_answers_before_the_end_count),
+	    TEST(test_draining_daemon),
+	    TEST(test_freed_buffers_of_running_jobs_are_given_again),
+	    TEST(test_buffer_not_taken_back_is_the_cause),
+	    TEST(test_poisonous_job_is_given_up),
+	    TEST(test_daemon_gone_for_good_and_back),
+	    TEST(test_event_loop),
+	    TEST(test_violations_end_the_connection),
+	    TEST(test_surplus_descriptors_are_closed),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
