@@ -21,7 +21,7 @@ struct account {
 	struct account *next;
 	uid_t uid;
 	unsigned refs;
-	unsigned sessions, jobs;
+	unsigned sessions, jobs, buffers;
 	uint64_t bytes[ACCOUNT_KINDS];
 	struct sched_flow flow;
 };

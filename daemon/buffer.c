@@ -33,6 +33,7 @@ static struct buffer *buffer_new(struct server *server, struct account *account,
 	b->refs = 1;
 	b->memory.bytes = bytes;
 	account_ref(account);
+	account->buffers++;
 	server->n_buffers++;
 	return b;
 }
@@ -45,6 +46,7 @@ static void buffer_delete(struct buffer *b)
 	account_refund(all, b->account, kind, b->charged_bytes);
 	if (b->pin_charged)
 		account_refund(all, b->account, ACCOUNT_PINNED, b->memory.bytes);
+	b->account->buffers--;
 	account_unref(all, b->account);
 	b->server->n_buffers--;
 	free(b);

@@ -74,10 +74,33 @@ static int handle_hello(struct request *r)
 
 /* ---- Buffers ---- */
 
+static int check_buffer_counts(struct request *r)
+{
+	const struct session *session = r->session;
+	const struct server *server = session->server;
+	const struct config *c = &server->config;
+
+	if (session->buffers.count + session->n_dropped_pending >= c->max_buffers)
+		snprintf(r->why, sizeof r->why,
+		         "the session has %" PRIu64 " buffers, its limit; drop some, or raise max-buffers",
+		         c->max_buffers);
+	else if (session->account->buffers >= c->max_buffers_per_uid)
+		snprintf(r->why, sizeof r->why,
+		         "you have %u buffers, a user's limit; drop some, or raise max-buffers-per-uid",
+		         session->account->buffers);
+	else if (server->n_buffers >= server->n_buffers_max)
+		snprintf(r->why, sizeof r->why,
+		         "all users have %u buffers, half the mappings that the kernel allows; drop some, or "
+		         "raise vm.max_map_count",
+		         server->n_buffers);
+	else
+		return 0;
+	return KOPS_E_QUOTA;
+}
+
 static int may_add_buffer(struct request *r, uint64_t id, uint64_t bytes)
 {
 	const struct session *session = r->session;
-	uint64_t limit = session->server->config.max_buffers;
 
 	if (id == 0 || bytes == 0) {
 		snprintf(r->why, sizeof r->why, "a buffer needs an id and a size that are not 0");
@@ -88,13 +111,7 @@ static int may_add_buffer(struct request *r, uint64_t id, uint64_t bytes)
 		         "buffer %" PRIu64 " exists already; drop it first or choose another id", id);
 		return KOPS_E_EXISTS;
 	}
-	if (session->buffers.count + session->n_dropped_pending >= limit) {
-		snprintf(r->why, sizeof r->why,
-		         "the session has %" PRIu64 " buffers, its limit; drop some, or raise max-buffers",
-		         limit);
-		return KOPS_E_QUOTA;
-	}
-	return 0;
+	return check_buffer_counts(r);
 }
 
 /* Takes over the reference. */

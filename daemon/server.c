@@ -464,6 +464,22 @@ static void raise_fd_limit(void)
 	}
 }
 
+/*
+ * Each buffer is a mapping, and without mappings the allocator and other users' buffers fail too: half of what
+ * the kernel allows is for buffers, the rest for the pool's cache, devices and ourselves.
+ */
+static unsigned count_mappings_for_buffers(void)
+{
+	unsigned long max = 65530; /* the kernel's default */
+	FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
+
+	if (file && fscanf(file, "%lu", &max) != 1)
+		max = 65530;
+	if (file)
+		fclose(file);
+	return max / 2 < UINT_MAX ? (unsigned)(max / 2) : UINT_MAX;
+}
+
 static int make_pool(struct server *s, char why[CONFIG_WHY_BYTES])
 {
 	uint64_t warm = s->config.warm_pool ? s->config.warm_pool : s->gpu ? WARM_POOL_GPU_BYTES : 0;
@@ -489,6 +505,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	s->started_ns = clock_ns();
 	raise_fd_limit();
 	s->reserve_fd = open_reserve();
+	s->n_buffers_max = count_mappings_for_buffers();
 	uv_loop_init(&s->loop);
 	init_timer(s, &s->deadline_timer);
 	init_timer(s, &s->watchdog_timer);

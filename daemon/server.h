@@ -35,7 +35,7 @@ struct server {
 	struct device *devices[SCHED_DEVICES_MAX];
 	uint64_t device_bytes_out[SCHED_DEVICES_MAX]; /* admitted: staging and workspace of runs out */
 	unsigned n_devices;
-	unsigned n_buffers;
+	unsigned n_buffers, n_buffers_max; /* of all users */
 	unsigned workers_busy; /* buffers being unmapped */
 	struct session *sessions;
 	struct ping *pings;   /* waiting for a canary */
