@@ -227,7 +227,7 @@ class DaemonTest(unittest.TestCase):
     def occupy(self, ms, jobs=2):
         """A session whose jobs keep the CPU device from starting others for about ms in all; (session, ids)."""
         c = self.client(name="occupier")
-        op = self.slow_op(c, ms / jobs)
+        op = self.slow_op(c, ms / jobs * (3 if QUICK else 1))
         return c, [c.start_submit(op) for _ in range(jobs)]
 
 

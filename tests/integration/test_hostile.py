@@ -347,6 +347,7 @@ class ConnectionFloods(harness.DaemonTest):
         self.control.ping()
         for c in silent:
             c.close()
+        self.assertTrue(eventually(lambda: self.control.stats()["sessions"] == 1))
         self.client().ping()
 
 
