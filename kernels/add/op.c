@@ -19,15 +19,16 @@ static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
 	views[Y] = msg->add->y;
 }
 
-/* Gives v the shape of y, which has rank 4. */
+/* Gives v the shape that y has with rank 4. */
 static int spread(struct view *v, const char *name, const struct view *y, char why[WHY_BYTES])
 {
 	char tv[RULES_SHAPE_BYTES], ty[RULES_SHAPE_BYTES];
-	struct view wide = *v;
+	struct view wide = *v, goal = *y;
 
 	rules_pad_rank(&wide, 4);
+	rules_pad_rank(&goal, 4);
 	for (uint32_t d = 0; d < 4; d++) {
-		if (wide.shape[d] == y->shape[d])
+		if (wide.shape[d] == goal.shape[d])
 			continue;
 		if (wide.shape[d] != 1)
 			return rules_refuse(
@@ -35,7 +36,7 @@ static int spread(struct view *v, const char *name, const struct view *y, char w
 			    "%s is %s, which does not repeat to y's %s: each extent, from the last, must be "
 			    "equal or 1",
 			    name, rules_shape(v, tv), rules_shape(y, ty));
-		wide.shape[d] = y->shape[d];
+		wide.shape[d] = goal.shape[d];
 		wide.strides[d] = 0;
 	}
 	*v = wide;
@@ -61,9 +62,10 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 
 	if ((rc = check_types(args, why)) < 0)
 		return rc;
+	if ((rc = spread(a, "a", y, why)) < 0 || (rc = spread(b, "b", y, why)) < 0)
+		return rc;
 	rules_pad_rank(y, 4);
-	if ((rc = spread(a, "a", y, why)) < 0 || (rc = spread(b, "b", y, why)) < 0 ||
-	    (rc = rules_apart(a, "a", y, "y", true, why)) < 0 ||
+	if ((rc = rules_apart(a, "a", y, "y", true, why)) < 0 ||
 	    (rc = rules_apart(b, "b", y, "y", true, why)) < 0)
 		return rc;
 	struct view *const all[] = {a, b, y};

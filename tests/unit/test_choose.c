@@ -1,0 +1,141 @@
+/* choose.c: which row runs, and the words for it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernel.h"
+
+static bool takes_even(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "needs an even number of columns";
+	return op_output_const(args)->shape[1] % 2 == 0;
+}
+
+static bool takes_small(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "takes up to 100 rows";
+	return op_output_const(args)->shape[0] <= 100;
+}
+
+static const struct kernel rows[] = {
+    {.name = "fast", .supports = takes_even},
+    {.name = "fair", .supports = takes_small},
+};
+static const struct kernel_list list = {rows, 2};
+
+enum { FAST = 1, FAIR = 2 }; /* bits of the disabled mask */
+
+static struct op_args add_of(uint64_t n_rows, uint64_t cols)
+{
+	struct op_args args = {.op = op_by_name("add")};
+	struct view *y = op_output(&args);
+
+	*y = (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {n_rows, cols}};
+	return args;
+}
+
+/* The row chosen, or NULL with its code in *ret_rc. */
+static const char *choose(uint64_t n_rows, uint64_t cols, const char *pinned, uint64_t disabled, int *ret_rc,
+                          char why[WHY_BYTES])
+{
+	struct op_args args = add_of(n_rows, cols);
+	const struct kernel *kernel = NULL;
+
+	why[0] = 0;
+	*ret_rc = kernel_choose(&list, &args, pinned, disabled, &kernel, why);
+	assert_true((*ret_rc == 0) == (kernel != NULL));
+	return kernel ? kernel->name : NULL;
+}
+
+static void auto_takes_the_first_that_fits(void **state)
+{
+	char why[WHY_BYTES];
+	int rc;
+
+	(void)state;
+	assert_string_equal(choose(4, 4, NULL, 0, &rc, why), "fast");
+	assert_string_equal(why, "first choice for add f32");
+	assert_string_equal(choose(4, 4, "", 0, &rc, why), "fast");
+	assert_string_equal(choose(4, 5, NULL, 0, &rc, why), "fair");
+	assert_string_equal(why, "fast needs an even number of columns");
+	assert_string_equal(choose(4, 4, NULL, FAST, &rc, why), "fair");
+	assert_string_equal(why, "fast failed its self-test");
+}
+
+static void pinned_row_runs_or_is_refused(void **state)
+{
+	char why[WHY_BYTES];
+	int rc;
+
+	(void)state;
+	assert_string_equal(choose(4, 4, "fair", 0, &rc, why), "fair");
+	assert_string_equal(why, "asked for by name");
+	assert_null(choose(4, 5, "fast", 0, &rc, why));
+	assert_int_equal(rc, KOPS_E_UNSUPPORTED);
+	assert_string_equal(why, "add kernel \"fast\" needs an even number of columns; \"fair\" would do");
+	assert_null(choose(4, 4, "fast", FAST, &rc, why));
+	assert_int_equal(rc, KOPS_E_UNSUPPORTED);
+	assert_string_equal(why, "add kernel \"fast\" failed its self-test on this device; \"fair\" would do");
+	assert_null(choose(101, 5, "fair", 0, &rc, why));
+	assert_string_equal(
+	    why, "add kernel \"fair\" takes up to 100 rows; no other kernel of this device would do either");
+}
+
+static void unknown_name_lists_the_rows(void **state)
+{
+	char why[WHY_BYTES], name[WHY_BYTES];
+	int rc;
+
+	(void)state;
+	assert_null(choose(4, 4, "fastest", 0, &rc, why));
+	assert_int_equal(rc, KOPS_E_UNSUPPORTED);
+	assert_string_equal(why, "add has no kernel \"fastest\" on this device; it has fast, fair");
+	memset(name, 'x', sizeof name - 1);
+	name[sizeof name - 1] = 0;
+	assert_null(choose(4, 4, name, 0, &rc, why));
+	assert_non_null(strstr(why, "it has fast, fair"));
+}
+
+static void nothing_fits_says_why_of_each(void **state)
+{
+	char why[WHY_BYTES];
+	int rc;
+
+	(void)state;
+	assert_null(choose(101, 5, NULL, 0, &rc, why));
+	assert_int_equal(rc, KOPS_E_UNSUPPORTED);
+	assert_string_equal(
+	    why, "no kernel of this device can run this add f32: fast needs an even number of columns; "
+	         "fair takes up to 100 rows");
+	assert_null(choose(4, 4, NULL, FAST | FAIR, &rc, why));
+	assert_string_equal(why, "no kernel of this device can run this add f32: fast failed its self-test; "
+	                         "fair failed its self-test");
+}
+
+static void empty_list_names_the_op(void **state)
+{
+	const struct kernel_list none = {NULL, 0};
+	const struct kernel *kernel = NULL;
+	struct op_args args = add_of(1, 1);
+	char why[WHY_BYTES];
+
+	(void)state;
+	assert_int_equal(kernel_choose(&none, &args, NULL, 0, &kernel, why), KOPS_E_UNSUPPORTED);
+	assert_string_equal(why, "this device has no kernel for add; try another device");
+	assert_null(kernel);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(auto_takes_the_first_that_fits), cmocka_unit_test(pinned_row_runs_or_is_refused),
+	    cmocka_unit_test(unknown_name_lists_the_rows),    cmocka_unit_test(nothing_fits_says_why_of_each),
+	    cmocka_unit_test(empty_list_names_the_op),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

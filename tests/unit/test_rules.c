@@ -1,0 +1,268 @@
+/* The checks of the ops (kernels/<op>/op.c): what they accept, the form they leave it in, and their sentences.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <math.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernel.h"
+
+static char spaces[4]; /* their addresses stand for buffers */
+static char why[WHY_BYTES];
+
+static struct view view3(unsigned space, uint32_t rank, uint64_t n0, uint64_t n1, uint64_t n2)
+{
+	struct view v = {.space = &spaces[space], .dtype = KOPS_F32, .rank = rank, .shape = {n0, n1, n2}};
+
+	view_make_dense(&v);
+	return v;
+}
+
+static struct view matrix(unsigned space, uint64_t rows, uint64_t cols)
+{
+	return view3(space, 2, rows, cols, 0);
+}
+
+static struct op_args args_of(const char *op, struct view v0, struct view v1, struct view v2)
+{
+	struct op_args args = {.op = op_by_name(op), .views = {v0, v1, v2}};
+
+	if (strcmp(op, "gemm") == 0)
+		args.params.gemm.alpha = 1;
+	else
+		args.params.softmax.scale = 1;
+	return args;
+}
+
+static int check(struct op_args *args)
+{
+	why[0] = 0;
+	return args->op->check(args, why);
+}
+
+static void refused(struct op_args args, int code, const char *sentence)
+{
+	assert_int_equal(check(&args), code);
+	assert_string_equal(why, sentence);
+}
+
+static void accepted(struct op_args args)
+{
+	int rc = check(&args);
+
+	if (rc < 0)
+		fail_msg("refused: %d %s", rc, why);
+	assert_int_equal(check(&args), 0); /* what a check leaves passes it again */
+}
+
+static void gemm_shapes_must_fit(void **state)
+{
+	(void)state;
+	refused(args_of("gemm", matrix(0, 3, 4), matrix(1, 5, 6), matrix(2, 3, 6)), KOPS_E_SHAPE,
+	        "a is 3x4, b is 5x6: a's columns (4) must equal b's rows (5)");
+	refused(args_of("gemm", matrix(0, 3, 4), matrix(1, 4, 6), matrix(2, 3, 5)), KOPS_E_SHAPE,
+	        "a is 3x4, b is 4x6, c is 3x5: c must be 3x6");
+	refused(args_of("gemm", view3(0, 3, 2, 3, 4), matrix(1, 4, 6), view3(2, 3, 5, 3, 6)), KOPS_E_SHAPE,
+	        "a is 2x3x4, b is 4x6, c is 5x3x6: a and b need c's batch (5) or 1");
+	refused(args_of("gemm", view3(0, 1, 3, 0, 0), matrix(1, 4, 6), matrix(2, 3, 6)), KOPS_E_SHAPE,
+	        "a has rank 1; this op takes rank 2 to 3");
+	accepted(args_of("gemm", matrix(0, 3, 0), matrix(1, 0, 6), matrix(2, 3, 6)));
+	accepted(args_of("gemm", matrix(0, 0, 4), matrix(1, 4, 6), matrix(2, 0, 6)));
+	accepted(args_of("gemm", view3(0, 3, 5, 3, 4), view3(1, 3, 1, 4, 6), view3(2, 3, 5, 3, 6)));
+}
+
+static void gemm_types_and_scalars_must_fit(void **state)
+{
+	struct op_args args = args_of("gemm", matrix(0, 3, 4), matrix(1, 4, 6), matrix(2, 3, 6));
+
+	(void)state;
+	args.views[1].dtype = KOPS_F64;
+	refused(args, KOPS_E_DTYPE, "a is f32, b is f64, c is f32: a gemm wants one type for all");
+	args.views[1].dtype = KOPS_F32;
+	args.params.gemm.alpha = 1e300;
+	refused(args, KOPS_E_INVALID, "alpha is 1e+300, beyond the range of f32; scale the data instead");
+	args.params.gemm.alpha = 0.1;
+	assert_int_equal(check(&args), 0);
+	assert_true(args.params.gemm.alpha == (double)0.1f);
+	args.params.gemm.precision = (kops_precision)7;
+	refused(args, KOPS_E_INVALID, "there is no precision 7");
+}
+
+static void gemm_output_stays_clear_of_inputs(void **state)
+{
+	struct op_args args = args_of("gemm", matrix(0, 4, 4), matrix(1, 4, 4), matrix(0, 4, 4));
+
+	(void)state;
+	refused(args, KOPS_E_OVERLAP, "output c overlaps input a; write to other memory");
+	args.views[2].offset = 64;
+	accepted(args);
+	args.views[2].strides[0] = 0;
+	refused(
+	    args, KOPS_E_OVERLAP,
+	    "the strides of output c (4x4) place several elements at one address; use strides that keep them "
+	    "apart");
+}
+
+static void gemm_operands_get_one_form(void **state)
+{
+	struct op_args args = args_of("gemm", view3(0, 3, 1, 7, 1), matrix(1, 1, 6), view3(2, 3, 5, 7, 6));
+
+	(void)state;
+	args.views[0].strides[2] = 33;
+	assert_int_equal(check(&args), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(args.views[i].rank, 3);
+		assert_int_equal(args.views[i].shape[0], 5);
+	}
+	assert_int_equal(args.views[0].strides[0], 0);
+	assert_int_equal(args.views[0].strides[2], 1);
+	assert_int_equal(args.views[1].strides[0], 0);
+	assert_int_equal(args.views[1].strides[1], 6);
+	assert_int_equal(args.views[2].strides[0], 42);
+}
+
+static void softmax_works_in_place_or_apart(void **state)
+{
+	struct op_args args = args_of("softmax", matrix(0, 4, 8), matrix(0, 4, 8), matrix(2, 0, 0));
+
+	(void)state;
+	accepted(args);
+	assert_true(args.op->reads_output(&args));
+	args.views[1].offset = 4;
+	refused(args, KOPS_E_OVERLAP,
+	        "output y overlaps input x without being the same view; write to other memory");
+	args.views[1].offset = 4 * 8 * 4;
+	accepted(args);
+	assert_false(args.op->reads_output(&args));
+	args.views[1].shape[1] = 7;
+	refused(args, KOPS_E_SHAPE, "x is 4x8, y is 4x7: the shapes must be equal");
+	args.views[1].shape[1] = 8;
+	args.params.softmax.scale = (double)INFINITY;
+	refused(args, KOPS_E_INVALID, "scale is inf; it must be a finite f32 number");
+	args.params.softmax.scale = 1;
+	args.views[0].dtype = KOPS_F16;
+	refused(args, KOPS_E_DTYPE, "x is f16; it must be f32");
+}
+
+static void softmax_rows_are_folded(void **state)
+{
+	struct op_args args = args_of("softmax", view3(0, 3, 5, 7, 9), view3(1, 3, 5, 7, 9), matrix(2, 0, 0));
+
+	(void)state;
+	assert_int_equal(check(&args), 0);
+	const uint64_t want[4] = {1, 1, 35, 9};
+	assert_memory_equal(args.views[0].shape, want, sizeof want);
+	assert_int_equal(args.views[1].strides[2], 9);
+}
+
+static void transpose_exchanges_the_last_two(void **state)
+{
+	(void)state;
+	accepted(args_of("transpose", view3(0, 3, 2, 3, 4), view3(1, 3, 2, 4, 3), matrix(2, 0, 0)));
+	refused(args_of("transpose", view3(0, 3, 2, 3, 4), view3(1, 3, 2, 3, 4), matrix(2, 0, 0)), KOPS_E_SHAPE,
+	        "x is 2x3x4, y is 2x3x4: y must be x with its last two extents exchanged");
+	refused(args_of("transpose", matrix(0, 4, 4), matrix(0, 4, 4), matrix(2, 0, 0)), KOPS_E_OVERLAP,
+	        "output y overlaps input x; write to other memory");
+}
+
+static void add_repeats_rows_columns_and_scalars(void **state)
+{
+	struct op_args args = args_of("add", matrix(0, 4, 6), view3(1, 1, 6, 0, 0), matrix(2, 4, 6));
+
+	(void)state;
+	assert_int_equal(check(&args), 0);
+	assert_int_equal(args.views[1].strides[2], 0);
+	assert_int_equal(args.views[1].strides[3], 1);
+	accepted(args_of("add", matrix(0, 4, 1), view3(1, 1, 1, 0, 0), matrix(2, 4, 6)));
+	refused(args_of("add", matrix(0, 4, 6), matrix(1, 3, 6), matrix(2, 4, 6)), KOPS_E_SHAPE,
+	        "b is 3x6, which does not repeat to y's 4x6: each extent, from the last, must be equal or 1");
+	accepted(args_of("add", matrix(2, 4, 6), matrix(1, 1, 6), matrix(2, 4, 6)));
+	refused(args_of("add", matrix(0, 4, 6), matrix(2, 1, 6), matrix(2, 4, 6)), KOPS_E_OVERLAP,
+	        "output y overlaps input b without being the same view; write to other memory");
+}
+
+static void add_of_dense_operands_is_one_axis(void **state)
+{
+	struct op_args args = args_of("add", view3(0, 3, 3, 4, 5), view3(1, 3, 3, 4, 5), view3(2, 3, 3, 4, 5));
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) { /* all seen with axes 0 and 2 exchanged */
+		args.views[i].shape[0] = 5;
+		args.views[i].shape[2] = 3;
+		args.views[i].strides[0] = 1;
+		args.views[i].strides[2] = 20;
+	}
+	assert_int_equal(check(&args), 0);
+	assert_int_equal(args.views[2].shape[3], 60);
+	assert_int_equal(args.views[0].strides[3], 1);
+}
+
+static void copy_does_not_convert(void **state)
+{
+	struct op_args args = args_of("copy", matrix(0, 4, 6), matrix(1, 4, 6), matrix(2, 0, 0));
+
+	(void)state;
+	accepted(args);
+	args.views[1].dtype = KOPS_F16;
+	refused(args, KOPS_E_DTYPE, "x is f32, y is f16: a copy does not convert; both need one type");
+}
+
+static void costs_count_what_is_there(void **state)
+{
+	struct op_args args = args_of("gemm", view3(0, 3, 1, 7, 3), view3(1, 3, 5, 3, 6), view3(2, 3, 5, 7, 6));
+	struct cost cost;
+
+	(void)state;
+	assert_int_equal(check(&args), 0);
+	args.op->cost(&args, &cost);
+	assert_true(cost.flops == 2.0 * 5 * 7 * 6 * 3);
+	assert_true(cost.bytes == 4.0 * (7 * 3 + 5 * 3 * 6 + 5 * 7 * 6));
+	args.params.gemm.beta = 1;
+	args.op->cost(&args, &cost);
+	assert_true(cost.bytes == 4.0 * (7 * 3 + 5 * 3 * 6 + 2 * 5 * 7 * 6));
+}
+
+static void samples_pass_their_own_check(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < OP_COUNT; i++)
+		for (int dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++) {
+			struct op_args args = {.op = ops[i]};
+			if (!ops[i]->sample((kops_dtype)dtype, &args)) {
+				assert_int_not_equal(dtype, KOPS_F32);
+				continue;
+			}
+			assert_ptr_equal(args.op, ops[i]);
+			for (unsigned j = 0; j <= ops[i]->n_inputs; j++)
+				args.views[j].space = &spaces[j];
+			struct op_args checked = args;
+			assert_int_equal(check(&checked), 0);
+			assert_true(view_elements(op_output(&checked)) > 1000);
+			assert_true(ops[i]->tolerance(&checked) < 2);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(gemm_shapes_must_fit),
+	    cmocka_unit_test(gemm_types_and_scalars_must_fit),
+	    cmocka_unit_test(gemm_output_stays_clear_of_inputs),
+	    cmocka_unit_test(gemm_operands_get_one_form),
+	    cmocka_unit_test(softmax_works_in_place_or_apart),
+	    cmocka_unit_test(softmax_rows_are_folded),
+	    cmocka_unit_test(transpose_exchanges_the_last_two),
+	    cmocka_unit_test(add_repeats_rows_columns_and_scalars),
+	    cmocka_unit_test(add_of_dense_operands_is_one_axis),
+	    cmocka_unit_test(copy_does_not_convert),
+	    cmocka_unit_test(costs_count_what_is_there),
+	    cmocka_unit_test(samples_pass_their_own_check),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
