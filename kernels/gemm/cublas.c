@@ -1,5 +1,6 @@
 /*
- * cublas.c: gemm through cublasGemmEx and cublasGemmStridedBatchedEx, the yardstick.
+ * cublas.c: gemm through cublasGemmEx and cublasGemmStridedBatchedEx, the yardstick. f32 on an
+ * H200: 1024³ 31.0, 2048³ 47.8, 8192³ 50.8 TFLOP/s.
  *
  * cuBLAS is column-major. A row-major C = A·B is, read column by column, Cᵀ = Bᵀ·Aᵀ: the operands are
  * exchanged and each keeps its memory. A column-major C is computed as it stands. So every mixture of

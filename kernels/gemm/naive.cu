@@ -1,9 +1,10 @@
 /*
  * Gemm by hand, C = α·A·B + β·C.
  *
- *   rung   idea                                              tile, threads   bound
- *   naive  one thread per element of C, operands read from   32×8 of C,      L1/L2 traffic: 8 bytes per FMA
- *          global memory; any strides, every dtype           32×8
+ *   rung   idea                               tile, threads    bound                   measured, H200
+ *   naive  one thread per element of C,       32×8 of C, 32×8  L1/L2 traffic: 8 bytes  f32 2048³: 6.3 TFLOP/s
+ *          operands from global memory; any                    per FMA                 4096³: 3.3 TFLOP/s
+ *          strides, every dtype
  */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,11 +1,15 @@
 /*
  * Softmax over the last axis: y = exp(s·x − m) / Σ exp(s·x − m), m = max s·x; or its logarithm.
  *
- *   rung       idea                                                    threads per row        bound
- *   coalesced  three reads of the row, neighbouring threads on         32 up to 1024 columns, HBM 4.3 TB/s;
- * longer neighbouring elements; max and sum by warp shuffles,    else 256 or 1024       rows come from L2 twice
- *              then across warps through shared memory
+ *   rung       idea                               threads per row     bound               measured, H200
+ *   coalesced  three reads of the row, threads    32 up to 1024       HBM 4.3 TB/s (read  65536×1024:
+ *              side by side on elements side by   columns, else 256   + written); two of  2238 GB/s
+ *              side; max and sum by warp          up to 8192, else    three reads come    16384×4096: 1961
+ *              shuffles, then across warps        1024                from caches         8192×32768: 1676
+ *              through shared memory
  */
+#include <math.h>
+
 #include "cuda_rows.h"
 
 namespace
@@ -16,7 +20,7 @@ namespace
 struct plan {
 	uint64_t rows, cols, batch[3];
 	int64_t x_batch[3], y_batch[3], x_col, y_col;
-	float scale;
+	float sign, half, factor; /* see exponent() */
 	bool log;
 };
 
@@ -49,23 +53,33 @@ template <int THREADS, float (*combine)(float, float)> __device__ __forceinline_
 	return v;
 }
 
+/*
+ * s·x − m as factor · (half·x − shift) with shift = half · the x of the largest s·x. s·x itself may overflow
+ * where the difference does not. half is 1 where |s| >= 1, so that an overflow to −Inf is the right limit; else
+ * 0.5 with factor = 2·s, and nothing overflows.
+ */
+__device__ __forceinline__ float exponent(const plan &p, float x, float shift)
+{
+	return p.factor * (p.half * x - shift);
+}
+
 template <int THREADS> __device__ void softmax_row(const plan &p, const float *x, float *y, uint64_t first)
 {
-	float most = -INFINITY, sum = 0;
+	float most = -INFINITY, sum = 0, shift, log_sum;
 
 	for (uint64_t j = first; j < p.cols; j += THREADS)
-		most = fmaxf(most, p.scale * x[(int64_t)j * p.x_col]);
-	most = reduce<THREADS, larger>(most);
+		most = fmaxf(most, p.sign * x[(int64_t)j * p.x_col]);
+	shift = p.half * p.sign * reduce<THREADS, larger>(most);
 
 	for (uint64_t j = first; j < p.cols; j += THREADS)
-		sum += expf(p.scale * x[(int64_t)j * p.x_col] - most);
+		sum += expf(exponent(p, x[(int64_t)j * p.x_col], shift));
 	sum = reduce<THREADS, plus>(sum);
 
-	float log_sum = logf(sum);
+	log_sum = logf(sum);
 	for (uint64_t j = first; j < p.cols; j += THREADS) {
-		float v = p.scale * x[(int64_t)j * p.x_col] - most;
+		float t = exponent(p, x[(int64_t)j * p.x_col], shift);
 
-		y[(int64_t)j * p.y_col] = p.log ? v - log_sum : expf(v) / sum;
+		y[(int64_t)j * p.y_col] = p.log ? t - log_sum : expf(t) / sum;
 	}
 }
 
@@ -90,6 +104,7 @@ template <int THREADS> __global__ void coalesced(const float *x, float *y, plan 
 plan plan_of(const struct op_args *args)
 {
 	const view *x = &args->views[0], *y = &args->views[1];
+	float scale = (float)args->params.softmax.scale;
 	uint32_t outer = x->rank - 1;
 	plan p = {};
 
@@ -106,7 +121,9 @@ plan plan_of(const struct op_args *args)
 		p.y_batch[i] = there ? y->strides[d] : 0;
 		p.rows *= p.batch[i];
 	}
-	p.scale = (float)args->params.softmax.scale;
+	p.sign = scale < 0 ? -1.0f : 1.0f;
+	p.half = fabsf(scale) < 1 ? 0.5f : 1.0f;
+	p.factor = scale / p.half;
 	p.log = args->params.softmax.log;
 	return p;
 }
