@@ -90,12 +90,19 @@ static uint64_t direct_max_bytes(const struct cuda_stage *stage, unsigned i, con
 	                                                : direct->reusing_max_bytes;
 }
 
-static bool is_small(const struct cuda_copy *copy, uint64_t max_bytes)
+/*
+ * Over PCIe a kernel that walks a view across its rows fetches far more than the elements: beyond a
+ * few pages only views that lie as they are counted through are worth it.
+ */
+#define SCATTERED_MAX_BYTES (64u << 10)
+
+static bool is_near(const struct cuda_copy *copy, const struct view *v, uint64_t max_bytes)
 {
 	uint64_t lo, hi;
 
-	return max_bytes > 0 && copy->pinned && view_extent(copy->view, copy->memory->bytes, &lo, &hi) == 0 &&
-	       hi - lo <= max_bytes;
+	if (max_bytes == 0 || !copy->pinned || view_extent(v, copy->memory->bytes, &lo, &hi) < 0)
+		return false;
+	return hi - lo <= max_bytes && (hi - lo <= SCATTERED_MAX_BYTES || view_is_dense(v));
 }
 
 /*
@@ -187,7 +194,8 @@ static void decide_direct(struct cuda_stage *stage, const struct cuda_direct *di
 		for (unsigned v = 0; v < view_total(args_of(stage, i)); v++) {
 			struct cuda_copy *copy = copy_of(stage, i, v);
 
-			if (copy && !takes_host_view(stage, i, v) && !is_small(copy, max_bytes))
+			if (copy && !takes_host_view(stage, i, v) &&
+			    !is_near(copy, &args_of(stage, i)->views[v], max_bytes))
 				copy->direct = false;
 		}
 	}
