@@ -10,12 +10,11 @@
 #include "half.h"
 
 #ifdef KOPS_SANITIZE
-#define PRODUCT_MAX  (1u << 17) /* M * N * K */
-#define ELEMENTS_MAX (1u << 14)
+#define PRODUCT_MAX (1u << 17) /* M * N * K */
 #else
-#define PRODUCT_MAX  (1u << 20)
-#define ELEMENTS_MAX (1u << 17)
+#define PRODUCT_MAX (1u << 20)
 #endif
+#define ELEMENTS_MAX (1u << 17) /* enough for several threads */
 
 #define GUARD_BYTES 64
 
