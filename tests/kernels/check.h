@@ -82,6 +82,8 @@ void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES]);
 
 /* bytes is rounded up to 8; all three versions are filled with 0xff, a NaN of every dtype. */
 bool space_make(struct space *s, uint64_t bytes);
+/* The same with `host` alone. */
+bool space_map(struct space *s, uint64_t bytes);
 void space_free(struct space *s);
 
 /* Random strides for v's shape: permuted, padded, gapped, reversed; for inputs also repeated. */

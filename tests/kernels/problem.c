@@ -27,18 +27,27 @@ static void *map_pages(uint64_t bytes)
 	return address == MAP_FAILED ? NULL : address;
 }
 
-bool space_make(struct space *s, uint64_t bytes)
+bool space_map(struct space *s, uint64_t bytes)
 {
 	*s = (struct space){.bytes = (bytes + 7) & ~(uint64_t)7};
+	s->memory.bytes = s->bytes;
 	s->host = map_pages(s->bytes);
+	if (!s->host)
+		return false;
+	memset(s->host, 0xff, s->bytes);
+	return true;
+}
+
+bool space_make(struct space *s, uint64_t bytes)
+{
+	if (!space_map(s, bytes))
+		return false;
 	s->before = malloc(s->bytes);
 	s->expected = malloc(s->bytes);
-	s->memory.bytes = s->bytes;
-	if (!s->host || !s->before || !s->expected) {
+	if (!s->before || !s->expected) {
 		space_free(s);
 		return false;
 	}
-	memset(s->host, 0xff, s->bytes);
 	memset(s->before, 0xff, s->bytes);
 	memset(s->expected, 0xff, s->bytes);
 	return true;
