@@ -14,10 +14,20 @@
  * 5 to 10 µs each way; a client that sends one job after the other comes back within this time.
  */
 #define SPIN_NS 50000u
-/* With runs out on a GPU: spin this long, then sleep until the backend or new work wakes the thread. */
-#define SPIN_OUT_NS 200000u
+/*
+ * With runs out on a GPU: sleep while the plan says that none is near its end, then spin around the planned
+ * end (by its share and this much more on either side), then sleep until the backend wakes us. Waking up from
+ * sleep can cost 50 µs on a virtual machine, so it should not stand at the end of a run.
+ */
+#define SPIN_AROUND_NS 150000u
 /* While runs are out a sleep ends by itself, so that a fault which wakes nobody is seen. */
-#define SLEEP_OUT_NS   20000000u
+#define SLEEP_OUT_NS 20000000u
+/*
+ * After handing over a run that should take less than this, the loop thread looks for its end (and for
+ * requests) without sleeping. Waking it through the eventfd costs more than the run itself.
+ */
+#define SHORT_RUN_US   100.0
+#define LOOK_OUT_NS    150000u
 #define CANARY_LATE_NS 5000000000u
 
 enum state { OPENING, READY, CLOSING };
@@ -41,15 +51,22 @@ struct device {
 	struct list inbox, done; /* under lock */
 	bool has_inbox;          /* atomic: lets the thread look without the lock */
 	bool sleeping;           /* under lock */
+	bool looking;            /* under lock: the loop thread looks at done by itself */
+	bool has_done;           /* atomic: lets it look without the lock */
 	bool notified;           /* under lock: the backend says a run has finished */
 	int open_status;         /* under lock until READY */
 	char open_why[WHY_BYTES];
 
 	/* device thread only */
 	unsigned out;
+	uint64_t due_ns;  /* when what is out should be through, by plan */
+	uint64_t spin_ns; /* around due_ns */
 
 	/* loop thread only */
 	uv_async_t async;
+	uv_idle_t look_out;
+	uint64_t look_until_ns;
+	unsigned open_handles;
 	unsigned runs_out, work_out;
 	uint64_t oldest_ns; /* when the device last got a run back, or its first run out */
 	struct device_stats stats;
@@ -86,10 +103,25 @@ static struct device_work *list_take_all(struct list *l)
 
 static void hand_back(struct device *d, struct device_work *w)
 {
+	bool looking;
+
 	pthread_mutex_lock(&d->lock);
 	list_push(&d->done, w);
+	__atomic_store_n(&d->has_done, true, __ATOMIC_RELEASE);
+	looking = d->looking;
 	pthread_mutex_unlock(&d->lock);
-	uv_async_send(&d->async);
+	if (!looking)
+		uv_async_send(&d->async);
+}
+
+static void expect(struct device *d, const struct run *run)
+{
+	uint64_t now = clock_ns(), plan_ns = (uint64_t)(run->plan_us * 1e3);
+
+	if (d->out == 1 || d->due_ns < now)
+		d->due_ns = now;
+	d->due_ns += plan_ns;
+	d->spin_ns = SPIN_AROUND_NS + plan_ns / 8;
 }
 
 static void begin(struct device *d, struct device_work *w)
@@ -101,6 +133,7 @@ static void begin(struct device *d, struct device_work *w)
 		return;
 	}
 	d->out++;
+	expect(d, w->run);
 	w->run->owner = w;
 	d->backend->start(d->dev, w->run);
 }
@@ -136,10 +169,25 @@ static struct timespec in_ns(uint64_t ns)
 	return (struct timespec){.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
 }
 
-/* Sleeps until there is new work, a run has finished, or it is time to close. False: close. */
-static bool sleep_until_woken(struct device *d)
+/* How long to sleep for now, ns; 0: spin. */
+static uint64_t nap_ns(const struct device *d, uint64_t idle_since)
 {
+	uint64_t now = clock_ns();
+
+	if (!d->out)
+		return now - idle_since < SPIN_NS ? 0 : UINT64_MAX;
+	if (now + d->spin_ns < d->due_ns)
+		return d->due_ns - d->spin_ns - now;
+	return now < d->due_ns + d->spin_ns ? 0 : SLEEP_OUT_NS;
+}
+
+/* Sleeps until there is new work, a run has finished, the time is over, or it is time to close. False: close.
+ */
+static bool take_nap(struct device *d, uint64_t ns)
+{
+	struct timespec until = in_ns(ns < SLEEP_OUT_NS ? ns : SLEEP_OUT_NS);
 	bool open;
+	int rc = 0;
 
 	pthread_mutex_lock(&d->lock);
 	d->notified = false;
@@ -149,15 +197,9 @@ static bool sleep_until_woken(struct device *d)
 
 	pthread_mutex_lock(&d->lock);
 	d->sleeping = true;
-	if (d->out) {
-		struct timespec until = in_ns(SLEEP_OUT_NS);
-		int rc = 0;
-		while (!d->inbox.head && !d->notified && d->state != CLOSING && rc == 0)
-			rc = pthread_cond_timedwait(&d->wake, &d->lock, &until);
-	} else {
-		while (!d->inbox.head && d->state != CLOSING)
-			pthread_cond_wait(&d->wake, &d->lock);
-	}
+	while (!d->inbox.head && !d->notified && d->state != CLOSING && rc == 0)
+		rc = d->out ? pthread_cond_timedwait(&d->wake, &d->lock, &until)
+		            : pthread_cond_wait(&d->wake, &d->lock);
 	d->sleeping = false;
 	open = d->state != CLOSING || d->inbox.head || d->out;
 	pthread_mutex_unlock(&d->lock);
@@ -186,7 +228,7 @@ static void relax(void)
 
 static void serve(struct device *d)
 {
-	uint64_t idle_since = clock_ns();
+	uint64_t idle_since = clock_ns(), nap;
 
 	for (;;) {
 		struct device_work *w = take_inbox(d), *next;
@@ -200,13 +242,13 @@ static void serve(struct device *d)
 		busy |= collect(d);
 		if (busy) {
 			idle_since = clock_ns();
-		} else if (clock_ns() - idle_since < (d->out ? SPIN_OUT_NS : SPIN_NS)) {
-			relax();
-		} else if (!sleep_until_woken(d)) {
-			return;
-		} else if (!d->out) {
-			idle_since = clock_ns();
+			continue;
 		}
+		nap = nap_ns(d, idle_since);
+		if (nap == 0)
+			relax();
+		else if (!take_nap(d, nap))
+			return;
 	}
 }
 
@@ -255,13 +297,14 @@ static void finish_run(struct device *d, const struct run *run)
 	d->stats.busy_us += run->upload_us + run->compute_us + run->download_us;
 }
 
-static void on_async(uv_async_t *async)
+static void take_done(struct device *d, bool looking)
 {
-	struct device *d = async->data;
 	struct device_work *w, *next;
 
 	pthread_mutex_lock(&d->lock);
+	d->looking = looking;
 	w = list_take_all(&d->done);
+	__atomic_store_n(&d->has_done, false, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&d->lock);
 	for (; w; w = next) {
 		next = w->next;
@@ -270,6 +313,33 @@ static void on_async(uv_async_t *async)
 			finish_run(d, w->run);
 		w->done(w);
 	}
+}
+
+static void on_async(uv_async_t *async)
+{
+	struct device *d = async->data;
+
+	take_done(d, uv_is_active((uv_handle_t *)&d->look_out));
+}
+
+/* An active idle handle keeps libuv from sleeping: sockets are polled, and this runs, again and again. */
+static void on_look_out(uv_idle_t *idle)
+{
+	struct device *d = idle->data;
+
+	if (d->work_out && clock_ns() < d->look_until_ns) {
+		if (__atomic_load_n(&d->has_done, __ATOMIC_ACQUIRE))
+			take_done(d, true);
+		return;
+	}
+	uv_idle_stop(idle);
+	take_done(d, false);
+}
+
+static void look_out(struct device *d)
+{
+	d->look_until_ns = clock_ns() + LOOK_OUT_NS;
+	uv_idle_start(&d->look_out, on_look_out);
 }
 
 static int start_thread(struct device *d)
@@ -307,9 +377,19 @@ static void destroy(struct device *d)
 	free(d);
 }
 
-static void on_async_closed(uv_handle_t *handle)
+static void on_handle_closed(uv_handle_t *handle)
 {
-	destroy(handle->data);
+	struct device *d = handle->data;
+
+	if (--d->open_handles == 0)
+		destroy(d);
+}
+
+static void close_handles(struct device *d)
+{
+	d->open_handles = 2;
+	uv_close((uv_handle_t *)&d->async, on_handle_closed);
+	uv_close((uv_handle_t *)&d->look_out, on_handle_closed);
 }
 
 static void canary_done(struct device_work *work)
@@ -368,10 +448,12 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 		free(d);
 		return KOPS_E_NOMEM;
 	}
+	uv_idle_init(loop, &d->look_out);
+	d->look_out.data = d;
 	rc = start_thread(d);
 	if (rc < 0) {
 		snprintf(why, WHY_BYTES, "%s", d->open_why);
-		uv_close((uv_handle_t *)&d->async, on_async_closed);
+		close_handles(d);
 		return rc;
 	}
 	uv_unref((uv_handle_t *)&d->async);
@@ -389,7 +471,7 @@ void device_close(struct device *d)
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
 	pthread_join(d->thread, NULL);
-	uv_close((uv_handle_t *)&d->async, on_async_closed);
+	close_handles(d);
 }
 
 void device_submit(struct device *d, struct device_work *work)
@@ -406,6 +488,8 @@ void device_submit(struct device *d, struct device_work *work)
 	pthread_mutex_unlock(&d->lock);
 	if (wake)
 		pthread_cond_signal(&d->wake);
+	if (work->run && work->run->plan_us < SHORT_RUN_US)
+		look_out(d);
 }
 
 int device_plan(const struct device *d, struct run *run)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,28 +103,35 @@ static void flush(struct session *s)
 
 /* ---- In ---- */
 
+/* False when there was nothing to read. */
+static bool read_one(struct session *s)
+{
+	int fds[MESSAGE_FDS_MAX];
+	char why[WHY_BYTES] = "";
+	unsigned n_fds;
+	size_t len;
+	int rc = message_recv(s->fd, s->server->in, &len, fds, &n_fds);
+
+	if (rc == KOPS_E_BUSY)
+		return false;
+	if (rc == 0)
+		rc = request_handle(s, len, fds, n_fds, why);
+	else if (rc == KOPS_E_PROTOCOL)
+		snprintf(why, sizeof why, "a datagram too large, or with too many descriptors");
+	if (rc < 0)
+		session_close(s, rc == KOPS_E_CONNECT ? NULL : why[0] ? why : "cannot receive");
+	return true;
+}
+
+/*
+ * A client with jobs out is likely to have sent more, and has nothing to lose by our looking. To one that got its
+ * answer, a second look that finds nothing would only delay its waking up.
+ */
 static void read_some(struct session *s)
 {
-	struct server *server = s->server;
-
-	for (int i = 0; i < READ_BATCH && s->state != SESSION_CLOSING && !s->outbox; i++) {
-		int fds[MESSAGE_FDS_MAX];
-		char why[WHY_BYTES] = "";
-		unsigned n_fds;
-		size_t len;
-		int rc = message_recv(s->fd, server->in, &len, fds, &n_fds);
-
-		if (rc == KOPS_E_BUSY)
+	for (int i = 0; i < READ_BATCH && (i == 0 || s->jobs.count); i++)
+		if (s->state == SESSION_CLOSING || s->outbox || !read_one(s))
 			return;
-		if (rc == 0)
-			rc = request_handle(s, len, fds, n_fds, why);
-		else if (rc == KOPS_E_PROTOCOL)
-			snprintf(why, sizeof why, "a datagram too large, or with too many descriptors");
-		if (rc < 0) {
-			session_close(s, rc == KOPS_E_CONNECT ? NULL : why[0] ? why : "cannot receive");
-			return;
-		}
-	}
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
