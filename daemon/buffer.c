@@ -155,6 +155,7 @@ static void settle(struct buffer *b, int failure)
 	if (b->session)
 		request_buffer_settled(b);
 	jobs_buffer_settled(b);
+	server_progress(b->server);
 	buffer_unref(b); /* the reference of its making */
 }
 
