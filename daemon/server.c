@@ -544,6 +544,15 @@ int server_run(struct server *s)
 	return s->exit_code;
 }
 
+/* A job is in a device's hands; canaries aside. */
+static bool job_is_out(const struct server *s)
+{
+	for (unsigned i = 0; i < s->n_devices; i++)
+		if (device_runs_out(s->devices[i]) > (device_canary_is_out(s->devices[i]) ? 1u : 0u))
+			return true;
+	return false;
+}
+
 /* Work that other threads still hold. */
 static bool work_is_out(const struct server *s)
 {
@@ -568,11 +577,8 @@ void server_close(struct server *s)
 		next = session->next;
 		session_close(session, NULL);
 	}
-	for (unsigned i = 0; i < s->n_devices; i++)
-		if (device_runs_out(s->devices[i]) && s->state == SERVER_STOPPED &&
-		    !device_canary_is_out(s->devices[i]))
-			_exit(s->exit_code); /* a job outlasted drain-timeout: its memory must stay until we are
-			                        gone */
+	if (job_is_out(s))
+		_exit(s->exit_code); /* it outlasted drain-timeout: its memory must stay until we are gone */
 	while (work_is_out(s))
 		uv_run(&s->loop, UV_RUN_ONCE);
 	for (unsigned i = 0; i < s->n_devices; i++)
