@@ -56,16 +56,16 @@ class Daemon:
             for key, value in self.settings.items():
                 print(key.replace("_", "-"), "=", value, file=f)
 
-    def spawn(self):
+    def spawn(self, **env):
         self.write_config()
-        env = {k: v for k, v in os.environ.items() if not k.startswith(CLEAN_ENV)}
+        env = {**{k: v for k, v in os.environ.items() if not k.startswith(CLEAN_ENV)}, **env}
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen([KOPSD, "--config", self.config, "--socket", self.socket],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
         return self
 
-    def start(self):
-        self.spawn()
+    def start(self, **env):
+        self.spawn(**env)
         if not eventually(lambda: b" ready: " in self.log() or self.process.poll() is not None, START_S, 0.02) \
                 or self.process.poll() is not None:
             raise AssertionError("kopsd did not start:\n" + self.log().decode())

@@ -238,7 +238,11 @@ class Client:
     def __init__(self, path, hello=True, name="test", timeout=60):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(timeout)
-        self.sock.connect(path)
+        try:
+            self.sock.connect(path)
+        except OSError:
+            self.sock.close()
+            raise
         self.next_id = 1
         self.next_buffer = 1
         self.replies = {}

@@ -1,0 +1,292 @@
+"""Starting, draining, reloading and idling of the daemon."""
+import os
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+import harness
+import wire
+from harness import Daemon, DaemonTest, count, eventually
+from wire import view
+
+
+class Life(unittest.TestCase):
+    """A daemon of its own for each test."""
+
+    slow_op = DaemonTest.slow_op
+    _rate = DaemonTest._rate
+
+    def start(self, env={}, **settings):
+        self.daemon = Daemon(**settings)
+        self.addCleanup(self.daemon.remove)
+        self.daemon.start(**env)
+        return self.daemon
+
+    def connect(self, **options):
+        c = self.daemon.connect(**options)
+        self.addCleanup(c.close)
+        return c
+
+    def assert_stopped(self, code=0, seconds=60):
+        self.assertEqual(self.daemon.wait(seconds), code, self.daemon.log().decode())
+        self.assertFalse(os.path.exists(self.daemon.socket))
+        for mark in harness.SANITIZER_MARKS:
+            self.assertNotIn(mark, self.daemon.log())
+
+    def statuses(self, c, ids):
+        return [wire.STATUS_NAME[c.wait_any(i)["status"]] for i in ids]
+
+
+class Draining(Life):
+    def test_running_jobs_finish_and_queued_ones_are_refused(self):
+        self.start()
+        c = self.connect()
+        op = self.slow_op(c, 300)
+        ids = [c.start_submit(op, queue=q) for q in range(6)]
+        c.stats()
+        began = time.monotonic()
+        self.daemon.signal(signal.SIGTERM)
+        statuses = self.statuses(c, ids)
+        self.assertEqual(statuses[0], "OK")
+        self.assertEqual(statuses[2:], ["SHUTDOWN"] * 4)
+        self.assertGreater(time.monotonic() - began, 0.1)
+        self.assert_stopped()
+        with self.assertRaises(wire.Ended):
+            c.receive()
+
+    def test_submits_while_draining(self):
+        self.start()
+        c = self.connect()
+        op = self.slow_op(c, 500)
+        first = c.start_submit(op)
+        c.stats()
+        self.daemon.signal(signal.SIGTERM)
+        self.assertTrue(eventually(lambda: b"stopping" in self.daemon.log(), 10))
+        with self.assertRaises(wire.Refused) as caught:
+            c.submit(op)
+        self.assertEqual(caught.exception.name, "SHUTDOWN")
+        with self.assertRaises((FileNotFoundError, ConnectionRefusedError)):
+            with self.daemon.connect():
+                pass
+        c.wait(first)
+        self.assert_stopped()
+
+    def test_drain_timeout(self):
+        self.start(drain_timeout="200ms")
+        c = self.connect()
+        c.start_submit(self.slow_op(c, 20_000))
+        c.stats()
+        began = time.monotonic()
+        self.daemon.signal(signal.SIGTERM)
+        self.assert_stopped()
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertIn(b"drain-timeout", self.daemon.log())
+
+    def test_drain_timeout_with_a_canary_behind_the_job(self):
+        """The health check's own job must not make the exit wait for the job before it."""
+        self.start({"WATCHDOG_USEC": "300000"}, drain_timeout="200ms")
+        c = self.connect()
+        c.start_submit(self.slow_op(c, 20_000))
+        time.sleep(0.5)  # the watchdog has asked for a canary by now
+        self.assertEqual(c.stats()["devices"][0]["running"], 2)
+        began = time.monotonic()
+        self.daemon.signal(signal.SIGTERM)
+        self.assert_stopped()
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_a_client_that_never_reads(self):
+        self.start(drain_timeout="500ms")
+        c = self.connect()
+        c.sock.setblocking(False)
+        try:
+            for _ in range(100000):
+                c.start("describe", {})
+        except BlockingIOError:
+            pass
+        began = time.monotonic()
+        self.daemon.signal(signal.SIGTERM)
+        self.assert_stopped()
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_idle(self):
+        self.start()
+        c = self.connect()
+        silent = self.connect(hello=False)
+        began = time.monotonic()
+        self.daemon.signal(signal.SIGTERM)
+        self.assert_stopped()
+        self.assertLess(time.monotonic() - began, 5)
+        for each in (c, silent):
+            with self.assertRaises(wire.Ended):
+                each.receive()
+
+    def test_twice(self):
+        self.start()
+        c = self.connect()
+        job = c.start_submit(self.slow_op(c, 300))
+        c.stats()
+        self.daemon.signal(signal.SIGTERM)
+        self.daemon.signal(signal.SIGINT)
+        time.sleep(0.05)
+        self.daemon.signal(signal.SIGTERM)
+        self.assertEqual(self.statuses(c, [job]), ["OK"])
+        self.assert_stopped()
+
+    def test_while_starting(self):
+        for delay in [0, 0.01, 0.03, 0.1, 0.3]:
+            self.daemon = Daemon().spawn()
+            self.addCleanup(self.daemon.remove)
+            time.sleep(delay)
+            self.daemon.signal(signal.SIGTERM)
+            # Before its handler is there the signal itself ends it.
+            self.assertIn(self.daemon.wait(), (0, -signal.SIGTERM), self.daemon.log().decode())
+
+    def test_with_buffers_under_way(self):
+        for _ in range(count(20, 3)):
+            self.start()
+            c = self.connect()
+            for _ in range(20):
+                c.start_alloc(1 << 20)
+                c.start_alloc(1 << 20, wire.RESIDENT)
+            began = time.monotonic()
+            self.daemon.signal(signal.SIGTERM)
+            self.assert_stopped()
+            self.assertLess(time.monotonic() - began, 5)
+
+
+class Starting(Life):
+    def run_kopsd(self, *args, **env):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(harness.CLEAN_ENV)}
+        return subprocess.run([harness.KOPSD, *args], env={**clean, **env}, capture_output=True, text=True,
+                              timeout=60)
+
+    def test_stale_socket_is_replaced(self):
+        d = self.start()
+        d.process.kill()
+        d.process.wait()
+        self.assertTrue(os.path.exists(d.socket))
+        d.process = None
+        os.unlink(d.log_path)
+        d.start()
+        self.connect().ping()
+        d.signal(signal.SIGTERM)
+        self.assert_stopped()
+
+    def test_live_socket_is_refused(self):
+        d = self.start()
+        r = self.run_kopsd("--config", d.config, "--socket", d.socket)
+        self.assertNotEqual(r.returncode, 0)
+        self.assertIn("another kopsd is listening", r.stderr)
+        self.connect().ping()
+        d.signal(signal.SIGTERM)
+        self.assert_stopped()
+
+    def test_something_else_at_the_path(self):
+        d = self.start()
+        path = os.path.join(d.folder, "file")
+        with open(path, "w", encoding="ascii") as f:
+            f.write("precious")
+        r = self.run_kopsd("--config", d.config, "--socket", path)
+        self.assertNotEqual(r.returncode, 0)
+        self.assertIn("no socket", r.stderr)
+        with open(path, encoding="ascii") as f:
+            self.assertEqual(f.read(), "precious")
+
+    def test_refusals(self):
+        d = self.start()
+        other = os.path.join(d.folder, "other.sock")
+        base = ["--config", d.config, "--socket", other]
+        for args, words in [(["--devices", "tpu"], "tpu"), (["--devices", "gpu99"], "gpu99"), (["--devices", ","], "no device"),
+                            (["--max-jobs", "0"], "max-jobs"), (["--what"], "--what")]:
+            r = self.run_kopsd(*base, *args)
+            self.assertNotEqual(r.returncode, 0, args)
+            self.assertIn(words, r.stderr)
+            self.assertFalse(os.path.exists(other), args)
+        r = self.run_kopsd("--config", d.config, "--socket", os.path.join(d.folder, "no", "such", "dir"))
+        self.assertNotEqual(r.returncode, 0)
+        self.assertIn("No such file", r.stderr)
+
+    def test_socket_mode(self):
+        d = self.start()
+        self.assertEqual(os.stat(d.socket).st_mode & 0o777, 0o660)
+
+    def test_inherited_socket(self):
+        """As a service manager passes it; it outlives the daemon."""
+        d = Daemon()
+        self.daemon = d
+        self.addCleanup(d.remove)
+        d.write_config()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(listener.close)
+        listener.bind(d.socket)
+        listener.listen(8)
+        for _ in range(2):
+            waiting = self.connect(hello=False)  # before there is a daemon
+            pid = os.fork()
+            if pid == 0:
+                os.dup2(listener.fileno(), 3)
+                os.set_inheritable(3, True)
+                log = os.open(d.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                os.dup2(log, 2)
+                os.environ["LISTEN_FDS"], os.environ["LISTEN_PID"] = "1", str(os.getpid())
+                os.execv(harness.KOPSD, [harness.KOPSD, "--config", d.config])
+            waiting.hello()
+            self.assertEqual(waiting.ping()["devices"], 1)
+            os.kill(pid, signal.SIGTERM)
+            self.assertEqual(os.waitpid(pid, 0)[1], 0, d.log().decode())
+            self.assertTrue(os.path.exists(d.socket))
+
+    def test_reload(self):
+        d = self.start(max_buffers=5)
+        c = self.connect()
+        self.assertEqual(c.welcome["max_buffers"], 5)
+        d.reload(max_buffers=6)
+        self.assertEqual(self.connect().welcome["max_buffers"], 6)
+        d.reload(devices="cpu,cpu")
+        self.assertIn(b"need a restart", d.log())
+        seen = len(d.log())
+        with open(d.config, "a", encoding="ascii") as f:
+            f.write("nonsense = 1\n")
+        d.signal(signal.SIGHUP)
+        self.assertTrue(eventually(lambda: b"not reloaded" in d.log()[seen:], 5))
+        self.assertIn(b"kopsd.conf:", d.log()[seen:])
+        c.ping()
+        self.assertEqual(self.connect().welcome["max_buffers"], 6)
+
+
+@unittest.skipIf(harness.QUICK, "figures of time and memory are those of builds without sanitizers")
+class Idle(Life):
+    def test_no_wakeups(self):
+        self.start()
+        c = self.connect()
+        a = c.import_new(4096)
+        c.submit(wire.add(*[view(a, [4])] * 3))
+        c.lend(4096)
+        time.sleep(0.5)
+        before = self.daemon.wakeups()
+        time.sleep(2)
+        self.assertEqual(self.daemon.wakeups() - before, 0)
+
+    def test_memory(self):
+        self.start()
+        c = self.connect()
+        c.ping()
+        self.assertLessEqual(self.daemon.rss_bytes(), 10 << 20)
+
+    def test_memory_of_a_session(self):
+        self.start()
+        sessions = [self.connect() for _ in range(100)]
+        before = self.daemon.rss_bytes()
+        n = 900
+        for _ in range(n):
+            sessions.append(self.connect())
+        self.assertLessEqual((self.daemon.rss_bytes() - before) / n, 32 << 10)
+        for c in sessions:
+            c.close()
+        self.assertTrue(eventually(lambda: self.connect().stats()["sessions"] < 10))
+
+
+if __name__ == "__main__":
+    harness.main()
