@@ -93,6 +93,8 @@ static int send_request(kops_buffer *b)
 	int status = b->fd >= 0 ? send_import(b) : send_alloc(b);
 	if (status < 0)
 		b->request = 0;
+	else
+		b->k->buffer_requests++;
 	return status;
 }
 
@@ -117,7 +119,7 @@ static int ask(kops_buffer *b, kops_buffer **ret_buffer)
 	if (client_can_send(k))
 		status = send_request(b);
 	if (status == 0)
-		status = client_await(k, &waiter, client_deadline(k));
+		status = client_await(k, &waiter, client_timeout_us(k));
 	b->waiter = NULL;
 	if (status < 0) {
 		b->freed = true;
@@ -198,6 +200,7 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 	if (!b)
 		return "a second reply about a buffer";
 	b->request = 0;
+	k->buffer_requests--;
 	if (reply->status == KOPS_E_SHUTDOWN) {
 		client_link_drain(k);
 	} else {
@@ -216,6 +219,7 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 void client_buffer_forget_requests(kops *k)
 {
 	struct list *at = k->buffers.next;
+	k->buffer_requests = 0;
 	while (at != &k->buffers) {
 		kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
 		at = at->next;

@@ -126,9 +126,10 @@ struct kops {
 	struct packet *outbox, **outbox_end;
 	struct waiter *greeting; /* kops_open() */
 	struct call *call;
-	struct list buffers; /* kops_buffer.node */
-	struct list jobs;    /* kops_job.node */
-	struct list out;     /* kops_job.out: unanswered, in order of submission */
+	struct list buffers;      /* kops_buffer.node */
+	unsigned buffer_requests; /* unanswered: replies may bring descriptors */
+	struct list jobs;         /* kops_job.node */
+	struct list out;          /* kops_job.out: unanswered, in order of submission */
 	unsigned jobs_ended;
 	bool in_callback;
 	uint64_t last_buffer;
@@ -156,6 +157,10 @@ enum client_kind { CLIENT_JOB, CLIENT_BUFFER, CLIENT_CALL, CLIENT_SILENT };
 
 uint64_t client_new_id(kops *k, enum client_kind kind);
 
+/* For what is cheaper written by hand than by protobuf-c: the first byte of a field below 16, a number. */
+#define CLIENT_TAG(field, wire_type) ((uint8_t)((field) << 3 | (wire_type)))
+size_t client_put_varint(uint8_t *out, uint64_t value);
+
 /* Whether requests may go out now; what cannot waits for the next connection. */
 bool client_can_send(const kops *k);
 
@@ -179,12 +184,12 @@ int client_call_send(kops *k);
 
 /*
  * Runs the connection until waiter->done: its status, with kops_error() set when negative. KOPS_E_TIMEOUT, with
- * a sentence, at the deadline (CLIENT_NEVER: none); the waiter must then be taken back.
+ * a sentence, after timeout_us (CLIENT_NEVER: no limit); the waiter must then be taken back.
  */
-int client_await(kops *k, const struct waiter *waiter, int64_t deadline_us);
+int client_await(kops *k, const struct waiter *waiter, int64_t timeout_us);
 
-/* now + the handle's timeout. */
-int64_t client_deadline(const kops *k);
+/* The handle's timeout. */
+int64_t client_timeout_us(const kops *k);
 
 /* Ends a waiter; NULL is allowed. why may be NULL for success. */
 void client_waiter_end(struct waiter *waiter, int status, const char *why, const Kops__V1__Reply *reply);
@@ -204,7 +209,7 @@ void client_link_broken(kops *k);
 void client_link_want(kops *k);
 
 /* Timers: connects when it is time, gives up when it is too late. False when it was time for nothing. */
-bool client_link_tick(kops *k);
+bool client_link_tick(kops *k, int64_t now_us);
 
 /* When client_link_tick() has something to do; CLIENT_NEVER. */
 int64_t client_link_next_us(const kops *k);
@@ -346,7 +351,7 @@ void client_job_fail(kops *k, int status, const char *why);
 void client_job_destroy(kops_job *job);
 
 /* Wait, cancel and fail as kops_run(). */
-int client_job_wait(kops_job *job, int64_t deadline_us);
+int client_job_wait(kops_job *job, int64_t timeout_us);
 
 /* ---- repeat.c, view.c, receipt.c ---- */
 

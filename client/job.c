@@ -6,10 +6,10 @@
 
 #include "client.h"
 
-/* Field numbers and wire types of proto/kops.proto that are written by hand. */
-#define TAG_REQUEST_ID     0x08
-#define TAG_REQUEST_SUBMIT 0x32
-#define TAG_SUBMIT_OPS     0x2a
+/* Fields of proto/kops.proto that are written by hand. */
+#define TAG_REQUEST_ID     CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
+#define TAG_REQUEST_SUBMIT CLIENT_TAG(6, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+#define TAG_SUBMIT_OPS     CLIENT_TAG(5, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
 
 static void move_to(kops_job *job, enum job_state to)
 {
@@ -21,15 +21,6 @@ static void move_to(kops_job *job, enum job_state to)
 	(void)allowed; /* without assertions */
 	assert(allowed[job->state][to]);
 	job->state = to;
-}
-
-static size_t put_varint(uint8_t *out, uint64_t value)
-{
-	size_t n = 0;
-	for (; value >= 0x80; value >>= 7)
-		out[n++] = (uint8_t)(value | 0x80);
-	out[n++] = (uint8_t)value;
-	return n;
 }
 
 static void *grow(void *array, size_t *cap, size_t need, size_t size)
@@ -197,7 +188,7 @@ static int append_op(kops_job *job, const Kops__V1__Op *op)
 		return status;
 	uint8_t *at = job->bytes + job->bytes_len;
 	*at++ = TAG_SUBMIT_OPS;
-	at += put_varint(at, size);
+	at += client_put_varint(at, size);
 	at += kops__v1__op__pack(op, at);
 	job->bytes_len = (size_t)(at - job->bytes);
 	return 0;
@@ -313,9 +304,9 @@ static void set_prefix(kops_job *job)
 	uint8_t prefix[CLIENT_PREFIX_BYTES];
 	size_t n = 0;
 	prefix[n++] = TAG_REQUEST_ID;
-	n += put_varint(prefix + n, job->id);
+	n += client_put_varint(prefix + n, job->id);
 	prefix[n++] = TAG_REQUEST_SUBMIT;
-	n += put_varint(prefix + n, job->bytes_len - CLIENT_PREFIX_BYTES);
+	n += client_put_varint(prefix + n, job->bytes_len - CLIENT_PREFIX_BYTES);
 	job->start = CLIENT_PREFIX_BYTES - n;
 	memcpy(job->bytes + job->start, prefix, n);
 }
@@ -548,13 +539,13 @@ void client_job_fail(kops *k, int status, const char *why)
 
 /* ---- Waiting ---- */
 
-int client_job_wait(kops_job *job, int64_t deadline_us)
+int client_job_wait(kops_job *job, int64_t timeout_us)
 {
 	kops *k = job->k;
 	struct waiter waiter;
 	waiter.done = false;
 	job->waiter = &waiter;
-	int status = client_await(k, &waiter, deadline_us);
+	int status = client_await(k, &waiter, timeout_us);
 	if (!waiter.done)
 		job->waiter = NULL;
 	return status;
@@ -570,8 +561,7 @@ int kops_wait(kops_job *job, int timeout_ms)
 		return client_fail(k, KOPS_E_STATE, "the job was not submitted");
 	if (job->state == JOB_ENDED)
 		return job->status < 0 ? client_fail(k, job->status, "%s", job->error) : 0;
-	return client_job_wait(job,
-	                       timeout_ms < 0 ? CLIENT_NEVER : client_now_us() + (int64_t)timeout_ms * 1000);
+	return client_job_wait(job, timeout_ms < 0 ? CLIENT_NEVER : (int64_t)timeout_ms * 1000);
 }
 
 int kops_run(kops_job *job)
@@ -583,7 +573,7 @@ int kops_run(kops_job *job)
 		status = kops_submit(job, NULL, NULL);
 	if (status < 0)
 		return status;
-	status = client_job_wait(job, client_deadline(k));
+	status = client_job_wait(job, client_timeout_us(k));
 	if (status == KOPS_E_TIMEOUT && job->state == JOB_OUT) {
 		memcpy(why, k->error, sizeof why);
 		kops_cancel(job);

@@ -192,7 +192,7 @@ void client_link_want(kops *k)
 	now = client_now_us();
 	if (k->give_up_us != CLIENT_NEVER && now < k->give_up_us)
 		return;
-	k->give_up_us = client_deadline(k);
+	k->give_up_us = now + client_timeout_us(k);
 	k->attempt_us = now + k->pause_us;
 }
 
@@ -257,13 +257,13 @@ static void too_late(kops *k)
 	}
 }
 
-bool client_link_tick(kops *k)
+bool client_link_tick(kops *k, int64_t now_us)
 {
 	int64_t next = client_link_next_us(k);
-	if (next == CLIENT_NEVER || k->state == LINK_BROKEN || client_now_us() < next)
+	if (next == CLIENT_NEVER || k->state == LINK_BROKEN || now_us < next)
 		return false;
 	client_job_end_doomed(k);
-	if (client_now_us() >= k->give_up_us)
+	if (now_us >= k->give_up_us)
 		too_late(k);
 	else if (k->state == LINK_DOWN && is_wanted(k))
 		client_link_connect(k);

@@ -17,7 +17,7 @@ static int ask(kops *k, Kops__V1__Request__BodyCase verb, struct call *call)
 	if (client_can_send(k))
 		status = client_call_send(k);
 	if (status == 0)
-		status = client_await(k, &call->waiter, client_deadline(k));
+		status = client_await(k, &call->waiter, client_timeout_us(k));
 	k->call = NULL;
 	return status;
 }

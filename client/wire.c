@@ -20,6 +20,15 @@ struct packet {
 	uint8_t data[];
 };
 
+size_t client_put_varint(uint8_t *out, uint64_t value)
+{
+	size_t n = 0;
+	for (; value >= 0x80; value >>= 7)
+		out[n++] = (uint8_t)(value | 0x80);
+	out[n++] = (uint8_t)value;
+	return n;
+}
+
 uint64_t client_new_id(kops *k, enum client_kind kind)
 {
 	return ++k->sequence << CLIENT_KIND_BITS | kind;
@@ -30,9 +39,9 @@ bool client_can_send(const kops *k)
 	return (k->state == LINK_UP || k->state == LINK_GREETING) && !k->draining;
 }
 
-int64_t client_deadline(const kops *k)
+int64_t client_timeout_us(const kops *k)
 {
-	return client_now_us() + (int64_t)k->timeout_ms * 1000;
+	return (int64_t)k->timeout_ms * 1000;
 }
 
 /* ---- Out ---- */
@@ -140,21 +149,19 @@ static bool flush(kops *k)
 
 /* ---- Calls ---- */
 
+/* Ping, Describe and Stats have no fields: written by hand, they cost nothing. */
 int client_call_send(kops *k)
 {
-	Kops__V1__Ping ping = KOPS__V1__PING__INIT;
-	Kops__V1__Request request = KOPS__V1__REQUEST__INIT;
+	uint8_t data[16];
+	size_t len = 0;
 	if (!k->call || k->call->waiter.done)
 		return 0;
-	request.id = k->call->id = client_new_id(k, CLIENT_CALL);
-	request.body_case = k->call->verb;
-	/* Ping, Describe and Stats are all without fields: their structs differ in the descriptor alone. */
-	if (k->call->verb == KOPS__V1__REQUEST__BODY_DESCRIBE)
-		ping.base.descriptor = &kops__v1__describe__descriptor;
-	else if (k->call->verb == KOPS__V1__REQUEST__BODY_STATS)
-		ping.base.descriptor = &kops__v1__stats__descriptor;
-	request.ping = &ping;
-	return client_send_request(k, &request, -1);
+	k->call->id = client_new_id(k, CLIENT_CALL);
+	data[len++] = CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT);
+	len += client_put_varint(data + len, k->call->id);
+	data[len++] = CLIENT_TAG(k->call->verb, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
+	data[len++] = 0;
+	return client_send(k, data, len, -1, NULL);
 }
 
 static void call_answered(kops *k, const Kops__V1__Reply *reply)
@@ -235,7 +242,7 @@ static bool receive(kops *k, bool block)
 	int fds[MESSAGE_FDS_MAX];
 	unsigned n_fds = 0;
 	size_t len = 0;
-	int status = block ? message_recv_wait(k->sock, k->data, &len, fds, &n_fds)
+	int status = block ? message_recv_wait(k->sock, k->data, &len)
 	                   : message_recv(k->sock, k->data, &len, fds, &n_fds);
 	if (status == 0) {
 		handle_datagram(k, len, fds, n_fds);
@@ -258,22 +265,21 @@ static bool receive(kops *k, bool block)
 
 /* ---- Waiting ---- */
 
-static int poll_ms(int64_t until_us)
+static int poll_ms(int64_t now_us, int64_t until_us)
 {
-	int64_t left;
 	if (until_us == CLIENT_NEVER)
 		return -1;
-	left = until_us - client_now_us();
+	int64_t left = until_us - now_us;
 	if (left <= 0)
 		return 0;
 	return left >= INT64_C(1000) * (INT_MAX - 1) ? INT_MAX : (int)((left + 999) / 1000);
 }
 
-static bool poll_once(kops *k, int64_t until_us)
+static bool poll_once(kops *k, int timeout_ms)
 {
 	struct pollfd p = {.fd = k->sock, .events = kops_events(k)};
 	bool moved = false;
-	if (poll(&p, k->sock >= 0, poll_ms(until_us)) <= 0)
+	if (poll(&p, k->sock >= 0, timeout_ms) <= 0)
 		return false;
 	if (p.revents & POLLOUT)
 		moved = flush(k);
@@ -282,30 +288,33 @@ static bool poll_once(kops *k, int64_t until_us)
 	return moved;
 }
 
-/* Moves the connection on, waiting at most until then. False when nothing happened. */
-static bool step(kops *k, int64_t deadline_us)
+/* Moves the connection on, waiting at most until the deadline. False when nothing happened. */
+static bool step(kops *k, int64_t now_us, int64_t deadline_us)
 {
-	if (client_link_tick(k))
+	if (client_link_tick(k, now_us))
 		return true;
 	int64_t next = client_link_next_us(k);
 	int64_t until = next < deadline_us ? next : deadline_us;
 	if (k->state == LINK_BROKEN)
 		return receive(k, false);
-	if (k->state == LINK_UP && !k->outbox &&
-	    (until == CLIENT_NEVER || until - client_now_us() >= CLIENT_BLOCK_US))
+	/* The short way, for one that only waits for a reply: one system call instead of two. */
+	if (k->state == LINK_UP && !k->outbox && k->buffer_requests == 0 && until - now_us >= CLIENT_BLOCK_US)
 		return receive(k, true);
-	return poll_once(k, until);
+	return poll_once(k, poll_ms(now_us, until));
 }
 
-int client_await(kops *k, const struct waiter *waiter, int64_t deadline_us)
+int client_await(kops *k, const struct waiter *waiter, int64_t timeout_us)
 {
 	unsigned late = 0;
+	int64_t now = client_now_us(), deadline;
+	if (__builtin_add_overflow(now, timeout_us, &deadline))
+		deadline = CLIENT_NEVER;
 	while (!waiter->done) {
-		bool moved = step(k, deadline_us);
-		if (waiter->done || deadline_us == CLIENT_NEVER)
-			continue;
-		int64_t now = client_now_us();
-		if (now < deadline_us || (k->state != LINK_UP && now >= k->give_up_us))
+		bool moved = step(k, now, deadline);
+		if (waiter->done)
+			break;
+		now = client_now_us();
+		if (now < deadline || (k->state != LINK_UP && now >= k->give_up_us))
 			continue; /* in the second case the next step gives up, and knows why */
 		if (!moved || ++late > LATE_MAX)
 			return client_fail(k, KOPS_E_TIMEOUT, "no answer from kopsd in time");
@@ -340,7 +349,8 @@ short kops_events(const kops *k)
 
 int kops_timeout(const kops *k)
 {
-	return poll_ms(client_link_next_us(k));
+	int64_t next = client_link_next_us(k);
+	return next == CLIENT_NEVER ? -1 : poll_ms(client_now_us(), next);
 }
 
 int kops_process(kops *k)
@@ -350,7 +360,7 @@ int kops_process(kops *k)
 	if (status < 0)
 		return status;
 	k->lost_status = 0;
-	client_link_tick(k);
+	client_link_tick(k, client_now_us());
 	if (k->sock >= 0)
 		flush(k);
 	for (unsigned i = 0; i < PROCESS_MAX && k->sock >= 0; i++)

@@ -358,7 +358,8 @@ int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsi
 		memcpy(CMSG_DATA(c), fds, sizeof(int) * n_fds);
 	}
 	do
-		n = sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+		n = n_fds > 0 ? sendmsg(sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL)
+		              : send(sock, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? socket_error() : 0;
 }
@@ -386,19 +387,21 @@ static bool take_fds(struct msghdr *msg, int fds[MESSAGE_FDS_MAX], unsigned *ret
 	return all;
 }
 
-static int receive(int sock, int flags, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX],
-                   unsigned *ret_n_fds)
+int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds)
 {
 	union control control;
 	struct iovec iov = {.iov_base = data, .iov_len = MESSAGE_BYTES_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 	int got[MESSAGE_FDS_MAX];
 	unsigned n_got;
+	ssize_t n;
 	msg.msg_control = control.bytes;
 	msg.msg_controllen = sizeof control.bytes;
-	ssize_t n = recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC);
+	do
+		n = recvmsg(sock, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return errno == EINTR ? KOPS_E_BUSY : socket_error();
+		return socket_error();
 
 	bool whole = take_fds(&msg, got, &n_got) && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
 	/* An empty datagram looks like the end of the connection, and no message is empty. */
@@ -413,12 +416,15 @@ static int receive(int sock, int flags, uint8_t *data, size_t *ret_len, int fds[
 	return 0;
 }
 
-int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds)
+int message_recv_wait(int sock, uint8_t *data, size_t *ret_len)
 {
-	return receive(sock, MSG_DONTWAIT, data, ret_len, fds, ret_n_fds);
-}
-
-int message_recv_wait(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds)
-{
-	return receive(sock, 0, data, ret_len, fds, ret_n_fds);
+	ssize_t n = recv(sock, data, MESSAGE_BYTES_MAX, MSG_TRUNC); /* says the whole length */
+	if (n < 0)
+		return errno == EINTR ? KOPS_E_BUSY : socket_error();
+	if (n == 0)
+		return KOPS_E_CONNECT;
+	if (n > MESSAGE_BYTES_MAX)
+		return KOPS_E_PROTOCOL;
+	*ret_len = (size_t)n;
+	return 0;
 }

@@ -58,8 +58,9 @@ int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsi
 int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds);
 
 /*
- * The same, but blocks as a blocking socket does: KOPS_E_BUSY when its SO_RCVTIMEO has passed or a signal came.
+ * The same, but blocks as a blocking socket does, and takes no descriptors: the kernel discards any that come.
+ * KOPS_E_BUSY when the socket's SO_RCVTIMEO has passed or a signal came.
  */
-int message_recv_wait(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds);
+int message_recv_wait(int sock, uint8_t *data, size_t *ret_len);
 
 #endif

@@ -556,6 +556,29 @@ static void test_floods_are_refused_and_closed(void **state)
 	assert_int_equal(len, MESSAGE_BYTES_MAX);
 }
 
+static void test_waiting_takes_no_descriptors(void **state)
+{
+	struct pair *pair = *state;
+	uint8_t data[MESSAGE_BYTES_MAX];
+	const struct timeval limit = {.tv_usec = 10000};
+	int before = count_fds(), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	size_t len = 9;
+	assert_int_equal(message_send(pair->a, BYTES("hello"), &null, 1), 0);
+	close(null);
+	assert_int_equal(message_recv_wait(pair->b, data, &len), 0);
+	assert_int_equal(len, 5);
+	assert_memory_equal(data, "hello", 5);
+	assert_int_equal(count_fds(), before);
+	send_raw(pair->a, MESSAGE_BYTES_MAX + 1, 0);
+	assert_int_equal(message_recv_wait(pair->b, data, &len), KOPS_E_PROTOCOL);
+	assert_int_equal(setsockopt(pair->b, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
+	assert_int_equal(message_recv_wait(pair->b, data, &len), KOPS_E_BUSY);
+	close(pair->a);
+	pair->a = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(message_recv_wait(pair->b, data, &len), KOPS_E_CONNECT);
+	assert_int_equal(len, 5);
+}
+
 static void test_empty_datagram_ends_the_connection(void **state)
 {
 	struct pair *pair = *state;
@@ -611,6 +634,7 @@ int main(void)
 	    cmocka_unit_test(test_random_mutations),
 	    cmocka_unit_test_setup_teardown(test_send_and_receive, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_floods_are_refused_and_closed, pair_open, pair_close),
+	    cmocka_unit_test_setup_teardown(test_waiting_takes_no_descriptors, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_empty_datagram_ends_the_connection, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_peer_gone, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_full_socket_is_busy, pair_open, pair_close),
