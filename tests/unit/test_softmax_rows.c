@@ -1,0 +1,165 @@
+/*
+ * The vectorised softmax against the reference where random problems seldom go: rows of -Inf, ends of the
+ * range, long rows.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <math.h>
+
+#include <cmocka.h>
+
+#include "cpu.h"
+#include "threads.h"
+
+#define LONGEST 300001
+
+static float x[LONGEST], got[LONGEST], want[LONGEST];
+static const int64_t lengths[] = {1, 7, 100, 8192, 8193, 20000, LONGEST};
+
+static struct op_args row_of(int64_t n, double scale, bool log, float *y)
+{
+	struct op_args args = {.op = op_by_name("softmax"), .params.softmax = {scale, log}};
+
+	args.views[0] =
+	    (struct view){.space = x, .data = x, .dtype = KOPS_F32, .rank = 1, .shape = {(uint64_t)n}};
+	args.views[0].strides[0] = 1;
+	args.views[1] = args.views[0];
+	args.views[1].space = args.views[1].data = y;
+	return args;
+}
+
+static void run(int64_t n, double scale, bool log)
+{
+	struct op_args args = row_of(n, scale, log, got), reference = row_of(n, scale, log, want);
+	const struct launch launch = {0};
+	char why[WHY_BYTES];
+
+	assert_int_equal(args.op->check(&args, why), 0);
+	assert_int_equal(reference.op->check(&reference, why), 0);
+	assert_int_equal(softmax_cpu_rows.rows[0].launch(&args, &launch), 0);
+	reference.op->reference(&reference);
+}
+
+/* On one thread and on three, which split long rows. */
+static void compare(int64_t n, double scale, bool log)
+{
+	for (unsigned threads = 1; threads <= 3; threads += 2) {
+		threads_set(threads);
+		run(n, scale, log);
+		for (int64_t i = 0; i < n; i++) {
+			double bound = 1e-36 + 1e-5 * fabs((double)want[i]) + (log ? 1e-5 : 0);
+			if (isnan(want[i]) ? isnan(got[i]) : got[i] == want[i])
+				continue;
+			if (isfinite(want[i]) && fabs((double)got[i] - (double)want[i]) <= bound)
+				continue;
+			fail_msg(
+			    "row of %lld, scale %g, log %d, %u threads: element %lld is %.9g, should be %.9g",
+			    (long long)n, scale, log, threads, (long long)i, (double)got[i], (double)want[i]);
+		}
+	}
+	threads_stop();
+}
+
+static void fill(float value)
+{
+	for (int64_t i = 0; i < LONGEST; i++)
+		x[i] = value;
+}
+
+static void compare_lengths(double scale)
+{
+	for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+		compare(lengths[i], scale, false);
+		compare(lengths[i], scale, true);
+	}
+}
+
+static void compare_all(void)
+{
+	static const double scales[] = {1, -1, 0.25, -0.001, 0, 3};
+
+	for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++)
+		compare_lengths(scales[i]);
+}
+
+static void rows_of_one_value(void **state)
+{
+	(void)state;
+	fill(2.5f);
+	compare_all();
+	fill(-INFINITY);
+	compare_all();
+	fill(INFINITY);
+	compare_all();
+	fill(NAN);
+	compare_all();
+}
+
+/* Whole pieces of -Inf beside others; with scale < 0 the same for +Inf. */
+static void infinite_pieces(void **state)
+{
+	(void)state;
+	for (int sign = -1; sign <= 1; sign += 2) {
+		fill((float)sign * INFINITY);
+		x[0] = 1;
+		compare_all();
+		x[0] = (float)sign * INFINITY;
+		x[5] = -3;
+		x[19000] = 2;
+		compare_all();
+		x[9000] = NAN; /* alone in its piece */
+		compare_all();
+	}
+}
+
+static void one_special_value_in_a_row(void **state)
+{
+	static const float values[] = {NAN, INFINITY, -INFINITY, 1e-45f, -1e-39f, 3.4e38f, -3.4e38f};
+
+	(void)state;
+	for (size_t v = 0; v < sizeof values / sizeof values[0]; v++)
+		for (int64_t at = 0; at < LONGEST; at += 149999) {
+			for (int64_t i = 0; i < LONGEST; i++)
+				x[i] = (float)(i % 17) / 8;
+			x[at] = values[v];
+			compare_lengths(1);
+			compare_lengths(-0.5);
+		}
+}
+
+/* x - max leaves the range, scale * (x - max) does not. */
+static void ends_of_the_range(void **state)
+{
+	(void)state;
+	for (int64_t i = 0; i < LONGEST; i++)
+		x[i] = i % 3 ? 3.3e38f : -3.3e38f;
+	compare_lengths(0.25);
+	compare_lengths(-0.25);
+	compare_lengths(1e-38);
+	compare_lengths(2);
+}
+
+/* A long row of equal values: its sum must not lose what f32 would. */
+static void long_sums_stay_exact(void **state)
+{
+	(void)state;
+	fill(1);
+	threads_set(1);
+	run(LONGEST, 1, false);
+	for (int64_t i = 0; i < LONGEST; i++)
+		assert_true(fabs((double)got[i] * LONGEST - 1) < 2e-7);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(rows_of_one_value),          cmocka_unit_test(infinite_pieces),
+	    cmocka_unit_test(one_special_value_in_a_row), cmocka_unit_test(ends_of_the_range),
+	    cmocka_unit_test(long_sums_stay_exact),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
