@@ -196,10 +196,12 @@ typedef struct kops_view {
 } kops_view;
 
 /* rows × cols, row-major, ld elements from row to row (0: cols), from byte `offset`. */
-kops_view kops_matrix(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint64_t rows, uint64_t cols, uint64_t ld);
+kops_view kops_matrix(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint64_t rows, uint64_t cols,
+                      uint64_t ld);
 
 /* Row-major without gaps, any rank. */
-kops_view kops_tensor(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint32_t rank, const uint64_t *shape);
+kops_view kops_tensor(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint32_t rank,
+                      const uint64_t *shape);
 
 /* The same elements with the last two axes exchanged. */
 kops_view kops_transposed(kops_view view);
@@ -220,7 +222,7 @@ typedef enum kops_priority {
 } kops_priority;
 
 typedef struct kops_job_options {
-	size_t size; /* sizeof(kops_job_options) */
+	size_t size;    /* sizeof(kops_job_options) */
 	uint32_t queue; /* jobs of one handle in one queue run in order; different queues may overlap */
 	kops_priority priority;
 	const char *device;   /* NULL: the daemon chooses */
@@ -256,7 +258,8 @@ int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool
 /* y[…, j, i] = x[…, i, j]; f32. Rank 2 to 4. y must not overlap x. */
 int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
-/* y = a + b; f32. Extents of 1 and missing leading ones of a or b are repeated. y may be a or b if that is not repeated. */
+/* y = a + b; f32. Extents of 1 and missing leading ones of a or b are repeated. y may be a or b if that is not
+ * repeated. */
 int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
 
 /* y = x, same shape and dtype (any); moves data between SHARED and RESIDENT buffers. */
@@ -282,7 +285,8 @@ int kops_submit(kops_job *job, kops_callback *done, void *user);
  */
 int kops_wait(kops_job *job, int timeout_ms);
 
-/* kops_submit() and kops_wait() with the handle's timeout. On KOPS_E_TIMEOUT the job is cancelled if still queued. */
+/* kops_submit() and kops_wait() with the handle's timeout. On KOPS_E_TIMEOUT the job is cancelled if still
+ * queued. */
 int kops_run(kops_job *job);
 
 /* True between kops_submit() and the end. */
@@ -334,10 +338,12 @@ typedef enum kops_trans {
  * C = alpha * op(A) * op(B) + beta * C; row-major, op(A) m × k, op(B) k × n, C m × n, leading dimensions in
  * elements, each buffer from its start. Use kops_job_gemm() for offsets, batches, other types.
  */
-int kops_sgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint64_t n, uint64_t depth, float alpha,
-               kops_buffer *a, uint64_t lda, kops_buffer *b, uint64_t ldb, float beta, kops_buffer *c, uint64_t ldc);
-int kops_dgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint64_t n, uint64_t depth, double alpha,
-               kops_buffer *a, uint64_t lda, kops_buffer *b, uint64_t ldb, double beta, kops_buffer *c, uint64_t ldc);
+int kops_sgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint64_t n, uint64_t depth,
+               float alpha, kops_buffer *a, uint64_t lda, kops_buffer *b, uint64_t ldb, float beta,
+               kops_buffer *c, uint64_t ldc);
+int kops_dgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint64_t n, uint64_t depth,
+               double alpha, kops_buffer *a, uint64_t lda, kops_buffer *b, uint64_t ldb, double beta,
+               kops_buffer *c, uint64_t ldc);
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale);
 int kops_transpose(kops *k, kops_view x, kops_view y);
 int kops_add(kops *k, kops_view a, kops_view b, kops_view y);

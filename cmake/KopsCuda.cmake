@@ -15,8 +15,16 @@ if(NOT KOPS_CUDA STREQUAL OFF)
       set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "")
     endif()
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      # Turing to Blackwell; 90a carries wgmma; PTX of the newest for what comes after.
-      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90a-real 100-real 120
+      # Turing to Blackwell as far as this toolkit knows them; 90a carries wgmma; PTX of the newest for what comes after.
+      set(architectures 75-real 80-real 86-real)
+      if(CUDAToolkit_VERSION VERSION_LESS 12.0)
+        list(APPEND architectures 86-virtual)
+      elseif(CUDAToolkit_VERSION VERSION_LESS 12.8)
+        list(APPEND architectures 89-real 90a-real 90-virtual)
+      else()
+        list(APPEND architectures 89-real 90a-real 100-real 120)
+      endif()
+      set(CMAKE_CUDA_ARCHITECTURES ${architectures}
           CACHE STRING "CUDA architectures; -DCMAKE_CUDA_ARCHITECTURES=90a-real narrows a quick build")
     endif()
     enable_language(CUDA)

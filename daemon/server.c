@@ -106,24 +106,35 @@ static int add_device(struct server *s, const struct backend *backend, unsigned 
 	return 0;
 }
 
+/* "auto": what works. A GPU that does not open is left out, and the CPU always serves. */
+static int add_all(struct server *s, unsigned n_gpus, char why[CONFIG_WHY_BYTES])
+{
+	for (unsigned i = 0; i < n_gpus && s->n_devices < SCHED_DEVICES_MAX - 1; i++)
+		if (add_device(s, s->gpu, i, why) < 0)
+			log_error("going on without it: %s", why);
+	return add_device(s, &backend_cpu, 0, why);
+}
+
 /* One word of the devices setting. */
 static int add_named(struct server *s, const char *word, unsigned n_gpus, const char *no_gpu,
                      char why[CONFIG_WHY_BYTES])
 {
-	unsigned index, i;
+	unsigned index;
 	char rest;
 	int rc = 0;
 
 	if (strcmp(word, "cpu") == 0)
 		return add_device(s, &backend_cpu, 0, why);
-	if (strcmp(word, "gpu") == 0 || strcmp(word, "auto") == 0) {
-		if (n_gpus == 0 && word[0] == 'g') {
+	if (strcmp(word, "auto") == 0)
+		return add_all(s, n_gpus, why);
+	if (strcmp(word, "gpu") == 0) {
+		if (n_gpus == 0) {
 			snprintf(why, CONFIG_WHY_BYTES, "devices asks for a GPU, but %s", no_gpu);
 			return KOPS_E_DEVICE;
 		}
-		for (i = 0; i < n_gpus && i < SCHED_DEVICES_MAX - 1 && rc == 0; i++)
-			rc = add_device(s, s->gpu, i, why);
-		return rc == 0 && word[0] == 'a' ? add_device(s, &backend_cpu, 0, why) : rc;
+		for (index = 0; index < n_gpus && rc == 0; index++)
+			rc = add_device(s, s->gpu, index, why);
+		return rc;
 	}
 	if (sscanf(word, "gpu%u%c", &index, &rest) != 1) {
 		snprintf(why, CONFIG_WHY_BYTES, "devices: \"%.32s\" is none of auto, cpu, gpu, gpu0, gpu1, …",

@@ -36,7 +36,7 @@ struct server {
 	uint64_t device_bytes_out[SCHED_DEVICES_MAX]; /* admitted: staging and workspace of runs out */
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */
-	unsigned workers_busy; /* buffers being unmapped */
+	unsigned workers_busy;             /* buffers being unmapped */
 	struct session *sessions;
 	struct ping *pings;   /* waiting for a canary */
 	struct job *expiring; /* queued jobs with a deadline */

@@ -124,8 +124,8 @@ static bool read_one(struct session *s)
 }
 
 /*
- * A client with jobs out is likely to have sent more, and has nothing to lose by our looking. To one that got its
- * answer, a second look that finds nothing would only delay its waking up.
+ * A client with jobs out is likely to have sent more, and has nothing to lose by our looking. To one that got
+ * its answer, a second look that finds nothing would only delay its waking up.
  */
 static void read_some(struct session *s)
 {

@@ -20,8 +20,8 @@
 extern "C" {
 #endif
 
-#define OP_VIEWS_MAX 3 /* inputs, then the output */
-#define WHY_BYTES 256  /* room for a sentence to people */
+#define OP_VIEWS_MAX 3   /* inputs, then the output */
+#define WHY_BYTES    256 /* room for a sentence to people */
 
 struct Kops__V1__Op;
 struct Kops__V1__View;
@@ -125,7 +125,8 @@ struct kernel_list {
 
 /* ---- op.c: the list of ops (ops.def) ---- */
 
-enum { OP_COUNT = 0
+enum {
+	OP_COUNT = 0
 #define X(name, NAME) +1
 #include "ops.def"
 #undef X
@@ -149,11 +150,12 @@ static inline struct view *op_output(struct op_args *args)
 
 /*
  * Picks the row that runs args. pinned: a row's name, or NULL / "" for the first enabled row that
- * supports args. disabled: bit i set = rows[i] failed its self-test. *ret_why is a phrase for the receipt, written
- * into why_text. KOPS_E_UNSUPPORTED with a sentence in why_text that names the reason and a row that would do.
+ * supports args. disabled: bit i set = rows[i] failed its self-test. *ret_why is a phrase for the receipt,
+ * written into why_text. KOPS_E_UNSUPPORTED with a sentence in why_text that names the reason and a row that
+ * would do.
  */
-int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned, uint64_t disabled,
-                  const struct kernel **ret_kernel, char why_text[WHY_BYTES]);
+int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
+                  uint64_t disabled, const struct kernel **ret_kernel, char why_text[WHY_BYTES]);
 
 /* ---- view.c ---- */
 

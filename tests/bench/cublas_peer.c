@@ -1,7 +1,8 @@
 /*
- * cublas_peer: what a program pays that calls cuBLAS itself, for comparison with kopsd in the same run. Pinned host memory,
- * plain copies, one stream, everything warm; random operands. Prints one JSON document with medians in µs:
- * host_to_host (upload A and B, SGEMM, download C, synchronise) and resident (SGEMM, synchronise).
+ * cublas_peer: what a program pays that calls cuBLAS itself, for comparison with kopsd in the same run. Pinned
+ * host memory, plain copies, one stream, everything warm; random operands. Prints one JSON document with
+ * medians in µs: host_to_host (upload A and B, SGEMM, download C, synchronise) and resident (SGEMM,
+ * synchronise).
  *
  *     cublas_peer M N K [repetitions]
  */
@@ -11,13 +12,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define CHECK(call)                                                                                                    \
-	do {                                                                                                           \
-		int failed = (int)(call);                                                                              \
-		if (failed) {                                                                                          \
-			fprintf(stderr, "cublas_peer: %s failed with %d\n", #call, failed);                            \
-			exit(1);                                                                                       \
-		}                                                                                                      \
+#define CHECK(call)                                                                                            \
+	do {                                                                                                   \
+		int failed = (int)(call);                                                                      \
+		if (failed) {                                                                                  \
+			fprintf(stderr, "cublas_peer: %s failed with %d\n", #call, failed);                    \
+			exit(1);                                                                               \
+		}                                                                                              \
 	} while (0)
 
 struct problem {
@@ -66,8 +67,8 @@ static void multiply(struct problem *p)
 {
 	const float one = 1.0f, zero = 0.0f;
 
-	CHECK(cublasSgemm(p->blas, CUBLAS_OP_N, CUBLAS_OP_N, p->n, p->m, p->k, &one, p->device[1], p->n, p->device[0],
-	                  p->k, &zero, p->device[2], p->n));
+	CHECK(cublasSgemm(p->blas, CUBLAS_OP_N, CUBLAS_OP_N, p->n, p->m, p->k, &one, p->device[1], p->n,
+	                  p->device[0], p->k, &zero, p->device[2], p->n));
 }
 
 static double median_us(struct problem *p, int reps, int copies)
@@ -78,11 +79,12 @@ static double median_us(struct problem *p, int reps, int copies)
 		double start = now_us();
 		if (copies)
 			for (int j = 0; j < 2; j++)
-				CHECK(cudaMemcpyAsync(p->device[j], p->host[j], p->bytes[j], cudaMemcpyHostToDevice,
-				                      p->stream));
+				CHECK(cudaMemcpyAsync(p->device[j], p->host[j], p->bytes[j],
+				                      cudaMemcpyHostToDevice, p->stream));
 		multiply(p);
 		if (copies)
-			CHECK(cudaMemcpyAsync(p->host[2], p->device[2], p->bytes[2], cudaMemcpyDeviceToHost, p->stream));
+			CHECK(cudaMemcpyAsync(p->host[2], p->device[2], p->bytes[2], cudaMemcpyDeviceToHost,
+			                      p->stream));
 		CHECK(cudaStreamSynchronize(p->stream));
 		if (i >= 0)
 			us[i] = now_us() - start;
@@ -99,15 +101,17 @@ int main(int argc, char **argv)
 	int reps = argc > 4 ? atoi(argv[4]) : 50;
 	double host_to_host, resident;
 
-	if (argc < 4 || (p.m = atoi(argv[1])) < 1 || (p.n = atoi(argv[2])) < 1 || (p.k = atoi(argv[3])) < 1 || reps < 1) {
+	if (argc < 4 || (p.m = atoi(argv[1])) < 1 || (p.n = atoi(argv[2])) < 1 || (p.k = atoi(argv[3])) < 1 ||
+	    reps < 1) {
 		fprintf(stderr, "usage: cublas_peer M N K [repetitions]\n");
 		return 2;
 	}
 	set_up(&p);
 	host_to_host = median_us(&p, reps, 1);
 	resident = median_us(&p, reps, 0);
-	printf("{\"peer\": \"cublas\", \"m\": %d, \"n\": %d, \"k\": %d, \"reps\": %d, \"host_to_host_us\": %.2f, "
-	       "\"resident_us\": %.2f}\n",
-	       p.m, p.n, p.k, reps, host_to_host, resident);
+	printf(
+	    "{\"peer\": \"cublas\", \"m\": %d, \"n\": %d, \"k\": %d, \"reps\": %d, \"host_to_host_us\": %.2f, "
+	    "\"resident_us\": %.2f}\n",
+	    p.m, p.n, p.k, reps, host_to_host, resident);
 	return 0;
 }
