@@ -194,12 +194,6 @@ static struct partial no_partial(const struct scaling *s)
 	return (struct partial){s->factor < 0 ? (double)INFINITY : -(double)INFINITY, 0};
 }
 
-/* A row of -Inf alone sums to NaN, as exp(-Inf - -Inf) does. */
-static double finish_sum(const struct partial *total)
-{
-	return isinf(total->peak) ? (double)NAN : total->sum;
-}
-
 static void long_row(float *y, const float *x, int64_t n, const struct scaling *s)
 {
 	struct partial total = no_partial(s);
@@ -208,7 +202,7 @@ static void long_row(float *y, const float *x, int64_t n, const struct scaling *
 		struct partial piece = sum_piece(x + i, least(n - i, PIECE), s);
 		add_partial(&total, &piece, s->scale);
 	}
-	write_row(y, x, n, s, s->half * (float)total.peak, finish_sum(&total));
+	write_row(y, x, n, s, s->half * (float)total.peak, total.sum);
 }
 
 /* ---- One row by all threads ---- */
@@ -260,7 +254,7 @@ static void split_row(float *y, const float *x, int64_t n, const struct scaling 
 	for (unsigned i = 0; i < p.n_parts; i++)
 		add_partial(&total, &partials[i], s->scale);
 	p.shift = s->half * (float)total.peak;
-	p.sum = finish_sum(&total);
+	p.sum = total.sum;
 	threads_run(p.n_parts, split_write, &p);
 }
 
