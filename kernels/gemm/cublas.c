@@ -60,8 +60,8 @@ bool gemm_cublas_supports(const struct op_args *args, const char **ret_why_not)
 	    "needs each matrix row- or column-major: unit stride in one axis, no overlap in the other";
 	if (!is_matrix(&a) || !is_matrix(&b) || !is_matrix(&c))
 		return false;
-	*ret_why_not = "needs K > 0";
-	return p.k > 0;
+	*ret_why_not = "needs K > 0 and alpha other than 0"; /* some kernels make NaN of 0 * Inf */
+	return p.k > 0 && args->params.gemm.alpha != 0;
 }
 
 static cudaDataType_t type_of(kops_dtype dtype)

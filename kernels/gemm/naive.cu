@@ -3,7 +3,7 @@
  *
  *   rung   idea                               tile, threads    bound                   measured, H200
  *   naive  one thread per element of C,       32×8 of C, 32×8  L1/L2 traffic: 8 bytes  f32 2048³: 6.3 TFLOP/s
- *          operands from global memory; any                    per FMA                 4096³: 3.3 TFLOP/s
+ *          operands from global memory; any                    per FMA                 4096³: 5.2 TFLOP/s
  *          strides, every dtype
  */
 #include <cuda_bf16.h>
@@ -34,6 +34,10 @@ __device__ __forceinline__ double widen(double v)
 	return v;
 }
 
+/* In pieces of CHUNK: a sum of many equal terms rounds the same way every time, and the error grows with its
+ * length. */
+constexpr int CHUNK = 64;
+
 template <typename T, typename Sum>
 __device__ Sum dot(const gemm_problem &p, uint64_t batch, uint64_t row, uint64_t col)
 {
@@ -41,10 +45,17 @@ __device__ Sum dot(const gemm_problem &p, uint64_t batch, uint64_t row, uint64_t
 	const T *b = (const T *)p.b.data + (int64_t)batch * p.b.batch + (int64_t)col * p.b.col;
 	Sum sum = 0;
 
-	for (uint64_t k = 0; k < p.k; k++) {
-		sum = fma(widen(*a), widen(*b), sum);
-		a += p.a.col;
-		b += p.b.row;
+	for (uint64_t begin = 0; begin < p.k; begin += CHUNK) {
+		int n = p.k - begin < CHUNK ? (int)(p.k - begin) : CHUNK;
+		Sum piece = 0;
+
+#pragma unroll 8
+		for (int k = 0; k < n; k++) {
+			piece = fma(widen(*a), widen(*b), piece);
+			a += p.a.col;
+			b += p.b.row;
+		}
+		sum += piece;
 	}
 	return sum;
 }
