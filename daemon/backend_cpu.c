@@ -53,15 +53,6 @@ static const struct kernel_list *const rows[OP_COUNT] = {
 #undef X
 };
 
-static size_t op_index(const struct op *op)
-{
-	size_t i = 0;
-
-	while (i < OP_COUNT && ops[i] != op)
-		i++;
-	return i;
-}
-
 static unsigned cpu_count(char why[WHY_BYTES])
 {
 	(void)why;

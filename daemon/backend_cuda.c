@@ -136,19 +136,9 @@ static const struct kernel_list *gpu_kernels(const struct op *op)
 {
 	static const struct kernel_list none;
 
-	for (unsigned i = 0; i < OP_COUNT; i++)
-		if (strcmp(ops[i]->name, op->name) == 0)
-			return lists[i];
-	return &none;
-}
+	unsigned i = op_index(op);
 
-static unsigned op_index(const struct op *op)
-{
-	unsigned i = 0;
-
-	while (i < OP_COUNT && strcmp(ops[i]->name, op->name) != 0)
-		i++;
-	return i;
+	return i < OP_COUNT ? lists[i] : &none;
 }
 
 static void gpu_disable(struct backend_device *dev, const struct op *op, unsigned row)

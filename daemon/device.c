@@ -559,6 +559,13 @@ uint64_t device_canary_age_ns(const struct device *d)
 	return d->canary_right_ns ? clock_ns() - d->canary_right_ns : UINT64_MAX;
 }
 
+const char *device_fault(const struct device *d)
+{
+	const struct run *run = d->canary_work.run;
+
+	return !d->canary_out && run && run->status == KOPS_E_FAULT ? run->error : NULL;
+}
+
 bool device_canary_is_out(const struct device *d)
 {
 	return d->canary_out;

@@ -65,6 +65,8 @@ void device_start_canary(struct device *device); /* nothing if one is out */
 bool device_is_hung(const struct device *device, uint64_t hang_ns);
 bool device_is_healthy(const struct device *device, uint64_t hang_ns);
 uint64_t device_canary_age_ns(const struct device *device);
+/* The sentence of a canary that came back with KOPS_E_FAULT; NULL: none did. */
+const char *device_fault(const struct device *device);
 bool device_canary_is_out(const struct device *device);
 /* fn(arg) runs after each canary. */
 void device_on_canary(struct device *device, void (*fn)(void *arg), void *arg);

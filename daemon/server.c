@@ -363,6 +363,9 @@ static void on_canary(void *arg)
 {
 	struct server *s = arg;
 
+	for (unsigned i = 0; i < s->n_devices; i++)
+		if (device_fault(s->devices[i]))
+			server_device_failed(s, s->devices[i], device_fault(s->devices[i]));
 	request_canaries_back(s);
 	if (s->state != SERVER_STARTING)
 		return;
@@ -512,6 +515,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	s->argc = argc;
 	s->argv = argv;
 	s->accounts.config = &s->config;
+	s->accounts.sched = &s->sched;
 	s->listen_fd = -1;
 	s->started_ns = clock_ns();
 	raise_fd_limit();
@@ -598,6 +602,7 @@ void server_close(struct server *s)
 	uv_walk(&s->loop, close_handle, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s->loop);
+	accounts_clear(&s->accounts);
 	if (s->listen_fd >= 0)
 		close(s->listen_fd);
 	if (s->owns_socket)

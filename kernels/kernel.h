@@ -133,6 +133,9 @@ enum {
 };
 extern const struct op *const ops[OP_COUNT];
 
+/* Its place in ops[], by name: a module has a copy of the list. OP_COUNT for an op that is not there. */
+unsigned op_index(const struct op *op);
+
 /* NULL if there is none. */
 const struct op *op_by_name(const char *name);
 

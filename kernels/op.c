@@ -11,12 +11,25 @@ const struct op *const ops[OP_COUNT] = {
 #undef X
 };
 
+static unsigned index_by_name(const char *name)
+{
+	unsigned i = 0;
+
+	while (i < OP_COUNT && strcmp(ops[i]->name, name) != 0)
+		i++;
+	return i;
+}
+
+unsigned op_index(const struct op *op)
+{
+	return index_by_name(op->name);
+}
+
 const struct op *op_by_name(const char *name)
 {
-	for (size_t i = 0; i < OP_COUNT; i++)
-		if (strcmp(ops[i]->name, name) == 0)
-			return ops[i];
-	return NULL;
+	unsigned i = index_by_name(name);
+
+	return i < OP_COUNT ? ops[i] : NULL;
 }
 
 int rules_refuse(char why[WHY_BYTES], int code, const char *format, ...)

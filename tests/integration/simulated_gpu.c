@@ -1,0 +1,138 @@
+/*
+ * simulated_gpu: a module in the place of kops-cuda.so whose GPUs are the CPU backend, for tests of what a machine
+ * without a GPU cannot show otherwise: failing devices, hangs, pinning. What goes wrong is said by files in the folder
+ * $SIMULATED_GPU: a test makes them while the daemon runs.
+ *
+ *     count      how many GPUs there are; 2 without the file
+ *     no-open    GPU 0 does not open
+ *     wrong-row  every result of gemm's row "reference" is spoiled: its self-test must fail
+ *     fault      the next run (the file is removed) answers KOPS_E_FAULT, as a broken CUDA context does
+ *     hang       the next run (the file is removed) never comes back
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backend_cpu.h"
+
+const struct backend *kops_backend(void);
+
+enum { HUNG_MAX = 64 };
+
+static struct run *hung[HUNG_MAX];
+static unsigned n_hung;
+
+static const char *path_of(const char *name, char path[512])
+{
+	snprintf(path, 512, "%s/%s", getenv("SIMULATED_GPU"), name);
+	return path;
+}
+
+static bool is_there(const char *name)
+{
+	char path[512];
+
+	return access(path_of(name, path), F_OK) == 0;
+}
+
+/* True once for each time that a test made the file. */
+static bool take(const char *name)
+{
+	char path[512];
+
+	return unlink(path_of(name, path)) == 0;
+}
+
+static unsigned count(char why[WHY_BYTES])
+{
+	char path[512];
+	unsigned n = 2;
+	FILE *f = fopen(path_of("count", path), "r");
+
+	if (f && fscanf(f, "%u", &n) != 1)
+		n = 0;
+	if (f)
+		fclose(f);
+	if (n == 0)
+		snprintf(why, WHY_BYTES, "the simulation has no GPU");
+	return n;
+}
+
+static int open_gpu(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
+{
+	(void)threads;
+	if (index == 0 && is_there("no-open")) {
+		snprintf(why, WHY_BYTES, "simulated: all of its memory is taken");
+		return KOPS_E_NOMEM;
+	}
+	return backend_cpu.open(0, 1, ret_dev, why);
+}
+
+static void describe(const struct backend_device *dev, struct device_info *ret)
+{
+	backend_cpu.describe(dev, ret);
+	snprintf(ret->description, sizeof ret->description, "simulated GPU");
+	ret->memory_bytes = 64u << 20;
+}
+
+static void spoil(const struct run *run)
+{
+	const struct run_op *op = &run->ops[0];
+	const struct view *out = op_output_const(&op->args);
+
+	if (op->kernel && strcmp(op->args.op->name, "gemm") == 0 && strcmp(op->kernel->name, "reference") == 0)
+		memset(memory_at(out->space, out->offset), 0x3c, dtype_size(out->dtype));
+}
+
+static void start(struct backend_device *dev, struct run *run)
+{
+	if (take("hang") && n_hung < HUNG_MAX) {
+		hung[n_hung++] = run;
+		return;
+	}
+	backend_cpu.start(dev, run);
+	if (is_there("wrong-row"))
+		spoil(run);
+	if (take("fault")) {
+		run->status = KOPS_E_FAULT;
+		snprintf(run->error, WHY_BYTES, "simulated: an illegal memory access");
+	}
+}
+
+/* Having notify() marks a device that works by itself, and so can hang. Runs here are through before anyone asks. */
+static void notify(struct backend_device *dev, void (*wake)(void *arg), void *arg)
+{
+	(void)dev;
+	(void)wake;
+	(void)arg;
+}
+
+static int pin(void *host, uint64_t bytes, bool read_only)
+{
+	(void)read_only;
+	return mlock(host, bytes) == 0 ? 0 : KOPS_E_NOMEM;
+}
+
+/* The caller unmaps next, which unlocks. */
+static void unpin(void *host)
+{
+	(void)host;
+}
+
+const struct backend *kops_backend(void)
+{
+	static struct backend gpu;
+
+	gpu = backend_cpu;
+	gpu.kind = "gpu";
+	gpu.count = count;
+	gpu.open = open_gpu;
+	gpu.describe = describe;
+	gpu.start = start;
+	gpu.notify = notify;
+	gpu.pin = pin;
+	gpu.unpin = unpin;
+	return &gpu;
+}

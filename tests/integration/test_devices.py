@@ -1,0 +1,184 @@
+"""Several devices, and devices that fail, on simulated GPUs (simulated_gpu.c)."""
+import os
+import signal
+import time
+import unittest
+
+import harness
+import wire
+
+SIMULATED = os.environ.get("KOPS_TEST_KOPSD_SIMULATED", "")
+EXIT_DEVICE_FAILED = 70
+
+
+class SimulatedDaemon(harness.Daemon):
+    def __init__(self, **settings):
+        super().__init__(**{"devices": "auto", "hang_timeout": "1s", "warm_pool": "2M", **settings})
+
+    def make(self, name, text=""):
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def start(self):
+        if os.path.exists(self.log_path):
+            os.remove(self.log_path)
+        return super().start(SIMULATED_GPU=self.folder)
+
+
+class Devices(unittest.TestCase):
+    def setUp(self):
+        harness.KOPSD = SIMULATED
+        self.daemon = SimulatedDaemon()
+        self.addCleanup(self.daemon.remove)
+
+    def connect(self):
+        c = self.daemon.connect()
+        self.addCleanup(c.close)
+        return c
+
+    def names(self):
+        return [d["name"] for d in self.connect().describe()["devices"]]
+
+    def product(self, c, **options):
+        """1×2 times 2×1: the answer and the receipt."""
+        a, y = c.import_new(16, harness.floats([3, 4, 5, 6])), c.import_new(4)
+        receipt = c.submit(wire.gemm(wire.view(a, [1, 2]), wire.view(a, [2, 1], offset=8), wire.view(y, [1, 1])),
+                           **options)
+        value = harness.unfloats(c.maps[y][:4])[0]
+        c.drop(a)
+        c.drop(y)
+        return value, receipt
+
+    def test_auto_takes_every_gpu_and_the_cpu_and_prefers_gpus(self):
+        self.daemon.start()
+        self.assertEqual(self.names(), ["gpu0", "gpu1", "cpu"])
+        c = self.connect()
+        value, receipt = self.product(c)
+        self.assertEqual((value, receipt["device"]), (39.0, "gpu0"))
+        for name in ("gpu0", "gpu1", "cpu"):
+            value, receipt = self.product(c, device=name)
+            self.assertEqual((value, receipt["device"]), (39.0, name))
+        c.ping()
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_settings_choose_devices(self):
+        for setting, want in (("gpu", ["gpu0", "gpu1"]), ("gpu1,cpu", ["gpu1", "cpu"]), ("cpu", ["cpu"])):
+            self.daemon.write_config(devices=setting)
+            self.daemon.start()
+            self.assertEqual(self.names(), want)
+            self.assertEqual(self.daemon.stop(), 0)
+
+    def test_no_gpu_is_an_error_only_where_one_is_asked_for(self):
+        self.daemon.make("count", "0")
+        self.daemon.start()
+        self.assertEqual(self.names(), ["cpu"])
+        self.assertIn(b"no GPU: the simulation has no GPU", self.daemon.log())
+        self.assertEqual(self.daemon.stop(), 0)
+        self.daemon.write_config(devices="gpu")
+        with self.assertRaises(AssertionError):
+            self.daemon.start()
+        self.assertIn(b"devices asks for a GPU, but the simulation has no GPU", self.daemon.log())
+
+    def test_auto_goes_on_without_a_gpu_that_does_not_open(self):
+        self.daemon.make("no-open")
+        self.daemon.start()
+        self.assertEqual(self.names(), ["gpu1", "cpu"])
+        self.assertIn(b"cannot open device gpu0: simulated: all of its memory is taken", self.daemon.log())
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_a_resident_buffer_binds_its_jobs_to_its_device(self):
+        self.daemon.start()
+        c = self.connect()
+        r = c.resident(16, device="gpu1")
+        x = c.import_new(16, harness.floats([1, 2, 3, 4]))
+        receipt = c.submit(wire.copy(wire.view(x, [4]), wire.view(r, [4])))
+        self.assertEqual(receipt["device"], "gpu1")
+        with self.assertRaises(wire.Refused) as caught:
+            c.submit(wire.copy(wire.view(x, [4]), wire.view(r, [4])), device="gpu0")
+        self.assertEqual(caught.exception.name, "DEVICE")
+        other = c.resident(16, device="cpu")
+        with self.assertRaises(wire.Refused) as caught:
+            c.submit(wire.copy(wire.view(other, [4]), wire.view(r, [4])))
+        self.assertEqual(caught.exception.name, "DEVICE")
+        with self.assertRaises(wire.Refused) as caught:
+            c.resident(65 << 20, device="gpu0")
+        self.assertEqual(caught.exception.name, "NOMEM")
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_a_row_that_fails_its_self_test_is_disabled(self):
+        self.daemon.make("wrong-row")
+        self.daemon.write_config(devices="gpu0")
+        self.daemon.start()
+        c = self.connect()
+        self.assertEqual(c.describe()["devices"][0]["disabled_rows"], "gemm/reference")
+        self.assertIn(b"disabled after a failed self-test: gemm/reference", self.daemon.log())
+        self.assertEqual(self.product(c)[0], 39.0)
+        a = c.import_new(16)
+        with self.assertRaises(wire.Refused) as caught:
+            c.submit(wire.gemm(*[wire.view(a, [1, 1], offset=4 * i) for i in range(3)], kernel="reference"))
+        self.assertEqual(caught.exception.name, "UNSUPPORTED")
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_big_imports_are_pinned_within_the_budget_and_given_back(self):
+        self.daemon.write_config(devices="gpu0", max_pinned_per_uid="3M")
+        self.daemon.start()
+        c = self.connect()
+        self.assertTrue(harness.eventually(lambda: c.stats()["pool_bytes"] > 0))
+        before = c.stats()["pinned_bytes"]
+        buffers = [c.import_new(1 << 20) for _ in range(4)]
+        for b in buffers:
+            c.submit(wire.copy(wire.view(b, [16]), wire.view(b, [16], offset=4096)))
+        self.assertEqual(c.stats()["pinned_bytes"] - before, 3 << 20)
+        for b in buffers:
+            c.drop(b)
+        self.assertTrue(harness.eventually(lambda: c.stats()["pinned_bytes"] == before))
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_a_broken_device_ends_the_process_without_an_answer(self):
+        self.daemon.write_config(devices="gpu0")
+        self.daemon.start()
+        c = self.connect()
+        self.daemon.make("fault")
+        with self.assertRaises(wire.Ended):
+            self.product(c)
+        self.assertEqual(self.daemon.wait(10), EXIT_DEVICE_FAILED)
+        self.assertIn(b"device gpu0 failed: simulated: an illegal memory access", self.daemon.log())
+
+    def test_a_hung_device_ends_the_process(self):
+        self.daemon.write_config(devices="gpu0")
+        self.daemon.start()
+        c = self.connect()
+        self.daemon.make("hang")
+        begun = time.monotonic()
+        with self.assertRaises(wire.Ended):
+            self.product(c)
+        self.assertEqual(self.daemon.wait(10), EXIT_DEVICE_FAILED)
+        self.assertGreater(time.monotonic() - begun, 0.9)
+        self.assertIn(b"no job came back within hang-timeout", self.daemon.log())
+
+    def test_a_fault_in_a_canary_ends_the_process_too(self):
+        self.daemon.write_config(devices="gpu0")
+        self.daemon.start()
+        c = self.connect()
+        time.sleep(1.1)  # the first canary is no longer fresh, so Ping runs another
+        self.daemon.make("fault")
+        with self.assertRaises((wire.Ended, wire.Refused)):
+            c.ping()
+        self.assertEqual(self.daemon.wait(10), EXIT_DEVICE_FAILED)
+
+    def test_a_stop_while_a_device_hangs_does_not_hang(self):
+        self.daemon.write_config(devices="gpu0", hang_timeout="60s", drain_timeout="200ms")
+        self.daemon.start()
+        c = self.connect()
+        self.daemon.make("hang")
+        a = c.import_new(16)
+        c.start_submit(wire.copy(wire.view(a, [1]), wire.view(a, [1], offset=4)))
+        time.sleep(0.2)
+        self.daemon.signal(signal.SIGTERM)
+        self.assertEqual(self.daemon.wait(10), 0)
+
+
+if __name__ == "__main__":
+    if not os.access(SIMULATED, os.X_OK):
+        raise SystemExit("KOPS_TEST_KOPSD_SIMULATED must name a kopsd beside a simulated kops-cuda.so; run through ctest")
+    harness.main()
