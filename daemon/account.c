@@ -27,16 +27,33 @@ void account_ref(struct account *a)
 	a->refs++;
 }
 
+static void forget_idle(struct accounts *all)
+{
+	for (struct account **link = &all->first, *a; (a = *link);) {
+		if (a->refs || sched_flow_is_ahead(all->sched, &a->flow)) {
+			link = &a->next;
+			continue;
+		}
+		*link = a->next;
+		free(a);
+	}
+}
+
 void account_unref(struct accounts *all, struct account *a)
 {
-	struct account **link = &all->first;
+	if (--a->refs == 0)
+		forget_idle(all);
+}
 
-	if (--a->refs)
-		return;
-	while (*link != a)
-		link = &(*link)->next;
-	*link = a->next;
-	free(a);
+void accounts_clear(struct accounts *all)
+{
+	struct account *next;
+
+	for (struct account *a = all->first; a; a = next) {
+		next = a->next;
+		free(a);
+	}
+	all->first = NULL;
 }
 
 struct limit {

@@ -26,8 +26,13 @@ struct account {
 	struct sched_flow flow;
 };
 
+/*
+ * An account that nobody refers to stays while its flow is ahead of its share, else a user who connects anew
+ * for each job would be a new user each time.
+ */
 struct accounts {
 	const struct config *config;
+	const struct sched *sched;
 	struct account *first;
 	unsigned sessions;
 	uint64_t bytes[ACCOUNT_KINDS];
@@ -37,6 +42,8 @@ struct accounts {
 struct account *accounts_get(struct accounts *all, uid_t uid);
 void account_ref(struct account *account);
 void account_unref(struct accounts *all, struct account *account);
+/* Frees what stayed. No references may be left. */
+void accounts_clear(struct accounts *all);
 
 /* Takes bytes. KOPS_E_QUOTA with a sentence (why may be NULL), nothing taken. */
 int account_charge(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes,

@@ -65,6 +65,7 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 		flow->vtime[d] = s->vclock[d];
 	s->backlog_us[d] += job->cost_us;
 	s->waiting[d]++;
+	s->load[d]++;
 }
 
 /* A queue's head may start unless work of the queue is still out on another device. */
@@ -149,6 +150,8 @@ void sched_start(struct sched *s, struct sched_job *job)
 	if (f->vtime[d] > s->vclock[d])
 		s->vclock[d] = f->vtime[d];
 	f->vtime[d] += job->cost_us;
+	if (f->vtime[d] > s->vlast[d])
+		s->vlast[d] = f->vtime[d];
 }
 
 static void unload(struct sched *s, struct sched_job *job)
@@ -159,6 +162,16 @@ static void unload(struct sched *s, struct sched_job *job)
 	s->backlog_us[d] -= job->cost_us;
 	if (s->backlog_us[d] < 0.0)
 		s->backlog_us[d] = 0.0; /* rounding */
+	if (--s->load[d] == 0)
+		s->vclock[d] = s->vlast[d];
+}
+
+bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
+{
+	for (unsigned d = 0; d < SCHED_DEVICES_MAX; d++)
+		if (flow->vtime[d] > s->vclock[d])
+			return true;
+	return false;
 }
 
 void sched_finish(struct sched *s, struct sched_job *job)

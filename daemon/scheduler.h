@@ -4,7 +4,8 @@
  * Every session has queues; a queue is in order. Queues of one user (uid) form a flow. Between flows a
  * device is shared by estimated cost: each flow has a virtual time per device that advances by the cost
  * of what it was given, and the flow that is furthest behind goes next (start-time fair queuing, Goyal,
- * Vin and Cheng 1996). A flow that was idle starts at the device's clock, so idling saves up nothing.
+ * Vin and Cheng 1996). A flow that was idle starts at the device's clock, so idling saves up nothing. A
+ * device without work forgets what each flow has had: its clock moves past all of them.
  *
  * Priorities: HIGH goes before other jobs of its own flow only, since any client may ask for it; LOW
  * waits until no flow has other work for the device.
@@ -47,7 +48,9 @@ struct sched_flow {
 
 struct sched {
 	struct sched_flow *flows;
-	double vclock[SCHED_DEVICES_MAX];
+	double vclock[SCHED_DEVICES_MAX];     /* start of what was last given to the device, in virtual time */
+	double vlast[SCHED_DEVICES_MAX];      /* latest end of what it was ever given */
+	unsigned load[SCHED_DEVICES_MAX];     /* waiting + running */
 	double backlog_us[SCHED_DEVICES_MAX]; /* estimated cost of waiting + running */
 	unsigned waiting[SCHED_DEVICES_MAX];
 	uint64_t next_seq;
@@ -65,6 +68,9 @@ void sched_start(struct sched *s, struct sched_job *job);
 
 /* A started job has ended. */
 void sched_finish(struct sched *s, struct sched_job *job);
+
+/* Whether the flow has had more of some device than its share so far, which it must not escape from. */
+bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow);
 
 /* Takes a waiting job out: cancelled, expired, its session gone. */
 void sched_remove(struct sched *s, struct sched_job *job);
