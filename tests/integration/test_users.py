@@ -1,0 +1,290 @@
+"""Users with different uids: fair shares, quotas of their own, and nothing of one in the hands of another."""
+import mmap
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+import unittest
+import warnings
+
+import harness
+import wire
+from harness import count
+from wire import view
+
+ALICE, BOB = 61001, 61002
+
+
+def as_user(uid, function, *args):
+    """Starts function(*args) in a child with that uid; a handle for result()."""
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(out)
+        warnings.simplefilter("ignore")  # its sockets close as it ends
+        try:
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            answer = (True, function(*args))
+        except BaseException:
+            answer = (False, traceback.format_exc())
+        with os.fdopen(into, "wb") as f:
+            pickle.dump(answer, f)
+        os._exit(0)
+    os.close(into)
+    return pid, out
+
+
+def result(handle):
+    pid, out = handle
+    with os.fdopen(out, "rb") as f:
+        data = f.read()
+    os.waitpid(pid, 0)
+    ok, value = pickle.loads(data)
+    if not ok:
+        raise AssertionError(value)
+    return value
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+class Users(harness.DaemonTest):
+    open_socket = True
+    settings = {"max_mapped_per_uid": "8M", "max_sessions_per_uid": 20}
+
+    def run_as(self, uid, function, *args):
+        return result(as_user(uid, function, *args))
+
+    def test_permission(self):
+        os.chmod(self.daemon.socket, 0o660)
+        try:
+            def try_it():
+                try:
+                    self.daemon.connect()
+                except PermissionError:
+                    return "refused"
+            self.assertEqual(self.run_as(ALICE, try_it), "refused")
+        finally:
+            os.chmod(self.daemon.socket, 0o666)
+
+    def test_quotas_are_separate(self):
+        filled, into = os.pipe()
+
+        def fill():
+            c = self.daemon.connect()
+            fd = wire.memfd(16 << 20)
+            c.import_fd(fd, 8 << 20)
+            os.write(into, b"x")
+            try:
+                c.import_fd(fd, 1)
+            except wire.Refused as e:
+                time.sleep(0.3)
+                return e.name
+        both = [as_user(uid, fill) for uid in (ALICE, BOB)]
+        for _ in both:
+            os.read(filled, 1)
+        self.assertGreaterEqual(self.control.stats()["mapped_bytes"], 16 << 20)
+        self.assertEqual([result(each) for each in both], ["QUOTA", "QUOTA"])
+        os.close(filled)
+        os.close(into)
+
+    def test_sessions_are_counted_by_user(self):
+        def take_all():
+            got = [self.daemon.connect() for _ in range(20)]
+            try:
+                self.daemon.connect()
+            except wire.Ended:
+                return len(got)
+        for uid in (ALICE, BOB):
+            self.assertEqual(self.run_as(uid, take_all), 20)
+        self.control.ping()
+
+    def share(self, ms, seconds, fresh):
+        """Keeps jobs of ms queued for `seconds`; the ms that were done. fresh: one job, a session for each."""
+        c = self.daemon.connect()
+        op = self.slow_op(c, ms)
+        while time.monotonic() < self.start_at:
+            time.sleep(0.001)
+        done = 0.0
+        waiting = []
+        while time.monotonic() < self.start_at + seconds:
+            if fresh:
+                c.close()
+                c = self.daemon.connect()
+                op = self.slow_op(c, ms)
+                c.submit(op)
+                done += ms
+                continue
+            while len(waiting) < 4:
+                waiting.append(c.start_submit(op))
+            c.wait(waiting.pop(0))
+            done += ms
+        c.close()
+        return done
+
+    def shares(self, alice_ms, bob_ms, bob_fresh=False):
+        with self.daemon.connect() as c:
+            self.slow_op(c, 1)  # measures the machine once, for both
+        seconds = count(3, 4)
+        self.start_at = time.monotonic() + 0.3
+        a = as_user(ALICE, self.share, alice_ms, seconds, False)
+        b = as_user(BOB, self.share, bob_ms, seconds, bob_fresh)
+        return result(a), result(b)
+
+    def test_fair_by_cost_not_by_count(self):
+        """Jobs of 40 ms against jobs of 8 ms: each user gets about half of the device."""
+        a, b = self.shares(40, 8)
+        self.assertGreater(a, 0.55 * b)
+        self.assertGreater(b, 0.55 * a)
+
+    def test_a_new_connection_starts_no_new_account(self):
+        """Who connects anew for each large job has had what it has had."""
+        a, b = self.shares(4, 100, bob_fresh=True)
+        self.assertGreater(a, 0.55 * b)
+
+    def test_fair_between_one_and_many_sessions(self):
+        """Two sessions of one user get no more than one session of another."""
+        with self.daemon.connect() as c:
+            self.slow_op(c, 1)
+        seconds = 3
+        self.start_at = time.monotonic() + 0.3
+        a = [as_user(ALICE, self.share, 10, seconds, False) for _ in range(3)]
+        b = as_user(BOB, self.share, 10, seconds, False)
+        a, b = sum(result(x) for x in a), result(b)
+        self.assertGreater(b, 0.55 * a)
+
+    def test_high_priority_gains_nothing_over_others(self):
+        def flood(priority, seconds):
+            c = self.daemon.connect()
+            op = self.slow_op(c, 5)
+            while time.monotonic() < self.start_at:
+                time.sleep(0.001)
+            done, waiting = 0, []
+            while time.monotonic() < self.start_at + seconds:
+                while len(waiting) < 6:
+                    waiting.append(c.start_submit(op, priority=priority))
+                c.wait(waiting.pop(0))
+                done += 1
+            return done
+        with self.daemon.connect() as c:
+            self.slow_op(c, 1)
+        self.start_at = time.monotonic() + 0.3
+        a, b = as_user(ALICE, flood, wire.HIGH, 2), as_user(BOB, flood, wire.NORMAL, 2)
+        a, b = result(a), result(b)
+        self.assertLess(a, 1.8 * b)
+        self.assertLess(b, 1.8 * a)
+
+    def test_latency_beside_a_flood(self):
+        """One user queues all it may; another's small job goes next after what runs."""
+        def flood():
+            c = self.daemon.connect()
+            op = self.slow_op(c, 20)
+            ids = [c.start_submit(op, queue=q) for q in range(100)]
+            print("queued", file=sys.stderr)
+            for i in ids:
+                try:
+                    c.wait(i)
+                except wire.Refused:
+                    pass
+
+        def small():
+            c = self.daemon.connect()
+            a = c.import_new(64)
+            worst = 0.0
+            for _ in range(5):
+                began = time.monotonic()
+                c.submit(wire.add(*[view(a, [4])] * 3))
+                worst = max(worst, time.monotonic() - began)
+            return worst
+        a = as_user(ALICE, flood)
+        time.sleep(0.3)
+        worst = self.run_as(BOB, small)
+        os.kill(a[0], signal.SIGKILL)
+        os.close(a[1])
+        os.waitpid(a[0], 0)
+        # Two jobs of 20 ms are out at most; twice that is for the machine's noise.
+        self.assertLess(worst, 0.6 if harness.QUICK else 0.12)
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+class Canaries(harness.DaemonTest):
+    """Bytes that Alice leaves in lent and resident memory are searched for by Bob."""
+
+    open_socket = True
+    leaks_checked = False
+    settings = {"pool_cache": "32M", "warm_pool": "2M"}
+    CANARY = b"\xc5\x5c\xa3\x3a"
+
+    def leave(self, seed, rounds):
+        """Alice: fills whatever she gets and gives it back in every way."""
+        rnd = harness.random.Random(seed)
+        c = self.daemon.connect()
+        for _ in range(rounds):
+            size = rnd.choice([4096, 65536, 100_000, 1 << 20])
+            r, b = c.start_alloc(size)
+            (fd,) = c.wait(r)["fds"]
+            m = mmap.mmap(fd, os.fstat(fd).st_size)
+            os.close(fd)
+            assert m.find(self.CANARY) < 0, "her own memory comes back zeroed too"
+            m[:] = self.CANARY * (len(m) // 4)
+            res = c.resident(size)
+            c.submit(wire.copy(view(b, [size // 4]), view(res, [size // 4])))
+            # A product whose packing goes through the daemon's workspace.
+            c.submit(wire.gemm(view(b, [32, 32], [1, 32]), view(b, [32, 32], [31, 1]), view(res, [32, 32])))
+            c.submit(wire.copy(view(b, [size // 4]), view(res, [size // 4])))
+            c.drop(b)
+            c.drop(res)
+            m.close()
+            if rnd.random() < 0.1:
+                c.close()
+                c = self.daemon.connect()
+
+    def search(self, seed, rounds):
+        """Bob: looks at whatever he gets."""
+        rnd = harness.random.Random(seed)
+        c = self.daemon.connect()
+        for n in range(rounds):
+            size = rnd.choice([4096, 65536, 100_000, 1 << 20])
+            r, b = c.start_alloc(size)
+            (fd,) = c.wait(r)["fds"]
+            m = mmap.mmap(fd, os.fstat(fd).st_size)
+            os.close(fd)
+            if m[:].count(0) != len(m):
+                return f"round {n}: lent memory is not zeroed"
+            res = c.resident(size)
+            c.submit(wire.copy(view(res, [size // 4]), view(b, [size // 4])))
+            if m[:].count(0) != len(m):
+                return f"round {n}: resident memory is not zeroed"
+            c.drop(b)
+            c.drop(res)
+            m.close()
+        return "clean"
+
+    def test_nothing_of_alice_reaches_bob(self):
+        rounds = count(1500, 100)
+        alice = as_user(ALICE, self.leave, self.random.randrange(1 << 30), rounds)
+        bob = as_user(BOB, self.search, self.random.randrange(1 << 30), rounds)
+        result(alice)
+        self.assertEqual(result(bob), "clean")
+
+    def test_a_segment_stays_with_its_user(self):
+        """Alice keeps a mapping of what she gave back: Bob must never get the same file."""
+        def hold():
+            c = self.daemon.connect()
+            inodes = set()
+            for _ in range(50):
+                r, b = c.start_alloc(65536)
+                (fd,) = c.wait(r)["fds"]
+                inodes.add(os.fstat(fd).st_ino)
+                os.close(fd)
+                c.drop(b)
+            return inodes
+        alice, bob = result(as_user(ALICE, hold)), result(as_user(BOB, hold))
+        self.assertLess(len(alice), 50, "the cache is not used")
+        self.assertEqual(alice & bob, set())
+
+
+if __name__ == "__main__":
+    harness.main()
