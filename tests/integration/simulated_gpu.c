@@ -1,7 +1,7 @@
 /*
- * simulated_gpu: a module in the place of kops-cuda.so whose GPUs are the CPU backend, for tests of what a machine
- * without a GPU cannot show otherwise: failing devices, hangs, pinning. What goes wrong is said by files in the folder
- * $SIMULATED_GPU: a test makes them while the daemon runs.
+ * simulated_gpu: a module in the place of kops-cuda.so whose GPUs are the CPU backend, for tests of what a
+ * machine without a GPU cannot show otherwise: failing devices, hangs, pinning. What goes wrong is said by
+ * files in the folder $SIMULATED_GPU: a test makes them while the daemon runs.
  *
  *     count      how many GPUs there are; 2 without the file
  *     no-open    GPU 0 does not open
@@ -101,7 +101,8 @@ static void start(struct backend_device *dev, struct run *run)
 	}
 }
 
-/* Having notify() marks a device that works by itself, and so can hang. Runs here are through before anyone asks. */
+/* Having notify() marks a device that works by itself, and so can hang. Runs here are through before anyone
+ * asks. */
 static void notify(struct backend_device *dev, void (*wake)(void *arg), void *arg)
 {
 	(void)dev;
