@@ -217,7 +217,7 @@ static void sample_view(struct view *v, kops_dtype dtype, uint64_t rows, uint64_
 /* Two batches, and edges beside full tiles of 64 and 128. */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
-	const uint64_t m = 133, n = 150, k = 70;
+	const uint64_t m = 133, n = 71, k = 70;
 
 	if (dtype_size(dtype) == 0)
 		return false;

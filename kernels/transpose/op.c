@@ -78,8 +78,8 @@ static bool sample(kops_dtype dtype, struct op_args *args)
 	if (dtype != KOPS_F32)
 		return false;
 	*args = (struct op_args){.op = &op_transpose};
-	args->views[X] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 3, 131, 70}};
-	args->views[Y] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 3, 70, 131}};
+	args->views[X] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 2, 131, 70}};
+	args->views[Y] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 2, 70, 131}};
 	view_make_dense(&args->views[X]);
 	view_make_dense(&args->views[Y]);
 	return true;
