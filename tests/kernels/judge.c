@@ -160,8 +160,9 @@ static struct rounding rounding_of(const struct op_args *args)
 
 static double gemm_bound(const struct rounding *r, double exact, double total, double k, bool huge)
 {
+	/* tf32 and bf16 operands may round a denormal to 0, and Inf times that is NaN where Inf was due. */
 	if (!isfinite(total) || !isfinite(exact))
-		return huge ? -1 : 0;
+		return huge || r->operand > 0 ? -1 : 0;
 	if (total > r->largest)
 		return -1;
 	return total * ((8 + 2 * sqrt(k)) * r->accumulate + 2.5 * r->operand) + 1.01 * r->result * fabs(exact) +
