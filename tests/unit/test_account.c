@@ -1,0 +1,163 @@
+/* Limits at the limit and one beyond, refunds, and who is remembered. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "account.h"
+
+struct fixture {
+	struct config config;
+	struct sched sched;
+	struct accounts all;
+};
+
+static struct fixture fixture(void)
+{
+	return (struct fixture){.config = {.max_mapped_per_uid = 100,
+	                                   .max_mapped = 150,
+	                                   .max_pinned_per_uid = 10,
+	                                   .max_pinned = 15,
+	                                   .max_resident_per_uid = 1000}};
+}
+
+static void bind(struct fixture *f)
+{
+	f->all.config = &f->config;
+	f->all.sched = &f->sched;
+}
+
+static void test_one_account_per_uid(void **state)
+{
+	struct fixture f = fixture();
+	struct account *a, *b;
+
+	(void)state;
+	bind(&f);
+	a = accounts_get(&f.all, 1000);
+	b = accounts_get(&f.all, 1001);
+	assert_ptr_not_equal(a, b);
+	assert_ptr_equal(accounts_get(&f.all, 1000), a);
+	account_unref(&f.all, a);
+	account_ref(b);
+	account_unref(&f.all, b);
+	assert_ptr_equal(accounts_get(&f.all, 1001), b);
+	account_unref(&f.all, b);
+	account_unref(&f.all, b);
+	account_unref(&f.all, a);
+	assert_null(f.all.first);
+}
+
+static void test_user_limits(void **state)
+{
+	static const uint64_t limits[ACCOUNT_KINDS] = {100, 10, 1000};
+
+	(void)state;
+	for (int k = 0; k < ACCOUNT_KINDS; k++) {
+		enum account_kind kind = (enum account_kind)k;
+		struct fixture f = fixture();
+		struct account *a;
+		char why[WHY_BYTES] = "";
+
+		bind(&f);
+		a = accounts_get(&f.all, 1);
+		assert_int_equal(account_charge(&f.all, a, kind, limits[k] + 1, why), KOPS_E_QUOTA);
+		assert_non_null(strstr(why, "you hold 0 of"));
+		assert_non_null(strstr(why, "-per-uid"));
+		assert_int_equal(a->bytes[k], 0);
+		assert_int_equal(account_charge(&f.all, a, kind, limits[k], NULL), 0);
+		assert_int_equal(account_charge(&f.all, a, kind, 1, NULL), KOPS_E_QUOTA);
+		assert_int_equal(account_charge(&f.all, a, kind, UINT64_MAX, NULL), KOPS_E_QUOTA);
+		assert_int_equal(account_charge(&f.all, a, kind, 0, NULL), 0);
+		account_refund(&f.all, a, kind, 1);
+		assert_int_equal(account_charge(&f.all, a, kind, 2, NULL), KOPS_E_QUOTA);
+		assert_int_equal(account_charge(&f.all, a, kind, 1, NULL), 0);
+		account_refund(&f.all, a, kind, limits[k]);
+		assert_int_equal(f.all.bytes[k], 0);
+		account_unref(&f.all, a);
+	}
+}
+
+static void test_limit_of_all(void **state)
+{
+	struct fixture f = fixture();
+	struct account *a, *b;
+	char why[WHY_BYTES] = "";
+
+	(void)state;
+	bind(&f);
+	a = accounts_get(&f.all, 1);
+	b = accounts_get(&f.all, 2);
+	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 100, NULL), 0);
+	assert_int_equal(account_charge(&f.all, b, ACCOUNT_MAPPED, 51, why), KOPS_E_QUOTA);
+	assert_non_null(strstr(why, "all users hold 100 of 150"));
+	assert_non_null(strstr(why, "raise max-mapped in"));
+	assert_int_equal(account_charge(&f.all, b, ACCOUNT_MAPPED, 50, NULL), 0);
+	/* Kinds do not share. */
+	assert_int_equal(account_charge(&f.all, b, ACCOUNT_PINNED, 10, NULL), 0);
+	assert_int_equal(account_charge(&f.all, a, ACCOUNT_PINNED, 6, NULL), KOPS_E_QUOTA);
+	assert_int_equal(account_charge(&f.all, a, ACCOUNT_PINNED, 5, NULL), 0);
+	account_unref(&f.all, a);
+	account_unref(&f.all, b);
+}
+
+/* A reload may lower a limit below what is held. */
+static void test_over_a_lowered_limit(void **state)
+{
+	struct fixture f = fixture();
+	struct account *a;
+
+	(void)state;
+	bind(&f);
+	a = accounts_get(&f.all, 1);
+	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 100, NULL), 0);
+	f.config.max_mapped_per_uid = 50;
+	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 1, NULL), KOPS_E_QUOTA);
+	account_refund(&f.all, a, ACCOUNT_MAPPED, 60);
+	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 10, NULL), 0);
+	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 1, NULL), KOPS_E_QUOTA);
+	account_unref(&f.all, a);
+}
+
+static void test_who_had_more_is_remembered(void **state)
+{
+	struct fixture f = fixture();
+	struct account *a, *b;
+
+	(void)state;
+	bind(&f);
+	a = accounts_get(&f.all, 1);
+	b = accounts_get(&f.all, 2);
+	a->flow.vtime[3] = 5.0;
+	account_unref(&f.all, a);
+	account_unref(&f.all, b);
+	assert_ptr_equal(f.all.first, a);
+	assert_null(a->next);
+	assert_ptr_equal(accounts_get(&f.all, 1), a);
+	assert_true(a->flow.vtime[3] == 5.0);
+	f.sched.vclock[3] = 5.0;
+	account_unref(&f.all, a);
+	assert_null(f.all.first);
+
+	a = accounts_get(&f.all, 1);
+	a->flow.vtime[0] = 1.0;
+	account_unref(&f.all, a);
+	assert_non_null(f.all.first);
+	accounts_clear(&f.all);
+	assert_null(f.all.first);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_one_account_per_uid),
+	    cmocka_unit_test(test_user_limits),
+	    cmocka_unit_test(test_limit_of_all),
+	    cmocka_unit_test(test_over_a_lowered_limit),
+	    cmocka_unit_test(test_who_had_more_is_remembered),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,49 @@
+/* The states of a job: the diagram of job.h, every pair of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "job.h"
+
+enum { STATES = JOB_CANCELLED + 1 };
+
+static void test_moves(void **state)
+{
+	static const enum job_state allowed[][2] = {
+	    {JOB_NEW, JOB_QUEUED},     {JOB_NEW, JOB_FAILED},       {JOB_QUEUED, JOB_RUNNING},
+	    {JOB_QUEUED, JOB_FAILED},  {JOB_QUEUED, JOB_CANCELLED}, {JOB_RUNNING, JOB_DONE},
+	    {JOB_RUNNING, JOB_FAILED},
+	};
+
+	(void)state;
+	for (int from = 0; from < STATES; from++)
+		for (int to = 0; to < STATES; to++) {
+			bool expected = false;
+			for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++)
+				expected |= allowed[i][0] == (enum job_state)from &&
+				            allowed[i][1] == (enum job_state)to;
+			assert_int_equal(job_may_move((enum job_state)from, (enum job_state)to), expected);
+		}
+}
+
+static void test_ends_are_final(void **state)
+{
+	(void)state;
+	for (int to = 0; to < STATES; to++) {
+		assert_false(job_may_move(JOB_DONE, (enum job_state)to));
+		assert_false(job_may_move(JOB_FAILED, (enum job_state)to));
+		assert_false(job_may_move(JOB_CANCELLED, (enum job_state)to));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_moves),
+	    cmocka_unit_test(test_ends_are_final),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,414 @@
+/* Who runs next. Pure functions, so every property is checked by playing the device. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "scheduler.h"
+
+#define CPU 0u
+#define GPU 1u
+
+#define assert_near(a, b, tolerance) assert_true(fabs((a) - (b)) <= (tolerance))
+
+static struct sched_job job(double cost_us, kops_priority priority, unsigned device)
+{
+	return (struct sched_job){.cost_us = cost_us, .priority = priority, .device = device};
+}
+
+/* Starts and finishes the next job of a device; NULL when none may run. */
+static struct sched_job *run_one(struct sched *s, unsigned device)
+{
+	struct sched_job *j = sched_pick(s, device);
+
+	if (j) {
+		sched_start(s, j);
+		sched_finish(s, j);
+	}
+	return j;
+}
+
+static void assert_empty(const struct sched *s)
+{
+	assert_null(s->flows);
+	for (unsigned d = 0; d < SCHED_DEVICES_MAX; d++) {
+		assert_int_equal(s->waiting[d], 0);
+		assert_int_equal(s->load[d], 0);
+		assert_near(s->backlog_us[d], 0.0, 1e-6);
+	}
+}
+
+static void test_one_queue_is_in_order(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow f = {0};
+	struct sched_queue q = {.flow = &f};
+	struct sched_job jobs[5];
+
+	(void)state;
+	for (int i = 0; i < 5; i++) {
+		jobs[i] = job(10 - i, i % 2 ? KOPS_HIGH : KOPS_LOW, CPU);
+		sched_add(&s, &q, &jobs[i]);
+	}
+	for (int i = 0; i < 5; i++)
+		assert_ptr_equal(run_one(&s, CPU), &jobs[i]);
+	assert_null(run_one(&s, CPU));
+	assert_empty(&s);
+}
+
+/* Device time of two flows that always have work, by playing it. */
+static void share(double cost_a, double cost_b, int rounds, double *ret_a, double *ret_b)
+{
+	struct sched s = {0};
+	struct sched_flow fa = {0}, fb = {0};
+	struct sched_queue qa = {.flow = &fa}, qb = {.flow = &fb};
+	struct sched_job a[2], b[2];
+
+	*ret_a = *ret_b = 0;
+	for (int i = 0; i < 2; i++) {
+		a[i] = job(cost_a, KOPS_NORMAL, CPU);
+		b[i] = job(cost_b, KOPS_NORMAL, CPU);
+		sched_add(&s, &qa, &a[i]);
+		sched_add(&s, &qb, &b[i]);
+	}
+	for (int i = 0; i < rounds; i++) {
+		struct sched_job *j = run_one(&s, CPU);
+		assert_non_null(j);
+		*(j->queue == &qa ? ret_a : ret_b) += j->cost_us;
+		sched_add(&s, j->queue, j);
+	}
+}
+
+static void test_flows_share_by_cost(void **state)
+{
+	static const double costs[][2] = {{1, 1}, {1, 10}, {10, 1}, {3, 7}, {1, 1000}};
+	double a, b;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
+		double larger = costs[i][0] > costs[i][1] ? costs[i][0] : costs[i][1];
+		share(costs[i][0], costs[i][1], 20000, &a, &b);
+		/* The classic bound: never further apart than one job of each. */
+		assert_near(a, b, costs[i][0] + costs[i][1] + larger);
+	}
+}
+
+static void test_idling_saves_nothing(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow fa = {0}, fb = {0};
+	struct sched_queue qa = {.flow = &fa}, qb = {.flow = &fb};
+	struct sched_job a[100], b[100];
+	int from_b = 0;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		a[i] = job(1, KOPS_NORMAL, CPU);
+		b[i] = job(1, KOPS_NORMAL, CPU);
+		sched_add(&s, &qa, &a[i]);
+	}
+	for (int i = 0; i < 50; i++)
+		assert_non_null(run_one(&s, CPU));
+	for (int i = 0; i < 100; i++)
+		sched_add(&s, &qb, &b[i]);
+	for (int i = 0; i < 20; i++)
+		from_b += run_one(&s, CPU)->queue == &qb;
+	assert_in_range(from_b, 9, 11);
+}
+
+static void test_a_flow_that_had_more_is_ahead(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow fa = {0}, fb = {0};
+	struct sched_queue qa = {.flow = &fa}, qb = {.flow = &fb};
+	struct sched_job a = job(100, KOPS_NORMAL, CPU),
+	                 b[2] = {job(1, KOPS_NORMAL, CPU), job(1, KOPS_NORMAL, CPU)};
+
+	(void)state;
+	sched_add(&s, &qa, &a);
+	sched_add(&s, &qb, &b[0]);
+	sched_add(&s, &qb, &b[1]);
+	assert_ptr_equal(run_one(&s, CPU), &a);
+	assert_true(sched_flow_is_ahead(&s, &fa));
+	assert_false(sched_flow_is_ahead(&s, &fb));
+	assert_ptr_equal(run_one(&s, CPU), &b[0]);
+	assert_true(sched_flow_is_ahead(&s, &fa));
+	/* Nobody else has work: nothing to be ahead of. */
+	assert_ptr_equal(run_one(&s, CPU), &b[1]);
+	assert_false(sched_flow_is_ahead(&s, &fa));
+	sched_add(&s, &qb, &b[0]);
+	sched_add(&s, &qa, &a);
+	assert_ptr_equal(run_one(&s, CPU), &b[0]);
+}
+
+static void test_high_counts_within_its_flow_only(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow fa = {0}, fb = {0};
+	struct sched_queue a1 = {.flow = &fa}, a2 = {.flow = &fa}, b1 = {.flow = &fb};
+	struct sched_job normal = job(1, KOPS_NORMAL, CPU), high[20], other[20];
+	int from_b = 0;
+
+	(void)state;
+	sched_add(&s, &a1, &normal);
+	for (int i = 0; i < 20; i++) {
+		high[i] = job(1, KOPS_HIGH, CPU);
+		other[i] = job(1, KOPS_NORMAL, CPU);
+		sched_add(&s, &b1, &other[i]);
+		sched_add(&s, &a2, &high[i]);
+	}
+	for (int i = 0; i < 20; i++) {
+		struct sched_job *j = run_one(&s, CPU);
+		assert_ptr_not_equal(j, &normal);
+		from_b += j->queue == &b1;
+	}
+	assert_in_range(from_b, 9, 11);
+}
+
+static void test_low_waits_for_every_flow(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow fa = {0}, fb = {0};
+	struct sched_queue qa = {.flow = &fa}, qb = {.flow = &fb};
+	struct sched_job low = job(1, KOPS_LOW, CPU), other[50];
+
+	(void)state;
+	sched_add(&s, &qa, &low);
+	for (int i = 0; i < 50; i++) {
+		other[i] = job(100, KOPS_NORMAL, CPU);
+		sched_add(&s, &qb, &other[i]);
+	}
+	for (int i = 0; i < 50; i++)
+		assert_ptr_equal(run_one(&s, CPU), &other[i]);
+	assert_ptr_equal(run_one(&s, CPU), &low);
+	assert_empty(&s);
+}
+
+static void test_priorities_of_one_flow(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow f = {0};
+	static const kops_priority order[] = {KOPS_LOW,    KOPS_NORMAL, KOPS_HIGH,
+	                                      KOPS_NORMAL, KOPS_HIGH,   KOPS_LOW};
+	static const int expected[] = {2, 4, 1, 3, 0, 5};
+	struct sched_queue q[6];
+	struct sched_job jobs[6];
+
+	(void)state;
+	for (int i = 0; i < 6; i++) {
+		q[i] = (struct sched_queue){.flow = &f};
+		jobs[i] = job(1, order[i], CPU);
+		sched_add(&s, &q[i], &jobs[i]);
+	}
+	for (int i = 0; i < 6; i++)
+		assert_ptr_equal(run_one(&s, CPU), &jobs[expected[i]]);
+}
+
+static void test_a_queue_stays_on_its_device_while_it_runs(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow f = {0};
+	struct sched_queue q = {.flow = &f};
+	struct sched_job first = job(1, KOPS_NORMAL, GPU), same = job(1, KOPS_NORMAL, GPU),
+	                 other = job(1, KOPS_NORMAL, CPU);
+
+	(void)state;
+	sched_add(&s, &q, &first);
+	sched_add(&s, &q, &same);
+	sched_add(&s, &q, &other);
+	assert_null(sched_pick(&s, CPU));
+	sched_start(&s, sched_pick(&s, GPU));
+	/* The device keeps a lane in order, so the next may go there behind it. */
+	assert_ptr_equal(sched_pick(&s, GPU), &same);
+	sched_start(&s, &same);
+	assert_null(sched_pick(&s, GPU));
+	assert_null(sched_pick(&s, CPU));
+	sched_finish(&s, &first);
+	assert_null(sched_pick(&s, CPU));
+	sched_finish(&s, &same);
+	assert_ptr_equal(sched_pick(&s, CPU), &other);
+	sched_start(&s, &other);
+	sched_finish(&s, &other);
+	assert_empty(&s);
+}
+
+static void test_a_blocked_head_holds_its_queue_only(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow f = {0};
+	struct sched_queue q1 = {.flow = &f}, q2 = {.flow = &f};
+	struct sched_job blocked = job(1, KOPS_HIGH, CPU), behind = job(1, KOPS_HIGH, CPU),
+	                 other = job(1, KOPS_LOW, CPU);
+
+	(void)state;
+	blocked.blocked = true;
+	sched_add(&s, &q1, &blocked);
+	sched_add(&s, &q1, &behind);
+	sched_add(&s, &q2, &other);
+	assert_ptr_equal(run_one(&s, CPU), &other);
+	assert_null(run_one(&s, CPU));
+	blocked.blocked = false;
+	assert_ptr_equal(run_one(&s, CPU), &blocked);
+	assert_ptr_equal(run_one(&s, CPU), &behind);
+	assert_empty(&s);
+}
+
+static void test_remove_anywhere(void **state)
+{
+	(void)state;
+	for (int gone = 0; gone < 4; gone++) {
+		struct sched s = {0};
+		struct sched_flow f = {0};
+		struct sched_queue q = {.flow = &f};
+		struct sched_job jobs[4], late = job(1, KOPS_NORMAL, CPU);
+
+		for (int i = 0; i < 4; i++) {
+			jobs[i] = job(1, KOPS_NORMAL, CPU);
+			sched_add(&s, &q, &jobs[i]);
+		}
+		sched_remove(&s, &jobs[gone]);
+		sched_add(&s, &q, &late);
+		for (int i = 0; i < 4; i++)
+			if (i != gone)
+				assert_ptr_equal(run_one(&s, CPU), &jobs[i]);
+		assert_ptr_equal(run_one(&s, CPU), &late);
+		assert_empty(&s);
+	}
+}
+
+static void test_place(void **state)
+{
+	struct sched s = {0};
+	bool none[3] = {false}, all[3] = {true, true, true}, last[3] = {false, false, true};
+	double cost[3] = {30, 20, 100};
+
+	(void)state;
+	assert_int_equal(sched_place(&s, none, cost, 3), 3);
+	assert_int_equal(sched_place(&s, all, cost, 3), 1);
+	assert_int_equal(sched_place(&s, last, cost, 3), 2);
+	s.backlog_us[1] = 15;
+	assert_int_equal(sched_place(&s, all, cost, 3), 0);
+	s.backlog_us[0] = 5; /* 35 and 35: the earlier one */
+	assert_int_equal(sched_place(&s, all, cost, 3), 0);
+	s.backlog_us[0] = s.backlog_us[1] = 1000;
+	assert_int_equal(sched_place(&s, all, cost, 3), 2);
+}
+
+/* ---- Random play against a model ---- */
+
+enum { FLOWS = 4, QUEUES = 12, JOBS = 64, STEPS = 200000 };
+
+enum where { IDLE, WAITING, RUNNING };
+
+struct model {
+	struct sched s;
+	struct sched_flow flows[FLOWS];
+	struct sched_queue queues[QUEUES];
+	struct sched_job jobs[JOBS];
+	enum where where[JOBS];
+};
+
+static void check_model(const struct model *m)
+{
+	double backlog[2] = {0};
+	unsigned waiting[2] = {0}, load[2] = {0};
+
+	for (int i = 0; i < JOBS; i++) {
+		if (m->where[i] == IDLE)
+			continue;
+		backlog[m->jobs[i].device] += m->jobs[i].cost_us;
+		load[m->jobs[i].device]++;
+		waiting[m->jobs[i].device] += m->where[i] == WAITING;
+	}
+	for (unsigned d = 0; d < 2; d++) {
+		assert_int_equal(m->s.waiting[d], waiting[d]);
+		assert_int_equal(m->s.load[d], load[d]);
+		assert_near(m->s.backlog_us[d], backlog[d], 1e-3);
+	}
+}
+
+/* The oldest waiting job of its queue, and no job of the queue is out elsewhere. */
+static void check_picked(const struct model *m, const struct sched_job *picked)
+{
+	for (int i = 0; i < JOBS; i++) {
+		if (m->jobs[i].queue != picked->queue)
+			continue;
+		if (m->where[i] == WAITING)
+			assert_true(m->jobs[i].seq >= picked->seq);
+		if (m->where[i] == RUNNING)
+			assert_int_equal(m->jobs[i].device, picked->device);
+	}
+}
+
+static void step(struct model *m)
+{
+	int i = rand() % JOBS;
+
+	if (m->where[i] == RUNNING) {
+		sched_finish(&m->s, &m->jobs[i]);
+		m->where[i] = IDLE;
+	} else if (m->where[i] == WAITING && rand() % 4 == 0) {
+		sched_remove(&m->s, &m->jobs[i]);
+		m->where[i] = IDLE;
+	} else if (m->where[i] == WAITING) {
+		struct sched_job *picked = sched_pick(&m->s, (unsigned)rand() % 2);
+		if (!picked)
+			return;
+		check_picked(m, picked);
+		sched_start(&m->s, picked);
+		m->where[picked - m->jobs] = RUNNING;
+	} else {
+		m->jobs[i] = job(1 + rand() % 100, (kops_priority)(rand() % 3), (unsigned)rand() % 2);
+		sched_add(&m->s, &m->queues[rand() % QUEUES], &m->jobs[i]);
+		m->where[i] = WAITING;
+	}
+}
+
+static void test_random_play(void **state)
+{
+	static struct model m;
+	unsigned seed = (unsigned)time(NULL);
+
+	(void)state;
+	print_message("seed %u\n", seed);
+	srand(seed);
+	for (int i = 0; i < QUEUES; i++)
+		m.queues[i].flow = &m.flows[i % FLOWS];
+	for (int n = 0; n < STEPS; n++) {
+		step(&m);
+		check_model(&m);
+	}
+	for (int i = 0; i < JOBS; i++) {
+		if (m.where[i] == WAITING)
+			sched_remove(&m.s, &m.jobs[i]);
+		else if (m.where[i] == RUNNING)
+			sched_finish(&m.s, &m.jobs[i]);
+	}
+	assert_empty(&m.s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_one_queue_is_in_order),
+	    cmocka_unit_test(test_flows_share_by_cost),
+	    cmocka_unit_test(test_idling_saves_nothing),
+	    cmocka_unit_test(test_a_flow_that_had_more_is_ahead),
+	    cmocka_unit_test(test_high_counts_within_its_flow_only),
+	    cmocka_unit_test(test_low_waits_for_every_flow),
+	    cmocka_unit_test(test_priorities_of_one_flow),
+	    cmocka_unit_test(test_a_queue_stays_on_its_device_while_it_runs),
+	    cmocka_unit_test(test_a_blocked_head_holds_its_queue_only),
+	    cmocka_unit_test(test_remove_anywhere),
+	    cmocka_unit_test(test_place),
+	    cmocka_unit_test(test_random_play),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
