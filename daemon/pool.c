@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,7 @@ struct pool {
 	uv_loop_t *loop;
 	const struct backend *gpu;
 	uint64_t cache_limit_bytes, cached_bytes, total_bytes;
+	uint64_t making_bytes; /* atomic: by worker threads right now */
 	unsigned busy;
 	unsigned warm_classes;        /* classes [0, warm_classes) are kept stocked */
 	unsigned warm_stock[CLASSES]; /* fresh or being made */
@@ -66,6 +68,26 @@ static void unmake(struct segment *s)
 }
 
 /*
+ * Whether the host can spare so much. The kernel would not say no: it takes pages from everybody and then
+ * kills somebody. A sixteenth of the memory stays free.
+ */
+static bool host_can_spare(uint64_t bytes)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	unsigned long long total_kib = 0, available_kib = 0;
+	char line[128];
+
+	if (!file)
+		return true; /* no way to know */
+	while (fgets(line, sizeof line, file)) {
+		sscanf(line, "MemTotal: %llu", &total_kib);
+		sscanf(line, "MemAvailable: %llu", &available_kib);
+	}
+	fclose(file);
+	return available_kib > total_kib / 16 && bytes / 1024 < available_kib - total_kib / 16;
+}
+
+/*
  * The kernel hands out zeroed pages. KOPS_E_NOMEM, also when descriptors have run out, leaves what unmake()
  * can take down.
  */
@@ -73,6 +95,8 @@ static int make(struct segment *s)
 {
 	int rc;
 
+	if (!host_can_spare(s->bytes))
+		return KOPS_E_NOMEM;
 	s->fd = memfd_create("kops", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (s->fd < 0)
 		return KOPS_E_NOMEM;
@@ -95,7 +119,8 @@ static void make_work(uv_work_t *work)
 {
 	struct segment *s = work->data;
 
-	s->status = make(s);
+	s->status = fits_in_memory(s->pool, s->bytes) ? make(s) : KOPS_E_NOMEM;
+	__atomic_sub_fetch(&s->pool->making_bytes, s->bytes, __ATOMIC_RELAXED);
 	if (s->status < 0)
 		unmake(s);
 }
