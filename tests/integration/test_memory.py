@@ -197,6 +197,20 @@ class Lent(harness.DaemonTest):
             self.daemon.reload(pool_cache="64M")
 
 
+class Overcommit(harness.DaemonTest):
+    """The quota of a user may be more than the machine has."""
+
+    settings = {"max_mapped_per_uid": "16T", "max_mapped": "16T"}
+
+    def test_more_than_the_host_can_spare(self):
+        """Refused before a page is taken: the kernel would take all and then kill somebody."""
+        with open("/proc/meminfo", encoding="ascii") as f:
+            free = {line.split()[0]: int(line.split()[1]) << 10 for line in f}
+        for size in (free["MemAvailable:"], free["MemTotal:"] * 2, 1 << 43):
+            self.refused("NOMEM", lambda: self.control.wait(self.control.start_alloc(size)[0]))
+        self.control.ping()
+
+
 class WarmPool(harness.DaemonTest):
     settings = {"warm_pool": "8M"}
     leaks_checked = False

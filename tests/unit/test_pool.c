@@ -1,0 +1,314 @@
+/* Lent memory: sealed, zeroed, never another user's; the cache bounded. On a real loop. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "pool.h"
+
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+
+struct fixture {
+	uv_loop_t loop;
+	struct pool *pool;
+	struct segment *got;
+	int status;
+	unsigned answers;
+};
+
+static void on_ready(struct segment *segment, int status, void *arg)
+{
+	struct fixture *f = arg;
+
+	f->got = segment;
+	f->status = status;
+	f->answers++;
+}
+
+static void open_pool(struct fixture *f, const struct backend *gpu, uint64_t warm_bytes, uint64_t cache_bytes)
+{
+	memset(f, 0, sizeof *f);
+	uv_loop_init(&f->loop);
+	f->pool = pool_new(&f->loop, gpu, warm_bytes, cache_bytes);
+	assert_non_null(f->pool);
+}
+
+static void settle(struct fixture *f)
+{
+	while (pool_is_busy(f->pool))
+		uv_run(&f->loop, UV_RUN_ONCE);
+}
+
+static void close_pool(struct fixture *f)
+{
+	settle(f);
+	pool_free(f->pool);
+	assert_int_equal(uv_loop_close(&f->loop), 0);
+}
+
+/* At once or after a while. */
+static struct segment *lend(struct fixture *f, uid_t uid, uint64_t bytes)
+{
+	unsigned before = f->answers;
+	int status = 1;
+	struct segment *s = pool_lend(f->pool, uid, bytes, on_ready, f, &status);
+
+	assert_int_equal(status, 0);
+	if (s)
+		return s;
+	while (f->answers == before)
+		uv_run(&f->loop, UV_RUN_ONCE);
+	assert_int_equal(f->status, 0);
+	return f->got;
+}
+
+static bool is_zero(const struct segment *s)
+{
+	const unsigned char *p = s->map;
+
+	return p[0] == 0 && memcmp(p, p + 1, s->bytes - 1) == 0;
+}
+
+static ino_t inode(const struct segment *s)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(s->fd, &st), 0);
+	return st.st_ino;
+}
+
+static void test_sealed_touched_and_zeroed(void **state)
+{
+	static const uint64_t sizes[] = {1, 64 * KIB, 64 * KIB + 1, 3 * MIB, 64 * MIB, 64 * MIB + 1};
+	static const uint64_t taken[] = {64 * KIB, 64 * KIB, 128 * KIB, 4 * MIB, 64 * MIB, 66 * MIB};
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	struct fixture f;
+
+	(void)state;
+	open_pool(&f, NULL, 0, 0);
+	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+		struct segment *s = lend(&f, 1, sizes[i]);
+		struct stat st;
+		assert_int_equal(pool_segment_bytes(sizes[i]), taken[i]);
+		assert_int_equal(s->bytes, taken[i]);
+		assert_int_equal(pool_bytes(f.pool), taken[i]);
+		assert_int_equal(fstat(s->fd, &st), 0);
+		assert_int_equal(st.st_size, taken[i]);
+		assert_int_equal(st.st_blocks * 512, taken[i]);
+		assert_int_equal(fcntl(s->fd, F_GET_SEALS) & seals, seals);
+		assert_int_equal(ftruncate(s->fd, 0), -1);
+		assert_true(is_zero(s));
+		pool_take_back(s);
+		settle(&f);
+		assert_int_equal(pool_bytes(f.pool), 0);
+	}
+	close_pool(&f);
+}
+
+static void test_a_segment_stays_with_its_user(void **state)
+{
+	struct fixture f;
+	struct segment *s, *other;
+	ino_t first;
+
+	(void)state;
+	open_pool(&f, NULL, 0, MIB);
+	s = lend(&f, 1, 100);
+	first = inode(s);
+	memset(s->map, 0xc5, s->bytes);
+	pool_take_back(s);
+	settle(&f);
+
+	other = lend(&f, 2, 100);
+	assert_int_not_equal(inode(other), first);
+	assert_true(is_zero(other));
+
+	s = lend(&f, 1, 200);
+	assert_int_equal(inode(s), first);
+	assert_true(is_zero(s));
+	pool_take_back(s);
+	pool_take_back(other);
+	close_pool(&f);
+}
+
+/* While it is being zeroed nobody gets it. */
+static void test_not_lent_while_being_zeroed(void **state)
+{
+	struct fixture f;
+	struct segment *s, *again;
+	ino_t first;
+
+	(void)state;
+	open_pool(&f, NULL, 0, 256 * MIB);
+	s = lend(&f, 1, 32 * MIB);
+	first = inode(s);
+	memset(s->map, 0xc5, s->bytes);
+	pool_take_back(s);
+	again = lend(&f, 1, 32 * MIB);
+	assert_true(is_zero(again));
+	if (inode(again) == first)
+		assert_ptr_equal(again, s);
+	pool_take_back(again);
+	close_pool(&f);
+}
+
+static void test_cache_is_trimmed_oldest_first(void **state)
+{
+	struct fixture f;
+	struct segment *s[4];
+	ino_t inodes[4];
+
+	(void)state;
+	open_pool(&f, NULL, 0, 2 * MIB);
+	for (int i = 0; i < 4; i++) {
+		s[i] = lend(&f, 1, MIB);
+		inodes[i] = inode(s[i]);
+	}
+	assert_int_equal(pool_bytes(f.pool), 4 * MIB);
+	for (int i = 0; i < 4; i++) {
+		pool_take_back(s[i]);
+		settle(&f);
+	}
+	assert_int_equal(pool_bytes(f.pool), 2 * MIB);
+	s[0] = lend(&f, 1, MIB);
+	s[1] = lend(&f, 1, MIB);
+	assert_int_equal(inode(s[0]), inodes[3]);
+	assert_int_equal(inode(s[1]), inodes[2]);
+	pool_take_back(s[0]);
+	pool_take_back(s[1]);
+	settle(&f);
+	pool_set_cache(f.pool, MIB);
+	settle(&f);
+	assert_int_equal(pool_bytes(f.pool), MIB);
+	pool_set_cache(f.pool, 0);
+	settle(&f);
+	assert_int_equal(pool_bytes(f.pool), 0);
+	close_pool(&f);
+}
+
+static void test_too_large_for_the_cache(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	open_pool(&f, NULL, 0, MIB);
+	pool_take_back(lend(&f, 1, 2 * MIB));
+	settle(&f);
+	assert_int_equal(pool_bytes(f.pool), 0);
+	close_pool(&f);
+}
+
+static void test_warm_segments_are_lent_at_once_and_made_again(void **state)
+{
+	struct fixture f;
+	struct segment *s[8];
+	int status;
+
+	(void)state;
+	open_pool(&f, NULL, 4 * (64 + 128) * KIB, 0);
+	settle(&f);
+	assert_int_equal(pool_bytes(f.pool), 4 * (64 + 128) * KIB);
+	for (int i = 0; i < 4; i++) {
+		s[i] = pool_lend(f.pool, 1, 100 * KIB, on_ready, &f, &status);
+		assert_non_null(s[i]);
+		assert_true(is_zero(s[i]));
+		for (int j = 0; j < i; j++)
+			assert_int_not_equal(inode(s[i]), inode(s[j]));
+	}
+	settle(&f);
+	for (int i = 4; i < 8; i++) {
+		s[i] = pool_lend(f.pool, 2, 100 * KIB, on_ready, &f, &status);
+		assert_non_null(s[i]);
+	}
+	for (int i = 0; i < 8; i++)
+		pool_take_back(s[i]);
+	settle(&f);
+	assert_int_equal(pool_bytes(f.pool), 4 * (64 + 128) * KIB);
+	close_pool(&f);
+}
+
+static void test_one_that_cannot_be_made(void **state)
+{
+	struct fixture f;
+	int status = 1;
+
+	(void)state;
+	open_pool(&f, NULL, 0, 0);
+	assert_null(pool_lend(f.pool, 1, 1ull << 46, on_ready, &f, &status));
+	assert_int_equal(status, 0);
+	settle(&f);
+	assert_int_equal(f.answers, 1);
+	assert_null(f.got);
+	assert_int_equal(f.status, KOPS_E_NOMEM);
+	assert_int_equal(pool_bytes(f.pool), 0);
+	close_pool(&f);
+}
+
+/* ---- With a GPU that counts ---- */
+
+static int pins, refuse_pins;
+
+static int fake_pin(void *host, uint64_t bytes, bool read_only)
+{
+	(void)host;
+	(void)bytes;
+	assert_false(read_only);
+	if (refuse_pins)
+		return KOPS_E_NOMEM;
+	__atomic_add_fetch(&pins, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static void fake_unpin(void *host)
+{
+	assert_non_null(host);
+	__atomic_sub_fetch(&pins, 1, __ATOMIC_RELAXED);
+}
+
+static void test_pinned_and_unpinned(void **state)
+{
+	static const struct backend gpu = {.pin = fake_pin, .unpin = fake_unpin};
+	struct fixture f;
+	struct segment *s;
+
+	(void)state;
+	open_pool(&f, &gpu, 4 * 64 * KIB, 0);
+	settle(&f);
+	assert_int_equal(pins, 4);
+	s = lend(&f, 1, 3 * MIB);
+	assert_true(s->pinned);
+	assert_int_equal(pins, 5);
+	pool_take_back(s);
+	settle(&f);
+	assert_int_equal(pins, 4);
+	refuse_pins = 1;
+	s = lend(&f, 1, 3 * MIB);
+	assert_false(s->pinned);
+	pool_take_back(s);
+	close_pool(&f);
+	refuse_pins = 0;
+	assert_int_equal(pins, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_sealed_touched_and_zeroed),
+	    cmocka_unit_test(test_a_segment_stays_with_its_user),
+	    cmocka_unit_test(test_not_lent_while_being_zeroed),
+	    cmocka_unit_test(test_cache_is_trimmed_oldest_first),
+	    cmocka_unit_test(test_too_large_for_the_cache),
+	    cmocka_unit_test(test_warm_segments_are_lent_at_once_and_made_again),
+	    cmocka_unit_test(test_one_that_cannot_be_made),
+	    cmocka_unit_test(test_pinned_and_unpinned),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
