@@ -68,11 +68,12 @@ static void unmake(struct segment *s)
 }
 
 /*
- * Whether the host can spare so much. The kernel would not say no: it takes pages from everybody and then
- * kills somebody. A sixteenth of the memory stays free.
+ * Whether the host can spare so much, beside what other threads are making. The kernel would not say no: it
+ * takes pages from everybody and then kills somebody. A sixteenth of the memory stays free.
  */
-static bool host_can_spare(uint64_t bytes)
+static bool fits_in_memory(struct pool *pool, uint64_t bytes)
 {
+	uint64_t making_bytes = __atomic_add_fetch(&pool->making_bytes, bytes, __ATOMIC_RELAXED);
 	FILE *file = fopen("/proc/meminfo", "re");
 	unsigned long long total_kib = 0, available_kib = 0;
 	char line[128];
@@ -84,7 +85,7 @@ static bool host_can_spare(uint64_t bytes)
 		sscanf(line, "MemAvailable: %llu", &available_kib);
 	}
 	fclose(file);
-	return available_kib > total_kib / 16 && bytes / 1024 < available_kib - total_kib / 16;
+	return available_kib > total_kib / 16 && making_bytes / 1024 < available_kib - total_kib / 16;
 }
 
 /*
@@ -95,8 +96,6 @@ static int make(struct segment *s)
 {
 	int rc;
 
-	if (!host_can_spare(s->bytes))
-		return KOPS_E_NOMEM;
 	s->fd = memfd_create("kops", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (s->fd < 0)
 		return KOPS_E_NOMEM;
