@@ -1,0 +1,405 @@
+"""The real kops-client against the real daemon: files of every kind, exit codes, JSON, pipes, and a real job."""
+import json
+import os
+import pty
+import subprocess
+import tempfile
+import time
+import unittest
+
+import numpy as np
+
+import harness
+import wire
+
+OK, FAILED, USAGE, CONNECT, TIMEOUT, CHECK = range(6)
+DATA = os.environ.get("KOPS_TEST_DATA", "")
+
+
+def save_npy(path, array, version):
+    with open(path, "wb") as f:
+        np.lib.format.write_array(f, array, version=version)
+
+
+class CliTest(harness.DaemonTest):
+    settings = {"max_resident_per_uid": "1G"}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = tempfile.TemporaryDirectory(prefix="kops-cli-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        os.chmod(cls.folder.name, 0o755)
+
+    def setUp(self):
+        super().setUp()
+        self.rng = np.random.default_rng(self.random.randrange(1 << 31))
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def run_cli(self, *args, code=OK, socket=None, **options):
+        """The finished process; asserts its exit code."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith("KOPS_")}
+        env["KOPS_SOCKET"] = socket or self.daemon.socket
+        r = subprocess.run([harness.KOPS_CLIENT, *args], capture_output=True, env=env, cwd=self.folder.name,
+                           timeout=120, **options)
+        self.assertEqual(r.returncode, code, f"{args}: {r.stderr.decode(errors='replace')}")
+        if code != OK:
+            self.assertGreater(len(r.stderr), 10, "a failure without a sentence")
+        return r
+
+    def json(self, *args, **options):
+        r = self.run_cli(*args, "--json", **options)
+        document = json.loads(r.stdout)
+        self.assertEqual(document["schema"], 1)
+        return document
+
+    def matrix(self, *shape, dtype=np.float32):
+        return self.rng.uniform(-1, 1, shape).astype(dtype)
+
+    def save(self, name, array):
+        if name.endswith(".npy"):
+            np.save(self.path(name), array)
+        else:
+            array.tofile(self.path(name))
+        return name
+
+    def load(self, name, shape=None, dtype=np.float32):
+        if name.endswith(".npy"):
+            return np.load(self.path(name))
+        return np.fromfile(self.path(name), dtype).reshape(shape)
+
+    def near(self, got, want, tolerance=1e-4):
+        self.assertEqual(got.shape, want.shape)
+        np.testing.assert_allclose(got.astype(np.float64), want, rtol=0, atol=tolerance)
+
+
+class Files(CliTest):
+    def test_npy_versions_orders_and_types(self):
+        for dtype, tolerance in [(np.float32, 1e-5), (np.float64, 1e-13), (np.float16, 2e-2)]:
+            a, b = self.matrix(17, 9, dtype=dtype), self.matrix(9, 23, dtype=dtype)
+            want = a.astype(np.float64) @ b
+            for version in [(1, 0), (2, 0), (3, 0)]:
+                for order in "CF":
+                    with self.subTest(dtype=dtype.__name__, version=version, order=order):
+                        save_npy(self.path("a.npy"), np.asarray(a, order=order), version)
+                        save_npy(self.path("b.npy"), np.asarray(b, order=order), version)
+                        self.run_cli("gemm", "a.npy", "b.npy", "-o", "c.npy")
+                        c = self.load("c.npy")
+                        self.assertEqual(c.dtype, dtype)
+                        self.near(c, want, tolerance)
+
+    def test_batches(self):
+        a, b = self.matrix(3, 4, 5), self.matrix(3, 5, 6)
+        self.save("a.npy", a)
+        self.save("b.npy", b)
+        self.run_cli("gemm", "a.npy", "b.npy", "-o", "c.npy")
+        self.near(self.load("c.npy"), a.astype(np.float64) @ b)
+
+    def test_bin_dimensions(self):
+        a, b = self.matrix(4, 6), self.matrix(6, 8)
+        self.save("a.bin", a)
+        self.save("b.bin", b)
+        want = a.astype(np.float64) @ b
+        for option in [("-m", "4"), ("-n", "8"), ("-k", "6"), ("-m", "4", "-n", "8", "-k", "6")]:
+            self.run_cli("sgemm", *option, "a.bin", "b.bin", "-o", "c.bin")
+            self.near(self.load("c.bin", (4, 8)), want)
+        square = self.matrix(7, 7)
+        self.save("s.bin", square)
+        self.run_cli("sgemm", "s.bin", "s.bin", "-o", "c.npy")
+        self.near(self.load("c.npy"), square.astype(np.float64) @ square)
+
+    def test_bin_that_does_not_fit(self):
+        self.save("a.bin", self.matrix(4, 6))
+        self.save("b.bin", self.matrix(6, 8))
+        for args in [("-m", "5"), ("-k", "7"), ("-m", "4", "-n", "9"), ()]:
+            r = self.fails("sgemm", *args, "a.bin", "b.bin", "-o", "none.bin")
+            self.assertRegex(r.stderr, b"96|192")  # the bytes that are there
+            self.assertFalse(os.path.exists(self.path("none.bin")))
+
+    def fails(self, *args, **options):
+        """Wrong usage or a failure; nothing on stdout."""
+        env = {**os.environ, "KOPS_SOCKET": self.daemon.socket}
+        r = subprocess.run([harness.KOPS_CLIENT, *args], capture_output=True, env=env, cwd=self.folder.name,
+                           timeout=60, **options)
+        self.assertIn(r.returncode, (FAILED, USAGE), r.stderr)
+        self.assertEqual(r.stdout, b"")
+        self.assertGreater(len(r.stderr), 10)
+        return r
+
+    def test_bad_files(self):
+        good = self.save("good.npy", self.matrix(4, 4))
+        with open(self.path(good), "rb") as f:
+            content = f.read()
+        cases = {"missing.npy": None, "empty.npy": b"", "text.npy": b"hello, this is no array", "cut.npy": content[:-5],
+                 "header.npy": content[:40], "big-endian.npy": None, "integers.npy": None, "odd.bin": b"12345"}
+        for name, data in cases.items():
+            if data is not None:
+                with open(self.path(name), "wb") as f:
+                    f.write(data)
+        np.save(self.path("big-endian.npy"), self.matrix(4, 4).astype(">f4"))
+        np.save(self.path("integers.npy"), np.ones((4, 4), np.int32))
+        for name in cases:
+            with self.subTest(name):
+                r = self.fails("sgemm", name, good, "-o", "none.npy")
+                self.assertIn(name.encode(), r.stderr)
+                self.assertFalse(os.path.exists(self.path("none.npy")))
+        self.fails("sgemm", ".", good)
+        self.save("odd.npy", self.matrix(3, 5))
+        r = self.fails("sgemm", good, "odd.npy")
+        self.assertIn(b"4", r.stderr)
+
+    def test_output_is_never_spoiled_by_a_failure(self):
+        self.save("a.npy", self.matrix(4, 4))
+        with open(self.path("kept.npy"), "wb") as f:
+            f.write(b"precious")
+        self.fails("sgemm", "a.npy", "a.npy", "--kernel", "none-such", "-o", "kept.npy")
+        self.run_cli("sgemm", "a.npy", "a.npy", "-o", "kept.npy", socket="/nowhere/sock", code=CONNECT)
+        with open(self.path("kept.npy"), "rb") as f:
+            self.assertEqual(f.read(), b"precious")
+        self.fails("sgemm", "a.npy", "a.npy", "-o", "no/such/folder/c.npy")
+        self.assertEqual([n for n in os.listdir(self.folder.name) if "kept.npy" in n], ["kept.npy"])
+
+    def test_output_over_an_input(self):
+        a = self.matrix(5, 5)
+        self.save("io.npy", a)
+        self.run_cli("sgemm", "io.npy", "io.npy", "-o", "io.npy")
+        self.near(self.load("io.npy"), a.astype(np.float64) @ a)
+
+    def test_pipes(self):
+        a = self.matrix(6, 6)
+        self.save("a.bin", a)
+        r = self.run_cli("sgemm", "a.bin", "a.bin")
+        self.near(np.frombuffer(r.stdout, np.float32).reshape(6, 6), a.astype(np.float64) @ a)
+        self.assertIn(b"openblas", r.stderr)
+        self.assertEqual(self.run_cli("sgemm", "a.bin", "a.bin", "-q").stderr, b"")
+        # A reader that goes away early.
+        big = self.matrix(700, 700)
+        self.save("big.bin", big)
+        out, into = os.pipe()
+        os.close(out)
+        p = subprocess.Popen([harness.KOPS_CLIENT, "sgemm", "big.bin", "big.bin", "--socket", self.daemon.socket],
+                             stdout=into, stderr=subprocess.PIPE, cwd=self.folder.name)
+        os.close(into)
+        p.communicate(timeout=60)
+        self.assertNotEqual(p.returncode, 0)
+
+    def test_a_terminal_gets_no_raw_bytes(self):
+        self.save("a.npy", self.matrix(30, 30))
+        master, slave = pty.openpty()
+        p = subprocess.Popen([harness.KOPS_CLIENT, "sgemm", "a.npy", "a.npy", "--socket", self.daemon.socket],
+                             stdout=slave, stderr=subprocess.PIPE, cwd=self.folder.name)
+        os.close(slave)
+        shown = b""
+        try:
+            while chunk := os.read(master, 65536):
+                shown += chunk
+        except OSError:
+            pass
+        p.communicate()
+        os.close(master)
+        self.assertEqual(p.returncode, 0)
+        self.assertIn(b"30", shown)
+        shown.decode()
+
+
+class Verbs(CliTest):
+    def test_sgemm_with_everything(self):
+        a, b, c = self.matrix(9, 6), self.matrix(11, 9), self.matrix(6, 11)
+        self.save("a.npy", a)
+        self.save("b.npy", b)
+        self.save("c.npy", c)
+        d = self.json("sgemm", "--trans-a", "--trans-b", "--alpha", "0.5", "-c", "c.npy", "--beta", "-2", "--check",
+                      "--kernel", "reference", "--device", "cpu", "--priority", "high", "--timeout", "20s",
+                      "--precision", "ieee", "a.npy", "b.npy", "-o", "y.npy")
+        self.near(self.load("y.npy"), 0.5 * a.T.astype(np.float64) @ b.T - 2 * c.astype(np.float64))
+        text = json.dumps(d)
+        self.assertIn("reference", text)
+        self.assertIn("cpu", text)
+
+    def test_gemm_types_of_raw_files(self):
+        a = self.matrix(8, 8, dtype=np.float64)
+        self.save("a.bin", a)
+        self.run_cli("gemm", "--dtype", "f64", "a.bin", "a.bin", "-o", "c.bin", "--check")
+        self.near(self.load("c.bin", (8, 8), np.float64), a @ a, 1e-13)
+        h = self.matrix(8, 8, dtype=np.float16)
+        self.save("h.bin", h)
+        self.run_cli("gemm", "--dtype", "f16", "h.bin", "h.bin", "-o", "c.bin", "--check")
+        self.near(self.load("c.bin", (8, 8), np.float16), h.astype(np.float64) @ h, 2e-2)
+
+    def test_softmax(self):
+        x = self.matrix(5, 12) * 10
+        self.save("x.npy", x)
+        z = np.exp(0.3 * x.astype(np.float64))
+        want = z / z.sum(-1, keepdims=True)
+        self.run_cli("softmax", "--scale", "0.3", "x.npy", "-o", "y.npy", "--check")
+        self.near(self.load("y.npy"), want, 1e-6)
+        self.run_cli("softmax", "--scale", "0.3", "--log", "x.npy", "-o", "y.npy", "--check")
+        self.near(self.load("y.npy"), np.log(want), 1e-5)
+        self.save("x.bin", x)
+        self.run_cli("softmax", "-n", "12", "--scale", "0.3", "x.bin", "-o", "y.bin")
+        self.near(self.load("y.bin", (5, 12)), want, 1e-6)
+
+    def test_transpose(self):
+        for shape in [(5, 12), (2, 3, 4), (2, 2, 3, 5)]:
+            x = self.matrix(*shape)
+            self.save("x.npy", x)
+            self.run_cli("transpose", "x.npy", "-o", "y.npy", "--check")
+            np.testing.assert_array_equal(self.load("y.npy"), np.swapaxes(x, -1, -2))
+
+    def test_add(self):
+        x = self.matrix(6, 9)
+        self.save("x.npy", x)
+        for other in [self.matrix(6, 9), self.matrix(9), self.matrix(1, 9), self.matrix(6, 1), self.matrix(1)]:
+            self.save("b.npy", other)
+            self.run_cli("add", "x.npy", "b.npy", "-o", "y.npy", "--check")
+            np.testing.assert_array_equal(self.load("y.npy"), x + other)
+
+    def test_run(self):
+        x, w = self.matrix(10, 7), self.matrix(4, 7)
+        self.save("x.npy", x)
+        self.save("w.npy", w)
+        with open(self.path("job.txt"), "w", encoding="ascii") as f:
+            f.write("x = load x.npy\nw = load w.npy\n# a comment\ns = gemm x w' alpha=3\np = softmax s\n"
+                    "save p p.npy\nsave s s.bin\n")
+        self.run_cli("run", "job.txt", "--check")
+        s = 3 * x.astype(np.float64) @ w.T
+        z = np.exp(s)
+        self.near(self.load("p.npy"), z / z.sum(-1, keepdims=True), 1e-6)
+        self.near(self.load("s.bin", (10, 4)), s)
+        r = self.run_cli("run", "-", input=b"x = load x.npy\nt = transpose x\n")
+        np.testing.assert_array_equal(np.frombuffer(r.stdout, np.float32).reshape(7, 10), x.T)
+        self.run_cli("run", "-", input=b"x = load x.npy\ny = frobnicate x\n", code=FAILED)
+
+    def test_questions(self):
+        self.assertEqual(len(self.json("devices")["devices"]), 1)
+        kernels = self.json("ops")["kernels"]
+        self.assertIn("gemm", {k["op"] for k in kernels})
+        before = self.json("stats")["devices"][0]["jobs_done"]
+        self.save("a.npy", self.matrix(3, 3))
+        self.run_cli("sgemm", "a.npy", "a.npy")
+        self.assertEqual(self.json("stats")["devices"][0]["jobs_done"], before + 1)
+        self.assertTrue(self.json("ping", "--count", "20"))
+        self.assertIn("kopsd", self.json("version")["daemon"])
+        self.assertIn(b"cpu", self.run_cli("devices").stdout)
+        for verb in ("ops", "stats", "ping", "version"):
+            self.run_cli(verb)
+
+    def test_bench(self):
+        self.json("bench", "ipc", "--count", "50")
+        d = self.json("bench", "gemm", "64x32x16", "--reps", "5", "--warmup", "1", "--check")
+        self.assertIn("gemm", json.dumps(d))
+        for op in ("softmax", "transpose", "add", "copy"):
+            self.run_cli("bench", op, "33x65", "--reps", "3", "--check")
+
+    def test_help(self):
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "run", "ping", "devices", "ops", "stats", "bench",
+                 "version")
+        text = self.run_cli("--help").stdout.decode()
+        for verb in verbs:
+            self.assertIn(verb, text)
+            self.assertIn(f"Usage: kops-client {verb}", self.run_cli(verb, "-h").stdout.decode())
+
+
+class ExitCodes(CliTest):
+    def test_usage(self):
+        self.save("a.npy", self.matrix(3, 3))
+        for args in [(), ("frobnicate",), ("sgemm",), ("sgemm", "a.npy"), ("sgemm", "a.npy", "a.npy", "a.npy"),
+                     ("sgemm", "--what", "a.npy", "a.npy"), ("sgemm", "-m", "x", "a.npy", "a.npy"),
+                     ("sgemm", "--alpha", "one", "a.npy", "a.npy"), ("sgemm", "--priority", "top", "a.npy", "a.npy"),
+                     ("ping", "surplus"), ("softmax", "a.npy", "--timeout", "soon")]:
+            with self.subTest(args=args):
+                self.run_cli(*args, code=USAGE)
+
+    def test_cannot_connect(self):
+        self.save("a.npy", self.matrix(3, 3))
+        stale = self.path("stale.sock")
+        s = wire.socket.socket(wire.socket.AF_UNIX, wire.socket.SOCK_SEQPACKET)
+        s.bind(stale)
+        s.close()
+        for path in ("/nowhere/kopsd.sock", stale, self.path("a.npy")):
+            for verb in (("ping",), ("sgemm", "a.npy", "a.npy"), ("stats",)):
+                r = self.run_cli(*verb, "--timeout", "1s", socket=path, code=CONNECT)
+                self.assertIn(path.encode(), r.stderr)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can play another user")
+    def test_permission_denied(self):
+        def drop():
+            os.setgroups([])
+            os.setresgid(61001, 61001, 61001)
+            os.setresuid(61001, 61001, 61001)
+        binary = self.path("kops-client")
+        with open(harness.KOPS_CLIENT, "rb") as f, open(binary, "wb") as g:
+            g.write(f.read())
+        os.chmod(binary, 0o755)
+        libraries = os.path.dirname(os.path.dirname(os.path.realpath(harness.KOPS_CLIENT)))
+        reachable = subprocess.run([binary, "version"], preexec_fn=drop, capture_output=True, cwd="/")
+        if reachable.returncode not in (OK, CONNECT):
+            self.skipTest(f"another user cannot read the libraries in {libraries}")
+        r = subprocess.run([binary, "ping", "--socket", self.daemon.socket, "--timeout", "1s"], preexec_fn=drop,
+                           capture_output=True, cwd="/", timeout=60)
+        self.assertEqual(r.returncode, CONNECT, r.stderr)
+        self.assertIn(b"ermission", r.stderr)
+
+    def test_timeout(self):
+        other, ids = self.occupy(3000)
+        self.save("a.npy", self.matrix(3, 3))
+        began = time.monotonic()
+        self.run_cli("sgemm", "a.npy", "a.npy", "--timeout", "300ms", "-o", "late.npy", code=TIMEOUT)
+        self.assertLess(time.monotonic() - began, 2.5)
+        self.assertFalse(os.path.exists(self.path("late.npy")))
+        for i in ids:
+            other.wait(i)
+
+    def test_refused_by_the_daemon(self):
+        self.save("a.npy", self.matrix(3, 3))
+        r = self.run_cli("sgemm", "a.npy", "a.npy", "--device", "gpu9", code=FAILED)
+        self.assertIn(b"gpu9", r.stderr)
+        r = self.run_cli("sgemm", "a.npy", "a.npy", "--kernel", "warp", code=FAILED)
+        self.assertIn(b"openblas", r.stderr)
+        r = self.run_cli("sgemm", "a.npy", "a.npy", "--kernel", "warp", "--json", code=FAILED)
+        self.assertFalse(json.loads(r.stdout)["ok"])
+
+    def test_special_values_pass_the_check(self):
+        a = self.matrix(4, 4)
+        a[0, 0], a[1, 1], a[2, 2] = np.nan, np.inf, -np.inf
+        self.save("a.npy", a)
+        self.run_cli("sgemm", "a.npy", "a.npy", "--check", "-o", "c.npy")
+
+
+@unittest.skipUnless(DATA, "KOPS_TEST_DATA is not set: the digits are not there")
+class Digits(CliTest):
+    """softmax(100 X Tᵀ) Y names 1761 of 1797 handwritten digits rightly."""
+
+    def data(self, name):
+        return os.path.join(os.path.abspath(DATA), f"digits_{name}.npy")
+
+    def check(self, name):
+        got = np.load(self.path(name)).argmax(1)
+        right = int((got == np.load(self.data("test_labels"))).sum())
+        self.assertLessEqual(abs(right - 1761), 1, f"{right} of 1797 right")
+
+    def test_one_job_of_three_ops(self):
+        with open(self.path("digits.txt"), "w", encoding="utf-8") as f:
+            f.write(f"x = load {self.data('test')}\nt = load {self.data('train')}\n"
+                    f"y = load {self.data('train_onehot')}\ns = gemm x t' alpha=100\np = softmax s\n"
+                    "c = gemm p y\nsave c job.npy\n")
+        before = self.control.stats()["devices"][0]["jobs_done"]
+        self.run_cli("run", "digits.txt")
+        self.assertEqual(self.control.stats()["devices"][0]["jobs_done"], before + 1)
+        self.check("job.npy")
+
+    def test_three_commands(self):
+        self.run_cli("sgemm", "--trans-b", "--alpha", "100", self.data("test"), self.data("train"), "-o", "s.npy",
+                     "--check")
+        self.run_cli("softmax", "s.npy", "-o", "p.npy", "--check")
+        self.run_cli("sgemm", "p.npy", self.data("train_onehot"), "-o", "c.npy", "--check")
+        self.check("c.npy")
+
+
+if __name__ == "__main__":
+    if not os.access(harness.KOPS_CLIENT, os.X_OK):
+        print("skipped: KOPS_TEST_CLIENT does not name kops-client")
+        raise SystemExit(77)
+    harness.main()
