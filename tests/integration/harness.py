@@ -1,8 +1,8 @@
 """Starts the real kopsd for tests and watches over it.
 
 Environment: KOPS_TEST_KOPSD the daemon's binary, KOPS_TEST_CLIENT kops-client's, KOPS_TEST_QUICK=1 for builds with
-sanitizers (smaller counts, no figures of memory or time), KOPS_TEST_SEED a seed to repeat, KOPS_TEST_DATA the
-folder of the digits.
+sanitizers (smaller counts, no figures of memory or time), KOPS_TEST_SEED a seed to repeat, KOPS_TEST_DEVICES other
+devices than the CPU where a test does not choose, KOPS_TEST_DATA the folder of the digits.
 """
 import os
 import random
@@ -47,7 +47,7 @@ class Daemon:
         self.socket = os.path.join(self.folder, "kopsd.sock")
         self.config = os.path.join(self.folder, "kopsd.conf")
         self.log_path = os.path.join(self.folder, "log")
-        self.settings = {"devices": "cpu", "pool_cache": 0, **settings}
+        self.settings = {"devices": os.environ.get("KOPS_TEST_DEVICES", "cpu"), "pool_cache": 0, **settings}
         self.process = None
 
     def write_config(self, **settings):

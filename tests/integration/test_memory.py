@@ -267,7 +267,10 @@ class Limits(harness.DaemonTest):
         c, d = self.client(), self.client()
         op, other = self.slow_op(c, 100), self.slow_op(d, 100)
         ids = [c.start_submit(op) for _ in range(3)]
+        c.stats()  # what c sent has been read before d's is
         more = [d.start_submit(other) for _ in range(2)]
+        for session in (c, d):
+            session.stats()  # sessions are not served in the order in which they send; now all five are out
         why = self.refused("BUSY", d.submit, other)
         self.assertIn("max-jobs-per-uid", why.message)
         self.refused("BUSY", c.submit, op)
