@@ -228,7 +228,9 @@ class DaemonTest(unittest.TestCase):
         """A session whose jobs keep the CPU device from starting others for about ms in all; (session, ids)."""
         c = self.client(name="occupier")
         op = self.slow_op(c, ms / jobs * (3 if QUICK else 1))
-        return c, [c.start_submit(op) for _ in range(jobs)]
+        ids = [c.start_submit(op) for _ in range(jobs)]
+        c.stats()  # sessions are not served in the order in which they send; now the jobs are there
+        return c, ids
 
 
 def floats(values):
