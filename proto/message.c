@@ -234,6 +234,14 @@ static const char *note_repeated(const ProtobufCMessageDescriptor *type, const P
 	return NULL;
 }
 
+/* NULL for unknown ones. Fields numbered without gaps, as ours are, need no search. */
+static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescriptor *type, uint32_t tag)
+{
+	if (tag <= type->n_fields && type->fields[tag - 1].id == tag)
+		return &type->fields[tag - 1];
+	return protobuf_c_message_descriptor_get_field(type, tag);
+}
+
 static const char *scan_message(const ProtobufCMessageDescriptor *type, struct span in,
                                 enum message_unknown unknown, unsigned depth);
 
@@ -266,8 +274,10 @@ static const char *scan_field(const ProtobufCMessageDescriptor *type, const Prot
 static const char *scan_message(const ProtobufCMessageDescriptor *type, struct span in,
                                 enum message_unknown unknown, unsigned depth)
 {
-	struct seen seen = {0};
+	struct seen seen;
 	assert(type->n_fields <= FIELDS_MAX);
+	seen.singular = 0;
+	memset(seen.repeated, 0, type->n_fields * sizeof seen.repeated[0]);
 	if (depth > MESSAGE_DEPTH_MAX)
 		return "nested too deeply";
 	while (in.at < in.end) {
@@ -279,7 +289,7 @@ static const char *scan_message(const ProtobufCMessageDescriptor *type, struct s
 			why = read_value(&in, wire, &value);
 		if (why)
 			return why;
-		const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(type, tag);
+		const ProtobufCFieldDescriptor *field = find_field(type, tag);
 		if (field)
 			why = scan_field(type, field, wire, value, unknown, depth, &seen);
 		else if (unknown == MESSAGE_UNKNOWN_REFUSED)
