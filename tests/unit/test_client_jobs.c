@@ -1,0 +1,723 @@
+/*
+ * libkops against a scripted daemon: buffers, what a job says on the wire, its end, callbacks, back-pressure.
+ */
+#include "fake_daemon.h"
+
+/* ---- Buffers ---- */
+
+static void script_alloc(struct fake *f)
+{
+	fake_greet(f);
+	FAKE_CHECK(f, fake_lend(f) == 1);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(ALLOC));
+	FAKE_CHECK(f, r->alloc->kind == KOPS__V1__BUFFER_KIND__RESIDENT && r->alloc->bytes == 4096);
+	FAKE_CHECK(f, strcmp(r->alloc->device, "gpu1") == 0 && !r->alloc->lost);
+	fake_lent(f, r->id, -1, "gpu1");
+	fake_answer(f, fake_expect(f, FAKE_VERB(ALLOC))->id, KOPS_E_NOMEM, "64 GiB asked, 3 GiB free");
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == 2);
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == 1);
+	fake_expect_end(f);
+}
+
+static void test_alloc(void **state)
+{
+	struct fake *f = *state;
+	kops_buffer *shared, *resident, *none = NULL;
+	fake_start(f, script_alloc);
+	kops *k = fake_open(f);
+	assert_int_equal(kops_alloc(k, 100, KOPS_SHARED, NULL, &shared), 0);
+	assert_int_equal(kops_size(shared), 100);
+	assert_int_equal(((unsigned char *)kops_data(shared))[99], 0);
+	strcpy(kops_data(shared), "both sides");
+	assert_int_equal(kops_alloc(k, 4096, KOPS_RESIDENT, "gpu1", &resident), 0);
+	assert_null(kops_data(resident));
+	assert_int_equal(kops_alloc(k, 1ull << 36, KOPS_SHARED, NULL, &none), KOPS_E_NOMEM);
+	assert_string_equal(kops_error(k), "64 GiB asked, 3 GiB free");
+	assert_null(none);
+	assert_int_equal(kops_alloc(k, 0, KOPS_SHARED, NULL, &none), KOPS_E_INVALID);
+	assert_int_equal(kops_alloc(k, 8, KOPS_READ_ONLY, NULL, &none), KOPS_E_INVALID);
+	assert_int_equal(kops_alloc(k, 8, KOPS_SHARED, "cpu", &none), KOPS_E_INVALID);
+	assert_int_equal(kops_alloc(k, 8, KOPS_RESIDENT, "gpu\n", &none), KOPS_E_INVALID);
+	kops_free(resident);
+	kops_free(shared);
+	kops_close(k);
+	fake_stop(f);
+	char text[16];
+	assert_int_equal(pread(f->memfd, text, 11, 0), 11);
+	assert_string_equal(text, "both sides");
+}
+
+static void (*lend_badly)(struct fake *f, const Kops__V1__Request *r);
+
+static void script_bad_lend(struct fake *f)
+{
+	fake_greet(f);
+	lend_badly(f, fake_expect(f, FAKE_VERB(ALLOC)));
+	fake_expect_end(f);
+}
+
+static void lend_nothing(struct fake *f, const Kops__V1__Request *r)
+{
+	fake_lent(f, r->id, -1, "");
+}
+
+static void lend_less(struct fake *f, const Kops__V1__Request *r)
+{
+	f->memfd = fake_memfd(r->alloc->bytes - 1);
+	fake_lent(f, r->id, f->memfd, "");
+}
+
+static void lend_without_body(struct fake *f, const Kops__V1__Request *r)
+{
+	fake_answer(f, r->id, 0, "");
+}
+
+/* A mapping beyond the file would be a SIGBUS in the user's program. */
+static void test_bad_lends_are_refused(void **state)
+{
+	static const struct {
+		void (*lend)(struct fake *, const Kops__V1__Request *);
+		const char *phrase;
+	} rows[] = {
+	    {lend_nothing, "a lent buffer without its descriptor"},
+	    {lend_without_body, "an allocation's reply without Lent"},
+	    {lend_less, "a lent buffer smaller than asked for"},
+	};
+	struct fake *f = *state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		kops_buffer *b = NULL;
+		lend_badly = rows[i].lend;
+		fake_start(f, script_bad_lend);
+		kops *k = fake_open(f);
+		assert_int_equal(kops_alloc(k, 100, KOPS_SHARED, NULL, &b), KOPS_E_PROTOCOL);
+		assert_non_null(strstr(kops_error(k), rows[i].phrase));
+		assert_null(b);
+		kops_close(k);
+		fake_stop(f);
+	}
+}
+
+static void script_late_lend(struct fake *f)
+{
+	fake_greet(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(ALLOC));
+	uint64_t id = r->id, buffer = r->alloc->buffer, bytes = r->alloc->bytes;
+	usleep(120000);
+	f->memfd = fake_memfd(bytes);
+	fake_lent(f, id, f->memfd, "");
+	id = fake_expect(f, FAKE_VERB(PING))->id;
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == buffer);
+	fake_answer(f, id, 0, "");
+	fake_expect_end(f);
+}
+
+/* What comes after its caller has gone is given back. */
+static void test_late_lend_is_given_back(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops_buffer *b = NULL;
+	kops *k;
+	fake_start(f, script_late_lend);
+	assert_int_equal(fake_try_open(f, 100, &k, why), 0);
+	assert_int_equal(kops_alloc(k, 100, KOPS_SHARED, NULL, &b), KOPS_E_TIMEOUT);
+	usleep(50000);
+	assert_int_equal(kops_ping(k), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_import(struct fake *f)
+{
+	fake_greet(f);
+	for (unsigned i = 0; i < 2; i++) {
+		Kops__V1__Request *r = fake_expect(f, FAKE_VERB(IMPORT));
+		FAKE_CHECK(f, r->import->buffer == i + 1 && r->import->bytes == 4096);
+		FAKE_CHECK(f, r->import->read_only == (i == 1));
+		FAKE_CHECK(f, f->n_fds == 1);
+		FAKE_CHECK(f, pwrite(f->fds[0], "seen", 5, 0) == 5);
+		fake_answer(f, r->id, 0, "");
+	}
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, KOPS_E_QUOTA, "over the limit");
+	fake_expect_end(f);
+}
+
+static void test_import(void **state)
+{
+	struct fake *f = *state;
+	kops_buffer *b, *read_only, *none = NULL;
+	int fd = fake_memfd(4096);
+	fake_start(f, script_import);
+	kops *k = fake_open(f);
+	assert_int_equal(kops_import(k, fd, 4096, 0, &b), 0);
+	assert_string_equal(kops_data(b), "seen");
+	assert_int_equal(kops_import(k, fd, 4096, KOPS_READ_ONLY, &read_only), 0);
+	assert_int_equal(kops_import(k, fd, 4096, 0, &none), KOPS_E_QUOTA);
+	close(fd);
+	strcpy(kops_data(b), "mine"); /* the mapping outlives the descriptor */
+	assert_string_equal(kops_data(read_only), "mine");
+	assert_null(none);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_nothing(struct fake *f)
+{
+	fake_greet(f);
+	fake_expect_end(f);
+}
+
+static void test_import_says_what_is_wrong_with_it(void **state)
+{
+	struct fake *f = *state;
+	kops_buffer *none = NULL;
+	int pipes[2], sealed = fake_memfd(4096), unsealed = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), folder = open("/tmp", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(ftruncate(unsealed, 4096), 0);
+	fake_start(f, script_nothing);
+	kops *k = fake_open(f);
+	const struct {
+		int fd;
+		uint64_t bytes;
+		const char *phrase;
+	} rows[] = {
+	    {-1, 4096, "cannot be examined: Bad file descriptor"},
+	    {pipes[0], 4096, "is no memfd"},
+	    {file, 1, "is no memfd"},
+	    {folder, 1, "is no memfd"},
+	    {unsealed, 4096, "lacks seals"},
+	    {sealed, 4097, "has 4096 bytes, fewer than the 4097 to import"},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		assert_int_equal(kops_import(k, rows[i].fd, rows[i].bytes, 0, &none), KOPS_E_FD);
+		if (!strstr(kops_error(k), rows[i].phrase))
+			fail_msg("row %zu: %s", i, kops_error(k));
+	}
+	assert_int_equal(kops_import(k, sealed, 0, 0, &none), KOPS_E_INVALID);
+	assert_int_equal(kops_import(k, sealed, 1, KOPS_RESIDENT, &none), KOPS_E_INVALID);
+	kops_close(k);
+	fake_stop(f);
+	close(pipes[0]);
+	close(pipes[1]);
+	close(sealed);
+	close(unsealed);
+	close(file);
+	close(folder);
+}
+
+/* ---- What a job says ---- */
+
+static bool is_view(const Kops__V1__View *v, uint64_t buffer, uint64_t offset, size_t n_strides,
+                    int64_t stride0)
+{
+	return v->buffer == buffer && v->offset == offset && v->dtype == KOPS__V1__DTYPE__F32 &&
+	       v->n_shape == 2 && v->n_strides == n_strides && (n_strides == 0 || v->strides[0] == stride0);
+}
+
+static void script_wire(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(SUBMIT));
+	const Kops__V1__Submit *s = r->submit;
+	FAKE_CHECK(f, s->queue == 300 && s->priority == KOPS__V1__PRIORITY__HIGH && s->deadline_us == 1u << 20);
+	FAKE_CHECK(f, strcmp(s->device, "gpu0") == 0 && s->n_ops == 4);
+	const Kops__V1__Gemm *g = s->ops[0]->gemm;
+	FAKE_CHECK(f, s->ops[0]->params_case == KOPS__V1__OP__PARAMS_GEMM);
+	FAKE_CHECK(f, strcmp(s->ops[0]->kernel, "cublas") == 0 && strcmp(s->ops[1]->kernel, "") == 0);
+	FAKE_CHECK(f, g->alpha == 0.5 && g->beta == -1 && g->precision == KOPS__V1__PRECISION__PRECISION_TF32);
+	FAKE_CHECK(f, is_view(g->a, 1, 0, 0, 0) && is_view(g->b, 1, 64, 2, 1) && is_view(g->c, 1, 128, 2, 9));
+	FAKE_CHECK(f,
+	           g->a->shape[0] == 2 && g->a->shape[1] == 3 && g->b->shape[0] == 3 && g->b->strides[1] == 3);
+	FAKE_CHECK(f, s->ops[1]->softmax->scale == 2 && s->ops[1]->softmax->log);
+	FAKE_CHECK(f, is_view(s->ops[2]->transpose->y, 1, 64, 0, 0));
+	FAKE_CHECK(f, is_view(s->ops[3]->add->b, 1, 64, 0, 0) && is_view(s->ops[3]->add->y, 1, 128, 2, 9));
+	fake_receipt(f, r->id);
+	r = fake_expect(f, FAKE_VERB(SUBMIT));
+	FAKE_CHECK(f, is_view(r->submit->ops[0]->copy->x, 1, 0, 0, 0));
+	fake_answer(f, r->id, KOPS_E_SHAPE, "copy: 2 × 3 into 3 × 2");
+	fake_answer(f, fake_expect(f, FAKE_VERB(SUBMIT))->id, KOPS_E_SHAPE, "");
+	fake_expect_end(f);
+}
+
+static void test_job_on_the_wire(void **state)
+{
+	struct fake *f = *state;
+	kops_job *job, *copy;
+	fake_start(f, script_wire);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_view x = kops_matrix(b, 0, KOPS_F32, 2, 3, 0), y = kops_matrix(b, 64, KOPS_F32, 3, 3, 0);
+	kops_view z = kops_matrix(b, 128, KOPS_F32, 2, 3, 9);
+	kops_job_options options = {.size = sizeof options,
+	                            .queue = 300,
+	                            .priority = KOPS_HIGH,
+	                            .device = "gpu0",
+	                            .deadline_us = 1u << 20};
+	assert_int_equal(kops_job_new(k, &options, &job), 0);
+	assert_int_equal(kops_job_gemm(job, 0.5, x, kops_transposed(y), -1, z, KOPS_PRECISION_TF32, "cublas"),
+	                 0);
+	assert_int_equal(kops_job_softmax(job, x, z, 2, true, NULL), 0);
+	assert_int_equal(kops_job_transpose(job, y, y, NULL), 0);
+	assert_int_equal(kops_job_add(job, x, y, z, NULL), 0);
+	assert_int_equal(kops_job_copy(job, x, y, NULL), KOPS_E_INVALID);
+	assert_string_equal(kops_error(k), "the job is full: kopsd takes 4 ops in one");
+	assert_int_equal(kops_wait(job, -1), KOPS_E_STATE);
+	assert_null(kops_job_receipt(job));
+	assert_int_equal(kops_cancel(job), KOPS_E_STATE);
+	assert_int_equal(kops_run(job), 0);
+
+	const kops_receipt *receipt = kops_job_receipt(job);
+	assert_non_null(receipt);
+	assert_string_equal(receipt->device, "cpu");
+	assert_true(receipt->total_us == 12.5);
+	assert_int_equal(receipt->n_ops, 1);
+	assert_string_equal(receipt->ops[0].kernel, "fake");
+	assert_string_equal(receipt->ops[0].why, "it is the only one");
+	assert_true(receipt->ops[0].flops == 16 && receipt->ops[0].compute_us == 2.5);
+	assert_string_equal(kops_job_error(job), "");
+	assert_int_equal(kops_job_copy(job, x, y, NULL), KOPS_E_STATE);
+
+	assert_int_equal(kops_job_new(k, NULL, &copy), 0);
+	assert_int_equal(kops_submit(copy, NULL, NULL), KOPS_E_INVALID);
+	assert_int_equal(kops_job_copy(copy, x, y, NULL), 0);
+	assert_int_equal(kops_run(copy), KOPS_E_SHAPE);
+	assert_string_equal(kops_job_error(copy), "copy: 2 × 3 into 3 × 2");
+	assert_string_equal(kops_error(k), "copy: 2 × 3 into 3 × 2");
+	assert_null(kops_job_receipt(copy));
+	assert_int_equal(kops_run(copy), KOPS_E_SHAPE);
+	assert_string_equal(kops_error(k), kops_strerror(KOPS_E_SHAPE));
+	kops_job_free(copy);
+	kops_job_free(NULL);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_two_handles(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	int first = f->sock;
+	f->sock = -1;
+	fake_greet(f);
+	fake_expect_end(f);
+	f->sock = first;
+	fake_expect(f, FAKE_VERB(DROP));
+	fake_expect_end(f);
+}
+
+static void test_views_that_no_job_takes(void **state)
+{
+	struct fake *f = *state;
+	kops_job *job;
+	fake_start(f, script_two_handles);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops *other = fake_open(f);
+	kops_job *foreign;
+	kops_view good = kops_matrix(b, 0, KOPS_F32, 2, 2, 0), none = good, flat = good, deep = good;
+	none.buffer = NULL;
+	flat.rank = 0;
+	deep.rank = 5;
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_copy(job, none, good, NULL), KOPS_E_INVALID);
+	assert_int_equal(kops_job_copy(job, good, flat, NULL), KOPS_E_INVALID);
+	assert_int_equal(kops_job_copy(job, deep, good, NULL), KOPS_E_INVALID);
+	assert_string_equal(kops_error(k), "op 0: a view of rank 5; 1 to 4 are possible");
+	assert_int_equal(kops_job_copy(job, good, good, "na\x01me"), KOPS_E_INVALID);
+	assert_int_equal(kops_job_new(other, NULL, &foreign), 0);
+	assert_int_equal(kops_job_copy(foreign, good, good, NULL), KOPS_E_INVALID);
+	assert_string_equal(kops_error(other), "op 0: a view of another handle's buffer");
+	kops_close(other);
+	assert_int_equal(kops_job_copy(job, good, good, NULL), 0);
+	kops_free(b);
+	assert_int_equal(kops_job_copy(job, good, good, NULL), KOPS_E_INVALID);
+	assert_int_equal(kops_submit(job, NULL, NULL), KOPS_E_INVALID);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_one_op(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(SUBMIT));
+	const Kops__V1__Gemm *g = r->submit->ops[0]->gemm;
+	FAKE_CHECK(f, r->submit->n_ops == 1 && g->alpha == 2 && g->beta == 0);
+	FAKE_CHECK(f, g->a->shape[0] == 2 && g->a->shape[1] == 5 && g->a->strides[0] == 1 &&
+	                  g->a->strides[1] == 3);
+	FAKE_CHECK(f, g->b->shape[0] == 5 && g->b->shape[1] == 4 && g->b->n_strides == 0);
+	FAKE_CHECK(f, g->c->shape[0] == 2 && g->c->shape[1] == 4 && g->c->strides[0] == 7);
+	fake_receipt(f, r->id);
+	r = fake_expect(f, FAKE_VERB(SUBMIT));
+	FAKE_CHECK(f, r->submit->ops[0]->gemm->a->dtype == KOPS__V1__DTYPE__F64);
+	uint64_t late = r->id;
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(CANCEL))->cancel->job == late);
+	r = fake_expect(f, FAKE_VERB(SUBMIT));
+	uint64_t id = r->id;
+	FAKE_CHECK(f, r->submit->n_ops == 1 && r->submit->ops[0]->params_case == KOPS__V1__OP__PARAMS_ADD);
+	fake_answer(f, late, KOPS_E_CANCELLED, "withdrawn");
+	fake_receipt(f, id);
+	fake_expect_end(f);
+}
+
+static void test_one_op_calls(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops *k;
+	fake_start(f, script_one_op);
+	assert_int_equal(fake_try_open(f, 100, &k, why), 0);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	assert_int_equal(kops_sgemm(k, KOPS_T, KOPS_N, 2, 4, 5, 2, b, 3, b, 4, 0, b, 7), 0);
+	assert_int_equal(kops_sgemm(k, KOPS_T, KOPS_N, 2, 4, 5, 2, b, 1, b, 4, 0, b, 7), KOPS_E_INVALID);
+	assert_string_equal(kops_error(k), "lda = 1 is less than the 2 columns stored");
+	assert_int_equal(kops_sgemm(k, KOPS_N, KOPS_N, 2, 4, 5, 2, b, 5, NULL, 4, 0, b, 7), KOPS_E_INVALID);
+	assert_int_equal(kops_sgemm(k, KOPS_N, (kops_trans)2, 2, 4, 5, 2, b, 5, b, 4, 0, b, 7), KOPS_E_INVALID);
+	assert_int_equal(kops_dgemm(k, KOPS_N, KOPS_N, 2, 2, 2, 1, b, 2, b, 2, 0, b, 2), KOPS_E_TIMEOUT);
+	kops_view x = kops_matrix(b, 0, KOPS_F32, 2, 2, 0);
+	assert_int_equal(kops_add(k, x, x, x), 0); /* while the other is still out */
+	kops_close(k);
+	fake_stop(f);
+}
+
+/* ---- Ends ---- */
+
+struct ends {
+	unsigned n;
+	kops_job *jobs[8];
+	int status[8];
+	kops_job *resubmit, *free_other;
+	int wait_status;
+};
+
+static void on_end(kops_job *job, int status, void *user)
+{
+	struct ends *ends = user;
+	ends->jobs[ends->n] = job;
+	ends->status[ends->n++] = status;
+}
+
+static void on_end_free(kops_job *job, int status, void *user)
+{
+	on_end(job, status, user);
+	kops_job_free(job);
+}
+
+static void on_end_again(kops_job *job, int status, void *user)
+{
+	struct ends *ends = user;
+	on_end(job, status, user);
+	ends->wait_status = kops_wait(job, 0);
+	assert_int_equal(kops_submit(job, on_end, user), 0);
+	kops_job_free(ends->free_other);
+}
+
+static void script_ends(struct fake *f)
+{
+	uint64_t ids[5];
+	fake_greet(f);
+	fake_lend(f);
+	for (unsigned i = 0; i < 3; i++)
+		ids[i] = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	fake_receipt(f, ids[1]); /* queues of their own: in any order */
+	ids[3] = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	FAKE_CHECK(f, ids[3] != ids[1]);
+	fake_receipt(f, ids[0]);
+	fake_receipt(f, ids[2]);
+	fake_answer(f, ids[3], KOPS_E_BUSY, "too much queued");
+	fake_expect_end(f);
+}
+
+static void test_callbacks(void **state)
+{
+	struct fake *f = *state;
+	struct ends ends = {0};
+	fake_start(f, script_ends);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *one = fake_gemm(k, b, b, b, 0), *two = fake_gemm(k, b, b, b, 0),
+	         *three = fake_gemm(k, b, b, b, 0);
+	ends.free_other = three; /* abandoned while it is out: its callback must not be called */
+	assert_int_equal(kops_submit(one, on_end_free, &ends), 0);
+	assert_int_equal(kops_submit(two, on_end_again, &ends), 0);
+	assert_int_equal(kops_submit(three, on_end, &ends), 0);
+	assert_int_equal(kops_submit(two, NULL, NULL), KOPS_E_STATE);
+	assert_int_equal(kops_wait(two, -1), 0); /* the first time; it is out again afterwards */
+	assert_true(kops_job_is_out(two));
+	assert_int_equal(ends.wait_status, KOPS_E_STATE);
+	assert_int_equal(ends.n, 1);
+	assert_int_equal(kops_wait(two, -1), KOPS_E_BUSY);
+	assert_int_equal(ends.n, 3);
+	assert_ptr_equal(ends.jobs[1], one);
+	assert_int_equal(ends.status[1], 0);
+	assert_ptr_equal(ends.jobs[2], two);
+	assert_int_equal(ends.status[2], KOPS_E_BUSY);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_freed_while_waiting(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+}
+
+/* kops_wait() and kops_run() survive a callback that frees the job they wait for. */
+static void test_job_freed_by_its_callback_while_waited_for(void **state)
+{
+	struct fake *f = *state;
+	struct ends ends = {0};
+	fake_start(f, script_freed_while_waiting);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *job = fake_gemm(k, b, b, b, 0);
+	assert_int_equal(kops_submit(job, on_end_free, &ends), 0);
+	assert_int_equal(kops_wait(job, -1), 0);
+	assert_int_equal(ends.n, 1);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_busy(struct fake *f)
+{
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	fake_greet(f);
+	fake_lend(f);
+	reply.id = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	reply.status = KOPS_E_BUSY;
+	reply.message = "1.5 s of work is queued";
+	reply.retry_after_us = 1500;
+	fake_send(f, &reply, -1);
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+}
+
+static void test_busy_says_when_to_try_again(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_busy);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *job = fake_gemm(k, b, b, b, 0);
+	assert_int_equal(kops_run(job), KOPS_E_BUSY);
+	assert_int_equal(kops_job_retry_after_us(job), 1500);
+	assert_string_equal(kops_job_error(job), "1.5 s of work is queued");
+	assert_int_equal(kops_run(job), 0);
+	assert_int_equal(kops_job_retry_after_us(job), 0);
+	assert_string_equal(kops_job_error(job), "");
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_cancel(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(SUBMIT));
+	uint64_t job = r->id;
+	r = fake_expect(f, FAKE_VERB(CANCEL));
+	FAKE_CHECK(f, r->cancel->job == job);
+	fake_answer(f, job, KOPS_E_CANCELLED, "withdrawn");
+	fake_answer(f, r->id, 0, "");
+	job = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(CANCEL))->cancel->job == job);
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_expect_end(f);
+}
+
+static void test_cancel(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_cancel);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *job;
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_copy(job, kops_matrix(a, 0, KOPS_F32, 2, 2, 0),
+	                               kops_matrix(a, 64, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	assert_int_equal(kops_cancel(job), 0);
+	assert_true(kops_job_is_out(job));
+	assert_int_equal(kops_wait(job, -1), KOPS_E_CANCELLED);
+	assert_string_equal(kops_error(k), "withdrawn");
+	assert_int_equal(kops_cancel(job), KOPS_E_STATE);
+	/* Cancelled, then the daemon goes: it may have run, and is not sent again. */
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	assert_int_equal(kops_cancel(job), 0);
+	assert_int_equal(kops_wait(job, -1), KOPS_E_INTERRUPTED);
+	/* With no connection there is nobody to ask: it ends by itself. */
+	assert_int_equal(kops_fd(k), -1);
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	assert_int_equal(kops_cancel(job), 0);
+	assert_int_equal(kops_wait(job, -1), KOPS_E_CANCELLED);
+	assert_int_equal(kops_ping(k), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_timeout(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	uint64_t job = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(CANCEL))->cancel->job == job);
+	fake_receipt(f, job);
+	fake_expect_end(f);
+}
+
+static void test_run_out_of_time(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops *k;
+	fake_start(f, script_timeout);
+	assert_int_equal(fake_try_open(f, 80, &k, why), 0);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *job = fake_gemm(k, b, b, b, 1);
+	assert_int_equal(kops_run(job), KOPS_E_TIMEOUT);
+	assert_string_equal(kops_error(k), "no answer from kopsd in time");
+	assert_true(kops_job_is_out(job));
+	assert_int_equal(kops_wait(job, -1), 0); /* it ran already when the Cancel came */
+	assert_non_null(kops_job_receipt(job));
+	kops_close(k);
+	fake_stop(f);
+}
+
+struct waiting {
+	kops *k;
+	unsigned refused;
+};
+
+static void on_end_wait(kops_job *job, int status, void *user)
+{
+	struct waiting *waiting = user;
+	kops *k = waiting->k;
+	kops_buffer *none;
+	kops_info *info;
+	(void)status;
+	waiting->refused += kops_run(job) == KOPS_E_STATE;
+	waiting->refused += kops_wait(job, 1) == KOPS_E_STATE;
+	waiting->refused += kops_ping(k) == KOPS_E_STATE;
+	waiting->refused += kops_process(k) == KOPS_E_STATE;
+	waiting->refused += kops_query(k, &info) == KOPS_E_STATE;
+	waiting->refused += kops_alloc(k, 1, KOPS_SHARED, NULL, &none) == KOPS_E_STATE;
+	waiting->refused += kops_import(k, 0, 1, 0, &none) == KOPS_E_STATE;
+	kops_close(k); /* not allowed either: nothing happens */
+}
+
+static void test_callbacks_must_not_wait(void **state)
+{
+	struct fake *f = *state;
+	struct waiting waiting = {0};
+	fake_start(f, script_freed_while_waiting);
+	kops *k = waiting.k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *job = fake_gemm(k, b, b, b, 0);
+	assert_int_equal(kops_submit(job, on_end_wait, &waiting), 0);
+	assert_int_equal(kops_wait(job, -1), 0);
+	assert_int_equal(waiting.refused, 7);
+	kops_close(k);
+	fake_stop(f);
+}
+
+/* ---- Back-pressure ---- */
+
+#define FLOOD 3000
+
+static void script_slow(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	usleep(50000);
+	for (f->count = 0; f->count < FLOOD; f->count++)
+		fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+}
+
+/* More than the socket holds: submitting never blocks, order and completeness hold. */
+static void test_full_socket(void **state)
+{
+	struct fake *f = *state;
+	static kops_job *jobs[FLOOD];
+	fake_start(f, script_slow);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	for (unsigned i = 0; i < FLOOD; i++) {
+		jobs[i] = fake_gemm(k, b, b, b, 0);
+		assert_int_equal(kops_submit(jobs[i], NULL, NULL), 0);
+	}
+	assert_int_equal(kops_events(k), POLLIN | POLLOUT);
+	int ended = 0;
+	while (ended < FLOOD) {
+		struct pollfd p = {.fd = kops_fd(k), .events = kops_events(k)};
+		assert_int_equal(poll(&p, 1, FAKE_PATIENCE_MS), 1);
+		int n = kops_process(k);
+		assert_true(n >= 0);
+		ended += n;
+	}
+	assert_int_equal(kops_events(k), POLLIN);
+	for (unsigned i = 0; i < FLOOD; i++)
+		assert_int_equal(kops_wait(jobs[i], 0), 0);
+	kops_close(k);
+	fake_stop(f);
+	assert_int_equal(f->count, FLOOD);
+}
+
+static void script_close(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	for (unsigned i = 0; i < 3; i++)
+		fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_expect_end(f);
+}
+
+static void test_close_with_jobs_out(void **state)
+{
+	struct fake *f = *state;
+	struct ends ends = {0};
+	fake_start(f, script_close);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *jobs[3];
+	for (unsigned i = 0; i < 3; i++) {
+		jobs[i] = fake_gemm(k, b, b, b, 0);
+		assert_int_equal(kops_submit(jobs[i], on_end, &ends), 0);
+	}
+	kops_job_free(jobs[1]);
+	kops_close(k);
+	assert_int_equal(ends.n, 0);
+	fake_stop(f);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_alloc),
+	    TEST(test_bad_lends_are_refused),
+	    TEST(test_late_lend_is_given_back),
+	    TEST(test_import),
+	    TEST(test_import_says_what_is_wrong_with_it),
+	    TEST(test_job_on_the_wire),
+	    TEST(test_views_that_no_job_takes),
+	    TEST(test_one_op_calls),
+	    TEST(test_callbacks),
+	    TEST(test_job_freed_by_its_callback_while_waited_for),
+	    TEST(test_busy_says_when_to_try_again),
+	    TEST(test_cancel),
+	    TEST(test_run_out_of_time),
+	    TEST(test_callbacks_must_not_wait),
+	    TEST(test_full_socket),
+	    TEST(test_close_with_jobs_out),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
