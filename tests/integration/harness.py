@@ -47,7 +47,9 @@ class Daemon:
         self.socket = os.path.join(self.folder, "kopsd.sock")
         self.config = os.path.join(self.folder, "kopsd.conf")
         self.log_path = os.path.join(self.folder, "log")
-        self.settings = {"devices": os.environ.get("KOPS_TEST_DEVICES", "cpu"), "pool_cache": 0, **settings}
+        # No warm pool, also with a GPU: its filling in the background would look like a leak.
+        self.settings = {"devices": os.environ.get("KOPS_TEST_DEVICES", "cpu"), "pool_cache": 0, "warm_pool": 1,
+                         **settings}
         self.process = None
 
     def write_config(self, **settings):
