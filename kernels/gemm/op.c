@@ -214,10 +214,13 @@ static void sample_view(struct view *v, kops_dtype dtype, uint64_t rows, uint64_
 	view_make_dense(v);
 }
 
-/* Two batches, and edges beside full tiles of 64 and 128. */
+/*
+ * Two batches, and edges beside full tiles of 64 and 128. Small enough for OpenBLAS to stay on one thread: each
+ * further one would touch a buffer of its own, memory that an idle daemon would then hold.
+ */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
-	const uint64_t m = 133, n = 71, k = 70;
+	const uint64_t m = 133, n = 71, k = 27;
 
 	if (dtype_size(dtype) == 0)
 		return false;
