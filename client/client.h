@@ -112,6 +112,7 @@ struct kops {
 
 	enum link_state state;
 	int sock;                   /* -1 when DOWN */
+	int watched;                /* what kops_fd() said last */
 	int64_t give_up_us;         /* end of trying to connect; CLIENT_NEVER: not trying, or connected */
 	int64_t attempt_us;         /* when DOWN and trying: the next attempt */
 	int64_t pause_us;           /* between attempts; grows until an answer comes */

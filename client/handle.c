@@ -76,7 +76,7 @@ static kops *handle_new(void)
 	kops *k = calloc(1, sizeof *k);
 	if (!k)
 		return NULL;
-	k->sock = -1;
+	k->sock = k->watched = -1;
 	k->give_up_us = CLIENT_NEVER;
 	k->ops_max = MESSAGE_OPS_MAX;
 	k->outbox_end = &k->outbox;

@@ -354,9 +354,11 @@ int kops_copy(kops *k, kops_view x, kops_view y);
 /*
  * Poll kops_fd() for kops_events() (POLLIN, POLLOUT) with at most kops_timeout() ms (-1: none), then
  * call kops_process(); it never blocks, runs callbacks, and returns how many jobs ended or a negative
- * code when the connection is lost for good. The fd changes when the handle reconnects: ask each time round.
+ * code when the connection is lost for good. The fd is -1 between connections, and a new one never has the number
+ * that kops_fd() returned last: ask each time round, and where it differs, watch the new one instead. Watch by level,
+ * not by edge.
  */
-int kops_fd(const kops *k);
+int kops_fd(kops *k);
 short kops_events(const kops *k);
 int kops_timeout(const kops *k);
 int kops_process(kops *k);

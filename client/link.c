@@ -80,6 +80,19 @@ static int open_socket(kops *k)
 	return 0;
 }
 
+/* A loop that watches the last connection would take one of the same number for it, and never hear of it. */
+static int change_number(kops *k)
+{
+	if (k->sock != k->watched)
+		return 0;
+	int other = fcntl(k->sock, F_DUPFD_CLOEXEC, k->sock + 1);
+	if (other < 0)
+		return client_fail(k, KOPS_E_SYSTEM, "cannot duplicate the socket: %s", strerror(errno));
+	close(k->sock);
+	k->sock = other;
+	return 0;
+}
+
 static int send_hello(kops *k)
 {
 	Kops__V1__Hello hello = KOPS__V1__HELLO__INIT;
@@ -128,7 +141,9 @@ int client_link_connect(kops *k)
 	int status = open_socket(k);
 	if (status < 0)
 		return status;
-	status = send_hello(k);
+	status = change_number(k);
+	if (status == 0)
+		status = send_hello(k);
 	if (status == 0)
 		status = client_buffer_restore(k);
 	if (status == 0)

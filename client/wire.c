@@ -337,8 +337,9 @@ void client_waiter_end(struct waiter *waiter, int status, const char *why, const
 
 /* ---- Event loops ---- */
 
-int kops_fd(const kops *k)
+int kops_fd(kops *k)
 {
+	k->watched = k->sock;
 	return k->sock;
 }
 

@@ -665,6 +665,30 @@ static void test_event_loop(void **state)
 	fake_stop(f);
 }
 
+static void script_restart_once(struct fake *f)
+{
+	fake_greet(f);
+	fake_expect(f, FAKE_VERB(PING));
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_expect_end(f);
+}
+
+/* An epoll set forgets a closed descriptor; the new one must not pass for the old. */
+static void test_new_connection_has_a_new_number(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_restart_once);
+	kops *k = fake_open(f);
+	int fd = kops_fd(k);
+	assert_int_equal(kops_ping(k), 0);
+	assert_true(kops_fd(k) >= 0);
+	assert_int_not_equal(kops_fd(k), fd);
+	kops_close(k);
+	fake_stop(f);
+}
+
 /* ---- Violations ---- */
 
 static void (*violate)(struct fake *f, uint64_t id);
@@ -804,6 +828,7 @@ int main(void)
 	    TEST(test_poisonous_job_is_given_up),
 	    TEST(test_daemon_gone_for_good_and_back),
 	    TEST(test_event_loop),
+	    TEST(test_new_connection_has_a_new_number),
 	    TEST(test_violations_end_the_connection),
 	    TEST(test_surplus_descriptors_are_closed),
 	};
