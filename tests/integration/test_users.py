@@ -3,7 +3,6 @@ import mmap
 import os
 import pickle
 import signal
-import sys
 import time
 import traceback
 import unittest
@@ -182,7 +181,6 @@ class Users(harness.DaemonTest):
             c = self.daemon.connect()
             op = self.slow_op(c, 20)
             ids = [c.start_submit(op, queue=q) for q in range(100)]
-            print("queued", file=sys.stderr)
             for i in ids:
                 try:
                     c.wait(i)
@@ -192,11 +190,11 @@ class Users(harness.DaemonTest):
         def small():
             c = self.daemon.connect()
             a = c.import_new(64)
-            worst = 0.0
+            worst = 0
             for _ in range(5):
-                began = time.monotonic()
+                before = c.stats()["devices"][0]["jobs_done"]
                 c.submit(wire.add(*[view(a, [4])] * 3))
-                worst = max(worst, time.monotonic() - began)
+                worst = max(worst, c.stats()["devices"][0]["jobs_done"] - before - 1)
             return worst
         a = as_user(ALICE, flood)
         time.sleep(0.3)
@@ -204,8 +202,8 @@ class Users(harness.DaemonTest):
         os.kill(a[0], signal.SIGKILL)
         os.close(a[1])
         os.waitpid(a[0], 0)
-        # Two jobs of 20 ms are out at most; twice that is for the machine's noise.
-        self.assertLess(worst, 0.6 if harness.QUICK else 0.12)
+        # The two that are out, and one that starts between the requests on either side.
+        self.assertLessEqual(worst, 4)
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
