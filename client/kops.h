@@ -37,10 +37,12 @@
  * handle. KOPS_E_CONNECT does not either: the next call connects again.
  *
  * When the daemon restarts while jobs are out, the handle reconnects, gives its buffers again under
- * their old ids and sends every unanswered job again. Not so a job that overwrites its own input
- * (gemm with beta != 0, in-place ops): running it twice would be wrong, so it fails with
- * KOPS_E_INTERRUPTED and the caller decides. The content of RESIDENT buffers is gone then; jobs that
- * read one fail with KOPS_E_LOST until one op has written all of it.
+ * their old ids and sends every unanswered job again. Not so a job whose input may be overwritten by
+ * then: by itself (gemm with beta != 0, in-place ops) or by a later unanswered job, unless an earlier
+ * op that is repeated too makes that input anew. Running such a job twice would be wrong, so it fails
+ * with KOPS_E_INTERRUPTED, as does a job that reads what it should have written, and the caller
+ * decides. So does one that has seen sixteen restarts. The content of RESIDENT buffers is gone after a
+ * restart; jobs that read one fail with KOPS_E_LOST until one op has written all of it.
  *
  * Accuracy: `precision` of a gemm on f32 says what its kernel may do.
  *   KOPS_PRECISION_F32   (default) error no worse than cuBLAS SGEMM's on the same data
@@ -122,7 +124,7 @@ typedef struct kops_options {
 /*
  * Connects and greets. options may be NULL. On failure *ret_handle is untouched and, if why is not
  * NULL, up to why_size bytes of it hold the sentence.
- * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM.
+ * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM, and what the daemon refuses with (KOPS_E_QUOTA).
  */
 int kops_open(kops **ret_handle, const kops_options *options, char *why, size_t why_size);
 
@@ -203,7 +205,7 @@ kops_view kops_matrix(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, ui
 kops_view kops_tensor(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint32_t rank,
                       const uint64_t *shape);
 
-/* The same elements with the last two axes exchanged. */
+/* The same elements with the last two axes exchanged; a view that no job takes when it has no two. */
 kops_view kops_transposed(kops_view view);
 
 /* ---- Jobs --------------------------------------------------------------------------------- */
@@ -240,8 +242,8 @@ void kops_job_free(kops_job *job);
 
 /*
  * Adding ops. kernel pins a row by name (`kops-client ops` lists them); NULL: the fastest that is
- * accurate enough. Views are copied. KOPS_E_INVALID for a rank out of range or a full job,
- * KOPS_E_STATE after kops_submit(), KOPS_E_NOMEM. Shapes are checked by the daemon.
+ * accurate enough. Views are copied. KOPS_E_INVALID for a rank out of range, a freed buffer or another handle's, or
+ * a full job; KOPS_E_STATE after kops_submit(), KOPS_E_NOMEM. Shapes are checked by the daemon.
  */
 
 /*
@@ -275,7 +277,7 @@ typedef void kops_callback(kops_job *job, int status, void *user);
 /*
  * Sends the job, or queues it to be sent; never blocks. done may be NULL. Buffers must stay alive
  * until it is done. A finished job may be submitted again with the same ops.
- * KOPS_E_INVALID for a job without ops, KOPS_E_STATE when it is out already.
+ * KOPS_E_INVALID for a job without ops or with a freed buffer, KOPS_E_STATE when it is out already.
  */
 int kops_submit(kops_job *job, kops_callback *done, void *user);
 
