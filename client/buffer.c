@@ -145,7 +145,8 @@ static const char *take_lent(kops_buffer *b, const Kops__V1__Lent *lent, int *fd
 		return "a lent buffer without its descriptor";
 	if (fstat(fds[0], &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < b->bytes)
 		return "a lent buffer smaller than asked for";
-	/* Touched memory: to fill the page table at once takes 0.8 ms for 16 MiB, by faults 4.3 ms (measured). */
+	/* Touched memory: to fill the page table at once takes 0.8 ms for 16 MiB, by faults 4.3 ms (measured).
+	 */
 	void *data = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fds[0], 0);
 	if (data == MAP_FAILED) {
 		*ret_status = client_fail(b->k, errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM,

@@ -64,7 +64,8 @@ static inline int count_fds(void)
 
 /* ---- For scripts ---- */
 
-static inline void fake_fail(struct fake *f, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
+static inline void fake_fail(struct fake *f, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
 
 static inline void fake_fail(struct fake *f, const char *format, ...)
 {
