@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cpu.h"
+#include "host_memory.h"
 #include "threads.h"
 
 #define KEPT_WORKSPACE_BYTES (64ull << 20) /* larger ones are given back after the run */
@@ -245,12 +246,33 @@ static void *map_zeroed(uint64_t bytes)
 	return address;
 }
 
+/* Touched now, where want of memory is an answer; later it would be the end of some process. */
+static void *map_touched(uint64_t bytes)
+{
+	void *address = NULL;
+
+	if (host_memory_claim(bytes) < 0)
+		return NULL;
+	address = map_zeroed(bytes);
+	if (address)
+		madvise(address, bytes,
+		        MADV_POPULATE_WRITE); /* Linux 5.14; before, pages come as they are used */
+	host_memory_settle(bytes);
+	return address;
+}
+
 /* NULL when there is no memory. One that is not kept is the caller's to unmap. */
 static void *get_workspace(struct backend_device *dev, uint64_t bytes)
 {
+	void *address;
+
 	if (bytes <= dev->workspace_bytes)
 		return dev->workspace;
-	void *address = map_zeroed(bytes);
+	if (host_memory_claim(bytes) < 0)
+		return NULL;
+	address = map_zeroed(bytes);
+	if (!address || bytes <= KEPT_WORKSPACE_BYTES)
+		host_memory_settle(bytes); /* one that is kept is soon touched, and small */
 	if (!address || bytes > KEPT_WORKSPACE_BYTES)
 		return address;
 	if (dev->workspace)
@@ -262,8 +284,10 @@ static void *get_workspace(struct backend_device *dev, uint64_t bytes)
 
 static void put_workspace(struct backend_device *dev, void *address, uint64_t bytes)
 {
-	if (address && address != dev->workspace)
-		munmap(address, bytes);
+	if (!address || address == dev->workspace)
+		return;
+	munmap(address, bytes);
+	host_memory_settle(bytes);
 }
 
 static double now_us(void)
@@ -355,7 +379,7 @@ static int cpu_alloc(struct backend_device *dev, uint64_t bytes, void **ret_addr
 	if (!a)
 		return KOPS_E_NOMEM;
 	a->bytes = bytes;
-	a->address = bytes <= dev->info.memory_bytes ? map_zeroed(bytes) : NULL;
+	a->address = bytes <= dev->info.memory_bytes ? map_touched(bytes) : NULL;
 	if (!a->address) {
 		free(a);
 		return KOPS_E_NOMEM;

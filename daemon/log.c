@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 #define LOG_LINE_BYTES 1024 /* longer lines are cut; journald takes one write as one line */
 
 static int max_level = LOG_LEVEL_INFO;
@@ -55,4 +57,21 @@ void log_line(enum log_level level, const char *format, ...)
 	line[len] = '\n';
 	write_line(line, len + 1);
 	errno = saved_errno;
+}
+
+bool log_may(struct log_limit *limit)
+{
+	uint64_t second = clock_ns() / 1000000000u;
+
+	if (second != limit->second) {
+		if (limit->dropped)
+			log_notice("%u lines like the next were left out", limit->dropped);
+		*limit = (struct log_limit){.second = second};
+	}
+	if (limit->lines < LOG_BURST) {
+		limit->lines++;
+		return true;
+	}
+	limit->dropped++;
+	return false;
 }

@@ -6,6 +6,9 @@
 #ifndef KOPS_LOG_H
 #define KOPS_LOG_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 enum log_level {
 	LOG_LEVEL_ERROR = 3,
 	LOG_LEVEL_WARNING = 4,
@@ -17,6 +20,17 @@ enum log_level {
 void log_set_level(int level);
 /* Control characters in the text (client names) are written as '?'. */
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * For lines that a client can cause as often as it likes: true for the first LOG_BURST of each second. The
+ * first after a gap tells how many were left out. Loop thread.
+ */
+enum { LOG_BURST = 10 };
+struct log_limit {
+	uint64_t second;
+	unsigned lines, dropped;
+};
+bool log_may(struct log_limit *limit);
 
 #define log_error(...)   log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_line(LOG_LEVEL_WARNING, __VA_ARGS__)

@@ -2,12 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "host_memory.h"
 #include "log.h"
 
 #define CLASS_MIN_BYTES (64ull << 10)
@@ -21,7 +21,6 @@ struct pool {
 	uv_loop_t *loop;
 	const struct backend *gpu;
 	uint64_t cache_limit_bytes, cached_bytes, total_bytes;
-	uint64_t making_bytes; /* atomic: by worker threads right now */
 	unsigned busy;
 	unsigned warm_classes;        /* classes [0, warm_classes) are kept stocked */
 	unsigned warm_stock[CLASSES]; /* fresh or being made */
@@ -68,27 +67,6 @@ static void unmake(struct segment *s)
 }
 
 /*
- * Whether the host can spare so much, beside what other threads are making. The kernel would not say no: it
- * takes pages from everybody and then kills somebody. A sixteenth of the memory stays free.
- */
-static bool fits_in_memory(struct pool *pool, uint64_t bytes)
-{
-	uint64_t making_bytes = __atomic_add_fetch(&pool->making_bytes, bytes, __ATOMIC_RELAXED);
-	FILE *file = fopen("/proc/meminfo", "re");
-	unsigned long long total_kib = 0, available_kib = 0;
-	char line[128];
-
-	if (!file)
-		return true; /* no way to know */
-	while (fgets(line, sizeof line, file)) {
-		sscanf(line, "MemTotal: %llu", &total_kib);
-		sscanf(line, "MemAvailable: %llu", &available_kib);
-	}
-	fclose(file);
-	return available_kib > total_kib / 16 && making_bytes / 1024 < available_kib - total_kib / 16;
-}
-
-/*
  * The kernel hands out zeroed pages. KOPS_E_NOMEM, also when descriptors have run out, leaves what unmake()
  * can take down.
  */
@@ -118,8 +96,11 @@ static void make_work(uv_work_t *work)
 {
 	struct segment *s = work->data;
 
-	s->status = fits_in_memory(s->pool, s->bytes) ? make(s) : KOPS_E_NOMEM;
-	__atomic_sub_fetch(&s->pool->making_bytes, s->bytes, __ATOMIC_RELAXED);
+	s->status = host_memory_claim(s->bytes);
+	if (s->status < 0)
+		return;
+	s->status = make(s);
+	host_memory_settle(s->bytes);
 	if (s->status < 0)
 		unmake(s);
 }

@@ -276,7 +276,8 @@ static void shed(struct server *s)
 {
 	int fd;
 
-	log_warning("out of file descriptors: a connection was refused; raise LimitNOFILE");
+	if (log_may(&s->refusals))
+		log_warning("out of file descriptors: a connection was refused; raise LimitNOFILE");
 	if (s->reserve_fd >= 0)
 		close(s->reserve_fd);
 	fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC);
@@ -367,6 +368,7 @@ static void on_canary(void *arg)
 		if (device_fault(s->devices[i]))
 			server_device_failed(s, s->devices[i], device_fault(s->devices[i]));
 	request_canaries_back(s);
+	server_progress(s);
 	if (s->state != SERVER_STARTING)
 		return;
 	for (unsigned i = 0; i < s->n_devices; i++)
@@ -384,6 +386,8 @@ static void on_canary(void *arg)
 
 static bool is_quiet(const struct server *s)
 {
+	if (s->pings)
+		return false;
 	for (const struct session *session = s->sessions; session; session = session->next)
 		if (!session_is_quiet(session))
 			return false;

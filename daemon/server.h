@@ -12,6 +12,7 @@
 #include "account.h"
 #include "config.h"
 #include "device.h"
+#include "log.h"
 #include "message.h"
 #include "pool.h"
 #include "scheduler.h"
@@ -42,6 +43,7 @@ struct server {
 	struct job *expiring; /* queued jobs with a deadline */
 	uint64_t next_lane;
 	uint64_t started_ns;
+	struct log_limit refusals; /* lines about clients that were turned away */
 
 	int listen_fd;
 	bool owns_socket; /* bound here: to be unlinked */

@@ -191,7 +191,9 @@ static struct session *session_new(struct server *server, int fd, const struct u
 	}
 	why = refuse(server, s->account);
 	if (why) {
-		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
+		if (log_may(&server->refusals))
+			log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid,
+			           (int)peer->pid, why);
 		account_unref(&server->accounts, s->account);
 		free(s);
 		return NULL;
@@ -281,7 +283,7 @@ void session_close(struct session *s, const char *why)
 
 	if (s->state == SESSION_CLOSING)
 		return;
-	if (why)
+	if (why && log_may(&server->refusals))
 		log_notice("session %" PRIu64 " (uid %u pid %d) ended: %s", s->serial,
 		           (unsigned)s->account->uid, (int)s->pid, why);
 	s->state = SESSION_CLOSING;

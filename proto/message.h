@@ -13,11 +13,11 @@
 
 #include "kops.pb-c.h"
 
-#define MESSAGE_BYTES_MAX (16 * 1024) /* one datagram */
-#define MESSAGE_FDS_MAX 4
+#define MESSAGE_BYTES_MAX   (16 * 1024) /* one datagram */
+#define MESSAGE_FDS_MAX     4
 #define MESSAGE_ARENA_BYTES (128 * 1024)
-#define MESSAGE_OPS_MAX 64
-#define MESSAGE_DEPTH_MAX 5 /* Request > Submit > Op > Gemm > View */
+#define MESSAGE_OPS_MAX     64
+#define MESSAGE_DEPTH_MAX   5 /* Request > Submit > Op > Gemm > View */
 
 /* A bump allocator; message_unpack() empties it. What it returned lives until the next unpack. */
 struct message_arena {
@@ -37,7 +37,8 @@ enum message_unknown {
  * UTF-8 or NUL bytes in strings, more memory than the arena has. Linear time. NULL when refused.
  */
 ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
-                                 enum message_unknown unknown, struct message_arena *arena, const char **ret_why);
+                                 enum message_unknown unknown, struct message_arena *arena,
+                                 const char **ret_why);
 
 /*
  * Packs into out[MESSAGE_BYTES_MAX]. KOPS_E_RANGE when it does not fit, else 0 and the length.
@@ -52,8 +53,8 @@ int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsi
 
 /*
  * Receives one datagram into data[MESSAGE_BYTES_MAX] without blocking. Received descriptors are close-on-exec
- * and the caller's to close. 0, KOPS_E_BUSY when none waits, KOPS_E_CONNECT at the end, KOPS_E_PROTOCOL when the
- * datagram or its descriptors were too many (all closed), KOPS_E_SYSTEM.
+ * and the caller's to close. 0, KOPS_E_BUSY when none waits, KOPS_E_CONNECT at the end, KOPS_E_PROTOCOL when
+ * the datagram or its descriptors were too many (all closed), KOPS_E_SYSTEM.
  */
 int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds);
 

@@ -168,12 +168,30 @@ static void test_threads_do_not_mix_lines(void **state)
 		assert_int_equal(count[i], LINES);
 }
 
+/* A burst in a second, then none; and the next line that may go tells how many did not. */
+static void test_a_client_cannot_flood(void **state)
+{
+	struct log_limit limit = {0};
+	unsigned allowed = 0;
+
+	(void)state;
+	for (int i = 0; i < 1000; i++)
+		allowed += log_may(&limit);
+	assert_in_range(allowed, LOG_BURST, 2 * LOG_BURST); /* twice, should the second end meanwhile */
+	limit.second--;
+	limit.dropped = 7;
+	logged();
+	assert_true(log_may(&limit));
+	assert_string_equal(logged(), "<5>7 lines like the next were left out\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, capture, release)
-	    TEST(test_prefix_is_the_level), TEST(test_level_filters), TEST(test_one_event_is_one_line),
-	    TEST(test_long_lines_are_cut),  TEST(test_errno_is_kept), TEST(test_threads_do_not_mix_lines),
+	    TEST(test_prefix_is_the_level),   TEST(test_level_filters), TEST(test_one_event_is_one_line),
+	    TEST(test_long_lines_are_cut),    TEST(test_errno_is_kept), TEST(test_threads_do_not_mix_lines),
+	    TEST(test_a_client_cannot_flood),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
