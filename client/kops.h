@@ -124,7 +124,8 @@ typedef struct kops_options {
 /*
  * Connects and greets. options may be NULL. On failure *ret_handle is untouched and, if why is not
  * NULL, up to why_size bytes of it hold the sentence.
- * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM, and what the daemon refuses with (KOPS_E_QUOTA).
+ * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM, and what the daemon refuses with
+ * (KOPS_E_QUOTA).
  */
 int kops_open(kops **ret_handle, const kops_options *options, char *why, size_t why_size);
 
@@ -242,8 +243,8 @@ void kops_job_free(kops_job *job);
 
 /*
  * Adding ops. kernel pins a row by name (`kops-client ops` lists them); NULL: the fastest that is
- * accurate enough. Views are copied. KOPS_E_INVALID for a rank out of range, a freed buffer or another handle's, or
- * a full job; KOPS_E_STATE after kops_submit(), KOPS_E_NOMEM. Shapes are checked by the daemon.
+ * accurate enough. Views are copied. KOPS_E_INVALID for a rank out of range, a freed buffer or another
+ * handle's, or a full job; KOPS_E_STATE after kops_submit(), KOPS_E_NOMEM. Shapes are checked by the daemon.
  */
 
 /*
@@ -356,9 +357,9 @@ int kops_copy(kops *k, kops_view x, kops_view y);
 /*
  * Poll kops_fd() for kops_events() (POLLIN, POLLOUT) with at most kops_timeout() ms (-1: none), then
  * call kops_process(); it never blocks, runs callbacks, and returns how many jobs ended or a negative
- * code when the connection is lost for good. The fd is -1 between connections, and a new one never has the number
- * that kops_fd() returned last: ask each time round, and where it differs, watch the new one instead. Watch by level,
- * not by edge.
+ * code when the connection is lost for good. The fd is -1 between connections, and a new one never has the
+ * number that kops_fd() returned last: ask each time round, and where it differs, watch the new one instead.
+ * Watch by level, not by edge.
  */
 int kops_fd(kops *k);
 short kops_events(const kops *k);
