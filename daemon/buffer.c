@@ -304,6 +304,19 @@ static void release_mapping(struct buffer *b)
 	uv_queue_work(&b->server->loop, &b->work, unmap_work, unmapped);
 }
 
+/*
+ * A session may end while its client lives: a stop of ours is one case. Such a client imports what it was lent
+ * in its next session and expects its content there, so only what was given back is zeroed and lent again.
+ */
+static void release_segment(struct buffer *b)
+{
+	if (b->given_back)
+		pool_take_back(b->segment);
+	else
+		pool_let_go(b->segment);
+	buffer_delete(b);
+}
+
 static void resident_free(struct device_work *work, const struct backend *backend, struct backend_device *dev)
 {
 	backend->free(dev, of_device_work(work)->memory.device);
@@ -337,8 +350,7 @@ void buffer_unref(struct buffer *b)
 		b->device_work = (struct device_work){.execute = resident_free, .done = resident_freed};
 		device_submit(b->device, &b->device_work);
 	} else if (b->segment) {
-		pool_take_back(b->segment);
-		buffer_delete(b);
+		release_segment(b);
 	} else {
 		release_mapping(b);
 	}

@@ -30,6 +30,7 @@ struct buffer {
 	uint64_t map_bytes; /* imported: length of the mapping */
 	uint64_t charged_bytes;
 	struct segment *segment; /* lent */
+	bool given_back;         /* lent: by Drop, not by the end of its session */
 	struct device *device;   /* RESIDENT */
 	bool lost;               /* RESIDENT: stands for content destroyed by a restart */
 	bool pin_charged;

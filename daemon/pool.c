@@ -299,10 +299,15 @@ static void zeroed(uv_work_t *work, int status)
 	trim_cache(pool);
 }
 
+void pool_let_go(struct segment *s)
+{
+	queue_work(s, unmake_work, after_unmake);
+}
+
 void pool_take_back(struct segment *s)
 {
 	if (s->bytes > s->pool->cache_limit_bytes)
-		queue_work(s, unmake_work, after_unmake);
+		pool_let_go(s);
 	else
 		queue_work(s, zero_work, zeroed);
 }

@@ -5,6 +5,7 @@
  * that a user has had goes back to that user only, zeroed. Other users get segments nobody ever had.
  *
  *     (made) → FRESH → LENT ⇄ CACHED (for the same uid) → gone
+ *                        └→ gone (not given back: its session ended)
  *
  * Touching, zeroing, pinning and unmapping happen in libuv's worker threads; everything else on the loop
  * thread.
@@ -51,8 +52,12 @@ struct segment *pool_lend(struct pool *pool, uid_t uid, uint64_t bytes,
                           void (*ready)(struct segment *segment, int status, void *arg), void *arg,
                           int *ret_status);
 
-/* Takes a lent segment back. No device may use it any more. */
+/* Takes a lent segment back, for the same user. No device may use it any more. */
 void pool_take_back(struct segment *segment);
+
+/* The same, but its user did not give it back and may come again with it: its content stays, and the pool forgets
+ * it. */
+void pool_let_go(struct segment *segment);
 
 /* Bytes of all segments, lent ones included. */
 uint64_t pool_bytes(const struct pool *pool);

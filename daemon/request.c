@@ -253,6 +253,7 @@ static int handle_drop(struct request *r)
 	}
 	if (buffer->session)
 		r->session->n_dropped_pending++;
+	buffer->given_back = true;
 	buffer_unref(buffer);
 	reply_ok(r->session, r->msg->id);
 	return 0;
