@@ -90,12 +90,17 @@ static bool computes_product(const struct op_args *args)
 	return args->params.gemm.alpha != 0 && args->views[A].shape[2] != 0;
 }
 
-/* Extents are below 2^31: products of two and an element size fit. */
+/* UINT64_MAX where they are more: two extents below 2^31 and the 8 bytes of f64 do not always fit. */
 static uint64_t packed_bytes(const struct op_args *args, unsigned i)
 {
 	struct operand o = describe(&args->views[i]);
+	uint64_t bytes;
 
-	return o.packed ? cpu_align(o.view->shape[1] * o.view->shape[2] * compute_size(args)) : 0;
+	if (!o.packed)
+		return 0;
+	if (__builtin_mul_overflow(o.view->shape[1] * o.view->shape[2], compute_size(args), &bytes))
+		return UINT64_MAX;
+	return cpu_align(bytes);
 }
 
 static uint64_t workspace(const struct op_args *args)

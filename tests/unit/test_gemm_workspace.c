@@ -1,0 +1,71 @@
+/* What a product on the CPU needs beside its operands, at the extremes of their extents. */
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cpu.h"
+
+static const struct kernel *row(void)
+{
+	assert_string_equal(gemm_cpu_rows.rows[0].name, "openblas");
+	return &gemm_cpu_rows.rows[0];
+}
+
+/* (m, k) times (k, 1) with inputs of stride 0, which have to be packed. */
+static struct op_args product(kops_dtype dtype, uint64_t m, uint64_t k)
+{
+	static const char spaces[3];
+	struct op_args args = {.op = op_by_name("gemm"), .params.gemm = {.alpha = 1}};
+	char why[WHY_BYTES];
+
+	args.views[0] = (struct view){.space = &spaces[0], .dtype = dtype, .rank = 2, .shape = {m, k}};
+	args.views[1] = (struct view){.space = &spaces[1], .dtype = dtype, .rank = 2, .shape = {k, 1}};
+	args.views[2] = (struct view){
+	    .space = &spaces[2], .dtype = dtype, .rank = 2, .shape = {m, 1}, .strides = {1, 1}};
+	assert_int_equal(args.op->check(&args, why), 0);
+	return args;
+}
+
+static void test_small(void **state)
+{
+	struct op_args args = product(KOPS_F64, 100, 10);
+
+	(void)state;
+	assert_true(row()->workspace(&args) >= 100 * 10 * 8 + 10 * 8);
+	assert_true(row()->workspace(&args) < 100 * 10 * 8 + 10 * 8 + 1024);
+}
+
+/* (2^30 + 1) (2^31 - 1) * 8 bytes are 2^33 - 8 modulo 2^64, which a host may have. */
+static void test_more_than_64_bits(void **state)
+{
+	struct op_args args = product(KOPS_F64, (1u << 30) + 1, INT_MAX);
+	const char *why_not;
+
+	(void)state;
+	assert_true(!row()->supports(&args, &why_not) || row()->workspace(&args) == UINT64_MAX);
+	args = product(KOPS_F64, INT_MAX, INT_MAX);
+	assert_true(!row()->supports(&args, &why_not) || row()->workspace(&args) == UINT64_MAX);
+}
+
+static void test_just_64_bits(void **state)
+{
+	struct op_args args = product(KOPS_F32, INT_MAX, INT_MAX);
+
+	(void)state;
+	assert_true(row()->workspace(&args) >= (uint64_t)INT_MAX * INT_MAX * 4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_small),
+	    cmocka_unit_test(test_more_than_64_bits),
+	    cmocka_unit_test(test_just_64_bits),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
