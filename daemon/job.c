@@ -229,6 +229,7 @@ static void run_done(struct device_work *work)
 		device_stats(device)->jobs_failed++;
 	else
 		device_stats(device)->jobs_done++;
+	job->sched.took_us = job->run.upload_us + job->run.compute_us + job->run.download_us;
 	sched_finish(&server->sched, &job->sched);
 	end(job, status < 0 ? JOB_FAILED : JOB_DONE, status, job->run.error);
 	jobs_dispatch(server);

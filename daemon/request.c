@@ -443,13 +443,14 @@ static int check_room(struct request *r, unsigned index)
 {
 	const struct server *server = r->session->server;
 	const struct config *c = &server->config;
+	const struct sched_flow *flow = &r->session->account->flow;
 	double backlog_us = server->sched.backlog_us[index];
 
 	if (r->session->jobs.count >= c->max_jobs)
 		return busy(r, backlog_us, UINT64_MAX, "this session has max-jobs jobs out");
 	if (r->session->account->jobs >= c->max_jobs_per_uid)
 		return busy(r, backlog_us, UINT64_MAX, "this user has max-jobs-per-uid jobs out");
-	if (backlog_us > (double)c->max_backlog * 1e3)
+	if (sched_is_full(&server->sched, flow, index, (double)c->max_backlog * 1e3))
 		return busy(r, backlog_us, c->max_backlog * 1000, "the device's queue is full (max-backlog)");
 	return 0;
 }

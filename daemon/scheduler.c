@@ -46,6 +46,13 @@ static void queue_unlink(struct sched *s, struct sched_queue *q)
 		flow_unlink(s, q->flow);
 }
 
+/* Behind the clock is only who could not run before: idle, blocked, LOW. That saves up nothing. */
+static void catch_up(const struct sched *s, struct sched_flow *f, unsigned device)
+{
+	if (f->vtime[device] < s->vclock[device])
+		f->vtime[device] = s->vclock[device];
+}
+
 void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job)
 {
 	struct sched_flow *flow = queue->flow;
@@ -61,8 +68,11 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 	else
 		queue->head = job;
 	queue->tail = job;
-	if (flow->load[d]++ == 0 && flow->vtime[d] < s->vclock[d])
-		flow->vtime[d] = s->vclock[d];
+	if (flow->load[d]++ == 0) {
+		s->flows_loaded[d]++;
+		catch_up(s, flow, d);
+	}
+	flow->backlog_us[d] += job->cost_us;
 	s->backlog_us[d] += job->cost_us;
 	s->waiting[d]++;
 	s->load[d]++;
@@ -120,6 +130,13 @@ struct sched_job *sched_pick(const struct sched *s, unsigned device)
 	return best;
 }
 
+static void charge(struct sched *s, struct sched_flow *f, unsigned device, double us)
+{
+	f->vtime[device] += us;
+	if (f->vtime[device] > s->vlast[device])
+		s->vlast[device] = f->vtime[device];
+}
+
 static void take_out(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
@@ -147,23 +164,37 @@ void sched_start(struct sched *s, struct sched_job *job)
 	take_out(s, job);
 	q->running++;
 	q->running_device = d;
-	if (f->vtime[d] > s->vclock[d])
-		s->vclock[d] = f->vtime[d];
-	f->vtime[d] += job->cost_us;
-	if (f->vtime[d] > s->vlast[d])
-		s->vlast[d] = f->vtime[d];
+	catch_up(s, f, d);
+	s->vclock[d] = f->vtime[d];
+	charge(s, f, d, job->cost_us);
+}
+
+/* Rounding must leave nothing behind. */
+static void shrink(double *backlog_us, double cost_us, unsigned load)
+{
+	*backlog_us -= cost_us;
+	if (*backlog_us < 0.0 || load == 0)
+		*backlog_us = 0.0;
 }
 
 static void unload(struct sched *s, struct sched_job *job)
 {
+	struct sched_flow *f = job->queue->flow;
 	unsigned d = job->device;
 
-	job->queue->flow->load[d]--;
-	s->backlog_us[d] -= job->cost_us;
-	if (s->backlog_us[d] < 0.0)
-		s->backlog_us[d] = 0.0; /* rounding */
+	if (--f->load[d] == 0)
+		s->flows_loaded[d]--;
 	if (--s->load[d] == 0)
 		s->vclock[d] = s->vlast[d];
+	shrink(&f->backlog_us[d], job->cost_us, f->load[d]);
+	shrink(&s->backlog_us[d], job->cost_us, s->load[d]);
+}
+
+bool sched_is_full(const struct sched *s, const struct sched_flow *flow, unsigned device, double limit_us)
+{
+	unsigned flows = s->flows_loaded[device] + (flow->load[device] ? 0 : 1);
+
+	return s->backlog_us[device] > limit_us && flow->backlog_us[device] > limit_us / flows;
 }
 
 bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
@@ -177,6 +208,8 @@ bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
 void sched_finish(struct sched *s, struct sched_job *job)
 {
 	job->queue->running--;
+	if (job->took_us > job->cost_us)
+		charge(s, job->queue->flow, job->device, job->took_us - job->cost_us);
 	unload(s, job);
 }
 

@@ -4,8 +4,9 @@
  * Every session has queues; a queue is in order. Queues of one user (uid) form a flow. Between flows a
  * device is shared by estimated cost: each flow has a virtual time per device that advances by the cost
  * of what it was given, and the flow that is furthest behind goes next (start-time fair queuing, Goyal,
- * Vin and Cheng 1996). A flow that was idle starts at the device's clock, so idling saves up nothing. A
- * device without work forgets what each flow has had: its clock moves past all of them.
+ * Vin and Cheng 1996). A flow that was idle, or whose jobs could not run, starts at the device's clock, so
+ * neither saves up anything. What a job took beyond its estimate is charged when it ends. A device without
+ * work forgets what each flow has had: its clock moves past all of them.
  *
  * Priorities: HIGH goes before other jobs of its own flow only, since any client may ask for it; LOW
  * waits until no flow has other work for the device.
@@ -27,6 +28,7 @@ struct sched_job {
 	unsigned device; /* index */
 	kops_priority priority;
 	double cost_us; /* estimate */
+	double took_us; /* measured, before sched_finish(); 0: unknown */
 	bool blocked;   /* a buffer of it is not there yet */
 };
 
@@ -43,7 +45,8 @@ struct sched_flow {
 	struct sched_flow *next, *prev; /* among flows with waiting jobs */
 	struct sched_queue *queues;     /* with waiting jobs */
 	double vtime[SCHED_DEVICES_MAX];
-	unsigned load[SCHED_DEVICES_MAX]; /* waiting + running */
+	unsigned load[SCHED_DEVICES_MAX];     /* waiting + running */
+	double backlog_us[SCHED_DEVICES_MAX]; /* estimated cost of waiting + running */
 };
 
 struct sched {
@@ -53,6 +56,7 @@ struct sched {
 	unsigned load[SCHED_DEVICES_MAX];     /* waiting + running */
 	double backlog_us[SCHED_DEVICES_MAX]; /* estimated cost of waiting + running */
 	unsigned waiting[SCHED_DEVICES_MAX];
+	unsigned flows_loaded[SCHED_DEVICES_MAX]; /* flows with waiting or running jobs */
 	uint64_t next_seq;
 };
 
@@ -71,6 +75,12 @@ void sched_finish(struct sched *s, struct sched_job *job);
 
 /* Whether the flow has had more of some device than its share so far, which it must not escape from. */
 bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow);
+
+/*
+ * Whether the flow may queue no more on a device: its backlog is over the limit, and the flow's own is over an
+ * equal share of that. So one flow that fills the device does not keep others out.
+ */
+bool sched_is_full(const struct sched *s, const struct sched_flow *flow, unsigned device, double limit_us);
 
 /* Takes a waiting job out: cancelled, expired, its session gone. */
 void sched_remove(struct sched *s, struct sched_job *job);
