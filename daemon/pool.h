@@ -55,8 +55,10 @@ struct segment *pool_lend(struct pool *pool, uid_t uid, uint64_t bytes,
 /* Takes a lent segment back, for the same user. No device may use it any more. */
 void pool_take_back(struct segment *segment);
 
-/* The same, but its user did not give it back and may come again with it: its content stays, and the pool forgets
- * it. */
+/*
+ * The same, but its user did not give it back and may come again with it: its content stays, and the pool
+ * forgets it.
+ */
 void pool_let_go(struct segment *segment);
 
 /* Bytes of all segments, lent ones included. */
