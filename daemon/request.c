@@ -455,6 +455,19 @@ static int check_room(struct request *r, unsigned index)
 	return 0;
 }
 
+/* Nothing stops a job that runs: one that is too long would keep the device from everybody. */
+static int check_length(struct request *r, double plan_us)
+{
+	uint64_t limit_ms = r->session->server->config.hang_timeout;
+
+	if (plan_us <= (double)limit_ms * 1e3)
+		return 0;
+	snprintf(r->why, sizeof r->why,
+	         "the job would take an estimated %.3g s, more than the %.3g s of hang-timeout; split it",
+	         plan_us / 1e6, (double)limit_ms / 1e3);
+	return KOPS_E_QUOTA;
+}
+
 static int bind_job(struct request *r, struct job *job, const Kops__V1__Submit *submit)
 {
 	for (unsigned i = 0; i < submit->n_ops; i++) {
@@ -506,6 +519,8 @@ static int handle_submit(struct request *r)
 	rc = bind_job(r, job, submit);
 	if (rc == 0)
 		rc = place(r, job, submit->device, &index);
+	if (rc == 0)
+		rc = check_length(r, job->run.plan_us);
 	if (rc == 0)
 		rc = check_room(r, index);
 	if (rc == 0)

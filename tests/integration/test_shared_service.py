@@ -48,5 +48,39 @@ class LentMemory(unittest.TestCase):
             self.assertGreater(c.stats()["pool_bytes"], 0)
 
 
+class Jobs(harness.DaemonTest):
+    settings = {"drain_timeout": "200ms"}
+
+    def endless(self, c, kernel=""):
+        """A product that takes years: extents cost nothing where strides are 0."""
+        a, y = c.import_new(4096), c.import_new(4096)
+        k = 1 << 50
+        return wire.gemm(view(a, [16, k], [0, 0]), view(a, [k, 16], [0, 0]), view(y, [16, 16]), kernel=kernel)
+
+    def test_a_job_without_end_is_refused(self):
+        c = self.client()
+        for kernel in ("", "reference"):
+            why = self.refused("QUOTA", c.submit, self.endless(c, kernel))
+            self.assertIn("hang-timeout", why.message)
+        many = [self.slow_op(c, 1)] * 8
+        c.submit(many)
+        began = time.monotonic()
+        with self.daemon.connect() as other:
+            self.assertEqual(other.stats()["devices"][0]["queued"], 0)
+            other.submit(self.slow_op(other, 1))
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_a_job_that_is_not_representable_is_refused(self):
+        """The f64 workspace of these operands is 2^33 - 8 bytes modulo 2^64."""
+        c = self.client()
+        m, k = (1 << 30) + 1, (1 << 31) - 1
+        fd = wire.memfd(8 * m)  # sparse
+        y, a = c.import_fd(fd, 8 * m), c.import_new(4096)
+        os.close(fd)
+        with self.assertRaises(wire.Refused):
+            c.submit(wire.gemm(view(a, [m, k], [0, 0], F64), view(a, [k, 1], [0, 0], F64), view(y, [m, 1], dtype=F64)))
+        c.ping()
+
+
 if __name__ == "__main__":
     harness.main()
