@@ -111,8 +111,8 @@ class Hostile(harness.DaemonTest):
                 c.close()
                 self.clients.remove(c)
                 c = None
-        self.assertGreater(answered, 50)
-        self.assertGreater(ended, 50)
+        self.assertGreater(answered, count(50, 5))  # about one in eleven
+        self.assertGreater(ended, count(50, 5))
         self.assert_others_served()
 
     # Order of greeting
