@@ -603,6 +603,7 @@ static int handle_ping(struct request *r)
 			device_start_canary(server->devices[i]);
 			wait |= device_canary_is_out(server->devices[i]);
 		}
+	server_watch_runs(server);
 	if (!wait) {
 		answer_ping(r->session, r->msg->id);
 		return 0;

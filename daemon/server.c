@@ -322,6 +322,7 @@ static void on_watchdog(uv_timer_t *timer)
 		notify("WATCHDOG=1");
 	for (unsigned i = 0; i < s->n_devices; i++)
 		device_start_canary(s->devices[i]);
+	server_watch_runs(s);
 }
 
 static void on_hang_check(uv_timer_t *timer)
@@ -553,6 +554,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	s->watchdog_ms = notify_watchdog_ms();
 	for (unsigned i = 0; i < s->n_devices; i++)
 		device_on_canary(s->devices[i], on_canary, s);
+	server_watch_runs(s);
 	return 0;
 }
 

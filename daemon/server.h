@@ -74,7 +74,7 @@ struct device *server_device(const struct server *server, const char *name, unsi
 void server_device_failed(struct server *server, const struct device *device, const char *why)
     __attribute__((noreturn));
 
-/* A run went to a device: looks out for hung GPUs while any is out. */
+/* A run went to a device, a job or a canary: looks out for hung GPUs while any is out. */
 void server_watch_runs(struct server *server);
 
 /* Called whenever a job or a session has ended: moves a drain on. */

@@ -166,6 +166,19 @@ class Devices(unittest.TestCase):
             c.ping()
         self.assertEqual(self.daemon.wait(10), EXIT_DEVICE_FAILED)
 
+    def test_a_hung_canary_ends_the_process_too(self):
+        for stop in (False, True):
+            self.daemon.write_config(devices="gpu0")
+            self.daemon.start()
+            c = self.connect()
+            time.sleep(1.1)  # the first canary is no longer fresh, so Ping runs another
+            self.daemon.make("hang")
+            c.start("ping", {})
+            if stop:
+                time.sleep(0.2)
+                self.daemon.signal(signal.SIGTERM)
+            self.assertEqual(self.daemon.wait(10), EXIT_DEVICE_FAILED)
+
     def test_a_stop_while_a_device_hangs_does_not_hang(self):
         self.daemon.write_config(devices="gpu0", hang_timeout="60s", drain_timeout="200ms")
         self.daemon.start()
