@@ -61,6 +61,12 @@ static int charge(struct buffer *b, enum account_kind kind, uint64_t bytes, char
 	return rc;
 }
 
+/* Whether the account allows it. */
+static bool charge_pin(struct buffer *b)
+{
+	return account_charge(&b->server->accounts, b->account, ACCOUNT_PINNED, b->memory.bytes, NULL) == 0;
+}
+
 /* ---- Import ---- */
 
 /*
@@ -163,11 +169,8 @@ static void adopt_segment(struct buffer *b, struct segment *segment)
 {
 	b->segment = segment;
 	b->memory.host = segment->map;
-	if (segment->pinned) {
-		b->memory.pin = MEMORY_PINNED;
-		b->pin_charged = account_charge(&b->server->accounts, b->account, ACCOUNT_PINNED,
-		                                b->memory.bytes, NULL) == 0;
-	}
+	b->memory.pin = segment->pinned ? MEMORY_PINNED : MEMORY_PAGEABLE;
+	buffer_settle_pin(b);
 }
 
 static void segment_ready(struct segment *segment, int status, void *arg)
@@ -193,7 +196,8 @@ int buffer_lend(struct server *server, struct account *account, uint64_t bytes, 
 	rc = charge(b, ACCOUNT_MAPPED, bytes > INT64_MAX ? bytes : pool_segment_bytes(bytes), why);
 	if (rc < 0)
 		goto fail;
-	segment = pool_lend(server->pool, account->uid, bytes, segment_ready, b, &rc);
+	b->pin_charged = server->gpu && charge_pin(b);
+	segment = pool_lend(server->pool, account->uid, bytes, b->pin_charged, segment_ready, b, &rc);
 	if (segment) {
 		adopt_segment(b, segment);
 		b->state = BUFFER_READY;
@@ -310,6 +314,7 @@ static void release_mapping(struct buffer *b)
  */
 static void release_segment(struct buffer *b)
 {
+	b->segment->pinned = b->memory.pin == MEMORY_PINNED; /* a job may have done it */
 	if (b->given_back)
 		pool_take_back(b->segment);
 	else
@@ -363,10 +368,8 @@ bool buffer_wants_pin(struct buffer *b)
 	if (b->device || !b->server->gpu || b->pin_charged || b->memory.bytes < PIN_WORTH_BYTES ||
 	    __atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) != MEMORY_PAGEABLE)
 		return false;
-	if (account_charge(&b->server->accounts, b->account, ACCOUNT_PINNED, b->memory.bytes, NULL) < 0)
-		return false;
-	b->pin_charged = true;
-	return true;
+	b->pin_charged = charge_pin(b);
+	return b->pin_charged;
 }
 
 void buffer_pin(struct buffer *b, const struct backend *backend)

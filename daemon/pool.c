@@ -87,7 +87,7 @@ static int make(struct segment *s)
 	s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 	if (s->map == MAP_FAILED)
 		return KOPS_E_NOMEM;
-	if (s->pool->gpu)
+	if (s->pin)
 		s->pinned = s->pool->gpu->pin(s->map, s->bytes, false) == 0; /* unpinned memory works, slower */
 	return 0;
 }
@@ -181,6 +181,7 @@ static void restock(struct pool *pool, unsigned c)
 		if (!s)
 			return;
 		pool->warm_stock[c]++;
+		s->pin = pool->gpu != NULL;
 		queue_work(s, make_work, warm_made);
 	}
 }
@@ -247,7 +248,7 @@ static void lend_made(uv_work_t *work, int status)
 	ready(s, 0, s->arg);
 }
 
-struct segment *pool_lend(struct pool *pool, uid_t uid, uint64_t bytes,
+struct segment *pool_lend(struct pool *pool, uid_t uid, uint64_t bytes, bool pin,
                           void (*ready)(struct segment *segment, int status, void *arg), void *arg,
                           int *ret_status)
 {
@@ -267,6 +268,7 @@ struct segment *pool_lend(struct pool *pool, uid_t uid, uint64_t bytes,
 		return NULL;
 	}
 	s->uid = uid;
+	s->pin = pin && pool->gpu;
 	s->ready = ready;
 	s->arg = arg;
 	queue_work(s, make_work, lend_made);

@@ -23,6 +23,7 @@ struct segment {
 	int fd;
 	void *map;
 	uint64_t bytes; /* of file and mapping */
+	bool pin;       /* to be pinned when made */
 	bool pinned;
 	/* the pool's own */
 	struct pool *pool;
@@ -45,10 +46,11 @@ void pool_set_cache(struct pool *pool, uint64_t cache_bytes);
 uint64_t pool_segment_bytes(uint64_t bytes);
 
 /*
- * Lends at least `bytes` to uid. Returns a segment at once when one is ready. Otherwise NULL and *ret_status
- * 0: ready(segment, 0, arg) or ready(NULL, KOPS_E_*, arg) follows; or *ret_status is KOPS_E_NOMEM.
+ * Lends at least `bytes` to uid; what is made for this is pinned if `pin`, what is there may be so anyway.
+ * Returns a segment at once when one is ready. Otherwise NULL and *ret_status 0: ready(segment, 0, arg) or
+ * ready(NULL, KOPS_E_*, arg) follows; or *ret_status is KOPS_E_NOMEM.
  */
-struct segment *pool_lend(struct pool *pool, uid_t uid, uint64_t bytes,
+struct segment *pool_lend(struct pool *pool, uid_t uid, uint64_t bytes, bool pin,
                           void (*ready)(struct segment *segment, int status, void *arg), void *arg,
                           int *ret_status);
 

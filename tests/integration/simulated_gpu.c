@@ -7,6 +7,7 @@
  *     no-open    GPU 0 does not open
  *     wrong-row  every result of gemm's row "reference" is spoiled: its self-test must fail
  *     fault      the next run (the file is removed) answers KOPS_E_FAULT, as a broken CUDA context does
+ *     no-pin     no memory can be registered for DMA
  *     hang       the next run (the file is removed) never comes back
  */
 #include <stdio.h>
@@ -113,6 +114,8 @@ static void notify(struct backend_device *dev, void (*wake)(void *arg), void *ar
 static int pin(void *host, uint64_t bytes, bool read_only)
 {
 	(void)read_only;
+	if (is_there("no-pin"))
+		return KOPS_E_NOMEM;
 	return mlock(host, bytes) == 0 ? 0 : KOPS_E_NOMEM;
 }
 

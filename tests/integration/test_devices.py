@@ -179,6 +179,36 @@ class Devices(unittest.TestCase):
                 self.daemon.signal(signal.SIGTERM)
             self.assertEqual(self.daemon.wait(10), EXIT_DEVICE_FAILED)
 
+    def test_lent_memory_is_pinned_within_the_budget(self):
+        self.daemon.write_config(devices="gpu0", max_pinned_per_uid="3M", warm_pool=1)
+        self.daemon.start()
+        c = self.connect()
+        for _ in range(3):
+            c.lend(2 << 20)
+        self.assertEqual(c.stats()["pinned_bytes"], 2 << 20)
+        with open(f"/proc/{self.daemon.pid}/status", encoding="ascii") as f:
+            locked = next(int(line.split()[1]) for line in f if line.startswith("VmLck:"))
+        self.assertEqual(locked, 2 << 10)
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_lent_memory_pinned_later_is_known_as_pinned(self):
+        """Who lets go of memory that is registered must unregister it, also when a job has registered it."""
+        self.daemon.write_config(devices="gpu0", warm_pool=1, pool_cache="64M")
+        self.daemon.make("no-pin")
+        self.daemon.start()
+        c = self.connect()
+        b = c.lend(2 << 20)
+        self.assertEqual(c.stats()["pinned_bytes"], 0)
+        os.remove(os.path.join(self.daemon.folder, "no-pin"))
+        c.submit(wire.copy(wire.view(b, [16]), wire.view(b, [16], offset=4096)))
+        self.assertEqual(c.stats()["pinned_bytes"], 2 << 20)
+        c.drop(b)
+        self.assertTrue(harness.eventually(lambda: c.stats()["pinned_bytes"] == 0))
+        time.sleep(0.2)  # it is being zeroed
+        c.lend(2 << 20)
+        self.assertEqual(c.stats()["pinned_bytes"], 2 << 20)
+        self.assertEqual(self.daemon.stop(), 0)
+
     def test_a_stop_while_a_device_hangs_does_not_hang(self):
         self.daemon.write_config(devices="gpu0", hang_timeout="60s", drain_timeout="200ms")
         self.daemon.start()

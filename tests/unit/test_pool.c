@@ -59,7 +59,7 @@ static struct segment *lend(struct fixture *f, uid_t uid, uint64_t bytes)
 {
 	unsigned before = f->answers;
 	int status = 1;
-	struct segment *s = pool_lend(f->pool, uid, bytes, on_ready, f, &status);
+	struct segment *s = pool_lend(f->pool, uid, bytes, true, on_ready, f, &status);
 
 	assert_int_equal(status, 0);
 	if (s)
@@ -217,7 +217,7 @@ static void test_warm_segments_are_lent_at_once_and_made_again(void **state)
 	settle(&f);
 	assert_int_equal(pool_bytes(f.pool), 4 * (64 + 128) * KIB);
 	for (int i = 0; i < 4; i++) {
-		s[i] = pool_lend(f.pool, 1, 100 * KIB, on_ready, &f, &status);
+		s[i] = pool_lend(f.pool, 1, 100 * KIB, true, on_ready, &f, &status);
 		assert_non_null(s[i]);
 		assert_true(is_zero(s[i]));
 		for (int j = 0; j < i; j++)
@@ -225,7 +225,7 @@ static void test_warm_segments_are_lent_at_once_and_made_again(void **state)
 	}
 	settle(&f);
 	for (int i = 4; i < 8; i++) {
-		s[i] = pool_lend(f.pool, 2, 100 * KIB, on_ready, &f, &status);
+		s[i] = pool_lend(f.pool, 2, 100 * KIB, true, on_ready, &f, &status);
 		assert_non_null(s[i]);
 	}
 	for (int i = 0; i < 8; i++)
@@ -242,7 +242,7 @@ static void test_one_that_cannot_be_made(void **state)
 
 	(void)state;
 	open_pool(&f, NULL, 0, 0);
-	assert_null(pool_lend(f.pool, 1, 1ull << 46, on_ready, &f, &status));
+	assert_null(pool_lend(f.pool, 1, 1ull << 46, true, on_ready, &f, &status));
 	assert_int_equal(status, 0);
 	settle(&f);
 	assert_int_equal(f.answers, 1);
