@@ -34,10 +34,13 @@ void reply_ok(struct session *session, uint64_t id)
 void reply_error(struct session *session, uint64_t id, int status, const char *message, uint64_t retry_after_us)
 {
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	char text[WHY_BYTES];
 
+	snprintf(text, sizeof text, "%s", message && *message ? message : status_text(status));
+	message_make_text(text);
 	reply.id = id;
 	reply.status = status;
-	reply.message = (char *)(message && *message ? message : status_text(status));
+	reply.message = text;
 	reply.retry_after_us = retry_after_us;
 	reply_send(session, &reply, -1);
 }

@@ -191,6 +191,16 @@ static const char *scan_string(struct span text)
 	return NULL;
 }
 
+void message_make_text(char *text)
+{
+	while (*text) {
+		size_t n = utf8_char((const uint8_t *)text, strlen(text));
+		if (n == 0)
+			*text = '?';
+		text += n ? n : 1;
+	}
+}
+
 static const char *scan_packed(struct span values, unsigned wire, uint64_t *ret_n)
 {
 	uint64_t n = 0;

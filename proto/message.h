@@ -40,6 +40,9 @@ ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const u
                                  enum message_unknown unknown, struct message_arena *arena,
                                  const char **ret_why);
 
+/* Puts '?' for what is not UTF-8, such as half a character where a name was cut. Protobuf strings have to be. */
+void message_make_text(char *text);
+
 /*
  * Packs into out[MESSAGE_BYTES_MAX]. KOPS_E_RANGE when it does not fit, else 0 and the length.
  */

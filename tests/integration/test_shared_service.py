@@ -82,5 +82,18 @@ class Jobs(harness.DaemonTest):
         c.ping()
 
 
+class Sentences(harness.DaemonTest):
+    def test_replies_are_text_whatever_the_request_held(self):
+        """A name cut in the midst of a character must not make the reply one that clients cannot decode."""
+        c = self.client()
+        a = c.import_new(64)
+        for shift in range(4):
+            name = "x" * shift + "\U0001f600" * 40
+            op = wire.add(*[view(a, [4])] * 3)
+            self.assertIn("no device", self.refused("DEVICE", c.submit, op, device=name).message)
+            pinned = wire.gemm(*[view(a, [1, 1], offset=4 * i) for i in range(3)], kernel=name)
+            self.assertIn("no kernel", self.refused("UNSUPPORTED", c.submit, pinned).message)
+
+
 if __name__ == "__main__":
     harness.main()
