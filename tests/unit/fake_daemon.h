@@ -150,7 +150,12 @@ static inline void fake_send(struct fake *f, const Kops__V1__Reply *reply, int f
 {
 	uint8_t out[MESSAGE_BYTES_MAX];
 	size_t len = 0;
-	if (message_pack(&reply->base, out, &len) < 0 || message_send(f->sock, out, len, &fd, fd >= 0) < 0)
+	int rc = message_pack(&reply->base, out, &len);
+	while (rc == 0 && (rc = message_send(f->sock, out, len, &fd, fd >= 0)) == KOPS_E_BUSY) {
+		struct pollfd p = {.fd = f->sock, .events = POLLOUT}; /* the client has not read yet */
+		rc = poll(&p, 1, FAKE_PATIENCE_MS) == 1 ? 0 : KOPS_E_TIMEOUT;
+	}
+	if (rc < 0)
 		fake_fail(f, "cannot send a reply");
 }
 
