@@ -188,7 +188,8 @@ class Devices(unittest.TestCase):
         self.assertEqual(c.stats()["pinned_bytes"], 2 << 20)
         with open(f"/proc/{self.daemon.pid}/status", encoding="ascii") as f:
             locked = next(int(line.split()[1]) for line in f if line.startswith("VmLck:"))
-        self.assertEqual(locked, 2 << 10)
+        if not harness.QUICK:  # with AddressSanitizer mlock() does nothing
+            self.assertEqual(locked, 2 << 10)
         self.assertEqual(self.daemon.stop(), 0)
 
     def test_lent_memory_pinned_later_is_known_as_pinned(self):
