@@ -21,6 +21,7 @@ struct account {
 	struct account *next;
 	uid_t uid;
 	unsigned refs;
+	uint64_t unread_bytes; /* of replies in its sessions' outboxes */
 	unsigned sessions, jobs, buffers;
 	uint64_t bytes[ACCOUNT_KINDS];
 	struct sched_flow flow;

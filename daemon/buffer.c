@@ -230,6 +230,8 @@ static void resident_allocated(struct device_work *work)
 {
 	struct buffer *b = of_device_work(work);
 
+	if (b->failure == KOPS_E_FAULT)
+		server_device_failed(b->server, b->device, "it broke while memory was allocated");
 	if (b->failure)
 		device_stats(b->device)->resident_bytes -= b->memory.bytes;
 	settle(b, b->failure);

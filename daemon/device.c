@@ -537,10 +537,14 @@ struct device_stats *device_stats(struct device *d)
 	return &d->stats;
 }
 
+bool device_can_hang(const struct device *d)
+{
+	return d->backend->notify != NULL;
+}
+
 bool device_is_hung(const struct device *d, uint64_t hang_ns)
 {
-	/* Only a device that works by itself has notify(), and only such a one can hang. */
-	return d->backend->notify && d->runs_out && clock_ns() - d->oldest_ns > hang_ns;
+	return device_can_hang(d) && d->runs_out && clock_ns() - d->oldest_ns > hang_ns;
 }
 
 bool device_is_healthy(const struct device *d, uint64_t hang_ns)

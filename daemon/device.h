@@ -61,7 +61,9 @@ struct device_stats *device_stats(struct device *device);
  * (hang_ns; the CPU cannot hang).
  */
 void device_start_canary(struct device *device); /* nothing if one is out */
-/* Runs are out on a GPU and none has come back for hang_ns. */
+/* It works by itself, as a GPU does, and so might stop. */
+bool device_can_hang(const struct device *device);
+/* Runs are out on such a device and none has come back for hang_ns. */
 bool device_is_hung(const struct device *device, uint64_t hang_ns);
 bool device_is_healthy(const struct device *device, uint64_t hang_ns);
 uint64_t device_canary_age_ns(const struct device *device);

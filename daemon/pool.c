@@ -14,8 +14,10 @@
 #define CLASS_MAX_BYTES                                                                                        \
 	(64ull << 20) /* above: sizes are rounded up to this granule instead of a power of two */
 #define BIG_GRANULE_BYTES (2ull << 20)
-#define WARM_PER_CLASS    4
-#define CLASSES           11 /* 64 KiB … 64 MiB */
+/* What the kernel calls uids that our user namespace does not know: several users, perhaps. */
+#define OVERFLOW_UID   65534
+#define WARM_PER_CLASS 4
+#define CLASSES        11 /* 64 KiB … 64 MiB */
 
 struct pool {
 	uv_loop_t *loop;
@@ -110,6 +112,17 @@ static void zero_work(uv_work_t *work)
 	struct segment *s = work->data;
 
 	memset(s->map, 0, s->bytes);
+}
+
+/* Frees the pages too: whoever had the segment may keep its descriptor, and with it pages that nobody counts.
+ */
+static void discard_work(uv_work_t *work)
+{
+	struct segment *s = work->data;
+
+	if (s->fd >= 0)
+		(void)!fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)s->bytes);
+	unmake(s);
 }
 
 static void unmake_work(uv_work_t *work)
@@ -284,7 +297,7 @@ static void trim_cache(struct pool *pool)
 		oldest = *link;
 		*link = NULL;
 		pool->cached_bytes -= oldest->bytes;
-		queue_work(oldest, unmake_work, after_unmake);
+		queue_work(oldest, discard_work, after_unmake);
 	}
 }
 
@@ -308,8 +321,8 @@ void pool_let_go(struct segment *s)
 
 void pool_take_back(struct segment *s)
 {
-	if (s->bytes > s->pool->cache_limit_bytes)
-		pool_let_go(s);
+	if (s->bytes > s->pool->cache_limit_bytes || s->uid == OVERFLOW_UID)
+		queue_work(s, discard_work, after_unmake);
 	else
 		queue_work(s, zero_work, zeroed);
 }

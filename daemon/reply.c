@@ -9,7 +9,7 @@
 #include "server.h"
 #include "status.h"
 
-void reply_send(struct session *session, const Kops__V1__Reply *reply, int fd)
+int reply_send(struct session *session, const Kops__V1__Reply *reply, int fd)
 {
 	struct server *server = session->server;
 	size_t bytes;
@@ -18,9 +18,9 @@ void reply_send(struct session *session, const Kops__V1__Reply *reply, int fd)
 		log_error("session %llu: a reply did not fit in a datagram",
 		          (unsigned long long)session->serial);
 		reply_error(session, reply->id, KOPS_E_RANGE, "the answer does not fit in one datagram", 0);
-		return;
+		return 0;
 	}
-	session_send(session, server->out, bytes, fd);
+	return session_send(session, server->out, bytes, fd);
 }
 
 void reply_ok(struct session *session, uint64_t id)

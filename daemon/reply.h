@@ -6,8 +6,9 @@
 #include "message.h"
 #include "session.h"
 
-/* Packs and sends; fd goes along (-1: none). */
-void reply_send(struct session *session, const Kops__V1__Reply *reply, int fd);
+/* Packs and sends; fd goes along (-1: none). KOPS_E_QUOTA: the kernel takes no more descriptors from us now;
+ * nothing was sent. */
+int reply_send(struct session *session, const Kops__V1__Reply *reply, int fd);
 void reply_ok(struct session *session, uint64_t id);
 /* message NULL: the status's own text. */
 void reply_error(struct session *session, uint64_t id, int status, const char *message,

@@ -328,14 +328,18 @@ static void on_watchdog(uv_timer_t *timer)
 static void on_hang_check(uv_timer_t *timer)
 {
 	struct server *s = timer->data;
-	bool out = false;
+	bool out = false, hung = false;
 
 	for (unsigned i = 0; i < s->n_devices; i++) {
 		struct device *d = s->devices[i];
-		if (device_is_hung(d, s->config.hang_timeout * 1000000))
+		hung |= device_is_hung(d, s->config.hang_timeout * 1000000);
+		/* Seen twice: the first look after a SIGSTOP comes before the runs that have finished
+		 * meanwhile. */
+		if (hung && s->seen_hung)
 			server_device_failed(s, d, "no job came back within hang-timeout");
 		out |= device_runs_out(d) > 0;
 	}
+	s->seen_hung = hung;
 	if (!out)
 		uv_timer_stop(timer);
 }
@@ -445,6 +449,8 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 	char why[CONFIG_WHY_BYTES];
 
 	(void)number;
+	if (s->state != SERVER_SERVING)
+		return; /* READY=1 would not be true */
 	notify_reloading();
 	if (config_load(s->argc, s->argv, &fresh, &action, why) < 0) {
 		log_error("configuration not reloaded, the old one stays: %s", why);

@@ -51,6 +51,7 @@ struct server {
 	uv_poll_t listener;
 	uv_signal_t sigterm, sigint, sighup;
 	uv_timer_t deadline_timer, watchdog_timer, hang_timer, drain_timer, drain_check;
+	bool seen_hung; /* by the last look at the devices */
 	uint64_t watchdog_ms;
 	int exit_code;
 

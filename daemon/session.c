@@ -32,6 +32,7 @@ static void outbox_pop(struct session *s)
 	struct session_out *out = s->outbox;
 
 	s->outbox = out->next;
+	s->account->unread_bytes -= sizeof *out + out->bytes;
 	if (!s->outbox)
 		s->outbox_end = &s->outbox;
 	if (out->fd >= 0)
@@ -42,7 +43,8 @@ static void outbox_pop(struct session *s)
 /* 0 also when the client is gone: the poll handler will see that. */
 static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int fd)
 {
-	struct session_out *out = malloc(sizeof *out + bytes);
+	uint64_t room = s->server->config.max_unread_per_uid - sizeof(struct session_out) - bytes;
+	struct session_out *out = s->account->unread_bytes <= room ? malloc(sizeof *out + bytes) : NULL;
 
 	if (!out)
 		return KOPS_E_NOMEM;
@@ -54,6 +56,7 @@ static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int
 		free(out);
 		return KOPS_E_SYSTEM;
 	}
+	s->account->unread_bytes += sizeof *out + bytes;
 	*s->outbox_end = out;
 	s->outbox_end = &out->next;
 	return 0;
@@ -63,25 +66,29 @@ static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int
  * Never closes the session: callers are in the midst of walking its jobs. A connection that cannot be kept in
  * order is shut down instead, and the poll handler finds it so.
  */
-void session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
+int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 {
 	int rc = KOPS_E_BUSY;
 
 	if (s->state == SESSION_CLOSING)
-		return;
+		return 0;
 	if (!s->outbox)
 		rc = message_send(s->fd, data, bytes, &fd, fd >= 0);
+	if (rc == KOPS_E_QUOTA)
+		return rc;
 	if (rc == KOPS_E_BUSY) {
 		rc = outbox_push(s, data, bytes, fd);
 		if (rc == 0) {
 			watch(s);
-			return;
+			return 0;
 		}
 	}
 	if (rc < 0) {
+		log_debug("session %" PRIu64 " ends: it leaves too much unread, or is gone", s->serial);
 		shutdown(s->fd, SHUT_RDWR);
 		watch(s);
 	}
+	return 0;
 }
 
 static void flush(struct session *s)

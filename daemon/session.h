@@ -59,8 +59,8 @@ struct session {
 void session_open(struct server *server, int fd);
 
 /* Sends one packed reply, with a descriptor of which a copy is made if it must wait (-1: none). Never closes
- * the session. */
-void session_send(struct session *session, const uint8_t *data, size_t bytes, int fd);
+ * the session. 0, or KOPS_E_QUOTA when nothing was sent, since too many descriptors are under way. */
+int session_send(struct session *session, const uint8_t *data, size_t bytes, int fd);
 
 /* Ends the session for a reason, logged once; NULL: the client hung up. Idempotent. */
 void session_close(struct session *session, const char *why);

@@ -355,6 +355,8 @@ static int socket_error(void)
 	case ECONNRESET:
 	case ENOTCONN:
 		return KOPS_E_CONNECT;
+	case ETOOMANYREFS:
+		return KOPS_E_QUOTA;
 	default:
 		return KOPS_E_SYSTEM;
 	}

@@ -40,7 +40,8 @@ ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const u
                                  enum message_unknown unknown, struct message_arena *arena,
                                  const char **ret_why);
 
-/* Puts '?' for what is not UTF-8, such as half a character where a name was cut. Protobuf strings have to be. */
+/* Puts '?' for what is not UTF-8, such as half a character where a name was cut. Protobuf strings have to be.
+ */
 void message_make_text(char *text);
 
 /*
@@ -50,7 +51,8 @@ int message_pack(const ProtobufCMessage *msg, uint8_t out[MESSAGE_BYTES_MAX], si
 
 /*
  * Sends one datagram with n_fds <= MESSAGE_FDS_MAX descriptors, without blocking and without SIGPIPE.
- * 0, KOPS_E_BUSY when the socket is full, KOPS_E_CONNECT when the peer is gone, KOPS_E_SYSTEM (errno).
+ * 0, KOPS_E_BUSY when the socket is full, KOPS_E_CONNECT when the peer is gone, KOPS_E_QUOTA when too many
+ * descriptors of this user are under way to readers that do not read, KOPS_E_SYSTEM (errno).
  */
 int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsigned n_fds);
 

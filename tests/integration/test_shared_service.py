@@ -61,7 +61,7 @@ class Jobs(harness.DaemonTest):
         c = self.client()
         for kernel in ("", "reference"):
             why = self.refused("QUOTA", c.submit, self.endless(c, kernel))
-            self.assertIn("hang-timeout", why.message)
+            self.assertIn("max-run-time", why.message)
         many = [self.slow_op(c, 1)] * 8
         c.submit(many)
         began = time.monotonic()
@@ -80,6 +80,30 @@ class Jobs(harness.DaemonTest):
         with self.assertRaises(wire.Refused):
             c.submit(wire.gemm(view(a, [m, k], [0, 0], F64), view(a, [k, 1], [0, 0], F64), view(y, [m, 1], dtype=F64)))
         c.ping()
+
+
+class Unread(harness.DaemonTest):
+    settings = {"max_unread_per_uid": "64K"}
+
+    def test_unread_receipts_are_bounded(self):
+        """Receipts of 64 ops for hundreds of jobs, of which none is read: the session ends, others go on."""
+        c = self.client()
+        a = c.import_new(4096)
+        ops = [wire.add(*[view(a, [4])] * 3)] * 64
+        rounds = 250
+        for _ in range(2):
+            c.start_submit(self.slow_op(c, 100))
+        for _ in range(rounds):
+            c.start_submit(ops)
+        self.assertTrue(eventually(lambda: self.control.stats()["sessions"] == 1))
+        replies = 0
+        with self.assertRaises(wire.Ended):
+            while True:
+                c.receive()
+                replies += 1
+        self.assertLess(replies, rounds)
+        again = self.client()
+        again.submit([wire.copy(view(again.import_new(64), [1]), view(again.import_new(64), [1]))])
 
 
 class Sentences(harness.DaemonTest):
