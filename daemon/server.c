@@ -1,174 +1,23 @@
 #include "server.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include "backend_cpu.h"
 #include "clock.h"
+#include "devices.h"
 #include "job.h"
+#include "listener.h"
 #include "log.h"
 #include "notify.h"
 #include "request.h"
 #include "session.h"
 
-#define MODULE_FILE         "kops-cuda.so"
 #define WARM_POOL_GPU_BYTES (512ull << 20)
-#define ACCEPT_BATCH        16
 #define HANG_CHECK_MS       1000
 #define EXIT_DEVICE_FAILED  70 /* EX_SOFTWARE: the supervisor starts a new process */
-
-/* ---- Devices ---- */
-
-/*
- * The module lies beside the binary in a build tree and in one fixed directory when installed. Nothing else is
- * searched: who can write there can replace kopsd itself.
- */
-static void *open_module(char why[WHY_BYTES])
-{
-	char path[PATH_MAX];
-	ssize_t len = readlink("/proc/self/exe", path, sizeof path - sizeof MODULE_FILE - 1);
-	char *slash;
-	void *module;
-
-	path[len > 0 ? len : 0] = '\0';
-	slash = strrchr(path, '/');
-	if (slash)
-		strcpy(slash + 1, MODULE_FILE);
-	if (!slash || access(path, R_OK) < 0)
-		snprintf(path, sizeof path, "%s", KOPS_MODULE_DIR "/" MODULE_FILE);
-	if (access(path, R_OK) < 0) {
-		snprintf(why, WHY_BYTES, "%.200s is not installed", path);
-		return NULL;
-	}
-	module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!module)
-		snprintf(why, WHY_BYTES, "%s", dlerror());
-	return module;
-}
-
-/* The GPU backend and how many devices it has; NULL with a sentence in why. Never unloaded: CUDA does not like
- * it. */
-static const struct backend *load_gpu(unsigned *ret_count, char why[WHY_BYTES])
-{
-	void *module = open_module(why);
-	const struct backend *(*entry)(void);
-	const struct backend *gpu;
-
-	if (!module)
-		return NULL;
-	*(void **)&entry = dlsym(module, BACKEND_ENTRY);
-	gpu = entry ? entry() : NULL;
-	if (!gpu || gpu->abi != BACKEND_ABI) {
-		snprintf(why, WHY_BYTES,
-		         MODULE_FILE " belongs to another version of kopsd; install matching packages");
-		return NULL;
-	}
-	*ret_count = gpu->count(why);
-	return *ret_count ? gpu : NULL;
-}
-
-static int add_device(struct server *s, const struct backend *backend, unsigned index,
-                      char why[CONFIG_WHY_BYTES])
-{
-	char name[16], reason[WHY_BYTES];
-	struct device *d;
-	int rc;
-
-	if (backend == &backend_cpu)
-		snprintf(name, sizeof name, "cpu");
-	else
-		snprintf(name, sizeof name, "gpu%u", index);
-	if (server_device(s, name, NULL))
-		return 0;
-	if (s->n_devices == SCHED_DEVICES_MAX) {
-		snprintf(why, CONFIG_WHY_BYTES, "more than %d devices", SCHED_DEVICES_MAX);
-		return KOPS_E_INVALID;
-	}
-	rc = device_open(&s->loop, name, backend, index, (unsigned)s->config.cpu_threads, &d, reason);
-	if (rc < 0) {
-		snprintf(why, CONFIG_WHY_BYTES, "cannot open device %s: %s", name, reason);
-		return rc;
-	}
-	s->devices[s->n_devices++] = d;
-	log_info("device %s: %s", name, device_info(d)->description);
-	if (*device_disabled_rows(d))
-		log_error("device %s: disabled after a failed self-test: %s", name, device_disabled_rows(d));
-	return 0;
-}
-
-/* "auto": what works. A GPU that does not open is left out, and the CPU always serves. */
-static int add_all(struct server *s, unsigned n_gpus, char why[CONFIG_WHY_BYTES])
-{
-	for (unsigned i = 0; i < n_gpus && s->n_devices < SCHED_DEVICES_MAX - 1; i++)
-		if (add_device(s, s->gpu, i, why) < 0)
-			log_error("going on without it: %s", why);
-	return add_device(s, &backend_cpu, 0, why);
-}
-
-/* One word of the devices setting. */
-static int add_named(struct server *s, const char *word, unsigned n_gpus, const char *no_gpu,
-                     char why[CONFIG_WHY_BYTES])
-{
-	unsigned index;
-	char rest;
-	int rc = 0;
-
-	if (strcmp(word, "cpu") == 0)
-		return add_device(s, &backend_cpu, 0, why);
-	if (strcmp(word, "auto") == 0)
-		return add_all(s, n_gpus, why);
-	if (strcmp(word, "gpu") == 0) {
-		if (n_gpus == 0) {
-			snprintf(why, CONFIG_WHY_BYTES, "devices asks for a GPU, but %s", no_gpu);
-			return KOPS_E_DEVICE;
-		}
-		for (index = 0; index < n_gpus && rc == 0; index++)
-			rc = add_device(s, s->gpu, index, why);
-		return rc;
-	}
-	if (sscanf(word, "gpu%u%c", &index, &rest) != 1) {
-		snprintf(why, CONFIG_WHY_BYTES, "devices: \"%.32s\" is none of auto, cpu, gpu, gpu0, gpu1, …",
-		         word);
-		return KOPS_E_INVALID;
-	}
-	if (index >= n_gpus) {
-		snprintf(why, CONFIG_WHY_BYTES, "devices asks for %s, but %s", word,
-		         n_gpus ? "there are fewer GPUs (counting from gpu0)" : no_gpu);
-		return KOPS_E_DEVICE;
-	}
-	return add_device(s, s->gpu, index, why);
-}
-
-static int open_devices(struct server *s, char why[CONFIG_WHY_BYTES])
-{
-	char list[CONFIG_TEXT_BYTES], no_gpu[WHY_BYTES] = "", *save = NULL;
-	unsigned n_gpus = 0;
-	int rc = 0;
-
-	snprintf(list, sizeof list, "%s", s->config.devices);
-	if (strcmp(list, "cpu") != 0) {
-		s->gpu = load_gpu(&n_gpus, no_gpu);
-		if (!s->gpu)
-			log_notice("no GPU: %s", no_gpu);
-	}
-	for (char *word = strtok_r(list, ", ", &save); word && rc == 0; word = strtok_r(NULL, ", ", &save))
-		rc = add_named(s, word, n_gpus, no_gpu, why);
-	if (rc == 0 && s->n_devices == 0) {
-		snprintf(why, CONFIG_WHY_BYTES, "devices names no device");
-		rc = KOPS_E_INVALID;
-	}
-	return rc;
-}
 
 struct device *server_device(const struct server *s, const char *name, unsigned *ret_index)
 {
@@ -188,120 +37,6 @@ void server_device_failed(struct server *s, const struct device *device, const c
 	if (s->owns_socket)
 		unlink(s->config.socket);
 	_exit(EXIT_DEVICE_FAILED);
-}
-
-/* ---- The socket ---- */
-
-static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *what)
-{
-	snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: %s: %s", path, what, strerror(errno));
-	return KOPS_E_SYSTEM;
-}
-
-/* A path left behind by a dead daemon is removed; one that answers is not. */
-static int clear_path(const struct sockaddr_un *address, char why[CONFIG_WHY_BYTES])
-{
-	struct stat st;
-	int probe, alive;
-
-	if (lstat(address->sun_path, &st) < 0)
-		return 0;
-	if (!S_ISSOCK(st.st_mode)) {
-		snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: something that is no socket is there",
-		         address->sun_path);
-		return KOPS_E_INVALID;
-	}
-	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	alive = probe >= 0 && connect(probe, (const struct sockaddr *)address, sizeof *address) == 0;
-	if (probe >= 0)
-		close(probe);
-	if (alive) {
-		snprintf(why, CONFIG_WHY_BYTES,
-		         "another kopsd is listening at %s; stop it or choose another --socket",
-		         address->sun_path);
-		return KOPS_E_EXISTS;
-	}
-	unlink(address->sun_path);
-	return 0;
-}
-
-static int bind_path(struct server *s, char why[CONFIG_WHY_BYTES])
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	mode_t mask;
-	int rc;
-
-	snprintf(address.sun_path, sizeof address.sun_path, "%.107s", s->config.socket);
-	rc = clear_path(&address, why);
-	if (rc < 0)
-		return rc;
-	s->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (s->listen_fd < 0)
-		return socket_why(why, address.sun_path, "socket");
-	mask = umask(0117); /* 0660, as kopsd.socket makes it */
-	rc = bind(s->listen_fd, (struct sockaddr *)&address, sizeof address);
-	umask(mask);
-	if (rc < 0)
-		return socket_why(why, address.sun_path, "bind");
-	s->owns_socket = true;
-	if (listen(s->listen_fd, SOMAXCONN) < 0)
-		return socket_why(why, address.sun_path, "listen");
-	return 0;
-}
-
-static int open_socket(struct server *s, char why[CONFIG_WHY_BYTES])
-{
-	int fd = notify_inherited_socket();
-
-	if (fd == KOPS_E_INVALID) {
-		snprintf(why, CONFIG_WHY_BYTES,
-		         "the inherited socket is not one listening SOCK_SEQPACKET socket; check kopsd.socket");
-		return KOPS_E_INVALID;
-	}
-	if (fd >= 0) {
-		s->listen_fd = fd;
-		return 0;
-	}
-	return bind_path(s, why);
-}
-
-static int open_reserve(void)
-{
-	return open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
-/* Out of descriptors: the reserve one lets us take the connection and close it, else it would wake us for ever.
- */
-static void shed(struct server *s)
-{
-	int fd;
-
-	if (log_may(&s->refusals))
-		log_warning("out of file descriptors: a connection was refused; raise LimitNOFILE");
-	if (s->reserve_fd >= 0)
-		close(s->reserve_fd);
-	fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-	if (fd >= 0)
-		close(fd);
-	s->reserve_fd = open_reserve();
-}
-
-/* libuv cannot receive memfds over uv_pipe_t, and has no SOCK_SEQPACKET: uv_poll_t and our own recvmsg() it is.
- */
-static void on_connection(uv_poll_t *poll, int status, int events)
-{
-	struct server *s = poll->data;
-
-	(void)events;
-	for (int i = 0; i < ACCEPT_BATCH && status == 0; i++) {
-		int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0)
-			session_open(s, fd);
-		else if (errno == EMFILE || errno == ENFILE)
-			shed(s);
-		else if (errno != EINTR && errno != ECONNABORTED)
-			return;
-	}
 }
 
 /* ---- Health ---- */
@@ -360,7 +95,7 @@ static void become_ready(struct server *s)
 	notify(status);
 	log_notice("kopsd " KOPS_VERSION " ready: %u device%s, %s", s->n_devices, s->n_devices == 1 ? "" : "s",
 	           s->owns_socket ? s->config.socket : "inherited socket");
-	uv_poll_start(&s->listener, UV_READABLE, on_connection);
+	listener_start(s);
 	if (s->watchdog_ms)
 		uv_timer_start(&s->watchdog_timer, on_watchdog, 0, s->watchdog_ms / 3 + 1);
 }
@@ -432,10 +167,7 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 	log_notice("stopping: finishing the jobs that run");
 	notify("STOPPING=1\nSTATUS=Finishing running jobs");
 	s->state = SERVER_DRAINING;
-	uv_poll_stop(&s->listener);
-	if (s->owns_socket)
-		unlink(s->config.socket);
-	s->owns_socket = false;
+	listener_stop(s);
 	jobs_shut_down(s);
 	uv_timer_start(&s->drain_timer, on_drain_timeout, s->config.drain_timeout, 0);
 	server_progress(s);
@@ -530,7 +262,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	s->listen_fd = -1;
 	s->started_ns = clock_ns();
 	raise_fd_limit();
-	s->reserve_fd = open_reserve();
+	s->reserve_fd = -1;
 	s->n_buffers_max = count_mappings_for_buffers();
 	uv_loop_init(&s->loop);
 	init_timer(s, &s->deadline_timer);
@@ -542,16 +274,10 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	watch_signal(s, &s->sigint, SIGINT, on_stop_signal);
 	watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
 
-	rc = open_socket(s, why);
+	rc = listener_open(s, why);
 	if (rc < 0)
 		return rc;
-	rc = uv_poll_init(&s->loop, &s->listener, s->listen_fd);
-	if (rc < 0) {
-		snprintf(why, CONFIG_WHY_BYTES, "cannot watch the listening socket: %s", uv_strerror(rc));
-		return KOPS_E_SYSTEM;
-	}
-	s->listener.data = s;
-	rc = open_devices(s, why);
+	rc = devices_open(s, why);
 	if (rc < 0)
 		return rc;
 	rc = make_pool(s, why);
@@ -615,10 +341,5 @@ void server_close(struct server *s)
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s->loop);
 	accounts_clear(&s->accounts);
-	if (s->listen_fd >= 0)
-		close(s->listen_fd);
-	if (s->owns_socket)
-		unlink(s->config.socket);
-	if (s->reserve_fd >= 0)
-		close(s->reserve_fd);
+	listener_close(s);
 }
