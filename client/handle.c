@@ -125,12 +125,25 @@ fail:
 	return status;
 }
 
+/*
+ * As far as the socket takes it at once. The end of the session would free the buffers too, but only memory
+ * that is given back stays warm for this user's next session.
+ */
+static void give_back(kops *k)
+{
+	for (struct list *node = k->buffers.next, *next; node != &k->buffers; node = next) {
+		next = node->next;
+		kops_free(LIST_ENTRY(node, kops_buffer, node));
+	}
+}
+
 void kops_close(kops *k)
 {
 	if (!k || k->in_callback)
 		return;
 	while (!list_is_empty(&k->jobs))
 		client_job_destroy(LIST_ENTRY(k->jobs.next, kops_job, node));
+	give_back(k);
 	while (!list_is_empty(&k->buffers))
 		client_buffer_destroy(LIST_ENTRY(k->buffers.next, kops_buffer, node));
 	client_outbox_clear(k);

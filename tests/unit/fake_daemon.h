@@ -134,7 +134,10 @@ static inline Kops__V1__Request *fake_expect(struct fake *f, Kops__V1__Request__
 
 static inline void fake_expect_end(struct fake *f)
 {
-	Kops__V1__Request *r = fake_read(f);
+	Kops__V1__Request *r;
+	do
+		r = fake_read(f);
+	while (r && r->body_case == FAKE_VERB(DROP)); /* kops_close() gives back what it has */
 	if (r)
 		fake_fail(f, "the end expected, but verb %d came", (int)r->body_case);
 	fake_hang_up(f);
