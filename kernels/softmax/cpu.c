@@ -23,10 +23,9 @@
 
 enum { X, Y };
 
-#define LONG  8192 /* columns; x and y of one row then fill half a first-level cache */
-#define PIECE 8192 /* columns of one piece of a long row */
-#define SUM_BLOCK                                                                                              \
-	256 /* terms added in f32, without lanes where the build has none, before float64 takes over */
+#define LONG          8192  /* columns; x and y of one row then fill half a first-level cache */
+#define PIECE         8192  /* columns of one piece of a long row */
+#define SUM_BLOCK     256   /* terms added in f32, maybe without lanes, before float64 takes over */
 #define PART_ELEMENTS 16384 /* per thread part */
 #define TILE_ROWS     64    /* rows moved together through the workspace */
 #define TILE_BYTES    (1024 * 1024)
