@@ -13,26 +13,16 @@
  * cudaStreamQuery(), which poll() asks every millisecond. From then on every run fails with KOPS_E_FAULT: only
  * a new process gets a new context.
  */
-#include <cublas_v2.h>
-#include <cuda.h>
-#include <cudaTypedefs.h>
-#include <cuda_runtime_api.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend.h"
 #include "clock.h"
+#include "cuda_gpu.h"
 #include "cuda_rows.h"
-#include "cuda_stage.h"
 
-#define LANES            4
-#define DEPTH            8
-#define SCRATCH_KEPT_MAX (64ull << 20) /* bytes of scratch memory that a stream keeps between runs */
-#define SCRATCH_MIN      (1ull << 20)
-#define QUERY_NS         1000000u       /* between looks for errors while runs are out */
-#define SPARE_BYTES      (256ull << 20) /* device memory left for cuBLAS, kernels and the driver */
+#define QUERY_NS 1000000u /* between looks for errors while runs are out */
 
 #define TIMED_MIN_US 100.0 /* a run planned to be shorter is timed by the host: four events cost it 6 µs */
 
@@ -46,91 +36,11 @@ static const struct cuda_direct direct_limits = {.streaming_max_bytes = 16 << 20
                                                  .reusing_max_bytes = 40 << 10};
 static const struct cuda_direct no_direct;
 
-/* What a run needs while it is out. Kept for reuse: events are slow to make. */
-struct out {
-	struct run *run;
-	struct cuda_stage *stage;
-	void *scratch; /* of its own, when it was too much for the lane's; freed in stream order */
-	cudaEvent_t begun, uploaded, computed, downloaded; /* recorded if timed */
-	cudaEvent_t ended;                                 /* for notify(); without a time, it costs nothing */
-	bool timed;
-	uint64_t started_ns;
-	uint32_t number; /* what the lane's word reads once the run is through */
-	int status;
-	struct out *next;
-};
-
-struct lane {
-	cudaStream_t stream;
-	cudaStream_t waker; /* carries the host calls of notify(), so that they do not hold up the stream */
-	cublasHandle_t cublas;
-	void *cublas_workspace;
-	void *scratch;
-	uint64_t scratch_bytes;
-	uint32_t issued;
-	uint32_t *word; /* pinned: number of the last run that is through */
-	struct out *head, **tail;
-	unsigned n_out;
-};
-
-struct backend_device {
-	int index;
-	struct device_info info;
-	double flops_per_us, bytes_per_us; /* f32 arithmetic, device memory */
-	cudaMemPool_t pool;
-	cudaStream_t memory_stream; /* alloc() and free() */
-	PFN_cuStreamWriteValue32_v11070 write_value;
-	uint32_t *words; /* one cache line per lane */
-	struct lane lanes[LANES];
-	struct out *spare;
-	struct run *done, **done_tail; /* back without having been out */
-	uint64_t queried_ns;
-	char fault[WHY_BYTES]; /* "" while the context is sound */
-	uint64_t disabled[OP_COUNT];
-};
-
 static const struct kernel_list *const lists[OP_COUNT] = {
 #define X(name, NAME) &name##_cuda_rows,
 #include "ops.def"
 #undef X
 };
-
-/* The device whose context pin() uses; -1 before the first open(). */
-static int pin_device = -1;
-
-/* ---- What there is ---- */
-
-static void explain_count(cudaError_t error, char why[WHY_BYTES])
-{
-	int driver = 0, built = CUDART_VERSION;
-
-	cudaDriverGetVersion(&driver);
-	if (driver == 0)
-		snprintf(why, WHY_BYTES,
-		         "no NVIDIA driver: libcuda.so.1 is missing or the kernel module is not loaded");
-	else if (error == cudaErrorInsufficientDriver)
-		snprintf(why, WHY_BYTES,
-		         "the NVIDIA driver is too old: it serves CUDA %d.%d, kops-cuda.so is built with "
-		         "%d.%d; update the "
-		         "driver",
-		         driver / 1000, driver % 1000 / 10, built / 1000, built % 1000 / 10);
-	else if (error == cudaErrorNoDevice)
-		snprintf(why, WHY_BYTES, "no CUDA device is visible; see nvidia-smi and CUDA_VISIBLE_DEVICES");
-	else
-		snprintf(why, WHY_BYTES, "CUDA cannot count the devices: %s", cudaGetErrorString(error));
-}
-
-static unsigned gpu_count(char why[WHY_BYTES])
-{
-	int n = 0;
-	cudaError_t error = cudaGetDeviceCount(&n);
-
-	if (error == cudaSuccess && n > 0)
-		return (unsigned)n;
-	cudaGetLastError();
-	explain_count(error == cudaSuccess ? cudaErrorNoDevice : error, why);
-	return 0;
-}
 
 static const struct kernel_list *gpu_kernels(const struct op *op)
 {
@@ -147,255 +57,6 @@ static void gpu_disable(struct backend_device *dev, const struct op *op, unsigne
 
 	if (i < OP_COUNT && row < 64)
 		dev->disabled[i] |= 1ull << row;
-}
-
-static void gpu_describe(const struct backend_device *dev, struct device_info *ret)
-{
-	*ret = dev->info;
-}
-
-/* ---- Opening and closing ---- */
-
-static int cuda_failed(cudaError_t error, const char *what, char why[WHY_BYTES])
-{
-	snprintf(why, WHY_BYTES, "%s: %s", what, cudaGetErrorString(error));
-	cudaGetLastError();
-	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
-}
-
-/* "580.159.04", from the driver's own file; else the CUDA version that it serves. */
-static void driver_version(char *text, size_t size)
-{
-	FILE *file = fopen("/proc/driver/nvidia/version", "re");
-	char line[256], word[32];
-	int cuda = 0;
-
-	cudaDriverGetVersion(&cuda);
-	snprintf(text, size, "for CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
-	if (!file)
-		return;
-	if (fgets(line, sizeof(line), file)) {
-		for (const char *at = line; *at; at += strcspn(at, " \t\n"), at += strspn(at, " \t\n"))
-			if (sscanf(at, "%31[0-9.]", word) == 1 && strchr(word, '.') && strlen(word) > 4) {
-				snprintf(text, size, "%s", word);
-				break;
-			}
-	}
-	fclose(file);
-}
-
-static int attribute(int index, enum cudaDeviceAttr which)
-{
-	int value = 0;
-
-	cudaDeviceGetAttribute(&value, which, index);
-	return value;
-}
-
-/* FP32 units per multiprocessor: 64 on Turing and the A100, 128 on the rest. */
-static int fp32_units(int major, int minor)
-{
-	return major == 7 || (major == 8 && minor == 0) ? 64 : 128;
-}
-
-static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *prop, size_t free_bytes)
-{
-	char driver[32], text[256];
-	double clock_khz = attribute(dev->index, cudaDevAttrClockRate);
-	double memory_khz = attribute(dev->index, cudaDevAttrMemoryClockRate);
-	double bus_bytes = attribute(dev->index, cudaDevAttrGlobalMemoryBusWidth) / 8.0;
-
-	driver_version(driver, sizeof(driver));
-	snprintf(text, sizeof(text), "%.60s, compute capability %d.%d, %d SMs, driver %s, CUDA %d.%d",
-	         prop->name, prop->major, prop->minor, prop->multiProcessorCount, driver, CUDART_VERSION / 1000,
-	         CUDART_VERSION % 1000 / 10);
-	snprintf(dev->info.description, sizeof(dev->info.description), "%.127s", text);
-	dev->info.memory_bytes = free_bytes > SPARE_BYTES ? free_bytes - SPARE_BYTES : 0;
-	dev->info.depth = DEPTH;
-	dev->flops_per_us =
-	    prop->multiProcessorCount * fp32_units(prop->major, prop->minor) * 2.0 * clock_khz * 1e-3;
-	dev->bytes_per_us = 2.0 * memory_khz * 1e-3 * bus_bytes;
-	if (dev->flops_per_us <= 0)
-		dev->flops_per_us = 1e7;
-	if (dev->bytes_per_us <= 0)
-		dev->bytes_per_us = 5e5;
-}
-
-static int require(struct backend_device *dev, char why[WHY_BYTES])
-{
-	enum cudaDriverEntryPointQueryResult found;
-	void *function = NULL;
-
-	if (!attribute(dev->index, cudaDevAttrMemoryPoolsSupported)) {
-		snprintf(why, WHY_BYTES, "the device has no memory pools; kopsd needs them");
-		return KOPS_E_UNSUPPORTED;
-	}
-	if (!attribute(dev->index, cudaDevAttrCanUseHostPointerForRegisteredMem)) {
-		snprintf(why, WHY_BYTES, "the device cannot reach registered host memory at its own address");
-		return KOPS_E_UNSUPPORTED;
-	}
-	if (cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &function, 11070, cudaEnableDefault,
-	                                     &found) != cudaSuccess ||
-	    !function) {
-		cudaGetLastError();
-		snprintf(why, WHY_BYTES, "the driver lacks cuStreamWriteValue32; update it");
-		return KOPS_E_UNSUPPORTED;
-	}
-	dev->write_value = (PFN_cuStreamWriteValue32_v11070)function;
-	return 0;
-}
-
-/* 32 MiB is what cuBLAS asks for on Hopper; older GPUs need less. */
-static int open_cublas(struct lane *lane, const struct cudaDeviceProp *prop, char why[WHY_BYTES])
-{
-	size_t bytes = (prop->major >= 9 ? 32u : 8u) << 20;
-	cudaError_t error = cudaMalloc(&lane->cublas_workspace, bytes);
-	cublasStatus_t status;
-
-	if (error != cudaSuccess)
-		return cuda_failed(error, "no memory for the workspace of cuBLAS", why);
-	status = cublasCreate(&lane->cublas);
-	if (status == CUBLAS_STATUS_SUCCESS)
-		status = cublasSetStream(lane->cublas, lane->stream);
-	if (status == CUBLAS_STATUS_SUCCESS)
-		status = cublasSetWorkspace(lane->cublas, lane->cublas_workspace, bytes);
-	if (status == CUBLAS_STATUS_SUCCESS)
-		status = cublasSetMathMode(lane->cublas, CUBLAS_DEFAULT_MATH |
-		                                             CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-	if (status == CUBLAS_STATUS_SUCCESS)
-		return 0;
-	snprintf(why, WHY_BYTES, "cuBLAS does not start: %s", cublasGetStatusString(status));
-	return KOPS_E_FAULT;
-}
-
-static int open_lane(struct backend_device *dev, unsigned i, const struct cudaDeviceProp *prop,
-                     char why[WHY_BYTES])
-{
-	struct lane *lane = &dev->lanes[i];
-	cudaError_t error = cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking);
-
-	lane->tail = &lane->head;
-	lane->word = &dev->words[i * 16];
-	*lane->word = 0;
-	if (error == cudaSuccess)
-		error = cudaStreamCreateWithFlags(&lane->waker, cudaStreamNonBlocking);
-	if (error != cudaSuccess)
-		return cuda_failed(error, "no CUDA stream", why);
-	return open_cublas(lane, prop, why);
-}
-
-static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
-{
-	struct cudaMemPoolProps props = {
-	    .allocType = cudaMemAllocationTypePinned,
-	    .location = {.type = cudaMemLocationTypeDevice, .id = dev->index},
-	};
-	uint64_t keep = UINT64_MAX;
-	cudaError_t error = cudaMemPoolCreate(&dev->pool, &props);
-
-	if (error == cudaSuccess)
-		error = cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep);
-	if (error == cudaSuccess)
-		error = cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking);
-	if (error == cudaSuccess)
-		error = cudaHostAlloc((void **)&dev->words, LANES * 64, cudaHostAllocMapped);
-	return error == cudaSuccess ? 0 : cuda_failed(error, "no memory pool", why);
-}
-
-static void close_lane(struct lane *lane)
-{
-	if (lane->stream)
-		cudaStreamSynchronize(lane->stream);
-	if (lane->waker) {
-		cudaStreamSynchronize(lane->waker);
-		cudaStreamDestroy(lane->waker);
-	}
-	if (lane->cublas)
-		cublasDestroy(lane->cublas);
-	cudaFree(lane->cublas_workspace);
-	if (lane->scratch)
-		cudaFreeAsync(lane->scratch, lane->stream);
-	if (lane->stream)
-		cudaStreamDestroy(lane->stream);
-}
-
-static void free_out(struct out *out)
-{
-	cudaEvent_t events[] = {out->begun, out->uploaded, out->computed, out->downloaded, out->ended};
-
-	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++)
-		if (events[i])
-			cudaEventDestroy(events[i]);
-	free(out);
-}
-
-static void gpu_close(struct backend_device *dev)
-{
-	struct out *next;
-
-	if (!dev)
-		return;
-	cudaSetDevice(dev->index);
-	for (unsigned i = 0; i < LANES; i++)
-		close_lane(&dev->lanes[i]);
-	for (struct out *out = dev->spare; out; out = next) {
-		next = out->next;
-		free_out(out);
-	}
-	if (dev->memory_stream) {
-		cudaStreamSynchronize(dev->memory_stream);
-		cudaStreamDestroy(dev->memory_stream);
-	}
-	cudaFreeHost(dev->words);
-	if (dev->pool)
-		cudaMemPoolDestroy(dev->pool);
-	cudaGetLastError();
-	free(dev);
-}
-
-static int open_parts(struct backend_device *dev, char why[WHY_BYTES])
-{
-	struct cudaDeviceProp prop;
-	size_t free_bytes = 0, total_bytes = 0;
-	cudaError_t error = cudaSetDevice(dev->index);
-	int rc;
-
-	if (error == cudaSuccess)
-		error = cudaGetDeviceProperties(&prop, dev->index);
-	if (error != cudaSuccess)
-		return cuda_failed(error, "the GPU does not open", why);
-	if ((rc = require(dev, why)) < 0 || (rc = open_pool(dev, why)) < 0)
-		return rc;
-	for (unsigned i = 0; i < LANES; i++)
-		if ((rc = open_lane(dev, i, &prop, why)) < 0)
-			return rc;
-	error = cudaMemGetInfo(&free_bytes, &total_bytes);
-	if (error != cudaSuccess)
-		return cuda_failed(error, "the GPU does not tell its memory", why);
-	fill_info(dev, &prop, free_bytes);
-	return 0;
-}
-
-static int gpu_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
-{
-	struct backend_device *dev = calloc(1, sizeof(*dev));
-	int unset = -1, rc;
-
-	(void)threads;
-	if (!dev) {
-		snprintf(why, WHY_BYTES, "out of memory");
-		return KOPS_E_NOMEM;
-	}
-	dev->index = (int)index;
-	dev->done_tail = &dev->done;
-	rc = open_parts(dev, why);
-	if (rc < 0) {
-		gpu_close(dev);
-		return rc;
-	}
-	__atomic_compare_exchange_n(&pin_device, &unset, (int)index, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-	*ret_dev = dev;
-	return 0;
 }
 
 /* ---- Planning ---- */
@@ -502,84 +163,13 @@ static int gpu_plan(const struct backend_device *dev, struct run *run)
 	return KOPS_E_NOMEM;
 }
 
-/* ---- Scratch memory ---- */
-
-/* Gives back what idle lanes and the pool keep. Waits for the device. */
-static void release_kept(struct backend_device *dev)
-{
-	for (unsigned i = 0; i < LANES; i++) {
-		struct lane *lane = &dev->lanes[i];
-
-		if (lane->scratch && !lane->head) {
-			cudaFreeAsync(lane->scratch, lane->stream);
-			lane->scratch = NULL;
-			lane->scratch_bytes = 0;
-		}
-		cudaStreamSynchronize(lane->stream);
-	}
-	cudaStreamSynchronize(dev->memory_stream);
-	cudaMemPoolTrimTo(dev->pool, 0);
-}
-
-static cudaError_t pool_alloc(struct backend_device *dev, uint64_t bytes, cudaStream_t stream, void **ret)
-{
-	cudaError_t error = cudaMallocFromPoolAsync(ret, bytes, dev->pool, stream);
-
-	if (error != cudaErrorMemoryAllocation)
-		return error;
-	cudaGetLastError();
-	release_kept(dev);
-	return cudaMallocFromPoolAsync(ret, bytes, dev->pool, stream);
-}
-
-/* Runs of a lane follow each other, so they may share its scratch memory. */
-static cudaError_t grow_lane_scratch(struct backend_device *dev, struct lane *lane, uint64_t bytes)
-{
-	uint64_t room = SCRATCH_MIN;
-	void *scratch;
-	cudaError_t error;
-
-	while (room < bytes)
-		room *= 2;
-	error = pool_alloc(dev, room, lane->stream, &scratch);
-	if (error != cudaSuccess)
-		return error;
-	if (lane->scratch)
-		cudaFreeAsync(lane->scratch, lane->stream);
-	lane->scratch = scratch;
-	lane->scratch_bytes = room;
-	return cudaSuccess;
-}
-
-static int get_scratch(struct backend_device *dev, struct lane *lane, struct out *out)
-{
-	uint64_t bytes = cuda_stage_scratch_bytes(out->stage);
-	cudaError_t error = cudaSuccess;
-
-	if (bytes > SCRATCH_KEPT_MAX)
-		error = pool_alloc(dev, bytes, lane->stream, &out->scratch);
-	else if (bytes > lane->scratch_bytes)
-		error = grow_lane_scratch(dev, lane, bytes);
-	out->stage->scratch = out->scratch ? out->scratch : lane->scratch;
-	if (error == cudaSuccess)
-		return 0;
-	if (error != cudaErrorMemoryAllocation)
-		return KOPS_E_FAULT;
-	cudaGetLastError();
-	snprintf(out->run->error, WHY_BYTES,
-	         "no %llu MiB of device memory are free for this job; free RESIDENT buffers or submit it again "
-	         "later",
-	         (unsigned long long)(bytes >> 20) + 1);
-	return KOPS_E_NOMEM;
-}
-
 /* ---- Starting ---- */
 
 static struct lane *lane_for(struct backend_device *dev, uint64_t lane)
 {
 	struct lane *best = &dev->lanes[0];
 
-	for (unsigned i = 0; i < LANES; i++) {
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		for (const struct out *out = dev->lanes[i].head; out; out = out->next)
 			if (out->run->lane == lane)
 				return &dev->lanes[i];
@@ -609,7 +199,7 @@ static struct out *take_out(struct backend_device *dev)
 	}
 	out = calloc(1, sizeof(*out));
 	if (out && make_events(out) < 0) {
-		free_out(out);
+		cuda_free_out(out);
 		return NULL;
 	}
 	return out;
@@ -676,7 +266,7 @@ static int enqueue(struct backend_device *dev, struct lane *lane, struct out *ou
 		return rc;
 	out->stage->stream = lane->stream;
 	out->stage->others_out = lane->n_out > 0;
-	rc = get_scratch(dev, lane, out);
+	rc = cuda_get_scratch(dev, lane, out);
 	if (rc < 0)
 		return rc;
 	stamp(lane, out, out->begun);
@@ -707,7 +297,7 @@ static void give_up(struct backend_device *dev, cudaError_t error)
 	if (!dev->fault[0])
 		snprintf(dev->fault, WHY_BYTES, "the GPU failed: %s (%s); kopsd has to restart",
 		         cudaGetErrorString(error), cudaGetErrorName(error));
-	for (unsigned i = 0; i < LANES; i++) {
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		struct lane *lane = &dev->lanes[i];
 
 		for (struct out *out = lane->head, *next; out; out = next) {
@@ -846,7 +436,7 @@ static void look_for_errors(struct backend_device *dev)
 	if (now - dev->queried_ns < QUERY_NS)
 		return;
 	dev->queried_ns = now;
-	for (unsigned i = 0; i < LANES; i++) {
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		cudaError_t error = dev->lanes[i].head ? broken(&dev->lanes[i]) : cudaSuccess;
 
 		if (error != cudaSuccess) {
@@ -872,7 +462,7 @@ static struct run *gpu_poll(struct backend_device *dev)
 {
 	if (dev->done)
 		return pop_done(dev);
-	for (unsigned i = 0; i < LANES; i++)
+	for (unsigned i = 0; i < CUDA_LANES; i++)
 		if (is_through(&dev->lanes[i]))
 			return finish(dev, &dev->lanes[i]);
 	look_for_errors(dev);
@@ -928,97 +518,29 @@ static void gpu_notify(struct backend_device *dev, void (*wake)(void *arg), void
 	}
 	*waker = (struct waker){.wake = wake, .arg = arg, .users = 1};
 	cudaSetDevice(dev->index);
-	for (unsigned i = 0; i < LANES; i++)
+	for (unsigned i = 0; i < CUDA_LANES; i++)
 		if (dev->lanes[i].head)
 			notify_lane(&dev->lanes[i], waker);
 	drop_waker(waker);
 }
 
-/* ---- Memory ---- */
-
-static int gpu_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address)
-{
-	void *address = NULL;
-	cudaError_t error;
-
-	if (dev->fault[0])
-		return KOPS_E_FAULT;
-	cudaSetDevice(dev->index);
-	error = pool_alloc(dev, bytes, dev->memory_stream, &address);
-	if (error != cudaSuccess) {
-		cudaGetLastError();
-		return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
-	}
-	error = cudaMemsetAsync(address, 0, bytes, dev->memory_stream);
-	if (error == cudaSuccess)
-		error = cudaStreamSynchronize(dev->memory_stream);
-	if (error != cudaSuccess) {
-		cudaFreeAsync(address, dev->memory_stream);
-		cudaGetLastError();
-		return KOPS_E_FAULT;
-	}
-	*ret_address = address;
-	return 0;
-}
-
-/* No run uses it any more, so nothing has to be waited for. */
-static void gpu_free(struct backend_device *dev, void *address)
-{
-	if (!address)
-		return;
-	cudaSetDevice(dev->index);
-	cudaFreeAsync(address, dev->memory_stream);
-	cudaGetLastError();
-}
-
-/* Without a current device the runtime would make a context on device 0, which may not be ours to use. */
-static bool enter_any_context(void)
-{
-	int index = __atomic_load_n(&pin_device, __ATOMIC_ACQUIRE);
-
-	return index >= 0 && cudaSetDevice(index) == cudaSuccess;
-}
-
-static int gpu_pin(void *host, uint64_t bytes, bool read_only)
-{
-	unsigned flags =
-	    cudaHostRegisterPortable | cudaHostRegisterMapped | (read_only ? cudaHostRegisterReadOnly : 0);
-	cudaError_t error;
-
-	if (!enter_any_context())
-		return KOPS_E_DEVICE;
-	error = cudaHostRegister(host, bytes, flags);
-	if (error == cudaSuccess)
-		return 0;
-	cudaGetLastError();
-	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_SYSTEM;
-}
-
-static void gpu_unpin(void *host)
-{
-	if (!enter_any_context())
-		return;
-	cudaHostUnregister(host);
-	cudaGetLastError();
-}
-
 static const struct backend cuda_backend = {
     .abi = BACKEND_ABI,
     .kind = "gpu",
-    .count = gpu_count,
-    .open = gpu_open,
-    .close = gpu_close,
-    .describe = gpu_describe,
+    .count = cuda_count,
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
     .kernels = gpu_kernels,
     .disable = gpu_disable,
     .plan = gpu_plan,
     .start = gpu_start,
     .poll = gpu_poll,
     .notify = gpu_notify,
-    .alloc = gpu_alloc,
-    .free = gpu_free,
-    .pin = gpu_pin,
-    .unpin = gpu_unpin,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
 };
 
 __attribute__((visibility("default"))) const struct backend *kops_backend(void);

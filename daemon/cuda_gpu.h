@@ -1,0 +1,82 @@
+/*
+ * cuda_gpu.h: one NVIDIA GPU as the files of the CUDA backend share it.
+ *
+ *     cuda_open.c     what there is; opening and closing a device
+ *     cuda_memory.c   scratch of runs, RESIDENT memory, pinning
+ *     backend_cuda.c  planning, starting and finishing runs; the vtable
+ *     cuda_stage.c    operands of one run: device copies, uploads, downloads (cuda_layout.c, cuda_transfer.c)
+ */
+#ifndef KOPS_CUDA_GPU_H
+#define KOPS_CUDA_GPU_H
+
+#include <cublas_v2.h>
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+
+#include "backend.h"
+#include "cuda_stage.h"
+
+#define CUDA_LANES 4
+
+/* What a run needs while it is out. Kept for reuse: events are slow to make. */
+struct out {
+	struct run *run;
+	struct cuda_stage *stage;
+	void *scratch; /* of its own, when it was too much for the lane's; freed in stream order */
+	cudaEvent_t begun, uploaded, computed, downloaded; /* recorded if timed */
+	cudaEvent_t ended;                                 /* for notify(); without a time, it costs nothing */
+	bool timed;
+	uint64_t started_ns;
+	uint32_t number; /* what the lane's word reads once the run is through */
+	int status;
+	struct out *next;
+};
+
+struct lane {
+	cudaStream_t stream;
+	cudaStream_t waker; /* carries the host calls of notify(), so that they do not hold up the stream */
+	cublasHandle_t cublas;
+	void *cublas_workspace;
+	void *scratch;
+	uint64_t scratch_bytes;
+	uint32_t issued;
+	uint32_t *word; /* pinned: number of the last run that is through */
+	struct out *head, **tail;
+	unsigned n_out;
+};
+
+struct backend_device {
+	int index;
+	struct device_info info;
+	double flops_per_us, bytes_per_us; /* f32 arithmetic, device memory */
+	cudaMemPool_t pool;
+	cudaStream_t memory_stream; /* alloc() and free() */
+	PFN_cuStreamWriteValue32_v11070 write_value;
+	uint32_t *words; /* one cache line per lane */
+	struct lane lanes[CUDA_LANES];
+	struct out *spare;
+	struct run *done, **done_tail; /* back without having been out */
+	uint64_t queried_ns;
+	char fault[WHY_BYTES]; /* "" while the context is sound */
+	uint64_t disabled[OP_COUNT];
+};
+
+/* cuda_open.c */
+unsigned cuda_count(char why[WHY_BYTES]);
+int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES]);
+void cuda_close(struct backend_device *dev);
+void cuda_describe(const struct backend_device *dev, struct device_info *ret);
+void cuda_free_out(struct out *out);
+
+/* cuda_memory.c */
+/* A device is open: its context may serve cuda_pin(). */
+void cuda_memory_opened(int index);
+/* Finds out->stage the scratch memory it needs. KOPS_E_NOMEM with a sentence in the run, KOPS_E_FAULT. */
+int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *out);
+int cuda_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address);
+void cuda_free(struct backend_device *dev, void *address);
+int cuda_pin(void *host, uint64_t bytes, bool read_only);
+void cuda_unpin(void *host);
+
+#endif
