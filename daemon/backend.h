@@ -25,7 +25,7 @@ enum memory_pin {
 
 /* One buffer's bytes, as views name them in view.space. */
 struct memory {
-	void *host;        /* mapping in this process; NULL for RESIDENT */
+	void *host;        /* mapping in this process, once it is made; NULL for RESIDENT */
 	void *device;      /* RESIDENT: address on `owner`; NULL until allocated */
 	const void *owner; /* RESIDENT: the struct backend_device that holds it; else NULL */
 	uint64_t bytes;

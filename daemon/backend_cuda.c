@@ -65,7 +65,7 @@ static bool is_elsewhere(const struct backend_device *dev, const struct view *v)
 {
 	const struct memory *m = v->space;
 
-	return !m->host && m->owner != dev;
+	return m->owner && m->owner != dev;
 }
 
 /* The op's args with the strides that its kernel will see; addresses stay open. */
@@ -76,7 +76,7 @@ static void staged_args(const struct op_args *args, struct op_args *ret)
 		const struct memory *m = args->views[v].space;
 		struct cuda_layout layout;
 
-		if (!m->host)
+		if (m->owner)
 			continue;
 		cuda_layout_of(&args->views[v], &layout);
 		memcpy(ret->views[v].strides, layout.strides, sizeof(layout.strides));

@@ -68,9 +68,9 @@ static void find_copies(struct cuda_stage *stage)
 		const struct op_args *args = args_of(stage, i);
 
 		for (unsigned v = 0; v < view_total(args); v++)
-			stage->uses[i][v] = memory_of(&args->views[v])->host
-			                        ? find_or_add_copy(stage, &args->views[v])
-			                        : CUDA_STAGE_RESIDENT;
+			stage->uses[i][v] = memory_of(&args->views[v])->owner
+			                        ? CUDA_STAGE_RESIDENT
+			                        : find_or_add_copy(stage, &args->views[v]);
 	}
 }
 

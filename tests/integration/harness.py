@@ -247,4 +247,7 @@ def main():
     print(f"seed {SEED}; repeat with KOPS_TEST_SEED={SEED}", file=sys.stderr, flush=True)
     if not os.access(KOPSD, os.X_OK):
         sys.exit("KOPS_TEST_KOPSD must name the daemon's binary; run through ctest")
+    if "gpu" in os.environ.get("KOPS_TEST_DEVICES", "") and not os.path.exists("/proc/driver/nvidia/version"):
+        print("skipped: there is no NVIDIA GPU here")
+        sys.exit(77)
     unittest.main(verbosity=2)

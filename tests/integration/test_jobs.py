@@ -246,6 +246,8 @@ class Others(Arrays):
 class Order(harness.DaemonTest):
     """The CPU device has two jobs out at most: occupy() fills it, what is sent meanwhile waits."""
 
+    settings = {"devices": "cpu"}
+
     def setUp(self):
         super().setUp()
         self.c = self.client()
