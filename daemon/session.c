@@ -146,6 +146,9 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	struct session *s = poll->data;
 
 	if (status < 0) {
+		/* It closed with replies unread. What it sent before still counts: it may give memory back. */
+		while (s->state != SESSION_CLOSING && !s->outbox && read_one(s))
+			;
 		session_close(s, NULL);
 		return;
 	}

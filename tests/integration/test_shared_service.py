@@ -1,5 +1,6 @@
 """What a client that is clumsy, or worse, must not do to others; and what must outlive a stop of the daemon."""
 import os
+import signal
 import subprocess
 import time
 import unittest
@@ -47,6 +48,21 @@ class LentMemory(unittest.TestCase):
             self.assertTrue(eventually(lambda: os.pread(fd, len(PATTERN), 0) == bytes(len(PATTERN))))
             self.assertGreater(c.stats()["pool_bytes"], 0)
 
+
+    def test_what_is_given_back_in_the_last_breath_is_kept_too(self):
+        """The kernel reports a client that closed with replies unread as an error, ahead of what it had sent."""
+        c = self.daemon.connect()
+        buffers = [self.lend_and_fill(c)[0] for _ in range(3)]
+        c.start("stats", {})
+        time.sleep(0.1)  # its reply stays unread
+        self.daemon.signal(signal.SIGSTOP)
+        for b in buffers:
+            c.start("drop", {"buffer": b})
+        c.close()
+        self.daemon.signal(signal.SIGCONT)
+        with self.daemon.connect() as control:
+            self.assertTrue(eventually(lambda: control.stats()["sessions"] == 1))
+            self.assertEqual(control.stats()["pool_bytes"], 3 * 65536)
 
     def test_closing_a_handle_gives_lent_memory_back(self):
         """So that the next command of the same user finds it warm."""
