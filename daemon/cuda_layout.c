@@ -1,11 +1,6 @@
 /* cuda_layout.c: the dense image of a view. See cuda_stage.h. */
 #include "cuda_stage.h"
 
-static uint64_t magnitude(int64_t stride)
-{
-	return stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
-}
-
 /* The axes that take room, finest first; of equal strides the later axis is the finer. */
 static uint32_t sort_axes(const struct view *v, uint32_t axes[KOPS_RANK_MAX])
 {
@@ -16,7 +11,8 @@ static uint32_t sort_axes(const struct view *v, uint32_t axes[KOPS_RANK_MAX])
 
 		if (v->shape[d] < 2 || v->strides[d] == 0)
 			continue;
-		for (; at > 0 && magnitude(v->strides[axes[at - 1]]) > magnitude(v->strides[d]); at--)
+		for (; at > 0 && stride_magnitude(v->strides[axes[at - 1]]) > stride_magnitude(v->strides[d]);
+		     at--)
 			axes[at] = axes[at - 1];
 		axes[at] = d;
 		n++;
@@ -48,7 +44,7 @@ void cuda_layout_of(const struct view *v, struct cuda_layout *ret)
 	if (view_elements(v) == 0)
 		return;
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t extent = v->shape[axes[i]], step = magnitude(v->strides[axes[i]]);
+		uint64_t extent = v->shape[axes[i]], step = stride_magnitude(v->strides[axes[i]]);
 
 		if (v->strides[axes[i]] < 0) {
 			ret->lowest -= (extent - 1) * step * ret->element;

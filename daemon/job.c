@@ -14,7 +14,7 @@
 bool job_may_move(enum job_state from, enum job_state to)
 {
 	static const bool allowed[6][6] = {
-	    [JOB_NEW] = {[JOB_QUEUED] = true, [JOB_FAILED] = true},
+	    [JOB_NEW] = {[JOB_QUEUED] = true},
 	    [JOB_QUEUED] = {[JOB_RUNNING] = true, [JOB_FAILED] = true, [JOB_CANCELLED] = true},
 	    [JOB_RUNNING] = {[JOB_DONE] = true, [JOB_FAILED] = true},
 	};

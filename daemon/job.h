@@ -4,7 +4,8 @@
  *     NEW → QUEUED → RUNNING → DONE
  *      │       │        └────→ FAILED
  *      │       ├────→ CANCELLED  (Cancel, the session gone)
- *      └───────┴────→ FAILED     (deadline, shutdown, a buffer that could not be made)
+ *      │       └────→ FAILED     (deadline, shutdown, a buffer that could not be made)
+ *      └→ freed: refused by its request
  *
  * A job holds a reference on every buffer it names until it has ended, so a device never loses memory
  * under its hands, whatever the client does.

@@ -3,6 +3,8 @@
  * owns them all. Everything here runs on the loop thread.
  *
  *     STARTING → SERVING → DRAINING → STOPPED
+ *
+ * STOPPED: the loop runs once more only to free what is there.
  */
 #ifndef KOPS_SERVER_H
 #define KOPS_SERVER_H

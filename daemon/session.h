@@ -5,7 +5,7 @@
  *         └── timeout, refusal ──────↑
  *
  * A reply that the socket does not take waits in the outbox; until it is empty nothing more is read from
- * this client, so a slow reader bounds itself: at most one reply per unanswered request.
+ * this client, so a slow reader bounds itself by what it has out; and its user by max-unread-per-uid.
  */
 #ifndef KOPS_SESSION_H
 #define KOPS_SESSION_H

@@ -1,16 +1,11 @@
 #include "cuda_rows.h"
 
-static uint64_t magnitude(int64_t stride)
-{
-	return stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
-}
-
 static void insert_axis(struct cuda_axes *axes, const struct view *views, unsigned n, uint32_t d)
 {
 	int64_t key = views[n - 1].strides[d];
 	uint32_t at = axes->rank++;
 
-	for (; at > 0 && magnitude(axes->strides[n - 1][at - 1]) > magnitude(key); at--) {
+	for (; at > 0 && stride_magnitude(axes->strides[n - 1][at - 1]) > stride_magnitude(key); at--) {
 		axes->extent[at] = axes->extent[at - 1];
 		for (unsigned v = 0; v < n; v++)
 			axes->strides[v][at] = axes->strides[v][at - 1];

@@ -162,6 +162,12 @@ int kernel_choose(const struct kernel_list *list, const struct op_args *args, co
 
 /* ---- view.c ---- */
 
+/* |stride|, of the smallest too. */
+static inline uint64_t stride_magnitude(int64_t stride)
+{
+	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
+}
+
 size_t dtype_size(kops_dtype dtype); /* 0: no dtype */
 const char *dtype_name(kops_dtype dtype);
 

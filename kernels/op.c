@@ -175,17 +175,12 @@ static void swap_axes(struct view *v, uint32_t d, uint32_t e)
 	v->strides[e] = stride;
 }
 
-static uint64_t magnitude(int64_t stride)
-{
-	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
-}
-
 /* Axes of one index go first; the others by falling stride. */
 static bool out_of_order(const struct view *y, uint32_t d)
 {
 	if (y->shape[d + 1] == 1 || y->shape[d] == 1)
 		return y->shape[d] != 1;
-	return magnitude(y->strides[d]) < magnitude(y->strides[d + 1]);
+	return stride_magnitude(y->strides[d]) < stride_magnitude(y->strides[d + 1]);
 }
 
 void rules_order(struct view *const views[], unsigned n)

@@ -82,11 +82,6 @@ bool view_is_dense(const struct view *v)
 	return true;
 }
 
-static uint64_t magnitude(int64_t stride)
-{
-	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
-}
-
 /* Bytes from element (0, …) to the first of the last byte touched: below and above, none empty. */
 static int reach(const struct view *v, uint64_t *ret_below, uint64_t *ret_above)
 {
@@ -94,7 +89,7 @@ static int reach(const struct view *v, uint64_t *ret_below, uint64_t *ret_above)
 
 	for (uint32_t d = 0; d < v->rank; d++) {
 		uint64_t *side = v->strides[d] < 0 ? &below : &above;
-		if (__builtin_mul_overflow(v->shape[d] - 1, magnitude(v->strides[d]), &span) ||
+		if (__builtin_mul_overflow(v->shape[d] - 1, stride_magnitude(v->strides[d]), &span) ||
 		    __builtin_mul_overflow(span, dtype_size(v->dtype), &span) ||
 		    __builtin_add_overflow(*side, span, side))
 			return KOPS_E_RANGE;
@@ -135,7 +130,8 @@ static unsigned axes_by_stride(const struct view *v, uint32_t axes[KOPS_RANK_MAX
 		if (v->shape[d] < 2)
 			continue;
 		unsigned at = n++;
-		for (; at > 0 && magnitude(v->strides[axes[at - 1]]) > magnitude(v->strides[d]); at--)
+		for (; at > 0 && stride_magnitude(v->strides[axes[at - 1]]) > stride_magnitude(v->strides[d]);
+		     at--)
 			axes[at] = axes[at - 1];
 		axes[at] = d;
 	}
@@ -152,7 +148,7 @@ bool view_is_injective(const struct view *v)
 		return true;
 	unsigned n = axes_by_stride(v, axes);
 	for (unsigned i = 0; i < n; i++) {
-		uint64_t step = magnitude(v->strides[axes[i]]);
+		uint64_t step = stride_magnitude(v->strides[axes[i]]);
 		if (step <= span)
 			return false;
 		if (__builtin_mul_overflow(v->shape[axes[i]] - 1, step, &more) ||
@@ -181,7 +177,7 @@ static bool wrap(const struct view *v, uint64_t pitch, uint64_t *ret_start, uint
 	uint64_t size = dtype_size(v->dtype), below = 0, length = size;
 
 	for (uint32_t d = 0; d < v->rank; d++) {
-		uint64_t step = magnitude(v->strides[d]) * size; /* reach() has shown that it fits */
+		uint64_t step = stride_magnitude(v->strides[d]) * size; /* reach() has shown that it fits */
 		if (v->shape[d] < 2 || step % pitch == 0)
 			continue;
 		uint64_t span = (v->shape[d] - 1) * step;
@@ -214,7 +210,7 @@ static bool apart_by_pitch_of(const struct view *v, const struct view *a, const 
 	for (uint32_t d = 0; d < v->rank; d++) {
 		if (v->shape[d] < 2 || v->strides[d] == 0)
 			continue;
-		uint64_t pitch = magnitude(v->strides[d]) * dtype_size(v->dtype);
+		uint64_t pitch = stride_magnitude(v->strides[d]) * dtype_size(v->dtype);
 		if (pitch < UINT64_MAX / 4 && apart_modulo(a, b, pitch))
 			return true;
 	}

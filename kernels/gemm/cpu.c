@@ -38,11 +38,6 @@ static size_t compute_size(const struct op_args *args)
 	return is_double(args) ? sizeof(double) : sizeof(float);
 }
 
-static uint64_t magnitude(int64_t stride)
-{
-	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
-}
-
 /* The gemm rules (op.c) have made strides of axes with one index fit this test. */
 static bool is_row_major(uint64_t cols, int64_t row_stride, int64_t col_stride)
 {
@@ -54,7 +49,7 @@ static void describe_packed(struct operand *o)
 	const struct view *v = o->view;
 
 	o->packed = true;
-	o->transposed = magnitude(v->strides[1]) < magnitude(v->strides[2]);
+	o->transposed = stride_magnitude(v->strides[1]) < stride_magnitude(v->strides[2]);
 	o->ld = (int)v->shape[o->transposed ? 1 : 2];
 }
 
