@@ -24,8 +24,10 @@
 #define SLEEP_OUT_NS 20000000u
 /*
  * After handing over a run that should take less than this, the loop thread looks for its end (and for
- * requests) without sleeping. Waking it through the eventfd costs more than the run itself.
+ * requests) without sleeping. Waking it through the eventfd costs more than the run itself. Not with fewer CPUs
+ * than this: there it would take the client's place, and every message would go from one CPU to the other.
  */
+#define LOOK_OUT_CPUS  4
 #define SHORT_RUN_US   100.0
 #define LOOK_OUT_NS    150000u
 #define CANARY_LATE_NS 5000000000u
@@ -66,6 +68,7 @@ struct device {
 	uv_async_t async;
 	uv_idle_t look_out;
 	uint64_t look_until_ns;
+	bool may_look_out;
 	unsigned open_handles;
 	unsigned runs_out, work_out;
 	uint64_t oldest_ns; /* when the device last got a run back, or its first run out */
@@ -449,6 +452,7 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 		return KOPS_E_NOMEM;
 	}
 	uv_idle_init(loop, &d->look_out);
+	d->may_look_out = uv_available_parallelism() >= LOOK_OUT_CPUS;
 	d->look_out.data = d;
 	rc = start_thread(d);
 	if (rc < 0) {
@@ -488,7 +492,7 @@ void device_submit(struct device *d, struct device_work *work)
 	pthread_mutex_unlock(&d->lock);
 	if (wake)
 		pthread_cond_signal(&d->wake);
-	if (work->run && work->run->plan_us < SHORT_RUN_US)
+	if (d->may_look_out && work->run && work->run->plan_us < SHORT_RUN_US)
 		look_out(d);
 }
 
