@@ -41,19 +41,19 @@ void server_device_failed(struct server *s, const struct device *device, const c
 
 /* ---- Health ---- */
 
-static bool all_healthy(const struct server *s)
+const struct device *server_sick_device(const struct server *s)
 {
 	for (unsigned i = 0; i < s->n_devices; i++)
 		if (!device_is_healthy(s->devices[i], s->config.hang_timeout * 1000000))
-			return false;
-	return true;
+			return s->devices[i];
+	return NULL;
 }
 
 static void on_watchdog(uv_timer_t *timer)
 {
 	struct server *s = timer->data;
 
-	if (all_healthy(s))
+	if (!server_sick_device(s))
 		notify("WATCHDOG=1");
 	for (unsigned i = 0; i < s->n_devices; i++)
 		device_start_canary(s->devices[i]);
@@ -114,7 +114,7 @@ static void on_canary(void *arg)
 	for (unsigned i = 0; i < s->n_devices; i++)
 		if (device_canary_is_out(s->devices[i]))
 			return;
-	if (all_healthy(s)) {
+	if (!server_sick_device(s)) {
 		become_ready(s);
 		return;
 	}

@@ -73,6 +73,9 @@ void server_close(struct server *server);
 /* The device of this name; empty: the first. NULL: none. */
 struct device *server_device(const struct server *server, const char *name, unsigned *ret_index);
 
+/* A device that is not healthy; NULL: all are. See device_is_healthy(). */
+const struct device *server_sick_device(const struct server *server);
+
 /* A device answered KOPS_E_FAULT: the process has to be replaced. Does not return. */
 void server_device_failed(struct server *server, const struct device *device, const char *why)
     __attribute__((noreturn));

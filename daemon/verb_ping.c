@@ -19,18 +19,17 @@ struct ping {
 static void answer_ping(struct session *session, uint64_t id)
 {
 	const struct server *server = session->server;
+	const struct device *sick = server_sick_device(server);
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Pong pong = KOPS__V1__PONG__INIT;
 	char why[WHY_BYTES];
 
-	for (unsigned i = 0; i < server->n_devices; i++)
-		if (!device_is_healthy(server->devices[i], server->config.hang_timeout * 1000000)) {
-			snprintf(why, sizeof why,
-			         "device %s does not answer its canary job rightly; see kopsd's log",
-			         device_name(server->devices[i]));
-			reply_error(session, id, KOPS_E_FAULT, why, 0);
-			return;
-		}
+	if (sick) {
+		snprintf(why, sizeof why, "device %s does not answer its canary job rightly; see kopsd's log",
+		         device_name(sick));
+		reply_error(session, id, KOPS_E_FAULT, why, 0);
+		return;
+	}
 	pong.devices = server->n_devices;
 	reply.id = id;
 	reply.body_case = KOPS__V1__REPLY__BODY_PONG;
