@@ -1,5 +1,7 @@
 #include "query.h"
 
+const struct option_row query_options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_END};
+
 int query_run(struct cli *cli, const struct query *query)
 {
 	struct json json;

@@ -10,6 +10,9 @@ struct query {
 	void (*json)(struct json *json, const kops_info *info); /* members of the document */
 };
 
+/* --json and --timeout. */
+extern const struct option_row query_options[];
+
 /* The whole verb. */
 int query_run(struct cli *cli, const struct query *query);
 

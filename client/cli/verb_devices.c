@@ -41,8 +41,6 @@ static int run(struct cli *cli, int argc, char **argv)
 	return query_run(cli, &query);
 }
 
-static const struct option_row options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_END};
-
 const struct command command_devices = {
     .name = "devices",
     .summary = "list the devices that kopsd computes on",
@@ -56,6 +54,6 @@ const struct command command_devices = {
     .min_args = 0,
     .max_args = 0,
     .args_are = "no files",
-    .options = options,
+    .options = query_options,
     .run = run,
 };

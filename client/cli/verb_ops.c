@@ -57,8 +57,6 @@ static int run(struct cli *cli, int argc, char **argv)
 	return query_run(cli, &query);
 }
 
-static const struct option_row options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_END};
-
 const struct command command_ops = {
     .name = "ops",
     .summary = "list ops and the kernels that compute them",
@@ -72,6 +70,6 @@ const struct command command_ops = {
     .min_args = 0,
     .max_args = 0,
     .args_are = "no files",
-    .options = options,
+    .options = query_options,
     .run = run,
 };

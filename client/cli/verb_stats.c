@@ -62,8 +62,6 @@ static int run(struct cli *cli, int argc, char **argv)
 	return query_run(cli, &query);
 }
 
-static const struct option_row options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_END};
-
 const struct command command_stats = {
     .name = "stats",
     .summary = "show what kopsd has done and holds",
@@ -78,6 +76,6 @@ const struct command command_stats = {
     .min_args = 0,
     .max_args = 0,
     .args_are = "no files",
-    .options = options,
+    .options = query_options,
     .run = run,
 };
