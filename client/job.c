@@ -54,6 +54,7 @@ static int set_options(kops_job *job, const kops_job_options *options)
 	submit.queue = job->queue = options->queue;
 	submit.priority = (Kops__V1__Priority)options->priority;
 	submit.deadline_us = options->deadline_us;
+	submit.timed = options->timed;
 	if (options->device)
 		submit.device = (char *)options->device;
 	job->bytes_len = CLIENT_PREFIX_BYTES;
@@ -293,6 +294,23 @@ int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel)
 	copy.y = &wire[1];
 	op.params_case = KOPS__V1__OP__PARAMS_COPY;
 	op.copy = &copy;
+	return add_op(job, &op, kernel, views, wire, 2, false);
+}
+
+int kops_job_fma(kops_job *job, kops_view x, kops_view y, double alpha, double beta, uint32_t steps,
+                 const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	Kops__V1__View wire[2];
+	Kops__V1__Fma fma = KOPS__V1__FMA__INIT;
+	Kops__V1__Op op = KOPS__V1__OP__INIT;
+	fma.x = &wire[0];
+	fma.y = &wire[1];
+	fma.alpha = alpha;
+	fma.beta = beta;
+	fma.steps = steps;
+	op.params_case = KOPS__V1__OP__PARAMS_FMA;
+	op.fma = &fma;
 	return add_op(job, &op, kernel, views, wire, 2, false);
 }
 

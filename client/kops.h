@@ -230,6 +230,7 @@ typedef struct kops_job_options {
 	kops_priority priority;
 	const char *device;   /* NULL: the daemon chooses */
 	uint64_t deadline_us; /* from arrival at the daemon to the start of the job; 0: none */
+	bool timed; /* time the ops by the device's own clock, for a receipt exact to the microsecond; slower */
 } kops_job_options;
 
 /* An empty job. options may be NULL. Free with kops_job_free(). KOPS_E_NOMEM. */
@@ -255,18 +256,27 @@ void kops_job_free(kops_job *job);
 int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
                   kops_precision precision, const char *kernel);
 
-/* y = softmax(scale * x) over the last axis, or its logarithm; f32. y may be x. */
+/* y = softmax(scale * x) over the last axis, or its logarithm; both f32, f16 or bf16. y may be x. */
 int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel);
 
-/* y[…, j, i] = x[…, i, j]; f32. Rank 2 to 4. y must not overlap x. */
+/* y[…, j, i] = x[…, i, j], both of one dtype (any). Rank 2 to 4. y must not overlap x. */
 int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
-/* y = a + b; f32. Extents of 1 and missing leading ones of a or b are repeated. y may be a or b if that is not
- * repeated. */
+/*
+ * y = a + b, rounded once; all f32, f16 or bf16. Extents of 1 and missing leading ones of a or b are repeated.
+ * y may be a or b if that is not repeated.
+ */
 int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
 
 /* y = x, same shape and dtype (any); moves data between SHARED and RESIDENT buffers. */
 int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
+
+/*
+ * y = x put `steps` times through v = alpha * v + beta, each step one fused multiply-add; f32 or f64. y may be
+ * x. With many steps it measures what a device's arithmetic units can do at most: 2 * steps FLOPs an element.
+ */
+int kops_job_fma(kops_job *job, kops_view x, kops_view y, double alpha, double beta, uint32_t steps,
+                 const char *kernel);
 
 /*
  * Called once from kops_wait(), kops_process() or another call that reads from the socket, when the
@@ -308,12 +318,13 @@ const char *kops_job_error(const kops_job *job);
 uint64_t kops_job_retry_after_us(const kops_job *job);
 
 typedef struct kops_op_receipt {
-	const char *op;     /* "gemm" */
-	const char *kernel; /* the row that ran: "cublas" */
-	const char *why;    /* why it was chosen */
-	double flops;       /* counted from the shapes */
-	double bytes;       /* read + written, counted from the shapes */
-	double compute_us;  /* 0 where the device does not time single ops */
+	const char *op;          /* "gemm" */
+	const char *kernel;      /* the row that ran: "cublas" */
+	const char *why;         /* why it was chosen */
+	double flops;            /* counted from the shapes */
+	double bytes;            /* read + written, counted from the shapes */
+	double compute_us;       /* 0 where the device does not time single ops */
+	const char *passed_over; /* the other kernels, with what kept them out; may be "" in jobs of many ops */
 } kops_op_receipt;
 
 typedef struct kops_receipt {
@@ -369,16 +380,18 @@ int kops_process(kops *k);
 /* ---- What the daemon has ----------------------------------------------------------------------- */
 
 typedef struct kops_device_info {
-	const char *name;          /* "gpu0", "cpu" */
-	const char *description;   /* for people */
-	const char *disabled_rows; /* kernel rows that failed their self-test; "" when all is well */
-	uint64_t memory_bytes;
+	const char *name;                   /* "gpu0", "cpu" */
+	const char *description;            /* for people */
+	const char *disabled_rows;          /* kernel rows that failed their self-test; "" when all is well */
+	uint64_t memory_bytes, cache_bytes; /* of its last level of cache; 0: not known */
 	uint64_t jobs_done, jobs_failed, queued, running, resident_bytes, canary_age_us;
 	double busy_us;
 } kops_device_info;
 
 typedef struct kops_kernel_info {
 	const char *op, *name, *device_kind, *idea, *dtypes;
+	const char *takes; /* "any strides" */
+	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate is no bound of its speed */
 } kops_kernel_info;
 
 typedef struct kops_info {

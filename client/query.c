@@ -40,7 +40,7 @@ static size_t description_bytes(const Kops__V1__Description *from)
 	for (size_t i = 0; i < from->n_kernels; i++) {
 		const Kops__V1__KernelRow *row = from->kernels[i];
 		n += strlen(row->op) + strlen(row->name) + strlen(row->device) + strlen(row->idea) +
-		     strlen(row->dtypes) + 5;
+		     strlen(row->dtypes) + strlen(row->takes) + 6;
 	}
 	return n;
 }
@@ -66,6 +66,7 @@ static kops_info *copy_description(const kops *k, const Kops__V1__Description *f
 		devices[i].description = put_text(&text, d->description);
 		devices[i].disabled_rows = put_text(&text, d->disabled_rows);
 		devices[i].memory_bytes = d->memory_bytes;
+		devices[i].cache_bytes = d->cache_bytes;
 	}
 	for (size_t i = 0; i < from->n_kernels; i++) {
 		const Kops__V1__KernelRow *row = from->kernels[i];
@@ -74,6 +75,8 @@ static kops_info *copy_description(const kops *k, const Kops__V1__Description *f
 		kernels[i].device_kind = put_text(&text, row->device);
 		kernels[i].idea = put_text(&text, row->idea);
 		kernels[i].dtypes = put_text(&text, row->dtypes);
+		kernels[i].takes = put_text(&text, row->takes);
+		kernels[i].tensor_cores = row->tensor_cores;
 	}
 	info->daemon = put_text(&text, k->daemon);
 	info->n_devices = from->n_devices;

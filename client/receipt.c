@@ -8,7 +8,8 @@ static size_t text_bytes(const Kops__V1__Receipt *from)
 {
 	size_t n = strlen(from->device) + 1;
 	for (size_t i = 0; i < from->n_ops; i++)
-		n += strlen(from->ops[i]->op) + strlen(from->ops[i]->kernel) + strlen(from->ops[i]->why) + 3;
+		n += strlen(from->ops[i]->op) + strlen(from->ops[i]->kernel) + strlen(from->ops[i]->why) +
+		     strlen(from->ops[i]->passed_over) + 4;
 	return n;
 }
 
@@ -38,7 +39,8 @@ static void fill(kops_receipt *to, const Kops__V1__Receipt *from)
 		                           .why = put_text(&text, op->why),
 		                           .flops = op->flops,
 		                           .bytes = op->bytes,
-		                           .compute_us = op->compute_us};
+		                           .compute_us = op->compute_us,
+		                           .passed_over = put_text(&text, op->passed_over)};
 	}
 }
 

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   1
+#define BACKEND_ABI   2
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -38,7 +38,7 @@ struct run_op {
 	struct op_args args; /* views: space = struct memory *, offset set; data is for the backend */
 	const char *pinned;  /* row asked for by name, or "" */
 	const struct kernel *kernel;
-	char why[WHY_BYTES];
+	char why[WHY_BYTES], passed_over[PASSED_OVER_BYTES];
 	double compute_us; /* 0 where not timed */
 };
 
@@ -47,6 +47,7 @@ struct run {
 	struct run_op *ops;
 	unsigned n_ops;
 	uint64_t lane;         /* runs of equal lane execute in order */
+	bool timed;            /* time the ops by the device's own clock, whatever it costs */
 	uint64_t device_bytes; /* by plan(): staging and workspace, not RESIDENT buffers */
 	double plan_us;        /* by plan(): rough time it will take, for scheduling */
 	/* results */
@@ -62,6 +63,7 @@ struct run {
 struct device_info {
 	char description[128];
 	uint64_t memory_bytes; /* usable by runs and RESIDENT buffers */
+	uint64_t cache_bytes;  /* last level of cache; 0: not known */
 	unsigned depth;        /* runs that are worth having out at once */
 };
 

@@ -99,11 +99,13 @@ static void fill_info(struct backend_device *dev)
 {
 	char model[96];
 	long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+	long cache_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
 
 	read_model(model, sizeof model);
 	snprintf(dev->info.description, sizeof dev->info.description, "%s, %u thread%s", model, dev->threads,
 	         dev->threads == 1 ? "" : "s");
 	dev->info.memory_bytes = pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+	dev->info.cache_bytes = cache_bytes > 0 ? (uint64_t)cache_bytes : 0;
 	dev->info.depth = 2;
 }
 
@@ -182,14 +184,15 @@ static int check_owners(const struct backend_device *dev, const struct op_args *
 	return 0;
 }
 
-static double op_us(const struct backend_device *dev, const struct op_args *args)
+static double op_us(const struct backend_device *dev, const struct run_op *op)
 {
 	struct cost cost;
 
-	args->op->cost(args, &cost);
+	op->args.op->cost(&op->args, &cost);
 	double flops_us = cost.flops / FLOPS_PER_US / dev->threads;
 	double bytes_us = cost.bytes / BYTES_PER_US / dev->threads;
-	return OP_US + (flops_us > bytes_us ? flops_us : bytes_us);
+	double slowdown = op->kernel->slowdown ? op->kernel->slowdown(&op->args) : 1;
+	return OP_US + slowdown * (flops_us > bytes_us ? flops_us : bytes_us);
 }
 
 static uint64_t op_workspace(const struct run_op *op)
@@ -205,9 +208,12 @@ static int plan_op(const struct backend_device *dev, struct run_op *op, char err
 	if (rc < 0)
 		return rc;
 	rc = kernel_choose(rows[i], &op->args, op->pinned, dev->disabled[i], &op->kernel, op->why);
-	if (rc < 0)
+	if (rc < 0) {
 		memcpy(error, op->why, WHY_BYTES);
-	return rc;
+		return rc;
+	}
+	kernel_passed_over(rows[i], &op->args, dev->disabled[i], op->kernel, op->passed_over);
+	return 0;
 }
 
 static int cpu_plan(const struct backend_device *dev, struct run *run)
@@ -220,7 +226,7 @@ static int cpu_plan(const struct backend_device *dev, struct run *run)
 			return rc;
 		uint64_t bytes = op_workspace(&run->ops[i]);
 		run->device_bytes = bytes > run->device_bytes ? bytes : run->device_bytes;
-		run->plan_us += op_us(dev, &run->ops[i].args);
+		run->plan_us += op_us(dev, &run->ops[i]);
 	}
 	if (run->device_bytes > dev->info.memory_bytes) {
 		snprintf(run->error, WHY_BYTES,

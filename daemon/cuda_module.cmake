@@ -3,13 +3,16 @@
 set(kernels ${PROJECT_SOURCE_DIR}/kernels)
 
 add_library(kops-cuda MODULE
-  backend_cuda.c cuda_open.c cuda_memory.c cuda_layout.c cuda_stage.c cuda_transfer.c
-  ${kernels}/cuda_axes.c
-  ${kernels}/gemm/cuda.c ${kernels}/gemm/cublas.c ${kernels}/gemm/naive.cu
-  ${kernels}/softmax/cuda.c ${kernels}/softmax/softmax.cu
-  ${kernels}/transpose/cuda.c ${kernels}/transpose/transpose.cu
+  backend_cuda.c cuda_open.c cuda_hold.cu cuda_memory.c cuda_layout.c cuda_stage.c cuda_transfer.c
+  ${kernels}/cuda_axes.c ${kernels}/cuda_device.c
+  ${kernels}/gemm/cuda.c ${kernels}/gemm/cublas.c ${kernels}/gemm/naive.cu ${kernels}/gemm/tile.cu
+  ${kernels}/gemm/blocked.cu ${kernels}/gemm/bankfree.cu ${kernels}/gemm/pipelined.cu ${kernels}/gemm/simt.cu
+  ${kernels}/gemm/f16x3.cu
+  ${kernels}/softmax/cuda.c ${kernels}/softmax/softmax.cu ${kernels}/softmax/fused.cu
+  ${kernels}/transpose/cuda.c ${kernels}/transpose/transpose.cu ${kernels}/transpose/vector.cu
   ${kernels}/add/cuda.c ${kernels}/add/add.cu
-  ${kernels}/copy/cuda.c ${kernels}/copy/copy.cu
+  ${kernels}/copy/cuda.c ${kernels}/copy/copy.cu ${kernels}/copy/vector.cu
+  ${kernels}/fma/cuda.c ${kernels}/fma/fma.cu
   $<TARGET_OBJECTS:kops_ops>)
 
 set_target_properties(kops-cuda PROPERTIES

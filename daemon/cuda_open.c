@@ -104,6 +104,7 @@ static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *p
 	         CUDART_VERSION % 1000 / 10);
 	snprintf(dev->info.description, sizeof(dev->info.description), "%.127s", text);
 	dev->info.memory_bytes = free_bytes > SPARE_BYTES ? free_bytes - SPARE_BYTES : 0;
+	dev->info.cache_bytes = (uint64_t)attribute(dev->index, cudaDevAttrL2CacheSize);
 	dev->info.depth = DEPTH;
 	dev->flops_per_us =
 	    prop->multiProcessorCount * fp32_units(prop->major, prop->minor) * 2.0 * clock_khz * 1e-3;

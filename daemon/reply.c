@@ -45,6 +45,15 @@ void reply_error(struct session *session, uint64_t id, int status, const char *m
 	reply_send(session, &reply, -1);
 }
 
+/* The receipt of very many ops says less of each. */
+static void shorten(const Kops__V1__Reply *reply, Kops__V1__Receipt *receipt)
+{
+	bool too_long = kops__v1__reply__get_packed_size(reply) > MESSAGE_BYTES_MAX;
+
+	for (size_t i = 0; too_long && i < receipt->n_ops; i++)
+		receipt->ops[i]->passed_over = (char *)"";
+}
+
 void reply_receipt(const struct job *job)
 {
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
@@ -63,6 +72,7 @@ void reply_receipt(const struct job *job)
 		parts[i].flops = cost.flops;
 		parts[i].bytes = cost.bytes;
 		parts[i].compute_us = op->compute_us;
+		parts[i].passed_over = (char *)op->passed_over;
 		pointers[i] = &parts[i];
 	}
 	receipt.device = (char *)device_name(job->server->devices[job->sched.device]);
@@ -76,6 +86,7 @@ void reply_receipt(const struct job *job)
 	reply.id = job->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_RECEIPT;
 	reply.receipt = &receipt;
+	shorten(&reply, &receipt);
 	reply_send(job->session, &reply, -1);
 }
 
@@ -92,6 +103,8 @@ static size_t describe_rows(const struct backend *backend, Kops__V1__KernelRow *
 			rows[used].device = (char *)backend->kind;
 			rows[used].idea = (char *)list->rows[k].idea;
 			rows[used].dtypes = (char *)list->rows[k].dtypes;
+			rows[used].takes = (char *)list->rows[k].takes;
+			rows[used].tensor_cores = list->rows[k].tensor_cores;
 			used++;
 		}
 	}
@@ -128,6 +141,7 @@ void reply_description(struct session *session, uint64_t id)
 		devices[i].name = (char *)device_name(d);
 		devices[i].description = (char *)device_info(d)->description;
 		devices[i].memory_bytes = device_info(d)->memory_bytes;
+		devices[i].cache_bytes = device_info(d)->cache_bytes;
 		devices[i].disabled_rows = (char *)device_disabled_rows(d);
 		device_pointers[i] = &devices[i];
 	}

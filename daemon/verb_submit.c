@@ -147,7 +147,7 @@ static int place(struct request *r, struct job *job, const char *device_name_wan
 	bool allowed[SCHED_DEVICES_MAX] = {false};
 	double cost_us[SCHED_DEVICES_MAX] = {0};
 	const struct backend *kind = NULL;
-	unsigned only = server->n_devices;
+	unsigned only = server->n_devices, last = server->n_devices;
 	int rc = 0;
 
 	if (*device_name_wanted && !server_device(server, device_name_wanted, &only)) {
@@ -162,6 +162,7 @@ static int place(struct request *r, struct job *job, const char *device_name_wan
 		if ((*device_name_wanted && i != only) || (kind && device_backend(d) != kind))
 			continue;
 		planned = device_plan(d, &job->run);
+		last = i;
 		if (planned == 0) {
 			allowed[i] = true;
 			cost_us[i] = job->run.plan_us;
@@ -175,7 +176,8 @@ static int place(struct request *r, struct job *job, const char *device_name_wan
 	if (*ret_index == server->n_devices)
 		return rc < 0 ? rc : KOPS_E_DEVICE;
 	r->why[0] = '\0';
-	rc = device_plan(server->devices[*ret_index], &job->run);
+	/* The last plan is what the run holds. */
+	rc = *ret_index == last ? 0 : device_plan(server->devices[*ret_index], &job->run);
 	for (unsigned i = 0; i < job->run.n_ops; i++)
 		job->ops[i].pinned = ""; /* it lies in the request's arena, and has been heeded */
 	return rc;
@@ -266,6 +268,7 @@ int verb_submit(struct request *r)
 		return KOPS_E_NOMEM;
 	job->arrived_ns = now;
 	job->sched.priority = (kops_priority)submit->priority;
+	job->run.timed = submit->timed;
 	if (submit->deadline_us && !__builtin_mul_overflow(submit->deadline_us, 1000u, &deadline_ns) &&
 	    !__builtin_add_overflow(deadline_ns, now, &deadline_ns))
 		job->deadline_ns = deadline_ns;

@@ -121,3 +121,36 @@ int kernel_choose(const struct kernel_list *list, const struct op_args *args, co
 	*ret_kernel = &list->rows[fit];
 	return 0;
 }
+
+/* Appends as much of part as there is room for; returns the new end. */
+static char *append(char *to, const char *end, const char *part)
+{
+	size_t n = strlen(part), room = (size_t)(end - to) - 1;
+
+	n = n < room ? n : room;
+	memcpy(to, part, n);
+	to[n] = '\0';
+	return to + n;
+}
+
+void kernel_passed_over(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                        const struct kernel *chosen, char text[PASSED_OVER_BYTES])
+{
+	const char *end = text + PASSED_OVER_BYTES, *why_not = "";
+	char *to = text;
+
+	*to = '\0';
+	for (size_t i = 0; i < list->n; i++) {
+		bool off = is_disabled(disabled, i);
+
+		if (&list->rows[i] == chosen)
+			continue;
+		to = append(to, end, to > text ? ", " : "");
+		to = append(to, end, list->rows[i].name);
+		if (!off && list->rows[i].supports(args, &why_not))
+			continue;
+		to = append(to, end, " (");
+		to = append(to, end, off ? "failed its self-test" : why_not);
+		to = append(to, end, ")");
+	}
+}

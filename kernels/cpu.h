@@ -34,7 +34,8 @@ int cpu_reference_launch(const struct op_args *args, const struct launch *launch
 #define CPU_REFERENCE_ROW(types)                                                                               \
 	{                                                                                                      \
 		.name = "reference", .idea = "plain loops, float64 accumulation, one thread: the oracle",      \
-		.dtypes = (types), .supports = cpu_reference_supports, .launch = cpu_reference_launch          \
+		.dtypes = (types), .takes = "any strides", .supports = cpu_reference_supports,                 \
+		.launch = cpu_reference_launch                                                                 \
 	}
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * cuda_rows.h: what the CUDA rows of all ops share: their tables, the form of a launch and the reduction of
- * a problem's axes to the few that matter.
+ * cuda_rows.h: what the CUDA rows of all ops share: their tables, the form of a launch, what the device is, and
+ * the reduction of a problem's axes to the few that matter.
  */
 #ifndef KOPS_KERNELS_CUDA_ROWS_H
 #define KOPS_KERNELS_CUDA_ROWS_H
@@ -18,6 +18,16 @@ extern "C" {
 #include "ops.def"
 #undef X
 
+/*
+ * For __launch_bounds__: threads that a multiprocessor is to hold. All that it can on the GPUs of data centres;
+ * on the others, which hold 1024 or 1536, what each of them can.
+ */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ / 100 == 10)
+#define CUDA_RESIDENT_THREADS 2048
+#else
+#define CUDA_RESIDENT_THREADS 1024
+#endif
+
 /* Declares or begins a launch function (kernel.h: struct kernel.launch). */
 #define CUDA_LAUNCH(name) int name(const struct op_args *args, const struct launch *launch)
 
@@ -33,6 +43,12 @@ static inline int cuda_launch_status(void)
 		return 0;
 	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
 }
+
+/*
+ * An attribute of this thread's GPU; 0 where there is none. Asked of the driver once: that takes a microsecond,
+ * and supports() is called several times for each job. (cuda_device.c)
+ */
+int cuda_device_attribute(enum cudaDeviceAttr which);
 
 /*
  * n views of one shape, seen as few axes as possible: axes of extent 1 are dropped, the rest sorted

@@ -113,4 +113,8 @@ static inline void half_store(void *array, kops_dtype dtype, int64_t i, double v
 	}
 }
 
+/* n elements of f16 or bf16 to f32, and back; the arrays are apart. (half.c) */
+void half_widen(float *to, const void *from, kops_dtype dtype, int64_t n);
+void half_narrow(void *to, kops_dtype dtype, const float *from, int64_t n);
+
 #endif

@@ -23,6 +23,8 @@ extern "C" {
 #define OP_VIEWS_MAX 3   /* inputs, then the output */
 #define WHY_BYTES    256 /* room for a sentence to people */
 
+#define PASSED_OVER_BYTES 512
+
 struct Kops__V1__Op;
 struct Kops__V1__View;
 
@@ -51,6 +53,11 @@ struct softmax_params {
 	bool log;
 };
 
+struct fma_params {
+	double alpha, beta;
+	uint32_t steps;
+};
+
 /* One op of a job, resolved. views: op->n_inputs inputs, then the output. */
 struct op_args {
 	const struct op *op;
@@ -58,6 +65,7 @@ struct op_args {
 	union {
 		struct gemm_params gemm;
 		struct softmax_params softmax;
+		struct fma_params fma;
 	} params;
 };
 
@@ -101,8 +109,10 @@ struct launch {
 
 struct kernel {
 	const char *name;
-	const char *idea;   /* one line for `kops-client ops` */
-	const char *dtypes; /* "f32 f64": for people; supports() decides */
+	/* For people, in `kops-client ops`; supports() decides. */
+	const char *idea;   /* one line */
+	const char *dtypes; /* "f32 f64" */
+	const char *takes;  /* "any strides", "row- or column-major matrices" */
 	/* Pure. On false, *ret_why_not is a static phrase ("needs unit stride in one dimension"). */
 	bool (*supports)(const struct op_args *args, const char **ret_why_not);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
@@ -116,6 +126,13 @@ struct kernel {
 	 * then takes one host view, dense ones even where they are not registered for DMA.
 	 */
 	bool once;
+	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate is no bound of its speed */
+	/*
+	 * How many times longer than the op's cost() at the device's full rates it takes, for rows far from
+	 * them (one thread, work done again per element; below 1 on tensor cores); NULL: a few times at most.
+	 * Pure. A job planned to be too long is refused, so err upwards.
+	 */
+	double (*slowdown)(const struct op_args *args);
 };
 
 struct kernel_list {
@@ -159,6 +176,13 @@ static inline struct view *op_output(struct op_args *args)
  */
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
                   uint64_t disabled, const struct kernel **ret_kernel, char why_text[WHY_BYTES]);
+
+/*
+ * The other rows in their order, for the receipt, with what kept them out where something did: "cublas (needs K
+ * > 0), pipelined, naive". Cut at the end where there is no room.
+ */
+void kernel_passed_over(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                        const struct kernel *chosen, char text[PASSED_OVER_BYTES]);
 
 /* ---- view.c ---- */
 

@@ -2,8 +2,8 @@
  * move.c: strided copies.
  *
  * rows    a unit stride that both sides share: memcpy per row
- * tiles   unit strides along different axes: 8×8 tiles of 4-byte elements transposed in registers, four
- *         at a time so that whole lines are read and written, in blocks of 64×64 that stay in the
+ * tiles   unit strides along different axes: tiles of 8×8 (8-byte elements: 4×4) transposed in registers, so
+ *         many at a time that whole lines are read and written, in blocks of 64×64 that stay in the
  *         first-level cache, the next lines asked for early
  * others  the same blocks, element by element
  *
@@ -19,6 +19,7 @@
 #include "threads.h"
 
 #define BLOCK       64
+#define LINE        64           /* bytes of a cache line */
 #define GRAIN_BYTES (128 * 1024) /* per part: about ten microseconds of memory traffic */
 
 #define DEFINE_BLOCK(type, name)                                                                               \
@@ -34,23 +35,51 @@ DEFINE_BLOCK(uint32_t, block_4)
 DEFINE_BLOCK(uint64_t, block_8)
 
 #if defined(__GNUC__) && (defined(__clang__) || __GNUC__ >= 12)
-typedef uint32_t lane8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint16_t lanes_2 __attribute__((vector_size(16), aligned(2), may_alias));
+typedef uint32_t lanes_4 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint64_t lanes_8 __attribute__((vector_size(32), aligned(8), may_alias));
 #define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#define LOW2(a, b)     MIX(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
-#define HIGH2(a, b)    MIX(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
-#define LOW4(a, b)     MIX(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
-#define HIGH4(a, b)    MIX(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
-#define LOW8(a, b)     MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
-#define HIGH8(a, b)    MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+#define INLINE         static inline __attribute__((always_inline))
 
-/* y[j, i] = x[i, j], 8×8, rows y_ld and x_ld apart. */
-static inline __attribute__((always_inline)) void flip_tile(uint32_t *y, int64_t y_ld, const uint32_t *x,
-                                                            int64_t x_ld)
+/* tile_N: y[j, i] = x[i, j] for elements of N bytes, rows y_ld and x_ld apart; 8×8, 8×8 and 4×4. */
+
+#define LOW1(a, b)  MIX(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH1(a, b) MIX(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+
+/* Thrice the same step: rows i and i + 4 interleaved become rows 2 i and 2 i + 1. */
+INLINE void tile_2(uint16_t *y, int64_t y_ld, const uint16_t *x, int64_t x_ld)
 {
-	lane8 r[8], s[8];
+	lanes_2 r[8], s[8];
 
 	for (int i = 0; i < 8; i++)
-		r[i] = *(const lane8 *)(x + i * x_ld);
+		r[i] = *(const lanes_2 *)(x + i * x_ld);
+	for (int i = 0; i < 4; i++) {
+		s[2 * i] = LOW1(r[i], r[i + 4]);
+		s[2 * i + 1] = HIGH1(r[i], r[i + 4]);
+	}
+	for (int i = 0; i < 4; i++) {
+		r[2 * i] = LOW1(s[i], s[i + 4]);
+		r[2 * i + 1] = HIGH1(s[i], s[i + 4]);
+	}
+	for (int i = 0; i < 4; i++) {
+		*(lanes_2 *)(y + 2 * i * y_ld) = LOW1(r[i], r[i + 4]);
+		*(lanes_2 *)(y + (2 * i + 1) * y_ld) = HIGH1(r[i], r[i + 4]);
+	}
+}
+
+#define LOW2(a, b)  MIX(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
+#define HIGH2(a, b) MIX(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
+#define LOW4(a, b)  MIX(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+#define HIGH4(a, b) MIX(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#define LOW8(a, b)  MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
+#define HIGH8(a, b) MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+
+INLINE void tile_4(uint32_t *y, int64_t y_ld, const uint32_t *x, int64_t x_ld)
+{
+	lanes_4 r[8], s[8];
+
+	for (int i = 0; i < 8; i++)
+		r[i] = *(const lanes_4 *)(x + i * x_ld);
 	for (int i = 0; i < 8; i += 2) {
 		s[i] = LOW2(r[i], r[i + 1]);
 		s[i + 1] = HIGH2(r[i], r[i + 1]);
@@ -62,69 +91,95 @@ static inline __attribute__((always_inline)) void flip_tile(uint32_t *y, int64_t
 		r[i + 3] = HIGH4(s[i + 1], s[i + 3]);
 	}
 	for (int i = 0; i < 4; i++) {
-		*(lane8 *)(y + i * y_ld) = LOW8(r[i], r[i + 4]);
-		*(lane8 *)(y + (i + 4) * y_ld) = HIGH8(r[i], r[i + 4]);
+		*(lanes_4 *)(y + i * y_ld) = LOW8(r[i], r[i + 4]);
+		*(lanes_4 *)(y + (i + 4) * y_ld) = HIGH8(r[i], r[i + 4]);
 	}
 }
 
-/* Asks for the 16 lines of x that lie 32 columns further on; beyond the end that does nothing. */
-static inline __attribute__((always_inline)) void prefetch_ahead(const uint32_t *x, int64_t x_ld)
+INLINE void tile_8(uint64_t *y, int64_t y_ld, const uint64_t *x, int64_t x_ld)
 {
-	for (uint64_t i = 0; i < 16; i++)
-		__builtin_prefetch((const void *)((uintptr_t)x + (i * (uint64_t)x_ld + 32) * sizeof *x));
+	lanes_8 r[4], s[4];
+
+	for (int i = 0; i < 4; i++)
+		r[i] = *(const lanes_8 *)(x + i * x_ld);
+	for (int i = 0; i < 4; i += 2) {
+		s[i] = MIX(r[i], r[i + 1], 0, 4, 2, 6);
+		s[i + 1] = MIX(r[i], r[i + 1], 1, 5, 3, 7);
+	}
+	for (int i = 0; i < 2; i++) {
+		*(lanes_8 *)(y + i * y_ld) = MIX(s[i], s[i + 2], 0, 1, 4, 5);
+		*(lanes_8 *)(y + (i + 2) * y_ld) = MIX(s[i], s[i + 2], 2, 3, 6, 7);
+	}
 }
 
-/* y[j, i] = x[i, j] for rows × cols of x, both multiples of 8: whole lines of both at a time where there
- * are 16. */
-CPU_CLONES static void flip_4(uint32_t *y, int64_t y_ld, const uint32_t *x, int64_t x_ld, int64_t rows,
-                              int64_t cols)
+/* Asks for the lines of x two lines further on, in `rows` rows; beyond the end that does nothing. */
+INLINE void prefetch_ahead(const void *x, int64_t row_bytes, int rows)
 {
-	for (int64_t j = 0; j < cols; j += 16)
-		for (int64_t i = 0; i < rows; i += 16) {
-			uint32_t *to = y + j * y_ld + i;
-			const uint32_t *from = x + i * x_ld + j;
-			bool lower = rows - i > 8, right = cols - j > 8;
-			prefetch_ahead(from, x_ld);
-			flip_tile(to, y_ld, from, x_ld);
-			if (lower)
-				flip_tile(to + 8, y_ld, from + 8 * x_ld, x_ld);
-			if (right)
-				flip_tile(to + 8 * y_ld, y_ld, from + 8, x_ld);
-			if (lower && right)
-				flip_tile(to + 8 * y_ld + 8, y_ld, from + 8 * x_ld + 8, x_ld);
-		}
+	for (int i = 0; i < rows; i++)
+		__builtin_prefetch((const void *)((uintptr_t)x + (uint64_t)(i * row_bytes + 2 * LINE)));
 }
-#define HAVE_FLIP true
+
+/* y[j, i] = x[i, j] for rows × cols of x, both multiples of `tile`: squares of whole lines of both at a time.
+ */
+#define DEFINE_FLIP(bytes, type, tile)                                                                         \
+	CPU_CLONES static void flip_##bytes(type *y, int64_t y_ld, const type *x, int64_t x_ld, int64_t rows,  \
+	                                    int64_t cols)                                                      \
+	{                                                                                                      \
+		const int64_t side = LINE / bytes;                                                             \
+		for (int64_t j = 0; j < cols; j += side)                                                       \
+			for (int64_t i = 0; i < rows; i += side) {                                             \
+				prefetch_ahead(x + i * x_ld + j, x_ld * bytes, LINE / bytes);                  \
+				for (int64_t jj = j; jj < j + side && jj < cols; jj += tile)                   \
+					for (int64_t ii = i; ii < i + side && ii < rows; ii += tile)           \
+						tile_##bytes(y + jj * y_ld + ii, y_ld, x + ii * x_ld + jj,     \
+						             x_ld);                                            \
+			}                                                                                      \
+	}                                                                                                      \
+	/* A block whose rows lie along x and whose columns lie along y: full tiles, then the two edges. */    \
+	static void flip_block_##bytes(type *y, int64_t y_ld, const type *x, int64_t x_ld, uint64_t rows,      \
+	                               uint64_t cols)                                                          \
+	{                                                                                                      \
+		uint64_t full_rows = rows / tile * tile, full_cols = cols / tile * tile;                       \
+		flip_##bytes(y, y_ld, x, x_ld, (int64_t)full_rows, (int64_t)full_cols);                        \
+		block_##bytes(y + (int64_t)full_cols * y_ld, 1, y_ld, x + full_cols, x_ld, 1, full_rows,       \
+		              cols - full_cols);                                                               \
+		block_##bytes(y + full_rows, 1, y_ld, x + (int64_t)full_rows * x_ld, x_ld, 1,                  \
+		              rows - full_rows, cols);                                                         \
+	}
 #else
-static void flip_4(uint32_t *y, int64_t y_ld, const uint32_t *x, int64_t x_ld, int64_t rows, int64_t cols)
-{
-	block_4(y, 1, y_ld, x, x_ld, 1, (uint64_t)rows, (uint64_t)cols);
-}
-#define HAVE_FLIP false
+#define DEFINE_FLIP(bytes, type, tile)                                                                         \
+	static void flip_block_##bytes(type *y, int64_t y_ld, const type *x, int64_t x_ld, uint64_t rows,      \
+	                               uint64_t cols)                                                          \
+	{                                                                                                      \
+		block_##bytes(y, 1, y_ld, x, x_ld, 1, rows, cols);                                             \
+	}
 #endif
+DEFINE_FLIP(2, uint16_t, 8)
+DEFINE_FLIP(4, uint32_t, 8)
+DEFINE_FLIP(8, uint64_t, 4)
 
-/* A block whose rows lie along x and whose columns lie along y: full tiles, then the two edges. */
-static void flip_block_4(uint32_t *y, int64_t y_ld, const uint32_t *x, int64_t x_ld, uint64_t rows,
-                         uint64_t cols)
-{
-	uint64_t full_rows = rows & ~(uint64_t)7, full_cols = cols & ~(uint64_t)7;
-
-	flip_4(y, y_ld, x, x_ld, (int64_t)full_rows, (int64_t)full_cols);
-	block_4(y + (int64_t)full_cols * y_ld, 1, y_ld, x + full_cols, x_ld, 1, full_rows, cols - full_cols);
-	block_4(y + full_rows, 1, y_ld, x + (int64_t)full_rows * x_ld, x_ld, 1, rows - full_rows, cols);
-}
+#define DEFINE_MOVE(bytes)                                                                                     \
+	static void move_block_##bytes(void *to, int64_t y_row, int64_t y_col, const void *from,               \
+	                               int64_t x_row, int64_t x_col, uint64_t rows, uint64_t cols)             \
+	{                                                                                                      \
+		if (y_row == 1 && x_col == 1)                                                                  \
+			flip_block_##bytes(to, y_col, from, x_row, rows, cols);                                \
+		else                                                                                           \
+			block_##bytes(to, y_row, y_col, from, x_row, x_col, rows, cols);                       \
+	}
+DEFINE_MOVE(2)
+DEFINE_MOVE(4)
+DEFINE_MOVE(8)
 
 static void move_block(char *y, int64_t y_row, int64_t y_col, const char *x, int64_t x_row, int64_t x_col,
                        uint64_t rows, uint64_t cols, size_t size)
 {
 	if (size == 2)
-		block_2((uint16_t *)y, y_row, y_col, (const uint16_t *)x, x_row, x_col, rows, cols);
-	else if (size == 8)
-		block_8((uint64_t *)y, y_row, y_col, (const uint64_t *)x, x_row, x_col, rows, cols);
-	else if (HAVE_FLIP && y_row == 1 && x_col == 1)
-		flip_block_4((uint32_t *)y, y_col, (const uint32_t *)x, x_row, rows, cols);
+		move_block_2(y, y_row, y_col, x, x_row, x_col, rows, cols);
+	else if (size == 4)
+		move_block_4(y, y_row, y_col, x, x_row, x_col, rows, cols);
 	else
-		block_4((uint32_t *)y, y_row, y_col, (const uint32_t *)x, x_row, x_col, rows, cols);
+		move_block_8(y, y_row, y_col, x, x_row, x_col, rows, cols);
 }
 
 static void move_rows(char *y, int64_t y_row, const char *x, int64_t x_row, uint64_t rows, uint64_t row_bytes)

@@ -61,12 +61,45 @@ int rules_rank(const struct view *v, const char *name, uint32_t min, uint32_t ma
 	                    min, max);
 }
 
-int rules_dtype(const struct view *v, const char *name, kops_dtype dtype, char why[WHY_BYTES])
+bool rules_takes(unsigned dtypes, kops_dtype dtype)
 {
-	if (v->dtype == dtype)
+	return dtype_size(dtype) != 0 && (dtypes & RULES_BIT(dtype)) != 0;
+}
+
+/* "f32, f16 and bf16"; text has room for all. */
+static const char *list_dtypes(unsigned dtypes, char text[32])
+{
+	static const kops_dtype all[] = {KOPS_F32, KOPS_F64, KOPS_F16, KOPS_BF16};
+	int left = __builtin_popcount(dtypes & RULES_ALL);
+	size_t used = 0;
+
+	text[0] = 0;
+	for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++) {
+		if (!rules_takes(dtypes, all[i]))
+			continue;
+		left--;
+		used += (size_t)snprintf(text + used, 32 - used, "%s%s", dtype_name(all[i]),
+		                         left > 1    ? ", "
+		                         : left == 1 ? " and "
+		                                     : "");
+	}
+	return text;
+}
+
+int rules_dtypes(const struct op_args *args, const char *const names[], unsigned dtypes, char why[WHY_BYTES])
+{
+	const struct view *v = args->views;
+	char text[32];
+
+	for (unsigned i = 1; i <= args->op->n_inputs; i++)
+		if (v[i].dtype != v[0].dtype)
+			return rules_refuse(why, KOPS_E_DTYPE, "%s is %s, %s is %s: %s wants one type for all",
+			                    names[0], dtype_name(v[0].dtype), names[i], dtype_name(v[i].dtype),
+			                    args->op->name);
+	if (rules_takes(dtypes, v[0].dtype))
 		return 0;
-	return rules_refuse(why, KOPS_E_DTYPE, "%s is %s; it must be %s", name, dtype_name(v->dtype),
-	                    dtype_name(dtype));
+	return rules_refuse(why, KOPS_E_DTYPE, "%s is %s; %s takes %s", names[0], dtype_name(v[0].dtype),
+	                    args->op->name, list_dtypes(dtypes, text));
 }
 
 int rules_same_shape(const struct view *x, const char *x_name, const struct view *y, const char *y_name,

@@ -21,9 +21,16 @@ const char *rules_shape(const struct view *v, char text[RULES_SHAPE_BYTES]);
 
 /* Each returns 0, or a code with its sentence: KOPS_E_SHAPE, _DTYPE, _SHAPE. */
 int rules_rank(const struct view *v, const char *name, uint32_t min, uint32_t max, char why[WHY_BYTES]);
-int rules_dtype(const struct view *v, const char *name, kops_dtype dtype, char why[WHY_BYTES]);
 int rules_same_shape(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
                      char why[WHY_BYTES]);
+
+/* Sets of dtypes. */
+#define RULES_BIT(dtype) (1u << (dtype))
+#define RULES_ALL        (RULES_BIT(KOPS_F32) | RULES_BIT(KOPS_F64) | RULES_BIT(KOPS_F16) | RULES_BIT(KOPS_BF16))
+bool rules_takes(unsigned dtypes, kops_dtype dtype);
+
+/* KOPS_E_DTYPE unless all views of the op, whose names are given, have one dtype and it is in the set. */
+int rules_dtypes(const struct op_args *args, const char *const names[], unsigned dtypes, char why[WHY_BYTES]);
 
 /* KOPS_E_OVERLAP unless each element of output y has an address of its own. */
 int rules_output(const struct view *y, const char *name, char why[WHY_BYTES]);

@@ -1,17 +1,84 @@
-/* bench.h: the two halves of `kops-client bench`. */
+/*
+ * bench.h: the parts of `kops-client bench`.
+ *
+ *   bench_ipc.c       round trips, small jobs, rates
+ *   bench_op.c        one op: goes through shapes, modes and kernels
+ *   bench_plan.c      what that is to do; bench_cases.c: shapes, tables, kernels
+ *   bench_job.c       the device, and one job on it
+ *   bench_operands.c  memory for operands, and random content
+ *   bench_measure.c   one shape and kernel: runs, samples, the check
+ *   bench_check.c     blocks of a result against float64
+ *   bench_ceiling.c   what the device can do at most
+ *   bench_table.c     what was found, and the figures that follow
+ *   bench_report.c    as text and JSON; bench_csv.c as CSV, and back
+ *   bench_plot.c      the file of the plot; plot.c, plot_roofline.c, axis.c and svg.c draw it
+ */
 #ifndef KOPS_CLI_BENCH_H
 #define KOPS_CLI_BENCH_H
 
+#include "bench_table.h"
 #include "cli.h"
 #include "operation.h"
 
-/* `bench ipc`: round trips, small jobs, rates. An exit code. */
+/* `bench ipc`. An exit code. */
 int bench_ipc(struct cli *cli);
 
-/* `bench OP SHAPE`: one kernel and shape. An exit code. */
+/* `bench OP`. shape: the argument after OP, or NULL. An exit code. */
 int bench_op(struct cli *cli, const struct operation *op, const char *shape);
 
-/* Fills an array of this process with numbers from [-1, 1). */
-void bench_fill(const kops_view *view, uint64_t seed);
+/* Random numbers that operands are filled with, made once; see bench_operands.h. */
+struct bench_content {
+	kops_buffer *shared, *used; /* used: what operands are copied from, on the device or the same */
+	kops_dtype dtype;
+	uint64_t elements;
+};
+
+/* What all parts of `bench OP` work with. Functions that take it return 0 or KOPS_E_* with a sentence in why.
+ */
+struct bench {
+	struct cli *cli;
+	kops_info *info;
+	const kops_device_info *device;
+	char kind[32]; /* of the device: "gpu", "cpu" */
+	bool host;     /* operands in SHARED memory */
+	kops_dtype dtype;
+	uint64_t seed, reps, warmup;
+	struct bench_content content;
+	char why[CLI_WHY_BYTES];
+};
+
+/* ---- bench_job.c ---- */
+
+/* Connects, asks what there is and finds the device. An exit code. */
+int bench_open(struct bench *b);
+void bench_close(struct bench *b); /* allowed on one that failed to open */
+
+/*
+ * Runs the steps as one job, patiently: a busy daemon is asked again, and there is time for slow kernels.
+ * *ret_job has the receipt; free it with kops_job_free(). *ret_wall_us may be NULL.
+ */
+int bench_job(struct bench *b, const struct step *steps, size_t n, kops_job **ret_job, double *ret_wall_us);
+
+/* Runs the steps, in as many jobs as it takes. */
+int bench_jobs(struct bench *b, const struct step *steps, size_t n);
+
+/* Memory on the bench's device, or SHARED. */
+int bench_alloc(struct bench *b, uint64_t bytes, bool shared, kops_buffer **ret_buffer);
+
+/* Whether the status means that this device or kernel does not do this op, and others may. */
+bool bench_is_refusal(int status);
+
+/* ---- bench_check.c ---- */
+
+/*
+ * Compares blocks of the step's output (corners and random places) with float64, its operands being rank 2 and
+ * anywhere. *ret_check: of all blocks, places counted in the whole output.
+ */
+int bench_check(struct bench *b, const struct step *step, struct check *ret_check);
+
+/* ---- bench_ceiling.c ---- */
+
+/* Measures what head has room for. What the device has no kernel for stays NaN. */
+int bench_ceilings(struct bench *b, struct bench_head *head);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "bench_operands.h"
 #include "samples.h"
 #include "show.h"
 

@@ -96,6 +96,13 @@ static double sum_growth(uint64_t n)
 	return (root < (double)n ? root : (double)n) + 4;
 }
 
+/* How far a tiny result may lie off: kernels may flush what is subnormal in f32 to 0; the subnormals of f16 are
+ * exact to half their spacing. */
+static double tiny_error(kops_dtype dtype)
+{
+	return dtype == KOPS_F16 ? 0x1p-25 : element_smallest(dtype);
+}
+
 /* ---- gemm ---- */
 
 /* Storage of one check_gemm(). */
@@ -177,10 +184,8 @@ static void compare_tile(struct tiles *t, const struct check_product *p, unsigne
 	    element_roundoff(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32) * (dtype == KOPS_F64 ? 2 : 1);
 	double per_norm = fabs(p->alpha) * (accumulate * sum_growth(depth) + product_roundoff(p));
 	double result = 2 * element_roundoff(dtype), largest = element_largest(dtype);
-	double tiny = 2 * element_smallest(dtype);
+	double tiny = 2 * tiny_error(dtype);
 
-	if (dtype == KOPS_F16) /* subnormals are exact to half their spacing */
-		tiny = 0x1p-24;
 	for (unsigned r = 0; r < n_rows; r++) {
 		double a_norm = sqrt(t->a_square[r]);
 		elements_row(p->y, t->rows[r], j, width, t->got);
@@ -251,6 +256,8 @@ struct by_row {
 	const struct elements *a, *b, *y;
 	double scale;
 	bool log;
+	double alpha, beta;
+	uint32_t steps;
 	void (*want)(const struct by_row *op, uint64_t row, double *want, double *bound, double *scratch);
 };
 
@@ -281,7 +288,10 @@ static int check_by_row(const struct by_row *op, struct check *ret_check)
 static void want_softmax(const struct by_row *op, uint64_t row, double *want, double *bound, double *x)
 {
 	uint64_t n = elements_columns(op->y);
+	kops_dtype dtype = op->y->dtype;
 	double u = element_roundoff(KOPS_F32), max = -(double)INFINITY, sum = 0;
+	/* Of the result to a 16-bit type; a tenth more, as it is rounded from f32. */
+	double last = dtype == KOPS_F32 ? 0 : 1.1 * element_roundoff(dtype);
 
 	elements_row(op->a, row, 0, n, x);
 	for (uint64_t j = 0; j < n; j++) {
@@ -295,7 +305,8 @@ static void want_softmax(const struct by_row *op, uint64_t row, double *want, do
 		/* Rounding of the exponent's argument, of exp() and of the sum. */
 		double relative = u * (16 + sum_growth(n) + 4 * distance + 2 * fabs(x[j]) + 2 * fabs(max));
 		want[j] = op->log ? x[j] - max - log(sum) : exp(x[j] - max) / sum;
-		bound[j] = (op->log ? relative : relative * want[j]) + element_smallest(KOPS_F32);
+		bound[j] =
+		    (op->log ? relative : relative * want[j]) + last * fabs(want[j]) + 1.1 * tiny_error(dtype);
 	}
 }
 
@@ -338,7 +349,7 @@ int check_transpose(const struct elements *x, const struct elements *y, struct c
 static void want_sum(const struct by_row *op, uint64_t row, double *want, double *bound, double *scratch)
 {
 	uint64_t n = elements_columns(op->y);
-	double u = element_roundoff(op->y->dtype), tiny = element_smallest(op->y->dtype);
+	double u = element_roundoff(op->y->dtype), tiny = tiny_error(op->y->dtype);
 
 	elements_row(op->a, row, 0, n, want);
 	elements_row(op->b, row, 0, n, scratch);
@@ -368,6 +379,35 @@ int check_add(const struct elements *a, const struct elements *b, const struct e
 {
 	struct elements wide_a = repeated(a, y), wide_b = repeated(b, y);
 	struct by_row op = {.a = &wide_a, .b = &wide_b, .y = y, .want = want_sum};
+
+	return check_by_row(&op, ret_check);
+}
+
+/* Each step rounds, and passes on alpha times the error that it found. */
+static void want_iterated(const struct by_row *op, uint64_t row, double *want, double *bound, double *scratch)
+{
+	uint64_t n = elements_columns(op->y);
+	double u = element_roundoff(op->y->dtype), tiny = element_smallest(op->y->dtype);
+
+	elements_row(op->a, row, 0, n, scratch);
+	for (uint64_t j = 0; j < n; j++) {
+		double v = scratch[j], error = 0;
+
+		for (uint32_t s = 0; s < op->steps; s++) {
+			error = fabs(op->alpha) * error + u * fabs(op->alpha * v);
+			v = fma(op->alpha, v, op->beta);
+			error += u * fabs(v) + tiny;
+		}
+		want[j] = v;
+		bound[j] = 2 * error; /* the reference rounds too, which matters where y is f64 */
+	}
+}
+
+int check_fma(const struct elements *x, const struct elements *y, double alpha, double beta, uint32_t steps,
+              struct check *ret_check)
+{
+	struct by_row op = {
+	    .a = x, .y = y, .alpha = alpha, .beta = beta, .steps = steps, .want = want_iterated};
 
 	return check_by_row(&op, ret_check);
 }

@@ -43,6 +43,9 @@ int check_transpose(const struct elements *x, const struct elements *y, struct c
 int check_add(const struct elements *a, const struct elements *b, const struct elements *y,
               struct check *ret_check);
 int check_copy(const struct elements *x, const struct elements *y, struct check *ret_check);
+/* y = x put `steps` times through v = alpha * v + beta, each step rounded once or twice. */
+int check_fma(const struct elements *x, const struct elements *y, double alpha, double beta, uint32_t steps,
+              struct check *ret_check);
 
 bool check_passed(const struct check *check);
 

@@ -110,6 +110,13 @@ static bool parse_yes(const char *text, void *member)
 	return *(bool *)member || strcmp(text, "no") == 0;
 }
 
+static bool parse_steps(const char *text, void *member)
+{
+	struct opt_count *steps = member;
+
+	return options_count(text, steps) && steps->value <= UINT32_MAX;
+}
+
 #define KEY(op, key, parse, member)                                                                            \
 	{                                                                                                      \
 		op, key, parse, offsetof(struct jobfile_value, member)                                         \
@@ -125,6 +132,9 @@ static const struct key {
     KEY("gemm", "precision", options_precision, precision),
     KEY("softmax", "scale", options_real, scale),
     KEY("softmax", "log", parse_yes, log),
+    KEY("fma", "alpha", options_real, alpha),
+    KEY("fma", "beta", options_real, beta),
+    KEY("fma", "steps", parse_steps, steps),
     KEY("load", "dtype", options_dtype, dtype),
     KEY("load", "rows", options_count, rows),
     KEY("load", "cols", options_count, cols),
@@ -193,7 +203,7 @@ static int parse_op(struct line *line, struct jobfile_value *value)
 	if (n < value->op->n_inputs)
 		return LINE_ERROR(line, "%s takes %u operand%s, got %u", value->op->name, value->op->n_inputs,
 		                  value->op->n_inputs == 1 ? "" : "s", n);
-	if (value->beta.set && !value->has_old)
+	if (value->beta.set && !value->has_old && strcmp(value->op->name, "gemm") == 0)
 		return LINE_ERROR(line, "beta= needs c=NAME, the matrix that it multiplies");
 	return 0;
 }
@@ -245,7 +255,7 @@ static int parse_value(struct line *line)
 	} else {
 		value.op = operation_by_name(line->words[2]);
 		if (value.op == NULL)
-			return LINE_ERROR(line, "'%s' is not load, gemm, softmax, transpose, add or copy",
+			return LINE_ERROR(line, "'%s' is not load, gemm, softmax, transpose, add, copy or fma",
 			                  line->words[2]);
 		rc = parse_op(line, &value);
 	}

@@ -28,6 +28,7 @@ struct jobfile_value {
 	bool has_old; /* c=NAME of a gemm */
 	unsigned old;
 	struct opt_real alpha, beta, scale;
+	struct opt_count steps; /* at most UINT32_MAX */
 	bool log;
 	kops_precision precision;
 	const char *kernel;

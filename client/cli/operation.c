@@ -1,6 +1,7 @@
 #include "operation.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli.h"
@@ -93,6 +94,20 @@ static int copy_check(const struct step *step, struct check *ret_check)
 	return check_copy(&x, &y, ret_check);
 }
 
+/* ---- fma ---- */
+
+static int fma_enqueue(kops_job *job, const struct step *s)
+{
+	return kops_job_fma(job, s->in[0], s->out, s->alpha, s->beta, s->steps, s->kernel);
+}
+
+static int fma_check(const struct step *step, struct check *ret_check)
+{
+	struct elements x = elements_of(&step->in[0]), y = elements_of(&step->out);
+
+	return check_fma(&x, &y, step->alpha, step->beta, step->steps, ret_check);
+}
+
 /* ---- transpose ---- */
 
 static int transpose_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
@@ -153,12 +168,18 @@ static int add_check(const struct step *step, struct check *ret_check)
 
 /* ---- the list ---- */
 
+#define TYPE_BIT(dtype) (1u << (dtype))
+#define NARROW          (TYPE_BIT(KOPS_F32) | TYPE_BIT(KOPS_F16) | TYPE_BIT(KOPS_BF16))
+#define WIDE            (TYPE_BIT(KOPS_F32) | TYPE_BIT(KOPS_F64))
+#define ANY             (NARROW | WIDE)
+
 static const struct operation operations[] = {
-    {"gemm", 2, true, gemm_shape, gemm_enqueue, gemm_check},
-    {"softmax", 1, false, same_shape, softmax_enqueue, softmax_check},
-    {"transpose", 1, false, transpose_shape, transpose_enqueue, transpose_check},
-    {"add", 2, false, add_shape, add_enqueue, add_check},
-    {"copy", 1, true, same_shape, copy_enqueue, copy_check},
+    {"gemm", 2, ANY, gemm_shape, gemm_enqueue, gemm_check},
+    {"softmax", 1, NARROW, same_shape, softmax_enqueue, softmax_check},
+    {"transpose", 1, ANY, transpose_shape, transpose_enqueue, transpose_check},
+    {"add", 2, NARROW, add_shape, add_enqueue, add_check},
+    {"copy", 1, ANY, same_shape, copy_enqueue, copy_check},
+    {"fma", 1, WIDE, same_shape, fma_enqueue, fma_check},
 };
 
 const struct operation *operation_by_name(const char *name)
@@ -176,6 +197,19 @@ struct step step_of(const struct operation *op)
 	return step;
 }
 
+static int refuse_dtype(const struct operation *op, kops_dtype dtype, char *why)
+{
+	char list[32] = "";
+	size_t used = 0;
+
+	for (kops_dtype d = KOPS_F32; d <= KOPS_BF16 && used < sizeof(list); d++)
+		if (op->dtypes & TYPE_BIT(d))
+			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
+			                         element_type_name(d));
+	return why_invalid(why, "%s takes %s, not %s; in NumPy: a.astype('<f4')", op->name, list,
+	                   element_type_name(dtype));
+}
+
 int step_shape(const struct step *step, uint32_t *ret_rank, uint64_t ret_shape[KOPS_RANK_MAX], char *why)
 {
 	kops_dtype dtype = step->in[0].dtype;
@@ -184,10 +218,9 @@ int step_shape(const struct step *step, uint32_t *ret_rank, uint64_t ret_shape[K
 		if (step->in[i].dtype != dtype)
 			return why_invalid(why, "%s takes inputs of one dtype, not %s and %s", step->op->name,
 			                   element_type_name(dtype), element_type_name(step->in[i].dtype));
-		if (!step->op->any_dtype && dtype != KOPS_F32)
-			return why_invalid(why, "%s takes f32, not %s; in NumPy: a.astype('<f4')",
-			                   step->op->name, element_type_name(dtype));
 	}
+	if (!(step->op->dtypes & TYPE_BIT(dtype)))
+		return refuse_dtype(step->op, dtype, why);
 	return step->op->shape(step, ret_rank, ret_shape, why);
 }
 

@@ -17,10 +17,11 @@
 struct step {
 	const struct operation *op;
 	kops_view in[STEP_INPUTS_MAX], out;
-	double alpha, beta; /* gemm */
+	double alpha, beta; /* gemm, fma */
 	kops_precision precision;
 	double scale; /* softmax */
 	bool log;
+	uint32_t steps;             /* fma */
 	const char *kernel;         /* NULL: auto */
 	const struct elements *old; /* for the check: what out held before, when beta is not 0 */
 };
@@ -28,7 +29,7 @@ struct step {
 struct operation {
 	const char *name;
 	unsigned n_inputs;
-	bool any_dtype; /* else f32 only */
+	unsigned dtypes; /* bit d: the kops_dtype d */
 	/* Rank and shape of the result from the inputs'. KOPS_E_INVALID with a sentence in why. */
 	int (*shape)(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why);
 	int (*enqueue)(kops_job *job, const struct step *step);

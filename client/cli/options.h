@@ -25,12 +25,15 @@ struct flags {
 	const char *socket, *output, *device, *kernel, *accumulate; /* NULL: not given */
 	struct opt_count m, n, k;
 	struct opt_real alpha, beta, scale;
-	bool trans_a, trans_b, log, resident;
+	bool trans_a, trans_b, log;
 	kops_dtype dtype; /* 0: not given */
 	kops_precision precision;
 	kops_priority priority;
 	uint32_t timeout_ms; /* 0: libkops' default */
-	struct opt_count count, size, warmup, reps, buffers;
+	/* bench */
+	struct opt_count count, size, warmup, reps, seed;
+	const char *shape, *table, *cache, *plot;
+	bool host, no_check, no_ceiling, csv;
 };
 
 struct option_row {

@@ -177,6 +177,8 @@ static void show_op(FILE *out, const kops_receipt *receipt, const kops_op_receip
 	else if (rate_text.text[0])
 		fprintf(out, ", %s", rate_text.text);
 	fputc('\n', out);
+	if (op->passed_over[0])
+		fprintf(out, "            passed over: %s\n", op->passed_over);
 }
 
 void show_receipt(FILE *out, const kops_receipt *receipt)
@@ -205,6 +207,7 @@ void show_receipt_json(struct json *json, const kops_receipt *receipt)
 		json_text(json, "op", op->op);
 		json_text(json, "kernel", op->kernel);
 		json_text(json, "why", op->why);
+		json_text(json, "passed_over", op->passed_over);
 		json_real(json, "flops", op->flops);
 		json_real(json, "bytes", op->bytes);
 		json_us(json, "compute_us", op->compute_us);

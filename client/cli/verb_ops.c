@@ -21,13 +21,15 @@ static void text(const kops_info *info)
 {
 	int names = longest(info, offsetof(kops_kernel_info, name));
 	int dtypes = longest(info, offsetof(kops_kernel_info, dtypes));
+	int takes = longest(info, offsetof(kops_kernel_info, takes));
 	const char *last = "";
 
-	printf("%-10s %-*s %-4s %-*s %s\n", "OP", names, "KERNEL", "ON", dtypes, "DTYPES", "IDEA");
+	printf("%-10s %-*s %-4s %-*s %-*s %s\n", "OP", names, "KERNEL", "ON", dtypes, "DTYPES", takes, "TAKES",
+	       "IDEA");
 	for (size_t i = 0; i < info->n_kernels; i++) {
 		const kops_kernel_info *k = &info->kernels[i];
-		printf("%-10s %-*s %-4s %-*s %s\n", strcmp(k->op, last) ? k->op : "", names, k->name,
-		       k->device_kind, dtypes, k->dtypes, k->idea);
+		printf("%-10s %-*s %-4s %-*s %-*s %s\n", strcmp(k->op, last) ? k->op : "", names, k->name,
+		       k->device_kind, dtypes, k->dtypes, takes, k->takes, k->idea);
 		last = k->op;
 	}
 }
@@ -42,6 +44,8 @@ static void json(struct json *json, const kops_info *info)
 		json_text(json, "kernel", k->name);
 		json_text(json, "device_kind", k->device_kind);
 		json_text(json, "dtypes", k->dtypes);
+		json_text(json, "takes", k->takes);
+		json_bool(json, "tensor_cores", k->tensor_cores);
 		json_text(json, "idea", k->idea);
 		json_close_object(json);
 	}

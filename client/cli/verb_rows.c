@@ -2,12 +2,15 @@
 
 #include "dims.h"
 
-/* -m and -n, if given, must agree with what a .npy says. */
+/* --dtype, -m and -n, if given, must agree with what a .npy says. */
 static int compare_flags(struct cli *cli, const struct source *s)
 {
 	const struct opt_count given[2] = {cli->flags.m, cli->flags.n};
 	uint64_t found[2] = {s->rank > 1 ? s->shape[s->rank - 2] : 1, s->shape[s->rank - 1]};
 
+	if (cli->flags.dtype && cli->flags.dtype != s->dtype)
+		return cli_fail(cli, CLI_FAILED, "--dtype %s is not what %s holds: %s",
+		                element_type_name(cli->flags.dtype), s->path, element_type_name(s->dtype));
 	for (int i = 0; i < 2; i++)
 		if (given[i].set && given[i].value != found[i])
 			return cli_fail(cli, CLI_FAILED, "-%c %llu is not what %s says: %llu", i ? 'n' : 'm',
@@ -16,7 +19,12 @@ static int compare_flags(struct cli *cli, const struct source *s)
 	return CLI_OK;
 }
 
-int verb_rows_open(struct cli *cli, const char *path, struct source *ret)
+kops_dtype verb_rows_dtype(const struct cli *cli)
+{
+	return cli->flags.dtype ? cli->flags.dtype : KOPS_F32;
+}
+
+int verb_rows_open(struct cli *cli, const char *path, kops_dtype raw, struct source *ret)
 {
 	uint64_t rows, cols;
 
@@ -24,9 +32,9 @@ int verb_rows_open(struct cli *cli, const char *path, struct source *ret)
 		return CLI_FAILED;
 	if (ret->npy)
 		return compare_flags(cli, ret);
-	ret->dtype = KOPS_F32;
-	if (dims_matrix(path, ret->bytes, sizeof(float), cli->flags.m, cli->flags.n, &rows, &cols, cli->why) <
-	    0)
+	ret->dtype = raw;
+	if (dims_matrix(path, ret->bytes, kops_dtype_size(raw), cli->flags.m, cli->flags.n, &rows, &cols,
+	                cli->why) < 0)
 		return CLI_FAILED;
 	source_set_matrix(ret, rows, cols);
 	return CLI_OK;
@@ -36,7 +44,7 @@ int verb_rows_run(struct cli *cli, const char *path, struct task *task)
 {
 	struct source source = {.fd = -1};
 
-	int rc = verb_rows_open(cli, path, &source);
+	int rc = verb_rows_open(cli, path, verb_rows_dtype(cli), &source);
 	task->step.kernel = cli->flags.kernel;
 	task->inputs[0] = &source;
 	if (rc == CLI_OK)

@@ -1,12 +1,15 @@
-/* verb_rows.h: what softmax, transpose and add share: f32 files, raw ones shaped by -m and -n. */
+/* verb_rows.h: what softmax, transpose and add share: files, raw ones shaped by -m and -n, of --dtype. */
 #ifndef KOPS_CLI_VERB_ROWS_H
 #define KOPS_CLI_VERB_ROWS_H
 
 #include "cli.h"
 #include "task.h"
 
-/* Opens a file; a raw one becomes an f32 matrix by -m and -n. An exit code. */
-int verb_rows_open(struct cli *cli, const char *path, struct source *ret);
+/* Of raw files: --dtype or f32. */
+kops_dtype verb_rows_dtype(const struct cli *cli);
+
+/* Opens a file; a raw one becomes a matrix of dtype `raw` by -m and -n. An exit code. */
+int verb_rows_open(struct cli *cli, const char *path, kops_dtype raw, struct source *ret);
 
 /* The whole verb for an op of one file; task lacks its input only. */
 int verb_rows_run(struct cli *cli, const char *path, struct task *task);

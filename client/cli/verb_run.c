@@ -85,8 +85,9 @@ static struct step step_for(struct program *p, const struct jobfile_value *line)
 	step.log = line->log;
 	step.precision = line->precision;
 	step.kernel = line->kernel ? line->kernel : NULL;
-	if (line->has_old)
-		step.beta = line->beta.set ? line->beta.value : 1;
+	step.steps = line->steps.set ? (uint32_t)line->steps.value : 1;
+	/* Of an fma, or of a product's c. */
+	step.beta = line->beta.set ? line->beta.value : line->has_old ? 1 : 0;
 	return step;
 }
 

@@ -10,24 +10,26 @@ static int run(struct cli *cli, int argc, char **argv)
 	return verb_rows_run(cli, argv[0], &task);
 }
 
-static const struct option_row options[] = {OPTIONS_ROWS_COLUMNS, OPTION_OUTPUT, OPTIONS_JOB, OPTIONS_END};
+static const struct option_row options[] = {OPTIONS_ROWS_COLUMNS, OPTION_DTYPE, OPTION_OUTPUT, OPTIONS_JOB,
+                                            OPTIONS_END};
 
 const struct command command_transpose = {
     .name = "transpose",
     .summary = "exchange the last two axes of a file",
     .usage = "[options] X",
-    .help = "Y[…, j, i] = X[…, i, j]; f32. (A product needs no transposed file: see --trans-a of gemm.)\n"
-            "A file named .npy tells its shape (2 to 4 dimensions). Any other file is a raw row-major matrix: "
-            "-m or -n\n"
-            "tells its shape, and a square one needs neither.\n"
-            "\n"
-            "Without -o, a terminal gets shape, corner and statistics, a pipe the raw floats. The receipt goes "
-            "to stderr.\n"
-            "With --json the matrix is not printed: add -o to have it.\n"
-            "\n"
-            "Examples:\n"
-            "  kops-client transpose a.npy -o at.npy\n"
-            "  kops-client transpose -m 300 a.bin -o at.bin\n",
+    .help =
+        "Y[…, j, i] = X[…, i, j]; any dtype. (A product needs no transposed file: see --trans-a of gemm.)\n"
+        "A file named .npy tells its shape (2 to 4 dimensions). Any other file is a raw row-major matrix: "
+        "-m or -n\n"
+        "tells its shape, and a square one needs neither.\n"
+        "\n"
+        "Without -o, a terminal gets shape, corner and statistics, a pipe the raw elements. The receipt goes "
+        "to stderr.\n"
+        "With --json the matrix is not printed: add -o to have it.\n"
+        "\n"
+        "Examples:\n"
+        "  kops-client transpose a.npy -o at.npy\n"
+        "  kops-client transpose -m 300 a.bin -o at.bin\n",
     .min_args = 1,
     .max_args = 1,
     .args_are = "one file",

@@ -1,46 +1,112 @@
 /*
- * Add, y = a + b; broadcast operands come with strides 0.
+ * Add, y = a + b; broadcast operands come with strides 0. f16 and bf16 are added in f32 and rounded once.
  *
- *   rung    idea                                        bound              measured, H200
- *   float4  128 bits per access where all three views   HBM 4.3 TB/s       2^28 elements: 4358 GB/s
- *           are runs that share their alignment, single (read + written)   2^25: 4067 GB/s
- *           elements at both ends; else as scalar
- *   scalar  one element per thread, any strides         the same
+ *   rung     idea                                      threads  bound              GB/s, H200: f32 2^28, 2^25,
+ *                                                                                  f16 2^28, f32 8 MB in L2
+ *   scalar   one element per thread, any strides       256      blocks per second  3154  3031  1778  3680
+ *   float4   128 bits per access where all three       128      HBM 4.2 TB/s       4338  4087  4320  6614
+ *            views are runs that share their                    (read + written),
+ *            alignment, single elements at both ends;           4232 by a copy
+ *            else as scalar
+ *   float4x  the same, two accesses of each view per   128      the same           4333  4093  4310  6441
+ *            thread: four loads are under way before
+ *            the first is waited for
+ *
+ * Bytes are read + written; device events, median of 21. scalar is bound by the coming and going of blocks:
+ * with 128 threads in each 2435 at 2^25. float4 has 64 KiB of loads under way on a multiprocessor, more than
+ * the latency of HBM asks for, so float4x gains nothing on this chip. Four or eight accesses per thread and
+ * streaming hints were measured too: up to 2% slower from HBM, 10 to 30% from L2.
  */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <string.h>
+
 #include "cuda_rows.h"
 
 namespace
 {
 
-constexpr unsigned THREADS = 256;
+constexpr unsigned THREADS = 128, ELEMENT_THREADS = 256;
+constexpr uint64_t GRID_MAX = 1u << 20;
 
-/* No __restrict__ here: y may be a or b. */
-__global__ void __launch_bounds__(THREADS)
-    add_vectors(const float *a, const float *b, float *y, uint64_t head, uint64_t vectors, uint64_t count)
+__device__ __forceinline__ float plus(float a, float b)
 {
-	uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x, step = (uint64_t)gridDim.x * THREADS;
-	uint64_t tail = head + 4 * vectors;
-	const float4 *a4 = (const float4 *)(a + head), *b4 = (const float4 *)(b + head);
-	float4 *y4 = (float4 *)(y + head);
-
-	if (i < head)
-		y[i] = a[i] + b[i];
-	if (i < count - tail)
-		y[tail + i] = a[tail + i] + b[tail + i];
-	for (; i < vectors; i += step) {
-		float4 u = a4[i], v = b4[i];
-
-		y4[i] = make_float4(u.x + v.x, u.y + v.y, u.z + v.z, u.w + v.w);
-	}
+	return a + b;
 }
 
-template <typename Index>
-__global__ void __launch_bounds__(THREADS)
-    add_elements(const float *a, const float *b, float *y, cuda_axes axes, Index count)
+__device__ __forceinline__ __half plus(__half a, __half b)
 {
-	Index step = (Index)gridDim.x * THREADS;
+	return __float2half_rn(__half2float(a) + __half2float(b));
+}
 
-	for (Index i = (Index)blockIdx.x * THREADS + threadIdx.x; i < count; i += step) {
+__device__ __forceinline__ __nv_bfloat16 plus(__nv_bfloat16 a, __nv_bfloat16 b)
+{
+	return __float2bfloat16_rn(__bfloat162float(a) + __bfloat162float(b));
+}
+
+/* 128 bits of elements. */
+template <typename T> __device__ __forceinline__ uint4 plus_vector(uint4 a, uint4 b)
+{
+	constexpr int N = sizeof(uint4) / sizeof(T);
+	T u[N], v[N];
+
+	memcpy(u, &a, sizeof a);
+	memcpy(v, &b, sizeof b);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		u[i] = plus(u[i], v[i]);
+	memcpy(&a, u, sizeof a);
+	return a;
+}
+
+/* UNROLL vectors, THREADS apart. All are loaded before the first is stored: y may be a or b. */
+template <typename T, int UNROLL, bool WHOLE>
+__device__ __forceinline__ void add_chunk(const uint4 *a, const uint4 *b, uint4 *y, uint64_t i,
+                                          uint64_t vectors)
+{
+	uint4 u[UNROLL], v[UNROLL];
+
+#pragma unroll
+	for (int k = 0; k < UNROLL; k++)
+		if (WHOLE || i + k * THREADS < vectors) {
+			u[k] = a[i + k * THREADS];
+			v[k] = b[i + k * THREADS];
+		}
+#pragma unroll
+	for (int k = 0; k < UNROLL; k++)
+		if (WHOLE || i + k * THREADS < vectors)
+			y[i + k * THREADS] = plus_vector<T>(u[k], v[k]);
+}
+
+/* No __restrict__ here: y may be a or b. */
+template <typename T, int UNROLL>
+__global__ void __launch_bounds__(THREADS)
+    add_vectors(const T *a, const T *b, T *y, uint64_t head, uint64_t vectors, uint64_t count)
+{
+	constexpr uint64_t CHUNK = (uint64_t)THREADS * UNROLL;
+	uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
+	uint64_t tail = head + vectors * (sizeof(uint4) / sizeof(T));
+	const uint4 *a4 = (const uint4 *)(a + head), *b4 = (const uint4 *)(b + head);
+	uint4 *y4 = (uint4 *)(y + head);
+
+	if (i < head)
+		y[i] = plus(a[i], b[i]);
+	if (i < count - tail)
+		y[tail + i] = plus(a[tail + i], b[tail + i]);
+	for (uint64_t at = blockIdx.x * CHUNK; at < vectors; at += gridDim.x * CHUNK)
+		if (at + CHUNK <= vectors)
+			add_chunk<T, UNROLL, true>(a4, b4, y4, at + threadIdx.x, vectors);
+		else
+			add_chunk<T, UNROLL, false>(a4, b4, y4, at + threadIdx.x, vectors);
+}
+
+template <typename T, typename Index>
+__global__ void __launch_bounds__(ELEMENT_THREADS)
+    add_elements(const T *a, const T *b, T *y, cuda_axes axes, Index count)
+{
+	Index step = (Index)gridDim.x * ELEMENT_THREADS;
+
+	for (Index i = (Index)blockIdx.x * ELEMENT_THREADS + threadIdx.x; i < count; i += step) {
 		Index rest = i;
 		int64_t at_a = 0, at_b = 0, at_y = 0;
 
@@ -53,22 +119,22 @@ __global__ void __launch_bounds__(THREADS)
 			at_b += at * axes.strides[1][d];
 			at_y += at * axes.strides[2][d];
 		}
-		y[at_y] = a[at_a] + b[at_b];
+		y[at_y] = plus(a[at_a], b[at_b]);
 	}
 }
 
-unsigned grid_of(uint64_t work, uint64_t limit)
+unsigned grid_of(uint64_t work, uint64_t per_block)
 {
-	uint64_t blocks = (work + THREADS - 1) / THREADS;
+	uint64_t blocks = (work + per_block - 1) / per_block;
 
 	if (blocks == 0)
 		return 1;
-	return (unsigned)(blocks < limit ? blocks : limit);
+	return (unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX);
 }
 
 unsigned misalignment(const void *p)
 {
-	return (unsigned)((uintptr_t)p % 16);
+	return (unsigned)((uintptr_t)p % sizeof(uint4));
 }
 
 /* All three are one run of elements, and reach a 16-byte boundary together. */
@@ -79,56 +145,80 @@ bool takes_vectors(const view *views, const cuda_axes &axes)
 	for (int v = 0; v < 3; v++)
 		if (axes.strides[v][0] != 1 || misalignment(views[v].data) != misalignment(views[2].data))
 			return false;
-	return misalignment(views[2].data) % sizeof(float) == 0;
+	return misalignment(views[2].data) % dtype_size(views[2].dtype) == 0;
 }
 
-void launch_vectors(const view *views, uint64_t count, cudaStream_t stream)
+template <typename T, int UNROLL> void launch_vectors(const view *views, uint64_t count, cudaStream_t stream)
 {
-	uint64_t head = (16 - misalignment(views[2].data)) % 16 / sizeof(float);
+	uint64_t head = (sizeof(uint4) - misalignment(views[2].data)) % sizeof(uint4) / sizeof(T);
 	uint64_t vectors;
 
 	if (head > count)
 		head = count;
-	vectors = (count - head) / 4;
-	add_vectors<<<grid_of(vectors, 1u << 20), THREADS, 0, stream>>>(
-	    (const float *)views[0].data, (const float *)views[1].data, (float *)views[2].data, head, vectors,
-	    count);
+	vectors = (count - head) * sizeof(T) / sizeof(uint4);
+	add_vectors<T, UNROLL><<<grid_of(vectors, (uint64_t)THREADS * UNROLL), THREADS, 0, stream>>>(
+	    (const T *)views[0].data, (const T *)views[1].data, (T *)views[2].data, head, vectors, count);
 }
 
+template <typename T>
 void launch_elements(const view *views, const cuda_axes &axes, uint64_t count, cudaStream_t stream)
 {
-	const float *a = (const float *)views[0].data, *b = (const float *)views[1].data;
-	float *y = (float *)views[2].data;
-	unsigned grid = grid_of(count, 1u << 20);
+	const T *a = (const T *)views[0].data, *b = (const T *)views[1].data;
+	T *y = (T *)views[2].data;
+	unsigned grid = grid_of(count, ELEMENT_THREADS);
 
 	/* A 32-bit index must not wrap when the last step is added to it. */
 	if (count < (1u << 30))
-		add_elements<uint32_t><<<grid, THREADS, 0, stream>>>(a, b, y, axes, (uint32_t)count);
+		add_elements<T, uint32_t><<<grid, ELEMENT_THREADS, 0, stream>>>(a, b, y, axes, (uint32_t)count);
 	else
-		add_elements<uint64_t><<<grid, THREADS, 0, stream>>>(a, b, y, axes, count);
+		add_elements<T, uint64_t><<<grid, ELEMENT_THREADS, 0, stream>>>(a, b, y, axes, count);
+}
+
+/* UNROLL 0: elements only. */
+template <typename T, int UNROLL> void launch_as(const view *views, cudaStream_t stream)
+{
+	uint64_t count = view_elements(&views[2]);
+	cuda_axes axes;
+
+	cuda_axes_of(views, 3, &axes);
+	if constexpr (UNROLL > 0)
+		if (takes_vectors(views, axes)) {
+			launch_vectors<T, UNROLL>(views, count, stream);
+			return;
+		}
+	launch_elements<T>(views, axes, count, stream);
+}
+
+template <int UNROLL> int launch_by_type(const struct op_args *args, const struct launch *launch)
+{
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+
+	switch (args->views[2].dtype) {
+	case KOPS_F16:
+		launch_as<__half, UNROLL>(args->views, stream);
+		break;
+	case KOPS_BF16:
+		launch_as<__nv_bfloat16, UNROLL>(args->views, stream);
+		break;
+	default:
+		launch_as<float, UNROLL>(args->views, stream);
+	}
+	return cuda_launch_status();
 }
 
 } // namespace
 
-extern "C" CUDA_LAUNCH(add_float4)
-{
-	cudaStream_t stream = (cudaStream_t)launch->stream;
-	uint64_t count = view_elements(&args->views[2]);
-	cuda_axes axes;
-
-	cuda_axes_of(args->views, 3, &axes);
-	if (takes_vectors(args->views, axes))
-		launch_vectors(args->views, count, stream);
-	else
-		launch_elements(args->views, axes, count, stream);
-	return cuda_launch_status();
-}
-
 extern "C" CUDA_LAUNCH(add_scalar)
 {
-	cuda_axes axes;
+	return launch_by_type<0>(args, launch);
+}
 
-	cuda_axes_of(args->views, 3, &axes);
-	launch_elements(args->views, axes, view_elements(&args->views[2]), (cudaStream_t)launch->stream);
-	return cuda_launch_status();
+extern "C" CUDA_LAUNCH(add_float4)
+{
+	return launch_by_type<1>(args, launch);
+}
+
+extern "C" CUDA_LAUNCH(add_float4x)
+{
+	return launch_by_type<2>(args, launch);
 }

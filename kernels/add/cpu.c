@@ -2,11 +2,12 @@
  * add on the CPU. The rules have sorted and folded the axes: the last one is y's innermost. Along it each
  * operand has stride 1, 0 (repeated) or another; the first two kinds have vector loops.
  *
- * vectorised  vector loops along the last axis; an operand of another stride is moved through a 64×64
- *             tile first, so that its cache lines are used whole; threads
- * reference   plain loops
+ * vectorised  vector loops along the last axis, the 16-bit types widened and rounded in them; an operand of
+ * another stride is moved through a 64×64 tile first, so that its cache lines are used whole; threads reference
+ * plain loops
  */
 #include "cpu.h"
+#include "half.h"
 #include "move.h"
 #include "threads.h"
 
@@ -16,45 +17,72 @@ enum { A, B, Y };
 #define RUN           16384 /* else: columns at most, and elements */
 #define PART_ELEMENTS 65536
 
+static inline float as_is(float x)
+{
+	return x;
+}
+
 /* restrict would be wrong: y may be a or b. Equal addresses are still safe to vectorise. */
-CPU_CLONES static void add_arrays(float *y, const float *a, const float *b, int64_t n)
-{
-#pragma omp simd
-	for (int64_t i = 0; i < n; i++)
-		y[i] = a[i] + b[i];
-}
+#define DEFINE_ADD(name, type, widen, narrow)                                                                  \
+	CPU_CLONES static void name##_arrays(void *to, const void *from_a, const void *from_b, int64_t n)      \
+	{                                                                                                      \
+		type *y = to;                                                                                  \
+		const type *a = from_a, *b = from_b;                                                           \
+		_Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = narrow(widen(a[i]) + widen(b[i]));  \
+	}                                                                                                      \
+	CPU_CLONES static void name##_scalar(void *to, const void *from, const void *scalar, int64_t n)        \
+	{                                                                                                      \
+		type *y = to;                                                                                  \
+		const type *a = from;                                                                          \
+		float b = widen(*(const type *)scalar);                                                        \
+		_Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = narrow(widen(a[i]) + b);            \
+	}                                                                                                      \
+	static void name##_fill(void *to, const void *a, const void *b, int64_t n)                             \
+	{                                                                                                      \
+		type *y = to, sum = narrow(widen(*(const type *)a) + widen(*(const type *)b));                 \
+		for (int64_t i = 0; i < n; i++)                                                                \
+			y[i] = sum;                                                                            \
+	}
+DEFINE_ADD(f32, float, as_is, as_is)
+DEFINE_ADD(f16, uint16_t, f16_to_f32, f32_to_f16)
+DEFINE_ADD(bf16, uint16_t, bf16_to_f32, f32_to_bf16)
 
-CPU_CLONES static void add_scalar(float *y, const float *a, float b, int64_t n)
-{
-#pragma omp simd
-	for (int64_t i = 0; i < n; i++)
-		y[i] = a[i] + b;
-}
+typedef void add_function(void *y, const void *a, const void *b, int64_t n);
 
-static void fill(float *y, float value, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		y[i] = value;
-}
-
-/* Rows of a slab: element (i, j) at data[i * pitch + j * step]; step is 0 or 1. */
-struct plane {
-	float *data;
-	int64_t pitch, step;
+/* Of n elements at y: a and b arrays, b one element, both one element. */
+struct adders {
+	add_function *arrays, *scalar, *fill;
+};
+static const struct adders adders[] = {
+    [KOPS_F32] = {f32_arrays, f32_scalar, f32_fill},
+    [KOPS_F16] = {f16_arrays, f16_scalar, f16_fill},
+    [KOPS_BF16] = {bf16_arrays, bf16_scalar, bf16_fill},
 };
 
-static void add_row(float *y, const struct plane *a, const struct plane *b, int64_t row, int64_t n)
+/* Rows of a slab: element (i, j) at data[i * pitch + j * step], of `size` bytes; step is 0 or 1. */
+struct plane {
+	char *data;
+	int64_t pitch, step, size;
+};
+
+static char *plane_row(const struct plane *p, int64_t row)
 {
-	const float *from_a = a->data + row * a->pitch, *from_b = b->data + row * b->pitch;
+	return p->data + row * p->pitch * p->size;
+}
+
+static void add_row(const struct adders *add, void *y, const struct plane *a, const struct plane *b,
+                    int64_t row, int64_t n)
+{
+	const char *from_a = plane_row(a, row), *from_b = plane_row(b, row);
 
 	if (a->step == 1 && b->step == 1)
-		add_arrays(y, from_a, from_b, n);
+		add->arrays(y, from_a, from_b, n);
 	else if (a->step == 1)
-		add_scalar(y, from_a, *from_b, n);
+		add->scalar(y, from_a, from_b, n);
 	else if (b->step == 1)
-		add_scalar(y, from_b, *from_a, n);
+		add->scalar(y, from_b, from_a, n);
 	else
-		fill(y, *from_a + *from_b, n);
+		add->fill(y, from_a, from_b, n);
 }
 
 /*
@@ -90,36 +118,48 @@ static bool jumps(const struct view *v)
 
 static struct plane plane_of(const struct view *v, const struct slab *slab)
 {
-	struct plane p = {v->data, v->strides[2], v->strides[3]};
+	struct plane p = {v->data, v->strides[2], v->strides[3], (int64_t)dtype_size(v->dtype)};
 
 	for (unsigned d = 0; d < 4; d++)
-		p.data += (int64_t)slab->at[d] * v->strides[d];
+		p.data += (int64_t)slab->at[d] * v->strides[d] * p.size;
 	return p;
 }
 
-/* The slab of an input, by way of `tile` if its columns are apart. */
-static struct plane load(const struct view *v, const struct slab *slab, float tile[TILE * TILE])
+/* Room for the slab of any dtype that add takes. */
+typedef float tile[TILE * TILE];
+
+static struct plane plane_in(tile room, const struct view *v)
 {
-	struct plane p = plane_of(v, slab);
+	return (struct plane){(char *)room, TILE, 1, (int64_t)dtype_size(v->dtype)};
+}
+
+static void move_plane(const struct plane *to, const struct plane *from, const struct slab *slab)
+{
+	move_matrix(to->data, to->pitch, to->step, from->data, from->pitch, from->step, slab->rows, slab->cols,
+	            (size_t)to->size);
+}
+
+/* The slab of an input, by way of `room` if its columns are apart. */
+static struct plane load(const struct view *v, const struct slab *slab, tile room)
+{
+	struct plane p = plane_of(v, slab), dense = plane_in(room, v);
 
 	if (!jumps(v))
 		return p;
-	move_matrix(tile, TILE, 1, p.data, p.pitch, p.step, slab->rows, slab->cols, sizeof *tile);
-	return (struct plane){tile, TILE, 1};
+	move_plane(&dense, &p, slab);
+	return dense;
 }
 
 static void sum_slab(const struct view *v, const struct slab *slab)
 {
-	float tile_a[TILE * TILE], tile_b[TILE * TILE], tile_y[TILE * TILE];
+	tile tile_a, tile_b, tile_y;
 	struct plane a = load(&v[A], slab, tile_a), b = load(&v[B], slab, tile_b), y = plane_of(&v[Y], slab),
-	             to = y;
+	             to = jumps(&v[Y]) ? plane_in(tile_y, &v[Y]) : y;
 
-	if (jumps(&v[Y]))
-		to = (struct plane){tile_y, TILE, 1};
 	for (int64_t i = 0; i < (int64_t)slab->rows; i++)
-		add_row(to.data + i * to.pitch, &a, &b, i, (int64_t)slab->cols);
+		add_row(&adders[v[Y].dtype], plane_row(&to, i), &a, &b, i, (int64_t)slab->cols);
 	if (jumps(&v[Y]))
-		move_matrix(y.data, y.pitch, y.step, tile_y, TILE, 1, slab->rows, slab->cols, sizeof *tile_y);
+		move_plane(&y, &to, slab);
 }
 
 static void sum_part(void *ctx, unsigned part)
@@ -160,10 +200,11 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 static const struct kernel rows[] = {
     {.name = "vectorised",
      .idea = "vector loops, operands without unit stride by way of 64x64 tiles, threads",
-     .dtypes = "f32",
+     .dtypes = "f32 f16 bf16",
+     .takes = "any strides",
      .supports = cpu_reference_supports,
      .launch = launch_vectorised},
-    CPU_REFERENCE_ROW("f32"),
+    CPU_REFERENCE_ROW("f32 f16 bf16"),
 };
 
 const struct kernel_list add_cpu_rows = {rows, sizeof rows / sizeof rows[0]};

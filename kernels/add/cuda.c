@@ -1,29 +1,40 @@
 #include "cuda_rows.h"
 
+CUDA_LAUNCH(add_float4x);
 CUDA_LAUNCH(add_float4);
 CUDA_LAUNCH(add_scalar);
 
-static bool supports_f32(const struct op_args *args, const char **ret_why_not)
+static bool supports_type(const struct op_args *args, const char **ret_why_not)
 {
-	if (args->views[0].dtype == KOPS_F32)
+	if (args->views[0].dtype != KOPS_F64)
 		return true;
-	*ret_why_not = "takes f32 only";
+	*ret_why_not = "takes f32, f16 and bf16 only";
 	return false;
 }
 
 static const struct kernel rows[] = {
     {
+        .name = "float4x",
+        .idea = "two independent 128-bit accesses of each view per thread",
+        .dtypes = "f32 f16 bf16",
+        .takes = "any strides; one element per thread where the views are not aligned runs",
+        .supports = supports_type,
+        .launch = add_float4x,
+    },
+    {
         .name = "float4",
-        .idea = "128-bit accesses where the views are aligned runs, else one element per thread",
-        .dtypes = "f32",
-        .supports = supports_f32,
+        .idea = "one 128-bit access of each view per thread",
+        .dtypes = "f32 f16 bf16",
+        .takes = "any strides; one element per thread where the views are not aligned runs",
+        .supports = supports_type,
         .launch = add_float4,
     },
     {
         .name = "scalar",
         .idea = "one element per thread",
-        .dtypes = "f32",
-        .supports = supports_f32,
+        .dtypes = "f32 f16 bf16",
+        .takes = "any strides",
+        .supports = supports_type,
         .launch = add_scalar,
     },
 };

@@ -1,14 +1,23 @@
 /*
- * add: y = a + b with a and b repeated to y's shape; f32.
+ * add: y = a + b with a and b repeated to y's shape; f32, f16 and bf16.
  *
  * After check() all three views have rank 4 and y's shape; a repeated axis has stride 0. The axes are sorted
  * by falling stride of y and folded together where all three views allow, so that dense operands come
  * as (1, 1, 1, elements), a dense matrix plus a row as (1, 1, rows, columns).
+ *
+ * The sum is the exact one rounded once. A sum in f32 rounded to one of the 16-bit types is that very number: a
+ * second rounding of a sum to p bits does no harm after a first one to 2p + 2 or more, f16 has p = 11,
+ * bf16 8, and subnormal sums are exact.
  */
+#include "half.h"
 #include "kops.pb-c.h"
 #include "rules.h"
 
 enum { A, B, Y };
+
+static const char *const names[] = {"a", "b", "y"};
+
+#define DTYPES (RULES_BIT(KOPS_F32) | RULES_BIT(KOPS_F16) | RULES_BIT(KOPS_BF16))
 
 static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
                    const struct Kops__V1__View *views[OP_VIEWS_MAX])
@@ -45,13 +54,13 @@ static int spread(struct view *v, const char *name, const struct view *y, char w
 
 static int check_types(const struct op_args *args, char why[WHY_BYTES])
 {
-	static const char *const names[] = {"a", "b", "y"};
 	int rc;
 
 	for (unsigned i = A; i <= Y; i++)
-		if ((rc = rules_rank(&args->views[i], names[i], 1, 4, why)) < 0 ||
-		    (rc = rules_dtype(&args->views[i], names[i], KOPS_F32, why)) < 0)
+		if ((rc = rules_rank(&args->views[i], names[i], 1, 4, why)) < 0)
 			return rc;
+	if ((rc = rules_dtypes(args, names, DTYPES, why)) < 0)
+		return rc;
 	return rules_output(&args->views[Y], "y", why);
 }
 
@@ -94,17 +103,18 @@ static void reference(const struct op_args *args)
 		for (int64_t j = 0; j < (int64_t)y->shape[1]; j++)
 			for (int64_t k = 0; k < (int64_t)y->shape[2]; k++)
 				for (int64_t l = 0; l < (int64_t)y->shape[3]; l++)
-					((float *)y->data)[i * sy[0] + j * sy[1] + k * sy[2] + l * sy[3]] =
-					    ((const float *)
-					         a->data)[i * sa[0] + j * sa[1] + k * sa[2] + l * sa[3]] +
-					    ((const float *)
-					         b->data)[i * sb[0] + j * sb[1] + k * sb[2] + l * sb[3]];
+					half_store(
+					    y->data, y->dtype, i * sy[0] + j * sy[1] + k * sy[2] + l * sy[3],
+					    half_load(a->data, a->dtype,
+					              i * sa[0] + j * sa[1] + k * sa[2] + l * sa[3]) +
+					        half_load(b->data, b->dtype,
+					                  i * sb[0] + j * sb[1] + k * sb[2] + l * sb[3]));
 }
 
 /* A matrix plus a row, in the form that check() leaves. */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
-	if (dtype != KOPS_F32)
+	if (!rules_takes(DTYPES, dtype))
 		return false;
 	*args = (struct op_args){.op = &op_add};
 	for (unsigned i = A; i <= Y; i++) {

@@ -21,6 +21,7 @@ static const struct kernel rows[] = {
     {.name = "vectorised",
      .idea = "memcpy where both sides are contiguous, blocked tiles where not, threads",
      .dtypes = "f32 f64 f16 bf16",
+     .takes = "any strides",
      .supports = cpu_reference_supports,
      .launch = launch_vectorised},
     CPU_REFERENCE_ROW("f32 f64 f16 bf16"),

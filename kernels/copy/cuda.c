@@ -3,11 +3,29 @@
 #define PITCH_MAX     ((int64_t)INT32_MAX) /* bytes; cudaMemcpy2D refuses more */
 #define ROW_BYTES_MIN 256                  /* below, the copy engine is slower than a kernel */
 
+CUDA_LAUNCH(copy_vector);
+
 static bool copy_supports(const struct op_args *args, const char **ret_why_not)
 {
 	(void)args;
 	(void)ret_why_not;
 	return true;
+}
+
+static bool is_run(const struct cuda_axes *axes)
+{
+	return axes->rank == 0 || (axes->rank == 1 && axes->strides[0][0] == 1 && axes->strides[1][0] == 1);
+}
+
+static bool vector_supports(const struct op_args *args, const char **ret_why_not)
+{
+	struct cuda_axes axes;
+
+	cuda_axes_of(args->views, 2, &axes);
+	if (is_run(&axes))
+		return true;
+	*ret_why_not = "takes only views without gaps, both in the same order";
+	return false;
 }
 
 /* Two axes, the finer one contiguous on both sides: what cudaMemcpy2D takes. */
@@ -28,7 +46,7 @@ static CUDA_LAUNCH(copy_launch)
 	struct cuda_axes axes;
 
 	cuda_axes_of(args->views, 2, &axes);
-	if (axes.rank == 0 || (axes.rank == 1 && axes.strides[0][0] == 1 && axes.strides[1][0] == 1)) {
+	if (is_run(&axes)) {
 		cudaMemcpyAsync(y->data, x->data, view_elements(y) * element, cudaMemcpyDefault,
 		                launch->stream);
 		return cuda_launch_status();
@@ -47,9 +65,18 @@ static const struct kernel rows[] = {
         .name = "copy",
         .idea = "one DMA copy where the views are dense or pitched, else one element per thread",
         .dtypes = "f32 f64 f16 bf16",
+        .takes = "any strides",
         .once = true,
         .supports = copy_supports,
         .launch = copy_launch,
+    },
+    {
+        .name = "vector",
+        .idea = "several independent 128-bit accesses per thread",
+        .dtypes = "f32 f64 f16 bf16",
+        .takes = "views without gaps, both in the same order",
+        .supports = vector_supports,
+        .launch = copy_vector,
     },
 };
 

@@ -10,7 +10,9 @@
  * transposed, so that memory is read along its lines.
  */
 #include <cblas.h>
+#include <float.h>
 #include <limits.h>
+#include <math.h>
 
 #include "cpu.h"
 #include "half.h"
@@ -70,14 +72,30 @@ static struct operand describe(const struct view *v)
 	return o;
 }
 
+/*
+ * Where neither A nor B changes along K, its K equal terms are one term K times over. Added up one by one they
+ * would all round the same way, and the error would grow with K.
+ */
+static struct op_args fold_equal_terms(const struct op_args *args)
+{
+	struct op_args folded = *args;
+	struct view *a = &folded.views[A], *b = &folded.views[B];
+	double alpha = args->params.gemm.alpha * (double)a->shape[2];
+
+	if (a->shape[2] > 1 && a->strides[2] == 0 && b->strides[1] == 0 && fabs(alpha) <= FLT_MAX) {
+		folded.params.gemm.alpha = alpha;
+		a->shape[2] = b->shape[1] = 1;
+	}
+	return folded;
+}
+
 static bool supports(const struct op_args *args, const char **ret_why_not)
 {
-	const struct view *a = &args->views[A], *c = &args->views[C];
+	struct op_args folded = fold_equal_terms(args);
+	const struct view *a = &folded.views[A], *c = &folded.views[C];
 
-	if (c->shape[1] <= INT_MAX && c->shape[2] <= INT_MAX && a->shape[2] <= INT_MAX)
-		return true;
 	*ret_why_not = "takes extents up to 2147483647";
-	return false;
+	return c->shape[1] <= INT_MAX && c->shape[2] <= INT_MAX && a->shape[2] <= INT_MAX;
 }
 
 static bool computes_product(const struct op_args *args)
@@ -100,46 +118,26 @@ static uint64_t packed_bytes(const struct op_args *args, unsigned i)
 
 static uint64_t workspace(const struct op_args *args)
 {
+	struct op_args folded = fold_equal_terms(args);
 	uint64_t total = 0;
 
 	for (unsigned i = A; i <= C && computes_product(args); i++)
-		if (__builtin_add_overflow(total, packed_bytes(args, i), &total))
+		if (__builtin_add_overflow(total, packed_bytes(&folded, i), &total))
 			return UINT64_MAX;
 	return total;
 }
 
 /* ---- Lines between views and the workspace ---- */
 
-CPU_CLONES static void widen_f16(float *restrict to, const uint16_t *restrict from, int64_t n)
+static bool is_half(kops_dtype dtype)
 {
-	for (int64_t i = 0; i < n; i++)
-		to[i] = f16_to_f32(from[i]);
-}
-
-CPU_CLONES static void widen_bf16(float *restrict to, const uint16_t *restrict from, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		to[i] = bf16_to_f32(from[i]);
-}
-
-CPU_CLONES static void narrow_f16(uint16_t *restrict to, const float *restrict from, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		to[i] = f32_to_f16(from[i]);
-}
-
-CPU_CLONES static void narrow_bf16(uint16_t *restrict to, const float *restrict from, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		to[i] = f32_to_bf16(from[i]);
+	return dtype == KOPS_F16 || dtype == KOPS_BF16;
 }
 
 static void gather(void *to, kops_dtype dtype, const void *from, int64_t stride, int64_t n)
 {
-	if (dtype == KOPS_F16 && stride == 1)
-		widen_f16(to, from, n);
-	else if (dtype == KOPS_BF16 && stride == 1)
-		widen_bf16(to, from, n);
+	if (is_half(dtype) && stride == 1)
+		half_widen(to, from, dtype, n);
 	else
 		for (int64_t i = 0; i < n; i++)
 			half_store(to, dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32, i,
@@ -148,10 +146,8 @@ static void gather(void *to, kops_dtype dtype, const void *from, int64_t stride,
 
 static void scatter(void *to, kops_dtype dtype, int64_t stride, const void *from, int64_t n)
 {
-	if (dtype == KOPS_F16 && stride == 1)
-		narrow_f16(to, from, n);
-	else if (dtype == KOPS_BF16 && stride == 1)
-		narrow_bf16(to, from, n);
+	if (is_half(dtype) && stride == 1)
+		half_narrow(to, dtype, from, n);
 	else
 		for (int64_t i = 0; i < n; i++)
 			half_store(to, dtype, i * stride,
@@ -246,18 +242,19 @@ static void run_batch(const struct op_args *args, struct operand o[3], uint64_t 
 
 static int launch_openblas(const struct op_args *args, const struct launch *launch)
 {
+	struct op_args folded = fold_equal_terms(args);
 	char *space = launch->workspace;
 	struct operand o[3];
 
 	if (!computes_product(args))
 		return cpu_reference_launch(args, launch);
 	for (unsigned i = A; i <= C; i++) {
-		o[i] = describe(&args->views[i]);
+		o[i] = describe(&folded.views[i]);
 		o[i].data = space;
-		space += packed_bytes(args, i);
+		space += packed_bytes(&folded, i);
 	}
 	for (uint64_t batch = 0; batch < args->views[C].shape[0]; batch++)
-		run_batch(args, o, batch);
+		run_batch(&folded, o, batch);
 	return 0;
 }
 
@@ -265,6 +262,7 @@ static const struct kernel rows[] = {
     {.name = "openblas",
      .idea = "OpenBLAS sgemm / dgemm; operands it cannot take, and f16 and bf16, packed to f32 first",
      .dtypes = "f32 f64 f16 bf16",
+     .takes = "any strides",
      .supports = supports,
      .workspace = workspace,
      .launch = launch_openblas},

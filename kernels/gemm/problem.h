@@ -41,4 +41,30 @@ static inline struct gemm_problem gemm_problem_of(const struct op_args *args)
 	return p;
 }
 
+/* The transpose of the product: C' = B'·A'. */
+static inline struct gemm_problem gemm_transposed(const struct gemm_problem *p)
+{
+	struct gemm_problem t = {p->batch, p->n, p->m, p->k, p->b, p->a, p->c};
+	struct gemm_operand *operands[] = {&t.a, &t.b, &t.c};
+
+	for (int i = 0; i < 3; i++) {
+		int64_t row = operands[i]->row;
+		operands[i]->row = operands[i]->col;
+		operands[i]->col = row;
+	}
+	return t;
+}
+
+/* The product that has the finer axis of C as its columns, so that neighbouring threads write neighbours. */
+static inline struct gemm_problem gemm_by_rows(const struct gemm_problem *p)
+{
+	return stride_magnitude(p->c.row) < stride_magnitude(p->c.col) ? gemm_transposed(p) : *p;
+}
+
+/* Whether A and B matter at all: where not, C = beta * C even if they hold NaN. */
+static inline bool gemm_has_product(const struct op_args *args)
+{
+	return args->params.gemm.alpha != 0 && args->views[0].shape[args->views[0].rank - 1] != 0;
+}
+
 #endif

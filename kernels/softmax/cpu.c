@@ -4,7 +4,8 @@
  * vectorised  rows up to LONG columns: three passes inside the cache (max; exp and sum; divide). Longer
  *             ones: max and sum of pieces, combined in float64, then one writing pass. Rows without unit
  *             stride go through the workspace, up to 64 at a time. Threads over rows, or over the pieces
- *             of few long rows
+ *             of few long rows. f16 and bf16 are widened to f32 piece by piece, in a buffer that stays in
+ *             the first-level cache, and results rounded from there
  * reference   plain loops, float64
  *
  * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest
@@ -24,7 +25,7 @@
 enum { X, Y };
 
 #define LONG          8192  /* columns; x and y of one row then fill half a first-level cache */
-#define PIECE         8192  /* columns of one piece of a long row */
+#define PIECE         LONG  /* columns of one piece of a long row */
 #define SUM_BLOCK     256   /* terms added in f32, maybe without lanes, before float64 takes over */
 #define PART_ELEMENTS 16384 /* per thread part */
 #define TILE_ROWS     64    /* rows moved together through the workspace */
@@ -159,6 +160,40 @@ static void short_row(float *y, const float *x, int64_t n, const struct scaling 
 		multiply(y, n, (float)(1 / sum));
 }
 
+/* ---- Rows of any type as pieces in f32 ---- */
+
+/* A row of unit stride. x and y of one op may be the same. */
+struct row {
+	char *data;
+	kops_dtype dtype;
+};
+
+static char *row_from(const struct row *r, int64_t first)
+{
+	return r->data + first * (int64_t)dtype_size(r->dtype);
+}
+
+/* Elements first … first + n - 1 of x as f32: in place, or widened into `room` of PIECE. */
+static const float *load_piece(const struct row *x, int64_t first, int64_t n, float *room)
+{
+	if (x->dtype == KOPS_F32)
+		return (const float *)(const void *)row_from(x, first);
+	half_widen(room, row_from(x, first), x->dtype, n);
+	return room;
+}
+
+/* Where the f32 results for a piece of y are to be written; store_piece() follows. */
+static float *place_piece(const struct row *y, int64_t first, float *room)
+{
+	return y->dtype == KOPS_F32 ? (float *)(void *)row_from(y, first) : room;
+}
+
+static void store_piece(const struct row *y, int64_t first, int64_t n, const float *room)
+{
+	if (y->dtype != KOPS_F32)
+		half_narrow(row_from(y, first), y->dtype, room, n);
+}
+
 /* ---- Long rows ---- */
 
 /* What is known of some columns: their peak, and the sum of exp(scale * (x - peak)). */
@@ -194,15 +229,36 @@ static struct partial no_partial(const struct scaling *s)
 	return (struct partial){s->factor < 0 ? (double)INFINITY : -(double)INFINITY, 0};
 }
 
-static void long_row(float *y, const float *x, int64_t n, const struct scaling *s)
+static struct partial sum_pieces(const struct row *x, int64_t from, int64_t to, const struct scaling *s)
 {
 	struct partial total = no_partial(s);
+	float room[PIECE];
 
-	for (int64_t i = 0; i < n; i += PIECE) {
-		struct partial piece = sum_piece(x + i, least(n - i, PIECE), s);
+	for (int64_t i = from; i < to; i += PIECE) {
+		int64_t n = least(to - i, PIECE);
+		struct partial piece = sum_piece(load_piece(x, i, n, room), n, s);
 		add_partial(&total, &piece, s->scale);
 	}
-	write_row(y, x, n, s, s->half * (float)total.peak, total.sum);
+	return total;
+}
+
+static void write_pieces(const struct row *y, const struct row *x, int64_t from, int64_t to,
+                         const struct scaling *s, const struct partial *total)
+{
+	float room[PIECE], shift = s->half * (float)total->peak;
+
+	for (int64_t i = from; i < to; i += PIECE) {
+		int64_t n = least(to - i, PIECE);
+		write_row(place_piece(y, i, room), load_piece(x, i, n, room), n, s, shift, total->sum);
+		store_piece(y, i, n, room);
+	}
+}
+
+static void long_row(const struct row *y, const struct row *x, int64_t n, const struct scaling *s)
+{
+	struct partial total = sum_pieces(x, 0, n, s);
+
+	write_pieces(y, x, 0, n, s, &total);
 }
 
 /* ---- One row by all threads ---- */
@@ -210,12 +266,10 @@ static void long_row(float *y, const float *x, int64_t n, const struct scaling *
 #define SPLIT_MAX 4096 /* parts; more threads do not exist */
 
 struct split {
-	float *y;
-	const float *x;
+	struct row y, x;
 	uint64_t n;
 	const struct scaling *scaling;
-	float shift;
-	double sum;
+	struct partial total;
 	unsigned n_parts;
 	struct partial *partials; /* n_parts of them */
 };
@@ -223,38 +277,30 @@ struct split {
 static void split_sum(void *ctx, unsigned part)
 {
 	struct split *p = ctx;
-	int64_t from = (int64_t)threads_bound(p->n, part, p->n_parts);
-	int64_t to = (int64_t)threads_bound(p->n, part + 1, p->n_parts);
-	struct partial total = no_partial(p->scaling);
 
-	for (int64_t i = from; i < to; i += PIECE) {
-		struct partial piece = sum_piece(p->x + i, least(to - i, PIECE), p->scaling);
-		add_partial(&total, &piece, p->scaling->scale);
-	}
-	p->partials[part] = total;
+	p->partials[part] = sum_pieces(&p->x, (int64_t)threads_bound(p->n, part, p->n_parts),
+	                               (int64_t)threads_bound(p->n, part + 1, p->n_parts), p->scaling);
 }
 
 static void split_write(void *ctx, unsigned part)
 {
 	struct split *p = ctx;
-	int64_t from = (int64_t)threads_bound(p->n, part, p->n_parts);
-	int64_t to = (int64_t)threads_bound(p->n, part + 1, p->n_parts);
 
-	write_row(p->y + from, p->x + from, to - from, p->scaling, p->shift, p->sum);
+	write_pieces(&p->y, &p->x, (int64_t)threads_bound(p->n, part, p->n_parts),
+	             (int64_t)threads_bound(p->n, part + 1, p->n_parts), p->scaling, &p->total);
 }
 
-static void split_row(float *y, const float *x, int64_t n, const struct scaling *s)
+static void split_row(struct row y, struct row x, int64_t n, const struct scaling *s)
 {
-	struct partial partials[SPLIT_MAX], total = no_partial(s);
+	struct partial partials[SPLIT_MAX];
 	struct split p = {.y = y, .x = x, .n = (uint64_t)n, .scaling = s, .partials = partials};
 
+	p.total = no_partial(s);
 	p.n_parts = threads_parts((uint64_t)n, PART_ELEMENTS);
 	p.n_parts = p.n_parts < SPLIT_MAX ? p.n_parts : SPLIT_MAX;
 	threads_run(p.n_parts, split_sum, &p);
 	for (unsigned i = 0; i < p.n_parts; i++)
-		add_partial(&total, &partials[i], s->scale);
-	p.shift = s->half * (float)total.peak;
-	p.sum = total.sum;
+		add_partial(&p.total, &partials[i], s->scale);
 	threads_run(p.n_parts, split_write, &p);
 }
 
@@ -264,39 +310,46 @@ struct job {
 	const struct view *x, *y;
 	struct scaling scaling;
 	uint64_t n_rows, tile_rows; /* tile_rows: rows of one step; more than 1 only through the workspace */
-	float *tiles;               /* one tile per part; NULL: rows are used in place */
+	char *tiles;                /* one tile per part; NULL: rows are used in place */
 	unsigned n_parts;
 };
 
-static float *row_at(const struct view *v, uint64_t row)
+static struct row row_at(const struct view *v, uint64_t row)
 {
 	uint64_t i2 = row % v->shape[2], i1 = row / v->shape[2] % v->shape[1],
 	         i0 = row / v->shape[2] / v->shape[1];
+	int64_t at = (int64_t)i0 * v->strides[0] + (int64_t)i1 * v->strides[1] + (int64_t)i2 * v->strides[2];
 
-	return (float *)v->data + (int64_t)i0 * v->strides[0] + (int64_t)i1 * v->strides[1] +
-	       (int64_t)i2 * v->strides[2];
+	return (struct row){(char *)v->data + at * (int64_t)dtype_size(v->dtype), v->dtype};
 }
 
-static void run_row(float *y, const float *x, int64_t n, const struct scaling *s)
+static void run_row(struct row y, struct row x, int64_t n, const struct scaling *s)
 {
-	if (n <= LONG)
-		short_row(y, x, n, s);
-	else
-		long_row(y, x, n, s);
+	float room[PIECE];
+
+	if (n > LONG) {
+		long_row(&y, &x, n, s);
+		return;
+	}
+	short_row(place_piece(&y, 0, room), load_piece(&x, 0, n, room), n, s);
+	store_piece(&y, 0, n, room);
 }
 
 /* rows rows that follow each other along axis 2. */
-static void run_tile(const struct job *j, uint64_t row, uint64_t rows, float *tile)
+static void run_tile(const struct job *j, uint64_t row, uint64_t rows, char *tile)
 {
 	uint64_t cols = j->y->shape[3];
 	int64_t pitch = (int64_t)cols;
+	size_t size = dtype_size(j->y->dtype);
 
-	move_matrix(tile, pitch, 1, row_at(j->x, row), j->x->strides[2], j->x->strides[3], rows, cols,
-	            sizeof *tile);
-	for (int64_t i = 0; i < (int64_t)rows; i++)
-		run_row(tile + i * pitch, tile + i * pitch, pitch, &j->scaling);
-	move_matrix(row_at(j->y, row), j->y->strides[2], j->y->strides[3], tile, pitch, 1, rows, cols,
-	            sizeof *tile);
+	move_matrix(tile, pitch, 1, row_at(j->x, row).data, j->x->strides[2], j->x->strides[3], rows, cols,
+	            size);
+	for (uint64_t i = 0; i < rows; i++) {
+		struct row r = {tile + i * cols * size, j->y->dtype};
+		run_row(r, r, pitch, &j->scaling);
+	}
+	move_matrix(row_at(j->y, row).data, j->y->strides[2], j->y->strides[3], tile, pitch, 1, rows, cols,
+	            size);
 }
 
 static void run_part(void *ctx, unsigned part)
@@ -313,7 +366,7 @@ static void run_part(void *ctx, unsigned part)
 		uint64_t left = j->y->shape[2] - row % j->y->shape[2];
 		rows = to - row < left ? to - row : left;
 		rows = rows < j->tile_rows ? rows : j->tile_rows;
-		run_tile(j, row, rows, j->tiles + part * j->tile_rows * cols);
+		run_tile(j, row, rows, j->tiles + part * j->tile_rows * cols * dtype_size(j->y->dtype));
 	}
 }
 
@@ -329,7 +382,7 @@ static bool needs_tiles(const struct op_args *args)
 
 static uint64_t tile_rows(const struct view *y)
 {
-	uint64_t fit = TILE_BYTES / sizeof(float) / (y->shape[3] ? y->shape[3] : 1);
+	uint64_t fit = TILE_BYTES / dtype_size(y->dtype) / (y->shape[3] ? y->shape[3] : 1);
 
 	return fit < 1 ? 1 : fit < TILE_ROWS ? fit : TILE_ROWS;
 }
@@ -356,7 +409,8 @@ static uint64_t workspace(const struct op_args *args)
 
 	if (!needs_tiles(args) || view_elements(y) == 0)
 		return 0;
-	if (__builtin_mul_overflow(count_parts(y, true) * tile_rows(y) * sizeof(float), y->shape[3], &bytes))
+	if (__builtin_mul_overflow(count_parts(y, true) * tile_rows(y) * dtype_size(y->dtype), y->shape[3],
+	                           &bytes))
 		return UINT64_MAX;
 	return bytes;
 }
@@ -386,11 +440,12 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 static const struct kernel rows[] = {
     {.name = "vectorised",
      .idea = "polynomial exp in vectors, f32 with float64 sums, rows kept in cache, threads",
-     .dtypes = "f32",
+     .dtypes = "f32 f16 bf16",
+     .takes = "any strides",
      .supports = cpu_reference_supports,
      .workspace = workspace,
      .launch = launch_vectorised},
-    CPU_REFERENCE_ROW("f32"),
+    CPU_REFERENCE_ROW("f32 f16 bf16"),
 };
 
 const struct kernel_list softmax_cpu_rows = {rows, sizeof rows / sizeof rows[0]};

@@ -1,5 +1,5 @@
 /*
- * softmax: y = softmax(scale * x) over the last axis, or its logarithm; f32.
+ * softmax: y = softmax(scale * x) over the last axis, or its logarithm; f32, f16 and bf16.
  *
  * After check() both views have rank 4: the last axis is the one that is normalised, the three before it number
  * the rows, folded together where both views allow: dense tensors come as (1, 1, rows, columns). Axes of one
@@ -7,14 +7,21 @@
  *
  * Special values as plain max, exp and sum would give: a row with NaN, with +Inf (of scale * x) or of -Inf
  * alone is NaN; -Inf elsewhere gives 0 (-Inf for the logarithm).
+ *
+ * Elements of the 16-bit types are widened to f32, or more, first, and the result is rounded to them last.
  */
 #include <float.h>
 #include <math.h>
 
+#include "half.h"
 #include "kops.pb-c.h"
 #include "rules.h"
 
 enum { X, Y };
+
+static const char *const names[] = {"x", "y"};
+
+#define DTYPES (RULES_BIT(KOPS_F32) | RULES_BIT(KOPS_F16) | RULES_BIT(KOPS_BF16))
 
 static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
                    const struct Kops__V1__View *views[OP_VIEWS_MAX])
@@ -38,8 +45,8 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	struct view *x = &args->views[X], *y = &args->views[Y];
 	int rc;
 
-	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_dtype(x, "x", KOPS_F32, why)) < 0 ||
-	    (rc = rules_dtype(y, "y", KOPS_F32, why)) < 0 || (rc = rules_same_shape(x, "x", y, "y", why)) < 0 ||
+	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_dtypes(args, names, DTYPES, why)) < 0 ||
+	    (rc = rules_same_shape(x, "x", y, "y", why)) < 0 ||
 	    (rc = check_scale(&args->params.softmax.scale, why)) < 0 || (rc = rules_output(y, "y", why)) < 0 ||
 	    (rc = rules_apart(x, "x", y, "y", true, why)) < 0)
 		return rc;
@@ -61,40 +68,40 @@ static void cost(const struct op_args *args, struct cost *ret)
 	ret->bytes = rules_bytes(&args->views[X]) + rules_bytes(&args->views[Y]);
 }
 
-static void reference_row(const float *x, int64_t x_stride, float *y, int64_t y_stride, int64_t n,
-                          const struct softmax_params *p)
+/* x0 and y0: index of the row's first element, from the views' first. */
+static void reference_row(const struct op_args *args, int64_t x0, int64_t y0)
 {
+	const struct view *x = &args->views[X], *y = &args->views[Y];
+	const struct softmax_params *p = &args->params.softmax;
+	int64_t n = (int64_t)y->shape[3], sx = x->strides[3], sy = y->strides[3];
 	double max = -INFINITY, sum = 0;
 
 	for (int64_t i = 0; i < n; i++)
-		max = fmax(max, p->scale * (double)x[i * x_stride]);
+		max = fmax(max, p->scale * half_load(x->data, x->dtype, x0 + i * sx));
 	for (int64_t i = 0; i < n; i++)
-		sum += exp(p->scale * (double)x[i * x_stride] - max);
+		sum += exp(p->scale * half_load(x->data, x->dtype, x0 + i * sx) - max);
 	for (int64_t i = 0; i < n; i++) {
-		double t = p->scale * (double)x[i * x_stride] - max;
-		y[i * y_stride] = (float)(p->log ? t - log(sum) : exp(t) / sum);
+		double t = p->scale * half_load(x->data, x->dtype, x0 + i * sx) - max;
+		half_store(y->data, y->dtype, y0 + i * sy, p->log ? t - log(sum) : exp(t) / sum);
 	}
 }
 
 static void reference(const struct op_args *args)
 {
-	const struct view *x = &args->views[X], *y = &args->views[Y];
+	const struct view *y = &args->views[Y];
+	const int64_t *sx = args->views[X].strides, *sy = y->strides;
 
 	for (int64_t i = 0; i < (int64_t)y->shape[0]; i++)
 		for (int64_t j = 0; j < (int64_t)y->shape[1]; j++)
 			for (int64_t k = 0; k < (int64_t)y->shape[2]; k++)
-				reference_row((const float *)x->data + i * x->strides[0] + j * x->strides[1] +
-				                  k * x->strides[2],
-				              x->strides[3],
-				              (float *)y->data + i * y->strides[0] + j * y->strides[1] +
-				                  k * y->strides[2],
-				              y->strides[3], (int64_t)y->shape[3], &args->params.softmax);
+				reference_row(args, i * sx[0] + j * sx[1] + k * sx[2],
+				              i * sy[0] + j * sy[1] + k * sy[2]);
 }
 
 /* Rows longer than one block of threads reads at once. */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
-	if (dtype != KOPS_F32)
+	if (!rules_takes(DTYPES, dtype))
 		return false;
 	*args = (struct op_args){.op = &op_softmax, .params.softmax = {.scale = 3}};
 	for (unsigned i = X; i <= Y; i++) {
@@ -104,9 +111,19 @@ static bool sample(kops_dtype dtype, struct op_args *args)
 	return true;
 }
 
+/*
+ * f32 arithmetic, and for the 16-bit types their roundings of the result here and there. On the sample results
+ * are about e^(3x) / (1291 * sinh(3) / 3), at most 0.005; their logarithms lie above -16.
+ */
 static double tolerance(const struct op_args *args)
 {
-	return args->params.softmax.log ? 4e-6 : 1e-6;
+	bool log_wanted = args->params.softmax.log;
+	double largest = log_wanted ? 16 : 0.005;
+	double result = args->views[Y].dtype == KOPS_F16    ? 0x1p-11
+	                : args->views[Y].dtype == KOPS_BF16 ? 0x1p-8
+	                                                    : 0;
+
+	return (log_wanted ? 4e-6 : 1e-6) + 2 * result * largest;
 }
 
 const struct op op_softmax = {

@@ -1,28 +1,39 @@
 /*
  * Softmax over the last axis: y = exp(s·x − m) / Σ exp(s·x − m), m = max s·x; or its logarithm.
  *
- *   rung       idea                               threads per row     bound               measured, H200
- *   coalesced  three reads of the row, threads    32 up to 1024       HBM 4.3 TB/s (read  65536×1024:
- *              side by side on elements side by   columns, else 256   + written); two of  2238 GB/s
- *              side; max and sum by warp          up to 8192, else    three reads come    16384×4096: 1961
- *              shuffles, then across warps        1024                from caches         8192×32768: 1676
- *              through shared memory
+ * Threads per row: blockreduce 128 up to 2048 columns, 256 up to 8192, else 1024; coalesced and online too, but
+ * a warp for rows of up to 2 KB. All types, any strides, elements loaded eight at a time (rows.cuh).
+ *
+ *   rung         idea                                       bound
+ *   naive        one thread per element, each finding its   instructions: 2 · columns visits an element,
+ *                row's max and sum anew                     88 % of the issue slots taken
+ *   blockreduce  a block per row, each thread a contiguous  first-level cache: a load of a warp touches 32
+ *                chunk; max, then sum, by a tree in shared  sectors instead of 4; 78–90 % of its rate
+ *                memory; then the writing pass
+ *   coalesced    the same passes, threads side by side on   HBM, 4.2 TB/s, while rows stay in the caches from
+ *                elements side by side, warp shuffles       pass to pass; else four moves for two: 2.1 TB/s
+ *   online       max and sum in one pass, the sum rescaled  the same; else three moves for two: 2.8 TB/s
+ *                when the max grows; then as coalesced
+ *
+ *   measured, H200, GB/s (read + written once; no launch finds its data in a cache):
+ *                65536×1024  16384×4096  8192×32768  1024×1048576  f16 16384×4096
+ *   naive              11.3         2.8        0.36                          1.4
+ *   blockreduce        1484         762         403           281            488
+ *   coalesced          3077        3114        2604          1702           1807
+ *   online             3166        3448        2955          2528           1968
+ *   device copy        4147        4159        4226          4261           4065
+ *
+ * What keeps the last two below HBM, where up to 32768 columns they read nothing twice: up to 8192 columns
+ * 70–85 % of the issue slots are taken (two address instructions an access, eight for exp), so that f16 takes
+ * nearly the time of f32; beyond, registers leave room for one block of 1024 threads per SM, which idles at its
+ * barriers. Rows of a few columns leave most of a warp idle: 4194304×8 takes 1.9 ms, naive 0.5.
  */
-#include <math.h>
-
-#include "cuda_rows.h"
+#include "rows.cuh"
 
 namespace
 {
 
-/* rows = batch[0] · batch[1] · batch[2]. Strides in elements. y may be x: an element is read for the last time
- * by the thread that then writes it. */
-struct plan {
-	uint64_t rows, cols, batch[3];
-	int64_t x_batch[3], y_batch[3], x_col, y_col;
-	float sign, half, factor; /* see exponent() */
-	bool log;
-};
+typedef void (*row_kernel)(problem);
 
 __device__ __forceinline__ float larger(float a, float b)
 {
@@ -33,6 +44,62 @@ __device__ __forceinline__ float plus(float a, float b)
 {
 	return a + b;
 }
+
+/* ---- naive ---- */
+
+constexpr int NAIVE_THREADS = 256;
+
+template <typename T> __global__ void __launch_bounds__(NAIVE_THREADS) naive(problem p)
+{
+	uint64_t i = (uint64_t)blockIdx.x * NAIVE_THREADS + threadIdx.x;
+
+	for (; i < p.rows * p.cols; i += (uint64_t)gridDim.x * NAIVE_THREADS) {
+		row r = row_at(p, i / p.cols);
+		const share all = {0, 1, p.cols}, mine = {i % p.cols, 1, 1};
+		strand<const T> x = strand_of_x<T>(p, r, all);
+		float shift = shift_of(p, find_most(p, x));
+		float sum = sum_up(p, x, shift);
+
+		write(p, strand_of_x<T>(p, r, mine), strand_of_y<T>(p, r, mine), shift, sum);
+	}
+}
+
+/* ---- blockreduce ---- */
+
+/* The combination of v over the block, given to each thread: halves of the block, then quarters, … */
+template <int THREADS, float (*combine)(float, float)> __device__ __forceinline__ float reduce_tree(float v)
+{
+	__shared__ float of_thread[THREADS];
+	unsigned me = threadIdx.x;
+
+	__syncthreads(); /* of_thread may still be read from the last time */
+	of_thread[me] = v;
+	for (unsigned n = THREADS / 2; n > 0; n /= 2) {
+		__syncthreads();
+		if (me < n)
+			of_thread[me] = combine(of_thread[me], of_thread[me + n]);
+	}
+	__syncthreads();
+	return of_thread[0];
+}
+
+template <int THREADS, typename T> __global__ void __launch_bounds__(THREADS) blockreduce(problem p)
+{
+	uint64_t chunk = (p.cols + THREADS - 1) / THREADS, first = threadIdx.x * chunk;
+	uint64_t left = first < p.cols ? p.cols - first : 0;
+	const share mine = {first, 1, left < chunk ? left : chunk};
+
+	for (uint64_t i = blockIdx.x; i < p.rows; i += gridDim.x) {
+		row r = row_at(p, i);
+		strand<const T> x = strand_of_x<T>(p, r, mine);
+		float shift = shift_of(p, reduce_tree<THREADS, larger>(find_most(p, x)));
+		float sum = reduce_tree<THREADS, plus>(sum_up(p, x, shift));
+
+		write(p, x, strand_of_y<T>(p, r, mine), shift, sum);
+	}
+}
+
+/* ---- coalesced ---- */
 
 /* The combination of v over the THREADS threads of a row, given to each of them. */
 template <int THREADS, float (*combine)(float, float)> __device__ __forceinline__ float reduce(float v)
@@ -53,101 +120,183 @@ template <int THREADS, float (*combine)(float, float)> __device__ __forceinline_
 	return v;
 }
 
+/* Rows of a warp come several to a block. */
+constexpr int WARPS = 4;
+
+constexpr int block_of(int threads)
+{
+	return threads == 32 ? 32 * WARPS : threads;
+}
+
+__device__ __forceinline__ uint64_t first_row()
+{
+	return (uint64_t)blockIdx.x * blockDim.y + threadIdx.y;
+}
+
+__device__ __forceinline__ uint64_t row_step()
+{
+	return (uint64_t)gridDim.x * blockDim.y;
+}
+
+/* Side by side with the other threads of the row. */
+template <int THREADS> __device__ __forceinline__ share interleaved(const problem &p)
+{
+	uint64_t me = threadIdx.x;
+
+	return {me, THREADS, me < p.cols ? (p.cols - me + THREADS - 1) / THREADS : 0};
+}
+
+template <int THREADS, typename T> __global__ void __launch_bounds__(block_of(THREADS)) coalesced(problem p)
+{
+	const share mine = interleaved<THREADS>(p);
+
+	for (uint64_t i = first_row(); i < p.rows; i += row_step()) {
+		row r = row_at(p, i);
+		strand<const T> x = strand_of_x<T>(p, r, mine);
+		float shift = shift_of(p, reduce<THREADS, larger>(find_most(p, x)));
+		float sum = reduce<THREADS, plus>(sum_up(p, x, shift));
+
+		write(p, x, strand_of_y<T>(p, r, mine), shift, sum);
+	}
+}
+
+/* ---- online ---- */
+
+/* What is known of some elements of a row: sum of exp(s·x − s·x of most). Sum 0: most is −Inf, nothing adds. */
+struct partial {
+	float most;
+	double sum;
+};
+
+/* Against a larger maximum. Not where there is nothing: 0 · exp(NaN) with a scale of 0. */
+__device__ __forceinline__ void raise(const problem &p, partial *known, float most)
+{
+	if (most > known->most && known->sum != 0)
+		known->sum *= (double)expf(exponent(p, p.sign * known->most, shift_of(p, most)));
+	known->most = most;
+}
+
+/* One pass for both, the sum rescaled when a group has a larger element. */
+template <typename T> __device__ __forceinline__ partial scan(const problem &p, const strand<const T> &x)
+{
+	partial known = {-INFINITY, 0};
+
+	each_group(x, [&](const float *v, int n) {
+		float most = most_of(p, v, n, known.most);
+
+		raise(p, &known, most);
+		/* Against −Inf even −Inf would be NaN. */
+		known.sum += (double)sum_of(p, v, n, most == -INFINITY ? 0 : shift_of(p, most));
+	});
+	return known;
+}
+
+template <int THREADS, typename T> __global__ void __launch_bounds__(block_of(THREADS)) online(problem p)
+{
+	const share mine = interleaved<THREADS>(p);
+
+	for (uint64_t i = first_row(); i < p.rows; i += row_step()) {
+		row r = row_at(p, i);
+		strand<const T> x = strand_of_x<T>(p, r, mine);
+		partial known = scan(p, x);
+
+		raise(p, &known, reduce<THREADS, larger>(known.most));
+		float sum = reduce<THREADS, plus>((float)known.sum);
+		write(p, x, strand_of_y<T>(p, r, mine), shift_of(p, known.most), sum);
+	}
+}
+
+/* ---- Launches ---- */
+
+constexpr uint64_t GRID_MAX = 1u << 16; /* blocks, plenty for any GPU; they then take further rows */
+
+void launch_blocks(row_kernel kernel, const problem &p, uint64_t blocks, dim3 threads, void *stream)
+{
+	kernel<<<(unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX), threads, 0, (cudaStream_t)stream>>>(p);
+}
+
+/* The kernels of one rung for one type, by threads per row. */
+struct widths {
+	row_kernel of_32, of_128, of_256, of_1024;
+};
+
 /*
- * s·x − m as factor · (half·x − shift) with shift = half · the x of the largest s·x. s·x itself may overflow
- * where the difference does not. half is 1 where |s| >= 1, so that an overflow to −Inf is the right limit; else
- * 0.5 with factor = 2·s, and nothing overflows.
+ * The longest rows of 32, 128 and 256 threads. More threads to a row are fewer rows under way: with all the
+ * warps of an SM on rows of their own, rows of 4 KB did not stay in its cache from one pass to the next.
  */
-__device__ __forceinline__ float exponent(const plan &p, float x, float shift)
+constexpr uint64_t WARP_BYTES = 2048, COLS_OF_128 = 2048, COLS_OF_256 = 8192;
+
+void launch_rows(const op_args *args, const widths &kernels, void *stream)
 {
-	return p.factor * (p.half * x - shift);
+	problem p = problem_of(args);
+
+	if (kernels.of_32 && p.cols * dtype_size(args->views[0].dtype) <= WARP_BYTES)
+		launch_blocks(kernels.of_32, p, (p.rows + WARPS - 1) / WARPS, dim3(32, WARPS), stream);
+	else if (p.cols <= COLS_OF_128)
+		launch_blocks(kernels.of_128, p, p.rows, 128, stream);
+	else if (p.cols <= COLS_OF_256)
+		launch_blocks(kernels.of_256, p, p.rows, 256, stream);
+	else
+		launch_blocks(kernels.of_1024, p, p.rows, 1024, stream);
 }
 
-template <int THREADS> __device__ void softmax_row(const plan &p, const float *x, float *y, uint64_t first)
+/* Of three instances of one thing, for f32, f16 and bf16. */
+template <typename Instance> Instance by_dtype(const op_args *args, Instance f32, Instance f16, Instance bf16)
 {
-	float most = -INFINITY, sum = 0, shift, log_sum;
-
-	for (uint64_t j = first; j < p.cols; j += THREADS)
-		most = fmaxf(most, p.sign * x[(int64_t)j * p.x_col]);
-	shift = p.half * p.sign * reduce<THREADS, larger>(most);
-
-	for (uint64_t j = first; j < p.cols; j += THREADS)
-		sum += expf(exponent(p, x[(int64_t)j * p.x_col], shift));
-	sum = reduce<THREADS, plus>(sum);
-
-	log_sum = logf(sum);
-	for (uint64_t j = first; j < p.cols; j += THREADS) {
-		float t = exponent(p, x[(int64_t)j * p.x_col], shift);
-
-		y[(int64_t)j * p.y_col] = p.log ? t - log_sum : expf(t) / sum;
+	switch (args->views[0].dtype) {
+	case KOPS_F16:
+		return f16;
+	case KOPS_BF16:
+		return bf16;
+	default:
+		return f32;
 	}
 }
 
-/* THREADS per row; blockDim.y rows per block, more than one only where a row is a warp. */
-template <int THREADS> __global__ void coalesced(const float *x, float *y, plan p)
+template <typename T> widths widths_of_blockreduce()
 {
-	uint64_t row = (uint64_t)blockIdx.x * blockDim.y + threadIdx.y;
-
-	for (; row < p.rows; row += (uint64_t)gridDim.x * blockDim.y) {
-		uint64_t rest = row, i2 = rest % p.batch[2];
-		int64_t at_x, at_y;
-
-		rest /= p.batch[2];
-		at_x = (int64_t)i2 * p.x_batch[2] + (int64_t)(rest % p.batch[1]) * p.x_batch[1] +
-		       (int64_t)(rest / p.batch[1]) * p.x_batch[0];
-		at_y = (int64_t)i2 * p.y_batch[2] + (int64_t)(rest % p.batch[1]) * p.y_batch[1] +
-		       (int64_t)(rest / p.batch[1]) * p.y_batch[0];
-		softmax_row<THREADS>(p, x + at_x, y + at_y, threadIdx.x);
-	}
+	return {NULL, blockreduce<128, T>, blockreduce<256, T>, blockreduce<1024, T>};
 }
 
-plan plan_of(const struct op_args *args)
+template <typename T> widths widths_of_coalesced()
 {
-	const view *x = &args->views[0], *y = &args->views[1];
-	float scale = (float)args->params.softmax.scale;
-	uint32_t outer = x->rank - 1;
-	plan p = {};
-
-	p.cols = x->shape[outer];
-	p.x_col = x->strides[outer];
-	p.y_col = y->strides[outer];
-	p.rows = 1;
-	for (uint32_t i = 0; i < 3; i++) {
-		bool there = i + outer >= 3; /* the last `outer` of the three */
-		uint32_t d = there ? i + outer - 3 : 0;
-
-		p.batch[i] = there ? x->shape[d] : 1;
-		p.x_batch[i] = there ? x->strides[d] : 0;
-		p.y_batch[i] = there ? y->strides[d] : 0;
-		p.rows *= p.batch[i];
-	}
-	p.sign = scale < 0 ? -1.0f : 1.0f;
-	p.half = fabsf(scale) < 1 ? 0.5f : 1.0f;
-	p.factor = scale / p.half;
-	p.log = args->params.softmax.log;
-	return p;
+	return {coalesced<32, T>, coalesced<128, T>, coalesced<256, T>, coalesced<1024, T>};
 }
 
-template <int THREADS> void launch_rows(const plan &p, const view *views, unsigned rows_per_block, void *stream)
+template <typename T> widths widths_of_online()
 {
-	uint64_t blocks = (p.rows + rows_per_block - 1) / rows_per_block;
-	unsigned grid = (unsigned)(blocks < (1u << 30) ? blocks : 1u << 30);
-
-	coalesced<THREADS><<<grid, dim3(THREADS, rows_per_block), 0, (cudaStream_t)stream>>>(
-	    (const float *)views[0].data, (float *)views[1].data, p);
+	return {online<32, T>, online<128, T>, online<256, T>, online<1024, T>};
 }
+
+/* What f<T>() gives for the type of x. */
+#define OF_DTYPE(f) by_dtype(args, f<float>(), f<__half>(), f<__nv_bfloat16>())
 
 } // namespace
 
+extern "C" CUDA_LAUNCH(softmax_naive)
+{
+	problem p = problem_of(args);
+	uint64_t blocks = (p.rows * p.cols + NAIVE_THREADS - 1) / NAIVE_THREADS;
+	row_kernel kernel = by_dtype<row_kernel>(args, naive<float>, naive<__half>, naive<__nv_bfloat16>);
+
+	launch_blocks(kernel, p, blocks, NAIVE_THREADS, launch->stream);
+	return cuda_launch_status();
+}
+
+extern "C" CUDA_LAUNCH(softmax_blockreduce)
+{
+	launch_rows(args, OF_DTYPE(widths_of_blockreduce), launch->stream);
+	return cuda_launch_status();
+}
+
 extern "C" CUDA_LAUNCH(softmax_coalesced)
 {
-	plan p = plan_of(args);
+	launch_rows(args, OF_DTYPE(widths_of_coalesced), launch->stream);
+	return cuda_launch_status();
+}
 
-	if (p.cols <= 1024)
-		launch_rows<32>(p, args->views, 4, launch->stream);
-	else if (p.cols <= 8192)
-		launch_rows<256>(p, args->views, 1, launch->stream);
-	else
-		launch_rows<1024>(p, args->views, 1, launch->stream);
+extern "C" CUDA_LAUNCH(softmax_online)
+{
+	launch_rows(args, OF_DTYPE(widths_of_online), launch->stream);
 	return cuda_launch_status();
 }

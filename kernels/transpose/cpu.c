@@ -20,11 +20,12 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 
 static const struct kernel rows[] = {
     {.name = "vectorised",
-     .idea = "8x8 tiles in registers, 64x64 blocks in cache, threads",
-     .dtypes = "f32",
+     .idea = "tiles turned in registers, 64x64 blocks in cache, threads",
+     .dtypes = "f32 f64 f16 bf16",
+     .takes = "any strides",
      .supports = cpu_reference_supports,
      .launch = launch_vectorised},
-    CPU_REFERENCE_ROW("f32"),
+    CPU_REFERENCE_ROW("f32 f64 f16 bf16"),
 };
 
 const struct kernel_list transpose_cpu_rows = {rows, sizeof rows / sizeof rows[0]};

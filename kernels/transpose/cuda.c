@@ -1,22 +1,116 @@
 #include "cuda_rows.h"
 
+CUDA_LAUNCH(transpose_vector);
 CUDA_LAUNCH(transpose_padded);
+CUDA_LAUNCH(transpose_tiled_rect);
+CUDA_LAUNCH(transpose_tiled);
+CUDA_LAUNCH(transpose_perelement);
+CUDA_LAUNCH(transpose_perrow);
+CUDA_LAUNCH(transpose_serial);
 
-static bool supports_f32(const struct op_args *args, const char **ret_why_not)
+/* vector.cu */
+bool transpose_vector_supports(const struct op_args *args, const char **ret_why_not);
+
+static bool supports_any(const struct op_args *args, const char **ret_why_not)
 {
-	if (args->views[0].dtype == KOPS_F32)
-		return true;
-	*ret_why_not = "takes f32 only";
-	return false;
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
+/* ns as a multiple of the time that the bytes of args take at the device's full rate. */
+static double slowdown_of(const struct op_args *args, double ns)
+{
+	const double bytes_per_ns = 4200;
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	return cost.bytes > 0 ? ns * bytes_per_ns / cost.bytes : 1;
+}
+
+static double slowdown_serial(const struct op_args *args)
+{
+	const double ns_per_element = 100;
+
+	return slowdown_of(args, ns_per_element * (double)view_elements(op_output_const(args)));
+}
+
+/* A step of all threads takes as long as one, until some ten thousand of them write more than L2 takes. */
+static double slowdown_perrow(const struct op_args *args)
+{
+	const double ns_per_step = 600, ns_per_element = 0.06;
+	const struct view *y = op_output_const(args);
+	double elements = (double)view_elements(y), steps = (double)y->shape[y->rank - 1];
+
+	return slowdown_of(args, ns_per_step * steps + ns_per_element * elements);
+}
+
+static double slowdown_perelement(const struct op_args *args)
+{
+	const double ns_per_element = 0.03;
+
+	return slowdown_of(args, ns_per_element * (double)view_elements(op_output_const(args)));
 }
 
 static const struct kernel rows[] = {
     {
+        .name = "vector",
+        .idea = "128-bit loads and stores, split so that each block writes whole sectors of y",
+        .dtypes = "f32 f64 f16 bf16",
+        .takes = "contiguous rows on both sides; 32 rows and columns, 128 where unaligned",
+        .supports = transpose_vector_supports,
+        .launch = transpose_vector,
+    },
+    {
         .name = "padded",
-        .idea = "32x32 tile through shared memory, padded against bank conflicts",
-        .dtypes = "f32",
-        .supports = supports_f32,
+        .idea = "tiles up to 128x128 through shared memory, padded against bank conflicts",
+        .dtypes = "f32 f64 f16 bf16",
+        .takes = "any strides; large tiles where rows are contiguous",
+        .supports = supports_any,
         .launch = transpose_padded,
+    },
+    {
+        .name = "tiled-rect",
+        .idea = "32x32 tile through shared memory, 32x8 threads",
+        .dtypes = "f32 f64 f16 bf16",
+        .takes = "any strides",
+        .supports = supports_any,
+        .launch = transpose_tiled_rect,
+    },
+    {
+        .name = "tiled",
+        .idea = "32x32 tile through shared memory, a thread per element of it",
+        .dtypes = "f32 f64 f16 bf16",
+        .takes = "any strides",
+        .supports = supports_any,
+        .launch = transpose_tiled,
+    },
+    {
+        .name = "perelement",
+        .idea = "one thread per element",
+        .dtypes = "f32 f64 f16 bf16",
+        .takes = "any strides",
+        .supports = supports_any,
+        .launch = transpose_perelement,
+        .slowdown = slowdown_perelement,
+    },
+    {
+        .name = "perrow",
+        .idea = "one thread per row of y",
+        .dtypes = "f32 f64 f16 bf16",
+        .takes = "any strides",
+        .supports = supports_any,
+        .launch = transpose_perrow,
+        .slowdown = slowdown_perrow,
+    },
+    {
+        .name = "serial",
+        .idea = "one thread moves it all",
+        .dtypes = "f32 f64 f16 bf16",
+        .takes = "any strides",
+        .supports = supports_any,
+        .launch = transpose_serial,
+        .slowdown = slowdown_serial,
     },
 };
 

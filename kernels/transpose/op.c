@@ -1,13 +1,17 @@
 /*
- * transpose: y[…, j, i] = x[…, i, j]; f32.
+ * transpose: y[…, j, i] = x[…, i, j], bit for bit, any type.
  *
  * After check() both views have rank 4: x (b0, b1, M, N), y (b0, b1, N, M), the batches folded into b1 where
  * both views allow, so that b0 is 1 for dense tensors. Axes of one index have stride 0.
  */
+#include <string.h>
+
 #include "kops.pb-c.h"
 #include "rules.h"
 
 enum { X, Y };
+
+static const char *const names[] = {"x", "y"};
 
 static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
                    const struct Kops__V1__View *views[OP_VIEWS_MAX])
@@ -37,9 +41,9 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	struct view *x = &args->views[X], *y = &args->views[Y];
 	int rc;
 
-	if ((rc = rules_rank(x, "x", 2, 4, why)) < 0 || (rc = rules_dtype(x, "x", KOPS_F32, why)) < 0 ||
-	    (rc = rules_dtype(y, "y", KOPS_F32, why)) < 0 || (rc = check_shapes(x, y, why)) < 0 ||
-	    (rc = rules_output(y, "y", why)) < 0 || (rc = rules_apart(x, "x", y, "y", false, why)) < 0)
+	if ((rc = rules_rank(x, "x", 2, 4, why)) < 0 || (rc = rules_dtypes(args, names, RULES_ALL, why)) < 0 ||
+	    (rc = check_shapes(x, y, why)) < 0 || (rc = rules_output(y, "y", why)) < 0 ||
+	    (rc = rules_apart(x, "x", y, "y", false, why)) < 0)
 		return rc;
 	rules_pad_rank(x, 4);
 	rules_pad_rank(y, 4);
@@ -63,23 +67,27 @@ static void reference(const struct op_args *args)
 {
 	const struct view *x = &args->views[X], *y = &args->views[Y];
 	const int64_t *sx = x->strides, *sy = y->strides;
+	int64_t size = (int64_t)dtype_size(y->dtype);
 
 	for (int64_t b = 0; b < (int64_t)y->shape[0]; b++)
 		for (int64_t c = 0; c < (int64_t)y->shape[1]; c++)
 			for (int64_t j = 0; j < (int64_t)y->shape[2]; j++)
 				for (int64_t i = 0; i < (int64_t)y->shape[3]; i++)
-					((float *)y->data)[b * sy[0] + c * sy[1] + j * sy[2] + i * sy[3]] =
-					    ((const float *)
-					         x->data)[b * sx[0] + c * sx[1] + i * sx[2] + j * sx[3]];
+					memcpy((char *)y->data +
+					           (b * sy[0] + c * sy[1] + j * sy[2] + i * sy[3]) * size,
+					       (const char *)x->data +
+					           (b * sx[0] + c * sx[1] + i * sx[2] + j * sx[3]) * size,
+					       (size_t)size);
 }
 
+/* What rows for large matrices take too, and one thread of the CPU: others would touch memory of their own. */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
-	if (dtype != KOPS_F32)
+	if (dtype_size(dtype) == 0)
 		return false;
 	*args = (struct op_args){.op = &op_transpose};
-	args->views[X] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 2, 131, 70}};
-	args->views[Y] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 2, 70, 131}};
+	args->views[X] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 1, 129, 253}};
+	args->views[Y] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 1, 253, 129}};
 	view_make_dense(&args->views[X]);
 	view_make_dense(&args->views[Y]);
 	return true;

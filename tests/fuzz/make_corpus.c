@@ -83,10 +83,12 @@ static void submit_request(void)
 	add.a = add.b = add.y = &view;
 	Kops__V1__Copy copy = KOPS__V1__COPY__INIT;
 	copy.x = copy.y = &view;
+	Kops__V1__Fma fma = KOPS__V1__FMA__INIT;
+	fma.x = fma.y = &view, fma.alpha = -0.5, fma.beta = 1, fma.steps = 100;
 
-	Kops__V1__Op op[5];
-	Kops__V1__Op *ops[5];
-	for (size_t i = 0; i < 5; i++) {
+	Kops__V1__Op op[6];
+	Kops__V1__Op *ops[6];
+	for (size_t i = 0; i < 6; i++) {
 		ops[i] = &op[i];
 		kops__v1__op__init(ops[i]);
 	}
@@ -96,9 +98,11 @@ static void submit_request(void)
 	op[2].params_case = KOPS__V1__OP__PARAMS_TRANSPOSE, op[2].transpose = &transpose;
 	op[3].params_case = KOPS__V1__OP__PARAMS_ADD, op[3].add = &add;
 	op[4].params_case = KOPS__V1__OP__PARAMS_COPY, op[4].copy = &copy;
+	op[5].params_case = KOPS__V1__OP__PARAMS_FMA, op[5].fma = &fma;
 	Kops__V1__Submit submit = KOPS__V1__SUBMIT__INIT;
 	submit.queue = 1, submit.priority = KOPS__V1__PRIORITY__HIGH, submit.device = "cpu";
-	submit.deadline_us = 1000, submit.n_ops = 5, submit.ops = ops;
+	submit.deadline_us = 1000, submit.n_ops = 6, submit.ops = ops;
+	submit.timed = 1;
 	REQUEST("submit", submit, SUBMIT, &submit);
 }
 

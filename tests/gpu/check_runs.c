@@ -23,7 +23,7 @@
 #include "clock.h"
 #include "half.h"
 
-enum { BUFFERS = 4, RESIDENT = 3, RUNS_MAX = 3, OPS_MAX = 4, TRIES = 2000 };
+enum { BUFFERS = 4, RESIDENT = 3, RUNS_MAX = 3, OPS_MAX = 4, TRIES = 2000, TIMED_OPS = 20 };
 #define BUFFER_BYTES (192u << 10)
 #define WAIT_NS      20000000000ull
 
@@ -472,6 +472,42 @@ static void check_out_of_memory(struct bench *t)
 	munmap(big.host, bytes);
 }
 
+/*
+ * Small ops whose launches take the host longer than their kernels the device: a timed run shows the kernels
+ * alone, its wall time the launches too.
+ */
+static void check_timed(struct bench *t)
+{
+	struct run_op adds[TIMED_OPS];
+	struct run run = {.ops = adds, .n_ops = TIMED_OPS, .timed = true};
+	const struct memory *m = &t->buffers[RESIDENT].memory;
+	char why[WHY_BYTES];
+	double wall_us = 0;
+
+	for (unsigned i = 0; i < TIMED_OPS; i++) {
+		adds[i] = (struct run_op){.args = {.op = op_by_name("add")}, .pinned = ""};
+		for (unsigned v = 0; v < 3; v++)
+			adds[i].args.views[v] = bytes_view(m, 4096);
+		if (adds[i].args.op->check(&adds[i].args, why) < 0)
+			die("timed", why);
+	}
+	if (t->backend->plan(t->dev, &run) < 0)
+		die("timed", run.error);
+	for (unsigned i = 0; i < 3; i++) { /* the first ones load the kernel */
+		uint64_t start = clock_ns();
+
+		t->backend->start(t->dev, &run);
+		wait_for(t, 1);
+		wall_us = clock_us(start, clock_ns());
+		if (run.status < 0)
+			die("timed", run.error);
+	}
+	printf("timed: %d adds of 1024 elements take %.1f µs on the device, %.1f µs of wall time\n", TIMED_OPS,
+	       run.compute_us, wall_us);
+	if (run.compute_us < TIMED_OPS * 0.5 || run.compute_us > wall_us - TIMED_OPS)
+		die("timed", "the ops' time on the device is not told from the time of their launches");
+}
+
 /* A RESIDENT buffer at an address that is none. The context breaks; every run has to say so. */
 static void check_fault(struct bench *t)
 {
@@ -597,8 +633,10 @@ int main(int argc, char **argv)
 		}
 	}
 	printf("%lu cases, %lu runs, %lu ops right\n", cases, t.runs, t.ops);
-	if (!fault)
+	if (!fault) {
+		check_timed(&t);
 		check_out_of_memory(&t);
+	}
 	if (fault)
 		check_fault(&t);
 	tear_down(&t);

@@ -25,10 +25,10 @@ class Verbs(harness.DaemonTest):
         self.assertEqual([x["name"] for x in d["devices"]], ["cpu"])
         self.assertGreater(d["devices"][0]["memory_bytes"], 1 << 20)
         self.assertEqual(d["devices"][0]["disabled_rows"], "")
-        self.assertEqual({k["op"] for k in d["kernels"]}, {"gemm", "softmax", "transpose", "add", "copy"})
+        self.assertEqual({k["op"] for k in d["kernels"]}, {"gemm", "softmax", "transpose", "add", "copy", "fma"})
         for k in d["kernels"]:
             self.assertEqual(k["device"], "cpu")
-            self.assertTrue(k["name"] and k["idea"] and "f32" in k["dtypes"])
+            self.assertTrue(k["name"] and k["idea"] and k["takes"] and "f32" in k["dtypes"])
 
     def test_stats_count(self):
         before = self.control.stats()
@@ -84,6 +84,23 @@ class Verbs(harness.DaemonTest):
         self.assertEqual(r["ops"][1]["why"], "asked for by name")
         self.assertGreater(r["compute_us"], 0)
         self.assertGreaterEqual(r["total_us"], r["queue_us"] + r["compute_us"])
+
+    def test_receipt_tells_what_was_passed_over(self):
+        c = self.client()
+        a, y = c.import_new(4096), c.import_new(4096)
+        m = [view(a, [8, 4]), view(a, [4, 16]), view(y, [8, 16])]
+        r = c.submit([wire.gemm(*m), wire.gemm(*m, kernel="reference")])
+        self.assertEqual([o["passed_over"] for o in r["ops"]], ["reference", "openblas"])
+
+    def test_fma_and_a_timed_job(self):
+        c = self.client()
+        a, y = c.import_new(4096, floats([1.0, -2.0, 0.5])), c.import_new(4096)
+        r = c.submit(wire.fma(view(a, [3]), view(y, [3]), 0.5, 3.0, 2), timed=1)
+        self.assertEqual(unfloats(c.maps[y][:12]), [4.75, 4.0, 4.625])
+        self.assertEqual((r["ops"][0]["op"], r["ops"][0]["flops"], r["ops"][0]["bytes"]), ("fma", 12.0, 24.0))
+        self.assertGreater(r["compute_us"], 0)
+        c.submit(wire.fma(view(a, [3]), view(a, [3]), 0.5, 3.0, 0))
+        self.assertEqual(unfloats(c.maps[a][:12]), [1.0, -2.0, 0.5])
 
     def test_a_job_of_64_ops_is_answered_in_one_datagram(self):
         c = self.client()
@@ -202,7 +219,7 @@ class Statuses(harness.DaemonTest):
         self.submit_refused("DTYPE", wire.copy(view(a, [1], dtype=0), view(y, [1])))
         self.submit_refused("DTYPE", wire.copy(view(a, [1], dtype=9), view(y, [1])))
         self.submit_refused("DTYPE", wire.copy(view(a, [1], dtype=wire.F64), view(y, [1])))
-        self.submit_refused("DTYPE", wire.softmax(view(a, [1], dtype=wire.F16), view(y, [1], dtype=wire.F16)))
+        self.submit_refused("DTYPE", wire.softmax(view(a, [1], dtype=wire.F16), view(y, [1], dtype=wire.BF16)))
 
     def test_overlap(self):
         a = self.a

@@ -55,17 +55,20 @@ SCHEMA = {
     "Transpose": {"x": (1, "View"), "y": (2, "View")},
     "Add": {"a": (1, "View"), "b": (2, "View"), "y": (3, "View")},
     "Copy": {"x": (1, "View"), "y": (2, "View")},
+    "Fma": {"x": (1, "View"), "y": (2, "View"), "alpha": (3, "d"), "beta": (4, "d"), "steps": (5, "u")},
     "Op": {"kernel": (1, "t"), "gemm": (2, "Gemm"), "softmax": (3, "Softmax"), "transpose": (4, "Transpose"),
-           "add": (5, "Add"), "copy": (6, "Copy")},
+           "add": (5, "Add"), "copy": (6, "Copy"), "fma": (7, "Fma")},
     "Submit": {"queue": (1, "u"), "priority": (2, "u"), "device": (3, "t"), "deadline_us": (4, "u"),
-               "ops": (5, "*Op")},
+               "ops": (5, "*Op"), "timed": (6, "u")},
     "OpReceipt": {"op": (1, "t"), "kernel": (2, "t"), "why": (3, "t"), "flops": (4, "d"), "bytes": (5, "d"),
-                  "compute_us": (6, "d")},
+                  "compute_us": (6, "d"), "passed_over": (7, "t")},
     "Receipt": {"device": (1, "t"), "queue_us": (2, "d"), "upload_us": (3, "d"), "compute_us": (4, "d"),
                 "download_us": (5, "d"), "total_us": (6, "d"), "ops": (7, "*OpReceipt")},
     "Cancel": {"job": (1, "u")},
-    "Device": {"name": (1, "t"), "description": (2, "t"), "memory_bytes": (3, "u"), "disabled_rows": (4, "t")},
-    "KernelRow": {"op": (1, "t"), "name": (2, "t"), "device": (3, "t"), "idea": (4, "t"), "dtypes": (5, "t")},
+    "Device": {"name": (1, "t"), "description": (2, "t"), "memory_bytes": (3, "u"), "disabled_rows": (4, "t"),
+               "cache_bytes": (5, "u")},
+    "KernelRow": {"op": (1, "t"), "name": (2, "t"), "device": (3, "t"), "idea": (4, "t"), "dtypes": (5, "t"),
+                  "takes": (6, "t"), "tensor_cores": (7, "u")},
     "Description": {"devices": (1, "*Device"), "kernels": (2, "*KernelRow")},
     "DeviceStats": {"name": (1, "t"), "jobs_done": (2, "u"), "jobs_failed": (3, "u"), "queued": (4, "u"),
                     "running": (5, "u"), "resident_bytes": (6, "u"), "busy_us": (7, "d"),
@@ -214,6 +217,10 @@ def add(a, b, y):
 
 def copy(x, y):
     return {"copy": {"x": x, "y": y}}
+
+
+def fma(x, y, alpha, beta, steps):
+    return {"fma": {"x": x, "y": y, "alpha": alpha, "beta": beta, "steps": steps}}
 
 
 # ---- A session ----
@@ -369,10 +376,10 @@ class Client:
         self.maps.pop(buffer, None)
         self.call("drop", {"buffer": buffer})
 
-    def start_submit(self, ops, queue=0, priority=NORMAL, device="", deadline_us=0, id=None):
+    def start_submit(self, ops, queue=0, priority=NORMAL, device="", deadline_us=0, timed=0, id=None):
         ops = ops if isinstance(ops, list) else [ops]
         return self.start("submit", {"queue": queue, "priority": priority, "device": device,
-                                     "deadline_us": deadline_us, "ops": ops}, id=id)
+                                     "deadline_us": deadline_us, "ops": ops, "timed": timed}, id=id)
 
     def submit(self, ops, **options):
         """The receipt."""

@@ -71,19 +71,19 @@ struct problem {
 	struct space *spaces[OP_VIEWS_MAX]; /* of each view; may repeat */
 	struct space storage[OP_VIEWS_MAX];
 	unsigned n_storage;
-	bool huge; /* magnitudes near the end of the range: overflow may come early or late */
+	bool large;   /* for rows that leave small problems to others; seconds for the reference */
+	bool huge;    /* magnitudes near the end of the range: overflow may come early or late */
+	bool special; /* some input has NaN or Inf */
 };
 
 /* Makes a random problem of op with every space in its `before` state. False when memory is short. */
-bool problem_make(struct problem *p, const struct op *op, struct random *r);
+bool problem_make(struct problem *p, const struct op *op, bool large, struct random *r);
 void problem_free(struct problem *p);
 /* Shapes, strides and parameters, for a failure's report. */
 void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES]);
 
 /* bytes is rounded up to 8; all three versions are filled with 0xff, a NaN of every dtype. */
 bool space_make(struct space *s, uint64_t bytes);
-/* The same with `host` alone. */
-bool space_map(struct space *s, uint64_t bytes);
 void space_free(struct space *s);
 
 /* Random strides for v's shape: permuted, padded, gapped, reversed; for inputs also repeated. */
@@ -111,7 +111,10 @@ struct target {
  */
 int target_run(struct target *t, struct run *run, struct space *const spaces[], unsigned n_spaces);
 
-/* The steps of it, for several runs at once. */
+/* Plans, starts and waits, with all memory in place. */
+int target_compute(struct target *t, struct run *run);
+
+/* The other steps of it, for several runs at once. */
 int target_load(struct target *t, struct space *s, char why[WHY_BYTES]);
 int target_unload(struct target *t, struct space *s, char why[WHY_BYTES]);
 void target_drop(struct target *t, struct space *s);
@@ -146,7 +149,7 @@ struct options {
 	uint64_t seed;
 	unsigned cases;
 	int only_case; /* -1: all */
-	const char *op, *row, *device, *module;
+	const char *op, *row, *without, *device, *module;
 	bool large, quiet;
 };
 

@@ -3,23 +3,32 @@
  *
  * gemm: with T = |alpha| |A| |B| + |beta| |C| and C64 the product in float64 of the very same operands,
  *
- *     |C - C64| <= T * ((8 + 2 sqrt(K)) u + 2.5 v) + w |C64| + smallest
+ *     |C - C64| <= T * ((8 + 2 sqrt(K)) u + 2.5 v) + w (|C64| + |alpha A B|) + smallest
  *
  * u: unit roundoff of the accumulation (2^-24, f64 2^-53). A sum of K rounded terms may err by K u T, but
  * independent roundings add up like sqrt(K); 8 allows for small K. v: roundoff of operands where the precision
- * lets a kernel round them (tf32 2^-11, bf16 2^-8). w: roundoff of a 16-bit result. smallest: K + 2 of the
- * smallest normal numbers, for kernels that flush subnormals. Where C64 is NaN or infinite the kernel's must be
- * the same. Not judged: elements for which T comes near the largest number, as there the order of summing
- * decides.
+ * lets a kernel round them (tf32 2^-11, bf16 2^-8). w: roundoff of a 16-bit result; cuBLAS may round the
+ * product to it before it adds beta C (without that, |alpha A B| is left out). smallest: K + 2 of the smallest
+ * normal numbers, for kernels that flush subnormals. Where C64 is NaN or infinite the kernel's must be the
+ * same. Not judged: elements for which T comes near the largest number, as there the order of summing decides.
  *
  * softmax: with peak = max |scale x| of the row, t = ln of the result,
  *
- *     |y - y64| <= 2^-24 y64 (16 + 3 |t| + 3 ln(n) + 2 peak) + 2 FLT_MIN
+ *     |y - y64| <= 2^-24 y64 (16 + 3 |t| + 3 ln(n) + 2 peak) + w y64 + smallest
  *
  * 2 peak: one rounding of scale * x, as a kernel may round it before it subtracts the maximum; 3 |t|: the
- * rounding of t itself and the argument reduction of exp. For the logarithm the same as an absolute error.
+ * rounding of t itself and the argument reduction of exp. w: the roundoff of a 16-bit result. smallest: two of
+ * the smallest normal numbers of f32, for kernels that flush subnormals, and half the distance of f16's
+ * subnormals. For the logarithm the same as an absolute error.
  *
- * add: the one correctly rounded result. transpose and copy: the same bits.
+ * fma: each step v' = alpha v + beta may round twice and passes on the error e that it found:
+ *
+ *     e' = |alpha| e + u (|alpha v| + |v'|) + smallest
+ *
+ * Not judged: elements that come near the largest number on their way.
+ *
+ * add: the one correctly rounded result, which a sum in f32 rounded to f16 or bf16 is too (add/op.c). transpose
+ * and copy: the same bits.
  */
 #include <float.h>
 #include <math.h>
@@ -107,26 +116,40 @@ static double *dense_copy(const struct view *v, bool absolute)
 	return copy;
 }
 
-/* The product in float64, dense; of absolute values if asked. NULL when memory is short. */
-static double *gemm_f64(const struct op_args *args, bool absolute)
+/* The op in float64 on dense copies of the operands; of absolute values if asked. NULL when memory is short. */
+static double *run_wide(const struct op_args *args, bool absolute)
 {
 	struct op_args wide = *args;
-	struct gemm_params *p = &wide.params.gemm;
-	double *copies[3];
+	unsigned n = args->op->n_inputs + 1;
+	double *copies[OP_VIEWS_MAX];
+	bool complete = true;
 
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		copies[i] = dense_copy(&args->views[i], absolute);
+		complete = complete && copies[i];
 		wide.views[i].dtype = KOPS_F64;
 		wide.views[i].data = copies[i];
 		view_make_dense(&wide.views[i]);
 	}
-	p->alpha = absolute ? fabs(p->alpha) : p->alpha;
-	p->beta = absolute ? fabs(p->beta) : p->beta;
-	if (copies[0] && copies[1] && copies[2])
+	if (complete)
 		wide.op->reference(&wide);
-	free(copies[0]);
-	free(copies[1]);
-	return copies[2];
+	for (unsigned i = 0; i + 1 < n; i++)
+		free(copies[i]);
+	if (complete)
+		return copies[n - 1];
+	free(copies[n - 1]);
+	return NULL;
+}
+
+/* |alpha| |A| |B| + |beta| |C| in float64. */
+static double *gemm_total(const struct op_args *args)
+{
+	struct op_args absolute = *args;
+	struct gemm_params *p = &absolute.params.gemm;
+
+	p->alpha = fabs(p->alpha);
+	p->beta = fabs(p->beta);
+	return run_wide(&absolute, true);
 }
 
 struct rounding {
@@ -136,9 +159,9 @@ struct rounding {
 static struct rounding rounding_of(const struct op_args *args)
 {
 	struct rounding r = {0x1p-24, 0, 0, (double)FLT_MIN, (double)FLT_MAX / 64};
-	kops_precision precision = args->params.gemm.precision;
+	kops_precision precision = args->op->n_inputs == 2 ? args->params.gemm.precision : KOPS_PRECISION_F32;
 
-	switch (args->views[2].dtype) {
+	switch (op_output_const(args)->dtype) {
 	case KOPS_F64:
 		return (struct rounding){0x1p-53, 0, 0, DBL_MIN, DBL_MAX / 64};
 	case KOPS_F32:
@@ -158,91 +181,196 @@ static struct rounding rounding_of(const struct op_args *args)
 	return r;
 }
 
-static double gemm_bound(const struct rounding *r, double exact, double total, double k, bool huge)
+/* rounded: the sum of what is rounded to the result's type. */
+static double gemm_bound(const struct rounding *r, double exact, double total, double rounded, double k,
+                         bool huge)
 {
 	/* tf32 and bf16 operands may round a denormal to 0, and Inf times that is NaN where Inf was due. */
 	if (!isfinite(total) || !isfinite(exact))
 		return huge || r->operand > 0 ? -1 : 0;
 	if (total > r->largest)
 		return -1;
-	return total * ((8 + 2 * sqrt(k)) * r->accumulate + 2.5 * r->operand) + 1.01 * r->result * fabs(exact) +
+	return total * ((8 + 2 * sqrt(k)) * r->accumulate + 2.5 * r->operand) + 1.01 * r->result * rounded +
 	       (k + 2) * r->smallest;
+}
+
+/* alpha A B in float64. */
+static double *gemm_product(const struct op_args *args)
+{
+	struct op_args product = *args;
+
+	product.params.gemm.beta = 0;
+	return run_wide(&product, false);
 }
 
 static bool oracle_gemm(struct oracle *o, const struct problem *p)
 {
 	struct op_args args = over_images(p, false);
 	struct rounding rounding = rounding_of(&args);
+	double k = (double)args.views[0].shape[2], *product = gemm_product(&args);
+	bool sums = args.params.gemm.beta != 0;
 
-	o->exact = gemm_f64(&args, false);
-	o->bound = gemm_f64(&args, true);
-	if (!o->exact || !o->bound)
-		return false;
-	for (uint64_t i = 0; i < o->n; i++)
-		o->bound[i] =
-		    gemm_bound(&rounding, o->exact[i], o->bound[i], (double)args.views[0].shape[2], p->huge);
-	return true;
+	o->exact = run_wide(&args, false);
+	o->bound = gemm_total(&args);
+	for (uint64_t i = 0; o->exact && o->bound && product && i < o->n; i++) {
+		double rounded = fabs(o->exact[i]) + (sums ? fabs(product[i]) : 0);
+		o->bound[i] = gemm_bound(&rounding, o->exact[i], o->bound[i], rounded, k, p->huge);
+	}
+	bool complete = o->exact && o->bound && product;
+	free(product);
+	return complete;
 }
 
 /* ---- softmax ---- */
 
-static double softmax_bound(double exact, double peak, double n, bool log_wanted)
+/* Half the distance from 1 to the next number, for types to which f32 is rounded. */
+static double result_roundoff(kops_dtype dtype)
 {
+	return dtype == KOPS_F16 ? 0x1p-11 : dtype == KOPS_BF16 ? 0x1p-8 : 0;
+}
+
+static double largest_finite(kops_dtype dtype)
+{
+	return dtype == KOPS_F16 ? 65504 : dtype == KOPS_BF16 ? 0x1.fep127 : (double)FLT_MAX;
+}
+
+static double softmax_bound(const struct op_args *args, double exact, double peak, double n)
+{
+	bool log_wanted = args->params.softmax.log;
+	kops_dtype dtype = args->views[1].dtype;
 	double t = log_wanted ? exact : log(exact > 0 ? exact : 1e-45);
 	double relative = 0x1p-24 * (16 + 3 * fabs(t) + 3 * log(n) + 2 * peak);
 
 	if (!isfinite(exact))
 		return 0;
-	return (log_wanted ? relative : relative * exact) + 2 * (double)FLT_MIN;
+	return (log_wanted ? relative : relative * exact) + 1.01 * result_roundoff(dtype) * fabs(exact) +
+	       2 * (double)FLT_MIN + (dtype == KOPS_F16 ? 0x1.02p-25 : 0);
+}
+
+/* A logarithm beyond the type's range is infinite; at its very end it may be either, and is not judged. */
+static void settle_overflow(double *exact, double *bound, kops_dtype dtype)
+{
+	double largest = largest_finite(dtype);
+
+	if (!isfinite(*exact) || fabs(*exact) + *bound <= largest)
+		return;
+	if (fabs(*exact) - *bound > largest * (1 + result_roundoff(dtype))) {
+		*exact = copysign(INFINITY, *exact);
+		*bound = 0;
+	} else {
+		*bound = -1;
+	}
 }
 
 /* After check() the last of four axes is the row: one row's elements follow each other in row-major order. */
-static void bound_softmax(struct oracle *o, const struct problem *p)
+static bool oracle_softmax(struct oracle *o, const struct problem *p)
 {
 	struct op_args args = over_images(p, false);
 	const struct view *x = &args.views[0];
 	uint64_t cols = x->shape[3], index[KOPS_RANK_MAX] = {0};
 
+	o->exact = run_wide(&args, false);
+	o->bound = calloc(o->n + 1, sizeof *o->bound);
+	if (!o->exact || !o->bound)
+		return false;
 	for (uint64_t row = 0; row < o->n; row += cols) {
 		double peak = 0;
 		for (uint64_t j = 0; j < cols; j++, view_step(x, index)) {
 			double t =
-			    fabs(args.params.softmax.scale * half_load(x->data, KOPS_F32, view_at(x, index)));
+			    fabs(args.params.softmax.scale * half_load(x->data, x->dtype, view_at(x, index)));
 			peak = isfinite(t) && t > peak ? t : peak;
 		}
-		for (uint64_t j = row; j < row + cols; j++)
-			o->bound[j] = softmax_bound(o->exact[j], peak, (double)cols, args.params.softmax.log);
+		for (uint64_t j = row; j < row + cols; j++) {
+			o->bound[j] = softmax_bound(&args, o->exact[j], peak, (double)cols);
+			settle_overflow(&o->exact[j], &o->bound[j], x->dtype);
+		}
 	}
+	return true;
+}
+
+/* ---- fma ---- */
+
+static double fma_bound(const struct fma_params *p, const struct rounding *r, double v)
+{
+	double error = 0;
+
+	if (!isfinite(v))
+		return 0;
+	for (uint32_t s = 0; s < p->steps; s++) {
+		double next = p->alpha * v + p->beta;
+
+		if (fabs(p->alpha * v) > r->largest || fabs(next) > r->largest)
+			return -1;
+		error =
+		    fabs(p->alpha) * error + r->accumulate * (fabs(p->alpha * v) + fabs(next)) + r->smallest;
+		v = next;
+	}
+	/* The oracle rounds like a kernel of f64; of f32, what rounding does to roundings is left out above. */
+	return r->accumulate < 0x1p-50 ? 2 * error : 1.01 * error;
+}
+
+static bool oracle_fma(struct oracle *o, const struct problem *p)
+{
+	struct op_args args = over_images(p, false);
+	struct rounding rounding = rounding_of(&args);
+	const struct view *x = &args.views[0];
+	uint64_t index[KOPS_RANK_MAX] = {0};
+
+	o->exact = run_wide(&args, false);
+	o->bound = calloc(o->n + 1, sizeof *o->bound);
+	if (!o->exact || !o->bound)
+		return false;
+	for (uint64_t i = 0; i < o->n; i++, view_step(x, index))
+		o->bound[i] =
+		    fma_bound(&args.params.fma, &rounding, half_load(x->data, x->dtype, view_at(x, index)));
+	return true;
 }
 
 /* ---- Oracles ---- */
 
-static void load_expected(struct oracle *o, const struct problem *p)
+/* What the reference wrote, and nothing else. */
+static bool oracle_expected(struct oracle *o, const struct problem *p)
 {
 	struct op_args args = over_images(p, true);
 	const struct view *y = op_output(&args);
 	uint64_t index[KOPS_RANK_MAX] = {0};
 
-	for (uint64_t i = 0; i < o->n; i++, view_step(y, index))
-		o->exact[i] = half_load(y->data, y->dtype, view_at(y, index));
-}
-
-bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES])
-{
-	*o = (struct oracle){.n = view_elements(op_output(&p->args))};
-	if (!run_reference(p, why))
-		return false;
-	snprintf(why, CHECK_TEXT_BYTES, "out of memory");
-	if (strcmp(p->args.op->name, "gemm") == 0)
-		return oracle_gemm(o, p);
 	o->exact = calloc(o->n + 1, sizeof *o->exact);
 	o->bound = calloc(o->n + 1, sizeof *o->bound);
 	if (!o->exact || !o->bound)
 		return false;
-	load_expected(o, p);
-	if (strcmp(p->args.op->name, "softmax") == 0)
-		bound_softmax(o, p);
+	for (uint64_t i = 0; i < o->n; i++, view_step(y, index))
+		o->exact[i] = half_load(y->data, y->dtype, view_at(y, index));
 	return true;
+}
+
+/* How each op is judged; a new op adds its line. */
+static const struct rule {
+	const char *op;
+	bool (*oracle)(struct oracle *o, const struct problem *p); /* NULL: the same bits as the reference */
+} rules[] = {
+    {"gemm", oracle_gemm}, {"softmax", oracle_softmax}, {"transpose", NULL}, {"add", oracle_expected},
+    {"copy", NULL},        {"fma", oracle_fma},
+};
+
+static const struct rule *rule_of(const struct op *op)
+{
+	unsigned i = 0;
+
+	while (strcmp(rules[i].op, op->name) != 0)
+		i++;
+	return &rules[i];
+}
+
+bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES])
+{
+	const struct rule *rule = rule_of(p->args.op);
+
+	*o = (struct oracle){.n = view_elements(op_output(&p->args))};
+	if (!run_reference(p, why))
+		return false;
+	snprintf(why, CHECK_TEXT_BYTES, "out of memory");
+	return !rule->oracle || rule->oracle(o, p);
 }
 
 void oracle_free(struct oracle *o)
@@ -312,17 +440,12 @@ static bool judge_values(const struct oracle *o, const struct problem *p, struct
 	return true;
 }
 
-static bool moves_bits(const struct op *op)
-{
-	return strcmp(op->name, "transpose") == 0 || strcmp(op->name, "copy") == 0;
-}
-
 void judge(const struct oracle *o, const struct problem *p, struct verdict *ret)
 {
 	const struct view *y = op_output_const(&p->args);
 
 	*ret = (struct verdict){0};
-	if (!(moves_bits(p->args.op) ? judge_bits(p, ret) : judge_values(o, p, ret)))
+	if (!(rule_of(p->args.op)->oracle ? judge_values(o, p, ret) : judge_bits(p, ret)))
 		return;
 	for (unsigned i = 0; i < p->n_storage; i++) {
 		struct space *s = (struct space *)&p->storage[i];

@@ -1,7 +1,11 @@
 /*
- * large.c: outputs of more than 2^31 elements, so that an index kept in 32 bits shows. Inputs are one row
- * or column, repeated by a stride of 0: only the output is large. It is compared at a million random places
- * and at both ends.
+ * large.c: outputs of more than 2^31 elements, so that an index kept in 32 bits shows: an odd shape, one
+ * that vectors and tiles of 128 fit, and one of more rows than a grid has blocks along y. Inputs and outputs
+ * are RESIDENT and shared by all rows; they never travel. The output is poisoned before each run and compared
+ * at some 10^6 places: two random lattices over all of it, both ends, and the bytes beside them.
+ *
+ * Inputs repeat one block of PERIOD elements. PERIOD is prime and no divisor of 2^31 or 2^32 is near
+ * it, so that a wrapped index finds another value.
  */
 #include <math.h>
 #include <stdio.h>
@@ -10,190 +14,494 @@
 #include "check.h"
 #include "half.h"
 
-#define ROWS   65537ull
-#define COLS   32771ull /* ROWS * COLS = 2^31 + 229379 */
-#define PLACES 1000000
+#define PERIOD       65521ull
+#define ELEMENTS_MAX (67108867ull * 33)
+#define SHIFT        8       /* elements between the two inputs of add: vectors stay aligned */
+#define GUARD        4096ull /* poisoned bytes before and after the output */
+#define PLACES       500000  /* of one lattice, about */
+#define ACROSS       700     /* columns of a lattice, at most */
+#define END          2000    /* elements compared at each end */
+#define PLAN_MAX_US  5e6
 
-struct large {
+struct shape {
+	uint64_t rows, cols;
+};
+
+static const struct shape shapes[] = {{65537, 32771}, {65664, 32896}, {67108867, 33}};
+
+/* K of gemm: some rows refuse less than 64, and A must not outgrow the output. */
+static uint64_t depth_of(const struct shape *s)
+{
+	return s->rows > 1 << 20 ? 4 : 64;
+}
+
+#define SHAPES (sizeof shapes / sizeof shapes[0])
+
+/* ---- Values ---- */
+
+/* Multiples of 1/64 in [-1, 3): exact in every dtype, and so are the sums and products below in f32. */
+static double value(uint64_t i)
+{
+	return (double)(i % PERIOD % 251) / 64 - 1;
+}
+
+static double want_same(const struct shape *s, uint64_t i, uint64_t j)
+{
+	return value(i * s->cols + j);
+}
+
+static double want_transposed(const struct shape *s, uint64_t i, uint64_t j)
+{
+	return value(j * s->rows + i);
+}
+
+static double want_sum(const struct shape *s, uint64_t i, uint64_t j)
+{
+	return value(i * s->cols + j) + value(i * s->cols + j + SHIFT);
+}
+
+static double want_product(const struct shape *s, uint64_t i, uint64_t j)
+{
+	double sum = 0;
+
+	for (uint64_t k = 0; k < depth_of(s); k++)
+		sum += value(i * depth_of(s) + k) * value(k * s->cols + j);
+	return sum;
+}
+
+/* The sum of exp over elements 0 … n - 1, from that of one block. */
+static double sum_exp(uint64_t n)
+{
+	static double sums[PERIOD + 1];
+
+	for (uint64_t i = 0; sums[PERIOD] == 0 && i < PERIOD; i++)
+		sums[i + 1] = sums[i] + exp(value(i));
+	return (double)(n / PERIOD) * sums[PERIOD] + sums[n % PERIOD];
+}
+
+static double want_softmax(const struct shape *s, uint64_t i, uint64_t j)
+{
+	/* From the block in which the row starts: differences of sums over all rows would lose digits. */
+	uint64_t first = i * s->cols % PERIOD;
+
+	return exp(value(first + j)) / (sum_exp(first + s->cols) - sum_exp(first));
+}
+
+/* ---- Problems: views over the input and, last, the output ---- */
+
+static struct view dense(kops_dtype dtype, uint64_t rows, uint64_t cols)
+{
+	struct view v = {.dtype = dtype, .rank = 2, .shape = {rows, cols}};
+
+	view_make_dense(&v);
+	return v;
+}
+
+static void views_same(struct op_args *args, kops_dtype dtype, const struct shape *s)
+{
+	args->views[0] = dense(dtype, s->rows, s->cols);
+}
+
+static void views_softmax(struct op_args *args, kops_dtype dtype, const struct shape *s)
+{
+	args->views[0] = dense(dtype, s->rows, s->cols);
+	args->params.softmax.scale = 1;
+}
+
+static void views_transpose(struct op_args *args, kops_dtype dtype, const struct shape *s)
+{
+	args->views[0] = dense(dtype, s->cols, s->rows);
+}
+
+static void views_add(struct op_args *args, kops_dtype dtype, const struct shape *s)
+{
+	args->views[0] = args->views[1] = dense(dtype, s->rows, s->cols);
+	args->views[1].offset = SHIFT * dtype_size(dtype);
+}
+
+static void views_gemm(struct op_args *args, kops_dtype dtype, const struct shape *s)
+{
+	args->views[0] = dense(dtype, s->rows, depth_of(s));
+	args->views[1] = dense(dtype, depth_of(s), s->cols);
+	args->params.gemm.alpha = 1;
+}
+
+static double want_iterated(const struct shape *s, uint64_t i, uint64_t j)
+{
+	return 0.5 * (0.5 * want_same(s, i, j) + 1) + 1;
+}
+
+static void views_fma(struct op_args *args, kops_dtype dtype, const struct shape *s)
+{
+	views_same(args, dtype, s);
+	args->params.fma = (struct fma_params){.alpha = 0.5, .beta = 1, .steps = 2};
+}
+
+/* A new op adds its line. */
+static const struct large {
 	const char *op;
+	kops_dtype dtypes[2];
+	/* Inputs and parameters for an output of this shape. */
+	void (*views)(struct op_args *args, kops_dtype dtype, const struct shape *s);
+	double (*want)(const struct shape *s, uint64_t i, uint64_t j);
+	double tolerance; /* relative, in f32; 16-bit results may be a neighbour then */
+} larges[] = {
+    {"copy", {KOPS_F32, KOPS_F16}, views_same, want_same, 0},
+    {"add", {KOPS_F32, KOPS_F16}, views_add, want_sum, 0},
+    {"transpose", {KOPS_F32, KOPS_F16}, views_transpose, want_transposed, 0},
+    {"softmax", {KOPS_F32, KOPS_BF16}, views_softmax, want_softmax, 1e-5},
+    {"gemm", {KOPS_F32, KOPS_BF16}, views_gemm, want_product, 1e-6},
+    {"fma", {KOPS_F32}, views_fma, want_iterated, 0},
+};
+
+#define LARGES (sizeof larges / sizeof larges[0])
+
+/* ---- Memory ---- */
+
+/* All of one dtype at a time. */
+struct arena {
+	struct target *t;
 	kops_dtype dtype;
-	void (*views)(struct op_args *args);
-	double (*want)(uint64_t i, uint64_t j);
-	double tolerance; /* relative */
+	struct space block;    /* RESIDENT: PERIOD elements, then GUARD bytes of poison */
+	struct space places;   /* SHARED: what is fetched from the output */
+	struct memory in, out; /* RESIDENT; the output lies between two guards */
 };
 
-static double row_value(uint64_t j)
+static uint64_t in_elements(void)
 {
-	return (double)(j % 251) / 64 - 1;
+	return (ELEMENTS_MAX + SHIFT + PERIOD - 1) / PERIOD * PERIOD;
 }
 
-static void repeat_row(struct view *v)
+static struct view strided(const struct memory *space, uint64_t offset, kops_dtype dtype, uint64_t rows,
+                           uint64_t cols, int64_t row_stride, int64_t col_stride)
 {
-	*v = (struct view){.dtype = v->dtype, .rank = 2, .shape = {ROWS, COLS}, .strides = {0, 1}};
+	return (struct view){.space = space,
+	                     .offset = offset,
+	                     .dtype = dtype,
+	                     .rank = 2,
+	                     .shape = {rows, cols},
+	                     .strides = {row_stride, col_stride}};
 }
 
-static void views_row(struct op_args *args)
+static int copy(struct arena *a, struct view to, struct view from, char why[WHY_BYTES])
 {
-	repeat_row(&args->views[0]);
-}
-
-static void views_add(struct op_args *args)
-{
-	repeat_row(&args->views[0]);
-	args->views[1] = (struct view){.dtype = args->views[1].dtype, .rank = 1, .shape = {1}, .strides = {1}};
-}
-
-/* x: COLS × ROWS, x[i, j] = row_value(i): its transpose has rows that are all the same. */
-static void views_transpose(struct op_args *args)
-{
-	args->views[0] = (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {COLS, ROWS}, .strides = {1, 0}};
-}
-
-static void views_gemm(struct op_args *args)
-{
-	args->views[0] =
-	    (struct view){.dtype = args->views[0].dtype, .rank = 2, .shape = {ROWS, 1}, .strides = {1, 1}};
-	args->views[1] = (struct view){
-	    .dtype = args->views[1].dtype, .rank = 2, .shape = {1, COLS}, .strides = {(int64_t)COLS, 1}};
-}
-
-static double want_row(uint64_t i, uint64_t j)
-{
-	(void)i;
-	return row_value(j);
-}
-
-/* The scalar of add is element 0 of the same input row. */
-static double want_add(uint64_t i, uint64_t j)
-{
-	(void)i;
-	return row_value(j) + row_value(0);
-}
-
-static double want_softmax(uint64_t i, uint64_t j)
-{
-	static double sum;
-
-	(void)i;
-	if (sum == 0)
-		for (uint64_t k = 0; k < COLS; k++)
-			sum += exp(row_value(k));
-	return exp(row_value(j)) / sum;
-}
-
-/* Quarters of a sixteenth: exact in f32, rounded once to the result. */
-static double want_gemm(uint64_t i, uint64_t j)
-{
-	return row_value(i) * row_value(j);
-}
-
-static const struct large larges[] = {
-    {"copy", KOPS_F16, views_row, want_row, 0},
-    {"add", KOPS_F32, views_add, want_add, 0},
-    {"transpose", KOPS_F32, views_transpose, want_row, 0},
-    {"softmax", KOPS_F32, views_row, want_softmax, 1e-5},
-    {"gemm", KOPS_BF16, views_gemm, want_gemm, 0x1p-8},
-};
-
-static bool is_right(const struct large *l, const struct space *s, uint64_t at)
-{
-	double got = half_load(s->host, l->dtype, (int64_t)at), want = l->want(at / COLS, at % COLS);
-
-	if (fabs(got - want) <= l->tolerance * fabs(want))
-		return true;
-	printf("FAILED large %s: element (%llu, %llu) is %.9g, should be %.9g\n", l->op,
-	       (unsigned long long)(at / COLS), (unsigned long long)(at % COLS), got, want);
-	return false;
-}
-
-static bool compare(const struct large *l, const struct space *s, uint64_t seed)
-{
-	struct random r = {seed};
-	uint64_t n = ROWS * COLS;
-
-	for (unsigned i = 0; i < PLACES; i++)
-		if (!is_right(l, s, random_below(&r, n)))
-			return false;
-	for (uint64_t i = 0; i < 1000; i++)
-		if (!is_right(l, s, i) || !is_right(l, s, n - 1 - i))
-			return false;
-	return true;
-}
-
-/* One image each: three of the output would not fit. */
-static bool make_spaces(struct space *in, struct space *out, const struct large *l)
-{
-	uint64_t size = dtype_size(l->dtype);
-
-	if (!space_map(in, ROWS * size))
-		return false;
-	for (uint64_t i = 0; i < ROWS; i++)
-		half_store(in->host, l->dtype, (int64_t)i, row_value(i));
-	if (!space_map(out, ROWS * COLS * size)) {
-		space_free(in);
-		return false;
-	}
-	return true;
-}
-
-static int run_large(struct target *t, const struct options *o, const struct large *l, struct space *in,
-                     struct space *out, char why[WHY_BYTES])
-{
-	struct op_args args = {.op = op_by_name(l->op)};
-	struct view *y = op_output(&args);
-
-	for (unsigned i = 0; i < OP_VIEWS_MAX; i++)
-		args.views[i].dtype = l->dtype;
-	if (strcmp(l->op, "gemm") == 0)
-		args.params.gemm.alpha = 1;
-	else
-		args.params.softmax.scale = 1;
-	l->views(&args);
-	for (unsigned i = 0; i < args.op->n_inputs; i++)
-		args.views[i].space = &in->memory;
-	*y = (struct view){.space = &out->memory, .dtype = l->dtype, .rank = 2, .shape = {ROWS, COLS}};
-	view_make_dense(y);
-	struct run_op op = {.args = args, .pinned = o->row && strcmp(o->row, "auto") ? o->row : ""};
+	struct run_op op = {.args = {.op = op_by_name("copy"), .views = {from, to}}, .pinned = ""};
 	struct run run = {.ops = &op, .n_ops = 1};
 	int rc = op.args.op->check(&op.args, run.error);
-	in->memory = (struct memory){.host = in->host, .bytes = in->bytes};
-	out->memory = (struct memory){.host = out->host, .bytes = out->bytes};
+
 	if (rc == 0)
-		rc = t->backend->plan(t->dev, &run);
-	if (rc == 0) {
-		t->backend->start(t->dev, &run);
-		rc = target_wait(t, 1) ? run.status : KOPS_E_TIMEOUT;
-	}
-	snprintf(why, WHY_BYTES, "%s", rc < 0 ? run.error : op.kernel->name);
+		rc = target_compute(a->t, &run);
+	if (rc < 0)
+		snprintf(why, WHY_BYTES, "copying: %.200s", run.error);
 	return rc;
 }
 
-static unsigned check_one(struct target *t, const struct options *o, const struct large *l)
+/* The block over and over. */
+static int fill_input(struct arena *a, char why[WHY_BYTES])
 {
-	struct space in, out;
+	uint64_t times = in_elements() / PERIOD;
+
+	return copy(a, strided(&a->in, 0, a->dtype, times, PERIOD, PERIOD, 1),
+	            strided(&a->block.memory, 0, a->dtype, times, PERIOD, 0, 1), why);
+}
+
+/* The whole output and its guards; elements of two bytes are poisoned by fours. */
+static int poison_output(struct arena *a, char why[WHY_BYTES])
+{
+	const uint64_t width = GUARD / sizeof(float), rows = a->out.bytes / GUARD;
+	uint64_t at = a->block.bytes - GUARD;
+
+	return copy(a, strided(&a->out, 0, KOPS_F32, rows, width, (int64_t)width, 1),
+	            strided(&a->block.memory, at, KOPS_F32, rows, width, 0, 1), why);
+}
+
+static int allocate(struct arena *a, struct memory *m, uint64_t bytes, char why[WHY_BYTES])
+{
+	*m = (struct memory){.owner = a->t->dev, .bytes = bytes};
+	int rc = a->t->backend->alloc(a->t->dev, bytes, &m->device);
+	if (rc < 0)
+		snprintf(why, WHY_BYTES, "no %.1f GiB of memory on the device", (double)bytes / 0x1p30);
+	return rc;
+}
+
+static int make_block(struct arena *a, char why[WHY_BYTES])
+{
+	uint64_t bytes = (PERIOD * dtype_size(a->dtype) + 7) / 8 * 8 + GUARD;
+
+	if (!space_make(&a->block, bytes) || !space_make(&a->places, (PLACES + 2 * END) * sizeof(double))) {
+		snprintf(why, WHY_BYTES, "out of memory");
+		return KOPS_E_NOMEM;
+	}
+	for (uint64_t i = 0; i < PERIOD; i++)
+		half_store(a->block.before, a->dtype, (int64_t)i, value(i));
+	a->block.resident = true;
+	int rc = target_load(a->t, &a->block, why);
+	return rc < 0 ? rc : target_load(a->t, &a->places, why);
+}
+
+static void arena_free(struct arena *a)
+{
+	target_drop(a->t, &a->block);
+	target_drop(a->t, &a->places);
+	space_free(&a->block);
+	space_free(&a->places);
+	if (a->in.device)
+		a->t->backend->free(a->t->dev, a->in.device);
+	if (a->out.device)
+		a->t->backend->free(a->t->dev, a->out.device);
+}
+
+static int arena_make(struct arena *a, struct target *t, kops_dtype dtype, char why[WHY_BYTES])
+{
+	uint64_t size = dtype_size(dtype);
+	int rc;
+
+	*a = (struct arena){.t = t, .dtype = dtype};
+	if ((rc = make_block(a, why)) < 0 || (rc = allocate(a, &a->in, in_elements() * size, why)) < 0 ||
+	    (rc = allocate(a, &a->out, (ELEMENTS_MAX * size / GUARD + 3) * GUARD, why)) < 0)
+		return rc;
+	return fill_input(a, why);
+}
+
+/* ---- Comparing ---- */
+
+struct judged {
+	struct arena *a;
+	const struct large *l;
+	const struct shape *s;
+	char *why; /* CHECK_TEXT_BYTES */
+};
+
+static bool is_right(const struct judged *c, int64_t place, uint64_t i, uint64_t j)
+{
+	kops_dtype dtype = c->a->dtype;
+	double got = half_load(c->a->places.host, dtype, place), rounded[1];
+	double tolerance = dtype == KOPS_F32 || c->l->tolerance == 0 ? c->l->tolerance : 0x1p-7;
+
+	half_store(rounded, dtype, 0, c->l->want(c->s, i, j));
+	double want = half_load(rounded, dtype, 0);
+	if (fabs(got - want) <= tolerance * fabs(want))
+		return true;
+	snprintf(c->why, CHECK_TEXT_BYTES, "element (%llu, %llu) is %.9g, should be %.9g",
+	         (unsigned long long)i, (unsigned long long)j, got, want);
+	return false;
+}
+
+/* rows × cols elements of the output from element `first` on, into places. */
+static bool fetch(const struct judged *c, uint64_t first, uint64_t rows, uint64_t cols, uint64_t row_stride,
+                  uint64_t col_stride)
+{
+	uint64_t size = dtype_size(c->a->dtype);
 	char why[WHY_BYTES];
 
-	if (!make_spaces(&in, &out, l)) {
-		printf("FAILED large %s: out of memory\n", l->op);
-		return 1;
+	memset(c->a->places.host, 0xff, c->a->places.bytes);
+	int rc = copy(c->a, strided(&c->a->places.memory, 0, c->a->dtype, rows, cols, (int64_t)cols, 1),
+	              strided(&c->a->out, GUARD + first * size, c->a->dtype, rows, cols, (int64_t)row_stride,
+	                      (int64_t)col_stride),
+	              why);
+
+	if (rc < 0)
+		snprintf(c->why, CHECK_TEXT_BYTES, "%s", why);
+	return rc == 0;
+}
+
+/* Every so many rows and columns from a random place on. */
+static bool compare_lattice(const struct judged *c, struct random *r)
+{
+	uint64_t cols = c->s->cols < ACROSS ? c->s->cols : ACROSS, right = c->s->cols / cols;
+	uint64_t rows = c->s->rows < PLACES / cols ? c->s->rows : PLACES / cols, down = c->s->rows / rows;
+	uint64_t i0 = random_below(r, c->s->rows - (rows - 1) * down);
+	uint64_t j0 = random_below(r, c->s->cols - (cols - 1) * right);
+
+	if (!fetch(c, i0 * c->s->cols + j0, rows, cols, down * c->s->cols, right))
+		return false;
+	for (uint64_t i = 0; i < rows; i++)
+		for (uint64_t j = 0; j < cols; j++)
+			if (!is_right(c, (int64_t)(i * cols + j), i0 + i * down, j0 + j * right))
+				return false;
+	return true;
+}
+
+static bool compare_run(const struct judged *c, uint64_t first)
+{
+	if (!fetch(c, first, 1, END, END, 1))
+		return false;
+	for (uint64_t i = 0; i < END; i++)
+		if (!is_right(c, (int64_t)i, (first + i) / c->s->cols, (first + i) % c->s->cols))
+			return false;
+	return true;
+}
+
+/* Bytes `at` … at + GUARD of the output's memory. */
+static bool compare_guard(const struct judged *c, uint64_t at)
+{
+	const unsigned char *bytes = c->a->places.host;
+	const uint64_t width = GUARD / 2;
+	char why[WHY_BYTES];
+
+	memset(c->a->places.host, 0, GUARD);
+	if (copy(c->a, strided(&c->a->places.memory, 0, KOPS_F16, 1, width, (int64_t)width, 1),
+	         strided(&c->a->out, at, KOPS_F16, 1, width, (int64_t)width, 1), why) < 0) {
+		snprintf(c->why, CHECK_TEXT_BYTES, "%s", why);
+		return false;
 	}
-	int rc = run_large(t, o, l, &in, &out, why);
-	bool right = rc == 0 && compare(l, &out, o->seed);
-	if (rc < 0 && rc != KOPS_E_UNSUPPORTED)
-		printf("FAILED large %s: status %d: %s\n", l->op, rc, why);
-	printf("%-6s %-10s %-12s %s\n", t->name, l->op, rc == 0 ? why : "refused",
-	       right ? "large: right" : "large");
-	space_free(&in);
-	space_free(&out);
-	return right || rc == KOPS_E_UNSUPPORTED ? 0 : 1;
+	for (uint64_t i = 0; i < GUARD; i++)
+		if (bytes[i] != 0xff) {
+			snprintf(c->why, CHECK_TEXT_BYTES, "a byte beside the output became 0x%02x", bytes[i]);
+			return false;
+		}
+	return true;
+}
+
+static bool compare(const struct judged *c, uint64_t seed)
+{
+	struct random r = {seed};
+	uint64_t n = c->s->rows * c->s->cols;
+
+	return compare_run(c, 0) && compare_run(c, n - END) && compare_guard(c, 0) &&
+	       compare_guard(c, GUARD + n * dtype_size(c->a->dtype)) && compare_lattice(c, &r) &&
+	       compare_lattice(c, &r);
+}
+
+/* ---- Rows ---- */
+
+#define ROWS_MAX 32
+
+struct tally {
+	unsigned right, wrong, refused, too_long;
+	char reason[WHY_BYTES]; /* of the last refusal */
+};
+
+/* 0: it ran. */
+static int run_row(struct arena *a, const struct large *l, const struct shape *s, const char *row,
+                   struct tally *tally, char why[CHECK_TEXT_BYTES])
+{
+	struct run_op op = {.args = {.op = op_by_name(l->op)}, .pinned = row};
+	struct run run = {.ops = &op, .n_ops = 1};
+	struct view *y = op_output(&op.args);
+
+	l->views(&op.args, a->dtype, s);
+	for (unsigned i = 0; i < op.args.op->n_inputs; i++)
+		op.args.views[i].space = &a->in;
+	*y = dense(a->dtype, s->rows, s->cols);
+	y->space = &a->out;
+	y->offset = GUARD;
+	int rc = op.args.op->check(&op.args, run.error);
+	if (rc == 0)
+		rc = a->t->backend->plan(a->t->dev, &run);
+	if (rc == 0 && run.plan_us > PLAN_MAX_US) {
+		snprintf(tally->reason, WHY_BYTES, "planned to take %.3g s", run.plan_us / 1e6);
+		tally->too_long++;
+		return KOPS_E_QUOTA;
+	}
+	if (rc == 0 && (rc = poison_output(a, run.error)) == 0)
+		rc = target_compute(a->t, &run);
+	if (rc == KOPS_E_UNSUPPORTED) {
+		snprintf(tally->reason, WHY_BYTES, "%s", run.error);
+		tally->refused++;
+	}
+	snprintf(why, CHECK_TEXT_BYTES, "status %d: %s", rc, run.error);
+	return rc;
+}
+
+static void check_row(struct arena *a, const struct options *o, const struct large *l, const char *row,
+                      struct tally *tally)
+{
+	char why[CHECK_TEXT_BYTES];
+
+	for (size_t i = 0; i < SHAPES; i++) {
+		struct judged c = {a, l, &shapes[i], why};
+		int rc = run_row(a, l, &shapes[i], row, tally, why);
+		if (rc == KOPS_E_UNSUPPORTED || rc == KOPS_E_QUOTA)
+			continue;
+		if (rc == 0 && compare(&c, o->seed)) {
+			tally->right++;
+			continue;
+		}
+		tally->wrong++;
+		printf("FAILED large %s kernel %s %s %llux%llu: %s\n", l->op, row, dtype_name(a->dtype),
+		       (unsigned long long)shapes[i].rows, (unsigned long long)shapes[i].cols, why);
+	}
+}
+
+static bool is_wanted(const struct options *o, const struct large *l)
+{
+	return !o->op || strcmp(o->op, l->op) == 0;
+}
+
+/* The oracle of the CPU takes a minute for each shape: only if asked for. */
+static bool is_row_wanted(const struct options *o, const char *row)
+{
+	return o->row ? strcmp(o->row, row) == 0 : strcmp(row, "reference") != 0;
+}
+
+static void check_op(struct arena *a, const struct options *o, const struct large *l,
+                     struct tally tallies[ROWS_MAX])
+{
+	const struct kernel_list *list = a->t->backend->kernels(op_by_name(l->op));
+
+	for (size_t i = 0; i < list->n && i < ROWS_MAX; i++)
+		if (is_row_wanted(o, list->rows[i].name))
+			check_row(a, o, l, list->rows[i].name, &tallies[i]);
+}
+
+static bool takes(const struct large *l, kops_dtype dtype)
+{
+	return l->dtypes[0] == dtype || l->dtypes[1] == dtype;
+}
+
+/* 1 if there is no memory. */
+static unsigned check_dtype(struct target *t, const struct options *o, kops_dtype dtype,
+                            struct tally tallies[LARGES][ROWS_MAX])
+{
+	char why[WHY_BYTES];
+	struct arena a;
+	bool needed = false;
+
+	for (size_t i = 0; i < LARGES; i++)
+		needed = needed || (is_wanted(o, &larges[i]) && takes(&larges[i], dtype));
+	if (!needed)
+		return 0;
+	int rc = arena_make(&a, t, dtype, why);
+	if (rc < 0)
+		printf("FAILED large %s on %s: %s\n", dtype_name(dtype), t->name, why);
+	for (size_t i = 0; rc == 0 && i < LARGES; i++)
+		if (is_wanted(o, &larges[i]) && takes(&larges[i], dtype))
+			check_op(&a, o, &larges[i], tallies[i]);
+	arena_free(&a);
+	return rc < 0;
+}
+
+/* How many of the rows failed. One that takes too long may; one that refuses everything may not. */
+static unsigned print_tallies(const struct target *t, const struct options *o, const struct large *l,
+                              const struct tally tallies[ROWS_MAX])
+{
+	const struct kernel_list *list = t->backend->kernels(op_by_name(l->op));
+	unsigned failed = 0;
+
+	for (size_t i = 0; i < list->n && i < ROWS_MAX; i++) {
+		const struct tally *row = &tallies[i];
+		bool idle = row->right + row->wrong + row->too_long == 0;
+		if (!is_row_wanted(o, list->rows[i].name))
+			continue;
+		failed += row->wrong + idle;
+		printf("%-6s %-10s %-12s large: %u right, %u failed, %u refused, %u too long%s%s%s\n", t->name,
+		       l->op, list->rows[i].name, row->right, row->wrong, row->refused, row->too_long,
+		       row->reason[0] ? ": " : "", row->reason, idle ? "  FAILED: took none" : "");
+	}
+	return failed;
 }
 
 unsigned large_check(struct target *t, const struct options *o)
 {
+	static struct tally tallies[LARGES][ROWS_MAX];
 	unsigned failed = 0;
 
-	for (size_t i = 0; i < sizeof larges / sizeof larges[0]; i++)
-		if (!o->op || strcmp(o->op, larges[i].op) == 0)
-			failed += check_one(t, o, &larges[i]);
+	memset(tallies, 0, sizeof tallies);
+	for (kops_dtype dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++)
+		failed += check_dtype(t, o, dtype, tallies);
+	for (size_t i = 0; i < LARGES; i++)
+		if (is_wanted(o, &larges[i]))
+			failed += print_tallies(t, o, &larges[i], tallies[i]);
 	return failed;
 }

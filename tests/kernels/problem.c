@@ -27,7 +27,7 @@ static void *map_pages(uint64_t bytes)
 	return address == MAP_FAILED ? NULL : address;
 }
 
-bool space_map(struct space *s, uint64_t bytes)
+static bool space_map(struct space *s, uint64_t bytes)
 {
 	*s = (struct space){.bytes = (bytes + 7) & ~(uint64_t)7};
 	s->memory.bytes = s->bytes;
@@ -116,7 +116,8 @@ void layout_random(struct view *v, bool output, struct random *r)
 	}
 }
 
-void layout_place(struct view *v, uint64_t *used, struct random *r)
+/* `gap` elements behind the next address that vectors are aligned to. */
+static void place_behind(struct view *v, uint64_t *used, uint64_t gap)
 {
 	uint64_t size = dtype_size(v->dtype), below = 0, above = 0;
 
@@ -128,21 +129,26 @@ void layout_place(struct view *v, uint64_t *used, struct random *r)
 			above += (uint64_t)span * size;
 	}
 	uint64_t start = (*used + GUARD_BYTES + 15) & ~(uint64_t)15;
-	if (random_chance(r, 50))
-		start += random_below(r, 16) * size;
-	v->offset = start + below;
+	v->offset = start + gap * size + below;
 	*used = v->offset + above + size + GUARD_BYTES;
+}
+
+void layout_place(struct view *v, uint64_t *used, struct random *r)
+{
+	place_behind(v, used, random_chance(r, 50) ? random_below(r, 16) : 0);
 }
 
 /* ---- Values ---- */
 
 enum profile { ORDINARY, INTEGERS, WIDE, SPECIAL, HUGE_VALUES, PROFILES };
 
+static const double specials[] = {NAN,     INFINITY,    -INFINITY, 0,       -0.0,    0x1p-149,
+                                  0x1p-24, -0x1.8p-130, 1,         0x1p-15, -0x1p-14};
+#define NOT_FINITE 3 /* the first of them */
+
 static double special_value(struct random *r)
 {
-	static const double values[] = {NAN, INFINITY, -INFINITY, 0, -0.0, 0x1p-149, -0x1.8p-130, 0x1p-24, 1};
-
-	return values[random_below(r, sizeof values / sizeof values[0])];
+	return specials[random_below(r, sizeof specials / sizeof specials[0])];
 }
 
 static double huge_value(kops_dtype dtype, struct random *r)
@@ -186,33 +192,81 @@ static void fill(const struct problem *p, unsigned i, enum profile profile, stru
 	while (view_step(v, index));
 }
 
+/* NaN, Inf or -Inf in one place at least. True if there is an element. */
+static bool spoil(const struct problem *p, unsigned i, struct random *r)
+{
+	const struct view *v = &p->args.views[i];
+	int64_t at = 0;
+
+	if (view_elements(v) == 0)
+		return false;
+	for (uint32_t d = 0; d < v->rank; d++)
+		at += (int64_t)random_below(r, v->shape[d]) * v->strides[d];
+	half_store(p->spaces[i]->before + v->offset, v->dtype, at, specials[random_below(r, NOT_FINITE)]);
+	return true;
+}
+
 static enum profile random_profile(struct random *r)
 {
-	return random_chance(r, 30) ? ORDINARY : (enum profile)random_below(r, PROFILES);
+	if (random_chance(r, 30))
+		return ORDINARY;
+	return random_chance(r, 15) ? SPECIAL : (enum profile)random_below(r, PROFILES);
 }
 
 /* ---- Shapes ---- */
+
+static uint64_t pick(const uint64_t *from, size_t n, struct random *r)
+{
+	return from[random_below(r, n)];
+}
+
+/* Where kernels' tiles and vectors end: at, just below or just above one, two, three or four of them. */
+static uint64_t edge_extent(struct random *r)
+{
+	static const uint64_t tiles[] = {8, 16, 32, 64, 128, 256};
+	uint64_t tile = pick(tiles, sizeof tiles / sizeof tiles[0], r);
+
+	return tile * (random_chance(r, 65) ? 1 : 1 + random_below(r, 4)) + random_below(r, 3) - 1;
+}
 
 static uint64_t random_extent(struct random *r)
 {
 	static const uint64_t primes[] = {2,  3,   5,   7,   11,  13,  31,  37,   61,
 	                                  67, 101, 127, 131, 251, 257, 509, 1021, 2053};
-	static const uint64_t steps[] = {4, 8, 16, 32, 64, 128};
 	uint64_t kind = random_below(r, 100);
 
 	if (kind < 2)
 		return 0;
 	if (kind < 12)
 		return 1;
-	if (kind < 40)
-		return primes[random_below(r, sizeof primes / sizeof primes[0])];
-	if (kind < 60)
+	if (kind < 30)
+		return pick(primes, sizeof primes / sizeof primes[0], r);
+	if (kind < 48)
 		return 1 + random_below(r, 40);
-	uint64_t step = steps[random_below(r, sizeof steps / sizeof steps[0])];
-	return step * (1 + random_below(r, 4)) + random_below(r, 3) - 1;
+	return edge_extent(r);
 }
 
-/* Divides the largest extents until the product is at most `most`. */
+/* Rows so long that kernels change their ways: around powers of two and what lies between, or any. */
+static uint64_t long_extent(struct random *r)
+{
+	static const uint64_t edges[] = {1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768};
+
+	if (random_chance(r, 75))
+		return pick(edges, sizeof edges / sizeof edges[0], r) + random_below(r, 3) - 1;
+	return random_chance(r, 50) ? 1 + random_below(r, 20000) : 20000 + random_below(r, 60000);
+}
+
+/* Smaller, but as near to a tile's end as before. */
+static uint64_t shrink(uint64_t extent)
+{
+	if ((extent + 1) % 16 == 0)
+		return (extent + 1) / 2 - 1;
+	if ((extent - 1) % 16 == 0)
+		return (extent - 1) / 2 + 1;
+	return extent % 16 == 0 ? extent / 2 : extent * 2 / 3;
+}
+
+/* Shrinks the largest extents until the product is at most `most`. */
 static void limit_product(uint64_t *extents, unsigned n, uint64_t most)
 {
 	for (;;) {
@@ -224,7 +278,7 @@ static void limit_product(uint64_t *extents, unsigned n, uint64_t most)
 		}
 		if (product <= most)
 			return;
-		extents[largest] = extents[largest] * 2 / 3;
+		extents[largest] = shrink(extents[largest]);
 	}
 }
 
@@ -241,6 +295,14 @@ static struct view new_view(kops_dtype dtype, uint32_t rank, const uint64_t *sha
 static kops_dtype random_dtype(struct random *r)
 {
 	return (kops_dtype)(KOPS_F32 + random_below(r, 4));
+}
+
+/* For ops without f64. */
+static kops_dtype random_narrow(struct random *r)
+{
+	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F32, KOPS_F16, KOPS_BF16};
+
+	return dtypes[random_below(r, sizeof dtypes / sizeof dtypes[0])];
 }
 
 /* One of the usual scalars, or any. */
@@ -261,19 +323,31 @@ static struct view gemm_operand(kops_dtype dtype, uint64_t batch, uint64_t rows,
 	return flat ? new_view(dtype, 2, shape + 1, output, r) : new_view(dtype, 3, shape, output, r);
 }
 
+static void large_product(uint64_t mnk[3], struct random *r)
+{
+	mnk[0] = 960 + random_below(r, 65);
+	mnk[1] = 960 + random_below(r, 65);
+	mnk[2] = 1024 + random_below(r, 80);
+}
+
 static void shape_gemm(struct problem *p, struct random *r)
 {
-	kops_dtype dtype = random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
+	bool large = p->large;
+	kops_dtype dtype = large || random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
 	uint64_t mnk[3] = {random_extent(r), random_extent(r), random_extent(r)};
-	uint64_t batch = random_chance(r, 70) ? 1 : random_below(r, 5);
+	uint64_t batch = large || random_chance(r, 70) ? 1 : random_below(r, 5);
 
-	limit_product(mnk, 3, PRODUCT_MAX / (batch ? batch : 1));
+	if (large)
+		large_product(mnk, r);
+	else
+		limit_product(mnk, 3, PRODUCT_MAX / (batch ? batch : 1));
 	p->args.views[0] = gemm_operand(dtype, batch, mnk[0], mnk[2], false, true, r);
 	p->args.views[1] = gemm_operand(dtype, batch, mnk[2], mnk[1], false, true, r);
 	p->args.views[2] = gemm_operand(dtype, batch, mnk[0], mnk[1], true, false, r);
-	p->args.params.gemm.alpha = random_scalar(r);
+	p->args.params.gemm.alpha = large ? 1.5 : random_scalar(r);
 	p->args.params.gemm.beta = random_chance(r, 50) ? 0 : random_scalar(r);
-	p->args.params.gemm.precision = (kops_precision)(random_chance(r, 60) ? 0 : random_below(r, 4));
+	p->args.params.gemm.precision =
+	    (kops_precision)(large || random_chance(r, 60) ? 0 : random_below(r, 4));
 }
 
 /* rank min … 4; the last extent is often long. */
@@ -283,76 +357,170 @@ static uint32_t random_shape(uint64_t shape[KOPS_RANK_MAX], uint32_t min, struct
 
 	for (uint32_t d = 0; d < rank; d++)
 		shape[d] = d + 2 < rank ? random_below(r, 5) + !random_chance(r, 10) : random_extent(r);
-	if (random_chance(r, 10))
-		shape[rank - 1] = 1 + random_below(r, 40000);
+	if (random_chance(r, 25)) {
+		shape[rank - 1] = long_extent(r);
+		limit_product(shape, rank - 1, ELEMENTS_MAX / shape[rank - 1]);
+	}
 	limit_product(shape, rank, ELEMENTS_MAX);
 	return rank;
 }
 
 static void shape_softmax(struct problem *p, struct random *r)
 {
+	kops_dtype dtype = random_narrow(r);
 	uint64_t shape[KOPS_RANK_MAX];
 	uint32_t rank = random_shape(shape, 1, r);
 
-	p->args.views[0] = new_view(KOPS_F32, rank, shape, false, r);
-	p->args.views[1] = new_view(KOPS_F32, rank, shape, true, r);
+	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	p->args.views[1] = new_view(dtype, rank, shape, true, r);
 	p->args.params.softmax.scale = random_chance(r, 40) ? 1 : random_scalar(r);
 	p->args.params.softmax.log = random_chance(r, 30);
 }
 
-static void shape_transpose(struct problem *p, struct random *r)
+static void exchange(uint64_t *a, uint64_t *b)
 {
-	uint64_t shape[KOPS_RANK_MAX];
-	uint32_t rank = random_shape(shape, 2, r);
+	uint64_t old = *a;
 
-	p->args.views[0] = new_view(KOPS_F32, rank, shape, false, r);
-	uint64_t rows = shape[rank - 2];
-	shape[rank - 2] = shape[rank - 1];
-	shape[rank - 1] = rows;
-	p->args.views[1] = new_view(KOPS_F32, rank, shape, true, r);
+	*a = *b;
+	*b = old;
 }
 
-static struct view repeated_view(uint32_t rank, const uint64_t *shape, struct random *r)
+/* Whole tiles of 64 or 128 on both sides now and then, or one element more or less. */
+static uint64_t tiles_extent(struct random *r)
+{
+	return 64 * (1 + random_below(r, 5)) + (random_chance(r, 60) ? 0 : random_below(r, 3) - 1);
+}
+
+static uint32_t tiles_shape(uint64_t shape[KOPS_RANK_MAX], struct random *r)
+{
+	shape[0] = tiles_extent(r);
+	shape[1] = tiles_extent(r);
+	return 2;
+}
+
+static void shape_transpose(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
+	uint64_t shape[KOPS_RANK_MAX];
+	uint32_t rank = random_chance(r, 30) ? tiles_shape(shape, r) : random_shape(shape, 2, r);
+
+	if (random_chance(r, 50))
+		exchange(&shape[rank - 2], &shape[rank - 1]);
+	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	exchange(&shape[rank - 2], &shape[rank - 1]);
+	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+}
+
+static struct view repeated_view(kops_dtype dtype, uint32_t rank, const uint64_t *shape, struct random *r)
 {
 	uint32_t drop = random_chance(r, 25) ? (uint32_t)random_below(r, rank) : 0;
 	uint64_t kept[KOPS_RANK_MAX];
 
 	for (uint32_t d = drop; d < rank; d++)
 		kept[d - drop] = random_chance(r, 15) ? 1 : shape[d];
-	return new_view(KOPS_F32, rank - drop, kept, false, r);
+	return new_view(dtype, rank - drop, kept, false, r);
+}
+
+/* One array of so many elements that vectors of 4 fit just so, or with some left. */
+static uint32_t array_shape(uint64_t shape[KOPS_RANK_MAX], struct random *r)
+{
+	uint64_t vectors = 1 + (random_chance(r, 50) ? random_below(r, 300) : random_below(r, 30000));
+
+	shape[0] = 4 * vectors + random_below(r, 7) - 3;
+	return 1;
 }
 
 static void shape_add(struct problem *p, struct random *r)
 {
+	kops_dtype dtype = random_narrow(r);
 	uint64_t shape[KOPS_RANK_MAX];
-	uint32_t rank = random_shape(shape, 1, r);
+	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
 
-	p->args.views[0] = repeated_view(rank, shape, r);
-	p->args.views[1] = repeated_view(rank, shape, r);
-	p->args.views[2] = new_view(KOPS_F32, rank, shape, true, r);
+	p->args.views[0] = repeated_view(dtype, rank, shape, r);
+	p->args.views[1] = repeated_view(dtype, rank, shape, r);
+	p->args.views[2] = new_view(dtype, rank, shape, true, r);
 }
 
 static void shape_copy(struct problem *p, struct random *r)
 {
 	kops_dtype dtype = random_dtype(r);
 	uint64_t shape[KOPS_RANK_MAX];
-	uint32_t rank = random_shape(shape, 1, r);
+	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
 
 	p->args.views[0] = new_view(dtype, rank, shape, false, r);
 	p->args.views[1] = new_view(dtype, rank, shape, true, r);
 }
 
-/* The shape of each op; a new op adds its line. */
-static const struct {
+static void shape_fma(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_chance(r, 60) ? KOPS_F32 : KOPS_F64;
+	uint64_t shape[KOPS_RANK_MAX];
+	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
+
+	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+	p->args.params.fma =
+	    (struct fma_params){random_scalar(r), random_scalar(r), (uint32_t)random_below(r, 40)};
+}
+
+static int describe_gemm(const struct op_args *args, char *text, size_t size)
+{
+	const struct gemm_params *p = &args->params.gemm;
+
+	return snprintf(text, size, " alpha %g beta %g precision %d", p->alpha, p->beta, (int)p->precision);
+}
+
+static int describe_softmax(const struct op_args *args, char *text, size_t size)
+{
+	const struct softmax_params *p = &args->params.softmax;
+
+	return snprintf(text, size, " scale %g log %d", p->scale, p->log);
+}
+
+static int describe_fma(const struct op_args *args, char *text, size_t size)
+{
+	const struct fma_params *p = &args->params.fma;
+
+	return snprintf(text, size, " alpha %g beta %g steps %u", p->alpha, p->beta, p->steps);
+}
+
+/* What is random about each op; a new op adds its line. */
+static const struct maker {
 	const char *op;
 	void (*shape)(struct problem *p, struct random *r);
-	bool in_place; /* the output may be an input */
-} shapers[] = {
-    {"gemm", shape_gemm, false}, {"softmax", shape_softmax, true}, {"transpose", shape_transpose, false},
-    {"add", shape_add, true},    {"copy", shape_copy, false},
+	bool in_place;                                                        /* the output may be an input */
+	int (*describe)(const struct op_args *args, char *text, size_t size); /* its parameters, as snprintf */
+} makers[] = {
+    {"gemm", shape_gemm, false, describe_gemm},  {"softmax", shape_softmax, true, describe_softmax},
+    {"transpose", shape_transpose, false, NULL}, {"add", shape_add, true, NULL},
+    {"copy", shape_copy, false, NULL},           {"fma", shape_fma, true, describe_fma},
 };
 
+static const struct maker *maker_of(const struct op *op)
+{
+	unsigned i = 0;
+
+	while (strcmp(makers[i].op, op->name) != 0)
+		i++;
+	return &makers[i];
+}
+
 /* ---- Problems ---- */
+
+/*
+ * Kernels have their fast ways for what random problems seldom are: dense, aligned, all extents multiples of a
+ * vector. Extents of 1 repeat, and stay.
+ */
+static void make_neat(struct view *v, struct random *r)
+{
+	for (uint32_t d = v->rank > 2 ? v->rank - 2 : 0; d < v->rank; d++)
+		v->shape[d] = v->shape[d] > 1 ? (v->shape[d] + 7) / 8 * 8 : v->shape[d];
+	view_make_dense(v);
+	if (v->rank < 2 || !random_chance(r, 25))
+		return;
+	v->strides[v->rank - 2] = 1; /* column-major */
+	v->strides[v->rank - 1] = (int64_t)v->shape[v->rank - 2];
+}
 
 static bool same_shape(const struct view *a, const struct view *b)
 {
@@ -370,7 +538,7 @@ static int twin_of(const struct problem *p, unsigned i, bool in_place, struct ra
 	return same_shape(&p->args.views[i], &p->args.views[twin]) ? twin : -1;
 }
 
-static bool place_views(struct problem *p, bool in_place, struct random *r)
+static bool place_views(struct problem *p, bool in_place, bool neat, struct random *r)
 {
 	uint64_t used[OP_VIEWS_MAX] = {0};
 	int twins[OP_VIEWS_MAX];
@@ -386,7 +554,10 @@ static bool place_views(struct problem *p, bool in_place, struct random *r)
 			continue;
 		}
 		owners[i] = together && i ? owners[0] : p->n_storage++;
-		layout_place(v, &used[owners[i]], r);
+		if (neat)
+			place_behind(v, &used[owners[i]], 0);
+		else
+			layout_place(v, &used[owners[i]], r);
 	}
 	for (unsigned i = 0; i < p->n_storage; i++) {
 		if (!space_make(&p->storage[i], used[i] + GUARD_BYTES))
@@ -409,28 +580,24 @@ static void fill_views(struct problem *p, struct random *r)
 	p->huge = profile == HUGE_VALUES;
 	for (unsigned i = 0; i < n; i++)
 		fill(p, i, profile, r);
+	if (profile == SPECIAL)
+		p->special = spoil(p, (unsigned)random_below(r, n), r);
 	/* Else the output stays poisoned; twins of inputs are filled already. */
 	if (strcmp(p->args.op->name, "gemm") == 0 && p->args.params.gemm.beta != 0)
 		fill(p, n, profile, r);
 }
 
-static unsigned shaper_of(const struct op *op)
+bool problem_make(struct problem *p, const struct op *op, bool large, struct random *r)
 {
-	unsigned i = 0;
-
-	while (strcmp(shapers[i].op, op->name) != 0)
-		i++;
-	return i;
-}
-
-bool problem_make(struct problem *p, const struct op *op, struct random *r)
-{
+	const struct maker *maker = maker_of(op);
+	bool neat = random_chance(r, 25);
 	char why[WHY_BYTES];
-	unsigned shaper = shaper_of(op);
 
-	*p = (struct problem){.args.op = op};
-	shapers[shaper].shape(p, r);
-	if (!place_views(p, shapers[shaper].in_place, r))
+	*p = (struct problem){.args.op = op, .large = large};
+	maker->shape(p, r);
+	for (unsigned i = 0; neat && i <= op->n_inputs; i++)
+		make_neat(&p->args.views[i], r);
+	if (!place_views(p, maker->in_place, neat, r))
 		return false;
 	fill_views(p, r);
 	if (op->check(&p->args, why) == 0)
@@ -461,15 +628,11 @@ static int describe_view(const struct problem *p, unsigned i, char *text, size_t
 
 void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES])
 {
-	const struct gemm_params *g = &p->args.params.gemm;
-	const struct softmax_params *s = &p->args.params.softmax;
+	const struct maker *maker = maker_of(p->args.op);
 	int n = snprintf(text, CHECK_TEXT_BYTES, "%s", p->args.op->name);
 
 	for (unsigned i = 0; i <= p->args.op->n_inputs && n < CHECK_TEXT_BYTES; i++)
 		n += describe_view(p, i, text + n, (size_t)(CHECK_TEXT_BYTES - n));
-	if (n < CHECK_TEXT_BYTES && strcmp(p->args.op->name, "gemm") == 0)
-		snprintf(text + n, (size_t)(CHECK_TEXT_BYTES - n), " alpha %g beta %g precision %d", g->alpha,
-		         g->beta, (int)g->precision);
-	else if (n < CHECK_TEXT_BYTES && strcmp(p->args.op->name, "softmax") == 0)
-		snprintf(text + n, (size_t)(CHECK_TEXT_BYTES - n), " scale %g log %d", s->scale, s->log);
+	if (n < CHECK_TEXT_BYTES && maker->describe)
+		maker->describe(&p->args, text + n, (size_t)(CHECK_TEXT_BYTES - n));
 }

@@ -32,7 +32,7 @@ bool target_wait(struct target *t, unsigned n)
 	return true;
 }
 
-static int run_and_wait(struct target *t, struct run *run)
+int target_compute(struct target *t, struct run *run)
 {
 	int rc = t->backend->plan(t->dev, run);
 
@@ -63,7 +63,7 @@ static int copy_memory(struct target *t, const struct memory *to, const struct m
 
 	if (rc < 0)
 		return rc;
-	rc = run_and_wait(t, &run);
+	rc = target_compute(t, &run);
 	if (rc < 0)
 		snprintf(why, WHY_BYTES, "moving a resident buffer: %.200s", run.error);
 	return rc;
@@ -120,7 +120,7 @@ int target_run(struct target *t, struct run *run, struct space *const spaces[], 
 	for (unsigned i = 0; rc == 0 && i < n_spaces; i++)
 		rc = target_load(t, spaces[i], run->error);
 	if (rc == 0)
-		rc = run_and_wait(t, run);
+		rc = target_compute(t, run);
 	for (unsigned i = 0; rc == 0 && i < n_spaces; i++)
 		rc = target_unload(t, spaces[i], run->error);
 	for (unsigned i = 0; i < n_spaces; i++)

@@ -116,6 +116,41 @@ static void nothing_fits_says_why_of_each(void **state)
 	                         "fair failed its self-test");
 }
 
+static const char *passed_over(uint64_t n_rows, uint64_t cols, uint64_t disabled, size_t chosen)
+{
+	static char text[PASSED_OVER_BYTES];
+	struct op_args args = add_of(n_rows, cols);
+
+	kernel_passed_over(&list, &args, disabled, &rows[chosen], text);
+	return text;
+}
+
+static void receipt_tells_of_the_other_rows(void **state)
+{
+	(void)state;
+	assert_string_equal(passed_over(4, 4, 0, 0), "fair");
+	assert_string_equal(passed_over(101, 4, 0, 0), "fair (takes up to 100 rows)");
+	assert_string_equal(passed_over(4, 5, 0, 1), "fast (needs an even number of columns)");
+	assert_string_equal(passed_over(4, 4, FAST, 1), "fast (failed its self-test)");
+}
+
+static void long_tale_is_cut(void **state)
+{
+	struct kernel many[64];
+	const struct kernel_list all = {many, 64};
+	struct op_args args = add_of(101, 5);
+	char text[PASSED_OVER_BYTES + 1];
+
+	(void)state;
+	for (size_t i = 0; i < all.n; i++)
+		many[i] = (struct kernel){.name = "rung", .supports = i % 2 ? takes_even : takes_small};
+	memset(text, 'x', sizeof text);
+	kernel_passed_over(&all, &args, 0, &many[0], text);
+	assert_int_equal(strlen(text), PASSED_OVER_BYTES - 1);
+	assert_int_equal(text[PASSED_OVER_BYTES], 'x');
+	assert_int_equal(strncmp(text, "rung (needs an even number of columns), rung (takes", 50), 0);
+}
+
 static void empty_list_names_the_op(void **state)
 {
 	const struct kernel_list none = {NULL, 0};
@@ -132,9 +167,13 @@ static void empty_list_names_the_op(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(auto_takes_the_first_that_fits), cmocka_unit_test(pinned_row_runs_or_is_refused),
-	    cmocka_unit_test(unknown_name_lists_the_rows),    cmocka_unit_test(nothing_fits_says_why_of_each),
+	    cmocka_unit_test(auto_takes_the_first_that_fits),
+	    cmocka_unit_test(pinned_row_runs_or_is_refused),
+	    cmocka_unit_test(unknown_name_lists_the_rows),
+	    cmocka_unit_test(nothing_fits_says_why_of_each),
 	    cmocka_unit_test(empty_list_names_the_op),
+	    cmocka_unit_test(receipt_tells_of_the_other_rows),
+	    cmocka_unit_test(long_tale_is_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,12 +185,12 @@ static void special_values_must_be_in_their_place(void **state)
 	assert_int_equal(check.wrong, 1);
 }
 
-static void softmax_passes_and_damage_is_found(void **state)
+static void check_softmax_of(kops_dtype dtype)
 {
-	struct elements x = dense(KOPS_F32, 2, 9, 300, 0), y = dense(KOPS_F32, 2, 9, 300, 0);
+	struct elements x = dense(dtype, 2, 9, 300, 0), y = dense(dtype, 2, 9, 300, 0);
+	double wrong_scale = dtype == KOPS_F32 ? 4.001 : 4.2;
 	struct check check;
 
-	(void)state;
 	for (int log_too = 0; log_too < 2; log_too++) {
 		for (uint64_t r = 0; r < 9; r++) {
 			float sum = 0;
@@ -198,16 +198,59 @@ static void softmax_passes_and_damage_is_found(void **state)
 				sum += expf(4 * (float)get(&x, (int64_t)r * 300 + j) - 4);
 			for (int64_t j = 0; j < 300; j++) {
 				float e = 4 * (float)get(&x, (int64_t)r * 300 + j) - 4;
-				element_put(KOPS_F32, at(&y, r * 300 + (uint64_t)j),
+				element_put(dtype, at(&y, r * 300 + (uint64_t)j),
 				            (double)(log_too ? e - logf(sum) : expf(e) / sum));
 			}
 		}
 		assert_int_equal(check_softmax(&x, &y, 4, log_too, &check), 0);
 		assert_true(check_passed(&check));
-		assert_int_equal(check_softmax(&x, &y, 4.001, log_too, &check), 0);
+		assert_int_equal(check_softmax(&x, &y, wrong_scale, log_too, &check), 0);
 		assert_false(check_passed(&check));
 	}
 	release(&x), release(&y);
+}
+
+static void softmax_passes_and_damage_is_found(void **state)
+{
+	(void)state;
+	check_softmax_of(KOPS_F32);
+	check_softmax_of(KOPS_F16);
+	check_softmax_of(KOPS_BF16);
+}
+
+/* The next number in the direction of Inf. */
+static void nudge(const struct elements *e, uint64_t index)
+{
+	unsigned char *bytes = at(e, index);
+
+	bytes[0]++;
+	if (bytes[0] == 0)
+		bytes[1]++;
+}
+
+/* A sum of the 16-bit types is rounded once: the next number is off by more than its bound. */
+static void small_sums_are_rounded_once(void **state)
+{
+	static const kops_dtype dtypes[] = {KOPS_F16, KOPS_BF16};
+
+	(void)state;
+	for (size_t t = 0; t < 2; t++) {
+		struct elements a = dense(dtypes[t], 2, 50, 60, 0), b = dense(dtypes[t], 2, 50, 60, 0),
+		                y = dense(dtypes[t], 2, 50, 60, 0);
+		uint64_t hit = random_below(&dice, 3000);
+		struct check check;
+
+		element_put(dtypes[t], at(&a, hit), 1.5), element_put(dtypes[t], at(&b, hit), 0.25);
+		for (uint64_t i = 0; i < 3000; i++)
+			element_put(dtypes[t], at(&y, i), get(&a, (int64_t)i) + get(&b, (int64_t)i));
+		assert_int_equal(check_add(&a, &b, &y, &check), 0);
+		assert_true(check_passed(&check));
+		nudge(&y, hit);
+		assert_int_equal(check_add(&a, &b, &y, &check), 0);
+		assert_int_equal(check.wrong, 1);
+		assert_int_equal(check.row * 60 + check.column, hit);
+		release(&a), release(&b), release(&y);
+	}
 }
 
 static void sums_and_moves_are_compared_by_broadcast(void **state)
@@ -279,6 +322,7 @@ int main(void)
 	    cmocka_unit_test(batches_share_a_single_operand),
 	    cmocka_unit_test(special_values_must_be_in_their_place),
 	    cmocka_unit_test(softmax_passes_and_damage_is_found),
+	    cmocka_unit_test(small_sums_are_rounded_once),
 	    cmocka_unit_test(sums_and_moves_are_compared_by_broadcast),
 	    cmocka_unit_test(large_results_are_sampled),
 	    cmocka_unit_test(empty_results_pass),

@@ -89,6 +89,7 @@ static void a_bad_line_is_named_with_its_reason(void **state)
 	    {"x = load a.npy\ny = softmax x alpha=1\n", "a.job:2: softmax has no setting 'alpha'"},
 	    {"x = load a.npy\ny = softmax x log=maybe\n", "a.job:2: log does not take 'maybe'"},
 	    {"x = load a.npy\ny = gemm x x beta=1\n", "a.job:2: beta= needs c=NAME"},
+	    {"x = load a.npy\ny = fma x steps=4294967296\n", "a.job:2: steps does not take '4294967296'"},
 	    {"x = load a.npy\ny = gemm x x c=q\n", "a.job:2: no value is named 'q'"},
 	    {"x = load a.npy kernel=q\n", "a.job:1: load has no setting 'kernel'"},
 	    {"x = load\n", "a.job:1: load takes a file"},

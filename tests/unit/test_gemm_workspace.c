@@ -1,5 +1,6 @@
 /* What a product on the CPU needs beside its operands, at the extremes of their extents. */
 #include <limits.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,14 +17,15 @@ static const struct kernel *row(void)
 	return &gemm_cpu_rows.rows[0];
 }
 
-/* (m, k) times (k, 1) with inputs of stride 0, which have to be packed. */
+/* (m, k) times (k, 1) with gaps and strides of 0 in the inputs, which have to be packed. */
 static struct op_args product(kops_dtype dtype, uint64_t m, uint64_t k)
 {
 	static const char spaces[3];
 	struct op_args args = {.op = op_by_name("gemm"), .params.gemm = {.alpha = 1}};
 	char why[WHY_BYTES];
 
-	args.views[0] = (struct view){.space = &spaces[0], .dtype = dtype, .rank = 2, .shape = {m, k}};
+	args.views[0] =
+	    (struct view){.space = &spaces[0], .dtype = dtype, .rank = 2, .shape = {m, k}, .strides = {0, 2}};
 	args.views[1] = (struct view){.space = &spaces[1], .dtype = dtype, .rank = 2, .shape = {k, 1}};
 	args.views[2] =
 	    (struct view){.space = &spaces[2], .dtype = dtype, .rank = 2, .shape = {m, 1}, .strides = {1, 1}};
@@ -60,12 +62,33 @@ static void test_just_64_bits(void **state)
 	assert_true(row()->workspace(&args) >= (uint64_t)INT_MAX * INT_MAX * 4);
 }
 
+/* One by one, 2^20 equal terms in f32 would drift by far more than the last digits. */
+static void test_equal_terms_are_one(void **state)
+{
+	struct op_args args = product(KOPS_F32, 4, 1 << 20);
+	float a = 0.1f, b = 0.3f, c[4] = {NAN, NAN, NAN, NAN};
+	_Alignas(256) char workspace[1024];
+	const char *why_not;
+
+	(void)state;
+	args.views[0].strides[2] = 0;
+	args.views[0].data = &a;
+	args.views[1].data = &b;
+	args.views[2].data = c;
+	assert_true(row()->supports(&args, &why_not));
+	assert_true(row()->workspace(&args) <= sizeof workspace);
+	assert_int_equal(row()->launch(&args, &(struct launch){.workspace = workspace}), 0);
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(fabs(c[i] - (double)a * b * (1 << 20)) < 0.01);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_small),
 	    cmocka_unit_test(test_more_than_64_bits),
 	    cmocka_unit_test(test_just_64_bits),
+	    cmocka_unit_test(test_equal_terms_are_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

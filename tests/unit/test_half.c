@@ -1,4 +1,5 @@
-/* half.h against arithmetic on values: all 65536 f16 and bf16 numbers, and what lies between them. */
+/* half.h against arithmetic on values: all 65536 f16 and bf16 numbers, what lies between them, and their sums.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -106,12 +107,67 @@ static void far_values_become_infinite_or_zero(void **state)
 	}
 }
 
+/* Arrays of 1, 2, … 100 numbers, then one of all the others. */
+static void arrays_are_converted_as_single_numbers(void **state)
+{
+	static uint16_t numbers[65536], back[65536];
+	static float wide[65536 + 1];
+
+	(void)state;
+	for (unsigned bits = 0; bits < 65536; bits++)
+		numbers[bits] = (uint16_t)bits;
+	for (size_t i = 0; i < 2; i++)
+		for (int64_t from = 0, n = 1; n > 0; from += n, n = n < 100 ? n + 1 : 65536 - from) {
+			wide[n] = 77;
+			half_widen(wide, numbers + from, formats[i].dtype, n);
+			assert_true(wide[n] == 77);
+			half_narrow(back, formats[i].dtype, wide, n);
+			for (int64_t j = 0; j < n; j++) {
+				double want = half_load(numbers, formats[i].dtype, from + j);
+				if (isnan(want)) {
+					assert_true(isnan(wide[j]));
+					assert_true(isnan(half_load(back, formats[i].dtype, j)));
+					continue;
+				}
+				double got = (double)wide[j];
+				assert_true(got == want && signbit(got) == signbit(want));
+				assert_int_equal(back[j], numbers[from + j]);
+			}
+		}
+}
+
+/* What add promises: the f32 sum rounded is the exact sum rounded once (in float64 a sum of two is exact, or
+ * the smaller one too small to matter). */
+static void sums_in_f32_round_as_exact_ones(void **state)
+{
+	uint64_t seed = 1;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++)
+		for (unsigned n = 0; n < 3000000; n++) {
+			seed = seed * 6364136223846793005u + 1442695040888963407u;
+			uint16_t a = (uint16_t)(seed >> 48), b = (uint16_t)(seed >> 32);
+			if (n % 2) /* exponents near each other */
+				b = (uint16_t)((b & 0x87ff) | (a & 0x7800));
+			union element ea = {.bits = a}, eb = {.bits = b};
+			double x = half_load(&ea, formats[i].dtype, 0), y = half_load(&eb, formats[i].dtype, 0);
+			uint16_t narrow = store_f32(&formats[i], (float)x + (float)y);
+			uint16_t exact = store(&formats[i], x + y);
+			if (isnan(x + y))
+				assert_true(isnan(value_of(&formats[i], narrow)));
+			else if (narrow != exact)
+				fail_msg("%g + %g: %04x, not %04x", x, y, narrow, exact);
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_number_survives),
 	    cmocka_unit_test(between_numbers_the_nearest_or_even_wins),
 	    cmocka_unit_test(far_values_become_infinite_or_zero),
+	    cmocka_unit_test(arrays_are_converted_as_single_numbers),
+	    cmocka_unit_test(sums_in_f32_round_as_exact_ones),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

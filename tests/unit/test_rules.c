@@ -145,8 +145,44 @@ static void softmax_works_in_place_or_apart(void **state)
 	args.params.softmax.scale = (double)INFINITY;
 	refused(args, KOPS_E_INVALID, "scale is inf; it must be a finite f32 number");
 	args.params.softmax.scale = 1;
-	args.views[0].dtype = KOPS_F16;
-	refused(args, KOPS_E_DTYPE, "x is f16; it must be f32");
+}
+
+static struct op_args with_dtype(struct op_args args, kops_dtype dtype)
+{
+	for (unsigned i = 0; i <= args.op->n_inputs; i++)
+		args.views[i].dtype = dtype;
+	return args;
+}
+
+/* One type for all views, and only those that the op takes. */
+static void each_op_has_its_types(void **state)
+{
+	struct op_args softmax = args_of("softmax", matrix(0, 4, 8), matrix(1, 4, 8), matrix(2, 0, 0));
+	struct op_args transpose = args_of("transpose", matrix(0, 4, 8), matrix(1, 8, 4), matrix(2, 0, 0));
+	struct op_args add = args_of("add", matrix(0, 4, 8), matrix(1, 4, 8), matrix(2, 4, 8));
+
+	(void)state;
+	for (kops_dtype dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++) {
+		accepted(with_dtype(transpose, dtype));
+		if (dtype == KOPS_F64)
+			continue;
+		accepted(with_dtype(softmax, dtype));
+		accepted(with_dtype(add, dtype));
+	}
+	refused(with_dtype(softmax, KOPS_F64), KOPS_E_DTYPE, "x is f64; softmax takes f32, f16 and bf16");
+	refused(with_dtype(add, KOPS_F64), KOPS_E_DTYPE, "a is f64; add takes f32, f16 and bf16");
+	refused(with_dtype(transpose, (kops_dtype)9), KOPS_E_DTYPE,
+	        "x is no dtype; transpose takes f32, f64, f16 and bf16");
+	refused(with_dtype(transpose, (kops_dtype)64), KOPS_E_DTYPE,
+	        "x is no dtype; transpose takes f32, f64, f16 and bf16");
+	add.views[2].dtype = KOPS_BF16;
+	refused(add, KOPS_E_DTYPE, "a is f32, y is bf16: add wants one type for all");
+	add.views[1].dtype = KOPS_F16;
+	refused(add, KOPS_E_DTYPE, "a is f32, b is f16: add wants one type for all");
+	softmax.views[1].dtype = KOPS_F16;
+	refused(softmax, KOPS_E_DTYPE, "x is f32, y is f16: softmax wants one type for all");
+	transpose.views[0].dtype = KOPS_F64;
+	refused(transpose, KOPS_E_DTYPE, "x is f64, y is f32: transpose wants one type for all");
 }
 
 static void softmax_rows_are_folded(void **state)
@@ -255,6 +291,7 @@ int main(void)
 	    cmocka_unit_test(gemm_output_stays_clear_of_inputs),
 	    cmocka_unit_test(gemm_operands_get_one_form),
 	    cmocka_unit_test(softmax_works_in_place_or_apart),
+	    cmocka_unit_test(each_op_has_its_types),
 	    cmocka_unit_test(softmax_rows_are_folded),
 	    cmocka_unit_test(transpose_exchanges_the_last_two),
 	    cmocka_unit_test(add_repeats_rows_columns_and_scalars),

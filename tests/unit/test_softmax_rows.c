@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "cpu.h"
+#include "half.h"
 #include "threads.h"
 
 #ifdef KOPS_SANITIZE
@@ -20,48 +21,69 @@
 #define LONGEST 300001
 #endif
 
-static float x[LONGEST], got[LONGEST], want[LONGEST];
+static float x[LONGEST]; /* the row, and the same in the dtype of the run */
+static float in[LONGEST], got[LONGEST], want[LONGEST];
+static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
 static const int64_t lengths[] = {1, 7, 100, 8192, 8193, 20000, LONGEST};
 
-static struct op_args row_of(int64_t n, double scale, bool log, float *y)
+static struct op_args row_of(kops_dtype dtype, int64_t n, double scale, bool log, float *y)
 {
 	struct op_args args = {.op = op_by_name("softmax"), .params.softmax = {scale, log}};
 
 	args.views[0] =
-	    (struct view){.space = x, .data = x, .dtype = KOPS_F32, .rank = 1, .shape = {(uint64_t)n}};
+	    (struct view){.space = in, .data = in, .dtype = dtype, .rank = 1, .shape = {(uint64_t)n}};
 	args.views[0].strides[0] = 1;
 	args.views[1] = args.views[0];
 	args.views[1].space = args.views[1].data = y;
 	return args;
 }
 
-static void run(int64_t n, double scale, bool log)
+static void run(kops_dtype dtype, int64_t n, double scale, bool log)
 {
-	struct op_args args = row_of(n, scale, log, got), reference = row_of(n, scale, log, want);
+	struct op_args args = row_of(dtype, n, scale, log, got), reference = row_of(dtype, n, scale, log, want);
 	const struct launch launch = {0};
 	char why[WHY_BYTES];
 
+	for (int64_t i = 0; i < n; i++)
+		half_store(in, dtype, i, (double)x[i]);
 	assert_int_equal(args.op->check(&args, why), 0);
 	assert_int_equal(reference.op->check(&reference, why), 0);
 	assert_int_equal(softmax_cpu_rows.rows[0].launch(&args, &launch), 0);
 	reference.op->reference(&reference);
 }
 
-/* On one thread and on three, which split long rows. */
+/* A result of the 16-bit types may be a neighbour of the reference's. */
+static double bound_of(kops_dtype dtype, double exact, bool log)
+{
+	double relative = dtype == KOPS_F16 ? 0x1p-10 : dtype == KOPS_BF16 ? 0x1p-7 : 0;
+
+	return (dtype == KOPS_F16 ? 0x1p-24 : 1e-36) + (1e-5 + relative) * fabs(exact) + (log ? 1e-5 : 0);
+}
+
+static void compare_one(kops_dtype dtype, int64_t n, double scale, bool log, int64_t i, unsigned threads)
+{
+	double g = half_load(got, dtype, i), w = half_load(want, dtype, i);
+
+	if (isnan(w) ? isnan(g) : g == w)
+		return;
+	if (isfinite(w) && fabs(g - w) <= bound_of(dtype, w, log))
+		return;
+	fail_msg("%s row of %lld, scale %g, log %d, %u threads: element %lld is %.9g, should be %.9g",
+	         dtype_name(dtype), (long long)n, scale, log, threads, (long long)i, g, w);
+}
+
+/* On one thread and on three, which split long rows. 20000 elements are enough to see that of the small types.
+ */
 static void compare(int64_t n, double scale, bool log)
 {
 	for (unsigned threads = 1; threads <= 3; threads += 2) {
 		threads_set(threads);
-		run(n, scale, log);
-		for (int64_t i = 0; i < n; i++) {
-			double bound = 1e-36 + 1e-5 * fabs((double)want[i]) + (log ? 1e-5 : 0);
-			if (isnan(want[i]) ? isnan(got[i]) : got[i] == want[i])
+		for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++) {
+			if (dtypes[d] != KOPS_F32 && n == LONGEST)
 				continue;
-			if (isfinite(want[i]) && fabs((double)got[i] - (double)want[i]) <= bound)
-				continue;
-			fail_msg(
-			    "row of %lld, scale %g, log %d, %u threads: element %lld is %.9g, should be %.9g",
-			    (long long)n, scale, log, threads, (long long)i, (double)got[i], (double)want[i]);
+			run(dtypes[d], n, scale, log);
+			for (int64_t i = 0; i < n; i++)
+				compare_one(dtypes[d], n, scale, log, i, threads);
 		}
 	}
 	threads_stop();
@@ -152,7 +174,7 @@ static void long_sums_stay_exact(void **state)
 	(void)state;
 	fill(1);
 	threads_set(1);
-	run(LONGEST, 1, false);
+	run(KOPS_F32, LONGEST, 1, false);
 	for (int64_t i = 0; i < LONGEST; i++)
 		assert_true(fabs((double)got[i] * LONGEST - 1) < 2e-7);
 }

@@ -1,0 +1,93 @@
+/*
+ * Copy, y = x, by a kernel: the peer of the DMA copy, and what device memory and L2 give to one.
+ *
+ *   rung    idea                                       bound              GB/s, H200: f32 2^28; x + y in L2:
+ *                                                                         2, 8, 16, 32 MB; 48 and 64 MB
+ *   vector  the widest access that both addresses      HBM 4.2 TB/s       4223; 1512, 3799, 5075, 5976;
+ *           allow, up to 128 bits, several per         (read + written)   4173, 3947
+ *           thread; single bytes at both ends
+ *   copy    (copy.cu) by DMA                           the same           4232; 1622, 3777, 5140, 5817;
+ *                                                                         4167, 3926
+ *
+ * Bytes are read + written. Device events, median of 31; in L2: a graph of 20 copies of the same bytes. L2
+ * keeps 32 MB of them, no longer 48.
+ */
+#include "cuda_rows.h"
+
+namespace
+{
+
+constexpr unsigned THREADS = 128;
+constexpr uint64_t GRID_MAX = 1u << 20;
+
+/* Accesses of one thread; two of 128 bits or eight of 32 are under way before the first is waited for. */
+template <typename V> constexpr int UNROLL = sizeof(V) < 8 ? 8 : 2;
+template <typename V> constexpr uint64_t CHUNK = (uint64_t)THREADS *UNROLL<V>;
+
+template <typename V, bool WHOLE>
+__device__ __forceinline__ void copy_chunk(const V *__restrict__ x, V *__restrict__ y, uint64_t i,
+                                           uint64_t vectors)
+{
+	V held[UNROLL<V>];
+
+#pragma unroll
+	for (int k = 0; k < UNROLL<V>; k++)
+		if (WHOLE || i + k * THREADS < vectors)
+			held[k] = x[i + k * THREADS];
+#pragma unroll
+	for (int k = 0; k < UNROLL<V>; k++)
+		if (WHOLE || i + k * THREADS < vectors)
+			y[i + k * THREADS] = held[k];
+}
+
+/* Bytes: head, then vectors of V, then what is left. */
+template <typename V>
+__global__ void __launch_bounds__(THREADS)
+    copy_run(const char *__restrict__ x, char *__restrict__ y, uint64_t head, uint64_t vectors, uint64_t bytes)
+{
+	uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x, tail = head + vectors * sizeof(V);
+	const V *from = (const V *)(x + head);
+	V *to = (V *)(y + head);
+
+	if (i < head)
+		y[i] = x[i];
+	if (i < bytes - tail)
+		y[tail + i] = x[tail + i];
+	for (uint64_t at = blockIdx.x * CHUNK<V>; at < vectors; at += gridDim.x * CHUNK<V>)
+		if (at + CHUNK<V> <= vectors)
+			copy_chunk<V, true>(from, to, at + threadIdx.x, vectors);
+		else
+			copy_chunk<V, false>(from, to, at + threadIdx.x, vectors);
+}
+
+template <typename V> void launch_run(const void *x, void *y, uint64_t bytes, cudaStream_t stream)
+{
+	uint64_t head = (sizeof(V) - (uintptr_t)y % sizeof(V)) % sizeof(V), vectors, blocks;
+
+	if (head > bytes)
+		head = bytes;
+	vectors = (bytes - head) / sizeof(V);
+	blocks = vectors / CHUNK<V> + 1;
+	copy_run<V><<<(unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX), THREADS, 0, stream>>>(
+	    (const char *)x, (char *)y, head, vectors, bytes);
+}
+
+} // namespace
+
+extern "C" CUDA_LAUNCH(copy_vector)
+{
+	const view *x = &args->views[0], *y = &args->views[1];
+	uint64_t bytes = view_elements(y) * dtype_size(y->dtype);
+	uintptr_t apart = (uintptr_t)x->data - (uintptr_t)y->data;
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+
+	if (apart % 16 == 0)
+		launch_run<uint4>(x->data, y->data, bytes, stream);
+	else if (apart % 8 == 0)
+		launch_run<uint64_t>(x->data, y->data, bytes, stream);
+	else if (apart % 4 == 0)
+		launch_run<uint32_t>(x->data, y->data, bytes, stream);
+	else
+		launch_run<uint16_t>(x->data, y->data, bytes, stream);
+	return cuda_launch_status();
+}

@@ -1,0 +1,348 @@
+/*
+ * Gemm at fp32 accuracy on Hopper's tensor cores: f32, C = α·A·B + β·C. Measured on an H200, resident, all
+ * passes counted, TFLOP/s at 1024³, 2048³, 4096³ and 8192³.
+ *
+ *   rung   idea                                  tile, threads          bound                      measured
+ *   f16x3  each f32 as a sum of two f16, scaled  256×128×32, 384, two   power: the three products  58 154
+ *          by line; lo·hi + hi·lo + hi·hi in     blocks share A; small  run at 227, tensor cores   201 204;
+ *          wgmma, added to f32 sums every 32     products 128×128, two  busy for 9 clocks in 10,   cublas 34
+ *          of K; any strides                     blocks split K         but at 1.5 of 1.98 GHz     50 51 51
+ *
+ * Four kernels: measure_lines finds each line's largest magnitude, split_lines cuts the operands up (split.cuh,
+ * a tenth of the time at 8192³, a third at 2048³), multiply (product.cuh) does the work, and multiply_plainly
+ * does it in f32 where numbers in a line differ too much for two f16 to hold, or are NaN or infinite. Which one
+ * of the two is found out on the GPU; the other returns at once.
+ *
+ * Errors, max and RMS of |C - C64| / (|A| |B|) as parts of cuBLAS SGEMM's on the same data, 2048²:
+ *
+ *   K         64         128        256        1024       4096       16384
+ *   N(0,1)    0.42 0.73  0.33 0.54  0.28 0.41  0.24 0.26  0.16 0.20  0.18 0.18
+ *   U[0,1)    0.45 0.79  0.31 0.58  0.26 0.42  0.19 0.26  0.21 0.20  0.18 0.18
+ *   U[-1,1)   0.43 0.57  0.32 0.43  0.28 0.33  0.20 0.23  0.19 0.19  0.19 0.18
+ *
+ * With K = 16, N(0,1): 0.91 1.20. Where C is so small that cuBLAS splits K, it has smaller errors: at 512²,
+ * K = 4096, U[0,1), these are 1.15 1.44 of its. So those products are left to others.
+ *
+ * What else was tried. Adding up every 64 of K: 210 at 8192³, but U[0,1) 1.66 in RMS at K = 64, 1.20 at 128.
+ * Consumers that take turns by named barriers: 184. Barrier arrivals with .release.cluster, which wait for all
+ * that was written to global memory: 168; the same and blocks that do not share A: 150.
+ */
+#include "f16x3.h"
+
+#include <math.h>
+
+#include "product.cuh"
+
+namespace
+{
+
+/* ---- Where the operands do not fit: the same product in f32, as in pipelined.cu ---- */
+
+struct fallback {
+	task t;
+	uint64_t blocks;
+	const findings *found;
+};
+
+/* One block of C, with the sums of a thread where pipelined.cu has them. */
+template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
+__device__ __forceinline__ void multiply_block(const task &t, float (*a_tile)[DEPTH * PITCH],
+                                               float (*b_tile)[DEPTH * PITCH])
+{
+	const gemm_problem &p = t.p;
+	place at = place_of<EDGE, 8>(t);
+	loader<A_ALONG_K, WIDTH> a(batch_data(p.a, at.batch), p.a.row, p.a.col, at.row, at.rows);
+	loader<B_ALONG_K, WIDTH> b(batch_data(p.b, at.batch), p.b.col, p.b.row, at.col, at.cols);
+	int row = (threadIdx.x / 64 * 4 + threadIdx.x % 32 / 8) * 4;
+	int col = (threadIdx.x / 32 % 2 * 8 + threadIdx.x % 8) * 4, now = 0;
+	float sums[SUMS][SUMS] = {};
+
+	a.fetch(p.k);
+	b.fetch(p.k);
+	for (uint64_t k = 0; k < p.k; k += DEPTH, now ^= 1) {
+		a.template store<1, PITCH>(a_tile[now]);
+		b.template store<1, PITCH>(b_tile[now]);
+		__syncthreads();
+		if (p.k - k > DEPTH) {
+			a.fetch(p.k - k - DEPTH);
+			b.fetch(p.k - k - DEPTH);
+		}
+#pragma unroll
+		for (int i = 0; i < DEPTH; i++)
+			add_line(sums, a_tile[now] + i * PITCH + row, b_tile[now] + i * PITCH + col);
+	}
+	write_sums<HALF>(t, at, block_of_c(t, at), row, col, sums);
+}
+
+template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
+__global__ void __launch_bounds__(THREADS, 2) multiply_plainly(fallback f)
+{
+	__shared__ alignas(16) float a_tile[2][DEPTH * PITCH], b_tile[2][DEPTH * PITCH];
+
+	hopper::await_kernel_before();
+	if (fits(f.found))
+		return;
+	for (; f.t.first + blockIdx.x < f.blocks; f.t.first += gridDim.x) {
+		multiply_block<A_ALONG_K, B_ALONG_K, WIDTH>(f.t, a_tile, b_tile);
+		__syncthreads();
+	}
+}
+
+/* ---- The launches ---- */
+
+/* What lies where in the workspace. */
+struct plan {
+	gemm_problem p;
+	split_task split;
+	uint64_t zeroed, bytes; /* from the beginning */
+};
+
+split_operand split_operand_of(const gemm_operand &o, uint64_t batch, uint64_t lines, uint64_t depth,
+                               int64_t line_stride, int64_t k_stride)
+{
+	split_operand s = {};
+
+	s.data = (const float *)o.data;
+	s.batch_stride = o.batch;
+	s.line_stride = line_stride;
+	s.k_stride = k_stride;
+	s.batches = o.batch ? batch : 1;
+	s.lines = lines;
+	s.depth = depth;
+	s.padded_lines = round_up(lines, LINES_UNIT);
+	s.padded_depth = round_up(depth, DEPTH_UNIT);
+	s.along_k = along_k(k_stride, line_stride);
+	s.vectors = s.along_k && has_vectors(o, k_stride, line_stride, depth);
+	return s;
+}
+
+/* base: NULL where only the sizes matter. */
+plan plan_of(const op_args *args, char *base)
+{
+	gemm_problem given = gemm_problem_of(args);
+	plan plan = {};
+	uint64_t at = round_up(sizeof(findings), 256);
+
+	plan.p = gemm_by_rows(&given);
+	const gemm_problem &p = plan.p;
+	split_operand *operands = plan.split.operands;
+	operands[0] = split_operand_of(p.a, p.batch, p.m, p.k, p.a.row, p.a.col);
+	operands[1] = split_operand_of(p.b, p.batch, p.n, p.k, p.b.col, p.b.row);
+	plan.split.found = (findings *)base;
+	for (int i = 0; i < 2; i++) {
+		uint64_t lines = operands[i].batches * operands[i].padded_lines;
+		operands[i].largest = (unsigned *)(base + at);
+		operands[i].nonzeros = operands[i].largest + lines;
+		operands[i].losses = operands[i].nonzeros + lines;
+		at += 3 * lines * sizeof(unsigned);
+	}
+	plan.zeroed = at;
+	for (int i = 0; i < 2; i++) {
+		operands[i].tiles = (uint4 *)(base + at);
+		at += operands[i].batches * operands[i].padded_lines * operands[i].padded_depth * 4;
+	}
+	plan.bytes = at;
+	return plan;
+}
+
+/* early: begins while the kernel before still runs, and waits for it itself. */
+template <class T>
+void launch_kernel(void (*kernel)(T), const T &argument, uint64_t blocks, int threads, int shared, int cluster,
+                   bool early, cudaStream_t stream)
+{
+	cudaLaunchAttribute attributes[2] = {};
+	cudaLaunchConfig_t config = {};
+
+	attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	attributes[0].val.programmaticStreamSerializationAllowed = early;
+	attributes[1].id = cudaLaunchAttributeClusterDimension;
+	attributes[1].val.clusterDim.x = cluster;
+	attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+	config.gridDim = dim3((unsigned)blocks);
+	config.blockDim = dim3(threads);
+	config.dynamicSmemBytes = shared;
+	config.stream = stream;
+	config.attrs = attributes;
+	config.numAttrs = cluster > 1 ? 2 : 1;
+	cudaLaunchKernelEx(&config, kernel, argument);
+}
+
+void launch_split(void (*kernel)(split_task), uint64_t (*blocks_of)(const split_operand &), split_task t,
+                  bool early, cudaStream_t stream)
+{
+	uint64_t first = blocks_of(t.operands[0]);
+
+	t.blocks_of_first = (unsigned)first;
+	launch_kernel(kernel, t, first + blocks_of(t.operands[1]), SPLIT_THREADS, 0, 1, early, stream);
+}
+
+/* Tiles of C, those of a cluster counted as one. */
+template <class CUT> void count_tiles(product *p, uint64_t batch)
+{
+	p->row_tiles = (p->m + CUT::ROWS - 1) / CUT::ROWS;
+	p->col_tiles = round_up((p->n + CUT::COLS - 1) / CUT::COLS, CUT::SHARERS);
+	p->tiles = batch * p->row_tiles * p->col_tiles / CUT::SHARERS;
+}
+
+template <class CUT> void launch_product(product p, uint64_t batch, int multiprocessors, cudaStream_t stream)
+{
+	uint64_t blocks;
+
+	count_tiles<CUT>(&p, batch);
+	blocks = p.tiles * CUT::CLUSTER;
+	/* join() wants a cluster for each tile. */
+	if (CUT::SPLITS == 1 && blocks > (uint64_t)multiprocessors)
+		blocks = multiprocessors / CUT::CLUSTER * CUT::CLUSTER;
+	cudaFuncSetAttribute(multiply<CUT>, cudaFuncAttributeMaxDynamicSharedMemorySize, CUT::SHARED_BYTES);
+	launch_kernel(multiply<CUT>, p, blocks, PRODUCT_THREADS, CUT::SHARED_BYTES, CUT::CLUSTER, true, stream);
+}
+
+/* How long multiply() takes, in nanoseconds: what was measured on an H200. */
+template <class CUT> double product_ns(product p, uint64_t batch, int multiprocessors)
+{
+	count_tiles<CUT>(&p, batch);
+	return ceil((double)p.tiles * CUT::CLUSTER / multiprocessors) *
+	       (5e3 + (double)p.k_tiles * CUT::TILE_NS);
+}
+
+bool wants_large_cut(const product &p, uint64_t batch, int multiprocessors)
+{
+	return product_ns<large_cut>(p, batch, multiprocessors) <
+	       product_ns<small_cut>(p, batch, multiprocessors);
+}
+
+product product_of(const plan &plan, const op_args *args)
+{
+	const split_operand *operands = plan.split.operands;
+	product p = {};
+
+	p.c = plan.p.c;
+	p.alpha = (float)args->params.gemm.alpha;
+	p.beta = (float)args->params.gemm.beta;
+	p.c_pairs = p.c.col == 1 && p.c.row % 2 == 0 && p.c.batch % 2 == 0 && (uintptr_t)p.c.data % 8 == 0;
+	p.m = plan.p.m;
+	p.n = plan.p.n;
+	p.k_tiles = operands[0].padded_depth / TILE_DEPTH;
+	p.a_batch = operands[0].batches > 1 ? operands[0].padded_lines : 0;
+	p.b_batch = operands[1].batches > 1 ? operands[1].padded_lines : 0;
+	p.a = operands[0].tiles;
+	p.b = operands[1].tiles;
+	p.a_largest = operands[0].largest;
+	p.b_largest = operands[1].largest;
+	p.found = plan.split.found;
+	return p;
+}
+
+void launch_fallback(const op_args *args, const findings *found, int multiprocessors, cudaStream_t stream)
+{
+	static void (*const kernels[8])(fallback) = KERNELS(multiply_plainly);
+	fallback f = {task_of(args), 0, found};
+	access how = access_of(f.t.p);
+	uint64_t most = 2 * (uint64_t)multiprocessors;
+
+	f.blocks = blocks_of(f.t.p, EDGE);
+	launch_kernel(kernels[how.a_along_k * 4 + how.b_along_k * 2 + how.vectors], f,
+	              f.blocks < most ? f.blocks : most, THREADS, 0, 1, true, stream);
+}
+
+} // namespace
+
+extern "C" uint64_t gemm_f16x3_workspace(const op_args *args)
+{
+	return plan_of(args, nullptr).bytes;
+}
+
+extern "C" CUDA_LAUNCH(gemm_pipelined);
+
+/* The multiprocessors of this thread's GPU if it has what multiply() needs, else 0. */
+static int hopper_multiprocessors()
+{
+	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) == 9
+	           ? cuda_device_attribute(cudaDevAttrMultiProcessorCount)
+	           : 0;
+}
+
+/* Most of the workspace. Not an integer: axes of stride 0 may have any length. */
+static double tiles_bytes(const op_args *args)
+{
+	split_task split = plan_of(args, nullptr).split;
+	double bytes = 0;
+
+	for (const split_operand &o : split.operands)
+		bytes += 4.0 * (double)o.batches * (double)o.padded_lines * (double)o.padded_depth;
+	return bytes;
+}
+
+/* Nanoseconds, by what was measured on an H200. */
+static double own_ns(const op_args *args, int multiprocessors)
+{
+	plan plan = plan_of(args, nullptr);
+	product p = product_of(plan, args);
+	double product = fmin(product_ns<large_cut>(p, plan.p.batch, multiprocessors),
+	                      product_ns<small_cut>(p, plan.p.batch, multiprocessors));
+
+	return 18e3 + tiles_bytes(args) / 1300 + product; /* launches, passes over the operands, the rest */
+}
+
+static double cublas_ns(const op_args *args)
+{
+	gemm_problem p = gemm_problem_of(args);
+	double c = (double)p.batch * (double)p.m * (double)p.n, k = (double)p.k;
+	double bytes = 4 * (c + k * (double)p.batch * ((double)p.m + (double)p.n));
+
+	return 10e3 + fmax(2 * c * k / 50e3, bytes / 4.2e3);
+}
+
+extern "C" bool gemm_f16x3_supports(const op_args *args, const char **ret_why_not)
+{
+	gemm_problem p = gemm_problem_of(args);
+	int multiprocessors;
+
+	*ret_why_not = "takes f32 only";
+	if (args->views[0].dtype != KOPS_F32)
+		return false;
+	*ret_why_not = "is for precision f32";
+	if (args->params.gemm.precision != KOPS_PRECISION_F32)
+		return false;
+	*ret_why_not = "needs K of at least 64 and alpha other than 0"; /* below, cuBLAS has smaller errors */
+	if (p.k < 64 || args->params.gemm.alpha == 0)
+		return false;
+	*ret_why_not = "needs a stride other than 0 along K in A or B: its long sums of equal terms drift";
+	if (p.a.col == 0 && p.b.row == 0)
+		return false;
+	*ret_why_not = "is for larger products: where C is small, cublas splits K and has smaller errors";
+	if ((double)p.batch * (double)p.m * (double)p.n < 768 * 768)
+		return false;
+	*ret_why_not = "needs a GPU of compute capability 9.0";
+	if ((multiprocessors = hopper_multiprocessors()) == 0)
+		return false;
+	*ret_why_not = "needs 4 bytes of workspace per element of A and B, and would take more than 32 GiB";
+	if (tiles_bytes(args) > 0x1p35)
+		return false;
+	*ret_why_not =
+	    "leaves products of more than 1e15 FLOPs to others: on unfit operands they would take too long";
+	if (2.0 * (double)p.batch * (double)p.m * (double)p.n * (double)p.k > 1e15)
+		return false;
+	*ret_why_not = "is for larger products: cublas takes less time for this one";
+	return own_ns(args, multiprocessors) < cublas_ns(args);
+}
+
+extern "C" CUDA_LAUNCH(gemm_f16x3)
+{
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+	plan plan = plan_of(args, (char *)launch->workspace);
+	product p = product_of(plan, args);
+	int multiprocessors = hopper_multiprocessors();
+
+	if (multiprocessors == 0) /* supports() was asked about another GPU than this one */
+		return gemm_pipelined(args, launch);
+	cudaMemsetAsync(launch->workspace, 0, plan.zeroed, stream);
+	launch_split(measure_lines, measure_blocks, plan.split, false, stream);
+	launch_split(split_lines, split_blocks, plan.split, true, stream);
+	if (wants_large_cut(p, plan.p.batch, multiprocessors))
+		launch_product<large_cut>(p, plan.p.batch, multiprocessors, stream);
+	else
+		launch_product<small_cut>(p, plan.p.batch, multiprocessors, stream);
+	launch_fallback(args, plan.split.found, multiprocessors, stream);
+	return cuda_launch_status();
+}

@@ -1,0 +1,19 @@
+/* f16x3.h: the gemm row of fp32 accuracy on tensor cores. */
+#ifndef KOPS_KERNELS_GEMM_F16X3_H
+#define KOPS_KERNELS_GEMM_F16X3_H
+
+#include "cuda_rows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+bool gemm_f16x3_supports(const struct op_args *args, const char **ret_why_not);
+uint64_t gemm_f16x3_workspace(const struct op_args *args);
+CUDA_LAUNCH(gemm_f16x3);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,233 @@
+/*
+ * hopper.cuh: the instructions of sm_90a that CUDA C++ has no words for. Shared memory is named by its 32-bit
+ * address, a barrier by the address of its 8 bytes.
+ */
+#ifndef KOPS_KERNELS_GEMM_HOPPER_H
+#define KOPS_KERNELS_GEMM_HOPPER_H
+
+#include <stdint.h>
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define KOPS_HOPPER 1
+#endif
+
+namespace hopper
+{
+
+__device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+	return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* ---- Kernels that follow each other ---- */
+
+/* Blocks of the next kernel may come, if all of this one have, and wait in await_kernel_before(). */
+__device__ __forceinline__ void let_next_kernel_come()
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Until the kernel before is done and what it wrote is there. */
+__device__ __forceinline__ void await_kernel_before()
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+#ifdef KOPS_HOPPER
+
+/* ---- Barriers in shared memory: `count` arrivals and the bytes expected complete a phase ---- */
+
+__device__ __forceinline__ void barrier_init(uint32_t barrier, unsigned count)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+
+/* Makes what barrier_init() wrote visible to the cluster and to the copy engine. */
+__device__ __forceinline__ void barriers_ready()
+{
+	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/* Arrives, and expects so many bytes more. */
+__device__ __forceinline__ void barrier_expect(uint32_t barrier, unsigned bytes)
+{
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+	             : "memory");
+}
+
+/* Arrives at the barrier that lies at the same address in this block of the cluster. */
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier, unsigned block)
+{
+	asm volatile("{\n"
+	             ".reg .b32 there;\n"
+	             "mapa.shared::cluster.u32 there, %0, %1;\n"
+	             "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+	             "}" ::"r"(barrier),
+	             "r"(block)
+	             : "memory");
+}
+
+__device__ __forceinline__ bool barrier_passed(uint32_t barrier, unsigned parity)
+{
+	unsigned done;
+
+	asm volatile("{\n"
+	             ".reg .pred p;\n"
+	             "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+	             "selp.u32 %0, 1, 0, p;\n"
+	             "}"
+	             : "=r"(done)
+	             : "r"(barrier), "r"(parity)
+	             : "memory");
+	return done;
+}
+
+/* Waits for the phase of this parity to complete. */
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, unsigned parity)
+{
+	while (!barrier_passed(barrier, parity))
+		;
+}
+
+/* ---- Bulk copies into shared memory; 16 bytes is the unit of everything ---- */
+
+__device__ __forceinline__ void copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t barrier)
+{
+	asm volatile(
+	    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+	    "l"(from), "r"(bytes), "r"(barrier)
+	    : "memory");
+}
+
+/* To the same address in every block of the cluster in `blocks`; each one's own barrier counts the bytes. */
+__device__ __forceinline__ void copy_bulk_to(uint16_t blocks, uint32_t to, const void *from, unsigned bytes,
+                                             uint32_t barrier)
+{
+	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+	             "[%0], [%1], %2, [%3], %4;" ::"r"(to),
+	             "l"(from), "r"(bytes), "r"(barrier), "h"(blocks)
+	             : "memory");
+}
+
+/* ---- Clusters, warpgroups ---- */
+
+__device__ __forceinline__ unsigned cluster_rank()
+{
+	unsigned rank;
+
+	asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+	return rank;
+}
+
+__device__ __forceinline__ void cluster_sync()
+{
+	asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+	                 : "memory");
+}
+
+/* The same place in another block of the cluster. */
+__device__ __forceinline__ uint32_t address_in(unsigned block, uint32_t address)
+{
+	uint32_t there;
+
+	asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
+	return there;
+}
+
+__device__ __forceinline__ void store_there(uint32_t address, float value)
+{
+	asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
+__device__ __forceinline__ float load_shared(uint32_t address)
+{
+	float value;
+
+	asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+	return value;
+}
+
+/* This many registers per thread from here on; all threads of the warpgroup. */
+template <int N> __device__ __forceinline__ void fewer_registers()
+{
+	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> __device__ __forceinline__ void more_registers()
+{
+	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+/* ---- Products of a warpgroup ---- */
+
+/*
+ * A matrix in shared memory with K along lines of 128 bytes whose 16-byte pieces are exchanged by the 128-byte
+ * swizzle (piece i of line r stands at i ^ r % 8): 8 lines, 1024 bytes, are one unit, aligned to that. 16 of K
+ * further is 32 bytes further.
+ */
+__device__ __forceinline__ uint64_t matrix_at(uint32_t address)
+{
+	return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
+	       (uint64_t)1 << 62;
+}
+
+__device__ __forceinline__ void products_begin()
+{
+	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void products_commit()
+{
+	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* For all that were committed. */
+__device__ __forceinline__ void products_wait()
+{
+	asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+/* Keeps the compiler from moving uses of the sums past this point. */
+template <int N> __device__ __forceinline__ void settle(float (&sums)[N])
+{
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+#define SUMS_8(d, i)                                                                                           \
+	"+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),            \
+	    "+f"(d[i + 6]), "+f"(d[i + 7])
+
+/*
+ * sums = A · B + (keep ? sums : 0): A 64 × 16, B 128 × 16, both f16 with K along lines. Of thread t of the warp
+ * w: sums[4j + 2h + i] is row 16w + t / 4 + 8h, column 8j + t % 4 * 2 + i.
+ */
+__device__ __forceinline__ void add_products_f16(float (&d)[64], uint64_t a, uint64_t b, int keep)
+{
+	asm volatile("{\n"
+	             ".reg .pred p;\n"
+	             "setp.ne.b32 p, %66, 0;\n"
+	             "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+	             "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+	             "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+	             "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+	             "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+	             "%64, %65, p, 1, 1, 0, 0;\n"
+	             "}"
+	             : SUMS_8(d, 0), SUMS_8(d, 8), SUMS_8(d, 16), SUMS_8(d, 24), SUMS_8(d, 32), SUMS_8(d, 40),
+	               SUMS_8(d, 48), SUMS_8(d, 56)
+	             : "l"(a), "l"(b), "r"(keep));
+}
+
+#undef SUMS_8
+
+#endif
+
+} // namespace hopper
+
+#endif

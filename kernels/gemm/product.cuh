@@ -1,0 +1,405 @@
+/*
+ * product.cuh: the product of two operands that split.cuh has cut into pairs of f16: three products on the
+ * tensor cores, summed in f32.
+ *
+ * A CUDA block has one warpgroup that brings tiles of K into a ring of stages in shared memory, by bulk copies,
+ * and two that multiply. It keeps to one multiprocessor and goes from tile of C to tile of C, so that the next
+ * one's operands are on their way while the sums of this one are written.
+ */
+#ifndef KOPS_KERNELS_GEMM_PRODUCT_H
+#define KOPS_KERNELS_GEMM_PRODUCT_H
+
+#include "split.cuh"
+
+namespace
+{
+
+constexpr int CONSUMERS = 2, WARPGROUP = 128;
+constexpr int PRODUCT_THREADS = (1 + CONSUMERS) * WARPGROUP;
+constexpr int WAVE_LINES = 64; /* of A, for one wgmma */
+constexpr int STAGE_BUDGET = 192 * 1024;
+
+struct product {
+	gemm_operand c;
+	float alpha, beta;
+	bool c_pairs; /* columns 2i and 2i + 1 of C are one aligned float2 */
+	uint64_t m, n, row_tiles, col_tiles, tiles;
+	uint64_t k_tiles;
+	/* From one batch to the next, in lines; 0 where one matrix serves all. */
+	uint64_t a_batch, b_batch;
+	const uint4 *a, *b;
+	const unsigned *a_largest, *b_largest;
+	const findings *found;
+};
+
+/* Whether the tensor cores do it. Code for other GPUs has nothing but the fallback. */
+__device__ __forceinline__ bool fits(const findings *f)
+{
+#ifndef KOPS_HOPPER
+	return false;
+#endif
+	return !f->unfit && !(f->losses[0] && f->sparse[1]) && !(f->losses[1] && f->sparse[0]);
+}
+
+/*
+ * How C is cut. Each of two consumers has WAVES × 64 rows of a tile of 128 columns. The blocks of a cluster are
+ * SHARERS with the same rows and neighbouring columns, each of which brings its part of A's tile for all; or
+ * SPLITS of one tile, each of which has its part of K.
+ */
+template <int WAVES_, int SHARERS_, int SPLITS_> struct cut {
+	static constexpr int WAVES = WAVES_, SHARERS = SHARERS_, SPLITS = SPLITS_, CLUSTER = SHARERS * SPLITS;
+	static_assert(SHARERS == 1 || SPLITS == 1);
+	static constexpr int ROWS = CONSUMERS * WAVES * WAVE_LINES, COLS = TILE_LINES;
+	static constexpr int A_BYTES = ROWS * TILE_DEPTH * 4, STAGE_BYTES = A_BYTES + TILE_BYTES;
+	static constexpr int STAGES = STAGE_BUDGET / STAGE_BYTES;
+	static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + 2 * STAGES * 8 + 1024;
+	static constexpr int TILE_NS = SPLITS == 2 ? 320 : WAVES * 525; /* a tile of K, measured on an H200 */
+};
+
+using large_cut = cut<2, 2, 1>; /* 256 × 128 per block */
+using small_cut = cut<1, 1, 2>; /* 128 × 128 per two blocks */
+
+#ifdef KOPS_HOPPER
+
+constexpr int WAVE_SUMS = 64; /* per thread: 64 × 128 in a warpgroup */
+constexpr int WAVE_BYTES = WAVE_LINES * TILE_DEPTH * 4;
+
+struct product_place {
+	uint64_t batch, row_tile, col_tile;
+};
+
+/* Bands of rows, in each column by column, so that what runs at the same time shares tiles in L2. */
+template <class CUT> __device__ __forceinline__ product_place product_place_of(const product &p, uint64_t i)
+{
+	constexpr int BAND = 16 / CUT::WAVES; /* rows of tiles */
+	uint64_t cols = p.col_tiles / CUT::SHARERS, batch = i / (p.row_tiles * cols);
+
+	i -= batch * p.row_tiles * cols;
+	uint64_t band = i / (BAND * cols) * BAND;
+	uint64_t height = p.row_tiles - band < BAND ? p.row_tiles - band : BAND;
+	i -= band * cols;
+	return {batch, band + i % height, i / height * CUT::SHARERS};
+}
+
+/* The stages that the producer fills and the consumers empty, one after the other. */
+template <class CUT> struct ring {
+	uint32_t data, barriers;
+	unsigned stage = 0, parity = 0;
+
+	__device__ explicit ring(uint32_t shared)
+	    : data((shared + 1023) & ~1023u), barriers(data + CUT::STAGES * CUT::STAGE_BYTES)
+	{
+	}
+	__device__ __forceinline__ uint32_t full() const
+	{
+		return barriers + stage * 8;
+	}
+	__device__ __forceinline__ uint32_t empty() const
+	{
+		return barriers + (CUT::STAGES + stage) * 8;
+	}
+	__device__ __forceinline__ uint32_t bytes() const
+	{
+		return data + stage * CUT::STAGE_BYTES;
+	}
+	__device__ __forceinline__ void step()
+	{
+		if (++stage == CUT::STAGES)
+			stage = 0, parity ^= 1;
+	}
+};
+
+template <class CUT> __device__ void init_barriers(ring<CUT> r)
+{
+	for (int i = 0; i < CUT::STAGES; i++, r.step()) {
+		hopper::barrier_init(r.full(), 1);
+		hopper::barrier_init(r.empty(), CUT::SHARERS * CONSUMERS * WARPGROUP / 32);
+	}
+	hopper::barriers_ready();
+}
+
+/* Where this byte of A's part of a stage comes from. */
+template <class CUT>
+__device__ __forceinline__ const char *a_source(const product &p, const product_place &at, uint64_t k_tile,
+                                                int byte)
+{
+	uint64_t group = at.batch * p.a_batch / TILE_LINES + (at.row_tile * CUT::A_BYTES + byte) / TILE_BYTES;
+
+	return (const char *)p.a + (group * p.k_tiles + k_tile) * TILE_BYTES + byte % TILE_BYTES;
+}
+
+template <class CUT>
+__device__ __forceinline__ void fetch_a(const product &p, const product_place &at, uint64_t k_tile, uint32_t to,
+                                        uint32_t barrier)
+{
+	constexpr int PART =
+	    CUT::A_BYTES / CUT::SHARERS < TILE_BYTES ? CUT::A_BYTES / CUT::SHARERS : TILE_BYTES;
+
+	if constexpr (CUT::SHARERS > 1) {
+		int byte = hopper::cluster_rank() * PART;
+		hopper::copy_bulk_to((1 << CUT::SHARERS) - 1, to + byte, a_source<CUT>(p, at, k_tile, byte),
+		                     PART, barrier);
+	} else {
+#pragma unroll
+		for (int byte = 0; byte < CUT::A_BYTES; byte += PART)
+			hopper::copy_bulk(to + byte, a_source<CUT>(p, at, k_tile, byte), PART, barrier);
+	}
+}
+
+/* Where this block's part of K begins; of the next one, where it ends. */
+template <class CUT> __device__ __forceinline__ uint64_t k_begin(const product &p, unsigned part)
+{
+	return p.k_tiles * part / CUT::SPLITS;
+}
+
+/* One thread. */
+template <class CUT> __device__ __forceinline__ void produce(const product &p, ring<CUT> r)
+{
+	unsigned col = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
+	unsigned part = CUT::SPLITS > 1 ? hopper::cluster_rank() : 0;
+	uint64_t k_end = k_begin<CUT>(p, part + 1);
+
+	for (uint64_t i = blockIdx.x / CUT::CLUSTER; i < p.tiles; i += gridDim.x / CUT::CLUSTER) {
+		product_place at = product_place_of<CUT>(p, i);
+		uint64_t b_group = at.batch * p.b_batch / TILE_LINES + at.col_tile + col;
+		const char *b = (const char *)p.b + b_group * p.k_tiles * TILE_BYTES;
+		for (uint64_t k = k_begin<CUT>(p, part); k < k_end; k++, r.step()) {
+			hopper::barrier_wait(r.empty(), r.parity ^ 1);
+			hopper::barrier_expect(r.full(), CUT::STAGE_BYTES);
+			fetch_a<CUT>(p, at, k, r.bytes(), r.full());
+			hopper::copy_bulk(r.bytes() + CUT::A_BYTES, b + k * TILE_BYTES, TILE_BYTES, r.full());
+		}
+	}
+}
+
+/* One wave's products of one tile of K: corrections first, while the sums are small. */
+__device__ __forceinline__ void multiply_tiles(float (&sums)[WAVE_SUMS], uint32_t a, uint32_t b)
+{
+	constexpr int LOW = 64 / 16;        /* in 16 bytes: from highs to lows */
+	constexpr int STEP = 32, STEPS = 2; /* bytes: 16 of K further */
+	uint64_t a_at[STEPS] = {hopper::matrix_at(a), hopper::matrix_at(a + STEP)};
+	uint64_t b_at[STEPS] = {hopper::matrix_at(b), hopper::matrix_at(b + STEP)};
+
+	hopper::settle(sums);
+	hopper::products_begin();
+#pragma unroll
+	for (int i = 0; i < STEPS; i++) {
+		hopper::add_products_f16(sums, a_at[i] + LOW, b_at[i], i > 0);
+		hopper::add_products_f16(sums, a_at[i], b_at[i] + LOW, 1);
+	}
+#pragma unroll
+	for (int i = 0; i < STEPS; i++)
+		hopper::add_products_f16(sums, a_at[i], b_at[i], 1);
+	hopper::products_commit();
+	hopper::products_wait();
+	hopper::settle(sums);
+}
+
+template <class CUT> __device__ __forceinline__ void release(const ring<CUT> &r)
+{
+	if (threadIdx.x % 32 < CUT::SHARERS)
+		hopper::barrier_arrive(r.empty(), CUT::SPLITS > 1 ? hopper::cluster_rank() : threadIdx.x % 32);
+}
+
+__device__ __forceinline__ void write_one(const product &p, float *to, float value)
+{
+	value *= p.alpha;
+	*to = p.beta != 0 ? fmaf(p.beta, *to, value) : value;
+}
+
+/* Where a thread's sums of one wave lie in C: rows `row` and row + 8, pairs of columns from `col` on, 8 apart.
+ */
+struct wave_place {
+	uint64_t row, col;
+	float *c;
+};
+
+/* Two columns at a time; all columns exist. What there was in C is read ahead. */
+template <bool KEEPS>
+__device__ __forceinline__ void write_pairs(const product &p, const wave_place &at,
+                                            const float (&sums)[WAVE_SUMS],
+                                            const float (&b_scale)[WAVE_SUMS / 2], float a_scale, int half)
+{
+	constexpr int PAIRS = WAVE_SUMS / 4;
+	float2 *c = (float2 *)(at.c + half * 8 * p.c.row), old[PAIRS];
+
+	if (at.row + half * 8 >= p.m)
+		return;
+#pragma unroll
+	for (int j = 0; KEEPS && j < PAIRS; j++)
+		old[j] = c[j * 4];
+#pragma unroll
+	for (int j = 0; j < PAIRS; j++) {
+		float2 v = make_float2(sums[j * 4 + half * 2] * (a_scale * b_scale[j * 2]) * p.alpha,
+		                       sums[j * 4 + half * 2 + 1] * (a_scale * b_scale[j * 2 + 1]) * p.alpha);
+		if (KEEPS)
+			v.x = fmaf(p.beta, old[j].x, v.x), v.y = fmaf(p.beta, old[j].y, v.y);
+		c[j * 4] = v;
+	}
+}
+
+__device__ __forceinline__ void write_singly(const product &p, const wave_place &at,
+                                             const float (&sums)[WAVE_SUMS],
+                                             const float (&b_scale)[WAVE_SUMS / 2], float a_scale, int half)
+{
+	if (at.row + half * 8 >= p.m)
+		return;
+#pragma unroll
+	for (int j = 0; j < WAVE_SUMS / 2; j++) {
+		int col = j / 2 * 8 + j % 2;
+		if (at.col + col < p.n)
+			write_one(p, at.c + half * 8 * p.c.row + col * p.c.col,
+			          sums[j / 2 * 4 + half * 2 + j % 2] * (a_scale * b_scale[j]));
+	}
+}
+
+/* All sums of a thread; row, col: where those of its warpgroup begin. */
+template <class CUT>
+__device__ __forceinline__ void write_sums_of(const product &p, uint64_t batch, uint64_t row, uint64_t col,
+                                              const float (&sums)[CUT::WAVES][WAVE_SUMS])
+{
+	bool pairs = p.c_pairs && col + CUT::COLS <= p.n;
+	float b_scale[WAVE_SUMS / 2];
+
+	row += threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4;
+	col += threadIdx.x % 4 * 2;
+#pragma unroll
+	for (int j = 0; j < WAVE_SUMS / 2; j++)
+		b_scale[j] = power_of_two(-scale_of(p.b_largest[batch * p.b_batch + col + j / 2 * 8 + j % 2]));
+#pragma unroll
+	for (int w = 0; w < CUT::WAVES; w++, row += WAVE_LINES) {
+		wave_place at = {row, col,
+		                 (float *)batch_data(p.c, batch) + (int64_t)row * p.c.row +
+		                     (int64_t)col * p.c.col};
+#pragma unroll
+		for (int half = 0; half < 2; half++) {
+			float a_scale =
+			    power_of_two(-scale_of(p.a_largest[batch * p.a_batch + row + half * 8]));
+			if (!pairs)
+				write_singly(p, at, sums[w], b_scale, a_scale, half);
+			else if (p.beta != 0)
+				write_pairs<true>(p, at, sums[w], b_scale, a_scale, half);
+			else
+				write_pairs<false>(p, at, sums[w], b_scale, a_scale, half);
+		}
+	}
+}
+
+/*
+ * Sums in the tensor cores lose their low bits to truncation. So they run over one tile of K only, and are then
+ * added to sums that round to nearest. Meanwhile the other consumer has the tensor cores.
+ */
+template <class CUT>
+__device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], ring<CUT> &r, int consumer,
+                                       uint64_t k_tiles)
+{
+	float chunk[WAVE_SUMS] = {};
+
+#pragma unroll
+	for (int w = 0; w < CUT::WAVES; w++)
+#pragma unroll
+		for (int j = 0; j < WAVE_SUMS; j++)
+			sums[w][j] = 0;
+	for (uint64_t k = 0; k < k_tiles; k++, r.step()) {
+		uint32_t a = r.bytes() + consumer * CUT::WAVES * WAVE_BYTES, b = r.bytes() + CUT::A_BYTES;
+
+		hopper::barrier_wait(r.full(), r.parity);
+#pragma unroll
+		for (int w = 0; w < CUT::WAVES; w++) {
+			multiply_tiles(chunk, a + w * WAVE_BYTES, b);
+			if (w == CUT::WAVES - 1)
+				release(r);
+#pragma unroll
+			for (int j = 0; j < WAVE_SUMS; j++)
+				sums[w][j] += chunk[j];
+		}
+	}
+}
+
+/*
+ * Adds the sums of all splits in the first one of them, in their order. The stages are free by then: a cluster
+ * has one tile only.
+ */
+template <class CUT>
+__device__ __forceinline__ void join(float (&sums)[CUT::WAVES][WAVE_SUMS], uint32_t stages, unsigned part)
+{
+	constexpr int WORDS = CUT::WAVES * WAVE_SUMS, ALL = CONSUMERS * WARPGROUP;
+	static_assert((CUT::SPLITS - 1) * WORDS * ALL * 4 <= CUT::STAGES * CUT::STAGE_BYTES);
+	uint32_t mine = stages + (threadIdx.x - WARPGROUP) * 4;
+
+	hopper::cluster_sync();
+	if (part > 0) {
+		uint32_t there = hopper::address_in(0, mine + (part - 1) * WORDS * ALL * 4);
+#pragma unroll
+		for (int j = 0; j < WORDS; j++)
+			hopper::store_there(there + j * ALL * 4, sums[j / WAVE_SUMS][j % WAVE_SUMS]);
+	}
+	hopper::cluster_sync();
+	for (int other = 1; part == 0 && other < CUT::SPLITS; other++)
+#pragma unroll
+		for (int j = 0; j < WORDS; j++)
+			sums[j / WAVE_SUMS][j % WAVE_SUMS] +=
+			    hopper::load_shared(mine + ((other - 1) * WORDS + j) * ALL * 4);
+}
+
+template <class CUT> __device__ __forceinline__ void consume(const product &p, ring<CUT> r, int consumer)
+{
+	unsigned col = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
+	unsigned part = CUT::SPLITS > 1 ? hopper::cluster_rank() : 0;
+	uint64_t k_tiles = k_begin<CUT>(p, part + 1) - k_begin<CUT>(p, part);
+	float sums[CUT::WAVES][WAVE_SUMS];
+
+	for (uint64_t i = blockIdx.x / CUT::CLUSTER; i < p.tiles; i += gridDim.x / CUT::CLUSTER) {
+		product_place at = product_place_of<CUT>(p, i);
+		add_up<CUT>(sums, r, consumer, k_tiles);
+		if constexpr (CUT::SPLITS > 1)
+			join<CUT>(sums, r.data, part);
+		if (part > 0)
+			break;
+		uint64_t row = at.row_tile * CUT::ROWS + consumer * CUT::WAVES * WAVE_LINES;
+		write_sums_of<CUT>(p, at.batch, row, (at.col_tile + col) * CUT::COLS, sums);
+	}
+}
+
+#endif
+
+/* One block per multiprocessor, each with its stages, goes through the tiles of C. */
+template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(product p)
+{
+#ifdef KOPS_HOPPER
+	extern __shared__ char shared[];
+	ring<CUT> r(hopper::shared_address(shared));
+	/* Of its first thread, so that the compiler sees that it is the same for a warp. */
+	int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0);
+
+	if (threadIdx.x == 0)
+		init_barriers(r);
+	hopper::await_kernel_before();
+	if (!fits(p.found))
+		return;
+	if constexpr (CUT::CLUSTER > 1)
+		hopper::cluster_sync();
+	else
+		__syncthreads();
+	if (warpgroup == 0) {
+		hopper::fewer_registers<40>();
+		if (threadIdx.x == 0)
+			produce<CUT>(p, r);
+		__syncwarp();
+		if constexpr (CUT::SPLITS > 1) { /* as in join() */
+			hopper::cluster_sync();
+			hopper::cluster_sync();
+		}
+	} else {
+		hopper::more_registers<232>();
+		consume<CUT>(p, r, warpgroup - 1);
+	}
+	/* No block may go while another of the cluster still writes to its memory. */
+	if constexpr (CUT::SHARERS > 1)
+		hopper::cluster_sync();
+#endif
+}
+
+} // namespace
+
+#endif

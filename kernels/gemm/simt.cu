@@ -1,0 +1,428 @@
+/*
+ * Gemm at the rate of plain FMAs: f32, C = α·A·B + β·C. Measured on an H200, resident, K = 1024, launched from
+ * a graph, µs beside cuBLAS (CUBLAS_PEDANTIC_MATH) in the same run. The shape is chosen by a model of its time.
+ *
+ *   rung  block, per thread, groups      chosen at, M = N  bound                                 simt cublas
+ *   simt  32×32, 4×4, 1, K in 8 blocks   128               launch, a copy's latency and the sum  5.98     6.67
+ *         32×32, 8×4, 4, K in 2 blocks   256               the same                              9.49     9.21
+ *         64×64, 8×8, 4, K in 2 blocks   512               latency, the sum of 8 parts           17.9     18.9
+ *         64×64, 8×8, 2                  1024              two blocks on most multiprocessors    50.6     55.5
+ *         128×128, 16×8, 1               2048              issue: 85% of the slots, 77% for      174.2    172.5
+ *                                        4096              FMAs, 7% lost to register banks       694.6    692.4
+ *                                        8192                                                    2768     2728
+ *                                        16384                                                   10852    10711
+ *
+ * That is 50.7 TFLOP/s at 16384², geometric mean 1.02 × cuBLAS. A by columns, which need not be turned, 51.5 at
+ * 4096². One group of 64×64 with 8×4 sums per thread reaches 42 to 44. Tiles 8 deep are 3% slower, 32 deep 4%;
+ * an innermost loop of 16 k's does not fit in the instruction cache of one block's warps: 160 µs where 8 take
+ * 100. Turning a tile just before the barrier gives fewer bank conflicts and is 7% slower. Clusters of more
+ * than two blocks find no place on a device half full. Where K is long and C small, or C a vector, cuBLAS is
+ * twice as fast.
+ */
+#include <cooperative_groups.h>
+#include <math.h>
+
+#include "bulk.cuh"
+#include "tiles.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#pragma nv_diag_suppress 177 /* the kernel is empty there, and what it would use unused */
+#endif
+
+namespace
+{
+
+constexpr int SPLITS_MAX = 8; /* the largest cluster that every device takes */
+
+/*
+ * How blocks of C are computed: SIDE × SIDE elements, ROWS × COLS per thread, the threads of a warp 4 rows and
+ * 8 columns of them; tiles of A and B STEP deep, STAGES of them in flight; PART k's make up the innermost loop,
+ * which is unrolled; GROUPS groups of warps share out the k's of a step; RESIDENT blocks per multiprocessor.
+ */
+template <int SIDE_, int ROWS_, int COLS_, int STEP_, int PART_, int STAGES_, int GROUPS_, int RESIDENT_>
+struct shape {
+	static constexpr int SIDE = SIDE_, ROWS = ROWS_, COLS = COLS_, STEP = STEP_, PART = PART_,
+	                     STAGES = STAGES_, GROUPS = GROUPS_, RESIDENT = RESIDENT_;
+	static constexpr int WARP_ROWS = 4 * ROWS, WARP_COLS = 8 * COLS;
+	static constexpr int WARPS = SIDE / WARP_ROWS * (SIDE / WARP_COLS), GROUP = WARPS * 32;
+	static constexpr int THREADS = GROUP * GROUPS;
+	static constexpr int TILE = SIDE * STEP;              /* floats of A or of B in a stage */
+	static constexpr int FOURS = SIDE * PART / 4 / GROUP; /* of a part of a tile, per thread */
+	static constexpr int PARTS = STEP / PART / GROUPS;    /* of a tile, per group */
+	static constexpr int PER_LINE = SIDE > GROUP ? SIDE / GROUP : 1,
+	                     LINES = GROUP > SIDE ? GROUP / SIDE : 1;
+
+	/* The stages, two turned tiles of each operand that comes along K; or the sums; then the barriers. */
+	__host__ __device__ static constexpr int floats(int turned, bool split)
+	{
+		int tiles = (STAGES + turned) * 2 * TILE, sums = split || GROUPS > 1 ? GROUPS * SIDE * SIDE : 0;
+
+		return tiles > sums ? tiles : sums;
+	}
+	__host__ __device__ static constexpr int bytes(int turned, bool split)
+	{
+		return floats(turned, split) * 4 + STAGES * 8;
+	}
+};
+
+/* What a kernel gets. */
+struct work {
+	CUtensorMap a_map, b_map;
+	task t;
+	int splits; /* of K, one per block of a cluster */
+};
+
+/*
+ * A tile of A or B. Threads read it with the outer axis as lines, SIDE elements per k. Where the lines in
+ * memory run along K it comes in as SIDE lines of STEP, their 16-byte pieces exchanged as the copy engine does
+ * it so that 8 lines meet 32 banks, and the threads turn it.
+ */
+template <class S, bool ALONG_K> struct tile_of {
+	float held[S::FOURS][4]; /* on their way from the one form to the other */
+
+	__device__ __forceinline__ static int along_k(int outer, int piece)
+	{
+		return outer * S::STEP + (piece ^ (outer * S::STEP / 32 & (S::STEP / 4 - 1))) * 4;
+	}
+	__device__ __forceinline__ static int in_group()
+	{
+		return S::GROUPS > 1 ? threadIdx.x % S::GROUP : threadIdx.x;
+	}
+	__device__ __forceinline__ static int outer_of(int i)
+	{
+		return (S::LINES > 1 ? in_group() % S::SIDE : in_group()) + i % S::PER_LINE * S::GROUP;
+	}
+	__device__ __forceinline__ static int piece_of(int i)
+	{
+		return (S::LINES > 1 ? in_group() / S::SIDE : 0) + i / S::PER_LINE * S::LINES;
+	}
+	__device__ __forceinline__ void hold(const float *tile, int part)
+	{
+#pragma unroll
+		for (int i = 0; i < S::FOURS; i++)
+			load_four(held[i], tile + along_k(outer_of(i), part * (S::PART / 4) + piece_of(i)));
+	}
+	__device__ __forceinline__ void turn(float *to) const
+	{
+#pragma unroll
+		for (int i = 0; i < S::FOURS; i++)
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				to[(piece_of(i) * 4 + j) * S::SIDE + outer_of(i)] = held[i][j];
+	}
+
+	/* Element by element, all threads together. */
+	__device__ static void bring(float *to, const float *from, int64_t outer_stride, int64_t k_stride,
+	                             int outer_end, int k_end)
+	{
+#pragma unroll 4
+		for (int i = threadIdx.x; i < S::TILE; i += S::THREADS) {
+			int outer = ALONG_K ? i / S::STEP : i % S::SIDE,
+			    k = ALONG_K ? i % S::STEP : i / S::SIDE;
+			bool there = outer < outer_end && k < k_end;
+
+			copy_element(to + (ALONG_K ? along_k(outer, k / 4) + k % 4 : i),
+			             there ? from + outer * outer_stride + k * k_stride : from, there);
+		}
+	}
+	__device__ __forceinline__ static void bring_box(float *to, const CUtensorMap *map, uint64_t outer,
+	                                                 uint64_t k, uint64_t batch, uint64_t *full)
+	{
+		if (ALONG_K)
+			copy_box(to, map, (int)k, (int)outer, (int)batch, full);
+		else
+			copy_box(to, map, (int)outer, (int)k, (int)batch, full);
+	}
+};
+
+/*
+ * MAPPED: one thread has the copy engine bring the tiles; else, where an address turns out not to be a multiple
+ * of 16, all bring elements, at half the speed.
+ *
+ * What makes it fast is what the registers' two banks can deliver, two operands per cycle: of each FMA's three
+ * operands one must be the one just used (rows forth and back over the columns), and the other two be of
+ * different parity. The compiler puts float4s of A and B in aligned registers; sums that it must store as
+ * float4s with columns exchanged in pairs get the other parity than B's columns.
+ */
+template <class S, bool A_ALONG_K, bool B_ALONG_K, bool MAPPED>
+__global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_constant__ work w)
+{
+#if __CUDA_ARCH__ >= 900
+	constexpr int ROWS = S::ROWS, COLS = S::COLS, STEP = S::STEP, PART = S::PART, STAGES = S::STAGES,
+	              SIDE = S::SIDE, TILE = S::TILE, LAST = S::PARTS - 1, TURNED = A_ALONG_K + B_ALONG_K,
+	              BAND = 8;
+	extern __shared__ __align__(1024) float memory[];
+	const gemm_problem &p = w.t.p;
+	int rank = blockIdx.x % w.splits, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	int group = S::GROUPS > 1 ? warp / S::WARPS : 0, group_k = group * S::PARTS * PART;
+	place at = place_of_block<SIDE, BAND>(w.t, w.t.first + blockIdx.x / w.splits);
+	uint64_t all = (p.k + STEP - 1) / STEP, first = all * rank / w.splits;
+	unsigned steps = (unsigned)(all * (rank + 1) / w.splits - first), brought = 0;
+	uint64_t *full = (uint64_t *)(memory + S::floats(TURNED, w.splits > 1));
+	float *a_turned = memory + STAGES * 2 * TILE, *b_turned = a_turned + (A_ALONG_K ? 2 * TILE : 0);
+	if (S::GROUPS > 1)
+		warp %= S::WARPS;
+	int row = warp % (SIDE / S::WARP_ROWS) * S::WARP_ROWS + lane / 8 * 4,
+	    col = warp / (SIDE / S::WARP_ROWS) * S::WARP_COLS + lane % 8 * 4;
+	tile_of<S, A_ALONG_K> a_tile;
+	tile_of<S, B_ALONG_K> b_tile;
+
+	if (threadIdx.x == 0) {
+		for (int i = 0; i < STAGES; i++)
+			barrier_init(full + i, MAPPED ? 1 : S::THREADS);
+		barriers_visible();
+	}
+	__syncthreads();
+
+	auto bring = [&](int stage) {
+		float *to = memory + stage * 2 * TILE;
+		uint64_t k = (first + brought++) * STEP;
+
+		if constexpr (MAPPED) {
+			if (threadIdx.x != 0)
+				return;
+			barrier_expect(full + stage, 2 * TILE * sizeof(float));
+			a_tile.bring_box(to, &w.a_map, at.row, k, p.a.batch ? at.batch : 0, full + stage);
+			b_tile.bring_box(to + TILE, &w.b_map, at.col, k, p.b.batch ? at.batch : 0,
+			                 full + stage);
+		} else {
+			int k_end = rest_of<STEP>(p.k, k);
+
+			a_tile.bring(
+			    to, batch_data(p.a, at.batch) + (int64_t)at.row * p.a.row + (int64_t)k * p.a.col,
+			    p.a.row, p.a.col, at.rows, k_end);
+			b_tile.bring(to + TILE,
+			             batch_data(p.b, at.batch) + (int64_t)at.col * p.b.col +
+			                 (int64_t)k * p.b.row,
+			             p.b.col, p.b.row, at.cols, k_end);
+			barrier_arrive_copied(full + stage);
+		}
+	};
+	auto hold = [&](int stage, int part) {
+		if constexpr (A_ALONG_K)
+			a_tile.hold(memory + stage * 2 * TILE, group * S::PARTS + part);
+		if constexpr (B_ALONG_K)
+			b_tile.hold(memory + stage * 2 * TILE + TILE, group * S::PARTS + part);
+	};
+	auto turn = [&](int half, int part) {
+		if constexpr (A_ALONG_K)
+			a_tile.turn(a_turned + half + (group_k + part * PART) * SIDE);
+		if constexpr (B_ALONG_K)
+			b_tile.turn(b_turned + half + (group_k + part * PART) * SIDE);
+	};
+
+	float sums[ROWS][COLS] = {}, a[2][ROWS], b[2][COLS];
+	const float *a_from, *b_from;
+	auto read_from = [&](int stage, int half) {
+		a_from = (A_ALONG_K ? a_turned + half : memory + stage * 2 * TILE) + group_k * SIDE + row;
+		b_from =
+		    (B_ALONG_K ? b_turned + half : memory + stage * 2 * TILE + TILE) + group_k * SIDE + col;
+	};
+	auto read = [&](int k) {
+#pragma unroll
+		for (int i = 0; i < ROWS; i += 4)
+			load_four(&a[k % 2][i], a_from + k * SIDE + i * 4);
+#pragma unroll
+		for (int j = 0; j < COLS; j += 4)
+			load_four(&b[k % 2][j], b_from + k * SIDE + j * 8);
+	};
+
+	for (int i = 0; i < STAGES && i < steps; i++)
+		bring(i);
+	if (steps > 0) {
+		barrier_wait(full, 0);
+#pragma unroll 1
+		for (int part = 0; part <= LAST; part++) {
+			hold(0, part);
+			turn(0, part);
+		}
+		if (TURNED)
+			__syncthreads();
+		read_from(0, 0);
+		read(0);
+	}
+	int stage = 0, half = 0; /* half: where the turned tile of the next stage goes */
+	unsigned parity = 0;
+#pragma unroll 1
+	for (unsigned left = steps; left > 0; left--) {
+		int next = stage + 1 == STAGES ? 0 : stage + 1;
+
+		parity ^= next == 0;
+		half ^= TILE;
+		if (left > 1)
+			barrier_wait(full + next, parity);
+#pragma unroll 1
+		for (int part = 0; part <= LAST; part++) {
+			/* After the last tile another is turned and read that nobody uses. */
+			hold(next, part);
+#pragma unroll
+			for (int k = 0; k < PART; k++) {
+				if (k == PART - 1) {
+					a_from += PART * SIDE;
+					b_from += PART * SIDE;
+					if (part == LAST) {
+						__syncthreads();
+						if (left > STAGES)
+							bring(stage);
+						read_from(next, half);
+					}
+				}
+				read((k + 1) % PART);
+#pragma unroll
+				for (int i = 0; i < ROWS; i++)
+#pragma unroll
+					for (int n = 0; n < COLS; n++) {
+						int j = i % 2 ? COLS - 1 - n : n;
+						sums[i][j] = fmaf(a[k % 2][i], b[k % 2][j], sums[i][j]);
+					}
+				if (k == PART / 2)
+					turn(half, part);
+			}
+		}
+		stage = next;
+	}
+
+	float *c = block_of_c(w.t, at);
+	if (S::GROUPS == 1 && w.splits == 1) {
+#pragma unroll
+		for (int i = 0; i < ROWS; i++) {
+			int r = row + i / 4 * 16 + i % 4;
+			if (r >= at.rows)
+				continue;
+#pragma unroll
+			for (int j = 0; j < COLS; j += 4)
+				write_four(w.t, c + r * p.c.row + (col + j * 8) * p.c.col,
+				           at.cols - col - j * 8, sums[i] + j);
+		}
+		return;
+	}
+	/* Each block of the cluster adds up a share of the sums of all, always in the same order. */
+	auto cluster = cooperative_groups::this_cluster();
+	__syncthreads();
+#pragma unroll
+	for (int i = 0; i < ROWS; i++)
+#pragma unroll
+		for (int j = 0; j < COLS; j += 4)
+			*(float4 *)(memory + (group * SIDE + row + i / 4 * 16 + i % 4) * SIDE + col + j * 8) =
+			    make_float4(sums[i][j + 1], sums[i][j], sums[i][j + 3], sums[i][j + 2]);
+	cluster.sync();
+	int share = SIDE * SIDE / 4 / w.splits;
+	for (int i = rank * share + threadIdx.x; i < (rank + 1) * share; i += S::THREADS) {
+		int r = i * 4 / SIDE, first_col = i * 4 % SIDE;
+		float total[4] = {};
+
+		for (int s = 0; s < w.splits; s++) {
+			const float4 *part = (const float4 *)cluster.map_shared_rank(memory, s) + i;
+#pragma unroll
+			for (int g = 0; g < S::GROUPS; g++) {
+				float4 v = part[g * SIDE * SIDE / 4];
+				total[0] += v.y, total[1] += v.x, total[2] += v.w, total[3] += v.z;
+			}
+		}
+		if (r < at.rows)
+			write_four(w.t, c + r * p.c.row + first_col * p.c.col, at.cols - first_col, total);
+	}
+	cluster.sync();
+#endif
+}
+
+/* The operand's lines as the copy engine sees them, where it can. */
+template <class S>
+bool map_operand(CUtensorMap *map, const gemm_operand &o, bool along_k, int64_t outer_stride, int64_t k_stride,
+                 uint64_t extent, const gemm_problem &p)
+{
+	CUtensorMapSwizzle swizzle = S::STEP == 8    ? CU_TENSOR_MAP_SWIZZLE_32B
+	                             : S::STEP == 16 ? CU_TENSOR_MAP_SWIZZLE_64B
+	                                             : CU_TENSOR_MAP_SWIZZLE_128B;
+
+	if (p.k == 0 || (along_k ? k_stride : outer_stride) != 1)
+		return false;
+	return along_k ? map_lines(map, o.data, {p.k, extent, p.batch, outer_stride, o.batch}, S::STEP, S::SIDE,
+	                           swizzle)
+	               : map_lines(map, o.data, {extent, p.k, p.batch, k_stride, o.batch}, S::SIDE, S::STEP,
+	                           CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
+{
+	static void (*const kernels[8])(work) = {simt<S, false, false, false>, simt<S, false, false, true>,
+	                                         simt<S, false, true, false>,  simt<S, false, true, true>,
+	                                         simt<S, true, false, false>,  simt<S, true, false, true>,
+	                                         simt<S, true, true, false>,   simt<S, true, true, true>};
+	const gemm_problem &p = w->t.p;
+	access how = access_of(p);
+	bool mapped = map_operand<S>(&w->a_map, p.a, how.a_along_k, p.a.row, p.a.col, p.m, p) &&
+	              map_operand<S>(&w->b_map, p.b, how.b_along_k, p.b.col, p.b.row, p.n, p);
+	void (*kernel)(work) = kernels[how.a_along_k * 4 + how.b_along_k * 2 + mapped];
+	int bytes = S::bytes(how.a_along_k + how.b_along_k, splits > 1);
+	uint64_t blocks = blocks_of(p, S::SIDE), most = GRID_MAX / SPLITS_MAX;
+	cudaLaunchAttribute cluster = {};
+	cudaLaunchConfig_t config = {};
+
+	cluster.id = cudaLaunchAttributeClusterDimension;
+	cluster.val.clusterDim.x = splits;
+	cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+	config.blockDim = S::THREADS;
+	config.dynamicSmemBytes = bytes;
+	config.stream = stream;
+	config.attrs = &cluster;
+	config.numAttrs = splits > 1;
+	w->splits = splits;
+	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+	for (w->t.first = 0; w->t.first < blocks; w->t.first += most) {
+		uint64_t n = blocks - w->t.first < most ? blocks - w->t.first : most;
+		config.gridDim = (unsigned)(n * splits);
+		cudaLaunchKernelEx(&config, kernel, *w);
+	}
+	return cuda_launch_status();
+}
+
+/* ---- The choice of a shape ---- */
+
+/* What a block takes, measured on an H200. */
+struct choice {
+	int (*launch)(work *w, int splits, cudaStream_t stream);
+	int side, resident;
+	double alone,
+	    together; /* ns per k: a block that has its multiprocessor to itself; a block's share of one */
+	double fixed, split; /* ns: of a launch; more if K is split */
+};
+
+const choice choices[] = {
+    {launch_shape<shape<128, 16, 8, 16, 8, 3, 1, 2>>, 128, 2, 95, 84, 3300, 5500},
+    {launch_shape<shape<64, 8, 8, 32, 16, 3, 2, 3>>, 64, 3, 28, 22.5, 3500, 1300},
+    {launch_shape<shape<64, 8, 8, 32, 8, 3, 4, 2>>, 64, 2, 25.3, 23.8, 3500, 1400},
+    {launch_shape<shape<32, 8, 4, 32, 8, 4, 4, 4>>, 32, 4, 10.4, 7.3, 3700, 300},
+    {launch_shape<shape<32, 4, 4, 32, 32, 4, 1, 6>>, 32, 6, 16.2, 8.6, 3500, 400},
+};
+
+double time_of(const choice &c, const gemm_problem &p, int splits, double processors)
+{
+	double blocks = (double)blocks_of(p, c.side) * splits;
+
+	/* Large clusters find no place when the device is half full. */
+	if (splits > 2 && blocks > processors * c.resident / 4)
+		return INFINITY;
+	return c.fixed + (splits > 1) * c.split +
+	       fmax(c.alone, ceil(blocks / processors) * c.together) * (double)p.k / splits;
+}
+
+} // namespace
+
+extern "C" CUDA_LAUNCH(gemm_simt)
+{
+	int processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount), best_splits = 1;
+	const choice *best = choices;
+	double least = INFINITY;
+	work w = {};
+
+	w.t = task_of(args);
+	for (const choice &c : choices) {
+		for (int splits = 1; splits <= SPLITS_MAX; splits *= 2) {
+			double time = time_of(c, w.t.p, splits, processors);
+			if (time < least)
+				least = time, best = &c, best_splits = splits;
+		}
+	}
+	return best->launch(&w, best_splits, (cudaStream_t)launch->stream);
+}

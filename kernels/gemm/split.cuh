@@ -1,0 +1,369 @@
+/*
+ * split.cuh: f32 operands as sums of two f16 numbers, for tensor cores.
+ *
+ * A line is a row of A or a column of B. Each is scaled by the power of two that brings its largest magnitude
+ * into [2^14, 2^15), then x = high + low, high = f16(x), low = f16(x - high): exact to 2^-22 of x down to 2^-18
+ * of the line's largest. What lies below is held to 2^-40 of the largest and counts as a loss.
+ *
+ * The pair is stored for the copy engine and wgmma: a tile holds 32 of K for 128 lines, a line in 128 bytes:
+ * 32 highs, 32 lows, in 16-byte pieces that stand where the 128-byte swizzle wants them. Tiles along K follow
+ * each other. Lines and K are padded with zeros to whole tiles.
+ */
+#ifndef KOPS_KERNELS_GEMM_SPLIT_H
+#define KOPS_KERNELS_GEMM_SPLIT_H
+
+#include <cuda_fp16.h>
+
+#include "hopper.cuh"
+#include "tiles.cuh"
+
+namespace
+{
+
+constexpr int TILE_LINES = 128, TILE_DEPTH = 32;
+constexpr int TILE_BYTES = TILE_LINES * TILE_DEPTH * 4;
+constexpr int LINES_UNIT = 256, DEPTH_UNIT = 64; /* padded to */
+
+/* What was found in the operands; begins as zeros. */
+struct findings {
+	unsigned unfit;     /* NaN, Inf, numbers too large, or too many losses in a line */
+	unsigned losses[2]; /* of A, of B: any loss at all */
+	unsigned sparse[2]; /* a line that is not all zeros, but nearly: its sums may rest on a loss */
+};
+
+struct split_operand {
+	const float *data;
+	int64_t batch_stride, line_stride, k_stride;
+	uint64_t batches, lines, depth;
+	uint64_t padded_lines, padded_depth;
+	bool along_k, vectors;
+	/* Per line, batch by batch: the bits of the largest magnitude, how many are not 0, how many are losses.
+	 */
+	unsigned *largest, *nonzeros, *losses;
+	uint4 *tiles;
+};
+
+struct split_task {
+	split_operand operands[2];
+	findings *found;
+	unsigned blocks_of_first;
+};
+
+__host__ __device__ inline uint64_t round_up(uint64_t n, uint64_t unit)
+{
+	return (n + unit - 1) / unit * unit;
+}
+
+/* The exponent of a line's scale. Lines of tiny numbers are not scaled all the way: they show as losses. */
+constexpr int SCALE_MAX = 63;
+
+__device__ __forceinline__ int scale_of(unsigned largest)
+{
+	int exponent = largest ? 127 + 14 - (int)(largest >> 23) : 0;
+
+	return exponent < SCALE_MAX ? exponent : SCALE_MAX;
+}
+
+__device__ __forceinline__ float power_of_two(int exponent)
+{
+	return __uint_as_float((unsigned)(127 + exponent) << 23);
+}
+
+/* ---- Pass 1: the largest of each line ---- */
+
+constexpr int SPLIT_THREADS = 256;
+constexpr int MEASURE_DEPTH_ALONG = 1024; /* of K per block of 8 lines, one warp each */
+constexpr int MEASURE_DEPTH_ACROSS = 64;  /* of K per block of 128 lines, one lane each, two halves */
+
+struct measure {
+	unsigned largest = 0, nonzeros = 0;
+
+	__device__ __forceinline__ void add(float x)
+	{
+		unsigned bits = __float_as_uint(x) & 0x7fffffff;
+
+		largest = max(largest, bits);
+		nonzeros += bits != 0;
+	}
+	__device__ __forceinline__ void report(const split_operand &o, uint64_t line) const
+	{
+		if (largest == 0)
+			return;
+		atomicMax(o.largest + line, largest);
+		atomicAdd(o.nonzeros + line, nonzeros);
+	}
+};
+
+__host__ __device__ inline uint64_t measure_blocks(const split_operand &o)
+{
+	if (o.along_k)
+		return o.batches * ((o.lines + 7) / 8) *
+		       ((o.depth + MEASURE_DEPTH_ALONG - 1) / MEASURE_DEPTH_ALONG);
+	return o.batches * ((o.lines + 127) / 128) *
+	       ((o.depth + MEASURE_DEPTH_ACROSS - 1) / MEASURE_DEPTH_ACROSS);
+}
+
+__device__ __forceinline__ void measure_along(const split_operand &o, uint64_t block)
+{
+	uint64_t groups = (o.lines + 7) / 8, pieces = (o.depth + MEASURE_DEPTH_ALONG - 1) / MEASURE_DEPTH_ALONG;
+	uint64_t piece = block % pieces, batch = block / pieces / groups;
+	uint64_t line = block / pieces % groups * 8 + threadIdx.x / 32;
+	int lane = threadIdx.x % 32,
+	    length = rest_of<MEASURE_DEPTH_ALONG>(o.depth, piece * MEASURE_DEPTH_ALONG);
+	const float *from;
+	measure m;
+
+	if (line >= o.lines)
+		return;
+	from = o.data + (int64_t)batch * o.batch_stride + (int64_t)line * o.line_stride +
+	       (int64_t)(piece * MEASURE_DEPTH_ALONG) * o.k_stride;
+	if (o.vectors) {
+#pragma unroll
+		for (int i = 0; i < MEASURE_DEPTH_ALONG; i += 128) {
+			int k = i + lane * 4;
+			float4 v = k < length ? *(const float4 *)(from + k) : make_float4(0, 0, 0, 0);
+			m.add(v.x), m.add(v.y), m.add(v.z), m.add(v.w);
+		}
+	} else {
+#pragma unroll 8
+		for (int k = lane; k < length; k += 32)
+			m.add(from[k * o.k_stride]);
+	}
+#pragma unroll
+	for (int i = 16; i > 0; i /= 2) {
+		m.largest = max(m.largest, __shfl_xor_sync(0xffffffff, m.largest, i));
+		m.nonzeros += __shfl_xor_sync(0xffffffff, m.nonzeros, i);
+	}
+	if (lane == 0)
+		m.report(o, batch * o.padded_lines + line);
+}
+
+__device__ __forceinline__ void measure_across(const split_operand &o, uint64_t block)
+{
+	uint64_t groups = (o.lines + 127) / 128,
+	         pieces = (o.depth + MEASURE_DEPTH_ACROSS - 1) / MEASURE_DEPTH_ACROSS;
+	uint64_t group = block % groups, batch = block / groups / pieces;
+	uint64_t line = group * 128 + threadIdx.x % 128;
+	uint64_t begin =
+	    block / groups % pieces * MEASURE_DEPTH_ACROSS + threadIdx.x / 128 * (MEASURE_DEPTH_ACROSS / 2);
+	const float *from = o.data + (int64_t)batch * o.batch_stride + (int64_t)line * o.line_stride +
+	                    (int64_t)begin * o.k_stride;
+	measure m;
+
+	if (line >= o.lines || begin >= o.depth)
+		return;
+	int length = rest_of<MEASURE_DEPTH_ACROSS / 2>(o.depth, begin);
+#pragma unroll
+	for (int k = 0; k < MEASURE_DEPTH_ACROSS / 2; k++)
+		m.add(k < length ? from[k * o.k_stride] : 0);
+	m.report(o, batch * o.padded_lines + line);
+}
+
+__device__ __forceinline__ void measure_block(const split_operand &o, uint64_t block)
+{
+	if (o.along_k)
+		measure_along(o, block);
+	else
+		measure_across(o, block);
+}
+
+__global__ void __launch_bounds__(SPLIT_THREADS) measure_lines(const __grid_constant__ split_task t)
+{
+	hopper::let_next_kernel_come();
+	/* Two calls: so each operand's numbers are constants for the compiler. */
+	if (blockIdx.x < t.blocks_of_first)
+		measure_block(t.operands[0], blockIdx.x);
+	else
+		measure_block(t.operands[1], blockIdx.x - t.blocks_of_first);
+}
+
+/* ---- Pass 2: the tiles ---- */
+
+struct pieces {
+	uint4 high, low;
+	unsigned losses;
+};
+
+__device__ __forceinline__ unsigned pack(__half a, __half b)
+{
+	return (unsigned)__half_as_ushort(b) << 16 | __half_as_ushort(a);
+}
+
+/* Eight numbers that follow each other along K. */
+__device__ __forceinline__ pieces split_eight(const float (&x)[8], float scale)
+{
+	__half high[8], low[8];
+	pieces p;
+
+	p.losses = 0;
+#pragma unroll
+	for (int i = 0; i < 8; i++) {
+		float y = x[i] * scale;
+		high[i] = __float2half_rn(y);
+		float rest = y - __half2float(high[i]);
+		low[i] = __float2half_rn(rest);
+		float lost = rest - __half2float(low[i]);
+		p.losses += fabsf(lost) * 0x1p21f > fabsf(y) || (y == 0 && x[i] != 0);
+	}
+	p.high = make_uint4(pack(high[0], high[1]), pack(high[2], high[3]), pack(high[4], high[5]),
+	                    pack(high[6], high[7]));
+	p.low =
+	    make_uint4(pack(low[0], low[1]), pack(low[2], low[3]), pack(low[4], low[5]), pack(low[6], low[7]));
+	return p;
+}
+
+/* piece: which eight of the tile's 32 along K. */
+__device__ __forceinline__ void put(uint4 *tile, int line, int piece, const pieces &p)
+{
+	tile[line * 8 + (piece ^ (line & 7))] = p.high;
+	tile[line * 8 + ((piece + 4) ^ (line & 7))] = p.low;
+}
+
+/* Counts losses, and says what the line is like; once per line with k = 0. */
+__device__ __forceinline__ void judge(const split_task &t, int which, uint64_t line, unsigned largest,
+                                      unsigned losses, bool first_of_line)
+{
+	const split_operand &o = t.operands[which];
+	uint64_t most = 4 + o.depth / 256;
+
+	if (losses != 0) {
+		t.found->losses[which] = 1;
+		if (atomicAdd(o.losses + line, losses) + losses > most)
+			t.found->unfit = 1;
+	}
+	if (!first_of_line)
+		return;
+	if (largest >= (unsigned)(127 + 14 + SCALE_MAX + 1) << 23)
+		t.found->unfit = 1;
+	if (largest != 0 && o.nonzeros[line] < o.depth / 8)
+		t.found->sparse[which] = 1;
+}
+
+__host__ __device__ inline uint64_t split_blocks(const split_operand &o)
+{
+	return o.batches * (o.padded_lines / TILE_LINES) * (o.padded_depth / DEPTH_UNIT);
+}
+
+/* What a CUDA block of pass 2 makes: two tiles that follow each other. */
+struct split_place {
+	uint64_t first_line, first_k, batch;
+	uint4 *tiles;
+};
+
+__device__ __forceinline__ split_place split_place_of(const split_operand &o, uint64_t block)
+{
+	uint64_t groups = o.padded_lines / TILE_LINES, pairs = o.padded_depth / DEPTH_UNIT;
+	/* Neighbours in memory are the work of neighbours. */
+	uint64_t pair = o.along_k ? block % pairs : block / groups % pairs;
+	uint64_t group = o.along_k ? block / pairs % groups : block % groups, batch = block / pairs / groups;
+	uint64_t tile = (batch * groups + group) * (o.padded_depth / TILE_DEPTH) + pair * 2;
+
+	return {group * TILE_LINES, pair * DEPTH_UNIT, batch, o.tiles + tile * (TILE_BYTES / sizeof(uint4))};
+}
+
+/* Zeros past the ends. */
+__device__ __forceinline__ void load_eight(const split_operand &o, uint64_t batch, uint64_t line, uint64_t k,
+                                           float (&x)[8])
+{
+	const float *from =
+	    o.data + (int64_t)batch * o.batch_stride + (int64_t)line * o.line_stride + (int64_t)k * o.k_stride;
+	bool there = line < o.lines;
+
+	if (o.vectors) {
+#pragma unroll
+		for (int i = 0; i < 8; i += 4) {
+			float4 v =
+			    there && k + i < o.depth ? *(const float4 *)(from + i) : make_float4(0, 0, 0, 0);
+			x[i] = v.x, x[i + 1] = v.y, x[i + 2] = v.z, x[i + 3] = v.w;
+		}
+	} else {
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			x[i] = there && k + i < o.depth ? from[i * o.k_stride] : 0;
+	}
+}
+
+__device__ __forceinline__ void split_along(const split_task &t, int which, const split_place &at)
+{
+	const split_operand &o = t.operands[which];
+	constexpr int PER_LINE = DEPTH_UNIT / 8, LINES = SPLIT_THREADS / PER_LINE, PASSES = TILE_LINES / LINES;
+	int piece = threadIdx.x % PER_LINE, first = threadIdx.x / PER_LINE;
+	uint64_t k = at.first_k + piece * 8;
+
+#pragma unroll 1
+	for (int i = 0; i < PASSES; i += 2) { /* as much as registers hold */
+		float x[2][8];
+#pragma unroll
+		for (int j = 0; j < 2; j++)
+			load_eight(o, at.batch, at.first_line + first + (i + j) * LINES, k, x[j]);
+#pragma unroll
+		for (int j = 0; j < 2; j++) {
+			int line = first + (i + j) * LINES;
+			uint64_t index = at.batch * o.padded_lines + at.first_line + line;
+			unsigned largest = o.largest[index];
+			pieces p = split_eight(x[j], power_of_two(scale_of(largest)));
+			put(at.tiles + piece / 4 * (TILE_BYTES / sizeof(uint4)), line, piece % 4, p);
+			judge(t, which, index, largest, p.losses, k == 0);
+		}
+	}
+}
+
+/* By way of shared memory: lanes read along the lines' axis, but a line of a tile lies along K. */
+__device__ __forceinline__ void split_across(const split_task &t, int which, const split_place &at,
+                                             uint4 *tiles)
+{
+	const split_operand &o = t.operands[which];
+	int line = threadIdx.x % TILE_LINES, half = threadIdx.x / TILE_LINES;
+	uint64_t k = at.first_k + half * TILE_DEPTH, index = at.batch * o.padded_lines + at.first_line + line;
+	const float *from = o.data + (int64_t)at.batch * o.batch_stride +
+	                    (int64_t)(at.first_line + line) * o.line_stride + (int64_t)k * o.k_stride;
+	uint4 *tile = tiles + half * (TILE_BYTES / sizeof(uint4));
+	bool there = at.first_line + line < o.lines;
+	unsigned largest = o.largest[index], losses = 0;
+	float scale = power_of_two(scale_of(largest));
+
+#pragma unroll 1
+	for (int i = 0; i < TILE_DEPTH; i += 16) { /* as much as registers hold */
+		float x[2][8];
+#pragma unroll
+		for (int j = 0; j < 16; j++)
+			x[j / 8][j % 8] = there && k + i + j < o.depth ? from[(i + j) * o.k_stride] : 0;
+#pragma unroll
+		for (int j = 0; j < 2; j++) {
+			pieces p = split_eight(x[j], scale);
+			put(tile, line, i / 8 + j, p);
+			losses += p.losses;
+		}
+	}
+	judge(t, which, index, largest, losses, k == 0);
+	__syncthreads();
+#pragma unroll
+	for (int i = threadIdx.x; i < 2 * TILE_BYTES / (int)sizeof(uint4); i += SPLIT_THREADS)
+		at.tiles[i] = tiles[i];
+}
+
+__device__ __forceinline__ void split_block(const split_task &t, int which, uint64_t block, uint4 *tiles)
+{
+	split_place at = split_place_of(t.operands[which], block);
+
+	if (t.operands[which].along_k)
+		split_along(t, which, at);
+	else
+		split_across(t, which, at, tiles);
+}
+
+__global__ void __launch_bounds__(SPLIT_THREADS, 3) split_lines(const __grid_constant__ split_task t)
+{
+	__shared__ uint4 tiles[2 * TILE_BYTES / sizeof(uint4)];
+
+	hopper::let_next_kernel_come();
+	hopper::await_kernel_before();
+	if (blockIdx.x < t.blocks_of_first)
+		split_block(t, 0, blockIdx.x, tiles);
+	else
+		split_block(t, 1, blockIdx.x - t.blocks_of_first, tiles);
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,327 @@
+/*
+ * tiles.cuh: what the f32 rows share that compute C in blocks: which block of C is whose, how tiles of A and B
+ * come out of global memory, how a thread's sums get into C.
+ *
+ * C is taken by rows (gemm_by_rows): its columns are the finer axis. The axis of A and of B that is not K is
+ * called the outer one here: A's rows, B's columns.
+ */
+#ifndef KOPS_KERNELS_GEMM_TILES_H
+#define KOPS_KERNELS_GEMM_TILES_H
+
+#include "problem.h"
+
+namespace
+{
+
+/* What a kernel gets: the product, and the first of this launch's blocks of C. */
+struct task {
+	gemm_problem p;
+	float alpha, beta;
+	bool c_vectors; /* columns 4i … 4i + 3 of C are one aligned float4 */
+	uint64_t first;
+};
+
+constexpr uint64_t GRID_MAX = 0x7fffffff;
+
+inline uint64_t blocks_of(const gemm_problem &p, int edge)
+{
+	return p.batch * ((p.m + edge - 1) / edge) * ((p.n + edge - 1) / edge);
+}
+
+/* One CUDA block for each edge × edge block of C. */
+inline int launch_blocks(void (*kernel)(task), task t, int edge, dim3 threads, void *stream)
+{
+	uint64_t blocks = blocks_of(t.p, edge);
+
+	for (t.first = 0; t.first < blocks; t.first += GRID_MAX) {
+		uint64_t n = blocks - t.first < GRID_MAX ? blocks - t.first : GRID_MAX;
+		kernel<<<(unsigned)n, threads, 0, (cudaStream_t)stream>>>(t);
+	}
+	return cuda_launch_status();
+}
+
+/* Whether aligned float4s make up the lines of an operand: lines of `length` elements, which are `along` apart,
+ * the lines `across`. */
+inline bool has_vectors(const gemm_operand &o, int64_t along, int64_t across, uint64_t length)
+{
+	return along == 1 && across % 4 == 0 && o.batch % 4 == 0 && length % 4 == 0 &&
+	       (uintptr_t)o.data % sizeof(float4) == 0;
+}
+
+inline task task_of(const op_args *args)
+{
+	gemm_problem given = gemm_problem_of(args);
+	task t = {};
+
+	t.p = gemm_by_rows(&given);
+	t.alpha = (float)args->params.gemm.alpha;
+	t.beta = (float)args->params.gemm.beta;
+	if (!gemm_has_product(args)) {
+		t.p.k = 0;
+		t.alpha = 0;
+	}
+	t.c_vectors = has_vectors(t.p.c, t.p.c.col, t.p.c.row, t.p.n);
+	return t;
+}
+
+/* The block of C that a CUDA block computes, and how much of it there is. */
+struct place {
+	uint64_t batch, row, col;
+	int rows, cols;
+};
+
+/* At most SIDE. */
+template <int SIDE> __device__ __forceinline__ int rest_of(uint64_t extent, uint64_t begin)
+{
+	return extent - begin < SIDE ? (int)(extent - begin) : SIDE;
+}
+
+/*
+ * Blocks of SIDE × SIDE of C, in bands of BAND rows of blocks, column by column inside a band: blocks that run
+ * at the same time share tiles of A and of B in L2. BAND 1: row by row.
+ */
+template <int SIDE, int BAND> __device__ place place_of_block(const task &t, uint64_t block)
+{
+	uint64_t rows = (t.p.m + SIDE - 1) / SIDE, cols = (t.p.n + SIDE - 1) / SIDE;
+	uint64_t batch = block / (rows * cols);
+
+	block -= batch * rows * cols;
+	uint64_t band = block / (BAND * cols) * BAND, height = rows - band < BAND ? rows - band : BAND;
+	block -= band * cols;
+	uint64_t row = (band + block % height) * SIDE, col = block / height * SIDE;
+	return {batch, row, col, rest_of<SIDE>(t.p.m, row), rest_of<SIDE>(t.p.n, col)};
+}
+
+/* The one of this CUDA block, where each has one. */
+template <int SIDE, int BAND> __device__ place place_of(const task &t)
+{
+	return place_of_block<SIDE, BAND>(t, t.first + blockIdx.x);
+}
+
+__device__ __forceinline__ const float *batch_data(const gemm_operand &o, uint64_t batch)
+{
+	return (const float *)o.data + (int64_t)batch * o.batch;
+}
+
+/* The first element of the block in C. */
+__device__ __forceinline__ float *block_of_c(const task &t, const place &at)
+{
+	return (float *)batch_data(t.p.c, at.batch) + (int64_t)at.row * t.p.c.row + (int64_t)at.col * t.p.c.col;
+}
+
+__device__ __forceinline__ void write_c(const task &t, float *c, float sum)
+{
+	float value = t.alpha * sum;
+
+	*c = t.beta != 0 ? fmaf(t.beta, *c, value) : value;
+}
+
+/* ---- Blocks of 128 × 128, 256 threads, 8 × 8 sums per thread ---- */
+
+constexpr int EDGE = 128, DEPTH = 8; /* a tile of A is EDGE × DEPTH, one of B DEPTH × EDGE */
+constexpr int THREADS = 256;
+constexpr int SUMS = 8;
+
+/*
+ * Brings tiles of A or B into shared memory, by way of registers. Each thread takes PASSES runs of WIDTH
+ * elements along the axis whose elements are neighbours in memory (K if ALONG_K). Zeros stand for what lies
+ * past the ends.
+ */
+template <bool ALONG_K, int WIDTH> struct loader {
+	static constexpr int PER_LINE = (ALONG_K ? DEPTH : EDGE) / WIDTH; /* threads */
+	static constexpr int LINES = THREADS / PER_LINE;                  /* per pass */
+	static constexpr int PASSES = EDGE * DEPTH / (WIDTH * THREADS);
+
+	const float *from; /* this thread's first run of the next tile */
+	int64_t outer_stride, k_stride;
+	int outer_end; /* of the block's part of the outer axis */
+	float held[PASSES][WIDTH];
+
+	__device__ static int line_of(int pass)
+	{
+		return threadIdx.x / PER_LINE + pass * LINES;
+	}
+	__device__ static int in_line()
+	{
+		return threadIdx.x % PER_LINE * WIDTH;
+	}
+	__device__ static int outer_of(int pass)
+	{
+		return ALONG_K ? line_of(pass) : in_line();
+	}
+	__device__ static int k_of(int pass)
+	{
+		return ALONG_K ? in_line() : line_of(pass);
+	}
+
+	/* data: of the batch. The block's part of the outer axis is `extent` lines from `begin` on. */
+	__device__ loader(const float *data, int64_t outer_stride, int64_t k_stride, uint64_t begin, int extent)
+	    : outer_stride(outer_stride), k_stride(k_stride), outer_end(extent)
+	{
+		from = data + ((int64_t)begin + outer_of(0)) * outer_stride + k_of(0) * k_stride;
+	}
+
+	/* Fetches the next tile into registers. left: how much of K there still is. */
+	__device__ __forceinline__ void fetch(uint64_t left)
+	{
+		int k_end = left < DEPTH ? (int)left : DEPTH;
+
+#pragma unroll
+		for (int i = 0; i < PASSES; i++)
+			fetch_run(held[i], from + i * LINES * (ALONG_K ? outer_stride : k_stride),
+			          outer_of(i) < outer_end && k_of(i) < k_end);
+		from += DEPTH * k_stride;
+	}
+
+	__device__ __forceinline__ static void fetch_run(float (&run)[WIDTH], const float *from, bool there)
+	{
+		if constexpr (WIDTH == 4) {
+			float4 v = there ? *(const float4 *)from : make_float4(0, 0, 0, 0);
+			run[0] = v.x, run[1] = v.y, run[2] = v.z, run[3] = v.w;
+		} else {
+			run[0] = there ? *from : 0;
+		}
+	}
+
+	/* Element (outer, k) goes to tile[outer * OUTER_STEP + k * K_STEP]. */
+	template <int OUTER_STEP, int K_STEP> __device__ __forceinline__ void store(float *tile) const
+	{
+		constexpr int STEP = ALONG_K ? K_STEP : OUTER_STEP;
+
+#pragma unroll
+		for (int i = 0; i < PASSES; i++) {
+			float *to = tile + outer_of(i) * OUTER_STEP + k_of(i) * K_STEP;
+			if constexpr (WIDTH == 4 && STEP == 1) {
+				*(float4 *)to = make_float4(held[i][0], held[i][1], held[i][2], held[i][3]);
+			} else {
+#pragma unroll
+				for (int j = 0; j < WIDTH; j++)
+					to[j * STEP] = held[i][j];
+			}
+		}
+	}
+};
+
+__device__ __forceinline__ void load_four(float *to, const float *from)
+{
+	float4 v = *(const float4 *)from;
+
+	to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+
+__device__ __forceinline__ void add_products(float (&sums)[SUMS][SUMS], const float (&a)[SUMS],
+                                             const float (&b)[SUMS])
+{
+#pragma unroll
+	for (int i = 0; i < SUMS; i++)
+#pragma unroll
+		for (int j = 0; j < SUMS; j++)
+			sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+}
+
+/*
+ * A tile for threads whose rows (columns) are 4 in each half of the block: a line of PITCH words per k. The 4
+ * words more than EDGE let the threads that turn lines along K into such lines, 16 rows at 2 k's a warp, meet
+ * 32 banks; float4s stay aligned.
+ */
+constexpr int HALF = EDGE / 2, PITCH = EDGE + 4;
+
+/* a, b: where this thread's rows and columns begin in one line of each tile. */
+__device__ __forceinline__ void add_line(float (&sums)[SUMS][SUMS], const float *a, const float *b)
+{
+	float a_part[SUMS], b_part[SUMS];
+
+	load_four(a_part, a);
+	load_four(a_part + 4, a + HALF);
+	load_four(b_part, b);
+	load_four(b_part + 4, b + HALF);
+	add_products(sums, a_part, b_part);
+}
+
+/* to: four columns of C, `there` of which exist. */
+__device__ __forceinline__ void write_four(const task &t, float *to, int there, const float *sums)
+{
+	if (t.c_vectors && there > 0) {
+		float v[4] = {};
+		if (t.beta != 0)
+			load_four(v, to);
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			v[j] = t.beta != 0 ? fmaf(t.beta, v[j], t.alpha * sums[j]) : t.alpha * sums[j];
+		*(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
+	} else if (!t.c_vectors) {
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			if (j < there)
+				write_c(t, to + j * t.p.c.col, sums[j]);
+	}
+}
+
+/*
+ * Writes the sums of a thread: rows row … row + 3 and row + GAP … row + GAP + 3 of the block, columns alike.
+ * c: block_of_c().
+ */
+template <int GAP>
+__device__ __forceinline__ void write_sums(const task &t, const place &at, float *c, int row, int col,
+                                           const float (&sums)[SUMS][SUMS])
+{
+#pragma unroll
+	for (int i = 0; i < SUMS; i++) {
+		int r = row + i % 4 + i / 4 * GAP;
+		if (r >= at.rows)
+			continue;
+		float *line = c + r * t.p.c.row + col * t.p.c.col;
+		write_four(t, line, at.cols - col, sums[i]);
+		write_four(t, line + GAP * t.p.c.col, at.cols - col - GAP, sums[i] + 4);
+	}
+}
+
+/* How the loaders of A and B go through memory: a kernel is compiled for each combination. */
+struct access {
+	bool a_along_k, b_along_k;
+	bool vectors; /* in both, or scalars */
+};
+
+inline bool along_k(int64_t k_stride, int64_t outer_stride)
+{
+	if (k_stride == 1 || outer_stride == 1)
+		return k_stride == 1;
+	return stride_magnitude(k_stride) < stride_magnitude(outer_stride);
+}
+
+inline bool operand_vectors(const gemm_operand &o, bool along_k, int64_t outer_stride, int64_t k_stride,
+                            uint64_t extent, uint64_t k)
+{
+	return along_k ? has_vectors(o, k_stride, outer_stride, k)
+	               : has_vectors(o, outer_stride, k_stride, extent);
+}
+
+inline access access_of(const gemm_problem &p)
+{
+	access how = {along_k(p.a.col, p.a.row), along_k(p.b.row, p.b.col), false};
+
+	how.vectors = operand_vectors(p.a, how.a_along_k, p.a.row, p.a.col, p.m, p.k) &&
+	              operand_vectors(p.b, how.b_along_k, p.b.col, p.b.row, p.n, p.k);
+	return how;
+}
+
+/* A kernel<A along K, B along K, WIDTH> for each access. */
+#define KERNELS(kernel)                                                                                        \
+	{                                                                                                      \
+		kernel<false, false, 1>, kernel<false, false, 4>, kernel<false, true, 1>,                      \
+		    kernel<false, true, 4>, kernel<true, false, 1>, kernel<true, false, 4>,                    \
+		    kernel<true, true, 1>, kernel<true, true, 4>                                               \
+	}
+
+inline int launch_for(void (*const kernels[8])(task), const op_args *args, const struct launch *launch)
+{
+	task t = task_of(args);
+	access how = access_of(t.p);
+	int i = how.a_along_k * 4 + how.b_along_k * 2 + how.vectors;
+
+	return launch_blocks(kernels[i], t, EDGE, THREADS, launch->stream);
+}
+
+} // namespace
+
+#endif

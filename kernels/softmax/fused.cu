@@ -1,0 +1,597 @@
+/*
+ * Softmax with each element read once and written once (the other rungs: softmax.cu): a row is kept from the
+ * first pass to the last. 128-bit accesses, scalars before and behind them; one exp an element, two of those in
+ * shared memory; maxima and sums of warps, blocks and clusters are exchanged together, so that a row costs one
+ * barrier of its block and two of its cluster.
+ *
+ *   columns f32   f16        a row is kept by                     vectors of 16 bytes a thread
+ *   1024          1024       1 … 32 lanes of a warp, registers    1, 2, 4; 8 for f32
+ *   32768         65536      one block of up to 512 threads       4 (f32) or 2 in registers, up to 14 in shared
+ *                                                                 memory by cp.async
+ *   1179648       2097152    a cluster of 2, 4, 8 or 16 blocks,   the same; a row's results make room for the
+ *                            row after row                        next one's elements
+ *   longer rows              nobody: parts of rows, two launches; a second reading, from L2 where that is luck
+ *
+ * Bound: HBM, 4.2 TB/s read + written, while enough bytes are under way. What counts for that is how much of
+ * rows an SM holds and that it holds several of them, one being read while another is written: hence few
+ * threads with much each, and shared memory beside the registers (8 vectors in registers and none in shared
+ * memory: 3.1 TB/s at 32768 columns, 0.74 of the copy). Rows for which a block takes a whole SM miss that, and
+ * a cluster of 16 also finds fewer places.
+ *
+ *   H200, GB/s, 512 MB of x, no launch finds its data in a cache; online and the device copy in the same run
+ *
+ *   columns        128   256   512  1000  1024  2048  4096  4097  8192 16384 32768 65536  128K  256K  512K 1M
+ *   f32   fused   4200  4193  4125  4112  4117  4121  4089  4053  4101  4079  4049  3817  3667  3656  3596 3231
+ *         online  1855  3563  3924  2584  3336  3760  3563  3492  3261  2579  2967  2623  2421  2448  2472 2422
+ *         copy    4173  4179  4181  4175  4174  4179  4177  4187  4188  4180  4170  4185  4181  4173  4176 4181
+ *   f16   fused   4152  4119  4102  4147  4126  4162  4109  4056  4109  4089  4081  4011  3467  3214  3165 3067
+ *         online   915  1796  2181  1839  2417  2101  2035  1936  2311  1472  1749  1990  1855  1754  1768 1771
+ *   f32, 16 × 1M columns: 2264, online 581; 4 × 16M: 2232, 161; 1 × 64M: 2450, 41
+ */
+#include "fused.cuh"
+
+namespace
+{
+
+/* ---- Rows of a warp or a part of it ---- */
+
+constexpr unsigned THREADS = 128;
+
+/* Of the elements before and behind the vectors, a thread's part. */
+template <typename T, unsigned LANES> constexpr int ENDS_OF = (2 * (WIDE<T> - 1) + (int)LANES - 1) / (int)LANES;
+
+template <typename T, int VECTORS, unsigned LANES>
+__global__ void __launch_bounds__(THREADS) fused_lanes(problem p, plan q)
+{
+	constexpr unsigned ROWS = THREADS / LANES;
+	uint64_t i = (uint64_t)blockIdx.x * ROWS + threadIdx.x / LANES;
+	unsigned me = threadIdx.x % LANES;
+	vectors<T> v = vectors_of<T>(p, q, i < p.rows ? i : 0);
+	unsigned count = i < p.rows ? (unsigned)v.count : 0, ends = i < p.rows ? v.head + v.tail : 0;
+	held<T, VECTORS, ENDS_OF<T, LANES>> h;
+
+	if (q.ends)
+		load_ends(p, v, ends, me, LANES, &h);
+	load_vectors(p, v.x, count, me, LANES, &h);
+	float most = largest_of_lanes<LANES>(most_of_held(p, q, h));
+	float sum = sum_of_lanes<LANES>(raise_held(p, q, &h, local_shift(p, most)));
+	finish f = finish_of(p, q, {most, sum}, most);
+	store_vectors(p, q, f, v.y, count, me, LANES, h);
+	if (q.ends)
+		store_ends(p, f, v, ends, me, LANES, h);
+}
+
+/* ---- Rows of a block or a cluster of them ---- */
+
+/* The vectors of a row that are this block's. */
+struct span {
+	uint64_t first;
+	unsigned count;
+};
+
+__device__ __forceinline__ span span_of(uint64_t vectors, uint64_t part, uint64_t parts)
+{
+	uint64_t each = (vectors + parts - 1) / parts, first = part * each;
+	uint64_t left = first < vectors ? vectors - first : 0;
+
+	return {first, (unsigned)(left < each ? left : each)};
+}
+
+__device__ __forceinline__ void begin_cluster(const plan &q)
+{
+#if __CUDA_ARCH__ >= 900
+	if (q.cluster > 1)
+		cooperative_groups::this_cluster().barrier_arrive();
+#endif
+}
+
+/*
+ * Each block's total given to all blocks of the cluster, in `of`. One barrier says that the others have begun
+ * and their shared memory is there, one that all totals are.
+ */
+__device__ __forceinline__ void exchange(const plan &q, unsigned rank, const total &mine, total *of)
+{
+#if __CUDA_ARCH__ >= 900
+	cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+
+	cluster.barrier_wait();
+	if (threadIdx.x < q.cluster)
+		*cluster.map_shared_rank(&of[rank], threadIdx.x) = mine;
+	cluster.sync();
+#endif
+}
+
+/* Given to each thread: the total of the row, from those of warps. */
+__device__ __forceinline__ total total_of_row(const problem &p, const plan &q, unsigned rank, const total &warp)
+{
+	__shared__ total of_warp[THREADS_MAX / WARP], of_block[CLUSTER_MAX];
+
+	__syncthreads(); /* of_warp may still be read from the last row */
+	if (threadIdx.x % WARP == 0)
+		of_warp[threadIdx.x / WARP] = warp;
+	__syncthreads();
+	total mine = combine(p, q, of_warp, blockDim.x / WARP);
+	if (q.cluster == 1)
+		return mine;
+	exchange(q, rank, mine, of_block);
+	return combine(p, q, of_block, q.cluster);
+}
+
+/* A block's part of a row: x and y are its first vector. The first block has the ends of the row too. */
+template <typename T> struct part {
+	vectors<T> row;
+	const T *x;
+	T *y;
+	unsigned count, ends;
+};
+
+/* Of no row beyond the last. */
+template <typename T>
+__device__ __forceinline__ part<T> part_of(const problem &p, const plan &q, uint64_t i, unsigned rank)
+{
+	if (i >= p.rows)
+		return {};
+	vectors<T> v = vectors_of<T>(p, q, i);
+	span s = span_of(v.count, rank, q.cluster);
+
+	return {v, v.x + s.first * WIDE<T>, v.y + s.first * WIDE<T>, s.count, rank == 0 ? v.head + v.tail : 0};
+}
+
+/*
+ * A thread's vectors beyond those in registers: as they are in memory, in shared memory. No other thread has to
+ * do with its places there.
+ */
+template <typename T, int VECTORS> __device__ __forceinline__ unsigned first_stored()
+{
+	return threadIdx.x + VECTORS * blockDim.x;
+}
+
+template <typename T, int VECTORS>
+__device__ __forceinline__ void fetch(uint4 *stored, const part<T> &t, unsigned n)
+{
+	__pipeline_memcpy_async(&stored[n - VECTORS * blockDim.x], t.x + (size_t)n * WIDE<T>, 16);
+}
+
+template <typename T, int VECTORS, typename Use>
+__device__ __forceinline__ void each_stored(const uint4 *stored, const part<T> &t, Use use)
+{
+	for (unsigned n = first_stored<T, VECTORS>(); n < t.count; n += blockDim.x) {
+		float v[WIDE<T>];
+		unpack<T>(stored[n - VECTORS * blockDim.x], v);
+		use(v);
+	}
+}
+
+/* Writes the results of vectors in shared memory and fetches those of the next row in their place. */
+template <typename T, int VECTORS>
+__device__ __forceinline__ void turn_over(const problem &p, const plan &q, const finish &f, uint4 *stored,
+                                          const part<T> &t, const part<T> &next)
+{
+	unsigned count = t.count > next.count ? t.count : next.count;
+
+	for (unsigned n = first_stored<T, VECTORS>(); n < count; n += blockDim.x) {
+		if (n < t.count) {
+			float v[WIDE<T>];
+			unpack<T>(stored[n - VECTORS * blockDim.x], v);
+			raise_values(p, q, v, f.shift);
+			store_values(p, q, f, t.y + (size_t)n * WIDE<T>, v);
+		}
+		if (n < next.count)
+			fetch<T, VECTORS>(stored, next, n);
+	}
+	__pipeline_commit();
+}
+
+/*
+ * Threads of a block alone at most. Two such blocks to an SM leave 56 registers to a thread, with which there
+ * are three of 384. Turing has no room for two.
+ */
+constexpr unsigned ONE_MAX = 576;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr unsigned ONE_BLOCKS = 1;
+#else
+constexpr unsigned ONE_BLOCKS = 2;
+#endif
+
+/* A block for each row; or as many clusters as there is room for, each with one row after the other. */
+template <typename T, int VECTORS, bool CLUSTERS, bool LOG>
+__global__ void __launch_bounds__(CLUSTERS ? THREADS_MAX : ONE_MAX, CLUSTERS ? 1 : ONE_BLOCKS)
+    fused_block(problem p, plan q)
+{
+	extern __shared__ uint4 stored[];
+	p.log = LOG;
+	q.cluster = CLUSTERS ? q.cluster : 1;
+	unsigned me = threadIdx.x, threads = blockDim.x, rank = blockIdx.x % q.cluster;
+	uint64_t i = blockIdx.x / q.cluster;
+	part<T> t = part_of<T>(p, q, i, rank);
+
+	for (unsigned n = first_stored<T, VECTORS>(); n < t.count; n += threads)
+		fetch<T, VECTORS>(stored, t, n);
+	__pipeline_commit();
+	do {
+		held<T, VECTORS, 1> h;
+
+		begin_cluster(q);
+		if (q.ends)
+			load_ends(p, t.row, t.ends, me, threads, &h);
+		load_vectors(p, t.x, t.count, me, threads, &h);
+		float most = most_of_held(p, q, h);
+		__pipeline_wait_prior(0);
+		each_stored<T, VECTORS>(stored, t,
+		                        [&](float(&v)[WIDE<T>]) { most = most_of_values(p, v, most); });
+		most = largest_of_lanes(most);
+		float shift = local_shift(p, most), sum = raise_held(p, q, &h, shift);
+		each_stored<T, VECTORS>(stored, t,
+		                        [&](float(&v)[WIDE<T>]) { sum += raise_values(p, q, v, shift); });
+		total all = total_of_row(p, q, rank, {most, sum_of_lanes(sum)});
+		finish f = finish_of(p, q, all, most);
+		store_vectors(p, q, f, t.y, t.count, me, threads, h);
+		if (q.ends)
+			store_ends(p, f, t.row, t.ends, me, threads, h);
+		f.factor = 1 / all.sum;
+		i += gridDim.x / q.cluster;
+		part<T> next = CLUSTERS ? part_of<T>(p, q, i, rank) : part<T>{};
+		turn_over<T, VECTORS>(p, q, f, stored, t, next);
+		t = next;
+	} while (CLUSTERS && i < p.rows);
+}
+
+/* ---- Rows longer than a cluster holds ---- */
+
+/*
+ * Split among blocks; a second launch reads x again, from the last block to the first, and from L2 as long as
+ * the rows of one launch fit there.
+ */
+constexpr unsigned SPLIT_THREADS = 512, PARTS_MAX = 1024;
+constexpr uint64_t PART_MIN = 32768;       /* elements */
+constexpr uint64_t ROWS_BYTES = 32u << 20; /* of x in one launch: L2 keeps as much until the second */
+constexpr int BATCH = 4;                   /* vectors of a thread under way */
+
+struct split {
+	uint64_t first; /* row of this launch */
+	unsigned parts; /* blocks of a row */
+	total *of_part; /* [row - first][part] */
+};
+
+/* use(n, h) for the thread's vectors of a span, from the n-th on, some at a time. */
+template <typename T, typename Use>
+__device__ __forceinline__ void each_batch(const problem &p, const T *x, const span &s, Use use)
+{
+	for (unsigned n = threadIdx.x; n < s.count; n += BATCH * SPLIT_THREADS) {
+		held<T, BATCH, 1> h;
+		load_vectors(p, x, s.count, n, SPLIT_THREADS, &h);
+		use(n, &h);
+	}
+}
+
+/* Sums of a thread are in f64: millions of equal terms would all round the same way. */
+struct wide_total {
+	float most;
+	double sum;
+};
+
+template <int N>
+__device__ __forceinline__ void add_values(const problem &p, const plan &q, float (&v)[N], wide_total *t)
+{
+	float most = most_of_values(p, v, t->most);
+
+	if (most > t->most && t->sum != 0)
+		t->sum *= (double)rescale(p, q, t->most, most);
+	t->most = most;
+	t->sum += (double)raise_values(p, q, v, local_shift(p, most));
+}
+
+/* The next launch may begin once all blocks are here; it waits itself for what it needs of this one. */
+__device__ __forceinline__ void let_next_begin()
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void wait_for_last()
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_totals(problem p, plan q, split d)
+{
+	__shared__ total of_warp[SPLIT_THREADS / WARP];
+	unsigned part = blockIdx.x % d.parts;
+	vectors<T> v = vectors_of<T>(p, q, d.first + blockIdx.x / d.parts);
+	span s = span_of(v.count, part, d.parts);
+	wide_total t = {-INFINITY, 0};
+	held<T, 1, 1> h;
+
+	let_next_begin();
+	load_ends(p, v, part == 0 ? v.head + v.tail : 0, threadIdx.x, SPLIT_THREADS, &h);
+	add_values(p, q, h.ends, &t);
+	each_batch(p, v.x + s.first * WIDE<T>, s, [&](unsigned, held<T, BATCH, 1> *b) {
+#pragma unroll
+		for (int j = 0; j < BATCH; j++)
+			add_values(p, q, b->body[j], &t);
+	});
+	float most = largest_of_lanes(t.most), sum = rescaled_sum(p, q, {t.most, (float)t.sum}, most);
+	sum = sum_of_lanes(sum);
+	if (threadIdx.x % WARP == 0)
+		of_warp[threadIdx.x / WARP] = {most, sum};
+	__syncthreads();
+	total mine = combine(p, q, of_warp, SPLIT_THREADS / WARP);
+	wait_for_last(); /* the launch before may still read its totals */
+	if (threadIdx.x == 0)
+		d.of_part[blockIdx.x] = mine;
+}
+
+template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_finish(problem p, plan q, split d)
+{
+	unsigned block = gridDim.x - 1 - blockIdx.x, row = block / d.parts, part = block % d.parts;
+
+	let_next_begin();
+	wait_for_last();
+
+	vectors<T> v = vectors_of<T>(p, q, d.first + row);
+	span s = span_of(v.count, part, d.parts);
+	total all = combine(p, q, d.of_part + (size_t)row * d.parts, d.parts);
+	finish f = finish_of(p, q, all, all.most);
+	unsigned ends = part == 0 ? v.head + v.tail : 0;
+	T *y = v.y + s.first * WIDE<T>;
+	held<T, 1, 1> h;
+
+	each_batch(p, v.x + s.first * WIDE<T>, s, [&](unsigned n, held<T, BATCH, 1> *b) {
+#pragma unroll
+		for (int j = 0; j < BATCH; j++)
+			raise_values(p, q, b->body[j], f.shift);
+		store_vectors(p, q, f, y, s.count, n, SPLIT_THREADS, *b);
+	});
+	load_ends(p, v, ends, threadIdx.x, SPLIT_THREADS, &h);
+	raise_values(p, q, h.ends, f.shift);
+	store_ends(p, f, v, ends, threadIdx.x, SPLIT_THREADS, h);
+}
+
+/* ---- Launches ---- */
+
+typedef void (*fused_kernel)(problem, plan);
+
+/* Whether all rows begin at 16 bytes; or those of two views `address` bytes from each other are that far apart.
+ */
+bool is_whole(const problem &p, uint64_t address, const int64_t strides[3], size_t size)
+{
+	for (int d = 0; d < 3; d++)
+		address |= p.batch[d] > 1 ? (uint64_t)strides[d] * size : 0;
+	return address % 16 == 0;
+}
+
+/*
+ * Rows that do not match get here where supports() knew the addresses of a copy's origin only. Their results
+ * are stored one by one.
+ */
+template <typename T> plan plan_of(const problem &p)
+{
+	int64_t apart[3];
+	plan q = {};
+
+	for (int d = 0; d < 3; d++)
+		apart[d] = (int64_t)((uint64_t)p.x_batch[d] - (uint64_t)p.y_batch[d]);
+	q.factor2 = p.factor * 1.44269504f;
+	q.ends = p.cols % WIDE<T> || !is_whole(p, (uintptr_t)p.x, p.x_batch, sizeof(T));
+	q.matched = is_whole(p, (uintptr_t)p.x - (uintptr_t)p.y, apart, sizeof(T));
+	q.cluster = 1;
+	return q;
+}
+
+struct lanes_row {
+	unsigned vectors, lanes; /* up to so many vectors; that many threads to a row */
+	fused_kernel kernel;
+};
+
+/* NULL where rows are longer than a warp holds. */
+template <typename T> const lanes_row *lanes_for(uint64_t vectors)
+{
+#define LANES_ROW(vectors, lanes)                                                                              \
+	{                                                                                                      \
+		(vectors) * (lanes), lanes, fused_lanes<T, vectors, lanes>                                     \
+	}
+	static const lanes_row rows[] = {
+	    LANES_ROW(1, 1),  LANES_ROW(1, 2),  LANES_ROW(2, 2),
+	    LANES_ROW(2, 4),  LANES_ROW(2, 8),  LANES_ROW(2, 16),
+	    LANES_ROW(2, 32), LANES_ROW(4, 32), LANES_ROW(32 / WIDE<T>, 32),
+	};
+#undef LANES_ROW
+
+	for (const lanes_row &row : rows)
+		if (vectors <= row.vectors)
+			return &row;
+	return NULL;
+}
+
+void launch_lanes(const problem &p, const plan &q, const lanes_row &row, cudaStream_t stream)
+{
+	uint64_t rows = THREADS / row.lanes; /* of a block */
+
+	row.kernel<<<(unsigned)((p.rows + rows - 1) / rows), THREADS, 0, stream>>>(p, q);
+}
+
+/* Rows of blocks: how many to a row, threads of each, and vectors of a thread beyond its registers. */
+struct blocks {
+	unsigned cluster, threads, stored;
+};
+
+template <typename T> constexpr uint64_t HELD = 16 / WIDE<T>; /* of a thread, in registers */
+
+constexpr uint64_t ceil_div(uint64_t n, uint64_t by)
+{
+	return (n + by - 1) / by;
+}
+
+/* A row over so many blocks, with so many vectors to a thread unless there are too few threads. */
+template <typename T> blocks blocks_of(uint64_t vectors, unsigned cluster, uint64_t each, uint64_t threads_max)
+{
+	uint64_t mine = ceil_div(vectors, cluster), threads = ceil_div(ceil_div(mine, each), WARP) * WARP;
+
+	threads = threads < threads_max ? threads : threads_max;
+	each = ceil_div(mine, threads);
+	return {cluster, (unsigned)threads, (unsigned)(each > HELD<T> ? each - HELD<T> : 0)};
+}
+
+/* What was fastest for each length: few threads with much each, three blocks to an SM or two. */
+template <typename T> blocks choose_blocks(uint64_t vectors)
+{
+	constexpr uint64_t EACH = 16, THREADS_OF_CLUSTER = 512;
+	unsigned cluster = 1;
+
+	if (vectors <= 384 * 11)
+		return blocks_of<T>(vectors, 1, 10, 384);
+	while (cluster < CLUSTER_MAX && vectors > cluster * THREADS_OF_CLUSTER * EACH)
+		cluster *= 2;
+	return blocks_of<T>(vectors, cluster, cluster == 1 ? 10 : EACH,
+	                    cluster == CLUSTER_MAX ? THREADS_MAX : THREADS_OF_CLUSTER);
+}
+
+size_t stored_bytes(const blocks &b)
+{
+	return (size_t)b.stored * b.threads * 16;
+}
+
+/* And launches that begin before their predecessor has ended. */
+bool has_clusters()
+{
+	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
+}
+
+struct cluster_launch {
+	cudaLaunchConfig_t config;
+	cudaLaunchAttribute attribute;
+};
+
+void make_launch(const blocks &b, cudaStream_t stream, cluster_launch *ret)
+{
+	*ret = {};
+	ret->config.gridDim = dim3(b.cluster);
+	ret->config.blockDim = dim3(b.threads);
+	ret->config.dynamicSmemBytes = stored_bytes(b);
+	ret->config.stream = stream;
+	ret->config.attrs = &ret->attribute;
+	ret->config.numAttrs = b.cluster > 1;
+	ret->attribute.id = cudaLaunchAttributeClusterDimension;
+	ret->attribute.val.clusterDim.x = b.cluster;
+	ret->attribute.val.clusterDim.y = ret->attribute.val.clusterDim.z = 1;
+}
+
+/* False, with nothing launched, where the GPU has no room for a row. */
+bool launch_blocks(problem p, plan q, fused_kernel kernel, const blocks &b, cudaStream_t stream)
+{
+	cluster_launch l;
+	int clusters = INT_MAX; /* with room at a time */
+
+	make_launch(b, stream, &l);
+	q.cluster = b.cluster;
+	if (stored_bytes(b) > 0) {
+		if (stored_bytes(b) + 1024 >
+		    (size_t)cuda_device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
+			return false;
+		cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)stored_bytes(b));
+	}
+	if (b.cluster > 1) {
+		if (!has_clusters())
+			return false;
+		cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+		if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &l.config) != cudaSuccess)
+			return false;
+	}
+	if (clusters == 0)
+		return false;
+	l.config.gridDim.x *= (unsigned)(p.rows < (uint64_t)clusters ? p.rows : (uint64_t)clusters);
+	cudaLaunchKernelEx(&l.config, kernel, p, q);
+	return true;
+}
+
+typedef void (*split_kernel)(problem, plan, split);
+
+/* early: before the launch before it has ended. */
+void launch_part(split_kernel kernel, const problem &p, const plan &q, const split &d, unsigned blocks,
+                 bool early, cudaStream_t stream)
+{
+	cudaLaunchConfig_t config = {};
+	cudaLaunchAttribute attribute = {};
+
+	attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	attribute.val.programmaticStreamSerializationAllowed = 1;
+	config.gridDim = dim3(blocks);
+	config.blockDim = dim3(SPLIT_THREADS);
+	config.stream = stream;
+	config.attrs = &attribute;
+	config.numAttrs = early;
+	cudaLaunchKernelEx(&config, kernel, p, q, d);
+}
+
+template <typename T>
+void launch_split(const problem &p, const plan &q, const struct launch *launch, uint64_t bytes = ROWS_BYTES)
+{
+	uint64_t rows = bytes / (p.cols * sizeof(T)), parts = ceil_div(p.cols, PART_MIN);
+	split d = {0, (unsigned)(parts < PARTS_MAX ? parts : PARTS_MAX), (total *)launch->workspace};
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+	bool early = has_clusters();
+
+	rows = rows < PARTS_MAX / d.parts ? rows : PARTS_MAX / d.parts;
+	rows = rows ? rows : 1;
+	for (; d.first < p.rows; d.first += rows) {
+		uint64_t left = p.rows - d.first;
+		unsigned n = (unsigned)(left < rows ? left : rows) * d.parts;
+
+		launch_part(fused_totals<T>, p, q, d, n, early && d.first > 0, stream);
+		launch_part(fused_finish<T>, p, q, d, n, early, stream);
+	}
+}
+
+template <typename T> fused_kernel block_kernel(const problem &p, const blocks &b)
+{
+	constexpr int VECTORS = (int)HELD<T>;
+
+	if (b.cluster > 1)
+		return p.log ? fused_block<T, VECTORS, true, true> : fused_block<T, VECTORS, true, false>;
+	return p.log ? fused_block<T, VECTORS, false, true> : fused_block<T, VECTORS, false, false>;
+}
+
+template <typename T> void launch_fused(const op_args *args, const struct launch *launch)
+{
+	problem p = problem_of(args);
+	plan q = plan_of<T>(p);
+	uint64_t vectors = p.cols / WIDE<T>;
+	const lanes_row *lanes = lanes_for<T>(vectors);
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+
+	if (lanes) {
+		launch_lanes(p, q, *lanes, stream);
+		return;
+	}
+	const blocks b = choose_blocks<T>(vectors);
+	if (!launch_blocks(p, q, block_kernel<T>(p, b), b, stream))
+		launch_split<T>(p, q, launch);
+}
+
+} // namespace
+
+/* The totals of split rows. */
+extern "C" uint64_t softmax_fused_workspace(const op_args *args)
+{
+	const view *y = &args->views[1];
+
+	return y->shape[y->rank - 1] > PART_MIN / 2 ? PARTS_MAX * sizeof(total) : 0;
+}
+
+extern "C" CUDA_LAUNCH(softmax_fused)
+{
+	switch (args->views[0].dtype) {
+	case KOPS_F16:
+		launch_fused<__half>(args, launch);
+		break;
+	case KOPS_BF16:
+		launch_fused<__nv_bfloat16>(args, launch);
+		break;
+	default:
+		launch_fused<float>(args, launch);
+	}
+	return cuda_launch_status();
+}

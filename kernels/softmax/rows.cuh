@@ -1,0 +1,210 @@
+/*
+ * rows.cuh: what the CUDA rows of softmax share: the problem, and what one thread does with the elements of a
+ * row that are its own. The rungs differ in which elements those are and in how the threads of a row agree.
+ *
+ * Elements of all types are widened to f32, the results rounded once.
+ */
+#ifndef KOPS_KERNELS_SOFTMAX_ROWS_H
+#define KOPS_KERNELS_SOFTMAX_ROWS_H
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <math.h>
+
+#include "cuda_rows.h"
+
+namespace
+{
+
+/* rows = batch[0] · batch[1] · batch[2]. Strides in elements. */
+struct problem {
+	const void *x;
+	void *y;
+	uint64_t rows, cols, batch[3];
+	int64_t x_batch[3], y_batch[3], x_col, y_col;
+	float sign, half, factor; /* see exponent() */
+	bool log;
+};
+
+inline problem problem_of(const op_args *args)
+{
+	const view *x = &args->views[0], *y = &args->views[1];
+	float scale = (float)args->params.softmax.scale;
+	uint32_t outer = x->rank - 1;
+	problem p = {};
+
+	p.x = x->data;
+	p.y = y->data;
+	p.cols = x->shape[outer];
+	p.x_col = x->strides[outer];
+	p.y_col = y->strides[outer];
+	p.rows = 1;
+	for (uint32_t i = 0; i < 3; i++) {
+		bool there = i + outer >= 3; /* the last `outer` of the three */
+		uint32_t d = there ? i + outer - 3 : 0;
+
+		p.batch[i] = there ? x->shape[d] : 1;
+		p.x_batch[i] = there ? x->strides[d] : 0;
+		p.y_batch[i] = there ? y->strides[d] : 0;
+		p.rows *= p.batch[i];
+	}
+	p.sign = scale < 0 ? -1.0f : 1.0f;
+	p.half = fabsf(scale) < 1 ? 0.5f : 1.0f;
+	p.factor = scale / p.half;
+	p.log = args->params.softmax.log;
+	return p;
+}
+
+/* Where row i begins. The rows of dense views are all in batch[2]. */
+struct row {
+	int64_t x, y;
+};
+
+__device__ __forceinline__ row row_at(const problem &p, uint64_t i)
+{
+	if (i < p.batch[2])
+		return {(int64_t)i * p.x_batch[2], (int64_t)i * p.y_batch[2]};
+
+	uint64_t rest = i / p.batch[2];
+	int64_t i2 = (int64_t)(i % p.batch[2]), i1 = (int64_t)(rest % p.batch[1]),
+	        i0 = (int64_t)(rest / p.batch[1]);
+	return {i2 * p.x_batch[2] + i1 * p.x_batch[1] + i0 * p.x_batch[0],
+	        i2 * p.y_batch[2] + i1 * p.y_batch[1] + i0 * p.y_batch[0]};
+}
+
+/* Which columns of a row are a thread's own: `count` of them, every step-th from `first` on. */
+struct share {
+	uint64_t first, step, count;
+};
+
+/* The same in memory. */
+template <typename T> struct strand {
+	T *at;
+	int64_t step;
+	uint64_t count;
+};
+
+template <typename T>
+__device__ __forceinline__ strand<const T> strand_of_x(const problem &p, const row &r, const share &s)
+{
+	return {(const T *)p.x + r.x + (int64_t)s.first * p.x_col, (int64_t)s.step * p.x_col, s.count};
+}
+
+template <typename T>
+__device__ __forceinline__ strand<T> strand_of_y(const problem &p, const row &r, const share &s)
+{
+	return {(T *)p.y + r.y + (int64_t)s.first * p.y_col, (int64_t)s.step * p.y_col, s.count};
+}
+
+constexpr int GROUP = 8;
+
+/* n elements, GROUP at most, and zeros. */
+template <typename T> __device__ __forceinline__ void load(const strand<const T> &s, int n, float v[GROUP])
+{
+	const T *at = s.at;
+
+#pragma unroll
+	for (int k = 0; k < GROUP; k++, at += s.step)
+		v[k] = k < n ? (float)*at : 0;
+}
+
+/*
+ * use(v, n) for n elements at a time, GROUP but for the last. They are loaded together, before any result is
+ * written, so that the reads of a thread are under way side by side.
+ */
+template <typename T, typename Use> __device__ __forceinline__ void each_group(strand<const T> s, Use use)
+{
+	float v[GROUP];
+
+	for (; s.count >= GROUP; s.count -= GROUP, s.at += GROUP * s.step) {
+		load(s, GROUP, v);
+		use(v, GROUP);
+	}
+	if (s.count > 0) {
+		load(s, (int)s.count, v);
+		use(v, (int)s.count);
+	}
+}
+
+/*
+ * s·x − m as factor · (half·x − shift) with shift = half · the x of the largest s·x. s·x itself may overflow
+ * where the difference does not. half is 1 where |s| >= 1, so that an overflow to −Inf is the right limit; else
+ * 0.5 with factor = 2·s, and nothing overflows.
+ */
+__device__ __forceinline__ float exponent(const problem &p, float x, float shift)
+{
+	return p.factor * (p.half * x - shift);
+}
+
+/* most: the largest of ±x, signed so that it is the x of the largest s·x. */
+__device__ __forceinline__ float shift_of(const problem &p, float most)
+{
+	return p.half * p.sign * most;
+}
+
+__device__ __forceinline__ float most_of(const problem &p, const float v[GROUP], int n, float most)
+{
+#pragma unroll
+	for (int k = 0; k < GROUP; k++)
+		most = k < n ? fmaxf(most, p.sign * v[k]) : most;
+	return most;
+}
+
+__device__ __forceinline__ float sum_of(const problem &p, const float v[GROUP], int n, float shift)
+{
+	float sum = 0;
+
+#pragma unroll
+	for (int k = 0; k < GROUP; k++)
+		sum += k < n ? expf(exponent(p, v[k], shift)) : 0;
+	return sum;
+}
+
+template <typename T> __device__ __forceinline__ float find_most(const problem &p, const strand<const T> &x)
+{
+	float most = -INFINITY;
+
+	each_group(x, [&](const float *v, int n) { most = most_of(p, v, n, most); });
+	return most;
+}
+
+/* Groups are added up in f64: millions of equal terms would all round the same way. */
+template <typename T>
+__device__ __forceinline__ float sum_up(const problem &p, const strand<const T> &x, float shift)
+{
+	double sum = 0;
+
+	each_group(x, [&](const float *v, int n) { sum += (double)sum_of(p, v, n, shift); });
+	return (float)sum;
+}
+
+/* y = finish(x), element by element. */
+template <typename T, typename Finish>
+__device__ __forceinline__ void map(const strand<const T> &x, const strand<T> &y, Finish finish)
+{
+	T *at = y.at;
+
+	each_group(x, [&](const float *v, int n) {
+#pragma unroll
+		for (int k = 0; k < GROUP; k++, at += y.step)
+			if (k < n)
+				*at = (T)finish(v[k]);
+	});
+}
+
+/* sum: over the whole row, of exp(exponent()). */
+template <typename T>
+__device__ __forceinline__ void write(const problem &p, const strand<const T> &x, const strand<T> &y,
+                                      float shift, float sum)
+{
+	float log_sum = logf(sum), inverse = 1 / sum;
+
+	if (p.log)
+		map(x, y, [&](float v) { return exponent(p, v, shift) - log_sum; });
+	else
+		map(x, y, [&](float v) { return expf(exponent(p, v, shift)) * inverse; });
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,239 @@
+"""`kops-client bench` against the real daemon and its CPU device: every op, its reports, its plots, its refusals."""
+import csv
+import io
+import json
+import os
+import subprocess
+import tempfile
+import xml.etree.ElementTree
+
+import harness
+
+OK, FAILED, USAGE, CONNECT, TIMEOUT, CHECK = range(6)
+LADDERS = {"gemm": ["reference", "openblas"], "softmax": ["reference", "vectorised"],
+           "transpose": ["reference", "vectorised"], "add": ["reference", "vectorised"],
+           "copy": ["reference", "vectorised"], "fma": ["reference", "vectorised"]}
+SHAPES = {"gemm": "33x65x17,64", "softmax": "5x1000,64", "transpose": "33x65,64", "add": "33x65,64", "copy": "33x65,64",
+          "fma": "1000x16,5000"}
+FEW = ("--reps", "3", "--warmup", "1")
+QUICKLY = (*FEW, "--no-ceiling")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class BenchTest(harness.DaemonTest):
+    # Little room for sets of operands keeps the tests short.
+    settings = {"max_resident_per_uid": "256M"}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = tempfile.TemporaryDirectory(prefix="kops-bench-")
+        cls.addClassCleanup(cls.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def bench(self, *args, code=OK):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("KOPS_")}
+        env["KOPS_SOCKET"] = self.daemon.socket
+        r = subprocess.run([harness.KOPS_CLIENT, "bench", *args], capture_output=True, env=env, timeout=250,
+                           cwd=self.folder.name, text=True)
+        self.assertEqual(r.returncode, code, f"{args}: {r.stderr}")
+        return r
+
+    def json(self, *args, **options):
+        d = json.loads(self.bench(*args, "--json", **options).stdout)
+        self.assertEqual(d["schema"], 1)
+        return d
+
+    def csv(self, *args, **options):
+        return list(csv.DictReader(io.StringIO(self.bench(*args, "--csv", **options).stdout)))
+
+    def svg(self, name):
+        root = xml.etree.ElementTree.parse(self.path(name)).getroot()
+        self.assertEqual(root.tag, SVG + "svg")
+        return root
+
+
+class Measures(BenchTest):
+    def test_every_op_and_row(self):
+        for op, ladder in LADDERS.items():
+            with self.subTest(op=op):
+                d = self.json(op, SHAPES[op], "--kernel", "all", "--cache", "warm", "--seed", "5", *QUICKLY)
+                self.assertTrue(d["ok"])
+                self.assertEqual((d["op"], d["dtype"], d["device"], d["seed"]), (op, "f32", "cpu", 5))
+                self.assertEqual([r["kernel"] for r in d["rows"]], 2 * ladder)
+                for r in d["rows"]:
+                    self.check_row(op, r)
+
+    def check_row(self, op, r):
+        self.assertTrue(r["measured"] and not r["wrong"])
+        self.assertGreater(r["min_us"], 0)
+        self.assertTrue(r["min_us"] <= r["median_us"] <= r["max_us"])
+        self.assertTrue(1 <= r["launches"] <= 32)
+        self.assertEqual((r["samples"], r["mode"], r["sets"]), (3, "warm", 1))
+        self.assertAlmostEqual(r["gbytes_per_s"], r["bytes"] / r["median_us"] / 1e3, delta=1e-3 * r["gbytes_per_s"])
+        self.assertTrue(0 <= r["max_error"] < 1e-3)
+        self.assertTrue(0 <= r["error_to_bound"] <= 1)
+        if op in ("transpose", "copy"):
+            self.assertEqual((r["max_error"], r["flops"]), (0, 0))
+        peers = {"gemm": "openblas", "copy": None, "fma": None}
+        self.assertEqual(r["peer"], peers.get(op, "vectorised"))
+        if r["peer"] == r["kernel"] and op == "gemm":
+            self.assertAlmostEqual(r["peer_percent"], 100)
+
+    def test_ceilings(self):
+        d = self.json("gemm", "64", "--cache", "warm", "--no-check", *FEW)
+        for name in ("fma_gflops_per_s", "memory_gbytes_per_s"):
+            self.assertGreater(d["ceilings"][name], 0)
+        [r] = d["rows"]
+        self.assertAlmostEqual(r["ceiling_percent"], 100 * r["gflops_per_s"] / r["ceiling"], delta=1e-6)
+        d = self.json("gemm", "64", "--cache", "warm", "--no-check", *QUICKLY)
+        self.assertEqual(set(d["ceilings"].values()), {None, d["ceilings"]["cache_bytes"]})
+        self.assertIsNone(d["rows"][0]["ceiling_percent"])
+
+    def test_counts_follow_from_the_shape(self):
+        [r] = self.json("gemm", "40x30x20", "--dtype", "f64", "--cache", "warm", *QUICKLY)["rows"]
+        self.assertEqual((r["shape"], r["flops"]), ("40x30x20", 2 * 40 * 30 * 20))
+        self.assertEqual((r["footprint_bytes"], r["bytes"]), (8 * (800 + 600 + 1200), 8 * (800 + 600 + 1200)))
+        self.assertEqual(r["kernel"], "openblas")  # the one that kopsd takes, and why
+        self.assertTrue(r["why"])
+        self.assertIn("reference", r["passed_over"])
+
+    def test_small_types(self):
+        for op in ("softmax", "transpose", "add", "copy", "gemm"):
+            for dtype in ("f16", "bf16"):
+                with self.subTest(op=op, dtype=dtype):
+                    d = self.json(op, "70x65x33" if op == "gemm" else "70x65", "--dtype", dtype, "--host", *QUICKLY)
+                    self.assertEqual((d["dtype"], len(d["rows"])), (dtype, 1))
+                    self.assertLessEqual(d["rows"][0]["error_to_bound"], 1)
+
+    def test_cold_and_warm(self):
+        rows = self.csv("add", "64x1024", "--kernel", "vectorised", "--cache", "both", *QUICKLY)
+        self.assertEqual([r["mode"] for r in rows], ["cold", "warm"])
+        self.assertGreater(int(rows[0]["sets"]), 1)
+        self.assertEqual(int(rows[1]["sets"]), 1)
+        self.assertGreater(float(rows[0]["peer_percent"]), 0)
+        self.assertEqual([r["mode"] for r in self.csv("add", "64x1024", *QUICKLY)], ["cold"])
+
+    def test_host_to_host(self):
+        d = self.json("gemm", "--shape", "256,32x64x16", "--host", "--kernel", "all", *QUICKLY)
+        self.assertEqual([r["mode"] for r in d["rows"]], 4 * ["host"])
+        self.assertIsNone(d["ceilings"]["memory_gbytes_per_s"])  # nothing that bounds a wall time
+        for r in d["rows"]:
+            self.assertIsNone(r["ceiling_percent"])
+            self.assertGreater(r["median_us"], r["receipt"]["compute_us"])
+            self.assertGreater(r["peer_percent"], 0)
+
+    def test_ipc(self):
+        d = self.json("ipc", "--count", "50")
+        self.assertGreater(d["echo"]["p50_us"], 0)
+        self.bench("ipc", "64", code=USAGE)
+
+    def test_text(self):
+        out = self.bench("softmax", "7x100,300", "--kernel", "all", "--host", "--seed", "77", *QUICKLY).stdout
+        self.assertIn("softmax f32 on cpu", out)
+        self.assertIn("seed 77", out)
+        lines = out.splitlines()
+        columns = next(i for i, line in enumerate(lines) if line.startswith("shape "))
+        for unit in ("min µs", "median µs", "GB/s", "% ceiling", "% peer", "max error"):
+            self.assertIn(unit, lines[columns])
+        self.assertEqual([line.split()[:3] for line in lines[columns + 1:]],
+                         [[s, k, "host"] for s in ("7x100", "300x300") for k in LADDERS["softmax"]])
+
+    def test_without_the_check(self):
+        [r] = self.json("add", "9x9", "--host", "--no-check", *QUICKLY)["rows"]
+        self.assertIsNone(r["max_error"])
+        self.assertTrue(r["measured"])
+
+
+class Reports(BenchTest):
+    def test_csv_is_self_contained_and_plots_again(self):
+        rows = self.csv("transpose", "64,128,256", "--kernel", "all", "--cache", "warm", "--seed", "9", "--plot",
+                        "direct.svg", *FEW)
+        self.assertEqual(len(rows), 6)
+        for r in rows:
+            self.assertEqual((r["op"], r["dtype"], r["device"], r["seed"]), ("transpose", "f32", "cpu", "9"))
+            self.assertGreater(float(r["memory_gbytes_per_s"]), 0)
+            self.assertGreater(float(r["gbytes_per_s"]), 0)
+            self.assertEqual(None in r.values(), False)
+        with open(self.path("run.csv"), "w", encoding="utf-8", newline="") as f:
+            out = csv.DictWriter(f, rows[0].keys())
+            out.writeheader()
+            out.writerows(rows)
+        self.bench("plot", "run.csv", "--plot", "again.svg")
+        with open(self.path("direct.svg"), "rb") as a, open(self.path("again.svg"), "rb") as b:
+            self.assertEqual(a.read(), b.read())
+        root = self.svg("direct.svg")
+        lines = root.findall(SVG + "polyline")
+        self.assertEqual(len(lines), 2)  # one for each kernel
+        self.assertEqual([len(line.get("points").split()) for line in lines], [3, 3])
+        texts = [t.text for t in root.findall(SVG + "text")]
+        for text in ("Speed against size", "Roofline", "reference", "vectorised", "from the cache"):
+            self.assertIn(text, texts)
+
+    def test_plot_says_what_it_cannot_do(self):
+        with open(self.path("bad.csv"), "w", encoding="utf-8") as f:
+            f.write("op,shape\ngemm,3\n")
+        self.assertIn("bad.csv: line 1 has no column", self.bench("plot", "bad.csv", "--plot", "x.svg", code=FAILED).stderr)
+        self.assertIn("--plot", self.bench("plot", "bad.csv", code=USAGE).stderr)
+        self.assertIn("missing.csv", self.bench("plot", "missing.csv", "--plot", "x.svg", code=FAILED).stderr)
+        r = self.bench("add", "8", "--host", "--plot", "nowhere/x.svg", *QUICKLY, code=FAILED)
+        self.assertIn("cannot write nowhere/x.svg", r.stderr)
+        self.assertEqual(r.stdout, "")  # before any work
+        self.bench("softmax", "8", "--dtype", "f64", "--host", "--plot", "none.svg", code=FAILED)
+        self.assertFalse(os.path.exists(self.path("none.svg")))
+
+
+class Refusals(BenchTest):
+    def test_what_does_not_fit_is_a_row_with_a_reason(self):
+        d = self.json("add", "8192x4096,16x16", "--kernel", "all", "--cache", "warm", *QUICKLY)
+        self.assertTrue(d["ok"])
+        self.assertEqual([r["measured"] for r in d["rows"]], [False, False, True, True])
+        for r in d["rows"][:2]:
+            self.assertIsNone(r["median_us"])
+            self.assertIsNone(r["gbytes_per_s"])
+            self.assertGreater(len(r["note"]), 10)
+        rows = self.csv("add", "8192x4096,16x16", "--cache", "warm", *QUICKLY)
+        self.assertEqual([r["median_us"] == "" for r in rows], [True, False])
+        self.assertGreater(len(rows[0]["note"]), 10)
+
+    def test_nothing_measured_is_a_failure(self):
+        d = self.json("softmax", "64", "--dtype", "f64", "--kernel", "all", "--host", code=FAILED)
+        self.assertFalse(d["ok"])
+        self.assertEqual([r["kernel"] for r in d["rows"]], LADDERS["softmax"])
+        for r in d["rows"]:
+            self.assertIn("f64", r["note"])
+
+    def test_wrong_words(self):
+        for args, words in [
+                (("gemm", "64", "--kernel", "openblas,naive"), ("'naive'", "reference, openblas, and 'all'")),
+                (("gemm", "64x64"), ("'64x64' is no shape", "MxNxK")),
+                (("add", "64x0"), ("'64x0' is no shape", "ROWSxCOLUMNS")),
+                (("add", "--table", "sed"), ("no table 'sed'", "seed")),
+                (("add",), ("needs a shape", "--table seed")),
+                (("add", "3", "--shape", "4"), ("give one of them",)),
+                (("add", "3", "--table", "seed"), ("give one of them",)),
+                (("add", "3", "--cache", "hot"), ("cold, warm or both",)),
+                (("add", "3", "--cache", "warm", "--host"), ("--host",)),
+                (("add", "3", "--json", "--csv"), ("--json and --csv",)),
+                (("add", "3", "--reps", "0"), ("--reps",)),
+                (("add", "3", "--resident"), ("--resident",)),
+                (("subtract", "3"), ("'subtract' is not",)),
+                (("plot",), ("needs a file",))]:
+            with self.subTest(args=args):
+                r = self.bench(*args, code=USAGE)
+                for w in words:
+                    self.assertIn(w, r.stderr)
+        self.assertIn("gpu7", self.bench("add", "3", "--device", "gpu7", code=FAILED).stderr)
+
+    def test_the_table_stops_early_on_the_cpu(self):
+        r = self.bench("copy", "--table", "seed", "--host", "--csv", "--reps", "1", "--warmup", "0")
+        shapes = [row["shape"] for row in csv.DictReader(io.StringIO(r.stdout))]
+        self.assertEqual(shapes[0], "64x1024")
+        self.assertEqual(shapes[-1], "16384x1024")  # 128 MiB
+        self.assertIn("256 MiB", r.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
