@@ -15,6 +15,11 @@ add_library(kops-cuda MODULE
   ${kernels}/fma/cuda.c ${kernels}/fma/fma.cu
   $<TARGET_OBJECTS:kops_ops>)
 
+option(KOPS_UNPROVEN "Build the kernels, too, that have not yet been run on a GPU: for their first runs only" OFF)
+if(KOPS_UNPROVEN)
+  target_compile_definitions(kops-cuda PRIVATE KOPS_UNPROVEN)
+endif()
+
 set_target_properties(kops-cuda PROPERTIES
   PREFIX "" OUTPUT_NAME kops-cuda
   C_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
