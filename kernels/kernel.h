@@ -95,7 +95,9 @@ struct op {
 	 * data, space and offset are left to the caller. False when the op does not take the dtype.
 	 */
 	bool (*sample)(kops_dtype dtype, struct op_args *args);
-	/* Largest |y - reference| that a right kernel shows on sample() filled from [-1, 1]. */
+	/* One that rows for large and aligned problems take too; NULL: no row asks for more than sample(). */
+	bool (*large_sample)(kops_dtype dtype, struct op_args *args);
+	/* Largest |y - reference| that a right kernel shows on either sample filled from [-1, 1]. */
 	double (*tolerance)(const struct op_args *args);
 };
 

@@ -263,23 +263,31 @@ static void costs_count_what_is_there(void **state)
 	assert_true(cost.bytes == 4.0 * (7 * 3 + 5 * 3 * 6 + 2 * 5 * 7 * 6));
 }
 
+static void sample_passes_its_own_check(const struct op *op, kops_dtype dtype,
+                                        bool (*sample)(kops_dtype, struct op_args *))
+{
+	struct op_args args = {.op = op};
+
+	if (!sample(dtype, &args)) {
+		assert_int_not_equal(dtype, KOPS_F32);
+		return;
+	}
+	assert_ptr_equal(args.op, op);
+	for (unsigned j = 0; j <= op->n_inputs; j++)
+		args.views[j].space = &spaces[j];
+	assert_int_equal(check(&args), 0);
+	assert_true(view_elements(op_output(&args)) > 1000);
+	assert_true(op->tolerance(&args) < 2);
+}
+
 static void samples_pass_their_own_check(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < OP_COUNT; i++)
 		for (int dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++) {
-			struct op_args args = {.op = ops[i]};
-			if (!ops[i]->sample((kops_dtype)dtype, &args)) {
-				assert_int_not_equal(dtype, KOPS_F32);
-				continue;
-			}
-			assert_ptr_equal(args.op, ops[i]);
-			for (unsigned j = 0; j <= ops[i]->n_inputs; j++)
-				args.views[j].space = &spaces[j];
-			struct op_args checked = args;
-			assert_int_equal(check(&checked), 0);
-			assert_true(view_elements(op_output(&checked)) > 1000);
-			assert_true(ops[i]->tolerance(&checked) < 2);
+			sample_passes_its_own_check(ops[i], (kops_dtype)dtype, ops[i]->sample);
+			if (ops[i]->large_sample)
+				sample_passes_its_own_check(ops[i], (kops_dtype)dtype, ops[i]->large_sample);
 		}
 }
 

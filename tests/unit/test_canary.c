@@ -1,0 +1,123 @@
+/* The self-test of kernel rows at start, on a backend whose rows are the ops' references, right or spoiled. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "canary.h"
+
+enum { LARGE_ELEMENTS = 500000 };
+
+static uint64_t disabled;
+static struct run *finished;
+
+static bool takes_small(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "takes small products";
+	return view_elements(op_output_const(args)) < LARGE_ELEMENTS;
+}
+
+static bool takes_large_f32(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "takes large products of f32";
+	return !takes_small(args, ret_why_not) && args->views[0].dtype == KOPS_F32;
+}
+
+static bool takes_nothing(const struct op_args *args, const char **ret_why_not)
+{
+	(void)args;
+	*ret_why_not = "takes nothing";
+	return false;
+}
+
+static int compute(const struct op_args *args, const struct launch *launch)
+{
+	(void)launch;
+	args->op->reference(args);
+	return 0;
+}
+
+/* Wrong in the last element. */
+static int compute_wrongly(const struct op_args *args, const struct launch *launch)
+{
+	const struct view *out = op_output_const(args);
+	size_t size = dtype_size(out->dtype);
+	char *last = (char *)out->data + (view_elements(out) - 1) * size;
+
+	compute(args, launch);
+	memset(last, 0x3d, size);
+	return 0;
+}
+
+static const struct kernel rows[] = {
+    {.name = "small", .supports = takes_small, .launch = compute},
+    {.name = "large", .supports = takes_large_f32, .launch = compute},
+    {.name = "wrong-small", .supports = takes_small, .launch = compute_wrongly},
+    {.name = "wrong-large", .supports = takes_large_f32, .launch = compute_wrongly},
+    {.name = "none", .supports = takes_nothing, .launch = compute_wrongly},
+};
+
+static const struct kernel_list *list_of(const struct op *op)
+{
+	static const struct kernel_list gemm = {rows, sizeof rows / sizeof rows[0]}, none = {NULL, 0};
+
+	return strcmp(op->name, "gemm") == 0 ? &gemm : &none;
+}
+
+static void disable(struct backend_device *dev, const struct op *op, unsigned row)
+{
+	(void)dev;
+	(void)op;
+	disabled |= (uint64_t)1 << row;
+}
+
+static int plan(const struct backend_device *dev, struct run *run)
+{
+	struct run_op *op = &run->ops[0];
+
+	(void)dev;
+	return kernel_choose(list_of(op->args.op), &op->args, op->pinned, 0, &op->kernel, op->why);
+}
+
+static void start(struct backend_device *dev, struct run *run)
+{
+	struct op_args args = run->ops[0].args;
+
+	(void)dev;
+	for (unsigned i = 0; i <= args.op->n_inputs; i++)
+		args.views[i].data = memory_at(args.views[i].space, args.views[i].offset);
+	run->status = run->ops[0].kernel->launch(&args, NULL);
+	finished = run;
+}
+
+static struct run *poll(struct backend_device *dev)
+{
+	struct run *run = finished;
+
+	(void)dev;
+	finished = NULL;
+	return run;
+}
+
+static void wrong_rows_are_disabled_whatever_their_size(void **state)
+{
+	const struct backend backend = {
+	    .kernels = list_of, .disable = disable, .plan = plan, .start = start, .poll = poll};
+	char failed[WHY_BYTES];
+
+	(void)state;
+	assert_int_equal(canary_self_test(&backend, NULL, failed), 2);
+	assert_string_equal(failed, "gemm/wrong-small,gemm/wrong-large");
+	assert_int_equal(disabled, 1 << 2 | 1 << 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(wrong_rows_are_disabled_whatever_their_size),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
