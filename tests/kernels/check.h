@@ -3,7 +3,7 @@
  * reference.
  *
  *   problem.c        random problems: shapes, strides, values
- *   target.c         runs a problem on a device through the backend vtable
+ *   target.c         devices; runs a problem on one through the backend vtable (check_accuracy's too)
  *   judge.c          error bounds; compares outputs, and every byte around them
  *   chain.c          runs of several ops over shared intermediates
  *   large.c          outputs of more than 2^31 elements
@@ -104,6 +104,16 @@ struct target {
 	struct device_info info;
 	char name[16];
 };
+
+/* The CPU's, or that of the module at this path; NULL, with a word on stderr, where that is none. */
+const struct backend *target_backend(const char *module);
+
+/*
+ * Opens each device, or the one of this name, and checks it: how many checks failed, -1 when there is no
+ * device.
+ */
+int target_each(const struct backend *backend, const char *device,
+                unsigned (*check)(struct target *t, const void *options), const void *options);
 
 /*
  * Loads `before` into the spaces (through copy ops where resident), runs the ops of run, waits, and leaves the

@@ -5,14 +5,12 @@
  * problems, so that a failure can be repeated with --seed and --case. Exit status: 0 right, 1 wrong,
  * 2 usage, 77 no device.
  */
-#include <dlfcn.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "backend_cpu.h"
 #include "check.h"
 
 #define ROWS_MAX 32
@@ -154,8 +152,9 @@ static unsigned check_op(struct target *t, const struct options *o, const struct
 	return failed + print_table(t, o, op, &table);
 }
 
-static unsigned check_device(struct target *t, const struct options *o)
+static unsigned check_device(struct target *t, const void *options)
 {
+	const struct options *o = options;
 	unsigned failed = 0;
 
 	if (!o->quiet)
@@ -168,53 +167,6 @@ static unsigned check_device(struct target *t, const struct options *o)
 	if (!o->op && !o->row && !o->without && o->only_case < 0)
 		failed += chain_check(t, o);
 	return failed;
-}
-
-/* Failures of all devices wanted; -1 when there is no device. */
-static int check_backend(const struct backend *backend, const struct options *o)
-{
-	char why[WHY_BYTES] = "";
-	unsigned n = backend->count(why), failed = 0, checked = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		struct target t = {.backend = backend};
-		snprintf(t.name, sizeof t.name, n > 1 || strcmp(backend->kind, "cpu") ? "%s%u" : "%s",
-		         backend->kind, i);
-		if (o->device && strcmp(o->device, t.name) != 0)
-			continue;
-		checked++;
-		if (backend->open(i, 0, &t.dev, why) < 0) {
-			printf("FAILED to open %s: %s\n", t.name, why);
-			failed++;
-			continue;
-		}
-		backend->describe(t.dev, &t.info);
-		failed += check_device(&t, o);
-		backend->close(t.dev);
-	}
-	if (checked)
-		return (int)failed;
-	printf("skipped: no device%s%s\n", *why ? ": " : "", why);
-	return -1;
-}
-
-static const struct backend *open_module(const char *path)
-{
-	const struct backend *(*entry)(void);
-	void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	void *symbol = module ? dlsym(module, BACKEND_ENTRY) : NULL;
-
-	if (!symbol) {
-		fprintf(stderr, "cannot use module %s: %s\n", path, dlerror());
-		return NULL;
-	}
-	memcpy(&entry, &symbol, sizeof entry);
-	const struct backend *backend = entry();
-	if (backend->abi == BACKEND_ABI)
-		return backend;
-	fprintf(stderr, "module %s has ABI %u, not %u: build both from one tree\n", path, backend->abi,
-	        BACKEND_ABI);
-	return NULL;
 }
 
 static int usage(FILE *to)
@@ -305,10 +257,10 @@ int main(int argc, char **argv)
 	}
 	printf("seed %llu\n", (unsigned long long)o.seed);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	const struct backend *backend = o.module ? open_module(o.module) : &backend_cpu;
+	const struct backend *backend = target_backend(o.module);
 	if (!backend)
 		return 1;
-	int failed = check_backend(backend, &o);
+	int failed = target_each(backend, o.device, check_device, &o);
 	if (failed < 0)
 		return 77;
 	printf(failed ? "%d FAILED\n" : "all right\n", failed);

@@ -1,11 +1,78 @@
 /* target.c: problems on a device, through the backend vtable as the daemon uses it. */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "backend_cpu.h"
 #include "check.h"
 
 #define WAIT_S 60
+
+/* ---- Devices ---- */
+
+static const struct backend *open_module(const char *path)
+{
+	const struct backend *(*entry)(void);
+	void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	void *symbol = module ? dlsym(module, BACKEND_ENTRY) : NULL;
+
+	if (!symbol) {
+		fprintf(stderr, "cannot use module %s: %s\n", path, dlerror());
+		return NULL;
+	}
+	memcpy(&entry, &symbol, sizeof entry);
+	const struct backend *backend = entry();
+	if (backend->abi == BACKEND_ABI)
+		return backend;
+	fprintf(stderr, "module %s has ABI %u, not %u: build both from one tree\n", path, backend->abi,
+	        BACKEND_ABI);
+	return NULL;
+}
+
+const struct backend *target_backend(const char *module)
+{
+	return module ? open_module(module) : &backend_cpu;
+}
+
+/* 1 if it cannot be opened. */
+static unsigned check_one(struct target *t, unsigned index,
+                          unsigned (*check)(struct target *t, const void *options), const void *options)
+{
+	char why[WHY_BYTES] = "";
+
+	if (t->backend->open(index, 0, &t->dev, why) < 0) {
+		printf("FAILED to open %s: %s\n", t->name, why);
+		return 1;
+	}
+	t->backend->describe(t->dev, &t->info);
+	unsigned failed = check(t, options);
+	t->backend->close(t->dev);
+	return failed;
+}
+
+int target_each(const struct backend *backend, const char *device,
+                unsigned (*check)(struct target *t, const void *options), const void *options)
+{
+	char why[WHY_BYTES] = "";
+	unsigned n = backend->count(why), failed = 0, checked = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct target t = {.backend = backend};
+		snprintf(t.name, sizeof t.name, n > 1 || strcmp(backend->kind, "cpu") ? "%s%u" : "%s",
+		         backend->kind, i);
+		if (device && strcmp(device, t.name) != 0)
+			continue;
+		checked++;
+		failed += check_one(&t, i, check, options);
+	}
+	if (checked)
+		return (int)failed;
+	printf("skipped: no device%s%s\n", *why ? ": " : "", why);
+	return -1;
+}
+
+/* ---- Runs ---- */
 
 static time_t now_s(void)
 {

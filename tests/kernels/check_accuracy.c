@@ -1,0 +1,414 @@
+/*
+ * check_accuracy: the errors of a row of gemm, by default of what `auto` takes for precision f32, against those
+ * of a peer on the same data: its largest and its RMS may be no larger, the RMS at most what a sequential loop
+ * of FMAs has. How that is judged where chance has a say stands in contest.c, what an error is in duel.c.
+ *
+ * A case is a shape, with layouts, and a distribution; every second shape is one of a list, the others are
+ * random. Each case is one line with both errors, in units of 2^-24. Cases of few elements are judged together
+ * as well. NaN, Inf and overflow are a distribution each: elements must be finite, Inf, -Inf or NaN where the
+ * peer's are.
+ *
+ * Exit status: 0 right, 1 wrong, 2 usage, 77 no device.
+ */
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "accuracy.h"
+#include "threads.h"
+
+#define UNIT  0x1p-24
+#define FEW   4096 /* elements, below which a case is also judged with its likes */
+#define LEAST 64   /* elements of a case: smaller ones are drawn several times */
+#define LARGE_MIN                                                                                              \
+	512 /* M and N of every other random shape: rows other than the peer are for large products            \
+	     */
+#define EXTENT_MAX 4096
+#define BLOCK_MIN  64 /* no block of OpenBLAS is shorter */
+
+struct accuracy_options {
+	uint64_t seed, k_max;
+	unsigned cases, keep_bits;
+	int only_case; /* -1: all */
+	const char *row, *peer, *device, *module;
+};
+
+/* What a case may take. */
+struct bounds {
+	double products, elements;
+};
+
+/* Of one distribution. */
+struct tally {
+	unsigned fought, same, refused, failed;
+	double worst_max, worst_rms; /* ratios to the peer's, of cases that are not few */
+	struct pool peer, sequential;
+};
+
+/* ---- Cases ---- */
+
+struct shape {
+	uint64_t m, n, k;
+};
+
+static const struct shape shapes[] = {
+    {512, 512, 4096},  {768, 768, 64}, {1024, 1024, 256}, {1, 1, 65536},     {2048, 2048, 1024},
+    {768, 768, 16384}, {300, 200, 1},  {1000, 1000, 16},  {64, 64, 65536},   {4096, 4096, 128},
+    {768, 768, 768},   {1, 4096, 300}, {1000, 1000, 999}, {128, 4096, 8192},
+};
+
+#define SHAPES (sizeof shapes / sizeof shapes[0])
+
+static uint64_t log_uniform(struct random *r, uint64_t least, uint64_t most)
+{
+	double span = log(((double)most + 1) / (double)least), x = 0.5 + 0.5 * random_unit(r);
+	uint64_t extent = (uint64_t)((double)least * exp(span * x));
+
+	return extent < most ? extent : most;
+}
+
+static struct shape random_shape(struct random *r)
+{
+	uint64_t least = random_chance(r, 50) ? LARGE_MIN : 1;
+
+	return (struct shape){log_uniform(r, least, EXTENT_MAX), log_uniform(r, least, EXTENT_MAX),
+	                      log_uniform(r, 1, 65536)};
+}
+
+static bool is_within(const struct shape *s, const struct bounds *most)
+{
+	double m = (double)s->m, n = (double)s->n, k = (double)s->k;
+
+	return m * n * k <= most->products && m * k + k * n + m * n <= most->elements;
+}
+
+static struct shape limited(struct shape s, const struct bounds *most, uint64_t k_max)
+{
+	s.k = s.k < k_max ? s.k : k_max;
+	while (!is_within(&s, most)) {
+		uint64_t *largest = s.m >= s.n ? &s.m : &s.n;
+		largest = *largest > 1 ? largest : &s.k;
+		*largest /= 2;
+	}
+	return s;
+}
+
+/* Sanitizers make the loops slow, and a plain loop that is the peer has all elements of some cases to do. */
+static struct bounds bounds_of(const struct accuracy_options *o, unsigned distribution)
+{
+#ifdef KOPS_SANITIZE
+	struct bounds host = {0x1p21, 0x1p17};
+#else
+	struct bounds host = {0x1p25, 0x1p20};
+#endif
+
+	if (o->module && !(distribution_is_classes(distribution) && strcmp(o->peer, SEQUENTIAL) == 0))
+		return (struct bounds){0x1p38, 0x1p25};
+	if (distribution_is_classes(distribution))
+		host.products = 0x1p21;
+	return host;
+}
+
+/*
+ * OpenBLAS adds one block of K after the other to beta C0, scaled and rounded each time; a loop that does so
+ * once is no peer of that.
+ */
+static bool may_scale(const struct duel *d)
+{
+	return !distribution_is_classes(d->distribution) &&
+	       (strcmp(d->peer, SEQUENTIAL) != 0 || d->k <= BLOCK_MIN);
+}
+
+static void choose_scalars(struct duel *d, struct random *r)
+{
+	static const double usual[] = {1, -1, 0.5};
+
+	d->alpha = 1;
+	if (!may_scale(d) || random_chance(r, 75))
+		return;
+	d->alpha = random_chance(r, 50) ? usual[random_below(r, 3)] : (double)(float)(4 * random_unit(r));
+	d->beta = random_chance(r, 50) ? usual[random_below(r, 3)] : (double)(float)random_unit(r);
+}
+
+/* Cases count through the distributions, and with each round of them through the shapes. */
+static struct duel make_case(const struct accuracy_options *o, unsigned number)
+{
+	struct random r = {o->seed * 1000003 + number};
+	unsigned distribution = number % DISTRIBUTIONS, round = number / DISTRIBUTIONS;
+	struct bounds most = bounds_of(o, distribution);
+	struct shape s = round % 2 ? random_shape(&r) : shapes[(round / 2 + distribution) % SHAPES];
+	struct duel d = {.distribution = distribution,
+	                 .row = strcmp(o->row, "auto") == 0 ? "" : o->row,
+	                 .peer = o->peer,
+	                 .keep_bits = o->keep_bits};
+
+	s = limited(s, &most, o->k_max);
+	d.m = s.m, d.n = s.n, d.k = s.k;
+	d.draws = s.m * s.n < LEAST ? (unsigned)((LEAST + s.m * s.n - 1) / (s.m * s.n)) : 1;
+	for (unsigned i = 0; i < 3; i++)
+		d.transposed[i] = random_chance(&r, i < 2 ? 50 : 20);
+	choose_scalars(&d, &r);
+	d.seed = random_next(&r);
+	return d;
+}
+
+/* ---- Judging and telling ---- */
+
+static double ratio(double own, double peer)
+{
+	return own == peer ? 1 : own / peer;
+}
+
+static void print_case(const struct target *t, const struct duel *d, unsigned number, const char *row)
+{
+	static const char letters[2] = {'N', 'T'};
+
+	printf("%s %3u %-10s %llux%llux%llu %c%c>%c", t->name, number, distribution_name(d->distribution),
+	       (unsigned long long)d->m, (unsigned long long)d->n, (unsigned long long)d->k,
+	       letters[d->transposed[0]], letters[d->transposed[1]], letters[d->transposed[2]]);
+	if (d->alpha != 1 || d->beta != 0)
+		printf(" alpha %g beta %g", d->alpha, d->beta);
+	printf("  %s", row);
+}
+
+static void print_score(const char *who, const struct score *s)
+{
+	printf(", %s %.3g %.3g", who, s->peer_max / UNIT, s->peer_rms / UNIT);
+}
+
+/* With K = 1 the peer rounds each element once, as well as can be. */
+static bool is_exact(const struct duel *d)
+{
+	return d->k == 1 && d->alpha == 1 && d->beta == 0;
+}
+
+static bool judge_errors(const struct duel *d, const struct duel_result *result, struct tally *tally)
+{
+	bool exact = is_exact(d), alternative = result->sequential.n > 0;
+	struct score peer, sequential;
+
+	contest_score(&result->peer, &peer);
+	contest_score(&result->sequential, &sequential);
+	bool max_holds = score_max_holds(&peer, exact);
+	bool rms_holds = score_rms_holds(&peer, exact) || (alternative && score_rms_holds(&sequential, exact));
+
+	printf(" max %.3g rms %.3g", peer.own_max / UNIT, peer.own_rms / UNIT);
+	print_score(d->peer, &peer);
+	printf(", ratios %.3f %.3f", ratio(peer.own_max, peer.peer_max), ratio(peer.own_rms, peer.peer_rms));
+	if (alternative)
+		print_score(SEQUENTIAL, &sequential);
+	printf(" (%llu elements)", (unsigned long long)(alternative ? sequential.n : peer.n));
+	if (peer.n < FEW) {
+		pool_add(&tally->peer, &peer);
+		pool_add(&tally->sequential, alternative ? &sequential : &peer);
+	} else {
+		tally->worst_max = fmax(tally->worst_max, ratio(peer.own_max, peer.peer_max));
+		tally->worst_rms = fmax(tally->worst_rms, ratio(peer.own_rms, peer.peer_rms));
+	}
+	printf("%s%s%s\n", max_holds && rms_holds ? ": right" : ": FAILED", max_holds ? "" : " by the largest",
+	       rms_holds ? "" : " by the RMS");
+	return max_holds && rms_holds;
+}
+
+static bool judge_classes(const struct duel_result *result)
+{
+	if (result->differ == 0)
+		printf(": right, %llu elements of the same class\n", (unsigned long long)result->elements);
+	else
+		printf(": FAILED, %llu of %llu elements of another class: %s\n",
+		       (unsigned long long)result->differ, (unsigned long long)result->elements, result->why);
+	return result->differ == 0;
+}
+
+static bool judge_fought(const struct duel *d, const struct duel_result *result, struct tally *tally)
+{
+	tally->fought++;
+	return distribution_is_classes(d->distribution) ? judge_classes(result)
+	                                                : judge_errors(d, result, tally);
+}
+
+static void check_case(struct target *t, const struct accuracy_options *o, unsigned number,
+                       struct tally tallies[DISTRIBUTIONS])
+{
+	struct duel d = make_case(o, number);
+	struct tally *tally = &tallies[d.distribution];
+	struct duel_result result;
+
+	duel_fight(t, &d, &result);
+	print_case(t, &d, number, *result.row ? result.row : o->row);
+	switch (result.outcome) {
+	case DUEL_FOUGHT:
+		tally->failed += !judge_fought(&d, &result, tally);
+		break;
+	case DUEL_SAME_ROW:
+		tally->same++;
+		printf(": the peer itself\n");
+		break;
+	case DUEL_REFUSED:
+		tally->refused++;
+		printf(": refused, %s\n", result.why);
+		break;
+	case DUEL_BROKEN:
+		tally->failed++;
+		printf(": FAILED, %s\n", result.why);
+		break;
+	}
+	duel_result_free(&result);
+}
+
+/* How many verdicts of all its cases are bad. */
+static unsigned print_tally(const struct target *t, unsigned distribution, const struct tally *tally)
+{
+	if (tally->fought + tally->same + tally->refused + tally->failed == 0)
+		return 0;
+	bool max_holds = pool_max_holds(&tally->peer);
+	bool rms_holds = pool_rms_holds(&tally->peer) || pool_rms_holds(&tally->sequential);
+
+	printf("%-6s %-10s %4u compared %4u the peer itself %4u refused %4u failed", t->name,
+	       distribution_name(distribution), tally->fought, tally->same, tally->refused, tally->failed);
+	if (tally->worst_rms > 0)
+		printf("  worst ratios %.3f %.3f", tally->worst_max, tally->worst_rms);
+	printf("%s%s\n", max_holds ? "" : "  FAILED: small cases together, by the largest",
+	       rms_holds ? "" : "  FAILED: small cases together, by the RMS");
+	return tally->failed + !max_holds + !rms_holds;
+}
+
+static unsigned check_device(struct target *t, const void *options)
+{
+	const struct accuracy_options *o = options;
+	struct tally tallies[DISTRIBUTIONS] = {0};
+	unsigned failed = 0, met = 0;
+
+	printf("%s: %s; errors, max and RMS, in units of 2^-24\n", t->name, t->info.description);
+	for (unsigned number = 0; number < o->cases; number++)
+		if (o->only_case < 0 || number == (unsigned)o->only_case)
+			check_case(t, o, number, tallies);
+	for (unsigned d = 0; d < DISTRIBUTIONS; d++) {
+		failed += print_tally(t, d, &tallies[d]);
+		met += tallies[d].fought + tallies[d].same;
+	}
+	if (met == 0)
+		printf("FAILED: %s took none of the cases\n", o->row);
+	return failed + (met == 0);
+}
+
+/* ---- Options ---- */
+
+static int usage(FILE *to)
+{
+	fputs("usage: check_accuracy [options]\n"
+	      "  --seed N       of the cases (default: the time)\n"
+	      "  --cases N      how many (default 150)\n"
+	      "  --case N       this one only\n"
+	      "  --row NAME     the row that is judged (default auto)\n"
+	      "  --peer NAME    the row it is held against, or \"sequential\", a loop in this program\n"
+	      "                 (default cublas, without --module sequential)\n"
+	      "  --k-max N      no K above that (default 65536)\n"
+	      "  --module PATH  check the devices of this module, not the CPU\n"
+	      "  --device NAME  this device only\n"
+	      "  --keep-bits N  give the row operands rounded to N bits: to see that it is found out\n",
+	      to);
+	return to == stdout ? 0 : 2;
+}
+
+static const struct option long_options[] = {
+    {"seed", required_argument, NULL, 's'},
+    {"cases", required_argument, NULL, 'n'},
+    {"case", required_argument, NULL, 'c'},
+    {"row", required_argument, NULL, 'r'},
+    {"peer", required_argument, NULL, 'p'},
+    {"k-max", required_argument, NULL, 'k'},
+    {"module", required_argument, NULL, 'm'},
+    {"device", required_argument, NULL, 'd'},
+    {"help", no_argument, NULL, 'h'},
+    {"keep-bits", required_argument, NULL, 'b'},
+    {0},
+};
+
+/* True to go on; else *ret_status is the exit status. */
+static bool parse(int argc, char **argv, struct accuracy_options *o, int *ret_status)
+{
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+		switch (c) {
+		case 's':
+			o->seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'n':
+			o->cases = (unsigned)strtoul(optarg, NULL, 0);
+			break;
+		case 'c':
+			o->only_case = atoi(optarg);
+			o->cases = (unsigned)o->only_case + 1;
+			break;
+		case 'r':
+			o->row = optarg;
+			break;
+		case 'p':
+			o->peer = optarg;
+			break;
+		case 'k':
+			o->k_max = strtoull(optarg, NULL, 0);
+			break;
+		case 'm':
+			o->module = optarg;
+			break;
+		case 'd':
+			o->device = optarg;
+			break;
+		case 'b':
+			o->keep_bits = (unsigned)strtoul(optarg, NULL, 0);
+			break;
+		default:
+			*ret_status = usage(c == 'h' ? stdout : stderr);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Without it OpenBLAS rounds each product and each sum, and has larger errors than the loop here. */
+static bool has_fma(void)
+{
+#ifdef __x86_64__
+	return __builtin_cpu_supports("fma");
+#else
+	return true;
+#endif
+}
+
+int main(int argc, char **argv)
+{
+	struct timespec now;
+	struct accuracy_options o = {.cases = 150, .only_case = -1, .k_max = 65536, .row = "auto"};
+	int status;
+
+	timespec_get(&now, TIME_UTC);
+	o.seed = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	if (!parse(argc, argv, &o, &status))
+		return status;
+	if (o.k_max == 0)
+		return usage(stderr);
+	if (!o.peer)
+		o.peer = o.module ? "cublas" : SEQUENTIAL;
+	if (!o.module && strcmp(o.peer, SEQUENTIAL) == 0 && !has_fma()) {
+		printf("skipped: this CPU has no fused multiply-add\n");
+		return 77;
+	}
+	threads_set((unsigned)sysconf(_SC_NPROCESSORS_ONLN)); /* a backend of the CPU decides for itself */
+	printf("seed %llu\n", (unsigned long long)o.seed);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	const struct backend *backend = target_backend(o.module);
+	if (!backend)
+		return 1;
+	int failed = target_each(backend, o.device, check_device, &o);
+	if (failed < 0)
+		return 77;
+	printf(failed ? "%d FAILED\n" : "all right\n", failed);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,112 @@
+/*
+ * contest.c: which of two results has larger errors.
+ *
+ * A row is to have no larger errors than its peer, but where both round equally often chance decides which of
+ * them has the larger ones. So what is asked is whether the row's are larger than chance would make them:
+ *
+ * RMS: D = sum of d over the elements, d = own² - peer². If own and peer may be exchanged, each d has either
+ * sign with equal odds, and D is seldom beyond some multiple of the root of the sum of d², whatever the
+ * distribution. With a million elements an excess of half a percent shows.
+ *
+ * Largest: of the n largest among both kinds all are own with a chance of 2^-n. A few may lie above the peer's
+ * largest, x, but not far: elements whose sums pass through large values err more than others, so tails are as
+ * heavy as an exponential distribution's at most, where x is some ln n of its units, and a million times less
+ * likely is x + ln 10^6.
+ *
+ * Where the peer rounds correctly (exact) there is nothing to be excused.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "accuracy.h"
+
+#define SIGMAS    5   /* one in three million */
+#define ABOVE_MAX 20  /* one in a million */
+#define ODDS      1e6 /* against a largest error by chance */
+
+bool contest_add(struct contest *c, double own, double peer)
+{
+	if (c->n == c->room) {
+		uint64_t room = c->room ? 2 * c->room : 4096;
+		double *more_own = realloc(c->own, room * sizeof *more_own);
+		if (more_own)
+			c->own = more_own;
+		double *more_peer = realloc(c->peer, room * sizeof *more_peer);
+		if (more_peer)
+			c->peer = more_peer;
+		if (!more_own || !more_peer)
+			return false;
+		c->room = room;
+	}
+	c->own[c->n] = own;
+	c->peer[c->n++] = peer;
+	return true;
+}
+
+void contest_free(struct contest *c)
+{
+	free(c->own);
+	free(c->peer);
+	*c = (struct contest){0};
+}
+
+static double square(double x)
+{
+	return x * x;
+}
+
+void contest_score(const struct contest *c, struct score *ret)
+{
+	double own = 0, peer = 0, squares = 0;
+
+	*ret = (struct score){.n = c->n};
+	for (uint64_t i = 0; i < c->n; i++) {
+		ret->own_max = fmax(ret->own_max, c->own[i]);
+		ret->peer_max = fmax(ret->peer_max, c->peer[i]);
+		own += square(c->own[i]);
+		peer += square(c->peer[i]);
+		ret->excess += square(c->own[i]) - square(c->peer[i]);
+		squares += square(square(c->own[i]) - square(c->peer[i]));
+	}
+	for (uint64_t i = 0; i < c->n; i++)
+		ret->above += c->own[i] > ret->peer_max;
+	ret->own_rms = c->n ? sqrt(own / (double)c->n) : 0;
+	ret->peer_rms = c->n ? sqrt(peer / (double)c->n) : 0;
+	ret->spread = sqrt(squares);
+}
+
+bool score_max_holds(const struct score *s, bool exact)
+{
+	double chance = s->peer_max * (1 + log(ODDS) / log((double)s->n + 1));
+
+	return exact ? s->above == 0 : s->above < ABOVE_MAX && s->own_max <= chance;
+}
+
+bool score_rms_holds(const struct score *s, bool exact)
+{
+	return s->excess <= (exact ? 0 : SIGMAS * s->spread);
+}
+
+/* In units of the case's own errors, so that each counts by its elements. */
+void pool_add(struct pool *p, const struct score *s)
+{
+	double unit = square(s->own_rms) + square(s->peer_rms);
+
+	p->cases++;
+	if (unit == 0)
+		return;
+	p->excess += s->excess / unit;
+	p->squares += square(s->spread / unit);
+	p->larger += (s->own_max > s->peer_max) - (s->own_max < s->peer_max);
+	p->decided += s->own_max != s->peer_max;
+}
+
+bool pool_max_holds(const struct pool *p)
+{
+	return p->larger <= SIGMAS * sqrt(p->decided);
+}
+
+bool pool_rms_holds(const struct pool *p)
+{
+	return p->excess <= SIGMAS * sqrt(p->squares);
+}

@@ -1,0 +1,397 @@
+/*
+ * duel.c: one problem, computed by a row, by its peer and in float64, and judged element by element.
+ *
+ * An element's error is |C - C64| / (|alpha| |A| |B| + |beta| |C0|). C64 and the denominator are products in
+ * float64 on the same device, checked in a few places against sums in long double. A denominator below f32's
+ * smallest normal number counts as that: results have a distance of 2^-149 there whatever came before, and
+ * their rounding, a half of that, is 2^-24 of it as it is elsewhere. So a denominator of 0, where C must be 0,
+ * needs no case of its own.
+ */
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "accuracy.h"
+
+#define SAMPLE_MAX 4096       /* elements by the plain loop */
+#define SAMPLE_FMA (1u << 23) /* and its steps, about */
+#define PLACES     4          /* where the yardstick is checked */
+
+enum array { A, B, C, PEER, A64, B64, C64, TOTAL, ARRAYS };
+
+struct bout {
+	struct target *t;
+	const struct duel *d;
+	struct duel_result *result;
+	struct memory arrays[ARRAYS];
+	uint64_t sample; /* elements by the plain loop */
+	float *plain;    /* what it found */
+	uint64_t seed;   /* of this draw */
+};
+
+static bool fail(struct bout *b, const char *what, const char *why)
+{
+	b->result->outcome = DUEL_BROKEN;
+	snprintf(b->result->why, sizeof b->result->why, "%s: %s", what, why);
+	return false;
+}
+
+/* ---- Memory ---- */
+
+static uint64_t elements_of(const struct duel *d, enum array array)
+{
+	if (array == A || array == A64)
+		return d->m * d->k;
+	return array == B || array == B64 ? d->k * d->n : d->m * d->n;
+}
+
+static float *floats(const struct bout *b, enum array array)
+{
+	return b->arrays[array].host;
+}
+
+static double *doubles(const struct bout *b, enum array array)
+{
+	return b->arrays[array].host;
+}
+
+static bool allocate(struct bout *b)
+{
+	for (unsigned i = 0; i < ARRAYS; i++) {
+		struct memory *m = &b->arrays[i];
+		m->bytes = elements_of(b->d, i) * (i < A64 ? sizeof(float) : sizeof(double));
+		if (!(m->host = malloc(m->bytes)))
+			return false;
+	}
+	b->plain = malloc((b->sample + 1) * sizeof *b->plain);
+	return b->plain != NULL;
+}
+
+static void release(struct bout *b)
+{
+	for (unsigned i = 0; i < ARRAYS; i++)
+		free(b->arrays[i].host);
+	free(b->plain);
+}
+
+/* ---- Lines ---- */
+
+struct line {
+	const float *a, *b; /* a row of A, a column of B, and from one element to the next */
+	uint64_t a_step, b_step;
+};
+
+/* Of element `at` of C as it lies in memory. */
+static struct line line_of(const struct bout *b, uint64_t at)
+{
+	const struct duel *d = b->d;
+	uint64_t row = d->transposed[C] ? at % d->m : at / d->n;
+	uint64_t col = d->transposed[C] ? at / d->m : at % d->n;
+
+	return (struct line){
+	    .a = floats(b, A) + (d->transposed[A] ? row : row * d->k),
+	    .b = floats(b, B) + (d->transposed[B] ? col * d->k : col),
+	    .a_step = d->transposed[A] ? d->m : 1,
+	    .b_step = d->transposed[B] ? 1 : d->n,
+	};
+}
+
+/* ---- Filling ---- */
+
+static void fill_inputs(struct bout *b)
+{
+	const struct duel *d = b->d;
+	struct source source = {b->seed, {d->m, d->n}, d->k};
+
+	distribution_fill(d->distribution, &source, OPERAND_A, floats(b, A), !d->transposed[A]);
+	distribution_fill(d->distribution, &source, OPERAND_B, floats(b, B), d->transposed[B]);
+}
+
+/*
+ * C0 is a multiple of a term of its own sum, about as large as the sum of many; where it is not to be read, NaN
+ * shows that it was.
+ */
+static void fill_output(struct bout *b)
+{
+	struct random r = {b->seed};
+	double scale = 3 * sqrt((double)b->d->k);
+
+	for (uint64_t i = 0; i < elements_of(b->d, C); i++) {
+		struct line l = line_of(b, i);
+		double term = (double)*l.a * (double)*l.b;
+		float x = b->d->beta == 0 ? NAN : (float)(scale * random_unit(&r) * term);
+		floats(b, C)[i] = floats(b, PEER)[i] = x;
+		doubles(b, C64)[i] = x;
+		doubles(b, TOTAL)[i] = fabs((double)x);
+	}
+}
+
+static float keep_bits(float x, unsigned bits)
+{
+	int e;
+	float part = ldexpf(frexpf(x, &e), (int)bits);
+
+	return isfinite(x) ? ldexpf(rintf(part), e - (int)bits) : x;
+}
+
+static void spoil_inputs(struct bout *b)
+{
+	for (unsigned i = A; i <= B && b->d->keep_bits; i++)
+		for (uint64_t j = 0; j < elements_of(b->d, i); j++)
+			floats(b, i)[j] = keep_bits(floats(b, i)[j], b->d->keep_bits);
+}
+
+/* ---- Products on the device ---- */
+
+static struct view matrix(const struct bout *b, enum array array, kops_dtype dtype, unsigned operand)
+{
+	const struct duel *d = b->d;
+	uint64_t rows = operand == B ? d->k : d->m, cols = operand == A ? d->k : d->n;
+	struct view v = {.space = &b->arrays[array], .dtype = dtype, .rank = 2, .shape = {rows, cols}};
+
+	v.strides[0] = d->transposed[operand] ? 1 : (int64_t)cols;
+	v.strides[1] = d->transposed[operand] ? (int64_t)rows : 1;
+	return v;
+}
+
+static int make_op(const struct bout *b, const enum array arrays[3], kops_dtype dtype, const char *row,
+                   struct run_op *op, char why[WHY_BYTES])
+{
+	*op = (struct run_op){.args = {.op = op_by_name("gemm")}, .pinned = row};
+	for (unsigned i = A; i <= C; i++)
+		op->args.views[i] = matrix(b, arrays[i], dtype, i);
+	op->args.params.gemm = (struct gemm_params){b->d->alpha, b->d->beta, KOPS_PRECISION_F32};
+	return op->args.op->check(&op->args, why);
+}
+
+static bool compute(struct bout *b, const struct run_op *made, const char *what)
+{
+	struct run_op op = *made;
+	struct run run = {.ops = &op, .n_ops = 1};
+
+	return target_compute(b->t, &run) == 0 || fail(b, what, run.error);
+}
+
+static bool multiply(struct bout *b, enum array to, const char *row)
+{
+	const enum array arrays[] = {A, B, to};
+	char why[WHY_BYTES];
+	struct run_op op;
+
+	return make_op(b, arrays, KOPS_F32, row, &op, why) == 0 ? compute(b, &op, *row ? row : "auto")
+	                                                        : fail(b, "check()", why);
+}
+
+/* Which row would run; false if none, or the peer itself. */
+static bool find_row(struct bout *b)
+{
+	const enum array arrays[] = {A, B, C};
+	struct duel_result *result = b->result;
+	char why[WHY_BYTES];
+	struct run_op op;
+	struct run run = {.ops = &op, .n_ops = 1};
+
+	if (make_op(b, arrays, KOPS_F32, b->d->row, &op, why) < 0)
+		return fail(b, "check()", why);
+	int rc = b->t->backend->plan(b->t->dev, &run);
+	if (rc < 0) {
+		fail(b, "plan", run.error);
+		result->outcome = rc == KOPS_E_UNSUPPORTED ? DUEL_REFUSED : DUEL_BROKEN;
+		return false;
+	}
+	result->row = op.kernel->name;
+	if (strcmp(result->row, b->d->peer) == 0)
+		result->outcome = DUEL_SAME_ROW;
+	return result->outcome == DUEL_FOUGHT;
+}
+
+/* ---- The yardstick ---- */
+
+static void widen(struct bout *b, enum array to, enum array from, bool absolute)
+{
+	for (uint64_t i = 0; i < elements_of(b->d, from); i++) {
+		double x = floats(b, from)[i];
+		doubles(b, to)[i] = absolute ? fabs(x) : x;
+	}
+}
+
+static bool multiply_wide(struct bout *b, enum array to, bool absolute)
+{
+	const enum array arrays[] = {A64, B64, to};
+	char why[WHY_BYTES];
+	struct run_op op;
+
+	widen(b, A64, A, absolute);
+	widen(b, B64, B, absolute);
+	if (make_op(b, arrays, KOPS_F64, "", &op, why) < 0)
+		return fail(b, "check()", why);
+	if (absolute) {
+		op.args.params.gemm.alpha = fabs(b->d->alpha);
+		op.args.params.gemm.beta = fabs(b->d->beta);
+	}
+	return compute(b, &op, "the product in float64");
+}
+
+static bool is_near(double got, long double want, long double total, uint64_t k)
+{
+	return fabsl((long double)got - want) <= total * (long double)(k + 8) * 0x1p-53L;
+}
+
+static bool check_place(struct bout *b, uint64_t at)
+{
+	const struct duel *d = b->d;
+	struct line l = line_of(b, at);
+	long double c = d->beta == 0 ? 0 : (long double)floats(b, C)[at], sum = 0, total = 0;
+	char text[192];
+
+	for (uint64_t k = 0; k < d->k; k++) {
+		long double x = (long double)l.a[k * l.a_step] * (long double)l.b[k * l.b_step];
+		sum += x;
+		total += fabsl(x);
+	}
+	sum = (long double)d->alpha * sum + (long double)d->beta * c;
+	total = fabsl((long double)d->alpha) * total + fabsl((long double)d->beta * c);
+	if (is_near(doubles(b, C64)[at], sum, total, d->k) &&
+	    is_near(doubles(b, TOTAL)[at], total, total, d->k))
+		return true;
+	snprintf(text, sizeof text, "element %" PRIu64 " is %.17g of %.17g, should be %.17Lg of %.17Lg", at,
+	         doubles(b, C64)[at], doubles(b, TOTAL)[at], sum, total);
+	return fail(b, "the product in float64", text);
+}
+
+static bool find_exact(struct bout *b)
+{
+	struct random r = {b->seed};
+
+	if (!multiply_wide(b, C64, false) || !multiply_wide(b, TOTAL, true))
+		return false;
+	for (unsigned i = 0; i < PLACES; i++)
+		if (!check_place(b, random_below(&r, elements_of(b->d, C))))
+			return false;
+	return true;
+}
+
+/* ---- The plain loop ---- */
+
+/* The elements of a sample lie evenly over C; all of them where it is as large as C. */
+static uint64_t sample_at(const struct bout *b, uint64_t i)
+{
+	return i * elements_of(b->d, C) / b->sample;
+}
+
+static uint64_t sample_size(const struct duel *d)
+{
+	uint64_t n = d->m * d->n, most = SAMPLE_FMA / d->k;
+
+	if (distribution_is_classes(d->distribution))
+		return strcmp(d->peer, SEQUENTIAL) == 0 ? n : 0;
+	most = most < SAMPLE_MAX ? most : SAMPLE_MAX;
+	return n < most ? n : most;
+}
+
+/* Every operation after the sum is rounded: the program is compiled without contraction. */
+static float add_plainly(const struct bout *b, uint64_t at)
+{
+	struct line l = line_of(b, at);
+	float alpha = (float)b->d->alpha, beta = (float)b->d->beta, sum = 0;
+
+	for (uint64_t k = 0; k < b->d->k; k++)
+		sum = fmaf(l.a[k * l.a_step], l.b[k * l.b_step], sum);
+	return beta == 0 ? alpha * sum : alpha * sum + beta * floats(b, C)[at];
+}
+
+/* ---- Comparing ---- */
+
+static double error_of(const struct bout *b, float got, uint64_t at)
+{
+	double error = fabs((double)got - doubles(b, C64)[at]) / fmax(doubles(b, TOTAL)[at], (double)FLT_MIN);
+
+	return isnan(error) ? INFINITY : error;
+}
+
+static bool compare_errors(struct bout *b)
+{
+	struct duel_result *result = b->result;
+	bool peer_is_row = strcmp(b->d->peer, SEQUENTIAL) != 0, room = true;
+	struct contest *plain = peer_is_row ? &result->sequential : &result->peer;
+
+	for (uint64_t at = 0; peer_is_row && room && at < elements_of(b->d, C); at++)
+		room = contest_add(&result->peer, error_of(b, floats(b, C)[at], at),
+		                   error_of(b, floats(b, PEER)[at], at));
+	for (uint64_t i = 0; room && i < b->sample; i++) {
+		uint64_t at = sample_at(b, i);
+		room = contest_add(plain, error_of(b, floats(b, C)[at], at), error_of(b, b->plain[i], at));
+	}
+	return room || fail(b, "errors", "out of memory");
+}
+
+static const char *class_of(float x)
+{
+	if (isnan(x))
+		return "NaN";
+	return isfinite(x) ? "finite" : x > 0 ? "Inf" : "-Inf";
+}
+
+/* A sample for the plain loop is all of C here. */
+static void compare_classes(struct bout *b)
+{
+	struct duel_result *result = b->result;
+	const float *peer = b->sample ? b->plain : floats(b, PEER);
+
+	for (uint64_t at = 0; at < elements_of(b->d, C); at++) {
+		const char *own = class_of(floats(b, C)[at]), *want = class_of(peer[at]);
+		result->elements++;
+		if (strcmp(own, want) == 0)
+			continue;
+		if (result->differ++ == 0)
+			snprintf(result->why, sizeof result->why, "element %" PRIu64 " is %s, the peer's %s",
+			         at, own, want);
+	}
+}
+
+/* The row comes last: its operands may be spoiled, and until then C holds what the plain loop reads. */
+static bool fight_once(struct bout *b)
+{
+	bool classes = distribution_is_classes(b->d->distribution);
+
+	fill_inputs(b);
+	fill_output(b);
+	if (strcmp(b->d->peer, SEQUENTIAL) != 0 && !multiply(b, PEER, b->d->peer))
+		return false;
+	if (!classes && !find_exact(b))
+		return false;
+	for (uint64_t i = 0; i < b->sample; i++)
+		b->plain[i] = add_plainly(b, sample_at(b, i));
+	spoil_inputs(b);
+	if (!multiply(b, C, b->d->row))
+		return false;
+	if (!classes)
+		return compare_errors(b);
+	compare_classes(b);
+	return true;
+}
+
+void duel_fight(struct target *t, const struct duel *d, struct duel_result *ret)
+{
+	struct bout b = {.t = t, .d = d, .result = ret, .sample = sample_size(d)};
+
+	*ret = (struct duel_result){.outcome = DUEL_FOUGHT, .row = ""};
+	if (!allocate(&b))
+		fail(&b, "arrays", "out of memory");
+	else if (find_row(&b))
+		for (unsigned draw = 0; draw < d->draws; draw++) {
+			b.seed = d->seed + draw;
+			if (!fight_once(&b))
+				break;
+		}
+	release(&b);
+}
+
+void duel_result_free(struct duel_result *r)
+{
+	contest_free(&r->peer);
+	contest_free(&r->sequential);
+}
