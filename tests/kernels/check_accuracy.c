@@ -24,9 +24,8 @@
 #define UNIT  0x1p-24
 #define FEW   4096 /* elements, below which a case is also judged with its likes */
 #define LEAST 64   /* elements of a case: smaller ones are drawn several times */
-#define LARGE_MIN                                                                                              \
-	512 /* M and N of every other random shape: rows other than the peer are for large products            \
-	     */
+/* M and N of every other random shape: rows other than the peer are for large products. */
+#define LARGE_MIN  512
 #define EXTENT_MAX 4096
 #define BLOCK_MIN  64 /* no block of OpenBLAS is shorter */
 
