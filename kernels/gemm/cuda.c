@@ -116,6 +116,13 @@ static double f16x3_slowdown(const struct op_args *args)
 	return time_ns(args, &(struct pace){256, 128, 150, 25}) / ideal_ns(args);
 }
 
+#ifdef KOPS_UNPROVEN
+static double bf16x6_slowdown(const struct op_args *args)
+{
+	return time_ns(args, &(struct pace){256, 128, 70, 50}) / ideal_ns(args);
+}
+#endif
+
 static double simt_slowdown(const struct op_args *args)
 {
 	return slowdown(args, &(struct pace){32, 32, reads_lines(args) ? 16 : 4, 100});
@@ -164,6 +171,19 @@ static const struct kernel rows[] = {
         .tensor_cores = true,
         .slowdown = f16x3_slowdown,
     },
+#ifdef KOPS_UNPROVEN
+    {
+        .name = "bf16x6",
+        .idea = "as f16x3 with three bf16 and six products, for numbers of any range in one line",
+        .dtypes = "f32",
+        .takes = "any strides, not 0 along K in both A and B; K of at least 64, products of some size",
+        .supports = gemm_bf16x6_supports,
+        .workspace = gemm_bf16x6_workspace,
+        .launch = gemm_bf16x6,
+        .tensor_cores = true,
+        .slowdown = bf16x6_slowdown,
+    },
+#endif
     {
         .name = "cublas",
         .idea = "cublasGemmEx",

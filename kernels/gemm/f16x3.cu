@@ -7,11 +7,16 @@
  *          by line; lo·hi + hi·lo + hi·hi in     blocks share A; small  run at 227, tensor cores   201 204;
  *          wgmma, added to f32 sums every 32     products 128×128, two  busy for 9 clocks in 10,   cublas 34
  *          of K; any strides                     blocks split K         but at 1.5 of 1.98 GHz     50 51 51
+ *   bf16x6 each f32 as a sum of three bf16,      the same, 72 KiB a     power: six products, for   not yet:
+ *          which hold lines of almost any range  stage instead of 48,   each of them 3/4 of the    100 to 110
+ *          whole; the six largest products       three instead of four  bytes of f16x3             expected
  *
- * Four kernels: measure_lines finds each line's largest magnitude, split_lines cuts the operands up (split.cuh,
- * a tenth of the time at 8192³, a third at 2048³), multiply (product.cuh) does the work, and multiply_plainly
- * does it in f32 where numbers in a line differ too much for two f16 to hold, or are NaN or infinite. Which one
- * of the two is found out on the GPU; the other returns at once.
+ * Three kernels do it: measure_lines finds each line's largest magnitude, split_lines cuts the operands up
+ * (split.cuh, a tenth of f16x3's time at 8192³, a third at 2048³), multiply (product.cuh) does the work. Where
+ * numbers in a line differ too much for two f16 to hold, f16x3 cuts them up again and multiplies as bf16x6 does
+ * (with KOPS_UNPROVEN, from K = 768 on), and where three bf16 do not hold them either, where they are NaN or
+ * infinite or mostly zeros, multiply_plainly does it in f32. Which it is to be is found out on the GPU; the
+ * other kernels return at once.
  *
  * Errors, max and RMS of |C - C64| / (|A| |B|) as parts of cuBLAS SGEMM's on the same data, 2048²:
  *
@@ -22,6 +27,19 @@
  *
  * With K = 16, N(0,1): 0.91 1.20. Where C is so small that cuBLAS splits K, it has smaller errors: at 512²,
  * K = 4096, U[0,1), these are 1.15 1.44 of its. So those products are left to others.
+ *
+ * bf16x6, expected: as parts of a sequential sum's in f32, from a model of the tensor cores (products and sum
+ * aligned to the largest of them, two bits more than f32 has, truncated) that agrees with the table above:
+ *
+ *   K                 256        512        1024       4096
+ *   N(0,1)            0.35 0.29  0.20 0.24  0.17 0.20  0.16 0.18
+ *   U[0,1)            0.24 0.30  0.22 0.25  0.22 0.22  0.20 0.19
+ *   log-normal, σ=4   0.36 0.61  0.25 0.33  0.16 0.18  0.09 0.06
+ *   spread by 2^±20   0.63 0.61  0.43 0.52  0.53 0.47  0.50 0.46
+ *   spread by 2^±60   0.98 1.13  0.82 1.02  0.77 0.92  0.80 0.91
+ *
+ * A sum that one product dominates is rounded once in f32, but truncated in the tensor cores. So shorter sums,
+ * and those of lines with many zeros, are left to f32.
  *
  * What else was tried. Adding up every 64 of K: 210 at 8192³, but U[0,1) 1.66 in RMS at K = 64, 1.20 at 128.
  * Consumers that take turns by named barriers: 184. Barrier arrivals with .release.cluster, which wait for all
@@ -42,6 +60,7 @@ struct fallback {
 	task t;
 	uint64_t blocks;
 	const findings *found;
+	bool pairs_tried, triples_tried;
 };
 
 /* One block of C, with the sums of a thread where pipelined.cu has them. */
@@ -80,8 +99,15 @@ __global__ void __launch_bounds__(THREADS, 2) multiply_plainly(fallback f)
 	__shared__ alignas(16) float a_tile[2][DEPTH * PITCH], b_tile[2][DEPTH * PITCH];
 
 	hopper::await_kernel_before();
+#ifdef KOPS_UNPROVEN
+	if (f.pairs_tried && fits(f.found))
+		return;
+	if (f.triples_tried && is_due(bf16_triples(), f.found, f.pairs_tried))
+		return;
+#else
 	if (fits(f.found))
 		return;
+#endif
 	for (; f.t.first + blockIdx.x < f.blocks; f.t.first += gridDim.x) {
 		multiply_block<A_ALONG_K, B_ALONG_K, WIDTH>(f.t, a_tile, b_tile);
 		__syncthreads();
@@ -116,8 +142,8 @@ split_operand split_operand_of(const gemm_operand &o, uint64_t batch, uint64_t l
 	return s;
 }
 
-/* base: NULL where only the sizes matter. */
-plan plan_of(const op_args *args, char *base)
+/* terms: of the largest tiles to come. base: NULL where only the sizes matter. */
+plan plan_of(const op_args *args, int terms, char *base)
 {
 	gemm_problem given = gemm_problem_of(args);
 	plan plan = {};
@@ -139,7 +165,7 @@ plan plan_of(const op_args *args, char *base)
 	plan.zeroed = at;
 	for (int i = 0; i < 2; i++) {
 		operands[i].tiles = (uint4 *)(base + at);
-		at += operands[i].batches * operands[i].padded_lines * operands[i].padded_depth * 4;
+		at += operands[i].batches * operands[i].padded_lines * operands[i].padded_depth * 2 * terms;
 	}
 	plan.bytes = at;
 	return plan;
@@ -168,12 +194,21 @@ void launch_kernel(void (*kernel)(T), const T &argument, uint64_t blocks, int th
 }
 
 void launch_split(void (*kernel)(split_task), uint64_t (*blocks_of)(const split_operand &), split_task t,
-                  bool early, cudaStream_t stream)
+                  uint64_t most_blocks, bool early, cudaStream_t stream)
 {
-	uint64_t first = blocks_of(t.operands[0]);
+	uint64_t first = blocks_of(t.operands[0]), blocks = first + blocks_of(t.operands[1]);
 
 	t.blocks_of_first = (unsigned)first;
-	launch_kernel(kernel, t, first + blocks_of(t.operands[1]), SPLIT_THREADS, 0, 1, early, stream);
+	t.blocks = (unsigned)blocks;
+	launch_kernel(kernel, t, blocks < most_blocks ? blocks : most_blocks, SPLIT_THREADS, 0, 1, early,
+	              stream);
+}
+
+/* The first pass, with what it and the next one count begun at zero. */
+void launch_measure(const plan &plan, cudaStream_t stream)
+{
+	cudaMemsetAsync(plan.split.found, 0, plan.zeroed, stream);
+	launch_split(measure_lines, measure_blocks, plan.split, UINT64_MAX, false, stream);
 }
 
 /* Tiles of C, those of a cluster counted as one. */
@@ -205,10 +240,10 @@ template <class CUT> double product_ns(product p, uint64_t batch, int multiproce
 	       (5e3 + (double)p.k_tiles * CUT::TILE_NS);
 }
 
-bool wants_large_cut(const product &p, uint64_t batch, int multiprocessors)
+template <class FORMAT> bool wants_large_cut(const product &p, uint64_t batch, int multiprocessors)
 {
-	return product_ns<large_cut>(p, batch, multiprocessors) <
-	       product_ns<small_cut>(p, batch, multiprocessors);
+	return product_ns<large_cut<FORMAT>>(p, batch, multiprocessors) <
+	       product_ns<small_cut<FORMAT>>(p, batch, multiprocessors);
 }
 
 product product_of(const plan &plan, const op_args *args)
@@ -230,13 +265,29 @@ product product_of(const plan &plan, const op_args *args)
 	p.a_largest = operands[0].largest;
 	p.b_largest = operands[1].largest;
 	p.found = plan.split.found;
+	p.pairs_tried = plan.split.pairs_tried;
 	return p;
 }
 
-void launch_fallback(const op_args *args, const findings *found, int multiprocessors, cudaStream_t stream)
+/* Cuts the operands up and multiplies, where this format is due. */
+template <class FORMAT>
+void launch_format(const plan &plan, const op_args *args, int multiprocessors, cudaStream_t stream)
+{
+	uint64_t most = FORMAT::TERMS == 2 ? UINT64_MAX : 3 * (uint64_t)multiprocessors;
+	product p = product_of(plan, args);
+
+	launch_split(split_lines<FORMAT>, split_blocks, plan.split, most, true, stream);
+	if (wants_large_cut<FORMAT>(p, plan.p.batch, multiprocessors))
+		launch_product<large_cut<FORMAT>>(p, plan.p.batch, multiprocessors, stream);
+	else
+		launch_product<small_cut<FORMAT>>(p, plan.p.batch, multiprocessors, stream);
+}
+
+void launch_fallback(const plan &plan, const op_args *args, bool triples_tried, int multiprocessors,
+                     cudaStream_t stream)
 {
 	static void (*const kernels[8])(fallback) = KERNELS(multiply_plainly);
-	fallback f = {task_of(args), 0, found};
+	fallback f = {task_of(args), 0, plan.split.found, plan.split.pairs_tried, triples_tried};
 	access how = access_of(f.t.p);
 	uint64_t most = 2 * (uint64_t)multiprocessors;
 
@@ -245,46 +296,40 @@ void launch_fallback(const op_args *args, const findings *found, int multiproces
 	              f.blocks < most ? f.blocks : most, THREADS, 0, 1, true, stream);
 }
 
-} // namespace
-
-extern "C" uint64_t gemm_f16x3_workspace(const op_args *args)
-{
-	return plan_of(args, nullptr).bytes;
-}
-
-extern "C" CUDA_LAUNCH(gemm_pipelined);
-
 /* The multiprocessors of this thread's GPU if it has what multiply() needs, else 0. */
-static int hopper_multiprocessors()
+int hopper_multiprocessors()
 {
 	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) == 9
 	           ? cuda_device_attribute(cudaDevAttrMultiProcessorCount)
 	           : 0;
 }
 
-/* Most of the workspace. Not an integer: axes of stride 0 may have any length. */
-static double tiles_bytes(const op_args *args)
+/* ---- The rows' conditions ---- */
+
+/* Numbers to be cut up. Not an integer: axes of stride 0 may have any length. */
+double numbers_of(const op_args *args)
 {
-	split_task split = plan_of(args, nullptr).split;
-	double bytes = 0;
+	split_task split = plan_of(args, 0, nullptr).split;
+	double n = 0;
 
 	for (const split_operand &o : split.operands)
-		bytes += 4.0 * (double)o.batches * (double)o.padded_lines * (double)o.padded_depth;
-	return bytes;
+		n += (double)o.batches * (double)o.padded_lines * (double)o.padded_depth;
+	return n;
 }
 
 /* Nanoseconds, by what was measured on an H200. */
-static double own_ns(const op_args *args, int multiprocessors)
+template <class FORMAT> double own_ns(const op_args *args, int multiprocessors)
 {
-	plan plan = plan_of(args, nullptr);
+	plan plan = plan_of(args, 0, nullptr);
 	product p = product_of(plan, args);
-	double product = fmin(product_ns<large_cut>(p, plan.p.batch, multiprocessors),
-	                      product_ns<small_cut>(p, plan.p.batch, multiprocessors));
+	double product = fmin(product_ns<large_cut<FORMAT>>(p, plan.p.batch, multiprocessors),
+	                      product_ns<small_cut<FORMAT>>(p, plan.p.batch, multiprocessors));
+	double passes = numbers_of(args) * (4 + 4 + 2 * FORMAT::TERMS) / 3900;
 
-	return 18e3 + tiles_bytes(args) / 1300 + product; /* launches, passes over the operands, the rest */
+	return 18e3 + passes + product; /* launches, passes over the operands, the rest */
 }
 
-static double cublas_ns(const op_args *args)
+double cublas_ns(const op_args *args)
 {
 	gemm_problem p = gemm_problem_of(args);
 	double c = (double)p.batch * (double)p.m * (double)p.n, k = (double)p.k;
@@ -293,7 +338,8 @@ static double cublas_ns(const op_args *args)
 	return 10e3 + fmax(2 * c * k / 50e3, bytes / 4.2e3);
 }
 
-extern "C" bool gemm_f16x3_supports(const op_args *args, const char **ret_why_not)
+/* terms: as in plan_of(). */
+template <class FORMAT> bool supports(const op_args *args, int terms, const char **ret_why_not)
 {
 	gemm_problem p = gemm_problem_of(args);
 	int multiprocessors;
@@ -316,33 +362,92 @@ extern "C" bool gemm_f16x3_supports(const op_args *args, const char **ret_why_no
 	*ret_why_not = "needs a GPU of compute capability 9.0";
 	if ((multiprocessors = hopper_multiprocessors()) == 0)
 		return false;
-	*ret_why_not = "needs 4 bytes of workspace per element of A and B, and would take more than 32 GiB";
-	if (tiles_bytes(args) > 0x1p35)
+	*ret_why_not =
+	    "needs 4 bytes of workspace per element of A and B, or 6, and would take more than 32 GiB";
+	if (numbers_of(args) * 2 * terms > 0x1p35)
 		return false;
 	*ret_why_not =
 	    "leaves products of more than 1e15 FLOPs to others: on unfit operands they would take too long";
 	if (2.0 * (double)p.batch * (double)p.m * (double)p.n * (double)p.k > 1e15)
 		return false;
 	*ret_why_not = "is for larger products: cublas takes less time for this one";
-	return own_ns(args, multiprocessors) < cublas_ns(args);
+	return own_ns<FORMAT>(args, multiprocessors) < cublas_ns(args);
+}
+
+/* Whether f16x3 goes on with bf16_triples. */
+bool wants_triples(const op_args *args)
+{
+#ifdef KOPS_UNPROVEN
+	return gemm_problem_of(args).k >= bf16_triples::LONG;
+#else
+	(void)args;
+	return false;
+#endif
+}
+
+int f16x3_terms(const op_args *args)
+{
+	return wants_triples(args) ? bf16_triples::TERMS : f16_pairs::TERMS;
+}
+
+} // namespace
+
+extern "C" CUDA_LAUNCH(gemm_pipelined);
+
+extern "C" bool gemm_f16x3_supports(const op_args *args, const char **ret_why_not)
+{
+	return supports<f16_pairs>(args, f16x3_terms(args), ret_why_not);
+}
+
+extern "C" uint64_t gemm_f16x3_workspace(const op_args *args)
+{
+	return plan_of(args, f16x3_terms(args), nullptr).bytes;
 }
 
 extern "C" CUDA_LAUNCH(gemm_f16x3)
 {
 	cudaStream_t stream = (cudaStream_t)launch->stream;
-	plan plan = plan_of(args, (char *)launch->workspace);
-	product p = product_of(plan, args);
+	plan plan = plan_of(args, f16x3_terms(args), (char *)launch->workspace);
 	int multiprocessors = hopper_multiprocessors();
 
 	if (multiprocessors == 0) /* supports() was asked about another GPU than this one */
 		return gemm_pipelined(args, launch);
-	cudaMemsetAsync(launch->workspace, 0, plan.zeroed, stream);
-	launch_split(measure_lines, measure_blocks, plan.split, false, stream);
-	launch_split(split_lines, split_blocks, plan.split, true, stream);
-	if (wants_large_cut(p, plan.p.batch, multiprocessors))
-		launch_product<large_cut>(p, plan.p.batch, multiprocessors, stream);
-	else
-		launch_product<small_cut>(p, plan.p.batch, multiprocessors, stream);
-	launch_fallback(args, plan.split.found, multiprocessors, stream);
+	plan.split.pairs_tried = true;
+	launch_measure(plan, stream);
+	launch_format<f16_pairs>(plan, args, multiprocessors, stream);
+#ifdef KOPS_UNPROVEN
+	if (wants_triples(args))
+		launch_format<bf16_triples>(plan, args, multiprocessors, stream);
+#endif
+	launch_fallback(plan, args, wants_triples(args), multiprocessors, stream);
 	return cuda_launch_status();
 }
+
+#ifdef KOPS_UNPROVEN
+extern "C" bool gemm_bf16x6_supports(const op_args *args, const char **ret_why_not)
+{
+	if (!supports<bf16_triples>(args, bf16_triples::TERMS, ret_why_not))
+		return false;
+	*ret_why_not = "needs K of at least 768: in shorter sums its errors may be larger than cublas's";
+	return wants_triples(args);
+}
+
+extern "C" uint64_t gemm_bf16x6_workspace(const op_args *args)
+{
+	return plan_of(args, bf16_triples::TERMS, nullptr).bytes;
+}
+
+extern "C" CUDA_LAUNCH(gemm_bf16x6)
+{
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+	plan plan = plan_of(args, bf16_triples::TERMS, (char *)launch->workspace);
+	int multiprocessors = hopper_multiprocessors();
+
+	if (multiprocessors == 0)
+		return gemm_pipelined(args, launch);
+	launch_measure(plan, stream);
+	launch_format<bf16_triples>(plan, args, multiprocessors, stream);
+	launch_fallback(plan, args, true, multiprocessors, stream);
+	return cuda_launch_status();
+}
+#endif

@@ -1,4 +1,4 @@
-/* f16x3.h: the gemm row of fp32 accuracy on tensor cores. */
+/* f16x3.h: the gemm rows of fp32 accuracy on tensor cores. */
 #ifndef KOPS_KERNELS_GEMM_F16X3_H
 #define KOPS_KERNELS_GEMM_F16X3_H
 
@@ -11,6 +11,12 @@ extern "C" {
 bool gemm_f16x3_supports(const struct op_args *args, const char **ret_why_not);
 uint64_t gemm_f16x3_workspace(const struct op_args *args);
 CUDA_LAUNCH(gemm_f16x3);
+
+#ifdef KOPS_UNPROVEN
+bool gemm_bf16x6_supports(const struct op_args *args, const char **ret_why_not);
+uint64_t gemm_bf16x6_workspace(const struct op_args *args);
+CUDA_LAUNCH(gemm_bf16x6);
+#endif
 
 #ifdef __cplusplus
 }

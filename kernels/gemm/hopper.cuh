@@ -165,14 +165,15 @@ template <int N> __device__ __forceinline__ void more_registers()
 /* ---- Products of a warpgroup ---- */
 
 /*
- * A matrix in shared memory with K along lines of 128 bytes whose 16-byte pieces are exchanged by the 128-byte
- * swizzle (piece i of line r stands at i ^ r % 8): 8 lines, 1024 bytes, are one unit, aligned to that. 16 of K
- * further is 32 bytes further.
+ * A matrix in shared memory with K along lines of LINE bytes whose 16-byte pieces are exchanged by the swizzle
+ * of that name: piece i of line r stands at i ^ r % 8 where LINE is 128, at i ^ r / 2 % 4 where it is 64. 8
+ * lines are one unit, aligned to its size. 16 of K further is 32 bytes further.
  */
-__device__ __forceinline__ uint64_t matrix_at(uint32_t address)
+template <int LINE> __device__ __forceinline__ uint64_t matrix_at(uint32_t address)
 {
-	return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
-	       (uint64_t)1 << 62;
+	static_assert(LINE == 128 || LINE == 64);
+	return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(8 * LINE >> 4) << 32 |
+	       (uint64_t)(LINE == 128 ? 1 : 2) << 62;
 }
 
 __device__ __forceinline__ void products_begin()
@@ -204,26 +205,31 @@ template <int N> __device__ __forceinline__ void settle(float (&sums)[N])
 	    "+f"(d[i + 6]), "+f"(d[i + 7])
 
 /*
- * sums = A · B + (keep ? sums : 0): A 64 × 16, B 128 × 16, both f16 with K along lines. Of thread t of the warp
- * w: sums[4j + 2h + i] is row 16w + t / 4 + 8h, column 8j + t % 4 * 2 + i.
+ * sums = A · B + (keep ? sums : 0): A 64 × 16, B 128 × 16, both f16 or both bf16, with K along lines. Of thread
+ * t of the warp w: sums[4j + 2h + i] is row 16w + t / 4 + 8h, column 8j + t % 4 * 2 + i.
  */
-__device__ __forceinline__ void add_products_f16(float (&d)[64], uint64_t a, uint64_t b, int keep)
-{
-	asm volatile("{\n"
-	             ".reg .pred p;\n"
-	             "setp.ne.b32 p, %66, 0;\n"
-	             "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-	             "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-	             "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-	             "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-	             "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-	             "%64, %65, p, 1, 1, 0, 0;\n"
-	             "}"
-	             : SUMS_8(d, 0), SUMS_8(d, 8), SUMS_8(d, 16), SUMS_8(d, 24), SUMS_8(d, 32), SUMS_8(d, 40),
-	               SUMS_8(d, 48), SUMS_8(d, 56)
-	             : "l"(a), "l"(b), "r"(keep));
-}
+#define DEFINE_ADD_PRODUCTS(type)                                                                              \
+	__device__ __forceinline__ void add_products_##type(float(&d)[64], uint64_t a, uint64_t b, int keep)   \
+	{                                                                                                      \
+		asm volatile("{\n"                                                                             \
+		             ".reg .pred p;\n"                                                                 \
+		             "setp.ne.b32 p, %66, 0;\n"                                                        \
+		             "wgmma.mma_async.sync.aligned.m64n128k16.f32." #type "." #type " "                \
+		             "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "         \
+		             "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "     \
+		             "%31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "     \
+		             "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, "     \
+		             "%61, %62, %63}, %64, %65, p, 1, 1, 0, 0;\n"                                      \
+		             "}"                                                                               \
+		             : SUMS_8(d, 0), SUMS_8(d, 8), SUMS_8(d, 16), SUMS_8(d, 24), SUMS_8(d, 32),        \
+		               SUMS_8(d, 40), SUMS_8(d, 48), SUMS_8(d, 56)                                     \
+		             : "l"(a), "l"(b), "r"(keep));                                                     \
+	}
 
+DEFINE_ADD_PRODUCTS(f16)
+DEFINE_ADD_PRODUCTS(bf16)
+
+#undef DEFINE_ADD_PRODUCTS
 #undef SUMS_8
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * product.cuh: the product of two operands that split.cuh has cut into pairs of f16: three products on the
- * tensor cores, summed in f32.
+ * product.cuh: the product of two operands that split.cuh has cut into terms: three products of pairs of f16,
+ * or six of triples of bf16, on the tensor cores, summed in f32.
  *
  * A CUDA block has one warpgroup that brings tiles of K into a ring of stages in shared memory, by bulk copies,
  * and two that multiply. It keeps to one multiprocessor and goes from tile of C to tile of C, so that the next
@@ -17,7 +17,7 @@ namespace
 constexpr int CONSUMERS = 2, WARPGROUP = 128;
 constexpr int PRODUCT_THREADS = (1 + CONSUMERS) * WARPGROUP;
 constexpr int WAVE_LINES = 64; /* of A, for one wgmma */
-constexpr int STAGE_BUDGET = 192 * 1024;
+constexpr int STAGE_BUDGET = 216 * 1024;
 
 struct product {
 	gemm_operand c;
@@ -30,39 +30,32 @@ struct product {
 	const uint4 *a, *b;
 	const unsigned *a_largest, *b_largest;
 	const findings *found;
+	bool pairs_tried;
 };
-
-/* Whether the tensor cores do it. Code for other GPUs has nothing but the fallback. */
-__device__ __forceinline__ bool fits(const findings *f)
-{
-#ifndef KOPS_HOPPER
-	return false;
-#endif
-	return !f->unfit && !(f->losses[0] && f->sparse[1]) && !(f->losses[1] && f->sparse[0]);
-}
 
 /*
  * How C is cut. Each of two consumers has WAVES × 64 rows of a tile of 128 columns. The blocks of a cluster are
  * SHARERS with the same rows and neighbouring columns, each of which brings its part of A's tile for all; or
  * SPLITS of one tile, each of which has its part of K.
  */
-template <int WAVES_, int SHARERS_, int SPLITS_> struct cut {
+template <class FORMAT_, int WAVES_, int SHARERS_, int SPLITS_> struct cut {
+	using FORMAT = FORMAT_;
 	static constexpr int WAVES = WAVES_, SHARERS = SHARERS_, SPLITS = SPLITS_, CLUSTER = SHARERS * SPLITS;
 	static_assert(SHARERS == 1 || SPLITS == 1);
 	static constexpr int ROWS = CONSUMERS * WAVES * WAVE_LINES, COLS = TILE_LINES;
-	static constexpr int A_BYTES = ROWS * TILE_DEPTH * 4, STAGE_BYTES = A_BYTES + TILE_BYTES;
+	static constexpr int TILE_BYTES = FORMAT::TILE_BYTES;
+	static constexpr int A_BYTES = ROWS / TILE_LINES * TILE_BYTES, STAGE_BYTES = A_BYTES + TILE_BYTES;
 	static constexpr int STAGES = STAGE_BUDGET / STAGE_BYTES;
 	static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + 2 * STAGES * 8 + 1024;
-	static constexpr int TILE_NS = SPLITS == 2 ? 320 : WAVES * 525; /* a tile of K, measured on an H200 */
+	static constexpr int TILE_NS = SPLITS == 2 ? FORMAT::SPLIT_NS : WAVES * FORMAT::WAVE_NS;
 };
 
-using large_cut = cut<2, 2, 1>; /* 256 × 128 per block */
-using small_cut = cut<1, 1, 2>; /* 128 × 128 per two blocks */
+template <class FORMAT> using large_cut = cut<FORMAT, 2, 2, 1>; /* 256 × 128 per block */
+template <class FORMAT> using small_cut = cut<FORMAT, 1, 1, 2>; /* 128 × 128 per two blocks */
 
 #ifdef KOPS_HOPPER
 
 constexpr int WAVE_SUMS = 64; /* per thread: 64 × 128 in a warpgroup */
-constexpr int WAVE_BYTES = WAVE_LINES * TILE_DEPTH * 4;
 
 struct product_place {
 	uint64_t batch, row_tile, col_tile;
@@ -123,9 +116,10 @@ template <class CUT>
 __device__ __forceinline__ const char *a_source(const product &p, const product_place &at, uint64_t k_tile,
                                                 int byte)
 {
-	uint64_t group = at.batch * p.a_batch / TILE_LINES + (at.row_tile * CUT::A_BYTES + byte) / TILE_BYTES;
+	uint64_t group =
+	    at.batch * p.a_batch / TILE_LINES + (at.row_tile * CUT::A_BYTES + byte) / CUT::TILE_BYTES;
 
-	return (const char *)p.a + (group * p.k_tiles + k_tile) * TILE_BYTES + byte % TILE_BYTES;
+	return (const char *)p.a + (group * p.k_tiles + k_tile) * CUT::TILE_BYTES + byte % CUT::TILE_BYTES;
 }
 
 template <class CUT>
@@ -133,7 +127,7 @@ __device__ __forceinline__ void fetch_a(const product &p, const product_place &a
                                         uint32_t barrier)
 {
 	constexpr int PART =
-	    CUT::A_BYTES / CUT::SHARERS < TILE_BYTES ? CUT::A_BYTES / CUT::SHARERS : TILE_BYTES;
+	    CUT::A_BYTES / CUT::SHARERS < CUT::TILE_BYTES ? CUT::A_BYTES / CUT::SHARERS : CUT::TILE_BYTES;
 
 	if constexpr (CUT::SHARERS > 1) {
 		int byte = hopper::cluster_rank() * PART;
@@ -162,34 +156,94 @@ template <class CUT> __device__ __forceinline__ void produce(const product &p, r
 	for (uint64_t i = blockIdx.x / CUT::CLUSTER; i < p.tiles; i += gridDim.x / CUT::CLUSTER) {
 		product_place at = product_place_of<CUT>(p, i);
 		uint64_t b_group = at.batch * p.b_batch / TILE_LINES + at.col_tile + col;
-		const char *b = (const char *)p.b + b_group * p.k_tiles * TILE_BYTES;
+		const char *b = (const char *)p.b + b_group * p.k_tiles * CUT::TILE_BYTES;
 		for (uint64_t k = k_begin<CUT>(p, part); k < k_end; k++, r.step()) {
 			hopper::barrier_wait(r.empty(), r.parity ^ 1);
 			hopper::barrier_expect(r.full(), CUT::STAGE_BYTES);
 			fetch_a<CUT>(p, at, k, r.bytes(), r.full());
-			hopper::copy_bulk(r.bytes() + CUT::A_BYTES, b + k * TILE_BYTES, TILE_BYTES, r.full());
+			hopper::copy_bulk(r.bytes() + CUT::A_BYTES, b + k * CUT::TILE_BYTES, CUT::TILE_BYTES,
+			                  r.full());
 		}
 	}
 }
 
-/* One wave's products of one tile of K: corrections first, while the sums are small. */
-__device__ __forceinline__ void multiply_tiles(float (&sums)[WAVE_SUMS], uint32_t a, uint32_t b)
-{
-	constexpr int LOW = 64 / 16;        /* in 16 bytes: from highs to lows */
-	constexpr int STEP = 32, STEPS = 2; /* bytes: 16 of K further */
-	uint64_t a_at[STEPS] = {hopper::matrix_at(a), hopper::matrix_at(a + STEP)};
-	uint64_t b_at[STEPS] = {hopper::matrix_at(b), hopper::matrix_at(b + STEP)};
+/* Where the terms of some lines of an operand are in shared memory. */
+struct terms_place {
+	uint32_t pairs, thirds;
 
-	hopper::settle(sums);
-	hopper::products_begin();
+	/* Further lines of the same tile. */
+	__device__ __forceinline__ terms_place operator+(int lines) const
+	{
+		return {pairs + lines * PAIR_LINE, thirds + lines * THIRD_LINE};
+	}
+};
+
+template <class FORMAT> __device__ __forceinline__ terms_place terms_at(uint32_t tiles, int line)
+{
+	if constexpr (FORMAT::TERMS == 2)
+		return {tiles + line * PAIR_LINE, 0};
+	uint32_t tile = tiles + line / TILE_LINES * FORMAT::TILE_BYTES;
+	return {tile + line % TILE_LINES * PAIR_LINE, tile + PAIRS_BYTES + line % TILE_LINES * THIRD_LINE};
+}
+
+constexpr int SECOND = TILE_DEPTH * 2 / 16; /* in 16 bytes: from first to second terms */
+constexpr int STEP = 32, STEPS = 2;         /* bytes: 16 of K further */
+
+/* One wave's products of one tile of K, begun and ended by multiply_tiles(): small ones first. */
+__device__ __forceinline__ void issue_products(f16_pairs, float (&sums)[WAVE_SUMS], const terms_place &a,
+                                               const terms_place &b)
+{
+	uint64_t a_at[STEPS] = {hopper::matrix_at<PAIR_LINE>(a.pairs),
+	                        hopper::matrix_at<PAIR_LINE>(a.pairs + STEP)};
+	uint64_t b_at[STEPS] = {hopper::matrix_at<PAIR_LINE>(b.pairs),
+	                        hopper::matrix_at<PAIR_LINE>(b.pairs + STEP)};
+
 #pragma unroll
 	for (int i = 0; i < STEPS; i++) {
-		hopper::add_products_f16(sums, a_at[i] + LOW, b_at[i], i > 0);
-		hopper::add_products_f16(sums, a_at[i], b_at[i] + LOW, 1);
+		hopper::add_products_f16(sums, a_at[i] + SECOND, b_at[i], i > 0);
+		hopper::add_products_f16(sums, a_at[i], b_at[i] + SECOND, 1);
 	}
 #pragma unroll
 	for (int i = 0; i < STEPS; i++)
 		hopper::add_products_f16(sums, a_at[i], b_at[i], 1);
+}
+
+/* What is left out, middle·low, low·middle and low·low, is below 2^-24 of the product. */
+__device__ __forceinline__ void issue_products(bf16_triples, float (&sums)[WAVE_SUMS], const terms_place &a,
+                                               const terms_place &b)
+{
+	uint64_t a_at[STEPS] = {hopper::matrix_at<PAIR_LINE>(a.pairs),
+	                        hopper::matrix_at<PAIR_LINE>(a.pairs + STEP)};
+	uint64_t b_at[STEPS] = {hopper::matrix_at<PAIR_LINE>(b.pairs),
+	                        hopper::matrix_at<PAIR_LINE>(b.pairs + STEP)};
+	uint64_t a_third[STEPS] = {hopper::matrix_at<THIRD_LINE>(a.thirds),
+	                           hopper::matrix_at<THIRD_LINE>(a.thirds + STEP)};
+	uint64_t b_third[STEPS] = {hopper::matrix_at<THIRD_LINE>(b.thirds),
+	                           hopper::matrix_at<THIRD_LINE>(b.thirds + STEP)};
+
+#pragma unroll
+	for (int i = 0; i < STEPS; i++) {
+		hopper::add_products_bf16(sums, a_third[i], b_at[i], i > 0);
+		hopper::add_products_bf16(sums, a_at[i], b_third[i], 1);
+		hopper::add_products_bf16(sums, a_at[i] + SECOND, b_at[i] + SECOND, 1);
+	}
+#pragma unroll
+	for (int i = 0; i < STEPS; i++) {
+		hopper::add_products_bf16(sums, a_at[i] + SECOND, b_at[i], 1);
+		hopper::add_products_bf16(sums, a_at[i], b_at[i] + SECOND, 1);
+	}
+#pragma unroll
+	for (int i = 0; i < STEPS; i++)
+		hopper::add_products_bf16(sums, a_at[i], b_at[i], 1);
+}
+
+template <class FORMAT>
+__device__ __forceinline__ void multiply_tiles(float (&sums)[WAVE_SUMS], const terms_place &a,
+                                               const terms_place &b)
+{
+	hopper::settle(sums);
+	hopper::products_begin();
+	issue_products(FORMAT(), sums, a, b);
 	hopper::products_commit();
 	hopper::products_wait();
 	hopper::settle(sums);
@@ -265,7 +319,8 @@ __device__ __forceinline__ void write_sums_of(const product &p, uint64_t batch, 
 	col += threadIdx.x % 4 * 2;
 #pragma unroll
 	for (int j = 0; j < WAVE_SUMS / 2; j++)
-		b_scale[j] = power_of_two(-scale_of(p.b_largest[batch * p.b_batch + col + j / 2 * 8 + j % 2]));
+		b_scale[j] = power_of_two(
+		    -scale_of<typename CUT::FORMAT>(p.b_largest[batch * p.b_batch + col + j / 2 * 8 + j % 2]));
 #pragma unroll
 	for (int w = 0; w < CUT::WAVES; w++, row += WAVE_LINES) {
 		wave_place at = {row, col,
@@ -273,8 +328,8 @@ __device__ __forceinline__ void write_sums_of(const product &p, uint64_t batch, 
 		                     (int64_t)col * p.c.col};
 #pragma unroll
 		for (int half = 0; half < 2; half++) {
-			float a_scale =
-			    power_of_two(-scale_of(p.a_largest[batch * p.a_batch + row + half * 8]));
+			float a_scale = power_of_two(
+			    -scale_of<typename CUT::FORMAT>(p.a_largest[batch * p.a_batch + row + half * 8]));
 			if (!pairs)
 				write_singly(p, at, sums[w], b_scale, a_scale, half);
 			else if (p.beta != 0)
@@ -293,6 +348,7 @@ template <class CUT>
 __device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], ring<CUT> &r, int consumer,
                                        uint64_t k_tiles)
 {
+	using FORMAT = typename CUT::FORMAT;
 	float chunk[WAVE_SUMS] = {};
 
 #pragma unroll
@@ -301,12 +357,13 @@ __device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], rin
 		for (int j = 0; j < WAVE_SUMS; j++)
 			sums[w][j] = 0;
 	for (uint64_t k = 0; k < k_tiles; k++, r.step()) {
-		uint32_t a = r.bytes() + consumer * CUT::WAVES * WAVE_BYTES, b = r.bytes() + CUT::A_BYTES;
+		terms_place a = terms_at<FORMAT>(r.bytes(), consumer * CUT::WAVES * WAVE_LINES);
+		terms_place b = terms_at<FORMAT>(r.bytes() + CUT::A_BYTES, 0);
 
 		hopper::barrier_wait(r.full(), r.parity);
 #pragma unroll
 		for (int w = 0; w < CUT::WAVES; w++) {
-			multiply_tiles(chunk, a + w * WAVE_BYTES, b);
+			multiply_tiles<FORMAT>(chunk, a + w * WAVE_LINES, b);
 			if (w == CUT::WAVES - 1)
 				release(r);
 #pragma unroll
@@ -375,7 +432,7 @@ template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multi
 	if (threadIdx.x == 0)
 		init_barriers(r);
 	hopper::await_kernel_before();
-	if (!fits(p.found))
+	if (!is_due(typename CUT::FORMAT(), p.found, p.pairs_tried))
 		return;
 	if constexpr (CUT::CLUSTER > 1)
 		hopper::cluster_sync();

@@ -1,18 +1,28 @@
 /*
- * split.cuh: f32 operands as sums of two f16 numbers, for tensor cores.
+ * split.cuh: f32 operands as sums of numbers that tensor cores multiply: f16 pairs or bf16 triples.
  *
- * A line is a row of A or a column of B. Each is scaled by the power of two that brings its largest magnitude
- * into [2^14, 2^15), then x = high + low, high = f16(x), low = f16(x - high): exact to 2^-22 of x down to 2^-18
- * of the line's largest. What lies below is held to 2^-40 of the largest and counts as a loss.
+ * A line is a row of A or a column of B. Each is scaled by a power of two that depends on its largest
+ * magnitude, then each number of it is cut into terms: high = round(x), then what is left, again and again.
  *
- * The pair is stored for the copy engine and wgmma: a tile holds 32 of K for 128 lines, a line in 128 bytes:
- * 32 highs, 32 lows, in 16-byte pieces that stand where the 128-byte swizzle wants them. Tiles along K follow
- * each other. Lines and K are padded with zeros to whole tiles.
+ * f16_pairs: the largest comes into [2^14, 2^15). x = high + low, exact to 2^-22 of x down to 2^-18 of the
+ * line's largest. What lies below is held to 2^-40 of the largest and counts as a loss.
+ *
+ * bf16_triples: the largest comes into [2^48, 2^49), but no scale is beyond 2^±63. x = high + middle + low is
+ * exact where its last bit stays above bf16's 2^-133: always in lines whose largest is below 2^32, and down to
+ * 2^-158 of the largest in any. All else is a loss; so are Inf and NaN. Scaled sums are below 2^98 K, or no
+ * larger than the sums themselves, and two scales are undone by one power of two that f32 has.
+ *
+ * The terms are stored for the copy engine and wgmma: a tile holds 32 of K for 128 lines. It begins with a line
+ * in 128 bytes: 32 first terms, 32 second terms, in 16-byte pieces that stand where the 128-byte swizzle wants
+ * them. Third terms follow, a line in 64 bytes, placed by the 64-byte swizzle. Tiles along K follow each other.
+ * Lines and K are padded with zeros to whole tiles.
  */
 #ifndef KOPS_KERNELS_GEMM_SPLIT_H
 #define KOPS_KERNELS_GEMM_SPLIT_H
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <limits.h>
 
 #include "hopper.cuh"
 #include "tiles.cuh"
@@ -21,15 +31,84 @@ namespace
 {
 
 constexpr int TILE_LINES = 128, TILE_DEPTH = 32;
-constexpr int TILE_BYTES = TILE_LINES * TILE_DEPTH * 4;
+constexpr int PAIR_LINE = TILE_DEPTH * 4, THIRD_LINE = TILE_DEPTH * 2; /* bytes */
+constexpr int PAIRS_BYTES = TILE_LINES * PAIR_LINE;
 constexpr int LINES_UNIT = 256, DEPTH_UNIT = 64; /* padded to */
+constexpr int SCALE_MAX = 63;                    /* the exponent of a line's scale */
+
+struct f16_pairs {
+	using term = __half;
+	static constexpr int TERMS = 2, TILE_BYTES = PAIRS_BYTES;
+	static constexpr int TOP = 14, SCALE_MIN = INT_MIN; /* larger numbers are unfit */
+	static constexpr int WAVE_NS = 525, SPLIT_NS = 320; /* for a tile of K, measured on an H200 */
+
+	__device__ __forceinline__ static term round(float x)
+	{
+		return __float2half_rn(x);
+	}
+	__device__ __forceinline__ static float value(term x)
+	{
+		return __half2float(x);
+	}
+	__device__ __forceinline__ static unsigned bits(term x)
+	{
+		return __half_as_ushort(x);
+	}
+};
+
+struct bf16_triples {
+	using term = __nv_bfloat16;
+	static constexpr int TERMS = 3, TILE_BYTES = PAIRS_BYTES + TILE_LINES * THIRD_LINE;
+	static constexpr int TOP = 48, SCALE_MIN = -SCALE_MAX;
+	static constexpr uint64_t LONG = 768; /* products of a sum, for its errors to be those of f32 or less */
+	static constexpr int WAVE_NS = 1050, SPLIT_NS = 520; /* expected, not measured */
+
+	__device__ __forceinline__ static term round(float x)
+	{
+		return __float2bfloat16_rn(x);
+	}
+	__device__ __forceinline__ static float value(term x)
+	{
+		return __bfloat162float(x);
+	}
+	__device__ __forceinline__ static unsigned bits(term x)
+	{
+		return __bfloat16_as_ushort(x);
+	}
+};
 
 /* What was found in the operands; begins as zeros. */
 struct findings {
+	/* For f16_pairs. */
 	unsigned unfit;     /* NaN, Inf, numbers too large, or too many losses in a line */
 	unsigned losses[2]; /* of A, of B: any loss at all */
 	unsigned sparse[2]; /* a line that is not all zeros, but nearly: its sums may rest on a loss */
+	/* For bf16_triples. */
+	unsigned lost; /* any loss, or lines of which sums have few products: one might dominate */
 };
+
+/* Whether the tensor cores do it by pairs. Code for other GPUs has nothing but the f32 loop. */
+__device__ __forceinline__ bool fits(const findings *f)
+{
+#ifndef KOPS_HOPPER
+	return false;
+#endif
+	return !f->unfit && !(f->losses[0] && f->sparse[1]) && !(f->losses[1] && f->sparse[0]);
+}
+
+/* Whether C is computed from this format's terms. pairs_tried: f16_pairs go first where they fit. */
+__device__ __forceinline__ bool is_due(f16_pairs, const findings *f, bool)
+{
+	return fits(f);
+}
+
+__device__ __forceinline__ bool is_due(bf16_triples, const findings *f, bool pairs_tried)
+{
+#ifndef KOPS_HOPPER
+	return false;
+#endif
+	return !f->lost && !(pairs_tried && fits(f));
+}
 
 struct split_operand {
 	const float *data;
@@ -47,6 +126,8 @@ struct split_task {
 	split_operand operands[2];
 	findings *found;
 	unsigned blocks_of_first;
+	bool pairs_tried;
+	unsigned blocks; /* of both */
 };
 
 __host__ __device__ inline uint64_t round_up(uint64_t n, uint64_t unit)
@@ -54,14 +135,12 @@ __host__ __device__ inline uint64_t round_up(uint64_t n, uint64_t unit)
 	return (n + unit - 1) / unit * unit;
 }
 
-/* The exponent of a line's scale. Lines of tiny numbers are not scaled all the way: they show as losses. */
-constexpr int SCALE_MAX = 63;
-
-__device__ __forceinline__ int scale_of(unsigned largest)
+/* The exponent of a line's scale. Tiny numbers are not scaled all the way: in f16_pairs they show as losses. */
+template <class FORMAT> __device__ __forceinline__ int scale_of(unsigned largest)
 {
-	int exponent = largest ? 127 + 14 - (int)(largest >> 23) : 0;
+	int exponent = largest ? 127 + FORMAT::TOP - (int)(largest >> 23) : 0;
 
-	return exponent < SCALE_MAX ? exponent : SCALE_MAX;
+	return max(exponent < SCALE_MAX ? exponent : SCALE_MAX, FORMAT::SCALE_MIN);
 }
 
 __device__ __forceinline__ float power_of_two(int exponent)
@@ -179,49 +258,61 @@ __global__ void __launch_bounds__(SPLIT_THREADS) measure_lines(const __grid_cons
 
 /* ---- Pass 2: the tiles ---- */
 
-struct pieces {
-	uint4 high, low;
+/* Eight numbers that follow each other along K. */
+template <class FORMAT> struct pieces {
+	uint4 terms[FORMAT::TERMS];
 	unsigned losses;
 };
 
-__device__ __forceinline__ unsigned pack(__half a, __half b)
+template <class FORMAT>
+__device__ __forceinline__ unsigned pack(typename FORMAT::term a, typename FORMAT::term b)
 {
-	return (unsigned)__half_as_ushort(b) << 16 | __half_as_ushort(a);
+	return FORMAT::bits(b) << 16 | FORMAT::bits(a);
 }
 
-/* Eight numbers that follow each other along K. */
-__device__ __forceinline__ pieces split_eight(const float (&x)[8], float scale)
+template <class FORMAT> __device__ __forceinline__ pieces<FORMAT> split_eight(const float (&x)[8], float scale)
 {
-	__half high[8], low[8];
-	pieces p;
+	typename FORMAT::term terms[FORMAT::TERMS][8];
+	float unscale = __uint_as_float((254u << 23) - __float_as_uint(scale));
+	pieces<FORMAT> p;
 
 	p.losses = 0;
 #pragma unroll
 	for (int i = 0; i < 8; i++) {
-		float y = x[i] * scale;
-		high[i] = __float2half_rn(y);
-		float rest = y - __half2float(high[i]);
-		low[i] = __float2half_rn(rest);
-		float lost = rest - __half2float(low[i]);
-		p.losses += fabsf(lost) * 0x1p21f > fabsf(y) || (y == 0 && x[i] != 0);
+		float y = x[i] * scale, left = y;
+#pragma unroll
+		for (int t = 0; t < FORMAT::TERMS; t++) {
+			terms[t][i] = FORMAT::round(left);
+			left -= FORMAT::value(terms[t][i]);
+		}
+		if constexpr (FORMAT::TERMS == 2)
+			p.losses += fabsf(left) * 0x1p21f > fabsf(y) || (y == 0 && x[i] != 0);
+		else /* a loss in the scaling itself shows when it is undone */
+			p.losses += (left != 0) | (y * unscale != x[i]);
 	}
-	p.high = make_uint4(pack(high[0], high[1]), pack(high[2], high[3]), pack(high[4], high[5]),
-	                    pack(high[6], high[7]));
-	p.low =
-	    make_uint4(pack(low[0], low[1]), pack(low[2], low[3]), pack(low[4], low[5]), pack(low[6], low[7]));
+#pragma unroll
+	for (int t = 0; t < FORMAT::TERMS; t++)
+		p.terms[t] =
+		    make_uint4(pack<FORMAT>(terms[t][0], terms[t][1]), pack<FORMAT>(terms[t][2], terms[t][3]),
+		               pack<FORMAT>(terms[t][4], terms[t][5]), pack<FORMAT>(terms[t][6], terms[t][7]));
 	return p;
 }
 
 /* piece: which eight of the tile's 32 along K. */
-__device__ __forceinline__ void put(uint4 *tile, int line, int piece, const pieces &p)
+template <class FORMAT>
+__device__ __forceinline__ void put(uint4 *tile, int line, int piece, const pieces<FORMAT> &p)
 {
-	tile[line * 8 + (piece ^ (line & 7))] = p.high;
-	tile[line * 8 + ((piece + 4) ^ (line & 7))] = p.low;
+	constexpr int THIRDS = PAIRS_BYTES / sizeof(uint4);
+
+	tile[line * 8 + (piece ^ (line & 7))] = p.terms[0];
+	tile[line * 8 + ((piece + 4) ^ (line & 7))] = p.terms[1];
+	if constexpr (FORMAT::TERMS == 3)
+		tile[THIRDS + line * 4 + (piece ^ (line >> 1 & 3))] = p.terms[2];
 }
 
 /* Counts losses, and says what the line is like; once per line with k = 0. */
-__device__ __forceinline__ void judge(const split_task &t, int which, uint64_t line, unsigned largest,
-                                      unsigned losses, bool first_of_line)
+__device__ __forceinline__ void judge(f16_pairs, const split_task &t, int which, uint64_t line,
+                                      unsigned largest, unsigned losses, bool first_of_line)
 {
 	const split_operand &o = t.operands[which];
 	uint64_t most = 4 + o.depth / 256;
@@ -233,10 +324,21 @@ __device__ __forceinline__ void judge(const split_task &t, int which, uint64_t l
 	}
 	if (!first_of_line)
 		return;
-	if (largest >= (unsigned)(127 + 14 + SCALE_MAX + 1) << 23)
+	if (largest >= (unsigned)(127 + f16_pairs::TOP + SCALE_MAX + 1) << 23)
 		t.found->unfit = 1;
 	if (largest != 0 && o.nonzeros[line] < o.depth / 8)
 		t.found->sparse[which] = 1;
+}
+
+/* Where n of K numbers are not 0, in both lines, n²/K products are not. */
+__device__ __forceinline__ void judge(bf16_triples, const split_task &t, int which, uint64_t line,
+                                      unsigned largest, unsigned losses, bool first_of_line)
+{
+	const split_operand &o = t.operands[which];
+	uint64_t n = first_of_line ? o.nonzeros[line] : 0;
+
+	if (losses != 0 || (first_of_line && largest != 0 && n * n < bf16_triples::LONG * o.depth))
+		t.found->lost = 1;
 }
 
 __host__ __device__ inline uint64_t split_blocks(const split_operand &o)
@@ -250,6 +352,7 @@ struct split_place {
 	uint4 *tiles;
 };
 
+template <class FORMAT>
 __device__ __forceinline__ split_place split_place_of(const split_operand &o, uint64_t block)
 {
 	uint64_t groups = o.padded_lines / TILE_LINES, pairs = o.padded_depth / DEPTH_UNIT;
@@ -258,7 +361,8 @@ __device__ __forceinline__ split_place split_place_of(const split_operand &o, ui
 	uint64_t group = o.along_k ? block / pairs % groups : block % groups, batch = block / pairs / groups;
 	uint64_t tile = (batch * groups + group) * (o.padded_depth / TILE_DEPTH) + pair * 2;
 
-	return {group * TILE_LINES, pair * DEPTH_UNIT, batch, o.tiles + tile * (TILE_BYTES / sizeof(uint4))};
+	return {group * TILE_LINES, pair * DEPTH_UNIT, batch,
+	        o.tiles + tile * (FORMAT::TILE_BYTES / sizeof(uint4))};
 }
 
 /* Zeros past the ends. */
@@ -283,6 +387,7 @@ __device__ __forceinline__ void load_eight(const split_operand &o, uint64_t batc
 	}
 }
 
+template <class FORMAT>
 __device__ __forceinline__ void split_along(const split_task &t, int which, const split_place &at)
 {
 	const split_operand &o = t.operands[which];
@@ -301,14 +406,15 @@ __device__ __forceinline__ void split_along(const split_task &t, int which, cons
 			int line = first + (i + j) * LINES;
 			uint64_t index = at.batch * o.padded_lines + at.first_line + line;
 			unsigned largest = o.largest[index];
-			pieces p = split_eight(x[j], power_of_two(scale_of(largest)));
-			put(at.tiles + piece / 4 * (TILE_BYTES / sizeof(uint4)), line, piece % 4, p);
-			judge(t, which, index, largest, p.losses, k == 0);
+			pieces<FORMAT> p = split_eight<FORMAT>(x[j], power_of_two(scale_of<FORMAT>(largest)));
+			put(at.tiles + piece / 4 * (FORMAT::TILE_BYTES / sizeof(uint4)), line, piece % 4, p);
+			judge(FORMAT(), t, which, index, largest, p.losses, k == 0);
 		}
 	}
 }
 
 /* By way of shared memory: lanes read along the lines' axis, but a line of a tile lies along K. */
+template <class FORMAT>
 __device__ __forceinline__ void split_across(const split_task &t, int which, const split_place &at,
                                              uint4 *tiles)
 {
@@ -317,10 +423,10 @@ __device__ __forceinline__ void split_across(const split_task &t, int which, con
 	uint64_t k = at.first_k + half * TILE_DEPTH, index = at.batch * o.padded_lines + at.first_line + line;
 	const float *from = o.data + (int64_t)at.batch * o.batch_stride +
 	                    (int64_t)(at.first_line + line) * o.line_stride + (int64_t)k * o.k_stride;
-	uint4 *tile = tiles + half * (TILE_BYTES / sizeof(uint4));
+	uint4 *tile = tiles + half * (FORMAT::TILE_BYTES / sizeof(uint4));
 	bool there = at.first_line + line < o.lines;
 	unsigned largest = o.largest[index], losses = 0;
-	float scale = power_of_two(scale_of(largest));
+	float scale = power_of_two(scale_of<FORMAT>(largest));
 
 #pragma unroll 1
 	for (int i = 0; i < TILE_DEPTH; i += 16) { /* as much as registers hold */
@@ -330,38 +436,57 @@ __device__ __forceinline__ void split_across(const split_task &t, int which, con
 			x[j / 8][j % 8] = there && k + i + j < o.depth ? from[(i + j) * o.k_stride] : 0;
 #pragma unroll
 		for (int j = 0; j < 2; j++) {
-			pieces p = split_eight(x[j], scale);
+			pieces<FORMAT> p = split_eight<FORMAT>(x[j], scale);
 			put(tile, line, i / 8 + j, p);
 			losses += p.losses;
 		}
 	}
-	judge(t, which, index, largest, losses, k == 0);
+	judge(FORMAT(), t, which, index, largest, losses, k == 0);
 	__syncthreads();
 #pragma unroll
-	for (int i = threadIdx.x; i < 2 * TILE_BYTES / (int)sizeof(uint4); i += SPLIT_THREADS)
+	for (int i = threadIdx.x; i < 2 * FORMAT::TILE_BYTES / (int)sizeof(uint4); i += SPLIT_THREADS)
 		at.tiles[i] = tiles[i];
 }
 
+template <class FORMAT>
 __device__ __forceinline__ void split_block(const split_task &t, int which, uint64_t block, uint4 *tiles)
 {
-	split_place at = split_place_of(t.operands[which], block);
+	split_place at = split_place_of<FORMAT>(t.operands[which], block);
 
 	if (t.operands[which].along_k)
-		split_along(t, which, at);
+		split_along<FORMAT>(t, which, at);
 	else
-		split_across(t, which, at, tiles);
+		split_across<FORMAT>(t, which, at, tiles);
 }
 
+template <class FORMAT>
+__device__ __forceinline__ void split_block_of(const split_task &t, unsigned block, uint4 *tiles)
+{
+	if (block < t.blocks_of_first)
+		split_block<FORMAT>(t, 0, block, tiles);
+	else
+		split_block<FORMAT>(t, 1, block - t.blocks_of_first, tiles);
+}
+
+/*
+ * Each block cuts two tiles. Of triples no more blocks are launched than run at once, and each goes on to the
+ * next two tiles: thousands of them that came only to find that pairs fit would take their time.
+ */
+template <class FORMAT>
 __global__ void __launch_bounds__(SPLIT_THREADS, 3) split_lines(const __grid_constant__ split_task t)
 {
-	__shared__ uint4 tiles[2 * TILE_BYTES / sizeof(uint4)];
+	__shared__ uint4 tiles[2 * FORMAT::TILE_BYTES / sizeof(uint4)];
 
 	hopper::let_next_kernel_come();
 	hopper::await_kernel_before();
-	if (blockIdx.x < t.blocks_of_first)
-		split_block(t, 0, blockIdx.x, tiles);
-	else
-		split_block(t, 1, blockIdx.x - t.blocks_of_first, tiles);
+	if constexpr (FORMAT::TERMS == 2) {
+		split_block_of<FORMAT>(t, blockIdx.x, tiles);
+	} else if (!t.pairs_tried || !fits(t.found)) {
+		for (unsigned block = blockIdx.x; block < t.blocks; block += gridDim.x) {
+			split_block_of<FORMAT>(t, block, tiles);
+			__syncthreads();
+		}
+	}
 }
 
 } // namespace
