@@ -71,13 +71,18 @@ struct problem {
 	struct space *spaces[OP_VIEWS_MAX]; /* of each view; may repeat */
 	struct space storage[OP_VIEWS_MAX];
 	unsigned n_storage;
-	bool large;   /* for rows that leave small problems to others; seconds for the reference */
-	bool huge;    /* magnitudes near the end of the range: overflow may come early or late */
+	unsigned
+	    large; /* for rows that leave small problems to others; seconds for the reference. 0: it is not */
+	bool huge; /* magnitudes near the end of the range: overflow may come early or late */
 	bool special; /* some input has NaN or Inf */
 };
 
-/* Makes a random problem of op with every space in its `before` state. False when memory is short. */
-bool problem_make(struct problem *p, const struct op *op, bool large, struct random *r);
+/*
+ * Makes a random problem of op with every space in its `before` state. False when memory is short. large: 0, or
+ * which of the large ones it is. Every other one of them has numbers of a wide range: rows differ in what they
+ * do with those.
+ */
+bool problem_make(struct problem *p, const struct op *op, unsigned large, struct random *r);
 void problem_free(struct problem *p);
 /* Shapes, strides and parameters, for a failure's report. */
 void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES]);

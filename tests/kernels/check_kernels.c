@@ -88,10 +88,12 @@ static void check_row(struct target *t, const struct options *o, struct problem 
 		report(t, o, p, number, row, verdict.why);
 }
 
-/* The CPU's rows take everything, and would take long. */
-static bool is_large(const struct target *t, unsigned number)
+/* Which large problem this is, from 1 on; 0: none. The CPU's rows take everything, and would take long. */
+static unsigned large_of(const struct target *t, unsigned number)
 {
-	return number % OFTEN == OFTEN - 1 && strcmp(t->backend->kind, "cpu") != 0;
+	bool large = number % OFTEN == OFTEN - 1 && strcmp(t->backend->kind, "cpu") != 0;
+
+	return large ? number / OFTEN + 1 : 0;
 }
 
 /* One problem on every row. False if the reference itself is wrong or there is no memory. */
@@ -103,7 +105,7 @@ static bool check_case(struct target *t, const struct options *o, const struct o
 	struct oracle oracle = {0};
 	struct row_result reference = {.name = "reference"};
 	char why[CHECK_TEXT_BYTES] = "out of memory";
-	bool made = problem_make(&p, op, is_large(t, number), &r) && oracle_make(&oracle, &p, why);
+	bool made = problem_make(&p, op, large_of(t, number), &r) && oracle_make(&oracle, &p, why);
 
 	if (!made)
 		report(t, o, &p, number, &reference, why);

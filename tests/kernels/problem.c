@@ -206,8 +206,10 @@ static bool spoil(const struct problem *p, unsigned i, struct random *r)
 	return true;
 }
 
-static enum profile random_profile(struct random *r)
+static enum profile random_profile(const struct problem *p, struct random *r)
 {
+	if (p->large != 0 && p->large % 2 == 0)
+		return WIDE;
 	if (random_chance(r, 30))
 		return ORDINARY;
 	return random_chance(r, 15) ? SPECIAL : (enum profile)random_below(r, PROFILES);
@@ -325,14 +327,14 @@ static struct view gemm_operand(kops_dtype dtype, uint64_t batch, uint64_t rows,
 
 static void large_product(uint64_t mnk[3], struct random *r)
 {
-	mnk[0] = 960 + random_below(r, 65);
-	mnk[1] = 960 + random_below(r, 65);
+	mnk[0] = 992 + random_below(r, 33);
+	mnk[1] = 992 + random_below(r, 33);
 	mnk[2] = 1024 + random_below(r, 80);
 }
 
 static void shape_gemm(struct problem *p, struct random *r)
 {
-	bool large = p->large;
+	bool large = p->large != 0;
 	kops_dtype dtype = large || random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
 	uint64_t mnk[3] = {random_extent(r), random_extent(r), random_extent(r)};
 	uint64_t batch = large || random_chance(r, 70) ? 1 : random_below(r, 5);
@@ -574,7 +576,7 @@ static bool place_views(struct problem *p, bool in_place, bool neat, struct rand
 
 static void fill_views(struct problem *p, struct random *r)
 {
-	enum profile profile = random_profile(r);
+	enum profile profile = random_profile(p, r);
 	unsigned n = p->args.op->n_inputs;
 
 	p->huge = profile == HUGE_VALUES;
@@ -587,7 +589,7 @@ static void fill_views(struct problem *p, struct random *r)
 		fill(p, n, profile, r);
 }
 
-bool problem_make(struct problem *p, const struct op *op, bool large, struct random *r)
+bool problem_make(struct problem *p, const struct op *op, unsigned large, struct random *r)
 {
 	const struct maker *maker = maker_of(op);
 	bool neat = random_chance(r, 25);
