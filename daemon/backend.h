@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   2
+#define BACKEND_ABI   3
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -33,10 +33,11 @@ struct memory {
 	int pin;        /* enum memory_pin; accessed with __atomic builtins */
 };
 
-/* One op of a run. The loop thread fills args and pinned, plan() the rest but compute_us. */
+/* One op of a run. The loop thread fills args, pinned and tuned, plan() the rest but compute_us. */
 struct run_op {
-	struct op_args args; /* views: space = struct memory *, offset set; data is for the backend */
-	const char *pinned;  /* row asked for by name, or "" */
+	struct op_args args;       /* views: space = struct memory *, offset set; data is for the backend */
+	const char *pinned;        /* row asked for by name, or "" */
+	const struct tuned *tuned; /* measured on this device for shapes like these; NULL: nothing */
 	const struct kernel *kernel;
 	char why[WHY_BYTES], passed_over[PASSED_OVER_BYTES];
 	double compute_us; /* 0 where not timed */

@@ -207,7 +207,7 @@ static int plan_op(const struct backend_device *dev, struct run_op *op, char err
 
 	if (rc < 0)
 		return rc;
-	rc = kernel_choose(rows[i], &op->args, op->pinned, dev->disabled[i], &op->kernel, op->why);
+	rc = kernel_choose(rows[i], &op->args, op->pinned, op->tuned, dev->disabled[i], &op->kernel, op->why);
 	if (rc < 0) {
 		memcpy(error, op->why, WHY_BYTES);
 		return rc;

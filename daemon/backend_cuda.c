@@ -106,8 +106,8 @@ static int plan_op(const struct backend_device *dev, struct run *run, unsigned i
 		return KOPS_E_DEVICE;
 	}
 	staged_args(&op->args, &args);
-	rc = kernel_choose(gpu_kernels(op->args.op), &args, op->pinned, dev->disabled[op_index(op->args.op)],
-	                   &op->kernel, op->why);
+	rc = kernel_choose(gpu_kernels(op->args.op), &args, op->pinned, op->tuned,
+	                   dev->disabled[op_index(op->args.op)], &op->kernel, op->why);
 	if (rc < 0) {
 		snprintf(run->error, WHY_BYTES, "%s", op->why);
 		return rc;

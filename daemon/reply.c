@@ -7,6 +7,7 @@
 #include "kops.h"
 #include "log.h"
 #include "server.h"
+#include "shape_class.h"
 #include "status.h"
 
 int reply_send(struct session *session, const Kops__V1__Reply *reply, int fd)
@@ -52,6 +53,17 @@ static void shorten(const Kops__V1__Reply *reply, Kops__V1__Receipt *receipt)
 
 	for (size_t i = 0; too_long && i < receipt->n_ops; i++)
 		receipt->ops[i]->passed_over = (char *)"";
+	too_long = kops__v1__reply__get_packed_size(reply) > MESSAGE_BYTES_MAX;
+	for (size_t i = 1; too_long && i < receipt->n_ops; i++)
+		receipt->ops[i]->shape_class = (char *)"";
+}
+
+static const char *class_text(const struct op_args *args, char text[SHAPE_CLASS_TEXT_BYTES])
+{
+	struct shape_class class;
+
+	shape_class_of(args, &class);
+	return shape_class_format(&class, text);
 }
 
 void reply_receipt(const struct job *job)
@@ -59,6 +71,7 @@ void reply_receipt(const struct job *job)
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;
 	Kops__V1__OpReceipt parts[MESSAGE_OPS_MAX], *pointers[MESSAGE_OPS_MAX];
+	char classes[MESSAGE_OPS_MAX][SHAPE_CLASS_TEXT_BYTES];
 	const struct run *run = &job->run;
 
 	for (unsigned i = 0; i < run->n_ops; i++) {
@@ -73,6 +86,8 @@ void reply_receipt(const struct job *job)
 		parts[i].bytes = cost.bytes;
 		parts[i].compute_us = op->compute_us;
 		parts[i].passed_over = (char *)op->passed_over;
+		if (run->timed)
+			parts[i].shape_class = (char *)class_text(&op->args, classes[i]);
 		pointers[i] = &parts[i];
 	}
 	receipt.device = (char *)device_name(job->server->devices[job->sched.device]);

@@ -14,6 +14,7 @@
 #include "notify.h"
 #include "request.h"
 #include "session.h"
+#include "tuning_file.h"
 
 #define WARM_POOL_GPU_BYTES (512ull << 20)
 #define HANG_CHECK_MS       1000
@@ -191,6 +192,7 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 			log_warning("some changed settings need a restart");
 		log_set_level((int)s->config.log_level);
 		pool_set_cache(s->pool, s->config.pool_cache);
+		tuning_file_load(s);
 		log_notice("configuration reloaded");
 	}
 	notify("READY=1");
@@ -280,6 +282,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	rc = devices_open(s, why);
 	if (rc < 0)
 		return rc;
+	tuning_file_load(s);
 	rc = make_pool(s, why);
 	if (rc < 0)
 		return rc;
@@ -337,6 +340,7 @@ void server_close(struct server *s)
 	for (unsigned i = 0; i < s->n_devices; i++)
 		device_close(s->devices[i]);
 	pool_free(s->pool);
+	tuning_file_unload(s);
 	uv_walk(&s->loop, close_handle, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s->loop);

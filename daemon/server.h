@@ -18,6 +18,7 @@
 #include "message.h"
 #include "pool.h"
 #include "scheduler.h"
+#include "tuning.h"
 
 struct session;
 struct ping;
@@ -36,6 +37,7 @@ struct server {
 	struct pool *pool;
 	const struct backend *gpu; /* NULL: none */
 	struct device *devices[SCHED_DEVICES_MAX];
+	struct tuning *tuning[SCHED_DEVICES_MAX];     /* of each device; NULL: nothing was measured */
 	uint64_t device_bytes_out[SCHED_DEVICES_MAX]; /* admitted: staging and workspace of runs out */
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */

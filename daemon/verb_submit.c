@@ -140,6 +140,15 @@ static void name_op(struct request *r, unsigned index, unsigned n_ops, const str
 	         sentence);
 }
 
+/* With what was measured there for ops that leave the choice of a kernel to us. */
+static int plan_on(const struct server *server, unsigned index, struct job *job)
+{
+	for (unsigned i = 0; i < job->run.n_ops; i++)
+		job->ops[i].tuned =
+		    *job->ops[i].pinned ? NULL : tuning_find(server->tuning[index], &job->ops[i].args);
+	return device_plan(server->devices[index], &job->run);
+}
+
 /* Plans the job on every device it may use and picks one. */
 static int place(struct request *r, struct job *job, const char *device_name_wanted, unsigned *ret_index)
 {
@@ -161,7 +170,7 @@ static int place(struct request *r, struct job *job, const char *device_name_wan
 		/* Devices stand in order of preference by kind: the CPU serves only what no GPU can. */
 		if ((*device_name_wanted && i != only) || (kind && device_backend(d) != kind))
 			continue;
-		planned = device_plan(d, &job->run);
+		planned = plan_on(server, i, job);
 		last = i;
 		if (planned == 0) {
 			allowed[i] = true;
@@ -177,9 +186,11 @@ static int place(struct request *r, struct job *job, const char *device_name_wan
 		return rc < 0 ? rc : KOPS_E_DEVICE;
 	r->why[0] = '\0';
 	/* The last plan is what the run holds. */
-	rc = *ret_index == last ? 0 : device_plan(server->devices[*ret_index], &job->run);
-	for (unsigned i = 0; i < job->run.n_ops; i++)
-		job->ops[i].pinned = ""; /* it lies in the request's arena, and has been heeded */
+	rc = *ret_index == last ? 0 : plan_on(server, *ret_index, job);
+	for (unsigned i = 0; i < job->run.n_ops; i++) {
+		job->ops[i].pinned = "";  /* both have been heeded; this one lies in the request's arena, */
+		job->ops[i].tuned = NULL; /* and this one in a table that a reload replaces */
+	}
 	return rc;
 }
 

@@ -9,15 +9,29 @@ static bool is_disabled(uint64_t disabled, size_t row)
 	return row < 64 && (disabled >> row & 1);
 }
 
-/* First enabled row that supports args; list->n if there is none. */
+/* Whether row i may run args; if not, *ret_why_not completes a sentence that its name begins. */
+static bool fits(const struct kernel_list *list, size_t i, const struct op_args *args, uint64_t disabled,
+                 const char **ret_why_not)
+{
+	*ret_why_not = "failed its self-test";
+	return !is_disabled(disabled, i) && list->rows[i].supports(args, ret_why_not);
+}
+
+/* Of a row that fits. */
+static bool is_worthwhile(const struct kernel *row, const struct op_args *args, const char **ret_why_not)
+{
+	return !row->worthwhile || row->worthwhile(args, ret_why_not);
+}
+
+/* First row that may run args; list->n if there is none. */
 static size_t first_fit(const struct kernel_list *list, const struct op_args *args, uint64_t disabled)
 {
 	const char *why_not;
+	size_t i = 0;
 
-	for (size_t i = 0; i < list->n; i++)
-		if (!is_disabled(disabled, i) && list->rows[i].supports(args, &why_not))
-			return i;
-	return list->n;
+	while (i < list->n && !fits(list, i, args, disabled, &why_not))
+		i++;
+	return i;
 }
 
 /* Appends what would do instead. */
@@ -69,22 +83,54 @@ static int choose_pinned(const struct kernel_list *list, const struct op_args *a
 	return 0;
 }
 
-/* Says of the first row passed over why it was; the row after it may have been passed over for another reason.
- */
-static void explain_fit(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
-                        size_t fit, char why[WHY_BYTES])
+/* The fastest of the measured rows that may run args; list->n if there is none. */
+static size_t choose_tuned(const struct kernel_list *list, const struct op_args *args,
+                           const struct tuned *tuned, uint64_t disabled, char why[WHY_BYTES])
 {
-	const char *why_not = "";
+	const char *why_not = "", *why_not_first = "";
 
-	if (fit == 0) {
+	for (unsigned t = 0; tuned && t < tuned->n; t++) {
+		if (!fits(list, tuned->rows[t], args, disabled, &why_not)) {
+			why_not_first = t ? why_not_first : why_not;
+			continue;
+		}
+		if (t == 0)
+			snprintf(why, WHY_BYTES, "%s", tuned->why);
+		else
+			snprintf(why, WHY_BYTES,
+			         "next of %u measured for this class of shapes; %s, the fastest, %s", tuned->n,
+			         list->rows[tuned->rows[0]].name, why_not_first);
+		return tuned->rows[t];
+	}
+	return list->n;
+}
+
+/*
+ * By the rows' order and what they estimate. Says of the first row passed over why it was; the row after it may
+ * have been passed over for another reason.
+ */
+static size_t choose_estimated(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                               char why[WHY_BYTES])
+{
+	const char *why_not = "", *why_not_first = "";
+	size_t fallback = list->n, i;
+
+	for (i = 0; i < list->n; i++) {
+		if (fits(list, i, args, disabled, &why_not)) {
+			if (is_worthwhile(&list->rows[i], args, &why_not))
+				break;
+			fallback = fallback < list->n ? fallback : i;
+		}
+		why_not_first = i ? why_not_first : why_not;
+	}
+	if (i == 0)
 		snprintf(why, WHY_BYTES, "first choice for %s %s", args->op->name,
 		         dtype_name(op_output_const(args)->dtype));
-	} else if (is_disabled(disabled, 0)) {
-		snprintf(why, WHY_BYTES, "%s failed its self-test", list->rows[0].name);
-	} else {
-		list->rows[0].supports(args, &why_not);
-		snprintf(why, WHY_BYTES, "%s %s", list->rows[0].name, why_not);
-	}
+	else if (i < list->n)
+		snprintf(why, WHY_BYTES, "%s %s", list->rows[0].name, why_not_first);
+	else if (fallback < list->n)
+		snprintf(why, WHY_BYTES, "no other kernel does this");
+	return i < list->n ? i : fallback;
 }
 
 static int refuse_all(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
@@ -95,18 +141,19 @@ static int refuse_all(const struct kernel_list *list, const struct op_args *args
 	                               args->op->name, dtype_name(op_output_const(args)->dtype));
 
 	for (size_t i = 0; i < list->n && used < WHY_BYTES; i++) {
-		bool off = is_disabled(disabled, i);
-		if (!off)
-			list->rows[i].supports(args, &why_not);
+		fits(list, i, args, disabled, &why_not);
 		used += (size_t)snprintf(why + used, WHY_BYTES - used, "%s %s %s", i ? ";" : ":",
-		                         list->rows[i].name, off ? "failed its self-test" : why_not);
+		                         list->rows[i].name, why_not);
 	}
 	return KOPS_E_UNSUPPORTED;
 }
 
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
-                  uint64_t disabled, const struct kernel **ret_kernel, char why_text[WHY_BYTES])
+                  const struct tuned *tuned, uint64_t disabled, const struct kernel **ret_kernel,
+                  char why_text[WHY_BYTES])
 {
+	size_t i;
+
 	if (list->n == 0) {
 		snprintf(why_text, WHY_BYTES, "this device has no kernel for %s; try another device",
 		         args->op->name);
@@ -114,11 +161,12 @@ int kernel_choose(const struct kernel_list *list, const struct op_args *args, co
 	}
 	if (pinned && *pinned)
 		return choose_pinned(list, args, pinned, disabled, ret_kernel, why_text);
-	size_t fit = first_fit(list, args, disabled);
-	if (fit == list->n)
+	i = choose_tuned(list, args, tuned, disabled, why_text);
+	if (i == list->n)
+		i = choose_estimated(list, args, disabled, why_text);
+	if (i == list->n)
 		return refuse_all(list, args, disabled, why_text);
-	explain_fit(list, args, disabled, fit, why_text);
-	*ret_kernel = &list->rows[fit];
+	*ret_kernel = &list->rows[i];
 	return 0;
 }
 
@@ -141,16 +189,14 @@ void kernel_passed_over(const struct kernel_list *list, const struct op_args *ar
 
 	*to = '\0';
 	for (size_t i = 0; i < list->n; i++) {
-		bool off = is_disabled(disabled, i);
-
 		if (&list->rows[i] == chosen)
 			continue;
 		to = append(to, end, to > text ? ", " : "");
 		to = append(to, end, list->rows[i].name);
-		if (!off && list->rows[i].supports(args, &why_not))
+		if (fits(list, i, args, disabled, &why_not) && is_worthwhile(&list->rows[i], args, &why_not))
 			continue;
 		to = append(to, end, " (");
-		to = append(to, end, off ? "failed its self-test" : why_not);
+		to = append(to, end, why_not);
 		to = append(to, end, ")");
 	}
 }

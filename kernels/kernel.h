@@ -85,6 +85,8 @@ struct op {
 	 * KOPS_E_SHAPE, _DTYPE, _OVERLAP, _INVALID with a sentence in why. Never looks at elements.
 	 */
 	int (*check)(struct op_args *args, char why[WHY_BYTES]);
+	/* What the op may do to f32 data, given checked args; NULL: nothing is asked for. */
+	kops_precision (*precision)(const struct op_args *args);
 	/* Whether the output's old content is an input (gemm with beta != 0), given checked args. */
 	bool (*reads_output)(const struct op_args *args);
 	void (*cost)(const struct op_args *args, struct cost *ret);
@@ -117,6 +119,11 @@ struct kernel {
 	const char *takes;  /* "any strides", "row- or column-major matrices" */
 	/* Pure. On false, *ret_why_not is a static phrase ("needs unit stride in one dimension"). */
 	bool (*supports)(const struct op_args *args, const char **ret_why_not);
+	/*
+	 * Whether `auto` should take the row, which supports args, where nothing was measured: an estimate of
+	 * speed, and never of what is right. Pure, phrases as above. NULL: always.
+	 */
+	bool (*worthwhile)(const struct op_args *args, const char **ret_why_not);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
 	/*
 	 * Computes, or on a GPU enqueues on launch->stream. 0, KOPS_E_FAULT or KOPS_E_NOMEM.
@@ -170,14 +177,26 @@ static inline struct view *op_output(struct op_args *args)
 
 /* ---- choose.c ---- */
 
+#define TUNED_ROWS_MAX  16
+#define TUNED_WHY_BYTES 96
+
+/* What was measured for a class of shapes: indices of the list's rows, fastest first, and a phrase for
+ * receipts. */
+struct tuned {
+	uint8_t n, rows[TUNED_ROWS_MAX];
+	char why[TUNED_WHY_BYTES];
+};
+
 /*
- * Picks the row that runs args. pinned: a row's name, or NULL / "" for the first enabled row that
- * supports args. disabled: bit i set = rows[i] failed its self-test. *ret_why is a phrase for the receipt,
- * written into why_text. KOPS_E_UNSUPPORTED with a sentence in why_text that names the reason and a row that
- * would do.
+ * Picks the row that runs args. pinned: a row's name, which need only support args; NULL or "" for `auto`: the
+ * fastest of the measured rows that supports args, else the first row that supports them and is worthwhile,
+ * else the first that supports them. tuned: NULL where nothing was measured. disabled: bit i set = rows[i]
+ * failed its self-test and is not taken. A phrase for the receipt is written into why_text. KOPS_E_UNSUPPORTED
+ * with a sentence in why_text that names the reason and a row that would do.
  */
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
-                  uint64_t disabled, const struct kernel **ret_kernel, char why_text[WHY_BYTES]);
+                  const struct tuned *tuned, uint64_t disabled, const struct kernel **ret_kernel,
+                  char why_text[WHY_BYTES]);
 
 /*
  * The other rows in their order, for the receipt, with what kept them out where something did: "cublas (needs K

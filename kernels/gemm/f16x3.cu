@@ -339,10 +339,9 @@ double cublas_ns(const op_args *args)
 }
 
 /* terms: as in plan_of(). */
-template <class FORMAT> bool supports(const op_args *args, int terms, const char **ret_why_not)
+bool supports(const op_args *args, int terms, const char **ret_why_not)
 {
 	gemm_problem p = gemm_problem_of(args);
-	int multiprocessors;
 
 	*ret_why_not = "takes f32 only";
 	if (args->views[0].dtype != KOPS_F32)
@@ -360,7 +359,7 @@ template <class FORMAT> bool supports(const op_args *args, int terms, const char
 	if ((double)p.batch * (double)p.m * (double)p.n < 768 * 768)
 		return false;
 	*ret_why_not = "needs a GPU of compute capability 9.0";
-	if ((multiprocessors = hopper_multiprocessors()) == 0)
+	if (hopper_multiprocessors() == 0)
 		return false;
 	*ret_why_not =
 	    "needs 4 bytes of workspace per element of A and B, or 6, and would take more than 32 GiB";
@@ -368,10 +367,13 @@ template <class FORMAT> bool supports(const op_args *args, int terms, const char
 		return false;
 	*ret_why_not =
 	    "leaves products of more than 1e15 FLOPs to others: on unfit operands they would take too long";
-	if (2.0 * (double)p.batch * (double)p.m * (double)p.n * (double)p.k > 1e15)
-		return false;
+	return 2.0 * (double)p.batch * (double)p.m * (double)p.n * (double)p.k <= 1e15;
+}
+
+template <class FORMAT> bool worthwhile(const op_args *args, const char **ret_why_not)
+{
 	*ret_why_not = "is for larger products: cublas takes less time for this one";
-	return own_ns<FORMAT>(args, multiprocessors) < cublas_ns(args);
+	return own_ns<FORMAT>(args, hopper_multiprocessors()) < cublas_ns(args);
 }
 
 /* Whether f16x3 goes on with bf16_triples. */
@@ -396,7 +398,12 @@ extern "C" CUDA_LAUNCH(gemm_pipelined);
 
 extern "C" bool gemm_f16x3_supports(const op_args *args, const char **ret_why_not)
 {
-	return supports<f16_pairs>(args, f16x3_terms(args), ret_why_not);
+	return supports(args, f16x3_terms(args), ret_why_not);
+}
+
+extern "C" bool gemm_f16x3_worthwhile(const op_args *args, const char **ret_why_not)
+{
+	return worthwhile<f16_pairs>(args, ret_why_not);
 }
 
 extern "C" uint64_t gemm_f16x3_workspace(const op_args *args)
@@ -426,10 +433,15 @@ extern "C" CUDA_LAUNCH(gemm_f16x3)
 #ifdef KOPS_UNPROVEN
 extern "C" bool gemm_bf16x6_supports(const op_args *args, const char **ret_why_not)
 {
-	if (!supports<bf16_triples>(args, bf16_triples::TERMS, ret_why_not))
+	if (!supports(args, bf16_triples::TERMS, ret_why_not))
 		return false;
 	*ret_why_not = "needs K of at least 768: in shorter sums its errors may be larger than cublas's";
 	return wants_triples(args);
+}
+
+extern "C" bool gemm_bf16x6_worthwhile(const op_args *args, const char **ret_why_not)
+{
+	return worthwhile<bf16_triples>(args, ret_why_not);
 }
 
 extern "C" uint64_t gemm_bf16x6_workspace(const op_args *args)

@@ -137,6 +137,12 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	return 0;
 }
 
+/* Other types are what they are. */
+static kops_precision precision(const struct op_args *args)
+{
+	return args->views[A].dtype == KOPS_F32 ? args->params.gemm.precision : KOPS_PRECISION_F32;
+}
+
 static bool reads_output(const struct op_args *args)
 {
 	return args->params.gemm.beta != 0;
@@ -270,6 +276,7 @@ const struct op op_gemm = {
     .n_inputs = 2,
     .decode = decode,
     .check = check,
+    .precision = precision,
     .reads_output = reads_output,
     .cost = cost,
     .reference = reference,

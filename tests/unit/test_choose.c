@@ -21,11 +21,24 @@ static bool takes_small(const struct op_args *args, const char **ret_why_not)
 	return op_output_const(args)->shape[0] <= 100;
 }
 
+static bool wants_many(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "is for more than 8 columns";
+	return op_output_const(args)->shape[1] > 8;
+}
+
 static const struct kernel rows[] = {
     {.name = "fast", .supports = takes_even},
     {.name = "fair", .supports = takes_small},
 };
 static const struct kernel_list list = {rows, 2};
+
+/* One whose speed depends on the problem, before the others. */
+static const struct kernel rows_of_choice[] = {
+    {.name = "large", .supports = takes_even, .worthwhile = wants_many},
+    {.name = "fair", .supports = takes_small},
+};
+static const struct kernel_list list_of_choice = {rows_of_choice, 2};
 
 enum { FAST = 1, FAIR = 2 }; /* bits of the disabled mask */
 
@@ -46,7 +59,7 @@ static const char *choose(uint64_t n_rows, uint64_t cols, const char *pinned, ui
 	const struct kernel *kernel = NULL;
 
 	why[0] = 0;
-	*ret_rc = kernel_choose(&list, &args, pinned, disabled, &kernel, why);
+	*ret_rc = kernel_choose(&list, &args, pinned, NULL, disabled, &kernel, why);
 	assert_true((*ret_rc == 0) == (kernel != NULL));
 	return kernel ? kernel->name : NULL;
 }
@@ -116,6 +129,54 @@ static void nothing_fits_says_why_of_each(void **state)
 	                         "fair failed its self-test");
 }
 
+static const char *choose_of(uint64_t n_rows, uint64_t cols, const char *pinned, const struct tuned *tuned,
+                             uint64_t disabled, char why[WHY_BYTES])
+{
+	struct op_args args = add_of(n_rows, cols);
+	const struct kernel *kernel = NULL;
+
+	assert_int_equal(kernel_choose(&list_of_choice, &args, pinned, tuned, disabled, &kernel, why), 0);
+	return kernel->name;
+}
+
+static void auto_takes_what_is_worthwhile(void **state)
+{
+	char why[WHY_BYTES];
+
+	(void)state;
+	assert_string_equal(choose_of(4, 16, NULL, NULL, 0, why), "large");
+	assert_string_equal(why, "first choice for add f32");
+	assert_string_equal(choose_of(4, 4, NULL, NULL, 0, why), "fair");
+	assert_string_equal(why, "large is for more than 8 columns");
+	assert_string_equal(choose_of(101, 4, NULL, NULL, 0, why), "large"); /* fair does not take it */
+	assert_string_equal(why, "no other kernel does this");
+	assert_string_equal(choose_of(4, 4, NULL, NULL, FAIR, why), "large");
+	assert_string_equal(choose_of(4, 4, "large", NULL, 0, why), "large"); /* need not be worthwhile */
+	assert_string_equal(why, "asked for by name");
+}
+
+static void auto_takes_what_was_measured(void **state)
+{
+	const struct tuned fair_first = {.n = 2, .rows = {1, 0}, .why = "measured"};
+	const struct tuned large_only = {.n = 1, .rows = {0}, .why = "measured"};
+	char why[WHY_BYTES];
+
+	(void)state;
+	assert_string_equal(choose_of(4, 16, NULL, &fair_first, 0, why), "fair");
+	assert_string_equal(why, "measured");
+	assert_string_equal(choose_of(4, 4, NULL, &large_only, 0, why), "large"); /* whatever it estimates */
+	assert_string_equal(choose_of(4, 16, "large", &fair_first, 0, why), "large");
+	assert_string_equal(why, "asked for by name");
+	assert_string_equal(choose_of(101, 4, NULL, &fair_first, 0, why), "large");
+	assert_string_equal(
+	    why, "next of 2 measured for this class of shapes; fair, the fastest, takes up to 100 rows");
+	assert_string_equal(choose_of(4, 4, NULL, &fair_first, FAIR, why), "large");
+	assert_string_equal(
+	    why, "next of 2 measured for this class of shapes; fair, the fastest, failed its self-test");
+	assert_string_equal(choose_of(4, 5, NULL, &large_only, 0, why), "fair"); /* none of the measured fits */
+	assert_string_equal(why, "large needs an even number of columns");
+}
+
 static const char *passed_over(uint64_t n_rows, uint64_t cols, uint64_t disabled, size_t chosen)
 {
 	static char text[PASSED_OVER_BYTES];
@@ -132,6 +193,11 @@ static void receipt_tells_of_the_other_rows(void **state)
 	assert_string_equal(passed_over(101, 4, 0, 0), "fair (takes up to 100 rows)");
 	assert_string_equal(passed_over(4, 5, 0, 1), "fast (needs an even number of columns)");
 	assert_string_equal(passed_over(4, 4, FAST, 1), "fast (failed its self-test)");
+
+	struct op_args args = add_of(4, 4);
+	char text[PASSED_OVER_BYTES];
+	kernel_passed_over(&list_of_choice, &args, 0, &rows_of_choice[1], text);
+	assert_string_equal(text, "large (is for more than 8 columns)");
 }
 
 static void long_tale_is_cut(void **state)
@@ -159,7 +225,7 @@ static void empty_list_names_the_op(void **state)
 	char why[WHY_BYTES];
 
 	(void)state;
-	assert_int_equal(kernel_choose(&none, &args, NULL, 0, &kernel, why), KOPS_E_UNSUPPORTED);
+	assert_int_equal(kernel_choose(&none, &args, NULL, NULL, 0, &kernel, why), KOPS_E_UNSUPPORTED);
 	assert_string_equal(why, "this device has no kernel for add; try another device");
 	assert_null(kernel);
 }
@@ -168,6 +234,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(auto_takes_the_first_that_fits),
+	    cmocka_unit_test(auto_takes_what_is_worthwhile),
+	    cmocka_unit_test(auto_takes_what_was_measured),
 	    cmocka_unit_test(pinned_row_runs_or_is_refused),
 	    cmocka_unit_test(unknown_name_lists_the_rows),
 	    cmocka_unit_test(nothing_fits_says_why_of_each),
