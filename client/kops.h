@@ -400,7 +400,7 @@ typedef struct kops_info {
 	uint64_t uptime_us, sessions, buffers, mapped_bytes, pinned_bytes, pool_bytes;
 	size_t n_devices, n_kernels;
 	const kops_device_info *devices;
-	const kops_kernel_info *kernels; /* per op in the order in which auto prefers them */
+	const kops_kernel_info *kernels; /* per op in the order in which auto prefers them, unmeasured */
 } kops_info;
 
 /* Asks for all of it. *ret_info is the caller's; free with kops_info_free(). */

@@ -18,8 +18,8 @@
 
 #include "kernel.h"
 
-#define TUNING_BYTES_MAX   (4u << 20) /* of a file */
-#define TUNING_CLASSES_MAX 16384      /* of a device */
+#define TUNING_BYTES_MAX   (16u << 20) /* of a file */
+#define TUNING_CLASSES_MAX 65536       /* of a device */
 #define TUNING_WHY_BYTES   256
 
 struct tuning; /* opaque */

@@ -1,11 +1,13 @@
 #include "bench_cases.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "random.h"
 
 #define EXTENT_MAX (1ull << 40)
 #define STEPS_MAX  UINT32_MAX
@@ -109,6 +111,71 @@ int bench_shapes_table(const struct operation *op, const char *name, struct benc
 		if (is(op, seed_tables[i].op))
 			return bench_shapes_read(op, seed_tables[i].shapes, ret, why);
 	return why_invalid(why, "there is no table for %s", op->name);
+}
+
+/* ---- random shapes ---- */
+
+/* Extents from low to high; of footprints, the largest. The CPU's ends are where it takes as long as a GPU
+ * does. */
+struct span {
+	const char *op;
+	uint64_t low[3], high[3], high_cpu[3], most_elements, most_elements_cpu;
+};
+
+static const struct span spans[] = {
+    {"gemm", {32, 32, 32}, {8192, 8192, 8192}, {768, 768, 768}, 1ull << 40, 1ull << 40},
+    {"softmax", {1, 32}, {1 << 16, 1 << 18}, {1 << 12, 1 << 14}, 1ull << 27, 1ull << 20},
+    {"transpose", {32, 32}, {1 << 15, 1 << 15}, {1 << 11, 1 << 11}, 1ull << 28, 1ull << 20},
+    {"add", {1, 32}, {1 << 15, 1 << 15}, {1 << 11, 1 << 11}, 1ull << 27, 1ull << 20},
+    {"copy", {1, 32}, {1 << 15, 1 << 15}, {1 << 11, 1 << 11}, 1ull << 27, 1ull << 20},
+    {"fma", {1024, 3}, {1 << 24, 1 << 9}, {1 << 16, 1 << 6}, 1ull << 31, 1ull << 22},
+};
+
+static bool is_power_of_two(uint64_t n)
+{
+	return (n & (n - 1)) == 0;
+}
+
+static uint64_t random_extent(struct random *random, uint64_t low, uint64_t high, uint64_t multiple)
+{
+	uint64_t extent;
+
+	do {
+		double part = (random_unit(random) + 1) / 2;
+		extent = (uint64_t)((double)low * pow((double)high / (double)low, part));
+		extent = extent < multiple ? extent : extent / multiple * multiple;
+	} while (extent < low || is_power_of_two(extent));
+	return extent;
+}
+
+static void random_shape(const struct operation *op, const struct span *span, bool cpu, bool even,
+                         struct random *random, struct bench_shape *ret)
+{
+	const uint64_t *high = cpu ? span->high_cpu : span->high;
+	uint64_t most = cpu ? span->most_elements_cpu : span->most_elements, all;
+
+	*ret = (struct bench_shape){.text = ""};
+	do {
+		all = 1;
+		for (size_t i = 0; i < extents_of(op); i++) {
+			ret->extents[i] = random_extent(random, span->low[i], high[i], even ? 16 : 1);
+			all *= ret->extents[i];
+		}
+	} while (all > most);
+	write_text(op, ret);
+}
+
+void bench_shapes_random(const struct operation *op, const char *kind, size_t n, uint64_t seed,
+                         struct bench_shapes *ret)
+{
+	const struct span *span = spans;
+	struct random random;
+
+	while (!is(op, span->op))
+		span++;
+	random_start(&random, seed);
+	for (ret->n = 0; ret->n < n; ret->n++)
+		random_shape(op, span, strcmp(kind, "cpu") == 0, ret->n % 2 == 1, &random, &ret->list[ret->n]);
 }
 
 /* ---- operands ---- */

@@ -6,7 +6,7 @@
 
 #include "operation.h"
 
-#define BENCH_SHAPES_MAX  64
+#define BENCH_SHAPES_MAX  1024
 #define BENCH_KERNELS_MAX 64
 
 /* gemm: M, N, K; fma: elements, steps; the others: rows, columns. */
@@ -28,6 +28,13 @@ int bench_shapes_read(const struct operation *op, const char *text, struct bench
 
 /* The shapes of a table by its name, "seed". Errors as above. */
 int bench_shapes_table(const struct operation *op, const char *name, struct bench_shapes *ret, char *why);
+
+/*
+ * n <= BENCH_SHAPES_MAX shapes for a kind of device: the logarithms of extents uniform, no power of two among
+ * them, every other shape of multiples of 16. The same for the same seed.
+ */
+void bench_shapes_random(const struct operation *op, const char *kind, size_t n, uint64_t seed,
+                         struct bench_shapes *ret);
 
 /* The op on operands of this shape, dense, without buffers. KOPS_E_INVALID when they are too large to exist. */
 int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,

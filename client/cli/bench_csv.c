@@ -82,7 +82,7 @@ void bench_csv_head(FILE *out)
 	fputc('\n', out);
 }
 
-static void put_text(FILE *out, const char *text)
+void bench_csv_text(FILE *out, const char *text)
 {
 	if (text[strcspn(text, ",\"\r\n")] == '\0') {
 		fputs(text, out);
@@ -122,7 +122,7 @@ static void put_member(FILE *out, const struct column *column, const void *membe
 {
 	switch (column->kind) {
 	case TEXT:
-		put_text(out, member);
+		bench_csv_text(out, member);
 		return;
 	case COUNT:
 		fprintf(out, "%" PRIu64, *(const uint64_t *)member);

@@ -13,6 +13,9 @@
 void bench_csv_head(FILE *out);
 void bench_csv_row(FILE *out, const struct bench_head *head, const struct bench_row *row);
 
+/* A field, quoted where it must be. */
+void bench_csv_text(FILE *out, const char *text);
+
 /*
  * Reads what the two wrote; columns may come in any order, unknown ones are skipped. All rows must be of one
  * op, dtype and device. *ret_table is the caller's on success. KOPS_E_INVALID with the line in why,

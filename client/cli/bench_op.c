@@ -7,6 +7,7 @@
 #include "bench_operands.h"
 #include "bench_plan.h"
 #include "bench_plot.h"
+#include "bench_random.h"
 
 static int failed(struct plan *p, int status)
 {
@@ -266,7 +267,7 @@ int bench_op(struct cli *cli, const struct operation *op, const char *shape)
 	p->op = op;
 	int rc = plan_settle(p, shape);
 	if (rc == CLI_OK)
-		rc = run_and_plot(p);
+		rc = cli->flags.random.set ? bench_random(p) : run_and_plot(p);
 	bench_close(&p->bench);
 	bench_table_free(&p->table);
 	free(p);

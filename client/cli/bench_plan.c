@@ -12,6 +12,21 @@
 
 /* ---- what is asked for ---- */
 
+/* The shapes follow once the device is known. */
+static int settle_random(struct plan *p)
+{
+	struct cli *cli = p->bench.cli;
+	const struct flags *flags = &cli->flags;
+
+	if (flags->random.value == 0 || flags->random.value > BENCH_SHAPES_MAX)
+		return cli_fail(cli, CLI_USAGE, "--random takes 1 to %d shapes", BENCH_SHAPES_MAX);
+	if (flags->host || flags->cache || flags->plot)
+		return cli_fail(cli, CLI_USAGE,
+		                "--random measures cold operands and draws no plot: leave out "
+		                "--host, --cache and --plot");
+	return CLI_OK;
+}
+
 static int settle_shapes(struct plan *p, const char *argument)
 {
 	struct cli *cli = p->bench.cli;
@@ -19,8 +34,11 @@ static int settle_shapes(struct plan *p, const char *argument)
 	const char *text = argument ? argument : flags->shape;
 	int rc;
 
-	if ((argument != NULL) + (flags->shape != NULL) + (flags->table != NULL) > 1)
-		return cli_fail(cli, CLI_USAGE, "a shape, --shape and --table say the same: give one of them");
+	if ((argument != NULL) + (flags->shape != NULL) + (flags->table != NULL) + flags->random.set > 1)
+		return cli_fail(cli, CLI_USAGE,
+		                "a shape, --shape, --table and --random say the same: give one of them");
+	if (flags->random.set)
+		return settle_random(p);
 	if (text)
 		rc = bench_shapes_read(p->op, text, &p->shapes, cli->why);
 	else if (flags->table)
@@ -137,13 +155,17 @@ int plan_prepare(struct plan *p)
 
 	if (rc != CLI_OK)
 		return rc;
-	if (bench_kernels_read(p->bench.info, p->bench.kind, p->op->name, cli->flags.kernel, &p->kernels,
-	                       cli->why) < 0)
+	const char *kernels = cli->flags.random.set && !cli->flags.kernel ? "all" : cli->flags.kernel;
+	if (bench_kernels_read(p->bench.info, p->bench.kind, p->op->name, kernels, &p->kernels, cli->why) < 0)
 		return CLI_USAGE;
+	if (cli->flags.random.set)
+		bench_shapes_random(p->op, p->bench.kind, cli->flags.random.value, p->bench.seed, &p->shapes);
 	cut_table(p);
 	fill_head(p);
 	settle_widths(p);
 	settle_peer(p);
-	rc = p->bench.host || p->bench.cli->flags.no_ceiling ? 0 : bench_ceilings(&p->bench, &p->table.head);
+	if (p->bench.host || cli->flags.no_ceiling || cli->flags.random.set)
+		return CLI_OK;
+	rc = bench_ceilings(&p->bench, &p->table.head);
 	return rc < 0 ? cli_fail_kops(cli, rc, p->bench.why) : CLI_OK;
 }

@@ -6,10 +6,9 @@
 
 /* In the order of `kops-client -h`. */
 const struct command *const command_rows[] = {
-    &command_sgemm, &command_gemm,  &command_softmax, &command_transpose,
-    &command_add,   &command_run,   &command_devices, &command_ops,
-    &command_ping,  &command_stats, &command_version, &command_bench,
-    NULL,
+    &command_sgemm,   &command_gemm, &command_softmax, &command_transpose, &command_add,     &command_run,
+    &command_devices, &command_ops,  &command_ping,    &command_stats,     &command_version, &command_bench,
+    &command_tune,    NULL,
 };
 
 const struct command *command_by_name(const char *name)

@@ -5,6 +5,7 @@
 #include "cli.h"
 
 extern const struct command command_sgemm, command_gemm, command_softmax, command_transpose, command_add,
-    command_run, command_ping, command_devices, command_ops, command_stats, command_bench, command_version;
+    command_run, command_ping, command_devices, command_ops, command_stats, command_bench, command_tune,
+    command_version;
 
 #endif

@@ -32,8 +32,11 @@ struct flags {
 	uint32_t timeout_ms; /* 0: libkops' default */
 	/* bench */
 	struct opt_count count, size, warmup, reps, seed;
+	struct opt_count random;
 	const char *shape, *table, *cache, *plot;
 	bool host, no_check, no_ceiling, csv;
+	/* tune */
+	uint32_t time_limit_ms;
 };
 
 struct option_row {

@@ -288,15 +288,26 @@ static int put_in_place(struct sink *sink)
 	return rc;
 }
 
+static int finish(struct sink *sink, int rc, char *why)
+{
+	if (rc == 0 && (sink->in_place || put_in_place(sink) == 0))
+		return 0;
+	why_invalid(why, "cannot write %s: %s", sink->path, strerror(errno));
+	return KOPS_E_SYSTEM;
+}
+
 int sink_write(struct sink *sink, const struct elements *e, char *why)
 {
 	char header[256];
 	size_t n = sink->npy ? npy_format(e->dtype, e->rank, e->shape, header) : 0;
+	int rc = n > 0 ? cli_write_all(sink->fd, header, n) : 0;
 
-	if ((n > 0 && cli_write_all(sink->fd, header, n) < 0) || sink_write_raw(sink->fd, sink->path, e) < 0 ||
-	    (!sink->in_place && put_in_place(sink) < 0)) {
-		why_invalid(why, "cannot write %s: %s", sink->path, strerror(errno));
-		return KOPS_E_SYSTEM;
-	}
-	return 0;
+	if (rc == 0)
+		rc = sink_write_raw(sink->fd, sink->path, e);
+	return finish(sink, rc, why);
+}
+
+int sink_write_bytes(struct sink *sink, const void *data, size_t bytes, char *why)
+{
+	return finish(sink, cli_write_all(sink->fd, data, bytes), why);
 }

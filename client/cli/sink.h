@@ -7,6 +7,7 @@
 #define KOPS_CLI_SINK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "element.h"
 
@@ -23,7 +24,10 @@ struct sink *sink_open(const char *path, kops_dtype dtype, char *why);
  * KOPS_E_SYSTEM. */
 int sink_write(struct sink *sink, const struct elements *e, char *why);
 
-/* Frees; without a successful sink_write() nothing remains. NULL is allowed. */
+/* The same for any bytes. */
+int sink_write_bytes(struct sink *sink, const void *data, size_t bytes, char *why);
+
+/* Frees; without a successful write nothing remains. NULL is allowed. */
 void sink_close(struct sink *sink);
 
 /* Writes the elements in C order, without header. 0 or -1 with errno. */

@@ -35,6 +35,8 @@ static const struct option_row options[] = {
            "OP: all, or names with commas between them; default: the one that kopsd would take"),
     OPTION("shape", 0, "SHAPES", text, shape, "OP: the same as SHAPE after OP"),
     OPTION("table", 0, "NAME", text, table, "OP: a list of shapes; seed: from cache-resident to 4 GB"),
+    OPTION("random", 0, "N", count, random,
+           "OP: N shapes from --seed: how much slower is kopsd's choice than the fastest kernel?"),
     OPTION("dtype", 0, "TYPE", dtype, dtype, "OP: f32 (default), f64, f16 or bf16"),
     OPTION_PRECISION,
     OPTION("host", 0, NULL, switch, host, "OP: operands in shared memory, wall times"),
@@ -42,7 +44,7 @@ static const struct option_row options[] = {
            "OP: cold (default): operands come from memory; warm: from the cache; both"),
     OPTION("reps", 0, "N", count, reps, "OP: samples; default 20"),
     OPTION("warmup", 0, "N", count, warmup, "OP: samples before, not counted; default 5"),
-    OPTION("seed", 0, "N", count, seed, "OP: of the random input; default: another each time"),
+    OPTION("seed", 0, "N", count, seed, "OP: of the random input and shapes; default: another each time"),
     OPTION("no-check", 0, NULL, switch, no_check, "OP: do not compare with float64"),
     OPTION("no-ceiling", 0, NULL, switch, no_ceiling, "OP: do not measure what the device allows"),
     OPTION("csv", 0, NULL, switch, csv, "OP: one line per shape, kernel and mode, for machines"),
@@ -57,7 +59,7 @@ static const struct option_row options[] = {
 const struct command command_bench = {
     .name = "bench",
     .summary = "measure round trips, small jobs, or an op's kernels",
-    .usage = "[options] ipc | OP [SHAPE[,SHAPE…]] | plot FILE.csv",
+    .usage = "[options] ipc | OP [SHAPE[,SHAPE…]] | OP --random N | plot FILE.csv",
     .help =
         "ipc: ping through libkops against a bare SOCK_SEQPACKET echo between two processes (epoll in the "
         "server),\n"
@@ -85,13 +87,20 @@ const struct command command_bench = {
         "             may do. Exit status 5 where it is more.\n"
         "A kernel that refuses is shown with its reason. Tables on the CPU stop at 256 MiB.\n"
         "\n"
+        "--random N judges the choice of kernels instead: on N shapes of no special size every kernel runs, "
+        "but for\n"
+        "those that a first look or a smaller shape shows to be far from the fastest. The loss is by how much "
+        "the\n"
+        "kernel that kopsd takes by itself is slower than the fastest. --csv has all figures of all kernels.\n"
+        "\n"
         "Examples:\n"
         "  kops-client bench ipc\n"
         "  kops-client bench gemm --table seed --kernel all --plot gemm.svg\n"
         "  kops-client bench softmax 4096x1024,16384x4096 --kernel all --cache both --csv > softmax.csv\n"
         "  kops-client bench plot softmax.csv --plot softmax.svg\n"
         "  kops-client bench gemm 1024 --device cpu --kernel reference,openblas\n"
-        "  kops-client bench gemm 4096 --host --json\n",
+        "  kops-client bench gemm 4096 --host --json\n"
+        "  kops-client bench gemm --random 200 --seed 1 --csv > choice.csv\n",
     .min_args = 1,
     .max_args = 2,
     .args_are = "ipc, an op and a shape, or plot and a file",

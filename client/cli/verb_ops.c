@@ -66,7 +66,8 @@ const struct command command_ops = {
     .summary = "list ops and the kernels that compute them",
     .usage = "[options]",
     .help =
-        "Per op, in the order in which kopsd prefers the kernels. --kernel of other verbs takes these names.\n"
+        "Per op, in the order in which kopsd prefers the kernels where `kops-client tune` has not measured\n"
+        "which is the fastest. --kernel of other verbs takes these names.\n"
         "\n"
         "Examples:\n"
         "  kops-client ops\n"

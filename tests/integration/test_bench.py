@@ -185,6 +185,48 @@ class Reports(BenchTest):
         self.assertFalse(os.path.exists(self.path("none.svg")))
 
 
+class Choice(BenchTest):
+    """bench OP --random: what the daemon's choice loses."""
+
+    def test_losses_follow_from_the_figures(self):
+        d = self.json("gemm", "--random", "6", "--seed", "7", *FEW)
+        self.assertEqual((d["seed"], d["measured"], len(d["shapes"])), (7, 6, 6))
+        for s in d["shapes"]:
+            extents = [int(e) for e in s["shape"].split("x")]
+            self.assertEqual(len(extents), 3)
+            self.assertFalse(any(e & (e - 1) == 0 for e in extents))
+            us = {k["kernel"]: k["median_us"] for k in s["kernels"]}
+            self.assertEqual(s["kernels"][0]["kernel"], s["auto"])
+            self.assertEqual(us[s["fastest"]], min(us.values()))
+            self.assertAlmostEqual(s["loss_percent"], 100 * (us[s["auto"]] / us[s["fastest"]] - 1), delta=1e-6)
+        losses = sorted(s["loss_percent"] for s in d["shapes"])
+        self.assertEqual((d["max_loss_percent"], d["median_loss_percent"]), (losses[-1], losses[2]))
+        self.assertEqual(d["more_than_5_percent"], sum(loss > 5 for loss in losses))
+        again = self.json("gemm", "--random", "6", "--seed", "7", "--no-check", *FEW)
+        self.assertEqual([s["shape"] for s in again["shapes"]], [s["shape"] for s in d["shapes"]])
+
+    def test_csv_has_every_figure(self):
+        r = self.bench("softmax", "--random", "4", "--seed", "3", "--csv", *FEW)
+        rows = list(csv.DictReader(io.StringIO(r.stdout)))
+        self.assertIn("4 shapes from seed 3", r.stderr)
+        self.assertEqual(len({row["shape"] for row in rows}), 4)
+        for shape in {row["shape"] for row in rows}:
+            of_shape = [row for row in rows if row["shape"] == shape]
+            self.assertEqual([row["auto"] for row in of_shape], ["yes"] + ["no"] * (len(of_shape) - 1))
+            [best] = [row for row in of_shape if row["fastest"] == "yes"]
+            self.assertEqual(float(best["median_us"]), min(float(row["median_us"]) for row in of_shape))
+            for row in of_shape:
+                self.assertTrue(row["shape_class"].startswith("softmax/f32/"))
+                self.assertEqual(row["wrong"], "no")
+
+    def test_text(self):
+        for op in ("transpose", "add", "copy", "fma"):
+            lines = self.bench(op, "--random", "2", "--seed", "5", "--no-check", *FEW).stdout.splitlines()
+            self.assertIn("seed 5", lines[1])
+            self.assertEqual(lines[3].split(), ["shape", "auto", "median", "fastest", "median", "loss", "%"])
+            self.assertRegex(lines[-1], r"2 shapes from seed 5: loss median \S+ %, .*; more than 5 % at \d$")
+
+
 class Refusals(BenchTest):
     def test_what_does_not_fit_is_a_row_with_a_reason(self):
         d = self.json("add", "8192x4096,16x16", "--kernel", "all", "--cache", "warm", *QUICKLY)
@@ -217,6 +259,9 @@ class Refusals(BenchTest):
                 (("add", "3", "--cache", "hot"), ("cold, warm or both",)),
                 (("add", "3", "--cache", "warm", "--host"), ("--host",)),
                 (("add", "3", "--json", "--csv"), ("--json and --csv",)),
+                (("add", "3", "--random", "4"), ("give one of them",)),
+                (("add", "--random", "0"), ("--random takes 1 to",)),
+                (("add", "--random", "2", "--host"), ("--host",)),
                 (("add", "3", "--reps", "0"), ("--reps",)),
                 (("add", "3", "--resident"), ("--resident",)),
                 (("subtract", "3"), ("'subtract' is not",)),

@@ -333,7 +333,7 @@ class Verbs(CliTest):
 
     def test_help(self):
         verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "run", "ping", "devices", "ops", "stats", "bench",
-                 "version")
+                 "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:
             self.assertIn(verb, text)

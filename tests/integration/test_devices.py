@@ -49,6 +49,37 @@ class Devices(unittest.TestCase):
         c.drop(y)
         return value, receipt
 
+    def measured(self):
+        """A table in which the simulated GPUs, and they alone, compute this product fastest by `reference`."""
+        path = os.path.join(self.daemon.folder, "tuning")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("kops tuning table 1\n[kopsd 0.1.0 on simulated GPU]\n"
+                    "gemm/f32/f32/1x1x2:2/1x2x1:1/1x1x1:-/unaligned reference 1 openblas 2\n")
+        return path
+
+    def test_measurements_count_on_their_device(self):
+        self.daemon.settings["tuning_table"] = self.measured()
+        self.daemon.start()
+        c = self.connect()
+        for name, kernel in (("gpu0", "reference"), ("gpu1", "reference"), ("cpu", "openblas")):
+            value, receipt = self.product(c, device=name, timed=True)
+            self.assertEqual((value, receipt["device"]), (39.0, name))
+            [op] = receipt["ops"]
+            self.assertEqual(op["kernel"], kernel, op)
+            self.assertTrue(op["why"].startswith("fastest of 2 measured" if name != "cpu" else "first choice"))
+        self.assertIn(b"device cpu: " + self.daemon.settings["tuning_table"].encode() + b" holds no measurements",
+                      self.daemon.log())
+
+    def test_the_fastest_measured_row_may_be_out_of_order(self):
+        self.daemon.make("wrong-row")
+        self.daemon.settings["tuning_table"] = self.measured()
+        self.daemon.start()
+        _, receipt = self.product(self.connect(), device="gpu0")
+        [op] = receipt["ops"]
+        self.assertEqual(op["kernel"], "openblas")
+        self.assertEqual(op["why"], "next of 2 measured for this class of shapes; reference, the fastest, failed its "
+                                    "self-test")
+
     def test_auto_takes_every_gpu_and_the_cpu_and_prefers_gpus(self):
         self.daemon.start()
         self.assertEqual(self.names(), ["gpu0", "gpu1", "cpu"])

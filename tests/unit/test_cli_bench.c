@@ -50,6 +50,36 @@ static void shapes_are_read(void **state)
 	assert_true(s.list[0].extents[1] > 1);
 }
 
+static void random_shapes_are_of_no_special_size(void **state)
+{
+	static const char *const names[] = {"gemm", "softmax", "transpose", "add", "copy", "fma"};
+	static struct bench_shapes s, again;
+	char why[CLI_WHY_BYTES];
+	struct step step;
+
+	(void)state;
+	for (size_t op = 0; op < sizeof(names) / sizeof(names[0]); op++) {
+		const struct operation *operation = operation_by_name(names[op]);
+		size_t n_extents = op == 0 ? 3 : 2, small = 0;
+		bench_shapes_random(operation, op % 2 ? "cpu" : "gpu", 200, 5 + op, &s);
+		assert_int_equal(s.n, 200);
+		for (size_t i = 0; i < s.n; i++) {
+			assert_int_equal(bench_shape_step(operation, KOPS_F32, &s.list[i], &step, why), 0);
+			for (size_t d = 0; d < n_extents; d++)
+				assert_int_not_equal(s.list[i].extents[d] & (s.list[i].extents[d] - 1), 0);
+			if (op == 0 && i % 2)
+				assert_int_equal(s.list[i].extents[0] % 16, 0);
+			if (op == 0)
+				small += s.list[i].extents[0] < 512; /* half of the span, as logarithms go */
+		}
+		assert_true(op > 0 || (small > 60 && small < 140));
+		bench_shapes_random(operation, op % 2 ? "cpu" : "gpu", 200, 5 + op, &again);
+		assert_memory_equal(&s, &again, sizeof(s));
+		bench_shapes_random(operation, op % 2 ? "cpu" : "gpu", 200, 6 + op, &again);
+		assert_memory_not_equal(&s, &again, sizeof(s));
+	}
+}
+
 static void bad_shapes_are_named(void **state)
 {
 	static const char *const bad[] = {
@@ -74,7 +104,7 @@ static void bad_shapes_are_named(void **state)
 	assert_int_equal(s.n, BENCH_SHAPES_MAX);
 	strcat(many, ",9");
 	assert_int_equal(bench_shapes_read(add, many, &s, why), KOPS_E_INVALID);
-	assert_says(why, "more than 64 shapes");
+	assert_says(why, "more than 1024 shapes");
 }
 
 static void every_op_has_the_seed_table(void **state)
@@ -441,6 +471,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(shapes_are_read),
+	    cmocka_unit_test(random_shapes_are_of_no_special_size),
 	    cmocka_unit_test(bad_shapes_are_named),
 	    cmocka_unit_test(every_op_has_the_seed_table),
 	    cmocka_unit_test(operands_follow_from_the_shape),

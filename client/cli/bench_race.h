@@ -1,0 +1,42 @@
+/*
+ * bench_race.h: all kernels of an op against each other on one set of operands. A first look at each tells
+ * which are near the fastest; only those are measured with care.
+ */
+#ifndef KOPS_CLI_BENCH_RACE_H
+#define KOPS_CLI_BENCH_RACE_H
+
+#include "bench_cases.h"
+#include "bench_operands.h"
+
+/*
+ * Who runs. Learns whom to leave out: one that was ten times slower than the fastest when last seen, where a
+ * look at it would take long.
+ */
+struct race_field {
+	struct bench_kernels kernels;
+	double slowness[BENCH_KERNELS_MAX]; /* times the fastest; 0: never seen */
+};
+
+struct race {
+	struct bench_row *rows; /* those that ran, measured; first the one that kopsd chose by itself */
+	size_t n, best;         /* n is 0 where kopsd refused: note says why */
+	bool alone;             /* all others were left out */
+	char shape_class[BENCH_CLASS_BYTES];
+	char note[256];
+};
+
+/* Another op, dtype or precision begins: nothing is known about any kernel of kernels. */
+void race_field_reset(struct race_field *field);
+
+/*
+ * Over all sets of the operands in turn; `reps` samples of those near the fastest. Free with race_free(),
+ * allowed on a zeroed one. 0 or KOPS_E_*; that a kernel refuses is no failure.
+ */
+int race_run(struct bench *b, struct race_field *field, const struct operands *operands, uint64_t reps,
+             bool check, struct race *ret);
+void race_free(struct race *race);
+
+/* By how many percent the row that kopsd chose takes longer than the fastest. */
+double race_loss_percent(const struct race *race);
+
+#endif
