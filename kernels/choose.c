@@ -23,6 +23,12 @@ static bool is_worthwhile(const struct kernel *row, const struct op_args *args, 
 	return !row->worthwhile || row->worthwhile(args, ret_why_not);
 }
 
+/* Of a row that fits. */
+static bool is_accurate(const struct kernel *row, const struct op_args *args, const char **ret_why_not)
+{
+	return !row->accurate || row->accurate(args, ret_why_not);
+}
+
 /* First row that may run args; list->n if there is none. */
 static size_t first_fit(const struct kernel_list *list, const struct op_args *args, uint64_t disabled)
 {
@@ -83,14 +89,17 @@ static int choose_pinned(const struct kernel_list *list, const struct op_args *a
 	return 0;
 }
 
-/* The fastest of the measured rows that may run args; list->n if there is none. */
+/* The fastest of the measured rows that may run args and is accurate; list->n if there is none. */
 static size_t choose_tuned(const struct kernel_list *list, const struct op_args *args,
                            const struct tuned *tuned, uint64_t disabled, char why[WHY_BYTES])
 {
 	const char *why_not = "", *why_not_first = "";
 
 	for (unsigned t = 0; tuned && t < tuned->n; t++) {
-		if (!fits(list, tuned->rows[t], args, disabled, &why_not)) {
+		size_t row = tuned->rows[t];
+
+		if (!fits(list, row, args, disabled, &why_not) ||
+		    !is_accurate(&list->rows[row], args, &why_not)) {
 			why_not_first = t ? why_not_first : why_not;
 			continue;
 		}
@@ -100,7 +109,7 @@ static size_t choose_tuned(const struct kernel_list *list, const struct op_args 
 			snprintf(why, WHY_BYTES,
 			         "next of %u measured for this class of shapes; %s, the fastest, %s", tuned->n,
 			         list->rows[tuned->rows[0]].name, why_not_first);
-		return tuned->rows[t];
+		return row;
 	}
 	return list->n;
 }

@@ -124,6 +124,11 @@ struct kernel {
 	 * speed, and never of what is right. Pure, phrases as above. NULL: always.
 	 */
 	bool (*worthwhile)(const struct op_args *args, const char **ret_why_not);
+	/*
+	 * Whether its errors, on args that it supports, are as small as the precision asks for: `auto` takes no
+	 * row for its measured speed alone. Pure, phrases as above. NULL: always.
+	 */
+	bool (*accurate)(const struct op_args *args, const char **ret_why_not);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
 	/*
 	 * Computes, or on a GPU enqueues on launch->stream. 0, KOPS_E_FAULT or KOPS_E_NOMEM.
@@ -189,10 +194,10 @@ struct tuned {
 
 /*
  * Picks the row that runs args. pinned: a row's name, which need only support args; NULL or "" for `auto`: the
- * fastest of the measured rows that supports args, else the first row that supports them and is worthwhile,
- * else the first that supports them. tuned: NULL where nothing was measured. disabled: bit i set = rows[i]
- * failed its self-test and is not taken. A phrase for the receipt is written into why_text. KOPS_E_UNSUPPORTED
- * with a sentence in why_text that names the reason and a row that would do.
+ * fastest of the measured rows that supports args and is accurate, else the first row that supports them and is
+ * worthwhile, else the first that supports them. tuned: NULL where nothing was measured. disabled: bit i set =
+ * rows[i] failed its self-test and is not taken. A phrase for the receipt is written into why_text.
+ * KOPS_E_UNSUPPORTED with a sentence in why_text that names the reason and a row that would do.
  */
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
                   const struct tuned *tuned, uint64_t disabled, const struct kernel **ret_kernel,

@@ -33,9 +33,15 @@ static const struct kernel rows[] = {
 };
 static const struct kernel_list list = {rows, 2};
 
+static bool is_exact_in_few(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "is exact up to 32 columns";
+	return op_output_const(args)->shape[1] <= 32;
+}
+
 /* One whose speed depends on the problem, before the others. */
 static const struct kernel rows_of_choice[] = {
-    {.name = "large", .supports = takes_even, .worthwhile = wants_many},
+    {.name = "large", .supports = takes_even, .worthwhile = wants_many, .accurate = is_exact_in_few},
     {.name = "fair", .supports = takes_small},
 };
 static const struct kernel_list list_of_choice = {rows_of_choice, 2};
@@ -173,6 +179,13 @@ static void auto_takes_what_was_measured(void **state)
 	assert_string_equal(choose_of(4, 4, NULL, &fair_first, FAIR, why), "large");
 	assert_string_equal(
 	    why, "next of 2 measured for this class of shapes; fair, the fastest, failed its self-test");
+	assert_string_equal(choose_of(4, 34, NULL, &large_only, 0, why), "large"); /* by its estimate */
+	assert_string_equal(why, "first choice for add f32");
+	const struct tuned large_first = {.n = 2, .rows = {0, 1}, .why = "measured"};
+	assert_string_equal(choose_of(4, 32, NULL, &large_first, 0, why), "large");
+	assert_string_equal(choose_of(4, 34, NULL, &large_first, 0, why), "fair");
+	assert_string_equal(
+	    why, "next of 2 measured for this class of shapes; large, the fastest, is exact up to 32 columns");
 	assert_string_equal(choose_of(4, 5, NULL, &large_only, 0, why), "fair"); /* none of the measured fits */
 	assert_string_equal(why, "large needs an even number of columns");
 }
