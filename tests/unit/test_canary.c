@@ -79,7 +79,7 @@ static int plan(const struct backend_device *dev, struct run *run)
 	struct run_op *op = &run->ops[0];
 
 	(void)dev;
-	return kernel_choose(list_of(op->args.op), &op->args, op->pinned, 0, &op->kernel, op->why);
+	return kernel_choose(list_of(op->args.op), &op->args, op->pinned, NULL, 0, &op->kernel, op->why);
 }
 
 static void start(struct backend_device *dev, struct run *run)
