@@ -14,7 +14,8 @@
 #else
 #define PRODUCT_MAX (1u << 20)
 #endif
-#define ELEMENTS_MAX (1u << 17) /* enough for several threads */
+#define ELEMENTS_MAX   (1u << 17) /* enough for several threads */
+#define LARGE_ROWS_MAX 10000000   /* the same of many long rows: more than all multiprocessors hold at a time */
 
 #define GUARD_BYTES 64
 
@@ -206,6 +207,22 @@ static bool spoil(const struct problem *p, unsigned i, struct random *r)
 	return true;
 }
 
+/* A run of -Inf from any element on, as masks leave them: part of a row, or all of one and parts of others. */
+static void mask(const struct problem *p, unsigned i, struct random *r)
+{
+	const struct view *v = &p->args.views[i];
+	uint64_t index[KOPS_RANK_MAX], left;
+
+	if (view_elements(v) == 0)
+		return;
+	for (uint32_t d = 0; d < v->rank; d++)
+		index[d] = random_below(r, v->shape[d]);
+	left = 1 + random_below(r, 2 * v->shape[v->rank - 1]);
+	do
+		half_store(p->spaces[i]->before + v->offset, v->dtype, view_at(v, index), -INFINITY);
+	while (--left > 0 && view_step(v, index));
+}
+
 static enum profile random_profile(const struct problem *p, struct random *r)
 {
 	if (p->large != 0 && p->large % 2 == 0)
@@ -251,7 +268,7 @@ static uint64_t random_extent(struct random *r)
 /* Rows so long that kernels change their ways: around powers of two and what lies between, or any. */
 static uint64_t long_extent(struct random *r)
 {
-	static const uint64_t edges[] = {1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768};
+	static const uint64_t edges[] = {1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768, 65536, 98304};
 
 	if (random_chance(r, 75))
 		return pick(edges, sizeof edges / sizeof edges[0], r) + random_below(r, 3) - 1;
@@ -367,14 +384,33 @@ static uint32_t random_shape(uint64_t shape[KOPS_RANK_MAX], uint32_t min, struct
 	return rank;
 }
 
+/* Few rows or many, of a length that several multiprocessors share; `most` elements in all. */
+static uint32_t shared_rows(uint64_t shape[KOPS_RANK_MAX], uint64_t most, struct random *r)
+{
+	shape[1] = 33000 + random_below(r, most > 1000000 && random_chance(r, 50) ? 370000 : 70000);
+	shape[0] = 1 + random_below(r, most / shape[1]);
+	return 2;
+}
+
+/* Elements of a row side by side, the rows as far apart in both views. */
+static void align_rows(struct view *x, struct view *y, struct random *r)
+{
+	x->strides[1] = y->strides[1] = 1;
+	x->strides[0] = y->strides[0] = (int64_t)(x->shape[1] + random_below(r, 20));
+}
+
 static void shape_softmax(struct problem *p, struct random *r)
 {
 	kops_dtype dtype = random_narrow(r);
 	uint64_t shape[KOPS_RANK_MAX];
-	uint32_t rank = random_shape(shape, 1, r);
+	bool shared = p->large || random_chance(r, 10);
+	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)
+	                       : random_shape(shape, 1, r);
 
 	p->args.views[0] = new_view(dtype, rank, shape, false, r);
 	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+	if (shared)
+		align_rows(&p->args.views[0], &p->args.views[1], r);
 	p->args.params.softmax.scale = random_chance(r, 40) ? 1 : random_scalar(r);
 	p->args.params.softmax.log = random_chance(r, 30);
 }
@@ -582,6 +618,8 @@ static void fill_views(struct problem *p, struct random *r)
 	p->huge = profile == HUGE_VALUES;
 	for (unsigned i = 0; i < n; i++)
 		fill(p, i, profile, r);
+	if (strcmp(p->args.op->name, "softmax") == 0 && random_chance(r, 15))
+		mask(p, 0, r);
 	if (profile == SPECIAL)
 		p->special = spoil(p, (unsigned)random_below(r, n), r);
 	/* Else the output stays poisoned; twins of inputs are filled already. */
