@@ -1,6 +1,6 @@
 /*
- * hopper.cuh: the instructions of sm_90a that CUDA C++ has no words for. Shared memory is named by its 32-bit
- * address, a barrier by the address of its 8 bytes.
+ * hopper.cuh: the instructions of sm_90 and sm_90a that CUDA C++ has no words for. Shared memory is named by
+ * its 32-bit address, a barrier by the address of its 8 bytes.
  */
 #ifndef KOPS_KERNELS_GEMM_HOPPER_H
 #define KOPS_KERNELS_GEMM_HOPPER_H
@@ -37,7 +37,7 @@ __device__ __forceinline__ void await_kernel_before()
 #endif
 }
 
-#ifdef KOPS_HOPPER
+#if __CUDA_ARCH__ >= 900
 
 /* ---- Barriers in shared memory: `count` arrivals and the bytes expected complete a phase ---- */
 
@@ -57,6 +57,11 @@ __device__ __forceinline__ void barrier_expect(uint32_t barrier, unsigned bytes)
 {
 	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
 	             : "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier)
+{
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 /* Arrives at the barrier that lies at the same address in this block of the cluster. */
@@ -150,6 +155,10 @@ __device__ __forceinline__ float load_shared(uint32_t address)
 	asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
 	return value;
 }
+
+#endif
+
+#ifdef KOPS_HOPPER
 
 /* This many registers per thread from here on; all threads of the warpgroup. */
 template <int N> __device__ __forceinline__ void fewer_registers()

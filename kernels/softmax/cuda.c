@@ -1,6 +1,9 @@
 #include <math.h>
 
 #include "cuda_rows.h"
+#ifdef KOPS_UNPROVEN
+#include "ring.h"
+#endif
 
 #define SCALE_MAX 1e38 /* fused multiplies it by log2 e */
 
@@ -68,6 +71,13 @@ static bool supports_fused(const struct op_args *args, const char **ret_why_not)
 	*ret_why_not = "needs a scale other than 0, of at most 1e38";
 	return false;
 }
+
+#ifdef KOPS_UNPROVEN
+static bool supports_ring(const struct op_args *args, const char **ret_why_not)
+{
+	return supports_fused(args, ret_why_not) && softmax_ring_takes(args, ret_why_not);
+}
+#endif
 
 /* ---- Slowness, as measured on an H200 and half as much again ---- */
 
@@ -137,6 +147,18 @@ static double slowdown_naive(const struct op_args *args)
 /* ---- Rows ---- */
 
 static const struct kernel rows[] = {
+#ifdef KOPS_UNPROVEN
+    {
+        .name = "ring",
+        .idea = "as fused for long rows: all multiprocessors keep pieces of several rows, reading one, writing "
+                "another",
+        .dtypes = "f32 f16 bf16",
+        .takes = "as fused, rows of more than 128 KiB, to some 12 MiB",
+        .supports = supports_ring,
+        .workspace = softmax_ring_workspace,
+        .launch = softmax_ring,
+    },
+#endif
     {
         .name = "fused",
         .idea =

@@ -354,33 +354,6 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_fin
 
 typedef void (*fused_kernel)(problem, plan);
 
-/* Whether all rows begin at 16 bytes; or those of two views `address` bytes from each other are that far apart.
- */
-bool is_whole(const problem &p, uint64_t address, const int64_t strides[3], size_t size)
-{
-	for (int d = 0; d < 3; d++)
-		address |= p.batch[d] > 1 ? (uint64_t)strides[d] * size : 0;
-	return address % 16 == 0;
-}
-
-/*
- * Rows that do not match get here where supports() knew the addresses of a copy's origin only. Their results
- * are stored one by one.
- */
-template <typename T> plan plan_of(const problem &p)
-{
-	int64_t apart[3];
-	plan q = {};
-
-	for (int d = 0; d < 3; d++)
-		apart[d] = (int64_t)((uint64_t)p.x_batch[d] - (uint64_t)p.y_batch[d]);
-	q.factor2 = p.factor * 1.44269504f;
-	q.ends = p.cols % WIDE<T> || !is_whole(p, (uintptr_t)p.x, p.x_batch, sizeof(T));
-	q.matched = is_whole(p, (uintptr_t)p.x - (uintptr_t)p.y, apart, sizeof(T));
-	q.cluster = 1;
-	return q;
-}
-
 struct lanes_row {
 	unsigned vectors, lanes; /* up to so many vectors; that many threads to a row */
 	fused_kernel kernel;
@@ -419,11 +392,6 @@ struct blocks {
 };
 
 template <typename T> constexpr uint64_t HELD = 16 / WIDE<T>; /* of a thread, in registers */
-
-constexpr uint64_t ceil_div(uint64_t n, uint64_t by)
-{
-	return (n + by - 1) / by;
-}
 
 /* A row over so many blocks, with so many vectors to a thread unless there are too few threads. */
 template <typename T> blocks blocks_of(uint64_t vectors, unsigned cluster, uint64_t each, uint64_t threads_max)

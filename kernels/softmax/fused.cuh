@@ -1,5 +1,5 @@
 /*
- * fused.cuh: what the ways of fused.cu share: exponentials and totals, 16 bytes of elements at a time, and the
+ * fused.cuh: what fused.cu and ring.cu share: exponentials and totals, 16 bytes of elements at a time, and the
  * part of a row that a thread keeps in registers.
  */
 #ifndef KOPS_KERNELS_SOFTMAX_FUSED_H
@@ -354,6 +354,40 @@ __device__ __forceinline__ void store_ends(const problem &p, const finish &f, co
 		if (n < ends)
 			v.y[place_of_end(v, n)] = (T)finished(p, f, h.ends[j]);
 	}
+}
+
+/* ---- Launches ---- */
+
+constexpr uint64_t ceil_div(uint64_t n, uint64_t by)
+{
+	return (n + by - 1) / by;
+}
+
+/* Whether all rows begin at 16 bytes; or those of two views `address` bytes from each other are that far apart.
+ */
+inline bool is_whole(const problem &p, uint64_t address, const int64_t strides[3], size_t size)
+{
+	for (int d = 0; d < 3; d++)
+		address |= p.batch[d] > 1 ? (uint64_t)strides[d] * size : 0;
+	return address % 16 == 0;
+}
+
+/*
+ * Rows that do not match get here where supports() knew the addresses of a copy's origin only. Their results
+ * are stored one by one.
+ */
+template <typename T> plan plan_of(const problem &p)
+{
+	int64_t apart[3];
+	plan q = {};
+
+	for (int d = 0; d < 3; d++)
+		apart[d] = (int64_t)((uint64_t)p.x_batch[d] - (uint64_t)p.y_batch[d]);
+	q.factor2 = p.factor * 1.44269504f;
+	q.ends = p.cols % WIDE<T> || !is_whole(p, (uintptr_t)p.x, p.x_batch, sizeof(T));
+	q.matched = is_whole(p, (uintptr_t)p.x - (uintptr_t)p.y, apart, sizeof(T));
+	q.cluster = 1;
+	return q;
 }
 
 } // namespace
