@@ -49,6 +49,7 @@
 
 #include <math.h>
 
+#include "launch.cuh"
 #include "product.cuh"
 
 namespace
@@ -171,28 +172,6 @@ plan plan_of(const op_args *args, int terms, char *base)
 	return plan;
 }
 
-/* early: begins while the kernel before still runs, and waits for it itself. */
-template <class T>
-void launch_kernel(void (*kernel)(T), const T &argument, uint64_t blocks, int threads, int shared, int cluster,
-                   bool early, cudaStream_t stream)
-{
-	cudaLaunchAttribute attributes[2] = {};
-	cudaLaunchConfig_t config = {};
-
-	attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-	attributes[0].val.programmaticStreamSerializationAllowed = early;
-	attributes[1].id = cudaLaunchAttributeClusterDimension;
-	attributes[1].val.clusterDim.x = cluster;
-	attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-	config.gridDim = dim3((unsigned)blocks);
-	config.blockDim = dim3(threads);
-	config.dynamicSmemBytes = shared;
-	config.stream = stream;
-	config.attrs = attributes;
-	config.numAttrs = cluster > 1 ? 2 : 1;
-	cudaLaunchKernelEx(&config, kernel, argument);
-}
-
 void launch_split(void (*kernel)(split_task), uint64_t (*blocks_of)(const split_operand &), split_task t,
                   uint64_t most_blocks, bool early, cudaStream_t stream)
 {
@@ -296,14 +275,6 @@ void launch_fallback(const plan &plan, const op_args *args, bool triples_tried, 
 	              f.blocks < most ? f.blocks : most, THREADS, 0, 1, true, stream);
 }
 
-/* The multiprocessors of this thread's GPU if it has what multiply() needs, else 0. */
-int hopper_multiprocessors()
-{
-	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) == 9
-	           ? cuda_device_attribute(cudaDevAttrMultiProcessorCount)
-	           : 0;
-}
-
 /* ---- The rows' conditions ---- */
 
 /* Numbers to be cut up. Not an integer: axes of stride 0 may have any length. */
@@ -359,7 +330,7 @@ bool supports(const op_args *args, int terms, const char **ret_why_not)
 	if ((double)p.batch * (double)p.m * (double)p.n < 768 * 768)
 		return false;
 	*ret_why_not = "needs a GPU of compute capability 9.0";
-	if (hopper_multiprocessors() == 0)
+	if (gemm_hopper_multiprocessors() == 0)
 		return false;
 	*ret_why_not =
 	    "needs 4 bytes of workspace per element of A and B, or 6, and would take more than 32 GiB";
@@ -373,7 +344,7 @@ bool supports(const op_args *args, int terms, const char **ret_why_not)
 template <class FORMAT> bool worthwhile(const op_args *args, const char **ret_why_not)
 {
 	*ret_why_not = "is for larger products: cublas takes less time for this one";
-	return own_ns<FORMAT>(args, hopper_multiprocessors()) < cublas_ns(args);
+	return own_ns<FORMAT>(args, gemm_hopper_multiprocessors()) < cublas_ns(args);
 }
 
 /* Whether f16x3 goes on with bf16_triples. */
@@ -415,7 +386,7 @@ extern "C" CUDA_LAUNCH(gemm_f16x3)
 {
 	cudaStream_t stream = (cudaStream_t)launch->stream;
 	plan plan = plan_of(args, f16x3_terms(args), (char *)launch->workspace);
-	int multiprocessors = hopper_multiprocessors();
+	int multiprocessors = gemm_hopper_multiprocessors();
 
 	if (multiprocessors == 0) /* supports() was asked about another GPU than this one */
 		return gemm_pipelined(args, launch);
@@ -453,7 +424,7 @@ extern "C" CUDA_LAUNCH(gemm_bf16x6)
 {
 	cudaStream_t stream = (cudaStream_t)launch->stream;
 	plan plan = plan_of(args, bf16_triples::TERMS, (char *)launch->workspace);
-	int multiprocessors = hopper_multiprocessors();
+	int multiprocessors = gemm_hopper_multiprocessors();
 
 	if (multiprocessors == 0)
 		return gemm_pipelined(args, launch);

@@ -14,6 +14,9 @@
 namespace hopper
 {
 
+/* What is multiplied. */
+enum class element { F16, BF16, TF32 };
+
 __device__ __forceinline__ uint32_t shared_address(const void *p)
 {
 	return (uint32_t)__cvta_generic_to_shared(p);
@@ -118,6 +121,75 @@ __device__ __forceinline__ void copy_bulk_to(uint16_t blocks, uint32_t to, const
 	             : "memory");
 }
 
+/* ---- Boxes of a matrix that a tensor map describes, at (x, y, z), x along its lines ---- */
+
+__device__ __forceinline__ void prefetch_map(const void *map)
+{
+	asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+__device__ __forceinline__ void copy_box(uint32_t to, const void *map, int x, int y, int z, uint32_t barrier)
+{
+	asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+	             "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+	             "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+	             : "memory");
+}
+
+/* As copy_bulk_to(). */
+__device__ __forceinline__ void copy_box_to(uint16_t blocks, uint32_t to, const void *map, int x, int y, int z,
+                                            uint32_t barrier)
+{
+	asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+	             ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+	             "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier), "h"(blocks)
+	             : "memory");
+}
+
+/* From shared memory; what lies outside the matrix is left out. Belongs to the next stores_commit(). */
+__device__ __forceinline__ void store_box(const void *map, int x, int y, int z, uint32_t from)
+{
+	asm volatile(
+	    "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(map),
+	    "r"(x), "r"(y), "r"(z), "r"(from)
+	    : "memory");
+}
+
+__device__ __forceinline__ void stores_commit()
+{
+	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until shared memory has been read by all stores that this thread committed but the last LEFT commits. */
+template <int LEFT> __device__ __forceinline__ void stores_await_read()
+{
+	asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
+}
+
+/* What this thread wrote to shared memory is there for the copy engine and the tensor cores. */
+__device__ __forceinline__ void show_to_engines()
+{
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Four 8 × 8 matrices of 16-bit numbers: lane l gives the address of row l % 8 of matrix l / 8. */
+__device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&pairs)[4])
+{
+	asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+	             "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
+	             : "memory");
+}
+
+__device__ __forceinline__ void store_shared(uint32_t address, float value)
+{
+	asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
+__device__ __forceinline__ void store_pair(uint32_t address, float x, float y)
+{
+	asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+
 /* ---- Clusters, warpgroups ---- */
 
 __device__ __forceinline__ unsigned cluster_rank()
@@ -132,6 +204,12 @@ __device__ __forceinline__ void cluster_sync()
 {
 	asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
 	                 : "memory");
+}
+
+/* Of so many threads of this block, by one of its 16 barriers; 0 is that of __syncthreads(). */
+template <int THREADS> __device__ __forceinline__ void threads_sync(int barrier)
+{
+	asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
 }
 
 /* The same place in another block of the cluster. */
@@ -174,15 +252,26 @@ template <int N> __device__ __forceinline__ void more_registers()
 /* ---- Products of a warpgroup ---- */
 
 /*
- * A matrix in shared memory with K along lines of LINE bytes whose 16-byte pieces are exchanged by the swizzle
- * of that name: piece i of line r stands at i ^ r % 8 where LINE is 128, at i ^ r / 2 % 4 where it is 64. 8
- * lines are one unit, aligned to its size. 16 of K further is 32 bytes further.
+ * matrix_at: a matrix in shared memory with K along lines of LINE bytes whose 16-byte pieces are exchanged by
+ * the swizzle of that name: piece i of line r stands at i ^ r % 8 where LINE is 128, at i ^ r / 2 % 4 where it
+ * is 64. 8 lines are one unit, aligned to its size. 16 of K further is 32 bytes further.
  */
 template <int LINE> __device__ __forceinline__ uint64_t matrix_at(uint32_t address)
 {
 	static_assert(LINE == 128 || LINE == 64);
 	return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(8 * LINE >> 4) << 32 |
 	       (uint64_t)(LINE == 128 ? 1 : 2) << 62;
+}
+
+/*
+ * The same of 16-bit numbers with K across lines of 128 bytes: 64 rows or columns in a line, 8 lines of K in a
+ * unit, units that follow each other along K, and `apart` bytes to the next 64 rows or columns. 16 of K further
+ * is 2048 bytes further.
+ */
+__device__ __forceinline__ uint64_t matrix_across_at(uint32_t address, unsigned apart)
+{
+	return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)(apart >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
+	       (uint64_t)1 << 62;
 }
 
 __device__ __forceinline__ void products_begin()
@@ -195,10 +284,10 @@ __device__ __forceinline__ void products_commit()
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* For all that were committed. */
-__device__ __forceinline__ void products_wait()
+/* For all that were committed but the last LEFT commits. */
+template <int LEFT = 0> __device__ __forceinline__ void products_wait()
 {
-	asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
 /* Keeps the compiler from moving uses of the sums past this point. */
@@ -212,33 +301,104 @@ template <int N> __device__ __forceinline__ void settle(float (&sums)[N])
 #define SUMS_8(d, i)                                                                                           \
 	"+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),            \
 	    "+f"(d[i + 6]), "+f"(d[i + 7])
+#define SUMS_64(d, i)                                                                                          \
+	SUMS_8(d, i), SUMS_8(d, i + 8), SUMS_8(d, i + 16), SUMS_8(d, i + 24), SUMS_8(d, i + 32),               \
+	    SUMS_8(d, i + 40), SUMS_8(d, i + 48), SUMS_8(d, i + 56)
+
+#define NAMES_64                                                                                               \
+	"%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                               \
+	"%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                     \
+	"%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                     \
+	"%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_128                                                                                              \
+	"%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                               \
+	"%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                     \
+	"%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                     \
+	"%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                     \
+	"%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                     \
+	"%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                     \
+	"%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "         \
+	"%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
+/* The instruction; its last three operands are those behind the sums. across: the immediates, where it has any.
+ */
+#define ADD_PRODUCTS(shape, types, names, a, b, keep, across)                                                  \
+	"{\n"                                                                                                  \
+	".reg .pred p;\n"                                                                                      \
+	"setp.ne.b32 p, " keep ", 0;\n"                                                                        \
+	"wgmma.mma_async.sync.aligned." shape ".f32." types " {" names "}, " a ", " b ", p, 1, 1" across ";\n" \
+	"}"
+
+#define A_4(a)                                                                                                 \
+	"r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),                    \
+	    "r"(__float_as_uint(a[3]))
 
 /*
- * sums = A · B + (keep ? sums : 0): A 64 × 16, B 128 × 16, both f16 or both bf16, with K along lines. Of thread
- * t of the warp w: sums[4j + 2h + i] is row 16w + t / 4 + 8h, column 8j + t % 4 * 2 + i.
+ * sums = A · B + (keep ? sums : 0): A 64 × 32 bytes of K, B as many columns as there are sums, times 2. Of
+ * thread t of the warp w: sums[4j + 2h + i] is row 16w + t / 4 + 8h, column 8j + t % 4 * 2 + i. ACROSS:
+ * matrix_across_at().
  */
-#define DEFINE_ADD_PRODUCTS(type)                                                                              \
-	__device__ __forceinline__ void add_products_##type(float(&d)[64], uint64_t a, uint64_t b, int keep)   \
-	{                                                                                                      \
-		asm volatile("{\n"                                                                             \
-		             ".reg .pred p;\n"                                                                 \
-		             "setp.ne.b32 p, %66, 0;\n"                                                        \
-		             "wgmma.mma_async.sync.aligned.m64n128k16.f32." #type "." #type " "                \
-		             "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "         \
-		             "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "     \
-		             "%31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "     \
-		             "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, "     \
-		             "%61, %62, %63}, %64, %65, p, 1, 1, 0, 0;\n"                                      \
-		             "}"                                                                               \
-		             : SUMS_8(d, 0), SUMS_8(d, 8), SUMS_8(d, 16), SUMS_8(d, 24), SUMS_8(d, 32),        \
-		               SUMS_8(d, 40), SUMS_8(d, 48), SUMS_8(d, 56)                                     \
-		             : "l"(a), "l"(b), "r"(keep));                                                     \
-	}
+template <element E, bool A_ACROSS = false, bool B_ACROSS = false>
+__device__ __forceinline__ void add_products(float (&d)[64], uint64_t a, uint64_t b, int keep)
+{
+	static_assert(E != element::TF32 || (!A_ACROSS && !B_ACROSS), "tf32 has K along the lines");
+	if constexpr (E == element::F16)
+		asm volatile(ADD_PRODUCTS("m64n128k16", "f16.f16", NAMES_64, "%64", "%65", "%66", ", %67, %68")
+		             : SUMS_64(d, 0)
+		             : "l"(a), "l"(b), "r"(keep), "n"((int)A_ACROSS), "n"((int)B_ACROSS));
+	else if constexpr (E == element::BF16)
+		asm volatile(
+		    ADD_PRODUCTS("m64n128k16", "bf16.bf16", NAMES_64, "%64", "%65", "%66", ", %67, %68")
+		    : SUMS_64(d, 0)
+		    : "l"(a), "l"(b), "r"(keep), "n"((int)A_ACROSS), "n"((int)B_ACROSS));
+	else
+		asm volatile(ADD_PRODUCTS("m64n128k8", "tf32.tf32", NAMES_64, "%64", "%65", "%66", "")
+		             : SUMS_64(d, 0)
+		             : "l"(a), "l"(b), "r"(keep));
+}
 
-DEFINE_ADD_PRODUCTS(f16)
-DEFINE_ADD_PRODUCTS(bf16)
+template <element E, bool A_ACROSS = false, bool B_ACROSS = false>
+__device__ __forceinline__ void add_products(float (&d)[128], uint64_t a, uint64_t b, int keep)
+{
+	static_assert(E != element::TF32 || (!A_ACROSS && !B_ACROSS), "tf32 has K along the lines");
+	if constexpr (E == element::F16)
+		asm volatile(
+		    ADD_PRODUCTS("m64n256k16", "f16.f16", NAMES_128, "%128", "%129", "%130", ", %131, %132")
+		    : SUMS_64(d, 0), SUMS_64(d, 64)
+		    : "l"(a), "l"(b), "r"(keep), "n"((int)A_ACROSS), "n"((int)B_ACROSS));
+	else if constexpr (E == element::BF16)
+		asm volatile(
+		    ADD_PRODUCTS("m64n256k16", "bf16.bf16", NAMES_128, "%128", "%129", "%130", ", %131, %132")
+		    : SUMS_64(d, 0), SUMS_64(d, 64)
+		    : "l"(a), "l"(b), "r"(keep), "n"((int)A_ACROSS), "n"((int)B_ACROSS));
+	else
+		asm volatile(ADD_PRODUCTS("m64n256k8", "tf32.tf32", NAMES_128, "%128", "%129", "%130", "")
+		             : SUMS_64(d, 0), SUMS_64(d, 64)
+		             : "l"(a), "l"(b), "r"(keep));
+}
 
-#undef DEFINE_ADD_PRODUCTS
+/* The same of tf32, with A in registers: of thread t of the warp w row 16w + t / 4 + i % 2 * 8, t % 4 + i / 2 *
+ * 4 of K. */
+__device__ __forceinline__ void add_products_from(float (&d)[64], const float (&a)[4], uint64_t b, int keep)
+{
+	asm volatile(ADD_PRODUCTS("m64n128k8", "tf32.tf32", NAMES_64, "{%64, %65, %66, %67}", "%68", "%69", "")
+	             : SUMS_64(d, 0)
+	             : A_4(a), "l"(b), "r"(keep));
+}
+
+__device__ __forceinline__ void add_products_from(float (&d)[128], const float (&a)[4], uint64_t b, int keep)
+{
+	asm volatile(
+	    ADD_PRODUCTS("m64n256k8", "tf32.tf32", NAMES_128, "{%128, %129, %130, %131}", "%132", "%133", "")
+	    : SUMS_64(d, 0), SUMS_64(d, 64)
+	    : A_4(a), "l"(b), "r"(keep));
+}
+
+#undef ADD_PRODUCTS
+#undef A_4
+#undef NAMES_128
+#undef NAMES_64
+#undef SUMS_64
 #undef SUMS_8
 
 #endif

@@ -61,6 +61,14 @@ static inline struct gemm_problem gemm_by_rows(const struct gemm_problem *p)
 	return stride_magnitude(p->c.row) < stride_magnitude(p->c.col) ? gemm_transposed(p) : *p;
 }
 
+/* The multiprocessors of this thread's GPU if its tensor cores are programmed as those of Hopper, else 0. */
+static inline int gemm_hopper_multiprocessors(void)
+{
+	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) == 9
+	           ? cuda_device_attribute(cudaDevAttrMultiProcessorCount)
+	           : 0;
+}
+
 /* Whether A and B matter at all: where not, C = beta * C even if they hold NaN. */
 static inline bool gemm_has_product(const struct op_args *args)
 {

@@ -9,13 +9,12 @@
 #ifndef KOPS_KERNELS_GEMM_PRODUCT_H
 #define KOPS_KERNELS_GEMM_PRODUCT_H
 
+#include "ring.cuh"
 #include "split.cuh"
 
 namespace
 {
 
-constexpr int CONSUMERS = 2, WARPGROUP = 128;
-constexpr int PRODUCT_THREADS = (1 + CONSUMERS) * WARPGROUP;
 constexpr int WAVE_LINES = 64; /* of A, for one wgmma */
 constexpr int STAGE_BUDGET = 216 * 1024;
 
@@ -72,43 +71,6 @@ template <class CUT> __device__ __forceinline__ product_place product_place_of(c
 	uint64_t height = p.row_tiles - band < BAND ? p.row_tiles - band : BAND;
 	i -= band * cols;
 	return {batch, band + i % height, i / height * CUT::SHARERS};
-}
-
-/* The stages that the producer fills and the consumers empty, one after the other. */
-template <class CUT> struct ring {
-	uint32_t data, barriers;
-	unsigned stage = 0, parity = 0;
-
-	__device__ explicit ring(uint32_t shared)
-	    : data((shared + 1023) & ~1023u), barriers(data + CUT::STAGES * CUT::STAGE_BYTES)
-	{
-	}
-	__device__ __forceinline__ uint32_t full() const
-	{
-		return barriers + stage * 8;
-	}
-	__device__ __forceinline__ uint32_t empty() const
-	{
-		return barriers + (CUT::STAGES + stage) * 8;
-	}
-	__device__ __forceinline__ uint32_t bytes() const
-	{
-		return data + stage * CUT::STAGE_BYTES;
-	}
-	__device__ __forceinline__ void step()
-	{
-		if (++stage == CUT::STAGES)
-			stage = 0, parity ^= 1;
-	}
-};
-
-template <class CUT> __device__ void init_barriers(ring<CUT> r)
-{
-	for (int i = 0; i < CUT::STAGES; i++, r.step()) {
-		hopper::barrier_init(r.full(), 1);
-		hopper::barrier_init(r.empty(), CUT::SHARERS * CONSUMERS * WARPGROUP / 32);
-	}
-	hopper::barriers_ready();
 }
 
 /* Where this byte of A's part of a stage comes from. */
@@ -200,12 +162,12 @@ __device__ __forceinline__ void issue_products(f16_pairs, float (&sums)[WAVE_SUM
 
 #pragma unroll
 	for (int i = 0; i < STEPS; i++) {
-		hopper::add_products_f16(sums, a_at[i] + SECOND, b_at[i], i > 0);
-		hopper::add_products_f16(sums, a_at[i], b_at[i] + SECOND, 1);
+		hopper::add_products<hopper::element::F16>(sums, a_at[i] + SECOND, b_at[i], i > 0);
+		hopper::add_products<hopper::element::F16>(sums, a_at[i], b_at[i] + SECOND, 1);
 	}
 #pragma unroll
 	for (int i = 0; i < STEPS; i++)
-		hopper::add_products_f16(sums, a_at[i], b_at[i], 1);
+		hopper::add_products<hopper::element::F16>(sums, a_at[i], b_at[i], 1);
 }
 
 /* What is left out, middle·low, low·middle and low·low, is below 2^-24 of the product. */
@@ -223,18 +185,18 @@ __device__ __forceinline__ void issue_products(bf16_triples, float (&sums)[WAVE_
 
 #pragma unroll
 	for (int i = 0; i < STEPS; i++) {
-		hopper::add_products_bf16(sums, a_third[i], b_at[i], i > 0);
-		hopper::add_products_bf16(sums, a_at[i], b_third[i], 1);
-		hopper::add_products_bf16(sums, a_at[i] + SECOND, b_at[i] + SECOND, 1);
+		hopper::add_products<hopper::element::BF16>(sums, a_third[i], b_at[i], i > 0);
+		hopper::add_products<hopper::element::BF16>(sums, a_at[i], b_third[i], 1);
+		hopper::add_products<hopper::element::BF16>(sums, a_at[i] + SECOND, b_at[i] + SECOND, 1);
 	}
 #pragma unroll
 	for (int i = 0; i < STEPS; i++) {
-		hopper::add_products_bf16(sums, a_at[i] + SECOND, b_at[i], 1);
-		hopper::add_products_bf16(sums, a_at[i], b_at[i] + SECOND, 1);
+		hopper::add_products<hopper::element::BF16>(sums, a_at[i] + SECOND, b_at[i], 1);
+		hopper::add_products<hopper::element::BF16>(sums, a_at[i], b_at[i] + SECOND, 1);
 	}
 #pragma unroll
 	for (int i = 0; i < STEPS; i++)
-		hopper::add_products_bf16(sums, a_at[i], b_at[i], 1);
+		hopper::add_products<hopper::element::BF16>(sums, a_at[i], b_at[i], 1);
 }
 
 template <class FORMAT>
@@ -247,12 +209,6 @@ __device__ __forceinline__ void multiply_tiles(float (&sums)[WAVE_SUMS], const t
 	hopper::products_commit();
 	hopper::products_wait();
 	hopper::settle(sums);
-}
-
-template <class CUT> __device__ __forceinline__ void release(const ring<CUT> &r)
-{
-	if (threadIdx.x % 32 < CUT::SHARERS)
-		hopper::barrier_arrive(r.empty(), CUT::SPLITS > 1 ? hopper::cluster_rank() : threadIdx.x % 32);
 }
 
 __device__ __forceinline__ void write_one(const product &p, float *to, float value)

@@ -337,9 +337,10 @@ bool map_operand(CUtensorMap *map, const gemm_operand &o, bool along_k, int64_t 
 
 	if (p.k == 0 || (along_k ? k_stride : outer_stride) != 1)
 		return false;
-	return along_k ? map_lines(map, o.data, {p.k, extent, p.batch, outer_stride, o.batch}, S::STEP, S::SIDE,
-	                           swizzle)
-	               : map_lines(map, o.data, {extent, p.k, p.batch, k_stride, o.batch}, S::SIDE, S::STEP,
+	return along_k ? map_lines(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, o.data,
+	                           {p.k, extent, p.batch, outer_stride, o.batch}, S::STEP, S::SIDE, swizzle)
+	               : map_lines(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, o.data,
+	                           {extent, p.k, p.batch, k_stride, o.batch}, S::SIDE, S::STEP,
 	                           CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
