@@ -349,15 +349,45 @@ static void large_product(uint64_t mnk[3], struct random *r)
 	mnk[2] = 1024 + random_below(r, 80);
 }
 
+/* Every third large one has more tiles of C than there are multiprocessors. */
+static bool is_wide(unsigned large)
+{
+	return large != 0 && large % 3 == 0;
+}
+
+static void wide_product(uint64_t mnk[3], struct random *r)
+{
+	mnk[0] = 1500 + random_below(r, 700);
+	mnk[1] = 1500 + random_below(r, 700);
+	mnk[2] = 8 * (1 + random_below(r, 30));
+}
+
+static kops_precision random_precision(struct random *r)
+{
+	static const kops_precision some[] = {KOPS_PRECISION_IEEE, KOPS_PRECISION_TF32, KOPS_PRECISION_TF32,
+	                                      KOPS_PRECISION_BF16};
+
+	return random_chance(r, 50) ? KOPS_PRECISION_F32 : some[random_below(r, 4)];
+}
+
+static kops_dtype gemm_dtype(bool large, bool wide, struct random *r)
+{
+	if (wide)
+		return random_narrow(r);
+	return large || random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
+}
+
 static void shape_gemm(struct problem *p, struct random *r)
 {
-	bool large = p->large != 0;
-	kops_dtype dtype = large || random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
+	bool wide = is_wide(p->large), large = p->large != 0 && !wide;
+	kops_dtype dtype = gemm_dtype(large, wide, r);
 	uint64_t mnk[3] = {random_extent(r), random_extent(r), random_extent(r)};
-	uint64_t batch = large || random_chance(r, 70) ? 1 : random_below(r, 5);
+	uint64_t batch = p->large || random_chance(r, 70) ? 1 : random_below(r, 5);
 
 	if (large)
 		large_product(mnk, r);
+	else if (wide)
+		wide_product(mnk, r);
 	else
 		limit_product(mnk, 3, PRODUCT_MAX / (batch ? batch : 1));
 	p->args.views[0] = gemm_operand(dtype, batch, mnk[0], mnk[2], false, true, r);
@@ -365,8 +395,7 @@ static void shape_gemm(struct problem *p, struct random *r)
 	p->args.views[2] = gemm_operand(dtype, batch, mnk[0], mnk[1], true, false, r);
 	p->args.params.gemm.alpha = large ? 1.5 : random_scalar(r);
 	p->args.params.gemm.beta = random_chance(r, 50) ? 0 : random_scalar(r);
-	p->args.params.gemm.precision =
-	    (kops_precision)(large || random_chance(r, 60) ? 0 : random_below(r, 4));
+	p->args.params.gemm.precision = large ? KOPS_PRECISION_F32 : random_precision(r);
 }
 
 /* rank min … 4; the last extent is often long. */
@@ -545,19 +574,34 @@ static const struct maker *maker_of(const struct op *op)
 
 /* ---- Problems ---- */
 
-/*
- * Kernels have their fast ways for what random problems seldom are: dense, aligned, all extents multiples of a
- * vector. Extents of 1 repeat, and stay.
- */
-static void make_neat(struct view *v, struct random *r)
+/* Lines of whole vectors, dense but for that. by_columns: column-major. */
+static void align_lines(struct view *v, bool by_columns)
 {
-	for (uint32_t d = v->rank > 2 ? v->rank - 2 : 0; d < v->rank; d++)
+	uint32_t along = by_columns ? v->rank - 2 : v->rank - 1;
+	struct view lines = *v;
+
+	if (by_columns) {
+		lines.shape[v->rank - 2] = v->shape[v->rank - 1];
+		lines.shape[v->rank - 1] = v->shape[v->rank - 2];
+	}
+	lines.shape[v->rank - 1] = (v->shape[along] + 7) / 8 * 8;
+	view_make_dense(&lines);
+	memcpy(v->strides, lines.strides, sizeof v->strides);
+	if (by_columns) {
+		v->strides[v->rank - 2] = 1;
+		v->strides[v->rank - 1] = lines.strides[v->rank - 2];
+	}
+}
+
+/*
+ * Kernels have their fast ways for what random problems seldom are: aligned lines, and, if `full`, dense, all
+ * extents multiples of a vector. Extents of 1 repeat, and stay.
+ */
+static void make_neat(struct view *v, bool full, struct random *r)
+{
+	for (uint32_t d = v->rank > 2 ? v->rank - 2 : 0; full && d < v->rank; d++)
 		v->shape[d] = v->shape[d] > 1 ? (v->shape[d] + 7) / 8 * 8 : v->shape[d];
-	view_make_dense(v);
-	if (v->rank < 2 || !random_chance(r, 25))
-		return;
-	v->strides[v->rank - 2] = 1; /* column-major */
-	v->strides[v->rank - 1] = (int64_t)v->shape[v->rank - 2];
+	align_lines(v, v->rank > 1 && random_chance(r, 35));
 }
 
 static bool same_shape(const struct view *a, const struct view *b)
@@ -576,7 +620,7 @@ static int twin_of(const struct problem *p, unsigned i, bool in_place, struct ra
 	return same_shape(&p->args.views[i], &p->args.views[twin]) ? twin : -1;
 }
 
-static bool place_views(struct problem *p, bool in_place, bool neat, struct random *r)
+static bool place_views(struct problem *p, bool in_place, bool neat, bool resident, struct random *r)
 {
 	uint64_t used[OP_VIEWS_MAX] = {0};
 	int twins[OP_VIEWS_MAX];
@@ -600,7 +644,7 @@ static bool place_views(struct problem *p, bool in_place, bool neat, struct rand
 	for (unsigned i = 0; i < p->n_storage; i++) {
 		if (!space_make(&p->storage[i], used[i] + GUARD_BYTES))
 			return false;
-		p->storage[i].resident = random_chance(r, 30);
+		p->storage[i].resident = resident || random_chance(r, 30);
 		p->storage[i].pinnable = random_chance(r, 50);
 	}
 	for (unsigned i = 0; i < n; i++) {
@@ -630,14 +674,15 @@ static void fill_views(struct problem *p, struct random *r)
 bool problem_make(struct problem *p, const struct op *op, unsigned large, struct random *r)
 {
 	const struct maker *maker = maker_of(op);
-	bool neat = random_chance(r, 25);
+	bool neat = random_chance(r, is_wide(large) ? 60 : 25), full = random_chance(r, 50);
 	char why[WHY_BYTES];
 
 	*p = (struct problem){.args.op = op, .large = large};
 	maker->shape(p, r);
 	for (unsigned i = 0; neat && i <= op->n_inputs; i++)
-		make_neat(&p->args.views[i], r);
-	if (!place_views(p, maker->in_place, neat, r))
+		make_neat(&p->args.views[i], full, r);
+	/* Gaps between lines are lost on the way from host memory. */
+	if (!place_views(p, maker->in_place, neat, neat && !full, r))
 		return false;
 	fill_views(p, r);
 	if (op->check(&p->args, why) == 0)
