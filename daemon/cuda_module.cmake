@@ -17,6 +17,7 @@ add_library(kops-cuda MODULE
 
 option(KOPS_UNPROVEN "Build the kernels, too, that have not yet been run on a GPU: for their first runs only" OFF)
 if(KOPS_UNPROVEN)
+  target_sources(kops-cuda PRIVATE ${kernels}/gemm/wgmma.cu)
   target_compile_definitions(kops-cuda PRIVATE KOPS_UNPROVEN)
   target_sources(kops-cuda PRIVATE ${kernels}/softmax/ring.cu)
 endif()

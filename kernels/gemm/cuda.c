@@ -4,6 +4,9 @@
 
 #include "f16x3.h"
 #include "problem.h"
+#ifdef KOPS_UNPROVEN
+#include "wgmma.h"
+#endif
 
 CUDA_LAUNCH(gemm_simt);
 CUDA_LAUNCH(gemm_pipelined);
@@ -166,6 +169,15 @@ static double bf16x6_slowdown(const struct op_args *args)
 }
 #endif
 
+#ifdef KOPS_UNPROVEN
+static double wgmma_slowdown(const struct op_args *args)
+{
+	double tflops = args->views[0].dtype == KOPS_F32 ? 250 : 500;
+
+	return time_ns(args, &(struct pace){128, 256, tflops, 15}) / ideal_ns(args);
+}
+#endif
+
 static double simt_slowdown(const struct op_args *args)
 {
 	return slowdown(args, &(struct pace){32, 32, reads_lines(args) ? 16 : 4, 100});
@@ -227,6 +239,19 @@ static const struct kernel rows[] = {
         .launch = gemm_bf16x6,
         .tensor_cores = true,
         .slowdown = bf16x6_slowdown,
+    },
+#endif
+#ifdef KOPS_UNPROVEN
+    {
+        .name = "wgmma",
+        .idea = "tiles by the copy engine and wgmma, C by the copy engine during the next tile",
+        .dtypes = "f16 bf16 f32",
+        .takes = "row- or column-major matrices, lines at multiples of 16 bytes; f32 at precision tf32, A by "
+                 "rows or B by columns",
+        .supports = gemm_wgmma_supports,
+        .launch = gemm_wgmma,
+        .tensor_cores = true,
+        .slowdown = wgmma_slowdown,
     },
 #endif
     {

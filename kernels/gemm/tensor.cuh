@@ -1,0 +1,513 @@
+/*
+ * tensor.cuh: a product of 16-bit or tf32 numbers on Hopper's tensor cores, summed in f32.
+ *
+ * As in product.cuh a block keeps to one multiprocessor: one warpgroup brings tiles of K into a ring of stages,
+ * two multiply, each 64 rows of a tile of C. Here tensor maps describe A, B and C, so that the copy engine
+ * brings any layout, fills up with zeros behind the ends, rounds f32 to tf32, to nearest (the tensor cores
+ * would cut it off), and writes C while the next tile is under way.
+ *
+ * Whatever the type, a line of a tile is 128 bytes, 16-byte pieces exchanged by the 128-byte swizzle: a tile of
+ * K is 64 numbers of 16 bits or 32 of tf32. An operand lies along K in its lines or across them. The tensor
+ * cores take 16-bit numbers either way, tf32 only along K: there A may lie across, and goes by way of
+ * registers.
+ */
+#ifndef KOPS_KERNELS_GEMM_TENSOR_H
+#define KOPS_KERNELS_GEMM_TENSOR_H
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "bulk.cuh"
+#include "ring.cuh"
+
+namespace
+{
+
+using hopper::element;
+
+constexpr int LINE_BYTES = 128;
+constexpr int WAVE_ROWS = 64; /* of A, for one wgmma */
+constexpr int WARP_ROWS = 16;
+constexpr int STEPS = 4; /* of K in a tile, 32 bytes each: wgmmas */
+
+template <element E> struct number {
+	using type = __half;
+};
+template <> struct number<element::BF16> {
+	using type = __nv_bfloat16;
+};
+template <> struct number<element::TF32> {
+	using type = float;
+};
+
+/* How C is cut: a block has 128 rows and COLS columns, the SHARERS of a cluster the same columns: each brings
+ * its part of B's tile for all. BAND: see place_of(). */
+template <int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_> struct cut {
+	static constexpr int COLS = COLS_, SHARERS = SHARERS_, SPLITS = 1, STAGES = STAGES_, SLOTS = SLOTS_;
+	static constexpr int ROWS = CONSUMERS * WAVE_ROWS, BAND = BAND_, SUMS = COLS / 2;
+	static constexpr int TILE_NS = TILE_NS_; /* a tile of K */
+	static constexpr int A_BYTES = ROWS * LINE_BYTES, STAGE_BYTES = A_BYTES + COLS * LINE_BYTES;
+	/* On its way to C: for each warp of a consumer so many times 16 lines. */
+	static constexpr int SLOTS_BYTES = CONSUMERS * WAVE_ROWS * SLOTS * LINE_BYTES;
+	static constexpr int SHARED_BYTES = SLOTS_BYTES + STAGES * STAGE_BYTES + 2 * STAGES * 8 + 1024;
+	static_assert(SHARED_BYTES <= 227 * 1024);
+};
+
+/* What lies how. C_ACROSS: C's lines are along M. */
+template <class CUT_, element E_, bool A_ACROSS_, bool B_ACROSS_, bool C_ACROSS_> struct form {
+	using CUT = CUT_;
+	using type = typename number<E_>::type;
+	static constexpr element E = E_;
+	static constexpr bool A_ACROSS = A_ACROSS_, B_ACROSS = B_ACROSS_, C_ACROSS = C_ACROSS_;
+	static constexpr bool A_BY_REGISTERS = E == element::TF32 && A_ACROSS;
+	static constexpr int TILE_DEPTH = LINE_BYTES / (int)sizeof(type);
+	/* Rows or columns in one box of the tensor map; 128 bytes for each. */
+	static constexpr int A_BOX = A_ACROSS ? TILE_DEPTH : 64, B_BOX = B_ACROSS ? TILE_DEPTH : 64;
+	/* Warps whose rows of C interleave, and that write them together. */
+	static constexpr int TEAM = A_BY_REGISTERS ? 2 : 1, SLOT_BYTES = TEAM * WARP_ROWS * LINE_BYTES;
+	/* Columns of a team's rows that fill a slot. */
+	static constexpr int CHUNK = LINE_BYTES / (int)sizeof(type);
+	static_assert(!C_ACROSS || A_BY_REGISTERS);
+};
+
+struct work {
+	CUtensorMap a, b, c;
+	gemm_operand old; /* C, as it is read */
+	float alpha, beta;
+	unsigned m, n, k_tiles;
+	unsigned row_tiles, col_tiles, tiles; /* those of a cluster counted as one */
+	unsigned a_batch, b_batch;            /* 0: one matrix serves all */
+};
+
+#ifdef KOPS_HOPPER
+
+struct place {
+	unsigned batch, row, col;
+};
+
+/*
+ * Where this block's tile begins. Bands of rows, in each column by column, so that what runs at the same time
+ * is near a square of C: the smallest share of A and B, which it then finds in L2.
+ */
+template <class CUT> __device__ __forceinline__ place place_of(const work &w, unsigned i)
+{
+	unsigned batch = i / (w.row_tiles * w.col_tiles);
+	unsigned sharer = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
+
+	i -= batch * w.row_tiles * w.col_tiles;
+	unsigned band = i / (CUT::BAND * w.col_tiles) * CUT::BAND;
+	unsigned height = min(w.row_tiles - band, (unsigned)CUT::BAND);
+	i -= band * w.col_tiles;
+	return {batch, ((band + i % height) * CUT::SHARERS + sharer) * CUT::ROWS, i / height * CUT::COLS};
+}
+
+/* ---- Bringing ---- */
+
+/* LINES rows of A or columns of B from `first` on, TILE_DEPTH of K from k on; sharers: to the same place in
+ * each. */
+template <bool ACROSS, int BOX, int LINES, int SHARERS>
+__device__ __forceinline__ void fetch(uint32_t to, const CUtensorMap *map, unsigned first, unsigned k,
+                                      unsigned batch, uint32_t barrier)
+{
+	static_assert(LINES % BOX == 0);
+
+#pragma unroll
+	for (int i = 0; i < LINES; i += BOX) {
+		int x = (int)(ACROSS ? first + i : k), y = (int)(ACROSS ? k : first + i);
+		if constexpr (SHARERS > 1)
+			hopper::copy_box_to((1 << SHARERS) - 1, to + i * LINE_BYTES, map, x, y, (int)batch,
+			                    barrier);
+		else
+			hopper::copy_box(to + i * LINE_BYTES, map, x, y, (int)batch, barrier);
+	}
+}
+
+/* One thread. */
+template <class F> __device__ __forceinline__ void produce(const work &w, ring<typename F::CUT> r)
+{
+	using CUT = typename F::CUT;
+	constexpr int SHARE = CUT::COLS / CUT::SHARERS;
+	unsigned share = CUT::SHARERS > 1 ? hopper::cluster_rank() * SHARE : 0;
+
+	hopper::prefetch_map(&w.a);
+	hopper::prefetch_map(&w.b);
+	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
+		place at = place_of<CUT>(w, i);
+		for (unsigned k = 0; k < w.k_tiles; k++, r.step()) {
+			hopper::barrier_wait(r.empty(), r.parity ^ 1);
+			hopper::barrier_expect(r.full(), CUT::STAGE_BYTES);
+			fetch<F::A_ACROSS, F::A_BOX, CUT::ROWS, 1>(r.bytes(), &w.a, at.row, k * F::TILE_DEPTH,
+			                                           at.batch * w.a_batch, r.full());
+			fetch<F::B_ACROSS, F::B_BOX, SHARE, CUT::SHARERS>(
+			    r.bytes() + CUT::A_BYTES + share * LINE_BYTES, &w.b, at.col + share,
+			    k * F::TILE_DEPTH, at.batch * w.b_batch, r.full());
+		}
+	}
+}
+
+/* ---- Multiplying ---- */
+
+/*
+ * A thread's place in its wave. Where A comes by registers, each thread reads two rows of it that lie across 8
+ * (of K) lines of shared memory. Two warps share 32 rows; lanes 4g … 4g + 3 have one of the rows 4g … 4g + 3,
+ * each g another one, so that 32 lanes find 32 banks, here and in put_chunk(): any order of rows will do, if C
+ * is written in the same.
+ */
+template <class F> struct lane_place {
+	int warp, lane;
+
+	__device__ lane_place() : warp(threadIdx.x % WARPGROUP / 32), lane(threadIdx.x % 32)
+	{
+	}
+	__device__ __forceinline__ int team() const
+	{
+		return warp / F::TEAM;
+	}
+	/* Among the team's rows; half: 0 or 1, the two rows of which a thread has sums. */
+	__device__ __forceinline__ int row(int half) const
+	{
+		int group = lane / 4;
+
+		if (!F::A_BY_REGISTERS)
+			return group + half * 8;
+		return group * 4 + ((group ^ group / 4) + warp % 2 * 2 + half) % 4;
+	}
+	/* The first of two columns, 8 apart from the next two. */
+	__device__ __forceinline__ int col() const
+	{
+		return lane % 4 * 2;
+	}
+	__device__ __forceinline__ bool leads() const
+	{
+		return warp % F::TEAM == 0 && lane == 0;
+	}
+};
+
+template <class F> __device__ __forceinline__ uint64_t b_at(uint32_t address, int step)
+{
+	if constexpr (F::B_ACROSS)
+		return hopper::matrix_across_at(address, F::TILE_DEPTH * LINE_BYTES) + step * 2048 / 16;
+	else
+		return hopper::matrix_at<LINE_BYTES>(address) + step * 32 / 16;
+}
+
+template <class F> __device__ __forceinline__ uint64_t a_at(uint32_t address, int step)
+{
+	if constexpr (F::A_ACROSS)
+		return hopper::matrix_across_at(address, F::TILE_DEPTH * LINE_BYTES) + step * 2048 / 16;
+	else
+		return hopper::matrix_at<LINE_BYTES>(address) + step * 32 / 16;
+}
+
+/* This thread's numbers of a wave's tile of A that lies across: boxes of 32 rows, 8 lines of K for each step.
+ */
+template <class F> __device__ __forceinline__ void load_a(float (&a)[STEPS][4], uint32_t tile)
+{
+	lane_place<F> me;
+	int k = me.lane % 4;
+	uint32_t lines = tile + me.team() * F::TILE_DEPTH * LINE_BYTES + k * LINE_BYTES;
+
+#pragma unroll
+	for (int i = 0; i < 4; i++) {
+		int row = me.row(i % 2), deeper = i / 2 * 4;
+		uint32_t at = lines + deeper * LINE_BYTES + (row / 4 ^ k ^ deeper) * 16 + row % 4 * 4;
+#pragma unroll
+		for (int step = 0; step < STEPS; step++)
+			a[step][i] = hopper::load_shared(at + step * 8 * LINE_BYTES);
+	}
+}
+
+/* Begins the products of a tile of K; keep: adds them to the sums. */
+template <class F>
+__device__ __forceinline__ void multiply_tile(float (&sums)[F::CUT::SUMS], uint32_t a, uint32_t b, int keep)
+{
+	hopper::settle(sums);
+	hopper::products_begin();
+#pragma unroll
+	for (int step = 0; step < STEPS; step++)
+		hopper::add_products<F::E, F::A_ACROSS, F::B_ACROSS>(sums, a_at<F>(a, step), b_at<F>(b, step),
+		                                                     keep || step > 0);
+	hopper::products_commit();
+}
+
+template <class F>
+__device__ __forceinline__ void multiply_tile(float (&sums)[F::CUT::SUMS], const float (&a)[STEPS][4],
+                                              uint32_t b, int keep)
+{
+	hopper::settle(sums);
+	hopper::products_begin();
+#pragma unroll
+	for (int step = 0; step < STEPS; step++)
+		hopper::add_products_from(sums, a[step], b_at<F>(b, step), keep || step > 0);
+	hopper::products_commit();
+}
+
+/*
+ * The sums of a wave over all of K. The products of one tile are still under way when those of the next begin,
+ * and those of the last tile when this returns: its stage.
+ */
+template <class F>
+__device__ __forceinline__ ring<typename F::CUT> add_up(float (&sums)[F::CUT::SUMS], ring<typename F::CUT> &r,
+                                                        int consumer, unsigned k_tiles)
+{
+	ring<typename F::CUT> last = r;
+
+	for (unsigned k = 0; k < k_tiles; k++, r.step()) {
+		uint32_t a = r.bytes() + consumer * WAVE_ROWS * LINE_BYTES, b = r.bytes() + F::CUT::A_BYTES;
+
+		hopper::barrier_wait(r.full(), r.parity);
+		multiply_tile<F>(sums, a, b, k > 0);
+		hopper::products_wait<1>();
+		hopper::settle(sums);
+		if (k > 0)
+			release(last);
+		last = r;
+	}
+	return last;
+}
+
+/* The same with A by registers, which are loaded for the next tile while the products of one are under way. */
+template <class F>
+__device__ __forceinline__ ring<typename F::CUT>
+add_up_by_registers(float (&sums)[F::CUT::SUMS], ring<typename F::CUT> &r, int consumer, unsigned k_tiles)
+{
+	ring<typename F::CUT> last = r;
+	float now[STEPS][4], next[STEPS][4] = {};
+
+	hopper::barrier_wait(r.full(), r.parity);
+	load_a<F>(now, r.bytes() + consumer * WAVE_ROWS * LINE_BYTES);
+#pragma unroll 2
+	for (unsigned k = 0; k < k_tiles; k++) {
+		multiply_tile<F>(sums, now, r.bytes() + F::CUT::A_BYTES, k > 0);
+		last = r;
+		r.step();
+		if (k + 1 == k_tiles)
+			break;
+		hopper::barrier_wait(r.full(), r.parity);
+		load_a<F>(next, r.bytes() + consumer * WAVE_ROWS * LINE_BYTES);
+		hopper::products_wait();
+		hopper::settle(sums);
+		release(last);
+#pragma unroll
+		for (int i = 0; i < STEPS * 4; i++)
+			now[i / 4][i % 4] = next[i / 4][i % 4];
+	}
+	return last;
+}
+
+/* ---- Writing ---- */
+
+template <class F> __device__ __forceinline__ void team_sync(const lane_place<F> &me, int consumer)
+{
+	if constexpr (F::TEAM == 1)
+		__syncwarp();
+	else
+		hopper::threads_sync<F::TEAM * 32>(1 + consumer * (WARPGROUP / 32 / F::TEAM) + me.team());
+}
+
+__device__ __forceinline__ float2 load_pair(const float *c)
+{
+	return *(const float2 *)c;
+}
+
+__device__ __forceinline__ float2 load_pair(const __half *c)
+{
+	return __half22float2(*(const __half2 *)c);
+}
+
+__device__ __forceinline__ float2 load_pair(const __nv_bfloat16 *c)
+{
+	return __bfloat1622float2(*(const __nv_bfloat162 *)c);
+}
+
+__device__ __forceinline__ uint32_t pack(const __half *, float x, float y)
+{
+	__half2 pair = __floats2half2_rn(x, y);
+
+	return *(const uint32_t *)&pair;
+}
+
+__device__ __forceinline__ uint32_t pack(const __nv_bfloat16 *, float x, float y)
+{
+	__nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+
+	return *(const uint32_t *)&pair;
+}
+
+/* What there was in columns col and col + 1 of C, from c on. WHOLE: they exist. */
+template <class F, bool WHOLE>
+__device__ __forceinline__ float2 old_pair(const work &w, const typename F::type *c, unsigned row, unsigned col)
+{
+	if constexpr (!WHOLE)
+		return make_float2(row < w.m && col < w.n ? (float)c[0] : 0,
+		                   row < w.m && col + 1 < w.n ? (float)c[w.old.col] : 0);
+	else if constexpr (F::C_ACROSS)
+		return make_float2((float)c[0], (float)c[w.old.col]);
+	else
+		return load_pair(c);
+}
+
+/* values += beta * C, of which as much is loaded at once as registers hold. row, col: those of the team's
+ * first. */
+template <class F, bool WHOLE>
+__device__ __forceinline__ void add_old(const work &w, unsigned batch, unsigned row, unsigned col,
+                                        const lane_place<F> &me, float (&values)[F::CHUNK / 2])
+{
+	constexpr int AT_ONCE = 8;
+	const typename F::type *c = (const typename F::type *)w.old.data + (int64_t)batch * w.old.batch;
+
+#pragma unroll
+	for (int pair = 0; pair < F::CHUNK / 4; pair += AT_ONCE) {
+		float2 old[AT_ONCE];
+#pragma unroll
+		for (int i = 0; i < AT_ONCE; i++) {
+			unsigned r = row + me.row(i % 2), first = col + (pair + i) / 2 * 8 + me.col();
+			const typename F::type *at = c + (int64_t)r * w.old.row + (int64_t)first * w.old.col;
+			old[i] = old_pair<F, WHOLE>(w, at, r, first);
+		}
+#pragma unroll
+		for (int i = 0; i < AT_ONCE; i++) {
+			float *v = values + (pair + i) * 2;
+			v[0] = fmaf(w.beta, old[i].x, v[0]);
+			v[1] = fmaf(w.beta, old[i].y, v[1]);
+		}
+	}
+}
+
+/* The team's chunk as 128-byte lines in swizzled order, which the tensor map of C undoes. */
+template <class F>
+__device__ __forceinline__ void put_chunk(uint32_t slot, const lane_place<F> &me,
+                                          const float (&v)[F::CHUNK / 2])
+{
+	if constexpr (F::E != element::TF32) {
+		/* Matrices of 8 × 8: upper and lower half of eight columns, then of the next eight. */
+		uint32_t line = slot + me.lane % 16 * LINE_BYTES;
+#pragma unroll
+		for (int j = 0; j < F::CHUNK / 8; j += 2) {
+			const typename F::type *type = nullptr;
+			const uint32_t pairs[4] = {
+			    pack(type, v[j * 4], v[j * 4 + 1]), pack(type, v[j * 4 + 2], v[j * 4 + 3]),
+			    pack(type, v[j * 4 + 4], v[j * 4 + 5]), pack(type, v[j * 4 + 6], v[j * 4 + 7])};
+			hopper::store_matrices(line + ((j + me.lane / 16) ^ me.lane % 8) * 16, pairs);
+		}
+	} else if constexpr (F::C_ACROSS) {
+#pragma unroll
+		for (int i = 0; i < F::CHUNK / 2; i++) {
+			int row = me.row(i / 2 % 2), col = i / 4 * 8 + me.col() + i % 2;
+			hopper::store_shared(slot + col * LINE_BYTES + (row / 4 ^ col % 8) * 16 + row % 4 * 4,
+			                     v[i]);
+		}
+	} else {
+#pragma unroll
+		for (int i = 0; i < F::CHUNK / 2; i += 2) {
+			int row = me.row(i / 2 % 2), col = i / 4 * 8 + me.col();
+			hopper::store_pair(slot + row * LINE_BYTES + (col / 4 ^ row % 8) * 16 + col % 4 * 4,
+			                   v[i], v[i + 1]);
+		}
+	}
+}
+
+/* A wave's sums go to C by way of the team's slots, one after the other; row, col: of the wave. */
+template <class F>
+__device__ __forceinline__ void write_sums(const work &w, const place &at, int consumer, uint32_t slots,
+                                           const float (&sums)[F::CUT::SUMS])
+{
+	using CUT = typename F::CUT;
+	constexpr int CHUNKS = CUT::COLS / F::CHUNK, SLOTS = CUT::SLOTS;
+	lane_place<F> me;
+	unsigned row = at.row + consumer * WAVE_ROWS + me.team() * F::TEAM * WARP_ROWS;
+
+	slots += (consumer * (WARPGROUP / 32) + me.team() * F::TEAM) * WARP_ROWS * SLOTS * LINE_BYTES;
+#pragma unroll
+	for (int i = 0; i < CHUNKS; i++) {
+		unsigned col = at.col + i * F::CHUNK;
+		uint32_t slot = slots + i % SLOTS * F::SLOT_BYTES;
+		float values[F::CHUNK / 2];
+
+		if (row >= w.m || col >= w.n)
+			return;
+#pragma unroll
+		for (int j = 0; j < F::CHUNK / 2; j++)
+			values[j] = w.alpha * sums[i * (F::CHUNK / 2) + j];
+		if (w.beta != 0 && row + F::TEAM * WARP_ROWS <= w.m && col + F::CHUNK <= w.n)
+			add_old<F, true>(w, at.batch, row, col, me, values);
+		else if (w.beta != 0)
+			add_old<F, false>(w, at.batch, row, col, me, values);
+		if (me.leads() && i == 0)
+			hopper::stores_await_read<0>(); /* those of the tile before: long done */
+		else if (me.leads() && i >= SLOTS)
+			hopper::stores_await_read<SLOTS - 1>();
+		if (i == 0 || i >= SLOTS)
+			team_sync<F>(me, consumer);
+		put_chunk<F>(slot, me, values);
+		hopper::show_to_engines();
+		team_sync<F>(me, consumer);
+		if (me.leads()) {
+			hopper::store_box(&w.c, (int)(F::C_ACROSS ? row : col), (int)(F::C_ACROSS ? col : row),
+			                  (int)at.batch, slot);
+			hopper::stores_commit();
+		}
+	}
+}
+
+template <class F>
+__device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, uint32_t slots, int consumer)
+{
+	using CUT = typename F::CUT;
+	float sums[CUT::SUMS] = {};
+
+	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
+		ring<CUT> last = r;
+		if constexpr (F::A_BY_REGISTERS)
+			last = add_up_by_registers<F>(sums, r, consumer, w.k_tiles);
+		else
+			last = add_up<F>(sums, r, consumer, w.k_tiles);
+		place at = place_of<CUT>(w, i);
+		hopper::products_wait();
+		hopper::settle(sums);
+		release(last);
+		write_sums<F>(w, at, consumer, slots, sums);
+	}
+	hopper::stores_await_read<0>();
+}
+
+#endif
+
+/* One block per multiprocessor goes through the tiles of C. */
+template <class F>
+__global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_constant__ work w)
+{
+#ifdef KOPS_HOPPER
+	using CUT = typename F::CUT;
+	extern __shared__ char shared[];
+	uint32_t slots = (hopper::shared_address(shared) + 1023) & ~1023u;
+	ring<CUT> r(slots + CUT::SLOTS_BYTES);
+	/* Of its first thread, so that the compiler sees that it is the same for a warp. */
+	int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0);
+
+	hopper::let_next_kernel_come();
+	if (threadIdx.x == 0)
+		init_barriers(r);
+	hopper::await_kernel_before();
+	if constexpr (CUT::SHARERS > 1)
+		hopper::cluster_sync();
+	else
+		__syncthreads();
+	if (warpgroup == 0) {
+		hopper::fewer_registers<40>();
+		if (threadIdx.x == 0)
+			produce<F>(w, r);
+		__syncwarp();
+	} else {
+		hopper::more_registers<232>();
+		consume<F>(w, r, slots, warpgroup - 1);
+	}
+	/* No block may go while another of the cluster still writes to its memory. */
+	if constexpr (CUT::SHARERS > 1)
+		hopper::cluster_sync();
+#endif
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,271 @@
+/*
+ * Gemm of f16, bf16 and tf32 on Hopper's tensor cores: C = α·A·B + β·C, sums in f32. Not yet run on a GPU.
+ *
+ *   rung   idea                                  tile, threads           bound
+ *   wgmma  tiles by the copy engine, swizzled;   128×256, 384, two       power: at 8192³ cuBLAS's 813 TFLOP/s
+ *          wgmma; one warpgroup brings, two      blocks share B; small   are 1.5 of 1.98 GHz at full occupation
+ *          multiply; C by the copy engine        products 128×128        of the tensor cores
+ *
+ * A tile of 128×256 takes 48 KiB for each 128 bytes of K, 1024 clocks of the tensor cores: 48 bytes per clock
+ * and multiprocessor from L2, 32 as two blocks share B. From shared memory wgmma reads 80 of 128 bytes per
+ * clock.
+ *
+ * The order of tiles: 132 multiprocessors work on 2048 × 2112 of C at a time (place_of()). At 16384³ that is
+ * 130 MiB of bf16 every 11 ms / 63, 0.8 TB/s, if the blocks of a band stay within 25 MiB of each other along K,
+ * 3000 of K.
+ */
+#include "wgmma.h"
+
+#include <math.h>
+
+#include "launch.cuh"
+#include "tensor.cuh"
+
+namespace
+{
+
+/* Times: 1024 and 512 clocks at 1.55 GHz, and what small tiles lose. */
+using large_cut = cut<256, 2, 4, 2, 8, 660>;
+using small_cut = cut<128, 1, 5, 4, 12, 380>;
+
+constexpr uint64_t EXTENT_MAX = 1 << 30, TILES_MAX = 1u << 31;
+
+/* ---- What the copy engine can take ---- */
+
+/* An operand as `extent` lines along K, or K lines across; C: as m lines along n. */
+struct layout {
+	uint64_t length, count;
+	int64_t apart;
+	bool across, taken;
+};
+
+/* Lines of neighbours, at multiples of 16 bytes. */
+bool are_lines(uint64_t length, uint64_t count, int64_t along, int64_t apart, int bytes)
+{
+	return (length == 1 || along == 1) && (count == 1 || map_stride(apart, bytes));
+}
+
+layout layout_of(uint64_t extent, uint64_t k, int64_t extent_stride, int64_t k_stride, int bytes)
+{
+	if (are_lines(k, extent, k_stride, extent_stride, bytes))
+		return {k, extent, extent_stride, false, true};
+	return {extent, k, k_stride, true, are_lines(extent, k, extent_stride, k_stride, bytes)};
+}
+
+bool takes_batch(const gemm_operand &o, uint64_t batch, int bytes)
+{
+	return o.batch == 0 || batch == 1 || map_stride(o.batch, bytes);
+}
+
+/* A product as the kernel does it. */
+struct plan {
+	gemm_problem p;
+	layout a, b, c; /* c.across: its lines are along M */
+	int bytes;      /* of an element */
+};
+
+plan plan_of(const gemm_problem &p, int bytes)
+{
+	return {p, layout_of(p.m, p.k, p.a.row, p.a.col, bytes), layout_of(p.n, p.k, p.b.col, p.b.row, bytes),
+	        layout_of(p.m, p.n, p.c.row, p.c.col, bytes), bytes};
+}
+
+bool is_tf32(const plan &plan)
+{
+	return plan.bytes == sizeof(float);
+}
+
+/* C by rows; but tf32 may lie across only in A. */
+plan plan_of(const op_args *args)
+{
+	gemm_problem given = gemm_problem_of(args), rows = gemm_by_rows(&given);
+	plan plan = plan_of(rows, (int)dtype_size(args->views[0].dtype));
+
+	if (plan.c.across) /* one column of neighbours */
+		plan = plan_of(gemm_transposed(&plan.p), plan.bytes);
+	if (is_tf32(plan) && plan.b.across)
+		plan = plan_of(gemm_transposed(&plan.p), plan.bytes);
+	return plan;
+}
+
+bool takes(const plan &plan)
+{
+	const gemm_problem &p = plan.p;
+
+	return plan.a.taken && plan.b.taken && plan.c.taken && takes_batch(p.a, p.batch, plan.bytes) &&
+	       takes_batch(p.b, p.batch, plan.bytes) && takes_batch(p.c, p.batch, plan.bytes);
+}
+
+/* Whether there is a form of multiply() for it. */
+bool has_form(const plan &plan)
+{
+	return is_tf32(plan) ? !plan.b.across && (plan.a.across || !plan.c.across) : !plan.c.across;
+}
+
+/* ---- The launch ---- */
+
+CUtensorMapDataType map_type(element e, bool rounds)
+{
+	if (e != element::TF32)
+		return CU_TENSOR_MAP_DATA_TYPE_UINT16;
+	return rounds ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+}
+
+/* `count` lines of 128 bytes in a box. */
+bool map_layout(CUtensorMap *map, CUtensorMapDataType type, const gemm_operand &o, const layout &l,
+                uint64_t batch, int count)
+{
+	return map_lines(map, type, o.data, {l.length, l.count, batch, l.apart, o.batch},
+	                 LINE_BYTES / map_element_bytes(type), count, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+template <class CUT> void count_tiles(work *w, uint64_t batch)
+{
+	w->row_tiles = (w->m + CUT::ROWS * CUT::SHARERS - 1) / (CUT::ROWS * CUT::SHARERS);
+	w->col_tiles = (w->n + CUT::COLS - 1) / CUT::COLS;
+	w->tiles = (unsigned)batch * w->row_tiles * w->col_tiles;
+}
+
+/* Encoding the maps takes less than a microsecond each. */
+template <class F> int launch_form(const plan &plan, work w, int multiprocessors, cudaStream_t stream)
+{
+	using CUT = typename F::CUT;
+	const gemm_problem &p = plan.p;
+
+	if (!map_layout(&w.a, map_type(F::E, true), p.a, plan.a, p.batch, F::A_BOX) ||
+	    !map_layout(&w.b, map_type(F::E, true), p.b, plan.b, p.batch, F::B_BOX) ||
+	    !map_layout(&w.c, map_type(F::E, false), p.c, plan.c, p.batch, F::TEAM * WARP_ROWS))
+		return KOPS_E_FAULT;
+	count_tiles<CUT>(&w, p.batch);
+	unsigned most = (unsigned)multiprocessors / CUT::SHARERS, clusters = w.tiles < most ? w.tiles : most;
+	cudaFuncSetAttribute(multiply<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, CUT::SHARED_BYTES);
+	launch_kernel(multiply<F>, w, clusters * CUT::SHARERS, PRODUCT_THREADS, CUT::SHARED_BYTES, CUT::SHARERS,
+	              true, stream);
+	return cuda_launch_status();
+}
+
+typedef int (*launcher)(const plan &, work, int, cudaStream_t);
+
+template <class CUT, element E> launcher launcher_of(const plan &plan)
+{
+	if constexpr (E == element::TF32) {
+		if (!plan.a.across)
+			return launch_form<form<CUT, E, false, false, false>>;
+		return plan.c.across ? launch_form<form<CUT, E, true, false, true>>
+		                     : launch_form<form<CUT, E, true, false, false>>;
+	} else {
+		static const launcher launchers[4] = {launch_form<form<CUT, E, false, false, false>>,
+		                                      launch_form<form<CUT, E, false, true, false>>,
+		                                      launch_form<form<CUT, E, true, false, false>>,
+		                                      launch_form<form<CUT, E, true, true, false>>};
+		return launchers[plan.a.across * 2 + plan.b.across];
+	}
+}
+
+template <class CUT> launcher launcher_of(const plan &plan, kops_dtype dtype)
+{
+	switch (dtype) {
+	case KOPS_F16:
+		return launcher_of<CUT, element::F16>(plan);
+	case KOPS_BF16:
+		return launcher_of<CUT, element::BF16>(plan);
+	default:
+		return launcher_of<CUT, element::TF32>(plan);
+	}
+}
+
+/* How long multiply() takes, in nanoseconds: not measured. */
+template <class CUT> double time_ns(work w, uint64_t batch, int multiprocessors)
+{
+	const double tile_ns = 1500; /* the first bytes, the last sums */
+
+	count_tiles<CUT>(&w, batch);
+	return ceil((double)w.tiles * CUT::SHARERS / multiprocessors) *
+	       (tile_ns + (double)w.k_tiles * CUT::TILE_NS);
+}
+
+work work_of(const plan &plan, const op_args *args)
+{
+	const gemm_problem &p = plan.p;
+	unsigned depth = LINE_BYTES / plan.bytes;
+	work w = {};
+
+	w.old = p.c;
+	w.alpha = (float)args->params.gemm.alpha;
+	w.beta = (float)args->params.gemm.beta;
+	w.m = (unsigned)p.m;
+	w.n = (unsigned)p.n;
+	w.k_tiles = ((unsigned)p.k + depth - 1) / depth;
+	w.a_batch = p.a.batch != 0;
+	w.b_batch = p.b.batch != 0;
+	return w;
+}
+
+bool starts_aligned(const op_args *args)
+{
+	return args->views[0].offset % 16 == 0 && args->views[1].offset % 16 == 0 &&
+	       args->views[2].offset % 16 == 0;
+}
+
+/* Tiles of the smaller cut. */
+double tiles_of(const gemm_problem &p)
+{
+	return (double)p.batch * ceil((double)p.m / small_cut::ROWS) * ceil((double)p.n / small_cut::COLS);
+}
+
+bool takes_type(const op_args *args)
+{
+	kops_dtype dtype = args->views[0].dtype;
+
+	return dtype == KOPS_F16 || dtype == KOPS_BF16 ||
+	       (dtype == KOPS_F32 && args->params.gemm.precision == KOPS_PRECISION_TF32);
+}
+
+} // namespace
+
+extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_not)
+{
+	int multiprocessors = gemm_hopper_multiprocessors();
+	plan plan = plan_of(args);
+	const gemm_problem &p = plan.p;
+
+	*ret_why_not = "takes f16 and bf16, and f32 at precision tf32";
+	if (!takes_type(args))
+		return false;
+	*ret_why_not = "needs K > 0 and alpha other than 0"; /* NaN and Inf in A and B would be seen */
+	if (p.k == 0 || args->params.gemm.alpha == 0)
+		return false;
+	*ret_why_not = "needs lines of A, B and C without gaps that begin at multiples of 16 bytes";
+	if (!takes(plan) || !starts_aligned(args))
+		return false;
+	*ret_why_not = "of tf32 takes A by rows or B by columns";
+	if (!has_form(plan))
+		return false;
+	*ret_why_not = "needs M, N and K of at most 2^30 and a C of at most 2^31 tiles";
+	if (p.m > EXTENT_MAX || p.n > EXTENT_MAX || p.k > EXTENT_MAX || p.batch > EXTENT_MAX ||
+	    tiles_of(p) > (double)TILES_MAX)
+		return false;
+	*ret_why_not = "needs a GPU of compute capability 9.0";
+	if (multiprocessors == 0)
+		return false;
+	*ret_why_not = "leaves long sums for a small C to cublas, which splits K";
+	return p.k <= 2048 || tiles_of(p) * 2 >= multiprocessors;
+}
+
+extern "C" CUDA_LAUNCH(gemm_naive);
+
+extern "C" CUDA_LAUNCH(gemm_wgmma)
+{
+	int multiprocessors = gemm_hopper_multiprocessors();
+	kops_dtype dtype = args->views[0].dtype;
+	plan plan = plan_of(args);
+	work w = work_of(plan, args);
+
+	if (multiprocessors == 0) /* supports() was asked about another GPU than this one */
+		return gemm_naive(args, launch);
+	launcher launch_cut = time_ns<large_cut>(w, plan.p.batch, multiprocessors) <
+	                              time_ns<small_cut>(w, plan.p.batch, multiprocessors)
+	                          ? launcher_of<large_cut>(plan, dtype)
+	                          : launcher_of<small_cut>(plan, dtype);
+	return launch_cut(plan, w, multiprocessors, (cudaStream_t)launch->stream);
+}

@@ -1,0 +1,18 @@
+/* wgmma.h: the gemm row of f16, bf16 and tf32 on Hopper's tensor cores. */
+#ifndef KOPS_KERNELS_GEMM_WGMMA_H
+#define KOPS_KERNELS_GEMM_WGMMA_H
+
+#include "cuda_rows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+bool gemm_wgmma_supports(const struct op_args *args, const char **ret_why_not);
+CUDA_LAUNCH(gemm_wgmma);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
