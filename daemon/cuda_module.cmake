@@ -17,9 +17,11 @@ add_library(kops-cuda MODULE
 
 option(KOPS_UNPROVEN "Build the kernels, too, that have not yet been run on a GPU: for their first runs only" OFF)
 if(KOPS_UNPROVEN)
-  target_sources(kops-cuda PRIVATE ${kernels}/gemm/wgmma.cu)
   target_compile_definitions(kops-cuda PRIVATE KOPS_UNPROVEN)
-  target_sources(kops-cuda PRIVATE ${kernels}/softmax/ring.cu)
+  target_sources(kops-cuda PRIVATE
+    ${kernels}/gemm/simt2.cu ${kernels}/gemm/wgmma.cu ${kernels}/softmax/ring.cu)
+  # So that its FMAs stay in the order in which they are written.
+  set_source_files_properties(${kernels}/gemm/simt2.cu PROPERTIES COMPILE_OPTIONS -Xptxas=-O1)
 endif()
 
 set_target_properties(kops-cuda PROPERTIES

@@ -9,6 +9,10 @@
 #endif
 
 CUDA_LAUNCH(gemm_simt);
+#ifdef KOPS_UNPROVEN
+CUDA_LAUNCH(gemm_simt2);
+uint64_t gemm_simt2_workspace(const struct op_args *args);
+#endif
 CUDA_LAUNCH(gemm_pipelined);
 CUDA_LAUNCH(gemm_bankfree);
 CUDA_LAUNCH(gemm_blocked);
@@ -183,6 +187,13 @@ static double simt_slowdown(const struct op_args *args)
 	return slowdown(args, &(struct pace){32, 32, reads_lines(args) ? 16 : 4, 100});
 }
 
+#ifdef KOPS_UNPROVEN
+static double simt2_slowdown(const struct op_args *args)
+{
+	return slowdown(args, &(struct pace){128, 128, 25, 200});
+}
+#endif
+
 static double pipelined_slowdown(const struct op_args *args)
 {
 	return slowdown(args, &(struct pace){128, 128, reads_lines(args) ? 24 : 9, 200});
@@ -273,6 +284,18 @@ static const struct kernel rows[] = {
         .supports = gemm_cublas_supports,
         .launch = gemm_cublas,
     },
+#ifdef KOPS_UNPROVEN
+    {
+        .name = "simt2",
+        .idea = "as simt for large products: operands turned beforehand, a short loop of FMAs alone",
+        .dtypes = "f32",
+        .takes = "row- or column-major matrices, lines at multiples of 16 bytes",
+        .supports = supports_simt,
+        .workspace = gemm_simt2_workspace,
+        .launch = gemm_simt2,
+        .slowdown = simt2_slowdown,
+    },
+#endif
     {
         .name = "pipelined",
         .idea = "as bankfree, the next tiles fetched during the arithmetic on these",

@@ -1,0 +1,338 @@
+/*
+ * Large gemms at the rate of plain FMAs: f32, C = α·A·B + β·C, blocks of C of 128 × 128. What simt does, with
+ * fewer issue slots per FMA and fewer stalls between them. Counted in the machine code of CUDA 13.0, not timed:
+ *
+ *   per k of a thread                                       simt   simt2
+ *   FMAs                                                    128    128
+ *   other instructions in the innermost loop                11     8.5
+ *   cycles in which an FMA waits for a bank of registers    14     1
+ *   operands read from registers                            256    210
+ *   code of the innermost loop, KiB                         18     4.3
+ *
+ * Both operands are read across K, in lines of rows of A or columns of B. One whose lines run along K is turned
+ * beforehand, into the workspace: that moves 8 bytes per element, some 0.6% of the time at M = N = 8192, where
+ * simt, which turns tiles in shared memory, takes 4% more than for lines across K.
+ *
+ * The compiler is asked for little (-Xptxas -O1, see daemon/cuda_module.cmake) and the FMAs are asm, so that
+ * they stay in the order in which they stand here: else it sorts them by operands, and moves sums between
+ * registers and so between banks. For the same reason the innermost loop is two k's, not more: each sum stays
+ * in its register.
+ */
+#include <utility>
+
+#include "bulk.cuh"
+#include "tiles.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#pragma nv_diag_suppress 177 /* the kernel is empty there, and what it would use unused */
+#endif
+
+extern "C" CUDA_LAUNCH(gemm_simt);
+extern "C" CUDA_LAUNCH(transpose_vector);
+extern "C" bool transpose_vector_supports(const struct op_args *args, const char **ret_why_not);
+
+namespace
+{
+
+/* ROWS × COLS sums per thread, a warp's threads 4 rows and 8 columns of them, in quads: 64 × 64 per warp. */
+constexpr int SIDE = 128, ROWS = 16, COLS = 8, WARP_SIDE = 64, WARPS = 4, BLOCK = WARPS * 32, RESIDENT = 2;
+
+/*
+ * Tiles are STEP deep, STAGES of them in shared memory. A tile's place is free when all warps have arrived at
+ * its barrier, which they do a step later, when nothing of it is on its way to registers any more. SLACK steps
+ * later it is filled anew: so the warp that sees to it need not wait for the slowest.
+ */
+constexpr int STEP = 16, STAGES = 5, SLACK = 3;
+constexpr int TILE = SIDE * STEP, RING = STAGES * TILE; /* floats of each operand */
+constexpr int LINE_BYTES = SIDE * 4;
+constexpr int MEMORY_BYTES = 2 * RING * 4 + 2 * STAGES * 8;
+
+static_assert(SIDE * SIDE <= 2 * RING, "the sums are exchanged where the tiles were");
+static_assert(STEP % 2 == 0 && SLACK > 1 && SLACK < STAGES, "");
+
+constexpr int BAND = 8;
+
+/* What a kernel gets. */
+struct work {
+	CUtensorMap a_map, b_map;
+	task t;
+};
+
+struct tile_barriers {
+	uint64_t full[STAGES], empty[STAGES];
+};
+
+/* Volatile, as the next: to stay in this order. */
+__device__ __forceinline__ void add_product(float &sum, float a, float b)
+{
+	asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(sum) : "f"(a), "f"(b));
+}
+
+__device__ __forceinline__ void load_quad(float *to, uint32_t from)
+{
+	asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+	             : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+	             : "r"(from));
+}
+
+/* What a thread needs of one k: rows 16i … 16i + 3 and columns 32j … 32j + 3 from its first on. */
+struct fragment {
+	float a[ROWS], b[COLS];
+
+	__device__ __forceinline__ void read(uint32_t a_from, uint32_t b_from)
+	{
+#pragma unroll
+		for (int i = 0; i < ROWS; i += 4)
+			load_quad(a + i, a_from + i * 16);
+#pragma unroll
+		for (int j = 0; j < COLS; j += 4)
+			load_quad(b + j, b_from + j * 32);
+	}
+
+	/*
+	 * The registers have two banks, even and odd, which deliver one operand each per cycle. An operand that
+	 * the next FMA of the same place and parity uses again costs nothing: so two neighbouring columns of B
+	 * serve all rows, an element of A both of them, and 5 operands are read for 3 FMAs. Those that one FMA
+	 * reads are to be of different parity: sums are exchanged in pairs when they are stored, and so are
+	 * held in registers of the other parity than B's columns, and each row begins with the column whose sum
+	 * has the other parity than its element of A.
+	 */
+	__device__ __forceinline__ void add_to(float (&sums)[ROWS][COLS]) const
+	{
+#pragma unroll
+		for (int j = 0; j < COLS; j += 2)
+#pragma unroll
+			for (int n = 0; n < ROWS; n++) {
+				int i = j % 4 == 0 ? n : ROWS - 1 - n;
+				add_product(sums[i][j + i % 2], a[i], b[j + i % 2]);
+				add_product(sums[i][j + 1 - i % 2], a[i], b[j + 1 - i % 2]);
+			}
+	}
+};
+
+/* What one thread does: bring the steps of K into the ring. */
+struct supply {
+	const work &w;
+	float *memory;
+	tile_barriers *barriers;
+	unsigned left; /* steps */
+	int row, col, a_batch, b_batch, k, stage;
+	unsigned parity; /* of the phase that ends when `stage` is free */
+
+	__device__ supply(const work &w, const place &at, float *memory, tile_barriers *barriers,
+	                  unsigned steps)
+	    : w(w), memory(memory), barriers(barriers), left(steps), row((int)at.row), col((int)at.col),
+	      a_batch(w.t.p.a.batch ? (int)at.batch : 0), b_batch(w.t.p.b.batch ? (int)at.batch : 0), k(0),
+	      stage(0), parity(1) /* at first all are */
+	{
+	}
+
+	__device__ __forceinline__ void bring_next()
+	{
+		uint64_t *full = barriers->full + stage;
+
+		if (left == 0)
+			return;
+		barrier_wait(barriers->empty + stage, parity);
+		barrier_expect(full, 2 * TILE * sizeof(float));
+		copy_box(memory + stage * TILE, &w.a_map, row, k, a_batch, full);
+		copy_box(memory + RING + stage * TILE, &w.b_map, col, k, b_batch, full);
+		left--;
+		k += STEP;
+		if (++stage == STAGES)
+			stage = 0, parity ^= 1;
+	}
+};
+
+/* Sums to C by way of shared memory. row, col: the thread's first. */
+__device__ __forceinline__ void store_sums(const task &t, const place &at, float *memory, int row, int col,
+                                           const float (&sums)[ROWS][COLS])
+{
+	int first = threadIdx.x % 32 * 4;
+	float *c = block_of_c(t, at) + first * t.p.c.col;
+
+#pragma unroll
+	for (int i = 0; i < ROWS; i++)
+#pragma unroll
+		for (int j = 0; j < COLS; j += 4)
+			*(float4 *)(memory + (row + i / 4 * 16 + i % 4) * SIDE + col + j * 8) =
+			    make_float4(sums[i][j + 1], sums[i][j], sums[i][j + 3], sums[i][j + 2]);
+	__syncthreads();
+#pragma unroll 4
+	for (int r = threadIdx.x / 32; r < at.rows; r += WARPS) {
+		float4 v = *(const float4 *)(memory + r * SIDE + first);
+		float four[4] = {v.y, v.x, v.w, v.z};
+
+		write_four(t, c + r * t.p.c.row, at.cols - first, four);
+	}
+}
+
+__global__ void __launch_bounds__(BLOCK, RESIDENT) simt2(const __grid_constant__ work w)
+{
+#if __CUDA_ARCH__ >= 900
+	extern __shared__ __align__(1024) float memory[];
+	tile_barriers *barriers = (tile_barriers *)(memory + 2 * RING);
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	int row = warp % 2 * WARP_SIDE + lane / 8 * 4, col = warp / 2 * WARP_SIDE + lane % 8 * 4;
+	place at = place_of<SIDE, BAND>(w.t);
+	unsigned steps = (unsigned)((w.t.p.k + STEP - 1) / STEP);
+	supply supply(w, at, memory, barriers, steps);
+
+	if (threadIdx.x == 0) {
+		for (int i = 0; i < STAGES; i++) {
+			barrier_init(barriers->full + i, 1);
+			barrier_init(barriers->empty + i, WARPS);
+		}
+		barriers_visible();
+	}
+	__syncthreads();
+	if (threadIdx.x == 0)
+		for (int i = 0; i < STAGES - SLACK; i++)
+			supply.bring_next();
+
+	/* Products lag one k behind what is read. The first, of zeros, change nothing. */
+	float sums[ROWS][COLS] = {};
+	fragment even = {}, odd = {};
+	uint32_t a_base = shared_address(memory + row), b_base = shared_address(memory + RING + col);
+	unsigned stage = 0, parity = 0;
+
+#pragma unroll 1
+	for (unsigned step = 0; step < steps; step++) {
+		if (threadIdx.x == 0)
+			supply.bring_next();
+		barrier_wait(barriers->full + stage, parity);
+		uint32_t a_from = a_base + stage * TILE * 4, b_from = b_base + stage * TILE * 4;
+		/* Counted, as an address that ends the loop would be needed, and waited for, too early. */
+#pragma unroll 1
+		for (int left = STEP / 2; left > 0; left--) {
+			even.read(a_from, b_from);
+			odd.add_to(sums);
+			odd.read(a_from + LINE_BYTES, b_from + LINE_BYTES);
+			even.add_to(sums);
+			a_from += 2 * LINE_BYTES;
+			b_from += 2 * LINE_BYTES;
+		}
+		/* What was read of the step before has been used. */
+		__syncwarp();
+		if (lane == 0 && step > 0)
+			barrier_arrive(barriers->empty + (stage == 0 ? STAGES : stage) - 1);
+		if (++stage == STAGES)
+			stage = 0, parity ^= 1;
+	}
+	odd.add_to(sums);
+	__syncthreads();
+	store_sums(w.t, at, memory, row, col, sums);
+#endif
+}
+
+/* ---- Operands ---- */
+
+constexpr uint64_t PITCH_UNIT = 8, COPY_UNIT = 64; /* floats: sectors, what workspaces are aligned to */
+
+/* An operand as a matrix of `lines` lines of `length`, the lines the k's. */
+struct across {
+	gemm_operand *operand;
+	int64_t *along, *apart; /* its strides of neighbours in a line, of lines */
+	uint64_t length, lines;
+};
+
+void both_across(gemm_problem *p, across (&ret)[2])
+{
+	ret[0] = {&p->a, &p->a.row, &p->a.col, p->m, p->k};
+	ret[1] = {&p->b, &p->b.col, &p->b.row, p->n, p->k};
+}
+
+uint64_t pitch_of(const across &o)
+{
+	return (o.length + PITCH_UNIT - 1) / PITCH_UNIT * PITCH_UNIT;
+}
+
+/* Floats of an operand's turned copy; 0: it needs none. */
+uint64_t copy_of(const across &o, const gemm_problem &p)
+{
+	if (*o.along == 1)
+		return 0;
+	uint64_t matrices = o.operand->batch ? p.batch : 1, floats = matrices * o.lines * pitch_of(o);
+	return (floats + COPY_UNIT - 1) / COPY_UNIT * COPY_UNIT;
+}
+
+/* Copies the operand so that its lines go across K, and has it be that copy. */
+int turn(const across &o, const gemm_problem &p, float *to, const struct launch *launch)
+{
+	struct op_args args = {};
+	struct view *x = &args.views[0], *y = &args.views[1];
+	uint64_t matrices = o.operand->batch ? p.batch : 1;
+	int64_t pitch = (int64_t)pitch_of(o);
+	const char *why_not;
+
+	x->data = o.operand->data;
+	x->offset = (uintptr_t)x->data % 256; /* what is known of its alignment */
+	y->data = to;
+	x->dtype = y->dtype = KOPS_F32;
+	x->rank = y->rank = 3;
+	x->shape[0] = y->shape[0] = matrices;
+	x->shape[1] = y->shape[2] = o.length;
+	x->shape[2] = y->shape[1] = o.lines;
+	x->strides[0] = o.operand->batch;
+	x->strides[1] = *o.along;
+	x->strides[2] = *o.apart;
+	y->strides[0] = (int64_t)o.lines * pitch;
+	y->strides[1] = pitch;
+	y->strides[2] = 1;
+	o.operand->data = to;
+	o.operand->batch = matrices > 1 ? y->strides[0] : 0;
+	*o.along = 1;
+	*o.apart = pitch;
+	if (transpose_vector_supports(&args, &why_not))
+		return transpose_vector(&args, launch);
+	std::swap(x->shape[1], x->shape[2]);
+	std::swap(x->strides[1], x->strides[2]);
+	return cuda_copy_strided(x, y, (cudaStream_t)launch->stream);
+}
+
+bool map_across(CUtensorMap *map, const across &o, const gemm_problem &p)
+{
+	return *o.along == 1 &&
+	       map_lines(map, o.operand->data, {o.length, o.lines, p.batch, *o.apart, o.operand->batch}, SIDE,
+	                 STEP, CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+} // namespace
+
+extern "C" uint64_t gemm_simt2_workspace(const struct op_args *args)
+{
+	struct gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
+	across operands[2];
+
+	both_across(&p, operands);
+	return (copy_of(operands[0], p) + copy_of(operands[1], p)) * sizeof(float);
+}
+
+extern "C" CUDA_LAUNCH(gemm_simt2)
+{
+	float *copy = (float *)launch->workspace;
+	work w = {};
+	across operands[2];
+
+	w.t = task_of(args);
+	if (w.t.p.k == 0)
+		return gemm_simt(args, launch);
+	both_across(&w.t.p, operands);
+	for (const across &o : operands) {
+		uint64_t floats = copy_of(o, w.t.p);
+		int error = floats ? turn(o, w.t.p, copy, launch) : 0;
+		if (error)
+			return error;
+		copy += floats;
+	}
+	/* Addresses are first known here. */
+	if (!map_across(&w.a_map, operands[0], w.t.p) || !map_across(&w.b_map, operands[1], w.t.p))
+		return gemm_simt(args, launch);
+	uint64_t blocks = blocks_of(w.t.p, SIDE);
+	cudaFuncSetAttribute(simt2, cudaFuncAttributeMaxDynamicSharedMemorySize, MEMORY_BYTES);
+	for (w.t.first = 0; w.t.first < blocks; w.t.first += GRID_MAX) {
+		uint64_t n = blocks - w.t.first < GRID_MAX ? blocks - w.t.first : GRID_MAX;
+		simt2<<<(unsigned)n, BLOCK, MEMORY_BYTES, (cudaStream_t)launch->stream>>>(w);
+	}
+	return cuda_launch_status();
+}
