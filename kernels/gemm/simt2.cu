@@ -292,9 +292,9 @@ int turn(const across &o, const gemm_problem &p, float *to, const struct launch 
 
 bool map_across(CUtensorMap *map, const across &o, const gemm_problem &p)
 {
-	return *o.along == 1 &&
-	       map_lines(map, o.operand->data, {o.length, o.lines, p.batch, *o.apart, o.operand->batch}, SIDE,
-	                 STEP, CU_TENSOR_MAP_SWIZZLE_NONE);
+	return *o.along == 1 && map_lines(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, o.operand->data,
+	                                  {o.length, o.lines, p.batch, *o.apart, o.operand->batch}, SIDE, STEP,
+	                                  CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 } // namespace

@@ -225,7 +225,7 @@ static void mask(const struct problem *p, unsigned i, struct random *r)
 
 static enum profile random_profile(const struct problem *p, struct random *r)
 {
-	if (p->large != 0 && p->large % 2 == 0)
+	if (p->large != 0 && p->large % 2 == 0 && strcmp(p->args.op->name, "gemm") == 0)
 		return WIDE;
 	if (random_chance(r, 30))
 		return ORDINARY;
@@ -350,12 +350,12 @@ static void large_product(uint64_t mnk[3], struct random *r)
 }
 
 /* Every third large one has more tiles of C than there are multiprocessors. */
-static bool is_wide(unsigned large)
+static bool has_many_tiles(unsigned large)
 {
 	return large != 0 && large % 3 == 0;
 }
 
-static void wide_product(uint64_t mnk[3], struct random *r)
+static void product_of_many_tiles(uint64_t mnk[3], struct random *r)
 {
 	mnk[0] = 1500 + random_below(r, 700);
 	mnk[1] = 1500 + random_below(r, 700);
@@ -370,24 +370,24 @@ static kops_precision random_precision(struct random *r)
 	return random_chance(r, 50) ? KOPS_PRECISION_F32 : some[random_below(r, 4)];
 }
 
-static kops_dtype gemm_dtype(bool large, bool wide, struct random *r)
+static kops_dtype gemm_dtype(bool large, bool many_tiles, struct random *r)
 {
-	if (wide)
+	if (many_tiles)
 		return random_narrow(r);
 	return large || random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
 }
 
 static void shape_gemm(struct problem *p, struct random *r)
 {
-	bool wide = is_wide(p->large), large = p->large != 0 && !wide;
-	kops_dtype dtype = gemm_dtype(large, wide, r);
+	bool many_tiles = has_many_tiles(p->large), large = p->large != 0 && !many_tiles;
+	kops_dtype dtype = gemm_dtype(large, many_tiles, r);
 	uint64_t mnk[3] = {random_extent(r), random_extent(r), random_extent(r)};
 	uint64_t batch = p->large || random_chance(r, 70) ? 1 : random_below(r, 5);
 
 	if (large)
 		large_product(mnk, r);
-	else if (wide)
-		wide_product(mnk, r);
+	else if (many_tiles)
+		product_of_many_tiles(mnk, r);
 	else
 		limit_product(mnk, 3, PRODUCT_MAX / (batch ? batch : 1));
 	p->args.views[0] = gemm_operand(dtype, batch, mnk[0], mnk[2], false, true, r);
@@ -674,7 +674,7 @@ static void fill_views(struct problem *p, struct random *r)
 bool problem_make(struct problem *p, const struct op *op, unsigned large, struct random *r)
 {
 	const struct maker *maker = maker_of(op);
-	bool neat = random_chance(r, is_wide(large) ? 60 : 25), full = random_chance(r, 50);
+	bool neat = random_chance(r, has_many_tiles(large) ? 60 : 25), full = random_chance(r, 50);
 	char why[WHY_BYTES];
 
 	*p = (struct problem){.args.op = op, .large = large};
