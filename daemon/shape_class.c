@@ -63,20 +63,9 @@ void shape_class_of(const struct op_args *args, struct shape_class *ret)
 	}
 }
 
-/* FNV-1a. */
-uint32_t shape_class_hash(const struct shape_class *c)
+int shape_class_compare(const struct shape_class *a, const struct shape_class *b)
 {
-	const unsigned char *byte = (const unsigned char *)c;
-	uint32_t hash = 2166136261u;
-
-	for (size_t i = 0; i < sizeof *c; i++)
-		hash = (hash ^ byte[i]) * 16777619u;
-	return hash;
-}
-
-bool shape_class_equal(const struct shape_class *a, const struct shape_class *b)
-{
-	return memcmp(a, b, sizeof *a) == 0;
+	return memcmp(a, b, sizeof *a);
 }
 
 /* ---- As text ---- */

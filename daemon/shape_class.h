@@ -21,7 +21,7 @@
 #define SHAPE_CLASS_TEXT_BYTES 320 /* three views of four extents of 19 digits, and all names */
 #define SHAPE_CLASS_NO_AXIS    0xff
 
-/* Bytes only, so that classes compare and hash as memory; what is not used is 0. */
+/* Bytes only, so that classes compare as memory; what is not used is 0. */
 struct shape_class {
 	uint8_t op; /* index in ops[] */
 	uint8_t dtype, precision;
@@ -35,8 +35,8 @@ struct shape_class {
 /* Given checked args. */
 void shape_class_of(const struct op_args *args, struct shape_class *ret);
 
-uint32_t shape_class_hash(const struct shape_class *c);
-bool shape_class_equal(const struct shape_class *a, const struct shape_class *b);
+/* Some total order, as of strcmp(). */
+int shape_class_compare(const struct shape_class *a, const struct shape_class *b);
 
 /* Returns text. */
 const char *shape_class_format(const struct shape_class *c, char text[SHAPE_CLASS_TEXT_BYTES]);

@@ -10,65 +10,53 @@
 #define FIRST_LINE "kops tuning table 1"
 #define LINE_BYTES 2048
 #define US_MAX     1e12
-#define NONE       UINT32_MAX
 
 struct entry {
 	struct shape_class class;
+	size_t line; /* where it stands in the file */
 	struct tuned tuned;
 };
 
 struct tuning {
-	struct entry *entries;
-	size_t n, room;  /* entries */
-	uint32_t *slots; /* indices into entries, or NONE; open addressing */
-	size_t n_slots;  /* a power of two, at least twice the room */
+	struct entry *entries; /* in the order of their classes, once the table is read */
+	size_t n, room;
 };
 
 /* ---- The table ---- */
 
-/* The slot of the class, or the free one where it belongs. */
-static uint32_t *slot_of(const struct tuning *t, const struct shape_class *class)
+static int add(struct tuning *t, const struct entry *entry)
 {
-	size_t i = shape_class_hash(class) & (t->n_slots - 1);
-
-	while (t->slots[i] != NONE && !shape_class_equal(&t->entries[t->slots[i]].class, class))
-		i = (i + 1) & (t->n_slots - 1);
-	return &t->slots[i];
+	if (t->n == t->room) {
+		size_t room = t->room ? 2 * t->room : 64;
+		struct entry *entries = reallocarray(t->entries, room, sizeof *entries);
+		if (!entries)
+			return KOPS_E_NOMEM;
+		t->entries = entries;
+		t->room = room;
+	}
+	t->entries[t->n++] = *entry;
+	return 0;
 }
 
-static int grow(struct tuning *t)
+static int compare_entries(const void *a, const void *b)
 {
-	size_t room = t->room ? 2 * t->room : 64;
-	struct entry *entries = reallocarray(t->entries, room, sizeof *entries);
-	uint32_t *slots;
+	const struct entry *x = a, *y = b;
+	int order = shape_class_compare(&x->class, &y->class);
 
-	if (!entries)
-		return KOPS_E_NOMEM;
-	t->entries = entries;
-	slots = reallocarray(t->slots, 2 * room, sizeof *slots);
-	if (!slots)
-		return KOPS_E_NOMEM;
-	t->slots = slots;
-	t->room = room;
-	t->n_slots = 2 * room;
-	memset(slots, 0xff, t->n_slots * sizeof *slots);
+	return order ? order : (x->line > y->line) - (x->line < y->line);
+}
+
+/* Of the lines of one class the last counts: it was measured anew. */
+static void settle(struct tuning *t)
+{
+	size_t kept = 0;
+
+	if (t->n > 0)
+		qsort(t->entries, t->n, sizeof *t->entries, compare_entries);
 	for (size_t i = 0; i < t->n; i++)
-		*slot_of(t, &t->entries[i].class) = (uint32_t)i;
-	return 0;
-}
-
-/* A class that is there already is measured anew. */
-static int put(struct tuning *t, const struct entry *entry)
-{
-	uint32_t *slot;
-
-	if (t->n == t->room && grow(t) < 0)
-		return KOPS_E_NOMEM;
-	slot = slot_of(t, &entry->class);
-	if (*slot == NONE)
-		*slot = (uint32_t)t->n++;
-	t->entries[*slot] = *entry;
-	return 0;
+		if (i + 1 == t->n || shape_class_compare(&t->entries[i].class, &t->entries[i + 1].class) != 0)
+			t->entries[kept++] = t->entries[i];
+	t->n = kept;
 }
 
 void tuning_free(struct tuning *t)
@@ -76,7 +64,6 @@ void tuning_free(struct tuning *t)
 	if (!t)
 		return;
 	free(t->entries);
-	free(t->slots);
 	free(t);
 }
 
@@ -85,16 +72,21 @@ size_t tuning_count(const struct tuning *t)
 	return t->n;
 }
 
+static int compare_to_entry(const void *class, const void *entry)
+{
+	return shape_class_compare(class, &((const struct entry *)entry)->class);
+}
+
 const struct tuned *tuning_find(const struct tuning *t, const struct op_args *args)
 {
+	const struct entry *entry;
 	struct shape_class class;
-	uint32_t i;
 
 	if (!t || t->n == 0)
 		return NULL;
 	shape_class_of(args, &class);
-	i = *slot_of(t, &class);
-	return i == NONE ? NULL : &t->entries[i].tuned;
+	entry = bsearch(&class, t->entries, t->n, sizeof *t->entries, compare_to_entry);
+	return entry ? &entry->tuned : NULL;
 }
 
 /* ---- Lines ---- */
@@ -105,7 +97,7 @@ struct reader {
 	struct tuning *tuning;
 	bool in_section; /* the owner's */
 	bool stale;
-	size_t line;
+	size_t line, n_entries; /* read so far; entries of the owner's section, used or not */
 	char *why;
 };
 
@@ -227,20 +219,20 @@ static int take_rows(struct reader *r, const struct kernel_list *list, char *tex
 
 static int take_entry(struct reader *r, char *line)
 {
-	struct entry entry = {.tuned = {.n = 0}};
+	struct entry entry = {.line = r->line};
 	size_t n = strcspn(line, " ");
 	char *rows = line + n + (line[n] == ' ');
 	int rc;
 
+	if (r->n_entries++ == TUNING_CLASSES_MAX)
+		return refuse(r, "is one class more than %d", TUNING_CLASSES_MAX);
 	line[n] = '\0';
 	if (!shape_class_parse(line, &entry.class))
 		return refuse(r, "begins with no class of shapes: \"%.80s\"", line);
 	rc = take_rows(r, r->owner->kernels(ops[entry.class.op]), rows, &entry.tuned);
 	if (rc < 0 || entry.tuned.n == 0)
 		return rc;
-	if (r->tuning->n == TUNING_CLASSES_MAX)
-		return refuse(r, "is one class more than %d", TUNING_CLASSES_MAX);
-	return put(r->tuning, &entry);
+	return add(r->tuning, &entry);
 }
 
 static int take_line(struct reader *r, char *line)
@@ -290,6 +282,8 @@ int tuning_parse(const char *text, size_t bytes, const struct tuning_owner *owne
 		tuning_free(r.tuning);
 		return rc;
 	}
+	if (r.tuning)
+		settle(r.tuning);
 	*ret_tuning = r.tuning;
 	*ret_stale = r.stale && !r.tuning;
 	return 0;

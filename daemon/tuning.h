@@ -10,16 +10,17 @@
  *
  * A section is for one device as it describes itself, driver included, under one version of kopsd: other
  * sections are passed over. Lines hold a class (shape_class.h), then rows and the microseconds of each. '#'
- * begins a comment line. The file is not trusted: what does not look so makes the whole of it void, and row
- * names that kopsd does not know are passed over.
+ * begins a comment line. Of several lines of one class the last counts. The file is not trusted: what does not
+ * look so makes the whole of it void, and row names that kopsd does not know are passed over.
  */
 #ifndef KOPS_TUNING_H
 #define KOPS_TUNING_H
 
 #include "kernel.h"
 
-#define TUNING_BYTES_MAX   (16u << 20) /* of a file */
-#define TUNING_CLASSES_MAX 65536       /* of a device */
+/* The loop waits while a table is read. */
+#define TUNING_BYTES_MAX   (4u << 20) /* of a file */
+#define TUNING_CLASSES_MAX 16384      /* of a device: lines, those of the same class and of unknown rows too */
 #define TUNING_WHY_BYTES   256
 
 struct tuning; /* opaque */

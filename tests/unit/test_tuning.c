@@ -72,8 +72,7 @@ static const char *class_of(const struct op_args *args)
 	shape_class_of(args, &class);
 	shape_class_format(&class, text);
 	assert_true(shape_class_parse(text, &again));
-	assert_true(shape_class_equal(&class, &again));
-	assert_int_equal(shape_class_hash(&class), shape_class_hash(&again));
+	assert_int_equal(shape_class_compare(&class, &again), 0);
 	return text;
 }
 
@@ -263,6 +262,74 @@ static void many_classes_are_kept_apart(void **state)
 	free(text);
 }
 
+/* The c-th of 16384 products whose classes differ. */
+static void product_of(unsigned c, unsigned long long extents[3])
+{
+	extents[0] = 1ull << c % 32;
+	extents[1] = 4ull << c / 32 % 16;
+	extents[2] = 4ull << c / 512;
+}
+
+/* A table of n lines, of the first n_classes classes in turn, line i (from 0) with a time of i + 1. */
+static char *make_table(unsigned n, unsigned n_classes)
+{
+	size_t room = 256 + (size_t)n * 128, used;
+	char *text = malloc(room);
+	unsigned long long x[3];
+
+	assert_non_null(text);
+	used = (size_t)snprintf(text, room, HEAD OURS);
+	for (unsigned i = 0; i < n; i++) {
+		product_of(i % n_classes, x);
+		used += (size_t)snprintf(text + used, room - used,
+		                         "gemm/f32/f32/1x%llux%llu:2/1x%llux%llu:2/1x%llux%llu:2 fox %u\n",
+		                         x[0], x[2], x[2], x[1], x[0], x[1], i + 1);
+	}
+	return text;
+}
+
+static void last_of_many_lines_of_a_class_counts(void **state)
+{
+	char *text = make_table(5000, 1024), want[80];
+	unsigned long long x[3];
+	bool stale;
+	struct tuning *t = parse(text, &stale);
+
+	(void)state;
+	assert_int_equal(tuning_count(t), 1024);
+	for (unsigned c = 0; c < 1024; c++) {
+		unsigned last = c + (4999 - c) / 1024 * 1024;
+		product_of(c, x);
+		struct op_args args = gemm_of(KOPS_F32, x[0], x[1], x[2]);
+		const struct tuned *tuned = tuning_find(t, &args);
+		snprintf(want, sizeof want, "the one measured for this class of shapes (%.3g ms)",
+		         (last + 1) / 1e3);
+		assert_non_null(tuned);
+		assert_string_equal(tuned->why, want);
+	}
+	tuning_free(t);
+	free(text);
+}
+
+static void too_many_classes_are_refused(void **state)
+{
+	char *full = make_table(TUNING_CLASSES_MAX, TUNING_CLASSES_MAX);
+	char *over = make_table(TUNING_CLASSES_MAX + 1, 1), why[TUNING_WHY_BYTES];
+	bool stale;
+	struct tuning *t = parse(full, &stale);
+
+	(void)state;
+	assert_int_equal(tuning_count(t), TUNING_CLASSES_MAX);
+	assert_true(strlen(full) <= TUNING_BYTES_MAX);
+	tuning_free(t);
+	t = NULL;
+	assert_int_equal(tuning_parse(over, strlen(over), &owner, &t, &stale, why), KOPS_E_INVALID);
+	assert_string_equal(why, "line 16387 is one class more than 16384");
+	assert_null(t);
+	free(full);
+	free(over);
+}
+
 static void hostile_tables_are_void(void **state)
 {
 	static char long_line[5000];
@@ -322,6 +389,8 @@ int main(void)
 	    cmocka_unit_test(times_are_told_in_fitting_units),
 	    cmocka_unit_test(other_sections_are_not_ours),
 	    cmocka_unit_test(many_classes_are_kept_apart),
+	    cmocka_unit_test(last_of_many_lines_of_a_class_counts),
+	    cmocka_unit_test(too_many_classes_are_refused),
 	    cmocka_unit_test(hostile_tables_are_void),
 	};
 
