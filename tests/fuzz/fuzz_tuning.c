@@ -1,7 +1,7 @@
 /*
  * fuzz_tuning.c: libFuzzer target. Any bytes, taken as the daemon takes a tuning table: a table, none or a
- * sentence. Whatever it holds names rows that exist, and every class in it is found again by the text that
- * stands there.
+ * sentence. A product whose shape comes from the same bytes has a class that is found again by its text, and
+ * what a table holds for it names rows that exist.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,16 +27,21 @@ static const struct kernel_list *kernels_of(const struct op *op)
 	return &list;
 }
 
-static void check_class(const uint8_t *data, size_t len)
+/* Its text is what a client writes into the table. */
+static void check_class(const struct op_args *args)
 {
-	char text[SHAPE_CLASS_TEXT_BYTES], again[SHAPE_CLASS_TEXT_BYTES];
-	size_t n = len < sizeof text ? len : sizeof text - 1;
-	struct shape_class class;
+	char text[SHAPE_CLASS_TEXT_BYTES];
+	struct shape_class class, again;
 
-	memcpy(text, data, n);
-	text[n] = '\0';
-	if (shape_class_parse(text, &class) && strcmp(shape_class_format(&class, again), text) != 0)
+	shape_class_of(args, &class);
+	if (!shape_class_parse(shape_class_format(&class, text), &again) ||
+	    shape_class_compare(&class, &again) != 0)
 		abort();
+}
+
+static unsigned byte_at(const uint8_t *data, size_t len, size_t i)
+{
+	return len ? data[i % len] : 0;
 }
 
 /* A product of some shape. */
@@ -49,9 +54,12 @@ static void look_up(const struct tuning *tuning, const uint8_t *data, size_t len
 		struct view *v = &args.views[i];
 		*v = (struct view){.dtype = KOPS_F32, .rank = 3, .shape = {1, 1, 1}};
 		for (unsigned d = 1; d < 3; d++)
-			v->shape[d] = len ? 1ull << data[(3 * i + d) % len] % 20 : 1;
+			v->shape[d] = 1ull << byte_at(data, len, 3 * i + d) % 20;
 		view_make_dense(v);
+		v->offset = byte_at(data, len, 9 + i) % 32;
 	}
+	args.params.gemm.precision = (kops_precision)(byte_at(data, len, 12) % 4);
+	check_class(&args);
 	tuned = tuning_find(tuning, &args);
 	if (!tuned)
 		return;
@@ -77,6 +85,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		abort();
 	look_up(tuning, data, len);
 	tuning_free(tuning);
-	check_class(data, len);
 	return 0;
 }
