@@ -7,8 +7,10 @@
  *   bench_job.c       the device, and one job on it
  *   bench_operands.c  memory for operands, and random content
  *   bench_measure.c   one shape and kernel: runs, samples, the check
- *   bench_race.c      all kernels on one shape, the slow ones at a glance; bench_random.c: what kopsd's choice
- * loses bench_check.c     blocks of a result against float64 bench_ceiling.c   what the device can do at most
+ *   bench_race.c      all kernels on one shape, the slow ones at a glance
+ *   bench_random.c    what kopsd's choice loses on random shapes
+ *   bench_check.c     blocks of a result against float64
+ *   bench_ceiling.c   what the device can do at most
  *   bench_table.c     what was found, and the figures that follow
  *   bench_report.c    as text and JSON; bench_csv.c as CSV, and back
  *   bench_plot.c      the file of the plot; plot.c, plot_roofline.c, axis.c and svg.c draw it

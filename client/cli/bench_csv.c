@@ -249,7 +249,9 @@ static int read_names(struct reader *r, char *line)
 			}
 	for (size_t i = 0; i < N_COLUMNS; i++)
 		if (!found[i] && columns[i].kind != FIGURE)
-			return why_invalid(r->why, "line 1 has no column '%s'; `bench OP --csv` writes it",
+			return why_invalid(r->why,
+			                   "line 1 has no column '%s'; plot needs what `bench OP SHAPE "
+			                   "--csv` writes, without --random",
 			                   columns[i].name);
 	return 0;
 }

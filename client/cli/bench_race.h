@@ -9,8 +9,8 @@
 #include "bench_operands.h"
 
 /*
- * Who runs. Learns whom to leave out: one that was ten times slower than the fastest when last seen, where a
- * look at it would take long.
+ * Who runs. Learns whom to leave out: one that was ten times slower than the fastest when last seen, on a
+ * shape of less work, where a look at it would take long.
  */
 struct race_field {
 	struct bench_kernels kernels;
@@ -25,7 +25,8 @@ struct race {
 	char note[256];
 };
 
-/* Another op, dtype or precision begins: nothing is known about any kernel of kernels. */
+/* Another op, dtype or precision begins, or a shape that is none the larger: nothing is known about any kernel.
+ */
 void race_field_reset(struct race_field *field);
 
 /*

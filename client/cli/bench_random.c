@@ -182,6 +182,7 @@ static int race_shape(struct comparison *c, struct result *result)
 	struct operands operands = {.n_sets = 0};
 	struct step step;
 
+	race_field_reset(&c->field); /* the shape before tells nothing of this one */
 	int rc = bench_shape_step(p->op, b->dtype, result->shape, &step, b->why);
 	if (rc == 0)
 		rc = operands_make(b, &step, operands_cold_sets(b, bench_footprint(&step)), &operands);
@@ -198,22 +199,21 @@ static int race_shape(struct comparison *c, struct result *result)
 static int race_shapes(struct comparison *c)
 {
 	const struct flags *flags = &c->plan->bench.cli->flags;
-	int rc = 0;
 
 	if (flags->csv)
 		csv_head();
 	else if (!flags->json)
 		text_head(c);
-	for (; rc == 0 && c->n < c->plan->shapes.n; c->n += rc == 0) {
+	for (; c->n < c->plan->shapes.n; c->n++) {
 		struct result *result = &c->results[c->n];
 		result->shape = &c->plan->shapes.list[c->n];
-		rc = race_shape(c, result);
+		int rc = race_shape(c, result);
 		if (rc < 0)
-			break;
+			return rc;
 		report(c, result);
 		count(c, result);
 	}
-	return rc;
+	return 0;
 }
 
 static const struct bench_row *find_wrong(const struct comparison *c)

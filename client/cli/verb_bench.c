@@ -18,7 +18,7 @@ static int run(struct cli *cli, int argc, char **argv)
 	if (strcmp(argv[0], "plot") == 0) {
 		if (argument == NULL)
 			return cli_fail(cli, CLI_USAGE,
-			                "plot needs a file that `kops-client bench OP --csv` wrote");
+			                "plot needs a file that `kops-client bench OP SHAPE --csv` wrote");
 		return bench_plot(cli, argument);
 	}
 	op = operation_by_name(argv[0]);
@@ -87,11 +87,13 @@ const struct command command_bench = {
         "             may do. Exit status 5 where it is more.\n"
         "A kernel that refuses is shown with its reason. Tables on the CPU stop at 256 MiB.\n"
         "\n"
-        "--random N judges the choice of kernels instead: on N shapes of no special size every kernel runs, "
-        "but for\n"
-        "those that a first look or a smaller shape shows to be far from the fastest. The loss is by how much "
-        "the\n"
-        "kernel that kopsd takes by itself is slower than the fastest. --csv has all figures of all kernels.\n"
+        "--random N judges the choice of kernels instead: on N shapes of no special size every kernel runs; "
+        "those that\n"
+        "a first look shows to be far from the fastest are not measured again. The loss is by how much the "
+        "kernel that\n"
+        "kopsd takes by itself is slower than the fastest, which may be one that it leaves out because its "
+        "errors are\n"
+        "larger than the precision asks for. --csv has all figures of all kernels; plot does not take it.\n"
         "\n"
         "Examples:\n"
         "  kops-client bench ipc\n"

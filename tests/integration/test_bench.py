@@ -178,6 +178,10 @@ class Reports(BenchTest):
         self.assertIn("bad.csv: line 1 has no column", self.bench("plot", "bad.csv", "--plot", "x.svg", code=FAILED).stderr)
         self.assertIn("--plot", self.bench("plot", "bad.csv", code=USAGE).stderr)
         self.assertIn("missing.csv", self.bench("plot", "missing.csv", "--plot", "x.svg", code=FAILED).stderr)
+        with open(self.path("choice.csv"), "w", encoding="utf-8") as f:
+            f.write(self.bench("add", "--random", "1", "--csv", *FEW).stdout)
+        r = self.bench("plot", "choice.csv", "--plot", "x.svg", code=FAILED)
+        self.assertIn("`bench OP SHAPE --csv` writes, without --random", r.stderr)
         r = self.bench("add", "8", "--host", "--plot", "nowhere/x.svg", *QUICKLY, code=FAILED)
         self.assertIn("cannot write nowhere/x.svg", r.stderr)
         self.assertEqual(r.stdout, "")  # before any work
@@ -204,6 +208,12 @@ class Choice(BenchTest):
         self.assertEqual(d["more_than_5_percent"], sum(loss > 5 for loss in losses))
         again = self.json("gemm", "--random", "6", "--seed", "7", "--no-check", *FEW)
         self.assertEqual([s["shape"] for s in again["shapes"]], [s["shape"] for s in d["shapes"]])
+
+    def test_every_kernel_runs_on_every_shape(self):
+        # On the first the plain loop is so slow that it would not be worth a look on the second, larger one.
+        d = self.json("gemm", "--random", "2", "--seed", "1", "--no-check", "--reps", "1", "--warmup", "0")
+        for s in d["shapes"]:
+            self.assertEqual({k["kernel"] for k in s["kernels"]}, set(LADDERS["gemm"]), s["shape"])
 
     def test_csv_has_every_figure(self):
         r = self.bench("softmax", "--random", "4", "--seed", "3", "--csv", *FEW)
