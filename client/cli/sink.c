@@ -16,7 +16,7 @@
 
 struct sink {
 	const char *path;      /* as the user wrote it */
-	char target[PATH_MAX]; /* symbolic links resolved */
+	char target[PATH_MAX]; /* where it is put: symbolic links are resolved, or it replaces one */
 	char temporary[PATH_MAX + 32];
 	int fd;
 	bool npy;
@@ -109,7 +109,21 @@ static int open_named(struct sink *sink)
 	return sink->fd < 0 ? -1 : 0;
 }
 
-/* Resolves the target and opens what will become it. 0 or -1 with errno. */
+/* Opens what will become the target. 0 or -1 with errno. */
+static int open_new(struct sink *sink)
+{
+	/* Overlay and network file systems refuse O_TMPFILE in several ways; a wrong directory fails twice. */
+	return open_nameless(sink) < 0 ? open_named(sink) : 0;
+}
+
+static int take_target(struct sink *sink)
+{
+	if (snprintf(sink->target, PATH_MAX, "%s", sink->path) < PATH_MAX)
+		return 0;
+	errno = ENAMETOOLONG;
+	return -1;
+}
+
 static int open_beside(struct sink *sink)
 {
 	struct stat st;
@@ -128,21 +142,23 @@ static int open_beside(struct sink *sink)
 		return -1;
 	if (exists && realpath(sink->path, sink->target) == NULL)
 		return -1;
-	if (!exists && snprintf(sink->target, PATH_MAX, "%s", sink->path) >= PATH_MAX) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	/* Overlay and network file systems refuse O_TMPFILE in several ways; a wrong directory fails twice. */
-	if (open_nameless(sink) < 0 && open_named(sink) < 0)
+	if ((!exists && take_target(sink) < 0) || open_new(sink) < 0)
 		return -1;
 	if (exists)
-		fchmod(sink->fd, st.st_mode & 07777);
+		fchmod(sink->fd, st.st_mode & 0777); /* the new file is this user's: no set-user-ID */
 	return 0;
 }
 
-struct sink *sink_open(const char *path, kops_dtype dtype, char *why)
+/* Looks at nothing that stands there: who owns the folder could exchange it after the look. */
+static int open_replacement(struct sink *sink)
 {
-	size_t n = strlen(path);
+	if (take_target(sink) < 0 || open_new(sink) < 0)
+		return -1;
+	return fchmod(sink->fd, 0644);
+}
+
+static struct sink *sink_new(const char *path, char *why)
+{
 	struct sink *sink = calloc(1, sizeof(*sink));
 
 	if (sink == NULL) {
@@ -151,6 +167,27 @@ struct sink *sink_open(const char *path, kops_dtype dtype, char *why)
 	}
 	sink->path = path;
 	sink->fd = -1;
+	return sink;
+}
+
+struct sink *sink_replace(const char *path, char *why)
+{
+	struct sink *sink = sink_new(path, why);
+
+	if (sink == NULL || open_replacement(sink) == 0)
+		return sink;
+	why_invalid(why, "cannot write %s: %s", path, strerror(errno));
+	sink_close(sink);
+	return NULL;
+}
+
+struct sink *sink_open(const char *path, kops_dtype dtype, char *why)
+{
+	size_t n = strlen(path);
+	struct sink *sink = sink_new(path, why);
+
+	if (sink == NULL)
+		return NULL;
 	sink->npy = n >= 4 && strcmp(path + n - 4, ".npy") == 0;
 	if (sink->npy && dtype == KOPS_BF16) {
 		why_invalid(

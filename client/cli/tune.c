@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,7 +37,6 @@ struct tune {
 	size_t n_ops;
 	const char *path;
 	struct sink *sink;
-	char *old; /* what the file held */
 	struct race_field field;
 	struct tune_lines lines;
 	struct sum sums[TUNE_OPS_MAX];
@@ -62,23 +60,26 @@ static void catch_interrupt(void)
 {
 	struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
 
-	sigaction(SIGINT, &action, &action_before);
+	sigaction(SIGINT, NULL, &action_before);
+	if (action_before.sa_handler != SIG_IGN) /* a shell's background job goes on */
+		sigaction(SIGINT, &action, NULL);
 }
 
 /* ---- The file, before and after the work ---- */
 
+/* That what stands there is a table, and another can be put in its place. */
 static int prepare_file(struct tune *t)
 {
 	struct cli *cli = t->bench.cli;
-	char why[CLI_WHY_BYTES];
+	char why[CLI_WHY_BYTES], *old;
 
 	t->path = cli->flags.output ? cli->flags.output : TUNE_TABLE_PATH;
-	umask(022); /* kopsd reads it as another user */
-	int rc = tune_table_read(t->path, &t->old, why);
+	int rc = tune_table_read(t->path, &old, why);
+	free(old);
 	if (rc == KOPS_E_INVALID)
 		return cli_fail(cli, CLI_FAILED, "%s", why);
 	if (rc == 0)
-		t->sink = sink_open(t->path, KOPS_F32, why);
+		t->sink = sink_replace(t->path, why);
 	if (t->sink)
 		return CLI_OK;
 	return cli_fail(cli, CLI_FAILED,
@@ -87,7 +88,7 @@ static int prepare_file(struct tune *t)
 	                why);
 }
 
-static int write_file(struct tune *t)
+static int write_over(struct tune *t, const char *old)
 {
 	struct cli *cli = t->bench.cli;
 	char date[64], *text = NULL;
@@ -99,7 +100,7 @@ static int write_file(struct tune *t)
 	if (out == NULL)
 		return cli_fail(cli, CLI_FAILED, "out of memory");
 	strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &tm));
-	tune_table_write(out, t->old, t->bench.info->daemon, t->bench.device->description, date, &t->lines);
+	tune_table_write(out, old, t->bench.info->daemon, t->bench.device->description, date, &t->lines);
 	int rc = fclose(out) == 0 ? CLI_OK : cli_fail(cli, CLI_FAILED, "out of memory");
 	if (rc == CLI_OK && bytes > TUNE_TABLE_BYTES_MAX)
 		rc = cli_fail(cli, CLI_FAILED, "%s would grow beyond the %u bytes that kopsd reads; delete it",
@@ -107,6 +108,17 @@ static int write_file(struct tune *t)
 	if (rc == CLI_OK && sink_write_bytes(t->sink, text, bytes, cli->why) < 0)
 		rc = CLI_FAILED;
 	free(text);
+	return rc;
+}
+
+/* Reads the table again: what another run wrote in the meantime stays too. */
+static int write_file(struct tune *t)
+{
+	struct cli *cli = t->bench.cli;
+	char *old;
+	int rc = tune_table_read(t->path, &old, cli->why) == 0 ? write_over(t, old) : CLI_FAILED;
+
+	free(old);
 	return rc;
 }
 
@@ -323,6 +335,17 @@ static void report_json(const struct tune *t)
 
 /* ---- All of it ---- */
 
+static int fail_empty(struct tune *t)
+{
+	if (interrupted)
+		return cli_fail(t->bench.cli, CLI_FAILED,
+		                "interrupted before any class of shapes was measured; nothing is written");
+	return cli_fail(t->bench.cli, CLI_FAILED,
+	                "no class of shapes was measured with more than one kernel on %s; allow it more time "
+	                "(--time-limit)",
+	                t->bench.device->name);
+}
+
 /* What was measured before a failure is kept too. */
 static int finish(struct tune *t, int status)
 {
@@ -332,11 +355,7 @@ static int finish(struct tune *t, int status)
 
 	memcpy(why, cli->why, sizeof(why));
 	if (t->lines.n == 0)
-		return rc != CLI_OK ? rc
-		                    : cli_fail(cli, CLI_FAILED,
-		                               "no class of shapes was measured with more than one kernel on "
-		                               "%s; allow it more time (--time-limit)",
-		                               t->bench.device->name);
+		return rc != CLI_OK ? rc : fail_empty(t);
 	int written = write_file(t);
 	if (written != CLI_OK)
 		return written;
@@ -379,7 +398,6 @@ int tune(struct cli *cli, const struct operation *const *ops, size_t n_ops)
 	bench_close(&t->bench);
 	sink_close(t->sink);
 	tune_lines_free(&t->lines);
-	free(t->old);
 	free(t);
 	return rc;
 }

@@ -105,6 +105,11 @@ int tune_table_read(const char *path, char **ret_text, char *why)
 	*ret_text = NULL;
 	if (fd < 0 && errno == ENOENT)
 		return 0;
+	if (fd < 0 && errno == ELOOP)
+		return why_invalid(why,
+		                   "%s is a symbolic link, which tune does not follow; delete it, or give "
+		                   "--output the file that it leads to",
+		                   path);
 	if (fd < 0) {
 		why_invalid(why, "cannot read %s: %s", path, strerror(errno));
 		return KOPS_E_SYSTEM;
@@ -135,11 +140,11 @@ enum owner { OURS, STALE, OTHERS };
 static enum owner owner_of(const char *line, const char *title, const char *description)
 {
 	size_t n = strcspn(line, "\n"), model = strcspn(description, ",");
-	const char *on = strstr(line, " on ");
+	const char *on = memmem(line, n, " on ", 4);
 
 	if (n == strlen(title) && strncmp(line, title, n) == 0)
 		return OURS;
-	if (on == NULL || on > line + n || strncmp(on + 4, description, model) != 0)
+	if (on == NULL || strncmp(on + 4, description, model) != 0)
 		return OTHERS;
 	return on[4 + model] == ',' || on[4 + model] == ']' ? STALE : OTHERS;
 }

@@ -10,7 +10,7 @@
 #include "cli.h"
 
 #define TUNE_TABLE_PATH      "/var/cache/kopsd/tuning" /* kopsd's default for tuning-table */
-#define TUNE_TABLE_BYTES_MAX (16u << 20)               /* kopsd reads no more */
+#define TUNE_TABLE_BYTES_MAX (4u << 20)                /* kopsd reads no more */
 
 #define TUNE_ROWS_MAX 16 /* nor more of a class */
 
@@ -26,7 +26,8 @@ void tune_lines_free(struct tune_lines *lines); /* allowed on a zeroed one */
 
 /*
  * What a file holds, ended by a NUL; *ret_text is NULL where there is no such file. Free with free().
- * KOPS_E_SYSTEM where it cannot be read, KOPS_E_INVALID where it is no tuning table, with a sentence in why.
+ * KOPS_E_SYSTEM where it cannot be read, KOPS_E_INVALID where it is no tuning table or a symbolic link, with a
+ * sentence in why.
  */
 int tune_table_read(const char *path, char **ret_text, char *why);
 

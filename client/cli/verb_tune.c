@@ -12,7 +12,7 @@ static int add_op(struct cli *cli, const char *name, const struct operation *ops
 	while (tune_op_name(i) && strcmp(tune_op_name(i), name) != 0)
 		i++;
 	if (tune_op_name(i) == NULL)
-		return cli_fail(cli, CLI_USAGE, "'%s' is not gemm, softmax, transpose, add or copy", name);
+		return cli_fail(cli, CLI_USAGE, "'%s' is not gemm, softmax, transpose or add", name);
 	for (size_t k = 0; k < *n_ops; k++)
 		if (strcmp(ops[k]->name, name) == 0)
 			return CLI_OK;
@@ -46,13 +46,14 @@ static const struct option_row options[] = {
 const struct command command_tune = {
     .name = "tune",
     .summary = "measure which kernels are the fastest here, for kopsd to choose by",
-    .usage = "[options] [gemm] [softmax] [transpose] [add] [copy]",
-    .help = "Runs the kernels of all ops, or of those given, over shapes whose extents are powers of two,\n"
+    .usage = "[options] [gemm] [softmax] [transpose] [add]",
+    .help = "Runs the kernels of these ops, or of those given, over shapes whose extents are powers of two,\n"
             "the most valuable first, on operands in the device's memory, and writes what it measured to the\n"
             "table that kopsd reads at its start and at `systemctl reload kopsd` (setting tuning-table). From\n"
             "then on a job that names no kernel gets the one that was the fastest for its class of shapes:\n"
             "op, type, precision, layout, alignment, and extents to the nearest power of two. Where nothing\n"
-            "was measured kopsd goes by estimates.\n"
+            "was measured kopsd goes by estimates. Where a kernel's errors are larger than the precision asks\n"
+            "for it is not taken, however fast; the largest gain may be that of such a kernel.\n"
             "\n"
             "What is measured holds for this device, driver and version of kopsd. Other models' sections of\n"
             "the table stay, and so does what is not measured anew. Run it while nobody else uses the device.\n"

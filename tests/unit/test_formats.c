@@ -518,10 +518,10 @@ static void a_written_file_appears_whole(void **state)
 		assert_int_equal(source.bytes, 12);
 		source_close(&source);
 		if (round == 0)
-			assert_int_equal(chmod(p->file, 0640), 0);
+			assert_int_equal(chmod(p->file, 04640), 0);
 	}
 	assert_int_equal(stat(p->file, &st), 0);
-	assert_int_equal(st.st_mode & 0777, 0640); /* kept */
+	assert_int_equal(st.st_mode & 07777, 0640); /* kept, but for set-user-ID */
 	assert_int_equal(st.st_size, 128 + 12);
 }
 
