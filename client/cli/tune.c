@@ -233,7 +233,7 @@ static int measure_step(struct tune *t, const struct sweep *sweep, const struct 
 
 static bool is_over(const struct tune *t)
 {
-	return interrupted || cli_now_us() >= t->end_us;
+	return interrupted || t->lines.n == TUNE_CLASSES_MAX || cli_now_us() >= t->end_us;
 }
 
 static double work_of(const struct sweep *sweep, const struct bench_shape *shape, uint64_t footprint)

@@ -149,19 +149,27 @@ static enum owner owner_of(const char *line, const char *title, const char *desc
 	return on[4 + model] == ',' || on[4 + model] == ']' ? STALE : OTHERS;
 }
 
+/* A line of our section that was not measured anew. */
+static bool is_old_class(const char *line, const struct tune_lines *lines)
+{
+	return strchr("[#\n", line[0]) == NULL && find(lines, line) == lines->n;
+}
+
 /* What stands in sections of one owner, and before the first in those of others. */
 static void copy_old(FILE *out, const char *old, enum owner wanted, const char *title, const char *description,
                      const struct tune_lines *lines)
 {
 	enum owner owner = OTHERS;
+	size_t classes = lines->n; /* in our section */
 	const char *next;
 
 	for (const char *line = next_line(old); *line; line = next) {
 		next = next_line(line);
 		if (line[0] == '[')
 			owner = owner_of(line, title, description);
-		if (owner != wanted ||
-		    (owner == OURS && (strchr("[#\n", line[0]) != NULL || find(lines, line) < lines->n)))
+		if (owner != wanted)
+			continue;
+		if (owner == OURS && (!is_old_class(line, lines) || classes++ >= TUNE_CLASSES_MAX))
 			continue;
 		fprintf(out, "%.*s\n", (int)strcspn(line, "\n"), line);
 	}

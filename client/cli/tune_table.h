@@ -12,7 +12,8 @@
 #define TUNE_TABLE_PATH      "/var/cache/kopsd/tuning" /* kopsd's default for tuning-table */
 #define TUNE_TABLE_BYTES_MAX (4u << 20)                /* kopsd reads no more */
 
-#define TUNE_ROWS_MAX 16 /* nor more of a class */
+#define TUNE_CLASSES_MAX 16384 /* nor more of a device, */
+#define TUNE_ROWS_MAX    16    /* nor more of a class */
 
 /* Lines of one section, in the order of their coming: "CLASS ROW US [ROW US …]". */
 struct tune_lines {
@@ -33,8 +34,8 @@ int tune_table_read(const char *path, char **ret_text, char *why);
 
 /*
  * Writes `old` (or NULL) with these lines in the section "DAEMON on DESCRIPTION". In it the classes that were
- * not measured anew stay, and so do the sections of other devices; not those of the same model under another
- * version of kopsd or its driver, which nobody would read any more.
+ * not measured anew stay where there is room, and so do the sections of other devices; not those of the same
+ * model under another version of kopsd or its driver, which nobody would read any more.
  */
 void tune_table_write(FILE *out, const char *old, const char *daemon, const char *description, const char *date,
                       const struct tune_lines *lines);

@@ -176,6 +176,30 @@ static void sections_and_classes_that_were_not_measured_stay(void **state)
 	}
 }
 
+/* kopsd reads no more classes: what was measured last goes before what was measured before. */
+static void a_section_has_room_for_so_many_classes(void **state)
+{
+	static const char *const list[] = {"a/8 x 1", "1/8 x 1", NULL};
+	char *old, *text;
+	size_t bytes, n = 0;
+	FILE *out = open_memstream(&old, &bytes);
+
+	(void)state;
+	fputs(HEAD OURS, out);
+	for (size_t i = 0; i < TUNE_CLASSES_MAX; i++)
+		fprintf(out, "%zu/8 x 9\n", i);
+	fclose(out);
+	text = written(old, list);
+	for (const char *c = strstr(text, "today\n"); c; c = strchr(c + 1, '\n'))
+		n += c[1] >= '0' && c[1] <= 'a';
+	assert_int_equal(n, TUNE_CLASSES_MAX);
+	assert_non_null(strstr(text, "today\na/8 x 1\n1/8 x 1\n0/8 x 9\n2/8 x 9\n"));
+	assert_non_null(strstr(text, "\n16382/8 x 9\n"));
+	assert_null(strstr(text, "\n16383/8 x 9\n"));
+	free(text);
+	free(old);
+}
+
 /* In time that grows with its length alone. */
 static void a_table_of_titles_is_read_fast(void **state)
 {
@@ -280,6 +304,7 @@ int main(void)
 	    cmocka_unit_test(no_single_line_is_unaligned),
 	    cmocka_unit_test(layouts_are_strides),
 	    cmocka_unit_test(sections_and_classes_that_were_not_measured_stay),
+	    cmocka_unit_test(a_section_has_room_for_so_many_classes),
 	    cmocka_unit_test(a_table_of_titles_is_read_fast),
 	    cmocka_unit_test(a_table_takes_the_place_of_what_was_there),
 	    cmocka_unit_test(only_a_table_is_read),
