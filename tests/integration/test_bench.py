@@ -193,8 +193,9 @@ class Choice(BenchTest):
     """bench OP --random: what the daemon's choice loses."""
 
     def test_losses_follow_from_the_figures(self):
-        d = self.json("gemm", "--random", "6", "--seed", "7", *FEW)
-        self.assertEqual((d["seed"], d["measured"], len(d["shapes"])), (7, 6, 6))
+        n = 2 if harness.QUICK else 6
+        d = self.json("gemm", "--random", str(n), "--seed", "7", *FEW)
+        self.assertEqual((d["seed"], d["measured"], len(d["shapes"])), (7, n, n))
         for s in d["shapes"]:
             extents = [int(e) for e in s["shape"].split("x")]
             self.assertEqual(len(extents), 3)
@@ -204,9 +205,9 @@ class Choice(BenchTest):
             self.assertEqual(us[s["fastest"]], min(us.values()))
             self.assertAlmostEqual(s["loss_percent"], 100 * (us[s["auto"]] / us[s["fastest"]] - 1), delta=1e-6)
         losses = sorted(s["loss_percent"] for s in d["shapes"])
-        self.assertEqual((d["max_loss_percent"], d["median_loss_percent"]), (losses[-1], losses[2]))
+        self.assertEqual((d["max_loss_percent"], d["median_loss_percent"]), (losses[-1], losses[(n - 1) // 2]))
         self.assertEqual(d["more_than_5_percent"], sum(loss > 5 for loss in losses))
-        again = self.json("gemm", "--random", "6", "--seed", "7", "--no-check", *FEW)
+        again = self.json("gemm", "--random", str(n), "--seed", "7", "--no-check", *FEW)
         self.assertEqual([s["shape"] for s in again["shapes"]], [s["shape"] for s in d["shapes"]])
 
     def test_every_kernel_runs_on_every_shape(self):
@@ -230,7 +231,7 @@ class Choice(BenchTest):
                 self.assertEqual(row["wrong"], "no")
 
     def test_text(self):
-        for op in ("transpose", "add", "copy", "fma"):
+        for op in ("add",) if harness.QUICK else ("transpose", "add", "copy", "fma"):
             lines = self.bench(op, "--random", "2", "--seed", "5", "--no-check", *FEW).stdout.splitlines()
             self.assertIn("seed 5", lines[1])
             self.assertEqual(lines[3].split(), ["shape", "auto", "median", "fastest", "median", "loss", "%"])
