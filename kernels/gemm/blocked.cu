@@ -21,7 +21,7 @@ namespace
 template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
 __global__ void __launch_bounds__(THREADS, 2) blocked(task t)
 {
-	__shared__ alignas(16) float a_tile[EDGE * DEPTH], b_tile[DEPTH * EDGE];
+	__shared__ __align__(16) float a_tile[EDGE * DEPTH], b_tile[DEPTH * EDGE];
 	const gemm_problem &p = t.p;
 	place at = place_of<EDGE, 1>(t);
 	loader<A_ALONG_K, WIDTH> a(batch_data(p.a, at.batch), p.a.row, p.a.col, at.row, at.rows);

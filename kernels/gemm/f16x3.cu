@@ -97,7 +97,7 @@ __device__ __forceinline__ void multiply_block(const task &t, float (*a_tile)[DE
 template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
 __global__ void __launch_bounds__(THREADS, 2) multiply_plainly(fallback f)
 {
-	__shared__ alignas(16) float a_tile[2][DEPTH * PITCH], b_tile[2][DEPTH * PITCH];
+	__shared__ __align__(16) float a_tile[2][DEPTH * PITCH], b_tile[2][DEPTH * PITCH];
 
 	hopper::await_kernel_before();
 #ifdef KOPS_UNPROVEN

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "descriptor.cuh"
+
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define KOPS_HOPPER 1
 #endif
@@ -41,6 +43,21 @@ __device__ __forceinline__ void await_kernel_before()
 }
 
 #if __CUDA_ARCH__ >= 900
+
+/* ---- Words in global memory that other blocks write while this one looks ---- */
+
+__device__ __forceinline__ void store_relaxed(uint64_t *to, uint64_t bits)
+{
+	asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(bits) : "memory");
+}
+
+__device__ __forceinline__ uint64_t load_relaxed(const uint64_t *from)
+{
+	uint64_t bits;
+
+	asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(bits) : "l"(from) : "memory");
+	return bits;
+}
 
 /* ---- Barriers in shared memory: `count` arrivals and the bytes expected complete a phase ---- */
 
@@ -250,29 +267,6 @@ template <int N> __device__ __forceinline__ void more_registers()
 }
 
 /* ---- Products of a warpgroup ---- */
-
-/*
- * matrix_at: a matrix in shared memory with K along lines of LINE bytes whose 16-byte pieces are exchanged by
- * the swizzle of that name: piece i of line r stands at i ^ r % 8 where LINE is 128, at i ^ r / 2 % 4 where it
- * is 64. 8 lines are one unit, aligned to its size. 16 of K further is 32 bytes further.
- */
-template <int LINE> __device__ __forceinline__ uint64_t matrix_at(uint32_t address)
-{
-	static_assert(LINE == 128 || LINE == 64);
-	return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(8 * LINE >> 4) << 32 |
-	       (uint64_t)(LINE == 128 ? 1 : 2) << 62;
-}
-
-/*
- * The same of 16-bit numbers with K across lines of 128 bytes: 64 rows or columns in a line, 8 lines of K in a
- * unit, units that follow each other along K, and `apart` bytes to the next 64 rows or columns. 16 of K further
- * is 2048 bytes further.
- */
-__device__ __forceinline__ uint64_t matrix_across_at(uint32_t address, unsigned apart)
-{
-	return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)(apart >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
-	       (uint64_t)1 << 62;
-}
 
 __device__ __forceinline__ void products_begin()
 {

@@ -31,7 +31,7 @@ __device__ __forceinline__ int col_of_thread()
 template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
 __global__ void __launch_bounds__(THREADS, 2) pipelined(task t)
 {
-	__shared__ alignas(16) float a_tile[2][DEPTH * PITCH], b_tile[2][DEPTH * PITCH];
+	__shared__ __align__(16) float a_tile[2][DEPTH * PITCH], b_tile[2][DEPTH * PITCH];
 	const gemm_problem &p = t.p;
 	place at = place_of<EDGE, 8>(t);
 	loader<A_ALONG_K, WIDTH> a(batch_data(p.a, at.batch), p.a.row, p.a.col, at.row, at.rows);

@@ -21,6 +21,8 @@
 #include <utility>
 
 #include "bulk.cuh"
+#include "fma.cuh"
+#include "launch.cuh"
 #include "tiles.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -61,19 +63,6 @@ struct work {
 struct tile_barriers {
 	uint64_t full[STAGES], empty[STAGES];
 };
-
-/* Volatile, as the next: to stay in this order. */
-__device__ __forceinline__ void add_product(float &sum, float a, float b)
-{
-	asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(sum) : "f"(a), "f"(b));
-}
-
-__device__ __forceinline__ void load_quad(float *to, uint32_t from)
-{
-	asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-	             : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-	             : "r"(from));
-}
 
 /* What a thread needs of one k: rows 16i … 16i + 3 and columns 32j … 32j + 3 from its first on. */
 struct fragment {
@@ -332,7 +321,7 @@ extern "C" CUDA_LAUNCH(gemm_simt2)
 	cudaFuncSetAttribute(simt2, cudaFuncAttributeMaxDynamicSharedMemorySize, MEMORY_BYTES);
 	for (w.t.first = 0; w.t.first < blocks; w.t.first += GRID_MAX) {
 		uint64_t n = blocks - w.t.first < GRID_MAX ? blocks - w.t.first : GRID_MAX;
-		simt2<<<(unsigned)n, BLOCK, MEMORY_BYTES, (cudaStream_t)launch->stream>>>(w);
+		launch_kernel(simt2, w, n, BLOCK, MEMORY_BYTES, 1, false, (cudaStream_t)launch->stream);
 	}
 	return cuda_launch_status();
 }

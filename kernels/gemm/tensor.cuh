@@ -17,7 +17,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "bulk.cuh"
+#include "map.cuh"
 #include "ring.cuh"
 
 namespace

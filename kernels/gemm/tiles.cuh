@@ -35,7 +35,8 @@ inline int launch_blocks(void (*kernel)(task), task t, int edge, dim3 threads, v
 
 	for (t.first = 0; t.first < blocks; t.first += GRID_MAX) {
 		uint64_t n = blocks - t.first < GRID_MAX ? blocks - t.first : GRID_MAX;
-		kernel<<<(unsigned)n, threads, 0, (cudaStream_t)stream>>>(t);
+		cudaLaunchConfig_t config = {dim3((unsigned)n), threads, 0, (cudaStream_t)stream, NULL, 0};
+		cudaLaunchKernelEx(&config, kernel, t);
 	}
 	return cuda_launch_status();
 }

@@ -9,6 +9,7 @@
 #include <cuda_pipeline_primitives.h>
 #include <limits.h>
 
+#include "exp2.cuh"
 #include "rows.cuh"
 
 namespace
@@ -34,15 +35,6 @@ struct plan {
 struct total {
 	float most, sum;
 };
-
-/* One instruction; results below the smallest normal number are 0. */
-__device__ __forceinline__ float exp2_fast(float x)
-{
-	float y;
-
-	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-	return y;
-}
 
 /* exp(exponent()). */
 __device__ __forceinline__ float power(const problem &p, const plan &q, float x, float shift)

@@ -97,14 +97,13 @@ __device__ __forceinline__ void tell(uint64_t *to, const total &t)
 {
 	uint64_t bits = (uint64_t)__float_as_uint(t.sum) << 32 | __float_as_uint(t.most);
 
-	asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(bits) : "memory");
+	hopper::store_relaxed(to, bits);
 }
 
 __device__ __forceinline__ total told(const uint64_t *from)
 {
-	uint64_t bits;
+	uint64_t bits = hopper::load_relaxed(from);
 
-	asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(bits) : "l"(from) : "memory");
 	return {__uint_as_float((unsigned)bits), __uint_as_float((unsigned)(bits >> 32))};
 }
 
