@@ -83,6 +83,9 @@ struct problem {
  * do with those.
  */
 bool problem_make(struct problem *p, const struct op *op, unsigned large, struct random *r);
+/* The rest of it, for an op, shapes, strides and parameters that are in p->args. neat: views begin at 16 bytes.
+ */
+bool problem_complete(struct problem *p, bool neat, bool resident, struct random *r);
 void problem_free(struct problem *p);
 /* Shapes, strides and parameters, for a failure's report. */
 void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES]);

@@ -671,24 +671,30 @@ static void fill_views(struct problem *p, struct random *r)
 		fill(p, n, profile, r);
 }
 
-bool problem_make(struct problem *p, const struct op *op, unsigned large, struct random *r)
+bool problem_complete(struct problem *p, bool neat, bool resident, struct random *r)
 {
-	const struct maker *maker = maker_of(op);
-	bool neat = random_chance(r, has_many_tiles(large) ? 60 : 25), full = random_chance(r, 50);
+	const struct op *op = p->args.op;
 	char why[WHY_BYTES];
 
-	*p = (struct problem){.args.op = op, .large = large};
-	maker->shape(p, r);
-	for (unsigned i = 0; neat && i <= op->n_inputs; i++)
-		make_neat(&p->args.views[i], full, r);
-	/* Gaps between lines are lost on the way from host memory. */
-	if (!place_views(p, maker->in_place, neat, neat && !full, r))
+	if (!place_views(p, maker_of(op)->in_place, neat, resident, r))
 		return false;
 	fill_views(p, r);
 	if (op->check(&p->args, why) == 0)
 		return true;
 	fprintf(stderr, "check() of %s refused a problem that is valid: %s\n", op->name, why);
 	return false;
+}
+
+bool problem_make(struct problem *p, const struct op *op, unsigned large, struct random *r)
+{
+	bool neat = random_chance(r, has_many_tiles(large) ? 60 : 25), full = random_chance(r, 50);
+
+	*p = (struct problem){.args.op = op, .large = large};
+	maker_of(op)->shape(p, r);
+	for (unsigned i = 0; neat && i <= op->n_inputs; i++)
+		make_neat(&p->args.views[i], full, r);
+	/* Gaps between lines are lost on the way from host memory. */
+	return problem_complete(p, neat, neat && !full, r);
 }
 
 void problem_free(struct problem *p)
