@@ -1,0 +1,321 @@
+/*
+ * check_emulated: CUDA rows for Hopper against their op's reference, on an emulated GPU (emulator.h). The
+ * sources are those of the CUDA module; CUDA itself is not needed.
+ *
+ * Exit status: 0 right, 1 wrong, 2 usage.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+#include "emulated.h"
+#include "gemm/f16x3.h"
+#include "gemm/wgmma.h"
+#include "softmax/ring.h"
+
+#define WORKSPACE_ALIGNMENT 256
+#define GUARD_BYTES         256
+#define GUARD               0x5a
+
+CUDA_LAUNCH(gemm_pipelined);
+CUDA_LAUNCH(gemm_simt);
+CUDA_LAUNCH(gemm_simt2);
+uint64_t gemm_simt2_workspace(const struct op_args *args);
+
+/* ---- Problems ---- */
+
+/* Near the ends of tiles, or anywhere. */
+static uint64_t random_extent(uint64_t most, struct random *r)
+{
+	uint64_t tile = (uint64_t)16 << random_below(r, 5);
+
+	if (random_chance(r, 40) || tile >= most)
+		return 1 + random_below(r, most);
+	return tile * (1 + random_below(r, most / tile)) + random_below(r, 3) - 1;
+}
+
+/* Lines of any pitch, or at multiples of `unit` elements; a matrix per batch, or one for all. */
+static struct view random_matrix(kops_dtype dtype, uint64_t batch, uint64_t rows, uint64_t cols, uint64_t unit,
+                                 struct random *r)
+{
+	struct view v = {.dtype = dtype, .rank = 3, .shape = {batch, rows, cols}};
+	bool by_columns = random_chance(r, 50);
+	uint64_t length = by_columns ? rows : cols, lines = by_columns ? cols : rows;
+	uint64_t pitch = (length + unit - 1) / unit * unit + unit * random_below(r, 3);
+
+	v.strides[0] = (int64_t)(pitch * lines);
+	v.strides[1] = by_columns ? 1 : (int64_t)pitch;
+	v.strides[2] = by_columns ? (int64_t)pitch : 1;
+	return v;
+}
+
+static void shape_product(struct problem *p, kops_dtype dtype, const uint64_t mnk[3], uint64_t unit,
+                          struct random *r)
+{
+	uint64_t batch = random_chance(r, 70) ? 1 : 1 + random_below(r, 3);
+	uint64_t of_a = random_chance(r, 30) ? 1 : batch, of_b = random_chance(r, 30) ? 1 : batch;
+
+	p->args.views[0] = random_matrix(dtype, of_a, mnk[0], mnk[2], unit, r);
+	p->args.views[1] = random_matrix(dtype, of_b, mnk[2], mnk[1], unit, r);
+	p->args.views[2] = random_matrix(dtype, batch, mnk[0], mnk[1], unit, r);
+	p->args.params.gemm.alpha = random_chance(r, 50) ? 1 : random_unit(r);
+	p->args.params.gemm.beta = random_chance(r, 50) ? 0 : random_unit(r);
+	p->args.params.gemm.precision = KOPS_PRECISION_F32;
+}
+
+/* Where `wide`, of a wide range of numbers, and long enough for f16x3 to go on with triples of bf16. */
+static bool make_f32(struct problem *p, bool wide, bool neat, struct random *r)
+{
+	uint64_t most = wide ? 200 : 400;
+	uint64_t k = wide ? 768 + random_below(r, 70) : 64 + random_below(r, 300);
+	uint64_t mnk[3] = {random_extent(most, r), random_extent(most, r), k};
+
+	p->large = wide ? 2 : 0;
+	shape_product(p, KOPS_F32, mnk, neat ? 4 : 1, r);
+	return problem_complete(p, neat, true, r);
+}
+
+static bool make_ordinary(struct problem *p, struct random *r)
+{
+	return make_f32(p, random_chance(r, 30), random_chance(r, 50), r);
+}
+
+static bool make_wide(struct problem *p, struct random *r)
+{
+	return make_f32(p, true, random_chance(r, 50), r);
+}
+
+/* As the copy engine wants them. */
+static bool make_aligned(struct problem *p, struct random *r)
+{
+	return make_f32(p, false, true, r);
+}
+
+static bool make_narrow(struct problem *p, struct random *r)
+{
+	static const kops_dtype dtypes[] = {KOPS_F16, KOPS_BF16, KOPS_F32};
+	uint64_t mnk[3] = {random_extent(600, r), random_extent(600, r), random_extent(300, r)};
+
+	shape_product(p, dtypes[random_below(r, 3)], mnk, 8, r);
+	p->args.params.gemm.precision = KOPS_PRECISION_TF32;
+	return problem_complete(p, true, true, r);
+}
+
+/* Rows of more than 128 KiB that begin anywhere, if alike in x and y. */
+static bool make_long_rows(struct problem *p, struct random *r)
+{
+	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
+	kops_dtype dtype = dtypes[random_below(r, 3)];
+	uint64_t cols = (128 << 10) / dtype_size(dtype) + 1 + random_below(r, 2000);
+	struct view v = {.dtype = dtype, .rank = 2, .shape = {1 + random_below(r, 5), cols}};
+
+	v.strides[0] = (int64_t)(random_chance(r, 30) ? (cols + 7) / 8 * 8 : cols + random_below(r, 9));
+	v.strides[1] = 1;
+	p->args.views[0] = p->args.views[1] = v;
+	p->args.params.softmax.scale = random_chance(r, 40) ? 1 : 4 * random_unit(r);
+	p->args.params.softmax.log = random_chance(r, 30);
+	return problem_complete(p, true, true, r);
+}
+
+/* ---- Rows ---- */
+
+/* A row as in kernels/<op>/cuda.c, and problems that it is for, if small ones: what is faster is not asked. */
+static const struct row {
+	const char *op, *name;
+	bool (*make)(struct problem *p, struct random *r);
+	unsigned slow; /* one in so many cases is enough */
+	unsigned multiprocessors[4];
+	bool (*supports)(const struct op_args *args, const char **ret_why_not);
+	uint64_t (*workspace)(const struct op_args *args);
+	int (*launch)(const struct op_args *args, const struct launch *launch);
+} rows[] = {
+    {"gemm", "f16x3", make_ordinary, 1, {2, 4, 6, 132}, NULL, gemm_f16x3_workspace, gemm_f16x3},
+    {"gemm", "bf16x6", make_wide, 1, {2, 4, 6, 132}, NULL, gemm_bf16x6_workspace, gemm_bf16x6},
+    {"gemm", "wgmma", make_narrow, 1, {2, 4, 6, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
+    {"gemm", "simt2", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt2_workspace, gemm_simt2},
+    {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, NULL, gemm_simt},
+    {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
+    {"softmax",
+     "ring",
+     make_long_rows,
+     4,
+     {12, 13, 14, 16},
+     softmax_ring_takes,
+     softmax_ring_workspace,
+     softmax_ring},
+};
+
+#define ROWS (sizeof rows / sizeof rows[0])
+
+/* ---- Runs ---- */
+
+struct settings {
+	uint64_t seed;
+	unsigned cases;
+	int only_case; /* -1: all */
+	const char *row;
+};
+
+/* What became of the cases of a row. */
+struct result {
+	unsigned ran, refused, failed;
+	double worst;
+};
+
+/* Workspace is as it comes, and what lies behind it stays. */
+static int launch_row(const struct row *row, const struct op_args *args, char why[CHECK_TEXT_BYTES])
+{
+	uint64_t bytes = row->workspace ? row->workspace(args) : 0;
+	uint64_t room =
+	    (bytes + GUARD_BYTES + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
+	unsigned char *workspace = aligned_alloc(WORKSPACE_ALIGNMENT, room);
+	struct launch launch = {.workspace = workspace, .workspace_bytes = bytes};
+
+	snprintf(why, CHECK_TEXT_BYTES, "out of memory");
+	if (!workspace)
+		return KOPS_E_NOMEM;
+	memset(workspace, GUARD, room);
+	int rc = row->launch(args, &launch);
+	snprintf(why, CHECK_TEXT_BYTES, "launch: status %d", rc);
+	for (uint64_t i = bytes; rc == 0 && i < room; i++)
+		if (workspace[i] != GUARD) {
+			snprintf(why, CHECK_TEXT_BYTES, "writes behind its workspace");
+			rc = KOPS_E_FAULT;
+		}
+	free(workspace);
+	return rc;
+}
+
+static void run_row(const struct row *row, struct problem *p, struct verdict *ret)
+{
+	struct op_args args = p->args;
+	struct oracle oracle = {0};
+
+	*ret = (struct verdict){0};
+	if (oracle_make(&oracle, p, ret->why)) {
+		for (unsigned i = 0; i < p->n_storage; i++)
+			memcpy(p->storage[i].host, p->storage[i].before, p->storage[i].bytes);
+		for (unsigned i = 0; i <= args.op->n_inputs; i++)
+			args.views[i].data = p->spaces[i]->host + args.views[i].offset;
+		if (launch_row(row, &args, ret->why) == 0)
+			judge(&oracle, p, ret);
+	}
+	oracle_free(&oracle);
+}
+
+static void check_case(const struct row *row, const struct settings *s, unsigned number, struct result *result)
+{
+	struct random r = {s->seed * 1000003 + number};
+	struct problem p = {.args.op = op_by_name(row->op)};
+	char text[CHECK_TEXT_BYTES], again[CHECK_TEXT_BYTES + 100];
+	const char *why_not;
+	struct verdict verdict = {.why = "out of memory"};
+	bool made = row->make(&p, &r);
+
+	problem_describe(&p, text);
+	snprintf(again, sizeof again, "%s\n  again: --seed %llu --row %s --case %u", text,
+	         (unsigned long long)s->seed, row->name, number);
+	emulated_gpu(row->multiprocessors[random_below(&r, 4)], random_next(&r), again);
+	if (made && row->supports && !row->supports(&p.args, &why_not)) {
+		result->refused++;
+	} else {
+		result->ran++;
+		if (made)
+			run_row(row, &p, &verdict);
+		result->worst = verdict.worst > result->worst ? verdict.worst : result->worst;
+		if (!verdict.right && result->failed++ < 3)
+			printf("FAILED %s: %s\n  %s\n", row->name, verdict.why, again);
+	}
+	problem_free(&p);
+}
+
+/* How many failed; one more where all were refused. */
+static unsigned check_row(const struct row *row, const struct settings *s)
+{
+	struct result result = {0};
+
+	for (unsigned number = 0; number < s->cases; number++)
+		if (s->only_case < 0 ? number % row->slow == 0 : number == (unsigned)s->only_case)
+			check_case(row, s, number, &result);
+	bool gap = s->only_case < 0 && result.ran == 0;
+	printf("%-10s %-12s %6u cases %6u refused %6u failed  worst error / bound %.3f%s\n", row->op, row->name,
+	       result.ran, result.refused, result.failed, result.worst,
+	       gap ? "  FAILED: supports none of the problems" : "");
+	return result.failed + gap;
+}
+
+/* ---- The program ---- */
+
+static int usage(FILE *to)
+{
+	fputs("usage: check_emulated [options]\n"
+	      "  --seed N       of the problems and of the order of threads (default: the time)\n"
+	      "  --cases N      problems per row (default 12)\n"
+	      "  --case N       this one only\n"
+	      "  --row NAME     this kernel row only\n",
+	      to);
+	return to == stdout ? 0 : 2;
+}
+
+static const struct option long_options[] = {
+    {"seed", required_argument, NULL, 's'}, {"cases", required_argument, NULL, 'n'},
+    {"case", required_argument, NULL, 'c'}, {"row", required_argument, NULL, 'r'},
+    {"help", no_argument, NULL, 'h'},       {0},
+};
+
+/* True to go on; else *ret_status is the exit status. */
+static bool parse(int argc, char **argv, struct settings *s, int *ret_status)
+{
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+		switch (c) {
+		case 's':
+			s->seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'n':
+			s->cases = (unsigned)strtoul(optarg, NULL, 0);
+			break;
+		case 'c':
+			s->only_case = atoi(optarg);
+			s->cases = (unsigned)s->only_case + 1;
+			break;
+		case 'r':
+			s->row = optarg;
+			break;
+		default:
+			*ret_status = usage(c == 'h' ? stdout : stderr);
+			return false;
+		}
+	}
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	struct timespec now;
+	struct settings s = {.cases = 12, .only_case = -1};
+	unsigned failed = 0, checked = 0;
+	int status;
+
+	timespec_get(&now, TIME_UTC);
+	s.seed = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	if (!parse(argc, argv, &s, &status))
+		return status;
+	printf("seed %llu\n", (unsigned long long)s.seed);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (size_t i = 0; i < ROWS; i++)
+		if (!s.row || strcmp(s.row, rows[i].name) == 0) {
+			checked++;
+			failed += check_row(&rows[i], &s);
+		}
+	if (checked == 0) {
+		fprintf(stderr, "there is no row %s here\n", s.row);
+		return 2;
+	}
+	printf(failed ? "%u FAILED\n" : "all right\n", failed);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,90 @@
+/* device.h: the variables and functions that CUDA C++ has without a header. */
+#ifndef KOPS_EMULATED_DEVICE_H
+#define KOPS_EMULATED_DEVICE_H
+
+#include <algorithm>
+#include <math.h>
+#include <string.h>
+
+#include "emulator.h"
+
+using std::max;
+using std::min;
+
+#define threadIdx (::emulator::self->thread)
+#define blockIdx  (uint3{::emulator::self->block->index, 0, 0})
+extern uint3 gridDim;
+
+/* ---- Threads that wait for each other ---- */
+
+inline void __syncthreads()
+{
+	emulator::block &b = *emulator::self->block;
+
+	emulator::meet(b.met[0], (unsigned)b.fibers.size(), "the other threads of its block");
+}
+
+inline void __syncwarp()
+{
+	emulator::exchange(0, 0);
+}
+
+template <class T> T emulated_shuffle(T value, unsigned lane)
+{
+	uint64_t bits = 0;
+
+	memcpy(&bits, &value, sizeof value);
+	bits = emulator::exchange(bits, lane);
+	memcpy(&value, &bits, sizeof value);
+	return value;
+}
+
+template <class T> T __shfl_sync(unsigned, T value, int lane)
+{
+	return emulated_shuffle(value, (unsigned)lane);
+}
+
+template <class T> T __shfl_xor_sync(unsigned, T value, unsigned lanes)
+{
+	return emulated_shuffle(value, threadIdx.x % emulator::WARP ^ lanes);
+}
+
+/* ---- Values ---- */
+
+inline unsigned __float_as_uint(float value)
+{
+	unsigned bits;
+
+	memcpy(&bits, &value, sizeof bits);
+	return bits;
+}
+
+inline float __uint_as_float(unsigned bits)
+{
+	float value;
+
+	memcpy(&value, &bits, sizeof value);
+	return value;
+}
+
+/* One thread runs at a time. */
+inline unsigned atomicMax(unsigned *at, unsigned value)
+{
+	unsigned old = *at;
+
+	*at = std::max(old, value);
+	return old;
+}
+
+inline unsigned atomicAdd(unsigned *at, unsigned value)
+{
+	unsigned old = *at;
+
+	*at += value;
+	return old;
+}
+
+/* kernels/gemm/bulk.cuh has it in functions that nothing here calls. */
+size_t __cvta_generic_to_shared(const void *p);
+
+#endif

@@ -1,0 +1,191 @@
+/*
+ * emulator.h: CUDA kernels for Hopper on the CPU, to find errors in what the compiler cannot see.
+ *
+ * The sources of kernels/ are compiled as they are, by the host's compiler, with include/ in the place of
+ * CUDA's headers, instructions.h in that of kernels/gemm/hopper.cuh, and bulk.h in that of
+ * kernels/gemm/bulk.cuh.
+ *
+ * A further source takes a file like f16x3.cc, and a row in check_emulated.c.
+ *
+ * What is emulated: grids, blocks, clusters and cooperative launches; barriers of warps, blocks and clusters;
+ * mbarriers with their phases, arrivals and bytes; copies by the copy engine (bulk, multicast, by tensor maps,
+ * both ways, with swizzles and edges; cp.async); matrix descriptors; products of a warpgroup from shared memory
+ * and from registers; workspaces.
+ *
+ * A CUDA thread is a fiber, and one runs at a time, in a random order that the seed determines. Copies end at
+ * random times and spoil their target as soon as they begin; products are computed as late as a wait allows. So
+ * a missing wait, an early release or a wrong parity shows as a wrong result or as threads that wait for ever,
+ * which is reported. So are copies and descriptors outside the shared memory of a block, wrong alignments, too
+ * many arrivals, and what is still under way when a block ends.
+ *
+ * What is not: time; registers; fences, as all that was written is seen at once; overlap of kernels that follow
+ * each other; the tensor cores' rounding (sums are exact here, then rounded); and where these files read the
+ * hardware's manual wrongly, as the kernels might.
+ */
+#ifndef KOPS_EMULATOR_H
+#define KOPS_EMULATOR_H
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <ucontext.h>
+#include <vector>
+
+#include "cuda_runtime_api.h"
+
+namespace emulator
+{
+
+constexpr unsigned WARP = 32, WARPGROUP = 128, SHARED_MAX = 227 * 1024;
+
+struct block;
+
+/* A product of a warpgroup that its threads have begun. */
+struct product {
+	void (*compute)(block &b, const product &p);
+	unsigned begun; /* by so many threads */
+	float *sums[WARPGROUP];
+	const float *a_registers[WARPGROUP]; /* or null */
+	uint64_t a, b;                       /* descriptors */
+	bool keep;
+};
+
+/* A CUDA thread. */
+struct fiber {
+	ucontext_t context;
+	emulator::block *block;
+	uint3 thread;
+	bool done;
+	const char *awaits; /* for reports */
+	unsigned products;  /* begun */
+	std::deque<unsigned> product_commits;
+	std::vector<std::pair<float *, const float *>> elements; /* to be copied */
+	std::vector<uint64_t> stores;                            /* not yet committed */
+	std::deque<std::vector<uint64_t>> store_commits;
+	uint64_t told;  /* words, when look() was called last */
+	unsigned looks; /* since then */
+};
+
+typedef std::vector<fiber *> waiting;
+
+/* Shared memory: where it is, and its address for the block, no better aligned than the kernel asked for. */
+struct memory {
+	char *data;
+	uint32_t address;
+};
+
+/* Where so many threads wait for each other. */
+struct meeting {
+	unsigned arrived = 0;
+	uint64_t round = 0;
+	waiting fibers;
+};
+
+struct warp {
+	meeting met;
+	uint64_t exchanged[2][WARP];
+};
+
+struct warpgroup {
+	unsigned computed = 0;
+	std::deque<product> under_way;
+	waiting fibers;
+};
+
+struct mbarrier {
+	unsigned count, pending;
+	int64_t bytes;
+	uint64_t phase;
+	waiting fibers;
+};
+
+/* Blocks that run at a time and may reach each other: a cluster, or all of a cooperative launch. */
+struct team {
+	std::vector<block> blocks;
+	meeting met;
+};
+
+struct block {
+	emulator::team *team;
+	unsigned index, rank; /* in the grid, in the team */
+	std::vector<fiber> fibers;
+	waiting ready;
+	unsigned unfinished, copies_under_way;
+	memory dynamic; /* shared memory, beside what has a size of its own */
+	unsigned dynamic_bytes;
+	meeting met[16];
+	std::vector<warp> warps;
+	std::vector<warpgroup> warpgroups;
+	std::map<uint32_t, mbarrier> mbarriers;
+};
+
+extern fiber *self;
+
+/* Prints a sentence, where it happened and how to see it again, and ends the program. */
+[[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+uint64_t random_below(uint64_t n);
+
+/* ---- Fibers ---- */
+
+/* Lets others run, or goes on: at places where it might make a difference. */
+void hesitate();
+void yield();
+/* Until someone wakes those; what: for reports. */
+void wait(waiting &in, const char *what);
+void wake(waiting &in);
+void meet(meeting &m, unsigned threads, const char *what);
+/* All threads of a cluster or of a cooperative launch. */
+void meet_team();
+/* Of `lane` of this warp; all lanes ask. */
+uint64_t exchange(uint64_t value, unsigned lane);
+
+/* ---- Shared memory ---- */
+
+uint32_t shared_address(const void *p);
+/* Of a block's dynamic shared memory, all bytes of which are there. */
+char *shared_at(block &b, uint32_t address, unsigned bytes);
+
+mbarrier &mbarrier_at(block &b, uint32_t address);
+void mbarrier_arrive(block &b, uint32_t address, unsigned expected_bytes);
+void mbarrier_wait(uint32_t address, unsigned parity);
+
+/* ---- What happens beside the fibers ---- */
+
+/* Writes a word some time from now on. */
+void tell(uint64_t *to, uint64_t bits);
+/* Reads it. Who looks again and again waits until another word has been told. */
+uint64_t look(const uint64_t *from);
+/* Writes to a block's shared memory some time from now on, and has its barrier count the bytes. */
+void copy_in(block &b, uint32_t to, unsigned bytes, uint32_t barrier, std::function<void(block &)> copy);
+/* Copies some time from now on; from: null for zeros. */
+void copy_element(float *to, const float *from);
+/* Arrives once what this thread has copied in that way is there. */
+void mbarrier_arrive_copied(uint32_t address);
+
+/* Reads shared memory some time from now on, as a part of this fiber's next commit. */
+void copy_out(std::function<void(block &)> copy);
+void commit_copies_out();
+void await_copies_out(unsigned left);
+
+/* ---- Products ---- */
+
+/* The next of this warpgroup. */
+void begin_product(const product &like, float *sums, const float *a_registers);
+void commit_products();
+void await_products(unsigned left);
+
+/* ---- Launches ---- */
+
+struct form {
+	unsigned blocks, threads, shared_bytes, cluster;
+	bool cooperative;
+	memory (*dynamic_shared)(); /* of the calling thread */
+};
+
+/* Returns when the kernel is done. */
+void launch(const form &form, const std::function<void()> &kernel);
+
+} // namespace emulator
+
+#endif

@@ -1,0 +1,1 @@
+/* cuda_pipeline_primitives.h: nothing of it is emulated. */

@@ -1,0 +1,120 @@
+/* cuda_runtime_api.h: as much of the CUDA runtime as the emulated sources name. */
+#ifndef KOPS_EMULATED_CUDA_RUNTIME_API_H
+#define KOPS_EMULATED_CUDA_RUNTIME_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum cudaError {
+	cudaSuccess,
+	cudaErrorInvalidValue,
+	cudaErrorMemoryAllocation,
+} cudaError_t;
+
+typedef struct CUstream_st *cudaStream_t;
+
+enum cudaDeviceAttr {
+	cudaDevAttrMultiProcessorCount,
+	cudaDevAttrComputeCapabilityMajor,
+	cudaDevAttrCooperativeLaunch,
+	cudaDevAttrMaxSharedMemoryPerBlockOptin,
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+cudaError_t cudaPeekAtLastError(void);
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);
+
+typedef enum cudaDriverEntryPointQueryResult {
+	cudaDriverEntryPointSuccess,
+} cudaDriverEntryPointQueryResult;
+
+enum { cudaEnableDefault };
+
+/* Knows cuTensorMapEncodeTiled alone. */
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **ret_entry, unsigned version,
+                                             unsigned long long flags, cudaDriverEntryPointQueryResult *ret);
+
+#ifdef __cplusplus
+}
+
+/* ---- Words of CUDA C++ ---- */
+
+#define __device__
+#define __host__
+#define __global__
+#define __grid_constant__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __shared__       thread_local /* the fibers of a block share a thread: emulator.h */
+
+/* ---- Vectors ---- */
+
+struct alignas(8) float2 {
+	float x, y;
+};
+struct alignas(16) float4 {
+	float x, y, z, w;
+};
+struct alignas(16) uint4 {
+	unsigned x, y, z, w;
+};
+struct uint3 {
+	unsigned x, y, z;
+};
+struct dim3 {
+	unsigned x, y, z;
+	dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z)
+	{
+	}
+};
+
+inline float2 make_float2(float x, float y)
+{
+	return {x, y};
+}
+
+inline float4 make_float4(float x, float y, float z, float w)
+{
+	return {x, y, z, w};
+}
+
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
+{
+	return {x, y, z, w};
+}
+
+/* ---- Launches ---- */
+
+enum cudaLaunchAttributeID {
+	cudaLaunchAttributeProgrammaticStreamSerialization,
+	cudaLaunchAttributeClusterDimension,
+	cudaLaunchAttributeCooperative,
+};
+
+struct cudaLaunchAttribute {
+	cudaLaunchAttributeID id;
+	struct {
+		int programmaticStreamSerializationAllowed, cooperative;
+		uint3 clusterDim;
+	} val;
+};
+
+struct cudaLaunchConfig_t {
+	dim3 gridDim, blockDim;
+	size_t dynamicSmemBytes;
+	cudaStream_t stream;
+	cudaLaunchAttribute *attrs;
+	unsigned numAttrs;
+};
+
+enum cudaFuncAttribute {
+	cudaFuncAttributeMaxDynamicSharedMemorySize,
+};
+
+#endif
+
+#endif

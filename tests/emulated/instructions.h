@@ -1,0 +1,219 @@
+/* instructions.h: what kernels/gemm/hopper.cuh has, emulated; see there. */
+#ifndef KOPS_EMULATED_INSTRUCTIONS_H
+#define KOPS_EMULATED_INSTRUCTIONS_H
+
+#define KOPS_KERNELS_GEMM_HOPPER_H /* so that it is not included any more */
+#define KOPS_HOPPER                1
+
+#include "device.h"
+#include "gemm/descriptor.cuh"
+#include "product.h"
+
+namespace hopper
+{
+
+using emulator::shared_address;
+
+/* Kernels follow each other without overlap. */
+inline void let_next_kernel_come()
+{
+}
+
+inline void await_kernel_before()
+{
+}
+
+/* ---- Words in global memory ---- */
+
+inline void store_relaxed(uint64_t *to, uint64_t bits)
+{
+	emulator::tell(to, bits);
+}
+
+inline uint64_t load_relaxed(const uint64_t *from)
+{
+	return emulator::look(from);
+}
+
+/* ---- Barriers ---- */
+
+inline void barrier_init(uint32_t barrier, unsigned count)
+{
+	auto &all = emulator::self->block->mbarriers;
+
+	if (barrier % 8 != 0 || !all.insert({barrier, {count, count, 0, 0, {}}}).second)
+		emulator::fail("the barrier is initialised twice, or not aligned to 8 bytes");
+}
+
+inline void barriers_ready()
+{
+}
+
+inline void barrier_expect(uint32_t barrier, unsigned bytes)
+{
+	emulator::mbarrier_arrive(*emulator::self->block, barrier, bytes);
+}
+
+inline void barrier_arrive(uint32_t barrier)
+{
+	emulator::mbarrier_arrive(*emulator::self->block, barrier, 0);
+}
+
+/* A block of this cluster. */
+inline emulator::block &block_at(unsigned rank)
+{
+	auto &blocks = emulator::self->block->team->blocks;
+
+	if (rank >= blocks.size())
+		emulator::fail("there is no block %u in the cluster", rank);
+	return blocks[rank];
+}
+
+inline void barrier_arrive(uint32_t barrier, unsigned block)
+{
+	emulator::mbarrier_arrive(block_at(block), barrier, 0);
+}
+
+inline void barrier_wait(uint32_t barrier, unsigned parity)
+{
+	emulator::mbarrier_wait(barrier, parity);
+}
+
+/* ---- Copies ---- */
+
+inline void copy_bulk_in(emulator::block &b, uint32_t to, const void *from, unsigned bytes, uint32_t barrier)
+{
+	if (to % 16 != 0 || (uintptr_t)from % 16 != 0 || bytes % 16 != 0 || bytes == 0)
+		emulator::fail("a bulk copy of %u bytes that is not aligned to 16", bytes);
+	emulator::copy_in(b, to, bytes, barrier, [=](emulator::block &there) {
+		memcpy(emulator::shared_at(there, to, bytes), from, bytes);
+	});
+}
+
+inline void copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t barrier)
+{
+	copy_bulk_in(*emulator::self->block, to, from, bytes, barrier);
+}
+
+inline void copy_bulk_to(uint16_t blocks, uint32_t to, const void *from, unsigned bytes, uint32_t barrier)
+{
+	for (unsigned rank = 0; blocks >> rank; rank++)
+		if (blocks >> rank & 1)
+			copy_bulk_in(block_at(rank), to, from, bytes, barrier);
+}
+
+inline void prefetch_map(const void *)
+{
+}
+
+/* tensor_map.cc */
+void copy_box_in(emulator::block &b, uint32_t to, const void *map, int x, int y, int z, uint32_t barrier);
+void store_box(const void *map, int x, int y, int z, uint32_t from);
+
+inline void copy_box(uint32_t to, const void *map, int x, int y, int z, uint32_t barrier)
+{
+	copy_box_in(*emulator::self->block, to, map, x, y, z, barrier);
+}
+
+inline void copy_box_to(uint16_t blocks, uint32_t to, const void *map, int x, int y, int z, uint32_t barrier)
+{
+	for (unsigned rank = 0; blocks >> rank; rank++)
+		if (blocks >> rank & 1)
+			copy_box_in(block_at(rank), to, map, x, y, z, barrier);
+}
+
+inline void stores_commit()
+{
+	emulator::commit_copies_out();
+}
+
+template <int LEFT> void stores_await_read()
+{
+	emulator::await_copies_out(LEFT);
+}
+
+inline void show_to_engines()
+{
+}
+
+/* ---- Shared memory ---- */
+
+template <class T> T *shared_as(emulator::block &b, uint32_t address, unsigned n)
+{
+	if (address % (n * sizeof(T)) != 0)
+		emulator::fail("an access to shared memory that is not aligned");
+	return (T *)emulator::shared_at(b, address, n * sizeof(T));
+}
+
+inline void store_shared(uint32_t address, float value)
+{
+	*shared_as<float>(*emulator::self->block, address, 1) = value;
+}
+
+inline void store_pair(uint32_t address, float x, float y)
+{
+	float *pair = shared_as<float>(*emulator::self->block, address, 2);
+
+	pair[0] = x;
+	pair[1] = y;
+}
+
+inline float load_shared(uint32_t address)
+{
+	return *shared_as<float>(*emulator::self->block, address, 1);
+}
+
+inline void store_matrices(uint32_t row, const uint32_t (&pairs)[4])
+{
+	unsigned lane = threadIdx.x % emulator::WARP;
+
+	for (unsigned i = 0; i < 4; i++) {
+		uint32_t line = __shfl_sync(~0u, row, (int)(i * 8 + lane / 4));
+		if (line % 16 != 0)
+			emulator::fail("a row of a matrix that is not aligned to 16 bytes");
+		*shared_as<uint32_t>(*emulator::self->block, line + lane % 4 * 4, 1) = pairs[i];
+	}
+}
+
+/* ---- Clusters, warpgroups ---- */
+
+inline unsigned cluster_rank()
+{
+	return emulator::self->block->rank;
+}
+
+inline void cluster_sync()
+{
+	emulator::meet_team();
+}
+
+template <int THREADS> void threads_sync(int barrier)
+{
+	if (barrier < 1 || barrier > 15)
+		emulator::fail("there is no barrier %d", barrier);
+	emulator::meet(emulator::self->block->met[barrier], THREADS, "the threads of a named barrier");
+}
+
+constexpr unsigned RANK_SHIFT = 24; /* in the address of another block's memory */
+
+inline uint32_t address_in(unsigned block, uint32_t address)
+{
+	return block << RANK_SHIFT | address;
+}
+
+inline void store_there(uint32_t address, float value)
+{
+	*shared_as<float>(block_at(address >> RANK_SHIFT), address & ((1u << RANK_SHIFT) - 1), 1) = value;
+}
+
+template <int N> void fewer_registers()
+{
+}
+
+template <int N> void more_registers()
+{
+}
+
+} // namespace hopper
+
+#endif

@@ -1,0 +1,7 @@
+/* simt.cc: kernels/gemm/simt.cu. */
+#include "bulk.h"
+#include "launch.h"
+
+#include "gemm/simt.cu"
+
+DYNAMIC_SHARED(float, memory, 1024)

@@ -1,0 +1,15 @@
+/* wgmma.cc: kernels/gemm/wgmma.cu. */
+#include "instructions.h"
+#include "launch.h"
+
+#include "gemm/wgmma.cu"
+
+DYNAMIC_SHARED(char, shared, 16)
+
+/* Where there is no Hopper; the emulated GPU is one. */
+extern "C" CUDA_LAUNCH(gemm_naive)
+{
+	(void)args;
+	(void)launch;
+	return KOPS_E_FAULT;
+}
