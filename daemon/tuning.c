@@ -7,9 +7,10 @@
 
 #include "shape_class.h"
 
-#define FIRST_LINE "kops tuning table 1"
 #define LINE_BYTES 2048
 #define US_MAX     1e12
+
+_Static_assert(TUNED_ROWS_MAX == TUNING_ROWS_MAX, "a line has room");
 
 struct entry {
 	struct shape_class class;
@@ -238,7 +239,7 @@ static int take_entry(struct reader *r, char *line)
 static int take_line(struct reader *r, char *line)
 {
 	if (r->line == 1)
-		return strcmp(line, FIRST_LINE) == 0 ? 0 : refuse(r, "is not \"" FIRST_LINE "\"");
+		return strcmp(line, TUNING_FIRST_LINE) == 0 ? 0 : refuse(r, "is not \"" TUNING_FIRST_LINE "\"");
 	if (line[0] == '\0' || line[0] == '#')
 		return 0;
 	if (line[0] == '[')

@@ -17,11 +17,9 @@
 #define KOPS_TUNING_H
 
 #include "kernel.h"
+#include "tuning_table.h"
 
-/* The loop waits while a table is read. */
-#define TUNING_BYTES_MAX   (4u << 20) /* of a file */
-#define TUNING_CLASSES_MAX 16384      /* of a device: lines, those of the same class and of unknown rows too */
-#define TUNING_WHY_BYTES   256
+#define TUNING_WHY_BYTES 256
 
 struct tuning; /* opaque */
 

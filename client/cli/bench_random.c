@@ -32,8 +32,7 @@ struct comparison {
 static void csv_head(void)
 {
 	puts("op,dtype,precision,device,description,seed,shape,shape_class,kernel,samples,launches,sets,flops,"
-	     "bytes,"
-	     "min_us,median_us,max_us,auto,fastest,loss_percent,wrong,why");
+	     "bytes,min_us,median_us,max_us,auto,fastest,loss_percent,wrong,why");
 }
 
 static void csv_row(const struct bench_head *head, const struct result *result, size_t i)
@@ -114,8 +113,7 @@ static void summarise(struct comparison *c)
 	fprintf(out,
 	        "%skopsd's choice against the fastest kernel, %zu shapes from seed %" PRIu64
 	        ": loss median %.1f %%, 95th percentile %.1f %%, largest %.1f %% (%s: %s where %s is fastest); "
-	        "more "
-	        "than %.0f %% at %zu\n",
+	        "more than %.0f %% at %zu\n",
 	        out == stdout ? "\n" : "", c->losses.n, c->plan->table.head.seed,
 	        samples_quantile(&c->losses, 0.5), samples_quantile(&c->losses, 0.95), race_loss_percent(race),
 	        c->worst->shape->text, race->rows[0].kernel, race->rows[race->best].kernel, MUCH_PERCENT,

@@ -102,9 +102,9 @@ static int write_over(struct tune *t, const char *old)
 	strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&now, &tm));
 	tune_table_write(out, old, t->bench.info->daemon, t->bench.device->description, date, &t->lines);
 	int rc = fclose(out) == 0 ? CLI_OK : cli_fail(cli, CLI_FAILED, "out of memory");
-	if (rc == CLI_OK && bytes > TUNE_TABLE_BYTES_MAX)
+	if (rc == CLI_OK && bytes > TUNING_BYTES_MAX)
 		rc = cli_fail(cli, CLI_FAILED, "%s would grow beyond the %u bytes that kopsd reads; delete it",
-		              t->path, TUNE_TABLE_BYTES_MAX);
+		              t->path, TUNING_BYTES_MAX);
 	if (rc == CLI_OK && sink_write_bytes(t->sink, text, bytes, cli->why) < 0)
 		rc = CLI_FAILED;
 	free(text);
@@ -164,7 +164,7 @@ static char *line_of(const struct race *race)
 		order[i] = &race->rows[i];
 	qsort(order, race->n, sizeof(order[0]), by_time);
 	fputs(race->shape_class, out);
-	for (size_t i = 0; i < race->n && i < TUNE_ROWS_MAX; i++)
+	for (size_t i = 0; i < race->n && i < TUNING_ROWS_MAX; i++)
 		fprintf(out, " %s %.3f", order[i]->kernel, order[i]->median_us);
 	if (fclose(out) == 0)
 		return line;
@@ -233,7 +233,7 @@ static int measure_step(struct tune *t, const struct sweep *sweep, const struct 
 
 static bool is_over(const struct tune *t)
 {
-	return interrupted || t->lines.n == TUNE_CLASSES_MAX || cli_now_us() >= t->end_us;
+	return interrupted || t->lines.n == TUNING_CLASSES_MAX || cli_now_us() >= t->end_us;
 }
 
 static double work_of(const struct sweep *sweep, const struct bench_shape *shape, uint64_t footprint)

@@ -8,8 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIRST_LINE "kops tuning table 1\n"
-
 /* ---- Lines ---- */
 
 static size_t class_length(const char *line)
@@ -69,7 +67,7 @@ void tune_lines_free(struct tune_lines *lines)
 /* At most a byte more than a table may have. */
 static char *read_all(int fd)
 {
-	size_t room = TUNE_TABLE_BYTES_MAX + 1, used = 0;
+	size_t room = TUNING_BYTES_MAX + 1, used = 0;
 	char *text = malloc(room + 1);
 
 	while (text && used < room) {
@@ -91,7 +89,8 @@ static char *read_all(int fd)
 
 static bool is_table(const char *text)
 {
-	return strlen(text) <= TUNE_TABLE_BYTES_MAX && strncmp(text, FIRST_LINE, strlen(FIRST_LINE)) == 0;
+	return strlen(text) <= TUNING_BYTES_MAX &&
+	       strncmp(text, TUNING_FIRST_LINE "\n", strlen(TUNING_FIRST_LINE "\n")) == 0;
 }
 
 int tune_table_read(const char *path, char **ret_text, char *why)
@@ -169,7 +168,7 @@ static void copy_old(FILE *out, const char *old, enum owner wanted, const char *
 			owner = owner_of(line, title, description);
 		if (owner != wanted)
 			continue;
-		if (owner == OURS && (!is_old_class(line, lines) || classes++ >= TUNE_CLASSES_MAX))
+		if (owner == OURS && (!is_old_class(line, lines) || classes++ >= TUNING_CLASSES_MAX))
 			continue;
 		fprintf(out, "%.*s\n", (int)strcspn(line, "\n"), line);
 	}
@@ -181,7 +180,7 @@ void tune_table_write(FILE *out, const char *old, const char *daemon, const char
 	char title[512];
 
 	snprintf(title, sizeof(title), "[%s on %s]", daemon, description);
-	fputs(FIRST_LINE, out);
+	fputs(TUNING_FIRST_LINE "\n", out);
 	if (old)
 		copy_old(out, old, OTHERS, title, description, lines);
 	fprintf(out, "%s\n# measured %s\n", title, date);

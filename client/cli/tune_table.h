@@ -8,12 +8,9 @@
 #include <stdio.h>
 
 #include "cli.h"
+#include "tuning_table.h"
 
-#define TUNE_TABLE_PATH      "/var/cache/kopsd/tuning" /* kopsd's default for tuning-table */
-#define TUNE_TABLE_BYTES_MAX (4u << 20)                /* kopsd reads no more */
-
-#define TUNE_CLASSES_MAX 16384 /* nor more of a device, */
-#define TUNE_ROWS_MAX    16    /* nor more of a class */
+#define TUNE_TABLE_PATH "/var/cache/kopsd/tuning" /* kopsd's default for tuning-table */
 
 /* Lines of one section, in the order of their coming: "CLASS ROW US [ROW US …]". */
 struct tune_lines {

@@ -186,13 +186,13 @@ static void a_section_has_room_for_so_many_classes(void **state)
 
 	(void)state;
 	fputs(HEAD OURS, out);
-	for (size_t i = 0; i < TUNE_CLASSES_MAX; i++)
+	for (size_t i = 0; i < TUNING_CLASSES_MAX; i++)
 		fprintf(out, "%zu/8 x 9\n", i);
 	fclose(out);
 	text = written(old, list);
 	for (const char *c = strstr(text, "today\n"); c; c = strchr(c + 1, '\n'))
 		n += c[1] >= '0' && c[1] <= 'a';
-	assert_int_equal(n, TUNE_CLASSES_MAX);
+	assert_int_equal(n, TUNING_CLASSES_MAX);
 	assert_non_null(strstr(text, "today\na/8 x 1\n1/8 x 1\n0/8 x 9\n2/8 x 9\n"));
 	assert_non_null(strstr(text, "\n16382/8 x 9\n"));
 	assert_null(strstr(text, "\n16383/8 x 9\n"));
@@ -205,17 +205,17 @@ static void a_table_of_titles_is_read_fast(void **state)
 {
 	static const char *const list[] = {"a/8 x 1", NULL};
 	size_t head = strlen(HEAD);
-	char *old = malloc(TUNE_TABLE_BYTES_MAX + 1), *text;
+	char *old = malloc(TUNING_BYTES_MAX + 1), *text;
 
 	(void)state;
 	assert_non_null(old);
-	for (size_t i = 0; i < TUNE_TABLE_BYTES_MAX; i++)
+	for (size_t i = 0; i < TUNING_BYTES_MAX; i++)
 		old[i] = i < head ? HEAD[i] : (i - head) % 2 ? '\n' : '[';
-	old[TUNE_TABLE_BYTES_MAX] = '\0';
+	old[TUNING_BYTES_MAX] = '\0';
 	alarm(60); /* it took hours when each title was looked for beyond its end */
 	text = written(old, list);
 	alarm(0);
-	assert_true(strlen(text) > TUNE_TABLE_BYTES_MAX);
+	assert_true(strlen(text) > TUNING_BYTES_MAX);
 	free(text);
 	free(old);
 }
