@@ -4,15 +4,11 @@
 
 #include "f16x3.h"
 #include "problem.h"
-#ifdef KOPS_UNPROVEN
 #include "wgmma.h"
-#endif
 
 CUDA_LAUNCH(gemm_simt);
-#ifdef KOPS_UNPROVEN
 CUDA_LAUNCH(gemm_simt2);
 uint64_t gemm_simt2_workspace(const struct op_args *args);
-#endif
 CUDA_LAUNCH(gemm_pipelined);
 CUDA_LAUNCH(gemm_bankfree);
 CUDA_LAUNCH(gemm_blocked);
@@ -166,33 +162,27 @@ static double f16x3_slowdown(const struct op_args *args)
 	return time_ns(args, &(struct pace){256, 128, 150, 25}) / ideal_ns(args);
 }
 
-#ifdef KOPS_UNPROVEN
 static double bf16x6_slowdown(const struct op_args *args)
 {
 	return time_ns(args, &(struct pace){256, 128, 70, 50}) / ideal_ns(args);
 }
-#endif
 
-#ifdef KOPS_UNPROVEN
 static double wgmma_slowdown(const struct op_args *args)
 {
 	double tflops = args->views[0].dtype == KOPS_F32 ? 250 : 500;
 
 	return time_ns(args, &(struct pace){128, 256, tflops, 15}) / ideal_ns(args);
 }
-#endif
 
 static double simt_slowdown(const struct op_args *args)
 {
 	return slowdown(args, &(struct pace){32, 32, reads_lines(args) ? 16 : 4, 100});
 }
 
-#ifdef KOPS_UNPROVEN
 static double simt2_slowdown(const struct op_args *args)
 {
 	return slowdown(args, &(struct pace){128, 128, 25, 200});
 }
-#endif
 
 static double pipelined_slowdown(const struct op_args *args)
 {
@@ -238,7 +228,6 @@ static const struct kernel rows[] = {
         .tensor_cores = true,
         .slowdown = f16x3_slowdown,
     },
-#ifdef KOPS_UNPROVEN
     {
         .name = "bf16x6",
         .idea = "as f16x3 with three bf16 and six products, for numbers of any range in one line",
@@ -251,8 +240,6 @@ static const struct kernel rows[] = {
         .tensor_cores = true,
         .slowdown = bf16x6_slowdown,
     },
-#endif
-#ifdef KOPS_UNPROVEN
     {
         .name = "wgmma",
         .idea = "tiles by the copy engine and wgmma, C by the copy engine during the next tile",
@@ -264,7 +251,6 @@ static const struct kernel rows[] = {
         .tensor_cores = true,
         .slowdown = wgmma_slowdown,
     },
-#endif
     {
         .name = "simt",
         .idea = "plain FMAs without register bank conflicts, tiles by the copy engine, K split in clusters",
@@ -284,7 +270,6 @@ static const struct kernel rows[] = {
         .supports = gemm_cublas_supports,
         .launch = gemm_cublas,
     },
-#ifdef KOPS_UNPROVEN
     {
         .name = "simt2",
         .idea = "as simt for large products: operands turned beforehand, a short loop of FMAs alone",
@@ -295,7 +280,6 @@ static const struct kernel rows[] = {
         .launch = gemm_simt2,
         .slowdown = simt2_slowdown,
     },
-#endif
     {
         .name = "pipelined",
         .idea = "as bankfree, the next tiles fetched during the arithmetic on these",

@@ -14,7 +14,7 @@
  * Three kernels do it: measure_lines finds each line's largest magnitude, split_lines cuts the operands up
  * (split.cuh, a tenth of f16x3's time at 8192³, a third at 2048³), multiply (product.cuh) does the work. Where
  * numbers in a line differ too much for two f16 to hold, f16x3 cuts them up again and multiplies as bf16x6 does
- * (with KOPS_UNPROVEN, from K = 768 on), and where three bf16 do not hold them either, where they are NaN or
+ * (from K = 768 on), and where three bf16 do not hold them either, where they are NaN or
  * infinite or mostly zeros, multiply_plainly does it in f32. Which it is to be is found out on the GPU; the
  * other kernels return at once.
  *
@@ -100,15 +100,10 @@ __global__ void __launch_bounds__(THREADS, 2) multiply_plainly(fallback f)
 	__shared__ __align__(16) float a_tile[2][DEPTH * PITCH], b_tile[2][DEPTH * PITCH];
 
 	hopper::await_kernel_before();
-#ifdef KOPS_UNPROVEN
 	if (f.pairs_tried && fits(f.found))
 		return;
 	if (f.triples_tried && is_due(bf16_triples(), f.found, f.pairs_tried))
 		return;
-#else
-	if (fits(f.found))
-		return;
-#endif
 	for (; f.t.first + blockIdx.x < f.blocks; f.t.first += gridDim.x) {
 		multiply_block<A_ALONG_K, B_ALONG_K, WIDTH>(f.t, a_tile, b_tile);
 		__syncthreads();
@@ -350,12 +345,7 @@ template <class FORMAT> bool worthwhile(const op_args *args, const char **ret_wh
 /* Whether f16x3 goes on with bf16_triples. */
 bool wants_triples(const op_args *args)
 {
-#ifdef KOPS_UNPROVEN
 	return gemm_problem_of(args).k >= bf16_triples::LONG;
-#else
-	(void)args;
-	return false;
-#endif
 }
 
 int f16x3_terms(const op_args *args)
@@ -393,15 +383,12 @@ extern "C" CUDA_LAUNCH(gemm_f16x3)
 	plan.split.pairs_tried = true;
 	launch_measure(plan, stream);
 	launch_format<f16_pairs>(plan, args, multiprocessors, stream);
-#ifdef KOPS_UNPROVEN
 	if (wants_triples(args))
 		launch_format<bf16_triples>(plan, args, multiprocessors, stream);
-#endif
 	launch_fallback(plan, args, wants_triples(args), multiprocessors, stream);
 	return cuda_launch_status();
 }
 
-#ifdef KOPS_UNPROVEN
 extern "C" bool gemm_bf16x6_supports(const op_args *args, const char **ret_why_not)
 {
 	if (!supports(args, bf16_triples::TERMS, ret_why_not))
@@ -433,4 +420,3 @@ extern "C" CUDA_LAUNCH(gemm_bf16x6)
 	launch_fallback(plan, args, true, multiprocessors, stream);
 	return cuda_launch_status();
 }
-#endif

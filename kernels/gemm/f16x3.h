@@ -13,12 +13,10 @@ bool gemm_f16x3_worthwhile(const struct op_args *args, const char **ret_why_not)
 uint64_t gemm_f16x3_workspace(const struct op_args *args);
 CUDA_LAUNCH(gemm_f16x3);
 
-#ifdef KOPS_UNPROVEN
 bool gemm_bf16x6_supports(const struct op_args *args, const char **ret_why_not);
 bool gemm_bf16x6_worthwhile(const struct op_args *args, const char **ret_why_not);
 uint64_t gemm_bf16x6_workspace(const struct op_args *args);
 CUDA_LAUNCH(gemm_bf16x6);
-#endif
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,7 @@
 #include <math.h>
 
 #include "cuda_rows.h"
-#ifdef KOPS_UNPROVEN
 #include "ring.h"
-#endif
 
 #define SCALE_MAX 1e38 /* fused multiplies it by log2 e */
 
@@ -72,12 +70,10 @@ static bool supports_fused(const struct op_args *args, const char **ret_why_not)
 	return false;
 }
 
-#ifdef KOPS_UNPROVEN
 static bool supports_ring(const struct op_args *args, const char **ret_why_not)
 {
 	return supports_fused(args, ret_why_not) && softmax_ring_takes(args, ret_why_not);
 }
-#endif
 
 /* ---- Slowness, as measured on an H200 and half as much again ---- */
 
@@ -147,7 +143,6 @@ static double slowdown_naive(const struct op_args *args)
 /* ---- Rows ---- */
 
 static const struct kernel rows[] = {
-#ifdef KOPS_UNPROVEN
     {
         .name = "ring",
         .idea = "as fused for long rows: all multiprocessors keep pieces of several rows, reading one, writing "
@@ -158,7 +153,6 @@ static const struct kernel rows[] = {
         .workspace = softmax_ring_workspace,
         .launch = softmax_ring,
     },
-#endif
     {
         .name = "fused",
         .idea =
