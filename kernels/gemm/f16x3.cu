@@ -49,13 +49,14 @@
 
 #include <math.h>
 
+#include "f64.cuh"
 #include "launch.cuh"
 #include "product.cuh"
 
 namespace
 {
 
-/* ---- Where the operands do not fit: the same product in f32, as in pipelined.cu ---- */
+/* ---- Where the operands do not fit: the same product in f64 ---- */
 
 struct fallback {
 	task t;
@@ -64,40 +65,10 @@ struct fallback {
 	bool pairs_tried, triples_tried;
 };
 
-/* One block of C, with the sums of a thread where pipelined.cu has them. */
 template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
-__device__ __forceinline__ void multiply_block(const task &t, float (*a_tile)[DEPTH * PITCH],
-                                               float (*b_tile)[DEPTH * PITCH])
+__global__ void __launch_bounds__(THREADS, 1) multiply_f64(fallback f)
 {
-	const gemm_problem &p = t.p;
-	place at = place_of<EDGE, 8>(t);
-	loader<A_ALONG_K, WIDTH> a(batch_data(p.a, at.batch), p.a.row, p.a.col, at.row, at.rows);
-	loader<B_ALONG_K, WIDTH> b(batch_data(p.b, at.batch), p.b.col, p.b.row, at.col, at.cols);
-	int row = (threadIdx.x / 64 * 4 + threadIdx.x % 32 / 8) * 4;
-	int col = (threadIdx.x / 32 % 2 * 8 + threadIdx.x % 8) * 4, now = 0;
-	float sums[SUMS][SUMS] = {};
-
-	a.fetch(p.k);
-	b.fetch(p.k);
-	for (uint64_t k = 0; k < p.k; k += DEPTH, now ^= 1) {
-		a.template store<1, PITCH>(a_tile[now]);
-		b.template store<1, PITCH>(b_tile[now]);
-		__syncthreads();
-		if (p.k - k > DEPTH) {
-			a.fetch(p.k - k - DEPTH);
-			b.fetch(p.k - k - DEPTH);
-		}
-#pragma unroll
-		for (int i = 0; i < DEPTH; i++)
-			add_line(sums, a_tile[now] + i * PITCH + row, b_tile[now] + i * PITCH + col);
-	}
-	write_sums<HALF>(t, at, block_of_c(t, at), row, col, sums);
-}
-
-template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
-__global__ void __launch_bounds__(THREADS, 2) multiply_plainly(fallback f)
-{
-	__shared__ __align__(16) float a_tile[2][DEPTH * PITCH], b_tile[2][DEPTH * PITCH];
+	__shared__ __align__(16) float a_tile[2][DEPTH * F64_PITCH], b_tile[2][DEPTH * F64_PITCH];
 
 	hopper::await_kernel_before();
 	if (f.pairs_tried && fits(f.found))
@@ -105,7 +76,7 @@ __global__ void __launch_bounds__(THREADS, 2) multiply_plainly(fallback f)
 	if (f.triples_tried && is_due(bf16_triples(), f.found, f.pairs_tried))
 		return;
 	for (; f.t.first + blockIdx.x < f.blocks; f.t.first += gridDim.x) {
-		multiply_block<A_ALONG_K, B_ALONG_K, WIDTH>(f.t, a_tile, b_tile);
+		f64_block<A_ALONG_K, B_ALONG_K, WIDTH>(f.t, a_tile, b_tile);
 		__syncthreads();
 	}
 }
@@ -260,10 +231,10 @@ void launch_format(const plan &plan, const op_args *args, int multiprocessors, c
 void launch_fallback(const plan &plan, const op_args *args, bool triples_tried, int multiprocessors,
                      cudaStream_t stream)
 {
-	static void (*const kernels[8])(fallback) = KERNELS(multiply_plainly);
+	static void (*const kernels[8])(fallback) = KERNELS(multiply_f64);
 	fallback f = {task_of(args), 0, plan.split.found, plan.split.pairs_tried, triples_tried};
 	access how = access_of(f.t.p);
-	uint64_t most = 2 * (uint64_t)multiprocessors;
+	uint64_t most = (uint64_t)multiprocessors;
 
 	f.blocks = blocks_of(f.t.p, EDGE);
 	launch_kernel(kernels[how.a_along_k * 4 + how.b_along_k * 2 + how.vectors], f,

@@ -42,6 +42,31 @@ __device__ __forceinline__ void await_kernel_before()
 #endif
 }
 
+/* ---- Products of a warp, in f64 ---- */
+
+/*
+ * d += A · B, 16 × 8 · 8 × 8. Of lane t: a[i] is row t / 4 + i % 2 * 8, t % 4 + i / 2 * 4 of K; b[i] that of K,
+ * column t / 4; d[i] row t / 4 + i / 2 * 8, column t % 4 * 2 + i % 2.
+ */
+__device__ __forceinline__ void add_products(double (&d)[4], const double (&a)[4], const double (&b)[2])
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+	             "{%8, %9}, {%0, %1, %2, %3};"
+	             : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
+	             : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#else
+	int group = threadIdx.x % 32 / 4 * 4, pair = threadIdx.x % 4 * 8;
+
+#pragma unroll
+	for (int k = 0; k < 8; k++)
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			d[i] = fma(__shfl_sync(0xffffffff, a[k / 4 * 2 + i / 2], group + k % 4),
+			           __shfl_sync(0xffffffff, b[k / 4], pair + i % 2 * 4 + k % 4), d[i]);
+#endif
+}
+
 #if __CUDA_ARCH__ >= 900
 
 /* ---- Words in global memory that other blocks write while this one looks ---- */

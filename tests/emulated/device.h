@@ -26,7 +26,7 @@ inline void __syncthreads()
 
 inline void __syncwarp()
 {
-	emulator::exchange(0, 0);
+	emulator::exchange(0);
 }
 
 template <class T> T emulated_shuffle(T value, unsigned lane)
@@ -34,7 +34,7 @@ template <class T> T emulated_shuffle(T value, unsigned lane)
 	uint64_t bits = 0;
 
 	memcpy(&bits, &value, sizeof value);
-	bits = emulator::exchange(bits, lane);
+	bits = emulator::exchange(bits)[lane % emulator::WARP];
 	memcpy(&value, &bits, sizeof value);
 	return value;
 }

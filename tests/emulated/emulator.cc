@@ -268,14 +268,14 @@ void meet_team()
 	     "the threads of the blocks that run with its own");
 }
 
-uint64_t exchange(uint64_t value, unsigned lane)
+const uint64_t *exchange(uint64_t value)
 {
 	warp &w = self->block->warps[self->thread.x / WARP];
 	uint64_t *values = w.exchanged[w.met.round % 2];
 
 	values[self->thread.x % WARP] = value;
 	meet(w.met, WARP, "the other lanes of its warp");
-	return values[lane % WARP];
+	return values;
 }
 
 /* ---- Shared memory ---- */

@@ -137,8 +137,8 @@ void wake(waiting &in);
 void meet(meeting &m, unsigned threads, const char *what);
 /* All threads of a cluster or of a cooperative launch. */
 void meet_team();
-/* Of `lane` of this warp; all lanes ask. */
-uint64_t exchange(uint64_t value, unsigned lane);
+/* Of each lane of this warp, all of which ask; until it asks again. */
+const uint64_t *exchange(uint64_t value);
 
 /* ---- Shared memory ---- */
 

@@ -125,6 +125,22 @@ template <unsigned SUMS> void add_products_from(float (&d)[SUMS], const float (&
 	emulator::begin_product(p, d, a);
 }
 
+/* Of a warp, whose lanes look at each other's numbers. */
+inline void add_products(double (&d)[4], const double (&a)[4], const double (&b)[2])
+{
+	struct numbers {
+		double a[4], b[2];
+	} mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+	unsigned row = threadIdx.x % emulator::WARP / 4, col = threadIdx.x % 4 * 2;
+	const uint64_t *all = emulator::exchange((uint64_t)&mine);
+
+	for (unsigned k = 0; k < 8; k++)
+		for (unsigned i = 0; i < 4; i++)
+			d[i] = fma(((const numbers *)all[row * 4 + k % 4])->a[k / 4 * 2 + i / 2],
+			           ((const numbers *)all[(col + i % 2) * 4 + k % 4])->b[k / 4], d[i]);
+	emulator::exchange(0);
+}
+
 inline void products_begin()
 {
 }
