@@ -87,6 +87,7 @@ __global__ void __launch_bounds__(THREADS, 1) multiply_f64(fallback f)
 struct plan {
 	gemm_problem p;
 	split_task split;
+	float4 *kept;
 	uint64_t zeroed, bytes; /* from the beginning */
 };
 
@@ -127,13 +128,17 @@ plan plan_of(const op_args *args, int terms, char *base)
 		operands[i].largest = (unsigned *)(base + at);
 		operands[i].nonzeros = operands[i].largest + lines;
 		operands[i].losses = operands[i].nonzeros + lines;
-		at += 3 * lines * sizeof(unsigned);
+		operands[i].small = operands[i].losses + lines;
+		at += 4 * lines * sizeof(unsigned);
 	}
 	plan.zeroed = at;
 	for (int i = 0; i < 2; i++) {
 		operands[i].tiles = (uint4 *)(base + at);
 		at += operands[i].batches * operands[i].padded_lines * operands[i].padded_depth * 2 * terms;
 	}
+	plan.kept = (float4 *)(base + at);
+	if (p.k > SEGMENT * TILE_DEPTH)
+		at += (uint64_t)gemm_hopper_multiprocessors() * KEPT_BYTES;
 	plan.bytes = at;
 	return plan;
 }
@@ -209,6 +214,7 @@ product product_of(const plan &plan, const op_args *args)
 	p.b = operands[1].tiles;
 	p.a_largest = operands[0].largest;
 	p.b_largest = operands[1].largest;
+	p.kept = plan.kept;
 	p.found = plan.split.found;
 	p.pairs_tried = plan.split.pairs_tried;
 	return p;

@@ -84,6 +84,25 @@ __device__ __forceinline__ uint64_t load_relaxed(const uint64_t *from)
 	return bits;
 }
 
+/* Of one thread's, each address sees them in its order, and loads by load_global() what they left. */
+__device__ __forceinline__ void add_to_global(float4 *to, float4 x)
+{
+	asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.x), "f"(x.y),
+	             "f"(x.z), "f"(x.w)
+	             : "memory");
+}
+
+__device__ __forceinline__ float4 load_global(const float4 *from)
+{
+	float4 x;
+
+	asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+	             : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+	             : "l"(from)
+	             : "memory");
+	return x;
+}
+
 /* ---- Barriers in shared memory: `count` arrivals and the bytes expected complete a phase ---- */
 
 __device__ __forceinline__ void barrier_init(uint32_t barrier, unsigned count)

@@ -16,6 +16,7 @@ namespace
 {
 
 constexpr int WAVE_LINES = 64; /* of A, for one wgmma */
+constexpr int SEGMENT = 32;    /* tiles of K, whose products are summed apart from others' */
 constexpr int STAGE_BUDGET = 216 * 1024;
 
 struct product {
@@ -28,6 +29,7 @@ struct product {
 	uint64_t a_batch, b_batch;
 	const uint4 *a, *b;
 	const unsigned *a_largest, *b_largest;
+	float4 *kept; /* of large cuts, KEPT_BYTES for each block, if K has more than one segment */
 	const findings *found;
 	bool pairs_tried;
 };
@@ -51,6 +53,8 @@ template <class FORMAT_, int WAVES_, int SHARERS_, int SPLITS_> struct cut {
 
 template <class FORMAT> using large_cut = cut<FORMAT, 2, 2, 1>; /* 256 × 128 per block */
 template <class FORMAT> using small_cut = cut<FORMAT, 1, 1, 2>; /* 128 × 128 per two blocks */
+
+constexpr uint64_t KEPT_BYTES = large_cut<f16_pairs>::ROWS * large_cut<f16_pairs>::COLS * sizeof(float);
 
 #ifdef KOPS_HOPPER
 
@@ -297,14 +301,64 @@ __device__ __forceinline__ void write_sums_of(const product &p, uint64_t batch, 
 }
 
 /*
+ * A thread's sums of the segments of K before this one: in registers, or where they hold no more than the sums
+ * of one segment, in memory that other threads leave alone.
+ */
+template <class CUT> struct keeper {
+	static constexpr bool IN_REGISTERS = CUT::WAVES == 1;
+	static constexpr int SUMS = CUT::WAVES * WAVE_SUMS, STEP = CONSUMERS * WARPGROUP;
+	float4 *memory;
+	float registers[IN_REGISTERS ? SUMS : 1];
+
+	/* Adds the sums, and clears them. */
+	__device__ __forceinline__ void add(float (&sums)[CUT::WAVES][WAVE_SUMS], bool first)
+	{
+#pragma unroll
+		for (int i = 0; i < SUMS; i += 4) {
+			float *s = sums[i / WAVE_SUMS] + i % WAVE_SUMS;
+			if constexpr (IN_REGISTERS) {
+#pragma unroll
+				for (int j = 0; j < 4; j++)
+					registers[i + j] = first ? s[j] : registers[i + j] + s[j];
+			} else if (first) {
+				memory[i / 4 * STEP] = make_float4(s[0], s[1], s[2], s[3]);
+			} else {
+				hopper::add_to_global(memory + i / 4 * STEP,
+				                      make_float4(s[0], s[1], s[2], s[3]));
+			}
+			s[0] = s[1] = s[2] = s[3] = 0;
+		}
+	}
+
+	/* Adds them to the sums. */
+	__device__ __forceinline__ void add_to(float (&sums)[CUT::WAVES][WAVE_SUMS]) const
+	{
+#pragma unroll
+		for (int i = 0; i < SUMS; i += 4) {
+			float *s = sums[i / WAVE_SUMS] + i % WAVE_SUMS;
+			if constexpr (IN_REGISTERS) {
+#pragma unroll
+				for (int j = 0; j < 4; j++)
+					s[j] += registers[i + j];
+			} else {
+				float4 four = hopper::load_global(memory + i / 4 * STEP);
+				s[0] += four.x, s[1] += four.y, s[2] += four.z, s[3] += four.w;
+			}
+		}
+	}
+};
+
+/*
  * Sums in the tensor cores lose their low bits to truncation. So they run over one tile of K only, and are then
- * added to sums that round to nearest. Meanwhile the other consumer has the tensor cores.
+ * added to sums that round to nearest. Meanwhile the other consumer has the tensor cores. Long sums lose bits
+ * as well, more than cuBLAS's where it splits K: so each segment is summed by itself.
  */
 template <class CUT>
 __device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], ring<CUT> &r, int consumer,
-                                       uint64_t k_tiles)
+                                       uint64_t k_tiles, float4 *memory)
 {
 	using FORMAT = typename CUT::FORMAT;
+	keeper<CUT> kept = {memory, {}};
 	float chunk[WAVE_SUMS] = {};
 
 #pragma unroll
@@ -316,6 +370,8 @@ __device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], rin
 		terms_place a = terms_at<FORMAT>(r.bytes(), consumer * CUT::WAVES * WAVE_LINES);
 		terms_place b = terms_at<FORMAT>(r.bytes() + CUT::A_BYTES, 0);
 
+		if (k % SEGMENT == 0 && k > 0)
+			kept.add(sums, k == SEGMENT);
 		hopper::barrier_wait(r.full(), r.parity);
 #pragma unroll
 		for (int w = 0; w < CUT::WAVES; w++) {
@@ -327,6 +383,8 @@ __device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], rin
 				sums[w][j] += chunk[j];
 		}
 	}
+	if (k_tiles > SEGMENT)
+		kept.add_to(sums);
 }
 
 /*
@@ -360,11 +418,12 @@ template <class CUT> __device__ __forceinline__ void consume(const product &p, r
 	unsigned col = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
 	unsigned part = CUT::SPLITS > 1 ? hopper::cluster_rank() : 0;
 	uint64_t k_tiles = k_begin<CUT>(p, part + 1) - k_begin<CUT>(p, part);
+	float4 *memory = p.kept + blockIdx.x * (KEPT_BYTES / sizeof(float4)) + threadIdx.x - WARPGROUP;
 	float sums[CUT::WAVES][WAVE_SUMS];
 
 	for (uint64_t i = blockIdx.x / CUT::CLUSTER; i < p.tiles; i += gridDim.x / CUT::CLUSTER) {
 		product_place at = product_place_of<CUT>(p, i);
-		add_up<CUT>(sums, r, consumer, k_tiles);
+		add_up<CUT>(sums, r, consumer, k_tiles, memory);
 		if constexpr (CUT::SPLITS > 1)
 			join<CUT>(sums, r.data, part);
 		if (part > 0)

@@ -60,7 +60,10 @@ struct bf16_triples {
 	using term = __nv_bfloat16;
 	static constexpr int TERMS = 3, TILE_BYTES = PAIRS_BYTES + TILE_LINES * THIRD_LINE;
 	static constexpr int TOP = 48, SCALE_MIN = -SCALE_MAX;
-	static constexpr uint64_t LONG = 768; /* products of a sum, for its errors to be those of f32 or less */
+	/* Products of a sum, for its errors to be those of f32 or less, not counting those of numbers so small
+	 * beside the largest of their line. */
+	static constexpr uint64_t LONG = 768;
+	static constexpr float SMALL = 0x1p-32f;
 	static constexpr int WAVE_NS = 1050, SPLIT_NS = 520; /* expected, not measured */
 
 	__device__ __forceinline__ static term round(float x)
@@ -116,9 +119,9 @@ struct split_operand {
 	uint64_t batches, lines, depth;
 	uint64_t padded_lines, padded_depth;
 	bool along_k, vectors;
-	/* Per line, batch by batch: the bits of the largest magnitude, how many are not 0, how many are losses.
-	 */
-	unsigned *largest, *nonzeros, *losses;
+	/* Per line, batch by batch: the bits of the largest magnitude, how many are not 0; how many are losses
+	 * of pairs, and in triples small. */
+	unsigned *largest, *nonzeros, *losses, *small;
 	uint4 *tiles;
 };
 
@@ -261,7 +264,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS) measure_lines(const __grid_cons
 /* Eight numbers that follow each other along K. */
 template <class FORMAT> struct pieces {
 	uint4 terms[FORMAT::TERMS];
-	unsigned losses;
+	unsigned losses, small;
 };
 
 template <class FORMAT>
@@ -270,13 +273,15 @@ __device__ __forceinline__ unsigned pack(typename FORMAT::term a, typename FORMA
 	return FORMAT::bits(b) << 16 | FORMAT::bits(a);
 }
 
-template <class FORMAT> __device__ __forceinline__ pieces<FORMAT> split_eight(const float (&x)[8], float scale)
+template <class FORMAT>
+__device__ __forceinline__ pieces<FORMAT> split_eight(const float (&x)[8], unsigned largest)
 {
+	float scale = power_of_two(scale_of<FORMAT>(largest));
 	typename FORMAT::term terms[FORMAT::TERMS][8];
 	float unscale = __uint_as_float((254u << 23) - __float_as_uint(scale));
 	pieces<FORMAT> p;
 
-	p.losses = 0;
+	p.losses = p.small = 0;
 #pragma unroll
 	for (int i = 0; i < 8; i++) {
 		float y = x[i] * scale, left = y;
@@ -285,10 +290,12 @@ template <class FORMAT> __device__ __forceinline__ pieces<FORMAT> split_eight(co
 			terms[t][i] = FORMAT::round(left);
 			left -= FORMAT::value(terms[t][i]);
 		}
-		if constexpr (FORMAT::TERMS == 2)
+		if constexpr (FORMAT::TERMS == 2) {
 			p.losses += fabsf(left) * 0x1p21f > fabsf(y) || (y == 0 && x[i] != 0);
-		else /* a loss in the scaling itself shows when it is undone */
+		} else { /* a loss in the scaling itself shows when it is undone */
 			p.losses += (left != 0) | (y * unscale != x[i]);
+			p.small += x[i] != 0 && fabsf(x[i]) < __uint_as_float(largest) * FORMAT::SMALL;
+		}
 	}
 #pragma unroll
 	for (int t = 0; t < FORMAT::TERMS; t++)
@@ -312,7 +319,7 @@ __device__ __forceinline__ void put(uint4 *tile, int line, int piece, const piec
 
 /* Counts losses, and says what the line is like; once per line with k = 0. */
 __device__ __forceinline__ void judge(f16_pairs, const split_task &t, int which, uint64_t line,
-                                      unsigned largest, unsigned losses, bool first_of_line)
+                                      unsigned largest, unsigned losses, unsigned, bool first_of_line)
 {
 	const split_operand &o = t.operands[which];
 	uint64_t most = 4 + o.depth / 256;
@@ -330,14 +337,18 @@ __device__ __forceinline__ void judge(f16_pairs, const split_task &t, int which,
 		t.found->sparse[which] = 1;
 }
 
-/* Where n of K numbers are not 0, in both lines, n²/K products are not. */
+/* Where n of K numbers are not small, in both lines, n²/K products are not. */
 __device__ __forceinline__ void judge(bf16_triples, const split_task &t, int which, uint64_t line,
-                                      unsigned largest, unsigned losses, bool first_of_line)
+                                      unsigned largest, unsigned losses, unsigned small, bool first_of_line)
 {
 	const split_operand &o = t.operands[which];
-	uint64_t n = first_of_line ? o.nonzeros[line] : 0;
 
-	if (losses != 0 || (first_of_line && largest != 0 && n * n < bf16_triples::LONG * o.depth))
+	if (losses != 0)
+		t.found->lost = 1;
+	if ((small == 0 && !first_of_line) || largest == 0 || *(volatile unsigned *)&t.found->lost)
+		return;
+	uint64_t n = o.nonzeros[line] - atomicAdd(o.small + line, small) - small;
+	if (n * n < bf16_triples::LONG * o.depth)
 		t.found->lost = 1;
 }
 
@@ -406,9 +417,9 @@ __device__ __forceinline__ void split_along(const split_task &t, int which, cons
 			int line = first + (i + j) * LINES;
 			uint64_t index = at.batch * o.padded_lines + at.first_line + line;
 			unsigned largest = o.largest[index];
-			pieces<FORMAT> p = split_eight<FORMAT>(x[j], power_of_two(scale_of<FORMAT>(largest)));
+			pieces<FORMAT> p = split_eight<FORMAT>(x[j], largest);
 			put(at.tiles + piece / 4 * (FORMAT::TILE_BYTES / sizeof(uint4)), line, piece % 4, p);
-			judge(FORMAT(), t, which, index, largest, p.losses, k == 0);
+			judge(FORMAT(), t, which, index, largest, p.losses, p.small, k == 0);
 		}
 	}
 }
@@ -425,8 +436,7 @@ __device__ __forceinline__ void split_across(const split_task &t, int which, con
 	                    (int64_t)(at.first_line + line) * o.line_stride + (int64_t)k * o.k_stride;
 	uint4 *tile = tiles + half * (FORMAT::TILE_BYTES / sizeof(uint4));
 	bool there = at.first_line + line < o.lines;
-	unsigned largest = o.largest[index], losses = 0;
-	float scale = power_of_two(scale_of<FORMAT>(largest));
+	unsigned largest = o.largest[index], losses = 0, small = 0;
 
 #pragma unroll 1
 	for (int i = 0; i < TILE_DEPTH; i += 16) { /* as much as registers hold */
@@ -436,12 +446,13 @@ __device__ __forceinline__ void split_across(const split_task &t, int which, con
 			x[j / 8][j % 8] = there && k + i + j < o.depth ? from[(i + j) * o.k_stride] : 0;
 #pragma unroll
 		for (int j = 0; j < 2; j++) {
-			pieces<FORMAT> p = split_eight<FORMAT>(x[j], scale);
+			pieces<FORMAT> p = split_eight<FORMAT>(x[j], largest);
 			put(tile, line, i / 8 + j, p);
 			losses += p.losses;
+			small += p.small;
 		}
 	}
-	judge(FORMAT(), t, which, index, largest, losses, k == 0);
+	judge(FORMAT(), t, which, index, largest, losses, small, k == 0);
 	__syncthreads();
 #pragma unroll
 	for (int i = threadIdx.x; i < 2 * FORMAT::TILE_BYTES / (int)sizeof(uint4); i += SPLIT_THREADS)

@@ -35,6 +35,16 @@ inline uint64_t load_relaxed(const uint64_t *from)
 	return emulator::look(from);
 }
 
+inline void add_to_global(float4 *to, float4 x)
+{
+	to->x += x.x, to->y += x.y, to->z += x.z, to->w += x.w;
+}
+
+inline float4 load_global(const float4 *from)
+{
+	return *from;
+}
+
 /* ---- Barriers ---- */
 
 inline void barrier_init(uint32_t barrier, unsigned count)
