@@ -3,47 +3,51 @@
  * passes counted, TFLOP/s at 1024³, 2048³, 4096³ and 8192³.
  *
  *   rung   idea                                  tile, threads          bound                      measured
- *   f16x3  each f32 as a sum of two f16, scaled  256×128×32, 384, two   power: the three products  58 154
- *          by line; lo·hi + hi·lo + hi·hi in     blocks share A; small  run at 227, tensor cores   201 204;
+ *   f16x3  each f32 as a sum of two f16, scaled  256×128×32, 384, two   power: the three products  54 142
+ *          by line; lo·hi + hi·lo + hi·hi in     blocks share A; small  run at 227, tensor cores   195 213;
  *          wgmma, added to f32 sums every 32     products 128×128, two  busy for 9 clocks in 10,   cublas 34
  *          of K; any strides                     blocks split K         but at 1.5 of 1.98 GHz     50 51 51
- *   bf16x6 each f32 as a sum of three bf16,      the same, 72 KiB a     power: six products, for   not yet:
- *          which hold lines of almost any range  stage instead of 48,   each of them 3/4 of the    100 to 110
- *          whole; the six largest products       three instead of four  bytes of f16x3             expected
+ *   bf16x6 each f32 as a sum of three bf16,      the same, 72 KiB a     power: six products, for   46 98
+ *          which hold lines of almost any range  stage instead of 48,   each of them 3/4 of the    121 122
+ *          whole; the six largest products       three instead of four  bytes of f16x3
+ *   f64    widened, products and sums in f64     128×128×8, 256, 64×32  DMMA at 2/3 of its rate:   16 38
+ *          on the tensor cores (f64.cuh): where  per warp               the barrier of each tile   42 44
+ *          nothing else is right                                        of K
  *
  * Three kernels do it: measure_lines finds each line's largest magnitude, split_lines cuts the operands up
  * (split.cuh, a tenth of f16x3's time at 8192³, a third at 2048³), multiply (product.cuh) does the work. Where
  * numbers in a line differ too much for two f16 to hold, f16x3 cuts them up again and multiplies as bf16x6 does
- * (from K = 768 on), and where three bf16 do not hold them either, where they are NaN or
- * infinite or mostly zeros, multiply_plainly does it in f32. Which it is to be is found out on the GPU; the
+ * (from K = 768 on), and where three bf16 do not hold them either, where they are NaN or infinite, mostly zeros
+ * or mostly nothing beside the largest, multiply_f64 does it. Which it is to be is found out on the GPU; the
  * other kernels return at once.
  *
- * Errors, max and RMS of |C - C64| / (|A| |B|) as parts of cuBLAS SGEMM's on the same data, 2048²:
+ * Errors, max and RMS of |C - C64| / (|A| |B|) as parts of cuBLAS SGEMM's on the same data. cuBLAS splits K
+ * where its blocks would not fill the GPU, and rounds the less: 2048² in none, 1536² in two parts from K = 768
+ * on, four from 2048, eight from 4096; 768² in seven. Numbers in brackets: by bf16x6, in angles: f64.
  *
- *   K         64         128        256        1024       4096       16384
- *   N(0,1)    0.42 0.73  0.33 0.54  0.28 0.41  0.24 0.26  0.16 0.20  0.18 0.18
- *   U[0,1)    0.45 0.79  0.31 0.58  0.26 0.42  0.19 0.26  0.21 0.20  0.18 0.18
- *   U[-1,1)   0.43 0.57  0.32 0.43  0.28 0.33  0.20 0.23  0.19 0.19  0.19 0.18
+ *   K                       768          1024         2048         4096         16384
+ *   U[0,1)          768²     0.81  1.30   0.81  1.10   0.65  0.89   0.47  0.66   0.20  0.34
+ *                   1536²    0.41  0.53   0.40  0.51   0.47  0.65   0.63  0.83   0.23  0.34
+ *                   2048²    0.20  0.27   0.21  0.26   0.14  0.17   0.08  0.12
+ *   N(0,1)          768²     0.59  0.64   0.61  0.57   0.43  0.47   0.35  0.35   0.15  0.18
+ *                   1536²    0.43  0.39   0.35  0.36   0.42  0.37   0.37  0.37   0.15  0.18
+ *   spread by 2^±20 768²    <0.14  0.24> <0.12  0.21> (0.95  0.81) (0.65  0.63) (0.30  0.36)
+ *                   1536²   <0.07  0.15> <0.06  0.13> (0.66  0.66) (0.84  0.67) (0.34  0.36)
+ *   spread by 2^±60 768²    <0.14  0.39> <0.17  0.37> <0.14  0.32> <0.13  0.28> (0.77  0.76)
+ *   log-normal, σ=4 1536²   <0.03  0.06> <0.02  0.04> <0.02  0.04> (0.41  0.31) (0.17  0.07)
  *
- * With K = 16, N(0,1): 0.91 1.20. Where C is so small that cuBLAS splits K, it has smaller errors: at 512²,
- * K = 4096, U[0,1), these are 1.15 1.44 of its. So those products are left to others.
+ * Short sums of N(0,1): K = 64: 0.42 0.73; K = 128: 0.33 0.54; K = 16: 0.91 1.20. At 512², K = 4096, where
+ * cuBLAS has sixteen parts, U[0,1) is at 1.15 1.44. So those products are left to others.
  *
- * bf16x6, expected: as parts of a sequential sum's in f32, from a model of the tensor cores (products and sum
- * aligned to the largest of them, two bits more than f32 has, truncated) that agrees with the table above:
- *
- *   K                 256        512        1024       4096
- *   N(0,1)            0.35 0.29  0.20 0.24  0.17 0.20  0.16 0.18
- *   U[0,1)            0.24 0.30  0.22 0.25  0.22 0.22  0.20 0.19
- *   log-normal, σ=4   0.36 0.61  0.25 0.33  0.16 0.18  0.09 0.06
- *   spread by 2^±20   0.63 0.61  0.43 0.52  0.53 0.47  0.50 0.46
- *   spread by 2^±60   0.98 1.13  0.82 1.02  0.77 0.92  0.80 0.91
- *
- * A sum that one product dominates is rounded once in f32, but truncated in the tensor cores. So shorter sums,
- * and those of lines with many zeros, are left to f32.
+ * A sum that one product dominates is rounded once in f32, but truncated in the tensor cores. So shorter sums
+ * of triples, and those of lines with many numbers that are next to nothing, are left to f64: spread by 2^±60
+ * they would be at up to 1.29.
  *
  * What else was tried. Adding up every 64 of K: 210 at 8192³, but U[0,1) 1.66 in RMS at K = 64, 1.20 at 128.
- * Consumers that take turns by named barriers: 184. Barrier arrivals with .release.cluster, which wait for all
- * that was written to global memory: 168; the same and blocks that do not share A: 150.
+ * All of K in one sum: 6 % faster, but 1.16 for U[0,1) at 768², K = 16384, and triples 1.5 where they are now
+ * 0.8. Consumers that take turns by named barriers: 184. Barrier arrivals with .release.cluster, which wait for
+ * all that was written to global memory: 168; the same and blocks that do not share A: 150. The f64 product
+ * with tiles that are widened on their way to shared memory: 40.
  */
 #include "f16x3.h"
 

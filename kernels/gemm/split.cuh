@@ -90,7 +90,7 @@ struct findings {
 	unsigned lost; /* any loss, or lines of which sums have few products: one might dominate */
 };
 
-/* Whether the tensor cores do it by pairs. Code for other GPUs has nothing but the f32 loop. */
+/* Whether the tensor cores do it by pairs. Code for other GPUs has nothing but f64. */
 __device__ __forceinline__ bool fits(const findings *f)
 {
 #ifndef KOPS_HOPPER
