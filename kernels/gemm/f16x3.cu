@@ -17,9 +17,9 @@
  * Three kernels do it: measure_lines finds each line's largest magnitude, split_lines cuts the operands up
  * (split.cuh, a tenth of f16x3's time at 8192³, a third at 2048³), multiply (product.cuh) does the work. Where
  * numbers in a line differ too much for two f16 to hold, f16x3 cuts them up again and multiplies as bf16x6 does
- * (from K = 768 on), and where three bf16 do not hold them either, where they are NaN or infinite, mostly zeros
- * or mostly nothing beside the largest, multiply_f64 does it. Which it is to be is found out on the GPU; the
- * other kernels return at once.
+ * (from K = 768 and 2^31 FMAs on), and where three bf16 do not hold them either, where they are NaN or
+ * infinite, mostly zeros or mostly nothing beside the largest, multiply_f64 does it. Which it is to be is found
+ * out on the GPU; the other kernels return at once.
  *
  * Errors, max and RMS of |C - C64| / (|A| |B|) as parts of cuBLAS SGEMM's on the same data. cuBLAS splits K
  * where its blocks would not fill the GPU, and rounds the less: 2048² in none, 1536² in two parts from K = 768
@@ -323,10 +323,19 @@ template <class FORMAT> bool worthwhile(const op_args *args, const char **ret_wh
 	return own_ns<FORMAT>(args, gemm_hopper_multiprocessors()) < cublas_ns(args);
 }
 
-/* Whether f16x3 goes on with bf16_triples. */
+/* In shorter sums errors may be larger than cuBLAS's. */
+bool are_long_sums(const gemm_problem &p)
+{
+	return p.k >= bf16_triples::LONG;
+}
+
+/* Whether f16x3 goes on with bf16_triples. Not in small products, which take longer by the 3 µs of two kernels
+ * that mostly have nothing to do. */
 bool wants_triples(const op_args *args)
 {
-	return gemm_problem_of(args).k >= bf16_triples::LONG;
+	gemm_problem p = gemm_problem_of(args);
+
+	return are_long_sums(p) && (double)p.batch * (double)p.m * (double)p.n * (double)p.k >= 0x1p31;
 }
 
 int f16x3_terms(const op_args *args)
@@ -375,7 +384,7 @@ extern "C" bool gemm_bf16x6_supports(const op_args *args, const char **ret_why_n
 	if (!supports(args, bf16_triples::TERMS, ret_why_not))
 		return false;
 	*ret_why_not = "needs K of at least 768: in shorter sums its errors may be larger than cublas's";
-	return wants_triples(args);
+	return are_long_sums(gemm_problem_of(args));
 }
 
 extern "C" bool gemm_bf16x6_worthwhile(const op_args *args, const char **ret_why_not)
