@@ -7,7 +7,7 @@ add_library(kops-cuda MODULE
   ${kernels}/cuda_axes.c ${kernels}/cuda_device.c
   ${kernels}/gemm/cuda.c ${kernels}/gemm/cublas.c ${kernels}/gemm/naive.cu ${kernels}/gemm/tile.cu
   ${kernels}/gemm/blocked.cu ${kernels}/gemm/bankfree.cu ${kernels}/gemm/pipelined.cu ${kernels}/gemm/simt.cu
-  ${kernels}/gemm/simt2.cu ${kernels}/gemm/f16x3.cu ${kernels}/gemm/wgmma.cu
+  ${kernels}/gemm/simt_large.cu ${kernels}/gemm/f16x3.cu ${kernels}/gemm/wgmma.cu
   ${kernels}/softmax/cuda.c ${kernels}/softmax/softmax.cu ${kernels}/softmax/fused.cu ${kernels}/softmax/ring.cu
   ${kernels}/transpose/cuda.c ${kernels}/transpose/transpose.cu ${kernels}/transpose/vector.cu
   ${kernels}/add/cuda.c ${kernels}/add/add.cu
@@ -15,7 +15,7 @@ add_library(kops-cuda MODULE
   ${kernels}/fma/cuda.c ${kernels}/fma/fma.cu
   $<TARGET_OBJECTS:kops_ops>)
 # So that its FMAs stay in the order in which they are written.
-set_source_files_properties(${kernels}/gemm/simt2.cu PROPERTIES COMPILE_OPTIONS -Xptxas=-O1)
+set_source_files_properties(${kernels}/gemm/simt_large.cu PROPERTIES COMPILE_OPTIONS -Xptxas=-O1)
 
 set_target_properties(kops-cuda PROPERTIES
   PREFIX "" OUTPUT_NAME kops-cuda

@@ -4,11 +4,9 @@
 
 #include "f16x3.h"
 #include "problem.h"
+#include "simt.h"
 #include "wgmma.h"
 
-CUDA_LAUNCH(gemm_simt);
-CUDA_LAUNCH(gemm_simt2);
-uint64_t gemm_simt2_workspace(const struct op_args *args);
 CUDA_LAUNCH(gemm_pipelined);
 CUDA_LAUNCH(gemm_bankfree);
 CUDA_LAUNCH(gemm_blocked);
@@ -65,25 +63,6 @@ static bool supports_simt(const struct op_args *args, const char **ret_why_not)
 }
 
 /*
- * Where cuBLAS leaves multiprocessors idle. On an H200, K being 1024, simt reaches 1.11 and 1.18 times its
- * speed on 512² and 1024² elements of C, with smaller errors. On 128² and 256² it is a little ahead too, but
- * there cuBLAS splits K further and has the smaller errors; beyond it reaches 0.93 to 1.01. Far from that K
- * nothing was measured.
- */
-static bool simt_worthwhile(const struct op_args *args, const char **ret_why_not)
-{
-	struct gemm_problem p = gemm_problem_of(args);
-	double c = (double)p.batch * (double)p.m * (double)p.n;
-
-	*ret_why_not = "uses no tensor cores, as precision tf32 and bf16 allow";
-	if (args->params.gemm.precision == KOPS_PRECISION_TF32 ||
-	    args->params.gemm.precision == KOPS_PRECISION_BF16)
-		return false;
-	*ret_why_not = "is ahead of cublas where C has 512x512 to 1024x1024 elements and K is 512 to 2048";
-	return c >= 512 * 512 && c <= 1024 * 1024 && p.k >= 512 && p.k <= 2048;
-}
-
-/*
  * Where C is small cuBLAS splits K, and shorter sums have smaller errors. As measured on an H200 at K = 1024
  * the others are no worse from so many elements of C on. Of much longer sums nothing is known.
  */
@@ -96,9 +75,34 @@ static bool sums_as_well_as_cublas(const struct op_args *args, double elements, 
 	       (p.k <= 2048 && (double)p.batch * (double)p.m * (double)p.n >= elements);
 }
 
+/* On 768² elements 4 parts have larger errors, and 8 were seen to do on 512². */
 static bool simt_accurate(const struct op_args *args, const char **ret_why_not)
 {
-	return sums_as_well_as_cublas(args, 512 * 512, ret_why_not);
+	double elements = gemm_simt_parts(args) >= 8 ? 512 * 512 : 1024 * 1024;
+
+	return sums_as_well_as_cublas(args, elements, ret_why_not);
+}
+
+/*
+ * Plain FMAs alone: as measured on an H200, ahead of cuBLAS unless K is long and C small, where it splits K
+ * further. Where tensor cores are allowed, and f16x3 is not for the product, it is for 512² to 1024² elements
+ * of C: with fewer its errors may be larger than cuBLAS's.
+ */
+static bool simt_worthwhile(const struct op_args *args, const char **ret_why_not)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+	double c = (double)p.batch * (double)p.m * (double)p.n;
+
+	*ret_why_not = "is behind cublas where C has less than 1024x1024 elements and K is more than 2048";
+	if (args->params.gemm.precision == KOPS_PRECISION_IEEE)
+		return c >= 1024 * 1024 || p.k <= 2048;
+	*ret_why_not = "uses no tensor cores, as precision tf32 and bf16 allow";
+	if (args->params.gemm.precision != KOPS_PRECISION_F32)
+		return false;
+	*ret_why_not = "is ahead where C has 512x512 to 1024x1024 elements and K is 512 to 2048";
+	if (c < 512 * 512 || c > 1024 * 1024 || p.k < 512 || p.k > 2048)
+		return false;
+	return simt_accurate(args, ret_why_not);
 }
 
 /* Of those that add along K from its beginning to its end. */
@@ -179,11 +183,6 @@ static double simt_slowdown(const struct op_args *args)
 	return slowdown(args, &(struct pace){32, 32, reads_lines(args) ? 16 : 4, 100});
 }
 
-static double simt2_slowdown(const struct op_args *args)
-{
-	return slowdown(args, &(struct pace){128, 128, 25, 200});
-}
-
 static double pipelined_slowdown(const struct op_args *args)
 {
 	return slowdown(args, &(struct pace){128, 128, reads_lines(args) ? 24 : 9, 200});
@@ -253,12 +252,14 @@ static const struct kernel rows[] = {
     },
     {
         .name = "simt",
-        .idea = "plain FMAs without register bank conflicts, tiles by the copy engine, K split in clusters",
+        .idea =
+            "plain FMAs without register bank conflicts, tiles by the copy engine, K split where C is small",
         .dtypes = "f32",
         .takes = "row- or column-major matrices, lines at multiples of 16 bytes",
         .supports = supports_simt,
         .worthwhile = simt_worthwhile,
         .accurate = simt_accurate,
+        .workspace = gemm_simt_workspace,
         .launch = gemm_simt,
         .slowdown = simt_slowdown,
     },
@@ -269,16 +270,6 @@ static const struct kernel rows[] = {
         .takes = "row- or column-major matrices",
         .supports = gemm_cublas_supports,
         .launch = gemm_cublas,
-    },
-    {
-        .name = "simt2",
-        .idea = "as simt for large products: operands turned beforehand, a short loop of FMAs alone",
-        .dtypes = "f32",
-        .takes = "row- or column-major matrices, lines at multiples of 16 bytes",
-        .supports = supports_simt,
-        .workspace = gemm_simt2_workspace,
-        .launch = gemm_simt2,
-        .slowdown = simt2_slowdown,
     },
     {
         .name = "pipelined",

@@ -1,28 +1,33 @@
 /*
- * Gemm at the rate of plain FMAs: f32, C = α·A·B + β·C. Measured on an H200, resident, K = 1024, launched from
- * a graph, µs beside cuBLAS (CUBLAS_PEDANTIC_MATH) in the same run. The shape is chosen by a model of its time.
+ * Gemm at the rate of plain FMAs: f32, C = α·A·B + β·C. Measured on an H200, resident and cold, K = 1024, one
+ * launch after another from a graph, µs beside cuBLAS (CUBLAS_PEDANTIC_MATH) in the same run. The kernel is
+ * chosen by a model of its time.
  *
- *   rung  block, per thread, groups      chosen at, M = N  bound                                 simt cublas
- *   simt  32×32, 4×4, 1, K in 8 blocks   128               launch, a copy's latency and the sum  5.98     6.67
- *         32×32, 8×4, 4, K in 2 blocks   256               the same                              9.49     9.21
- *         64×64, 8×8, 4, K in 2 blocks   512               latency, the sum of 8 parts           17.9     18.9
- *         64×64, 8×8, 2                  1024              two blocks on most multiprocessors    50.6     55.5
- *         128×128, 16×8, 1               2048              issue: 85% of the slots, 77% for      174.2    172.5
- *                                        4096              FMAs, 7% lost to register banks       694.6    692.4
- *                                        8192                                                    2768     2728
- *                                        16384                                                   10852    10711
+ *   block, per thread, groups      chosen at, M = N  bound                                 simt  cublas
+ *   32×32, 4×4, 1, K in 8 blocks   128               launch, a copy's latency and the sum  5.16  6.92
+ *   32×32, 8×4, 4, K in 2 blocks   256               the same                              8.71  9.42
+ *   64×64, 8×8, 4, K in 2 blocks   512               latency, the sum of 8 parts           17.2  19.6
+ *   64×64, 8×8, 4                  1024              two blocks on most multiprocessors    50.7  60.3
+ *   simt_large.cu                  2048              see there                             169.6 173.5
+ *                                  4096                                                    661   690
+ *                                  8192                                                    2606  2732
+ *                                  16384                                                   10094 10685
  *
- * That is 50.7 TFLOP/s at 16384², geometric mean 1.02 × cuBLAS. A by columns, which need not be turned, 51.5 at
- * 4096². One group of 64×64 with 8×4 sums per thread reaches 42 to 44. Tiles 8 deep are 3% slower, 32 deep 4%;
- * an innermost loop of 16 k's does not fit in the instruction cache of one block's warps: 160 µs where 8 take
- * 100. Turning a tile just before the barrier gives fewer bank conflicts and is 7% slower. Clusters of more
- * than two blocks find no place on a device half full. Where K is long and C small, or C a vector, cuBLAS is
- * twice as fast.
+ * That is 54.5 TFLOP/s at 16384², geometric mean 1.11 × cuBLAS. 1 µs of each is that a launch begins while the
+ * one before it ends. Of 150 random shapes, all with lines at multiples of 16 bytes, K from 48 to 6000, the
+ * geometric mean is 1.13; up to twice as fast where all three extents are small, 0.6 to 0.8 where K is below
+ * 100 and C large, or both operands lie along K. One group of 64×64 with 8×4 sums per thread reaches 42 to 44
+ * TFLOP/s. Tiles 8 deep are 3% slower; an innermost loop of 16 k's does not fit in the instruction cache of one
+ * block's warps: 160 µs where 8 take 100. Turning a tile just before the barrier gives fewer bank conflicts and
+ * is 7% slower. Where K is long and C small, cuBLAS splits K further.
  */
 #include <cooperative_groups.h>
 #include <math.h>
 
 #include "bulk.cuh"
+#include "hopper.cuh"
+#include "launch.cuh"
+#include "simt.h"
 #include "tiles.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -33,16 +38,16 @@ namespace
 {
 
 constexpr int SPLITS_MAX = 8; /* the largest cluster that every device takes */
+constexpr int STEP = 32;      /* tiles of A and B are so deep: lines of 128 bytes along K */
 
 /*
  * How blocks of C are computed: SIDE × SIDE elements, ROWS × COLS per thread, the threads of a warp 4 rows and
- * 8 columns of them; tiles of A and B STEP deep, STAGES of them in flight; PART k's make up the innermost loop,
- * which is unrolled; GROUPS groups of warps share out the k's of a step; RESIDENT blocks per multiprocessor.
+ * 8 columns of them; STAGES tiles of A and of B in flight; PART k's make up the innermost loop, which is
+ * unrolled; GROUPS groups of warps share out the k's of a step; RESIDENT blocks per multiprocessor.
  */
-template <int SIDE_, int ROWS_, int COLS_, int STEP_, int PART_, int STAGES_, int GROUPS_, int RESIDENT_>
-struct shape {
-	static constexpr int SIDE = SIDE_, ROWS = ROWS_, COLS = COLS_, STEP = STEP_, PART = PART_,
-	                     STAGES = STAGES_, GROUPS = GROUPS_, RESIDENT = RESIDENT_;
+template <int SIDE_, int ROWS_, int COLS_, int PART_, int STAGES_, int GROUPS_, int RESIDENT_> struct shape {
+	static constexpr int SIDE = SIDE_, ROWS = ROWS_, COLS = COLS_, PART = PART_, STAGES = STAGES_,
+	                     GROUPS = GROUPS_, RESIDENT = RESIDENT_;
 	static constexpr int WARP_ROWS = 4 * ROWS, WARP_COLS = 8 * COLS;
 	static constexpr int WARPS = SIDE / WARP_ROWS * (SIDE / WARP_COLS), GROUP = WARPS * 32;
 	static constexpr int THREADS = GROUP * GROUPS;
@@ -82,7 +87,7 @@ template <class S, bool ALONG_K> struct tile_of {
 
 	__device__ __forceinline__ static int along_k(int outer, int piece)
 	{
-		return outer * S::STEP + (piece ^ (outer * S::STEP / 32 & (S::STEP / 4 - 1))) * 4;
+		return outer * STEP + (piece ^ (outer & (STEP / 4 - 1))) * 4;
 	}
 	__device__ __forceinline__ static int in_group()
 	{
@@ -117,8 +122,7 @@ template <class S, bool ALONG_K> struct tile_of {
 	{
 #pragma unroll 4
 		for (int i = threadIdx.x; i < S::TILE; i += S::THREADS) {
-			int outer = ALONG_K ? i / S::STEP : i % S::SIDE,
-			    k = ALONG_K ? i % S::STEP : i / S::SIDE;
+			int outer = ALONG_K ? i / STEP : i % S::SIDE, k = ALONG_K ? i % STEP : i / S::SIDE;
 			bool there = outer < outer_end && k < k_end;
 
 			copy_element(to + (ALONG_K ? along_k(outer, k / 4) + k % 4 : i),
@@ -148,9 +152,8 @@ template <class S, bool A_ALONG_K, bool B_ALONG_K, bool MAPPED>
 __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_constant__ work w)
 {
 #if __CUDA_ARCH__ >= 900
-	constexpr int ROWS = S::ROWS, COLS = S::COLS, STEP = S::STEP, PART = S::PART, STAGES = S::STAGES,
-	              SIDE = S::SIDE, TILE = S::TILE, LAST = S::PARTS - 1, TURNED = A_ALONG_K + B_ALONG_K,
-	              BAND = 8;
+	constexpr int ROWS = S::ROWS, COLS = S::COLS, PART = S::PART, STAGES = S::STAGES, SIDE = S::SIDE,
+	              TILE = S::TILE, LAST = S::PARTS - 1, TURNED = A_ALONG_K + B_ALONG_K, BAND = 8;
 	extern __shared__ __align__(1024) float memory[];
 	const gemm_problem &p = w.t.p;
 	int rank = blockIdx.x % w.splits, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -173,6 +176,8 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 		barriers_visible();
 	}
 	__syncthreads();
+	hopper::await_kernel_before();
+	hopper::let_next_kernel_come();
 
 	auto bring = [&](int stage) {
 		float *to = memory + stage * 2 * TILE;
@@ -331,16 +336,13 @@ template <class S>
 bool map_operand(CUtensorMap *map, const gemm_operand &o, bool along_k, int64_t outer_stride, int64_t k_stride,
                  uint64_t extent, const gemm_problem &p)
 {
-	CUtensorMapSwizzle swizzle = S::STEP == 8    ? CU_TENSOR_MAP_SWIZZLE_32B
-	                             : S::STEP == 16 ? CU_TENSOR_MAP_SWIZZLE_64B
-	                                             : CU_TENSOR_MAP_SWIZZLE_128B;
-
 	if (p.k == 0 || (along_k ? k_stride : outer_stride) != 1)
 		return false;
 	return along_k ? map_lines(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, o.data,
-	                           {p.k, extent, p.batch, outer_stride, o.batch}, S::STEP, S::SIDE, swizzle)
+	                           {p.k, extent, p.batch, outer_stride, o.batch}, STEP, S::SIDE,
+	                           CU_TENSOR_MAP_SWIZZLE_128B)
 	               : map_lines(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, o.data,
-	                           {extent, p.k, p.batch, k_stride, o.batch}, S::SIDE, S::STEP,
+	                           {extent, p.k, p.batch, k_stride, o.batch}, S::SIDE, STEP,
 	                           CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
@@ -357,73 +359,129 @@ template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 	void (*kernel)(work) = kernels[how.a_along_k * 4 + how.b_along_k * 2 + mapped];
 	int bytes = S::bytes(how.a_along_k + how.b_along_k, splits > 1);
 	uint64_t blocks = blocks_of(p, S::SIDE), most = GRID_MAX / SPLITS_MAX;
-	cudaLaunchAttribute cluster = {};
-	cudaLaunchConfig_t config = {};
+	uint64_t all = blocks * splits,
+	         places = S::RESIDENT * cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	/* Where only some find room beside the launch before, multiprocessors get unequal numbers. */
+	bool early = S::RESIDENT == 2 || all > places || all * 2 <= places;
 
-	cluster.id = cudaLaunchAttributeClusterDimension;
-	cluster.val.clusterDim.x = splits;
-	cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-	config.blockDim = S::THREADS;
-	config.dynamicSmemBytes = bytes;
-	config.stream = stream;
-	config.attrs = &cluster;
-	config.numAttrs = splits > 1;
 	w->splits = splits;
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 	for (w->t.first = 0; w->t.first < blocks; w->t.first += most) {
 		uint64_t n = blocks - w->t.first < most ? blocks - w->t.first : most;
-		config.gridDim = (unsigned)(n * splits);
-		cudaLaunchKernelEx(&config, kernel, *w);
+		launch_kernel(kernel, *w, n * splits, S::THREADS, bytes, splits, early, stream);
 	}
 	return cuda_launch_status();
 }
 
-/* ---- The choice of a shape ---- */
+/* ---- The choice of a kernel ---- */
 
-/* What a block takes, measured on an H200. */
+/* What a shape takes in ns, measured on an H200. */
 struct choice {
 	int (*launch)(work *w, int splits, cudaStream_t stream);
-	int side, resident;
-	double alone,
-	    together; /* ns per k: a block that has its multiprocessor to itself; a block's share of one */
-	double fixed, split; /* ns: of a launch; more if K is split */
+	int (*shared)(int turned, bool split);
+	int side, groups, resident;
+	double wave;         /* the beginning and end of the first blocks that run at the same time */
+	double split, again; /* more if K is split; for each time that the parts are halved again */
+	double alone, more;  /* per k: a block alone on its multiprocessor; each beside it that fits in */
+	double share;        /* per k: of each where there are many */
+	double crowd;        /* so many times as much for clusters that fill half the device */
 };
+
+template <class S>
+constexpr choice choice_of(double wave, double split, double again, double alone, double more, double share,
+                           double crowd)
+{
+	return {launch_shape<S>, S::bytes, S::SIDE, S::GROUPS, S::RESIDENT, wave,
+	        split,           again,    alone,   more,      share,       crowd};
+}
 
 const choice choices[] = {
-    {launch_shape<shape<128, 16, 8, 16, 8, 3, 1, 2>>, 128, 2, 95, 84, 3300, 5500},
-    {launch_shape<shape<64, 8, 8, 32, 16, 3, 2, 3>>, 64, 3, 28, 22.5, 3500, 1300},
-    {launch_shape<shape<64, 8, 8, 32, 8, 3, 4, 2>>, 64, 2, 25.3, 23.8, 3500, 1400},
-    {launch_shape<shape<32, 8, 4, 32, 8, 4, 4, 4>>, 32, 4, 10.4, 7.3, 3700, 300},
-    {launch_shape<shape<32, 4, 4, 32, 32, 4, 1, 6>>, 32, 6, 16.2, 8.6, 3500, 400},
+    choice_of<shape<64, 8, 8, 16, 3, 2, 3>>(2200, 900, 300, 28, 0, 22.5, 2),
+    choice_of<shape<64, 8, 8, 8, 3, 4, 2>>(3200, 850, 560, 24.9, 0, 23.1, 2),
+    choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1570, 650, 550, 11.7, 7.1, 7.1, 1.25),
+    choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1070, 1080, 90, 17.6, 4.2, 9.4, 1.25),
+};
+constexpr double NEXT_WAVE = 1.7;                      /* in first ones */
+constexpr double LEAST_NS = 2000, BYTES_PER_NS = 3000; /* of a launch; from and to memory */
+constexpr double RESERVED = 1024;                      /* bytes of shared memory, per block */
+
+/* p by rows. */
+double time_of(const choice &c, const gemm_problem &p, int splits)
+{
+	double processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	double shared = cuda_device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+	double blocks = (double)blocks_of(p, c.side) * splits, each = blocks / processors;
+	double ks = ceil((double)p.k / STEP / splits) * STEP, bytes = 4 * (double)p.batch;
+	access how = access_of(p);
+	double own = c.shared(how.a_along_k + how.b_along_k, splits > 1) + RESERVED;
+	double resident = fmin(c.resident, floor((shared + RESERVED) / own));
+
+	/* Many small blocks share out the device evenly, though they come one by one. */
+	if (c.resident < 4 || each <= resident)
+		each = ceil(each);
+	double per_k = fmax(c.alone + (each - 1) * c.more, each * c.share * c.resident / resident);
+	double ns = c.wave * (1 + (ceil(each / resident) - 1) * NEXT_WAVE) + per_k * ks;
+	if (splits > 1)
+		ns += c.split + (log2(splits) - 1) * c.again;
+	if (splits > 2 && blocks > processors / 2)
+		ns += (c.crowd - 1) * per_k * ks;
+	bytes *= (double)p.m * (double)p.n + (double)p.k * ((double)p.m + (double)p.n);
+	return fmax(ns, LEAST_NS + bytes / BYTES_PER_NS);
+}
+
+/* The fastest: a shape, and in how many parts K is split, or the kernel for large products. */
+struct plan {
+	const choice *shape; /* NULL: that one */
+	int splits;
+	double ns;
 };
 
-double time_of(const choice &c, const gemm_problem &p, int splits, double processors)
+plan plan_of(const op_args *args)
 {
-	double blocks = (double)blocks_of(p, c.side) * splits;
+	gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
+	plan best = {NULL, 1, INFINITY};
 
-	/* Large clusters find no place when the device is half full. */
-	if (splits > 2 && blocks > processors * c.resident / 4)
-		return INFINITY;
-	return c.fixed + (splits > 1) * c.split +
-	       fmax(c.alone, ceil(blocks / processors) * c.together) * (double)p.k / splits;
+	if (!gemm_has_product(args))
+		p.k = 0;
+	else
+		best.ns = gemm_simt_large_ns(args);
+	for (const choice &c : choices) {
+		for (int splits = 1; splits <= SPLITS_MAX; splits *= 2) {
+			double ns = time_of(c, p, splits);
+			if (ns < best.ns)
+				best = {&c, splits, ns};
+		}
+	}
+	return best;
 }
 
 } // namespace
 
+extern "C" uint64_t gemm_simt_workspace(const struct op_args *args)
+{
+	return plan_of(args).shape ? 0 : gemm_simt_large_workspace(args);
+}
+
+extern "C" double gemm_simt_ns(const struct op_args *args)
+{
+	return plan_of(args).ns;
+}
+
+extern "C" int gemm_simt_parts(const struct op_args *args)
+{
+	plan plan = plan_of(args);
+
+	return plan.shape ? plan.shape->groups * plan.splits : 1;
+}
+
 extern "C" CUDA_LAUNCH(gemm_simt)
 {
-	int processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount), best_splits = 1;
-	const choice *best = choices;
-	double least = INFINITY;
+	plan plan = plan_of(args);
 	work w = {};
+	int status;
 
+	if (!plan.shape && gemm_simt_large(args, launch, &status))
+		return status;
 	w.t = task_of(args);
-	for (const choice &c : choices) {
-		for (int splits = 1; splits <= SPLITS_MAX; splits *= 2) {
-			double time = time_of(c, w.t.p, splits, processors);
-			if (time < least)
-				least = time, best = &c, best_splits = splits;
-		}
-	}
-	return best->launch(&w, best_splits, (cudaStream_t)launch->stream);
+	return (plan.shape ? plan.shape : choices)->launch(&w, plan.splits, (cudaStream_t)launch->stream);
 }

@@ -13,6 +13,7 @@
 #include "check.h"
 #include "emulated.h"
 #include "gemm/f16x3.h"
+#include "gemm/simt.h"
 #include "gemm/wgmma.h"
 #include "softmax/ring.h"
 
@@ -21,9 +22,6 @@
 #define GUARD               0x5a
 
 CUDA_LAUNCH(gemm_pipelined);
-CUDA_LAUNCH(gemm_simt);
-CUDA_LAUNCH(gemm_simt2);
-uint64_t gemm_simt2_workspace(const struct op_args *args);
 
 /* ---- Problems ---- */
 
@@ -122,6 +120,14 @@ static bool make_long_rows(struct problem *p, struct random *r)
 
 /* ---- Rows ---- */
 
+/* What simt takes for products that are larger than these. */
+static int launch_simt_large(const struct op_args *args, const struct launch *launch)
+{
+	int status;
+
+	return gemm_simt_large(args, launch, &status) ? status : gemm_simt(args, launch);
+}
+
 /* A row as in kernels/<op>/cuda.c, and problems that it is for, if small ones: what is faster is not asked. */
 static const struct row {
 	const char *op, *name;
@@ -135,8 +141,8 @@ static const struct row {
     {"gemm", "f16x3", make_ordinary, 1, {2, 4, 6, 132}, NULL, gemm_f16x3_workspace, gemm_f16x3},
     {"gemm", "bf16x6", make_wide, 1, {2, 4, 6, 132}, NULL, gemm_bf16x6_workspace, gemm_bf16x6},
     {"gemm", "wgmma", make_narrow, 1, {2, 4, 6, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
-    {"gemm", "simt2", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt2_workspace, gemm_simt2},
-    {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, NULL, gemm_simt},
+    {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, gemm_simt_workspace, gemm_simt},
+    {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
     {"softmax",
      "ring",

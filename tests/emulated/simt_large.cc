@@ -1,4 +1,4 @@
-/* simt2.cc: kernels/gemm/simt2.cu. */
+/* simt_large.cc: kernels/gemm/simt_large.cu. */
 #include "bulk.h"
 #include "launch.h"
 
@@ -20,7 +20,7 @@ inline void load_quad(float *to, uint32_t from)
 
 } // namespace
 
-#include "gemm/simt2.cu"
+#include "gemm/simt_large.cu"
 
 DYNAMIC_SHARED(float, memory, 1024)
 

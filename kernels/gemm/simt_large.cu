@@ -1,35 +1,39 @@
 /*
- * Large gemms at the rate of plain FMAs: f32, C = α·A·B + β·C, blocks of C of 128 × 128. What simt does, with
- * fewer issue slots per FMA and fewer stalls between them. Counted in the machine code of CUDA 13.0, not timed:
+ * The kernel of simt for large products: f32, C = α·A·B + β·C by plain FMAs, blocks of C of 128 × 128.
  *
- *   per k of a thread                                       simt   simt2
- *   FMAs                                                    128    128
- *   other instructions in the innermost loop                11     8.5
- *   cycles in which an FMA waits for a bank of registers    14     1
- *   operands read from registers                            256    210
- *   code of the innermost loop, KiB                         18     4.3
+ * On an H200 at 4096², K = 1024, FMAs have 78% of the issue slots, other instructions 7%, and the last blocks
+ * leave 3% idle. The rest goes where the loads' results enter the registers, some 6% (dispatch stalls, for 24
+ * registers per 128 FMAs; fewer wavefronts in shared memory do not help), and at the ends of steps. Hence:
+ *
+ *   The innermost loop is two k's, 4.3 KiB of code. With four it does not fit where instructions are fetched
+ *   from, and takes 2% more; with tiles 16 deep instead of 32, 2% more.
+ *   All warps bring tiles by turns: 1 to 2% less than if the first always does. It takes a tile's place being
+ *   given back at the end of its own step: a step later, and all warps keep step, which takes 20% more.
+ *   Reading A by lines along K, four k's of a row at once, takes 7% more, though nothing need be turned then: a
+ *   loop of four k's, and loads that come in crowds.
  *
  * Both operands are read across K, in lines of rows of A or columns of B. One whose lines run along K is turned
- * beforehand, into the workspace: that moves 8 bytes per element, some 0.6% of the time at M = N = 8192, where
- * simt, which turns tiles in shared memory, takes 4% more than for lines across K.
+ * beforehand, into the workspace: that moves 8 bytes per element, by the estimate below 4% of the time at
+ * M = N = 2048 and 1% at 8192.
  *
- * The compiler is asked for little (-Xptxas -O1, see daemon/cuda_module.cmake) and the FMAs are asm, so that
- * they stay in the order in which they stand here: else it sorts them by operands, and moves sums between
- * registers and so between banks. For the same reason the innermost loop is two k's, not more: each sum stays
- * in its register.
+ * The compiler is asked for little (-Xptxas -O1, see daemon/cuda_module.cmake; -O3 takes 2% more) and the FMAs
+ * are asm, so that they stay in the order in which they stand here: else it sorts them by operands, and moves
+ * sums between registers and so between banks. Of the innermost loop's 256 FMAs none waits for a bank.
  */
+#include <math.h>
 #include <utility>
 
 #include "bulk.cuh"
 #include "fma.cuh"
+#include "hopper.cuh"
 #include "launch.cuh"
+#include "simt.h"
 #include "tiles.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #pragma nv_diag_suppress 177 /* the kernel is empty there, and what it would use unused */
 #endif
 
-extern "C" CUDA_LAUNCH(gemm_simt);
 extern "C" CUDA_LAUNCH(transpose_vector);
 extern "C" bool transpose_vector_supports(const struct op_args *args, const char **ret_why_not);
 
@@ -41,10 +45,10 @@ constexpr int SIDE = 128, ROWS = 16, COLS = 8, WARP_SIDE = 64, WARPS = 4, BLOCK 
 
 /*
  * Tiles are STEP deep, STAGES of them in shared memory. A tile's place is free when all warps have arrived at
- * its barrier, which they do a step later, when nothing of it is on its way to registers any more. SLACK steps
- * later it is filled anew: so the warp that sees to it need not wait for the slowest.
+ * its barrier. It is filled anew in the SLACK-th step after its own: so the warp that sees to it need not wait
+ * for the slowest.
  */
-constexpr int STEP = 16, STAGES = 5, SLACK = 3;
+constexpr int STEP = 32, STAGES = 3, SLACK = 2;
 constexpr int TILE = SIDE * STEP, RING = STAGES * TILE; /* floats of each operand */
 constexpr int LINE_BYTES = SIDE * 4;
 constexpr int MEMORY_BYTES = 2 * RING * 4 + 2 * STAGES * 8;
@@ -99,35 +103,40 @@ struct fragment {
 	}
 };
 
-/* What one thread does: bring the steps of K into the ring. */
+/*
+ * Brings the steps of K into the ring. The warps take turns, one thread of each: a scheduler has two warps of
+ * this kernel, both of the same number, and the others of their blocks would wait for the one that always did
+ * it.
+ */
 struct supply {
 	const work &w;
+	const place &at;
 	float *memory;
 	tile_barriers *barriers;
-	unsigned left; /* steps */
-	int row, col, a_batch, b_batch, k, stage;
-	unsigned parity; /* of the phase that ends when `stage` is free */
+	unsigned steps, step, stage, parity; /* of the phase that ends when `stage` is free */
 
 	__device__ supply(const work &w, const place &at, float *memory, tile_barriers *barriers,
 	                  unsigned steps)
-	    : w(w), memory(memory), barriers(barriers), left(steps), row((int)at.row), col((int)at.col),
-	      a_batch(w.t.p.a.batch ? (int)at.batch : 0), b_batch(w.t.p.b.batch ? (int)at.batch : 0), k(0),
-	      stage(0), parity(1) /* at first all are */
+	    : w(w), at(at), memory(memory), barriers(barriers), steps(steps), step(0), stage(0),
+	      parity(1) /* at first all are */
 	{
 	}
 
-	__device__ __forceinline__ void bring_next()
+	/* All threads call it; the one that is to does it. */
+	__device__ __forceinline__ void bring_next(bool mine)
 	{
-		uint64_t *full = barriers->full + stage;
+		if (mine && step < steps) {
+			uint64_t *full = barriers->full + stage;
+			int k = (int)(step * STEP);
 
-		if (left == 0)
-			return;
-		barrier_wait(barriers->empty + stage, parity);
-		barrier_expect(full, 2 * TILE * sizeof(float));
-		copy_box(memory + stage * TILE, &w.a_map, row, k, a_batch, full);
-		copy_box(memory + RING + stage * TILE, &w.b_map, col, k, b_batch, full);
-		left--;
-		k += STEP;
+			barrier_wait(barriers->empty + stage, parity);
+			barrier_expect(full, 2 * TILE * sizeof(float));
+			copy_box(memory + stage * TILE, &w.a_map, (int)at.row, k,
+			         w.t.p.a.batch ? (int)at.batch : 0, full);
+			copy_box(memory + RING + stage * TILE, &w.b_map, (int)at.col, k,
+			         w.t.p.b.batch ? (int)at.batch : 0, full);
+		}
+		step++;
 		if (++stage == STAGES)
 			stage = 0, parity ^= 1;
 	}
@@ -156,7 +165,7 @@ __device__ __forceinline__ void store_sums(const task &t, const place &at, float
 	}
 }
 
-__global__ void __launch_bounds__(BLOCK, RESIDENT) simt2(const __grid_constant__ work w)
+__global__ void __launch_bounds__(BLOCK, RESIDENT) simt_large(const __grid_constant__ work w)
 {
 #if __CUDA_ARCH__ >= 900
 	extern __shared__ __align__(1024) float memory[];
@@ -175,9 +184,10 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) simt2(const __grid_constant__
 		barriers_visible();
 	}
 	__syncthreads();
-	if (threadIdx.x == 0)
-		for (int i = 0; i < STAGES - SLACK; i++)
-			supply.bring_next();
+	hopper::await_kernel_before();
+	hopper::let_next_kernel_come();
+	for (int i = 0; i < STAGES - SLACK; i++)
+		supply.bring_next(threadIdx.x == 0);
 
 	/* Products lag one k behind what is read. The first, of zeros, change nothing. */
 	float sums[ROWS][COLS] = {};
@@ -187,8 +197,7 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) simt2(const __grid_constant__
 
 #pragma unroll 1
 	for (unsigned step = 0; step < steps; step++) {
-		if (threadIdx.x == 0)
-			supply.bring_next();
+		supply.bring_next(threadIdx.x == step % WARPS * 32);
 		barrier_wait(barriers->full + stage, parity);
 		uint32_t a_from = a_base + stage * TILE * 4, b_from = b_base + stage * TILE * 4;
 		/* Counted, as an address that ends the loop would be needed, and waited for, too early. */
@@ -201,10 +210,9 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) simt2(const __grid_constant__
 			a_from += 2 * LINE_BYTES;
 			b_from += 2 * LINE_BYTES;
 		}
-		/* What was read of the step before has been used. */
 		__syncwarp();
-		if (lane == 0 && step > 0)
-			barrier_arrive(barriers->empty + (stage == 0 ? STAGES : stage) - 1);
+		if (lane == 0)
+			barrier_arrive(barriers->empty + stage);
 		if (++stage == STAGES)
 			stage = 0, parity ^= 1;
 	}
@@ -215,6 +223,12 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) simt2(const __grid_constant__
 }
 
 /* ---- Operands ---- */
+
+/* ns, measured on an H200: a launch; one that turns an operand, and per byte of the copy. */
+constexpr double LAUNCH_NS = 2500, TURN_NS = 2500, TURN_NS_PER_BYTE = 6e-4;
+/* The beginning and end of blocks that run at the same time, of the first such and the next; per k, a block's
+ * share of its multiprocessor. */
+constexpr double FIRST_NS = 2000, NEXT_NS = 5000, SHARE_NS = 78;
 
 constexpr uint64_t PITCH_UNIT = 8, COPY_UNIT = 64; /* floats: sectors, what workspaces are aligned to */
 
@@ -288,7 +302,7 @@ bool map_across(CUtensorMap *map, const across &o, const gemm_problem &p)
 
 } // namespace
 
-extern "C" uint64_t gemm_simt2_workspace(const struct op_args *args)
+extern "C" uint64_t gemm_simt_large_workspace(const struct op_args *args)
 {
 	struct gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
 	across operands[2];
@@ -297,31 +311,47 @@ extern "C" uint64_t gemm_simt2_workspace(const struct op_args *args)
 	return (copy_of(operands[0], p) + copy_of(operands[1], p)) * sizeof(float);
 }
 
-extern "C" CUDA_LAUNCH(gemm_simt2)
+extern "C" double gemm_simt_large_ns(const struct op_args *args)
+{
+	struct gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
+	double processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	double each = ceil((double)blocks_of(p, SIDE) / processors), steps = ceil((double)p.k / STEP);
+	double ns =
+	    LAUNCH_NS + FIRST_NS + (ceil(each / RESIDENT) - 1) * NEXT_NS + each * SHARE_NS * steps * STEP;
+	across operands[2];
+
+	both_across(&p, operands);
+	for (const across &o : operands) {
+		uint64_t floats = copy_of(o, p);
+		if (floats)
+			ns += TURN_NS + (double)floats * sizeof(float) * TURN_NS_PER_BYTE;
+	}
+	return ns;
+}
+
+extern "C" bool gemm_simt_large(const struct op_args *args, const struct launch *launch, int *ret_status)
 {
 	float *copy = (float *)launch->workspace;
 	work w = {};
 	across operands[2];
 
 	w.t = task_of(args);
-	if (w.t.p.k == 0)
-		return gemm_simt(args, launch);
 	both_across(&w.t.p, operands);
 	for (const across &o : operands) {
 		uint64_t floats = copy_of(o, w.t.p);
-		int error = floats ? turn(o, w.t.p, copy, launch) : 0;
-		if (error)
-			return error;
+		*ret_status = floats ? turn(o, w.t.p, copy, launch) : 0;
+		if (*ret_status)
+			return true;
 		copy += floats;
 	}
-	/* Addresses are first known here. */
 	if (!map_across(&w.a_map, operands[0], w.t.p) || !map_across(&w.b_map, operands[1], w.t.p))
-		return gemm_simt(args, launch);
+		return false;
 	uint64_t blocks = blocks_of(w.t.p, SIDE);
-	cudaFuncSetAttribute(simt2, cudaFuncAttributeMaxDynamicSharedMemorySize, MEMORY_BYTES);
+	cudaFuncSetAttribute(simt_large, cudaFuncAttributeMaxDynamicSharedMemorySize, MEMORY_BYTES);
 	for (w.t.first = 0; w.t.first < blocks; w.t.first += GRID_MAX) {
 		uint64_t n = blocks - w.t.first < GRID_MAX ? blocks - w.t.first : GRID_MAX;
-		launch_kernel(simt2, w, n, BLOCK, MEMORY_BYTES, 1, false, (cudaStream_t)launch->stream);
+		launch_kernel(simt_large, w, n, BLOCK, MEMORY_BYTES, 1, true, (cudaStream_t)launch->stream);
 	}
-	return cuda_launch_status();
+	*ret_status = cuda_launch_status();
+	return true;
 }
