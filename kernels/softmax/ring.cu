@@ -1,16 +1,15 @@
 /*
- * Softmax of long rows, each element read once and written once, by all multiprocessors together: not yet run
- * on a GPU.
+ * Softmax of long rows, each element read once and written once, by all multiprocessors together.
  *
  * fused (fused.cu) gives a long row to a cluster. On an H200 it loses what follows, as parts of a copy's rate
  * (4.2 TB/s: each of 132 SMs reads 16 bytes a ns and writes as many):
  *   - A block has 128 KiB of a row, two blocks share an SM: 16.5 us for both to read and write. A block loads
  *     nothing from the arrival of its last element until it writes: maxima, exponentials (1.8 us of their unit,
  *     3.6 us for 16-bit types), three barriers with up to 15 others of which the slowest counts. Two blocks do
- *     not always cover that for each other: 0.91 to 0.86; 0.83 to 0.75 for 16-bit types.
- *   - 1M columns take whole SMs, 256 KiB each, and nothing covers it: 3 to 5 us in 16.5 + those, 0.77.
+ *     not always cover that for each other: 0.90 to 0.86; 0.81 to 0.74 for 16-bit types.
+ *   - 1M columns take whole SMs, 256 KiB each, and nothing covers it: 0.73.
  *   - Clusters of 16 find 8 places at most: GPCs have 16 or 18 SMs.
- *   - Few rows are one or two rounds of clusters: reading first, writing then, half a memory idle (0.5 to 0.6).
+ *   - Few rows are one or two rounds of clusters: reading first, writing then, half a memory idle (0.6).
  * By Little's law 1 us of latency at 16 bytes a ns asks for 16 KiB under way, no more: what fails is not the
  * number of bytes but that they are all asked for at once, and then none.
  *
@@ -21,26 +20,42 @@
  *   loader      loading ----> loaded                                             free ----> loading, ...
  *   16 warps                  add up: max and sum              finish: exp again, write
  *   publisher                 the piece's total, told in global memory
- *   collector                 waits for all totals of the row, makes the row's result
+ *   collectors                wait for all totals of the row, make the row's result
  *
- * The warps finish a piece LAG pieces after they added it up: 10 us later, for what telling and collecting take
+ * Rows are cut where lines of 128 bytes begin and lie in the slots as in those lines, so that copies and stores
+ * are of whole lines wherever the row begins. Vectors that a row shares with its neighbours are put together
+ * by the loader, with elements that add nothing in the neighbours' places.
+ *
+ * The warps finish a piece LAG pieces after they added it up: 8 us later, for what telling and collecting take
  * 2 to 3 us of when memory is idle, and several times that behind a queue of loads. Hence no more than LOADING
- * pieces are asked for at a time, 64 KiB: with all free slots loading at once the queue in front of the memory
- * is as long as the ring, all blocks wait for totals behind it, and when these come there is none. (A
- * simulation of 132 such rings before one queue: 0.99 of a copy with LAG 5 and LOADING 2, if totals wait behind
- * loads or not; 0.6 to 0.8 with LAG 3 or LOADING 4 if they wait twice as long as loads.) Nobody waits for a
- * whole row: while one is written, pieces of others are read, and where rows are few those that are left are
- * written while no more is to be read. Cost beside memory, of the 2.05 us that a piece of 32 KiB has: f32 0.8
- * us of the issue slots and 0.5 us of the exponentials' unit, 16-bit types 1.3 and 1.0 us; 1 KiB from L2 for
- * the totals of a row of 128 pieces. Expected: a copy's rate but for 2 to 3 us at the start and at the end.
+ * pieces are asked for at a time, 64 KiB. Nobody waits for a whole row: while one is written, pieces of others
+ * are read, and where rows are few those that are left are written while no more is to be read.
  *
- * All blocks must run at a time: the launch is cooperative. They never wait for each other in a circle as long
- * as a row has at most (LAG + 1) * blocks pieces: of all pieces that wait to be finished take the first, n. It
- * waits for totals of pieces up to n + (LAG + 1) * blocks - 1. Whoever has one of these, m, adds it up once
- * piece m - (LAG + 1) * blocks of its own, which is before n, is finished.
+ * All blocks must run at a time: the launch is cooperative, which takes care of it beside others on other
+ * streams, too. They never wait for each other in a circle as long as a row has at most (LAG + 1) * blocks
+ * pieces: of all pieces that wait to be finished take the first, n. It waits for totals of pieces up to n +
+ * (LAG + 1) * blocks - 1. Whoever has one of these, m, adds it up once piece m - (LAG + 1) * blocks of its own,
+ * which is before n, is finished. Collectors wait for PATIENCE <= LAG pieces more, which are added up before.
  *
- * To be timed, as VECTORS, WARPS, SLOTS, LAG, LOADING: 4 16 7 5 2, 4 16 7 4 2, 4 16 7 5 1, 4 16 7 3 3,
- * 8 8 7 5 2, 2 16 14 10 4, 4 8 14 10 4.
+ * Measured, H200, parts of a device copy's rate in the same run, no launch finds its data in a cache:
+ *
+ *   f32     2048x64K 2047x65537 1024x128K 512x256K 671x200001 128x1M 127x1000003 32x1M 16x1M 16x1000001 256x64K
+ *   ring        0.92       0.92      0.93     0.95       0.94   0.95        0.95  0.91  0.89       0.95    0.86
+ *   fused       0.90       0.86      0.88     0.87       0.78   0.77        0.67  0.65  0.60       0.58    0.79
+ *   f16     2048x128K 2047x131073 4095x65544 1024x256K 256x1M 255x1048579 300x300001 32x1M 400x100000
+ *   ring         0.92        0.93       0.87      0.94   0.95        0.95       0.93  0.87       0.82
+ *   fused        0.82        0.79       0.78      0.76   0.72        0.69       0.72  0.67       0.65
+ *
+ * What is lost beside 5 %: 3 us at the start and at the end, 0.1 of 64 MB; and what comes of the pieces' number
+ * where a row is a few of them and not quite full ones.
+ *
+ * Tried, and as fast at best: pieces dealt as blocks ask for them, and finished as soon as they are known (0.05
+ * slower); one collector (0.05 slower for few rows, where it is what all wait for); 3 collectors (0.01) and 7
+ * (0.06); PATIENCE 0 (0.03; why it is slower is not known: with fewer looks at the same time it is as slow); 1,
+ * and 2, which is 0.05 faster for some shapes of 5 or 7 pieces to a row and 0.01 slower for most; pieces of 24
+ * KiB (0.02) and 16 KiB (0.06); 8 warps; three pieces under way; LAG 3 and 5; more and smaller pieces to
+ * a row so that the last round is full; a barrier among the warps before they write; a piece's 2 KiB of a warp
+ * side by side; an ordinary launch in place of the cooperative one.
  */
 #include "fused.cuh"
 #include "gemm/hopper.cuh"
@@ -55,14 +70,16 @@ constexpr unsigned COLLECTORS = 2; /* warps */
 constexpr unsigned SLOTS = 7;      /* pieces of a block */
 constexpr unsigned LAG = 4;        /* pieces added up between a piece's adding up and its finishing */
 constexpr unsigned LOADING = 2;    /* pieces under way at most */
+constexpr unsigned PATIENCE = 3;   /* pieces added up before the totals of a piece's row are looked for */
 
-constexpr unsigned COMPUTING = WARPS * WARP, PIECE_MAX = VECTORS * COMPUTING; /* threads; vectors */
-constexpr unsigned LOADER = WARPS, PUBLISHER = WARPS + 1, COLLECTOR = WARPS + 2; /* warps; the first of some */
-constexpr unsigned THREADS = (COLLECTOR + COLLECTORS) * WARP;
+constexpr unsigned COMPUTING = WARPS * WARP;        /* threads */
+constexpr unsigned PIECE_MAX = VECTORS * COMPUTING; /* vectors */
+constexpr unsigned THREADS = (WARPS + 2 + COLLECTORS) * WARP;
 constexpr unsigned LINE = 128; /* bytes */
 constexpr size_t RING_BYTES = (size_t)SLOTS * PIECE_MAX * 16;
-constexpr unsigned ROUNDS = 3; /* pieces of a row to a block at most, for slots to be free while a row is told */
+constexpr unsigned ROUNDS = 3; /* pieces of a row to a block at most: slots must be free while it is told */
 static_assert(LAG < SLOTS, "a piece stays in its slot until it is finished");
+static_assert(PATIENCE <= LAG, "no more are added up before it is finished");
 static_assert(LOADING <= SLOTS, "the first pieces are loaded before any is finished");
 static_assert(ROUNDS <= LAG + 1, "else blocks wait for each other in a circle");
 
@@ -94,6 +111,9 @@ struct ring {
 };
 
 #if __CUDA_ARCH__ >= 900
+
+/* Warps beside those that compute. */
+constexpr unsigned LOADER = WARPS, PUBLISHER = WARPS + 1, COLLECTOR = WARPS + 2;
 
 /* ---- Totals of pieces, told to all blocks ---- */
 
@@ -220,8 +240,7 @@ template <typename T> struct edge {
 	T value;
 };
 
-template <typename T>
-__device__ __forceinline__ edge<T> edge_of(const problem &p, const piece &s, const T *x)
+template <typename T> __device__ __forceinline__ edge<T> edge_of(const problem &p, const piece &s, const T *x)
 {
 	unsigned lane = threadIdx.x % WARP;
 	bool back = lane >= WIDE<T>;
@@ -281,6 +300,12 @@ template <typename T> __device__ __forceinline__ reach reach_of(const piece &s)
 	return {s.first / WIDE<T>, (s.last + WIDE<T> - 1) / WIDE<T>};
 }
 
+/* A thread's j-th vector of a piece. */
+__device__ __forceinline__ unsigned place_of(unsigned j)
+{
+	return threadIdx.x + j * COMPUTING;
+}
+
 /* A thread's vectors of a piece. Where it has none, elements that add nothing. */
 template <typename T>
 __device__ __forceinline__ void take(const problem &p, const uint4 *slots, unsigned slot, const reach &all,
@@ -294,7 +319,7 @@ __device__ __forceinline__ void take(const problem &p, const uint4 *slots, unsig
 		blank[k] = nothing(p);
 #pragma unroll
 	for (unsigned j = 0; j < VECTORS; j++) {
-		unsigned n = threadIdx.x + j * COMPUTING;
+		unsigned n = place_of(j);
 
 		taken[j] = pack<T>(blank);
 		if (n >= all.first && n < all.last)
@@ -336,7 +361,7 @@ __device__ __forceinline__ void store_piece(const problem &p, const plan &q, con
 
 #pragma unroll
 	for (unsigned j = 0; j < VECTORS; j++) {
-		unsigned n = threadIdx.x + j * COMPUTING;
+		unsigned n = place_of(j);
 		T *y = (T *)s.y + n * WIDE<T>;
 
 		if (n < all.first || n >= all.last)
@@ -371,7 +396,8 @@ __device__ __forceinline__ void finish_piece(const problem &p, const plan &q, ri
 }
 
 template <typename T>
-__device__ __forceinline__ void compute(const problem &p, const plan &q, ring &r, const uint4 *slots, unsigned mine)
+__device__ __forceinline__ void compute(const problem &p, const plan &q, ring &r, const uint4 *slots,
+                                        unsigned mine)
 {
 	for (unsigned i = 0; i < mine + LAG; i++) {
 		if (i < mine) {
@@ -395,11 +421,13 @@ __device__ __forceinline__ void publish(const problem &p, const plan &q, const c
 		tell(&c.of_piece[number_of(i)], t);
 }
 
-__device__ __forceinline__ void collect_row(const problem &p, const plan &q, const cut &c, ring &r, unsigned i)
+/* By the time it looks, most totals are there. */
+__device__ __forceinline__ void collect_row(const problem &p, const plan &q, const cut &c, ring &r, unsigned i,
+                                            unsigned mine)
 {
 	unsigned number = number_of(i);
 
-	wait_for(r.added, i); /* no use in looking before */
+	wait_for(r.added, i + PATIENCE < mine ? i + PATIENCE : mine - 1);
 	total all = collect(p, q, &c.of_piece[number - number % c.parts], c.parts);
 	if (threadIdx.x % WARP == 0) {
 		r.result[i % SLOTS] = finish_of(p, q, all, all.most);
@@ -440,45 +468,26 @@ __global__ void __launch_bounds__(THREADS, 1) ring_rows(problem p, plan q, cut c
 			publish(p, q, c, r, i);
 	} else {
 		for (unsigned i = warp - COLLECTOR; i < mine; i += COLLECTORS)
-			collect_row(p, q, c, r, i);
+			collect_row(p, q, c, r, i, mine);
 	}
 #endif
 }
 
 /* ---- Launches ---- */
 
-constexpr uint64_t ROW_MIN = 128u << 10;   /* bytes; up to there a block of its own keeps a row */
-constexpr uint64_t PIECE_MIN = 256;        /* vectors */
-constexpr uint64_t LINE_VECTORS = LINE / 16;
-constexpr uint64_t PIECE_COST = 64;        /* vectors that could be moved meanwhile */
-constexpr unsigned CUTS = 16;              /* that are compared */
-
-uint64_t ceil_to(uint64_t n, uint64_t multiple)
-{
-	return ceil_div(n, multiple) * multiple;
-}
+constexpr uint64_t ROW_MIN = 8192; /* vectors; up to there a block of its own keeps a row (fused.cu) */
 
 /* aligned: rows of x begin with lines. Else they might reach into two lines more. */
-cut cut_of(const op_args *args, bool aligned, unsigned blocks)
+cut cut_of(const op_args *args, bool aligned)
 {
 	const view *y = &args->views[1];
 	uint64_t cols = y->shape[y->rank - 1], bytes = cols * dtype_size(y->dtype);
-	uint64_t rows = view_elements(y) / cols, vectors = ceil_div(aligned ? bytes : bytes + 2 * LINE, 16);
-	uint64_t least = ceil_div(vectors, PIECE_MAX), best = UINT64_MAX;
-	cut c = {};
+	uint64_t vectors = ceil_div(aligned ? bytes : bytes + 2 * LINE, 16), line = LINE / 16;
+	/* Alike but for the last, and of whole lines. */
+	uint64_t each = ceil_div(ceil_div(vectors, ceil_div(vectors, PIECE_MAX)), line) * line;
+	uint64_t parts = ceil_div(vectors, each);
 
-	for (uint64_t n = least; n < least + CUTS; n++) {
-		uint64_t each = ceil_to(ceil_div(vectors, n), LINE_VECTORS), parts = ceil_div(vectors, each);
-		uint64_t rounds = ceil_div(rows * parts, blocks), cost = rounds * (each + PIECE_COST);
-
-		if (cost < best && each >= PIECE_MIN) {
-			best = cost;
-			c.parts = (unsigned)parts;
-			c.each = (unsigned)each;
-			c.pieces = (unsigned)(rows * parts);
-		}
-	}
-	return c;
+	return {(unsigned)parts, (unsigned)each, (unsigned)(view_elements(y) / cols * parts), NULL};
 }
 
 /* 0 where no block could run, or not all blocks of a launch at a time. */
@@ -506,7 +515,7 @@ template <typename T> void launch_ring(const op_args *args, const struct launch 
 	problem p = problem_of(args);
 	plan q = plan_of<T>(p);
 	unsigned blocks = blocks_at_a_time();
-	cut c = cut_of(args, is_whole(p, (uintptr_t)p.x, p.x_batch, sizeof(T), LINE), blocks);
+	cut c = cut_of(args, is_whole(p, (uintptr_t)p.x, p.x_batch, sizeof(T), LINE));
 	ring_kernel kernel = kernel_for<T>(p);
 	cudaLaunchConfig_t config = {};
 	cudaLaunchAttribute attribute = {};
@@ -533,9 +542,9 @@ extern "C" bool softmax_ring_takes(const op_args *args, const char **ret_why_not
 
 	if (blocks == 0)
 		*ret_why_not = "needs a GPU with bulk copies and 227 KiB of shared memory";
-	else if (y->shape[y->rank - 1] <= ROW_MIN / dtype_size(y->dtype))
+	else if (y->shape[y->rank - 1] * dtype_size(y->dtype) / 16 <= ROW_MIN)
 		*ret_why_not = "needs rows of more than 128 KiB";
-	else if (cut_of(args, false, blocks).parts > (uint64_t)ROUNDS * blocks)
+	else if (cut_of(args, false).parts > (uint64_t)ROUNDS * blocks)
 		*ret_why_not = "needs rows that fit in the shared memory of the GPU";
 	else
 		return true;
@@ -545,8 +554,7 @@ extern "C" bool softmax_ring_takes(const op_args *args, const char **ret_why_not
 /* The addresses that cut_of() asks about are not known yet. */
 extern "C" uint64_t softmax_ring_workspace(const op_args *args)
 {
-	unsigned blocks = blocks_at_a_time();
-	unsigned aligned = cut_of(args, true, blocks).pieces, others = cut_of(args, false, blocks).pieces;
+	unsigned aligned = cut_of(args, true).pieces, others = cut_of(args, false).pieces;
 
 	return (aligned > others ? aligned : others) * sizeof(uint64_t);
 }
