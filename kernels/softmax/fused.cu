@@ -27,6 +27,11 @@
  *   f16   fused   4152  4119  4102  4147  4126  4162  4109  4056  4109  4089  4081  4011  3467  3214  3165 3067
  *         online   915  1796  2181  1839  2417  2101  2035  1936  2311  1472  1749  1990  1855  1754  1768 1771
  *   f32, 16 × 1M columns: 2264, online 581; 4 × 16M: 2232, 161; 1 × 64M: 2450, 41
+ *
+ * Rows of a warp of f16 that do not begin at 16 bytes are bound by instructions: with the logarithm asked for
+ * at run time, 129, 257 and 1025 columns took 0.84 to 0.88 of the copy's rate, without 0.92 to 0.96; 300 and
+ * 700 columns in 64 and 128 vectors 0.77 and 0.80, in 48 and 96 0.97. More vectors and fewer lanes, or the
+ * other way round, are slower.
  */
 #include "fused.cuh"
 
@@ -40,9 +45,10 @@ constexpr unsigned THREADS = 128;
 /* Of the elements before and behind the vectors, a thread's part. */
 template <typename T, unsigned LANES> constexpr int ENDS_OF = (2 * (WIDE<T> - 1) + (int)LANES - 1) / (int)LANES;
 
-template <typename T, int VECTORS, unsigned LANES>
+template <typename T, int VECTORS, unsigned LANES, bool LOG>
 __global__ void __launch_bounds__(THREADS) fused_lanes(problem p, plan q)
 {
+	p.log = LOG;
 	constexpr unsigned ROWS = THREADS / LANES;
 	uint64_t i = (uint64_t)blockIdx.x * ROWS + threadIdx.x / LANES;
 	unsigned me = threadIdx.x % LANES;
@@ -356,7 +362,7 @@ typedef void (*fused_kernel)(problem, plan);
 
 struct lanes_row {
 	unsigned vectors, lanes; /* up to so many vectors; that many threads to a row */
-	fused_kernel kernel;
+	fused_kernel kernel, log;
 };
 
 /* NULL where rows are longer than a warp holds. */
@@ -364,12 +370,21 @@ template <typename T> const lanes_row *lanes_for(uint64_t vectors)
 {
 #define LANES_ROW(vectors, lanes)                                                                              \
 	{                                                                                                      \
-		(vectors) * (lanes), lanes, fused_lanes<T, vectors, lanes>                                     \
+		(vectors) * (lanes), lanes, fused_lanes<T, vectors, lanes, false>,                             \
+		    fused_lanes<T, vectors, lanes, true>                                                       \
 	}
 	static const lanes_row rows[] = {
-	    LANES_ROW(1, 1),  LANES_ROW(1, 2),  LANES_ROW(2, 2),
-	    LANES_ROW(2, 4),  LANES_ROW(2, 8),  LANES_ROW(2, 16),
-	    LANES_ROW(2, 32), LANES_ROW(4, 32), LANES_ROW(32 / WIDE<T>, 32),
+	    LANES_ROW(1, 1),
+	    LANES_ROW(1, 2),
+	    LANES_ROW(2, 2),
+	    LANES_ROW(2, 4),
+	    LANES_ROW(2, 8),
+	    LANES_ROW(2, 16),
+	    LANES_ROW(3, 16),
+	    LANES_ROW(2, 32),
+	    LANES_ROW(3, 32),
+	    LANES_ROW(4, 32),
+	    LANES_ROW(32 / WIDE<T>, 32),
 	};
 #undef LANES_ROW
 
@@ -383,7 +398,9 @@ void launch_lanes(const problem &p, const plan &q, const lanes_row &row, cudaStr
 {
 	uint64_t rows = THREADS / row.lanes; /* of a block */
 
-	row.kernel<<<(unsigned)((p.rows + rows - 1) / rows), THREADS, 0, stream>>>(p, q);
+	fused_kernel kernel = p.log ? row.log : row.kernel;
+
+	kernel<<<(unsigned)((p.rows + rows - 1) / rows), THREADS, 0, stream>>>(p, q);
 }
 
 /* Rows of blocks: how many to a row, threads of each, and vectors of a thread beyond its registers. */

@@ -355,13 +355,13 @@ constexpr uint64_t ceil_div(uint64_t n, uint64_t by)
 	return (n + by - 1) / by;
 }
 
-/* Whether all rows begin at 16 bytes; or those of two views `address` bytes from each other are that far apart.
- */
-inline bool is_whole(const problem &p, uint64_t address, const int64_t strides[3], size_t size)
+/* Whether all rows begin at a unit; or those of two views `address` bytes from each other are units apart. */
+inline bool is_whole(const problem &p, uint64_t address, const int64_t strides[3], size_t size,
+                     unsigned unit = 16)
 {
 	for (int d = 0; d < 3; d++)
 		address |= p.batch[d] > 1 ? (uint64_t)strides[d] * size : 0;
-	return address % 16 == 0;
+	return address % unit == 0;
 }
 
 /*

@@ -1,16 +1,15 @@
 /*
- * Softmax of long rows, each element read once and written once, by all multiprocessors together: not yet run
- * on a GPU.
+ * Softmax of long rows, each element read once and written once, by all multiprocessors together.
  *
  * fused (fused.cu) gives a long row to a cluster. On an H200 it loses what follows, as parts of a copy's rate
  * (4.2 TB/s: each of 132 SMs reads 16 bytes a ns and writes as many):
  *   - A block has 128 KiB of a row, two blocks share an SM: 16.5 us for both to read and write. A block loads
  *     nothing from the arrival of its last element until it writes: maxima, exponentials (1.8 us of their unit,
  *     3.6 us for 16-bit types), three barriers with up to 15 others of which the slowest counts. Two blocks do
- *     not always cover that for each other: 0.91 to 0.86; 0.83 to 0.75 for 16-bit types.
- *   - 1M columns take whole SMs, 256 KiB each, and nothing covers it: 3 to 5 us in 16.5 + those, 0.77.
+ *     not always cover that for each other: 0.90 to 0.86; 0.81 to 0.74 for 16-bit types.
+ *   - 1M columns take whole SMs, 256 KiB each, and nothing covers it: 0.73.
  *   - Clusters of 16 find 8 places at most: GPCs have 16 or 18 SMs.
- *   - Few rows are one or two rounds of clusters: reading first, writing then, half a memory idle (0.5 to 0.6).
+ *   - Few rows are one or two rounds of clusters: reading first, writing then, half a memory idle (0.6).
  * By Little's law 1 us of latency at 16 bytes a ns asks for 16 KiB under way, no more: what fails is not the
  * number of bytes but that they are all asked for at once, and then none.
  *
@@ -21,26 +20,42 @@
  *   loader      loading ----> loaded                                             free ----> loading, ...
  *   16 warps                  add up: max and sum              finish: exp again, write
  *   publisher                 the piece's total, told in global memory
- *   collector                 waits for all totals of the row, makes the row's result
+ *   collectors                wait for all totals of the row, make the row's result
  *
- * The warps finish a piece LAG pieces after they added it up: 10 us later, for what telling and collecting take
+ * Rows are cut where lines of 128 bytes begin and lie in the slots as in those lines, so that copies and stores
+ * are of whole lines wherever the row begins. Vectors that a row shares with its neighbours are put together
+ * by the loader, with elements that add nothing in the neighbours' places.
+ *
+ * The warps finish a piece LAG pieces after they added it up: 8 us later, for what telling and collecting take
  * 2 to 3 us of when memory is idle, and several times that behind a queue of loads. Hence no more than LOADING
- * pieces are asked for at a time, 64 KiB: with all free slots loading at once the queue in front of the memory
- * is as long as the ring, all blocks wait for totals behind it, and when these come there is none. (A
- * simulation of 132 such rings before one queue: 0.99 of a copy with LAG 5 and LOADING 2, if totals wait behind
- * loads or not; 0.6 to 0.8 with LAG 3 or LOADING 4 if they wait twice as long as loads.) Nobody waits for a
- * whole row: while one is written, pieces of others are read, and where rows are few those that are left are
- * written while no more is to be read. Cost beside memory, of the 2.05 us that a piece of 32 KiB has: f32 0.8
- * us of the issue slots and 0.5 us of the exponentials' unit, 16-bit types 1.3 and 1.0 us; 1 KiB from L2 for
- * the totals of a row of 128 pieces. Expected: a copy's rate but for 2 to 3 us at the start and at the end.
+ * pieces are asked for at a time, 64 KiB. Nobody waits for a whole row: while one is written, pieces of others
+ * are read, and where rows are few those that are left are written while no more is to be read.
  *
- * All blocks must run at a time: the launch is cooperative. They never wait for each other in a circle as long
- * as a row has at most (LAG + 1) * blocks pieces: of all pieces that wait to be finished take the first, n. It
- * waits for totals of pieces up to n + (LAG + 1) * blocks - 1. Whoever has one of these, m, adds it up once
- * piece m - (LAG + 1) * blocks of its own, which is before n, is finished.
+ * All blocks must run at a time: the launch is cooperative, which takes care of it beside others on other
+ * streams, too. They never wait for each other in a circle as long as a row has at most (LAG + 1) * blocks
+ * pieces: of all pieces that wait to be finished take the first, n. It waits for totals of pieces up to n +
+ * (LAG + 1) * blocks - 1. Whoever has one of these, m, adds it up once piece m - (LAG + 1) * blocks of its own,
+ * which is before n, is finished. Collectors wait for PATIENCE <= LAG pieces more, which are added up before.
  *
- * To be timed, as VECTORS, WARPS, SLOTS, LAG, LOADING: 4 16 7 5 2, 4 16 7 4 2, 4 16 7 5 1, 4 16 7 3 3,
- * 8 8 7 5 2, 2 16 14 10 4, 4 8 14 10 4.
+ * Measured, H200, parts of a device copy's rate in the same run, no launch finds its data in a cache:
+ *
+ *   f32     2048x64K 2047x65537 1024x128K 512x256K 671x200001 128x1M 127x1000003 32x1M 16x1M 16x1000001 256x64K
+ *   ring        0.92       0.92      0.93     0.95       0.94   0.95        0.95  0.91  0.89       0.95    0.86
+ *   fused       0.90       0.86      0.88     0.87       0.78   0.77        0.67  0.65  0.60       0.58    0.79
+ *   f16     2048x128K 2047x131073 4095x65544 1024x256K 256x1M 255x1048579 300x300001 32x1M 400x100000
+ *   ring         0.92        0.93       0.87      0.94   0.95        0.95       0.93  0.87       0.82
+ *   fused        0.82        0.79       0.78      0.76   0.72        0.69       0.72  0.67       0.65
+ *
+ * What is lost beside 5 %: 3 us at the start and at the end, 0.1 of 64 MB; and what comes of the pieces' number
+ * where a row is a few of them and not quite full ones.
+ *
+ * Tried, and as fast at best: pieces dealt as blocks ask for them, and finished as soon as they are known (0.05
+ * slower); one collector (0.05 slower for few rows, where it is what all wait for); 3 collectors (0.01) and 7
+ * (0.06); PATIENCE 0 (0.03; why it is slower is not known: with fewer looks at the same time it is as slow); 1,
+ * and 2, which is 0.05 faster for some shapes of 5 or 7 pieces to a row and 0.01 slower for most; pieces of 24
+ * KiB (0.02) and 16 KiB (0.06); 8 warps; three pieces under way; LAG 3 and 5; more and smaller pieces to
+ * a row so that the last round is full; a barrier among the warps before they write; a piece's 2 KiB of a warp
+ * side by side; an ordinary launch in place of the cooperative one.
  */
 #include "fused.cuh"
 #include "gemm/hopper.cuh"
@@ -49,37 +64,50 @@
 namespace
 {
 
-constexpr unsigned VECTORS = 4; /* of a thread in a piece */
-constexpr unsigned WARPS = 16;  /* that compute; a few more bring and tell */
-constexpr unsigned SLOTS = 7;   /* pieces of a block */
-constexpr unsigned LAG = 5;     /* pieces added up between a piece's adding up and its finishing */
-constexpr unsigned LOADING = 2; /* pieces under way at most */
+constexpr unsigned VECTORS = 4;    /* of a thread in a piece */
+constexpr unsigned WARPS = 16;     /* that compute; a few more bring and tell */
+constexpr unsigned COLLECTORS = 2; /* warps */
+constexpr unsigned SLOTS = 7;      /* pieces of a block */
+constexpr unsigned LAG = 4;        /* pieces added up between a piece's adding up and its finishing */
+constexpr unsigned LOADING = 2;    /* pieces under way at most */
+constexpr unsigned PATIENCE = 3;   /* pieces added up before the totals of a piece's row are looked for */
 
-constexpr unsigned COMPUTING = WARPS * WARP, PIECE_MAX = VECTORS * COMPUTING; /* threads; vectors */
-constexpr unsigned THREADS = (WARPS + 3) * WARP;
+constexpr unsigned COMPUTING = WARPS * WARP;        /* threads */
+constexpr unsigned PIECE_MAX = VECTORS * COMPUTING; /* vectors */
+constexpr unsigned THREADS = (WARPS + 2 + COLLECTORS) * WARP;
+constexpr unsigned LINE = 128; /* bytes */
 constexpr size_t RING_BYTES = (size_t)SLOTS * PIECE_MAX * 16;
-constexpr unsigned ROUNDS = 3; /* pieces of a row to a block at most, for the collector to keep up */
+constexpr unsigned ROUNDS = 3; /* pieces of a row to a block at most: slots must be free while it is told */
 static_assert(LAG < SLOTS, "a piece stays in its slot until it is finished");
+static_assert(PATIENCE <= LAG, "no more are added up before it is finished");
 static_assert(LOADING <= SLOTS, "the first pieces are loaded before any is finished");
 static_assert(ROUNDS <= LAG + 1, "else blocks wait for each other in a circle");
 
 /* Rows cut into pieces, numbered row after row. */
 struct cut {
 	unsigned parts, each; /* pieces of a row; vectors of a piece, the last of a row may have fewer */
-	uint64_t pieces;
+	unsigned pieces;
 	uint64_t *of_piece; /* totals as bits, by number */
+};
+
+/*
+ * A piece in its slot. It lies there as it does in lines of memory, the elements [first, last) from the
+ * beginning of a line on: the first of a row need not begin there, others do.
+ */
+struct piece {
+	unsigned first, last;
+	void *y; /* of element 0 */
 };
 
 /* Of a block, beside the pieces. Each barrier completes a phase for each piece that comes to the slot. */
 struct ring {
-	uint64_t loaded[SLOTS]; /* the copy engine */
+	uint64_t loaded[SLOTS]; /* the loader and the copy engine */
 	uint64_t added[SLOTS];  /* all warps: their totals are there */
-	uint64_t known[SLOTS];  /* the collector: the row's result is there */
+	uint64_t known[SLOTS];  /* a collector: the row's result is there */
 	uint64_t free[SLOTS];   /* all warps: the piece is in their registers */
+	piece pieces[SLOTS];
 	total of_warp[SLOTS][WARPS];
 	finish result[SLOTS];
-	int64_t y[SLOTS];      /* elements from the view's origin */
-	unsigned count[SLOTS]; /* vectors */
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -107,9 +135,28 @@ __device__ __forceinline__ total told(const uint64_t *from)
 	return {__uint_as_float((unsigned)bits), __uint_as_float((unsigned)(bits >> 32))};
 }
 
-constexpr unsigned TOLD = 8; /* totals of a lane under way */
+constexpr unsigned TOLD = 4; /* totals of a lane under way */
 
-/* The total of n pieces once all have been told, given to every lane of the warp. */
+/* Those of a lane, once they have been told; those that have been are not looked at again. */
+__device__ __forceinline__ void await_told(const uint64_t *of, unsigned n, total (&t)[TOLD])
+{
+	bool complete;
+
+#pragma unroll
+	for (unsigned k = 0; k < TOLD; k++)
+		t[k] = k * WARP < n ? told(&of[k * WARP]) : total{-INFINITY, 0};
+	do {
+		complete = true;
+#pragma unroll
+		for (unsigned k = 0; k < TOLD; k++)
+			if (isnan(t[k].most)) {
+				t[k] = told(&of[k * WARP]);
+				complete = false;
+			}
+	} while (!complete);
+}
+
+/* The total of n pieces, given to every lane of the warp. */
 __device__ __forceinline__ total collect(const problem &p, const plan &q, const uint64_t *of, unsigned n)
 {
 	total all = {-INFINITY, 0};
@@ -117,17 +164,8 @@ __device__ __forceinline__ total collect(const problem &p, const plan &q, const 
 	for (unsigned i = threadIdx.x % WARP; i < n; i += TOLD * WARP) {
 		total t[TOLD];
 		float most = all.most;
-		bool complete;
 
-		do {
-			complete = true;
-#pragma unroll
-			for (unsigned k = 0; k < TOLD; k++)
-				t[k] = i + k * WARP < n ? told(&of[i + k * WARP]) : total{-INFINITY, 0};
-#pragma unroll
-			for (unsigned k = 0; k < TOLD; k++)
-				complete = complete && !isnan(t[k].most);
-		} while (!complete);
+		await_told(of + i, n - i, t);
 #pragma unroll
 		for (unsigned k = 0; k < TOLD; k++)
 			most = fmaxf(most, t[k].most);
@@ -158,81 +196,122 @@ __device__ __forceinline__ void begin_ring(ring &r)
 	hopper::barriers_ready();
 }
 
-/* A place in the ring and the phase that its barriers are in. */
-struct turn {
-	unsigned slot, parity;
+/* A block's pieces are numbered for themselves, too: every gridDim.x-th of all. */
+__device__ __forceinline__ unsigned number_of(unsigned i)
+{
+	return blockIdx.x + i * gridDim.x;
+}
+
+__device__ __forceinline__ unsigned pieces_of_block(const cut &c)
+{
+	return (c.pieces - blockIdx.x + gridDim.x - 1) / gridDim.x;
+}
+
+__device__ __forceinline__ void wait_for(const uint64_t (&barriers)[SLOTS], unsigned i)
+{
+	hopper::barrier_wait(at(barriers[i % SLOTS]), i / SLOTS % 2);
+}
+
+/* ---- The loader ---- */
+
+/* x: of element 0. */
+template <typename T>
+__device__ __forceinline__ piece piece_of(const problem &p, const cut &c, unsigned number, const T **x)
+{
+	unsigned i = number / c.parts, part = number % c.parts;
+	row r = row_at(p, i);
+	unsigned ahead = (unsigned)((uintptr_t)((const T *)p.x + r.x) % LINE / sizeof(T));
+	uint64_t from = (uint64_t)part * c.each * WIDE<T>, end = ahead + p.cols;
+	uint64_t left = from < end ? end - from : 0;
+	piece s = {part == 0 ? ahead : 0, c.each * WIDE<T>, (T *)p.y + r.y + (int64_t)(from - ahead)};
+
+	*x = (const T *)p.x + r.x + (int64_t)(from - ahead);
+	s.last = left < s.last ? (unsigned)left : s.last;
+	return s;
+}
+
+/*
+ * Elements of vectors that are partly the row's do not come by bulk copies: a lane has one of the first or of
+ * the last vector, `nothing` where that is not the row's.
+ */
+template <typename T> struct edge {
+	unsigned place; /* in the piece */
+	bool wanted;
+	T value;
 };
 
-__device__ __forceinline__ void advance(turn *t)
+template <typename T> __device__ __forceinline__ edge<T> edge_of(const problem &p, const piece &s, const T *x)
 {
-	if (++t->slot == SLOTS) {
-		t->slot = 0;
-		t->parity ^= 1;
-	}
+	unsigned lane = threadIdx.x % WARP;
+	bool back = lane >= WIDE<T>;
+	unsigned bound = back ? s.last : s.first;
+	edge<T> e = {bound / WIDE<T> * WIDE<T> + lane % WIDE<T>, bound % WIDE<T> != 0 && lane < 2 * WIDE<T>,
+	             (T)nothing(p)};
+
+	if (e.wanted && e.place >= s.first && e.place < s.last)
+		e.value = x[e.place];
+	return e;
 }
 
-/* Through a block's pieces, every gridDim.x-th of all. */
-struct walk {
-	uint64_t piece, row;
-	unsigned part;
-	turn t;
+template <typename T>
+__device__ __forceinline__ void fill_slot(ring &r, uint4 *slots, unsigned slot, const piece &s, const T *x,
+                                          const edge<T> &e)
+{
+	unsigned first = (s.first + WIDE<T> - 1) / WIDE<T>, last = s.last / WIDE<T>;
+	unsigned bytes = first < last ? (last - first) * 16 : 0;
+	uint4 *to = slots + slot * PIECE_MAX;
+
+	if (e.wanted)
+		((T *)to)[e.place] = e.value;
+	__syncwarp();
+	if (threadIdx.x % WARP != 0)
+		return;
+	r.pieces[slot] = s;
+	hopper::barrier_expect(at(r.loaded[slot]), bytes);
+	if (bytes > 0)
+		hopper::copy_bulk(hopper::shared_address(to + first), x + first * WIDE<T>, bytes,
+		                  at(r.loaded[slot]));
+}
+
+/* The block's i-th piece, once its slot is free and the LOADING-th before it is there. */
+template <typename T>
+__device__ __forceinline__ void load_piece(const problem &p, const cut &c, ring &r, uint4 *slots, unsigned i)
+{
+	const T *x;
+	const piece s = piece_of<T>(p, c, number_of(i), &x);
+	const edge<T> e = edge_of<T>(p, s, x);
+
+	if (i >= SLOTS)
+		wait_for(r.free, i - SLOTS);
+	if (i >= LOADING)
+		wait_for(r.loaded, i - LOADING);
+	fill_slot<T>(r, slots, i % SLOTS, s, x, e);
+}
+
+/* ---- The warps that compute ---- */
+
+/* Vectors of a piece that are wholly or partly the row's. */
+struct reach {
+	unsigned first, last;
 };
 
-__device__ __forceinline__ walk first_piece(const cut &c)
+template <typename T> __device__ __forceinline__ reach reach_of(const piece &s)
 {
-	return {blockIdx.x, blockIdx.x / c.parts, blockIdx.x % c.parts, {0, 0}};
+	return {s.first / WIDE<T>, (s.last + WIDE<T> - 1) / WIDE<T>};
 }
 
-__device__ __forceinline__ void advance(const cut &c, walk *w)
+/* A thread's j-th vector of a piece. */
+__device__ __forceinline__ unsigned place_of(unsigned j)
 {
-	w->piece += gridDim.x;
-	w->row += gridDim.x / c.parts;
-	w->part += gridDim.x % c.parts;
-	if (w->part >= c.parts) {
-		w->part -= c.parts;
-		w->row++;
-	}
-	advance(&w->t);
-}
-
-/* ---- Roles: each goes through the block's pieces in their order ---- */
-
-template <typename T>
-__device__ __forceinline__ void load_piece(const problem &p, const plan &q, const cut &c, ring &r, uint4 *slots,
-                                           const walk &w)
-{
-	unsigned slot = w.t.slot;
-	vectors<T> v = vectors_of<T>(p, q, w.row);
-	uint64_t first = (uint64_t)w.part * c.each, left = first < v.count ? v.count - first : 0;
-	unsigned count = left < c.each ? (unsigned)left : c.each;
-
-	hopper::barrier_wait(at(r.free[slot]), w.t.parity ^ 1); /* at once for the first piece */
-	r.y[slot] = v.y + first * WIDE<T> - (T *)p.y;
-	r.count[slot] = count;
-	hopper::barrier_expect(at(r.loaded[slot]), count * 16);
-	if (count > 0)
-		hopper::copy_bulk(hopper::shared_address(slots + slot * PIECE_MAX), v.x + first * WIDE<T>,
-		                  count * 16, at(r.loaded[slot]));
-}
-
-/* Each piece once the LOADING-th before it is there. */
-template <typename T>
-__device__ __forceinline__ void load_rest(const problem &p, const plan &q, const cut &c, ring &r, uint4 *slots,
-                                          walk w)
-{
-	for (turn before = {0, 0}; w.piece < c.pieces; advance(c, &w), advance(&before)) {
-		hopper::barrier_wait(at(r.loaded[before.slot]), before.parity);
-		load_piece<T>(p, q, c, r, slots, w);
-	}
+	return threadIdx.x + j * COMPUTING;
 }
 
 /* A thread's vectors of a piece. Where it has none, elements that add nothing. */
 template <typename T>
-__device__ __forceinline__ void take(const problem &p, const ring &r, const uint4 *slots, unsigned slot,
+__device__ __forceinline__ void take(const problem &p, const uint4 *slots, unsigned slot, const reach &all,
                                      uint4 (&taken)[VECTORS])
 {
-	const uint4 *piece = slots + slot * PIECE_MAX + threadIdx.x;
-	unsigned count = r.count[slot];
+	const uint4 *vectors = slots + slot * PIECE_MAX;
 	float blank[WIDE<T>];
 
 #pragma unroll
@@ -240,9 +319,11 @@ __device__ __forceinline__ void take(const problem &p, const ring &r, const uint
 		blank[k] = nothing(p);
 #pragma unroll
 	for (unsigned j = 0; j < VECTORS; j++) {
+		unsigned n = place_of(j);
+
 		taken[j] = pack<T>(blank);
-		if (threadIdx.x + j * COMPUTING < count)
-			taken[j] = piece[j * COMPUTING];
+		if (n >= all.first && n < all.last)
+			taken[j] = vectors[n];
 	}
 }
 
@@ -256,108 +337,101 @@ template <typename T> __device__ __forceinline__ void unpack_taken(const uint4 (
 }
 
 template <typename T>
-__device__ __forceinline__ void add_up(const problem &p, const plan &q, ring &r, const uint4 *slots, turn t)
+__device__ __forceinline__ void add_up(const problem &p, const plan &q, ring &r, const uint4 *slots,
+                                       unsigned slot)
 {
 	uint4 taken[VECTORS];
 	portion<T> h;
 
-	hopper::barrier_wait(at(r.loaded[t.slot]), t.parity);
-	take<T>(p, r, slots, t.slot, taken);
+	take<T>(p, slots, slot, reach_of<T>(r.pieces[slot]), taken);
 	unpack_taken<T>(taken, &h);
 	float most = largest_of_lanes(most_of_held(p, q, h));
 	float sum = sum_of_lanes(raise_held(p, q, &h, local_shift(p, most)));
 	if (threadIdx.x % WARP == 0) {
-		r.of_warp[t.slot][threadIdx.x / WARP] = {most, sum};
-		hopper::barrier_arrive(at(r.added[t.slot]));
+		r.of_warp[slot][threadIdx.x / WARP] = {most, sum};
+		hopper::barrier_arrive(at(r.added[slot]));
+	}
+}
+
+template <typename T>
+__device__ __forceinline__ void store_piece(const problem &p, const plan &q, const finish &f, const piece &s,
+                                            const portion<T> &h)
+{
+	const reach all = reach_of<T>(s);
+
+#pragma unroll
+	for (unsigned j = 0; j < VECTORS; j++) {
+		unsigned n = place_of(j);
+		T *y = (T *)s.y + n * WIDE<T>;
+
+		if (n < all.first || n >= all.last)
+			continue;
+		if (n * WIDE<T> >= s.first && (n + 1) * WIDE<T> <= s.last) {
+			store_values(p, q, f, y, h.body[j]);
+			continue;
+		}
+#pragma unroll
+		for (unsigned k = 0; k < WIDE<T>; k++)
+			if (n * WIDE<T> + k >= s.first && n * WIDE<T> + k < s.last)
+				y[k] = (T)finished(p, f, h.body[j][k]);
 	}
 }
 
 template <typename T>
 __device__ __forceinline__ void finish_piece(const problem &p, const plan &q, ring &r, const uint4 *slots,
-                                             turn t)
+                                             unsigned slot)
 {
+	const finish f = r.result[slot];
+	const piece s = r.pieces[slot];
 	uint4 taken[VECTORS];
 	portion<T> h;
 
-	hopper::barrier_wait(at(r.known[t.slot]), t.parity);
-	finish f = r.result[t.slot];
-	T *y = (T *)p.y + r.y[t.slot];
-	unsigned count = r.count[t.slot];
-	take<T>(p, r, slots, t.slot, taken);
+	take<T>(p, slots, slot, reach_of<T>(s), taken);
 	__syncwarp();
 	if (threadIdx.x % WARP == 0)
-		hopper::barrier_arrive(at(r.free[t.slot]));
+		hopper::barrier_arrive(at(r.free[slot]));
 	unpack_taken<T>(taken, &h);
 	raise_held(p, q, &h, f.shift);
-	store_vectors(p, q, f, y, count, threadIdx.x, COMPUTING, h);
+	store_piece<T>(p, q, f, s, h);
 }
 
 template <typename T>
-__device__ __forceinline__ void compute(const problem &p, plan q, const cut &c, ring &r, const uint4 *slots)
+__device__ __forceinline__ void compute(const problem &p, const plan &q, ring &r, const uint4 *slots,
+                                        unsigned mine)
 {
-	unsigned mine = (unsigned)((c.pieces - blockIdx.x + gridDim.x - 1) / gridDim.x);
-	turn ahead = {0, 0}, behind = {0, 0};
-
-	q.ends = false; /* the publisher's and the collector's */
 	for (unsigned i = 0; i < mine + LAG; i++) {
 		if (i < mine) {
-			add_up<T>(p, q, r, slots, ahead);
-			advance(&ahead);
+			wait_for(r.loaded, i);
+			add_up<T>(p, q, r, slots, i % SLOTS);
 		}
 		if (i >= LAG) {
-			finish_piece<T>(p, q, r, slots, behind);
-			advance(&behind);
+			wait_for(r.known, i - LAG);
+			finish_piece<T>(p, q, r, slots, (i - LAG) % SLOTS);
 		}
 	}
 }
 
-/* The elements around the vectors of a row, one to a lane, for the one who has the row's first piece. */
-template <typename T>
-__device__ __forceinline__ unsigned take_ends(const problem &p, const plan &q, const walk &w, vectors<T> *v,
-                                              held<T, 1, 1> *h)
-{
-	*v = vectors_of<T>(p, q, w.row);
-	unsigned ends = w.part == 0 ? v->head + v->tail : 0;
-	load_ends(p, *v, ends, threadIdx.x % WARP, WARP, h);
-	return ends;
-}
+/* ---- Those who tell ---- */
 
-template <typename T>
-__device__ __forceinline__ void publish(const problem &p, const plan &q, const cut &c, ring &r, const walk &w)
+__device__ __forceinline__ void publish(const problem &p, const plan &q, const cut &c, ring &r, unsigned i)
 {
-	held<T, 1, 1> h;
-	vectors<T> v;
-
-	if (q.ends)
-		take_ends(p, q, w, &v, &h);
-	hopper::barrier_wait(at(r.added[w.t.slot]), w.t.parity);
-	total t = combine(p, q, r.of_warp[w.t.slot], WARPS);
-	if (q.ends) {
-		float most = largest_of_lanes(most_of_values(p, h.ends, t.most));
-		float sum = sum_of_lanes(raise_values(p, q, h.ends, local_shift(p, most)));
-		t = {most, rescaled_sum(p, q, t, most) + sum};
-	}
+	wait_for(r.added, i);
+	total t = combine(p, q, r.of_warp[i % SLOTS], WARPS);
 	if (threadIdx.x % WARP == 0)
-		tell(&c.of_piece[w.piece], t);
+		tell(&c.of_piece[number_of(i)], t);
 }
 
-template <typename T>
-__device__ __forceinline__ void collect_row(const problem &p, const plan &q, const cut &c, ring &r,
-                                            const walk &w)
+/* By the time it looks, most totals are there. */
+__device__ __forceinline__ void collect_row(const problem &p, const plan &q, const cut &c, ring &r, unsigned i,
+                                            unsigned mine)
 {
-	hopper::barrier_wait(at(r.added[w.t.slot]), w.t.parity); /* no use in looking before */
-	total all = collect(p, q, &c.of_piece[w.piece - w.part], c.parts);
-	finish f = finish_of(p, q, all, all.most);
+	unsigned number = number_of(i);
+
+	wait_for(r.added, i + PATIENCE < mine ? i + PATIENCE : mine - 1);
+	total all = collect(p, q, &c.of_piece[number - number % c.parts], c.parts);
 	if (threadIdx.x % WARP == 0) {
-		r.result[w.t.slot] = f;
-		hopper::barrier_arrive(at(r.known[w.t.slot]));
-	}
-	if (q.ends) {
-		held<T, 1, 1> h;
-		vectors<T> v;
-		unsigned ends = take_ends(p, q, w, &v, &h);
-		raise_values(p, q, h.ends, f.shift);
-		store_ends(p, f, v, ends, threadIdx.x % WARP, WARP, h);
+		r.result[i % SLOTS] = finish_of(p, q, all, all.most);
+		hopper::barrier_arrive(at(r.known[i % SLOTS]));
 	}
 }
 
@@ -369,50 +443,51 @@ __global__ void __launch_bounds__(THREADS, 1) ring_rows(problem p, plan q, cut c
 #if __CUDA_ARCH__ >= 900
 	extern __shared__ __align__(128) uint4 slots[];
 	__shared__ ring r;
-	unsigned warp = threadIdx.x / WARP;
-	walk w = first_piece(c);
+	unsigned warp = threadIdx.x / WARP, mine = pieces_of_block(c);
 
 	p.log = LOG;
 	p.sign = NEGATIVE ? -1.0f : 1.0f;
-	if (threadIdx.x == LOADER * WARP) {
-		begin_ring(r);
-		for (unsigned i = 0; i < LOADING && w.piece < c.pieces; i++, advance(c, &w))
-			load_piece<T>(p, q, c, r, slots, w);
+	q.ends = false; /* pieces have no other elements */
+	if (warp == LOADER) {
+		if (threadIdx.x % WARP == 0)
+			begin_ring(r);
+		__syncwarp();
+		for (unsigned i = 0; i < LOADING && i < mine; i++)
+			load_piece<T>(p, c, r, slots, i);
 	}
-	for (uint64_t i = blockIdx.x * THREADS + threadIdx.x; i < c.pieces; i += gridDim.x * THREADS)
+	for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < c.pieces; i += gridDim.x * THREADS)
 		c.of_piece[i] = UNTOLD;
 	cooperative_groups::this_grid().sync();
 	if (warp < WARPS) {
-		compute<T>(p, q, c, r, slots);
-	} else if (threadIdx.x == LOADER * WARP) {
-		load_rest<T>(p, q, c, r, slots, w);
+		compute<T>(p, q, r, slots, mine);
+	} else if (warp == LOADER) {
+		for (unsigned i = LOADING; i < mine; i++)
+			load_piece<T>(p, c, r, slots, i);
 	} else if (warp == PUBLISHER) {
-		for (; w.piece < c.pieces; advance(c, &w))
-			publish<T>(p, q, c, r, w);
-	} else if (warp == COLLECTOR) {
-		for (; w.piece < c.pieces; advance(c, &w))
-			collect_row<T>(p, q, c, r, w);
+		for (unsigned i = 0; i < mine; i++)
+			publish(p, q, c, r, i);
+	} else {
+		for (unsigned i = warp - COLLECTOR; i < mine; i += COLLECTORS)
+			collect_row(p, q, c, r, i, mine);
 	}
 #endif
 }
 
 /* ---- Launches ---- */
 
-constexpr uint64_t ROW_MIN = 128u << 10; /* bytes; up to there a block of its own keeps a row */
-constexpr uint64_t PIECE_MIN = 256;      /* vectors */
-constexpr uint64_t PIECES = 256;         /* small problems are cut into so many */
+constexpr uint64_t ROW_MIN = 8192; /* vectors; up to there a block of its own keeps a row (fused.cu) */
 
-cut cut_of(const op_args *args, void *of_piece)
+/* aligned: rows of x begin with lines. Else they might reach into two lines more. */
+cut cut_of(const op_args *args, bool aligned)
 {
 	const view *y = &args->views[1];
-	uint64_t cols = y->shape[y->rank - 1], vectors = cols * dtype_size(y->dtype) / 16;
-	uint64_t rows = view_elements(y) / cols, each = ceil_div(rows * vectors, PIECES);
-
-	each = each < PIECE_MIN ? PIECE_MIN : each < PIECE_MAX ? each : PIECE_MAX;
-	/* Alike but for the last, and of whole lines of 128 bytes. */
-	each = ceil_div(ceil_div(vectors, ceil_div(vectors, each)), 8) * 8;
+	uint64_t cols = y->shape[y->rank - 1], bytes = cols * dtype_size(y->dtype);
+	uint64_t vectors = ceil_div(aligned ? bytes : bytes + 2 * LINE, 16), line = LINE / 16;
+	/* Alike but for the last, and of whole lines. */
+	uint64_t each = ceil_div(ceil_div(vectors, ceil_div(vectors, PIECE_MAX)), line) * line;
 	uint64_t parts = ceil_div(vectors, each);
-	return {(unsigned)parts, (unsigned)each, rows * parts, (uint64_t *)of_piece};
+
+	return {(unsigned)parts, (unsigned)each, (unsigned)(view_elements(y) / cols * parts), NULL};
 }
 
 /* 0 where no block could run, or not all blocks of a launch at a time. */
@@ -439,15 +514,16 @@ template <typename T> void launch_ring(const op_args *args, const struct launch 
 {
 	problem p = problem_of(args);
 	plan q = plan_of<T>(p);
-	cut c = cut_of(args, launch->workspace);
-	ring_kernel kernel = kernel_for<T>(p);
 	unsigned blocks = blocks_at_a_time();
+	cut c = cut_of(args, is_whole(p, (uintptr_t)p.x, p.x_batch, sizeof(T), LINE));
+	ring_kernel kernel = kernel_for<T>(p);
 	cudaLaunchConfig_t config = {};
 	cudaLaunchAttribute attribute = {};
 
+	c.of_piece = (uint64_t *)launch->workspace;
 	attribute.id = cudaLaunchAttributeCooperative;
 	attribute.val.cooperative = 1;
-	config.gridDim = dim3(c.pieces < blocks ? (unsigned)c.pieces : blocks);
+	config.gridDim = dim3(c.pieces < blocks ? c.pieces : blocks);
 	config.blockDim = dim3(THREADS);
 	config.dynamicSmemBytes = RING_BYTES;
 	config.stream = (cudaStream_t)launch->stream;
@@ -466,18 +542,21 @@ extern "C" bool softmax_ring_takes(const op_args *args, const char **ret_why_not
 
 	if (blocks == 0)
 		*ret_why_not = "needs a GPU with bulk copies and 227 KiB of shared memory";
-	else if (y->shape[y->rank - 1] <= ROW_MIN / dtype_size(y->dtype))
+	else if (y->shape[y->rank - 1] * dtype_size(y->dtype) / 16 <= ROW_MIN)
 		*ret_why_not = "needs rows of more than 128 KiB";
-	else if (cut_of(args, NULL).parts > (uint64_t)ROUNDS * blocks)
+	else if (cut_of(args, false).parts > (uint64_t)ROUNDS * blocks)
 		*ret_why_not = "needs rows that fit in the shared memory of the GPU";
 	else
 		return true;
 	return false;
 }
 
+/* The addresses that cut_of() asks about are not known yet. */
 extern "C" uint64_t softmax_ring_workspace(const op_args *args)
 {
-	return cut_of(args, NULL).pieces * sizeof(uint64_t);
+	unsigned aligned = cut_of(args, true).pieces, others = cut_of(args, false).pieces;
+
+	return (aligned > others ? aligned : others) * sizeof(uint64_t);
 }
 
 extern "C" CUDA_LAUNCH(softmax_ring)
