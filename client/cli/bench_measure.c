@@ -65,6 +65,7 @@ static void note_op(struct bench_row *row, const kops_op_receipt *op)
 	bench_put(row->why, sizeof(row->why), op->why);
 	bench_put(row->passed_over, sizeof(row->passed_over), op->passed_over);
 	bench_put(row->shape_class, sizeof(row->shape_class), op->shape_class);
+	row->larger_errors = op->larger_errors;
 	row->flops = op->flops;
 	row->bytes = op->bytes;
 }

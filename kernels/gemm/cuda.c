@@ -7,6 +7,7 @@
 #include "wgmma.h"
 
 CUDA_LAUNCH(gemm_simt);
+double gemm_simt_ns(const struct op_args *args);
 CUDA_LAUNCH(gemm_simt2);
 uint64_t gemm_simt2_workspace(const struct op_args *args);
 CUDA_LAUNCH(gemm_pipelined);
@@ -64,23 +65,13 @@ static bool supports_simt(const struct op_args *args, const char **ret_why_not)
 	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
-/*
- * Where cuBLAS leaves multiprocessors idle. On an H200, K being 1024, simt reaches 1.11 and 1.18 times its
- * speed on 512² and 1024² elements of C, with smaller errors. On 128² and 256² it is a little ahead too, but
- * there cuBLAS splits K further and has the smaller errors; beyond it reaches 0.93 to 1.01. Far from that K
- * nothing was measured.
- */
-static bool simt_worthwhile(const struct op_args *args, const char **ret_why_not)
+/* Of rows for f32 that have no tensor cores to use. */
+static bool is_for_full_precision(const struct op_args *args, const char **ret_why_not)
 {
-	struct gemm_problem p = gemm_problem_of(args);
-	double c = (double)p.batch * (double)p.m * (double)p.n;
+	kops_precision precision = args->params.gemm.precision;
 
 	*ret_why_not = "uses no tensor cores, as precision tf32 and bf16 allow";
-	if (args->params.gemm.precision == KOPS_PRECISION_TF32 ||
-	    args->params.gemm.precision == KOPS_PRECISION_BF16)
-		return false;
-	*ret_why_not = "is ahead of cublas where C has 512x512 to 1024x1024 elements and K is 512 to 2048";
-	return c >= 512 * 512 && c <= 1024 * 1024 && p.k >= 512 && p.k <= 2048;
+	return precision == KOPS_PRECISION_F32 || precision == KOPS_PRECISION_IEEE;
 }
 
 /*
@@ -105,6 +96,63 @@ static bool simt_accurate(const struct op_args *args, const char **ret_why_not)
 static bool plain_sum_accurate(const struct op_args *args, const char **ret_why_not)
 {
 	return sums_as_well_as_cublas(args, 1024 * 1024, ret_why_not);
+}
+
+/* ---- How long a row takes, for the choice: fitted to what was measured on an H200 ---- */
+
+/*
+ * Rows that compute C in square blocks, spread over 132 multiprocessors. A block alone waits for memory,
+ * however little it computes; many are as fast as the multiprocessors together. Of each wave of blocks the
+ * writing takes time, too.
+ */
+struct blocks {
+	double side, ns_per_k, tflops;
+};
+
+static double blocks_ns(const struct gemm_problem *p, const struct blocks *blocks, double splits,
+                        double write_ns)
+{
+	double side = blocks->side, waves;
+
+	waves = ceil((double)p->batch * ceil((double)p->m / side) * ceil((double)p->n / side) * splits / 132);
+	return fmax(blocks->ns_per_k, waves * side * side * 2 * 132 / (blocks->tflops * 1e3)) * (double)p->k /
+	           splits +
+	       waves * side * side * write_ns;
+}
+
+/*
+ * As if cuBLAS took the fastest of three blocks and of all ways to split K, 64 at most, parts of 26 at least;
+ * each of them stands for several that it has. Small products it splits needlessly.
+ */
+static double cublas_ns(const struct op_args *args)
+{
+	static const struct blocks kinds[] = {{32, 36, 26}, {64, 50, 45}, {128, 55, 50}};
+	struct gemm_problem p = gemm_problem_of(args);
+	double least = INFINITY;
+
+	if (p.k <= 256 && (double)p.batch * (double)p.m * (double)p.n * (double)p.k <= 0x1p21)
+		return 7.1e3;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		for (int splits = 1; splits <= 64 && (splits == 1 || p.k >= (uint64_t)splits * 26); splits *= 2)
+			least =
+			    fmin(least, 3.4e3 + (splits > 1) * 4.7e3 + blocks_ns(&p, &kinds[i], splits, 0.178));
+	return least;
+}
+
+static double pipelined_ns(const struct op_args *args)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+	bool aligned = has_aligned_lines(&p.a, p.m, p.k, args->views[0].offset) &&
+	               has_aligned_lines(&p.b, p.k, p.n, args->views[1].offset);
+
+	return 2.9e3 + (aligned ? 1 : 1.26) * blocks_ns(&p, &(struct blocks){128, 105, 47}, 1, 0.107);
+}
+
+static double tile16_ns(const struct op_args *args)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+
+	return 2.1e3 + blocks_ns(&p, &(struct blocks){16, 40, 7.5}, 1, 1.55);
 }
 
 /* ---- How long a row takes: two thirds of the speed measured on an H200 ---- */
@@ -222,7 +270,7 @@ static const struct kernel rows[] = {
         .dtypes = "f32",
         .takes = "any strides, not 0 along K in both A and B; K of at least 64, products of some size",
         .supports = gemm_f16x3_supports,
-        .worthwhile = gemm_f16x3_worthwhile,
+        .expected_ns = gemm_f16x3_ns,
         .workspace = gemm_f16x3_workspace,
         .launch = gemm_f16x3,
         .tensor_cores = true,
@@ -234,7 +282,7 @@ static const struct kernel rows[] = {
         .dtypes = "f32",
         .takes = "any strides, not 0 along K in both A and B; K of at least 64, products of some size",
         .supports = gemm_bf16x6_supports,
-        .worthwhile = gemm_bf16x6_worthwhile,
+        .expected_ns = gemm_bf16x6_ns,
         .workspace = gemm_bf16x6_workspace,
         .launch = gemm_bf16x6,
         .tensor_cores = true,
@@ -257,8 +305,9 @@ static const struct kernel rows[] = {
         .dtypes = "f32",
         .takes = "row- or column-major matrices, lines at multiples of 16 bytes",
         .supports = supports_simt,
-        .worthwhile = simt_worthwhile,
+        .worthwhile = is_for_full_precision,
         .accurate = simt_accurate,
+        .expected_ns = gemm_simt_ns,
         .launch = gemm_simt,
         .slowdown = simt_slowdown,
     },
@@ -268,6 +317,7 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "row- or column-major matrices",
         .supports = gemm_cublas_supports,
+        .expected_ns = cublas_ns,
         .launch = gemm_cublas,
     },
     {
@@ -286,7 +336,9 @@ static const struct kernel rows[] = {
         .dtypes = "f32",
         .takes = "any strides, not 0 along K in both A and B",
         .supports = supports_plain_sum,
+        .worthwhile = is_for_full_precision,
         .accurate = plain_sum_accurate,
+        .expected_ns = pipelined_ns,
         .launch = gemm_pipelined,
         .slowdown = pipelined_slowdown,
     },
@@ -326,7 +378,9 @@ static const struct kernel rows[] = {
         .dtypes = "f32",
         .takes = "any strides",
         .supports = supports_f32,
+        .worthwhile = is_for_full_precision,
         .accurate = plain_sum_accurate,
+        .expected_ns = tile16_ns,
         .launch = gemm_tile16,
         .slowdown = tile16_slowdown,
     },

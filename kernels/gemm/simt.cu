@@ -408,22 +408,43 @@ double time_of(const choice &c, const gemm_problem &p, int splits, double proces
 	       fmax(c.alone, ceil(blocks / processors) * c.together) * (double)p.k / splits;
 }
 
+const choice *choose(const gemm_problem &p, int *ret_splits, double *ret_ns)
+{
+	int processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	const choice *best = choices;
+
+	*ret_ns = INFINITY;
+	*ret_splits = 1;
+	for (const choice &c : choices) {
+		for (int splits = 1; splits <= SPLITS_MAX; splits *= 2) {
+			double time = time_of(c, p, splits, processors);
+			if (time < *ret_ns)
+				*ret_ns = time, best = &c, *ret_splits = splits;
+		}
+	}
+	return best;
+}
+
 } // namespace
+
+/* Beside what tells shapes apart: the rest of a launch, and the writing of C. */
+extern "C" double gemm_simt_ns(const op_args *args)
+{
+	gemm_problem p = gemm_problem_of(args);
+	int splits, processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	double ns;
+	const choice *c = choose(p, &splits, &ns);
+	double waves = ceil((double)blocks_of(p, c->side) * splits / processors);
+
+	return ns + 1.1e3 + (splits > 1) * 0.4 * c->split + 0.3 * waves * fmin(c->side, 64) * fmin(c->side, 64);
+}
 
 extern "C" CUDA_LAUNCH(gemm_simt)
 {
-	int processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount), best_splits = 1;
-	const choice *best = choices;
-	double least = INFINITY;
 	work w = {};
+	int splits;
+	double ns;
 
 	w.t = task_of(args);
-	for (const choice &c : choices) {
-		for (int splits = 1; splits <= SPLITS_MAX; splits *= 2) {
-			double time = time_of(c, w.t.p, splits, processors);
-			if (time < least)
-				least = time, best = &c, best_splits = splits;
-		}
-	}
-	return best->launch(&w, best_splits, (cudaStream_t)launch->stream);
+	return choose(w.t.p, &splits, &ns)->launch(&w, splits, (cudaStream_t)launch->stream);
 }

@@ -27,7 +27,7 @@
 #define FEW   4096 /* elements, below which a case is also judged with its likes */
 #define LEAST 64   /* elements of a case: smaller ones are drawn several times */
 /* M and N of every other random shape: rows other than the peer are for large products. */
-#define LARGE_MIN  512
+#define LARGE_PART 8 /* of the largest */
 #define EXTENT_MAX 4096
 #define BLOCK_MIN  64 /* no block of OpenBLAS is shorter */
 
@@ -79,7 +79,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 
 static struct shape random_shape(struct random *r, const struct accuracy_options *o)
 {
-	uint64_t least = random_chance(r, 50) ? least_of(LARGE_MIN, o->extent_max) : 1;
+	uint64_t least = random_chance(r, 50) ? (o->extent_max + LARGE_PART - 1) / LARGE_PART : 1;
 
 	return (struct shape){log_uniform(r, least, o->extent_max), log_uniform(r, least, o->extent_max),
 	                      log_uniform(r, 1, o->k_max)};
