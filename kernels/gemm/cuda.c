@@ -75,27 +75,33 @@ static bool is_for_full_precision(const struct op_args *args, const char **ret_w
 }
 
 /*
- * Where C is small cuBLAS splits K, and shorter sums have smaller errors. As measured on an H200 at K = 1024
- * the others are no worse from so many elements of C on. Of much longer sums nothing is known.
+ * cuBLAS splits K where C is small, where K is long, and again where K is very short, and shorter sums have
+ * smaller errors. So what is no worse than cuBLAS, by check_accuracy on an H200, is so for some problems only;
+ * the others are not held against it.
  */
-static bool sums_as_well_as_cublas(const struct op_args *args, double elements, const char **ret_why_not)
+static bool is_held_against_cublas(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "may have larger errors than cublas, which splits K";
+	return args->views[0].dtype == KOPS_F32 && args->params.gemm.precision == KOPS_PRECISION_F32;
+}
+
+/* It splits K itself, and adds up the parts. */
+static bool simt_accurate(const struct op_args *args, const char **ret_why_not)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+	bool large = (double)p.batch * (double)p.m * (double)p.n >= 512 * 512;
+
+	return !is_held_against_cublas(args, ret_why_not) ||
+	       (p.m >= 32 && p.n >= 32 && p.k >= 32 && p.k <= (large ? 832 : 511));
+}
+
+/* Of those that add along K from its beginning to its end, tile by tile at most. */
+static bool plain_sum_accurate(const struct op_args *args, const char **ret_why_not)
 {
 	struct gemm_problem p = gemm_problem_of(args);
 
-	*ret_why_not = "may have larger errors than cublas, which splits K where C is small or K is long";
-	return args->views[0].dtype != KOPS_F32 || args->params.gemm.precision != KOPS_PRECISION_F32 ||
-	       (p.k <= 2048 && (double)p.batch * (double)p.m * (double)p.n >= elements);
-}
-
-static bool simt_accurate(const struct op_args *args, const char **ret_why_not)
-{
-	return sums_as_well_as_cublas(args, 512 * 512, ret_why_not);
-}
-
-/* Of those that add along K from its beginning to its end. */
-static bool plain_sum_accurate(const struct op_args *args, const char **ret_why_not)
-{
-	return sums_as_well_as_cublas(args, 1024 * 1024, ret_why_not);
+	return !is_held_against_cublas(args, ret_why_not) ||
+	       ((double)p.batch * (double)p.m * (double)p.n >= 1024 * 1024 && p.k >= 32 && p.k <= 2048);
 }
 
 /* ---- How long a row takes, for the choice: fitted to what was measured on an H200 ---- */
@@ -126,12 +132,12 @@ static double blocks_ns(const struct gemm_problem *p, const struct blocks *block
  */
 static double cublas_ns(const struct op_args *args)
 {
-	static const struct blocks kinds[] = {{32, 36, 26}, {64, 50, 45}, {128, 55, 50}};
+	static const struct blocks kinds[] = {{32, 37, 26}, {64, 52, 45}, {128, 55, 50}};
 	struct gemm_problem p = gemm_problem_of(args);
 	double least = INFINITY;
 
 	if (p.k <= 256 && (double)p.batch * (double)p.m * (double)p.n * (double)p.k <= 0x1p21)
-		return 7.1e3;
+		return 7e3;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		for (int splits = 1; splits <= 64 && (splits == 1 || p.k >= (uint64_t)splits * 26); splits *= 2)
 			least =
@@ -152,7 +158,7 @@ static double tile16_ns(const struct op_args *args)
 {
 	struct gemm_problem p = gemm_problem_of(args);
 
-	return 2.1e3 + blocks_ns(&p, &(struct blocks){16, 40, 7.5}, 1, 1.55);
+	return 2.5e3 + blocks_ns(&p, &(struct blocks){16, 38, 7.9}, 1, 1.2);
 }
 
 /* ---- How long a row takes: two thirds of the speed measured on an H200 ---- */
