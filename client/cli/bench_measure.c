@@ -8,7 +8,6 @@
 #include "samples.h"
 
 #define SAMPLE_US     1e3  /* a sample's least length */
-#define LAUNCHES_MAX  32   /* ops in a job */
 #define SETTLING_RUNS 2    /* the first run of a kernel may include its loading */
 #define SETTLING_US   50e3 /* in runs as long as this that is of no account */
 #define WARMUP_US     1e6

@@ -33,14 +33,15 @@ double race_loss_percent(const struct race *race)
 	return 100 * (race->rows[0].median_us / race->rows[race->best].median_us - 1);
 }
 
-/* ---- The first look: a few launches without warming up ---- */
+/* ---- The first look: a few launches, without warming up but for the first of all ---- */
 
-static int look(struct run *r, const char *kernel, bool check, struct bench_row *ret_row)
+static int look(struct run *r, const char *kernel, bool check, uint64_t warmup_for_it,
+                struct bench_row *ret_row)
 {
 	struct measurement what = {.kernel = kernel, .mode = BENCH_COLD, .reps = 1, .check = check};
 	uint64_t warmup = r->b->warmup;
 
-	r->b->warmup = 0;
+	r->b->warmup = warmup_for_it;
 	int rc = measure(r->b, &what, r->operands, ret_row);
 	r->b->warmup = warmup;
 	return rc;
@@ -75,10 +76,12 @@ static bool is_rival(const struct race *race, const struct bench_row *row)
 	return !row->larger_errors || race->rows[0].larger_errors;
 }
 
+/* It goes over all sets: small ones stay in the cache, and the first kernel would bring them there for the
+ * others. */
 static int look_at_choice(struct run *r, bool check)
 {
 	struct race *race = &r->race;
-	int rc = look(r, NULL, check, &race->rows[0]);
+	int rc = look(r, NULL, check, 1 + r->operands->n_sets / LAUNCHES_MAX, &race->rows[0]);
 
 	if (rc < 0)
 		return rc;
@@ -104,7 +107,7 @@ static int look_at_others(struct run *r, bool check)
 		if (strcmp(kernels->names[i], race->rows[0].kernel) == 0 || is_hopeless(r, i))
 			continue;
 		race->alone = false;
-		int rc = look(r, kernels->names[i], check, row);
+		int rc = look(r, kernels->names[i], check, 0, row);
 		if (rc < 0)
 			return rc;
 		if (!bench_row_measured(row))

@@ -43,7 +43,7 @@ struct bench_row {
 	bool wrong;
 	bool tensor_cores;  /* then the FMA rate is no bound */
 	bool larger_errors; /* than the precision allows, perhaps: `auto` may not take it */
-	char note[256];    /* why it refused, and other things worth a word */
+	char note[256];     /* why it refused, and other things worth a word */
 	/* In JSON only. */
 	char why[128], passed_over[512], shape_class[BENCH_CLASS_BYTES];
 	double upload_us, compute_us, download_us; /* medians of receipts, host to host */
