@@ -467,13 +467,6 @@ extern "C" double gemm_simt_ns(const struct op_args *args)
 	return plan_of(args).ns;
 }
 
-extern "C" int gemm_simt_parts(const struct op_args *args)
-{
-	plan plan = plan_of(args);
-
-	return plan.shape ? plan.shape->groups * plan.splits : 1;
-}
-
 extern "C" CUDA_LAUNCH(gemm_simt)
 {
 	plan plan = plan_of(args);
