@@ -327,6 +327,8 @@ typedef struct kops_op_receipt {
 	const char *passed_over; /* the other kernels, with what kept them out; may be "" in jobs of many ops */
 	const char *shape_class; /* of timed jobs: shapes for which one measurement counts; else "", and it
 	                            may be "" for all but the first op in jobs of many */
+	bool larger_errors; /* than the precision allows, perhaps: `auto` takes such a kernel only where it has
+	                       no other */
 } kops_op_receipt;
 
 typedef struct kops_receipt {

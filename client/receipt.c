@@ -41,7 +41,8 @@ static void fill(kops_receipt *to, const Kops__V1__Receipt *from)
 		                           .bytes = op->bytes,
 		                           .compute_us = op->compute_us,
 		                           .passed_over = put_text(&text, op->passed_over),
-		                           .shape_class = put_text(&text, op->shape_class)};
+		                           .shape_class = put_text(&text, op->shape_class),
+		                           .larger_errors = op->larger_errors};
 	}
 }
 

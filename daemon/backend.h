@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   3
+#define BACKEND_ABI   4
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -39,6 +39,7 @@ struct run_op {
 	const char *pinned;        /* row asked for by name, or "" */
 	const struct tuned *tuned; /* measured on this device for shapes like these; NULL: nothing */
 	const struct kernel *kernel;
+	bool larger_errors; /* than the precision allows, perhaps: kernel_is_accurate() */
 	char why[WHY_BYTES], passed_over[PASSED_OVER_BYTES];
 	double compute_us; /* 0 where not timed */
 };

@@ -212,6 +212,7 @@ static int plan_op(const struct backend_device *dev, struct run_op *op, char err
 		memcpy(error, op->why, WHY_BYTES);
 		return rc;
 	}
+	op->larger_errors = !kernel_is_accurate(op->kernel, &op->args, &(const char *){NULL});
 	kernel_passed_over(rows[i], &op->args, dev->disabled[i], op->kernel, op->passed_over);
 	return 0;
 }

@@ -112,6 +112,7 @@ static int plan_op(const struct backend_device *dev, struct run *run, unsigned i
 		snprintf(run->error, WHY_BYTES, "%s", op->why);
 		return rc;
 	}
+	op->larger_errors = !kernel_is_accurate(op->kernel, &args, &(const char *){NULL});
 	kernel_passed_over(gpu_kernels(op->args.op), &args, dev->disabled[op_index(op->args.op)], op->kernel,
 	                   op->passed_over);
 	return 0;

@@ -23,8 +23,7 @@ static bool is_worthwhile(const struct kernel *row, const struct op_args *args, 
 	return !row->worthwhile || row->worthwhile(args, ret_why_not);
 }
 
-/* Of a row that fits. */
-static bool is_accurate(const struct kernel *row, const struct op_args *args, const char **ret_why_not)
+bool kernel_is_accurate(const struct kernel *row, const struct op_args *args, const char **ret_why_not)
 {
 	return !row->accurate || row->accurate(args, ret_why_not);
 }
@@ -85,7 +84,10 @@ static int choose_pinned(const struct kernel_list *list, const struct op_args *a
 		return KOPS_E_UNSUPPORTED;
 	}
 	*ret_kernel = &list->rows[i];
-	snprintf(why, WHY_BYTES, "asked for by name");
+	if (kernel_is_accurate(*ret_kernel, args, &why_not))
+		snprintf(why, WHY_BYTES, "asked for by name");
+	else
+		snprintf(why, WHY_BYTES, "asked for by name; %s", why_not);
 	return 0;
 }
 
@@ -99,7 +101,7 @@ static size_t choose_tuned(const struct kernel_list *list, const struct op_args 
 		size_t row = tuned->rows[t];
 
 		if (!fits(list, row, args, disabled, &why_not) ||
-		    !is_accurate(&list->rows[row], args, &why_not)) {
+		    !kernel_is_accurate(&list->rows[row], args, &why_not)) {
 			why_not_first = t ? why_not_first : why_not;
 			continue;
 		}
@@ -114,32 +116,73 @@ static size_t choose_tuned(const struct kernel_list *list, const struct op_args 
 	return list->n;
 }
 
-/*
- * By the rows' order and what they estimate. Says of the first row passed over why it was; the row after it may
- * have been passed over for another reason.
- */
+/* Whether row i comes into question for `auto` where nothing was measured. */
+static bool is_candidate(const struct kernel_list *list, size_t i, const struct op_args *args,
+                         uint64_t disabled, bool accurate, const char **ret_why_not)
+{
+	return fits(list, i, args, disabled, ret_why_not) && is_worthwhile(&list->rows[i], args, ret_why_not) &&
+	       (!accurate || kernel_is_accurate(&list->rows[i], args, ret_why_not));
+}
+
+struct estimate {
+	size_t first, best; /* the first candidate, and the one to take; list->n: there is none */
+	double first_ns, best_ns;
+	const char *why_not_first; /* why rows[0] is no candidate */
+};
+
+/* A candidate without an expected time is taken where it is the first, and passed over where it is not. */
+static void estimate(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                     bool accurate, struct estimate *ret)
+{
+	const char *why_not = "";
+
+	*ret = (struct estimate){.first = list->n, .best = list->n, .why_not_first = ""};
+	for (size_t i = 0; i < list->n; i++) {
+		double (*expected_ns)(const struct op_args *) = list->rows[i].expected_ns;
+
+		if (ret->first < list->n && !expected_ns)
+			continue;
+		if (!is_candidate(list, i, args, disabled, accurate, &why_not)) {
+			ret->why_not_first = i ? ret->why_not_first : why_not;
+			continue;
+		}
+		double ns = expected_ns ? expected_ns(args) : 0;
+		if (ret->first == list->n)
+			*ret = (struct estimate){i, i, ns, ns, ret->why_not_first};
+		else if (ns < ret->best_ns)
+			ret->best = i, ret->best_ns = ns;
+		if (!expected_ns)
+			break;
+	}
+}
+
+static void tell_estimate(const struct kernel_list *list, const struct op_args *args, const struct estimate *e,
+                          char why[WHY_BYTES])
+{
+	if (e->best != e->first)
+		snprintf(why, WHY_BYTES, "by estimate it takes %.1f us, %s %.1f us", e->best_ns / 1e3,
+		         list->rows[e->first].name, e->first_ns / 1e3);
+	else if (e->first == 0)
+		snprintf(why, WHY_BYTES, "first choice for %s %s", args->op->name,
+		         dtype_name(op_output_const(args)->dtype));
+	else
+		snprintf(why, WHY_BYTES, "%s %s", list->rows[0].name, e->why_not_first);
+}
+
 static size_t choose_estimated(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                                char why[WHY_BYTES])
 {
-	const char *why_not = "", *why_not_first = "";
-	size_t fallback = list->n, i;
+	struct estimate e;
 
-	for (i = 0; i < list->n; i++) {
-		if (fits(list, i, args, disabled, &why_not)) {
-			if (is_worthwhile(&list->rows[i], args, &why_not))
-				break;
-			fallback = fallback < list->n ? fallback : i;
-		}
-		why_not_first = i ? why_not_first : why_not;
+	estimate(list, args, disabled, true, &e);
+	if (e.best == list->n)
+		estimate(list, args, disabled, false, &e);
+	if (e.best < list->n) {
+		tell_estimate(list, args, &e, why);
+		return e.best;
 	}
-	if (i == 0)
-		snprintf(why, WHY_BYTES, "first choice for %s %s", args->op->name,
-		         dtype_name(op_output_const(args)->dtype));
-	else if (i < list->n)
-		snprintf(why, WHY_BYTES, "%s %s", list->rows[0].name, why_not_first);
-	else if (fallback < list->n)
-		snprintf(why, WHY_BYTES, "no other kernel does this");
-	return i < list->n ? i : fallback;
+	snprintf(why, WHY_BYTES, "no other kernel does this");
+	return first_fit(list, args, disabled);
 }
 
 static int refuse_all(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
@@ -202,7 +245,7 @@ void kernel_passed_over(const struct kernel_list *list, const struct op_args *ar
 			continue;
 		to = append(to, end, to > text ? ", " : "");
 		to = append(to, end, list->rows[i].name);
-		if (fits(list, i, args, disabled, &why_not) && is_worthwhile(&list->rows[i], args, &why_not))
+		if (is_candidate(list, i, args, disabled, true, &why_not))
 			continue;
 		to = append(to, end, " (");
 		to = append(to, end, why_not);

@@ -120,7 +120,7 @@ struct kernel {
 	/* Pure. On false, *ret_why_not is a static phrase ("needs unit stride in one dimension"). */
 	bool (*supports)(const struct op_args *args, const char **ret_why_not);
 	/*
-	 * Whether `auto` should take the row, which supports args, where nothing was measured: an estimate of
+	 * Whether `auto` should think of the row, which supports args, where nothing was measured: a rule of
 	 * speed, and never of what is right. Pure, phrases as above. NULL: always.
 	 */
 	bool (*worthwhile)(const struct op_args *args, const char **ret_why_not);
@@ -129,6 +129,11 @@ struct kernel {
 	 * row for its measured speed alone. Pure, phrases as above. NULL: always.
 	 */
 	bool (*accurate)(const struct op_args *args, const char **ret_why_not);
+	/*
+	 * About how many ns it takes: where nothing was measured, `auto` takes the one of least time among the
+	 * rows that have this. Pure. NULL: not known; the list's order decides.
+	 */
+	double (*expected_ns)(const struct op_args *args);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
 	/*
 	 * Computes, or on a GPU enqueues on launch->stream. 0, KOPS_E_FAULT or KOPS_E_NOMEM.
@@ -194,14 +199,19 @@ struct tuned {
 
 /*
  * Picks the row that runs args. pinned: a row's name, which need only support args; NULL or "" for `auto`: the
- * fastest of the measured rows that supports args and is accurate, else the first row that supports them and is
- * worthwhile, else the first that supports them. tuned: NULL where nothing was measured. disabled: bit i set =
- * rows[i] failed its self-test and is not taken. A phrase for the receipt is written into why_text.
- * KOPS_E_UNSUPPORTED with a sentence in why_text that names the reason and a row that would do.
+ * fastest of the measured rows that supports args and is accurate. Where there is none, the first row that
+ * supports them, is accurate and worthwhile, or one after it that is all that, where both have an expected time
+ * and its is less. Where there is none either, the same without asking for accuracy, and then the first that
+ * supports them. tuned: NULL where nothing was measured. disabled: bit i set = rows[i] failed its self-test and
+ * is not taken. A phrase for the receipt is written into why_text. KOPS_E_UNSUPPORTED with a sentence in
+ * why_text that names the reason and a row that would do.
  */
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
                   const struct tuned *tuned, uint64_t disabled, const struct kernel **ret_kernel,
                   char why_text[WHY_BYTES]);
+
+/* Whether `auto` may take a row that supports args: for a row asked for by name, what its errors are. */
+bool kernel_is_accurate(const struct kernel *row, const struct op_args *args, const char **ret_why_not);
 
 /*
  * The other rows in their order, for the receipt, with what kept them out where something did: "cublas (needs K

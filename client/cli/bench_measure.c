@@ -8,7 +8,6 @@
 #include "samples.h"
 
 #define SAMPLE_US     1e3  /* a sample's least length */
-#define LAUNCHES_MAX  32   /* ops in a job */
 #define SETTLING_RUNS 2    /* the first run of a kernel may include its loading */
 #define SETTLING_US   50e3 /* in runs as long as this that is of no account */
 #define WARMUP_US     1e6
@@ -65,6 +64,7 @@ static void note_op(struct bench_row *row, const kops_op_receipt *op)
 	bench_put(row->why, sizeof(row->why), op->why);
 	bench_put(row->passed_over, sizeof(row->passed_over), op->passed_over);
 	bench_put(row->shape_class, sizeof(row->shape_class), op->shape_class);
+	row->larger_errors = op->larger_errors;
 	row->flops = op->flops;
 	row->bytes = op->bytes;
 }

@@ -7,6 +7,8 @@
 #include "bench.h"
 #include "bench_operands.h"
 
+#define LAUNCHES_MAX 32 /* ops in a job */
+
 /*
  * A sample is one job of `launches` equal ops over the sets in turn, timed by the device and divided by the
  * launches; as many as last a millisecond, up to 32. Host to host it is one op's wall time. Sampling ends after

@@ -6,8 +6,8 @@
 #include "bench_measure.h"
 
 #define NEAR     1.5  /* times the fastest, at the first look */
-#define HOPELESS 10.0 /* times the fastest, */
-#define LONG_US  3e3  /* and a launch of this */
+#define HOPELESS 20.0 /* times the fastest, */
+#define LONG_US  1e3  /* and a launch of this */
 
 struct run {
 	struct bench *b;
@@ -19,7 +19,7 @@ struct run {
 
 void race_field_reset(struct race_field *field)
 {
-	memset(field->slowness, 0, sizeof(field->slowness));
+	memset(field->slow, 0, sizeof(field->slow));
 }
 
 void race_free(struct race *race)
@@ -33,30 +33,55 @@ double race_loss_percent(const struct race *race)
 	return 100 * (race->rows[0].median_us / race->rows[race->best].median_us - 1);
 }
 
-/* ---- The first look: a few launches without warming up ---- */
+/* ---- The first look: a few launches, without warming up but for the first of all ---- */
 
-static int look(struct run *r, const char *kernel, bool check, struct bench_row *ret_row)
+static int look(struct run *r, const char *kernel, bool check, uint64_t warmup_for_it,
+                struct bench_row *ret_row)
 {
 	struct measurement what = {.kernel = kernel, .mode = BENCH_COLD, .reps = 1, .check = check};
 	uint64_t warmup = r->b->warmup;
 
-	r->b->warmup = 0;
+	r->b->warmup = warmup_for_it;
 	int rc = measure(r->b, &what, r->operands, ret_row);
 	r->b->warmup = warmup;
 	return rc;
 }
 
-static bool is_hopeless(const struct run *r, size_t kernel)
+static double work_of(const struct bench_row *row)
 {
-	double slowness = r->field->slowness[kernel];
-
-	return slowness > HOPELESS && slowness * r->best_us > LONG_US;
+	return row->flops + row->bytes;
 }
 
+static bool is_hopeless(const struct run *r, size_t kernel)
+{
+	return r->field->slow[kernel].slowness > 0 &&
+	       r->field->slow[kernel].work <= work_of(&r->race.rows[0]) &&
+	       r->field->slow[kernel].slowness * r->best_us > LONG_US;
+}
+
+static void note_slowness(struct run *r, size_t kernel, const struct bench_row *row)
+{
+	double slowness = row->median_us / r->best_us, work = work_of(row);
+	bool is_first = r->field->slow[kernel].slowness == 0;
+
+	if (slowness > HOPELESS && (is_first || work < r->field->slow[kernel].work)) {
+		r->field->slow[kernel].work = work;
+		r->field->slow[kernel].slowness = slowness;
+	}
+}
+
+/* Where kopsd has none but rows of larger errors, they are all rivals. */
+static bool is_rival(const struct race *race, const struct bench_row *row)
+{
+	return !row->larger_errors || race->rows[0].larger_errors;
+}
+
+/* It goes over all sets: small ones stay in the cache, and the first kernel would bring them there for the
+ * others. */
 static int look_at_choice(struct run *r, bool check)
 {
 	struct race *race = &r->race;
-	int rc = look(r, NULL, check, &race->rows[0]);
+	int rc = look(r, NULL, check, 1 + r->operands->n_sets / LAUNCHES_MAX, &race->rows[0]);
 
 	if (rc < 0)
 		return rc;
@@ -82,15 +107,15 @@ static int look_at_others(struct run *r, bool check)
 		if (strcmp(kernels->names[i], race->rows[0].kernel) == 0 || is_hopeless(r, i))
 			continue;
 		race->alone = false;
-		int rc = look(r, kernels->names[i], check, row);
+		int rc = look(r, kernels->names[i], check, 0, row);
 		if (rc < 0)
 			return rc;
 		if (!bench_row_measured(row))
 			continue;
 		race->n++;
-		if (row->median_us < r->best_us)
+		if (row->median_us < r->best_us && is_rival(race, row))
 			r->best_us = row->median_us;
-		r->field->slowness[i] = row->median_us / r->best_us;
+		note_slowness(r, i, row);
 	}
 	return 0;
 }
@@ -132,7 +157,8 @@ static int measure_near(struct run *r, uint64_t reps)
 		if (is_near(r, i))
 			rc = measure_again(r, &r->race.rows[i], reps);
 	for (size_t i = 0; i < r->race.n; i++)
-		if (r->race.rows[i].median_us < r->race.rows[r->race.best].median_us)
+		if (is_rival(&r->race, &r->race.rows[i]) &&
+		    r->race.rows[i].median_us < r->race.rows[r->race.best].median_us)
 			r->race.best = i;
 	return rc;
 }

@@ -9,24 +9,25 @@
 #include "bench_operands.h"
 
 /*
- * Who runs. Learns whom to leave out: one that was ten times slower than the fastest when last seen, on a
- * shape of less work, where a look at it would take long.
+ * Who runs. Learns whom to leave out: one that was many times slower than the fastest on a shape of no more
+ * work, where a look at it would take long.
  */
 struct race_field {
 	struct bench_kernels kernels;
-	double slowness[BENCH_KERNELS_MAX]; /* times the fastest; 0: never seen */
+	struct {
+		double work, slowness; /* FLOPs and bytes; times the fastest, 0: never so slow */
+	} slow[BENCH_KERNELS_MAX];     /* the shape of the least work on which it was that slow */
 };
 
 struct race {
 	struct bench_row *rows; /* those that ran, measured; first the one that kopsd chose by itself */
-	size_t n, best;         /* n is 0 where kopsd refused: note says why */
+	size_t n, best;         /* n is 0 where kopsd refused: note says why. best: of those kopsd may choose */
 	bool alone;             /* all others were left out */
 	char shape_class[BENCH_CLASS_BYTES];
 	char note[256];
 };
 
-/* Another op, dtype or precision begins, or a shape that is none the larger: nothing is known about any kernel.
- */
+/* Another op, dtype or precision begins: nothing is known about any kernel. */
 void race_field_reset(struct race_field *field);
 
 /*
@@ -37,7 +38,10 @@ int race_run(struct bench *b, struct race_field *field, const struct operands *o
              bool check, struct race *ret);
 void race_free(struct race *race);
 
-/* By how many percent the row that kopsd chose takes longer than the fastest. */
+/*
+ * By how many percent the row that kopsd chose takes longer than the fastest that it may choose: one whose
+ * errors may be larger than the precision allows is no rival.
+ */
 double race_loss_percent(const struct race *race);
 
 #endif

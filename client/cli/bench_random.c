@@ -32,7 +32,7 @@ struct comparison {
 static void csv_head(void)
 {
 	puts("op,dtype,precision,device,description,seed,shape,shape_class,kernel,samples,launches,sets,flops,"
-	     "bytes,min_us,median_us,max_us,auto,fastest,loss_percent,wrong,why");
+	     "bytes,min_us,median_us,max_us,larger_errors,auto,fastest,loss_percent,wrong,why");
 }
 
 static void csv_row(const struct bench_head *head, const struct result *result, size_t i)
@@ -44,9 +44,9 @@ static void csv_row(const struct bench_head *head, const struct result *result, 
 	bench_csv_text(stdout, head->description);
 	printf(",%" PRIu64 ",%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64, head->seed, result->shape->text,
 	       race->shape_class, row->kernel, row->samples, row->launches, row->sets);
-	printf(",%.17g,%.17g,%.3f,%.3f,%.3f,%s,%s,%.3f,%s,", row->flops, row->bytes, row->min_us,
-	       row->median_us, row->max_us, i == 0 ? "yes" : "no", i == race->best ? "yes" : "no",
-	       race_loss_percent(race), row->wrong ? "yes" : "no");
+	printf(",%.17g,%.17g,%.3f,%.3f,%.3f,%s,%s,%s,%.3f,%s,", row->flops, row->bytes, row->min_us,
+	       row->median_us, row->max_us, row->larger_errors ? "yes" : "no", i == 0 ? "yes" : "no",
+	       i == race->best ? "yes" : "no", race_loss_percent(race), row->wrong ? "yes" : "no");
 	bench_csv_text(stdout, row->why);
 	putchar('\n');
 }
@@ -111,7 +111,7 @@ static void summarise(struct comparison *c)
 	const struct race *race = &c->worst->race;
 
 	fprintf(out,
-	        "%skopsd's choice against the fastest kernel, %zu shapes from seed %" PRIu64
+	        "%skopsd's choice against the fastest kernel it may take, %zu shapes from seed %" PRIu64
 	        ": loss median %.1f %%, 95th percentile %.1f %%, largest %.1f %% (%s: %s where %s is fastest); "
 	        "more than %.0f %% at %zu\n",
 	        out == stdout ? "\n" : "", c->losses.n, c->plan->table.head.seed,
@@ -138,6 +138,7 @@ static void json_result(struct json *json, const struct result *result)
 		json_text(json, "kernel", race->rows[i].kernel);
 		json_us(json, "median_us", race->rows[i].median_us);
 		json_count(json, "samples", race->rows[i].samples);
+		json_bool(json, "larger_errors", race->rows[i].larger_errors);
 		json_bool(json, "wrong", race->rows[i].wrong);
 		json_close_object(json);
 	}
@@ -180,7 +181,6 @@ static int race_shape(struct comparison *c, struct result *result)
 	struct operands operands = {.n_sets = 0};
 	struct step step;
 
-	race_field_reset(&c->field); /* the shape before tells nothing of this one */
 	int rc = bench_shape_step(p->op, b->dtype, result->shape, &step, b->why);
 	if (rc == 0)
 		rc = operands_make(b, &step, operands_cold_sets(b, bench_footprint(&step)), &operands);

@@ -41,8 +41,9 @@ struct bench_row {
 	double peer_us;                   /* the peer's median; "" and NaN: no peer */
 	double max_error, error_to_bound; /* NaN: not checked */
 	bool wrong;
-	bool tensor_cores; /* then the FMA rate is no bound */
-	char note[256];    /* why it refused, and other things worth a word */
+	bool tensor_cores;  /* then the FMA rate is no bound */
+	bool larger_errors; /* than the precision allows, perhaps: `auto` may not take it */
+	char note[256];     /* why it refused, and other things worth a word */
 	/* In JSON only. */
 	char why[128], passed_over[512], shape_class[BENCH_CLASS_BYTES];
 	double upload_us, compute_us, download_us; /* medians of receipts, host to host */

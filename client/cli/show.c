@@ -208,6 +208,7 @@ void show_receipt_json(struct json *json, const kops_receipt *receipt)
 		json_text(json, "kernel", op->kernel);
 		json_text(json, "why", op->why);
 		json_text(json, "passed_over", op->passed_over);
+		json_bool(json, "larger_errors", op->larger_errors);
 		json_real(json, "flops", op->flops);
 		json_real(json, "bytes", op->bytes);
 		json_us(json, "compute_us", op->compute_us);

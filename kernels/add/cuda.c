@@ -14,20 +14,20 @@ static bool supports_type(const struct op_args *args, const char **ret_why_not)
 
 static const struct kernel rows[] = {
     {
-        .name = "float4x",
-        .idea = "two independent 128-bit accesses of each view per thread",
-        .dtypes = "f32 f16 bf16",
-        .takes = "any strides; one element per thread where the views are not aligned runs",
-        .supports = supports_type,
-        .launch = add_float4x,
-    },
-    {
         .name = "float4",
         .idea = "one 128-bit access of each view per thread",
         .dtypes = "f32 f16 bf16",
         .takes = "any strides; one element per thread where the views are not aligned runs",
         .supports = supports_type,
         .launch = add_float4,
+    },
+    {
+        .name = "float4x",
+        .idea = "two independent 128-bit accesses of each view per thread",
+        .dtypes = "f32 f16 bf16",
+        .takes = "any strides; one element per thread where the views are not aligned runs",
+        .supports = supports_type,
+        .launch = add_float4x,
     },
     {
         .name = "scalar",

@@ -265,24 +265,20 @@ double numbers_of(const op_args *args)
 }
 
 /* Nanoseconds, by what was measured on an H200. */
-template <class FORMAT> double own_ns(const op_args *args, int multiprocessors)
+template <class FORMAT> double expected_ns(const op_args *args)
 {
+	int multiprocessors = gemm_hopper_multiprocessors();
 	plan plan = plan_of(args, 0, nullptr);
 	product p = product_of(plan, args);
 	double product = fmin(product_ns<large_cut<FORMAT>>(p, plan.p.batch, multiprocessors),
 	                      product_ns<small_cut<FORMAT>>(p, plan.p.batch, multiprocessors));
 	double passes = numbers_of(args) * (4 + 4 + 2 * FORMAT::TERMS) / 3900;
 
-	return 18e3 + passes + product; /* launches, passes over the operands, the rest */
-}
+	/* Lines of C that begin within 32-byte sectors, and those written one element at a time. */
+	double per_element = !p.c_pairs ? 4.7e-3 : p.c.row % 8 ? 1.6e-3 : 0;
+	double ragged = per_element * (double)plan.p.batch * (double)p.m * (double)p.n;
 
-double cublas_ns(const op_args *args)
-{
-	gemm_problem p = gemm_problem_of(args);
-	double c = (double)p.batch * (double)p.m * (double)p.n, k = (double)p.k;
-	double bytes = 4 * (c + k * (double)p.batch * ((double)p.m + (double)p.n));
-
-	return 10e3 + fmax(2 * c * k / 50e3, bytes / 4.2e3);
+	return 18e3 + passes + product + ragged; /* launches, passes over the operands, the rest */
 }
 
 /* terms: as in plan_of(). */
@@ -317,12 +313,6 @@ bool supports(const op_args *args, int terms, const char **ret_why_not)
 	return 2.0 * (double)p.batch * (double)p.m * (double)p.n * (double)p.k <= 1e15;
 }
 
-template <class FORMAT> bool worthwhile(const op_args *args, const char **ret_why_not)
-{
-	*ret_why_not = "is for larger products: cublas takes less time for this one";
-	return own_ns<FORMAT>(args, gemm_hopper_multiprocessors()) < cublas_ns(args);
-}
-
 /* In shorter sums errors may be larger than cuBLAS's. */
 bool are_long_sums(const gemm_problem &p)
 {
@@ -352,9 +342,9 @@ extern "C" bool gemm_f16x3_supports(const op_args *args, const char **ret_why_no
 	return supports(args, f16x3_terms(args), ret_why_not);
 }
 
-extern "C" bool gemm_f16x3_worthwhile(const op_args *args, const char **ret_why_not)
+extern "C" double gemm_f16x3_ns(const op_args *args)
 {
-	return worthwhile<f16_pairs>(args, ret_why_not);
+	return expected_ns<f16_pairs>(args);
 }
 
 extern "C" uint64_t gemm_f16x3_workspace(const op_args *args)
@@ -387,9 +377,9 @@ extern "C" bool gemm_bf16x6_supports(const op_args *args, const char **ret_why_n
 	return are_long_sums(gemm_problem_of(args));
 }
 
-extern "C" bool gemm_bf16x6_worthwhile(const op_args *args, const char **ret_why_not)
+extern "C" double gemm_bf16x6_ns(const op_args *args)
 {
-	return worthwhile<bf16_triples>(args, ret_why_not);
+	return expected_ns<bf16_triples>(args);
 }
 
 extern "C" uint64_t gemm_bf16x6_workspace(const op_args *args)

@@ -9,12 +9,12 @@ extern "C" {
 #endif
 
 bool gemm_f16x3_supports(const struct op_args *args, const char **ret_why_not);
-bool gemm_f16x3_worthwhile(const struct op_args *args, const char **ret_why_not);
+double gemm_f16x3_ns(const struct op_args *args);
 uint64_t gemm_f16x3_workspace(const struct op_args *args);
 CUDA_LAUNCH(gemm_f16x3);
 
 bool gemm_bf16x6_supports(const struct op_args *args, const char **ret_why_not);
-bool gemm_bf16x6_worthwhile(const struct op_args *args, const char **ret_why_not);
+double gemm_bf16x6_ns(const struct op_args *args);
 uint64_t gemm_bf16x6_workspace(const struct op_args *args);
 CUDA_LAUNCH(gemm_bf16x6);
 

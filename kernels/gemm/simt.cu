@@ -346,6 +346,14 @@ bool map_operand(CUtensorMap *map, const gemm_operand &o, bool along_k, int64_t 
 	                           CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
+/* Where only some find room beside the launch before, multiprocessors get unequal numbers. */
+bool may_be_early(int resident, double blocks)
+{
+	double places = (double)resident * cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+
+	return resident == 2 || blocks > places || blocks * 2 <= places;
+}
+
 template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 {
 	static void (*const kernels[8])(work) = {simt<S, false, false, false>, simt<S, false, false, true>,
@@ -359,10 +367,7 @@ template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 	void (*kernel)(work) = kernels[how.a_along_k * 4 + how.b_along_k * 2 + mapped];
 	int bytes = S::bytes(how.a_along_k + how.b_along_k, splits > 1);
 	uint64_t blocks = blocks_of(p, S::SIDE), most = GRID_MAX / SPLITS_MAX;
-	uint64_t all = blocks * splits,
-	         places = S::RESIDENT * cuda_device_attribute(cudaDevAttrMultiProcessorCount);
-	/* Where only some find room beside the launch before, multiprocessors get unequal numbers. */
-	bool early = S::RESIDENT == 2 || all > places || all * 2 <= places;
+	bool early = may_be_early(S::RESIDENT, (double)(blocks * splits));
 
 	w->splits = splits;
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -401,6 +406,7 @@ const choice choices[] = {
     choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1570, 650, 550, 11.7, 7.1, 7.1, 1.25),
     choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1070, 1080, 90, 17.6, 4.2, 9.4, 1.25),
 };
+constexpr double LAUNCH_NS = 1000, LATE_NS = 3300;     /* of a launch; more where it is not early */
 constexpr double NEXT_WAVE = 1.7;                      /* in first ones */
 constexpr double LEAST_NS = 2000, BYTES_PER_NS = 3000; /* of a launch; from and to memory */
 constexpr double RESERVED = 1024;                      /* bytes of shared memory, per block */
@@ -420,7 +426,8 @@ double time_of(const choice &c, const gemm_problem &p, int splits)
 	if (c.resident < 4 || each <= resident)
 		each = ceil(each);
 	double per_k = fmax(c.alone + (each - 1) * c.more, each * c.share * c.resident / resident);
-	double ns = c.wave * (1 + (ceil(each / resident) - 1) * NEXT_WAVE) + per_k * ks;
+	double ns = LAUNCH_NS + (may_be_early(c.resident, blocks) ? 0 : LATE_NS);
+	ns += c.wave * (1 + (ceil(each / resident) - 1) * NEXT_WAVE) + per_k * ks;
 	if (splits > 1)
 		ns += c.split + (log2(splits) - 1) * c.again;
 	if (splits > 2 && blocks > processors / 2)
@@ -465,13 +472,6 @@ extern "C" uint64_t gemm_simt_workspace(const struct op_args *args)
 extern "C" double gemm_simt_ns(const struct op_args *args)
 {
 	return plan_of(args).ns;
-}
-
-extern "C" int gemm_simt_parts(const struct op_args *args)
-{
-	plan plan = plan_of(args);
-
-	return plan.shape ? plan.shape->groups * plan.splits : 1;
 }
 
 extern "C" CUDA_LAUNCH(gemm_simt)

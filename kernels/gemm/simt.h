@@ -14,9 +14,6 @@ uint64_t gemm_simt_workspace(const struct op_args *args);
 /* How long it takes, by the measurements on an H200 from which it chooses its kernel. */
 double gemm_simt_ns(const struct op_args *args);
 
-/* In so many parts it adds up along K. */
-int gemm_simt_parts(const struct op_args *args);
-
 /* Its kernel for large products (simt_large.cu): the same three of it. K is not 0. */
 uint64_t gemm_simt_large_workspace(const struct op_args *args);
 double gemm_simt_large_ns(const struct op_args *args);

@@ -18,6 +18,13 @@ static bool supports_any(const struct op_args *args, const char **ret_why_not)
 	return true;
 }
 
+/* As measured on an H200: up to here what counts is how soon the first element is there. */
+static bool is_for_many_elements(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "is for more than 48 Ki elements: fewer are moved the fastest one by one";
+	return view_elements(op_output_const(args)) > 48 << 10;
+}
+
 /* ns as a multiple of the time that the bytes of args take at the device's full rate. */
 static double slowdown_of(const struct op_args *args, double ns)
 {
@@ -59,6 +66,7 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "contiguous rows on both sides; 32 rows and columns, 128 where unaligned",
         .supports = transpose_vector_supports,
+        .worthwhile = is_for_many_elements,
         .launch = transpose_vector,
     },
     {
@@ -67,6 +75,7 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides; large tiles where rows are contiguous",
         .supports = supports_any,
+        .worthwhile = is_for_many_elements,
         .launch = transpose_padded,
     },
     {
@@ -75,6 +84,7 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
         .supports = supports_any,
+        .worthwhile = is_for_many_elements,
         .launch = transpose_tiled_rect,
     },
     {
@@ -83,6 +93,7 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
         .supports = supports_any,
+        .worthwhile = is_for_many_elements,
         .launch = transpose_tiled,
     },
     {

@@ -27,12 +27,12 @@
 #define FEW   4096 /* elements, below which a case is also judged with its likes */
 #define LEAST 64   /* elements of a case: smaller ones are drawn several times */
 /* M and N of every other random shape: rows other than the peer are for large products. */
-#define LARGE_MIN  512
+#define LARGE_PART 8 /* of the largest */
 #define EXTENT_MAX 4096
 #define BLOCK_MIN  64 /* no block of OpenBLAS is shorter */
 
 struct accuracy_options {
-	uint64_t seed, k_max;
+	uint64_t seed, k_max, extent_max, multiple;
 	unsigned cases, keep_bits;
 	int only_case; /* -1: all */
 	const char *row, *peer, *device, *module;
@@ -72,12 +72,17 @@ static uint64_t log_uniform(struct random *r, uint64_t least, uint64_t most)
 	return extent < most ? extent : most;
 }
 
-static struct shape random_shape(struct random *r)
+static uint64_t least_of(uint64_t a, uint64_t b)
 {
-	uint64_t least = random_chance(r, 50) ? LARGE_MIN : 1;
+	return a < b ? a : b;
+}
 
-	return (struct shape){log_uniform(r, least, EXTENT_MAX), log_uniform(r, least, EXTENT_MAX),
-	                      log_uniform(r, 1, 65536)};
+static struct shape random_shape(struct random *r, const struct accuracy_options *o)
+{
+	uint64_t least = random_chance(r, 50) ? (o->extent_max + LARGE_PART - 1) / LARGE_PART : 1;
+
+	return (struct shape){log_uniform(r, least, o->extent_max), log_uniform(r, least, o->extent_max),
+	                      log_uniform(r, 1, o->k_max)};
 }
 
 static bool is_within(const struct shape *s, const struct bounds *most)
@@ -87,15 +92,20 @@ static bool is_within(const struct shape *s, const struct bounds *most)
 	return m * n * k <= most->products && m * k + k * n + m * n <= most->elements;
 }
 
-static struct shape limited(struct shape s, const struct bounds *most, uint64_t k_max)
+static uint64_t rounded(uint64_t extent, uint64_t multiple)
 {
-	s.k = s.k < k_max ? s.k : k_max;
+	return (extent + multiple - 1) / multiple * multiple;
+}
+
+static struct shape limited(struct shape s, const struct bounds *most, const struct accuracy_options *o)
+{
+	s = (struct shape){least_of(s.m, o->extent_max), least_of(s.n, o->extent_max), least_of(s.k, o->k_max)};
 	while (!is_within(&s, most)) {
 		uint64_t *largest = s.m >= s.n ? &s.m : &s.n;
 		largest = *largest > 1 ? largest : &s.k;
 		*largest /= 2;
 	}
-	return s;
+	return (struct shape){rounded(s.m, o->multiple), rounded(s.n, o->multiple), rounded(s.k, o->multiple)};
 }
 
 /* Sanitizers make the loops slow, and a plain loop that is the peer has all elements of some cases to do. */
@@ -141,13 +151,13 @@ static struct duel make_case(const struct accuracy_options *o, unsigned number)
 	struct random r = {o->seed * 1000003 + number};
 	unsigned distribution = number % DISTRIBUTIONS, round = number / DISTRIBUTIONS;
 	struct bounds most = bounds_of(o, distribution);
-	struct shape s = round % 2 ? random_shape(&r) : shapes[(round / 2 + distribution) % SHAPES];
+	struct shape s = round % 2 ? random_shape(&r, o) : shapes[(round / 2 + distribution) % SHAPES];
 	struct duel d = {.distribution = distribution,
 	                 .row = strcmp(o->row, "auto") == 0 ? "" : o->row,
 	                 .peer = o->peer,
 	                 .keep_bits = o->keep_bits};
 
-	s = limited(s, &most, o->k_max);
+	s = limited(s, &most, o);
 	d.m = s.m, d.n = s.n, d.k = s.k;
 	d.draws = s.m * s.n < LEAST ? (unsigned)((LEAST + s.m * s.n - 1) / (s.m * s.n)) : 1;
 	for (unsigned i = 0; i < 3; i++)
@@ -312,6 +322,8 @@ static int usage(FILE *to)
 	      "  --peer NAME    the row it is held against, or \"sequential\", a loop in this program\n"
 	      "                 (default cublas, without --module sequential)\n"
 	      "  --k-max N      no K above that (default 65536)\n"
+	      "  --extent-max N no M or N above that (default 4096)\n"
+	      "  --multiple N   extents rounded up to multiples of that (default 1)\n"
 	      "  --module PATH  check the devices of this module, not the CPU\n"
 	      "  --device NAME  this device only\n"
 	      "  --keep-bits N  give the row operands rounded to N bits: to see that it is found out\n",
@@ -326,6 +338,8 @@ static const struct option long_options[] = {
     {"row", required_argument, NULL, 'r'},
     {"peer", required_argument, NULL, 'p'},
     {"k-max", required_argument, NULL, 'k'},
+    {"extent-max", required_argument, NULL, 'e'},
+    {"multiple", required_argument, NULL, 'u'},
     {"module", required_argument, NULL, 'm'},
     {"device", required_argument, NULL, 'd'},
     {"help", no_argument, NULL, 'h'},
@@ -359,6 +373,12 @@ static bool parse(int argc, char **argv, struct accuracy_options *o, int *ret_st
 		case 'k':
 			o->k_max = strtoull(optarg, NULL, 0);
 			break;
+		case 'e':
+			o->extent_max = strtoull(optarg, NULL, 0);
+			break;
+		case 'u':
+			o->multiple = strtoull(optarg, NULL, 0);
+			break;
 		case 'm':
 			o->module = optarg;
 			break;
@@ -389,14 +409,19 @@ static bool has_fma(void)
 int main(int argc, char **argv)
 {
 	struct timespec now;
-	struct accuracy_options o = {.cases = 150, .only_case = -1, .k_max = 65536, .row = "auto"};
+	struct accuracy_options o = {.cases = 150,
+	                             .only_case = -1,
+	                             .k_max = 65536,
+	                             .row = "auto",
+	                             .extent_max = EXTENT_MAX,
+	                             .multiple = 1};
 	int status;
 
 	timespec_get(&now, TIME_UTC);
 	o.seed = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 	if (!parse(argc, argv, &o, &status))
 		return status;
-	if (o.k_max == 0)
+	if (o.k_max == 0 || o.extent_max == 0 || o.multiple == 0)
 		return usage(stderr);
 	if (!o.peer)
 		o.peer = o.module ? "cublas" : SEQUENTIAL;

@@ -177,6 +177,7 @@ static inline void fake_receipt(struct fake *f, uint64_t id)
 	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	op.op = "gemm", op.kernel = "fake", op.why = "it is the only one", op.flops = 16, op.compute_us = 2.5;
+	op.larger_errors = true;
 	receipt.device = "cpu", receipt.total_us = 12.5, receipt.n_ops = 1, receipt.ops = ops;
 	reply.id = id;
 	reply.body_case = KOPS__V1__REPLY__BODY_RECEIPT;

@@ -46,6 +46,25 @@ static const struct kernel rows_of_choice[] = {
 };
 static const struct kernel_list list_of_choice = {rows_of_choice, 2};
 
+/* Rows that say how long they take: 10 ns and more per column. */
+static double steep_ns(const struct op_args *args)
+{
+	return 10 * (double)op_output_const(args)->shape[1];
+}
+
+static double flat_ns(const struct op_args *args)
+{
+	(void)args;
+	return 200;
+}
+
+static const struct kernel rows_of_times[] = {
+    {.name = "steep", .supports = takes_even, .expected_ns = steep_ns},
+    {.name = "untold", .supports = takes_small},
+    {.name = "flat", .supports = takes_small, .accurate = is_exact_in_few, .expected_ns = flat_ns},
+};
+static const struct kernel_list list_of_times = {rows_of_times, 3};
+
 enum { FAST = 1, FAIR = 2 }; /* bits of the disabled mask */
 
 static struct op_args add_of(uint64_t n_rows, uint64_t cols)
@@ -135,6 +154,16 @@ static void nothing_fits_says_why_of_each(void **state)
 	                         "fair failed its self-test");
 }
 
+static const char *choose_in(const struct kernel_list *rows_of, uint64_t n_rows, uint64_t cols,
+                             uint64_t disabled, char why[WHY_BYTES])
+{
+	struct op_args args = add_of(n_rows, cols);
+	const struct kernel *kernel = NULL;
+
+	assert_int_equal(kernel_choose(rows_of, &args, NULL, NULL, disabled, &kernel, why), 0);
+	return kernel->name;
+}
+
 static const char *choose_of(uint64_t n_rows, uint64_t cols, const char *pinned, const struct tuned *tuned,
                              uint64_t disabled, char why[WHY_BYTES])
 {
@@ -161,6 +190,25 @@ static void auto_takes_what_is_worthwhile(void **state)
 	assert_string_equal(why, "asked for by name");
 }
 
+static void auto_takes_what_is_expected_to_be_the_fastest(void **state)
+{
+	const struct kernel_list *times = &list_of_times;
+	char why[WHY_BYTES];
+
+	(void)state;
+	assert_string_equal(choose_in(times, 4, 10, 0, why), "steep");
+	assert_string_equal(why, "first choice for add f32");
+	assert_string_equal(choose_in(times, 4, 20, 0, why), "steep"); /* equal: the first */
+	assert_string_equal(choose_in(times, 4, 32, 0, why), "flat");
+	assert_string_equal(why, "by estimate it takes 0.2 us, steep 0.3 us");
+	assert_string_equal(choose_in(times, 101, 32, 0, why), "steep");    /* flat does not take it */
+	assert_string_equal(choose_in(times, 4, 34, 0, why), "steep");      /* flat is not accurate */
+	assert_string_equal(choose_in(times, 4, 5, 0, why), "untold");      /* the first that fits */
+	assert_string_equal(choose_in(times, 4, 32, 1 << 2, why), "steep"); /* flat failed its self-test */
+	assert_string_equal(choose_in(times, 4, 33, 1 << 1, why), "flat");  /* nobody else does it */
+	assert_string_equal(why, "steep needs an even number of columns");
+}
+
 static void auto_takes_what_was_measured(void **state)
 {
 	const struct tuned fair_first = {.n = 2, .rows = {1, 0}, .why = "measured"};
@@ -179,8 +227,12 @@ static void auto_takes_what_was_measured(void **state)
 	assert_string_equal(choose_of(4, 4, NULL, &fair_first, FAIR, why), "large");
 	assert_string_equal(
 	    why, "next of 2 measured for this class of shapes; fair, the fastest, failed its self-test");
-	assert_string_equal(choose_of(4, 34, NULL, &large_only, 0, why), "large"); /* by its estimate */
-	assert_string_equal(why, "first choice for add f32");
+	assert_string_equal(choose_of(4, 34, NULL, &large_only, 0, why),
+	                    "fair"); /* as if nothing was measured */
+	assert_string_equal(why, "large is exact up to 32 columns");
+	assert_string_equal(choose_of(101, 34, NULL, NULL, 0, why), "large"); /* there is none but it */
+	assert_string_equal(choose_of(4, 34, "large", NULL, 0, why), "large");
+	assert_string_equal(why, "asked for by name; is exact up to 32 columns");
 	const struct tuned large_first = {.n = 2, .rows = {0, 1}, .why = "measured"};
 	assert_string_equal(choose_of(4, 32, NULL, &large_first, 0, why), "large");
 	assert_string_equal(choose_of(4, 34, NULL, &large_first, 0, why), "fair");
@@ -248,6 +300,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(auto_takes_the_first_that_fits),
 	    cmocka_unit_test(auto_takes_what_is_worthwhile),
+	    cmocka_unit_test(auto_takes_what_is_expected_to_be_the_fastest),
 	    cmocka_unit_test(auto_takes_what_was_measured),
 	    cmocka_unit_test(pinned_row_runs_or_is_refused),
 	    cmocka_unit_test(unknown_name_lists_the_rows),

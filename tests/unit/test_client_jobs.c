@@ -276,6 +276,7 @@ static void test_job_on_the_wire(void **state)
 	assert_string_equal(receipt->ops[0].kernel, "fake");
 	assert_string_equal(receipt->ops[0].why, "it is the only one");
 	assert_true(receipt->ops[0].flops == 16 && receipt->ops[0].compute_us == 2.5);
+	assert_true(receipt->ops[0].larger_errors);
 	assert_string_equal(kops_job_error(job), "");
 	assert_int_equal(kops_job_copy(job, x, y, NULL), KOPS_E_STATE);
 
