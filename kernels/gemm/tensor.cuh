@@ -72,7 +72,7 @@ template <class CUT_, element E_, bool A_ACROSS_, bool B_ACROSS_, bool C_ACROSS_
 
 struct work {
 	CUtensorMap a, b, c;
-	gemm_operand old; /* C, as it is read */
+	gemm_operand c_at; /* where `c` is, for single elements */
 	float alpha, beta;
 	unsigned m, n, k_tiles;
 	unsigned row_tiles, col_tiles, tiles; /* those of a cluster counted as one */
@@ -340,9 +340,9 @@ __device__ __forceinline__ float2 old_pair(const work &w, const typename F::type
 {
 	if constexpr (!WHOLE)
 		return make_float2(row < w.m && col < w.n ? (float)c[0] : 0,
-		                   row < w.m && col + 1 < w.n ? (float)c[w.old.col] : 0);
+		                   row < w.m && col + 1 < w.n ? (float)c[w.c_at.col] : 0);
 	else if constexpr (F::C_ACROSS)
-		return make_float2((float)c[0], (float)c[w.old.col]);
+		return make_float2((float)c[0], (float)c[w.c_at.col]);
 	else
 		return load_pair(c);
 }
@@ -354,7 +354,7 @@ __device__ __forceinline__ void add_old(const work &w, unsigned batch, unsigned 
                                         const lane_place<F> &me, float (&values)[F::CHUNK / 2])
 {
 	constexpr int AT_ONCE = 8;
-	const typename F::type *c = (const typename F::type *)w.old.data + (int64_t)batch * w.old.batch;
+	const typename F::type *c = (const typename F::type *)w.c_at.data + (int64_t)batch * w.c_at.batch;
 
 #pragma unroll
 	for (int pair = 0; pair < F::CHUNK / 4; pair += AT_ONCE) {
@@ -362,7 +362,7 @@ __device__ __forceinline__ void add_old(const work &w, unsigned batch, unsigned 
 #pragma unroll
 		for (int i = 0; i < AT_ONCE; i++) {
 			unsigned r = row + me.row(i % 2), first = col + (pair + i) / 2 * 8 + me.col();
-			const typename F::type *at = c + (int64_t)r * w.old.row + (int64_t)first * w.old.col;
+			const typename F::type *at = c + (int64_t)r * w.c_at.row + (int64_t)first * w.c_at.col;
 			old[i] = old_pair<F, WHOLE>(w, at, r, first);
 		}
 #pragma unroll
@@ -407,6 +407,36 @@ __device__ __forceinline__ void put_chunk(uint32_t slot, const lane_place<F> &me
 	}
 }
 
+/*
+ * Whether a line of C ends within a piece of 16 bytes of this chunk: the copy engine writes whole pieces, and
+ * so over what lies behind the line.
+ */
+template <class F> __device__ __forceinline__ bool has_ragged_end(const work &w, unsigned row, unsigned col)
+{
+	constexpr unsigned PIECE = 16 / sizeof(typename F::type);
+
+	if constexpr (F::C_ACROSS)
+		return w.m % PIECE != 0 && row + F::TEAM * WARP_ROWS > w.m;
+	else
+		return w.n % PIECE != 0 && col + F::CHUNK > w.n;
+}
+
+/* A chunk to C from registers, element by element. */
+template <class F>
+__device__ __forceinline__ void store_values(const work &w, unsigned batch, unsigned row, unsigned col,
+                                             const lane_place<F> &me, const float (&v)[F::CHUNK / 2])
+{
+	using type = typename F::type;
+	type *c = (type *)w.c_at.data + (int64_t)batch * w.c_at.batch;
+
+#pragma unroll
+	for (int i = 0; i < F::CHUNK / 2; i++) {
+		unsigned r = row + me.row(i / 2 % 2), at = col + i / 4 * 8 + me.col() + i % 2;
+		if (r < w.m && at < w.n)
+			c[(int64_t)r * w.c_at.row + (int64_t)at * w.c_at.col] = (type)v[i];
+	}
+}
+
 /* A wave's sums go to C by way of the team's slots, one after the other; row, col: of the wave. */
 template <class F>
 __device__ __forceinline__ void write_sums(const work &w, const place &at, int consumer, uint32_t slots,
@@ -433,6 +463,10 @@ __device__ __forceinline__ void write_sums(const work &w, const place &at, int c
 			add_old<F, true>(w, at.batch, row, col, me, values);
 		else if (w.beta != 0)
 			add_old<F, false>(w, at.batch, row, col, me, values);
+		if (has_ragged_end<F>(w, row, col)) {
+			store_values<F>(w, at.batch, row, col, me, values);
+			continue;
+		}
 		if (me.leads() && i == 0)
 			hopper::stores_await_read<0>(); /* those of the tile before: long done */
 		else if (me.leads() && i >= SLOTS)

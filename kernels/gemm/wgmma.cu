@@ -190,7 +190,7 @@ work work_of(const plan &plan, const op_args *args)
 	unsigned depth = LINE_BYTES / plan.bytes;
 	work w = {};
 
-	w.old = p.c;
+	w.c_at = p.c;
 	w.alpha = (float)args->params.gemm.alpha;
 	w.beta = (float)args->params.gemm.beta;
 	w.m = (unsigned)p.m;
