@@ -247,6 +247,7 @@ static const struct kernel rows[] = {
         .takes = "row- or column-major matrices, lines at multiples of 16 bytes; f32 at precision tf32, A by "
                  "rows or B by columns",
         .supports = gemm_wgmma_supports,
+        .worthwhile = gemm_wgmma_worthwhile,
         .launch = gemm_wgmma,
         .tensor_cores = true,
         .slowdown = wgmma_slowdown,

@@ -41,11 +41,11 @@ template <> struct number<element::TF32> {
 };
 
 /* How C is cut: a block has 128 rows and COLS columns, the SHARERS of a cluster the same columns: each brings
- * its part of B's tile for all. BAND: see place_of(). */
+ * its part of B's tile for all. BAND: see place_of(). TILE_NS: a tile of K. */
 template <int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_> struct cut {
 	static constexpr int COLS = COLS_, SHARERS = SHARERS_, SPLITS = 1, STAGES = STAGES_, SLOTS = SLOTS_;
 	static constexpr int ROWS = CONSUMERS * WAVE_ROWS, BAND = BAND_, SUMS = COLS / 2;
-	static constexpr int TILE_NS = TILE_NS_; /* a tile of K */
+	static constexpr int TILE_NS = TILE_NS_;
 	static constexpr int A_BYTES = ROWS * LINE_BYTES, STAGE_BYTES = A_BYTES + COLS * LINE_BYTES;
 	/* On its way to C: for each warp of a consumer so many times 16 lines. */
 	static constexpr int SLOTS_BYTES = CONSUMERS * WAVE_ROWS * SLOTS * LINE_BYTES;
@@ -129,8 +129,6 @@ template <class F> __device__ __forceinline__ void produce(const work &w, ring<t
 	constexpr int SHARE = CUT::COLS / CUT::SHARERS;
 	unsigned share = CUT::SHARERS > 1 ? hopper::cluster_rank() * SHARE : 0;
 
-	hopper::prefetch_map(&w.a);
-	hopper::prefetch_map(&w.b);
 	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
 		place at = place_of<CUT>(w, i);
 		for (unsigned k = 0; k < w.k_tiles; k++, r.step()) {
@@ -520,13 +518,16 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_cons
 	int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0);
 
 	hopper::let_next_kernel_come();
-	if (threadIdx.x == 0)
+	if (threadIdx.x == 0) {
+		hopper::prefetch_map(&w.a);
+		hopper::prefetch_map(&w.b);
 		init_barriers(r);
-	hopper::await_kernel_before();
+	}
 	if constexpr (CUT::SHARERS > 1)
 		hopper::cluster_sync();
 	else
 		__syncthreads();
+	hopper::await_kernel_before();
 	if (warpgroup == 0) {
 		hopper::fewer_registers<40>();
 		if (threadIdx.x == 0)
