@@ -40,12 +40,12 @@ template <> struct number<element::TF32> {
 	using type = float;
 };
 
-/* How C is cut: a block has 128 rows and COLS columns, the SHARERS of a cluster the same columns: each brings
- * its part of B's tile for all. BAND: see place_of(). TILE_NS: a tile of K. */
-template <int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_> struct cut {
-	static constexpr int COLS = COLS_, SHARERS = SHARERS_, SPLITS = 1, STAGES = STAGES_, SLOTS = SLOTS_;
-	static constexpr int ROWS = CONSUMERS * WAVE_ROWS, BAND = BAND_, SUMS = COLS / 2;
-	static constexpr int TILE_NS = TILE_NS_;
+/* How C is cut: a block has 128 rows for each of its WAVES, and COLS columns; the SHARERS of a cluster have the
+ * same rows: each brings its part of A's tile for all. BAND: see place_of(). TILE_NS: a tile of K. */
+template <int WAVES_, int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_> struct cut {
+	static constexpr int WAVES = WAVES_, COLS = COLS_, SHARERS = SHARERS_, SPLITS = 1;
+	static constexpr int STAGES = STAGES_, SLOTS = SLOTS_, BAND = BAND_, TILE_NS = TILE_NS_;
+	static constexpr int ROWS = CONSUMERS * WAVES * WAVE_ROWS, SUMS = COLS / 2;
 	static constexpr int A_BYTES = ROWS * LINE_BYTES, STAGE_BYTES = A_BYTES + COLS * LINE_BYTES;
 	/* On its way to C: for each warp of a consumer so many times 16 lines. */
 	static constexpr int SLOTS_BYTES = CONSUMERS * WAVE_ROWS * SLOTS * LINE_BYTES;
@@ -98,7 +98,7 @@ template <class CUT> __device__ __forceinline__ place place_of(const work &w, un
 	unsigned band = i / (CUT::BAND * w.col_tiles) * CUT::BAND;
 	unsigned height = min(w.row_tiles - band, (unsigned)CUT::BAND);
 	i -= band * w.col_tiles;
-	return {batch, ((band + i % height) * CUT::SHARERS + sharer) * CUT::ROWS, i / height * CUT::COLS};
+	return {batch, (band + i % height) * CUT::ROWS, (i / height * CUT::SHARERS + sharer) * CUT::COLS};
 }
 
 /* ---- Bringing ---- */
@@ -126,7 +126,7 @@ __device__ __forceinline__ void fetch(uint32_t to, const CUtensorMap *map, unsig
 template <class F> __device__ __forceinline__ void produce(const work &w, ring<typename F::CUT> r)
 {
 	using CUT = typename F::CUT;
-	constexpr int SHARE = CUT::COLS / CUT::SHARERS;
+	constexpr int SHARE = CUT::ROWS / CUT::SHARERS;
 	unsigned share = CUT::SHARERS > 1 ? hopper::cluster_rank() * SHARE : 0;
 
 	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
@@ -134,11 +134,12 @@ template <class F> __device__ __forceinline__ void produce(const work &w, ring<t
 		for (unsigned k = 0; k < w.k_tiles; k++, r.step()) {
 			hopper::barrier_wait(r.empty(), r.parity ^ 1);
 			hopper::barrier_expect(r.full(), CUT::STAGE_BYTES);
-			fetch<F::A_ACROSS, F::A_BOX, CUT::ROWS, 1>(r.bytes(), &w.a, at.row, k * F::TILE_DEPTH,
-			                                           at.batch * w.a_batch, r.full());
-			fetch<F::B_ACROSS, F::B_BOX, SHARE, CUT::SHARERS>(
-			    r.bytes() + CUT::A_BYTES + share * LINE_BYTES, &w.b, at.col + share,
-			    k * F::TILE_DEPTH, at.batch * w.b_batch, r.full());
+			fetch<F::A_ACROSS, F::A_BOX, SHARE, CUT::SHARERS>(r.bytes() + share * LINE_BYTES, &w.a,
+			                                                  at.row + share, k * F::TILE_DEPTH,
+			                                                  at.batch * w.a_batch, r.full());
+			fetch<F::B_ACROSS, F::B_BOX, CUT::COLS, 1>(r.bytes() + CUT::A_BYTES, &w.b, at.col,
+			                                           k * F::TILE_DEPTH, at.batch * w.b_batch,
+			                                           r.full());
 		}
 	}
 }
@@ -215,48 +216,63 @@ template <class F> __device__ __forceinline__ void load_a(float (&a)[STEPS][4], 
 	}
 }
 
+/* The sums of a consumer: of each wave 64 rows. */
+template <class F> using wave_sums = float[F::CUT::WAVES][F::CUT::SUMS];
+
+template <class F> __device__ __forceinline__ void settle(wave_sums<F> &sums)
+{
+#pragma unroll
+	for (int wave = 0; wave < F::CUT::WAVES; wave++)
+		hopper::settle(sums[wave]);
+}
+
 /* Begins the products of a tile of K; keep: adds them to the sums. */
 template <class F>
-__device__ __forceinline__ void multiply_tile(float (&sums)[F::CUT::SUMS], uint32_t a, uint32_t b, int keep)
+__device__ __forceinline__ void multiply_tile(wave_sums<F> &sums, uint32_t a, uint32_t b, int keep)
 {
-	hopper::settle(sums);
+	settle<F>(sums);
 	hopper::products_begin();
 #pragma unroll
 	for (int step = 0; step < STEPS; step++)
-		hopper::add_products<F::E, F::A_ACROSS, F::B_ACROSS>(sums, a_at<F>(a, step), b_at<F>(b, step),
-		                                                     keep || step > 0);
+#pragma unroll
+		for (int wave = 0; wave < F::CUT::WAVES; wave++)
+			hopper::add_products<F::E, F::A_ACROSS, F::B_ACROSS>(
+			    sums[wave], a_at<F>(a + wave * WAVE_ROWS * LINE_BYTES, step), b_at<F>(b, step),
+			    keep || step > 0);
 	hopper::products_commit();
 }
 
 template <class F>
-__device__ __forceinline__ void multiply_tile(float (&sums)[F::CUT::SUMS], const float (&a)[STEPS][4],
-                                              uint32_t b, int keep)
+__device__ __forceinline__ void multiply_tile(wave_sums<F> &sums, const float (&a)[STEPS][4], uint32_t b,
+                                              int keep)
 {
-	hopper::settle(sums);
+	static_assert(F::CUT::WAVES == 1);
+	settle<F>(sums);
 	hopper::products_begin();
 #pragma unroll
 	for (int step = 0; step < STEPS; step++)
-		hopper::add_products_from(sums, a[step], b_at<F>(b, step), keep || step > 0);
+		hopper::add_products_from(sums[0], a[step], b_at<F>(b, step), keep || step > 0);
 	hopper::products_commit();
 }
 
 /*
- * The sums of a wave over all of K. The products of one tile are still under way when those of the next begin,
- * and those of the last tile when this returns: its stage.
+ * The sums of a consumer over all of K. The products of one tile are still under way when those of the next
+ * begin, and those of the last tile when this returns: its stage.
  */
 template <class F>
-__device__ __forceinline__ ring<typename F::CUT> add_up(float (&sums)[F::CUT::SUMS], ring<typename F::CUT> &r,
+__device__ __forceinline__ ring<typename F::CUT> add_up(wave_sums<F> &sums, ring<typename F::CUT> &r,
                                                         int consumer, unsigned k_tiles)
 {
 	ring<typename F::CUT> last = r;
 
 	for (unsigned k = 0; k < k_tiles; k++, r.step()) {
-		uint32_t a = r.bytes() + consumer * WAVE_ROWS * LINE_BYTES, b = r.bytes() + F::CUT::A_BYTES;
+		uint32_t a = r.bytes() + consumer * F::CUT::WAVES * WAVE_ROWS * LINE_BYTES;
+		uint32_t b = r.bytes() + F::CUT::A_BYTES;
 
 		hopper::barrier_wait(r.full(), r.parity);
 		multiply_tile<F>(sums, a, b, k > 0);
 		hopper::products_wait<1>();
-		hopper::settle(sums);
+		settle<F>(sums);
 		if (k > 0)
 			release(last);
 		last = r;
@@ -267,7 +283,7 @@ __device__ __forceinline__ ring<typename F::CUT> add_up(float (&sums)[F::CUT::SU
 /* The same with A by registers, which are loaded for the next tile while the products of one are under way. */
 template <class F>
 __device__ __forceinline__ ring<typename F::CUT>
-add_up_by_registers(float (&sums)[F::CUT::SUMS], ring<typename F::CUT> &r, int consumer, unsigned k_tiles)
+add_up_by_registers(wave_sums<F> &sums, ring<typename F::CUT> &r, int consumer, unsigned k_tiles)
 {
 	ring<typename F::CUT> last = r;
 	float now[STEPS][4], next[STEPS][4] = {};
@@ -284,7 +300,7 @@ add_up_by_registers(float (&sums)[F::CUT::SUMS], ring<typename F::CUT> &r, int c
 		hopper::barrier_wait(r.full(), r.parity);
 		load_a<F>(next, r.bytes() + consumer * WAVE_ROWS * LINE_BYTES);
 		hopper::products_wait();
-		hopper::settle(sums);
+		settle<F>(sums);
 		release(last);
 #pragma unroll
 		for (int i = 0; i < STEPS * 4; i++)
@@ -435,15 +451,15 @@ __device__ __forceinline__ void store_values(const work &w, unsigned batch, unsi
 	}
 }
 
-/* A wave's sums go to C by way of the team's slots, one after the other; row, col: of the wave. */
+/* A wave's sums go to C by way of the team's slots, one after the other. wave: of the block. */
 template <class F>
-__device__ __forceinline__ void write_sums(const work &w, const place &at, int consumer, uint32_t slots,
-                                           const float (&sums)[F::CUT::SUMS])
+__device__ __forceinline__ void write_sums(const work &w, const place &at, int consumer, int wave,
+                                           uint32_t slots, const float (&sums)[F::CUT::SUMS])
 {
 	using CUT = typename F::CUT;
 	constexpr int CHUNKS = CUT::COLS / F::CHUNK, SLOTS = CUT::SLOTS;
 	lane_place<F> me;
-	unsigned row = at.row + consumer * WAVE_ROWS + me.team() * F::TEAM * WARP_ROWS;
+	unsigned row = at.row + wave * WAVE_ROWS + me.team() * F::TEAM * WARP_ROWS;
 
 	slots += (consumer * (WARPGROUP / 32) + me.team() * F::TEAM) * WARP_ROWS * SLOTS * LINE_BYTES;
 #pragma unroll
@@ -486,7 +502,7 @@ template <class F>
 __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, uint32_t slots, int consumer)
 {
 	using CUT = typename F::CUT;
-	float sums[CUT::SUMS] = {};
+	wave_sums<F> sums = {};
 
 	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
 		ring<CUT> last = r;
@@ -496,9 +512,11 @@ __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, 
 			last = add_up<F>(sums, r, consumer, w.k_tiles);
 		place at = place_of<CUT>(w, i);
 		hopper::products_wait();
-		hopper::settle(sums);
+		settle<F>(sums);
 		release(last);
-		write_sums<F>(w, at, consumer, slots, sums);
+#pragma unroll
+		for (int wave = 0; wave < CUT::WAVES; wave++)
+			write_sums<F>(w, at, consumer, consumer * CUT::WAVES + wave, slots, sums[wave]);
 	}
 	hopper::stores_await_read<0>();
 }

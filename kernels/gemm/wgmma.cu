@@ -18,6 +18,8 @@
 
 #include <math.h>
 
+#include <type_traits>
+
 #include "launch.cuh"
 #include "tensor.cuh"
 
@@ -25,10 +27,12 @@ namespace
 {
 
 /* Times: as measured on an H200 that is not yet hot, its clock at 1.6 to 1.98 GHz. */
-using wide_cut = cut<256, 2, 4, 2, 8, 640>;
-using middle_cut = cut<192, 1, 5, 1, 16, 500>;
-using square_cut = cut<128, 1, 5, 4, 12, 350>;
-using narrow_cut = cut<64, 1, 8, 1, 16, 280>;
+template <element E>
+using wide_cut =
+    std::conditional_t<E == element::TF32, cut<1, 256, 2, 4, 2, 16, 640>, cut<2, 128, 2, 4, 2, 8, 640>>;
+using middle_cut = cut<1, 192, 1, 5, 1, 16, 500>;
+using square_cut = cut<1, 128, 1, 5, 4, 12, 350>;
+using narrow_cut = cut<1, 64, 1, 8, 1, 16, 280>;
 
 constexpr uint64_t EXTENT_MAX = 1 << 30, TILES_MAX = 1u << 31;
 
@@ -130,8 +134,8 @@ template <class CUT> waves count_tiles(work *w, uint64_t batch, int multiprocess
 {
 	unsigned most = (unsigned)multiprocessors / CUT::SHARERS;
 
-	w->row_tiles = (w->m + CUT::ROWS * CUT::SHARERS - 1) / (CUT::ROWS * CUT::SHARERS);
-	w->col_tiles = (w->n + CUT::COLS - 1) / CUT::COLS;
+	w->row_tiles = (w->m + CUT::ROWS - 1) / CUT::ROWS;
+	w->col_tiles = (w->n + CUT::COLS * CUT::SHARERS - 1) / (CUT::COLS * CUT::SHARERS);
 	w->tiles = (unsigned)batch * w->row_tiles * w->col_tiles;
 	unsigned count = (w->tiles + most - 1) / most;
 	return {(w->tiles + count - 1) / count, count};
@@ -173,18 +177,6 @@ template <class CUT, element E> launcher launcher_of(const plan &plan)
 	}
 }
 
-template <class CUT> launcher launcher_of(const plan &plan, kops_dtype dtype)
-{
-	switch (dtype) {
-	case KOPS_F16:
-		return launcher_of<CUT, element::F16>(plan);
-	case KOPS_BF16:
-		return launcher_of<CUT, element::BF16>(plan);
-	default:
-		return launcher_of<CUT, element::TF32>(plan);
-	}
-}
-
 work work_of(const plan &plan, const op_args *args)
 {
 	const gemm_problem &p = plan.p;
@@ -216,29 +208,41 @@ struct choice {
 	launcher launch;
 };
 
-template <class CUT> choice choice_of(const plan &plan, work w, kops_dtype dtype, int multiprocessors)
+template <class CUT, element E> choice choice_of(const plan &plan, work w, int multiprocessors)
 {
-	const double launch_ns = 2500, col_ns = 7; /* of a tile: the first bytes, the last sums */
+	const double launch_ns = 2500, element_ns = 0.055; /* of a tile: the first bytes, the last sums */
 	waves waves = count_tiles<CUT>(&w, plan.p.batch, multiprocessors);
-	double tile_ns = CUT::COLS * col_ns + (double)w.k_tiles * CUT::TILE_NS;
+	double tile_ns = CUT::ROWS * CUT::COLS * element_ns + (double)w.k_tiles * CUT::TILE_NS;
 	double held = (double)waves.count * multiprocessors * CUT::ROWS * CUT::COLS;
 
 	return {launch_ns + waves.count * tile_ns, (double)plan.p.batch * w.m * w.n / held, waves.count,
-	        CUT::COLS, launcher_of<CUT>(plan, dtype)};
+	        CUT::COLS, launcher_of<CUT, E>(plan)};
 }
 
-choice best_of(const plan &plan, const work &w, kops_dtype dtype, int multiprocessors)
+template <element E> choice best_of(const plan &plan, const work &w, int multiprocessors)
 {
-	const choice choices[] = {choice_of<wide_cut>(plan, w, dtype, multiprocessors),
-	                          choice_of<middle_cut>(plan, w, dtype, multiprocessors),
-	                          choice_of<square_cut>(plan, w, dtype, multiprocessors),
-	                          choice_of<narrow_cut>(plan, w, dtype, multiprocessors)};
+	const choice choices[] = {choice_of<wide_cut<E>, E>(plan, w, multiprocessors),
+	                          choice_of<middle_cut, E>(plan, w, multiprocessors),
+	                          choice_of<square_cut, E>(plan, w, multiprocessors),
+	                          choice_of<narrow_cut, E>(plan, w, multiprocessors)};
 	choice best = choices[0];
 
 	for (const choice &c : choices)
 		if (c.ns < best.ns)
 			best = c;
 	return best;
+}
+
+choice best_of(const plan &plan, const work &w, kops_dtype dtype, int multiprocessors)
+{
+	switch (dtype) {
+	case KOPS_F16:
+		return best_of<element::F16>(plan, w, multiprocessors);
+	case KOPS_BF16:
+		return best_of<element::BF16>(plan, w, multiprocessors);
+	default:
+		return best_of<element::TF32>(plan, w, multiprocessors);
+	}
 }
 
 /*
