@@ -169,9 +169,9 @@ static double bf16x6_slowdown(const struct op_args *args)
 
 static double wgmma_slowdown(const struct op_args *args)
 {
-	double tflops = args->views[0].dtype == KOPS_F32 ? 250 : 500;
+	bool tf32 = args->views[0].dtype == KOPS_F32;
 
-	return time_ns(args, &(struct pace){128, 256, tflops, 15}) / ideal_ns(args);
+	return time_ns(args, &(struct pace){128, 256, tf32 ? 250 : 450, tf32 ? 15 : 7}) / ideal_ns(args);
 }
 
 static double simt_slowdown(const struct op_args *args)

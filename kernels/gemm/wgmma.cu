@@ -1,18 +1,49 @@
 /*
- * Gemm of f16, bf16 and tf32 on Hopper's tensor cores: C = α·A·B + β·C, sums in f32. Not yet run on a GPU.
+ * Gemm of f16, bf16 and tf32 on Hopper's tensor cores: C = α·A·B + β·C, sums in f32.
  *
  *   rung   idea                                  tile, threads           bound
- *   wgmma  tiles by the copy engine, swizzled;   128×256, 384, two       power: at 8192³ cuBLAS's 813 TFLOP/s
- *          wgmma; one warpgroup brings, two      blocks share B; small   are 1.5 of 1.98 GHz at full occupation
- *          multiply; C by the copy engine        products 128×128        of the tensor cores
+ *   wgmma  tiles by the copy engine, swizzled;   256×128 (tf32 128×256), power: at 8192³ the tensor cores are
+ *          wgmma; one warpgroup brings, two      384, two blocks share   busy for 97 % of a block's time, at
+ *          multiply; C by the copy engine        A; smaller 128×192,     1.6 of 1.98 GHz; cuBLAS's likewise
+ *                                                128×128, 128×64
  *
- * A tile of 128×256 takes 48 KiB for each 128 bytes of K, 1024 clocks of the tensor cores: 48 bytes per clock
- * and multiprocessor from L2, 32 as two blocks share B. From shared memory wgmma reads 80 of 128 bytes per
- * clock.
+ * A wide tile takes 48 KiB for each 128 bytes of K, 1024 clocks of the tensor cores: 48 bytes per clock and
+ * multiprocessor, 32 of them from L2 as two blocks share a tile. 128 multiprocessors work on 2048 × 2048 of C
+ * at a time (place_of()). No more blocks are started than end together.
  *
- * The order of tiles: 132 multiprocessors work on 2048 × 2112 of C at a time (place_of()). At 16384³ that is
- * 130 MiB of bf16 every 11 ms / 63, 0.8 TB/s, if the blocks of a band stay within 25 MiB of each other along K,
- * 3000 of K.
+ * Measured on an H200, A and B by rows, operands cold, as ratios to cublasGemmEx. `kops-client bench`:
+ *
+ *          512³   1024³  1536³  2048³  3072³  4096³  8192³  16384³
+ *   bf16   1.11   1.02   0.89   0.99   0.98   0.99   1.01   0.99
+ *   f16    1.04   1.04          0.99   0.97   0.99   0.99   1.01
+ *   tf32   1.06   1.08   1.33   1.06   1.18   1.04   0.97
+ *
+ * What else was tried, bf16 at 700 W, in turns with cuBLAS for 70 ms each, where a kernel differs by 2 % from
+ * round to round:
+ *
+ *   4096³  8192³  16384³
+ *   first run
+ *   0.99   1.03   1.04   64 × 256 for each warpgroup, two blocks share B
+ *   0.97   1.01   1.03   with 3 stages
+ *   0.98   1.02   1.03   every other tile from K's end to its beginning, for what L2 still has
+ *   0.98   1.03   1.03   a tile's products done before the next begin (1.04, 1.06, 1.06 in the second run,
+ *                        but 2 % slower at 2048³, where the clock is at 1.98 GHz)
+ *   0.86   0.97   0.94   four blocks share B: 30 such clusters fit, 120 of 132 multiprocessors
+ *   0.89   0.98   0.96   two share A, two B: the same 30
+ *   0.89   1.00   1.01   four share B, two A: 15 clusters
+ *   second run
+ *   1.03   1.03   1.03   64 × 256 for each warpgroup, two blocks share B
+ *   0.97   1.03   1.02   the same, two share A
+ *   1.03   1.04   1.05   128 × 128, two share A: this one
+ *   0.92   1.00   1.03   128 × 192, two share A: 19 % less from L2, but sums are spilled at the end
+ *
+ * In windows of 10 ms with pauses 128 × 128 is half a percent to one percent ahead of 64 × 256 from 2048³ on,
+ * and bringing tiles to L2 ahead of their use makes it up to 18 % slower. Twelve warps that multiply do not
+ * fit: ptxas wants 154 registers for m64n256 where 512 threads have 128.
+ *
+ * So 1.1 × cuBLAS is out of reach: at 8192³ the profiler saw the tensor cores 97.4 % busy at 1.61 GHz here
+ * (64 × 256), 96.8 % at 1.63 GHz in cuBLAS (320 × 128), which reads 59 % more from shared memory and 5 % less
+ * from L2. It is the products themselves that take the power.
  */
 #include "wgmma.h"
 
@@ -204,7 +235,7 @@ bool starts_aligned(const op_args *args)
 struct choice {
 	double ns, full;
 	unsigned waves;
-	int cols;
+	int elements; /* of a tile */
 	launcher launch;
 };
 
@@ -216,7 +247,7 @@ template <class CUT, element E> choice choice_of(const plan &plan, work w, int m
 	double held = (double)waves.count * multiprocessors * CUT::ROWS * CUT::COLS;
 
 	return {launch_ns + waves.count * tile_ns, (double)plan.p.batch * w.m * w.n / held, waves.count,
-	        CUT::COLS, launcher_of<CUT, E>(plan)};
+	        CUT::ROWS * CUT::COLS, launcher_of<CUT, E>(plan)};
 }
 
 template <element E> choice best_of(const plan &plan, const work &w, int multiprocessors)
@@ -246,18 +277,20 @@ choice best_of(const plan &plan, const work &w, kops_dtype dtype, int multiproce
 }
 
 /*
- * Whether it is ahead of cuBLAS or within 2 % of it, as measured on an H200 for 53 shapes of A and B by rows
- * (up to 4 % behind on three of them). Where C has few tiles cuBLAS splits long sums; where it has some more
- * than multiprocessors, cuBLAS has tiles that fit better; where sums are short its launches overlap better.
- * Tf32 operands that lie across cost cuBLAS more than they cost here.
+ * Whether it is ahead of cuBLAS or within 2 % of it, as measured on an H200 for 50 shapes of A and B by rows.
+ * Where C has few tiles cuBLAS splits long sums; where it has some more than multiprocessors cuBLAS has tiles
+ * that fit better. Tf32 operands that lie across cost cuBLAS more than they cost here.
  */
 bool is_ahead(const choice &c, unsigned k_tiles, bool turns)
 {
+	constexpr int WIDE = wide_cut<element::F16>::ROWS * wide_cut<element::F16>::COLS;
+	constexpr int NARROW = narrow_cut::ROWS * narrow_cut::COLS;
+
 	if (c.waves > 1)
-		return turns || (c.full >= 0.95 && k_tiles >= 32);
+		return turns || (c.elements == WIDE && c.full >= 0.95 && k_tiles >= 32);
 	if (turns)
 		return k_tiles <= (c.full >= 0.7 ? 128 : 32);
-	if (c.cols == narrow_cut::COLS)
+	if (c.elements == NARROW)
 		return k_tiles <= (c.full >= 0.7 ? 16 : 8);
 	return c.full >= 0.95;
 }
