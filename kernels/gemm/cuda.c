@@ -220,9 +220,9 @@ static double bf16x6_slowdown(const struct op_args *args)
 
 static double wgmma_slowdown(const struct op_args *args)
 {
-	double tflops = args->views[0].dtype == KOPS_F32 ? 250 : 500;
+	bool tf32 = args->views[0].dtype == KOPS_F32;
 
-	return time_ns(args, &(struct pace){128, 256, tflops, 15}) / ideal_ns(args);
+	return time_ns(args, &(struct pace){128, 256, tf32 ? 250 : 450, tf32 ? 15 : 7}) / ideal_ns(args);
 }
 
 static double simt_slowdown(const struct op_args *args)
@@ -293,6 +293,7 @@ static const struct kernel rows[] = {
         .takes = "row- or column-major matrices, lines at multiples of 16 bytes; f32 at precision tf32, A by "
                  "rows or B by columns",
         .supports = gemm_wgmma_supports,
+        .worthwhile = gemm_wgmma_worthwhile,
         .launch = gemm_wgmma,
         .tensor_cores = true,
         .slowdown = wgmma_slowdown,

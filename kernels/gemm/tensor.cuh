@@ -40,12 +40,12 @@ template <> struct number<element::TF32> {
 	using type = float;
 };
 
-/* How C is cut: a block has 128 rows and COLS columns, the SHARERS of a cluster the same columns: each brings
- * its part of B's tile for all. BAND: see place_of(). */
-template <int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_> struct cut {
-	static constexpr int COLS = COLS_, SHARERS = SHARERS_, SPLITS = 1, STAGES = STAGES_, SLOTS = SLOTS_;
-	static constexpr int ROWS = CONSUMERS * WAVE_ROWS, BAND = BAND_, SUMS = COLS / 2;
-	static constexpr int TILE_NS = TILE_NS_; /* a tile of K */
+/* How C is cut: a block has 128 rows for each of its WAVES, and COLS columns; the SHARERS of a cluster have the
+ * same rows: each brings its part of A's tile for all. BAND: see place_of(). TILE_NS: a tile of K. */
+template <int WAVES_, int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_> struct cut {
+	static constexpr int WAVES = WAVES_, COLS = COLS_, SHARERS = SHARERS_, SPLITS = 1;
+	static constexpr int STAGES = STAGES_, SLOTS = SLOTS_, BAND = BAND_, TILE_NS = TILE_NS_;
+	static constexpr int ROWS = CONSUMERS * WAVES * WAVE_ROWS, SUMS = COLS / 2;
 	static constexpr int A_BYTES = ROWS * LINE_BYTES, STAGE_BYTES = A_BYTES + COLS * LINE_BYTES;
 	/* On its way to C: for each warp of a consumer so many times 16 lines. */
 	static constexpr int SLOTS_BYTES = CONSUMERS * WAVE_ROWS * SLOTS * LINE_BYTES;
@@ -72,7 +72,7 @@ template <class CUT_, element E_, bool A_ACROSS_, bool B_ACROSS_, bool C_ACROSS_
 
 struct work {
 	CUtensorMap a, b, c;
-	gemm_operand old; /* C, as it is read */
+	gemm_operand c_at; /* where `c` is, for single elements */
 	float alpha, beta;
 	unsigned m, n, k_tiles;
 	unsigned row_tiles, col_tiles, tiles; /* those of a cluster counted as one */
@@ -98,7 +98,7 @@ template <class CUT> __device__ __forceinline__ place place_of(const work &w, un
 	unsigned band = i / (CUT::BAND * w.col_tiles) * CUT::BAND;
 	unsigned height = min(w.row_tiles - band, (unsigned)CUT::BAND);
 	i -= band * w.col_tiles;
-	return {batch, ((band + i % height) * CUT::SHARERS + sharer) * CUT::ROWS, i / height * CUT::COLS};
+	return {batch, (band + i % height) * CUT::ROWS, (i / height * CUT::SHARERS + sharer) * CUT::COLS};
 }
 
 /* ---- Bringing ---- */
@@ -126,21 +126,20 @@ __device__ __forceinline__ void fetch(uint32_t to, const CUtensorMap *map, unsig
 template <class F> __device__ __forceinline__ void produce(const work &w, ring<typename F::CUT> r)
 {
 	using CUT = typename F::CUT;
-	constexpr int SHARE = CUT::COLS / CUT::SHARERS;
+	constexpr int SHARE = CUT::ROWS / CUT::SHARERS;
 	unsigned share = CUT::SHARERS > 1 ? hopper::cluster_rank() * SHARE : 0;
 
-	hopper::prefetch_map(&w.a);
-	hopper::prefetch_map(&w.b);
 	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
 		place at = place_of<CUT>(w, i);
 		for (unsigned k = 0; k < w.k_tiles; k++, r.step()) {
 			hopper::barrier_wait(r.empty(), r.parity ^ 1);
 			hopper::barrier_expect(r.full(), CUT::STAGE_BYTES);
-			fetch<F::A_ACROSS, F::A_BOX, CUT::ROWS, 1>(r.bytes(), &w.a, at.row, k * F::TILE_DEPTH,
-			                                           at.batch * w.a_batch, r.full());
-			fetch<F::B_ACROSS, F::B_BOX, SHARE, CUT::SHARERS>(
-			    r.bytes() + CUT::A_BYTES + share * LINE_BYTES, &w.b, at.col + share,
-			    k * F::TILE_DEPTH, at.batch * w.b_batch, r.full());
+			fetch<F::A_ACROSS, F::A_BOX, SHARE, CUT::SHARERS>(r.bytes() + share * LINE_BYTES, &w.a,
+			                                                  at.row + share, k * F::TILE_DEPTH,
+			                                                  at.batch * w.a_batch, r.full());
+			fetch<F::B_ACROSS, F::B_BOX, CUT::COLS, 1>(r.bytes() + CUT::A_BYTES, &w.b, at.col,
+			                                           k * F::TILE_DEPTH, at.batch * w.b_batch,
+			                                           r.full());
 		}
 	}
 }
@@ -217,48 +216,63 @@ template <class F> __device__ __forceinline__ void load_a(float (&a)[STEPS][4], 
 	}
 }
 
+/* The sums of a consumer: of each wave 64 rows. */
+template <class F> using wave_sums = float[F::CUT::WAVES][F::CUT::SUMS];
+
+template <class F> __device__ __forceinline__ void settle(wave_sums<F> &sums)
+{
+#pragma unroll
+	for (int wave = 0; wave < F::CUT::WAVES; wave++)
+		hopper::settle(sums[wave]);
+}
+
 /* Begins the products of a tile of K; keep: adds them to the sums. */
 template <class F>
-__device__ __forceinline__ void multiply_tile(float (&sums)[F::CUT::SUMS], uint32_t a, uint32_t b, int keep)
+__device__ __forceinline__ void multiply_tile(wave_sums<F> &sums, uint32_t a, uint32_t b, int keep)
 {
-	hopper::settle(sums);
+	settle<F>(sums);
 	hopper::products_begin();
 #pragma unroll
 	for (int step = 0; step < STEPS; step++)
-		hopper::add_products<F::E, F::A_ACROSS, F::B_ACROSS>(sums, a_at<F>(a, step), b_at<F>(b, step),
-		                                                     keep || step > 0);
+#pragma unroll
+		for (int wave = 0; wave < F::CUT::WAVES; wave++)
+			hopper::add_products<F::E, F::A_ACROSS, F::B_ACROSS>(
+			    sums[wave], a_at<F>(a + wave * WAVE_ROWS * LINE_BYTES, step), b_at<F>(b, step),
+			    keep || step > 0);
 	hopper::products_commit();
 }
 
 template <class F>
-__device__ __forceinline__ void multiply_tile(float (&sums)[F::CUT::SUMS], const float (&a)[STEPS][4],
-                                              uint32_t b, int keep)
+__device__ __forceinline__ void multiply_tile(wave_sums<F> &sums, const float (&a)[STEPS][4], uint32_t b,
+                                              int keep)
 {
-	hopper::settle(sums);
+	static_assert(F::CUT::WAVES == 1);
+	settle<F>(sums);
 	hopper::products_begin();
 #pragma unroll
 	for (int step = 0; step < STEPS; step++)
-		hopper::add_products_from(sums, a[step], b_at<F>(b, step), keep || step > 0);
+		hopper::add_products_from(sums[0], a[step], b_at<F>(b, step), keep || step > 0);
 	hopper::products_commit();
 }
 
 /*
- * The sums of a wave over all of K. The products of one tile are still under way when those of the next begin,
- * and those of the last tile when this returns: its stage.
+ * The sums of a consumer over all of K. The products of one tile are still under way when those of the next
+ * begin, and those of the last tile when this returns: its stage.
  */
 template <class F>
-__device__ __forceinline__ ring<typename F::CUT> add_up(float (&sums)[F::CUT::SUMS], ring<typename F::CUT> &r,
+__device__ __forceinline__ ring<typename F::CUT> add_up(wave_sums<F> &sums, ring<typename F::CUT> &r,
                                                         int consumer, unsigned k_tiles)
 {
 	ring<typename F::CUT> last = r;
 
 	for (unsigned k = 0; k < k_tiles; k++, r.step()) {
-		uint32_t a = r.bytes() + consumer * WAVE_ROWS * LINE_BYTES, b = r.bytes() + F::CUT::A_BYTES;
+		uint32_t a = r.bytes() + consumer * F::CUT::WAVES * WAVE_ROWS * LINE_BYTES;
+		uint32_t b = r.bytes() + F::CUT::A_BYTES;
 
 		hopper::barrier_wait(r.full(), r.parity);
 		multiply_tile<F>(sums, a, b, k > 0);
 		hopper::products_wait<1>();
-		hopper::settle(sums);
+		settle<F>(sums);
 		if (k > 0)
 			release(last);
 		last = r;
@@ -269,7 +283,7 @@ __device__ __forceinline__ ring<typename F::CUT> add_up(float (&sums)[F::CUT::SU
 /* The same with A by registers, which are loaded for the next tile while the products of one are under way. */
 template <class F>
 __device__ __forceinline__ ring<typename F::CUT>
-add_up_by_registers(float (&sums)[F::CUT::SUMS], ring<typename F::CUT> &r, int consumer, unsigned k_tiles)
+add_up_by_registers(wave_sums<F> &sums, ring<typename F::CUT> &r, int consumer, unsigned k_tiles)
 {
 	ring<typename F::CUT> last = r;
 	float now[STEPS][4], next[STEPS][4] = {};
@@ -286,7 +300,7 @@ add_up_by_registers(float (&sums)[F::CUT::SUMS], ring<typename F::CUT> &r, int c
 		hopper::barrier_wait(r.full(), r.parity);
 		load_a<F>(next, r.bytes() + consumer * WAVE_ROWS * LINE_BYTES);
 		hopper::products_wait();
-		hopper::settle(sums);
+		settle<F>(sums);
 		release(last);
 #pragma unroll
 		for (int i = 0; i < STEPS * 4; i++)
@@ -340,9 +354,9 @@ __device__ __forceinline__ float2 old_pair(const work &w, const typename F::type
 {
 	if constexpr (!WHOLE)
 		return make_float2(row < w.m && col < w.n ? (float)c[0] : 0,
-		                   row < w.m && col + 1 < w.n ? (float)c[w.old.col] : 0);
+		                   row < w.m && col + 1 < w.n ? (float)c[w.c_at.col] : 0);
 	else if constexpr (F::C_ACROSS)
-		return make_float2((float)c[0], (float)c[w.old.col]);
+		return make_float2((float)c[0], (float)c[w.c_at.col]);
 	else
 		return load_pair(c);
 }
@@ -354,7 +368,7 @@ __device__ __forceinline__ void add_old(const work &w, unsigned batch, unsigned 
                                         const lane_place<F> &me, float (&values)[F::CHUNK / 2])
 {
 	constexpr int AT_ONCE = 8;
-	const typename F::type *c = (const typename F::type *)w.old.data + (int64_t)batch * w.old.batch;
+	const typename F::type *c = (const typename F::type *)w.c_at.data + (int64_t)batch * w.c_at.batch;
 
 #pragma unroll
 	for (int pair = 0; pair < F::CHUNK / 4; pair += AT_ONCE) {
@@ -362,7 +376,7 @@ __device__ __forceinline__ void add_old(const work &w, unsigned batch, unsigned 
 #pragma unroll
 		for (int i = 0; i < AT_ONCE; i++) {
 			unsigned r = row + me.row(i % 2), first = col + (pair + i) / 2 * 8 + me.col();
-			const typename F::type *at = c + (int64_t)r * w.old.row + (int64_t)first * w.old.col;
+			const typename F::type *at = c + (int64_t)r * w.c_at.row + (int64_t)first * w.c_at.col;
 			old[i] = old_pair<F, WHOLE>(w, at, r, first);
 		}
 #pragma unroll
@@ -407,15 +421,45 @@ __device__ __forceinline__ void put_chunk(uint32_t slot, const lane_place<F> &me
 	}
 }
 
-/* A wave's sums go to C by way of the team's slots, one after the other; row, col: of the wave. */
+/*
+ * Whether a line of C ends within a piece of 16 bytes of this chunk: the copy engine writes whole pieces, and
+ * so over what lies behind the line.
+ */
+template <class F> __device__ __forceinline__ bool has_ragged_end(const work &w, unsigned row, unsigned col)
+{
+	constexpr unsigned PIECE = 16 / sizeof(typename F::type);
+
+	if constexpr (F::C_ACROSS)
+		return w.m % PIECE != 0 && row + F::TEAM * WARP_ROWS > w.m;
+	else
+		return w.n % PIECE != 0 && col + F::CHUNK > w.n;
+}
+
+/* A chunk to C from registers, element by element. */
 template <class F>
-__device__ __forceinline__ void write_sums(const work &w, const place &at, int consumer, uint32_t slots,
-                                           const float (&sums)[F::CUT::SUMS])
+__device__ __forceinline__ void store_values(const work &w, unsigned batch, unsigned row, unsigned col,
+                                             const lane_place<F> &me, const float (&v)[F::CHUNK / 2])
+{
+	using type = typename F::type;
+	type *c = (type *)w.c_at.data + (int64_t)batch * w.c_at.batch;
+
+#pragma unroll
+	for (int i = 0; i < F::CHUNK / 2; i++) {
+		unsigned r = row + me.row(i / 2 % 2), at = col + i / 4 * 8 + me.col() + i % 2;
+		if (r < w.m && at < w.n)
+			c[(int64_t)r * w.c_at.row + (int64_t)at * w.c_at.col] = (type)v[i];
+	}
+}
+
+/* A wave's sums go to C by way of the team's slots, one after the other. wave: of the block. */
+template <class F>
+__device__ __forceinline__ void write_sums(const work &w, const place &at, int consumer, int wave,
+                                           uint32_t slots, const float (&sums)[F::CUT::SUMS])
 {
 	using CUT = typename F::CUT;
 	constexpr int CHUNKS = CUT::COLS / F::CHUNK, SLOTS = CUT::SLOTS;
 	lane_place<F> me;
-	unsigned row = at.row + consumer * WAVE_ROWS + me.team() * F::TEAM * WARP_ROWS;
+	unsigned row = at.row + wave * WAVE_ROWS + me.team() * F::TEAM * WARP_ROWS;
 
 	slots += (consumer * (WARPGROUP / 32) + me.team() * F::TEAM) * WARP_ROWS * SLOTS * LINE_BYTES;
 #pragma unroll
@@ -433,6 +477,10 @@ __device__ __forceinline__ void write_sums(const work &w, const place &at, int c
 			add_old<F, true>(w, at.batch, row, col, me, values);
 		else if (w.beta != 0)
 			add_old<F, false>(w, at.batch, row, col, me, values);
+		if (has_ragged_end<F>(w, row, col)) {
+			store_values<F>(w, at.batch, row, col, me, values);
+			continue;
+		}
 		if (me.leads() && i == 0)
 			hopper::stores_await_read<0>(); /* those of the tile before: long done */
 		else if (me.leads() && i >= SLOTS)
@@ -454,7 +502,7 @@ template <class F>
 __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, uint32_t slots, int consumer)
 {
 	using CUT = typename F::CUT;
-	float sums[CUT::SUMS] = {};
+	wave_sums<F> sums = {};
 
 	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
 		ring<CUT> last = r;
@@ -464,9 +512,11 @@ __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, 
 			last = add_up<F>(sums, r, consumer, w.k_tiles);
 		place at = place_of<CUT>(w, i);
 		hopper::products_wait();
-		hopper::settle(sums);
+		settle<F>(sums);
 		release(last);
-		write_sums<F>(w, at, consumer, slots, sums);
+#pragma unroll
+		for (int wave = 0; wave < CUT::WAVES; wave++)
+			write_sums<F>(w, at, consumer, consumer * CUT::WAVES + wave, slots, sums[wave]);
 	}
 	hopper::stores_await_read<0>();
 }
@@ -486,13 +536,16 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_cons
 	int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0);
 
 	hopper::let_next_kernel_come();
-	if (threadIdx.x == 0)
+	if (threadIdx.x == 0) {
+		hopper::prefetch_map(&w.a);
+		hopper::prefetch_map(&w.b);
 		init_barriers(r);
-	hopper::await_kernel_before();
+	}
 	if constexpr (CUT::SHARERS > 1)
 		hopper::cluster_sync();
 	else
 		__syncthreads();
+	hopper::await_kernel_before();
 	if (warpgroup == 0) {
 		hopper::fewer_registers<40>();
 		if (threadIdx.x == 0)

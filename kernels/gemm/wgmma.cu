@@ -1,22 +1,55 @@
 /*
- * Gemm of f16, bf16 and tf32 on Hopper's tensor cores: C = α·A·B + β·C, sums in f32. Not yet run on a GPU.
+ * Gemm of f16, bf16 and tf32 on Hopper's tensor cores: C = α·A·B + β·C, sums in f32.
  *
  *   rung   idea                                  tile, threads           bound
- *   wgmma  tiles by the copy engine, swizzled;   128×256, 384, two       power: at 8192³ cuBLAS's 813 TFLOP/s
- *          wgmma; one warpgroup brings, two      blocks share B; small   are 1.5 of 1.98 GHz at full occupation
- *          multiply; C by the copy engine        products 128×128        of the tensor cores
+ *   wgmma  tiles by the copy engine, swizzled;   256×128 (tf32 128×256), power: at 8192³ the tensor cores are
+ *          wgmma; one warpgroup brings, two      384, two blocks share   busy for 97 % of a block's time, at
+ *          multiply; C by the copy engine        A; smaller 128×192,     1.6 of 1.98 GHz; cuBLAS's likewise
+ *                                                128×128, 128×64
  *
- * A tile of 128×256 takes 48 KiB for each 128 bytes of K, 1024 clocks of the tensor cores: 48 bytes per clock
- * and multiprocessor from L2, 32 as two blocks share B. From shared memory wgmma reads 80 of 128 bytes per
- * clock.
+ * A wide tile takes 48 KiB for each 128 bytes of K, 1024 clocks of the tensor cores: 48 bytes per clock and
+ * multiprocessor, 32 of them from L2 as two blocks share a tile. 128 multiprocessors work on 2048 × 2048 of C
+ * at a time (place_of()). No more blocks are started than end together.
  *
- * The order of tiles: 132 multiprocessors work on 2048 × 2112 of C at a time (place_of()). At 16384³ that is
- * 130 MiB of bf16 every 11 ms / 63, 0.8 TB/s, if the blocks of a band stay within 25 MiB of each other along K,
- * 3000 of K.
+ * Measured on an H200, A and B by rows, operands cold, as ratios to cublasGemmEx. `kops-client bench`:
+ *
+ *          512³   1024³  1536³  2048³  3072³  4096³  8192³  16384³
+ *   bf16   1.11   1.02   0.89   0.99   0.98   0.99   1.01   0.99
+ *   f16    1.04   1.04          0.99   0.97   0.99   0.99   1.01
+ *   tf32   1.06   1.08   1.33   1.06   1.18   1.04   0.97
+ *
+ * What else was tried, bf16 at 700 W, in turns with cuBLAS for 70 ms each, where a kernel differs by 2 % from
+ * round to round:
+ *
+ *   4096³  8192³  16384³
+ *   first run
+ *   0.99   1.03   1.04   64 × 256 for each warpgroup, two blocks share B
+ *   0.97   1.01   1.03   with 3 stages
+ *   0.98   1.02   1.03   every other tile from K's end to its beginning, for what L2 still has
+ *   0.98   1.03   1.03   a tile's products done before the next begin (1.04, 1.06, 1.06 in the second run,
+ *                        but 2 % slower at 2048³, where the clock is at 1.98 GHz)
+ *   0.86   0.97   0.94   four blocks share B: 30 such clusters fit, 120 of 132 multiprocessors
+ *   0.89   0.98   0.96   two share A, two B: the same 30
+ *   0.89   1.00   1.01   four share B, two A: 15 clusters
+ *   second run
+ *   1.03   1.03   1.03   64 × 256 for each warpgroup, two blocks share B
+ *   0.97   1.03   1.02   the same, two share A
+ *   1.03   1.04   1.05   128 × 128, two share A: this one
+ *   0.92   1.00   1.03   128 × 192, two share A: 19 % less from L2, but sums are spilled at the end
+ *
+ * In windows of 10 ms with pauses 128 × 128 is half a percent to one percent ahead of 64 × 256 from 2048³ on,
+ * and bringing tiles to L2 ahead of their use makes it up to 18 % slower. Twelve warps that multiply do not
+ * fit: ptxas wants 154 registers for m64n256 where 512 threads have 128.
+ *
+ * So 1.1 × cuBLAS is out of reach: at 8192³ the profiler saw the tensor cores 97.4 % busy at 1.61 GHz here
+ * (64 × 256), 96.8 % at 1.63 GHz in cuBLAS (320 × 128), which reads 59 % more from shared memory and 5 % less
+ * from L2. It is the products themselves that take the power.
  */
 #include "wgmma.h"
 
 #include <math.h>
+
+#include <type_traits>
 
 #include "launch.cuh"
 #include "tensor.cuh"
@@ -24,9 +57,13 @@
 namespace
 {
 
-/* Times: 1024 and 512 clocks at 1.55 GHz, and what small tiles lose. */
-using large_cut = cut<256, 2, 4, 2, 8, 660>;
-using small_cut = cut<128, 1, 5, 4, 12, 380>;
+/* Times: as measured on an H200 that is not yet hot, its clock at 1.6 to 1.98 GHz. */
+template <element E>
+using wide_cut =
+    std::conditional_t<E == element::TF32, cut<1, 256, 2, 4, 2, 16, 640>, cut<2, 128, 2, 4, 2, 8, 640>>;
+using middle_cut = cut<1, 192, 1, 5, 1, 16, 500>;
+using square_cut = cut<1, 128, 1, 5, 4, 12, 350>;
+using narrow_cut = cut<1, 64, 1, 8, 1, 16, 280>;
 
 constexpr uint64_t EXTENT_MAX = 1 << 30, TILES_MAX = 1u << 31;
 
@@ -119,11 +156,20 @@ bool map_layout(CUtensorMap *map, CUtensorMapDataType type, const gemm_operand &
 	                 LINE_BYTES / map_element_bytes(type), count, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-template <class CUT> void count_tiles(work *w, uint64_t batch)
+/* Clusters of a cut: so many at a time, so many times. */
+struct waves {
+	unsigned clusters, count;
+};
+
+template <class CUT> waves count_tiles(work *w, uint64_t batch, int multiprocessors)
 {
-	w->row_tiles = (w->m + CUT::ROWS * CUT::SHARERS - 1) / (CUT::ROWS * CUT::SHARERS);
-	w->col_tiles = (w->n + CUT::COLS - 1) / CUT::COLS;
+	unsigned most = (unsigned)multiprocessors / CUT::SHARERS;
+
+	w->row_tiles = (w->m + CUT::ROWS - 1) / CUT::ROWS;
+	w->col_tiles = (w->n + CUT::COLS * CUT::SHARERS - 1) / (CUT::COLS * CUT::SHARERS);
 	w->tiles = (unsigned)batch * w->row_tiles * w->col_tiles;
+	unsigned count = (w->tiles + most - 1) / most;
+	return {(w->tiles + count - 1) / count, count};
 }
 
 /* Encoding the maps takes less than a microsecond each. */
@@ -136,8 +182,8 @@ template <class F> int launch_form(const plan &plan, work w, int multiprocessors
 	    !map_layout(&w.b, map_type(F::E, true), p.b, plan.b, p.batch, F::B_BOX) ||
 	    !map_layout(&w.c, map_type(F::E, false), p.c, plan.c, p.batch, F::TEAM * WARP_ROWS))
 		return KOPS_E_FAULT;
-	count_tiles<CUT>(&w, p.batch);
-	unsigned most = (unsigned)multiprocessors / CUT::SHARERS, clusters = w.tiles < most ? w.tiles : most;
+	/* No more blocks than take the same number of tiles: what else is there only burns power. */
+	unsigned clusters = count_tiles<CUT>(&w, p.batch, multiprocessors).clusters;
 	cudaFuncSetAttribute(multiply<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, CUT::SHARED_BYTES);
 	launch_kernel(multiply<F>, w, clusters * CUT::SHARERS, PRODUCT_THREADS, CUT::SHARED_BYTES, CUT::SHARERS,
 	              true, stream);
@@ -162,35 +208,13 @@ template <class CUT, element E> launcher launcher_of(const plan &plan)
 	}
 }
 
-template <class CUT> launcher launcher_of(const plan &plan, kops_dtype dtype)
-{
-	switch (dtype) {
-	case KOPS_F16:
-		return launcher_of<CUT, element::F16>(plan);
-	case KOPS_BF16:
-		return launcher_of<CUT, element::BF16>(plan);
-	default:
-		return launcher_of<CUT, element::TF32>(plan);
-	}
-}
-
-/* How long multiply() takes, in nanoseconds: not measured. */
-template <class CUT> double time_ns(work w, uint64_t batch, int multiprocessors)
-{
-	const double tile_ns = 1500; /* the first bytes, the last sums */
-
-	count_tiles<CUT>(&w, batch);
-	return ceil((double)w.tiles * CUT::SHARERS / multiprocessors) *
-	       (tile_ns + (double)w.k_tiles * CUT::TILE_NS);
-}
-
 work work_of(const plan &plan, const op_args *args)
 {
 	const gemm_problem &p = plan.p;
 	unsigned depth = LINE_BYTES / plan.bytes;
 	work w = {};
 
-	w.old = p.c;
+	w.c_at = p.c;
 	w.alpha = (float)args->params.gemm.alpha;
 	w.beta = (float)args->params.gemm.beta;
 	w.m = (unsigned)p.m;
@@ -207,10 +231,74 @@ bool starts_aligned(const op_args *args)
 	       args->views[2].offset % 16 == 0;
 }
 
-/* Tiles of the smaller cut. */
+/* One way to cut C: how long it takes, and how much of the tiles in its waves is C. */
+struct choice {
+	double ns, full;
+	unsigned waves;
+	int elements; /* of a tile */
+	launcher launch;
+};
+
+template <class CUT, element E> choice choice_of(const plan &plan, work w, int multiprocessors)
+{
+	const double launch_ns = 2500, element_ns = 0.055; /* of a tile: the first bytes, the last sums */
+	waves waves = count_tiles<CUT>(&w, plan.p.batch, multiprocessors);
+	double tile_ns = CUT::ROWS * CUT::COLS * element_ns + (double)w.k_tiles * CUT::TILE_NS;
+	double held = (double)waves.count * multiprocessors * CUT::ROWS * CUT::COLS;
+
+	return {launch_ns + waves.count * tile_ns, (double)plan.p.batch * w.m * w.n / held, waves.count,
+	        CUT::ROWS * CUT::COLS, launcher_of<CUT, E>(plan)};
+}
+
+template <element E> choice best_of(const plan &plan, const work &w, int multiprocessors)
+{
+	const choice choices[] = {choice_of<wide_cut<E>, E>(plan, w, multiprocessors),
+	                          choice_of<middle_cut, E>(plan, w, multiprocessors),
+	                          choice_of<square_cut, E>(plan, w, multiprocessors),
+	                          choice_of<narrow_cut, E>(plan, w, multiprocessors)};
+	choice best = choices[0];
+
+	for (const choice &c : choices)
+		if (c.ns < best.ns)
+			best = c;
+	return best;
+}
+
+choice best_of(const plan &plan, const work &w, kops_dtype dtype, int multiprocessors)
+{
+	switch (dtype) {
+	case KOPS_F16:
+		return best_of<element::F16>(plan, w, multiprocessors);
+	case KOPS_BF16:
+		return best_of<element::BF16>(plan, w, multiprocessors);
+	default:
+		return best_of<element::TF32>(plan, w, multiprocessors);
+	}
+}
+
+/*
+ * Whether it is ahead of cuBLAS or within 2 % of it, as measured on an H200 for 50 shapes of A and B by rows.
+ * Where C has few tiles cuBLAS splits long sums; where it has some more than multiprocessors cuBLAS has tiles
+ * that fit better. Tf32 operands that lie across cost cuBLAS more than they cost here.
+ */
+bool is_ahead(const choice &c, unsigned k_tiles, bool turns)
+{
+	constexpr int WIDE = wide_cut<element::F16>::ROWS * wide_cut<element::F16>::COLS;
+	constexpr int NARROW = narrow_cut::ROWS * narrow_cut::COLS;
+
+	if (c.waves > 1)
+		return turns || (c.elements == WIDE && c.full >= 0.95 && k_tiles >= 32);
+	if (turns)
+		return k_tiles <= (c.full >= 0.7 ? 128 : 32);
+	if (c.elements == NARROW)
+		return k_tiles <= (c.full >= 0.7 ? 16 : 8);
+	return c.full >= 0.95;
+}
+
+/* Of the cut that has the most. */
 double tiles_of(const gemm_problem &p)
 {
-	return (double)p.batch * ceil((double)p.m / small_cut::ROWS) * ceil((double)p.n / small_cut::COLS);
+	return (double)p.batch * ceil((double)p.m / narrow_cut::ROWS) * ceil((double)p.n / narrow_cut::COLS);
 }
 
 bool takes_type(const op_args *args)
@@ -225,7 +313,6 @@ bool takes_type(const op_args *args)
 
 extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_not)
 {
-	int multiprocessors = gemm_hopper_multiprocessors();
 	plan plan = plan_of(args);
 	const gemm_problem &p = plan.p;
 
@@ -246,10 +333,17 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 	    tiles_of(p) > (double)TILES_MAX)
 		return false;
 	*ret_why_not = "needs a GPU of compute capability 9.0";
-	if (multiprocessors == 0)
-		return false;
-	*ret_why_not = "leaves long sums for a small C to cublas, which splits K";
-	return p.k <= 2048 || tiles_of(p) * 2 >= multiprocessors;
+	return gemm_hopper_multiprocessors() != 0;
+}
+
+extern "C" bool gemm_wgmma_worthwhile(const op_args *args, const char **ret_why_not)
+{
+	plan plan = plan_of(args);
+	work w = work_of(plan, args);
+	choice best = best_of(plan, w, args->views[0].dtype, gemm_hopper_multiprocessors());
+
+	*ret_why_not = "leaves to cublas what does not fill the multiprocessors, and long sums for a small C";
+	return is_ahead(best, w.k_tiles, is_tf32(plan) && plan.a.across);
 }
 
 extern "C" CUDA_LAUNCH(gemm_naive);
@@ -263,9 +357,6 @@ extern "C" CUDA_LAUNCH(gemm_wgmma)
 
 	if (multiprocessors == 0) /* supports() was asked about another GPU than this one */
 		return gemm_naive(args, launch);
-	launcher launch_cut = time_ns<large_cut>(w, plan.p.batch, multiprocessors) <
-	                              time_ns<small_cut>(w, plan.p.batch, multiprocessors)
-	                          ? launcher_of<large_cut>(plan, dtype)
-	                          : launcher_of<small_cut>(plan, dtype);
-	return launch_cut(plan, w, multiprocessors, (cudaStream_t)launch->stream);
+	return best_of(plan, w, dtype, multiprocessors)
+	    .launch(plan, w, multiprocessors, (cudaStream_t)launch->stream);
 }

@@ -67,10 +67,10 @@ CUresult encode(CUtensorMap *ret, CUtensorMapDataType type, cuuint32_t rank, voi
 	return CUDA_SUCCESS;
 }
 
-/* Of an element of the matrix; null outside. */
-char *element_of(const tensor_map &m, int64_t x, int64_t y, int64_t z)
+/* Of an element of lines of this length; null outside. */
+char *element_of(const tensor_map &m, uint64_t length, int64_t x, int64_t y, int64_t z)
 {
-	bool there = x >= 0 && y >= 0 && z >= 0 && (uint64_t)x < m.extents[0] && (uint64_t)y < m.extents[1] &&
+	bool there = x >= 0 && y >= 0 && z >= 0 && (uint64_t)x < length && (uint64_t)y < m.extents[1] &&
 	             (uint64_t)z < m.extents[2];
 
 	return there ? m.data + x * m.element_bytes + y * (int64_t)m.strides[0] + z * (int64_t)m.strides[1]
@@ -79,13 +79,14 @@ char *element_of(const tensor_map &m, int64_t x, int64_t y, int64_t z)
 
 /* Calls use(in shared memory, in the matrix or null) for all elements of a box. */
 template <class USE>
-void each_element(emulator::block &b, const tensor_map &m, uint32_t box, int x, int y, int z, USE use)
+void each_element(emulator::block &b, const tensor_map &m, uint64_t length, uint32_t box, int x, int y, int z,
+                  USE use)
 {
 	for (uint32_t line = 0; line < m.box[1]; line++)
 		for (uint32_t i = 0; i < m.box[0]; i++) {
 			uint32_t at = box + line * m.line_bytes() + i * m.element_bytes;
 			use(emulator::shared_at(b, m.swizzled(at), m.element_bytes),
-			    element_of(m, (int64_t)x + i, (int64_t)y + line, z));
+			    element_of(m, length, (int64_t)x + i, (int64_t)y + line, z));
 		}
 }
 
@@ -118,7 +119,7 @@ void copy_box_in(emulator::block &b, uint32_t to, const void *map, int x, int y,
 
 	check_box(m, to);
 	emulator::copy_in(b, to, m.box[1] * m.line_bytes(), barrier, [=](emulator::block &there) {
-		each_element(there, m, to, x, y, z, [&](char *shared, const char *element) {
+		each_element(there, m, m.extents[0], to, x, y, z, [&](char *shared, const char *element) {
 			if (element)
 				memcpy(shared, element, m.element_bytes);
 			else
@@ -129,13 +130,15 @@ void copy_box_in(emulator::block &b, uint32_t to, const void *map, int x, int y,
 	});
 }
 
+/* Writes whole pieces of 16 bytes, as an H200 does: the last one of a line goes beyond the line's end. */
 void store_box(const void *map, int x, int y, int z, uint32_t from)
 {
 	tensor_map m = map_at(map);
+	uint64_t piece = 16 / m.element_bytes, length = (m.extents[0] + piece - 1) / piece * piece;
 
 	check_box(m, from);
 	emulator::copy_out([=](emulator::block &there) {
-		each_element(there, m, from, x, y, z, [&](const char *shared, char *element) {
+		each_element(there, m, length, from, x, y, z, [&](const char *shared, char *element) {
 			if (element)
 				memcpy(element, shared, m.element_bytes);
 		});

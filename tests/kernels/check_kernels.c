@@ -28,9 +28,15 @@ struct table {
 	unsigned n;
 };
 
+/* Whether `row` is one of the names, with commas between them. */
 static bool is_left_out(const struct options *o, const char *row)
 {
-	return o->without && strcmp(o->without, row) == 0;
+	size_t length = strlen(row);
+
+	for (const char *at = o->without; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+		if (strncmp(at, row, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+			return true;
+	return false;
 }
 
 static void make_table(struct table *table, const struct target *t, const struct options *o,
@@ -179,7 +185,7 @@ static int usage(FILE *to)
 	      "  --case N       this one only\n"
 	      "  --op NAME      this op only\n"
 	      "  --row NAME     this kernel row only; auto: none by name\n"
-	      "  --without NAME all kernel rows but this, and no choice that might fall on it\n"
+	      "  --without NAMES all kernel rows but these (a,b), and no choice that might fall on one\n"
 	      "  --module PATH  check the devices of this module, not the CPU\n"
 	      "  --device NAME  this device only\n"
 	      "  --large        only outputs of more than 2^31 elements; needs 18 GiB on the device\n"
