@@ -89,7 +89,7 @@ static bool simt_accurate(const struct op_args *args, const char **ret_why_not)
 
 	return !is_held_against_cublas(args, ret_why_not) ||
 	       (p.m >= 32 && p.n >= 32 && (double)p.batch * (double)p.m * (double)p.n >= 512 * 512 &&
-	        p.k >= 32 && p.k < 512);
+	        p.k >= 128 && p.k < 512);
 }
 
 /* Of those that add along K from its beginning to its end, tile by tile at most. */

@@ -29,10 +29,12 @@ struct shape {
 
 static const struct shape shapes[] = {{65537, 32771}, {65664, 32896}, {67108867, 33}};
 
-/* K of gemm: some rows refuse less than 64, and A must not outgrow the output. */
+/* K of gemm: some rows refuse less than 64, and one less than 768; A must not outgrow the output. */
 static uint64_t depth_of(const struct shape *s)
 {
-	return s->rows > 1 << 20 ? 4 : 64;
+	if (s->rows > 1 << 20)
+		return 4;
+	return s->cols % 128 == 0 ? 768 : 64;
 }
 
 #define SHAPES (sizeof shapes / sizeof shapes[0])
@@ -309,7 +311,9 @@ static bool fetch(const struct judged *c, uint64_t first, uint64_t rows, uint64_
 static bool compare_lattice(const struct judged *c, struct random *r)
 {
 	uint64_t cols = c->s->cols < ACROSS ? c->s->cols : ACROSS, right = c->s->cols / cols;
-	uint64_t rows = c->s->rows < PLACES / cols ? c->s->rows : PLACES / cols, down = c->s->rows / rows;
+	/* A long sum takes its time. */
+	uint64_t places = c->l->want == want_product && depth_of(c->s) > 64 ? PLACES / 12 : PLACES;
+	uint64_t rows = c->s->rows < places / cols ? c->s->rows : places / cols, down = c->s->rows / rows;
 	uint64_t i0 = random_below(r, c->s->rows - (rows - 1) * down);
 	uint64_t j0 = random_below(r, c->s->cols - (cols - 1) * right);
 
