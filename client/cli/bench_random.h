@@ -1,6 +1,6 @@
 /*
- * bench_random.h: what the daemon's choice of kernels loses against the fastest of all, on random shapes. As a
- * table, as CSV with all kernels' figures, or as JSON.
+ * bench_random.h: what the daemon's choice of kernels loses against the fastest that it may take, on random
+ * shapes. As a table, as CSV with all kernels' figures, or as JSON.
  */
 #ifndef KOPS_CLI_BENCH_RANDOM_H
 #define KOPS_CLI_BENCH_RANDOM_H

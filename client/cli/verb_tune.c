@@ -53,7 +53,7 @@ const struct command command_tune = {
             "then on a job that names no kernel gets the one that was the fastest for its class of shapes:\n"
             "op, type, precision, layout, alignment, and extents to the nearest power of two. Where nothing\n"
             "was measured kopsd goes by estimates. Where a kernel's errors are larger than the precision asks\n"
-            "for it is not taken, however fast; the largest gain may be that of such a kernel.\n"
+            "for it is not taken, however fast, and does not count as a gain.\n"
             "\n"
             "What is measured holds for this device, driver and version of kopsd. Other models' sections of\n"
             "the table stay, and so does what is not measured anew. Run it while nobody else uses the device.\n"

@@ -125,7 +125,7 @@ static int launch_simt_large(const struct op_args *args, const struct launch *la
 {
 	int status;
 
-	return gemm_simt_large(args, launch, &status) ? status : gemm_simt(args, launch);
+	return gemm_simt_large(args, launch, &status) ? status : KOPS_E_FAULT;
 }
 
 /* A row as in kernels/<op>/cuda.c, and problems that it is for, if small ones: what is faster is not asked. */

@@ -216,6 +216,8 @@ class Choice(BenchTest):
         smaller, larger = ({k["kernel"]: k["median_us"] for k in s["kernels"]} for s in d["shapes"])
         self.assertEqual(set(smaller), set(LADDERS["gemm"]))
         behind = {kernel for kernel, us in smaller.items() if us > 20 * min(smaller.values())}
+        if not behind:
+            self.skipTest(f"no kernel was 20 times behind: {smaller}")
         self.assertEqual(set(larger), set(LADDERS["gemm"]) - behind)
 
     def test_csv_has_every_figure(self):

@@ -26,8 +26,9 @@
 #define UNIT  0x1p-24
 #define FEW   4096 /* elements, below which a case is also judged with its likes */
 #define LEAST 64   /* elements of a case: smaller ones are drawn several times */
-/* M and N of every other random shape: rows other than the peer are for large products. */
-#define LARGE_PART 8 /* of the largest */
+/* Every other random shape has M and N of at least this part of the largest: rows other than the peer are for
+ * large products. */
+#define LARGE_PART 8
 #define EXTENT_MAX 4096
 #define BLOCK_MIN  64 /* no block of OpenBLAS is shorter */
 
@@ -323,7 +324,7 @@ static int usage(FILE *to)
 	      "                 (default cublas, without --module sequential)\n"
 	      "  --k-max N      no K above that (default 65536)\n"
 	      "  --extent-max N no M or N above that (default 4096)\n"
-	      "  --multiple N   extents rounded up to multiples of that (default 1)\n"
+	      "  --multiple N   extents then rounded up to multiples of that (default 1)\n"
 	      "  --module PATH  check the devices of this module, not the CPU\n"
 	      "  --device NAME  this device only\n"
 	      "  --keep-bits N  give the row operands rounded to N bits: to see that it is found out\n",
