@@ -157,6 +157,7 @@ static int gpu_plan(const struct backend_device *dev, struct run *run)
 	struct cuda_stage *stage;
 	int rc;
 
+	cudaSetDevice(dev->index); /* rows ask what GPU it is */
 	for (unsigned i = 0; i < run->n_ops; i++)
 		if ((rc = plan_op(dev, run, i)) < 0)
 			return rc;

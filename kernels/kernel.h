@@ -130,8 +130,9 @@ struct kernel {
 	 */
 	bool (*accurate)(const struct op_args *args, const char **ret_why_not);
 	/*
-	 * About how many ns it takes: where nothing was measured, `auto` takes the one of least time among the
-	 * rows that have this. Pure. NULL: not known; the list's order decides.
+	 * About how many ns it takes. Where nothing was measured, and the first row that comes into question
+	 * has this, `auto` takes the one of least time among those that have it. Pure. NULL: not known; taken
+	 * where it is the first.
 	 */
 	double (*expected_ns)(const struct op_args *args);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
@@ -210,7 +211,8 @@ int kernel_choose(const struct kernel_list *list, const struct op_args *args, co
                   const struct tuned *tuned, uint64_t disabled, const struct kernel **ret_kernel,
                   char why_text[WHY_BYTES]);
 
-/* Whether `auto` may take a row that supports args: for a row asked for by name, what its errors are. */
+/* Whether the errors of a row that supports args are as small as the precision asks for; *ret_why_not: a static
+ * phrase where they are not. */
 bool kernel_is_accurate(const struct kernel *row, const struct op_args *args, const char **ret_why_not);
 
 /*

@@ -62,13 +62,16 @@ static bool supports_simt(const struct op_args *args, const char **ret_why_not)
 	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
-/* Of rows for f32 that have no tensor cores to use. */
+/* Of rows for f32 that use no tensor cores: left out where cuBLAS may use them, and takes the operands. */
 static bool is_for_full_precision(const struct op_args *args, const char **ret_why_not)
 {
 	kops_precision precision = args->params.gemm.precision;
 
+	if (precision == KOPS_PRECISION_F32 || precision == KOPS_PRECISION_IEEE ||
+	    !gemm_cublas_supports(args, ret_why_not))
+		return true;
 	*ret_why_not = "uses no tensor cores, as precision tf32 and bf16 allow";
-	return precision == KOPS_PRECISION_F32 || precision == KOPS_PRECISION_IEEE;
+	return false;
 }
 
 /*

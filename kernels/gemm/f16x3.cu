@@ -335,8 +335,6 @@ int f16x3_terms(const op_args *args)
 
 } // namespace
 
-extern "C" CUDA_LAUNCH(gemm_pipelined);
-
 extern "C" bool gemm_f16x3_supports(const op_args *args, const char **ret_why_not)
 {
 	return supports(args, f16x3_terms(args), ret_why_not);
@@ -358,8 +356,6 @@ extern "C" CUDA_LAUNCH(gemm_f16x3)
 	plan plan = plan_of(args, f16x3_terms(args), (char *)launch->workspace);
 	int multiprocessors = gemm_hopper_multiprocessors();
 
-	if (multiprocessors == 0) /* supports() was asked about another GPU than this one */
-		return gemm_pipelined(args, launch);
 	plan.split.pairs_tried = true;
 	launch_measure(plan, stream);
 	launch_format<f16_pairs>(plan, args, multiprocessors, stream);
@@ -393,8 +389,6 @@ extern "C" CUDA_LAUNCH(gemm_bf16x6)
 	plan plan = plan_of(args, bf16_triples::TERMS, (char *)launch->workspace);
 	int multiprocessors = gemm_hopper_multiprocessors();
 
-	if (multiprocessors == 0)
-		return gemm_pipelined(args, launch);
 	launch_measure(plan, stream);
 	launch_format<bf16_triples>(plan, args, multiprocessors, stream);
 	launch_fallback(plan, args, true, multiprocessors, stream);

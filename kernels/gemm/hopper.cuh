@@ -55,15 +55,6 @@ __device__ __forceinline__ void add_products(double (&d)[4], const double (&a)[4
 	             "{%8, %9}, {%0, %1, %2, %3};"
 	             : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
 	             : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
-#else
-	int group = threadIdx.x % 32 / 4 * 4, pair = threadIdx.x % 4 * 8;
-
-#pragma unroll
-	for (int k = 0; k < 8; k++)
-#pragma unroll
-		for (int i = 0; i < 4; i++)
-			d[i] = fma(__shfl_sync(0xffffffff, a[k / 4 * 2 + i / 2], group + k % 4),
-			           __shfl_sync(0xffffffff, b[k / 4], pair + i % 2 * 4 + k % 4), d[i]);
 #endif
 }
 
@@ -84,7 +75,10 @@ __device__ __forceinline__ uint64_t load_relaxed(const uint64_t *from)
 	return bits;
 }
 
-/* Of one thread's, each address sees them in its order, and loads by load_global() what they left. */
+/* ---- Sums in global memory that only one thread touches ---- */
+
+/* Not waited for. A thread's are added in its order, so that sums are the same in every run, and its
+ * load_global() sees them all. Denormal sums become 0. */
 __device__ __forceinline__ void add_to_global(float4 *to, float4 x)
 {
 	asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.x), "f"(x.y),

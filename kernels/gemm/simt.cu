@@ -384,7 +384,7 @@ template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 struct choice {
 	int (*launch)(work *w, int splits, cudaStream_t stream);
 	int (*shared)(int turned, bool split);
-	int side, groups, resident;
+	int side, resident;
 	double wave;         /* the beginning and end of the first blocks that run at the same time */
 	double split, again; /* more if K is split; for each time that the parts are halved again */
 	double alone, more;  /* per k: a block alone on its multiprocessor; each beside it that fits in */
@@ -396,8 +396,7 @@ template <class S>
 constexpr choice choice_of(double wave, double split, double again, double alone, double more, double share,
                            double crowd)
 {
-	return {launch_shape<S>, S::bytes, S::SIDE, S::GROUPS, S::RESIDENT, wave,
-	        split,           again,    alone,   more,      share,       crowd};
+	return {launch_shape<S>, S::bytes, S::SIDE, S::RESIDENT, wave, split, again, alone, more, share, crowd};
 }
 
 const choice choices[] = {

@@ -2,9 +2,9 @@
  * tensor.cuh: a product of 16-bit or tf32 numbers on Hopper's tensor cores, summed in f32.
  *
  * As in product.cuh a block keeps to one multiprocessor: one warpgroup brings tiles of K into a ring of stages,
- * two multiply, each 64 rows of a tile of C. Here tensor maps describe A, B and C, so that the copy engine
- * brings any layout, fills up with zeros behind the ends, rounds f32 to tf32, to nearest (the tensor cores
- * would cut it off), and writes C while the next tile is under way.
+ * two multiply, each 64 or 128 rows of a tile of C. Here tensor maps describe A, B and C, so that the copy
+ * engine brings any layout, fills up with zeros behind the ends, rounds f32 to tf32, to nearest (the tensor
+ * cores would cut it off), and writes C while the next tile is under way.
  *
  * Whatever the type, a line of a tile is 128 bytes, 16-byte pieces exchanged by the 128-byte swizzle: a tile of
  * K is 64 numbers of 16 bits or 32 of tf32. An operand lies along K in its lines or across them. The tensor
@@ -482,7 +482,8 @@ __device__ __forceinline__ void write_sums(const work &w, const place &at, int c
 			continue;
 		}
 		if (me.leads() && i == 0)
-			hopper::stores_await_read<0>(); /* those of the tile before: long done */
+			hopper::stores_await_read<0>(); /* those of the tile before, long done; in a second wave
+			                                   those of the first */
 		else if (me.leads() && i >= SLOTS)
 			hopper::stores_await_read<SLOTS - 1>();
 		if (i == 0 || i >= SLOTS)

@@ -346,8 +346,6 @@ extern "C" bool gemm_wgmma_worthwhile(const op_args *args, const char **ret_why_
 	return is_ahead(best, w.k_tiles, is_tf32(plan) && plan.a.across);
 }
 
-extern "C" CUDA_LAUNCH(gemm_naive);
-
 extern "C" CUDA_LAUNCH(gemm_wgmma)
 {
 	int multiprocessors = gemm_hopper_multiprocessors();
@@ -355,8 +353,6 @@ extern "C" CUDA_LAUNCH(gemm_wgmma)
 	plan plan = plan_of(args);
 	work w = work_of(plan, args);
 
-	if (multiprocessors == 0) /* supports() was asked about another GPU than this one */
-		return gemm_naive(args, launch);
 	return best_of(plan, w, dtype, multiprocessors)
 	    .launch(plan, w, multiprocessors, (cudaStream_t)launch->stream);
 }

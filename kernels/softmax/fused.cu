@@ -34,6 +34,7 @@
  * other way round, are slower.
  */
 #include "fused.cuh"
+#include "gemm/hopper.cuh"
 
 namespace
 {
@@ -287,21 +288,6 @@ __device__ __forceinline__ void add_values(const problem &p, const plan &q, floa
 	t->sum += (double)raise_values(p, q, v, local_shift(p, most));
 }
 
-/* The next launch may begin once all blocks are here; it waits itself for what it needs of this one. */
-__device__ __forceinline__ void let_next_begin()
-{
-#if __CUDA_ARCH__ >= 900
-	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-__device__ __forceinline__ void wait_for_last()
-{
-#if __CUDA_ARCH__ >= 900
-	asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_totals(problem p, plan q, split d)
 {
 	__shared__ total of_warp[SPLIT_THREADS / WARP];
@@ -311,7 +297,7 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_tot
 	wide_total t = {-INFINITY, 0};
 	held<T, 1, 1> h;
 
-	let_next_begin();
+	hopper::let_next_kernel_come();
 	load_ends(p, v, part == 0 ? v.head + v.tail : 0, threadIdx.x, SPLIT_THREADS, &h);
 	add_values(p, q, h.ends, &t);
 	each_batch(p, v.x + s.first * WIDE<T>, s, [&](unsigned, held<T, BATCH, 1> *b) {
@@ -325,7 +311,7 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_tot
 		of_warp[threadIdx.x / WARP] = {most, sum};
 	__syncthreads();
 	total mine = combine(p, q, of_warp, SPLIT_THREADS / WARP);
-	wait_for_last(); /* the launch before may still read its totals */
+	hopper::await_kernel_before(); /* the launch before may still read its totals */
 	if (threadIdx.x == 0)
 		d.of_part[blockIdx.x] = mine;
 }
@@ -334,8 +320,8 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_fin
 {
 	unsigned block = gridDim.x - 1 - blockIdx.x, row = block / d.parts, part = block % d.parts;
 
-	let_next_begin();
-	wait_for_last();
+	hopper::let_next_kernel_come();
+	hopper::await_kernel_before();
 
 	vectors<T> v = vectors_of<T>(p, q, d.first + row);
 	span s = span_of(v.count, part, d.parts);
