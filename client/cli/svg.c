@@ -73,8 +73,9 @@ void svg_text(FILE *out, struct svg_at at, struct svg_font font, const char *tex
 
 const char *svg_series_color(size_t i)
 {
-	static const char *const colors[SVG_SERIES] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
-	                                               "#56b4e9", "#222222", "#8a6d3b", "#7f7f7f"};
+	static const char *const colors[SVG_SERIES] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+	                                               "#e69f00", "#56b4e9", "#222222", "#8a6d3b",
+	                                               "#7f7f7f", "#6a3d9a", "#b22222"};
 
 	return colors[i % SVG_SERIES];
 }
@@ -100,9 +101,9 @@ void svg_marker(FILE *out, size_t series, struct svg_at at, double radius, bool 
 	static const struct {
 		unsigned corners; /* 0: a circle */
 		double turned, inner, scale;
-	} shapes[SVG_SERIES] = {{0, 0, 1, 1},    {4, 45, 1, 1.3},   {3, 0, 1, 1.35},
-	                        {4, 0, 1, 1.3},  {3, 180, 1, 1.35}, {5, 0, 0.45, 1.5},
-	                        {6, 0, 1, 1.15}, {3, 90, 1, 1.35},  {4, 0, 0.45, 1.5}};
+	} shapes[SVG_SERIES] = {{0, 0, 1, 1},      {4, 45, 1, 1.3},   {3, 0, 1, 1.35}, {4, 0, 1, 1.3},
+	                        {3, 180, 1, 1.35}, {5, 0, 0.45, 1.5}, {6, 0, 1, 1.15}, {3, 90, 1, 1.35},
+	                        {4, 0, 0.45, 1.5}, {3, 270, 1, 1.35}, {6, 0, 0.5, 1.4}};
 	size_t i = series % SVG_SERIES;
 	const char *color = svg_series_color(series);
 

@@ -45,7 +45,7 @@ void svg_text(FILE *out, struct svg_at at, struct svg_font font, const char *tex
  * The i-th of series of data, told apart by color and by marker: colors that the colour-blind tell apart too
  * (Okabe and Ito's, without the yellow).
  */
-#define SVG_SERIES 9
+#define SVG_SERIES 11
 const char *svg_series_color(size_t i);
 void svg_marker(FILE *out, size_t series, struct svg_at at, double radius, bool hollow, bool faint);
 
