@@ -42,8 +42,8 @@ void svg_polyline(FILE *out, const struct svg_at *points, size_t n, struct svg_s
 void svg_text(FILE *out, struct svg_at at, struct svg_font font, const char *text);
 
 /*
- * The i-th of series of data, told apart by color and by marker: colors that the colour-blind tell apart too
- * (Okabe and Ito's, without the yellow).
+ * The i-th of series of data, told apart by color and by marker; the first seven colors the colour-blind tell
+ * apart, too (Okabe and Ito's, without the yellow).
  */
 #define SVG_SERIES 11
 const char *svg_series_color(size_t i);
