@@ -26,6 +26,10 @@ if(NOT KOPS_CUDA STREQUAL OFF)
       set(CMAKE_CUDA_ARCHITECTURES ${architectures}
           CACHE STRING "CUDA architectures; -DCMAKE_CUDA_ARCHITECTURES=90a-real narrows a quick build")
     endif()
+    # "native" is 90 on a Hopper GPU.
+    if(CMAKE_CUDA_ARCHITECTURES MATCHES "(^|;)(90|90-real|native)(;|$)")
+      message(WARNING "kops: the kernels for Hopper's tensor cores need 90a; scripts/cuda-architectures prints what this machine's GPUs need")
+    endif()
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 17)
     set(KOPS_HAVE_CUDA TRUE)
