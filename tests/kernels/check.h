@@ -165,8 +165,8 @@ bool judge_surroundings(struct space *s, const struct view *const views[], unsig
 
 struct options {
 	uint64_t seed;
-	unsigned cases;
-	int only_case; /* -1: all */
+	unsigned cases, often; /* often: one of so many is large */
+	int only_case;         /* -1: all */
 	const char *op, *row, *without, *device, *module;
 	bool large, quiet;
 };

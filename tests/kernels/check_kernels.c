@@ -14,7 +14,7 @@
 #include "check.h"
 
 #define ROWS_MAX 32
-#define OFTEN    100 /* cases of which one is large, and no part is left out by chance */
+#define OFTEN    100 /* cases of which no part is left out by chance, and one is large */
 
 struct row_result {
 	const char *name; /* "" for auto */
@@ -61,9 +61,10 @@ static void report(const struct target *t, const struct options *o, const struct
 	char text[CHECK_TEXT_BYTES];
 
 	problem_describe(p, text);
-	printf("FAILED %s %s kernel %s: %s\n  %s\n  again: --seed %llu --op %s --case %u%s%s\n", t->name,
-	       p->args.op->name, *row->name ? row->name : "auto", why, text, (unsigned long long)o->seed,
-	       p->args.op->name, number, *row->name ? " --row " : "", row->name);
+	printf("FAILED %s %s kernel %s: %s\n  %s\n  again: --seed %llu --often %u --op %s --case %u%s%s\n",
+	       t->name, p->args.op->name, *row->name ? row->name : "auto", why, text,
+	       (unsigned long long)o->seed, o->often, p->args.op->name, number, *row->name ? " --row " : "",
+	       row->name);
 }
 
 static void check_row(struct target *t, const struct options *o, struct problem *p, const struct oracle *oracle,
@@ -95,11 +96,11 @@ static void check_row(struct target *t, const struct options *o, struct problem 
 }
 
 /* Which large problem this is, from 1 on; 0: none. The CPU's rows take everything, and would take long. */
-static unsigned large_of(const struct target *t, unsigned number)
+static unsigned large_of(const struct target *t, const struct options *o, unsigned number)
 {
-	bool large = number % OFTEN == OFTEN - 1 && strcmp(t->backend->kind, "cpu") != 0;
+	bool large = number % o->often == o->often - 1 && strcmp(t->backend->kind, "cpu") != 0;
 
-	return large ? number / OFTEN + 1 : 0;
+	return large ? number / o->often + 1 : 0;
 }
 
 /* One problem on every row. False if the reference itself is wrong or there is no memory. */
@@ -111,7 +112,7 @@ static bool check_case(struct target *t, const struct options *o, const struct o
 	struct oracle oracle = {0};
 	struct row_result reference = {.name = "reference"};
 	char why[CHECK_TEXT_BYTES] = "out of memory";
-	bool made = problem_make(&p, op, large_of(t, number), &r) && oracle_make(&oracle, &p, why);
+	bool made = problem_make(&p, op, large_of(t, o, number), &r) && oracle_make(&oracle, &p, why);
 
 	if (!made)
 		report(t, o, &p, number, &reference, why);
@@ -188,6 +189,7 @@ static int usage(FILE *to)
 	      "  --without NAMES all kernel rows but these (a,b), and no choice that might fall on one\n"
 	      "  --module PATH  check the devices of this module, not the CPU\n"
 	      "  --device NAME  this device only\n"
+	      "  --often N      one of so many is large, where not on the CPU (default 100)\n"
 	      "  --large        only outputs of more than 2^31 elements; needs 18 GiB on the device\n"
 	      "  --quiet        print failures only\n",
 	      to);
@@ -195,12 +197,19 @@ static int usage(FILE *to)
 }
 
 static const struct option long_options[] = {
-    {"seed", required_argument, NULL, 's'},   {"cases", required_argument, NULL, 'n'},
-    {"case", required_argument, NULL, 'c'},   {"op", required_argument, NULL, 'o'},
-    {"row", required_argument, NULL, 'r'},    {"without", required_argument, NULL, 'w'},
-    {"module", required_argument, NULL, 'm'}, {"device", required_argument, NULL, 'd'},
-    {"large", no_argument, NULL, 'l'},        {"quiet", no_argument, NULL, 'q'},
-    {"help", no_argument, NULL, 'h'},         {0},
+    {"seed", required_argument, NULL, 's'},
+    {"cases", required_argument, NULL, 'n'},
+    {"case", required_argument, NULL, 'c'},
+    {"op", required_argument, NULL, 'o'},
+    {"row", required_argument, NULL, 'r'},
+    {"without", required_argument, NULL, 'w'},
+    {"module", required_argument, NULL, 'm'},
+    {"device", required_argument, NULL, 'd'},
+    {"often", required_argument, NULL, 'f'},
+    {"large", no_argument, NULL, 'l'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
 };
 
 /* True to go on; else *ret_status is the exit status. */
@@ -235,6 +244,9 @@ static bool parse(int argc, char **argv, struct options *o, int *ret_status)
 		case 'd':
 			o->device = optarg;
 			break;
+		case 'f':
+			o->often = (unsigned)strtoul(optarg, NULL, 0);
+			break;
 		case 'l':
 			o->large = true;
 			break;
@@ -252,13 +264,15 @@ static bool parse(int argc, char **argv, struct options *o, int *ret_status)
 int main(int argc, char **argv)
 {
 	struct timespec now;
-	struct options o = {.cases = 150, .only_case = -1};
+	struct options o = {.cases = 150, .only_case = -1, .often = OFTEN};
 	int status;
 
 	timespec_get(&now, TIME_UTC);
 	o.seed = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 	if (!parse(argc, argv, &o, &status))
 		return status;
+	if (o.often == 0)
+		return usage(stderr);
 	if (o.op && !op_by_name(o.op)) {
 		fprintf(stderr, "there is no op %s\n", o.op);
 		return 2;

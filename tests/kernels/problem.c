@@ -342,11 +342,12 @@ static struct view gemm_operand(kops_dtype dtype, uint64_t batch, uint64_t rows,
 	return flat ? new_view(dtype, 2, shape + 1, output, r) : new_view(dtype, 3, shape, output, r);
 }
 
-static void large_product(uint64_t mnk[3], struct random *r)
+/* Those whose numbers have a wide range have sums of any length: some rows do long ones otherwise. */
+static void large_product(uint64_t mnk[3], bool wide, struct random *r)
 {
-	mnk[0] = 992 + random_below(r, 33);
-	mnk[1] = 992 + random_below(r, 33);
-	mnk[2] = 1024 + random_below(r, 80);
+	mnk[0] = 768 + random_below(r, 300);
+	mnk[1] = 768 + random_below(r, 300);
+	mnk[2] = wide ? 64 + random_below(r, 1000) : 1024 + random_below(r, 80);
 }
 
 /* Every third large one has more tiles of C than there are multiprocessors. */
@@ -385,7 +386,7 @@ static void shape_gemm(struct problem *p, struct random *r)
 	uint64_t batch = p->large || random_chance(r, 70) ? 1 : random_below(r, 5);
 
 	if (large)
-		large_product(mnk, r);
+		large_product(mnk, p->large % 2 == 0, r);
 	else if (many_tiles)
 		product_of_many_tiles(mnk, r);
 	else
