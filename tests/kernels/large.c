@@ -312,7 +312,8 @@ static bool compare_lattice(const struct judged *c, struct random *r)
 {
 	uint64_t cols = c->s->cols < ACROSS ? c->s->cols : ACROSS, right = c->s->cols / cols;
 	/* A long sum takes its time. */
-	uint64_t places = c->l->want == want_product && depth_of(c->s) > 64 ? PLACES / 12 : PLACES;
+	uint64_t places =
+	    c->l->want == want_product && depth_of(c->s) > 64 ? PLACES * 64 / depth_of(c->s) : PLACES;
 	uint64_t rows = c->s->rows < places / cols ? c->s->rows : places / cols, down = c->s->rows / rows;
 	uint64_t i0 = random_below(r, c->s->rows - (rows - 1) * down);
 	uint64_t j0 = random_below(r, c->s->cols - (cols - 1) * right);
