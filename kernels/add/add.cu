@@ -21,7 +21,7 @@
 #include <cuda_fp16.h>
 #include <string.h>
 
-#include "cuda_rows.h"
+#include "launch.cuh"
 
 namespace
 {
@@ -89,15 +89,17 @@ __global__ void __launch_bounds__(THREADS)
 	const uint4 *a4 = (const uint4 *)(a + head), *b4 = (const uint4 *)(b + head);
 	uint4 *y4 = (uint4 *)(y + head);
 
-	if (i < head)
-		y[i] = plus(a[i], b[i]);
-	if (i < count - tail)
-		y[tail + i] = plus(a[tail + i], b[tail + i]);
+	let_next_kernel_come();
+	await_kernel_before();
 	for (uint64_t at = blockIdx.x * CHUNK; at < vectors; at += gridDim.x * CHUNK)
 		if (at + CHUNK <= vectors)
 			add_chunk<T, UNROLL, true>(a4, b4, y4, at + threadIdx.x, vectors);
 		else
 			add_chunk<T, UNROLL, false>(a4, b4, y4, at + threadIdx.x, vectors);
+	if (i < head)
+		y[i] = plus(a[i], b[i]);
+	if (i < count - tail)
+		y[tail + i] = plus(a[tail + i], b[tail + i]);
 }
 
 template <typename T, typename Index>
@@ -106,6 +108,8 @@ __global__ void __launch_bounds__(ELEMENT_THREADS)
 {
 	Index step = (Index)gridDim.x * ELEMENT_THREADS;
 
+	let_next_kernel_come();
+	await_kernel_before();
 	for (Index i = (Index)blockIdx.x * ELEMENT_THREADS + threadIdx.x; i < count; i += step) {
 		Index rest = i;
 		int64_t at_a = 0, at_b = 0, at_y = 0;
@@ -156,7 +160,8 @@ template <typename T, int UNROLL> void launch_vectors(const view *views, uint64_
 	if (head > count)
 		head = count;
 	vectors = (count - head) * sizeof(T) / sizeof(uint4);
-	add_vectors<T, UNROLL><<<grid_of(vectors, (uint64_t)THREADS * UNROLL), THREADS, 0, stream>>>(
+	launch_kernel(
+	    add_vectors<T, UNROLL>, {dim3(grid_of(vectors, (uint64_t)THREADS * UNROLL)), dim3(THREADS)}, stream,
 	    (const T *)views[0].data, (const T *)views[1].data, (T *)views[2].data, head, vectors, count);
 }
 
@@ -165,13 +170,13 @@ void launch_elements(const view *views, const cuda_axes &axes, uint64_t count, c
 {
 	const T *a = (const T *)views[0].data, *b = (const T *)views[1].data;
 	T *y = (T *)views[2].data;
-	unsigned grid = grid_of(count, ELEMENT_THREADS);
+	launch_form form = {dim3(grid_of(count, ELEMENT_THREADS)), dim3(ELEMENT_THREADS)};
 
 	/* A 32-bit index must not wrap when the last step is added to it. */
 	if (count < (1u << 30))
-		add_elements<T, uint32_t><<<grid, ELEMENT_THREADS, 0, stream>>>(a, b, y, axes, (uint32_t)count);
+		launch_kernel(add_elements<T, uint32_t>, form, stream, a, b, y, axes, (uint32_t)count);
 	else
-		add_elements<T, uint64_t><<<grid, ELEMENT_THREADS, 0, stream>>>(a, b, y, axes, count);
+		launch_kernel(add_elements<T, uint64_t>, form, stream, a, b, y, axes, count);
 }
 
 /* UNROLL 0: elements only. */

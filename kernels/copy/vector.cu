@@ -12,7 +12,7 @@
  * Bytes are read + written. Device events, median of 31; in L2: a graph of 20 copies of the same bytes. L2
  * keeps 32 MB of them, no longer 48.
  */
-#include "cuda_rows.h"
+#include "launch.cuh"
 
 namespace
 {
@@ -25,8 +25,7 @@ template <typename V> constexpr int UNROLL = sizeof(V) < 8 ? 8 : 2;
 template <typename V> constexpr uint64_t CHUNK = (uint64_t)THREADS *UNROLL<V>;
 
 template <typename V, bool WHOLE>
-__device__ __forceinline__ void copy_chunk(const V *__restrict__ x, V *__restrict__ y, uint64_t i,
-                                           uint64_t vectors)
+__device__ __forceinline__ void copy_chunk(const V *x, V *y, uint64_t i, uint64_t vectors)
 {
 	V held[UNROLL<V>];
 
@@ -43,12 +42,14 @@ __device__ __forceinline__ void copy_chunk(const V *__restrict__ x, V *__restric
 /* Bytes: head, then vectors of V, then what is left. */
 template <typename V>
 __global__ void __launch_bounds__(THREADS)
-    copy_run(const char *__restrict__ x, char *__restrict__ y, uint64_t head, uint64_t vectors, uint64_t bytes)
+    copy_run(const char *x, char *y, uint64_t head, uint64_t vectors, uint64_t bytes)
 {
 	uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x, tail = head + vectors * sizeof(V);
 	const V *from = (const V *)(x + head);
 	V *to = (V *)(y + head);
 
+	let_next_kernel_come();
+	await_kernel_before();
 	if (i < head)
 		y[i] = x[i];
 	if (i < bytes - tail)
@@ -68,8 +69,8 @@ template <typename V> void launch_run(const void *x, void *y, uint64_t bytes, cu
 		head = bytes;
 	vectors = (bytes - head) / sizeof(V);
 	blocks = vectors / CHUNK<V> + 1;
-	copy_run<V><<<(unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX), THREADS, 0, stream>>>(
-	    (const char *)x, (char *)y, head, vectors, bytes);
+	launch_kernel(copy_run<V>, {dim3((unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX)), dim3(THREADS)},
+	              stream, (const char *)x, (char *)y, head, vectors, bytes);
 }
 
 } // namespace

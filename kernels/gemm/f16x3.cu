@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(THREADS, 1) multiply_f64(fallback f)
 {
 	__shared__ __align__(16) float a_tile[2][DEPTH * F64_PITCH], b_tile[2][DEPTH * F64_PITCH];
 
-	hopper::await_kernel_before();
+	await_kernel_before();
 	if (f.pairs_tried && fits(f.found))
 		return;
 	if (f.triples_tried && is_due(bf16_triples(), f.found, f.pairs_tried))
@@ -154,8 +154,10 @@ void launch_split(void (*kernel)(split_task), uint64_t (*blocks_of)(const split_
 
 	t.blocks_of_first = (unsigned)first;
 	t.blocks = (unsigned)blocks;
-	launch_kernel(kernel, t, blocks < most_blocks ? blocks : most_blocks, SPLIT_THREADS, 0, 1, early,
-	              stream);
+	launch_kernel(
+	    kernel,
+	    {dim3((unsigned)(blocks < most_blocks ? blocks : most_blocks)), dim3(SPLIT_THREADS), 0, 1, early},
+	    stream, t);
 }
 
 /* The first pass, with what it and the next one count begun at zero. */
@@ -183,7 +185,9 @@ template <class CUT> void launch_product(product p, uint64_t batch, int multipro
 	if (CUT::SPLITS == 1 && blocks > (uint64_t)multiprocessors)
 		blocks = multiprocessors / CUT::CLUSTER * CUT::CLUSTER;
 	cudaFuncSetAttribute(multiply<CUT>, cudaFuncAttributeMaxDynamicSharedMemorySize, CUT::SHARED_BYTES);
-	launch_kernel(multiply<CUT>, p, blocks, PRODUCT_THREADS, CUT::SHARED_BYTES, CUT::CLUSTER, true, stream);
+	launch_kernel(multiply<CUT>,
+	              {dim3((unsigned)blocks), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, CUT::CLUSTER}, stream,
+	              p);
 }
 
 /* How long multiply() takes, in nanoseconds: what was measured on an H200. */
@@ -247,8 +251,8 @@ void launch_fallback(const plan &plan, const op_args *args, bool triples_tried, 
 	uint64_t most = (uint64_t)multiprocessors;
 
 	f.blocks = blocks_of(f.t.p, EDGE);
-	launch_kernel(kernels[how.a_along_k * 4 + how.b_along_k * 2 + how.vectors], f,
-	              f.blocks < most ? f.blocks : most, THREADS, 0, 1, true, stream);
+	launch_kernel(kernels[how.a_along_k * 4 + how.b_along_k * 2 + how.vectors],
+	              {dim3((unsigned)(f.blocks < most ? f.blocks : most)), dim3(THREADS)}, stream, f);
 }
 
 /* ---- The rows' conditions ---- */

@@ -24,24 +24,6 @@ __device__ __forceinline__ uint32_t shared_address(const void *p)
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* ---- Kernels that follow each other ---- */
-
-/* Blocks of the next kernel may come, if all of this one have, and wait in await_kernel_before(). */
-__device__ __forceinline__ void let_next_kernel_come()
-{
-#if __CUDA_ARCH__ >= 900
-	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-/* Until the kernel before is done and what it wrote is there. */
-__device__ __forceinline__ void await_kernel_before()
-{
-#if __CUDA_ARCH__ >= 900
-	asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 /* ---- Products of a warp, in f64 ---- */
 
 /*
@@ -149,11 +131,26 @@ __device__ __forceinline__ bool barrier_passed(uint32_t barrier, unsigned parity
 	return done;
 }
 
+/* Arrives once the cp.asyncs of this thread are done. */
+__device__ __forceinline__ void barrier_arrive_copied(uint32_t barrier)
+{
+	asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 /* Waits for the phase of this parity to complete. */
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, unsigned parity)
 {
 	while (!barrier_passed(barrier, parity))
 		;
+}
+
+/* ---- Copies into shared memory ---- */
+
+/* By cp.async: one element, or a zero. */
+__device__ __forceinline__ void copy_element(uint32_t to, const float *from, bool there)
+{
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0)
+	             : "memory");
 }
 
 /* ---- Bulk copies into shared memory; 16 bytes is the unit of everything ---- */

@@ -446,7 +446,7 @@ template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multi
 
 	if (threadIdx.x == 0)
 		init_barriers(r);
-	hopper::await_kernel_before();
+	await_kernel_before();
 	if (!is_due(typename CUT::FORMAT(), p.found, p.pairs_tried))
 		return;
 	if constexpr (CUT::CLUSTER > 1)

@@ -9,6 +9,7 @@
 #define KOPS_KERNELS_GEMM_RING_H
 
 #include "hopper.cuh"
+#include "overlap.cuh"
 
 namespace
 {

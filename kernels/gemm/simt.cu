@@ -24,9 +24,9 @@
 #include <cooperative_groups.h>
 #include <math.h>
 
-#include "bulk.cuh"
 #include "hopper.cuh"
 #include "launch.cuh"
+#include "map.cuh"
 #include "simt.h"
 #include "tiles.cuh"
 
@@ -116,8 +116,9 @@ template <class S, bool ALONG_K> struct tile_of {
 				to[(piece_of(i) * 4 + j) * S::SIDE + outer_of(i)] = held[i][j];
 	}
 
+#if __CUDA_ARCH__ >= 900
 	/* Element by element, all threads together. */
-	__device__ static void bring(float *to, const float *from, int64_t outer_stride, int64_t k_stride,
+	__device__ static void bring(uint32_t to, const float *from, int64_t outer_stride, int64_t k_stride,
 	                             int outer_end, int k_end)
 	{
 #pragma unroll 4
@@ -125,18 +126,19 @@ template <class S, bool ALONG_K> struct tile_of {
 			int outer = ALONG_K ? i / STEP : i % S::SIDE, k = ALONG_K ? i % STEP : i / S::SIDE;
 			bool there = outer < outer_end && k < k_end;
 
-			copy_element(to + (ALONG_K ? along_k(outer, k / 4) + k % 4 : i),
-			             there ? from + outer * outer_stride + k * k_stride : from, there);
+			hopper::copy_element(to + (ALONG_K ? along_k(outer, k / 4) + k % 4 : i) * 4,
+			                     there ? from + outer * outer_stride + k * k_stride : from, there);
 		}
 	}
-	__device__ __forceinline__ static void bring_box(float *to, const CUtensorMap *map, uint64_t outer,
-	                                                 uint64_t k, uint64_t batch, uint64_t *full)
+	__device__ __forceinline__ static void bring_box(uint32_t to, const CUtensorMap *map, uint64_t outer,
+	                                                 uint64_t k, uint64_t batch, uint32_t full)
 	{
 		if (ALONG_K)
-			copy_box(to, map, (int)k, (int)outer, (int)batch, full);
+			hopper::copy_box(to, map, (int)k, (int)outer, (int)batch, full);
 		else
-			copy_box(to, map, (int)outer, (int)k, (int)batch, full);
+			hopper::copy_box(to, map, (int)outer, (int)k, (int)batch, full);
 	}
+#endif
 };
 
 /*
@@ -161,7 +163,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 	place at = place_of_block<SIDE, BAND>(w.t, w.t.first + blockIdx.x / w.splits);
 	uint64_t all = (p.k + STEP - 1) / STEP, first = all * rank / w.splits;
 	unsigned steps = (unsigned)(all * (rank + 1) / w.splits - first), brought = 0;
-	uint64_t *full = (uint64_t *)(memory + S::floats(TURNED, w.splits > 1));
+	uint32_t shared = hopper::shared_address(memory), full = shared + S::floats(TURNED, w.splits > 1) * 4;
 	float *a_turned = memory + STAGES * 2 * TILE, *b_turned = a_turned + (A_ALONG_K ? 2 * TILE : 0);
 	if (S::GROUPS > 1)
 		warp %= S::WARPS;
@@ -172,35 +174,35 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 
 	if (threadIdx.x == 0) {
 		for (int i = 0; i < STAGES; i++)
-			barrier_init(full + i, MAPPED ? 1 : S::THREADS);
-		barriers_visible();
+			hopper::barrier_init(full + i * 8, MAPPED ? 1 : S::THREADS);
+		hopper::barriers_ready();
 	}
 	__syncthreads();
-	hopper::await_kernel_before();
-	hopper::let_next_kernel_come();
+	await_kernel_before();
+	let_next_kernel_come();
 
 	auto bring = [&](int stage) {
-		float *to = memory + stage * 2 * TILE;
+		uint32_t to = shared + stage * 2 * TILE * 4, full_here = full + stage * 8;
 		uint64_t k = (first + brought++) * STEP;
 
 		if constexpr (MAPPED) {
 			if (threadIdx.x != 0)
 				return;
-			barrier_expect(full + stage, 2 * TILE * sizeof(float));
-			a_tile.bring_box(to, &w.a_map, at.row, k, p.a.batch ? at.batch : 0, full + stage);
-			b_tile.bring_box(to + TILE, &w.b_map, at.col, k, p.b.batch ? at.batch : 0,
-			                 full + stage);
+			hopper::barrier_expect(full_here, 2 * TILE * 4);
+			a_tile.bring_box(to, &w.a_map, at.row, k, p.a.batch ? at.batch : 0, full_here);
+			b_tile.bring_box(to + TILE * 4, &w.b_map, at.col, k, p.b.batch ? at.batch : 0,
+			                 full_here);
 		} else {
 			int k_end = rest_of<STEP>(p.k, k);
 
 			a_tile.bring(
 			    to, batch_data(p.a, at.batch) + (int64_t)at.row * p.a.row + (int64_t)k * p.a.col,
 			    p.a.row, p.a.col, at.rows, k_end);
-			b_tile.bring(to + TILE,
+			b_tile.bring(to + TILE * 4,
 			             batch_data(p.b, at.batch) + (int64_t)at.col * p.b.col +
 			                 (int64_t)k * p.b.row,
 			             p.b.col, p.b.row, at.cols, k_end);
-			barrier_arrive_copied(full + stage);
+			hopper::barrier_arrive_copied(full_here);
 		}
 	};
 	auto hold = [&](int stage, int part) {
@@ -235,7 +237,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 	for (int i = 0; i < STAGES && i < steps; i++)
 		bring(i);
 	if (steps > 0) {
-		barrier_wait(full, 0);
+		hopper::barrier_wait(full, 0);
 #pragma unroll 1
 		for (int part = 0; part <= LAST; part++) {
 			hold(0, part);
@@ -255,7 +257,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 		parity ^= next == 0;
 		half ^= TILE;
 		if (left > 1)
-			barrier_wait(full + next, parity);
+			hopper::barrier_wait(full + next * 8, parity);
 #pragma unroll 1
 		for (int part = 0; part <= LAST; part++) {
 			/* After the last tile another is turned and read that nobody uses. */
@@ -373,7 +375,10 @@ template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 	for (w->t.first = 0; w->t.first < blocks; w->t.first += most) {
 		uint64_t n = blocks - w->t.first < most ? blocks - w->t.first : most;
-		launch_kernel(kernel, *w, n * splits, S::THREADS, bytes, splits, early, stream);
+		launch_kernel(
+		    kernel,
+		    {dim3((unsigned)n * splits), dim3(S::THREADS), (size_t)bytes, (unsigned)splits, early},
+		    stream, *w);
 	}
 	return cuda_launch_status();
 }

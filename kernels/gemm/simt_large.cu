@@ -23,10 +23,10 @@
 #include <math.h>
 #include <utility>
 
-#include "bulk.cuh"
 #include "fma.cuh"
 #include "hopper.cuh"
 #include "launch.cuh"
+#include "map.cuh"
 #include "simt.h"
 #include "tiles.cuh"
 
@@ -64,9 +64,8 @@ struct work {
 	task t;
 };
 
-struct tile_barriers {
-	uint64_t full[STAGES], empty[STAGES];
-};
+/* Of the memory: both rings, then a barrier for each stage that says it is full, then those that say empty. */
+constexpr uint32_t FULL = 2 * RING * 4, EMPTY = FULL + STAGES * 8;
 
 /* What a thread needs of one k: rows 16i … 16i + 3 and columns 32j … 32j + 3 from its first on. */
 struct fragment {
@@ -103,6 +102,8 @@ struct fragment {
 	}
 };
 
+#if __CUDA_ARCH__ >= 900
+
 /*
  * Brings the steps of K into the ring. The warps take turns, one thread of each: a scheduler has two warps of
  * this kernel, both of the same number, and the others of their blocks would wait for the one that always did
@@ -111,14 +112,11 @@ struct fragment {
 struct supply {
 	const work &w;
 	const place &at;
-	float *memory;
-	tile_barriers *barriers;
+	uint32_t memory;
 	unsigned steps, step, stage, parity; /* of the phase that ends when `stage` is free */
 
-	__device__ supply(const work &w, const place &at, float *memory, tile_barriers *barriers,
-	                  unsigned steps)
-	    : w(w), at(at), memory(memory), barriers(barriers), steps(steps), step(0), stage(0),
-	      parity(1) /* at first all are */
+	__device__ supply(const work &w, const place &at, uint32_t memory, unsigned steps)
+	    : w(w), at(at), memory(memory), steps(steps), step(0), stage(0), parity(1) /* at first all are */
 	{
 	}
 
@@ -126,21 +124,22 @@ struct supply {
 	__device__ __forceinline__ void bring_next(bool mine)
 	{
 		if (mine && step < steps) {
-			uint64_t *full = barriers->full + stage;
+			uint32_t full = memory + FULL + stage * 8, to = memory + stage * TILE * 4;
 			int k = (int)(step * STEP);
 
-			barrier_wait(barriers->empty + stage, parity);
-			barrier_expect(full, 2 * TILE * sizeof(float));
-			copy_box(memory + stage * TILE, &w.a_map, (int)at.row, k,
-			         w.t.p.a.batch ? (int)at.batch : 0, full);
-			copy_box(memory + RING + stage * TILE, &w.b_map, (int)at.col, k,
-			         w.t.p.b.batch ? (int)at.batch : 0, full);
+			hopper::barrier_wait(memory + EMPTY + stage * 8, parity);
+			hopper::barrier_expect(full, 2 * TILE * 4);
+			hopper::copy_box(to, &w.a_map, (int)at.row, k, w.t.p.a.batch ? (int)at.batch : 0, full);
+			hopper::copy_box(to + RING * 4, &w.b_map, (int)at.col, k,
+			                 w.t.p.b.batch ? (int)at.batch : 0, full);
 		}
 		step++;
 		if (++stage == STAGES)
 			stage = 0, parity ^= 1;
 	}
 };
+
+#endif
 
 /* Sums to C by way of shared memory. row, col: the thread's first. */
 __device__ __forceinline__ void store_sums(const task &t, const place &at, float *memory, int row, int col,
@@ -169,36 +168,36 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) simt_large(const __grid_const
 {
 #if __CUDA_ARCH__ >= 900
 	extern __shared__ __align__(1024) float memory[];
-	tile_barriers *barriers = (tile_barriers *)(memory + 2 * RING);
+	uint32_t shared = hopper::shared_address(memory);
 	int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	int row = warp % 2 * WARP_SIDE + lane / 8 * 4, col = warp / 2 * WARP_SIDE + lane % 8 * 4;
 	place at = place_of<SIDE, BAND>(w.t);
 	unsigned steps = (unsigned)((w.t.p.k + STEP - 1) / STEP);
-	supply supply(w, at, memory, barriers, steps);
+	supply supply(w, at, shared, steps);
 
 	if (threadIdx.x == 0) {
 		for (int i = 0; i < STAGES; i++) {
-			barrier_init(barriers->full + i, 1);
-			barrier_init(barriers->empty + i, WARPS);
+			hopper::barrier_init(shared + FULL + i * 8, 1);
+			hopper::barrier_init(shared + EMPTY + i * 8, WARPS);
 		}
-		barriers_visible();
+		hopper::barriers_ready();
 	}
 	__syncthreads();
-	hopper::await_kernel_before();
-	hopper::let_next_kernel_come();
+	await_kernel_before();
+	let_next_kernel_come();
 	for (int i = 0; i < STAGES - SLACK; i++)
 		supply.bring_next(threadIdx.x == 0);
 
 	/* Products lag one k behind what is read. The first, of zeros, change nothing. */
 	float sums[ROWS][COLS] = {};
 	fragment even = {}, odd = {};
-	uint32_t a_base = shared_address(memory + row), b_base = shared_address(memory + RING + col);
+	uint32_t a_base = shared + row * 4, b_base = shared + (RING + col) * 4;
 	unsigned stage = 0, parity = 0;
 
 #pragma unroll 1
 	for (unsigned step = 0; step < steps; step++) {
 		supply.bring_next(threadIdx.x == step % WARPS * 32);
-		barrier_wait(barriers->full + stage, parity);
+		hopper::barrier_wait(shared + FULL + stage * 8, parity);
 		uint32_t a_from = a_base + stage * TILE * 4, b_from = b_base + stage * TILE * 4;
 		/* Counted, as an address that ends the loop would be needed, and waited for, too early. */
 #pragma unroll 1
@@ -212,7 +211,7 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) simt_large(const __grid_const
 		}
 		__syncwarp();
 		if (lane == 0)
-			barrier_arrive(barriers->empty + stage);
+			hopper::barrier_arrive(shared + EMPTY + stage * 8);
 		if (++stage == STAGES)
 			stage = 0, parity ^= 1;
 	}
@@ -355,7 +354,8 @@ extern "C" bool gemm_simt_large(const struct op_args *args, const struct launch 
 	cudaFuncSetAttribute(simt_large, cudaFuncAttributeMaxDynamicSharedMemorySize, MEMORY_BYTES);
 	for (w.t.first = 0; w.t.first < blocks; w.t.first += GRID_MAX) {
 		uint64_t n = blocks - w.t.first < GRID_MAX ? blocks - w.t.first : GRID_MAX;
-		launch_kernel(simt_large, w, n, BLOCK, MEMORY_BYTES, 1, true, (cudaStream_t)launch->stream);
+		launch_kernel(simt_large, {dim3((unsigned)n), dim3(BLOCK), MEMORY_BYTES},
+		              (cudaStream_t)launch->stream, w);
 	}
 	*ret_status = cuda_launch_status();
 	return true;

@@ -25,6 +25,7 @@
 #include <limits.h>
 
 #include "hopper.cuh"
+#include "overlap.cuh"
 #include "tiles.cuh"
 
 namespace
@@ -251,7 +252,7 @@ __device__ __forceinline__ void measure_block(const split_operand &o, uint64_t b
 
 __global__ void __launch_bounds__(SPLIT_THREADS) measure_lines(const __grid_constant__ split_task t)
 {
-	hopper::let_next_kernel_come();
+	let_next_kernel_come();
 	/* Two calls: so each operand's numbers are constants for the compiler. */
 	if (blockIdx.x < t.blocks_of_first)
 		measure_block(t.operands[0], blockIdx.x);
@@ -488,8 +489,8 @@ __global__ void __launch_bounds__(SPLIT_THREADS, 3) split_lines(const __grid_con
 {
 	__shared__ uint4 tiles[2 * FORMAT::TILE_BYTES / sizeof(uint4)];
 
-	hopper::let_next_kernel_come();
-	hopper::await_kernel_before();
+	let_next_kernel_come();
+	await_kernel_before();
 	if constexpr (FORMAT::TERMS == 2) {
 		split_block_of<FORMAT>(t, blockIdx.x, tiles);
 	} else if (!t.pairs_tried || !fits(t.found)) {

@@ -536,7 +536,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_cons
 	/* Of its first thread, so that the compiler sees that it is the same for a warp. */
 	int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0);
 
-	hopper::let_next_kernel_come();
+	let_next_kernel_come();
 	if (threadIdx.x == 0) {
 		hopper::prefetch_map(&w.a);
 		hopper::prefetch_map(&w.b);
@@ -546,7 +546,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_cons
 		hopper::cluster_sync();
 	else
 		__syncthreads();
-	hopper::await_kernel_before();
+	await_kernel_before();
 	if (warpgroup == 0) {
 		hopper::fewer_registers<40>();
 		if (threadIdx.x == 0)

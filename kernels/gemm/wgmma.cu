@@ -185,8 +185,9 @@ template <class F> int launch_form(const plan &plan, work w, int multiprocessors
 	/* No more blocks than take the same number of tiles: what else is there only burns power. */
 	unsigned clusters = count_tiles<CUT>(&w, p.batch, multiprocessors).clusters;
 	cudaFuncSetAttribute(multiply<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, CUT::SHARED_BYTES);
-	launch_kernel(multiply<F>, w, clusters * CUT::SHARERS, PRODUCT_THREADS, CUT::SHARED_BYTES, CUT::SHARERS,
-	              true, stream);
+	launch_kernel(multiply<F>,
+	              {dim3(clusters * CUT::SHARERS), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, CUT::SHARERS},
+	              stream, w);
 	return cuda_launch_status();
 }
 

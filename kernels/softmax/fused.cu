@@ -34,7 +34,7 @@
  * other way round, are slower.
  */
 #include "fused.cuh"
-#include "gemm/hopper.cuh"
+#include "launch.cuh"
 
 namespace
 {
@@ -49,14 +49,16 @@ template <typename T, unsigned LANES> constexpr int ENDS_OF = (2 * (WIDE<T> - 1)
 template <typename T, int VECTORS, unsigned LANES, bool LOG>
 __global__ void __launch_bounds__(THREADS) fused_lanes(problem p, plan q)
 {
-	p.log = LOG;
 	constexpr unsigned ROWS = THREADS / LANES;
+	p.log = LOG;
 	uint64_t i = (uint64_t)blockIdx.x * ROWS + threadIdx.x / LANES;
 	unsigned me = threadIdx.x % LANES;
 	vectors<T> v = vectors_of<T>(p, q, i < p.rows ? i : 0);
 	unsigned count = i < p.rows ? (unsigned)v.count : 0, ends = i < p.rows ? v.head + v.tail : 0;
 	held<T, VECTORS, ENDS_OF<T, LANES>> h;
 
+	let_next_kernel_come();
+	await_kernel_before();
 	if (q.ends)
 		load_ends(p, v, ends, me, LANES, &h);
 	load_vectors(p, v.x, count, me, LANES, &h);
@@ -212,6 +214,8 @@ __global__ void __launch_bounds__(CLUSTERS ? THREADS_MAX : ONE_MAX, CLUSTERS ? 1
 	uint64_t i = blockIdx.x / q.cluster;
 	part<T> t = part_of<T>(p, q, i, rank);
 
+	let_next_kernel_come();
+	await_kernel_before();
 	for (unsigned n = first_stored<T, VECTORS>(); n < t.count; n += threads)
 		fetch<T, VECTORS>(stored, t, n);
 	__pipeline_commit();
@@ -297,7 +301,7 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_tot
 	wide_total t = {-INFINITY, 0};
 	held<T, 1, 1> h;
 
-	hopper::let_next_kernel_come();
+	let_next_kernel_come();
 	load_ends(p, v, part == 0 ? v.head + v.tail : 0, threadIdx.x, SPLIT_THREADS, &h);
 	add_values(p, q, h.ends, &t);
 	each_batch(p, v.x + s.first * WIDE<T>, s, [&](unsigned, held<T, BATCH, 1> *b) {
@@ -311,7 +315,7 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_tot
 		of_warp[threadIdx.x / WARP] = {most, sum};
 	__syncthreads();
 	total mine = combine(p, q, of_warp, SPLIT_THREADS / WARP);
-	hopper::await_kernel_before(); /* the launch before may still read its totals */
+	await_kernel_before(); /* the launch before may still read its totals */
 	if (threadIdx.x == 0)
 		d.of_part[blockIdx.x] = mine;
 }
@@ -320,8 +324,8 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_fin
 {
 	unsigned block = gridDim.x - 1 - blockIdx.x, row = block / d.parts, part = block % d.parts;
 
-	hopper::let_next_kernel_come();
-	hopper::await_kernel_before();
+	let_next_kernel_come();
+	await_kernel_before();
 
 	vectors<T> v = vectors_of<T>(p, q, d.first + row);
 	span s = span_of(v.count, part, d.parts);
@@ -348,7 +352,7 @@ typedef void (*fused_kernel)(problem, plan);
 
 struct lanes_row {
 	unsigned vectors, lanes; /* up to so many vectors; that many threads to a row */
-	fused_kernel kernel, log;
+	fused_kernel plain, log;
 };
 
 /* NULL where rows are longer than a warp holds. */
@@ -382,11 +386,9 @@ template <typename T> const lanes_row *lanes_for(uint64_t vectors)
 
 void launch_lanes(const problem &p, const plan &q, const lanes_row &row, cudaStream_t stream)
 {
-	uint64_t rows = THREADS / row.lanes; /* of a block */
+	uint64_t blocks = ceil_div(p.rows, THREADS / row.lanes);
 
-	fused_kernel kernel = p.log ? row.log : row.kernel;
-
-	kernel<<<(unsigned)((p.rows + rows - 1) / rows), THREADS, 0, stream>>>(p, q);
+	launch_kernel(p.log ? row.log : row.plain, {dim3((unsigned)blocks), dim3(THREADS)}, stream, p, q);
 }
 
 /* Rows of blocks: how many to a row, threads of each, and vectors of a thread beyond its registers. */
@@ -425,38 +427,17 @@ size_t stored_bytes(const blocks &b)
 	return (size_t)b.stored * b.threads * 16;
 }
 
-/* And launches that begin before their predecessor has ended. */
 bool has_clusters()
 {
 	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
-struct cluster_launch {
-	cudaLaunchConfig_t config;
-	cudaLaunchAttribute attribute;
-};
-
-void make_launch(const blocks &b, cudaStream_t stream, cluster_launch *ret)
-{
-	*ret = {};
-	ret->config.gridDim = dim3(b.cluster);
-	ret->config.blockDim = dim3(b.threads);
-	ret->config.dynamicSmemBytes = stored_bytes(b);
-	ret->config.stream = stream;
-	ret->config.attrs = &ret->attribute;
-	ret->config.numAttrs = b.cluster > 1;
-	ret->attribute.id = cudaLaunchAttributeClusterDimension;
-	ret->attribute.val.clusterDim.x = b.cluster;
-	ret->attribute.val.clusterDim.y = ret->attribute.val.clusterDim.z = 1;
-}
-
 /* False, with nothing launched, where the GPU has no room for a row. */
 bool launch_blocks(problem p, plan q, fused_kernel kernel, const blocks &b, cudaStream_t stream)
 {
-	cluster_launch l;
+	launch_form form = {dim3(b.cluster), dim3(b.threads), stored_bytes(b), b.cluster};
 	int clusters = INT_MAX; /* with room at a time */
 
-	make_launch(b, stream, &l);
 	q.cluster = b.cluster;
 	if (stored_bytes(b) > 0) {
 		if (stored_bytes(b) + 1024 >
@@ -468,33 +449,15 @@ bool launch_blocks(problem p, plan q, fused_kernel kernel, const blocks &b, cuda
 		if (!has_clusters())
 			return false;
 		cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-		if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &l.config) != cudaSuccess)
+		launch_config c(form, stream);
+		if (cudaOccupancyMaxActiveClusters(&clusters, kernel, &c.config) != cudaSuccess)
 			return false;
 	}
 	if (clusters == 0)
 		return false;
-	l.config.gridDim.x *= (unsigned)(p.rows < (uint64_t)clusters ? p.rows : (uint64_t)clusters);
-	cudaLaunchKernelEx(&l.config, kernel, p, q);
+	form.grid.x *= (unsigned)(p.rows < (uint64_t)clusters ? p.rows : (uint64_t)clusters);
+	launch_kernel(kernel, form, stream, p, q);
 	return true;
-}
-
-typedef void (*split_kernel)(problem, plan, split);
-
-/* early: before the launch before it has ended. */
-void launch_part(split_kernel kernel, const problem &p, const plan &q, const split &d, unsigned blocks,
-                 bool early, cudaStream_t stream)
-{
-	cudaLaunchConfig_t config = {};
-	cudaLaunchAttribute attribute = {};
-
-	attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-	attribute.val.programmaticStreamSerializationAllowed = 1;
-	config.gridDim = dim3(blocks);
-	config.blockDim = dim3(SPLIT_THREADS);
-	config.stream = stream;
-	config.attrs = &attribute;
-	config.numAttrs = early;
-	cudaLaunchKernelEx(&config, kernel, p, q, d);
 }
 
 template <typename T>
@@ -503,7 +466,6 @@ void launch_split(const problem &p, const plan &q, const struct launch *launch, 
 	uint64_t rows = bytes / (p.cols * sizeof(T)), parts = ceil_div(p.cols, PART_MIN);
 	split d = {0, (unsigned)(parts < PARTS_MAX ? parts : PARTS_MAX), (total *)launch->workspace};
 	cudaStream_t stream = (cudaStream_t)launch->stream;
-	bool early = has_clusters();
 
 	rows = rows < PARTS_MAX / d.parts ? rows : PARTS_MAX / d.parts;
 	rows = rows ? rows : 1;
@@ -511,8 +473,12 @@ void launch_split(const problem &p, const plan &q, const struct launch *launch, 
 		uint64_t left = p.rows - d.first;
 		unsigned n = (unsigned)(left < rows ? left : rows) * d.parts;
 
-		launch_part(fused_totals<T>, p, q, d, n, early && d.first > 0, stream);
-		launch_part(fused_finish<T>, p, q, d, n, early, stream);
+		launch_form form = {dim3(n), dim3(SPLIT_THREADS)};
+
+		form.early = d.first > 0; /* it reads x before it waits */
+		launch_kernel(fused_totals<T>, form, stream, p, q, d);
+		form.early = true;
+		launch_kernel(fused_finish<T>, form, stream, p, q, d);
 	}
 }
 

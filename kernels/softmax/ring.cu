@@ -59,6 +59,7 @@
  */
 #include "fused.cuh"
 #include "gemm/hopper.cuh"
+#include "launch.cuh"
 #include "ring.h"
 
 namespace
@@ -445,6 +446,7 @@ __global__ void __launch_bounds__(THREADS, 1) ring_rows(problem p, plan q, cut c
 	__shared__ ring r;
 	unsigned warp = threadIdx.x / WARP, mine = pieces_of_block(c);
 
+	let_next_kernel_come();
 	p.log = LOG;
 	p.sign = NEGATIVE ? -1.0f : 1.0f;
 	q.ends = false; /* pieces have no other elements */
@@ -517,20 +519,13 @@ template <typename T> void launch_ring(const op_args *args, const struct launch 
 	unsigned blocks = blocks_at_a_time();
 	cut c = cut_of(args, is_whole(p, (uintptr_t)p.x, p.x_batch, sizeof(T), LINE));
 	ring_kernel kernel = kernel_for<T>(p);
-	cudaLaunchConfig_t config = {};
-	cudaLaunchAttribute attribute = {};
+	launch_form form = {dim3(c.pieces < blocks ? c.pieces : blocks), dim3(THREADS), RING_BYTES};
 
+	form.cooperative = true;
+	form.early = false;
 	c.of_piece = (uint64_t *)launch->workspace;
-	attribute.id = cudaLaunchAttributeCooperative;
-	attribute.val.cooperative = 1;
-	config.gridDim = dim3(c.pieces < blocks ? c.pieces : blocks);
-	config.blockDim = dim3(THREADS);
-	config.dynamicSmemBytes = RING_BYTES;
-	config.stream = (cudaStream_t)launch->stream;
-	config.attrs = &attribute;
-	config.numAttrs = 1;
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)RING_BYTES);
-	cudaLaunchKernelEx(&config, kernel, p, q, c);
+	launch_kernel(kernel, form, (cudaStream_t)launch->stream, p, q, c);
 }
 
 } // namespace

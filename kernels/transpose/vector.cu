@@ -20,6 +20,7 @@
  * all rows are aligned there is little to gain on padded, whose sectors are whole then. Loads by cp.async are
  * slower (f32 16383×16381, 64×64, 512 threads: 3565 instead of 3823), and so are stores marked evict-first.
  */
+#include "launch.cuh"
 #include "plan.cuh"
 
 namespace
@@ -114,7 +115,7 @@ __device__ __forceinline__ void load(held<T, ROWS, COLS, ALIGNED_X, ALIGNED_Y> &
 		cols[i] = n % H::VECTORS * VECTOR<T> - skip;
 		kinds[i] = n < ALL ? kind_of<INSIDE, ALIGNED_X, COLS, H::LEAD>(w, r, cols[i]) : UNUSED;
 		if (kinds[i] == WHOLE_VECTOR)
-			vectors[i] = __ldg((const uint4 *)(x + r * w.x_pitch + cols[i]));
+			vectors[i] = *(const uint4 *)(x + r * w.x_pitch + cols[i]);
 	}
 #pragma unroll
 	for (int i = 0; i < EACH; i++) {
@@ -247,8 +248,7 @@ __device__ __forceinline__ void store(held<T, ROWS, COLS, ALIGNED_X, ALIGNED_Y> 
 }
 
 template <typename T, int ROWS, int COLS, int THREADS, bool ALIGNED_X, bool ALIGNED_Y>
-__global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS)
-    in_vectors(const T *__restrict__ x, T *__restrict__ y, plan p)
+__global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS) in_vectors(const T *x, T *y, plan p)
 {
 	using H = held<T, ROWS, COLS, ALIGNED_X, ALIGNED_Y>;
 	static_assert(THREADS <= COLS * ALONG && ROWS % (ALONG * VECTOR<T>) == 0, "every thread stores");
@@ -265,6 +265,8 @@ __global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS)
 	w.cols_before = col < VECTOR<T> ? (int)col : VECTOR<T>;
 	w.rows = rows < ROWS ? (int)rows : ROWS; /* negative where only rows before are left */
 	w.cols = clip(p.cols, (uint64_t)col, COLS + VECTOR<T>);
+	let_next_kernel_come();
+	await_kernel_before();
 	if (w.rows_before == H::LEAD && w.rows == ROWS &&
 	    (ALIGNED_X || w.cols_before == VECTOR<T>)&&w.cols >= COLS + (ALIGNED_X ? 0 : VECTOR<T>)) {
 		load<THREADS, true>(tile, w);
@@ -283,9 +285,11 @@ void launch_aligned(const plan &p, const T *x, T *y, cudaStream_t stream)
 	constexpr int lead = held<T, ROWS, COLS, ALIGNED_X, ALIGNED_Y>::LEAD;
 
 	cover(p, x, y, ROWS, COLS, [=](const plan &q, const T *from, T *to, dim3 grid) {
-		grid.x = (unsigned)tiles(q.rows + lead, ROWS);
-		in_vectors<T, ROWS, COLS, THREADS, ALIGNED_X, ALIGNED_Y>
-		    <<<grid, THREADS, 0, stream>>>(from, to, q);
+		launch_form form = {grid, dim3(THREADS)};
+
+		form.grid.x = (unsigned)tiles(q.rows + lead, ROWS);
+		launch_kernel(in_vectors<T, ROWS, COLS, THREADS, ALIGNED_X, ALIGNED_Y>, form, stream, from, to,
+		              q);
 	});
 }
 

@@ -84,7 +84,4 @@ inline unsigned atomicAdd(unsigned *at, unsigned value)
 	return old;
 }
 
-/* kernels/gemm/bulk.cuh has it in functions that nothing here calls. */
-size_t __cvta_generic_to_shared(const void *p);
-
 #endif

@@ -2,8 +2,7 @@
  * emulator.h: CUDA kernels for Hopper on the CPU, to find errors in what the compiler cannot see.
  *
  * The sources of kernels/ are compiled as they are, by the host's compiler, with include/ in the place of
- * CUDA's headers, instructions.h in that of kernels/gemm/hopper.cuh, and bulk.h in that of
- * kernels/gemm/bulk.cuh.
+ * CUDA's headers, and instructions.h in that of kernels/gemm/hopper.cuh and kernels/overlap.cuh.
  *
  * A further source takes a file like f16x3.cc, and a row in check_emulated.c.
  *

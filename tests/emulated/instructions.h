@@ -1,18 +1,17 @@
-/* instructions.h: what kernels/gemm/hopper.cuh has, emulated; see there. */
+/* instructions.h: what kernels/gemm/hopper.cuh and kernels/overlap.cuh have, emulated; see there. */
 #ifndef KOPS_EMULATED_INSTRUCTIONS_H
 #define KOPS_EMULATED_INSTRUCTIONS_H
 
 #define KOPS_KERNELS_GEMM_HOPPER_H /* so that it is not included any more */
-#define KOPS_HOPPER                1
+#define KOPS_KERNELS_OVERLAP_H
+#define KOPS_HOPPER 1
 
 #include "device.h"
 #include "gemm/descriptor.cuh"
 #include "product.h"
 
-namespace hopper
+namespace
 {
-
-using emulator::shared_address;
 
 /* Kernels follow each other without overlap. */
 inline void let_next_kernel_come()
@@ -22,6 +21,13 @@ inline void let_next_kernel_come()
 inline void await_kernel_before()
 {
 }
+
+} // namespace
+
+namespace hopper
+{
+
+using emulator::shared_address;
 
 /* ---- Words in global memory ---- */
 
@@ -84,12 +90,23 @@ inline void barrier_arrive(uint32_t barrier, unsigned block)
 	emulator::mbarrier_arrive(block_at(block), barrier, 0);
 }
 
+inline void barrier_arrive_copied(uint32_t barrier)
+{
+	emulator::mbarrier_arrive_copied(barrier);
+}
+
 inline void barrier_wait(uint32_t barrier, unsigned parity)
 {
 	emulator::mbarrier_wait(barrier, parity);
 }
 
 /* ---- Copies ---- */
+
+inline void copy_element(uint32_t to, const float *from, bool there)
+{
+	emulator::copy_element((float *)emulator::shared_at(*emulator::self->block, to, sizeof *from),
+	                       there ? from : nullptr);
+}
 
 inline void copy_bulk_in(emulator::block &b, uint32_t to, const void *from, unsigned bytes, uint32_t barrier)
 {

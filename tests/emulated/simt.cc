@@ -1,5 +1,5 @@
 /* simt.cc: kernels/gemm/simt.cu. */
-#include "bulk.h"
+#include "instructions.h"
 #include "launch.h"
 
 #include "gemm/simt.cu"

@@ -1,5 +1,5 @@
 /* simt_large.cc: kernels/gemm/simt_large.cu. */
-#include "bulk.h"
+#include "instructions.h"
 #include "launch.h"
 
 /* In the place of kernels/gemm/fma.cuh; see there. */

@@ -95,12 +95,14 @@ enum cudaLaunchAttributeID {
 	cudaLaunchAttributeCooperative,
 };
 
+struct cudaLaunchAttributeValue {
+	int programmaticStreamSerializationAllowed, cooperative;
+	uint3 clusterDim;
+};
+
 struct cudaLaunchAttribute {
 	cudaLaunchAttributeID id;
-	struct {
-		int programmaticStreamSerializationAllowed, cooperative;
-		uint3 clusterDim;
-	} val;
+	cudaLaunchAttributeValue val;
 };
 
 struct cudaLaunchConfig_t {
