@@ -116,22 +116,6 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier, unsigned block)
 	             : "memory");
 }
 
-__device__ __forceinline__ bool barrier_passed(uint32_t barrier, unsigned parity)
-{
-	unsigned done;
-
-	asm volatile("{\n"
-	             ".reg .pred p;\n"
-	             "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-	             "selp.u32 %0, 1, 0, p;\n"
-	             "}"
-	             : "=r"(done)
-	             : "r"(barrier), "r"(parity)
-	             : "memory");
-	return done;
-}
-
-/* Arrives once the cp.asyncs of this thread are done. */
 __device__ __forceinline__ void barrier_arrive_copied(uint32_t barrier)
 {
 	asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
@@ -140,8 +124,14 @@ __device__ __forceinline__ void barrier_arrive_copied(uint32_t barrier)
 /* Waits for the phase of this parity to complete. */
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, unsigned parity)
 {
-	while (!barrier_passed(barrier, parity))
-		;
+	asm volatile("{\n"
+	             ".reg .pred done;\n"
+	             "again:\n"
+	             "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+	             "@!done bra again;\n"
+	             "}" ::"r"(barrier),
+	             "r"(parity)
+	             : "memory");
 }
 
 /* ---- Copies into shared memory ---- */

@@ -51,6 +51,7 @@ template <int WAVES_, int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND
 	static constexpr int SLOTS_BYTES = CONSUMERS * WAVE_ROWS * SLOTS * LINE_BYTES;
 	static constexpr int SHARED_BYTES = SLOTS_BYTES + STAGES * STAGE_BYTES + 2 * STAGES * 8 + 1024;
 	static_assert(SHARED_BYTES <= 227 * 1024);
+	static_assert(WAVES == 1 || (WAVES == 2 && SLOTS_BYTES <= STAGE_BYTES));
 };
 
 /* What lies how. C_ACROSS: C's lines are along M. */
@@ -451,10 +452,11 @@ __device__ __forceinline__ void store_values(const work &w, unsigned batch, unsi
 	}
 }
 
-/* A wave's sums go to C by way of the team's slots, one after the other. wave: of the block. */
+/* A wave's sums go to C by way of the team's slots, one after the other. wave: of the block; fresh: no store reads
+ * the slots any more. */
 template <class F>
 __device__ __forceinline__ void write_sums(const work &w, const place &at, int consumer, int wave,
-                                           uint32_t slots, const float (&sums)[F::CUT::SUMS])
+                                           uint32_t slots, bool fresh, const float (&sums)[F::CUT::SUMS])
 {
 	using CUT = typename F::CUT;
 	constexpr int CHUNKS = CUT::COLS / F::CHUNK, SLOTS = CUT::SLOTS;
@@ -481,7 +483,7 @@ __device__ __forceinline__ void write_sums(const work &w, const place &at, int c
 			store_values<F>(w, at.batch, row, col, me, values);
 			continue;
 		}
-		if (me.leads() && i == 0)
+		if (me.leads() && i == 0 && !fresh)
 			hopper::stores_await_read<0>(); /* those of the tile before, long done; in a second wave
 			                                   those of the first */
 		else if (me.leads() && i >= SLOTS)
@@ -515,9 +517,14 @@ __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, 
 		hopper::products_wait();
 		settle<F>(sums);
 		release(last);
-#pragma unroll
-		for (int wave = 0; wave < CUT::WAVES; wave++)
-			write_sums<F>(w, at, consumer, consumer * CUT::WAVES + wave, slots, sums[wave]);
+		write_sums<F>(w, at, consumer, consumer * CUT::WAVES, slots, false, sums[0]);
+		if constexpr (CUT::WAVES == 2) {
+			/* The last tile's second wave need not wait for the first one's stores. */
+			bool over = i + gridDim.x / CUT::SHARERS >= w.tiles;
+			if (over)
+				hopper::barrier_wait(r.empty(), r.parity ^ 1);
+			write_sums<F>(w, at, consumer, consumer * 2 + 1, over ? r.bytes() : slots, over, sums[1]);
+		}
 	}
 	hopper::stores_await_read<0>();
 }
