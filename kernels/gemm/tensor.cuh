@@ -51,7 +51,6 @@ template <int WAVES_, int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND
 	static constexpr int SLOTS_BYTES = CONSUMERS * WAVE_ROWS * SLOTS * LINE_BYTES;
 	static constexpr int SHARED_BYTES = SLOTS_BYTES + STAGES * STAGE_BYTES + 2 * STAGES * 8 + 1024;
 	static_assert(SHARED_BYTES <= 227 * 1024);
-	static_assert(WAVES == 1 || (WAVES == 2 && SLOTS_BYTES <= STAGE_BYTES));
 };
 
 /* What lies how. C_ACROSS: C's lines are along M. */
@@ -66,8 +65,9 @@ template <class CUT_, element E_, bool A_ACROSS_, bool B_ACROSS_, bool C_ACROSS_
 	static constexpr int A_BOX = A_ACROSS ? TILE_DEPTH : 64, B_BOX = B_ACROSS ? TILE_DEPTH : 64;
 	/* Warps whose rows of C interleave, and that write them together. */
 	static constexpr int TEAM = A_BY_REGISTERS ? 2 : 1, SLOT_BYTES = TEAM * WARP_ROWS * LINE_BYTES;
-	/* Columns of a team's rows that fill a slot. */
+	/* Columns of a team's rows that fill a slot; words that a thread has of them; so many in a tile. */
 	static constexpr int CHUNK = LINE_BYTES / (int)sizeof(type);
+	static constexpr int WORDS = CHUNK / 2 * (int)sizeof(type) / 4, CHUNKS = CUT::COLS / CHUNK;
 	static_assert(!C_ACROSS || A_BY_REGISTERS);
 };
 
@@ -258,11 +258,12 @@ __device__ __forceinline__ void multiply_tile(wave_sums<F> &sums, const float (&
 
 /*
  * The sums of a consumer over all of K. The products of one tile are still under way when those of the next
- * begin, and those of the last tile when this returns: its stage.
+ * begin, and those of the last tile when this returns: its stage. meanwhile(k): what there is to do beside
+ * them.
  */
-template <class F>
+template <class F, class MEANWHILE>
 __device__ __forceinline__ ring<typename F::CUT> add_up(wave_sums<F> &sums, ring<typename F::CUT> &r,
-                                                        int consumer, unsigned k_tiles)
+                                                        int consumer, unsigned k_tiles, MEANWHILE meanwhile)
 {
 	ring<typename F::CUT> last = r;
 
@@ -272,6 +273,7 @@ __device__ __forceinline__ ring<typename F::CUT> add_up(wave_sums<F> &sums, ring
 
 		hopper::barrier_wait(r.full(), r.parity);
 		multiply_tile<F>(sums, a, b, k > 0);
+		meanwhile(k);
 		hopper::products_wait<1>();
 		settle<F>(sums);
 		if (k > 0)
@@ -389,35 +391,46 @@ __device__ __forceinline__ void add_old(const work &w, unsigned batch, unsigned 
 	}
 }
 
+/* A thread's values of a chunk, in C's type. */
+template <class F>
+__device__ __forceinline__ void pack_chunk(const float (&v)[F::CHUNK / 2], uint32_t (&words)[F::WORDS])
+{
+	const typename F::type *type = nullptr;
+
+#pragma unroll
+	for (int i = 0; i < F::WORDS; i++)
+		if constexpr (F::E == element::TF32)
+			words[i] = __float_as_uint(v[i]);
+		else
+			words[i] = pack(type, v[2 * i], v[2 * i + 1]);
+}
+
 /* The team's chunk as 128-byte lines in swizzled order, which the tensor map of C undoes. */
 template <class F>
 __device__ __forceinline__ void put_chunk(uint32_t slot, const lane_place<F> &me,
-                                          const float (&v)[F::CHUNK / 2])
+                                          const uint32_t (&words)[F::WORDS])
 {
 	if constexpr (F::E != element::TF32) {
 		/* Matrices of 8 × 8: upper and lower half of eight columns, then of the next eight. */
 		uint32_t line = slot + me.lane % 16 * LINE_BYTES;
 #pragma unroll
-		for (int j = 0; j < F::CHUNK / 8; j += 2) {
-			const typename F::type *type = nullptr;
-			const uint32_t pairs[4] = {
-			    pack(type, v[j * 4], v[j * 4 + 1]), pack(type, v[j * 4 + 2], v[j * 4 + 3]),
-			    pack(type, v[j * 4 + 4], v[j * 4 + 5]), pack(type, v[j * 4 + 6], v[j * 4 + 7])};
-			hopper::store_matrices(line + ((j + me.lane / 16) ^ me.lane % 8) * 16, pairs);
+		for (int j = 0; j < F::WORDS; j += 4) {
+			const uint32_t pairs[4] = {words[j], words[j + 1], words[j + 2], words[j + 3]};
+			hopper::store_matrices(line + ((j / 2 + me.lane / 16) ^ me.lane % 8) * 16, pairs);
 		}
 	} else if constexpr (F::C_ACROSS) {
 #pragma unroll
-		for (int i = 0; i < F::CHUNK / 2; i++) {
+		for (int i = 0; i < F::WORDS; i++) {
 			int row = me.row(i / 2 % 2), col = i / 4 * 8 + me.col() + i % 2;
 			hopper::store_shared(slot + col * LINE_BYTES + (row / 4 ^ col % 8) * 16 + row % 4 * 4,
-			                     v[i]);
+			                     __uint_as_float(words[i]));
 		}
 	} else {
 #pragma unroll
-		for (int i = 0; i < F::CHUNK / 2; i += 2) {
+		for (int i = 0; i < F::WORDS; i += 2) {
 			int row = me.row(i / 2 % 2), col = i / 4 * 8 + me.col();
 			hopper::store_pair(slot + row * LINE_BYTES + (col / 4 ^ row % 8) * 16 + col % 4 * 4,
-			                   v[i], v[i + 1]);
+			                   __uint_as_float(words[i]), __uint_as_float(words[i + 1]));
 		}
 	}
 }
@@ -452,57 +465,195 @@ __device__ __forceinline__ void store_values(const work &w, unsigned batch, unsi
 	}
 }
 
-/* A wave's sums go to C by way of the team's slots, one after the other. wave: of the block; fresh: no store reads
- * the slots any more. */
-template <class F>
-__device__ __forceinline__ void write_sums(const work &w, const place &at, int consumer, int wave,
-                                           uint32_t slots, bool fresh, const float (&sums)[F::CUT::SUMS])
+/* Where a team's chunk begins: the n-th of those that the consumer has of a tile. */
+template <class F> __device__ __forceinline__ place chunk_at(const place &tile, int consumer, int n)
 {
-	using CUT = typename F::CUT;
-	constexpr int CHUNKS = CUT::COLS / F::CHUNK, SLOTS = CUT::SLOTS;
 	lane_place<F> me;
-	unsigned row = at.row + wave * WAVE_ROWS + me.team() * F::TEAM * WARP_ROWS;
+	int wave = consumer * F::CUT::WAVES + n / F::CHUNKS;
 
-	slots += (consumer * (WARPGROUP / 32) + me.team() * F::TEAM) * WARP_ROWS * SLOTS * LINE_BYTES;
-#pragma unroll
-	for (int i = 0; i < CHUNKS; i++) {
-		unsigned col = at.col + i * F::CHUNK;
-		uint32_t slot = slots + i % SLOTS * F::SLOT_BYTES;
-		float values[F::CHUNK / 2];
+	return {tile.batch, tile.row + wave * WAVE_ROWS + me.team() * F::TEAM * WARP_ROWS,
+	        tile.col + n % F::CHUNKS * F::CHUNK};
+}
 
-		if (row >= w.m || col >= w.n)
-			return;
+/* What becomes of a chunk's sums. False where there is no more to do. */
+template <class F>
+__device__ __forceinline__ bool finish_chunk(const work &w, const place &at, const float *sums,
+                                             uint32_t (&words)[F::WORDS])
+{
+	lane_place<F> me;
+	float values[F::CHUNK / 2];
+
+	if (at.row >= w.m || at.col >= w.n)
+		return false;
 #pragma unroll
-		for (int j = 0; j < F::CHUNK / 2; j++)
-			values[j] = w.alpha * sums[i * (F::CHUNK / 2) + j];
-		if (w.beta != 0 && row + F::TEAM * WARP_ROWS <= w.m && col + F::CHUNK <= w.n)
-			add_old<F, true>(w, at.batch, row, col, me, values);
-		else if (w.beta != 0)
-			add_old<F, false>(w, at.batch, row, col, me, values);
-		if (has_ragged_end<F>(w, row, col)) {
-			store_values<F>(w, at.batch, row, col, me, values);
-			continue;
-		}
-		if (me.leads() && i == 0 && !fresh)
-			hopper::stores_await_read<0>(); /* those of the tile before, long done; in a second wave
-			                                   those of the first */
-		else if (me.leads() && i >= SLOTS)
-			hopper::stores_await_read<SLOTS - 1>();
-		if (i == 0 || i >= SLOTS)
-			team_sync<F>(me, consumer);
-		put_chunk<F>(slot, me, values);
-		hopper::show_to_engines();
-		team_sync<F>(me, consumer);
-		if (me.leads()) {
-			hopper::store_box(&w.c, (int)(F::C_ACROSS ? row : col), (int)(F::C_ACROSS ? col : row),
-			                  (int)at.batch, slot);
-			hopper::stores_commit();
-		}
+	for (int j = 0; j < F::CHUNK / 2; j++)
+		values[j] = w.alpha * sums[j];
+	if (w.beta != 0 && at.row + F::TEAM * WARP_ROWS <= w.m && at.col + F::CHUNK <= w.n)
+		add_old<F, true>(w, at.batch, at.row, at.col, me, values);
+	else if (w.beta != 0)
+		add_old<F, false>(w, at.batch, at.row, at.col, me, values);
+	pack_chunk<F>(values, words);
+	if (has_ragged_end<F>(w, at.row, at.col)) {
+		store_values<F>(w, at.batch, at.row, at.col, me, values);
+		return false;
+	}
+	return true;
+}
+
+/* A chunk to C by way of a slot, once what the team has committed has been read but for the last LEFT commits.
+ */
+template <class F, int LEFT>
+__device__ __forceinline__ void send_chunk(const work &w, const place &at, int consumer, uint32_t slot,
+                                           const uint32_t (&words)[F::WORDS])
+{
+	lane_place<F> me;
+
+	if (me.leads())
+		hopper::stores_await_read<LEFT>();
+	team_sync<F>(me, consumer);
+	put_chunk<F>(slot, me, words);
+	hopper::show_to_engines();
+	team_sync<F>(me, consumer);
+	if (me.leads()) {
+		hopper::store_box(&w.c, (int)(F::C_ACROSS ? at.row : at.col),
+		                  (int)(F::C_ACROSS ? at.col : at.row), (int)at.batch, slot);
+		hopper::stores_commit();
 	}
 }
 
+/* The n-th of so many slots of this team. */
+template <class F> __device__ __forceinline__ uint32_t slot_at(uint32_t slots, int consumer, int many, int n)
+{
+	lane_place<F> me;
+
+	return slots + (consumer * (WARPGROUP / 32) + me.team() * F::TEAM) * WARP_ROWS * many * LINE_BYTES +
+	       n * F::SLOT_BYTES;
+}
+
+/* A consumer's part of a tile, at once. */
+template <class F>
+__device__ __forceinline__ void write_now(const work &w, const place &tile, int consumer, uint32_t slots,
+                                          const wave_sums<F> &sums)
+{
+	constexpr int SLOTS = F::CUT::SLOTS;
+
+	hopper::stores_await_read<0>(); /* of the tile before, long done */
+#pragma unroll
+	for (int n = 0; n < F::CUT::WAVES * F::CHUNKS; n++) {
+		place at = chunk_at<F>(tile, consumer, n);
+		uint32_t words[F::WORDS];
+		const float *of = &sums[n / F::CHUNKS][n % F::CHUNKS * (F::CHUNK / 2)];
+		if (finish_chunk<F>(w, at, of, words))
+			send_chunk<F, SLOTS - 1>(w, at, consumer, slot_at<F>(slots, consumer, SLOTS, n % SLOTS),
+			                         words);
+		else if (lane_place<F>().leads())
+			hopper::stores_commit(); /* nothing, so that commits count chunks */
+	}
+}
+
+/*
+ * A thread's results of a tile of C, to be sent while the next tile's products are under way. Of 16-bit types
+ * there is room for both in registers, as long as no old C and no ragged end has to be seen to.
+ */
+template <class F> struct outbox {
+	using CUT = typename F::CUT;
+	static constexpr int CHUNKS = CUT::WAVES * F::CHUNKS, SLOTS = CUT::SLOTS, MORE = CHUNKS - SLOTS;
+	static_assert(MORE <= 0 || MORE * CONSUMERS * WAVE_ROWS * LINE_BYTES <= CUT::STAGE_BYTES);
+	uint32_t words[CHUNKS][F::WORDS];
+	place tile;
+	bool full = false;
+
+	__device__ __forceinline__ static bool takes(const work &w, const place &tile)
+	{
+		return w.beta == 0 && !has_ragged_end<F>(w, tile.row, tile.col + CUT::COLS - F::CHUNK);
+	}
+	__device__ __forceinline__ void take(const work &w, const place &at, const wave_sums<F> &sums)
+	{
+		tile = at;
+		full = true;
+#pragma unroll
+		for (int n = 0; n < CHUNKS; n++) {
+			float values[F::CHUNK / 2];
+#pragma unroll
+			for (int j = 0; j < F::CHUNK / 2; j++)
+				values[j] = w.alpha * sums[n / F::CHUNKS][n % F::CHUNKS * (F::CHUNK / 2) + j];
+			pack_chunk<F>(values, words[n]);
+		}
+	}
+	/* The registers are cleared, as the compiler would keep what they held until here. */
+	__device__ __forceinline__ void write_now(const work &w, const place &at, int consumer, uint32_t slots,
+	                                          const wave_sums<F> &sums)
+	{
+		::write_now<F>(w, at, consumer, slots, sums);
+#pragma unroll
+		for (int i = 0; i < CHUNKS * F::WORDS; i++)
+			words[i / F::WORDS][i % F::WORDS] = 0;
+	}
+	template <int LEFT>
+	__device__ __forceinline__ void send(const work &w, int consumer, int n, uint32_t slot) const
+	{
+		place at = chunk_at<F>(tile, consumer, n);
+
+		if (at.row < w.m && at.col < w.n)
+			send_chunk<F, LEFT>(w, at, consumer, slot, words[n]);
+	}
+	/* Those from `first` to before `end`. */
+	__device__ __forceinline__ void send(const work &w, int consumer, uint32_t slots, unsigned first,
+	                                     unsigned end)
+	{
+		if (!full)
+			return;
+#pragma unroll
+		for (int n = 0; n < CHUNKS; n++)
+			if (first <= n && n < end)
+				send<0>(w, consumer, n, slot_at<F>(slots, consumer, SLOTS, n % SLOTS));
+		full = end < CHUNKS;
+	}
+	/* All, and at once, as behind the last tile there is a free stage that gives further slots. */
+	__device__ __forceinline__ void send_last(const work &w, int consumer, uint32_t slots,
+	                                          uint32_t stage) const
+	{
+		if (!full)
+			return;
+#pragma unroll
+		for (int n = 0; n < CHUNKS; n++)
+			send<CHUNKS>(w, consumer, n,
+			             n < SLOTS ? slot_at<F>(slots, consumer, SLOTS, n)
+			                       : slot_at<F>(stage, consumer, MORE, n - SLOTS));
+	}
+};
+
+/* A consumer's part of the block's tiles, of 16-bit types. */
 template <class F>
 __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, uint32_t slots, int consumer)
+{
+	using CUT = typename F::CUT;
+	wave_sums<F> sums = {};
+	outbox<F> box;
+
+	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
+		ring<CUT> last = add_up<F>(sums, r, consumer, w.k_tiles,
+		                           [&](unsigned k) { box.send(w, consumer, slots, k, k + 1); });
+		box.send(w, consumer, slots, w.k_tiles, outbox<F>::CHUNKS);
+		place tile = place_of<CUT>(w, i);
+		hopper::products_wait();
+		settle<F>(sums);
+		release(last);
+		if (box.takes(w, tile))
+			box.take(w, tile, sums);
+		else
+			box.write_now(w, tile, consumer, slots, sums);
+	}
+	hopper::stores_await_read<0>(); /* of the tile before */
+	hopper::barrier_wait(r.empty(), r.parity ^ 1);
+	box.send_last(w, consumer, slots, r.bytes());
+	hopper::stores_await_read<0>();
+}
+
+/* The same of tf32. */
+template <class F>
+__device__ __forceinline__ void consume_tf32(const work &w, ring<typename F::CUT> r, uint32_t slots,
+                                             int consumer)
 {
 	using CUT = typename F::CUT;
 	wave_sums<F> sums = {};
@@ -512,19 +663,11 @@ __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, 
 		if constexpr (F::A_BY_REGISTERS)
 			last = add_up_by_registers<F>(sums, r, consumer, w.k_tiles);
 		else
-			last = add_up<F>(sums, r, consumer, w.k_tiles);
-		place at = place_of<CUT>(w, i);
+			last = add_up<F>(sums, r, consumer, w.k_tiles, [](unsigned) {});
 		hopper::products_wait();
 		settle<F>(sums);
 		release(last);
-		write_sums<F>(w, at, consumer, consumer * CUT::WAVES, slots, false, sums[0]);
-		if constexpr (CUT::WAVES == 2) {
-			/* The last tile's second wave need not wait for the first one's stores. */
-			bool over = i + gridDim.x / CUT::SHARERS >= w.tiles;
-			if (over)
-				hopper::barrier_wait(r.empty(), r.parity ^ 1);
-			write_sums<F>(w, at, consumer, consumer * 2 + 1, over ? r.bytes() : slots, over, sums[1]);
-		}
+		write_now<F>(w, place_of<CUT>(w, i), consumer, slots, sums);
 	}
 	hopper::stores_await_read<0>();
 }
@@ -561,7 +704,10 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_cons
 		__syncwarp();
 	} else {
 		hopper::more_registers<232>();
-		consume<F>(w, r, slots, warpgroup - 1);
+		if constexpr (F::E == element::TF32)
+			consume_tf32<F>(w, r, slots, warpgroup - 1);
+		else
+			consume<F>(w, r, slots, warpgroup - 1);
 	}
 	/* No block may go while another of the cluster still writes to its memory. */
 	if constexpr (CUT::SHARERS > 1)
