@@ -127,22 +127,28 @@ static double blocks_ns(const struct gemm_problem *p, const struct blocks *block
 }
 
 /*
- * As if cuBLAS took the fastest of three blocks and of all ways to split K, 64 at most, parts of 26 at least;
- * each of them stands for several that it has. Small products it splits needlessly.
+ * As if cuBLAS took the fastest of three blocks and of all ways to split K, 29 at most, parts of 20 at least;
+ * each block stands for several that it has, which suit a thin C less. Splitting takes a second launch, and the
+ * sum of the parts some time per element. Where C is small and K very short it splits K needlessly.
  */
 static double cublas_ns(const struct op_args *args)
 {
-	static const struct blocks kinds[] = {{32, 37, 26}, {64, 52, 45}, {128, 55, 50}};
+	static const struct blocks kinds[] = {{32, 36.7, 26.2}, {64, 54.1, 44.8}, {128, 58, 50.2}};
 	struct gemm_problem p = gemm_problem_of(args);
+	double m = (double)p.m, n = (double)p.n, k = (double)p.k, shorter = fmin(m, n), longer = fmax(m, n);
+	double area = (double)p.batch * m * n, thin = shorter <= 64 && longer > 2 * shorter ? 1.063 : 1;
 	double least = INFINITY;
 
-	if (p.k <= 256 && (double)p.batch * (double)p.m * (double)p.n * (double)p.k <= 0x1p21)
-		return 7e3;
+	if (k < 64 && area < 1e5 && (area < 25e3 || longer < 5.2 * shorter))
+		return 6.73e3 + area * 0.0135;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		for (int splits = 1; splits <= 64 && (splits == 1 || p.k >= (uint64_t)splits * 26); splits *= 2)
-			least =
-			    fmin(least, 3.4e3 + (splits > 1) * 4.7e3 + blocks_ns(&p, &kinds[i], splits, 0.178));
-	return least;
+		for (int splits = 1; splits <= 29 && (splits == 1 || k >= splits * 20.25);
+		     splits += 1 + splits / 8) {
+			double joining = splits > 1 ? 4.13e3 + splits * area * 8.7e-4 : 0;
+			double blocks = blocks_ns(&p, &kinds[i], splits, 0.152);
+			least = fmin(least, 3.45e3 + joining + thin * blocks);
+		}
+	return k <= 256 && area * k <= 0x1p21 ? fmin(least, 7.64e3) : least;
 }
 
 static double pipelined_ns(const struct op_args *args)

@@ -405,13 +405,13 @@ constexpr choice choice_of(double wave, double split, double again, double alone
 }
 
 const choice choices[] = {
-    choice_of<shape<64, 8, 8, 16, 3, 2, 3>>(2200, 900, 300, 28, 0, 22.5, 2),
-    choice_of<shape<64, 8, 8, 8, 3, 4, 2>>(3200, 850, 560, 24.9, 0, 23.1, 2),
-    choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1570, 650, 550, 11.7, 7.1, 7.1, 1.25),
-    choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1070, 1080, 90, 17.6, 4.2, 9.4, 1.25),
+    choice_of<shape<64, 8, 8, 16, 3, 2, 3>>(3190, 850, 300, 26.5, 17.7, 21.3, 2),
+    choice_of<shape<64, 8, 8, 8, 3, 4, 2>>(3750, 760, 560, 23.8, 0, 22.6, 2),
+    choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1620, 840, 310, 10.3, 6.3, 7.1, 1.13),
+    choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1240, 950, 60, 14.1, 4.2, 8.6, 1.1),
 };
-constexpr double LAUNCH_NS = 1000, LATE_NS = 3300;     /* of a launch; more where it is not early */
-constexpr double NEXT_WAVE = 1.7;                      /* in first ones */
+constexpr double LAUNCH_NS = 1210, LATE_NS = 3300;     /* of a launch; more where it is not early */
+constexpr double NEXT_WAVE = 1.46;                     /* in first ones */
 constexpr double LEAST_NS = 2000, BYTES_PER_NS = 3000; /* of a launch; from and to memory */
 constexpr double RESERVED = 1024;                      /* bytes of shared memory, per block */
 
@@ -425,12 +425,17 @@ double time_of(const choice &c, const gemm_problem &p, int splits)
 	access how = access_of(p);
 	double own = c.shared(how.a_along_k + how.b_along_k, splits > 1) + RESERVED;
 	double resident = fmin(c.resident, floor((shared + RESERVED) / own));
+	bool early = may_be_early(c.resident, blocks);
 
-	/* Many small blocks share out the device evenly, though they come one by one. */
-	if (c.resident < 4 || each <= resident)
-		each = ceil(each);
+	each = ceil(each);
+	/* Where fewer find room than c.resident, early ones come to lie unequally beside those before. */
+	if (early && resident < c.resident && each <= resident && blocks * 2 > resident * processors)
+		each = resident;
+	/* Where three have ended together, the next come by twos. */
+	if (resident == 3 && each == 4)
+		each = 5;
 	double per_k = fmax(c.alone + (each - 1) * c.more, each * c.share * c.resident / resident);
-	double ns = LAUNCH_NS + (may_be_early(c.resident, blocks) ? 0 : LATE_NS);
+	double ns = LAUNCH_NS + (early ? 0 : LATE_NS);
 	ns += c.wave * (1 + (ceil(each / resident) - 1) * NEXT_WAVE) + per_k * ks;
 	if (splits > 1)
 		ns += c.split + (log2(splits) - 1) * c.again;

@@ -315,11 +315,12 @@ extern "C" double gemm_simt_large_ns(const struct op_args *args)
 	struct gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
 	double processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 	double blocks = (double)blocks_of(p, SIDE), steps = ceil((double)p.k / STEP);
-	double each = ceil(blocks / processors);
 
-	/* The first end together, and leave their multiprocessors to as many; later ones are out of step. */
-	if (blocks > RESIDENT * processors && blocks <= 2 * RESIDENT * processors)
-		each = 2 * RESIDENT;
+	/*
+	 * Those of a multiprocessor end together and leave it to as many. So do those of the kernel before: if
+	 * there are more than half a wave, some get two.
+	 */
+	double each = blocks * 2 <= processors ? 1 : ceil(blocks / (RESIDENT * processors)) * RESIDENT;
 	double ns =
 	    LAUNCH_NS + FIRST_NS + (ceil(each / RESIDENT) - 1) * NEXT_NS + each * SHARE_NS * steps * STEP;
 	across operands[2];
