@@ -348,6 +348,16 @@ bool map_operand(CUtensorMap *map, const gemm_operand &o, bool along_k, int64_t 
 	                           CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
+constexpr int RESERVED = 1024; /* bytes of shared memory, per block */
+
+/* How many blocks of so much shared memory a multiprocessor has room for, of `most`. */
+int resident_of(int most, int bytes)
+{
+	int shared = cuda_device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) + RESERVED;
+
+	return most * (bytes + RESERVED) <= shared ? most : shared / (bytes + RESERVED);
+}
+
 /* Where only some find room beside the launch before, multiprocessors get unequal numbers. */
 bool may_be_early(int resident, double blocks)
 {
@@ -369,7 +379,7 @@ template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 	void (*kernel)(work) = kernels[how.a_along_k * 4 + how.b_along_k * 2 + mapped];
 	int bytes = S::bytes(how.a_along_k + how.b_along_k, splits > 1);
 	uint64_t blocks = blocks_of(p, S::SIDE), most = GRID_MAX / SPLITS_MAX;
-	bool early = may_be_early(S::RESIDENT, (double)(blocks * splits));
+	bool early = may_be_early(resident_of(S::RESIDENT, bytes), (double)(blocks * splits));
 
 	w->splits = splits;
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -413,29 +423,21 @@ const choice choices[] = {
 constexpr double LAUNCH_NS = 1210, LATE_NS = 3300;     /* of a launch; more where it is not early */
 constexpr double NEXT_WAVE = 1.46;                     /* in first ones */
 constexpr double LEAST_NS = 2000, BYTES_PER_NS = 3000; /* of a launch; from and to memory */
-constexpr double RESERVED = 1024;                      /* bytes of shared memory, per block */
 
 /* p by rows. */
 double time_of(const choice &c, const gemm_problem &p, int splits)
 {
 	double processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
-	double shared = cuda_device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-	double blocks = (double)blocks_of(p, c.side) * splits, each = blocks / processors;
+	double blocks = (double)blocks_of(p, c.side) * splits, each = ceil(blocks / processors);
 	double ks = ceil((double)p.k / STEP / splits) * STEP, bytes = 4 * (double)p.batch;
 	access how = access_of(p);
-	double own = c.shared(how.a_along_k + how.b_along_k, splits > 1) + RESERVED;
-	double resident = fmin(c.resident, floor((shared + RESERVED) / own));
-	bool early = may_be_early(c.resident, blocks);
+	int resident = resident_of(c.resident, c.shared(how.a_along_k + how.b_along_k, splits > 1));
 
-	each = ceil(each);
-	/* Where fewer find room than c.resident, early ones come to lie unequally beside those before. */
-	if (early && resident < c.resident && each <= resident && blocks * 2 > resident * processors)
-		each = resident;
 	/* Where three have ended together, the next come by twos. */
 	if (resident == 3 && each == 4)
 		each = 5;
 	double per_k = fmax(c.alone + (each - 1) * c.more, each * c.share * c.resident / resident);
-	double ns = LAUNCH_NS + (early ? 0 : LATE_NS);
+	double ns = LAUNCH_NS + (may_be_early(resident, blocks) ? 0 : LATE_NS);
 	ns += c.wave * (1 + (ceil(each / resident) - 1) * NEXT_WAVE) + per_k * ks;
 	if (splits > 1)
 		ns += c.split + (log2(splits) - 1) * c.again;

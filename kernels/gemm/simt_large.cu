@@ -316,11 +316,8 @@ extern "C" double gemm_simt_large_ns(const struct op_args *args)
 	double processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 	double blocks = (double)blocks_of(p, SIDE), steps = ceil((double)p.k / STEP);
 
-	/*
-	 * Those of a multiprocessor end together and leave it to as many. So do those of the kernel before: if
-	 * there are more than half a wave, some get two.
-	 */
-	double each = blocks * 2 <= processors ? 1 : ceil(blocks / (RESIDENT * processors)) * RESIDENT;
+	/* Those of a multiprocessor end together and leave it to as many. */
+	double each = blocks <= processors ? 1 : ceil(blocks / (RESIDENT * processors)) * RESIDENT;
 	double ns =
 	    LAUNCH_NS + FIRST_NS + (ceil(each / RESIDENT) - 1) * NEXT_NS + each * SHARE_NS * steps * STEP;
 	across operands[2];

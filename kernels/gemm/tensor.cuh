@@ -500,17 +500,19 @@ __device__ __forceinline__ bool finish_chunk(const work &w, const place &at, con
 	return true;
 }
 
-/* A chunk to C by way of a slot, once what the team has committed has been read but for the last LEFT commits.
- */
+/* A chunk to C by way of a slot. LEFT: the slot is free once all but so many of the team's commits are read; it
+ * is free anyway where `waits` is false. */
 template <class F, int LEFT>
 __device__ __forceinline__ void send_chunk(const work &w, const place &at, int consumer, uint32_t slot,
-                                           const uint32_t (&words)[F::WORDS])
+                                           bool waits, const uint32_t (&words)[F::WORDS])
 {
 	lane_place<F> me;
 
-	if (me.leads())
-		hopper::stores_await_read<LEFT>();
-	team_sync<F>(me, consumer);
+	if (waits) {
+		if (me.leads())
+			hopper::stores_await_read<LEFT>();
+		team_sync<F>(me, consumer);
+	}
 	put_chunk<F>(slot, me, words);
 	hopper::show_to_engines();
 	team_sync<F>(me, consumer);
@@ -530,21 +532,29 @@ template <class F> __device__ __forceinline__ uint32_t slot_at(uint32_t slots, i
 	       n * F::SLOT_BYTES;
 }
 
+/* Where a consumer's results go by. stage: behind the block's last tile a free one, for as many slots more as a
+ * tile has chunks; else 0. */
+struct way {
+	uint32_t slots, stage;
+};
+
 /* A consumer's part of a tile, at once. */
 template <class F>
-__device__ __forceinline__ void write_now(const work &w, const place &tile, int consumer, uint32_t slots,
-                                          const wave_sums<F> &sums)
+__device__ __forceinline__ void write_sums(const work &w, const place &tile, int consumer, const way &way,
+                                           const wave_sums<F> &sums)
 {
-	constexpr int SLOTS = F::CUT::SLOTS;
+	constexpr int SLOTS = F::CUT::SLOTS, CHUNKS = F::CUT::WAVES * F::CHUNKS, MORE = CHUNKS - SLOTS;
 
 	hopper::stores_await_read<0>(); /* of the tile before, long done */
 #pragma unroll
-	for (int n = 0; n < F::CUT::WAVES * F::CHUNKS; n++) {
+	for (int n = 0; n < CHUNKS; n++) {
 		place at = chunk_at<F>(tile, consumer, n);
-		uint32_t words[F::WORDS];
+		uint32_t words[F::WORDS], slot = slot_at<F>(way.slots, consumer, SLOTS, n % SLOTS);
 		const float *of = &sums[n / F::CHUNKS][n % F::CHUNKS * (F::CHUNK / 2)];
+		if (n >= SLOTS && way.stage)
+			slot = slot_at<F>(way.stage, consumer, MORE, n - SLOTS);
 		if (finish_chunk<F>(w, at, of, words))
-			send_chunk<F, SLOTS - 1>(w, at, consumer, slot_at<F>(slots, consumer, SLOTS, n % SLOTS),
+			send_chunk<F, SLOTS - 1>(w, at, consumer, slot, n == 0 || (n >= SLOTS && !way.stage),
 			                         words);
 		else if (lane_place<F>().leads())
 			hopper::stores_commit(); /* nothing, so that commits count chunks */
@@ -557,8 +567,7 @@ __device__ __forceinline__ void write_now(const work &w, const place &tile, int 
  */
 template <class F> struct outbox {
 	using CUT = typename F::CUT;
-	static constexpr int CHUNKS = CUT::WAVES * F::CHUNKS, SLOTS = CUT::SLOTS, MORE = CHUNKS - SLOTS;
-	static_assert(MORE <= 0 || MORE * CONSUMERS * WAVE_ROWS * LINE_BYTES <= CUT::STAGE_BYTES);
+	static constexpr int CHUNKS = CUT::WAVES * F::CHUNKS;
 	uint32_t words[CHUNKS][F::WORDS];
 	place tile;
 	bool full = false;
@@ -580,46 +589,28 @@ template <class F> struct outbox {
 			pack_chunk<F>(values, words[n]);
 		}
 	}
-	/* The registers are cleared, as the compiler would keep what they held until here. */
-	__device__ __forceinline__ void write_now(const work &w, const place &at, int consumer, uint32_t slots,
-	                                          const wave_sums<F> &sums)
+	/* The compiler would keep registers for what was in it. */
+	__device__ __forceinline__ void clear()
 	{
-		::write_now<F>(w, at, consumer, slots, sums);
 #pragma unroll
 		for (int i = 0; i < CHUNKS * F::WORDS; i++)
 			words[i / F::WORDS][i % F::WORDS] = 0;
 	}
-	template <int LEFT>
-	__device__ __forceinline__ void send(const work &w, int consumer, int n, uint32_t slot) const
-	{
-		place at = chunk_at<F>(tile, consumer, n);
-
-		if (at.row < w.m && at.col < w.n)
-			send_chunk<F, LEFT>(w, at, consumer, slot, words[n]);
-	}
-	/* Those from `first` to before `end`. */
+	/* The chunks from `first` to before `end`. */
 	__device__ __forceinline__ void send(const work &w, int consumer, uint32_t slots, unsigned first,
 	                                     unsigned end)
 	{
 		if (!full)
 			return;
 #pragma unroll
-		for (int n = 0; n < CHUNKS; n++)
-			if (first <= n && n < end)
-				send<0>(w, consumer, n, slot_at<F>(slots, consumer, SLOTS, n % SLOTS));
+		for (int n = 0; n < CHUNKS; n++) {
+			place at = chunk_at<F>(tile, consumer, n);
+			if (first <= n && n < end && at.row < w.m && at.col < w.n)
+				send_chunk<F, 0>(w, at, consumer,
+				                 slot_at<F>(slots, consumer, CUT::SLOTS, n % CUT::SLOTS), true,
+				                 words[n]);
+		}
 		full = end < CHUNKS;
-	}
-	/* All, and at once, as behind the last tile there is a free stage that gives further slots. */
-	__device__ __forceinline__ void send_last(const work &w, int consumer, uint32_t slots,
-	                                          uint32_t stage) const
-	{
-		if (!full)
-			return;
-#pragma unroll
-		for (int n = 0; n < CHUNKS; n++)
-			send<CHUNKS>(w, consumer, n,
-			             n < SLOTS ? slot_at<F>(slots, consumer, SLOTS, n)
-			                       : slot_at<F>(stage, consumer, MORE, n - SLOTS));
 	}
 };
 
@@ -628,6 +619,8 @@ template <class F>
 __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, uint32_t slots, int consumer)
 {
 	using CUT = typename F::CUT;
+	constexpr int MORE = outbox<F>::CHUNKS - CUT::SLOTS;
+	static_assert(MORE <= 0 || MORE * CONSUMERS * WAVE_ROWS * LINE_BYTES <= CUT::STAGE_BYTES);
 	wave_sums<F> sums = {};
 	outbox<F> box;
 
@@ -639,14 +632,16 @@ __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, 
 		hopper::products_wait();
 		settle<F>(sums);
 		release(last);
-		if (box.takes(w, tile))
+		bool over = i + gridDim.x / CUT::SHARERS >= w.tiles;
+		if (!over && box.takes(w, tile)) {
 			box.take(w, tile, sums);
-		else
-			box.write_now(w, tile, consumer, slots, sums);
+			continue;
+		}
+		if (over)
+			hopper::barrier_wait(r.empty(), r.parity ^ 1);
+		write_sums<F>(w, tile, consumer, {slots, over ? r.bytes() : 0}, sums);
+		box.clear();
 	}
-	hopper::stores_await_read<0>(); /* of the tile before */
-	hopper::barrier_wait(r.empty(), r.parity ^ 1);
-	box.send_last(w, consumer, slots, r.bytes());
 	hopper::stores_await_read<0>();
 }
 
@@ -667,7 +662,7 @@ __device__ __forceinline__ void consume_tf32(const work &w, ring<typename F::CUT
 		hopper::products_wait();
 		settle<F>(sums);
 		release(last);
-		write_now<F>(w, place_of<CUT>(w, i), consumer, slots, sums);
+		write_sums<F>(w, place_of<CUT>(w, i), consumer, {slots, 0}, sums);
 	}
 	hopper::stores_await_read<0>();
 }
