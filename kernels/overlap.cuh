@@ -13,7 +13,11 @@
 namespace
 {
 
-/* Blocks of the next kernel may come, if all of this one have, and wait in await_kernel_before(). */
+/*
+ * Blocks of the next kernel may come, once all of this one have called it, and wait in await_kernel_before().
+ * Called last where blocks are small and many: those that come while others still hold places come to lie
+ * unequally (add, 512 Ki f32 in L2: 2.2 us, and 1.7 so). First where a block fills its multiprocessor.
+ */
 __device__ __forceinline__ void let_next_kernel_come()
 {
 #if __CUDA_ARCH__ >= 900

@@ -26,7 +26,7 @@
 namespace
 {
 
-constexpr unsigned THREADS = 128, ELEMENT_THREADS = 256;
+constexpr unsigned ELEMENT_THREADS = 256;
 constexpr uint64_t GRID_MAX = 1u << 20;
 
 __device__ __forceinline__ float plus(float a, float b)
@@ -60,7 +60,7 @@ template <typename T> __device__ __forceinline__ uint4 plus_vector(uint4 a, uint
 }
 
 /* UNROLL vectors, THREADS apart. All are loaded before the first is stored: y may be a or b. */
-template <typename T, int UNROLL, bool WHOLE>
+template <typename T, int THREADS, int UNROLL, bool WHOLE>
 __device__ __forceinline__ void add_chunk(const uint4 *a, const uint4 *b, uint4 *y, uint64_t i,
                                           uint64_t vectors)
 {
@@ -79,7 +79,7 @@ __device__ __forceinline__ void add_chunk(const uint4 *a, const uint4 *b, uint4 
 }
 
 /* No __restrict__ here: y may be a or b. */
-template <typename T, int UNROLL>
+template <typename T, int THREADS, int UNROLL>
 __global__ void __launch_bounds__(THREADS)
     add_vectors(const T *a, const T *b, T *y, uint64_t head, uint64_t vectors, uint64_t count)
 {
@@ -89,17 +89,17 @@ __global__ void __launch_bounds__(THREADS)
 	const uint4 *a4 = (const uint4 *)(a + head), *b4 = (const uint4 *)(b + head);
 	uint4 *y4 = (uint4 *)(y + head);
 
-	let_next_kernel_come();
 	await_kernel_before();
 	for (uint64_t at = blockIdx.x * CHUNK; at < vectors; at += gridDim.x * CHUNK)
 		if (at + CHUNK <= vectors)
-			add_chunk<T, UNROLL, true>(a4, b4, y4, at + threadIdx.x, vectors);
+			add_chunk<T, THREADS, UNROLL, true>(a4, b4, y4, at + threadIdx.x, vectors);
 		else
-			add_chunk<T, UNROLL, false>(a4, b4, y4, at + threadIdx.x, vectors);
+			add_chunk<T, THREADS, UNROLL, false>(a4, b4, y4, at + threadIdx.x, vectors);
 	if (i < head)
 		y[i] = plus(a[i], b[i]);
 	if (i < count - tail)
 		y[tail + i] = plus(a[tail + i], b[tail + i]);
+	let_next_kernel_come();
 }
 
 template <typename T, typename Index>
@@ -108,7 +108,6 @@ __global__ void __launch_bounds__(ELEMENT_THREADS)
 {
 	Index step = (Index)gridDim.x * ELEMENT_THREADS;
 
-	let_next_kernel_come();
 	await_kernel_before();
 	for (Index i = (Index)blockIdx.x * ELEMENT_THREADS + threadIdx.x; i < count; i += step) {
 		Index rest = i;
@@ -125,6 +124,7 @@ __global__ void __launch_bounds__(ELEMENT_THREADS)
 		}
 		y[at_y] = plus(a[at_a], b[at_b]);
 	}
+	let_next_kernel_come();
 }
 
 unsigned grid_of(uint64_t work, uint64_t per_block)
@@ -152,7 +152,8 @@ bool takes_vectors(const view *views, const cuda_axes &axes)
 	return misalignment(views[2].data) % dtype_size(views[2].dtype) == 0;
 }
 
-template <typename T, int UNROLL> void launch_vectors(const view *views, uint64_t count, cudaStream_t stream)
+template <typename T, int THREADS, int UNROLL>
+void launch_vectors(const view *views, uint64_t count, cudaStream_t stream)
 {
 	uint64_t head = (sizeof(uint4) - misalignment(views[2].data)) % sizeof(uint4) / sizeof(T);
 	uint64_t vectors;
@@ -160,9 +161,10 @@ template <typename T, int UNROLL> void launch_vectors(const view *views, uint64_
 	if (head > count)
 		head = count;
 	vectors = (count - head) * sizeof(T) / sizeof(uint4);
-	launch_kernel(
-	    add_vectors<T, UNROLL>, {dim3(grid_of(vectors, (uint64_t)THREADS * UNROLL)), dim3(THREADS)}, stream,
-	    (const T *)views[0].data, (const T *)views[1].data, (T *)views[2].data, head, vectors, count);
+	launch_kernel(add_vectors<T, THREADS, UNROLL>,
+	              {dim3(grid_of(vectors, (uint64_t)THREADS * UNROLL)), dim3(THREADS)}, stream,
+	              (const T *)views[0].data, (const T *)views[1].data, (T *)views[2].data, head, vectors,
+	              count);
 }
 
 template <typename T>
@@ -180,7 +182,7 @@ void launch_elements(const view *views, const cuda_axes &axes, uint64_t count, c
 }
 
 /* UNROLL 0: elements only. */
-template <typename T, int UNROLL> void launch_as(const view *views, cudaStream_t stream)
+template <typename T, int THREADS, int UNROLL> void launch_as(const view *views, cudaStream_t stream)
 {
 	uint64_t count = view_elements(&views[2]);
 	cuda_axes axes;
@@ -188,25 +190,25 @@ template <typename T, int UNROLL> void launch_as(const view *views, cudaStream_t
 	cuda_axes_of(views, 3, &axes);
 	if constexpr (UNROLL > 0)
 		if (takes_vectors(views, axes)) {
-			launch_vectors<T, UNROLL>(views, count, stream);
+			launch_vectors<T, THREADS, UNROLL>(views, count, stream);
 			return;
 		}
 	launch_elements<T>(views, axes, count, stream);
 }
 
-template <int UNROLL> int launch_by_type(const struct op_args *args, const struct launch *launch)
+template <int THREADS, int UNROLL> int launch_by_type(const struct op_args *args, const struct launch *launch)
 {
 	cudaStream_t stream = (cudaStream_t)launch->stream;
 
 	switch (args->views[2].dtype) {
 	case KOPS_F16:
-		launch_as<__half, UNROLL>(args->views, stream);
+		launch_as<__half, THREADS, UNROLL>(args->views, stream);
 		break;
 	case KOPS_BF16:
-		launch_as<__nv_bfloat16, UNROLL>(args->views, stream);
+		launch_as<__nv_bfloat16, THREADS, UNROLL>(args->views, stream);
 		break;
 	default:
-		launch_as<float, UNROLL>(args->views, stream);
+		launch_as<float, THREADS, UNROLL>(args->views, stream);
 	}
 	return cuda_launch_status();
 }
@@ -215,15 +217,15 @@ template <int UNROLL> int launch_by_type(const struct op_args *args, const struc
 
 extern "C" CUDA_LAUNCH(add_scalar)
 {
-	return launch_by_type<0>(args, launch);
+	return launch_by_type<0, 0>(args, launch);
 }
 
 extern "C" CUDA_LAUNCH(add_float4)
 {
-	return launch_by_type<1>(args, launch);
+	return launch_by_type<512, 1>(args, launch);
 }
 
 extern "C" CUDA_LAUNCH(add_float4x)
 {
-	return launch_by_type<2>(args, launch);
+	return launch_by_type<64, 4>(args, launch);
 }

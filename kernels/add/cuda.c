@@ -12,7 +12,26 @@ static bool supports_type(const struct op_args *args, const char **ret_why_not)
 	return false;
 }
 
+/* At most one block of float4x for each multiprocessor. */
+static bool is_for_few(const struct op_args *args, const char **ret_why_not)
+{
+	const struct view *y = &args->views[2];
+	int multiprocessors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+
+	*ret_why_not = "leaves to float4 what keeps more threads busy";
+	return view_elements(y) * dtype_size(y->dtype) <= (uint64_t)multiprocessors * 8192;
+}
+
 static const struct kernel rows[] = {
+    {
+        .name = "float4x",
+        .idea = "four independent 128-bit accesses of each view per thread",
+        .dtypes = "f32 f16 bf16",
+        .takes = "any strides; one element per thread where the views are not aligned runs",
+        .supports = supports_type,
+        .worthwhile = is_for_few,
+        .launch = add_float4x,
+    },
     {
         .name = "float4",
         .idea = "one 128-bit access of each view per thread",
@@ -20,14 +39,6 @@ static const struct kernel rows[] = {
         .takes = "any strides; one element per thread where the views are not aligned runs",
         .supports = supports_type,
         .launch = add_float4,
-    },
-    {
-        .name = "float4x",
-        .idea = "two independent 128-bit accesses of each view per thread",
-        .dtypes = "f32 f16 bf16",
-        .takes = "any strides; one element per thread where the views are not aligned runs",
-        .supports = supports_type,
-        .launch = add_float4x,
     },
     {
         .name = "scalar",

@@ -17,7 +17,6 @@ __global__ void copy_elements(const T *x, T *y, cuda_axes axes, Index count)
 {
 	Index step = (Index)gridDim.x * blockDim.x;
 
-	let_next_kernel_come();
 	await_kernel_before();
 	for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
 		Index rest = i;
@@ -33,6 +32,7 @@ __global__ void copy_elements(const T *x, T *y, cuda_axes axes, Index count)
 		}
 		y[to] = x[from];
 	}
+	let_next_kernel_come();
 }
 
 template <typename T>

@@ -48,7 +48,6 @@ __global__ void __launch_bounds__(THREADS)
 	const V *from = (const V *)(x + head);
 	V *to = (V *)(y + head);
 
-	let_next_kernel_come();
 	await_kernel_before();
 	if (i < head)
 		y[i] = x[i];
@@ -59,6 +58,7 @@ __global__ void __launch_bounds__(THREADS)
 			copy_chunk<V, true>(from, to, at + threadIdx.x, vectors);
 		else
 			copy_chunk<V, false>(from, to, at + threadIdx.x, vectors);
+	let_next_kernel_come();
 }
 
 template <typename V> void launch_run(const void *x, void *y, uint64_t bytes, cudaStream_t stream)

@@ -41,8 +41,12 @@ template <> struct number<element::TF32> {
 };
 
 /* How C is cut: a block has 128 rows for each of its WAVES, and COLS columns; the SHARERS of a cluster have the
- * same rows: each brings its part of A's tile for all. BAND: see place_of(). TILE_NS: a tile of K. */
-template <int WAVES_, int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_> struct cut {
+ * same rows: each brings its part of A's tile for all. BAND: see place_of(). TILE_NS: a tile of K. DEFERS: see
+ * outbox. */
+template <int WAVES_, int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_,
+          bool DEFERS_ = true>
+struct cut {
+	static constexpr bool DEFERS = DEFERS_;
 	static constexpr int WAVES = WAVES_, COLS = COLS_, SHARERS = SHARERS_, SPLITS = 1;
 	static constexpr int STAGES = STAGES_, SLOTS = SLOTS_, BAND = BAND_, TILE_NS = TILE_NS_;
 	static constexpr int ROWS = CONSUMERS * WAVES * WAVE_ROWS, SUMS = COLS / 2;
@@ -60,6 +64,7 @@ template <class CUT_, element E_, bool A_ACROSS_, bool B_ACROSS_, bool C_ACROSS_
 	static constexpr element E = E_;
 	static constexpr bool A_ACROSS = A_ACROSS_, B_ACROSS = B_ACROSS_, C_ACROSS = C_ACROSS_;
 	static constexpr bool A_BY_REGISTERS = E == element::TF32 && A_ACROSS;
+	static constexpr bool DEFERS = E != element::TF32 && CUT::DEFERS;
 	static constexpr int TILE_DEPTH = LINE_BYTES / (int)sizeof(type);
 	/* Rows or columns in one box of the tensor map; 128 bytes for each. */
 	static constexpr int A_BOX = A_ACROSS ? TILE_DEPTH : 64, B_BOX = B_ACROSS ? TILE_DEPTH : 64;
@@ -532,8 +537,8 @@ template <class F> __device__ __forceinline__ uint32_t slot_at(uint32_t slots, i
 	       n * F::SLOT_BYTES;
 }
 
-/* Where a consumer's results go by. stage: behind the block's last tile a free one, for as many slots more as a
- * tile has chunks; else 0. */
+/* Where a consumer's results go by. stage: free_stage() behind the block's last tile, for the chunks beyond
+ * SLOTS; else 0. */
 struct way {
 	uint32_t slots, stage;
 };
@@ -614,13 +619,22 @@ template <class F> struct outbox {
 	}
 };
 
-/* A consumer's part of the block's tiles, of 16-bit types. */
+/* A stage that is free for results as this is the block's last tile, once it is. */
+template <class F> __device__ __forceinline__ uint32_t free_stage(const ring<typename F::CUT> &r)
+{
+	constexpr int MORE = outbox<F>::CHUNKS - F::CUT::SLOTS;
+	static_assert(MORE <= 0 || MORE * CONSUMERS * WAVE_ROWS * LINE_BYTES <= F::CUT::STAGE_BYTES);
+
+	hopper::barrier_wait(r.empty(), r.parity ^ 1);
+	return r.bytes();
+}
+
+/* A consumer's part of the block's tiles. */
 template <class F>
-__device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, uint32_t slots, int consumer)
+__device__ __forceinline__ void consume_deferring(const work &w, ring<typename F::CUT> r, uint32_t slots,
+                                                  int consumer)
 {
 	using CUT = typename F::CUT;
-	constexpr int MORE = outbox<F>::CHUNKS - CUT::SLOTS;
-	static_assert(MORE <= 0 || MORE * CONSUMERS * WAVE_ROWS * LINE_BYTES <= CUT::STAGE_BYTES);
 	wave_sums<F> sums = {};
 	outbox<F> box;
 
@@ -629,32 +643,30 @@ __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, 
 		                           [&](unsigned k) { box.send(w, consumer, slots, k, k + 1); });
 		box.send(w, consumer, slots, w.k_tiles, outbox<F>::CHUNKS);
 		place tile = place_of<CUT>(w, i);
+		bool over = i + gridDim.x / CUT::SHARERS >= w.tiles;
 		hopper::products_wait();
 		settle<F>(sums);
 		release(last);
-		bool over = i + gridDim.x / CUT::SHARERS >= w.tiles;
 		if (!over && box.takes(w, tile)) {
 			box.take(w, tile, sums);
 			continue;
 		}
-		if (over)
-			hopper::barrier_wait(r.empty(), r.parity ^ 1);
-		write_sums<F>(w, tile, consumer, {slots, over ? r.bytes() : 0}, sums);
+		write_sums<F>(w, tile, consumer, {slots, over ? free_stage<F>(r) : 0}, sums);
 		box.clear();
 	}
 	hopper::stores_await_read<0>();
 }
 
-/* The same of tf32. */
+/* The same with all results written before the next tile's products. */
 template <class F>
-__device__ __forceinline__ void consume_tf32(const work &w, ring<typename F::CUT> r, uint32_t slots,
-                                             int consumer)
+__device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, uint32_t slots, int consumer)
 {
 	using CUT = typename F::CUT;
 	wave_sums<F> sums = {};
 
 	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
 		ring<CUT> last = r;
+		way way = {slots, 0};
 		if constexpr (F::A_BY_REGISTERS)
 			last = add_up_by_registers<F>(sums, r, consumer, w.k_tiles);
 		else
@@ -662,7 +674,9 @@ __device__ __forceinline__ void consume_tf32(const work &w, ring<typename F::CUT
 		hopper::products_wait();
 		settle<F>(sums);
 		release(last);
-		write_sums<F>(w, place_of<CUT>(w, i), consumer, {slots, 0}, sums);
+		if constexpr (F::E != element::TF32)
+			way.stage = i + gridDim.x / CUT::SHARERS >= w.tiles ? free_stage<F>(r) : 0;
+		write_sums<F>(w, place_of<CUT>(w, i), consumer, way, sums);
 	}
 	hopper::stores_await_read<0>();
 }
@@ -699,8 +713,8 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_cons
 		__syncwarp();
 	} else {
 		hopper::more_registers<232>();
-		if constexpr (F::E == element::TF32)
-			consume_tf32<F>(w, r, slots, warpgroup - 1);
+		if constexpr (F::DEFERS)
+			consume_deferring<F>(w, r, slots, warpgroup - 1);
 		else
 			consume<F>(w, r, slots, warpgroup - 1);
 	}

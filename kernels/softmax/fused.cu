@@ -57,7 +57,6 @@ __global__ void __launch_bounds__(THREADS) fused_lanes(problem p, plan q)
 	unsigned count = i < p.rows ? (unsigned)v.count : 0, ends = i < p.rows ? v.head + v.tail : 0;
 	held<T, VECTORS, ENDS_OF<T, LANES>> h;
 
-	let_next_kernel_come();
 	await_kernel_before();
 	if (q.ends)
 		load_ends(p, v, ends, me, LANES, &h);
@@ -68,6 +67,7 @@ __global__ void __launch_bounds__(THREADS) fused_lanes(problem p, plan q)
 	store_vectors(p, q, f, v.y, count, me, LANES, h);
 	if (q.ends)
 		store_ends(p, f, v, ends, me, LANES, h);
+	let_next_kernel_come();
 }
 
 /* ---- Rows of a block or a cluster of them ---- */
@@ -214,7 +214,6 @@ __global__ void __launch_bounds__(CLUSTERS ? THREADS_MAX : ONE_MAX, CLUSTERS ? 1
 	uint64_t i = blockIdx.x / q.cluster;
 	part<T> t = part_of<T>(p, q, i, rank);
 
-	let_next_kernel_come();
 	await_kernel_before();
 	for (unsigned n = first_stored<T, VECTORS>(); n < t.count; n += threads)
 		fetch<T, VECTORS>(stored, t, n);
@@ -245,6 +244,7 @@ __global__ void __launch_bounds__(CLUSTERS ? THREADS_MAX : ONE_MAX, CLUSTERS ? 1
 		turn_over<T, VECTORS>(p, q, f, stored, t, next);
 		t = next;
 	} while (CLUSTERS && i < p.rows);
+	let_next_kernel_come();
 }
 
 /* ---- Rows longer than a cluster holds ---- */

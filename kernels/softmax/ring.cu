@@ -446,7 +446,6 @@ __global__ void __launch_bounds__(THREADS, 1) ring_rows(problem p, plan q, cut c
 	__shared__ ring r;
 	unsigned warp = threadIdx.x / WARP, mine = pieces_of_block(c);
 
-	let_next_kernel_come();
 	p.log = LOG;
 	p.sign = NEGATIVE ? -1.0f : 1.0f;
 	q.ends = false; /* pieces have no other elements */

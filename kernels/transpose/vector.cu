@@ -265,7 +265,6 @@ __global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS) in_v
 	w.cols_before = col < VECTOR<T> ? (int)col : VECTOR<T>;
 	w.rows = rows < ROWS ? (int)rows : ROWS; /* negative where only rows before are left */
 	w.cols = clip(p.cols, (uint64_t)col, COLS + VECTOR<T>);
-	let_next_kernel_come();
 	await_kernel_before();
 	if (w.rows_before == H::LEAD && w.rows == ROWS &&
 	    (ALIGNED_X || w.cols_before == VECTOR<T>)&&w.cols >= COLS + (ALIGNED_X ? 0 : VECTOR<T>)) {
@@ -277,6 +276,7 @@ __global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS) in_v
 		__syncthreads();
 		store<THREADS, false>(tile, w);
 	}
+	let_next_kernel_come();
 }
 
 template <typename T, int ROWS, int COLS, int THREADS, bool ALIGNED_X, bool ALIGNED_Y>
