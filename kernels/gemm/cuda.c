@@ -136,9 +136,11 @@ static double cublas_ns(const struct op_args *args)
 	static const struct blocks kinds[] = {{32, 36.7, 26.2}, {64, 54.1, 44.8}, {128, 58, 50.2}};
 	struct gemm_problem p = gemm_problem_of(args);
 	double m = (double)p.m, n = (double)p.n, k = (double)p.k, shorter = fmin(m, n), longer = fmax(m, n);
-	double area = (double)p.batch * m * n, thin = shorter <= 64 && longer > 2 * shorter ? 1.063 : 1;
+	double area = (double)p.batch * m * n, thin = 1;
 	double least = INFINITY;
 
+	if (longer > 2 * shorter && shorter <= 128)
+		thin = shorter > 64 ? 1.07 : 1.14;
 	if (k < 64 && area < 1e5 && (area < 25e3 || longer < 5.2 * shorter))
 		return 6.73e3 + area * 0.0135;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)

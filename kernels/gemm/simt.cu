@@ -358,7 +358,8 @@ int resident_of(int most, int bytes)
 	return most * (bytes + RESERVED) <= shared ? most : shared / (bytes + RESERVED);
 }
 
-/* Where only some find room beside the launch before, multiprocessors get unequal numbers. */
+/* Where only some find room beside the launch before, multiprocessors get unequal numbers. With two of them to
+ * each that never cost as much as a late launch. */
 bool may_be_early(int resident, double blocks)
 {
 	double places = (double)resident * cuda_device_attribute(cudaDevAttrMultiProcessorCount);

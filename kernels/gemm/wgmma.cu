@@ -4,19 +4,18 @@
  *   rung   idea                                  tile, threads           bound
  *   wgmma  tiles by the copy engine, swizzled;   256×128 (tf32 128×256), power: at 8192³ the tensor cores are
  *          wgmma; one warpgroup brings, two      384, two blocks share   busy for 97 % of a block's time, at
- *          multiply; C by the copy engine        A; smaller 128×192,     1.6 of 1.98 GHz; cuBLAS's likewise
- *                                                128×128, 128×64
+ *          multiply; C by the copy engine, of    A; smaller 128×192,     1.6 of 1.98 GHz; cuBLAS's likewise
+ *          16-bit types while the next tile is   128×128, 128×64
+ *          multiplied
  *
  * A wide tile takes 48 KiB for each 128 bytes of K, 1024 clocks of the tensor cores: 48 bytes per clock and
  * multiprocessor, 32 of them from L2 as two blocks share a tile. 128 multiprocessors work on 2048 × 2048 of C
- * at a time (place_of()). No more blocks are started than end together.
+ * at a time (place_of()). No more blocks are started than end together. Where all tiles are multiplied at the
+ * same time, blocks do not share: a cluster begins and ends later than two blocks (2048³: 25.2 us, alone 24.7).
  *
- * Measured on an H200, A and B by rows, operands cold, as ratios to cublasGemmEx. `kops-client bench`:
- *
- *          512³   1024³  1536³  2048³  3072³  4096³  8192³  16384³
- *   bf16   1.11   1.02   0.89   0.99   0.98   0.99   1.01   0.99
- *   f16    1.04   1.04          0.99   0.97   0.99   0.99   1.01
- *   tf32   1.06   1.08   1.33   1.06   1.18   1.04   0.97
+ * Measured beside cuBLAS: docs/kernels.md. Of a block's clocks at 2048³, bf16: 1270 until the kernel before is
+ * done, 3500 for the first tile of K (memory, its pages), 1043 for each of 32, 2100 for what becomes of the
+ * sums, 700 until the copy engine has read them.
  *
  * What else was tried, bf16 at 700 W, in turns with cuBLAS for 70 ms each, where a kernel differs by 2 % from
  * round to round:
@@ -36,6 +35,17 @@
  *   0.97   1.03   1.02   the same, two share A
  *   1.03   1.04   1.05   128 × 128, two share A: this one
  *   0.92   1.00   1.03   128 × 192, two share A: 19 % less from L2, but sums are spilled at the end
+ *   third run, from graphs of 1 ms with pauses of 3 ms
+ *   0.987  1.02   1.008  as in the second run
+ *   0.988  1.02   1.02   results wait in registers until the next tile is multiplied: this one
+ *   0.985  1.03          one warpgroup one, two or three stages behind the other, so that one multiplies
+ *                        while the other writes: those stages are missing for what comes
+ *   0.973  1.03          bands of 2 rows of tiles; of 4 0.979, of 16 0.980; of columns 0.981
+ *   0.987  1.03          squares in such an order that 16 neighbours share more: 10 % fewer sectors from L2;
+ *                        in another one 14 % fewer, and 0.985
+ *   0.973                no block shares: better only where there is one tile for each
+ *   0.984  1.04          the first four tiles of K brought to L2 before the kernel before is done: 4 % slower
+ *                        at 2048³ (the first tile alone: 1 % faster there)
  *
  * In windows of 10 ms with pauses 128 × 128 is half a percent to one percent ahead of 64 × 256 from 2048³ on,
  * and bringing tiles to L2 ahead of their use makes it up to 18 % slower. Twelve warps that multiply do not
@@ -43,7 +53,9 @@
  *
  * So 1.1 × cuBLAS is out of reach: at 8192³ the profiler saw the tensor cores 97.4 % busy at 1.61 GHz here
  * (64 × 256), 96.8 % at 1.63 GHz in cuBLAS (320 × 128), which reads 59 % more from shared memory and 5 % less
- * from L2. It is the products themselves that take the power.
+ * from L2. It is the products themselves that take the power. At 4096³, too, the clock is at 1.63 GHz here
+ * and 1.61 in cuBLAS (256 × 128, two blocks, as here, but 23 % fewer sectors from L2), which is 1 % ahead:
+ * fewer clocks do not make it faster there, less power would.
  */
 #include "wgmma.h"
 

@@ -47,7 +47,9 @@
  *   fused        0.82        0.79       0.78      0.76   0.72        0.69       0.72  0.67       0.65
  *
  * What is lost beside 5 %: 3 us at the start and at the end, 0.1 of 64 MB; and what comes of the pieces' number
- * where a row is a few of them and not quite full ones.
+ * where a row is a few of them and not quite full ones. 2 us of the 3 are what other kernels save by beginning
+ * while the kernel before ends (overlap.cuh): with the attribute for that a cooperative launch is no faster,
+ * since all of its blocks must find room at once, which is when the last one before is gone.
  *
  * Tried, and as fast at best: pieces dealt as blocks ask for them, and finished as soon as they are known (0.05
  * slower); one collector (0.05 slower for few rows, where it is what all wait for); 3 collectors (0.01) and 7
