@@ -418,8 +418,8 @@ constexpr choice choice_of(double wave, double split, double again, double alone
 const choice choices[] = {
     choice_of<shape<64, 8, 8, 16, 3, 2, 3>>(3190, 850, 300, 26.5, 17.7, 21.3, 2),
     choice_of<shape<64, 8, 8, 8, 3, 4, 2>>(3750, 760, 560, 23.8, 0, 22.6, 2),
-    choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1620, 840, 310, 10.3, 6.3, 7.1, 1.13),
-    choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1240, 950, 60, 14.1, 4.2, 8.6, 1.1),
+    choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1620, 840, 310, 10.3, 6.3, 7.1, 1.2),
+    choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1240, 950, 60, 14.1, 4.2, 8.6, 1.15),
 };
 constexpr double LAUNCH_NS = 1210, LATE_NS = 3300;     /* of a launch; more where it is not early */
 constexpr double NEXT_WAVE = 1.46;                     /* in first ones */
