@@ -12,14 +12,14 @@ static bool supports_type(const struct op_args *args, const char **ret_why_not)
 	return false;
 }
 
-/* At most one block of float4x for each multiprocessor. */
+/* From memory float4x is 6 % ahead up to here, from L2 as fast; beyond float4 is. */
 static bool is_for_few(const struct op_args *args, const char **ret_why_not)
 {
 	const struct view *y = &args->views[2];
 	int multiprocessors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 
 	*ret_why_not = "leaves to float4 what keeps more threads busy";
-	return view_elements(y) * dtype_size(y->dtype) <= (uint64_t)multiprocessors * 8192;
+	return view_elements(y) * dtype_size(y->dtype) <= (uint64_t)multiprocessors * 20480;
 }
 
 static const struct kernel rows[] = {

@@ -44,7 +44,7 @@ template <> struct number<element::TF32> {
  * same rows: each brings its part of A's tile for all. BAND: see place_of(). TILE_NS: a tile of K. DEFERS: see
  * outbox. */
 template <int WAVES_, int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_,
-          bool DEFERS_ = true>
+          bool DEFERS_ = false>
 struct cut {
 	static constexpr bool DEFERS = DEFERS_;
 	static constexpr int WAVES = WAVES_, COLS = COLS_, SHARERS = SHARERS_, SPLITS = 1;
@@ -272,6 +272,7 @@ __device__ __forceinline__ ring<typename F::CUT> add_up(wave_sums<F> &sums, ring
 {
 	ring<typename F::CUT> last = r;
 
+#pragma unroll 1
 	for (unsigned k = 0; k < k_tiles; k++, r.step()) {
 		uint32_t a = r.bytes() + consumer * F::CUT::WAVES * WAVE_ROWS * LINE_BYTES;
 		uint32_t b = r.bytes() + F::CUT::A_BYTES;

@@ -72,9 +72,9 @@ namespace
 /* Times: as measured on an H200 that is not yet hot, its clock at 1.6 to 1.98 GHz. */
 template <element E>
 using wide_cut =
-    std::conditional_t<E == element::TF32, cut<1, 256, 2, 4, 2, 16, 640>, cut<2, 128, 2, 4, 2, 8, 640>>;
+    std::conditional_t<E == element::TF32, cut<1, 256, 2, 4, 2, 16, 640>, cut<2, 128, 2, 4, 2, 8, 640, true>>;
 /* For tiles that all blocks do at the same time: a cluster begins and ends 0.5 us later than two blocks. */
-using lone_cut = cut<2, 128, 1, 4, 2, 8, 655, false>;
+using lone_cut = cut<2, 128, 1, 4, 2, 8, 655>;
 using middle_cut = cut<1, 192, 1, 5, 1, 16, 500>;
 using square_cut = cut<1, 128, 1, 5, 4, 12, 350>;
 using narrow_cut = cut<1, 64, 1, 8, 1, 16, 280>;
