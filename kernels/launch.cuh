@@ -1,6 +1,6 @@
 /* launch.cuh: launches with attributes. */
-#ifndef KOPS_KERNELS_LAUNCH_CUH
-#define KOPS_KERNELS_LAUNCH_CUH
+#ifndef KOPS_KERNELS_LAUNCH_H
+#define KOPS_KERNELS_LAUNCH_H
 
 #include "cuda_rows.h"
 #include "overlap.cuh"

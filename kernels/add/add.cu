@@ -112,7 +112,6 @@ __global__ void __launch_bounds__(ELEMENT_THREADS)
 {
 	Index step = (Index)gridDim.x * ELEMENT_THREADS;
 
-	await_kernel_before();
 	for (Index i = (Index)blockIdx.x * ELEMENT_THREADS + threadIdx.x; i < count; i += step) {
 		Index rest = i;
 		int64_t at_a = 0, at_b = 0, at_y = 0;
@@ -128,7 +127,6 @@ __global__ void __launch_bounds__(ELEMENT_THREADS)
 		}
 		y[at_y] = plus(a[at_a], b[at_b]);
 	}
-	let_next_kernel_come();
 }
 
 unsigned grid_of(uint64_t work, uint64_t per_block)
@@ -176,13 +174,13 @@ void launch_elements(const view *views, const cuda_axes &axes, uint64_t count, c
 {
 	const T *a = (const T *)views[0].data, *b = (const T *)views[1].data;
 	T *y = (T *)views[2].data;
-	launch_form form = {dim3(grid_of(count, ELEMENT_THREADS)), dim3(ELEMENT_THREADS)};
+	unsigned grid = grid_of(count, ELEMENT_THREADS);
 
 	/* A 32-bit index must not wrap when the last step is added to it. */
 	if (count < (1u << 30))
-		launch_kernel(add_elements<T, uint32_t>, form, stream, a, b, y, axes, (uint32_t)count);
+		add_elements<T, uint32_t><<<grid, ELEMENT_THREADS, 0, stream>>>(a, b, y, axes, (uint32_t)count);
 	else
-		launch_kernel(add_elements<T, uint64_t>, form, stream, a, b, y, axes, count);
+		add_elements<T, uint64_t><<<grid, ELEMENT_THREADS, 0, stream>>>(a, b, y, axes, count);
 }
 
 /* UNROLL 0: elements only. */

@@ -6,7 +6,7 @@
  *         one pitched DMA copy; else one element per   (read + written)             4232 GB/s
  *         thread along y's finest axis
  */
-#include "launch.cuh"
+#include "cuda_rows.h"
 
 namespace
 {
@@ -17,7 +17,6 @@ __global__ void copy_elements(const T *x, T *y, cuda_axes axes, Index count)
 {
 	Index step = (Index)gridDim.x * blockDim.x;
 
-	await_kernel_before();
 	for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
 		Index rest = i;
 		int64_t from = 0, to = 0;
@@ -32,7 +31,6 @@ __global__ void copy_elements(const T *x, T *y, cuda_axes axes, Index count)
 		}
 		y[to] = x[from];
 	}
-	let_next_kernel_come();
 }
 
 template <typename T>
@@ -40,15 +38,15 @@ void launch_elements(const view *x, const view *y, const cuda_axes &axes, uint64
 {
 	const unsigned threads = 256;
 	uint64_t blocks = (count + threads - 1) / threads;
-	launch_form form = {dim3((unsigned)(blocks < (1u << 20) ? blocks : 1u << 20)), dim3(threads)};
-	const T *from = (const T *)x->data;
-	T *to = (T *)y->data;
+	unsigned grid = (unsigned)(blocks < (1u << 20) ? blocks : 1u << 20);
 
 	/* A 32-bit index must not wrap when the last step is added to it. */
 	if (count < (1u << 30))
-		launch_kernel(copy_elements<T, uint32_t>, form, stream, from, to, axes, (uint32_t)count);
+		copy_elements<T, uint32_t>
+		    <<<grid, threads, 0, stream>>>((const T *)x->data, (T *)y->data, axes, (uint32_t)count);
 	else
-		launch_kernel(copy_elements<T, uint64_t>, form, stream, from, to, axes, count);
+		copy_elements<T, uint64_t>
+		    <<<grid, threads, 0, stream>>>((const T *)x->data, (T *)y->data, axes, count);
 }
 
 } // namespace
