@@ -102,6 +102,17 @@ static bool make_narrow(struct problem *p, struct random *r)
 	return problem_complete(p, true, true, r);
 }
 
+/* Several of wgmma's wide tiles, that share, for each block: it takes long sums for that. */
+static bool make_tiles(struct problem *p, struct random *r)
+{
+	uint64_t mnk[3] = {440 + random_below(r, 73), 440 + random_below(r, 73), 580 + random_below(r, 120)};
+
+	shape_product(p, random_chance(r, 50) ? KOPS_F16 : KOPS_BF16, mnk, 8, r);
+	if (random_chance(r, 60))
+		p->args.params.gemm.beta = 0;
+	return problem_complete(p, true, true, r);
+}
+
 /* Rows of more than 128 KiB that begin anywhere, if alike in x and y. */
 static bool make_long_rows(struct problem *p, struct random *r)
 {
@@ -141,6 +152,7 @@ static const struct row {
     {"gemm", "f16x3", make_ordinary, 1, {2, 4, 6, 132}, NULL, gemm_f16x3_workspace, gemm_f16x3},
     {"gemm", "bf16x6", make_wide, 1, {2, 4, 6, 132}, NULL, gemm_bf16x6_workspace, gemm_bf16x6},
     {"gemm", "wgmma", make_narrow, 1, {2, 4, 6, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
+    {"gemm", "wgmma tiles", make_tiles, 4, {2, 2, 2, 2}, gemm_wgmma_supports, NULL, gemm_wgmma},
     {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, gemm_simt_workspace, gemm_simt},
     {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
