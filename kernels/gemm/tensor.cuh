@@ -64,16 +64,18 @@ template <class CUT_, element E_, bool A_ACROSS_, bool B_ACROSS_, bool C_ACROSS_
 	static constexpr element E = E_;
 	static constexpr bool A_ACROSS = A_ACROSS_, B_ACROSS = B_ACROSS_, C_ACROSS = C_ACROSS_;
 	static constexpr bool A_BY_REGISTERS = E == element::TF32 && A_ACROSS;
-	static constexpr bool DEFERS = E != element::TF32 && CUT::DEFERS;
 	static constexpr int TILE_DEPTH = LINE_BYTES / (int)sizeof(type);
 	/* Rows or columns in one box of the tensor map; 128 bytes for each. */
 	static constexpr int A_BOX = A_ACROSS ? TILE_DEPTH : 64, B_BOX = B_ACROSS ? TILE_DEPTH : 64;
 	/* Warps whose rows of C interleave, and that write them together. */
 	static constexpr int TEAM = A_BY_REGISTERS ? 2 : 1, SLOT_BYTES = TEAM * WARP_ROWS * LINE_BYTES;
-	/* Columns of a team's rows that fill a slot; words that a thread has of them; so many in a tile. */
-	static constexpr int CHUNK = LINE_BYTES / (int)sizeof(type);
-	static constexpr int WORDS = CHUNK / 2 * (int)sizeof(type) / 4, CHUNKS = CUT::COLS / CHUNK;
+	/* Columns of a team's rows that fill a slot; words that a thread has of them. */
+	static constexpr int CHUNK = LINE_BYTES / (int)sizeof(type), WORDS = CHUNK / 2 * (int)sizeof(type) / 4;
+	/* So many in a wave; of a consumer in a tile; more than it has slots for. */
+	static constexpr int WAVE_CHUNKS = CUT::COLS / CHUNK, CHUNKS = CUT::WAVES * WAVE_CHUNKS;
+	static constexpr int CHUNKS_MORE = CHUNKS - CUT::SLOTS;
 	static_assert(!C_ACROSS || A_BY_REGISTERS);
+	static_assert(E != element::TF32 || !CUT::DEFERS, "registers hold no tile's results beside its sums");
 };
 
 struct work {
@@ -475,10 +477,10 @@ __device__ __forceinline__ void store_values(const work &w, unsigned batch, unsi
 template <class F> __device__ __forceinline__ place chunk_at(const place &tile, int consumer, int n)
 {
 	lane_place<F> me;
-	int wave = consumer * F::CUT::WAVES + n / F::CHUNKS;
+	int wave = consumer * F::CUT::WAVES + n / F::WAVE_CHUNKS;
 
 	return {tile.batch, tile.row + wave * WAVE_ROWS + me.team() * F::TEAM * WARP_ROWS,
-	        tile.col + n % F::CHUNKS * F::CHUNK};
+	        tile.col + n % F::WAVE_CHUNKS * F::CHUNK};
 }
 
 /* What becomes of a chunk's sums. False where there is no more to do. */
@@ -549,16 +551,16 @@ template <class F>
 __device__ __forceinline__ void write_sums(const work &w, const place &tile, int consumer, const way &way,
                                            const wave_sums<F> &sums)
 {
-	constexpr int SLOTS = F::CUT::SLOTS, CHUNKS = F::CUT::WAVES * F::CHUNKS, MORE = CHUNKS - SLOTS;
+	constexpr int SLOTS = F::CUT::SLOTS;
 
 	hopper::stores_await_read<0>(); /* of the tile before, long done */
 #pragma unroll
-	for (int n = 0; n < CHUNKS; n++) {
+	for (int n = 0; n < F::CHUNKS; n++) {
 		place at = chunk_at<F>(tile, consumer, n);
 		uint32_t words[F::WORDS], slot = slot_at<F>(way.slots, consumer, SLOTS, n % SLOTS);
-		const float *of = &sums[n / F::CHUNKS][n % F::CHUNKS * (F::CHUNK / 2)];
+		const float *of = &sums[n / F::WAVE_CHUNKS][n % F::WAVE_CHUNKS * (F::CHUNK / 2)];
 		if (n >= SLOTS && way.stage)
-			slot = slot_at<F>(way.stage, consumer, MORE, n - SLOTS);
+			slot = slot_at<F>(way.stage, consumer, F::CHUNKS_MORE, n - SLOTS);
 		if (finish_chunk<F>(w, at, of, words))
 			send_chunk<F, SLOTS - 1>(w, at, consumer, slot, n == 0 || (n >= SLOTS && !way.stage),
 			                         words);
@@ -573,8 +575,7 @@ __device__ __forceinline__ void write_sums(const work &w, const place &tile, int
  */
 template <class F> struct outbox {
 	using CUT = typename F::CUT;
-	static constexpr int CHUNKS = CUT::WAVES * F::CHUNKS;
-	uint32_t words[CHUNKS][F::WORDS];
+	uint32_t words[F::CHUNKS][F::WORDS];
 	place tile;
 	bool full = false;
 
@@ -587,11 +588,12 @@ template <class F> struct outbox {
 		tile = at;
 		full = true;
 #pragma unroll
-		for (int n = 0; n < CHUNKS; n++) {
+		for (int n = 0; n < F::CHUNKS; n++) {
 			float values[F::CHUNK / 2];
 #pragma unroll
 			for (int j = 0; j < F::CHUNK / 2; j++)
-				values[j] = w.alpha * sums[n / F::CHUNKS][n % F::CHUNKS * (F::CHUNK / 2) + j];
+				values[j] =
+				    w.alpha * sums[n / F::WAVE_CHUNKS][n % F::WAVE_CHUNKS * (F::CHUNK / 2) + j];
 			pack_chunk<F>(values, words[n]);
 		}
 	}
@@ -599,7 +601,7 @@ template <class F> struct outbox {
 	__device__ __forceinline__ void clear()
 	{
 #pragma unroll
-		for (int i = 0; i < CHUNKS * F::WORDS; i++)
+		for (int i = 0; i < F::CHUNKS * F::WORDS; i++)
 			words[i / F::WORDS][i % F::WORDS] = 0;
 	}
 	/* The chunks from `first` to before `end`. */
@@ -609,22 +611,21 @@ template <class F> struct outbox {
 		if (!full)
 			return;
 #pragma unroll
-		for (int n = 0; n < CHUNKS; n++) {
+		for (int n = 0; n < F::CHUNKS; n++) {
 			place at = chunk_at<F>(tile, consumer, n);
 			if (first <= n && n < end && at.row < w.m && at.col < w.n)
 				send_chunk<F, 0>(w, at, consumer,
 				                 slot_at<F>(slots, consumer, CUT::SLOTS, n % CUT::SLOTS), true,
 				                 words[n]);
 		}
-		full = end < CHUNKS;
+		full = end < F::CHUNKS;
 	}
 };
 
 /* A stage that is free for results as this is the block's last tile, once it is. */
 template <class F> __device__ __forceinline__ uint32_t free_stage(const ring<typename F::CUT> &r)
 {
-	constexpr int MORE = outbox<F>::CHUNKS - F::CUT::SLOTS;
-	static_assert(MORE <= 0 || MORE * CONSUMERS * WAVE_ROWS * LINE_BYTES <= F::CUT::STAGE_BYTES);
+	static_assert(F::CHUNKS_MORE * CONSUMERS * WAVE_ROWS * LINE_BYTES <= F::CUT::STAGE_BYTES);
 
 	hopper::barrier_wait(r.empty(), r.parity ^ 1);
 	return r.bytes();
@@ -642,7 +643,7 @@ __device__ __forceinline__ void consume_deferring(const work &w, ring<typename F
 	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
 		ring<CUT> last = add_up<F>(sums, r, consumer, w.k_tiles,
 		                           [&](unsigned k) { box.send(w, consumer, slots, k, k + 1); });
-		box.send(w, consumer, slots, w.k_tiles, outbox<F>::CHUNKS);
+		box.send(w, consumer, slots, w.k_tiles, F::CHUNKS);
 		place tile = place_of<CUT>(w, i);
 		bool over = i + gridDim.x / CUT::SHARERS >= w.tiles;
 		hopper::products_wait();
@@ -714,7 +715,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_cons
 		__syncwarp();
 	} else {
 		hopper::more_registers<232>();
-		if constexpr (F::DEFERS)
+		if constexpr (CUT::DEFERS)
 			consume_deferring<F>(w, r, slots, warpgroup - 1);
 		else
 			consume<F>(w, r, slots, warpgroup - 1);

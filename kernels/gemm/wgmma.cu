@@ -266,23 +266,24 @@ template <class CUT, element E> choice choice_of(const plan &plan, work w, int m
 	        CUT::ROWS * CUT::COLS, launcher_of<CUT, E>(plan)};
 }
 
-template <element E> choice best_of(const plan &plan, const work &w, int multiprocessors)
+template <element E, class... CUTS> choice fastest_of(const plan &plan, const work &w, int multiprocessors)
 {
-	const choice choices[] = {choice_of<wide_cut<E>, E>(plan, w, multiprocessors),
-	                          choice_of<middle_cut, E>(plan, w, multiprocessors),
-	                          choice_of<square_cut, E>(plan, w, multiprocessors),
-	                          choice_of<narrow_cut, E>(plan, w, multiprocessors)};
+	const choice choices[] = {choice_of<CUTS, E>(plan, w, multiprocessors)...};
 	choice best = choices[0];
 
 	for (const choice &c : choices)
 		if (c.ns < best.ns)
 			best = c;
-	if constexpr (E != element::TF32) {
-		choice lone = choice_of<lone_cut, E>(plan, w, multiprocessors);
-		if (lone.ns < best.ns)
-			best = lone;
-	}
 	return best;
+}
+
+template <element E> choice best_of(const plan &plan, const work &w, int multiprocessors)
+{
+	if constexpr (E == element::TF32)
+		return fastest_of<E, wide_cut<E>, middle_cut, square_cut, narrow_cut>(plan, w, multiprocessors);
+	else
+		return fastest_of<E, wide_cut<E>, lone_cut, middle_cut, square_cut, narrow_cut>(
+		    plan, w, multiprocessors);
 }
 
 choice best_of(const plan &plan, const work &w, kops_dtype dtype, int multiprocessors)

@@ -474,13 +474,11 @@ void launch_split(const problem &p, const plan &q, const struct launch *launch, 
 	for (; d.first < p.rows; d.first += rows) {
 		uint64_t left = p.rows - d.first;
 		unsigned n = (unsigned)(left < rows ? left : rows) * d.parts;
+		launch_form finish = {dim3(n), dim3(SPLIT_THREADS)}, totals = finish;
 
-		launch_form form = {dim3(n), dim3(SPLIT_THREADS)};
-
-		form.early = d.first > 0; /* it reads x before it waits */
-		launch_kernel(fused_totals<T>, form, stream, p, q, d);
-		form.early = true;
-		launch_kernel(fused_finish<T>, form, stream, p, q, d);
+		totals.early = d.first > 0; /* it reads x before it waits */
+		launch_kernel(fused_totals<T>, totals, stream, p, q, d);
+		launch_kernel(fused_finish<T>, finish, stream, p, q, d);
 	}
 }
 
