@@ -13,12 +13,11 @@ struct launch_form {
 	size_t shared = 0;    /* bytes, dynamic */
 	unsigned cluster = 1; /* blocks */
 	bool early = true;    /* as overlap.cuh has it, where the GPU can */
-	bool cooperative = false;
 };
 
 /* A form as CUDA wants it. Not to be moved: config points into it. */
 struct launch_config {
-	cudaLaunchAttribute attributes[3] = {};
+	cudaLaunchAttribute attributes[2] = {};
 	cudaLaunchConfig_t config = {};
 
 	launch_config(const launch_form &form, cudaStream_t stream)
@@ -33,8 +32,6 @@ struct launch_config {
 			    ->programmaticStreamSerializationAllowed = 1;
 		if (form.cluster > 1)
 			add(cudaLaunchAttributeClusterDimension)->clusterDim = {form.cluster, 1, 1};
-		if (form.cooperative)
-			add(cudaLaunchAttributeCooperative)->cooperative = 1;
 	}
 	launch_config(const launch_config &) = delete;
 

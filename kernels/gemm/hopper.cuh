@@ -19,6 +19,11 @@ namespace hopper
 /* What is multiplied. */
 enum class element { F16, BF16, TF32 };
 
+/* That are written and read together. */
+struct alignas(16) words {
+	uint64_t first, second;
+};
+
 __device__ __forceinline__ uint32_t shared_address(const void *p)
 {
 	return (uint32_t)__cvta_generic_to_shared(p);
@@ -44,17 +49,30 @@ __device__ __forceinline__ void add_products(double (&d)[4], const double (&a)[4
 
 /* ---- Words in global memory that other blocks write while this one looks ---- */
 
-__device__ __forceinline__ void store_relaxed(uint64_t *to, uint64_t bits)
+__device__ __forceinline__ void store_relaxed(words *to, const words &w)
 {
-	asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(bits) : "memory");
+	asm volatile("{\n"
+	             ".reg .b128 both;\n"
+	             "mov.b128 both, {%1, %2};\n"
+	             "st.relaxed.gpu.global.b128 [%0], both;\n"
+	             "}" ::"l"(to),
+	             "l"(w.first), "l"(w.second)
+	             : "memory");
 }
 
-__device__ __forceinline__ uint64_t load_relaxed(const uint64_t *from)
+__device__ __forceinline__ words load_relaxed(const words *from)
 {
-	uint64_t bits;
+	words w;
 
-	asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(bits) : "l"(from) : "memory");
-	return bits;
+	asm volatile("{\n"
+	             ".reg .b128 both;\n"
+	             "ld.relaxed.gpu.global.b128 both, [%2];\n"
+	             "mov.b128 {%0, %1}, both;\n"
+	             "}"
+	             : "=l"(w.first), "=l"(w.second)
+	             : "l"(from)
+	             : "memory");
+	return w;
 }
 
 /* ---- Sums in global memory that only one thread touches ---- */

@@ -75,20 +75,6 @@ static bool supports_ring(const struct op_args *args, const char **ret_why_not)
 	return supports_fused(args, ret_why_not) && softmax_ring_takes(args, ret_why_not);
 }
 
-/*
- * Ring's launches do not overlap, which costs it 2 us. Where clusters for the rows keep most multiprocessors
- * busy, fused is ahead by that up to some 20 MB.
- */
-static bool is_for_much(const struct op_args *args, const char **ret_why_not)
-{
-	const struct view *x = &args->views[0];
-	uint64_t bytes = view_elements(x) * dtype_size(x->dtype),
-	         row = x->shape[x->rank - 1] * dtype_size(x->dtype);
-
-	*ret_why_not = "leaves rows of 4 to 20 MiB in all to fused";
-	return bytes >= 20u << 20 || bytes < 4u << 20 || row > 1u << 20;
-}
-
 /* ---- Slowness, as measured on an H200 and half as much again ---- */
 
 #define BYTES_PER_NS 4200.0 /* full rate, as in struct kernel.slowdown */
@@ -164,7 +150,6 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f16 bf16",
         .takes = "as fused, rows of more than 128 KiB, to some 12 MiB",
         .supports = supports_ring,
-        .worthwhile = is_for_much,
         .workspace = softmax_ring_workspace,
         .launch = softmax_ring,
     },

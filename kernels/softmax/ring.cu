@@ -31,38 +31,48 @@
  * pieces are asked for at a time, 64 KiB. Nobody waits for a whole row: while one is written, pieces of others
  * are read, and where rows are few those that are left are written while no more is to be read.
  *
- * All blocks must run at a time: the launch is cooperative, which takes care of it beside others on other
- * streams, too. They never wait for each other in a circle as long as a row has at most (LAG + 1) * blocks
- * pieces: of all pieces that wait to be finished take the first, n. It waits for totals of pieces up to n +
- * (LAG + 1) * blocks - 1. Whoever has one of these, m, adds it up once piece m - (LAG + 1) * blocks of its own,
- * which is before n, is finished. Collectors wait for PATIENCE <= LAG pieces more, which are added up before.
+ * A total and the launch's mark, which nothing else in memory has, are told by one store of 16 bytes. So memory
+ * for totals may hold anything before, and launches overlap (overlap.cuh), where they had to be cooperative
+ * once to clear it: 1.5 us less.
+ *
+ * Where all blocks run at a time they never wait for each other in a circle as long as a row has at most
+ * (LAG + 1) * blocks pieces: of all pieces that wait to be finished take the first, n. It waits for totals of
+ * pieces up to n + (LAG + 1) * blocks - 1. Whoever has one of these, m, adds it up once piece m - (LAG + 1) *
+ * blocks of its own, which is before n, is finished. Collectors wait for PATIENCE <= LAG pieces more, which are
+ * added up before. Where others keep some multiprocessors, as they may at any time, a collector that has waited
+ * for TOO_LONG adds the piece up itself (stand_in()): slowly, but so blocks that run end, and leave their
+ * places to those that do not yet.
  *
  * Measured, H200, parts of a device copy's rate in the same run, no launch finds its data in a cache:
  *
- *   f32     2048x64K 2047x65537 1024x128K 512x256K 671x200001 128x1M 127x1000003 32x1M 16x1M 16x1000001 256x64K
- *   ring        0.92       0.92      0.93     0.95       0.94   0.95        0.95  0.91  0.89       0.95    0.86
- *   fused       0.90       0.86      0.88     0.87       0.78   0.77        0.67  0.65  0.60       0.58    0.79
- *   f16     2048x128K 2047x131073 4095x65544 1024x256K 256x1M 255x1048579 300x300001 32x1M 400x100000
- *   ring         0.92        0.93       0.87      0.94   0.95        0.95       0.93  0.87       0.82
- *   fused        0.82        0.79       0.78      0.76   0.72        0.69       0.72  0.67       0.65
+ *   f32     2048x64K 2047x65537 1024x128K 512x256K 256x512K 128x1M 32x1M 17x1M 16x1M 256x64K 64x128K 16x128K
+ *   ring        0.94       0.94      0.95     0.96     0.96   0.95  0.92  0.88  0.89    0.90    0.86    0.65
+ *   fused       0.91       0.88      0.89     0.89     0.86   0.76  0.70  0.65  0.63    0.84    0.65    0.64
+ *   f16     2048x128K 4095x65544 256x1M 300x300001 1023x65600 32x1M 400x100000 64x128K 33x65600
+ *   ring         0.93       0.93   0.96       0.93       0.92  0.87       0.91    0.71     0.76
+ *   fused        0.82       0.80   0.74       0.72       0.75  0.69       0.68    0.66     0.69
  *
- * What is lost beside 5 %: 3 us at the start and at the end, 0.1 of 64 MB; and what comes of the pieces' number
- * where a row is a few of them and not quite full ones. 2 us of the 3 are what other kernels save by beginning
- * while the kernel before ends (overlap.cuh): with the attribute for that a cooperative launch is no faster,
- * since all of its blocks must find room at once, which is when the last one before is gone.
+ * What is lost beside 4 %, the pieces' number where a row is a few of them and not quite full ones, and the
+ * launch where little is done: 4 us where rows are few and long. 16 x 1M takes 39.5 us and would take 35.4 if
+ * nobody waited for totals, a copy 35.1: behind 64 KiB of loads and the stores of a piece it takes a collector
+ * 2 to 4 us to read 128 totals, and blocks get up to 7 us ahead of each other.
  *
  * Tried, and as fast at best: pieces dealt as blocks ask for them, and finished as soon as they are known (0.05
- * slower); one collector (0.05 slower for few rows, where it is what all wait for); 3 collectors (0.01) and 7
- * (0.06); PATIENCE 0 (0.03; why it is slower is not known: with fewer looks at the same time it is as slow); 1,
- * and 2, which is 0.05 faster for some shapes of 5 or 7 pieces to a row and 0.01 slower for most; pieces of 24
- * KiB (0.02) and 16 KiB (0.06); 8 warps; three pieces under way; LAG 3 and 5; more and smaller pieces to
- * a row so that the last round is full; a barrier among the warps before they write; a piece's 2 KiB of a warp
- * side by side; an ordinary launch in place of the cooperative one.
+ * slower); one collector (0.05 slower for few rows, where it is what all wait for); 3 collectors (0.02, of
+ * 16-bit types 0.1) and 7 (0.06); PATIENCE 0 (0.03), 1 (0.01) and 3 (0.01, of 16-bit types up to 0.09); pieces
+ * of 24 KiB (0.02) and 16 KiB (0.06); 8 warps; three pieces under way, or up to five while nothing is written
+ * yet; the first pieces brought to L2 before the kernel before is done; one block that makes a row's total of
+ * the pieces' and tells all others (0.01 to 0.08); totals of 8 bytes; LAG 2 (0.2), 3 (0.05) and 5; more and
+ * smaller pieces to a row so that the last round is full; a barrier among the warps before they write; a
+ * piece's 2 KiB of a warp side by side.
  */
 #include "fused.cuh"
 #include "gemm/hopper.cuh"
 #include "launch.cuh"
 #include "ring.h"
+
+#include <atomic>
+#include <random>
 
 namespace
 {
@@ -73,7 +83,7 @@ constexpr unsigned COLLECTORS = 2; /* warps */
 constexpr unsigned SLOTS = 7;      /* pieces of a block */
 constexpr unsigned LAG = 4;        /* pieces added up between a piece's adding up and its finishing */
 constexpr unsigned LOADING = 2;    /* pieces under way at most */
-constexpr unsigned PATIENCE = 3;   /* pieces added up before the totals of a piece's row are looked for */
+constexpr unsigned PATIENCE = 2;   /* pieces added up before the totals of a piece's row are looked for */
 
 constexpr unsigned COMPUTING = WARPS * WARP;        /* threads */
 constexpr unsigned PIECE_MAX = VECTORS * COMPUTING; /* vectors */
@@ -84,13 +94,14 @@ constexpr unsigned ROUNDS = 3; /* pieces of a row to a block at most: slots must
 static_assert(LAG < SLOTS, "a piece stays in its slot until it is finished");
 static_assert(PATIENCE <= LAG, "no more are added up before it is finished");
 static_assert(LOADING <= SLOTS, "the first pieces are loaded before any is finished");
-static_assert(ROUNDS <= LAG + 1, "else blocks wait for each other in a circle");
+static_assert(ROUNDS <= LAG + 1, "else blocks wait for each other in a circle, until they stand in");
 
 /* Rows cut into pieces, numbered row after row. */
 struct cut {
 	unsigned parts, each; /* pieces of a row; vectors of a piece, the last of a row may have fewer */
 	unsigned pieces;
-	uint64_t *of_piece; /* totals as bits, by number */
+	hopper::words *of_piece; /* totals that were told, by number */
+	uint64_t mark;           /* of this launch's: what else is there is not a total */
 };
 
 /*
@@ -109,7 +120,7 @@ struct ring {
 	uint64_t known[SLOTS];  /* a collector: the row's result is there */
 	uint64_t free[SLOTS];   /* all warps: the piece is in their registers */
 	piece pieces[SLOTS];
-	total of_warp[SLOTS][WARPS];
+	total of_warp[SLOTS][WARPS], stood_in[COLLECTORS][WARPS];
 	finish result[SLOTS];
 };
 
@@ -120,65 +131,47 @@ constexpr unsigned LOADER = WARPS, PUBLISHER = WARPS + 1, COLLECTOR = WARPS + 2;
 
 /* ---- Totals of pieces, told to all blocks ---- */
 
-/* Cannot be a total: its most would be NaN. */
-constexpr uint64_t UNTOLD = ~(uint64_t)0;
-
 /* The total itself is the message: no other write has to be seen with it. */
-__device__ __forceinline__ void tell(uint64_t *to, const total &t)
+__device__ __forceinline__ hopper::words message_of(const cut &c, const total &t)
 {
-	uint64_t bits = (uint64_t)__float_as_uint(t.sum) << 32 | __float_as_uint(t.most);
-
-	hopper::store_relaxed(to, bits);
+	return {(uint64_t)__float_as_uint(t.sum) << 32 | __float_as_uint(t.most), c.mark};
 }
 
-__device__ __forceinline__ total told(const uint64_t *from)
+__device__ __forceinline__ total total_in(const hopper::words &w)
 {
-	uint64_t bits = hopper::load_relaxed(from);
-
-	return {__uint_as_float((unsigned)bits), __uint_as_float((unsigned)(bits >> 32))};
+	return {__uint_as_float((unsigned)w.first), __uint_as_float((unsigned)(w.first >> 32))};
 }
 
-constexpr unsigned TOLD = 4; /* totals of a lane under way */
-
-/* Those of a lane, once they have been told; those that have been are not looked at again. */
-__device__ __forceinline__ void await_told(const uint64_t *of, unsigned n, total (&t)[TOLD])
+__device__ __forceinline__ bool is_told(const cut &c, const hopper::words &w)
 {
+	return w.second == c.mark;
+}
+
+constexpr unsigned TOLD = 4;          /* totals of a lane under way */
+constexpr int64_t TOO_LONG = 1 << 18; /* clocks, 0.13 ms */
+
+/*
+ * Those of a lane, every WARP-th of n, once they have been told; or what has been when it takes too long. Those
+ * that were told are not looked at again.
+ */
+__device__ __forceinline__ void await_told(const cut &c, const hopper::words *of, unsigned n,
+                                           hopper::words (&w)[TOLD])
+{
+	int64_t since = clock64();
 	bool complete;
 
 #pragma unroll
 	for (unsigned k = 0; k < TOLD; k++)
-		t[k] = k * WARP < n ? told(&of[k * WARP]) : total{-INFINITY, 0};
+		w[k] = k * WARP < n ? hopper::words{0, ~c.mark} : message_of(c, {-INFINITY, 0});
 	do {
 		complete = true;
 #pragma unroll
 		for (unsigned k = 0; k < TOLD; k++)
-			if (isnan(t[k].most)) {
-				t[k] = told(&of[k * WARP]);
+			if (!is_told(c, w[k])) {
+				w[k] = hopper::load_relaxed(&of[k * WARP]);
 				complete = false;
 			}
-	} while (!complete);
-}
-
-/* The total of n pieces, given to every lane of the warp. */
-__device__ __forceinline__ total collect(const problem &p, const plan &q, const uint64_t *of, unsigned n)
-{
-	total all = {-INFINITY, 0};
-
-	for (unsigned i = threadIdx.x % WARP; i < n; i += TOLD * WARP) {
-		total t[TOLD];
-		float most = all.most;
-
-		await_told(of + i, n - i, t);
-#pragma unroll
-		for (unsigned k = 0; k < TOLD; k++)
-			most = fmaxf(most, t[k].most);
-		all = {most, rescaled_sum(p, q, all, most)};
-#pragma unroll
-		for (unsigned k = 0; k < TOLD; k++)
-			all.sum += rescaled_sum(p, q, t[k], most);
-	}
-	float most = largest_of_lanes(all.most);
-	return {most, sum_of_lanes(rescaled_sum(p, q, all, most))};
+	} while (!complete && clock64() - since < TOO_LONG);
 }
 
 /* ---- A block's ring ---- */
@@ -339,6 +332,14 @@ template <typename T> __device__ __forceinline__ void unpack_taken(const uint4 (
 		unpack<T>(taken[j], h->body[j]);
 }
 
+/* Of what a warp holds. */
+template <typename T> __device__ __forceinline__ total total_of(const problem &p, const plan &q, portion<T> *h)
+{
+	float most = largest_of_lanes(most_of_held(p, q, *h));
+
+	return {most, sum_of_lanes(raise_held(p, q, h, local_shift(p, most)))};
+}
+
 template <typename T>
 __device__ __forceinline__ void add_up(const problem &p, const plan &q, ring &r, const uint4 *slots,
                                        unsigned slot)
@@ -348,10 +349,9 @@ __device__ __forceinline__ void add_up(const problem &p, const plan &q, ring &r,
 
 	take<T>(p, slots, slot, reach_of<T>(r.pieces[slot]), taken);
 	unpack_taken<T>(taken, &h);
-	float most = largest_of_lanes(most_of_held(p, q, h));
-	float sum = sum_of_lanes(raise_held(p, q, &h, local_shift(p, most)));
+	total t = total_of<T>(p, q, &h);
 	if (threadIdx.x % WARP == 0) {
-		r.of_warp[slot][threadIdx.x / WARP] = {most, sum};
+		r.of_warp[slot][threadIdx.x / WARP] = t;
 		hopper::barrier_arrive(at(r.added[slot]));
 	}
 }
@@ -421,17 +421,109 @@ __device__ __forceinline__ void publish(const problem &p, const plan &q, const c
 	wait_for(r.added, i);
 	total t = combine(p, q, r.of_warp[i % SLOTS], WARPS);
 	if (threadIdx.x % WARP == 0)
-		tell(&c.of_piece[number_of(i)], t);
+		hopper::store_relaxed(&c.of_piece[number_of(i)], message_of(c, t));
+}
+
+/* What thread `me` of those that compute would hold of a piece, from global memory. */
+template <typename T>
+__device__ __forceinline__ void load_portion(const problem &p, const piece &s, const T *x, unsigned me,
+                                             portion<T> *h)
+{
+#pragma unroll
+	for (unsigned j = 0; j < VECTORS; j++)
+#pragma unroll
+		for (unsigned k = 0; k < WIDE<T>; k++) {
+			unsigned place = (me + j * COMPUTING) * WIDE<T> + k;
+			h->body[j][k] = place >= s.first && place < s.last ? (float)x[place] : nothing(p);
+		}
+}
+
+/*
+ * The total of a piece whose block keeps this warp waiting, perhaps since the GPU has no place for it yet. In
+ * the order in which that block would add it up.
+ */
+template <typename T>
+__device__ __noinline__ total stand_in(const problem &p, const plan &q, const cut &c, total *of_warp,
+                                       unsigned number)
+{
+	const T *x;
+	const piece s = piece_of<T>(p, c, number, &x);
+	unsigned lane = threadIdx.x % WARP;
+
+	for (unsigned warp = 0; warp < WARPS; warp++) {
+		portion<T> h;
+		load_portion<T>(p, s, x, warp * WARP + lane, &h);
+		total t = total_of<T>(p, q, &h);
+		if (lane == 0)
+			of_warp[warp] = t;
+	}
+	__syncwarp();
+	total mine = combine(p, q, of_warp, WARPS);
+	__syncwarp();
+	/* Where y is x, its block has told before it wrote: as long as it has not, what was read was x. */
+	__threadfence();
+	hopper::words already = hopper::load_relaxed(&c.of_piece[number]);
+	if (is_told(c, already))
+		return total_in(already);
+	if (lane == 0)
+		hopper::store_relaxed(&c.of_piece[number], message_of(c, mine));
+	return mine;
+}
+
+/* The totals of those lanes that were not told, in the place of their owners. */
+template <typename T>
+__device__ __forceinline__ total told_or_stood_in(const problem &p, const plan &q, const cut &c, total *of_warp,
+                                                  unsigned number, const hopper::words &w)
+{
+	unsigned lane = threadIdx.x % WARP, untold = __ballot_sync(FULL, !is_told(c, w));
+	total t = total_in(w);
+
+	for (unsigned of = 0; untold >> of; of++)
+		if (untold >> of & 1) {
+			total s = stand_in<T>(p, q, c, of_warp, number + of);
+			t = of == lane ? s : t;
+		}
+	return t;
+}
+
+/* The total of n pieces, given to every lane of the warp. */
+template <typename T>
+__device__ __forceinline__ total collect(const problem &p, const plan &q, const cut &c, total *of_warp,
+                                         unsigned first, unsigned n)
+{
+	unsigned lane = threadIdx.x % WARP;
+	total all = {-INFINITY, 0};
+
+	for (unsigned i = 0; i < n; i += TOLD * WARP) {
+		hopper::words w[TOLD];
+		total t[TOLD];
+		float most = all.most;
+
+		await_told(c, &c.of_piece[first + i + lane], i + lane < n ? n - i - lane : 0, w);
+#pragma unroll
+		for (unsigned k = 0; k < TOLD; k++) {
+			t[k] = told_or_stood_in<T>(p, q, c, of_warp, first + i + k * WARP, w[k]);
+			most = fmaxf(most, t[k].most);
+		}
+		all = {most, rescaled_sum(p, q, all, most)};
+#pragma unroll
+		for (unsigned k = 0; k < TOLD; k++)
+			all.sum += rescaled_sum(p, q, t[k], most);
+	}
+	float most = largest_of_lanes(all.most);
+	return {most, sum_of_lanes(rescaled_sum(p, q, all, most))};
 }
 
 /* By the time it looks, most totals are there. */
+template <typename T>
 __device__ __forceinline__ void collect_row(const problem &p, const plan &q, const cut &c, ring &r, unsigned i,
                                             unsigned mine)
 {
 	unsigned number = number_of(i);
+	total *of_warp = r.stood_in[threadIdx.x / WARP - COLLECTOR];
 
 	wait_for(r.added, i + PATIENCE < mine ? i + PATIENCE : mine - 1);
-	total all = collect(p, q, &c.of_piece[number - number % c.parts], c.parts);
+	total all = collect<T>(p, q, c, of_warp, number - number % c.parts, c.parts);
 	if (threadIdx.x % WARP == 0) {
 		r.result[i % SLOTS] = finish_of(p, q, all, all.most);
 		hopper::barrier_arrive(at(r.known[i % SLOTS]));
@@ -451,27 +543,22 @@ __global__ void __launch_bounds__(THREADS, 1) ring_rows(problem p, plan q, cut c
 	p.log = LOG;
 	p.sign = NEGATIVE ? -1.0f : 1.0f;
 	q.ends = false; /* pieces have no other elements */
-	if (warp == LOADER) {
-		if (threadIdx.x % WARP == 0)
-			begin_ring(r);
-		__syncwarp();
-		for (unsigned i = 0; i < LOADING && i < mine; i++)
-			load_piece<T>(p, c, r, slots, i);
-	}
-	for (unsigned i = blockIdx.x * THREADS + threadIdx.x; i < c.pieces; i += gridDim.x * THREADS)
-		c.of_piece[i] = UNTOLD;
-	cooperative_groups::this_grid().sync();
+	let_next_kernel_come();
+	if (threadIdx.x == LOADER * WARP)
+		begin_ring(r);
+	__syncthreads();
+	await_kernel_before();
 	if (warp < WARPS) {
 		compute<T>(p, q, r, slots, mine);
 	} else if (warp == LOADER) {
-		for (unsigned i = LOADING; i < mine; i++)
+		for (unsigned i = 0; i < mine; i++)
 			load_piece<T>(p, c, r, slots, i);
 	} else if (warp == PUBLISHER) {
 		for (unsigned i = 0; i < mine; i++)
 			publish(p, q, c, r, i);
 	} else {
 		for (unsigned i = warp - COLLECTOR; i < mine; i += COLLECTORS)
-			collect_row(p, q, c, r, i, mine);
+			collect_row<T>(p, q, c, r, i, mine);
 	}
 #endif
 }
@@ -490,18 +577,28 @@ cut cut_of(const op_args *args, bool aligned)
 	uint64_t each = ceil_div(ceil_div(vectors, ceil_div(vectors, PIECE_MAX)), line) * line;
 	uint64_t parts = ceil_div(vectors, each);
 
-	return {(unsigned)parts, (unsigned)each, (unsigned)(view_elements(y) / cols * parts), NULL};
+	return {(unsigned)parts, (unsigned)each, (unsigned)(view_elements(y) / cols * parts), NULL, 0};
 }
 
-/* 0 where no block could run, or not all blocks of a launch at a time. */
-unsigned blocks_at_a_time()
+/* One to a multiprocessor; 0 where none could run. */
+unsigned blocks_at_most()
 {
 	bool able =
 	    cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 &&
-	    cuda_device_attribute(cudaDevAttrCooperativeLaunch) &&
 	    (size_t)cuda_device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= RING_BYTES + sizeof(ring);
 
 	return able ? (unsigned)cuda_device_attribute(cudaDevAttrMultiProcessorCount) : 0;
+}
+
+/*
+ * Neither that of another launch nor, but for one in 2^64, what else workspace may hold. A graph must not keep
+ * it for a launch that it repeats.
+ */
+uint64_t next_mark()
+{
+	static std::atomic<uint64_t> mark{(uint64_t)std::random_device()() << 32 | std::random_device()()};
+
+	return mark++;
 }
 
 typedef void (*ring_kernel)(problem, plan, cut);
@@ -517,14 +614,13 @@ template <typename T> void launch_ring(const op_args *args, const struct launch 
 {
 	problem p = problem_of(args);
 	plan q = plan_of<T>(p);
-	unsigned blocks = blocks_at_a_time();
+	unsigned blocks = blocks_at_most();
 	cut c = cut_of(args, is_whole(p, (uintptr_t)p.x, p.x_batch, sizeof(T), LINE));
 	ring_kernel kernel = kernel_for<T>(p);
 	launch_form form = {dim3(c.pieces < blocks ? c.pieces : blocks), dim3(THREADS), RING_BYTES};
 
-	form.cooperative = true;
-	form.early = false;
-	c.of_piece = (uint64_t *)launch->workspace;
+	c.of_piece = (hopper::words *)launch->workspace;
+	c.mark = next_mark();
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)RING_BYTES);
 	launch_kernel(kernel, form, (cudaStream_t)launch->stream, p, q, c);
 }
@@ -534,7 +630,7 @@ template <typename T> void launch_ring(const op_args *args, const struct launch 
 extern "C" bool softmax_ring_takes(const op_args *args, const char **ret_why_not)
 {
 	const view *y = &args->views[1];
-	unsigned blocks = blocks_at_a_time();
+	unsigned blocks = blocks_at_most();
 
 	if (blocks == 0)
 		*ret_why_not = "needs a GPU with bulk copies and 227 KiB of shared memory";
@@ -552,7 +648,7 @@ extern "C" uint64_t softmax_ring_workspace(const op_args *args)
 {
 	unsigned aligned = cut_of(args, true).pieces, others = cut_of(args, false).pieces;
 
-	return (aligned > others ? aligned : others) * sizeof(uint64_t);
+	return (aligned > others ? aligned : others) * sizeof(hopper::words);
 }
 
 extern "C" CUDA_LAUNCH(softmax_ring)

@@ -49,6 +49,27 @@ template <class T> T __shfl_xor_sync(unsigned, T value, unsigned lanes)
 	return emulated_shuffle(value, threadIdx.x % emulator::WARP ^ lanes);
 }
 
+inline unsigned __ballot_sync(unsigned, bool value)
+{
+	const uint64_t *of_lanes = emulator::exchange(value);
+	unsigned lanes = 0;
+
+	for (unsigned lane = 0; lane < emulator::WARP; lane++)
+		lanes |= (unsigned)of_lanes[lane] << lane;
+	return lanes;
+}
+
+/* All that was written is seen at once. */
+inline void __threadfence()
+{
+}
+
+inline int64_t clock64()
+{
+	emulator::hesitate();
+	return emulator::now();
+}
+
 /* ---- Values ---- */
 
 inline unsigned __float_as_uint(float value)

@@ -59,6 +59,11 @@ void fail(const char *format, ...)
 static std::vector<std::function<void()>> events;
 static unsigned event_patience; /* one in so many steps is an event */
 
+void happen_later(std::function<void()> event)
+{
+	events.push_back(std::move(event));
+}
+
 static void happen()
 {
 	std::swap(events[random_below(events.size())], events.back());
@@ -66,6 +71,19 @@ static void happen()
 
 	events.pop_back();
 	event();
+}
+
+/* ---- The clock ---- */
+
+static int64_t clocks;
+static unsigned clock_patience; /* one in so many looks at it finds that long has passed */
+
+int64_t now()
+{
+	constexpr int64_t LONG = 1 << 30;
+
+	clocks += random_below(clock_patience) == 0 ? LONG : 1;
+	return clocks;
 }
 
 /* ---- The threads of blocks ---- */
@@ -349,32 +367,6 @@ void mbarrier_wait(uint32_t address, unsigned parity)
 		wait(m.fibers, "a barrier in shared memory");
 }
 
-/* ---- Words in global memory ---- */
-
-static uint64_t told; /* words, so far */
-static waiting awaiting_words;
-constexpr unsigned LOOKS_MAX = 64; /* until one waits: more than there are words that one looks for at a time */
-
-void tell(uint64_t *to, uint64_t bits)
-{
-	events.push_back([=] {
-		*to = bits;
-		told++;
-		wake(awaiting_words);
-	});
-}
-
-uint64_t look(const uint64_t *from)
-{
-	if (self->told != told)
-		self->told = told, self->looks = 0;
-	hesitate();
-	while (self->looks >= LOOKS_MAX && self->told == told)
-		wait(awaiting_words, "words in global memory");
-	self->looks++;
-	return *from;
-}
-
 /* ---- Copies ---- */
 
 void copy_in(block &b, uint32_t to, unsigned bytes, uint32_t barrier, std::function<void(block &)> copy)
@@ -505,77 +497,99 @@ static void make_block(block &b, team &t, unsigned first, unsigned rank)
 	b.warpgroups.resize(launched->threads / WARPGROUP);
 }
 
-[[noreturn]] static void report_deadlock(const team &t)
+[[noreturn]] static void report_deadlock(const std::vector<block *> &blocks)
 {
 	std::map<std::pair<unsigned, const char *>, unsigned> awaited;
 
-	for (const block &b : t.blocks)
-		for (const fiber &f : b.fibers)
+	for (const block *b : blocks)
+		for (const fiber &f : b->fibers)
 			if (!f.done)
-				awaited[{b.index, f.awaits ? f.awaits : "nothing"}]++;
+				awaited[{b->index, f.awaits ? f.awaits : "nothing"}]++;
 	for (auto &a : awaited)
 		fprintf(stderr, "block %u: %u threads await %s\n", a.first.first, a.second, a.first.second);
 	fail("threads wait for ever");
 }
 
 /* One of those blocks that have fibers to run. */
-static bool is_any_able(const team &t, unsigned *ret_rank)
+static bool is_any_able(const std::vector<block *> &blocks, size_t *ret_which)
 {
-	size_t size = t.blocks.size(), first = random_below(size);
+	size_t size = blocks.size(), first = random_below(size);
 
 	for (size_t i = 0; i < size; i++) {
-		*ret_rank = (unsigned)((first + i) % size);
-		if (!t.blocks[*ret_rank].ready.empty())
+		*ret_which = (first + i) % size;
+		if (!blocks[*ret_which]->ready.empty())
 			return true;
 	}
 	return false;
 }
 
-static void run_team(unsigned first, unsigned size)
+/* Side by side, each block by a worker of its own. */
+static void run_blocks(const std::vector<block *> &blocks)
 {
-	team t;
 	unsigned unfinished = 0;
 
-	t.blocks.resize(size);
-	for (unsigned rank = 0; rank < size; rank++)
-		make_block(t.blocks[rank], t, first, rank);
-	for (unsigned rank = 0; rank < size; rank++)
-		workers[rank]->run([&, rank] { workers[rank]->begin(t.blocks[rank]); });
-	for (unsigned rank; is_any_able(t, &rank) || !events.empty();)
-		if (t.blocks[rank].ready.empty())
+	while (workers.size() < blocks.size())
+		workers.push_back(std::make_unique<worker>());
+	for (size_t i = 0; i < blocks.size(); i++)
+		workers[i]->run([&, i] { workers[i]->begin(*blocks[i]); });
+	for (size_t i; is_any_able(blocks, &i) || !events.empty();)
+		if (blocks[i]->ready.empty())
 			happen();
 		else
-			workers[rank]->run([&] { workers[rank]->run_for_a_while(t.blocks[rank]); });
-	for (block &b : t.blocks)
-		unfinished += b.unfinished;
+			workers[i]->run([&] { workers[i]->run_for_a_while(*blocks[i]); });
+	for (block *b : blocks)
+		unfinished += b->unfinished;
 	if (unfinished)
-		report_deadlock(t);
+		report_deadlock(blocks);
+}
+
+static void run_teams(const std::vector<unsigned> &firsts, unsigned size)
+{
+	std::vector<team> teams(firsts.size());
+	std::vector<block *> blocks;
+
+	for (size_t i = 0; i < teams.size(); i++) {
+		teams[i].blocks.resize(size);
+		for (unsigned rank = 0; rank < size; rank++) {
+			make_block(teams[i].blocks[rank], teams[i], firsts[i], rank);
+			blocks.push_back(&teams[i].blocks[rank]);
+		}
+	}
+	run_blocks(blocks);
+}
+
+/* How many of those clusters find room now, for the others come when they are done. */
+static size_t places_for(size_t teams, const form &form)
+{
+	constexpr size_t FIBERS_MAX = 16384;
+	size_t places =
+	    std::min((size_t)gpu.multiprocessors / form.cluster, FIBERS_MAX / (form.cluster * form.threads));
+
+	return 1 + random_below(std::clamp(places, (size_t)1, teams));
 }
 
 void launch(const form &form, const std::function<void()> &body)
 {
-	unsigned size = form.cooperative ? form.blocks : form.cluster;
-	static const unsigned patience[] = {2, 30, 1000};
-	std::vector<unsigned> teams;
+	static const unsigned event_patiences[] = {2, 30, 1000}, clock_patiences[] = {300, 10000, 100000};
+	std::vector<unsigned> firsts;
 
 	if (form.shared_bytes > SHARED_MAX || form.threads == 0 || form.threads > 1024 || form.blocks == 0 ||
-	    form.blocks % size != 0)
+	    form.blocks % form.cluster != 0)
 		fail("a launch of %u blocks of %u threads, %u bytes of shared memory, clusters of %u",
 		     form.blocks, form.threads, form.shared_bytes, form.cluster);
-	if (form.cooperative && form.blocks > gpu.multiprocessors)
-		fail("a cooperative launch of %u blocks on %u multiprocessors", form.blocks,
-		     gpu.multiprocessors);
-	while (workers.size() < size)
-		workers.push_back(std::make_unique<worker>());
 	launched = &form;
 	kernel = &body;
 	gridDim = {form.blocks, 1, 1};
-	event_patience = patience[random_below(3)];
-	for (unsigned first = 0; first < form.blocks; first += size)
-		teams.push_back(first);
-	std::shuffle(teams.begin(), teams.end(), gpu.random);
-	for (unsigned first : teams)
-		run_team(first, size);
+	event_patience = event_patiences[random_below(3)];
+	clock_patience = clock_patiences[random_below(3)];
+	for (unsigned first = 0; first < form.blocks; first += form.cluster)
+		firsts.push_back(first);
+	std::shuffle(firsts.begin(), firsts.end(), gpu.random);
+	for (size_t n, done = 0; done < firsts.size(); done += n) {
+		n = places_for(firsts.size() - done, form);
+		run_teams({firsts.begin() + (ptrdiff_t)done, firsts.begin() + (ptrdiff_t)(done + n)},
+		          form.cluster);
+	}
 }
 
 } // namespace emulator
@@ -598,8 +612,6 @@ extern "C" int cuda_device_attribute(enum cudaDeviceAttr which)
 		return (int)emulator::gpu.multiprocessors;
 	case cudaDevAttrComputeCapabilityMajor:
 		return 9;
-	case cudaDevAttrCooperativeLaunch:
-		return 1;
 	case cudaDevAttrMaxSharedMemoryPerBlockOptin:
 		return emulator::SHARED_MAX;
 	}

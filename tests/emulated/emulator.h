@@ -6,20 +6,21 @@
  *
  * A further source takes a file like f16x3.cc, and a row in check_emulated.c.
  *
- * What is emulated: grids, blocks, clusters and cooperative launches; barriers of warps, blocks and clusters;
+ * What is emulated: grids, blocks and clusters, of which a random number has room at a time; barriers of all;
  * mbarriers with their phases, arrivals and bytes; copies by the copy engine (bulk, multicast, by tensor maps,
  * both ways, with swizzles and edges; cp.async); matrix descriptors; products of a warpgroup from shared memory
  * and from registers; workspaces.
  *
- * A CUDA thread is a fiber, and one runs at a time, in a random order that the seed determines. Copies end at
- * random times and spoil their target as soon as they begin; products are computed as late as a wait allows. So
- * a missing wait, an early release or a wrong parity shows as a wrong result or as threads that wait for ever,
- * which is reported. So are copies and descriptors outside the shared memory of a block, wrong alignments, too
- * many arrivals, and what is still under way when a block ends.
+ * A CUDA thread is a fiber, and one runs at a time, in a random order that the seed determines. The clock goes
+ * on by leaps, as if others had the multiprocessor. Copies end at random times and spoil their target as soon
+ * as they begin; products are computed as late as a wait allows. So a missing wait, an early release or a wrong
+ * parity shows as a wrong result or as threads that wait for ever, which is reported. So are copies and
+ * descriptors outside the shared memory of a block, wrong alignments, too many arrivals, and what is still
+ * under way when a block ends.
  *
- * What is not: time; registers; fences, as all that was written is seen at once; overlap of kernels that follow
- * each other; the tensor cores' rounding (sums are exact here, then rounded); and where these files read the
- * hardware's manual wrongly, as the kernels might.
+ * What is not: how long something takes; registers; fences, as all that was written is seen at once; overlap of
+ * kernels that follow each other; the tensor cores' rounding (sums are exact here, then rounded); and where
+ * these files read the hardware's manual wrongly, as the kernels might.
  */
 #ifndef KOPS_EMULATOR_H
 #define KOPS_EMULATOR_H
@@ -61,8 +62,6 @@ struct fiber {
 	std::vector<std::pair<float *, const float *>> elements; /* to be copied */
 	std::vector<uint64_t> stores;                            /* not yet committed */
 	std::deque<std::vector<uint64_t>> store_commits;
-	uint64_t told;  /* words, when look() was called last */
-	unsigned looks; /* since then */
 };
 
 typedef std::vector<fiber *> waiting;
@@ -98,7 +97,7 @@ struct mbarrier {
 	waiting fibers;
 };
 
-/* Blocks that run at a time and may reach each other: a cluster, or all of a cooperative launch. */
+/* Blocks that may reach each other: a cluster. */
 struct team {
 	std::vector<block> blocks;
 	meeting met;
@@ -125,6 +124,9 @@ extern fiber *self;
 
 uint64_t random_below(uint64_t n);
 
+/* In clocks. */
+int64_t now();
+
 /* ---- Fibers ---- */
 
 /* Lets others run, or goes on: at places where it might make a difference. */
@@ -134,7 +136,7 @@ void yield();
 void wait(waiting &in, const char *what);
 void wake(waiting &in);
 void meet(meeting &m, unsigned threads, const char *what);
-/* All threads of a cluster or of a cooperative launch. */
+/* All threads of a cluster. */
 void meet_team();
 /* Of each lane of this warp, all of which ask; until it asks again. */
 const uint64_t *exchange(uint64_t value);
@@ -151,10 +153,8 @@ void mbarrier_wait(uint32_t address, unsigned parity);
 
 /* ---- What happens beside the fibers ---- */
 
-/* Writes a word some time from now on. */
-void tell(uint64_t *to, uint64_t bits);
-/* Reads it. Who looks again and again waits until another word has been told. */
-uint64_t look(const uint64_t *from);
+/* Some time from now on. */
+void happen_later(std::function<void()> event);
 /* Writes to a block's shared memory some time from now on, and has its barrier count the bytes. */
 void copy_in(block &b, uint32_t to, unsigned bytes, uint32_t barrier, std::function<void(block &)> copy);
 /* Copies some time from now on; from: null for zeros. */
@@ -178,7 +178,6 @@ void await_products(unsigned left);
 
 struct form {
 	unsigned blocks, threads, shared_bytes, cluster;
-	bool cooperative;
 	memory (*dynamic_shared)(); /* of the calling thread */
 };
 

@@ -31,14 +31,19 @@ using emulator::shared_address;
 
 /* ---- Words in global memory ---- */
 
-inline void store_relaxed(uint64_t *to, uint64_t bits)
+struct alignas(16) words {
+	uint64_t first, second;
+};
+
+inline void store_relaxed(words *to, const words &w)
 {
-	emulator::tell(to, bits);
+	emulator::happen_later([=] { *to = w; });
 }
 
-inline uint64_t load_relaxed(const uint64_t *from)
+inline words load_relaxed(const words *from)
 {
-	return emulator::look(from);
+	emulator::hesitate();
+	return *from;
 }
 
 inline void add_to_global(float4 *to, float4 x)

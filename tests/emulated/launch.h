@@ -54,15 +54,13 @@ inline void check_shared(const void *kernel, size_t bytes)
 
 inline emulator::form form_of(const cudaLaunchConfig_t &config)
 {
-	emulator::form form = {config.gridDim.x, config.blockDim.x, (unsigned)config.dynamicSmemBytes, 1, false,
+	emulator::form form = {config.gridDim.x, config.blockDim.x, (unsigned)config.dynamicSmemBytes, 1,
 	                       dynamic_shared};
 
 	for (unsigned i = 0; i < config.numAttrs; i++) {
 		const cudaLaunchAttribute &a = config.attrs[i];
 		if (a.id == cudaLaunchAttributeClusterDimension)
 			form.cluster = a.val.clusterDim.x;
-		if (a.id == cudaLaunchAttributeCooperative)
-			form.cooperative = a.val.cooperative;
 	}
 	if (config.gridDim.y * config.gridDim.z * config.blockDim.y * config.blockDim.z != 1)
 		emulator::fail("a launch of more than one dimension");

@@ -508,6 +508,128 @@ static void check_timed(struct bench *t)
 		die("timed", "the ops' time on the device is not told from the time of their launches");
 }
 
+enum { CROWD = 3, LONG_ROWS = 61, LONG_COLUMNS = 40003 };
+#define LONG_BYTES (LONG_ROWS * LONG_COLUMNS * sizeof(float))
+
+static struct memory resident(struct bench *t, uint64_t bytes)
+{
+	struct memory m = {.owner = t->dev, .bytes = bytes};
+
+	if (t->backend->alloc(t->dev, bytes, &m.device) < 0)
+		die("alloc", "no memory");
+	return m;
+}
+
+static void check_op(struct op_args *args)
+{
+	char why[WHY_BYTES];
+
+	if (args->op->check(args, why) < 0)
+		die("check", why);
+}
+
+static struct run_op softmax_of_long_rows(const struct memory *x, const struct memory *y)
+{
+	struct run_op op = {.args = {.op = op_by_name("softmax")}, .pinned = "ring"};
+	struct view rows = {.dtype = KOPS_F32, .rank = 2, .shape = {LONG_ROWS, LONG_COLUMNS}};
+
+	view_make_dense(&rows);
+	op.args.views[0] = op.args.views[1] = rows;
+	op.args.views[0].space = x;
+	op.args.views[1].space = y;
+	op.args.params.softmax.scale = 1;
+	check_op(&op.args);
+	return op;
+}
+
+/* Of a single number; few blocks, for a long time. */
+static struct run_op long_product(const struct memory *number, const struct memory *c)
+{
+	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = "naive"};
+	const uint64_t k = 1 << 17, shapes[3][2] = {{128, k}, {k, 128}, {128, 128}};
+
+	for (unsigned v = 0; v < 3; v++) {
+		op.args.views[v] = (struct view){.space = v < 2 ? number : c, .dtype = KOPS_F32, .rank = 2};
+		memcpy(op.args.views[v].shape, shapes[v], sizeof shapes[v]);
+	}
+	view_make_dense(&op.args.views[2]);
+	op.args.params.gemm.alpha = 1;
+	check_op(&op.args);
+	return op;
+}
+
+static void begin(struct bench *t, struct run *run)
+{
+	if (t->backend->plan(t->dev, run) < 0)
+		die("plan", run->error);
+	t->backend->start(t->dev, run);
+}
+
+/* The product and several softmaxes, each in a lane of its own. */
+static void run_beside_product(struct bench *t, const struct memory *x, const struct memory y[CROWD])
+{
+	struct memory c = resident(t, 128 * 128 * sizeof(float));
+	struct run_op product = long_product(x, &c), softmax[CROWD];
+	struct run first = {.ops = &product, .n_ops = 1, .lane = CROWD}, others[CROWD];
+	uint64_t start = clock_ns();
+
+	begin(t, &first);
+	for (unsigned i = 0; i < CROWD; i++) {
+		softmax[i] = softmax_of_long_rows(x, &y[i]);
+		others[i] = (struct run){.ops = &softmax[i], .n_ops = 1, .lane = i};
+		begin(t, &others[i]);
+	}
+	wait_for(t, CROWD + 1);
+	printf("crowded: %u softmaxes of long rows beside a product: %.0f µs\n", CROWD,
+	       clock_us(start, clock_ns()));
+	for (unsigned i = 0; i < CROWD; i++)
+		if (others[i].status < 0)
+			die("crowded", others[i].error);
+	t->backend->free(t->dev, c.device);
+}
+
+/*
+ * Kernels whose blocks tell each other something, where they do not all find room: beside each other and beside
+ * a product that keeps half of the multiprocessors. The results are those that they have alone.
+ */
+static void check_crowded(struct bench *t)
+{
+	struct memory x = resident(t, LONG_BYTES), alone = resident(t, LONG_BYTES), y[CROWD];
+	struct memory expected = {.host = malloc(LONG_BYTES), .bytes = LONG_BYTES}, found = expected;
+	struct run_op softmax = softmax_of_long_rows(&x, &alone);
+	float *values = expected.host;
+
+	found.host = malloc(LONG_BYTES);
+	for (uint64_t i = 0; i < LONG_BYTES / sizeof(float); i++)
+		values[i] = (float)(8 * uniform(t));
+	copy_between(t, &expected, &x, LONG_BYTES);
+	run_one(t, &softmax);
+	copy_between(t, &alone, &expected, LONG_BYTES);
+	for (unsigned i = 0; i < CROWD; i++) {
+		y[i] = resident(t, LONG_BYTES);
+		copy_between(t, &x, &y[i], LONG_BYTES);
+	}
+	run_beside_product(t, &x, y);
+	for (unsigned i = 0; i < CROWD; i++) {
+		copy_between(t, &y[i], &found, LONG_BYTES);
+		if (memcmp(found.host, expected.host, LONG_BYTES) != 0)
+			die("crowded", "a softmax's result is not what it is alone");
+		t->backend->free(t->dev, y[i].device);
+	}
+	t->backend->free(t->dev, x.device);
+	t->backend->free(t->dev, alone.device);
+	free(expected.host);
+	free(found.host);
+}
+
+static bool has_hopper(const struct bench *t)
+{
+	struct device_info info;
+
+	t->backend->describe(t->dev, &info);
+	return strstr(info.description, "compute capability 9.") != NULL;
+}
+
 /* A RESIDENT buffer at an address that is none. The context breaks; every run has to say so. */
 static void check_fault(struct bench *t)
 {
@@ -635,6 +757,8 @@ int main(int argc, char **argv)
 	printf("%lu cases, %lu runs, %lu ops right\n", cases, t.runs, t.ops);
 	if (!fault) {
 		check_timed(&t);
+		if (has_hopper(&t)) /* others have no such kernels */
+			check_crowded(&t);
 		check_out_of_memory(&t);
 	}
 	if (fault)

@@ -7,13 +7,6 @@
 namespace cooperative_groups
 {
 
-struct grid_group {
-	void sync() const
-	{
-		emulator::meet_team();
-	}
-};
-
 struct cluster_group {
 	void sync() const
 	{
@@ -29,11 +22,6 @@ struct cluster_group {
 };
 
 inline cluster_group this_cluster()
-{
-	return {};
-}
-
-inline grid_group this_grid()
 {
 	return {};
 }

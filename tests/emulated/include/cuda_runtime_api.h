@@ -16,7 +16,6 @@ typedef struct CUstream_st *cudaStream_t;
 enum cudaDeviceAttr {
 	cudaDevAttrMultiProcessorCount,
 	cudaDevAttrComputeCapabilityMajor,
-	cudaDevAttrCooperativeLaunch,
 	cudaDevAttrMaxSharedMemoryPerBlockOptin,
 };
 
@@ -47,6 +46,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **ret_entr
 #define __global__
 #define __grid_constant__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__       thread_local /* the fibers of a block share a thread: emulator.h */
@@ -92,11 +92,10 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
 enum cudaLaunchAttributeID {
 	cudaLaunchAttributeProgrammaticStreamSerialization,
 	cudaLaunchAttributeClusterDimension,
-	cudaLaunchAttributeCooperative,
 };
 
 struct cudaLaunchAttributeValue {
-	int programmaticStreamSerializationAllowed, cooperative;
+	int programmaticStreamSerializationAllowed;
 	uint3 clusterDim;
 };
 
