@@ -396,54 +396,71 @@ template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 
 /* ---- The choice of a kernel ---- */
 
-/* What a shape takes in ns, measured on an H200. */
+/*
+ * What a shape takes in ns: fitted to what up to 16 ways to compute each of 481 products took on an H200.
+ * per_k[i]: where i + 1 blocks share a multiprocessor. A last wave of single blocks takes less than that, as
+ * the next launch's blocks come beside it.
+ */
 struct choice {
 	int (*launch)(work *w, int splits, cudaStream_t stream);
 	int (*shared)(int turned, bool split);
 	int side, resident;
-	double wave;         /* the beginning and end of the first blocks that run at the same time */
+	double first;        /* the beginning and end of the first blocks that run at the same time … */
+	double next;         /* … and of the next */
+	double beside;       /* more for each block beside another */
 	double split, again; /* more if K is split; for each time that the parts are halved again */
-	double alone, more;  /* per k: a block alone on its multiprocessor; each beside it that fits in */
-	double share;        /* per k: of each where there are many */
-	double crowd;        /* so many times as much for clusters that fill half the device */
+	double single;       /* so much of a last wave's time where single blocks are left for it */
+	double per_k[6];
 };
 
 template <class S>
-constexpr choice choice_of(double wave, double split, double again, double alone, double more, double share,
-                           double crowd)
+constexpr choice choice_of(double first, double next, double beside, double split, double again, double single,
+                           const double (&per_k)[6])
 {
-	return {launch_shape<S>, S::bytes, S::SIDE, S::RESIDENT, wave, split, again, alone, more, share, crowd};
+	return {launch_shape<S>,
+	        S::bytes,
+	        S::SIDE,
+	        S::RESIDENT,
+	        first,
+	        next,
+	        beside,
+	        split,
+	        again,
+	        single,
+	        {per_k[0], per_k[1], per_k[2], per_k[3], per_k[4], per_k[5]}};
 }
 
 const choice choices[] = {
-    choice_of<shape<64, 8, 8, 16, 3, 2, 3>>(3190, 850, 300, 26.5, 17.7, 21.3, 2),
-    choice_of<shape<64, 8, 8, 8, 3, 4, 2>>(3750, 760, 560, 23.8, 0, 22.6, 2),
-    choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1620, 840, 310, 10.3, 6.3, 7.1, 1.2),
-    choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1240, 950, 60, 14.1, 4.2, 8.6, 1.15),
+    choice_of<shape<64, 8, 8, 16, 3, 2, 3>>(2990, 3740, 1320, 680, 220, 0.8, {28.2, 44.8, 63.5}),
+    choice_of<shape<64, 8, 8, 8, 3, 4, 2>>(2570, 3590, 1330, 1360, 1150, 0.9, {25.5, 45.5}),
+    choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1610, 1850, 680, 1010, 330, 0.4, {11.9, 16.6, 21.6, 26.6}),
+    choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1290, 1330, 370, 1200, 0, 0.8, {17.5, 20.2, 29.6, 33.9, 41.9, 46}),
 };
-constexpr double LAUNCH_NS = 1210, LATE_NS = 3300;     /* of a launch; more where it is not early */
-constexpr double NEXT_WAVE = 1.46;                     /* in first ones */
+constexpr double LAUNCH_NS = 850, LATE_NS = 1450;      /* of a launch; more where it is not early */
 constexpr double LEAST_NS = 2000, BYTES_PER_NS = 3000; /* of a launch; from and to memory */
+constexpr double CLUSTERED = 120.0 / 132; /* of the multiprocessors: those that clusters of 4 find */
 
 /* p by rows. */
 double time_of(const choice &c, const gemm_problem &p, int splits)
 {
 	double processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
-	double blocks = (double)blocks_of(p, c.side) * splits, each = ceil(blocks / processors);
+	double blocks = (double)blocks_of(p, c.side) * splits;
+	double each = ceil(blocks / floor(processors * (splits > 2 ? CLUSTERED : 1)));
 	double ks = ceil((double)p.k / STEP / splits) * STEP, bytes = 4 * (double)p.batch;
 	access how = access_of(p);
 	int resident = resident_of(c.resident, c.shared(how.a_along_k + how.b_along_k, splits > 1));
+	double full = floor(each / resident); /* waves */
+	int left = (int)(each - full * resident);
 
-	/* Where three have ended together, the next come by twos. */
-	if (resident == 3 && each == 4)
-		each = 5;
-	double per_k = fmax(c.alone + (each - 1) * c.more, each * c.share * c.resident / resident);
 	double ns = LAUNCH_NS + (may_be_early(resident, blocks) ? 0 : LATE_NS);
-	ns += c.wave * (1 + (ceil(each / resident) - 1) * NEXT_WAVE) + per_k * ks;
+	ns += c.first + c.beside * (fmin(each, resident) - 1);
 	if (splits > 1)
 		ns += c.split + (log2(splits) - 1) * c.again;
-	if (splits > 2 && blocks > processors / 2)
-		ns += (c.crowd - 1) * per_k * ks;
+	if (full > 0)
+		ns += (full - 1) * c.next + full * c.per_k[resident - 1] * ks;
+	if (left > 0)
+		ns += full > 0 ? (left == 1 ? c.single : 1) * (c.next + c.per_k[left - 1] * ks)
+		               : c.per_k[left - 1] * ks;
 	bytes *= (double)p.m * (double)p.n + (double)p.k * ((double)p.m + (double)p.n);
 	return fmax(ns, LEAST_NS + bytes / BYTES_PER_NS);
 }
