@@ -3,14 +3,15 @@
  *
  * gemm: with T = |alpha| |A| |B| + |beta| |C| and C64 the product in float64 of the very same operands,
  *
- *     |C - C64| <= T * ((8 + 2 sqrt(K)) u + 2.5 v) + w (|C64| + |alpha A B|) + smallest
+ *     |C - C64| <= T * ((8 + 2 R) u + 2.5 v) + w (|C64| + |alpha A B|) + smallest
  *
  * u: unit roundoff of the accumulation (2^-24, f64 2^-53). A sum of K rounded terms may err by K u T, but
- * independent roundings add up like sqrt(K); 8 allows for small K. v: roundoff of operands where the precision
- * lets a kernel round them (tf32 2^-11, bf16 2^-8). w: roundoff of a 16-bit result; cuBLAS may round the
- * product to it before it adds beta C (without that, |alpha A B| is left out). smallest: K + 2 of the smallest
- * normal numbers, for kernels that flush subnormals. Where C64 is NaN or infinite the kernel's must be the
- * same. Not judged: elements for which T comes near the largest number, as there the order of summing decides.
+ * independent roundings add up like R = sqrt(K); where one term is added K times they are alike, and R = K. 8
+ * allows for small K. v: roundoff of operands where the precision lets a kernel round them (tf32 2^-11, bf16
+ * 2^-8). w: roundoff of a 16-bit result; cuBLAS may round the product to it before it adds beta C (without
+ * that, |alpha A B| is left out). smallest: K + 2 of the smallest normal numbers, for kernels that flush
+ * subnormals. Where C64 is NaN or infinite the kernel's must be the same. Not judged: elements for which T
+ * comes near the largest number, as there the order of summing decides.
  *
  * softmax: with peak = max |scale x| of the row, t = ln of the result,
  *
@@ -181,16 +182,24 @@ static struct rounding rounding_of(const struct op_args *args)
 	return r;
 }
 
+/* R, as above. */
+static double roundings_of_sum(const struct op_args *args)
+{
+	double k = (double)args->views[0].shape[2];
+
+	return args->views[0].strides[2] == 0 && args->views[1].strides[1] == 0 ? k : sqrt(k);
+}
+
 /* rounded: the sum of what is rounded to the result's type. */
 static double gemm_bound(const struct rounding *r, double exact, double total, double rounded, double k,
-                         bool huge)
+                         double roundings, bool huge)
 {
 	/* tf32 and bf16 operands may round a denormal to 0, and Inf times that is NaN where Inf was due. */
 	if (!isfinite(total) || !isfinite(exact))
 		return huge || r->operand > 0 ? -1 : 0;
 	if (total > r->largest)
 		return -1;
-	return total * ((8 + 2 * sqrt(k)) * r->accumulate + 2.5 * r->operand) + 1.01 * r->result * rounded +
+	return total * ((8 + 2 * roundings) * r->accumulate + 2.5 * r->operand) + 1.01 * r->result * rounded +
 	       (k + 2) * r->smallest;
 }
 
@@ -208,13 +217,14 @@ static bool oracle_gemm(struct oracle *o, const struct problem *p)
 	struct op_args args = over_images(p, false);
 	struct rounding rounding = rounding_of(&args);
 	double k = (double)args.views[0].shape[2], *product = gemm_product(&args);
+	double roundings = roundings_of_sum(&args);
 	bool sums = args.params.gemm.beta != 0;
 
 	o->exact = run_wide(&args, false);
 	o->bound = gemm_total(&args);
 	for (uint64_t i = 0; o->exact && o->bound && product && i < o->n; i++) {
 		double rounded = fabs(o->exact[i]) + (sums ? fabs(product[i]) : 0);
-		o->bound[i] = gemm_bound(&rounding, o->exact[i], o->bound[i], rounded, k, p->huge);
+		o->bound[i] = gemm_bound(&rounding, o->exact[i], o->bound[i], rounded, k, roundings, p->huge);
 	}
 	bool complete = o->exact && o->bound && product;
 	free(product);
