@@ -46,6 +46,10 @@
  *   0.973                no block shares: better only where there is one tile for each
  *   0.984  1.04          the first four tiles of K brought to L2 before the kernel before is done: 4 % slower
  *                        at 2048³ (the first tile alone: 1 % faster there)
+ *   fourth run, as the third
+ *   0.989  1.015  1.02   as now; the same with A, B or both by columns, as which C's transpose is multiplied
+ *   0.983  1.009  1.02   the warpgroups send in turns, every other stage
+ *   0.989  1.015  1.02   one warpgroup a quarter or half of a stage behind the other
  *
  * In windows of 10 ms with pauses 128 × 128 is half a percent to one percent ahead of 64 × 256 from 2048³ on,
  * and bringing tiles to L2 ahead of their use makes it up to 18 % slower. Twelve warps that multiply do not
@@ -53,9 +57,11 @@
  *
  * So 1.1 × cuBLAS is out of reach: at 8192³ the profiler saw the tensor cores 97.4 % busy at 1.61 GHz here
  * (64 × 256), 96.8 % at 1.63 GHz in cuBLAS (320 × 128), which reads 59 % more from shared memory and 5 % less
- * from L2. It is the products themselves that take the power. At 4096³, too, the clock is at 1.63 GHz here
- * and 1.61 in cuBLAS (256 × 128, two blocks, as here, but 23 % fewer sectors from L2), which is 1 % ahead:
- * fewer clocks do not make it faster there, less power would.
+ * from L2. It is the products themselves that take the power. At 4096³, too, the clock is at 1.62 GHz here
+ * and 1.61 in cuBLAS (256 × 128, two blocks, as here, but 23 % fewer sectors from L2), which is 1 % ahead. Of a
+ * block's 289 k clocks there, 262 k at least for the products: 1056 for a stage where 1024 are least; 1450 to
+ * 1750 for each of the four stages during which results are sent; 840 between two tiles; 3200 at the end. The
+ * last of the designs above take some of these away, and the clock becomes slower by as much.
  */
 #include "wgmma.h"
 
