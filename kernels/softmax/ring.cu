@@ -478,11 +478,11 @@ __device__ __forceinline__ total told_or_stood_in(const problem &p, const plan &
 	unsigned lane = threadIdx.x % WARP, untold = __ballot_sync(FULL, !is_told(c, w));
 	total t = total_in(w);
 
-	for (unsigned of = 0; untold >> of; of++)
-		if (untold >> of & 1) {
-			total s = stand_in<T>(p, q, c, of_warp, number + of);
-			t = of == lane ? s : t;
-		}
+	for (; untold != 0; untold &= untold - 1) {
+		unsigned of = (unsigned)__ffs((int)untold) - 1;
+		total s = stand_in<T>(p, q, c, of_warp, number + of);
+		t = of == lane ? s : t;
+	}
 	return t;
 }
 

@@ -113,13 +113,16 @@ static bool make_tiles(struct problem *p, struct random *r)
 	return problem_complete(p, true, true, r);
 }
 
-/* Rows of more than 128 KiB that begin anywhere, if alike in x and y. */
+/* Rows of more than 128 KiB that begin anywhere, if alike in x and y; or one that has more pieces than a warp
+ * lanes.
+ */
 static bool make_long_rows(struct problem *p, struct random *r)
 {
 	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
 	kops_dtype dtype = dtypes[random_below(r, 3)];
-	uint64_t cols = (128 << 10) / dtype_size(dtype) + 1 + random_below(r, 2000);
-	struct view v = {.dtype = dtype, .rank = 2, .shape = {1 + random_below(r, 5), cols}};
+	bool one = random_chance(r, 30);
+	uint64_t cols = (one ? 1 << 20 : 128 << 10) / dtype_size(dtype) + 1 + random_below(r, 2000);
+	struct view v = {.dtype = dtype, .rank = 2, .shape = {one ? 1 : 1 + random_below(r, 5), cols}};
 
 	v.strides[0] = (int64_t)(random_chance(r, 30) ? (cols + 7) / 8 * 8 : cols + random_below(r, 9));
 	v.strides[1] = 1;

@@ -72,6 +72,11 @@ inline int64_t clock64()
 
 /* ---- Values ---- */
 
+inline int __ffs(int bits)
+{
+	return __builtin_ffs(bits);
+}
+
 inline unsigned __float_as_uint(float value)
 {
 	unsigned bits;
