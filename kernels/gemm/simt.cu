@@ -438,14 +438,14 @@ const choice choices[] = {
 };
 constexpr double LAUNCH_NS = 850, LATE_NS = 1450;      /* of a launch; more where it is not early */
 constexpr double LEAST_NS = 2000, BYTES_PER_NS = 3000; /* of a launch; from and to memory */
-constexpr double CLUSTERED = 120.0 / 132; /* of the multiprocessors: those that clusters of 4 find */
+constexpr double CLUSTERED = 120.0 / 132; /* of the multiprocessors: those that clusters of 4 or 8 find */
 
 /* p by rows. */
 double time_of(const choice &c, const gemm_problem &p, int splits)
 {
 	double processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 	double blocks = (double)blocks_of(p, c.side) * splits;
-	double each = ceil(blocks / floor(processors * (splits > 2 ? CLUSTERED : 1)));
+	double each = ceil(blocks / fmax(floor(processors * (splits > 2 ? CLUSTERED : 1)), 1));
 	double ks = ceil((double)p.k / STEP / splits) * STEP, bytes = 4 * (double)p.batch;
 	access how = access_of(p);
 	int resident = resident_of(c.resident, c.shared(how.a_along_k + how.b_along_k, splits > 1));

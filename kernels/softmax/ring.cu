@@ -118,7 +118,7 @@ struct ring {
 	uint64_t loaded[SLOTS]; /* the loader and the copy engine */
 	uint64_t added[SLOTS];  /* all warps: their totals are there */
 	uint64_t known[SLOTS];  /* a collector: the row's result is there */
-	uint64_t free[SLOTS];   /* all warps: the piece is in their registers */
+	uint64_t free[SLOTS];   /* all warps: the piece is in their registers; the publisher: so is its total */
 	piece pieces[SLOTS];
 	total of_warp[SLOTS][WARPS], stood_in[COLLECTORS][WARPS];
 	finish result[SLOTS];
@@ -187,7 +187,7 @@ __device__ __forceinline__ void begin_ring(ring &r)
 		hopper::barrier_init(at(r.loaded[slot]), 1);
 		hopper::barrier_init(at(r.added[slot]), WARPS);
 		hopper::barrier_init(at(r.known[slot]), 1);
-		hopper::barrier_init(at(r.free[slot]), WARPS);
+		hopper::barrier_init(at(r.free[slot]), WARPS + 1);
 	}
 	hopper::barriers_ready();
 }
@@ -420,8 +420,10 @@ __device__ __forceinline__ void publish(const problem &p, const plan &q, const c
 {
 	wait_for(r.added, i);
 	total t = combine(p, q, r.of_warp[i % SLOTS], WARPS);
-	if (threadIdx.x % WARP == 0)
+	if (threadIdx.x % WARP == 0) {
+		hopper::barrier_arrive(at(r.free[i % SLOTS]));
 		hopper::store_relaxed(&c.of_piece[number_of(i)], message_of(c, t));
+	}
 }
 
 /* What thread `me` of those that compute would hold of a piece, from global memory. */
@@ -440,7 +442,8 @@ __device__ __forceinline__ void load_portion(const problem &p, const piece &s, c
 
 /*
  * The total of a piece whose block keeps this warp waiting, perhaps since the GPU has no place for it yet. In
- * the order in which that block would add it up.
+ * the order in which that block would add it up. Where y is x, no block writes a piece before it has seen that
+ * its total is told: as long as it is not, what was read here was x.
  */
 template <typename T>
 __device__ __noinline__ total stand_in(const problem &p, const plan &q, const cut &c, total *of_warp,
@@ -449,7 +452,10 @@ __device__ __noinline__ total stand_in(const problem &p, const plan &q, const cu
 	const T *x;
 	const piece s = piece_of<T>(p, c, number, &x);
 	unsigned lane = threadIdx.x % WARP;
+	hopper::words w = hopper::load_relaxed(&c.of_piece[number]);
 
+	if (__all_sync(FULL, is_told(c, w)))
+		return total_in(w);
 	for (unsigned warp = 0; warp < WARPS; warp++) {
 		portion<T> h;
 		load_portion<T>(p, s, x, warp * WARP + lane, &h);
@@ -460,14 +466,13 @@ __device__ __noinline__ total stand_in(const problem &p, const plan &q, const cu
 	__syncwarp();
 	total mine = combine(p, q, of_warp, WARPS);
 	__syncwarp();
-	/* Where y is x, its block has told before it wrote: as long as it has not, what was read was x. */
 	__threadfence();
-	hopper::words already = hopper::load_relaxed(&c.of_piece[number]);
-	if (is_told(c, already))
-		return total_in(already);
-	if (lane == 0)
+	w = hopper::load_relaxed(&c.of_piece[number]);
+	if (!is_told(c, w) && lane == 0)
 		hopper::store_relaxed(&c.of_piece[number], message_of(c, mine));
-	return mine;
+	while (!is_told(c, w))
+		w = hopper::load_relaxed(&c.of_piece[number]);
+	return total_in(w);
 }
 
 /* The totals of those lanes that were not told, in the place of their owners. */

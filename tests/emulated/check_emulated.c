@@ -113,16 +113,13 @@ static bool make_tiles(struct problem *p, struct random *r)
 	return problem_complete(p, true, true, r);
 }
 
-/* Rows of more than 128 KiB that begin anywhere, if alike in x and y; or one that has more pieces than a warp
- * lanes.
- */
-static bool make_long_rows(struct problem *p, struct random *r)
+/* That begin anywhere, if alike in x and y, and are a little longer than so many bytes. */
+static bool make_rows(struct problem *p, uint64_t rows, uint64_t bytes, struct random *r)
 {
 	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
 	kops_dtype dtype = dtypes[random_below(r, 3)];
-	bool one = random_chance(r, 30);
-	uint64_t cols = (one ? 1 << 20 : 128 << 10) / dtype_size(dtype) + 1 + random_below(r, 2000);
-	struct view v = {.dtype = dtype, .rank = 2, .shape = {one ? 1 : 1 + random_below(r, 5), cols}};
+	uint64_t cols = bytes / dtype_size(dtype) + 1 + random_below(r, 2000);
+	struct view v = {.dtype = dtype, .rank = 2, .shape = {rows, cols}};
 
 	v.strides[0] = (int64_t)(random_chance(r, 30) ? (cols + 7) / 8 * 8 : cols + random_below(r, 9));
 	v.strides[1] = 1;
@@ -130,6 +127,19 @@ static bool make_long_rows(struct problem *p, struct random *r)
 	p->args.params.softmax.scale = random_chance(r, 40) ? 1 : 4 * random_unit(r);
 	p->args.params.softmax.log = random_chance(r, 30);
 	return problem_complete(p, true, true, r);
+}
+
+/* Of some pieces; or one that has more of them than a warp lanes. */
+static bool make_long_rows(struct problem *p, struct random *r)
+{
+	return random_chance(r, 30) ? make_rows(p, 1, 1 << 20, r)
+	                            : make_rows(p, 1 + random_below(r, 5), 128 << 10, r);
+}
+
+/* More pieces for each block than it keeps at a time. */
+static bool make_many_rows(struct problem *p, struct random *r)
+{
+	return make_rows(p, 3 + random_below(r, 8), 128 << 10, r);
 }
 
 /* ---- Rows ---- */
@@ -164,6 +174,14 @@ static const struct row {
      make_long_rows,
      4,
      {12, 13, 14, 16},
+     softmax_ring_takes,
+     softmax_ring_workspace,
+     softmax_ring},
+    {"softmax",
+     "ring around",
+     make_many_rows,
+     4,
+     {2, 3, 4, 2},
      softmax_ring_takes,
      softmax_ring_workspace,
      softmax_ring},

@@ -59,6 +59,11 @@ inline unsigned __ballot_sync(unsigned, bool value)
 	return lanes;
 }
 
+inline bool __all_sync(unsigned lanes, bool value)
+{
+	return __ballot_sync(lanes, value) == lanes;
+}
+
 /* All that was written is seen at once. */
 inline void __threadfence()
 {
