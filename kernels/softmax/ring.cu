@@ -115,7 +115,7 @@ struct piece {
 
 /* Of a block, beside the pieces. Each barrier completes a phase for each piece that comes to the slot. */
 struct ring {
-	uint64_t loaded[SLOTS]; /* the loader and the copy engine */
+	uint64_t loaded[SLOTS]; /* the loader's lanes and the copy engine */
 	uint64_t added[SLOTS];  /* all warps: their totals are there */
 	uint64_t known[SLOTS];  /* a collector: the row's result is there */
 	uint64_t free[SLOTS];   /* all warps: the piece is in their registers; the publisher: so is its total */
@@ -184,7 +184,7 @@ __device__ __forceinline__ uint32_t at(const uint64_t &barrier)
 __device__ __forceinline__ void begin_ring(ring &r)
 {
 	for (unsigned slot = 0; slot < SLOTS; slot++) {
-		hopper::barrier_init(at(r.loaded[slot]), 1);
+		hopper::barrier_init(at(r.loaded[slot]), WARP);
 		hopper::barrier_init(at(r.added[slot]), WARPS);
 		hopper::barrier_init(at(r.known[slot]), 1);
 		hopper::barrier_init(at(r.free[slot]), WARPS + 1);
@@ -259,9 +259,10 @@ __device__ __forceinline__ void fill_slot(ring &r, uint4 *slots, unsigned slot, 
 
 	if (e.wanted)
 		((T *)to)[e.place] = e.value;
-	__syncwarp();
-	if (threadIdx.x % WARP != 0)
+	if (threadIdx.x % WARP != 0) {
+		hopper::barrier_arrive(at(r.loaded[slot]));
 		return;
+	}
 	r.pieces[slot] = s;
 	hopper::barrier_expect(at(r.loaded[slot]), bytes);
 	if (bytes > 0)
@@ -420,6 +421,7 @@ __device__ __forceinline__ void publish(const problem &p, const plan &q, const c
 {
 	wait_for(r.added, i);
 	total t = combine(p, q, r.of_warp[i % SLOTS], WARPS);
+	__syncwarp();
 	if (threadIdx.x % WARP == 0) {
 		hopper::barrier_arrive(at(r.free[i % SLOTS]));
 		hopper::store_relaxed(&c.of_piece[number_of(i)], message_of(c, t));
