@@ -7,8 +7,9 @@
  * runs of one lane that are all out at once. Views overlap, interleave, repeat and run backwards. After it
  * every byte of the buffers is compared: written elements within the tolerance of their type, the others
  * exactly.
- * A job that finds the device full has to fail and to succeed later. --fault: what a broken context looks like,
- * last. Prints its seed. Exit status 0 only if all is right, 77 where there is no GPU.
+ * Kernels whose blocks wait for each other have to end where they do not all find room. A job that finds the
+ * device full has to fail and to succeed later. --fault: what a broken context looks like, last. Prints its
+ * seed. Exit status 0 only if all is right, 77 where there is no GPU.
  */
 #include <dlfcn.h>
 #include <math.h>
