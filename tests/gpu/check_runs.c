@@ -100,13 +100,35 @@ static void wait_for(struct bench *t, unsigned n)
 		die("wait", "a run did not come back in 20 s");
 }
 
+static struct memory resident(struct bench *t, uint64_t bytes)
+{
+	struct memory m = {.owner = t->dev, .bytes = bytes};
+
+	if (t->backend->alloc(t->dev, bytes, &m.device) < 0)
+		die("alloc", "no memory");
+	return m;
+}
+
+static void check_op(struct op_args *args, const char *what)
+{
+	char why[WHY_BYTES];
+
+	if (args->op->check(args, why) < 0)
+		die(what, why);
+}
+
+static void begin(struct bench *t, struct run *run)
+{
+	if (t->backend->plan(t->dev, run) < 0)
+		die("plan", run->error);
+	t->backend->start(t->dev, run);
+}
+
 static void run_one(struct bench *t, struct run_op *op)
 {
 	struct run run = {.ops = op, .n_ops = 1, .lane = 77};
 
-	if (t->backend->plan(t->dev, &run) < 0)
-		die("plan", run.error);
-	t->backend->start(t->dev, &run);
+	begin(t, &run);
 	wait_for(t, 1);
 	if (run.status < 0)
 		die("run", run.error);
@@ -122,10 +144,8 @@ static void copy_between(struct bench *t, const struct memory *from, const struc
 	struct run_op op = {
 	    .args = {.op = op_by_name("copy"), .views = {bytes_view(from, bytes), bytes_view(to, bytes)}},
 	    .pinned = ""};
-	char why[WHY_BYTES];
 
-	if (op.args.op->check(&op.args, why) < 0)
-		die("copy", why);
+	check_op(&op.args, "copy");
 	run_one(t, &op);
 }
 
@@ -482,15 +502,13 @@ static void check_timed(struct bench *t)
 	struct run_op adds[TIMED_OPS];
 	struct run run = {.ops = adds, .n_ops = TIMED_OPS, .timed = true};
 	const struct memory *m = &t->buffers[RESIDENT].memory;
-	char why[WHY_BYTES];
 	double wall_us = 0;
 
 	for (unsigned i = 0; i < TIMED_OPS; i++) {
 		adds[i] = (struct run_op){.args = {.op = op_by_name("add")}, .pinned = ""};
 		for (unsigned v = 0; v < 3; v++)
 			adds[i].args.views[v] = bytes_view(m, 4096);
-		if (adds[i].args.op->check(&adds[i].args, why) < 0)
-			die("timed", why);
+		check_op(&adds[i].args, "timed");
 	}
 	if (t->backend->plan(t->dev, &run) < 0)
 		die("timed", run.error);
@@ -512,23 +530,6 @@ static void check_timed(struct bench *t)
 enum { CROWD = 3, LONG_ROWS = 61, LONG_COLUMNS = 40003 };
 #define LONG_BYTES (LONG_ROWS * LONG_COLUMNS * sizeof(float))
 
-static struct memory resident(struct bench *t, uint64_t bytes)
-{
-	struct memory m = {.owner = t->dev, .bytes = bytes};
-
-	if (t->backend->alloc(t->dev, bytes, &m.device) < 0)
-		die("alloc", "no memory");
-	return m;
-}
-
-static void check_op(struct op_args *args)
-{
-	char why[WHY_BYTES];
-
-	if (args->op->check(args, why) < 0)
-		die("check", why);
-}
-
 static struct run_op softmax_of_long_rows(const struct memory *x, const struct memory *y)
 {
 	struct run_op op = {.args = {.op = op_by_name("softmax")}, .pinned = "ring"};
@@ -539,7 +540,7 @@ static struct run_op softmax_of_long_rows(const struct memory *x, const struct m
 	op.args.views[0].space = x;
 	op.args.views[1].space = y;
 	op.args.params.softmax.scale = 1;
-	check_op(&op.args);
+	check_op(&op.args, "crowded");
 	return op;
 }
 
@@ -555,15 +556,8 @@ static struct run_op long_product(const struct memory *number, const struct memo
 	}
 	view_make_dense(&op.args.views[2]);
 	op.args.params.gemm.alpha = 1;
-	check_op(&op.args);
+	check_op(&op.args, "crowded");
 	return op;
-}
-
-static void begin(struct bench *t, struct run *run)
-{
-	if (t->backend->plan(t->dev, run) < 0)
-		die("plan", run->error);
-	t->backend->start(t->dev, run);
 }
 
 /* The product and several softmaxes, each in a lane of its own. */
@@ -637,19 +631,15 @@ static void check_fault(struct bench *t)
 	struct memory nowhere = {.device = (void *)0x7000000, .owner = t->dev, .bytes = 4096};
 	struct run_op op = {.args = {.op = op_by_name("add")}, .pinned = "scalar"};
 	struct run runs[2] = {{.ops = &op, .n_ops = 1, .lane = 1}, {.ops = &op, .n_ops = 1, .lane = 2}};
-	char why[WHY_BYTES];
 	void *address;
 
 	for (unsigned v = 0; v < 3; v++)
 		op.args.views[v] = bytes_view(&nowhere, 4096);
-	if (op.args.op->check(&op.args, why) < 0)
-		die("fault", why);
+	check_op(&op.args, "fault");
 	for (unsigned i = 0; i < 2; i++) {
 		uint64_t give_up = clock_ns() + WAIT_NS;
 
-		if (t->backend->plan(t->dev, &runs[i]) < 0)
-			die("fault", runs[i].error);
-		t->backend->start(t->dev, &runs[i]);
+		begin(t, &runs[i]);
 		while (!t->backend->poll(t->dev))
 			if (clock_ns() > give_up)
 				die("fault", "the run did not come back");
@@ -695,9 +685,7 @@ static void set_up(struct bench *t, const char *module)
 		buffer->written = calloc(1, BUFFER_BYTES);
 		buffer->content = host;
 		if (b == RESIDENT) {
-			buffer->memory.owner = t->dev;
-			if (t->backend->alloc(t->dev, BUFFER_BYTES, &buffer->memory.device) < 0)
-				die("alloc", "no memory");
+			buffer->memory = resident(t, BUFFER_BYTES);
 			continue;
 		}
 		buffer->memory.host = host;
