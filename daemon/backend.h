@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   4
+#define BACKEND_ABI   5
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -37,7 +37,7 @@ struct memory {
 struct run_op {
 	struct op_args args;       /* views: space = struct memory *, offset set; data is for the backend */
 	const char *pinned;        /* row asked for by name, or "" */
-	const struct tuned *tuned; /* measured on this device for shapes like these; NULL: nothing */
+	const struct tuned *tuned; /* measured on this device for this shape or its class; NULL: nothing */
 	const struct kernel *kernel;
 	bool larger_errors; /* than the precision allows, perhaps: kernel_is_accurate() */
 	char why[WHY_BYTES], passed_over[PASSED_OVER_BYTES];
@@ -94,6 +94,9 @@ struct backend {
 	 * than the device has) with a sentence in run->error.
 	 */
 	int (*plan)(const struct backend_device *dev, struct run *run);
+	/* Any thread; pure. See kernel_rivals(). NULL: rows here have no expected times. */
+	unsigned (*rivals)(const struct backend_device *dev, const struct op_args *args,
+	                   struct rival ret[RIVALS_MAX]);
 
 	/*
 	 * Begins a run. May compute it at once (CPU) or enqueue it (GPU). The run comes back through

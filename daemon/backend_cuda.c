@@ -118,6 +118,16 @@ static int plan_op(const struct backend_device *dev, struct run *run, unsigned i
 	return 0;
 }
 
+static unsigned gpu_rivals(const struct backend_device *dev, const struct op_args *args,
+                           struct rival ret[RIVALS_MAX])
+{
+	struct op_args staged;
+
+	cudaSetDevice(dev->index); /* rows ask what GPU it is */
+	staged_args(args, &staged);
+	return kernel_rivals(gpu_kernels(args->op), &staged, dev->disabled[op_index(args->op)], ret);
+}
+
 /* How much faster than f32 arithmetic the op's type runs; rough. */
 static double speed_up(const struct op_args *args)
 {
@@ -551,6 +561,7 @@ static const struct backend cuda_backend = {
     .kernels = gpu_kernels,
     .disable = gpu_disable,
     .plan = gpu_plan,
+    .rivals = gpu_rivals,
     .start = gpu_start,
     .poll = gpu_poll,
     .notify = gpu_notify,

@@ -501,6 +501,11 @@ int device_plan(const struct device *d, struct run *run)
 	return d->backend->plan(d->dev, run);
 }
 
+unsigned device_rivals(const struct device *d, const struct op_args *args, struct rival ret[RIVALS_MAX])
+{
+	return d->backend->rivals ? d->backend->rivals(d->dev, args, ret) : 0;
+}
+
 const char *device_name(const struct device *d)
 {
 	return d->name;

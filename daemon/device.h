@@ -46,6 +46,9 @@ void device_submit(struct device *device, struct device_work *work);
 /* Chooses rows and estimates; see backend.h. Loop thread. */
 int device_plan(const struct device *device, struct run *run);
 
+/* The rows that `auto` chooses among by their expected times; see kernel_rivals(). Loop thread. */
+unsigned device_rivals(const struct device *device, const struct op_args *args, struct rival ret[RIVALS_MAX]);
+
 const char *device_name(const struct device *device);
 const struct device_info *device_info(const struct device *device);
 const char *device_disabled_rows(const struct device *device); /* "" or "gemm/cublas,softmax/online" */

@@ -172,6 +172,23 @@ static void answer(struct job *job, int status, const char *why)
 		reply_error(job->session, job->id, status, why, 0);
 }
 
+/* Whether its time is to show how fast a row is. */
+static void begin_trial(struct job *job)
+{
+	struct autotune *autotune = job->server->autotune[job->sched.device];
+
+	if (autotune && job->may_try && autotune_begin(autotune, &job->ops[0], &job->trial))
+		job->run.timed = true;
+}
+
+static void end_trial(struct job *job, enum job_state state)
+{
+	struct autotune *autotune = job->server->autotune[job->sched.device];
+
+	if (autotune && job->trial.shape)
+		autotune_end(autotune, &job->trial, state == JOB_DONE ? job->run.compute_us : 0);
+}
+
 /* Out of the scheduler already; the job is gone afterwards. */
 static void end(struct job *job, enum job_state state, int status, const char *why)
 {
@@ -179,6 +196,7 @@ static void end(struct job *job, enum job_state state, int status, const char *w
 
 	move(job, state);
 	expiring_remove(job);
+	end_trial(job, state);
 	queue_leave(job->sched.queue);
 	job->account->jobs--;
 	if (state != JOB_DONE)
@@ -374,6 +392,7 @@ int job_submit(struct job *job, unsigned index, uint32_t queue)
 	job->sched.device = index;
 	job->sched.cost_us = job->run.plan_us;
 	job->sched.blocked = has_pending(job);
+	begin_trial(job);
 	move(job, JOB_QUEUED);
 	sched_add(&server->sched, &q->sched, &job->sched);
 	if (job->deadline_ns) {

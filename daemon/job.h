@@ -13,6 +13,7 @@
 #ifndef KOPS_JOB_H
 #define KOPS_JOB_H
 
+#include "autotune.h"
 #include "buffer.h"
 #include "scheduler.h"
 
@@ -33,6 +34,8 @@ struct job {
 	struct sched_job sched;
 	struct device_work work;
 	struct run run;
+	bool may_try; /* it has one op, which names no row */
+	struct trial trial;
 	enum job_state state;
 	struct server *server;
 	struct session *session; /* NULL: the client has gone, nobody to answer */

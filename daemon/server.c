@@ -174,6 +174,26 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 	server_progress(s);
 }
 
+static unsigned rivals(const void *device, const struct op_args *args, struct rival ret[RIVALS_MAX])
+{
+	return device_rivals(device, args, ret);
+}
+
+/* What auto goes by besides estimates. Without memory for autotune it is left out. */
+static void load_measurements(struct server *s)
+{
+	tuning_file_load(s);
+	for (unsigned i = 0; i < s->n_devices; i++) {
+		const struct backend *backend = device_backend(s->devices[i]);
+
+		autotune_free(s->autotune[i]);
+		s->autotune[i] = NULL;
+		if (s->config.autotune && backend->rivals)
+			s->autotune[i] =
+			    autotune_new(&(struct autotune_owner){backend->kernels, rivals, s->devices[i]});
+	}
+}
+
 static void on_reload_signal(uv_signal_t *signal, int number)
 {
 	struct server *s = signal->data;
@@ -192,7 +212,7 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 			log_warning("some changed settings need a restart");
 		log_set_level((int)s->config.log_level);
 		pool_set_cache(s->pool, s->config.pool_cache);
-		tuning_file_load(s);
+		load_measurements(s);
 		log_notice("configuration reloaded");
 	}
 	notify("READY=1");
@@ -282,7 +302,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	rc = devices_open(s, why);
 	if (rc < 0)
 		return rc;
-	tuning_file_load(s);
+	load_measurements(s);
 	rc = make_pool(s, why);
 	if (rc < 0)
 		return rc;
@@ -337,8 +357,10 @@ void server_close(struct server *s)
 		_exit(s->exit_code); /* it outlasted drain-timeout: its memory must stay until we are gone */
 	while (work_is_out(s))
 		uv_run(&s->loop, UV_RUN_ONCE);
-	for (unsigned i = 0; i < s->n_devices; i++)
+	for (unsigned i = 0; i < s->n_devices; i++) {
+		autotune_free(s->autotune[i]);
 		device_close(s->devices[i]);
+	}
 	pool_free(s->pool);
 	tuning_file_unload(s);
 	uv_walk(&s->loop, close_handle, NULL);

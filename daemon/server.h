@@ -12,6 +12,7 @@
 #include <uv.h>
 
 #include "account.h"
+#include "autotune.h"
 #include "config.h"
 #include "device.h"
 #include "log.h"
@@ -38,6 +39,7 @@ struct server {
 	const struct backend *gpu; /* NULL: none */
 	struct device *devices[SCHED_DEVICES_MAX];
 	struct tuning *tuning[SCHED_DEVICES_MAX];     /* of each device; NULL: nothing was measured */
+	struct autotune *autotune[SCHED_DEVICES_MAX]; /* what jobs showed since; NULL: not to be looked at */
 	uint64_t device_bytes_out[SCHED_DEVICES_MAX]; /* admitted: staging and workspace of runs out */
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */

@@ -140,12 +140,24 @@ static void name_op(struct request *r, unsigned index, unsigned n_ops, const str
 	         sentence);
 }
 
+/* What was measured on a device: for the op's very shape, or for the class of it. */
+static const struct tuned *find_measured(const struct server *server, unsigned index, const struct op_args *args,
+                                         bool may_try)
+{
+	const struct tuned *tuned = NULL;
+
+	if (server->autotune[index])
+		tuned = autotune_find(server->autotune[index], args, may_try);
+	return tuned ? tuned : tuning_find(server->tuning[index], args);
+}
+
 /* With what was measured there for ops that leave the choice of a kernel to us. */
 static int plan_on(const struct server *server, unsigned index, struct job *job)
 {
 	for (unsigned i = 0; i < job->run.n_ops; i++)
-		job->ops[i].tuned =
-		    *job->ops[i].pinned ? NULL : tuning_find(server->tuning[index], &job->ops[i].args);
+		job->ops[i].tuned = *job->ops[i].pinned ? NULL
+		                                        : find_measured(server, index, &job->ops[i].args,
+		                                                        job->run.n_ops == 1);
 	return device_plan(server->devices[index], &job->run);
 }
 
@@ -187,6 +199,7 @@ static int place(struct request *r, struct job *job, const char *device_name_wan
 	r->why[0] = '\0';
 	/* The last plan is what the run holds. */
 	rc = *ret_index == last ? 0 : plan_on(server, *ret_index, job);
+	job->may_try = job->run.n_ops == 1 && !*job->ops[0].pinned;
 	for (unsigned i = 0; i < job->run.n_ops; i++) {
 		job->ops[i].pinned = "";  /* both have been heeded; this one lies in the request's arena, */
 		job->ops[i].tuned = NULL; /* and this one in a table that a reload replaces */

@@ -156,6 +156,18 @@ static void estimate(const struct kernel_list *list, const struct op_args *args,
 	}
 }
 
+unsigned kernel_rivals(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                       struct rival ret[RIVALS_MAX])
+{
+	const char *why_not;
+	unsigned n = 0;
+
+	for (size_t i = 0; i < list->n && n < RIVALS_MAX; i++)
+		if (list->rows[i].expected_ns && is_candidate(list, i, args, disabled, true, &why_not))
+			ret[n++] = (struct rival){i, list->rows[i].expected_ns(args)};
+	return n;
+}
+
 static void tell_estimate(const struct kernel_list *list, const struct op_args *args, const struct estimate *e,
                           char why[WHY_BYTES])
 {

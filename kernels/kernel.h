@@ -190,6 +190,7 @@ static inline struct view *op_output(struct op_args *args)
 
 #define TUNED_ROWS_MAX  16
 #define TUNED_WHY_BYTES 96
+#define RIVALS_MAX      8
 
 /* What was measured for a class of shapes: indices of the list's rows, fastest first, and a phrase for
  * receipts. */
@@ -210,6 +211,19 @@ struct tuned {
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
                   const struct tuned *tuned, uint64_t disabled, const struct kernel **ret_kernel,
                   char why_text[WHY_BYTES]);
+
+/* A row that `auto` might take for some args, by its index in the list. */
+struct rival {
+	size_t row;
+	double expected_ns;
+};
+
+/*
+ * The rows with an expected time that support args, are accurate and worthwhile, in the list's order: what `auto`
+ * chooses among where nothing was measured. Returns how many there are, RIVALS_MAX at most.
+ */
+unsigned kernel_rivals(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                       struct rival ret[RIVALS_MAX]);
 
 /* Whether the errors of a row that supports args are as small as the precision asks for; *ret_why_not: a static
  * phrase where they are not. */
