@@ -2,10 +2,10 @@
  * autotune.h: what the jobs on one device show about the rows that `auto` chooses among.
  *
  * Expected times are fitted to one GPU and to ordinary data, measurements of a tuning table to a class of
- * shapes. A service sends jobs of the same few shapes again and again: so from a shape's ninth job on, three are
- * timed; and a row that is expected to be nearly as fast as these were, or faster, runs three jobs as well. The
- * fastest then has the rest of them. Every job is computed once, by a row that `auto` may take. Shapes that are
- * seen a few times only cost nothing.
+ * shapes. A service sends jobs of the same few shapes again and again: so from a shape's ninth job on, three
+ * are timed; and a row that is expected to be nearly as fast as these were, or faster, runs up to three as
+ * well. The fastest then has the rest of them. Every job is computed once, by a row that `auto` may take.
+ * Shapes that are seen a few times only cost nothing.
  *
  * A shape here is all that a row's speed depends on: op, types, precision, extents, strides, where lines begin,
  * and on which kind of memory; for jobs of one op. The table has a fixed size: new shapes take the places of

@@ -141,8 +141,8 @@ static void name_op(struct request *r, unsigned index, unsigned n_ops, const str
 }
 
 /* What was measured on a device: for the op's very shape, or for the class of it. */
-static const struct tuned *find_measured(const struct server *server, unsigned index, const struct op_args *args,
-                                         bool may_try)
+static const struct tuned *find_measured(const struct server *server, unsigned index,
+                                         const struct op_args *args, bool may_try)
 {
 	const struct tuned *tuned = NULL;
 
@@ -155,9 +155,9 @@ static const struct tuned *find_measured(const struct server *server, unsigned i
 static int plan_on(const struct server *server, unsigned index, struct job *job)
 {
 	for (unsigned i = 0; i < job->run.n_ops; i++)
-		job->ops[i].tuned = *job->ops[i].pinned ? NULL
-		                                        : find_measured(server, index, &job->ops[i].args,
-		                                                        job->run.n_ops == 1);
+		job->ops[i].tuned = *job->ops[i].pinned
+		                        ? NULL
+		                        : find_measured(server, index, &job->ops[i].args, job->run.n_ops == 1);
 	return device_plan(server->devices[index], &job->run);
 }
 

@@ -219,8 +219,8 @@ struct rival {
 };
 
 /*
- * The rows with an expected time that support args, are accurate and worthwhile, in the list's order: what `auto`
- * chooses among where nothing was measured. Returns how many there are, RIVALS_MAX at most.
+ * The rows with an expected time that support args, are accurate and worthwhile, in the list's order: what
+ * `auto` chooses among where nothing was measured. Returns how many there are, RIVALS_MAX at most.
  */
 unsigned kernel_rivals(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                        struct rival ret[RIVALS_MAX]);

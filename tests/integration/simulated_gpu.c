@@ -9,6 +9,7 @@
  *     fault      the next run (the file is removed) answers KOPS_E_FAULT, as a broken CUDA context does
  *     no-pin     no memory can be registered for DMA
  *     hang       the next run (the file is removed) never comes back
+ *     rivals     rows of gemm, one on a line, with the nanoseconds that they are expected to take
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +79,26 @@ static void describe(const struct backend_device *dev, struct device_info *ret)
 	ret->memory_bytes = 64u << 20;
 }
 
+static unsigned rivals(const struct backend_device *dev, const struct op_args *args,
+                       struct rival ret[RIVALS_MAX])
+{
+	const struct kernel_list *list = backend_cpu.kernels(args->op);
+	char path[512], name[32];
+	FILE *f = fopen(path_of("rivals", path), "r");
+	double ns;
+	unsigned n = 0;
+
+	(void)dev;
+	while (f && strcmp(args->op->name, "gemm") == 0 && n < RIVALS_MAX &&
+	       fscanf(f, "%31s %lf", name, &ns) == 2)
+		for (size_t i = 0; i < list->n; i++)
+			if (strcmp(list->rows[i].name, name) == 0)
+				ret[n++] = (struct rival){i, ns};
+	if (f)
+		fclose(f);
+	return n;
+}
+
 static void spoil(const struct run *run)
 {
 	const struct run_op *op = &run->ops[0];
@@ -134,6 +155,7 @@ const struct backend *kops_backend(void)
 	gpu.count = count;
 	gpu.open = open_gpu;
 	gpu.describe = describe;
+	gpu.rivals = rivals;
 	gpu.start = start;
 	gpu.notify = notify;
 	gpu.pin = pin;

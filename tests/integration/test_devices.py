@@ -80,6 +80,52 @@ class Devices(unittest.TestCase):
         self.assertEqual(op["why"], "next of 2 measured for this class of shapes; reference, the fastest, failed its "
                                     "self-test")
 
+    def squares(self, c, n, **options):
+        """The kernels of n jobs, each a product of 128×128 matrices whose result is checked."""
+        size = 128
+        x, y = c.import_new(4 * size * size, harness.floats([1 / 8] * size * size)), c.import_new(4 * size * size)
+        op = wire.gemm(*[wire.view(b, [size, size]) for b in (x, x, y)], kernel=options.pop("kernel", ""))
+        receipts = []
+        for _ in range(n):
+            c.maps[y][:4 * size * size] = b"\xff" * (4 * size * size)
+            receipts.append(c.submit(op, **options)["ops"][0])
+            self.assertEqual(harness.unfloats(c.maps[y][:4 * size * size]), [size / 64] * size * size)
+        c.drop(x)
+        c.drop(y)
+        return receipts
+
+    def test_auto_takes_what_jobs_of_the_shape_showed_to_be_fastest(self):
+        """A table says that `reference` is fastest: jobs 9 to 11 show that it is not, and 12 to 14 what is."""
+        square = "1x128x128:2"
+        table = os.path.join(self.daemon.folder, "tuning")
+        with open(table, "w", encoding="utf-8") as f:
+            f.write("kops tuning table 1\n[kopsd 0.1.0 on simulated GPU]\n"
+                    f"gemm/f32/f32/{square}/{square}/{square} reference 1\n")
+        self.daemon.make("rivals", "reference 1000000\nopenblas 100000\n")
+        self.daemon.settings.update(tuning_table=table, devices="gpu0")
+        self.daemon.start()
+        c = self.connect()
+        kernels = [op["kernel"] for op in self.squares(c, 20)]
+        self.assertEqual(kernels, ["reference"] * 11 + ["openblas"] * 9)
+        [settled] = self.squares(c, 1)
+        self.assertRegex(settled["why"], r"^fastest for this shape: \S+ us, reference took \S+ us$")
+        self.assertEqual(self.squares(c, 1, kernel="reference")[0]["kernel"], "reference")
+        self.daemon.reload()
+        self.assertEqual(self.squares(c, 1)[0]["kernel"], "reference")
+        self.daemon.reload(autotune=0)
+        self.assertEqual({op["kernel"] for op in self.squares(c, 20)}, {"reference"})
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_a_row_that_jobs_show_to_be_slow_is_left_again(self):
+        self.daemon.make("rivals", "openblas 1000000\nreference 1000\n")
+        self.daemon.settings["devices"] = "gpu0"
+        self.daemon.start()
+        c = self.connect()
+        kernels = [op["kernel"] for op in self.squares(c, 30)]
+        self.assertEqual(kernels, ["openblas"] * 11 + ["reference"] * 3 + ["openblas"] * 16)
+        c.close()
+        self.assertEqual(self.daemon.stop(), 0)
+
     def test_auto_takes_every_gpu_and_the_cpu_and_prefers_gpus(self):
         self.daemon.start()
         self.assertEqual(self.names(), ["gpu0", "gpu1", "cpu"])

@@ -1,0 +1,312 @@
+/* autotune.c: which jobs are trials, and which row has the shape afterwards. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "autotune.h"
+
+#define BEFORE 8 /* jobs of a shape before the trials */
+#define TRIALS 3
+
+enum { FIRST, RIVAL, OTHER, N_ROWS };
+
+static bool takes_all(const struct op_args *args, const char **ret_why_not)
+{
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
+static const struct kernel rows[N_ROWS] = {{.name = "first", .supports = takes_all},
+                                           {.name = "rival", .supports = takes_all},
+                                           {.name = "other", .supports = takes_all}};
+
+static const struct kernel_list *kernels_of(const struct op *op)
+{
+	static const struct kernel_list list = {rows, N_ROWS};
+
+	(void)op;
+	return &list;
+}
+
+/* One device: how long its rows take, and are expected to; 0: not expected to come into question. */
+struct fixture {
+	double us[N_ROWS], expected_us[N_ROWS];
+	struct autotune *autotune;
+	struct memory memory;
+};
+
+static unsigned rivals_of(const void *device, const struct op_args *args, struct rival ret[RIVALS_MAX])
+{
+	const struct fixture *f = device;
+	unsigned n = 0;
+
+	(void)args;
+	for (size_t i = 0; i < N_ROWS; i++)
+		if (f->expected_us[i] > 0)
+			ret[n++] = (struct rival){i, f->expected_us[i] * 1e3};
+	return n;
+}
+
+static int set_up(void **state)
+{
+	static struct fixture f;
+
+	f = (struct fixture){.us = {100, 80, 60}, .expected_us = {100, 100, 0}};
+	f.autotune = autotune_new(&(struct autotune_owner){kernels_of, rivals_of, &f});
+	*state = &f;
+	return f.autotune ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+
+	autotune_free(f->autotune);
+	return 0;
+}
+
+static struct op_args gemm_of(struct fixture *f, uint64_t n)
+{
+	struct op_args args = {.op = op_by_name("gemm"), .params.gemm = {.alpha = 1}};
+
+	for (int i = 0; i < OP_VIEWS_MAX; i++) {
+		args.views[i] =
+		    (struct view){.space = &f->memory, .dtype = KOPS_F32, .rank = 2, .shape = {n, n}};
+		view_make_dense(&args.views[i]);
+	}
+	return args;
+}
+
+/* A plan: the row that is asked for, or the first. */
+static size_t planned(struct fixture *f, const struct op_args *args, bool may_try)
+{
+	const struct tuned *tuned = autotune_find(f->autotune, args, may_try);
+
+	return tuned ? tuned->rows[0] : FIRST;
+}
+
+static bool begin(struct fixture *f, const struct op_args *args, size_t row, struct trial *ret_trial)
+{
+	struct run_op op = {.args = *args, .kernel = &rows[row]};
+
+	return autotune_begin(f->autotune, &op, ret_trial);
+}
+
+/* A job from plan to end; its row. */
+static size_t run(struct fixture *f, const struct op_args *args, bool *ret_is_trial)
+{
+	size_t row = planned(f, args, true);
+	struct trial trial;
+
+	*ret_is_trial = begin(f, args, row, &trial);
+	if (*ret_is_trial)
+		autotune_end(f->autotune, &trial, f->us[row]);
+	return row;
+}
+
+/* The next n jobs run this row, as trials or not. */
+static void expect(struct fixture *f, const struct op_args *args, unsigned n, size_t row, bool are_trials)
+{
+	for (unsigned i = 0; i < n; i++) {
+		bool is_trial;
+		assert_int_equal(run(f, args, &is_trial), row);
+		assert_int_equal(is_trial, are_trials);
+	}
+}
+
+static void the_faster_row_has_the_shape_after_the_trials(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	assert_string_equal(autotune_find(f->autotune, &args, true)->why,
+	                    "on trial for this shape: 100 us by estimate, first took 100 us");
+	expect(f, &args, TRIALS, RIVAL, true);
+	assert_string_equal(autotune_find(f->autotune, &args, true)->why,
+	                    "fastest for this shape: 80 us, first took 100 us");
+	expect(f, &args, 100, RIVAL, false);
+}
+
+static void the_first_choice_stays_where_a_rival_gains_little(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	f->us[RIVAL] = 98;
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, TRIALS, RIVAL, true);
+	assert_null(autotune_find(f->autotune, &args, true));
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void what_is_far_from_the_first_is_not_tried(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	f->expected_us[RIVAL] = 200;
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void what_is_nearer_is_tried_first_and_may_end_it(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	f->us[FIRST] = 300; /* slower than expected: both come into question */
+	f->expected_us[RIVAL] = 200, f->us[RIVAL] = 200;
+	f->expected_us[OTHER] = 150;
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, 1, OTHER, true);
+	expect(f, &args, 100, OTHER, false); /* 60 us, which nothing is expected to be near */
+}
+
+static void shapes_without_rivals_have_no_trials(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	f->expected_us[RIVAL] = 0;
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void jobs_that_are_out_do_not_start_more_trials(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+	struct trial trials[TRIALS], trial;
+
+	expect(f, &args, BEFORE, FIRST, false);
+	for (unsigned i = 0; i < TRIALS; i++)
+		assert_true(begin(f, &args, planned(f, &args, true), &trials[i]));
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(planned(f, &args, true), FIRST);
+		assert_false(begin(f, &args, FIRST, &trial));
+	}
+	autotune_end(f->autotune, &trials[1], 100);
+	expect(f, &args, TRIALS, RIVAL, true);
+	autotune_end(f->autotune, &trials[0], 50); /* it was fast after all */
+	autotune_end(f->autotune, &trials[2], 200);
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void a_trial_that_failed_is_repeated(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+	struct trial trial;
+
+	expect(f, &args, BEFORE, FIRST, false);
+	assert_true(begin(f, &args, FIRST, &trial));
+	autotune_end(f->autotune, &trial, 0);
+	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, TRIALS, RIVAL, true);
+}
+
+static void a_row_that_is_not_taken_is_not_due_for_ever(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+	struct trial trial;
+
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	for (unsigned i = 0; i < TRIALS; i++) {
+		assert_int_equal(planned(f, &args, true), RIVAL);
+		assert_false(begin(f, &args, FIRST, &trial));
+	}
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void jobs_of_many_ops_are_no_trials_and_gain_by_them(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	assert_int_equal(planned(f, &args, false), FIRST);
+	assert_int_equal(planned(f, &args, true), RIVAL);
+	expect(f, &args, TRIALS, RIVAL, true);
+	assert_int_equal(planned(f, &args, false), RIVAL);
+}
+
+static void what_a_row_may_depend_on_is_another_shape(void **state)
+{
+	struct fixture *f = *state;
+	struct memory resident = {.owner = f};
+	struct op_args args = gemm_of(f, 64), others[8];
+
+	for (size_t i = 0; i < 8; i++)
+		others[i] = args;
+	others[0] = gemm_of(f, 65);
+	others[1].views[0].strides[0] = 128;
+	others[2].views[1].offset = 4;
+	others[3].params.gemm.precision = KOPS_PRECISION_IEEE;
+	others[4].params.gemm.beta = 1;
+	others[5].views[2].space = &resident;
+	others[6].op = op_by_name("add");
+	for (int i = 0; i < OP_VIEWS_MAX; i++)
+		others[7].views[i].dtype = KOPS_F64;
+	expect(f, &args, BEFORE, FIRST, false);
+	for (size_t i = 0; i < 8; i++)
+		expect(f, &others[i], BEFORE, FIRST, false);
+	for (size_t i = 0; i < 8; i++)
+		expect(f, &others[i], TRIALS, FIRST, true);
+	args.views[0].offset = 64; /* lines begin as they did */
+	expect(f, &args, TRIALS, FIRST, true);
+}
+
+static void new_shapes_take_the_places_of_the_oldest(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+	struct trial trial;
+
+	expect(f, &args, BEFORE, FIRST, false);
+	assert_true(begin(f, &args, FIRST, &trial));
+	for (uint64_t n = 1000; n < 21000; n++) {
+		struct op_args passing = gemm_of(f, n);
+		expect(f, &passing, 1, FIRST, false);
+	}
+	autotune_end(f->autotune, &trial, 1); /* nobody asks any more */
+	expect(f, &args, BEFORE, FIRST, false);
+	for (uint64_t n = 21000; n < 41000; n++) { /* what is in use stays */
+		struct op_args passing = gemm_of(f, n);
+		bool is_trial;
+		expect(f, &passing, 1, FIRST, false);
+		run(f, &args, &is_trial);
+	}
+	expect(f, &args, 100, RIVAL, false);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+	    TEST(the_faster_row_has_the_shape_after_the_trials),
+	    TEST(the_first_choice_stays_where_a_rival_gains_little),
+	    TEST(what_is_far_from_the_first_is_not_tried),
+	    TEST(what_is_nearer_is_tried_first_and_may_end_it),
+	    TEST(shapes_without_rivals_have_no_trials),
+	    TEST(jobs_that_are_out_do_not_start_more_trials),
+	    TEST(a_trial_that_failed_is_repeated),
+	    TEST(a_row_that_is_not_taken_is_not_due_for_ever),
+	    TEST(jobs_of_many_ops_are_no_trials_and_gain_by_them),
+	    TEST(what_a_row_may_depend_on_is_another_shape),
+	    TEST(new_shapes_take_the_places_of_the_oldest),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
