@@ -48,26 +48,15 @@ static bool has_aligned_lines(const struct gemm_operand *o, uint64_t rows, uint6
 	       o->batch % 4 == 0 && offset % 16 == 0;
 }
 
-/* Lines that it brings by turns, every fourth at a time. */
-static bool has_quarters(const struct gemm_operand *o, uint64_t rows, uint64_t cols)
-{
-	int64_t apart = o->col == 1 ? o->row : o->col;
-	uint64_t lines = o->col == 1 ? rows : cols;
-
-	return (o->col == 1 || o->row == 1) && lines >= 4 && apart > 0 && o->batch >= 0 && o->batch % 4 == 0;
-}
-
 static bool supports_simt(const struct op_args *args, const char **ret_why_not)
 {
 	struct gemm_problem p = gemm_problem_of(args);
 
 	if (!supports_plain_sum(args, ret_why_not))
 		return false;
-	*ret_why_not = "needs lines of A and B without gaps, four of each at least where not all begin at "
-	               "multiples of 16 bytes";
-	if (!(has_aligned_lines(&p.a, p.m, p.k, args->views[0].offset) &&
-	      has_aligned_lines(&p.b, p.k, p.n, args->views[1].offset)) &&
-	    !(has_quarters(&p.a, p.m, p.k) && has_quarters(&p.b, p.k, p.n)))
+	*ret_why_not = "needs lines of A and B without gaps that begin at multiples of 16 bytes";
+	if (!has_aligned_lines(&p.a, p.m, p.k, args->views[0].offset) ||
+	    !has_aligned_lines(&p.b, p.k, p.n, args->views[1].offset))
 		return false;
 	*ret_why_not = "needs a GPU of compute capability 9.0";
 	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
@@ -325,7 +314,7 @@ static const struct kernel rows[] = {
         .idea =
             "plain FMAs without register bank conflicts, tiles by the copy engine, K split where C is small",
         .dtypes = "f32",
-        .takes = "row- or column-major matrices",
+        .takes = "row- or column-major matrices, lines at multiples of 16 bytes",
         .supports = supports_simt,
         .worthwhile = is_for_full_precision,
         .accurate = simt_accurate,

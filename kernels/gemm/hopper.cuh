@@ -134,6 +134,11 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier, unsigned block)
 	             : "memory");
 }
 
+__device__ __forceinline__ void barrier_arrive_copied(uint32_t barrier)
+{
+	asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 /* Waits for the phase of this parity to complete. */
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, unsigned parity)
 {
@@ -144,6 +149,15 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, unsigned parity)
 	             "@!done bra again;\n"
 	             "}" ::"r"(barrier),
 	             "r"(parity)
+	             : "memory");
+}
+
+/* ---- Copies into shared memory ---- */
+
+/* By cp.async: one element, or a zero. */
+__device__ __forceinline__ void copy_element(uint32_t to, const float *from, bool there)
+{
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0)
 	             : "memory");
 }
 

@@ -68,35 +68,6 @@ inline bool map_lines(CUtensorMap *map, CUtensorMapDataType type, void *data, li
 	              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-/*
- * Lines of f32 that begin anywhere, as four maps: of all lines 4i + j, which begin equally far from a multiple
- * of 16 bytes. A box of x = shift + i, y = l begins at element i of line 4l + j.
- */
-constexpr int QUARTERS = 4;
-
-/* Elements between a multiple of 16 bytes and line j. */
-__host__ __device__ inline int quarter_shift(const void *data, int64_t apart, int j)
-{
-	return (int)(((uintptr_t)data / sizeof(float) + (uint64_t)j * (uint64_t)apart) % QUARTERS);
-}
-
-/* box_count: lines of one of the four. */
-inline bool map_quarters(CUtensorMap (&maps)[QUARTERS], void *data, const lines &l, unsigned box_length,
-                         unsigned box_count, CUtensorMapSwizzle swizzle)
-{
-	bool mapped = l.count >= QUARTERS && l.apart < MAP_STRIDE_MAX;
-
-	for (int j = 0; mapped && j < QUARTERS; j++) {
-		int shift = quarter_shift(data, l.apart, j);
-		lines quarter = {l.length + shift, (l.count - j + QUARTERS - 1) / QUARTERS, l.batch,
-		                 l.apart * QUARTERS, l.batch_apart};
-		mapped =
-		    map_lines(&maps[j], CU_TENSOR_MAP_DATA_TYPE_FLOAT32, (float *)data + j * l.apart - shift,
-		              quarter, box_length, box_count, swizzle);
-	}
-	return mapped;
-}
-
 } // namespace
 
 #endif

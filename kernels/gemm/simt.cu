@@ -34,8 +34,6 @@
 #pragma nv_diag_suppress 177 /* the kernel is empty there, and what it would use unused */
 #endif
 
-extern "C" CUDA_LAUNCH(gemm_pipelined);
-
 namespace
 {
 
@@ -72,9 +70,9 @@ template <int SIDE_, int ROWS_, int COLS_, int PART_, int STAGES_, int GROUPS_, 
 	}
 };
 
-/* What a kernel gets. MAPS: 1, or QUARTERS where lines of A or of B begin anywhere. */
-template <int MAPS> struct work {
-	CUtensorMap a_maps[MAPS], b_maps[MAPS];
+/* What a kernel gets. */
+struct work {
+	CUtensorMap a_map, b_map;
 	task t;
 	int splits; /* of K, one per block of a cluster */
 };
@@ -83,18 +81,13 @@ template <int MAPS> struct work {
  * A tile of A or B. Threads read it with the outer axis as lines, SIDE elements per k. Where the lines in
  * memory run along K it comes in as SIDE lines of STEP, their 16-byte pieces exchanged as the copy engine does
  * it so that 8 lines meet 32 banks, and the threads turn it.
- *
- * Of lines that begin anywhere every fourth comes at a time: line l is the l / 4-th of the l % 4-th quarter of
- * the tile. Where these are the k's of one operand, those of the other are turned into the same places.
  */
-template <class S, bool ALONG_K, bool OTHER_ALONG_K, int MAPS> struct tile_of {
+template <class S, bool ALONG_K> struct tile_of {
 	float held[S::FOURS][4]; /* on their way from the one form to the other */
 
 	__device__ __forceinline__ static int along_k(int outer, int piece)
 	{
-		int line = MAPS > 1 ? outer % MAPS * (S::SIDE / MAPS) + outer / MAPS : outer;
-
-		return line * STEP + (piece ^ (line & (STEP / 4 - 1))) * 4;
+		return outer * STEP + (piece ^ (outer & (STEP / 4 - 1))) * 4;
 	}
 	__device__ __forceinline__ static int in_group()
 	{
@@ -114,50 +107,51 @@ template <class S, bool ALONG_K, bool OTHER_ALONG_K, int MAPS> struct tile_of {
 		for (int i = 0; i < S::FOURS; i++)
 			load_four(held[i], tile + along_k(outer_of(i), part * (S::PART / 4) + piece_of(i)));
 	}
-	/* To a turned tile; first_k: of the part that is held. */
-	__device__ __forceinline__ void turn(float *to, int first_k) const
+	__device__ __forceinline__ void turn(float *to) const
 	{
-		constexpr bool K_IN_QUARTERS = MAPS > 1 && !OTHER_ALONG_K;
-
-		to += (K_IN_QUARTERS ? first_k / MAPS : first_k) * S::SIDE;
 #pragma unroll
 		for (int i = 0; i < S::FOURS; i++)
 #pragma unroll
-			for (int j = 0; j < 4; j++) {
-				int line =
-				    K_IN_QUARTERS ? piece_of(i) + j * (STEP / MAPS) : piece_of(i) * 4 + j;
-				to[line * S::SIDE + outer_of(i)] = held[i][j];
-			}
+			for (int j = 0; j < 4; j++)
+				to[(piece_of(i) * 4 + j) * S::SIDE + outer_of(i)] = held[i][j];
 	}
 
 #if __CUDA_ARCH__ >= 900
-	/* o: the operand that the maps are of. One thread calls it. */
-	__device__ __forceinline__ static void bring(uint32_t to, const CUtensorMap (&maps)[MAPS],
-	                                             const gemm_operand &o, int64_t lines_apart, uint64_t outer,
-	                                             uint64_t k, uint64_t batch, uint32_t full)
+	/* Element by element, all threads together. */
+	__device__ static void bring(uint32_t to, const float *from, int64_t outer_stride, int64_t k_stride,
+	                             int outer_end, int k_end)
 	{
-		int x = (int)(ALONG_K ? k : outer), y = (int)((ALONG_K ? outer : k) / MAPS);
+#pragma unroll 4
+		for (int i = threadIdx.x; i < S::TILE; i += S::THREADS) {
+			int outer = ALONG_K ? i / STEP : i % S::SIDE, k = ALONG_K ? i % STEP : i / S::SIDE;
+			bool there = outer < outer_end && k < k_end;
 
-#pragma unroll
-		for (int j = 0; j < MAPS; j++) {
-			int shift = MAPS > 1 ? quarter_shift(o.data, lines_apart, j) : 0;
-			hopper::copy_box(to + j * (S::TILE / MAPS) * 4, &maps[j], x + shift, y,
-			                 o.batch ? (int)batch : 0, full);
+			hopper::copy_element(to + (ALONG_K ? along_k(outer, k / 4) + k % 4 : i) * 4,
+			                     there ? from + outer * outer_stride + k * k_stride : from, there);
 		}
+	}
+	__device__ __forceinline__ static void bring_box(uint32_t to, const CUtensorMap *map, uint64_t outer,
+	                                                 uint64_t k, uint64_t batch, uint32_t full)
+	{
+		if (ALONG_K)
+			hopper::copy_box(to, map, (int)k, (int)outer, (int)batch, full);
+		else
+			hopper::copy_box(to, map, (int)outer, (int)k, (int)batch, full);
 	}
 #endif
 };
 
 /*
- * One thread has the copy engine bring the tiles.
+ * MAPPED: one thread has the copy engine bring the tiles; else, where an address turns out not to be a multiple
+ * of 16, all bring elements, at half the speed.
  *
  * What makes it fast is what the registers' two banks can deliver, two operands per cycle: of each FMA's three
  * operands one must be the one just used (rows forth and back over the columns), and the other two be of
  * different parity. The compiler puts float4s of A and B in aligned registers; sums that it must store as
  * float4s with columns exchanged in pairs get the other parity than B's columns.
  */
-template <class S, bool A_ALONG_K, bool B_ALONG_K, int MAPS>
-__global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_constant__ work<MAPS> w)
+template <class S, bool A_ALONG_K, bool B_ALONG_K, bool MAPPED>
+__global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_constant__ work w)
 {
 #if __CUDA_ARCH__ >= 900
 	constexpr int ROWS = S::ROWS, COLS = S::COLS, PART = S::PART, STAGES = S::STAGES, SIDE = S::SIDE,
@@ -175,12 +169,12 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 		warp %= S::WARPS;
 	int row = warp % (SIDE / S::WARP_ROWS) * S::WARP_ROWS + lane / 8 * 4,
 	    col = warp / (SIDE / S::WARP_ROWS) * S::WARP_COLS + lane % 8 * 4;
-	tile_of<S, A_ALONG_K, B_ALONG_K, MAPS> a_tile;
-	tile_of<S, B_ALONG_K, A_ALONG_K, MAPS> b_tile;
+	tile_of<S, A_ALONG_K> a_tile;
+	tile_of<S, B_ALONG_K> b_tile;
 
 	if (threadIdx.x == 0) {
 		for (int i = 0; i < STAGES; i++)
-			hopper::barrier_init(full + i * 8, 1);
+			hopper::barrier_init(full + i * 8, MAPPED ? 1 : S::THREADS);
 		hopper::barriers_ready();
 	}
 	__syncthreads();
@@ -191,12 +185,25 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 		uint32_t to = shared + stage * 2 * TILE * 4, full_here = full + stage * 8;
 		uint64_t k = (first + brought++) * STEP;
 
-		if (threadIdx.x != 0)
-			return;
-		hopper::barrier_expect(full_here, 2 * TILE * 4);
-		a_tile.bring(to, w.a_maps, p.a, A_ALONG_K ? p.a.row : p.a.col, at.row, k, at.batch, full_here);
-		b_tile.bring(to + TILE * 4, w.b_maps, p.b, B_ALONG_K ? p.b.col : p.b.row, at.col, k, at.batch,
-		             full_here);
+		if constexpr (MAPPED) {
+			if (threadIdx.x != 0)
+				return;
+			hopper::barrier_expect(full_here, 2 * TILE * 4);
+			a_tile.bring_box(to, &w.a_map, at.row, k, p.a.batch ? at.batch : 0, full_here);
+			b_tile.bring_box(to + TILE * 4, &w.b_map, at.col, k, p.b.batch ? at.batch : 0,
+			                 full_here);
+		} else {
+			int k_end = rest_of<STEP>(p.k, k);
+
+			a_tile.bring(
+			    to, batch_data(p.a, at.batch) + (int64_t)at.row * p.a.row + (int64_t)k * p.a.col,
+			    p.a.row, p.a.col, at.rows, k_end);
+			b_tile.bring(to + TILE * 4,
+			             batch_data(p.b, at.batch) + (int64_t)at.col * p.b.col +
+			                 (int64_t)k * p.b.row,
+			             p.b.col, p.b.row, at.cols, k_end);
+			hopper::barrier_arrive_copied(full_here);
+		}
 	};
 	auto hold = [&](int stage, int part) {
 		if constexpr (A_ALONG_K)
@@ -206,9 +213,9 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 	};
 	auto turn = [&](int half, int part) {
 		if constexpr (A_ALONG_K)
-			a_tile.turn(a_turned + half, group_k + part * PART);
+			a_tile.turn(a_turned + half + (group_k + part * PART) * SIDE);
 		if constexpr (B_ALONG_K)
-			b_tile.turn(b_turned + half, group_k + part * PART);
+			b_tile.turn(b_turned + half + (group_k + part * PART) * SIDE);
 	};
 
 	float sums[ROWS][COLS] = {}, a[2][ROWS], b[2][COLS];
@@ -327,21 +334,18 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 }
 
 /* The operand's lines as the copy engine sees them, where it can. */
-template <class S, int MAPS>
-bool map_operand(CUtensorMap (&maps)[MAPS], const gemm_operand &o, bool along_k, int64_t outer_stride,
-                 int64_t k_stride, uint64_t extent, const gemm_problem &p)
+template <class S>
+bool map_operand(CUtensorMap *map, const gemm_operand &o, bool along_k, int64_t outer_stride, int64_t k_stride,
+                 uint64_t extent, const gemm_problem &p)
 {
-	lines l = along_k ? lines{p.k, extent, p.batch, outer_stride, o.batch}
-	                  : lines{extent, p.k, p.batch, k_stride, o.batch};
-	unsigned length = along_k ? STEP : S::SIDE, count = (along_k ? S::SIDE : STEP) / MAPS;
-	CUtensorMapSwizzle swizzle = along_k ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE;
-
-	if ((along_k ? k_stride : outer_stride) != 1)
+	if (p.k == 0 || (along_k ? k_stride : outer_stride) != 1)
 		return false;
-	if constexpr (MAPS > 1)
-		return map_quarters(maps, o.data, l, length, count, swizzle);
-	else
-		return map_lines(maps, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, o.data, l, length, count, swizzle);
+	return along_k ? map_lines(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, o.data,
+	                           {p.k, extent, p.batch, outer_stride, o.batch}, STEP, S::SIDE,
+	                           CU_TENSOR_MAP_SWIZZLE_128B)
+	               : map_lines(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, o.data,
+	                           {extent, p.k, p.batch, k_stride, o.batch}, S::SIDE, STEP,
+	                           CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 constexpr int RESERVED = 1024; /* bytes of shared memory, per block */
@@ -363,38 +367,31 @@ bool may_be_early(int resident, double blocks)
 	return resident == 2 || blocks > places || blocks * 2 <= places;
 }
 
-/* False where the copy engine cannot read the operands so. */
-template <class S, int MAPS> bool launch_mapped(const task &t, int splits, cudaStream_t stream)
+template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 {
-	static void (*const kernels[4])(work<MAPS>) = {simt<S, false, false, MAPS>, simt<S, false, true, MAPS>,
-	                                               simt<S, true, false, MAPS>, simt<S, true, true, MAPS>};
-	work<MAPS> w = {};
-	const gemm_problem &p = t.p;
+	static void (*const kernels[8])(work) = {simt<S, false, false, false>, simt<S, false, false, true>,
+	                                         simt<S, false, true, false>,  simt<S, false, true, true>,
+	                                         simt<S, true, false, false>,  simt<S, true, false, true>,
+	                                         simt<S, true, true, false>,   simt<S, true, true, true>};
+	const gemm_problem &p = w->t.p;
 	access how = access_of(p);
-	void (*kernel)(work<MAPS>) = kernels[how.a_along_k * 2 + how.b_along_k];
+	bool mapped = map_operand<S>(&w->a_map, p.a, how.a_along_k, p.a.row, p.a.col, p.m, p) &&
+	              map_operand<S>(&w->b_map, p.b, how.b_along_k, p.b.col, p.b.row, p.n, p);
+	void (*kernel)(work) = kernels[how.a_along_k * 4 + how.b_along_k * 2 + mapped];
 	int bytes = S::bytes(how.a_along_k + how.b_along_k, splits > 1);
 	uint64_t blocks = blocks_of(p, S::SIDE), most = GRID_MAX / SPLITS_MAX;
 	bool early = may_be_early(resident_of(S::RESIDENT, bytes), (double)(blocks * splits));
 
-	if (p.k > 0 && !(map_operand<S, MAPS>(w.a_maps, p.a, how.a_along_k, p.a.row, p.a.col, p.m, p) &&
-	                 map_operand<S, MAPS>(w.b_maps, p.b, how.b_along_k, p.b.col, p.b.row, p.n, p)))
-		return false;
-	w.t = t;
-	w.splits = splits;
+	w->splits = splits;
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-	for (w.t.first = 0; w.t.first < blocks; w.t.first += most) {
-		uint64_t n = blocks - w.t.first < most ? blocks - w.t.first : most;
+	for (w->t.first = 0; w->t.first < blocks; w->t.first += most) {
+		uint64_t n = blocks - w->t.first < most ? blocks - w->t.first : most;
 		launch_kernel(
 		    kernel,
 		    {dim3((unsigned)n * splits), dim3(S::THREADS), (size_t)bytes, (unsigned)splits, early},
-		    stream, w);
+		    stream, *w);
 	}
-	return true;
-}
-
-template <class S> bool launch_shape(const task &t, int splits, cudaStream_t stream)
-{
-	return launch_mapped<S, 1>(t, splits, stream) || launch_mapped<S, QUARTERS>(t, splits, stream);
+	return cuda_launch_status();
 }
 
 /* ---- The choice of a kernel ---- */
@@ -405,7 +402,7 @@ template <class S> bool launch_shape(const task &t, int splits, cudaStream_t str
  * the next launch's blocks come beside it.
  */
 struct choice {
-	bool (*launch)(const task &t, int splits, cudaStream_t stream);
+	int (*launch)(work *w, int splits, cudaStream_t stream);
 	int (*shared)(int turned, bool split);
 	int side, resident;
 	double first;        /* the beginning and end of the first blocks that run at the same time … */
@@ -506,16 +503,14 @@ extern "C" double gemm_simt_ns(const struct op_args *args)
 	return plan_of(args).ns;
 }
 
-/* The copy engine refuses extents of 2^31 and more, and what it may refuse in times to come. */
 extern "C" CUDA_LAUNCH(gemm_simt)
 {
 	plan plan = plan_of(args);
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	work w = {};
 	int status;
 
 	if (!plan.shape && gemm_simt_large(args, launch, &status))
 		return status;
-	if ((plan.shape ? plan.shape : choices)->launch(task_of(args), plan.splits, stream))
-		return cuda_launch_status();
-	return gemm_pipelined(args, launch);
+	w.t = task_of(args);
+	return (plan.shape ? plan.shape : choices)->launch(&w, plan.splits, (cudaStream_t)launch->stream);
 }

@@ -58,10 +58,9 @@ static_assert(STEP % 2 == 0 && SLACK > 1 && SLACK < STAGES, "");
 
 constexpr int BAND = 8;
 
-/* What a kernel gets. MAPS: 1, or QUARTERS where lines begin anywhere: then every fourth k comes at a time, and
- * a tile's k's lie in that order. */
-template <int MAPS> struct work {
-	CUtensorMap a_maps[MAPS], b_maps[MAPS];
+/* What a kernel gets. */
+struct work {
+	CUtensorMap a_map, b_map;
 	task t;
 };
 
@@ -110,39 +109,29 @@ struct fragment {
  * this kernel, both of the same number, and the others of their blocks would wait for the one that always did
  * it.
  */
-template <int MAPS> struct supply {
-	const work<MAPS> &w;
+struct supply {
+	const work &w;
 	const place &at;
 	uint32_t memory;
 	unsigned steps, step, stage, parity; /* of the phase that ends when `stage` is free */
 
-	__device__ supply(const work<MAPS> &w, const place &at, uint32_t memory, unsigned steps)
+	__device__ supply(const work &w, const place &at, uint32_t memory, unsigned steps)
 	    : w(w), at(at), memory(memory), steps(steps), step(0), stage(0), parity(1) /* at first all are */
 	{
 	}
 
-	__device__ __forceinline__ void bring(uint32_t to, const CUtensorMap *map, const gemm_operand &o,
-	                                      int64_t lines_apart, uint64_t first, int k, int quarter,
-	                                      uint32_t full)
-	{
-		int shift = MAPS > 1 ? quarter_shift(o.data, lines_apart, quarter) : 0;
-
-		hopper::copy_box(to, map, (int)first + shift, k, o.batch ? (int)at.batch : 0, full);
-	}
 	/* All threads call it; the one that is to does it. */
 	__device__ __forceinline__ void bring_next(bool mine)
 	{
 		if (mine && step < steps) {
 			uint32_t full = memory + FULL + stage * 8, to = memory + stage * TILE * 4;
-			int k = (int)(step * (STEP / MAPS));
+			int k = (int)(step * STEP);
 
 			hopper::barrier_wait(memory + EMPTY + stage * 8, parity);
 			hopper::barrier_expect(full, 2 * TILE * 4);
-#pragma unroll
-			for (int j = 0; j < MAPS; j++, to += TILE / MAPS * 4) {
-				bring(to, &w.a_maps[j], w.t.p.a, w.t.p.a.col, at.row, k, j, full);
-				bring(to + RING * 4, &w.b_maps[j], w.t.p.b, w.t.p.b.row, at.col, k, j, full);
-			}
+			hopper::copy_box(to, &w.a_map, (int)at.row, k, w.t.p.a.batch ? (int)at.batch : 0, full);
+			hopper::copy_box(to + RING * 4, &w.b_map, (int)at.col, k,
+			                 w.t.p.b.batch ? (int)at.batch : 0, full);
 		}
 		step++;
 		if (++stage == STAGES)
@@ -175,8 +164,7 @@ __device__ __forceinline__ void store_sums(const task &t, const place &at, float
 	}
 }
 
-template <int MAPS>
-__global__ void __launch_bounds__(BLOCK, RESIDENT) simt_large(const __grid_constant__ work<MAPS> w)
+__global__ void __launch_bounds__(BLOCK, RESIDENT) simt_large(const __grid_constant__ work w)
 {
 #if __CUDA_ARCH__ >= 900
 	extern __shared__ __align__(1024) float memory[];
@@ -185,7 +173,7 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) simt_large(const __grid_const
 	int row = warp % 2 * WARP_SIDE + lane / 8 * 4, col = warp / 2 * WARP_SIDE + lane % 8 * 4;
 	place at = place_of<SIDE, BAND>(w.t);
 	unsigned steps = (unsigned)((w.t.p.k + STEP - 1) / STEP);
-	supply<MAPS> supply(w, at, shared, steps);
+	supply supply(w, at, shared, steps);
 
 	if (threadIdx.x == 0) {
 		for (int i = 0; i < STAGES; i++) {
@@ -304,34 +292,11 @@ int turn(const across &o, const gemm_problem &p, float *to, const struct launch 
 	return cuda_copy_strided(x, y, (cudaStream_t)launch->stream);
 }
 
-template <int MAPS> bool map_across(CUtensorMap (&maps)[MAPS], const across &o, const gemm_problem &p)
+bool map_across(CUtensorMap *map, const across &o, const gemm_problem &p)
 {
-	lines l = {o.length, o.lines, p.batch, *o.apart, o.operand->batch};
-
-	if (*o.along != 1)
-		return false;
-	if constexpr (MAPS > 1)
-		return map_quarters(maps, o.operand->data, l, SIDE, STEP / MAPS, CU_TENSOR_MAP_SWIZZLE_NONE);
-	else
-		return map_lines(maps, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, o.operand->data, l, SIDE, STEP,
-		                 CU_TENSOR_MAP_SWIZZLE_NONE);
-}
-
-/* False where the copy engine cannot read the operands so. */
-template <int MAPS> bool launch_mapped(const task &t, const across (&operands)[2], cudaStream_t stream)
-{
-	uint64_t blocks = blocks_of(t.p, SIDE);
-	work<MAPS> w = {};
-
-	if (!map_across<MAPS>(w.a_maps, operands[0], t.p) || !map_across<MAPS>(w.b_maps, operands[1], t.p))
-		return false;
-	w.t = t;
-	cudaFuncSetAttribute(simt_large<MAPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, MEMORY_BYTES);
-	for (w.t.first = 0; w.t.first < blocks; w.t.first += GRID_MAX) {
-		uint64_t n = blocks - w.t.first < GRID_MAX ? blocks - w.t.first : GRID_MAX;
-		launch_kernel(simt_large<MAPS>, {dim3((unsigned)n), dim3(BLOCK), MEMORY_BYTES}, stream, w);
-	}
-	return true;
+	return *o.along == 1 && map_lines(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, o.operand->data,
+	                                  {o.length, o.lines, p.batch, *o.apart, o.operand->batch}, SIDE, STEP,
+	                                  CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 } // namespace
@@ -369,20 +334,27 @@ extern "C" double gemm_simt_large_ns(const struct op_args *args)
 extern "C" bool gemm_simt_large(const struct op_args *args, const struct launch *launch, int *ret_status)
 {
 	float *copy = (float *)launch->workspace;
-	cudaStream_t stream = (cudaStream_t)launch->stream;
-	task t = task_of(args);
+	work w = {};
 	across operands[2];
 
-	both_across(&t.p, operands);
+	w.t = task_of(args);
+	both_across(&w.t.p, operands);
 	for (const across &o : operands) {
-		uint64_t floats = copy_of(o, t.p);
-		*ret_status = floats ? turn(o, t.p, copy, launch) : 0;
+		uint64_t floats = copy_of(o, w.t.p);
+		*ret_status = floats ? turn(o, w.t.p, copy, launch) : 0;
 		if (*ret_status)
 			return true;
 		copy += floats;
 	}
-	if (!launch_mapped<1>(t, operands, stream) && !launch_mapped<QUARTERS>(t, operands, stream))
+	if (!map_across(&w.a_map, operands[0], w.t.p) || !map_across(&w.b_map, operands[1], w.t.p))
 		return false;
+	uint64_t blocks = blocks_of(w.t.p, SIDE);
+	cudaFuncSetAttribute(simt_large, cudaFuncAttributeMaxDynamicSharedMemorySize, MEMORY_BYTES);
+	for (w.t.first = 0; w.t.first < blocks; w.t.first += GRID_MAX) {
+		uint64_t n = blocks - w.t.first < GRID_MAX ? blocks - w.t.first : GRID_MAX;
+		launch_kernel(simt_large, {dim3((unsigned)n), dim3(BLOCK), MEMORY_BYTES},
+		              (cudaStream_t)launch->stream, w);
+	}
 	*ret_status = cuda_launch_status();
 	return true;
 }

@@ -383,6 +383,26 @@ void copy_in(block &b, uint32_t to, unsigned bytes, uint32_t barrier, std::funct
 	});
 }
 
+void copy_element(float *to, const float *from)
+{
+	*to = NAN;
+	self->elements.push_back({to, from});
+}
+
+void mbarrier_arrive_copied(uint32_t address)
+{
+	block &b = *self->block;
+
+	b.copies_under_way++;
+	events.push_back([&b, address, elements = std::move(self->elements)] {
+		for (auto &e : elements)
+			*e.first = e.second ? *e.second : 0;
+		b.copies_under_way--;
+		arrive(b, address, 0);
+	});
+	self->elements.clear();
+}
+
 static std::set<uint64_t> stores_under_way;
 static uint64_t stores_begun;
 static waiting awaiting_stores;

@@ -59,7 +59,8 @@ struct fiber {
 	const char *awaits; /* for reports */
 	unsigned products;  /* begun */
 	std::deque<unsigned> product_commits;
-	std::vector<uint64_t> stores; /* not yet committed */
+	std::vector<std::pair<float *, const float *>> elements; /* to be copied */
+	std::vector<uint64_t> stores;                            /* not yet committed */
 	std::deque<std::vector<uint64_t>> store_commits;
 };
 
@@ -156,6 +157,10 @@ void mbarrier_wait(uint32_t address, unsigned parity);
 void happen_later(std::function<void()> event);
 /* Writes to a block's shared memory some time from now on, and has its barrier count the bytes. */
 void copy_in(block &b, uint32_t to, unsigned bytes, uint32_t barrier, std::function<void(block &)> copy);
+/* Copies some time from now on; from: null for zeros. */
+void copy_element(float *to, const float *from);
+/* Arrives once what this thread has copied in that way is there. */
+void mbarrier_arrive_copied(uint32_t address);
 
 /* Reads shared memory some time from now on, as a part of this fiber's next commit. */
 void copy_out(std::function<void(block &)> copy);

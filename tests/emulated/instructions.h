@@ -95,12 +95,23 @@ inline void barrier_arrive(uint32_t barrier, unsigned block)
 	emulator::mbarrier_arrive(block_at(block), barrier, 0);
 }
 
+inline void barrier_arrive_copied(uint32_t barrier)
+{
+	emulator::mbarrier_arrive_copied(barrier);
+}
+
 inline void barrier_wait(uint32_t barrier, unsigned parity)
 {
 	emulator::mbarrier_wait(barrier, parity);
 }
 
 /* ---- Copies ---- */
+
+inline void copy_element(uint32_t to, const float *from, bool there)
+{
+	emulator::copy_element((float *)emulator::shared_at(*emulator::self->block, to, sizeof *from),
+	                       there ? from : nullptr);
+}
 
 inline void copy_bulk_in(emulator::block &b, uint32_t to, const void *from, unsigned bytes, uint32_t barrier)
 {
