@@ -38,25 +38,14 @@ static bool supports_plain_sum(const struct op_args *args, const char **ret_why_
 	return p.a.col != 0 || p.b.row != 0;
 }
 
-/* Lines that the copy engine brings, as far as can be known before there is an address. */
-static bool has_aligned_lines(const struct gemm_operand *o, uint64_t rows, uint64_t cols, uint64_t offset)
-{
-	int64_t apart = o->col == 1 ? o->row : o->col;
-	uint64_t lines = o->col == 1 ? rows : cols;
-
-	return (o->col == 1 || o->row == 1) && (lines == 1 || (apart > 0 && apart % 4 == 0)) && o->batch >= 0 &&
-	       o->batch % 4 == 0 && offset % 16 == 0;
-}
-
 static bool supports_simt(const struct op_args *args, const char **ret_why_not)
 {
 	struct gemm_problem p = gemm_problem_of(args);
 
 	if (!supports_plain_sum(args, ret_why_not))
 		return false;
-	*ret_why_not = "needs lines of A and B without gaps that begin at multiples of 16 bytes";
-	if (!has_aligned_lines(&p.a, p.m, p.k, args->views[0].offset) ||
-	    !has_aligned_lines(&p.b, p.k, p.n, args->views[1].offset))
+	*ret_why_not = "needs lines of A and B without gaps";
+	if ((p.a.row != 1 && p.a.col != 1) || (p.b.row != 1 && p.b.col != 1))
 		return false;
 	*ret_why_not = "needs a GPU of compute capability 9.0";
 	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
@@ -156,10 +145,9 @@ static double cublas_ns(const struct op_args *args)
 static double pipelined_ns(const struct op_args *args)
 {
 	struct gemm_problem p = gemm_problem_of(args);
-	bool aligned = has_aligned_lines(&p.a, p.m, p.k, args->views[0].offset) &&
-	               has_aligned_lines(&p.b, p.k, p.n, args->views[1].offset);
 
-	return 2.9e3 + (aligned ? 1 : 1.26) * blocks_ns(&p, &(struct blocks){128, 105, 47}, 1, 0.107);
+	return 2.9e3 + (gemm_has_aligned_lines(args) ? 1 : 1.26) *
+	                   blocks_ns(&p, &(struct blocks){128, 105, 47}, 1, 0.107);
 }
 
 static double tile16_ns(const struct op_args *args)
@@ -314,7 +302,7 @@ static const struct kernel rows[] = {
         .idea =
             "plain FMAs without register bank conflicts, tiles by the copy engine, K split where C is small",
         .dtypes = "f32",
-        .takes = "row- or column-major matrices, lines at multiples of 16 bytes",
+        .takes = "row- or column-major matrices, not of stride 0 along K in both A and B",
         .supports = supports_simt,
         .worthwhile = is_for_full_precision,
         .accurate = simt_accurate,

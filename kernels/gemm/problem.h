@@ -41,6 +41,25 @@ static inline struct gemm_problem gemm_problem_of(const struct op_args *args)
 	return p;
 }
 
+/* Of f32: whether the copy engine brings its lines, as far as can be known before there is an address. */
+static inline bool gemm_operand_has_aligned_lines(const struct gemm_operand *o, uint64_t rows, uint64_t cols,
+                                                  uint64_t offset)
+{
+	int64_t apart = o->col == 1 ? o->row : o->col;
+	uint64_t lines = o->col == 1 ? rows : cols;
+
+	return (o->col == 1 || o->row == 1) && (lines == 1 || (apart > 0 && apart % 4 == 0)) && o->batch >= 0 &&
+	       o->batch % 4 == 0 && offset % 16 == 0;
+}
+
+static inline bool gemm_has_aligned_lines(const struct op_args *args)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+
+	return gemm_operand_has_aligned_lines(&p.a, p.m, p.k, args->views[0].offset) &&
+	       gemm_operand_has_aligned_lines(&p.b, p.k, p.n, args->views[1].offset);
+}
+
 /* The transpose of the product: C' = B'·A'. */
 static inline struct gemm_problem gemm_transposed(const struct gemm_problem *p)
 {

@@ -142,8 +142,8 @@ template <class S, bool ALONG_K> struct tile_of {
 };
 
 /*
- * MAPPED: one thread has the copy engine bring the tiles; else, where an address turns out not to be a multiple
- * of 16, all bring elements, at half the speed.
+ * MAPPED: one thread has the copy engine bring the tiles; else, where lines do not begin at multiples of 16
+ * bytes, all bring elements, at less than half the speed.
  *
  * What makes it fast is what the registers' two banks can deliver, two operands per cycle: of each FMA's three
  * operands one must be the one just used (rows forth and back over the columns), and the other two be of
@@ -438,15 +438,16 @@ const choice choices[] = {
 };
 constexpr double LAUNCH_NS = 850, LATE_NS = 1450;      /* of a launch; more where it is not early */
 constexpr double LEAST_NS = 2000, BYTES_PER_NS = 3000; /* of a launch; from and to memory */
+constexpr double BY_ELEMENTS = 2.5;       /* times per_k, where the copy engine does not bring the tiles */
 constexpr double CLUSTERED = 120.0 / 132; /* of the multiprocessors: those that clusters of 4 or 8 find */
 
-/* p by rows. */
-double time_of(const choice &c, const gemm_problem &p, int splits)
+/* p by rows; slower: times as much per k. */
+double time_of(const choice &c, const gemm_problem &p, int splits, double slower)
 {
 	double processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 	double blocks = (double)blocks_of(p, c.side) * splits;
 	double each = ceil(blocks / fmax(floor(processors * (splits > 2 ? CLUSTERED : 1)), 1));
-	double ks = ceil((double)p.k / STEP / splits) * STEP, bytes = 4 * (double)p.batch;
+	double ks = ceil((double)p.k / STEP / splits) * STEP * slower, bytes = 4 * (double)p.batch;
 	access how = access_of(p);
 	int resident = resident_of(c.resident, c.shared(how.a_along_k + how.b_along_k, splits > 1));
 	double full = floor(each / resident); /* waves */
@@ -475,15 +476,16 @@ struct plan {
 plan plan_of(const op_args *args)
 {
 	gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
+	bool aligned = gemm_has_aligned_lines(args);
 	plan best = {NULL, 1, INFINITY};
 
 	if (!gemm_has_product(args))
 		p.k = 0;
-	else
+	else if (aligned)
 		best.ns = gemm_simt_large_ns(args);
 	for (const choice &c : choices) {
 		for (int splits = 1; splits <= SPLITS_MAX; splits *= 2) {
-			double ns = time_of(c, p, splits);
+			double ns = time_of(c, p, splits, aligned ? 1 : BY_ELEMENTS);
 			if (ns < best.ns)
 				best = {&c, splits, ns};
 		}

@@ -102,8 +102,11 @@ void round_to_tf32(char *element)
 	memcpy(element, &bits, sizeof bits);
 }
 
-void check_box(const tensor_map &m, uint32_t at)
+void check_box(const tensor_map &m, uint32_t at, int x)
 {
+	if (x * (int)m.element_bytes % 16 != 0)
+		emulator::fail(
+		    "a box that begins within 16 bytes of a line: an illegal instruction on an H200");
 	if (at % 128 != 0 || (m.swizzle_bytes && m.line_bytes() != m.swizzle_bytes))
 		emulator::fail("a box in shared memory that is not aligned to 128 bytes, or has no such lines");
 }
@@ -117,7 +120,7 @@ void copy_box_in(emulator::block &b, uint32_t to, const void *map, int x, int y,
 {
 	tensor_map m = map_at(map);
 
-	check_box(m, to);
+	check_box(m, to, x);
 	emulator::copy_in(b, to, m.box[1] * m.line_bytes(), barrier, [=](emulator::block &there) {
 		each_element(there, m, m.extents[0], to, x, y, z, [&](char *shared, const char *element) {
 			if (element)
@@ -136,7 +139,7 @@ void store_box(const void *map, int x, int y, int z, uint32_t from)
 	tensor_map m = map_at(map);
 	uint64_t piece = 16 / m.element_bytes, length = (m.extents[0] + piece - 1) / piece * piece;
 
-	check_box(m, from);
+	check_box(m, from, x);
 	emulator::copy_out([=](emulator::block &there) {
 		each_element(there, m, length, from, x, y, z, [&](const char *shared, char *element) {
 			if (element)
