@@ -130,7 +130,7 @@ static double cublas_ns(const struct op_args *args)
 
 	if (longer > 2 * shorter && shorter <= 128)
 		thin = shorter > 64 ? 1.07 : 1.14;
-	if (k < 64 && area < 1e5 && (area < 25e3 || longer < 5.2 * shorter))
+	if (k < 57 && area * k < 6e6 && (area < 25e3 || longer < 5.2 * shorter))
 		return 6.73e3 + area * 0.0135;
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		for (int splits = 1; splits <= 29 && (splits == 1 || k >= splits * 20.25);
