@@ -2,43 +2,52 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define SETS        256 /* of places; a shape has its place in one of them */
-#define WAYS        4
-#define FIRST_TRIAL 9   /* job of a shape */
-#define TRIALS      3   /* of a row; the shortest counts, since others' jobs can only make it longer */
-#define DOUBT       1.5 /* a row may be so much faster than expected */
-#define ALIGNMENT   16  /* as in shape_class.c */
+#define SETS         256 /* of places; a shape has its place in one of them */
+#define WAYS         4
+#define FIRST_TRIAL  9   /* job of a shape */
+#define TRIALS       3   /* of a row; the shortest counts, since others' jobs can only make it longer */
+#define DOUBT        1.5 /* a row may be so much faster than expected */
+#define ALIGNMENT    16  /* as in shape_class.c */
+#define CANDIDATES   (RIVALS_MAX + 1)
+#define NO_CANDIDATE CANDIDATES
 /*
  * How much faster than the first choice another row has to be to take its place. In jobs of many ops some rows
  * begin during the one before, which one op alone does not show: on an H200 simt gains 1.5 µs by it, cublas
  * none.
  */
-#define GAIN         0.03
-#define GAIN_US      2.0
-#define CANDIDATES   (RIVALS_MAX + 1)
-#define NO_CANDIDATE CANDIDATES
+#define GAIN    0.03
+#define GAIN_US 2.0
 
 struct candidate {
 	size_t row;
-	double expected_us, least_us; /* least_us: 0 until a trial has ended */
-	unsigned begun;               /* trials */
+	double expected_us, least_us; /* least_us: 0 until a trial has shown it */
+	unsigned trials;              /* begun */
 };
 
-struct lesson {
-	uint64_t shape;                          /* 0: a free place */
+struct entry {
+	const struct op *op; /* NULL: a free place */
+	uint64_t shape;
 	uint64_t last_used;                      /* by the count of all uses */
 	unsigned seen;                           /* jobs before the trials */
 	unsigned n;                              /* 0: before the trials, or there is nothing to try */
+	uint64_t round;                          /* of trials: no other has its number */
+	bool is_out;                             /* a trial */
 	struct candidate candidates[CANDIDATES]; /* [0]: the first choice */
-	struct tuned tuned;                      /* what autotune_find() gives out */
+	/* decide(): candidates, and what plans are told of them. */
+	unsigned due, fastest; /* due: NO_CANDIDATE: no trial */
+	struct tuned due_tuned, fastest_tuned;
 };
 
 struct autotune {
 	struct autotune_owner owner;
 	uint64_t uses;
-	struct lesson lessons[SETS * WAYS];
+	struct entry entries[SETS * WAYS];
 };
+
+/* Of all tables: a trial may outlast the one it began in. */
+static uint64_t rounds;
 
 struct autotune *autotune_new(const struct autotune_owner *owner)
 {
@@ -65,8 +74,10 @@ static uint64_t mixed(uint64_t hash, uint64_t word)
 static uint64_t hash_view(uint64_t hash, const struct view *v)
 {
 	const struct memory *m = v->space;
+	uint64_t pinned = (uint64_t)__atomic_load_n(&m->pin, __ATOMIC_RELAXED) == MEMORY_PINNED;
 
-	hash = mixed(hash, (uint64_t)v->dtype << 32 | (uint64_t)v->rank << 16 | (m->owner != NULL));
+	hash =
+	    mixed(hash, (uint64_t)v->dtype << 32 | (uint64_t)v->rank << 16 | pinned << 8 | (m->owner != NULL));
 	hash = mixed(hash, v->offset % ALIGNMENT);
 	for (uint32_t d = 0; d < v->rank; d++) {
 		hash = mixed(hash, v->shape[d]);
@@ -75,188 +86,218 @@ static uint64_t hash_view(uint64_t hash, const struct view *v)
 	return hash;
 }
 
-/* Never 0. Two shapes of one hash would share what was measured: one of them might be slow, not wrong. */
+/* Two shapes of one op and one hash share what was measured: one of them may be slow, not wrong. */
 static uint64_t shape_of(const struct op_args *args)
 {
-	uint64_t hash = mixed(op_index(args->op) + 1, args->op->reads_output(args));
+	bool is_scaling = strcmp(args->op->name, "gemm") == 0 && args->params.gemm.alpha == 0;
+	uint64_t hash = mixed(0, is_scaling);
 
-	if (args->op->precision)
-		hash = mixed(hash, args->op->precision(args));
+	hash = mixed(hash, args->op->reads_output(args));
+	hash = mixed(hash, args->op->precision ? args->op->precision(args) : 0);
 	for (unsigned i = 0; i <= args->op->n_inputs; i++)
 		hash = hash_view(hash, &args->views[i]);
-	return hash ? hash : 1;
+	return hash;
 }
 
 /* ---- The table ---- */
 
-static struct lesson *set_of(struct autotune *a, uint64_t shape)
+static struct entry *find(struct autotune *a, const struct op *op, uint64_t shape)
 {
-	return &a->lessons[shape % SETS * WAYS];
-}
-
-static struct lesson *find(struct autotune *a, uint64_t shape)
-{
-	struct lesson *set = set_of(a, shape);
+	struct entry *set = &a->entries[shape % SETS * WAYS];
 
 	for (unsigned i = 0; i < WAYS; i++)
-		if (set[i].shape == shape)
+		if (set[i].op == op && set[i].shape == shape) {
+			set[i].last_used = ++a->uses;
 			return &set[i];
+		}
 	return NULL;
 }
 
-static struct lesson *take_place(struct autotune *a, uint64_t shape)
+static struct entry *take_place(struct autotune *a, const struct op *op, uint64_t shape)
 {
-	struct lesson *set = set_of(a, shape), *oldest = set;
+	struct entry *set = &a->entries[shape % SETS * WAYS], *oldest = set;
 
 	for (unsigned i = 1; i < WAYS; i++)
 		if (set[i].last_used < oldest->last_used)
 			oldest = &set[i];
-	*oldest = (struct lesson){.shape = shape};
+	*oldest = (struct entry){.op = op, .shape = shape, .last_used = ++a->uses, .due = NO_CANDIDATE};
 	return oldest;
 }
 
 /* ---- Which row is next ---- */
 
-static unsigned find_candidate(const struct lesson *l, size_t row)
-{
-	for (unsigned i = 0; i < l->n; i++)
-		if (l->candidates[i].row == row)
-			return i;
-	return NO_CANDIDATE;
-}
-
 /* *ret_bar_us: what another one would have to be below. */
-static unsigned fastest_of(const struct lesson *l, double *ret_bar_us)
+static unsigned fastest_of(const struct entry *e, double *ret_bar_us)
 {
-	double bar_us = l->candidates[0].least_us * (1 - GAIN) - GAIN_US;
+	double bar_us = e->candidates[0].least_us * (1 - GAIN) - GAIN_US;
 	unsigned fastest = 0;
 
-	for (unsigned i = 1; i < l->n; i++)
-		if (l->candidates[i].least_us > 0 && l->candidates[i].least_us < bar_us) {
-			bar_us = l->candidates[i].least_us;
+	for (unsigned i = 1; i < e->n; i++)
+		if (e->candidates[i].least_us > 0 && e->candidates[i].least_us < bar_us) {
+			bar_us = e->candidates[i].least_us;
 			fastest = i;
 		}
 	*ret_bar_us = bar_us;
 	return fastest;
 }
 
-/* A candidate that needs another trial; NO_CANDIDATE: none does, or the first choice's are still out. */
-static unsigned due_of(const struct lesson *l)
+static double likely_us(const struct candidate *c)
+{
+	return c->least_us > 0 ? c->least_us : c->expected_us;
+}
+
+/* By turns, so that what others do to the times they do to all; where all had as many, the likelier is first.
+ */
+static unsigned due_of(const struct entry *e, double bar_us)
 {
 	unsigned due = NO_CANDIDATE;
-	double bar_us;
 
-	if (l->n == 0)
-		return NO_CANDIDATE;
-	if (l->candidates[0].begun < TRIALS)
-		return 0;
-	fastest_of(l, &bar_us);
-	for (unsigned i = 1; i < l->n; i++) {
-		const struct candidate *c = &l->candidates[i];
-		if (c->begun < TRIALS && c->expected_us < DOUBT * bar_us &&
-		    (due == NO_CANDIDATE || c->expected_us < l->candidates[due].expected_us))
+	for (unsigned i = 0; i < e->n && !e->is_out; i++) {
+		const struct candidate *c = &e->candidates[i], *best = &e->candidates[due];
+
+		if (c->trials == TRIALS || (i > 0 && likely_us(c) >= DOUBT * bar_us))
+			continue;
+		if (due == NO_CANDIDATE || c->trials < best->trials ||
+		    (due > 0 && c->trials == best->trials && likely_us(c) < likely_us(best)))
 			due = i;
 	}
 	return due;
 }
 
-/* ---- What a plan is told ---- */
-
-static const char *name_of(const struct kernel_list *list, const struct lesson *l, unsigned candidate)
+static void decide(const struct autotune *a, struct entry *e)
 {
-	return list->rows[l->candidates[candidate].row].name;
+	const struct kernel *rows = a->owner.kernels(e->op)->rows;
+	const struct candidate *first = &e->candidates[0], *c;
+	double bar_us;
+
+	e->fastest = fastest_of(e, &bar_us);
+	e->due = due_of(e, bar_us);
+	c = &e->candidates[e->fastest];
+	e->fastest_tuned.n = e->fastest > 0;
+	e->fastest_tuned.rows[0] = (uint8_t)c->row;
+	snprintf(e->fastest_tuned.why, sizeof e->fastest_tuned.why,
+	         "fastest for this shape: %.4g us, %.16s took %.4g us", c->least_us, rows[first->row].name,
+	         first->least_us);
+	if (e->due == NO_CANDIDATE)
+		return;
+	c = &e->candidates[e->due];
+	e->due_tuned.n = e->due > 0;
+	e->due_tuned.rows[0] = (uint8_t)c->row;
+	snprintf(e->due_tuned.why, sizeof e->due_tuned.why,
+	         "on trial for this shape: %.4g us by estimate, %.16s took %.4g us", c->expected_us,
+	         rows[first->row].name, first->least_us);
 }
 
-static void tell_fastest(const struct lesson *l, const struct kernel_list *list, unsigned fastest,
-                         struct tuned *ret)
+static const struct tuned *tuned_of(const struct entry *e, bool may_try)
 {
-	snprintf(ret->why, sizeof ret->why, "fastest for this shape: %.4g us, %.16s took %.4g us",
-	         l->candidates[fastest].least_us, name_of(list, l, 0), l->candidates[0].least_us);
-}
-
-static void tell_trial(const struct lesson *l, const struct kernel_list *list, unsigned due, struct tuned *ret)
-{
-	snprintf(ret->why, sizeof ret->why, "on trial for this shape: %.4g us by estimate, %.16s took %.4g us",
-	         l->candidates[due].expected_us, name_of(list, l, 0), l->candidates[0].least_us);
-}
-
-static const struct kernel_list *list_of(const struct autotune *a, const struct op_args *args)
-{
-	return a->owner.kernels(args->op);
+	return may_try && e->due != NO_CANDIDATE ? &e->due_tuned : &e->fastest_tuned;
 }
 
 const struct tuned *autotune_find(struct autotune *a, const struct op_args *args, bool may_try)
 {
-	struct lesson *l = find(a, shape_of(args));
-	unsigned due, fastest;
-	double bar_us;
+	const struct entry *e = find(a, args->op, shape_of(args));
 
-	if (!l)
-		return NULL;
-	due = may_try ? due_of(l) : NO_CANDIDATE;
-	fastest = fastest_of(l, &bar_us);
-	if (due == 0 || (due == NO_CANDIDATE && fastest == 0))
-		return NULL;
-	if (due != NO_CANDIDATE)
-		tell_trial(l, list_of(a, args), due, &l->tuned);
-	else
-		tell_fastest(l, list_of(a, args), fastest, &l->tuned);
-	l->tuned.n = 1;
-	l->tuned.rows[0] = (uint8_t)l->candidates[due == NO_CANDIDATE ? fastest : due].row;
-	return &l->tuned;
+	return e && tuned_of(e, may_try)->n > 0 ? tuned_of(e, may_try) : NULL;
 }
 
 /* ---- Trials ---- */
 
-static void open_trials(const struct autotune *a, struct lesson *l, const struct run_op *op, size_t first_row)
+static void exhaust(const struct autotune *a, struct entry *e, struct candidate *c)
+{
+	c->trials = TRIALS;
+	c->least_us = 0;
+	decide(a, e);
+}
+
+void autotune_reject(struct autotune *a, const struct op_args *args, bool may_try)
+{
+	struct entry *e = find(a, args->op, shape_of(args));
+
+	if (e && tuned_of(e, may_try)->n > 0)
+		exhaust(a, e, &e->candidates[tuned_of(e, may_try) == &e->due_tuned ? e->due : e->fastest]);
+}
+
+static void open_trials(const struct autotune *a, struct entry *e, const struct run_op *op, size_t first_row)
 {
 	struct rival rivals[RIVALS_MAX];
 	unsigned n = a->owner.rivals(a->owner.device, &op->args, rivals);
 
-	l->candidates[0].row = first_row;
-	l->n = 1;
+	e->candidates[0] = (struct candidate){.row = first_row};
+	e->n = 1;
 	for (unsigned i = 0; i < n; i++)
 		if (rivals[i].row != first_row && rivals[i].row <= UINT8_MAX)
-			l->candidates[l->n++] = (struct candidate){.row = rivals[i].row,
+			e->candidates[e->n++] = (struct candidate){.row = rivals[i].row,
 			                                           .expected_us = rivals[i].expected_ns / 1e3};
-	if (l->n == 1)
-		l->n = 0; /* nothing to try */
+	if (e->n == 1)
+		e->n = 0; /* nothing to try */
+	e->round = ++rounds;
+	decide(a, e);
 }
 
 bool autotune_begin(struct autotune *a, const struct run_op *op, struct trial *ret_trial)
 {
 	uint64_t shape = shape_of(&op->args);
-	size_t row = (size_t)(op->kernel - list_of(a, &op->args)->rows);
-	struct lesson *l = find(a, shape);
-	unsigned due;
+	size_t row = (size_t)(op->kernel - a->owner.kernels(op->args.op)->rows);
+	struct entry *e = find(a, op->args.op, shape);
+	struct candidate *c;
 
 	*ret_trial = (struct trial){0};
-	if (!l)
-		l = take_place(a, shape);
-	l->last_used = ++a->uses;
-	if (l->n == 0 && ++l->seen == FIRST_TRIAL)
-		open_trials(a, l, op, row);
-	due = due_of(l);
-	if (due == NO_CANDIDATE)
+	if (!e)
+		e = take_place(a, op->args.op, shape);
+	if (e->n == 0 && ++e->seen == FIRST_TRIAL)
+		open_trials(a, e, op, row);
+	if (e->due == NO_CANDIDATE)
 		return false;
-	l->candidates[due].begun++; /* taken or not: a row that is not taken is not due for ever */
-	if (l->candidates[due].row != row)
+	c = &e->candidates[e->due];
+	if (c->row != row) { /* a plan that went another way would do so again */
+		exhaust(a, e, c);
 		return false;
-	*ret_trial = (struct trial){shape, row};
+	}
+	c->trials++;
+	e->is_out = true;
+	decide(a, e);
+	*ret_trial = (struct trial){op->args.op, shape, e->round, row};
 	return true;
+}
+
+/* The candidate on trial; NULL: its place has been taken meanwhile. */
+static struct candidate *take_back(struct autotune *a, const struct trial *trial, struct entry **ret_entry)
+{
+	struct entry *e = find(a, trial->op, trial->shape);
+
+	if (!e || e->round != trial->round)
+		return NULL;
+	*ret_entry = e;
+	e->is_out = false;
+	for (unsigned i = 0; i < e->n; i++)
+		if (e->candidates[i].row == trial->row)
+			return &e->candidates[i];
+	return NULL;
 }
 
 void autotune_end(struct autotune *a, const struct trial *trial, double compute_us)
 {
-	struct lesson *l = find(a, trial->shape);
-	unsigned i = l ? find_candidate(l, trial->row) : NO_CANDIDATE;
-	struct candidate *c;
+	struct entry *e;
+	struct candidate *c = take_back(a, trial, &e);
 
-	if (i == NO_CANDIDATE)
-		return; /* its place has been taken */
-	c = &l->candidates[i];
-	if (compute_us <= 0)
-		c->begun--;
-	else if (c->least_us == 0 || compute_us < c->least_us)
+	if (!c)
+		return;
+	if (compute_us <= 0) {
+		exhaust(a, e, c);
+		return;
+	}
+	if (c->least_us == 0 || compute_us < c->least_us)
 		c->least_us = compute_us;
+	decide(a, e);
+}
+
+void autotune_cancel(struct autotune *a, const struct trial *trial)
+{
+	struct entry *e;
+	struct candidate *c = take_back(a, trial, &e);
+
+	if (!c)
+		return;
+	c->trials--;
+	decide(a, e);
 }

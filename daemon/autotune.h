@@ -2,14 +2,15 @@
  * autotune.h: what the jobs on one device show about the rows that `auto` chooses among.
  *
  * Expected times are fitted to one GPU and to ordinary data, measurements of a tuning table to a class of
- * shapes. A service sends jobs of the same few shapes again and again: so from a shape's ninth job on, three
- * are timed; and a row that is expected to be nearly as fast as these were, or faster, runs up to three as
- * well. The fastest then has the rest of them. Every job is computed once, by a row that `auto` may take.
- * Shapes that are seen a few times only cost nothing.
+ * shapes. A service sends jobs of the same few shapes again and again: so from a shape's ninth job on, some are
+ * trials, one at a time. The first is of the row that runs the shape anyway; then those that are expected to be
+ * nearly as fast as it was, or faster, take turns with it, up to three trials each. The fastest has the shape
+ * from then on. Every job is computed once, by a row that `auto` may take, and timed by the device's clock
+ * where it is a trial.
  *
- * A shape here is all that a row's speed depends on: op, types, precision, extents, strides, where lines begin,
- * and on which kind of memory; for jobs of one op. The table has a fixed size: new shapes take the places of
- * those that were not seen for the longest time. Nothing of it is kept over a restart or a reload.
+ * A shape here is what a row's speed depends on: op, types, precision, extents, strides, where lines begin, and
+ * on which kind of memory; for jobs of one op. The table has a fixed size: new shapes take the places of those
+ * that were not seen for the longest time. Nothing of it is kept over a restart or a reload.
  *
  * Loop thread only.
  */
@@ -29,7 +30,8 @@ struct autotune_owner {
 
 /* A job that a row is judged by. Zeros: this one is not. */
 struct trial {
-	uint64_t shape;
+	const struct op *op;
+	uint64_t shape, round; /* which trials of the shape */
 	size_t row;
 };
 
@@ -38,17 +40,23 @@ void autotune_free(struct autotune *autotune);                     /* NULL allow
 
 /*
  * Which row the next op of these checked args should run, as a measurement; NULL: the one it would run anyway.
- * may_try: its job can be a trial. Valid until the next autotune_begin().
+ * may_try: its job can be a trial. Valid until the next call of another function.
  */
 const struct tuned *autotune_find(struct autotune *autotune, const struct op_args *args, bool may_try);
 
+/* The device cannot take a job with the row that autotune_find() said: it will not say so again. */
+void autotune_reject(struct autotune *autotune, const struct op_args *args, bool may_try);
+
 /*
- * A job of this one op, which names no row, has been planned and is going to run. True: it is a trial, is to be
- * timed by the device's clock, and ends with autotune_end().
+ * A job of this one op, which names no row, has been planned and is queued. True: it is a trial, is to be timed
+ * by the device's clock, and ends with autotune_end() or autotune_cancel().
  */
 bool autotune_begin(struct autotune *autotune, const struct run_op *op, struct trial *ret_trial);
 
-/* compute_us: 0 where the job did not get through. */
+/* compute_us: 0 where the job failed; then its row has no further trial. */
 void autotune_end(struct autotune *autotune, const struct trial *trial, double compute_us);
+
+/* It never ran. */
+void autotune_cancel(struct autotune *autotune, const struct trial *trial);
 
 #endif

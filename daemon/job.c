@@ -172,7 +172,6 @@ static void answer(struct job *job, int status, const char *why)
 		reply_error(job->session, job->id, status, why, 0);
 }
 
-/* Whether its time is to show how fast a row is. */
 static void begin_trial(struct job *job)
 {
 	struct autotune *autotune = job->server->autotune[job->sched.device];
@@ -185,8 +184,12 @@ static void end_trial(struct job *job, enum job_state state)
 {
 	struct autotune *autotune = job->server->autotune[job->sched.device];
 
-	if (autotune && job->trial.shape)
+	if (!autotune || !job->trial.op)
+		return;
+	if (job->started_ns)
 		autotune_end(autotune, &job->trial, state == JOB_DONE ? job->run.compute_us : 0);
+	else
+		autotune_cancel(autotune, &job->trial);
 }
 
 /* Out of the scheduler already; the job is gone afterwards. */

@@ -34,6 +34,7 @@ struct job {
 	struct sched_job sched;
 	struct device_work work;
 	struct run run;
+	bool timed;   /* as the client asked; a trial is timed, too */
 	bool may_try; /* it has one op, which names no row */
 	struct trial trial;
 	enum job_state state;

@@ -87,7 +87,7 @@ void reply_receipt(const struct job *job)
 		parts[i].compute_us = op->compute_us;
 		parts[i].passed_over = (char *)op->passed_over;
 		parts[i].larger_errors = op->larger_errors;
-		if (run->timed)
+		if (job->timed)
 			parts[i].shape_class = (char *)class_text(&op->args, classes[i]);
 		pointers[i] = &parts[i];
 	}

@@ -140,24 +140,60 @@ static void name_op(struct request *r, unsigned index, unsigned n_ops, const str
 	         sentence);
 }
 
-/* What was measured on a device: for the op's very shape, or for the class of it. */
-static const struct tuned *find_measured(const struct server *server, unsigned index,
-                                         const struct op_args *args, bool may_try)
+/*
+ * With what was measured there for ops that leave the choice of a kernel to us: for the very shape, if
+ * autotuned, or for the class of it. True: some of it was for the very shape.
+ */
+static bool look_up(const struct server *server, unsigned index, struct job *job, bool autotuned)
 {
-	const struct tuned *tuned = NULL;
+	struct autotune *autotune = autotuned ? server->autotune[index] : NULL;
+	bool found = false;
 
-	if (server->autotune[index])
-		tuned = autotune_find(server->autotune[index], args, may_try);
-	return tuned ? tuned : tuning_find(server->tuning[index], args);
+	for (unsigned i = 0; i < job->run.n_ops; i++) {
+		struct run_op *op = &job->ops[i];
+
+		op->tuned = NULL;
+		if (*op->pinned)
+			continue;
+		if (autotune)
+			op->tuned = autotune_find(autotune, &op->args, job->run.n_ops == 1);
+		found |= op->tuned != NULL;
+		if (!op->tuned)
+			op->tuned = tuning_find(server->tuning[index], &op->args);
+	}
+	return found;
 }
 
-/* With what was measured there for ops that leave the choice of a kernel to us. */
+/* Nothing stops a job that runs: one that is too long would keep the device from everybody, or look hung. */
+static uint64_t longest_ms(const struct config *c, const struct device *device, const char **ret_setting)
+{
+	bool hangs = device_can_hang(device) && c->hang_timeout < c->max_run_time;
+
+	*ret_setting = hangs ? "hang-timeout" : "max-run-time";
+	return hangs ? c->hang_timeout : c->max_run_time;
+}
+
+static bool may_run(const struct server *server, unsigned index, const struct run *run)
+{
+	struct device *device = server->devices[index];
+	uint64_t total = device_info(device)->memory_bytes, taken = device_stats(device)->resident_bytes;
+	const char *setting;
+
+	return run->plan_us <= (double)longest_ms(&server->config, device, &setting) * 1e3 && taken <= total &&
+	       run->device_bytes <= total - taken;
+}
+
+/* A row that jobs of the shape showed, or that is on trial, must cost nobody a job that another row can do. */
 static int plan_on(const struct server *server, unsigned index, struct job *job)
 {
-	for (unsigned i = 0; i < job->run.n_ops; i++)
-		job->ops[i].tuned = *job->ops[i].pinned
-		                        ? NULL
-		                        : find_measured(server, index, &job->ops[i].args, job->run.n_ops == 1);
+	bool autotuned = look_up(server, index, job, true);
+	int rc = device_plan(server->devices[index], &job->run);
+
+	if (!autotuned || (rc == 0 && may_run(server, index, &job->run)))
+		return rc;
+	if (job->run.n_ops == 1)
+		autotune_reject(server->autotune[index], &job->ops[0].args, true);
+	look_up(server, index, job, false);
 	return device_plan(server->devices[index], &job->run);
 }
 
@@ -232,18 +268,16 @@ static int check_room(struct request *r, unsigned index)
 	return 0;
 }
 
-/* Nothing stops a job that runs: one that is too long would keep the device from everybody. */
 static int check_length(struct request *r, const struct device *device, double plan_us)
 {
-	const struct config *c = &r->session->server->config;
-	bool hangs = device_can_hang(device) && c->hang_timeout < c->max_run_time;
-	uint64_t limit_ms = hangs ? c->hang_timeout : c->max_run_time;
+	const char *setting;
+	uint64_t limit_ms = longest_ms(&r->session->server->config, device, &setting);
 
 	if (plan_us <= (double)limit_ms * 1e3)
 		return 0;
 	snprintf(r->why, sizeof r->why,
 	         "the job would take an estimated %.3g s, more than the %.3g s of %s; split it", plan_us / 1e6,
-	         (double)limit_ms / 1e3, hangs ? "hang-timeout" : "max-run-time");
+	         (double)limit_ms / 1e3, setting);
 	return KOPS_E_QUOTA;
 }
 
@@ -292,7 +326,7 @@ int verb_submit(struct request *r)
 		return KOPS_E_NOMEM;
 	job->arrived_ns = now;
 	job->sched.priority = (kops_priority)submit->priority;
-	job->run.timed = submit->timed;
+	job->run.timed = job->timed = submit->timed;
 	if (submit->deadline_us && !__builtin_mul_overflow(submit->deadline_us, 1000u, &deadline_ns) &&
 	    !__builtin_add_overflow(deadline_ns, now, &deadline_ns))
 		job->deadline_ns = deadline_ns;

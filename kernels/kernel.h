@@ -192,8 +192,8 @@ static inline struct view *op_output(struct op_args *args)
 #define TUNED_WHY_BYTES 96
 #define RIVALS_MAX      8
 
-/* What was measured for a class of shapes: indices of the list's rows, fastest first, and a phrase for
- * receipts. */
+/* What was measured for a shape or a class of shapes: indices of the list's rows, fastest first, and a phrase
+ * for receipts. */
 struct tuned {
 	uint8_t n, rows[TUNED_ROWS_MAX];
 	char why[TUNED_WHY_BYTES];

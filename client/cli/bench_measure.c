@@ -11,8 +11,8 @@
 #define SETTLING_RUNS 2    /* the first run of a kernel may include its loading */
 #define SETTLING_US   50e3 /* in runs as long as this that is of no account */
 #define WARMUP_US     1e6
-#define TEACHING_JOBS 32 /* kopsd tries rows of one shape on no more; daemon/autotune.h */
-#define TEACHING_US   1e6
+#define TRIAL_JOBS    36 /* the trials of a shape are among its first so many jobs; daemon/autotune.c */
+#define TRIAL_US      100e3
 #define ENOUGH_US     2e6
 #define ENOUGH        5 /* samples */
 #define MOST_US       10e6
@@ -91,11 +91,12 @@ static int check_first(struct run *r)
 }
 
 /* On set 0, whose output holds NaN: what is not written is found. */
-static int first_run(struct run *r, double *ret_us)
+static int run_and_check(struct run *r, double *ret_us)
 {
 	kops_job *job;
 	int rc = r->what->check ? operands_poison(r->b, r->operands) : 0;
 
+	r->next_set = 0;
 	if (rc == 0)
 		rc = launch(r, 1, &job, ret_us);
 	if (rc < 0)
@@ -107,18 +108,21 @@ static int first_run(struct run *r, double *ret_us)
 	return r->what->check ? check_first(r) : 0;
 }
 
-/* Where kopsd chooses, it is measured as it is for whoever has sent such jobs for a while. */
-static int teach(struct run *r)
+/* A GPU may try several kernels on the first jobs of a shape: then that of the one it settles on. */
+static int first_run(struct run *r, double *ret_us)
 {
-	double start = cli_now_us();
+	bool settles = r->what->settled && r->what->kernel == NULL && strcmp(r->b->kind, "gpu") == 0;
+	int rc = run_and_check(r, ret_us);
 
-	for (unsigned i = 0; i < TEACHING_JOBS && cli_now_us() - start < TEACHING_US; i++) {
+	if (rc < 0 || !settles || *ret_us > TRIAL_US)
+		return rc;
+	for (unsigned i = 0; i < TRIAL_JOBS; i++) {
 		double us;
-		int rc = launch(r, 1, NULL, &us);
+		rc = launch(r, 1, NULL, &us);
 		if (rc < 0)
 			return rc;
 	}
-	return 0;
+	return run_and_check(r, ret_us);
 }
 
 /* ---- samples ---- */
@@ -187,12 +191,9 @@ static int take_samples(struct run *r)
 
 static int run_all(struct run *r)
 {
-	bool chooses = r->what->kernel == NULL && strcmp(r->b->kind, "gpu") == 0;
 	double us;
-	int rc = chooses ? teach(r) : 0;
+	int rc = first_run(r, &us);
 
-	if (rc == 0)
-		rc = first_run(r, &us);
 	r->row->launches = 1;
 	if (rc == 0 && us <= ALONE_US)
 		rc = settle_launches(r, us, &us);

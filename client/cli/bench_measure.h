@@ -19,6 +19,8 @@ struct measurement {
 	enum bench_mode mode;
 	uint64_t reps;
 	bool check;
+	bool settled; /* the daemon's choice: the one for a shape that it has seen for a while;
+	                 daemon/autotune.h */
 };
 
 /*

@@ -38,7 +38,8 @@ double race_loss_percent(const struct race *race)
 static int look(struct run *r, const char *kernel, bool check, uint64_t warmup_for_it,
                 struct bench_row *ret_row)
 {
-	struct measurement what = {.kernel = kernel, .mode = BENCH_COLD, .reps = 1, .check = check};
+	struct measurement what = {
+	    .kernel = kernel, .mode = BENCH_COLD, .reps = 1, .check = check, .settled = r->field->settled};
 	uint64_t warmup = r->b->warmup;
 
 	r->b->warmup = warmup_for_it;

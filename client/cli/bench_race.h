@@ -14,6 +14,7 @@
  */
 struct race_field {
 	struct bench_kernels kernels;
+	bool settled; /* as in struct measurement */
 	struct {
 		double work, slowness; /* FLOPs and bytes; times the fastest, 0: never so slow */
 	} slow[BENCH_KERNELS_MAX];     /* the shape of the least work on which it was that slow */

@@ -250,6 +250,7 @@ static int run(struct comparison *c)
 	if (rc != CLI_OK)
 		return rc;
 	c->field.kernels = c->plan->kernels;
+	c->field.settled = true;
 	rc = race_shapes(c);
 	return rc < 0 ? cli_fail_kops(b->cli, rc, b->why) : finish(c);
 }

@@ -52,12 +52,17 @@ static unsigned rivals_of(const void *device, const struct op_args *args, struct
 	return n;
 }
 
+static struct autotune *new_autotune(struct fixture *f)
+{
+	return autotune_new(&(struct autotune_owner){kernels_of, rivals_of, f});
+}
+
 static int set_up(void **state)
 {
 	static struct fixture f;
 
 	f = (struct fixture){.us = {100, 80, 60}, .expected_us = {100, 100, 0}};
-	f.autotune = autotune_new(&(struct autotune_owner){kernels_of, rivals_of, &f});
+	f.autotune = new_autotune(&f);
 	*state = &f;
 	return f.autotune ? 0 : -1;
 }
@@ -119,19 +124,36 @@ static void expect(struct fixture *f, const struct op_args *args, unsigned n, si
 	}
 }
 
+/* Of the next n jobs. */
+static unsigned count_trials(struct fixture *f, const struct op_args *args, unsigned n)
+{
+	unsigned trials = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		bool is_trial;
+		run(f, args, &is_trial);
+		trials += is_trial;
+	}
+	return trials;
+}
+
 static void the_faster_row_has_the_shape_after_the_trials(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
 
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, 1, FIRST, true);
 	assert_string_equal(autotune_find(f->autotune, &args, true)->why,
 	                    "on trial for this shape: 100 us by estimate, first took 100 us");
-	expect(f, &args, TRIALS, RIVAL, true);
+	for (unsigned i = 1; i < TRIALS; i++) { /* by turns */
+		expect(f, &args, 1, RIVAL, true);
+		expect(f, &args, 1, FIRST, true);
+	}
+	expect(f, &args, 1, RIVAL, true);
+	expect(f, &args, 100, RIVAL, false);
 	assert_string_equal(autotune_find(f->autotune, &args, true)->why,
 	                    "fastest for this shape: 80 us, first took 100 us");
-	expect(f, &args, 100, RIVAL, false);
 }
 
 static void the_first_choice_stays_where_a_rival_gains_little(void **state)
@@ -141,9 +163,25 @@ static void the_first_choice_stays_where_a_rival_gains_little(void **state)
 
 	f->us[RIVAL] = 98;
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, TRIALS, FIRST, true);
-	expect(f, &args, TRIALS, RIVAL, true);
+	assert_int_equal(count_trials(f, &args, 2 * TRIALS), 2 * TRIALS);
 	assert_null(autotune_find(f->autotune, &args, true));
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void the_shortest_trial_of_a_row_counts(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+	bool is_trial;
+
+	expect(f, &args, BEFORE, FIRST, false);
+	f->us[FIRST] = 1200, f->us[RIVAL] = 1500; /* others use the device */
+	f->expected_us[RIVAL] = 400;
+	for (unsigned i = 0; i < 2 * TRIALS - 2; i++)
+		run(f, &args, &is_trial);
+	f->us[FIRST] = 100, f->us[RIVAL] = 400;
+	for (unsigned i = 0; i < 2; i++)
+		run(f, &args, &is_trial);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -158,7 +196,20 @@ static void what_is_far_from_the_first_is_not_tried(void **state)
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void what_is_nearer_is_tried_first_and_may_end_it(void **state)
+static void a_row_that_proves_to_be_slow_is_tried_once(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	f->us[RIVAL] = 5000;
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, 1, FIRST, true);
+	expect(f, &args, 1, RIVAL, true);
+	expect(f, &args, TRIALS - 1, FIRST, true);
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void the_likelier_rival_is_tried_first_and_may_end_it(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -167,9 +218,13 @@ static void what_is_nearer_is_tried_first_and_may_end_it(void **state)
 	f->expected_us[RIVAL] = 200, f->us[RIVAL] = 200;
 	f->expected_us[OTHER] = 150;
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, TRIALS, FIRST, true);
-	expect(f, &args, 1, OTHER, true);
-	expect(f, &args, 100, OTHER, false); /* 60 us, which nothing is expected to be near */
+	expect(f, &args, 1, FIRST, true);
+	expect(f, &args, 1, OTHER, true); /* 60 us, which nothing else is expected to be near */
+	for (unsigned i = 1; i < TRIALS; i++) {
+		expect(f, &args, 1, FIRST, true);
+		expect(f, &args, 1, OTHER, true);
+	}
+	expect(f, &args, 100, OTHER, false);
 }
 
 static void shapes_without_rivals_have_no_trials(void **state)
@@ -181,37 +236,79 @@ static void shapes_without_rivals_have_no_trials(void **state)
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void jobs_that_are_out_do_not_start_more_trials(void **state)
+static void one_trial_is_out_at_a_time(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
-	struct trial trials[TRIALS], trial;
+	struct trial trial, other;
 
 	expect(f, &args, BEFORE, FIRST, false);
-	for (unsigned i = 0; i < TRIALS; i++)
-		assert_true(begin(f, &args, planned(f, &args, true), &trials[i]));
-	for (unsigned i = 0; i < 100; i++) {
-		assert_int_equal(planned(f, &args, true), FIRST);
-		assert_false(begin(f, &args, FIRST, &trial));
+	for (unsigned i = 0; i < 2 * TRIALS; i++) {
+		size_t row = planned(f, &args, true);
+		assert_int_equal(row, i % 2 ? RIVAL : FIRST);
+		assert_true(begin(f, &args, row, &trial));
+		for (unsigned k = 0; k < 10; k++) {
+			size_t meanwhile = planned(f, &args, true);
+			assert_int_equal(meanwhile, i > 1 ? RIVAL : FIRST); /* the faster by then */
+			assert_false(begin(f, &args, meanwhile, &other));
+		}
+		autotune_end(f->autotune, &trial, f->us[row]);
 	}
-	autotune_end(f->autotune, &trials[1], 100);
-	expect(f, &args, TRIALS, RIVAL, true);
-	autotune_end(f->autotune, &trials[0], 50); /* it was fast after all */
-	autotune_end(f->autotune, &trials[2], 200);
-	expect(f, &args, 100, FIRST, false);
+	expect(f, &args, 100, RIVAL, false);
 }
 
-static void a_trial_that_failed_is_repeated(void **state)
+static void a_trial_that_never_ran_is_repeated(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
 	struct trial trial;
 
 	expect(f, &args, BEFORE, FIRST, false);
-	assert_true(begin(f, &args, FIRST, &trial));
+	for (unsigned i = 0; i < 10; i++) {
+		assert_true(begin(f, &args, FIRST, &trial));
+		autotune_cancel(f->autotune, &trial);
+	}
+	assert_int_equal(count_trials(f, &args, 100), 2 * TRIALS);
+}
+
+static void a_row_whose_trial_fails_has_no_other(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+	struct trial trial;
+
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, 1, FIRST, true);
+	assert_int_equal(planned(f, &args, true), RIVAL);
+	assert_true(begin(f, &args, RIVAL, &trial));
 	autotune_end(f->autotune, &trial, 0);
-	expect(f, &args, TRIALS, FIRST, true);
-	expect(f, &args, TRIALS, RIVAL, true);
+	expect(f, &args, TRIALS - 1, FIRST, true);
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void a_row_that_the_device_refuses_is_not_asked_for_again(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, 1, FIRST, true);
+	assert_int_equal(planned(f, &args, true), RIVAL);
+	autotune_reject(f->autotune, &args, true);
+	expect(f, &args, TRIALS - 1, FIRST, true);
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void the_fastest_row_is_given_up_where_the_device_refuses_it(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	expect(f, &args, BEFORE, FIRST, false);
+	assert_int_equal(count_trials(f, &args, 100), 2 * TRIALS);
+	assert_int_equal(planned(f, &args, false), RIVAL);
+	autotune_reject(f->autotune, &args, true);
+	expect(f, &args, 100, FIRST, false);
 }
 
 static void a_row_that_is_not_taken_is_not_due_for_ever(void **state)
@@ -221,11 +318,10 @@ static void a_row_that_is_not_taken_is_not_due_for_ever(void **state)
 	struct trial trial;
 
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, TRIALS, FIRST, true);
-	for (unsigned i = 0; i < TRIALS; i++) {
-		assert_int_equal(planned(f, &args, true), RIVAL);
-		assert_false(begin(f, &args, FIRST, &trial));
-	}
+	expect(f, &args, 1, FIRST, true);
+	assert_int_equal(planned(f, &args, true), RIVAL);
+	assert_false(begin(f, &args, FIRST, &trial));
+	expect(f, &args, TRIALS - 1, FIRST, true);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -235,20 +331,40 @@ static void jobs_of_many_ops_are_no_trials_and_gain_by_them(void **state)
 	struct op_args args = gemm_of(f, 64);
 
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, 1, FIRST, true);
 	assert_int_equal(planned(f, &args, false), FIRST);
 	assert_int_equal(planned(f, &args, true), RIVAL);
-	expect(f, &args, TRIALS, RIVAL, true);
+	expect(f, &args, 1, RIVAL, true);
 	assert_int_equal(planned(f, &args, false), RIVAL);
+}
+
+static void a_trial_may_outlast_its_table(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+	struct trial old, trial;
+
+	expect(f, &args, BEFORE, FIRST, false);
+	assert_true(begin(f, &args, FIRST, &old));
+	autotune_free(f->autotune);
+	f->autotune = new_autotune(f);
+	autotune_cancel(f->autotune, &old);
+	expect(f, &args, BEFORE, FIRST, false);
+	assert_true(begin(f, &args, FIRST, &trial));
+	autotune_cancel(f->autotune, &old);
+	autotune_end(f->autotune, &old, 1);
+	autotune_end(f->autotune, &trial, 100);
+	assert_int_equal(count_trials(f, &args, 100), 2 * TRIALS - 1);
+	expect(f, &args, 100, RIVAL, false);
 }
 
 static void what_a_row_may_depend_on_is_another_shape(void **state)
 {
 	struct fixture *f = *state;
-	struct memory resident = {.owner = f};
-	struct op_args args = gemm_of(f, 64), others[8];
+	struct memory resident = {.owner = f}, pinned = {.pin = MEMORY_PINNED};
+	struct op_args args = gemm_of(f, 64), others[10];
 
-	for (size_t i = 0; i < 8; i++)
+	for (size_t i = 0; i < 10; i++)
 		others[i] = args;
 	others[0] = gemm_of(f, 65);
 	others[1].views[0].strides[0] = 128;
@@ -259,13 +375,16 @@ static void what_a_row_may_depend_on_is_another_shape(void **state)
 	others[6].op = op_by_name("add");
 	for (int i = 0; i < OP_VIEWS_MAX; i++)
 		others[7].views[i].dtype = KOPS_F64;
+	others[8].params.gemm.alpha = 0;
+	others[9].views[1].space = &pinned;
 	expect(f, &args, BEFORE, FIRST, false);
-	for (size_t i = 0; i < 8; i++)
+	for (size_t i = 0; i < 10; i++)
 		expect(f, &others[i], BEFORE, FIRST, false);
-	for (size_t i = 0; i < 8; i++)
-		expect(f, &others[i], TRIALS, FIRST, true);
+	for (size_t i = 0; i < 10; i++)
+		expect(f, &others[i], 1, FIRST, true);
 	args.views[0].offset = 64; /* lines begin as they did */
-	expect(f, &args, TRIALS, FIRST, true);
+	args.params.gemm.alpha = 3;
+	expect(f, &args, 1, FIRST, true);
 }
 
 static void new_shapes_take_the_places_of_the_oldest(void **state)
@@ -282,13 +401,12 @@ static void new_shapes_take_the_places_of_the_oldest(void **state)
 	}
 	autotune_end(f->autotune, &trial, 1); /* nobody asks any more */
 	expect(f, &args, BEFORE, FIRST, false);
-	for (uint64_t n = 21000; n < 41000; n++) { /* what is in use stays */
+	assert_int_equal(count_trials(f, &args, 100), 2 * TRIALS);
+	for (uint64_t n = 21000; n < 41000; n++) { /* what is in use stays, if only by jobs of many ops */
 		struct op_args passing = gemm_of(f, n);
-		bool is_trial;
 		expect(f, &passing, 1, FIRST, false);
-		run(f, &args, &is_trial);
+		assert_int_equal(planned(f, &args, false), RIVAL);
 	}
-	expect(f, &args, 100, RIVAL, false);
 }
 
 int main(void)
@@ -297,13 +415,19 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(the_faster_row_has_the_shape_after_the_trials),
 	    TEST(the_first_choice_stays_where_a_rival_gains_little),
+	    TEST(the_shortest_trial_of_a_row_counts),
 	    TEST(what_is_far_from_the_first_is_not_tried),
-	    TEST(what_is_nearer_is_tried_first_and_may_end_it),
+	    TEST(a_row_that_proves_to_be_slow_is_tried_once),
+	    TEST(the_likelier_rival_is_tried_first_and_may_end_it),
 	    TEST(shapes_without_rivals_have_no_trials),
-	    TEST(jobs_that_are_out_do_not_start_more_trials),
-	    TEST(a_trial_that_failed_is_repeated),
+	    TEST(one_trial_is_out_at_a_time),
+	    TEST(a_trial_that_never_ran_is_repeated),
+	    TEST(a_row_whose_trial_fails_has_no_other),
+	    TEST(a_row_that_the_device_refuses_is_not_asked_for_again),
+	    TEST(the_fastest_row_is_given_up_where_the_device_refuses_it),
 	    TEST(a_row_that_is_not_taken_is_not_due_for_ever),
 	    TEST(jobs_of_many_ops_are_no_trials_and_gain_by_them),
+	    TEST(a_trial_may_outlast_its_table),
 	    TEST(what_a_row_may_depend_on_is_another_shape),
 	    TEST(new_shapes_take_the_places_of_the_oldest),
 	};

@@ -242,6 +242,25 @@ static void auto_takes_what_was_measured(void **state)
 	assert_string_equal(why, "large needs an even number of columns");
 }
 
+static void rivals_are_the_candidates_with_expected_times(void **state)
+{
+	struct rival rivals[RIVALS_MAX];
+	struct op_args args = add_of(4, 16);
+
+	(void)state;
+	assert_int_equal(kernel_rivals(&list_of_times, &args, 0, rivals), 2);
+	assert_int_equal(rivals[0].row, 0);
+	assert_true(rivals[0].expected_ns == 160);
+	assert_int_equal(rivals[1].row, 2);
+	assert_true(rivals[1].expected_ns == 200);
+	assert_int_equal(kernel_rivals(&list_of_times, &args, 1, rivals), 1);
+	assert_int_equal(rivals[0].row, 2);
+	args = add_of(4, 64); /* "flat" is not accurate there */
+	assert_int_equal(kernel_rivals(&list_of_times, &args, 0, rivals), 1);
+	assert_int_equal(rivals[0].row, 0);
+	assert_int_equal(kernel_rivals(&list, &args, 0, rivals), 0);
+}
+
 static const char *passed_over(uint64_t n_rows, uint64_t cols, uint64_t disabled, size_t chosen)
 {
 	static char text[PASSED_OVER_BYTES];
@@ -308,6 +327,7 @@ int main(void)
 	    cmocka_unit_test(empty_list_names_the_op),
 	    cmocka_unit_test(receipt_tells_of_the_other_rows),
 	    cmocka_unit_test(long_tale_is_cut),
+	    cmocka_unit_test(rivals_are_the_candidates_with_expected_times),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
