@@ -4,14 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETS         256 /* of places; a shape has its place in one of them */
-#define WAYS         4
-#define FIRST_TRIAL  9   /* job of a shape */
-#define TRIALS       3   /* of a row; the shortest counts, since others' jobs can only make it longer */
-#define DOUBT        1.5 /* a row may be so much faster than expected */
-#define ALIGNMENT    16  /* as in shape_class.c */
-#define CANDIDATES   (RIVALS_MAX + 1)
-#define NO_CANDIDATE CANDIDATES
+#define SETS          256 /* of places; a shape has its place in one of them */
+#define WAYS          4
+#define FIRST_TRIAL   9   /* job of a shape */
+#define TRIALS        3   /* of a row; the shortest counts, since others' jobs can only make it longer */
+#define CONFIRMATIONS 2   /* further ones of the first choice where another row was faster */
+#define DOUBT         1.5 /* a row may be so much faster than expected */
+#define ALIGNMENT     16  /* as in shape_class.c */
+#define CANDIDATES    (RIVALS_MAX + 1)
+#define NO_CANDIDATE  CANDIDATES
 /*
  * How much faster than the first choice another row has to be to take its place. In jobs of many ops some rows
  * begin during the one before, which one op alone does not show: on an H200 simt gains 1.5 µs by it, cublas
@@ -146,21 +147,36 @@ static double likely_us(const struct candidate *c)
 	return c->least_us > 0 ? c->least_us : c->expected_us;
 }
 
-/* By turns, so that what others do to the times they do to all; where all had as many, the likelier is first.
+static bool comes_into_question(const struct candidate *c, double bar_us)
+{
+	return c->trials < TRIALS && likely_us(c) < DOUBT * bar_us;
+}
+
+/*
+ * One row's trials follow each other: the first launch of a row after another's can take the host longer than a
+ * timed job waits for it, and cuBLAS's does. Where a rival has won, the first choice has some more, for others'
+ * jobs may have stood in the way of all that it had.
  */
 static unsigned due_of(const struct entry *e, double bar_us)
 {
 	unsigned due = NO_CANDIDATE;
 
-	for (unsigned i = 0; i < e->n && !e->is_out; i++) {
-		const struct candidate *c = &e->candidates[i], *best = &e->candidates[due];
+	if (e->n == 0 || e->is_out)
+		return NO_CANDIDATE;
+	if (e->candidates[0].trials < TRIALS)
+		return 0;
+	for (unsigned i = 1; i < e->n; i++) {
+		const struct candidate *c = &e->candidates[i];
 
-		if (c->trials == TRIALS || (i > 0 && likely_us(c) >= DOUBT * bar_us))
+		if (!comes_into_question(c, bar_us))
 			continue;
-		if (due == NO_CANDIDATE || c->trials < best->trials ||
-		    (due > 0 && c->trials == best->trials && likely_us(c) < likely_us(best)))
+		if (c->trials > 0) /* begun, not yet done */
+			return i;
+		if (due == NO_CANDIDATE || c->expected_us < e->candidates[due].expected_us)
 			due = i;
 	}
+	if (due == NO_CANDIDATE && e->fastest > 0 && e->candidates[0].trials < TRIALS + CONFIRMATIONS)
+		return 0;
 	return due;
 }
 
@@ -204,7 +220,7 @@ const struct tuned *autotune_find(struct autotune *a, const struct op_args *args
 
 static void exhaust(const struct autotune *a, struct entry *e, struct candidate *c)
 {
-	c->trials = TRIALS;
+	c->trials = TRIALS + CONFIRMATIONS;
 	c->least_us = 0;
 	decide(a, e);
 }

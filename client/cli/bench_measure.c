@@ -11,7 +11,7 @@
 #define SETTLING_RUNS 2    /* the first run of a kernel may include its loading */
 #define SETTLING_US   50e3 /* in runs as long as this that is of no account */
 #define WARMUP_US     1e6
-#define TRIAL_JOBS    36 /* the trials of a shape are among its first so many jobs; daemon/autotune.c */
+#define TRIAL_JOBS    40 /* the trials of a shape are among its first so many jobs; daemon/autotune.c */
 #define TRIAL_US      100e3
 #define ENOUGH_US     2e6
 #define ENOUGH        5 /* samples */

@@ -9,8 +9,10 @@
 
 #include "autotune.h"
 
-#define BEFORE 8 /* jobs of a shape before the trials */
-#define TRIALS 3
+#define BEFORE        8 /* jobs of a shape before the trials */
+#define TRIALS        3
+#define CONFIRMATIONS 2
+#define ALL_TRIALS    (2 * TRIALS + CONFIRMATIONS) /* where one rival wins */
 
 enum { FIRST, RIVAL, OTHER, N_ROWS };
 
@@ -143,14 +145,11 @@ static void the_faster_row_has_the_shape_after_the_trials(void **state)
 	struct op_args args = gemm_of(f, 64);
 
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, 1, FIRST, true);
+	expect(f, &args, TRIALS, FIRST, true);
 	assert_string_equal(autotune_find(f->autotune, &args, true)->why,
 	                    "on trial for this shape: 100 us by estimate, first took 100 us");
-	for (unsigned i = 1; i < TRIALS; i++) { /* by turns */
-		expect(f, &args, 1, RIVAL, true);
-		expect(f, &args, 1, FIRST, true);
-	}
-	expect(f, &args, 1, RIVAL, true);
+	expect(f, &args, TRIALS, RIVAL, true);
+	expect(f, &args, CONFIRMATIONS, FIRST, true);
 	expect(f, &args, 100, RIVAL, false);
 	assert_string_equal(autotune_find(f->autotune, &args, true)->why,
 	                    "fastest for this shape: 80 us, first took 100 us");
@@ -175,13 +174,27 @@ static void the_shortest_trial_of_a_row_counts(void **state)
 	bool is_trial;
 
 	expect(f, &args, BEFORE, FIRST, false);
-	f->us[FIRST] = 1200, f->us[RIVAL] = 1500; /* others use the device */
-	f->expected_us[RIVAL] = 400;
-	for (unsigned i = 0; i < 2 * TRIALS - 2; i++)
+	f->us[FIRST] = 1200; /* others use the device, until the last */
+	for (unsigned i = 1; i < TRIALS; i++)
 		run(f, &args, &is_trial);
-	f->us[FIRST] = 100, f->us[RIVAL] = 400;
-	for (unsigned i = 0; i < 2; i++)
-		run(f, &args, &is_trial);
+	f->us[FIRST] = 81;
+	expect(f, &args, 1, FIRST, true);
+	expect(f, &args, TRIALS, RIVAL, true);
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void a_winner_is_confirmed_against_the_first_choice(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	f->us[FIRST] = 1200; /* others use the device all the time */
+	f->us[RIVAL] = f->expected_us[RIVAL] = 1000;
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, TRIALS, RIVAL, true);
+	f->us[FIRST] = 100;
+	expect(f, &args, 1, FIRST, true);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -203,9 +216,8 @@ static void a_row_that_proves_to_be_slow_is_tried_once(void **state)
 
 	f->us[RIVAL] = 5000;
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, 1, FIRST, true);
+	expect(f, &args, TRIALS, FIRST, true);
 	expect(f, &args, 1, RIVAL, true);
-	expect(f, &args, TRIALS - 1, FIRST, true);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -218,12 +230,9 @@ static void the_likelier_rival_is_tried_first_and_may_end_it(void **state)
 	f->expected_us[RIVAL] = 200, f->us[RIVAL] = 200;
 	f->expected_us[OTHER] = 150;
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, 1, FIRST, true);
-	expect(f, &args, 1, OTHER, true); /* 60 us, which nothing else is expected to be near */
-	for (unsigned i = 1; i < TRIALS; i++) {
-		expect(f, &args, 1, FIRST, true);
-		expect(f, &args, 1, OTHER, true);
-	}
+	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, TRIALS, OTHER, true); /* 60 us, which nothing else is expected to be near */
+	expect(f, &args, CONFIRMATIONS, FIRST, true);
 	expect(f, &args, 100, OTHER, false);
 }
 
@@ -243,13 +252,13 @@ static void one_trial_is_out_at_a_time(void **state)
 	struct trial trial, other;
 
 	expect(f, &args, BEFORE, FIRST, false);
-	for (unsigned i = 0; i < 2 * TRIALS; i++) {
+	for (unsigned i = 0; i < ALL_TRIALS; i++) {
 		size_t row = planned(f, &args, true);
-		assert_int_equal(row, i % 2 ? RIVAL : FIRST);
+		assert_int_equal(row, i / TRIALS == 1 ? RIVAL : FIRST);
 		assert_true(begin(f, &args, row, &trial));
 		for (unsigned k = 0; k < 10; k++) {
 			size_t meanwhile = planned(f, &args, true);
-			assert_int_equal(meanwhile, i > 1 ? RIVAL : FIRST); /* the faster by then */
+			assert_int_equal(meanwhile, i > TRIALS ? RIVAL : FIRST); /* the faster by then */
 			assert_false(begin(f, &args, meanwhile, &other));
 		}
 		autotune_end(f->autotune, &trial, f->us[row]);
@@ -268,7 +277,7 @@ static void a_trial_that_never_ran_is_repeated(void **state)
 		assert_true(begin(f, &args, FIRST, &trial));
 		autotune_cancel(f->autotune, &trial);
 	}
-	assert_int_equal(count_trials(f, &args, 100), 2 * TRIALS);
+	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
 }
 
 static void a_row_whose_trial_fails_has_no_other(void **state)
@@ -278,11 +287,10 @@ static void a_row_whose_trial_fails_has_no_other(void **state)
 	struct trial trial;
 
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, 1, FIRST, true);
+	expect(f, &args, TRIALS, FIRST, true);
 	assert_int_equal(planned(f, &args, true), RIVAL);
 	assert_true(begin(f, &args, RIVAL, &trial));
 	autotune_end(f->autotune, &trial, 0);
-	expect(f, &args, TRIALS - 1, FIRST, true);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -292,10 +300,9 @@ static void a_row_that_the_device_refuses_is_not_asked_for_again(void **state)
 	struct op_args args = gemm_of(f, 64);
 
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, 1, FIRST, true);
+	expect(f, &args, TRIALS, FIRST, true);
 	assert_int_equal(planned(f, &args, true), RIVAL);
 	autotune_reject(f->autotune, &args, true);
-	expect(f, &args, TRIALS - 1, FIRST, true);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -305,7 +312,7 @@ static void the_fastest_row_is_given_up_where_the_device_refuses_it(void **state
 	struct op_args args = gemm_of(f, 64);
 
 	expect(f, &args, BEFORE, FIRST, false);
-	assert_int_equal(count_trials(f, &args, 100), 2 * TRIALS);
+	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
 	assert_int_equal(planned(f, &args, false), RIVAL);
 	autotune_reject(f->autotune, &args, true);
 	expect(f, &args, 100, FIRST, false);
@@ -318,10 +325,9 @@ static void a_row_that_is_not_taken_is_not_due_for_ever(void **state)
 	struct trial trial;
 
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, 1, FIRST, true);
+	expect(f, &args, TRIALS, FIRST, true);
 	assert_int_equal(planned(f, &args, true), RIVAL);
 	assert_false(begin(f, &args, FIRST, &trial));
-	expect(f, &args, TRIALS - 1, FIRST, true);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -331,7 +337,7 @@ static void jobs_of_many_ops_are_no_trials_and_gain_by_them(void **state)
 	struct op_args args = gemm_of(f, 64);
 
 	expect(f, &args, BEFORE, FIRST, false);
-	expect(f, &args, 1, FIRST, true);
+	expect(f, &args, TRIALS, FIRST, true);
 	assert_int_equal(planned(f, &args, false), FIRST);
 	assert_int_equal(planned(f, &args, true), RIVAL);
 	expect(f, &args, 1, RIVAL, true);
@@ -354,7 +360,7 @@ static void a_trial_may_outlast_its_table(void **state)
 	autotune_cancel(f->autotune, &old);
 	autotune_end(f->autotune, &old, 1);
 	autotune_end(f->autotune, &trial, 100);
-	assert_int_equal(count_trials(f, &args, 100), 2 * TRIALS - 1);
+	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS - 1);
 	expect(f, &args, 100, RIVAL, false);
 }
 
@@ -401,7 +407,7 @@ static void new_shapes_take_the_places_of_the_oldest(void **state)
 	}
 	autotune_end(f->autotune, &trial, 1); /* nobody asks any more */
 	expect(f, &args, BEFORE, FIRST, false);
-	assert_int_equal(count_trials(f, &args, 100), 2 * TRIALS);
+	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
 	for (uint64_t n = 21000; n < 41000; n++) { /* what is in use stays, if only by jobs of many ops */
 		struct op_args passing = gemm_of(f, n);
 		expect(f, &passing, 1, FIRST, false);
@@ -416,6 +422,7 @@ int main(void)
 	    TEST(the_faster_row_has_the_shape_after_the_trials),
 	    TEST(the_first_choice_stays_where_a_rival_gains_little),
 	    TEST(the_shortest_trial_of_a_row_counts),
+	    TEST(a_winner_is_confirmed_against_the_first_choice),
 	    TEST(what_is_far_from_the_first_is_not_tried),
 	    TEST(a_row_that_proves_to_be_slow_is_tried_once),
 	    TEST(the_likelier_rival_is_tried_first_and_may_end_it),
