@@ -3,10 +3,10 @@
  *
  * Expected times are fitted to one GPU and to ordinary data, measurements of a tuning table to a class of
  * shapes. A service sends jobs of the same few shapes again and again: so from a shape's ninth job on, some are
- * trials, one at a time: three of the row that runs the shape anyway; up to three of each that is expected to be
- * nearly as fast as it was, or faster; and where one of these was faster, two more of the first. The fastest has
- * the shape from then on. Every job is computed once, by a row that `auto` may take, and timed by the device's
- * clock where it is a trial.
+ * trials, one at a time: three of the row that runs the shape anyway; up to three of each that is expected to
+ * be nearly as fast as it was, or faster; and where one of these was faster, two more of the first. The fastest
+ * has the shape from then on. Every job is computed once, by a row that `auto` may take, and timed by the
+ * device's clock where it is a trial.
  *
  * A shape here is what a row's speed depends on: op, types, precision, extents, strides, where lines begin, and
  * on which kind of memory; for jobs of one op. The table has a fixed size: new shapes take the places of those
