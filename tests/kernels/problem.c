@@ -18,6 +18,7 @@
 #define LARGE_ROWS_MAX 10000000   /* the same of many long rows: more than all multiprocessors hold at a time */
 
 #define GUARD_BYTES 64
+#define STORAGE_MAX (1u << 30) /* of one operand, but for large problems */
 
 /* ---- Spaces ---- */
 
@@ -285,14 +286,15 @@ static uint64_t shrink(uint64_t extent)
 	return extent % 16 == 0 ? extent / 2 : extent * 2 / 3;
 }
 
-/* Shrinks the largest extents until the product is at most `most`. */
+/* Shrinks the largest extents until the product is at most `most`. An extent of 0 is none: strides may still be
+ * those of the others, and so is the memory. */
 static void limit_product(uint64_t *extents, unsigned n, uint64_t most)
 {
 	for (;;) {
 		uint64_t product = 1;
 		unsigned largest = 0;
 		for (unsigned i = 0; i < n; i++) {
-			product *= extents[i];
+			product *= extents[i] ? extents[i] : 1;
 			largest = extents[i] > extents[largest] ? i : largest;
 		}
 		if (product <= most)
@@ -643,6 +645,10 @@ static bool place_views(struct problem *p, bool in_place, bool neat, bool reside
 			layout_place(v, &used[owners[i]], r);
 	}
 	for (unsigned i = 0; i < p->n_storage; i++) {
+		if (!p->large && used[i] > STORAGE_MAX) {
+			fprintf(stderr, "a random problem wants %llu bytes\n", (unsigned long long)used[i]);
+			return false;
+		}
 		if (!space_make(&p->storage[i], used[i] + GUARD_BYTES))
 			return false;
 		p->storage[i].resident = resident || random_chance(r, 30);
