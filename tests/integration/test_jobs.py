@@ -95,6 +95,25 @@ class Gemm(Arrays):
         self.check((3, 0), (0, 5), (3, 5), ("plain",) * 3, 1.0, 0.5)
         self.check((3, 0), (0, 5), (3, 5), ("plain",) * 3, 1.0, 0.0)
 
+    def test_a_product_that_is_sent_again_and_again(self):
+        """Right each time, whichever kernel kopsd tries on the way; in place, so that none may run twice."""
+        for spread in (0, 40):
+            m, k, n = (1100, 700, 900) if not harness.QUICK else (90, 70, 80)
+            va, a = self.place((m, k), "plain")
+            vb, b = self.place((k, n), "plain")
+            vc, c = self.place((m, n), "plain", fill=False)
+            a *= np.exp2(self.rng.uniform(-spread, spread, (m, k))).astype(np.float32)
+            want, magnitude = a.astype(np.float64) @ b, np.abs(a).astype(np.float64) @ np.abs(b)
+            total = np.zeros((m, n))
+            c[:] = 0
+            for i in range(40):
+                op = self.c.submit(wire.gemm(va, vb, vc, 1.0, 0.5))["ops"][0]
+                total = want + 0.5 * total
+                error = np.max(np.abs(c - total) / magnitude)
+                self.assertLess(error, 1e-5, f"spread {spread}, job {i}, {op['kernel']}: {op['why']}")
+            del a, b, c
+            self.forget()
+
     def test_beta_0_does_not_read_c(self):
         va, a = self.place((4, 4), "plain")
         vc, c = self.place((4, 4), "plain")
