@@ -142,9 +142,12 @@ static unsigned fastest_of(const struct entry *e, double *ret_bar_us)
 	return fastest;
 }
 
+/* A row's first launch may include its loading: that it was slow says little. */
 static double likely_us(const struct candidate *c)
 {
-	return c->least_us > 0 ? c->least_us : c->expected_us;
+	if (c->least_us == 0 || (c->trials == 1 && c->expected_us < c->least_us))
+		return c->expected_us;
+	return c->least_us;
 }
 
 static bool comes_into_question(const struct candidate *c, double bar_us)
@@ -218,6 +221,12 @@ const struct tuned *autotune_find(struct autotune *a, const struct op_args *args
 
 /* ---- Trials ---- */
 
+/* Of a rival: for good, whatever a trial that is still out will show. */
+static bool is_exhausted(const struct entry *e, const struct candidate *c)
+{
+	return c != e->candidates && c->trials > TRIALS;
+}
+
 static void exhaust(const struct autotune *a, struct entry *e, struct candidate *c)
 {
 	c->trials = TRIALS + CONFIRMATIONS;
@@ -225,12 +234,12 @@ static void exhaust(const struct autotune *a, struct entry *e, struct candidate 
 	decide(a, e);
 }
 
-void autotune_reject(struct autotune *a, const struct op_args *args, bool may_try)
+void autotune_reject(struct autotune *a, const struct op_args *args)
 {
 	struct entry *e = find(a, args->op, shape_of(args));
 
-	if (e && tuned_of(e, may_try)->n > 0)
-		exhaust(a, e, &e->candidates[tuned_of(e, may_try) == &e->due_tuned ? e->due : e->fastest]);
+	if (e && tuned_of(e, true)->n > 0)
+		exhaust(a, e, &e->candidates[tuned_of(e, true) == &e->due_tuned ? e->due : e->fastest]);
 }
 
 static void open_trials(const struct autotune *a, struct entry *e, const struct run_op *op, size_t first_row)
@@ -260,18 +269,16 @@ bool autotune_begin(struct autotune *a, const struct run_op *op, struct trial *r
 	*ret_trial = (struct trial){0};
 	if (!e)
 		e = take_place(a, op->args.op, shape);
-	if (e->n == 0 && ++e->seen == FIRST_TRIAL)
+	if (e->seen < FIRST_TRIAL && ++e->seen == FIRST_TRIAL)
 		open_trials(a, e, op, row);
 	if (e->due == NO_CANDIDATE)
 		return false;
 	c = &e->candidates[e->due];
-	if (c->row != row) { /* a plan that went another way would do so again */
-		exhaust(a, e, c);
-		return false;
-	}
-	c->trials++;
-	e->is_out = true;
+	c->trials++; /* taken or not: one that plans never take must not be due for ever */
+	e->is_out = c->row == row;
 	decide(a, e);
+	if (c->row != row)
+		return false;
 	*ret_trial = (struct trial){op->args.op, shape, e->round, row};
 	return true;
 }
@@ -291,19 +298,17 @@ static struct candidate *take_back(struct autotune *a, const struct trial *trial
 	return NULL;
 }
 
-void autotune_end(struct autotune *a, const struct trial *trial, double compute_us)
+void autotune_end(struct autotune *a, const struct trial *trial, double took_us)
 {
 	struct entry *e;
 	struct candidate *c = take_back(a, trial, &e);
 
 	if (!c)
 		return;
-	if (compute_us <= 0) {
+	if (took_us <= 0 && c != e->candidates)
 		exhaust(a, e, c);
-		return;
-	}
-	if (c->least_us == 0 || compute_us < c->least_us)
-		c->least_us = compute_us;
+	else if (took_us > 0 && (c->least_us == 0 || took_us < c->least_us) && !is_exhausted(e, c))
+		c->least_us = took_us;
 	decide(a, e);
 }
 

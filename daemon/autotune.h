@@ -4,9 +4,9 @@
  * Expected times are fitted to one GPU and to ordinary data, measurements of a tuning table to a class of
  * shapes. A service sends jobs of the same few shapes again and again: so from a shape's ninth job on, some are
  * trials, one at a time: three of the row that runs the shape anyway; up to three of each that is expected to
- * be nearly as fast as it was, or faster; and where one of these was faster, two more of the first. The fastest
- * has the shape from then on. Every job is computed once, by a row that `auto` may take, and timed by the
- * device's clock where it is a trial.
+ * be nearly as fast as it was, or faster; and where one of these was faster, two more of the first. Jobs that
+ * are no trials run the fastest so far, and after some thirty there are no more trials. Every job is computed
+ * once, by a row that `auto` may take, and timed by the device's clock where it is a trial.
  *
  * A shape here is what a row's speed depends on: op, types, precision, extents, strides, where lines begin, and
  * on which kind of memory; for jobs of one op. The table has a fixed size: new shapes take the places of those
@@ -44,8 +44,9 @@ void autotune_free(struct autotune *autotune);                     /* NULL allow
  */
 const struct tuned *autotune_find(struct autotune *autotune, const struct op_args *args, bool may_try);
 
-/* The device cannot take a job with the row that autotune_find() said: it will not say so again. */
-void autotune_reject(struct autotune *autotune, const struct op_args *args, bool may_try);
+/* The device would never take a job of this op with the row that autotune_find() said, which could have been a
+ * trial, and takes it with another: it will not say so again. */
+void autotune_reject(struct autotune *autotune, const struct op_args *args);
 
 /*
  * A job of this one op, which names no row, has been planned and is queued. True: it is a trial, is to be timed
@@ -53,8 +54,9 @@ void autotune_reject(struct autotune *autotune, const struct op_args *args, bool
  */
 bool autotune_begin(struct autotune *autotune, const struct run_op *op, struct trial *ret_trial);
 
-/* compute_us: 0 where the job failed; then its row has no further trial. */
-void autotune_end(struct autotune *autotune, const struct trial *trial, double compute_us);
+/* took_us: with its transfers, for rows differ in what they have moved beforehand; 0 where the job failed: then
+ * a row that is not the first choice has no further trial. */
+void autotune_end(struct autotune *autotune, const struct trial *trial, double took_us);
 
 /* It never ran. */
 void autotune_cancel(struct autotune *autotune, const struct trial *trial);

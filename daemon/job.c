@@ -187,7 +187,7 @@ static void end_trial(struct job *job, enum job_state state)
 	if (!autotune || !job->trial.op)
 		return;
 	if (job->started_ns)
-		autotune_end(autotune, &job->trial, state == JOB_DONE ? job->run.compute_us : 0);
+		autotune_end(autotune, &job->trial, state == JOB_DONE ? job->sched.took_us : 0);
 	else
 		autotune_cancel(autotune, &job->trial);
 }

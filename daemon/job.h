@@ -35,7 +35,7 @@ struct job {
 	struct device_work work;
 	struct run run;
 	bool timed;   /* as the client asked; a trial is timed, too */
-	bool may_try; /* it has one op, which names no row */
+	bool may_try; /* planned to be a trial, if its shape is due for one */
 	struct trial trial;
 	enum job_state state;
 	struct server *server;

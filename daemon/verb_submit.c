@@ -173,28 +173,43 @@ static uint64_t longest_ms(const struct config *c, const struct device *device, 
 	return hangs ? c->hang_timeout : c->max_run_time;
 }
 
-static bool may_run(const struct server *server, unsigned index, const struct run *run)
+static bool is_short_enough(const struct server *server, unsigned index, const struct run *run)
+{
+	const char *setting;
+
+	return run->plan_us <= (double)longest_ms(&server->config, server->devices[index], &setting) * 1e3;
+}
+
+/* Beside the buffers that are there now. */
+static bool has_room(const struct server *server, unsigned index, const struct run *run)
 {
 	struct device *device = server->devices[index];
 	uint64_t total = device_info(device)->memory_bytes, taken = device_stats(device)->resident_bytes;
-	const char *setting;
 
-	return run->plan_us <= (double)longest_ms(&server->config, device, &setting) * 1e3 && taken <= total &&
-	       run->device_bytes <= total - taken;
+	return taken <= total && run->device_bytes <= total - taken;
 }
 
-/* A row that jobs of the shape showed, or that is on trial, must cost nobody a job that another row can do. */
+/*
+ * A row that jobs of the shape showed, or that is on trial, must not be why a job is refused that another row
+ * can do. Where it is the row's own fault it is not asked for again; that memory is taken passes.
+ */
 static int plan_on(const struct server *server, unsigned index, struct job *job)
 {
-	bool autotuned = look_up(server, index, job, true);
-	int rc = device_plan(server->devices[index], &job->run);
+	struct device *device = server->devices[index];
+	bool autotuned = look_up(server, index, job, true),
+	     may_try = job->run.n_ops == 1 && !*job->ops[0].pinned;
+	int rc = device_plan(device, &job->run);
+	bool at_fault = rc < 0 || !is_short_enough(server, index, &job->run);
 
-	if (!autotuned || (rc == 0 && may_run(server, index, &job->run)))
+	job->may_try = may_try;
+	if (!autotuned || rc == KOPS_E_DEVICE || (!at_fault && has_room(server, index, &job->run)))
 		return rc;
-	if (job->run.n_ops == 1)
-		autotune_reject(server->autotune[index], &job->ops[0].args, true);
+	job->may_try = false;
 	look_up(server, index, job, false);
-	return device_plan(server->devices[index], &job->run);
+	rc = device_plan(device, &job->run);
+	if (may_try && at_fault && rc == 0 && is_short_enough(server, index, &job->run))
+		autotune_reject(server->autotune[index], &job->ops[0].args);
+	return rc;
 }
 
 /* Plans the job on every device it may use and picks one. */
@@ -235,7 +250,6 @@ static int place(struct request *r, struct job *job, const char *device_name_wan
 	r->why[0] = '\0';
 	/* The last plan is what the run holds. */
 	rc = *ret_index == last ? 0 : plan_on(server, *ret_index, job);
-	job->may_try = job->run.n_ops == 1 && !*job->ops[0].pinned;
 	for (unsigned i = 0; i < job->run.n_ops; i++) {
 		job->ops[i].pinned = "";  /* both have been heeded; this one lies in the request's arena, */
 		job->ops[i].tuned = NULL; /* and this one in a table that a reload replaces */

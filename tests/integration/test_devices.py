@@ -123,7 +123,7 @@ class Devices(unittest.TestCase):
         self.daemon.start()
         c = self.connect()
         kernels = [op["kernel"] for op in self.squares(c, 30)]
-        self.assertEqual(kernels, ["openblas"] * 11 + ["reference"] + ["openblas"] * 18)
+        self.assertEqual(kernels, ["openblas"] * 11 + ["reference"] * 2 + ["openblas"] * 17)
         c.close()
         self.assertEqual(self.daemon.stop(), 0)
 
@@ -144,6 +144,34 @@ class Devices(unittest.TestCase):
             c.submit(wire.gemm(*views, kernel="openblas"))
         self.assertEqual(caught.exception.name, "NOMEM")
         self.assertEqual([c.submit(wire.gemm(*views))["ops"][0]["kernel"] for _ in range(12)], ["reference"] * 12)
+        c.close()
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_what_a_device_learned_is_its_own(self):
+        """Jobs on one GPU's buffers, which the other cannot take, change nothing that jobs there showed."""
+        square = "1x128x128:2"
+        table = os.path.join(self.daemon.folder, "tuning")
+        with open(table, "w", encoding="utf-8") as f:
+            f.write("kops tuning table 1\n[kopsd 0.1.0 on simulated GPU]\n"
+                    f"gemm/f32/f32/{square}/{square}/{square} reference 1\n")
+        self.daemon.make("rivals", "reference 1000000\nopenblas 100000\n")
+        self.daemon.settings["tuning_table"] = table
+        self.daemon.start()
+        c = self.connect()
+
+        def last_kernel(device, jobs):
+            b = c.resident(3 * 4 * 128 * 128, device=device)
+            views = [wire.view(b, [128, 128], offset=i * 4 * 128 * 128) for i in range(3)]
+            receipts = [c.submit(wire.gemm(*views)) for _ in range(jobs)]
+            c.drop(b)
+            self.assertEqual({r["device"] for r in receipts}, {device})
+            return receipts[-1]["ops"][0]["kernel"]
+
+        self.assertEqual(last_kernel("gpu0", 20), "openblas")
+        self.assertEqual(last_kernel("gpu1", 1), "reference")
+        self.assertEqual(last_kernel("gpu0", 1), "openblas")
+        self.assertEqual(last_kernel("gpu1", 20), "openblas")
+        self.assertEqual(last_kernel("gpu0", 1), "openblas")
         c.close()
         self.assertEqual(self.daemon.stop(), 0)
 

@@ -209,7 +209,7 @@ static void what_is_far_from_the_first_is_not_tried(void **state)
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void a_row_that_proves_to_be_slow_is_tried_once(void **state)
+static void a_row_that_proves_to_be_slow_is_tried_twice(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -217,8 +217,23 @@ static void a_row_that_proves_to_be_slow_is_tried_once(void **state)
 	f->us[RIVAL] = 5000;
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
-	expect(f, &args, 1, RIVAL, true);
+	expect(f, &args, 2, RIVAL, true); /* the first may have had to load it */
 	expect(f, &args, 100, FIRST, false);
+}
+
+static void the_first_launch_of_a_row_may_be_slow(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	f->us[RIVAL] = 5000;
+	expect(f, &args, 1, RIVAL, true);
+	f->us[RIVAL] = 80;
+	expect(f, &args, TRIALS - 1, RIVAL, true);
+	expect(f, &args, CONFIRMATIONS, FIRST, true);
+	expect(f, &args, 100, RIVAL, false);
 }
 
 static void the_likelier_rival_is_tried_first_and_may_end_it(void **state)
@@ -302,7 +317,57 @@ static void a_row_that_the_device_refuses_is_not_asked_for_again(void **state)
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
 	assert_int_equal(planned(f, &args, true), RIVAL);
-	autotune_reject(f->autotune, &args, true);
+	autotune_reject(f->autotune, &args);
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void a_refusal_costs_other_rivals_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	f->expected_us[RIVAL] = 90;
+	f->expected_us[OTHER] = 95;
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	assert_int_equal(planned(f, &args, true), RIVAL);
+	autotune_reject(f->autotune, &args); /* its job runs another row, and is no trial */
+	expect(f, &args, TRIALS, OTHER, true);
+	expect(f, &args, CONFIRMATIONS, FIRST, true);
+	expect(f, &args, 100, OTHER, false);
+}
+
+static void a_trial_of_the_first_choice_may_fail(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+	struct trial trial;
+
+	expect(f, &args, BEFORE, FIRST, false);
+	assert_true(begin(f, &args, FIRST, &trial));
+	autotune_end(f->autotune, &trial, 0);
+	expect(f, &args, TRIALS - 1, FIRST, true);
+	expect(f, &args, TRIALS, RIVAL, true);
+	assert_int_equal(planned(f, &args, true), FIRST);
+	assert_true(begin(f, &args, FIRST, &trial));
+	autotune_end(f->autotune, &trial, 0);
+	expect(f, &args, CONFIRMATIONS - 1, FIRST, true);
+	expect(f, &args, 100, RIVAL, false);
+}
+
+static void a_row_that_is_refused_during_its_trial_stays_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+	struct trial trial;
+
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, 1, RIVAL, true);
+	assert_true(begin(f, &args, RIVAL, &trial));
+	assert_int_equal(planned(f, &args, true), RIVAL); /* the fastest so far */
+	autotune_reject(f->autotune, &args);
+	autotune_end(f->autotune, &trial, 80);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -314,7 +379,7 @@ static void the_fastest_row_is_given_up_where_the_device_refuses_it(void **state
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
 	assert_int_equal(planned(f, &args, false), RIVAL);
-	autotune_reject(f->autotune, &args, true);
+	autotune_reject(f->autotune, &args);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -326,8 +391,10 @@ static void a_row_that_is_not_taken_is_not_due_for_ever(void **state)
 
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
-	assert_int_equal(planned(f, &args, true), RIVAL);
-	assert_false(begin(f, &args, FIRST, &trial));
+	for (unsigned i = 0; i < TRIALS; i++) {
+		assert_int_equal(planned(f, &args, true), RIVAL);
+		assert_false(begin(f, &args, FIRST, &trial));
+	}
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -424,13 +491,17 @@ int main(void)
 	    TEST(the_shortest_trial_of_a_row_counts),
 	    TEST(a_winner_is_confirmed_against_the_first_choice),
 	    TEST(what_is_far_from_the_first_is_not_tried),
-	    TEST(a_row_that_proves_to_be_slow_is_tried_once),
+	    TEST(a_row_that_proves_to_be_slow_is_tried_twice),
+	    TEST(the_first_launch_of_a_row_may_be_slow),
 	    TEST(the_likelier_rival_is_tried_first_and_may_end_it),
 	    TEST(shapes_without_rivals_have_no_trials),
 	    TEST(one_trial_is_out_at_a_time),
 	    TEST(a_trial_that_never_ran_is_repeated),
 	    TEST(a_row_whose_trial_fails_has_no_other),
 	    TEST(a_row_that_the_device_refuses_is_not_asked_for_again),
+	    TEST(a_refusal_costs_other_rivals_nothing),
+	    TEST(a_trial_of_the_first_choice_may_fail),
+	    TEST(a_row_that_is_refused_during_its_trial_stays_refused),
 	    TEST(the_fastest_row_is_given_up_where_the_device_refuses_it),
 	    TEST(a_row_that_is_not_taken_is_not_due_for_ever),
 	    TEST(jobs_of_many_ops_are_no_trials_and_gain_by_them),
