@@ -50,13 +50,22 @@ class Devices(unittest.TestCase):
         c.drop(y)
         return value, receipt
 
-    def measured(self):
-        """A table in which the simulated GPUs, and they alone, compute this product fastest by `reference`."""
+    def table(self, line):
+        """A tuning table of the simulated GPUs, with one class."""
         path = os.path.join(self.daemon.folder, "tuning")
         with open(path, "w", encoding="utf-8") as f:
-            f.write("kops tuning table 1\n[kopsd 0.1.0 on simulated GPU]\n"
-                    "gemm/f32/f32/1x1x2:2/1x2x1:1/1x1x1:-/unaligned reference 1 openblas 2\n")
+            f.write(f"kops tuning table 1\n[kopsd 0.1.0 on simulated GPU]\n{line}\n")
         return path
+
+    def expect_reference_to_be_fast(self):
+        """A table says so of products of 128×128 matrices; it is not."""
+        square = "1x128x128:2"
+        self.daemon.make("rivals", "reference 1000000\nopenblas 100000\n")
+        self.daemon.settings["tuning_table"] = self.table(f"gemm/f32/f32/{square}/{square}/{square} reference 1")
+
+    def measured(self):
+        """A table in which the simulated GPUs, and they alone, compute this product fastest by `reference`."""
+        return self.table("gemm/f32/f32/1x1x2:2/1x2x1:1/1x1x1:-/unaligned reference 1 openblas 2")
 
     def test_measurements_count_on_their_device(self):
         self.daemon.settings["tuning_table"] = self.measured()
@@ -96,14 +105,9 @@ class Devices(unittest.TestCase):
         return receipts
 
     def test_auto_takes_what_jobs_of_the_shape_showed_to_be_fastest(self):
-        """A table says that `reference` is fastest: jobs 9 to 16 show that it is not."""
-        square = "1x128x128:2"
-        table = os.path.join(self.daemon.folder, "tuning")
-        with open(table, "w", encoding="utf-8") as f:
-            f.write("kops tuning table 1\n[kopsd 0.1.0 on simulated GPU]\n"
-                    f"gemm/f32/f32/{square}/{square}/{square} reference 1\n")
-        self.daemon.make("rivals", "reference 1000000\nopenblas 100000\n")
-        self.daemon.settings.update(tuning_table=table, devices="gpu0")
+        """Jobs 9 to 16 are trials."""
+        self.expect_reference_to_be_fast()
+        self.daemon.settings["devices"] = "gpu0"
         self.daemon.start()
         c = self.connect()
         kernels = [op["kernel"] for op in self.squares(c, 20)]
@@ -130,10 +134,7 @@ class Devices(unittest.TestCase):
     def test_a_row_that_the_device_cannot_take_costs_no_job(self):
         """`openblas` comes into question, and wants more workspace for such strides than there is memory."""
         k = 2_200_000
-        table = os.path.join(self.daemon.folder, "tuning")
-        with open(table, "w", encoding="utf-8") as f:
-            f.write("kops tuning table 1\n[kopsd 0.1.0 on simulated GPU]\n"
-                    "gemm/f32/f32/1x4x2097152:-/1x2097152x4:-/1x4x4:2/unaligned reference 1\n")
+        table = self.table("gemm/f32/f32/1x4x2097152:-/1x2097152x4:-/1x4x4:2/unaligned reference 1")
         self.daemon.make("rivals", "openblas 1000\n")
         self.daemon.settings.update(tuning_table=table, devices="gpu0", hang_timeout="60s")
         self.daemon.start()
@@ -149,13 +150,7 @@ class Devices(unittest.TestCase):
 
     def test_what_a_device_learned_is_its_own(self):
         """Jobs on one GPU's buffers, which the other cannot take, change nothing that jobs there showed."""
-        square = "1x128x128:2"
-        table = os.path.join(self.daemon.folder, "tuning")
-        with open(table, "w", encoding="utf-8") as f:
-            f.write("kops tuning table 1\n[kopsd 0.1.0 on simulated GPU]\n"
-                    f"gemm/f32/f32/{square}/{square}/{square} reference 1\n")
-        self.daemon.make("rivals", "reference 1000000\nopenblas 100000\n")
-        self.daemon.settings["tuning_table"] = table
+        self.expect_reference_to_be_fast()
         self.daemon.start()
         c = self.connect()
 
@@ -186,14 +181,8 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.daemon.stop(), 0)
 
     def test_bench_measures_what_a_device_settles_on(self):
-        """For a table says that `reference` is fastest."""
-        square = "1x128x128:2"
-        table = os.path.join(self.daemon.folder, "tuning")
-        with open(table, "w", encoding="utf-8") as f:
-            f.write("kops tuning table 1\n[kopsd 0.1.0 on simulated GPU]\n"
-                    f"gemm/f32/f32/{square}/{square}/{square} reference 1\n")
-        self.daemon.make("rivals", "reference 1000000\nopenblas 100000\n")
-        self.daemon.settings.update(tuning_table=table, devices="gpu0")
+        self.expect_reference_to_be_fast()
+        self.daemon.settings["devices"] = "gpu0"
         self.daemon.start()
         env = {k: v for k, v in os.environ.items() if not k.startswith("KOPS_")}
         for words in (["128"], ["128", "--cache", "warm"]):
