@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shape_class.h"
+
 #define SETS          256 /* of places; a shape has its place in one of them */
 #define WAYS          4
 #define FIRST_TRIAL   9   /* job of a shape */
 #define TRIALS        3   /* of a row; the shortest counts, since others' jobs can only make it longer */
 #define CONFIRMATIONS 2   /* further ones of the first choice where another row was faster */
 #define DOUBT         1.5 /* a row may be so much faster than expected */
-#define ALIGNMENT     16  /* as in shape_class.c */
 #define CANDIDATES    (RIVALS_MAX + 1)
 #define NO_CANDIDATE  CANDIDATES
 /*
@@ -79,7 +80,7 @@ static uint64_t hash_view(uint64_t hash, const struct view *v)
 
 	hash =
 	    mixed(hash, (uint64_t)v->dtype << 32 | (uint64_t)v->rank << 16 | pinned << 8 | (m->owner != NULL));
-	hash = mixed(hash, v->offset % ALIGNMENT);
+	hash = mixed(hash, v->offset % SHAPE_ALIGNMENT);
 	for (uint32_t d = 0; d < v->rank; d++) {
 		hash = mixed(hash, v->shape[d]);
 		hash = mixed(hash, v->shape[d] > 1 ? (uint64_t)v->strides[d] : 0);
@@ -227,19 +228,21 @@ static bool is_exhausted(const struct entry *e, const struct candidate *c)
 	return c != e->candidates && c->trials > TRIALS;
 }
 
-static void exhaust(const struct autotune *a, struct entry *e, struct candidate *c)
+static void exhaust(struct candidate *c)
 {
 	c->trials = TRIALS + CONFIRMATIONS;
 	c->least_us = 0;
-	decide(a, e);
 }
 
 void autotune_reject(struct autotune *a, const struct op_args *args)
 {
 	struct entry *e = find(a, args->op, shape_of(args));
+	unsigned asked = !e ? 0 : e->due != NO_CANDIDATE ? e->due : e->fastest;
 
-	if (e && tuned_of(e, true)->n > 0)
-		exhaust(a, e, &e->candidates[tuned_of(e, true) == &e->due_tuned ? e->due : e->fastest]);
+	if (asked == 0)
+		return; /* the first choice is not asked for */
+	exhaust(&e->candidates[asked]);
+	decide(a, e);
 }
 
 static void open_trials(const struct autotune *a, struct entry *e, const struct run_op *op, size_t first_row)
@@ -306,7 +309,7 @@ void autotune_end(struct autotune *a, const struct trial *trial, double took_us)
 	if (!c)
 		return;
 	if (took_us <= 0 && c != e->candidates)
-		exhaust(a, e, c);
+		exhaust(c);
 	else if (took_us > 0 && (c->least_us == 0 || took_us < c->least_us) && !is_exhausted(e, c))
 		c->least_us = took_us;
 	decide(a, e);

@@ -20,12 +20,14 @@
 #include "backend.h"
 
 struct autotune; /* opaque */
+struct device;
 
 /* Whose rows they are. */
 struct autotune_owner {
 	const struct kernel_list *(*kernels)(const struct op *op);
-	unsigned (*rivals)(const void *device, const struct op_args *args, struct rival ret[RIVALS_MAX]);
-	const void *device; /* for rivals() */
+	unsigned (*rivals)(const struct device *device, const struct op_args *args,
+	                   struct rival ret[RIVALS_MAX]);
+	const struct device *device; /* for rivals() */
 };
 
 /* A job that a row is judged by. Zeros: this one is not. */

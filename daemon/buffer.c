@@ -253,7 +253,7 @@ int buffer_resident(struct server *server, struct account *account, struct devic
 	b->device = device;
 	if (rc < 0)
 		goto fail;
-	if (bytes > total - stats->resident_bytes) {
+	if (bytes > device_room_bytes(device)) {
 		snprintf(why, WHY_BYTES,
 		         "%s has %" PRIu64 " bytes, %" PRIu64 " of them taken by resident buffers; %" PRIu64
 		         " more do not fit",

@@ -546,6 +546,11 @@ struct device_stats *device_stats(struct device *d)
 	return &d->stats;
 }
 
+uint64_t device_room_bytes(const struct device *d)
+{
+	return d->info.memory_bytes - d->stats.resident_bytes; /* those are admitted up to that, buffer.c */
+}
+
 bool device_can_hang(const struct device *d)
 {
 	return d->backend->notify != NULL;

@@ -57,6 +57,8 @@ const void *device_owner(const struct device *device); /* struct memory's owner 
 unsigned device_runs_out(const struct device *device); /* jobs and canary */
 unsigned device_work_out(const struct device *device); /* those, and tasks */
 struct device_stats *device_stats(struct device *device);
+/* Bytes of its memory that RESIDENT buffers do not hold. */
+uint64_t device_room_bytes(const struct device *device);
 
 /*
  * Health. A canary is a small gemm with a known answer that goes the way of every job. The device is healthy

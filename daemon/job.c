@@ -322,18 +322,18 @@ static bool admit(struct server *server, struct job *job)
 {
 	unsigned d = job->sched.device;
 	struct device *device = server->devices[d];
-	uint64_t taken = device_stats(device)->resident_bytes + server->device_bytes_out[d];
-	uint64_t total = device_info(device)->memory_bytes;
+	uint64_t room = device_room_bytes(device), out = server->device_bytes_out[d];
 	char why[WHY_BYTES];
 
-	if (taken <= total && job->run.device_bytes <= total - taken)
+	if (out <= room && job->run.device_bytes <= room - out)
 		return true;
 	if (server->device_bytes_out[d])
 		return false;
 	snprintf(why, sizeof why,
 	         "the job needs %" PRIu64 " bytes of %s beside its resident buffers, which hold %" PRIu64
 	         " of %" PRIu64 "; drop buffers or split the job",
-	         job->run.device_bytes, device_name(device), taken, total);
+	         job->run.device_bytes, device_name(device), device_stats(device)->resident_bytes,
+	         device_info(device)->memory_bytes);
 	job_end_queued(job, JOB_FAILED, KOPS_E_NOMEM, why);
 	return false;
 }

@@ -174,11 +174,6 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 	server_progress(s);
 }
 
-static unsigned rivals(const void *device, const struct op_args *args, struct rival ret[RIVALS_MAX])
-{
-	return device_rivals(device, args, ret);
-}
-
 /* What auto goes by besides estimates. Without memory for autotune it is left out. */
 static void load_measurements(struct server *s)
 {
@@ -189,8 +184,8 @@ static void load_measurements(struct server *s)
 		autotune_free(s->autotune[i]);
 		s->autotune[i] = NULL;
 		if (s->config.autotune && backend->rivals)
-			s->autotune[i] =
-			    autotune_new(&(struct autotune_owner){backend->kernels, rivals, s->devices[i]});
+			s->autotune[i] = autotune_new(
+			    &(struct autotune_owner){backend->kernels, device_rivals, s->devices[i]});
 	}
 }
 

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ALIGNMENT 16 /* bytes: the widest access of one thread, and what TMA asks for */
-
 _Static_assert(sizeof(struct shape_class) == 4 + OP_VIEWS_MAX * (2 + KOPS_RANK_MAX), "no padding");
 
 static const char *const precisions[] = {
@@ -39,11 +37,11 @@ static uint8_t unit_axis_of(const struct view *v)
 static bool is_aligned(const struct view *v, uint8_t unit_axis)
 {
 	uint64_t size = dtype_size(v->dtype);
-	bool aligned = v->offset % ALIGNMENT == 0;
+	bool aligned = v->offset % SHAPE_ALIGNMENT == 0;
 
 	for (uint32_t d = 0; d < v->rank; d++)
 		if (d != unit_axis && v->shape[d] > 1)
-			aligned &= stride_magnitude(v->strides[d]) * size % ALIGNMENT == 0;
+			aligned &= stride_magnitude(v->strides[d]) * size % SHAPE_ALIGNMENT == 0;
 	return aligned;
 }
 

@@ -19,6 +19,7 @@
 #include "kernel.h"
 
 #define SHAPE_CLASS_TEXT_BYTES 320 /* three views of four extents of 19 digits, and all names */
+#define SHAPE_ALIGNMENT        16  /* bytes: the widest access of one thread, and what TMA asks for */
 #define SHAPE_CLASS_NO_AXIS    0xff
 
 /* Bytes only, so that classes compare as memory; what is not used is 0. */

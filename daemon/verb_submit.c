@@ -173,20 +173,11 @@ static uint64_t longest_ms(const struct config *c, const struct device *device, 
 	return hangs ? c->hang_timeout : c->max_run_time;
 }
 
-static bool is_short_enough(const struct server *server, unsigned index, const struct run *run)
+static bool is_short_enough(const struct server *server, const struct device *device, double plan_us)
 {
 	const char *setting;
 
-	return run->plan_us <= (double)longest_ms(&server->config, server->devices[index], &setting) * 1e3;
-}
-
-/* Beside the buffers that are there now. */
-static bool has_room(const struct server *server, unsigned index, const struct run *run)
-{
-	struct device *device = server->devices[index];
-	uint64_t total = device_info(device)->memory_bytes, taken = device_stats(device)->resident_bytes;
-
-	return taken <= total && run->device_bytes <= total - taken;
+	return plan_us <= (double)longest_ms(&server->config, device, &setting) * 1e3;
 }
 
 /*
@@ -199,15 +190,16 @@ static int plan_on(const struct server *server, unsigned index, struct job *job)
 	bool autotuned = look_up(server, index, job, true),
 	     may_try = job->run.n_ops == 1 && !*job->ops[0].pinned;
 	int rc = device_plan(device, &job->run);
-	bool at_fault = rc < 0 || !is_short_enough(server, index, &job->run);
+	bool at_fault = rc < 0 || !is_short_enough(server, device, job->run.plan_us);
 
 	job->may_try = may_try;
-	if (!autotuned || rc == KOPS_E_DEVICE || (!at_fault && has_room(server, index, &job->run)))
+	if (!autotuned || rc == KOPS_E_DEVICE ||
+	    (!at_fault && job->run.device_bytes <= device_room_bytes(device)))
 		return rc;
 	job->may_try = false;
 	look_up(server, index, job, false);
 	rc = device_plan(device, &job->run);
-	if (may_try && at_fault && rc == 0 && is_short_enough(server, index, &job->run))
+	if (may_try && at_fault && rc == 0 && is_short_enough(server, device, job->run.plan_us))
 		autotune_reject(server->autotune[index], &job->ops[0].args);
 	return rc;
 }
@@ -284,11 +276,13 @@ static int check_room(struct request *r, unsigned index)
 
 static int check_length(struct request *r, const struct device *device, double plan_us)
 {
+	const struct server *server = r->session->server;
 	const char *setting;
-	uint64_t limit_ms = longest_ms(&r->session->server->config, device, &setting);
+	uint64_t limit_ms;
 
-	if (plan_us <= (double)limit_ms * 1e3)
+	if (is_short_enough(server, device, plan_us))
 		return 0;
+	limit_ms = longest_ms(&server->config, device, &setting);
 	snprintf(r->why, sizeof r->why,
 	         "the job would take an estimated %.3g s, more than the %.3g s of %s; split it", plan_us / 1e6,
 	         (double)limit_ms / 1e3, setting);

@@ -42,9 +42,9 @@ struct fixture {
 	struct memory memory;
 };
 
-static unsigned rivals_of(const void *device, const struct op_args *args, struct rival ret[RIVALS_MAX])
+static unsigned rivals_of(const struct device *device, const struct op_args *args, struct rival ret[RIVALS_MAX])
 {
-	const struct fixture *f = device;
+	const struct fixture *f = (const struct fixture *)device;
 	unsigned n = 0;
 
 	(void)args;
@@ -56,7 +56,7 @@ static unsigned rivals_of(const void *device, const struct op_args *args, struct
 
 static struct autotune *new_autotune(struct fixture *f)
 {
-	return autotune_new(&(struct autotune_owner){kernels_of, rivals_of, f});
+	return autotune_new(&(struct autotune_owner){kernels_of, rivals_of, (const struct device *)f});
 }
 
 static int set_up(void **state)
