@@ -5,8 +5,9 @@
  * shapes. A service sends jobs of the same few shapes again and again: so from a shape's ninth job on, some are
  * trials, one at a time: three of the row that runs the shape anyway; up to three of each that is expected to
  * be nearly as fast as it was, or faster; and where one of these was faster, two more of the first. Jobs that
- * are no trials run the fastest so far, and after some thirty there are no more trials. Every job is computed
- * once, by a row that `auto` may take, and timed by the device's clock where it is a trial.
+ * are no trials run the fastest so far, those of many ops only if it is clearly faster than the first, and
+ * after some thirty there are no more trials. Every job is computed once, by a row that `auto` may take, and
+ * timed by the device's clock where it is a trial.
  *
  * A shape here is what a row's speed depends on: op, types, precision, extents, strides, where lines begin, and
  * on which kind of memory; for jobs of one op. The table has a fixed size: new shapes take the places of those
@@ -42,9 +43,9 @@ void autotune_free(struct autotune *autotune);                     /* NULL allow
 
 /*
  * Which row the next op of these checked args should run, as a measurement; NULL: the one it would run anyway.
- * may_try: its job can be a trial. Valid until the next call of another function.
+ * is_alone: its job has no other op, and can be a trial. Valid until the next call of another function.
  */
-const struct tuned *autotune_find(struct autotune *autotune, const struct op_args *args, bool may_try);
+const struct tuned *autotune_find(struct autotune *autotune, const struct op_args *args, bool is_alone);
 
 /* The device would never take a job of this op with the row that autotune_find() said, which could have been a
  * trial, and takes it with another: it will not say so again. */

@@ -28,12 +28,13 @@
 #define TIMED_MIN_US 100.0 /* a run planned to be shorter is timed by the host: four events cost it 6 µs */
 
 /*
- * What the host takes at most to enqueue a run and each op of it, cuBLAS 20 µs now and then. The stream of a
- * run that asked to be timed is held for so long before its first event, so that its kernels follow each other
- * without waiting for their launches.
+ * The stream of a run that asked to be timed is held before its first event until all is enqueued, so that its
+ * kernels follow each other without waiting for their launches. At most for so long, and for each op, which is
+ * more than the host takes, unless it is kept from running or waits for the stream: for memory that is not
+ * pinned, it does.
  */
-#define HOLD_US    16
-#define HOLD_OP_US 8
+#define HOLD_US    50
+#define HOLD_OP_US 20
 
 /*
  * Up to where using host memory in place beats copying it. Measured on an H200 over PCIe 5 x16, from start() to
@@ -297,7 +298,8 @@ static int enqueue(struct backend_device *dev, struct lane *lane, struct out *ou
 	if (rc < 0)
 		return rc;
 	if (out->run->timed)
-		cuda_hold(HOLD_US + HOLD_OP_US * out->run->n_ops, lane->stream);
+		cuda_hold(&lane->words->enqueued, lane->issued + 1, HOLD_US + HOLD_OP_US * out->run->n_ops,
+		          lane->stream);
 	stamp(lane, out, out->begun);
 	rc = cuda_stage_upload_all(out->stage);
 	if (rc < 0)
@@ -360,7 +362,8 @@ static cudaError_t enqueue_end(struct backend_device *dev, struct lane *lane, st
 	if (error != cudaSuccess)
 		return error;
 	out->number = ++lane->issued;
-	if (dev->write_value(lane->stream, (CUdeviceptr)(uintptr_t)lane->word, out->number, 0) != CUDA_SUCCESS)
+	if (dev->write_value(lane->stream, (CUdeviceptr)(uintptr_t)&lane->words->through, out->number, 0) !=
+	    CUDA_SUCCESS)
 		return cudaErrorUnknown;
 	return cudaEventRecord(out->ended, lane->stream);
 }
@@ -407,6 +410,7 @@ static void gpu_start(struct backend_device *dev, struct run *run)
 		         cudaGetErrorString(cudaPeekAtLastError()));
 	if (out->status < 0)
 		cudaGetLastError();
+	__atomic_store_n(&lane->words->enqueued, lane->issued + 1, __ATOMIC_RELEASE);
 	error = enqueue_end(dev, lane, out);
 	push_out(lane, out);
 	if (error == cudaSuccess && out->status == KOPS_E_FAULT)
@@ -454,7 +458,9 @@ static struct run *finish(struct backend_device *dev, struct lane *lane)
 
 static bool is_through(const struct lane *lane)
 {
-	return lane->head && (int32_t)(__atomic_load_n(lane->word, __ATOMIC_ACQUIRE) - lane->head->number) >= 0;
+	uint32_t through = __atomic_load_n(&lane->words->through, __ATOMIC_ACQUIRE);
+
+	return lane->head && (int32_t)(through - lane->head->number) >= 0;
 }
 
 /* Looks for a broken context now and then; a run that it took down never writes its number. */

@@ -13,6 +13,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
+#include <stdalign.h>
 
 #include "backend.h"
 #include "cuda_stage.h"
@@ -28,9 +29,15 @@ struct out {
 	cudaEvent_t ended;                                 /* for notify(); without a time, it costs nothing */
 	bool timed;
 	uint64_t started_ns;
-	uint32_t number; /* what the lane's word reads once the run is through */
+	uint32_t number; /* of the lane's runs; comes around */
 	int status;
 	struct out *next;
+};
+
+/* Pinned: numbers of the last runs that are through, and that are enqueued. A cache line for each writer. */
+struct lane_words {
+	alignas(64) uint32_t through;  /* the GPU's */
+	alignas(64) uint32_t enqueued; /* the host's; cuda_hold() waits for it */
 };
 
 struct lane {
@@ -41,7 +48,7 @@ struct lane {
 	void *scratch;
 	uint64_t scratch_bytes;
 	uint32_t issued;
-	uint32_t *word; /* pinned: number of the last run that is through */
+	struct lane_words *words;
 	struct out *head, **tail;
 	unsigned n_out;
 };
@@ -53,7 +60,7 @@ struct backend_device {
 	cudaMemPool_t pool;
 	cudaStream_t memory_stream; /* alloc() and free() */
 	PFN_cuStreamWriteValue32_v11070 write_value;
-	uint32_t *words; /* one cache line per lane */
+	struct lane_words *words; /* pinned, one for each lane */
 	struct lane lanes[CUDA_LANES];
 	struct out *spare;
 	struct run *done, **done_tail; /* back without having been out */

@@ -169,8 +169,8 @@ static int open_lane(struct backend_device *dev, unsigned i, const struct cudaDe
 	cudaError_t error = cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking);
 
 	lane->tail = &lane->head;
-	lane->word = &dev->words[i * 16];
-	*lane->word = 0;
+	lane->words = &dev->words[i];
+	*lane->words = (struct lane_words){0};
 	if (error == cudaSuccess)
 		error = cudaStreamCreateWithFlags(&lane->waker, cudaStreamNonBlocking);
 	if (error != cudaSuccess)
@@ -192,7 +192,8 @@ static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
 	if (error == cudaSuccess)
 		error = cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking);
 	if (error == cudaSuccess)
-		error = cudaHostAlloc((void **)&dev->words, CUDA_LANES * 64, cudaHostAllocMapped);
+		error =
+		    cudaHostAlloc((void **)&dev->words, CUDA_LANES * sizeof *dev->words, cudaHostAllocMapped);
 	return error == cudaSuccess ? 0 : cuda_failed(error, "no memory pool", why);
 }
 

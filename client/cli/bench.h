@@ -45,6 +45,7 @@ struct bench {
 	bool host;     /* operands in SHARED memory */
 	kops_dtype dtype;
 	uint64_t seed, reps, warmup;
+	uint64_t launches; /* in a sample; 0: as many as last long enough */
 	struct bench_content content;
 	char why[CLI_WHY_BYTES];
 };

@@ -90,15 +90,15 @@ static int check_first(struct run *r)
 	return 0;
 }
 
-/* On set 0, whose output holds NaN: what is not written is found. */
-static int run_and_check(struct run *r, double *ret_us)
+/* From set 0 on, whose output holds NaN: what is not written is found. */
+static int run_and_check(struct run *r, uint64_t launches, double *ret_us)
 {
 	kops_job *job;
 	int rc = r->what->check ? operands_poison(r->b, r->operands) : 0;
 
 	r->next_set = 0;
 	if (rc == 0)
-		rc = launch(r, 1, &job, ret_us);
+		rc = launch(r, launches, &job, ret_us);
 	if (rc < 0)
 		return rc;
 	note_op(r->row, &kops_job_receipt(job)->ops[0]);
@@ -108,21 +108,21 @@ static int run_and_check(struct run *r, double *ret_us)
 	return r->what->check ? check_first(r) : 0;
 }
 
-/* A GPU may try several kernels on the first jobs of a shape: then that of the one it settles on. */
-static int first_run(struct run *r, double *ret_us)
+/* A GPU may try several kernels on the first jobs of a shape. */
+static bool may_be_tried(const struct run *r, double us)
 {
-	bool settles = r->what->settled && r->what->kernel == NULL && strcmp(r->b->kind, "gpu") == 0;
-	int rc = run_and_check(r, ret_us);
+	return r->what->settled && r->what->kernel == NULL && strcmp(r->b->kind, "gpu") == 0 && us <= TRIAL_US;
+}
 
-	if (rc < 0 || !settles || *ret_us > TRIAL_US)
-		return rc;
+static int run_trials(struct run *r)
+{
 	for (unsigned i = 0; i < TRIAL_JOBS; i++) {
 		double us;
-		rc = launch(r, 1, NULL, &us);
+		int rc = launch(r, 1, NULL, &us);
 		if (rc < 0)
 			return rc;
 	}
-	return run_and_check(r, ret_us);
+	return 0;
 }
 
 /* ---- samples ---- */
@@ -138,7 +138,9 @@ static int settle_launches(struct run *r, double first_us, double *ret_least_us)
 			return rc;
 		least = fmin(least, us);
 	}
-	if (!r->b->host && least < SAMPLE_US)
+	if (r->b->launches > 0)
+		r->row->launches = r->b->launches;
+	else if (!r->b->host && least < SAMPLE_US)
 		r->row->launches = (uint64_t)fmin(ceil(SAMPLE_US / fmax(least, 1)), LAUNCHES_MAX);
 	*ret_least_us = least;
 	return 0;
@@ -192,11 +194,16 @@ static int take_samples(struct run *r)
 static int run_all(struct run *r)
 {
 	double us;
-	int rc = first_run(r, &us);
+	int rc = run_and_check(r, 1, &us);
+	bool was_tried = rc == 0 && may_be_tried(r, us);
 
+	if (was_tried)
+		rc = run_trials(r);
 	r->row->launches = 1;
 	if (rc == 0 && us <= ALONE_US)
 		rc = settle_launches(r, us, &us);
+	if (rc == 0 && was_tried) /* the kernel may be another one now, and for many launches a third */
+		rc = run_and_check(r, r->row->launches, &us);
 	if (rc < 0)
 		return rc;
 	if (us > ALONE_US) {

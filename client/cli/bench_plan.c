@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "bench_measure.h"
 #include "random.h"
 
 #define REPS_DEFAULT    20
@@ -81,6 +82,9 @@ int plan_settle(struct plan *p, const char *argument)
 	if (b->reps == 0 || b->reps > REPS_MAX || b->warmup > REPS_MAX)
 		return cli_fail(b->cli, CLI_USAGE, "--reps takes 1 to %d, --warmup up to %d", REPS_MAX,
 		                REPS_MAX);
+	b->launches = count_or(flags->launches, 0);
+	if (flags->launches.set && (b->launches == 0 || b->launches > LAUNCHES_MAX))
+		return cli_fail(b->cli, CLI_USAGE, "--launches takes 1 to %d", LAUNCHES_MAX);
 	if (flags->json && flags->csv)
 		return cli_fail(b->cli, CLI_USAGE, "--json and --csv both want standard output: give one");
 	b->dtype = flags->dtype ? flags->dtype : KOPS_F32;

@@ -31,7 +31,7 @@ struct flags {
 	kops_priority priority;
 	uint32_t timeout_ms; /* 0: libkops' default */
 	/* bench */
-	struct opt_count count, size, warmup, reps, seed;
+	struct opt_count count, size, warmup, reps, launches, seed;
 	struct opt_count random;
 	const char *shape, *table, *cache, *plot;
 	bool host, no_check, no_ceiling, csv;

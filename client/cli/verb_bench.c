@@ -44,6 +44,8 @@ static const struct option_row options[] = {
            "OP: cold (default): operands come from memory; warm: from the cache; both"),
     OPTION("reps", 0, "N", count, reps, "OP: samples; default 20"),
     OPTION("warmup", 0, "N", count, warmup, "OP: samples before, not counted; default 5"),
+    OPTION("launches", 0, "N", count, launches,
+           "OP: in a sample, up to 32; 1: what single jobs get; default: as many as last 1 ms"),
     OPTION("seed", 0, "N", count, seed, "OP: of the random input and shapes; default: another each time"),
     OPTION("no-check", 0, NULL, switch, no_check, "OP: do not compare with float64"),
     OPTION("no-ceiling", 0, NULL, switch, no_ceiling, "OP: do not measure what the device allows"),
@@ -69,9 +71,11 @@ const struct command command_bench = {
         "\n"
         "OP: gemm (shapes are MxNxK), softmax, transpose, add, copy (ROWSxCOLUMNS), fma (ELEMENTSxSTEPS). One "
         "number is a\n"
-        "square. Operands are random, in the device's memory. A sample is a job of equal ops that lasts a "
-        "millisecond or\n"
-        "more, timed by the device. Cold, they go over so many sets of operands in turn that four times the "
+        "square. Operands are random, in the device's memory. A sample is a job of equal ops, timed by the "
+        "device: "
+        "--launches,\n"
+        "or as many as last a millisecond. Cold, they go over so many sets of operands in turn that four times "
+        "the "
         "device's\n"
         "cache passes between two uses; warm, over one set, where it fits the cache. A case ends after --reps "
         "samples, 2 s\n"

@@ -56,6 +56,12 @@ class BenchTest(harness.DaemonTest):
 
 
 class Measures(BenchTest):
+    def test_launches(self):
+        [alone], [many] = (self.csv("add", "64", *words, *FEW) for words in (("--launches", "1"), ("--launches", "7")))
+        self.assertEqual((alone["launches"], many["launches"]), ("1", "7"))
+        for row in self.csv("add", "--random", "1", "--launches", "2", *FEW):
+            self.assertEqual(row["launches"], "2")
+
     def test_every_op_and_row(self):
         for op, ladder in LADDERS.items():
             with self.subTest(op=op):
@@ -278,6 +284,8 @@ class Refusals(BenchTest):
                 (("add", "--random", "0"), ("--random takes 1 to",)),
                 (("add", "--random", "2", "--host"), ("--host",)),
                 (("add", "3", "--reps", "0"), ("--reps",)),
+                (("add", "3", "--launches", "0"), ("--launches takes 1 to 32",)),
+                (("add", "3", "--launches", "33"), ("--launches takes 1 to 32",)),
                 (("add", "3", "--resident"), ("--resident",)),
                 (("subtract", "3"), ("'subtract' is not",)),
                 (("plot",), ("needs a file",))]:

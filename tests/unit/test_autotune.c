@@ -90,9 +90,9 @@ static struct op_args gemm_of(struct fixture *f, uint64_t n)
 }
 
 /* A plan: the row that is asked for, or the first. */
-static size_t planned(struct fixture *f, const struct op_args *args, bool may_try)
+static size_t planned(struct fixture *f, const struct op_args *args, bool is_alone)
 {
-	const struct tuned *tuned = autotune_find(f->autotune, args, may_try);
+	const struct tuned *tuned = autotune_find(f->autotune, args, is_alone);
 
 	return tuned ? tuned->rows[0] : FIRST;
 }
@@ -160,7 +160,7 @@ static void the_first_choice_stays_where_a_rival_gains_little(void **state)
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
 
-	f->us[RIVAL] = 98;
+	f->us[RIVAL] = 99;
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 2 * TRIALS), 2 * TRIALS);
 	assert_null(autotune_find(f->autotune, &args, true));
@@ -411,6 +411,18 @@ static void jobs_of_many_ops_are_no_trials_and_gain_by_them(void **state)
 	assert_int_equal(planned(f, &args, false), RIVAL);
 }
 
+static void jobs_of_many_ops_take_what_is_clearly_faster(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	f->us[FIRST] = 10, f->us[RIVAL] = f->expected_us[RIVAL] = 9;
+	expect(f, &args, BEFORE, FIRST, false);
+	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
+	assert_int_equal(planned(f, &args, true), RIVAL);
+	assert_int_equal(planned(f, &args, false), FIRST);
+}
+
 static void a_trial_may_outlast_its_table(void **state)
 {
 	struct fixture *f = *state;
@@ -505,6 +517,7 @@ int main(void)
 	    TEST(the_fastest_row_is_given_up_where_the_device_refuses_it),
 	    TEST(a_row_that_is_not_taken_is_not_due_for_ever),
 	    TEST(jobs_of_many_ops_are_no_trials_and_gain_by_them),
+	    TEST(jobs_of_many_ops_take_what_is_clearly_faster),
 	    TEST(a_trial_may_outlast_its_table),
 	    TEST(what_a_row_may_depend_on_is_another_shape),
 	    TEST(new_shapes_take_the_places_of_the_oldest),
