@@ -64,7 +64,9 @@
  * yet; the first pieces brought to L2 before the kernel before is done; one block that makes a row's total of
  * the pieces' and tells all others (0.01 to 0.08); totals of 8 bytes; LAG 2 (0.2), 3 (0.05) and 5; more and
  * smaller pieces to a row so that the last round is full; a barrier among the warps before they write; a
- * piece's 2 KiB of a warp side by side.
+ * piece's 2 KiB of a warp side by side; pieces put back into their slots and written by bulk copies (0.01 to
+ * 0.03, as much with LAG 3, and with 8 slots of 28 KiB); two or three looks at the totals under way at a time
+ * (0.06, 0.16).
  */
 #include "fused.cuh"
 #include "gemm/hopper.cuh"
