@@ -40,8 +40,9 @@ struct entry {
 	bool is_out;                             /* a trial */
 	struct candidate candidates[CANDIDATES]; /* [0]: the first choice */
 	/* decide(): candidates, and what plans are told of them. */
-	unsigned due, fastest, fastest_of_many; /* due: NO_CANDIDATE: no trial */
-	struct tuned due_tuned, fastest_tuned, fastest_of_many_tuned;
+	unsigned due, fastest; /* due: NO_CANDIDATE: no trial */
+	bool is_for_many;      /* the fastest */
+	struct tuned due_tuned, fastest_tuned;
 };
 
 struct autotune {
@@ -131,9 +132,9 @@ static struct entry *take_place(struct autotune *a, const struct op *op, uint64_
 /* ---- Which row is next ---- */
 
 /* *ret_bar_us: what another one would have to be below. */
-static unsigned fastest_of(const struct entry *e, double gain, double gain_us, double *ret_bar_us)
+static unsigned fastest_of(const struct entry *e, double *ret_bar_us)
 {
-	double bar_us = e->candidates[0].least_us * (1 - gain) - gain_us;
+	double bar_us = e->candidates[0].least_us * (1 - GAIN) - GAIN_US;
 	unsigned fastest = 0;
 
 	for (unsigned i = 1; i < e->n; i++)
@@ -159,9 +160,9 @@ static bool comes_into_question(const struct candidate *c, double bar_us)
 }
 
 /*
- * One row's trials follow each other: the first launch of a row after another's can take the host longer than a
- * timed job waits for it, and cuBLAS's does. Where a rival has won, the first choice has some more, for others'
- * jobs may have stood in the way of all that it had.
+ * One row's trials follow each other: the first launch of a row after another's takes longer, cuBLAS's on the
+ * host too. Where a rival has won, the first choice has some more, for others' jobs may have stood in the way
+ * of all that it had.
  */
 static unsigned due_of(const struct entry *e, double bar_us)
 {
@@ -186,53 +187,49 @@ static unsigned due_of(const struct entry *e, double bar_us)
 	return due;
 }
 
-static void tell_fastest(const struct autotune *a, const struct entry *e, unsigned fastest, struct tuned *ret)
+static bool is_clearly_faster(const struct candidate *c, const struct candidate *first)
 {
-	const struct kernel *rows = a->owner.kernels(e->op)->rows;
-	const struct candidate *first = &e->candidates[0], *c = &e->candidates[fastest];
-
-	ret->n = fastest > 0;
-	ret->rows[0] = (uint8_t)c->row;
-	snprintf(ret->why, sizeof ret->why, "fastest for this shape: %.4g us, %.16s took %.4g us", c->least_us,
-	         rows[first->row].name, first->least_us);
-}
-
-static void tell_due(const struct autotune *a, const struct entry *e, struct tuned *ret)
-{
-	const struct kernel *rows = a->owner.kernels(e->op)->rows;
-	const struct candidate *first = &e->candidates[0], *c = &e->candidates[e->due];
-
-	ret->n = e->due > 0;
-	ret->rows[0] = (uint8_t)c->row;
-	snprintf(ret->why, sizeof ret->why, "on trial for this shape: %.4g us by estimate, %.16s took %.4g us",
-	         c->expected_us, rows[first->row].name, first->least_us);
+	return c->least_us < first->least_us * (1 - MANY_GAIN) - MANY_GAIN_US;
 }
 
 static void decide(const struct autotune *a, struct entry *e)
 {
+	const struct kernel *rows = a->owner.kernels(e->op)->rows;
+	const struct candidate *first = &e->candidates[0], *c;
 	double bar_us;
 
-	e->fastest_of_many = fastest_of(e, MANY_GAIN, MANY_GAIN_US, &bar_us);
-	e->fastest = fastest_of(e, GAIN, GAIN_US, &bar_us);
+	e->fastest = fastest_of(e, &bar_us);
 	e->due = due_of(e, bar_us);
-	tell_fastest(a, e, e->fastest_of_many, &e->fastest_of_many_tuned);
-	tell_fastest(a, e, e->fastest, &e->fastest_tuned);
-	if (e->due != NO_CANDIDATE)
-		tell_due(a, e, &e->due_tuned);
+	c = &e->candidates[e->fastest];
+	e->is_for_many = is_clearly_faster(c, first);
+	e->fastest_tuned.n = e->fastest > 0;
+	e->fastest_tuned.rows[0] = (uint8_t)c->row;
+	snprintf(e->fastest_tuned.why, sizeof e->fastest_tuned.why,
+	         "fastest for this shape: %.4g us, %.16s took %.4g us", c->least_us, rows[first->row].name,
+	         first->least_us);
+	if (e->due == NO_CANDIDATE)
+		return;
+	c = &e->candidates[e->due];
+	e->due_tuned.n = e->due > 0;
+	e->due_tuned.rows[0] = (uint8_t)c->row;
+	snprintf(e->due_tuned.why, sizeof e->due_tuned.why,
+	         "on trial for this shape: %.4g us by estimate, %.16s took %.4g us", c->expected_us,
+	         rows[first->row].name, first->least_us);
 }
 
+/* NULL: the first choice. */
 static const struct tuned *tuned_of(const struct entry *e, bool is_alone)
 {
-	if (!is_alone)
-		return &e->fastest_of_many_tuned;
-	return e->due != NO_CANDIDATE ? &e->due_tuned : &e->fastest_tuned;
+	const struct tuned *tuned = is_alone && e->due != NO_CANDIDATE ? &e->due_tuned : &e->fastest_tuned;
+
+	return tuned->n > 0 && (is_alone || e->is_for_many) ? tuned : NULL;
 }
 
 const struct tuned *autotune_find(struct autotune *a, const struct op_args *args, bool is_alone)
 {
 	const struct entry *e = find(a, args->op, shape_of(args));
 
-	return e && tuned_of(e, is_alone)->n > 0 ? tuned_of(e, is_alone) : NULL;
+	return e ? tuned_of(e, is_alone) : NULL;
 }
 
 /* ---- Trials ---- */

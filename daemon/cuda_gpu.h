@@ -29,7 +29,7 @@ struct out {
 	cudaEvent_t ended;                                 /* for notify(); without a time, it costs nothing */
 	bool timed;
 	uint64_t started_ns;
-	uint32_t number; /* of the lane's runs; comes around */
+	uint32_t number; /* counted on its lane; wraps */
 	int status;
 	struct out *next;
 };

@@ -257,6 +257,14 @@ uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage)
 	return stage->copies_bytes + stage->workspace_bytes;
 }
 
+bool cuda_stage_waits(const struct cuda_stage *stage)
+{
+	for (unsigned c = 0; c < stage->n_copies; c++)
+		if (!stage->copies[c].direct && !stage->copies[c].pinned)
+			return true;
+	return false;
+}
+
 /* ---- Moving ---- */
 
 /* Before the CPU reads host memory on its own: whatever may still be writing it has to be through. */

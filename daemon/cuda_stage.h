@@ -76,9 +76,11 @@ void cuda_stage_free(struct cuda_stage *stage);
 
 uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage);
 
+/* Whether transfers will wait for the stream: those of memory that is not pinned do. */
+bool cuda_stage_waits(const struct cuda_stage *stage);
+
 /*
- * The rest enqueues on stage->stream. 0, KOPS_E_NOMEM or KOPS_E_FAULT. Transfers of memory that is not
- * pinned wait for the stream.
+ * The rest enqueues on stage->stream. 0, KOPS_E_NOMEM or KOPS_E_FAULT.
  *
  * upload_all: copies whose first use is a read of what no op of this run wrote before. begin_op: what op i
  * still lacks, and its args with device addresses. end_op: notes what it has written. download_all: every

@@ -17,7 +17,9 @@
 
 static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *what)
 {
-	snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: %s: %s", path, what, strerror(errno));
+	const char *advice = errno == ENOENT ? "; make its directory or choose another --socket" : "";
+
+	snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: %s: %s%s", path, what, strerror(errno), advice);
 	return KOPS_E_SYSTEM;
 }
 

@@ -29,13 +29,14 @@ static inline uint64_t cpu_align(uint64_t bytes)
 
 /* The row that runs op->reference: plain loops, float64, one thread. */
 bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not);
+double cpu_reference_slowdown(const struct op_args *args);
 int cpu_reference_launch(const struct op_args *args, const struct launch *launch);
 
 #define CPU_REFERENCE_ROW(types)                                                                               \
 	{                                                                                                      \
 		.name = "reference", .idea = "plain loops, float64 accumulation, one thread: the oracle",      \
 		.dtypes = (types), .takes = "any strides", .supports = cpu_reference_supports,                 \
-		.launch = cpu_reference_launch                                                                 \
+		.slowdown = cpu_reference_slowdown, .launch = cpu_reference_launch                             \
 	}
 
 #endif

@@ -45,7 +45,8 @@ struct bench {
 	bool host;     /* operands in SHARED memory */
 	kops_dtype dtype;
 	uint64_t seed, reps, warmup;
-	uint64_t launches; /* in a sample; 0: as many as last long enough */
+	uint64_t launches; /* in a sample; 0: as many as last a millisecond */
+	size_t next_set;   /* of operands whose sets are used in turn */
 	struct bench_content content;
 	char why[CLI_WHY_BYTES];
 };

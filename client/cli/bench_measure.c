@@ -23,7 +23,7 @@ struct run {
 	const struct measurement *what;
 	const struct operands *operands;
 	struct bench_row *row;
-	size_t n_sets, next_set;
+	size_t n_sets;
 	struct samples us, upload, compute, download;
 };
 
@@ -44,12 +44,12 @@ static int launch(struct run *r, uint64_t launches, kops_job **ret_job, double *
 	kops_job *job;
 
 	for (uint64_t i = 0; i < launches; i++) {
-		steps[i] = step_on(r, r->next_set);
-		r->next_set = (r->next_set + 1) % r->n_sets;
+		steps[i] = step_on(r, (r->b->next_set + i) % r->n_sets);
 	}
 	int rc = bench_job(r->b, steps, launches, &job, &wall_us);
 	if (rc < 0)
 		return rc;
+	r->b->next_set = (r->b->next_set + launches) % r->n_sets;
 	*ret_us = (r->b->host ? wall_us : kops_job_receipt(job)->compute_us) / (double)launches;
 	if (ret_job)
 		*ret_job = job;
@@ -93,12 +93,14 @@ static int check_first(struct run *r)
 /* From set 0 on, whose output holds NaN: what is not written is found. */
 static int run_and_check(struct run *r, uint64_t launches, double *ret_us)
 {
+	size_t next_set = r->b->next_set;
 	kops_job *job;
 	int rc = r->what->check ? operands_poison(r->b, r->operands) : 0;
 
-	r->next_set = 0;
+	r->b->next_set = 0;
 	if (rc == 0)
 		rc = launch(r, launches, &job, ret_us);
+	r->b->next_set = next_set;
 	if (rc < 0)
 		return rc;
 	note_op(r->row, &kops_job_receipt(job)->ops[0]);
@@ -138,8 +140,9 @@ static int settle_launches(struct run *r, double first_us, double *ret_least_us)
 			return rc;
 		least = fmin(least, us);
 	}
-	if (r->b->launches > 0)
-		r->row->launches = r->b->launches;
+	if (r->what->launches > 0)
+		r->row->launches =
+		    (uint64_t)fmax(fmin((double)r->what->launches, ALONE_US / fmax(least, 1)), 1);
 	else if (!r->b->host && least < SAMPLE_US)
 		r->row->launches = (uint64_t)fmin(ceil(SAMPLE_US / fmax(least, 1)), LAUNCHES_MAX);
 	*ret_least_us = least;
@@ -202,7 +205,8 @@ static int run_all(struct run *r)
 	r->row->launches = 1;
 	if (rc == 0 && us <= ALONE_US)
 		rc = settle_launches(r, us, &us);
-	if (rc == 0 && was_tried) /* the kernel may be another one now, and for many launches a third */
+	/* The kernel may be another one now, and for many launches a third. */
+	if (rc == 0 && r->what->kernel == NULL && (was_tried || r->row->launches > 1))
 		rc = run_and_check(r, r->row->launches, &us);
 	if (rc < 0)
 		return rc;

@@ -90,8 +90,12 @@ static int measure_copy_peers(struct plan *p, uint64_t footprint)
 static int measure_row(struct plan *p, enum bench_mode mode, const char *kernel,
                        const struct operands *operands, struct bench_row *ret)
 {
-	struct measurement what = {
-	    .kernel = kernel, .mode = mode, .reps = p->bench.reps, .check = p->check, .settled = true};
+	struct measurement what = {.kernel = kernel,
+	                           .mode = mode,
+	                           .reps = p->bench.reps,
+	                           .launches = p->bench.launches,
+	                           .check = p->check,
+	                           .settled = true};
 
 	return measure(&p->bench, &what, operands, ret);
 }

@@ -60,6 +60,10 @@ static int settle_modes(struct plan *p)
 	p->bench.host = cli->flags.host;
 	if (p->bench.host && cache)
 		return cli_fail(cli, CLI_USAGE, "--cache is for operands in the device's memory, not --host");
+	if (p->bench.host && cli->flags.launches.set)
+		return cli_fail(cli, CLI_USAGE,
+		                "--launches is for operands in the device's memory; with --host a "
+		                "sample is one op");
 	if (cache && strcmp(cache, "cold") != 0 && strcmp(cache, "warm") != 0 && strcmp(cache, "both") != 0)
 		return cli_fail(cli, CLI_USAGE, "--cache takes cold, warm or both, not '%s'", cache);
 	p->warm = cache && strcmp(cache, "cold") != 0;

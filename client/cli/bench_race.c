@@ -38,8 +38,12 @@ double race_loss_percent(const struct race *race)
 static int look(struct run *r, const char *kernel, bool check, uint64_t warmup_for_it,
                 struct bench_row *ret_row)
 {
-	struct measurement what = {
-	    .kernel = kernel, .mode = BENCH_COLD, .reps = 1, .check = check, .settled = r->field->settled};
+	struct measurement what = {.kernel = kernel,
+	                           .mode = BENCH_COLD,
+	                           .reps = 1,
+	                           .launches = r->b->launches,
+	                           .check = check,
+	                           .settled = r->field->settled};
 	uint64_t warmup = r->b->warmup;
 
 	r->b->warmup = warmup_for_it;
@@ -82,7 +86,8 @@ static bool is_rival(const struct race *race, const struct bench_row *row)
 static int look_at_choice(struct run *r, bool check)
 {
 	struct race *race = &r->race;
-	int rc = look(r, NULL, check, 1 + r->operands->n_sets / LAUNCHES_MAX, &race->rows[0]);
+	uint64_t launches = r->b->launches > 0 ? r->b->launches : LAUNCHES_MAX;
+	int rc = look(r, NULL, check, 1 + r->operands->n_sets / launches, &race->rows[0]);
 
 	if (rc < 0)
 		return rc;
@@ -131,7 +136,8 @@ static bool is_near(const struct run *r, size_t row)
 static int measure_again(struct run *r, struct bench_row *row, uint64_t reps)
 {
 	struct bench_row seen = *row;
-	struct measurement what = {.kernel = seen.kernel, .mode = BENCH_COLD, .reps = reps};
+	struct measurement what = {
+	    .kernel = seen.kernel, .mode = BENCH_COLD, .reps = reps, .launches = r->b->launches};
 
 	int rc = measure(r->b, &what, r->operands, row);
 	if (rc < 0 || !bench_row_measured(row)) {

@@ -138,6 +138,7 @@ static void json_result(struct json *json, const struct result *result)
 		json_text(json, "kernel", race->rows[i].kernel);
 		json_us(json, "median_us", race->rows[i].median_us);
 		json_count(json, "samples", race->rows[i].samples);
+		json_count(json, "launches", race->rows[i].launches);
 		json_bool(json, "larger_errors", race->rows[i].larger_errors);
 		json_bool(json, "wrong", race->rows[i].wrong);
 		json_close_object(json);

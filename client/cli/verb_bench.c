@@ -45,7 +45,7 @@ static const struct option_row options[] = {
     OPTION("reps", 0, "N", count, reps, "OP: samples; default 20"),
     OPTION("warmup", 0, "N", count, warmup, "OP: samples before, not counted; default 5"),
     OPTION("launches", 0, "N", count, launches,
-           "OP: in a sample, up to 32; 1: what single jobs get; default: as many as last 1 ms"),
+           "OP: in a sample, up to 32; default: as many as last 1 ms; 1 shows what single jobs get"),
     OPTION("seed", 0, "N", count, seed, "OP: of the random input and shapes; default: another each time"),
     OPTION("no-check", 0, NULL, switch, no_check, "OP: do not compare with float64"),
     OPTION("no-ceiling", 0, NULL, switch, no_ceiling, "OP: do not measure what the device allows"),

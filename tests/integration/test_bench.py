@@ -286,6 +286,7 @@ class Refusals(BenchTest):
                 (("add", "3", "--reps", "0"), ("--reps",)),
                 (("add", "3", "--launches", "0"), ("--launches takes 1 to 32",)),
                 (("add", "3", "--launches", "33"), ("--launches takes 1 to 32",)),
+                (("add", "3", "--launches", "2", "--host"), ("--launches is for", "--host")),
                 (("add", "3", "--resident"), ("--resident",)),
                 (("subtract", "3"), ("'subtract' is not",)),
                 (("plot",), ("needs a file",))]:

@@ -194,6 +194,12 @@ class Starting(Life):
         with open(path, encoding="ascii") as f:
             self.assertEqual(f.read(), "precious")
 
+    def test_no_directory_at_the_path(self):
+        d = self.start()
+        r = self.run_kopsd("--config", d.config, "--socket", os.path.join(d.folder, "none", "kopsd.sock"))
+        self.assertNotEqual(r.returncode, 0)
+        self.assertIn("No such file or directory; make its directory or choose another --socket", r.stderr)
+
     def test_refusals(self):
         d = self.start()
         other = os.path.join(d.folder, "other.sock")

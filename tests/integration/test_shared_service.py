@@ -78,6 +78,21 @@ class LentMemory(unittest.TestCase):
                 self.assertEqual(control.stats()["pool_bytes"], 2 * 65536)
 
 
+class Planned(harness.DaemonTest):
+    settings = {"max_run_time": "1s"}
+
+    def test_a_slow_row_is_planned_as_slow(self):
+        c = self.client()
+        a, y = c.import_new(4096), c.import_new(4 << 20)
+
+        def product(kernel):
+            return wire.gemm(view(a, [1024, 1024], [0, 0]), view(a, [1024, 1024], [0, 0]), view(y, [1024, 1024]),
+                             kernel=kernel)
+
+        c.submit(product("openblas"))
+        self.assertIn("max-run-time", self.refused("QUOTA", c.submit, product("reference")).message)
+
+
 class Jobs(harness.DaemonTest):
     settings = {"drain_timeout": "200ms"}
 

@@ -160,7 +160,7 @@ static void the_first_choice_stays_where_a_rival_gains_little(void **state)
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
 
-	f->us[RIVAL] = 99;
+	f->us[RIVAL] = 98;
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 2 * TRIALS), 2 * TRIALS);
 	assert_null(autotune_find(f->autotune, &args, true));
@@ -413,14 +413,36 @@ static void jobs_of_many_ops_are_no_trials_and_gain_by_them(void **state)
 
 static void jobs_of_many_ops_take_what_is_clearly_faster(void **state)
 {
+	static const struct {
+		double first_us, rival_us;
+		size_t alone, many;
+	} cases[] = {{1000, 985, FIRST, FIRST}, {1000, 975, RIVAL, FIRST}, {1000, 969, RIVAL, FIRST},
+	             {1000, 967, RIVAL, RIVAL}, {10, 9.6, FIRST, FIRST},   {10, 9.4, RIVAL, FIRST},
+	             {10, 7.8, RIVAL, FIRST},   {10, 7.6, RIVAL, RIVAL}};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct op_args args = gemm_of(f, 64 + i);
+		f->us[FIRST] = cases[i].first_us;
+		f->us[RIVAL] = f->expected_us[RIVAL] = cases[i].rival_us;
+		expect(f, &args, BEFORE, FIRST, false);
+		count_trials(f, &args, 100);
+		assert_int_equal(planned(f, &args, true), cases[i].alone);
+		assert_int_equal(planned(f, &args, false), cases[i].many);
+	}
+}
+
+static void what_may_gain_for_single_jobs_alone_is_tried(void **state)
+{
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
 
-	f->us[FIRST] = 10, f->us[RIVAL] = f->expected_us[RIVAL] = 9;
+	f->us[FIRST] = 10;
+	f->expected_us[RIVAL] = 13; /* 1.5 times 9.5, not 1.5 times 7.7 */
+	f->us[RIVAL] = 9;
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
 	assert_int_equal(planned(f, &args, true), RIVAL);
-	assert_int_equal(planned(f, &args, false), FIRST);
 }
 
 static void a_trial_may_outlast_its_table(void **state)
@@ -518,6 +540,7 @@ int main(void)
 	    TEST(a_row_that_is_not_taken_is_not_due_for_ever),
 	    TEST(jobs_of_many_ops_are_no_trials_and_gain_by_them),
 	    TEST(jobs_of_many_ops_take_what_is_clearly_faster),
+	    TEST(what_may_gain_for_single_jobs_alone_is_tried),
 	    TEST(a_trial_may_outlast_its_table),
 	    TEST(what_a_row_may_depend_on_is_another_shape),
 	    TEST(new_shapes_take_the_places_of_the_oldest),
