@@ -43,9 +43,8 @@ static int launch(struct run *r, uint64_t launches, kops_job **ret_job, double *
 	double wall_us;
 	kops_job *job;
 
-	for (uint64_t i = 0; i < launches; i++) {
+	for (uint64_t i = 0; i < launches; i++)
 		steps[i] = step_on(r, (r->b->next_set + i) % r->n_sets);
-	}
 	int rc = bench_job(r->b, steps, launches, &job, &wall_us);
 	if (rc < 0)
 		return rc;
