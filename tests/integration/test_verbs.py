@@ -141,9 +141,11 @@ class Backlog(harness.DaemonTest):
     def test_busy_backlog(self):
         """More estimated work than max-backlog; the answer says when to come again, and that is true."""
         c = self.client()
-        a, y = c.import_new(4096), c.import_new(4096)
+        n, k = 64, 16384
+        a, y = c.import_new(4096), c.import_new(n * n * 4)
         copy = wire.copy(view(a, [1]), view(y, [1]))
-        first = c.start_submit(self.slow_op(c, 150))
+        first = c.start_submit(wire.gemm(view(a, [n, k], [0, 0]), view(a, [k, n], [0, 0]), view(y, [n, n]),
+                                         kernel="reference"))  # 0.2 s by its estimate
         why = self.refused("BUSY", c.submit, copy)
         self.assertIn("max-backlog", why.message)
         self.assertGreaterEqual(why.reply["retry_after_us"], 1000)
