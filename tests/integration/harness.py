@@ -38,6 +38,11 @@ def eventually(condition, seconds=SETTLE_S, step=0.005):
     return value
 
 
+def client_env(socket):
+    """For a kops-client on this socket: nothing of how this process is set up reaches it."""
+    return {**{k: v for k, v in os.environ.items() if not k.startswith("KOPS_")}, "KOPS_SOCKET": socket}
+
+
 class Daemon:
     """One running kopsd. settings: of config.def, written to a file of its own."""
 

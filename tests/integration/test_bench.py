@@ -34,10 +34,8 @@ class BenchTest(harness.DaemonTest):
         return os.path.join(self.folder.name, name)
 
     def bench(self, *args, code=OK):
-        env = {k: v for k, v in os.environ.items() if not k.startswith("KOPS_")}
-        env["KOPS_SOCKET"] = self.daemon.socket
-        r = subprocess.run([harness.KOPS_CLIENT, "bench", *args], capture_output=True, env=env, timeout=250,
-                           cwd=self.folder.name, text=True)
+        r = subprocess.run([harness.KOPS_CLIENT, "bench", *args], capture_output=True, timeout=250,
+                           env=harness.client_env(self.daemon.socket), cwd=self.folder.name, text=True)
         self.assertEqual(r.returncode, code, f"{args}: {r.stderr}")
         return r
 

@@ -40,8 +40,7 @@ class CliTest(harness.DaemonTest):
 
     def run_cli(self, *args, code=OK, socket=None, **options):
         """The finished process; asserts its exit code."""
-        env = {k: v for k, v in os.environ.items() if not k.startswith("KOPS_")}
-        env["KOPS_SOCKET"] = socket or self.daemon.socket
+        env = harness.client_env(socket or self.daemon.socket)
         r = subprocess.run([harness.KOPS_CLIENT, *args], capture_output=True, env=env, cwd=self.folder.name,
                            timeout=120, **options)
         self.assertEqual(r.returncode, code, f"{args}: {r.stderr.decode(errors='replace')}")

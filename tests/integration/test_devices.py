@@ -184,10 +184,9 @@ class Devices(unittest.TestCase):
         self.expect_reference_to_be_fast()
         self.daemon.settings["devices"] = "gpu0"
         self.daemon.start()
-        env = {k: v for k, v in os.environ.items() if not k.startswith("KOPS_")}
         for words in (["128"], ["128", "--cache", "warm"]):
-            r = subprocess.run([harness.KOPS_CLIENT, "--socket", self.daemon.socket, "bench", "gemm", *words, "--json",
-                                "--reps", "3"], capture_output=True, env=env, timeout=100, text=True)
+            r = subprocess.run([harness.KOPS_CLIENT, "bench", "gemm", *words, "--json", "--reps", "3"],
+                               env=harness.client_env(self.daemon.socket), capture_output=True, timeout=100, text=True)
             self.assertEqual(r.returncode, 0, r.stderr)
             self.assertIn('"kernel": "openblas"', r.stdout)
             self.daemon.reload()

@@ -36,9 +36,8 @@ class TuneTest(harness.DaemonTest):
         super().tearDown()
 
     def tune(self, *args, code=OK, path=None):
-        env = {k: v for k, v in os.environ.items() if not k.startswith("KOPS_")}
-        r = subprocess.run([harness.KOPS_CLIENT, "--socket", self.daemon.socket, "tune", "-o", path or self.table,
-                            *args], capture_output=True, env=env, timeout=250, text=True)
+        r = subprocess.run([harness.KOPS_CLIENT, "tune", "-o", path or self.table, *args], capture_output=True,
+                           env=harness.client_env(self.daemon.socket), timeout=250, text=True)
         self.assertEqual(r.returncode, code, f"{args}: {r.stderr}")
         return r
 
