@@ -41,7 +41,6 @@ struct entry {
 	struct candidate candidates[CANDIDATES]; /* [0]: the first choice */
 	/* decide(): candidates, and what plans are told of them. */
 	unsigned due, fastest; /* due: NO_CANDIDATE: no trial */
-	bool is_for_many;      /* the fastest */
 	struct tuned due_tuned, fastest_tuned;
 };
 
@@ -201,7 +200,6 @@ static void decide(const struct autotune *a, struct entry *e)
 	e->fastest = fastest_of(e, &bar_us);
 	e->due = due_of(e, bar_us);
 	c = &e->candidates[e->fastest];
-	e->is_for_many = is_clearly_faster(c, first);
 	e->fastest_tuned.n = e->fastest > 0;
 	e->fastest_tuned.rows[0] = (uint8_t)c->row;
 	snprintf(e->fastest_tuned.why, sizeof e->fastest_tuned.why,
@@ -222,7 +220,9 @@ static const struct tuned *tuned_of(const struct entry *e, bool is_alone)
 {
 	const struct tuned *tuned = is_alone && e->due != NO_CANDIDATE ? &e->due_tuned : &e->fastest_tuned;
 
-	return tuned->n > 0 && (is_alone || e->is_for_many) ? tuned : NULL;
+	if (tuned->n == 0 || (!is_alone && !is_clearly_faster(&e->candidates[e->fastest], &e->candidates[0])))
+		return NULL;
+	return tuned;
 }
 
 const struct tuned *autotune_find(struct autotune *a, const struct op_args *args, bool is_alone)

@@ -327,7 +327,7 @@ static bool admit(struct server *server, struct job *job)
 
 	if (out <= room && job->run.device_bytes <= room - out)
 		return true;
-	if (server->device_bytes_out[d])
+	if (out > 0)
 		return false;
 	snprintf(why, sizeof why,
 	         "the job needs %" PRIu64 " bytes of %s beside its resident buffers, which hold %" PRIu64

@@ -541,17 +541,23 @@ __device__ __forceinline__ void collect_row(const problem &p, const plan &q, con
 
 #endif
 
+/*
+ * Collectors get `given`, of which stand_in() takes the address: that of anything else would be a copy on every
+ * thread's stack, 2 us at the beginning of each block.
+ */
 template <typename T, bool LOG, bool NEGATIVE>
-__global__ void __launch_bounds__(THREADS, 1) ring_rows(problem p, plan q, cut c)
+__global__ void __launch_bounds__(THREADS, 1)
+    ring_rows(const __grid_constant__ problem given, const __grid_constant__ plan q,
+              const __grid_constant__ cut c)
 {
 #if __CUDA_ARCH__ >= 900
 	extern __shared__ __align__(128) uint4 slots[];
 	__shared__ ring r;
 	unsigned warp = threadIdx.x / WARP, mine = pieces_of_block(c);
+	problem p = given;
 
 	p.log = LOG;
 	p.sign = NEGATIVE ? -1.0f : 1.0f;
-	q.ends = false; /* pieces have no other elements */
 	let_next_kernel_come();
 	if (threadIdx.x == LOADER * WARP)
 		begin_ring(r);
@@ -567,7 +573,7 @@ __global__ void __launch_bounds__(THREADS, 1) ring_rows(problem p, plan q, cut c
 			publish(p, q, c, r, i);
 	} else {
 		for (unsigned i = warp - COLLECTOR; i < mine; i += COLLECTORS)
-			collect_row<T>(p, q, c, r, i, mine);
+			collect_row<T>(given, q, c, r, i, mine);
 	}
 #endif
 }
@@ -610,7 +616,7 @@ uint64_t next_mark()
 	return mark++;
 }
 
-typedef void (*ring_kernel)(problem, plan, cut);
+typedef void (*ring_kernel)(const problem, const plan, const cut);
 
 template <typename T> ring_kernel kernel_for(const problem &p)
 {
@@ -628,6 +634,7 @@ template <typename T> void launch_ring(const op_args *args, const struct launch 
 	ring_kernel kernel = kernel_for<T>(p);
 	launch_form form = {dim3(c.pieces < blocks ? c.pieces : blocks), dim3(THREADS), RING_BYTES};
 
+	q.ends = false; /* pieces have no other elements */
 	c.of_piece = (hopper::words *)launch->workspace;
 	c.mark = next_mark();
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)RING_BYTES);
