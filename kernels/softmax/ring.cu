@@ -46,27 +46,29 @@
  * Measured, H200, parts of a device copy's rate in the same run, no launch finds its data in a cache:
  *
  *   f32     2048x64K 2047x65537 1024x128K 512x256K 256x512K 128x1M 32x1M 17x1M 16x1M 256x64K 64x128K 16x128K
- *   ring        0.94       0.94      0.95     0.96     0.96   0.95  0.92  0.88  0.89    0.90    0.86    0.65
- *   fused       0.91       0.88      0.89     0.89     0.86   0.76  0.70  0.65  0.63    0.84    0.65    0.64
+ *   ring        0.94       0.94      0.95     0.96     0.97   0.97  0.96  0.96  0.96    0.96    0.97    0.82
+ *   fused       0.91       0.88      0.89     0.89     0.86   0.76  0.70  0.65  0.63    0.84    0.65    0.65
  *   f16     2048x128K 4095x65544 256x1M 300x300001 1023x65600 32x1M 400x100000 64x128K 33x65600
- *   ring         0.93       0.93   0.96       0.93       0.92  0.87       0.91    0.71     0.76
+ *   ring         0.94       0.94   0.96       0.95       0.95  0.94       0.98    0.81     0.86
  *   fused        0.82       0.80   0.74       0.72       0.75  0.69       0.68    0.66     0.69
  *
- * What is lost beside 4 %, the pieces' number where a row is a few of them and not quite full ones, and the
- * launch where little is done: 4 us where rows are few and long. 16 x 1M takes 39.5 us and would take 35.4 if
- * nobody waited for totals, a copy 35.1: behind 64 KiB of loads and the stores of a piece it takes a collector
- * 2 to 4 us to read 128 totals, and blocks get up to 7 us ahead of each other.
+ * What is lost beside 4 %: where a row is a few pieces they are not quite full (1685x41224, six of 27 KiB:
+ * 0.95); and of each launch 1 us until the kernel before is known to be done, 2.8 us until the first piece is
+ * there (1.0 for 4 MB from memory) and the last 2, in which blocks end: 16 x 1M takes 36 us.
  *
- * Tried, and as fast at best: pieces dealt as blocks ask for them, and finished as soon as they are known (0.05
- * slower); one collector (0.05 slower for few rows, where it is what all wait for); 3 collectors (0.02, of
- * 16-bit types 0.1) and 7 (0.06); PATIENCE 0 (0.03), 1 (0.01) and 3 (0.01, of 16-bit types up to 0.09); pieces
- * of 24 KiB (0.02) and 16 KiB (0.06); 8 warps; three pieces under way, or up to five while nothing is written
- * yet; the first pieces brought to L2 before the kernel before is done; one block that makes a row's total of
- * the pieces' and tells all others (0.01 to 0.08); totals of 8 bytes; LAG 2 (0.2), 3 (0.05) and 5; more and
- * smaller pieces to a row so that the last round is full; a barrier among the warps before they write; a
- * piece's 2 KiB of a warp side by side; pieces put back into their slots and written by bulk copies (0.01 to
- * 0.03, as much with LAG 3, and with 8 slots of 28 KiB); two or three looks at the totals under way at a time
- * (0.06, 0.16).
+ * Tried, and as fast at best: pieces dealt as blocks ask for them, and finished as soon as they are known
+ * (0.05 slower); one collector (0.05 slower for few rows, where it is what all wait for); 3 collectors (0.02,
+ * of 16-bit types 0.1) and 7 (0.06); PATIENCE 0 (0.03), 1 (0.01), and of 16-bit types 3 (up to 0.05 where rows
+ * are few, 0.01 faster where they are many); pieces of 24 KiB (0.02) and 16 KiB (0.06); 8 warps; three pieces
+ * under way, or up to five while nothing is written yet; halves of pieces under way, three (0.00) or two
+ * (0.05); the first pieces brought to L2 before the kernel before is done; one block that makes a row's total
+ * of the pieces' and tells all others (0.01 to 0.08); totals of 8 bytes; LAG 2 (0.2), 3 (0.05) and 5; LAG 4
+ * and up to three pieces more that wait in registers (0.02 faster at 16x1M and 256x64K, 0.01 slower where
+ * there is more to do, of 16-bit types up to 0.13); more and smaller pieces to a row so that the last round is
+ * full; a barrier among the warps before they write; a piece's 2 KiB of a warp side by side; pieces put back
+ * into their slots and written by bulk copies (0.01 to 0.03, as much with LAG 3, and with 8 slots of 28 KiB);
+ * two or three looks at the totals under way at a time (0.06, 0.16); loads that L2 is to drop first (0.04),
+ * stores likewise (0.01).
  */
 #include "fused.cuh"
 #include "gemm/hopper.cuh"
@@ -85,7 +87,8 @@ constexpr unsigned COLLECTORS = 2; /* warps */
 constexpr unsigned SLOTS = 7;      /* pieces of a block */
 constexpr unsigned LAG = 4;        /* pieces added up between a piece's adding up and its finishing */
 constexpr unsigned LOADING = 2;    /* pieces under way at most */
-constexpr unsigned PATIENCE = 2;   /* pieces added up before the totals of a piece's row are looked for */
+/* Pieces added up before the totals of a piece's row are looked for. Those of 16-bit types take longer. */
+template <typename T> constexpr unsigned PATIENCE = sizeof(T) == 4 ? 3 : 2;
 
 constexpr unsigned COMPUTING = WARPS * WARP;        /* threads */
 constexpr unsigned PIECE_MAX = VECTORS * COMPUTING; /* vectors */
@@ -94,7 +97,7 @@ constexpr unsigned LINE = 128; /* bytes */
 constexpr size_t RING_BYTES = (size_t)SLOTS * PIECE_MAX * 16;
 constexpr unsigned ROUNDS = 3; /* pieces of a row to a block at most: slots must be free while it is told */
 static_assert(LAG < SLOTS, "a piece stays in its slot until it is finished");
-static_assert(PATIENCE <= LAG, "no more are added up before it is finished");
+static_assert(PATIENCE<float> <= LAG, "no more are added up before it is finished");
 static_assert(LOADING <= SLOTS, "the first pieces are loaded before any is finished");
 static_assert(ROUNDS <= LAG + 1, "else blocks wait for each other in a circle, until they stand in");
 
@@ -531,7 +534,7 @@ __device__ __forceinline__ void collect_row(const problem &p, const plan &q, con
 	unsigned number = number_of(i);
 	total *of_warp = r.stood_in[threadIdx.x / WARP - COLLECTOR];
 
-	wait_for(r.added, i + PATIENCE < mine ? i + PATIENCE : mine - 1);
+	wait_for(r.added, i + PATIENCE<T> < mine ? i + PATIENCE<T> : mine - 1);
 	total all = collect<T>(p, q, c, of_warp, number - number % c.parts, c.parts);
 	if (threadIdx.x % WARP == 0) {
 		r.result[i % SLOTS] = finish_of(p, q, all, all.most);
