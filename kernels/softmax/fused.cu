@@ -5,7 +5,7 @@
  * barrier of its block and two of its cluster.
  *
  *   columns f32   f16        a row is kept by                     vectors of 16 bytes a thread
- *   1024          1024       1 … 32 lanes of a warp, registers    1, 2, 4; 8 for f32
+ *   1024          1280       1 … 32 lanes of a warp, registers    1 to 5; 8 for f32
  *   32768         65536      one block of up to 512 threads       4 (f32) or 2 in registers, up to 14 in shared
  *                                                                 memory by cp.async
  *   1179648       2097152    a cluster of 2, 4, 8 or 16 blocks,   the same; a row's results make room for the
@@ -30,10 +30,13 @@
  *   (overlap.cuh)
  *   f32, 16 × 1M columns: 2264, online 581; 4 × 16M: 2232, 161; 1 × 64M: 2450, 41
  *
- * Rows of a warp of f16 that do not begin at 16 bytes are bound by instructions: with the logarithm asked for
- * at run time, 129, 257 and 1025 columns took 0.84 to 0.88 of the copy's rate, without 0.92 to 0.96; 300 and
- * 700 columns in 64 and 128 vectors 0.77 and 0.80, in 48 and 96 0.97. More vectors and fewer lanes, or the
- * other way round, are slower.
+ * Rows of a warp of 16-bit types that do not begin at 16 bytes are bound by instructions, those for places
+ * without elements too: with the logarithm asked for at run time, 129, 257 and 1025 columns took 0.84 to 0.88
+ * of the copy's rate, without 0.92 to 0.96; 137 to 182 columns in 32 vectors 0.75 to 0.88, in 24 0.93 to 0.98;
+ * 1154 columns in a block of one warp 0.90, in 160 vectors of a warp 1.00. Other vectors and lanes are slower,
+ * and so are blocks of 64 threads and fewer registers. Nor may a load be waited for before all are under way:
+ * where the elements around the vectors were converted as soon as they were loaded, 785 columns took 0.88,
+ * 1.01 since.
  */
 #include "fused.cuh"
 #include "launch.cuh"
@@ -60,9 +63,7 @@ __global__ void __launch_bounds__(THREADS) fused_lanes(problem p, plan q)
 	held<T, VECTORS, ENDS_OF<T, LANES>> h;
 
 	await_kernel_before();
-	if (q.ends)
-		load_ends(p, v, ends, me, LANES, &h);
-	load_vectors(p, v.x, count, me, LANES, &h);
+	load_held(p, q, v, ends, v.x, count, me, LANES, &h);
 	float most = largest_of_lanes<LANES>(most_of_held(p, q, h));
 	float sum = sum_of_lanes<LANES>(raise_held(p, q, &h, local_shift(p, most)));
 	finish f = finish_of(p, q, {most, sum}, most);
@@ -224,9 +225,7 @@ __global__ void __launch_bounds__(CLUSTERS ? THREADS_MAX : ONE_MAX, CLUSTERS ? 1
 		held<T, VECTORS, 1> h;
 
 		begin_cluster(q);
-		if (q.ends)
-			load_ends(p, t.row, t.ends, me, threads, &h);
-		load_vectors(p, t.x, t.count, me, threads, &h);
+		load_held(p, q, t.row, t.ends, t.x, t.count, me, threads, &h);
 		float most = most_of_held(p, q, h);
 		__pipeline_wait_prior(0);
 		each_stored<T, VECTORS>(stored, t,
@@ -271,8 +270,11 @@ template <typename T, typename Use>
 __device__ __forceinline__ void each_batch(const problem &p, const T *x, const span &s, Use use)
 {
 	for (unsigned n = threadIdx.x; n < s.count; n += BATCH * SPLIT_THREADS) {
+		uint4 raw[BATCH];
 		held<T, BATCH, 1> h;
-		load_vectors(p, x, s.count, n, SPLIT_THREADS, &h);
+
+		fetch_vectors(p, x, s.count, n, SPLIT_THREADS, raw);
+		unpack_vectors<T>(raw, h.body);
 		use(n, &h);
 	}
 }
@@ -301,11 +303,12 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_tot
 	vectors<T> v = vectors_of<T>(p, q, d.first + blockIdx.x / d.parts);
 	span s = span_of(v.count, part, d.parts);
 	wide_total t = {-INFINITY, 0};
-	held<T, 1, 1> h;
+	T raw[1];
 
 	let_next_kernel_come();
-	load_ends(p, v, part == 0 ? v.head + v.tail : 0, threadIdx.x, SPLIT_THREADS, &h);
-	add_values(p, q, h.ends, &t);
+	fetch_ends(p, v, part == 0 ? v.head + v.tail : 0, threadIdx.x, SPLIT_THREADS, raw);
+	float end[1] = {(float)raw[0]};
+	add_values(p, q, end, &t);
 	each_batch(p, v.x + s.first * WIDE<T>, s, [&](unsigned, held<T, BATCH, 1> *b) {
 #pragma unroll
 		for (int j = 0; j < BATCH; j++)
@@ -335,6 +338,7 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_fin
 	finish f = finish_of(p, q, all, all.most);
 	unsigned ends = part == 0 ? v.head + v.tail : 0;
 	T *y = v.y + s.first * WIDE<T>;
+	T raw[1];
 	held<T, 1, 1> h;
 
 	each_batch(p, v.x + s.first * WIDE<T>, s, [&](unsigned n, held<T, BATCH, 1> *b) {
@@ -343,7 +347,8 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_fin
 			raise_values(p, q, b->body[j], f.shift);
 		store_vectors(p, q, f, y, s.count, n, SPLIT_THREADS, *b);
 	});
-	load_ends(p, v, ends, threadIdx.x, SPLIT_THREADS, &h);
+	fetch_ends(p, v, ends, threadIdx.x, SPLIT_THREADS, raw);
+	h.ends[0] = (float)raw[0];
 	raise_values(p, q, h.ends, f.shift);
 	store_ends(p, f, v, ends, threadIdx.x, SPLIT_THREADS, h);
 }
@@ -371,12 +376,13 @@ template <typename T> const lanes_row *lanes_for(uint64_t vectors)
 	    LANES_ROW(2, 2),
 	    LANES_ROW(2, 4),
 	    LANES_ROW(2, 8),
+	    LANES_ROW(3, 8),
 	    LANES_ROW(2, 16),
 	    LANES_ROW(3, 16),
 	    LANES_ROW(2, 32),
 	    LANES_ROW(3, 32),
 	    LANES_ROW(4, 32),
-	    LANES_ROW(32 / WIDE<T>, 32), /* f32: 8 vectors; of 16-bit types as above */
+	    LANES_ROW(sizeof(T) == 4 ? 8 : 5, 32), /* of 16-bit types a block is faster beyond */
 	};
 #undef LANES_ROW
 

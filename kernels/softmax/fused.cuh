@@ -160,6 +160,17 @@ template <typename T> __device__ __forceinline__ uint4 pack(const float v[WIDE<T
 	return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
+/* 16 bytes of elements that add nothing. */
+template <typename T> __device__ __forceinline__ uint4 blank(const problem &p)
+{
+	float v[WIDE<T>];
+
+#pragma unroll
+	for (int k = 0; k < WIDE<T>; k++)
+		v[k] = nothing(p);
+	return pack<T>(v);
+}
+
 /* ---- Rows as vectors ---- */
 
 /*
@@ -203,36 +214,57 @@ template <typename T, int VECTORS, int ENDS> struct held {
 };
 
 /* Each of the threads of a row takes every threads-th vector from its own on, as far as there are `count`. */
-template <typename T, int VECTORS, int ENDS>
-__device__ __forceinline__ void load_vectors(const problem &p, const T *x, unsigned count, unsigned me,
-                                             unsigned threads, held<T, VECTORS, ENDS> *h)
+template <typename T, int VECTORS>
+__device__ __forceinline__ void fetch_vectors(const problem &p, const T *x, unsigned count, unsigned me,
+                                              unsigned threads, uint4 (&raw)[VECTORS])
 {
-	uint4 raw[VECTORS];
-
 #pragma unroll
-	for (unsigned j = 0; j < VECTORS; j++)
+	for (unsigned j = 0; j < VECTORS; j++) {
+		raw[j] = blank<T>(p);
 		if (me + j * threads < count)
 			raw[j] = *(const uint4 *)(x + (size_t)(me + j * threads) * WIDE<T>);
-#pragma unroll
-	for (unsigned j = 0; j < VECTORS; j++)
-		if (me + j * threads < count) {
-			unpack<T>(raw[j], h->body[j]);
-		} else {
-#pragma unroll
-			for (int k = 0; k < WIDE<T>; k++)
-				h->body[j][k] = nothing(p);
-		}
+	}
 }
 
-template <typename T, int VECTORS, int ENDS>
-__device__ __forceinline__ void load_ends(const problem &p, const vectors<T> &v, unsigned ends, unsigned me,
-                                          unsigned threads, held<T, VECTORS, ENDS> *h)
+template <typename T, int ENDS>
+__device__ __forceinline__ void fetch_ends(const problem &p, const vectors<T> &v, unsigned ends, unsigned me,
+                                           unsigned threads, T (&raw)[ENDS])
 {
 #pragma unroll
 	for (unsigned j = 0; j < ENDS; j++) {
 		unsigned n = me + j * threads;
 
-		h->ends[j] = n < ends ? (float)v.x[place_of_end(v, n)] : nothing(p);
+		raw[j] = (T)nothing(p);
+		if (n < ends)
+			raw[j] = v.x[place_of_end(v, n)];
+	}
+}
+
+template <typename T, int VECTORS>
+__device__ __forceinline__ void unpack_vectors(const uint4 (&raw)[VECTORS], float (&v)[VECTORS][WIDE<T>])
+{
+#pragma unroll
+	for (int j = 0; j < VECTORS; j++)
+		unpack<T>(raw[j], v[j]);
+}
+
+/* Whoever converts has waited: all loads are under way before the first is converted. */
+template <typename T, int VECTORS, int ENDS>
+__device__ __forceinline__ void load_held(const problem &p, const plan &q, const vectors<T> &row, unsigned ends,
+                                          const T *x, unsigned count, unsigned me, unsigned threads,
+                                          held<T, VECTORS, ENDS> *h)
+{
+	uint4 raw[VECTORS];
+	T raw_ends[ENDS];
+
+	fetch_vectors(p, x, count, me, threads, raw);
+	if (q.ends)
+		fetch_ends(p, row, ends, me, threads, raw_ends);
+	unpack_vectors<T>(raw, h->body);
+	if (q.ends) {
+#pragma unroll
+		for (int j = 0; j < ENDS; j++)
+			h->ends[j] = (float)raw_ends[j];
 	}
 }
 

@@ -31,6 +31,12 @@
  * pieces are asked for at a time, 64 KiB. Nobody waits for a whole row: while one is written, pieces of others
  * are read, and where rows are few those that are left are written while no more is to be read.
  *
+ * Blocks that have no row in common wait for none of the other's pieces and drift apart: where rows are six
+ * pieces some were 13 us ahead in the end, and the last few cannot use all of the memory's rate alone. So
+ * collectors look at other blocks' pieces of the same round, too, with those lanes for which the row has none,
+ * and wait for them for up to STEP_MAX: 2400x49000 0.96 instead of 0.92. Rows of many pieces keep step by
+ * themselves.
+ *
  * A total and the launch's mark, which nothing else in memory has, are told by one store of 16 bytes. So memory
  * for totals may hold anything before, and launches overlap (overlap.cuh), where they had to be cooperative
  * once to clear it: 1.5 us less.
@@ -52,23 +58,25 @@
  *   ring         0.94       0.94   0.96       0.95       0.95  0.94       0.98    0.81     0.86
  *   fused        0.82       0.80   0.74       0.72       0.75  0.69       0.68    0.66     0.69
  *
- * What is lost beside 4 %: where a row is a few pieces they are not quite full (1685x41224, six of 27 KiB:
- * 0.95); and of each launch 1 us until the kernel before is known to be done, 2.8 us until the first piece is
- * there (1.0 for 4 MB from memory) and the last 2, in which blocks end: 16 x 1M takes 36 us.
+ * What is lost beside 3 to 4 %: of each launch 1 us until the kernel before is known to be done, 2.8 us until
+ * the first piece is there (1.0 for 4 MB from memory) and the last 2, in which blocks end: 16 x 1M takes 36
+ * us.
  *
  * Tried, and as fast at best: pieces dealt as blocks ask for them, and finished as soon as they are known
  * (0.05 slower); one collector (0.05 slower for few rows, where it is what all wait for); 3 collectors (0.02,
- * of 16-bit types 0.1) and 7 (0.06); PATIENCE 0 (0.03), 1 (0.01), and of 16-bit types 3 (up to 0.05 where rows
- * are few, 0.01 faster where they are many); pieces of 24 KiB (0.02) and 16 KiB (0.06); 8 warps; three pieces
- * under way, or up to five while nothing is written yet; halves of pieces under way, three (0.00) or two
- * (0.05); the first pieces brought to L2 before the kernel before is done; one block that makes a row's total
- * of the pieces' and tells all others (0.01 to 0.08); totals of 8 bytes; LAG 2 (0.2), 3 (0.05) and 5; LAG 4
- * and up to three pieces more that wait in registers (0.02 faster at 16x1M and 256x64K, 0.01 slower where
- * there is more to do, of 16-bit types up to 0.13); more and smaller pieces to a row so that the last round is
- * full; a barrier among the warps before they write; a piece's 2 KiB of a warp side by side; pieces put back
- * into their slots and written by bulk copies (0.01 to 0.03, as much with LAG 3, and with 8 slots of 28 KiB);
- * two or three looks at the totals under way at a time (0.06, 0.16); loads that L2 is to drop first (0.04),
- * stores likewise (0.01).
+ * of 16-bit types 0.1) and 7 (0.06); PATIENCE 0 (0.03), 1 (0.01), 4 (0.3) and of 16-bit types 3 (up to 0.05
+ * where rows are few, 0.01 faster where they are many); all other blocks' pieces of a round, not every fourth
+ * (0.01 faster where rows are many, 0.01 slower where they are few), or of the round before, or of blocks
+ * counted from the own (0.01); pieces of 24 KiB (0.02) and 16 KiB (0.06); 8 warps; three pieces under way
+ * (0.01), or up to five while nothing is written yet; halves of pieces under way, three (0.00) or two (0.05);
+ * the first pieces brought to L2 before the kernel before is done; one block that makes a row's total of the
+ * pieces' and tells all others (0.01 to 0.08); totals of 8 bytes; LAG 2 (0.2), 3 (0.05) and 5; LAG 4 and up to
+ * three pieces more that wait in registers (0.02 faster at 16x1M and 256x64K, 0.01 slower where there is more
+ * to do, of 16-bit types up to 0.13); more and smaller pieces to a row so that the last round is full; a
+ * barrier among the warps before they write; a piece's 2 KiB of a warp side by side; pieces put back into
+ * their slots and written by bulk copies (0.01 to 0.03, as much with LAG 3, and with 8 slots of 28 KiB); two
+ * or three looks at the totals under way at a time (0.06, 0.16); loads that L2 is to drop first (0.04), stores
+ * likewise (0.01).
  */
 #include "fused.cuh"
 #include "gemm/hopper.cuh"
@@ -154,12 +162,13 @@ __device__ __forceinline__ bool is_told(const cut &c, const hopper::words &w)
 
 constexpr unsigned TOLD = 4;          /* totals of a lane under way */
 constexpr int64_t TOO_LONG = 1 << 18; /* clocks, 0.13 ms */
+constexpr int64_t STEP_MAX = 1 << 13; /* 4 us; blocks that run are never so far apart */
 
 /*
- * Those of a lane, every WARP-th of n, once they have been told; or what has been when it takes too long. Those
+ * Those of a lane, every WARP-th of n, once they have been told; or what has been after `limit` clocks. Those
  * that were told are not looked at again.
  */
-__device__ __forceinline__ void await_told(const cut &c, const hopper::words *of, unsigned n,
+__device__ __forceinline__ void await_told(const cut &c, const hopper::words *of, unsigned n, int64_t limit,
                                            hopper::words (&w)[TOLD])
 {
 	int64_t since = clock64();
@@ -176,7 +185,7 @@ __device__ __forceinline__ void await_told(const cut &c, const hopper::words *of
 				w[k] = hopper::load_relaxed(&of[k * WARP]);
 				complete = false;
 			}
-	} while (!complete && clock64() - since < TOO_LONG);
+	} while (!complete && clock64() - since < limit);
 }
 
 /* ---- A block's ring ---- */
@@ -314,16 +323,12 @@ __device__ __forceinline__ void take(const problem &p, const uint4 *slots, unsig
                                      uint4 (&taken)[VECTORS])
 {
 	const uint4 *vectors = slots + slot * PIECE_MAX;
-	float blank[WIDE<T>];
 
-#pragma unroll
-	for (int k = 0; k < WIDE<T>; k++)
-		blank[k] = nothing(p);
 #pragma unroll
 	for (unsigned j = 0; j < VECTORS; j++) {
 		unsigned n = place_of(j);
 
-		taken[j] = pack<T>(blank);
+		taken[j] = blank<T>(p);
 		if (n >= all.first && n < all.last)
 			taken[j] = vectors[n];
 	}
@@ -498,20 +503,27 @@ __device__ __forceinline__ total told_or_stood_in(const problem &p, const plan &
 	return t;
 }
 
-/* The total of n pieces, given to every lane of the warp. */
+/*
+ * The total of n pieces, given to every lane of the warp. A lane that has none of them waits for one of the
+ * round, those that blocks have at the same time, `round` the first: so they keep step.
+ */
 template <typename T>
 __device__ __forceinline__ total collect(const problem &p, const plan &q, const cut &c, total *of_warp,
-                                         unsigned first, unsigned n)
+                                         unsigned first, unsigned n, unsigned round)
 {
-	unsigned lane = threadIdx.x % WARP;
+	unsigned lane = threadIdx.x % WARP, other = round + lane * gridDim.x / WARP;
 	total all = {-INFINITY, 0};
 
 	for (unsigned i = 0; i < n; i += TOLD * WARP) {
 		hopper::words w[TOLD];
 		total t[TOLD];
 		float most = all.most;
+		bool has = i + lane < n;
 
-		await_told(c, &c.of_piece[first + i + lane], i + lane < n ? n - i - lane : 0, w);
+		await_told(c, &c.of_piece[has ? first + i + lane : other],
+		           has ? n - i - lane : other < c.pieces, has ? TOO_LONG : STEP_MAX, w);
+		if (!has)
+			w[0] = message_of(c, {-INFINITY, 0});
 #pragma unroll
 		for (unsigned k = 0; k < TOLD; k++) {
 			t[k] = told_or_stood_in<T>(p, q, c, of_warp, first + i + k * WARP, w[k]);
@@ -535,7 +547,7 @@ __device__ __forceinline__ void collect_row(const problem &p, const plan &q, con
 	total *of_warp = r.stood_in[threadIdx.x / WARP - COLLECTOR];
 
 	wait_for(r.added, i + PATIENCE<T> < mine ? i + PATIENCE<T> : mine - 1);
-	total all = collect<T>(p, q, c, of_warp, number - number % c.parts, c.parts);
+	total all = collect<T>(p, q, c, of_warp, number - number % c.parts, c.parts, number - blockIdx.x);
 	if (threadIdx.x % WARP == 0) {
 		r.result[i % SLOTS] = finish_of(p, q, all, all.most);
 		hopper::barrier_arrive(at(r.known[i % SLOTS]));
