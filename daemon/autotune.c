@@ -14,15 +14,16 @@
 #define DOUBT         1.5 /* a row may be so much faster than expected */
 #define CANDIDATES    (RIVALS_MAX + 1)
 #define NO_CANDIDATE  CANDIDATES
+#define NO_ROW        SIZE_MAX
 /*
- * How much faster than the first choice another row has to be to take its place: for jobs of one op, which
- * trials are, more than they scatter. In jobs of many ops some rows begin during the one before, which one op
- * alone does not show: on an H200 simt gains 2 µs more by it than cublas.
+ * How much faster than the first choice another row has to be to take its place: more than trials scatter. For
+ * ops in jobs that are none it was alone in its trials, and what some rows gain as they begin during the op
+ * before did not show: on an H200 simt gains 2 µs more by it than cublas.
  */
-#define GAIN         0.02
-#define GAIN_US      0.3
-#define MANY_GAIN    0.03
-#define MANY_GAIN_US 2.0
+#define GAIN          0.02
+#define GAIN_US       0.3
+#define MIXED_GAIN    0.03
+#define MIXED_GAIN_US 2.0
 
 struct candidate {
 	size_t row;
@@ -90,17 +91,33 @@ static uint64_t hash_view(uint64_t hash, const struct view *v)
 	return hash;
 }
 
-/* Two shapes of one op and one hash share what was measured: one of them may be slow, not wrong. */
-static uint64_t shape_of(const struct op_args *args)
+/*
+ * Of an op alone in its job, or of one that is not. Two shapes of one op and one hash share what was measured:
+ * one of them may be slow, not wrong.
+ */
+static uint64_t shape_of(const struct op_args *args, bool is_one_of_many)
 {
 	bool is_scaling = strcmp(args->op->name, "gemm") == 0 && args->params.gemm.alpha == 0;
-	uint64_t hash = mixed(0, is_scaling);
+	uint64_t hash = mixed(is_one_of_many, is_scaling);
 
 	hash = mixed(hash, args->op->reads_output(args));
 	hash = mixed(hash, args->op->precision ? args->op->precision(args) : 0);
 	for (unsigned i = 0; i <= args->op->n_inputs; i++)
 		hash = hash_view(hash, &args->views[i]);
 	return hash;
+}
+
+unsigned autotune_alike(const struct run *run)
+{
+	const struct run_op *first = run->ops, *op = first + 1;
+	uint64_t shape = run->n_ops > 1 ? shape_of(&first->args, true) : 0;
+
+	if (*first->pinned)
+		return 0;
+	for (; op < first + run->n_ops; op++)
+		if (*op->pinned || op->args.op != first->args.op || shape_of(&op->args, true) != shape)
+			return 0;
+	return run->n_ops;
 }
 
 /* ---- The table ---- */
@@ -188,7 +205,7 @@ static unsigned due_of(const struct entry *e, double bar_us)
 
 static bool is_clearly_faster(const struct candidate *c, const struct candidate *first)
 {
-	return c->least_us < first->least_us * (1 - MANY_GAIN) - MANY_GAIN_US;
+	return c->least_us < first->least_us * (1 - MIXED_GAIN) - MIXED_GAIN_US;
 }
 
 static void decide(const struct autotune *a, struct entry *e)
@@ -216,20 +233,20 @@ static void decide(const struct autotune *a, struct entry *e)
 }
 
 /* NULL: the first choice. */
-static const struct tuned *tuned_of(const struct entry *e, bool is_alone)
+static const struct tuned *tuned_of(const struct entry *e, bool is_mixed)
 {
-	const struct tuned *tuned = is_alone && e->due != NO_CANDIDATE ? &e->due_tuned : &e->fastest_tuned;
+	const struct tuned *tuned = !is_mixed && e->due != NO_CANDIDATE ? &e->due_tuned : &e->fastest_tuned;
 
-	if (tuned->n == 0 || (!is_alone && !is_clearly_faster(&e->candidates[e->fastest], &e->candidates[0])))
+	if (tuned->n == 0 || (is_mixed && !is_clearly_faster(&e->candidates[e->fastest], &e->candidates[0])))
 		return NULL;
 	return tuned;
 }
 
-const struct tuned *autotune_find(struct autotune *a, const struct op_args *args, bool is_alone)
+const struct tuned *autotune_find(struct autotune *a, const struct op_args *args, unsigned n_alike)
 {
-	const struct entry *e = find(a, args->op, shape_of(args));
+	const struct entry *e = find(a, args->op, shape_of(args, n_alike > 1));
 
-	return e ? tuned_of(e, is_alone) : NULL;
+	return e ? tuned_of(e, n_alike == 0) : NULL;
 }
 
 /* ---- Trials ---- */
@@ -246,9 +263,9 @@ static void exhaust(struct candidate *c)
 	c->least_us = 0;
 }
 
-void autotune_reject(struct autotune *a, const struct op_args *args)
+void autotune_reject(struct autotune *a, const struct op_args *args, unsigned n_alike)
 {
-	struct entry *e = find(a, args->op, shape_of(args));
+	struct entry *e = find(a, args->op, shape_of(args, n_alike > 1));
 	unsigned asked = !e ? 0 : e->due != NO_CANDIDATE ? e->due : e->fastest;
 
 	if (asked == 0)
@@ -257,10 +274,10 @@ void autotune_reject(struct autotune *a, const struct op_args *args)
 	decide(a, e);
 }
 
-static void open_trials(const struct autotune *a, struct entry *e, const struct run_op *op, size_t first_row)
+static void open_trials(const struct autotune *a, struct entry *e, const struct op_args *args, size_t first_row)
 {
 	struct rival rivals[RIVALS_MAX];
-	unsigned n = a->owner.rivals(a->owner.device, &op->args, rivals);
+	unsigned n = a->owner.rivals(a->owner.device, args, rivals);
 
 	e->candidates[0] = (struct candidate){.row = first_row};
 	e->n = 1;
@@ -274,18 +291,30 @@ static void open_trials(const struct autotune *a, struct entry *e, const struct 
 	decide(a, e);
 }
 
-bool autotune_begin(struct autotune *a, const struct run_op *op, struct trial *ret_trial)
+/* Of all ops; NO_ROW where they have not the same. */
+static size_t row_of(const struct autotune *a, const struct run *run)
 {
-	uint64_t shape = shape_of(&op->args);
-	size_t row = (size_t)(op->kernel - a->owner.kernels(op->args.op)->rows);
-	struct entry *e = find(a, op->args.op, shape);
+	const struct run_op *first = run->ops;
+
+	for (unsigned i = 1; i < run->n_ops; i++)
+		if (run->ops[i].kernel != first->kernel)
+			return NO_ROW;
+	return (size_t)(first->kernel - a->owner.kernels(first->args.op)->rows);
+}
+
+bool autotune_begin(struct autotune *a, const struct run *run, struct trial *ret_trial)
+{
+	const struct op_args *args = &run->ops[0].args;
+	uint64_t shape = shape_of(args, run->n_ops > 1);
+	size_t row = row_of(a, run);
+	struct entry *e = find(a, args->op, shape);
 	struct candidate *c;
 
 	*ret_trial = (struct trial){0};
 	if (!e)
-		e = take_place(a, op->args.op, shape);
-	if (e->seen < FIRST_TRIAL && ++e->seen == FIRST_TRIAL)
-		open_trials(a, e, op, row);
+		e = take_place(a, args->op, shape);
+	if (e->seen < FIRST_TRIAL && row < NO_ROW && ++e->seen == FIRST_TRIAL)
+		open_trials(a, e, args, row);
 	if (e->due == NO_CANDIDATE)
 		return false;
 	c = &e->candidates[e->due];
@@ -294,7 +323,7 @@ bool autotune_begin(struct autotune *a, const struct run_op *op, struct trial *r
 	decide(a, e);
 	if (c->row != row)
 		return false;
-	*ret_trial = (struct trial){op->args.op, shape, e->round, row};
+	*ret_trial = (struct trial){args->op, shape, e->round, row, run->n_ops};
 	return true;
 }
 
@@ -317,13 +346,14 @@ void autotune_end(struct autotune *a, const struct trial *trial, double took_us)
 {
 	struct entry *e;
 	struct candidate *c = take_back(a, trial, &e);
+	double us = took_us / trial->n_ops;
 
 	if (!c)
 		return;
-	if (took_us <= 0 && c != e->candidates)
+	if (us <= 0 && c != e->candidates)
 		exhaust(c);
-	else if (took_us > 0 && (c->least_us == 0 || took_us < c->least_us) && !is_exhausted(e, c))
-		c->least_us = took_us;
+	else if (us > 0 && (c->least_us == 0 || us < c->least_us) && !is_exhausted(e, c))
+		c->least_us = us;
 	decide(a, e);
 }
 

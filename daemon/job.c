@@ -176,7 +176,7 @@ static void begin_trial(struct job *job)
 {
 	struct autotune *autotune = job->server->autotune[job->sched.device];
 
-	if (autotune && job->may_try && autotune_begin(autotune, &job->ops[0], &job->trial))
+	if (autotune && job->n_alike > 0 && autotune_begin(autotune, &job->run, &job->trial))
 		job->run.timed = true;
 }
 

@@ -34,8 +34,8 @@ struct job {
 	struct sched_job sched;
 	struct device_work work;
 	struct run run;
-	bool timed;   /* as the client asked; a trial is timed, too */
-	bool may_try; /* planned to be a trial, if its shape is due for one */
+	bool timed;       /* as the client asked; a trial is timed, too */
+	unsigned n_alike; /* autotune_alike(); planned to be a trial, if its shape is due for one; 0: not */
 	struct trial trial;
 	enum job_state state;
 	struct server *server;

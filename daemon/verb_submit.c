@@ -141,12 +141,11 @@ static void name_op(struct request *r, unsigned index, unsigned n_ops, const str
 }
 
 /*
- * With what was measured there for ops that leave the choice of a kernel to us: for the very shape, if
- * autotuned, or for the class of it. True: some of it was for the very shape.
+ * With what was measured there for ops that leave the choice of a kernel to us: for the very shape, if there is
+ * an autotune, or for the class of it. True: some of it was for the very shape.
  */
-static bool look_up(const struct server *server, unsigned index, struct job *job, bool autotuned)
+static bool look_up(const struct server *server, unsigned index, struct job *job, struct autotune *autotune)
 {
-	struct autotune *autotune = autotuned ? server->autotune[index] : NULL;
 	bool found = false;
 
 	for (unsigned i = 0; i < job->run.n_ops; i++) {
@@ -155,8 +154,12 @@ static bool look_up(const struct server *server, unsigned index, struct job *job
 		op->tuned = NULL;
 		if (*op->pinned)
 			continue;
+		if (i > 0 && job->n_alike > 0) { /* what holds for the first does for all */
+			op->tuned = job->ops[0].tuned;
+			continue;
+		}
 		if (autotune)
-			op->tuned = autotune_find(autotune, &op->args, job->run.n_ops == 1);
+			op->tuned = autotune_find(autotune, &op->args, job->n_alike);
 		found |= op->tuned != NULL;
 		if (!op->tuned)
 			op->tuned = tuning_find(server->tuning[index], &op->args);
@@ -187,20 +190,21 @@ static bool is_short_enough(const struct server *server, const struct device *de
 static int plan_on(const struct server *server, unsigned index, struct job *job)
 {
 	struct device *device = server->devices[index];
-	bool autotuned = look_up(server, index, job, true),
-	     may_try = job->run.n_ops == 1 && !*job->ops[0].pinned;
+	struct autotune *autotune = server->autotune[index];
+	unsigned n_alike = autotune ? autotune_alike(&job->run) : 0;
+
+	job->n_alike = n_alike;
+	bool autotuned = look_up(server, index, job, autotune);
 	int rc = device_plan(device, &job->run);
 	bool at_fault = rc < 0 || !is_short_enough(server, device, job->run.plan_us);
-
-	job->may_try = may_try;
 	if (!autotuned || rc == KOPS_E_DEVICE ||
 	    (!at_fault && job->run.device_bytes <= device_room_bytes(device)))
 		return rc;
-	job->may_try = false;
-	look_up(server, index, job, false);
+	job->n_alike = 0;
+	look_up(server, index, job, NULL);
 	rc = device_plan(device, &job->run);
-	if (may_try && at_fault && rc == 0 && is_short_enough(server, device, job->run.plan_us))
-		autotune_reject(server->autotune[index], &job->ops[0].args);
+	if (n_alike > 0 && at_fault && rc == 0 && is_short_enough(server, device, job->run.plan_us))
+		autotune_reject(autotune, &job->ops[0].args, n_alike);
 	return rc;
 }
 

@@ -119,7 +119,7 @@ static int run_trials(struct run *r)
 {
 	for (unsigned i = 0; i < TRIAL_JOBS; i++) {
 		double us;
-		int rc = launch(r, 1, NULL, &us);
+		int rc = launch(r, r->row->launches, NULL, &us);
 		if (rc < 0)
 			return rc;
 	}
@@ -197,15 +197,15 @@ static int run_all(struct run *r)
 {
 	double us;
 	int rc = run_and_check(r, 1, &us);
-	bool was_tried = rc == 0 && may_be_tried(r, us);
+	bool is_tried = rc == 0 && may_be_tried(r, us);
 
-	if (was_tried)
-		rc = run_trials(r);
 	r->row->launches = 1;
 	if (rc == 0 && us <= ALONE_US)
 		rc = settle_launches(r, us, &us);
+	if (rc == 0 && is_tried)
+		rc = run_trials(r);
 	/* The kernel may be another one now, and for many launches a third. */
-	if (rc == 0 && r->what->kernel == NULL && (was_tried || r->row->launches > 1))
+	if (rc == 0 && r->what->kernel == NULL && (is_tried || r->row->launches > 1))
 		rc = run_and_check(r, r->row->launches, &us);
 	if (rc < 0)
 		return rc;

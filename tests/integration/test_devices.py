@@ -91,14 +91,15 @@ class Devices(unittest.TestCase):
                                     "self-test")
 
     def squares(self, c, n, **options):
-        """The kernels of n jobs, each a product of 128×128 matrices whose result is checked."""
+        """Receipts of n jobs' last ops, each a product of 128×128 matrices whose result is checked."""
         size = 128
         x, y = c.import_new(4 * size * size, harness.floats([1 / 8] * size * size)), c.import_new(4 * size * size)
         op = wire.gemm(*[wire.view(b, [size, size]) for b in (x, x, y)], kernel=options.pop("kernel", ""))
+        ops = [op] * options.pop("ops", 1)
         receipts = []
         for _ in range(n):
             c.maps[y][:4 * size * size] = b"\xff" * (4 * size * size)
-            receipts.append(c.submit(op, **options)["ops"][0])
+            receipts.append(c.submit(ops, **options)["ops"][-1])
             self.assertEqual(harness.unfloats(c.maps[y][:4 * size * size]), [size / 64] * size * size)
         c.drop(x)
         c.drop(y)
@@ -119,6 +120,18 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.squares(c, 1)[0]["kernel"], "reference")
         self.daemon.reload(autotune=0)
         self.assertEqual({op["kernel"] for op in self.squares(c, 20)}, {"reference"})
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_jobs_of_several_equal_ops_have_trials_of_their_own(self):
+        self.expect_reference_to_be_fast()
+        self.daemon.settings["devices"] = "gpu0"
+        self.daemon.start()
+        c = self.connect()
+        for ops in (1, 3):
+            kernels = [op["kernel"] for op in self.squares(c, 20, ops=ops)]
+            self.assertEqual(kernels, ["reference"] * 11 + ["openblas"] * 3 + ["reference"] * 2 + ["openblas"] * 4)
+        self.assertEqual(self.squares(c, 1, ops=2)[0]["kernel"], "openblas")
+        c.close()
         self.assertEqual(self.daemon.stop(), 0)
 
     def test_a_row_that_jobs_show_to_be_slow_is_left_again(self):

@@ -9,6 +9,7 @@
 
 #include "autotune.h"
 
+#define OPS_MAX       4 /* of a job here */
 #define BEFORE        8 /* jobs of a shape before the trials */
 #define TRIALS        3
 #define CONFIRMATIONS 2
@@ -35,9 +36,13 @@ static const struct kernel_list *kernels_of(const struct op *op)
 	return &list;
 }
 
-/* One device: how long its rows take, and are expected to; 0: not expected to come into question. */
+/*
+ * One device: how long an op of its rows takes, and is expected to; 0: not expected to come into question. Jobs
+ * have n_ops, of one shape.
+ */
 struct fixture {
 	double us[N_ROWS], expected_us[N_ROWS];
+	unsigned n_ops;
 	struct autotune *autotune;
 	struct memory memory;
 };
@@ -63,7 +68,7 @@ static int set_up(void **state)
 {
 	static struct fixture f;
 
-	f = (struct fixture){.us = {100, 80, 60}, .expected_us = {100, 100, 0}};
+	f = (struct fixture){.us = {100, 80, 60}, .expected_us = {100, 100, 0}, .n_ops = 1};
 	f.autotune = new_autotune(&f);
 	*state = &f;
 	return f.autotune ? 0 : -1;
@@ -89,30 +94,33 @@ static struct op_args gemm_of(struct fixture *f, uint64_t n)
 	return args;
 }
 
-/* A plan: the row that is asked for, or the first. */
-static size_t planned(struct fixture *f, const struct op_args *args, bool is_alone)
+/* A plan: the row that is asked for, or the first. n_alike: ops in the job; 0: they differ. */
+static size_t planned(struct fixture *f, const struct op_args *args, unsigned n_alike)
 {
-	const struct tuned *tuned = autotune_find(f->autotune, args, is_alone);
+	const struct tuned *tuned = autotune_find(f->autotune, args, n_alike);
 
 	return tuned ? tuned->rows[0] : FIRST;
 }
 
 static bool begin(struct fixture *f, const struct op_args *args, size_t row, struct trial *ret_trial)
 {
-	struct run_op op = {.args = *args, .kernel = &rows[row]};
+	struct run_op op[OPS_MAX];
 
-	return autotune_begin(f->autotune, &op, ret_trial);
+	assert_in_range(f->n_ops, 1, OPS_MAX);
+	for (unsigned i = 0; i < f->n_ops; i++)
+		op[i] = (struct run_op){.args = *args, .kernel = &rows[row]};
+	return autotune_begin(f->autotune, &(struct run){.ops = op, .n_ops = f->n_ops}, ret_trial);
 }
 
 /* A job from plan to end; its row. */
 static size_t run(struct fixture *f, const struct op_args *args, bool *ret_is_trial)
 {
-	size_t row = planned(f, args, true);
+	size_t row = planned(f, args, f->n_ops);
 	struct trial trial;
 
 	*ret_is_trial = begin(f, args, row, &trial);
 	if (*ret_is_trial)
-		autotune_end(f->autotune, &trial, f->us[row]);
+		autotune_end(f->autotune, &trial, f->us[row] * f->n_ops);
 	return row;
 }
 
@@ -146,12 +154,12 @@ static void the_faster_row_has_the_shape_after_the_trials(void **state)
 
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
-	assert_string_equal(autotune_find(f->autotune, &args, true)->why,
+	assert_string_equal(autotune_find(f->autotune, &args, 1)->why,
 	                    "on trial for this shape: 100 us by estimate, first took 100 us");
 	expect(f, &args, TRIALS, RIVAL, true);
 	expect(f, &args, CONFIRMATIONS, FIRST, true);
 	expect(f, &args, 100, RIVAL, false);
-	assert_string_equal(autotune_find(f->autotune, &args, true)->why,
+	assert_string_equal(autotune_find(f->autotune, &args, 1)->why,
 	                    "fastest for this shape: 80 us, first took 100 us");
 }
 
@@ -163,7 +171,7 @@ static void the_first_choice_stays_where_a_rival_gains_little(void **state)
 	f->us[RIVAL] = 98;
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 2 * TRIALS), 2 * TRIALS);
-	assert_null(autotune_find(f->autotune, &args, true));
+	assert_null(autotune_find(f->autotune, &args, 1));
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -268,11 +276,11 @@ static void one_trial_is_out_at_a_time(void **state)
 
 	expect(f, &args, BEFORE, FIRST, false);
 	for (unsigned i = 0; i < ALL_TRIALS; i++) {
-		size_t row = planned(f, &args, true);
+		size_t row = planned(f, &args, 1);
 		assert_int_equal(row, i / TRIALS == 1 ? RIVAL : FIRST);
 		assert_true(begin(f, &args, row, &trial));
 		for (unsigned k = 0; k < 10; k++) {
-			size_t meanwhile = planned(f, &args, true);
+			size_t meanwhile = planned(f, &args, 1);
 			assert_int_equal(meanwhile, i > TRIALS ? RIVAL : FIRST); /* the faster by then */
 			assert_false(begin(f, &args, meanwhile, &other));
 		}
@@ -303,7 +311,7 @@ static void a_row_whose_trial_fails_has_no_other(void **state)
 
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
-	assert_int_equal(planned(f, &args, true), RIVAL);
+	assert_int_equal(planned(f, &args, 1), RIVAL);
 	assert_true(begin(f, &args, RIVAL, &trial));
 	autotune_end(f->autotune, &trial, 0);
 	expect(f, &args, 100, FIRST, false);
@@ -316,8 +324,8 @@ static void a_row_that_the_device_refuses_is_not_asked_for_again(void **state)
 
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
-	assert_int_equal(planned(f, &args, true), RIVAL);
-	autotune_reject(f->autotune, &args);
+	assert_int_equal(planned(f, &args, 1), RIVAL);
+	autotune_reject(f->autotune, &args, 1);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -330,8 +338,8 @@ static void a_refusal_costs_other_rivals_nothing(void **state)
 	f->expected_us[OTHER] = 95;
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
-	assert_int_equal(planned(f, &args, true), RIVAL);
-	autotune_reject(f->autotune, &args); /* its job runs another row, and is no trial */
+	assert_int_equal(planned(f, &args, 1), RIVAL);
+	autotune_reject(f->autotune, &args, 1); /* its job runs another row, and is no trial */
 	expect(f, &args, TRIALS, OTHER, true);
 	expect(f, &args, CONFIRMATIONS, FIRST, true);
 	expect(f, &args, 100, OTHER, false);
@@ -348,7 +356,7 @@ static void a_trial_of_the_first_choice_may_fail(void **state)
 	autotune_end(f->autotune, &trial, 0);
 	expect(f, &args, TRIALS - 1, FIRST, true);
 	expect(f, &args, TRIALS, RIVAL, true);
-	assert_int_equal(planned(f, &args, true), FIRST);
+	assert_int_equal(planned(f, &args, 1), FIRST);
 	assert_true(begin(f, &args, FIRST, &trial));
 	autotune_end(f->autotune, &trial, 0);
 	expect(f, &args, CONFIRMATIONS - 1, FIRST, true);
@@ -365,8 +373,8 @@ static void a_row_that_is_refused_during_its_trial_stays_refused(void **state)
 	expect(f, &args, TRIALS, FIRST, true);
 	expect(f, &args, 1, RIVAL, true);
 	assert_true(begin(f, &args, RIVAL, &trial));
-	assert_int_equal(planned(f, &args, true), RIVAL); /* the fastest so far */
-	autotune_reject(f->autotune, &args);
+	assert_int_equal(planned(f, &args, 1), RIVAL); /* the fastest so far */
+	autotune_reject(f->autotune, &args, 1);
 	autotune_end(f->autotune, &trial, 80);
 	expect(f, &args, 100, FIRST, false);
 }
@@ -378,8 +386,8 @@ static void the_fastest_row_is_given_up_where_the_device_refuses_it(void **state
 
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
-	assert_int_equal(planned(f, &args, false), RIVAL);
-	autotune_reject(f->autotune, &args);
+	assert_int_equal(planned(f, &args, 0), RIVAL);
+	autotune_reject(f->autotune, &args, 1);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -392,30 +400,30 @@ static void a_row_that_is_not_taken_is_not_due_for_ever(void **state)
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
 	for (unsigned i = 0; i < TRIALS; i++) {
-		assert_int_equal(planned(f, &args, true), RIVAL);
+		assert_int_equal(planned(f, &args, 1), RIVAL);
 		assert_false(begin(f, &args, FIRST, &trial));
 	}
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void jobs_of_many_ops_are_no_trials_and_gain_by_them(void **state)
+static void jobs_of_ops_that_differ_are_no_trials_and_gain_by_them(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
 
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
-	assert_int_equal(planned(f, &args, false), FIRST);
-	assert_int_equal(planned(f, &args, true), RIVAL);
+	assert_int_equal(planned(f, &args, 0), FIRST);
+	assert_int_equal(planned(f, &args, 1), RIVAL);
 	expect(f, &args, 1, RIVAL, true);
-	assert_int_equal(planned(f, &args, false), RIVAL);
+	assert_int_equal(planned(f, &args, 0), RIVAL);
 }
 
-static void jobs_of_many_ops_take_what_is_clearly_faster(void **state)
+static void jobs_of_ops_that_differ_take_what_is_clearly_faster(void **state)
 {
 	static const struct {
 		double first_us, rival_us;
-		size_t alone, many;
+		size_t alone, mixed;
 	} cases[] = {{1000, 985, FIRST, FIRST}, {1000, 975, RIVAL, FIRST}, {1000, 969, RIVAL, FIRST},
 	             {1000, 967, RIVAL, RIVAL}, {10, 9.6, FIRST, FIRST},   {10, 9.4, RIVAL, FIRST},
 	             {10, 7.8, RIVAL, FIRST},   {10, 7.6, RIVAL, RIVAL}};
@@ -427,9 +435,88 @@ static void jobs_of_many_ops_take_what_is_clearly_faster(void **state)
 		f->us[RIVAL] = f->expected_us[RIVAL] = cases[i].rival_us;
 		expect(f, &args, BEFORE, FIRST, false);
 		count_trials(f, &args, 100);
-		assert_int_equal(planned(f, &args, true), cases[i].alone);
-		assert_int_equal(planned(f, &args, false), cases[i].many);
+		assert_int_equal(planned(f, &args, 1), cases[i].alone);
+		assert_int_equal(planned(f, &args, 0), cases[i].mixed);
 	}
+}
+
+static void jobs_of_several_ops_have_trials_of_their_own(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	expect(f, &args, BEFORE, FIRST, false);
+	f->n_ops = 3;
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, TRIALS, RIVAL, true);
+	expect(f, &args, CONFIRMATIONS, FIRST, true);
+	expect(f, &args, 100, RIVAL, false);
+	assert_string_equal(autotune_find(f->autotune, &args, 3)->why,
+	                    "fastest for this shape: 80 us, first took 100 us"); /* an op */
+	assert_int_equal(planned(f, &args, 2), RIVAL);                           /* however many they are */
+	f->n_ops = 1;
+	expect(f, &args, TRIALS, FIRST, true);
+}
+
+static void an_op_among_others_may_have_another_row(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	count_trials(f, &args, 100);
+	f->n_ops = 2;
+	f->us[RIVAL] = 120;
+	count_trials(f, &args, 100);
+	assert_int_equal(planned(f, &args, 1), RIVAL);
+	assert_int_equal(planned(f, &args, 2), FIRST);
+	autotune_reject(f->autotune, &args, 1);
+	assert_int_equal(planned(f, &args, 1), FIRST);
+}
+
+static void a_job_that_runs_several_rows_is_no_trial(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+	struct run_op op[] = {{.args = args, .kernel = &rows[FIRST]}, {.args = args, .kernel = &rows[RIVAL]}};
+	struct run run = {.ops = op, .n_ops = 2};
+	struct trial trial;
+
+	f->n_ops = 2;
+	for (unsigned i = 0; i < 100; i++) /* nor does it open them */
+		assert_false(autotune_begin(f->autotune, &run, &trial));
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	for (unsigned i = 0; i < TRIALS; i++) {
+		assert_int_equal(planned(f, &args, 2), RIVAL);
+		assert_false(autotune_begin(f->autotune, &run, &trial));
+	}
+	expect(f, &args, 100, FIRST, false);
+}
+
+static void ops_are_alike_that_have_one_shape_and_name_no_row(void **state)
+{
+	struct fixture *f = *state;
+	struct run_op op[3];
+	struct run run = {.ops = op, .n_ops = 3};
+
+	for (unsigned i = 0; i < 3; i++)
+		op[i] = (struct run_op){.args = gemm_of(f, 64), .pinned = ""};
+	op[1].args.params.gemm.alpha = 3;
+	op[2].args.views[0].offset = 64;
+	assert_int_equal(autotune_alike(&run), 3);
+	op[2].pinned = "rival";
+	assert_int_equal(autotune_alike(&run), 0);
+	op[2].pinned = "";
+	op[2].args = gemm_of(f, 65);
+	assert_int_equal(autotune_alike(&run), 0);
+	op[2].args = gemm_of(f, 64);
+	op[2].args.op = op_by_name("add");
+	assert_int_equal(autotune_alike(&run), 0);
+	run.n_ops = 1;
+	assert_int_equal(autotune_alike(&run), 1);
+	op[0].pinned = "rival";
+	assert_int_equal(autotune_alike(&run), 0);
 }
 
 static void what_may_gain_for_single_jobs_alone_is_tried(void **state)
@@ -442,7 +529,7 @@ static void what_may_gain_for_single_jobs_alone_is_tried(void **state)
 	f->us[RIVAL] = 9;
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
-	assert_int_equal(planned(f, &args, true), RIVAL);
+	assert_int_equal(planned(f, &args, 1), RIVAL);
 }
 
 static void a_trial_may_outlast_its_table(void **state)
@@ -512,7 +599,7 @@ static void new_shapes_take_the_places_of_the_oldest(void **state)
 	for (uint64_t n = 21000; n < 41000; n++) { /* what is in use stays, if only by jobs of many ops */
 		struct op_args passing = gemm_of(f, n);
 		expect(f, &passing, 1, FIRST, false);
-		assert_int_equal(planned(f, &args, false), RIVAL);
+		assert_int_equal(planned(f, &args, 0), RIVAL);
 	}
 }
 
@@ -538,8 +625,12 @@ int main(void)
 	    TEST(a_row_that_is_refused_during_its_trial_stays_refused),
 	    TEST(the_fastest_row_is_given_up_where_the_device_refuses_it),
 	    TEST(a_row_that_is_not_taken_is_not_due_for_ever),
-	    TEST(jobs_of_many_ops_are_no_trials_and_gain_by_them),
-	    TEST(jobs_of_many_ops_take_what_is_clearly_faster),
+	    TEST(jobs_of_ops_that_differ_are_no_trials_and_gain_by_them),
+	    TEST(jobs_of_ops_that_differ_take_what_is_clearly_faster),
+	    TEST(jobs_of_several_ops_have_trials_of_their_own),
+	    TEST(an_op_among_others_may_have_another_row),
+	    TEST(a_job_that_runs_several_rows_is_no_trial),
+	    TEST(ops_are_alike_that_have_one_shape_and_name_no_row),
 	    TEST(what_may_gain_for_single_jobs_alone_is_tried),
 	    TEST(a_trial_may_outlast_its_table),
 	    TEST(what_a_row_may_depend_on_is_another_shape),
