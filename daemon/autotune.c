@@ -16,9 +16,9 @@
 #define NO_CANDIDATE  CANDIDATES
 #define NO_ROW        SIZE_MAX
 /*
- * How much faster than the first choice another row has to be to take its place: more than trials scatter. For
- * ops in jobs that are none it was alone in its trials, and what some rows gain as they begin during the op
- * before did not show: on an H200 simt gains 2 µs more by it than cublas.
+ * How much faster than the first choice another row has to be to take its place: more than trials scatter. Ops
+ * in jobs that can be no trials go by what such an op showed alone, without what some rows gain as they begin
+ * during the op before: on an H200 simt 2 µs more than cublas.
  */
 #define GAIN          0.02
 #define GAIN_US       0.3

@@ -191,20 +191,19 @@ static int plan_on(const struct server *server, unsigned index, struct job *job)
 {
 	struct device *device = server->devices[index];
 	struct autotune *autotune = server->autotune[index];
-	unsigned n_alike = autotune ? autotune_alike(&job->run) : 0;
 
-	job->n_alike = n_alike;
+	job->n_alike = autotune ? autotune_alike(&job->run) : 0;
 	bool autotuned = look_up(server, index, job, autotune);
 	int rc = device_plan(device, &job->run);
 	bool at_fault = rc < 0 || !is_short_enough(server, device, job->run.plan_us);
 	if (!autotuned || rc == KOPS_E_DEVICE ||
 	    (!at_fault && job->run.device_bytes <= device_room_bytes(device)))
 		return rc;
-	job->n_alike = 0;
 	look_up(server, index, job, NULL);
 	rc = device_plan(device, &job->run);
-	if (n_alike > 0 && at_fault && rc == 0 && is_short_enough(server, device, job->run.plan_us))
-		autotune_reject(autotune, &job->ops[0].args, n_alike);
+	if (job->n_alike > 0 && at_fault && rc == 0 && is_short_enough(server, device, job->run.plan_us))
+		autotune_reject(autotune, &job->ops[0].args, job->n_alike);
+	job->n_alike = 0;
 	return rc;
 }
 

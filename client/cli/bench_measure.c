@@ -204,7 +204,7 @@ static int run_all(struct run *r)
 		rc = settle_launches(r, us, &us);
 	if (rc == 0 && is_tried)
 		rc = run_trials(r);
-	/* The kernel may be another one now, and for many launches a third. */
+	/* The kernel may be another one now, and for many launches. */
 	if (rc == 0 && r->what->kernel == NULL && (is_tried || r->row->launches > 1))
 		rc = run_and_check(r, r->row->launches, &us);
 	if (rc < 0)

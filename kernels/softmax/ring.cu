@@ -336,13 +336,6 @@ __device__ __forceinline__ void take(const problem &p, const uint4 *slots, unsig
 
 template <typename T> using portion = held<T, (int)VECTORS, 1>;
 
-template <typename T> __device__ __forceinline__ void unpack_taken(const uint4 (&taken)[VECTORS], portion<T> *h)
-{
-#pragma unroll
-	for (unsigned j = 0; j < VECTORS; j++)
-		unpack<T>(taken[j], h->body[j]);
-}
-
 /* Of what a warp holds. */
 template <typename T> __device__ __forceinline__ total total_of(const problem &p, const plan &q, portion<T> *h)
 {
@@ -359,7 +352,7 @@ __device__ __forceinline__ void add_up(const problem &p, const plan &q, ring &r,
 	portion<T> h;
 
 	take<T>(p, slots, slot, reach_of<T>(r.pieces[slot]), taken);
-	unpack_taken<T>(taken, &h);
+	unpack_vectors<T>(taken, h.body);
 	total t = total_of<T>(p, q, &h);
 	if (threadIdx.x % WARP == 0) {
 		r.of_warp[slot][threadIdx.x / WARP] = t;
@@ -404,7 +397,7 @@ __device__ __forceinline__ void finish_piece(const problem &p, const plan &q, ri
 	__syncwarp();
 	if (threadIdx.x % WARP == 0)
 		hopper::barrier_arrive(at(r.free[slot]));
-	unpack_taken<T>(taken, &h);
+	unpack_vectors<T>(taken, h.body);
 	raise_held(p, q, &h, f.shift);
 	store_piece<T>(p, q, f, s, h);
 }
