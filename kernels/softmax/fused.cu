@@ -31,12 +31,13 @@
  *   f32, 16 × 1M columns: 2264, online 581; 4 × 16M: 2232, 161; 1 × 64M: 2450, 41
  *
  * Rows of a warp of 16-bit types that do not begin at 16 bytes are bound by instructions, those for places
- * without elements too: with the logarithm asked for at run time, 129, 257 and 1025 columns took 0.84 to 0.88
- * of the copy's rate, without 0.92 to 0.96; 137 to 182 columns in 32 vectors 0.75 to 0.88, in 24 0.93 to 0.98;
- * 1154 columns in a block of one warp 0.90, in 160 vectors of a warp 1.00. Other vectors and lanes are slower,
- * and so are blocks of 64 threads and fewer registers. Nor may a load be waited for before all are under way:
- * where the elements around the vectors were converted as soon as they were loaded, 785 columns took 0.88,
- * 1.01 since.
+ * without elements too. With the logarithm asked for at run time, 129, 257 and 1025 columns took 0.84 to 0.88
+ * of the copy's rate, without 0.95 to 1.00; 137 to 182 columns in 32 vectors 0.75 to 0.88, in 24 0.93 to 0.98;
+ * 1154 columns in a block of one warp 0.90, in 160 vectors of a warp 1.00. What a few elements exceed the
+ * vectors by goes with those around them: 393 columns in 64 vectors 0.92, in 48 0.99, as 271, 540 and 1301.
+ * Other vectors and lanes are slower, and so are blocks of 64 threads and fewer registers. Nor may a load be
+ * waited for before all are under way: where the elements around the vectors were converted as soon as they
+ * were loaded, 785 columns took 0.88, 1.01 since. 145 and 401 columns remain lowest: 0.93.
  */
 #include "fused.cuh"
 #include "launch.cuh"
@@ -51,15 +52,27 @@ constexpr unsigned THREADS = 128;
 /* Of the elements before and behind the vectors, a thread's part. */
 template <typename T, unsigned LANES> constexpr int ENDS_OF = (2 * (WIDE<T> - 1) + (int)LANES - 1) / (int)LANES;
 
+/*
+ * Elements of a row that it may have more than the vectors hold. Few threads take them one after another: more
+ * threads are faster then.
+ */
+template <typename T, unsigned LANES> constexpr unsigned ends_max()
+{
+	if (LANES <= 4)
+		return LANES < 4 ? 0 : WIDE<T> - 1;
+	return ENDS_OF<T, LANES> * LANES;
+}
+
 template <typename T, int VECTORS, unsigned LANES, bool LOG>
 __global__ void __launch_bounds__(THREADS) fused_lanes(problem p, plan q)
 {
 	constexpr unsigned ROWS = THREADS / LANES;
 	p.log = LOG;
+	p.cols = (uint32_t)p.cols; /* the compiler calculates in 32 bits */
 	uint64_t i = (uint64_t)blockIdx.x * ROWS + threadIdx.x / LANES;
 	unsigned me = threadIdx.x % LANES;
-	vectors<T> v = vectors_of<T>(p, q, i < p.rows ? i : 0);
-	unsigned count = i < p.rows ? (unsigned)v.count : 0, ends = i < p.rows ? v.head + v.tail : 0;
+	vectors<T> v = vectors_of<T>(p, q, i < p.rows ? i : 0, VECTORS * LANES);
+	unsigned count = i < p.rows ? (unsigned)v.count : 0, ends = i < p.rows ? v.ends : 0;
 	held<T, VECTORS, ENDS_OF<T, LANES>> h;
 
 	await_kernel_before();
@@ -146,7 +159,7 @@ __device__ __forceinline__ part<T> part_of(const problem &p, const plan &q, uint
 	vectors<T> v = vectors_of<T>(p, q, i);
 	span s = span_of(v.count, rank, q.cluster);
 
-	return {v, v.x + s.first * WIDE<T>, v.y + s.first * WIDE<T>, s.count, rank == 0 ? v.head + v.tail : 0};
+	return {v, v.x + s.first * WIDE<T>, v.y + s.first * WIDE<T>, s.count, rank == 0 ? v.ends : 0};
 }
 
 /*
@@ -306,7 +319,7 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_tot
 	T raw[1];
 
 	let_next_kernel_come();
-	fetch_ends(p, v, part == 0 ? v.head + v.tail : 0, threadIdx.x, SPLIT_THREADS, raw);
+	fetch_ends(p, v, part == 0 ? v.ends : 0, threadIdx.x, SPLIT_THREADS, raw);
 	float end[1] = {(float)raw[0]};
 	add_values(p, q, end, &t);
 	each_batch(p, v.x + s.first * WIDE<T>, s, [&](unsigned, held<T, BATCH, 1> *b) {
@@ -336,7 +349,7 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_fin
 	span s = span_of(v.count, part, d.parts);
 	total all = combine(p, q, d.of_part + (size_t)row * d.parts, d.parts);
 	finish f = finish_of(p, q, all, all.most);
-	unsigned ends = part == 0 ? v.head + v.tail : 0;
+	unsigned ends = part == 0 ? v.ends : 0;
 	T *y = v.y + s.first * WIDE<T>;
 	T raw[1];
 	held<T, 1, 1> h;
@@ -358,16 +371,17 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_fin
 typedef void (*fused_kernel)(problem, plan);
 
 struct lanes_row {
-	unsigned vectors, lanes; /* up to so many vectors; that many threads to a row */
+	unsigned vectors, ends; /* up to so many, and so many elements around them */
+	unsigned lanes;         /* threads to a row */
 	fused_kernel plain, log;
 };
 
 /* NULL where rows are longer than a warp holds. */
-template <typename T> const lanes_row *lanes_for(uint64_t vectors)
+template <typename T> const lanes_row *lanes_for(const problem &p, const plan &q)
 {
 #define LANES_ROW(vectors, lanes)                                                                              \
 	{                                                                                                      \
-		(vectors) * (lanes), lanes, fused_lanes<T, vectors, lanes, false>,                             \
+		(vectors) * (lanes), ends_max<T, lanes>(), lanes, fused_lanes<T, vectors, lanes, false>,       \
 		    fused_lanes<T, vectors, lanes, true>                                                       \
 	}
 	static const lanes_row rows[] = {
@@ -387,7 +401,7 @@ template <typename T> const lanes_row *lanes_for(uint64_t vectors)
 #undef LANES_ROW
 
 	for (const lanes_row &row : rows)
-		if (vectors <= row.vectors)
+		if (p.cols <= row.vectors * WIDE<T> + (q.ends ? row.ends : 0))
 			return &row;
 	return NULL;
 }
@@ -501,15 +515,14 @@ template <typename T> void launch_fused(const op_args *args, const struct launch
 {
 	problem p = problem_of(args);
 	plan q = plan_of<T>(p);
-	uint64_t vectors = p.cols / WIDE<T>;
-	const lanes_row *lanes = lanes_for<T>(vectors);
+	const lanes_row *lanes = lanes_for<T>(p, q);
 	cudaStream_t stream = (cudaStream_t)launch->stream;
 
 	if (lanes) {
 		launch_lanes(p, q, *lanes, stream);
 		return;
 	}
-	const blocks b = choose_blocks<T>(vectors);
+	const blocks b = choose_blocks<T>(p.cols / WIDE<T>);
 	if (!launch_blocks(p, q, block_kernel<T>(p, b), b, stream))
 		launch_split<T>(p, q, launch);
 }
