@@ -40,14 +40,16 @@ template <> struct number<element::TF32> {
 	using type = float;
 };
 
-/* How C is cut: a block has 128 rows for each of its WAVES, and COLS columns; the SHARERS of a cluster have the
- * same rows: each brings its part of A's tile for all. BAND: see place_of(). TILE_NS: a tile of K. DEFERS: see
- * outbox. */
-template <int WAVES_, int COLS_, int SHARERS_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_,
+/* How C is cut: a block has 128 rows for each of its WAVES, and COLS columns. Of a cluster's blocks those
+ * BESIDE each other have the same rows, and each brings its part of A's tile for all; those BELOW each other
+ * have the same columns, and share B's. BAND: see place_of(). TILE_NS: a tile of K. DEFERS: see outbox. */
+template <int WAVES_, int COLS_, int BESIDE_, int BELOW_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_,
           bool DEFERS_ = false>
 struct cut {
 	static constexpr bool DEFERS = DEFERS_;
-	static constexpr int WAVES = WAVES_, COLS = COLS_, SHARERS = SHARERS_, SPLITS = 1;
+	static constexpr int WAVES = WAVES_, COLS = COLS_, BESIDE = BESIDE_, BELOW = BELOW_;
+	static constexpr int SHARERS = BESIDE * BELOW, SPLITS = 1;
+	static_assert(BESIDE == 1 || BELOW == 1, "what is shared is every block's of the cluster");
 	static constexpr int STAGES = STAGES_, SLOTS = SLOTS_, BAND = BAND_, TILE_NS = TILE_NS_;
 	static constexpr int ROWS = CONSUMERS * WAVES * WAVE_ROWS, SUMS = COLS / 2;
 	static constexpr int A_BYTES = ROWS * LINE_BYTES, STAGE_BYTES = A_BYTES + COLS * LINE_BYTES;
@@ -94,33 +96,41 @@ struct place {
 };
 
 /*
- * Where this block's tile begins. Bands of rows, in each column by column, so that what runs at the same time
- * is near a square of C: the smallest share of A and B, which it then finds in L2.
+ * Where this block's tile begins. Bands of BAND clusters' rows, in each column by column, so that what runs at
+ * the same time is near a square of C: the smallest share of A and B, which it then finds in L2.
  */
 template <class CUT> __device__ __forceinline__ place place_of(const work &w, unsigned i)
 {
 	unsigned batch = i / (w.row_tiles * w.col_tiles);
-	unsigned sharer = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
+	unsigned rank = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
 
 	i -= batch * w.row_tiles * w.col_tiles;
 	unsigned band = i / (CUT::BAND * w.col_tiles) * CUT::BAND;
 	unsigned height = min(w.row_tiles - band, (unsigned)CUT::BAND);
 	i -= band * w.col_tiles;
-	return {batch, (band + i % height) * CUT::ROWS, (i / height * CUT::SHARERS + sharer) * CUT::COLS};
+	return {batch, ((band + i % height) * CUT::BELOW + rank % CUT::BELOW) * CUT::ROWS,
+	        (i / height * CUT::BESIDE + rank % CUT::BESIDE) * CUT::COLS};
 }
 
 /* ---- Bringing ---- */
 
-/* LINES rows of A or columns of B from `first` on, TILE_DEPTH of K from k on; sharers: to the same place in
- * each. */
-template <bool ACROSS, int BOX, int LINES, int SHARERS>
+/*
+ * ALL rows of A or columns of B from `first` on, TILE_DEPTH of K from k on. SHARERS: each brings a part of
+ * them, to the same place in each.
+ */
+template <bool ACROSS, int BOX, int ALL, int SHARERS>
 __device__ __forceinline__ void fetch(uint32_t to, const CUtensorMap *map, unsigned first, unsigned k,
                                       unsigned batch, uint32_t barrier)
 {
-	static_assert(LINES % BOX == 0);
+	constexpr int PART = ALL / SHARERS;
+	static_assert(PART % BOX == 0);
 
+	if constexpr (SHARERS > 1) {
+		first += hopper::cluster_rank() * PART;
+		to += hopper::cluster_rank() * PART * LINE_BYTES;
+	}
 #pragma unroll
-	for (int i = 0; i < LINES; i += BOX) {
+	for (int i = 0; i < PART; i += BOX) {
 		int x = (int)(ACROSS ? first + i : k), y = (int)(ACROSS ? k : first + i);
 		if constexpr (SHARERS > 1)
 			hopper::copy_box_to((1 << SHARERS) - 1, to + i * LINE_BYTES, map, x, y, (int)batch,
@@ -134,20 +144,17 @@ __device__ __forceinline__ void fetch(uint32_t to, const CUtensorMap *map, unsig
 template <class F> __device__ __forceinline__ void produce(const work &w, ring<typename F::CUT> r)
 {
 	using CUT = typename F::CUT;
-	constexpr int SHARE = CUT::ROWS / CUT::SHARERS;
-	unsigned share = CUT::SHARERS > 1 ? hopper::cluster_rank() * SHARE : 0;
 
 	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
 		place at = place_of<CUT>(w, i);
 		for (unsigned k = 0; k < w.k_tiles; k++, r.step()) {
 			hopper::barrier_wait(r.empty(), r.parity ^ 1);
 			hopper::barrier_expect(r.full(), CUT::STAGE_BYTES);
-			fetch<F::A_ACROSS, F::A_BOX, SHARE, CUT::SHARERS>(r.bytes() + share * LINE_BYTES, &w.a,
-			                                                  at.row + share, k * F::TILE_DEPTH,
-			                                                  at.batch * w.a_batch, r.full());
-			fetch<F::B_ACROSS, F::B_BOX, CUT::COLS, 1>(r.bytes() + CUT::A_BYTES, &w.b, at.col,
-			                                           k * F::TILE_DEPTH, at.batch * w.b_batch,
-			                                           r.full());
+			fetch<F::A_ACROSS, F::A_BOX, CUT::ROWS, CUT::BESIDE>(
+			    r.bytes(), &w.a, at.row, k * F::TILE_DEPTH, at.batch * w.a_batch, r.full());
+			fetch<F::B_ACROSS, F::B_BOX, CUT::COLS, CUT::BELOW>(r.bytes() + CUT::A_BYTES, &w.b,
+			                                                    at.col, k * F::TILE_DEPTH,
+			                                                    at.batch * w.b_batch, r.full());
 		}
 	}
 }

@@ -4,9 +4,9 @@
  *   rung   idea                                  tile, threads           bound
  *   wgmma  tiles by the copy engine, swizzled;   256×128 (tf32 128×256), power: at 8192³ the tensor cores are
  *          wgmma; one warpgroup brings, two      384, two blocks share   busy for 97 % of a block's time, at
- *          multiply; C by the copy engine, of    A; smaller 128×192,     1.6 of 1.98 GHz; cuBLAS's likewise
- *          16-bit types while the next tile is   128×128, 128×64
- *          multiplied
+ *          multiply; C by the copy engine, of    the 256; smaller        1.6 of 1.98 GHz; cuBLAS's likewise
+ *          16-bit types while the next tile is   128×192, 128×128,
+ *          multiplied                            128×64
  *
  * A wide tile takes 48 KiB for each 128 bytes of K, 1024 clocks of the tensor cores: 48 bytes per clock and
  * multiprocessor, 32 of them from L2 as two blocks share a tile. 128 multiprocessors work on 2048 × 2048 of C
@@ -62,6 +62,21 @@
  * block's 289 k clocks there, 262 k at least for the products: 1056 for a stage where 1024 are least; 1450 to
  * 1750 for each of the four stages during which results are sent; 840 between two tiles; 3200 at the end. The
  * last of the designs above take some of these away, and the clock becomes slower by as much.
+ *
+ * tf32, numbers in [-1, 1), 1 s each after 0.5 s, at 690 W and 60 °C, TFLOP/s (bench measures the first tenths
+ * of a second):
+ *
+ *   8192³  B by columns  16384³
+ *    344            348     336  two blocks share B, the 256; bands of 8 such pairs: this one
+ *    341            345          bands of 6
+ *    341            344          of 4
+ *    342            344          of 12
+ *    340            341          of 16
+ *    338            341     330  two blocks share A, the 128: a quarter more from L2
+ *    330            333          the same, and f32 not rounded to tf32: bits that do not count take power, too
+ *    344            341     344  cuBLAS
+ *
+ * The clock is at 1.51 GHz at 8192³, 1.41 at 16384³, in cuBLAS at 1.51 and 1.43: power again.
  */
 #include "wgmma.h"
 
@@ -77,13 +92,13 @@ namespace
 
 /* Times: as measured on an H200 that is not yet hot, its clock at 1.6 to 1.98 GHz. */
 template <element E>
-using wide_cut =
-    std::conditional_t<E == element::TF32, cut<1, 256, 2, 4, 2, 16, 640>, cut<2, 128, 2, 4, 2, 8, 640, true>>;
+using wide_cut = std::conditional_t<E == element::TF32, cut<1, 256, 1, 2, 4, 2, 8, 640>,
+                                    cut<2, 128, 2, 1, 4, 2, 8, 640, true>>;
 /* For tiles that all blocks do at the same time: a cluster begins and ends 0.5 us later than two blocks. */
-using lone_cut = cut<2, 128, 1, 4, 2, 8, 655>;
-using middle_cut = cut<1, 192, 1, 5, 1, 16, 500>;
-using square_cut = cut<1, 128, 1, 5, 4, 12, 350>;
-using narrow_cut = cut<1, 64, 1, 8, 1, 16, 280>;
+using lone_cut = cut<2, 128, 1, 1, 4, 2, 8, 655>;
+using middle_cut = cut<1, 192, 1, 1, 5, 1, 16, 500>;
+using square_cut = cut<1, 128, 1, 1, 5, 4, 12, 350>;
+using narrow_cut = cut<1, 64, 1, 1, 8, 1, 16, 280>;
 
 constexpr uint64_t EXTENT_MAX = 1 << 30, TILES_MAX = 1u << 31;
 
@@ -183,10 +198,11 @@ struct waves {
 
 template <class CUT> waves count_tiles(work *w, uint64_t batch, int multiprocessors)
 {
+	constexpr unsigned ROWS = CUT::ROWS * CUT::BELOW, COLS = CUT::COLS * CUT::BESIDE;
 	unsigned most = (unsigned)multiprocessors / CUT::SHARERS;
 
-	w->row_tiles = (w->m + CUT::ROWS - 1) / CUT::ROWS;
-	w->col_tiles = (w->n + CUT::COLS * CUT::SHARERS - 1) / (CUT::COLS * CUT::SHARERS);
+	w->row_tiles = (w->m + ROWS - 1) / ROWS;
+	w->col_tiles = (w->n + COLS - 1) / COLS;
 	w->tiles = (unsigned)batch * w->row_tiles * w->col_tiles;
 	unsigned count = (w->tiles + most - 1) / most;
 	return {(w->tiles + count - 1) / count, count};
