@@ -51,18 +51,6 @@ static bool supports_simt(const struct op_args *args, const char **ret_why_not)
 	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
-/* Of rows for f32 that use no tensor cores: left out where cuBLAS may use them, and takes the operands. */
-static bool is_for_full_precision(const struct op_args *args, const char **ret_why_not)
-{
-	kops_precision precision = args->params.gemm.precision;
-
-	if (precision == KOPS_PRECISION_F32 || precision == KOPS_PRECISION_IEEE ||
-	    !gemm_cublas_supports(args, ret_why_not))
-		return true;
-	*ret_why_not = "uses no tensor cores, as precision tf32 and bf16 allow";
-	return false;
-}
-
 /*
  * cuBLAS splits K where C is small, where K is long, and again where K is very short, and shorter sums have
  * smaller errors. So what is no worse than cuBLAS, by check_accuracy on an H200, is so for some problems only;
@@ -116,30 +104,74 @@ static double blocks_ns(const struct gemm_problem *p, const struct blocks *block
 }
 
 /*
- * As if cuBLAS took the fastest of three blocks and of all ways to split K, 29 at most, parts of 20 at least;
- * each block stands for several that it has, which suit a thin C less. Splitting takes a second launch, and the
- * sum of the parts some time per element. Where C is small and K very short it splits K needlessly.
+ * cuBLAS, as if it took the fastest of some blocks and of all ways to split K, 29 at most, parts of `part_min`
+ * at least; each block stands for several that it has. Splitting takes a second launch, and the sum of the
+ * parts some time per element.
  */
-static double cublas_ns(const struct op_args *args)
+struct cublas_times {
+	double launch_ns, joining_ns, sum_ns, write_ns, part_min;
+	double bytes_per_ns; /* of memory; INFINITY: that does not count */
+	struct blocks blocks[3];
+};
+
+/* thin: times so much, as its blocks suit a thin C less. */
+static double cublas_product_ns(const struct op_args *args, const struct cublas_times *t, double thin)
 {
-	static const struct blocks kinds[] = {{32, 36.7, 26.2}, {64, 54.1, 44.8}, {128, 58, 50.2}};
+	struct gemm_problem p = gemm_problem_of(args);
+	double k = (double)p.k, area = (double)p.batch * (double)p.m * (double)p.n, least = INFINITY;
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	for (size_t i = 0; i < sizeof(t->blocks) / sizeof(t->blocks[0]); i++)
+		for (int splits = 1; splits <= 29 && (splits == 1 || k >= splits * t->part_min);
+		     splits += 1 + splits / 8) {
+			double joining = splits > 1 ? t->joining_ns + splits * area * t->sum_ns : 0;
+			double blocks = blocks_ns(&p, &t->blocks[i], splits, t->write_ns);
+			least = fmin(least, joining + thin * blocks);
+		}
+	return t->launch_ns + least + cost.bytes / t->bytes_per_ns;
+}
+
+/* Where C is small and K very short it splits K needlessly. */
+static double cublas_plain_ns(const struct op_args *args)
+{
+	static const struct cublas_times times = {3.45e3,
+	                                          4.13e3,
+	                                          8.7e-4,
+	                                          0.152,
+	                                          20.25,
+	                                          INFINITY,
+	                                          {{32, 36.7, 26.2}, {64, 54.1, 44.8}, {128, 58, 50.2}}};
 	struct gemm_problem p = gemm_problem_of(args);
 	double m = (double)p.m, n = (double)p.n, k = (double)p.k, shorter = fmin(m, n), longer = fmax(m, n);
 	double area = (double)p.batch * m * n, thin = 1;
-	double least = INFINITY;
 
 	if (longer > 2 * shorter && shorter <= 128)
 		thin = shorter > 64 ? 1.07 : 1.14;
 	if (k < 57 && area * k < 6e6 && (area < 25e3 || longer < 5.2 * shorter))
 		return 6.73e3 + area * 0.0135;
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		for (int splits = 1; splits <= 29 && (splits == 1 || k >= splits * 20.25);
-		     splits += 1 + splits / 8) {
-			double joining = splits > 1 ? 4.13e3 + splits * area * 8.7e-4 : 0;
-			double blocks = blocks_ns(&p, &kinds[i], splits, 0.152);
-			least = fmin(least, 3.45e3 + joining + thin * blocks);
-		}
-	return k <= 256 && area * k <= 0x1p21 ? fmin(least, 7.64e3) : least;
+	double ns = cublas_product_ns(args, &times, thin);
+	return k <= 256 && area * k <= 0x1p21 ? fmin(ns, 7.64e3) : ns;
+}
+
+/* On tensor cores. For f32 as bf16 it takes its rows for tf32. */
+static double cublas_tensor_ns(const struct op_args *args)
+{
+	static const struct cublas_times
+	    unaligned = {3754, 3623, 4.2e-4, 0, 69, 1077, {{64, 8.7, 82.9}, {128, 8, 121}, {256, 10, 485}}},
+	    tf32 = {3803, 3532, 5.8e-4, 0.0652, 34.2, 4848, {{64, 8.1, 163}, {128, 8, 404}, {256, 10, 485}}},
+	    bits_16 = {3810, 1294, 2.5e-3, 0.0302, 64, 5955, {{64, 1.8, 952}, {128, 7.9, 992}, {256, 10, 592}}};
+	const struct cublas_times *of_f32 = gemm_has_aligned_lines(args) ? &tf32 : &unaligned;
+
+	return cublas_product_ns(args, args->views[0].dtype == KOPS_F32 ? of_f32 : &bits_16, 1);
+}
+
+static double cublas_ns(const struct op_args *args)
+{
+	kops_dtype dtype = args->views[0].dtype;
+	bool is_plain = dtype == KOPS_F64 || (dtype == KOPS_F32 && !gemm_may_round(args));
+
+	return is_plain ? cublas_plain_ns(args) : cublas_tensor_ns(args);
 }
 
 static double pipelined_ns(const struct op_args *args)
@@ -155,6 +187,16 @@ static double tile16_ns(const struct op_args *args)
 	struct gemm_problem p = gemm_problem_of(args);
 
 	return 2.8e3 + blocks_ns(&p, &(struct blocks){16, 38, 7.9}, 1, 1.4);
+}
+
+/* Of types that have no tiles. */
+static double naive_ns(const struct op_args *args)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+
+	if (args->views[0].dtype == KOPS_F32)
+		return INFINITY;
+	return 1.8e3 + blocks_ns(&p, &(struct blocks){16, 48.6, 5.4}, 1, 3.65);
 }
 
 /* ---- How long a row takes: two thirds of the speed measured on an H200 ---- */
@@ -289,10 +331,11 @@ static const struct kernel rows[] = {
         .name = "wgmma",
         .idea = "tiles by the copy engine and wgmma, C by the copy engine during the next tile",
         .dtypes = "f16 bf16 f32",
-        .takes = "row- or column-major matrices, lines at multiples of 16 bytes; f32 at precision tf32, A by "
-                 "rows or B by columns",
+        .takes =
+            "row- or column-major matrices, lines at multiples of 16 bytes; f32 at precision tf32 and bf16, "
+            "A by rows or B by columns",
         .supports = gemm_wgmma_supports,
-        .worthwhile = gemm_wgmma_worthwhile,
+        .expected_ns = gemm_wgmma_ns,
         .launch = gemm_wgmma,
         .tensor_cores = true,
         .slowdown = wgmma_slowdown,
@@ -304,7 +347,6 @@ static const struct kernel rows[] = {
         .dtypes = "f32",
         .takes = "row- or column-major matrices, not of stride 0 along K in both A and B",
         .supports = supports_simt,
-        .worthwhile = is_for_full_precision,
         .accurate = simt_accurate,
         .expected_ns = gemm_simt_ns,
         .workspace = gemm_simt_workspace,
@@ -326,7 +368,6 @@ static const struct kernel rows[] = {
         .dtypes = "f32",
         .takes = "any strides, not 0 along K in both A and B",
         .supports = supports_plain_sum,
-        .worthwhile = is_for_full_precision,
         .accurate = plain_sum_accurate,
         .expected_ns = pipelined_ns,
         .launch = gemm_pipelined,
@@ -368,7 +409,6 @@ static const struct kernel rows[] = {
         .dtypes = "f32",
         .takes = "any strides",
         .supports = supports_f32,
-        .worthwhile = is_for_full_precision,
         .accurate = plain_sum_accurate,
         .expected_ns = tile16_ns,
         .launch = gemm_tile16,
@@ -381,6 +421,7 @@ static const struct kernel rows[] = {
         .takes = "any strides",
         .supports = supports_all,
         .accurate = plain_sum_accurate,
+        .expected_ns = naive_ns,
         .launch = gemm_naive,
         .slowdown = naive_slowdown,
     },

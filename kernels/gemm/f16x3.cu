@@ -293,8 +293,8 @@ bool supports(const op_args *args, int terms, const char **ret_why_not)
 	*ret_why_not = "takes f32 only";
 	if (args->views[0].dtype != KOPS_F32)
 		return false;
-	*ret_why_not = "is for precision f32";
-	if (args->params.gemm.precision != KOPS_PRECISION_F32)
+	*ret_why_not = "is not for precision ieee";
+	if (args->params.gemm.precision == KOPS_PRECISION_IEEE)
 		return false;
 	*ret_why_not = "needs K of at least 64 and alpha other than 0"; /* below, cuBLAS has smaller errors */
 	if (p.k < 64 || args->params.gemm.alpha == 0)

@@ -88,6 +88,14 @@ static inline int gemm_hopper_multiprocessors(void)
 	           : 0;
 }
 
+/* Whether f32 operands may be rounded to tf32. Its 10 bits are more than the 7 of bf16, too. */
+static inline bool gemm_may_round(const struct op_args *args)
+{
+	kops_precision precision = args->params.gemm.precision;
+
+	return precision == KOPS_PRECISION_TF32 || precision == KOPS_PRECISION_BF16;
+}
+
 /* Whether A and B matter at all: where not, C = beta * C even if they hold NaN. */
 static inline bool gemm_has_product(const struct op_args *args)
 {

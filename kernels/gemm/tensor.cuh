@@ -115,19 +115,19 @@ template <class CUT> __device__ __forceinline__ place place_of(const work &w, un
 /* ---- Bringing ---- */
 
 /*
- * ALL rows of A or columns of B from `first` on, TILE_DEPTH of K from k on. SHARERS: each brings a part of
- * them, to the same place in each.
+ * ALL rows of A or columns of B from `first` on, TILE_DEPTH of K from k on. SHARERS: each, by its rank, brings
+ * a part of them, to the same place in each.
  */
 template <bool ACROSS, int BOX, int ALL, int SHARERS>
 __device__ __forceinline__ void fetch(uint32_t to, const CUtensorMap *map, unsigned first, unsigned k,
-                                      unsigned batch, uint32_t barrier)
+                                      unsigned batch, uint32_t barrier, unsigned rank)
 {
 	constexpr int PART = ALL / SHARERS;
 	static_assert(PART % BOX == 0);
 
 	if constexpr (SHARERS > 1) {
-		first += hopper::cluster_rank() * PART;
-		to += hopper::cluster_rank() * PART * LINE_BYTES;
+		first += rank * PART;
+		to += rank * PART * LINE_BYTES;
 	}
 #pragma unroll
 	for (int i = 0; i < PART; i += BOX) {
@@ -144,6 +144,7 @@ __device__ __forceinline__ void fetch(uint32_t to, const CUtensorMap *map, unsig
 template <class F> __device__ __forceinline__ void produce(const work &w, ring<typename F::CUT> r)
 {
 	using CUT = typename F::CUT;
+	unsigned rank = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
 
 	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
 		place at = place_of<CUT>(w, i);
@@ -151,10 +152,10 @@ template <class F> __device__ __forceinline__ void produce(const work &w, ring<t
 			hopper::barrier_wait(r.empty(), r.parity ^ 1);
 			hopper::barrier_expect(r.full(), CUT::STAGE_BYTES);
 			fetch<F::A_ACROSS, F::A_BOX, CUT::ROWS, CUT::BESIDE>(
-			    r.bytes(), &w.a, at.row, k * F::TILE_DEPTH, at.batch * w.a_batch, r.full());
-			fetch<F::B_ACROSS, F::B_BOX, CUT::COLS, CUT::BELOW>(r.bytes() + CUT::A_BYTES, &w.b,
-			                                                    at.col, k * F::TILE_DEPTH,
-			                                                    at.batch * w.b_batch, r.full());
+			    r.bytes(), &w.a, at.row, k * F::TILE_DEPTH, at.batch * w.a_batch, r.full(), rank);
+			fetch<F::B_ACROSS, F::B_BOX, CUT::COLS, CUT::BELOW>(
+			    r.bytes() + CUT::A_BYTES, &w.b, at.col, k * F::TILE_DEPTH, at.batch * w.b_batch,
+			    r.full(), rank);
 		}
 	}
 }

@@ -320,25 +320,6 @@ choice best_of(const plan &plan, const work &w, kops_dtype dtype, int multiproce
 	}
 }
 
-/*
- * Whether it is ahead of cuBLAS or within 2 % of it, as measured on an H200 for 50 shapes of A and B by rows.
- * Where C has few tiles cuBLAS splits long sums; where it has some more than multiprocessors cuBLAS has tiles
- * that fit better. Tf32 operands that lie across cost cuBLAS more than they cost here.
- */
-bool is_ahead(const choice &c, unsigned k_tiles, bool turns)
-{
-	constexpr int WIDE = wide_cut<element::F16>::ROWS * wide_cut<element::F16>::COLS;
-	constexpr int NARROW = narrow_cut::ROWS * narrow_cut::COLS;
-
-	if (c.waves > 1)
-		return turns || (c.elements == WIDE && c.full >= 0.95 && k_tiles >= 32);
-	if (turns)
-		return k_tiles <= (c.full >= 0.7 ? 128 : 32);
-	if (c.elements == NARROW)
-		return k_tiles <= (c.full >= 0.7 ? 16 : 8);
-	return c.full >= 0.95;
-}
-
 /* Of the cut that has the most. */
 double tiles_of(const gemm_problem &p)
 {
@@ -349,8 +330,7 @@ bool takes_type(const op_args *args)
 {
 	kops_dtype dtype = args->views[0].dtype;
 
-	return dtype == KOPS_F16 || dtype == KOPS_BF16 ||
-	       (dtype == KOPS_F32 && args->params.gemm.precision == KOPS_PRECISION_TF32);
+	return dtype == KOPS_F16 || dtype == KOPS_BF16 || (dtype == KOPS_F32 && gemm_may_round(args));
 }
 
 } // namespace
@@ -360,7 +340,7 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 	plan plan = plan_of(args);
 	const gemm_problem &p = plan.p;
 
-	*ret_why_not = "takes f16 and bf16, and f32 at precision tf32";
+	*ret_why_not = "takes f16 and bf16, and f32 at precision tf32 and bf16";
 	if (!takes_type(args))
 		return false;
 	*ret_why_not = "needs K > 0 and alpha other than 0"; /* NaN and Inf in A and B would be seen */
@@ -380,14 +360,16 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 	return gemm_hopper_multiprocessors() != 0;
 }
 
-extern "C" bool gemm_wgmma_worthwhile(const op_args *args, const char **ret_why_not)
+/* The cuts' times are those of long jobs, at a lower clock, and of operands in L2. */
+extern "C" double gemm_wgmma_ns(const op_args *args)
 {
 	plan plan = plan_of(args);
 	work w = work_of(plan, args);
-	choice best = best_of(plan, w, args->views[0].dtype, gemm_hopper_multiprocessors());
+	struct cost cost;
 
-	*ret_why_not = "leaves to cublas what does not fill the multiprocessors, and long sums for a small C";
-	return is_ahead(best, w.k_tiles, is_tf32(plan) && plan.a.across);
+	args->op->cost(args, &cost);
+	return 1140 + 0.82 * best_of(plan, w, args->views[0].dtype, gemm_hopper_multiprocessors()).ns +
+	       cost.bytes / 4824;
 }
 
 extern "C" CUDA_LAUNCH(gemm_wgmma)

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 bool gemm_wgmma_supports(const struct op_args *args, const char **ret_why_not);
-bool gemm_wgmma_worthwhile(const struct op_args *args, const char **ret_why_not);
+double gemm_wgmma_ns(const struct op_args *args);
 CUDA_LAUNCH(gemm_wgmma);
 
 #ifdef __cplusplus
