@@ -268,11 +268,9 @@ bool starts_aligned(const op_args *args)
 	       args->views[2].offset % 16 == 0;
 }
 
-/* One way to cut C: how long it takes, and how much of the tiles in its waves is C. */
+/* One way to cut C. */
 struct choice {
-	double ns, full;
-	unsigned waves;
-	int elements; /* of a tile */
+	double ns;
 	launcher launch;
 };
 
@@ -282,10 +280,8 @@ template <class CUT, element E> choice choice_of(const plan &plan, work w, int m
 	const double element_ns = 0.055; /* of a tile: the first bytes, the last sums */
 	waves waves = count_tiles<CUT>(&w, plan.p.batch, multiprocessors);
 	double tile_ns = CUT::ROWS * CUT::COLS * element_ns + (double)w.k_tiles * CUT::TILE_NS;
-	double held = (double)waves.count * multiprocessors * CUT::ROWS * CUT::COLS;
 
-	return {launch_ns + waves.count * tile_ns, (double)plan.p.batch * w.m * w.n / held, waves.count,
-	        CUT::ROWS * CUT::COLS, launcher_of<CUT, E>(plan)};
+	return {launch_ns + waves.count * tile_ns, launcher_of<CUT, E>(plan)};
 }
 
 template <element E, class... CUTS> choice fastest_of(const plan &plan, const work &w, int multiprocessors)
