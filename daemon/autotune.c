@@ -16,12 +16,11 @@
 #define NO_CANDIDATE  CANDIDATES
 #define NO_ROW        SIZE_MAX
 /*
- * How much faster than the first choice another row has to be to take its place: more than trials scatter. Ops
- * in jobs that can be no trials go by what such an op showed alone, without what some rows gain as they begin
- * during the op before: on an H200 simt 2 µs more than cublas.
+ * How much faster than the first choice another row has to be to take its place. Ops in jobs that can be no
+ * trials go by what such an op showed alone, without what some rows gain as they begin during the op before: on
+ * an H200 simt 2 µs more than cublas.
  */
 #define GAIN          0.02
-#define GAIN_US       0.3 /* of a job */
 #define MIXED_GAIN    0.03
 #define MIXED_GAIN_US 2.0
 
@@ -36,7 +35,6 @@ struct entry {
 	uint64_t shape;
 	uint64_t last_used;                      /* by the count of all uses */
 	unsigned seen;                           /* jobs before the trials */
-	unsigned fewest_ops;                     /* of a job on trial */
 	unsigned n;                              /* 0: before the trials, or there is nothing to try */
 	uint64_t round;                          /* of trials: no other has its number */
 	bool is_out;                             /* a trial */
@@ -151,7 +149,7 @@ static struct entry *take_place(struct autotune *a, const struct op *op, uint64_
 /* *ret_bar_us: what another one would have to be below. */
 static unsigned fastest_of(const struct entry *e, double *ret_bar_us)
 {
-	double bar_us = e->candidates[0].least_us * (1 - GAIN) - GAIN_US / e->fewest_ops;
+	double bar_us = e->candidates[0].least_us * (1 - GAIN);
 	unsigned fastest = 0;
 
 	for (unsigned i = 1; i < e->n; i++)
@@ -275,14 +273,13 @@ void autotune_reject(struct autotune *a, const struct op_args *args, unsigned n_
 	decide(a, e);
 }
 
-static void open_trials(const struct autotune *a, struct entry *e, const struct run *run, size_t first_row)
+static void open_trials(const struct autotune *a, struct entry *e, const struct op_args *args, size_t first_row)
 {
 	struct rival rivals[RIVALS_MAX];
-	unsigned n = a->owner.rivals(a->owner.device, &run->ops[0].args, rivals);
+	unsigned n = a->owner.rivals(a->owner.device, args, rivals);
 
 	e->candidates[0] = (struct candidate){.row = first_row};
 	e->n = 1;
-	e->fewest_ops = run->n_ops;
 	for (unsigned i = 0; i < n; i++)
 		if (rivals[i].row != first_row && rivals[i].row <= UINT8_MAX)
 			e->candidates[e->n++] = (struct candidate){.row = rivals[i].row,
@@ -316,7 +313,7 @@ bool autotune_begin(struct autotune *a, const struct run *run, struct trial *ret
 	if (!e)
 		e = take_place(a, args->op, shape);
 	if (e->seen < FIRST_TRIAL && row < NO_ROW && ++e->seen == FIRST_TRIAL)
-		open_trials(a, e, run, row);
+		open_trials(a, e, args, row);
 	if (e->due == NO_CANDIDATE)
 		return false;
 	c = &e->candidates[e->due];
@@ -356,8 +353,6 @@ void autotune_end(struct autotune *a, const struct trial *trial, double took_us)
 		exhaust(c);
 	else if (us > 0 && (c->least_us == 0 || us < c->least_us) && !is_exhausted(e, c))
 		c->least_us = us;
-	if (trial->n_ops < e->fewest_ops)
-		e->fewest_ops = trial->n_ops;
 	decide(a, e);
 }
 
