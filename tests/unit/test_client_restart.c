@@ -1,0 +1,443 @@
+/*
+ * libkops against a scripted daemon that goes away: replay, giving up.
+ */
+#include "fake_daemon.h"
+
+#include <sys/stat.h>
+
+/* ---- Replay ---- */
+
+static void check_import(struct fake *f, uint64_t buffer, uint64_t bytes)
+{
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(IMPORT));
+	FAKE_CHECK(f, r->import->buffer == buffer && r->import->bytes == bytes);
+	FAKE_CHECK(f, f->n_fds == 1);
+	struct stat st;
+	FAKE_CHECK(f, fstat(f->fds[0], &st) == 0 && (uint64_t)st.st_size >= bytes);
+	fake_answer(f, r->id, 0, "");
+}
+
+static void script_restart(struct fake *f)
+{
+	fake_greet(f);
+	for (f->count = 0; f->count < 5; f->count++)
+		f->ids[f->count] = fake_lend(f);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	memcpy(f->saved, f->data, f->saved_len = f->len);
+	fake_expect(f, FAKE_VERB(SUBMIT)); /* in place: not repeatable */
+	fake_expect(f, FAKE_VERB(SUBMIT)); /* reads what that one writes */
+	fake_expect(f, FAKE_VERB(SUBMIT)); /* independent */
+	fake_hang_up(f);
+
+	fake_greet(f);
+	for (unsigned i = 0; i < 3; i++)
+		check_import(f, f->ids[i], 64);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(ALLOC));
+	FAKE_CHECK(f, r->alloc->buffer == f->ids[3] && r->alloc->lost && strcmp(r->alloc->device, "gpu1") == 0);
+	fake_lent(f, r->id, -1, "gpu1");
+	r = fake_expect(f, FAKE_VERB(ALLOC));
+	FAKE_CHECK(f, r->alloc->buffer == f->ids[4] && r->alloc->lost);
+	fake_lent(f, r->id, -1, "gpu1");
+	r = fake_expect(f, FAKE_VERB(SUBMIT));
+	FAKE_CHECK(f, f->len == f->saved_len && memcmp(f->data, f->saved, f->len) == 0);
+	fake_receipt(f, r->id);
+	r = fake_expect(f, FAKE_VERB(SUBMIT));
+	FAKE_CHECK(f, r->submit->queue == 7);
+	fake_answer(f, r->id, KOPS_E_LOST, "buffer 5 was lost");
+	fake_expect_end(f);
+}
+
+static void test_restart_replays(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_restart);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED), *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_buffer *c = fake_alloc(k, 64, KOPS_SHARED), *r = fake_alloc(k, 64, KOPS_RESIDENT);
+	kops_buffer *s = fake_alloc(k, 64, KOPS_RESIDENT);
+	kops_job_options options = {.size = sizeof options, .queue = 7};
+	kops_job *plain = fake_gemm(k, a, b, r, 0), *in_place = fake_gemm(k, a, b, c, 1);
+	kops_job *dependent = fake_gemm(k, a, c, r, 0), *independent;
+	assert_int_equal(kops_job_new(k, &options, &independent), 0);
+	assert_int_equal(kops_job_copy(independent, kops_matrix(s, 0, KOPS_F32, 2, 2, 0),
+	                               kops_matrix(b, 32, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+
+	memcpy(kops_data(a), "kept", 4);
+	assert_int_equal(kops_submit(plain, NULL, NULL), 0);
+	assert_int_equal(kops_submit(in_place, NULL, NULL), 0);
+	assert_int_equal(kops_submit(dependent, NULL, NULL), 0);
+	assert_int_equal(kops_submit(independent, NULL, NULL), 0);
+	assert_int_equal(kops_wait(in_place, -1), KOPS_E_INTERRUPTED);
+	assert_non_null(strstr(kops_error(k), "not sent again"));
+	assert_string_equal(kops_job_error(in_place), kops_error(k));
+	assert_int_equal(kops_wait(dependent, -1), KOPS_E_INTERRUPTED);
+	assert_int_equal(kops_wait(plain, -1), 0);
+	assert_int_equal(kops_wait(independent, -1), KOPS_E_LOST);
+	assert_memory_equal(kops_data(a), "kept", 4);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_answered_then_gone(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(SUBMIT));
+	uint64_t first = r->id;
+	r = fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_receipt(f, r->id);
+	fake_receipt(f, first);
+	/* A request left unread turns the end of the connection into ECONNRESET for the client. */
+	struct pollfd p = {.fd = f->sock, .events = POLLIN};
+	FAKE_CHECK(f, poll(&p, 1, FAKE_PATIENCE_MS) == 1);
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+}
+
+/* Answers that were on their way when the daemon went count: the jobs are done, even those not repeatable. */
+static void test_answers_before_the_end_count(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_answered_then_gone);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *one = fake_gemm(k, a, a, a, 1), *two = fake_gemm(k, a, a, a, 1);
+	kops_view v = kops_matrix(a, 0, KOPS_F32, 2, 2, 0), w = kops_matrix(a, 32, KOPS_F32, 2, 2, 0);
+	kops_job *three;
+	assert_int_equal(kops_job_new(k, NULL, &three), 0);
+	assert_int_equal(kops_job_transpose(three, v, w, NULL), 0);
+	assert_int_equal(kops_submit(one, NULL, NULL), 0);
+	assert_int_equal(kops_submit(two, NULL, NULL), 0);
+	usleep(20000);
+	assert_int_equal(kops_submit(three, NULL, NULL), 0);
+	usleep(50000);
+	assert_int_equal(kops_wait(one, -1), 0);
+	assert_int_equal(kops_wait(two, -1), 0);
+	assert_int_equal(kops_wait(three, -1), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_drain(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	uint64_t running = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	fake_answer(f, fake_expect(f, FAKE_VERB(SUBMIT))->id, KOPS_E_SHUTDOWN, "stopping");
+	usleep(20000);
+	fake_receipt(f, running);
+	fake_expect_end(f); /* the client has nothing more to expect here */
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+}
+
+/* A job that was refused because the daemon stops did not run: it goes to the next one, repeatable or not. */
+static void test_draining_daemon(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_drain);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *running = fake_gemm(k, a, a, a, 1), *refused = fake_gemm(k, a, a, a, 1);
+	kops_job *held = fake_gemm(k, a, a, a, 1);
+	assert_int_equal(kops_submit(running, NULL, NULL), 0);
+	assert_int_equal(kops_submit(refused, NULL, NULL), 0);
+	assert_int_equal(kops_wait(refused, 10), KOPS_E_TIMEOUT);
+	assert_int_equal(kops_submit(held, NULL, NULL), 0); /* not sent to a daemon that stops */
+	assert_int_equal(kops_wait(running, -1), 0);
+	assert_int_equal(kops_wait(refused, -1), 0);
+	assert_int_equal(kops_wait(held, -1), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_freed_in_use(struct fake *f)
+{
+	fake_greet(f);
+	uint64_t a = fake_lend(f), b = fake_lend(f);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == a);
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == b);
+	fake_hang_up(f);
+	fake_greet(f);
+	check_import(f, a, 64); /* b, which no job uses, is gone */
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(SUBMIT));
+	uint64_t id = r->id;
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == a);
+	fake_receipt(f, id);
+	fake_expect_end(f);
+}
+
+static void test_freed_buffers_of_running_jobs_are_given_again(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_freed_in_use);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED), *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_view v = kops_matrix(a, 0, KOPS_F32, 2, 2, 0), w = kops_matrix(a, 32, KOPS_F32, 2, 2, 0);
+	kops_job *job;
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, v, w, NULL), 0);
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	kops_free(a);
+	kops_free(b);
+	kops_free(NULL);
+	assert_int_equal(kops_wait(job, -1), 0);
+	assert_int_equal(kops_submit(job, NULL, NULL), KOPS_E_INVALID);
+	assert_string_equal(kops_error(k), "op 0 uses a freed buffer");
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_not_taken_back(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, KOPS_E_QUOTA, "over 1 GiB of user 7");
+	fake_answer(f, fake_expect(f, FAKE_VERB(SUBMIT))->id, KOPS_E_NOT_FOUND, "no buffer 1");
+	fake_expect_end(f);
+}
+
+static void test_buffer_not_taken_back_is_the_cause(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_not_taken_back);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job;
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, kops_matrix(a, 0, KOPS_F32, 2, 2, 0),
+	                                    kops_matrix(a, 32, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+	assert_int_equal(kops_run(job), KOPS_E_QUOTA);
+	assert_string_equal(kops_error(k),
+	                    "kopsd restarted and did not take a buffer back: over 1 GiB of user 7");
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_dies_of_it(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	for (f->count = 0;; f->count++) {
+		Kops__V1__Request *r = fake_read(f);
+		if (!r)
+			break;
+		if (r->body_case == FAKE_VERB(IMPORT))
+			r = fake_expect(f, FAKE_VERB(SUBMIT));
+		FAKE_CHECK(f, r->body_case == FAKE_VERB(SUBMIT));
+		fake_hang_up(f);
+		if (f->count == 15)
+			break;
+		fake_greet(f);
+	}
+}
+
+/* A job that ends the daemon each time is given up in the end. */
+static void test_poisonous_job_is_given_up(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_dies_of_it);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job;
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, kops_matrix(a, 0, KOPS_F32, 2, 2, 0),
+	                                    kops_matrix(a, 32, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+	assert_int_equal(kops_run(job), KOPS_E_INTERRUPTED);
+	assert_non_null(strstr(kops_error(k), "each time"));
+	kops_close(k);
+	fake_stop(f);
+	assert_int_equal(f->count, 15);
+}
+
+/* ---- Giving up ---- */
+
+static void script_vanish(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	close(f->listener);
+	f->listener = -1;
+	unlink(f->path);
+	fake_hang_up(f);
+}
+
+static void script_back(struct fake *f)
+{
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+}
+
+static void test_daemon_gone_for_good_and_back(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops *k;
+	fake_start(f, script_vanish);
+	assert_int_equal(fake_try_open(f, 150, &k, why), 0);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED), *none = NULL;
+	kops_job *job, *in_place = fake_gemm(k, a, a, a, 0);
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, kops_matrix(a, 0, KOPS_F32, 2, 2, 0),
+	                                    kops_matrix(a, 32, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+	/* In another queue than the in-place one, over other bytes. */
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	assert_int_equal(kops_submit(in_place, NULL, NULL), 0);
+	assert_int_equal(kops_wait(in_place, -1), KOPS_E_INTERRUPTED);
+	double start = now_s();
+	assert_int_equal(kops_wait(job, -1), KOPS_E_INTERRUPTED); /* its input is what in_place writes */
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	assert_int_equal(kops_wait(job, -1), KOPS_E_CONNECT);
+	assert_true(now_s() - start > 0.1 && now_s() - start < 2);
+	assert_non_null(strstr(kops_error(k), "no such file; is kopsd running?"));
+	assert_int_equal(kops_fd(k), -1);
+	assert_int_equal(kops_events(k), 0);
+	assert_int_equal(kops_timeout(k), -1);
+	assert_int_equal(kops_process(k), 0);
+	assert_int_equal(kops_alloc(k, 64, KOPS_SHARED, NULL, &none), KOPS_E_CONNECT);
+	assert_null(none);
+	assert_int_equal(kops_wait(job, -1), KOPS_E_CONNECT); /* still says so */
+	fake_stop(f);
+
+	fake_listen(f);
+	fake_start(f, script_back);
+	assert_int_equal(kops_ping(k), 0);
+	assert_int_equal(kops_run(job), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void count_end(kops_job *job, int status, void *user)
+{
+	(void)job;
+	int *seen = user;
+	*seen = *seen * 100 - status;
+}
+
+static int run_loop(kops *k, int max_ms)
+{
+	struct pollfd p = {.fd = kops_fd(k), .events = kops_events(k)};
+	int timeout = kops_timeout(k);
+	poll(&p, p.fd >= 0, timeout < 0 || timeout > max_ms ? max_ms : timeout);
+	return kops_process(k);
+}
+
+static void script_event_loop(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	close(f->listener);
+	f->listener = -1;
+	fake_hang_up(f);
+}
+
+/* The whole life in an event loop: results, a restart, the end. */
+static void test_event_loop(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	int seen = 0, status = 0;
+	kops *k;
+	fake_start(f, script_event_loop);
+	assert_int_equal(fake_try_open(f, 100, &k, why), 0);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job, *in_place = fake_gemm(k, a, a, a, 0);
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, kops_matrix(a, 16, KOPS_F32, 2, 2, 0),
+	                                    kops_matrix(a, 32, KOPS_F32, 2, 2, 0), NULL),
+	                 0);
+	assert_int_equal(kops_submit(job, count_end, &seen), 0);
+	while ((status = run_loop(k, 1000)) == 0)
+		;
+	assert_int_equal(status, 1);
+	assert_int_equal(seen, 0);
+	assert_false(kops_job_is_out(job));
+
+	assert_int_equal(kops_submit(job, count_end, &seen), 0);
+	assert_int_equal(kops_submit(in_place, count_end, &seen), 0);
+	int ended = 0;
+	while (ended < 2) {
+		status = run_loop(k, 1000);
+		assert_true(status >= 0);
+		ended += status;
+	}
+	assert_int_equal(seen, -KOPS_E_INTERRUPTED * 100);
+
+	seen = 0;
+	assert_int_equal(kops_submit(job, count_end, &seen), 0);
+	while ((status = run_loop(k, 1000)) == 0)
+		;
+	assert_int_equal(status, KOPS_E_CONNECT);
+	assert_int_equal(seen, -KOPS_E_CONNECT);
+	assert_int_equal(kops_process(k), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_restart_once(struct fake *f)
+{
+	fake_greet(f);
+	fake_expect(f, FAKE_VERB(PING));
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_expect_end(f);
+}
+
+/* An epoll set forgets a closed descriptor; the new one must not pass for the old. */
+static void test_new_connection_has_a_new_number(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_restart_once);
+	kops *k = fake_open(f);
+	int fd = kops_fd(k);
+	assert_int_equal(kops_ping(k), 0);
+	assert_true(kops_fd(k) >= 0);
+	assert_int_not_equal(kops_fd(k), fd);
+	kops_close(k);
+	fake_stop(f);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_restart_replays),
+	    TEST(test_answers_before_the_end_count),
+	    TEST(test_draining_daemon),
+	    TEST(test_freed_buffers_of_running_jobs_are_given_again),
+	    TEST(test_buffer_not_taken_back_is_the_cause),
+	    TEST(test_poisonous_job_is_given_up),
+	    TEST(test_daemon_gone_for_good_and_back),
+	    TEST(test_event_loop),
+	    TEST(test_new_connection_has_a_new_number),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
