@@ -1,0 +1,218 @@
+/*
+ * libkops against a scripted daemon: buffers, lent and imported.
+ */
+#include "fake_daemon.h"
+
+static void script_alloc(struct fake *f)
+{
+	fake_greet(f);
+	FAKE_CHECK(f, fake_lend(f) == 1);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(ALLOC));
+	FAKE_CHECK(f, r->alloc->kind == KOPS__V1__BUFFER_KIND__RESIDENT && r->alloc->bytes == 4096);
+	FAKE_CHECK(f, strcmp(r->alloc->device, "gpu1") == 0 && !r->alloc->lost);
+	fake_lent(f, r->id, -1, "gpu1");
+	fake_answer(f, fake_expect(f, FAKE_VERB(ALLOC))->id, KOPS_E_NOMEM, "64 GiB asked, 3 GiB free");
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == 2);
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == 1);
+	fake_expect_end(f);
+}
+
+static void test_alloc(void **state)
+{
+	struct fake *f = *state;
+	kops_buffer *shared, *resident, *none = NULL;
+	fake_start(f, script_alloc);
+	kops *k = fake_open(f);
+	assert_int_equal(kops_alloc(k, 100, KOPS_SHARED, NULL, &shared), 0);
+	assert_int_equal(kops_size(shared), 100);
+	assert_int_equal(((unsigned char *)kops_data(shared))[99], 0);
+	strcpy(kops_data(shared), "both sides");
+	assert_int_equal(kops_alloc(k, 4096, KOPS_RESIDENT, "gpu1", &resident), 0);
+	assert_null(kops_data(resident));
+	assert_int_equal(kops_alloc(k, 1ull << 36, KOPS_SHARED, NULL, &none), KOPS_E_NOMEM);
+	assert_string_equal(kops_error(k), "64 GiB asked, 3 GiB free");
+	assert_null(none);
+	assert_int_equal(kops_alloc(k, 0, KOPS_SHARED, NULL, &none), KOPS_E_INVALID);
+	assert_int_equal(kops_alloc(k, 8, KOPS_READ_ONLY, NULL, &none), KOPS_E_INVALID);
+	assert_int_equal(kops_alloc(k, 8, KOPS_SHARED, "cpu", &none), KOPS_E_INVALID);
+	assert_int_equal(kops_alloc(k, 8, KOPS_RESIDENT, "gpu\n", &none), KOPS_E_INVALID);
+	kops_free(resident);
+	kops_free(shared);
+	kops_close(k);
+	fake_stop(f);
+	char text[16];
+	assert_int_equal(pread(f->memfd, text, 11, 0), 11);
+	assert_string_equal(text, "both sides");
+}
+
+static void (*lend_badly)(struct fake *f, const Kops__V1__Request *r);
+
+static void script_bad_lend(struct fake *f)
+{
+	fake_greet(f);
+	lend_badly(f, fake_expect(f, FAKE_VERB(ALLOC)));
+	fake_expect_end(f);
+}
+
+static void lend_nothing(struct fake *f, const Kops__V1__Request *r)
+{
+	fake_lent(f, r->id, -1, "");
+}
+
+static void lend_less(struct fake *f, const Kops__V1__Request *r)
+{
+	f->memfd = fake_memfd(r->alloc->bytes - 1);
+	fake_lent(f, r->id, f->memfd, "");
+}
+
+static void lend_without_body(struct fake *f, const Kops__V1__Request *r)
+{
+	fake_answer(f, r->id, 0, "");
+}
+
+/* A mapping beyond the file would be a SIGBUS in the user's program. */
+static void test_bad_lends_are_refused(void **state)
+{
+	static const struct {
+		void (*lend)(struct fake *, const Kops__V1__Request *);
+		const char *phrase;
+	} rows[] = {
+	    {lend_nothing, "a lent buffer without its descriptor"},
+	    {lend_without_body, "an allocation's reply without Lent"},
+	    {lend_less, "a lent buffer smaller than asked for"},
+	};
+	struct fake *f = *state;
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		kops_buffer *b = NULL;
+		lend_badly = rows[i].lend;
+		fake_start(f, script_bad_lend);
+		kops *k = fake_open(f);
+		assert_int_equal(kops_alloc(k, 100, KOPS_SHARED, NULL, &b), KOPS_E_PROTOCOL);
+		assert_non_null(strstr(kops_error(k), rows[i].phrase));
+		assert_null(b);
+		kops_close(k);
+		fake_stop(f);
+	}
+}
+
+static void script_late_lend(struct fake *f)
+{
+	fake_greet(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(ALLOC));
+	uint64_t id = r->id, buffer = r->alloc->buffer, bytes = r->alloc->bytes;
+	usleep(120000);
+	f->memfd = fake_memfd(bytes);
+	fake_lent(f, id, f->memfd, "");
+	id = fake_expect(f, FAKE_VERB(PING))->id;
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == buffer);
+	fake_answer(f, id, 0, "");
+	fake_expect_end(f);
+}
+
+/* What comes after its caller has gone is given back. */
+static void test_late_lend_is_given_back(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops_buffer *b = NULL;
+	kops *k;
+	fake_start(f, script_late_lend);
+	assert_int_equal(fake_try_open(f, 100, &k, why), 0);
+	assert_int_equal(kops_alloc(k, 100, KOPS_SHARED, NULL, &b), KOPS_E_TIMEOUT);
+	usleep(50000);
+	assert_int_equal(kops_ping(k), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_import(struct fake *f)
+{
+	fake_greet(f);
+	for (unsigned i = 0; i < 2; i++) {
+		Kops__V1__Request *r = fake_expect(f, FAKE_VERB(IMPORT));
+		FAKE_CHECK(f, r->import->buffer == i + 1 && r->import->bytes == 4096);
+		FAKE_CHECK(f, r->import->read_only == (i == 1));
+		FAKE_CHECK(f, f->n_fds == 1);
+		FAKE_CHECK(f, pwrite(f->fds[0], "seen", 5, 0) == 5);
+		fake_answer(f, r->id, 0, "");
+	}
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, KOPS_E_QUOTA, "over the limit");
+	fake_expect_end(f);
+}
+
+static void test_import(void **state)
+{
+	struct fake *f = *state;
+	kops_buffer *b, *read_only, *none = NULL;
+	int fd = fake_memfd(4096);
+	fake_start(f, script_import);
+	kops *k = fake_open(f);
+	assert_int_equal(kops_import(k, fd, 4096, 0, &b), 0);
+	assert_string_equal(kops_data(b), "seen");
+	assert_int_equal(kops_import(k, fd, 4096, KOPS_READ_ONLY, &read_only), 0);
+	assert_int_equal(kops_import(k, fd, 4096, 0, &none), KOPS_E_QUOTA);
+	close(fd);
+	strcpy(kops_data(b), "mine"); /* the mapping outlives the descriptor */
+	assert_string_equal(kops_data(read_only), "mine");
+	assert_null(none);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_nothing(struct fake *f)
+{
+	fake_greet(f);
+	fake_expect_end(f);
+}
+
+static void test_import_says_what_is_wrong_with_it(void **state)
+{
+	struct fake *f = *state;
+	kops_buffer *none = NULL;
+	int pipes[2], sealed = fake_memfd(4096), unsealed = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), folder = open("/tmp", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(ftruncate(unsealed, 4096), 0);
+	fake_start(f, script_nothing);
+	kops *k = fake_open(f);
+	const struct {
+		int fd;
+		uint64_t bytes;
+		const char *phrase;
+	} rows[] = {
+	    {-1, 4096, "cannot be examined: Bad file descriptor"},
+	    {pipes[0], 4096, "is no memfd"},
+	    {file, 1, "is no memfd"},
+	    {folder, 1, "is no memfd"},
+	    {unsealed, 4096, "lacks seals"},
+	    {sealed, 4097, "has 4096 bytes, fewer than the 4097 to import"},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		assert_int_equal(kops_import(k, rows[i].fd, rows[i].bytes, 0, &none), KOPS_E_FD);
+		if (!strstr(kops_error(k), rows[i].phrase))
+			fail_msg("row %zu: %s", i, kops_error(k));
+	}
+	assert_int_equal(kops_import(k, sealed, 0, 0, &none), KOPS_E_INVALID);
+	assert_int_equal(kops_import(k, sealed, 1, KOPS_RESIDENT, &none), KOPS_E_INVALID);
+	kops_close(k);
+	fake_stop(f);
+	close(pipes[0]);
+	close(pipes[1]);
+	close(sealed);
+	close(unsealed);
+	close(file);
+	close(folder);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_alloc),
+	    TEST(test_bad_lends_are_refused),
+	    TEST(test_late_lend_is_given_back),
+	    TEST(test_import),
+	    TEST(test_import_says_what_is_wrong_with_it),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
