@@ -2,7 +2,8 @@
  * check.h: the parts of check_kernels, the harness that runs every op × device × kernel row against the op's
  * reference.
  *
- *   problem.c        random problems: shapes, strides, values
+ *   problem.c        random problems: memory, layouts, values
+ *   shapes.c         their shapes, strides and parameters, op by op
  *   target.c         devices; runs a problem on one through the backend vtable (check_accuracy's too)
  *   judge.c          error bounds; compares outputs, and every byte around them
  *   chain.c          runs of several ops over shared intermediates
@@ -89,6 +90,18 @@ bool problem_complete(struct problem *p, bool neat, bool resident, struct random
 void problem_free(struct problem *p);
 /* Shapes, strides and parameters, for a failure's report. */
 void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES]);
+
+/* What is random about an op. */
+struct shaper {
+	const char *op;
+	void (*shape)(struct problem *p, struct random *r); /* p->large and args.op are there */
+	bool in_place;                                      /* the output may be an input */
+	int (*describe)(const struct op_args *args, char *text, size_t size); /* its parameters, as snprintf */
+};
+const struct shaper *shaper_of(const struct op *op);
+
+/* Every third large product has more tiles of C than there are multiprocessors. */
+bool has_many_tiles(unsigned large);
 
 /* bytes is rounded up to 8; all three versions are filled with 0xff, a NaN of every dtype. */
 bool space_make(struct space *s, uint64_t bytes);

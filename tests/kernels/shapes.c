@@ -1,0 +1,347 @@
+/* shapes.c: shapes, strides and parameters of random problems, op by op. */
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+
+#ifdef KOPS_SANITIZE
+#define PRODUCT_MAX (1u << 17) /* M * N * K */
+#else
+#define PRODUCT_MAX (1u << 20)
+#endif
+#define ELEMENTS_MAX   (1u << 17) /* enough for several threads */
+#define LARGE_ROWS_MAX 10000000   /* the same of many long rows: more than all multiprocessors hold at a time */
+
+static uint64_t pick(const uint64_t *from, size_t n, struct random *r)
+{
+	return from[random_below(r, n)];
+}
+
+/* Where kernels' tiles and vectors end: at, just below or just above one, two, three or four of them. */
+static uint64_t edge_extent(struct random *r)
+{
+	static const uint64_t tiles[] = {8, 16, 32, 64, 128, 256};
+	uint64_t tile = pick(tiles, sizeof tiles / sizeof tiles[0], r);
+
+	return tile * (random_chance(r, 65) ? 1 : 1 + random_below(r, 4)) + random_below(r, 3) - 1;
+}
+
+static uint64_t random_extent(struct random *r)
+{
+	static const uint64_t primes[] = {2,  3,   5,   7,   11,  13,  31,  37,   61,
+	                                  67, 101, 127, 131, 251, 257, 509, 1021, 2053};
+	uint64_t kind = random_below(r, 100);
+
+	if (kind < 2)
+		return 0;
+	if (kind < 12)
+		return 1;
+	if (kind < 30)
+		return pick(primes, sizeof primes / sizeof primes[0], r);
+	if (kind < 48)
+		return 1 + random_below(r, 40);
+	return edge_extent(r);
+}
+
+/* Rows so long that kernels change their ways: around powers of two and what lies between, or any. */
+static uint64_t long_extent(struct random *r)
+{
+	static const uint64_t edges[] = {1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768, 65536, 98304};
+
+	if (random_chance(r, 75))
+		return pick(edges, sizeof edges / sizeof edges[0], r) + random_below(r, 3) - 1;
+	return random_chance(r, 50) ? 1 + random_below(r, 20000) : 20000 + random_below(r, 60000);
+}
+
+/* Smaller, but as near to a tile's end as before. */
+static uint64_t shrink(uint64_t extent)
+{
+	if ((extent + 1) % 16 == 0)
+		return (extent + 1) / 2 - 1;
+	if ((extent - 1) % 16 == 0)
+		return (extent - 1) / 2 + 1;
+	return extent % 16 == 0 ? extent / 2 : extent * 2 / 3;
+}
+
+/* Shrinks the largest extents until the product is at most `most`. An extent of 0 is none: strides may still be
+ * those of the others, and so is the memory. */
+static void limit_product(uint64_t *extents, unsigned n, uint64_t most)
+{
+	for (;;) {
+		uint64_t product = 1;
+		unsigned largest = 0;
+		for (unsigned i = 0; i < n; i++) {
+			product *= extents[i] ? extents[i] : 1;
+			largest = extents[i] > extents[largest] ? i : largest;
+		}
+		if (product <= most)
+			return;
+		extents[largest] = shrink(extents[largest]);
+	}
+}
+
+static struct view new_view(kops_dtype dtype, uint32_t rank, const uint64_t *shape, bool output,
+                            struct random *r)
+{
+	struct view v = {.dtype = dtype, .rank = rank};
+
+	memcpy(v.shape, shape, rank * sizeof *shape);
+	layout_random(&v, output, r);
+	return v;
+}
+
+static kops_dtype random_dtype(struct random *r)
+{
+	return (kops_dtype)(KOPS_F32 + random_below(r, 4));
+}
+
+/* For ops without f64. */
+static kops_dtype random_narrow(struct random *r)
+{
+	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F32, KOPS_F16, KOPS_BF16};
+
+	return dtypes[random_below(r, sizeof dtypes / sizeof dtypes[0])];
+}
+
+/* One of the usual scalars, or any. */
+static double random_scalar(struct random *r)
+{
+	static const double usual[] = {0, 1, 1, -1, 0.5};
+	uint64_t i = random_below(r, 6);
+
+	return i < 5 ? usual[i] : (double)(float)(4 * random_unit(r));
+}
+
+static struct view gemm_operand(kops_dtype dtype, uint64_t batch, uint64_t rows, uint64_t cols, bool output,
+                                bool may_share, struct random *r)
+{
+	uint64_t shape[3] = {may_share && random_chance(r, 30) ? 1 : batch, rows, cols};
+	bool flat = shape[0] == 1 && random_chance(r, 50) && (!output || batch == 1);
+
+	return flat ? new_view(dtype, 2, shape + 1, output, r) : new_view(dtype, 3, shape, output, r);
+}
+
+/* Those whose numbers have a wide range have sums of any length: some rows do long ones otherwise. */
+static void large_product(uint64_t mnk[3], bool wide, struct random *r)
+{
+	mnk[0] = 768 + random_below(r, 300);
+	mnk[1] = 768 + random_below(r, 300);
+	mnk[2] = wide ? 64 + random_below(r, 1000) : 1024 + random_below(r, 80);
+}
+
+bool has_many_tiles(unsigned large)
+{
+	return large != 0 && large % 3 == 0;
+}
+
+static void product_of_many_tiles(uint64_t mnk[3], struct random *r)
+{
+	mnk[0] = 1500 + random_below(r, 700);
+	mnk[1] = 1500 + random_below(r, 700);
+	mnk[2] = 8 * (1 + random_below(r, 30));
+}
+
+static kops_precision random_precision(struct random *r)
+{
+	static const kops_precision some[] = {KOPS_PRECISION_IEEE, KOPS_PRECISION_TF32, KOPS_PRECISION_TF32,
+	                                      KOPS_PRECISION_BF16};
+
+	return random_chance(r, 50) ? KOPS_PRECISION_F32 : some[random_below(r, 4)];
+}
+
+static kops_dtype gemm_dtype(bool large, bool many_tiles, struct random *r)
+{
+	if (many_tiles)
+		return random_narrow(r);
+	return large || random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
+}
+
+static void shape_gemm(struct problem *p, struct random *r)
+{
+	bool many_tiles = has_many_tiles(p->large), large = p->large != 0 && !many_tiles;
+	kops_dtype dtype = gemm_dtype(large, many_tiles, r);
+	uint64_t mnk[3] = {random_extent(r), random_extent(r), random_extent(r)};
+	uint64_t batch = p->large || random_chance(r, 70) ? 1 : random_below(r, 5);
+
+	if (large)
+		large_product(mnk, p->large % 2 == 0, r);
+	else if (many_tiles)
+		product_of_many_tiles(mnk, r);
+	else
+		limit_product(mnk, 3, PRODUCT_MAX / (batch ? batch : 1));
+	p->args.views[0] = gemm_operand(dtype, batch, mnk[0], mnk[2], false, true, r);
+	p->args.views[1] = gemm_operand(dtype, batch, mnk[2], mnk[1], false, true, r);
+	p->args.views[2] = gemm_operand(dtype, batch, mnk[0], mnk[1], true, false, r);
+	p->args.params.gemm.alpha = large ? 1.5 : random_scalar(r);
+	p->args.params.gemm.beta = random_chance(r, 50) ? 0 : random_scalar(r);
+	p->args.params.gemm.precision = large ? KOPS_PRECISION_F32 : random_precision(r);
+}
+
+/* rank min … 4; the last extent is often long. */
+static uint32_t random_shape(uint64_t shape[KOPS_RANK_MAX], uint32_t min, struct random *r)
+{
+	uint32_t rank = min + (uint32_t)random_below(r, KOPS_RANK_MAX - min + 1);
+
+	for (uint32_t d = 0; d < rank; d++)
+		shape[d] = d + 2 < rank ? random_below(r, 5) + !random_chance(r, 10) : random_extent(r);
+	if (random_chance(r, 25)) {
+		shape[rank - 1] = long_extent(r);
+		limit_product(shape, rank - 1, ELEMENTS_MAX / shape[rank - 1]);
+	}
+	limit_product(shape, rank, ELEMENTS_MAX);
+	return rank;
+}
+
+/* Few rows or many, of a length that several multiprocessors share; `most` elements in all. */
+static uint32_t shared_rows(uint64_t shape[KOPS_RANK_MAX], uint64_t most, struct random *r)
+{
+	shape[1] = 33000 + random_below(r, most > 1000000 && random_chance(r, 50) ? 370000 : 70000);
+	shape[0] = 1 + random_below(r, most / shape[1]);
+	return 2;
+}
+
+/* Elements of a row side by side, the rows as far apart in both views. */
+static void align_rows(struct view *x, struct view *y, struct random *r)
+{
+	x->strides[1] = y->strides[1] = 1;
+	x->strides[0] = y->strides[0] = (int64_t)(x->shape[1] + random_below(r, 20));
+}
+
+static void shape_softmax(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_narrow(r);
+	uint64_t shape[KOPS_RANK_MAX];
+	bool shared = p->large || random_chance(r, 10);
+	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)
+	                       : random_shape(shape, 1, r);
+
+	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+	if (shared)
+		align_rows(&p->args.views[0], &p->args.views[1], r);
+	p->args.params.softmax.scale = random_chance(r, 40) ? 1 : random_scalar(r);
+	p->args.params.softmax.log = random_chance(r, 30);
+}
+
+static void exchange(uint64_t *a, uint64_t *b)
+{
+	uint64_t old = *a;
+
+	*a = *b;
+	*b = old;
+}
+
+/* Whole tiles of 64 or 128 on both sides now and then, or one element more or less. */
+static uint64_t tiles_extent(struct random *r)
+{
+	return 64 * (1 + random_below(r, 5)) + (random_chance(r, 60) ? 0 : random_below(r, 3) - 1);
+}
+
+static uint32_t tiles_shape(uint64_t shape[KOPS_RANK_MAX], struct random *r)
+{
+	shape[0] = tiles_extent(r);
+	shape[1] = tiles_extent(r);
+	return 2;
+}
+
+static void shape_transpose(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
+	uint64_t shape[KOPS_RANK_MAX];
+	uint32_t rank = random_chance(r, 30) ? tiles_shape(shape, r) : random_shape(shape, 2, r);
+
+	if (random_chance(r, 50))
+		exchange(&shape[rank - 2], &shape[rank - 1]);
+	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	exchange(&shape[rank - 2], &shape[rank - 1]);
+	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+}
+
+static struct view repeated_view(kops_dtype dtype, uint32_t rank, const uint64_t *shape, struct random *r)
+{
+	uint32_t drop = random_chance(r, 25) ? (uint32_t)random_below(r, rank) : 0;
+	uint64_t kept[KOPS_RANK_MAX];
+
+	for (uint32_t d = drop; d < rank; d++)
+		kept[d - drop] = random_chance(r, 15) ? 1 : shape[d];
+	return new_view(dtype, rank - drop, kept, false, r);
+}
+
+/* One array of so many elements that vectors of 4 fit just so, or with some left. */
+static uint32_t array_shape(uint64_t shape[KOPS_RANK_MAX], struct random *r)
+{
+	uint64_t vectors = 1 + (random_chance(r, 50) ? random_below(r, 300) : random_below(r, 30000));
+
+	shape[0] = 4 * vectors + random_below(r, 7) - 3;
+	return 1;
+}
+
+static void shape_add(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_narrow(r);
+	uint64_t shape[KOPS_RANK_MAX];
+	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
+
+	p->args.views[0] = repeated_view(dtype, rank, shape, r);
+	p->args.views[1] = repeated_view(dtype, rank, shape, r);
+	p->args.views[2] = new_view(dtype, rank, shape, true, r);
+}
+
+static void shape_copy(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_dtype(r);
+	uint64_t shape[KOPS_RANK_MAX];
+	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
+
+	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+}
+
+static void shape_fma(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_chance(r, 60) ? KOPS_F32 : KOPS_F64;
+	uint64_t shape[KOPS_RANK_MAX];
+	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
+
+	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+	p->args.params.fma =
+	    (struct fma_params){random_scalar(r), random_scalar(r), (uint32_t)random_below(r, 40)};
+}
+
+static int describe_gemm(const struct op_args *args, char *text, size_t size)
+{
+	const struct gemm_params *p = &args->params.gemm;
+
+	return snprintf(text, size, " alpha %g beta %g precision %d", p->alpha, p->beta, (int)p->precision);
+}
+
+static int describe_softmax(const struct op_args *args, char *text, size_t size)
+{
+	const struct softmax_params *p = &args->params.softmax;
+
+	return snprintf(text, size, " scale %g log %d", p->scale, p->log);
+}
+
+static int describe_fma(const struct op_args *args, char *text, size_t size)
+{
+	const struct fma_params *p = &args->params.fma;
+
+	return snprintf(text, size, " alpha %g beta %g steps %u", p->alpha, p->beta, p->steps);
+}
+
+/* A new op adds its line. */
+static const struct shaper shapers[] = {
+    {"gemm", shape_gemm, false, describe_gemm},  {"softmax", shape_softmax, true, describe_softmax},
+    {"transpose", shape_transpose, false, NULL}, {"add", shape_add, true, NULL},
+    {"copy", shape_copy, false, NULL},           {"fma", shape_fma, true, describe_fma},
+};
+
+const struct shaper *shaper_of(const struct op *op)
+{
+	unsigned i = 0;
+
+	while (strcmp(shapers[i].op, op->name) != 0)
+		i++;
+	return &shapers[i];
+}
