@@ -1,0 +1,70 @@
+/*
+ * check_runs.h: the parts of check_runs.
+ *
+ *   random_runs.c   chains of random ops, compared with their references
+ *   special_runs.c  timed runs, runs that do not find room, a broken context
+ *   check_runs.c    the device, its buffers, what runs on it; options
+ */
+#ifndef KOPS_CHECK_RUNS_H
+#define KOPS_CHECK_RUNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend.h"
+
+enum { BUFFERS = 4, RESIDENT = 3 };
+#define BUFFER_BYTES (192u << 10)
+#define WAIT_NS      20000000000ull /* for a run */
+
+struct buffer {
+	struct memory memory;
+	unsigned char *expected, *written; /* written: one byte per byte of the buffer */
+	unsigned char *content;            /* a RESIDENT buffer's bytes as read back, else memory.host */
+};
+
+struct bench {
+	const struct backend *backend;
+	struct backend_device *dev;
+	struct buffer buffers[BUFFERS];
+	uint64_t random;
+	unsigned long runs, ops;
+};
+
+/* ---- check_runs.c ---- */
+
+/* In [0, n). */
+uint64_t below(struct bench *t, uint64_t n);
+/* In [-1, 1). */
+double uniform(struct bench *t);
+/* Ends the program with status 1. */
+void die(const char *what, const char *why);
+
+struct memory resident(struct bench *t, uint64_t bytes);
+struct view bytes_view(const struct memory *m, uint64_t bytes);
+
+/* These end the program where anything fails. */
+void check_op(struct op_args *args, const char *what);
+/* Plans and starts. */
+void begin(struct bench *t, struct run *run);
+/* Until so many runs are back. Half of the time by polling, half by asking to be woken. */
+void wait_for(struct bench *t, unsigned n);
+void run_one(struct bench *t, struct run_op *op);
+void copy_between(struct bench *t, const struct memory *from, const struct memory *to, uint64_t bytes);
+
+/* ---- random_runs.c ---- */
+
+/* False, with words on stderr, where a byte is wrong. */
+bool run_case(struct bench *t);
+
+/* ---- special_runs.c: these end the program where anything is wrong ---- */
+
+void check_timed(struct bench *t, unsigned buffer);
+bool has_hopper(const struct bench *t);
+/* For GPUs that has_hopper(): others have no such kernels. */
+void check_crowded(struct bench *t);
+void check_out_of_memory(struct bench *t);
+/* Breaks the context. */
+void check_fault(struct bench *t);
+
+#endif

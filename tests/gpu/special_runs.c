@@ -1,0 +1,223 @@
+/* special_runs.c: timed runs, runs that do not find room, a broken context. */
+#include "check_runs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "clock.h"
+
+enum { TIMED_OPS = 20 };
+#define TIMED_TIMES 4.0 /* of an untimed run, in wall time; held as long as it may be, it takes 10 */
+
+void check_out_of_memory(struct bench *t)
+{
+	struct device_info info;
+	void *address = NULL, *most = NULL;
+	uint64_t bytes = 1ull << 30;
+	struct memory big = {.bytes = bytes};
+	struct run_op op = {.args = {.op = op_by_name("transpose")}, .pinned = ""};
+	struct run run = {.ops = &op, .n_ops = 1};
+	struct view *x = &op.args.views[0], *y = &op.args.views[1];
+	char why[WHY_BYTES];
+
+	t->backend->describe(t->dev, &info);
+	if (t->backend->alloc(t->dev, info.memory_bytes * 2, &address) != KOPS_E_NOMEM)
+		die("alloc", "twice the device's memory is not refused with KOPS_E_NOMEM");
+	if (t->backend->alloc(t->dev, info.memory_bytes - (256u << 20), &most) < 0)
+		die("alloc", "most of the device's memory is not given");
+	big.host =
+	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	*x = (struct view){.space = &big, .dtype = KOPS_F32, .rank = 2, .shape = {8192, 16384}};
+	view_make_dense(x);
+	*y = (struct view){
+	    .space = &big, .offset = bytes / 2, .dtype = KOPS_F32, .rank = 2, .shape = {16384, 8192}};
+	view_make_dense(y);
+	if (op.args.op->check(&op.args, why) < 0 || t->backend->plan(t->dev, &run) < 0)
+		die("plan", why);
+	t->backend->start(t->dev, &run);
+	wait_for(t, 1);
+	if (run.status != KOPS_E_NOMEM || !strstr(run.error, "MiB"))
+		die("a job on a full device", run.error);
+	t->backend->free(t->dev, most);
+	t->backend->start(t->dev, &run);
+	wait_for(t, 1);
+	if (run.status < 0)
+		die("the same job when there is room again", run.error);
+	munmap(big.host, bytes);
+}
+
+/* The least of three; the first loads the kernel. */
+static double least_wall_us(struct bench *t, struct run *run)
+{
+	double least_us = INFINITY;
+
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t start = clock_ns();
+
+		t->backend->start(t->dev, run);
+		wait_for(t, 1);
+		if (run->status < 0)
+			die("timed", run->error);
+		least_us = fmin(least_us, clock_us(start, clock_ns()));
+	}
+	return least_us;
+}
+
+/*
+ * Small ops whose launches take the host longer than their kernels the device: a timed run begins as soon as
+ * all is enqueued, whatever the memory. On the device's own it shows the kernels alone, its wall time the
+ * launches too.
+ */
+void check_timed(struct bench *t, unsigned buffer)
+{
+	struct run_op adds[TIMED_OPS];
+	struct run run = {.ops = adds, .n_ops = TIMED_OPS};
+	const struct memory *m = &t->buffers[buffer].memory;
+	double wall_us, untimed_us;
+
+	for (unsigned i = 0; i < TIMED_OPS; i++) {
+		adds[i] = (struct run_op){.args = {.op = op_by_name("add")}, .pinned = ""};
+		for (unsigned v = 0; v < 3; v++)
+			adds[i].args.views[v] = bytes_view(m, 4096);
+		check_op(&adds[i].args, "timed");
+	}
+	if (t->backend->plan(t->dev, &run) < 0)
+		die("timed", run.error);
+	untimed_us = least_wall_us(t, &run);
+	run.timed = true;
+	wall_us = least_wall_us(t, &run);
+	printf("timed: %d adds of 1024 elements in buffer %u take %.1f µs on the device, %.1f µs of wall time, "
+	       "%.1f µs untimed\n",
+	       TIMED_OPS, buffer, run.compute_us, wall_us, untimed_us);
+	if (buffer == RESIDENT && (run.compute_us < TIMED_OPS * 0.5 || run.compute_us > wall_us - TIMED_OPS))
+		die("timed", "the ops' time on the device is not told from the time of their launches");
+	if (wall_us > untimed_us * TIMED_TIMES)
+		die("timed", "the stream was held for longer than it took to enqueue the ops");
+}
+
+enum { CROWD = 3, LONG_ROWS = 61, LONG_COLUMNS = 40003 };
+#define LONG_BYTES (LONG_ROWS * LONG_COLUMNS * sizeof(float))
+
+static struct run_op softmax_of_long_rows(const struct memory *x, const struct memory *y)
+{
+	struct run_op op = {.args = {.op = op_by_name("softmax")}, .pinned = "ring"};
+	struct view rows = {.dtype = KOPS_F32, .rank = 2, .shape = {LONG_ROWS, LONG_COLUMNS}};
+
+	view_make_dense(&rows);
+	op.args.views[0] = op.args.views[1] = rows;
+	op.args.views[0].space = x;
+	op.args.views[1].space = y;
+	op.args.params.softmax.scale = 1;
+	check_op(&op.args, "crowded");
+	return op;
+}
+
+/* Of a single number; few blocks, for a long time. */
+static struct run_op long_product(const struct memory *number, const struct memory *c)
+{
+	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = "naive"};
+	const uint64_t k = 1 << 17, shapes[3][2] = {{128, k}, {k, 128}, {128, 128}};
+
+	for (unsigned v = 0; v < 3; v++) {
+		op.args.views[v] = (struct view){.space = v < 2 ? number : c, .dtype = KOPS_F32, .rank = 2};
+		memcpy(op.args.views[v].shape, shapes[v], sizeof shapes[v]);
+	}
+	view_make_dense(&op.args.views[2]);
+	op.args.params.gemm.alpha = 1;
+	check_op(&op.args, "crowded");
+	return op;
+}
+
+/* The product and several softmaxes, each in a lane of its own. */
+static void run_beside_product(struct bench *t, const struct memory *x, const struct memory y[CROWD])
+{
+	struct memory c = resident(t, 128 * 128 * sizeof(float));
+	struct run_op product = long_product(x, &c), softmax[CROWD];
+	struct run first = {.ops = &product, .n_ops = 1, .lane = CROWD}, others[CROWD];
+	uint64_t start = clock_ns();
+
+	begin(t, &first);
+	for (unsigned i = 0; i < CROWD; i++) {
+		softmax[i] = softmax_of_long_rows(i % 2 ? x : &y[i], &y[i]); /* of the same numbers */
+		others[i] = (struct run){.ops = &softmax[i], .n_ops = 1, .lane = i};
+		begin(t, &others[i]);
+	}
+	wait_for(t, CROWD + 1);
+	printf("crowded: %u softmaxes of long rows beside a product: %.0f µs\n", CROWD,
+	       clock_us(start, clock_ns()));
+	for (unsigned i = 0; i < CROWD; i++)
+		if (others[i].status < 0)
+			die("crowded", others[i].error);
+	t->backend->free(t->dev, c.device);
+}
+
+/*
+ * Kernels whose blocks tell each other something, where they do not all find room: beside each other and beside
+ * a product that keeps half of the multiprocessors. The results are those that they have alone.
+ */
+void check_crowded(struct bench *t)
+{
+	struct memory x = resident(t, LONG_BYTES), alone = resident(t, LONG_BYTES), y[CROWD];
+	struct memory expected = {.host = malloc(LONG_BYTES), .bytes = LONG_BYTES}, found = expected;
+	struct run_op softmax = softmax_of_long_rows(&x, &alone);
+	float *values = expected.host;
+
+	found.host = malloc(LONG_BYTES);
+	for (uint64_t i = 0; i < LONG_BYTES / sizeof(float); i++)
+		values[i] = (float)(8 * uniform(t));
+	copy_between(t, &expected, &x, LONG_BYTES);
+	run_one(t, &softmax);
+	copy_between(t, &alone, &expected, LONG_BYTES);
+	for (unsigned i = 0; i < CROWD; i++) {
+		y[i] = resident(t, LONG_BYTES);
+		copy_between(t, &x, &y[i], LONG_BYTES);
+	}
+	run_beside_product(t, &x, y);
+	for (unsigned i = 0; i < CROWD; i++) {
+		copy_between(t, &y[i], &found, LONG_BYTES);
+		if (memcmp(found.host, expected.host, LONG_BYTES) != 0)
+			die("crowded", "a softmax's result is not what it is alone");
+		t->backend->free(t->dev, y[i].device);
+	}
+	t->backend->free(t->dev, x.device);
+	t->backend->free(t->dev, alone.device);
+	free(expected.host);
+	free(found.host);
+}
+
+bool has_hopper(const struct bench *t)
+{
+	struct device_info info;
+
+	t->backend->describe(t->dev, &info);
+	return strstr(info.description, "compute capability 9.") != NULL;
+}
+
+/* A RESIDENT buffer at an address that is none. The context breaks; every run has to say so. */
+void check_fault(struct bench *t)
+{
+	struct memory nowhere = {.device = (void *)0x7000000, .owner = t->dev, .bytes = 4096};
+	struct run_op op = {.args = {.op = op_by_name("add")}, .pinned = "scalar"};
+	struct run runs[2] = {{.ops = &op, .n_ops = 1, .lane = 1}, {.ops = &op, .n_ops = 1, .lane = 2}};
+	void *address;
+
+	for (unsigned v = 0; v < 3; v++)
+		op.args.views[v] = bytes_view(&nowhere, 4096);
+	check_op(&op.args, "fault");
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t give_up = clock_ns() + WAIT_NS;
+
+		begin(t, &runs[i]);
+		while (!t->backend->poll(t->dev))
+			if (clock_ns() > give_up)
+				die("fault", "the run did not come back");
+		if (runs[i].status != KOPS_E_FAULT || !strstr(runs[i].error, "illegal memory access"))
+			die("fault", runs[i].error);
+	}
+	if (t->backend->alloc(t->dev, 4096, &address) != KOPS_E_FAULT)
+		die("fault", "alloc() on a broken device does not say KOPS_E_FAULT");
+	printf("fault: \"%s\"\n", runs[1].error);
+}
