@@ -21,7 +21,6 @@ void check_out_of_memory(struct bench *t)
 	struct run_op op = {.args = {.op = op_by_name("transpose")}, .pinned = ""};
 	struct run run = {.ops = &op, .n_ops = 1};
 	struct view *x = &op.args.views[0], *y = &op.args.views[1];
-	char why[WHY_BYTES];
 
 	t->backend->describe(t->dev, &info);
 	if (t->backend->alloc(t->dev, info.memory_bytes * 2, &address) != KOPS_E_NOMEM)
@@ -35,9 +34,8 @@ void check_out_of_memory(struct bench *t)
 	*y = (struct view){
 	    .space = &big, .offset = bytes / 2, .dtype = KOPS_F32, .rank = 2, .shape = {16384, 8192}};
 	view_make_dense(y);
-	if (op.args.op->check(&op.args, why) < 0 || t->backend->plan(t->dev, &run) < 0)
-		die("plan", why);
-	t->backend->start(t->dev, &run);
+	check_op(&op.args, "a job on a full device");
+	begin(t, &run);
 	wait_for(t, 1);
 	if (run.status != KOPS_E_NOMEM || !strstr(run.error, "MiB"))
 		die("a job on a full device", run.error);

@@ -1,5 +1,4 @@
 /* problem.c: random problems: their memory, layouts and values. */
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -21,7 +21,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -54,13 +53,6 @@ struct fake {
 	uint8_t saved[MESSAGE_BYTES_MAX];
 	size_t saved_len;
 };
-
-static inline double now_s(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static inline int count_fds(void)
 {
@@ -348,14 +340,28 @@ static inline kops_buffer *fake_alloc(kops *k, uint64_t bytes, unsigned flags)
 	return b;
 }
 
+/* 2 × 2 floats of a buffer, from this byte on. */
+static inline kops_view fake_matrix(kops_buffer *b, uint64_t offset)
+{
+	return kops_matrix(b, offset, KOPS_F32, 2, 2, 0);
+}
+
+/* A job of one transpose. */
+static inline kops_job *fake_transpose(kops *k, kops_view from, kops_view to)
+{
+	kops_job *job = NULL;
+	assert_int_equal(kops_job_new(k, NULL, &job), 0);
+	assert_int_equal(kops_job_transpose(job, from, to, NULL), 0);
+	return job;
+}
+
 /* A job of one gemm of 2 × 2 matrices at the start of three buffers. */
 static inline kops_job *fake_gemm(kops *k, kops_buffer *a, kops_buffer *b, kops_buffer *c, double beta)
 {
 	kops_job *job = NULL;
 	assert_int_equal(kops_job_new(k, NULL, &job), 0);
-	assert_int_equal(kops_job_gemm(job, 1, kops_matrix(a, 0, KOPS_F32, 2, 2, 0),
-	                               kops_matrix(b, 0, KOPS_F32, 2, 2, 0), beta,
-	                               kops_matrix(c, 0, KOPS_F32, 2, 2, 0), KOPS_PRECISION_F32, NULL),
+	assert_int_equal(kops_job_gemm(job, 1, fake_matrix(a, 0), fake_matrix(b, 0), beta, fake_matrix(c, 0),
+	                               KOPS_PRECISION_F32, NULL),
 	                 0);
 	return job;
 }

@@ -114,7 +114,7 @@ static void test_views_that_no_job_takes(void **state)
 	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
 	kops *other = fake_open(f);
 	kops_job *foreign;
-	kops_view good = kops_matrix(b, 0, KOPS_F32, 2, 2, 0), none = good, flat = good, deep = good;
+	kops_view good = fake_matrix(b, 0), none = good, flat = good, deep = good;
 	none.buffer = NULL;
 	flat.rank = 0;
 	deep.rank = 5;
@@ -174,7 +174,7 @@ static void test_one_op_calls(void **state)
 	assert_int_equal(kops_sgemm(k, KOPS_N, KOPS_N, 2, 4, 5, 2, b, 5, NULL, 4, 0, b, 7), KOPS_E_INVALID);
 	assert_int_equal(kops_sgemm(k, KOPS_N, (kops_trans)2, 2, 4, 5, 2, b, 5, b, 4, 0, b, 7), KOPS_E_INVALID);
 	assert_int_equal(kops_dgemm(k, KOPS_N, KOPS_N, 2, 2, 2, 1, b, 2, b, 2, 0, b, 2), KOPS_E_TIMEOUT);
-	kops_view x = kops_matrix(b, 0, KOPS_F32, 2, 2, 0);
+	kops_view x = fake_matrix(b, 0);
 	assert_int_equal(kops_add(k, x, x, x), 0); /* while the other is still out */
 	kops_close(k);
 	fake_stop(f);
@@ -338,9 +338,7 @@ static void test_cancel(void **state)
 	kops_buffer *a = fake_alloc(k, 1024, KOPS_SHARED);
 	kops_job *job;
 	assert_int_equal(kops_job_new(k, NULL, &job), 0);
-	assert_int_equal(kops_job_copy(job, kops_matrix(a, 0, KOPS_F32, 2, 2, 0),
-	                               kops_matrix(a, 64, KOPS_F32, 2, 2, 0), NULL),
-	                 0);
+	assert_int_equal(kops_job_copy(job, fake_matrix(a, 0), fake_matrix(a, 64), NULL), 0);
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	assert_int_equal(kops_cancel(job), 0);
 	assert_true(kops_job_is_out(job));
