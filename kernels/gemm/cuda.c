@@ -135,13 +135,14 @@ static double cublas_product_ns(const struct op_args *args, const struct cublas_
 /* Where C is small and K very short it splits K needlessly. */
 static double cublas_plain_ns(const struct op_args *args)
 {
-	static const struct cublas_times times = {3.45e3,
-	                                          4.13e3,
-	                                          8.7e-4,
-	                                          0.152,
-	                                          20.25,
-	                                          INFINITY,
-	                                          {{32, 36.7, 26.2}, {64, 54.1, 44.8}, {128, 58, 50.2}}};
+	static const struct cublas_times times = {
+	    .launch_ns = 3.45e3,
+	    .joining_ns = 4.13e3,
+	    .sum_ns = 8.7e-4,
+	    .write_ns = 0.152,
+	    .part_min = 20.25,
+	    .bytes_per_ns = INFINITY,
+	    .blocks = {{32, 36.7, 26.2}, {64, 54.1, 44.8}, {128, 58, 50.2}}};
 	struct gemm_problem p = gemm_problem_of(args);
 	double m = (double)p.m, n = (double)p.n, k = (double)p.k, shorter = fmin(m, n), longer = fmax(m, n);
 	double area = (double)p.batch * m * n, thin = 1;
@@ -158,9 +159,11 @@ static double cublas_plain_ns(const struct op_args *args)
 static double cublas_tensor_ns(const struct op_args *args)
 {
 	static const struct cublas_times
-	    unaligned = {3754, 3623, 4.2e-4, 0, 69, 1077, {{64, 8.7, 82.9}, {128, 8, 121}, {256, 10, 485}}},
-	    tf32 = {3803, 3532, 5.8e-4, 0.0652, 34.2, 4848, {{64, 8.1, 163}, {128, 8, 404}, {256, 10, 485}}},
-	    bits_16 = {3810, 1294, 2.5e-3, 0.0302, 64, 5955, {{64, 1.8, 952}, {128, 7.9, 992}, {256, 10, 592}}};
+	    unaligned =
+	        {3865, 3025, 6.5e-4, 0.176, 140, 10990, {{32, 9.6, 23.7}, {64, 13.4, 29.5}, {128, 18.5, 123}}},
+	    tf32 = {3658, 3556, 4.9e-4, 0.0996, 26, 5479, {{32, 14.7, 140}, {64, 5.4, 133}, {128, 7.4, 426}}},
+	    bits_16 = {
+	        3792, 3972, 1.2e-3, 0.041, 48.7, 7605, {{32, 1.5, 283}, {64, 2.1, 902}, {128, 4.8, 414}}};
 	const struct cublas_times *of_f32 = gemm_has_aligned_lines(args) ? &tf32 : &unaligned;
 
 	return cublas_product_ns(args, args->views[0].dtype == KOPS_F32 ? of_f32 : &bits_16, 1);
@@ -196,7 +199,7 @@ static double naive_ns(const struct op_args *args)
 
 	if (args->views[0].dtype == KOPS_F32)
 		return INFINITY;
-	return 1.8e3 + blocks_ns(&p, &(struct blocks){16, 48.6, 5.4}, 1, 3.65);
+	return 2.6e3 + blocks_ns(&p, &(struct blocks){16, 53.9, 4.7}, 1, 1.7);
 }
 
 /* ---- How long a row takes: two thirds of the speed measured on an H200 ---- */
