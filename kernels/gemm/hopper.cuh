@@ -266,6 +266,12 @@ __device__ __forceinline__ void cluster_sync()
 	                 : "memory");
 }
 
+/* As cluster_sync(), but what a block wrote before is not yet there for the others. */
+__device__ __forceinline__ void cluster_meet()
+{
+	asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
 /* Of so many threads of this block, by one of its 16 barriers; 0 is that of __syncthreads(). */
 template <int THREADS> __device__ __forceinline__ void threads_sync(int barrier)
 {
@@ -284,6 +290,24 @@ __device__ __forceinline__ uint32_t address_in(unsigned block, uint32_t address)
 __device__ __forceinline__ void store_there(uint32_t address, float value)
 {
 	asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
+__device__ __forceinline__ void store_there(uint32_t address, float4 v)
+{
+	asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y),
+	             "f"(v.z), "f"(v.w)
+	             : "memory");
+}
+
+__device__ __forceinline__ float4 load_shared_quad(uint32_t address)
+{
+	float4 v;
+
+	asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+	             : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+	             : "r"(address)
+	             : "memory");
+	return v;
 }
 
 __device__ __forceinline__ float load_shared(uint32_t address)

@@ -3,7 +3,7 @@
  * of stages in shared memory, two multiply what is there.
  *
  * CUT says how C is cut: STAGES of STAGE_BYTES; SHARERS blocks of a cluster that fill each other's stages, or
- * SPLITS that do not.
+ * SPLITS, at most, that do not, and have a part of K each.
  */
 #ifndef KOPS_KERNELS_GEMM_RING_H
 #define KOPS_KERNELS_GEMM_RING_H

@@ -42,17 +42,20 @@ template <> struct number<element::TF32> {
 
 /* How C is cut: a block has 128 rows for each of its WAVES, and COLS columns. Of a cluster's blocks those
  * BESIDE each other have the same rows, and each brings its part of A's tile for all; those BELOW each other
- * have the same columns, and share B's. BAND: see place_of(). TILE_NS: a tile of K. DEFERS: see outbox. */
+ * have the same columns, and share B's; or a cluster's blocks, SPLITS at most, have the same tile, and a part
+ * of K each. BAND: see place_of(). TILE_NS: a tile of K. DEFERS: see outbox. */
 template <int WAVES_, int COLS_, int BESIDE_, int BELOW_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_,
-          bool DEFERS_ = false>
+          bool DEFERS_ = false, int SPLITS_ = 1>
 struct cut {
 	static constexpr bool DEFERS = DEFERS_;
 	static constexpr int WAVES = WAVES_, COLS = COLS_, BESIDE = BESIDE_, BELOW = BELOW_;
-	static constexpr int SHARERS = BESIDE * BELOW, SPLITS = 1;
+	static constexpr int SHARERS = BESIDE * BELOW, SPLITS = SPLITS_;
 	static_assert(BESIDE == 1 || BELOW == 1, "what is shared is every block's of the cluster");
+	static_assert(SPLITS == 1 || (SHARERS == 1 && !DEFERS), "a cluster that splits K has one tile");
 	static constexpr int STAGES = STAGES_, SLOTS = SLOTS_, BAND = BAND_, TILE_NS = TILE_NS_;
 	static constexpr int ROWS = CONSUMERS * WAVES * WAVE_ROWS, SUMS = COLS / 2;
-	static constexpr int A_BYTES = ROWS * LINE_BYTES, STAGE_BYTES = A_BYTES + COLS * LINE_BYTES;
+	static constexpr int A_BYTES = ROWS * LINE_BYTES, B_BYTES = COLS * LINE_BYTES;
+	static constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 	/* On its way to C: for each warp of a consumer so many times 16 lines. */
 	static constexpr int SLOTS_BYTES = CONSUMERS * WAVE_ROWS * SLOTS * LINE_BYTES;
 	static constexpr int SHARED_BYTES = SLOTS_BYTES + STAGES * STAGE_BYTES + 2 * STAGES * 8 + 1024;
@@ -87,7 +90,14 @@ struct work {
 	unsigned m, n, k_tiles;
 	unsigned row_tiles, col_tiles, tiles; /* those of a cluster counted as one */
 	unsigned a_batch, b_batch;            /* 0: one matrix serves all */
+	unsigned parts;                       /* of K, where the cut splits it: a power of two */
 };
+
+/* Blocks of a cluster. */
+template <class CUT> __host__ __device__ inline unsigned cluster_blocks(const work &w)
+{
+	return CUT::SPLITS > 1 ? w.parts : CUT::SHARERS;
+}
 
 #ifdef KOPS_HOPPER
 
@@ -110,6 +120,19 @@ template <class CUT> __device__ __forceinline__ place place_of(const work &w, un
 	i -= band * w.col_tiles;
 	return {batch, ((band + i % height) * CUT::BELOW + rank % CUT::BELOW) * CUT::ROWS,
 	        (i / height * CUT::BESIDE + rank % CUT::BESIDE) * CUT::COLS};
+}
+
+/* This block's tiles of K. */
+struct span {
+	unsigned begin, end;
+};
+
+template <class CUT> __device__ __forceinline__ span span_of(const work &w)
+{
+	if (CUT::SPLITS == 1)
+		return {0, w.k_tiles};
+	unsigned part = hopper::cluster_rank();
+	return {w.k_tiles * part / w.parts, w.k_tiles * (part + 1) / w.parts};
 }
 
 /* ---- Bringing ---- */
@@ -144,11 +167,13 @@ __device__ __forceinline__ void fetch(uint32_t to, const CUtensorMap *map, unsig
 template <class F> __device__ __forceinline__ void produce(const work &w, ring<typename F::CUT> r)
 {
 	using CUT = typename F::CUT;
-	unsigned rank = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
+	unsigned rank = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0, blocks = cluster_blocks<CUT>(w);
+	span span = span_of<CUT>(w);
 
-	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
+	for (unsigned i = blockIdx.x / blocks; i < w.tiles; i += gridDim.x / blocks) {
 		place at = place_of<CUT>(w, i);
-		for (unsigned k = 0; k < w.k_tiles; k++, r.step()) {
+#pragma unroll 1
+		for (unsigned k = span.begin; k < span.end; k++, r.step()) {
 			hopper::barrier_wait(r.empty(), r.parity ^ 1);
 			hopper::barrier_expect(r.full(), CUT::STAGE_BYTES);
 			fetch<F::A_ACROSS, F::A_BOX, CUT::ROWS, CUT::BESIDE>(
@@ -667,7 +692,23 @@ __device__ __forceinline__ void consume_deferring(const work &w, ring<typename F
 	hopper::stores_await_read<0>();
 }
 
-/* The same with all results written before the next tile's products. */
+/* A consumer's sums of so many tiles of K, whose stages are free then. */
+template <class F>
+__device__ __forceinline__ void sum_up(wave_sums<F> &sums, ring<typename F::CUT> &r, int consumer,
+                                       unsigned k_tiles)
+{
+	ring<typename F::CUT> last = r;
+
+	if constexpr (F::A_BY_REGISTERS)
+		last = add_up_by_registers<F>(sums, r, consumer, k_tiles);
+	else
+		last = add_up<F>(sums, r, consumer, k_tiles, [](unsigned) {});
+	hopper::products_wait();
+	settle<F>(sums);
+	release(last);
+}
+
+/* As consume_deferring(), with all results written before the next tile's products. */
 template <class F>
 __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, uint32_t slots, int consumer)
 {
@@ -675,20 +716,102 @@ __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, 
 	wave_sums<F> sums = {};
 
 	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
-		ring<CUT> last = r;
 		way way = {slots, 0};
-		if constexpr (F::A_BY_REGISTERS)
-			last = add_up_by_registers<F>(sums, r, consumer, w.k_tiles);
-		else
-			last = add_up<F>(sums, r, consumer, w.k_tiles, [](unsigned) {});
-		hopper::products_wait();
-		settle<F>(sums);
-		release(last);
+		sum_up<F>(sums, r, consumer, w.k_tiles);
 		if constexpr (F::E != element::TF32)
 			way.stage = i + gridDim.x / CUT::SHARERS >= w.tiles ? free_stage<F>(r) : 0;
 		write_sums<F>(w, place_of<CUT>(w, i), consumer, way, sums);
 	}
 	hopper::stores_await_read<0>();
+}
+
+/* ---- Parts of K ---- */
+
+/* A thread's sums of 8 columns: two of each of two rows. */
+template <class F> constexpr int GROUPS = F::CUT::SUMS / 4;
+
+/* Of one of the cluster's blocks: where the parts' sums of the groups that it adds up are, in shared memory. */
+template <class F> struct heap {
+	static constexpr int THREADS = CONSUMERS * WARPGROUP;
+	static_assert(GROUPS<F> * THREADS * 16 <= F::CUT::STAGES * F::CUT::STAGE_BYTES);
+	uint32_t stages;
+	unsigned groups; /* that each block adds up */
+
+	__device__ __forceinline__ uint32_t at(unsigned part, unsigned group) const
+	{
+		return stages + ((part * groups + group) * THREADS + threadIdx.x - WARPGROUP) * 16;
+	}
+};
+
+__device__ __forceinline__ float4 add_quads(float4 x, float4 y)
+{
+	return make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
+}
+
+/* A group of this tile to C. */
+template <class F>
+__device__ __forceinline__ void store_group(const work &w, const place &tile, int consumer, unsigned group,
+                                            float4 v)
+{
+	using type = typename F::type;
+	lane_place<F> me;
+	place at = chunk_at<F>(tile, consumer, 0);
+	unsigned col = at.col + group * 8 + me.col();
+
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		unsigned row = at.row + me.row(half);
+		type *c = (type *)w.c_at.data + (int64_t)at.batch * w.c_at.batch + (int64_t)row * w.c_at.row +
+		          (int64_t)col * w.c_at.col;
+		float x = w.alpha * (half ? v.z : v.x), y = w.alpha * (half ? v.w : v.y);
+		if (w.beta != 0) {
+			float2 old = old_pair<F, false>(w, c, row, col);
+			x = fmaf(w.beta, old.x, x);
+			y = fmaf(w.beta, old.y, y);
+		}
+		if (row < w.m && col < w.n)
+			c[0] = (type)x;
+		if (row < w.m && col + 1 < w.n)
+			c[w.c_at.col] = (type)y;
+	}
+}
+
+/*
+ * A consumer's part of the cluster's tile. Each block adds up some of its columns, the parts in their order.
+ * All stages are free then; the producers' threads come where the cluster meets, too.
+ */
+template <class F>
+__device__ __forceinline__ void consume_part(const work &w, ring<typename F::CUT> r, int consumer)
+{
+	static_assert(F::CUT::WAVES == 1);
+	place tile = place_of<typename F::CUT>(w, blockIdx.x / w.parts);
+	unsigned part = hopper::cluster_rank(), groups = GROUPS<F> / w.parts;
+	heap<F> heap = {r.data, groups};
+	span span = span_of<typename F::CUT>(w);
+	wave_sums<F> sums = {};
+
+	/* Their zeros, too: ptxas would set them among the products, and let those wait for each other. */
+	settle<F>(sums);
+	sum_up<F>(sums, r, consumer, span.end - span.begin);
+	hopper::cluster_meet();
+	unsigned to = 0, group = 0;
+#pragma unroll
+	for (int g = 0; g < GROUPS<F>; g++) {
+		const float *s = &sums[0][g * 4];
+		hopper::store_there(hopper::address_in(to, heap.at(part, group)),
+		                    make_float4(s[0], s[1], s[2], s[3]));
+		if (++group == groups) {
+			group = 0;
+			to++;
+		}
+	}
+	hopper::cluster_sync();
+	for (unsigned g = 0; g < groups; g++) {
+		float4 all = hopper::load_shared_quad(heap.at(0, g));
+		for (unsigned from = 1; from < w.parts; from++)
+			all = add_quads(all, hopper::load_shared_quad(heap.at(from, g)));
+		store_group<F>(w, tile, consumer, part * groups + g, all);
+	}
 }
 
 #endif
@@ -721,9 +844,15 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_cons
 		if (threadIdx.x == 0)
 			produce<F>(w, r);
 		__syncwarp();
+		if constexpr (CUT::SPLITS > 1) { /* as in consume_part() */
+			hopper::cluster_meet();
+			hopper::cluster_sync();
+		}
 	} else {
 		hopper::more_registers<232>();
-		if constexpr (CUT::DEFERS)
+		if constexpr (CUT::SPLITS > 1)
+			consume_part<F>(w, r, warpgroup - 1);
+		else if constexpr (CUT::DEFERS)
 			consume_deferring<F>(w, r, slots, warpgroup - 1);
 		else
 			consume<F>(w, r, slots, warpgroup - 1);

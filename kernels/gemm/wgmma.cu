@@ -6,12 +6,18 @@
  *          wgmma; one warpgroup brings, two      384, two blocks share   busy for 97 % of a block's time, at
  *          multiply; C by the copy engine, of    the 256; smaller        1.6 of 1.98 GHz; cuBLAS's likewise
  *          16-bit types while the next tile is   128×192, 128×128,
- *          multiplied                            128×64
+ *          multiplied; where C has few tiles     128×64
+ *          a cluster's blocks split K
  *
  * A wide tile takes 48 KiB for each 128 bytes of K, 1024 clocks of the tensor cores: 48 bytes per clock and
  * multiprocessor, 32 of them from L2 as two blocks share a tile. 128 multiprocessors work on 2048 × 2048 of C
  * at a time (place_of()). No more blocks are started than end together. Where all tiles are multiplied at the
  * same time, blocks do not share: a cluster begins and ends later than two blocks (2048³: 25.2 us, alone 24.7).
+ *
+ * Where C has few tiles a cluster's 2, 4 or 8 blocks have a part of K each and add up some columns each, which
+ * the others have written to its shared memory. That takes 1.4 us for 128 × 64, 3 us for 128 × 128: tf32
+ * 48 × 352 × 944 5.9 us, whole 11.5, cuBLAS 7.7; bf16 48 × 816 × 3168 7.4, 14.2, 8.3. Of 5, 6 or 7 blocks fewer
+ * clusters find room (22, 17, 15), and to divide by them takes as long as to add up.
  *
  * Measured beside cuBLAS: docs/kernels.md. Of a block's clocks at 2048³, bf16: 1270 until the kernel before is
  * done, 3500 for the first tile of K (memory, its pages), 1043 for each of 32, 2100 for what becomes of the
@@ -99,6 +105,9 @@ using lone_cut = cut<2, 128, 1, 1, 4, 2, 8, 655>;
 using middle_cut = cut<1, 192, 1, 1, 5, 1, 16, 500>;
 using square_cut = cut<1, 128, 1, 1, 5, 4, 12, 350>;
 using narrow_cut = cut<1, 64, 1, 1, 8, 1, 16, 280>;
+/* Where C has few tiles. */
+using split_square_cut = cut<1, 128, 1, 1, 6, 0, 12, 350, false, 8>;
+using split_narrow_cut = cut<1, 64, 1, 1, 9, 0, 16, 280, false, 8>;
 
 constexpr uint64_t EXTENT_MAX = 1 << 30, TILES_MAX = 1u << 31;
 
@@ -220,9 +229,9 @@ template <class F> int launch_form(const plan &plan, work w, int multiprocessors
 		return KOPS_E_FAULT;
 	/* No more blocks than take the same number of tiles: what else is there only burns power. */
 	unsigned clusters = count_tiles<CUT>(&w, p.batch, multiprocessors).clusters;
+	unsigned blocks = cluster_blocks<CUT>(w);
 	cudaFuncSetAttribute(multiply<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, CUT::SHARED_BYTES);
-	launch_kernel(multiply<F>,
-	              {dim3(clusters * CUT::SHARERS), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, CUT::SHARERS},
+	launch_kernel(multiply<F>, {dim3(clusters * blocks), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, blocks},
 	              stream, w);
 	return cuda_launch_status();
 }
@@ -268,20 +277,52 @@ bool starts_aligned(const op_args *args)
 	       args->views[2].offset % 16 == 0;
 }
 
-/* One way to cut C. */
+/* One way to cut C, and K. */
 struct choice {
 	double ns;
+	unsigned parts;
 	launcher launch;
 };
 
+/* Of a tile: its first bytes, products, last sums. blocks: at work, and share what L2 gives. */
+template <class CUT> double tile_ns(double k_tiles, unsigned blocks)
+{
+	constexpr double L2 = 9700; /* bytes per ns */
+	constexpr int BYTES = CUT::A_BYTES / CUT::BESIDE + CUT::B_BYTES / CUT::BELOW;
+
+	return CUT::ROWS * CUT::COLS * 0.055 + k_tiles * fmax(CUT::TILE_NS, blocks * BYTES / L2);
+}
+
+/* So many clusters of more than two blocks find room at a time, as the multiprocessors are grouped. */
+unsigned clusters_at_once(unsigned blocks, int multiprocessors)
+{
+	return (unsigned)multiprocessors * (blocks > 2 ? 10 : 11) / (11 * blocks);
+}
+
+/* One tile for each cluster, if all find room. */
+template <class CUT, element E> choice split_choice_of(const plan &plan, work w, int multiprocessors)
+{
+	constexpr double joining_ns = CUT::ROWS * CUT::COLS * 0.18;
+	choice best = {INFINITY, 1, nullptr};
+
+	count_tiles<CUT>(&w, plan.p.batch, multiprocessors);
+	for (unsigned parts = 2; parts <= CUT::SPLITS && parts <= w.k_tiles; parts *= 2) {
+		double ns = 2500 + joining_ns + tile_ns<CUT>(ceil((double)w.k_tiles / parts), w.tiles * parts);
+		if (w.tiles <= clusters_at_once(parts, multiprocessors) && ns < best.ns)
+			best = {ns, parts, launcher_of<CUT, E>(plan)};
+	}
+	return best;
+}
+
 template <class CUT, element E> choice choice_of(const plan &plan, work w, int multiprocessors)
 {
-	const double launch_ns = CUT::SHARERS > 1 ? 2500 : 2000;
-	const double element_ns = 0.055; /* of a tile: the first bytes, the last sums */
+	if constexpr (CUT::SPLITS > 1)
+		return split_choice_of<CUT, E>(plan, w, multiprocessors);
+	double launch_ns = CUT::SHARERS > 1 ? 2500 : 2000;
 	waves waves = count_tiles<CUT>(&w, plan.p.batch, multiprocessors);
-	double tile_ns = CUT::ROWS * CUT::COLS * element_ns + (double)w.k_tiles * CUT::TILE_NS;
+	double ns = launch_ns + waves.count * tile_ns<CUT>(w.k_tiles, waves.clusters * CUT::SHARERS);
 
-	return {launch_ns + waves.count * tile_ns, launcher_of<CUT, E>(plan)};
+	return {ns, 1, launcher_of<CUT, E>(plan)};
 }
 
 template <element E, class... CUTS> choice fastest_of(const plan &plan, const work &w, int multiprocessors)
@@ -298,10 +339,11 @@ template <element E, class... CUTS> choice fastest_of(const plan &plan, const wo
 template <element E> choice best_of(const plan &plan, const work &w, int multiprocessors)
 {
 	if constexpr (E == element::TF32)
-		return fastest_of<E, wide_cut<E>, middle_cut, square_cut, narrow_cut>(plan, w, multiprocessors);
+		return fastest_of<E, wide_cut<E>, middle_cut, square_cut, narrow_cut, split_square_cut,
+		                  split_narrow_cut>(plan, w, multiprocessors);
 	else
-		return fastest_of<E, wide_cut<E>, lone_cut, middle_cut, square_cut, narrow_cut>(
-		    plan, w, multiprocessors);
+		return fastest_of<E, wide_cut<E>, lone_cut, middle_cut, square_cut, narrow_cut,
+		                  split_square_cut, split_narrow_cut>(plan, w, multiprocessors);
 }
 
 choice best_of(const plan &plan, const work &w, kops_dtype dtype, int multiprocessors)
@@ -374,7 +416,8 @@ extern "C" CUDA_LAUNCH(gemm_wgmma)
 	kops_dtype dtype = args->views[0].dtype;
 	plan plan = plan_of(args);
 	work w = work_of(plan, args);
+	choice best = best_of(plan, w, dtype, multiprocessors);
 
-	return best_of(plan, w, dtype, multiprocessors)
-	    .launch(plan, w, multiprocessors, (cudaStream_t)launch->stream);
+	w.parts = best.parts;
+	return best.launch(plan, w, multiprocessors, (cudaStream_t)launch->stream);
 }

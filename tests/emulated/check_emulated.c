@@ -113,6 +113,17 @@ static bool make_tiles(struct problem *p, struct random *r)
 	return problem_complete(p, true, true, r);
 }
 
+/* So few tiles and so long sums that wgmma splits K. */
+static bool make_splits(struct problem *p, struct random *r)
+{
+	static const kops_dtype dtypes[] = {KOPS_F16, KOPS_BF16, KOPS_F32};
+	uint64_t mnk[3] = {random_extent(200, r), random_extent(200, r), 900 + random_below(r, 1200)};
+
+	shape_product(p, dtypes[random_below(r, 3)], mnk, 8, r);
+	p->args.params.gemm.precision = KOPS_PRECISION_TF32;
+	return problem_complete(p, true, true, r);
+}
+
 /* That begin anywhere, if alike in x and y, and are a little longer than so many bytes. */
 static bool make_rows(struct problem *p, uint64_t rows, uint64_t bytes, struct random *r)
 {
@@ -166,6 +177,7 @@ static const struct row {
     {"gemm", "bf16x6", make_wide, 1, {2, 4, 6, 132}, NULL, gemm_bf16x6_workspace, gemm_bf16x6},
     {"gemm", "wgmma", make_narrow, 1, {2, 4, 6, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
     {"gemm", "wgmma tiles", make_tiles, 4, {2, 2, 2, 2}, gemm_wgmma_supports, NULL, gemm_wgmma},
+    {"gemm", "wgmma splits", make_splits, 2, {2, 8, 24, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
     {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, gemm_simt_workspace, gemm_simt},
     {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},

@@ -195,6 +195,11 @@ inline float load_shared(uint32_t address)
 	return *shared_as<float>(*emulator::self->block, address, 1);
 }
 
+inline float4 load_shared_quad(uint32_t address)
+{
+	return *shared_as<float4>(*emulator::self->block, address, 1);
+}
+
 inline void store_matrices(uint32_t row, const uint32_t (&pairs)[4])
 {
 	unsigned lane = threadIdx.x % emulator::WARP;
@@ -219,6 +224,11 @@ inline void cluster_sync()
 	emulator::meet_team();
 }
 
+inline void cluster_meet()
+{
+	emulator::meet_team();
+}
+
 template <int THREADS> void threads_sync(int barrier)
 {
 	if (barrier < 1 || barrier > 15)
@@ -233,9 +243,9 @@ inline uint32_t address_in(unsigned block, uint32_t address)
 	return block << RANK_SHIFT | address;
 }
 
-inline void store_there(uint32_t address, float value)
+template <class T> void store_there(uint32_t address, T value)
 {
-	*shared_as<float>(block_at(address >> RANK_SHIFT), address & ((1u << RANK_SHIFT) - 1), 1) = value;
+	*shared_as<T>(block_at(address >> RANK_SHIFT), address & ((1u << RANK_SHIFT) - 1), 1) = value;
 }
 
 template <int N> void fewer_registers()
