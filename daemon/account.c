@@ -27,10 +27,16 @@ void account_ref(struct account *a)
 	a->refs++;
 }
 
+static bool is_ahead(const struct accounts *all, const struct account *a)
+{
+	return sched_flow_is_ahead(all->sched, &a->flow) ||
+	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow));
+}
+
 static void forget_idle(struct accounts *all)
 {
 	for (struct account **link = &all->first, *a; (a = *link);) {
-		if (a->refs || sched_flow_is_ahead(all->sched, &a->flow)) {
+		if (a->refs || is_ahead(all, a)) {
 			link = &a->next;
 			continue;
 		}

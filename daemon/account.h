@@ -24,7 +24,8 @@ struct account {
 	uint64_t unread_bytes; /* of replies in its sessions' outboxes */
 	unsigned sessions, jobs, buffers;
 	uint64_t bytes[ACCOUNT_KINDS];
-	struct sched_flow flow;
+	struct sched_flow flow;        /* its jobs, on the devices */
+	struct sched_flow memory_flow; /* its memory, in worker threads */
 };
 
 /*
@@ -33,7 +34,7 @@ struct account {
  */
 struct accounts {
 	const struct config *config;
-	const struct sched *sched;
+	const struct sched *sched, *memory_sched; /* the latter NULL: not yet */
 	struct account *first;
 	unsigned sessions;
 	uint64_t bytes[ACCOUNT_KINDS];

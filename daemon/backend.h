@@ -111,7 +111,8 @@ struct backend {
 	 */
 	void (*notify)(struct backend_device *dev, void (*wake)(void *arg), void *arg);
 
-	/* RESIDENT memory, zeroed. */
+	/* RESIDENT memory, zeroed. Both NULL where the device computes in host memory, which its owner then
+	 * makes. */
 	int (*alloc)(struct backend_device *dev, uint64_t bytes, void **ret_address);
 	void (*free)(struct backend_device *dev, void *address);
 

@@ -32,12 +32,6 @@
 #define OPENBLAS_THREADS(n) ((int)(n))
 #endif
 
-struct allocation {
-	struct allocation *next;
-	void *address;
-	uint64_t bytes;
-};
-
 struct backend_device {
 	struct device_info info;
 	unsigned threads;
@@ -45,7 +39,6 @@ struct backend_device {
 	struct run *first, *last;    /* finished, waiting for poll() */
 	void *workspace;             /* kept between runs, at most KEPT_WORKSPACE_BYTES; only grows */
 	uint64_t workspace_bytes;
-	struct allocation *allocations;
 };
 
 static const struct kernel_list *const rows[OP_COUNT] = {
@@ -98,13 +91,12 @@ static void read_model(char *name, size_t size)
 static void fill_info(struct backend_device *dev)
 {
 	char model[96];
-	long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
 	long cache_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
 
 	read_model(model, sizeof model);
 	snprintf(dev->info.description, sizeof dev->info.description, "%s, %u thread%s", model, dev->threads,
 	         dev->threads == 1 ? "" : "s");
-	dev->info.memory_bytes = pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+	dev->info.memory_bytes = host_memory_total();
 	dev->info.cache_bytes = cache_bytes > 0 ? (uint64_t)cache_bytes : 0;
 	dev->info.depth = 2;
 }
@@ -133,12 +125,6 @@ static void cpu_close(struct backend_device *dev)
 	if (!dev)
 		return;
 	threads_stop();
-	while (dev->allocations) {
-		struct allocation *next = dev->allocations->next;
-		munmap(dev->allocations->address, dev->allocations->bytes);
-		free(dev->allocations);
-		dev->allocations = next;
-	}
 	if (dev->workspace)
 		munmap(dev->workspace, dev->workspace_bytes);
 	free(dev);
@@ -253,29 +239,14 @@ static void *map_zeroed(uint64_t bytes)
 	return address;
 }
 
-/* Touched now, where want of memory is an answer; later it would be the end of some process. */
-static void *map_touched(uint64_t bytes)
-{
-	void *address = NULL;
-
-	if (host_memory_claim(bytes) < 0)
-		return NULL;
-	address = map_zeroed(bytes);
-	if (address)
-		madvise(address, bytes,
-		        MADV_POPULATE_WRITE); /* Linux 5.14; before, pages come as they are used */
-	host_memory_settle(bytes);
-	return address;
-}
-
 /* NULL when there is no memory. One that is not kept is the caller's to unmap. */
-static void *get_workspace(struct backend_device *dev, uint64_t bytes)
+static void *get_workspace(struct backend_device *dev, uint64_t bytes, char why[WHY_BYTES])
 {
 	void *address;
 
 	if (bytes <= dev->workspace_bytes)
 		return dev->workspace;
-	if (host_memory_claim(bytes) < 0)
+	if (host_memory_claim(bytes, why, WHY_BYTES) < 0)
 		return NULL;
 	address = map_zeroed(bytes);
 	if (!address || bytes <= KEPT_WORKSPACE_BYTES)
@@ -352,10 +323,11 @@ static void cpu_start(struct backend_device *dev, struct run *run)
 	run->error[0] = 0;
 	run->upload_us = run->compute_us = run->download_us = 0;
 	if (run->device_bytes)
-		launch.workspace = get_workspace(dev, run->device_bytes);
+		launch.workspace = get_workspace(dev, run->device_bytes, run->error);
 	if (run->device_bytes && !launch.workspace) {
-		snprintf(run->error, WHY_BYTES, "out of memory: the job needs %.1f MiB of workspace",
-		         (double)run->device_bytes / 0x1p20);
+		if (!run->error[0])
+			snprintf(run->error, WHY_BYTES, "out of memory: the job needs %.1f MiB of workspace",
+			         (double)run->device_bytes / 0x1p20);
 		run->status = KOPS_E_NOMEM;
 	} else {
 		run->status = run_ops(run, &launch);
@@ -377,39 +349,6 @@ static struct run *cpu_poll(struct backend_device *dev)
 	return run;
 }
 
-/* ---- RESIDENT memory ---- */
-
-static int cpu_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address)
-{
-	struct allocation *a = calloc(1, sizeof *a);
-
-	if (!a)
-		return KOPS_E_NOMEM;
-	a->bytes = bytes;
-	a->address = bytes <= dev->info.memory_bytes ? map_touched(bytes) : NULL;
-	if (!a->address) {
-		free(a);
-		return KOPS_E_NOMEM;
-	}
-	a->next = dev->allocations;
-	dev->allocations = a;
-	*ret_address = a->address;
-	return 0;
-}
-
-static void cpu_free(struct backend_device *dev, void *address)
-{
-	for (struct allocation **at = &dev->allocations; *at; at = &(*at)->next) {
-		struct allocation *a = *at;
-		if (a->address != address)
-			continue;
-		*at = a->next;
-		munmap(a->address, a->bytes);
-		free(a);
-		return;
-	}
-}
-
 const struct backend backend_cpu = {
     .abi = BACKEND_ABI,
     .kind = "cpu",
@@ -422,6 +361,4 @@ const struct backend backend_cpu = {
     .plan = cpu_plan,
     .start = cpu_start,
     .poll = cpu_poll,
-    .alloc = cpu_alloc,
-    .free = cpu_free,
 };

@@ -358,7 +358,10 @@ static int start_thread(struct device *d)
 	pthread_condattr_destroy(&attr);
 	rc = pthread_create(&d->thread, NULL, device_thread, d);
 	if (rc) {
-		snprintf(d->open_why, WHY_BYTES, "cannot start a thread: %s", strerror(rc));
+		snprintf(d->open_why, WHY_BYTES,
+		         "cannot start a thread: %s; raise the limits on processes (TasksMax, ulimit -u) and "
+		         "address space (ulimit -v)",
+		         strerror(rc));
 		return KOPS_E_SYSTEM;
 	}
 	pthread_mutex_lock(&d->lock);

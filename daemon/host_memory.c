@@ -1,18 +1,45 @@
 #include "host_memory.h"
 
-#include <stdbool.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "kops.h"
 
-static uint64_t claimed_bytes; /* atomic */
+#define PATH_BYTES 1024
+#define LINE_BYTES 1024
 
-/* Of /proc/meminfo. False when it cannot be read. */
-static bool read_kib(uint64_t *ret_total, uint64_t *ret_available)
+static uint64_t claimed_bytes; /* atomic */
+static const char *root = "";
+
+/* One limit on our memory, in bytes, and how much of it is free. */
+struct limit {
+	uint64_t total, free;
+	char what[128]; /* for people */
+};
+
+void host_memory_set_root(const char *new_root)
 {
-	FILE *file = fopen("/proc/meminfo", "re");
+	root = new_root ? new_root : "";
+}
+
+static FILE *open_file(const char *path)
+{
+	char full[PATH_BYTES];
+
+	if (snprintf(full, sizeof full, "%s%s", root, path) >= (int)sizeof full)
+		return NULL;
+	return fopen(full, "re");
+}
+
+/* ---- The host ---- */
+
+static bool read_host(struct limit *ret)
+{
+	FILE *file = open_file("/proc/meminfo");
 	unsigned long long total = 0, available = 0;
-	char line[128];
+	char line[LINE_BYTES];
 
 	if (!file)
 		return false;
@@ -21,21 +48,247 @@ static bool read_kib(uint64_t *ret_total, uint64_t *ret_available)
 		sscanf(line, "MemAvailable: %llu", &available);
 	}
 	fclose(file);
-	*ret_total = total;
-	*ret_available = available;
+	*ret = (struct limit){.total = total << 10, .free = available << 10, .what = "the host"};
 	return total > 0;
 }
 
-int host_memory_claim(uint64_t bytes)
-{
-	uint64_t claimed = __atomic_add_fetch(&claimed_bytes, bytes, __ATOMIC_RELAXED);
-	uint64_t total, available;
+/* ---- Memory cgroups ---- */
 
-	if (!read_kib(&total, &available))
+/* The names of the two versions' files. */
+struct cgroup_files {
+	const char *const limits[2]; /* bytes, or "max" */
+	const char *usage, *reclaimable;
+};
+
+static const struct cgroup_files files_v1 = {
+    {"memory.limit_in_bytes", NULL}, "memory.usage_in_bytes", "total_inactive_file"};
+static const struct cgroup_files files_v2 = {{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
+
+/* Where the memory cgroups of this process are. */
+struct cgroup {
+	const struct cgroup_files *files;
+	char mount[PATH_BYTES / 2],
+	    path[PATH_BYTES / 2]; /* the folder is mount + path; path begins with '/' or is empty */
+};
+
+/* A number in bytes; "max", like a file that is not there, is no limit. */
+static uint64_t read_bytes(const char *folder, const char *name)
+{
+	char path[PATH_BYTES];
+	unsigned long long value;
+	FILE *file;
+	int n;
+
+	if (!name || snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path ||
+	    !(file = open_file(path)))
+		return UINT64_MAX;
+	n = fscanf(file, "%llu", &value);
+	fclose(file);
+	return n == 1 ? value : UINT64_MAX;
+}
+
+/* Of memory.stat: page cache that the kernel gives up before it kills anybody. */
+static uint64_t read_reclaimable(const char *folder, const char *key)
+{
+	char path[PATH_BYTES], line[LINE_BYTES], name[64];
+	unsigned long long value, found = 0;
+	FILE *file;
+
+	if (snprintf(path, sizeof path, "%s/memory.stat", folder) >= (int)sizeof path ||
+	    !(file = open_file(path)))
+		return 0;
+	while (fgets(line, sizeof line, file))
+		if (sscanf(line, "%63s %llu", name, &value) == 2 && strcmp(name, key) == 0)
+			found = value;
+	fclose(file);
+	return found;
+}
+
+/* False where this folder limits nothing. */
+static bool read_folder(const struct cgroup_files *files, const char *folder, struct limit *ret)
+{
+	uint64_t total = read_bytes(folder, files->limits[0]), high = read_bytes(folder, files->limits[1]);
+	uint64_t usage = read_bytes(folder, files->usage), reclaimable;
+
+	total = high < total ? high : total;
+	if (total == UINT64_MAX || usage == UINT64_MAX)
+		return false;
+	reclaimable = read_reclaimable(folder, files->reclaimable);
+	usage -= reclaimable < usage ? reclaimable : usage;
+	*ret = (struct limit){.total = total, .free = usage < total ? total - usage : 0};
+	snprintf(ret->what, sizeof ret->what, "the memory cgroup %.100s", folder);
+	return true;
+}
+
+/* Whether the comma-separated list has the word. */
+static bool has_word(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (; list; list = strchr(list, ',')) {
+		list += *list == ',';
+		if (strncmp(list, word, n) == 0 && (list[n] == ',' || list[n] == '\0'))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * One line of mountinfo: "36 25 0:31 ROOT MOUNT OPTIONS - TYPE SOURCE SUPER". True when it is where the memory
+ * controller's cgroups are; version 1 where both are there, since the controller is in one of them only.
+ */
+static bool read_mount(char *line, struct cgroup *cgroup, char top[PATH_BYTES / 2])
+{
+	char mount[PATH_BYTES / 2], type[32], super[256];
+	char *rest = strstr(line, " - ");
+	bool is_v1;
+
+	if (!rest || sscanf(line, "%*s %*s %*s %511s %511s", top, mount) != 2 ||
+	    sscanf(rest, " - %31s %*s %255s", type, super) != 2)
+		return false;
+	is_v1 = strcmp(type, "cgroup") == 0 && has_word(super, "memory");
+	if (!is_v1 && (strcmp(type, "cgroup2") != 0 || cgroup->files == &files_v1))
+		return false;
+	cgroup->files = is_v1 ? &files_v1 : &files_v2;
+	snprintf(cgroup->mount, sizeof cgroup->mount, "%s", mount);
+	return true;
+}
+
+/* The path of this process, from /proc/self/cgroup: "7:memory:/a/b", or "0::/a/b" of version 2. */
+static bool read_own_path(const struct cgroup *cgroup, char path[PATH_BYTES / 2])
+{
+	FILE *file = open_file("/proc/self/cgroup");
+	char line[LINE_BYTES];
+	bool found = false;
+
+	while (file && !found && fgets(line, sizeof line, file)) {
+		char *controllers = strchr(line, ':'), *at = controllers ? strchr(controllers + 1, ':') : NULL;
+
+		if (!at)
+			continue;
+		*at++ = '\0';
+		at[strcspn(at, "\n")] = '\0';
+		found = cgroup->files == &files_v1 ? has_word(controllers + 1, "memory")
+		                                   : strcmp(controllers, ":") == 0;
+		if (found)
+			snprintf(path, PATH_BYTES / 2, "%s", at);
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static bool find_cgroup(struct cgroup *ret)
+{
+	FILE *file = open_file("/proc/self/mountinfo");
+	char line[LINE_BYTES], top[PATH_BYTES / 2] = "", found_top[PATH_BYTES / 2] = "", path[PATH_BYTES / 2];
+	size_t n;
+
+	*ret = (struct cgroup){0};
+	if (!file)
+		return false;
+	while (fgets(line, sizeof line, file))
+		if (read_mount(line, ret, top))
+			snprintf(found_top, sizeof found_top, "%s", top);
+	fclose(file);
+	if (!ret->files || !read_own_path(ret, path))
+		return false;
+	/* In a container a mount may begin below the root of all cgroups, or our path lie outside of it. */
+	n = strcmp(found_top, "/") == 0 ? 0 : strlen(found_top);
+	if (strncmp(path, found_top, n) == 0 && !strstr(path, ".."))
+		snprintf(ret->path, sizeof ret->path, "%s", path + n);
+	if (strcmp(ret->path, "/") == 0)
+		ret->path[0] = '\0';
+	return true;
+}
+
+/* Each cgroup from our own up to the mount's top. fn is told of each limit. */
+static void each_cgroup(void (*fn)(struct limit *, const struct limit *), struct limit *arg)
+{
+	struct cgroup cgroup;
+	struct limit limit;
+	char folder[PATH_BYTES];
+
+	if (!find_cgroup(&cgroup))
+		return;
+	for (;;) {
+		char *slash = strrchr(cgroup.path, '/');
+
+		snprintf(folder, sizeof folder, "%s%s", cgroup.mount, cgroup.path);
+		if (read_folder(cgroup.files, folder, &limit))
+			fn(arg, &limit);
+		if (!slash)
+			return;
+		*slash = '\0';
+	}
+}
+
+/* ---- The tightest of all ---- */
+
+/* What may be claimed of a limit when nothing is claimed yet. */
+static uint64_t spare(const struct limit *limit)
+{
+	uint64_t kept = limit->total / 16;
+
+	return limit->free > kept ? limit->free - kept : 0;
+}
+
+static void take_less_spare(struct limit *tightest, const struct limit *other)
+{
+	if (spare(other) < spare(tightest))
+		*tightest = *other;
+}
+
+static bool read_tightest(struct limit *ret)
+{
+	if (!read_host(ret))
+		return false;
+	each_cgroup(take_less_spare, ret);
+	return true;
+}
+
+static void take_smaller(struct limit *smallest, const struct limit *other)
+{
+	if (other->total < smallest->total)
+		*smallest = *other;
+}
+
+uint64_t host_memory_total(void)
+{
+	struct limit smallest;
+
+	if (!read_host(&smallest))
+		return 0;
+	each_cgroup(take_smaller, &smallest);
+	return smallest.total;
+}
+
+uint64_t host_memory_room(void)
+{
+	uint64_t claimed = __atomic_load_n(&claimed_bytes, __ATOMIC_RELAXED), room;
+	struct limit tightest;
+
+	if (!read_tightest(&tightest))
+		return UINT64_MAX;
+	room = spare(&tightest);
+	return room > claimed ? room - claimed : 0;
+}
+
+int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes)
+{
+	uint64_t before = __atomic_fetch_add(&claimed_bytes, bytes, __ATOMIC_RELAXED), room;
+	struct limit tightest;
+
+	if (!read_tightest(&tightest))
 		return 0; /* no way to know */
-	if (available > total / 16 && claimed / 1024 < available - total / 16)
+	room = spare(&tightest);
+	if (before <= room && bytes <= room - before)
 		return 0;
 	host_memory_settle(bytes);
+	snprintf(why, why_bytes,
+	         "%" PRIu64 " bytes more of memory do not fit: %s has %" PRIu64 " bytes, %" PRIu64
+	         " free, %" PRIu64 " of those promised to others; use less, or raise the limit",
+	         bytes, tightest.what, tightest.total, tightest.free, before);
 	return KOPS_E_NOMEM;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "host_memory.h"
 #include "log.h"
 #include "reply.h"
 #include "server.h"
@@ -246,6 +247,7 @@ static void run_done(struct device_work *work)
 		if (job->buffers[i].pin)
 			buffer_settle_pin(job->buffers[i].buffer);
 	server->device_bytes_out[index] -= job->run.device_bytes;
+	host_memory_settle(job->claimed_bytes);
 	if (status < 0)
 		device_stats(device)->jobs_failed++;
 	else
@@ -269,12 +271,14 @@ static void pin_buffers(struct device_work *work, const struct backend *backend,
 }
 
 /* KOPS_E_* of a buffer that spoils the job by now, else 0. */
-static int spoiled(const struct job *job)
+static int spoiled(const struct job *job, char why[WHY_BYTES])
 {
 	for (unsigned i = 0; i < job->n_buffers; i++) {
 		const struct job_buffer *use = &job->buffers[i];
-		if (use->buffer->state == BUFFER_FAILED)
+		if (use->buffer->state == BUFFER_FAILED) {
+			snprintf(why, WHY_BYTES, "%s", use->buffer->why);
 			return use->buffer->failure;
+		}
 		if (use->buffer->lost && use->reads)
 			return KOPS_E_LOST;
 	}
@@ -338,6 +342,41 @@ static bool admit(struct server *server, struct job *job)
 	return false;
 }
 
+/*
+ * Pages that are missing from the job's shared buffers, because nobody wrote them or their owner punched holes,
+ * become the daemon's when the job touches them: where memory is short they are claimed, at most those that its
+ * views reach.
+ */
+static int claim_missing(struct job *job, char why[WHY_BYTES])
+{
+	uint64_t bytes = 0;
+
+	if (buffer_memory_is_ample(job->server))
+		return 0;
+	for (unsigned i = 0; i < job->n_buffers; i++) {
+		const struct job_buffer *use = &job->buffers[i];
+		uint64_t missing = buffer_missing_bytes(use->buffer);
+
+		bytes += missing < use->reach_bytes ? missing : use->reach_bytes;
+	}
+	if (bytes == 0 || host_memory_claim(bytes, why, WHY_BYTES) == 0) {
+		job->claimed_bytes = bytes;
+		return 0;
+	}
+	return KOPS_E_NOMEM;
+}
+
+static void begin(struct job *job)
+{
+	char why[WHY_BYTES];
+	int rc = claim_missing(job, why);
+
+	if (rc < 0)
+		job_end_queued(job, JOB_FAILED, rc, why);
+	else
+		start(job);
+}
+
 /* True when it started or ended a job. */
 static bool dispatch_one(struct server *server, unsigned index)
 {
@@ -345,6 +384,7 @@ static bool dispatch_one(struct server *server, unsigned index)
 	struct sched_job *picked;
 	struct job *job;
 	unsigned waiting = server->sched.waiting[index];
+	char why[WHY_BYTES] = "";
 	int rc;
 
 	if (device_runs_out(device) >= device_info(device)->depth)
@@ -353,13 +393,13 @@ static bool dispatch_one(struct server *server, unsigned index)
 	if (!picked)
 		return false;
 	job = of_sched(picked);
-	rc = spoiled(job);
+	rc = spoiled(job, why);
+	if (rc == 0 && job->deadline_ns && job->deadline_ns <= clock_ns())
+		rc = KOPS_E_DEADLINE;
 	if (rc < 0)
-		job_end_queued(job, JOB_FAILED, rc, NULL);
-	else if (job->deadline_ns && job->deadline_ns <= clock_ns())
-		job_end_queued(job, JOB_FAILED, KOPS_E_DEADLINE, NULL);
+		job_end_queued(job, JOB_FAILED, rc, why);
 	else if (admit(server, job))
-		start(job);
+		begin(job);
 	return server->sched.waiting[index] < waiting;
 }
 

@@ -24,10 +24,11 @@ enum job_state { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CAN
 
 struct job_buffer {
 	struct buffer *buffer;
-	bool pin;      /* to be registered before the run */
-	bool reads;    /* some op needs content from before the job */
-	bool fills;    /* an op writes all of it */
-	bool was_lost; /* fills it, and it was lost before */
+	bool pin;             /* to be registered before the run */
+	bool reads;           /* some op needs content from before the job */
+	bool fills;           /* an op writes all of it */
+	bool was_lost;        /* fills it, and it was lost before */
+	uint64_t reach_bytes; /* at most so many are touched: of whole pages, of all views */
 };
 
 struct job {
@@ -43,6 +44,7 @@ struct job {
 	struct account *account;
 	uint64_t id; /* request id */
 	uint64_t arrived_ns, started_ns, deadline_ns;
+	uint64_t claimed_bytes; /* host memory for pages that it is the first to touch */
 	struct job *next_expiring, **prev_expiring;
 	struct job_buffer *buffers;
 	unsigned n_buffers;

@@ -2,9 +2,11 @@
 #include <cblas.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -37,6 +39,25 @@ static void use_all_of_cpu(char **argv)
 #else
 	(void)argv;
 #endif
+}
+
+/*
+ * A thread of OpenBLAS takes 128 MiB of address space when it starts and waits for ever where there is none, at our
+ * exit too.
+ */
+static bool has_room_for_blas(void)
+{
+	size_t bytes = (size_t)openblas_get_num_threads() * (160u << 20);
+	void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (room == MAP_FAILED) {
+		log_error("too little address space for OpenBLAS: %zu bytes could not be mapped; raise the limit "
+		          "(ulimit -v, LimitAS), or set OPENBLAS_NUM_THREADS=1",
+		          bytes);
+		return false;
+	}
+	munmap(room, bytes);
+	return true;
 }
 
 static int serve(int argc, char **argv, const struct config *config)
@@ -79,5 +100,7 @@ int main(int argc, char **argv)
 		break;
 	}
 	use_all_of_cpu(argv);
+	if (!has_room_for_blas())
+		_exit(EXIT_FAILURE);
 	return serve(argc, argv, &config);
 }

@@ -117,11 +117,12 @@ static int perform(struct request *r, char why[WHY_BYTES])
 	return 0;
 }
 
-int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, char why[WHY_BYTES])
+int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
+                   char why[WHY_BYTES])
 {
 	struct server *server = session->server;
 	const char *refusal = NULL;
-	struct request r = {.session = session, .fds = fds, .n_fds = n_fds};
+	struct request r = {.session = session, .fds = fds, .n_fds = n_fds, .fds_lost = fds_lost};
 	int rc;
 
 	r.msg = (const Kops__V1__Request *)message_unpack(&kops__v1__request__descriptor, server->in, len,

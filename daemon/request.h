@@ -6,13 +6,17 @@
 #include "session.h"
 
 /*
- * Handles server->in[0, len) with its descriptors, of which it disposes. 0, also when the request was bad and
- * got an error reply; KOPS_E_PROTOCOL with a reason in why when the session has to end.
+ * Handles server->in[0, len) with its descriptors, of which it disposes; fds_lost: this process had no room for
+ * them. 0, also when the request was bad and got an error reply; KOPS_E_PROTOCOL with a reason in why when the
+ * session has to end.
  */
-int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, char why[WHY_BYTES]);
+int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
+                   char why[WHY_BYTES]);
 
 /* Answers the Alloc that made the buffer. */
 void request_buffer_settled(struct buffer *buffer);
+/* Answers its Drop. */
+void request_buffer_gone(struct buffer *buffer);
 
 /* Answers the pings whose canaries are all back. */
 void request_canaries_back(struct server *server);

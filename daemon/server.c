@@ -238,11 +238,8 @@ static void raise_fd_limit(void)
 	}
 }
 
-/*
- * Each buffer is a mapping, and without mappings the allocator and other users' buffers fail too: half of what
- * the kernel allows is for buffers, the rest for the pool's cache, devices and ourselves.
- */
-static unsigned count_mappings_for_buffers(void)
+/* What the kernel allows a process to map. */
+static uint64_t read_max_mappings(void)
 {
 	unsigned long max = 65530; /* the kernel's default */
 	FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
@@ -251,18 +248,47 @@ static unsigned count_mappings_for_buffers(void)
 		max = 65530;
 	if (file)
 		fclose(file);
-	return max / 2 < UINT_MAX ? (unsigned)(max / 2) : UINT_MAX;
+	return max;
+}
+
+/*
+ * Each buffer is a mapping and a descriptor, and without them the allocator and other users' buffers fail too:
+ * half of what the kernel allows is for buffers, a quarter of the descriptors for sessions, an eighth for the
+ * pool's cache, the rest for descriptors under way, devices and ourselves.
+ */
+static void divide_descriptors(struct server *s)
+{
+	uint64_t mappings = read_max_mappings(), most;
+	struct rlimit limit = {.rlim_cur = 1024};
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	most = limit.rlim_cur < UINT_MAX ? limit.rlim_cur : UINT_MAX;
+	s->n_buffers_max = (unsigned)(mappings < most ? mappings / 2 : most / 2);
+	s->n_sessions_max = (unsigned)(most / 4);
+	s->pool_segments_max = (unsigned)(most / 8);
 }
 
 static int make_pool(struct server *s, char why[CONFIG_WHY_BYTES])
 {
 	uint64_t warm = s->config.warm_pool ? s->config.warm_pool : s->gpu ? WARM_POOL_GPU_BYTES : 0;
 
-	s->pool = pool_new(&s->loop, s->gpu, warm, s->config.pool_cache);
+	s->pool = pool_new(&s->loop, s->workers, s->gpu, warm, s->config.pool_cache, s->pool_segments_max);
 	if (s->pool)
 		return 0;
 	snprintf(why, CONFIG_WHY_BYTES, "out of memory");
 	return KOPS_E_NOMEM;
+}
+
+static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])
+{
+	char reason[WHY_BYTES];
+	int rc = workers_start(&s->loop, &s->workers, reason);
+
+	if (rc < 0)
+		snprintf(why, CONFIG_WHY_BYTES, "%s", reason);
+	else
+		s->accounts.memory_sched = workers_sched(s->workers);
+	return rc;
 }
 
 int server_start(struct server *s, int argc, char **argv, const struct config *config,
@@ -280,7 +306,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	s->started_ns = clock_ns();
 	raise_fd_limit();
 	s->reserve_fd = -1;
-	s->n_buffers_max = count_mappings_for_buffers();
+	divide_descriptors(s);
 	uv_loop_init(&s->loop);
 	init_timer(s, &s->deadline_timer);
 	init_timer(s, &s->watchdog_timer);
@@ -292,6 +318,9 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
 
 	rc = listener_open(s, why);
+	if (rc < 0)
+		return rc;
+	rc = start_workers(s, why);
 	if (rc < 0)
 		return rc;
 	rc = devices_open(s, why);
@@ -330,7 +359,7 @@ static bool work_is_out(const struct server *s)
 	for (unsigned i = 0; i < s->n_devices; i++)
 		if (device_work_out(s->devices[i]))
 			return true;
-	return s->workers_busy || (s->pool && pool_is_busy(s->pool));
+	return s->workers && workers_are_busy(s->workers);
 }
 
 static void close_handle(uv_handle_t *handle, void *arg)
@@ -357,6 +386,7 @@ void server_close(struct server *s)
 		device_close(s->devices[i]);
 	}
 	pool_free(s->pool);
+	workers_stop(s->workers);
 	tuning_file_unload(s);
 	uv_walk(&s->loop, close_handle, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT);

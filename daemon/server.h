@@ -20,6 +20,7 @@
 #include "pool.h"
 #include "scheduler.h"
 #include "tuning.h"
+#include "workers.h"
 
 struct session;
 struct ping;
@@ -35,6 +36,7 @@ struct server {
 	char **argv;
 	struct accounts accounts;
 	struct sched sched;
+	struct workers *workers;
 	struct pool *pool;
 	const struct backend *gpu; /* NULL: none */
 	struct device *devices[SCHED_DEVICES_MAX];
@@ -43,7 +45,10 @@ struct server {
 	uint64_t device_bytes_out[SCHED_DEVICES_MAX]; /* admitted: staging and workspace of runs out */
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */
-	unsigned workers_busy;             /* buffers being unmapped */
+	unsigned n_sessions_max;           /* by descriptors */
+	unsigned pool_segments_max;        /* likewise, of the cache */
+	uint64_t ample_bytes;              /* see buffer_memory_is_ample() */
+	uint64_t looked_at_memory_ns;
 	struct session *sessions;
 	struct ping *pings;   /* waiting for a canary */
 	struct job *expiring; /* queued jobs with a deadline */

@@ -54,7 +54,7 @@ static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int
 	out->fd = fd >= 0 ? dup(fd) : -1;
 	if (fd >= 0 && out->fd < 0) {
 		free(out);
-		return KOPS_E_SYSTEM;
+		return KOPS_E_QUOTA;
 	}
 	s->account->unread_bytes += sizeof *out + bytes;
 	*s->outbox_end = out;
@@ -78,6 +78,8 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 		return rc;
 	if (rc == KOPS_E_BUSY) {
 		rc = outbox_push(s, data, bytes, fd);
+		if (rc == KOPS_E_QUOTA)
+			return rc; /* we lack descriptors: no fault of this client's */
 		if (rc == 0) {
 			watch(s);
 			return 0;
@@ -121,8 +123,8 @@ static bool read_one(struct session *s)
 
 	if (rc == KOPS_E_BUSY)
 		return false;
-	if (rc == 0)
-		rc = request_handle(s, len, fds, n_fds, why);
+	if (rc == 0 || rc == KOPS_E_NOMEM)
+		rc = request_handle(s, len, fds, n_fds, rc == KOPS_E_NOMEM, why);
 	else if (rc == KOPS_E_PROTOCOL)
 		snprintf(why, sizeof why, "a datagram too large, or with too many descriptors");
 	if (rc < 0)
@@ -181,6 +183,8 @@ static const char *refuse(const struct server *server, const struct account *acc
 		return "stopping";
 	if (server->accounts.sessions >= server->config.max_sessions)
 		return "max-sessions reached";
+	if (server->accounts.sessions >= server->n_sessions_max)
+		return "a quarter of the file descriptors are sessions; raise LimitNOFILE";
 	if (account->sessions >= server->config.max_sessions_per_uid)
 		return "max-sessions-per-uid reached";
 	return NULL;
@@ -258,10 +262,22 @@ static void drop_buffers(struct session *s)
 	idmap_clear(&s->buffers);
 }
 
+static void forget_drops(struct session *s)
+{
+	for (struct buffer *b = s->dropped; b; b = b->next_dropped)
+		b->drop_session = NULL;
+	s->dropped = NULL;
+	s->n_dropped = 0;
+}
+
 static void forget_allocs(struct session *s)
 {
-	for (struct buffer *b = s->pending; b; b = b->next_pending)
-		b->session = NULL;
+	struct buffer *next;
+
+	for (struct buffer *b = s->pending; b; b = next) {
+		next = b->next_pending;
+		buffer_forget_session(b);
+	}
 	s->pending = NULL;
 }
 
@@ -304,6 +320,7 @@ void session_close(struct session *s, const char *why)
 	if (s->next)
 		s->next->prev = s->prev;
 	request_forget(s);
+	forget_drops(s);
 	forget_allocs(s);
 	drop_jobs(s);
 	drop_buffers(s);
@@ -312,6 +329,7 @@ void session_close(struct session *s, const char *why)
 	s->account->sessions--;
 	server->accounts.sessions--;
 	account_unref(&server->accounts, s->account);
+	pool_look_soon(server->pool);
 	shutdown(s->fd, SHUT_RDWR);
 	uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
 	if (s->open_handles == 2)
@@ -322,5 +340,5 @@ void session_close(struct session *s, const char *why)
 
 bool session_is_quiet(const struct session *s)
 {
-	return !s->jobs.count && !s->outbox && !s->pending;
+	return !s->jobs.count && !s->outbox && !s->pending && !s->dropped;
 }

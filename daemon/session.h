@@ -48,11 +48,12 @@ struct session {
 	uv_poll_t poll;
 	uv_timer_t hello_timer;
 	struct session_out *outbox, **outbox_end;
-	struct idmap buffers;       /* id → struct buffer */
-	struct idmap jobs;          /* request id → struct job, unanswered */
-	struct idmap queues;        /* id → struct session_queue */
-	struct buffer *pending;     /* whose Alloc is unanswered; maybe dropped already */
-	unsigned n_dropped_pending; /* those dropped: they count against max-buffers until answered */
+	struct idmap buffers;   /* id → struct buffer */
+	struct idmap jobs;      /* request id → struct job, unanswered */
+	struct idmap queues;    /* id → struct session_queue */
+	struct buffer *pending; /* whose Alloc is unanswered; maybe dropped already */
+	struct buffer *dropped; /* whose Drop is unanswered */
+	unsigned n_dropped;     /* of these: they count against max-buffers until answered */
 };
 
 /* Takes over an accepted connection; closes fd and logs on failure. */

@@ -1,6 +1,7 @@
 /* verb_buffer.c: Import, Alloc and Drop. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "buffer.h"
 #include "reply.h"
@@ -14,7 +15,7 @@ static int check_buffer_counts(struct request *r)
 	const struct server *server = session->server;
 	const struct config *c = &server->config;
 
-	if (session->buffers.count + session->n_dropped_pending >= c->max_buffers)
+	if (session->buffers.count + session->n_dropped >= c->max_buffers)
 		snprintf(r->why, sizeof r->why,
 		         "the session has %" PRIu64 " buffers, its limit; drop some, or raise max-buffers",
 		         c->max_buffers);
@@ -24,8 +25,8 @@ static int check_buffer_counts(struct request *r)
 		         session->account->buffers);
 	else if (server->n_buffers >= server->n_buffers_max)
 		snprintf(r->why, sizeof r->why,
-		         "all users have %u buffers, half the mappings that the kernel allows; drop some, or "
-		         "raise vm.max_map_count",
+		         "all users have %u buffers, half the mappings or descriptors that the kernel allows; "
+		         "drop some, or raise vm.max_map_count and LimitNOFILE",
 		         server->n_buffers);
 	else
 		return 0;
@@ -68,6 +69,11 @@ int verb_import(struct request *r)
 	struct buffer *buffer;
 	int fd, rc;
 
+	if (r->fds_lost) {
+		snprintf(r->why, sizeof r->why,
+		         "kopsd has run out of file descriptors; try again later, or raise LimitNOFILE");
+		return KOPS_E_NOMEM;
+	}
 	if (r->n_fds != 1) {
 		snprintf(r->why, sizeof r->why, "Import needs one descriptor, %u came", r->n_fds);
 		return KOPS_E_FD;
@@ -91,6 +97,7 @@ static int send_lent(struct session *session, uint64_t request, const struct buf
 {
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Lent lent = KOPS__V1__LENT__INIT;
+	int fd = -1, rc;
 
 	lent.bytes = buffer->memory.bytes;
 	if (buffer->device)
@@ -98,7 +105,15 @@ static int send_lent(struct session *session, uint64_t request, const struct buf
 	reply.id = request;
 	reply.body_case = KOPS__V1__REPLY__BODY_LENT;
 	reply.lent = &lent;
-	return reply_send(session, &reply, buffer->segment ? buffer->segment->fd : -1);
+	if (buffer->segment) {
+		fd = pool_open_for_client(buffer->segment);
+		if (fd < 0)
+			return fd;
+	}
+	rc = reply_send(session, &reply, fd);
+	if (fd >= 0)
+		close(fd);
+	return rc;
 }
 
 static void remove_buffer(struct session *session, struct buffer *buffer)
@@ -117,28 +132,40 @@ static void answer_alloc(struct session *session, uint64_t request, struct buffe
 	if (rc == 0)
 		return;
 	remove_buffer(session, buffer);
-	reply_error(session, request, rc, "too many lent buffers wait unread at clients; try again later", 0);
+	reply_error(session, request, rc,
+	            "too many descriptors are open, or wait unread at clients; try again later, or raise "
+	            "LimitNOFILE",
+	            0);
 }
 
 void request_buffer_settled(struct buffer *buffer)
 {
 	struct session *session = buffer->session;
 	uint64_t request = buffer->request;
-	bool named = idmap_get(&session->buffers, buffer->id) == buffer;
 	struct buffer **link = &session->pending;
 
 	while (*link != buffer)
 		link = &(*link)->next_pending;
 	*link = buffer->next_pending;
 	buffer->session = NULL;
-	if (!named)
-		session->n_dropped_pending--;
 	if (buffer->state == BUFFER_READY) {
 		answer_alloc(session, request, buffer);
 		return;
 	}
 	remove_buffer(session, buffer);
-	reply_error(session, request, buffer->failure, NULL, 0);
+	reply_error(session, request, buffer->failure, buffer->why, 0);
+}
+
+void request_buffer_gone(struct buffer *buffer)
+{
+	struct session *session = buffer->drop_session;
+	struct buffer **link = &session->dropped;
+
+	while (*link != buffer)
+		link = &(*link)->next_dropped;
+	*link = buffer->next_dropped;
+	session->n_dropped--;
+	reply_ok(session, buffer->drop_request);
 }
 
 static int make_buffer(struct request *r, struct buffer **ret_buffer)
@@ -201,10 +228,12 @@ int verb_drop(struct request *r)
 		snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, r->msg->drop->buffer);
 		return KOPS_E_NOT_FOUND;
 	}
-	if (buffer->session)
-		r->session->n_dropped_pending++;
 	buffer->given_back = true;
+	buffer->drop_session = r->session;
+	buffer->drop_request = r->msg->id;
+	buffer->next_dropped = r->session->dropped;
+	r->session->dropped = buffer;
+	r->session->n_dropped++;
 	buffer_unref(buffer);
-	reply_ok(r->session, r->msg->id);
 	return 0;
 }

@@ -46,6 +46,32 @@ static int copy_view(const Kops__V1__View *msg, struct view *v, char why[WHY_BYT
 	return 0;
 }
 
+static void explain_extent(const struct view *v, uint64_t id, uint64_t bytes, int code, char why[WHY_BYTES])
+{
+	if (code == KOPS_E_INVALID)
+		snprintf(why, WHY_BYTES,
+		         "a view begins at byte %" PRIu64 " of buffer %" PRIu64
+		         ", which is no multiple of the %zu bytes of a %s",
+		         v->offset, id, dtype_size(v->dtype), dtype_name(v->dtype));
+	else
+		snprintf(why, WHY_BYTES,
+		         "a view at byte %" PRIu64
+		         " with its shape and strides does not lie inside buffer %" PRIu64 " of %" PRIu64
+		         " bytes",
+		         v->offset, id, bytes);
+}
+
+#define PAGE_BYTES 4096u
+
+/* The pages that elements over `span` bytes of memory may lie on. */
+static uint64_t pages_bytes(const struct view *v, uint64_t span)
+{
+	uint64_t pages = span / PAGE_BYTES + 2, elements = view_elements(v);
+
+	/* An element may lie on two pages only if it begins at one's end, and elements are aligned. */
+	return (elements < pages ? elements : pages) * PAGE_BYTES;
+}
+
 /* Binds one view to its buffer. Shapes among views are the op's own business. */
 static int bind_view(struct request *r, struct job *job, const Kops__V1__View *msg, struct view *v,
                      bool is_output, struct job_buffer **ret_use)
@@ -68,11 +94,7 @@ static int bind_view(struct request *r, struct job *job, const Kops__V1__View *m
 	}
 	rc = view_extent(v, buffer->memory.bytes, &lo, &hi);
 	if (rc < 0) {
-		snprintf(r->why, sizeof r->why,
-		         "a view at byte %" PRIu64
-		         " with its shape and strides does not lie, aligned to its elements, inside "
-		         "buffer %" PRIu64 " of %" PRIu64 " bytes",
-		         v->offset, msg->buffer, buffer->memory.bytes);
+		explain_extent(v, msg->buffer, buffer->memory.bytes, rc, r->why);
 		return rc;
 	}
 	if (is_output && buffer->memory.read_only) {
@@ -81,6 +103,7 @@ static int bind_view(struct request *r, struct job *job, const Kops__V1__View *m
 	}
 	v->space = &buffer->memory;
 	*ret_use = job_use(job, buffer);
+	(*ret_use)->reach_bytes += pages_bytes(v, hi - lo);
 	return 0;
 }
 

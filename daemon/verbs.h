@@ -15,6 +15,7 @@ struct request {
 	const Kops__V1__Request *msg; /* in the arena: gone with the request */
 	int *fds;                     /* -1 where taken over */
 	unsigned n_fds;
+	bool fds_lost; /* descriptors came and we had no room for them */
 	char why[WHY_BYTES];
 	uint64_t retry_after_us; /* with KOPS_E_BUSY */
 };

@@ -427,17 +427,22 @@ int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_M
 	if (n < 0)
 		return socket_error();
 
-	bool whole = take_fds(&msg, got, &n_got) && !(msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+	bool whole = take_fds(&msg, got, &n_got) && !(msg.msg_flags & MSG_TRUNC);
+	/* The control buffer has room for all that are allowed: where the kernel filled less of it and still
+	 * cut, it found no free descriptor in this process. */
+	bool cut = msg.msg_flags & MSG_CTRUNC, lost = cut && n_got < MESSAGE_FDS_MAX;
 	/* An empty datagram looks like the end of the connection, and no message is empty. */
-	if (n == 0 || !whole) {
+	if (n == 0 || !whole || cut)
 		while (n_got > 0)
 			close(got[--n_got]);
-		return n == 0 ? KOPS_E_CONNECT : KOPS_E_PROTOCOL;
-	}
+	if (n == 0)
+		return KOPS_E_CONNECT;
+	if (!whole || (cut && !lost))
+		return KOPS_E_PROTOCOL;
 	memcpy(fds, got, sizeof got[0] * n_got);
 	*ret_len = (size_t)n;
 	*ret_n_fds = n_got;
-	return 0;
+	return lost ? KOPS_E_NOMEM : 0;
 }
 
 int message_recv_wait(int sock, uint8_t *data, size_t *ret_len)

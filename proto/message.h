@@ -59,7 +59,8 @@ int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsi
 /*
  * Receives one datagram into data[MESSAGE_BYTES_MAX] without blocking. Received descriptors are close-on-exec
  * and the caller's to close. 0, KOPS_E_BUSY when none waits, KOPS_E_CONNECT at the end, KOPS_E_PROTOCOL when
- * the datagram or its descriptors were too many (all closed), KOPS_E_SYSTEM.
+ * the datagram or its descriptors were too many (all closed), KOPS_E_NOMEM when the datagram is there but this
+ * process had no descriptors left for those that came with it (none is), KOPS_E_SYSTEM.
  */
 int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds);
 

@@ -65,13 +65,18 @@ class Daemon:
             for key, value in self.settings.items():
                 print(key.replace("_", "-"), "=", value, file=f)
 
-    def spawn(self, **env):
+    def spawn(self, wrapper=(), **env):
+        """wrapper: a command that runs the one which follows it."""
         self.write_config()
         env = {**{k: v for k, v in os.environ.items() if not k.startswith(CLEAN_ENV)}, **env}
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen([KOPSD, "--config", self.config, "--socket", self.socket],
+            self.process = subprocess.Popen([*wrapper, KOPSD, "--config", self.config, "--socket", self.socket],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
         return self
+
+    def spawn_in(self, cgroup_procs, **env):
+        """In the cgroup of this cgroup.procs."""
+        return self.spawn(["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', cgroup_procs], **env)
 
     def start(self, **env):
         self.spawn(**env)

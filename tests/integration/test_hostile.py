@@ -382,6 +382,21 @@ class Exhaustion(harness.DaemonTest):
             c.close()
         self.assertTrue(eventually(lambda: self.works()))
 
+    def test_an_import_without_room_for_its_descriptor(self):
+        """Our own want of descriptors is an answer, and no violation of the client's."""
+        c = self.client()
+        fd = wire.memfd(4096)
+        before = resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, (self.daemon.fds() - 1, before[1]))
+        try:
+            refused = self.refused("NOMEM", c.import_fd, fd, 4096)
+            self.assertIn("LimitNOFILE", refused.message)
+            self.refused("NOMEM", lambda: c.wait(c.start_alloc(4096)[0]))
+        finally:
+            resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, before)
+        c.import_fd(fd, 4096)
+        os.close(fd)
+
     def works(self):
         try:
             with self.daemon.connect() as c:

@@ -1,4 +1,5 @@
 """What a client that is clumsy, or worse, must not do to others; and what must outlive a stop of the daemon."""
+import mmap
 import os
 import signal
 import subprocess
@@ -38,8 +39,43 @@ class LentMemory(unittest.TestCase):
         _, fd = self.lend_and_fill(c)
         c.close()
         with self.daemon.connect() as again:
-            self.assertTrue(eventually(lambda: again.stats()["pool_bytes"] == 0))
+            self.assertTrue(eventually(lambda: again.stats()["sessions"] == 1))
+            time.sleep(0.1)
             self.assertEqual(os.pread(fd, len(PATTERN), 0), PATTERN)
+            self.assertEqual(again.stats()["mapped_bytes"], 65536, "what somebody has counts")
+            # It is that very memory, not more of it, when its user comes again with it.
+            buffer = again.import_fd(fd, len(PATTERN))
+            self.assertEqual(again.stats()["mapped_bytes"], 65536)
+            again.submit(wire.copy(view(buffer, [64], dtype=F64), view(buffer, [64], dtype=F64, offset=2048)))
+            self.assertEqual(os.pread(fd, len(PATTERN), 0), PATTERN)
+
+    def test_kept_memory_counts_until_nobody_has_it(self):
+        """Allocating, keeping the descriptor and hanging up, again and again, does not get round the limit."""
+        daemon = harness.Daemon(max_mapped_per_uid="64M").start()
+        self.addCleanup(daemon.remove)
+        kept = []
+        for _ in range(4):
+            with daemon.connect() as c:
+                kept.append(c.wait(c.start_alloc(16 << 20)[0])["fds"][0])
+        with daemon.connect() as c:
+            self.assertEqual(c.stats()["mapped_bytes"], 64 << 20)
+            with self.assertRaises(wire.Refused) as caught:
+                c.wait(c.start_alloc(1 << 20)[0])
+            self.assertEqual(caught.exception.name, "QUOTA")
+            mapping = mmap.mmap(kept[0], 16 << 20)
+            for fd in kept[:2]:
+                os.close(fd)
+            # The second is free at once, the first still mapped.
+            c.lend(16 << 20)
+            with self.assertRaises(wire.Refused):
+                c.wait(c.start_alloc(1 << 20)[0])
+            mapping.close()
+            c.lend(16 << 20)
+        for fd in kept[2:]:
+            os.close(fd)
+        with daemon.connect() as c:
+            self.assertTrue(eventually(lambda: c.stats()["mapped_bytes"] == 0))
+            self.assertTrue(eventually(lambda: c.stats()["pool_bytes"] == 0))
 
     def test_what_was_given_back_is_kept_for_the_user(self):
         with self.daemon.connect() as c:

@@ -18,6 +18,8 @@
 
 struct fixture {
 	uv_loop_t loop;
+	struct workers *workers;
+	struct sched_flow flow;
 	struct pool *pool;
 	struct segment *got;
 	int status;
@@ -28,22 +30,27 @@ static void on_ready(struct segment *segment, int status, void *arg)
 {
 	struct fixture *f = arg;
 
-	f->got = segment;
+	f->got = status == 0 ? segment : NULL;
 	f->status = status;
 	f->answers++;
 }
 
+#define CACHE_SEGMENTS 100
+
 static void open_pool(struct fixture *f, const struct backend *gpu, uint64_t warm_bytes, uint64_t cache_bytes)
 {
+	char why[WHY_BYTES];
+
 	memset(f, 0, sizeof *f);
 	uv_loop_init(&f->loop);
-	f->pool = pool_new(&f->loop, gpu, warm_bytes, cache_bytes);
+	assert_int_equal(workers_start(&f->loop, &f->workers, why), 0);
+	f->pool = pool_new(&f->loop, f->workers, gpu, warm_bytes, cache_bytes, CACHE_SEGMENTS);
 	assert_non_null(f->pool);
 }
 
 static void settle(struct fixture *f)
 {
-	while (pool_is_busy(f->pool))
+	while (workers_are_busy(f->workers))
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
@@ -51,18 +58,36 @@ static void close_pool(struct fixture *f)
 {
 	settle(f);
 	pool_free(f->pool);
+	workers_stop(f->workers);
+	uv_run(&f->loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&f->loop), 0);
+}
+
+static void on_released(void *arg)
+{
+	++*(unsigned *)arg;
+}
+
+/* What was given back is zeroed and kept, or gone, when this returns. */
+static void take_back(struct fixture *f, struct segment *s)
+{
+	unsigned released = 0;
+
+	pool_take_back(s, &f->flow, on_released, &released);
+	assert_int_equal(released, 0);
+	settle(f);
+	assert_int_equal(released, 1);
 }
 
 /* At once or after a while. */
 static struct segment *lend(struct fixture *f, uid_t uid, uint64_t bytes)
 {
 	unsigned before = f->answers;
-	int status = 1;
-	struct segment *s = pool_lend(f->pool, uid, bytes, true, on_ready, f, &status);
+	bool ready;
+	struct segment *s = pool_lend(f->pool, uid, &f->flow, bytes, true, on_ready, f, &ready);
 
-	assert_int_equal(status, 0);
-	if (s)
+	assert_non_null(s);
+	if (ready)
 		return s;
 	while (f->answers == before)
 		uv_run(&f->loop, UV_RUN_ONCE);
@@ -106,8 +131,7 @@ static void test_sealed_touched_and_zeroed(void **state)
 		assert_int_equal(fcntl(s->fd, F_GET_SEALS) & seals, seals);
 		assert_int_equal(ftruncate(s->fd, 0), -1);
 		assert_true(is_zero(s));
-		pool_take_back(s);
-		settle(&f);
+		take_back(&f, s);
 		assert_int_equal(pool_bytes(f.pool), 0);
 	}
 	close_pool(&f);
@@ -124,8 +148,7 @@ static void test_a_segment_stays_with_its_user(void **state)
 	s = lend(&f, 1, 100);
 	first = inode(s);
 	memset(s->map, 0xc5, s->bytes);
-	pool_take_back(s);
-	settle(&f);
+	take_back(&f, s);
 
 	other = lend(&f, 2, 100);
 	assert_int_not_equal(inode(other), first);
@@ -134,8 +157,8 @@ static void test_a_segment_stays_with_its_user(void **state)
 	s = lend(&f, 1, 200);
 	assert_int_equal(inode(s), first);
 	assert_true(is_zero(s));
-	pool_take_back(s);
-	pool_take_back(other);
+	take_back(&f, s);
+	take_back(&f, other);
 	close_pool(&f);
 }
 
@@ -144,6 +167,7 @@ static void test_not_lent_while_being_zeroed(void **state)
 {
 	struct fixture f;
 	struct segment *s, *again;
+	unsigned released = 0;
 	ino_t first;
 
 	(void)state;
@@ -151,12 +175,13 @@ static void test_not_lent_while_being_zeroed(void **state)
 	s = lend(&f, 1, 32 * MIB);
 	first = inode(s);
 	memset(s->map, 0xc5, s->bytes);
-	pool_take_back(s);
+	pool_take_back(s, &f.flow, on_released, &released);
 	again = lend(&f, 1, 32 * MIB);
 	assert_true(is_zero(again));
 	if (inode(again) == first)
 		assert_ptr_equal(again, s);
-	pool_take_back(again);
+	take_back(&f, again);
+	assert_int_equal(released, 1);
 	close_pool(&f);
 }
 
@@ -174,17 +199,15 @@ static void test_cache_is_trimmed_oldest_first(void **state)
 	}
 	assert_int_equal(pool_bytes(f.pool), 4 * MIB);
 	for (int i = 0; i < 4; i++) {
-		pool_take_back(s[i]);
-		settle(&f);
+		take_back(&f, s[i]);
 	}
 	assert_int_equal(pool_bytes(f.pool), 2 * MIB);
 	s[0] = lend(&f, 1, MIB);
 	s[1] = lend(&f, 1, MIB);
 	assert_int_equal(inode(s[0]), inodes[3]);
 	assert_int_equal(inode(s[1]), inodes[2]);
-	pool_take_back(s[0]);
-	pool_take_back(s[1]);
-	settle(&f);
+	take_back(&f, s[0]);
+	take_back(&f, s[1]);
 	pool_set_cache(f.pool, MIB);
 	settle(&f);
 	assert_int_equal(pool_bytes(f.pool), MIB);
@@ -194,14 +217,118 @@ static void test_cache_is_trimmed_oldest_first(void **state)
 	close_pool(&f);
 }
 
+/* Each has a descriptor. */
+static void test_cache_is_bounded_in_number(void **state)
+{
+	struct fixture f;
+	struct segment *s[CACHE_SEGMENTS + 5];
+
+	(void)state;
+	open_pool(&f, NULL, 0, 1024 * MIB);
+	for (int i = 0; i < CACHE_SEGMENTS + 5; i++)
+		s[i] = lend(&f, 1, 64 * KIB);
+	for (int i = 0; i < CACHE_SEGMENTS + 5; i++)
+		take_back(&f, s[i]);
+	assert_int_equal(pool_bytes(f.pool), CACHE_SEGMENTS * 64 * KIB);
+	close_pool(&f);
+}
+
+/* One that a session's end left with its client stays the client's, with its content, until nobody has it. */
+static void test_kept_while_somebody_has_it(void **state)
+{
+	struct fixture f;
+	struct segment *s, *again;
+	struct stat st;
+	unsigned released = 0;
+	void *map;
+	int fd;
+
+	(void)state;
+	open_pool(&f, NULL, 0, MIB);
+	s = lend(&f, 1, MIB);
+	fd = pool_open_for_client(s);
+	assert_true(fd >= 0);
+	map = mmap(NULL, s->bytes, PROT_READ, MAP_SHARED, fd, 0);
+	memset(s->map, 0xc5, s->bytes);
+	pool_let_go(s, &f.flow, on_released, &released);
+	settle(&f);
+	assert_false(pool_release_unheld(f.pool, 1));
+	assert_int_equal(fstat(fd, &st), 0);
+	close(fd);
+	assert_false(pool_release_unheld(f.pool, 1));
+	assert_int_equal(released, 0);
+	assert_int_equal(pool_bytes(f.pool), MIB);
+	assert_int_equal(((unsigned char *)map)[4711], 0xc5);
+
+	assert_null(pool_adopt(f.pool, 2, st.st_dev, st.st_ino));
+	again = pool_adopt(f.pool, 1, st.st_dev, st.st_ino);
+	assert_ptr_equal(again, s);
+	assert_int_equal(released, 1);
+	assert_int_equal(((unsigned char *)again->map)[4711], 0xc5);
+
+	pool_let_go(again, &f.flow, on_released, &released);
+	settle(&f);
+	munmap(map, MIB);
+	assert_true(pool_release_unheld(f.pool, 1));
+	assert_int_equal(released, 2);
+	settle(&f);
+	assert_int_equal(pool_bytes(f.pool), 0);
+	close_pool(&f);
+}
+
+/* Nobody waits for it: what is made of it goes again. */
+static void test_cancelled(void **state)
+{
+	struct fixture f;
+	struct segment *s;
+	bool ready;
+
+	(void)state;
+	open_pool(&f, NULL, 0, 1024 * MIB);
+	s = pool_lend(f.pool, 1, &f.flow, 512 * MIB, true, on_ready, &f, &ready);
+	assert_false(ready);
+	usleep(10000); /* by now it is begun, and not through */
+	uv_run(&f.loop, UV_RUN_NOWAIT);
+	pool_cancel(s);
+	settle(&f);
+	assert_int_equal(f.answers, 1);
+	assert_int_equal(f.status, KOPS_E_CANCELLED);
+	assert_int_equal(pool_bytes(f.pool), 0);
+	close_pool(&f);
+}
+
+/* A user who waits for much memory delays nobody who waits for a little. */
+static void test_users_share_the_threads(void **state)
+{
+	struct fixture f;
+	struct sched_flow other = {0};
+	struct segment *large[8], *small;
+	bool ready;
+
+	(void)state;
+	open_pool(&f, NULL, 0, 0);
+	for (int i = 0; i < 8; i++)
+		large[i] = pool_lend(f.pool, 1, &f.flow, 64 * MIB, true, on_ready, &f, &ready);
+	f.answers = 0;
+	small = pool_lend(f.pool, 2, &other, MIB, true, on_ready, &f, &ready);
+	while (f.answers == 0)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	assert_ptr_equal(f.got, small);
+	settle(&f);
+	assert_int_equal(f.answers, 9);
+	for (int i = 0; i < 8; i++)
+		take_back(&f, large[i]);
+	take_back(&f, small);
+	close_pool(&f);
+}
+
 static void test_too_large_for_the_cache(void **state)
 {
 	struct fixture f;
 
 	(void)state;
 	open_pool(&f, NULL, 0, MIB);
-	pool_take_back(lend(&f, 1, 2 * MIB));
-	settle(&f);
+	take_back(&f, lend(&f, 1, 2 * MIB));
 	assert_int_equal(pool_bytes(f.pool), 0);
 	close_pool(&f);
 }
@@ -210,27 +337,26 @@ static void test_warm_segments_are_lent_at_once_and_made_again(void **state)
 {
 	struct fixture f;
 	struct segment *s[8];
-	int status;
+	bool ready;
 
 	(void)state;
 	open_pool(&f, NULL, 4 * (64 + 128) * KIB, 0);
 	settle(&f);
 	assert_int_equal(pool_bytes(f.pool), 4 * (64 + 128) * KIB);
 	for (int i = 0; i < 4; i++) {
-		s[i] = pool_lend(f.pool, 1, 100 * KIB, true, on_ready, &f, &status);
-		assert_non_null(s[i]);
+		s[i] = pool_lend(f.pool, 1, &f.flow, 100 * KIB, true, on_ready, &f, &ready);
+		assert_true(ready);
 		assert_true(is_zero(s[i]));
 		for (int j = 0; j < i; j++)
 			assert_int_not_equal(inode(s[i]), inode(s[j]));
 	}
 	settle(&f);
 	for (int i = 4; i < 8; i++) {
-		s[i] = pool_lend(f.pool, 2, 100 * KIB, true, on_ready, &f, &status);
-		assert_non_null(s[i]);
+		s[i] = pool_lend(f.pool, 2, &f.flow, 100 * KIB, true, on_ready, &f, &ready);
+		assert_true(ready);
 	}
 	for (int i = 0; i < 8; i++)
-		pool_take_back(s[i]);
-	settle(&f);
+		take_back(&f, s[i]);
 	assert_int_equal(pool_bytes(f.pool), 4 * (64 + 128) * KIB);
 	close_pool(&f);
 }
@@ -238,12 +364,12 @@ static void test_warm_segments_are_lent_at_once_and_made_again(void **state)
 static void test_one_that_cannot_be_made(void **state)
 {
 	struct fixture f;
-	int status = 1;
+	bool ready;
 
 	(void)state;
 	open_pool(&f, NULL, 0, 0);
-	assert_null(pool_lend(f.pool, 1, 1ull << 46, true, on_ready, &f, &status));
-	assert_int_equal(status, 0);
+	assert_non_null(pool_lend(f.pool, 1, &f.flow, 1ull << 46, true, on_ready, &f, &ready));
+	assert_false(ready);
 	settle(&f);
 	assert_int_equal(f.answers, 1);
 	assert_null(f.got);
@@ -286,13 +412,12 @@ static void test_pinned_and_unpinned(void **state)
 	s = lend(&f, 1, 3 * MIB);
 	assert_true(s->pinned);
 	assert_int_equal(pins, 5);
-	pool_take_back(s);
-	settle(&f);
+	take_back(&f, s);
 	assert_int_equal(pins, 4);
 	refuse_pins = 1;
 	s = lend(&f, 1, 3 * MIB);
 	assert_false(s->pinned);
-	pool_take_back(s);
+	take_back(&f, s);
 	close_pool(&f);
 	refuse_pins = 0;
 	assert_int_equal(pins, 0);
@@ -305,6 +430,10 @@ int main(void)
 	    cmocka_unit_test(test_a_segment_stays_with_its_user),
 	    cmocka_unit_test(test_not_lent_while_being_zeroed),
 	    cmocka_unit_test(test_cache_is_trimmed_oldest_first),
+	    cmocka_unit_test(test_cache_is_bounded_in_number),
+	    cmocka_unit_test(test_kept_while_somebody_has_it),
+	    cmocka_unit_test(test_cancelled),
+	    cmocka_unit_test(test_users_share_the_threads),
 	    cmocka_unit_test(test_too_large_for_the_cache),
 	    cmocka_unit_test(test_warm_segments_are_lent_at_once_and_made_again),
 	    cmocka_unit_test(test_one_that_cannot_be_made),

@@ -1,0 +1,179 @@
+"""kopsd in a memory cgroup smaller than what clients ask for: they are refused, with the numbers, and nothing is killed."""
+import os
+import sys
+import unittest
+
+import harness
+import wire
+from harness import eventually
+from wire import RESIDENT, view
+
+LIMIT = 640 << 20
+PAGE = 4096
+
+
+def make_cgroup():
+    """Path of a new memory cgroup with LIMIT, and None; or None and the reason why there is none."""
+    name = f"kops-test-{os.getpid()}"
+    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        path = os.path.join(root, name)
+        try:
+            os.mkdir(path)
+        except OSError:
+            continue
+        try:
+            with open(os.path.join(path, limit), "w", encoding="ascii") as f:
+                f.write(str(LIMIT))
+            with open(os.path.join(path, "cgroup.procs"), "a", encoding="ascii"):
+                return path, None
+        except OSError:
+            os.rmdir(path)
+    return None, "no memory cgroup can be made here"
+
+
+class Contained(unittest.TestCase):
+    def setUp(self):
+        self.cgroup, why = make_cgroup()
+        if not self.cgroup:
+            self.skipTest(why)
+        self.addCleanup(self.remove_cgroup)
+        self.daemon = harness.Daemon(pool_cache=0)
+        self.addCleanup(self.daemon.remove)
+        self.daemon.spawn_in(os.path.join(self.cgroup, "cgroup.procs"))
+        self.assertTrue(eventually(lambda: b" ready: " in self.daemon.log(), harness.START_S), self.daemon.log())
+        self.c = self.daemon.connect()
+        self.addCleanup(self.c.close)
+
+    def remove_cgroup(self):
+        self.assertTrue(eventually(self.try_to_remove, 5), "the cgroup is still in use")
+
+    def try_to_remove(self):
+        try:
+            os.rmdir(self.cgroup)
+            return True
+        except OSError:
+            return False
+
+    def refused(self, action, *args):
+        """For want of memory, by a sentence that says how much there is."""
+        with self.assertRaises(wire.Refused) as caught:
+            action(*args)
+        self.assertEqual(caught.exception.name, "NOMEM", caught.exception.message)
+        self.assertIn(str(LIMIT), caught.exception.message)
+
+    def assert_works(self):
+        self.assertIsNone(self.daemon.process.poll(), "kopsd was killed")
+        with self.daemon.connect() as c:
+            b = c.lend(1 << 20)
+            c.submit(wire.add(*[view(b, [1 << 18])] * 3))
+            c.ping()
+
+    def test_one_large_alloc(self):
+        for kind in (wire.SHARED, RESIDENT):
+            self.refused(lambda: self.c.wait(self.c.start_alloc(2 << 30, kind)[0]))
+            self.assert_works()
+
+    def test_many_small_allocs(self):
+        for kind in (wire.SHARED, RESIDENT):
+            answers = [self.c.wait_any(r) for r, _ in [self.c.start_alloc(64 << 20, kind) for _ in range(40)]]
+            for answer in answers:
+                for fd in answer["fds"]:
+                    os.close(fd)
+            names = {wire.STATUS_NAME[a["status"]] for a in answers}
+            self.assertEqual(names, {"OK", "NOMEM"})
+            self.assertIsNone(self.daemon.process.poll(), "kopsd was killed")
+            for b in range(1, self.c.next_buffer):
+                self.c.wait_any(self.c.start("drop", {"buffer": b}))
+            self.assert_works()
+
+    def test_a_large_sparse_import(self):
+        fd = wire.memfd(8 << 30)
+        self.refused(self.c.import_fd, fd, 8 << 30)
+        os.close(fd)
+        self.assert_works()
+
+    def one_element_a_page(self, size):
+        """Imports a memfd without pages; an op that touches each of them, and the memfd."""
+        fd = wire.memfd(size)
+        b = self.c.import_fd(fd, size)
+        n = size // PAGE // 2
+        x, y = (view(b, [n], [PAGE // 4], offset=o) for o in (0, size // 2))
+        return wire.copy(x, y), fd
+
+    def test_pages_that_jobs_touch(self):
+        size = 192 << 20
+        ops = [self.one_element_a_page(size) for _ in range(6)]
+        answers = [self.c.wait_any(self.c.start_submit(op)) for op, _ in ops]
+        names = [wire.STATUS_NAME[a["status"]] for a in answers]
+        self.assertEqual(names[0], "OK")
+        self.assertEqual(names[-1], "NOMEM")
+        self.assert_works()
+        # Whoever punches holes into memory takes it from others again.
+        for op, fd in ops[:2]:
+            wire.punch_hole(fd, 0, size)
+        for _ in range(3):
+            for op, fd in ops:
+                self.c.wait_any(self.c.start_submit(op))
+        self.assert_works()
+        for _, fd in ops:
+            os.close(fd)
+
+    def test_lent_memory_with_holes(self):
+        """Lending, punching and lending again promises more than there is."""
+        size = 128 << 20
+        lent = []
+        for _ in range(8):
+            r, b = self.c.start_alloc(size)
+            (fd,) = self.c.wait(r)["fds"]
+            wire.punch_hole(fd, 0, size)
+            lent.append((b, fd))
+        names = set()
+        for b, fd in lent:
+            op = wire.copy(view(b, [size // 8]), view(b, [size // 8], offset=size // 2))
+            names.add(wire.STATUS_NAME[self.c.wait_any(self.c.start_submit(op))["status"]])
+        self.assertEqual(names, {"OK", "NOMEM"})
+        self.assert_works()
+        for _, fd in lent:
+            os.close(fd)
+
+
+class Processes(unittest.TestCase):
+    """Limits on threads and address space: a sentence at the start, or service; never a crash."""
+
+    def outcome(self, *wrapper):
+        daemon = harness.Daemon()
+        self.addCleanup(daemon.remove)
+        os.chmod(daemon.folder, 0o777)
+        daemon.spawn(wrapper)
+        eventually(lambda: b" ready: " in daemon.log() or daemon.process.poll() is not None, harness.START_S, 0.02)
+        if daemon.process.poll() is None:
+            with daemon.connect() as c:
+                b = c.wait_any(c.start_alloc(1 << 20)[0])
+                self.assertIn(wire.STATUS_NAME[b["status"]], ("OK", "NOMEM"))
+                self.assertIsNone(daemon.process.poll(), daemon.log())
+            self.assertEqual(daemon.stop(), 0)
+            return "served"
+        if b"OpenBLAS blas_thread_init" not in daemon.log():  # which says why and raises SIGINT, before our main()
+            self.assertGreater(daemon.process.returncode, 0, daemon.log())
+            self.assertRegex(daemon.log(), b"raise|make")
+        return "refused"
+
+    @unittest.skipIf(harness.QUICK, "sanitizers need address space")
+    def test_address_space(self):
+        outcomes = [self.outcome("/bin/sh", "-c", f'ulimit -v {kib} && exec "$0" "$@"')
+                    for kib in (1 << 17, 3 << 16, 1 << 18, 3 << 17, 1 << 19, 1 << 20, 1 << 22)]
+        self.assertEqual(outcomes[-1], "served")
+
+    @unittest.skipIf(harness.QUICK, "sanitizers need threads")
+    def test_threads(self):
+        """Of a user of its own, since root is not held to it."""
+        outcomes = [self.outcome("prlimit", f"--nproc={n}", "setpriv", "--reuid", "64001", "--clear-groups", "--")
+                    for n in (1, 2, 3, 4, 5, 6, 8, 64)]
+        self.assertEqual(outcomes[-1], "served")
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("skipped: making memory cgroups needs root")
+        sys.exit(77)
+    harness.main()
