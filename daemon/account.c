@@ -29,7 +29,7 @@ void account_ref(struct account *a)
 
 static bool is_ahead(const struct accounts *all, const struct account *a)
 {
-	return sched_flow_is_ahead(all->sched, &a->flow) ||
+	return sched_flow_is_ahead(all->sched, &a->flow) || turns_is_ahead(all->turns, &a->turns) ||
 	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow));
 }
 

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "kernel.h"
 #include "scheduler.h"
+#include "turns.h"
 
 enum account_kind {
 	ACCOUNT_MAPPED,   /* SHARED buffers */
@@ -26,15 +27,17 @@ struct account {
 	uint64_t bytes[ACCOUNT_KINDS];
 	struct sched_flow flow;        /* its jobs, on the devices */
 	struct sched_flow memory_flow; /* its memory, in worker threads */
+	struct turns_user turns;       /* its requests, on the loop */
 };
 
 /*
- * An account that nobody refers to stays while its flow is ahead of its share, else a user who connects anew
- * for each job would be a new user each time.
+ * An account that nobody refers to stays while it is ahead of its share of anything, else a user who connects
+ * anew for each job would be a new user each time.
  */
 struct accounts {
 	const struct config *config;
 	const struct sched *sched, *memory_sched; /* the latter NULL: not yet */
+	const struct turns *turns;
 	struct account *first;
 	unsigned sessions;
 	uint64_t bytes[ACCOUNT_KINDS];

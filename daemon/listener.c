@@ -13,7 +13,8 @@
 #include "notify.h"
 #include "session.h"
 
-#define ACCEPT_BATCH 16
+/* Connections taken before sessions get their turns. */
+#define ACCEPT_BATCH 4
 
 static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *what)
 {

@@ -42,8 +42,8 @@ static void use_all_of_cpu(char **argv)
 }
 
 /*
- * A thread of OpenBLAS takes 128 MiB of address space when it starts and waits for ever where there is none, at our
- * exit too.
+ * A thread of OpenBLAS takes 128 MiB of address space when it starts and waits for ever where there is none, at
+ * our exit too.
  */
 static bool has_room_for_blas(void)
 {
@@ -51,9 +51,10 @@ static bool has_room_for_blas(void)
 	void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (room == MAP_FAILED) {
-		log_error("too little address space for OpenBLAS: %zu bytes could not be mapped; raise the limit "
-		          "(ulimit -v, LimitAS), or set OPENBLAS_NUM_THREADS=1",
-		          bytes);
+		log_error(
+		    "too little address space for OpenBLAS: %zu bytes could not be mapped; raise the limit "
+		    "(ulimit -v, LimitAS), or set OPENBLAS_NUM_THREADS=1",
+		    bytes);
 		return false;
 	}
 	munmap(room, bytes);

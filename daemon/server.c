@@ -302,12 +302,14 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	s->argv = argv;
 	s->accounts.config = &s->config;
 	s->accounts.sched = &s->sched;
+	s->accounts.turns = &s->turns;
 	s->listen_fd = -1;
 	s->started_ns = clock_ns();
 	raise_fd_limit();
 	s->reserve_fd = -1;
 	divide_descriptors(s);
 	uv_loop_init(&s->loop);
+	turns_init(&s->turns, &s->loop, &s->accounts, session_take_turn);
 	init_timer(s, &s->deadline_timer);
 	init_timer(s, &s->watchdog_timer);
 	init_timer(s, &s->drain_timer);

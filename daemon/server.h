@@ -20,6 +20,7 @@
 #include "pool.h"
 #include "scheduler.h"
 #include "tuning.h"
+#include "turns.h"
 #include "workers.h"
 
 struct session;
@@ -36,6 +37,7 @@ struct server {
 	char **argv;
 	struct accounts accounts;
 	struct sched sched;
+	struct turns turns;
 	struct workers *workers;
 	struct pool *pool;
 	const struct backend *gpu; /* NULL: none */

@@ -15,14 +15,17 @@
 #include "request.h"
 #include "server.h"
 
-/* Datagrams taken from one client before the others get their turn. */
-#define READ_BATCH 16
-
 static void on_poll(uv_poll_t *poll, int status, int events);
 
 static void watch(struct session *s)
 {
+	s->place.unwatched = false;
 	uv_poll_start(&s->poll, s->outbox ? UV_WRITABLE : UV_READABLE, on_poll);
+}
+
+void session_unwatch(struct session *s)
+{
+	uv_poll_stop(&s->poll);
 }
 
 /* ---- Out ---- */
@@ -81,6 +84,7 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 		if (rc == KOPS_E_QUOTA)
 			return rc; /* we lack descriptors: no fault of this client's */
 		if (rc == 0) {
+			turns_leave(&s->server->turns, s); /* nothing is read of it until it has read this */
 			watch(s);
 			return 0;
 		}
@@ -132,32 +136,49 @@ static bool read_one(struct session *s)
 	return true;
 }
 
+static void watch_again(struct session *s)
+{
+	if (s->place.unwatched)
+		watch(s);
+}
+
 /*
  * A client with jobs out is likely to have sent more, and has nothing to lose by our looking. To one that got
  * its answer, a second look that finds nothing would only delay its waking up.
  */
-static void read_some(struct session *s)
+bool session_take_turn(struct session *s)
 {
-	for (int i = 0; i < READ_BATCH && (i == 0 || s->jobs.count); i++)
-		if (s->state == SESSION_CLOSING || s->outbox || !read_one(s))
-			return;
+	bool any = read_one(s);
+
+	if (s->state == SESSION_CLOSING || s->outbox)
+		return false;
+	if (any && (s->jobs.count || s->hung_up))
+		return true;
+	if (s->hung_up)
+		session_close(s, NULL);
+	else
+		watch_again(s);
+	return false;
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
 	struct session *s = poll->data;
+	struct turns *turns = &s->server->turns;
 
 	if (status < 0) {
 		/* It closed with replies unread. What it sent before still counts: it may give memory back. */
-		while (s->state != SESSION_CLOSING && !s->outbox && read_one(s))
-			;
-		session_close(s, NULL);
+		s->hung_up = true;
+		if (s->outbox)
+			session_close(s, NULL);
+		else
+			turns_wait(turns, s);
 		return;
 	}
 	if (events & UV_WRITABLE)
 		flush(s);
 	if ((events & UV_READABLE) && s->state != SESSION_CLOSING)
-		read_some(s);
+		turns_wait(turns, s);
 }
 
 /* ---- Opening and closing ---- */
@@ -313,6 +334,7 @@ void session_close(struct session *s, const char *why)
 		log_notice("session %" PRIu64 " (uid %u pid %d) ended: %s", s->serial,
 		           (unsigned)s->account->uid, (int)s->pid, why);
 	s->state = SESSION_CLOSING;
+	turns_leave(&server->turns, s);
 	if (s->prev)
 		s->prev->next = s->next;
 	else

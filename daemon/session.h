@@ -40,6 +40,8 @@ struct session {
 	struct server *server;
 	struct account *account;
 	enum session_state state;
+	struct turns_place place;
+	bool hung_up; /* what it sent before is still to be read */
 	int fd;
 	unsigned open_handles;
 	uint64_t serial; /* for the log */
@@ -62,6 +64,12 @@ void session_open(struct server *server, int fd);
 /* Sends one packed reply, with a descriptor of which a copy is made if it must wait (-1: none). Never closes
  * the session. 0, or KOPS_E_QUOTA when nothing was sent, since too many descriptors are under way. */
 int session_send(struct session *session, const uint8_t *data, size_t bytes, int fd);
+
+/* One datagram of it is read and handled. True: there may be more. See turns.h. */
+bool session_take_turn(struct session *session);
+
+/* Until session_take_turn() has nothing more to read. */
+void session_unwatch(struct session *session);
 
 /* Ends the session for a reason, logged once; NULL: the client hung up. Idempotent. */
 void session_close(struct session *session, const char *why);

@@ -12,6 +12,7 @@
 struct fixture {
 	struct config config;
 	struct sched sched;
+	struct turns turns;
 	struct accounts all;
 };
 
@@ -28,6 +29,7 @@ static void bind(struct fixture *f)
 {
 	f->all.config = &f->config;
 	f->all.sched = &f->sched;
+	f->all.turns = &f->turns;
 }
 
 static void test_one_account_per_uid(void **state)

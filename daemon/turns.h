@@ -1,0 +1,59 @@
+/*
+ * turns.h: whose requests are read next. Loop thread only.
+ *
+ * A session with something to read waits for its turn; one turn is one datagram, from the bytes to the reply or
+ * the queued job. Users share the loop by the time that their turns take (start-time fair queuing, as in
+ * scheduler.h), sessions of one user go round. So a user with a thousand busy sessions delays another one's
+ * request by the slice at hand: after TURNS_SLICE_NS of reading the loop looks who else has come.
+ *
+ * A session that still waits at the end of a slice is not watched until its turn comes: the kernel would name
+ * all that wait at every look.
+ */
+#ifndef KOPS_TURNS_H
+#define KOPS_TURNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#define TURNS_SLICE_NS 100000u
+
+struct accounts;
+struct session;
+struct turns_user;
+
+struct turns {
+	uv_check_t check;          /* after the sockets were looked at */
+	uv_idle_t idle;            /* while any waits the loop does not sleep */
+	struct accounts *accounts; /* of which users are part */
+	struct turns_user *users;
+	uint64_t clock_ns;                     /* where the user stood who had the last turn */
+	bool (*take)(struct session *session); /* a turn; true: it may have more to read */
+};
+
+/* A user, as part of an account. */
+struct turns_user {
+	struct turns_user *next, *prev; /* among those with waiting sessions */
+	struct session *first, **end;   /* these, in order; end is NULL at first */
+	uint64_t spent_ns;              /* of the loop's time */
+};
+
+/* A session, as part of one. */
+struct turns_place {
+	struct session *next;
+	bool waits, unwatched;
+};
+
+void turns_init(struct turns *turns, uv_loop_t *loop, struct accounts *accounts,
+                bool (*take)(struct session *session));
+
+/* It has something to read: it waits for its turn, if it does not yet. */
+void turns_wait(struct turns *turns, struct session *session);
+
+/* It goes, or must not be read for now. */
+void turns_leave(struct turns *turns, struct session *session);
+
+/* Whether the user has had more than its share so far, which it must not escape from. */
+bool turns_is_ahead(const struct turns *turns, const struct turns_user *user);
+
+#endif
