@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "check.h"
 #include "emulated.h"
 #include "gemm/f16x3.h"
 #include "gemm/simt.h"
 #include "gemm/wgmma.h"
+#include "seed.h"
 #include "softmax/ring.h"
 
 #define WORKSPACE_ALIGNMENT 256
@@ -303,7 +303,8 @@ static unsigned check_row(const struct row *row, const struct settings *s)
 static int usage(FILE *to)
 {
 	fputs("usage: check_emulated [options]\n"
-	      "  --seed N       of the problems and of the order of threads (default: the time)\n"
+	      "  --seed N       of the problems and the order of threads, or random (default: $KOPS_TEST_SEED, "
+	      "else 1)\n"
 	      "  --cases N      problems per row (default 12)\n"
 	      "  --case N       this one only\n"
 	      "  --row NAME     this kernel row only\n",
@@ -325,7 +326,7 @@ static bool parse(int argc, char **argv, struct settings *s, int *ret_status)
 	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
 		switch (c) {
 		case 's':
-			s->seed = strtoull(optarg, NULL, 0);
+			s->seed = seed_parse(optarg);
 			break;
 		case 'n':
 			s->cases = (unsigned)strtoul(optarg, NULL, 0);
@@ -347,13 +348,10 @@ static bool parse(int argc, char **argv, struct settings *s, int *ret_status)
 
 int main(int argc, char **argv)
 {
-	struct timespec now;
-	struct settings s = {.cases = 12, .only_case = -1};
+	struct settings s = {.seed = seed_of_run(), .cases = 12, .only_case = -1};
 	unsigned failed = 0, checked = 0;
 	int status;
 
-	timespec_get(&now, TIME_UTC);
-	s.seed = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 	if (!parse(argc, argv, &s, &status))
 		return status;
 	printf("seed %llu\n", (unsigned long long)s.seed);

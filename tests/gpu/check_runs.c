@@ -1,7 +1,7 @@
 /*
  * check_runs: random jobs through the CUDA module against the ops' references.
  *
- *     check_runs --module PATH [--seed N] [--cases N] [--fault]
+ *     check_runs --module PATH [--seed N|random] [--cases N] [--fault]
  *
  * A case is a chain of ops over four buffers (two pinned, one pageable, one RESIDENT), spread over a few
  * runs of one lane that are all out at once. Views overlap, interleave, repeat and run backwards. After it
@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "seed.h"
 
 static uint64_t next_random(struct bench *t)
 {
@@ -194,7 +194,7 @@ int main(int argc, char **argv)
 	static struct bench t;
 	const char *module = NULL;
 	unsigned long cases = 2000;
-	uint64_t seed = (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
+	uint64_t seed = seed_of_run();
 	bool fault = false;
 
 	for (int i = 1; i < argc; i++) {
@@ -203,11 +203,11 @@ int main(int argc, char **argv)
 		else if (i + 1 < argc && strcmp(argv[i], "--module") == 0)
 			module = argv[++i];
 		else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0)
-			seed = strtoull(argv[++i], NULL, 0);
+			seed = seed_parse(argv[++i]);
 		else if (i + 1 < argc && strcmp(argv[i], "--cases") == 0)
 			cases = strtoul(argv[++i], NULL, 0);
 		else
-			die("usage", "check_runs --module PATH [--seed N] [--cases N] [--fault]");
+			die("usage", "check_runs --module PATH [--seed N|random] [--cases N] [--fault]");
 	}
 	if (!module)
 		die("usage", "--module is missing");

@@ -1,8 +1,8 @@
 """Starts the real kopsd for tests and watches over it.
 
 Environment: KOPS_TEST_KOPSD the daemon's binary, KOPS_TEST_CLIENT kops-client's, KOPS_TEST_QUICK=1 for builds with
-sanitizers (smaller counts, no figures of memory or time), KOPS_TEST_SEED a seed to repeat, KOPS_TEST_DEVICES other
-devices than the CPU where a test does not choose, KOPS_TEST_DATA the folder of the digits.
+sanitizers (smaller counts, no figures of memory or time), KOPS_TEST_SEED another seed than 1, or "random",
+KOPS_TEST_DEVICES other devices than the CPU where a test does not choose, KOPS_TEST_DATA the folder of the digits.
 """
 import os
 import random
@@ -20,10 +20,18 @@ import wire
 KOPSD = os.environ.get("KOPS_TEST_KOPSD", "")
 KOPS_CLIENT = os.environ.get("KOPS_TEST_CLIENT", "")
 QUICK = os.environ.get("KOPS_TEST_QUICK", "") not in ("", "0")
-SEED = int(os.environ.get("KOPS_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 START_S = 60
 SETTLE_S = 20 if QUICK else 2
 CLEAN_ENV = ("KOPSD_", "LISTEN_", "NOTIFY_", "WATCHDOG_")
+
+
+def seed_of_run():
+    """Fixed by default, so that a run repeats; tests/seed.h does the same for programs in C."""
+    text = os.environ.get("KOPS_TEST_SEED", "") or "1"
+    return random.SystemRandom().randrange(1, 1 << 31) if text == "random" else int(text)
+
+
+SEED = seed_of_run()
 
 
 def count(normal, quick):

@@ -17,10 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "accuracy.h"
+#include "seed.h"
 #include "threads.h"
 
 #define UNIT  0x1p-24
@@ -316,7 +316,7 @@ static unsigned check_device(struct target *t, const void *options)
 static int usage(FILE *to)
 {
 	fputs("usage: check_accuracy [options]\n"
-	      "  --seed N       of the cases (default: the time)\n"
+	      "  --seed N       of the cases, or random (default: $KOPS_TEST_SEED, else 1)\n"
 	      "  --cases N      how many (default 150)\n"
 	      "  --case N       this one only\n"
 	      "  --row NAME     the row that is judged (default auto)\n"
@@ -356,7 +356,7 @@ static bool parse(int argc, char **argv, struct accuracy_options *o, int *ret_st
 	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
 		switch (c) {
 		case 's':
-			o->seed = strtoull(optarg, NULL, 0);
+			o->seed = seed_parse(optarg);
 			break;
 		case 'n':
 			o->cases = (unsigned)strtoul(optarg, NULL, 0);
@@ -401,7 +401,7 @@ static bool parse(int argc, char **argv, struct accuracy_options *o, int *ret_st
 static bool has_fma(void)
 {
 #ifdef __x86_64__
-	return __builtin_cpu_supports("fma");
+	return __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2");
 #else
 	return true;
 #endif
@@ -409,8 +409,8 @@ static bool has_fma(void)
 
 int main(int argc, char **argv)
 {
-	struct timespec now;
-	struct accuracy_options o = {.cases = 150,
+	struct accuracy_options o = {.seed = seed_of_run(),
+	                             .cases = 150,
 	                             .only_case = -1,
 	                             .k_max = 65536,
 	                             .row = "auto",
@@ -418,16 +418,14 @@ int main(int argc, char **argv)
 	                             .multiple = 1};
 	int status;
 
-	timespec_get(&now, TIME_UTC);
-	o.seed = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 	if (!parse(argc, argv, &o, &status))
 		return status;
 	if (o.k_max == 0 || o.extent_max == 0 || o.multiple == 0)
 		return usage(stderr);
 	if (!o.peer)
 		o.peer = o.module ? "cublas" : SEQUENTIAL;
-	if (!o.module && strcmp(o.peer, SEQUENTIAL) == 0 && !has_fma()) {
-		printf("skipped: this CPU has no fused multiply-add\n");
+	if (!o.module && !has_fma()) {
+		printf("skipped: this CPU has no AVX2 with fused multiply-add\n");
 		return 77;
 	}
 	threads_set((unsigned)sysconf(_SC_NPROCESSORS_ONLN)); /* a backend of the CPU decides for itself */

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "check.h"
+#include "seed.h"
 
 #define ROWS_MAX 32
 #define OFTEN    100 /* cases of which no part is left out by chance, and one is large */
@@ -181,7 +181,7 @@ static unsigned check_device(struct target *t, const void *options)
 static int usage(FILE *to)
 {
 	fputs("usage: check_kernels [options]\n"
-	      "  --seed N       of the problems (default: the time)\n"
+	      "  --seed N       of the problems, or random (default: $KOPS_TEST_SEED, else 1)\n"
 	      "  --cases N      problems per op (default 150)\n"
 	      "  --case N       this one only\n"
 	      "  --op NAME      this op only\n"
@@ -220,7 +220,7 @@ static bool parse(int argc, char **argv, struct options *o, int *ret_status)
 	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
 		switch (c) {
 		case 's':
-			o->seed = strtoull(optarg, NULL, 0);
+			o->seed = seed_parse(optarg);
 			break;
 		case 'n':
 			o->cases = (unsigned)strtoul(optarg, NULL, 0);
@@ -263,12 +263,9 @@ static bool parse(int argc, char **argv, struct options *o, int *ret_status)
 
 int main(int argc, char **argv)
 {
-	struct timespec now;
-	struct options o = {.cases = 150, .only_case = -1, .often = OFTEN};
+	struct options o = {.seed = seed_of_run(), .cases = 150, .only_case = -1, .often = OFTEN};
 	int status;
 
-	timespec_get(&now, TIME_UTC);
-	o.seed = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 	if (!parse(argc, argv, &o, &status))
 		return status;
 	if (o.often == 0)

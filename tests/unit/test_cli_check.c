@@ -14,6 +14,7 @@
 #include "check.h"
 #include "cli.h"
 #include "random.h"
+#include "seed.h"
 
 static struct random dice;
 
@@ -327,9 +328,9 @@ int main(void)
 	    cmocka_unit_test(large_results_are_sampled),
 	    cmocka_unit_test(empty_results_pass),
 	};
-	uint64_t seed = random_seed();
+	uint64_t seed = seed_of_run();
 
-	print_message("seed %llu\n", (unsigned long long)seed);
+	print_message("seed: KOPS_TEST_SEED=%llu\n", (unsigned long long)seed);
 	random_start(&dice, seed);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "cli.h"
 #include "jobfile.h"
 #include "random.h"
+#include "seed.h"
 
 static int parse(const char *text, struct jobfile **ret, char *why)
 {
@@ -145,13 +146,13 @@ static void limits_hold_at_the_limit_and_one_beyond(void **state)
 static void damage_never_crashes(void **state)
 {
 	static const char letters[] = "xtyspc ='\"#\n\t.0123456789gemmloadsave";
-	uint64_t seed = random_seed();
+	uint64_t seed = seed_of_run();
 	struct random random;
 	unsigned accepted = 0;
 	char why[CLI_WHY_BYTES];
 
 	(void)state;
-	print_message("seed %llu\n", (unsigned long long)seed);
+	print_message("seed: KOPS_TEST_SEED=%llu\n", (unsigned long long)seed);
 	random_start(&random, seed);
 	for (int round = 0; round < 50000; round++) {
 		char *text = strdup(example);

@@ -21,6 +21,7 @@
 #include "element.h"
 #include "npy.h"
 #include "random.h"
+#include "seed.h"
 #include "sink.h"
 #include "source.h"
 
@@ -167,12 +168,12 @@ static void damage_never_crashes(void **state)
 {
 	static const char *const bits[] = {"'", "(",   ")",    "{",  "}", ",",
 	                                   "9", "<f4", "True", "\\", "[", "shape"};
-	uint64_t seed = random_seed();
+	uint64_t seed = seed_of_run();
 	struct random random;
 	unsigned accepted = 0;
 
 	(void)state;
-	print_message("seed %llu\n", (unsigned long long)seed);
+	print_message("seed: KOPS_TEST_SEED=%llu\n", (unsigned long long)seed);
 	random_start(&random, seed);
 	for (int round = 0; round < 200000; round++) {
 		unsigned char bytes[1024];
@@ -381,12 +382,12 @@ static void what_does_not_fit_names_expected_and_actual_bytes(void **state)
 /* Any consistent sizes are solved from any one extent, and verified. */
 static void random_shapes_are_found_again(void **state)
 {
-	uint64_t seed = random_seed();
+	uint64_t seed = seed_of_run();
 	struct random random;
 	char why[CLI_WHY_BYTES];
 
 	(void)state;
-	print_message("seed %llu\n", (unsigned long long)seed);
+	print_message("seed: KOPS_TEST_SEED=%llu\n", (unsigned long long)seed);
 	random_start(&random, seed);
 	for (int round = 0; round < 20000; round++) {
 		uint64_t e[DIMS_AXES], d[DIMS_AXES];

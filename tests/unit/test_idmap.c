@@ -4,12 +4,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "idmap.h"
 #include "kops.h"
+#include "seed.h"
 
 enum { IDS = 600, STEPS = 300000 };
 
@@ -80,10 +80,10 @@ static void test_random(void **state)
 {
 	struct idmap map = {0};
 	int in[IDS] = {0};
-	unsigned seed = (unsigned)time(NULL);
+	unsigned seed = (unsigned)seed_of_run();
 
 	(void)state;
-	print_message("seed %u\n", seed);
+	print_message("seed: KOPS_TEST_SEED=%u\n", seed);
 	srand(seed);
 	for (int n = 0; n < STEPS; n++) {
 		int i = rand() % IDS;

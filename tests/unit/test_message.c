@@ -20,6 +20,7 @@
 
 #include "kops.h"
 #include "message.h"
+#include "seed.h"
 
 static struct message_arena arena;
 
@@ -421,10 +422,9 @@ static void test_random_mutations(void **state)
 {
 	(void)state;
 	uint8_t whole[MESSAGE_BYTES_MAX], data[MESSAGE_BYTES_MAX], again[MESSAGE_BYTES_MAX];
-	const char *seed = getenv("KOPS_TEST_SEED");
 	const size_t len = real_request(whole);
 	unsigned accepted = 0;
-	random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
+	random_state = seed_of_run();
 	print_message("seed: KOPS_TEST_SEED=%llu\n", (unsigned long long)random_state);
 	for (unsigned i = 0; i < 50000; i++) {
 		const char *why = NULL;

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "scheduler.h"
+#include "seed.h"
 
 #define CPU 0u
 #define GPU 1u
@@ -374,10 +374,10 @@ static void step(struct model *m)
 static void test_random_play(void **state)
 {
 	static struct model m;
-	unsigned seed = (unsigned)time(NULL);
+	unsigned seed = (unsigned)seed_of_run();
 
 	(void)state;
-	print_message("seed %u\n", seed);
+	print_message("seed: KOPS_TEST_SEED=%u\n", seed);
 	srand(seed);
 	for (int i = 0; i < QUEUES; i++)
 		m.queues[i].flow = &m.flows[i % FLOWS];

@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "kernel.h"
+#include "seed.h"
 
 #ifdef KOPS_SANITIZE
 #define RANDOM_VIEWS 1000000
@@ -336,9 +336,8 @@ int main(void)
 	    cmocka_unit_test(dense_strides_are_row_major),
 	    cmocka_unit_test(a_view_without_dtype_or_rank_is_invalid),
 	};
-	const char *seed = getenv("KOPS_TEST_SEED");
 
-	state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
-	print_message("seed %llu (KOPS_TEST_SEED sets it)\n", (unsigned long long)state);
+	state = seed_of_run();
+	print_message("seed: KOPS_TEST_SEED=%llu\n", (unsigned long long)state);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
