@@ -1,6 +1,7 @@
 """Clients that break the protocol, flood, stall or die: they end, everybody else is served, nothing stays behind."""
 import os
 import resource
+import select
 import signal
 import socket
 import time
@@ -10,7 +11,7 @@ import wire
 from harness import count, eventually
 from wire import RESIDENT, view
 
-LATENCY_S = 5.0 if harness.QUICK else 1.0  # what another client may wait at most
+LATENCY_S = 5.0  # what another client may wait at most, on a machine with other work too
 
 
 class Hostile(harness.DaemonTest):
@@ -270,7 +271,7 @@ class Hostile(harness.DaemonTest):
         self.assert_others_served()
 
     def test_drop_of_a_pending_alloc(self):
-        other, ids = self.occupy(60)
+        other, ids = self.occupy(200)
         c = self.client()
         first, b = c.start_alloc(1 << 20, RESIDENT)
         c.drop(b)
@@ -365,16 +366,7 @@ class Exhaustion(harness.DaemonTest):
         for _ in range(100):
             c = self.client(hello=False)
             flood.append(c)
-        ended = 0
-        for c in flood:
-            c.sock.settimeout(0.02)
-            try:
-                c.receive()
-            except wire.Ended:
-                ended += 1
-            except TimeoutError:
-                pass
-        self.assertGreaterEqual(ended, 70)
+        self.assertTrue(eventually(lambda: self.ended(flood) >= 70))
         self.control.ping()
         self.refused("NOMEM", lambda: self.control.wait(self.control.start_alloc(4096)[0]))
         self.control.ping()
@@ -396,6 +388,12 @@ class Exhaustion(harness.DaemonTest):
             resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, before)
         c.import_fd(fd, 4096)
         os.close(fd)
+
+    def ended(self, clients):
+        poll = select.poll()
+        for c in clients:
+            poll.register(c.sock, 0)
+        return sum(bool(events & select.POLLHUP) for _, events in poll.poll(0))
 
     def works(self):
         try:

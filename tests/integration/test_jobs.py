@@ -1,5 +1,4 @@
 """What jobs compute, against NumPy in float64, and the order in which they run."""
-import time
 
 import numpy as np
 
@@ -282,18 +281,18 @@ class Order(harness.DaemonTest):
         return [ids.index(i) for i in self.c.order if i in ids]
 
     def test_one_queue_is_in_order(self):
-        self.occupy(30)
+        self.occupy(200)
         ids = [self.c.start_submit(self.mark(), queue=3) for _ in range(50)]
         self.assertEqual(self.order_of(*ids), list(range(50)))
 
     def test_high_before_normal_before_low(self):
-        self.occupy(80)
+        self.occupy(200)
         ids = [self.c.start_submit(self.mark(), queue=q, priority=p)
                for q, p in enumerate([LOW, NORMAL, HIGH, LOW, NORMAL, HIGH])]
         self.assertEqual(self.order_of(*ids), [2, 5, 1, 4, 0, 3])
 
     def test_priority_does_not_break_a_queue(self):
-        self.occupy(80)
+        self.occupy(200)
         ids = [self.c.start_submit(self.mark(), queue=1, priority=p) for p in (LOW, HIGH)]
         ids.append(self.c.start_submit(self.mark(), queue=2, priority=NORMAL))
         self.assertEqual(self.order_of(*ids), [2, 0, 1])
@@ -308,7 +307,7 @@ class Order(harness.DaemonTest):
             harness.os.close(fd)
 
     def test_cancel_in_the_middle_of_a_queue(self):
-        self.occupy(60)
+        self.occupy(200)
         ids = [self.c.start_submit(self.mark(), queue=1) for _ in range(5)]
         self.c.cancel(ids[2])
         self.refused("CANCELLED", self.c.wait, ids[2])
@@ -317,7 +316,7 @@ class Order(harness.DaemonTest):
 
     def test_a_failing_job_does_not_stop_its_queue(self):
         lost = self.c.resident(16, lost=True)
-        self.occupy(30)
+        self.occupy(200)
         bad = self.c.start_submit(wire.copy(view(lost, [4]), view(self.a, [4])), queue=1)
         good = self.c.start_submit(self.mark(), queue=1)
         self.refused("LOST", self.c.wait, bad)
@@ -331,15 +330,13 @@ class Order(harness.DaemonTest):
         self.occupy(500)  # about: far more than the deadlines, wherever it runs
         late = [self.c.start_submit(self.mark(), queue=q, deadline_us=us)
                 for q, us in enumerate([40_000, 20_000, 60_000])]
-        began = time.monotonic()
         for i in late:
             self.refused("DEADLINE", self.c.wait, i)
         self.assertEqual([late.index(i) for i in self.c.order if i in late], [1, 0, 2])
-        if not harness.QUICK:
-            self.assertLess(time.monotonic() - began, 0.12)
+        self.assert_busy()  # they were answered when they passed, not when the device was free
 
     def test_sessions_of_one_user_share_by_arrival(self):
-        self.occupy(60)
+        self.occupy(200)
         d = self.client()
         b = d.import_new(64)
         first = self.c.start_submit(self.mark())

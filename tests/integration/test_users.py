@@ -116,7 +116,7 @@ class Users(harness.DaemonTest):
                 c.submit(op)
                 done += ms
                 continue
-            while len(waiting) < 4:
+            while len(waiting) < 16:
                 waiting.append(c.start_submit(op))
             c.wait(waiting.pop(0))
             done += ms
@@ -162,7 +162,7 @@ class Users(harness.DaemonTest):
                 time.sleep(0.001)
             done, waiting = 0, []
             while time.monotonic() < self.start_at + seconds:
-                while len(waiting) < 6:
+                while len(waiting) < 24:
                     waiting.append(c.start_submit(op, priority=priority))
                 c.wait(waiting.pop(0))
                 done += 1

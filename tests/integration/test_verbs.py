@@ -257,7 +257,7 @@ class Statuses(harness.DaemonTest):
         self.refused("EXISTS", self.c.import_fd, fd, 4096, buffer=self.a)
         os.close(fd)
         self.refused("EXISTS", lambda: self.c.wait(self.c.start_alloc(64, buffer=self.a)[0]))
-        op = self.slow_op(self.c, 50)
+        op = self.slow_op(self.c, 200)
         self.c.start_submit(op, id=5000)
         self.c.start_submit(op, id=5000)
         self.assertEqual(wire.STATUS_NAME[self.c.receive()["status"]], "EXISTS")
@@ -338,19 +338,17 @@ class Statuses(harness.DaemonTest):
         self.c.submit(op)
 
     def test_busy_cancel_of_running(self):
-        job = self.c.start_submit(self.slow_op(self.c, 100))
+        job = self.c.start_submit(self.slow_op(self.c, 300))
         self.refused("BUSY", self.c.cancel, job)
         self.c.wait(job)
         self.refused("NOT_FOUND", self.c.cancel, job)
 
     def test_deadline(self):
-        other, ids = self.occupy(100)
+        other, ids = self.occupy(300)
         copy = wire.copy(view(self.a, [1]), view(self.y, [1]))
         late = self.c.start_submit(copy, deadline_us=1000)
-        began = time.monotonic()
         self.refused("DEADLINE", self.c.wait, late)
-        if not harness.QUICK:
-            self.assertLess(time.monotonic() - began, 0.05, "answered when it passes, not when the device is free")
+        self.assert_busy()  # answered when it passes, not when the device is free
         relaxed = self.c.start_submit(copy, deadline_us=60_000_000)
         endless = self.c.start_submit(copy, deadline_us=(1 << 64) - 1)
         self.c.wait(relaxed)
@@ -359,7 +357,7 @@ class Statuses(harness.DaemonTest):
             other.wait(i)
 
     def test_cancelled(self):
-        self.occupy(60)
+        self.occupy(200)
         self.c.maps[self.a][:4] = floats([7.0])
         job = self.c.start_submit(wire.copy(view(self.a, [1]), view(self.y, [1])))
         self.c.cancel(job)
@@ -386,7 +384,7 @@ class Statuses(harness.DaemonTest):
     def test_lost_until_the_writer_has_run(self):
         c = self.c
         r = c.resident(16, lost=True)
-        other, ids = self.occupy(60)
+        other, ids = self.occupy(200)
         writer = c.start_submit(wire.copy(view(self.a, [4]), view(r, [4])))
         reader = c.start_submit(wire.copy(view(r, [4]), view(self.y, [4])))
         c.cancel(writer)
@@ -398,7 +396,7 @@ class Statuses(harness.DaemonTest):
     def test_lost_for_a_reader_that_overtakes_the_writer(self):
         c = self.c
         r = c.resident(16, lost=True)
-        other, ids = self.occupy(60)
+        other, ids = self.occupy(200)
         writer = c.start_submit(wire.copy(view(self.a, [4]), view(r, [4])), queue=1)
         reader = c.start_submit(wire.copy(view(r, [4]), view(self.y, [4])), queue=2, priority=wire.HIGH)
         self.refused("LOST", c.wait, reader)

@@ -25,7 +25,7 @@ static struct fixture fixture(void)
 	                                   .max_resident_per_uid = 1000}};
 }
 
-static void bind(struct fixture *f)
+static void set_up(struct fixture *f)
 {
 	f->all.config = &f->config;
 	f->all.sched = &f->sched;
@@ -38,7 +38,7 @@ static void test_one_account_per_uid(void **state)
 	struct account *a, *b;
 
 	(void)state;
-	bind(&f);
+	set_up(&f);
 	a = accounts_get(&f.all, 1000);
 	b = accounts_get(&f.all, 1001);
 	assert_ptr_not_equal(a, b);
@@ -64,7 +64,7 @@ static void test_user_limits(void **state)
 		struct account *a;
 		char why[WHY_BYTES] = "";
 
-		bind(&f);
+		set_up(&f);
 		a = accounts_get(&f.all, 1);
 		assert_int_equal(account_charge(&f.all, a, kind, limits[k] + 1, why), KOPS_E_QUOTA);
 		assert_non_null(strstr(why, "you hold 0 of"));
@@ -90,7 +90,7 @@ static void test_limit_of_all(void **state)
 	char why[WHY_BYTES] = "";
 
 	(void)state;
-	bind(&f);
+	set_up(&f);
 	a = accounts_get(&f.all, 1);
 	b = accounts_get(&f.all, 2);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 100, NULL), 0);
@@ -113,7 +113,7 @@ static void test_over_a_lowered_limit(void **state)
 	struct account *a;
 
 	(void)state;
-	bind(&f);
+	set_up(&f);
 	a = accounts_get(&f.all, 1);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 100, NULL), 0);
 	f.config.max_mapped_per_uid = 50;
@@ -130,7 +130,7 @@ static void test_who_had_more_is_remembered(void **state)
 	struct account *a, *b;
 
 	(void)state;
-	bind(&f);
+	set_up(&f);
 	a = accounts_get(&f.all, 1);
 	b = accounts_get(&f.all, 2);
 	a->flow.vtime[3] = 5.0;
