@@ -1,0 +1,404 @@
+"""What one user does to the latency of another.
+
+A victim (victim.c) measures its round trips alone, then beside a control, then under each attack by processes of
+another uid. The control burns CPU without kopsd: as many processes as attack, and one more for the core that kopsd
+uses to answer them. On a machine of few cores that alone costs latency, which no daemon can give back. Fails where
+the victim's p99 under attack is above
+
+    FACTOR x the larger p99 of quiet and control + the longest single op of the attack + ALLOWANCE_MS
+
+or a request of the victim is refused. Needs root, to play two users.
+
+    latency_under_attack.py [--seconds S] [--attackers N] [--factor F] [--allowance MS] [--list] [ATTACK...]
+
+Environment: KOPS_TEST_KOPSD, and KOPS_TEST_VICTIM the victim's binary.
+"""
+import argparse
+import dataclasses
+import os
+import random
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Callable
+
+import harness
+import wire
+from flood import HELLO, Flood, request
+from wire import HIGH, LOW, RESIDENT, view
+
+VICTIM = os.environ.get("KOPS_TEST_VICTIM", "")
+VICTIM_UID, ATTACKER_UID = 61001, 61002
+KINDS = ("gemm", "ping", "alloc", "connect")
+LIMITS = {"max_sessions_per_uid": 1024, "pool_cache": "1G", "hello_timeout": 5000}
+OPS = 64
+MIB = 1 << 20
+
+
+# ---- Jobs ----
+
+def buffers(first=2):
+    """The requests that import 4 KiB to read as buffer 1 and 64 KiB to write as buffer 2."""
+    return [request(first, [wire.memfd(4096)], import_={"buffer": 1, "bytes": 4096}),
+            request(first + 1, [wire.memfd(65536)], import_={"buffer": 2, "bytes": 65536})]
+
+
+def with_buffers():
+    return [HELLO, *buffers()]
+
+
+def small_op():
+    return wire.add(view(1, [4]), view(1, [4]), view(2, [4]))
+
+
+def slow_op(ms):
+    """A product of about ms on one core. Strides of 0 make K as long as needed over a small buffer."""
+    k = max(1, int(ms * slow_op.k_per_ms))
+    return wire.gemm(view(1, [64, k], [0, 0]), view(1, [k, 64], [0, 0]), view(2, [64, 64]), kernel="reference")
+
+
+def fma_op(steps):
+    return wire.fma(view(1, [1]), view(2, [1]), 1.0, 1.0, steps)
+
+
+def submits(ops, n, **options):
+    """n jobs of these ops, each in a queue of its own."""
+    return [request(100 + i, submit={"queue": i, "ops": ops, **options}) for i in range(n)]
+
+
+def op_ms(daemon, op):
+    """What the op takes alone on the device: the least of three, since other programs may have the CPU too."""
+    with daemon.connect() as c:
+        for data, fds in buffers(100):
+            c.send_bytes(data, fds)
+        return min(c.submit(op)["compute_us"] for _ in range(3)) / 1e3
+
+
+def calibrate(daemon):
+    slow_op.k_per_ms = 1000
+    op_ms(daemon, slow_op(1))
+    slow_op.k_per_ms *= 10 / op_ms(daemon, slow_op(10))
+
+
+# ---- Attacks ----
+# Each function is one attacking process; it never returns.
+
+def jobs(path, ops, sessions=1, depth=1, **options):
+    Flood(path, sessions, submits(ops, depth, **options), with_buffers()).run()
+
+
+def repeat(path, sessions, depth, fds=(), **body):
+    """The same request over and over."""
+    Flood(path, sessions, [request(100 + i, fds, **body) for i in range(depth)], with_buffers()).run()
+
+
+def datagrams(path, sessions, batch):
+    Flood(path, sessions, batch).run()
+
+
+def invalid_jobs(path, sessions):
+    """63 ops that are right, so that all of them are looked at, and one that leaves its buffer."""
+    bad = wire.add(view(1, [4], offset=4096), view(1, [4]), view(2, [4]))
+    jobs(path, [small_op()] * (OPS - 1) + [bad], sessions, depth=2)
+
+
+def connect_and_close(path):
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect(path)
+
+
+def never_hello(path):
+    """As many connections as there may be, and on trying."""
+    silent = []
+    while True:
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.connect(path)
+        silent.append(s)
+        if len(silent) > LIMITS["max_sessions_per_uid"]:
+            silent.pop(0).close()
+
+
+def descriptors(path):
+    """Four with each Import, which may have one: the session ends, the next one begins."""
+    fds = [wire.memfd(4096) for _ in range(4)]
+    datagrams(path, 200, [request(100, fds, import_={"buffer": 1, "bytes": 4096})])
+
+
+def descriptors_in_garbage(path):
+    fds = [wire.memfd(4096) for _ in range(4)]
+    datagrams(path, 200, [(b"\xff" * 64, fds)])
+
+
+def slow_reader(path):
+    """Asks for the largest replies and reads none."""
+    Flood(path, 500, [request(100, describe={})], reads=False).run()
+
+
+def garbage(path):
+    rnd = random.Random(harness.SEED)
+    datagrams(path, 200, [(rnd.randbytes(200), [])])
+
+
+def nested(path):
+    deep = b""
+    while len(deep) < wire.DATAGRAM_MAX - 200:
+        deep = wire.prefixed(5, deep)
+    datagrams(path, 200, [(wire.prefixed(6, deep)[:wire.DATAGRAM_MAX], [])])
+
+
+def wide_jobs(path):
+    """64 ops of as many numbers as a view may have on the wire: long to decode, then refused."""
+    wide = [wire.copy(view(1, [1] * 16, [1] * 16), view(2, [1] * 16, [1] * 16))] * OPS
+    datagrams(path, 200, [request(100, submit={"ops": wide})])
+
+
+def alloc_and_drop(path, sessions, bytes, kind):
+    pair = [request(100, alloc={"buffer": 9, "bytes": bytes, "kind": kind}), request(101, drop={"buffer": 9})]
+    datagrams(path, sessions, pair)
+
+
+def import_and_drop(path, sessions, bytes):
+    pair = [request(100, [wire.memfd(bytes)], import_={"buffer": 9, "bytes": bytes}), request(101, drop={"buffer": 9})]
+    datagrams(path, sessions, pair * 4)
+
+
+def killed(path, ops):
+    """A child with sessions that have jobs and buffers, killed, and the next one."""
+    while True:
+        pid = os.fork()
+        if pid == 0:
+            alloc = request(4, alloc={"buffer": 3, "bytes": MIB})
+            Flood(path, 20, submits(ops, 8), with_buffers() + [alloc]).run()
+        time.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def burn():
+    """The CPU without kopsd, half of it in the kernel, as the attackers do."""
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    while True:
+        a.send(b"x" * 100)
+        b.recv(100)
+
+
+@dataclasses.dataclass
+class Attack:
+    name: str
+    run: Callable  # (path)
+    op: Callable = None  # makes the longest op that it sends
+
+
+def table():
+    small, one, half = [small_op()] * OPS, lambda: slow_op(50), lambda: slow_op(5)
+    endless = lambda: fma_op(1 << 28)
+    many = 1000
+    return [
+        Attack("jobs of 64 ops, 1000 sessions", lambda p: jobs(p, small, many), small_op),
+        Attack("jobs with a bad op, 1000 sessions", lambda p: invalid_jobs(p, many)),
+        Attack("connect and close", connect_and_close),
+        Attack("never Hello", never_hello),
+        Attack("4 descriptors to an Import", descriptors),
+        Attack("4 descriptors to garbage", descriptors_in_garbage),
+        Attack("slow readers", slow_reader),
+        Attack("garbage", garbage),
+        Attack("deep nesting", nested),
+        Attack("jobs of wide views", wide_jobs),
+        Attack("Alloc SHARED 64 MiB, 8 sessions", lambda p: alloc_and_drop(p, 8, 64 * MIB, wire.SHARED)),
+        Attack("Alloc RESIDENT 64 MiB, 8 sessions", lambda p: alloc_and_drop(p, 8, 64 * MIB, RESIDENT)),
+        Attack("Alloc RESIDENT 4 GiB", lambda p: alloc_and_drop(p, 1, 4 << 30, RESIDENT)),
+        Attack("Import 4 KiB", lambda p: import_and_drop(p, 200, 4096)),
+        Attack("Import 1 GiB, sparse", lambda p: import_and_drop(p, 8, 1 << 30)),
+        Attack("Stats", lambda p: repeat(p, 200, 32, stats={})),
+        Attack("Describe", lambda p: repeat(p, 200, 32, describe={})),
+        Attack("Cancel", lambda p: repeat(p, 200, 32, cancel={"job": 7})),
+        Attack("Ping", lambda p: repeat(p, 200, 32, ping={})),
+        Attack("one op of 50 ms", lambda p: jobs(p, [one()], 1, 2), one),
+        Attack("one op of 50 ms, 200 sessions", lambda p: jobs(p, [one()], 200, 4), one),
+        Attack("64 ops of 5 ms", lambda p: jobs(p, [half()] * OPS, 4, 4), half),
+        Attack("64 ops of 5 ms, LOW", lambda p: jobs(p, [half()] * OPS, 4, 4, priority=LOW), half),
+        Attack("fma of 2^28 steps", lambda p: jobs(p, [endless()], 4, 4), endless),
+        Attack("HIGH jobs of 5 ms", lambda p: jobs(p, [half()], 100, 8, priority=HIGH), half),
+        Attack("kill -9", lambda p: killed(p, [half()]), half),
+    ]
+
+
+# The default run has these only.
+SHORT = ("jobs of 64 ops, 1000 sessions", "4 descriptors to an Import", "slow readers", "deep nesting", "Stats",
+         "one op of 50 ms", "HIGH jobs of 5 ms", "kill -9")
+
+
+# ---- Measuring ----
+
+def as_user(uid, function, *args):
+    """A process group of that uid's; its leader."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setpgid(0, 0)
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+        function(*args)
+    except BaseException as e:
+        print(f"attacker: {e!r}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def end(pids):
+    """False when one of them had ended before."""
+    alive = True
+    for pid in pids:
+        done, _ = os.waitpid(pid, os.WNOHANG)
+        alive = alive and not done
+        if not done:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return alive
+
+
+@dataclasses.dataclass
+class Trips:
+    n: int
+    refused: int
+    p50: float  # ms
+    p99: float
+    max: float
+
+
+def victim(path, seconds):
+    """Kind → Trips."""
+    run = subprocess.run([VICTIM, path, str(seconds)], stdout=subprocess.PIPE, text=True, check=True, timeout=600,
+                         user=VICTIM_UID, group=VICTIM_UID, extra_groups=[])
+    kinds = {}
+    for line in run.stdout.splitlines():
+        kind, n, refused, *us = line.split()
+        kinds[kind] = Trips(int(n), int(refused), *[float(x) / 1e3 for x in us])
+    return kinds
+
+
+def measure(path, seconds, processes, function):
+    """The victim's trips beside so many processes of function(path)."""
+    pids = [as_user(ATTACKER_UID, function, path) for _ in range(processes)]
+    time.sleep(1)  # they have opened their sessions
+    trips = victim(path, seconds)
+    if not end(pids):
+        raise AssertionError("an attacker ended by itself")
+    return trips
+
+
+def wait_for_peace(daemon):
+    """What the attack left behind is over; the seconds that took."""
+    began = time.monotonic()
+
+    def quiet():
+        try:
+            with daemon.connect() as c:
+                s = c.stats()
+                return s["sessions"] == 1 and not any(d["queued"] + d["running"] for d in s["devices"])
+        except (wire.Ended, wire.Refused):
+            return False
+    assert harness.eventually(quiet, 120, 0.05), "kopsd does not come to rest"
+    return time.monotonic() - began
+
+
+# ---- Judging ----
+
+def header():
+    print(f"{'attack':36} {'trip':8} {'n':>6} {'refused':>7} {'p50 ms':>9} {'p99 ms':>9} {'max ms':>9} {'ratio':>8} "
+          f"{'bound ms':>9}")
+
+
+def row(name, kind, trips, ratio=None, bound=None):
+    judged = "" if bound is None else f" {ratio:8.1f} {bound:9.2f}{'' if trips.p99 <= bound else '  ABOVE'}"
+    print(f"{name:36} {kind:8} {trips.n:6} {trips.refused:7} {trips.p50:9.3f} {trips.p99:9.3f} {trips.max:9.3f}"
+          f"{judged}", flush=True)
+
+
+class Judge:
+    def __init__(self, quiet, control, factor, allowance_ms):
+        self.quiet = quiet
+        self.base = {kind: max(quiet[kind].p99, control[kind].p99) for kind in KINDS}
+        self.factor = factor
+        self.allowance_ms = allowance_ms
+        self.above = []
+
+    def judge(self, name, trips, longest_ms):
+        """Refusals are failures too: the victim asks for next to nothing."""
+        for kind in KINDS:
+            bound = self.factor * self.base[kind] + longest_ms + self.allowance_ms
+            row(name, kind, trips[kind], trips[kind].p99 / self.quiet[kind].p99, bound)
+            if trips[kind].p99 > bound or trips[kind].refused:
+                self.above.append(f"{name}: {kind}")
+
+
+def attack_all(daemon, options, attacks):
+    quiet = victim(daemon.socket, 2 * options.seconds)
+    control = measure(daemon.socket, 2 * options.seconds, options.attackers + 1, lambda _: burn())
+    header()
+    for name, trips in ("quiet", quiet), ("control: CPU burnt elsewhere", control):
+        for kind in KINDS:
+            row(name, kind, trips[kind])
+    judge = Judge(quiet, control, options.factor, options.allowance)
+    for attack in attacks:
+        longest_ms = op_ms(daemon, attack.op()) if attack.op else 0
+        judge.judge(attack.name, measure(daemon.socket, options.seconds, options.attackers, attack.run), longest_ms)
+        rest_s = wait_for_peace(daemon)
+        if rest_s > 1:
+            print(f"{'':36} at rest {rest_s:.1f} s after the attack", flush=True)
+    return judge.above
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--seconds", type=float, default=5, help="of each attack")
+    p.add_argument("--attackers", type=int, default=max(1, os.cpu_count() // 2), help="processes")
+    p.add_argument("--factor", type=float, default=2)
+    p.add_argument("--allowance", type=float, default=1, metavar="MS")
+    p.add_argument("--short", action="store_true", help="some of the attacks only")
+    p.add_argument("--list", action="store_true")
+    p.add_argument("attacks", nargs="*", metavar="ATTACK", help="a part of the names of those to run")
+    return p.parse_args()
+
+
+def chosen(options):
+    attacks = table()
+    if options.short:
+        attacks = [a for a in attacks if a.name in SHORT]
+    if options.attacks:
+        attacks = [a for a in attacks if any(part in a.name for part in options.attacks)]
+    return attacks
+
+
+def main():
+    options = parse()
+    if options.list:
+        print(*[a.name for a in table()], sep="\n")
+        return
+    if os.geteuid() != 0:
+        print("skipped: only root can play two users")
+        sys.exit(77)
+    if not os.access(harness.KOPSD, os.X_OK) or not os.access(VICTIM, os.X_OK):
+        sys.exit("KOPS_TEST_KOPSD and KOPS_TEST_VICTIM must name binaries; run through ctest")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    daemon = harness.Daemon(**LIMITS).start()
+    try:
+        os.chmod(daemon.socket, 0o666)
+        calibrate(daemon)
+        above = attack_all(daemon, options, chosen(options))
+        assert daemon.process.poll() is None, "kopsd died:\n" + daemon.log().decode()[-5000:]
+    finally:
+        daemon.remove()
+    if above:
+        sys.exit("above the bound, or refused: " + "; ".join(above))
+    print("all within their bounds")
+
+
+if __name__ == "__main__":
+    main()

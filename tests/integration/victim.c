@@ -1,0 +1,157 @@
+/*
+ * victim: how long one user waits for kopsd, for latency_under_attack.py.
+ *
+ *     victim SOCKET SECONDS
+ *
+ * Does round trips of several kinds in turn for SECONDS and prints one line for each kind:
+ *
+ *     KIND  COUNT  REFUSED  P50_US  P99_US  MAX_US
+ *
+ * A round trip that kopsd refuses counts as REFUSED and by its time; the first refusal of each kind goes to
+ * stderr.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "kops.h"
+
+#define N           64        /* extents of the product */
+#define ALLOC_BYTES (1 << 16) /* of a buffer that is lent and given back */
+#define SAMPLES_MAX (1 << 20)
+#define TIMEOUT_MS  120000
+#define WHY_BYTES   256
+
+struct victim {
+	const char *socket;
+	kops *k;
+	kops_buffer *a, *b, *c;
+};
+
+struct kind {
+	const char *name;
+	int (*trip)(struct victim *v);
+	unsigned every; /* one in so many rounds */
+	double *us;
+	size_t n, refused;
+};
+
+static int open_handle(const struct victim *v, kops **ret)
+{
+	char why[WHY_BYTES];
+	kops_options options = {
+	    .size = sizeof options, .socket = v->socket, .name = "victim", .timeout_ms = TIMEOUT_MS};
+	int rc = kops_open(ret, &options, why, sizeof why);
+
+	if (rc < 0)
+		fprintf(stderr, "victim: %s\n", why);
+	return rc;
+}
+
+static int trip_gemm(struct victim *v)
+{
+	return kops_sgemm(v->k, KOPS_N, KOPS_N, N, N, N, 1, v->a, N, v->b, N, 0, v->c, N);
+}
+
+static int trip_ping(struct victim *v)
+{
+	return kops_ping(v->k);
+}
+
+static int trip_alloc(struct victim *v)
+{
+	kops_buffer *buffer;
+	int rc = kops_alloc(v->k, ALLOC_BYTES, KOPS_SHARED, NULL, &buffer);
+
+	if (rc == 0)
+		kops_free(buffer);
+	return rc;
+}
+
+static int trip_connect(struct victim *v)
+{
+	kops *k;
+	int rc = open_handle(v, &k);
+
+	if (rc == 0)
+		kops_close(k);
+	return rc;
+}
+
+static struct kind kinds[] = {
+    {.name = "gemm", .trip = trip_gemm, .every = 1},
+    {.name = "ping", .trip = trip_ping, .every = 1},
+    {.name = "alloc", .trip = trip_alloc, .every = 4},
+    {.name = "connect", .trip = trip_connect, .every = 8},
+};
+
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+static void take(struct victim *v, struct kind *kind)
+{
+	uint64_t start = clock_ns();
+	int rc = kind->trip(v);
+
+	if (kind->n < SAMPLES_MAX)
+		kind->us[kind->n++] = clock_us(start, clock_ns());
+	if (rc < 0 && kind->refused++ == 0)
+		fprintf(stderr, "victim: %s: %s: %s\n", kind->name, kops_strerror(rc), kops_error(v->k));
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double quantile(const struct kind *kind, double q)
+{
+	return kind->n ? kind->us[(size_t)ceil(q * (double)(kind->n - 1))] : 0;
+}
+
+static void print(struct kind *kind)
+{
+	qsort(kind->us, kind->n, sizeof *kind->us, by_value);
+	printf("%s %zu %zu %.1f %.1f %.1f\n", kind->name, kind->n, kind->refused, quantile(kind, 0.5),
+	       quantile(kind, 0.99), quantile(kind, 1));
+}
+
+static bool set_up(struct victim *v)
+{
+	const uint64_t bytes = N * N * sizeof(float);
+
+	for (size_t i = 0; i < KINDS; i++)
+		if (!(kinds[i].us = calloc(SAMPLES_MAX, sizeof(double))))
+			return false;
+	return open_handle(v, &v->k) == 0 && kops_alloc(v->k, bytes, KOPS_SHARED, NULL, &v->a) == 0 &&
+	       kops_alloc(v->k, bytes, KOPS_SHARED, NULL, &v->b) == 0 &&
+	       kops_alloc(v->k, bytes, KOPS_SHARED, NULL, &v->c) == 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct victim v = {.socket = argc == 3 ? argv[1] : NULL};
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: victim SOCKET SECONDS\n");
+		return 2;
+	}
+	if (!set_up(&v)) {
+		fprintf(stderr, "victim: cannot start: %s\n", v.k ? kops_error(v.k) : "no handle");
+		return 1;
+	}
+	uint64_t end = clock_ns() + (uint64_t)(atof(argv[2]) * 1e9);
+	for (unsigned round = 0; clock_ns() < end; round++)
+		for (size_t i = 0; i < KINDS; i++)
+			if (round % kinds[i].every == 0)
+				take(&v, &kinds[i]);
+	for (size_t i = 0; i < KINDS; i++) {
+		print(&kinds[i]);
+		free(kinds[i].us);
+	}
+	kops_close(v.k);
+	return 0;
+}
