@@ -34,14 +34,21 @@ void distribution_fill(unsigned d, const struct source *source, enum operand ope
 
 /* ---- Contests ---- */
 
+/* Sums over the elements of each line of C of own² - peer²: what such elements share makes them err alike. */
+struct lines {
+	double *excess;
+	uint64_t n;
+};
+
 /* The errors of the row and of its peer, element by element of the same results. */
 struct contest {
 	double *own, *peer;
 	uint64_t n, room;
+	struct lines rows, cols;
 };
 
-/* False when memory is short. */
-bool contest_add(struct contest *c, double own, double peer);
+/* Of the element at (row, col): several draws of a case number their lines on. False when memory is short. */
+bool contest_add(struct contest *c, uint64_t row, uint64_t col, double own, double peer);
 void contest_free(struct contest *c);
 
 struct score {
@@ -49,7 +56,7 @@ struct score {
 	double own_max, peer_max, own_rms, peer_rms;
 	uint64_t above; /* own errors larger than all of the peer's */
 	double excess;  /* sum of own² - peer² over the elements */
-	double spread;  /* root of the sum of (own² - peer²)²: where both err alike, excess is about that */
+	double spread;  /* where both err alike, excess is about that */
 };
 
 void contest_score(const struct contest *c, struct score *ret);

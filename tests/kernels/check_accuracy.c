@@ -25,6 +25,7 @@
 
 #define UNIT  0x1p-24
 #define FEW   4096 /* elements, below which a case is also judged with its likes */
+#define LINES 26   /* rows or columns, below which it can only be judged so (contest.c) */
 #define LEAST 64   /* elements of a case: smaller ones are drawn several times */
 /* Every other random shape has M and N of at least this part of the largest: rows other than the peer are for
  * large products. */
@@ -214,7 +215,7 @@ static bool judge_errors(const struct duel *d, const struct duel_result *result,
 	if (alternative)
 		print_score(SEQUENTIAL, &sequential);
 	printf(" (%llu elements)", (unsigned long long)(alternative ? sequential.n : peer.n));
-	if (peer.n < FEW) {
+	if (peer.n < FEW || d->m < LINES || d->n < LINES) {
 		pool_add(&tally->peer, &peer);
 		pool_add(&tally->sequential, alternative ? &sequential : &peer);
 	} else {

@@ -6,7 +6,10 @@
  *
  * RMS: D = sum of d over the elements, d = own² - peer². If own and peer may be exchanged, each d has either
  * sign with equal odds, and D is seldom beyond some multiple of the root of the sum of d², whatever the
- * distribution. With a million elements an excess of half a percent shows.
+ * distribution. With a million elements an excess of half a percent shows. But the elements of one row of C
+ * share a row of A, those of one column a column of B, and where a line has few large terms the order in which
+ * a kernel adds them is better or worse for all of it. So lines count as one element each where that gives the
+ * larger root. A product of fewer than 26 rows or columns then cannot fail alone: those are judged together.
  *
  * Largest: of the n largest among both kinds all are own with a chance of 2^-n. A few may lie above the peer's
  * largest, x, but not far: elements whose sums pass through large values err more than others, so tails are as
@@ -24,8 +27,33 @@
 #define ABOVE_MAX 20  /* one in a million */
 #define ODDS      1e6 /* against a largest error by chance */
 
-bool contest_add(struct contest *c, double own, double peer)
+static double square(double x)
 {
+	return x * x;
+}
+
+static bool lines_add(struct lines *l, uint64_t line, double excess)
+{
+	if (line >= l->n) {
+		uint64_t n = 2 * line + 64;
+		double *more = realloc(l->excess, n * sizeof *more);
+		if (!more)
+			return false;
+		for (uint64_t i = l->n; i < n; i++)
+			more[i] = 0;
+		l->excess = more;
+		l->n = n;
+	}
+	l->excess[line] += excess;
+	return true;
+}
+
+bool contest_add(struct contest *c, uint64_t row, uint64_t col, double own, double peer)
+{
+	double excess = square(own) - square(peer);
+
+	if (!lines_add(&c->rows, row, excess) || !lines_add(&c->cols, col, excess))
+		return false;
 	if (c->n == c->room) {
 		uint64_t room = c->room ? 2 * c->room : 4096;
 		double *more_own = realloc(c->own, room * sizeof *more_own);
@@ -47,12 +75,18 @@ void contest_free(struct contest *c)
 {
 	free(c->own);
 	free(c->peer);
+	free(c->rows.excess);
+	free(c->cols.excess);
 	*c = (struct contest){0};
 }
 
-static double square(double x)
+static double squares_of(const struct lines *l)
 {
-	return x * x;
+	double squares = 0;
+
+	for (uint64_t i = 0; i < l->n; i++)
+		squares += square(l->excess[i]);
+	return squares;
 }
 
 void contest_score(const struct contest *c, struct score *ret)
@@ -72,7 +106,7 @@ void contest_score(const struct contest *c, struct score *ret)
 		ret->above += c->own[i] > ret->peer_max;
 	ret->own_rms = c->n ? sqrt(own / (double)c->n) : 0;
 	ret->peer_rms = c->n ? sqrt(peer / (double)c->n) : 0;
-	ret->spread = sqrt(squares);
+	ret->spread = sqrt(fmax(squares, fmax(squares_of(&c->rows), squares_of(&c->cols))));
 }
 
 bool score_max_holds(const struct score *s, bool exact)

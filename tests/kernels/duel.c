@@ -31,7 +31,8 @@ struct bout {
 	struct memory arrays[ARRAYS];
 	uint64_t sample; /* elements by the plain loop */
 	float *plain;    /* what it found */
-	uint64_t seed;   /* of this draw */
+	unsigned draw;
+	uint64_t seed; /* of this draw */
 };
 
 static bool fail(struct bout *b, const char *what, const char *why)
@@ -87,11 +88,20 @@ struct line {
 };
 
 /* Of element `at` of C as it lies in memory. */
+static uint64_t row_of(const struct duel *d, uint64_t at)
+{
+	return d->transposed[C] ? at % d->m : at / d->n;
+}
+
+static uint64_t col_of(const struct duel *d, uint64_t at)
+{
+	return d->transposed[C] ? at / d->m : at % d->n;
+}
+
 static struct line line_of(const struct bout *b, uint64_t at)
 {
 	const struct duel *d = b->d;
-	uint64_t row = d->transposed[C] ? at % d->m : at / d->n;
-	uint64_t col = d->transposed[C] ? at / d->m : at % d->n;
+	uint64_t row = row_of(d, at), col = col_of(d, at);
 
 	return (struct line){
 	    .a = floats(b, A) + (d->transposed[A] ? row : row * d->k),
@@ -314,6 +324,14 @@ static double error_of(const struct bout *b, float got, uint64_t at)
 	return isnan(error) ? INFINITY : error;
 }
 
+static bool compare_element(const struct bout *b, struct contest *contest, uint64_t at, float peer)
+{
+	const struct duel *d = b->d;
+
+	return contest_add(contest, b->draw * d->m + row_of(d, at), b->draw * d->n + col_of(d, at),
+	                   error_of(b, floats(b, C)[at], at), error_of(b, peer, at));
+}
+
 static bool compare_errors(struct bout *b)
 {
 	struct duel_result *result = b->result;
@@ -321,12 +339,9 @@ static bool compare_errors(struct bout *b)
 	struct contest *plain = peer_is_row ? &result->sequential : &result->peer;
 
 	for (uint64_t at = 0; peer_is_row && room && at < elements_of(b->d, C); at++)
-		room = contest_add(&result->peer, error_of(b, floats(b, C)[at], at),
-		                   error_of(b, floats(b, PEER)[at], at));
-	for (uint64_t i = 0; room && i < b->sample; i++) {
-		uint64_t at = sample_at(b, i);
-		room = contest_add(plain, error_of(b, floats(b, C)[at], at), error_of(b, b->plain[i], at));
-	}
+		room = compare_element(b, &result->peer, at, floats(b, PEER)[at]);
+	for (uint64_t i = 0; room && i < b->sample; i++)
+		room = compare_element(b, plain, sample_at(b, i), b->plain[i]);
 	return room || fail(b, "errors", "out of memory");
 }
 
@@ -384,8 +399,8 @@ void duel_fight(struct target *t, const struct duel *d, struct duel_result *ret)
 	if (!allocate(&b))
 		fail(&b, "arrays", "out of memory");
 	else if (find_row(&b))
-		for (unsigned draw = 0; draw < d->draws; draw++) {
-			b.seed = d->seed + draw * SEED_STEP;
+		for (; b.draw < d->draws; b.draw++) {
+			b.seed = d->seed + b.draw * SEED_STEP;
 			if (!fight_once(&b))
 				break;
 		}

@@ -24,7 +24,7 @@ static struct contest make_contest(uint64_t n, double factor, uint64_t seed)
 			own += random_unit(&r);
 			peer += random_unit(&r);
 		}
-		assert_true(contest_add(&c, factor * fabs(own), fabs(peer)));
+		assert_true(contest_add(&c, i, i, factor * fabs(own), fabs(peer)));
 	}
 	return c;
 }
@@ -43,8 +43,8 @@ static void scores_are_what_they_say(void **state)
 	struct contest c = {0};
 
 	(void)state;
-	assert_true(contest_add(&c, 3, 1) && contest_add(&c, 0, 1) && contest_add(&c, 4, 3) &&
-	            contest_add(&c, 0, 1));
+	assert_true(contest_add(&c, 0, 0, 3, 1) && contest_add(&c, 1, 1, 0, 1) && contest_add(&c, 2, 2, 4, 3) &&
+	            contest_add(&c, 3, 3, 0, 1));
 	struct score s = score_of(&c);
 	assert_int_equal(s.n, 4);
 	assert_true(s.own_max == 4 && s.peer_max == 3 && s.above == 1);
@@ -63,13 +63,36 @@ static void equal_errors_hold(void **state)
 	}
 }
 
+/* A matrix in which each column errs more or less than the peer's as a whole, the first always more. */
+static struct score columns_that_err_alike(uint64_t rows, uint64_t cols, bool all_more)
+{
+	struct contest c = {0};
+
+	for (uint64_t row = 0; row < rows; row++)
+		for (uint64_t col = 0; col < cols; col++)
+			assert_true(contest_add(&c, row, col, all_more || col % 2 == 0 ? 1.1 : 0.9, 1));
+	return score_of(&c);
+}
+
+static void elements_of_one_line_count_as_one(void **state)
+{
+	struct score one = columns_that_err_alike(3000, 1, true),
+	             some = columns_that_err_alike(3000, 31, false),
+	             many = columns_that_err_alike(3000, 31, true);
+
+	(void)state;
+	assert_true(one.excess > 0 && score_rms_holds(&one, false));
+	assert_true(some.excess > 0 && score_rms_holds(&some, false));
+	assert_false(score_rms_holds(&many, false));
+}
+
 static void no_errors_hold(void **state)
 {
 	struct contest c = {0};
 
 	(void)state;
 	for (unsigned i = 0; i < 64; i++)
-		assert_true(contest_add(&c, 0, 0));
+		assert_true(contest_add(&c, i, i, 0, 0));
 	struct score s = score_of(&c);
 	assert_true(score_max_holds(&s, true) && score_rms_holds(&s, true));
 }
@@ -98,7 +121,7 @@ static struct score with_outliers(unsigned n, double error)
 	struct contest c = {0};
 
 	for (unsigned i = 0; i < 4096; i++)
-		assert_true(contest_add(&c, i < n ? error : 0.5, 1));
+		assert_true(contest_add(&c, i, i, i < n ? error : 0.5, 1));
 	return score_of(&c);
 }
 
@@ -157,6 +180,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(scores_are_what_they_say),
 	    cmocka_unit_test(equal_errors_hold),
+	    cmocka_unit_test(elements_of_one_line_count_as_one),
 	    cmocka_unit_test(no_errors_hold),
 	    cmocka_unit_test(an_excess_of_one_percent_shows_in_many_elements),
 	    cmocka_unit_test(an_excess_of_a_half_shows_in_few_elements),
