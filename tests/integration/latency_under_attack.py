@@ -5,9 +5,9 @@ another uid. The control burns CPU without kopsd: as many processes as attack, a
 uses to answer them. On a machine of few cores that alone costs latency, which no daemon can give back. Fails where
 the victim's p99 under attack is above
 
-    FACTOR x the larger p99 of quiet and control + the longest single op of the attack + ALLOWANCE_MS
+    FACTOR x the largest p99 of any round trip, quiet or control + the longest single op of the attack + ALLOWANCE_MS
 
-or a request of the victim is refused. Needs root, to play two users.
+(of any, since a core that is taken delays whatever waits for it) or a request of the victim is refused. Needs root, to play two users.
 
     latency_under_attack.py [--seconds S] [--attackers N] [--factor F] [--allowance MS] [--list] [ATTACK...]
 
@@ -323,15 +323,15 @@ def row(name, kind, trips, ratio=None, bound=None):
 class Judge:
     def __init__(self, quiet, control, factor, allowance_ms):
         self.quiet = quiet
-        self.base = {kind: max(quiet[kind].p99, control[kind].p99) for kind in KINDS}
+        self.base = max(trips[kind].p99 for trips in (quiet, control) for kind in KINDS)
         self.factor = factor
         self.allowance_ms = allowance_ms
         self.above = []
 
     def judge(self, name, trips, longest_ms):
         """Refusals are failures too: the victim asks for next to nothing."""
+        bound = self.factor * self.base + longest_ms + self.allowance_ms
         for kind in KINDS:
-            bound = self.factor * self.base[kind] + longest_ms + self.allowance_ms
             row(name, kind, trips[kind], trips[kind].p99 / self.quiet[kind].p99, bound)
             if trips[kind].p99 > bound or trips[kind].refused:
                 self.above.append(f"{name}: {kind}")
