@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   5
+#define BACKEND_ABI   6
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -42,9 +42,17 @@ struct run_op {
 	bool larger_errors; /* than the precision allows, perhaps: kernel_is_accurate() */
 	char why[WHY_BYTES], passed_over[PASSED_OVER_BYTES];
 	double compute_us; /* 0 where not timed */
+	double plan_us;    /* by plan(): rough time it will take */
+	struct op_cut cut; /* by plan(): into parts that are short enough */
 };
 
-/* A job in a device's hands. Borrowed from start() until poll() gives it back. */
+/* An op planned to be longer is cut into parts, and others may go between any two of them. */
+#define PART_US 50e3
+
+/*
+ * A job in a device's hands. Borrowed from start() until poll() gives it back, which may be before its end: a
+ * run that is paused between two parts goes on with the next start().
+ */
 struct run {
 	struct run_op *ops;
 	unsigned n_ops;
@@ -52,8 +60,15 @@ struct run {
 	bool timed;            /* time the ops by the device's own clock, whatever it costs */
 	uint64_t device_bytes; /* by plan(): staging and workspace, not RESIDENT buffers */
 	double plan_us;        /* by plan(): rough time it will take, for scheduling */
+	/* Where it is: the next part to start. Both at first 0; n_ops: it is through. */
+	unsigned next_op;
+	uint32_t next_part;
+	/* On a device that computes at once: when this time has come (clock.h), pause before the next part.
+	 * Atomic; NULL: never. A run makes progress at each start. */
+	const uint64_t *pause_at_ns;
 	/* results */
-	int status;
+	double slice_us; /* what it has taken since it was last started */
+	int status;      /* below 0 it does not go on */
 	char error[WHY_BYTES];
 	double upload_us, compute_us, download_us;
 	void *owner; /* whoever submitted it; the backend leaves it alone */
@@ -66,7 +81,8 @@ struct device_info {
 	char description[128];
 	uint64_t memory_bytes; /* usable by runs and RESIDENT buffers */
 	uint64_t cache_bytes;  /* last level of cache; 0: not known */
-	unsigned depth;        /* runs that are worth having out at once */
+	unsigned depth;        /* runs that are worth having out at once, */
+	double depth_us;       /* as long as those out are planned to take no longer */
 };
 
 struct backend_device; /* opaque, one per device */
@@ -99,12 +115,14 @@ struct backend {
 	                   struct rival ret[RIVALS_MAX]);
 
 	/*
-	 * Begins a run. May compute it at once (CPU) or enqueue it (GPU). The run comes back through
-	 * poll(), failed ones too.
+	 * Begins a run or goes on with it. May compute at once (CPU), until it is asked to pause, or enqueue a
+	 * slice of about PART_US (GPU). The run comes back through poll(), failed and paused ones too.
 	 */
 	void (*start)(struct backend_device *dev, struct run *run);
 	/* The next finished run, or NULL when none is finished now. Never blocks. */
 	struct run *(*poll)(struct backend_device *dev);
+	/* Forgets a paused run that will not go on. NULL where there is nothing to forget. */
+	void (*abandon)(struct backend_device *dev, struct run *run);
 	/*
 	 * Asks that wake(arg) be called, from any thread, once when some run that is out now finishes. NULL
 	 * where start() computes at once.
@@ -120,6 +138,32 @@ struct backend {
 	int (*pin)(void *host, uint64_t bytes, bool read_only);
 	void (*unpin)(void *host);
 };
+
+static inline bool run_is_through(const struct run *run)
+{
+	return run->next_op == run->n_ops;
+}
+
+/* On to the part after the next. */
+static inline void run_advance(struct run *run)
+{
+	if (++run->next_part < run->ops[run->next_op].cut.n_parts)
+		return;
+	run->next_part = 0;
+	run->next_op++;
+}
+
+/* By plan, what is left of it. */
+static inline double run_left_us(const struct run *run)
+{
+	double us = 0;
+
+	for (unsigned i = run->next_op; i < run->n_ops; i++) {
+		double share = i == run->next_op ? (double)run->next_part / run->ops[i].cut.n_parts : 0;
+		us += run->ops[i].plan_us * (1 - share);
+	}
+	return us;
+}
 
 /*
  * The address of element (0, …) of a view whose memory the CPU, or the device holding it, can

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "cpu.h"
 #include "host_memory.h"
 #include "threads.h"
@@ -99,6 +99,7 @@ static void fill_info(struct backend_device *dev)
 	dev->info.memory_bytes = host_memory_total();
 	dev->info.cache_bytes = cache_bytes > 0 ? (uint64_t)cache_bytes : 0;
 	dev->info.depth = 2;
+	dev->info.depth_us = 500; /* so that the next is there when a short one ends */
 }
 
 static int cpu_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
@@ -181,11 +182,6 @@ static double op_us(const struct backend_device *dev, const struct run_op *op)
 	return OP_US + slowdown * (flops_us > bytes_us ? flops_us : bytes_us);
 }
 
-static uint64_t op_workspace(const struct run_op *op)
-{
-	return op->kernel->workspace ? op->kernel->workspace(&op->args) : 0;
-}
-
 static int plan_op(const struct backend_device *dev, struct run_op *op, char error[WHY_BYTES])
 {
 	size_t i = op_index(op->args.op);
@@ -211,9 +207,12 @@ static int cpu_plan(const struct backend_device *dev, struct run *run)
 		int rc = plan_op(dev, &run->ops[i], run->error);
 		if (rc < 0)
 			return rc;
-		uint64_t bytes = op_workspace(&run->ops[i]);
+		struct run_op *op = &run->ops[i];
+		op->plan_us = op_us(dev, op);
+		run->plan_us += op->plan_us;
+		kernel_cut(op->kernel, &op->args, op->plan_us / PART_US, &op->cut);
+		uint64_t bytes = kernel_workspace(op->kernel, &op->args, &op->cut);
 		run->device_bytes = bytes > run->device_bytes ? bytes : run->device_bytes;
-		run->plan_us += op_us(dev, &run->ops[i]);
 	}
 	if (run->device_bytes > dev->info.memory_bytes) {
 		snprintf(run->error, WHY_BYTES,
@@ -270,38 +269,47 @@ static void put_workspace(struct backend_device *dev, void *address, uint64_t by
 
 static double now_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+	return (double)clock_ns() / 1e3;
 }
 
-static int run_op(struct run_op *op, const struct launch *launch)
+static int run_part(const struct run_op *op, uint32_t part, const struct launch *launch)
 {
-	struct op_args *args = &op->args;
+	struct op_args args;
 
-	for (unsigned i = 0; i <= args->op->n_inputs; i++)
-		args->views[i].data = memory_at(args->views[i].space, args->views[i].offset);
-	if (view_elements(op_output_const(args)) == 0)
+	op_part(&op->args, &op->cut, part, &args);
+	for (unsigned i = 0; i <= args.op->n_inputs; i++)
+		args.views[i].data = memory_at(args.views[i].space, args.views[i].offset);
+	if (view_elements(op_output_const(&args)) == 0)
 		return 0;
-	return op->kernel->launch(args, launch);
+	return op->kernel->launch(&args, launch);
 }
 
+static bool has_to_pause(const struct run *run)
+{
+	return run->pause_at_ns && __atomic_load_n(run->pause_at_ns, __ATOMIC_RELAXED) <= clock_ns();
+}
+
+/* Until it is through, fails, or has to pause after some part. */
 static int run_ops(struct run *run, const struct launch *launch)
 {
 	double start_us = now_us();
-	int rc = 0;
+	int rc;
 
-	for (unsigned i = 0; rc == 0 && i < run->n_ops; i++) {
-		rc = run_op(&run->ops[i], launch);
-		double end_us = now_us();
-		run->ops[i].compute_us = end_us - start_us;
+	do {
+		struct run_op *op = &run->ops[run->next_op];
+		double end_us;
+
+		rc = run_part(op, run->next_part, launch);
+		end_us = now_us();
+		op->compute_us += end_us - start_us;
 		run->compute_us += end_us - start_us;
+		run->slice_us += end_us - start_us;
 		start_us = end_us;
 		if (rc < 0)
-			snprintf(run->error, WHY_BYTES, "kernel %s of %s failed on the CPU",
-			         run->ops[i].kernel->name, run->ops[i].args.op->name);
-	}
+			snprintf(run->error, WHY_BYTES, "kernel %s of %s failed on the CPU", op->kernel->name,
+			         op->args.op->name);
+		run_advance(run);
+	} while (rc == 0 && !run_is_through(run) && !has_to_pause(run));
 	return rc;
 }
 
@@ -321,7 +329,7 @@ static void cpu_start(struct backend_device *dev, struct run *run)
 
 	run->status = 0;
 	run->error[0] = 0;
-	run->upload_us = run->compute_us = run->download_us = 0;
+	run->slice_us = 0;
 	if (run->device_bytes)
 		launch.workspace = get_workspace(dev, run->device_bytes, run->error);
 	if (run->device_bytes && !launch.workspace) {

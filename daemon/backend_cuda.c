@@ -5,9 +5,10 @@
  * keeps their order, else to the stream with the fewest. Each stream has a cuBLAS handle of its own: a
  * handle has one workspace, and two streams writing it at once would spoil each other's results.
  *
- * A run is enqueued whole: uploads, kernels, downloads, and last the number of the run, written by the GPU
- * into a word of pinned memory. poll() compares that word. What is out on a stream is a queue in that
- * order; a run that failed on the way takes its place in it too, since the GPU may still be working for it.
+ * A run is enqueued in slices of some PART_US, most in one: uploads, kernels, downloads, and last the number of
+ * the slice, written by the GPU into a word of pinned memory. poll() compares that word. What is out on a
+ * stream is a queue in that order; a run that failed on the way takes its place in it too, since the GPU may
+ * still be working for it.
  *
  * Errors that leave the CUDA context broken (illegal addresses, hardware faults) show up in
  * cudaStreamQuery(), which poll() asks every millisecond. From then on every run fails with KOPS_E_FAULT: only
@@ -241,7 +242,7 @@ static void put_out(struct backend_device *dev, struct out *out)
 	dev->spare = out;
 }
 
-static int launch_op(struct lane *lane, struct out *out, unsigned i)
+static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t part)
 {
 	const struct run_op *op = &out->run->ops[i];
 	struct launch launch = {
@@ -250,14 +251,15 @@ static int launch_op(struct lane *lane, struct out *out, unsigned i)
 	    .stream = lane->stream,
 	    .library = lane->cublas,
 	};
-	struct op_args args;
+	struct op_args whole, args;
 	int rc;
 
 	if (view_elements(op_output_const(&op->args)) == 0)
 		return 0;
-	rc = cuda_stage_begin_op(out->stage, i, &args);
+	rc = cuda_stage_begin_op(out->stage, i, &whole);
 	if (rc < 0)
 		return rc;
+	op_part(&whole, &op->cut, part, &args);
 	rc = op->kernel->launch(&args, &launch);
 	if (rc < 0) {
 		snprintf(out->run->error, WHY_BYTES, "op %u: kernel \"%s\" of %s did not start: %s", i,
@@ -268,15 +270,24 @@ static int launch_op(struct lane *lane, struct out *out, unsigned i)
 	return 0;
 }
 
-static int launch_ops(struct lane *lane, struct out *out)
+static double part_us(const struct run_op *op)
 {
-	for (unsigned i = 0; i < out->run->n_ops; i++) {
-		int rc = launch_op(lane, out, i);
+	return op->plan_us / (op->cut.n_parts ? op->cut.n_parts : 1);
+}
 
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
+/* A slice: parts that are planned to take no longer than PART_US together, one at least. */
+static int launch_slice(struct lane *lane, struct out *out)
+{
+	struct run *run = out->run;
+	double us = 0;
+	int rc;
+
+	do {
+		rc = launch_part(lane, out, run->next_op, run->next_part);
+		us += part_us(&run->ops[run->next_op]);
+		run_advance(run);
+	} while (rc == 0 && !run_is_through(run) && us + part_us(&run->ops[run->next_op]) <= PART_US);
+	return rc;
 }
 
 static void stamp(const struct lane *lane, const struct out *out, cudaEvent_t event)
@@ -285,30 +296,57 @@ static void stamp(const struct lane *lane, const struct out *out, cudaEvent_t ev
 		cudaEventRecord(event, lane->stream);
 }
 
-static int enqueue(struct backend_device *dev, struct lane *lane, struct out *out)
+/* Whether the run is to be enqueued in one slice. */
+static bool is_one_slice(const struct run *run)
+{
+	double us = 0;
+
+	for (unsigned i = 0; i < run->n_ops; i++)
+		us += run->ops[i].plan_us;
+	return us <= PART_US;
+}
+
+static void use_lane(struct cuda_stage *stage, const struct lane *lane)
+{
+	stage->stream = lane->stream;
+	stage->others_out = lane->n_out > 0;
+}
+
+/* Operands of a run that begins. */
+static int lay_out(struct backend_device *dev, struct lane *lane, struct out *out)
 {
 	int rc = cuda_stage_new(out->run, &direct_limits, &out->stage);
 
 	if (rc < 0)
 		return rc;
-	out->stage->stream = lane->stream;
-	out->stage->others_out = lane->n_out > 0;
-	rc = cuda_get_scratch(dev, lane, out);
+	use_lane(out->stage, lane);
+	return cuda_get_scratch(dev, lane, out, !is_one_slice(out->run));
+}
+
+static int enqueue(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	bool begins = !out->stage;
+	int rc = 0;
+
+	if (begins)
+		rc = lay_out(dev, lane, out);
+	else
+		use_lane(out->stage, lane); /* it goes on, on whatever lane */
 	if (rc < 0)
 		return rc;
 	if (out->run->timed && !cuda_stage_waits(out->stage))
 		cuda_hold(&lane->words->enqueued, lane->issued + 1, HOLD_US + HOLD_OP_US * out->run->n_ops,
 		          lane->stream);
 	stamp(lane, out, out->begun);
-	rc = cuda_stage_upload_all(out->stage);
+	rc = begins ? cuda_stage_upload_all(out->stage) : 0;
 	if (rc < 0)
 		return rc;
 	stamp(lane, out, out->uploaded);
-	rc = launch_ops(lane, out);
+	rc = launch_slice(lane, out);
 	if (rc < 0)
 		return rc;
 	stamp(lane, out, out->computed);
-	rc = cuda_stage_download_all(out->stage);
+	rc = run_is_through(out->run) ? cuda_stage_download_all(out->stage) : 0;
 	stamp(lane, out, out->downloaded);
 	return rc;
 }
@@ -356,7 +394,8 @@ static cudaError_t broken(const struct lane *lane)
 /* The end of a run on its stream, failed ones included: what they enqueued has to be through first. */
 static cudaError_t enqueue_end(struct backend_device *dev, struct lane *lane, struct out *out)
 {
-	cudaError_t error = out->scratch ? cudaFreeAsync(out->scratch, lane->stream) : cudaSuccess;
+	bool ends = out->status < 0 || run_is_through(out->run);
+	cudaError_t error = out->scratch && ends ? cudaFreeAsync(out->scratch, lane->stream) : cudaSuccess;
 
 	if (error != cudaSuccess)
 		return error;
@@ -387,14 +426,15 @@ static void gpu_start(struct backend_device *dev, struct run *run)
 	cudaError_t error;
 
 	run->error[0] = '\0';
-	run->upload_us = run->compute_us = run->download_us = 0;
+	run->slice_us = 0;
 	if (dev->fault[0]) {
 		snprintf(run->error, WHY_BYTES, "%s", dev->fault);
 		push_done(dev, run, KOPS_E_FAULT);
 		return;
 	}
 	cudaSetDevice(dev->index);
-	out = take_out(dev);
+	out = run->state ? run->state : take_out(dev);
+	run->state = NULL;
 	if (!out) {
 		snprintf(run->error, WHY_BYTES, "out of memory");
 		push_done(dev, run, KOPS_E_NOMEM);
@@ -428,15 +468,21 @@ static double between_us(cudaEvent_t from, cudaEvent_t to)
 }
 
 /* A run that was not worth four events counts as computing from end to end. */
-static void set_times(struct run *run, const struct out *out)
+static void add_times(struct run *run, const struct out *out)
 {
-	if (!out->timed) {
-		run->compute_us = clock_us(out->started_ns, clock_ns());
-		return;
+	double upload_us = 0, compute_us, download_us = 0;
+
+	if (out->timed) {
+		upload_us = between_us(out->begun, out->uploaded);
+		compute_us = between_us(out->uploaded, out->computed);
+		download_us = between_us(out->computed, out->downloaded);
+	} else {
+		compute_us = clock_us(out->started_ns, clock_ns());
 	}
-	run->upload_us = between_us(out->begun, out->uploaded);
-	run->compute_us = between_us(out->uploaded, out->computed);
-	run->download_us = between_us(out->computed, out->downloaded);
+	run->upload_us += upload_us;
+	run->compute_us += compute_us;
+	run->download_us += download_us;
+	run->slice_us = upload_us + compute_us + download_us;
 }
 
 static struct run *finish(struct backend_device *dev, struct lane *lane)
@@ -450,9 +496,26 @@ static struct run *finish(struct backend_device *dev, struct lane *lane)
 	lane->n_out--;
 	run->status = out->status;
 	if (run->status == 0)
-		set_times(run, out);
-	put_out(dev, out);
+		add_times(run, out);
+	if (run->status == 0 && !run_is_through(run))
+		run->state = out;
+	else
+		put_out(dev, out);
 	return run;
+}
+
+static void gpu_abandon(struct backend_device *dev, struct run *run)
+{
+	struct out *out = run->state;
+
+	if (!out)
+		return;
+	cudaSetDevice(dev->index);
+	if (out->scratch)
+		cudaFreeAsync(out->scratch, dev->memory_stream);
+	cudaGetLastError();
+	run->state = NULL;
+	put_out(dev, out);
 }
 
 static bool is_through(const struct lane *lane)
@@ -570,6 +633,7 @@ static const struct backend cuda_backend = {
     .plan = gpu_plan,
     .rivals = gpu_rivals,
     .start = gpu_start,
+    .abandon = gpu_abandon,
     .poll = gpu_poll,
     .notify = gpu_notify,
     .alloc = cuda_alloc,

@@ -20,11 +20,12 @@
 
 #define CUDA_LANES 4
 
-/* What a run needs while it is out. Kept for reuse: events are slow to make. */
+/* What a run needs while it is out, or paused as its run->state. Kept for reuse: events are slow to make. */
 struct out {
 	struct run *run;
 	struct cuda_stage *stage;
-	void *scratch; /* of its own, when it was too much for the lane's; freed in stream order */
+	void *scratch; /* of its own, when it was too much for the lane's or has to outlast a pause; freed in
+	                  stream order */
 	cudaEvent_t begun, uploaded, computed, downloaded; /* recorded if timed */
 	cudaEvent_t ended;                                 /* for notify(); without a time, it costs nothing */
 	bool timed;
@@ -79,8 +80,9 @@ void cuda_free_out(struct out *out);
 /* cuda_memory.c */
 /* A device is open: its context may serve cuda_pin(). */
 void cuda_memory_opened(int index);
-/* Finds out->stage the scratch memory it needs. KOPS_E_NOMEM with a sentence in the run, KOPS_E_FAULT. */
-int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *out);
+/* Finds out->stage the scratch memory it needs, `own` or what the lane's runs share. KOPS_E_NOMEM with a
+ * sentence in the run, KOPS_E_FAULT. */
+int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *out, bool own);
 int cuda_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address);
 void cuda_free(struct backend_device *dev, void *address);
 int cuda_pin(void *host, uint64_t bytes, bool read_only);

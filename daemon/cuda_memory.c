@@ -65,12 +65,12 @@ static cudaError_t grow_lane_scratch(struct backend_device *dev, struct lane *la
 	return cudaSuccess;
 }
 
-int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *out)
+int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *out, bool own)
 {
 	uint64_t bytes = cuda_stage_scratch_bytes(out->stage);
 	cudaError_t error = cudaSuccess;
 
-	if (bytes > SCRATCH_KEPT_MAX)
+	if (bytes > SCRATCH_KEPT_MAX || (own && bytes > 0))
 		error = pool_alloc(dev, bytes, lane->stream, &out->scratch);
 	else if (bytes > lane->scratch_bytes)
 		error = grow_lane_scratch(dev, lane, bytes);

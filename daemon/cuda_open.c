@@ -6,6 +6,7 @@
 #include "cuda_gpu.h"
 
 #define DEPTH       8
+#define DEPTH_US    60e3
 #define SPARE_BYTES (256ull << 20) /* device memory left for cuBLAS, kernels and the driver */
 
 /* ---- What there is ---- */
@@ -106,6 +107,7 @@ static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *p
 	dev->info.memory_bytes = free_bytes > SPARE_BYTES ? free_bytes - SPARE_BYTES : 0;
 	dev->info.cache_bytes = (uint64_t)attribute(dev->index, cudaDevAttrL2CacheSize);
 	dev->info.depth = DEPTH;
+	dev->info.depth_us = DEPTH_US;
 	dev->flops_per_us =
 	    prop->multiProcessorCount * fp32_units(prop->major, prop->minor) * 2.0 * clock_khz * 1e-3;
 	dev->bytes_per_us = 2.0 * memory_khz * 1e-3 * bus_bytes;

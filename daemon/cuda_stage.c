@@ -160,12 +160,11 @@ static void fill_args(const struct cuda_stage *stage, unsigned i, struct op_args
 /* Whether the op's kernel can take the direct views as they lie; it was chosen for images of them. */
 static bool kernel_agrees(struct cuda_stage *stage, unsigned i)
 {
-	const struct kernel *kernel = stage->run->ops[i].kernel;
-	const char *why_not;
+	const struct run_op *op = &stage->run->ops[i];
 	struct op_args args;
 
 	fill_args(stage, i, &args);
-	return kernel->supports(&args, &why_not);
+	return kernel_takes_parts(op->kernel, &args, &op->cut);
 }
 
 /* Drops `direct` from the op's copies; true if one had it. */
@@ -216,14 +215,14 @@ static void give_room(struct cuda_stage *stage)
 		stage->copies_bytes += aligned(stage->copies[c].layout.bytes);
 	}
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
-		const struct kernel *kernel = stage->run->ops[i].kernel;
+		const struct run_op *op = &stage->run->ops[i];
 		struct op_args args;
 		uint64_t bytes;
 
-		if (!kernel->workspace)
+		if (!op->kernel->workspace)
 			continue;
 		fill_args(stage, i, &args);
-		bytes = aligned(kernel->workspace(&args));
+		bytes = aligned(kernel_workspace(op->kernel, &args, &op->cut));
 		if (bytes > stage->workspace_bytes)
 			stage->workspace_bytes = bytes;
 	}

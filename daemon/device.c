@@ -55,6 +55,7 @@ struct device {
 	bool sleeping;           /* under lock */
 	bool looking;            /* under lock: the loop thread looks at done by itself */
 	bool has_done;           /* atomic: lets it look without the lock */
+	uint64_t pause_at_ns;    /* atomic: see device_pause_at() */
 	bool notified;           /* under lock: the backend says a run has finished */
 	int open_status;         /* under lock until READY */
 	char open_why[WHY_BYTES];
@@ -71,6 +72,7 @@ struct device {
 	bool may_look_out;
 	unsigned open_handles;
 	unsigned runs_out, work_out;
+	double planned_us;  /* of the runs out */
 	uint64_t oldest_ns; /* when the device last got a run back, or its first run out */
 	struct device_stats stats;
 	struct canary *canary;
@@ -117,9 +119,17 @@ static void hand_back(struct device *d, struct device_work *w)
 		uv_async_send(&d->async);
 }
 
+/* By plan, until it comes back, through or paused. */
+static double slice_plan_us(const struct run *run)
+{
+	double us = run->next_op == 0 && run->next_part == 0 ? run->plan_us : run_left_us(run);
+
+	return us < PART_US ? us : PART_US;
+}
+
 static void expect(struct device *d, const struct run *run)
 {
-	uint64_t now = clock_ns(), plan_ns = (uint64_t)(run->plan_us * 1e3);
+	uint64_t now = clock_ns(), plan_ns = (uint64_t)(slice_plan_us(run) * 1e3);
 
 	if (d->out == 1 || d->due_ns < now)
 		d->due_ns = now;
@@ -137,6 +147,8 @@ static void begin(struct device *d, struct device_work *w)
 	}
 	d->out++;
 	expect(d, w->run);
+	__atomic_store_n(&d->pause_at_ns, UINT64_MAX, __ATOMIC_RELAXED);
+	w->run->pause_at_ns = &d->pause_at_ns;
 	w->run->owner = w;
 	d->backend->start(d->dev, w->run);
 }
@@ -293,11 +305,11 @@ static void *device_thread(void *arg)
 
 /* ---- The loop thread ---- */
 
-static void finish_run(struct device *d, const struct run *run)
+static void finish_run(struct device *d, const struct device_work *work)
 {
-	d->runs_out--;
+	d->planned_us = --d->runs_out ? d->planned_us - work->planned_us : 0;
 	d->oldest_ns = clock_ns();
-	d->stats.busy_us += run->upload_us + run->compute_us + run->download_us;
+	d->stats.busy_us += work->run->slice_us;
 }
 
 static void take_done(struct device *d, bool looking)
@@ -313,7 +325,7 @@ static void take_done(struct device *d, bool looking)
 		next = w->next;
 		d->work_out--;
 		if (w->run)
-			finish_run(d, w->run);
+			finish_run(d, w);
 		w->done(w);
 	}
 }
@@ -488,6 +500,10 @@ void device_submit(struct device *d, struct device_work *work)
 	d->work_out++;
 	if (work->run && d->runs_out++ == 0)
 		d->oldest_ns = clock_ns();
+	if (work->run) {
+		work->planned_us = slice_plan_us(work->run);
+		d->planned_us += work->planned_us;
+	}
 	pthread_mutex_lock(&d->lock);
 	list_push(&d->inbox, work);
 	__atomic_store_n(&d->has_inbox, true, __ATOMIC_RELEASE);
@@ -497,6 +513,11 @@ void device_submit(struct device *d, struct device_work *work)
 		pthread_cond_signal(&d->wake);
 	if (d->may_look_out && work->run && work->run->plan_us < SHORT_RUN_US)
 		look_out(d);
+}
+
+void device_pause_at(struct device *d, uint64_t ns)
+{
+	__atomic_store_n(&d->pause_at_ns, ns, __ATOMIC_RELAXED);
 }
 
 int device_plan(const struct device *d, struct run *run)
@@ -542,6 +563,11 @@ unsigned device_runs_out(const struct device *d)
 unsigned device_work_out(const struct device *d)
 {
 	return d->work_out;
+}
+
+bool device_has_room(const struct device *d)
+{
+	return d->runs_out == 0 || (d->runs_out < d->info.depth && d->planned_us < d->info.depth_us);
 }
 
 struct device_stats *device_stats(struct device *d)

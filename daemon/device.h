@@ -22,6 +22,7 @@ struct device_work {
 	/* On the device thread, before the run starts. NULL allowed with a run. */
 	void (*execute)(struct device_work *work, const struct backend *backend, struct backend_device *dev);
 	void (*done)(struct device_work *work); /* on the loop thread */
+	double planned_us;                      /* device.c's own */
 };
 
 struct device_stats {
@@ -42,6 +43,16 @@ void device_close(struct device *device);
 
 /* Hands over work, in order. Loop thread. */
 void device_submit(struct device *device, struct device_work *work);
+
+/*
+ * The run that a device of the kind that computes at once is at pauses before its next part when this time has
+ * come. Each run starts without. Loop thread.
+ */
+void device_pause_at(struct device *device, uint64_t ns);
+
+/* Whether to hand over another run: it is worth it, and what is out is not planned to take long. Loop thread.
+ */
+bool device_has_room(const struct device *device);
 
 /* Chooses rows and estimates; see backend.h. Loop thread. */
 int device_plan(const struct device *device, struct run *run);

@@ -12,12 +12,18 @@
 #include "server.h"
 #include "session.h"
 
+/* A job that others wait for is not paused sooner: to change costs some 20 µs. */
+#define SLICE_MIN_US 200.0
+/* Beyond, there is no need to say when. */
+#define MAX_AFTER_US 1e12
+
 bool job_may_move(enum job_state from, enum job_state to)
 {
-	static const bool allowed[6][6] = {
+	static const bool allowed[JOB_CANCELLED + 1][JOB_CANCELLED + 1] = {
 	    [JOB_NEW] = {[JOB_QUEUED] = true},
 	    [JOB_QUEUED] = {[JOB_RUNNING] = true, [JOB_FAILED] = true, [JOB_CANCELLED] = true},
-	    [JOB_RUNNING] = {[JOB_DONE] = true, [JOB_FAILED] = true},
+	    [JOB_RUNNING] = {[JOB_PAUSED] = true, [JOB_DONE] = true, [JOB_FAILED] = true},
+	    [JOB_PAUSED] = {[JOB_RUNNING] = true, [JOB_CANCELLED] = true},
 	};
 	return allowed[from][to];
 }
@@ -181,6 +187,11 @@ static void begin_trial(struct job *job)
 		job->run.timed = true;
 }
 
+static double took_us(const struct run *run)
+{
+	return run->upload_us + run->compute_us + run->download_us;
+}
+
 static void end_trial(struct job *job, enum job_state state)
 {
 	struct autotune *autotune = job->server->autotune[job->sched.device];
@@ -188,7 +199,7 @@ static void end_trial(struct job *job, enum job_state state)
 	if (!autotune || !job->trial.op)
 		return;
 	if (job->started_ns)
-		autotune_end(autotune, &job->trial, state == JOB_DONE ? job->sched.took_us : 0);
+		autotune_end(autotune, &job->trial, state == JOB_DONE ? took_us(&job->run) : 0);
 	else
 		autotune_cancel(autotune, &job->trial);
 }
@@ -216,13 +227,6 @@ void job_end_queued(struct job *job, enum job_state state, int status, const cha
 	end(job, state, status, why);
 }
 
-void job_orphan(struct job *job)
-{
-	job->session = NULL;
-	if (job->state == JOB_QUEUED)
-		job_end_queued(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
-}
-
 static struct job *of_work(struct device_work *work)
 {
 	return (struct job *)((char *)work - offsetof(struct job, work));
@@ -233,29 +237,121 @@ static struct job *of_sched(struct sched_job *sched)
 	return (struct job *)((char *)sched - offsetof(struct job, sched));
 }
 
-static void run_done(struct device_work *work)
+/* A device gives up what it held for the job. */
+static void leave_device(struct job *job)
 {
-	struct job *job = of_work(work);
 	struct server *server = job->server;
-	unsigned index = job->sched.device;
-	struct device *device = server->devices[index];
-	int status = job->run.status;
 
-	if (status == KOPS_E_FAULT)
-		server_device_failed(server, device, job->run.error);
 	for (unsigned i = 0; i < job->n_buffers; i++)
 		if (job->buffers[i].pin)
 			buffer_settle_pin(job->buffers[i].buffer);
-	server->device_bytes_out[index] -= job->run.device_bytes;
+	server->device_bytes_out[job->sched.device] -= job->run.device_bytes;
 	host_memory_settle(job->claimed_bytes);
+}
+
+static void finish(struct job *job)
+{
+	struct server *server = job->server;
+	struct device_stats *stats = device_stats(server->devices[job->sched.device]);
+	int status = job->run.status;
+
+	leave_device(job);
 	if (status < 0)
-		device_stats(device)->jobs_failed++;
+		stats->jobs_failed++;
 	else
-		device_stats(device)->jobs_done++;
-	job->sched.took_us = job->run.upload_us + job->run.compute_us + job->run.download_us;
+		stats->jobs_done++;
 	sched_finish(&server->sched, &job->sched);
 	end(job, status < 0 ? JOB_FAILED : JOB_DONE, status, job->run.error);
+}
+
+/* ---- Pausing ---- */
+
+static void paused_remove(struct job *job)
+{
+	struct job **link = &job->server->jobs_paused[job->sched.device];
+
+	while (*link != job)
+		link = &(*link)->next_paused;
+	*link = job->next_paused;
+}
+
+/* Of a job in the scheduler. Its session is gone, and with it whoever waits for it. */
+static void abandoned(struct device_work *work)
+{
+	struct job *job = of_work(work);
+
+	leave_device(job);
+	end(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
+}
+
+static void abandon_run(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+{
+	if (backend->abandon)
+		backend->abandon(dev, &of_work(work)->run);
+}
+
+static void abandon(struct job *job)
+{
+	sched_remove(&job->server->sched, &job->sched);
+	paused_remove(job);
+	job->work = (struct device_work){.execute = abandon_run, .done = abandoned};
+	device_submit(job->server->devices[job->sched.device], &job->work);
+}
+
+static void pause_job(struct job *job)
+{
+	struct server *server = job->server;
+	struct job **paused = &server->jobs_paused[job->sched.device];
+
+	move(job, JOB_PAUSED);
+	job->next_paused = *paused;
+	*paused = job;
+	sched_pause(&server->sched, &job->sched, run_left_us(&job->run));
+	if (!job->session)
+		abandon(job);
+}
+
+void job_orphan(struct job *job)
+{
+	job->session = NULL;
+	if (job->state == JOB_QUEUED)
+		job_end_queued(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
+	else if (job->state == JOB_PAUSED)
+		abandon(job);
+}
+
+static void run_done(struct device_work *work)
+{
+	struct job *job = of_work(work), **link;
+	struct server *server = job->server;
+	unsigned index = job->sched.device;
+
+	if (job->run.status == KOPS_E_FAULT)
+		server_device_failed(server, server->devices[index], job->run.error);
+	for (link = &server->jobs_out[index]; *link != job; link = &(*link)->next_out)
+		;
+	*link = job->next_out;
+	job->sched.took_us = job->run.slice_us;
+	if (job->run.status == 0 && !run_is_through(&job->run))
+		pause_job(job);
+	else
+		finish(job);
 	jobs_dispatch(server);
+}
+
+/* The first that was started is the one that a device which computes at once is at. */
+static void ask_for_pause(struct server *server, unsigned index)
+{
+	const struct job *job = server->jobs_out[index];
+	double after_us;
+
+	if (!job || (job->run.n_ops == 1 && job->ops[0].cut.n_parts <= 1))
+		return;
+	after_us = sched_yields_after_us(&server->sched, &job->sched);
+	if (after_us < SLICE_MIN_US)
+		after_us = SLICE_MIN_US;
+	if (after_us < MAX_AFTER_US)
+		device_pause_at(server->devices[index], job->resumed_ns + (uint64_t)(after_us * 1e3));
 }
 
 /* ---- Starting ---- */
@@ -296,6 +392,31 @@ static void fill_lost(struct job *job)
 	}
 }
 
+static void hand_over(struct job *job, bool pins)
+{
+	struct server *server = job->server;
+	unsigned index = job->sched.device;
+	struct job **end = &server->jobs_out[index];
+
+	while (*end)
+		end = &(*end)->next_out;
+	*end = job;
+	job->next_out = NULL;
+	job->resumed_ns = clock_ns();
+	job->work =
+	    (struct device_work){.run = &job->run, .execute = pins ? pin_buffers : NULL, .done = run_done};
+	device_submit(server->devices[index], &job->work);
+	server_watch_runs(server);
+}
+
+static void resume(struct job *job)
+{
+	paused_remove(job);
+	sched_start(&job->server->sched, &job->sched);
+	move(job, JOB_RUNNING);
+	hand_over(job, false);
+}
+
 static void start(struct job *job)
 {
 	struct server *server = job->server;
@@ -312,10 +433,7 @@ static void start(struct job *job)
 		for (unsigned i = 0; i < job->n_buffers; i++)
 			pins |= job->buffers[i].pin = buffer_wants_pin(job->buffers[i].buffer);
 	job->run.lane = job->sched.queue->lane;
-	job->work =
-	    (struct device_work){.run = &job->run, .execute = pins ? pin_buffers : NULL, .done = run_done};
-	device_submit(device, &job->work);
-	server_watch_runs(server);
+	hand_over(job, pins);
 }
 
 /*
@@ -377,37 +495,47 @@ static void begin(struct job *job)
 		start(job);
 }
 
-/* True when it started or ended a job. */
-static bool dispatch_one(struct server *server, unsigned index)
+static void start_or_end(struct server *server, struct job *job)
 {
-	struct device *device = server->devices[index];
-	struct sched_job *picked;
-	struct job *job;
-	unsigned waiting = server->sched.waiting[index];
+	unsigned index = job->sched.device;
 	char why[WHY_BYTES] = "";
-	int rc;
+	int rc = spoiled(job, why);
 
-	if (device_runs_out(device) >= device_info(device)->depth)
-		return false;
-	picked = sched_pick(&server->sched, index);
-	if (!picked)
-		return false;
-	job = of_sched(picked);
-	rc = spoiled(job, why);
 	if (rc == 0 && job->deadline_ns && job->deadline_ns <= clock_ns())
 		rc = KOPS_E_DEADLINE;
 	if (rc < 0)
 		job_end_queued(job, JOB_FAILED, rc, why);
 	else if (admit(server, job))
 		begin(job);
+	else if (server->jobs_paused[index] && !server->jobs_out[index])
+		resume(server->jobs_paused[index]); /* it has the room that this one may wait for */
+}
+
+/* True when it started or ended a job. */
+static bool dispatch_one(struct server *server, unsigned index)
+{
+	unsigned waiting = server->sched.waiting[index];
+	struct sched_job *picked;
+
+	if (!device_has_room(server->devices[index]))
+		return false;
+	picked = sched_pick(&server->sched, index);
+	if (!picked)
+		return false;
+	if (of_sched(picked)->state == JOB_PAUSED)
+		resume(of_sched(picked));
+	else
+		start_or_end(server, of_sched(picked));
 	return server->sched.waiting[index] < waiting;
 }
 
 void jobs_dispatch(struct server *server)
 {
-	for (unsigned i = 0; i < server->n_devices; i++)
+	for (unsigned i = 0; i < server->n_devices; i++) {
 		while (dispatch_one(server, i))
 			;
+		ask_for_pause(server, i);
+	}
 }
 
 static bool has_pending(const struct job *job)
@@ -479,9 +607,11 @@ void jobs_buffer_settled(struct buffer *buffer)
 	jobs_dispatch(buffer->server);
 }
 
+/* One that is paused counts as running. */
 static void shut_down(struct job *job)
 {
-	job_end_queued(job, JOB_FAILED, KOPS_E_SHUTDOWN, NULL);
+	if (job->state == JOB_QUEUED)
+		job_end_queued(job, JOB_FAILED, KOPS_E_SHUTDOWN, NULL);
 }
 
 void jobs_shut_down(struct server *server)

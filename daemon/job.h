@@ -1,11 +1,15 @@
 /*
  * job.h: ops that a client sent in one message, from arrival to answer. Loop thread only.
  *
- *     NEW → QUEUED → RUNNING → DONE
- *      │       │        └────→ FAILED
+ *     NEW → QUEUED → RUNNING ─→ DONE
+ *      │       │       ⇅   └────→ FAILED
+ *      │       │     PAUSED ────→ CANCELLED  (the session gone)
  *      │       ├────→ CANCELLED  (Cancel, the session gone)
  *      │       └────→ FAILED     (deadline, shutdown, a buffer that could not be made)
  *      └→ freed: refused by its request
+ *
+ * A running job whose device can be had by others between two of its ops, or parts of one, is PAUSED when their
+ * turn has come, and goes on later. It holds what it holds on the device meanwhile. To its client it runs.
  *
  * A job holds a reference on every buffer it names until it has ended, so a device never loses memory
  * under its hands, whatever the client does.
@@ -20,7 +24,7 @@
 struct server;
 struct session;
 
-enum job_state { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
+enum job_state { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_PAUSED, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 
 struct job_buffer {
 	struct buffer *buffer;
@@ -44,8 +48,11 @@ struct job {
 	struct account *account;
 	uint64_t id; /* request id */
 	uint64_t arrived_ns, started_ns, deadline_ns;
+	uint64_t resumed_ns;    /* last handed to its device */
 	uint64_t claimed_bytes; /* host memory for pages that it is the first to touch */
 	struct job *next_expiring, **prev_expiring;
+	struct job *next_out;    /* of those that its device has, in order */
+	struct job *next_paused; /* of those that its device holds memory for */
 	struct job_buffer *buffers;
 	unsigned n_buffers;
 	struct run_op ops[];

@@ -1,5 +1,6 @@
 #include "scheduler.h"
 
+#include <math.h>
 #include <stddef.h>
 
 static void flow_link(struct sched *s, struct sched_flow *f)
@@ -166,6 +167,7 @@ void sched_start(struct sched *s, struct sched_job *job)
 	q->running_device = d;
 	catch_up(s, f, d);
 	s->vclock[d] = f->vtime[d];
+	job->started_at = f->vtime[d];
 	charge(s, f, d, job->cost_us);
 }
 
@@ -211,6 +213,49 @@ void sched_finish(struct sched *s, struct sched_job *job)
 	if (job->took_us > job->cost_us)
 		charge(s, job->queue->flow, job->device, job->took_us - job->cost_us);
 	unload(s, job);
+}
+
+static void put_first(struct sched *s, struct sched_job *job)
+{
+	struct sched_queue *q = job->queue;
+
+	if (!q->head) {
+		queue_link(s, q);
+		q->tail = job;
+	}
+	job->next = q->head;
+	q->head = job;
+	s->waiting[job->device]++;
+}
+
+void sched_pause(struct sched *s, struct sched_job *job, double left_us)
+{
+	struct sched_flow *f = job->queue->flow;
+	unsigned d = job->device;
+
+	job->queue->running--;
+	f->vtime[d] += job->took_us - job->cost_us;
+	f->backlog_us[d] += left_us - job->cost_us;
+	s->backlog_us[d] += left_us - job->cost_us;
+	job->cost_us = left_us;
+	job->took_us = 0;
+	put_first(s, job);
+}
+
+double sched_yields_after_us(const struct sched *s, const struct sched_job *started)
+{
+	const struct sched_job *next = sched_pick(s, started->device);
+	const struct sched_flow *f = started->queue->flow;
+	double after_us;
+
+	if (!next)
+		return INFINITY;
+	if ((next->priority == KOPS_LOW) != (started->priority == KOPS_LOW))
+		return next->priority == KOPS_LOW ? INFINITY : 0;
+	if (next->queue->flow == f)
+		return rank(next->priority) < rank(started->priority) ? 0 : INFINITY;
+	after_us = next->queue->flow->vtime[started->device] - started->started_at;
+	return after_us > 0 ? after_us : 0;
 }
 
 void sched_remove(struct sched *s, struct sched_job *job)

@@ -8,6 +8,9 @@
  * neither saves up anything. What a job took beyond its estimate is charged when it ends. A device without
  * work forgets what each flow has had: its clock moves past all of them.
  *
+ * A job that can be paused between two ops is, when another's turn has come: it is charged for what it took so
+ * far.
+ *
  * Priorities: HIGH goes before other jobs of its own flow only, since any client may ask for it; LOW
  * waits until no flow has other work for the device.
  */
@@ -27,9 +30,10 @@ struct sched_job {
 	uint64_t seq;    /* order of arrival */
 	unsigned device; /* index */
 	kops_priority priority;
-	double cost_us; /* estimate */
-	double took_us; /* measured, before sched_finish(); 0: unknown */
-	bool blocked;   /* a buffer of it is not there yet */
+	double cost_us;    /* estimate */
+	double took_us;    /* measured, before sched_finish() or sched_pause(); 0: unknown */
+	double started_at; /* virtual time of its flow when it was last started */
+	bool blocked;      /* a buffer of it is not there yet */
 };
 
 struct sched_queue {
@@ -72,6 +76,15 @@ void sched_start(struct sched *s, struct sched_job *job);
 
 /* A started job has ended. */
 void sched_finish(struct sched *s, struct sched_job *job);
+
+/*
+ * A started job has stopped before its end, with left_us of it to do: it is charged for what it took, and waits
+ * again as the first of its queue.
+ */
+void sched_pause(struct sched *s, struct sched_job *job, double left_us);
+
+/* µs after its start from which on a started job should give way to the one that waits; INFINITY: not. */
+double sched_yields_after_us(const struct sched *s, const struct sched_job *started);
 
 /* Whether the flow has had more of some device than its share so far, which it must not escape from. */
 bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow);

@@ -45,6 +45,8 @@ struct server {
 	struct tuning *tuning[SCHED_DEVICES_MAX];     /* of each device; NULL: nothing was measured */
 	struct autotune *autotune[SCHED_DEVICES_MAX]; /* what jobs showed since; NULL: not to be looked at */
 	uint64_t device_bytes_out[SCHED_DEVICES_MAX]; /* admitted: staging and workspace of runs out */
+	struct job *jobs_out[SCHED_DEVICES_MAX];      /* that devices have, first started first */
+	struct job *jobs_paused[SCHED_DEVICES_MAX];
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */
 	unsigned n_sessions_max;           /* by descriptors */

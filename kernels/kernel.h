@@ -74,9 +74,29 @@ struct cost {
 	double bytes; /* each input read once, each output written once */
 };
 
+/*
+ * An axis along which an op can be cut into parts that do not depend on each other. axis[v]: its index in view
+ * v after check(), PART_NONE where the view serves every part. keeps_stride: of one index, it keeps its stride;
+ * else it is 0.
+ */
+#define PART_NONE (-1)
+struct part_axis {
+	int8_t axis[OP_VIEWS_MAX];
+	bool keeps_stride;
+};
+
 struct op {
 	const char *name;
 	unsigned n_inputs;
+	const struct part_axis *part_axes; /* best first */
+	unsigned n_part_axes;
+	/*
+	 * Where parts must follow each other, each going on with what the one before left in the output (gemm
+	 * along K, the steps of fma): how many indices there are to share out, 0 where it cannot be done, and
+	 * the part of them that begins at `first`. Both NULL: no such parts.
+	 */
+	uint64_t (*steps)(const struct op_args *args);
+	void (*step_part)(struct op_args *args, uint64_t first, uint64_t n);
 	/* Reads the op's wire parameters: views[i] points into msg, NULL where absent. No allocation. */
 	void (*decode)(const struct Kops__V1__Op *msg, struct op_args *args,
 	               const struct Kops__V1__View *views[OP_VIEWS_MAX]);
@@ -185,6 +205,31 @@ static inline struct view *op_output(struct op_args *args)
 {
 	return &args->views[args->op->n_inputs];
 }
+
+/* ---- part.c ---- */
+
+/* How an op is cut: into n_parts of `chunk` indices, the last of fewer, along part_axes[axis] or its steps. */
+#define CUT_STEPS (-1)
+struct op_cut {
+	uint32_t n_parts;
+	int axis;
+	uint64_t chunk;
+};
+
+/* Cuts checked args into about `wanted` parts, fewer where the shape does not allow it; 1: not cut. */
+void op_cut(const struct op_args *args, double wanted, struct op_cut *ret);
+
+/* Part i of n_parts, to be run in order: views' offset, data (where set), extents and parameters. */
+void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
+
+/* The same for a kernel that supports args: not cut where it does not support the parts. */
+void kernel_cut(const struct kernel *kernel, const struct op_args *args, double wanted, struct op_cut *ret);
+
+/* Whether it supports every part. */
+bool kernel_takes_parts(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut);
+
+/* The workspace that the largest part needs. */
+uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut);
 
 /* ---- choose.c ---- */
 

@@ -131,8 +131,13 @@ static double tolerance(const struct op_args *args)
 	return 0;
 }
 
+static const struct part_axis part_axes[] = {
+    {{0, 0, 0}, false}, {{1, 1, 1}, false}, {{2, 2, 2}, false}, {{3, 3, 3}, false}};
+
 const struct op op_add = {
     .name = "add",
+    .part_axes = part_axes,
+    .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .n_inputs = 2,
     .decode = decode,
     .check = check,

@@ -88,8 +88,13 @@ static double tolerance(const struct op_args *args)
 	return 0;
 }
 
+static const struct part_axis part_axes[] = {
+    {{0, 0}, false}, {{1, 1}, false}, {{2, 2}, false}, {{3, 3}, false}};
+
 const struct op op_copy = {
     .name = "copy",
+    .part_axes = part_axes,
+    .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .n_inputs = 1,
     .decode = decode,
     .check = check,

@@ -111,8 +111,27 @@ static double tolerance(const struct op_args *args)
 	return args->views[Y].dtype == KOPS_F64 ? 8 * 0x1p-53 : 8 * 0x1p-24;
 }
 
+static uint64_t steps(const struct op_args *args)
+{
+	return args->params.fma.steps;
+}
+
+static void step_part(struct op_args *args, uint64_t first, uint64_t n)
+{
+	args->params.fma.steps = (uint32_t)n;
+	if (first > 0)
+		args->views[X] = args->views[Y];
+}
+
+static const struct part_axis part_axes[] = {
+    {{0, 0}, false}, {{1, 1}, false}, {{2, 2}, false}, {{3, 3}, false}};
+
 const struct op op_fma = {
     .name = "fma",
+    .part_axes = part_axes,
+    .n_part_axes = sizeof part_axes / sizeof part_axes[0],
+    .steps = steps,
+    .step_part = step_part,
     .n_inputs = 1,
     .decode = decode,
     .check = check,

@@ -271,8 +271,38 @@ static double tolerance(const struct op_args *args)
 	return terms * (4 * roundoff(args) + out);
 }
 
+/* Along K, where C holds the sums of the parts before as exactly as it will hold them in the end. */
+static uint64_t steps(const struct op_args *args)
+{
+	kops_dtype dtype = args->views[C].dtype;
+
+	return dtype == KOPS_F32 || dtype == KOPS_F64 ? args->views[A].shape[2] : 0;
+}
+
+static void step_part(struct op_args *args, uint64_t first, uint64_t n)
+{
+	struct view *a = &args->views[A], *b = &args->views[B];
+	int64_t size = (int64_t)dtype_size(a->dtype);
+	int64_t at_a = (int64_t)first * a->strides[2] * size, at_b = (int64_t)first * b->strides[1] * size;
+
+	a->offset += (uint64_t)at_a;
+	b->offset += (uint64_t)at_b;
+	a->data = a->data ? (char *)a->data + at_a : NULL;
+	b->data = b->data ? (char *)b->data + at_b : NULL;
+	a->shape[2] = b->shape[1] = n;
+	if (first > 0)
+		args->params.gemm.beta = 1;
+}
+
+static const struct part_axis part_axes[] = {
+    {{0, 0, 0}, false}, {{1, PART_NONE, 1}, true}, {{PART_NONE, 2, 2}, true}};
+
 const struct op op_gemm = {
     .name = "gemm",
+    .part_axes = part_axes,
+    .n_part_axes = sizeof part_axes / sizeof part_axes[0],
+    .steps = steps,
+    .step_part = step_part,
     .n_inputs = 2,
     .decode = decode,
     .check = check,

@@ -137,8 +137,12 @@ static double tolerance(const struct op_args *args)
 	return (log_wanted ? 4e-6 : 1e-6) + 2 * result * largest;
 }
 
+static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {{2, 2}, false}};
+
 const struct op op_softmax = {
     .name = "softmax",
+    .part_axes = part_axes,
+    .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .n_inputs = 1,
     .decode = decode,
     .check = check,

@@ -15,6 +15,7 @@ static void test_moves(void **state)
 	static const enum job_state allowed[][2] = {
 	    {JOB_NEW, JOB_QUEUED},       {JOB_QUEUED, JOB_RUNNING}, {JOB_QUEUED, JOB_FAILED},
 	    {JOB_QUEUED, JOB_CANCELLED}, {JOB_RUNNING, JOB_DONE},   {JOB_RUNNING, JOB_FAILED},
+	    {JOB_RUNNING, JOB_PAUSED},   {JOB_PAUSED, JOB_RUNNING}, {JOB_PAUSED, JOB_CANCELLED},
 	};
 
 	(void)state;

@@ -260,6 +260,68 @@ static void test_a_blocked_head_holds_its_queue_only(void **state)
 	assert_empty(&s);
 }
 
+/* Charged for what it took, it goes on when the other has had as much, and before what came later in its queue.
+ */
+static void test_a_paused_job_gives_way_and_goes_on(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow fa = {0}, fb = {0};
+	struct sched_queue qa = {.flow = &fa}, qb = {.flow = &fb};
+	struct sched_job large = job(1000, KOPS_NORMAL, CPU), behind = job(1, KOPS_NORMAL, CPU), b[4];
+
+	(void)state;
+	sched_add(&s, &qa, &large);
+	sched_add(&s, &qa, &behind);
+	sched_start(&s, &large);
+	assert_true(isinf(sched_yields_after_us(&s, &large)));
+	for (int i = 0; i < 4; i++) {
+		b[i] = job(20, KOPS_NORMAL, CPU);
+		sched_add(&s, &qb, &b[i]);
+	}
+	assert_near(sched_yields_after_us(&s, &large), 0, 1e-9);
+	large.took_us = 50;
+	sched_pause(&s, &large, 950);
+	assert_near(s.backlog_us[CPU], 950 + 1 + 4 * 20, 1e-9);
+	for (int i = 0; i < 3; i++)
+		assert_ptr_equal(run_one(&s, CPU), &b[i]);
+	assert_ptr_equal(sched_pick(&s, CPU), &large);
+	sched_start(&s, &large);
+	assert_near(sched_yields_after_us(&s, &large), 10, 1e-9);
+	sched_finish(&s, &large);
+	assert_ptr_equal(run_one(&s, CPU), &b[3]);
+	assert_ptr_equal(run_one(&s, CPU), &behind);
+	assert_empty(&s);
+}
+
+static void test_who_may_interrupt_whom(void **state)
+{
+	static const struct {
+		kops_priority started, waiting;
+		bool same_flow, yields;
+	} cases[] = {
+	    {KOPS_NORMAL, KOPS_NORMAL, true, false}, {KOPS_NORMAL, KOPS_HIGH, true, true},
+	    {KOPS_HIGH, KOPS_NORMAL, true, false},   {KOPS_LOW, KOPS_NORMAL, true, true},
+	    {KOPS_NORMAL, KOPS_LOW, false, false},   {KOPS_LOW, KOPS_NORMAL, false, true},
+	    {KOPS_HIGH, KOPS_NORMAL, false, true},   {KOPS_LOW, KOPS_LOW, false, true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct sched s = {0};
+		struct sched_flow fa = {0}, fb = {0};
+		struct sched_queue qa = {.flow = &fa}, qb = {.flow = cases[i].same_flow ? &fa : &fb};
+		struct sched_job a = job(100, cases[i].started, CPU), b = job(100, cases[i].waiting, CPU);
+
+		sched_add(&s, &qa, &a);
+		sched_start(&s, &a);
+		sched_add(&s, &qb, &b);
+		assert_int_equal(sched_yields_after_us(&s, &a) < 1e9, cases[i].yields);
+		sched_finish(&s, &a);
+		sched_remove(&s, &b);
+		assert_empty(&s);
+	}
+}
+
 static void test_remove_anywhere(void **state)
 {
 	(void)state;
@@ -406,6 +468,8 @@ int main(void)
 	    cmocka_unit_test(test_priorities_of_one_flow),
 	    cmocka_unit_test(test_a_queue_stays_on_its_device_while_it_runs),
 	    cmocka_unit_test(test_a_blocked_head_holds_its_queue_only),
+	    cmocka_unit_test(test_a_paused_job_gives_way_and_goes_on),
+	    cmocka_unit_test(test_who_may_interrupt_whom),
 	    cmocka_unit_test(test_remove_anywhere),
 	    cmocka_unit_test(test_place),
 	    cmocka_unit_test(test_random_play),

@@ -1,0 +1,174 @@
+/* What may be claimed: the tightest of the host's memory and the memory cgroups above us, of both versions. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "host_memory.h"
+#include "kops.h"
+
+#define MIB (1ull << 20)
+
+static char root[] = "/tmp/kops-host-XXXXXX";
+
+/* Makes the folders too. */
+static void put(const char *path, const char *text)
+{
+	char full[512];
+	FILE *file;
+
+	snprintf(full, sizeof full, "%s%s", root, path);
+	for (char *slash = strchr(full + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		mkdir(full, 0755);
+		*slash = '/';
+	}
+	file = fopen(full, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	strcpy(root, "/tmp/kops-host-XXXXXX");
+	assert_non_null(mkdtemp(root));
+	host_memory_set_root(root);
+	put("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:   8388608 kB\n");
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	char command[64];
+
+	(void)state;
+	host_memory_set_root(NULL);
+	snprintf(command, sizeof command, "rm -r %s", root);
+	return system(command);
+}
+
+/* A sixteenth of the 16 GiB stays free. */
+static void test_a_host_without_cgroups(void **state)
+{
+	char why[256] = "";
+
+	(void)state;
+	assert_int_equal(host_memory_total(), 16384 * MIB);
+	assert_int_equal(host_memory_room(), 7168 * MIB);
+	assert_int_equal(host_memory_claim(7168 * MIB, why, sizeof why), 0);
+	assert_int_equal(host_memory_room(), 0);
+	assert_int_equal(host_memory_claim(1, why, sizeof why), KOPS_E_NOMEM);
+	assert_non_null(
+	    strstr(why, "the host has 17179869184 bytes, 8589934592 free, 7516192768 of those promised"));
+	host_memory_settle(7168 * MIB);
+	assert_int_equal(host_memory_claim(7168 * MIB + 1, why, sizeof why), KOPS_E_NOMEM);
+	assert_int_equal(host_memory_room(), 7168 * MIB);
+	assert_int_equal(host_memory_claim(UINT64_MAX, why, sizeof why), KOPS_E_NOMEM);
+	assert_int_equal(host_memory_room(), 7168 * MIB);
+}
+
+static void test_nothing_to_know(void **state)
+{
+	char why[256] = "";
+
+	(void)state;
+	host_memory_set_root("/tmp/kops-host-none");
+	assert_int_equal(host_memory_total(), 0);
+	assert_int_equal(host_memory_room(), UINT64_MAX);
+	assert_int_equal(host_memory_claim(1ull << 50, why, sizeof why), 0);
+	host_memory_settle(1ull << 50);
+}
+
+/* The parent's limit is the tighter one. */
+static void test_version_2(void **state)
+{
+	char why[256] = "";
+
+	(void)state;
+	put("/proc/self/cgroup", "0::/system.slice/kopsd.service\n");
+	put("/proc/self/mountinfo", "22 1 0:1 / / rw - ext4 /dev/a rw\n"
+	                            "31 22 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n");
+	put("/sys/fs/cgroup/system.slice/kopsd.service/memory.max", "max\n");
+	put("/sys/fs/cgroup/system.slice/kopsd.service/memory.high", "max\n");
+	put("/sys/fs/cgroup/system.slice/kopsd.service/memory.current", "1048576\n");
+	put("/sys/fs/cgroup/system.slice/memory.max", "1073741824\n");
+	put("/sys/fs/cgroup/system.slice/memory.current", "671088640\n");
+	put("/sys/fs/cgroup/system.slice/memory.stat", "anon 1\ninactive_file 134217728\nactive_file 7\n");
+	assert_int_equal(host_memory_total(), 1024 * MIB);
+	assert_int_equal(host_memory_room(), (1024 - 640 + 128 - 64) * MIB);
+	assert_int_equal(host_memory_claim(512 * MIB, why, sizeof why), KOPS_E_NOMEM);
+	assert_non_null(strstr(why, "/sys/fs/cgroup/system.slice has 1073741824 bytes"));
+	/* memory.high throttles what is above it: as good as a limit. */
+	put("/sys/fs/cgroup/system.slice/kopsd.service/memory.high", "33554432\n");
+	assert_int_equal(host_memory_total(), 32 * MIB);
+	assert_int_equal(host_memory_room(), (32 - 1 - 2) * MIB);
+	/* More in use than allowed leaves nothing. */
+	put("/sys/fs/cgroup/system.slice/kopsd.service/memory.current", "99999999\n");
+	assert_int_equal(host_memory_room(), 0);
+}
+
+/* Version 1, with version 2 mounted beside it without the controller; in a container that sees its own part
+ * only. */
+static void test_version_1_in_a_container(void **state)
+{
+	(void)state;
+	put("/proc/self/cgroup", "9:name=systemd:/\n4:memory:/docker/abc/sub\n3:cpuset,memoryx:/wrong\n0::/\n");
+	put("/proc/self/mountinfo",
+	    "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro master:9 - cgroup cgroup rw,memory\n"
+	    "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+	    "33 31 0:30 / /sys/fs/cgroup/cpuacct rw,relatime - cgroup cgroup rw,cpuacct\n");
+	put("/sys/fs/cgroup/memory/sub/memory.limit_in_bytes", "9223372036854771712\n");
+	put("/sys/fs/cgroup/memory/sub/memory.usage_in_bytes", "4096\n");
+	put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n");
+	put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "100663296\n");
+	put("/sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 33554432\n");
+	assert_int_equal(host_memory_total(), 256 * MIB);
+	assert_int_equal(host_memory_room(), (256 - 96 + 32 - 16) * MIB);
+}
+
+/* A cgroup namespace shows paths above it with dots: what is mounted is looked at. */
+static void test_a_path_outside_of_the_mount(void **state)
+{
+	(void)state;
+	put("/proc/self/cgroup", "0::/../../other\n");
+	put("/proc/self/mountinfo", "31 22 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n");
+	put("/sys/fs/cgroup/memory.max", "16777216\n");
+	put("/sys/fs/cgroup/memory.current", "0\n");
+	assert_int_equal(host_memory_total(), 16 * MIB);
+	assert_int_equal(host_memory_room(), 15 * MIB);
+}
+
+static void test_files_that_say_nothing(void **state)
+{
+	(void)state;
+	put("/proc/self/cgroup", "\n:\nx:y\n0::/a\n");
+	put("/proc/self/mountinfo",
+	    "\n - \nx - cgroup2\n31 22 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+	put("/sys/fs/cgroup/a/memory.max", "");
+	put("/sys/fs/cgroup/a/memory.current", "many\n");
+	put("/sys/fs/cgroup/a/memory.stat", "inactive_file\n\n");
+	assert_int_equal(host_memory_total(), 16384 * MIB);
+	assert_int_equal(host_memory_room(), 7168 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_a_host_without_cgroups, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_nothing_to_know, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_version_2, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_version_1_in_a_container, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_a_path_outside_of_the_mount, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_files_that_say_nothing, set_up, tear_down),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
