@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <sys/un.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kops.h"
 #include "message.h"
@@ -109,6 +110,9 @@ struct kops {
 	struct sockaddr_un address;
 	char name[CLIENT_NAME_BYTES + 1];
 	uint32_t timeout_ms;
+	pid_t owner; /* the process that opened it */
+	const bool
+	    *own; /* a page that the kernel zeroes in a child of fork(): true in the owner; may be NULL */
 
 	enum link_state state;
 	int sock;                   /* -1 when DOWN */
@@ -144,7 +148,21 @@ struct kops {
 /* Sets kops_error() and returns code. */
 int client_fail(kops *k, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* KOPS_E_STATE with its sentence when a callback runs: waiting functions begin with this. */
+/*
+ * Whether this is the copy of a handle in a child of fork(). It shares the parent's socket, so it must neither
+ * send nor receive. One load a call: MADV_WIPEONFORK, unlike getpid(), is no system call; unlike
+ * pthread_atfork() it needs no list of all handles, and it also sees clone() and _Fork(). A child of vfork()
+ * shares the parent's memory and changes nothing. Without that advice (Linux before 4.14) pids are compared.
+ */
+static inline bool client_is_copy(const kops *k)
+{
+	return k->own ? !*k->own : getpid() != k->owner;
+}
+
+/* KOPS_E_STATE with its sentence in a child of fork(): all that changes a handle begins with this. */
+int client_may_use(kops *k);
+
+/* The same, and when a callback runs: waiting functions begin with this. */
 int client_may_wait(kops *k);
 
 /* Whether text may go into a message as a device's or kernel's name: at most 64 printable ASCII characters. */
@@ -224,6 +242,9 @@ void client_link_give_up(kops *k, int status, const char *why);
 
 /* The reply to Hello. */
 void client_link_answered(kops *k, const Kops__V1__Reply *reply);
+
+/* Closes the socket. The session ends even if a child of fork() has it too, but not by such a child. */
+void client_link_hang_up(kops *k);
 
 /* A request was answered with SHUTDOWN: it did not run, and is sent again on the next connection. */
 void client_link_drain(kops *k);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,11 +24,21 @@ int client_fail(kops *k, int code, const char *format, ...)
 	return code;
 }
 
+int client_may_use(kops *k)
+{
+	if (client_is_copy(k))
+		return client_fail(
+		    k, KOPS_E_STATE,
+		    "this handle belongs to process %ld, which forked; open one of your own with kops_open()",
+		    (long)k->owner);
+	return 0;
+}
+
 int client_may_wait(kops *k)
 {
-	if (k->in_callback)
+	if (k->in_callback && !client_is_copy(k))
 		return client_fail(k, KOPS_E_STATE, "a callback must not call a function that waits");
-	return 0;
+	return client_may_use(k);
 }
 
 bool client_name_is_valid(const char *text)
@@ -71,11 +82,27 @@ static kops_options read_options(const kops_options *given)
 	return options;
 }
 
+/* NULL where the kernel cannot tell a child by it. */
+static const bool *new_fork_mark(void)
+{
+	bool *mark = mmap(NULL, sizeof *mark, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mark == MAP_FAILED)
+		return NULL;
+	if (madvise(mark, sizeof *mark, MADV_WIPEONFORK) < 0) {
+		munmap(mark, sizeof *mark);
+		return NULL;
+	}
+	*mark = true;
+	return mark;
+}
+
 static kops *handle_new(void)
 {
 	kops *k = calloc(1, sizeof *k);
 	if (!k)
 		return NULL;
+	k->owner = getpid();
+	k->own = new_fork_mark();
 	k->sock = k->watched = -1;
 	k->give_up_us = CLIENT_NEVER;
 	k->ops_max = MESSAGE_OPS_MAX;
@@ -137,6 +164,8 @@ static void give_back(kops *k)
 	}
 }
 
+/* In a child of fork() kops_free() does nothing, and the rest reaches this process's memory and descriptors
+ * only. */
 void kops_close(kops *k)
 {
 	if (!k || k->in_callback)
@@ -147,8 +176,9 @@ void kops_close(kops *k)
 	while (!list_is_empty(&k->buffers))
 		client_buffer_destroy(LIST_ENTRY(k->buffers.next, kops_buffer, node));
 	client_outbox_clear(k);
-	if (k->sock >= 0)
-		close(k->sock);
+	client_link_hang_up(k);
+	if (k->own)
+		munmap((void *)k->own, sizeof *k->own);
 	free(k);
 }
 

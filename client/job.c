@@ -69,6 +69,9 @@ static int set_options(kops_job *job, const kops_job_options *options)
 int kops_job_new(kops *k, const kops_job_options *given, kops_job **ret_job)
 {
 	kops_job_options options = {0};
+	int status = client_may_use(k);
+	if (status < 0)
+		return status;
 	if (given)
 		memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
 	kops_job *job = calloc(1, sizeof *job);
@@ -77,7 +80,7 @@ int kops_job_new(kops *k, const kops_job_options *given, kops_job **ret_job)
 	job->k = k;
 	list_init(&job->out);
 	list_append(&k->jobs, &job->node);
-	int status = set_options(job, &options);
+	status = set_options(job, &options);
 	if (status < 0) {
 		client_job_destroy(job);
 		return status;
@@ -124,7 +127,7 @@ void client_job_destroy(kops_job *job)
 
 void kops_job_free(kops_job *job)
 {
-	if (!job)
+	if (!job || client_is_copy(job->k))
 		return;
 	if (job->state == JOB_OUT)
 		job->abandoned = true;
@@ -151,6 +154,9 @@ static int check_view(kops_job *job, const kops_view *view)
 
 static int check_op(kops_job *job, const char *kernel, const kops_view *views, size_t n)
 {
+	int status = client_may_use(job->k);
+	if (status < 0)
+		return status;
 	if (job->state != JOB_NEW)
 		return client_fail(job->k, KOPS_E_STATE, "ops cannot be added after kops_submit()");
 	if (job->n_ops >= job->k->ops_max)
@@ -159,12 +165,9 @@ static int check_op(kops_job *job, const char *kernel, const kops_view *views, s
 	if (kernel && !client_name_is_valid(kernel))
 		return client_fail(job->k, KOPS_E_INVALID,
 		                   "a kernel's name is at most 64 printable characters");
-	for (size_t i = 0; i < n; i++) {
-		int status = check_view(job, &views[i]);
-		if (status < 0)
-			return status;
-	}
-	return 0;
+	for (size_t i = 0; i < n && status == 0; i++)
+		status = check_view(job, &views[i]);
+	return status;
 }
 
 static void add_operand(kops_job *job, const kops_view *view, bool written)
@@ -353,6 +356,9 @@ static void release_buffers(kops_job *job)
 
 static int may_submit(kops_job *job)
 {
+	int status = client_may_use(job->k);
+	if (status < 0)
+		return status;
 	if (job->state == JOB_OUT)
 		return client_fail(job->k, KOPS_E_STATE, "the job is out already: wait for its end");
 	if (job->n_ops == 0)
@@ -406,6 +412,9 @@ int kops_cancel(kops_job *job)
 	Kops__V1__Cancel cancel = KOPS__V1__CANCEL__INIT;
 	Kops__V1__Request request = KOPS__V1__REQUEST__INIT;
 	kops *k = job->k;
+	int status = client_may_use(k);
+	if (status < 0)
+		return status;
 	if (job->state != JOB_OUT)
 		return client_fail(k, KOPS_E_STATE, "the job is not out");
 	job->cancelled = true;
@@ -461,7 +470,7 @@ void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__
 	client_waiter_end(waiter, job->status, job->error, reply);
 	if (job->abandoned)
 		client_job_destroy(job);
-	else if (job->done)
+	else if (job->done && !client_is_copy(job->k)) /* an earlier callback may have made one */
 		run_callback(job);
 }
 

@@ -44,6 +44,15 @@
  * decides. So does one that has seen sixteen restarts. The content of RESIDENT buffers is gone after a
  * restart; jobs that read one fail with KOPS_E_LOST until one op has written all of it.
  *
+ * fork(): a handle belongs to the process that opened it; a child that wants kops opens one of its own. On the
+ * copy in a child, calls return KOPS_E_STATE and those without a code do nothing: neither the connection nor
+ * the parent's jobs notice. kops_close() there closes the copy's descriptors and frees its memory. Until then,
+ * or exec(), the child keeps the session alive should the parent die without kops_close(). SHARED buffers are
+ * not mapped in a child: kops_data() is NULL, and an address from before fork() faults. A copy made while
+ * another thread was in a call on the handle may be half-changed: leave it alone, do not even close it. Jobs,
+ * buffers and other handles of the parent go on undisturbed. vfork() or posix_spawn() with exec() need no care;
+ * every descriptor is close-on-exec.
+ *
  * Accuracy: `precision` of a gemm on f32 says what its kernel may do.
  *   KOPS_PRECISION_F32   (default) error no worse than cuBLAS SGEMM's on the same data
  *   KOPS_PRECISION_IEEE  plain fp32 fused multiply-adds only
@@ -131,7 +140,8 @@ int kops_open(kops **ret_handle, const kops_options *options, char *why, size_t 
 
 /*
  * Ends the session and frees the handle with every buffer and job of it, mappings included.
- * Unfinished jobs are abandoned and their callbacks not called. NULL is allowed.
+ * Unfinished jobs are abandoned and their callbacks not called. NULL is allowed. In a child of fork() only this
+ * process's copy goes; the session is the parent's.
  */
 void kops_close(kops *k);
 
@@ -170,7 +180,7 @@ int kops_import(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buffer **r
  */
 void kops_free(kops_buffer *buffer);
 
-void *kops_data(const kops_buffer *buffer); /* NULL for RESIDENT */
+void *kops_data(const kops_buffer *buffer); /* NULL for RESIDENT, and in a child of fork() */
 uint64_t kops_size(const kops_buffer *buffer);
 
 /* ---- Views -------------------------------------------------------------------------------- */

@@ -115,13 +115,21 @@ static int send_jobs(kops *k)
 	return 0;
 }
 
+void client_link_hang_up(kops *k)
+{
+	if (k->sock < 0)
+		return;
+	if (!client_is_copy(k))
+		shutdown(k->sock, SHUT_RDWR);
+	close(k->sock);
+	k->sock = -1;
+}
+
 /* Closes; what was out counts as unsent only after client_job_unsend(). */
 static void disconnect(kops *k)
 {
 	client_outbox_clear(k);
-	if (k->sock >= 0)
-		close(k->sock);
-	k->sock = -1;
+	client_link_hang_up(k);
 	k->draining = false;
 	k->hello = 0;
 	if (k->call)
@@ -278,6 +286,8 @@ bool client_link_tick(kops *k, int64_t now_us)
 	if (next == CLIENT_NEVER || k->state == LINK_BROKEN || now_us < next)
 		return false;
 	client_job_end_doomed(k);
+	if (client_is_copy(k)) /* made by a callback */
+		return true;
 	if (now_us >= k->give_up_us)
 		too_late(k);
 	else if (k->state == LINK_DOWN && is_wanted(k))

@@ -311,6 +311,8 @@ int client_await(kops *k, const struct waiter *waiter, int64_t timeout_us)
 		deadline = CLIENT_NEVER;
 	while (!waiter->done) {
 		bool moved = step(k, now, deadline);
+		if (client_is_copy(k)) /* made by a callback */
+			return client_may_use(k);
 		if (waiter->done)
 			break;
 		now = client_now_us();
@@ -339,18 +341,24 @@ void client_waiter_end(struct waiter *waiter, int status, const char *why, const
 
 int kops_fd(kops *k)
 {
+	if (client_is_copy(k))
+		return -1;
 	k->watched = k->sock;
 	return k->sock;
 }
 
 short kops_events(const kops *k)
 {
-	return (short)(k->sock < 0 ? 0 : k->outbox ? POLLIN | POLLOUT : POLLIN);
+	if (k->sock < 0 || client_is_copy(k))
+		return 0;
+	return k->outbox ? POLLIN | POLLOUT : POLLIN;
 }
 
 int kops_timeout(const kops *k)
 {
 	int64_t next = client_link_next_us(k);
+	if (client_is_copy(k))
+		return -1;
 	return next == CLIENT_NEVER ? -1 : poll_ms(client_now_us(), next);
 }
 
@@ -362,10 +370,13 @@ int kops_process(kops *k)
 		return status;
 	k->lost_status = 0;
 	client_link_tick(k, client_now_us());
-	if (k->sock >= 0)
+	if (k->sock >= 0 && !client_is_copy(k)) /* a callback may have made one */
 		flush(k);
-	for (unsigned i = 0; i < PROCESS_MAX && k->sock >= 0; i++)
+	for (unsigned i = 0; i < PROCESS_MAX && k->sock >= 0 && !client_is_copy(k); i++)
 		if (!receive(k, false))
 			break;
+	status = client_may_use(k);
+	if (status < 0)
+		return status;
 	return k->lost_status < 0 ? k->lost_status : (int)(k->jobs_ended - before);
 }

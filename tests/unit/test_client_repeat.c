@@ -95,6 +95,7 @@ static int handle_setup(void **state)
 	kops *k = calloc(1, sizeof *k);
 	if (!k)
 		return -1;
+	k->owner = getpid();
 	k->sock = -1;
 	k->timeout_ms = 1000;
 	k->give_up_us = CLIENT_NEVER;
