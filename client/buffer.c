@@ -223,6 +223,7 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 	b->request = 0;
 	k->buffer_requests--;
 	if (reply->status == KOPS_E_SHUTDOWN) {
+		b->deaths = 0;
 		client_link_drain(k);
 	} else {
 		k->pause_us = 0;
@@ -237,13 +238,26 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 
 /* ---- When the connection changes ---- */
 
-void client_buffer_forget_requests(kops *k)
+/* Only a first request counts: one that gives a buffer again comes with a job or call, which ends by itself. */
+static void count_death(kops_buffer *b)
+{
+	if (b->request && b->waiter && ++b->deaths == CLIENT_DEATHS_MAX)
+		client_waiter_end(
+		    b->waiter, KOPS_E_INTERRUPTED,
+		    "kopsd went away three times in a row while this buffer was asked for; it may be "
+		    "what ends it: not asked for again; see its log (journalctl -u kopsd)",
+		    NULL);
+}
+
+void client_buffer_forget_requests(kops *k, bool died)
 {
 	struct list *at = k->buffers.next;
 	k->buffer_requests = 0;
 	while (at != &k->buffers) {
 		kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
 		at = at->next;
+		if (died)
+			count_death(b);
 		b->request = 0;
 		client_buffer_settle(b);
 	}

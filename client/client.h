@@ -25,8 +25,8 @@
 
 #define CLIENT_WHY_BYTES    512
 #define CLIENT_NAME_BYTES   64
-#define CLIENT_VERSION      1  /* of the protocol */
-#define CLIENT_SUBMITS_MAX  16 /* times one job is sent before it counts as what ends the daemon */
+#define CLIENT_VERSION      1 /* of the protocol */
+#define CLIENT_DEATHS_MAX   3 /* of the daemon in a row, after which what was out at each is not sent again */
 #define CLIENT_NEVER        INT64_MAX
 #define CLIENT_BLOCK_US     1000000 /* SO_RCVTIMEO of the socket */
 #define CLIENT_PREFIX_BYTES 16      /* room for the start of a Request: id, tag and length of its Submit */
@@ -119,10 +119,11 @@ struct kops {
 	int watched;                /* what kops_fd() said last */
 	int64_t give_up_us;         /* end of trying to connect; CLIENT_NEVER: not trying, or connected */
 	int64_t attempt_us;         /* when DOWN and trying: the next attempt */
+	unsigned attempts;          /* to connect since trying began */
 	int64_t pause_us;           /* between attempts; grows until an answer comes */
 	bool draining;              /* the daemon said SHUTDOWN: send nothing more on this connection */
 	uint64_t hello;             /* id of the Hello */
-	char why[CLIENT_WHY_BYTES]; /* why the last attempt or connection failed */
+	char why[CLIENT_WHY_BYTES]; /* why the last attempt or connection failed; part of a sentence */
 	int lost_status;            /* why the handle gave up; for kops_process() */
 	char daemon[CLIENT_NAME_BYTES + 1]; /* from Welcome */
 	uint64_t ops_max;
@@ -261,6 +262,7 @@ struct kops_buffer {
 	bool freed;       /* by the user; lives on for its jobs */
 	uint64_t request; /* id of the unanswered Import or Alloc; 0: none */
 	struct waiter *waiter;
+	unsigned deaths;       /* of the daemon in a row at which the first request was out */
 	unsigned operands;     /* of jobs that name it */
 	unsigned operands_out; /* of jobs that are out */
 	int fd;                /* its memfd, -1 when RESIDENT; kept to give it again */
@@ -274,8 +276,11 @@ struct kops_buffer {
  * violation. */
 const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *fds, unsigned n_fds);
 
-/* The connection is gone: nothing was asked. */
-void client_buffer_forget_requests(kops *k);
+/*
+ * The connection is gone: nothing was asked. died: by the daemon's death; kops_alloc() or kops_import() fails
+ * if its request was out at the last of CLIENT_DEATHS_MAX.
+ */
+void client_buffer_forget_requests(kops *k, bool died);
 
 /* Gives every buffer that is still needed to the new connection. */
 int client_buffer_restore(kops *k);
@@ -324,7 +329,7 @@ struct kops_job {
 	bool cancelled;  /* kops_cancel() was called */
 	int doom;        /* ends with this status instead of being sent again; 0: none */
 	bool abandoned;
-	unsigned submits; /* times sent */
+	unsigned deaths; /* of the daemon in a row that it was out at */
 	uint32_t queue;
 	struct waiter *waiter;
 	kops_callback *done;
@@ -360,8 +365,12 @@ void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__
 /* Whether an unanswered job went out on this connection. */
 bool client_job_is_in_flight(const kops *k);
 
-/* The connection is gone: chooses which jobs are sent again; the doom of the others is set. */
-void client_job_unsend(kops *k);
+/* The daemon refused the connection: the jobs sent with Hello did not run. */
+void client_job_refused(kops *k);
+
+/* The connection is gone, by the daemon's death or not: chooses which jobs are sent again and dooms the others.
+ */
+void client_job_unsend(kops *k, bool died);
 
 /* Ends the doomed ones. */
 void client_job_end_doomed(kops *k);

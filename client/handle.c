@@ -124,7 +124,7 @@ static int greet(kops *k)
 	if (status == 0 || status == KOPS_E_BUSY)
 		status = client_await(k, &waiter, CLIENT_NEVER);
 	else
-		client_fail(k, status, "%s", k->why);
+		client_fail(k, status, "cannot reach kopsd at %s: %s", k->address.sun_path, k->why);
 	k->greeting = NULL;
 	return status;
 }

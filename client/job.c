@@ -377,7 +377,7 @@ static void prepare(kops_job *job, kops_callback *done, void *user)
 	job->user = user;
 	job->sent = job->cancelled = job->has_receipt = false;
 	job->repeatable = true;
-	job->submits = 0;
+	job->deaths = 0;
 	job->doom = 0;
 	job->retry_after_us = 0;
 	job->error[0] = 0;
@@ -491,6 +491,7 @@ const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
 		return "a second reply about a job";
 	if (reply->status == KOPS_E_SHUTDOWN) {
 		job->sent = false; /* it did not run */
+		job->deaths = 0;
 		client_link_drain(k);
 		return NULL;
 	}
@@ -514,8 +515,17 @@ bool client_job_is_in_flight(const kops *k)
 
 /* ---- When the connection is gone ---- */
 
-void client_job_unsend(kops *k)
+void client_job_refused(kops *k)
 {
+	for (struct list *at = k->out.next; at != &k->out; at = at->next)
+		LIST_ENTRY(at, kops_job, out)->sent = false;
+}
+
+void client_job_unsend(kops *k, bool died)
+{
+	for (struct list *at = k->out.next; died && at != &k->out; at = at->next)
+		if (LIST_ENTRY(at, kops_job, out)->sent)
+			LIST_ENTRY(at, kops_job, out)->deaths++;
 	client_repeat_decide(k);
 	for (struct list *at = k->out.next; at != &k->out; at = at->next) {
 		kops_job *job = LIST_ENTRY(at, kops_job, out);
@@ -531,8 +541,10 @@ static const char *doom_sentence(const kops_job *job)
 {
 	if (job->doom == KOPS_E_CANCELLED)
 		return "the job was cancelled while there was no connection to kopsd";
-	if (job->submits >= CLIENT_SUBMITS_MAX)
-		return "kopsd ended each time it had this job, so it is not sent again; see kopsd's log";
+	if (job->deaths >= CLIENT_DEATHS_MAX)
+		return "kopsd went away three times in a row while this job was out; it may be what ends it: "
+		       "not sent "
+		       "again; see its log (journalctl -u kopsd)";
 	if (job->cancelled)
 		return "kopsd restarted after this job was cancelled; it may have run";
 	return "kopsd restarted while this job was out; what it reads may be overwritten, so it was not sent "

@@ -37,12 +37,15 @@
  * handle. KOPS_E_CONNECT does not either: the next call connects again.
  *
  * When the daemon restarts while jobs are out, the handle reconnects, gives its buffers again under
- * their old ids and sends every unanswered job again. Not so a job whose input may be overwritten by
- * then: by itself (gemm with beta != 0, in-place ops) or by a later unanswered job, unless an earlier
- * op that is repeated too makes that input anew. Running such a job twice would be wrong, so it fails
- * with KOPS_E_INTERRUPTED, as does a job that reads what it should have written, and the caller
- * decides. So does one that has seen sixteen restarts. The content of RESIDENT buffers is gone after a
- * restart; jobs that read one fail with KOPS_E_LOST until one op has written all of it.
+ * their old ids and sends every unanswered job again. A job whose inputs may have changed is not sent
+ * again; it fails with KOPS_E_INTERRUPTED, and the caller decides. Its inputs may have changed if
+ *   - it overwrites them itself (gemm with beta != 0, in-place ops), or a later unanswered job does,
+ *     unless an earlier op that is repeated too makes them anew; or
+ *   - a job that is not sent again should have written them.
+ * A job that was out at three deaths of the daemon in a row may be what ends it. It fails in the same
+ * way, as does a kops_alloc() or kops_import() that was under way at three. The content of RESIDENT
+ * buffers is gone after a restart: jobs that read one fail with KOPS_E_LOST until one op has written
+ * all of it.
  *
  * fork(): a handle belongs to the process that opened it; a child that wants kops opens one of its own. On the
  * copy in a child, calls return KOPS_E_STATE and those without a code do nothing: neither the connection nor

@@ -28,34 +28,28 @@ static void move_to(kops *k, enum link_state to)
 
 /* ---- Connecting ---- */
 
+/* The cause for people, with the next step where there is one. */
 static int explain(kops *k, int error)
 {
-	static const char advice[] = "is kopsd running? (systemctl start kopsd.socket)";
-	const char *path = k->address.sun_path;
-	switch (error) {
-	case ENOENT:
-		snprintf(k->why, sizeof k->why, "cannot reach kopsd at %s: no such file; %s", path, advice);
-		return KOPS_E_CONNECT;
-	case ECONNREFUSED:
-		snprintf(k->why, sizeof k->why, "cannot reach kopsd at %s: nothing listens there; %s", path,
-		         advice);
-		return KOPS_E_CONNECT;
-	case EACCES:
-		snprintf(k->why, sizeof k->why,
-		         "cannot reach kopsd at %s: permission denied; is your user in group kops?", path);
-		return KOPS_E_CONNECT;
-	case EAGAIN:
-		snprintf(k->why, sizeof k->why,
-		         "cannot reach kopsd at %s: too many connections wait there; is kopsd stuck?", path);
-		return KOPS_E_BUSY;
-	case EPROTOTYPE:
-		snprintf(k->why, sizeof k->why,
-		         "cannot reach kopsd at %s: that socket belongs to another program", path);
-		return KOPS_E_CONNECT;
-	default:
-		snprintf(k->why, sizeof k->why, "cannot reach kopsd at %s: %s", path, strerror(error));
-		return KOPS_E_CONNECT;
+	static const struct {
+		int error, status;
+		const char *why;
+	} rows[] = {
+	    {ENOENT, KOPS_E_CONNECT, "no such file; is kopsd running? (systemctl status kopsd.socket)"},
+	    {ECONNREFUSED, KOPS_E_CONNECT,
+	     "nothing listens there; is kopsd running? (systemctl status kopsd.socket)"},
+	    {EACCES, KOPS_E_CONNECT, "permission denied; is your user in group kops?"},
+	    {EAGAIN, KOPS_E_BUSY, "too many connections wait there; is kopsd stuck? (systemctl status kopsd)"},
+	    {EPROTOTYPE, KOPS_E_CONNECT, "that socket belongs to another program"},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		if (rows[i].error != error)
+			continue;
+		snprintf(k->why, sizeof k->why, "%s", rows[i].why);
+		return rows[i].status;
 	}
+	snprintf(k->why, sizeof k->why, "%s", strerror(error));
+	return KOPS_E_CONNECT;
 }
 
 /*
@@ -125,18 +119,23 @@ void client_link_hang_up(kops *k)
 	k->sock = -1;
 }
 
-/* Closes; what was out counts as unsent only after client_job_unsend(). */
-static void disconnect(kops *k)
+/*
+ * Closes; what was out counts as unsent only after client_job_unsend(). True when a daemon that took this
+ * connection is gone without having said that it stops: before its Welcome it ran nothing of what was sent.
+ */
+static bool disconnect(kops *k)
 {
+	bool died = k->state == LINK_BROKEN && k->hello == 0;
 	client_outbox_clear(k);
 	client_link_hang_up(k);
 	k->draining = false;
 	k->hello = 0;
 	if (k->call)
 		k->call->id = 0;
-	client_buffer_forget_requests(k);
+	client_buffer_forget_requests(k, died);
 	if (k->state != LINK_DOWN)
 		move_to(k, LINK_DOWN);
+	return died;
 }
 
 int client_link_connect(kops *k)
@@ -145,6 +144,7 @@ int client_link_connect(kops *k)
 	if (k->pause_us > PAUSE_MAX_US)
 		k->pause_us = PAUSE_MAX_US;
 	k->attempt_us = client_now_us() + k->pause_us;
+	k->attempts++;
 
 	int status = open_socket(k);
 	if (status < 0)
@@ -173,6 +173,7 @@ void client_link_answered(kops *k, const Kops__V1__Reply *reply)
 	k->hello = 0;
 	if (reply->status == KOPS_E_SHUTDOWN || reply->status == KOPS_E_BUSY) {
 		snprintf(k->why, sizeof k->why, "kopsd refuses new connections: %s", reply->message);
+		client_job_refused(k);
 		client_link_down(k);
 	} else if (reply->status < 0) {
 		snprintf(why, sizeof why, "kopsd refused the connection: %s", reply->message);
@@ -216,13 +217,13 @@ void client_link_want(kops *k)
 	if (k->give_up_us != CLIENT_NEVER && now < k->give_up_us)
 		return;
 	k->give_up_us = now + client_timeout_us(k);
+	k->attempts = 0;
 	k->attempt_us = now + k->pause_us;
 }
 
 void client_link_down(kops *k)
 {
-	disconnect(k);
-	client_job_unsend(k);
+	client_job_unsend(k, disconnect(k));
 	client_job_end_doomed(k);
 	if (is_wanted(k))
 		client_link_want(k);
@@ -275,7 +276,9 @@ static void too_late(kops *k)
 		         k->address.sun_path, k->timeout_ms);
 		client_link_give_up(k, k->greeting ? KOPS_E_TIMEOUT : KOPS_E_CONNECT, why);
 	} else {
-		snprintf(why, sizeof why, "%s", k->why[0] ? k->why : "the connection to kopsd was lost");
+		snprintf(why, sizeof why,
+		         "cannot reach kopsd at %s: tried %u times in %g s, the last time: %.250s",
+		         k->address.sun_path, k->attempts, k->timeout_ms / 1000.0, k->why);
 		client_link_give_up(k, KOPS_E_CONNECT, why);
 	}
 }

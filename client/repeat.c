@@ -70,7 +70,7 @@ static bool is_safe(const kops *k, const kops_job *job, const struct operand *re
 
 static bool is_repeatable(const kops *k, const kops_job *job)
 {
-	if (job->sent && (job->cancelled || job->submits >= CLIENT_SUBMITS_MAX))
+	if (job->sent && (job->cancelled || job->deaths >= CLIENT_DEATHS_MAX))
 		return false;
 	for (size_t i = 0; i < job->n_operands; i++)
 		if (!job->operands[i].written && !is_safe(k, job, &job->operands[i]))

@@ -48,10 +48,8 @@ int64_t client_timeout_us(const kops *k)
 
 static void note_sent(kops_job *job)
 {
-	if (!job)
-		return;
-	job->sent = true;
-	job->submits++;
+	if (job)
+		job->sent = true;
 }
 
 static int keep(kops *k, const uint8_t *data, size_t len, int fd, kops_job *job)
@@ -258,7 +256,7 @@ static bool receive(kops *k, bool block)
 		client_link_broken(k); /* what was answered before may lie behind an ECONNRESET */
 		return true;
 	}
-	snprintf(k->why, sizeof k->why, "kopsd closed the connection");
+	snprintf(k->why, sizeof k->why, "kopsd closed the connection; see its log (journalctl -u kopsd)");
 	client_link_down(k);
 	return true;
 }

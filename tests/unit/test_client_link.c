@@ -18,15 +18,15 @@ static void test_open_says_what_is_wrong(void **state)
 	close(f->listener);
 	f->listener = -1;
 	assert_int_equal(fake_try_open(f, 5000, &k, why), KOPS_E_CONNECT);
-	snprintf(
-	    expected, sizeof expected,
-	    "cannot reach kopsd at %s: nothing listens there; is kopsd running? (systemctl start kopsd.socket)",
-	    f->path);
+	snprintf(expected, sizeof expected,
+	         "cannot reach kopsd at %s: nothing listens there; is kopsd running? (systemctl status "
+	         "kopsd.socket)",
+	         f->path);
 	assert_string_equal(why, expected);
 	unlink(f->path);
 	assert_int_equal(fake_try_open(f, 5000, &k, why), KOPS_E_CONNECT);
 	snprintf(expected, sizeof expected,
-	         "cannot reach kopsd at %s: no such file; is kopsd running? (systemctl start kopsd.socket)",
+	         "cannot reach kopsd at %s: no such file; is kopsd running? (systemctl status kopsd.socket)",
 	         f->path);
 	assert_string_equal(why, expected);
 	assert_ptr_equal(k, (kops *)1);

@@ -251,11 +251,11 @@ static void test_limits(void **state)
 	kops_job *job = job_in(k, 0);
 	copy(job, row(a, 0, 4), row(a, 4, 4));
 	submit(job, true);
-	job->submits = CLIENT_SUBMITS_MAX - 1;
+	job->deaths = CLIENT_DEATHS_MAX - 1;
 	assert_true(repeatable(job));
-	job->submits = CLIENT_SUBMITS_MAX;
+	job->deaths = CLIENT_DEATHS_MAX;
 	assert_false(repeatable(job));
-	job->submits = 1;
+	job->deaths = 1;
 	job->cancelled = true;
 	assert_false(repeatable(job));
 }
