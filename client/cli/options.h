@@ -92,7 +92,7 @@ bool options_time(const char *text, void *member);      /* uint32_t milliseconds
 	    OPTION_CHECK, OPTION_JSON, OPTION("quiet", 'q', NULL, switch, quiet, "no receipt on stderr")
 #define OPTION_OUTPUT                                                                                          \
 	OPTION("output", 'o', "FILE", text, output,                                                            \
-	       "write the result: name.npy as NumPy does, any other name as raw elements")
+	       "write the result: c.npy as NumPy does, names such as c.bin as raw elements")
 #define OPTIONS_ROWS_COLUMNS                                                                                   \
 	OPTION(NULL, 'm', "ROWS", count, m,                                                                    \
 	       "rows of a .bin file; follows from -n and the size, or the file is square"),                    \

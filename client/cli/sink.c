@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "foreign.h"
 #include "npy.h"
 #include "progress.h"
 
@@ -172,8 +173,11 @@ static struct sink *sink_new(const char *path, char *why)
 
 struct sink *sink_replace(const char *path, char *why)
 {
+	if (strcmp(path, "-") == 0) {
+		why_invalid(why, "cannot write -: it takes a file; for one named -, write ./-");
+		return NULL;
+	}
 	struct sink *sink = sink_new(path, why);
-
 	if (sink == NULL || open_replacement(sink) == 0)
 		return sink;
 	why_invalid(why, "cannot write %s: %s", path, strerror(errno));
@@ -181,27 +185,34 @@ struct sink *sink_replace(const char *path, char *why)
 	return NULL;
 }
 
+/* Names that ask for what is not written. */
+static int check_name(const char *path, kops_dtype dtype, bool npy, char *why)
+{
+	if (strcmp(path, "-") == 0)
+		return why_invalid(
+		    why, "cannot write -: without a file's name the result goes to standard output, as raw "
+		         "elements into a pipe; for a file named -, write ./-");
+	if (npy && dtype == KOPS_BF16)
+		return why_invalid(
+		    why, "cannot write %s: .npy has no bf16; give -o a name such as c.bin for the raw elements",
+		    path);
+	return foreign_output(path, why);
+}
+
 struct sink *sink_open(const char *path, kops_dtype dtype, char *why)
 {
 	size_t n = strlen(path);
-	struct sink *sink = sink_new(path, why);
+	bool npy = n >= 4 && strcmp(path + n - 4, ".npy") == 0;
 
+	if (check_name(path, dtype, npy, why) < 0)
+		return NULL;
+	struct sink *sink = sink_new(path, why);
 	if (sink == NULL)
 		return NULL;
-	sink->npy = n >= 4 && strcmp(path + n - 4, ".npy") == 0;
-	if (sink->npy && dtype == KOPS_BF16) {
-		why_invalid(
-		    why, "cannot write %s: .npy has no bf16; give -o a name such as c.bin for the raw elements",
-		    path);
-		goto fail;
-	}
-	if (open_beside(sink) < 0) {
-		why_invalid(why, "cannot write %s: %s", path, strerror(errno));
-		goto fail;
-	}
-	return sink;
-
-fail:
+	sink->npy = npy;
+	if (open_beside(sink) == 0)
+		return sink;
+	why_invalid(why, "cannot write %s: %s", path, strerror(errno));
 	sink_close(sink);
 	return NULL;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "foreign.h"
 #include "npy.h"
 #include "progress.h"
 
@@ -74,13 +75,16 @@ static int inspect(struct source *s, char *why)
 	if (has_npy_name(s->path) || (n >= NPY_MAGIC_BYTES && memcmp(head, NPY_MAGIC, NPY_MAGIC_BYTES) == 0))
 		return read_npy(s, head, (size_t)n, (uint64_t)st.st_size, why);
 	s->bytes = (uint64_t)st.st_size;
-	return 0;
+	return foreign_input(s->path, head, (size_t)n, why);
 }
 
 int source_open(const char *path, struct source *ret, char *why)
 {
 	struct source s = {.path = path};
 
+	if (strcmp(path, "-") == 0)
+		return why_invalid(
+		    why, "cannot read -: matrices are read from files; for a file named -, write ./-");
 	s.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (s.fd < 0)
 		return why_invalid(why, "cannot open %s: %s", path, strerror(errno));

@@ -22,7 +22,8 @@ struct source {
 };
 
 /*
- * Opens and reads a .npy header, or for any other file takes its size. KOPS_E_INVALID with a sentence
+ * Opens and reads a .npy header, or for any other file takes its size. Refuses "-", and files whose name or
+ * content shows another format (foreign.h). KOPS_E_INVALID with a sentence
  * that names the file in why (CLI_WHY_BYTES); *ret is untouched then.
  */
 int source_open(const char *path, struct source *ret, char *why);

@@ -3,6 +3,7 @@ import json
 import os
 import pty
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -148,6 +149,65 @@ class Files(CliTest):
         self.save("odd.npy", self.matrix(3, 5))
         r = self.fails("sgemm", good, "odd.npy")
         self.assertIn(b"4", r.stderr)
+
+    def write(self, name, data):
+        with open(self.path(name), "wb") as f:
+            f.write(data)
+        return name
+
+    def test_other_formats_are_no_elements(self):
+        """Each has the size of a square matrix of f32, and would be multiplied."""
+        self.save("ok.npy", self.matrix(4, 4))
+        text = b"1.25,-2.5\n3.0,4.125\n 1,2 ".ljust(64, b" ")[:64]
+        zipped = b"PK\x03\x04".ljust(64, b"\0")
+        floats = self.matrix(4, 4).tobytes()
+        cases = [self.write("m.csv", text), self.write("m", text), self.write("m.dat", zipped)]
+        cases += [self.write("raw." + ending, floats) for ending in
+                  ("csv", "tsv", "txt", "npz", "json", "mat", "h5", "parquet", "pt", "pkl", "zip", "gz", "CSV")]
+        for name in cases:
+            for args in [("sgemm", name, "ok.npy"), ("gemm", "ok.npy", name), ("sgemm", "ok.npy", "ok.npy", "-c", name),
+                         ("softmax", name), ("transpose", name), ("add", name, "ok.npy"), ("add", "ok.npy", name)]:
+                with self.subTest(args):
+                    r = self.fails(*args, "-o", "none.bin")
+                    self.assertIn(b"cannot use " + name.encode(), r.stderr)
+                    self.assertRegex(r.stderr, b"numpy.save|unpack it")
+            r = self.fails("run", "-", input=f"x = load {name}\ny = copy x\n".encode())
+            self.assertIn(b"standard input:1: cannot use " + name.encode(), r.stderr)
+            self.assertFalse(os.path.exists(self.path("none.bin")))
+
+    def test_the_conversion_that_is_proposed_works(self):
+        a = self.matrix(4, 4)
+        np.savetxt(self.path("m.csv"), a, delimiter=",")
+        np.savetxt(self.path("text"), a)
+        np.savez(self.path("m.npz"), a)
+        with open(self.path("m.json"), "w", encoding="ascii") as f:
+            json.dump(a.tolist(), f)
+        for name in ("m.csv", "text", "m.npz", "m.json"):
+            sentence = self.fails("transpose", name).stderr.decode()
+            code = sentence.split('python3 -c "')[1].split('"')[0]
+            subprocess.run([sys.executable, "-c", code], cwd=self.folder.name, check=True)
+            self.run_cli("transpose", "matrix.npy", "-o", "t.npy")
+            np.testing.assert_array_equal(self.load("t.npy"), a.T)
+
+    def test_outputs_of_other_formats(self):
+        self.save("a.npy", self.matrix(4, 4))
+        for name in ("c.csv", "c.npz", "c.txt", "c.npy.gz", "c.MAT"):
+            r = self.fails("sgemm", "a.npy", "a.npy", "-o", name)
+            self.assertIn(b"cannot write " + name.encode(), r.stderr)
+            r = self.fails("run", "-", input=f"x = load a.npy\ny = copy x\nsave y {name}\n".encode())
+            self.assertIn(b"standard input:3: cannot write " + name.encode(), r.stderr)
+            self.assertFalse(os.path.exists(self.path(name)))
+
+    def test_a_dash_is_no_file(self):
+        self.save("a.npy", self.matrix(4, 4))
+        for args in [("sgemm", "a.npy", "a.npy"), ("softmax", "a.npy"), ("add", "a.npy", "a.npy")]:
+            self.assertIn(b"standard output", self.fails(*args, "-o", "-").stderr)
+        self.fails("run", "-", input=b"x = load a.npy\ny = copy x\nsave y -\n")
+        self.assertFalse(os.path.exists(self.path("-")))
+        self.run_cli("transpose", "a.npy", "-o", "./-")
+        self.assertIn(b"cannot read -", self.fails("sgemm", "-", "a.npy").stderr)
+        self.run_cli("sgemm", "./-", "./-")
+        os.unlink(self.path("-"))
 
     def test_output_is_never_spoiled_by_a_failure(self):
         self.save("a.npy", self.matrix(4, 4))

@@ -1,0 +1,113 @@
+/*
+ * Which files kops-client refuses to take for raw elements, and which it must not refuse.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli.h"
+#include "foreign.h"
+
+#define N(array) (sizeof(array) / sizeof((array)[0]))
+
+static void test_names(void **state)
+{
+	static const char *const refused[] = {"a.csv", "a.TSV",     "b/a.txt", "a.npz", "a.json",
+	                                      "a.mat", "a.h5",      "a.hdf5",  "a.pt",  "a.pth",
+	                                      "a.pkl", "a.parquet", "a.zip",   "a.gz",  "a.npy.gz"};
+	static const char *const taken[] = {"a.bin", "a", "a.f32", "csv", "a.csv.raw", "a.npy", "txt/a"};
+	char why[CLI_WHY_BYTES];
+	(void)state;
+
+	for (size_t i = 0; i < N(refused); i++) {
+		assert_int_equal(foreign_input(refused[i], (const unsigned char *)"", 0, why), KOPS_E_INVALID);
+		assert_non_null(strstr(why, refused[i]));
+		assert_non_null(strstr(why, "if it is raw elements, name it .bin"));
+		assert_int_equal(foreign_output(refused[i], why), KOPS_E_INVALID);
+		assert_non_null(strstr(why, refused[i]));
+	}
+	for (size_t i = 0; i < N(taken); i++) {
+		assert_int_equal(foreign_input(taken[i], (const unsigned char *)"", 0, why), 0);
+		assert_int_equal(foreign_output(taken[i], why), 0);
+	}
+}
+
+static void test_contents(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t len;
+		const char *reader;
+	} rows[] = {
+	    {"1,2\n3,4\n", 8, "numpy.loadtxt('m', delimiter=',')"},
+	    {"1.5 2.5 -3e7 0.5", 16, "numpy.loadtxt('m')"},
+	    {"x,y,z\r\n1.0,2.0,3.0\r\n", 20, "delimiter=','"},
+	    {"# a comment of any kind\n1 2\n", 28, "numpy.loadtxt('m')"},
+	    {"[[1, 2], [3, 4]]", 16, "numpy.loadtxt"},
+	    {"PK\x03\x04\x14\0\0\0\0\0\0\0", 12, "numpy.load('m')['arr_0']"},
+	    {"\x89HDF\r\n\x1a\n\0\0\0\0", 12, "h5py"},
+	};
+	char why[CLI_WHY_BYTES];
+	(void)state;
+
+	for (size_t i = 0; i < N(rows); i++) {
+		assert_int_equal(foreign_input("m", (const unsigned char *)rows[i].bytes, rows[i].len, why),
+		                 KOPS_E_INVALID);
+		assert_non_null(strstr(why, "numpy.save('matrix.npy'"));
+		assert_non_null(strstr(why, rows[i].reader));
+	}
+}
+
+/* Text is judged by its first 4 KiB. */
+static void test_long_text(void **state)
+{
+	static unsigned char bytes[16384];
+	char why[CLI_WHY_BYTES];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i % 10 == 9 ? '\n' : '7';
+	bytes[4096] = 0;
+	assert_int_equal(foreign_input("m", bytes, sizeof(bytes), why), KOPS_E_INVALID);
+	bytes[4095] = 0;
+	assert_int_equal(foreign_input("m", bytes, sizeof(bytes), why), 0);
+}
+
+/* Elements whose bytes are all printable. */
+static void test_printable_elements(void **state)
+{
+	const uint16_t threes = 0x4040;                                            /* bf16 */
+	const uint16_t teens[] = {0x4120, 0x4130, 0x4140, 0x4150, 0x4160, 0x4170}; /* bf16, 10 to 15 */
+	const float constant = 3.0039215f;                                         /* 0x40404040 */
+	uint16_t halves[64];
+	float floats[64];
+	char why[CLI_WHY_BYTES];
+	(void)state;
+
+	for (size_t i = 0; i < 64; i++) {
+		halves[i] = teens[i % N(teens)];
+		floats[i] = constant;
+	}
+	assert_int_equal(foreign_input("m", (const unsigned char *)halves, sizeof(halves), why), 0);
+	assert_int_equal(foreign_input("m", (const unsigned char *)floats, sizeof(floats), why), 0);
+	for (size_t i = 0; i < 64; i++)
+		halves[i] = threes;
+	assert_int_equal(foreign_input("m", (const unsigned char *)halves, sizeof(halves), why), 0);
+	assert_int_equal(foreign_input("m", (const unsigned char *)&constant, sizeof(constant), why), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_names),
+	    cmocka_unit_test(test_contents),
+	    cmocka_unit_test(test_long_text),
+	    cmocka_unit_test(test_printable_elements),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
