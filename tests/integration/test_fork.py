@@ -1,7 +1,6 @@
 """libkops under Python's multiprocessing and fork(), against the real daemon: the children never touch the parent's
 session, and compute through handles of their own.
 """
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -12,79 +11,7 @@ import unittest
 import numpy as np
 
 import harness
-
-LIBKOPS = os.environ.get("KOPS_TEST_LIBKOPS", "")
-N = 48
-STATE, CONNECT = -34, -32
-
-
-class Options(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("socket", ctypes.c_char_p), ("name", ctypes.c_char_p),
-                ("timeout_ms", ctypes.c_uint32)]
-
-
-def load_library():
-    lib = ctypes.CDLL(LIBKOPS)
-    pointer, u64, f32, i32 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_float, ctypes.c_int
-    for name, result, arguments in [
-            ("kops_open", i32, [ctypes.POINTER(pointer), ctypes.POINTER(Options), ctypes.c_char_p, ctypes.c_size_t]),
-            ("kops_close", None, [pointer]),
-            ("kops_error", ctypes.c_char_p, [pointer]),
-            ("kops_ping", i32, [pointer]),
-            ("kops_alloc", i32, [pointer, u64, ctypes.c_uint, ctypes.c_char_p, ctypes.POINTER(pointer)]),
-            ("kops_free", None, [pointer]),
-            ("kops_data", pointer, [pointer]),
-            ("kops_sgemm", i32, [pointer, i32, i32, u64, u64, u64, f32, pointer, u64, pointer, u64, f32, pointer, u64]),
-    ]:
-        function = getattr(lib, name)
-        function.restype, function.argtypes = result, arguments
-    return lib
-
-
-class Handle:
-    """A handle with three matrices of N × N floats."""
-
-    def __init__(self, lib, socket):
-        self.lib = lib
-        self.k = ctypes.c_void_p()
-        why = ctypes.create_string_buffer(512)
-        options = Options(ctypes.sizeof(Options), socket.encode(), b"test_fork", 0)
-        if lib.kops_open(ctypes.byref(self.k), ctypes.byref(options), why, 512) < 0:
-            raise OSError(why.value.decode())
-        self.buffers = [self.alloc() for _ in range(3)]
-
-    def alloc(self):
-        buffer = ctypes.c_void_p()
-        if self.lib.kops_alloc(self.k, N * N * 4, 0, None, ctypes.byref(buffer)) < 0:
-            raise OSError(self.error())
-        return buffer
-
-    def matrix(self, i):
-        floats = ctypes.cast(self.lib.kops_data(self.buffers[i]), ctypes.POINTER(ctypes.c_float))
-        return np.ctypeslib.as_array(floats, (N, N))
-
-    def multiply(self):
-        a, b, c = self.buffers
-        return self.lib.kops_sgemm(self.k, 0, 0, N, N, N, 1, a, N, b, N, 0, c, N)
-
-    def error(self):
-        return self.lib.kops_error(self.k).decode()
-
-    def products(self, rng, n):
-        """How many of n products are wrong."""
-        wrong = 0
-        for _ in range(n):
-            a, b = (rng.integers(-4, 5, (N, N)).astype(np.float32) for _ in range(2))
-            self.matrix(0)[:], self.matrix(1)[:], self.matrix(2)[:] = a, b, np.nan
-            if self.multiply() != 0:
-                raise OSError(self.error())
-            wrong += not np.array_equal(self.matrix(2), a @ b)  # small integers: exact
-        return wrong
-
-    def close(self):
-        self.lib.kops_close(self.k)
-        self.k = None
-
+from libkops import STATE, Handle, load_library
 
 inherited = None  # the parent's handle, as multiprocessing's children find it
 
