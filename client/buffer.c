@@ -28,10 +28,7 @@ static kops_buffer *buffer_new(kops *k, uint64_t bytes, unsigned flags)
 	return b;
 }
 
-/*
- * Not in children of fork(), for which the daemon does not compute. There the addresses may be another's by
- * now.
- */
+/* Children of fork() do not get the mapping: the jobs that use this memory are the parent's. */
 static void *map(const kops_buffer *b, int fd, int protection, int flags)
 {
 	void *data = mmap(NULL, b->bytes, protection, MAP_SHARED | flags, fd, 0);
@@ -44,6 +41,7 @@ static void *map(const kops_buffer *b, int fd, int protection, int flags)
 	return data;
 }
 
+/* In a child of fork() something else may lie at the address by now. */
 static void unmap(kops_buffer *b)
 {
 	if (b->data && !client_is_copy(b->k))

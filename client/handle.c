@@ -164,8 +164,8 @@ static void give_back(kops *k)
 	}
 }
 
-/* In a child of fork() kops_free() does nothing, and the rest reaches this process's memory and descriptors
- * only. */
+/* In a child of fork(), kops_free() does nothing; the rest changes only this process's memory and descriptors.
+ */
 void kops_close(kops *k)
 {
 	if (!k || k->in_callback)

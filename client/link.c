@@ -120,12 +120,12 @@ void client_link_hang_up(kops *k)
 }
 
 /*
- * Closes; what was out counts as unsent only after client_job_unsend(). True when a daemon that took this
- * connection is gone without having said that it stops: before its Welcome it ran nothing of what was sent.
+ * Closes; what was out counts as unsent only after client_job_unsend(). True when a daemon that welcomed
+ * this connection is gone without a word of stopping. Before its Welcome it ran nothing of what was sent.
  */
 static bool disconnect(kops *k)
 {
-	bool died = k->state == LINK_BROKEN && k->hello == 0;
+	bool died = k->state == LINK_BROKEN && k->hello == 0 && !k->draining;
 	client_outbox_clear(k);
 	client_link_hang_up(k);
 	k->draining = false;

@@ -294,6 +294,50 @@ static void test_an_orderly_stop_ends_a_row_of_deaths(void **state)
 	fake_stop(f);
 }
 
+/* Two jobs come; the ids of both. */
+static void take_two(struct fake *f, uint64_t ids[2])
+{
+	ids[0] = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	ids[1] = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+}
+
+static void script_cuts_off_while_stopping(struct fake *f)
+{
+	uint64_t ids[2];
+	fake_greet(f);
+	fake_lend(f);
+	for (unsigned i = 0; i < 4; i++) {
+		take_two(f, ids);
+		if (i == 2)
+			fake_answer(f, ids[1], KOPS_E_SHUTDOWN, "stopping");
+		if (i < 3) {
+			fake_hang_up(f);
+			fake_greet(f);
+			fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+		}
+	}
+	fake_receipt(f, ids[0]);
+	fake_receipt(f, ids[1]);
+	fake_expect_end(f);
+}
+
+/* A job that still runs when a stopping daemon's time is up did not end it. */
+static void test_a_job_cut_off_by_a_stop_is_sent_again(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_cuts_off_while_stopping);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *running = fake_transpose(k, fake_matrix(a, 0), fake_matrix(a, 16));
+	kops_job *waiting = fake_transpose(k, fake_matrix(a, 32), fake_matrix(a, 48));
+	assert_int_equal(kops_submit(running, NULL, NULL), 0);
+	assert_int_equal(kops_submit(waiting, NULL, NULL), 0);
+	assert_int_equal(kops_wait(running, 20000), 0);
+	assert_int_equal(kops_wait(waiting, 20000), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void script_refuses_connections(struct fake *f)
 {
 	fake_greet(f);
@@ -584,6 +628,7 @@ int main(void)
 	    TEST(test_buffer_not_taken_back_is_the_cause),
 	    TEST(test_poisonous_job_is_given_up),
 	    TEST(test_an_orderly_stop_ends_a_row_of_deaths),
+	    TEST(test_a_job_cut_off_by_a_stop_is_sent_again),
 	    TEST(test_refused_connections_are_no_deaths),
 	    TEST(test_a_daemon_that_ends_before_welcome_did_not_die_of_the_job),
 	    TEST(test_poisonous_buffers_are_given_up),
