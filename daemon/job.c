@@ -211,6 +211,8 @@ static void end(struct job *job, enum job_state state, int status, const char *w
 
 	move(job, state);
 	expiring_remove(job);
+	if (server->suspect == job)
+		server->suspect = NULL;
 	end_trial(job, state);
 	queue_leave(job->sched.queue);
 	job->account->jobs--;
@@ -256,6 +258,7 @@ static void finish(struct job *job)
 	int status = job->run.status;
 
 	leave_device(job);
+	marks_forgive(server->marks, job->account->uid, job->shape);
 	if (status < 0)
 		stats->jobs_failed++;
 	else
@@ -331,6 +334,7 @@ static void run_done(struct device_work *work)
 	for (link = &server->jobs_out[index]; *link != job; link = &(*link)->next_out)
 		;
 	*link = job->next_out;
+	marks_unset(server->marks, job->account->uid, job->shape);
 	job->sched.took_us = job->run.slice_us;
 	if (job->run.status == 0 && !run_is_through(&job->run))
 		pause_job(job);
@@ -345,7 +349,7 @@ static void ask_for_pause(struct server *server, unsigned index)
 	const struct job *job = server->jobs_out[index];
 	double after_us;
 
-	if (!job || (job->run.n_ops == 1 && job->ops[0].cut.n_parts <= 1))
+	if (!job || job == server->suspect || (job->run.n_ops == 1 && job->ops[0].cut.n_parts <= 1))
 		return;
 	after_us = sched_yields_after_us(&server->sched, &job->sched);
 	if (after_us < SLICE_MIN_US)
@@ -403,6 +407,7 @@ static void hand_over(struct job *job, bool pins)
 	*end = job;
 	job->next_out = NULL;
 	job->resumed_ns = clock_ns();
+	marks_set(server->marks, job->account->uid, job->shape);
 	job->work =
 	    (struct device_work){.run = &job->run, .execute = pins ? pin_buffers : NULL, .done = run_done};
 	device_submit(server->devices[index], &job->work);
@@ -511,21 +516,44 @@ static void start_or_end(struct server *server, struct job *job)
 		resume(server->jobs_paused[index]); /* it has the room that this one may wait for */
 }
 
+static bool any_out(const struct server *server)
+{
+	for (unsigned i = 0; i < server->n_devices; i++)
+		if (server->jobs_out[i])
+			return true;
+	return false;
+}
+
+/* A suspect runs alone: the first that is picked waits until nothing is out, and nothing else starts meanwhile.
+ */
+static bool has_to_wait(struct server *server, struct job *job)
+{
+	if (!server->suspect && job->is_suspect)
+		server->suspect = job;
+	return server->suspect && (server->suspect != job || any_out(server));
+}
+
 /* True when it started or ended a job. */
 static bool dispatch_one(struct server *server, unsigned index)
 {
 	unsigned waiting = server->sched.waiting[index];
 	struct sched_job *picked;
+	struct job *job;
 
 	if (!device_has_room(server->devices[index]))
 		return false;
 	picked = sched_pick(&server->sched, index);
 	if (!picked)
 		return false;
-	if (of_sched(picked)->state == JOB_PAUSED)
-		resume(of_sched(picked));
+	job = of_sched(picked);
+	if (server->suspect && server->suspect->sched.device == index)
+		job = server->suspect; /* its turn had come */
+	if (has_to_wait(server, job))
+		return false;
+	if (job->state == JOB_PAUSED)
+		resume(job);
 	else
-		start_or_end(server, of_sched(picked));
+		start_or_end(server, job);
 	return server->sched.waiting[index] < waiting;
 }
 

@@ -49,6 +49,8 @@ struct job {
 	uint64_t id; /* request id */
 	uint64_t arrived_ns, started_ns, deadline_ns;
 	uint64_t resumed_ns;    /* last handed to its device */
+	uint64_t shape;         /* marks_shape() */
+	bool is_suspect;        /* such a job was at work when kopsd died: it runs alone */
 	uint64_t claimed_bytes; /* host memory for pages that it is the first to touch */
 	struct job *next_expiring, **prev_expiring;
 	struct job *next_out;    /* of those that its device has, in order */

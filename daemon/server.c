@@ -1,7 +1,9 @@
 #include "server.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -279,6 +281,21 @@ static int make_pool(struct server *s, char why[CONFIG_WHY_BYTES])
 	return KOPS_E_NOMEM;
 }
 
+/* Beside the socket, or where systemd says. Without them we serve all the same. */
+static void open_marks(struct server *s)
+{
+	const char *folder = getenv("RUNTIME_DIRECTORY"), *name = strrchr(s->config.socket, '/');
+	char path[PATH_MAX], why[WHY_BYTES];
+
+	if (folder && *folder)
+		snprintf(path, sizeof path, "%s/%s.running", folder, name ? name + 1 : s->config.socket);
+	else
+		snprintf(path, sizeof path, "%s.running", s->config.socket);
+	s->marks = marks_open(path, why);
+	if (!s->marks)
+		log_notice("%s", why);
+}
+
 static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])
 {
 	char reason[WHY_BYTES];
@@ -328,6 +345,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	rc = devices_open(s, why);
 	if (rc < 0)
 		return rc;
+	open_marks(s);
 	load_measurements(s);
 	rc = make_pool(s, why);
 	if (rc < 0)
@@ -379,6 +397,8 @@ void server_close(struct server *s)
 		next = session->next;
 		session_close(session, NULL);
 	}
+	marks_close(s->marks); /* what still runs did not end us */
+	s->marks = NULL;
 	if (job_is_out(s))
 		_exit(s->exit_code); /* it outlasted drain-timeout: its memory must stay until we are gone */
 	while (work_is_out(s))

@@ -16,6 +16,7 @@
 #include "config.h"
 #include "device.h"
 #include "log.h"
+#include "marks.h"
 #include "message.h"
 #include "pool.h"
 #include "scheduler.h"
@@ -56,6 +57,8 @@ struct server {
 	struct session *sessions;
 	struct ping *pings;   /* waiting for a canary */
 	struct job *expiring; /* queued jobs with a deadline */
+	struct marks *marks;  /* NULL: none are kept */
+	struct job *suspect;  /* waits until nothing else is out, or is out alone; NULL: none */
 	uint64_t next_lane;
 	uint64_t started_ns;
 	struct log_limit refusals; /* lines about clients that were turned away */

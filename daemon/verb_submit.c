@@ -284,20 +284,16 @@ static int busy(struct request *r, double backlog_us, uint64_t limit_us, const c
 	return KOPS_E_BUSY;
 }
 
+/* Of the device that it goes to. */
 static int check_room(struct request *r, unsigned index)
 {
 	const struct server *server = r->session->server;
 	const struct config *c = &server->config;
-	const struct sched_flow *flow = &r->session->account->flow;
 	double backlog_us = server->sched.backlog_us[index];
 
-	if (r->session->jobs.count >= c->max_jobs)
-		return busy(r, backlog_us, UINT64_MAX, "this session has max-jobs jobs out");
-	if (r->session->account->jobs >= c->max_jobs_per_uid)
-		return busy(r, backlog_us, UINT64_MAX, "this user has max-jobs-per-uid jobs out");
-	if (sched_is_full(&server->sched, flow, index, (double)c->max_backlog * 1e3))
-		return busy(r, backlog_us, c->max_backlog * 1000, "the device's queue is full (max-backlog)");
-	return 0;
+	if (!sched_is_full(&server->sched, &r->session->account->flow, index, (double)c->max_backlog * 1e3))
+		return 0;
+	return busy(r, backlog_us, c->max_backlog * 1000, "the device's queue is full (max-backlog)");
 }
 
 static int check_length(struct request *r, const struct device *device, double plan_us)
@@ -327,6 +323,40 @@ static int bind_job(struct request *r, struct job *job, const Kops__V1__Submit *
 	return 0;
 }
 
+/* Whether no device of those that the job may go to takes more of this user. */
+static bool is_full_everywhere(const struct request *r, const char *device_name_wanted)
+{
+	const struct server *server = r->session->server;
+	const struct sched_flow *flow = &r->session->account->flow;
+	unsigned first = 0, end = server->n_devices;
+
+	if (*device_name_wanted && server_device(server, device_name_wanted, &first))
+		end = first + 1;
+	for (unsigned i = first; i < end; i++)
+		if (!sched_is_full(&server->sched, flow, i, (double)server->config.max_backlog * 1e3))
+			return false;
+	return true;
+}
+
+/* Before the work of finding out what the job is. */
+static int check_limits(struct request *r, const char *device_name_wanted)
+{
+	const struct server *server = r->session->server;
+	const struct config *c = &server->config;
+	double backlog_us = 0;
+
+	for (unsigned i = 0; i < server->n_devices; i++)
+		backlog_us =
+		    server->sched.backlog_us[i] > backlog_us ? server->sched.backlog_us[i] : backlog_us;
+	if (r->session->jobs.count >= c->max_jobs)
+		return busy(r, backlog_us, UINT64_MAX, "this session has max-jobs jobs out");
+	if (r->session->account->jobs >= c->max_jobs_per_uid)
+		return busy(r, backlog_us, UINT64_MAX, "this user has max-jobs-per-uid jobs out");
+	if (is_full_everywhere(r, device_name_wanted))
+		return busy(r, backlog_us, c->max_backlog * 1000, "the device's queue is full (max-backlog)");
+	return 0;
+}
+
 static int check_submit(struct request *r, const Kops__V1__Submit *submit)
 {
 	if (r->session->server->state != SERVER_SERVING) {
@@ -342,7 +372,27 @@ static int check_submit(struct request *r, const Kops__V1__Submit *submit)
 		snprintf(r->why, sizeof r->why, "a job with request id %" PRIu64 " is still out", r->msg->id);
 		return KOPS_E_EXISTS;
 	}
-	return 0;
+	return check_limits(r, submit->device);
+}
+
+/* Jobs that may have ended the daemon before: see marks.h. */
+static int check_marks(struct request *r, struct job *job)
+{
+	struct marks *marks = r->session->server->marks;
+	unsigned deaths;
+
+	if (!marks)
+		return 0;
+	job->shape = marks_shape(&job->run);
+	deaths = marks_deaths(marks, r->session->account->uid, job->shape);
+	job->is_suspect = deaths > 0;
+	if (deaths < MARKS_DEATHS_MAX)
+		return 0;
+	snprintf(r->why, sizeof r->why,
+	         "kopsd died %u times in a row while such a job of yours was at work, the last time with no "
+	         "other; for an hour it is refused: use other shapes or another kernel, and see kopsd's log",
+	         deaths);
+	return KOPS_E_INTERRUPTED;
 }
 
 int verb_submit(struct request *r)
@@ -371,6 +421,8 @@ int verb_submit(struct request *r)
 		rc = check_length(r, r->session->server->devices[index], job->run.plan_us);
 	if (rc == 0)
 		rc = check_room(r, index);
+	if (rc == 0)
+		rc = check_marks(r, job);
 	if (rc == 0)
 		rc = job_submit(job, index, submit->queue);
 	if (rc < 0)

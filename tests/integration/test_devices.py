@@ -313,6 +313,63 @@ class Devices(unittest.TestCase):
         self.assertGreater(time.monotonic() - begun, 0.9)
         self.assertIn(b"no job came back within hang-timeout", self.daemon.log())
 
+    def die_at(self, *elements):
+        """Copies of so many elements, a device for each; one is the daemon's end. What comes after is another process."""
+        c = self.daemon.connect()
+        ops = [self.copy(c, n) for n in elements]
+        self.daemon.make("fault")
+        self.daemon.signal(signal.SIGSTOP)  # so that all are read at one go
+        for i, op in enumerate(ops):
+            c.start_submit(op, device=f"gpu{i}", queue=i)
+        self.daemon.signal(signal.SIGCONT)
+        self.assertEqual(self.daemon.wait(), EXIT_DEVICE_FAILED)
+        c.close()
+        if os.path.exists(os.path.join(self.daemon.folder, "fault")):
+            os.remove(os.path.join(self.daemon.folder, "fault"))
+        self.daemon.start()
+
+    def copy(self, c, elements):
+        b = c.import_new(1 << 16)
+        return wire.copy(wire.view(b, [elements]), wire.view(b, [elements], offset=1 << 15))
+
+    def test_a_job_at_work_at_two_deaths_is_refused(self):
+        self.daemon.settings["devices"] = "gpu0"
+        self.daemon.start()
+        for _ in range(2):
+            self.die_at(1000)
+        c = self.connect()
+        with self.assertRaises(wire.Refused) as caught:
+            c.submit(self.copy(c, 1000))
+        self.assertEqual(caught.exception.name, "INTERRUPTED")
+        self.assertIn("2 times in a row", caught.exception.message)
+        c.submit(self.copy(c, 1001))
+        self.assertEqual(self.daemon.stop(), 0)
+        # An orderly restart forgets nothing of that.
+        self.daemon.start()
+        c = self.connect()
+        with self.assertRaises(wire.Refused):
+            c.submit(self.copy(c, 1000))
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_suspects_run_alone_and_are_forgiven(self):
+        """Of the jobs that were at work only one is to blame, and the others show that they are not."""
+        self.daemon.settings["devices"] = "gpu0,gpu1"
+        self.daemon.start()
+
+        self.die_at(2000, 3000)
+        c = self.connect()
+        for n in (2000, 3000):
+            for _ in range(3):
+                c.submit(self.copy(c, n))
+        c.close()
+        # One more death with them at work is the first again.
+        self.die_at(2000, 3000)
+        c = self.connect()
+        ids = [c.start_submit(self.copy(c, n), device=f"gpu{i}", queue=i) for n in (2000, 3000) for i in (0, 1)]
+        for i in ids:
+            c.wait(i)
+        self.assertEqual(self.daemon.stop(), 0)
+
     def test_a_fault_in_a_canary_ends_the_process_too(self):
         self.daemon.write_config(devices="gpu0")
         self.daemon.start()

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "client.h"
+#include "seed.h"
 
 /* ---- Extents ---- */
 
@@ -338,9 +339,8 @@ static bool try_once(kops *k)
 static void test_repeated_jobs_give_the_same(void **state)
 {
 	kops *k = *state;
-	const char *seed = getenv("KOPS_TEST_SEED");
 	unsigned mixed = 0;
-	random_state = seed ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
+	random_state = seed_of_run();
 	print_message("seed: KOPS_TEST_SEED=%llu\n", (unsigned long long)random_state);
 	for (unsigned i = 0; i < 20000; i++)
 		mixed += try_once(k);
