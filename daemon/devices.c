@@ -70,8 +70,10 @@ static int add_device(struct server *s, const struct backend *backend, unsigned 
 		snprintf(name, sizeof name, "cpu");
 	else
 		snprintf(name, sizeof name, "gpu%u", index);
-	if (server_device(s, name, NULL))
-		return 0;
+	if (server_device(s, name, NULL)) {
+		snprintf(why, CONFIG_WHY_BYTES, "devices names %s twice", name);
+		return KOPS_E_INVALID;
+	}
 	if (s->n_devices == SCHED_DEVICES_MAX) {
 		snprintf(why, CONFIG_WHY_BYTES, "more than %d devices", SCHED_DEVICES_MAX);
 		return KOPS_E_INVALID;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -16,6 +17,8 @@
 /* Connections taken before sessions get their turns. */
 #define ACCEPT_BATCH 4
 
+#define LOCK_PATH_BYTES (CONFIG_TEXT_BYTES + sizeof ".lock")
+
 static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *what)
 {
 	const char *advice = errno == ENOENT ? "; make its directory or choose another --socket" : "";
@@ -24,11 +27,71 @@ static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *
 	return KOPS_E_SYSTEM;
 }
 
-/* A path left behind by a dead daemon is removed; one that answers is not. */
+/* ---- The lock: whoever looks whether a socket is dead, and takes its place, does so alone ---- */
+
+static void lock_path(const struct server *s, char path[LOCK_PATH_BYTES])
+{
+	snprintf(path, LOCK_PATH_BYTES, "%s.lock", s->config.socket);
+}
+
+/* Whether the locked file is still the one at the path: its last owner takes it away when it stops. */
+static bool is_at(int fd, const char *path)
+{
+	struct stat ours, there;
+
+	return fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+	       ours.st_dev == there.st_dev;
+}
+
+/* Held until we end. */
+static int take_lock(struct server *s, char why[CONFIG_WHY_BYTES])
+{
+	char path[LOCK_PATH_BYTES];
+
+	lock_path(s, path);
+	for (;;) {
+		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+		if (fd < 0)
+			return socket_why(why, s->config.socket, "its lock beside it");
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			close(fd);
+			snprintf(why, CONFIG_WHY_BYTES,
+			         "another kopsd is listening at %s, or about to; stop it or choose another "
+			         "--socket",
+			         s->config.socket);
+			return KOPS_E_EXISTS;
+		}
+		if (is_at(fd, path)) {
+			s->lock_fd = fd;
+			return 0;
+		}
+		close(fd);
+	}
+}
+
+static void drop_lock(struct server *s)
+{
+	char path[LOCK_PATH_BYTES];
+
+	if (s->lock_fd < 0)
+		return;
+	lock_path(s, path);
+	unlink(path);
+	close(s->lock_fd);
+	s->lock_fd = -1;
+}
+
+/* ---- The socket ---- */
+
+/*
+ * A path left behind by a dead daemon is removed; one that answers is not. Only a refused connection shows that
+ * nobody listens: a socket of another type answers EPROTOTYPE, a full one EAGAIN, and both are alive.
+ */
 static int clear_path(const struct sockaddr_un *address, char why[CONFIG_WHY_BYTES])
 {
 	struct stat st;
-	int probe, alive;
+	int probe, rc, error;
 
 	if (lstat(address->sun_path, &st) < 0)
 		return 0;
@@ -37,14 +100,24 @@ static int clear_path(const struct sockaddr_un *address, char why[CONFIG_WHY_BYT
 		         address->sun_path);
 		return KOPS_E_INVALID;
 	}
-	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	alive = probe >= 0 && connect(probe, (const struct sockaddr *)address, sizeof *address) == 0;
-	if (probe >= 0)
-		close(probe);
-	if (alive) {
+	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (probe < 0)
+		return socket_why(why, address->sun_path, "socket");
+	rc = connect(probe, (const struct sockaddr *)address, sizeof *address);
+	error = errno;
+	close(probe);
+	if (rc == 0 || error == EAGAIN) {
 		snprintf(why, CONFIG_WHY_BYTES,
 		         "another kopsd is listening at %s; stop it or choose another --socket",
 		         address->sun_path);
+		return KOPS_E_EXISTS;
+	}
+	if (error != ECONNREFUSED) {
+		snprintf(
+		    why, CONFIG_WHY_BYTES,
+		    "cannot listen at %s: a socket is there that is not known to be dead (%s); remove it, or "
+		    "choose another --socket",
+		    address->sun_path, strerror(error));
 		return KOPS_E_EXISTS;
 	}
 	unlink(address->sun_path);
@@ -58,6 +131,9 @@ static int bind_path(struct server *s, char why[CONFIG_WHY_BYTES])
 	int rc;
 
 	snprintf(address.sun_path, sizeof address.sun_path, "%.107s", s->config.socket);
+	rc = take_lock(s, why);
+	if (rc < 0)
+		return rc;
 	rc = clear_path(&address, why);
 	if (rc < 0)
 		return rc;
@@ -167,4 +243,5 @@ void listener_close(struct server *s)
 		close(s->listen_fd);
 	if (s->reserve_fd >= 0)
 		close(s->reserve_fd);
+	drop_lock(s);
 }

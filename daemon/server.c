@@ -320,7 +320,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	s->accounts.config = &s->config;
 	s->accounts.sched = &s->sched;
 	s->accounts.turns = &s->turns;
-	s->listen_fd = -1;
+	s->listen_fd = s->lock_fd = -1;
 	s->started_ns = clock_ns();
 	raise_fd_limit();
 	s->reserve_fd = -1;

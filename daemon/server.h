@@ -65,6 +65,7 @@ struct server {
 
 	int listen_fd;
 	bool owns_socket; /* bound here: to be unlinked */
+	int lock_fd;      /* of the file beside it; -1: the socket is inherited */
 	int reserve_fd;   /* given up to accept and shed when descriptors run out */
 	uv_poll_t listener;
 	uv_signal_t sigterm, sigint, sighup;

@@ -183,6 +183,64 @@ class Starting(Life):
         d.signal(signal.SIGTERM)
         self.assert_stopped()
 
+    def test_live_sockets_of_other_types_are_refused(self):
+        """Only a refused connection shows that nobody listens."""
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            daemon = Daemon()
+            self.addCleanup(daemon.remove)
+            with socket.socket(socket.AF_UNIX, kind) as s:
+                s.bind(daemon.socket)
+                if kind == socket.SOCK_STREAM:
+                    s.listen()
+                inode = os.stat(daemon.socket).st_ino
+                self.assertEqual(daemon.spawn().wait(), 1)
+                self.assertIn(b"not known to be dead", daemon.log())
+                self.assertEqual(os.stat(daemon.socket).st_ino, inode)
+
+    def test_a_full_socket_is_alive(self):
+        daemon = Daemon()
+        self.addCleanup(daemon.remove)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.bind(daemon.socket)
+            s.listen(0)
+            waiting = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(3)]
+            for w in waiting:
+                w.setblocking(False)
+                w.connect_ex(daemon.socket)
+            self.assertEqual(daemon.spawn().wait(), 1)
+            self.assertIn(b"another kopsd is listening", daemon.log())
+            for w in waiting:
+                w.close()
+
+    def test_two_started_together_on_a_stale_path(self):
+        for _ in range(count(20, 5)):
+            first = Daemon()
+            self.addCleanup(first.remove)
+            first.start()
+            first.signal(signal.SIGKILL)
+            first.wait()
+            first.spawn()
+            second = Daemon()
+            self.addCleanup(second.remove)
+            own, second.socket = second.socket, first.socket
+            second.spawn()
+            self.assertTrue(eventually(lambda: any(b" ready: " in d.log() for d in (first, second)) and
+                                       any(d.process.poll() is not None for d in (first, second)), 30))
+            loser, winner = (first, second) if first.process.poll() is not None else (second, first)
+            self.assertEqual(loser.process.returncode, 1)
+            self.assertRegex(loser.log(), b"another kopsd is listening")
+            with winner.connect() as c:
+                c.ping()
+            self.assertEqual(winner.stop(), 0)
+            self.assertFalse(os.path.exists(first.socket + ".lock"))
+
+    def test_a_lock_that_cannot_be_had(self):
+        daemon = Daemon()
+        self.addCleanup(daemon.remove)
+        os.symlink("/etc/passwd", daemon.socket + ".lock")
+        self.assertEqual(daemon.spawn().wait(), 1)
+        self.assertIn(b"its lock beside it", daemon.log())
+
     def test_something_else_at_the_path(self):
         d = self.start()
         path = os.path.join(d.folder, "file")
@@ -205,6 +263,7 @@ class Starting(Life):
         other = os.path.join(d.folder, "other.sock")
         base = ["--config", d.config, "--socket", other]
         for args, words in [(["--devices", "tpu"], "tpu"), (["--devices", "gpu99"], "gpu99"), (["--devices", ","], "no device"),
+                            (["--devices", "cpu,cpu"], "cpu twice"), (["--devices", "auto,cpu"], "cpu twice"),
                             (["--max-jobs", "0"], "max-jobs"), (["--what"], "--what")]:
             r = self.run_kopsd(*base, *args)
             self.assertNotEqual(r.returncode, 0, args)
