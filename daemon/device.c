@@ -147,7 +147,6 @@ static void begin(struct device *d, struct device_work *w)
 	}
 	d->out++;
 	expect(d, w->run);
-	__atomic_store_n(&d->pause_at_ns, UINT64_MAX, __ATOMIC_RELAXED);
 	w->run->pause_at_ns = &d->pause_at_ns;
 	w->run->owner = w;
 	d->backend->start(d->dev, w->run);
@@ -493,6 +492,11 @@ void device_close(struct device *d)
 	close_handles(d);
 }
 
+void device_pause_at(struct device *d, uint64_t ns)
+{
+	__atomic_store_n(&d->pause_at_ns, ns, __ATOMIC_RELAXED);
+}
+
 void device_submit(struct device *d, struct device_work *work)
 {
 	bool wake;
@@ -503,6 +507,7 @@ void device_submit(struct device *d, struct device_work *work)
 	if (work->run) {
 		work->planned_us = slice_plan_us(work->run);
 		d->planned_us += work->planned_us;
+		device_pause_at(d, UINT64_MAX);
 	}
 	pthread_mutex_lock(&d->lock);
 	list_push(&d->inbox, work);
@@ -513,11 +518,6 @@ void device_submit(struct device *d, struct device_work *work)
 		pthread_cond_signal(&d->wake);
 	if (d->may_look_out && work->run && work->run->plan_us < SHORT_RUN_US)
 		look_out(d);
-}
-
-void device_pause_at(struct device *d, uint64_t ns)
-{
-	__atomic_store_n(&d->pause_at_ns, ns, __ATOMIC_RELAXED);
 }
 
 int device_plan(const struct device *d, struct run *run)

@@ -14,8 +14,12 @@
 #include "notify.h"
 #include "session.h"
 
-/* Connections taken before sessions get their turns. */
-#define ACCEPT_BATCH 4
+/*
+ * Connections taken before sessions get their turns. The kernel's queue knows no users, so it has to be short:
+ * taking one is cheap, and opening its session is its user's turn.
+ */
+#define ACCEPT_BATCH 16
+#define BACKLOG      1024 /* as in kopsd.socket */
 
 #define LOCK_PATH_BYTES (CONFIG_TEXT_BYTES + sizeof ".lock")
 
@@ -146,7 +150,7 @@ static int bind_path(struct server *s, char why[CONFIG_WHY_BYTES])
 	if (rc < 0)
 		return socket_why(why, address.sun_path, "bind");
 	s->owns_socket = true;
-	if (listen(s->listen_fd, SOMAXCONN) < 0)
+	if (listen(s->listen_fd, BACKLOG) < 0)
 		return socket_why(why, address.sun_path, "listen");
 	return 0;
 }
@@ -198,7 +202,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	for (int i = 0; i < ACCEPT_BATCH && status == 0; i++) {
 		int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
-			session_open(s, fd);
+			session_arrive(s, fd);
 		else if (errno == EMFILE || errno == ENFILE)
 			shed(s);
 		else if (errno != EINTR && errno != ECONNABORTED)

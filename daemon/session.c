@@ -16,6 +16,7 @@
 #include "server.h"
 
 static void on_poll(uv_poll_t *poll, int status, int events);
+static void open_session(struct session *s);
 
 static void watch(struct session *s)
 {
@@ -25,7 +26,8 @@ static void watch(struct session *s)
 
 void session_unwatch(struct session *s)
 {
-	uv_poll_stop(&s->poll);
+	if (s->state != SESSION_ARRIVED)
+		uv_poll_stop(&s->poll);
 }
 
 /* ---- Out ---- */
@@ -148,7 +150,13 @@ static void watch_again(struct session *s)
  */
 bool session_take_turn(struct session *s)
 {
-	bool any = read_one(s);
+	bool any;
+
+	if (s->state == SESSION_ARRIVED) {
+		open_session(s);
+		return s->state == SESSION_GREETING;
+	}
+	any = read_one(s);
 
 	if (s->state == SESSION_CLOSING || s->outbox)
 		return false;
@@ -214,36 +222,29 @@ static const char *refuse(const struct server *server, const struct account *acc
 static struct session *session_new(struct server *server, int fd, const struct ucred *peer)
 {
 	static uint64_t serial;
-	struct session *s = calloc(1, sizeof *s);
-	const char *why;
+	struct account *account = accounts_get(&server->accounts, peer->uid);
+	const char *why = account ? refuse(server, account) : NULL;
+	struct session *s = account && !why ? calloc(1, sizeof *s) : NULL;
 
-	if (!s)
-		return NULL;
-	s->account = accounts_get(&server->accounts, peer->uid);
-	if (!s->account) {
-		free(s);
-		return NULL;
-	}
-	why = refuse(server, s->account);
-	if (why) {
-		if (log_may(&server->refusals))
-			log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid,
-			           (int)peer->pid, why);
-		account_unref(&server->accounts, s->account);
-		free(s);
+	if (why && log_may(&server->refusals))
+		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
+	if (!s) {
+		if (account)
+			account_unref(&server->accounts, account);
 		return NULL;
 	}
 	s->server = server;
+	s->account = account;
 	s->fd = fd;
 	s->pid = peer->pid;
 	s->serial = ++serial;
 	s->outbox_end = &s->outbox;
-	s->account->sessions++;
+	account->sessions++;
 	server->accounts.sessions++;
 	return s;
 }
 
-void session_open(struct server *server, int fd)
+void session_arrive(struct server *server, int fd)
 {
 	struct ucred peer;
 	socklen_t len = sizeof peer;
@@ -257,10 +258,18 @@ void session_open(struct server *server, int fd)
 	if (s->next)
 		s->next->prev = s;
 	server->sessions = s;
+	turns_wait(&server->turns, s);
+}
+
+static void open_session(struct session *s)
+{
+	struct server *server = s->server;
+
+	s->state = SESSION_GREETING;
 	uv_timer_init(&server->loop, &s->hello_timer);
 	s->hello_timer.data = s;
 	s->open_handles = 1;
-	if (uv_poll_init(&server->loop, &s->poll, fd) < 0) {
+	if (uv_poll_init(&server->loop, &s->poll, s->fd) < 0) {
 		session_close(s, "cannot be watched");
 		return;
 	}
@@ -268,7 +277,8 @@ void session_open(struct server *server, int fd)
 	s->open_handles = 2;
 	uv_timer_start(&s->hello_timer, on_hello_timeout, server->config.hello_timeout, 0);
 	watch(s);
-	log_debug("session %" PRIu64 ": opened by uid %u pid %d", s->serial, (unsigned)peer.uid, (int)peer.pid);
+	log_debug("session %" PRIu64 ": opened by uid %u pid %d", s->serial, (unsigned)s->account->uid,
+	          (int)s->pid);
 }
 
 static void drop_buffer(void *value, void *arg)
@@ -353,9 +363,17 @@ void session_close(struct session *s, const char *why)
 	account_unref(&server->accounts, s->account);
 	pool_look_soon(server->pool);
 	shutdown(s->fd, SHUT_RDWR);
-	uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
-	if (s->open_handles == 2)
+	switch (s->open_handles) {
+	case 2:
 		uv_close((uv_handle_t *)&s->poll, on_handle_closed);
+		/* fall through */
+	case 1:
+		uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
+		break;
+	default: /* it never had its first turn */
+		close(s->fd);
+		free(s);
+	}
 	jobs_dispatch(server);
 	server_progress(server);
 }

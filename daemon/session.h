@@ -1,8 +1,8 @@
 /*
  * session.h: one client. Datagrams in, replies out; its buffers, queues and jobs. Loop thread only.
  *
- *     GREETING ──Hello──→ OPEN ──→ CLOSING → freed
- *         └── timeout, refusal ──────↑
+ *     ARRIVED ──first turn──→ GREETING ──Hello──→ OPEN ──→ CLOSING → freed
+ *                                 └── timeout, refusal ──────↑
  *
  * A reply that the socket does not take waits in the outbox; until it is empty nothing more is read from
  * this client, so a slow reader bounds itself by what it has out; and its user by max-unread-per-uid.
@@ -18,7 +18,7 @@
 struct server;
 struct buffer;
 
-enum session_state { SESSION_GREETING, SESSION_OPEN, SESSION_CLOSING };
+enum session_state { SESSION_ARRIVED, SESSION_GREETING, SESSION_OPEN, SESSION_CLOSING };
 
 struct session_out {
 	struct session_out *next;
@@ -58,8 +58,9 @@ struct session {
 	unsigned n_dropped;     /* of these: they count against max-buffers until answered */
 };
 
-/* Takes over an accepted connection; closes fd and logs on failure. */
-void session_open(struct server *server, int fd);
+/* Takes over an accepted connection, to be opened when its user's turn comes; closes fd and logs where it is
+ * refused. */
+void session_arrive(struct server *server, int fd);
 
 /* Sends one packed reply, with a descriptor of which a copy is made if it must wait (-1: none). Never closes
  * the session. 0, or KOPS_E_QUOTA when nothing was sent, since too many descriptors are under way. */
