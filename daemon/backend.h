@@ -41,8 +41,8 @@ struct run_op {
 	const struct kernel *kernel;
 	bool larger_errors; /* than the precision allows, perhaps: kernel_is_accurate() */
 	char why[WHY_BYTES], passed_over[PASSED_OVER_BYTES];
+	double plan_us; /* the time that the op alone is planned to take; 0 where it has nothing to compute */
 	double compute_us; /* 0 where not timed */
-	double plan_us;    /* by plan(): rough time it will take */
 	struct op_cut cut; /* by plan(): into parts that are short enough */
 };
 
@@ -59,7 +59,7 @@ struct run {
 	uint64_t lane;         /* runs of equal lane execute in order */
 	bool timed;            /* time the ops by the device's own clock, whatever it costs */
 	uint64_t device_bytes; /* by plan(): staging and workspace, not RESIDENT buffers */
-	double plan_us;        /* by plan(): rough time it will take, for scheduling */
+	double plan_us;        /* by plan(): the time it will take, its ops' and what comes with them */
 	/* Where it is: the next part to start. Both at first 0; n_ops: it is through. */
 	unsigned next_op;
 	uint32_t next_part;
@@ -144,6 +144,16 @@ static inline bool run_is_through(const struct run *run)
 	return run->next_op == run->n_ops;
 }
 
+/* At each start(): one that is through begins again. */
+static inline void run_begin(struct run *run)
+{
+	if (run_is_through(run))
+		run->next_op = run->next_part = 0;
+	run->slice_us = 0;
+	if (run->next_op == 0 && run->next_part == 0)
+		run->upload_us = run->compute_us = run->download_us = 0;
+}
+
 /* On to the part after the next. */
 static inline void run_advance(struct run *run)
 {
@@ -171,8 +181,8 @@ static inline double run_left_us(const struct run *run)
  */
 static inline void *memory_at(const struct memory *m, uint64_t offset)
 {
-	char *base = (char *)(m->host ? m->host : m->device);
-	return base + offset;
+	uintptr_t base = (uintptr_t)(m->host ? m->host : m->device); /* 0 while a run is planned, perhaps */
+	return (void *)(base + offset);
 }
 
 #ifdef __cplusplus

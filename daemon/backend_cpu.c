@@ -175,6 +175,8 @@ static double op_us(const struct backend_device *dev, const struct run_op *op)
 {
 	struct cost cost;
 
+	if (view_elements(op_output_const(&op->args)) == 0)
+		return 0;
 	op->args.op->cost(&op->args, &cost);
 	double flops_us = cost.flops / FLOPS_PER_US / dev->threads;
 	double bytes_us = cost.bytes / BYTES_PER_US / dev->threads;
@@ -329,7 +331,7 @@ static void cpu_start(struct backend_device *dev, struct run *run)
 
 	run->status = 0;
 	run->error[0] = 0;
-	run->slice_us = 0;
+	run_begin(run);
 	if (run->device_bytes)
 		launch.workspace = get_workspace(dev, run->device_bytes, run->error);
 	if (run->device_bytes && !launch.workspace) {

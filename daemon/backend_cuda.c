@@ -44,153 +44,6 @@
  */
 static const struct cuda_direct direct_limits = {.streaming_max_bytes = 16 << 20,
                                                  .reusing_max_bytes = 40 << 10};
-static const struct cuda_direct no_direct;
-
-static const struct kernel_list *const lists[OP_COUNT] = {
-#define X(name, NAME) &name##_cuda_rows,
-#include "ops.def"
-#undef X
-};
-
-static const struct kernel_list *gpu_kernels(const struct op *op)
-{
-	static const struct kernel_list none;
-
-	unsigned i = op_index(op);
-
-	return i < OP_COUNT ? lists[i] : &none;
-}
-
-static void gpu_disable(struct backend_device *dev, const struct op *op, unsigned row)
-{
-	unsigned i = op_index(op);
-
-	if (i < OP_COUNT && row < 64)
-		dev->disabled[i] |= 1ull << row;
-}
-
-/* ---- Planning ---- */
-
-static bool is_elsewhere(const struct backend_device *dev, const struct view *v)
-{
-	const struct memory *m = v->space;
-
-	return m->owner && m->owner != dev;
-}
-
-/* The op's args with the strides that its kernel will see; addresses stay open. */
-static void staged_args(const struct op_args *args, struct op_args *ret)
-{
-	*ret = *args;
-	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
-		const struct memory *m = args->views[v].space;
-		struct cuda_layout layout;
-
-		if (m->owner)
-			continue;
-		cuda_layout_of(&args->views[v], &layout);
-		memcpy(ret->views[v].strides, layout.strides, sizeof(layout.strides));
-	}
-}
-
-static int plan_op(const struct backend_device *dev, struct run *run, unsigned i)
-{
-	struct run_op *op = &run->ops[i];
-	struct op_args args;
-	int rc;
-
-	for (unsigned v = 0; v <= op->args.op->n_inputs; v++) {
-		if (!is_elsewhere(dev, &op->args.views[v]))
-			continue;
-		snprintf(run->error, WHY_BYTES,
-		         "op %u (%s) uses a RESIDENT buffer of another device; run it there, or copy the data "
-		         "through a SHARED buffer",
-		         i, op->args.op->name);
-		return KOPS_E_DEVICE;
-	}
-	staged_args(&op->args, &args);
-	rc = kernel_choose(gpu_kernels(op->args.op), &args, op->pinned, op->tuned,
-	                   dev->disabled[op_index(op->args.op)], &op->kernel, op->why);
-	if (rc < 0) {
-		snprintf(run->error, WHY_BYTES, "%s", op->why);
-		return rc;
-	}
-	op->larger_errors = !kernel_is_accurate(op->kernel, &args, &(const char *){NULL});
-	kernel_passed_over(gpu_kernels(op->args.op), &args, dev->disabled[op_index(op->args.op)], op->kernel,
-	                   op->passed_over);
-	return 0;
-}
-
-static unsigned gpu_rivals(const struct backend_device *dev, const struct op_args *args,
-                           struct rival ret[RIVALS_MAX])
-{
-	struct op_args staged;
-
-	cudaSetDevice(dev->index); /* rows ask what GPU it is */
-	staged_args(args, &staged);
-	return kernel_rivals(gpu_kernels(args->op), &staged, dev->disabled[op_index(args->op)], ret);
-}
-
-/* How much faster than f32 arithmetic the op's type runs; rough. */
-static double speed_up(const struct op_args *args)
-{
-	switch (args->views[0].dtype) {
-	case KOPS_F16:
-	case KOPS_BF16:
-		return 10;
-	case KOPS_F64:
-		return 0.5;
-	default:
-		return 0.75; /* what cuBLAS reaches of the peak */
-	}
-}
-
-/* Rough: launches, arithmetic or device memory, and PCIe 5 x16 at 55 bytes per ns, as measured on an H200. */
-static double estimate_us(const struct backend_device *dev, const struct run *run, uint64_t copies_bytes)
-{
-	double us = 15.0 + (double)copies_bytes / 55e3;
-
-	for (unsigned i = 0; i < run->n_ops; i++) {
-		const struct op_args *args = &run->ops[i].args;
-		const struct kernel *kernel = run->ops[i].kernel;
-		double slowdown = kernel->slowdown ? kernel->slowdown(args) : 1;
-		struct cost cost;
-		double compute_us, memory_us;
-
-		args->op->cost(args, &cost);
-		compute_us = cost.flops / (dev->flops_per_us * speed_up(args));
-		memory_us = cost.bytes / dev->bytes_per_us;
-		us += 3.0 + slowdown * (compute_us > memory_us ? compute_us : memory_us);
-	}
-	return us;
-}
-
-static int gpu_plan(const struct backend_device *dev, struct run *run)
-{
-	struct cuda_stage *stage;
-	int rc;
-
-	cudaSetDevice(dev->index); /* rows ask what GPU it is */
-	for (unsigned i = 0; i < run->n_ops; i++)
-		if ((rc = plan_op(dev, run, i)) < 0)
-			return rc;
-	rc = cuda_stage_new(run, &no_direct, &stage);
-	if (rc < 0) {
-		snprintf(run->error, WHY_BYTES, "out of host memory");
-		return rc;
-	}
-	run->device_bytes = cuda_stage_scratch_bytes(stage);
-	run->plan_us = estimate_us(dev, run, stage->copies_bytes);
-	cuda_stage_free(stage);
-	if (run->device_bytes <= dev->info.memory_bytes)
-		return 0;
-	snprintf(
-	    run->error, WHY_BYTES,
-	    "the job needs %llu MiB of device memory, the device has %llu MiB; split it, or use device cpu",
-	    (unsigned long long)(run->device_bytes >> 20), (unsigned long long)(dev->info.memory_bytes >> 20));
-	return KOPS_E_NOMEM;
-}
-
 /* ---- Starting ---- */
 
 static struct lane *lane_for(struct backend_device *dev, uint64_t lane)
@@ -426,7 +279,7 @@ static void gpu_start(struct backend_device *dev, struct run *run)
 	cudaError_t error;
 
 	run->error[0] = '\0';
-	run->slice_us = 0;
+	run_begin(run);
 	if (dev->fault[0]) {
 		snprintf(run->error, WHY_BYTES, "%s", dev->fault);
 		push_done(dev, run, KOPS_E_FAULT);
@@ -628,10 +481,10 @@ static const struct backend cuda_backend = {
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
-    .kernels = gpu_kernels,
-    .disable = gpu_disable,
-    .plan = gpu_plan,
-    .rivals = gpu_rivals,
+    .kernels = cuda_kernels,
+    .disable = cuda_disable,
+    .plan = cuda_plan,
+    .rivals = cuda_rivals,
     .start = gpu_start,
     .abandon = gpu_abandon,
     .poll = gpu_poll,

@@ -3,7 +3,8 @@
  *
  *     cuda_open.c     what there is; opening and closing a device
  *     cuda_memory.c   scratch of runs, RESIDENT memory, pinning
- *     backend_cuda.c  planning, starting and finishing runs; the vtable
+ *     cuda_plan.c     which rows run what, and how long that takes
+ *     backend_cuda.c  starting and finishing runs; the vtable
  *     cuda_stage.c    operands of one run: device copies, uploads, downloads (cuda_layout.c, cuda_transfer.c)
  */
 #ifndef KOPS_CUDA_GPU_H
@@ -76,6 +77,17 @@ int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev,
 void cuda_close(struct backend_device *dev);
 void cuda_describe(const struct backend_device *dev, struct device_info *ret);
 void cuda_free_out(struct out *out);
+
+/* cuda_plan.c: the functions of the vtable. */
+const struct kernel_list *cuda_kernels(const struct op *op);
+void cuda_disable(struct backend_device *dev, const struct op *op, unsigned row);
+int cuda_plan(const struct backend_device *dev, struct run *run);
+unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *args,
+                     struct rival ret[RIVALS_MAX]);
+/* The op's args with the strides that its kernel will see; addresses stay open. */
+void cuda_plan_args(const struct op_args *args, struct op_args *ret);
+/* Sets what this thread's GPU reaches at best, by its attributes. */
+void cuda_plan_rates(struct backend_device *dev);
 
 /* cuda_memory.c */
 /* A device is open: its context may serve cuda_pin(). */

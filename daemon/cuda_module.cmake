@@ -3,7 +3,7 @@
 set(kernels ${PROJECT_SOURCE_DIR}/kernels)
 
 add_library(kops-cuda MODULE
-  backend_cuda.c cuda_open.c cuda_hold.cu cuda_memory.c cuda_layout.c cuda_stage.c cuda_transfer.c
+  backend_cuda.c cuda_open.c cuda_hold.cu cuda_memory.c cuda_plan.c cuda_layout.c cuda_stage.c cuda_transfer.c
   ${kernels}/cuda_axes.c ${kernels}/cuda_device.c
   ${kernels}/gemm/cuda.c ${kernels}/gemm/cublas.c ${kernels}/gemm/naive.cu ${kernels}/gemm/tile.cu
   ${kernels}/gemm/blocked.cu ${kernels}/gemm/bankfree.cu ${kernels}/gemm/pipelined.cu ${kernels}/gemm/simt.cu

@@ -86,18 +86,9 @@ static int attribute(int index, enum cudaDeviceAttr which)
 	return value;
 }
 
-/* FP32 units per multiprocessor: 64 on Turing and the A100, 128 on the rest. */
-static int fp32_units(int major, int minor)
-{
-	return major == 7 || (major == 8 && minor == 0) ? 64 : 128;
-}
-
 static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *prop, size_t free_bytes)
 {
 	char driver[32], text[256];
-	double clock_khz = attribute(dev->index, cudaDevAttrClockRate);
-	double memory_khz = attribute(dev->index, cudaDevAttrMemoryClockRate);
-	double bus_bytes = attribute(dev->index, cudaDevAttrGlobalMemoryBusWidth) / 8.0;
 
 	driver_version(driver, sizeof(driver));
 	snprintf(text, sizeof(text), "%.60s, compute capability %d.%d, %d SMs, driver %s, CUDA %d.%d",
@@ -108,13 +99,7 @@ static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *p
 	dev->info.cache_bytes = (uint64_t)attribute(dev->index, cudaDevAttrL2CacheSize);
 	dev->info.depth = DEPTH;
 	dev->info.depth_us = DEPTH_US;
-	dev->flops_per_us =
-	    prop->multiProcessorCount * fp32_units(prop->major, prop->minor) * 2.0 * clock_khz * 1e-3;
-	dev->bytes_per_us = 2.0 * memory_khz * 1e-3 * bus_bytes;
-	if (dev->flops_per_us <= 0)
-		dev->flops_per_us = 1e7;
-	if (dev->bytes_per_us <= 0)
-		dev->bytes_per_us = 5e5;
+	cuda_plan_rates(dev);
 }
 
 static int require(struct backend_device *dev, char why[WHY_BYTES])

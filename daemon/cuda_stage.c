@@ -32,11 +32,22 @@ static bool is_output(const struct op_args *args, unsigned v)
 	return v == args->op->n_inputs;
 }
 
+static bool needs_content(const struct op_args *args, unsigned v)
+{
+	return !is_output(args, v) || args->op->reads_output(args);
+}
+
+/* Nothing is launched then, so nothing is moved. */
+static bool is_empty(const struct op_args *args)
+{
+	return view_elements(op_output_const(args)) == 0;
+}
+
 static struct cuda_copy *copy_of(const struct cuda_stage *stage, unsigned i, unsigned v)
 {
 	unsigned use = stage->uses[i][v];
 
-	return use == CUDA_STAGE_RESIDENT ? NULL : &stage->copies[use];
+	return use == CUDA_STAGE_NONE ? NULL : &stage->copies[use];
 }
 
 /* ---- Laying out ---- */
@@ -62,15 +73,24 @@ static unsigned find_or_add_copy(struct cuda_stage *stage, const struct view *v)
 	return i;
 }
 
+static void note_use(struct cuda_copy *copy, const struct op_args *args, unsigned v)
+{
+	copy->is_read |= needs_content(args, v) && !copy->is_written;
+	copy->is_written |= is_output(args, v);
+}
+
 static void find_copies(struct cuda_stage *stage)
 {
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		const struct op_args *args = args_of(stage, i);
 
-		for (unsigned v = 0; v < view_total(args); v++)
-			stage->uses[i][v] = memory_of(&args->views[v])->owner
-			                        ? CUDA_STAGE_RESIDENT
-			                        : find_or_add_copy(stage, &args->views[v]);
+		for (unsigned v = 0; v < view_total(args); v++) {
+			bool none = memory_of(&args->views[v])->owner || is_empty(args);
+
+			stage->uses[i][v] = none ? CUDA_STAGE_NONE : find_or_add_copy(stage, &args->views[v]);
+			if (!none)
+				note_use(&stage->copies[stage->uses[i][v]], args, v);
+		}
 	}
 }
 
@@ -219,7 +239,7 @@ static void give_room(struct cuda_stage *stage)
 		struct op_args args;
 		uint64_t bytes;
 
-		if (!op->kernel->workspace)
+		if (!op->kernel->workspace || is_empty(args_of(stage, i)))
 			continue;
 		fill_args(stage, i, &args);
 		bytes = aligned(kernel_workspace(op->kernel, &args, &op->cut));
@@ -318,22 +338,12 @@ static int flush_others(struct cuda_stage *stage, const struct cuda_copy *copy)
 	return 0;
 }
 
-static bool needs_content(const struct op_args *args, unsigned v)
-{
-	return !is_output(args, v) || args->op->reads_output(args);
-}
-
 static bool written_before(const struct cuda_stage *stage, unsigned i, const struct view *v)
 {
 	for (unsigned j = 0; j < i; j++)
 		if (view_overlap(op_output_const(args_of(stage, j)), v))
 			return true;
 	return false;
-}
-
-static bool is_empty(const struct op_args *args)
-{
-	return view_elements(op_output_const(args)) == 0;
 }
 
 int cuda_stage_upload_all(struct cuda_stage *stage)

@@ -40,7 +40,8 @@ struct cuda_copy {
 	const struct view *view; /* the first of the run's views that it serves */
 	struct memory *memory;
 	struct cuda_layout layout;
-	uint64_t offset; /* in the scratch memory */
+	uint64_t offset;          /* in the scratch memory */
+	bool is_read, is_written; /* by ops of the run: read before the run writes it, written */
 	bool pinned, direct, valid, dirty;
 };
 
@@ -54,10 +55,11 @@ struct cuda_stage {
 	bool downloaded;          /* a download has been enqueued */
 	unsigned n_copies;
 	struct cuda_copy *copies;
-	unsigned (*uses)[OP_VIEWS_MAX]; /* per op and view: index of its copy, or CUDA_STAGE_RESIDENT */
+	unsigned (*uses)[OP_VIEWS_MAX]; /* per op and view: index of its copy; CUDA_STAGE_NONE: RESIDENT, or of
+	                                   an op without output */
 };
 
-#define CUDA_STAGE_RESIDENT UINT_MAX
+#define CUDA_STAGE_NONE UINT_MAX
 
 /*
  * Pinned views that span no more bytes are direct if their kernels can take them. `streaming` is for ops with

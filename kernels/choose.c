@@ -162,6 +162,8 @@ unsigned kernel_rivals(const struct kernel_list *list, const struct op_args *arg
 	const char *why_not;
 	unsigned n = 0;
 
+	if (view_elements(op_output_const(args)) == 0)
+		return 0;
 	for (size_t i = 0; i < list->n && n < RIVALS_MAX; i++)
 		if (list->rows[i].expected_ns && is_candidate(list, i, args, disabled, true, &why_not))
 			ret[n++] = (struct rival){i, list->rows[i].expected_ns(args)};
@@ -197,6 +199,14 @@ static size_t choose_estimated(const struct kernel_list *list, const struct op_a
 	return first_fit(list, args, disabled);
 }
 
+/* For an output without elements: nothing is computed, so no model of speed is asked. */
+static size_t choose_any(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                         char why[WHY_BYTES])
+{
+	snprintf(why, WHY_BYTES, "the output has no elements: nothing is computed");
+	return first_fit(list, args, disabled);
+}
+
 static int refuse_all(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                       char why[WHY_BYTES])
 {
@@ -225,7 +235,10 @@ int kernel_choose(const struct kernel_list *list, const struct op_args *args, co
 	}
 	if (pinned && *pinned)
 		return choose_pinned(list, args, pinned, disabled, ret_kernel, why_text);
-	i = choose_tuned(list, args, tuned, disabled, why_text);
+	if (view_elements(op_output_const(args)) == 0)
+		i = choose_any(list, args, disabled, why_text);
+	else
+		i = choose_tuned(list, args, tuned, disabled, why_text);
 	if (i == list->n)
 		i = choose_estimated(list, args, disabled, why_text);
 	if (i == list->n)

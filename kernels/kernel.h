@@ -150,9 +150,9 @@ struct kernel {
 	 */
 	bool (*accurate)(const struct op_args *args, const char **ret_why_not);
 	/*
-	 * About how many ns it takes. Where nothing was measured, and the first row that comes into question
-	 * has this, `auto` takes the one of least time among those that have it. Pure. NULL: not known; taken
-	 * where it is the first.
+	 * About how many ns it takes, for the choice. Where nothing was measured, and the first row that comes
+	 * into question has this, `auto` takes the one of least time among those that have it. Pure. NULL: not
+	 * known; taken where it is the first.
 	 */
 	double (*expected_ns)(const struct op_args *args);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
@@ -173,6 +173,11 @@ struct kernel {
 	 * Pure. A job planned to be too long is refused, so err upwards.
 	 */
 	double (*slowdown)(const struct op_args *args);
+	/*
+	 * For plans: how many ns it takes, where memory is in its place and mapped. In the place of slowdown,
+	 * by rows that know better than a multiple of cost(). Pure; err upwards. NULL: they do not.
+	 */
+	double (*time_ns)(const struct op_args *args);
 };
 
 struct kernel_list {
@@ -308,6 +313,12 @@ bool view_is_dense(const struct view *v);
  * offset to the element is checked too (KOPS_E_INVALID).
  */
 int view_extent(const struct view *v, uint64_t space_bytes, uint64_t *ret_lo, uint64_t *ret_hi);
+
+/*
+ * How many aligned blocks of so many bytes (cache lines, pages) the elements of v lie in, about: of elements
+ * that are further apart each has its own. 0 for a view without elements.
+ */
+double view_blocks(const struct view *v, uint64_t bytes);
 
 /* Each element at an address of its own: what an output needs. May say no to exotic interleavings. */
 bool view_is_injective(const struct view *v);

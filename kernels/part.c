@@ -122,7 +122,7 @@ uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *arg
 {
 	uint64_t first, last;
 
-	if (!kernel->workspace)
+	if (!kernel->workspace || view_elements(op_output_const(args)) == 0)
 		return 0;
 	first = workspace_of_part(kernel, args, cut, 0);
 	last = cut->n_parts > 1 ? workspace_of_part(kernel, args, cut, cut->n_parts - 1) : 0;

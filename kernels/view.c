@@ -138,6 +138,27 @@ static unsigned axes_by_stride(const struct view *v, uint32_t axes[KOPS_RANK_MAX
 	return n;
 }
 
+double view_blocks(const struct view *v, uint64_t bytes)
+{
+	double size = (double)dtype_size(v->dtype), run = size, apart = 1;
+	uint32_t axes[KOPS_RANK_MAX];
+	unsigned n = axes_by_stride(v, axes);
+
+	if (is_empty(v))
+		return 0;
+	for (unsigned i = 0; i < n; i++) {
+		double step = (double)stride_magnitude(v->strides[axes[i]]) * size;
+		double extent = (double)v->shape[axes[i]];
+		if (step == 0)
+			continue;
+		if (apart == 1 && (step <= run || step <= (double)bytes))
+			run += (extent - 1) * step;
+		else
+			apart *= extent;
+	}
+	return apart * (run > (double)bytes ? run / (double)bytes : 1);
+}
+
 /* Sufficient: along each axis the step is longer than all that the smaller axes span together. */
 bool view_is_injective(const struct view *v)
 {

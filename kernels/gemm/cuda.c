@@ -230,9 +230,17 @@ static double time_ns(const struct op_args *args, const struct pace *pace)
 	return 2 * blocks * pace->rows * pace->cols * k / (pace->tflops * 1e3) + k * pace->ns_per_k;
 }
 
+/* ns as a multiple of that. A C without elements takes no time either way. */
+static double slower_by(const struct op_args *args, double ns)
+{
+	double ideal = ideal_ns(args);
+
+	return ideal > 0 ? ns / ideal : 1;
+}
+
 static double slowdown(const struct op_args *args, const struct pace *pace)
 {
-	return fmax(time_ns(args, pace) / ideal_ns(args), 1);
+	return fmax(slower_by(args, time_ns(args, pace)), 1);
 }
 
 /* Whether neighbours along some axis of A and of B are neighbours in memory. */
@@ -254,19 +262,19 @@ static bool reads_tile_lines(const struct op_args *args)
 /* Faster than what cost() counts with. Where the operands do not fit it takes four times as long. */
 static double f16x3_slowdown(const struct op_args *args)
 {
-	return time_ns(args, &(struct pace){256, 128, 150, 25}) / ideal_ns(args);
+	return slower_by(args, time_ns(args, &(struct pace){256, 128, 150, 25}));
 }
 
 static double bf16x6_slowdown(const struct op_args *args)
 {
-	return time_ns(args, &(struct pace){256, 128, 70, 50}) / ideal_ns(args);
+	return slower_by(args, time_ns(args, &(struct pace){256, 128, 70, 50}));
 }
 
 static double wgmma_slowdown(const struct op_args *args)
 {
 	bool tf32 = args->views[0].dtype == KOPS_F32;
 
-	return time_ns(args, &(struct pace){128, 256, tf32 ? 250 : 450, tf32 ? 15 : 7}) / ideal_ns(args);
+	return slower_by(args, time_ns(args, &(struct pace){128, 256, tf32 ? 250 : 450, tf32 ? 15 : 7}));
 }
 
 static double simt_slowdown(const struct op_args *args)

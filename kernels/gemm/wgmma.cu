@@ -208,13 +208,13 @@ struct waves {
 template <class CUT> waves count_tiles(work *w, uint64_t batch, int multiprocessors)
 {
 	constexpr unsigned ROWS = CUT::ROWS * CUT::BELOW, COLS = CUT::COLS * CUT::BESIDE;
-	unsigned most = (unsigned)multiprocessors / CUT::SHARERS;
+	unsigned most = multiprocessors > CUT::SHARERS ? (unsigned)(multiprocessors / CUT::SHARERS) : 1;
 
 	w->row_tiles = (w->m + ROWS - 1) / ROWS;
 	w->col_tiles = (w->n + COLS - 1) / COLS;
 	w->tiles = (unsigned)batch * w->row_tiles * w->col_tiles;
-	unsigned count = (w->tiles + most - 1) / most;
-	return {(w->tiles + count - 1) / count, count};
+	unsigned count = w->tiles / most + (w->tiles % most != 0);
+	return {count ? w->tiles / count + (w->tiles % count != 0) : 0, count};
 }
 
 /* Encoding the maps takes less than a microsecond each. */

@@ -15,10 +15,11 @@
 #include <unistd.h>
 
 #include "cuda_rows.h"
+#include "described.h"
 #include "device.h"
 #include "emulated.h"
 
-uint3 gridDim;
+uint3 gridDim, blockDim;
 
 namespace emulator
 {
@@ -580,6 +581,7 @@ void launch(const form &form, const std::function<void()> &body)
 	launched = &form;
 	kernel = &body;
 	gridDim = {form.blocks, 1, 1};
+	blockDim = {form.threads, 1, 1};
 	event_patience = event_patiences[random_below(3)];
 	clock_patience = clock_patiences[random_below(3)];
 	for (unsigned first = 0; first < form.blocks; first += form.cluster)
@@ -601,22 +603,15 @@ extern "C" void emulated_gpu(unsigned multiprocessors, unsigned long long seed, 
 	emulator::gpu.multiprocessors = multiprocessors;
 	emulator::gpu.random.seed(seed);
 	emulator::gpu.text = text;
+
+	described_gpu described = {};
+	described.major = 9;
+	described.multiprocessors = (int)multiprocessors;
+	described.shared_bytes_max = emulator::SHARED_MAX;
+	described_gpu_set(&described);
 }
 
-/* ---- The CUDA runtime, and kernels/cuda_device.c ---- */
-
-extern "C" int cuda_device_attribute(enum cudaDeviceAttr which)
-{
-	switch (which) {
-	case cudaDevAttrMultiProcessorCount:
-		return (int)emulator::gpu.multiprocessors;
-	case cudaDevAttrComputeCapabilityMajor:
-		return 9;
-	case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-		return emulator::SHARED_MAX;
-	}
-	return 0;
-}
+/* ---- The CUDA runtime ---- */
 
 extern "C" cudaError_t cudaPeekAtLastError(void)
 {

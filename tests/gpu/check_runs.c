@@ -64,7 +64,12 @@ void wait_for(struct bench *t, unsigned n)
 	int seen = 0;
 
 	while (n > 0 && clock_ns() < give_up) {
-		if (t->backend->poll(t->dev)) {
+		struct run *run = t->backend->poll(t->dev);
+
+		if (run && run->status == 0 && !run_is_through(run)) {
+			t->backend->start(t->dev, run); /* one of several slices */
+			asked = false;
+		} else if (run) {
 			n--;
 			asked = false;
 		} else if (sleeping && !asked) {

@@ -152,6 +152,10 @@ void target_drop(struct target *t, struct space *s);
 /* Waits for n runs that have been started. False after a minute without one. */
 bool target_wait(struct target *t, unsigned n);
 
+/* RESIDENT memory, zeroed where the device's own is. KOPS_E_NOMEM. */
+int target_alloc(struct target *t, uint64_t bytes, void **ret_address);
+void target_free(struct target *t, void *address);
+
 /* ---- Judging ---- */
 
 struct verdict {

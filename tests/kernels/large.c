@@ -220,7 +220,7 @@ static int poison_output(struct arena *a, char why[WHY_BYTES])
 static int allocate(struct arena *a, struct memory *m, uint64_t bytes, char why[WHY_BYTES])
 {
 	*m = (struct memory){.owner = a->t->dev, .bytes = bytes};
-	int rc = a->t->backend->alloc(a->t->dev, bytes, &m->device);
+	int rc = target_alloc(a->t, bytes, &m->device);
 	if (rc < 0)
 		snprintf(why, WHY_BYTES, "no %.1f GiB of memory on the device", (double)bytes / 0x1p30);
 	return rc;
@@ -248,9 +248,9 @@ static void arena_free(struct arena *a)
 	space_free(&a->block);
 	space_free(&a->places);
 	if (a->in.device)
-		a->t->backend->free(a->t->dev, a->in.device);
+		target_free(a->t, a->in.device);
 	if (a->out.device)
-		a->t->backend->free(a->t->dev, a->out.device);
+		target_free(a->t, a->out.device);
 }
 
 static int arena_make(struct arena *a, struct target *t, kops_dtype dtype, char why[WHY_BYTES])

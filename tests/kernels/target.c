@@ -88,7 +88,13 @@ bool target_wait(struct target *t, unsigned n)
 	time_t until = now_s() + WAIT_S;
 
 	while (n > 0) {
-		if (t->backend->poll(t->dev)) {
+		struct run *run = t->backend->poll(t->dev);
+
+		if (run && run->status == 0 && !run_is_through(run)) { /* one of several slices */
+			t->backend->start(t->dev, run);
+			continue;
+		}
+		if (run) {
 			n--;
 			continue;
 		}
@@ -145,6 +151,23 @@ static int load_shared(struct target *t, struct space *s)
 	return 0;
 }
 
+/* A device without memory of its own has it from whoever owns the device. */
+int target_alloc(struct target *t, uint64_t bytes, void **ret_address)
+{
+	if (t->backend->alloc)
+		return t->backend->alloc(t->dev, bytes, ret_address);
+	*ret_address = calloc(1, bytes);
+	return *ret_address ? 0 : KOPS_E_NOMEM;
+}
+
+void target_free(struct target *t, void *address)
+{
+	if (t->backend->alloc)
+		t->backend->free(t->dev, address);
+	else
+		free(address);
+}
+
 int target_load(struct target *t, struct space *s, char why[WHY_BYTES])
 {
 	struct memory staging = {.host = s->host, .bytes = s->bytes};
@@ -154,7 +177,7 @@ int target_load(struct target *t, struct space *s, char why[WHY_BYTES])
 	if (!s->resident)
 		return load_shared(t, s);
 	s->memory.owner = t->dev;
-	int rc = t->backend->alloc(t->dev, s->bytes, &s->memory.device);
+	int rc = target_alloc(t, s->bytes, &s->memory.device);
 	if (rc < 0) {
 		snprintf(why, WHY_BYTES, "alloc of %llu bytes failed", (unsigned long long)s->bytes);
 		return rc;
@@ -174,7 +197,7 @@ int target_unload(struct target *t, struct space *s, char why[WHY_BYTES])
 void target_drop(struct target *t, struct space *s)
 {
 	if (s->memory.device)
-		t->backend->free(t->dev, s->memory.device);
+		target_free(t, s->memory.device);
 	if (s->memory.pin == MEMORY_PINNED)
 		t->backend->unpin(s->host);
 	s->memory = (struct memory){.bytes = s->bytes};

@@ -314,6 +314,36 @@ static void empty_list_names_the_op(void **state)
 	assert_null(kernel);
 }
 
+static double asked_ns(const struct op_args *args)
+{
+	(void)args;
+	fail_msg("a model of time was asked about an output without elements");
+	return 0;
+}
+
+static void empty_outputs_are_not_timed(void **state)
+{
+	static const struct kernel asked[] = {
+	    {.name = "one", .supports = takes_even, .expected_ns = asked_ns},
+	    {.name = "two", .supports = takes_small, .expected_ns = asked_ns},
+	};
+	static const struct kernel_list list_of_asked = {asked, 2};
+	const struct tuned measured = {.n = 1, .rows = {1}, .why = "measured"};
+	struct op_args args = add_of(0, 7);
+	struct rival rivals[RIVALS_MAX];
+	const struct kernel *kernel;
+	char why[WHY_BYTES];
+
+	(void)state;
+	assert_int_equal(kernel_choose(&list_of_asked, &args, NULL, NULL, 0, &kernel, why), 0);
+	assert_string_equal(kernel->name, "two"); /* the first that takes 7 columns */
+	assert_string_equal(why, "the output has no elements: nothing is computed");
+	args = add_of(0, 8);
+	assert_int_equal(kernel_choose(&list_of_asked, &args, NULL, &measured, 0, &kernel, why), 0);
+	assert_string_equal(kernel->name, "one");
+	assert_int_equal(kernel_rivals(&list_of_asked, &args, 0, rivals), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -327,6 +357,7 @@ int main(void)
 	    cmocka_unit_test(empty_list_names_the_op),
 	    cmocka_unit_test(receipt_tells_of_the_other_rows),
 	    cmocka_unit_test(long_tale_is_cut),
+	    cmocka_unit_test(empty_outputs_are_not_timed),
 	    cmocka_unit_test(rivals_are_the_candidates_with_expected_times),
 	};
 

@@ -325,6 +325,28 @@ static void a_view_without_dtype_or_rank_is_invalid(void **test_state)
 	assert_int_equal(view_extent(&v, 16, &lo, &hi), KOPS_E_INVALID);
 }
 
+/* Cache lines and pages. */
+static void blocks_are_those_that_elements_lie_in(void **test_state)
+{
+	struct view v = {.dtype = KOPS_F32, .rank = 2, .shape = {100, 64}, .strides = {64, 1}};
+
+	(void)test_state;
+	assert_float_equal(view_blocks(&v, 64), 400, 0);
+	assert_float_equal(view_blocks(&v, 4096), 6.25, 0);
+	v.strides[0] = 1024; /* a row a page */
+	assert_float_equal(view_blocks(&v, 64), 400, 0);
+	assert_float_equal(view_blocks(&v, 4096), 100, 1);
+	v.strides[1] = -(1 << 20); /* the columns even further apart */
+	assert_float_equal(view_blocks(&v, 64), 6400, 0);
+	assert_float_equal(view_blocks(&v, 4096), 6400, 64);
+	v.strides[0] = 0; /* the rows are one */
+	assert_float_equal(view_blocks(&v, 4096), 64, 0);
+	v.strides[1] = 0;
+	assert_float_equal(view_blocks(&v, 64), 1, 0);
+	v.shape[0] = 0;
+	assert_float_equal(view_blocks(&v, 64), 0, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,6 +356,7 @@ int main(void)
 	    cmocka_unit_test(tiles_of_one_matrix_are_apart),
 	    cmocka_unit_test(even_and_odd_columns_are_apart),
 	    cmocka_unit_test(dense_strides_are_row_major),
+	    cmocka_unit_test(blocks_are_those_that_elements_lie_in),
 	    cmocka_unit_test(a_view_without_dtype_or_rank_is_invalid),
 	};
 

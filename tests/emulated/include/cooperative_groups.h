@@ -12,6 +12,14 @@ struct cluster_group {
 	{
 		emulator::meet_team();
 	}
+	/* All wait at the second of the two. */
+	void barrier_arrive() const
+	{
+	}
+	void barrier_wait() const
+	{
+		sync();
+	}
 	/* The same place in another block's dynamic shared memory. */
 	template <class T> T *map_shared_rank(T *p, unsigned rank) const
 	{

@@ -12,8 +12,8 @@ typedef enum CUresult {
 	CUDA_ERROR_INVALID_VALUE,
 } CUresult;
 
-typedef struct alignas(64) CUtensorMap {
-	cuuint64_t opaque[16];
+typedef struct CUtensorMap {
+	__attribute__((aligned(64))) cuuint64_t opaque[16];
 } CUtensorMap;
 
 typedef enum CUtensorMapDataType {

@@ -12,11 +12,25 @@ typedef enum cudaError {
 } cudaError_t;
 
 typedef struct CUstream_st *cudaStream_t;
+typedef struct CUevent_st *cudaEvent_t;
+typedef struct CUmemPoolHandle_st *cudaMemPool_t;
 
+enum cudaMemcpyKind {
+	cudaMemcpyHostToDevice = 1,
+	cudaMemcpyDeviceToHost,
+	cudaMemcpyDefault = 4,
+};
+
+/* CUDA's own numbers, by which tests/plan asks a GPU that is there. */
 enum cudaDeviceAttr {
-	cudaDevAttrMultiProcessorCount,
-	cudaDevAttrComputeCapabilityMajor,
-	cudaDevAttrMaxSharedMemoryPerBlockOptin,
+	cudaDevAttrClockRate = 13,
+	cudaDevAttrMultiProcessorCount = 16,
+	cudaDevAttrMemoryClockRate = 36,
+	cudaDevAttrGlobalMemoryBusWidth = 37,
+	cudaDevAttrComputeCapabilityMajor = 75,
+	cudaDevAttrComputeCapabilityMinor = 76,
+	cudaDevAttrSingleToDoublePrecisionPerfRatio = 87,
+	cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
 
 #ifdef __cplusplus
@@ -25,6 +39,14 @@ extern "C" {
 
 cudaError_t cudaPeekAtLastError(void);
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);
+
+/* tests/plan has these; nothing of them computes. */
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream);
 
 typedef enum cudaDriverEntryPointQueryResult {
 	cudaDriverEntryPointSuccess,
@@ -114,6 +136,7 @@ struct cudaLaunchConfig_t {
 
 enum cudaFuncAttribute {
 	cudaFuncAttributeMaxDynamicSharedMemorySize,
+	cudaFuncAttributeNonPortableClusterSizeAllowed,
 };
 
 #endif

@@ -1,0 +1,34 @@
+/* described.c: in the place of kernels/cuda_device.c. */
+#include "described.h"
+
+#include "cuda_rows.h"
+
+static struct described_gpu described;
+
+void described_gpu_set(const struct described_gpu *gpu)
+{
+	described = *gpu;
+}
+
+int cuda_device_attribute(enum cudaDeviceAttr which)
+{
+	switch (which) {
+	case cudaDevAttrComputeCapabilityMajor:
+		return described.major;
+	case cudaDevAttrComputeCapabilityMinor:
+		return described.minor;
+	case cudaDevAttrMultiProcessorCount:
+		return described.multiprocessors;
+	case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+		return described.shared_bytes_max;
+	case cudaDevAttrClockRate:
+		return described.clock_khz;
+	case cudaDevAttrMemoryClockRate:
+		return described.memory_clock_khz;
+	case cudaDevAttrGlobalMemoryBusWidth:
+		return described.bus_bits;
+	case cudaDevAttrSingleToDoublePrecisionPerfRatio:
+		return described.f32_per_f64;
+	}
+	return 0;
+}

@@ -1,0 +1,412 @@
+/*
+ * check_plans: what the CUDA backend decides on the host - which row runs an op, its workspace, how long it
+ * takes - for random jobs, empty ones and absurd ones among them, on GPUs that are described and not there. The
+ * sources are those of the CUDA module, compiled with checks for overflow, division by zero and conversions out
+ * of range.
+ *
+ *     check_plans [--cases N] [--seed N] [--gpu NAME]
+ *     check_plans --module kops-cuda.so      the same decisions as the module's, for the GPU of this machine
+ *
+ * Prints a number that stands for all decisions: equal seeds and GPUs give equal numbers.
+ * Exit status: 0 right, 1 wrong, 2 usage, 77 no GPU.
+ */
+#include <dlfcn.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_gpu.h"
+#include "cuda_rows.h"
+#include "described.h"
+#include "plan.h"
+
+#define SHOWN_MAX 20
+
+static const struct described_gpu gpus[] = {
+    {"H200", 9, 0, 132, 232448, 1980000, 3201000, 6016, 2, 140ull << 30},
+    {"T4", 7, 5, 40, 65536, 1590000, 5001000, 256, 32, 15ull << 30},
+    {"RTX-5060", 12, 0, 30, 101376, 2500000, 14001000, 128, 64, 8ull << 30},
+    {"sliver", 9, 0, 1, 232448, 1, 1, 1, 2, 1ull << 20},
+    {"unknown", 0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
+struct choices {
+	uint64_t cases, seed;
+	const char *gpu, *module;
+};
+
+/* One GPU's jobs. */
+struct check {
+	const struct described_gpu *gpu;
+	struct backend_device dev;
+	uint64_t decisions; /* a hash of them */
+	unsigned failed;
+};
+
+/* ---- Verdicts ---- */
+
+static void fail(struct check *c, const struct plan_job *job, unsigned i, const char *row, const char *what,
+                 double value)
+{
+	char text[1024];
+
+	if (c->failed++ >= SHOWN_MAX)
+		return;
+	plan_job_describe(job, i, text, sizeof text);
+	printf("FAILED %s: %s%s%s is %g\n  op %u of %u: %s\n", c->gpu->name, row, *row ? ": " : "", what, value,
+	       i, job->run.n_ops, text);
+}
+
+static void note(struct check *c, const void *data, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		c->decisions = (c->decisions ^ ((const unsigned char *)data)[i]) * 0x100000001b3u;
+}
+
+static bool is_time(double t)
+{
+	return isfinite(t) && t >= 0;
+}
+
+/* All elements of the op's views, repeated ones too, as eight bytes, their axes filled up to whole tiles. */
+static double most_bytes(const struct op_args *args)
+{
+	double sum = 0;
+
+	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+		double bytes = 8;
+		for (uint32_t d = 0; d < args->views[v].rank; d++)
+			bytes *= d + 2 < args->views[v].rank ? (double)args->views[v].shape[d]
+			                                     : (double)args->views[v].shape[d] + 256;
+		sum += bytes;
+	}
+	return sum;
+}
+
+#define WORKSPACE_BYTES 0x1p26 /* whatever the operands are */
+
+/* ---- One row ---- */
+
+static void check_row(struct check *c, const struct plan_job *job, unsigned i, const struct kernel *row,
+                      const struct op_args *args)
+{
+	const char *why_not = "";
+	double ns;
+
+	if (!row->supports(args, &why_not))
+		return;
+	if (row->accurate)
+		row->accurate(args, &why_not);
+	if (row->worthwhile)
+		row->worthwhile(args, &why_not);
+	/* Infinity: not for `auto`. */
+	if (row->expected_ns && !((ns = row->expected_ns(args)) >= 0))
+		fail(c, job, i, row->name, "expected_ns", ns);
+	if (row->slowdown && !is_time(ns = row->slowdown(args)))
+		fail(c, job, i, row->name, "slowdown", ns);
+	uint64_t bytes = row->workspace ? row->workspace(args) : 0;
+	if ((double)bytes > most_bytes(args) + WORKSPACE_BYTES && bytes != UINT64_MAX)
+		fail(c, job, i, row->name, "workspace", (double)bytes);
+}
+
+static void check_rows(struct check *c, const struct plan_job *job, unsigned i)
+{
+	const struct kernel_list *list = cuda_kernels(job->ops[i].args.op);
+	struct rival rivals[RIVALS_MAX];
+	struct op_args staged;
+
+	cuda_plan_args(&job->ops[i].args, &staged);
+	for (size_t row = 0; row < list->n; row++)
+		check_row(c, job, i, &list->rows[row], &staged);
+	unsigned n = cuda_rivals(&c->dev, &job->ops[i].args, rivals);
+	for (unsigned k = 0; k < n; k++)
+		if (!(rivals[k].expected_ns >= 0))
+			fail(c, job, i, list->rows[rivals[k].row].name, "expected_ns of a rival",
+			     rivals[k].expected_ns);
+}
+
+/* ---- A job ---- */
+
+static bool is_empty(const struct run_op *op)
+{
+	return view_elements(op_output_const(&op->args)) == 0;
+}
+
+/* Before and after: what the transfers, all of the run's views, may need. */
+static void check_bytes(struct check *c, const struct plan_job *job)
+{
+	double most = 0;
+
+	for (unsigned i = 0; i < job->run.n_ops; i++)
+		if (!is_empty(&job->ops[i]))
+			most += 2 * most_bytes(&job->ops[i].args) + WORKSPACE_BYTES;
+	if ((double)job->run.device_bytes > most)
+		fail(c, job, 0, "", "device_bytes", (double)job->run.device_bytes);
+}
+
+static void check_planned(struct check *c, const struct plan_job *job)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < job->run.n_ops; i++) {
+		const struct run_op *op = &job->ops[i];
+		if (!is_time(op->plan_us) || (is_empty(op) ? op->plan_us != 0 : op->plan_us == 0))
+			fail(c, job, i, op->kernel->name, "plan_us", op->plan_us);
+		sum += op->plan_us;
+	}
+	if (!is_time(job->run.plan_us) || job->run.plan_us < sum)
+		fail(c, job, 0, "the run", "plan_us", job->run.plan_us);
+	check_bytes(c, job);
+}
+
+static bool is_refusal(int rc)
+{
+	return rc == KOPS_E_UNSUPPORTED || rc == KOPS_E_NOMEM;
+}
+
+static int plan(struct check *c, struct plan_job *job)
+{
+	int rc = cuda_plan(&c->dev, &job->run);
+
+	if (rc == 0)
+		check_planned(c, job);
+	else if (!is_refusal(rc) || !job->run.error[0])
+		fail(c, job, 0, "the run", "code", rc);
+	return rc;
+}
+
+static void note_plan(struct check *c, const struct plan_job *job, int rc)
+{
+	note(c, &rc, sizeof rc);
+	for (unsigned i = 0; rc == 0 && i < job->run.n_ops; i++)
+		note(c, job->ops[i].kernel->name, strlen(job->ops[i].kernel->name));
+	note(c, &job->run.device_bytes, rc == 0 ? sizeof job->run.device_bytes : 0);
+}
+
+/* By auto, and by each row's name. */
+static void check_job(struct check *c, struct plan_job *job)
+{
+	note_plan(c, job, plan(c, job));
+	for (unsigned i = 0; i < job->run.n_ops; i++)
+		check_rows(c, job, i);
+	const struct kernel_list *list = cuda_kernels(job->ops[0].args.op);
+	for (size_t row = 0; row < list->n; row++) {
+		job->ops[0].pinned = list->rows[row].name;
+		note_plan(c, job, plan(c, job));
+	}
+}
+
+/* ---- A GPU ---- */
+
+static void open_described(struct check *c, const struct described_gpu *gpu)
+{
+	*c = (struct check){.gpu = gpu, .dev.info.memory_bytes = gpu->memory_bytes};
+	described_gpu_set(gpu);
+	cuda_plan_rates(&c->dev);
+}
+
+static bool check_gpu(const struct described_gpu *gpu, const struct choices *o)
+{
+	struct random r = {o->seed};
+	struct plan_job job;
+	struct check c;
+
+	open_described(&c, gpu);
+	for (uint64_t i = 0; i < o->cases; i++) {
+		plan_job_random(&job, &c.dev, &r);
+		check_job(&c, &job);
+	}
+	printf("%-10s %llu jobs, decisions %016llx%s\n", gpu->name, (unsigned long long)o->cases,
+	       (unsigned long long)c.decisions, c.failed ? ", FAILED" : "");
+	return c.failed == 0;
+}
+
+static int check_described(const struct choices *o)
+{
+	bool right = true, found = false;
+
+	for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+		if (o->gpu && strcmp(o->gpu, gpus[i].name) != 0)
+			continue;
+		found = true;
+		right &= check_gpu(&gpus[i], o);
+	}
+	if (!found)
+		fprintf(stderr, "no GPU \"%s\" is described here\n", o->gpu);
+	return !found ? 2 : right ? 0 : 1;
+}
+
+/* ---- The GPU of this machine ---- */
+
+typedef int (*driver_init)(unsigned flags);
+typedef int (*driver_attribute)(int *ret, int which, int device);
+
+static void *function(void *library, const char *name)
+{
+	return library ? dlsym(library, name) : NULL;
+}
+
+/* What kops-cuda.so would hear of GPU 0, from the driver itself. */
+static bool describe_real(struct described_gpu *ret)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *symbol = function(library, "cuInit");
+	driver_attribute attribute;
+	driver_init init;
+
+	if (!symbol)
+		return false;
+	memcpy(&init, &symbol, sizeof init);
+	symbol = function(library, "cuDeviceGetAttribute");
+	if (init(0) != 0 || !symbol)
+		return false;
+	memcpy(&attribute, &symbol, sizeof attribute);
+	const struct {
+		int which, *to;
+	} wanted[] = {
+	    {cudaDevAttrComputeCapabilityMajor, &ret->major},
+	    {cudaDevAttrComputeCapabilityMinor, &ret->minor},
+	    {cudaDevAttrMultiProcessorCount, &ret->multiprocessors},
+	    {cudaDevAttrMaxSharedMemoryPerBlockOptin, &ret->shared_bytes_max},
+	    {cudaDevAttrClockRate, &ret->clock_khz},
+	    {cudaDevAttrMemoryClockRate, &ret->memory_clock_khz},
+	    {cudaDevAttrGlobalMemoryBusWidth, &ret->bus_bits},
+	    {cudaDevAttrSingleToDoublePrecisionPerfRatio, &ret->f32_per_f64},
+	};
+	for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+		if (attribute(wanted[i].to, wanted[i].which, 0) != 0)
+			return false;
+	return true;
+}
+
+/* RESIDENT buffers change their owner with the device that plans. */
+static void give_buffers_to(struct plan_job *job, const void *owner)
+{
+	for (unsigned i = 0; i < JOB_BUFFERS; i++)
+		if (job->buffers[i].owner)
+			job->buffers[i].owner = owner;
+}
+
+static bool is_near(double a, double b)
+{
+	return fabs(a - b) <= 1e-6 * fmax(a, b);
+}
+
+static void compare(struct check *c, const struct backend *module, const struct backend_device *dev,
+                    struct plan_job *job)
+{
+	struct plan_job theirs = *job;
+	int rc = plan(c, job), their_rc;
+
+	theirs.run.ops = theirs.ops;
+	for (unsigned i = 0; i < job->run.n_ops; i++)
+		for (unsigned v = 0; v < OP_VIEWS_MAX; v++)
+			if (theirs.ops[i].args.views[v].space)
+				theirs.ops[i].args.views[v].space =
+				    theirs.buffers +
+				    ((const struct memory *)job->ops[i].args.views[v].space - job->buffers);
+	give_buffers_to(&theirs, dev);
+	their_rc = module->plan(dev, &theirs.run);
+	note_plan(c, job, rc);
+	if (rc != their_rc)
+		fail(c, job, 0, "the module", "code", their_rc);
+	for (unsigned i = 0; rc == 0 && their_rc == 0 && i < job->run.n_ops; i++)
+		if (strcmp(job->ops[i].kernel->name, theirs.ops[i].kernel->name) != 0)
+			fail(c, job, i, theirs.ops[i].kernel->name, "the module's choice instead of ours; row",
+			     (double)i);
+	if (rc == 0 && their_rc == 0 && job->run.device_bytes != theirs.run.device_bytes)
+		fail(c, job, 0, "the module", "device_bytes", (double)theirs.run.device_bytes);
+	if (rc == 0 && their_rc == 0 && !is_near(job->run.plan_us, theirs.run.plan_us))
+		fail(c, job, 0, "the module", "plan_us", theirs.run.plan_us);
+}
+
+static const struct backend *open_module(const char *path)
+{
+	const struct backend *(*entry)(void);
+	void *symbol = function(dlopen(path, RTLD_NOW | RTLD_LOCAL), BACKEND_ENTRY);
+
+	if (!symbol) {
+		fprintf(stderr, "cannot use module %s: %s\n", path, dlerror());
+		return NULL;
+	}
+	memcpy(&entry, &symbol, sizeof entry);
+	return entry()->abi == BACKEND_ABI ? entry() : NULL;
+}
+
+static bool check_device(const struct backend *module, struct backend_device *dev, struct described_gpu *gpu,
+                         const struct choices *o)
+{
+	struct random r = {o->seed};
+	struct device_info info;
+	struct plan_job job;
+	struct check c;
+
+	module->describe(dev, &info);
+	snprintf(gpu->name, sizeof gpu->name, "%.90s", info.description);
+	gpu->memory_bytes = info.memory_bytes;
+	open_described(&c, gpu);
+	for (uint64_t i = 0; i < o->cases; i++) {
+		plan_job_random(&job, &c.dev, &r);
+		compare(&c, module, dev, &job);
+	}
+	printf("%s: %llu jobs, decisions %016llx%s\n", gpu->name, (unsigned long long)o->cases,
+	       (unsigned long long)c.decisions, c.failed ? ", FAILED" : ", the module's are the same");
+	return c.failed == 0;
+}
+
+static int check_module(const struct choices *o)
+{
+	const struct backend *module = open_module(o->module);
+	struct backend_device *dev = NULL;
+	struct described_gpu gpu = {0};
+	char why[WHY_BYTES] = "";
+
+	if (!module)
+		return 2;
+	if (module->count(why) == 0 || !describe_real(&gpu)) {
+		printf("SKIPPED: %s\n", why[0] ? why : "the driver does not tell of its GPU");
+		return 77;
+	}
+	if (module->open(0, 0, &dev, why) < 0) {
+		printf("FAILED: %s\n", why);
+		return 1;
+	}
+	bool right = check_device(module, dev, &gpu, o);
+	module->close(dev);
+	return right ? 0 : 1;
+}
+
+/* ---- Options ---- */
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: check_plans [--cases N] [--seed N] [--gpu NAME | --module kops-cuda.so]\n");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option long_options[] = {{"cases", required_argument, NULL, 'c'},
+	                                             {"seed", required_argument, NULL, 's'},
+	                                             {"gpu", required_argument, NULL, 'g'},
+	                                             {"module", required_argument, NULL, 'm'},
+	                                             {0}};
+	struct choices o = {.cases = 1000, .seed = 1};
+
+	for (int c; (c = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+		if (c == 'c')
+			o.cases = strtoull(optarg, NULL, 10);
+		else if (c == 's')
+			o.seed = strtoull(optarg, NULL, 10);
+		else if (c == 'g')
+			o.gpu = optarg;
+		else if (c == 'm')
+			o.module = optarg;
+		else
+			return usage();
+	}
+	if (optind != argc)
+		return usage();
+	return o.module ? check_module(&o) : check_described(&o);
+}

@@ -1,0 +1,269 @@
+/* jobs.c: random jobs. See plan.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plan.h"
+
+#define BUFFER_BITS 47 /* an address space's worth */
+
+static uint64_t around(uint64_t n, struct random *r)
+{
+	return n + random_below(r, 3) - 1;
+}
+
+/* Nothing, one, what tiles and vectors end at, what a 32-bit number ends at, and more than there is memory. */
+static uint64_t random_extent(struct random *r)
+{
+	switch (random_below(r, 10)) {
+	case 0:
+		return 0;
+	case 1:
+	case 2:
+		return 1;
+	case 3:
+		return 1 + random_below(r, 40);
+	case 4:
+	case 5:
+		return around((uint64_t)1 << (1 + random_below(r, 12)), r);
+	case 6:
+	case 7:
+		return 1 + random_below(r, (uint64_t)1 << (4 + random_below(r, 14)));
+	case 8:
+		return around((uint64_t)1 << (12 + random_below(r, 22)), r);
+	default:
+		return (uint64_t)1 << random_below(r, 63);
+	}
+}
+
+/* ---- Views ---- */
+
+static void shuffle(uint32_t *axes, uint32_t n, struct random *r)
+{
+	for (uint32_t i = n; i > 1; i--) {
+		uint32_t at = (uint32_t)random_below(r, i), was = axes[i - 1];
+		axes[i - 1] = axes[at];
+		axes[at] = was;
+	}
+}
+
+/* Row-major in most cases, else in any order of the axes. */
+static void order_axes(uint32_t *axes, uint32_t rank, struct random *r)
+{
+	for (uint32_t d = 0; d < rank; d++)
+		axes[d] = rank - 1 - d;
+	if (random_chance(r, 40))
+		shuffle(axes, rank, r);
+}
+
+/* Of the step to the next index of an axis whose finer axes take `span` elements. */
+static uint64_t random_step(uint64_t span, struct random *r)
+{
+	static const uint64_t units[] = {4, 8, 16, 32, 1024};
+	uint64_t unit = units[random_below(r, 5)];
+
+	if (random_chance(r, 70))
+		return span;
+	if (random_chance(r, 50))
+		return (span + unit - 1) / unit * unit;
+	return span + random_below(r, 5000);
+}
+
+/*
+ * Strides for v->shape, and an offset, within a buffer; bytes: what it has. An axis for which there is no room
+ * is repeated (stride 0) if it may be. False where an output does not fit.
+ */
+static bool lay_out(struct view *v, uint64_t bytes, bool output, struct random *r)
+{
+	uint64_t size = dtype_size(v->dtype), span = 1, below = 0, most = bytes / size;
+	uint32_t axes[KOPS_RANK_MAX];
+	bool gaps = random_chance(r, 40), repeats = !output && random_chance(r, 30);
+
+	order_axes(axes, v->rank, r);
+	for (uint32_t i = 0; i < v->rank; i++) {
+		uint64_t n = v->shape[axes[i]], step = gaps ? random_step(span, r) : span, all;
+		bool room = n == 0 || (!__builtin_mul_overflow(n, step, &all) && all <= most);
+
+		if (!room && output)
+			return false;
+		if (!room || (repeats && random_chance(r, 40))) {
+			v->strides[axes[i]] = 0;
+			continue;
+		}
+		bool back = random_chance(r, 10);
+		v->strides[axes[i]] = back ? -(int64_t)step : (int64_t)step;
+		if (n > 0 && back)
+			below += (n - 1) * step;
+		span = n > 1 ? (n - 1) * step + span : span;
+		if (span > most)
+			return false;
+	}
+	uint64_t slack = most - span;
+	v->offset =
+	    (below + (random_chance(r, 70) ? 0 : random_below(r, slack < 100 ? slack + 1 : 100))) * size;
+	return true;
+}
+
+static kops_dtype random_dtype(struct random *r)
+{
+	return (kops_dtype)(KOPS_F32 + random_below(r, 4));
+}
+
+static void set_view(struct view *v, kops_dtype dtype, uint32_t rank, const uint64_t *shape)
+{
+	*v = (struct view){.dtype = dtype, .rank = rank};
+	memcpy(v->shape, shape, rank * sizeof *shape);
+}
+
+/* ---- Ops ---- */
+
+static double random_factor(struct random *r)
+{
+	static const double some[] = {0, 1, -1, 0.5, 1e-30, 1e38, 3};
+
+	return some[random_below(r, sizeof some / sizeof some[0])];
+}
+
+static void shape_gemm(struct op_args *args, struct random *r)
+{
+	uint64_t batch = random_chance(r, 60) ? 1 : random_extent(r);
+	bool large = random_chance(r, 20);
+	uint64_t m = random_extent(r), n = random_extent(r), k = random_extent(r);
+	kops_dtype dtype = random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
+	uint64_t a[] = {random_chance(r, 50) ? 1 : batch, m, k}, b[] = {random_chance(r, 50) ? 1 : batch, k, n};
+	uint64_t c[] = {batch, m, n};
+	if (large)
+		a[1] = c[1] = 8 * (1 + random_below(r, 600)), b[2] = c[2] = 8 * (1 + random_below(r, 600));
+	bool flat_a = a[0] == 1 && random_chance(r, 50), flat_b = b[0] == 1 && random_chance(r, 50);
+	bool flat_c = batch == 1 && random_chance(r, 50);
+
+	set_view(&args->views[0], dtype, 3 - flat_a, a + flat_a);
+	set_view(&args->views[1], dtype, 3 - flat_b, b + flat_b);
+	set_view(&args->views[2], dtype, 3 - flat_c, c + flat_c);
+	args->params.gemm =
+	    (struct gemm_params){random_factor(r), random_factor(r), (kops_precision)random_below(r, 4)};
+}
+
+/* One shape for all; x of a transpose has the last two axes exchanged. */
+static void shape_alike(struct op_args *args, struct random *r)
+{
+	bool turned = strcmp(args->op->name, "transpose") == 0;
+	uint32_t least = turned ? 2 : 1, rank = least + (uint32_t)random_below(r, 5 - least);
+	kops_dtype dtype = random_dtype(r);
+	uint64_t shape[4];
+
+	for (uint32_t d = 0; d < rank; d++)
+		shape[d] = random_extent(r);
+	for (unsigned v = 0; v <= args->op->n_inputs; v++)
+		set_view(&args->views[v], dtype, rank, shape);
+	if (turned) {
+		args->views[0].shape[rank - 2] = shape[rank - 1];
+		args->views[0].shape[rank - 1] = shape[rank - 2];
+	}
+}
+
+/* An input of add may have axes of one index, or lack them. */
+static void broadcast(struct view *v, struct random *r)
+{
+	for (uint32_t d = 0; d < v->rank; d++)
+		if (random_chance(r, 20))
+			v->shape[d] = 1;
+}
+
+static void shape_op(struct op_args *args, struct random *r)
+{
+	if (strcmp(args->op->name, "gemm") == 0) {
+		shape_gemm(args, r);
+		return;
+	}
+	shape_alike(args, r);
+	if (strcmp(args->op->name, "softmax") == 0)
+		args->params.softmax = (struct softmax_params){random_factor(r), random_chance(r, 50)};
+	if (strcmp(args->op->name, "fma") == 0)
+		args->params.fma =
+		    (struct fma_params){random_factor(r), random_factor(r),
+		                        random_chance(r, 30) ? UINT32_MAX : (uint32_t)random_extent(r)};
+	for (unsigned v = 0; strcmp(args->op->name, "add") == 0 && v < 2; v++)
+		if (random_chance(r, 30))
+			broadcast(&args->views[v], r);
+}
+
+/* ---- Jobs ---- */
+
+static void random_buffer(struct memory *m, unsigned number, const void *owner, struct random *r)
+{
+	bool resident = random_chance(r, 30);
+
+	*m = (struct memory){.bytes = (uint64_t)1 << (12 + random_below(r, BUFFER_BITS - 11))};
+	m->bytes += random_chance(r, 50) ? 0 : random_below(r, 4096);
+	m->owner = resident ? owner : NULL;
+	m->pin = random_chance(r, 50) ? MEMORY_PINNED : MEMORY_PAGEABLE;
+	if (!resident)
+		m->host = (void *)((uintptr_t)(number + 1) << (BUFFER_BITS + 1));
+}
+
+static bool is_inside(const struct view *v, const struct memory *m)
+{
+	uint64_t lo, hi;
+
+	return view_extent(v, m->bytes, &lo, &hi) == 0;
+}
+
+/* One try. buffers: three of its own. */
+static bool random_op(struct op_args *args, struct memory *buffers, const void *owner, struct random *r)
+{
+	char why[WHY_BYTES];
+	unsigned n;
+
+	*args =
+	    (struct op_args){.op = random_chance(r, 30) ? op_by_name("gemm") : ops[random_below(r, OP_COUNT)]};
+	n = args->op->n_inputs;
+	shape_op(args, r);
+	for (unsigned v = 0; v <= n; v++) {
+		random_buffer(&buffers[v], (unsigned)random_below(r, 100), owner, r);
+		args->views[v].space = &buffers[v];
+		if (!lay_out(&args->views[v], buffers[v].bytes, v == n, r) ||
+		    !is_inside(&args->views[v], &buffers[v]))
+			return false;
+	}
+	return args->op->check(args, why) == 0;
+}
+
+void plan_job_random(struct plan_job *job, const void *owner, struct random *r)
+{
+	unsigned n = random_chance(r, 80) ? 1 : 1 + (unsigned)random_below(r, JOB_OPS);
+
+	*job = (struct plan_job){.run = {.ops = job->ops, .n_ops = n}};
+	for (unsigned i = 0; i < n; i++) {
+		job->ops[i].pinned = "";
+		while (!random_op(&job->ops[i].args, &job->buffers[i * OP_VIEWS_MAX], owner, r))
+			;
+	}
+}
+
+static size_t describe_view(const struct view *v, char *text, size_t size)
+{
+	const struct memory *m = v->space;
+	size_t used = (size_t)snprintf(text, size, " %s%s", m->owner ? "resident " : "", dtype_name(v->dtype));
+
+	for (uint32_t d = 0; d < v->rank && used < size; d++)
+		used += (size_t)snprintf(text + used, size - used, "%s%llu:%lld", d ? " x " : " ",
+		                         (unsigned long long)v->shape[d], (long long)v->strides[d]);
+	if (used < size)
+		used += (size_t)snprintf(text + used, size - used, " at %llu of %llu;",
+		                         (unsigned long long)v->offset, (unsigned long long)m->bytes);
+	return used;
+}
+
+void plan_job_describe(const struct plan_job *job, unsigned i, char *text, size_t size)
+{
+	const struct op_args *args = &job->ops[i].args;
+	size_t used = (size_t)snprintf(text, size, "%s", args->op->name);
+
+	for (unsigned v = 0; v <= args->op->n_inputs && used < size; v++)
+		used += describe_view(&args->views[v], text + used, size - used);
+	if (used < size && strcmp(args->op->name, "gemm") == 0)
+		snprintf(text + used, size - used, " alpha %g beta %g precision %d", args->params.gemm.alpha,
+		         args->params.gemm.beta, (int)args->params.gemm.precision);
+	if (used < size && strcmp(args->op->name, "fma") == 0)
+		snprintf(text + used, size - used, " steps %u", args->params.fma.steps);
+}

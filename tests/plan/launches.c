@@ -1,0 +1,138 @@
+/* launches.c: what the described rows would launch. Planning launches nothing: whoever comes here has failed.
+ */
+#include <stdlib.h>
+
+#include "cuda_rows.h"
+#include "cuda_transfer.h"
+
+#include <cublas_v2.h>
+
+#define LAUNCHES                                                                                               \
+	X(gemm_naive)                                                                                          \
+	X(gemm_tile16)                                                                                         \
+	X(gemm_tile32)                                                                                         \
+	X(gemm_blocked)                                                                                        \
+	X(gemm_bankfree)                                                                                       \
+	X(gemm_pipelined)                                                                                      \
+	X(softmax_naive)                                                                                       \
+	X(softmax_blockreduce)                                                                                 \
+	X(softmax_coalesced)                                                                                   \
+	X(softmax_online)                                                                                      \
+	X(transpose_serial)                                                                                    \
+	X(transpose_perrow)                                                                                    \
+	X(transpose_perelement)                                                                                \
+	X(transpose_tiled)                                                                                     \
+	X(transpose_tiled_rect)                                                                                \
+	X(transpose_padded)                                                                                    \
+	X(add_scalar)                                                                                          \
+	X(add_float4)                                                                                          \
+	X(add_float4x)                                                                                         \
+	X(copy_vector)                                                                                         \
+	X(fma_registers)
+
+#define X(name)                                                                                                \
+	CUDA_LAUNCH(name);                                                                                     \
+	CUDA_LAUNCH(name)                                                                                      \
+	{                                                                                                      \
+		(void)args;                                                                                    \
+		(void)launch;                                                                                  \
+		abort();                                                                                       \
+	}
+LAUNCHES
+#undef X
+
+int cuda_copy_strided(const struct view *x, const struct view *y, cudaStream_t stream)
+{
+	(void)x;
+	(void)y;
+	(void)stream;
+	abort();
+}
+
+/* ---- daemon/cuda_transfer.c ---- */
+
+int cuda_upload(const struct cuda_layout *layout, const void *host, bool pinned, void *image,
+                cudaStream_t stream)
+{
+	(void)layout;
+	(void)host;
+	(void)pinned;
+	(void)image;
+	(void)stream;
+	abort();
+}
+
+int cuda_download(const struct cuda_layout *layout, void *host, bool pinned, const void *image,
+                  cudaStream_t stream)
+{
+	(void)layout;
+	(void)host;
+	(void)pinned;
+	(void)image;
+	(void)stream;
+	abort();
+}
+
+/* ---- The CUDA runtime, cuBLAS ---- */
+
+/* The one device is the described one. */
+cudaError_t cudaSetDevice(int device)
+{
+	(void)device;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	(void)stream;
+	abort();
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+	(void)to;
+	(void)from;
+	(void)bytes;
+	(void)kind;
+	(void)stream;
+	abort();
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+	(void)to;
+	(void)to_pitch;
+	(void)from;
+	(void)from_pitch;
+	(void)width;
+	(void)height;
+	(void)kind;
+	(void)stream;
+	abort();
+}
+
+cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t op_x, cublasOperation_t op_y, int64_t m,
+                               int64_t n, int64_t k, const void *alpha, const void *x, cudaDataType_t x_type,
+                               int64_t ld_x, const void *y, cudaDataType_t y_type, int64_t ld_y,
+                               const void *beta, void *z, cudaDataType_t z_type, int64_t ld_z,
+                               cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
+{
+	(void)handle, (void)op_x, (void)op_y, (void)m, (void)n, (void)k, (void)alpha, (void)x, (void)x_type;
+	(void)ld_x, (void)y, (void)y_type, (void)ld_y, (void)beta, (void)z, (void)z_type, (void)ld_z;
+	(void)compute, (void)algorithm;
+	abort();
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx_64(
+    cublasHandle_t handle, cublasOperation_t op_x, cublasOperation_t op_y, int64_t m, int64_t n, int64_t k,
+    const void *alpha, const void *x, cudaDataType_t x_type, int64_t ld_x, int64_t batch_x, const void *y,
+    cudaDataType_t y_type, int64_t ld_y, int64_t batch_y, const void *beta, void *z, cudaDataType_t z_type,
+    int64_t ld_z, int64_t batch_z, int64_t batches, cublasComputeType_t compute, cublasGemmAlgo_t algorithm)
+{
+	(void)handle, (void)op_x, (void)op_y, (void)m, (void)n, (void)k, (void)alpha, (void)x, (void)x_type;
+	(void)ld_x, (void)batch_x, (void)y, (void)y_type, (void)ld_y, (void)batch_y, (void)beta, (void)z;
+	(void)z_type, (void)ld_z, (void)batch_z, (void)batches, (void)compute, (void)algorithm;
+	abort();
+}

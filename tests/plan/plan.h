@@ -1,0 +1,30 @@
+/*
+ * plan.h: random jobs for check_plans, as hostile as a client may make them.
+ *
+ * A job is up to JOB_OPS ops over buffers that do not exist: planning looks at views, never at elements.
+ */
+#ifndef KOPS_PLAN_H
+#define KOPS_PLAN_H
+
+#include "backend.h"
+#include "check.h"
+
+#define JOB_OPS     4
+#define JOB_BUFFERS (JOB_OPS * OP_VIEWS_MAX)
+
+struct plan_job {
+	struct memory buffers[JOB_BUFFERS];
+	struct run_op ops[JOB_OPS];
+	struct run run;
+};
+
+/*
+ * Ops that kopsd would plan: each view lies inside its buffer and the op's check takes it. owner: of the
+ * buffers that are RESIDENT. The same seed gives the same jobs everywhere.
+ */
+void plan_job_random(struct plan_job *job, const void *owner, struct random *r);
+
+/* A sentence about op i, for failures. */
+void plan_job_describe(const struct plan_job *job, unsigned i, char *text, size_t size);
+
+#endif
