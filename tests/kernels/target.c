@@ -1,6 +1,7 @@
 /* target.c: problems on a device, through the backend vtable as the daemon uses it. */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
