@@ -16,14 +16,14 @@
 #include "clock.h"
 #include "cpu.h"
 #include "host_memory.h"
+#include "host_pages.h"
 #include "threads.h"
 
 #define KEPT_WORKSPACE_BYTES (64ull << 20) /* larger ones are given back after the run */
 
-/* Rates behind plan_us, per thread, and what any op costs. Only their order of magnitude matters. */
-#define FLOPS_PER_US 20e3
-#define BYTES_PER_US 6e3
-#define OP_US        1.0
+/* For plans: what any op costs, and each page of a workspace that is not kept. */
+#define OP_US             1.0
+#define WORKSPACE_PAGE_US 0.8
 
 /* ThreadSanitizer does not see how OpenBLAS, which is built without it, keeps its threads in step. */
 #ifdef __SANITIZE_THREAD__
@@ -171,17 +171,20 @@ static int check_owners(const struct backend_device *dev, const struct op_args *
 	return 0;
 }
 
-static double op_us(const struct backend_device *dev, const struct run_op *op)
+static double op_us(const struct run_op *op)
 {
-	struct cost cost;
+	static const struct op_cut uncut = {.n_parts = 1};
+	const struct op_args *args = &op->args;
+	uint64_t workspace = kernel_workspace(op->kernel, args, &uncut);
+	double us = OP_US;
 
-	if (view_elements(op_output_const(&op->args)) == 0)
+	if (view_elements(op_output_const(args)) == 0)
 		return 0;
-	op->args.op->cost(&op->args, &cost);
-	double flops_us = cost.flops / FLOPS_PER_US / dev->threads;
-	double bytes_us = cost.bytes / BYTES_PER_US / dev->threads;
-	double slowdown = op->kernel->slowdown ? op->kernel->slowdown(&op->args) : 1;
-	return OP_US + slowdown * (flops_us > bytes_us ? flops_us : bytes_us);
+	for (unsigned i = 0; i <= args->op->n_inputs; i++)
+		us += host_pages_us(&args->views[i], i == args->op->n_inputs);
+	if (workspace > KEPT_WORKSPACE_BYTES)
+		us += (double)workspace / 4096 * WORKSPACE_PAGE_US;
+	return us + op->kernel->time_ns(args) * 1e-3;
 }
 
 static int plan_op(const struct backend_device *dev, struct run_op *op, char error[WHY_BYTES])
@@ -210,7 +213,7 @@ static int cpu_plan(const struct backend_device *dev, struct run *run)
 		if (rc < 0)
 			return rc;
 		struct run_op *op = &run->ops[i];
-		op->plan_us = op_us(dev, op);
+		op->plan_us = op_us(op);
 		run->plan_us += op->plan_us;
 		kernel_cut(op->kernel, &op->args, op->plan_us / PART_US, &op->cut);
 		uint64_t bytes = kernel_workspace(op->kernel, &op->args, &op->cut);

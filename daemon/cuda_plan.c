@@ -8,6 +8,7 @@
 
 #include "cuda_gpu.h"
 #include "cuda_rows.h"
+#include "host_pages.h"
 
 static const struct cuda_direct no_direct;
 
@@ -86,10 +87,8 @@ void cuda_plan_rates(struct backend_device *dev)
 #define PAGEABLE_RATE 20e3 /* of memory that is not pinned, or is about to be */
 #define ROW_BYTES_MIN 256  /* of a copy of rows: shorter ones are gathered one element at a time */
 #define LINE_BYTES    64   /* what an element far from its neighbours takes of host or device memory */
+#define REACHED       0.87 /* of the memory's rate, by what only reads and writes */
 #define GATHER_US     2e-3 /* per element, by the CPU */
-#define PAGE_BYTES    4096
-#define PAGE_US       1.0  /* host memory that this process has not yet touched, of a page … */
-#define NEAR_PAGE_US  0.1  /* … whose neighbours are touched as well */
 #define SCATTER_US    3e-5 /* per element, of views that are no runs: by a GPU of SCATTER_SMS */
 #define SCATTER_SMS   132
 
@@ -111,11 +110,15 @@ static double speed_up(const struct op_args *args)
 	}
 }
 
+#define STREAMING_MAX 2.0 /* operations per byte; beyond, tiles bring what lies scattered close together */
+
 /* By the device's memory and the caches' lines, whatever is computed. */
 static double memory_us(const struct backend_device *dev, const struct op_args *args)
 {
 	double bytes = 0, scattered = 0;
+	struct cost cost;
 
+	args->op->cost(args, &cost);
 	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
 		bytes += LINE_BYTES * view_blocks(&args->views[v], LINE_BYTES);
 		if (!view_is_dense(&args->views[v]))
@@ -123,7 +126,8 @@ static double memory_us(const struct backend_device *dev, const struct op_args *
 	}
 	double multiprocessors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 	double scatter_us = scattered * SCATTER_US * SCATTER_SMS / (multiprocessors > 1 ? multiprocessors : 1);
-	return bytes / dev->bytes_per_us + (args->op == op_by_name("gemm") ? 0 : scatter_us);
+	return bytes / (REACHED * dev->bytes_per_us) +
+	       (cost.flops <= STREAMING_MAX * cost.bytes ? scatter_us : 0);
 }
 
 /* Of one kernel, its operands in the device's memory. */
@@ -188,16 +192,6 @@ unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *arg
 
 /* ---- Transfers ---- */
 
-/* Of the process's first touch of host memory. */
-static double pages_us(const struct view *v)
-{
-	double pages = view_blocks(v, PAGE_BYTES), elements = 1;
-
-	for (uint32_t d = 0; d < v->rank; d++)
-		elements *= v->strides[d] ? (double)v->shape[d] : 1;
-	return fmin(pages, elements) * (elements < 2 * pages ? PAGE_US : NEAR_PAGE_US);
-}
-
 /* One way. Pinned memory is mapped; what is not is read or written by the CPU. */
 static double transfer_us(const struct cuda_copy *copy)
 {
@@ -208,8 +202,10 @@ static double transfer_us(const struct cuda_copy *copy)
 
 	if (copy->pinned)
 		return fmax(rows ? bytes : lines, bytes) / PINNED_RATE;
-	return bytes / PAGEABLE_RATE + pages_us(copy->view) +
-	       (rows ? 0 : bytes / l->element * GATHER_US + lines / PAGEABLE_RATE);
+	if (rows)
+		return bytes / PAGEABLE_RATE;
+	return (bytes + lines) / PAGEABLE_RATE + bytes / l->element * GATHER_US +
+	       host_pages_us(copy->view, copy->is_written);
 }
 
 static double transfers_us(const struct cuda_stage *stage)

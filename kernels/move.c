@@ -12,6 +12,7 @@
  */
 #include "move.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -293,20 +294,53 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 	return a / b + (a % b != 0);
 }
 
-void move_run(const struct move *move)
+static bool has_unit_rows(const struct move *m)
+{
+	return m->y_strides[3] == 1 && m->x_strides[3] == 1;
+}
+
+/* Of a move with elements. */
+static struct slabs slabs_of(const struct move *move)
 {
 	struct slabs s = {.m = *move};
 
-	for (unsigned d = 0; d < 4; d++)
-		if (move->shape[d] == 0)
-			return;
 	order_axes(&s.m);
-	bool unit_rows = s.m.y_strides[3] == 1 && s.m.x_strides[3] == 1;
+	bool unit_rows = has_unit_rows(&s.m);
 	s.cols = least(unit_rows ? GRAIN_BYTES / s.m.size : BLOCK, s.m.shape[3]);
 	s.rows = least(unit_rows ? ceil_div(GRAIN_BYTES / s.m.size, s.cols) : 32 * BLOCK, s.m.shape[2]);
 	s.down = ceil_div(s.m.shape[2], s.rows);
 	s.across = ceil_div(s.m.shape[3], s.cols);
 	s.n = s.m.shape[0] * s.m.shape[1] * s.down * s.across;
+	return s;
+}
+
+static bool is_empty(const struct move *move)
+{
+	return move->shape[0] == 0 || move->shape[1] == 0 || move->shape[2] == 0 || move->shape[3] == 0;
+}
+
+double move_ns(const struct move *move)
+{
+	const double slab_ns = 55, row_ns = 8, element_ns = 0.8, turned_byte_ns = 0.35;
+
+	if (is_empty(move))
+		return 0;
+	struct slabs s = slabs_of(move);
+	double slabs = (double)s.n, ns = slabs * slab_ns;
+	double rows = (double)s.m.shape[0] * (double)s.m.shape[1] * (double)s.m.shape[2];
+	double elements = rows * (double)s.m.shape[3];
+	if (has_unit_rows(&s.m))
+		ns += rows * row_ns;
+	else
+		ns += elements * (element_ns + (double)s.m.size * turned_byte_ns);
+	return ns / cpu_threads(fmin(slabs, elements * (double)s.m.size / GRAIN_BYTES));
+}
+
+void move_run(const struct move *move)
+{
+	if (is_empty(move))
+		return;
+	struct slabs s = slabs_of(move);
 	s.n_parts =
 	    threads_parts(s.m.shape[0] * s.m.shape[1] * s.m.shape[2] * s.m.shape[3], GRAIN_BYTES / s.m.size);
 	threads_run(s.n_parts, run_part, &s);

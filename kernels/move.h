@@ -22,4 +22,9 @@ struct move {
 };
 void move_run(const struct move *move);
 
+#define MOVE_PART 16384 /* elements that are worth a thread, about */
+
+/* About how long the threads are at it, beside the time that memory takes; for plans. */
+double move_ns(const struct move *move);
+
 #endif

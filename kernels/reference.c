@@ -1,6 +1,5 @@
 /* reference.c: the row of every op that runs its oracle. */
 #include "cpu.h"
-#include "threads.h"
 
 bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not)
 {
@@ -9,11 +8,17 @@ bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not
 	return true;
 }
 
-/* Of one thread's rates 1.2 (add) to 33 times (softmax f16), gemm 6 to 20; far strides more. */
-double cpu_reference_slowdown(const struct op_args *args)
+/* Up to twice of what was measured; types that are converted take longer. */
+double cpu_reference_ns(const struct op_args *args)
 {
-	(void)args;
-	return 32.0 * threads_count();
+	const double flop_ns = 1.5, element_ns = 5;
+	kops_dtype dtype = args->views[0].dtype;
+	double elements = (double)view_elements(op_output_const(args));
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	double ns = cost.flops * flop_ns + elements * element_ns;
+	return ns * (dtype == KOPS_F32 || dtype == KOPS_F64 ? 1 : 2.5) + cpu_memory_ns(args, 1);
 }
 
 int cpu_reference_launch(const struct op_args *args, const struct launch *launch)

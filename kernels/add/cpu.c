@@ -6,6 +6,8 @@
  * another stride is moved through a 64×64 tile first, so that its cache lines are used whole; threads reference
  * plain loops
  */
+#include <math.h>
+
 #include "cpu.h"
 #include "half.h"
 #include "move.h"
@@ -178,13 +180,11 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 	return a / b + (a % b != 0);
 }
 
-static int launch_vectorised(const struct op_args *args, const struct launch *launch)
+static struct sum sum_of(const struct view *v)
 {
-	const struct view *v = args->views;
 	const uint64_t *shape = v[Y].shape;
 	struct sum s = {.v = v, .rows = TILE, .cols = TILE};
 
-	(void)launch;
 	if (!jumps(&v[A]) && !jumps(&v[B]) && !jumps(&v[Y])) {
 		s.cols = shape[3] < RUN ? shape[3] : RUN;
 		s.rows = RUN / s.cols;
@@ -193,6 +193,31 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 	s.across = ceil_div(shape[3], s.cols);
 	s.n_slabs = shape[0] * shape[1] * s.down * s.across;
 	s.n_parts = threads_parts(view_elements(&v[Y]), PART_ELEMENTS);
+	return s;
+}
+
+static double time_ns(const struct op_args *args)
+{
+	const double slab_ns = 60, row_ns = 8, moved_ns = 2.5;
+	const struct view *v = args->views;
+	double elements = (double)view_elements(&v[Y]);
+
+	if (elements == 0)
+		return 0;
+	struct sum s = sum_of(v);
+	unsigned moved = jumps(&v[A]) + jumps(&v[B]) + jumps(&v[Y]);
+	double rows = (double)v[Y].shape[0] * (double)v[Y].shape[1] * (double)v[Y].shape[2] * (double)s.across;
+	double element_ns = moved * moved_ns + (v[Y].dtype == KOPS_F32 ? 0.25 : 1.1);
+	double ns = (double)s.n_slabs * slab_ns + rows * row_ns + elements * element_ns;
+	double parts = fmin(s.n_parts, (double)s.n_slabs), memory_ns = cpu_memory_ns(args, parts);
+	return moved ? ns / cpu_threads(parts) + memory_ns : fmax(ns / cpu_threads(parts), memory_ns);
+}
+
+static int launch_vectorised(const struct op_args *args, const struct launch *launch)
+{
+	struct sum s = sum_of(args->views);
+
+	(void)launch;
 	threads_run(s.n_parts, sum_part, &s);
 	return 0;
 }
@@ -203,6 +228,7 @@ static const struct kernel rows[] = {
      .dtypes = "f32 f16 bf16",
      .takes = "any strides",
      .supports = cpu_reference_supports,
+     .time_ns = time_ns,
      .launch = launch_vectorised},
     CPU_REFERENCE_ROW("f32 f16 bf16"),
 };

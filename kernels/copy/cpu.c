@@ -1,18 +1,33 @@
 /* copy on the CPU: a strided move (move.h). */
+#include <math.h>
 #include <string.h>
 
 #include "cpu.h"
 #include "move.h"
 
-static int launch_vectorised(const struct op_args *args, const struct launch *launch)
+static struct move move_of(const struct op_args *args)
 {
 	const struct view *x = &args->views[0], *y = &args->views[1];
 	struct move m = {.y = y->data, .x = x->data, .size = dtype_size(y->dtype)};
 
-	(void)launch;
 	memcpy(m.shape, y->shape, sizeof m.shape);
 	memcpy(m.y_strides, y->strides, sizeof m.y_strides);
 	memcpy(m.x_strides, x->strides, sizeof m.x_strides);
+	return m;
+}
+
+static double time_ns(const struct op_args *args)
+{
+	struct move m = move_of(args);
+
+	return fmax(move_ns(&m), cpu_memory_ns(args, (double)view_elements(&args->views[1]) / MOVE_PART));
+}
+
+static int launch_vectorised(const struct op_args *args, const struct launch *launch)
+{
+	struct move m = move_of(args);
+
+	(void)launch;
 	move_run(&m);
 	return 0;
 }
@@ -23,6 +38,7 @@ static const struct kernel rows[] = {
      .dtypes = "f32 f64 f16 bf16",
      .takes = "any strides",
      .supports = cpu_reference_supports,
+     .time_ns = time_ns,
      .launch = launch_vectorised},
     CPU_REFERENCE_ROW("f32 f64 f16 bf16"),
 };

@@ -4,6 +4,8 @@
  * vectorised  blocks of the last axis; the eight vectors of a block stay in registers for all steps; threads.
  * On processors without fused multiply-add each step is rounded twice. reference   plain loops
  */
+#include <math.h>
+
 #include "cpu.h"
 #include "threads.h"
 
@@ -100,12 +102,36 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 	return 0;
 }
 
+/* Of a step of a block: where the threads share a core's units, up to 3.3. */
+static double step_ns(void)
+{
+#if defined(__x86_64__)
+	return __builtin_cpu_supports("avx512f") ? 2.6 : __builtin_cpu_supports("avx2") ? 5 : 20;
+#else
+	return 10;
+#endif
+}
+
+/* A block takes as long with one element as with all. */
+static double time_ns(const struct op_args *args)
+{
+	const double element_ns = 1.5; /* into the block and out of it */
+	const struct view *y = &args->views[Y];
+	double lanes = CHAINS * VECTOR_BYTES / (double)dtype_size(y->dtype);
+	double rows = (double)y->shape[0] * (double)y->shape[1] * (double)y->shape[2];
+	double blocks = rows * ceil((double)y->shape[3] / lanes), threads = cpu_threads(blocks);
+	double steps = ceil(blocks / threads) * args->params.fma.steps * step_ns();
+
+	return steps + (double)view_elements(y) * element_ns / threads + cpu_memory_ns(args, blocks);
+}
+
 static const struct kernel rows[] = {
     {.name = "vectorised",
      .idea = "eight vectors at a time stay in registers for all steps, threads",
      .dtypes = "f32 f64",
      .takes = "any strides",
      .supports = cpu_reference_supports,
+     .time_ns = time_ns,
      .launch = launch_vectorised},
     CPU_REFERENCE_ROW("f32 f64"),
 };

@@ -258,6 +258,51 @@ static int launch_openblas(const struct op_args *args, const struct launch *laun
 	return 0;
 }
 
+/* ---- Time ---- */
+
+/* Of a packed operand: its elements converted, and the workspace written and read. */
+static double packing_ns(const struct view *v, double matrices)
+{
+	const double element_ns = 1.2, line_ns = 5;
+	double elements = (double)v->shape[1] * (double)v->shape[2];
+	uint64_t lines = v->shape[describe(v).transposed ? 2 : 1];
+
+	return matrices * (elements * element_ns + (double)lines * line_ns) /
+	       cpu_threads(fmin((double)lines, elements / PACK_GRAIN));
+}
+
+/* OpenBLAS works with threads on C's columns as it sees them, and copies A and B into panels. */
+static double product_ns(const struct op_args *args, bool c_transposed)
+{
+	const double flop_ns = is_double(args) ? 1 / 12.0 : 1 / 23.0, panel_ns = 0.75, call_ns = 110;
+	const struct view *a = &args->views[A], *c = &args->views[C];
+	double m = (double)c->shape[1], n = (double)c->shape[2], k = (double)a->shape[2];
+	double blocks = fmax(1, m * n / 1024), columns = (c_transposed ? m : n) / 32;
+
+	return call_ns + 2 * m * n * k * flop_ns / cpu_threads(blocks) +
+	       (m + n) * k * panel_ns * (is_double(args) ? 1.3 : 1) / cpu_threads(columns);
+}
+
+static double time_ns(const struct op_args *args)
+{
+	struct op_args folded = fold_equal_terms(args);
+	double batch = (double)args->views[C].shape[0], ns = 0, memory_ns = 0;
+	double parts = (double)args->views[C].shape[1] * (double)args->views[C].shape[2] / 1024;
+
+	if (!computes_product(args)) /* C is scaled by plain loops */
+		return (double)view_elements(&args->views[C]) * 3 + cpu_view_ns(&args->views[C]);
+	for (unsigned i = A; i <= C; i++) {
+		const struct view *v = &folded.views[i];
+		double matrices = v->strides[0] != 0 ? batch : 1;
+		/* C twice: OpenBLAS scales it first. */
+		memory_ns += cpu_view_ns(v) * (i == C ? 2 : 1);
+		if (describe(v).packed)
+			ns += packing_ns(v, matrices) * (i == C && args->params.gemm.beta != 0 ? 2 : 1);
+	}
+	return ns + batch * product_ns(&folded, describe(&folded.views[C]).transposed) +
+	       memory_ns / cpu_threads(parts);
+}
+
 static const struct kernel rows[] = {
     {.name = "openblas",
      .idea = "OpenBLAS sgemm / dgemm; operands it cannot take, and f16 and bf16, packed to f32 first",
@@ -265,6 +310,7 @@ static const struct kernel rows[] = {
      .takes = "any strides",
      .supports = supports,
      .workspace = workspace,
+     .time_ns = time_ns,
      .launch = launch_openblas},
     CPU_REFERENCE_ROW("f32 f64 f16 bf16"),
 };

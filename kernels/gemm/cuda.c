@@ -277,6 +277,15 @@ static double wgmma_slowdown(const struct op_args *args)
 	return slower_by(args, time_ns(args, &(struct pace){128, 256, tf32 ? 250 : 450, tf32 ? 15 : 7}));
 }
 
+/* Where C has fewer tiles than there are multiprocessors, much depends on how it splits K. */
+static double cublas_slowdown(const struct op_args *args)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+	bool thin = (double)p.batch * ceil((double)p.m / 64) * ceil((double)p.n / 64) < 132;
+
+	return fmax(slower_by(args, (thin ? 2.5 : 1.1) * cublas_ns(args)), 1);
+}
+
 static double simt_slowdown(const struct op_args *args)
 {
 	return slowdown(args, &(struct pace){32, 32, reads_lines(args) ? 16 : 4, 100});
@@ -372,6 +381,7 @@ static const struct kernel rows[] = {
         .supports = gemm_cublas_supports,
         .expected_ns = cublas_ns,
         .launch = gemm_cublas,
+        .slowdown = cublas_slowdown,
     },
     {
         .name = "pipelined",

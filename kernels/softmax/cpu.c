@@ -415,6 +415,30 @@ static uint64_t workspace(const struct op_args *args)
 	return bytes;
 }
 
+/* Whether few long rows are each done by all threads. */
+static bool splits_rows(const struct op_args *args)
+{
+	const struct view *y = &args->views[Y];
+
+	return !needs_tiles(args) && count_rows(y) < threads_count() && y->shape[3] > LONG;
+}
+
+static double time_ns(const struct op_args *args)
+{
+	const double row_ns = 160, moved_ns = 2.5;
+	const struct view *y = &args->views[Y];
+	double elements = (double)view_elements(y), rows = (double)count_rows(y);
+	double element_ns = y->dtype == KOPS_F32 ? 1.0 : 1.5;
+
+	if (elements == 0)
+		return 0;
+	element_ns = y->shape[3] > LONG ? 2.0 : element_ns;
+	element_ns += needs_tiles(args) ? moved_ns : 0;
+	double parts = splits_rows(args) ? elements / PART_ELEMENTS : count_parts(y, needs_tiles(args));
+	double ns = (rows * row_ns + elements * element_ns) / cpu_threads(parts);
+	return needs_tiles(args) ? ns + cpu_memory_ns(args, parts) : fmax(ns, cpu_memory_ns(args, parts));
+}
+
 static int launch_vectorised(const struct op_args *args, const struct launch *launch)
 {
 	const struct softmax_params *p = &args->params.softmax;
@@ -429,7 +453,7 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 	    .n_parts = count_parts(&args->views[Y], needs_tiles(args)),
 	};
 
-	if (!j.tiles && j.n_rows < threads_count() && j.y->shape[3] > LONG)
+	if (splits_rows(args))
 		for (uint64_t row = 0; row < j.n_rows; row++)
 			split_row(row_at(j.y, row), row_at(j.x, row), (int64_t)j.y->shape[3], &j.scaling);
 	else
@@ -444,6 +468,7 @@ static const struct kernel rows[] = {
      .takes = "any strides",
      .supports = cpu_reference_supports,
      .workspace = workspace,
+     .time_ns = time_ns,
      .launch = launch_vectorised},
     CPU_REFERENCE_ROW("f32 f16 bf16"),
 };

@@ -112,6 +112,20 @@ static double slowdown_of_blocks(const struct op_args *args, double factor, doub
 	return factor + rows * row_ns / full_rate_ns(args);
 }
 
+/* A row is one block's, or up to some 64 KiB of it are. */
+static double slowdown_fused(const struct op_args *args)
+{
+	const double block_bytes = 65536, factor = 1.5;
+	const struct view *y = &args->views[1];
+	double elements = (double)view_elements(y);
+
+	if (elements == 0)
+		return 1;
+	double row_bytes = (double)y->shape[y->rank - 1] * (double)dtype_size(y->dtype);
+	double rows = elements / (double)y->shape[y->rank - 1], blocks = rows * ceil(row_bytes / block_bytes);
+	return factor * fmax(SMS / blocks, 1) + rows * ROW_NS / 32 / full_rate_ns(args);
+}
+
 static double slowdown_online(const struct op_args *args)
 {
 	return slowdown_of_blocks(args, 3, ROW_NS);
@@ -162,6 +176,7 @@ static const struct kernel rows[] = {
         .supports = supports_fused,
         .workspace = softmax_fused_workspace,
         .launch = softmax_fused,
+        .slowdown = slowdown_fused,
     },
     {
         .name = "online",

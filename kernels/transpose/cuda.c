@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "cuda_rows.h"
 
 CUDA_LAUNCH(transpose_vector);
@@ -35,6 +37,17 @@ static double slowdown_of(const struct op_args *args, double ns)
 	return cost.bytes > 0 ? ns * bytes_per_ns / cost.bytes : 1;
 }
 
+/* Of the rungs that give a block a tile, which may be nearly empty. */
+static double slowdown_tiles(const struct op_args *args)
+{
+	const double factor = 1.2, ns_per_tile = 0.8, side = 32;
+	const struct view *y = op_output_const(args);
+	double rows = (double)y->shape[y->rank - 2], cols = (double)y->shape[y->rank - 1];
+	double matrices = rows * cols > 0 ? (double)view_elements(y) / (rows * cols) : 0;
+
+	return factor + slowdown_of(args, ns_per_tile * matrices * ceil(rows / side) * ceil(cols / side));
+}
+
 static double slowdown_serial(const struct op_args *args)
 {
 	const double ns_per_element = 100;
@@ -68,6 +81,7 @@ static const struct kernel rows[] = {
         .supports = transpose_vector_supports,
         .worthwhile = is_for_many_elements,
         .launch = transpose_vector,
+        .slowdown = slowdown_tiles,
     },
     {
         .name = "padded",
@@ -77,6 +91,7 @@ static const struct kernel rows[] = {
         .supports = supports_any,
         .worthwhile = is_for_many_elements,
         .launch = transpose_padded,
+        .slowdown = slowdown_tiles,
     },
     {
         .name = "tiled-rect",
@@ -86,6 +101,7 @@ static const struct kernel rows[] = {
         .supports = supports_any,
         .worthwhile = is_for_many_elements,
         .launch = transpose_tiled_rect,
+        .slowdown = slowdown_tiles,
     },
     {
         .name = "tiled",
@@ -95,6 +111,7 @@ static const struct kernel rows[] = {
         .supports = supports_any,
         .worthwhile = is_for_many_elements,
         .launch = transpose_tiled,
+        .slowdown = slowdown_tiles,
     },
     {
         .name = "perelement",

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend_cpu.h"
 #include "cuda_gpu.h"
 #include "cuda_rows.h"
 #include "described.h"
@@ -40,8 +41,9 @@ struct choices {
 /* One GPU's jobs. */
 struct check {
 	const struct described_gpu *gpu;
-	struct backend_device dev;
-	uint64_t decisions; /* a hash of them */
+	struct backend_device dev;  /* its own */
+	struct backend_device *cpu; /* or the CPU */
+	uint64_t decisions;         /* a hash of them */
 	unsigned failed;
 };
 
@@ -106,6 +108,8 @@ static void check_row(struct check *c, const struct plan_job *job, unsigned i, c
 		fail(c, job, i, row->name, "expected_ns", ns);
 	if (row->slowdown && !is_time(ns = row->slowdown(args)))
 		fail(c, job, i, row->name, "slowdown", ns);
+	if (row->time_ns && !is_time(ns = row->time_ns(args)))
+		fail(c, job, i, row->name, "time_ns", ns);
 	uint64_t bytes = row->workspace ? row->workspace(args) : 0;
 	if ((double)bytes > most_bytes(args) + WORKSPACE_BYTES && bytes != UINT64_MAX)
 		fail(c, job, i, row->name, "workspace", (double)bytes);
@@ -168,7 +172,7 @@ static bool is_refusal(int rc)
 
 static int plan(struct check *c, struct plan_job *job)
 {
-	int rc = cuda_plan(&c->dev, &job->run);
+	int rc = c->cpu ? backend_cpu.plan(c->cpu, &job->run) : cuda_plan(&c->dev, &job->run);
 
 	if (rc == 0)
 		check_planned(c, job);
@@ -198,14 +202,100 @@ static void check_job(struct check *c, struct plan_job *job)
 	}
 }
 
-/* ---- A GPU ---- */
-
 static void open_described(struct check *c, const struct described_gpu *gpu)
 {
 	*c = (struct check){.gpu = gpu, .dev.info.memory_bytes = gpu->memory_bytes};
 	described_gpu_set(gpu);
 	cuda_plan_rates(&c->dev);
 }
+
+/* ---- What is known of an H200 ---- */
+
+/* Extents of gemm: m, n, k; of the others one axis, and its stride. */
+struct known {
+	const char *op, *kernel;
+	kops_dtype dtype;
+	uint64_t extents[3];
+	int64_t stride;
+	uint32_t steps;
+	bool shared;
+	double least_us, most_us;
+};
+
+/* Where it was measured, up to twice of that. */
+static const struct known knowns[] = {
+    {"gemm", "", KOPS_F32, {8192, 8192, 8192}, .least_us = 5e3, .most_us = 45e3},
+    {"gemm", "cublas", KOPS_F32, {8192, 8192, 8192}, .least_us = 20e3, .most_us = 45e3},
+    {"gemm", "cublas", KOPS_F16, {8192, 8192, 8192}, .least_us = 1.4e3, .most_us = 5e3},
+    {"gemm", "cublas", KOPS_F64, {4096, 4096, 4096}, .least_us = 2.1e3, .most_us = 9e3},
+    {"gemm", "naive", KOPS_F64, {1, 1, 1 << 28}, .least_us = 5e6, .most_us = 100e6}, /* one thread */
+    {"fma", "", KOPS_F32, {1}, 1, UINT32_MAX, .least_us = 18e6, .most_us = 20e6},
+    {"fma", "", KOPS_F64, {1}, 1, UINT32_MAX, .least_us = 18e6, .most_us = 40e6},
+    {"fma", "", KOPS_F32, {1 << 26}, 1, 4096, .least_us = 8.7e3, .most_us = 10e3},
+    {"copy", "vector", KOPS_F32, {1 << 28}, 1, .least_us = 507, .most_us = 700},
+    {"copy", "", KOPS_F32, {1 << 20}, 1024, .shared = true, .least_us = 1e6, .most_us = 4e6}, /* a page each */
+    {"copy", "", KOPS_F32, {1 << 28}, 1, .shared = true, .least_us = 36e3, .most_us = 250e3},
+    {"add", "", KOPS_F32, {1 << 28}, 1, .least_us = 770, .most_us = 1100},
+    {"add", "", KOPS_F32, {1 << 20}, 1024, .least_us = 15, .most_us = 400},
+    {"gemm", "", KOPS_F32, {0, 1, 1}},
+    {"gemm", "", KOPS_BF16, {0, 1, 1}},
+    {"gemm", "", KOPS_F16, {1, 0, 28}},
+    {"gemm", "", KOPS_F64, {1, 0, 28}},
+};
+
+static void set_matrix(struct view *v, kops_dtype dtype, uint64_t rows, uint64_t cols)
+{
+	*v = (struct view){.dtype = dtype, .rank = 3, .shape = {1, rows, cols}};
+	view_make_dense(v);
+}
+
+static void set_known(struct plan_job *job, const struct known *k, const void *owner)
+{
+	struct op_args *args = &job->ops[0].args;
+	const uint64_t *e = k->extents;
+
+	*job = (struct plan_job){.run = {.ops = job->ops, .n_ops = 1}};
+	job->ops[0].pinned = k->kernel;
+	args->op = op_by_name(k->op);
+	for (unsigned v = 0; v <= args->op->n_inputs; v++)
+		args->views[v] = (struct view){
+		    .dtype = k->dtype, .rank = 1, .shape = {e[0]}, .strides = {v ? 1 : k->stride}};
+	if (strcmp(k->op, "gemm") == 0) {
+		set_matrix(&args->views[0], k->dtype, e[0], e[2]);
+		set_matrix(&args->views[1], k->dtype, e[2], e[1]);
+		set_matrix(&args->views[2], k->dtype, e[0], e[1]);
+		args->params.gemm = (struct gemm_params){.alpha = 1};
+	}
+	if (strcmp(k->op, "fma") == 0)
+		args->params.fma = (struct fma_params){0.5, 0.5, k->steps};
+	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+		job->buffers[v] =
+		    (struct memory){.bytes = UINT64_MAX, .owner = k->shared ? NULL : owner, .host = job};
+		args->views[v].space = &job->buffers[v];
+	}
+}
+
+static bool check_knowns(void)
+{
+	char why[WHY_BYTES] = "";
+	struct plan_job job;
+	struct check c;
+
+	open_described(&c, &gpus[0]);
+	for (size_t i = 0; i < sizeof knowns / sizeof knowns[0]; i++) {
+		const struct known *k = &knowns[i];
+		set_known(&job, k, &c.dev);
+		double us = job.ops[0].args.op->check(&job.ops[0].args, why) == 0 && plan(&c, &job) == 0
+		                ? job.run.plan_us
+		                : INFINITY;
+		bool empty = k->most_us == 0; /* a run's own time is all */
+		if (us < k->least_us || us > (empty ? 20 : k->most_us))
+			fail(&c, &job, 0, job.ops[0].kernel ? job.ops[0].kernel->name : why, "time in us", us);
+	}
+	return c.failed == 0;
+}
+
+/* ---- A GPU ---- */
 
 static bool check_gpu(const struct described_gpu *gpu, const struct choices *o)
 {
@@ -223,9 +313,31 @@ static bool check_gpu(const struct described_gpu *gpu, const struct choices *o)
 	return c.failed == 0;
 }
 
+/* Its jobs are planned by all rows too, which are fewer. */
+static bool check_cpu(const struct choices *o)
+{
+	static const struct described_gpu cpu = {.name = "cpu"};
+	struct check c = {.gpu = &cpu};
+	struct random r = {o->seed};
+	struct plan_job job;
+	char why[WHY_BYTES];
+
+	if (backend_cpu.open(0, 64, &c.cpu, why) < 0)
+		return false;
+	for (uint64_t i = 0; i < o->cases; i++) {
+		plan_job_random(&job, c.cpu, &r);
+		note_plan(&c, &job, plan(&c, &job));
+		job.ops[0].pinned = "reference";
+		note_plan(&c, &job, plan(&c, &job));
+	}
+	backend_cpu.close(c.cpu);
+	printf("%-10s %llu jobs%s\n", cpu.name, (unsigned long long)o->cases, c.failed ? ", FAILED" : "");
+	return c.failed == 0;
+}
+
 static int check_described(const struct choices *o)
 {
-	bool right = true, found = false;
+	bool right = check_knowns(), found = false;
 
 	for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
 		if (o->gpu && strcmp(o->gpu, gpus[i].name) != 0)
@@ -233,6 +345,8 @@ static int check_described(const struct choices *o)
 		found = true;
 		right &= check_gpu(&gpus[i], o);
 	}
+	if (!o->gpu || strcmp(o->gpu, "cpu") == 0)
+		found = true, right &= check_cpu(o);
 	if (!found)
 		fprintf(stderr, "no GPU \"%s\" is described here\n", o->gpu);
 	return !found ? 2 : right ? 0 : 1;
