@@ -84,7 +84,10 @@ int main(int argc, char **argv)
 	char why[CONFIG_WHY_BYTES];
 
 	if (config_load(argc, argv, &config, &action, why) < 0) {
-		fprintf(stderr, "kopsd: %s\n", why);
+		if (isatty(STDERR_FILENO))
+			fprintf(stderr, "kopsd: %s\n", why);
+		else
+			log_error("%s", why);
 		return EXIT_USAGE;
 	}
 	switch (action) {

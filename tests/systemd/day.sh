@@ -1,0 +1,85 @@
+#!/bin/sh
+# An administrator's day, inside the booted tree: see boot.
+set -u
+conf=/etc/kopsd/kopsd.conf
+
+die() {
+	echo "FAILED: $*"
+	systemctl --no-pager status kopsd.service kopsd.socket
+	journalctl --no-pager -n 60 -u kopsd.service -u kopsd.socket
+	exit 1
+}
+
+ok() { echo "ok: $*"; }
+served() { kops-client ping >/dev/null || die "$1: no client is served"; }
+pid() { systemctl show -p MainPID --value kopsd.service; }
+refusals() { journalctl --no-pager -q -p err -u kopsd.service | grep -c "$1"; }
+
+ldconfig
+systemd-sysusers && systemd-tmpfiles --create || die "users and folders"
+systemctl daemon-reload
+systemctl enable --now kopsd.socket kopsd.service 2>/dev/null || die "enable"
+served "after the start"
+[ "$(stat -c %U /run/kopsd/state/kopsd.sock.running)" = kopsd ] || die "no file of the jobs at work"
+ok "started"
+
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do
+	systemctl restart kopsd.service || die "restart $i"
+done
+served "after thirteen restarts"
+systemctl is-active -q kopsd.socket || die "the socket is gone after thirteen restarts"
+ok "thirteen restarts"
+
+cp $conf $conf.good
+echo 'max-jobz = 3' >>$conf
+for i in 1 2 3 4 5; do
+	systemctl restart kopsd.service 2>/dev/null && die "a start with a typo in the settings succeeded"
+	[ $i -gt 1 ] || sleep 2
+	[ "$(refusals max-jobz)" = $i ] || die "$i starts with a typo, and $(refusals max-jobz) sentences in journalctl -p err"
+done
+cp $conf.good $conf
+systemctl start kopsd.service || die "the start after the typo was corrected"
+systemctl start kopsd.socket || die "the socket after the typo was corrected"
+served "after the typo was corrected"
+ok "a typo is said once for each start, and its correction is all that it takes"
+
+before=$(pid)
+echo 'max-jobs = many' >>$conf
+systemctl reload kopsd.service 2>/dev/null && die "a reload of wrong settings succeeded"
+[ "$(refusals 'max-jobs')" -ge 1 ] || die "the reload does not say why"
+[ "$(pid)" = "$before" ] || die "a reload of wrong settings ended the daemon"
+served "after a reload of wrong settings"
+cp $conf.good $conf
+systemctl reload kopsd.service || die "a reload"
+[ "$(pid)" = "$before" ] || die "a reload ended the daemon"
+served "after a reload"
+ok "reloads"
+
+kill -9 "$before"
+served "after a kill"
+[ "$(pid)" != "$before" ] || die "the daemon is the one that was killed"
+[ "$(systemctl show -p NRestarts --value kopsd.service)" -ge 1 ] || die "nothing was restarted"
+ok "a crash"
+
+systemctl stop kopsd.service || die "stop"
+systemctl is-active -q kopsd.socket || die "the socket went with the daemon"
+[ -f /run/kopsd/state/kopsd.sock.running ] || die "the file of the jobs at work went with the daemon"
+served "by the socket alone"
+ok "socket activation"
+
+# Crashes count: a daemon that does not live is left alone in the end, and comes back when asked.
+crashes=0
+while [ $crashes -lt 20 ] && ! systemctl is-failed -q kopsd.service; do
+	p=$(pid)
+	[ "$p" = 0 ] || { kill -9 "$p" && crashes=$((crashes + 1)); }
+	sleep 0.4
+done
+[ $crashes -ge 9 ] && [ $crashes -le 12 ] || die "the start limit was hit after $crashes crashes"
+systemctl reset-failed kopsd.service kopsd.socket
+systemctl start kopsd.socket kopsd.service || die "the start after a row of crashes"
+served "after a row of crashes"
+ok "a row of $crashes crashes"
+
+systemctl stop kopsd.socket kopsd.service || die "stop of both"
+[ ! -e /run/kopsd/kopsd.sock ] || die "the socket is left behind"
+ok "stopped"
