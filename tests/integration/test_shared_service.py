@@ -132,16 +132,26 @@ class Planned(harness.DaemonTest):
 class Jobs(harness.DaemonTest):
     settings = {"drain_timeout": "200ms"}
 
-    def endless(self, c, kernel=""):
-        """A product that takes years: extents cost nothing where strides are 0."""
+    def product(self, c, kernel=""):
+        """Extents cost nothing where strides are 0."""
         a, y = c.import_new(4096), c.import_new(4096)
         k = 1 << 50
         return wire.gemm(view(a, [16, k], [0, 0]), view(a, [k, 16], [0, 0]), view(y, [16, 16]), kernel=kernel)
 
+    def endless(self, c):
+        """Ops that take hours, or years."""
+        y = c.import_new(4 << 20)
+        return self.product(c, "reference"), wire.fma(view(y, [1 << 20]), view(y, [1 << 20]), 0.5, 0.5, (1 << 32) - 1)
+
+    def test_equal_terms_are_one(self):
+        """OpenBLAS would go through K: its row does not, and its plan says so."""
+        c = self.client()
+        c.submit(self.product(c, "openblas"))
+
     def test_a_job_without_end_is_refused(self):
         c = self.client()
-        for kernel in ("", "reference"):
-            why = self.refused("QUOTA", c.submit, self.endless(c, kernel))
+        for op in self.endless(c):
+            why = self.refused("QUOTA", c.submit, op)
             self.assertIn("max-run-time", why.message)
         many = [self.slow_op(c, 1)] * 8
         c.submit(many)
@@ -155,11 +165,14 @@ class Jobs(harness.DaemonTest):
         """The f64 workspace of these operands is 2^33 - 8 bytes modulo 2^64."""
         c = self.client()
         m, k = (1 << 30) + 1, (1 << 31) - 1
-        fd = wire.memfd(8 * m)  # sparse
-        y, a = c.import_fd(fd, 8 * m), c.import_new(4096)
-        os.close(fd)
+        buffers = []
+        for elements in (m, k):
+            fd = wire.memfd(8 * elements)  # sparse
+            buffers.append(c.import_fd(fd, 8 * elements))
+            os.close(fd)
+        y, a = buffers
         with self.assertRaises(wire.Refused):
-            c.submit(wire.gemm(view(a, [m, k], [0, 0], F64), view(a, [k, 1], [0, 0], F64), view(y, [m, 1], dtype=F64)))
+            c.submit(wire.gemm(view(a, [m, k], [0, 1], F64), view(a, [k, 1], [0, 0], F64), view(y, [m, 1], dtype=F64)))
         c.ping()
 
 
