@@ -110,24 +110,19 @@ static double speed_up(const struct op_args *args)
 	}
 }
 
-#define STREAMING_MAX 2.0 /* operations per byte; beyond, tiles bring what lies scattered close together */
-
-/* By the device's memory and the caches' lines, whatever is computed. */
+/* By the lines of device memory and the arithmetic of addresses, whatever is computed. */
 static double memory_us(const struct backend_device *dev, const struct op_args *args)
 {
 	double bytes = 0, scattered = 0;
-	struct cost cost;
 
-	args->op->cost(args, &cost);
 	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
 		bytes += LINE_BYTES * view_blocks(&args->views[v], LINE_BYTES);
 		if (!view_is_dense(&args->views[v]))
 			scattered = (double)view_elements(op_output_const(args));
 	}
 	double multiprocessors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
-	double scatter_us = scattered * SCATTER_US * SCATTER_SMS / (multiprocessors > 1 ? multiprocessors : 1);
 	return bytes / (REACHED * dev->bytes_per_us) +
-	       (cost.flops <= STREAMING_MAX * cost.bytes ? scatter_us : 0);
+	       scattered * SCATTER_US * SCATTER_SMS / (multiprocessors > 1 ? multiprocessors : 1);
 }
 
 /* Of one kernel, its operands in the device's memory. */

@@ -357,7 +357,9 @@ int resident_of(int most, int bytes)
 {
 	int shared = cuda_device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) + RESERVED;
 
-	return most * (bytes + RESERVED) <= shared ? most : shared / (bytes + RESERVED);
+	int fit = shared / (bytes + RESERVED);
+
+	return fit >= most ? most : fit > 1 ? fit : 1;
 }
 
 /* Where only some find room beside the launch before, multiprocessors get unequal numbers. With two of them to

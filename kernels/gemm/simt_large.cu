@@ -254,7 +254,12 @@ uint64_t copy_of(const across &o, const gemm_problem &p)
 {
 	if (*o.along == 1)
 		return 0;
-	uint64_t matrices = o.operand->batch ? p.batch : 1, floats = matrices * o.lines * pitch_of(o);
+	constexpr uint64_t TOO_MANY = 1ull
+	                              << 60; /* no device has them; their bytes, of both operands, still fit */
+	uint64_t matrices = o.operand->batch ? p.batch : 1, floats;
+	if (__builtin_mul_overflow(matrices, o.lines, &floats) ||
+	    __builtin_mul_overflow(floats, pitch_of(o), &floats) || floats > TOO_MANY)
+		return TOO_MANY;
 	return (floats + COPY_UNIT - 1) / COPY_UNIT * COPY_UNIT;
 }
 

@@ -463,6 +463,9 @@ static bool check_device(const struct backend *module, struct backend_device *de
 	for (uint64_t i = 0; i < o->cases; i++) {
 		plan_job_random(&job, &c.dev, &r);
 		compare(&c, module, dev, &job);
+		const struct kernel_list *list = cuda_kernels(job.ops[0].args.op);
+		job.ops[0].pinned = list->rows[i % list->n].name;
+		compare(&c, module, dev, &job);
 	}
 	printf("%s: %llu jobs, decisions %016llx%s\n", gpu->name, (unsigned long long)o->cases,
 	       (unsigned long long)c.decisions, c.failed ? ", FAILED" : ", the module's are the same");
