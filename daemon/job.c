@@ -408,6 +408,7 @@ static void hand_over(struct job *job, bool pins)
 	job->next_out = NULL;
 	job->resumed_ns = clock_ns();
 	marks_set(server->marks, job->account->uid, job->shape);
+	server_watch_marks(server);
 	job->work =
 	    (struct device_work){.run = &job->run, .execute = pins ? pin_buffers : NULL, .done = run_done};
 	device_submit(server->devices[index], &job->work);
@@ -600,6 +601,17 @@ int job_submit(struct job *job, unsigned index, uint32_t queue)
 	}
 	jobs_dispatch(server);
 	return 0;
+}
+
+bool jobs_mark_lasting(struct server *server)
+{
+	uint64_t now = clock_ns();
+
+	for (unsigned i = 0; i < server->n_devices; i++)
+		for (const struct job *job = server->jobs_out[i]; job; job = job->next_out)
+			if (now - job->started_ns >= MARKS_LASTING_MS * 1000000ull)
+				marks_set_lasting(server->marks, job->account->uid, job->shape);
+	return any_out(server);
 }
 
 /* ---- All queued jobs ---- */

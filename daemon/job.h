@@ -86,6 +86,9 @@ void job_orphan(struct job *job);
 /* Starts whatever can start on any device. */
 void jobs_dispatch(struct server *server);
 
+/* Marks those that a device has had for MARKS_LASTING_MS. Whether any is out. */
+bool jobs_mark_lasting(struct server *server);
+
 /* A PENDING buffer has become READY or FAILED. */
 void jobs_buffer_settled(struct buffer *buffer);
 

@@ -22,13 +22,16 @@ struct mark {
 	uint64_t shape;
 	uint32_t uid;
 	uint16_t at_work; /* jobs that devices have */
-	uint16_t deaths;
+	uint8_t lasting;  /* and have had for some time */
+	uint8_t deaths;
 	int64_t died_s; /* the last time, by CLOCK_BOOTTIME: the file does not outlast a boot */
 };
 
 struct file {
 	uint64_t magic;
 	uint32_t version, slots;
+	uint32_t crashed; /* the process noted its end */
+	uint32_t unused;
 	struct mark marks[SLOTS];
 };
 
@@ -160,8 +163,25 @@ void marks_unset(struct marks *marks, uid_t uid, uint64_t shape)
 		return;
 	if (m->at_work > 0)
 		m->at_work--;
-	if (!m->at_work && !m->deaths)
+	if (m->at_work)
+		return;
+	m->lasting = 0;
+	if (!m->deaths)
 		free_slot(m);
+}
+
+void marks_set_lasting(struct marks *marks, uid_t uid, uint64_t shape)
+{
+	struct mark *m = marks ? find(marks, uid, shape) : NULL;
+
+	if (m)
+		m->lasting = 1;
+}
+
+void marks_note_crash(struct marks *marks)
+{
+	if (marks)
+		marks->file->crashed = 1;
 }
 
 void marks_forgive(struct marks *marks, uid_t uid, uint64_t shape)
@@ -199,18 +219,19 @@ static void count_deaths(struct marks *marks)
 	for (unsigned i = 0; i < SLOTS; i++) {
 		struct mark *m = &marks->file->marks[i];
 
-		if (m->at_work && m->shape) {
-			m->deaths = m->deaths < UINT16_MAX ? (uint16_t)(m->deaths + 1) : m->deaths;
+		if (m->shape && m->at_work && (m->lasting || marks->file->crashed)) {
+			m->deaths = m->deaths < UINT8_MAX ? (uint8_t)(m->deaths + 1) : m->deaths;
 			m->died_s = now;
 		} else if (now - m->died_s >= FORGET_S || m->died_s > now) {
 			m->deaths = 0;
 		}
-		m->at_work = 0;
+		m->at_work = m->lasting = 0;
 		if (!m->deaths)
 			free_slot(m);
 		else
 			marks->with_deaths++;
 	}
+	marks->file->crashed = 0;
 }
 
 /* An empty regular file gets its size; any other must have it. */
@@ -257,7 +278,7 @@ void marks_close(struct marks *marks)
 	if (!marks)
 		return;
 	for (unsigned i = 0; i < SLOTS; i++)
-		marks->file->marks[i].at_work = 0;
+		marks->file->marks[i].at_work = marks->file->marks[i].lasting = 0;
 	munmap(marks->file, sizeof *marks->file);
 	free(marks);
 }

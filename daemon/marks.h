@@ -19,7 +19,8 @@
 
 #include "backend.h"
 
-#define MARKS_DEATHS_MAX 2 /* from so many on a job is refused */
+#define MARKS_DEATHS_MAX 2   /* from so many on a job is refused */
+#define MARKS_LASTING_MS 100 /* at work for so long, it may be why somebody killed us */
 
 struct marks;
 
@@ -41,6 +42,12 @@ unsigned marks_deaths(const struct marks *marks, uid_t uid, uint64_t shape);
 /* A device gets such a job; and has it no more, paused or at its end. marks NULL allowed. */
 void marks_set(struct marks *marks, uid_t uid, uint64_t shape);
 void marks_unset(struct marks *marks, uid_t uid, uint64_t shape);
+
+/* It has been at work for MARKS_LASTING_MS. */
+void marks_set_lasting(struct marks *marks, uid_t uid, uint64_t shape);
+
+/* The process ends for a reason of its own. Async-signal-safe. */
+void marks_note_crash(struct marks *marks);
 
 /* It came to its end: it is none that takes the daemon down. */
 void marks_forgive(struct marks *marks, uid_t uid, uint64_t shape);

@@ -210,7 +210,7 @@ bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
 void sched_finish(struct sched *s, struct sched_job *job)
 {
 	job->queue->running--;
-	if (job->took_us > job->cost_us)
+	if (job->took_us > 0)
 		charge(s, job->queue->flow, job->device, job->took_us - job->cost_us);
 	unload(s, job);
 }

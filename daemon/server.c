@@ -37,6 +37,7 @@ void server_device_failed(struct server *s, const struct device *device, const c
 {
 	/* No answers: clients see the connection end and send their jobs to the next process. */
 	log_error("device %s failed: %s; exiting so that a fresh process takes over", device_name(device), why);
+	marks_note_crash(s->marks);
 	if (s->owns_socket)
 		unlink(s->config.socket);
 	_exit(EXIT_DEVICE_FAILED);
@@ -281,6 +282,44 @@ static int make_pool(struct server *s, char why[CONFIG_WHY_BYTES])
 	return KOPS_E_NOMEM;
 }
 
+/* ---- What jobs are at work ---- */
+
+static struct marks *marks_of_process; /* for on_crash() */
+
+static void on_crash(int number)
+{
+	marks_note_crash(marks_of_process);
+	raise(number); /* its disposition is the default one again: see below */
+}
+
+/* Sanitizers have handlers of their own, which tell more. */
+static void watch_crashes(struct marks *marks)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+	struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_RESETHAND | SA_NODEFER};
+
+	for (unsigned i = 0; i < sizeof signals / sizeof signals[0]; i++)
+		sigaction(signals[i], &action, NULL);
+#endif
+	marks_of_process = marks;
+}
+
+/* Stops by itself when nothing is out: an idle daemon wakes up for nothing. */
+static void on_lasting(uv_timer_t *timer)
+{
+	struct server *s = timer->data;
+
+	if (!jobs_mark_lasting(s))
+		uv_timer_stop(timer);
+}
+
+void server_watch_marks(struct server *s)
+{
+	if (s->marks && !uv_is_active((uv_handle_t *)&s->lasting_timer))
+		uv_timer_start(&s->lasting_timer, on_lasting, MARKS_LASTING_MS, MARKS_LASTING_MS);
+}
+
 /* Beside the socket, or where systemd says. Without them we serve all the same. */
 static void open_marks(struct server *s)
 {
@@ -294,6 +333,7 @@ static void open_marks(struct server *s)
 	s->marks = marks_open(path, why);
 	if (!s->marks)
 		log_notice("%s", why);
+	watch_crashes(s->marks);
 }
 
 static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])
@@ -332,6 +372,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	init_timer(s, &s->drain_timer);
 	init_timer(s, &s->drain_check);
 	init_timer(s, &s->hang_timer);
+	init_timer(s, &s->lasting_timer);
 	watch_signal(s, &s->sigterm, SIGTERM, on_stop_signal);
 	watch_signal(s, &s->sigint, SIGINT, on_stop_signal);
 	watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
@@ -397,6 +438,7 @@ void server_close(struct server *s)
 		next = session->next;
 		session_close(session, NULL);
 	}
+	marks_of_process = NULL;
 	marks_close(s->marks); /* what still runs did not end us */
 	s->marks = NULL;
 	if (job_is_out(s))

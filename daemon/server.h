@@ -69,7 +69,7 @@ struct server {
 	int reserve_fd;   /* given up to accept and shed when descriptors run out */
 	uv_poll_t listener;
 	uv_signal_t sigterm, sigint, sighup;
-	uv_timer_t deadline_timer, watchdog_timer, hang_timer, drain_timer, drain_check;
+	uv_timer_t deadline_timer, watchdog_timer, hang_timer, lasting_timer, drain_timer, drain_check;
 	bool seen_hung; /* by the last look at the devices */
 	uint64_t watchdog_ms;
 	int exit_code;
@@ -99,6 +99,9 @@ void server_device_failed(struct server *server, const struct device *device, co
 
 /* A run went to a device, a job or a canary: looks out for hung GPUs while any is out. */
 void server_watch_runs(struct server *server);
+
+/* A job went to a device: notes those that are there for long. See marks.h. */
+void server_watch_marks(struct server *server);
 
 /* Called whenever a job or a session has ended: moves a drain on. */
 void server_progress(struct server *server);

@@ -7,6 +7,7 @@ import unittest
 
 import harness
 import wire
+from wire import F16
 
 SIMULATED = os.environ.get("KOPS_TEST_KOPSD_SIMULATED", "")
 EXIT_DEVICE_FAILED = 70
@@ -147,14 +148,17 @@ class Devices(unittest.TestCase):
 
     def test_a_row_that_the_device_cannot_take_costs_no_job(self):
         """`openblas` comes into question, and wants more workspace for such strides than there is memory."""
-        k = 2_200_000
-        table = self.table("gemm/f32/f32/1x4x2097152:-/1x2097152x4:-/1x4x4:2/unaligned reference 1")
+        k = 10_000_000
         self.daemon.make("rivals", "openblas 1000\n")
-        self.daemon.settings.update(tuning_table=table, devices="gpu0", hang_timeout="60s")
+        self.daemon.settings.update(devices="gpu0", hang_timeout="60s")
         self.daemon.start()
         c = self.connect()
-        x, y = c.import_new(4 * 8 * k), c.import_new(64)
-        views = [wire.view(x, [4, k], [2 * k, 2]), wire.view(x, [k, 4], [8, 2]), wire.view(y, [4, 4])]
+        x, y = c.import_new(4 * k), c.import_new(64)
+        # One element of a type whose sums are not cut along K: the op is no smaller in parts.
+        views = [wire.view(x, [1, k], [2 * k, 2], dtype=F16), wire.view(x, [k, 1], [2, 2], dtype=F16),
+                 wire.view(y, [1, 1], dtype=F16)]
+        receipt = c.submit(wire.gemm(*views, kernel="reference"), timed=True)
+        self.daemon.reload(tuning_table=self.table(receipt["ops"][0]["shape_class"] + " reference 1"))
         with self.assertRaises(wire.Refused) as caught:
             c.submit(wire.gemm(*views, kernel="openblas"))
         self.assertEqual(caught.exception.name, "NOMEM")

@@ -308,6 +308,7 @@ class ManyMaps(harness.DaemonTest):
             limit = int(f.read())
         if harness.QUICK or limit > 100000:
             self.skipTest(f"{limit} mappings are too many to try here")
+        limit = min(limit, resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE)[0])
         accepted, refusal = self.import_until_refused(self.client())
         self.assertEqual((accepted, wire.STATUS_NAME[refusal["status"]]), (limit // 2, "QUOTA"))
         self.assertIn("vm.max_map_count", refusal["message"])

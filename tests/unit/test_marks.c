@@ -43,7 +43,7 @@ static struct marks *open_marks(void)
 }
 
 /* What a kill leaves: the file as it is. */
-static struct marks *die(struct marks *marks)
+static struct marks *killed(struct marks *marks)
 {
 	char copy[80], command[256];
 	struct marks *next;
@@ -55,6 +55,37 @@ static struct marks *die(struct marks *marks)
 	assert_int_equal(rename(copy, path), 0);
 	next = open_marks();
 	return next;
+}
+
+/* And what a crash leaves: with a note of itself. */
+static struct marks *die(struct marks *marks)
+{
+	marks_note_crash(marks);
+	return killed(marks);
+}
+
+/* An administrator's kill counts for jobs that had been at work for some time only. */
+static void test_killed_from_outside(void **state)
+{
+	struct marks *m;
+
+	(void)state;
+	m = open_marks();
+	marks_set(m, 1, 7);
+	marks_set(m, 1, 8);
+	marks_set_lasting(m, 1, 8);
+	marks_set_lasting(m, 1, 9);
+	m = killed(m);
+	assert_int_equal(marks_deaths(m, 1, 7), 0);
+	assert_int_equal(marks_deaths(m, 1, 8), 1);
+	assert_int_equal(marks_deaths(m, 1, 9), 0);
+	marks_set(m, 1, 8);
+	marks_set_lasting(m, 1, 8);
+	marks_unset(m, 1, 8); /* paused, and begun again shortly before */
+	marks_set(m, 1, 8);
+	m = killed(m);
+	assert_int_equal(marks_deaths(m, 1, 8), 1);
+	marks_close(m);
 }
 
 static void test_two_deaths(void **state)
@@ -198,6 +229,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_two_deaths, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_killed_from_outside, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_an_orderly_end_is_no_death, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_more_jobs_than_marks, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_files_of_no_use, set_up, tear_down),
