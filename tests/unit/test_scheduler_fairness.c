@@ -127,7 +127,7 @@ static void test_what_jobs_really_took_counts(void **state)
 	assert_true(fabs(honest_us - sly_us) <= 400);
 }
 
-/* Only the estimate can be wrong: who was faster than it has not had less of others' time. */
+/* A plan that errs upwards must not cost a user its share. */
 static void test_a_quick_job_costs_what_it_took(void **state)
 {
 	struct sched_job a = job(100, KOPS_NORMAL);
