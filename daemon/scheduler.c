@@ -239,6 +239,7 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 	s->backlog_us[d] += left_us - job->cost_us;
 	job->cost_us = left_us;
 	job->took_us = 0;
+	job->seq = s->next_seq++; /* behind the other queues of its flow */
 	put_first(s, job);
 }
 
@@ -252,8 +253,10 @@ double sched_yields_after_us(const struct sched *s, const struct sched_job *star
 		return INFINITY;
 	if ((next->priority == KOPS_LOW) != (started->priority == KOPS_LOW))
 		return next->priority == KOPS_LOW ? INFINITY : 0;
-	if (next->queue->flow == f)
+	if (next->queue->flow == f && rank(next->priority) != rank(started->priority))
 		return rank(next->priority) < rank(started->priority) ? 0 : INFINITY;
+	if (next->queue->flow == f)
+		return next->queue == started->queue ? INFINITY : SCHED_TURN_US;
 	after_us = next->queue->flow->vtime[started->device] - started->started_at;
 	return after_us > 0 ? after_us : 0;
 }

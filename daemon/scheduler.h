@@ -23,6 +23,7 @@
 #include "kops.h"
 
 #define SCHED_DEVICES_MAX 16
+#define SCHED_TURN_US     50e3 /* of a job, before another queue of the same flow goes on */
 
 struct sched_job {
 	struct sched_job *next; /* in its queue */

@@ -293,16 +293,45 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 	assert_empty(&s);
 }
 
+/* Long jobs of one user go round, queue by queue. */
+static void test_queues_of_one_flow_take_turns(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow f = {0};
+	struct sched_queue q[3] = {{.flow = &f}, {.flow = &f}, {.flow = &f}};
+	struct sched_job jobs[3], behind = job(1, KOPS_NORMAL, CPU);
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		jobs[i] = job(1e6, KOPS_NORMAL, CPU);
+		sched_add(&s, &q[i], &jobs[i]);
+	}
+	sched_add(&s, &q[0], &behind);
+	for (int i = 0; i < 9; i++) {
+		struct sched_job *picked = sched_pick(&s, CPU);
+		assert_ptr_equal(picked, &jobs[i % 3]);
+		sched_start(&s, picked);
+		assert_near(sched_yields_after_us(&s, picked), SCHED_TURN_US, 1e-9);
+		picked->took_us = 50e3;
+		sched_pause(&s, picked, picked->cost_us - 50e3);
+	}
+	assert_ptr_equal(run_one(&s, CPU), &jobs[0]);
+	assert_ptr_equal(run_one(&s, CPU), &behind); /* it came before the others were put back */
+	assert_ptr_equal(run_one(&s, CPU), &jobs[1]);
+	assert_ptr_equal(run_one(&s, CPU), &jobs[2]);
+	assert_empty(&s);
+}
+
 static void test_who_may_interrupt_whom(void **state)
 {
 	static const struct {
 		kops_priority started, waiting;
 		bool same_flow, yields;
 	} cases[] = {
-	    {KOPS_NORMAL, KOPS_NORMAL, true, false}, {KOPS_NORMAL, KOPS_HIGH, true, true},
-	    {KOPS_HIGH, KOPS_NORMAL, true, false},   {KOPS_LOW, KOPS_NORMAL, true, true},
-	    {KOPS_NORMAL, KOPS_LOW, false, false},   {KOPS_LOW, KOPS_NORMAL, false, true},
-	    {KOPS_HIGH, KOPS_NORMAL, false, true},   {KOPS_LOW, KOPS_LOW, false, true},
+	    {KOPS_NORMAL, KOPS_NORMAL, true, true}, {KOPS_NORMAL, KOPS_HIGH, true, true},
+	    {KOPS_HIGH, KOPS_NORMAL, true, false},  {KOPS_LOW, KOPS_NORMAL, true, true},
+	    {KOPS_NORMAL, KOPS_LOW, false, false},  {KOPS_LOW, KOPS_NORMAL, false, true},
+	    {KOPS_HIGH, KOPS_NORMAL, false, true},  {KOPS_LOW, KOPS_LOW, false, true},
 	};
 
 	(void)state;
@@ -469,6 +498,7 @@ int main(void)
 	    cmocka_unit_test(test_a_queue_stays_on_its_device_while_it_runs),
 	    cmocka_unit_test(test_a_blocked_head_holds_its_queue_only),
 	    cmocka_unit_test(test_a_paused_job_gives_way_and_goes_on),
+	    cmocka_unit_test(test_queues_of_one_flow_take_turns),
 	    cmocka_unit_test(test_who_may_interrupt_whom),
 	    cmocka_unit_test(test_remove_anywhere),
 	    cmocka_unit_test(test_place),
