@@ -107,28 +107,34 @@ static bool goes_before(const struct sched_job *a, const struct sched_job *b)
 }
 
 /* A flow's own choice; only these compete between flows, so that HIGH counts inside a flow only. */
-static struct sched_job *flow_pick(const struct sched_flow *f, unsigned device)
+static struct sched_job *flow_pick(const struct sched_flow *f, unsigned device, const struct sched_queue *but)
 {
 	struct sched_job *best = NULL;
 
 	for (struct sched_queue *q = f->queues; q; q = q->next)
-		if (eligible(q, device) && (!best || goes_before(q->head, best)))
+		if (q != but && eligible(q, device) && (!best || goes_before(q->head, best)))
 			best = q->head;
 	return best;
 }
 
-struct sched_job *sched_pick(const struct sched *s, unsigned device)
+/* Of all queues but one; NULL: of all. */
+static struct sched_job *pick(const struct sched *s, unsigned device, const struct sched_queue *but)
 {
 	struct sched_job *best = NULL;
 
 	if (!s->waiting[device])
 		return NULL;
 	for (const struct sched_flow *f = s->flows; f; f = f->next) {
-		struct sched_job *job = flow_pick(f, device);
+		struct sched_job *job = flow_pick(f, device, but);
 		if (job && (!best || goes_before(job, best)))
 			best = job;
 	}
 	return best;
+}
+
+struct sched_job *sched_pick(const struct sched *s, unsigned device)
+{
+	return pick(s, device, NULL);
 }
 
 static void charge(struct sched *s, struct sched_flow *f, unsigned device, double us)
@@ -245,7 +251,7 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 
 double sched_yields_after_us(const struct sched *s, const struct sched_job *started)
 {
-	const struct sched_job *next = sched_pick(s, started->device);
+	const struct sched_job *next = pick(s, started->device, started->queue);
 	const struct sched_flow *f = started->queue->flow;
 	double after_us;
 
@@ -256,7 +262,7 @@ double sched_yields_after_us(const struct sched *s, const struct sched_job *star
 	if (next->queue->flow == f && rank(next->priority) != rank(started->priority))
 		return rank(next->priority) < rank(started->priority) ? 0 : INFINITY;
 	if (next->queue->flow == f)
-		return next->queue == started->queue ? INFINITY : SCHED_TURN_US;
+		return SCHED_TURN_US;
 	after_us = next->queue->flow->vtime[started->device] - started->started_at;
 	return after_us > 0 ? after_us : 0;
 }
