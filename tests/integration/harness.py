@@ -248,10 +248,12 @@ class DaemonTest(unittest.TestCase):
                          kernel="reference")
 
     def occupy(self, ms, jobs=2):
-        """A session whose jobs keep the CPU device from starting others for about ms in all; (session, ids)."""
+        """A session whose jobs keep the CPU device from starting others of this user for about ms in all; (session, ids).
+
+        HIGH, so that they give way to none that is not."""
         c = self.client(name="occupier")
         op = self.slow_op(c, ms / jobs * (3 if QUICK else 1))
-        ids = [c.start_submit(op) for _ in range(jobs)]
+        ids = [c.start_submit(op, priority=wire.HIGH) for _ in range(jobs)]
         c.stats()  # sessions are not served in the order in which they send; now the jobs are there
         return c, ids
 
