@@ -18,7 +18,7 @@
  * Connections taken before sessions get their turns. The kernel's queue knows no users, so it has to be short:
  * taking one is cheap, and opening its session is its user's turn.
  */
-#define ACCEPT_BATCH 32
+#define ACCEPT_BATCH 8
 #define BACKLOG      SOMAXCONN /* where it is full the kernel gives room to whoever is first, not in order */
 
 #define LOCK_PATH_BYTES (CONFIG_TEXT_BYTES + sizeof ".lock")

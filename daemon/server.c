@@ -284,26 +284,29 @@ static int make_pool(struct server *s, char why[CONFIG_WHY_BYTES])
 
 /* ---- What jobs are at work ---- */
 
-static struct marks *marks_of_process; /* for on_crash() */
+static struct marks *marks_of_process; /* for a signal handler */
 
+/* Sanitizers have handlers of their own, which tell more. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static void watch_crashes(void)
+{
+}
+#else
 static void on_crash(int number)
 {
 	marks_note_crash(marks_of_process);
 	raise(number); /* its disposition is the default one again: see below */
 }
 
-/* Sanitizers have handlers of their own, which tell more. */
-static void watch_crashes(struct marks *marks)
+static void watch_crashes(void)
 {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
 	struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_RESETHAND | SA_NODEFER};
 
 	for (unsigned i = 0; i < sizeof signals / sizeof signals[0]; i++)
 		sigaction(signals[i], &action, NULL);
-#endif
-	marks_of_process = marks;
 }
+#endif
 
 /* Stops by itself when nothing is out: an idle daemon wakes up for nothing. */
 static void on_lasting(uv_timer_t *timer)
@@ -333,7 +336,8 @@ static void open_marks(struct server *s)
 	s->marks = marks_open(path, why);
 	if (!s->marks)
 		log_notice("%s", why);
-	watch_crashes(s->marks);
+	marks_of_process = s->marks;
+	watch_crashes();
 }
 
 static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#define TURNS_SLICE_NS 100000u
+#define TURNS_SLICE_NS 25000u
 
 struct accounts;
 struct session;
