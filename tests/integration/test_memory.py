@@ -3,6 +3,7 @@ import fcntl
 import mmap
 import os
 import resource
+import select
 import socket
 import stat
 import tempfile
@@ -212,6 +213,38 @@ class Overcommit(harness.DaemonTest):
         for size in (free["MemAvailable:"], free["MemTotal:"] * 2, 1 << 43):
             self.refused("NOMEM", lambda: self.control.wait(self.control.start_alloc(size)[0]))
         self.control.ping()
+
+
+class Making(harness.DaemonTest):
+    """Memory that is being made keeps nobody from his jobs, and what nobody waits for any more is not finished."""
+
+    def test_a_large_resident_buffer_delays_no_job(self):
+        """It was zeroed on the device's own thread: 4 GiB kept it for seconds."""
+        large = self.client()
+        size = harness.count(2 << 30, 1 << 29)
+        request, _ = large.start_alloc(size, wire.RESIDENT)
+        b = self.control.import_new(4096)
+        op = wire.add(*[view(b, [16])] * 3)
+        jobs = 0
+        while not select.select([large.sock], [], [], 0)[0]:
+            self.control.submit(op)
+            jobs += 1
+        large.wait(request)
+        self.control.drop(b)
+        self.assertGreater(jobs, 20)
+
+    def test_requests_of_a_dead_session_are_dropped(self):
+        c = self.client()
+        for kind in (wire.RESIDENT, wire.SHARED):
+            for _ in range(4):
+                c.start_alloc(harness.count(1 << 30, 1 << 27), kind)
+        c.stats()
+        c.close()
+        self.clients.remove(c)
+        begun = time.monotonic()
+        self.assertTrue(harness.eventually(lambda: self.control.stats()["buffers"] == 0, 30))
+        if not harness.QUICK:
+            self.assertLess(time.monotonic() - begun, 2, "8 GiB were made first")
 
 
 class WarmPool(harness.DaemonTest):
