@@ -144,6 +144,18 @@ static void watch_again(struct session *s)
 		watch(s);
 }
 
+/* Replies that waited. */
+static void send_on(struct session *s)
+{
+	if (s->hung_up) {
+		session_close(s, NULL);
+		return;
+	}
+	flush(s);
+	if (s->outbox && s->state != SESSION_CLOSING)
+		watch_again(s);
+}
+
 /*
  * A client with jobs out is likely to have sent more, and has nothing to lose by our looking. To one that got
  * its answer, a second look that finds nothing would only delay its waking up.
@@ -156,8 +168,11 @@ bool session_take_turn(struct session *s)
 		open_session(s);
 		return s->state == SESSION_GREETING;
 	}
+	if (s->outbox) {
+		send_on(s);
+		return false;
+	}
 	any = read_one(s);
-
 	if (s->state == SESSION_CLOSING || s->outbox)
 		return false;
 	if (any && (s->jobs.count || s->hung_up))
@@ -169,24 +184,15 @@ bool session_take_turn(struct session *s)
 	return false;
 }
 
+/* Whatever it is, what follows is its user's time: a thousand sessions that end at once take a while. */
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
 	struct session *s = poll->data;
-	struct turns *turns = &s->server->turns;
 
-	if (status < 0) {
-		/* It closed with replies unread. What it sent before still counts: it may give memory back. */
-		s->hung_up = true;
-		if (s->outbox)
-			session_close(s, NULL);
-		else
-			turns_wait(turns, s);
-		return;
-	}
-	if (events & UV_WRITABLE)
-		flush(s);
-	if ((events & UV_READABLE) && s->state != SESSION_CLOSING)
-		turns_wait(turns, s);
+	(void)events;
+	/* It closed with replies unread. What it sent before still counts: it may give memory back. */
+	s->hung_up |= status < 0;
+	turns_wait(&s->server->turns, s);
 }
 
 /* ---- Opening and closing ---- */
