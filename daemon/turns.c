@@ -89,14 +89,18 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 }
 
 /* Sessions that wait for long are not watched meanwhile. */
-static void stop_watching(const struct turns *t)
+static void stop_watching(struct turns *t)
 {
-	for (const struct turns_user *u = t->users; u; u = u->next)
-		for (struct session *s = u->first; s; s = s->place.next)
-			if (!s->place.unwatched) {
-				s->place.unwatched = true;
-				session_unwatch(s);
-			}
+	struct session *s;
+
+	while ((s = t->watched)) {
+		t->watched = s->place.next_watched;
+		s->place.listed = false;
+		if (!s->place.waits || s->place.unwatched)
+			continue;
+		s->place.unwatched = true;
+		session_unwatch(s);
+	}
 }
 
 /* Being active is all it is for. */
@@ -139,8 +143,26 @@ void turns_init(struct turns *t, uv_loop_t *loop, struct accounts *accounts,
 
 void turns_wait(struct turns *t, struct session *s)
 {
-	if (!s->place.waits)
-		push(t, user_of(s), s);
+	if (s->place.waits)
+		return;
+	push(t, user_of(s), s);
+	if (s->place.listed || s->place.unwatched)
+		return;
+	s->place.listed = true;
+	s->place.next_watched = t->watched;
+	t->watched = s;
+}
+
+static void unlist(struct turns *t, struct session *s)
+{
+	struct session **link = &t->watched;
+
+	if (!s->place.listed)
+		return;
+	while (*link != s)
+		link = &(*link)->place.next_watched;
+	*link = s->place.next_watched;
+	s->place.listed = false;
 }
 
 void turns_leave(struct turns *t, struct session *s)
@@ -148,6 +170,7 @@ void turns_leave(struct turns *t, struct session *s)
 	struct turns_user *u = user_of(s);
 	struct session **link = &u->first;
 
+	unlist(t, s);
 	if (!s->place.waits)
 		return;
 	while (*link != s)

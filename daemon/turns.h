@@ -27,7 +27,8 @@ struct turns {
 	uv_idle_t idle;            /* while any waits the loop does not sleep */
 	struct accounts *accounts; /* of which users are part */
 	struct turns_user *users;
-	uint64_t clock_ns;                     /* where the user stood who had the last turn */
+	struct session *watched; /* that wait since the last check, perhaps, and are watched still */
+	uint64_t clock_ns;       /* where the user stood who had the last turn */
 	bool (*take)(struct session *session); /* a turn; true: it may have more to read */
 };
 
@@ -40,8 +41,8 @@ struct turns_user {
 
 /* A session, as part of one. */
 struct turns_place {
-	struct session *next;
-	bool waits, unwatched;
+	struct session *next, *next_watched;
+	bool waits, unwatched, listed; /* listed: among turns.watched */
 };
 
 void turns_init(struct turns *turns, uv_loop_t *loop, struct accounts *accounts,
