@@ -157,8 +157,9 @@ static void send_on(struct session *s)
 }
 
 /*
- * A client with jobs out is likely to have sent more, and has nothing to lose by our looking. To one that got
- * its answer, a second look that finds nothing would only delay its waking up.
+ * A client with jobs out is likely to have sent more, and has nothing to lose by our looking; one that had to
+ * wait for its turn has sent more by the next, and looking costs less than watching it again. To any other that
+ * got its answer, a second look that finds nothing would only delay its waking up.
  */
 bool session_take_turn(struct session *s)
 {
@@ -175,7 +176,7 @@ bool session_take_turn(struct session *s)
 	any = read_one(s);
 	if (s->state == SESSION_CLOSING || s->outbox)
 		return false;
-	if (any && (s->jobs.count || s->hung_up))
+	if (any && (s->jobs.count || s->hung_up || s->place.unwatched))
 		return true;
 	if (s->hung_up)
 		session_close(s, NULL);
