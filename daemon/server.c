@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "devices.h"
-#include "job.h"
-#include "listener.h"
+#include "device/devices.h"
+#include "device/tuning_file.h"
+#include "job/job.h"
 #include "log.h"
 #include "notify.h"
-#include "request.h"
-#include "session.h"
-#include "tuning_file.h"
+#include "session/listener.h"
+#include "session/request.h"
+#include "session/session.h"
 
 #define WARM_POOL_GPU_BYTES (512ull << 20)
 #define HANG_CHECK_MS       1000

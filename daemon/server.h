@@ -11,18 +11,18 @@
 
 #include <uv.h>
 
-#include "account.h"
-#include "autotune.h"
 #include "config.h"
-#include "device.h"
+#include "device/autotune.h"
+#include "device/device.h"
+#include "device/tuning.h"
+#include "job/account.h"
+#include "job/marks.h"
+#include "job/pool.h"
+#include "job/scheduler.h"
+#include "job/workers.h"
 #include "log.h"
-#include "marks.h"
 #include "message.h"
-#include "pool.h"
-#include "scheduler.h"
-#include "tuning.h"
 #include "turns.h"
-#include "workers.h"
 
 struct session;
 struct ping;

@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #include "clock.h"
-#include "session.h"
+#include "session/session.h"
 
 /* ---- Lists ---- */
 

@@ -1,6 +1,6 @@
 /*
  * tuning_table.h: what kopsd, which reads tuning tables, and kops-client tune, which writes them, have to agree
- * on. The format is in daemon/tuning.h.
+ * on. The format is in daemon/device/tuning.h.
  */
 #ifndef KOPS_TUNING_TABLE_H
 #define KOPS_TUNING_TABLE_H

@@ -25,7 +25,7 @@
 #include <cuda_fp16.h>
 #include <string.h>
 
-#include "launch.cuh"
+#include "common/launch.cuh"
 
 namespace
 {

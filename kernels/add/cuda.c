@@ -1,4 +1,4 @@
-#include "cuda_rows.h"
+#include "common/cuda.h"
 
 CUDA_LAUNCH(add_float4x);
 CUDA_LAUNCH(add_float4);

@@ -9,9 +9,9 @@
  * second rounding of a sum to p bits does no harm after a first one to 2p + 2 or more, f16 has p = 11,
  * bf16 8, and subnormal sums are exact.
  */
-#include "half.h"
+#include "common/half.h"
+#include "common/rules.h"
 #include "kops.pb-c.h"
-#include "rules.h"
 
 enum { A, B, Y };
 

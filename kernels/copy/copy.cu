@@ -6,7 +6,7 @@
  *         one pitched DMA copy; else one element per   (read + written)             4232 GB/s
  *         thread along y's finest axis
  */
-#include "cuda_rows.h"
+#include "common/cuda.h"
 
 namespace
 {

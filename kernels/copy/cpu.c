@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "cpu.h"
-#include "move.h"
+#include "common/cpu.h"
+#include "common/move.h"
 
 static struct move move_of(const struct op_args *args)
 {

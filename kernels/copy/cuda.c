@@ -1,4 +1,4 @@
-#include "cuda_rows.h"
+#include "common/cuda.h"
 
 #define PITCH_MAX     ((int64_t)INT32_MAX) /* bytes; cudaMemcpy2D refuses more */
 #define ROW_BYTES_MIN 256                  /* below, the copy engine is slower than a kernel */

@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
+#include "common/rules.h"
 #include "kops.pb-c.h"
-#include "rules.h"
 
 enum { X, Y };
 

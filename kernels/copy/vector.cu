@@ -12,7 +12,7 @@
  * Bytes are read + written. Device events, median of 31; in L2: a graph of 20 copies of the same bytes. L2
  * keeps 32 MB of them, no longer 48.
  */
-#include "launch.cuh"
+#include "common/launch.cuh"
 
 namespace
 {

@@ -6,8 +6,8 @@
  */
 #include <math.h>
 
-#include "cpu.h"
-#include "threads.h"
+#include "common/cpu.h"
+#include "common/threads.h"
 
 enum { X, Y };
 

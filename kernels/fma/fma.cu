@@ -6,7 +6,7 @@
  *              registers for all steps: eight chains  × 1.98 GHz = 66.9 TFLOP/s f32
  *              hide the pipe's latency
  */
-#include "cuda_rows.h"
+#include "common/cuda.h"
 
 namespace
 {

@@ -11,7 +11,7 @@
  *
  * Of blocked's conflicts a two-thousandth is left.
  */
-#include "tiles.cuh"
+#include "gemm/tiles.cuh"
 
 namespace
 {

@@ -11,7 +11,7 @@
  * that read at once, two each meet in a bank. Of A the compiler reads 4 k's at once in each of the 8 rows, and
  * the two rows of threads in a warp meet too.
  */
-#include "tiles.cuh"
+#include "gemm/tiles.cuh"
 
 namespace
 {

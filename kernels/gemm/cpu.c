@@ -14,9 +14,9 @@
 #include <limits.h>
 #include <math.h>
 
-#include "cpu.h"
-#include "half.h"
-#include "threads.h"
+#include "common/cpu.h"
+#include "common/half.h"
+#include "common/threads.h"
 
 enum { A, B, C };
 

@@ -6,11 +6,11 @@
  * exchanged and each keeps its memory. A column-major C is computed as it stands. So every mixture of
  * row- and column-major operands goes through without a copy.
  */
-#include "cublas.h"
+#include "gemm/cublas.h"
 
 #include <cublas_v2.h>
 
-#include "problem.h"
+#include "gemm/problem.h"
 
 /* One operand. Vectors may be both row- and column-major. */
 struct matrix {

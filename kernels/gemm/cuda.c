@@ -1,11 +1,11 @@
-#include "cublas.h"
+#include "gemm/cublas.h"
 
 #include <math.h>
 
-#include "f16x3.h"
-#include "problem.h"
-#include "simt.h"
-#include "wgmma.h"
+#include "gemm/f16x3.h"
+#include "gemm/problem.h"
+#include "gemm/simt.h"
+#include "gemm/wgmma.h"
 
 CUDA_LAUNCH(gemm_pipelined);
 CUDA_LAUNCH(gemm_bankfree);

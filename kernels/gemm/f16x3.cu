@@ -49,13 +49,13 @@
  * all that was written to global memory: 168; the same and blocks that do not share A: 150. The f64 product
  * with tiles that are widened on their way to shared memory: 40.
  */
-#include "f16x3.h"
+#include "gemm/f16x3.h"
 
 #include <math.h>
 
-#include "f64.cuh"
-#include "launch.cuh"
-#include "product.cuh"
+#include "common/launch.cuh"
+#include "gemm/f64.cuh"
+#include "gemm/product.cuh"
 
 namespace
 {

@@ -11,8 +11,8 @@
 #ifndef KOPS_KERNELS_GEMM_F64_H
 #define KOPS_KERNELS_GEMM_F64_H
 
-#include "hopper.cuh"
-#include "tiles.cuh"
+#include "common/hopper.cuh"
+#include "gemm/tiles.cuh"
 
 namespace
 {

@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "problem.h"
+#include "gemm/problem.h"
 
 namespace
 {

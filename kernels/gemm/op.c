@@ -10,9 +10,9 @@
 #include <float.h>
 #include <math.h>
 
-#include "half.h"
+#include "common/half.h"
+#include "common/rules.h"
 #include "kops.pb-c.h"
-#include "rules.h"
 
 enum { A, B, C };
 

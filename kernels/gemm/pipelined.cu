@@ -11,7 +11,7 @@
  *
  * Tiles 16 deep spill registers and are no faster. With bankfree's rows of 16 threads: 40.8.
  */
-#include "tiles.cuh"
+#include "gemm/tiles.cuh"
 
 namespace
 {

@@ -2,7 +2,7 @@
 #ifndef KOPS_KERNELS_GEMM_PROBLEM_H
 #define KOPS_KERNELS_GEMM_PROBLEM_H
 
-#include "cuda_rows.h"
+#include "common/cuda.h"
 
 /* One operand: element (b, r, c) lies at data + b * batch + r * row + c * col elements. */
 struct gemm_operand {

@@ -9,8 +9,8 @@
 #ifndef KOPS_KERNELS_GEMM_PRODUCT_H
 #define KOPS_KERNELS_GEMM_PRODUCT_H
 
-#include "ring.cuh"
-#include "split.cuh"
+#include "gemm/ring.cuh"
+#include "gemm/split.cuh"
 
 namespace
 {

@@ -8,8 +8,8 @@
 #ifndef KOPS_KERNELS_GEMM_RING_H
 #define KOPS_KERNELS_GEMM_RING_H
 
-#include "hopper.cuh"
-#include "overlap.cuh"
+#include "common/hopper.cuh"
+#include "common/overlap.cuh"
 
 namespace
 {

@@ -26,11 +26,11 @@
 #include <cooperative_groups.h>
 #include <math.h>
 
-#include "hopper.cuh"
-#include "launch.cuh"
-#include "map.cuh"
-#include "simt.h"
-#include "tiles.cuh"
+#include "common/hopper.cuh"
+#include "common/launch.cuh"
+#include "gemm/map.cuh"
+#include "gemm/simt.h"
+#include "gemm/tiles.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #pragma nv_diag_suppress 177 /* the kernel is empty there, and what it would use unused */

@@ -2,7 +2,7 @@
 #ifndef KOPS_KERNELS_GEMM_SIMT_H
 #define KOPS_KERNELS_GEMM_SIMT_H
 
-#include "cuda_rows.h"
+#include "common/cuda.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -23,12 +23,12 @@
 #include <math.h>
 #include <utility>
 
-#include "fma.cuh"
-#include "hopper.cuh"
-#include "launch.cuh"
-#include "map.cuh"
-#include "simt.h"
-#include "tiles.cuh"
+#include "common/hopper.cuh"
+#include "common/launch.cuh"
+#include "gemm/fma.cuh"
+#include "gemm/map.cuh"
+#include "gemm/simt.h"
+#include "gemm/tiles.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #pragma nv_diag_suppress 177 /* the kernel is empty there, and what it would use unused */

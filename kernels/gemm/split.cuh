@@ -24,9 +24,9 @@
 #include <cuda_fp16.h>
 #include <limits.h>
 
-#include "hopper.cuh"
-#include "overlap.cuh"
-#include "tiles.cuh"
+#include "common/hopper.cuh"
+#include "common/overlap.cuh"
+#include "gemm/tiles.cuh"
 
 namespace
 {

@@ -17,8 +17,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "map.cuh"
-#include "ring.cuh"
+#include "gemm/map.cuh"
+#include "gemm/ring.cuh"
 
 namespace
 {

@@ -13,7 +13,7 @@
  * The blocks of C go in bands of 8 rows of blocks: row by row, tile32 falls to 8.0 at 16384², where B alone is
  * larger than L2.
  */
-#include "tiles.cuh"
+#include "gemm/tiles.cuh"
 
 namespace
 {

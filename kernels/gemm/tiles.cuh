@@ -8,7 +8,7 @@
 #ifndef KOPS_KERNELS_GEMM_TILES_H
 #define KOPS_KERNELS_GEMM_TILES_H
 
-#include "problem.h"
+#include "gemm/problem.h"
 
 namespace
 {

@@ -84,14 +84,14 @@
  *
  * The clock is at 1.51 GHz at 8192³, 1.41 at 16384³, in cuBLAS at 1.51 and 1.43: power again.
  */
-#include "wgmma.h"
+#include "gemm/wgmma.h"
 
 #include <math.h>
 
 #include <type_traits>
 
-#include "launch.cuh"
-#include "tensor.cuh"
+#include "common/launch.cuh"
+#include "gemm/tensor.cuh"
 
 namespace
 {

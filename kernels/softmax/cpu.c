@@ -17,10 +17,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "cpu.h"
-#include "half.h"
-#include "move.h"
-#include "threads.h"
+#include "common/cpu.h"
+#include "common/half.h"
+#include "common/move.h"
+#include "common/threads.h"
 
 enum { X, Y };
 

@@ -1,7 +1,7 @@
 #include <math.h>
 
-#include "cuda_rows.h"
-#include "ring.h"
+#include "common/cuda.h"
+#include "softmax/ring.h"
 
 #define SCALE_MAX 1e38 /* fused multiplies it by log2 e */
 

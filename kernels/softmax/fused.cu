@@ -39,8 +39,8 @@
  * waited for before all are under way: where the elements around the vectors were converted as soon as they
  * were loaded, 785 columns took 0.88, 1.01 since. 145 and 401 columns remain lowest: 0.93.
  */
-#include "fused.cuh"
-#include "launch.cuh"
+#include "common/launch.cuh"
+#include "softmax/fused.cuh"
 
 namespace
 {

@@ -9,8 +9,8 @@
 #include <cuda_pipeline_primitives.h>
 #include <limits.h>
 
-#include "exp2.cuh"
-#include "rows.cuh"
+#include "softmax/exp2.cuh"
+#include "softmax/rows.cuh"
 
 namespace
 {

@@ -78,10 +78,10 @@
  * or three looks at the totals under way at a time (0.06, 0.16); loads that L2 is to drop first (0.04), stores
  * likewise (0.01).
  */
-#include "fused.cuh"
-#include "gemm/hopper.cuh"
-#include "launch.cuh"
-#include "ring.h"
+#include "common/hopper.cuh"
+#include "common/launch.cuh"
+#include "softmax/fused.cuh"
+#include "softmax/ring.h"
 
 #include <atomic>
 #include <random>

@@ -11,7 +11,7 @@
 #include <cuda_fp16.h>
 #include <math.h>
 
-#include "cuda_rows.h"
+#include "common/cuda.h"
 
 namespace
 {

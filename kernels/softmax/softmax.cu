@@ -28,7 +28,7 @@
  * nearly the time of f32; beyond, registers leave room for one block of 1024 threads per SM, which idles at its
  * barriers. Rows of a few columns leave most of a warp idle: 4194304×8 takes 1.9 ms, naive 0.5.
  */
-#include "rows.cuh"
+#include "softmax/rows.cuh"
 
 namespace
 {

@@ -1,8 +1,8 @@
 /* transpose on the CPU: a strided move (move.h) of x, seen transposed, to y. */
 #include <math.h>
 
-#include "cpu.h"
-#include "move.h"
+#include "common/cpu.h"
+#include "common/move.h"
 
 static struct move move_of(const struct op_args *args)
 {

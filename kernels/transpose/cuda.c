@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "cuda_rows.h"
+#include "common/cuda.h"
 
 CUDA_LAUNCH(transpose_vector);
 CUDA_LAUNCH(transpose_padded);

@@ -2,7 +2,7 @@
 #ifndef KOPS_KERNELS_TRANSPOSE_PLAN_CUH
 #define KOPS_KERNELS_TRANSPOSE_PLAN_CUH
 
-#include "cuda_rows.h"
+#include "common/cuda.h"
 
 namespace
 {

@@ -23,7 +23,7 @@
  * by perelement and perrow, 50 million by the others; cycles of bank conflicts: 262 million in tiled and in
  * tiled-rect, 0.4 million in padded.
  */
-#include "plan.cuh"
+#include "transpose/plan.cuh"
 
 namespace
 {

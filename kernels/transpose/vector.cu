@@ -22,8 +22,8 @@
  * all rows are aligned there is little to gain on padded, whose sectors are whole then. Loads by cp.async are
  * slower (f32 16383×16381, 64×64, 512 threads: 3565 instead of 3823), and so are stores marked evict-first.
  */
-#include "launch.cuh"
-#include "plan.cuh"
+#include "common/launch.cuh"
+#include "transpose/plan.cuh"
 
 namespace
 {

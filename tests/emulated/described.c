@@ -1,7 +1,7 @@
-/* described.c: in the place of kernels/cuda_device.c. */
+/* described.c: in the place of kernels/common/cuda_device.c. */
 #include "described.h"
 
-#include "cuda_rows.h"
+#include "common/cuda.h"
 
 static struct described_gpu described;
 

@@ -1,4 +1,4 @@
-/* described.h: a GPU that is not there, as kernels/cuda_device.c would tell of it. */
+/* described.h: a GPU that is not there, as kernels/common/cuda_device.c would tell of it. */
 #ifndef KOPS_DESCRIBED_H
 #define KOPS_DESCRIBED_H
 

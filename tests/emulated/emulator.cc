@@ -14,7 +14,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "cuda_rows.h"
+#include "common/cuda.h"
 #include "described.h"
 #include "device.h"
 #include "emulated.h"

@@ -7,7 +7,8 @@
 #define KOPS_HOPPER 1
 
 #include "device.h"
-#include "gemm/descriptor.cuh"
+
+#include "common/descriptor.cuh"
 #include "product.h"
 
 namespace

@@ -2,8 +2,8 @@
 #ifndef KOPS_EMULATED_PRODUCT_H
 #define KOPS_EMULATED_PRODUCT_H
 
+#include "common/half.h"
 #include "emulator.h"
-#include "half.h"
 
 namespace hopper
 {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shape_class.h"
-#include "tuning.h"
+#include "device/shape_class.h"
+#include "device/tuning.h"
 
 static bool takes_all(const struct op_args *args, const char **ret_why_not)
 {

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend.h"
+#include "device/backend.h"
 
 enum { BUFFERS = 4, RESIDENT = 3 };
 #define BUFFER_BYTES (192u << 10)

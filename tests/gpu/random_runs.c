@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "half.h"
+#include "common/half.h"
 
 enum { RUNS_MAX = 3, OPS_MAX = 4, TRIES = 2000 };
 

@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backend_cpu.h"
+#include "device/cpu.h"
 
 const struct backend *kops_backend(void);
 

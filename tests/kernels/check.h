@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "backend.h"
+#include "device/backend.h"
 
 #define CHECK_TEXT_BYTES 1024
 

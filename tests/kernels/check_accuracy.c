@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "accuracy.h"
+#include "common/threads.h"
 #include "seed.h"
-#include "threads.h"
 
 #define UNIT  0x1p-24
 #define FEW   4096 /* elements, below which a case is also judged with its likes */

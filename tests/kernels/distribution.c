@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "accuracy.h"
-#include "threads.h"
+#include "common/threads.h"
 
 #define FILL_GRAIN (1u << 15) /* elements per part */
 

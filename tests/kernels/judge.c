@@ -38,7 +38,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "half.h"
+#include "common/half.h"
 
 /* ---- Images of spaces ---- */
 

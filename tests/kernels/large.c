@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "half.h"
+#include "common/half.h"
 
 #define PERIOD       65521ull
 #define ELEMENTS_MAX (67108867ull * 33)

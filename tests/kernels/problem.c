@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "check.h"
-#include "half.h"
+#include "common/half.h"
 
 #define GUARD_BYTES 64
 #define STORAGE_MAX (1u << 30) /* of one operand, but for large problems */

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "backend_cpu.h"
 #include "check.h"
+#include "device/cpu.h"
 
 #define WAIT_S 60
 

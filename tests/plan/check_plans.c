@@ -17,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend_cpu.h"
-#include "cuda_gpu.h"
-#include "cuda_rows.h"
+#include "common/cuda.h"
+#include "cuda/gpu.h"
 #include "described.h"
+#include "device/cpu.h"
 #include "plan.h"
 
 #define SHOWN_MAX 20

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "backend_cpu.h"
+#include "device/cpu.h"
 
 #define TRIES 3
 

@@ -2,8 +2,8 @@
  */
 #include <stdlib.h>
 
-#include "cuda_rows.h"
-#include "cuda_transfer.h"
+#include "common/cuda.h"
+#include "cuda/transfer.h"
 
 #include <cublas_v2.h>
 
@@ -49,7 +49,7 @@ int cuda_copy_strided(const struct view *x, const struct view *y, cudaStream_t s
 	abort();
 }
 
-/* ---- daemon/cuda_transfer.c ---- */
+/* ---- daemon/cuda/transfer.c ---- */
 
 int cuda_upload(const struct cuda_layout *layout, const void *host, bool pinned, void *image,
                 cudaStream_t stream)

@@ -6,8 +6,8 @@
 #ifndef KOPS_PLAN_H
 #define KOPS_PLAN_H
 
-#include "backend.h"
 #include "check.h"
+#include "device/backend.h"
 
 #define JOB_OPS     4
 #define JOB_BUFFERS (JOB_OPS * OP_VIEWS_MAX)

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "account.h"
+#include "job/account.h"
 
 struct fixture {
 	struct config config;

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "autotune.h"
+#include "device/autotune.h"
 
 #define OPS_MAX       4 /* of a job here */
 #define BEFORE        8 /* jobs of a shape before the trials */

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "canary.h"
+#include "device/canary.h"
 
 enum { LARGE_ELEMENTS = 500000 };
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cpu.h"
+#include "common/cpu.h"
 
 static const struct kernel *row(void)
 {

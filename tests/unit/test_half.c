@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "half.h"
+#include "common/half.h"
 
 /* Room for an element of any type. */
 union element {

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "job.h"
+#include "job/job.h"
 
 enum { STATES = JOB_CANCELLED + 1 };
 

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "marks.h"
-#include "rules.h"
+#include "common/rules.h"
+#include "job/marks.h"
 
 static char folder[] = "/tmp/kops-marks-XXXXXX", path[64];
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "rules.h"
+#include "common/rules.h"
 #include "seed.h"
 
 #define ELEMENTS (1u << 15) /* of each of the three pieces of memory */

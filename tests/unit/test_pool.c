@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "pool.h"
+#include "job/pool.h"
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)

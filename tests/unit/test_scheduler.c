@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "scheduler.h"
+#include "job/scheduler.h"
 #include "seed.h"
 
 #define CPU 0u

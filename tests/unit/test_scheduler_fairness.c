@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "scheduler.h"
+#include "job/scheduler.h"
 
 #define CPU 0u
 #define GPU 1u

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "cpu.h"
-#include "half.h"
-#include "threads.h"
+#include "common/cpu.h"
+#include "common/half.h"
+#include "common/threads.h"
 
 #ifdef KOPS_SANITIZE
 #define LONGEST 50001

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "threads.h"
+#include "common/threads.h"
 
 #define PARTS_MAX 64
 

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "shape_class.h"
-#include "tuning.h"
+#include "device/shape_class.h"
+#include "device/tuning.h"
 
 #define HEAD  "kops tuning table 1\n"
 #define OURS  "[kopsd 1.2.3 on Some GPU, driver 5]\n"

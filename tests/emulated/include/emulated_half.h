@@ -2,8 +2,8 @@
 #ifndef KOPS_EMULATED_HALF_H
 #define KOPS_EMULATED_HALF_H
 
+#include "common/half.h"
 #include "cuda_runtime_api.h"
-#include "half.h"
 
 namespace emulator
 {

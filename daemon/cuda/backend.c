@@ -1,0 +1,503 @@
+/*
+ * backend.c: NVIDIA GPUs, as the module kops-cuda.so.
+ *
+ * A device has LANES CUDA streams. A run goes to the stream that already holds runs of its lane, which
+ * keeps their order, else to the stream with the fewest. Each stream has a cuBLAS handle of its own: a
+ * handle has one workspace, and two streams writing it at once would spoil each other's results.
+ *
+ * A run is enqueued in slices of some PART_US, most in one: uploads, kernels, downloads, and last the number of
+ * the slice, written by the GPU into a word of pinned memory. poll() compares that word. What is out on a
+ * stream is a queue in that order; a run that failed on the way takes its place in it too, since the GPU may
+ * still be working for it.
+ *
+ * Errors that leave the CUDA context broken (illegal addresses, hardware faults) show up in
+ * cudaStreamQuery(), which poll() asks every millisecond. From then on every run fails with KOPS_E_FAULT: only
+ * a new process gets a new context.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "common/cuda.h"
+#include "cuda/gpu.h"
+#include "cuda/hold.h"
+
+#define QUERY_NS 1000000u /* between looks for errors while runs are out */
+
+#define TIMED_MIN_US 100.0 /* a run planned to be shorter is timed by the host: four events cost it 6 µs */
+
+/*
+ * The stream of a run that asked to be timed is held before its first event until all is enqueued, so that its
+ * kernels follow each other without waiting for their launches; at most for HOLD_US and HOLD_OP_US for each op.
+ * An op takes the host some 5 us, and 300 us where cuBLAS sees a shape for the first time.
+ */
+#define HOLD_US    500
+#define HOLD_OP_US 20
+
+/*
+ * Up to where using host memory in place beats copying it. Measured on an H200 over PCIe 5 x16, from start() to
+ * poll(), in place against copied: gemm 64×64×64 27 µs against 34, 96×96×96 26 against 35, 128×128×128 47
+ * against 38; add 1024² 237 against 256, 2048² 731 against 949; softmax 2048² 574 against 647, 4096² 2690
+ * against 2537.
+ */
+static const struct cuda_direct direct_limits = {.streaming_max_bytes = 16 << 20,
+                                                 .reusing_max_bytes = 40 << 10};
+/* ---- Starting ---- */
+
+static struct lane *lane_for(struct backend_device *dev, uint64_t lane)
+{
+	struct lane *best = &dev->lanes[0];
+
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
+		for (const struct out *out = dev->lanes[i].head; out; out = out->next)
+			if (out->run->lane == lane)
+				return &dev->lanes[i];
+		if (dev->lanes[i].n_out < best->n_out)
+			best = &dev->lanes[i];
+	}
+	return best;
+}
+
+static int make_events(struct out *out)
+{
+	cudaEvent_t *events[] = {&out->begun, &out->uploaded, &out->computed, &out->downloaded};
+
+	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		if (cudaEventCreate(events[i]) != cudaSuccess)
+			return KOPS_E_FAULT;
+	return cudaEventCreateWithFlags(&out->ended, cudaEventDisableTiming) == cudaSuccess ? 0 : KOPS_E_FAULT;
+}
+
+static struct out *take_out(struct backend_device *dev)
+{
+	struct out *out = dev->spare;
+
+	if (out) {
+		dev->spare = out->next;
+		return out;
+	}
+	out = calloc(1, sizeof(*out));
+	if (out && make_events(out) < 0) {
+		cuda_free_out(out);
+		return NULL;
+	}
+	return out;
+}
+
+static void put_out(struct backend_device *dev, struct out *out)
+{
+	cuda_stage_free(out->stage);
+	out->stage = NULL;
+	out->scratch = NULL;
+	out->next = dev->spare;
+	dev->spare = out;
+}
+
+static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t part)
+{
+	const struct run_op *op = &out->run->ops[i];
+	struct launch launch = {
+	    .workspace = out->stage->scratch + out->stage->copies_bytes,
+	    .workspace_bytes = out->stage->workspace_bytes,
+	    .stream = lane->stream,
+	    .library = lane->cublas,
+	};
+	struct op_args whole, args;
+	int rc;
+
+	if (view_elements(op_output_const(&op->args)) == 0)
+		return 0;
+	rc = cuda_stage_begin_op(out->stage, i, &whole);
+	if (rc < 0)
+		return rc;
+	op_part(&whole, &op->cut, part, &args);
+	rc = op->kernel->launch(&args, &launch);
+	if (rc < 0) {
+		snprintf(out->run->error, WHY_BYTES, "op %u: kernel \"%s\" of %s did not start: %s", i,
+		         op->kernel->name, op->args.op->name, cudaGetErrorString(cudaPeekAtLastError()));
+		return rc;
+	}
+	cuda_stage_end_op(out->stage, i);
+	return 0;
+}
+
+static double part_us(const struct run_op *op)
+{
+	return op->plan_us / (op->cut.n_parts ? op->cut.n_parts : 1);
+}
+
+/* A slice: parts that are planned to take no longer than PART_US together, one at least. */
+static int launch_slice(struct lane *lane, struct out *out)
+{
+	struct run *run = out->run;
+	double us = 0;
+	int rc;
+
+	do {
+		rc = launch_part(lane, out, run->next_op, run->next_part);
+		us += part_us(&run->ops[run->next_op]);
+		run_advance(run);
+	} while (rc == 0 && !run_is_through(run) && us + part_us(&run->ops[run->next_op]) <= PART_US);
+	return rc;
+}
+
+static void stamp(const struct lane *lane, const struct out *out, cudaEvent_t event)
+{
+	if (out->timed)
+		cudaEventRecord(event, lane->stream);
+}
+
+/* Whether the run is to be enqueued in one slice. */
+static bool is_one_slice(const struct run *run)
+{
+	double us = 0;
+
+	for (unsigned i = 0; i < run->n_ops; i++)
+		us += run->ops[i].plan_us;
+	return us <= PART_US;
+}
+
+static void use_lane(struct cuda_stage *stage, const struct lane *lane)
+{
+	stage->stream = lane->stream;
+	stage->others_out = lane->n_out > 0;
+}
+
+/* Operands of a run that begins. */
+static int lay_out(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	int rc = cuda_stage_new(out->run, &direct_limits, &out->stage);
+
+	if (rc < 0)
+		return rc;
+	use_lane(out->stage, lane);
+	return cuda_get_scratch(dev, lane, out, !is_one_slice(out->run));
+}
+
+static int enqueue(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	bool begins = !out->stage;
+	int rc = 0;
+
+	if (begins)
+		rc = lay_out(dev, lane, out);
+	else
+		use_lane(out->stage, lane); /* it goes on, on whatever lane */
+	if (rc < 0)
+		return rc;
+	if (out->run->timed && !cuda_stage_waits(out->stage))
+		cuda_hold(&lane->words->enqueued, lane->issued + 1, HOLD_US + HOLD_OP_US * out->run->n_ops,
+		          lane->stream);
+	stamp(lane, out, out->begun);
+	rc = begins ? cuda_stage_upload_all(out->stage) : 0;
+	if (rc < 0)
+		return rc;
+	stamp(lane, out, out->uploaded);
+	rc = launch_slice(lane, out);
+	if (rc < 0)
+		return rc;
+	stamp(lane, out, out->computed);
+	rc = run_is_through(out->run) ? cuda_stage_download_all(out->stage) : 0;
+	stamp(lane, out, out->downloaded);
+	return rc;
+}
+
+static void push_done(struct backend_device *dev, struct run *run, int status)
+{
+	run->status = status;
+	run->next = NULL;
+	*dev->done_tail = run;
+	dev->done_tail = &run->next;
+}
+
+/* Fails what is out and remembers why: the context is lost. */
+static void give_up(struct backend_device *dev, cudaError_t error)
+{
+	if (!dev->fault[0])
+		snprintf(dev->fault, WHY_BYTES, "the GPU failed: %s (%s); kopsd has to restart",
+		         cudaGetErrorString(error), cudaGetErrorName(error));
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
+		struct lane *lane = &dev->lanes[i];
+
+		for (struct out *out = lane->head, *next; out; out = next) {
+			next = out->next;
+			snprintf(out->run->error, WHY_BYTES, "%s", dev->fault);
+			push_done(dev, out->run, KOPS_E_FAULT);
+			put_out(dev, out);
+		}
+		lane->head = NULL;
+		lane->tail = &lane->head;
+		lane->n_out = 0;
+	}
+}
+
+/* An error that outlives its call. */
+static cudaError_t broken(const struct lane *lane)
+{
+	cudaError_t error = cudaStreamQuery(lane->stream);
+
+	if (error == cudaErrorNotReady)
+		error = cudaSuccess;
+	cudaGetLastError();
+	return error;
+}
+
+/* The end of a run on its stream, failed ones included: what they enqueued has to be through first. */
+static cudaError_t enqueue_end(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	bool ends = out->status < 0 || run_is_through(out->run);
+	cudaError_t error = out->scratch && ends ? cudaFreeAsync(out->scratch, lane->stream) : cudaSuccess;
+
+	if (error != cudaSuccess)
+		return error;
+	out->number = ++lane->issued;
+	if (dev->write_value(lane->stream, (CUdeviceptr)(uintptr_t)&lane->words->through, out->number, 0) !=
+	    CUDA_SUCCESS)
+		return cudaErrorUnknown;
+	return cudaEventRecord(out->ended, lane->stream);
+}
+
+static void push_out(struct lane *lane, struct out *out)
+{
+	out->next = NULL;
+	*lane->tail = out;
+	lane->tail = &out->next;
+	lane->n_out++;
+}
+
+static const char *sentence_of(int status)
+{
+	return status == KOPS_E_NOMEM ? "out of memory while the job was enqueued" : "CUDA refused the job";
+}
+
+static void gpu_start(struct backend_device *dev, struct run *run)
+{
+	struct lane *lane = lane_for(dev, run->lane);
+	struct out *out;
+	cudaError_t error;
+
+	run->error[0] = '\0';
+	run_begin(run);
+	if (dev->fault[0]) {
+		snprintf(run->error, WHY_BYTES, "%s", dev->fault);
+		push_done(dev, run, KOPS_E_FAULT);
+		return;
+	}
+	cudaSetDevice(dev->index);
+	out = run->state ? run->state : take_out(dev);
+	run->state = NULL;
+	if (!out) {
+		snprintf(run->error, WHY_BYTES, "out of memory");
+		push_done(dev, run, KOPS_E_NOMEM);
+		return;
+	}
+	out->run = run;
+	out->timed = run->timed || run->plan_us >= TIMED_MIN_US;
+	out->started_ns = clock_ns();
+	out->status = enqueue(dev, lane, out);
+	if (out->status < 0 && !run->error[0])
+		snprintf(run->error, WHY_BYTES, "%s: %s", sentence_of(out->status),
+		         cudaGetErrorString(cudaPeekAtLastError()));
+	if (out->status < 0)
+		cudaGetLastError();
+	__atomic_store_n(&lane->words->enqueued, lane->issued + 1, __ATOMIC_RELEASE);
+	error = enqueue_end(dev, lane, out);
+	push_out(lane, out);
+	if (error == cudaSuccess && out->status == KOPS_E_FAULT)
+		error = broken(lane);
+	if (error != cudaSuccess)
+		give_up(dev, error);
+}
+
+/* ---- Finishing ---- */
+
+static double between_us(cudaEvent_t from, cudaEvent_t to)
+{
+	float ms = 0;
+
+	return cudaEventElapsedTime(&ms, from, to) == cudaSuccess ? (double)ms * 1e3 : 0;
+}
+
+/* A run that was not worth four events counts as computing from end to end. */
+static void add_times(struct run *run, const struct out *out)
+{
+	double upload_us = 0, compute_us, download_us = 0;
+
+	if (out->timed) {
+		upload_us = between_us(out->begun, out->uploaded);
+		compute_us = between_us(out->uploaded, out->computed);
+		download_us = between_us(out->computed, out->downloaded);
+	} else {
+		compute_us = clock_us(out->started_ns, clock_ns());
+	}
+	run->upload_us += upload_us;
+	run->compute_us += compute_us;
+	run->download_us += download_us;
+	run->slice_us = upload_us + compute_us + download_us;
+}
+
+static struct run *finish(struct backend_device *dev, struct lane *lane)
+{
+	struct out *out = lane->head;
+	struct run *run = out->run;
+
+	lane->head = out->next;
+	if (!lane->head)
+		lane->tail = &lane->head;
+	lane->n_out--;
+	run->status = out->status;
+	if (run->status == 0)
+		add_times(run, out);
+	if (run->status == 0 && !run_is_through(run))
+		run->state = out;
+	else
+		put_out(dev, out);
+	return run;
+}
+
+static void gpu_abandon(struct backend_device *dev, struct run *run)
+{
+	struct out *out = run->state;
+
+	if (!out)
+		return;
+	cudaSetDevice(dev->index);
+	if (out->scratch)
+		cudaFreeAsync(out->scratch, dev->memory_stream);
+	cudaGetLastError();
+	run->state = NULL;
+	put_out(dev, out);
+}
+
+static bool is_through(const struct lane *lane)
+{
+	uint32_t through = __atomic_load_n(&lane->words->through, __ATOMIC_ACQUIRE);
+
+	return lane->head && (int32_t)(through - lane->head->number) >= 0;
+}
+
+/* Looks for a broken context now and then; a run that it took down never writes its number. */
+static void look_for_errors(struct backend_device *dev)
+{
+	uint64_t now = clock_ns();
+
+	if (now - dev->queried_ns < QUERY_NS)
+		return;
+	dev->queried_ns = now;
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
+		cudaError_t error = dev->lanes[i].head ? broken(&dev->lanes[i]) : cudaSuccess;
+
+		if (error != cudaSuccess) {
+			give_up(dev, error);
+			return;
+		}
+	}
+}
+
+static struct run *pop_done(struct backend_device *dev)
+{
+	struct run *run = dev->done;
+
+	if (!run)
+		return NULL;
+	dev->done = run->next;
+	if (!dev->done)
+		dev->done_tail = &dev->done;
+	return run;
+}
+
+static struct run *gpu_poll(struct backend_device *dev)
+{
+	if (dev->done)
+		return pop_done(dev);
+	for (unsigned i = 0; i < CUDA_LANES; i++)
+		if (is_through(&dev->lanes[i]))
+			return finish(dev, &dev->lanes[i]);
+	look_for_errors(dev);
+	return pop_done(dev);
+}
+
+/* One notify(): shared by the host calls on all lanes, of which the first wakes and the last frees. */
+struct waker {
+	void (*wake)(void *arg);
+	void *arg;
+	unsigned users;
+	bool woken;
+};
+
+static void drop_waker(struct waker *waker)
+{
+	if (__atomic_sub_fetch(&waker->users, 1, __ATOMIC_ACQ_REL) == 0)
+		free(waker);
+}
+
+static void CUDART_CB on_finished(void *data)
+{
+	struct waker *waker = data;
+
+	if (!__atomic_exchange_n(&waker->woken, true, __ATOMIC_ACQ_REL))
+		waker->wake(waker->arg);
+	drop_waker(waker);
+}
+
+/* After the lane's first run: not on its stream, where the call would come after all its runs. */
+static void notify_lane(struct lane *lane, struct waker *waker)
+{
+	__atomic_add_fetch(&waker->users, 1, __ATOMIC_ACQ_REL);
+	if (cudaStreamWaitEvent(lane->waker, lane->head->ended, 0) == cudaSuccess &&
+	    cudaLaunchHostFunc(lane->waker, on_finished, waker) == cudaSuccess)
+		return;
+	cudaGetLastError();
+	drop_waker(waker);
+}
+
+static void gpu_notify(struct backend_device *dev, void (*wake)(void *arg), void *arg)
+{
+	struct waker *waker;
+
+	if (dev->done) {
+		wake(arg);
+		return;
+	}
+	waker = malloc(sizeof(*waker));
+	if (!waker) {
+		wake(arg); /* the caller looks again at once, and asks again */
+		return;
+	}
+	*waker = (struct waker){.wake = wake, .arg = arg, .users = 1};
+	cudaSetDevice(dev->index);
+	for (unsigned i = 0; i < CUDA_LANES; i++)
+		if (dev->lanes[i].head)
+			notify_lane(&dev->lanes[i], waker);
+	drop_waker(waker);
+}
+
+static const struct backend cuda_backend = {
+    .abi = BACKEND_ABI,
+    .kind = "gpu",
+    .count = cuda_count,
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .kernels = cuda_kernels,
+    .disable = cuda_disable,
+    .plan = cuda_plan,
+    .rivals = cuda_rivals,
+    .start = gpu_start,
+    .abandon = gpu_abandon,
+    .poll = gpu_poll,
+    .notify = gpu_notify,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .pin = cuda_pin,
+    .unpin = cuda_unpin,
+};
+
+__attribute__((visibility("default"))) const struct backend *kops_backend(void);
+
+const struct backend *kops_backend(void)
+{
+	return &cuda_backend;
+}

@@ -1,0 +1,103 @@
+/*
+ * gpu.h: one NVIDIA GPU as the files of the CUDA backend share it.
+ *
+ *     open.c          what there is; opening and closing a device
+ *     memory.c        scratch of runs, RESIDENT memory, pinning
+ *     plan.c          which rows run what, and how long that takes
+ *     backend.c       starting and finishing runs; the vtable
+ *     stage.c         operands of one run: device copies, uploads, downloads (layout.c, transfer.c)
+ */
+#ifndef KOPS_CUDA_GPU_H
+#define KOPS_CUDA_GPU_H
+
+#include <cublas_v2.h>
+#include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+#include <stdalign.h>
+
+#include "cuda/stage.h"
+#include "device/backend.h"
+
+#define CUDA_LANES 4
+
+/* What a run needs while it is out, or paused as its run->state. Kept for reuse: events are slow to make. */
+struct out {
+	struct run *run;
+	struct cuda_stage *stage;
+	void *scratch; /* of its own, when it was too much for the lane's or has to outlast a pause; freed in
+	                  stream order */
+	cudaEvent_t begun, uploaded, computed, downloaded; /* recorded if timed */
+	cudaEvent_t ended;                                 /* for notify(); without a time, it costs nothing */
+	bool timed;
+	uint64_t started_ns;
+	uint32_t number; /* counted on its lane; wraps */
+	int status;
+	struct out *next;
+};
+
+/* Pinned: numbers of the last runs that are through, and that are enqueued. A cache line for each writer. */
+struct lane_words {
+	alignas(64) uint32_t through;  /* the GPU's */
+	alignas(64) uint32_t enqueued; /* the host's; cuda_hold() waits for it */
+};
+
+struct lane {
+	cudaStream_t stream;
+	cudaStream_t waker; /* carries the host calls of notify(), so that they do not hold up the stream */
+	cublasHandle_t cublas;
+	void *cublas_workspace;
+	void *scratch;
+	uint64_t scratch_bytes;
+	uint32_t issued;
+	struct lane_words *words;
+	struct out *head, **tail;
+	unsigned n_out;
+};
+
+struct backend_device {
+	int index;
+	struct device_info info;
+	double flops_per_us, bytes_per_us; /* f32 arithmetic, device memory */
+	cudaMemPool_t pool;
+	cudaStream_t memory_stream; /* alloc() and free() */
+	PFN_cuStreamWriteValue32_v11070 write_value;
+	struct lane_words *words; /* pinned, one for each lane */
+	struct lane lanes[CUDA_LANES];
+	struct out *spare;
+	struct run *done, **done_tail; /* back without having been out */
+	uint64_t queried_ns;
+	char fault[WHY_BYTES]; /* "" while the context is sound */
+	uint64_t disabled[OP_COUNT];
+};
+
+/* open.c */
+unsigned cuda_count(char why[WHY_BYTES]);
+int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES]);
+void cuda_close(struct backend_device *dev);
+void cuda_describe(const struct backend_device *dev, struct device_info *ret);
+void cuda_free_out(struct out *out);
+
+/* plan.c: the functions of the vtable. */
+const struct kernel_list *cuda_kernels(const struct op *op);
+void cuda_disable(struct backend_device *dev, const struct op *op, unsigned row);
+int cuda_plan(const struct backend_device *dev, struct run *run);
+unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *args,
+                     struct rival ret[RIVALS_MAX]);
+/* The op's args with the strides that its kernel will see; addresses stay open. */
+void cuda_plan_args(const struct op_args *args, struct op_args *ret);
+/* Sets what this thread's GPU reaches at best, by its attributes. */
+void cuda_plan_rates(struct backend_device *dev);
+
+/* memory.c */
+/* A device is open: its context may serve cuda_pin(). */
+void cuda_memory_opened(int index);
+/* Finds out->stage the scratch memory it needs, `own` or what the lane's runs share. KOPS_E_NOMEM with a
+ * sentence in the run, KOPS_E_FAULT. */
+int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *out, bool own);
+int cuda_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address);
+void cuda_free(struct backend_device *dev, void *address);
+int cuda_pin(void *host, uint64_t bytes, bool read_only);
+void cuda_unpin(void *host);
+
+#endif

@@ -1,0 +1,70 @@
+/* layout.c: the dense image of a view. See stage.h. */
+#include "cuda/stage.h"
+
+/* The axes that take room, finest first; of equal strides the later axis is the finer. */
+static uint32_t sort_axes(const struct view *v, uint32_t axes[KOPS_RANK_MAX])
+{
+	uint32_t n = 0;
+
+	for (uint32_t d = v->rank; d-- > 0;) {
+		uint32_t at = n;
+
+		if (v->shape[d] < 2 || v->strides[d] == 0)
+			continue;
+		for (; at > 0 && stride_magnitude(v->strides[axes[at - 1]]) > stride_magnitude(v->strides[d]);
+		     at--)
+			axes[at] = axes[at - 1];
+		axes[at] = d;
+		n++;
+	}
+	return n;
+}
+
+/* Appends an axis, or lengthens the last one that it continues. */
+static void append_axis(struct cuda_layout *layout, uint64_t extent, uint64_t host_stride)
+{
+	uint32_t last = layout->rank - 1;
+
+	if (layout->rank > 0 && host_stride == layout->host_stride[last] * layout->extent[last]) {
+		layout->extent[last] *= extent;
+		return;
+	}
+	layout->extent[layout->rank] = extent;
+	layout->host_stride[layout->rank++] = host_stride;
+}
+
+void cuda_layout_of(const struct view *v, struct cuda_layout *ret)
+{
+	uint32_t axes[KOPS_RANK_MAX], n = sort_axes(v, axes);
+	uint64_t dense = 1;
+
+	*ret = (struct cuda_layout){.element = (uint32_t)dtype_size(v->dtype), .lowest = v->offset};
+	for (uint32_t d = 0; d < v->rank; d++)
+		ret->strides[d] = v->strides[d];
+	if (view_elements(v) == 0)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t extent = v->shape[axes[i]], step = stride_magnitude(v->strides[axes[i]]);
+
+		if (v->strides[axes[i]] < 0) {
+			ret->lowest -= (extent - 1) * step * ret->element;
+			ret->origin += (extent - 1) * dense;
+			ret->strides[axes[i]] = -(int64_t)dense;
+		} else {
+			ret->strides[axes[i]] = (int64_t)dense;
+		}
+		append_axis(ret, extent, step);
+		dense *= extent;
+	}
+	ret->bytes = dense * ret->element;
+}
+
+bool cuda_layout_same_image(const struct cuda_layout *a, const struct cuda_layout *b)
+{
+	if (a->bytes != b->bytes || a->lowest != b->lowest || a->element != b->element || a->rank != b->rank)
+		return false;
+	for (uint32_t d = 0; d < a->rank; d++)
+		if (a->extent[d] != b->extent[d] || a->host_stride[d] != b->host_stride[d])
+			return false;
+	return true;
+}

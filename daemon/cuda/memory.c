@@ -1,0 +1,156 @@
+/* memory.c: device memory of runs and buffers, and host memory for DMA. */
+#include <stdio.h>
+
+#include "cuda/gpu.h"
+
+#define SCRATCH_KEPT_MAX (64ull << 20) /* bytes of scratch memory that a stream keeps between runs */
+#define SCRATCH_MIN      (1ull << 20)
+
+/* The device whose context cuda_pin() uses; -1 before the first is open. */
+static int pin_device = -1;
+
+void cuda_memory_opened(int index)
+{
+	int unset = -1;
+
+	__atomic_compare_exchange_n(&pin_device, &unset, index, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+/* ---- Scratch memory ---- */
+
+/* Gives back what idle lanes and the pool keep. Waits for the device. */
+static void release_kept(struct backend_device *dev)
+{
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
+		struct lane *lane = &dev->lanes[i];
+
+		if (lane->scratch && !lane->head) {
+			cudaFreeAsync(lane->scratch, lane->stream);
+			lane->scratch = NULL;
+			lane->scratch_bytes = 0;
+		}
+		cudaStreamSynchronize(lane->stream);
+	}
+	cudaStreamSynchronize(dev->memory_stream);
+	cudaMemPoolTrimTo(dev->pool, 0);
+}
+
+static cudaError_t pool_alloc(struct backend_device *dev, uint64_t bytes, cudaStream_t stream, void **ret)
+{
+	cudaError_t error = cudaMallocFromPoolAsync(ret, bytes, dev->pool, stream);
+
+	if (error != cudaErrorMemoryAllocation)
+		return error;
+	cudaGetLastError();
+	release_kept(dev);
+	return cudaMallocFromPoolAsync(ret, bytes, dev->pool, stream);
+}
+
+/* Runs of a lane follow each other, so they may share its scratch memory. */
+static cudaError_t grow_lane_scratch(struct backend_device *dev, struct lane *lane, uint64_t bytes)
+{
+	uint64_t room = SCRATCH_MIN;
+	void *scratch;
+	cudaError_t error;
+
+	while (room < bytes)
+		room *= 2;
+	error = pool_alloc(dev, room, lane->stream, &scratch);
+	if (error != cudaSuccess)
+		return error;
+	if (lane->scratch)
+		cudaFreeAsync(lane->scratch, lane->stream);
+	lane->scratch = scratch;
+	lane->scratch_bytes = room;
+	return cudaSuccess;
+}
+
+int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *out, bool own)
+{
+	uint64_t bytes = cuda_stage_scratch_bytes(out->stage);
+	cudaError_t error = cudaSuccess;
+
+	if (bytes > SCRATCH_KEPT_MAX || (own && bytes > 0))
+		error = pool_alloc(dev, bytes, lane->stream, &out->scratch);
+	else if (bytes > lane->scratch_bytes)
+		error = grow_lane_scratch(dev, lane, bytes);
+	out->stage->scratch = out->scratch ? out->scratch : lane->scratch;
+	if (error == cudaSuccess)
+		return 0;
+	if (error != cudaErrorMemoryAllocation)
+		return KOPS_E_FAULT;
+	cudaGetLastError();
+	snprintf(out->run->error, WHY_BYTES,
+	         "no %llu MiB of device memory are free for this job; free RESIDENT buffers or submit it again "
+	         "later",
+	         (unsigned long long)(bytes >> 20) + 1);
+	return KOPS_E_NOMEM;
+}
+
+/* ---- RESIDENT and host memory ---- */
+
+int cuda_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address)
+{
+	void *address = NULL;
+	cudaError_t error;
+
+	if (dev->fault[0])
+		return KOPS_E_FAULT;
+	cudaSetDevice(dev->index);
+	error = pool_alloc(dev, bytes, dev->memory_stream, &address);
+	if (error != cudaSuccess) {
+		cudaGetLastError();
+		return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
+	}
+	error = cudaMemsetAsync(address, 0, bytes, dev->memory_stream);
+	if (error == cudaSuccess)
+		error = cudaStreamSynchronize(dev->memory_stream);
+	if (error != cudaSuccess) {
+		cudaFreeAsync(address, dev->memory_stream);
+		cudaGetLastError();
+		return KOPS_E_FAULT;
+	}
+	*ret_address = address;
+	return 0;
+}
+
+/* No run uses it any more, so nothing has to be waited for. */
+void cuda_free(struct backend_device *dev, void *address)
+{
+	if (!address)
+		return;
+	cudaSetDevice(dev->index);
+	cudaFreeAsync(address, dev->memory_stream);
+	cudaGetLastError();
+}
+
+/* Without a current device the runtime would make a context on device 0, which may not be ours to use. */
+static bool enter_any_context(void)
+{
+	int index = __atomic_load_n(&pin_device, __ATOMIC_ACQUIRE);
+
+	return index >= 0 && cudaSetDevice(index) == cudaSuccess;
+}
+
+int cuda_pin(void *host, uint64_t bytes, bool read_only)
+{
+	unsigned flags =
+	    cudaHostRegisterPortable | cudaHostRegisterMapped | (read_only ? cudaHostRegisterReadOnly : 0);
+	cudaError_t error;
+
+	if (!enter_any_context())
+		return KOPS_E_DEVICE;
+	error = cudaHostRegister(host, bytes, flags);
+	if (error == cudaSuccess)
+		return 0;
+	cudaGetLastError();
+	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_SYSTEM;
+}
+
+void cuda_unpin(void *host)
+{
+	if (!enter_any_context())
+		return;
+	cudaHostUnregister(host);
+	cudaGetLastError();
+}

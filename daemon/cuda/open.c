@@ -1,0 +1,281 @@
+/* open.c: which GPUs there are, and opening and closing one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/gpu.h"
+
+#define DEPTH       8
+#define DEPTH_US    60e3
+#define SPARE_BYTES (256ull << 20) /* device memory left for cuBLAS, kernels and the driver */
+
+/* ---- What there is ---- */
+
+static void explain_count(cudaError_t error, char why[WHY_BYTES])
+{
+	int driver = 0, built = CUDART_VERSION;
+
+	cudaDriverGetVersion(&driver);
+	if (driver == 0)
+		snprintf(why, WHY_BYTES,
+		         "no NVIDIA driver: libcuda.so.1 is missing or the kernel module is not loaded");
+	else if (error == cudaErrorInsufficientDriver)
+		snprintf(why, WHY_BYTES,
+		         "the NVIDIA driver is too old: it serves CUDA %d.%d, kops-cuda.so is built with "
+		         "%d.%d; update the "
+		         "driver",
+		         driver / 1000, driver % 1000 / 10, built / 1000, built % 1000 / 10);
+	else if (error == cudaErrorNoDevice)
+		snprintf(why, WHY_BYTES, "no CUDA device is visible; see nvidia-smi and CUDA_VISIBLE_DEVICES");
+	else
+		snprintf(why, WHY_BYTES, "CUDA cannot count the devices: %s", cudaGetErrorString(error));
+}
+
+unsigned cuda_count(char why[WHY_BYTES])
+{
+	int n = 0;
+	cudaError_t error = cudaGetDeviceCount(&n);
+
+	if (error == cudaSuccess && n > 0)
+		return (unsigned)n;
+	cudaGetLastError();
+	explain_count(error == cudaSuccess ? cudaErrorNoDevice : error, why);
+	return 0;
+}
+
+void cuda_describe(const struct backend_device *dev, struct device_info *ret)
+{
+	*ret = dev->info;
+}
+
+/* ---- Opening and closing ---- */
+
+static int cuda_failed(cudaError_t error, const char *what, char why[WHY_BYTES])
+{
+	snprintf(why, WHY_BYTES, "%s: %s", what, cudaGetErrorString(error));
+	cudaGetLastError();
+	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
+}
+
+/* "580.159.04", from the driver's own file; else the CUDA version that it serves. */
+static void driver_version(char *text, size_t size)
+{
+	FILE *file = fopen("/proc/driver/nvidia/version", "re");
+	char line[256], word[32];
+	int cuda = 0;
+
+	cudaDriverGetVersion(&cuda);
+	snprintf(text, size, "for CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
+	if (!file)
+		return;
+	if (fgets(line, sizeof(line), file)) {
+		for (const char *at = line; *at; at += strcspn(at, " \t\n"), at += strspn(at, " \t\n"))
+			if (sscanf(at, "%31[0-9.]", word) == 1 && strchr(word, '.') && strlen(word) > 4) {
+				snprintf(text, size, "%s", word);
+				break;
+			}
+	}
+	fclose(file);
+}
+
+static int attribute(int index, enum cudaDeviceAttr which)
+{
+	int value = 0;
+
+	cudaDeviceGetAttribute(&value, which, index);
+	return value;
+}
+
+static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *prop, size_t free_bytes)
+{
+	char driver[32], text[256];
+
+	driver_version(driver, sizeof(driver));
+	snprintf(text, sizeof(text), "%.60s, compute capability %d.%d, %d SMs, driver %s, CUDA %d.%d",
+	         prop->name, prop->major, prop->minor, prop->multiProcessorCount, driver, CUDART_VERSION / 1000,
+	         CUDART_VERSION % 1000 / 10);
+	snprintf(dev->info.description, sizeof(dev->info.description), "%.127s", text);
+	dev->info.memory_bytes = free_bytes > SPARE_BYTES ? free_bytes - SPARE_BYTES : 0;
+	dev->info.cache_bytes = (uint64_t)attribute(dev->index, cudaDevAttrL2CacheSize);
+	dev->info.depth = DEPTH;
+	dev->info.depth_us = DEPTH_US;
+	cuda_plan_rates(dev);
+}
+
+static int require(struct backend_device *dev, char why[WHY_BYTES])
+{
+	enum cudaDriverEntryPointQueryResult found;
+	void *function = NULL;
+
+	if (!attribute(dev->index, cudaDevAttrMemoryPoolsSupported)) {
+		snprintf(why, WHY_BYTES, "the device has no memory pools; kopsd needs them");
+		return KOPS_E_UNSUPPORTED;
+	}
+	if (!attribute(dev->index, cudaDevAttrCanUseHostPointerForRegisteredMem)) {
+		snprintf(why, WHY_BYTES, "the device cannot reach registered host memory at its own address");
+		return KOPS_E_UNSUPPORTED;
+	}
+	if (cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &function, 11070, cudaEnableDefault,
+	                                     &found) != cudaSuccess ||
+	    !function) {
+		cudaGetLastError();
+		snprintf(why, WHY_BYTES, "the driver lacks cuStreamWriteValue32; update it");
+		return KOPS_E_UNSUPPORTED;
+	}
+	dev->write_value = (PFN_cuStreamWriteValue32_v11070)function;
+	return 0;
+}
+
+/* 32 MiB is what cuBLAS asks for on Hopper; older GPUs need less. */
+static int open_cublas(struct lane *lane, const struct cudaDeviceProp *prop, char why[WHY_BYTES])
+{
+	size_t bytes = (prop->major >= 9 ? 32u : 8u) << 20;
+	cudaError_t error = cudaMalloc(&lane->cublas_workspace, bytes);
+	cublasStatus_t status;
+
+	if (error != cudaSuccess)
+		return cuda_failed(error, "no memory for the workspace of cuBLAS", why);
+	status = cublasCreate(&lane->cublas);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		status = cublasSetStream(lane->cublas, lane->stream);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		status = cublasSetWorkspace(lane->cublas, lane->cublas_workspace, bytes);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		status = cublasSetMathMode(lane->cublas, CUBLAS_DEFAULT_MATH |
+		                                             CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		return 0;
+	snprintf(why, WHY_BYTES, "cuBLAS does not start: %s", cublasGetStatusString(status));
+	return KOPS_E_FAULT;
+}
+
+static int open_lane(struct backend_device *dev, unsigned i, const struct cudaDeviceProp *prop,
+                     char why[WHY_BYTES])
+{
+	struct lane *lane = &dev->lanes[i];
+	cudaError_t error = cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking);
+
+	lane->tail = &lane->head;
+	lane->words = &dev->words[i];
+	*lane->words = (struct lane_words){0};
+	if (error == cudaSuccess)
+		error = cudaStreamCreateWithFlags(&lane->waker, cudaStreamNonBlocking);
+	if (error != cudaSuccess)
+		return cuda_failed(error, "no CUDA stream", why);
+	return open_cublas(lane, prop, why);
+}
+
+static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
+{
+	struct cudaMemPoolProps props = {
+	    .allocType = cudaMemAllocationTypePinned,
+	    .location = {.type = cudaMemLocationTypeDevice, .id = dev->index},
+	};
+	uint64_t keep = UINT64_MAX;
+	cudaError_t error = cudaMemPoolCreate(&dev->pool, &props);
+
+	if (error == cudaSuccess)
+		error = cudaMemPoolSetAttribute(dev->pool, cudaMemPoolAttrReleaseThreshold, &keep);
+	if (error == cudaSuccess)
+		error = cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking);
+	if (error == cudaSuccess)
+		error =
+		    cudaHostAlloc((void **)&dev->words, CUDA_LANES * sizeof *dev->words, cudaHostAllocMapped);
+	return error == cudaSuccess ? 0 : cuda_failed(error, "no memory pool", why);
+}
+
+static void close_lane(struct lane *lane)
+{
+	if (lane->stream)
+		cudaStreamSynchronize(lane->stream);
+	if (lane->waker) {
+		cudaStreamSynchronize(lane->waker);
+		cudaStreamDestroy(lane->waker);
+	}
+	if (lane->cublas)
+		cublasDestroy(lane->cublas);
+	cudaFree(lane->cublas_workspace);
+	if (lane->scratch)
+		cudaFreeAsync(lane->scratch, lane->stream);
+	if (lane->stream)
+		cudaStreamDestroy(lane->stream);
+}
+
+void cuda_free_out(struct out *out)
+{
+	cudaEvent_t events[] = {out->begun, out->uploaded, out->computed, out->downloaded, out->ended};
+
+	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		if (events[i])
+			cudaEventDestroy(events[i]);
+	free(out);
+}
+
+void cuda_close(struct backend_device *dev)
+{
+	struct out *next;
+
+	if (!dev)
+		return;
+	cudaSetDevice(dev->index);
+	for (unsigned i = 0; i < CUDA_LANES; i++)
+		close_lane(&dev->lanes[i]);
+	for (struct out *out = dev->spare; out; out = next) {
+		next = out->next;
+		cuda_free_out(out);
+	}
+	if (dev->memory_stream) {
+		cudaStreamSynchronize(dev->memory_stream);
+		cudaStreamDestroy(dev->memory_stream);
+	}
+	cudaFreeHost(dev->words);
+	if (dev->pool)
+		cudaMemPoolDestroy(dev->pool);
+	cudaGetLastError();
+	free(dev);
+}
+
+static int open_parts(struct backend_device *dev, char why[WHY_BYTES])
+{
+	struct cudaDeviceProp prop;
+	size_t free_bytes = 0, total_bytes = 0;
+	cudaError_t error = cudaSetDevice(dev->index);
+	int rc;
+
+	if (error == cudaSuccess)
+		error = cudaGetDeviceProperties(&prop, dev->index);
+	if (error != cudaSuccess)
+		return cuda_failed(error, "the GPU does not open", why);
+	if ((rc = require(dev, why)) < 0 || (rc = open_pool(dev, why)) < 0)
+		return rc;
+	for (unsigned i = 0; i < CUDA_LANES; i++)
+		if ((rc = open_lane(dev, i, &prop, why)) < 0)
+			return rc;
+	error = cudaMemGetInfo(&free_bytes, &total_bytes);
+	if (error != cudaSuccess)
+		return cuda_failed(error, "the GPU does not tell its memory", why);
+	fill_info(dev, &prop, free_bytes);
+	return 0;
+}
+
+int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
+{
+	struct backend_device *dev = calloc(1, sizeof(*dev));
+	int rc;
+
+	(void)threads;
+	if (!dev) {
+		snprintf(why, WHY_BYTES, "out of memory");
+		return KOPS_E_NOMEM;
+	}
+	dev->index = (int)index;
+	dev->done_tail = &dev->done;
+	rc = open_parts(dev, why);
+	if (rc < 0) {
+		cuda_close(dev);
+		return rc;
+	}
+	cuda_memory_opened((int)index);
+	*ret_dev = dev;
+	return 0;
+}

@@ -1,0 +1,248 @@
+/*
+ * plan.c: which rows run the ops of a run, how much device memory they want and how long they take. Asks
+ * the device nothing but its attributes, so that tests/plan describes devices that are not there.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/cuda.h"
+#include "cuda/gpu.h"
+#include "device/host_pages.h"
+
+static const struct cuda_direct no_direct;
+
+static const struct kernel_list *const lists[OP_COUNT] = {
+#define X(name, NAME) &name##_cuda_rows,
+#include "ops.def"
+#undef X
+};
+
+const struct kernel_list *cuda_kernels(const struct op *op)
+{
+	static const struct kernel_list none;
+
+	unsigned i = op_index(op);
+
+	return i < OP_COUNT ? lists[i] : &none;
+}
+
+void cuda_disable(struct backend_device *dev, const struct op *op, unsigned row)
+{
+	unsigned i = op_index(op);
+
+	if (i < OP_COUNT && row < 64)
+		dev->disabled[i] |= 1ull << row;
+}
+
+static bool is_elsewhere(const struct backend_device *dev, const struct view *v)
+{
+	const struct memory *m = v->space;
+
+	return m->owner && m->owner != dev;
+}
+
+void cuda_plan_args(const struct op_args *args, struct op_args *ret)
+{
+	*ret = *args;
+	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+		const struct memory *m = args->views[v].space;
+		struct cuda_layout layout;
+
+		if (m->owner)
+			continue;
+		cuda_layout_of(&args->views[v], &layout);
+		memcpy(ret->views[v].strides, layout.strides, sizeof(layout.strides));
+	}
+}
+
+/* ---- Time ---- */
+
+/* FP32 units per multiprocessor: 64 on Turing and the A100, 128 on the rest. */
+static int fp32_units(int major, int minor)
+{
+	return major == 7 || (major == 8 && minor == 0) ? 64 : 128;
+}
+
+void cuda_plan_rates(struct backend_device *dev)
+{
+	int major = cuda_device_attribute(cudaDevAttrComputeCapabilityMajor);
+	int minor = cuda_device_attribute(cudaDevAttrComputeCapabilityMinor);
+	double multiprocessors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	double clock_khz = cuda_device_attribute(cudaDevAttrClockRate);
+	double memory_khz = cuda_device_attribute(cudaDevAttrMemoryClockRate);
+	double bus_bytes = cuda_device_attribute(cudaDevAttrGlobalMemoryBusWidth) / 8.0;
+
+	dev->flops_per_us = multiprocessors * fp32_units(major, minor) * 2.0 * clock_khz * 1e-3;
+	dev->bytes_per_us = 2.0 * memory_khz * 1e-3 * bus_bytes;
+	if (dev->flops_per_us <= 0)
+		dev->flops_per_us = 1e7;
+	if (dev->bytes_per_us <= 0)
+		dev->bytes_per_us = 5e5;
+}
+
+#define LAUNCH_US     3.0
+#define RUN_US        15.0 /* of a run, whatever it does */
+#define PINNED_RATE   55e3 /* bytes per us over PCIe 5 x16, measured on an H200 */
+#define PAGEABLE_RATE 20e3 /* of memory that is not pinned, or is about to be */
+#define ROW_BYTES_MIN 256  /* of a copy of rows: shorter ones are gathered one element at a time */
+#define LINE_BYTES    64   /* what an element far from its neighbours takes of host or device memory */
+#define REACHED       0.87 /* of the memory's rate, by what only reads and writes */
+#define GATHER_US     2e-3 /* per element, by the CPU */
+#define SCATTER_US    3e-5 /* per element, of views that are no runs: by a GPU of SCATTER_SMS */
+#define SCATTER_SMS   132
+
+/* How much faster than f32 on plain units the op's type is computed where it is fastest. */
+static double speed_up(const struct op_args *args)
+{
+	int major = cuda_device_attribute(cudaDevAttrComputeCapabilityMajor);
+	int ratio = cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio);
+
+	switch (args->views[0].dtype) {
+	case KOPS_F16:
+		return major >= 7 ? 10 : 0.5;
+	case KOPS_BF16:
+		return major >= 8 ? 10 : 0.5;
+	case KOPS_F64:
+		return 1.0 / (ratio > 2 ? ratio : 2);
+	default:
+		return 0.75; /* what cuBLAS reaches of the peak */
+	}
+}
+
+/* By the lines of device memory and the arithmetic of addresses, whatever is computed. */
+static double memory_us(const struct backend_device *dev, const struct op_args *args)
+{
+	double bytes = 0, scattered = 0;
+
+	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+		bytes += LINE_BYTES * view_blocks(&args->views[v], LINE_BYTES);
+		if (!view_is_dense(&args->views[v]))
+			scattered = (double)view_elements(op_output_const(args));
+	}
+	double multiprocessors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	return bytes / (REACHED * dev->bytes_per_us) +
+	       scattered * SCATTER_US * SCATTER_SMS / (multiprocessors > 1 ? multiprocessors : 1);
+}
+
+/* Of one kernel, its operands in the device's memory. */
+static double kernel_us(const struct backend_device *dev, const struct kernel *kernel,
+                        const struct op_args *args)
+{
+	struct cost cost;
+
+	if (kernel->time_ns)
+		return kernel->time_ns(args) * 1e-3;
+	args->op->cost(args, &cost);
+	double compute_us = cost.flops / (dev->flops_per_us * speed_up(args));
+	double bytes_us = cost.bytes / dev->bytes_per_us;
+	return (kernel->slowdown ? kernel->slowdown(args) : 1) * fmax(compute_us, bytes_us);
+}
+
+static double op_us(const struct backend_device *dev, const struct kernel *kernel, const struct op_args *args)
+{
+	if (view_elements(op_output_const(args)) == 0)
+		return 0;
+	return LAUNCH_US + fmax(kernel_us(dev, kernel, args), memory_us(dev, args));
+}
+
+static int plan_op(const struct backend_device *dev, struct run *run, unsigned i)
+{
+	struct run_op *op = &run->ops[i];
+	struct op_args args;
+	int rc;
+
+	for (unsigned v = 0; v <= op->args.op->n_inputs; v++) {
+		if (!is_elsewhere(dev, &op->args.views[v]))
+			continue;
+		snprintf(run->error, WHY_BYTES,
+		         "op %u (%s) uses a RESIDENT buffer of another device; run it there, or copy the data "
+		         "through a SHARED buffer",
+		         i, op->args.op->name);
+		return KOPS_E_DEVICE;
+	}
+	cuda_plan_args(&op->args, &args);
+	rc = kernel_choose(cuda_kernels(op->args.op), &args, op->pinned, op->tuned,
+	                   dev->disabled[op_index(op->args.op)], &op->kernel, op->why);
+	if (rc < 0) {
+		snprintf(run->error, WHY_BYTES, "%s", op->why);
+		return rc;
+	}
+	op->larger_errors = !kernel_is_accurate(op->kernel, &args, &(const char *){NULL});
+	kernel_passed_over(cuda_kernels(op->args.op), &args, dev->disabled[op_index(op->args.op)], op->kernel,
+	                   op->passed_over);
+	op->plan_us = op_us(dev, op->kernel, &args);
+	kernel_cut(op->kernel, &args, op->plan_us / PART_US, &op->cut);
+	return 0;
+}
+
+unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *args, struct rival ret[RIVALS_MAX])
+{
+	struct op_args staged;
+
+	cudaSetDevice(dev->index); /* rows ask what GPU it is */
+	cuda_plan_args(args, &staged);
+	return kernel_rivals(cuda_kernels(args->op), &staged, dev->disabled[op_index(args->op)], ret);
+}
+
+/* ---- Transfers ---- */
+
+/* One way. Pinned memory is mapped; what is not is read or written by the CPU. */
+static double transfer_us(const struct cuda_copy *copy)
+{
+	const struct cuda_layout *l = &copy->layout;
+	bool rows = l->rank == 0 || (l->host_stride[0] == 1 && l->extent[0] * l->element >= ROW_BYTES_MIN) ||
+	            (l->rank == 1 && l->host_stride[0] == 1);
+	double bytes = (double)l->bytes, lines = LINE_BYTES * view_blocks(copy->view, LINE_BYTES);
+
+	if (copy->pinned)
+		return fmax(rows ? bytes : lines, bytes) / PINNED_RATE;
+	if (rows)
+		return bytes / PAGEABLE_RATE;
+	return (bytes + lines) / PAGEABLE_RATE + bytes / l->element * GATHER_US +
+	       host_pages_us(copy->view, copy->is_written);
+}
+
+static double transfers_us(const struct cuda_stage *stage)
+{
+	double us = 0;
+
+	for (unsigned c = 0; c < stage->n_copies; c++)
+		us += (stage->copies[c].is_read + stage->copies[c].is_written) * transfer_us(&stage->copies[c]);
+	return us;
+}
+
+/* Errs upwards: nothing stops a run that is out. */
+static void estimate(struct run *run, const struct cuda_stage *stage)
+{
+	run->plan_us = RUN_US + transfers_us(stage);
+	for (unsigned i = 0; i < run->n_ops; i++)
+		run->plan_us += run->ops[i].plan_us;
+}
+
+int cuda_plan(const struct backend_device *dev, struct run *run)
+{
+	struct cuda_stage *stage;
+	int rc;
+
+	run->error[0] = '\0';
+	cudaSetDevice(dev->index); /* rows ask what GPU it is */
+	for (unsigned i = 0; i < run->n_ops; i++)
+		if ((rc = plan_op(dev, run, i)) < 0)
+			return rc;
+	rc = cuda_stage_new(run, &no_direct, &stage);
+	if (rc < 0) {
+		snprintf(run->error, WHY_BYTES, "out of host memory");
+		return rc;
+	}
+	run->device_bytes = cuda_stage_scratch_bytes(stage);
+	estimate(run, stage);
+	cuda_stage_free(stage);
+	if (run->device_bytes <= dev->info.memory_bytes)
+		return 0;
+	snprintf(
+	    run->error, WHY_BYTES,
+	    "the job needs %llu MiB of device memory, the device has %llu MiB; split it, or use device cpu",
+	    (unsigned long long)(run->device_bytes >> 20), (unsigned long long)(dev->info.memory_bytes >> 20));
+	return KOPS_E_NOMEM;
+}

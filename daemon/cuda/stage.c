@@ -1,0 +1,424 @@
+#include "cuda/stage.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "cuda/transfer.h"
+
+#define ALIGNMENT 256u
+
+static uint64_t aligned(uint64_t bytes)
+{
+	return (bytes + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+}
+
+static struct memory *memory_of(const struct view *v)
+{
+	return (struct memory *)(uintptr_t)v->space;
+}
+
+static const struct op_args *args_of(const struct cuda_stage *stage, unsigned i)
+{
+	return &stage->run->ops[i].args;
+}
+
+static unsigned view_total(const struct op_args *args)
+{
+	return args->op->n_inputs + 1;
+}
+
+static bool is_output(const struct op_args *args, unsigned v)
+{
+	return v == args->op->n_inputs;
+}
+
+static bool needs_content(const struct op_args *args, unsigned v)
+{
+	return !is_output(args, v) || args->op->reads_output(args);
+}
+
+/* Nothing is launched then, so nothing is moved. */
+static bool is_empty(const struct op_args *args)
+{
+	return view_elements(op_output_const(args)) == 0;
+}
+
+static struct cuda_copy *copy_of(const struct cuda_stage *stage, unsigned i, unsigned v)
+{
+	unsigned use = stage->uses[i][v];
+
+	return use == CUDA_STAGE_NONE ? NULL : &stage->copies[use];
+}
+
+/* ---- Laying out ---- */
+
+static unsigned find_or_add_copy(struct cuda_stage *stage, const struct view *v)
+{
+	struct cuda_layout layout;
+	struct cuda_copy *copy;
+	unsigned i = 0;
+
+	cuda_layout_of(v, &layout);
+	while (i < stage->n_copies && !(stage->copies[i].memory == memory_of(v) &&
+	                                cuda_layout_same_image(&stage->copies[i].layout, &layout)))
+		i++;
+	if (i < stage->n_copies)
+		return i;
+	copy = &stage->copies[stage->n_copies++];
+	copy->view = v;
+	copy->memory = memory_of(v);
+	copy->pinned = __atomic_load_n(&copy->memory->pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED;
+	copy->direct = true;
+	copy->layout = layout;
+	return i;
+}
+
+static void note_use(struct cuda_copy *copy, const struct op_args *args, unsigned v)
+{
+	copy->is_read |= needs_content(args, v) && !copy->is_written;
+	copy->is_written |= is_output(args, v);
+}
+
+static void find_copies(struct cuda_stage *stage)
+{
+	for (unsigned i = 0; i < stage->run->n_ops; i++) {
+		const struct op_args *args = args_of(stage, i);
+
+		for (unsigned v = 0; v < view_total(args); v++) {
+			bool none = memory_of(&args->views[v])->owner || is_empty(args);
+
+			stage->uses[i][v] = none ? CUDA_STAGE_NONE : find_or_add_copy(stage, &args->views[v]);
+			if (!none)
+				note_use(&stage->copies[stage->uses[i][v]], args, v);
+		}
+	}
+}
+
+/* Operations per byte up to which an op counts as streaming: adding is below 1, a 64×64×64 product is near 10.
+ */
+#define STREAMING_MAX 2.0
+
+static uint64_t direct_max_bytes(const struct cuda_stage *stage, unsigned i, const struct cuda_direct *direct)
+{
+	const struct run_op *op = &stage->run->ops[i];
+	struct cost cost;
+
+	if (op->kernel->once)
+		return 0; /* takes_host_view() decides */
+	op->args.op->cost(&op->args, &cost);
+	return cost.flops <= STREAMING_MAX * cost.bytes ? direct->streaming_max_bytes
+	                                                : direct->reusing_max_bytes;
+}
+
+/*
+ * Over PCIe a kernel that walks a view across its rows fetches far more than the elements: beyond a
+ * few pages only views that lie as they are counted through are worth it.
+ */
+#define SCATTERED_MAX_BYTES (64u << 10)
+
+static bool is_near(const struct cuda_copy *copy, const struct view *v, uint64_t max_bytes)
+{
+	uint64_t lo, hi;
+
+	if (max_bytes == 0 || !copy->pinned || view_extent(v, copy->memory->bytes, &lo, &hi) < 0)
+		return false;
+	return hi - lo <= max_bytes && (hi - lo <= SCATTERED_MAX_BYTES || view_is_dense(v));
+}
+
+/*
+ * A kernel that touches each element once takes one host view: its output, or its input where the
+ * output is RESIDENT. Of memory that is not pinned, only where both are runs: then it is one DMA copy.
+ */
+static bool takes_host_view(const struct cuda_stage *stage, unsigned i, unsigned v)
+{
+	const struct op_args *args = args_of(stage, i);
+	const struct cuda_copy *copy = copy_of(stage, i, v);
+
+	if (!stage->run->ops[i].kernel->once)
+		return false;
+	if (!is_output(args, v) && copy_of(stage, i, args->op->n_inputs))
+		return false;
+	if (copy->pinned)
+		return true;
+	for (unsigned w = 0; w < view_total(args); w++)
+		if (!view_is_dense(&args->views[w]))
+			return false;
+	return true;
+}
+
+static void point_at_host(const struct cuda_copy *copy, struct view *v)
+{
+	v->data = memory_at(copy->memory, v->offset);
+}
+
+static void point_at_image(const struct cuda_copy *copy, char *scratch, struct view *v)
+{
+	struct cuda_layout layout;
+
+	cuda_layout_of(v, &layout);
+	v->data = scratch ? scratch + copy->offset + layout.origin * layout.element : NULL;
+	for (uint32_t d = 0; d < v->rank; d++)
+		v->strides[d] = layout.strides[d];
+}
+
+static void fill_args(const struct cuda_stage *stage, unsigned i, struct op_args *ret_args)
+{
+	*ret_args = *args_of(stage, i);
+	for (unsigned v = 0; v < view_total(ret_args); v++) {
+		const struct cuda_copy *copy = copy_of(stage, i, v);
+		struct view *view = &ret_args->views[v];
+
+		if (!copy)
+			view->data = memory_at(memory_of(view), view->offset);
+		else if (copy->direct)
+			point_at_host(copy, view);
+		else
+			point_at_image(copy, stage->scratch, view);
+	}
+}
+
+/* Whether the op's kernel can take the direct views as they lie; it was chosen for images of them. */
+static bool kernel_agrees(struct cuda_stage *stage, unsigned i)
+{
+	const struct run_op *op = &stage->run->ops[i];
+	struct op_args args;
+
+	fill_args(stage, i, &args);
+	return kernel_takes_parts(op->kernel, &args, &op->cut);
+}
+
+/* Drops `direct` from the op's copies; true if one had it. */
+static bool withdraw(struct cuda_stage *stage, unsigned i)
+{
+	bool had = false;
+
+	for (unsigned v = 0; v < view_total(args_of(stage, i)); v++) {
+		struct cuda_copy *copy = copy_of(stage, i, v);
+
+		had |= copy && copy->direct;
+		if (copy)
+			copy->direct = false;
+	}
+	return had;
+}
+
+/* A copy is direct if every use of it can do without an image. */
+static void decide_direct(struct cuda_stage *stage, const struct cuda_direct *direct)
+{
+	bool changed = true;
+
+	for (unsigned i = 0; i < stage->run->n_ops; i++) {
+		uint64_t max_bytes = direct_max_bytes(stage, i, direct);
+
+		for (unsigned v = 0; v < view_total(args_of(stage, i)); v++) {
+			struct cuda_copy *copy = copy_of(stage, i, v);
+
+			if (copy && !takes_host_view(stage, i, v) &&
+			    !is_near(copy, &args_of(stage, i)->views[v], max_bytes))
+				copy->direct = false;
+		}
+	}
+	while (changed) {
+		changed = false;
+		for (unsigned i = 0; i < stage->run->n_ops; i++)
+			if (!kernel_agrees(stage, i))
+				changed |= withdraw(stage, i);
+	}
+}
+
+static void give_room(struct cuda_stage *stage)
+{
+	for (unsigned c = 0; c < stage->n_copies; c++) {
+		if (stage->copies[c].direct)
+			continue;
+		stage->copies[c].offset = stage->copies_bytes;
+		stage->copies_bytes += aligned(stage->copies[c].layout.bytes);
+	}
+	for (unsigned i = 0; i < stage->run->n_ops; i++) {
+		const struct run_op *op = &stage->run->ops[i];
+		struct op_args args;
+		uint64_t bytes;
+
+		if (!op->kernel->workspace || is_empty(args_of(stage, i)))
+			continue;
+		fill_args(stage, i, &args);
+		bytes = aligned(kernel_workspace(op->kernel, &args, &op->cut));
+		if (bytes > stage->workspace_bytes)
+			stage->workspace_bytes = bytes;
+	}
+}
+
+int cuda_stage_new(const struct run *run, const struct cuda_direct *direct, struct cuda_stage **ret_stage)
+{
+	size_t n = run->n_ops;
+	struct cuda_stage *stage =
+	    calloc(1, sizeof(*stage) + n * OP_VIEWS_MAX * sizeof(struct cuda_copy) + n * sizeof(*stage->uses));
+
+	if (!stage)
+		return KOPS_E_NOMEM;
+	stage->run = run;
+	stage->copies = (struct cuda_copy *)(stage + 1);
+	stage->uses = (unsigned(*)[OP_VIEWS_MAX])(stage->copies + n * OP_VIEWS_MAX);
+	find_copies(stage);
+	decide_direct(stage, direct);
+	give_room(stage);
+	*ret_stage = stage;
+	return 0;
+}
+
+void cuda_stage_free(struct cuda_stage *stage)
+{
+	free(stage);
+}
+
+uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage)
+{
+	return stage->copies_bytes + stage->workspace_bytes;
+}
+
+bool cuda_stage_waits(const struct cuda_stage *stage)
+{
+	for (unsigned c = 0; c < stage->n_copies; c++)
+		if (!stage->copies[c].direct && !stage->copies[c].pinned)
+			return true;
+	return false;
+}
+
+/* ---- Moving ---- */
+
+/* Before the CPU reads host memory on its own: whatever may still be writing it has to be through. */
+static int settle(struct cuda_stage *stage)
+{
+	if (!stage->others_out && !stage->downloaded)
+		return 0;
+	stage->others_out = false;
+	stage->downloaded = false;
+	return cudaStreamSynchronize(stage->stream) == cudaSuccess ? 0 : KOPS_E_FAULT;
+}
+
+static int upload(struct cuda_stage *stage, struct cuda_copy *copy)
+{
+	int rc = copy->pinned ? 0 : settle(stage);
+
+	if (rc < 0)
+		return rc;
+	rc = cuda_upload(&copy->layout, copy->memory->host, copy->pinned, stage->scratch + copy->offset,
+	                 stage->stream);
+	if (rc < 0)
+		return rc;
+	copy->valid = true;
+	return 0;
+}
+
+static int download(struct cuda_stage *stage, struct cuda_copy *copy)
+{
+	int rc = cuda_download(&copy->layout, copy->memory->host, copy->pinned, stage->scratch + copy->offset,
+	                       stage->stream);
+
+	if (rc < 0)
+		return rc;
+	copy->dirty = false;
+	stage->downloaded = true;
+	return 0;
+}
+
+/* Downloads written copies of other views that share bytes with this one. */
+static int flush_others(struct cuda_stage *stage, const struct cuda_copy *copy)
+{
+	for (unsigned c = 0; c < stage->n_copies; c++) {
+		struct cuda_copy *other = &stage->copies[c];
+		int rc;
+
+		if (other == copy || !other->dirty || !view_overlap(other->view, copy->view))
+			continue;
+		rc = download(stage, other);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+static bool written_before(const struct cuda_stage *stage, unsigned i, const struct view *v)
+{
+	for (unsigned j = 0; j < i; j++)
+		if (view_overlap(op_output_const(args_of(stage, j)), v))
+			return true;
+	return false;
+}
+
+int cuda_stage_upload_all(struct cuda_stage *stage)
+{
+	for (unsigned i = 0; i < stage->run->n_ops; i++) {
+		const struct op_args *args = args_of(stage, i);
+
+		for (unsigned v = 0; v < view_total(args) && !is_empty(args); v++) {
+			struct cuda_copy *copy = copy_of(stage, i, v);
+			int rc;
+
+			if (!copy || copy->direct || copy->valid || !needs_content(args, v) ||
+			    written_before(stage, i, &args->views[v]))
+				continue;
+			rc = upload(stage, copy);
+			if (rc < 0)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+static int begin_view(struct cuda_stage *stage, unsigned i, unsigned v)
+{
+	const struct op_args *args = args_of(stage, i);
+	struct cuda_copy *copy = copy_of(stage, i, v);
+	int rc;
+
+	if (!copy || copy->layout.bytes == 0)
+		return 0;
+	if (copy->valid && !is_output(args, v))
+		return 0;
+	rc = flush_others(stage, copy);
+	if (rc < 0)
+		return rc;
+	if (copy->direct)
+		return copy->pinned || is_output(args, v) ? 0 : settle(stage);
+	return needs_content(args, v) && !copy->valid ? upload(stage, copy) : 0;
+}
+
+int cuda_stage_begin_op(struct cuda_stage *stage, unsigned i, struct op_args *ret_args)
+{
+	unsigned n = view_total(args_of(stage, i));
+
+	for (unsigned v = 0; v < n; v++) {
+		int rc = begin_view(stage, i, v);
+
+		if (rc < 0)
+			return rc;
+	}
+	fill_args(stage, i, ret_args);
+	return 0;
+}
+
+void cuda_stage_end_op(struct cuda_stage *stage, unsigned i)
+{
+	const struct op_args *args = args_of(stage, i);
+	struct cuda_copy *copy = copy_of(stage, i, args->op->n_inputs);
+
+	if (!copy)
+		return;
+	for (unsigned c = 0; c < stage->n_copies; c++)
+		if (&stage->copies[c] != copy && view_overlap(stage->copies[c].view, copy->view))
+			stage->copies[c].valid = false;
+	copy->valid = copy->dirty = !copy->direct;
+	stage->downloaded |= copy->direct;
+}
+
+int cuda_stage_download_all(struct cuda_stage *stage)
+{
+	for (unsigned c = 0; c < stage->n_copies; c++) {
+		int rc = stage->copies[c].dirty ? download(stage, &stage->copies[c]) : 0;
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}

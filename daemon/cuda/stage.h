@@ -1,0 +1,96 @@
+/*
+ * stage.h: how the host memory of a run gets to the GPU and back.
+ *
+ * The elements of each view of SHARED memory get a copy: a dense image on the device that keeps the order of
+ * the axes in memory, so that a transposed view stays one by its strides, as do reversed and repeated axes;
+ * views of the same elements share a copy. Gaps are neither uploaded nor downloaded: another job may be writing
+ * them. A small view of pinned memory, or one whose only readers and writers touch each element once, is
+ * `direct`: kernels use the host memory itself.
+ *
+ * Within a run: a copy is uploaded when an op first reads it; valid while no op has written other views of
+ * the same bytes; dirty from its op's write until it is downloaded. No two dirty copies share a byte.
+ */
+#ifndef KOPS_CUDA_STAGE_H
+#define KOPS_CUDA_STAGE_H
+
+#include <cuda_runtime_api.h>
+
+#include "device/backend.h"
+
+/* The dense image of a view. Axes: those of more than one index and stride other than 0, merged, finest first.
+ */
+struct cuda_layout {
+	uint64_t bytes;                 /* of the image; 0 for a view without elements */
+	uint64_t lowest;                /* bytes from the memory's start to the view's lowest element */
+	uint64_t origin;                /* elements from the image's start to element (0, …) */
+	int64_t strides[KOPS_RANK_MAX]; /* of the view over the image, elements; as they were for axes of one
+	                                   index */
+	uint32_t element, rank;         /* bytes of an element; merged axes */
+	uint64_t extent[KOPS_RANK_MAX];
+	uint64_t host_stride[KOPS_RANK_MAX]; /* elements */
+};
+
+/* Pure. v->offset is used, v->data is not. */
+void cuda_layout_of(const struct view *v, struct cuda_layout *ret);
+
+/* Whether the two, over one memory, hold the same elements in the same places. Their strides may differ. */
+bool cuda_layout_same_image(const struct cuda_layout *a, const struct cuda_layout *b);
+
+struct cuda_copy {
+	const struct view *view; /* the first of the run's views that it serves */
+	struct memory *memory;
+	struct cuda_layout layout;
+	uint64_t offset;          /* in the scratch memory */
+	bool is_read, is_written; /* by ops of the run: read before the run writes it, written */
+	bool pinned, direct, valid, dirty;
+};
+
+struct cuda_stage {
+	const struct run *run;
+	uint64_t copies_bytes;    /* room of all copies that are not direct */
+	uint64_t workspace_bytes; /* the most that an op's kernel wants */
+	char *scratch;            /* cuda_stage_scratch_bytes(); the caller's, set before the first transfer */
+	cudaStream_t stream;      /* likewise */
+	bool others_out;          /* likewise: earlier runs are out on the stream */
+	bool downloaded;          /* a download has been enqueued */
+	unsigned n_copies;
+	struct cuda_copy *copies;
+	unsigned (*uses)[OP_VIEWS_MAX]; /* per op and view: index of its copy; CUDA_STAGE_NONE: RESIDENT, or of
+	                                   an op without output */
+};
+
+#define CUDA_STAGE_NONE UINT_MAX
+
+/*
+ * Pinned views that span no more bytes are direct if their kernels can take them. `streaming` is for ops with
+ * little arithmetic per byte, whose kernels read each element about once; `reusing` for the others.
+ */
+struct cuda_direct {
+	uint64_t streaming_max_bytes, reusing_max_bytes;
+};
+
+/*
+ * Lays out a run whose kernels are chosen; enqueues nothing. KOPS_E_NOMEM (host memory). Free with
+ * cuda_stage_free().
+ */
+int cuda_stage_new(const struct run *run, const struct cuda_direct *direct, struct cuda_stage **ret_stage);
+void cuda_stage_free(struct cuda_stage *stage);
+
+uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage);
+
+/* Whether transfers will wait for the stream: those of memory that is not pinned do. */
+bool cuda_stage_waits(const struct cuda_stage *stage);
+
+/*
+ * The rest enqueues on stage->stream. 0, KOPS_E_NOMEM or KOPS_E_FAULT.
+ *
+ * upload_all: copies whose first use is a read of what no op of this run wrote before. begin_op: what op i
+ * still lacks, and its args with device addresses. end_op: notes what it has written. download_all: every
+ * written copy.
+ */
+int cuda_stage_upload_all(struct cuda_stage *stage);
+int cuda_stage_begin_op(struct cuda_stage *stage, unsigned i, struct op_args *ret_args);
+void cuda_stage_end_op(struct cuda_stage *stage, unsigned i);
+int cuda_stage_download_all(struct cuda_stage *stage);
+
+#endif

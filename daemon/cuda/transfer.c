@@ -1,0 +1,173 @@
+#include "cuda/transfer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cuda.h"
+
+#define CALLS_MAX     16         /* DMA copies per transfer; each costs some 2 µs of this thread */
+#define PITCH_MAX     INT32_MAX  /* bytes; cudaMemcpy2D refuses more */
+#define ROW_BYTES_MIN 256        /* below, a kernel on mapped memory moves rows faster than the copy engine */
+#define BOUNCE_BYTES  (4u << 20) /* host memory through which the CPU gathers and scatters */
+
+/* A transfer as pitched copies: `calls` of `height` rows each. */
+struct pitched {
+	uint64_t row_bytes, height, pitch, calls;
+	uint32_t outer; /* first axis that calls are looped over */
+};
+
+static struct pitched pitched_of(const struct cuda_layout *l)
+{
+	uint32_t next = l->rank > 0 && l->host_stride[0] == 1;
+	struct pitched p = {
+	    .row_bytes = next ? l->extent[0] * l->element : l->element, .height = 1, .calls = 1};
+
+	p.pitch = p.row_bytes;
+	if (next < l->rank) {
+		p.height = l->extent[next];
+		p.pitch = l->host_stride[next] * l->element;
+	}
+	p.outer = next + 1;
+	for (uint32_t d = p.outer; d < l->rank; d++)
+		p.calls *= l->extent[d];
+	return p;
+}
+
+static bool suits_copy_engine(const struct pitched *p)
+{
+	if (p->calls > CALLS_MAX || p->pitch < p->row_bytes || (p->height > 1 && p->pitch > PITCH_MAX))
+		return false;
+	return p->row_bytes >= ROW_BYTES_MIN || p->height * p->calls <= CALLS_MAX;
+}
+
+static void copy_rows(const struct pitched *p, char *host, char *image, bool up, cudaStream_t stream)
+{
+	enum cudaMemcpyKind kind = up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
+	char *to = up ? image : host, *from = up ? host : image;
+
+	if (p->height == 1)
+		cudaMemcpyAsync(to, from, p->row_bytes, kind, stream);
+	else
+		cudaMemcpy2DAsync(to, up ? p->row_bytes : p->pitch, from, up ? p->pitch : p->row_bytes,
+		                  p->row_bytes, p->height, kind, stream);
+}
+
+static int by_copy_engine(const struct cuda_layout *l, const struct pitched *p, char *host, char *image,
+                          bool up, cudaStream_t stream)
+{
+	for (uint64_t call = 0; call < p->calls; call++) {
+		uint64_t rest = call, at = 0;
+
+		for (uint32_t d = p->outer; d < l->rank; d++) {
+			at += rest % l->extent[d] * l->host_stride[d];
+			rest /= l->extent[d];
+		}
+		copy_rows(p, host + at * l->element, image + call * p->height * p->row_bytes, up, stream);
+	}
+	return cuda_launch_status();
+}
+
+static int by_kernel(const struct cuda_layout *l, char *host, char *image, bool up, cudaStream_t stream)
+{
+	struct view outside = {.data = host, .rank = l->rank}, inside;
+
+	outside.dtype = l->element == 2 ? KOPS_F16 : l->element == 4 ? KOPS_F32 : KOPS_F64;
+	for (uint32_t d = 0; d < l->rank; d++) {
+		outside.shape[l->rank - 1 - d] = l->extent[d];
+		outside.strides[l->rank - 1 - d] = (int64_t)l->host_stride[d];
+	}
+	inside = outside;
+	inside.data = image;
+	view_make_dense(&inside);
+	return up ? cuda_copy_strided(&outside, &inside, stream) : cuda_copy_strided(&inside, &outside, stream);
+}
+
+static void move_elements(char *to, uint64_t to_step, const char *from, uint64_t from_step, uint64_t n,
+                          uint32_t element)
+{
+	for (uint64_t i = 0; i < n; i++, to += to_step, from += from_step) {
+		if (element == 4)
+			memcpy(to, from, 4);
+		else if (element == 8)
+			memcpy(to, from, 8);
+		else
+			memcpy(to, from, 2);
+	}
+}
+
+/* Moves elements [first, first + n) of the image between host memory and dense. */
+static void move_on_cpu(const struct cuda_layout *l, char *host, char *dense, uint64_t first, uint64_t n,
+                        bool up)
+{
+	uint64_t host_step = l->host_stride[0] * l->element;
+
+	while (n > 0) {
+		uint64_t rest = first / l->extent[0], at = first % l->extent[0], run = l->extent[0] - at;
+		char *outside = host + at * host_step;
+
+		if (run > n)
+			run = n;
+		for (uint32_t d = 1; d < l->rank; d++) {
+			outside += rest % l->extent[d] * l->host_stride[d] * l->element;
+			rest /= l->extent[d];
+		}
+		if (up)
+			move_elements(dense, l->element, outside, host_step, run, l->element);
+		else
+			move_elements(outside, host_step, dense, l->element, run, l->element);
+		dense += run * l->element;
+		first += run;
+		n -= run;
+	}
+}
+
+static int by_cpu(const struct cuda_layout *l, char *host, char *image, bool up, cudaStream_t stream)
+{
+	uint64_t chunk = l->bytes < BOUNCE_BYTES ? l->bytes : BOUNCE_BYTES;
+	char *bounce = malloc(chunk);
+	cudaError_t error = cudaSuccess;
+
+	if (!bounce)
+		return KOPS_E_NOMEM;
+	for (uint64_t done = 0; done < l->bytes && error == cudaSuccess; done += chunk) {
+		if (chunk > l->bytes - done)
+			chunk = l->bytes - done;
+		if (up)
+			move_on_cpu(l, host, bounce, done / l->element, chunk / l->element, true);
+		error = cudaMemcpyAsync(up ? image + done : bounce, up ? bounce : image + done, chunk,
+		                        up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, stream);
+		if (error == cudaSuccess)
+			error = cudaStreamSynchronize(stream);
+		if (!up && error == cudaSuccess)
+			move_on_cpu(l, host, bounce, done / l->element, chunk / l->element, false);
+	}
+	free(bounce);
+	return error == cudaSuccess ? 0 : KOPS_E_FAULT;
+}
+
+static int transfer(const struct cuda_layout *l, char *host, bool pinned, char *image, bool up,
+                    cudaStream_t stream)
+{
+	struct pitched p = pitched_of(l);
+
+	if (l->bytes == 0)
+		return 0;
+	host += l->lowest;
+	if (suits_copy_engine(&p))
+		return by_copy_engine(l, &p, host, image, up, stream);
+	if (pinned)
+		return by_kernel(l, host, image, up, stream);
+	return by_cpu(l, host, image, up, stream);
+}
+
+int cuda_upload(const struct cuda_layout *layout, const void *host, bool pinned, void *image,
+                cudaStream_t stream)
+{
+	return transfer(layout, (char *)(uintptr_t)host, pinned, image, true, stream);
+}
+
+int cuda_download(const struct cuda_layout *layout, void *host, bool pinned, const void *image,
+                  cudaStream_t stream)
+{
+	return transfer(layout, host, pinned, (char *)(uintptr_t)image, false, stream);
+}

@@ -1,0 +1,281 @@
+#include "device/canary.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+enum { CANARY_TIMEOUT_S = 60 };
+
+struct canary {
+	struct run run;
+	struct run_op op;
+	struct memory memory;    /* what the device works on */
+	unsigned char *expected; /* the same layout, computed by the reference */
+	uint64_t view_bytes[OP_VIEWS_MAX];
+	uint32_t random;
+};
+
+static double next_random(struct canary *c)
+{
+	c->random = c->random * 1664525u + 1013904223u;
+	return (double)(c->random >> 8) / (double)(1u << 23) - 1.0;
+}
+
+/* Values that every dtype holds exactly, so that rounding of the inputs plays no part: multiples of 1/64 in
+ * [-1, 1]. */
+static void store(void *at, kops_dtype dtype, double value)
+{
+	double v = round(value * 64.0) / 64.0;
+	float f = (float)v;
+	_Float16 h = (_Float16)v;
+	uint32_t bits;
+	uint16_t upper;
+
+	switch (dtype) {
+	case KOPS_F32:
+		memcpy(at, &f, sizeof f);
+		break;
+	case KOPS_F64:
+		memcpy(at, &v, sizeof v);
+		break;
+	case KOPS_F16:
+		memcpy(at, &h, sizeof h);
+		break;
+	case KOPS_BF16:
+		memcpy(&bits, &f, sizeof bits);
+		upper = (uint16_t)(bits >> 16);
+		memcpy(at, &upper, sizeof upper);
+		break;
+	}
+}
+
+static double load(const void *at, kops_dtype dtype)
+{
+	double v = 0.0;
+	float f;
+	_Float16 h;
+	uint32_t bits;
+	uint16_t upper;
+
+	switch (dtype) {
+	case KOPS_F32:
+		memcpy(&f, at, sizeof f);
+		v = (double)f;
+		break;
+	case KOPS_F64:
+		memcpy(&v, at, sizeof v);
+		break;
+	case KOPS_F16:
+		memcpy(&h, at, sizeof h);
+		v = (double)h;
+		break;
+	case KOPS_BF16:
+		memcpy(&upper, at, sizeof upper);
+		bits = (uint32_t)upper << 16;
+		memcpy(&f, &bits, sizeof f);
+		v = (double)f;
+		break;
+	}
+	return v;
+}
+
+static unsigned view_total(const struct canary *c)
+{
+	return c->op.args.op->n_inputs + 1;
+}
+
+static int lay_out(struct canary *c)
+{
+	uint64_t total = 0;
+	long page = sysconf(_SC_PAGESIZE);
+
+	for (unsigned i = 0; i < view_total(c); i++) {
+		struct view *v = &c->op.args.views[i];
+		c->view_bytes[i] = view_elements(v) * dtype_size(v->dtype);
+		v->space = &c->memory;
+		v->offset = total;
+		total += (c->view_bytes[i] + 255) & ~255ull;
+	}
+	total = (total + (uint64_t)page - 1) & ~((uint64_t)page - 1);
+	c->memory.bytes = total;
+	c->memory.host = aligned_alloc((size_t)page, total);
+	c->expected = malloc(total);
+	return c->memory.host && c->expected ? 0 : KOPS_E_NOMEM;
+}
+
+typedef bool sampler(kops_dtype dtype, struct op_args *args);
+
+static struct canary *new_from(const struct op *op, sampler *sample, kops_dtype dtype)
+{
+	struct canary *c = calloc(1, sizeof *c);
+
+	if (!c)
+		return NULL;
+	c->op.args.op = op;
+	c->random = 12345;
+	if (!sample || !sample(dtype, &c->op.args) || lay_out(c) < 0) {
+		canary_free(c);
+		return NULL;
+	}
+	return c;
+}
+
+struct canary *canary_new(const struct op *op, kops_dtype dtype)
+{
+	return new_from(op, op->sample, dtype);
+}
+
+void canary_free(struct canary *c)
+{
+	if (!c)
+		return;
+	free(c->memory.host);
+	free(c->expected);
+	free(c);
+}
+
+static void compute_expected(struct canary *c)
+{
+	struct op_args args = c->op.args;
+
+	memcpy(c->expected, c->memory.host, c->memory.bytes);
+	for (unsigned i = 0; i < view_total(c); i++)
+		args.views[i].data = c->expected + args.views[i].offset;
+	args.op->reference(&args);
+}
+
+struct run *canary_prepare(struct canary *c, const char *row)
+{
+	const struct view *out = op_output(&c->op.args);
+	char why[WHY_BYTES];
+
+	for (unsigned i = 0; i < view_total(c); i++) {
+		const struct view *v = &c->op.args.views[i];
+		size_t size = dtype_size(v->dtype);
+		for (uint64_t at = 0; at < c->view_bytes[i]; at += size)
+			store((char *)c->memory.host + v->offset + at, v->dtype, next_random(c));
+	}
+	if (c->op.args.op->check(&c->op.args, why) < 0)
+		return NULL; /* a sample that breaks its own rules: canary_is_right() will say no */
+	compute_expected(c);
+	if (!c->op.args.op->reads_output(&c->op.args))
+		memset((char *)c->memory.host + out->offset, 0xff,
+		       c->view_bytes[c->op.args.op->n_inputs]); /* NaN */
+	c->op.pinned = row;
+	c->run = (struct run){.ops = &c->op, .n_ops = 1, .status = KOPS_E_FAULT, .lane = UINT64_MAX};
+	return &c->run;
+}
+
+bool canary_is_right(const struct canary *c)
+{
+	const struct op_args *args = &c->op.args;
+	const struct view *out = op_output_const(args);
+	size_t size = dtype_size(out->dtype);
+	double tolerance = args->op->tolerance(args);
+
+	if (c->run.status < 0)
+		return false;
+	for (uint64_t at = 0; at < c->view_bytes[args->op->n_inputs]; at += size) {
+		double got = load((char *)c->memory.host + out->offset + at, out->dtype);
+		double want = load(c->expected + out->offset + at, out->dtype);
+		if (!(fabs(got - want) <= tolerance)) /* NaN is never right */
+			return false;
+	}
+	return true;
+}
+
+/* Runs to the end, on the device's thread. False when it did not come back in time. */
+static bool run_through(const struct backend *backend, struct backend_device *dev, struct run *run)
+{
+	uint64_t give_up = clock_ns() + CANARY_TIMEOUT_S * 1000000000ull;
+
+	run->status = backend->plan(dev, run);
+	if (run->status < 0)
+		return true;
+	backend->start(dev, run);
+	while (!backend->poll(dev))
+		if (clock_ns() > give_up)
+			return false;
+	return true;
+}
+
+enum verdict { PASSED, FAILED, NOT_TRIED, BROKEN };
+
+/* Asked before the reference computes what nobody wants. */
+static bool takes(const struct kernel *row, struct canary *c)
+{
+	struct op_args *args = &c->op.args;
+	char why[WHY_BYTES];
+	const char *why_not;
+
+	return args->op->check(args, why) == 0 && row->supports(args, &why_not);
+}
+
+static enum verdict test_sample(const struct backend *backend, struct backend_device *dev,
+                                const struct kernel *row, struct canary *c)
+{
+	enum verdict verdict = NOT_TRIED;
+
+	if (c && takes(row, c)) {
+		if (!run_through(backend, dev, canary_prepare(c, row->name)))
+			return BROKEN; /* the run is still out: leak it, the device is given up */
+		verdict = canary_is_right(c) ? PASSED : FAILED;
+	}
+	canary_free(c);
+	return verdict;
+}
+
+/*
+ * One row with the dtypes it takes, and those of which it does not take the small sample, with the large one. A
+ * row that takes none is not tried, and not blamed.
+ */
+static enum verdict test_row(const struct backend *backend, struct backend_device *dev, const struct op *op,
+                             const struct kernel *row)
+{
+	enum verdict all = NOT_TRIED;
+
+	for (int dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++) {
+		enum verdict v = test_sample(backend, dev, row, canary_new(op, (kops_dtype)dtype));
+		if (v == NOT_TRIED)
+			v = test_sample(backend, dev, row, new_from(op, op->large_sample, (kops_dtype)dtype));
+		if (v == FAILED || v == BROKEN)
+			return v;
+		all = v == PASSED ? PASSED : all;
+	}
+	return all;
+}
+
+static void note_failure(char failed[WHY_BYTES], const char *op, const char *row)
+{
+	size_t used = strlen(failed);
+
+	snprintf(failed + used, WHY_BYTES - used, "%s%s/%s", used ? "," : "", op, row);
+}
+
+int canary_self_test(const struct backend *backend, struct backend_device *dev, char failed[WHY_BYTES])
+{
+	int passed = 0;
+
+	failed[0] = '\0';
+	for (unsigned i = 0; i < OP_COUNT; i++) {
+		const struct kernel_list *list = backend->kernels(ops[i]);
+		for (unsigned row = 0; row < list->n; row++) {
+			enum verdict v = test_row(backend, dev, ops[i], &list->rows[row]);
+			if (v == BROKEN) {
+				snprintf(failed, WHY_BYTES, "self-test of %s/%s did not come back in %d s",
+				         ops[i]->name, list->rows[row].name, CANARY_TIMEOUT_S);
+				return KOPS_E_FAULT;
+			}
+			if (v == FAILED) {
+				backend->disable(dev, ops[i], row);
+				note_failure(failed, ops[i]->name, list->rows[row].name);
+			}
+			passed += v == PASSED;
+		}
+	}
+	return passed;
+}

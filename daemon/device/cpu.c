@@ -1,0 +1,377 @@
+/*
+ * cpu.c: the CPU as a device. start() computes at once, op after op, straight from the views; poll()
+ * gives the finished runs back in order. Kernels of one op at a time use the threads of
+ * kernels/common/threads.c and of OpenBLAS.
+ */
+#include "device/cpu.h"
+
+#include <cblas.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "common/cpu.h"
+#include "common/threads.h"
+#include "device/host_pages.h"
+#include "host_memory.h"
+
+#define KEPT_WORKSPACE_BYTES (64ull << 20) /* larger ones are given back after the run */
+
+/* For plans: what any op costs, and each page of a workspace that is not kept. */
+#define OP_US             1.0
+#define WORKSPACE_PAGE_US 0.8
+
+/* ThreadSanitizer does not see how OpenBLAS, which is built without it, keeps its threads in step. */
+#ifdef __SANITIZE_THREAD__
+#define OPENBLAS_THREADS(n) 1
+#else
+#define OPENBLAS_THREADS(n) ((int)(n))
+#endif
+
+struct backend_device {
+	struct device_info info;
+	unsigned threads;
+	uint64_t disabled[OP_COUNT]; /* bit i: row i */
+	struct run *first, *last;    /* finished, waiting for poll() */
+	void *workspace;             /* kept between runs, at most KEPT_WORKSPACE_BYTES; only grows */
+	uint64_t workspace_bytes;
+};
+
+static const struct kernel_list *const rows[OP_COUNT] = {
+#define X(name, NAME) &name##_cpu_rows,
+#include "ops.def"
+#undef X
+};
+
+static unsigned cpu_count(char why[WHY_BYTES])
+{
+	(void)why;
+	return 1;
+}
+
+/* ---- Opening ---- */
+
+static unsigned usable_cpus(void)
+{
+	size_t bytes = CPU_ALLOC_SIZE(4096);
+	cpu_set_t *set = CPU_ALLOC(4096);
+	int n = 0;
+
+	if (set && sched_getaffinity(0, bytes, set) == 0)
+		n = CPU_COUNT_S(bytes, set);
+	CPU_FREE(set);
+	return n > 0 ? (unsigned)n : 1;
+}
+
+/* The text after "model name : ", or "CPU" where the system does not say. */
+static void read_model(char *name, size_t size)
+{
+	char line[256];
+	FILE *file = fopen("/proc/cpuinfo", "re");
+
+	snprintf(name, size, "CPU");
+	while (file && fgets(line, sizeof line, file)) {
+		char *value = strchr(line, ':');
+		if (strncmp(line, "model name", 10) != 0 || !value)
+			continue;
+		value++;
+		value += strspn(value, " \t");
+		value[strcspn(value, "\n")] = 0;
+		snprintf(name, size, "%s", value);
+		break;
+	}
+	if (file)
+		fclose(file);
+}
+
+static void fill_info(struct backend_device *dev)
+{
+	char model[96];
+	long cache_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+
+	read_model(model, sizeof model);
+	snprintf(dev->info.description, sizeof dev->info.description, "%s, %u thread%s", model, dev->threads,
+	         dev->threads == 1 ? "" : "s");
+	dev->info.memory_bytes = host_memory_total();
+	dev->info.cache_bytes = cache_bytes > 0 ? (uint64_t)cache_bytes : 0;
+	dev->info.depth = 2;
+	dev->info.depth_us = 500; /* so that the next is there when a short one ends */
+}
+
+static int cpu_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
+{
+	if (index != 0) {
+		snprintf(why, WHY_BYTES, "there is one CPU device, cpu, and no number %u", index);
+		return KOPS_E_DEVICE;
+	}
+	struct backend_device *dev = calloc(1, sizeof *dev);
+	if (!dev) {
+		snprintf(why, WHY_BYTES, "out of memory opening the CPU device");
+		return KOPS_E_NOMEM;
+	}
+	dev->threads = threads ? threads : usable_cpus();
+	threads_set(dev->threads);
+	openblas_set_num_threads(OPENBLAS_THREADS(dev->threads));
+	fill_info(dev);
+	*ret_dev = dev;
+	return 0;
+}
+
+static void cpu_close(struct backend_device *dev)
+{
+	if (!dev)
+		return;
+	threads_stop();
+	if (dev->workspace)
+		munmap(dev->workspace, dev->workspace_bytes);
+	free(dev);
+}
+
+static void cpu_describe(const struct backend_device *dev, struct device_info *ret)
+{
+	*ret = dev->info;
+}
+
+static const struct kernel_list *cpu_kernels(const struct op *op)
+{
+	static const struct kernel_list none = {NULL, 0};
+	size_t i = op_index(op);
+
+	return i < OP_COUNT ? rows[i] : &none;
+}
+
+static void cpu_disable(struct backend_device *dev, const struct op *op, unsigned row)
+{
+	size_t i = op_index(op);
+
+	if (i < OP_COUNT && row < 64)
+		dev->disabled[i] |= (uint64_t)1 << row;
+}
+
+/* ---- Planning ---- */
+
+/* RESIDENT memory belongs to one device; `owner` is NULL for memory of this process. */
+static int check_owners(const struct backend_device *dev, const struct op_args *args, char error[WHY_BYTES])
+{
+	for (unsigned i = 0; i <= args->op->n_inputs; i++) {
+		const struct memory *m = args->views[i].space;
+		if (!m->owner || m->owner == dev)
+			continue;
+		snprintf(error, WHY_BYTES,
+		         "a buffer of this %s is resident on another device; run the job there, or copy it "
+		         "through a "
+		         "shared buffer",
+		         args->op->name);
+		return KOPS_E_DEVICE;
+	}
+	return 0;
+}
+
+static double op_us(const struct run_op *op)
+{
+	static const struct op_cut uncut = {.n_parts = 1};
+	const struct op_args *args = &op->args;
+	uint64_t workspace = kernel_workspace(op->kernel, args, &uncut);
+	double us = OP_US;
+
+	if (view_elements(op_output_const(args)) == 0)
+		return 0;
+	for (unsigned i = 0; i <= args->op->n_inputs; i++)
+		us += host_pages_us(&args->views[i], i == args->op->n_inputs);
+	if (workspace > KEPT_WORKSPACE_BYTES)
+		us += (double)workspace / 4096 * WORKSPACE_PAGE_US;
+	return us + op->kernel->time_ns(args) * 1e-3;
+}
+
+static int plan_op(const struct backend_device *dev, struct run_op *op, char error[WHY_BYTES])
+{
+	size_t i = op_index(op->args.op);
+	int rc = check_owners(dev, &op->args, error);
+
+	if (rc < 0)
+		return rc;
+	rc = kernel_choose(rows[i], &op->args, op->pinned, op->tuned, dev->disabled[i], &op->kernel, op->why);
+	if (rc < 0) {
+		memcpy(error, op->why, WHY_BYTES);
+		return rc;
+	}
+	op->larger_errors = !kernel_is_accurate(op->kernel, &op->args, &(const char *){NULL});
+	kernel_passed_over(rows[i], &op->args, dev->disabled[i], op->kernel, op->passed_over);
+	return 0;
+}
+
+static int cpu_plan(const struct backend_device *dev, struct run *run)
+{
+	run->device_bytes = 0;
+	run->plan_us = 0;
+	for (unsigned i = 0; i < run->n_ops; i++) {
+		int rc = plan_op(dev, &run->ops[i], run->error);
+		if (rc < 0)
+			return rc;
+		struct run_op *op = &run->ops[i];
+		op->plan_us = op_us(op);
+		run->plan_us += op->plan_us;
+		kernel_cut(op->kernel, &op->args, op->plan_us / PART_US, &op->cut);
+		uint64_t bytes = kernel_workspace(op->kernel, &op->args, &op->cut);
+		run->device_bytes = bytes > run->device_bytes ? bytes : run->device_bytes;
+	}
+	if (run->device_bytes > dev->info.memory_bytes) {
+		snprintf(run->error, WHY_BYTES,
+		         "the job needs %.1f GiB of workspace and the machine has %.1f; give its operands a "
+		         "unit stride",
+		         (double)run->device_bytes / 0x1p30, (double)dev->info.memory_bytes / 0x1p30);
+		return KOPS_E_NOMEM;
+	}
+	return 0;
+}
+
+/* ---- Running ---- */
+
+static void *map_zeroed(uint64_t bytes)
+{
+	void *address =
+	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (address == MAP_FAILED)
+		return NULL;
+	if (bytes >= 8ull << 20)
+		madvise(address, bytes, MADV_HUGEPAGE);
+	return address;
+}
+
+/* NULL when there is no memory. One that is not kept is the caller's to unmap. */
+static void *get_workspace(struct backend_device *dev, uint64_t bytes, char why[WHY_BYTES])
+{
+	void *address;
+
+	if (bytes <= dev->workspace_bytes)
+		return dev->workspace;
+	if (host_memory_claim(bytes, why, WHY_BYTES) < 0)
+		return NULL;
+	address = map_zeroed(bytes);
+	if (!address || bytes <= KEPT_WORKSPACE_BYTES)
+		host_memory_settle(bytes); /* one that is kept is soon touched, and small */
+	if (!address || bytes > KEPT_WORKSPACE_BYTES)
+		return address;
+	if (dev->workspace)
+		munmap(dev->workspace, dev->workspace_bytes);
+	dev->workspace = address;
+	dev->workspace_bytes = bytes;
+	return address;
+}
+
+static void put_workspace(struct backend_device *dev, void *address, uint64_t bytes)
+{
+	if (!address || address == dev->workspace)
+		return;
+	munmap(address, bytes);
+	host_memory_settle(bytes);
+}
+
+static double now_us(void)
+{
+	return (double)clock_ns() / 1e3;
+}
+
+static int run_part(const struct run_op *op, uint32_t part, const struct launch *launch)
+{
+	struct op_args args;
+
+	op_part(&op->args, &op->cut, part, &args);
+	for (unsigned i = 0; i <= args.op->n_inputs; i++)
+		args.views[i].data = memory_at(args.views[i].space, args.views[i].offset);
+	if (view_elements(op_output_const(&args)) == 0)
+		return 0;
+	return op->kernel->launch(&args, launch);
+}
+
+static bool has_to_pause(const struct run *run)
+{
+	return run->pause_at_ns && __atomic_load_n(run->pause_at_ns, __ATOMIC_RELAXED) <= clock_ns();
+}
+
+/* Until it is through, fails, or has to pause after some part. */
+static int run_ops(struct run *run, const struct launch *launch)
+{
+	double start_us = now_us();
+	int rc;
+
+	do {
+		struct run_op *op = &run->ops[run->next_op];
+		double end_us;
+
+		rc = run_part(op, run->next_part, launch);
+		end_us = now_us();
+		op->compute_us += end_us - start_us;
+		run->compute_us += end_us - start_us;
+		run->slice_us += end_us - start_us;
+		start_us = end_us;
+		if (rc < 0)
+			snprintf(run->error, WHY_BYTES, "kernel %s of %s failed on the CPU", op->kernel->name,
+			         op->args.op->name);
+		run_advance(run);
+	} while (rc == 0 && !run_is_through(run) && !has_to_pause(run));
+	return rc;
+}
+
+static void finish(struct backend_device *dev, struct run *run)
+{
+	run->next = NULL;
+	if (dev->last)
+		dev->last->next = run;
+	else
+		dev->first = run;
+	dev->last = run;
+}
+
+static void cpu_start(struct backend_device *dev, struct run *run)
+{
+	struct launch launch = {.workspace_bytes = run->device_bytes};
+
+	run->status = 0;
+	run->error[0] = 0;
+	run_begin(run);
+	if (run->device_bytes)
+		launch.workspace = get_workspace(dev, run->device_bytes, run->error);
+	if (run->device_bytes && !launch.workspace) {
+		if (!run->error[0])
+			snprintf(run->error, WHY_BYTES, "out of memory: the job needs %.1f MiB of workspace",
+			         (double)run->device_bytes / 0x1p20);
+		run->status = KOPS_E_NOMEM;
+	} else {
+		run->status = run_ops(run, &launch);
+	}
+	put_workspace(dev, launch.workspace, run->device_bytes);
+	finish(dev, run);
+}
+
+static struct run *cpu_poll(struct backend_device *dev)
+{
+	struct run *run = dev->first;
+
+	if (!run)
+		return NULL;
+	dev->first = run->next;
+	if (!dev->first)
+		dev->last = NULL;
+	run->next = NULL;
+	return run;
+}
+
+const struct backend backend_cpu = {
+    .abi = BACKEND_ABI,
+    .kind = "cpu",
+    .count = cpu_count,
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .kernels = cpu_kernels,
+    .disable = cpu_disable,
+    .plan = cpu_plan,
+    .start = cpu_start,
+    .poll = cpu_poll,
+};

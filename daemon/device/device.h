@@ -1,0 +1,92 @@
+/*
+ * device.h: one device and its thread. The only place where work crosses threads.
+ *
+ * The loop thread hands over struct device_work; the device thread executes it and hands it back; its
+ * done() runs on the loop thread again. In between the device thread only borrows it.
+ *
+ * States: OPENING → READY → CLOSING → gone. A device whose self-tests leave no working row, or whose
+ * backend does not open, never gets READY.
+ */
+#ifndef KOPS_DEVICE_H
+#define KOPS_DEVICE_H
+
+#include <uv.h>
+
+#include "device/backend.h"
+
+struct device;
+
+struct device_work {
+	struct device_work *next;
+	struct run *run; /* a job; NULL: a task, all of which happens in execute() */
+	/* On the device thread, before the run starts. NULL allowed with a run. */
+	void (*execute)(struct device_work *work, const struct backend *backend, struct backend_device *dev);
+	void (*done)(struct device_work *work); /* on the loop thread */
+	double planned_us;                      /* device.c's own */
+};
+
+struct device_stats {
+	uint64_t jobs_done, jobs_failed;
+	uint64_t resident_bytes;
+	double busy_us;
+};
+
+/*
+ * Opens device `index` of a backend, tests its rows, starts its thread and its first canary. Blocks (a CUDA
+ * context takes 0.2 to 1.6 s): for start-up. name: "gpu0", "cpu".
+ */
+int device_open(uv_loop_t *loop, const char *name, const struct backend *backend, unsigned index,
+                unsigned threads, struct device **ret_device, char why[WHY_BYTES]);
+
+/* Stops the thread and frees the device. No work may be out. NULL allowed. The loop must run once more. */
+void device_close(struct device *device);
+
+/* Hands over work, in order. Loop thread. */
+void device_submit(struct device *device, struct device_work *work);
+
+/*
+ * The run that a device of the kind that computes at once is at pauses before its next part when this time has
+ * come. Each run starts without. Loop thread.
+ */
+void device_pause_at(struct device *device, uint64_t ns);
+
+/* Whether to hand over another run: it is worth it, and what is out is not planned to take long. Loop thread.
+ */
+bool device_has_room(const struct device *device);
+
+/* Chooses rows and estimates; see backend.h. Loop thread. */
+int device_plan(const struct device *device, struct run *run);
+
+/* The rows that `auto` chooses among by their expected times; see kernel_rivals(). Loop thread. */
+unsigned device_rivals(const struct device *device, const struct op_args *args, struct rival ret[RIVALS_MAX]);
+
+const char *device_name(const struct device *device);
+const struct device_info *device_info(const struct device *device);
+const char *device_disabled_rows(const struct device *device); /* "" or "gemm/cublas,softmax/online" */
+const struct backend *device_backend(const struct device *device);
+const void *device_owner(const struct device *device); /* struct memory's owner for RESIDENT memory here */
+unsigned device_runs_out(const struct device *device); /* jobs and canary */
+unsigned device_work_out(const struct device *device); /* those, and tasks */
+struct device_stats *device_stats(struct device *device);
+/* Bytes of its memory that RESIDENT buffers do not hold. */
+uint64_t device_room_bytes(const struct device *device);
+
+/*
+ * Health. A canary is a small gemm with a known answer that goes the way of every job. The device is healthy
+ * when the last one was right and none is overdue; one is not overdue while other runs are out and young
+ * (hang_ns; the CPU cannot hang).
+ */
+void device_start_canary(struct device *device); /* nothing if one is out */
+/* It works by itself, as a GPU does, and so might stop. */
+bool device_can_hang(const struct device *device);
+/* Runs are out on such a device and none has come back for hang_ns. */
+bool device_is_hung(const struct device *device, uint64_t hang_ns);
+bool device_is_healthy(const struct device *device, uint64_t hang_ns);
+uint64_t device_canary_age_ns(const struct device *device);
+/* The sentence of a canary that came back with KOPS_E_FAULT; NULL: none did. */
+const char *device_fault(const struct device *device);
+bool device_canary_is_out(const struct device *device);
+/* fn(arg) runs after each canary. */
+void device_on_canary(struct device *device, void (*fn)(void *arg), void *arg);
+
+#endif

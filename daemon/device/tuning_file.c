@@ -1,0 +1,113 @@
+#include "device/tuning_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "server.h"
+
+#define NEXT_STEP "; kernels are chosen by estimates until `kops-client tune` has written it anew"
+
+/* All of a file of known size. */
+static char *read_bytes(int fd, size_t bytes)
+{
+	char *text = malloc(bytes + 1);
+	size_t used = 0;
+
+	while (text && used < bytes) {
+		ssize_t n = read(fd, text + used, bytes - used);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) { /* cut off meanwhile, which does not happen to one that is replaced */
+			errno = n == 0 ? ENODATA : errno;
+			free(text);
+			return NULL;
+		}
+		used += (size_t)n;
+	}
+	return text;
+}
+
+/* NULL where there is nothing to use; the log says why. A FIFO must not block us. */
+static char *read_file(const char *path, size_t *ret_bytes)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+	char *text = NULL;
+
+	if (fd < 0 && errno == ENOENT) {
+		log_info("no tuning table %s; `kops-client tune` measures one", path);
+		return NULL;
+	}
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		log_warning("cannot read the tuning table %s: %s" NEXT_STEP, path, strerror(errno));
+	} else if (!S_ISREG(st.st_mode) || st.st_size > (off_t)TUNING_BYTES_MAX) {
+		log_warning("the tuning table %s is no file of at most %u bytes" NEXT_STEP, path,
+		            TUNING_BYTES_MAX);
+	} else {
+		*ret_bytes = (size_t)st.st_size;
+		text = read_bytes(fd, *ret_bytes);
+		if (!text)
+			log_warning("cannot read the tuning table %s: %s" NEXT_STEP, path, strerror(errno));
+	}
+	if (fd >= 0)
+		close(fd);
+	return text;
+}
+
+/* False: the text is no table, for no device. */
+static bool load_device(struct server *s, unsigned index, const char *text, size_t bytes)
+{
+	const struct device *device = s->devices[index];
+	const struct tuning_owner owner = {.daemon = "kopsd " KOPS_VERSION,
+	                                   .description = device_info(device)->description,
+	                                   .kernels = device_backend(device)->kernels};
+	const char *path = s->config.tuning_table, *name = device_name(device);
+	char why[TUNING_WHY_BYTES];
+	bool stale;
+
+	if (tuning_parse(text, bytes, &owner, &s->tuning[index], &stale, why) < 0) {
+		log_warning("the tuning table %s is void: %s" NEXT_STEP, path, why);
+		return false;
+	}
+	if (s->tuning[index])
+		log_info("device %s: measurements of %zu classes of shapes in %s", name,
+		         tuning_count(s->tuning[index]), path);
+	else if (stale)
+		log_warning("device %s: the measurements in %s are of another version of kopsd or of its "
+		            "driver" NEXT_STEP,
+		            name, path);
+	else
+		log_info("device %s: %s holds no measurements of it; `kops-client tune` makes some", name,
+		         path);
+	return true;
+}
+
+void tuning_file_load(struct server *s)
+{
+	size_t bytes = 0;
+	char *text;
+
+	tuning_file_unload(s);
+	if (s->config.tuning_table[0] == '\0')
+		return;
+	text = read_file(s->config.tuning_table, &bytes);
+	for (unsigned i = 0; text && i < s->n_devices; i++)
+		if (!load_device(s, i, text, bytes)) {
+			tuning_file_unload(s);
+			break;
+		}
+	free(text);
+}
+
+void tuning_file_unload(struct server *s)
+{
+	for (unsigned i = 0; i < s->n_devices; i++) {
+		tuning_free(s->tuning[i]);
+		s->tuning[i] = NULL;
+	}
+}

@@ -1,0 +1,58 @@
+/*
+ * account.h: what one user (uid) holds, against the limits of the configuration. Loop thread only.
+ */
+#ifndef KOPS_ACCOUNT_H
+#define KOPS_ACCOUNT_H
+
+#include <sys/types.h>
+
+#include "config.h"
+#include "job/scheduler.h"
+#include "kernel.h"
+#include "turns.h"
+
+enum account_kind {
+	ACCOUNT_MAPPED,   /* SHARED buffers */
+	ACCOUNT_PINNED,   /* of those, registered for DMA */
+	ACCOUNT_RESIDENT, /* RESIDENT buffers, all devices */
+	ACCOUNT_KINDS,
+};
+
+struct account {
+	struct account *next;
+	uid_t uid;
+	unsigned refs;
+	uint64_t unread_bytes; /* of replies in its sessions' outboxes */
+	unsigned sessions, jobs, buffers;
+	uint64_t bytes[ACCOUNT_KINDS];
+	struct sched_flow flow;        /* its jobs, on the devices */
+	struct sched_flow memory_flow; /* its memory, in worker threads */
+	struct turns_user turns;       /* its requests, on the loop */
+};
+
+/*
+ * An account that nobody refers to stays while it is ahead of its share of anything, else a user who connects
+ * anew for each job would be a new user each time.
+ */
+struct accounts {
+	const struct config *config;
+	const struct sched *sched, *memory_sched; /* the latter NULL: not yet */
+	const struct turns *turns;
+	struct account *first;
+	unsigned sessions;
+	uint64_t bytes[ACCOUNT_KINDS];
+};
+
+/* The uid's account, made when there is none, with a new reference. NULL: out of memory. */
+struct account *accounts_get(struct accounts *all, uid_t uid);
+void account_ref(struct account *account);
+void account_unref(struct accounts *all, struct account *account);
+/* Frees what stayed. No references may be left. */
+void accounts_clear(struct accounts *all);
+
+/* Takes bytes. KOPS_E_QUOTA with a sentence (why may be NULL), nothing taken. */
+int account_charge(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes,
+                   char why[WHY_BYTES]);
+void account_refund(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes);
+
+#endif

@@ -1,0 +1,636 @@
+#include "job/buffer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "host_memory.h"
+#include "job/job.h"
+#include "log.h"
+#include "server.h"
+#include "session/request.h"
+
+/* Below this a pageable copy costs less than registering (0.1 ms even for one page, measured on an H200). */
+#define PIN_WORTH_BYTES (256ull << 10)
+/* Unmapping more than this leaves the loop thread. */
+#define UNMAP_INLINE_BYTES (1ull << 20)
+/* Below this memory of the CPU device is not worth huge pages. */
+#define HUGE_PAGES_BYTES (8ull << 20)
+/* Between looks at what memory there is. */
+#define LOOK_AT_MEMORY_NS 1000000000u
+
+static struct buffer *buffer_new(struct server *server, struct account *account, uint64_t bytes)
+{
+	struct buffer *b = calloc(1, sizeof *b);
+
+	if (!b)
+		return NULL;
+	b->server = server;
+	b->account = account;
+	b->refs = 1;
+	b->fd = -1;
+	b->memory.bytes = bytes;
+	account_ref(account);
+	account->buffers++;
+	server->n_buffers++;
+	return b;
+}
+
+static void buffer_delete(struct buffer *b)
+{
+	struct server *server = b->server;
+	struct accounts *all = &server->accounts;
+	enum account_kind kind = b->device ? ACCOUNT_RESIDENT : ACCOUNT_MAPPED;
+
+	account_refund(all, b->account, kind, b->charged_bytes);
+	if (b->pin_charged)
+		account_refund(all, b->account, ACCOUNT_PINNED, b->memory.bytes);
+	b->account->buffers--;
+	server->n_buffers--;
+	if (b->fd >= 0)
+		close(b->fd);
+	if (b->drop_session)
+		request_buffer_gone(b);
+	account_unref(all, b->account);
+	free(b);
+	server_progress(server);
+}
+
+/* Memory that a user kept beyond its session, and has no more, makes room first. */
+static int charge(struct buffer *b, enum account_kind kind, uint64_t bytes, char why[WHY_BYTES])
+{
+	struct accounts *all = &b->server->accounts;
+	int rc = account_charge(all, b->account, kind, bytes, why);
+
+	if (rc < 0 && kind == ACCOUNT_MAPPED && pool_release_unheld(b->server->pool, b->account->uid))
+		rc = account_charge(all, b->account, kind, bytes, why);
+	if (rc == 0)
+		b->charged_bytes = bytes;
+	return rc;
+}
+
+/* Whether the account allows it. */
+static bool charge_pin(struct buffer *b)
+{
+	return account_charge(&b->server->accounts, b->account, ACCOUNT_PINNED, b->memory.bytes, NULL) == 0;
+}
+
+static void adopt_segment(struct buffer *b, struct segment *segment)
+{
+	b->segment = segment;
+	b->memory.host = segment->map;
+	b->memory.pin = segment->pinned ? MEMORY_PINNED : MEMORY_PAGEABLE;
+	buffer_settle_pin(b);
+}
+
+/* ---- Import ---- */
+
+/* What the daemon needs to know of a memfd. */
+struct file {
+	struct stat st;
+	uint64_t map_bytes;
+	bool read_only;
+};
+
+/*
+ * Only a memfd that can never shrink is safe to map: a truncated file would kill us with SIGBUS. Huge
+ * page memfds are refused for the same reason: after PUNCH_HOLE their next fault may find no page.
+ */
+static int inspect(int fd, uint64_t bytes, struct file *ret, char why[WHY_BYTES])
+{
+	const int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	int seals = fcntl(fd, F_GET_SEALS), flags = fcntl(fd, F_GETFL);
+	struct statfs fs;
+	uint64_t page;
+
+	if (seals < 0 || flags < 0 || fstat(fd, &ret->st) < 0 || fstatfs(fd, &fs) < 0) {
+		snprintf(why, WHY_BYTES, "the descriptor is no memfd (%s); make one with memfd_create()",
+		         strerror(errno));
+		return KOPS_E_FD;
+	}
+	if ((seals & needed) != needed) {
+		snprintf(why, WHY_BYTES,
+		         "the memfd lacks %s%s%s; add the seals with fcntl(fd, F_ADD_SEALS, …) first",
+		         seals & F_SEAL_SHRINK ? "" : "F_SEAL_SHRINK ",
+		         seals & F_SEAL_GROW ? "" : "F_SEAL_GROW ", seals & F_SEAL_SEAL ? "" : "F_SEAL_SEAL");
+		return KOPS_E_FD;
+	}
+	if (fs.f_type != TMPFS_MAGIC || !S_ISREG(ret->st.st_mode)) {
+		snprintf(why, WHY_BYTES, "the descriptor is no ordinary memfd (huge pages are not accepted)");
+		return KOPS_E_FD;
+	}
+	if (ret->st.st_size < 0 || bytes > (uint64_t)ret->st.st_size) {
+		snprintf(why, WHY_BYTES,
+		         "the memfd has %" PRId64 " bytes, fewer than the %" PRIu64 " announced",
+		         (int64_t)ret->st.st_size, bytes);
+		return KOPS_E_FD;
+	}
+	if ((flags & O_ACCMODE) == O_WRONLY) {
+		snprintf(why, WHY_BYTES, "the descriptor is write-only");
+		return KOPS_E_FD;
+	}
+	ret->read_only =
+	    (flags & O_ACCMODE) == O_RDONLY || (seals & (F_SEAL_WRITE | 0x0010 /* F_SEAL_FUTURE_WRITE */));
+	page = (uint64_t)sysconf(_SC_PAGESIZE);
+	ret->map_bytes = (bytes + page - 1) / page * page;
+	return 0;
+}
+
+/* Takes over fd. The pages that are missing have to fit in memory, since jobs will touch them. */
+static int map_import(struct buffer *b, int fd, const struct file *file, char why[WHY_BYTES])
+{
+	uint64_t missing;
+	int rc = charge(b, ACCOUNT_MAPPED, file->map_bytes, why);
+
+	b->fd = fd;
+	if (rc < 0)
+		return rc;
+	missing = buffer_missing_bytes(b);
+	if (missing && !buffer_memory_is_ample(b->server)) {
+		rc = host_memory_claim(missing, why, WHY_BYTES);
+		if (rc < 0)
+			return rc;
+		host_memory_settle(missing); /* each job claims what it touches */
+	}
+	b->memory.host = mmap(NULL, file->map_bytes, b->memory.read_only ? PROT_READ : PROT_READ | PROT_WRITE,
+	                      MAP_SHARED, fd, 0);
+	if (b->memory.host == MAP_FAILED) {
+		snprintf(why, WHY_BYTES, "cannot map the memfd: %s", strerror(errno));
+		return errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_FD;
+	}
+	b->map_bytes = file->map_bytes;
+	return 0;
+}
+
+/* Memory that we lent comes back to a new session of its user: it is lent again. */
+static int adopt_kept(struct buffer *b, struct segment *segment, char why[WHY_BYTES])
+{
+	int rc = charge(b, ACCOUNT_MAPPED, segment->bytes, why);
+
+	if (rc < 0) {
+		pool_let_go(segment, &b->account->memory_flow, NULL, NULL);
+		return rc;
+	}
+	adopt_segment(b, segment);
+	return 0;
+}
+
+int buffer_import(struct server *server, struct account *account, int fd, uint64_t bytes, bool read_only,
+                  struct buffer **ret_buffer, char why[WHY_BYTES])
+{
+	struct buffer *b;
+	struct segment *kept;
+	struct file file;
+	int rc = inspect(fd, bytes, &file, why);
+
+	if (rc < 0) {
+		close(fd);
+		return rc;
+	}
+	b = buffer_new(server, account, bytes);
+	if (!b) {
+		snprintf(why, WHY_BYTES, "the daemon is out of memory");
+		close(fd);
+		return KOPS_E_NOMEM;
+	}
+	b->memory.read_only = read_only || file.read_only;
+	kept = pool_adopt(server->pool, account->uid, file.st.st_dev, file.st.st_ino);
+	if (kept) {
+		close(fd);
+		rc = adopt_kept(b, kept, why);
+	} else {
+		rc = map_import(b, fd, &file, why);
+	}
+	if (rc < 0) {
+		buffer_delete(b);
+		return rc;
+	}
+	b->state = BUFFER_READY;
+	*ret_buffer = b;
+	return 0;
+}
+
+/* ---- PENDING and its end ---- */
+
+static void settle(struct buffer *b, int failure)
+{
+	b->failure = failure;
+	b->state = failure ? BUFFER_FAILED : BUFFER_READY;
+	if (b->session)
+		request_buffer_settled(b);
+	jobs_buffer_settled(b);
+	server_progress(b->server);
+	buffer_unref(b); /* the reference of its making */
+}
+
+static void segment_ready(struct segment *segment, int status, void *arg)
+{
+	struct buffer *b = arg;
+
+	if (status == 0) {
+		adopt_segment(b, segment);
+	} else {
+		snprintf(b->why, sizeof b->why, "%s", segment->why);
+		b->segment = NULL;
+	}
+	settle(b, status);
+}
+
+int buffer_lend(struct server *server, struct account *account, uint64_t bytes, struct buffer **ret_buffer,
+                char why[WHY_BYTES])
+{
+	struct buffer *b = buffer_new(server, account, bytes);
+	bool ready;
+	int rc;
+
+	if (!b) {
+		snprintf(why, WHY_BYTES, "the daemon is out of memory");
+		return KOPS_E_NOMEM;
+	}
+	rc = charge(b, ACCOUNT_MAPPED, bytes > INT64_MAX ? bytes : pool_segment_bytes(bytes), why);
+	if (rc < 0)
+		goto fail;
+	b->pin_charged = server->gpu && charge_pin(b);
+	b->segment = pool_lend(server->pool, account->uid, &account->memory_flow, bytes, b->pin_charged,
+	                       segment_ready, b, &ready);
+	if (!b->segment) {
+		snprintf(why, WHY_BYTES, "the daemon is out of memory");
+		rc = KOPS_E_NOMEM;
+		goto fail;
+	}
+	if (ready) {
+		adopt_segment(b, b->segment);
+		b->state = BUFFER_READY;
+	} else {
+		buffer_ref(b);
+	}
+	*ret_buffer = b;
+	return 0;
+fail:
+	buffer_delete(b);
+	return rc;
+}
+
+/* ---- RESIDENT ---- */
+
+static struct buffer *of_task(struct task *task)
+{
+	return (struct buffer *)((char *)task - offsetof(struct buffer, task));
+}
+
+static struct buffer *of_device_work(struct device_work *work)
+{
+	return (struct buffer *)((char *)work - offsetof(struct buffer, device_work));
+}
+
+static uint64_t piece_of(const struct buffer *b)
+{
+	uint64_t left = b->memory.bytes - b->at;
+
+	return left < WORKERS_PIECE_BYTES ? left : WORKERS_PIECE_BYTES;
+}
+
+/* Of a device without memory of its own: an ordinary mapping, with huge pages where it is large. */
+static int map_resident(struct buffer *b)
+{
+	int rc = host_memory_claim(b->memory.bytes, b->why, sizeof b->why);
+	void *address;
+
+	if (rc < 0)
+		return rc;
+	b->claimed_bytes = b->memory.bytes;
+	address = mmap(NULL, b->memory.bytes, PROT_READ | PROT_WRITE,
+	               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (address == MAP_FAILED) {
+		snprintf(b->why, sizeof b->why, "cannot map %" PRIu64 " bytes: %s", b->memory.bytes,
+		         strerror(errno));
+		return KOPS_E_NOMEM;
+	}
+	if (b->memory.bytes >= HUGE_PAGES_BYTES)
+		madvise(address, b->memory.bytes, MADV_HUGEPAGE);
+	b->memory.device = address;
+	return 0;
+}
+
+/* Touched now, where want of memory is an answer; later it would be the end of some process. */
+static bool populate_step(struct task *task)
+{
+	struct buffer *b = of_task(task);
+	uint64_t bytes = piece_of(b);
+	char *at;
+
+	b->failure = b->memory.device ? 0 : map_resident(b);
+	if (b->failure == 0) {
+		at = (char *)b->memory.device + b->at;
+		if (madvise(at, bytes, MADV_POPULATE_WRITE) < 0)
+			memset(at, 0, bytes); /* Linux before 5.14 */
+		host_memory_settle(bytes);
+		b->claimed_bytes -= bytes;
+		b->at += bytes;
+	}
+	return b->failure < 0 || b->at == b->memory.bytes;
+}
+
+static bool unpopulate_step(struct task *task)
+{
+	struct buffer *b = of_task(task);
+	uint64_t bytes = piece_of(b);
+
+	munmap((char *)b->memory.device + b->at, bytes);
+	b->at += bytes;
+	return b->at == b->memory.bytes;
+}
+
+static void resident_gone(struct buffer *b)
+{
+	device_stats(b->device)->resident_bytes -= b->memory.bytes;
+	host_memory_settle(b->claimed_bytes);
+	b->claimed_bytes = 0;
+}
+
+static void unpopulated(struct task *task)
+{
+	struct buffer *b = of_task(task);
+
+	resident_gone(b);
+	if (b->state == BUFFER_PENDING)
+		settle(b, KOPS_E_CANCELLED);
+	else
+		buffer_delete(b);
+}
+
+static void unpopulate(struct buffer *b)
+{
+	b->at = 0;
+	b->task.step = unpopulate_step;
+	b->task.done = unpopulated;
+	workers_submit(b->server->workers, &b->account->memory_flow, &b->task);
+}
+
+static void populated(struct task *task)
+{
+	struct buffer *b = of_task(task);
+
+	if (task->cancelled && b->memory.device) {
+		unpopulate(b);
+		return;
+	}
+	b->failure = task->cancelled ? KOPS_E_CANCELLED : b->failure;
+	if (b->failure)
+		resident_gone(b);
+	settle(b, b->failure);
+}
+
+static void device_alloc(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+{
+	struct buffer *b = of_device_work(work);
+
+	b->failure = backend->alloc(dev, b->memory.bytes, &b->memory.device);
+}
+
+static void device_allocated(struct device_work *work)
+{
+	struct buffer *b = of_device_work(work);
+
+	if (b->failure == KOPS_E_FAULT)
+		server_device_failed(b->server, b->device, "it broke while memory was allocated");
+	workers_begun_done(&b->task);
+}
+
+static void begin_device_alloc(struct task *task)
+{
+	struct buffer *b = of_task(task);
+
+	b->device_work = (struct device_work){.execute = device_alloc, .done = device_allocated};
+	device_submit(b->device, &b->device_work);
+}
+
+int buffer_resident(struct server *server, struct account *account, struct device *device, uint64_t bytes,
+                    struct buffer **ret_buffer, char why[WHY_BYTES])
+{
+	struct buffer *b = buffer_new(server, account, bytes);
+	struct device_stats *stats = device_stats(device);
+	uint64_t total = device_info(device)->memory_bytes;
+	int rc;
+
+	if (!b) {
+		snprintf(why, WHY_BYTES, "the daemon is out of memory");
+		return KOPS_E_NOMEM;
+	}
+	b->device = device;
+	rc = charge(b, ACCOUNT_RESIDENT, bytes, why);
+	if (rc < 0)
+		goto fail;
+	if (bytes > device_room_bytes(device)) {
+		snprintf(why, WHY_BYTES,
+		         "%s has %" PRIu64 " bytes, %" PRIu64 " of them taken by resident buffers; %" PRIu64
+		         " more do not fit",
+		         device_name(device), total, stats->resident_bytes, bytes);
+		rc = KOPS_E_NOMEM;
+		goto fail;
+	}
+	stats->resident_bytes += bytes;
+	b->memory.owner = device_owner(device); /* jobs that name it are placed before it is made */
+	b->task.done = populated;
+	if (device_backend(device)->alloc)
+		b->task.begin = begin_device_alloc;
+	else
+		b->task.step = populate_step;
+	buffer_ref(b);
+	*ret_buffer = b;
+	workers_submit(server->workers, &account->memory_flow, &b->task);
+	return 0;
+fail:
+	buffer_delete(b);
+	return rc;
+}
+
+/* ---- Missing pages ---- */
+
+uint64_t buffer_missing_bytes(const struct buffer *b)
+{
+	int fd = b->segment ? b->segment->fd : b->fd;
+	uint64_t there;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return 0;
+	there = (uint64_t)st.st_blocks * 512;
+	return there < (uint64_t)st.st_size && there < b->memory.bytes ? b->memory.bytes - there : 0;
+}
+
+bool buffer_memory_is_ample(struct server *server)
+{
+	uint64_t mapped = server->accounts.bytes[ACCOUNT_MAPPED], now;
+
+	if (mapped <= server->ample_bytes)
+		return true;
+	now = clock_ns();
+	if (now - server->looked_at_memory_ns < LOOK_AT_MEMORY_NS)
+		return false;
+	server->looked_at_memory_ns = now;
+	server->ample_bytes = host_memory_room() / 4;
+	return mapped <= server->ample_bytes;
+}
+
+/* ---- The end ---- */
+
+static void unmap(struct buffer *b)
+{
+	if (__atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED)
+		b->server->gpu->unpin(b->memory.host);
+	munmap(b->memory.host, b->map_bytes);
+}
+
+static bool unmap_step(struct task *task)
+{
+	unmap(of_task(task));
+	return true;
+}
+
+static void unmapped(struct task *task)
+{
+	buffer_delete(of_task(task));
+}
+
+static void release_mapping(struct buffer *b)
+{
+	if (b->memory.pin == MEMORY_PAGEABLE && b->map_bytes <= UNMAP_INLINE_BYTES) {
+		unmap(b);
+		buffer_delete(b);
+		return;
+	}
+	b->task.step = unmap_step;
+	b->task.done = unmapped;
+	workers_submit(b->server->workers, &b->account->memory_flow, &b->task);
+}
+
+static void segment_released(void *arg)
+{
+	buffer_delete(arg);
+}
+
+/*
+ * A session may end while its client lives: a stop of ours is one case. Such a client imports what it was lent
+ * in its next session and expects its content there, so only what was given back is zeroed and lent again. What
+ * it keeps counts as its user's for as long as anybody has it.
+ */
+static void release_segment(struct buffer *b)
+{
+	struct sched_flow *flow = &b->account->memory_flow;
+
+	b->segment->pinned = b->memory.pin == MEMORY_PINNED; /* a job may have done it */
+	if (b->given_back)
+		pool_take_back(b->segment, flow, segment_released, b);
+	else
+		pool_let_go(b->segment, flow, segment_released, b);
+}
+
+static void device_free(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+{
+	backend->free(dev, of_device_work(work)->memory.device);
+}
+
+static void device_freed(struct device_work *work)
+{
+	struct buffer *b = of_device_work(work);
+
+	resident_gone(b);
+	buffer_delete(b);
+}
+
+static void release_resident(struct buffer *b)
+{
+	if (!device_backend(b->device)->alloc) {
+		b->task.begin = NULL;
+		unpopulate(b);
+		return;
+	}
+	b->device_work = (struct device_work){.execute = device_free, .done = device_freed};
+	device_submit(b->device, &b->device_work);
+}
+
+void buffer_ref(struct buffer *b)
+{
+	b->refs++;
+}
+
+static void release(struct buffer *b)
+{
+	if (b->state == BUFFER_FAILED) {
+		buffer_delete(b);
+		return;
+	}
+	b->state = BUFFER_RELEASING;
+	if (b->device)
+		release_resident(b);
+	else if (b->segment)
+		release_segment(b);
+	else
+		release_mapping(b);
+}
+
+/* Nobody will use what is being made, and nobody waits for an answer. */
+static void cancel_if_unwanted(struct buffer *b)
+{
+	if (b->state != BUFFER_PENDING || b->refs > 1 || b->session)
+		return;
+	if (b->segment)
+		pool_cancel(b->segment);
+	else
+		workers_cancel(&b->task);
+}
+
+void buffer_unref(struct buffer *b)
+{
+	if (--b->refs == 0)
+		release(b);
+	else
+		cancel_if_unwanted(b);
+}
+
+void buffer_forget_session(struct buffer *b)
+{
+	b->session = NULL;
+	cancel_if_unwanted(b);
+}
+
+/* ---- Pinning ---- */
+
+bool buffer_wants_pin(struct buffer *b)
+{
+	if (b->device || !b->server->gpu || b->pin_charged || b->memory.bytes < PIN_WORTH_BYTES ||
+	    __atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) != MEMORY_PAGEABLE)
+		return false;
+	b->pin_charged = charge_pin(b);
+	return b->pin_charged;
+}
+
+void buffer_pin(struct buffer *b, const struct backend *backend)
+{
+	int expected = MEMORY_PAGEABLE;
+	int rc;
+
+	if (!backend->pin || !__atomic_compare_exchange_n(&b->memory.pin, &expected, MEMORY_PINNING, false,
+	                                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return;
+	rc = backend->pin(b->memory.host, b->memory.bytes, b->memory.read_only);
+	__atomic_store_n(&b->memory.pin, rc == 0 ? MEMORY_PINNED : MEMORY_PAGEABLE, __ATOMIC_RELEASE);
+}
+
+void buffer_settle_pin(struct buffer *b)
+{
+	if (!b->pin_charged || __atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) != MEMORY_PAGEABLE)
+		return;
+	account_refund(&b->server->accounts, b->account, ACCOUNT_PINNED, b->memory.bytes);
+	b->pin_charged = false;
+}

@@ -1,0 +1,87 @@
+/*
+ * buffer.h: memory that sessions name and jobs use. Loop thread only.
+ *
+ *     PENDING ──→ READY ──┐
+ *        └─────→ FAILED ──┴─→ (last reference gone) RELEASING → freed
+ *
+ * An imported buffer is READY at once. Lent and RESIDENT ones may be PENDING while a worker or device
+ * thread makes them; jobs that name them wait. The session holds one reference, each unfinished job
+ * one, and the making of it one. The making ends early when nobody else holds any.
+ *
+ * A buffer counts as its user's until its memory is given back, and Drop is answered then: so an Alloc after
+ * the answer has the room.
+ */
+#ifndef KOPS_BUFFER_H
+#define KOPS_BUFFER_H
+
+#include "device/device.h"
+#include "job/account.h"
+#include "job/pool.h"
+#include "job/workers.h"
+
+struct server;
+struct session;
+
+enum buffer_state { BUFFER_PENDING, BUFFER_READY, BUFFER_FAILED, BUFFER_RELEASING };
+
+struct buffer {
+	struct memory memory;
+	struct server *server;
+	struct account *account;
+	enum buffer_state state;
+	unsigned refs;
+	uint64_t id;        /* in its session */
+	uint64_t map_bytes; /* imported: length of the mapping */
+	int fd;             /* imported: tells which pages are there; else -1 */
+	uint64_t charged_bytes;
+	struct segment *segment; /* lent */
+	bool given_back;         /* lent: by Drop, not by the end of its session */
+	struct device *device;   /* RESIDENT */
+	bool lost;               /* RESIDENT: stands for content destroyed by a restart */
+	bool pin_charged;
+	int failure;         /* FAILED: the code */
+	char why[WHY_BYTES]; /* and a sentence, or "" */
+	/* Whom to tell when PENDING ends, and when it is gone: set by requests, cleared when the session goes.
+	 */
+	struct session *session, *drop_session;
+	struct buffer *next_pending, *next_dropped;
+	uint64_t request, drop_request;
+	struct device_work device_work;
+	struct task task;
+	uint64_t at, claimed_bytes; /* how far the task is */
+};
+
+/*
+ * Maps fd, which this function closes in any case. KOPS_E_FD, _QUOTA, _NOMEM with a sentence in why.
+ */
+int buffer_import(struct server *server, struct account *account, int fd, uint64_t bytes, bool read_only,
+                  struct buffer **ret_buffer, char why[WHY_BYTES]);
+
+/* From the pool; maybe PENDING. KOPS_E_QUOTA, _NOMEM. */
+int buffer_lend(struct server *server, struct account *account, uint64_t bytes, struct buffer **ret_buffer,
+                char why[WHY_BYTES]);
+
+/* On a device; PENDING. KOPS_E_QUOTA, _NOMEM. */
+int buffer_resident(struct server *server, struct account *account, struct device *device, uint64_t bytes,
+                    struct buffer **ret_buffer, char why[WHY_BYTES]);
+
+void buffer_ref(struct buffer *buffer);
+void buffer_unref(struct buffer *buffer);
+
+/* Its session has gone: nobody waits for its Alloc any more. It may be gone afterwards. */
+void buffer_forget_session(struct buffer *buffer);
+
+/* Bytes of a SHARED buffer whose pages are not there yet: whoever touches them first takes memory for them. */
+uint64_t buffer_missing_bytes(const struct buffer *buffer);
+
+/* Whether memory is so plentiful, for all that is mapped, that nobody needs to claim missing pages. */
+bool buffer_memory_is_ample(struct server *server);
+
+/* Whether it is worth registering for DMA before a GPU job, and the account allows it; then it is charged. */
+bool buffer_wants_pin(struct buffer *buffer);
+/* On a device thread: registers it, if nobody else is at it. */
+void buffer_pin(struct buffer *buffer, const struct backend *backend);
+/* After buffer_pin(), on the loop thread: gives the charge back if it did not work. */
+void buffer_settle_pin(struct buffer *buffer);
+
+#endif

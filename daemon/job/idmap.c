@@ -1,0 +1,108 @@
+#include "job/idmap.h"
+
+#include <stdlib.h>
+
+#include "kops.h"
+
+struct idmap_slot {
+	uint64_t id;
+	void *value; /* NULL: empty */
+};
+
+/* Clients choose the ids; the multiplier keeps arithmetic sequences apart (Fibonacci hashing). */
+static size_t home(uint64_t id, size_t capacity)
+{
+	return (size_t)((id * 0x9e3779b97f4a7c15u) >> 32) & (capacity - 1);
+}
+
+static struct idmap_slot *find(const struct idmap *map, uint64_t id)
+{
+	size_t i = home(id, map->capacity);
+
+	while (map->slots[i].value && map->slots[i].id != id)
+		i = (i + 1) & (map->capacity - 1);
+	return &map->slots[i];
+}
+
+static int grow(struct idmap *map)
+{
+	struct idmap bigger = {.capacity = map->capacity ? map->capacity * 2 : 8};
+
+	bigger.slots = calloc(bigger.capacity, sizeof *bigger.slots);
+	if (!bigger.slots)
+		return KOPS_E_NOMEM;
+	for (size_t i = 0; i < map->capacity; i++)
+		if (map->slots[i].value)
+			*find(&bigger, map->slots[i].id) = map->slots[i];
+	bigger.count = map->count;
+	free(map->slots);
+	*map = bigger;
+	return 0;
+}
+
+void *idmap_get(const struct idmap *map, uint64_t id)
+{
+	return map->count ? find(map, id)->value : NULL;
+}
+
+int idmap_put(struct idmap *map, uint64_t id, void *value)
+{
+	struct idmap_slot *slot;
+
+	if (idmap_get(map, id))
+		return KOPS_E_EXISTS;
+	if ((map->count + 1) * 2 > map->capacity) {
+		int rc = grow(map);
+		if (rc < 0)
+			return rc;
+	}
+	slot = find(map, id);
+	slot->id = id;
+	slot->value = value;
+	map->count++;
+	return 0;
+}
+
+/* Closes the gap at slot i, so that probing never meets a hole (Knuth 6.4, algorithm R). */
+static void close_gap(struct idmap *map, size_t i)
+{
+	size_t mask = map->capacity - 1;
+
+	for (size_t j = (i + 1) & mask; map->slots[j].value; j = (j + 1) & mask) {
+		size_t h = home(map->slots[j].id, map->capacity);
+		if (((j - h) & mask) >= ((j - i) & mask)) {
+			map->slots[i] = map->slots[j];
+			i = j;
+		}
+	}
+	map->slots[i].value = NULL;
+}
+
+void *idmap_remove(struct idmap *map, uint64_t id)
+{
+	struct idmap_slot *slot;
+	void *value;
+
+	if (!map->count)
+		return NULL;
+	slot = find(map, id);
+	value = slot->value;
+	if (!value)
+		return NULL;
+	map->count--;
+	close_gap(map, (size_t)(slot - map->slots));
+	return value;
+}
+
+void idmap_each(const struct idmap *map, void (*visit)(void *value, void *arg), void *arg)
+{
+	for (size_t i = 0; i < map->capacity; i++)
+		if (map->slots[i].value)
+			visit(map->slots[i].value, arg);
+}
+
+void idmap_clear(struct idmap *map)
+{
+	free(map->slots);
+	*map = (struct idmap){0};
+}

@@ -1,0 +1,284 @@
+#include "job/marks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAGIC      0x6b6f70736d61726bu /* "kopsmark" */
+#define VERSION    1u
+#define SLOTS      1024u /* several times what devices can have at once */
+#define PROBES     16u
+#define FORGET_S   3600
+#define HASH_BASIS 0xcbf29ce484222325u /* FNV-1a, 64 bits */
+#define HASH_PRIME 0x100000001b3u
+
+struct mark {
+	uint64_t shape;
+	uint32_t uid;
+	uint16_t at_work; /* jobs that devices have */
+	uint8_t lasting;  /* and have had for some time */
+	uint8_t deaths;
+	int64_t died_s; /* the last time, by CLOCK_BOOTTIME: the file does not outlast a boot */
+};
+
+struct file {
+	uint64_t magic;
+	uint32_t version, slots;
+	uint32_t crashed; /* the process noted its end */
+	uint32_t unused;
+	struct mark marks[SLOTS];
+};
+
+struct marks {
+	struct file *file;
+	unsigned with_deaths; /* marks that have some: most often none, and nothing is to be looked up */
+};
+
+static int64_t now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return t.tv_sec;
+}
+
+/* ---- Shapes ---- */
+
+static uint64_t add_bytes(uint64_t hash, const void *data, size_t n)
+{
+	const unsigned char *bytes = data;
+
+	for (size_t i = 0; i < n; i++)
+		hash = (hash ^ bytes[i]) * HASH_PRIME;
+	return hash;
+}
+
+/* Word by word: less spread than byte by byte would give, and enough. */
+static uint64_t add_word(uint64_t hash, uint64_t word)
+{
+	hash = (hash ^ word) * HASH_PRIME;
+	return hash ^ hash >> 29;
+}
+
+static uint64_t add_view(uint64_t hash, const struct view *v)
+{
+	hash = add_word(hash, (uint64_t)v->dtype << 8 | v->rank);
+	for (uint32_t d = 0; d < v->rank; d++)
+		hash = add_word(add_word(hash, v->shape[d]), (uint64_t)v->strides[d]);
+	return hash;
+}
+
+uint64_t marks_shape(const struct run *run)
+{
+	uint64_t hash = HASH_BASIS;
+
+	for (unsigned i = 0; i < run->n_ops; i++) {
+		const struct run_op *op = &run->ops[i];
+
+		hash = add_bytes(hash, op->args.op->name, strlen(op->args.op->name));
+		hash = add_bytes(hash, op->kernel->name, strlen(op->kernel->name));
+		for (unsigned v = 0; v <= op->args.op->n_inputs; v++)
+			hash = add_view(hash, &op->args.views[v]);
+	}
+	return hash ? hash : 1; /* 0 marks a free slot */
+}
+
+/* ---- Slots ---- */
+
+static struct mark *probe(const struct marks *marks, uint64_t shape, unsigned i)
+{
+	return &marks->file->marks[(shape + i) % SLOTS];
+}
+
+static struct mark *find(const struct marks *marks, uid_t uid, uint64_t shape)
+{
+	for (unsigned i = 0; i < PROBES; i++) {
+		struct mark *m = probe(marks, shape, i);
+		if (m->shape == shape && m->uid == uid)
+			return m;
+	}
+	return NULL;
+}
+
+/* One that is free, or that no device has; NULL: this job goes unmarked. */
+static struct mark *take_slot(struct marks *marks, uint64_t shape)
+{
+	struct mark *idle = NULL;
+
+	for (unsigned i = 0; i < PROBES; i++) {
+		struct mark *m = probe(marks, shape, i);
+		if (m->shape == 0)
+			return m;
+		if (!m->at_work && (!idle || m->died_s < idle->died_s))
+			idle = m;
+	}
+	if (idle && idle->deaths)
+		marks->with_deaths--;
+	return idle;
+}
+
+static void free_slot(struct mark *m)
+{
+	*m = (struct mark){0};
+}
+
+unsigned marks_deaths(const struct marks *marks, uid_t uid, uint64_t shape)
+{
+	const struct mark *m;
+
+	if (!marks || !marks->with_deaths)
+		return 0;
+	m = find(marks, uid, shape);
+	return m && now_s() - m->died_s < FORGET_S ? m->deaths : 0;
+}
+
+void marks_set(struct marks *marks, uid_t uid, uint64_t shape)
+{
+	struct mark *m;
+
+	if (!marks)
+		return;
+	m = find(marks, uid, shape);
+	if (!m) {
+		m = take_slot(marks, shape);
+		if (!m)
+			return;
+		*m = (struct mark){.shape = shape, .uid = uid};
+	}
+	if (m->at_work < UINT16_MAX)
+		m->at_work++;
+}
+
+void marks_unset(struct marks *marks, uid_t uid, uint64_t shape)
+{
+	struct mark *m = marks ? find(marks, uid, shape) : NULL;
+
+	if (!m)
+		return;
+	if (m->at_work > 0)
+		m->at_work--;
+	if (m->at_work)
+		return;
+	m->lasting = 0;
+	if (!m->deaths)
+		free_slot(m);
+}
+
+void marks_set_lasting(struct marks *marks, uid_t uid, uint64_t shape)
+{
+	struct mark *m = marks ? find(marks, uid, shape) : NULL;
+
+	if (m)
+		m->lasting = 1;
+}
+
+void marks_note_crash(struct marks *marks)
+{
+	if (marks)
+		marks->file->crashed = 1;
+}
+
+void marks_forgive(struct marks *marks, uid_t uid, uint64_t shape)
+{
+	struct mark *m = marks && marks->with_deaths ? find(marks, uid, shape) : NULL;
+
+	if (!m || !m->deaths)
+		return;
+	m->deaths = 0;
+	marks->with_deaths--;
+	if (!m->at_work)
+		free_slot(m);
+}
+
+/* ---- The file ---- */
+
+static bool is_ours(const struct file *file)
+{
+	return file->magic == MAGIC && file->version == VERSION && file->slots == SLOTS;
+}
+
+static void begin_anew(struct file *file)
+{
+	memset(file, 0, sizeof *file);
+	file->magic = MAGIC;
+	file->version = VERSION;
+	file->slots = SLOTS;
+}
+
+/* What the one before us left. */
+static void count_deaths(struct marks *marks)
+{
+	int64_t now = now_s();
+
+	for (unsigned i = 0; i < SLOTS; i++) {
+		struct mark *m = &marks->file->marks[i];
+
+		if (m->shape && m->at_work && (m->lasting || marks->file->crashed)) {
+			m->deaths = m->deaths < UINT8_MAX ? (uint8_t)(m->deaths + 1) : m->deaths;
+			m->died_s = now;
+		} else if (now - m->died_s >= FORGET_S || m->died_s > now) {
+			m->deaths = 0;
+		}
+		m->at_work = m->lasting = 0;
+		if (!m->deaths)
+			free_slot(m);
+		else
+			marks->with_deaths++;
+	}
+	marks->file->crashed = 0;
+}
+
+/* An empty regular file gets its size; any other must have it. */
+static int open_file(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+	    (st.st_size == sizeof(struct file) || ftruncate(fd, sizeof(struct file)) == 0) &&
+	    posix_fallocate(fd, 0, sizeof(struct file)) == 0)
+		return fd;
+	close(fd);
+	errno = EPERM;
+	return -1;
+}
+
+struct marks *marks_open(const char *path, char why[WHY_BYTES])
+{
+	struct marks *marks = calloc(1, sizeof *marks);
+	int fd = marks ? open_file(path) : -1;
+	void *map =
+	    fd >= 0 ? mmap(NULL, sizeof(struct file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+
+	if (fd >= 0)
+		close(fd);
+	if (map == MAP_FAILED) {
+		snprintf(why, WHY_BYTES, "%.150s: %s; what jobs are at work when kopsd dies will not be known",
+		         path, strerror(errno));
+		free(marks);
+		return NULL;
+	}
+	marks->file = map;
+	if (!is_ours(marks->file))
+		begin_anew(marks->file);
+	count_deaths(marks);
+	return marks;
+}
+
+void marks_close(struct marks *marks)
+{
+	if (!marks)
+		return;
+	for (unsigned i = 0; i < SLOTS; i++)
+		marks->file->marks[i].at_work = marks->file->marks[i].lasting = 0;
+	munmap(marks->file, sizeof *marks->file);
+	free(marks);
+}

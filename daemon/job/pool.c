@@ -1,0 +1,592 @@
+#include "job/pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "host_memory.h"
+#include "log.h"
+
+#define CLASS_MIN_BYTES (64ull << 10)
+#define CLASS_MAX_BYTES                                                                                        \
+	(64ull << 20) /* above: sizes are rounded up to this granule instead of a power of two */
+#define BIG_GRANULE_BYTES (2ull << 20)
+/* What the kernel calls uids that our user namespace does not know: several users, perhaps. */
+#define OVERFLOW_UID   65534
+#define WARM_PER_CLASS 4
+#define CLASSES        11 /* 64 KiB … 64 MiB */
+/* A client that dies closes its files just after its connection; one that lives may keep them for ever. */
+#define LOOK_FIRST_MS 10u
+#define LOOK_LAST_MS  60000u
+
+struct pool {
+	struct workers *workers;
+	const struct backend *gpu;
+	uint64_t cache_limit_bytes, cached_bytes, total_bytes;
+	uint64_t discarding_bytes;
+	unsigned cache_limit, n_cached;
+	unsigned warm_classes;        /* classes [0, warm_classes) are kept stocked */
+	unsigned warm_stock[CLASSES]; /* fresh or being made */
+	struct segment *fresh[CLASSES];
+	struct segment *cached; /* most recently given back first */
+	struct segment *kept;
+	struct sched_flow flow; /* of the work that is for no user */
+	uv_timer_t look_timer;
+	unsigned look_ms;
+};
+
+static uint64_t class_bytes(unsigned c)
+{
+	return CLASS_MIN_BYTES << c;
+}
+
+/* CLASSES when bytes is above the largest class. */
+static unsigned class_of(uint64_t bytes)
+{
+	unsigned c = 0;
+
+	while (c < CLASSES && class_bytes(c) < bytes)
+		c++;
+	return c;
+}
+
+uint64_t pool_segment_bytes(uint64_t bytes)
+{
+	unsigned c = class_of(bytes);
+
+	return c < CLASSES ? class_bytes(c)
+	                   : (bytes + BIG_GRANULE_BYTES - 1) / BIG_GRANULE_BYTES * BIG_GRANULE_BYTES;
+}
+
+/* ---- In worker threads: steps of tasks ---- */
+
+static struct segment *of_task(struct task *task)
+{
+	return (struct segment *)((char *)task - offsetof(struct segment, task));
+}
+
+static uint64_t piece_of(const struct segment *s)
+{
+	uint64_t left = s->bytes - s->at;
+
+	return left < WORKERS_PIECE_BYTES ? left : WORKERS_PIECE_BYTES;
+}
+
+static void unpin(struct segment *s)
+{
+	if (s->pinned)
+		s->pool->gpu->unpin(s->map);
+	s->pinned = false;
+}
+
+static void unmake(struct segment *s)
+{
+	unpin(s);
+	if (s->map != MAP_FAILED)
+		munmap(s->map, s->bytes);
+	s->map = MAP_FAILED;
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+	host_memory_settle(s->claimed_bytes);
+	s->claimed_bytes = 0;
+}
+
+static int fail_to_make(struct segment *s, const char *what)
+{
+	const char *advice = errno == EMFILE || errno == ENFILE ? "; raise LimitNOFILE" : "";
+
+	snprintf(s->why, sizeof s->why, "kopsd cannot make shared memory of %llu bytes: %s: %s%s",
+	         (unsigned long long)s->bytes, what, strerror(errno), advice);
+	return KOPS_E_NOMEM;
+}
+
+/* Another open file of the same memory, so that a lease can tell whose is open. */
+static int reopen(int fd)
+{
+	char path[32];
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+/* One that is reopened: the lease counts no others. Should somebody open the file while we ask, SIGURG comes
+ * and is ignored, where SIGIO would end us. */
+static int begin_file(struct segment *s)
+{
+	int made, rc = host_memory_claim(s->bytes, s->why, sizeof s->why);
+
+	if (rc < 0)
+		return rc;
+	s->claimed_bytes = s->bytes;
+	made = memfd_create("kops", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (made < 0)
+		return fail_to_make(s, "memfd_create");
+	s->fd = reopen(made);
+	if (s->fd < 0) {
+		rc = fail_to_make(s, "opening /proc/self/fd");
+		close(made);
+		return rc;
+	}
+	close(made);
+	fcntl(s->fd, F_SETSIG, SIGURG);
+	return ftruncate(s->fd, (off_t)s->bytes) < 0 ? fail_to_make(s, "ftruncate") : 0;
+}
+
+/* The kernel hands out zeroed pages. fallocate reports a full tmpfs or memory cgroup, where a touch would be
+ * SIGBUS. */
+static int make_piece(struct segment *s)
+{
+	uint64_t bytes = piece_of(s);
+	int rc;
+
+	do
+		rc = fallocate(s->fd, 0, (off_t)s->at, (off_t)bytes);
+	while (rc < 0 && errno == EINTR);
+	if (rc < 0)
+		return fail_to_make(s, "fallocate");
+	s->at += bytes;
+	s->claimed_bytes -= bytes;
+	host_memory_settle(bytes);
+	return 0;
+}
+
+static int finish_file(struct segment *s)
+{
+	if (fcntl(s->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return fail_to_make(s, "sealing");
+	s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+	if (s->map == MAP_FAILED)
+		return fail_to_make(s, "mmap");
+	if (s->pin)
+		s->pinned = s->pool->gpu->pin(s->map, s->bytes, false) == 0; /* unpinned memory works, slower */
+	return 0;
+}
+
+static bool make_step(struct task *task)
+{
+	struct segment *s = of_task(task);
+
+	s->status = s->fd < 0 ? begin_file(s) : 0;
+	if (s->status == 0)
+		s->status = make_piece(s);
+	if (s->status == 0 && s->at == s->bytes)
+		s->status = finish_file(s);
+	if (s->status < 0)
+		unmake(s);
+	return s->status < 0 || s->at == s->bytes;
+}
+
+static bool zero_step(struct task *task)
+{
+	struct segment *s = of_task(task);
+	uint64_t bytes = piece_of(s);
+
+	memset((char *)s->map + s->at, 0, bytes);
+	s->at += bytes;
+	return s->at == s->bytes;
+}
+
+/* Frees the pages too: whoever had the segment may keep its descriptor, and with it pages that nobody counts.
+ */
+static bool discard_step(struct task *task)
+{
+	struct segment *s = of_task(task);
+	uint64_t bytes = piece_of(s);
+
+	unpin(s);
+	if (s->fd >= 0 &&
+	    fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)s->at, (off_t)bytes) == 0)
+		s->at += bytes;
+	else
+		s->at = s->bytes; /* there is none, or its end frees the pages */
+	if (s->at < s->bytes)
+		return false;
+	unmake(s);
+	return true;
+}
+
+/* The content stays. */
+static bool unmap_step(struct task *task)
+{
+	struct segment *s = of_task(task);
+	uint64_t bytes = piece_of(s);
+
+	unpin(s);
+	munmap((char *)s->map + s->at, bytes);
+	s->at += bytes;
+	if (s->at < s->bytes)
+		return false;
+	s->map = MAP_FAILED;
+	return true;
+}
+
+/* ---- On the loop thread ---- */
+
+static void submit(struct segment *s, struct sched_flow *flow, bool (*step)(struct task *),
+                   void (*done)(struct task *))
+{
+	s->at = 0;
+	s->task.step = step;
+	s->task.done = done;
+	workers_submit(s->pool->workers, flow, &s->task);
+}
+
+static struct segment *segment_new(struct pool *pool, uint64_t bytes)
+{
+	struct segment *s = calloc(1, sizeof *s);
+
+	if (!s)
+		return NULL;
+	s->pool = pool;
+	s->fd = -1;
+	s->map = MAP_FAILED;
+	s->bytes = bytes;
+	pool->total_bytes += bytes;
+	return s;
+}
+
+static void segment_free(struct segment *s)
+{
+	s->pool->total_bytes -= s->bytes;
+	free(s);
+}
+
+/* Whoever let it go or gave it back has it off the books. */
+static void tell_released(struct segment *s)
+{
+	void (*released)(void *) = s->released;
+
+	s->released = NULL;
+	if (released)
+		released(s->arg);
+}
+
+static void discarded(struct task *task)
+{
+	struct segment *s = of_task(task);
+
+	s->pool->discarding_bytes -= s->bytes;
+	tell_released(s);
+	segment_free(s);
+}
+
+static void discard(struct segment *s, struct sched_flow *flow)
+{
+	s->pool->discarding_bytes += s->bytes;
+	submit(s, flow, discard_step, discarded);
+}
+
+/* ---- Fresh ones ---- */
+
+static void warm_made(struct task *task)
+{
+	struct segment *s = of_task(task);
+	struct pool *pool = s->pool;
+	unsigned c = class_of(s->bytes);
+
+	if (s->status < 0) {
+		log_warning("cannot keep the warm pool filled: %s", s->why);
+		pool->warm_stock[c]--;
+		segment_free(s);
+		return;
+	}
+	s->next = pool->fresh[c];
+	pool->fresh[c] = s;
+}
+
+static void restock(struct pool *pool, unsigned c)
+{
+	while (c < pool->warm_classes && pool->warm_stock[c] < WARM_PER_CLASS) {
+		struct segment *s = segment_new(pool, class_bytes(c));
+		if (!s)
+			return;
+		pool->warm_stock[c]++;
+		s->pin = pool->gpu != NULL;
+		submit(s, &pool->flow, make_step, warm_made);
+	}
+}
+
+static struct segment *take_fresh(struct pool *pool, uint64_t bytes)
+{
+	unsigned c = class_of(bytes);
+	struct segment *s = c < CLASSES ? pool->fresh[c] : NULL;
+
+	if (!s)
+		return NULL;
+	pool->fresh[c] = s->next;
+	pool->warm_stock[c]--;
+	restock(pool, c);
+	return s;
+}
+
+/* ---- Lending ---- */
+
+static struct segment *take_cached(struct pool *pool, uid_t uid, uint64_t bytes)
+{
+	for (struct segment **link = &pool->cached, *s; (s = *link); link = &s->next)
+		if (s->uid == uid && s->bytes == bytes) {
+			*link = s->next;
+			pool->cached_bytes -= s->bytes;
+			pool->n_cached--;
+			return s;
+		}
+	return NULL;
+}
+
+static void lend_made(struct task *task)
+{
+	struct segment *s = of_task(task);
+
+	if (task->cancelled)
+		s->status = KOPS_E_CANCELLED;
+	s->ready(s, s->status, s->arg);
+	if (task->cancelled)
+		discard(s, &s->pool->flow);
+	else if (s->status < 0)
+		segment_free(s);
+}
+
+struct segment *pool_lend(struct pool *pool, uid_t uid, struct sched_flow *flow, uint64_t bytes, bool pin,
+                          void (*ready)(struct segment *segment, int status, void *arg), void *arg,
+                          bool *ret_ready)
+{
+	uint64_t size = pool_segment_bytes(bytes);
+	struct segment *s = take_cached(pool, uid, size);
+
+	if (!s)
+		s = take_fresh(pool, size);
+	*ret_ready = s != NULL;
+	if (s) {
+		s->uid = uid;
+		return s;
+	}
+	s = segment_new(pool, size);
+	if (!s)
+		return NULL;
+	s->uid = uid;
+	s->pin = pin && pool->gpu;
+	s->ready = ready;
+	s->arg = arg;
+	submit(s, flow, make_step, lend_made);
+	return s;
+}
+
+void pool_cancel(struct segment *s)
+{
+	workers_cancel(&s->task);
+}
+
+int pool_open_for_client(const struct segment *s)
+{
+	int fd = reopen(s->fd);
+
+	return fd < 0 ? KOPS_E_NOMEM : fd;
+}
+
+/* ---- Taking back ---- */
+
+static void trim_cache(struct pool *pool)
+{
+	while (pool->cached_bytes > pool->cache_limit_bytes || pool->n_cached > pool->cache_limit) {
+		struct segment **link = &pool->cached, *oldest;
+		while ((*link)->next)
+			link = &(*link)->next;
+		oldest = *link;
+		*link = NULL;
+		pool->cached_bytes -= oldest->bytes;
+		pool->n_cached--;
+		discard(oldest, &pool->flow);
+	}
+}
+
+static void zeroed(struct task *task)
+{
+	struct segment *s = of_task(task);
+	struct pool *pool = s->pool;
+
+	/* What the cache gives up is at nobody's expense until it is freed: no more of it than the cache
+	 * itself. */
+	if (pool->discarding_bytes > pool->cache_limit_bytes) {
+		discard(s, &pool->flow);
+		return;
+	}
+	s->next = pool->cached;
+	pool->cached = s;
+	pool->cached_bytes += s->bytes;
+	pool->n_cached++;
+	tell_released(s);
+	trim_cache(pool);
+}
+
+void pool_take_back(struct segment *s, struct sched_flow *flow, void (*released)(void *arg), void *arg)
+{
+	s->released = released;
+	s->arg = arg;
+	if (s->bytes > s->pool->cache_limit_bytes || s->uid == OVERFLOW_UID)
+		discard(s, flow);
+	else
+		submit(s, flow, zero_step, zeroed);
+}
+
+void pool_set_cache(struct pool *pool, uint64_t cache_bytes)
+{
+	pool->cache_limit_bytes = cache_bytes;
+	trim_cache(pool);
+}
+
+/* ---- Kept ones ---- */
+
+/* Whether anybody else has the file open or mapped. Where the kernel cannot tell, nobody is taken to. */
+static bool is_held(const struct segment *s)
+{
+	if (fcntl(s->fd, F_SETLEASE, F_WRLCK) < 0)
+		return errno == EAGAIN || errno == EINTR;
+	fcntl(s->fd, F_SETLEASE, F_UNLCK);
+	return false;
+}
+
+/* Of one user, or of all. Whether there was any. */
+static bool release_unheld(struct pool *pool, const uid_t *uid)
+{
+	bool any = false;
+
+	for (struct segment **link = &pool->kept, *s; (s = *link);) {
+		if ((uid && s->uid != *uid) || is_held(s)) {
+			link = &s->next;
+			continue;
+		}
+		*link = s->next;
+		tell_released(s);
+		discard(s, &pool->flow);
+		any = true;
+	}
+	return any;
+}
+
+bool pool_release_unheld(struct pool *pool, uid_t uid)
+{
+	return release_unheld(pool, &uid);
+}
+
+static void on_look(uv_timer_t *timer)
+{
+	struct pool *pool = timer->data;
+
+	release_unheld(pool, NULL);
+	pool->look_ms = pool->look_ms * 2 < LOOK_LAST_MS ? pool->look_ms * 2 : LOOK_LAST_MS;
+	if (pool->kept)
+		uv_timer_start(timer, on_look, pool->look_ms, 0);
+}
+
+void pool_look_soon(struct pool *pool)
+{
+	pool->look_ms = LOOK_FIRST_MS;
+	if (pool->kept)
+		uv_timer_start(&pool->look_timer, on_look, pool->look_ms, 0);
+}
+
+static void unmapped(struct task *task)
+{
+	struct segment *s = of_task(task);
+
+	s->next = s->pool->kept;
+	s->pool->kept = s;
+	pool_look_soon(s->pool);
+}
+
+void pool_let_go(struct segment *s, struct sched_flow *flow, void (*released)(void *arg), void *arg)
+{
+	s->released = released;
+	s->arg = arg;
+	submit(s, flow, unmap_step, unmapped);
+}
+
+static bool is_file(const struct segment *s, dev_t device, ino_t inode)
+{
+	struct stat st;
+
+	return fstat(s->fd, &st) == 0 && st.st_ino == inode && st.st_dev == device;
+}
+
+struct segment *pool_adopt(struct pool *pool, uid_t uid, dev_t device, ino_t inode)
+{
+	for (struct segment **link = &pool->kept, *s; (s = *link); link = &s->next) {
+		if (s->uid != uid || !is_file(s, device, inode))
+			continue;
+		s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+		if (s->map == MAP_FAILED)
+			return NULL;
+		*link = s->next;
+		tell_released(s);
+		return s;
+	}
+	return NULL;
+}
+
+/* ---- The pool ---- */
+
+struct pool *pool_new(uv_loop_t *loop, struct workers *workers, const struct backend *gpu, uint64_t warm_bytes,
+                      uint64_t cache_bytes, unsigned cache_segments)
+{
+	struct pool *pool = calloc(1, sizeof *pool);
+	uint64_t total = 0;
+
+	if (!pool)
+		return NULL;
+	pool->workers = workers;
+	pool->gpu = gpu;
+	pool->cache_limit_bytes = cache_bytes;
+	pool->cache_limit = cache_segments;
+	uv_timer_init(loop, &pool->look_timer);
+	uv_unref((uv_handle_t *)&pool->look_timer);
+	pool->look_timer.data = pool;
+	for (unsigned c = 0; c < CLASSES; c++) {
+		total += WARM_PER_CLASS * class_bytes(c);
+		if (total > warm_bytes)
+			break;
+		pool->warm_classes = c + 1;
+	}
+	for (unsigned c = 0; c < pool->warm_classes; c++)
+		restock(pool, c);
+	return pool;
+}
+
+uint64_t pool_bytes(const struct pool *pool)
+{
+	return pool->total_bytes;
+}
+
+static void free_list(struct segment *s)
+{
+	struct segment *next;
+
+	for (; s; s = next) {
+		next = s->next;
+		tell_released(s);
+		unmake(s);
+		segment_free(s);
+	}
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+void pool_free(struct pool *pool)
+{
+	if (!pool)
+		return;
+	for (unsigned c = 0; c < CLASSES; c++)
+		free_list(pool->fresh[c]);
+	free_list(pool->cached);
+	free_list(pool->kept);
+	uv_close((uv_handle_t *)&pool->look_timer, on_closed);
+}

@@ -1,0 +1,287 @@
+#include "job/scheduler.h"
+
+#include <math.h>
+#include <stddef.h>
+
+static void flow_link(struct sched *s, struct sched_flow *f)
+{
+	f->prev = NULL;
+	f->next = s->flows;
+	if (s->flows)
+		s->flows->prev = f;
+	s->flows = f;
+}
+
+static void flow_unlink(struct sched *s, struct sched_flow *f)
+{
+	if (f->prev)
+		f->prev->next = f->next;
+	else
+		s->flows = f->next;
+	if (f->next)
+		f->next->prev = f->prev;
+	f->next = f->prev = NULL;
+}
+
+static void queue_link(struct sched *s, struct sched_queue *q)
+{
+	if (!q->flow->queues)
+		flow_link(s, q->flow);
+	q->prev = NULL;
+	q->next = q->flow->queues;
+	if (q->next)
+		q->next->prev = q;
+	q->flow->queues = q;
+}
+
+static void queue_unlink(struct sched *s, struct sched_queue *q)
+{
+	if (q->prev)
+		q->prev->next = q->next;
+	else
+		q->flow->queues = q->next;
+	if (q->next)
+		q->next->prev = q->prev;
+	q->next = q->prev = NULL;
+	if (!q->flow->queues)
+		flow_unlink(s, q->flow);
+}
+
+/* Behind the clock is only who could not run before: idle, blocked, LOW. That saves up nothing. */
+static void catch_up(const struct sched *s, struct sched_flow *f, unsigned device)
+{
+	if (f->vtime[device] < s->vclock[device])
+		f->vtime[device] = s->vclock[device];
+}
+
+void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job)
+{
+	struct sched_flow *flow = queue->flow;
+	unsigned d = job->device;
+
+	job->queue = queue;
+	job->next = NULL;
+	job->seq = s->next_seq++;
+	if (!queue->head)
+		queue_link(s, queue);
+	if (queue->head)
+		queue->tail->next = job;
+	else
+		queue->head = job;
+	queue->tail = job;
+	if (flow->load[d]++ == 0) {
+		s->flows_loaded[d]++;
+		catch_up(s, flow, d);
+	}
+	flow->backlog_us[d] += job->cost_us;
+	s->backlog_us[d] += job->cost_us;
+	s->waiting[d]++;
+	s->load[d]++;
+}
+
+/* A queue's head may start unless work of the queue is still out on another device. */
+static bool eligible(const struct sched_queue *q, unsigned device)
+{
+	const struct sched_job *job = q->head;
+
+	return job->device == device && !job->blocked && (!q->running || q->running_device == device);
+}
+
+static int rank(kops_priority priority)
+{
+	return priority == KOPS_HIGH ? 0 : priority == KOPS_LOW ? 2 : 1;
+}
+
+static bool goes_before(const struct sched_job *a, const struct sched_job *b)
+{
+	const struct sched_flow *fa = a->queue->flow, *fb = b->queue->flow;
+	bool low_a = a->priority == KOPS_LOW, low_b = b->priority == KOPS_LOW;
+
+	if (low_a != low_b)
+		return low_b;
+	if (fa != fb && fa->vtime[a->device] != fb->vtime[b->device])
+		return fa->vtime[a->device] < fb->vtime[b->device];
+	if (fa == fb && a->priority != b->priority)
+		return rank(a->priority) < rank(b->priority);
+	return a->seq < b->seq;
+}
+
+/* A flow's own choice; only these compete between flows, so that HIGH counts inside a flow only. */
+static struct sched_job *flow_pick(const struct sched_flow *f, unsigned device, const struct sched_queue *but)
+{
+	struct sched_job *best = NULL;
+
+	for (struct sched_queue *q = f->queues; q; q = q->next)
+		if (q != but && eligible(q, device) && (!best || goes_before(q->head, best)))
+			best = q->head;
+	return best;
+}
+
+/* Of all queues but one; NULL: of all. */
+static struct sched_job *pick(const struct sched *s, unsigned device, const struct sched_queue *but)
+{
+	struct sched_job *best = NULL;
+
+	if (!s->waiting[device])
+		return NULL;
+	for (const struct sched_flow *f = s->flows; f; f = f->next) {
+		struct sched_job *job = flow_pick(f, device, but);
+		if (job && (!best || goes_before(job, best)))
+			best = job;
+	}
+	return best;
+}
+
+struct sched_job *sched_pick(const struct sched *s, unsigned device)
+{
+	return pick(s, device, NULL);
+}
+
+static void charge(struct sched *s, struct sched_flow *f, unsigned device, double us)
+{
+	f->vtime[device] += us;
+	if (f->vtime[device] > s->vlast[device])
+		s->vlast[device] = f->vtime[device];
+}
+
+static void take_out(struct sched *s, struct sched_job *job)
+{
+	struct sched_queue *q = job->queue;
+	struct sched_job **link = &q->head, *before = NULL;
+
+	while (*link != job) {
+		before = *link;
+		link = &(*link)->next;
+	}
+	*link = job->next;
+	if (q->tail == job)
+		q->tail = before;
+	job->next = NULL;
+	if (!q->head)
+		queue_unlink(s, q);
+	s->waiting[job->device]--;
+}
+
+void sched_start(struct sched *s, struct sched_job *job)
+{
+	struct sched_queue *q = job->queue;
+	struct sched_flow *f = q->flow;
+	unsigned d = job->device;
+
+	take_out(s, job);
+	q->running++;
+	q->running_device = d;
+	catch_up(s, f, d);
+	s->vclock[d] = f->vtime[d];
+	job->started_at = f->vtime[d];
+	charge(s, f, d, job->cost_us);
+}
+
+/* Rounding must leave nothing behind. */
+static void shrink(double *backlog_us, double cost_us, unsigned load)
+{
+	*backlog_us -= cost_us;
+	if (*backlog_us < 0.0 || load == 0)
+		*backlog_us = 0.0;
+}
+
+static void unload(struct sched *s, struct sched_job *job)
+{
+	struct sched_flow *f = job->queue->flow;
+	unsigned d = job->device;
+
+	if (--f->load[d] == 0)
+		s->flows_loaded[d]--;
+	if (--s->load[d] == 0)
+		s->vclock[d] = s->vlast[d];
+	shrink(&f->backlog_us[d], job->cost_us, f->load[d]);
+	shrink(&s->backlog_us[d], job->cost_us, s->load[d]);
+}
+
+bool sched_is_full(const struct sched *s, const struct sched_flow *flow, unsigned device, double limit_us)
+{
+	unsigned flows = s->flows_loaded[device] + (flow->load[device] ? 0 : 1);
+
+	return s->backlog_us[device] > limit_us && flow->backlog_us[device] > limit_us / flows;
+}
+
+bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
+{
+	for (unsigned d = 0; d < SCHED_DEVICES_MAX; d++)
+		if (flow->vtime[d] > s->vclock[d])
+			return true;
+	return false;
+}
+
+void sched_finish(struct sched *s, struct sched_job *job)
+{
+	job->queue->running--;
+	if (job->took_us > 0)
+		charge(s, job->queue->flow, job->device, job->took_us - job->cost_us);
+	unload(s, job);
+}
+
+static void put_first(struct sched *s, struct sched_job *job)
+{
+	struct sched_queue *q = job->queue;
+
+	if (!q->head) {
+		queue_link(s, q);
+		q->tail = job;
+	}
+	job->next = q->head;
+	q->head = job;
+	s->waiting[job->device]++;
+}
+
+void sched_pause(struct sched *s, struct sched_job *job, double left_us)
+{
+	struct sched_flow *f = job->queue->flow;
+	unsigned d = job->device;
+
+	job->queue->running--;
+	f->vtime[d] += job->took_us - job->cost_us;
+	f->backlog_us[d] += left_us - job->cost_us;
+	s->backlog_us[d] += left_us - job->cost_us;
+	job->cost_us = left_us;
+	job->took_us = 0;
+	job->seq = s->next_seq++; /* behind the other queues of its flow */
+	put_first(s, job);
+}
+
+double sched_yields_after_us(const struct sched *s, const struct sched_job *started)
+{
+	const struct sched_job *next = pick(s, started->device, started->queue);
+	const struct sched_flow *f = started->queue->flow;
+	double after_us;
+
+	if (!next)
+		return INFINITY;
+	if ((next->priority == KOPS_LOW) != (started->priority == KOPS_LOW))
+		return next->priority == KOPS_LOW ? INFINITY : 0;
+	if (next->queue->flow == f && rank(next->priority) != rank(started->priority))
+		return rank(next->priority) < rank(started->priority) ? 0 : INFINITY;
+	if (next->queue->flow == f)
+		return SCHED_TURN_US;
+	after_us = next->queue->flow->vtime[started->device] - started->started_at;
+	return after_us > 0 ? after_us : 0;
+}
+
+void sched_remove(struct sched *s, struct sched_job *job)
+{
+	take_out(s, job);
+	unload(s, job);
+}
+
+unsigned sched_place(const struct sched *s, const bool *allowed, const double *cost_us, unsigned n)
+{
+	unsigned best = n;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (!allowed[i])
+			continue;
+		if (best == n || s->backlog_us[i] + cost_us[i] < s->backlog_us[best] + cost_us[best])
+			best = i;
+	}
+	return best;
+}

@@ -1,0 +1,258 @@
+#include "job/workers.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+
+/* As many as it takes to zero memory about as fast as it can be; half of the CPUs are for jobs and their
+ * clients. */
+#define THREADS_MAX 4u
+
+struct list {
+	struct task *head, **tail;
+};
+
+struct workers {
+	uv_async_t async;
+	pthread_t threads[THREADS_MAX];
+	unsigned n_threads;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	struct list inbox, outbox; /* under lock */
+	bool stopping;             /* under lock */
+
+	/* loop thread only */
+	struct sched sched; /* of one device, number 0: all threads together */
+	unsigned working;   /* tasks that threads or begin() have */
+};
+
+static void list_init(struct list *l)
+{
+	l->head = NULL;
+	l->tail = &l->head;
+}
+
+static void list_push(struct list *l, struct task *t)
+{
+	t->next = NULL;
+	*l->tail = t;
+	l->tail = &t->next;
+}
+
+static struct task *list_pop(struct list *l)
+{
+	struct task *t = l->head;
+
+	if (!t)
+		return NULL;
+	l->head = t->next;
+	if (!l->head)
+		l->tail = &l->head;
+	return t;
+}
+
+/* ---- Worker threads ---- */
+
+static void *worker(void *arg)
+{
+	struct workers *w = arg;
+
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		struct task *task = list_pop(&w->inbox);
+
+		if (task) {
+			pthread_mutex_unlock(&w->lock);
+			task->through = task->step(task);
+			pthread_mutex_lock(&w->lock);
+			list_push(&w->outbox, task);
+			uv_async_send(&w->async);
+		} else if (w->stopping) {
+			break;
+		} else {
+			pthread_cond_wait(&w->work, &w->lock);
+		}
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+/* ---- The loop thread ---- */
+
+static struct task *of_sched(struct sched_job *sched)
+{
+	return (struct task *)((char *)sched - offsetof(struct task, sched));
+}
+
+static void hand_over(struct workers *w, struct task *task)
+{
+	pthread_mutex_lock(&w->lock);
+	list_push(&w->inbox, task);
+	pthread_cond_signal(&w->work);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Only what is under way keeps the loop from ending. */
+static void dispatch(struct workers *w)
+{
+	struct sched_job *picked;
+
+	while (w->working < w->n_threads && (picked = sched_pick(&w->sched, 0))) {
+		struct task *task = of_sched(picked);
+
+		sched_start(&w->sched, picked);
+		w->working++;
+		task->waiting = false;
+		task->began_ns = clock_ns();
+		if (task->begin)
+			task->begin(task);
+		else
+			hand_over(w, task);
+	}
+	if (workers_are_busy(w))
+		uv_ref((uv_handle_t *)&w->async);
+	else
+		uv_unref((uv_handle_t *)&w->async);
+}
+
+static void add(struct workers *w, struct task *task)
+{
+	task->waiting = true;
+	sched_add(&w->sched, &task->queue, &task->sched);
+}
+
+static void finish_piece(struct workers *w, struct task *task)
+{
+	w->working--;
+	task->sched.took_us = clock_us(task->began_ns, clock_ns());
+	sched_finish(&w->sched, &task->sched);
+	if (task->through)
+		task->cancelled = false;
+	if (task->through || task->cancelled)
+		task->done(task);
+	else
+		add(w, task);
+}
+
+static void on_async(uv_async_t *async)
+{
+	struct workers *w = async->data;
+	struct task *task, *next;
+
+	pthread_mutex_lock(&w->lock);
+	task = w->outbox.head;
+	list_init(&w->outbox);
+	pthread_mutex_unlock(&w->lock);
+	for (; task; task = next) {
+		next = task->next;
+		finish_piece(w, task);
+	}
+	dispatch(w);
+}
+
+void workers_submit(struct workers *w, struct sched_flow *flow, struct task *task)
+{
+	task->workers = w;
+	task->queue = (struct sched_queue){.flow = flow};
+	task->sched = (struct sched_job){.priority = KOPS_NORMAL};
+	task->cancelled = task->through = false;
+	add(w, task);
+	dispatch(w);
+}
+
+void workers_cancel(struct task *task)
+{
+	task->cancelled = true;
+	if (!task->waiting)
+		return;
+	task->waiting = false;
+	sched_remove(&task->workers->sched, &task->sched);
+	task->done(task);
+}
+
+void workers_begun_done(struct task *task)
+{
+	struct workers *w = task->workers;
+
+	task->through = true;
+	finish_piece(w, task);
+	dispatch(w);
+}
+
+bool workers_are_busy(const struct workers *w)
+{
+	return w->working || w->sched.waiting[0];
+}
+
+const struct sched *workers_sched(const struct workers *w)
+{
+	return &w->sched;
+}
+
+/* ---- Start and end ---- */
+
+static unsigned threads_wanted(void)
+{
+	unsigned cpus = uv_available_parallelism();
+
+	return cpus / 2 < 1 ? 1 : cpus / 2 < THREADS_MAX ? cpus / 2 : THREADS_MAX;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct workers *w = handle->data;
+
+	pthread_cond_destroy(&w->work);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
+
+void workers_stop(struct workers *w)
+{
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->stopping = true;
+	pthread_cond_broadcast(&w->work);
+	pthread_mutex_unlock(&w->lock);
+	for (unsigned i = 0; i < w->n_threads; i++)
+		pthread_join(w->threads[i], NULL);
+	uv_close((uv_handle_t *)&w->async, on_closed);
+}
+
+int workers_start(uv_loop_t *loop, struct workers **ret_workers, char why[WHY_BYTES])
+{
+	struct workers *w = calloc(1, sizeof *w);
+	int rc = w ? uv_async_init(loop, &w->async, on_async) : UV_ENOMEM;
+
+	if (rc < 0) {
+		snprintf(why, WHY_BYTES, "out of memory or descriptors for worker threads: %s",
+		         uv_strerror(rc));
+		free(w);
+		return KOPS_E_NOMEM;
+	}
+	w->async.data = w;
+	uv_unref((uv_handle_t *)&w->async);
+	list_init(&w->inbox);
+	list_init(&w->outbox);
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->work, NULL);
+	while (w->n_threads < threads_wanted()) {
+		rc = pthread_create(&w->threads[w->n_threads], NULL, worker, w);
+		if (rc) {
+			snprintf(why, WHY_BYTES,
+			         "cannot start a worker thread: %s; raise the limits on processes (TasksMax, "
+			         "ulimit -u) and address space (ulimit -v)",
+			         strerror(rc));
+			workers_stop(w);
+			return KOPS_E_SYSTEM;
+		}
+		w->n_threads++;
+	}
+	*ret_workers = w;
+	return 0;
+}

@@ -1,0 +1,64 @@
+/*
+ * workers.h: threads that make, zero and unmake memory, so that the loop and the devices never wait for it.
+ *
+ * A task is done in pieces of some milliseconds, and users share the threads by the time that their pieces take
+ * (scheduler.h): whoever asks for 12 GiB delays nobody who asks for 64 KiB. The threads are started with the
+ * daemon, since a limit on threads or address space is a sentence then and would be a crash later.
+ *
+ *     IDLE → WAITING ⇄ WORKING → IDLE (done() is called)
+ */
+#ifndef KOPS_WORKERS_H
+#define KOPS_WORKERS_H
+
+#include <uv.h>
+
+#include "job/scheduler.h"
+#include "kernel.h"
+
+struct workers;
+
+/* What should be done at one go, in bytes of memory touched: about a millisecond. */
+#define WORKERS_PIECE_BYTES (4ull << 20)
+
+struct task {
+	/* On a worker thread: does a piece. True: that was the last one. Alone at the task while it works. */
+	bool (*step)(struct task *task);
+	/*
+	 * Instead of step, on the loop thread: hands the whole to somebody else, who calls workers_begun_done()
+	 * on the loop thread when it is through.
+	 */
+	void (*begin)(struct task *task);
+	/* On the loop thread, at the end; also of one that was cancelled. The task may be submitted again. */
+	void (*done)(struct task *task);
+	bool cancelled; /* before it was through */
+	/* private */
+	struct workers *workers;
+	struct sched_job sched;
+	struct sched_queue queue;
+	struct task *next;
+	bool waiting, through;
+	uint64_t began_ns;
+};
+
+/* KOPS_E_NOMEM, KOPS_E_SYSTEM with a sentence in why. */
+int workers_start(uv_loop_t *loop, struct workers **ret_workers, char why[WHY_BYTES]);
+
+/* Stops the threads. No task may be out. NULL allowed. The loop must run once more. */
+void workers_stop(struct workers *workers);
+
+/* Its step or begin, and done, are set. flow: whose time it takes. */
+void workers_submit(struct workers *workers, struct sched_flow *flow, struct task *task);
+
+/* Ends it with `cancelled` set: at once, within this call, where it waits; else after the piece at hand, if
+ * that is not the last. Nothing where it is IDLE. */
+void workers_cancel(struct task *task);
+
+/* A task that begin() handed over is through. */
+void workers_begun_done(struct task *task);
+
+bool workers_are_busy(const struct workers *workers);
+
+/* For sched_flow_is_ahead(). */
+const struct sched *workers_sched(const struct workers *workers);
+
+#endif

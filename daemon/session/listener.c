@@ -1,0 +1,251 @@
+#include "session/listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "notify.h"
+#include "session/session.h"
+
+/*
+ * Connections taken before sessions get their turns. The kernel's queue knows no users, so it has to be short:
+ * taking one is cheap, and opening its session is its user's turn.
+ */
+#define ACCEPT_BATCH 8
+#define BACKLOG      SOMAXCONN /* where it is full the kernel gives room to whoever is first, not in order */
+
+#define LOCK_PATH_BYTES (CONFIG_TEXT_BYTES + sizeof ".lock")
+
+static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *what)
+{
+	const char *advice = errno == ENOENT ? "; make its directory or choose another --socket" : "";
+
+	snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: %s: %s%s", path, what, strerror(errno), advice);
+	return KOPS_E_SYSTEM;
+}
+
+/* ---- The lock: whoever looks whether a socket is dead, and takes its place, does so alone ---- */
+
+static void lock_path(const struct server *s, char path[LOCK_PATH_BYTES])
+{
+	snprintf(path, LOCK_PATH_BYTES, "%s.lock", s->config.socket);
+}
+
+/* Whether the locked file is still the one at the path: its last owner takes it away when it stops. */
+static bool is_at(int fd, const char *path)
+{
+	struct stat ours, there;
+
+	return fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+	       ours.st_dev == there.st_dev;
+}
+
+/* Held until we end. */
+static int take_lock(struct server *s, char why[CONFIG_WHY_BYTES])
+{
+	char path[LOCK_PATH_BYTES];
+
+	lock_path(s, path);
+	for (;;) {
+		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+		if (fd < 0)
+			return socket_why(why, s->config.socket, "its lock beside it");
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			close(fd);
+			snprintf(why, CONFIG_WHY_BYTES,
+			         "another kopsd is listening at %s, or about to; stop it or choose another "
+			         "--socket",
+			         s->config.socket);
+			return KOPS_E_EXISTS;
+		}
+		if (is_at(fd, path)) {
+			s->lock_fd = fd;
+			return 0;
+		}
+		close(fd);
+	}
+}
+
+static void drop_lock(struct server *s)
+{
+	char path[LOCK_PATH_BYTES];
+
+	if (s->lock_fd < 0)
+		return;
+	lock_path(s, path);
+	unlink(path);
+	close(s->lock_fd);
+	s->lock_fd = -1;
+}
+
+/* ---- The socket ---- */
+
+/*
+ * A path left behind by a dead daemon is removed; one that answers is not. Only a refused connection shows that
+ * nobody listens: a socket of another type answers EPROTOTYPE, a full one EAGAIN, and both are alive.
+ */
+static int clear_path(const struct sockaddr_un *address, char why[CONFIG_WHY_BYTES])
+{
+	struct stat st;
+	int probe, rc, error;
+
+	if (lstat(address->sun_path, &st) < 0)
+		return 0;
+	if (!S_ISSOCK(st.st_mode)) {
+		snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: something that is no socket is there",
+		         address->sun_path);
+		return KOPS_E_INVALID;
+	}
+	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (probe < 0)
+		return socket_why(why, address->sun_path, "socket");
+	rc = connect(probe, (const struct sockaddr *)address, sizeof *address);
+	error = errno;
+	close(probe);
+	if (rc == 0 || error == EAGAIN) {
+		snprintf(why, CONFIG_WHY_BYTES,
+		         "another kopsd is listening at %s; stop it or choose another --socket",
+		         address->sun_path);
+		return KOPS_E_EXISTS;
+	}
+	if (error != ECONNREFUSED) {
+		snprintf(
+		    why, CONFIG_WHY_BYTES,
+		    "cannot listen at %s: a socket is there that is not known to be dead (%s); remove it, or "
+		    "choose another --socket",
+		    address->sun_path, strerror(error));
+		return KOPS_E_EXISTS;
+	}
+	unlink(address->sun_path);
+	return 0;
+}
+
+static int bind_path(struct server *s, char why[CONFIG_WHY_BYTES])
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	mode_t mask;
+	int rc;
+
+	snprintf(address.sun_path, sizeof address.sun_path, "%.107s", s->config.socket);
+	rc = take_lock(s, why);
+	if (rc < 0)
+		return rc;
+	rc = clear_path(&address, why);
+	if (rc < 0)
+		return rc;
+	s->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->listen_fd < 0)
+		return socket_why(why, address.sun_path, "socket");
+	mask = umask(0117); /* 0660, as kopsd.socket makes it */
+	rc = bind(s->listen_fd, (struct sockaddr *)&address, sizeof address);
+	umask(mask);
+	if (rc < 0)
+		return socket_why(why, address.sun_path, "bind");
+	s->owns_socket = true;
+	if (listen(s->listen_fd, BACKLOG) < 0)
+		return socket_why(why, address.sun_path, "listen");
+	return 0;
+}
+
+static int open_socket(struct server *s, char why[CONFIG_WHY_BYTES])
+{
+	int fd = notify_inherited_socket();
+
+	if (fd == KOPS_E_INVALID) {
+		snprintf(why, CONFIG_WHY_BYTES,
+		         "the inherited socket is not one listening SOCK_SEQPACKET socket; check kopsd.socket");
+		return KOPS_E_INVALID;
+	}
+	if (fd >= 0) {
+		s->listen_fd = fd;
+		return 0;
+	}
+	return bind_path(s, why);
+}
+
+static int open_reserve(void)
+{
+	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* Out of descriptors: the reserve one lets us take the connection and close it, else it would wake us for ever.
+ */
+static void shed(struct server *s)
+{
+	int fd;
+
+	if (log_may(&s->refusals))
+		log_warning("out of file descriptors: a connection was refused; raise LimitNOFILE");
+	if (s->reserve_fd >= 0)
+		close(s->reserve_fd);
+	fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	s->reserve_fd = open_reserve();
+}
+
+/* libuv cannot receive memfds over uv_pipe_t, and has no SOCK_SEQPACKET: uv_poll_t and our own recvmsg() it is.
+ */
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+	struct server *s = poll->data;
+
+	(void)events;
+	for (int i = 0; i < ACCEPT_BATCH && status == 0; i++) {
+		int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0)
+			session_arrive(s, fd);
+		else if (errno == EMFILE || errno == ENFILE)
+			shed(s);
+		else if (errno != EINTR && errno != ECONNABORTED)
+			return;
+	}
+}
+
+int listener_open(struct server *s, char why[CONFIG_WHY_BYTES])
+{
+	int rc = open_socket(s, why);
+
+	if (rc < 0)
+		return rc;
+	s->reserve_fd = open_reserve();
+	rc = uv_poll_init(&s->loop, &s->listener, s->listen_fd);
+	if (rc < 0) {
+		snprintf(why, CONFIG_WHY_BYTES, "cannot watch the listening socket: %s", uv_strerror(rc));
+		return KOPS_E_SYSTEM;
+	}
+	s->listener.data = s;
+	return 0;
+}
+
+void listener_start(struct server *s)
+{
+	uv_poll_start(&s->listener, UV_READABLE, on_connection);
+}
+
+void listener_stop(struct server *s)
+{
+	uv_poll_stop(&s->listener);
+	if (s->owns_socket)
+		unlink(s->config.socket);
+	s->owns_socket = false;
+}
+
+void listener_close(struct server *s)
+{
+	if (s->owns_socket)
+		unlink(s->config.socket);
+	if (s->listen_fd >= 0)
+		close(s->listen_fd);
+	if (s->reserve_fd >= 0)
+		close(s->reserve_fd);
+	drop_lock(s);
+}

@@ -1,0 +1,21 @@
+/* reply.h: what goes back to a client. One call, one reply. */
+#ifndef KOPS_REPLY_H
+#define KOPS_REPLY_H
+
+#include "job/job.h"
+#include "message.h"
+#include "session/session.h"
+
+/* Packs and sends; fd goes along (-1: none). KOPS_E_QUOTA: the kernel takes no more descriptors from us now;
+ * nothing was sent. */
+int reply_send(struct session *session, const Kops__V1__Reply *reply, int fd);
+void reply_ok(struct session *session, uint64_t id);
+/* message NULL: the status's own text. */
+void reply_error(struct session *session, uint64_t id, int status, const char *message,
+                 uint64_t retry_after_us);
+/* The receipt of a DONE job. */
+void reply_receipt(const struct job *job);
+void reply_description(struct session *session, uint64_t id);
+void reply_statistics(struct session *session, uint64_t id);
+
+#endif

@@ -1,0 +1,391 @@
+#include "session/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "job/job.h"
+#include "log.h"
+#include "message.h"
+#include "server.h"
+#include "session/request.h"
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+static void open_session(struct session *s);
+
+static void watch(struct session *s)
+{
+	s->place.unwatched = false;
+	uv_poll_start(&s->poll, s->outbox ? UV_WRITABLE : UV_READABLE, on_poll);
+}
+
+void session_unwatch(struct session *s)
+{
+	if (s->state != SESSION_ARRIVED)
+		uv_poll_stop(&s->poll);
+}
+
+/* ---- Out ---- */
+
+static void outbox_pop(struct session *s)
+{
+	struct session_out *out = s->outbox;
+
+	s->outbox = out->next;
+	s->account->unread_bytes -= sizeof *out + out->bytes;
+	if (!s->outbox)
+		s->outbox_end = &s->outbox;
+	if (out->fd >= 0)
+		close(out->fd);
+	free(out);
+}
+
+/* 0 also when the client is gone: the poll handler will see that. */
+static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int fd)
+{
+	uint64_t room = s->server->config.max_unread_per_uid - sizeof(struct session_out) - bytes;
+	struct session_out *out = s->account->unread_bytes <= room ? malloc(sizeof *out + bytes) : NULL;
+
+	if (!out)
+		return KOPS_E_NOMEM;
+	out->next = NULL;
+	out->bytes = bytes;
+	memcpy(out->data, data, bytes);
+	out->fd = fd >= 0 ? dup(fd) : -1;
+	if (fd >= 0 && out->fd < 0) {
+		free(out);
+		return KOPS_E_QUOTA;
+	}
+	s->account->unread_bytes += sizeof *out + bytes;
+	*s->outbox_end = out;
+	s->outbox_end = &out->next;
+	return 0;
+}
+
+/*
+ * Never closes the session: callers are in the midst of walking its jobs. A connection that cannot be kept in
+ * order is shut down instead, and the poll handler finds it so.
+ */
+int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
+{
+	int rc = KOPS_E_BUSY;
+
+	if (s->state == SESSION_CLOSING)
+		return 0;
+	if (!s->outbox)
+		rc = message_send(s->fd, data, bytes, &fd, fd >= 0);
+	if (rc == KOPS_E_QUOTA)
+		return rc;
+	if (rc == KOPS_E_BUSY) {
+		rc = outbox_push(s, data, bytes, fd);
+		if (rc == KOPS_E_QUOTA)
+			return rc; /* we lack descriptors: no fault of this client's */
+		if (rc == 0) {
+			turns_leave(&s->server->turns, s); /* nothing is read of it until it has read this */
+			watch(s);
+			return 0;
+		}
+	}
+	if (rc < 0) {
+		log_debug("session %" PRIu64 " ends: it leaves too much unread, or is gone", s->serial);
+		shutdown(s->fd, SHUT_RDWR);
+		watch(s);
+	}
+	return 0;
+}
+
+static void flush(struct session *s)
+{
+	while (s->outbox) {
+		struct session_out *out = s->outbox;
+		int rc = message_send(s->fd, out->data, out->bytes, &out->fd, out->fd >= 0);
+		if (rc == KOPS_E_BUSY)
+			return;
+		if (rc < 0) {
+			session_close(s, NULL);
+			return;
+		}
+		outbox_pop(s);
+	}
+	watch(s);
+	server_progress(s->server);
+}
+
+/* ---- In ---- */
+
+/* False when there was nothing to read. */
+static bool read_one(struct session *s)
+{
+	int fds[MESSAGE_FDS_MAX];
+	char why[WHY_BYTES] = "";
+	unsigned n_fds;
+	size_t len;
+	int rc = message_recv(s->fd, s->server->in, &len, fds, &n_fds);
+
+	if (rc == KOPS_E_BUSY)
+		return false;
+	if (rc == 0 || rc == KOPS_E_NOMEM)
+		rc = request_handle(s, len, fds, n_fds, rc == KOPS_E_NOMEM, why);
+	else if (rc == KOPS_E_PROTOCOL)
+		snprintf(why, sizeof why, "a datagram too large, or with too many descriptors");
+	if (rc < 0)
+		session_close(s, rc == KOPS_E_CONNECT ? NULL : why[0] ? why : "cannot receive");
+	return true;
+}
+
+static void watch_again(struct session *s)
+{
+	if (s->place.unwatched)
+		watch(s);
+}
+
+/* Replies that waited. */
+static void send_on(struct session *s)
+{
+	if (s->hung_up) {
+		session_close(s, NULL);
+		return;
+	}
+	flush(s);
+	if (s->outbox && s->state != SESSION_CLOSING)
+		watch_again(s);
+}
+
+/*
+ * A client with jobs out is likely to have sent more, and has nothing to lose by our looking; one that had to
+ * wait for its turn has sent more by the next, and looking costs less than watching it again. To any other that
+ * got its answer, a second look that finds nothing would only delay its waking up.
+ */
+bool session_take_turn(struct session *s)
+{
+	bool any;
+
+	if (s->state == SESSION_ARRIVED) {
+		open_session(s);
+		return s->state == SESSION_GREETING;
+	}
+	if (s->outbox) {
+		send_on(s);
+		return false;
+	}
+	any = read_one(s);
+	if (s->state == SESSION_CLOSING || s->outbox)
+		return false;
+	if (any && (s->jobs.count || s->hung_up || s->place.unwatched))
+		return true;
+	if (s->hung_up)
+		session_close(s, NULL);
+	else
+		watch_again(s);
+	return false;
+}
+
+/* Whatever it is, what follows is its user's time: a thousand sessions that end at once take a while. */
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+	struct session *s = poll->data;
+
+	(void)events;
+	/* It closed with replies unread. What it sent before still counts: it may give memory back. */
+	s->hung_up |= status < 0;
+	turns_wait(&s->server->turns, s);
+}
+
+/* ---- Opening and closing ---- */
+
+static void on_hello_timeout(uv_timer_t *timer)
+{
+	session_close(timer->data, "no Hello in time");
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct session *s = handle->data;
+
+	if (--s->open_handles)
+		return;
+	close(s->fd);
+	free(s);
+}
+
+static const char *refuse(const struct server *server, const struct account *account)
+{
+	if (server->state != SERVER_SERVING)
+		return "stopping";
+	if (server->accounts.sessions >= server->config.max_sessions)
+		return "max-sessions reached";
+	if (server->accounts.sessions >= server->n_sessions_max)
+		return "a quarter of the file descriptors are sessions; raise LimitNOFILE";
+	if (account->sessions >= server->config.max_sessions_per_uid)
+		return "max-sessions-per-uid reached";
+	return NULL;
+}
+
+static struct session *session_new(struct server *server, int fd, const struct ucred *peer)
+{
+	static uint64_t serial;
+	struct account *account = accounts_get(&server->accounts, peer->uid);
+	const char *why = account ? refuse(server, account) : NULL;
+	struct session *s = account && !why ? calloc(1, sizeof *s) : NULL;
+
+	if (why && log_may(&server->refusals))
+		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
+	if (!s) {
+		if (account)
+			account_unref(&server->accounts, account);
+		return NULL;
+	}
+	s->server = server;
+	s->account = account;
+	s->fd = fd;
+	s->pid = peer->pid;
+	s->serial = ++serial;
+	s->outbox_end = &s->outbox;
+	account->sessions++;
+	server->accounts.sessions++;
+	return s;
+}
+
+void session_arrive(struct server *server, int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof peer;
+	struct session *s;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || !(s = session_new(server, fd, &peer))) {
+		close(fd);
+		return;
+	}
+	s->next = server->sessions;
+	if (s->next)
+		s->next->prev = s;
+	server->sessions = s;
+	turns_wait(&server->turns, s);
+}
+
+static void open_session(struct session *s)
+{
+	struct server *server = s->server;
+
+	s->state = SESSION_GREETING;
+	uv_timer_init(&server->loop, &s->hello_timer);
+	s->hello_timer.data = s;
+	s->open_handles = 1;
+	if (uv_poll_init(&server->loop, &s->poll, s->fd) < 0) {
+		session_close(s, "cannot be watched");
+		return;
+	}
+	s->poll.data = s;
+	s->open_handles = 2;
+	uv_timer_start(&s->hello_timer, on_hello_timeout, server->config.hello_timeout, 0);
+	watch(s);
+	log_debug("session %" PRIu64 ": opened by uid %u pid %d", s->serial, (unsigned)s->account->uid,
+	          (int)s->pid);
+}
+
+static void drop_buffer(void *value, void *arg)
+{
+	(void)arg;
+	buffer_unref(value);
+}
+
+static void drop_buffers(struct session *s)
+{
+	idmap_each(&s->buffers, drop_buffer, NULL);
+	idmap_clear(&s->buffers);
+}
+
+static void forget_drops(struct session *s)
+{
+	for (struct buffer *b = s->dropped; b; b = b->next_dropped)
+		b->drop_session = NULL;
+	s->dropped = NULL;
+	s->n_dropped = 0;
+}
+
+static void forget_allocs(struct session *s)
+{
+	struct buffer *next;
+
+	for (struct buffer *b = s->pending; b; b = next) {
+		next = b->next_pending;
+		buffer_forget_session(b);
+	}
+	s->pending = NULL;
+}
+
+static void forget_queue(void *value, void *arg)
+{
+	struct session_queue *q = value;
+
+	(void)arg;
+	q->session = NULL;
+}
+
+static void drop_job(void *value, void *arg)
+{
+	(void)arg;
+	job_orphan(value);
+}
+
+static void drop_jobs(struct session *s)
+{
+	idmap_each(&s->queues, forget_queue, NULL);
+	idmap_clear(&s->queues);
+	idmap_each(&s->jobs, drop_job, NULL);
+	idmap_clear(&s->jobs);
+}
+
+void session_close(struct session *s, const char *why)
+{
+	struct server *server = s->server;
+
+	if (s->state == SESSION_CLOSING)
+		return;
+	if (why && log_may(&server->refusals))
+		log_notice("session %" PRIu64 " (uid %u pid %d) ended: %s", s->serial,
+		           (unsigned)s->account->uid, (int)s->pid, why);
+	s->state = SESSION_CLOSING;
+	turns_leave(&server->turns, s);
+	if (s->prev)
+		s->prev->next = s->next;
+	else
+		server->sessions = s->next;
+	if (s->next)
+		s->next->prev = s->prev;
+	request_forget(s);
+	forget_drops(s);
+	forget_allocs(s);
+	drop_jobs(s);
+	drop_buffers(s);
+	while (s->outbox)
+		outbox_pop(s);
+	s->account->sessions--;
+	server->accounts.sessions--;
+	account_unref(&server->accounts, s->account);
+	pool_look_soon(server->pool);
+	shutdown(s->fd, SHUT_RDWR);
+	switch (s->open_handles) {
+	case 2:
+		uv_close((uv_handle_t *)&s->poll, on_handle_closed);
+		/* fall through */
+	case 1:
+		uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
+		break;
+	default: /* it never had its first turn */
+		close(s->fd);
+		free(s);
+	}
+	jobs_dispatch(server);
+	server_progress(server);
+}
+
+bool session_is_quiet(const struct session *s)
+{
+	return !s->jobs.count && !s->outbox && !s->pending && !s->dropped;
+}

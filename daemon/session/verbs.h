@@ -1,0 +1,33 @@
+/*
+ * verbs.h: what the handlers of single verbs share with the table in request.c.
+ *
+ * A handler sends the reply, now or later, and returns 0; or it returns the status to reply with, its sentence
+ * in r->why (empty: the status's own text).
+ */
+#ifndef KOPS_VERBS_H
+#define KOPS_VERBS_H
+
+#include "message.h"
+#include "session/session.h"
+
+struct request {
+	struct session *session;
+	const Kops__V1__Request *msg; /* in the arena: gone with the request */
+	int *fds;                     /* -1 where taken over */
+	unsigned n_fds;
+	bool fds_lost; /* descriptors came and we had no room for them */
+	char why[WHY_BYTES];
+	uint64_t retry_after_us; /* with KOPS_E_BUSY */
+};
+
+/* verb_buffer.c */
+int verb_import(struct request *r);
+int verb_alloc(struct request *r);
+int verb_drop(struct request *r);
+/* verb_submit.c */
+int verb_submit(struct request *r);
+int verb_cancel(struct request *r);
+/* verb_ping.c */
+int verb_ping(struct request *r);
+
+#endif

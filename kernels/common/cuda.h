@@ -1,0 +1,73 @@
+/*
+ * cuda.h: what the CUDA rows of all ops share: their tables, the form of a launch, what the device is, and
+ * the reduction of a problem's axes to the few that matter.
+ */
+#ifndef KOPS_KERNELS_CUDA_ROWS_H
+#define KOPS_KERNELS_CUDA_ROWS_H
+
+#include <cuda_runtime_api.h>
+
+#include "kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The rows of each op, best first: kernels/<op>/cuda.c. */
+#define X(name, NAME) extern const struct kernel_list name##_cuda_rows;
+#include "ops.def"
+#undef X
+
+/*
+ * For __launch_bounds__: threads that a multiprocessor is to hold. All that it can on the GPUs of data centres;
+ * on the others, which hold 1024 or 1536, what each of them can.
+ */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ / 100 == 10)
+#define CUDA_RESIDENT_THREADS 2048
+#else
+#define CUDA_RESIDENT_THREADS 1024
+#endif
+
+/* Declares or begins a launch function (kernel.h: struct kernel.launch). */
+#define CUDA_LAUNCH(name) int name(const struct op_args *args, const struct launch *launch)
+
+/*
+ * The result of the launches made so far by this thread. The error stays set, so that the backend
+ * can still ask the runtime for its sentence.
+ */
+static inline int cuda_launch_status(void)
+{
+	cudaError_t error = cudaPeekAtLastError();
+
+	if (error == cudaSuccess)
+		return 0;
+	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
+}
+
+/*
+ * An attribute of this thread's GPU; 0 where there is none. Asked of the driver once: that takes a microsecond,
+ * and supports() is called several times for each job. (cuda_device.c)
+ */
+int cuda_device_attribute(enum cudaDeviceAttr which);
+
+/*
+ * n views of one shape, seen as few axes as possible: axes of extent 1 are dropped, the rest sorted
+ * by the last view's stride, innermost first, and neighbours that are one run in every view joined.
+ * Rank 0 is a single element. strides[v][d]: elements, view v, axis d.
+ */
+struct cuda_axes {
+	uint32_t rank;
+	uint64_t extent[KOPS_RANK_MAX];
+	int64_t strides[OP_VIEWS_MAX][KOPS_RANK_MAX];
+};
+
+void cuda_axes_of(const struct view *views, unsigned n, struct cuda_axes *ret);
+
+/* y = x element by element for any strides, both addresses reachable by the GPU. Enqueues. (copy/copy.cu) */
+int cuda_copy_strided(const struct view *x, const struct view *y, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,237 @@
+/* op.c: the table of ops (ops.def) and the rules that several ops share (rules.h). */
+#include "common/rules.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const struct op *const ops[OP_COUNT] = {
+#define X(name, NAME) &op_##name,
+#include "ops.def"
+#undef X
+};
+
+static unsigned index_by_name(const char *name)
+{
+	unsigned i = 0;
+
+	while (i < OP_COUNT && strcmp(ops[i]->name, name) != 0)
+		i++;
+	return i;
+}
+
+unsigned op_index(const struct op *op)
+{
+	return index_by_name(op->name);
+}
+
+const struct op *op_by_name(const char *name)
+{
+	unsigned i = index_by_name(name);
+
+	return i < OP_COUNT ? ops[i] : NULL;
+}
+
+int rules_refuse(char why[WHY_BYTES], int code, const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(why, WHY_BYTES, format, list);
+	va_end(list);
+	return code;
+}
+
+const char *rules_shape(const struct view *v, char text[RULES_SHAPE_BYTES])
+{
+	size_t used = 0;
+
+	text[0] = 0;
+	for (uint32_t d = 0; d < v->rank && used < RULES_SHAPE_BYTES; d++)
+		used += (size_t)snprintf(text + used, RULES_SHAPE_BYTES - used, d ? "x%llu" : "%llu",
+		                         (unsigned long long)v->shape[d]);
+	return text;
+}
+
+int rules_rank(const struct view *v, const char *name, uint32_t min, uint32_t max, char why[WHY_BYTES])
+{
+	if (v->rank >= min && v->rank <= max)
+		return 0;
+	return rules_refuse(why, KOPS_E_SHAPE, "%s has rank %u; this op takes rank %u to %u", name, v->rank,
+	                    min, max);
+}
+
+bool rules_takes(unsigned dtypes, kops_dtype dtype)
+{
+	return dtype_size(dtype) != 0 && (dtypes & RULES_BIT(dtype)) != 0;
+}
+
+/* "f32, f16 and bf16"; text has room for all. */
+static const char *list_dtypes(unsigned dtypes, char text[32])
+{
+	static const kops_dtype all[] = {KOPS_F32, KOPS_F64, KOPS_F16, KOPS_BF16};
+	int left = __builtin_popcount(dtypes & RULES_ALL);
+	size_t used = 0;
+
+	text[0] = 0;
+	for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++) {
+		if (!rules_takes(dtypes, all[i]))
+			continue;
+		left--;
+		used += (size_t)snprintf(text + used, 32 - used, "%s%s", dtype_name(all[i]),
+		                         left > 1    ? ", "
+		                         : left == 1 ? " and "
+		                                     : "");
+	}
+	return text;
+}
+
+int rules_dtypes(const struct op_args *args, const char *const names[], unsigned dtypes, char why[WHY_BYTES])
+{
+	const struct view *v = args->views;
+	char text[32];
+
+	for (unsigned i = 1; i <= args->op->n_inputs; i++)
+		if (v[i].dtype != v[0].dtype)
+			return rules_refuse(why, KOPS_E_DTYPE, "%s is %s, %s is %s: %s wants one type for all",
+			                    names[0], dtype_name(v[0].dtype), names[i], dtype_name(v[i].dtype),
+			                    args->op->name);
+	if (rules_takes(dtypes, v[0].dtype))
+		return 0;
+	return rules_refuse(why, KOPS_E_DTYPE, "%s is %s; %s takes %s", names[0], dtype_name(v[0].dtype),
+	                    args->op->name, list_dtypes(dtypes, text));
+}
+
+int rules_same_shape(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
+                     char why[WHY_BYTES])
+{
+	char x_text[RULES_SHAPE_BYTES], y_text[RULES_SHAPE_BYTES];
+	bool same = x->rank == y->rank;
+
+	for (uint32_t d = 0; same && d < x->rank; d++)
+		same = x->shape[d] == y->shape[d];
+	if (same)
+		return 0;
+	return rules_refuse(why, KOPS_E_SHAPE, "%s is %s, %s is %s: the shapes must be equal", x_name,
+	                    rules_shape(x, x_text), y_name, rules_shape(y, y_text));
+}
+
+int rules_output(const struct view *y, const char *name, char why[WHY_BYTES])
+{
+	char text[RULES_SHAPE_BYTES];
+
+	if (view_is_injective(y))
+		return 0;
+	return rules_refuse(
+	    why, KOPS_E_OVERLAP,
+	    "the strides of output %s (%s) place several elements at one address; use strides that "
+	    "keep them apart",
+	    name, rules_shape(y, text));
+}
+
+int rules_apart(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
+                bool in_place, char why[WHY_BYTES])
+{
+	if (!view_overlap(x, y) || (in_place && view_same(x, y)))
+		return 0;
+	return rules_refuse(why, KOPS_E_OVERLAP, "output %s overlaps input %s%s; write to other memory", y_name,
+	                    x_name, in_place ? " without being the same view" : "");
+}
+
+void rules_pad_rank(struct view *v, uint32_t rank)
+{
+	while (v->rank < rank) {
+		memmove(v->shape + 1, v->shape, v->rank * sizeof v->shape[0]);
+		memmove(v->strides + 1, v->strides, v->rank * sizeof v->strides[0]);
+		v->shape[0] = 1;
+		v->strides[0] = 0;
+		v->rank++;
+	}
+}
+
+/* Whether axis d of v continues axis d + 1, so that one axis of shape[d] * shape[d + 1] says the same. */
+static bool continues(const struct view *v, uint32_t d)
+{
+	int64_t step;
+
+	return v->shape[d] == 1 ||
+	       (!__builtin_mul_overflow(v->strides[d + 1], (int64_t)v->shape[d + 1], &step) &&
+	        v->strides[d] == step);
+}
+
+static bool all_continue(struct view *const views[], unsigned n, uint32_t d)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (views[i]->shape[d + 1] != 1 && !continues(views[i], d))
+			return false;
+	return true;
+}
+
+/* Moves axis d into d + 1 and shifts the axes before it to the right. */
+static void merge(struct view *v, uint32_t d)
+{
+	if (v->shape[d + 1] == 1)
+		v->strides[d + 1] = v->strides[d];
+	v->shape[d + 1] *= v->shape[d];
+	memmove(v->shape + 1, v->shape, d * sizeof v->shape[0]);
+	memmove(v->strides + 1, v->strides, d * sizeof v->strides[0]);
+	v->shape[0] = 1;
+	v->strides[0] = 0;
+}
+
+void rules_fold(struct view *const views[], unsigned n, uint32_t axes)
+{
+	if (axes < 2 || view_elements(views[0]) == 0)
+		return;
+	for (unsigned i = 0; i < n; i++)
+		for (uint32_t d = 0; d < views[i]->rank; d++)
+			if (views[i]->shape[d] == 1)
+				views[i]->strides[d] = 0;
+	for (uint32_t d = axes - 1, left = axes - 1; left > 0; left--) {
+		if (!all_continue(views, n, d - 1)) {
+			d--;
+			continue;
+		}
+		for (unsigned i = 0; i < n; i++)
+			merge(views[i], d - 1);
+	}
+}
+
+static void swap_axes(struct view *v, uint32_t d, uint32_t e)
+{
+	uint64_t extent = v->shape[d];
+	int64_t stride = v->strides[d];
+
+	v->shape[d] = v->shape[e];
+	v->strides[d] = v->strides[e];
+	v->shape[e] = extent;
+	v->strides[e] = stride;
+}
+
+/* Axes of one index go first; the others by falling stride. */
+static bool out_of_order(const struct view *y, uint32_t d)
+{
+	if (y->shape[d + 1] == 1 || y->shape[d] == 1)
+		return y->shape[d] != 1;
+	return stride_magnitude(y->strides[d]) < stride_magnitude(y->strides[d + 1]);
+}
+
+void rules_order(struct view *const views[], unsigned n)
+{
+	const struct view *y = views[n - 1];
+
+	for (uint32_t pass = 1; pass < y->rank; pass++)
+		for (uint32_t d = 0; d + pass < y->rank; d++)
+			for (unsigned i = 0; out_of_order(y, d) && i < n; i++)
+				swap_axes(views[i], d, d + 1);
+}
+
+double rules_bytes(const struct view *v)
+{
+	double count = (double)dtype_size(v->dtype);
+
+	for (uint32_t d = 0; d < v->rank; d++)
+		if (v->shape[d] == 0 || v->strides[d] != 0)
+			count *= (double)v->shape[d];
+	return count;
+}

@@ -1,0 +1,29 @@
+/* reference.c: the row of every op that runs its oracle. */
+#include "common/cpu.h"
+
+bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not)
+{
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
+/* Up to twice of what was measured; types that are converted take longer. */
+double cpu_reference_ns(const struct op_args *args)
+{
+	const double flop_ns = 1.5, element_ns = 5;
+	kops_dtype dtype = args->views[0].dtype;
+	double elements = (double)view_elements(op_output_const(args));
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	double ns = cost.flops * flop_ns + elements * element_ns;
+	return ns * (dtype == KOPS_F32 || dtype == KOPS_F64 ? 1 : 2.5) + cpu_memory_ns(args, 1);
+}
+
+int cpu_reference_launch(const struct op_args *args, const struct launch *launch)
+{
+	(void)launch;
+	args->op->reference(args);
+	return 0;
+}
