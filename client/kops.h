@@ -68,6 +68,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kops_types.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -79,43 +81,13 @@ extern "C" {
 #define KOPS_VERSION_MINOR 1
 #define KOPS_VERSION_PATCH 0
 
-#define KOPS_RANK_MAX 4
-
 typedef struct kops kops;
 typedef struct kops_buffer kops_buffer;
 typedef struct kops_job kops_job;
 
 /* ---- Errors ------------------------------------------------------------------------------- */
 
-enum kops_status {
-	KOPS_OK = 0,
-	KOPS_E_PROTOCOL = -1,     /* the peer broke the protocol */
-	KOPS_E_INVALID = -2,      /* an argument makes no sense */
-	KOPS_E_RANGE = -3,        /* a view leaves its buffer */
-	KOPS_E_SHAPE = -4,        /* shapes do not fit together */
-	KOPS_E_DTYPE = -5,        /* element type not accepted here */
-	KOPS_E_OVERLAP = -6,      /* output overlaps an input or itself */
-	KOPS_E_NOT_FOUND = -7,    /* no such buffer or job */
-	KOPS_E_EXISTS = -8,       /* id already in use */
-	KOPS_E_UNSUPPORTED = -9,  /* no kernel can do this; the sentence names what could */
-	KOPS_E_DEVICE = -10,      /* no such device, or the buffer lives on another one */
-	KOPS_E_NOMEM = -11,       /* out of host or device memory */
-	KOPS_E_QUOTA = -12,       /* over a limit of this user */
-	KOPS_E_BUSY = -13,        /* queue full; kops_job_retry_after_us() says when to try again */
-	KOPS_E_DEADLINE = -14,    /* the job had not started by its deadline */
-	KOPS_E_CANCELLED = -15,   /* kops_cancel() withdrew the job */
-	KOPS_E_SHUTDOWN = -16,    /* the daemon is stopping */
-	KOPS_E_LOST = -17,        /* a RESIDENT buffer's content was lost in a restart */
-	KOPS_E_INTERRUPTED = -18, /* the daemon went away, and repeating could be wrong */
-	KOPS_E_FD = -19,          /* the file descriptor is no memfd, or lacks seals */
-	KOPS_E_VERSION = -20,     /* daemon and library have no protocol version in common */
-	KOPS_E_FAULT = -21,       /* the device failed */
-	KOPS_E_READONLY = -22,    /* output view in a read-only buffer */
-	KOPS_E_CONNECT = -32,     /* cannot reach kopsd */
-	KOPS_E_TIMEOUT = -33,     /* no answer in time */
-	KOPS_E_STATE = -34,       /* call not allowed in this state */
-	KOPS_E_SYSTEM = -35,      /* a system call failed; errno is in the sentence */
-};
+/* The codes are enum kops_status in kops_types.h. */
 
 /* Short text of a code ("view leaves its buffer"); "unknown error" for others. Static memory. */
 const char *kops_strerror(int code);
@@ -188,13 +160,6 @@ uint64_t kops_size(const kops_buffer *buffer);
 
 /* ---- Views -------------------------------------------------------------------------------- */
 
-typedef enum kops_dtype {
-	KOPS_F32 = 1,
-	KOPS_F64 = 2,
-	KOPS_F16 = 3,
-	KOPS_BF16 = 4,
-} kops_dtype;
-
 /* Bytes of one element; 0 for what is no dtype. */
 size_t kops_dtype_size(kops_dtype dtype);
 
@@ -223,19 +188,6 @@ kops_view kops_tensor(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, ui
 kops_view kops_transposed(kops_view view);
 
 /* ---- Jobs --------------------------------------------------------------------------------- */
-
-typedef enum kops_precision {
-	KOPS_PRECISION_F32 = 0,
-	KOPS_PRECISION_IEEE = 1,
-	KOPS_PRECISION_TF32 = 2,
-	KOPS_PRECISION_BF16 = 3,
-} kops_precision;
-
-typedef enum kops_priority {
-	KOPS_NORMAL = 0,
-	KOPS_HIGH = 1, /* before this user's other jobs */
-	KOPS_LOW = 2,  /* only when nobody has other work for the device */
-} kops_priority;
 
 typedef struct kops_job_options {
 	size_t size;    /* sizeof(kops_job_options) */

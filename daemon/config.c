@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kops.h"
+#include "kops_types.h"
 
 #define NAME_BYTES      64
 #define FLAG_PREFIX     "--"

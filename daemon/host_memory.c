@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kops.h"
+#include "kops_types.h"
 
 #define PATH_BYTES 1024
 #define LINE_BYTES 1024

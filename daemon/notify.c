@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kops.h"
+#include "kops_types.h"
 
 #define FIRST_PASSED_FD 3 /* SD_LISTEN_FDS_START */
 

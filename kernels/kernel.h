@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kops.h"
+#include "kops_types.h"
 
 #ifdef __cplusplus
 extern "C" {

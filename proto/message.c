@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "kops.h"
+#include "kops_types.h"
 
 #define ARENA_ALIGN  16
 #define FIELDS_MAX   64 /* of one message type: bits of struct seen */

@@ -2,9 +2,9 @@
 
 #include <stddef.h>
 
-#include "kops.h"
+#include "kops_types.h"
 
-#define X(name, code, text) _Static_assert(KOPS_E_##name == -(code), #name " differs from kops.h");
+#define X(name, code, text) _Static_assert(KOPS_E_##name == -(code), #name " differs from kops_types.h");
 #include "status.def"
 #undef X
 

@@ -1,4 +1,4 @@
-/* status.h: texts of proto/status.def. The codes themselves are enum kops_status in kops.h. */
+/* status.h: texts of proto/status.def. The codes themselves are enum kops_status in kops_types.h. */
 #ifndef KOPS_STATUS_H
 #define KOPS_STATUS_H
 

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "kops.h"
+#include "kops_types.h"
 
 struct idmap_slot {
 	uint64_t id;

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kops.h"
+#include "kops_types.h"
 
 #define SCHED_DEVICES_MAX 16
 #define SCHED_TURN_US     50e3 /* of a job, before another queue of the same flow goes on */

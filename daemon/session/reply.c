@@ -5,7 +5,7 @@
 
 #include "clock.h"
 #include "device/shape_class.h"
-#include "kops.h"
+#include "kops_types.h"
 #include "log.h"
 #include "server.h"
 #include "status.h"

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kops.h"
+#include "kops_types.h"
 
 static inline float half_float(uint32_t bits)
 {
