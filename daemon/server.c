@@ -11,82 +11,90 @@
 #include "clock.h"
 #include "device/devices.h"
 #include "device/tuning_file.h"
-#include "job/job.h"
+#include "job/admit.h"
 #include "log.h"
 #include "notify.h"
-#include "session/listener.h"
 #include "session/request.h"
-#include "session/session.h"
+#include "session/verbs.h"
 
 #define WARM_POOL_GPU_BYTES (512ull << 20)
 #define HANG_CHECK_MS       1000
 #define EXIT_DEVICE_FAILED  70 /* EX_SOFTWARE: the supervisor starts a new process */
 
-struct device *server_device(const struct server *s, const char *name, unsigned *ret_index)
+static struct server *of_engine(struct engine *engine)
 {
-	for (unsigned i = 0; i < s->n_devices; i++)
-		if (!*name || strcmp(device_name(s->devices[i]), name) == 0) {
-			if (ret_index)
-				*ret_index = i;
-			return s->devices[i];
-		}
-	return NULL;
+	return (struct server *)((char *)engine - offsetof(struct server, engine));
 }
 
-void server_device_failed(struct server *s, const struct device *device, const char *why)
+static void __attribute__((noreturn))
+device_failed(struct engine *engine, const struct device *device, const char *why)
 {
+	struct server *s = of_engine(engine);
+
 	/* No answers: clients see the connection end and send their jobs to the next process. */
 	log_error("device %s failed: %s; exiting so that a fresh process takes over", device_name(device), why);
-	marks_note_crash(s->marks);
-	if (s->owns_socket)
-		unlink(s->config.socket);
+	marks_note_crash(engine->marks);
+	listener_unlink(&s->listener);
 	_exit(EXIT_DEVICE_FAILED);
+}
+
+/* ---- Progress of a drain ---- */
+
+static void on_drain_check(uv_timer_t *timer)
+{
+	struct server *s = timer->data;
+
+	if (sessions_are_quiet(&s->sessions))
+		uv_stop(&s->loop);
+}
+
+/* Deferred to the loop: callers are in the midst of ending jobs and sessions. */
+static void progress(struct engine *engine)
+{
+	struct server *s = of_engine(engine);
+
+	if (s->state == SERVER_DRAINING)
+		uv_timer_start(&s->drain_check, on_drain_check, 0, 0);
 }
 
 /* ---- Health ---- */
 
-const struct device *server_sick_device(const struct server *s)
+static void on_hang_check(uv_timer_t *timer)
 {
-	for (unsigned i = 0; i < s->n_devices; i++)
-		if (!device_is_healthy(s->devices[i], s->config.hang_timeout * 1000000))
-			return s->devices[i];
-	return NULL;
+	struct server *s = timer->data;
+	bool out = false;
+
+	for (unsigned i = 0; i < s->engine.n_devices; i++) {
+		struct engine_device *d = &s->engine.devices[i];
+		bool hung = device_is_hung(d->device, s->config.hang_timeout * 1000000);
+		/* Seen twice: the first look after a SIGSTOP comes before the runs that have finished
+		 * meanwhile. */
+		if (hung && d->seen_hung)
+			device_failed(&s->engine, d->device, "no job came back within hang-timeout");
+		d->seen_hung = hung;
+		out |= device_runs_out(d->device) > 0;
+	}
+	if (!out)
+		uv_timer_stop(timer);
+}
+
+static void watch_runs(struct engine *engine)
+{
+	struct server *s = of_engine(engine);
+
+	if (engine->gpu && !uv_is_active((uv_handle_t *)&s->hang_timer))
+		uv_timer_start(&s->hang_timer, on_hang_check, HANG_CHECK_MS, HANG_CHECK_MS);
 }
 
 static void on_watchdog(uv_timer_t *timer)
 {
 	struct server *s = timer->data;
 
-	if (!server_sick_device(s))
+	if (!engine_sick_device(&s->engine))
 		notify("WATCHDOG=1");
-	for (unsigned i = 0; i < s->n_devices; i++)
-		device_start_canary(s->devices[i]);
-	server_watch_runs(s);
-}
-
-static void on_hang_check(uv_timer_t *timer)
-{
-	struct server *s = timer->data;
-	bool out = false, hung = false;
-
-	for (unsigned i = 0; i < s->n_devices; i++) {
-		struct device *d = s->devices[i];
-		hung |= device_is_hung(d, s->config.hang_timeout * 1000000);
-		/* Seen twice: the first look after a SIGSTOP comes before the runs that have finished
-		 * meanwhile. */
-		if (hung && s->seen_hung)
-			server_device_failed(s, d, "no job came back within hang-timeout");
-		out |= device_runs_out(d) > 0;
-	}
-	s->seen_hung = hung;
-	if (!out)
-		uv_timer_stop(timer);
-}
-
-void server_watch_runs(struct server *s)
-{
-	if (s->gpu && !uv_is_active((uv_handle_t *)&s->hang_timer))
-		uv_timer_start(&s->hang_timer, on_hang_check, HANG_CHECK_MS, HANG_CHECK_MS);
+	for (unsigned i = 0; i < s->engine.n_devices; i++)
+		device_start_canary(s->engine.devices[i].device);
+	watch_runs(&s->engine);
 }
 
 static void become_ready(struct server *s)
@@ -94,12 +102,13 @@ static void become_ready(struct server *s)
 	char status[128];
 
 	s->state = SERVER_SERVING;
-	snprintf(status, sizeof status, "READY=1\nSTATUS=Serving with %u device%s", s->n_devices,
-	         s->n_devices == 1 ? "" : "s");
+	snprintf(status, sizeof status, "READY=1\nSTATUS=Serving with %u device%s", s->engine.n_devices,
+	         s->engine.n_devices == 1 ? "" : "s");
 	notify(status);
-	log_notice("kopsd " KOPS_VERSION " ready: %u device%s, %s", s->n_devices, s->n_devices == 1 ? "" : "s",
-	           s->owns_socket ? s->config.socket : "inherited socket");
-	listener_start(s);
+	log_notice("kopsd " KOPS_VERSION " ready: %u device%s, %s", s->engine.n_devices,
+	           s->engine.n_devices == 1 ? "" : "s",
+	           s->listener.owns_path ? s->config.socket : "inherited socket");
+	listener_start(&s->listener);
 	if (s->watchdog_ms)
 		uv_timer_start(&s->watchdog_timer, on_watchdog, 0, s->watchdog_ms / 3 + 1);
 }
@@ -108,17 +117,18 @@ static void on_canary(void *arg)
 {
 	struct server *s = arg;
 
-	for (unsigned i = 0; i < s->n_devices; i++)
-		if (device_fault(s->devices[i]))
-			server_device_failed(s, s->devices[i], device_fault(s->devices[i]));
-	request_canaries_back(s);
-	server_progress(s);
+	for (unsigned i = 0; i < s->engine.n_devices; i++)
+		if (device_fault(s->engine.devices[i].device))
+			device_failed(&s->engine, s->engine.devices[i].device,
+			              device_fault(s->engine.devices[i].device));
+	sessions_canaries_back(&s->sessions);
+	progress(&s->engine);
 	if (s->state != SERVER_STARTING)
 		return;
-	for (unsigned i = 0; i < s->n_devices; i++)
-		if (device_canary_is_out(s->devices[i]))
+	for (unsigned i = 0; i < s->engine.n_devices; i++)
+		if (device_canary_is_out(s->engine.devices[i].device))
 			return;
-	if (!server_sick_device(s)) {
+	if (!engine_sick_device(&s->engine)) {
 		become_ready(s);
 		return;
 	}
@@ -126,32 +136,7 @@ static void on_canary(void *arg)
 	uv_stop(&s->loop);
 }
 
-/* ---- Signals and draining ---- */
-
-static bool is_quiet(const struct server *s)
-{
-	if (s->pings)
-		return false;
-	for (const struct session *session = s->sessions; session; session = session->next)
-		if (!session_is_quiet(session))
-			return false;
-	return true;
-}
-
-static void on_drain_check(uv_timer_t *timer)
-{
-	struct server *s = timer->data;
-
-	if (is_quiet(s))
-		uv_stop(&s->loop);
-}
-
-/* Deferred to the loop: callers are in the midst of ending jobs and sessions. */
-void server_progress(struct server *s)
-{
-	if (s->state == SERVER_DRAINING)
-		uv_timer_start(&s->drain_check, on_drain_check, 0, 0);
-}
+/* ---- Signals ---- */
 
 static void on_drain_timeout(uv_timer_t *timer)
 {
@@ -171,24 +156,37 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 	log_notice("stopping: finishing the jobs that run");
 	notify("STOPPING=1\nSTATUS=Finishing running jobs");
 	s->state = SERVER_DRAINING;
-	listener_stop(s);
-	jobs_shut_down(s);
+	s->sessions.stopping = true;
+	listener_stop(&s->listener);
+	jobs_shut_down(&s->engine);
 	uv_timer_start(&s->drain_timer, on_drain_timeout, s->config.drain_timeout, 0);
-	server_progress(s);
+	progress(&s->engine);
+}
+
+static void forget_measurements(struct server *s)
+{
+	for (unsigned i = 0; i < s->engine.n_devices; i++) {
+		struct engine_device *d = &s->engine.devices[i];
+
+		tuning_free(d->tuning);
+		autotune_free(d->autotune);
+		d->tuning = NULL;
+		d->autotune = NULL;
+	}
 }
 
 /* What auto goes by besides estimates. Without memory for autotune it is left out. */
 static void load_measurements(struct server *s)
 {
-	tuning_file_load(s);
-	for (unsigned i = 0; i < s->n_devices; i++) {
-		const struct backend *backend = device_backend(s->devices[i]);
+	forget_measurements(s);
+	for (unsigned i = 0; i < s->engine.n_devices; i++) {
+		struct engine_device *d = &s->engine.devices[i];
+		const struct backend *backend = device_backend(d->device);
 
-		autotune_free(s->autotune[i]);
-		s->autotune[i] = NULL;
+		d->tuning = tuning_file_load(s->config.tuning_table, d->device);
 		if (s->config.autotune && backend->rivals)
-			s->autotune[i] = autotune_new(
-			    &(struct autotune_owner){backend->kernels, device_rivals, s->devices[i]});
+			d->autotune =
+			    autotune_new(&(struct autotune_owner){backend->kernels, device_rivals, d->device});
 	}
 }
 
@@ -209,7 +207,7 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 		if (config_reload(&s->config, &fresh))
 			log_warning("some changed settings need a restart");
 		log_set_level((int)s->config.log_level);
-		pool_set_cache(s->pool, s->config.pool_cache);
+		pool_set_cache(s->engine.pool, s->config.pool_cache);
 		load_measurements(s);
 		log_notice("configuration reloaded");
 	}
@@ -221,12 +219,6 @@ static void watch_signal(struct server *s, uv_signal_t *handle, int number, uv_s
 	uv_signal_init(&s->loop, handle);
 	handle->data = s;
 	uv_signal_start(handle, fn, number);
-}
-
-static void init_timer(struct server *s, uv_timer_t *timer)
-{
-	uv_timer_init(&s->loop, timer);
-	timer->data = s;
 }
 
 /* ---- Start and end ---- */
@@ -257,26 +249,27 @@ static uint64_t read_max_mappings(void)
 /*
  * Each buffer is a mapping and a descriptor, and without them the allocator and other users' buffers fail too:
  * half of what the kernel allows is for buffers, a quarter of the descriptors for sessions, an eighth for the
- * pool's cache, the rest for descriptors under way, devices and ourselves.
+ * pool's cache, the rest for descriptors under way, devices and ourselves. Returns what the pool may keep.
  */
-static void divide_descriptors(struct server *s)
+static unsigned divide_descriptors(struct server *s)
 {
 	uint64_t mappings = read_max_mappings(), most;
 	struct rlimit limit = {.rlim_cur = 1024};
 
 	getrlimit(RLIMIT_NOFILE, &limit);
 	most = limit.rlim_cur < UINT_MAX ? limit.rlim_cur : UINT_MAX;
-	s->n_buffers_max = (unsigned)(mappings < most ? mappings / 2 : most / 2);
-	s->n_sessions_max = (unsigned)(most / 4);
-	s->pool_segments_max = (unsigned)(most / 8);
+	s->engine.n_buffers_max = (unsigned)(mappings < most ? mappings / 2 : most / 2);
+	s->sessions.max = (unsigned)(most / 4);
+	return (unsigned)(most / 8);
 }
 
-static int make_pool(struct server *s, char why[CONFIG_WHY_BYTES])
+static int make_pool(struct server *s, unsigned segments_max, char why[CONFIG_WHY_BYTES])
 {
-	uint64_t warm = s->config.warm_pool ? s->config.warm_pool : s->gpu ? WARM_POOL_GPU_BYTES : 0;
+	uint64_t warm = s->config.warm_pool ? s->config.warm_pool : s->engine.gpu ? WARM_POOL_GPU_BYTES : 0;
 
-	s->pool = pool_new(&s->loop, s->workers, s->gpu, warm, s->config.pool_cache, s->pool_segments_max);
-	if (s->pool)
+	s->engine.pool =
+	    pool_new(&s->loop, s->engine.workers, s->engine.gpu, warm, s->config.pool_cache, segments_max);
+	if (s->engine.pool)
 		return 0;
 	snprintf(why, CONFIG_WHY_BYTES, "out of memory");
 	return KOPS_E_NOMEM;
@@ -308,21 +301,6 @@ static void watch_crashes(void)
 }
 #endif
 
-/* Stops by itself when nothing is out: an idle daemon wakes up for nothing. */
-static void on_lasting(uv_timer_t *timer)
-{
-	struct server *s = timer->data;
-
-	if (!jobs_mark_lasting(s))
-		uv_timer_stop(timer);
-}
-
-void server_watch_marks(struct server *s)
-{
-	if (s->marks && !uv_is_active((uv_handle_t *)&s->lasting_timer))
-		uv_timer_start(&s->lasting_timer, on_lasting, MARKS_LASTING_MS, MARKS_LASTING_MS);
-}
-
 /* Beside the socket, or where systemd says. Without them we serve all the same. */
 static void open_marks(struct server *s)
 {
@@ -333,72 +311,113 @@ static void open_marks(struct server *s)
 		snprintf(path, sizeof path, "%s/%s.running", folder, name ? name + 1 : s->config.socket);
 	else
 		snprintf(path, sizeof path, "%s.running", s->config.socket);
-	s->marks = marks_open(path, why);
-	if (!s->marks)
+	s->engine.marks = marks_open(path, why);
+	if (!s->engine.marks)
 		log_notice("%s", why);
-	marks_of_process = s->marks;
+	marks_of_process = s->engine.marks;
 	watch_crashes();
 }
 
 static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])
 {
 	char reason[WHY_BYTES];
-	int rc = workers_start(&s->loop, &s->workers, reason);
+	int rc = workers_start(&s->loop, &s->engine.workers, reason);
 
 	if (rc < 0)
 		snprintf(why, CONFIG_WHY_BYTES, "%s", reason);
 	else
-		s->accounts.memory_sched = workers_sched(s->workers);
+		s->engine.accounts.memory_sched = workers_sched(s->engine.workers);
 	return rc;
+}
+
+static int open_devices(struct server *s, char why[CONFIG_WHY_BYTES])
+{
+	_Static_assert(DEVICES_MAX == SCHED_DEVICES_MAX, "the scheduler has room for all devices");
+	struct devices devices;
+	int rc = devices_open(&s->loop, &s->config, &devices, why);
+
+	s->engine.gpu = devices.gpu;
+	s->engine.n_devices = devices.n;
+	for (unsigned i = 0; i < devices.n; i++)
+		s->engine.devices[i].device = devices.list[i];
+	return rc;
+}
+
+static void init_engine(struct server *s)
+{
+	struct engine *e = &s->engine;
+
+	e->loop = &s->loop;
+	e->config = &s->config;
+	e->accounts.config = &s->config;
+	e->accounts.sched = &e->sched;
+	e->accounts.turns = &s->sessions.turns;
+	e->progress = progress;
+	e->watch_runs = watch_runs;
+	e->device_failed = device_failed;
+	e->buffer_settled = jobs_unblock;
+	jobs_init(e);
+}
+
+static void init_sessions(struct server *s)
+{
+	s->sessions.engine = &s->engine;
+	s->sessions.started_ns = clock_ns();
+	s->sessions.handle = request_handle;
+	sessions_init(&s->sessions);
+}
+
+static void init_timer(struct server *s, uv_timer_t *timer)
+{
+	uv_timer_init(&s->loop, timer);
+	timer->data = s;
+}
+
+static void init_handles(struct server *s)
+{
+	init_timer(s, &s->watchdog_timer);
+	init_timer(s, &s->drain_timer);
+	init_timer(s, &s->drain_check);
+	init_timer(s, &s->hang_timer);
+	watch_signal(s, &s->sigterm, SIGTERM, on_stop_signal);
+	watch_signal(s, &s->sigint, SIGINT, on_stop_signal);
+	watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
 }
 
 int server_start(struct server *s, int argc, char **argv, const struct config *config,
                  char why[CONFIG_WHY_BYTES])
 {
+	unsigned segments_max;
 	int rc;
 
-	memset(s, 0, offsetof(struct server, arena));
+	memset(s, 0, offsetof(struct server, sessions));
+	memset(&s->sessions, 0, offsetof(struct sessions, arena));
+	memset(&s->listener, 0, sizeof *s - offsetof(struct server, listener));
 	s->config = *config;
 	s->argc = argc;
 	s->argv = argv;
-	s->accounts.config = &s->config;
-	s->accounts.sched = &s->sched;
-	s->accounts.turns = &s->turns;
-	s->listen_fd = s->lock_fd = -1;
-	s->started_ns = clock_ns();
 	raise_fd_limit();
-	s->reserve_fd = -1;
-	divide_descriptors(s);
+	segments_max = divide_descriptors(s);
 	uv_loop_init(&s->loop);
-	turns_init(&s->turns, &s->loop, &s->accounts, session_take_turn);
-	init_timer(s, &s->deadline_timer);
-	init_timer(s, &s->watchdog_timer);
-	init_timer(s, &s->drain_timer);
-	init_timer(s, &s->drain_check);
-	init_timer(s, &s->hang_timer);
-	init_timer(s, &s->lasting_timer);
-	watch_signal(s, &s->sigterm, SIGTERM, on_stop_signal);
-	watch_signal(s, &s->sigint, SIGINT, on_stop_signal);
-	watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
-
-	rc = listener_open(s, why);
-	if (rc < 0)
-		return rc;
-	rc = start_workers(s, why);
-	if (rc < 0)
-		return rc;
-	rc = devices_open(s, why);
+	init_engine(s);
+	init_sessions(s);
+	init_handles(s);
+	rc = listener_open(&s->listener, &s->sessions, s->config.socket, why);
+	if (rc == 0)
+		rc = start_workers(s, why);
+	if (rc == 0)
+		rc = open_devices(s, why);
 	if (rc < 0)
 		return rc;
 	open_marks(s);
 	load_measurements(s);
-	rc = make_pool(s, why);
+	rc = make_pool(s, segments_max, why);
 	if (rc < 0)
 		return rc;
 	s->watchdog_ms = notify_watchdog_ms();
-	for (unsigned i = 0; i < s->n_devices; i++)
-		device_on_canary(s->devices[i], on_canary, s);
-	server_watch_runs(s);
+	for (unsigned i = 0; i < s->engine.n_devices; i++)
+		device_on_canary(s->engine.devices[i].device, on_canary, s);
+	watch_runs(&s->engine);
 	return 0;
 }
 
@@ -412,8 +431,9 @@ int server_run(struct server *s)
 /* A job is in a device's hands; canaries aside. */
 static bool job_is_out(const struct server *s)
 {
-	for (unsigned i = 0; i < s->n_devices; i++)
-		if (device_runs_out(s->devices[i]) > (device_canary_is_out(s->devices[i]) ? 1u : 0u))
+	for (unsigned i = 0; i < s->engine.n_devices; i++)
+		if (device_runs_out(s->engine.devices[i].device) >
+		    (device_canary_is_out(s->engine.devices[i].device) ? 1u : 0u))
 			return true;
 	return false;
 }
@@ -421,10 +441,10 @@ static bool job_is_out(const struct server *s)
 /* Work that other threads still hold. */
 static bool work_is_out(const struct server *s)
 {
-	for (unsigned i = 0; i < s->n_devices; i++)
-		if (device_work_out(s->devices[i]))
+	for (unsigned i = 0; i < s->engine.n_devices; i++)
+		if (device_work_out(s->engine.devices[i].device))
 			return true;
-	return s->workers && workers_are_busy(s->workers);
+	return s->engine.workers && workers_are_busy(s->engine.workers);
 }
 
 static void close_handle(uv_handle_t *handle, void *arg)
@@ -436,29 +456,24 @@ static void close_handle(uv_handle_t *handle, void *arg)
 
 void server_close(struct server *s)
 {
-	struct session *session, *next;
+	struct engine *e = &s->engine;
 
-	for (session = s->sessions; session; session = next) {
-		next = session->next;
-		session_close(session, NULL);
-	}
+	sessions_close(&s->sessions);
 	marks_of_process = NULL;
-	marks_close(s->marks); /* what still runs did not end us */
-	s->marks = NULL;
+	marks_close(e->marks); /* what still runs did not end us */
+	e->marks = NULL;
 	if (job_is_out(s))
 		_exit(s->exit_code); /* it outlasted drain-timeout: its memory must stay until we are gone */
 	while (work_is_out(s))
 		uv_run(&s->loop, UV_RUN_ONCE);
-	for (unsigned i = 0; i < s->n_devices; i++) {
-		autotune_free(s->autotune[i]);
-		device_close(s->devices[i]);
-	}
-	pool_free(s->pool);
-	workers_stop(s->workers);
-	tuning_file_unload(s);
+	forget_measurements(s);
+	for (unsigned i = 0; i < e->n_devices; i++)
+		device_close(e->devices[i].device);
+	pool_free(e->pool);
+	workers_stop(e->workers);
 	uv_walk(&s->loop, close_handle, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s->loop);
-	accounts_clear(&s->accounts);
-	listener_close(s);
+	accounts_clear(&e->accounts);
+	listener_close(&s->listener);
 }

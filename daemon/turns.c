@@ -3,7 +3,6 @@
 #include <stddef.h>
 
 #include "clock.h"
-#include "session/session.h"
 
 /* ---- Lists ---- */
 
@@ -30,34 +29,29 @@ static void unlink_user(struct turns *t, struct turns_user *u)
 		u->next->prev = u->prev;
 }
 
-static void push(struct turns *t, struct turns_user *u, struct session *s)
+static void push(struct turns *t, struct turns_user *u, struct turns_place *p)
 {
 	if (!u->first)
 		link_user(t, u);
-	s->place.next = NULL;
-	s->place.waits = true;
-	*u->end = s;
-	u->end = &s->place.next;
+	p->next = NULL;
+	p->waits = true;
+	*u->end = p;
+	u->end = &p->next;
 }
 
-static void remove_at(struct turns *t, struct turns_user *u, struct session **link)
+static void remove_at(struct turns *t, struct turns_user *u, struct turns_place **link)
 {
-	struct session *s = *link;
+	struct turns_place *p = *link;
 
-	*link = s->place.next;
+	*link = p->next;
 	if (!*link)
 		u->end = link;
-	s->place.waits = false;
+	p->waits = false;
 	if (!u->first)
 		unlink_user(t, u);
 }
 
 /* ---- Turns ---- */
-
-static struct turns_user *user_of(const struct session *s)
-{
-	return &s->account->turns;
-}
 
 static struct turns_user *pick(const struct turns *t)
 {
@@ -73,33 +67,30 @@ static struct turns_user *pick(const struct turns *t)
 static uint64_t take_turn(struct turns *t, uint64_t now)
 {
 	struct turns_user *u = pick(t);
-	struct session *s = u->first;
-	struct account *account = s->account;
+	struct turns_place *p = u->first;
 	uint64_t end;
 
 	t->clock_ns = u->spent_ns;
 	remove_at(t, u, &u->first);
-	account_ref(account); /* the turn may be the session's last */
-	if (t->take(s))
-		turns_wait(t, s);
+	if (t->take(p))
+		turns_wait(t, p);
 	end = clock_ns();
 	u->spent_ns += end - now;
-	account_unref(t->accounts, account);
 	return end;
 }
 
 /* Sessions that wait for long are not watched meanwhile. */
 static void stop_watching(struct turns *t)
 {
-	struct session *s;
+	struct turns_place *p;
 
-	while ((s = t->watched)) {
-		t->watched = s->place.next_watched;
-		s->place.listed = false;
-		if (!s->place.waits || s->place.unwatched)
+	while ((p = t->watched)) {
+		t->watched = p->next_watched;
+		p->listed = false;
+		if (!p->waits || p->unwatched)
 			continue;
-		s->place.unwatched = true;
-		session_unwatch(s);
+		p->unwatched = true;
+		t->unwatch(p);
 	}
 }
 
@@ -129,10 +120,10 @@ static void on_check(uv_check_t *check)
 
 /* ---- From outside ---- */
 
-void turns_init(struct turns *t, uv_loop_t *loop, struct accounts *accounts,
-                bool (*take)(struct session *session))
+void turns_init(struct turns *t, uv_loop_t *loop, bool (*take)(struct turns_place *place),
+                void (*unwatch)(struct turns_place *place))
 {
-	*t = (struct turns){.take = take, .accounts = accounts};
+	*t = (struct turns){.take = take, .unwatch = unwatch};
 	uv_check_init(loop, &t->check);
 	uv_idle_init(loop, &t->idle);
 	t->check.data = t;
@@ -141,40 +132,40 @@ void turns_init(struct turns *t, uv_loop_t *loop, struct accounts *accounts,
 	uv_unref((uv_handle_t *)&t->idle);
 }
 
-void turns_wait(struct turns *t, struct session *s)
+void turns_wait(struct turns *t, struct turns_place *p)
 {
-	if (s->place.waits)
+	if (p->waits)
 		return;
-	push(t, user_of(s), s);
-	if (s->place.listed || s->place.unwatched)
+	push(t, p->user, p);
+	if (p->listed || p->unwatched)
 		return;
-	s->place.listed = true;
-	s->place.next_watched = t->watched;
-	t->watched = s;
+	p->listed = true;
+	p->next_watched = t->watched;
+	t->watched = p;
 }
 
-static void unlist(struct turns *t, struct session *s)
+static void unlist(struct turns *t, struct turns_place *p)
 {
-	struct session **link = &t->watched;
+	struct turns_place **link = &t->watched;
 
-	if (!s->place.listed)
+	if (!p->listed)
 		return;
-	while (*link != s)
-		link = &(*link)->place.next_watched;
-	*link = s->place.next_watched;
-	s->place.listed = false;
+	while (*link != p)
+		link = &(*link)->next_watched;
+	*link = p->next_watched;
+	p->listed = false;
 }
 
-void turns_leave(struct turns *t, struct session *s)
+void turns_leave(struct turns *t, struct turns_place *p)
 {
-	struct turns_user *u = user_of(s);
-	struct session **link = &u->first;
+	struct turns_user *u = p->user;
+	struct turns_place **link = &u->first;
 
-	unlist(t, s);
-	if (!s->place.waits)
+	unlist(t, p);
+	if (!p->waits)
 		return;
-	while (*link != s)
-		link = &(*link)->place.next;
+	while (*link != p)
+		link = &(*link)->next;
 	remove_at(t, u, link);
 }
 

@@ -18,41 +18,43 @@
 
 #define TURNS_SLICE_NS 25000u
 
-struct accounts;
-struct session;
+struct turns_place;
 struct turns_user;
 
 struct turns {
-	uv_check_t check;          /* after the sockets were looked at */
-	uv_idle_t idle;            /* while any waits the loop does not sleep */
-	struct accounts *accounts; /* of which users are part */
+	uv_check_t check; /* after the sockets were looked at */
+	uv_idle_t idle;   /* while any waits the loop does not sleep */
 	struct turns_user *users;
-	struct session *watched; /* that wait since the last check, perhaps, and are watched still */
-	uint64_t clock_ns;       /* where the user stood who had the last turn */
-	bool (*take)(struct session *session); /* a turn; true: it may have more to read */
+	struct turns_place *watched; /* that wait since the last check, perhaps, and are watched still */
+	uint64_t clock_ns;           /* where the user stood who had the last turn */
+	/* A turn; true: it may have more to read. Neither it nor its user is freed within. */
+	bool (*take)(struct turns_place *place);
+	/* It has to wait: until a turn of it says that there is no more, nobody needs to watch it. */
+	void (*unwatch)(struct turns_place *place);
 };
 
 /* A user, as part of an account. */
 struct turns_user {
-	struct turns_user *next, *prev; /* among those with waiting sessions */
-	struct session *first, **end;   /* these, in order; end is NULL at first */
-	uint64_t spent_ns;              /* of the loop's time */
+	struct turns_user *next, *prev;   /* among those with waiting sessions */
+	struct turns_place *first, **end; /* these, in order; end is NULL at first */
+	uint64_t spent_ns;                /* of the loop's time */
 };
 
-/* A session, as part of one. */
+/* A session, as part of one. Its user is set before it waits. */
 struct turns_place {
-	struct session *next, *next_watched;
+	struct turns_place *next, *next_watched;
+	struct turns_user *user;
 	bool waits, unwatched, listed; /* listed: among turns.watched */
 };
 
-void turns_init(struct turns *turns, uv_loop_t *loop, struct accounts *accounts,
-                bool (*take)(struct session *session));
+void turns_init(struct turns *turns, uv_loop_t *loop, bool (*take)(struct turns_place *place),
+                void (*unwatch)(struct turns_place *place));
 
 /* It has something to read: it waits for its turn, if it does not yet. */
-void turns_wait(struct turns *turns, struct session *session);
+void turns_wait(struct turns *turns, struct turns_place *place);
 
 /* It goes, or must not be read for now. */
-void turns_leave(struct turns *turns, struct session *session);
+void turns_leave(struct turns *turns, struct turns_place *place);
 
 /* Whether the user has had more than its share so far, which it must not escape from. */
 bool turns_is_ahead(const struct turns *turns, const struct turns_user *user);

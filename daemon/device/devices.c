@@ -59,7 +59,21 @@ static const struct backend *load_gpu(unsigned *ret_count, char why[WHY_BYTES])
 	return *ret_count ? gpu : NULL;
 }
 
-static int add_device(struct server *s, const struct backend *backend, unsigned index,
+struct opening {
+	uv_loop_t *loop;
+	const struct config *config;
+	struct devices *devices;
+};
+
+static bool is_there(const struct devices *devices, const char *name)
+{
+	for (unsigned i = 0; i < devices->n; i++)
+		if (strcmp(device_name(devices->list[i]), name) == 0)
+			return true;
+	return false;
+}
+
+static int add_device(const struct opening *o, const struct backend *backend, unsigned index,
                       char why[CONFIG_WHY_BYTES])
 {
 	char name[16], reason[WHY_BYTES];
@@ -70,20 +84,20 @@ static int add_device(struct server *s, const struct backend *backend, unsigned 
 		snprintf(name, sizeof name, "cpu");
 	else
 		snprintf(name, sizeof name, "gpu%u", index);
-	if (server_device(s, name, NULL)) {
+	if (is_there(o->devices, name)) {
 		snprintf(why, CONFIG_WHY_BYTES, "devices names %s twice", name);
 		return KOPS_E_INVALID;
 	}
-	if (s->n_devices == SCHED_DEVICES_MAX) {
-		snprintf(why, CONFIG_WHY_BYTES, "more than %d devices", SCHED_DEVICES_MAX);
+	if (o->devices->n == DEVICES_MAX) {
+		snprintf(why, CONFIG_WHY_BYTES, "more than %d devices", DEVICES_MAX);
 		return KOPS_E_INVALID;
 	}
-	rc = device_open(&s->loop, name, backend, index, (unsigned)s->config.cpu_threads, &d, reason);
+	rc = device_open(o->loop, name, backend, index, (unsigned)o->config->cpu_threads, &d, reason);
 	if (rc < 0) {
 		snprintf(why, CONFIG_WHY_BYTES, "cannot open device %s: %s", name, reason);
 		return rc;
 	}
-	s->devices[s->n_devices++] = d;
+	o->devices->list[o->devices->n++] = d;
 	log_info("device %s: %s", name, device_info(d)->description);
 	if (*device_disabled_rows(d))
 		log_error("device %s: disabled after a failed self-test: %s", name, device_disabled_rows(d));
@@ -91,16 +105,16 @@ static int add_device(struct server *s, const struct backend *backend, unsigned 
 }
 
 /* "auto": what works. A GPU that does not open is left out, and the CPU always serves. */
-static int add_all(struct server *s, unsigned n_gpus, char why[CONFIG_WHY_BYTES])
+static int add_all(const struct opening *o, unsigned n_gpus, char why[CONFIG_WHY_BYTES])
 {
-	for (unsigned i = 0; i < n_gpus && s->n_devices < SCHED_DEVICES_MAX - 1; i++)
-		if (add_device(s, s->gpu, i, why) < 0)
+	for (unsigned i = 0; i < n_gpus && o->devices->n < DEVICES_MAX - 1; i++)
+		if (add_device(o, o->devices->gpu, i, why) < 0)
 			log_error("going on without it: %s", why);
-	return add_device(s, &backend_cpu, 0, why);
+	return add_device(o, &backend_cpu, 0, why);
 }
 
 /* One word of the devices setting. */
-static int add_named(struct server *s, const char *word, unsigned n_gpus, const char *no_gpu,
+static int add_named(const struct opening *o, const char *word, unsigned n_gpus, const char *no_gpu,
                      char why[CONFIG_WHY_BYTES])
 {
 	unsigned index;
@@ -108,16 +122,16 @@ static int add_named(struct server *s, const char *word, unsigned n_gpus, const 
 	int rc = 0;
 
 	if (strcmp(word, "cpu") == 0)
-		return add_device(s, &backend_cpu, 0, why);
+		return add_device(o, &backend_cpu, 0, why);
 	if (strcmp(word, "auto") == 0)
-		return add_all(s, n_gpus, why);
+		return add_all(o, n_gpus, why);
 	if (strcmp(word, "gpu") == 0) {
 		if (n_gpus == 0) {
 			snprintf(why, CONFIG_WHY_BYTES, "devices asks for a GPU, but %s", no_gpu);
 			return KOPS_E_DEVICE;
 		}
 		for (index = 0; index < n_gpus && rc == 0; index++)
-			rc = add_device(s, s->gpu, index, why);
+			rc = add_device(o, o->devices->gpu, index, why);
 		return rc;
 	}
 	if (sscanf(word, "gpu%u%c", &index, &rest) != 1) {
@@ -130,24 +144,26 @@ static int add_named(struct server *s, const char *word, unsigned n_gpus, const 
 		         n_gpus ? "there are fewer GPUs (counting from gpu0)" : no_gpu);
 		return KOPS_E_DEVICE;
 	}
-	return add_device(s, s->gpu, index, why);
+	return add_device(o, o->devices->gpu, index, why);
 }
 
-int devices_open(struct server *s, char why[CONFIG_WHY_BYTES])
+int devices_open(uv_loop_t *loop, const struct config *config, struct devices *ret, char why[CONFIG_WHY_BYTES])
 {
+	const struct opening o = {loop, config, ret};
 	char list[CONFIG_TEXT_BYTES], no_gpu[WHY_BYTES] = "", *save = NULL;
 	unsigned n_gpus = 0;
 	int rc = 0;
 
-	snprintf(list, sizeof list, "%s", s->config.devices);
+	*ret = (struct devices){.n = 0};
+	snprintf(list, sizeof list, "%s", config->devices);
 	if (strcmp(list, "cpu") != 0) {
-		s->gpu = load_gpu(&n_gpus, no_gpu);
-		if (!s->gpu)
+		ret->gpu = load_gpu(&n_gpus, no_gpu);
+		if (!ret->gpu)
 			log_notice("no GPU: %s", no_gpu);
 	}
 	for (char *word = strtok_r(list, ", ", &save); word && rc == 0; word = strtok_r(NULL, ", ", &save))
-		rc = add_named(s, word, n_gpus, no_gpu, why);
-	if (rc == 0 && s->n_devices == 0) {
+		rc = add_named(&o, word, n_gpus, no_gpu, why);
+	if (rc == 0 && ret->n == 0) {
 		snprintf(why, CONFIG_WHY_BYTES, "devices names no device");
 		rc = KOPS_E_INVALID;
 	}

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "log.h"
-#include "server.h"
 
 #define NEXT_STEP "; kernels are chosen by estimates until `kops-client tune` has written it anew"
 
@@ -59,24 +58,21 @@ static char *read_file(const char *path, size_t *ret_bytes)
 	return text;
 }
 
-/* False: the text is no table, for no device. */
-static bool load_device(struct server *s, unsigned index, const char *text, size_t bytes)
+static struct tuning *parse(const char *path, const struct device *device, const char *text, size_t bytes)
 {
-	const struct device *device = s->devices[index];
 	const struct tuning_owner owner = {.daemon = "kopsd " KOPS_VERSION,
 	                                   .description = device_info(device)->description,
 	                                   .kernels = device_backend(device)->kernels};
-	const char *path = s->config.tuning_table, *name = device_name(device);
+	const char *name = device_name(device);
+	struct tuning *tuning = NULL;
 	char why[TUNING_WHY_BYTES];
 	bool stale;
 
-	if (tuning_parse(text, bytes, &owner, &s->tuning[index], &stale, why) < 0) {
+	if (tuning_parse(text, bytes, &owner, &tuning, &stale, why) < 0)
 		log_warning("the tuning table %s is void: %s" NEXT_STEP, path, why);
-		return false;
-	}
-	if (s->tuning[index])
-		log_info("device %s: measurements of %zu classes of shapes in %s", name,
-		         tuning_count(s->tuning[index]), path);
+	else if (tuning)
+		log_info("device %s: measurements of %zu classes of shapes in %s", name, tuning_count(tuning),
+		         path);
 	else if (stale)
 		log_warning("device %s: the measurements in %s are of another version of kopsd or of its "
 		            "driver" NEXT_STEP,
@@ -84,30 +80,20 @@ static bool load_device(struct server *s, unsigned index, const char *text, size
 	else
 		log_info("device %s: %s holds no measurements of it; `kops-client tune` makes some", name,
 		         path);
-	return true;
+	return tuning;
 }
 
-void tuning_file_load(struct server *s)
+struct tuning *tuning_file_load(const char *path, const struct device *device)
 {
+	struct tuning *tuning = NULL;
 	size_t bytes = 0;
 	char *text;
 
-	tuning_file_unload(s);
-	if (s->config.tuning_table[0] == '\0')
-		return;
-	text = read_file(s->config.tuning_table, &bytes);
-	for (unsigned i = 0; text && i < s->n_devices; i++)
-		if (!load_device(s, i, text, bytes)) {
-			tuning_file_unload(s);
-			break;
-		}
+	if (*path == '\0')
+		return NULL;
+	text = read_file(path, &bytes);
+	if (text)
+		tuning = parse(path, device, text, bytes);
 	free(text);
-}
-
-void tuning_file_unload(struct server *s)
-{
-	for (unsigned i = 0; i < s->n_devices; i++) {
-		tuning_free(s->tuning[i]);
-		s->tuning[i] = NULL;
-	}
+	return tuning;
 }

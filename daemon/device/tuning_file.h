@@ -2,15 +2,13 @@
 #ifndef KOPS_TUNING_FILE_H
 #define KOPS_TUNING_FILE_H
 
-struct server;
+#include "device/device.h"
+#include "device/tuning.h"
 
 /*
- * Reads the setting tuning-table again for every device. Whatever is wrong with the file is logged, and leaves
- * the devices without measurements, not without service.
+ * What the table at this path has of the device; NULL: nothing, or an empty path. Whatever is wrong with the
+ * file is logged, and leaves the device without measurements, not without service. Free with tuning_free().
  */
-void tuning_file_load(struct server *server);
-
-/* Forgets all tables. */
-void tuning_file_unload(struct server *server);
+struct tuning *tuning_file_load(const char *path, const struct device *device);
 
 #endif

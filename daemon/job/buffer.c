@@ -14,10 +14,8 @@
 
 #include "clock.h"
 #include "host_memory.h"
-#include "job/job.h"
+#include "job/engine.h"
 #include "log.h"
-#include "server.h"
-#include "session/request.h"
 
 /* Below this a pageable copy costs less than registering (0.1 ms even for one page, measured on an H200). */
 #define PIN_WORTH_BYTES (256ull << 10)
@@ -28,50 +26,50 @@
 /* Between looks at what memory there is. */
 #define LOOK_AT_MEMORY_NS 1000000000u
 
-static struct buffer *buffer_new(struct server *server, struct account *account, uint64_t bytes)
+static struct buffer *buffer_new(struct engine *engine, struct account *account, uint64_t bytes)
 {
 	struct buffer *b = calloc(1, sizeof *b);
 
 	if (!b)
 		return NULL;
-	b->server = server;
+	b->engine = engine;
 	b->account = account;
 	b->refs = 1;
 	b->fd = -1;
 	b->memory.bytes = bytes;
 	account_ref(account);
 	account->buffers++;
-	server->n_buffers++;
+	engine->n_buffers++;
 	return b;
 }
 
 static void buffer_delete(struct buffer *b)
 {
-	struct server *server = b->server;
-	struct accounts *all = &server->accounts;
+	struct engine *engine = b->engine;
+	struct accounts *all = &engine->accounts;
 	enum account_kind kind = b->device ? ACCOUNT_RESIDENT : ACCOUNT_MAPPED;
 
 	account_refund(all, b->account, kind, b->charged_bytes);
 	if (b->pin_charged)
 		account_refund(all, b->account, ACCOUNT_PINNED, b->memory.bytes);
 	b->account->buffers--;
-	server->n_buffers--;
+	engine->n_buffers--;
 	if (b->fd >= 0)
 		close(b->fd);
-	if (b->drop_session)
-		request_buffer_gone(b);
+	if (b->gone)
+		b->gone(b);
 	account_unref(all, b->account);
 	free(b);
-	server_progress(server);
+	engine->progress(engine);
 }
 
 /* Memory that a user kept beyond its session, and has no more, makes room first. */
 static int charge(struct buffer *b, enum account_kind kind, uint64_t bytes, char why[WHY_BYTES])
 {
-	struct accounts *all = &b->server->accounts;
+	struct accounts *all = &b->engine->accounts;
 	int rc = account_charge(all, b->account, kind, bytes, why);
 
-	if (rc < 0 && kind == ACCOUNT_MAPPED && pool_release_unheld(b->server->pool, b->account->uid))
+	if (rc < 0 && kind == ACCOUNT_MAPPED && pool_release_unheld(b->engine->pool, b->account->uid))
 		rc = account_charge(all, b->account, kind, bytes, why);
 	if (rc == 0)
 		b->charged_bytes = bytes;
@@ -81,7 +79,7 @@ static int charge(struct buffer *b, enum account_kind kind, uint64_t bytes, char
 /* Whether the account allows it. */
 static bool charge_pin(struct buffer *b)
 {
-	return account_charge(&b->server->accounts, b->account, ACCOUNT_PINNED, b->memory.bytes, NULL) == 0;
+	return account_charge(&b->engine->accounts, b->account, ACCOUNT_PINNED, b->memory.bytes, NULL) == 0;
 }
 
 static void adopt_segment(struct buffer *b, struct segment *segment)
@@ -155,7 +153,7 @@ static int map_import(struct buffer *b, int fd, const struct file *file, char wh
 	if (rc < 0)
 		return rc;
 	missing = buffer_missing_bytes(b);
-	if (missing && !buffer_memory_is_ample(b->server)) {
+	if (missing && !buffer_memory_is_ample(b->engine)) {
 		rc = host_memory_claim(missing, why, WHY_BYTES);
 		if (rc < 0)
 			return rc;
@@ -184,7 +182,7 @@ static int adopt_kept(struct buffer *b, struct segment *segment, char why[WHY_BY
 	return 0;
 }
 
-int buffer_import(struct server *server, struct account *account, int fd, uint64_t bytes, bool read_only,
+int buffer_import(struct engine *engine, struct account *account, int fd, uint64_t bytes, bool read_only,
                   struct buffer **ret_buffer, char why[WHY_BYTES])
 {
 	struct buffer *b;
@@ -196,14 +194,14 @@ int buffer_import(struct server *server, struct account *account, int fd, uint64
 		close(fd);
 		return rc;
 	}
-	b = buffer_new(server, account, bytes);
+	b = buffer_new(engine, account, bytes);
 	if (!b) {
 		snprintf(why, WHY_BYTES, "the daemon is out of memory");
 		close(fd);
 		return KOPS_E_NOMEM;
 	}
 	b->memory.read_only = read_only || file.read_only;
-	kept = pool_adopt(server->pool, account->uid, file.st.st_dev, file.st.st_ino);
+	kept = pool_adopt(engine->pool, account->uid, file.st.st_dev, file.st.st_ino);
 	if (kept) {
 		close(fd);
 		rc = adopt_kept(b, kept, why);
@@ -225,10 +223,10 @@ static void settle(struct buffer *b, int failure)
 {
 	b->failure = failure;
 	b->state = failure ? BUFFER_FAILED : BUFFER_READY;
-	if (b->session)
-		request_buffer_settled(b);
-	jobs_buffer_settled(b);
-	server_progress(b->server);
+	if (b->settled)
+		b->settled(b);
+	b->engine->buffer_settled(b->engine);
+	b->engine->progress(b->engine);
 	buffer_unref(b); /* the reference of its making */
 }
 
@@ -245,10 +243,10 @@ static void segment_ready(struct segment *segment, int status, void *arg)
 	settle(b, status);
 }
 
-int buffer_lend(struct server *server, struct account *account, uint64_t bytes, struct buffer **ret_buffer,
+int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, struct buffer **ret_buffer,
                 char why[WHY_BYTES])
 {
-	struct buffer *b = buffer_new(server, account, bytes);
+	struct buffer *b = buffer_new(engine, account, bytes);
 	bool ready;
 	int rc;
 
@@ -259,8 +257,8 @@ int buffer_lend(struct server *server, struct account *account, uint64_t bytes, 
 	rc = charge(b, ACCOUNT_MAPPED, bytes > INT64_MAX ? bytes : pool_segment_bytes(bytes), why);
 	if (rc < 0)
 		goto fail;
-	b->pin_charged = server->gpu && charge_pin(b);
-	b->segment = pool_lend(server->pool, account->uid, &account->memory_flow, bytes, b->pin_charged,
+	b->pin_charged = engine->gpu && charge_pin(b);
+	b->segment = pool_lend(engine->pool, account->uid, &account->memory_flow, bytes, b->pin_charged,
 	                       segment_ready, b, &ready);
 	if (!b->segment) {
 		snprintf(why, WHY_BYTES, "the daemon is out of memory");
@@ -373,7 +371,7 @@ static void unpopulate(struct buffer *b)
 	b->at = 0;
 	b->task.step = unpopulate_step;
 	b->task.done = unpopulated;
-	workers_submit(b->server->workers, &b->account->memory_flow, &b->task);
+	workers_submit(b->engine->workers, &b->account->memory_flow, &b->task);
 }
 
 static void populated(struct task *task)
@@ -402,7 +400,7 @@ static void device_allocated(struct device_work *work)
 	struct buffer *b = of_device_work(work);
 
 	if (b->failure == KOPS_E_FAULT)
-		server_device_failed(b->server, b->device, "it broke while memory was allocated");
+		b->engine->device_failed(b->engine, b->device, "it broke while memory was allocated");
 	workers_begun_done(&b->task);
 }
 
@@ -414,10 +412,10 @@ static void begin_device_alloc(struct task *task)
 	device_submit(b->device, &b->device_work);
 }
 
-int buffer_resident(struct server *server, struct account *account, struct device *device, uint64_t bytes,
+int buffer_resident(struct engine *engine, struct account *account, struct device *device, uint64_t bytes,
                     struct buffer **ret_buffer, char why[WHY_BYTES])
 {
-	struct buffer *b = buffer_new(server, account, bytes);
+	struct buffer *b = buffer_new(engine, account, bytes);
 	struct device_stats *stats = device_stats(device);
 	uint64_t total = device_info(device)->memory_bytes;
 	int rc;
@@ -447,7 +445,7 @@ int buffer_resident(struct server *server, struct account *account, struct devic
 		b->task.step = populate_step;
 	buffer_ref(b);
 	*ret_buffer = b;
-	workers_submit(server->workers, &account->memory_flow, &b->task);
+	workers_submit(engine->workers, &account->memory_flow, &b->task);
 	return 0;
 fail:
 	buffer_delete(b);
@@ -468,18 +466,18 @@ uint64_t buffer_missing_bytes(const struct buffer *b)
 	return there < (uint64_t)st.st_size && there < b->memory.bytes ? b->memory.bytes - there : 0;
 }
 
-bool buffer_memory_is_ample(struct server *server)
+bool buffer_memory_is_ample(struct engine *engine)
 {
-	uint64_t mapped = server->accounts.bytes[ACCOUNT_MAPPED], now;
+	uint64_t mapped = engine->accounts.bytes[ACCOUNT_MAPPED], now;
 
-	if (mapped <= server->ample_bytes)
+	if (mapped <= engine->ample_bytes)
 		return true;
 	now = clock_ns();
-	if (now - server->looked_at_memory_ns < LOOK_AT_MEMORY_NS)
+	if (now - engine->looked_at_memory_ns < LOOK_AT_MEMORY_NS)
 		return false;
-	server->looked_at_memory_ns = now;
-	server->ample_bytes = host_memory_room() / 4;
-	return mapped <= server->ample_bytes;
+	engine->looked_at_memory_ns = now;
+	engine->ample_bytes = host_memory_room() / 4;
+	return mapped <= engine->ample_bytes;
 }
 
 /* ---- The end ---- */
@@ -487,7 +485,7 @@ bool buffer_memory_is_ample(struct server *server)
 static void unmap(struct buffer *b)
 {
 	if (__atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED)
-		b->server->gpu->unpin(b->memory.host);
+		b->engine->gpu->unpin(b->memory.host);
 	munmap(b->memory.host, b->map_bytes);
 }
 
@@ -511,7 +509,7 @@ static void release_mapping(struct buffer *b)
 	}
 	b->task.step = unmap_step;
 	b->task.done = unmapped;
-	workers_submit(b->server->workers, &b->account->memory_flow, &b->task);
+	workers_submit(b->engine->workers, &b->account->memory_flow, &b->task);
 }
 
 static void segment_released(void *arg)
@@ -582,7 +580,7 @@ static void release(struct buffer *b)
 /* Nobody will use what is being made, and nobody waits for an answer. */
 static void cancel_if_unwanted(struct buffer *b)
 {
-	if (b->state != BUFFER_PENDING || b->refs > 1 || b->session)
+	if (b->state != BUFFER_PENDING || b->refs > 1 || b->settled)
 		return;
 	if (b->segment)
 		pool_cancel(b->segment);
@@ -600,6 +598,7 @@ void buffer_unref(struct buffer *b)
 
 void buffer_forget_session(struct buffer *b)
 {
+	b->settled = NULL;
 	b->session = NULL;
 	cancel_if_unwanted(b);
 }
@@ -608,7 +607,7 @@ void buffer_forget_session(struct buffer *b)
 
 bool buffer_wants_pin(struct buffer *b)
 {
-	if (b->device || !b->server->gpu || b->pin_charged || b->memory.bytes < PIN_WORTH_BYTES ||
+	if (b->device || !b->engine->gpu || b->pin_charged || b->memory.bytes < PIN_WORTH_BYTES ||
 	    __atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) != MEMORY_PAGEABLE)
 		return false;
 	b->pin_charged = charge_pin(b);
@@ -631,6 +630,6 @@ void buffer_settle_pin(struct buffer *b)
 {
 	if (!b->pin_charged || __atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) != MEMORY_PAGEABLE)
 		return;
-	account_refund(&b->server->accounts, b->account, ACCOUNT_PINNED, b->memory.bytes);
+	account_refund(&b->engine->accounts, b->account, ACCOUNT_PINNED, b->memory.bytes);
 	b->pin_charged = false;
 }

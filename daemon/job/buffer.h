@@ -19,14 +19,14 @@
 #include "job/pool.h"
 #include "job/workers.h"
 
-struct server;
+struct engine;
 struct session;
 
 enum buffer_state { BUFFER_PENDING, BUFFER_READY, BUFFER_FAILED, BUFFER_RELEASING };
 
 struct buffer {
 	struct memory memory;
-	struct server *server;
+	struct engine *engine;
 	struct account *account;
 	enum buffer_state state;
 	unsigned refs;
@@ -41,8 +41,10 @@ struct buffer {
 	bool pin_charged;
 	int failure;         /* FAILED: the code */
 	char why[WHY_BYTES]; /* and a sentence, or "" */
-	/* Whom to tell when PENDING ends, and when it is gone: set by requests, cleared when the session goes.
-	 */
+	/* Called when PENDING ends, and when it is gone; NULL: nobody waits. Set by requests, with what
+	 * follows; cleared when the session goes. */
+	void (*settled)(struct buffer *buffer);
+	void (*gone)(struct buffer *buffer);
 	struct session *session, *drop_session;
 	struct buffer *next_pending, *next_dropped;
 	uint64_t request, drop_request;
@@ -54,15 +56,15 @@ struct buffer {
 /*
  * Maps fd, which this function closes in any case. KOPS_E_FD, _QUOTA, _NOMEM with a sentence in why.
  */
-int buffer_import(struct server *server, struct account *account, int fd, uint64_t bytes, bool read_only,
+int buffer_import(struct engine *engine, struct account *account, int fd, uint64_t bytes, bool read_only,
                   struct buffer **ret_buffer, char why[WHY_BYTES]);
 
 /* From the pool; maybe PENDING. KOPS_E_QUOTA, _NOMEM. */
-int buffer_lend(struct server *server, struct account *account, uint64_t bytes, struct buffer **ret_buffer,
+int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, struct buffer **ret_buffer,
                 char why[WHY_BYTES]);
 
 /* On a device; PENDING. KOPS_E_QUOTA, _NOMEM. */
-int buffer_resident(struct server *server, struct account *account, struct device *device, uint64_t bytes,
+int buffer_resident(struct engine *engine, struct account *account, struct device *device, uint64_t bytes,
                     struct buffer **ret_buffer, char why[WHY_BYTES]);
 
 void buffer_ref(struct buffer *buffer);
@@ -75,7 +77,7 @@ void buffer_forget_session(struct buffer *buffer);
 uint64_t buffer_missing_bytes(const struct buffer *buffer);
 
 /* Whether memory is so plentiful, for all that is mapped, that nobody needs to claim missing pages. */
-bool buffer_memory_is_ample(struct server *server);
+bool buffer_memory_is_ample(struct engine *engine);
 
 /* Whether it is worth registering for DMA before a GPU job, and the account allows it; then it is charged. */
 bool buffer_wants_pin(struct buffer *buffer);

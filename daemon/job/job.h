@@ -13,15 +13,17 @@
  *
  * A job holds a reference on every buffer it names until it has ended, so a device never loses memory
  * under its hands, whatever the client does.
+ *
+ * plan.h decides where a job goes and by which kernels, admit.h when it starts, finish.h ends it.
  */
 #ifndef KOPS_JOB_H
 #define KOPS_JOB_H
 
-#include "device/autotune.h"
 #include "job/buffer.h"
+#include "job/engine.h"
+#include "job/idmap.h"
 #include "job/scheduler.h"
 
-struct server;
 struct session;
 
 enum job_state { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_PAUSED, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
@@ -35,6 +37,14 @@ struct job_buffer {
 	uint64_t reach_bytes; /* at most so many are touched: of whole pages, of all views */
 };
 
+/* One in-order queue; lives while it has jobs. */
+struct job_queue {
+	struct sched_queue sched;
+	struct idmap *queues; /* where its id stands for it; NULL: the session has gone */
+	uint32_t id;
+	unsigned jobs;
+};
+
 struct job {
 	struct sched_job sched;
 	struct device_work work;
@@ -43,10 +53,12 @@ struct job {
 	unsigned n_alike; /* autotune_alike(); planned to be a trial, if its shape is due for one; 0: not */
 	struct trial trial;
 	enum job_state state;
-	struct server *server;
-	struct session *session; /* NULL: the client has gone, nobody to answer */
+	struct engine *engine;
 	struct account *account;
 	uint64_t id; /* request id */
+	/* Called once at its end, unless the client has gone: NULL then. The rest is the caller's. */
+	void (*answer)(struct job *job, int status, const char *why);
+	struct session *session;
 	uint64_t arrived_ns, started_ns, deadline_ns;
 	uint64_t resumed_ns;    /* last handed to its device */
 	uint64_t shape;         /* marks_shape() */
@@ -60,42 +72,29 @@ struct job {
 	struct run_op ops[];
 };
 
-/* States a job may go to; for tests and for the check in job.c. */
+/* States a job may go to; for tests and for the check in job_move(). */
 bool job_may_move(enum job_state from, enum job_state to);
+void job_move(struct job *job, enum job_state to);
 
-/* A NEW job of n_ops for a session. NULL: out of memory. */
-struct job *job_new(struct server *server, struct session *session, uint64_t id, unsigned n_ops);
+/* A NEW job of n_ops for a user. NULL: out of memory. */
+struct job *job_new(struct engine *engine, struct account *account, unsigned n_ops);
 /* Frees a job that is NEW or has ended. */
 void job_free(struct job *job);
 
 /* Notes that the job uses a buffer and takes a reference, once per buffer. */
 struct job_buffer *job_use(struct job *job, struct buffer *buffer);
 
-/*
- * Places the planned job on device `index` at the end of the session's queue `queue`, and starts what can
- * start. The answer goes out when it ends. KOPS_E_NOMEM: the job is still NEW.
- */
-int job_submit(struct job *job, unsigned index, uint32_t queue);
+/* Its place on its device. */
+struct engine_device *job_device(const struct job *job);
 
-/* Ends a job that is QUEUED. */
-void job_end_queued(struct job *job, enum job_state state, int status, const char *why);
+struct job *job_of_sched(struct sched_job *sched);
+struct job *job_of_work(struct device_work *work);
 
-/* Its session has gone: ends it if QUEUED, lets it finish unanswered if RUNNING. */
-void job_orphan(struct job *job);
-
-/* Starts whatever can start on any device. */
-void jobs_dispatch(struct server *server);
-
-/* Marks those that a device has had for MARKS_LASTING_MS. Whether any is out. */
-bool jobs_mark_lasting(struct server *server);
-
-/* A PENDING buffer has become READY or FAILED. */
-void jobs_buffer_settled(struct buffer *buffer);
-
-/* Ends every queued job with KOPS_E_SHUTDOWN. */
-void jobs_shut_down(struct server *server);
-
-/* Ends the queued jobs whose deadline has passed, and arms the timer for the next. */
-void jobs_expire(struct server *server);
+/* Joins the queue of this id, made when there is none. KOPS_E_NOMEM. */
+int job_join_queue(struct job *job, struct idmap *queues, uint32_t id);
+/* Leaves it; the last job takes it along. */
+void job_leave_queue(struct job *job);
+/* The session of these queues has gone; their jobs may still run. */
+void job_queues_forget(struct idmap *queues);
 
 #endif

@@ -12,7 +12,6 @@
 
 #include "log.h"
 #include "notify.h"
-#include "session/session.h"
 
 /*
  * Connections taken before sessions get their turns. The kernel's queue knows no users, so it has to be short:
@@ -33,9 +32,9 @@ static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *
 
 /* ---- The lock: whoever looks whether a socket is dead, and takes its place, does so alone ---- */
 
-static void lock_path(const struct server *s, char path[LOCK_PATH_BYTES])
+static void lock_path(const struct listener *l, char path[LOCK_PATH_BYTES])
 {
-	snprintf(path, LOCK_PATH_BYTES, "%s.lock", s->config.socket);
+	snprintf(path, LOCK_PATH_BYTES, "%s.lock", l->path);
 }
 
 /* Whether the locked file is still the one at the path: its last owner takes it away when it stops. */
@@ -48,42 +47,42 @@ static bool is_at(int fd, const char *path)
 }
 
 /* Held until we end. */
-static int take_lock(struct server *s, char why[CONFIG_WHY_BYTES])
+static int take_lock(struct listener *l, char why[CONFIG_WHY_BYTES])
 {
 	char path[LOCK_PATH_BYTES];
 
-	lock_path(s, path);
+	lock_path(l, path);
 	for (;;) {
 		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 
 		if (fd < 0)
-			return socket_why(why, s->config.socket, "its lock beside it");
+			return socket_why(why, l->path, "its lock beside it");
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 			close(fd);
 			snprintf(why, CONFIG_WHY_BYTES,
 			         "another kopsd is listening at %s, or about to; stop it or choose another "
 			         "--socket",
-			         s->config.socket);
+			         l->path);
 			return KOPS_E_EXISTS;
 		}
 		if (is_at(fd, path)) {
-			s->lock_fd = fd;
+			l->lock_fd = fd;
 			return 0;
 		}
 		close(fd);
 	}
 }
 
-static void drop_lock(struct server *s)
+static void drop_lock(struct listener *l)
 {
 	char path[LOCK_PATH_BYTES];
 
-	if (s->lock_fd < 0)
+	if (l->lock_fd < 0)
 		return;
-	lock_path(s, path);
+	lock_path(l, path);
 	unlink(path);
-	close(s->lock_fd);
-	s->lock_fd = -1;
+	close(l->lock_fd);
+	l->lock_fd = -1;
 }
 
 /* ---- The socket ---- */
@@ -128,34 +127,34 @@ static int clear_path(const struct sockaddr_un *address, char why[CONFIG_WHY_BYT
 	return 0;
 }
 
-static int bind_path(struct server *s, char why[CONFIG_WHY_BYTES])
+static int bind_path(struct listener *l, char why[CONFIG_WHY_BYTES])
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	mode_t mask;
 	int rc;
 
-	snprintf(address.sun_path, sizeof address.sun_path, "%.107s", s->config.socket);
-	rc = take_lock(s, why);
+	snprintf(address.sun_path, sizeof address.sun_path, "%.107s", l->path);
+	rc = take_lock(l, why);
 	if (rc < 0)
 		return rc;
 	rc = clear_path(&address, why);
 	if (rc < 0)
 		return rc;
-	s->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (s->listen_fd < 0)
+	l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->fd < 0)
 		return socket_why(why, address.sun_path, "socket");
 	mask = umask(0117); /* 0660, as kopsd.socket makes it */
-	rc = bind(s->listen_fd, (struct sockaddr *)&address, sizeof address);
+	rc = bind(l->fd, (struct sockaddr *)&address, sizeof address);
 	umask(mask);
 	if (rc < 0)
 		return socket_why(why, address.sun_path, "bind");
-	s->owns_socket = true;
-	if (listen(s->listen_fd, BACKLOG) < 0)
+	l->owns_path = true;
+	if (listen(l->fd, BACKLOG) < 0)
 		return socket_why(why, address.sun_path, "listen");
 	return 0;
 }
 
-static int open_socket(struct server *s, char why[CONFIG_WHY_BYTES])
+static int open_socket(struct listener *l, char why[CONFIG_WHY_BYTES])
 {
 	int fd = notify_inherited_socket();
 
@@ -165,10 +164,10 @@ static int open_socket(struct server *s, char why[CONFIG_WHY_BYTES])
 		return KOPS_E_INVALID;
 	}
 	if (fd >= 0) {
-		s->listen_fd = fd;
+		l->fd = fd;
 		return 0;
 	}
-	return bind_path(s, why);
+	return bind_path(l, why);
 }
 
 static int open_reserve(void)
@@ -178,74 +177,81 @@ static int open_reserve(void)
 
 /* Out of descriptors: the reserve one lets us take the connection and close it, else it would wake us for ever.
  */
-static void shed(struct server *s)
+static void shed(struct listener *l)
 {
 	int fd;
 
-	if (log_may(&s->refusals))
+	if (log_may(&l->sessions->refusals))
 		log_warning("out of file descriptors: a connection was refused; raise LimitNOFILE");
-	if (s->reserve_fd >= 0)
-		close(s->reserve_fd);
-	fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+	if (l->reserve_fd >= 0)
+		close(l->reserve_fd);
+	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
 		close(fd);
-	s->reserve_fd = open_reserve();
+	l->reserve_fd = open_reserve();
 }
 
 /* libuv cannot receive memfds over uv_pipe_t, and has no SOCK_SEQPACKET: uv_poll_t and our own recvmsg() it is.
  */
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
-	struct server *s = poll->data;
+	struct listener *l = poll->data;
 
 	(void)events;
 	for (int i = 0; i < ACCEPT_BATCH && status == 0; i++) {
-		int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
-			session_arrive(s, fd);
+			session_arrive(l->sessions, fd);
 		else if (errno == EMFILE || errno == ENFILE)
-			shed(s);
+			shed(l);
 		else if (errno != EINTR && errno != ECONNABORTED)
 			return;
 	}
 }
 
-int listener_open(struct server *s, char why[CONFIG_WHY_BYTES])
+int listener_open(struct listener *l, struct sessions *sessions, const char *path, char why[CONFIG_WHY_BYTES])
 {
-	int rc = open_socket(s, why);
+	int rc;
+
+	*l = (struct listener){.sessions = sessions, .path = path, .fd = -1, .lock_fd = -1, .reserve_fd = -1};
+	rc = open_socket(l, why);
 
 	if (rc < 0)
 		return rc;
-	s->reserve_fd = open_reserve();
-	rc = uv_poll_init(&s->loop, &s->listener, s->listen_fd);
+	l->reserve_fd = open_reserve();
+	rc = uv_poll_init(l->sessions->engine->loop, &l->poll, l->fd);
 	if (rc < 0) {
 		snprintf(why, CONFIG_WHY_BYTES, "cannot watch the listening socket: %s", uv_strerror(rc));
 		return KOPS_E_SYSTEM;
 	}
-	s->listener.data = s;
+	l->poll.data = l;
 	return 0;
 }
 
-void listener_start(struct server *s)
+void listener_start(struct listener *l)
 {
-	uv_poll_start(&s->listener, UV_READABLE, on_connection);
+	uv_poll_start(&l->poll, UV_READABLE, on_connection);
 }
 
-void listener_stop(struct server *s)
+void listener_unlink(struct listener *l)
 {
-	uv_poll_stop(&s->listener);
-	if (s->owns_socket)
-		unlink(s->config.socket);
-	s->owns_socket = false;
+	if (l->owns_path)
+		unlink(l->path);
+	l->owns_path = false;
 }
 
-void listener_close(struct server *s)
+void listener_stop(struct listener *l)
 {
-	if (s->owns_socket)
-		unlink(s->config.socket);
-	if (s->listen_fd >= 0)
-		close(s->listen_fd);
-	if (s->reserve_fd >= 0)
-		close(s->reserve_fd);
-	drop_lock(s);
+	uv_poll_stop(&l->poll);
+	listener_unlink(l);
+}
+
+void listener_close(struct listener *l)
+{
+	listener_unlink(l);
+	if (l->fd >= 0)
+		close(l->fd);
+	if (l->reserve_fd >= 0)
+		close(l->reserve_fd);
+	drop_lock(l);
 }

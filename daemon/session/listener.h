@@ -1,18 +1,33 @@
-/* listener.h: the listening socket, inherited or bound here, and accepting. */
+/* listener.h: the listening socket, inherited or bound here, and accepting. Loop thread only. */
 #ifndef KOPS_LISTENER_H
 #define KOPS_LISTENER_H
 
-#include "server.h"
+#include "config.h"
+#include "session/session.h"
+
+struct listener {
+	struct sessions *sessions;
+	const char *path;
+	int fd;
+	bool owns_path; /* bound here: to be unlinked */
+	int lock_fd;    /* of the file beside it; -1: the socket is inherited */
+	int reserve_fd; /* given up to accept and shed when descriptors run out */
+	uv_poll_t poll;
+};
 
 /*
- * Opens s->listen_fd and the reserve descriptor; accepts nobody yet. KOPS_E_INVALID, KOPS_E_EXISTS (another
- * kopsd is there) or KOPS_E_SYSTEM with a sentence in why.
+ * Opens the socket and the reserve descriptor; accepts nobody yet. path: as in the settings, to be bound where
+ * no socket is inherited. KOPS_E_INVALID, KOPS_E_EXISTS (another kopsd is there) or KOPS_E_SYSTEM with a
+ * sentence in why; to be closed then too.
  */
-int listener_open(struct server *s, char why[CONFIG_WHY_BYTES]);
-void listener_start(struct server *s);
+int listener_open(struct listener *listener, struct sessions *sessions, const char *path,
+                  char why[CONFIG_WHY_BYTES]);
+void listener_start(struct listener *listener);
 /* Accepts no more and takes the path away, so that nobody connects to a daemon that is going. */
-void listener_stop(struct server *s);
+void listener_stop(struct listener *listener);
+/* Takes the path away, if it is ours. Callable at any time. */
+void listener_unlink(struct listener *listener);
 /* Closes the descriptors. */
-void listener_close(struct server *s);
+void listener_close(struct listener *listener);
 
 #endif

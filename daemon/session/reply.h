@@ -15,7 +15,5 @@ void reply_error(struct session *session, uint64_t id, int status, const char *m
                  uint64_t retry_after_us);
 /* The receipt of a DONE job. */
 void reply_receipt(const struct job *job);
-void reply_description(struct session *session, uint64_t id);
-void reply_statistics(struct session *session, uint64_t id);
 
 #endif

@@ -9,11 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "job/job.h"
-#include "log.h"
-#include "message.h"
-#include "server.h"
-#include "session/request.h"
+#include "job/admit.h"
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 static void open_session(struct session *s);
@@ -24,8 +20,16 @@ static void watch(struct session *s)
 	uv_poll_start(&s->poll, s->outbox ? UV_WRITABLE : UV_READABLE, on_poll);
 }
 
-void session_unwatch(struct session *s)
+static struct session *of_place(struct turns_place *place)
 {
+	return (struct session *)((char *)place - offsetof(struct session, place));
+}
+
+/* Until a turn of it has nothing more to read. */
+static void unwatch(struct turns_place *place)
+{
+	struct session *s = of_place(place);
+
 	if (s->state != SESSION_ARRIVED)
 		uv_poll_stop(&s->poll);
 }
@@ -48,7 +52,7 @@ static void outbox_pop(struct session *s)
 /* 0 also when the client is gone: the poll handler will see that. */
 static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int fd)
 {
-	uint64_t room = s->server->config.max_unread_per_uid - sizeof(struct session_out) - bytes;
+	uint64_t room = s->engine->config->max_unread_per_uid - sizeof(struct session_out) - bytes;
 	struct session_out *out = s->account->unread_bytes <= room ? malloc(sizeof *out + bytes) : NULL;
 
 	if (!out)
@@ -86,7 +90,8 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 		if (rc == KOPS_E_QUOTA)
 			return rc; /* we lack descriptors: no fault of this client's */
 		if (rc == 0) {
-			turns_leave(&s->server->turns, s); /* nothing is read of it until it has read this */
+			turns_leave(&s->all->turns,
+			            &s->place); /* nothing is read of it until it has read this */
 			watch(s);
 			return 0;
 		}
@@ -113,7 +118,7 @@ static void flush(struct session *s)
 		outbox_pop(s);
 	}
 	watch(s);
-	server_progress(s->server);
+	s->engine->progress(s->engine);
 }
 
 /* ---- In ---- */
@@ -125,12 +130,12 @@ static bool read_one(struct session *s)
 	char why[WHY_BYTES] = "";
 	unsigned n_fds;
 	size_t len;
-	int rc = message_recv(s->fd, s->server->in, &len, fds, &n_fds);
+	int rc = message_recv(s->fd, s->all->in, &len, fds, &n_fds);
 
 	if (rc == KOPS_E_BUSY)
 		return false;
 	if (rc == 0 || rc == KOPS_E_NOMEM)
-		rc = request_handle(s, len, fds, n_fds, rc == KOPS_E_NOMEM, why);
+		rc = s->all->handle(s, len, fds, n_fds, rc == KOPS_E_NOMEM, why);
 	else if (rc == KOPS_E_PROTOCOL)
 		snprintf(why, sizeof why, "a datagram too large, or with too many descriptors");
 	if (rc < 0)
@@ -161,8 +166,9 @@ static void send_on(struct session *s)
  * wait for its turn has sent more by the next, and looking costs less than watching it again. To any other that
  * got its answer, a second look that finds nothing would only delay its waking up.
  */
-bool session_take_turn(struct session *s)
+static bool take_turn(struct turns_place *place)
 {
+	struct session *s = of_place(place);
 	bool any;
 
 	if (s->state == SESSION_ARRIVED) {
@@ -193,7 +199,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	(void)events;
 	/* It closed with replies unread. What it sent before still counts: it may give memory back. */
 	s->hung_up |= status < 0;
-	turns_wait(&s->server->turns, s);
+	turns_wait(&s->all->turns, &s->place);
 }
 
 /* ---- Opening and closing ---- */
@@ -203,86 +209,80 @@ static void on_hello_timeout(uv_timer_t *timer)
 	session_close(timer->data, "no Hello in time");
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static const char *refuse(const struct sessions *all, const struct account *account)
 {
-	struct session *s = handle->data;
+	const struct config *config = all->engine->config;
+	unsigned n = all->engine->accounts.sessions;
 
-	if (--s->open_handles)
-		return;
-	close(s->fd);
-	free(s);
-}
-
-static const char *refuse(const struct server *server, const struct account *account)
-{
-	if (server->state != SERVER_SERVING)
+	if (all->stopping)
 		return "stopping";
-	if (server->accounts.sessions >= server->config.max_sessions)
+	if (n >= config->max_sessions)
 		return "max-sessions reached";
-	if (server->accounts.sessions >= server->n_sessions_max)
+	if (n >= all->max)
 		return "a quarter of the file descriptors are sessions; raise LimitNOFILE";
-	if (account->sessions >= server->config.max_sessions_per_uid)
+	if (account->sessions >= config->max_sessions_per_uid)
 		return "max-sessions-per-uid reached";
 	return NULL;
 }
 
-static struct session *session_new(struct server *server, int fd, const struct ucred *peer)
+static struct session *session_new(struct sessions *all, int fd, const struct ucred *peer)
 {
 	static uint64_t serial;
-	struct account *account = accounts_get(&server->accounts, peer->uid);
-	const char *why = account ? refuse(server, account) : NULL;
+	struct accounts *accounts = &all->engine->accounts;
+	struct account *account = accounts_get(accounts, peer->uid);
+	const char *why = account ? refuse(all, account) : NULL;
 	struct session *s = account && !why ? calloc(1, sizeof *s) : NULL;
 
-	if (why && log_may(&server->refusals))
+	if (why && log_may(&all->refusals))
 		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
 	if (!s) {
 		if (account)
-			account_unref(&server->accounts, account);
+			account_unref(accounts, account);
 		return NULL;
 	}
-	s->server = server;
+	s->all = all;
+	s->engine = all->engine;
 	s->account = account;
+	s->place.user = &account->turns;
 	s->fd = fd;
 	s->pid = peer->pid;
 	s->serial = ++serial;
 	s->outbox_end = &s->outbox;
 	account->sessions++;
-	server->accounts.sessions++;
+	accounts->sessions++;
 	return s;
 }
 
-void session_arrive(struct server *server, int fd)
+void session_arrive(struct sessions *all, int fd)
 {
 	struct ucred peer;
 	socklen_t len = sizeof peer;
 	struct session *s;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || !(s = session_new(server, fd, &peer))) {
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || !(s = session_new(all, fd, &peer))) {
 		close(fd);
 		return;
 	}
-	s->next = server->sessions;
+	s->next = all->first;
 	if (s->next)
 		s->next->prev = s;
-	server->sessions = s;
-	turns_wait(&server->turns, s);
+	all->first = s;
+	turns_wait(&all->turns, &s->place);
 }
 
 static void open_session(struct session *s)
 {
-	struct server *server = s->server;
-
 	s->state = SESSION_GREETING;
-	uv_timer_init(&server->loop, &s->hello_timer);
+	uv_timer_init(s->engine->loop, &s->hello_timer);
 	s->hello_timer.data = s;
 	s->open_handles = 1;
-	if (uv_poll_init(&server->loop, &s->poll, s->fd) < 0) {
+	if (uv_poll_init(s->engine->loop, &s->poll, s->fd) < 0) {
 		session_close(s, "cannot be watched");
 		return;
 	}
 	s->poll.data = s;
 	s->open_handles = 2;
-	uv_timer_start(&s->hello_timer, on_hello_timeout, server->config.hello_timeout, 0);
+	uv_timer_start(&s->hello_timer, on_hello_timeout, s->engine->config->hello_timeout, 0);
 	watch(s);
 	log_debug("session %" PRIu64 ": opened by uid %u pid %d", s->serial, (unsigned)s->account->uid,
 	          (int)s->pid);
@@ -302,8 +302,10 @@ static void drop_buffers(struct session *s)
 
 static void forget_drops(struct session *s)
 {
-	for (struct buffer *b = s->dropped; b; b = b->next_dropped)
+	for (struct buffer *b = s->dropped; b; b = b->next_dropped) {
+		b->gone = NULL;
 		b->drop_session = NULL;
+	}
 	s->dropped = NULL;
 	s->n_dropped = 0;
 }
@@ -319,14 +321,6 @@ static void forget_allocs(struct session *s)
 	s->pending = NULL;
 }
 
-static void forget_queue(void *value, void *arg)
-{
-	struct session_queue *q = value;
-
-	(void)arg;
-	q->session = NULL;
-}
-
 static void drop_job(void *value, void *arg)
 {
 	(void)arg;
@@ -335,30 +329,59 @@ static void drop_job(void *value, void *arg)
 
 static void drop_jobs(struct session *s)
 {
-	idmap_each(&s->queues, forget_queue, NULL);
-	idmap_clear(&s->queues);
+	job_queues_forget(&s->queues);
 	idmap_each(&s->jobs, drop_job, NULL);
 	idmap_clear(&s->jobs);
 }
 
-void session_close(struct session *s, const char *why)
+static void forget_pings(struct session *s)
 {
-	struct server *server = s->server;
+	struct ping *ping;
 
-	if (s->state == SESSION_CLOSING)
-		return;
-	if (why && log_may(&server->refusals))
-		log_notice("session %" PRIu64 " (uid %u pid %d) ended: %s", s->serial,
-		           (unsigned)s->account->uid, (int)s->pid, why);
-	s->state = SESSION_CLOSING;
-	turns_leave(&server->turns, s);
+	while ((ping = s->pings)) {
+		s->pings = ping->next;
+		free(ping);
+	}
+}
+
+static void unlist(struct session *s)
+{
 	if (s->prev)
 		s->prev->next = s->next;
 	else
-		server->sessions = s->next;
+		s->all->first = s->next;
 	if (s->next)
 		s->next->prev = s->prev;
-	request_forget(s);
+}
+
+static void session_free(struct session *s)
+{
+	close(s->fd);
+	account_unref(&s->engine->accounts, s->account);
+	free(s);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	struct session *s = handle->data;
+
+	if (--s->open_handles == 0)
+		session_free(s);
+}
+
+void session_close(struct session *s, const char *why)
+{
+	struct engine *e = s->engine;
+
+	if (s->state == SESSION_CLOSING)
+		return;
+	if (why && log_may(&s->all->refusals))
+		log_notice("session %" PRIu64 " (uid %u pid %d) ended: %s", s->serial,
+		           (unsigned)s->account->uid, (int)s->pid, why);
+	s->state = SESSION_CLOSING;
+	turns_leave(&s->all->turns, &s->place);
+	unlist(s);
+	forget_pings(s);
 	forget_drops(s);
 	forget_allocs(s);
 	drop_jobs(s);
@@ -366,9 +389,8 @@ void session_close(struct session *s, const char *why)
 	while (s->outbox)
 		outbox_pop(s);
 	s->account->sessions--;
-	server->accounts.sessions--;
-	account_unref(&server->accounts, s->account);
-	pool_look_soon(server->pool);
+	e->accounts.sessions--;
+	pool_look_soon(e->pool);
 	shutdown(s->fd, SHUT_RDWR);
 	switch (s->open_handles) {
 	case 2:
@@ -378,14 +400,34 @@ void session_close(struct session *s, const char *why)
 		uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
 		break;
 	default: /* it never had its first turn */
-		close(s->fd);
-		free(s);
+		session_free(s);
 	}
-	jobs_dispatch(server);
-	server_progress(server);
+	jobs_dispatch(e);
+	e->progress(e);
 }
 
-bool session_is_quiet(const struct session *s)
+/* ---- All of them ---- */
+
+void sessions_init(struct sessions *all)
 {
-	return !s->jobs.count && !s->outbox && !s->pending && !s->dropped;
+	turns_init(&all->turns, all->engine->loop, take_turn, unwatch);
+}
+
+static bool is_quiet(const struct session *s)
+{
+	return !s->jobs.count && !s->outbox && !s->pending && !s->dropped && !s->pings;
+}
+
+bool sessions_are_quiet(const struct sessions *all)
+{
+	for (const struct session *s = all->first; s; s = s->next)
+		if (!is_quiet(s))
+			return false;
+	return true;
+}
+
+void sessions_close(struct sessions *all)
+{
+	while (all->first)
+		session_close(all->first, NULL);
 }

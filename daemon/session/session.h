@@ -10,13 +10,31 @@
 #ifndef KOPS_SESSION_H
 #define KOPS_SESSION_H
 
-#include <uv.h>
-
-#include "job/account.h"
+#include "job/engine.h"
 #include "job/idmap.h"
+#include "log.h"
+#include "message.h"
+#include "turns.h"
 
-struct server;
 struct buffer;
+struct session;
+
+/* All sessions, and what they share. Part of struct server. */
+struct sessions {
+	struct engine *engine;
+	struct turns turns;
+	struct session *first;
+	unsigned max;  /* by descriptors */
+	bool stopping; /* no new connections, no new jobs */
+	uint64_t started_ns;
+	struct log_limit refusals; /* lines about clients that were turned away */
+	/* A datagram of `len` bytes lies in `in`: request_handle(). */
+	int (*handle)(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
+	              char why[WHY_BYTES]);
+	/* One request is handled at a time. */
+	struct message_arena arena;
+	uint8_t in[MESSAGE_BYTES_MAX], out[MESSAGE_BYTES_MAX];
+};
 
 enum session_state { SESSION_ARRIVED, SESSION_GREETING, SESSION_OPEN, SESSION_CLOSING };
 
@@ -27,17 +45,16 @@ struct session_out {
 	uint8_t data[];
 };
 
-/* One in-order queue; lives while it has jobs. */
-struct session_queue {
-	struct sched_queue sched;
-	struct session *session; /* NULL: gone */
-	uint32_t id;
-	unsigned jobs;
+/* A Ping that waits for canaries. */
+struct ping {
+	struct ping *next;
+	uint64_t id;
 };
 
 struct session {
 	struct session *next, *prev;
-	struct server *server;
+	struct sessions *all;
+	struct engine *engine;
 	struct account *account;
 	enum session_state state;
 	struct turns_place place;
@@ -52,30 +69,31 @@ struct session {
 	struct session_out *outbox, **outbox_end;
 	struct idmap buffers;   /* id → struct buffer */
 	struct idmap jobs;      /* request id → struct job, unanswered */
-	struct idmap queues;    /* id → struct session_queue */
+	struct idmap queues;    /* id → struct job_queue */
 	struct buffer *pending; /* whose Alloc is unanswered; maybe dropped already */
 	struct buffer *dropped; /* whose Drop is unanswered */
 	unsigned n_dropped;     /* of these: they count against max-buffers until answered */
+	struct ping *pings;
 };
+
+/* engine, max, started_ns and handle are set. */
+void sessions_init(struct sessions *all);
+
+/* True when nothing is left to answer or to send to anybody. */
+bool sessions_are_quiet(const struct sessions *all);
+
+/* Ends all of them. */
+void sessions_close(struct sessions *all);
 
 /* Takes over an accepted connection, to be opened when its user's turn comes; closes fd and logs where it is
  * refused. */
-void session_arrive(struct server *server, int fd);
+void session_arrive(struct sessions *all, int fd);
 
 /* Sends one packed reply, with a descriptor of which a copy is made if it must wait (-1: none). Never closes
  * the session. 0, or KOPS_E_QUOTA when nothing was sent, since too many descriptors are under way. */
 int session_send(struct session *session, const uint8_t *data, size_t bytes, int fd);
 
-/* One datagram of it is read and handled. True: there may be more. See turns.h. */
-bool session_take_turn(struct session *session);
-
-/* Until session_take_turn() has nothing more to read. */
-void session_unwatch(struct session *session);
-
 /* Ends the session for a reason, logged once; NULL: the client hung up. Idempotent. */
 void session_close(struct session *session, const char *why);
-
-/* True when nothing is left to answer or to send. */
-bool session_is_quiet(const struct session *session);
 
 #endif

@@ -1,25 +1,17 @@
-/* verb_ping.c: health, by canaries that are fresh. */
+/* verb_ping.c: Ping: health, by canaries that are fresh. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server.h"
 #include "session/reply.h"
-#include "session/request.h"
 #include "session/verbs.h"
-
-struct ping {
-	struct ping *next;
-	struct session *session;
-	uint64_t id;
-};
 
 /* A canary no older than this answers a Ping at once. */
 #define CANARY_FRESH_NS 1000000000u
 
 static void answer_ping(struct session *session, uint64_t id)
 {
-	const struct server *server = session->server;
-	const struct device *sick = server_sick_device(server);
+	const struct engine *e = session->engine;
+	const struct device *sick = engine_sick_device(e);
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Pong pong = KOPS__V1__PONG__INIT;
 	char why[WHY_BYTES];
@@ -30,7 +22,7 @@ static void answer_ping(struct session *session, uint64_t id)
 		reply_error(session, id, KOPS_E_FAULT, why, 0);
 		return;
 	}
-	pong.devices = server->n_devices;
+	pong.devices = e->n_devices;
 	reply.id = id;
 	reply.body_case = KOPS__V1__REPLY__BODY_PONG;
 	reply.pong = &pong;
@@ -45,53 +37,49 @@ static bool needs_canary(const struct device *d)
 
 int verb_ping(struct request *r)
 {
-	struct server *server = r->session->server;
+	struct session *s = r->session;
+	struct engine *e = s->engine;
 	struct ping *ping;
 	bool wait = false;
 
-	for (unsigned i = 0; i < server->n_devices; i++)
-		if (needs_canary(server->devices[i])) {
-			device_start_canary(server->devices[i]);
-			wait |= device_canary_is_out(server->devices[i]);
+	for (unsigned i = 0; i < e->n_devices; i++)
+		if (needs_canary(e->devices[i].device)) {
+			device_start_canary(e->devices[i].device);
+			wait |= device_canary_is_out(e->devices[i].device);
 		}
-	server_watch_runs(server);
+	e->watch_runs(e);
 	if (!wait) {
-		answer_ping(r->session, r->msg->id);
+		answer_ping(s, r->msg->id);
 		return 0;
 	}
 	ping = calloc(1, sizeof *ping);
 	if (!ping)
 		return KOPS_E_NOMEM;
-	ping->session = r->session;
 	ping->id = r->msg->id;
-	ping->next = server->pings;
-	server->pings = ping;
+	ping->next = s->pings;
+	s->pings = ping;
 	return 0;
 }
 
-void request_canaries_back(struct server *server)
+static void answer_pings(struct session *s)
 {
-	struct ping *ping = server->pings, *next;
+	struct ping *ping = s->pings, *next;
 
-	for (unsigned i = 0; i < server->n_devices; i++)
-		if (device_canary_is_out(server->devices[i]))
-			return;
-	server->pings = NULL;
+	s->pings = NULL;
 	for (; ping; ping = next) {
 		next = ping->next;
-		answer_ping(ping->session, ping->id);
+		answer_ping(s, ping->id);
 		free(ping);
 	}
 }
 
-void request_forget(struct session *session)
+void sessions_canaries_back(struct sessions *all)
 {
-	for (struct ping **link = &session->server->pings, *ping; (ping = *link);) {
-		if (ping->session != session) {
-			link = &ping->next;
-			continue;
-		}
-		*link = ping->next;
-		free(ping);
-	}
+	const struct engine *e = all->engine;
+
+	for (unsigned i = 0; i < e->n_devices; i++)
+		if (device_canary_is_out(e->devices[i].device))
+			return;
+	for (struct session *s = all->first; s; s = s->next)
+		answer_pings(s);
 }

@@ -20,14 +20,11 @@ struct request {
 	uint64_t retry_after_us; /* with KOPS_E_BUSY */
 };
 
-/* verb_buffer.c */
-int verb_import(struct request *r);
-int verb_alloc(struct request *r);
-int verb_drop(struct request *r);
-/* verb_submit.c */
-int verb_submit(struct request *r);
-int verb_cancel(struct request *r);
-/* verb_ping.c */
-int verb_ping(struct request *r);
+#define X(name, NAME, function, state, fds_max) int function(struct request *r);
+#include "session/verbs.def"
+#undef X
+
+/* verb_ping.c: a canary has come back: answers the Pings that waited for all of them. */
+void sessions_canaries_back(struct sessions *all);
 
 #endif

@@ -1,0 +1,451 @@
+#include "job/admit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "clock.h"
+#include "host_memory.h"
+#include "job/finish.h"
+
+/* A job that others wait for is not paused sooner: to change costs some 20 µs. */
+#define SLICE_MIN_US 200.0
+/* Beyond, there is no need to say when. */
+#define MAX_AFTER_US 1e12
+
+/* ---- Pausing ---- */
+
+static void paused_remove(struct job *job)
+{
+	struct job **link = &job_device(job)->paused;
+
+	while (*link != job)
+		link = &(*link)->next_paused;
+	*link = job->next_paused;
+}
+
+/* Of a job in the scheduler. Its session is gone, and with it whoever waits for it. */
+static void abandoned(struct device_work *work)
+{
+	struct job *job = job_of_work(work);
+
+	job_end_paused(job);
+}
+
+static void abandon_run(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+{
+	if (backend->abandon)
+		backend->abandon(dev, &job_of_work(work)->run);
+}
+
+static void abandon(struct job *job)
+{
+	sched_remove(&job->engine->sched, &job->sched);
+	paused_remove(job);
+	job->work = (struct device_work){.execute = abandon_run, .done = abandoned};
+	device_submit(job_device(job)->device, &job->work);
+}
+
+static void pause_job(struct job *job)
+{
+	struct engine *e = job->engine;
+	struct job **paused = &job_device(job)->paused;
+
+	job_move(job, JOB_PAUSED);
+	job->next_paused = *paused;
+	*paused = job;
+	sched_pause(&e->sched, &job->sched, run_left_us(&job->run));
+	if (!job->answer)
+		abandon(job);
+}
+
+void job_orphan(struct job *job)
+{
+	job->answer = NULL;
+	job->session = NULL;
+	if (job->state == JOB_QUEUED)
+		job_end_queued(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
+	else if (job->state == JOB_PAUSED)
+		abandon(job);
+}
+
+static void run_done(struct device_work *work)
+{
+	struct job *job = job_of_work(work), **link;
+	struct engine *e = job->engine;
+	unsigned index = job->sched.device;
+
+	if (job->run.status == KOPS_E_FAULT)
+		e->device_failed(e, e->devices[index].device, job->run.error);
+	for (link = &e->devices[index].out; *link != job; link = &(*link)->next_out)
+		;
+	*link = job->next_out;
+	marks_unset(e->marks, job->account->uid, job->shape);
+	job->sched.took_us = job->run.slice_us;
+	if (job->run.status == 0 && !run_is_through(&job->run))
+		pause_job(job);
+	else
+		job_finish(job);
+	jobs_dispatch(e);
+}
+
+/* The first that was started is the one that a device which computes at once is at. */
+static void ask_for_pause(struct engine *e, unsigned index)
+{
+	const struct job *job = e->devices[index].out;
+	double after_us;
+
+	if (!job || job == e->suspect || (job->run.n_ops == 1 && job->ops[0].cut.n_parts <= 1))
+		return;
+	after_us = sched_yields_after_us(&e->sched, &job->sched);
+	if (after_us < SLICE_MIN_US)
+		after_us = SLICE_MIN_US;
+	if (after_us < MAX_AFTER_US)
+		device_pause_at(e->devices[index].device, job->resumed_ns + (uint64_t)(after_us * 1e3));
+}
+
+/* ---- Jobs that are at work for long: see marks.h ---- */
+
+/* Stops by itself when nothing is out: an idle daemon wakes up for nothing. */
+static void on_lasting(uv_timer_t *timer)
+{
+	struct engine *e = timer->data;
+	uint64_t now = clock_ns();
+
+	for (unsigned i = 0; i < e->n_devices; i++)
+		for (const struct job *job = e->devices[i].out; job; job = job->next_out)
+			if (now - job->started_ns >= MARKS_LASTING_MS * 1000000ull)
+				marks_set_lasting(e->marks, job->account->uid, job->shape);
+	if (!engine_has_jobs_out(e))
+		uv_timer_stop(timer);
+}
+
+static void watch_lasting(struct engine *e)
+{
+	if (e->marks && !uv_is_active((uv_handle_t *)&e->lasting_timer))
+		uv_timer_start(&e->lasting_timer, on_lasting, MARKS_LASTING_MS, MARKS_LASTING_MS);
+}
+
+/* ---- Starting ---- */
+
+static void pin_buffers(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+{
+	struct job *job = job_of_work(work);
+
+	(void)dev;
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		if (job->buffers[i].pin)
+			buffer_pin(job->buffers[i].buffer, backend);
+}
+
+/* KOPS_E_* of a buffer that spoils the job by now, else 0. */
+static int spoiled(const struct job *job, char why[WHY_BYTES])
+{
+	for (unsigned i = 0; i < job->n_buffers; i++) {
+		const struct job_buffer *use = &job->buffers[i];
+		if (use->buffer->state == BUFFER_FAILED) {
+			snprintf(why, WHY_BYTES, "%s", use->buffer->why);
+			return use->buffer->failure;
+		}
+		if (use->buffer->lost && use->reads)
+			return KOPS_E_LOST;
+	}
+	return 0;
+}
+
+/* From here on later jobs may read what this one writes: a device keeps the order of one queue. */
+static void fill_lost(struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++) {
+		struct job_buffer *use = &job->buffers[i];
+		use->was_lost = use->fills && use->buffer->lost;
+		if (use->was_lost)
+			use->buffer->lost = false;
+	}
+}
+
+static void hand_over(struct job *job, bool pins)
+{
+	struct engine *e = job->engine;
+	unsigned index = job->sched.device;
+	struct job **end = &e->devices[index].out;
+
+	while (*end)
+		end = &(*end)->next_out;
+	*end = job;
+	job->next_out = NULL;
+	job->resumed_ns = clock_ns();
+	marks_set(e->marks, job->account->uid, job->shape);
+	watch_lasting(e);
+	job->work =
+	    (struct device_work){.run = &job->run, .execute = pins ? pin_buffers : NULL, .done = run_done};
+	device_submit(e->devices[index].device, &job->work);
+	e->watch_runs(e);
+}
+
+static void resume(struct job *job)
+{
+	paused_remove(job);
+	sched_start(&job->engine->sched, &job->sched);
+	job_move(job, JOB_RUNNING);
+	hand_over(job, false);
+}
+
+static void start(struct job *job)
+{
+	struct engine *e = job->engine;
+	struct device *device = job_device(job)->device;
+	bool pins = false;
+
+	job_expires_not(job);
+	sched_start(&e->sched, &job->sched);
+	job_move(job, JOB_RUNNING);
+	fill_lost(job);
+	job->started_ns = clock_ns();
+	job_device(job)->bytes_out += job->run.device_bytes;
+	if (device_backend(device)->pin)
+		for (unsigned i = 0; i < job->n_buffers; i++)
+			pins |= job->buffers[i].pin = buffer_wants_pin(job->buffers[i].buffer);
+	job->run.lane = job->sched.queue->lane;
+	hand_over(job, pins);
+}
+
+/*
+ * Admission: staging and workspaces of what is out, and the resident buffers, must fit the device. A job that
+ * does not fit beside others waits for them; one that does not fit at all is answered.
+ */
+static bool admit(struct engine *e, struct job *job)
+{
+	unsigned d = job->sched.device;
+	struct device *device = e->devices[d].device;
+	uint64_t room = device_room_bytes(device), out = e->devices[d].bytes_out;
+	char why[WHY_BYTES];
+
+	if (out <= room && job->run.device_bytes <= room - out)
+		return true;
+	if (out > 0)
+		return false;
+	snprintf(why, sizeof why,
+	         "the job needs %" PRIu64 " bytes of %s beside its resident buffers, which hold %" PRIu64
+	         " of %" PRIu64 "; drop buffers or split the job",
+	         job->run.device_bytes, device_name(device), device_stats(device)->resident_bytes,
+	         device_info(device)->memory_bytes);
+	job_end_queued(job, JOB_FAILED, KOPS_E_NOMEM, why);
+	return false;
+}
+
+/*
+ * Pages that are missing from the job's shared buffers, because nobody wrote them or their owner punched holes,
+ * become the daemon's when the job touches them: where memory is short they are claimed, at most those that its
+ * views reach.
+ */
+static int claim_missing(struct job *job, char why[WHY_BYTES])
+{
+	uint64_t bytes = 0;
+
+	if (buffer_memory_is_ample(job->engine))
+		return 0;
+	for (unsigned i = 0; i < job->n_buffers; i++) {
+		const struct job_buffer *use = &job->buffers[i];
+		uint64_t missing = buffer_missing_bytes(use->buffer);
+
+		bytes += missing < use->reach_bytes ? missing : use->reach_bytes;
+	}
+	if (bytes == 0 || host_memory_claim(bytes, why, WHY_BYTES) == 0) {
+		job->claimed_bytes = bytes;
+		return 0;
+	}
+	return KOPS_E_NOMEM;
+}
+
+static void begin(struct job *job)
+{
+	char why[WHY_BYTES];
+	int rc = claim_missing(job, why);
+
+	if (rc < 0)
+		job_end_queued(job, JOB_FAILED, rc, why);
+	else
+		start(job);
+}
+
+static void start_or_end(struct engine *e, struct job *job)
+{
+	unsigned index = job->sched.device;
+	char why[WHY_BYTES] = "";
+	int rc = spoiled(job, why);
+
+	if (rc == 0 && job->deadline_ns && job->deadline_ns <= clock_ns())
+		rc = KOPS_E_DEADLINE;
+	if (rc < 0)
+		job_end_queued(job, JOB_FAILED, rc, why);
+	else if (admit(e, job))
+		begin(job);
+	else if (e->devices[index].paused && !e->devices[index].out)
+		resume(e->devices[index].paused); /* it has the room that this one may wait for */
+}
+
+/* A suspect runs alone: the first that is picked waits until nothing is out, and nothing else starts meanwhile.
+ */
+static bool has_to_wait(struct engine *e, struct job *job)
+{
+	if (!e->suspect && job->is_suspect)
+		e->suspect = job;
+	return e->suspect && (e->suspect != job || engine_has_jobs_out(e));
+}
+
+/* True when it started or ended a job. */
+static bool dispatch_one(struct engine *e, unsigned index)
+{
+	unsigned waiting = e->sched.waiting[index];
+	struct sched_job *picked;
+	struct job *job;
+
+	if (!device_has_room(e->devices[index].device))
+		return false;
+	picked = sched_pick(&e->sched, index);
+	if (!picked)
+		return false;
+	job = job_of_sched(picked);
+	if (e->suspect && e->suspect->sched.device == index)
+		job = e->suspect; /* its turn had come */
+	if (has_to_wait(e, job))
+		return false;
+	if (job->state == JOB_PAUSED)
+		resume(job);
+	else
+		start_or_end(e, job);
+	return e->sched.waiting[index] < waiting;
+}
+
+void jobs_dispatch(struct engine *e)
+{
+	for (unsigned i = 0; i < e->n_devices; i++) {
+		while (dispatch_one(e, i))
+			;
+		ask_for_pause(e, i);
+	}
+}
+
+static bool has_pending(const struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		if (job->buffers[i].buffer->state == BUFFER_PENDING)
+			return true;
+	return false;
+}
+
+/* ---- Deadlines ---- */
+
+static void on_deadline(uv_timer_t *timer);
+
+/* Ends the queued jobs whose deadline has passed, and arms the timer for the next. */
+static void expire(struct engine *e)
+{
+	uint64_t now = clock_ns(), earliest = UINT64_MAX;
+	struct job *job, *next;
+
+	for (job = e->expiring; job; job = next) {
+		next = job->next_expiring;
+		if (job->deadline_ns <= now)
+			job_end_queued(job, JOB_FAILED, KOPS_E_DEADLINE, NULL);
+		else if (job->deadline_ns < earliest)
+			earliest = job->deadline_ns;
+	}
+	if (earliest == UINT64_MAX)
+		uv_timer_stop(&e->deadline_timer);
+	else
+		uv_timer_start(&e->deadline_timer, on_deadline, (earliest - now + 999999) / 1000000, 0);
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+	struct engine *e = timer->data;
+
+	expire(e);
+	jobs_dispatch(e);
+}
+
+static void init_timer(struct engine *e, uv_timer_t *timer)
+{
+	uv_timer_init(e->loop, timer);
+	timer->data = e;
+}
+
+void jobs_init(struct engine *e)
+{
+	init_timer(e, &e->deadline_timer);
+	init_timer(e, &e->lasting_timer);
+}
+
+/* ---- Submitting ---- */
+
+static void begin_trial(struct job *job)
+{
+	struct autotune *autotune = job_device(job)->autotune;
+
+	if (autotune && job->n_alike > 0 && autotune_begin(autotune, &job->run, &job->trial))
+		job->run.timed = true;
+}
+
+void job_submit(struct job *job, unsigned index)
+{
+	struct engine *e = job->engine;
+
+	job->account->jobs++;
+	job->sched.device = index;
+	job->sched.cost_us = job->run.plan_us;
+	job->sched.blocked = has_pending(job);
+	begin_trial(job);
+	job_move(job, JOB_QUEUED);
+	sched_add(&e->sched, job->sched.queue, &job->sched);
+	if (job->deadline_ns) {
+		job_expires(job);
+		expire(e);
+	}
+	jobs_dispatch(e);
+}
+
+/* ---- All queued jobs ---- */
+
+/* Calls fn for each waiting job; fn may take that job out. */
+static void each_waiting(struct engine *e, void (*fn)(struct job *job))
+{
+	struct sched_flow *f, *next_flow;
+	struct sched_queue *q, *next_queue;
+	struct sched_job *j, *next_job;
+
+	for (f = e->sched.flows; f; f = next_flow) {
+		next_flow = f->next;
+		for (q = f->queues; q; q = next_queue) {
+			next_queue = q->next;
+			for (j = q->head; j; j = next_job) {
+				next_job = j->next;
+				fn(job_of_sched(j));
+			}
+		}
+	}
+}
+
+static void unblock(struct job *job)
+{
+	if (job->sched.blocked)
+		job->sched.blocked = has_pending(job);
+}
+
+void jobs_unblock(struct engine *e)
+{
+	each_waiting(e, unblock);
+	jobs_dispatch(e);
+}
+
+/* One that is paused counts as running. */
+static void shut_down(struct job *job)
+{
+	if (job->state == JOB_QUEUED)
+		job_end_queued(job, JOB_FAILED, KOPS_E_SHUTDOWN, NULL);
+}
+
+void jobs_shut_down(struct engine *e)
+{
+	each_waiting(e, shut_down);
+}

@@ -1,0 +1,73 @@
+/*
+ * engine.h: what jobs and buffers share: the devices and what they hold, the scheduler, memory, the users'
+ * accounts. One in a daemon, part of struct server, which fills it. Loop thread only.
+ *
+ * Whoever is above sets what is to be called back: the engine knows neither sessions nor the server.
+ */
+#ifndef KOPS_ENGINE_H
+#define KOPS_ENGINE_H
+
+#include <uv.h>
+
+#include "config.h"
+#include "device/autotune.h"
+#include "device/device.h"
+#include "device/tuning.h"
+#include "job/account.h"
+#include "job/marks.h"
+#include "job/pool.h"
+#include "job/scheduler.h"
+#include "job/workers.h"
+
+struct job;
+
+struct engine_device {
+	struct device *device;
+	struct tuning *tuning;     /* NULL: nothing was measured */
+	struct autotune *autotune; /* what jobs showed since; NULL: not to be looked at */
+	uint64_t bytes_out;        /* admitted: staging and workspace of runs out */
+	struct job *out;           /* jobs that the device has, first started first */
+	struct job *paused;
+	bool seen_hung; /* by the last look for hung devices */
+};
+
+struct engine {
+	uv_loop_t *loop;
+	const struct config *config;
+	struct accounts accounts;
+	struct sched sched;
+	struct workers *workers;
+	struct pool *pool;
+	struct marks *marks;       /* NULL: none are kept */
+	const struct backend *gpu; /* whose memory can be registered for DMA; NULL: none */
+	struct engine_device devices[SCHED_DEVICES_MAX];
+	unsigned n_devices;
+	unsigned n_buffers, n_buffers_max; /* of all users */
+	uint64_t ample_bytes;              /* see buffer_memory_is_ample() */
+	uint64_t looked_at_memory_ns;
+	struct job *expiring; /* queued jobs with a deadline */
+	struct job *suspect;  /* waits until nothing else is out, or is out alone; NULL: none */
+	uint64_t next_lane;
+	uv_timer_t deadline_timer, lasting_timer;
+
+	/* A job, a buffer or a session has ended: moves a drain on. */
+	void (*progress)(struct engine *engine);
+	/* A run went to a device, a job or a canary: looks out for hung GPUs while any is out. */
+	void (*watch_runs)(struct engine *engine);
+	/* A device answered KOPS_E_FAULT: the process has to be replaced. Does not return. */
+	void (*device_failed)(struct engine *engine, const struct device *device, const char *why)
+	    __attribute__((noreturn));
+	/* A PENDING buffer has become READY or FAILED: jobs that waited for it may start. */
+	void (*buffer_settled)(struct engine *engine);
+};
+
+/* The device of this name; empty: the first. NULL: none. ret_index may be NULL. */
+struct device *engine_device(const struct engine *engine, const char *name, unsigned *ret_index);
+
+/* A device that is not healthy; NULL: all are. See device_is_healthy(). */
+const struct device *engine_sick_device(const struct engine *engine);
+
+/* Whether any device has a job. */
+bool engine_has_jobs_out(const struct engine *engine);
+
+#endif

@@ -1,0 +1,111 @@
+#include "job/finish.h"
+
+#include "host_memory.h"
+
+/* ---- Deadlines ---- */
+
+void job_expires(struct job *job)
+{
+	struct engine *e = job->engine;
+
+	job->prev_expiring = &e->expiring;
+	job->next_expiring = e->expiring;
+	if (job->next_expiring)
+		job->next_expiring->prev_expiring = &job->next_expiring;
+	e->expiring = job;
+}
+
+void job_expires_not(struct job *job)
+{
+	if (!job->prev_expiring)
+		return;
+	*job->prev_expiring = job->next_expiring;
+	if (job->next_expiring)
+		job->next_expiring->prev_expiring = job->prev_expiring;
+	job->prev_expiring = NULL;
+}
+
+/* ---- Ends ---- */
+
+/* The content of a RESIDENT buffer that this job would have restored is still lost. */
+static void undo_fills(struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		if (job->buffers[i].was_lost)
+			job->buffers[i].buffer->lost = true;
+}
+
+static double took_us(const struct run *run)
+{
+	return run->upload_us + run->compute_us + run->download_us;
+}
+
+static void end_trial(struct job *job, enum job_state state)
+{
+	struct autotune *autotune = job_device(job)->autotune;
+
+	if (!autotune || !job->trial.op)
+		return;
+	if (job->started_ns)
+		autotune_end(autotune, &job->trial, state == JOB_DONE ? took_us(&job->run) : 0);
+	else
+		autotune_cancel(autotune, &job->trial);
+}
+
+/* Out of the scheduler already; the job is gone afterwards. */
+static void end(struct job *job, enum job_state state, int status, const char *why)
+{
+	struct engine *e = job->engine;
+
+	job_move(job, state);
+	job_expires_not(job);
+	if (e->suspect == job)
+		e->suspect = NULL;
+	end_trial(job, state);
+	job_leave_queue(job);
+	job->account->jobs--;
+	if (state != JOB_DONE)
+		undo_fills(job);
+	if (job->answer)
+		job->answer(job, status, why);
+	job_free(job);
+	e->progress(e);
+}
+
+void job_end_queued(struct job *job, enum job_state state, int status, const char *why)
+{
+	sched_remove(&job->engine->sched, &job->sched);
+	end(job, state, status, why);
+}
+
+/* A device gives up what it held for the job. */
+static void leave_device(struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		if (job->buffers[i].pin)
+			buffer_settle_pin(job->buffers[i].buffer);
+	job_device(job)->bytes_out -= job->run.device_bytes;
+	host_memory_settle(job->claimed_bytes);
+}
+
+void job_end_paused(struct job *job)
+{
+	leave_device(job);
+	end(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
+}
+
+void job_finish(struct job *job)
+{
+	struct engine *e = job->engine;
+	struct device_stats *stats = device_stats(job_device(job)->device);
+	int status = job->run.status;
+
+	leave_device(job);
+	marks_forgive(e->marks, job->account->uid, job->shape);
+	if (status < 0)
+		stats->jobs_failed++;
+	else
+		stats->jobs_done++;
+	sched_finish(&e->sched, &job->sched);
+	end(job, status < 0 ? JOB_FAILED : JOB_DONE, status, job->run.error);
+}

@@ -1,0 +1,21 @@
+/* finish.h: the end of a job: what it held is given back, what it showed is noted, its client is answered. */
+#ifndef KOPS_FINISH_H
+#define KOPS_FINISH_H
+
+#include "job/job.h"
+
+/* Its device is through with it, at its end or by a failure. Frees the job. */
+void job_finish(struct job *job);
+
+/* Ends a job that is QUEUED: cancelled, expired, spoiled by a buffer. Frees the job. */
+void job_end_queued(struct job *job, enum job_state state, int status, const char *why);
+
+/* Ends a PAUSED job whose session has gone, once the device has forgotten it. Frees the job. */
+void job_end_paused(struct job *job);
+
+/* Adds a queued job to those whose deadline is looked at. */
+void job_expires(struct job *job);
+/* It starts, or ends: its deadline is of no interest any more. */
+void job_expires_not(struct job *job);
+
+#endif

@@ -1,0 +1,163 @@
+#include "job/plan.h"
+
+#include <stdio.h>
+
+/*
+ * With what was measured there for ops that leave the choice of a kernel to us: for the very shape, if there is
+ * an autotune, or for the class of it. True: some of it was for the very shape.
+ */
+static bool look_up(struct job *job, const struct tuning *tuning, struct autotune *autotune)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < job->run.n_ops; i++) {
+		struct run_op *op = &job->ops[i];
+
+		op->tuned = NULL;
+		if (*op->pinned)
+			continue;
+		if (i > 0 && job->n_alike > 0) { /* what holds for the first does for all */
+			op->tuned = job->ops[0].tuned;
+			continue;
+		}
+		if (autotune)
+			op->tuned = autotune_find(autotune, &op->args, job->n_alike);
+		found |= op->tuned != NULL;
+		if (!op->tuned)
+			op->tuned = tuning_find(tuning, &op->args);
+	}
+	return found;
+}
+
+/* Nothing stops a job that runs: one that is too long would keep the device from everybody, or look hung. */
+static uint64_t longest_ms(const struct config *c, const struct device *device, const char **ret_setting)
+{
+	bool hangs = device_can_hang(device) && c->hang_timeout < c->max_run_time;
+
+	*ret_setting = hangs ? "hang-timeout" : "max-run-time";
+	return hangs ? c->hang_timeout : c->max_run_time;
+}
+
+static bool is_short_enough(const struct engine *e, const struct device *device, double plan_us)
+{
+	const char *setting;
+
+	return plan_us <= (double)longest_ms(e->config, device, &setting) * 1e3;
+}
+
+/*
+ * A row that jobs of the shape showed, or that is on trial, must not be why a job is refused that another row
+ * can do. Where it is the row's own fault it is not asked for again; that memory is taken passes.
+ */
+static int plan_on(struct job *job, unsigned index)
+{
+	const struct engine *e = job->engine;
+	const struct engine_device *d = &e->devices[index];
+	struct device *device = d->device;
+	struct autotune *autotune = d->autotune;
+
+	job->n_alike = autotune ? autotune_alike(&job->run) : 0;
+	bool autotuned = look_up(job, d->tuning, autotune);
+	int rc = device_plan(device, &job->run);
+	bool at_fault = rc < 0 || !is_short_enough(e, device, job->run.plan_us);
+	if (!autotuned || rc == KOPS_E_DEVICE ||
+	    (!at_fault && job->run.device_bytes <= device_room_bytes(device)))
+		return rc;
+	look_up(job, d->tuning, NULL);
+	rc = device_plan(device, &job->run);
+	if (job->n_alike > 0 && at_fault && rc == 0 && is_short_enough(e, device, job->run.plan_us))
+		autotune_reject(autotune, &job->ops[0].args, job->n_alike);
+	job->n_alike = 0;
+	return rc;
+}
+
+/* Plans the job on every device it may use and picks one. */
+static int place(struct job *job, const char *wanted, unsigned *ret_index, char why[WHY_BYTES])
+{
+	const struct engine *e = job->engine;
+	bool allowed[SCHED_DEVICES_MAX] = {false};
+	double cost_us[SCHED_DEVICES_MAX] = {0};
+	const struct backend *kind = NULL;
+	unsigned only = e->n_devices, last = e->n_devices;
+	int rc = 0;
+
+	if (*wanted && !engine_device(e, wanted, &only)) {
+		snprintf(why, WHY_BYTES, "there is no device \"%.32s\"; `kops-client devices` lists them",
+		         wanted);
+		return KOPS_E_DEVICE;
+	}
+	for (unsigned i = 0; i < e->n_devices; i++) {
+		const struct device *d = e->devices[i].device;
+		int planned;
+		/* Devices stand in order of preference by kind: the CPU serves only what no GPU can. */
+		if ((*wanted && i != only) || (kind && device_backend(d) != kind))
+			continue;
+		planned = plan_on(job, i);
+		last = i;
+		if (planned == 0) {
+			allowed[i] = true;
+			cost_us[i] = job->run.plan_us;
+			kind = device_backend(d);
+		} else if (rc == 0) {
+			rc = planned;
+			snprintf(why, WHY_BYTES, "%s", job->run.error);
+		}
+	}
+	*ret_index = sched_place(&e->sched, allowed, cost_us, e->n_devices);
+	if (*ret_index == e->n_devices)
+		return rc < 0 ? rc : KOPS_E_DEVICE;
+	why[0] = '\0';
+	/* The last plan is what the run holds. */
+	rc = *ret_index == last ? 0 : plan_on(job, *ret_index);
+	for (unsigned i = 0; i < job->run.n_ops; i++) {
+		job->ops[i].pinned = "";  /* both have been heeded; this one lies in the request's arena, */
+		job->ops[i].tuned = NULL; /* and this one in a table that a reload replaces */
+	}
+	return rc;
+}
+
+static int check_length(const struct job *job, const struct device *device, char why[WHY_BYTES])
+{
+	const struct engine *e = job->engine;
+	double plan_us = job->run.plan_us;
+	const char *setting;
+	uint64_t limit_ms;
+
+	if (is_short_enough(e, device, plan_us))
+		return 0;
+	limit_ms = longest_ms(e->config, device, &setting);
+	snprintf(why, WHY_BYTES, "the job would take an estimated %.3g s, more than the %.3g s of %s; split it",
+	         plan_us / 1e6, (double)limit_ms / 1e3, setting);
+	return KOPS_E_QUOTA;
+}
+
+/* Jobs that may have ended the daemon before: see marks.h. */
+static int check_marks(struct job *job, char why[WHY_BYTES])
+{
+	const struct marks *marks = job->engine->marks;
+	unsigned deaths;
+
+	if (!marks)
+		return 0;
+	job->shape = marks_shape(&job->run);
+	deaths = marks_deaths(marks, job->account->uid, job->shape);
+	job->is_suspect = deaths > 0;
+	if (deaths < MARKS_DEATHS_MAX)
+		return 0;
+	snprintf(why, WHY_BYTES,
+	         "kopsd died %u times in a row while such a job of yours was at work, the last time with no "
+	         "other; for an hour it is refused: use other shapes or another kernel, and see kopsd's log",
+	         deaths);
+	return KOPS_E_INTERRUPTED;
+}
+
+int job_plan(struct job *job, const char *device_name, unsigned *ret_index, char why[WHY_BYTES])
+{
+	int rc = place(job, device_name, ret_index, why);
+
+	if (rc == 0)
+		rc = check_length(job, job->engine->devices[*ret_index].device, why);
+	if (rc == 0)
+		rc = check_marks(job, why);
+	return rc;
+}

@@ -1,0 +1,173 @@
+#include "session/bind.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define X(name, NAME) extern const struct op op_##name;
+#include "ops.def"
+#undef X
+
+static const struct op *const op_of_case[] = {
+#define X(name, NAME) [KOPS__V1__OP__PARAMS_##NAME] = &op_##name,
+#include "ops.def"
+#undef X
+};
+
+static int copy_view(const Kops__V1__View *msg, struct view *v, char why[WHY_BYTES])
+{
+	if (msg->n_shape < 1 || msg->n_shape > KOPS_RANK_MAX) {
+		snprintf(why, WHY_BYTES, "a view has %zu extents; 1 to %d are allowed", msg->n_shape,
+		         KOPS_RANK_MAX);
+		return KOPS_E_SHAPE;
+	}
+	if (msg->n_strides && msg->n_strides != msg->n_shape) {
+		snprintf(why, WHY_BYTES, "a view has %zu extents but %zu strides", msg->n_shape,
+		         msg->n_strides);
+		return KOPS_E_SHAPE;
+	}
+	if (!dtype_size((kops_dtype)msg->dtype)) {
+		snprintf(why, WHY_BYTES, "%d is no element type", (int)msg->dtype);
+		return KOPS_E_DTYPE;
+	}
+	v->dtype = (kops_dtype)msg->dtype;
+	v->offset = msg->offset;
+	v->rank = (uint32_t)msg->n_shape;
+	memcpy(v->shape, msg->shape, msg->n_shape * sizeof v->shape[0]);
+	if (msg->n_strides)
+		memcpy(v->strides, msg->strides, msg->n_strides * sizeof v->strides[0]);
+	else
+		view_make_dense(v);
+	return 0;
+}
+
+static void explain_extent(const struct view *v, uint64_t id, uint64_t bytes, int code, char why[WHY_BYTES])
+{
+	if (code == KOPS_E_INVALID)
+		snprintf(why, WHY_BYTES,
+		         "a view begins at byte %" PRIu64 " of buffer %" PRIu64
+		         ", which is no multiple of the %zu bytes of a %s",
+		         v->offset, id, dtype_size(v->dtype), dtype_name(v->dtype));
+	else
+		snprintf(why, WHY_BYTES,
+		         "a view at byte %" PRIu64
+		         " with its shape and strides does not lie inside buffer %" PRIu64 " of %" PRIu64
+		         " bytes",
+		         v->offset, id, bytes);
+}
+
+#define PAGE_BYTES 4096u
+
+/* The pages that elements over `span` bytes of memory may lie on. */
+static uint64_t pages_bytes(const struct view *v, uint64_t span)
+{
+	uint64_t pages = span / PAGE_BYTES + 2, elements = view_elements(v);
+
+	/* An element may lie on two pages only if it begins at one's end, and elements are aligned. */
+	return (elements < pages ? elements : pages) * PAGE_BYTES;
+}
+
+/* Binds one view to its buffer. Shapes among views are the op's own business. */
+static int bind_view(struct request *r, struct job *job, const Kops__V1__View *msg, struct view *v,
+                     bool is_output, struct job_buffer **ret_use)
+{
+	struct buffer *buffer;
+	uint64_t lo, hi;
+	int rc;
+
+	if (!msg) {
+		snprintf(r->why, sizeof r->why, "an operand is missing");
+		return KOPS_E_INVALID;
+	}
+	rc = copy_view(msg, v, r->why);
+	if (rc < 0)
+		return rc;
+	buffer = idmap_get(&r->session->buffers, msg->buffer);
+	if (!buffer) {
+		snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, msg->buffer);
+		return KOPS_E_NOT_FOUND;
+	}
+	rc = view_extent(v, buffer->memory.bytes, &lo, &hi);
+	if (rc < 0) {
+		explain_extent(v, msg->buffer, buffer->memory.bytes, rc, r->why);
+		return rc;
+	}
+	if (is_output && buffer->memory.read_only) {
+		snprintf(r->why, sizeof r->why, "buffer %" PRIu64 " was imported read-only", msg->buffer);
+		return KOPS_E_READONLY;
+	}
+	v->space = &buffer->memory;
+	*ret_use = job_use(job, buffer);
+	(*ret_use)->reach_bytes += pages_bytes(v, hi - lo);
+	return 0;
+}
+
+/* An accepted output has each element at an address of its own, so as many bytes as the buffer are all its
+ * bytes. */
+static bool covers_buffer(const struct view *output, const struct buffer *buffer)
+{
+	return view_elements(output) * dtype_size(output->dtype) == buffer->memory.bytes;
+}
+
+static void note_use(const struct op_args *args, struct job_buffer *const uses[OP_VIEWS_MAX])
+{
+	unsigned n = args->op->n_inputs;
+
+	for (unsigned i = 0; i < n; i++)
+		uses[i]->reads |= !uses[i]->fills;
+	if (args->op->reads_output(args))
+		uses[n]->reads |= !uses[n]->fills;
+	uses[n]->fills |= covers_buffer(&args->views[n], uses[n]->buffer);
+}
+
+static int bind_op(struct request *r, struct job *job, unsigned index, const Kops__V1__Op *msg)
+{
+	const Kops__V1__View *views[OP_VIEWS_MAX] = {NULL};
+	struct job_buffer *uses[OP_VIEWS_MAX];
+	struct run_op *op = &job->ops[index];
+	unsigned c = (unsigned)msg->params_case;
+	int rc;
+
+	if (c >= sizeof op_of_case / sizeof op_of_case[0] || !op_of_case[c]) {
+		snprintf(r->why, sizeof r->why, "an op without parameters");
+		return KOPS_E_INVALID;
+	}
+	op->args.op = op_of_case[c];
+	op->pinned = msg->kernel;
+	op->args.op->decode(msg, &op->args, views);
+	for (unsigned i = 0; i <= op->args.op->n_inputs; i++) {
+		rc = bind_view(r, job, views[i], &op->args.views[i], i == op->args.op->n_inputs, &uses[i]);
+		if (rc < 0)
+			return rc;
+	}
+	rc = op->args.op->check(&op->args, r->why);
+	if (rc == 0)
+		note_use(&op->args, uses);
+	return rc;
+}
+
+/* Puts which op it was in front of the sentence, where there are several. */
+static void name_op(struct request *r, unsigned index, unsigned n_ops, const struct op *op)
+{
+	char sentence[WHY_BYTES];
+
+	if (n_ops == 1 && !op)
+		return;
+	memcpy(sentence, r->why, sizeof sentence);
+	snprintf(r->why, sizeof r->why, "op %u of %u (%s): %.200s", index + 1, n_ops, op ? op->name : "?",
+	         sentence);
+}
+
+int bind_job(struct request *r, struct job *job)
+{
+	const Kops__V1__Submit *submit = r->msg->submit;
+
+	for (unsigned i = 0; i < submit->n_ops; i++) {
+		int rc = bind_op(r, job, i, submit->ops[i]);
+		if (rc < 0) {
+			name_op(r, i, (unsigned)submit->n_ops, job->ops[i].args.op);
+			return rc;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,13 @@
+/* bind.h: from the ops of a Submit to a job's: decoded, bound to buffers of the session, checked by their op.
+ */
+#ifndef KOPS_BIND_H
+#define KOPS_BIND_H
+
+#include "job/job.h"
+#include "session/verbs.h"
+
+/* The job has as many ops as the message. What the wire or an op forbids is refused with its code and a
+ * sentence in r->why, which names the op where there are several. */
+int bind_job(struct request *r, struct job *job);
+
+#endif

@@ -1,0 +1,64 @@
+#include "session/buffers.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static int check_counts(struct request *r)
+{
+	const struct session *session = r->session;
+	const struct engine *e = session->engine;
+	const struct config *c = e->config;
+
+	if (session->buffers.count + session->n_dropped >= c->max_buffers)
+		snprintf(r->why, sizeof r->why,
+		         "the session has %" PRIu64 " buffers, its limit; drop some, or raise max-buffers",
+		         c->max_buffers);
+	else if (session->account->buffers >= c->max_buffers_per_uid)
+		snprintf(r->why, sizeof r->why,
+		         "you have %u buffers, a user's limit; drop some, or raise max-buffers-per-uid",
+		         session->account->buffers);
+	else if (e->n_buffers >= e->n_buffers_max)
+		snprintf(r->why, sizeof r->why,
+		         "all users have %u buffers, half the mappings or descriptors that the kernel allows; "
+		         "drop some, or raise vm.max_map_count and LimitNOFILE",
+		         e->n_buffers);
+	else
+		return 0;
+	return KOPS_E_QUOTA;
+}
+
+int buffers_may_add(struct request *r, uint64_t id, uint64_t bytes)
+{
+	const struct session *session = r->session;
+
+	if (id == 0 || bytes == 0) {
+		snprintf(r->why, sizeof r->why, "a buffer needs an id and a size that are not 0");
+		return KOPS_E_INVALID;
+	}
+	if (idmap_get(&session->buffers, id)) {
+		snprintf(r->why, sizeof r->why,
+		         "buffer %" PRIu64 " exists already; drop it first or choose another id", id);
+		return KOPS_E_EXISTS;
+	}
+	return check_counts(r);
+}
+
+int buffers_add(struct request *r, uint64_t id, struct buffer *buffer)
+{
+	int rc = idmap_put(&r->session->buffers, id, buffer);
+
+	if (rc < 0) {
+		buffer_unref(buffer);
+		return rc;
+	}
+	buffer->id = id;
+	return 0;
+}
+
+void buffers_remove(struct session *session, struct buffer *buffer)
+{
+	if (idmap_get(&session->buffers, buffer->id) != buffer)
+		return; /* dropped meanwhile */
+	idmap_remove(&session->buffers, buffer->id);
+	buffer_unref(buffer);
+}

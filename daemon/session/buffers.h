@@ -1,0 +1,18 @@
+/* buffers.h: the buffers of a session, by the ids that its client chose. */
+#ifndef KOPS_BUFFERS_H
+#define KOPS_BUFFERS_H
+
+#include "job/buffer.h"
+#include "session/verbs.h"
+
+/* Whether the session may have one more, of this id and size. KOPS_E_INVALID, _EXISTS, _QUOTA with a sentence.
+ */
+int buffers_may_add(struct request *r, uint64_t id, uint64_t bytes);
+
+/* Takes over the reference, also on failure: KOPS_E_NOMEM. */
+int buffers_add(struct request *r, uint64_t id, struct buffer *buffer);
+
+/* Takes it out again, if it is still there under its id. */
+void buffers_remove(struct session *session, struct buffer *buffer);
+
+#endif

@@ -1,0 +1,72 @@
+/* verb_describe.c: Describe: devices, and the kernels that there are. */
+#include "session/reply.h"
+#include "session/verbs.h"
+
+enum { ROWS_MAX = 256 };
+
+static size_t describe_rows(const struct backend *backend, Kops__V1__KernelRow *rows, size_t used)
+{
+	for (unsigned i = 0; i < OP_COUNT; i++) {
+		const struct kernel_list *list = backend->kernels(ops[i]);
+		for (size_t k = 0; k < list->n && used < ROWS_MAX; k++) {
+			rows[used] = (Kops__V1__KernelRow)KOPS__V1__KERNEL_ROW__INIT;
+			rows[used].op = (char *)ops[i]->name;
+			rows[used].name = (char *)list->rows[k].name;
+			rows[used].device = (char *)backend->kind;
+			rows[used].idea = (char *)list->rows[k].idea;
+			rows[used].dtypes = (char *)list->rows[k].dtypes;
+			rows[used].takes = (char *)list->rows[k].takes;
+			rows[used].tensor_cores = list->rows[k].tensor_cores;
+			used++;
+		}
+	}
+	return used;
+}
+
+/* Rows once per kind of device. */
+static size_t describe_all_rows(const struct engine *e, Kops__V1__KernelRow *rows)
+{
+	size_t used = 0;
+
+	for (unsigned i = 0; i < e->n_devices; i++) {
+		const struct backend *backend = device_backend(e->devices[i].device);
+		bool seen = false;
+		for (unsigned j = 0; j < i; j++)
+			seen |= device_backend(e->devices[j].device) == backend;
+		if (!seen)
+			used = describe_rows(backend, rows, used);
+	}
+	return used;
+}
+
+int verb_describe(struct request *r)
+{
+	struct session *session = r->session;
+	const struct engine *e = session->engine;
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	Kops__V1__Description description = KOPS__V1__DESCRIPTION__INIT;
+	Kops__V1__Device devices[SCHED_DEVICES_MAX], *device_pointers[SCHED_DEVICES_MAX];
+	Kops__V1__KernelRow rows[ROWS_MAX], *row_pointers[ROWS_MAX];
+
+	for (unsigned i = 0; i < e->n_devices; i++) {
+		const struct device *d = e->devices[i].device;
+		devices[i] = (Kops__V1__Device)KOPS__V1__DEVICE__INIT;
+		devices[i].name = (char *)device_name(d);
+		devices[i].description = (char *)device_info(d)->description;
+		devices[i].memory_bytes = device_info(d)->memory_bytes;
+		devices[i].cache_bytes = device_info(d)->cache_bytes;
+		devices[i].disabled_rows = (char *)device_disabled_rows(d);
+		device_pointers[i] = &devices[i];
+	}
+	description.n_devices = e->n_devices;
+	description.devices = device_pointers;
+	description.n_kernels = describe_all_rows(e, rows);
+	for (size_t i = 0; i < description.n_kernels; i++)
+		row_pointers[i] = &rows[i];
+	description.kernels = row_pointers;
+	reply.id = r->msg->id;
+	reply.body_case = KOPS__V1__REPLY__BODY_DESCRIPTION;
+	reply.description = &description;
+	reply_send(session, &reply, -1);
+	return 0;
+}
