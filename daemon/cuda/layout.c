@@ -1,5 +1,4 @@
-/* layout.c: the dense image of a view. See stage.h. */
-#include "cuda/stage.h"
+#include "cuda/layout.h"
 
 /* The axes that take room, finest first; of equal strides the later axis is the finer. */
 static uint32_t sort_axes(const struct view *v, uint32_t axes[KOPS_RANK_MAX])

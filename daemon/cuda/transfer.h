@@ -2,7 +2,9 @@
 #ifndef KOPS_CUDA_TRANSFER_H
 #define KOPS_CUDA_TRANSFER_H
 
-#include "cuda/stage.h"
+#include <cuda_runtime_api.h>
+
+#include "cuda/layout.h"
 
 /*
  * Enqueues an upload (host → image) or a download (image → host), in as few DMA copies as the layout

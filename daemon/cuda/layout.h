@@ -1,0 +1,26 @@
+/* layout.h: the dense image of a view on the device. */
+#ifndef KOPS_CUDA_LAYOUT_H
+#define KOPS_CUDA_LAYOUT_H
+
+#include "kernel.h"
+
+/* Axes: those of more than one index and stride other than 0, merged, finest first.
+ */
+struct cuda_layout {
+	uint64_t bytes;                 /* of the image; 0 for a view without elements */
+	uint64_t lowest;                /* bytes from the memory's start to the view's lowest element */
+	uint64_t origin;                /* elements from the image's start to element (0, …) */
+	int64_t strides[KOPS_RANK_MAX]; /* of the view over the image, elements; as they were for axes of one
+	                                   index */
+	uint32_t element, rank;         /* bytes of an element; merged axes */
+	uint64_t extent[KOPS_RANK_MAX];
+	uint64_t host_stride[KOPS_RANK_MAX]; /* elements */
+};
+
+/* Pure. v->offset is used, v->data is not. */
+void cuda_layout_of(const struct view *v, struct cuda_layout *ret);
+
+/* Whether the two, over one memory, hold the same elements in the same places. Their strides may differ. */
+bool cuda_layout_same_image(const struct cuda_layout *a, const struct cuda_layout *b);
+
+#endif
