@@ -168,10 +168,15 @@ static void use_lane(struct cuda_stage *stage, const struct lane *lane)
 /* Operands of a run that begins. */
 static int lay_out(struct backend_device *dev, struct lane *lane, struct out *out)
 {
-	int rc = cuda_stage_new(out->run, &direct_limits, &out->stage);
+	int rc = 0;
 
+	out->stage = out->run->planned;
+	out->run->planned = NULL;
+	if (!out->stage) /* it was started before with the same plan */
+		rc = cuda_stage_new(out->run, &out->stage);
 	if (rc < 0)
 		return rc;
+	cuda_stage_settle(out->stage, &direct_limits);
 	use_lane(out->stage, lane);
 	return cuda_get_scratch(dev, lane, out, !is_one_slice(out->run));
 }

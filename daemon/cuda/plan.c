@@ -10,8 +10,6 @@
 #include "cuda/gpu.h"
 #include "device/host_pages.h"
 
-static const struct cuda_direct no_direct;
-
 static const struct kernel_list *const lists[OP_COUNT] = {
 #define X(name, NAME) &name##_cuda_rows,
 #include "ops.def"
@@ -220,26 +218,35 @@ static void estimate(struct run *run, const struct cuda_stage *stage)
 		run->plan_us += run->ops[i].plan_us;
 }
 
+static void forget_plan(struct run *run)
+{
+	cuda_stage_free(run->planned);
+}
+
 int cuda_plan(const struct backend_device *dev, struct run *run)
 {
 	struct cuda_stage *stage;
 	int rc;
 
+	run_forget_plan(run);
 	run->error[0] = '\0';
 	cudaSetDevice(dev->index); /* rows ask what GPU it is */
 	for (unsigned i = 0; i < run->n_ops; i++)
 		if ((rc = plan_op(dev, run, i)) < 0)
 			return rc;
-	rc = cuda_stage_new(run, &no_direct, &stage);
+	rc = cuda_stage_new(run, &stage);
 	if (rc < 0) {
 		snprintf(run->error, WHY_BYTES, "out of host memory");
 		return rc;
 	}
 	run->device_bytes = cuda_stage_scratch_bytes(stage);
 	estimate(run, stage);
-	cuda_stage_free(stage);
-	if (run->device_bytes <= dev->info.memory_bytes)
+	if (run->device_bytes <= dev->info.memory_bytes) {
+		run->planned = stage;
+		run->forget_plan = forget_plan;
 		return 0;
+	}
+	cuda_stage_free(stage);
 	snprintf(
 	    run->error, WHY_BYTES,
 	    "the job needs %llu MiB of device memory, the device has %llu MiB; split it, or use device cpu",

@@ -67,8 +67,6 @@ static unsigned find_or_add_copy(struct cuda_stage *stage, const struct view *v)
 	copy = &stage->copies[stage->n_copies++];
 	copy->view = v;
 	copy->memory = memory_of(v);
-	copy->pinned = __atomic_load_n(&copy->memory->pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED;
-	copy->direct = true;
 	copy->layout = layout;
 	return i;
 }
@@ -91,6 +89,15 @@ static void find_copies(struct cuda_stage *stage)
 			if (!none)
 				note_use(&stage->copies[stage->uses[i][v]], args, v);
 		}
+	}
+}
+
+static void find_pinned(struct cuda_stage *stage)
+{
+	for (unsigned c = 0; c < stage->n_copies; c++) {
+		struct cuda_copy *copy = &stage->copies[c];
+
+		copy->pinned = __atomic_load_n(&copy->memory->pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED;
 	}
 }
 
@@ -207,6 +214,8 @@ static void decide_direct(struct cuda_stage *stage, const struct cuda_direct *di
 {
 	bool changed = true;
 
+	for (unsigned c = 0; c < stage->n_copies; c++)
+		stage->copies[c].direct = true;
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		uint64_t max_bytes = direct_max_bytes(stage, i, direct);
 
@@ -228,6 +237,7 @@ static void decide_direct(struct cuda_stage *stage, const struct cuda_direct *di
 
 static void give_room(struct cuda_stage *stage)
 {
+	stage->copies_bytes = stage->workspace_bytes = 0;
 	for (unsigned c = 0; c < stage->n_copies; c++) {
 		if (stage->copies[c].direct)
 			continue;
@@ -248,7 +258,7 @@ static void give_room(struct cuda_stage *stage)
 	}
 }
 
-int cuda_stage_new(const struct run *run, const struct cuda_direct *direct, struct cuda_stage **ret_stage)
+int cuda_stage_new(const struct run *run, struct cuda_stage **ret_stage)
 {
 	size_t n = run->n_ops;
 	struct cuda_stage *stage =
@@ -260,10 +270,17 @@ int cuda_stage_new(const struct run *run, const struct cuda_direct *direct, stru
 	stage->copies = (struct cuda_copy *)(stage + 1);
 	stage->uses = (unsigned(*)[OP_VIEWS_MAX])(stage->copies + n * OP_VIEWS_MAX);
 	find_copies(stage);
-	decide_direct(stage, direct);
+	find_pinned(stage);
 	give_room(stage);
 	*ret_stage = stage;
 	return 0;
+}
+
+void cuda_stage_settle(struct cuda_stage *stage, const struct cuda_direct *direct)
+{
+	find_pinned(stage);
+	decide_direct(stage, direct);
+	give_room(stage);
 }
 
 void cuda_stage_free(struct cuda_stage *stage)

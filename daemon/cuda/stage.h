@@ -52,10 +52,12 @@ struct cuda_direct {
 };
 
 /*
- * Lays out a run whose kernels are chosen; enqueues nothing. KOPS_E_NOMEM (host memory). Free with
- * cuda_stage_free().
+ * Lays out a run whose kernels are chosen, with a copy for every view; enqueues nothing. KOPS_E_NOMEM (host
+ * memory). Free with cuda_stage_free().
  */
-int cuda_stage_new(const struct run *run, const struct cuda_direct *direct, struct cuda_stage **ret_stage);
+int cuda_stage_new(const struct run *run, struct cuda_stage **ret_stage);
+/* Once, before the first transfer: which copies are not needed, by what memory is pinned by now. */
+void cuda_stage_settle(struct cuda_stage *stage, const struct cuda_direct *direct);
 void cuda_stage_free(struct cuda_stage *stage);
 
 uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage);

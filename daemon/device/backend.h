@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   6
+#define BACKEND_ABI   7
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -72,6 +72,9 @@ struct run {
 	char error[WHY_BYTES];
 	double upload_us, compute_us, download_us;
 	void *owner; /* whoever submitted it; the backend leaves it alone */
+	/* What plan() found out and start() goes by. NULL: nothing; forgotten with run_forget_plan(). */
+	void *planned;
+	void (*forget_plan)(struct run *run);
 	/* private to the backend while the run is out */
 	void *state;
 	struct run *next;
@@ -105,9 +108,9 @@ struct backend {
 	void (*disable)(struct backend_device *dev, const struct op *op, unsigned row);
 
 	/*
-	 * Any thread; pure. Chooses rows and fills run's device_bytes, plan_us and its ops' kernel and
-	 * why. KOPS_E_UNSUPPORTED, KOPS_E_DEVICE (RESIDENT memory of another device), KOPS_E_NOMEM (more
-	 * than the device has) with a sentence in run->error.
+	 * Any thread; pure but for what it keeps in run->planned. Chooses rows and fills run's device_bytes,
+	 * plan_us and its ops' kernel and why. KOPS_E_UNSUPPORTED, KOPS_E_DEVICE (RESIDENT memory of another
+	 * device), KOPS_E_NOMEM (more than the device has) with a sentence in run->error.
 	 */
 	int (*plan)(const struct backend_device *dev, struct run *run);
 	/* Any thread; pure. See kernel_rivals(). NULL: rows here have no expected times. */
@@ -138,6 +141,14 @@ struct backend {
 	int (*pin)(void *host, uint64_t bytes, bool read_only);
 	void (*unpin)(void *host);
 };
+
+/* Frees what plan() keeps for start(): of a run that is planned anew, or is not started any more. */
+static inline void run_forget_plan(struct run *run)
+{
+	if (run->planned)
+		run->forget_plan(run);
+	run->planned = NULL;
+}
 
 static inline bool run_is_through(const struct run *run)
 {

@@ -206,6 +206,7 @@ static int plan_op(const struct backend_device *dev, struct run_op *op, char err
 
 static int cpu_plan(const struct backend_device *dev, struct run *run)
 {
+	run_forget_plan(run);
 	run->device_bytes = 0;
 	run->plan_us = 0;
 	for (unsigned i = 0; i < run->n_ops; i++) {

@@ -46,6 +46,7 @@ void job_free(struct job *job)
 {
 	for (unsigned i = 0; i < job->n_buffers; i++)
 		buffer_unref(job->buffers[i].buffer);
+	run_forget_plan(&job->run);
 	account_unref(&job->engine->accounts, job->account);
 	free(job);
 }

@@ -145,7 +145,10 @@ static void random_op(struct bench *t, struct run_op *ret, kops_dtype dtype)
 		list = t->backend->kernels(ret->args.op);
 		if (below(t, 2))
 			ret->pinned = list->rows[below(t, list->n)].name;
-		if (t->backend->plan(t->dev, &probe) == 0)
+		int rc = t->backend->plan(t->dev, &probe);
+
+		run_forget_plan(&probe);
+		if (rc == 0)
 			return;
 	}
 	die("random_op", "found no op that its rules allow");

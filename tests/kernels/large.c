@@ -395,6 +395,7 @@ static int run_row(struct arena *a, const struct large *l, const struct shape *s
 	if (rc == 0)
 		rc = a->t->backend->plan(a->t->dev, &run);
 	if (rc == 0 && run.plan_us > PLAN_MAX_US) {
+		run_forget_plan(&run);
 		snprintf(tally->reason, WHY_BYTES, "planned to take %.3g s", run.plan_us / 1e6);
 		tally->too_long++;
 		return KOPS_E_QUOTA;

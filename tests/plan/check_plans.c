@@ -178,6 +178,7 @@ static int plan(struct check *c, struct plan_job *job)
 		check_planned(c, job);
 	else if (!is_refusal(rc) || !job->run.error[0])
 		fail(c, job, 0, "the run", "code", rc);
+	run_forget_plan(&job->run);
 	return rc;
 }
 
@@ -433,6 +434,7 @@ static void compare(struct check *c, const struct backend *module, const struct 
 		fail(c, job, 0, "the module", "device_bytes", (double)theirs.run.device_bytes);
 	if (rc == 0 && their_rc == 0 && !is_near(job->run.plan_us, theirs.run.plan_us))
 		fail(c, job, 0, "the module", "plan_us", theirs.run.plan_us);
+	run_forget_plan(&theirs.run);
 }
 
 static const struct backend *open_module(const char *path)
