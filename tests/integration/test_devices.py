@@ -59,11 +59,10 @@ class Devices(unittest.TestCase):
         return path
 
     def expect_reference_to_be_fast(self):
-        """A table says so of products of 128×128 matrices; it is not, as long as openblas waits for no other thread."""
+        """A table says so of products of 128×128 matrices, and it is not."""
         square = "1x128x128:2"
-        self.daemon.make("rivals", "reference 1000000\nopenblas 100000\n")
+        self.daemon.make("rivals", "reference 1000000 3000\nopenblas 100000 300\n")
         self.daemon.settings["tuning_table"] = self.table(f"gemm/f32/f32/{square}/{square}/{square} reference 1")
-        self.daemon.settings["cpu_threads"] = 1
 
     def measured(self):
         """A table in which the simulated GPUs, and they alone, compute this product fastest by `reference`."""
@@ -137,7 +136,7 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.daemon.stop(), 0)
 
     def test_a_row_that_jobs_show_to_be_slow_is_left_again(self):
-        self.daemon.make("rivals", "openblas 1000000\nreference 1000\n")
+        self.daemon.make("rivals", "openblas 1000000 300\nreference 1000 3000\n")
         self.daemon.settings["devices"] = "gpu0"
         self.daemon.start()
         c = self.connect()
@@ -149,7 +148,7 @@ class Devices(unittest.TestCase):
     def test_a_row_that_the_device_cannot_take_costs_no_job(self):
         """`openblas` comes into question, and wants more workspace for such strides than there is memory."""
         k = 10_000_000
-        self.daemon.make("rivals", "openblas 1000\n")
+        self.daemon.make("rivals", "openblas 1000 1\n")
         self.daemon.settings.update(devices="gpu0", hang_timeout="60s")
         self.daemon.start()
         c = self.connect()
@@ -189,7 +188,7 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.daemon.stop(), 0)
 
     def test_receipts_of_trials_tell_what_was_asked_for(self):
-        self.daemon.make("rivals", "openblas 1000000\nreference 1000\n")
+        self.daemon.make("rivals", "openblas 1000000 300\nreference 1000 3000\n")
         self.daemon.settings["devices"] = "gpu0"
         self.daemon.start()
         c = self.connect()
