@@ -114,3 +114,10 @@ int kops_copy(kops *k, kops_view x, kops_view y)
 	int status = begin(k, &job);
 	return status < 0 ? status : finish(k, kops_job_copy(job, x, y, NULL));
 }
+
+int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind)
+{
+	kops_job *job;
+	int status = begin(k, &job);
+	return status < 0 ? status : finish(k, kops_job_reduce(job, x, y, kind, NULL));
+}

@@ -317,6 +317,20 @@ int kops_job_fma(kops_job *job, kops_view x, kops_view y, double alpha, double b
 	return add_op(job, &op, kernel, views, wire, 2, false);
 }
 
+int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	Kops__V1__View wire[2];
+	Kops__V1__Reduce reduce = KOPS__V1__REDUCE__INIT;
+	Kops__V1__Op op = KOPS__V1__OP__INIT;
+	reduce.x = &wire[0];
+	reduce.y = &wire[1];
+	reduce.kind = (Kops__V1__Reduction)kind;
+	op.params_case = KOPS__V1__OP__PARAMS_REDUCE;
+	op.reduce = &reduce;
+	return add_op(job, &op, kernel, views, wire, 2, false);
+}
+
 /* ---- Out ---- */
 
 /* Writes the start of the Request, which ends where the Submit's bytes begin. */

@@ -244,6 +244,13 @@ int kops_job_fma(kops_job *job, kops_view x, kops_view y, double alpha, double b
                  const char *kernel);
 
 /*
+ * y = the sum, the largest or the mean of x over its last axis; both f32, f16 or bf16. y has x's shape without
+ * that axis, or with 1 there. Of no element: 0, -Inf, NaN. A NaN among the elements gives NaN. y must not
+ * overlap x.
+ */
+int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel);
+
+/*
  * Called once from kops_wait(), kops_process() or another call that reads from the socket, when the
  * job is done or has failed. status is 0 or KOPS_E_*. It may submit and free jobs and buffers, but
  * not call kops_close() or a waiting function.
@@ -331,6 +338,7 @@ int kops_softmax(kops *k, kops_view x, kops_view y, double scale);
 int kops_transpose(kops *k, kops_view x, kops_view y);
 int kops_add(kops *k, kops_view a, kops_view b, kops_view y);
 int kops_copy(kops *k, kops_view x, kops_view y);
+int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
 
 /* ---- Living in another event loop ------------------------------------------------------------ */
 

@@ -58,6 +58,12 @@ struct fma_params {
 	uint32_t steps;
 };
 
+struct reduce_params {
+	kops_reduction kind;
+	double scale; /* of the result, by check(): 1 / n for a mean */
+	bool goes_on; /* from what is in y: parts of one op */
+};
+
 /* One op of a job, resolved. views: op->n_inputs inputs, then the output. */
 struct op_args {
 	const struct op *op;
@@ -66,6 +72,7 @@ struct op_args {
 		struct gemm_params gemm;
 		struct softmax_params softmax;
 		struct fma_params fma;
+		struct reduce_params reduce;
 	} params;
 };
 

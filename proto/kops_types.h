@@ -54,6 +54,13 @@ typedef enum kops_precision {
 	KOPS_PRECISION_BF16 = 3,
 } kops_precision;
 
+/* What a reduce computes. */
+typedef enum kops_reduction {
+	KOPS_SUM = 0,
+	KOPS_MAX = 1,
+	KOPS_MEAN = 2,
+} kops_reduction;
+
 typedef enum kops_priority {
 	KOPS_NORMAL = 0,
 	KOPS_HIGH = 1, /* before this user's other jobs */

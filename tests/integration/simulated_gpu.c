@@ -9,8 +9,8 @@
  *     fault      the next run (the file is removed) answers KOPS_E_FAULT, as a broken CUDA context does
  *     no-pin     no memory can be registered for DMA
  *     hang       the next run (the file is removed) never comes back
- *     rivals     rows of gemm, one on a line: the nanoseconds that they are expected to take, and the microseconds that
- *                runs of them are said to have taken
+ *     rivals     rows of gemm, one on a line: the nanoseconds that they are expected to take, and the
+ * microseconds that runs of them are said to have taken
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -160,6 +160,30 @@ class Others(Arrays):
         self.c.submit(wire.softmax(vx, vx))
         self.close_to(x, z / z.sum(-1, keepdims=True), 1e-6)
 
+    def test_reduce(self):
+        for shape in [(1,), (9,), (5, 7), (3, 4, 10), (2, 3, 4, 1000), (3, 100000)]:
+            for kind, reduce in ((wire.SUM, np.sum), (wire.MAX, np.max), (wire.MEAN, np.mean)):
+                for layout in self.layouts if len(shape) > 1 else ("plain", "reversed"):
+                    with self.subTest(shape=shape, kind=kind, layout=layout):
+                        vx, x = self.place(shape, layout)
+                        vy, y = self.place(shape[:-1] or (1,), "plain")
+                        self.c.submit(wire.reduce(vx, vy, kind))
+                        want = reduce(x.astype(np.float64), -1, keepdims=len(shape) == 1)
+                        self.close_to(y, want, 0 if kind == wire.MAX else 1e-3)
+                        del x, y
+                        self.forget()
+
+    def test_reduce_of_what_is_no_number(self):
+        vx, x = self.place((4, 3), "plain")
+        vy, y = self.place((4,), "plain")
+        x[:] = [[1, 2, np.nan], [np.inf, 1, -np.inf], [-np.inf] * 3, [1, 2, 4]]
+        for kind, want in ((wire.SUM, [np.nan, np.nan, -np.inf, 7]), (wire.MAX, [np.nan, np.inf, -np.inf, 4]),
+                           (wire.MEAN, [np.nan, np.nan, -np.inf, np.float32(7 / 3)])):
+            self.c.submit(wire.reduce(vx, vy, kind))
+            np.testing.assert_array_equal(y, np.array(want, np.float32))
+            self.c.submit(wire.reduce(wire.view(vx["buffer"], [4, 0]), vy, kind))
+            np.testing.assert_array_equal(y, np.full(4, {wire.SUM: 0, wire.MAX: -np.inf, wire.MEAN: np.nan}[kind]))
+
     def test_transpose(self):
         for shape in [(1, 1), (3, 5), (65, 33), (2, 31, 64), (2, 3, 7, 5)]:
             for layout in self.layouts:

@@ -249,6 +249,21 @@ class Ops(harness.DaemonTest):
         for a, b, y in [([2], [2, 3], [2, 3]), ([2, 3], [2, 3], [3]), ([2, 3], [2, 3], [1, 3])]:
             self.refuses("SHAPE", self.binary("add", a, b, y))
 
+    def reduce(self, shape, y_shape, dtype=F32, y_dtype=None, kind=wire.SUM):
+        return wire.reduce(self.v(self.x, shape, dtype), self.v(self.y, y_shape, y_dtype or dtype), kind)
+
+    def test_reduce(self):
+        for dtype in DTYPES:
+            job = self.reduce([2, 3], [2], dtype)
+            self.takes(job) if dtype != F64 else self.refuses("DTYPE", job)
+        self.refuses("DTYPE", self.reduce([2, 3], [2], F32, F16))
+        for shape, y in [([3], [1]), ([2, 3], [2]), ([2, 3], [2, 1]), ([2, 2, 2, 3], [2, 2, 2]), ([2, 0], [2]), ([0, 2], [0])]:
+            self.takes(self.reduce(shape, y))
+        for shape, y in [([3], [3]), ([2, 3], [3]), ([2, 3], [1, 2]), ([2, 3], [2, 3]), ([2, 2, 3], [2]), ([3], [1, 1])]:
+            self.refuses("SHAPE", self.reduce(shape, y))
+        self.refuses("INVALID", self.reduce([2, 3], [2], kind=3))
+        self.refuses("OVERLAP", wire.reduce(view(self.x, [1]), view(self.x, [1])))
+
     def test_in_place(self):
         same, next_to = view(self.x, [2, 2]), view(self.x, [2, 2], offset=4)
         other = view(self.x2, [2, 2])
@@ -273,6 +288,8 @@ class Ops(harness.DaemonTest):
         self.assertEqual(unfloats(c.maps[y][:16]), [0.5] * 4)
         c.submit({"fma": {"x": vx, "y": vy}})
         self.assertEqual(unfloats(c.maps[y][:16]), [1, 2, 3, 4])
+        c.submit({"reduce": {"x": vx, "y": view(y, [2])}})
+        self.assertEqual(unfloats(c.maps[y][:8]), [3, 7])
         c.submit({"fma": {"x": vx, "y": vy, "steps": 1}})
         self.assertEqual(unfloats(c.maps[y][:16]), [0] * 4)
 

@@ -25,7 +25,7 @@ class Verbs(harness.DaemonTest):
         self.assertEqual([x["name"] for x in d["devices"]], ["cpu"])
         self.assertGreater(d["devices"][0]["memory_bytes"], 1 << 20)
         self.assertEqual(d["devices"][0]["disabled_rows"], "")
-        self.assertEqual({k["op"] for k in d["kernels"]}, {"gemm", "softmax", "transpose", "add", "copy", "fma"})
+        self.assertEqual({k["op"] for k in d["kernels"]}, {"gemm", "softmax", "transpose", "add", "copy", "fma", "reduce"})
         for k in d["kernels"]:
             self.assertEqual(k["device"], "cpu")
             self.assertTrue(k["name"] and k["idea"] and k["takes"] and "f32" in k["dtypes"])

@@ -56,8 +56,9 @@ SCHEMA = {
     "Add": {"a": (1, "View"), "b": (2, "View"), "y": (3, "View")},
     "Copy": {"x": (1, "View"), "y": (2, "View")},
     "Fma": {"x": (1, "View"), "y": (2, "View"), "alpha": (3, "d"), "beta": (4, "d"), "steps": (5, "u")},
+    "Reduce": {"x": (1, "View"), "y": (2, "View"), "kind": (3, "u")},
     "Op": {"kernel": (1, "t"), "gemm": (2, "Gemm"), "softmax": (3, "Softmax"), "transpose": (4, "Transpose"),
-           "add": (5, "Add"), "copy": (6, "Copy"), "fma": (7, "Fma")},
+           "add": (5, "Add"), "copy": (6, "Copy"), "fma": (7, "Fma"), "reduce": (8, "Reduce")},
     "Submit": {"queue": (1, "u"), "priority": (2, "u"), "device": (3, "t"), "deadline_us": (4, "u"),
                "ops": (5, "*Op"), "timed": (6, "u")},
     "OpReceipt": {"op": (1, "t"), "kernel": (2, "t"), "why": (3, "t"), "flops": (4, "d"), "bytes": (5, "d"),
@@ -218,6 +219,13 @@ def add(a, b, y):
 
 def copy(x, y):
     return {"copy": {"x": x, "y": y}}
+
+
+SUM, MAX, MEAN = range(3)
+
+
+def reduce(x, y, kind=SUM):
+    return {"reduce": {"x": x, "y": y, "kind": kind}}
 
 
 def fma(x, y, alpha, beta, steps):

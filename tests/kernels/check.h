@@ -97,6 +97,7 @@ struct shaper {
 	void (*shape)(struct problem *p, struct random *r); /* p->large and args.op are there */
 	bool in_place;                                      /* the output may be an input */
 	int (*describe)(const struct op_args *args, char *text, size_t size); /* its parameters, as snprintf */
+	bool fewer_axes; /* the output's last axis is not the inputs' */
 };
 const struct shaper *shaper_of(const struct op *op);
 

@@ -28,6 +28,13 @@
  *
  * Not judged: elements that come near the largest number on their way.
  *
+ * reduce: of the largest the very number. Of a sum or mean, with T the sum of |x|, times the mean's 1 / n,
+ *
+ *     |y - y64| <= 8 * 2^-24 T + w |y64| + smallest
+ *
+ * 8: kernels add some hundred terms in f32 before float64 takes over, and their roundings add up like the root
+ * of that. Not judged: sums that come near the largest number.
+ *
  * add: the one correctly rounded result, which a sum in f32 rounded to f16 or bf16 is too (add/op.c). transpose
  * and copy: the same bits.
  */
@@ -336,6 +343,44 @@ static bool oracle_fma(struct oracle *o, const struct problem *p)
 	return true;
 }
 
+/* ---- reduce ---- */
+
+static double reduce_bound(const struct op_args *args, int64_t x0, double exact)
+{
+	const struct view *x = &args->views[0];
+	const struct reduce_params *p = &args->params.reduce;
+	double sum = 0;
+
+	if (p->kind == KOPS_MAX)
+		return 0;
+	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++)
+		sum += fabs(half_load(x->data, x->dtype, x0 + i * x->strides[3]));
+	if (!isfinite(exact))
+		return 0;
+	if (sum > (double)FLT_MAX / 4)
+		return -1;
+	return 8 * 0x1p-24 * sum * p->scale + 1.01 * fmax(result_roundoff(x->dtype), 0x1p-24) * fabs(exact) +
+	       2 * (double)FLT_MIN + (x->dtype == KOPS_F16 ? 0x1.02p-25 : 0);
+}
+
+static bool oracle_reduce(struct oracle *o, const struct problem *p)
+{
+	struct op_args args = over_images(p, false);
+	struct view rows = args.views[0];
+	uint64_t index[KOPS_RANK_MAX] = {0};
+
+	rows.shape[3] = 1;
+	o->exact = run_wide(&args, false);
+	o->bound = calloc(o->n + 1, sizeof *o->bound);
+	if (!o->exact || !o->bound)
+		return false;
+	for (uint64_t i = 0; i < o->n; i++, view_step(&rows, index)) {
+		o->bound[i] = reduce_bound(&args, view_at(&rows, index), o->exact[i]);
+		settle_overflow(&o->exact[i], &o->bound[i], rows.dtype);
+	}
+	return true;
+}
+
 /* ---- Oracles ---- */
 
 /* What the reference wrote, and nothing else. */
@@ -359,8 +404,8 @@ static const struct rule {
 	const char *op;
 	bool (*oracle)(struct oracle *o, const struct problem *p); /* NULL: the same bits as the reference */
 } rules[] = {
-    {"gemm", oracle_gemm}, {"softmax", oracle_softmax}, {"transpose", NULL}, {"add", oracle_expected},
-    {"copy", NULL},        {"fma", oracle_fma},
+    {"gemm", oracle_gemm}, {"softmax", oracle_softmax}, {"transpose", NULL},       {"add", oracle_expected},
+    {"copy", NULL},        {"fma", oracle_fma},         {"reduce", oracle_reduce},
 };
 
 static const struct rule *rule_of(const struct op *op)

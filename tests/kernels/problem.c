@@ -345,6 +345,7 @@ bool problem_make(struct problem *p, const struct op *op, unsigned large, struct
 {
 	bool neat = random_chance(r, has_many_tiles(large) ? 60 : 25), full = random_chance(r, 50);
 
+	full &= !shaper_of(op)->fewer_axes;
 	*p = (struct problem){.args.op = op, .large = large};
 	shaper_of(op)->shape(p, r);
 	for (unsigned i = 0; neat && i <= op->n_inputs; i++)

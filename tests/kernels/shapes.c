@@ -309,6 +309,21 @@ static void shape_fma(struct problem *p, struct random *r)
 	    (struct fma_params){random_scalar(r), random_scalar(r), (uint32_t)random_below(r, 40)};
 }
 
+/* y without the last axis, or with one index there. */
+static void shape_reduce(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_narrow(r);
+	uint64_t shape[KOPS_RANK_MAX];
+	bool shared = p->large || random_chance(r, 10);
+	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)
+	                       : random_shape(shape, 1, r);
+
+	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	shape[rank - 1] = 1;
+	p->args.views[1] = new_view(dtype, rank - (rank > 1 && random_chance(r, 50)), shape, true, r);
+	p->args.params.reduce.kind = (kops_reduction)random_below(r, 3);
+}
+
 static int describe_gemm(const struct op_args *args, char *text, size_t size)
 {
 	const struct gemm_params *p = &args->params.gemm;
@@ -330,11 +345,22 @@ static int describe_fma(const struct op_args *args, char *text, size_t size)
 	return snprintf(text, size, " alpha %g beta %g steps %u", p->alpha, p->beta, p->steps);
 }
 
+static int describe_reduce(const struct op_args *args, char *text, size_t size)
+{
+	const struct reduce_params *p = &args->params.reduce;
+
+	return snprintf(text, size, " kind %d goes on %d", (int)p->kind, p->goes_on);
+}
+
 /* A new op adds its line. */
 static const struct shaper shapers[] = {
-    {"gemm", shape_gemm, false, describe_gemm},  {"softmax", shape_softmax, true, describe_softmax},
-    {"transpose", shape_transpose, false, NULL}, {"add", shape_add, true, NULL},
-    {"copy", shape_copy, false, NULL},           {"fma", shape_fma, true, describe_fma},
+    {"gemm", shape_gemm, false, describe_gemm, false},
+    {"softmax", shape_softmax, true, describe_softmax, false},
+    {"transpose", shape_transpose, false, NULL, false},
+    {"add", shape_add, true, NULL, false},
+    {"copy", shape_copy, false, NULL, false},
+    {"fma", shape_fma, true, describe_fma, false},
+    {"reduce", shape_reduce, false, describe_reduce, true},
 };
 
 const struct shaper *shaper_of(const struct op *op)

@@ -169,6 +169,17 @@ static void broadcast(struct view *v, struct random *r)
 			v->shape[d] = 1;
 }
 
+/* y without the last axis, or with one index there. */
+static void shape_reduce(struct op_args *args, struct random *r)
+{
+	struct view *y = &args->views[1];
+
+	y->shape[y->rank - 1] = 1;
+	if (y->rank > 1 && random_chance(r, 50))
+		y->rank--;
+	args->params.reduce.kind = (kops_reduction)random_below(r, 3);
+}
+
 static void shape_op(struct op_args *args, struct random *r)
 {
 	if (strcmp(args->op->name, "gemm") == 0) {
@@ -182,6 +193,8 @@ static void shape_op(struct op_args *args, struct random *r)
 		args->params.fma =
 		    (struct fma_params){random_factor(r), random_factor(r),
 		                        random_chance(r, 30) ? UINT32_MAX : (uint32_t)random_extent(r)};
+	if (strcmp(args->op->name, "reduce") == 0)
+		shape_reduce(args, r);
 	for (unsigned v = 0; strcmp(args->op->name, "add") == 0 && v < 2; v++)
 		if (random_chance(r, 30))
 			broadcast(&args->views[v], r);
@@ -266,4 +279,6 @@ void plan_job_describe(const struct plan_job *job, unsigned i, char *text, size_
 		         args->params.gemm.beta, (int)args->params.gemm.precision);
 	if (used < size && strcmp(args->op->name, "fma") == 0)
 		snprintf(text + used, size - used, " steps %u", args->params.fma.steps);
+	if (used < size && strcmp(args->op->name, "reduce") == 0)
+		snprintf(text + used, size - used, " kind %d", (int)args->params.reduce.kind);
 }

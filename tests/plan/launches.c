@@ -28,7 +28,9 @@
 	X(add_float4)                                                                                          \
 	X(add_float4x)                                                                                         \
 	X(copy_vector)                                                                                         \
-	X(fma_registers)
+	X(fma_registers)                                                                                       \
+	X(reduce_rows)                                                                                         \
+	X(reduce_strided)
 
 #define X(name)                                                                                                \
 	CUDA_LAUNCH(name);                                                                                     \

@@ -86,7 +86,19 @@ static void make_transpose(struct op_args *args)
 	args->views[1] = random_view(turned, rank, 1);
 }
 
-/* add and softmax take no f64: their elements are f32 in the same memory. */
+static void make_reduce(struct op_args *args)
+{
+	uint64_t shape[4];
+	uint32_t rank = 1 + (uint32_t)pick(4);
+
+	random_shape(shape, rank);
+	args->views[0] = random_view(shape, rank, 0);
+	shape[rank - 1] = 1;
+	args->views[1] = random_view(shape, rank, 1);
+	args->params.reduce.kind = (kops_reduction)pick(3);
+}
+
+/* add, softmax and reduce take no f64: their elements are f32 in the same memory. */
 static void make(const struct op *op, struct op_args *args)
 {
 	char why[WHY_BYTES];
@@ -96,10 +108,12 @@ static void make(const struct op *op, struct op_args *args)
 		make_gemm(args);
 	else if (op == &op_transpose)
 		make_transpose(args);
+	else if (op == &op_reduce)
+		make_reduce(args);
 	else
 		make_alike(args);
 	for (unsigned i = 0; i <= op->n_inputs; i++)
-		if (op == &op_add || op == &op_softmax)
+		if (op == &op_add || op == &op_softmax || op == &op_reduce)
 			args->views[i].dtype = KOPS_F32;
 	if (op->check(args, why) < 0)
 		fail_msg("%s: %s", op->name, why);

@@ -1,0 +1,114 @@
+#include <math.h>
+
+#include "common/cuda.h"
+#include "reduce/split.h"
+
+CUDA_LAUNCH(reduce_rows);
+CUDA_LAUNCH(reduce_strided);
+
+static bool supports_floats(const struct op_args *args, const char **ret_why_not)
+{
+	if (args->views[0].dtype != KOPS_F64)
+		return true;
+	*ret_why_not = "takes f32, f16 and bf16 only";
+	return false;
+}
+
+static bool supports_rows(const struct op_args *args, const char **ret_why_not)
+{
+	const struct view *x = &args->views[0];
+
+	if (!supports_floats(args, ret_why_not))
+		return false;
+	if (x->shape[x->rank - 1] <= 1 || x->strides[x->rank - 1] == 1)
+		return true;
+	*ret_why_not = "needs the elements of a row side by side";
+	return false;
+}
+
+static uint64_t partials_bytes(struct reduce_split s)
+{
+	return s.splits > 1 ? s.rows * s.splits * sizeof(double) : 0;
+}
+
+static uint64_t workspace_rows(const struct op_args *args)
+{
+	return partials_bytes(reduce_split_rows(args));
+}
+
+static uint64_t workspace_strided(const struct op_args *args)
+{
+	return partials_bytes(reduce_split_tiles(args));
+}
+
+/* ---- How long they take ---- */
+
+#define LAUNCH_NS 1500 /* a kernel's beginning and end */
+#define RATE      0.85 /* of the memory's, that long reductions reach */
+
+static double memory_bytes_per_ns(void)
+{
+	double clock_ghz = cuda_device_attribute(cudaDevAttrMemoryClockRate) * 1e-6;
+	double bus_bytes = cuda_device_attribute(cudaDevAttrGlobalMemoryBusWidth) / 8.0;
+
+	return fmax(2 * clock_ghz * bus_bytes, 1);
+}
+
+/* Rows that are too few for all multiprocessors leave some of them idle; short ones are bound by their number.
+ */
+static double rows_ns(const struct op_args *args)
+{
+	const double row_ns = 0.02;
+	struct reduce_split s = reduce_split_rows(args);
+	double sms = fmax(cuda_device_attribute(cudaDevAttrMultiProcessorCount), 1);
+	double pieces = (double)s.rows * s.splits, bytes;
+
+	if (s.rows == 0)
+		return 0;
+	bytes = (double)view_elements(&args->views[0]) * (double)dtype_size(args->views[0].dtype);
+	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + (double)s.rows * row_ns +
+	       bytes / (RATE * memory_bytes_per_ns()) * fmax(2 * sms / pieces, 1);
+}
+
+/* What lies apart is fetched by sectors of 32 bytes; lanes are on neighbouring rows. */
+static double strided_ns(const struct op_args *args)
+{
+	const double sector = 32;
+	const struct view *x = &args->views[0];
+	struct reduce_split s = reduce_split_tiles(args);
+	double sms = fmax(cuda_device_attribute(cudaDevAttrMultiProcessorCount), 1);
+	double tiles = ceil((double)s.rows / REDUCE_TILE_ROWS) * s.splits;
+	double size = (double)dtype_size(x->dtype), apart;
+
+	if (s.rows == 0)
+		return 0;
+	apart = fmax(fmin(view_blocks(x, 32) * sector, (double)view_elements(x) * sector),
+	             (double)view_elements(x) * size);
+	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) +
+	       apart / (0.7 * memory_bytes_per_ns()) * fmax(4 * sms / tiles, 1);
+}
+
+static const struct kernel rows[] = {
+    {
+        .name = "rows",
+        .idea = "elements side by side: a part of a warp, a warp or a block for each row, or several blocks",
+        .dtypes = "f32 f16 bf16",
+        .takes = "rows of unit stride",
+        .supports = supports_rows,
+        .workspace = workspace_rows,
+        .time_ns = rows_ns,
+        .launch = reduce_rows,
+    },
+    {
+        .name = "strided",
+        .idea = "a warp's lanes on neighbouring rows, eight warps along them",
+        .dtypes = "f32 f16 bf16",
+        .takes = "any strides",
+        .supports = supports_floats,
+        .workspace = workspace_strided,
+        .time_ns = strided_ns,
+        .launch = reduce_strided,
+    },
+};
+
+const struct kernel_list reduce_cuda_rows = {rows, sizeof(rows) / sizeof(rows[0])};

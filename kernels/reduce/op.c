@@ -1,0 +1,210 @@
+/*
+ * reduce: y = the sum, the largest or the mean of x over its last axis; f32, f16 and bf16.
+ *
+ * y has x's shape without the last axis, or with that axis of one index. After check() both views have rank 4:
+ * the last axis is the one that is reduced, of one index in y; the three before it number the rows, folded
+ * together where both views allow: dense tensors come as (1, 1, rows, columns). Axes of one index have stride
+ * 0.
+ *
+ * A mean is a sum times params.scale. Of no element the sum is 0, the mean NaN and the largest -Inf; a NaN
+ * among the elements makes each of them NaN. Sums of all types are made in f32 or more and rounded once.
+ */
+#include <math.h>
+
+#include "common/half.h"
+#include "common/rules.h"
+#include "kops.pb-c.h"
+
+enum { X, Y };
+
+static const char *const names[] = {"x", "y"};
+
+#define DTYPES (RULES_BIT(KOPS_F32) | RULES_BIT(KOPS_F16) | RULES_BIT(KOPS_BF16))
+
+static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
+                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
+{
+	views[X] = msg->reduce->x;
+	views[Y] = msg->reduce->y;
+	args->params.reduce.kind = (kops_reduction)msg->reduce->kind;
+}
+
+/* Gives y the rank of x. */
+static int match_shapes(const struct view *x, struct view *y, char why[WHY_BYTES])
+{
+	char tx[RULES_SHAPE_BYTES], ty[RULES_SHAPE_BYTES];
+	struct view whole = *y;
+	bool fits;
+
+	if (y->rank + 1 == x->rank) {
+		whole.shape[y->rank] = 1;
+		whole.strides[y->rank] = 0;
+		whole.rank++;
+	}
+	fits = whole.rank == x->rank && whole.shape[x->rank - 1] == 1;
+	for (uint32_t d = 0; fits && d + 1 < x->rank; d++)
+		fits = whole.shape[d] == x->shape[d];
+	if (!fits)
+		return rules_refuse(why, KOPS_E_SHAPE,
+		                    "x is %s and y %s; y has x's shape without the last axis, or with 1 there",
+		                    rules_shape(x, tx), rules_shape(y, ty));
+	*y = whole;
+	return 0;
+}
+
+static int check_kind(const struct view *x, struct reduce_params *p, char why[WHY_BYTES])
+{
+	double n = (double)x->shape[x->rank - 1];
+
+	if (p->kind != KOPS_SUM && p->kind != KOPS_MAX && p->kind != KOPS_MEAN)
+		return rules_refuse(why, KOPS_E_INVALID, "kind is %d; it is sum (0), max (1) or mean (2)",
+		                    (int)p->kind);
+	p->scale = p->kind != KOPS_MEAN ? 1
+	           : n > 0              ? 1 / n
+	                                : (double)INFINITY; /* a mean of nothing is 0 · Inf */
+	p->goes_on = false;
+	return 0;
+}
+
+static int check(struct op_args *args, char why[WHY_BYTES])
+{
+	struct view *x = &args->views[X], *y = &args->views[Y];
+	int rc;
+
+	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_rank(y, "y", 1, 4, why)) < 0 ||
+	    (rc = rules_dtypes(args, names, DTYPES, why)) < 0 || (rc = match_shapes(x, y, why)) < 0 ||
+	    (rc = check_kind(x, &args->params.reduce, why)) < 0 || (rc = rules_output(y, "y", why)) < 0 ||
+	    (rc = rules_apart(x, "x", y, "y", false, why)) < 0)
+		return rc;
+	rules_pad_rank(x, 4);
+	rules_pad_rank(y, 4);
+	rules_fold((struct view *[]){x, y}, 2, 3);
+	return 0;
+}
+
+static bool reads_output(const struct op_args *args)
+{
+	return args->params.reduce.goes_on;
+}
+
+static void cost(const struct op_args *args, struct cost *ret)
+{
+	ret->flops = (double)view_elements(&args->views[X]);
+	ret->bytes = rules_bytes(&args->views[X]) + rules_bytes(&args->views[Y]);
+}
+
+static double largest(double a, double b)
+{
+	return a > b || isnan(a) ? a : b;
+}
+
+/* x0: index of the row's first element, from the view's first. */
+static double reduce_row(const struct op_args *args, int64_t x0)
+{
+	const struct view *x = &args->views[X];
+	bool is_max = args->params.reduce.kind == KOPS_MAX;
+	double result = is_max ? -(double)INFINITY : 0;
+
+	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++) {
+		double v = half_load(x->data, x->dtype, x0 + i * x->strides[3]);
+		result = is_max ? largest(v, result) : result + v;
+	}
+	return result;
+}
+
+static void reference_row(const struct op_args *args, int64_t x0, int64_t y0)
+{
+	const struct view *y = &args->views[Y];
+	const struct reduce_params *p = &args->params.reduce;
+	double result = reduce_row(args, x0) * p->scale, before;
+
+	if (p->goes_on) {
+		before = half_load(y->data, y->dtype, y0);
+		result = p->kind == KOPS_MAX ? largest(before, result) : before + result;
+	}
+	half_store(y->data, y->dtype, y0, result);
+}
+
+static void reference(const struct op_args *args)
+{
+	const struct view *y = &args->views[Y];
+	const int64_t *sx = args->views[X].strides, *sy = y->strides;
+
+	for (int64_t i = 0; i < (int64_t)y->shape[0]; i++)
+		for (int64_t j = 0; j < (int64_t)y->shape[1]; j++)
+			for (int64_t k = 0; k < (int64_t)y->shape[2]; k++)
+				reference_row(args, i * sx[0] + j * sx[1] + k * sx[2],
+				              i * sy[0] + j * sy[1] + k * sy[2]);
+}
+
+static bool sample_of(kops_dtype dtype, uint64_t rows, uint64_t cols, struct op_args *args)
+{
+	if (!rules_takes(DTYPES, dtype))
+		return false;
+	*args = (struct op_args){.op = &op_reduce, .params.reduce = {.kind = KOPS_MEAN}};
+	args->views[X] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 1, rows, cols}};
+	args->views[Y] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 1, rows, 1}};
+	view_make_dense(&args->views[X]);
+	view_make_dense(&args->views[Y]);
+	return true;
+}
+
+static bool sample(kops_dtype dtype, struct op_args *args)
+{
+	return sample_of(dtype, 9, 1291, args);
+}
+
+/* A few rows that several blocks of threads share. */
+static bool large_sample(kops_dtype dtype, struct op_args *args)
+{
+	return sample_of(dtype, 3, 200003, args);
+}
+
+/* Means of n numbers from [-1, 1] stay below 8 / sqrt(3 n); f32 arithmetic, and the rounding of the result. */
+static double tolerance(const struct op_args *args)
+{
+	double largest_mean = 8 / sqrt(3 * (double)args->views[X].shape[3]);
+	kops_dtype dtype = args->views[Y].dtype;
+	double half_unit = dtype == KOPS_F16 ? 0x1p-11 : dtype == KOPS_BF16 ? 0x1p-8 : 0x1p-24;
+
+	return largest_mean * (2 * half_unit + 0x1p-20);
+}
+
+/* The 16-bit types would be rounded after each part. */
+static uint64_t steps(const struct op_args *args)
+{
+	return args->views[Y].dtype == KOPS_F32 || args->params.reduce.kind == KOPS_MAX
+	           ? args->views[X].shape[3]
+	           : 0;
+}
+
+static void step_part(struct op_args *args, uint64_t first, uint64_t n)
+{
+	struct view *x = &args->views[X];
+	int64_t skip = (int64_t)first * x->strides[3] * (int64_t)dtype_size(x->dtype);
+
+	x->offset += (uint64_t)skip;
+	if (x->data)
+		x->data = (char *)x->data + skip;
+	x->shape[3] = n;
+	args->params.reduce.goes_on |= first > 0;
+}
+
+static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {{2, 2}, false}};
+
+const struct op op_reduce = {
+    .name = "reduce",
+    .part_axes = part_axes,
+    .n_part_axes = sizeof part_axes / sizeof part_axes[0],
+    .steps = steps,
+    .step_part = step_part,
+    .n_inputs = 1,
+    .decode = decode,
+    .check = check,
+    .reads_output = reads_output,
+    .cost = cost,
+    .reference = reference,
+    .sample = sample,
+    .large_sample = large_sample,
+    .tolerance = tolerance,
+};

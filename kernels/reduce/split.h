@@ -1,0 +1,52 @@
+/* split.h: how the CUDA kernels of reduce share out their work. Computed alike for the workspace and the
+ * launch. */
+#ifndef KOPS_KERNELS_REDUCE_SPLIT_H
+#define KOPS_KERNELS_REDUCE_SPLIT_H
+
+#include "common/cuda.h"
+
+#define REDUCE_THREADS     256
+#define REDUCE_TILE_ROWS   32    /* of strided: a warp's lanes are on as many rows */
+#define REDUCE_BLOCKS      8     /* that a multiprocessor holds */
+#define REDUCE_PIECE_BYTES 16384 /* of a row that are worth a block */
+#define REDUCE_PIECE_DEEP  64    /* elements of each row that are worth a block of strided */
+
+/* Rows are cut into `splits` pieces of `chunk` elements, the last of fewer; 1: not cut. */
+struct reduce_split {
+	uint64_t rows, columns, chunk;
+	uint32_t splits;
+};
+
+/* pieces: that keep all multiprocessors busy; least: elements of the smallest piece that is worth it. */
+static inline struct reduce_split reduce_split_of(const struct op_args *args, uint64_t blocks, uint64_t least)
+{
+	const struct view *x = &args->views[0];
+	int sms = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	uint64_t wanted = (uint64_t)(sms > 0 ? sms : 1) * REDUCE_BLOCKS;
+	struct reduce_split s = {
+	    .rows = view_elements(&args->views[1]), .columns = x->shape[x->rank - 1], .splits = 1};
+	uint64_t splits = blocks > 0 ? wanted / blocks : 1;
+
+	if (splits > s.columns / least)
+		splits = s.columns / least;
+	if (splits > 1)
+		s.splits = (uint32_t)splits;
+	s.chunk = s.columns / s.splits + (s.columns % s.splits != 0);
+	return s;
+}
+
+static inline struct reduce_split reduce_split_rows(const struct op_args *args)
+{
+	return reduce_split_of(args, view_elements(&args->views[1]),
+	                       REDUCE_PIECE_BYTES / dtype_size(args->views[0].dtype));
+}
+
+static inline struct reduce_split reduce_split_tiles(const struct op_args *args)
+{
+	uint64_t rows = view_elements(&args->views[1]);
+
+	return reduce_split_of(args, rows / REDUCE_TILE_ROWS + (rows % REDUCE_TILE_ROWS != 0),
+	                       REDUCE_PIECE_DEEP);
+}
+
+#endif
