@@ -17,20 +17,21 @@ struct reduce_split {
 	uint32_t splits;
 };
 
-/* pieces: that keep all multiprocessors busy; least: elements of the smallest piece that is worth it. */
+/* blocks: of threads, if nothing is cut; least: elements of the smallest piece that is worth it. */
 static inline struct reduce_split reduce_split_of(const struct op_args *args, uint64_t blocks, uint64_t least)
 {
 	const struct view *x = &args->views[0];
 	int sms = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 	uint64_t wanted = (uint64_t)(sms > 0 ? sms : 1) * REDUCE_BLOCKS;
-	struct reduce_split s = {
-	    .rows = view_elements(&args->views[1]), .columns = x->shape[x->rank - 1], .splits = 1};
+	struct reduce_split s;
+	;
 	uint64_t splits = blocks > 0 ? wanted / blocks : 1;
 
+	s.rows = view_elements(&args->views[1]);
+	s.columns = x->shape[x->rank - 1];
 	if (splits > s.columns / least)
 		splits = s.columns / least;
-	if (splits > 1)
-		s.splits = (uint32_t)splits;
+	s.splits = splits > 1 ? (uint32_t)splits : 1;
 	s.chunk = s.columns / s.splits + (s.columns % s.splits != 0);
 	return s;
 }
