@@ -44,7 +44,7 @@ int cli_open(struct cli *cli)
 {
 	kops_options options = {.size = sizeof(options),
 	                        .socket = cli->flags.socket,
-	                        .name = "kops-client",
+	                        .name = cli->program,
 	                        .timeout_ms = cli->flags.timeout_ms};
 	char why[CLI_WHY_BYTES] = "";
 	double start = cli_now_us();
@@ -86,16 +86,4 @@ double cli_now_us(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...)
-{
-	va_list args;
-
-	if (why == NULL)
-		return KOPS_E_INVALID;
-	va_start(args, format);
-	vsnprintf(why, CLI_WHY_BYTES, format, args);
-	va_end(args);
-	return KOPS_E_INVALID;
 }

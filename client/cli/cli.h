@@ -1,9 +1,9 @@
 /*
- * cli.h: what every verb of kops-client shares: exit codes, the command row, errors, the connection.
+ * cli.h: what every command of kops-client and kops-bench shares: exit codes, errors, the connection.
  *
- * A verb is one file that exports one struct command. main() finds the row, parses its options into
- * cli->flags and calls run() with the arguments that are no options. run() returns an exit code; on
- * any but 0 it has said why with cli_fail(), which main() prints.
+ * A command is one file that exports one struct command. program_main() finds it, parses its options into
+ * cli->flags and calls run() with the arguments that are no options. run() returns an exit code; on any but 0
+ * it has said why with cli_fail(), which program_main() prints.
  */
 #ifndef KOPS_CLI_H
 #define KOPS_CLI_H
@@ -13,8 +13,7 @@
 
 #include "kops.h"
 #include "options.h"
-
-#define CLI_WHY_BYTES 1024 /* room for a sentence to people */
+#include "why.h"
 
 enum cli_exit {
 	CLI_OK = 0,
@@ -29,16 +28,18 @@ struct cli;
 
 struct command {
 	const char *name;
-	const char *summary; /* one line for `kops-client -h` */
+	const char *summary; /* one line for -h of the program */
 	const char *usage;   /* what follows the name: "[options] A B" */
 	const char *help;    /* below the options: rules, then examples */
 	int min_args, max_args;
 	const char *args_are;             /* "two files, A and B": for the error when their number is wrong */
 	const struct option_row *options; /* ends with a row without name */
+	const char *json_verb;            /* "verb" in its JSON; NULL: the name */
 	int (*run)(struct cli *cli, int argc, char **argv);
 };
 
 struct cli {
+	const char *program; /* "kops-client" */
 	const struct command *command;
 	struct flags flags;
 	kops *handle; /* by cli_open() */
@@ -47,12 +48,6 @@ struct cli {
 	bool silent;  /* fail without a word: the reader of stdout went away */
 	char why[CLI_WHY_BYTES];
 };
-
-/* command.c: NULL if there is none; the rows end with NULL. */
-const struct command *command_by_name(const char *name);
-extern const struct command *const command_rows[];
-/* -h of one command, on stdout. */
-void command_help(const struct command *command);
 
 /* Keeps the sentence and returns code: `return cli_fail(cli, CLI_FAILED, "…", …)`. */
 int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
@@ -72,8 +67,5 @@ int cli_write_all(int fd, const void *data, size_t bytes);
 
 /* CLOCK_MONOTONIC in microseconds. */
 double cli_now_us(void);
-
-/* Writes the sentence and returns KOPS_E_INVALID; for code that has no struct cli. why may be NULL. */
-int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-#include "element.h"
+#include "files/element.h"
+#include "why.h"
 
 #define ROWS_MAX   40
 #define FIRST_LONG 256 /* getopt's value of row i; letters stay below */
@@ -145,35 +145,33 @@ static const struct option_row *row_of(const struct option_row *const *rows, siz
 	return NULL;
 }
 
-static int bad_value(const struct command *command, const struct option_row *row, char *why)
+static int bad_value(const struct option_row *row, char *why)
 {
 	char letter[2] = {row->letter, '\0'};
 	const char *dashes = row->name ? "--" : "-";
 
-	return why_invalid(why, "%s%s does not take '%s': %s; see `kops-client %s -h`", dashes,
-	                   row->name ? row->name : letter, optarg, row->help, command->name);
+	return why_invalid(why, "%s%s does not take '%s': %s; see -h", dashes, row->name ? row->name : letter,
+	                   optarg, row->help);
 }
 
-static int bad_option(const struct command *command, int value, const char *word, const struct option_row *row,
-                      char *why)
+static int bad_option(int value, const char *word, const struct option_row *row, char *why)
 {
 	char letter[3] = {'-', (char)optopt, '\0'};
 	bool is_letter = optopt > 0 && optopt < FIRST_LONG;
 
 	if (value == ':')
-		return why_invalid(why, "option '%s' needs a value, %s; see `kops-client %s -h`",
-		                   is_letter ? letter : word, row ? row->argument : "VALUE", command->name);
-	return why_invalid(why, "no option '%s' here; `kops-client %s -h` lists those there are",
-	                   is_letter ? letter : word, command->name);
+		return why_invalid(why, "option '%s' needs a value, %s; see -h", is_letter ? letter : word,
+		                   row ? row->argument : "VALUE");
+	return why_invalid(why, "no option '%s' here; -h lists those there are", is_letter ? letter : word);
 }
 
-int options_parse(const struct command *command, int argc, char **argv, struct flags *flags, int *ret_argc,
+int options_parse(const struct option_row *options, int argc, char **argv, struct flags *flags, int *ret_argc,
                   char ***ret_argv, char *why)
 {
 	const struct option_row *rows[ROWS_MAX];
 	struct option longs[ROWS_MAX + 1];
 	char shorts[2 * ROWS_MAX + 2];
-	size_t n = collect(command->options, rows);
+	size_t n = collect(options, rows);
 
 	to_getopt(rows, n, longs, shorts);
 	opterr = 0;
@@ -183,10 +181,10 @@ int options_parse(const struct command *command, int argc, char **argv, struct f
 		if (value == -1)
 			break;
 		if (value == '?' || value == ':')
-			return bad_option(command, value, argv[optind - 1], row_of(rows, n, optopt), why);
+			return bad_option(value, argv[optind - 1], row_of(rows, n, optopt), why);
 		const struct option_row *row = row_of(rows, n, value);
 		if (!row->parse(optarg, (char *)flags + row->member))
-			return bad_value(command, row, why);
+			return bad_value(row, why);
 	}
 	*ret_argc = argc - optind;
 	*ret_argv = argv + optind;

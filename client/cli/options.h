@@ -1,5 +1,5 @@
 /*
- * options.h: the options of all verbs. A verb lists the rows it takes; options_parse() does the rest.
+ * options.h: the options of all commands. A command lists those it takes; options_parse() does the rest.
  */
 #ifndef KOPS_CLI_OPTIONS_H
 #define KOPS_CLI_OPTIONS_H
@@ -30,12 +30,12 @@ struct flags {
 	kops_precision precision;
 	kops_priority priority;
 	uint32_t timeout_ms; /* 0: libkops' default */
-	/* bench */
+	/* kops-bench */
 	struct opt_count count, size, warmup, reps, launches, seed;
 	struct opt_count random;
-	const char *shape, *table, *cache, *plot;
+	const char *shape, *table, *cache;
 	bool host, no_check, no_ceiling, csv;
-	/* tune */
+	/* kops-bench tune */
 	uint32_t time_limit_ms;
 };
 
@@ -85,11 +85,12 @@ bool options_time(const char *text, void *member);      /* uint32_t milliseconds
 #define OPTION_CHECK                                                                                           \
 	OPTION("check", 0, NULL, switch, check,                                                                \
 	       "compute it again here in float64 and compare; exit 5 if it differs")
-/* Verbs that compute and write a matrix. */
-#define OPTIONS_JOB                                                                                            \
-	OPTION_DEVICE, OPTION_KERNEL,                                                                          \
-	    OPTION("priority", 0, "P", priority, priority, "normal (default), high or low"), OPTION_TIMEOUT,   \
-	    OPTION_CHECK, OPTION_JSON, OPTION("quiet", 'q', NULL, switch, quiet, "no receipt on stderr")
+/* Verbs that compute; OPTIONS_JOB: one op. */
+#define OPTIONS_RUN                                                                                            \
+	OPTION_DEVICE, OPTION("priority", 0, "P", priority, priority, "normal (default), high or low"),        \
+	    OPTION_TIMEOUT, OPTION_CHECK, OPTION_JSON,                                                         \
+	    OPTION("quiet", 'q', NULL, switch, quiet, "no receipt on stderr")
+#define OPTIONS_JOB OPTION_KERNEL, OPTIONS_RUN
 #define OPTION_OUTPUT                                                                                          \
 	OPTION("output", 'o', "FILE", text, output,                                                            \
 	       "write the result: c.npy as NumPy does, names such as c.bin as raw elements")
@@ -102,13 +103,11 @@ bool options_time(const char *text, void *member);      /* uint32_t milliseconds
 		0                                                                                              \
 	}
 
-struct command;
-
 /*
  * Fills *flags from argv[1…], defaults first, and moves the other arguments to the front: *ret_argv and
  * *ret_argc. KOPS_E_INVALID with a sentence in why (CLI_WHY_BYTES).
  */
-int options_parse(const struct command *command, int argc, char **argv, struct flags *flags, int *ret_argc,
+int options_parse(const struct option_row *options, int argc, char **argv, struct flags *flags, int *ret_argc,
                   char ***ret_argv, char *why);
 
 /* The option table as -h shows it, on stdout. */

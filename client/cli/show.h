@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "element.h"
+#include "files/element.h"
 #include "json.h"
 #include "kops.h"
 

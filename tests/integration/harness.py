@@ -1,9 +1,9 @@
 """Starts the real kopsd for tests and watches over it.
 
-Environment: KOPS_TEST_KOPSD the daemon's binary, KOPS_TEST_CLIENT kops-client's, KOPS_TEST_LIBKOPS libkops.so's,
-KOPS_TEST_QUICK=1 for builds with sanitizers (smaller counts, no figures of memory or time), KOPS_TEST_SEED another seed
-than 1, or "random", KOPS_TEST_DEVICES other devices than the CPU where a test does not choose, KOPS_TEST_DATA the folder
-of the digits.
+Environment: KOPS_TEST_KOPSD the daemon's binary, KOPS_TEST_CLIENT kops-client's, KOPS_TEST_BENCH kops-bench's,
+KOPS_TEST_LIBKOPS libkops.so's, KOPS_TEST_QUICK=1 for builds with sanitizers (smaller counts, no figures of memory or
+time), KOPS_TEST_SEED another seed than 1, or "random", KOPS_TEST_DEVICES other devices than the CPU where a test does not
+choose, KOPS_TEST_DATA the folder of the digits.
 """
 import os
 import random
@@ -20,6 +20,7 @@ import wire
 
 KOPSD = os.environ.get("KOPS_TEST_KOPSD", "")
 KOPS_CLIENT = os.environ.get("KOPS_TEST_CLIENT", "")
+KOPS_BENCH = os.environ.get("KOPS_TEST_BENCH", "")
 QUICK = os.environ.get("KOPS_TEST_QUICK", "") not in ("", "0")
 START_S = 60
 SETTLE_S = 20

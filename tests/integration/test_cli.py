@@ -391,8 +391,7 @@ class Verbs(CliTest):
             self.run_cli(verb)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "run", "ping", "devices", "ops", "stats", "bench",
-                 "tune", "version")
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "run", "ping", "devices", "ops", "stats", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:
             self.assertIn(verb, text)
@@ -400,6 +399,13 @@ class Verbs(CliTest):
 
 
 class ExitCodes(CliTest):
+    def test_verbs_of_another_program_name_it(self):
+        for verb, program in (("bench", "kops-bench"), ("tune", "kops-bench tune")):
+            r = self.run_cli(verb, "gemm", code=USAGE)
+            self.assertEqual(r.stdout, b"")
+            self.assertEqual(r.stderr.decode().count("\n"), 1)
+            self.assertIn(f"run `{program}`", r.stderr.decode())
+
     def test_usage(self):
         self.save("a.npy", self.matrix(3, 3))
         for args in [(), ("frobnicate",), ("sgemm",), ("sgemm", "a.npy"), ("sgemm", "a.npy", "a.npy", "a.npy"),

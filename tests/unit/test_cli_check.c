@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "check.h"
 #include "cli.h"
+#include "op/check.h"
 #include "random.h"
 #include "seed.h"
 

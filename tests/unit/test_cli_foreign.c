@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "cli.h"
-#include "foreign.h"
+#include "files/foreign.h"
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "cli.h"
-#include "jobfile.h"
+#include "files/jobfile.h"
 #include "random.h"
 #include "seed.h"
 

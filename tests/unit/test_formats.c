@@ -17,13 +17,13 @@
 #include <cmocka.h>
 
 #include "cli.h"
-#include "dims.h"
-#include "element.h"
-#include "npy.h"
+#include "files/dims.h"
+#include "files/element.h"
+#include "files/npy.h"
+#include "files/sink.h"
+#include "files/source.h"
 #include "random.h"
 #include "seed.h"
-#include "sink.h"
-#include "source.h"
 
 /* ---- .npy headers ---- */
 

@@ -1,0 +1,66 @@
+/*
+ * cases.h: what `kops-bench OP` is to run: shapes from the command line or a table, kernels by name.
+ */
+#ifndef KOPS_BENCH_CASES_H
+#define KOPS_BENCH_CASES_H
+
+#include "op/operation.h"
+
+#define BENCH_SHAPES_MAX  1024
+#define BENCH_KERNELS_MAX 64
+
+/* gemm: M, N, K; fma: elements, steps; the others: rows, columns. */
+struct bench_shape {
+	uint64_t extents[3];
+	char text[64]; /* "128x128x1024" */
+};
+
+struct bench_shapes {
+	struct bench_shape list[BENCH_SHAPES_MAX];
+	size_t n;
+};
+
+/*
+ * "S" or "S,S,…", each "MxNxK" or "MxN", or one number: a square, for fma that many elements. KOPS_E_INVALID
+ * with a sentence in why.
+ */
+int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why);
+
+/* The shapes of a table by its name, "seed". Errors as above. */
+int bench_shapes_table(const struct operation *op, const char *name, struct bench_shapes *ret, char *why);
+
+/*
+ * n <= BENCH_SHAPES_MAX shapes for a kind of device: the logarithms of extents uniform, no power of two among
+ * them, every other shape of multiples of 16. The same for the same seed.
+ */
+void bench_shapes_random(const struct operation *op, const char *kind, size_t n, uint64_t seed,
+                         struct bench_shapes *ret);
+
+/* The op on operands of this shape, dense, without buffers. KOPS_E_INVALID when they are too large to exist. */
+int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
+                     struct step *ret_step, char *why);
+
+/* Bytes of all the operands of a step from bench_shape_step(). */
+uint64_t bench_footprint(const struct step *step);
+
+/* Names of kernels, slowest first; a single NULL is the daemon's choice. */
+struct bench_kernels {
+	const char *names[BENCH_KERNELS_MAX];
+	size_t n;
+	char storage[1024];
+};
+
+/*
+ * text: NULL, "all", or names with commas between them, which stay in that order. kind: of the device, "gpu".
+ * Names point into info or into *ret. KOPS_E_INVALID with a sentence that lists the kernels there are.
+ */
+int bench_kernels_read(const kops_info *info, const char *kind, const char *op, const char *text,
+                       struct bench_kernels *ret, char *why);
+
+/* Whether that kernel multiplies f32 on tensor cores. */
+bool bench_kernel_on_tensor_cores(const kops_info *info, const char *kind, const char *op, const char *name);
+
+/* Whether that kind of device has the kernel; name NULL: its first one. NULL if not, else the name. */
+const char *bench_kernel_find(const kops_info *info, const char *kind, const char *op, const char *name);
+
+#endif

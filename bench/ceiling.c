@@ -1,0 +1,127 @@
+#include <math.h>
+#include <string.h>
+
+#include "bench.h"
+#include "cases.h"
+#include "measure.h"
+#include "operands.h"
+
+#define REPS            10
+#define STREAM_GPU      (3ull << 30) /* bytes read and written */
+#define STREAM_CPU      (192ull << 20)
+#define CACHE_CPU       (32ull << 20) /* of the last level at most: others use it too */
+#define FMA_GPU         (64ull << 20) /* elements: some thirty for each thread that it runs at a time */
+#define FMA_CPU         (4ull << 20)
+#define FMA_STEPS_FIRST 64
+#define FMA_STEPS_LAST  16384
+#define FMA_LONG_US     3e3 /* launching is of no account then */
+
+/* What is to be measured for a ceiling, by the kernel that kopsd prefers. */
+struct probe {
+	const char *op;
+	kops_dtype dtype;
+	uint64_t rows, columns;
+	enum bench_mode mode;
+};
+
+/* A device without room for the operands leaves *ret_row blank. */
+static int run_probe(struct bench *b, const struct probe *probe, struct bench_row *ret_row)
+{
+	struct bench_shape shape = {.extents = {probe->rows, probe->columns}};
+	struct measurement what = {.mode = probe->mode, .reps = REPS};
+	struct operands operands = {.n_sets = 0};
+	struct step step;
+
+	*ret_row = bench_row_blank();
+	int rc = bench_shape_step(operation_by_name(probe->op), probe->dtype, &shape, &step, b->why);
+	if (rc < 0)
+		return rc;
+	size_t sets = probe->mode == BENCH_COLD ? operands_cold_sets(b, bench_footprint(&step)) : 1;
+	rc = operands_make(b, &step, sets, &operands);
+	if (rc == 0)
+		rc = measure(b, &what, &operands, ret_row);
+	ret_row->median_us = ret_row->min_us; /* a ceiling is the best that was seen */
+	operands_free(&operands);
+	return bench_is_refusal(rc) ? 0 : rc;
+}
+
+/* By the ops that do nothing but move bytes, as STREAM does: memory may read a little faster than it writes. */
+static int stream_rate(struct bench *b, uint64_t bytes, enum bench_mode mode, double *ret_gbytes)
+{
+	static const struct {
+		const char *op;
+		unsigned operands;
+	} streams[] = {{"copy", 2}, {"add", 3}};
+
+	for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++) {
+		struct probe probe = {.op = streams[i].op, .dtype = KOPS_F32, .rows = 1, .mode = mode};
+		struct bench_head head = {.op = "copy"};
+		struct bench_row row;
+		probe.columns = bytes / streams[i].operands / sizeof(float);
+		int rc = run_probe(b, &probe, &row);
+		if (rc < 0)
+			return rc;
+		*ret_gbytes = fmax(*ret_gbytes, bench_row_gbytes(&head, &row));
+	}
+	return 0;
+}
+
+/* The best over footprints: small ones drown in launching, large ones are not all in the cache. */
+static int cache_rate(struct bench *b, uint64_t cache_bytes, double *ret_gbytes)
+{
+	for (uint64_t eighths = 6; eighths > 0 && cache_bytes > 0; eighths--) {
+		int rc = stream_rate(b, cache_bytes / 8 * eighths, BENCH_WARM, ret_gbytes);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* With as many steps as make the run long. */
+static int fma_rate(struct bench *b, uint64_t elements, double *ret_gflops)
+{
+	struct probe probe = {.op = "fma", .dtype = b->dtype, .rows = elements, .mode = BENCH_WARM};
+	struct bench_head head = {.op = "fma"};
+	struct bench_row row;
+
+	for (probe.columns = FMA_STEPS_FIRST; probe.columns <= FMA_STEPS_LAST; probe.columns *= 4) {
+		int rc = run_probe(b, &probe, &row);
+		if (rc < 0)
+			return rc;
+		*ret_gflops = fmax(*ret_gflops, bench_row_gflops(&head, &row));
+		if (!(row.median_us < FMA_LONG_US))
+			break;
+	}
+	return 0;
+}
+
+/* Tensor cores have another ceiling than the FMA units, and there is no op to measure it with. */
+static bool counts_fma(const struct bench *b)
+{
+	kops_precision precision = b->cli->flags.precision;
+
+	return (b->dtype == KOPS_F32 || b->dtype == KOPS_F64) && precision != KOPS_PRECISION_TF32 &&
+	       precision != KOPS_PRECISION_BF16;
+}
+
+static double to_thousandths(double rate)
+{
+	return round(rate * 1e3) / 1e3;
+}
+
+int bench_ceilings(struct bench *b, struct bench_head *head)
+{
+	bool cpu = strcmp(b->kind, "cpu") == 0;
+	uint64_t cache_bytes = b->device->cache_bytes;
+	int rc = counts_fma(b) ? fma_rate(b, cpu ? FMA_CPU : FMA_GPU, &head->fma_gflops) : 0;
+
+	if (rc == 0)
+		rc = stream_rate(b, cpu ? STREAM_CPU : STREAM_GPU, BENCH_COLD, &head->memory_gbytes);
+	if (rc == 0)
+		rc = cache_rate(b, cpu && cache_bytes > CACHE_CPU ? CACHE_CPU : cache_bytes,
+		                &head->cache_gbytes);
+	head->fma_gflops = to_thousandths(head->fma_gflops);
+	head->memory_gbytes = to_thousandths(head->memory_gbytes);
+	head->cache_gbytes = to_thousandths(head->cache_gbytes);
+	return rc;
+}

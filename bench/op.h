@@ -1,0 +1,10 @@
+/* op.h: `kops-bench OP`: an op's kernels over shapes. */
+#ifndef KOPS_BENCH_OP_H
+#define KOPS_BENCH_OP_H
+
+#include "bench.h"
+
+/* shape: the argument, or NULL. An exit code. */
+int bench_op(struct cli *cli, const struct operation *op, const char *shape);
+
+#endif

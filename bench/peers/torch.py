@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Times PyTorch at the cases that kops-bench measured, the way it times kernels: results into
+memory that is there, as many launches to a sample over as many sets of operands, nothing but the device's time (a CUDA
+graph between two events).
+
+    torch.py < document.json        what `kops-bench OP --json` wrote; OP: softmax, transpose, add
+
+Writes JSON: {"version": …, "rows": [{"shape", "mode", "median_us"}, …]}, one row per shape and mode.
+"""
+import json
+import statistics
+import sys
+
+import torch
+
+SAMPLES = 20
+HOLD_CYCLES = 200_000  # 100 µs
+
+
+def operation(op, shape):
+    """A function that makes one set of operands, and one that enqueues the op on a set."""
+    def operand(*extents):
+        return torch.rand(extents, device="cuda", dtype=torch.float32) * 2 - 1
+
+    if op == "softmax":
+        return (lambda: (operand(*shape), operand(*shape))), (lambda s: torch.softmax(s[0], -1, out=s[1]))
+    if op == "transpose":
+        return (lambda: (operand(*shape), operand(*reversed(shape)))), (lambda s: s[1].copy_(s[0].t()))
+    if op == "add":
+        return (lambda: tuple(operand(*shape) for _ in range(3))), (lambda s: torch.add(s[0], s[1], out=s[2]))
+    sys.exit(f"torch.py: no op {op}; one of softmax, transpose, add")
+
+
+def median_us(op, shape, n_sets, launches):
+    make, enqueue = operation(op, shape)
+    sets = [make() for _ in range(n_sets)]
+    enqueue(sets[0])
+    torch.cuda.synchronize()
+    graphs = []
+    for first in range(0, n_sets, launches):  # as many graphs as it takes to come to each set
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for i in range(launches):
+                enqueue(sets[(first + i) % n_sets])
+        graphs.append(graph)
+    for graph in graphs:  # the first replay uploads it
+        graph.replay()
+    samples = []
+    for i in range(SAMPLES + 2):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(HOLD_CYCLES)  # until the replay is enqueued
+        begin.record()
+        graphs[i % len(graphs)].replay()
+        end.record()
+        end.synchronize()
+        samples.append(begin.elapsed_time(end) * 1e3 / launches)
+    return statistics.median(samples[2:])
+
+
+def main():
+    document = json.load(sys.stdin)
+    cases = {}  # by shape and mode: the sets and launches of the fastest kernel's samples
+    for r in document["rows"]:
+        if r["measured"] and r["sets"] > 0:
+            key = (r["shape"], r["mode"])
+            cases[key] = max(cases.get(key, (0, 0)), (r["launches"], r["sets"]))
+    rows = []
+    for (shape, mode), (launches, n_sets) in cases.items():
+        us = median_us(document["op"], [int(n) for n in shape.split("x")], n_sets, launches)
+        rows.append({"shape": shape, "mode": mode, "median_us": round(us, 3)})
+        torch.cuda.empty_cache()
+    json.dump({"version": torch.__version__, "rows": rows}, sys.stdout)
+
+
+main()

@@ -1,0 +1,177 @@
+#include "plan.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "measure.h"
+#include "random.h"
+
+#define REPS_DEFAULT    20
+#define WARMUP_DEFAULT  5
+#define REPS_MAX        1000000
+#define CPU_TABLE_BYTES (256ull << 20) /* of operands, in tables on the CPU */
+
+/* ---- what is asked for ---- */
+
+/* The shapes follow once the device is known. */
+static int settle_random(struct plan *p)
+{
+	struct cli *cli = p->bench.cli;
+	const struct flags *flags = &cli->flags;
+
+	if (flags->random.value == 0 || flags->random.value > BENCH_SHAPES_MAX)
+		return cli_fail(cli, CLI_USAGE, "--random takes 1 to %d shapes", BENCH_SHAPES_MAX);
+	if (flags->host || flags->cache)
+		return cli_fail(cli, CLI_USAGE,
+		                "--random measures cold operands: leave out --host and --cache");
+	return CLI_OK;
+}
+
+static int settle_shapes(struct plan *p, const char *argument)
+{
+	struct cli *cli = p->bench.cli;
+	const struct flags *flags = &cli->flags;
+	const char *text = argument ? argument : flags->shape;
+	int rc;
+
+	if ((argument != NULL) + (flags->shape != NULL) + (flags->table != NULL) + flags->random.set > 1)
+		return cli_fail(cli, CLI_USAGE,
+		                "a shape, --shape, --table and --random say the same: give one of them");
+	if (flags->random.set)
+		return settle_random(p);
+	if (text)
+		rc = bench_shapes_read(p->op, text, &p->shapes, cli->why);
+	else if (flags->table)
+		rc = bench_shapes_table(p->op, flags->table, &p->shapes, cli->why);
+	else
+		return cli_fail(cli, CLI_USAGE, "%s needs a shape, such as `kops-bench %s %s`, or --table seed",
+		                p->op->name, p->op->name,
+		                strcmp(p->op->name, "gemm") == 0 ? "1024x1024x1024" : "4096x1024");
+	return rc < 0 ? CLI_USAGE : CLI_OK;
+}
+
+static int settle_modes(struct plan *p)
+{
+	struct cli *cli = p->bench.cli;
+	const char *cache = cli->flags.cache;
+
+	p->bench.host = cli->flags.host;
+	if (p->bench.host && cache)
+		return cli_fail(cli, CLI_USAGE, "--cache is for operands in the device's memory, not --host");
+	if (p->bench.host && cli->flags.launches.set)
+		return cli_fail(cli, CLI_USAGE,
+		                "--launches is for operands in the device's memory; with --host a "
+		                "sample is one op");
+	if (cache && strcmp(cache, "cold") != 0 && strcmp(cache, "warm") != 0 && strcmp(cache, "both") != 0)
+		return cli_fail(cli, CLI_USAGE, "--cache takes cold, warm or both, not '%s'", cache);
+	p->warm = cache && strcmp(cache, "cold") != 0;
+	p->cold = cache == NULL || strcmp(cache, "warm") != 0;
+	return CLI_OK;
+}
+
+static uint64_t count_or(struct opt_count count, uint64_t otherwise)
+{
+	return count.set ? count.value : otherwise;
+}
+
+int plan_settle(struct plan *p, const char *argument)
+{
+	struct bench *b = &p->bench;
+	const struct flags *flags = &b->cli->flags;
+
+	b->reps = count_or(flags->reps, REPS_DEFAULT);
+	b->warmup = count_or(flags->warmup, WARMUP_DEFAULT);
+	if (b->reps == 0 || b->reps > REPS_MAX || b->warmup > REPS_MAX)
+		return cli_fail(b->cli, CLI_USAGE, "--reps takes 1 to %d, --warmup up to %d", REPS_MAX,
+		                REPS_MAX);
+	b->launches = count_or(flags->launches, 0);
+	if (flags->launches.set && (b->launches == 0 || b->launches > LAUNCHES_MAX))
+		return cli_fail(b->cli, CLI_USAGE, "--launches takes 1 to %d", LAUNCHES_MAX);
+	if (flags->json && flags->csv)
+		return cli_fail(b->cli, CLI_USAGE, "--json and --csv both want standard output: give one");
+	b->dtype = flags->dtype ? flags->dtype : KOPS_F32;
+	b->seed = flags->seed.set ? flags->seed.value : random_seed();
+	p->check = !flags->no_check;
+	int rc = settle_modes(p);
+	return rc == CLI_OK ? settle_shapes(p, argument) : rc;
+}
+
+/* ---- what the device makes of it ---- */
+
+/* A table is for every device; its end is not for a CPU. */
+static void cut_table(struct plan *p)
+{
+	size_t n = 0, all = p->shapes.n;
+	struct step step;
+
+	if (p->bench.cli->flags.table == NULL || strcmp(p->bench.kind, "cpu") != 0)
+		return;
+	for (size_t i = 0; i < all; i++)
+		if (bench_shape_step(p->op, p->bench.dtype, &p->shapes.list[i], &step, p->bench.why) == 0 &&
+		    bench_footprint(&step) <= CPU_TABLE_BYTES)
+			p->shapes.list[n++] = p->shapes.list[i];
+	p->shapes.n = n;
+	if (n < all)
+		fprintf(stderr, "kops-bench: on the CPU the table stops at 256 MiB of operands\n");
+}
+
+static void fill_head(struct plan *p)
+{
+	static const char *const precisions[] = {"f32", "ieee", "tf32", "bf16"};
+	struct bench_head *head = &p->table.head;
+	const struct bench *b = &p->bench;
+
+	*head = bench_head_blank();
+	bench_put(head->op, sizeof(head->op), p->op->name);
+	bench_put(head->dtype, sizeof(head->dtype), element_type_name(b->dtype));
+	bench_put(head->precision, sizeof(head->precision), precisions[b->cli->flags.precision]);
+	bench_put(head->device, sizeof(head->device), b->device->name);
+	bench_put(head->description, sizeof(head->description), b->device->description);
+	head->seed = b->seed;
+	head->cache_bytes = b->device->cache_bytes;
+}
+
+static void settle_widths(struct plan *p)
+{
+	p->widths = (struct bench_widths){.shape = 5, .kernel = 10};
+	for (size_t i = 0; i < p->shapes.n; i++)
+		p->widths.shape = (int)fmax(p->widths.shape, (double)strlen(p->shapes.list[i].text));
+	for (size_t i = 0; i < p->kernels.n; i++)
+		if (p->kernels.names[i])
+			p->widths.kernel = (int)fmax(p->widths.kernel, (double)strlen(p->kernels.names[i]));
+}
+
+/* A product is measured by the vendor's library, what moves memory by a copy; copy and fma are measures
+ * themselves. */
+static void settle_peer(struct plan *p)
+{
+	const struct bench *b = &p->bench;
+	const char *library = strcmp(b->kind, "cpu") == 0 ? "openblas" : "cublas";
+
+	if (strcmp(p->op->name, "gemm") == 0)
+		p->peer = bench_kernel_find(b->info, b->kind, "gemm", library);
+	p->peer_is_copy = strcmp(p->op->name, "softmax") == 0 || strcmp(p->op->name, "transpose") == 0 ||
+	                  strcmp(p->op->name, "add") == 0;
+}
+
+int plan_prepare(struct plan *p)
+{
+	struct cli *cli = p->bench.cli;
+	int rc = bench_open(&p->bench);
+
+	if (rc != CLI_OK)
+		return rc;
+	const char *kernels = cli->flags.random.set && !cli->flags.kernel ? "all" : cli->flags.kernel;
+	if (bench_kernels_read(p->bench.info, p->bench.kind, p->op->name, kernels, &p->kernels, cli->why) < 0)
+		return CLI_USAGE;
+	if (cli->flags.random.set)
+		bench_shapes_random(p->op, p->bench.kind, cli->flags.random.value, p->bench.seed, &p->shapes);
+	cut_table(p);
+	fill_head(p);
+	settle_widths(p);
+	settle_peer(p);
+	if (p->bench.host || cli->flags.no_ceiling || cli->flags.random.set)
+		return CLI_OK;
+	rc = bench_ceilings(&p->bench, &p->table.head);
+	return rc < 0 ? cli_fail_kops(cli, rc, p->bench.why) : CLI_OK;
+}

@@ -1,0 +1,92 @@
+/*
+ * table.h: what a run of `kops-bench OP` found: one head, one row per shape, kernel and mode, and the figures
+ * that follow from them. Text, JSON and CSV all come from it.
+ *
+ * A real number that is not known (a row that refused, a ceiling that was not measured) is NaN.
+ */
+#ifndef KOPS_BENCH_REPORT_TABLE_H
+#define KOPS_BENCH_REPORT_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kops.h"
+
+#define BENCH_CLASS_BYTES 320
+
+/* Where a kernel finds its operands. */
+enum bench_mode {
+	BENCH_COLD, /* in the device's memory, and in none of its caches */
+	BENCH_WARM, /* in its cache, from the run before */
+	BENCH_HOST, /* in SHARED memory; times are wall times */
+	BENCH_MODES,
+};
+
+struct bench_head {
+	char op[16], dtype[8], precision[8], device[32], description[160];
+	uint64_t seed, cache_bytes; /* of the device; 0: not known */
+	/* Ceilings, by the device's own FMA and copy kernels in the same run. */
+	double fma_gflops, memory_gbytes, cache_gbytes;
+};
+
+struct bench_row {
+	char shape[64], kernel[64];
+	enum bench_mode mode;
+	uint64_t sets, launches, samples; /* launches per sample, over the sets in turn */
+	double flops, bytes;              /* of one launch, counted from the shapes */
+	uint64_t footprint_bytes;         /* of one set of operands */
+	double min_us, median_us, max_us; /* per launch */
+	char peer[64];
+	double peer_us;                   /* the peer's median; "" and NaN: no peer */
+	double max_error, error_to_bound; /* NaN: not checked */
+	bool wrong;
+	bool tensor_cores;  /* then the FMA rate is no bound */
+	bool larger_errors; /* than the precision allows, perhaps: `auto` may not take it */
+	char note[256];     /* why it refused, and other things worth a word */
+	/* In JSON only. */
+	char why[128], passed_over[512], shape_class[BENCH_CLASS_BYTES];
+	double upload_us, compute_us, download_us; /* medians of receipts, host to host */
+};
+
+struct bench_table {
+	struct bench_head head;
+	struct bench_row *rows;
+	size_t n, room;
+};
+
+/* "cold", "warm" or "host". */
+const char *bench_mode_name(enum bench_mode mode);
+
+/* Copies as many whole characters as there is room for. */
+void bench_put(char *to, size_t room, const char *from);
+
+/* A head and a row in which nothing is known. */
+struct bench_head bench_head_blank(void);
+struct bench_row bench_row_blank(void);
+
+/* Keeps a copy. 0 or KOPS_E_NOMEM. Free all with bench_table_free(), allowed on a zeroed table. */
+int bench_table_add(struct bench_table *table, const struct bench_row *row);
+void bench_table_free(struct bench_table *table);
+
+/* Whether the op is judged by its FLOPs; the others are by their bytes. */
+bool bench_counts_flops(const struct bench_head *head);
+
+bool bench_row_measured(const struct bench_row *row);
+
+/* At the median. NaN where not measured. */
+double bench_row_gflops(const struct bench_head *head, const struct bench_row *row);
+double bench_row_gbytes(const struct bench_head *head, const struct bench_row *row);
+/* The one of the two that the op is judged by. */
+double bench_row_speed(const struct bench_head *head, const struct bench_row *row);
+
+/*
+ * The most that the device allows the row, in the unit of bench_row_speed(): for bytes the memory rate, for
+ * FLOPs the lower of the FMA rate and what the memory rate can feed. In a warm row it is the cache's rate
+ * instead. NaN where the ceilings are not known, as for products on tensor cores.
+ */
+double bench_row_ceiling(const struct bench_head *head, const struct bench_row *row);
+double bench_row_ceiling_percent(const struct bench_head *head, const struct bench_row *row);
+double bench_row_peer_percent(const struct bench_head *head, const struct bench_row *row);
+
+#endif

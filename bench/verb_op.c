@@ -1,0 +1,93 @@
+/* The kernels of one op: options and help, the same for every op but for the form of a shape. */
+#include "op.h"
+#include "verbs.h"
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+	return bench_op(cli, operation_by_name(cli->command->name), argc > 0 ? argv[0] : NULL);
+}
+
+static const struct option_row options[] = {
+    OPTION("kernel", 0, "NAMES", text, kernel,
+           "all, or names with commas between them; default: the one that kopsd would take"),
+    OPTION("shape", 0, "SHAPES", text, shape, "the same as the argument"),
+    OPTION("table", 0, "NAME", text, table, "a list of shapes; seed: from cache-resident to 4 GB"),
+    OPTION("random", 0, "N", count, random,
+           "N shapes from --seed: how much slower is kopsd's choice than the fastest kernel?"),
+    OPTION("dtype", 0, "TYPE", dtype, dtype, "f32 (default), f64, f16 or bf16"),
+    OPTION_PRECISION,
+    OPTION("host", 0, NULL, switch, host, "operands in shared memory, wall times"),
+    OPTION("cache", 0, "MODE", text, cache,
+           "cold (default): operands come from memory; warm: from the cache; both"),
+    OPTION("reps", 0, "N", count, reps, "samples; default 20"),
+    OPTION("warmup", 0, "N", count, warmup, "samples before, not counted; default 5"),
+    OPTION("launches", 0, "N", count, launches,
+           "in a sample, up to 32; default: as many as last 1 ms; 1 shows what single jobs get"),
+    OPTION("seed", 0, "N", count, seed, "of the random input and shapes; default: another each time"),
+    OPTION("no-check", 0, NULL, switch, no_check, "do not compare with float64"),
+    OPTION("no-ceiling", 0, NULL, switch, no_ceiling, "do not measure what the device allows"),
+    OPTION("csv", 0, NULL, switch, csv, "one line per shape, kernel and mode, for machines"),
+    OPTION_DEVICE,
+    OPTION("timeout", 0, "TIME", time, timeout_ms,
+           "give up on a job after so long: 2 (seconds), 500ms, 1min; default 10min"),
+    OPTION_JSON,
+    OPTIONS_END,
+};
+
+#define HELP                                                                                                   \
+	"Operands are random, in the device's memory. A sample is a job of equal ops, timed by the device:\n"  \
+	"--launches, or as many as last a millisecond. Cold, they go over so many sets of operands in turn\n"  \
+	"that four times the device's cache passes between two uses; warm, over one set, where it fits the\n"  \
+	"cache. A case ends after --reps samples, 2 s with 5 of them, or 10 s. GFLOP/s for gemm and fma, "     \
+	"GB/s\n"                                                                                               \
+	"for the rest, each byte counted once each way.\n"                                                     \
+	"  % ceiling  of what the device allows: what fma, and copy and add, reach in the same run; for "      \
+	"warm\n"                                                                                               \
+	"             operands, what they reach within the cache\n"                                            \
+	"  % peer     of cublas or openblas for gemm; for softmax, transpose and add, of a copy of as many\n"  \
+	"             bytes\n"                                                                                 \
+	"  max error  against float64, on blocks of a result that held NaN before; of bound: its part of "     \
+	"what\n"                                                                                               \
+	"             rounding may do. Exit status 5 where it is more.\n"                                      \
+	"A kernel that refuses is shown with its reason. Tables on the CPU stop at 256 MiB. bench/plot of "    \
+	"the\n"                                                                                                \
+	"source draws what --csv and --json write.\n"                                                          \
+	"\n"                                                                                                   \
+	"--random N judges the choice of kernels instead. On N shapes of no special size all kernels run, "    \
+	"but\n"                                                                                                \
+	"for those that were far behind on a shape of no more work; those that a first look shows to be far\n" \
+	"from the fastest are not measured again. The loss is by how much the kernel that kopsd takes by\n"    \
+	"itself, once it has seen some jobs of a shape, is slower than the fastest that it may take. A "       \
+	"kernel\n"                                                                                             \
+	"whose errors may be larger than the precision asks for is timed, but does not count. --csv has all\n" \
+	"figures of all kernels.\n"                                                                            \
+	"\n"                                                                                                   \
+	"Examples:\n"
+
+#define BENCH(op, what, form, examples)                                                                        \
+	const struct command command_bench_##op = {                                                            \
+	    .name = #op,                                                                                       \
+	    .summary = "speed of the kernels for " what,                                                       \
+	    .usage = "[options] [SHAPE[,SHAPE…] | --table seed | --random N]",                                 \
+	    .help = "A shape is " form ".\n" HELP examples,                                                    \
+	    .min_args = 0,                                                                                     \
+	    .max_args = 1,                                                                                     \
+	    .args_are = "shapes in one word, with commas between them",                                        \
+	    .options = options,                                                                                \
+	    .json_verb = "bench",                                                                              \
+	    .run = run,                                                                                        \
+	}
+
+BENCH(gemm, "products of matrices", "MxNxK, or one number for a cube",
+      "  kops-bench gemm --table seed --kernel all --csv > gemm.csv\n"
+      "  kops-bench gemm 1024,2048 --device cpu --kernel reference,openblas\n"
+      "  kops-bench gemm 4096 --host --json\n"
+      "  kops-bench gemm --random 200 --seed 1 --csv > choice.csv\n");
+BENCH(softmax, "softmax of rows", "ROWSxCOLUMNS, or one number for a square",
+      "  kops-bench softmax 4096x1024,16384x4096 --kernel all --cache both --csv > softmax.csv\n");
+BENCH(transpose, "transposition", "ROWSxCOLUMNS, or one number for a square",
+      "  kops-bench transpose 4096 --kernel all\n");
+BENCH(add, "sums", "ROWSxCOLUMNS, or one number for a square", "  kops-bench add 4096 --kernel all\n");
+BENCH(copy, "copies", "ROWSxCOLUMNS, or one number for a square", "  kops-bench copy 4096 --kernel all\n");
+BENCH(fma, "arithmetic in registers", "ELEMENTSxSTEPS, or the elements alone",
+      "  kops-bench fma --table seed --kernel all\n");

@@ -1,0 +1,255 @@
+#include "files/dims.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "why.h"
+
+static const enum dims_axis axes_of[3][2] = {{DIMS_M, DIMS_K}, {DIMS_K, DIMS_N}, {DIMS_M, DIMS_N}};
+static const char *const file_names[3] = {"op(A)", "op(B)", "C"};
+static const char axis_names[DIMS_AXES] = {'M', 'N', 'K'};
+static const char axis_letters[DIMS_AXES] = {'m', 'n', 'k'};
+
+/* What is known of M, N and K so far, and from where, for errors. */
+struct known {
+	bool set[DIMS_AXES];
+	uint64_t value[DIMS_AXES];
+	char from[DIMS_AXES][128];
+};
+
+static void learn(struct known *known, enum dims_axis axis, uint64_t value, const char *from)
+{
+	known->set[axis] = true;
+	known->value[axis] = value;
+	snprintf(known->from[axis], sizeof(known->from[axis]), "%s", from);
+}
+
+static uint64_t square_root(uint64_t n)
+{
+	uint64_t root = (uint64_t)sqrt((double)n);
+
+	while (root > 0 && root > n / root)
+		root--;
+	while ((root + 1) <= n / (root + 1))
+		root++;
+	return root;
+}
+
+static bool is_square(uint64_t n, uint64_t *ret_root)
+{
+	uint64_t root = square_root(n);
+
+	*ret_root = root;
+	return root * root == n;
+}
+
+static int check_elements(const char *path, uint64_t bytes, size_t elem, char *why)
+{
+	if (bytes % elem == 0)
+		return 0;
+	return why_invalid(
+	    why, "%s has %" PRIu64 " bytes, no multiple of the %zu bytes of an element; is --dtype right?",
+	    path, bytes, elem);
+}
+
+/* Takes the shape of a file that tells it; f says which operand it is. */
+static int learn_shape(struct known *known, const struct dims_file *file, int f, char *why)
+{
+	uint64_t extents[2] = {file->rows, file->cols};
+	char from[128];
+
+	snprintf(from, sizeof(from), "%s as %s", file->path, file_names[f]);
+	for (int i = 0; i < 2; i++) {
+		enum dims_axis axis = axes_of[f][i];
+		if (known->set[axis] && known->value[axis] != extents[i])
+			return why_invalid(why,
+			                   "%s is %" PRIu64 "×%" PRIu64 ", so %c = %" PRIu64
+			                   ", but %c = %" PRIu64 " by %s",
+			                   from, file->rows, file->cols, axis_names[axis], extents[i],
+			                   axis_names[axis], known->value[axis], known->from[axis]);
+		learn(known, axis, extents[i], from);
+	}
+	return 0;
+}
+
+/* Finds the second extent of a raw file whose first is known. *progress is set if it did. */
+static int divide(struct known *known, const struct dims_file *file, const enum dims_axis axes[2], size_t elem,
+                  bool *progress, char *why)
+{
+	for (int i = 0; i < 2; i++) {
+		enum dims_axis have = axes[i], want = axes[1 - i];
+		if (!known->set[have] || known->set[want] || known->value[have] == 0)
+			continue;
+		uint64_t elements = file->bytes / elem;
+		if (elements % known->value[have] != 0)
+			return why_invalid(why,
+			                   "%s does not fit %c = %" PRIu64
+			                   " (by %s): expected a multiple of %" PRIu64
+			                   " bytes, it has %" PRIu64,
+			                   file->path, axis_names[have], known->value[have], known->from[have],
+			                   known->value[have] * elem, file->bytes);
+		learn(known, want, elements / known->value[have], file->path);
+		*progress = true;
+	}
+	return 0;
+}
+
+static int solve(struct known *known, const struct dims_file files[3], size_t elem, char *why)
+{
+	bool progress = true;
+
+	while (progress) {
+		progress = false;
+		for (int f = 0; f < 3; f++) {
+			if (files[f].path == NULL || !files[f].raw)
+				continue;
+			int rc = divide(known, &files[f], axes_of[f], elem, &progress, why);
+			if (rc < 0)
+				return rc;
+		}
+	}
+	return 0;
+}
+
+/* Two raw files of one square size and nothing else to go by. */
+static void assume_square(struct known *known, const struct dims_file files[3], size_t elem)
+{
+	uint64_t root;
+
+	if (known->set[DIMS_M] || known->set[DIMS_N] || known->set[DIMS_K] ||
+	    files[0].bytes != files[1].bytes || !is_square(files[0].bytes / elem, &root))
+		return;
+	for (int axis = 0; axis < DIMS_AXES; axis++)
+		learn(known, (enum dims_axis)axis, root, files[0].path);
+}
+
+static int verify(const struct known *known, const struct dims_file files[3], size_t elem, char *why)
+{
+	for (int f = 0; f < 3; f++) {
+		enum dims_axis r = axes_of[f][0], c = axes_of[f][1];
+		uint64_t expected;
+		if (files[f].path == NULL || !files[f].raw)
+			continue;
+		if (__builtin_mul_overflow(known->value[r], known->value[c], &expected) ||
+		    __builtin_mul_overflow(expected, (uint64_t)elem, &expected))
+			return why_invalid(why,
+			                   "%c = %" PRIu64 " and %c = %" PRIu64 " are more than any file holds",
+			                   axis_names[r], known->value[r], axis_names[c], known->value[c]);
+		if (expected != files[f].bytes)
+			return why_invalid(why,
+			                   "%s does not fit: %s is %c×%c = %" PRIu64 "×%" PRIu64
+			                   ", expected %" PRIu64 " bytes, it has %" PRIu64,
+			                   files[f].path, file_names[f], axis_names[r], axis_names[c],
+			                   known->value[r], known->value[c], expected, files[f].bytes);
+	}
+	return 0;
+}
+
+static int all_known(const struct known *known, const struct dims_file files[3], char *why)
+{
+	bool nothing = !known->set[DIMS_M] && !known->set[DIMS_N] && !known->set[DIMS_K];
+
+	if (nothing)
+		return why_invalid(why,
+		                   "the sizes of %s (%" PRIu64 " bytes) and %s (%" PRIu64
+		                   " bytes) do not tell their shapes: give one of -m, -n, -k",
+		                   files[0].path, files[0].bytes, files[1].path, files[1].bytes);
+	for (int axis = 0; axis < DIMS_AXES; axis++)
+		if (!known->set[axis])
+			return why_invalid(why, "%c follows from nothing: give -%c", axis_names[axis],
+			                   axis_letters[axis]);
+	return 0;
+}
+
+int dims_product(const struct dims_file files[3], const struct opt_count given[DIMS_AXES], size_t elem,
+                 uint64_t ret[DIMS_AXES], char *why)
+{
+	struct known known = {0};
+	int rc = 0;
+
+	for (int axis = 0; axis < DIMS_AXES; axis++) {
+		char from[3] = {'-', axis_letters[axis], '\0'};
+		if (given[axis].set)
+			learn(&known, (enum dims_axis)axis, given[axis].value, from);
+	}
+	for (int f = 0; f < 3 && rc == 0; f++) {
+		if (files[f].path == NULL)
+			continue;
+		rc = files[f].raw ? check_elements(files[f].path, files[f].bytes, elem, why)
+		                  : learn_shape(&known, &files[f], f, why);
+	}
+	if (rc < 0)
+		return rc;
+	rc = solve(&known, files, elem, why);
+	if (rc < 0)
+		return rc;
+	assume_square(&known, files, elem);
+	rc = all_known(&known, files, why);
+	if (rc < 0)
+		return rc;
+	rc = verify(&known, files, elem, why);
+	if (rc < 0)
+		return rc;
+	memcpy(ret, known.value, sizeof(known.value));
+	return 0;
+}
+
+int dims_matrix(const char *path, uint64_t bytes, size_t elem, struct opt_count rows, struct opt_count cols,
+                uint64_t *ret_rows, uint64_t *ret_cols, char *why)
+{
+	uint64_t elements = bytes / elem, expected;
+	struct opt_count *unknown = rows.set ? &cols : &rows;
+	uint64_t have = rows.set ? rows.value : cols.value;
+
+	int rc = check_elements(path, bytes, elem, why);
+	if (rc < 0)
+		return rc;
+	if (!rows.set && !cols.set) {
+		if (!is_square(elements, &rows.value))
+			return why_invalid(
+			    why, "the size of %s (%" PRIu64 " bytes) does not tell its shape: give -m or -n",
+			    path, bytes);
+		cols.value = rows.value;
+	} else if (!rows.set || !cols.set) {
+		if (have == 0)
+			return why_invalid(why, "the shape of %s needs both -m and -n when one is 0", path);
+		if (elements % have != 0)
+			return why_invalid(why,
+			                   "%s does not fit -%c %" PRIu64 ": expected a multiple of %" PRIu64
+			                   " bytes, it has %" PRIu64,
+			                   path, rows.set ? 'm' : 'n', have, have * elem, bytes);
+		unknown->value = elements / have;
+	}
+	if (__builtin_mul_overflow(rows.value, cols.value, &expected) ||
+	    __builtin_mul_overflow(expected, (uint64_t)elem, &expected) || expected != bytes)
+		return why_invalid(
+		    why, "%s does not fit: %" PRIu64 "×%" PRIu64 " expected %" PRIu64 " bytes, it has %" PRIu64,
+		    path, rows.value, cols.value, expected, bytes);
+	*ret_rows = rows.value;
+	*ret_cols = cols.value;
+	return 0;
+}
+
+int dims_repeated(const char *path, uint64_t bytes, size_t elem, uint64_t rows, uint64_t cols,
+                  uint64_t *ret_rows, uint64_t *ret_cols, char *why)
+{
+	const uint64_t shapes[4][2] = {{rows, cols}, {1, cols}, {rows, 1}, {1, 1}};
+
+	int rc = check_elements(path, bytes, elem, why);
+	if (rc < 0)
+		return rc;
+	for (int i = 0; i < 4; i++) {
+		if (shapes[i][0] * shapes[i][1] != bytes / elem)
+			continue;
+		*ret_rows = shapes[i][0];
+		*ret_cols = shapes[i][1];
+		return 0;
+	}
+	return why_invalid(why,
+	                   "%s does not fit: for a sum of %" PRIu64 "×%" PRIu64 " expected %" PRIu64
+	                   " bytes (the whole), %" PRIu64 " (a row), %" PRIu64
+	                   " (a column) or %zu (one element), it has %" PRIu64,
+	                   path, rows, cols, rows * cols * elem, cols * elem, rows * elem, elem, bytes);
+}

@@ -1,0 +1,49 @@
+/*
+ * element.h: elements of any dtype as doubles, one at a time or along a row of a strided array.
+ */
+#ifndef KOPS_CLI_FILES_ELEMENT_H
+#define KOPS_CLI_FILES_ELEMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kops.h"
+
+/* "f32", "f64", "f16", "bf16"; "?" for no dtype. */
+const char *element_type_name(kops_dtype dtype);
+bool element_type_by_name(const char *name, kops_dtype *ret_dtype);
+
+/* Half the distance from 1 to the next number: 2^-24 for f32. */
+double element_roundoff(kops_dtype dtype);
+double element_largest(kops_dtype dtype);  /* finite */
+double element_smallest(kops_dtype dtype); /* normal */
+
+double element_get(kops_dtype dtype, const void *at);
+/* Rounds to nearest, ties to even. */
+void element_put(kops_dtype dtype, void *at, double value);
+
+/* A strided array in this process. */
+struct elements {
+	const unsigned char *data; /* element (0, 0, …) */
+	kops_dtype dtype;
+	uint32_t rank;
+	uint64_t shape[KOPS_RANK_MAX];
+	int64_t strides[KOPS_RANK_MAX]; /* elements */
+};
+
+/* Of a view into a SHARED buffer. */
+struct elements elements_of(const kops_view *view);
+/* Of dense memory with the shape of another array. */
+struct elements elements_dense(const void *data, const struct elements *shape);
+
+uint64_t elements_count(const struct elements *e);
+uint64_t elements_columns(const struct elements *e); /* the last extent */
+uint64_t elements_rows(const struct elements *e);    /* the product of the others */
+
+/*
+ * Elements [first, first + n) of row `row` as doubles; rows are counted over all axes but the last, in
+ * C order. out has room for n.
+ */
+void elements_row(const struct elements *e, uint64_t row, uint64_t first, uint64_t n, double *out);
+
+#endif

@@ -1,0 +1,378 @@
+#include "files/jobfile.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "why.h"
+
+#define WORDS_MAX 16
+
+struct line {
+	struct jobfile *file;
+	unsigned number;
+	char *words[WORDS_MAX];
+	bool quoted[WORDS_MAX]; /* a file name, whatever it looks like */
+	size_t n;
+	char *why;
+};
+
+#define LINE_ERROR(line, format, ...)                                                                          \
+	why_invalid((line)->why, "%s:%u: " format, (line)->file->path, (line)->number, ##__VA_ARGS__)
+
+static bool is_name_character(char c)
+{
+	return isalnum((unsigned char)c) || c == '_';
+}
+
+static bool is_name(const char *word)
+{
+	size_t n = 0;
+
+	while (is_name_character(word[n]))
+		n++;
+	return n > 0 && n < JOBFILE_NAME_BYTES && word[n] == '\0' && !isdigit((unsigned char)word[0]);
+}
+
+/* Ends the word that starts at *text, in place; *text then points behind it. */
+static int cut_word(struct line *line, char **text)
+{
+	char *start = *text, *end;
+	bool quoted = *start == '"';
+
+	if (line->n == WORDS_MAX)
+		return LINE_ERROR(line, "more than %d words", WORDS_MAX);
+	if (quoted) {
+		end = strchr(++start, '"');
+		if (end == NULL)
+			return LINE_ERROR(line, "a quotation mark is missing at the end of %s", start);
+	} else {
+		end = start + strcspn(start, " \t#");
+	}
+	bool comment = *end == '#';
+	*text = *end == '\0' || comment ? end : end + 1;
+	if (comment) /* what follows is never looked at */
+		*text = end + strlen(end);
+	*end = '\0';
+	line->quoted[line->n] = quoted;
+	line->words[line->n++] = start;
+	return 0;
+}
+
+/* Splits at blanks, up to a comment; "name=word" at the start of a line splits there too. */
+static int split(struct line *line, char *text)
+{
+	size_t name = 0;
+
+	text += strspn(text, " \t");
+	while (is_name_character(text[name]))
+		name++;
+	char *equals = text + name + strspn(text + name, " \t");
+	if (name > 0 && *equals == '=') {
+		line->words[line->n++] = text;
+		line->words[line->n++] = (char *)"=";
+		text[name] = '\0';
+		text = equals + 1;
+	}
+	for (;;) {
+		text += strspn(text, " \t");
+		if (*text == '\0' || *text == '#')
+			return 0;
+		int rc = cut_word(line, &text);
+		if (rc < 0)
+			return rc;
+	}
+}
+
+static const struct jobfile_value *find(const struct jobfile *file, const char *name, unsigned *ret_index)
+{
+	for (size_t i = 0; i < file->n_values; i++) {
+		if (strcmp(file->values[i].name, name) != 0)
+			continue;
+		*ret_index = (unsigned)i;
+		return &file->values[i];
+	}
+	return NULL;
+}
+
+static int look_up(const struct line *line, const char *name, unsigned *ret_index)
+{
+	if (find(line->file, name, ret_index))
+		return 0;
+	if (strchr(name, '.') || strchr(name, '/'))
+		return LINE_ERROR(line, "'%s' is no value; load a file first: x = load %s", name, name);
+	return LINE_ERROR(line, "no value is named '%s' above this line", name);
+}
+
+static bool parse_yes(const char *text, void *member)
+{
+	*(bool *)member = strcmp(text, "yes") == 0;
+	return *(bool *)member || strcmp(text, "no") == 0;
+}
+
+static bool parse_steps(const char *text, void *member)
+{
+	struct opt_count *steps = member;
+
+	return options_count(text, steps) && steps->value <= UINT32_MAX;
+}
+
+#define KEY(op, key, parse, member)                                                                            \
+	{                                                                                                      \
+		op, key, parse, offsetof(struct jobfile_value, member)                                         \
+	}
+static const struct key {
+	const char *op; /* NULL: any but load */
+	const char *key;
+	bool (*parse)(const char *text, void *member);
+	size_t member;
+} keys[] = {
+    KEY("gemm", "alpha", options_real, alpha),
+    KEY("gemm", "beta", options_real, beta),
+    KEY("gemm", "precision", options_precision, precision),
+    KEY("softmax", "scale", options_real, scale),
+    KEY("softmax", "log", parse_yes, log),
+    KEY("fma", "alpha", options_real, alpha),
+    KEY("fma", "beta", options_real, beta),
+    KEY("fma", "steps", parse_steps, steps),
+    KEY("load", "dtype", options_dtype, dtype),
+    KEY("load", "rows", options_count, rows),
+    KEY("load", "cols", options_count, cols),
+    KEY(NULL, "kernel", options_text, kernel),
+};
+
+static const char *op_name(const struct jobfile_value *value)
+{
+	return value->op ? value->op->name : "load";
+}
+
+static const struct key *key_of(const struct jobfile_value *value, const char *name)
+{
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		bool fits = keys[i].op ? strcmp(keys[i].op, op_name(value)) == 0 : value->op != NULL;
+		if (fits && strcmp(keys[i].key, name) == 0)
+			return &keys[i];
+	}
+	return NULL;
+}
+
+/* key=value */
+static int parse_setting(struct line *line, struct jobfile_value *value, char *word)
+{
+	char *text = strchr(word, '=');
+	const struct key *key;
+
+	*text++ = '\0';
+	if (value->op && strcmp(value->op->name, "gemm") == 0 && strcmp(word, "c") == 0) {
+		value->has_old = true;
+		return look_up(line, text, &value->old);
+	}
+	key = key_of(value, word);
+	if (key == NULL)
+		return LINE_ERROR(line, "%s has no setting '%s'", op_name(value), word);
+	if (!key->parse(text, (char *)value + key->member))
+		return LINE_ERROR(line, "%s does not take '%s'", word, text);
+	return 0;
+}
+
+/* NAME or NAME' */
+static int parse_operand(struct line *line, struct jobfile_value *value, unsigned i, char *word)
+{
+	size_t n = strlen(word);
+
+	if (i == value->op->n_inputs)
+		return LINE_ERROR(line, "%s takes %u operand%s; '%s' is one too many", value->op->name, i,
+		                  i == 1 ? "" : "s", word);
+	value->operands[i].transposed = n > 1 && word[n - 1] == '\'';
+	if (value->operands[i].transposed)
+		word[n - 1] = '\0';
+	return look_up(line, word, &value->operands[i].value);
+}
+
+static int parse_op(struct line *line, struct jobfile_value *value)
+{
+	unsigned n = 0;
+
+	for (size_t i = 3; i < line->n; i++) {
+		char *word = line->words[i];
+		int rc = strchr(word, '=') ? parse_setting(line, value, word)
+		                           : parse_operand(line, value, n++, word);
+		if (rc < 0)
+			return rc;
+	}
+	if (n < value->op->n_inputs)
+		return LINE_ERROR(line, "%s takes %u operand%s, got %u", value->op->name, value->op->n_inputs,
+		                  value->op->n_inputs == 1 ? "" : "s", n);
+	if (value->beta.set && !value->has_old && strcmp(value->op->name, "gemm") == 0)
+		return LINE_ERROR(line, "beta= needs c=NAME, the matrix that it multiplies");
+	return 0;
+}
+
+static int parse_load(struct line *line, struct jobfile_value *value)
+{
+	for (size_t i = 3; i < line->n; i++) {
+		char *word = line->words[i];
+		int rc = 0;
+		if (!line->quoted[i] && value->path && strchr(word, '='))
+			rc = parse_setting(line, value, word);
+		else if (value->path)
+			rc = LINE_ERROR(
+			    line, "load takes one file; '%s' is one too many (\"quote\" names with blanks)",
+			    word);
+		else
+			value->path = word;
+		if (rc < 0)
+			return rc;
+	}
+	if (value->path == NULL || value->path[0] == '\0')
+		return LINE_ERROR(line, "load takes a file");
+	return 0;
+}
+
+static int parse_value(struct line *line)
+{
+	struct jobfile *file = line->file;
+	struct jobfile_value value = {.line = line->number};
+	const struct jobfile_value *before;
+	unsigned index;
+	int rc;
+
+	if (!is_name(line->words[0]))
+		return LINE_ERROR(line,
+		                  "'%s' is no name: up to %d letters, digits and _, starting with a letter",
+		                  line->words[0], JOBFILE_NAME_BYTES - 1);
+	before = find(file, line->words[0], &index);
+	if (before)
+		return LINE_ERROR(line, "'%s' has a value since line %u; take another name", before->name,
+		                  before->line);
+	if (line->n < 3)
+		return LINE_ERROR(line, "nothing after '%s ='", line->words[0]);
+	if (file->n_values == JOBFILE_VALUES_MAX)
+		return LINE_ERROR(line, "more than %d values", JOBFILE_VALUES_MAX);
+	snprintf(value.name, sizeof(value.name), "%s", line->words[0]);
+	if (strcmp(line->words[2], "load") == 0) {
+		rc = parse_load(line, &value);
+	} else {
+		value.op = operation_by_name(line->words[2]);
+		if (value.op == NULL)
+			return LINE_ERROR(line, "'%s' is not load, gemm, softmax, transpose, add, copy or fma",
+			                  line->words[2]);
+		rc = parse_op(line, &value);
+	}
+	if (rc == 0)
+		file->values[file->n_values++] = value;
+	return rc;
+}
+
+static int parse_save(struct line *line)
+{
+	struct jobfile *file = line->file;
+	struct jobfile_save save = {.line = line->number};
+
+	if (line->n != 3)
+		return LINE_ERROR(line, "save takes a value and a file: save y y.npy");
+	if (file->n_saves == JOBFILE_SAVES_MAX)
+		return LINE_ERROR(line, "more than %d saved values", JOBFILE_SAVES_MAX);
+	int rc = look_up(line, line->words[1], &save.value);
+	if (rc < 0)
+		return rc;
+	save.path = line->words[2];
+	if (save.path[0] == '\0')
+		return LINE_ERROR(line, "save takes a value and a file: save y y.npy");
+	file->saves[file->n_saves++] = save;
+	return 0;
+}
+
+static int parse_line(struct jobfile *file, unsigned number, char *text, char *why)
+{
+	struct line line = {.file = file, .number = number, .why = why};
+
+	int rc = split(&line, text);
+	if (rc < 0 || line.n == 0)
+		return rc;
+	if (line.n >= 2 && strcmp(line.words[1], "=") == 0)
+		return parse_value(&line);
+	if (strcmp(line.words[0], "save") == 0)
+		return parse_save(&line);
+	return LINE_ERROR(&line, "expected 'NAME = …' or 'save NAME FILE', not '%s'", line.words[0]);
+}
+
+static int parse_lines(struct jobfile *file, char *why)
+{
+	unsigned number = 1;
+
+	for (char *line = file->text, *next; line; line = next, number++) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		size_t n = strlen(line);
+		if (n > 0 && line[n - 1] == '\r')
+			line[n - 1] = '\0';
+		int rc = parse_line(file, number, line, why);
+		if (rc < 0)
+			return rc;
+	}
+	if (file->n_values == 0)
+		return why_invalid(why, "%s: nothing to do; a first line might be: x = load x.npy", file->path);
+	return 0;
+}
+
+int jobfile_parse(const char *path, const char *text, size_t len, struct jobfile **ret, char *why)
+{
+	struct jobfile *file;
+	int rc;
+
+	if (memchr(text, '\0', len))
+		return why_invalid(why, "%s: not a text file", path);
+	file = calloc(1, sizeof(*file));
+	if (file == NULL || (file->text = malloc(len + 1)) == NULL) {
+		free(file);
+		why_invalid(why, "out of memory");
+		return KOPS_E_NOMEM;
+	}
+	file->path = path;
+	memcpy(file->text, text, len);
+	file->text[len] = '\0';
+	rc = parse_lines(file, why);
+	if (rc < 0) {
+		jobfile_free(file);
+		return rc;
+	}
+	*ret = file;
+	return 0;
+}
+
+int jobfile_read(const char *path, struct jobfile **ret, char *why)
+{
+	bool standard = strcmp(path, "-") == 0;
+	FILE *in = standard ? stdin : fopen(path, "re");
+	char *text = malloc(JOBFILE_BYTES_MAX + 1);
+	int rc;
+
+	if (in == NULL || text == NULL) {
+		rc = why_invalid(why, "cannot open %s: %s", path, strerror(errno));
+		goto out;
+	}
+	size_t n = fread(text, 1, JOBFILE_BYTES_MAX + 1, in);
+	if (ferror(in))
+		rc = why_invalid(why, "cannot read %s: %s", path, strerror(errno));
+	else if (n > JOBFILE_BYTES_MAX)
+		rc = why_invalid(why, "%s: more than %d bytes is no job file", path, JOBFILE_BYTES_MAX);
+	else
+		rc = jobfile_parse(standard ? "standard input" : path, text, n, ret, why);
+out:
+	if (in && !standard)
+		fclose(in);
+	free(text);
+	return rc;
+}
+
+void jobfile_free(struct jobfile *file)
+{
+	if (file == NULL)
+		return;
+	free(file->text);
+	free(file);
+}

@@ -1,0 +1,66 @@
+/*
+ * jobfile.h: the text files of `kops-client run`; docs/job-files.md describes them to users. Parsing only: no
+ * file named in one is touched.
+ */
+#ifndef KOPS_CLI_FILES_JOBFILE_H
+#define KOPS_CLI_FILES_JOBFILE_H
+
+#include "op/operation.h"
+#include "options.h"
+
+#define JOBFILE_BYTES_MAX  65536
+#define JOBFILE_VALUES_MAX 128
+#define JOBFILE_SAVES_MAX  64
+#define JOBFILE_NAME_BYTES 64
+
+struct jobfile_operand {
+	unsigned value; /* index into values, below that of the value that uses it */
+	bool transposed;
+};
+
+/* One "name = …" line. */
+struct jobfile_value {
+	char name[JOBFILE_NAME_BYTES];
+	unsigned line;
+	const struct operation *op; /* NULL: loaded from `path` */
+	/* op */
+	struct jobfile_operand operands[STEP_INPUTS_MAX];
+	bool has_old; /* c=NAME of a gemm */
+	unsigned old;
+	struct opt_real alpha, beta, scale;
+	struct opt_count steps; /* at most UINT32_MAX */
+	bool log;
+	kops_precision precision;
+	const char *kernel;
+	/* load */
+	const char *path;
+	kops_dtype dtype; /* 0: not said */
+	struct opt_count rows, cols;
+};
+
+struct jobfile_save {
+	unsigned value;
+	unsigned line;
+	const char *path;
+};
+
+struct jobfile {
+	const char *path; /* for errors */
+	size_t n_values, n_saves;
+	struct jobfile_value values[JOBFILE_VALUES_MAX];
+	struct jobfile_save saves[JOBFILE_SAVES_MAX];
+	char *text; /* what the strings above point into */
+};
+
+/*
+ * Parses len bytes of text; path is named in errors and must outlive the result. KOPS_E_INVALID with
+ * "path:line: …" in why (CLI_WHY_BYTES), KOPS_E_NOMEM. Free with jobfile_free().
+ */
+int jobfile_parse(const char *path, const char *text, size_t len, struct jobfile **ret, char *why);
+
+/* Reads and parses a file, or standard input for "-". Errors as above. */
+int jobfile_read(const char *path, struct jobfile **ret, char *why);
+
+void jobfile_free(struct jobfile *file); /* NULL is allowed */
+
+#endif

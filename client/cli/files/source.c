@@ -1,0 +1,166 @@
+#include "files/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "files/foreign.h"
+#include "files/npy.h"
+#include "progress.h"
+#include "why.h"
+
+static bool has_npy_name(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n >= 4 && strcmp(path + n - 4, ".npy") == 0;
+}
+
+static ssize_t read_at(int fd, void *out, size_t bytes, uint64_t offset)
+{
+	ssize_t n;
+
+	do
+		n = pread(fd, out, bytes, (off_t)offset);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+static int read_npy(struct source *s, const unsigned char *head, size_t len, uint64_t file_bytes, char *why)
+{
+	struct npy_header h;
+	char reason[CLI_WHY_BYTES / 2];
+	char *text = reason;
+
+	int rc = npy_parse(head, len, &h, why);
+	if (rc < 0) {
+		snprintf(text, sizeof(reason), "%s", why);
+		return why_invalid(why, "cannot use %s: %s", s->path, text);
+	}
+	if (h.bytes != file_bytes - h.offset)
+		return why_invalid(
+		    why, "%s is %s: its header tells of %" PRIu64 " bytes of elements, it has %" PRIu64,
+		    s->path, h.bytes > file_bytes - h.offset ? "cut short" : "too long", h.bytes,
+		    file_bytes - h.offset);
+	s->npy = true;
+	s->fortran = h.fortran;
+	s->dtype = h.dtype;
+	s->rank = h.rank;
+	memcpy(s->shape, h.shape, sizeof(s->shape));
+	s->offset = h.offset;
+	s->bytes = h.bytes;
+	return 0;
+}
+
+static int inspect(struct source *s, char *why)
+{
+	unsigned char head[NPY_HEADER_MAX];
+	struct stat st;
+
+	if (fstat(s->fd, &st) < 0)
+		return why_invalid(why, "cannot read %s: %s", s->path, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return why_invalid(why, "cannot read %s: it is a directory", s->path);
+	if (!S_ISREG(st.st_mode))
+		return why_invalid(
+		    why, "cannot read %s: its size must be known first; save it to a file and name that",
+		    s->path);
+	ssize_t n = read_at(s->fd, head, sizeof(head), 0);
+	if (n < 0)
+		return why_invalid(why, "cannot read %s: %s", s->path, strerror(errno));
+	if (has_npy_name(s->path) || (n >= NPY_MAGIC_BYTES && memcmp(head, NPY_MAGIC, NPY_MAGIC_BYTES) == 0))
+		return read_npy(s, head, (size_t)n, (uint64_t)st.st_size, why);
+	s->bytes = (uint64_t)st.st_size;
+	return foreign_input(s->path, head, (size_t)n, why);
+}
+
+int source_open(const char *path, struct source *ret, char *why)
+{
+	struct source s = {.path = path};
+
+	if (strcmp(path, "-") == 0)
+		return why_invalid(
+		    why, "cannot read -: matrices are read from files; for a file named -, write ./-");
+	s.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (s.fd < 0)
+		return why_invalid(why, "cannot open %s: %s", path, strerror(errno));
+	int rc = inspect(&s, why);
+	if (rc < 0) {
+		close(s.fd);
+		return rc;
+	}
+	*ret = s;
+	return 0;
+}
+
+void source_close(struct source *source)
+{
+	if (source->fd >= 0)
+		close(source->fd);
+	source->fd = -1;
+}
+
+void source_set_matrix(struct source *source, uint64_t rows, uint64_t cols)
+{
+	source->rank = 2;
+	source->shape[0] = rows;
+	source->shape[1] = cols;
+}
+
+static int read_all(const struct source *s, unsigned char *out, char *why)
+{
+	struct progress progress;
+	uint64_t done = 0;
+
+	progress_start(&progress, "reading", s->path, s->bytes);
+	while (done < s->bytes) {
+		ssize_t n =
+		    read_at(s->fd, out + done, progress_step(&progress, s->bytes - done), s->offset + done);
+		if (n <= 0) {
+			progress_end(&progress);
+			snprintf(why, CLI_WHY_BYTES, "cannot read %s after %" PRIu64 " bytes: %s", s->path,
+			         s->offset + done, n < 0 ? strerror(errno) : "it became shorter meanwhile");
+			return KOPS_E_SYSTEM;
+		}
+		done += (uint64_t)n;
+		progress_show(&progress, done);
+	}
+	progress_end(&progress);
+	return 0;
+}
+
+/* The view of a whole file in a buffer. */
+static kops_view view_of(const struct source *s, kops_buffer *buffer)
+{
+	kops_view v = kops_tensor(buffer, 0, s->dtype, s->rank, s->shape);
+	int64_t stride = 1;
+
+	for (uint32_t d = 0; s->fortran && d < s->rank; d++) {
+		v.strides[d] = stride;
+		stride *= (int64_t)s->shape[d];
+	}
+	return v;
+}
+
+int source_load(const struct source *source, kops *k, kops_buffer **ret_buffer, kops_view *ret_view, char *why)
+{
+	kops_buffer *buffer;
+
+	int rc = kops_alloc(k, source->bytes ? source->bytes : 8, KOPS_SHARED, NULL, &buffer);
+	if (rc < 0) {
+		snprintf(why, CLI_WHY_BYTES, "no memory for %s: %s", source->path, kops_error(k));
+		return rc;
+	}
+	rc = read_all(source, kops_data(buffer), why);
+	if (rc < 0) {
+		kops_free(buffer);
+		return rc;
+	}
+	*ret_buffer = buffer;
+	*ret_view = view_of(source, buffer);
+	return 0;
+}

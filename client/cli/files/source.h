@@ -1,0 +1,44 @@
+/*
+ * source.h: input files: what they hold is known from name, header and size before an element is read.
+ */
+#ifndef KOPS_CLI_FILES_SOURCE_H
+#define KOPS_CLI_FILES_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kops.h"
+
+struct source {
+	const char *path; /* the caller's string; must outlive the source */
+	int fd;           /* -1 when closed */
+	bool npy;         /* else raw: dtype and shape are the caller's to set */
+	bool fortran;
+	kops_dtype dtype;
+	uint32_t rank;
+	uint64_t shape[KOPS_RANK_MAX];
+	uint64_t offset; /* bytes before the first element */
+	uint64_t bytes;  /* of all elements */
+};
+
+/*
+ * Opens and reads a .npy header, or for any other file takes its size. Refuses "-", and files whose name or
+ * content shows another format (foreign.h). KOPS_E_INVALID with a sentence
+ * that names the file in why (CLI_WHY_BYTES); *ret is untouched then.
+ */
+int source_open(const char *path, struct source *ret, char *why);
+
+/* Allowed on one that is closed or was never opened but has fd -1. */
+void source_close(struct source *source);
+
+/* Sets a raw source's shape to rows × cols. */
+void source_set_matrix(struct source *source, uint64_t rows, uint64_t cols);
+
+/*
+ * Reads the elements straight into a SHARED buffer of k, in the file's order: Fortran order becomes
+ * strides. The buffer is the caller's. Shows progress on a terminal for large files. 0, a code of
+ * kops_alloc(), or KOPS_E_SYSTEM for a read error or a file that shrank; a sentence in why.
+ */
+int source_load(const struct source *source, kops *k, kops_buffer **ret_buffer, kops_view *ret_view, char *why);
+
+#endif

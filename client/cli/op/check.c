@@ -1,0 +1,162 @@
+#include "op/check.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "cli.h"
+#include "show.h"
+
+#define ELEMENT_BUDGET (1ull << 26) /* elements of an op that works row by row */
+#define ROWS_AT_LEAST  4
+
+/* ---- sampling and comparing ---- */
+
+struct check_sample check_sample_rows(uint64_t rows, double cost_of_row, double budget, struct check *c)
+{
+	double most = budget / (cost_of_row > 1 ? cost_of_row : 1);
+	struct check_sample s = {.rows = rows, .n = rows};
+
+	if (most < ROWS_AT_LEAST)
+		most = ROWS_AT_LEAST;
+	if ((double)rows > most)
+		s.n = (uint64_t)most;
+	c->seed = random_seed();
+	random_start(&s.random, c->seed);
+	return s;
+}
+
+uint64_t check_sample_row(struct check_sample *s, uint64_t i)
+{
+	uint64_t low = (uint64_t)((unsigned __int128)i * s->rows / s->n);
+	uint64_t high = (uint64_t)((unsigned __int128)(i + 1) * s->rows / s->n);
+
+	if (i == 0 || s->n == s->rows)
+		return low;
+	return i == s->n - 1 ? high - 1 : low + random_below(&s->random, high - low);
+}
+
+/* Whether an infinite or not-a-number result is the right one. */
+static bool special_is_right(double got, double want, double bound, double largest)
+{
+	if (isnan(want) || isnan(got))
+		return isnan(want) && isnan(got);
+	if (isinf(want))
+		return got == want;
+	/* Overflow is right where the true value is within its bound of overflowing. */
+	return signbit(got) == signbit(want) && fabs(want) + bound > largest * (1 - 0x1p-12);
+}
+
+void check_compare(struct check *c, uint64_t row, uint64_t column, double got, double want, double bound,
+                   double largest)
+{
+	double error = fabs(got - want);
+	bool right;
+
+	c->compared++;
+	if (isfinite(got) && isfinite(want)) {
+		right = error <= bound;
+	} else {
+		right = special_is_right(got, want, bound, largest);
+		error = right ? 0 : (double)INFINITY;
+	}
+	c->wrong += right ? 0 : 1;
+	if (error > c->max_error)
+		c->max_error = error;
+	/* error/bound, without a division by 0 */
+	bool first = c->compared == 1;
+	if (!first && !(error * c->bound > c->error * bound) && !(!right && c->error <= c->bound))
+		return;
+	c->row = row;
+	c->column = column;
+	c->error = error;
+	c->bound = bound;
+	c->got = got;
+	c->want = want;
+}
+
+double check_sum_growth(uint64_t n)
+{
+	double root = 8 * sqrt((double)n);
+
+	return (root < (double)n ? root : (double)n) + 4;
+}
+
+double check_tiny_error(kops_dtype dtype)
+{
+	return dtype == KOPS_F16 ? 0x1p-25 : element_smallest(dtype);
+}
+
+/* ---- ops that work row by row ---- */
+
+int check_by_row(const struct check_by_row *op, struct check *ret_check)
+{
+	uint64_t columns = elements_columns(op->y);
+	struct check c = {.elements = elements_count(op->y)};
+	struct check_sample s =
+	    check_sample_rows(elements_rows(op->y), (double)columns, (double)ELEMENT_BUDGET, &c);
+	double *room = malloc((4 * columns + 1) * sizeof(*room));
+	double *want = room, *bound = room + columns, *got = room + 2 * columns, *scratch = room + 3 * columns;
+	double start = cli_now_us(), largest = element_largest(op->y->dtype);
+
+	if (room == NULL)
+		return KOPS_E_NOMEM;
+	for (uint64_t i = 0; i < s.n && columns > 0; i++) {
+		uint64_t row = check_sample_row(&s, i);
+		op->want(op, row, want, bound, scratch);
+		elements_row(op->y, row, 0, columns, got);
+		for (uint64_t j = 0; j < columns; j++)
+			check_compare(&c, row, j, got[j], want[j], bound[j], largest);
+	}
+	free(room);
+	c.us = cli_now_us() - start;
+	*ret_check = c;
+	return 0;
+}
+
+/* ---- results ---- */
+
+bool check_passed(const struct check *check)
+{
+	return check->wrong == 0;
+}
+
+void check_show(FILE *out, const char *op, const struct check *check)
+{
+	fprintf(out, "check of %s: %s, %" PRIu64 " of %" PRIu64 " elements compared", op,
+	        check_passed(check) ? "ok" : "WRONG", check->compared, check->elements);
+	if (check->compared < check->elements)
+		fprintf(out, " (random rows, seed %" PRIu64 ")", check->seed);
+	fprintf(out, ", largest error %.3g", check->max_error);
+	if (check->compared > 0)
+		fprintf(out, ", %s %.3g where %.3g is allowed",
+		        check_passed(check) ? "nearest to its bound" : "worst", check->error, check->bound);
+	fprintf(out, "; took %s\n", show_us(check->us).text);
+	if (!check_passed(check))
+		fprintf(out,
+		        "  %" PRIu64 " beyond their bound, worst at row %" PRIu64 ", column %" PRIu64
+		        ": %.9g where %.9g is right\n",
+		        check->wrong, check->row, check->column, check->got, check->want);
+}
+
+void check_json(struct json *json, const char *key, const char *op, const struct check *check)
+{
+	json_object(json, key);
+	json_text(json, "op", op);
+	json_bool(json, "passed", check_passed(check));
+	json_count(json, "elements", check->elements);
+	json_count(json, "compared", check->compared);
+	json_count(json, "wrong", check->wrong);
+	json_real(json, "max_error", check->max_error);
+	json_object(json, "worst");
+	json_count(json, "row", check->row);
+	json_count(json, "column", check->column);
+	json_real(json, "got", check->got);
+	json_real(json, "want", check->want);
+	json_real(json, "error", check->error);
+	json_real(json, "bound", check->bound);
+	json_close_object(json);
+	json_count(json, "seed", check->seed);
+	json_us(json, "check_us", check->us);
+	json_close_object(json);
+}

@@ -1,0 +1,100 @@
+/*
+ * check.h: --check: each op again in float64, on this side, and a comparison element by element.
+ *
+ * The error bound is per element. For a product it is u·f(K)·|α|·‖a_i‖·‖b_j‖ plus the rounding of the result,
+ * with u the unit roundoff of the accumulation and f(K) = min(K, 8·√K) + 4: what rounding can do, and far less
+ * than a wrong element or a lower precision would. Above a budget of work, whole rows are sampled
+ * at random, and the result says so.
+ */
+#ifndef KOPS_CLI_OP_CHECK_H
+#define KOPS_CLI_OP_CHECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "files/element.h"
+#include "json.h"
+#include "random.h"
+
+struct check {
+	uint64_t elements; /* of the result */
+	uint64_t compared;
+	uint64_t wrong; /* beyond their bound */
+	double max_error;
+	/* The element nearest to its bound, or farthest beyond. */
+	uint64_t row, column; /* rows counted over all axes but the last */
+	double error, bound, got, want;
+	uint64_t seed; /* of the sampling */
+	double us;
+};
+
+bool check_passed(const struct check *check);
+
+/* One line for people: "check: ok, 64 of 64 elements, …". */
+void check_show(FILE *out, const char *op, const struct check *check);
+/* An object, in an array or as member `key`. */
+void check_json(struct json *json, const char *key, const char *op, const struct check *check);
+
+/* ---- Each op on operands in this process, in the file of its name ---- */
+
+/* y = alpha * a * b + beta * old. old: NULL when beta is 0. Shapes are as kops_job_gemm() takes them. */
+struct check_product {
+	const struct elements *a, *b, *old, *y;
+	double alpha, beta;
+	kops_precision precision;
+};
+
+/* 0, or KOPS_E_NOMEM with *ret_check untouched; check_passed() tells the result. */
+int check_gemm(const struct check_product *product, struct check *ret_check);
+int check_softmax(const struct elements *x, const struct elements *y, double scale, bool log,
+                  struct check *ret_check);
+int check_transpose(const struct elements *x, const struct elements *y, struct check *ret_check);
+int check_add(const struct elements *a, const struct elements *b, const struct elements *y,
+              struct check *ret_check);
+int check_copy(const struct elements *x, const struct elements *y, struct check *ret_check);
+/* y = x put `steps` times through v = alpha * v + beta, each step rounded once or twice. */
+int check_fma(const struct elements *x, const struct elements *y, double alpha, double beta, uint32_t steps,
+              struct check *ret_check);
+
+/* ---- For the files of the ops ---- */
+
+/* Which rows are looked at: all, or the first, the last and random ones between them. */
+struct check_sample {
+	uint64_t rows, n;
+	struct random random;
+};
+
+/* As many as the budget allows; both in the same unit. Notes the seed in *c. */
+struct check_sample check_sample_rows(uint64_t rows, double cost_of_row, double budget, struct check *c);
+
+/* The i-th row to look at, in ascending order: one of each n-th part of the rows. */
+uint64_t check_sample_row(struct check_sample *s, uint64_t i);
+
+/* One element; `largest` is the largest finite number of its type. */
+void check_compare(struct check *c, uint64_t row, uint64_t column, double got, double want, double bound,
+                   double largest);
+
+/* By how many roundings a sum of n terms may be off: f(n) above. */
+double check_sum_growth(uint64_t n);
+
+/*
+ * How far a tiny result may lie off: kernels may flush what is subnormal in f32 to 0; the subnormals of f16 are
+ * exact to half their spacing.
+ */
+double check_tiny_error(kops_dtype dtype);
+
+/* Fills what row `row` of y ought to be and how far from it each element may lie. */
+struct check_by_row {
+	const struct elements *a, *b, *y;
+	double scale;
+	bool log;
+	double alpha, beta;
+	uint32_t steps;
+	void (*want)(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch);
+};
+
+/* The check of an op that works row by row. 0 or KOPS_E_NOMEM. */
+int check_by_row(const struct check_by_row *op, struct check *ret_check);
+
+#endif

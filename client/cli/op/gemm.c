@@ -1,0 +1,219 @@
+/* gemm: C = alpha · A · B + beta · C. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "op/check.h"
+#include "op/operation.h"
+#include "show.h"
+
+#define PRODUCT_BUDGET (1ull << 30) /* multiply-adds: 1024³, about a second */
+#define CHUNK          32           /* rows of C at a time */
+#define DEPTH          32           /* of K */
+#define WIDTH          1024         /* of N */
+
+/* ---- the check ---- */
+
+/* Storage of one check_gemm(). */
+struct tiles {
+	double a[CHUNK][DEPTH];
+	double b[DEPTH][WIDTH];
+	double sum[CHUNK][WIDTH];
+	double a_square[CHUNK], b_square[WIDTH];
+	double old[WIDTH], got[WIDTH];
+	uint64_t rows[CHUNK];
+};
+
+/* A row of an operand's matrix in the batch that row `row` of C belongs to. */
+static uint64_t operand_row(const struct elements *operand, const struct elements *y, uint64_t row,
+                            uint64_t in_matrix)
+{
+	uint64_t batch = row / y->shape[y->rank - 2];
+	uint64_t batches = elements_rows(operand) / operand->shape[operand->rank - 2];
+
+	return (batches > 1 ? batch : 0) * operand->shape[operand->rank - 2] + in_matrix;
+}
+
+static void load_a(struct tiles *t, const struct check_product *p, unsigned n_rows, uint64_t k, uint64_t depth)
+{
+	uint64_t m = p->y->shape[p->y->rank - 2];
+
+	for (unsigned r = 0; r < n_rows; r++) {
+		elements_row(p->a, operand_row(p->a, p->y, t->rows[r], t->rows[r] % m), k, depth, t->a[r]);
+		for (uint64_t i = 0; i < depth; i++)
+			t->a_square[r] += t->a[r][i] * t->a[r][i];
+	}
+}
+
+static void load_b(struct tiles *t, const struct check_product *p, uint64_t k, uint64_t depth, uint64_t j,
+                   uint64_t width)
+{
+	for (uint64_t i = 0; i < depth; i++) {
+		elements_row(p->b, operand_row(p->b, p->y, t->rows[0], k + i), j, width, t->b[i]);
+		for (uint64_t c = 0; c < width; c++)
+			t->b_square[c] += t->b[i][c] * t->b[i][c];
+	}
+}
+
+static void multiply(struct tiles *t, unsigned n_rows, uint64_t depth, uint64_t width)
+{
+	for (unsigned r = 0; r < n_rows; r++) {
+		double *restrict sum = t->sum[r];
+		uint64_t i = 0;
+		for (; i + 4 <= depth; i += 4) {
+			const double *b0 = t->b[i], *b1 = t->b[i + 1], *b2 = t->b[i + 2], *b3 = t->b[i + 3];
+			double a0 = t->a[r][i], a1 = t->a[r][i + 1], a2 = t->a[r][i + 2], a3 = t->a[r][i + 3];
+			for (uint64_t c = 0; c < width; c++)
+				sum[c] += (a0 * b0[c] + a1 * b1[c]) + (a2 * b2[c] + a3 * b3[c]);
+		}
+		for (; i < depth; i++)
+			for (uint64_t c = 0; c < width; c++)
+				sum[c] += t->a[r][i] * t->b[i][c];
+	}
+}
+
+/* Relative error that the kernel may put on each product a·b. */
+static double product_roundoff(const struct check_product *p)
+{
+	bool rounds = p->y->dtype == KOPS_F32;
+
+	if (rounds && p->precision == KOPS_PRECISION_TF32)
+		return 2 * 0x1p-11;
+	if (rounds && p->precision == KOPS_PRECISION_BF16)
+		return 2 * 0x1p-8;
+	return 0;
+}
+
+static void compare_tile(struct tiles *t, const struct check_product *p, unsigned n_rows, uint64_t j,
+                         uint64_t width, uint64_t depth, struct check *c)
+{
+	kops_dtype dtype = p->y->dtype;
+	/* Small types accumulate in f32; f64 is checked by f64, which may be as wrong itself. */
+	double accumulate =
+	    element_roundoff(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32) * (dtype == KOPS_F64 ? 2 : 1);
+	double per_norm = fabs(p->alpha) * (accumulate * check_sum_growth(depth) + product_roundoff(p));
+	double result = 2 * element_roundoff(dtype), largest = element_largest(dtype);
+	double tiny = 2 * check_tiny_error(dtype);
+
+	for (unsigned r = 0; r < n_rows; r++) {
+		double a_norm = sqrt(t->a_square[r]);
+		elements_row(p->y, t->rows[r], j, width, t->got);
+		if (p->old)
+			elements_row(p->old, t->rows[r], j, width, t->old);
+		for (uint64_t i = 0; i < width; i++) {
+			double old = p->old ? p->beta * t->old[i] : 0;
+			double want = (p->alpha == 0 ? 0 : p->alpha * t->sum[r][i]) + old;
+			double bound =
+			    per_norm * a_norm * sqrt(t->b_square[i]) + result * (fabs(want) + fabs(old)) + tiny;
+			check_compare(c, t->rows[r], j + i, t->got[i], want, bound, largest);
+		}
+	}
+}
+
+/* The rows in t->rows, all of one batch, against N columns. */
+static void check_rows(struct tiles *t, const struct check_product *p, unsigned n_rows, struct check *c)
+{
+	uint64_t columns = elements_columns(p->y), depth = elements_columns(p->a);
+
+	for (uint64_t j = 0; j < columns; j += WIDTH) {
+		uint64_t width = columns - j < WIDTH ? columns - j : WIDTH;
+		memset(t->sum, 0, sizeof(t->sum));
+		memset(t->a_square, 0, sizeof(t->a_square));
+		memset(t->b_square, 0, sizeof(t->b_square));
+		for (uint64_t k = 0; k < depth; k += DEPTH) {
+			uint64_t d = depth - k < DEPTH ? depth - k : DEPTH;
+			load_a(t, p, n_rows, k, d);
+			load_b(t, p, k, d, j, width);
+			multiply(t, n_rows, d, width);
+		}
+		compare_tile(t, p, n_rows, j, width, depth, c);
+	}
+}
+
+int check_gemm(const struct check_product *product, struct check *ret_check)
+{
+	struct check c = {.elements = elements_count(product->y)};
+	struct tiles *t = malloc(sizeof(*t));
+	double start = cli_now_us();
+	unsigned n = 0;
+
+	if (t == NULL)
+		return KOPS_E_NOMEM;
+	uint64_t m = product->y->shape[product->y->rank - 2];
+	double row_cost = (double)elements_columns(product->y) * (double)elements_columns(product->a);
+	struct check_sample s =
+	    check_sample_rows(elements_rows(product->y), row_cost, (double)PRODUCT_BUDGET, &c);
+	for (uint64_t i = 0; i < s.n; i++) {
+		uint64_t row = check_sample_row(&s, i);
+		bool full = n == CHUNK || (n > 0 && row / m != t->rows[0] / m);
+		if (full)
+			check_rows(t, product, n, &c);
+		n = full ? 0 : n;
+		t->rows[n++] = row;
+	}
+	if (n > 0)
+		check_rows(t, product, n, &c);
+	free(t);
+	c.us = cli_now_us() - start;
+	*ret_check = c;
+	return 0;
+}
+
+/* ---- the op ---- */
+
+static int gemm_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
+{
+	const kops_view *a = &step->in[0], *b = &step->in[1];
+	uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
+	uint64_t batches = step_extent(a, 2) == 1 ? step_extent(b, 2) : step_extent(a, 2);
+
+	if (a->rank < 2 || b->rank < 2 || rank > 3)
+		return why_invalid(why,
+		                   "a product takes matrices (2 dimensions, or 3 with a batch), not %s by %s",
+		                   show_shape(a->rank, a->shape).text, show_shape(b->rank, b->shape).text);
+	if (step_extent(a, 0) != step_extent(b, 1))
+		return why_invalid(why,
+		                   "shapes do not fit together: %s by %s has K = %" PRIu64
+		                   " on the left and %" PRIu64 " on the right",
+		                   show_shape(a->rank, a->shape).text, show_shape(b->rank, b->shape).text,
+		                   step_extent(a, 0), step_extent(b, 1));
+	if (step_extent(b, 2) != batches && step_extent(b, 2) != 1)
+		return why_invalid(why, "batches differ: %" PRIu64 " on the left, %" PRIu64 " on the right",
+		                   step_extent(a, 2), step_extent(b, 2));
+	*ret_rank = rank;
+	ret_shape[0] = batches;
+	ret_shape[rank - 2] = step_extent(a, 1);
+	ret_shape[rank - 1] = step_extent(b, 0);
+	return 0;
+}
+
+static int gemm_enqueue(kops_job *job, const struct step *s)
+{
+	return kops_job_gemm(job, s->alpha, s->in[0], s->in[1], s->beta, s->out, s->precision, s->kernel);
+}
+
+static int gemm_check(const struct step *step, struct check *ret_check)
+{
+	struct elements a = elements_of(&step->in[0]), b = elements_of(&step->in[1]),
+	                y = elements_of(&step->out);
+	struct check_product product = {.a = &a,
+	                                .b = &b,
+	                                .y = &y,
+	                                .old = step->beta != 0 ? step->old : NULL,
+	                                .alpha = step->alpha,
+	                                .beta = step->beta,
+	                                .precision = step->precision};
+
+	return check_gemm(&product, ret_check);
+}
+
+const struct operation operation_gemm = {
+    .name = "gemm",
+    .n_inputs = 2,
+    .dtypes = STEP_DTYPES_ALL,
+    .shape = gemm_shape,
+    .enqueue = gemm_enqueue,
+    .check = gemm_check,
+};

@@ -1,0 +1,80 @@
+#include "op/operation.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "show.h"
+#include "why.h"
+
+static const struct operation *const operations[] = {&operation_gemm, &operation_softmax, &operation_transpose,
+                                                     &operation_add,  &operation_copy,    &operation_fma};
+
+const struct operation *operation_by_name(const char *name)
+{
+	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
+		if (strcmp(operations[i]->name, name) == 0)
+			return operations[i];
+	return NULL;
+}
+
+struct step step_of(const struct operation *op)
+{
+	struct step step = {.op = op, .alpha = 1, .scale = 1};
+
+	return step;
+}
+
+static int refuse_dtype(const struct operation *op, kops_dtype dtype, char *why)
+{
+	char list[32] = "";
+	size_t used = 0;
+
+	for (kops_dtype d = KOPS_F32; d <= KOPS_BF16 && used < sizeof(list); d++)
+		if (op->dtypes & STEP_DTYPE(d))
+			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
+			                         element_type_name(d));
+	return why_invalid(why, "%s takes %s, not %s; in NumPy: a.astype('<f4')", op->name, list,
+	                   element_type_name(dtype));
+}
+
+int step_shape(const struct step *step, uint32_t *ret_rank, uint64_t ret_shape[KOPS_RANK_MAX], char *why)
+{
+	kops_dtype dtype = step->in[0].dtype;
+
+	for (unsigned i = 0; i < step->op->n_inputs; i++) {
+		if (step->in[i].dtype != dtype)
+			return why_invalid(why, "%s takes inputs of one dtype, not %s and %s", step->op->name,
+			                   element_type_name(dtype), element_type_name(step->in[i].dtype));
+	}
+	if (!(step->op->dtypes & STEP_DTYPE(dtype)))
+		return refuse_dtype(step->op, dtype, why);
+	return step->op->shape(step, ret_rank, ret_shape, why);
+}
+
+int step_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes, char *why)
+{
+	uint64_t bytes = kops_dtype_size(dtype);
+
+	for (uint32_t d = 0; d < rank; d++)
+		if (shape[d] == 0)
+			bytes = 0;
+	for (uint32_t d = 0; d < rank; d++)
+		if (__builtin_mul_overflow(bytes, shape[d], &bytes) || bytes > INT64_MAX)
+			return why_invalid(why, "the result would be %s, more than memory can hold",
+			                   show_shape(rank, shape).text);
+	*ret_bytes = bytes;
+	return 0;
+}
+
+uint64_t step_extent(const kops_view *v, uint32_t from_end)
+{
+	return from_end < v->rank ? v->shape[v->rank - 1 - from_end] : 1;
+}
+
+int step_same_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
+{
+	(void)why;
+	*ret_rank = step->in[0].rank;
+	memcpy(ret_shape, step->in[0].shape, sizeof(step->in[0].shape));
+	return 0;
+}

@@ -1,0 +1,162 @@
+#include "program.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "files/sink.h"
+#include "json.h"
+
+const struct command *program_command(const struct program *program, const char *name)
+{
+	for (size_t i = 0; program->commands[i] != NULL; i++)
+		if (strcmp(program->commands[i]->name, name) == 0)
+			return program->commands[i];
+	return NULL;
+}
+
+/* ---- help ---- */
+
+static void print_exits(const struct program *program)
+{
+	printf("Exit status: 0 done, 1 failed, 2 wrong usage, 3 cannot connect to kopsd, 4 timeout, 5 %s.\n",
+	       program->checks);
+}
+
+static void print_help(const struct program *program)
+{
+	printf("Usage: %s %s\n%s\n\n%c%ss:\n", program->name, program->usage, program->summary,
+	       toupper(program->noun[0]), program->noun + 1);
+	for (size_t i = 0; program->commands[i] != NULL; i++)
+		printf("  %-10s %s\n", program->commands[i]->name, program->commands[i]->summary);
+	printf("\n`%s %s -h` tells the rest, with examples.\n\n", program->name, program->example);
+	puts("  --socket PATH   kopsd's socket; default $KOPS_SOCKET, else /run/kopsd/kopsd.sock\n"
+	     "  -V, --version   print the version\n"
+	     "\n"
+	     "Data and JSON go to stdout, everything else to stderr. In JSON, infinity and NaN are written as\n"
+	     "null, and a failure is a document with \"ok\": false.");
+	print_exits(program);
+}
+
+static void print_command_help(const struct program *program, const struct command *command)
+{
+	printf("Usage: %s %s %s\n%c%s.\n\n%s\nOptions:\n", program->name, command->name, command->usage,
+	       toupper(command->summary[0]), command->summary + 1, command->help);
+	options_help(command->options);
+	putchar('\n');
+	print_exits(program);
+}
+
+/* ---- the command ---- */
+
+/* Options before the command. True with argv[optind] the command; else *ret_exit is what to exit with. */
+static bool find_command(const struct program *program, int argc, char **argv, struct flags *flags,
+                         int *ret_exit)
+{
+	static const struct option longs[] = {{"socket", required_argument, NULL, 's'},
+	                                      {"help", no_argument, NULL, 'h'},
+	                                      {"version", no_argument, NULL, 'V'},
+	                                      {0}};
+	int value;
+
+	*ret_exit = CLI_OK;
+	while ((value = getopt_long(argc, argv, "+hV", longs, NULL)) != -1) {
+		switch (value) {
+		case 's':
+			flags->socket = optarg;
+			break;
+		case 'h':
+			print_help(program);
+			return false;
+		case 'V':
+			printf("%s " KOPS_VERSION "\n", program->name);
+			return false;
+		default: /* getopt has said what is wrong */
+			fprintf(stderr, "see `%s -h`\n", program->name);
+			*ret_exit = CLI_USAGE;
+			return false;
+		}
+	}
+	if (optind < argc)
+		return true;
+	fprintf(stderr, "%s: no %s given, such as %s; `%s -h` lists them\n", program->name, program->noun,
+	        program->example, program->name);
+	*ret_exit = CLI_USAGE;
+	return false;
+}
+
+static void refuse_command(const struct program *program, const char *name)
+{
+	for (const struct program_moved *m = program->moved; m && m->name; m++)
+		if (strcmp(m->name, name) == 0) {
+			fprintf(stderr, "%s: %s is not a %s of this program any more; run `%s`\n",
+			        program->name, name, program->noun, m->to);
+			return;
+		}
+	fprintf(stderr, "%s: there is no %s '%s'; `%s -h` lists those there are\n", program->name,
+	        program->noun, name, program->name);
+}
+
+static void report_failure(struct cli *cli, int code)
+{
+	const struct command *command = cli->command;
+	struct json json;
+
+	if (cli->silent)
+		return;
+	fprintf(stderr, "%s %s: %s\n", cli->program, command->name, cli->why);
+	if (!cli->flags.json || cli->printed)
+		return;
+	json_begin(&json, stdout, command->json_verb ? command->json_verb : command->name);
+	json_bool(&json, "ok", false);
+	json_count(&json, "exit_status", (uint64_t)code);
+	json_text(&json, "error", cli->why);
+	json_end(&json);
+}
+
+static int run_command(const struct program *program, struct cli *cli, int argc, char **argv)
+{
+	const struct command *command = cli->command;
+	char **args;
+	int n_args;
+
+	if (options_parse(command->options, argc, argv, &cli->flags, &n_args, &args, cli->why) < 0)
+		return CLI_USAGE;
+	if (cli->flags.help) {
+		print_command_help(program, command);
+		return CLI_OK;
+	}
+	if (n_args < command->min_args || n_args > command->max_args)
+		return cli_fail(cli, CLI_USAGE, "takes %s, got %d; see -h", command->args_are, n_args);
+	return command->run(cli, n_args, args);
+}
+
+int program_main(const struct program *program, int argc, char **argv)
+{
+	struct cli cli = {.program = program->name};
+	int code;
+
+	signal(SIGPIPE, SIG_IGN);
+	sink_catch_signals();
+	if (!find_command(program, argc, argv, &cli.flags, &code))
+		return code;
+	cli.command = program_command(program, argv[optind]);
+	if (cli.command == NULL) {
+		refuse_command(program, argv[optind]);
+		return CLI_USAGE;
+	}
+	code = run_command(program, &cli, argc - optind, argv + optind);
+	if (code != CLI_OK)
+		report_failure(&cli, code);
+	kops_close(cli.handle);
+	if (fflush(stdout) != 0 && code == CLI_OK) {
+		if (errno != EPIPE)
+			fprintf(stderr, "%s: cannot write to standard output: %s\n", program->name,
+			        strerror(errno));
+		code = CLI_FAILED;
+	}
+	return code;
+}

@@ -1,0 +1,31 @@
+/*
+ * program.h: main() of a program that is a list of commands: kops-client, and kops-bench beside it.
+ */
+#ifndef KOPS_CLI_PROGRAM_H
+#define KOPS_CLI_PROGRAM_H
+
+#include "cli.h"
+
+/* A command that another program has now. */
+struct program_moved {
+	const char *name, *to; /* "bench", "kops-bench" */
+};
+
+struct program {
+	const char *name;                      /* "kops-client" */
+	const char *usage;                     /* what follows the name */
+	const char *summary;                   /* one line */
+	const char *noun;                      /* of a command: "verb" */
+	const char *example;                   /* of a command: "sgemm" */
+	const char *checks;                    /* what exit status 5 means */
+	const struct command *const *commands; /* in the order of -h; ends with NULL */
+	const struct program_moved *moved;     /* ends with a row without name; NULL: none */
+};
+
+/* NULL if there is none. */
+const struct command *program_command(const struct program *program, const char *name);
+
+/* All of main(). An exit code. */
+int program_main(const struct program *program, int argc, char **argv);
+
+#endif

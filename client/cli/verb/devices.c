@@ -1,0 +1,60 @@
+/* devices: what kopsd computes on. */
+#include "show.h"
+#include "verb/commands.h"
+#include "verb/query.h"
+
+static void text(const kops_info *info)
+{
+	printf("%-6s %10s  %s\n", "NAME", "MEMORY", "DESCRIPTION");
+	for (size_t i = 0; i < info->n_devices; i++) {
+		const kops_device_info *d = &info->devices[i];
+		printf("%-6s %10s  %s\n", d->name, show_bytes(d->memory_bytes).text, d->description);
+		if (d->disabled_rows && d->disabled_rows[0])
+			printf("%18s  failed their self-test and are not used: %s\n", "", d->disabled_rows);
+	}
+	if (info->n_devices == 0)
+		puts("(none)");
+}
+
+static void json(struct json *json, const kops_info *info)
+{
+	json_text(json, "daemon", info->daemon);
+	json_array(json, "devices");
+	for (size_t i = 0; i < info->n_devices; i++) {
+		const kops_device_info *d = &info->devices[i];
+		json_object(json, NULL);
+		json_text(json, "name", d->name);
+		json_text(json, "description", d->description);
+		json_count(json, "memory_bytes", d->memory_bytes);
+		json_count(json, "cache_bytes", d->cache_bytes);
+		json_text(json, "disabled_rows", d->disabled_rows);
+		json_close_object(json);
+	}
+	json_close_array(json);
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+	static const struct query query = {text, json};
+
+	(void)argc;
+	(void)argv;
+	return query_run(cli, &query);
+}
+
+const struct command command_devices = {
+    .name = "devices",
+    .summary = "list the devices that kopsd computes on",
+    .usage = "[options]",
+    .help = "The first one is where RESIDENT buffers go unless told otherwise; the names are what --device\n"
+            "takes.\n"
+            "\n"
+            "Examples:\n"
+            "  kops-client devices\n"
+            "  kops-client devices --json | jq -r '.devices[].name'\n",
+    .min_args = 0,
+    .max_args = 0,
+    .args_are = "no files",
+    .options = query_options,
+    .run = run,
+};

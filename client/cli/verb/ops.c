@@ -1,0 +1,79 @@
+/* ops: what kopsd can compute, and with which kernels. */
+#include <string.h>
+
+#include "show.h"
+#include "verb/commands.h"
+#include "verb/query.h"
+
+static int longest(const kops_info *info, size_t member)
+{
+	int width = 6;
+
+	for (size_t i = 0; i < info->n_kernels; i++) {
+		const char *text;
+		memcpy(&text, (const char *)&info->kernels[i] + member, sizeof(text));
+		width = show_width(text) > width ? show_width(text) : width;
+	}
+	return width;
+}
+
+static void text(const kops_info *info)
+{
+	int names = longest(info, offsetof(kops_kernel_info, name));
+	int dtypes = longest(info, offsetof(kops_kernel_info, dtypes));
+	int takes = longest(info, offsetof(kops_kernel_info, takes));
+	const char *last = "";
+
+	printf("%-10s %-*s %-4s %-*s %-*s %s\n", "OP", names, "KERNEL", "ON", dtypes, "DTYPES", takes, "TAKES",
+	       "IDEA");
+	for (size_t i = 0; i < info->n_kernels; i++) {
+		const kops_kernel_info *k = &info->kernels[i];
+		printf("%-10s %-*s %-4s %-*s %-*s %s\n", strcmp(k->op, last) ? k->op : "", names, k->name,
+		       k->device_kind, dtypes, k->dtypes, takes, k->takes, k->idea);
+		last = k->op;
+	}
+}
+
+static void json(struct json *json, const kops_info *info)
+{
+	json_array(json, "kernels");
+	for (size_t i = 0; i < info->n_kernels; i++) {
+		const kops_kernel_info *k = &info->kernels[i];
+		json_object(json, NULL);
+		json_text(json, "op", k->op);
+		json_text(json, "kernel", k->name);
+		json_text(json, "device_kind", k->device_kind);
+		json_text(json, "dtypes", k->dtypes);
+		json_text(json, "takes", k->takes);
+		json_bool(json, "tensor_cores", k->tensor_cores);
+		json_text(json, "idea", k->idea);
+		json_close_object(json);
+	}
+	json_close_array(json);
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+	static const struct query query = {text, json};
+
+	(void)argc;
+	(void)argv;
+	return query_run(cli, &query);
+}
+
+const struct command command_ops = {
+    .name = "ops",
+    .summary = "list ops and the kernels that compute them",
+    .usage = "[options]",
+    .help = "Per op, in the order in which kopsd prefers the kernels where `kops-bench tune` has not\n"
+            "measured which is the fastest. --kernel of other verbs takes these names.\n"
+            "\n"
+            "Examples:\n"
+            "  kops-client ops\n"
+            "  kops-client ops --json | jq -r '.kernels[] | select(.op == \"gemm\").kernel'\n",
+    .min_args = 0,
+    .max_args = 0,
+    .args_are = "no files",
+    .options = query_options,
+    .run = run,
+};

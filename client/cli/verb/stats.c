@@ -1,0 +1,80 @@
+/* stats: what kopsd has done and holds. */
+#include <inttypes.h>
+
+#include "show.h"
+#include "verb/commands.h"
+#include "verb/query.h"
+
+static void text(const kops_info *info)
+{
+	printf("%s, up %s, %" PRIu64 " session%s, %" PRIu64 " buffer%s\n", info->daemon,
+	       show_us((double)info->uptime_us).text, info->sessions, info->sessions == 1 ? "" : "s",
+	       info->buffers, info->buffers == 1 ? "" : "s");
+	printf("shared memory: mapped %s", show_bytes(info->mapped_bytes).text);
+	printf(", pinned %s", show_bytes(info->pinned_bytes).text);
+	printf(", pool %s\n\n", show_bytes(info->pool_bytes).text);
+	printf("%-6s %10s %8s %7s %8s %10s %10s %12s\n", "DEVICE", "DONE", "FAILED", "QUEUED", "RUNNING",
+	       "BUSY", "RESIDENT", "LAST CANARY");
+	for (size_t i = 0; i < info->n_devices; i++) {
+		const kops_device_info *d = &info->devices[i];
+		struct show_text busy = show_us(d->busy_us), canary = show_us((double)d->canary_age_us);
+		printf("%-6s %10" PRIu64 " %8" PRIu64 " %7" PRIu64 " %8" PRIu64 " %*s %10s %*s ago\n", d->name,
+		       d->jobs_done, d->jobs_failed, d->queued, d->running, show_field(10, busy.text),
+		       busy.text, show_bytes(d->resident_bytes).text, show_field(8, canary.text), canary.text);
+	}
+}
+
+static void json_device(struct json *json, const kops_device_info *d)
+{
+	json_object(json, NULL);
+	json_text(json, "name", d->name);
+	json_count(json, "jobs_done", d->jobs_done);
+	json_count(json, "jobs_failed", d->jobs_failed);
+	json_count(json, "queued", d->queued);
+	json_count(json, "running", d->running);
+	json_count(json, "resident_bytes", d->resident_bytes);
+	json_us(json, "busy_us", d->busy_us);
+	json_count(json, "canary_age_us", d->canary_age_us);
+	json_close_object(json);
+}
+
+static void json(struct json *json, const kops_info *info)
+{
+	json_text(json, "daemon", info->daemon);
+	json_count(json, "uptime_us", info->uptime_us);
+	json_count(json, "sessions", info->sessions);
+	json_count(json, "buffers", info->buffers);
+	json_count(json, "mapped_bytes", info->mapped_bytes);
+	json_count(json, "pinned_bytes", info->pinned_bytes);
+	json_count(json, "pool_bytes", info->pool_bytes);
+	json_array(json, "devices");
+	for (size_t i = 0; i < info->n_devices; i++)
+		json_device(json, &info->devices[i]);
+	json_close_array(json);
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+	static const struct query query = {text, json};
+
+	(void)argc;
+	(void)argv;
+	return query_run(cli, &query);
+}
+
+const struct command command_stats = {
+    .name = "stats",
+    .summary = "show what kopsd has done and holds",
+    .usage = "[options]",
+    .help = "Sessions, memory, and per device: jobs done, failed, waiting and running, time spent on them,\n"
+            "memory of RESIDENT buffers, and how long ago a canary job last came back right.\n"
+            "\n"
+            "Examples:\n"
+            "  kops-client stats\n"
+            "  kops-client stats --json | jq '.devices[0].jobs_done'\n",
+    .min_args = 0,
+    .max_args = 0,
+    .args_are = "no files",
+    .options = query_options,
+    .run = run,
+};

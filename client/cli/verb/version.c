@@ -1,0 +1,47 @@
+/* version: of this program and, where it can be reached, of kopsd. */
+#include "json.h"
+#include "verb/commands.h"
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+	kops_info *info = NULL;
+	struct json json;
+
+	(void)argc;
+	(void)argv;
+	bool reached = cli_open(cli) == CLI_OK && kops_query(cli->handle, &info) == 0;
+	if (cli->flags.json) {
+		json_begin(&json, stdout, cli->command->name);
+		json_bool(&json, "ok", true);
+		json_text(&json, "client", KOPS_VERSION);
+		json_text(&json, "daemon", reached ? info->daemon : NULL);
+		json_end(&json);
+	} else {
+		printf("kops-client %s\n", KOPS_VERSION);
+		if (reached)
+			puts(info->daemon);
+		else
+			printf("kopsd: not reached: %s\n", cli->handle ? kops_error(cli->handle) : cli->why);
+	}
+	if (reached)
+		kops_info_free(info);
+	return cli_flush(cli);
+}
+
+static const struct option_row options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_END};
+
+const struct command command_version = {
+    .name = "version",
+    .summary = "versions of kops-client and kopsd",
+    .usage = "[options]",
+    .help = "Exit status 0 also where kopsd cannot be reached.\n"
+            "\n"
+            "Examples:\n"
+            "  kops-client version\n"
+            "  kops-client version --json | jq -r .daemon\n",
+    .min_args = 0,
+    .max_args = 0,
+    .args_are = "no files",
+    .options = options,
+    .run = run,
+};
