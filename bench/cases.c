@@ -239,15 +239,15 @@ uint64_t bench_footprint(const struct step *step)
 
 /* ---- kernels ---- */
 
-static bool row_is(const kops_kernel_info *row, const char *kind, const char *op)
+static bool kernel_is(const kops_kernel_info *kernel, const char *kind, const char *op)
 {
-	return strcmp(row->op, op) == 0 && strcmp(row->device_kind, kind) == 0;
+	return strcmp(kernel->op, op) == 0 && strcmp(kernel->device_kind, kind) == 0;
 }
 
 const char *bench_kernel_find(const kops_info *info, const char *kind, const char *op, const char *name)
 {
 	for (size_t i = 0; i < info->n_kernels; i++)
-		if (row_is(&info->kernels[i], kind, op) &&
+		if (kernel_is(&info->kernels[i], kind, op) &&
 		    (name == NULL || strcmp(info->kernels[i].name, name) == 0))
 			return info->kernels[i].name;
 	return NULL;
@@ -257,7 +257,7 @@ const char *bench_kernel_find(const kops_info *info, const char *kind, const cha
 static void take_all(const kops_info *info, const char *kind, const char *op, struct bench_kernels *ret)
 {
 	for (size_t i = info->n_kernels; i-- > 0 && ret->n < BENCH_KERNELS_MAX;)
-		if (row_is(&info->kernels[i], kind, op))
+		if (kernel_is(&info->kernels[i], kind, op))
 			ret->names[ret->n++] = info->kernels[i].name;
 }
 
@@ -309,7 +309,7 @@ int bench_kernels_read(const kops_info *info, const char *kind, const char *op, 
 bool bench_kernel_on_tensor_cores(const kops_info *info, const char *kind, const char *op, const char *name)
 {
 	for (size_t i = 0; i < info->n_kernels; i++)
-		if (row_is(&info->kernels[i], kind, op) && strcmp(info->kernels[i].name, name) == 0)
+		if (kernel_is(&info->kernels[i], kind, op) && strcmp(info->kernels[i].name, name) == 0)
 			return info->kernels[i].tensor_cores;
 	return false;
 }

@@ -44,9 +44,8 @@ static int settle_shapes(struct plan *p, const char *argument)
 	else if (flags->table)
 		rc = bench_shapes_table(p->op, flags->table, &p->shapes, cli->why);
 	else
-		return cli_fail(cli, CLI_USAGE, "%s needs a shape, such as `kops-bench %s %s`, or --table seed",
-		                p->op->name, p->op->name,
-		                strcmp(p->op->name, "gemm") == 0 ? "1024x1024x1024" : "4096x1024");
+		return cli_fail(cli, CLI_USAGE, "needs a shape, such as `kops-bench %s %s`, or --table seed",
+		                p->op->name, strcmp(p->op->name, "gemm") == 0 ? "1024x1024x1024" : "4096x1024");
 	return rc < 0 ? CLI_USAGE : CLI_OK;
 }
 

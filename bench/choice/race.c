@@ -75,7 +75,7 @@ static void note_slowness(struct run *r, size_t kernel, const struct bench_row *
 	}
 }
 
-/* Where kopsd has none but rows of larger errors, they are all rivals. */
+/* Where kopsd has none but kernels of larger errors, they are all rivals. */
 static bool is_rival(const struct race *race, const struct bench_row *row)
 {
 	return !row->larger_errors || race->rows[0].larger_errors;

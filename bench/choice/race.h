@@ -40,7 +40,7 @@ int race_run(struct bench *b, struct race_field *field, const struct operands *o
 void race_free(struct race *race);
 
 /*
- * By how many percent the row that kopsd chose takes longer than the fastest that it may choose: one whose
+ * By how many percent the kernel that kopsd chose takes longer than the fastest that it may choose: one whose
  * errors may be larger than the precision allows is no rival.
  */
 double race_loss_percent(const struct race *race);

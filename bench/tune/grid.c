@@ -8,7 +8,7 @@
 
 /*
  * Extents from 2^low to 2^high. lines: they lie in lines that may begin anywhere, even if they are dense.
- * Not copy: its rows are equally fast on the device, but differ in whether they read and write host memory
+ * Not copy: its kernels are equally fast on the device, but differ in whether they read and write host memory
  * themselves (kernel.h: once), which is not measured here.
  */
 struct grid {

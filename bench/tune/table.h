@@ -12,7 +12,7 @@
 
 #define TUNE_TABLE_PATH "/var/cache/kopsd/tuning" /* kopsd's default for tuning-table */
 
-/* Lines of one section, in the order of their coming: "CLASS ROW US [ROW US …]". */
+/* Lines of one section, in the order of their coming: "CLASS KERNEL US [KERNEL US …]". */
 struct tune_lines {
 	char **list;
 	size_t n, room;

@@ -150,7 +150,7 @@ static int by_time(const void *a, const void *b)
 	return us_a < us_b ? -1 : us_a > us_b;
 }
 
-/* "CLASS ROW US ROW US …", the fastest first. */
+/* "CLASS KERNEL US KERNEL US …", the fastest first. */
 static char *line_of(const struct race *race)
 {
 	const struct bench_row *order[BENCH_KERNELS_MAX + 1];

@@ -1,3 +1,78 @@
+"""bench/plot draws recorded figures and CSV, with the roof that belongs to each kernel; bench/tables notices old plots."""
+import csv
+import json
+import pathlib
+import subprocess
 import sys
-print("skipped: no bench/plot yet")
-sys.exit(77)
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PLOT = ROOT / "bench" / "plot"
+RECORDED = ROOT / "bench" / "recorded"
+
+
+def plot(*words):
+    return subprocess.run([sys.executable, PLOT, *map(str, words)], capture_output=True, text=True)
+
+
+class Plots(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="kops-plot-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def draw(self, source, *words):
+        out = self.folder / "out.svg"
+        r = plot(source, "-o", out, *words)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return out.read_text(encoding="utf-8")
+
+    def test_roofs_are_those_of_the_arithmetic(self):
+        svg = self.draw(RECORDED / "h200-gemm.json")
+        tensor = json.loads((RECORDED / "h200-tensor.json").read_text())["ceilings"]
+        fma = json.loads((RECORDED / "h200-gemm.json").read_text())["ceilings"]["fma_gflops_per_s"]
+        for name, gflops in (("f32 FMA", fma), ("f16 ÷ 3", tensor["f16_gflops_per_s"] / 3),
+                             ("bf16 ÷ 6", tensor["bf16_gflops_per_s"] / 6)):
+            self.assertIn(f"roof, {name}: {gflops * 1e-3:.3g} TFLOP/s", svg)
+        svg = self.draw(RECORDED / "h200-gemm-tf32.json")
+        self.assertIn(f"roof, tf32 tensor cores: {tensor['tf32_gflops_per_s'] * 1e-3:.3g} TFLOP/s", svg)
+        self.assertNotIn("FMA", svg)
+        for text in ("cuBLAS", "wgmma", "× cuBLAS", "% of the roof"):
+            self.assertIn(text, svg)
+
+    def test_memory_and_cache_have_a_roof_each(self):
+        svg = self.draw(RECORDED / "h200-softmax.json")
+        for text in ("roof, memory: 4.37 TB/s", "roof, cache: 6.88 TB/s", "PyTorch", "plain copy", "fused"):
+            self.assertIn(text, svg)
+
+    def test_csv_says_the_same(self):
+        run = json.loads((RECORDED / "h200-add.json").read_text())
+        source = self.folder / "add.csv"
+        rows = [{**run, **run["ceilings"], **r} for r in run["rows"]]
+        names = [*"op dtype precision device description seed".split(), *run["ceilings"],
+                 *(k for k in run["rows"][0] if k not in ("measured", "ceiling", "why", "passed_over", "shape_class"))]
+        with open(source, "w", encoding="utf-8", newline="") as f:
+            out = csv.DictWriter(f, names, extrasaction="ignore")
+            out.writeheader()
+            out.writerows({k: ("no", "yes")[v] if isinstance(v, bool) else v for k, v in r.items()} for r in rows)
+        svg = self.draw(source)
+        for text in ("add f32 on NVIDIA H200", "float4x", "roof, memory"):
+            self.assertIn(text, svg)
+
+    def test_what_it_cannot_draw_it_names(self):
+        other = self.folder / "choice.csv"
+        other.write_text("op,shape\ngemm,3\n")
+        for path, words in ((self.folder / "none.json", "cannot read"), (other, "without --random"),
+                            (RECORDED / "h200.json", "is not what")):
+            r = plot(path, "-o", self.folder / "x.svg")
+            self.assertEqual(r.returncode, 1)
+            self.assertIn(words, r.stderr)
+            self.assertFalse((self.folder / "x.svg").exists())
+
+
+help_text = plot("-h")
+if help_text.returncode == 77:
+    print("skipped:", help_text.stderr.strip())
+    sys.exit(77)
+unittest.main()
