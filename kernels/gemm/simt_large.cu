@@ -23,9 +23,9 @@
 #include <math.h>
 #include <utility>
 
+#include "common/fma.cuh"
 #include "common/hopper.cuh"
 #include "common/launch.cuh"
-#include "gemm/fma.cuh"
 #include "gemm/map.cuh"
 #include "gemm/simt.h"
 #include "gemm/tiles.cuh"
