@@ -19,6 +19,7 @@
 
 #define WARM_POOL_GPU_BYTES (512ull << 20)
 #define HANG_CHECK_MS       1000
+#define CLOSING_MAX         1024
 #define EXIT_DEVICE_FAILED  70 /* EX_SOFTWARE: the supervisor starts a new process */
 
 static struct server *of_engine(struct engine *engine)
@@ -249,7 +250,8 @@ static uint64_t read_max_mappings(void)
 /*
  * Each buffer is a mapping and a descriptor, and without them the allocator and other users' buffers fail too:
  * half of what the kernel allows is for buffers, a quarter of the descriptors for sessions, an eighth for the
- * pool's cache, the rest for descriptors under way, devices and ourselves. Returns what the pool may keep.
+ * pool's cache, the rest for descriptors under way (some of them to be closed), devices and ourselves. Returns
+ * what the pool may keep.
  */
 static unsigned divide_descriptors(struct server *s)
 {
@@ -260,6 +262,7 @@ static unsigned divide_descriptors(struct server *s)
 	most = limit.rlim_cur < UINT_MAX ? limit.rlim_cur : UINT_MAX;
 	s->engine.n_buffers_max = (unsigned)(mappings < most ? mappings / 2 : most / 2);
 	s->sessions.max = (unsigned)(most / 4);
+	s->sessions.closing_max = (unsigned)(most / 32 < CLOSING_MAX ? most / 32 : CLOSING_MAX);
 	return (unsigned)(most / 8);
 }
 
@@ -327,6 +330,7 @@ static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])
 		snprintf(why, CONFIG_WHY_BYTES, "%s", reason);
 	else
 		s->engine.accounts.memory_sched = workers_sched(s->engine.workers);
+	s->engine.accounts.workers = s->engine.workers;
 	return rc;
 }
 

@@ -3,6 +3,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include "clock.h"
 
 struct account *accounts_get(struct accounts *all, uid_t uid)
 {
@@ -112,4 +115,84 @@ void account_refund(struct accounts *all, struct account *a, enum account_kind k
 {
 	a->bytes[kind] -= bytes;
 	all->bytes[kind] -= bytes;
+}
+
+/* ---- Descriptors ---- */
+
+#define CLOSING_FDS 64u
+#define PIECE_NS    1000000u /* of a worker thread's time, at one go */
+
+struct closing {
+	struct task task;
+	struct accounts *all;
+	struct account *account;
+	unsigned n, at;
+	int fds[CLOSING_FDS];
+};
+
+static struct closing *of_task(struct task *task)
+{
+	return (struct closing *)((char *)task - offsetof(struct closing, task));
+}
+
+static bool close_step(struct task *task)
+{
+	struct closing *c = of_task(task);
+	uint64_t end = clock_ns() + PIECE_NS;
+
+	do
+		close(c->fds[c->at++]);
+	while (c->at < c->n && clock_ns() < end);
+	return c->at == c->n;
+}
+
+static void submit(struct account *a)
+{
+	struct closing *c = a->closing;
+
+	a->closing = NULL;
+	a->closings_out++;
+	workers_submit(c->all->workers, &a->memory_flow, &c->task);
+}
+
+static void closed(struct task *task)
+{
+	struct closing *c = of_task(task);
+	struct account *a = c->account;
+
+	c->all->closing -= c->n;
+	a->closings_out--;
+	if (a->closing && !a->closings_out)
+		submit(a);
+	account_unref(c->all, a);
+	free(c);
+}
+
+static struct closing *closing_new(struct accounts *all, struct account *a)
+{
+	struct closing *c = all->workers ? calloc(1, sizeof *c) : NULL;
+
+	if (!c)
+		return NULL;
+	c->task.step = close_step;
+	c->task.done = closed;
+	c->all = all;
+	c->account = a;
+	account_ref(a);
+	return c;
+}
+
+/* While some are on their way more are gathered: threads are not woken for each. */
+void account_close(struct accounts *all, struct account *a, int fd)
+{
+	struct closing *c = a->closing;
+
+	if (!c && !(c = a->closing = closing_new(all, a))) {
+		close(fd);
+		return;
+	}
+	c->fds[c->n++] = fd;
+	all->closing++;
+	if (!a->closings_out || c->n == CLOSING_FDS)
+		submit(a);
 }

@@ -8,6 +8,7 @@
 
 #include "config.h"
 #include "job/scheduler.h"
+#include "job/workers.h"
 #include "kernel.h"
 #include "turns.h"
 
@@ -17,6 +18,8 @@ enum account_kind {
 	ACCOUNT_RESIDENT, /* RESIDENT buffers, all devices */
 	ACCOUNT_KINDS,
 };
+
+struct closing;
 
 struct account {
 	struct account *next;
@@ -28,6 +31,8 @@ struct account {
 	struct sched_flow flow;        /* its jobs, on the devices */
 	struct sched_flow memory_flow; /* its memory, in worker threads */
 	struct turns_user turns;       /* its requests, on the loop */
+	struct closing *closing;       /* descriptors to be closed next; NULL: none */
+	unsigned closings_out;
 };
 
 /*
@@ -39,7 +44,8 @@ struct accounts {
 	const struct sched *sched, *memory_sched; /* the latter NULL: not yet */
 	const struct turns *turns;
 	struct account *first;
-	unsigned sessions;
+	struct workers *workers;    /* that close descriptors; NULL: not yet */
+	unsigned sessions, closing; /* closing: descriptors that have yet to be */
 	uint64_t bytes[ACCOUNT_KINDS];
 };
 
@@ -54,5 +60,12 @@ void accounts_clear(struct accounts *all);
 int account_charge(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes,
                    char why[WHY_BYTES]);
 void account_refund(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes);
+
+/*
+ * Closes a descriptor that came from this user, in a worker thread and the user's share of them: how long that
+ * takes is up to the user. A connection's end frees what lies unread in it (0.2 ms where it is full), that of a
+ * memfd its pages, if nobody else has it.
+ */
+void account_close(struct accounts *all, struct account *account, int fd);
 
 #endif

@@ -19,7 +19,7 @@
 
 /* Below this a pageable copy costs less than registering (0.1 ms even for one page, measured on an H200). */
 #define PIN_WORTH_BYTES (256ull << 10)
-/* Unmapping more than this leaves the loop thread. */
+/* Unmapping and freeing more than this leaves the loop thread. */
 #define UNMAP_INLINE_BYTES (1ull << 20)
 /* Below this memory of the CPU device is not worth huge pages. */
 #define HUGE_PAGES_BYTES (8ull << 20)
@@ -54,7 +54,9 @@ static void buffer_delete(struct buffer *b)
 		account_refund(all, b->account, ACCOUNT_PINNED, b->memory.bytes);
 	b->account->buffers--;
 	engine->n_buffers--;
-	if (b->fd >= 0)
+	if (b->fd >= 0 && b->file_bytes > UNMAP_INLINE_BYTES)
+		account_close(all, b->account, b->fd);
+	else if (b->fd >= 0)
 		close(b->fd);
 	if (b->gone)
 		b->gone(b);
@@ -150,6 +152,7 @@ static int map_import(struct buffer *b, int fd, const struct file *file, char wh
 	int rc = charge(b, ACCOUNT_MAPPED, file->map_bytes, why);
 
 	b->fd = fd;
+	b->file_bytes = (uint64_t)file->st.st_size;
 	if (rc < 0)
 		return rc;
 	missing = buffer_missing_bytes(b);
@@ -191,13 +194,13 @@ int buffer_import(struct engine *engine, struct account *account, int fd, uint64
 	int rc = inspect(fd, bytes, &file, why);
 
 	if (rc < 0) {
-		close(fd);
+		account_close(&engine->accounts, account, fd);
 		return rc;
 	}
 	b = buffer_new(engine, account, bytes);
 	if (!b) {
 		snprintf(why, WHY_BYTES, "the daemon is out of memory");
-		close(fd);
+		account_close(&engine->accounts, account, fd);
 		return KOPS_E_NOMEM;
 	}
 	b->memory.read_only = read_only || file.read_only;

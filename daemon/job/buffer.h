@@ -51,6 +51,7 @@ struct buffer {
 	struct device_work device_work;
 	struct task task;
 	uint64_t at, claimed_bytes; /* how far the task is */
+	uint64_t file_bytes;        /* imported: what closing fd may free */
 };
 
 /*

@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "log.h"
 #include "message.h"
@@ -72,6 +71,6 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 	}
 	for (unsigned i = 0; i < n_fds; i++)
 		if (fds[i] >= 0)
-			close(fds[i]);
+			account_close(&session->engine->accounts, session->account, fds[i]);
 	return rc;
 }

@@ -225,6 +225,7 @@ static const char *refuse(const struct sessions *all, const struct account *acco
 	return NULL;
 }
 
+/* Takes over fd. */
 static struct session *session_new(struct sessions *all, int fd, const struct ucred *peer)
 {
 	static uint64_t serial;
@@ -236,8 +237,12 @@ static struct session *session_new(struct sessions *all, int fd, const struct uc
 	if (why && log_may(&all->refusals))
 		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
 	if (!s) {
-		if (account)
+		if (account) {
+			account_close(accounts, account, fd);
 			account_unref(accounts, account);
+		} else {
+			close(fd);
+		}
 		return NULL;
 	}
 	s->all = all;
@@ -259,10 +264,13 @@ void session_arrive(struct sessions *all, int fd)
 	socklen_t len = sizeof peer;
 	struct session *s;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || !(s = session_new(all, fd, &peer))) {
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) {
 		close(fd);
 		return;
 	}
+	s = session_new(all, fd, &peer);
+	if (!s)
+		return;
 	s->next = all->first;
 	if (s->next)
 		s->next->prev = s;
@@ -356,7 +364,6 @@ static void unlist(struct session *s)
 
 static void session_free(struct session *s)
 {
-	close(s->fd);
 	account_unref(&s->engine->accounts, s->account);
 	free(s);
 }
@@ -391,17 +398,17 @@ void session_close(struct session *s, const char *why)
 	s->account->sessions--;
 	e->accounts.sessions--;
 	pool_look_soon(e->pool);
-	shutdown(s->fd, SHUT_RDWR);
+	shutdown(s->fd, SHUT_RDWR); /* the client learns at once */
 	switch (s->open_handles) {
 	case 2:
 		uv_close((uv_handle_t *)&s->poll, on_handle_closed);
 		/* fall through */
 	case 1:
 		uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
-		break;
-	default: /* it never had its first turn */
-		session_free(s);
 	}
+	account_close(&e->accounts, s->account, s->fd); /* nobody polls it any more */
+	if (!s->open_handles)                           /* it never had its first turn */
+		session_free(s);
 	jobs_dispatch(e);
 	e->progress(e);
 }

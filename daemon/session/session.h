@@ -24,8 +24,9 @@ struct sessions {
 	struct engine *engine;
 	struct turns turns;
 	struct session *first;
-	unsigned max;  /* by descriptors */
-	bool stopping; /* no new connections, no new jobs */
+	unsigned max;         /* by descriptors */
+	unsigned closing_max; /* likewise; with more to be closed no connection is taken */
+	bool stopping;        /* no new connections, no new jobs */
 	uint64_t started_ns;
 	struct log_limit refusals; /* lines about clients that were turned away */
 	/* A datagram of `len` bytes lies in `in`: request_handle(). */

@@ -147,6 +147,11 @@ class Daemon:
         with open(f"/proc/{self.pid}/statm", encoding="utf-8") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
+    def loop_s(self):
+        """CPU time of the thread that has the loop, so far."""
+        with open(f"/proc/{self.pid}/task/{self.pid}/stat", encoding="utf-8") as f:
+            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
     def wakeups(self):
         """Voluntary context switches of all its threads, so far."""
         total = 0

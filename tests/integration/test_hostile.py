@@ -5,6 +5,7 @@ import select
 import signal
 import socket
 import time
+import unittest
 
 import harness
 import wire
@@ -350,6 +351,53 @@ class ConnectionFloods(harness.DaemonTest):
             c.close()
         self.assertTrue(eventually(lambda: self.control.stats()["sessions"] == 1))
         self.client().ping()
+
+
+@unittest.skipIf(harness.QUICK, "figures of time")
+class Closing(harness.DaemonTest):
+    """What closing a client's descriptor takes is not taken from everybody."""
+
+    settings = {"max_sessions_per_uid": 1, "max_mapped_per_uid": "1G"}
+
+    def refuse(self, n, datagrams):
+        """Connections beyond the limit that have sent so many empty datagrams; the loop's time for them."""
+        clients = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) for _ in range(n)]
+        self.daemon.signal(signal.SIGSTOP)
+        for s in clients:
+            s.connect(self.daemon.socket)
+            try:
+                for _ in range(datagrams):
+                    s.send(b"")
+            except BlockingIOError:  # it is full
+                pass
+        before = self.daemon.loop_s()
+        self.daemon.signal(signal.SIGCONT)
+        self.assertTrue(eventually(lambda: self.ended(clients) == n))
+        for s in clients:
+            s.close()
+        return self.daemon.loop_s() - before
+
+    def ended(self, sockets):
+        poll = select.poll()
+        for s in sockets:
+            poll.register(s, 0)
+        return sum(bool(events & select.POLLHUP) for _, events in poll.poll(0))
+
+    def test_connections_full_of_datagrams(self):
+        empty = self.refuse(500, 0)
+        self.assertLess(self.refuse(500, 1000), 2 * empty + 0.04)
+
+    def test_the_last_descriptor_of_a_large_memfd(self):
+        n, size, spent = 16, 64 << 20, 0
+        for _ in range(n):
+            fd = wire.memfd(size)
+            os.posix_fallocate(fd, 0, size)
+            before = self.daemon.loop_s()
+            buffer = self.control.import_fd(fd, 4096)
+            os.close(fd)
+            self.control.drop(buffer)
+            spent += self.daemon.loop_s() - before
+        self.assertLess(spent, 0.03)
 
 
 class Exhaustion(harness.DaemonTest):

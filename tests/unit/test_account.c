@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -124,6 +125,37 @@ static void test_over_a_lowered_limit(void **state)
 	account_unref(&f.all, a);
 }
 
+/* Many at once, one after the other, and the account lives until the last one is closed. */
+static void test_descriptors_are_closed(void **state)
+{
+	struct fixture f = fixture();
+	uv_loop_t loop;
+	struct account *a;
+	char why[WHY_BYTES], byte;
+	int ends[2];
+
+	(void)state;
+	set_up(&f);
+	uv_loop_init(&loop);
+	assert_int_equal(workers_start(&loop, &f.all.workers, why), 0);
+	for (unsigned n = 1; n < 200; n += 66) {
+		a = accounts_get(&f.all, 1);
+		assert_int_equal(pipe(ends), 0);
+		for (unsigned i = 1; i < n; i++)
+			account_close(&f.all, a, dup(ends[1]));
+		account_close(&f.all, a, ends[1]);
+		account_unref(&f.all, a);
+		while (f.all.closing)
+			uv_run(&loop, UV_RUN_ONCE);
+		assert_int_equal(read(ends[0], &byte, 1), 0); /* nobody can write any more */
+		close(ends[0]);
+	}
+	workers_stop(f.all.workers);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&loop), 0);
+	accounts_clear(&f.all);
+}
+
 static void test_who_had_more_is_remembered(void **state)
 {
 	struct fixture f = fixture();
@@ -155,11 +187,9 @@ static void test_who_had_more_is_remembered(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_one_account_per_uid),
-	    cmocka_unit_test(test_user_limits),
-	    cmocka_unit_test(test_limit_of_all),
-	    cmocka_unit_test(test_over_a_lowered_limit),
-	    cmocka_unit_test(test_who_had_more_is_remembered),
+	    cmocka_unit_test(test_one_account_per_uid),    cmocka_unit_test(test_user_limits),
+	    cmocka_unit_test(test_limit_of_all),           cmocka_unit_test(test_over_a_lowered_limit),
+	    cmocka_unit_test(test_descriptors_are_closed), cmocka_unit_test(test_who_had_more_is_remembered),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
