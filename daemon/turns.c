@@ -72,7 +72,7 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 
 	t->clock_ns = u->spent_ns;
 	remove_at(t, u, &u->first);
-	if (t->take(p))
+	if (p->take ? p->take(p) : t->take(p))
 		turns_wait(t, p);
 	end = clock_ns();
 	u->spent_ns += end - now;

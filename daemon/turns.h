@@ -6,6 +6,9 @@
  * scheduler.h), sessions of one user go round. So a user with a thousand busy sessions delays another one's
  * request by the slice at hand: after TURNS_SLICE_NS of reading the loop looks who else has come.
  *
+ * Whose a connection is shows only when it is taken, so the door that takes them shares the loop as one more
+ * user: who is refused as often as it can connect does not take more of it than that.
+ *
  * A session that still waits at the end of a slice is not watched until its turn comes: the kernel would name
  * all that wait at every look.
  */
@@ -40,11 +43,12 @@ struct turns_user {
 	uint64_t spent_ns;                /* of the loop's time */
 };
 
-/* A session, as part of one. Its user is set before it waits. */
+/* A session, as part of one, or the door. Its user is set before it waits. */
 struct turns_place {
 	struct turns_place *next, *next_watched;
 	struct turns_user *user;
-	bool waits, unwatched, listed; /* listed: among turns.watched */
+	bool waits, unwatched, listed;           /* listed: among turns.watched */
+	bool (*take)(struct turns_place *place); /* instead of turns.take; NULL: that */
 };
 
 void turns_init(struct turns *turns, uv_loop_t *loop, bool (*take)(struct turns_place *place),

@@ -13,12 +13,7 @@
 #include "log.h"
 #include "notify.h"
 
-/*
- * Connections taken before sessions get their turns. The kernel's queue knows no users, so it has to be short:
- * taking one is cheap, and opening its session is its user's turn.
- */
-#define ACCEPT_BATCH 8
-#define BACKLOG      SOMAXCONN /* where it is full the kernel gives room to whoever is first, not in order */
+#define BACKLOG SOMAXCONN /* where it is full the kernel gives room to whoever is first, not in order */
 
 #define LOCK_PATH_BYTES (CONFIG_TEXT_BYTES + sizeof ".lock")
 
@@ -191,6 +186,24 @@ static void shed(struct listener *l)
 	l->reserve_fd = open_reserve();
 }
 
+/* A turn of the door. True: there may be more. */
+static bool take_connection(struct turns_place *place)
+{
+	struct listener *l = (struct listener *)((char *)place - offsetof(struct listener, place));
+	int fd;
+
+	if (l->sessions->engine->accounts.closing >= l->sessions->closing_max)
+		return false; /* the socket is watched still */
+	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		session_arrive(l->sessions, fd);
+	else if (errno == EMFILE || errno == ENFILE)
+		shed(l);
+	else if (errno != EINTR && errno != ECONNABORTED)
+		return false;
+	return true;
+}
+
 /* libuv cannot receive memfds over uv_pipe_t, and has no SOCK_SEQPACKET: uv_poll_t and our own recvmsg() it is.
  */
 static void on_connection(uv_poll_t *poll, int status, int events)
@@ -198,15 +211,8 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	struct listener *l = poll->data;
 
 	(void)events;
-	for (int i = 0; i < ACCEPT_BATCH && status == 0; i++) {
-		int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0)
-			session_arrive(l->sessions, fd);
-		else if (errno == EMFILE || errno == ENFILE)
-			shed(l);
-		else if (errno != EINTR && errno != ECONNABORTED)
-			return;
-	}
+	if (status == 0)
+		turns_wait(&l->sessions->turns, &l->place);
 }
 
 int listener_open(struct listener *l, struct sessions *sessions, const char *path, char why[CONFIG_WHY_BYTES])
@@ -214,6 +220,8 @@ int listener_open(struct listener *l, struct sessions *sessions, const char *pat
 	int rc;
 
 	*l = (struct listener){.sessions = sessions, .path = path, .fd = -1, .lock_fd = -1, .reserve_fd = -1};
+	/* It is watched always: there is one event at most. */
+	l->place = (struct turns_place){.user = &l->door, .take = take_connection, .unwatched = true};
 	rc = open_socket(l, why);
 
 	if (rc < 0)

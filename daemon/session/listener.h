@@ -13,6 +13,9 @@ struct listener {
 	int lock_fd;    /* of the file beside it; -1: the socket is inherited */
 	int reserve_fd; /* given up to accept and shed when descriptors run out */
 	uv_poll_t poll;
+	/* Its turns: one is a connection. */
+	struct turns_user door;
+	struct turns_place place;
 };
 
 /*
