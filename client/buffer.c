@@ -160,6 +160,10 @@ static const char *take_lent(kops_buffer *b, const Kops__V1__Lent *lent, int *fd
 		snprintf(b->device, sizeof b->device, "%s", lent->device);
 		return NULL;
 	}
+	if (n_fds != 1 && b->k->fds_lost) {
+		*ret_status = client_fail(b->k, KOPS_E_SYSTEM, "%s", CLIENT_NO_FDS);
+		return NULL;
+	}
 	if (n_fds != 1)
 		return "a lent buffer without its descriptor";
 	if (fstat(fds[0], &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < b->bytes)

@@ -31,6 +31,9 @@
 #define CLIENT_BLOCK_US     1000000 /* SO_RCVTIMEO of the socket */
 #define CLIENT_PREFIX_BYTES 16      /* room for the start of a Request: id, tag and length of its Submit */
 
+/* What to say when there are none left. */
+#define CLIENT_NO_FDS "this process is out of file descriptors; close some, or raise its limit (ulimit -n)"
+
 /* ---- Lists ---- */
 
 /* An intrusive ring; an unlinked node is its own ring. */
@@ -134,6 +137,7 @@ struct kops {
 	struct call *call;
 	struct list buffers;      /* kops_buffer.node */
 	unsigned buffer_requests; /* unanswered: replies may bring descriptors */
+	bool fds_lost;            /* the reply just read came with some, but we had no room for them */
 	struct list jobs;         /* kops_job.node */
 	struct list out;          /* kops_job.out: unanswered, in order of submission */
 	unsigned jobs_ended;

@@ -41,6 +41,7 @@ static int explain(kops *k, int error)
 	    {EACCES, KOPS_E_CONNECT, "permission denied; is your user in group kops?"},
 	    {EAGAIN, KOPS_E_BUSY, "too many connections wait there; is kopsd stuck? (systemctl status kopsd)"},
 	    {EPROTOTYPE, KOPS_E_CONNECT, "that socket belongs to another program"},
+	    {EMFILE, KOPS_E_CONNECT, CLIENT_NO_FDS},
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		if (rows[i].error != error)

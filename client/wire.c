@@ -242,7 +242,8 @@ static bool receive(kops *k, bool block)
 	size_t len = 0;
 	int status = block ? message_recv_wait(k->sock, k->data, &len)
 	                   : message_recv(k->sock, k->data, &len, fds, &n_fds);
-	if (status == 0) {
+	k->fds_lost = status == KOPS_E_NOMEM;
+	if (status == 0 || k->fds_lost) {
 		handle_datagram(k, len, fds, n_fds);
 		return true;
 	}

@@ -1,6 +1,8 @@
 /*
  * libkops against a scripted daemon: buffers, lent and imported.
  */
+#include <sys/resource.h>
+
 #include "fake_daemon.h"
 
 static void script_alloc(struct fake *f)
@@ -125,6 +127,43 @@ static void test_late_lend_is_given_back(void **state)
 	fake_stop(f);
 }
 
+static void script_lend_twice(struct fake *f)
+{
+	fake_greet(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(ALLOC));
+	uint64_t buffer = r->alloc->buffer;
+	fake_lent(f, r->id, f->memfd, "");
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == buffer);
+	r = fake_expect(f, FAKE_VERB(ALLOC));
+	fake_lent(f, r->id, f->memfd, "");
+	fake_expect_end(f);
+}
+
+/* Our own want of descriptors is the answer to this call, and no end of the connection. */
+static void test_out_of_descriptors(void **state)
+{
+	struct fake *f = *state;
+	struct rlimit limit, none_left;
+	kops_buffer *b = NULL;
+	f->memfd = fake_memfd(100);
+	fake_start(f, script_lend_twice);
+	kops *k = fake_open(f);
+	int first_free = dup(f->memfd);
+	close(first_free);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none_left = limit;
+	none_left.rlim_cur = (rlim_t)first_free;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none_left), 0);
+	int status = kops_alloc(k, 100, KOPS_SHARED, NULL, &b);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(status, KOPS_E_SYSTEM);
+	assert_non_null(strstr(kops_error(k), "this process is out of file descriptors"));
+	assert_null(b);
+	assert_int_equal(kops_alloc(k, 100, KOPS_SHARED, NULL, &b), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void script_import(struct fake *f)
 {
 	fake_greet(f);
@@ -211,6 +250,7 @@ int main(void)
 	    TEST(test_alloc),
 	    TEST(test_bad_lends_are_refused),
 	    TEST(test_late_lend_is_given_back),
+	    TEST(test_out_of_descriptors),
 	    TEST(test_import),
 	    TEST(test_import_says_what_is_wrong_with_it),
 	};
