@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   7
+#define BACKEND_ABI   8
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -31,6 +31,8 @@ struct memory {
 	uint64_t bytes;
 	bool read_only; /* mapped without PROT_WRITE */
 	int pin;        /* enum memory_pin; accessed with __atomic builtins */
+	/* For plans, of SHARED memory, about: what nobody has written yet, and what jobs have reached. */
+	uint64_t missing_bytes, reached_bytes;
 };
 
 /* One op of a run. The loop thread fills args, pinned and tuned, plan() the rest but compute_us. */

@@ -171,7 +171,17 @@ static int check_owners(const struct backend_device *dev, const struct op_args *
 	return 0;
 }
 
-static double op_us(const struct run_op *op)
+/* A row of ops on the same views touches their pages once. */
+static bool is_touched(const struct op_args *before, const struct view *v)
+{
+	for (unsigned i = 0; before && i <= before->op->n_inputs; i++)
+		if (before->views[i].space == v->space && before->views[i].offset == v->offset)
+			return true;
+	return false;
+}
+
+/* before: the op that the job has before it; NULL: none. */
+static double op_us(const struct run_op *op, const struct op_args *before)
 {
 	static const struct op_cut uncut = {.n_parts = 1};
 	const struct op_args *args = &op->args;
@@ -181,7 +191,8 @@ static double op_us(const struct run_op *op)
 	if (view_elements(op_output_const(args)) == 0)
 		return 0;
 	for (unsigned i = 0; i <= args->op->n_inputs; i++)
-		us += host_pages_us(&args->views[i], i == args->op->n_inputs);
+		if (!is_touched(before, &args->views[i]))
+			us += host_pages_us(&args->views[i], i == args->op->n_inputs);
 	if (workspace > KEPT_WORKSPACE_BYTES)
 		us += (double)workspace / 4096 * WORKSPACE_PAGE_US;
 	return us + op->kernel->time_ns(args) * 1e-3;
@@ -214,7 +225,7 @@ static int cpu_plan(const struct backend_device *dev, struct run *run)
 		if (rc < 0)
 			return rc;
 		struct run_op *op = &run->ops[i];
-		op->plan_us = op_us(op);
+		op->plan_us = op_us(op, i > 0 ? &run->ops[i - 1].args : NULL);
 		run->plan_us += op->plan_us;
 		kernel_cut(op->kernel, &op->args, op->plan_us / PART_US, &op->cut);
 		uint64_t bytes = kernel_workspace(op->kernel, &op->args, &op->cut);

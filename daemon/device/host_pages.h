@@ -10,17 +10,21 @@
 #define HOST_LINE_BYTES 64
 
 /*
- * us for the pages of a view of SHARED memory. Where all of a page is used it is likely that its client has
- * written it, and that it is mapped with its neighbours or has been already: the mean of a first and a later
- * touch. Where little of each is used, it may be a hole of a sparse memfd, which the kernel has to fill: 2 us.
+ * us for the pages of a view of SHARED memory. Those that nobody has written yet the kernel has to make. Those
+ * that are there it has to map, when they are read with their neighbours, unless jobs have reached them before.
+ * Which of the buffer's pages they are is not known: a view has its share of all.
  */
 static inline double host_pages_us(const struct view *v, bool is_written)
 {
-	const double hole_us = 1.5, least_us = is_written ? 0.5 : 0.15;
+	const double make_us = 1.8, map_us = is_written ? 0.9 : 0.2;
 	const struct memory *m = (const struct memory *)v->space;
-	double pages = view_blocks(v, HOST_PAGE_BYTES), lines = view_blocks(v, HOST_LINE_BYTES);
+	double pages = view_blocks(v, HOST_PAGE_BYTES), missing, mapped;
 
-	return m->owner || pages == 0 ? 0 : pages * fmax(hole_us / sqrt(fmax(lines / pages, 1)), least_us);
+	if (m->owner || pages == 0)
+		return 0;
+	missing = fmin((double)m->missing_bytes / (double)m->bytes, 1);
+	mapped = fmin((double)m->reached_bytes / (double)m->bytes, 1 - missing);
+	return pages * (missing * make_us + (1 - missing - mapped) * map_us);
 }
 
 #endif

@@ -155,7 +155,7 @@ static int map_import(struct buffer *b, int fd, const struct file *file, char wh
 	b->file_bytes = (uint64_t)file->st.st_size;
 	if (rc < 0)
 		return rc;
-	missing = buffer_missing_bytes(b);
+	missing = b->memory.missing_bytes = buffer_missing_bytes(b);
 	if (missing && !buffer_memory_is_ample(b->engine)) {
 		rc = host_memory_claim(missing, why, WHY_BYTES);
 		if (rc < 0)
@@ -467,6 +467,12 @@ uint64_t buffer_missing_bytes(const struct buffer *b)
 		return 0;
 	there = (uint64_t)st.st_blocks * 512;
 	return there < (uint64_t)st.st_size && there < b->memory.bytes ? b->memory.bytes - there : 0;
+}
+
+void buffer_plan_pages(struct buffer *b)
+{
+	if (b->memory.missing_bytes)
+		b->memory.missing_bytes = buffer_missing_bytes(b);
 }
 
 bool buffer_memory_is_ample(struct engine *engine)

@@ -77,6 +77,10 @@ void buffer_forget_session(struct buffer *buffer);
 /* Bytes of a SHARED buffer whose pages are not there yet: whoever touches them first takes memory for them. */
 uint64_t buffer_missing_bytes(const struct buffer *buffer);
 
+/* Before a job that names it is planned: looks whether they still are missing. What was there once is taken to
+ * stay. */
+void buffer_plan_pages(struct buffer *buffer);
+
 /* Whether memory is so plentiful, for all that is mapped, that nobody needs to claim missing pages. */
 bool buffer_memory_is_ample(struct engine *engine);
 

@@ -94,6 +94,18 @@ void job_end_paused(struct job *job)
 	end(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
 }
 
+/* The CPU has their pages mapped from now on. */
+static void note_reach(struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++) {
+		struct memory *m = &job->buffers[i].buffer->memory;
+		uint64_t reach_bytes = job->buffers[i].reach_bytes;
+
+		if (m->reached_bytes < reach_bytes)
+			m->reached_bytes = reach_bytes;
+	}
+}
+
 void job_finish(struct job *job)
 {
 	struct engine *e = job->engine;
@@ -101,6 +113,7 @@ void job_finish(struct job *job)
 	int status = job->run.status;
 
 	leave_device(job);
+	note_reach(job);
 	marks_forgive(e->marks, job->account->uid, job->shape);
 	if (status < 0)
 		stats->jobs_failed++;

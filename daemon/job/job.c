@@ -61,6 +61,7 @@ struct job_buffer *job_use(struct job *job, struct buffer *buffer)
 	use = &job->buffers[job->n_buffers++];
 	use->buffer = buffer;
 	buffer_ref(buffer);
+	buffer_plan_pages(buffer);
 	return use;
 }
 
