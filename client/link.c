@@ -148,6 +148,8 @@ int client_link_connect(kops *k)
 	k->attempts++;
 
 	int status = open_socket(k);
+	if (status == KOPS_E_BUSY)
+		k->pause_us = 0; /* a place goes to whoever asks at the right moment */
 	if (status < 0)
 		return status;
 	status = change_number(k);

@@ -182,6 +182,29 @@ static void test_open_tries_again_while_the_daemon_is_busy(void **state)
 	fake_stop(f);
 }
 
+/* Where others keep the queue full, whoever asks more seldom than they never gets in. */
+static void test_open_keeps_asking_where_the_queue_is_full(void **state)
+{
+	struct fake *f = *state;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char why[512];
+	int in_queue[8];
+	unsigned n = 0, tries = 0;
+	kops *k;
+
+	strcpy(address.sun_path, f->path);
+	assert_int_equal(listen(f->listener, 0), 0);
+	do
+		in_queue[n++] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	while (connect(in_queue[n - 1], (struct sockaddr *)&address, sizeof address) == 0 && n < 8);
+	assert_int_equal(fake_try_open(f, 300, &k, why), KOPS_E_CONNECT);
+	const char *tried = strstr(why, "tried ");
+	assert_true(tried && sscanf(tried, "tried %u times", &tries) == 1);
+	assert_true(tries >= 15);
+	while (n > 0)
+		close(in_queue[--n]);
+}
+
 /* ---- Calls ---- */
 
 static void script_pings(struct fake *f)
@@ -389,6 +412,7 @@ int main(void)
 	    TEST(test_unknown_version_chosen),
 	    TEST(test_hello_without_answer_times_out),
 	    TEST(test_open_tries_again_while_the_daemon_is_busy),
+	    TEST(test_open_keeps_asking_where_the_queue_is_full),
 	    TEST(test_ping),
 	    TEST(test_query),
 	    TEST(test_violations_end_the_connection),
