@@ -48,12 +48,13 @@ void reply_error(struct session *session, uint64_t id, int status, const char *m
 /* The receipt of very many ops says less of each. */
 static void shorten(const Kops__V1__Reply *reply, Kops__V1__Receipt *receipt)
 {
-	bool too_long = kops__v1__reply__get_packed_size(reply) > MESSAGE_BYTES_MAX;
-
-	for (size_t i = 0; too_long && i < receipt->n_ops; i++)
+	if (kops__v1__reply__get_packed_size(reply) <= MESSAGE_BYTES_MAX)
+		return;
+	for (size_t i = 0; i < receipt->n_ops; i++)
 		receipt->ops[i]->passed_over = (char *)"";
-	too_long = kops__v1__reply__get_packed_size(reply) > MESSAGE_BYTES_MAX;
-	for (size_t i = 1; too_long && i < receipt->n_ops; i++)
+	if (kops__v1__reply__get_packed_size(reply) <= MESSAGE_BYTES_MAX)
+		return;
+	for (size_t i = 1; i < receipt->n_ops; i++)
 		receipt->ops[i]->shape_class = (char *)"";
 }
 
