@@ -17,6 +17,7 @@ struct canary {
 	unsigned char *expected; /* the same layout, computed by the reference */
 	uint64_t view_bytes[OP_VIEWS_MAX];
 	uint32_t random;
+	bool is_known; /* expected holds the inputs and the answer */
 };
 
 static double next_random(struct canary *c)
@@ -148,20 +149,31 @@ static void compute_expected(struct canary *c)
 	args.op->reference(&args);
 }
 
-struct run *canary_prepare(struct canary *c, const char *row)
+static void fill(struct canary *c)
 {
-	const struct view *out = op_output(&c->op.args);
-	char why[WHY_BYTES];
-
 	for (unsigned i = 0; i < view_total(c); i++) {
 		const struct view *v = &c->op.args.views[i];
 		size_t size = dtype_size(v->dtype);
 		for (uint64_t at = 0; at < c->view_bytes[i]; at += size)
 			store((char *)c->memory.host + v->offset + at, v->dtype, next_random(c));
 	}
+}
+
+/* The answer once found out serves again: it takes a millisecond, and the health check asks in the loop. */
+struct run *canary_prepare(struct canary *c, const char *row)
+{
+	const struct view *out = op_output(&c->op.args);
+	char why[WHY_BYTES];
+
 	if (c->op.args.op->check(&c->op.args, why) < 0)
 		return NULL; /* a sample that breaks its own rules: canary_is_right() will say no */
-	compute_expected(c);
+	if (c->is_known) {
+		memcpy(c->memory.host, c->expected, c->memory.bytes);
+	} else {
+		fill(c);
+		compute_expected(c);
+		c->is_known = !c->op.args.op->reads_output(&c->op.args);
+	}
 	if (!c->op.args.op->reads_output(&c->op.args))
 		memset((char *)c->memory.host + out->offset, 0xff,
 		       c->view_bytes[c->op.args.op->n_inputs]); /* NaN */

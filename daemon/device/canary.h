@@ -14,7 +14,7 @@ struct canary;
 struct canary *canary_new(const struct op *op, kops_dtype dtype);
 void canary_free(struct canary *canary); /* NULL allowed; not while its run is out */
 
-/* Fills inputs anew, poisons the output and returns the run, with row pinned by name or "" for auto. */
+/* Fills the inputs, poisons the output and returns the run, with row pinned by name or "" for auto. */
 struct run *canary_prepare(struct canary *canary, const char *row);
 
 /* After the run came back: true when it succeeded with the right elements, all of them. */

@@ -114,10 +114,51 @@ static void wrong_rows_are_disabled_whatever_their_size(void **state)
 	assert_int_equal(disabled, 1 << 2 | 1 << 3);
 }
 
+static unsigned n_references;
+
+static void count_reference(const struct op_args *args)
+{
+	n_references++;
+	op_by_name("gemm")->reference(args);
+}
+
+static struct op counted;
+
+static bool sample_counted(kops_dtype dtype, struct op_args *args)
+{
+	bool takes = op_by_name("gemm")->sample(dtype, args);
+
+	args->op = &counted;
+	return takes;
+}
+
+/* A health check costs the loop no reference, and finds a wrong result after right ones. */
+static void the_answer_is_computed_once(void **state)
+{
+	static const char *const pinned[] = {"small", "small", "wrong-small", "small"};
+	struct canary *c;
+
+	(void)state;
+	counted = *op_by_name("gemm");
+	counted.reference = count_reference;
+	counted.sample = sample_counted;
+	c = canary_new(&counted, KOPS_F32);
+	for (unsigned i = 0; i < sizeof pinned / sizeof pinned[0]; i++) {
+		unsigned before = n_references;
+		struct run *run = canary_prepare(c, pinned[i]);
+		assert_int_equal(n_references - before, i == 0);
+		assert_int_equal(plan(NULL, run), 0);
+		start(NULL, run);
+		assert_int_equal(canary_is_right(c), strcmp(pinned[i], "small") == 0);
+	}
+	canary_free(c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(wrong_rows_are_disabled_whatever_their_size),
+	    cmocka_unit_test(the_answer_is_computed_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
