@@ -9,8 +9,9 @@
  *     fault      the next run (the file is removed) answers KOPS_E_FAULT, as a broken CUDA context does
  *     no-pin     no memory can be registered for DMA
  *     hang       the next run (the file is removed) never comes back
+ *     hold       the next run (the file is removed) does not begin before another is started after it
  *     rivals     rows of gemm, one on a line: the nanoseconds that they are expected to take, and the
- * microseconds that runs of them are said to have taken
+ *                microseconds that runs of them are said to have taken
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ enum { HUNG_MAX = 64 };
 
 static struct run *hung[HUNG_MAX];
 static unsigned n_hung;
+static struct run *held;
 
 static const char *path_of(const char *name, char path[512])
 {
@@ -140,12 +142,24 @@ static void spoil(const struct run *run)
 		memset(memory_at(out->space, out->offset), 0x3c, dtype_size(out->dtype));
 }
 
+static void release_held(struct backend_device *dev)
+{
+	if (held)
+		backend_cpu.start(dev, held);
+	held = NULL;
+}
+
 static void start(struct backend_device *dev, struct run *run)
 {
 	if (take("hang") && n_hung < HUNG_MAX) {
 		hung[n_hung++] = run;
 		return;
 	}
+	if (take("hold")) {
+		held = run;
+		return;
+	}
+	release_held(dev);
 	backend_cpu.start(dev, run);
 	say_times(run);
 	if (is_there("wrong-row"))

@@ -21,6 +21,9 @@ class SimulatedDaemon(harness.Daemon):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as f:
             f.write(text)
 
+    def has(self, name):
+        return os.path.exists(os.path.join(self.folder, name))
+
     def start(self):
         if os.path.exists(self.log_path):
             os.remove(self.log_path)
@@ -315,6 +318,36 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.daemon.wait(10), EXIT_DEVICE_FAILED)
         self.assertGreater(time.monotonic() - begun, 0.9)
         self.assertIn(b"no job came back within hang-timeout", self.daemon.log())
+
+    def test_a_daemon_that_was_stopped_gives_its_devices_a_second_look(self):
+        """After SIGSTOP and SIGCONT a run has been out for longer than hang-timeout, and the device is well.
+
+        The first look comes before any request. The run comes back when a later job starts, so it cannot save the daemon
+        from that look, and is long back at the second look, a second later."""
+        self.daemon.write_config(devices="gpu0")
+        for _ in range(10):
+            self.daemon.start()
+            c = self.connect()
+            self.daemon.make("hold")
+            held = c.start_submit(self.copy(c, 100))
+            self.assertTrue(harness.eventually(lambda: not self.daemon.has("hold")))
+            c.stats()
+            self.daemon.signal(signal.SIGSTOP)
+            time.sleep(1.1)  # hang-timeout is 1 s
+            continued = time.monotonic()
+            self.daemon.signal(signal.SIGCONT)
+            try:
+                c.stats()
+                c.submit(self.copy(c, 200), queue=1)
+                c.wait(held)
+            except wire.Ended:
+                if time.monotonic() - continued < 0.5:
+                    raise
+                self.daemon.wait()  # this machine was too busy for three requests in a second
+                continue
+            self.assertEqual(self.daemon.stop(), 0)
+            return
+        self.skipTest("this machine is too busy")
 
     def die_at(self, *elements):
         """Copies of so many elements, a device for each; one is the daemon's end. What comes after is another process."""

@@ -85,6 +85,24 @@ class Verbs(harness.DaemonTest):
         self.assertGreater(r["compute_us"], 0)
         self.assertGreaterEqual(r["total_us"], r["queue_us"] + r["compute_us"])
 
+    def test_receipt_says_how_long_a_job_was_queued(self):
+        """At least as long as Stats shows it, at most from its Submit to its reply. Both hold on any machine."""
+        c = self.client()
+        a, y = c.import_new(4096), c.import_new(4096)
+        ms, shown = 50, 0
+        while shown < 0.001:
+            ids = [c.start_submit(self.slow_op(c, ms))]
+            sent = time.monotonic()
+            ids.append(c.start_submit(wire.copy(view(a, [1]), view(y, [1]))))
+            c.stats()  # by now both have arrived
+            arrived = asked = last_shown = time.monotonic()
+            while c.stats()["devices"][0]["queued"]:
+                last_shown, asked = asked, time.monotonic()
+            queued_us = [c.wait(i)["receipt"]["queue_us"] for i in ids][1]
+            shown, ms = last_shown - arrived, 2 * ms
+        self.assertGreaterEqual(queued_us, shown * 1e6)
+        self.assertLessEqual(queued_us, (time.monotonic() - sent) * 1e6)
+
     def test_receipt_tells_what_was_passed_over(self):
         c = self.client()
         a, y = c.import_new(4096), c.import_new(4096)

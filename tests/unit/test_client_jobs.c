@@ -424,6 +424,53 @@ static void test_callbacks_must_not_wait(void **state)
 	fake_stop(f);
 }
 
+/* ---- Polling ---- */
+
+#define POLLED 3
+
+static void script_all_at_once(struct fake *f)
+{
+	uint64_t ids[POLLED];
+	fake_greet(f);
+	fake_lend(f);
+	for (unsigned i = 0; i < POLLED; i++)
+		ids[i] = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	for (unsigned i = 0; i < POLLED; i++)
+		fake_receipt(f, ids[i]);
+	__atomic_store_n(&f->count, POLLED, __ATOMIC_RELEASE);
+	fake_expect_end(f);
+}
+
+static void wait_for_count(struct fake *f, unsigned count)
+{
+	for (unsigned ms = 0; ms < FAKE_PATIENCE_MS; ms++) {
+		if (__atomic_load_n(&f->count, __ATOMIC_ACQUIRE) == count)
+			return;
+		usleep(1000);
+	}
+	fail_msg("the daemon did not send its replies");
+}
+
+/* A poll finds a reply that has arrived, though replies to other jobs lie before it. */
+static void test_a_poll_reads_past_replies_to_other_jobs(void **state)
+{
+	struct fake *f = *state;
+	kops_job *jobs[POLLED];
+	fake_start(f, script_all_at_once);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	for (unsigned i = 0; i < POLLED; i++) {
+		jobs[i] = fake_gemm(k, b, b, b, 0);
+		assert_int_equal(kops_submit(jobs[i], NULL, NULL), 0);
+	}
+	wait_for_count(f, POLLED);
+	assert_int_equal(kops_wait(jobs[POLLED - 1], 0), 0);
+	for (unsigned i = 0; i < POLLED; i++)
+		assert_false(kops_job_is_out(jobs[i]));
+	kops_close(k);
+	fake_stop(f);
+}
+
 /* ---- Back-pressure ---- */
 
 #define FLOOD 3000
@@ -507,6 +554,7 @@ int main(void)
 	    TEST(test_cancel),
 	    TEST(test_run_out_of_time),
 	    TEST(test_callbacks_must_not_wait),
+	    TEST(test_a_poll_reads_past_replies_to_other_jobs),
 	    TEST(test_full_socket),
 	    TEST(test_close_with_jobs_out),
 	};
