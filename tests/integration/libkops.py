@@ -7,7 +7,7 @@ import numpy as np
 LIBKOPS = os.environ.get("KOPS_TEST_LIBKOPS", "")
 N = 48
 STATE, INTERRUPTED, CONNECT = -34, -18, -32
-F32 = 1
+F32, F64 = 1, 2
 
 
 class Options(ctypes.Structure):
@@ -23,7 +23,8 @@ class View(ctypes.Structure):
 def load_library():
     """Not in builds with sanitizers, which Python cannot load."""
     lib = ctypes.CDLL(LIBKOPS)
-    pointer, u64, f32, i32 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_float, ctypes.c_int
+    pointer, u64, i32 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int
+    f32, f64 = ctypes.c_float, ctypes.c_double
     for name, result, arguments in [
             ("kops_open", i32, [ctypes.POINTER(pointer), ctypes.POINTER(Options), ctypes.c_char_p, ctypes.c_size_t]),
             ("kops_close", None, [pointer]),
@@ -37,7 +38,13 @@ def load_library():
             ("kops_job_fma", i32, [pointer, View, View, ctypes.c_double, ctypes.c_double, ctypes.c_uint32,
                                    ctypes.c_char_p]),
             ("kops_run", i32, [pointer]),
+            ("kops_transposed", View, [View]),
             ("kops_sgemm", i32, [pointer, i32, i32, u64, u64, u64, f32, pointer, u64, pointer, u64, f32, pointer, u64]),
+            ("kops_dgemm", i32, [pointer, i32, i32, u64, u64, u64, f64, pointer, u64, pointer, u64, f64, pointer, u64]),
+            ("kops_softmax", i32, [pointer, View, View, f64]),
+            ("kops_transpose", i32, [pointer, View, View]),
+            ("kops_add", i32, [pointer, View, View, View]),
+            ("kops_copy", i32, [pointer, View, View]),
     ]:
         function = getattr(lib, name)
         function.restype, function.argtypes = result, arguments
