@@ -28,33 +28,41 @@
  * The long way: kops_job_new(), kops_job_gemm() and others, kops_submit(), then kops_wait(), a
  * callback, or kops_process() from an event loop.
  *
+ * Blocking: calls that wait for the daemon say "Waits". They wait at most for the handle's timeout
+ * (kops_options.timeout_ms), reconnecting included, and then return KOPS_E_TIMEOUT or KOPS_E_CONNECT;
+ * kops_wait() takes a timeout of its own. While they wait they run the callbacks of jobs that end. Inside
+ * a callback they return KOPS_E_STATE. All other calls return at once, whatever the daemon does.
+ *
  * Memory order: a job sees what this thread stored to its SHARED buffers before kops_submit(), and
  * this thread sees the job's output once kops_wait() or the callback reported it done. Between the
- * two, touching the job's outputs, or writing its inputs, makes its result undefined.
+ * two, do not touch the job's outputs and do not write its inputs, or its result is undefined.
  *
  * Errors: functions return 0 (or a count) or a negative KOPS_E_* code; ret_ parameters are written
  * on success only. kops_error() has the sentence for people. A job's own failure does not break the
- * handle. KOPS_E_CONNECT does not either: the next call connects again.
+ * handle. KOPS_E_CONNECT does not either: the next call connects again. Below, each call names the codes
+ * that are its own. Any call can also return KOPS_E_SYSTEM, and any call that waits KOPS_E_CONNECT,
+ * KOPS_E_TIMEOUT and KOPS_E_PROTOCOL.
  *
- * When the daemon restarts while jobs are out, the handle reconnects, gives its buffers again under
- * their old ids and sends every unanswered job again. A job whose inputs may have changed is not sent
- * again; it fails with KOPS_E_INTERRUPTED, and the caller decides. Its inputs may have changed if
+ * Restarts: when the daemon restarts while jobs are out, the handle reconnects, gives its buffers again
+ * under their old ids and sends every unanswered job again. A job is not sent again if its inputs may
+ * have changed. It fails with KOPS_E_INTERRUPTED, and the caller decides. Its inputs may have changed if
  *   - it overwrites them itself (gemm with beta != 0, in-place ops), or a later unanswered job does,
- *     unless an earlier op that is repeated too makes them anew; or
+ *     unless an earlier op that is repeated too writes them first; or
  *   - a job that is not sent again should have written them.
- * A job that was out at three deaths of the daemon in a row may be what ends it. It fails in the same
- * way, as does a kops_alloc() or kops_import() that was under way at three. The content of RESIDENT
- * buffers is gone after a restart: jobs that read one fail with KOPS_E_LOST until one op has written
- * all of it.
+ * A job that was out at three deaths of the daemon in a row may be their cause: it fails in the same
+ * way. So does a kops_alloc() or kops_import() that was waiting at three. A restart loses the content of
+ * RESIDENT buffers: jobs that read one fail with KOPS_E_LOST until one op has written all of it.
  *
- * fork(): a handle belongs to the process that opened it; a child that wants kops opens one of its own. On the
- * copy in a child, calls return KOPS_E_STATE and those without a code do nothing: neither the connection nor
- * the parent's jobs notice. kops_close() there closes the copy's descriptors and frees its memory. Until then,
- * or exec(), the child keeps the session alive should the parent die without kops_close(). SHARED buffers are
- * not mapped in a child: kops_data() is NULL, and an address from before fork() faults. A copy made while
- * another thread was in a call on the handle may be half-changed: leave it alone, do not even close it. Jobs,
- * buffers and other handles of the parent go on undisturbed. vfork() or posix_spawn() with exec() need no care;
- * every descriptor is close-on-exec.
+ * fork(): a handle belongs to the process that opened it. A child that wants kops opens a handle of its own.
+ *   - In a child, calls on the parent's handle return KOPS_E_STATE, and those without a code do nothing.
+ *     The parent's connection, jobs and buffers are not disturbed.
+ *   - SHARED buffers are not mapped in a child: kops_data() is NULL, and an address from before fork()
+ *     faults.
+ *   - kops_close() in a child closes the copy's descriptors and frees its memory. Until then, or until
+ *     exec(), the child keeps the session alive if the parent dies without kops_close().
+ *   - If another thread was in a call on the handle at fork(), the child must leave the copy alone and not
+ *     even close it.
+ *   - vfork() or posix_spawn() with exec() need no care: every descriptor is close-on-exec.
  *
  * Accuracy: `precision` of a gemm on f32 says what its kernel may do.
  *   KOPS_PRECISION_F32   (default) error no worse than cuBLAS SGEMM's on the same data
@@ -77,6 +85,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
+/* Of this header: the project's version in CMakeLists.txt, to which tests/source/version holds it. */
 #define KOPS_VERSION_MAJOR 0
 #define KOPS_VERSION_MINOR 1
 #define KOPS_VERSION_PATCH 0
@@ -102,28 +111,32 @@ typedef struct kops_options {
 	size_t size;
 	const char *socket;  /* NULL: $KOPS_SOCKET, else /run/kopsd/kopsd.sock */
 	const char *name;    /* shown in the daemon's log, at most 64 bytes; NULL: none */
-	uint32_t timeout_ms; /* for the synchronous calls and for reconnecting; 0: 30000 */
+	uint32_t timeout_ms; /* for calls that wait and for reconnecting; 0: 30000 */
 } kops_options;
 
 /*
- * Connects and greets. options may be NULL. On failure *ret_handle is untouched and, if why is not
- * NULL, up to why_size bytes of it hold the sentence.
+ * Connects to the daemon. Waits; but fails at once when nothing listens at the socket. options may be NULL.
+ * Close the handle with kops_close(). On failure *ret_handle is untouched and, if why is not NULL, up to
+ * why_size bytes of it hold the sentence.
  * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM, and what the daemon refuses with
  * (KOPS_E_QUOTA).
  */
 int kops_open(kops **ret_handle, const kops_options *options, char *why, size_t why_size);
 
 /*
- * Ends the session and frees the handle with every buffer and job of it, mappings included.
- * Unfinished jobs are abandoned and their callbacks not called. NULL is allowed. In a child of fork() only this
- * process's copy goes; the session is the parent's.
+ * Ends the session and frees the handle with every buffer and job of it, mappings included. Does not wait:
+ * unfinished jobs are abandoned and their callbacks not called. NULL is allowed. Does nothing inside a
+ * callback. In a child of fork() it frees this process's copy only; the session is the parent's.
  */
 void kops_close(kops *k);
 
 /* The sentence for the last failed call on this handle; "" before the first. Valid until the next call. */
 const char *kops_error(const kops *k);
 
-/* Health: 0 when every device answered its last canary job rightly, KOPS_E_FAULT when not. One round trip. */
+/*
+ * Health: 0 when every device passed its last self-check, KOPS_E_FAULT when one did not. Waits for one round
+ * trip, and for a new self-check where the last one is older than a second.
+ */
 int kops_ping(kops *k);
 
 /* ---- Buffers ------------------------------------------------------------------------------ */
@@ -135,23 +148,24 @@ enum kops_buffer_flags {
 };
 
 /*
- * Allocates zeroed memory of `bytes` > 0. device is for KOPS_RESIDENT only: "gpu0", "cpu", …;
+ * Allocates zeroed memory of `bytes` > 0. Waits. device is for KOPS_RESIDENT only: "gpu0", "cpu", …;
  * NULL: the daemon's first device. Free with kops_free().
- * KOPS_E_NOMEM, KOPS_E_QUOTA, KOPS_E_DEVICE.
+ * KOPS_E_INVALID (bytes is 0, or a device for KOPS_SHARED), KOPS_E_NOMEM, KOPS_E_QUOTA, KOPS_E_DEVICE.
  */
 int kops_alloc(kops *k, uint64_t bytes, unsigned flags, const char *device, kops_buffer **ret_buffer);
 
 /*
- * Shares a memfd of yours, sealed with F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL and at least
- * `bytes` long. The library keeps a duplicate and its own mapping; fd stays yours. KOPS_READ_ONLY in
- * flags: jobs may read only. KOPS_E_FD tells what is wrong with fd. Prefer kops_alloc(): its memory
- * needs no first touch and no pinning.
+ * Shares a memfd of yours, sealed with F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL and at least `bytes`
+ * long. Waits. The library keeps a duplicate and its own mapping; fd stays yours. KOPS_READ_ONLY in flags:
+ * jobs may only read it. Prefer kops_alloc(): its memory needs no first touch and no pinning.
+ * KOPS_E_FD (the sentence says what is wrong with fd), KOPS_E_INVALID (bytes is 0), KOPS_E_NOMEM,
+ * KOPS_E_QUOTA.
  */
 int kops_import(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buffer **ret_buffer);
 
 /*
- * Gives the buffer back. Jobs already submitted still finish with it; the mapping in this process
- * goes at once. NULL is allowed.
+ * Gives the buffer back. Does not wait: jobs already submitted still finish with it, but the mapping in
+ * this process goes at once. NULL is allowed.
  */
 void kops_free(kops_buffer *buffer);
 
@@ -160,7 +174,12 @@ uint64_t kops_size(const kops_buffer *buffer);
 
 /* ---- Views -------------------------------------------------------------------------------- */
 
-/* Bytes of one element; 0 for what is no dtype. */
+/*
+ * Making a view checks nothing and never fails. Mistakes show when it is used: see "Adding ops" for what
+ * libkops refuses and "Errors of jobs" for what the daemon refuses.
+ */
+
+/* Bytes of one element; 0 for an unknown dtype. */
 size_t kops_dtype_size(kops_dtype dtype);
 
 /*
@@ -184,7 +203,7 @@ kops_view kops_matrix(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, ui
 kops_view kops_tensor(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint32_t rank,
                       const uint64_t *shape);
 
-/* The same elements with the last two axes exchanged; a view that no job takes when it has no two. */
+/* The same elements with the last two axes exchanged. Of a view of rank 1, a view that no job accepts. */
 kops_view kops_transposed(kops_view view);
 
 /* ---- Jobs --------------------------------------------------------------------------------- */
@@ -198,47 +217,78 @@ typedef struct kops_job_options {
 	bool timed; /* time the ops by the device's own clock, for a receipt exact to the microsecond; slower */
 } kops_job_options;
 
-/* An empty job. options may be NULL. Free with kops_job_free(). KOPS_E_NOMEM. */
+/*
+ * An empty job. Does not wait. options may be NULL. Free with kops_job_free().
+ * KOPS_E_NOMEM, KOPS_E_INVALID (a device's name that cannot be one).
+ */
 int kops_job_new(kops *k, const kops_job_options *options, kops_job **ret_job);
 
 /*
- * Frees the job. One that is still out is abandoned: its answer is dropped and its callback not
- * called. Allowed inside that job's callback. NULL is allowed.
+ * Frees the job. Does not wait: a job that is still out is abandoned, so its answer is dropped and its
+ * callback not called, but it may still write its outputs. Allowed inside that job's callback. NULL is
+ * allowed.
  */
 void kops_job_free(kops_job *job);
 
 /*
- * Adding ops. kernel pins a row by name (`kops-client ops` lists them); NULL: the fastest that is
- * accurate enough. Views are copied. KOPS_E_INVALID for a rank out of range, a freed buffer or another
- * handle's, or a full job; KOPS_E_STATE after kops_submit(), KOPS_E_NOMEM. Shapes are checked by the daemon.
+ * Adding ops. The kops_job_OP() calls send nothing and do not wait. They copy the views. kernel names the
+ * kernel to run (`kops-client ops` lists them); NULL: the fastest that is accurate enough.
+ *   KOPS_E_INVALID  rank out of range, freed buffer, buffer of another handle, full job (64 ops, 16 KiB)
+ *   KOPS_E_STATE    after kops_submit()
+ *   KOPS_E_NOMEM
+ *
+ * Errors of jobs. The daemon checks types, shapes and bounds when the job arrives. A job with a mistake runs
+ * no op, and kops_wait(), kops_run() or its callback report
+ *   KOPS_E_SHAPE        ranks or extents do not fit together
+ *   KOPS_E_DTYPE        the op does not take this element type, or its views have different ones
+ *   KOPS_E_RANGE        a view leaves its buffer
+ *   KOPS_E_OVERLAP      the output overlaps itself, or an input where that is not allowed
+ *   KOPS_E_INVALID      an offset that is no multiple of the element size, a parameter out of range
+ *   KOPS_E_READONLY     the output is in a read-only buffer
+ *   KOPS_E_UNSUPPORTED  no kernel, or not the one named, takes these views
+ *   KOPS_E_DEVICE       no such device, or RESIDENT buffers of different devices
+ *   KOPS_E_BUSY         too much work is queued: see kops_job_retry_after_us()
+ *   KOPS_E_QUOTA        over a limit of this user, or estimated to take longer than the daemon allows
+ *   KOPS_E_NOMEM, KOPS_E_DEADLINE, KOPS_E_CANCELLED, KOPS_E_LOST, KOPS_E_INTERRUPTED, KOPS_E_CONNECT
+ * docs/operations.md says what to do about each.
  */
 
 /*
- * c = alpha * a * b + beta * c. a: [batch,] M, K; b: [batch,] K, N; c: [batch,] M, N; all of one dtype
- * (f32, f64, f16, bf16; the two small ones accumulate in f32). An operand of rank 2, or with batch 1,
- * serves every batch. beta == 0 never reads c. K == 0 gives beta * c.
+ * c = alpha * a * b + beta * c. a: [batch,] M, K; b: [batch,] K, N; c: [batch,] M, N; all of one dtype: f32,
+ * f64, f16 or bf16, the last two accumulated in f32. An a or b of rank 2, or with batch 1, serves every
+ * batch. c must not overlap a or b. With beta == 0, c is not read. With K == 0, c = beta * c.
  */
 int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
                   kops_precision precision, const char *kernel);
 
-/* y = softmax(scale * x) over the last axis, or its logarithm; both f32, f16 or bf16. y may be x. */
+/*
+ * y = softmax(scale * x) over the last axis, or with `log` its logarithm. x and y have one shape, of rank 1 to
+ * 4, and one dtype: f32, f16 or bf16. scale is finite in f32. y may be x.
+ */
 int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel);
 
-/* y[…, j, i] = x[…, i, j], both of one dtype (any). Rank 2 to 4. y must not overlap x. */
+/*
+ * y[…, j, i] = x[…, i, j]. x has rank 2 to 4, and y its shape with the last two extents exchanged. One dtype
+ * (any). y must not overlap x.
+ */
 int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
 /*
- * y = a + b, rounded once; all f32, f16 or bf16. Extents of 1 and missing leading ones of a or b are repeated.
- * y may be a or b if that is not repeated.
+ * y = a + b, rounded once. Rank 1 to 4, one dtype: f32, f16 or bf16. Counted from the last axis, each extent of
+ * a and b is y's, or is 1 or missing and then repeated. y may be a or b if that one is not repeated.
  */
 int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
 
-/* y = x, same shape and dtype (any); moves data between SHARED and RESIDENT buffers. */
+/*
+ * y = x, bit for bit. One shape, of rank 1 to 4, and one dtype (any). y must not overlap x. Moves data between
+ * SHARED and RESIDENT buffers.
+ */
 int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
 /*
- * y = x put `steps` times through v = alpha * v + beta, each step one fused multiply-add; f32 or f64. y may be
- * x. With many steps it measures what a device's arithmetic units can do at most: 2 * steps FLOPs an element.
+ * y = x after `steps` times v = alpha * v + beta, each step one fused multiply-add. One shape, of rank 1 to 4,
+ * and one dtype: f32 or f64. alpha and beta are finite. y may be x. With many steps it measures the most that
+ * a device's arithmetic units can do: 2 * steps FLOPs an element.
  */
 int kops_job_fma(kops_job *job, kops_view x, kops_view y, double alpha, double beta, uint32_t steps,
                  const char *kernel);
@@ -251,35 +301,41 @@ int kops_job_fma(kops_job *job, kops_view x, kops_view y, double alpha, double b
 int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel);
 
 /*
- * Called once from kops_wait(), kops_process() or another call that reads from the socket, when the
- * job is done or has failed. status is 0 or KOPS_E_*. It may submit and free jobs and buffers, but
- * not call kops_close() or a waiting function.
+ * Called once, from kops_process() or a call that waits, when the job is done or has failed. status is 0 or
+ * KOPS_E_*. It may submit and free jobs and free buffers. Calls that wait, and kops_process(), return
+ * KOPS_E_STATE in it, and kops_close() does nothing.
  */
 typedef void kops_callback(kops_job *job, int status, void *user);
 
 /*
- * Sends the job, or queues it to be sent; never blocks. done may be NULL. Buffers must stay alive
- * until it is done. A finished job may be submitted again with the same ops.
- * KOPS_E_INVALID for a job without ops or with a freed buffer, KOPS_E_STATE when it is out already.
+ * Sends the job, or queues it to be sent. Does not wait, even when the socket is full or the daemon is away.
+ * done may be NULL. Its buffers may be freed meanwhile; see kops_free(). A finished job may be submitted
+ * again with the same ops.
+ * KOPS_E_INVALID for a job without ops or with a freed buffer, KOPS_E_STATE when it is out already,
+ * KOPS_E_NOMEM, KOPS_E_SYSTEM.
  */
 int kops_submit(kops_job *job, kops_callback *done, void *user);
 
 /*
- * Waits until the job is done: at most timeout_ms; 0 polls, negative waits for ever. Returns the job's status;
- * KOPS_E_TIMEOUT leaves it out.
+ * Waits until the job is done, at most timeout_ms: 0 only looks whether its answer is here, negative waits
+ * without limit. Returns the job's status. After KOPS_E_TIMEOUT the job is still out: wait again.
+ * KOPS_E_STATE for a job that was never submitted.
  */
 int kops_wait(kops_job *job, int timeout_ms);
 
-/* kops_submit() and kops_wait() with the handle's timeout. On KOPS_E_TIMEOUT the job is cancelled if still
- * queued. */
+/*
+ * kops_submit() without a callback, then kops_wait() with the handle's timeout. Waits. On KOPS_E_TIMEOUT it
+ * asks the daemon to cancel the job, as kops_cancel() does. The job is then still out and, if it runs
+ * already, still writes its outputs.
+ */
 int kops_run(kops_job *job);
 
 /* True between kops_submit() and the end. */
 bool kops_job_is_out(const kops_job *job);
 
 /*
- * Asks the daemon to withdraw a queued job, which then ends with KOPS_E_CANCELLED. One that runs
- * already finishes as usual. Does not wait. KOPS_E_STATE when the job is not out.
+ * Asks the daemon to withdraw a queued job, which then ends with KOPS_E_CANCELLED. A job that runs already
+ * finishes as usual. Does not wait: kops_wait() tells which it was. KOPS_E_STATE when the job is not out.
  */
 int kops_cancel(kops_job *job);
 
@@ -291,7 +347,7 @@ uint64_t kops_job_retry_after_us(const kops_job *job);
 
 typedef struct kops_op_receipt {
 	const char *op;          /* "gemm" */
-	const char *kernel;      /* the row that ran: "cublas" */
+	const char *kernel;      /* the kernel that ran: "cublas" */
 	const char *why;         /* why it was chosen */
 	double flops;            /* counted from the shapes */
 	double bytes;            /* read + written, counted from the shapes */
@@ -299,8 +355,8 @@ typedef struct kops_op_receipt {
 	const char *passed_over; /* the other kernels, with what kept them out; may be "" in jobs of many ops */
 	const char *shape_class; /* of timed jobs: shapes for which one measurement counts; else "", and it
 	                            may be "" for all but the first op in jobs of many */
-	bool larger_errors; /* than the precision allows, perhaps: `auto` takes such a kernel only where it has
-	                       no other */
+	bool larger_errors; /* errors may be larger than the precision allows: the kernel was asked for by name,
+	                       or there is no other */
 } kops_op_receipt;
 
 typedef struct kops_receipt {
@@ -314,10 +370,18 @@ typedef struct kops_receipt {
 	const kops_op_receipt *ops;
 } kops_receipt;
 
-/* NULL unless the job succeeded. Valid until it is submitted again or freed. */
+/* NULL unless the job succeeded. Valid until the job is submitted again or freed. */
 const kops_receipt *kops_job_receipt(const kops_job *job);
 
 /* ---- One-op calls: build, submit, wait ------------------------------------------------------ */
+
+/*
+ * Each makes a job of one op, runs it as kops_run() does and forgets it. They wait. They return 0, or what
+ * the kops_job_OP() call of the same name or the job can fail with: see "Adding ops" and "Errors of jobs".
+ * kops_error() has the sentence, with the shapes. There is no receipt: use a job for one. After
+ * KOPS_E_TIMEOUT the op may still run: leave its buffers alone until a later one-op call on this handle has
+ * succeeded, since these run in order.
+ */
 
 typedef enum kops_trans {
 	KOPS_N = 0, /* as stored */
@@ -325,8 +389,13 @@ typedef enum kops_trans {
 } kops_trans;
 
 /*
- * C = alpha * op(A) * op(B) + beta * C; row-major, op(A) m × k, op(B) k × n, C m × n, leading dimensions in
- * elements, each buffer from its start. Use kops_job_gemm() for offsets, batches, other types.
+ * C = alpha * op(A) * op(B) + beta * C, where op() is the matrix or its transpose. op(A) is m × depth, op(B)
+ * depth × n, C m × n; all row-major from the start of their buffers, f32 for kops_sgemm(), f64 for
+ * kops_dgemm(). lda, ldb and ldc count elements from row to row of the matrix as stored: A is stored as
+ * m × depth, with KOPS_T as depth × m. With beta == 0, C is not read. C must not be A or B. For offsets,
+ * batches and other types use kops_job_gemm().
+ * KOPS_E_INVALID for a leading dimension below the stored columns, or a trans that is none; KOPS_E_RANGE for
+ * a matrix that is larger than its buffer.
  */
 int kops_sgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint64_t n, uint64_t depth,
                float alpha, kops_buffer *a, uint64_t lda, kops_buffer *b, uint64_t ldb, float beta,
@@ -334,20 +403,32 @@ int kops_sgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint
 int kops_dgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint64_t n, uint64_t depth,
                double alpha, kops_buffer *a, uint64_t lda, kops_buffer *b, uint64_t ldb, double beta,
                kops_buffer *c, uint64_t ldc);
+
+/* y = softmax(scale * x) over the last axis. Shapes and types as for kops_job_softmax(). y may be x. */
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale);
+
+/* y = x with the last two axes exchanged. Shapes and types as for kops_job_transpose(). Not in place. */
 int kops_transpose(kops *k, kops_view x, kops_view y);
+
+/* y = a + b, with extents of 1 repeated. Shapes, types and use in place as for kops_job_add(). */
 int kops_add(kops *k, kops_view a, kops_view b, kops_view y);
+
+/* y = x. Shapes and types as for kops_job_copy(). */
 int kops_copy(kops *k, kops_view x, kops_view y);
+
+/* y = the sum, the largest or the mean of x over its last axis. Shapes and types as for kops_job_reduce(). */
 int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
 
 /* ---- Living in another event loop ------------------------------------------------------------ */
 
 /*
- * Poll kops_fd() for kops_events() (POLLIN, POLLOUT) with at most kops_timeout() ms (-1: none), then
- * call kops_process(); it never blocks, runs callbacks, and returns how many jobs ended or a negative
- * code when the connection is lost for good. The fd is -1 between connections, and a new one never has the
- * number that kops_fd() returned last: ask each time round, and where it differs, watch the new one instead.
- * Watch by level, not by edge.
+ * None of these waits. Each time round the loop:
+ *   1. Ask kops_fd(). It is -1 between connections. Register again whenever it changes: a new connection never
+ *      has the number of the one before.
+ *   2. Poll it, by level and not by edge, for kops_events() (POLLIN, POLLOUT), for at most kops_timeout() ms
+ *      (-1: no limit).
+ *   3. Call kops_process(), whatever poll() said. It runs callbacks, and returns how many jobs ended, or a
+ *      negative code when the connection is lost for good.
  */
 int kops_fd(kops *k);
 short kops_events(const kops *k);
@@ -359,7 +440,7 @@ int kops_process(kops *k);
 typedef struct kops_device_info {
 	const char *name;                   /* "gpu0", "cpu" */
 	const char *description;            /* for people */
-	const char *disabled_rows;          /* kernel rows that failed their self-test; "" when all is well */
+	const char *disabled_rows;          /* kernels that failed their self-test; "" when all is well */
 	uint64_t memory_bytes, cache_bytes; /* of its last level of cache; 0: not known */
 	uint64_t jobs_done, jobs_failed, queued, running, resident_bytes, canary_age_us;
 	double busy_us;
@@ -372,14 +453,17 @@ typedef struct kops_kernel_info {
 } kops_kernel_info;
 
 typedef struct kops_info {
-	const char *daemon; /* "kopsd 0.1.0" */
+	const char *daemon; /* "kopsd VERSION" */
 	uint64_t uptime_us, sessions, buffers, mapped_bytes, pinned_bytes, pool_bytes;
 	size_t n_devices, n_kernels;
 	const kops_device_info *devices;
-	const kops_kernel_info *kernels; /* per op in the order in which auto prefers them, unmeasured */
+	const kops_kernel_info *kernels; /* by op */
 } kops_info;
 
-/* Asks for all of it. *ret_info is the caller's; free with kops_info_free(). */
+/*
+ * Asks for all of it. Waits for two round trips. *ret_info is the caller's; free with kops_info_free().
+ * KOPS_E_NOMEM and what any waiting call can return.
+ */
 int kops_query(kops *k, kops_info **ret_info);
 void kops_info_free(kops_info *info);
 
