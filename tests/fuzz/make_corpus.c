@@ -112,7 +112,7 @@ static void replies(void)
 	failed.id = 5, failed.status = -13, failed.message = "too much queued", failed.retry_after_us = 1500;
 	save("failed", &failed.base);
 	Kops__V1__Welcome welcome = KOPS__V1__WELCOME__INIT;
-	welcome.version = 1, welcome.daemon = "kopsd 0.1.0", welcome.max_ops = 64;
+	welcome.version = 1, welcome.daemon = "kopsd " KOPS_VERSION, welcome.max_ops = 64;
 	REPLY("welcome", welcome, WELCOME, &welcome);
 	Kops__V1__Lent lent = KOPS__V1__LENT__INIT;
 	lent.bytes = 4096, lent.device = "gpu0";

@@ -95,6 +95,11 @@ class Daemon:
             raise AssertionError("kopsd did not start:\n" + self.log().decode())
         return self
 
+    @staticmethod
+    def version():
+        """How it calls itself: "kopsd VERSION"."""
+        return subprocess.run([KOPSD, "--version"], capture_output=True, check=True, text=True).stdout.strip()
+
     @property
     def pid(self):
         return self.process.pid

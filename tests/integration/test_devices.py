@@ -58,7 +58,7 @@ class Devices(unittest.TestCase):
         """A tuning table of the simulated GPUs, with one class."""
         path = os.path.join(self.daemon.folder, "tuning")
         with open(path, "w", encoding="utf-8") as f:
-            f.write(f"kops tuning table 1\n[kopsd 0.1.0 on simulated GPU]\n{line}\n")
+            f.write(f"kops tuning table 1\n[{self.daemon.version()} on simulated GPU]\n{line}\n")
         return path
 
     def expect_reference_to_be_fast(self):

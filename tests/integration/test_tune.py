@@ -157,7 +157,7 @@ class Tables(TuneTest):
         line = f"{self.class_of(64)} reference 1\n"
         for title, words in [(self.title("kopsd 0.0.9"), "of another version of kopsd or of its driver"),
                              (self.title(driver=", driver 9"), "of another version of kopsd or of its driver"),
-                             ("[kopsd 0.1.0 on NVIDIA Abacus, driver 1]\n", "holds no measurements of it")]:
+                             (f"[{self.daemon.version()} on NVIDIA Abacus, driver 1]\n", "holds no measurements of it")]:
             self.write(HEAD + title + line)
             self.assertIn(words, self.apply())
             self.assertEqual(self.multiply(64)["kernel"], "openblas")
