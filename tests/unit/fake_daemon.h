@@ -25,6 +25,7 @@
 
 #include <cmocka.h>
 
+#include "client.h"
 #include "kops.h"
 #include "message.h"
 
@@ -49,7 +50,7 @@ struct fake {
 	/* For scripts to leave things in. */
 	int memfd;
 	uint64_t ids[16];
-	unsigned count;
+	unsigned count; /* or, for fake_wait(), how far it is */
 	uint8_t saved[MESSAGE_BYTES_MAX];
 	size_t saved_len;
 };
@@ -60,6 +61,23 @@ static inline int count_fds(void)
 	for (int fd = 0; fd < 1024; fd++)
 		n += fcntl(fd, F_GETFD) >= 0;
 	return n;
+}
+
+/* ---- How far script and test are: each waits for what the other has done ---- */
+
+static inline void fake_reach(struct fake *f, unsigned count)
+{
+	__atomic_store_n(&f->count, count, __ATOMIC_RELEASE);
+}
+
+static inline bool fake_wait(struct fake *f, unsigned count)
+{
+	for (unsigned ms = 0; ms < FAKE_PATIENCE_MS; ms++) {
+		if (__atomic_load_n(&f->count, __ATOMIC_ACQUIRE) >= count)
+			return true;
+		usleep(1000);
+	}
+	return false;
 }
 
 /* ---- For scripts ---- */
@@ -73,6 +91,7 @@ static inline void fake_fail(struct fake *f, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(f->failed, sizeof f->failed, format, args);
 	va_end(args);
+	shutdown(f->sock, SHUT_RDWR); /* or the client would wait for ever */
 	pthread_exit(NULL);
 }
 
@@ -327,9 +346,15 @@ static inline kops *fake_open(const struct fake *f)
 {
 	char why[512];
 	kops *k = NULL;
-	if (fake_try_open(f, 5000, &k, why) < 0)
+	if (fake_try_open(f, FAKE_PATIENCE_MS, &k, why) < 0)
 		fail_msg("kops_open: %s", why);
 	return k;
+}
+
+/* A short timeout for calls that must run into it; what has to succeed keeps fake_open()'s. */
+static inline void fake_set_timeout(kops *k, uint32_t ms)
+{
+	k->timeout_ms = ms;
 }
 
 static inline kops_buffer *fake_alloc(kops *k, uint64_t bytes, unsigned flags)

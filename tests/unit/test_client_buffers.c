@@ -102,9 +102,10 @@ static void script_late_lend(struct fake *f)
 	fake_greet(f);
 	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(ALLOC));
 	uint64_t id = r->id, buffer = r->alloc->buffer, bytes = r->alloc->bytes;
-	usleep(120000);
+	FAKE_CHECK(f, fake_wait(f, 1));
 	f->memfd = fake_memfd(bytes);
 	fake_lent(f, id, f->memfd, "");
+	fake_reach(f, 2);
 	id = fake_expect(f, FAKE_VERB(PING))->id;
 	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == buffer);
 	fake_answer(f, id, 0, "");
@@ -115,13 +116,14 @@ static void script_late_lend(struct fake *f)
 static void test_late_lend_is_given_back(void **state)
 {
 	struct fake *f = *state;
-	char why[512];
 	kops_buffer *b = NULL;
-	kops *k;
 	fake_start(f, script_late_lend);
-	assert_int_equal(fake_try_open(f, 100, &k, why), 0);
+	kops *k = fake_open(f);
+	fake_set_timeout(k, 50);
 	assert_int_equal(kops_alloc(k, 100, KOPS_SHARED, NULL, &b), KOPS_E_TIMEOUT);
-	usleep(50000);
+	fake_set_timeout(k, FAKE_PATIENCE_MS);
+	fake_reach(f, 1);
+	assert_true(fake_wait(f, 2));
 	assert_int_equal(kops_ping(k), 0);
 	kops_close(k);
 	fake_stop(f);

@@ -395,10 +395,8 @@ static void script_vanish_twice_out(struct fake *f)
 static void test_fork_in_the_callback_of_a_failure(void **state)
 {
 	struct fake *f = *state;
-	char why[512];
-	kops *k;
 	fake_start(f, script_vanish_twice_out);
-	assert_int_equal(fake_try_open(f, 50, &k, why), 0);
+	kops *k = fake_open(f);
 	struct forking forking = {.k = k};
 	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
 	kops_job *one = fake_transpose(k, fake_matrix(a, 0), fake_matrix(a, 32));
@@ -406,6 +404,7 @@ static void test_fork_in_the_callback_of_a_failure(void **state)
 	assert_int_equal(kops_submit(one, fork_here, &forking), 0);
 	assert_int_equal(kops_submit(two, fork_here, &forking), 0);
 	fake_stop(f);
+	fake_set_timeout(k, 50);
 	int status = 0;
 	while ((status = kops_process(k)) >= 0 && forking.calls == 0)
 		usleep(1000);

@@ -163,17 +163,17 @@ static void script_one_op(struct fake *f)
 static void test_one_op_calls(void **state)
 {
 	struct fake *f = *state;
-	char why[512];
-	kops *k;
 	fake_start(f, script_one_op);
-	assert_int_equal(fake_try_open(f, 100, &k, why), 0);
+	kops *k = fake_open(f);
 	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
 	assert_int_equal(kops_sgemm(k, KOPS_T, KOPS_N, 2, 4, 5, 2, b, 3, b, 4, 0, b, 7), 0);
 	assert_int_equal(kops_sgemm(k, KOPS_T, KOPS_N, 2, 4, 5, 2, b, 1, b, 4, 0, b, 7), KOPS_E_INVALID);
 	assert_string_equal(kops_error(k), "lda = 1 is less than the 2 columns stored");
 	assert_int_equal(kops_sgemm(k, KOPS_N, KOPS_N, 2, 4, 5, 2, b, 5, NULL, 4, 0, b, 7), KOPS_E_INVALID);
 	assert_int_equal(kops_sgemm(k, KOPS_N, (kops_trans)2, 2, 4, 5, 2, b, 5, b, 4, 0, b, 7), KOPS_E_INVALID);
+	fake_set_timeout(k, 50);
 	assert_int_equal(kops_dgemm(k, KOPS_N, KOPS_N, 2, 2, 2, 1, b, 2, b, 2, 0, b, 2), KOPS_E_TIMEOUT);
+	fake_set_timeout(k, FAKE_PATIENCE_MS);
 	kops_view x = fake_matrix(b, 0);
 	assert_int_equal(kops_add(k, x, x, x), 0); /* while the other is still out */
 	kops_close(k);
@@ -372,12 +372,11 @@ static void script_timeout(struct fake *f)
 static void test_run_out_of_time(void **state)
 {
 	struct fake *f = *state;
-	char why[512];
-	kops *k;
 	fake_start(f, script_timeout);
-	assert_int_equal(fake_try_open(f, 80, &k, why), 0);
+	kops *k = fake_open(f);
 	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
 	kops_job *job = fake_gemm(k, b, b, b, 1);
+	fake_set_timeout(k, 50);
 	assert_int_equal(kops_run(job), KOPS_E_TIMEOUT);
 	assert_string_equal(kops_error(k), "no answer from kopsd in time");
 	assert_true(kops_job_is_out(job));
@@ -437,18 +436,8 @@ static void script_all_at_once(struct fake *f)
 		ids[i] = fake_expect(f, FAKE_VERB(SUBMIT))->id;
 	for (unsigned i = 0; i < POLLED; i++)
 		fake_receipt(f, ids[i]);
-	__atomic_store_n(&f->count, POLLED, __ATOMIC_RELEASE);
+	fake_reach(f, 1);
 	fake_expect_end(f);
-}
-
-static void wait_for_count(struct fake *f, unsigned count)
-{
-	for (unsigned ms = 0; ms < FAKE_PATIENCE_MS; ms++) {
-		if (__atomic_load_n(&f->count, __ATOMIC_ACQUIRE) == count)
-			return;
-		usleep(1000);
-	}
-	fail_msg("the daemon did not send its replies");
 }
 
 /* A poll finds a reply that has arrived, though replies to other jobs lie before it. */
@@ -463,7 +452,7 @@ static void test_a_poll_reads_past_replies_to_other_jobs(void **state)
 		jobs[i] = fake_gemm(k, b, b, b, 0);
 		assert_int_equal(kops_submit(jobs[i], NULL, NULL), 0);
 	}
-	wait_for_count(f, POLLED);
+	assert_true(fake_wait(f, 1));
 	assert_int_equal(kops_wait(jobs[POLLED - 1], 0), 0);
 	for (unsigned i = 0; i < POLLED; i++)
 		assert_false(kops_job_is_out(jobs[i]));
@@ -479,7 +468,7 @@ static void script_slow(struct fake *f)
 {
 	fake_greet(f);
 	fake_lend(f);
-	usleep(50000);
+	FAKE_CHECK(f, fake_wait(f, 1)); /* by now the socket is full */
 	for (f->count = 0; f->count < FLOOD; f->count++)
 		fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
 	fake_expect_end(f);
@@ -498,6 +487,7 @@ static void test_full_socket(void **state)
 		assert_int_equal(kops_submit(jobs[i], NULL, NULL), 0);
 	}
 	assert_int_equal(kops_events(k), POLLIN | POLLOUT);
+	fake_reach(f, 1);
 	int ended = 0;
 	while (ended < FLOOD) {
 		struct pollfd p = {.fd = kops_fd(k), .events = kops_events(k)};

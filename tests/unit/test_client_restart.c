@@ -126,7 +126,8 @@ static void script_drain(struct fake *f)
 	fake_lend(f);
 	uint64_t running = fake_expect(f, FAKE_VERB(SUBMIT))->id;
 	fake_answer(f, fake_expect(f, FAKE_VERB(SUBMIT))->id, KOPS_E_SHUTDOWN, "stopping");
-	usleep(20000);
+	fake_reach(f, 1);
+	FAKE_CHECK(f, fake_wait(f, 2));
 	fake_receipt(f, running);
 	fake_expect_end(f); /* the client has nothing more to expect here */
 	fake_greet(f);
@@ -147,8 +148,10 @@ static void test_draining_daemon(void **state)
 	kops_job *held = fake_gemm(k, a, a, a, 1);
 	assert_int_equal(kops_submit(running, NULL, NULL), 0);
 	assert_int_equal(kops_submit(refused, NULL, NULL), 0);
-	assert_int_equal(kops_wait(refused, 10), KOPS_E_TIMEOUT);
+	assert_true(fake_wait(f, 1));
+	assert_int_equal(kops_wait(refused, 0), KOPS_E_TIMEOUT);
 	assert_int_equal(kops_submit(held, NULL, NULL), 0); /* not sent to a daemon that stops */
+	fake_reach(f, 2);
 	assert_int_equal(kops_wait(running, -1), 0);
 	assert_int_equal(kops_wait(refused, -1), 0);
 	assert_int_equal(kops_wait(held, -1), 0);
@@ -478,13 +481,12 @@ static void script_back(struct fake *f)
 static void test_daemon_gone_for_good_and_back(void **state)
 {
 	struct fake *f = *state;
-	char why[512];
-	kops *k;
 	fake_start(f, script_vanish);
-	assert_int_equal(fake_try_open(f, 150, &k, why), 0);
+	kops *k = fake_open(f);
 	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED), *none = NULL;
 	kops_job *in_place = fake_gemm(k, a, a, a, 0);
 	kops_job *job = fake_transpose(k, fake_matrix(a, 0), fake_matrix(a, 32));
+	fake_set_timeout(k, 150);
 	/* In another queue than the in-place one, over other bytes. */
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	assert_int_equal(kops_submit(in_place, NULL, NULL), 0);
@@ -494,13 +496,13 @@ static void test_daemon_gone_for_good_and_back(void **state)
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	assert_int_equal(kops_wait(job, -1), KOPS_E_CONNECT);
 	double took_us = clock_us(start, clock_ns());
-	assert_true(took_us > 100e3 && took_us < 2e6);
+	assert_true(took_us > 100e3);
 	char before[128];
 	unsigned attempts = 0;
 	snprintf(before, sizeof before, "cannot reach kopsd at %s: tried ", f->path);
 	assert_memory_equal(kops_error(k), before, strlen(before));
 	assert_int_equal(sscanf(kops_error(k) + strlen(before), "%u", &attempts), 1);
-	assert_in_range(attempts, 2, 30);
+	assert_in_range(attempts, 1, 30); /* 5 on an idle machine */
 	assert_non_null(strstr(kops_error(k),
 	                       " times in 0.15 s, the last time: no such file; is kopsd running? "
 	                       "(systemctl status kopsd.socket)"));
@@ -513,6 +515,7 @@ static void test_daemon_gone_for_good_and_back(void **state)
 	assert_int_equal(kops_wait(job, -1), KOPS_E_CONNECT); /* still says so */
 	fake_stop(f);
 
+	fake_set_timeout(k, FAKE_PATIENCE_MS);
 	fake_listen(f);
 	fake_start(f, script_back);
 	assert_int_equal(kops_ping(k), 0);
@@ -557,11 +560,9 @@ static void script_event_loop(struct fake *f)
 static void test_event_loop(void **state)
 {
 	struct fake *f = *state;
-	char why[512];
 	int seen = 0, status = 0;
-	kops *k;
 	fake_start(f, script_event_loop);
-	assert_int_equal(fake_try_open(f, 100, &k, why), 0);
+	kops *k = fake_open(f);
 	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
 	kops_job *in_place = fake_gemm(k, a, a, a, 0);
 	kops_job *job = fake_transpose(k, fake_matrix(a, 16), fake_matrix(a, 32));
@@ -583,6 +584,7 @@ static void test_event_loop(void **state)
 	assert_int_equal(seen, -KOPS_E_INTERRUPTED * 100);
 
 	seen = 0;
+	fake_set_timeout(k, 100);
 	assert_int_equal(kops_submit(job, count_end, &seen), 0);
 	while ((status = run_loop(k, 1000)) == 0)
 		;
