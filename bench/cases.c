@@ -247,9 +247,9 @@ static bool kernel_is(const kops_kernel_info *kernel, const char *kind, const ch
 const char *bench_kernel_find(const kops_info *info, const char *kind, const char *op, const char *name)
 {
 	for (size_t i = 0; i < info->n_kernels; i++)
-		if (kernel_is(&info->kernels[i], kind, op) &&
-		    (name == NULL || strcmp(info->kernels[i].name, name) == 0))
-			return info->kernels[i].name;
+		if (kernel_is(kops_info_kernel(info, i), kind, op) &&
+		    (name == NULL || strcmp(kops_info_kernel(info, i)->name, name) == 0))
+			return kops_info_kernel(info, i)->name;
 	return NULL;
 }
 
@@ -257,8 +257,8 @@ const char *bench_kernel_find(const kops_info *info, const char *kind, const cha
 static void take_all(const kops_info *info, const char *kind, const char *op, struct bench_kernels *ret)
 {
 	for (size_t i = info->n_kernels; i-- > 0 && ret->n < BENCH_KERNELS_MAX;)
-		if (kernel_is(&info->kernels[i], kind, op))
-			ret->names[ret->n++] = info->kernels[i].name;
+		if (kernel_is(kops_info_kernel(info, i), kind, op))
+			ret->names[ret->n++] = kops_info_kernel(info, i)->name;
 }
 
 static int no_kernel(const kops_info *info, const char *kind, const char *op, const char *name, char *why)
@@ -309,7 +309,8 @@ int bench_kernels_read(const kops_info *info, const char *kind, const char *op, 
 bool bench_kernel_on_tensor_cores(const kops_info *info, const char *kind, const char *op, const char *name)
 {
 	for (size_t i = 0; i < info->n_kernels; i++)
-		if (kernel_is(&info->kernels[i], kind, op) && strcmp(info->kernels[i].name, name) == 0)
-			return info->kernels[i].tensor_cores;
+		if (kernel_is(kops_info_kernel(info, i), kind, op) &&
+		    strcmp(kops_info_kernel(info, i)->name, name) == 0)
+			return kops_info_kernel(info, i)->tensor_cores;
 	return false;
 }

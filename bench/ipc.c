@@ -243,7 +243,7 @@ static void report_json(struct ipc *ipc)
 	json_real(&json, "ping_to_echo_p50", median(&ipc->ping) / median(&ipc->echo));
 	json_count(&json, "job_size", ipc->size);
 	json_text(&json, "job_device", kops_job_receipt(ipc->jobs[0])->device);
-	json_text(&json, "job_kernel", kops_job_receipt(ipc->jobs[0])->ops[0].kernel);
+	json_text(&json, "job_kernel", kops_receipt_op(kops_job_receipt(ipc->jobs[0]), 0)->kernel);
 	samples_json(&json, "job", &ipc->job);
 	samples_json(&json, "job_compute", &ipc->compute);
 	json_us(&json, "job_above_echo_p50_us", median(&ipc->job) - median(&ipc->echo));

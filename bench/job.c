@@ -33,8 +33,8 @@ static void set_kind(struct bench *b)
 static const kops_device_info *find_device(const struct bench *b, const char *name)
 {
 	for (size_t i = 0; i < b->info->n_devices; i++)
-		if (name == NULL || strcmp(b->info->devices[i].name, name) == 0)
-			return &b->info->devices[i];
+		if (name == NULL || strcmp(kops_info_device(b->info, i)->name, name) == 0)
+			return kops_info_device(b->info, i);
 	return NULL;
 }
 

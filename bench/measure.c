@@ -102,7 +102,7 @@ static int run_and_check(struct run *r, uint64_t launches, double *ret_us)
 	r->b->next_set = next_set;
 	if (rc < 0)
 		return rc;
-	note_op(r->row, &kops_job_receipt(job)->ops[0]);
+	note_op(r->row, kops_receipt_op(kops_job_receipt(job), 0));
 	kops_job_free(job);
 	r->row->tensor_cores =
 	    bench_kernel_on_tensor_cores(r->b->info, r->b->kind, r->operands->step.op->name, r->row->kernel);

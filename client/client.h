@@ -349,7 +349,7 @@ struct kops_job {
 	int status;
 	uint64_t retry_after_us;
 	char error[CLIENT_WHY_BYTES];
-	kops_receipt *receipt; /* and all that it points to: one block */
+	struct receipt *receipt; /* and all that it points to: one block */
 	size_t receipt_cap;
 	bool has_receipt;
 };

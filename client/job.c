@@ -149,6 +149,10 @@ static int check_view(kops_job *job, const kops_view *view)
 	if (view->rank < 1 || view->rank > KOPS_RANK_MAX)
 		return client_fail(job->k, KOPS_E_INVALID, "op %u: a view of rank %u; 1 to %d are possible",
 		                   job->n_ops, view->rank, KOPS_RANK_MAX);
+	if (view->reserved[0] || view->reserved[1])
+		return client_fail(
+		    job->k, KOPS_E_INVALID,
+		    "op %u: a view whose reserved members are not 0; begin with kops_view v = {0}", job->n_ops);
 	return 0;
 }
 
@@ -645,9 +649,4 @@ const char *kops_job_error(const kops_job *job)
 uint64_t kops_job_retry_after_us(const kops_job *job)
 {
 	return job->retry_after_us;
-}
-
-const kops_receipt *kops_job_receipt(const kops_job *job)
-{
-	return job->state == JOB_ENDED && job->has_receipt ? job->receipt : NULL;
 }

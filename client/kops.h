@@ -184,15 +184,18 @@ size_t kops_dtype_size(kops_dtype dtype);
 
 /*
  * Element (i0, …) lies at byte offset + kops_dtype_size(dtype) * Σ i_d * strides[d] of the buffer.
- * Strides count elements and may be negative; 0 repeats along an axis (inputs only).
+ * Strides count elements and may be negative; 0 repeats along an axis (inputs only). Begin with zeros: = {0},
+ * or designated members. There is room for more axes than jobs take today, so that the struct keeps its size.
  */
+#define KOPS_VIEW_AXES 8
 typedef struct kops_view {
 	kops_buffer *buffer;
 	uint64_t offset; /* bytes, of element (0, 0, …); a multiple of the element size */
 	kops_dtype dtype;
-	uint32_t rank; /* 1 … KOPS_RANK_MAX */
-	uint64_t shape[KOPS_RANK_MAX];
-	int64_t strides[KOPS_RANK_MAX];
+	uint32_t rank;                   /* 1 … KOPS_RANK_MAX */
+	uint64_t shape[KOPS_VIEW_AXES];  /* the first `rank` of them count */
+	int64_t strides[KOPS_VIEW_AXES]; /* likewise */
+	uint64_t reserved[2];            /* 0, for what later versions add */
 } kops_view;
 
 /* rows × cols, row-major, ld elements from row to row (0: cols), from byte `offset`. */
@@ -345,6 +348,10 @@ const char *kops_job_error(const kops_job *job);
 /* After KOPS_E_BUSY: microseconds after which room is expected. Else 0. */
 uint64_t kops_job_retry_after_us(const kops_job *job);
 
+/*
+ * The library makes receipts. Later versions may add members at the end: read them by name, never copy or count
+ * them by size.
+ */
 typedef struct kops_op_receipt {
 	const char *op;          /* "gemm" */
 	const char *kernel;      /* the kernel that ran: "cublas" */
@@ -367,11 +374,13 @@ typedef struct kops_receipt {
 	double download_us; /* device to host */
 	double total_us;    /* arrival at the daemon to completion */
 	size_t n_ops;
-	const kops_op_receipt *ops;
 } kops_receipt;
 
 /* NULL unless the job succeeded. Valid until the job is submitted again or freed. */
 const kops_receipt *kops_job_receipt(const kops_job *job);
+
+/* The part of op i, counted from 0; NULL from n_ops on. As long valid as the receipt. */
+const kops_op_receipt *kops_receipt_op(const kops_receipt *receipt, size_t i);
 
 /* ---- One-op calls: build, submit, wait ------------------------------------------------------ */
 
@@ -437,10 +446,11 @@ int kops_process(kops *k);
 
 /* ---- What the daemon has ----------------------------------------------------------------------- */
 
+/* Made by the library; later versions may add members at the end, as to receipts. */
 typedef struct kops_device_info {
 	const char *name;                   /* "gpu0", "cpu" */
 	const char *description;            /* for people */
-	const char *disabled_rows;          /* kernels that failed their self-test; "" when all is well */
+	const char *disabled_kernels;       /* kernels that failed their self-test; "" when all is well */
 	uint64_t memory_bytes, cache_bytes; /* of its last level of cache; 0: not known */
 	uint64_t jobs_done, jobs_failed, queued, running, resident_bytes, canary_age_us;
 	double busy_us;
@@ -456,8 +466,6 @@ typedef struct kops_info {
 	const char *daemon; /* "kopsd VERSION" */
 	uint64_t uptime_us, sessions, buffers, mapped_bytes, pinned_bytes, pool_bytes;
 	size_t n_devices, n_kernels;
-	const kops_device_info *devices;
-	const kops_kernel_info *kernels; /* by op */
 } kops_info;
 
 /*
@@ -466,6 +474,10 @@ typedef struct kops_info {
  */
 int kops_query(kops *k, kops_info **ret_info);
 void kops_info_free(kops_info *info);
+
+/* Device and kernel i, counted from 0, kernels by op; NULL from n_devices or n_kernels on. Part of the info. */
+const kops_device_info *kops_info_device(const kops_info *info, size_t i);
+const kops_kernel_info *kops_info_kernel(const kops_info *info, size_t i);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

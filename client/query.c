@@ -52,9 +52,15 @@ static const char *put_text(char **at, const char *text)
 	return put;
 }
 
-static kops_info *copy_description(const kops *k, const Kops__V1__Description *from)
+struct info {
+	kops_info shown; /* the first member: callers have its address */
+	kops_device_info *devices;
+	kops_kernel_info *kernels;
+};
+
+static struct info *copy_description(const kops *k, const Kops__V1__Description *from)
 {
-	kops_info *info = calloc(1, sizeof *info + description_bytes(from) + strlen(k->daemon) + 1);
+	struct info *info = calloc(1, sizeof *info + description_bytes(from) + strlen(k->daemon) + 1);
 	if (!info)
 		return NULL;
 	kops_device_info *devices = (kops_device_info *)(info + 1);
@@ -64,7 +70,7 @@ static kops_info *copy_description(const kops *k, const Kops__V1__Description *f
 		const Kops__V1__Device *d = from->devices[i];
 		devices[i].name = put_text(&text, d->name);
 		devices[i].description = put_text(&text, d->description);
-		devices[i].disabled_rows = put_text(&text, d->disabled_rows);
+		devices[i].disabled_kernels = put_text(&text, d->disabled_rows);
 		devices[i].memory_bytes = d->memory_bytes;
 		devices[i].cache_bytes = d->cache_bytes;
 	}
@@ -78,18 +84,18 @@ static kops_info *copy_description(const kops *k, const Kops__V1__Description *f
 		kernels[i].takes = put_text(&text, row->takes);
 		kernels[i].tensor_cores = row->tensor_cores;
 	}
-	info->daemon = put_text(&text, k->daemon);
-	info->n_devices = from->n_devices;
-	info->n_kernels = from->n_kernels;
+	info->shown.daemon = put_text(&text, k->daemon);
+	info->shown.n_devices = from->n_devices;
+	info->shown.n_kernels = from->n_kernels;
 	info->devices = devices;
 	info->kernels = kernels;
 	return info;
 }
 
-static void add_device_statistics(kops_info *info, const Kops__V1__DeviceStats *from)
+static void add_device_statistics(struct info *info, const Kops__V1__DeviceStats *from)
 {
-	kops_device_info *devices = (kops_device_info *)info->devices;
-	for (size_t i = 0; i < info->n_devices; i++) {
+	kops_device_info *devices = info->devices;
+	for (size_t i = 0; i < info->shown.n_devices; i++) {
 		if (strcmp(devices[i].name, from->name) != 0)
 			continue;
 		devices[i].jobs_done = from->jobs_done;
@@ -102,19 +108,20 @@ static void add_device_statistics(kops_info *info, const Kops__V1__DeviceStats *
 	}
 }
 
-static void add_statistics(kops_info *info, const Kops__V1__Statistics *from)
+static void add_statistics(struct info *info, const Kops__V1__Statistics *from)
 {
-	info->uptime_us = from->uptime_us;
-	info->sessions = from->sessions;
-	info->buffers = from->buffers;
-	info->mapped_bytes = from->mapped_bytes;
-	info->pinned_bytes = from->pinned_bytes;
-	info->pool_bytes = from->pool_bytes;
+	kops_info *shown = &info->shown;
+	shown->uptime_us = from->uptime_us;
+	shown->sessions = from->sessions;
+	shown->buffers = from->buffers;
+	shown->mapped_bytes = from->mapped_bytes;
+	shown->pinned_bytes = from->pinned_bytes;
+	shown->pool_bytes = from->pool_bytes;
 	for (size_t i = 0; i < from->n_devices; i++)
 		add_device_statistics(info, from->devices[i]);
 }
 
-static int describe(kops *k, kops_info **ret_info)
+static int describe(kops *k, struct info **ret_info)
 {
 	struct call call;
 	int status = ask(k, KOPS__V1__REQUEST__BODY_DESCRIBE, &call);
@@ -122,7 +129,7 @@ static int describe(kops *k, kops_info **ret_info)
 		return status;
 	if (call.waiter.reply->body_case != KOPS__V1__REPLY__BODY_DESCRIPTION)
 		return client_fail(k, KOPS_E_PROTOCOL, "kopsd answered Describe without a Description");
-	kops_info *info = copy_description(k, call.waiter.reply->description);
+	struct info *info = copy_description(k, call.waiter.reply->description);
 	if (!info)
 		return client_fail(k, KOPS_E_NOMEM, "out of memory for the description");
 	*ret_info = info;
@@ -131,7 +138,7 @@ static int describe(kops *k, kops_info **ret_info)
 
 int kops_query(kops *k, kops_info **ret_info)
 {
-	kops_info *info = NULL;
+	struct info *info = NULL;
 	struct call call;
 	int status = describe(k, &info);
 	if (status < 0)
@@ -144,11 +151,21 @@ int kops_query(kops *k, kops_info **ret_info)
 		return status;
 	}
 	add_statistics(info, call.waiter.reply->statistics);
-	*ret_info = info;
+	*ret_info = &info->shown;
 	return 0;
 }
 
 void kops_info_free(kops_info *info)
 {
 	free(info);
+}
+
+const kops_device_info *kops_info_device(const kops_info *info, size_t i)
+{
+	return i < info->n_devices ? &((const struct info *)info)->devices[i] : NULL;
+}
+
+const kops_kernel_info *kops_info_kernel(const kops_info *info, size_t i)
+{
+	return i < info->n_kernels ? &((const struct info *)info)->kernels[i] : NULL;
 }

@@ -4,6 +4,11 @@
 
 #include "client.h"
 
+struct receipt {
+	kops_receipt shown; /* the first member: callers have its address */
+	kops_op_receipt ops[];
+};
+
 static size_t text_bytes(const Kops__V1__Receipt *from)
 {
 	size_t n = strlen(from->device) + 1;
@@ -20,18 +25,17 @@ static const char *put_text(char **at, const char *text)
 	return put;
 }
 
-static void fill(kops_receipt *to, const Kops__V1__Receipt *from)
+static void fill(struct receipt *to, const Kops__V1__Receipt *from)
 {
-	kops_op_receipt *ops = (kops_op_receipt *)(to + 1);
+	kops_op_receipt *ops = to->ops;
 	char *text = (char *)(ops + from->n_ops);
-	*to = (kops_receipt){.device = put_text(&text, from->device),
-	                     .queue_us = from->queue_us,
-	                     .upload_us = from->upload_us,
-	                     .compute_us = from->compute_us,
-	                     .download_us = from->download_us,
-	                     .total_us = from->total_us,
-	                     .n_ops = from->n_ops,
-	                     .ops = ops};
+	to->shown = (kops_receipt){.device = put_text(&text, from->device),
+	                           .queue_us = from->queue_us,
+	                           .upload_us = from->upload_us,
+	                           .compute_us = from->compute_us,
+	                           .download_us = from->download_us,
+	                           .total_us = from->total_us,
+	                           .n_ops = from->n_ops};
 	for (size_t i = 0; i < from->n_ops; i++) {
 		const Kops__V1__OpReceipt *op = from->ops[i];
 		ops[i] = (kops_op_receipt){.op = put_text(&text, op->op),
@@ -48,9 +52,9 @@ static void fill(kops_receipt *to, const Kops__V1__Receipt *from)
 
 int client_receipt_keep(kops_job *job, const Kops__V1__Receipt *from)
 {
-	size_t need = sizeof(kops_receipt) + from->n_ops * sizeof(kops_op_receipt) + text_bytes(from);
+	size_t need = sizeof(struct receipt) + from->n_ops * sizeof(kops_op_receipt) + text_bytes(from);
 	if (need > job->receipt_cap) {
-		kops_receipt *grown = realloc(job->receipt, need);
+		struct receipt *grown = realloc(job->receipt, need);
 		if (!grown)
 			return KOPS_E_NOMEM;
 		job->receipt = grown;
@@ -58,4 +62,14 @@ int client_receipt_keep(kops_job *job, const Kops__V1__Receipt *from)
 	}
 	fill(job->receipt, from);
 	return 0;
+}
+
+const kops_receipt *kops_job_receipt(const kops_job *job)
+{
+	return job->state == JOB_ENDED && job->has_receipt ? &job->receipt->shown : NULL;
+}
+
+const kops_op_receipt *kops_receipt_op(const kops_receipt *receipt, size_t i)
+{
+	return i < receipt->n_ops ? &((const struct receipt *)receipt)->ops[i] : NULL;
 }

@@ -188,7 +188,7 @@ void show_receipt(FILE *out, const kops_receipt *receipt)
 	        show_us(receipt->compute_us).text, show_us(receipt->download_us).text,
 	        show_us(receipt->total_us).text);
 	for (size_t i = 0; i < receipt->n_ops; i++)
-		show_op(out, receipt, &receipt->ops[i]);
+		show_op(out, receipt, kops_receipt_op(receipt, i));
 }
 
 void show_receipt_json(struct json *json, const kops_receipt *receipt)
@@ -202,7 +202,7 @@ void show_receipt_json(struct json *json, const kops_receipt *receipt)
 	json_us(json, "total_us", receipt->total_us);
 	json_array(json, "ops");
 	for (size_t i = 0; i < receipt->n_ops; i++) {
-		const kops_op_receipt *op = &receipt->ops[i];
+		const kops_op_receipt *op = kops_receipt_op(receipt, i);
 		json_object(json, NULL);
 		json_text(json, "op", op->op);
 		json_text(json, "kernel", op->kernel);

@@ -17,7 +17,8 @@ class Options(ctypes.Structure):
 
 class View(ctypes.Structure):
     _fields_ = [("buffer", ctypes.c_void_p), ("offset", ctypes.c_uint64), ("dtype", ctypes.c_int),
-                ("rank", ctypes.c_uint32), ("shape", ctypes.c_uint64 * 4), ("strides", ctypes.c_int64 * 4)]
+                ("rank", ctypes.c_uint32), ("shape", ctypes.c_uint64 * 8), ("strides", ctypes.c_int64 * 8),
+                ("reserved", ctypes.c_uint64 * 2)]
 
 
 def load_library():

@@ -70,10 +70,10 @@ static void test_job_on_the_wire(void **state)
 	assert_string_equal(receipt->device, "cpu");
 	assert_true(receipt->total_us == 12.5);
 	assert_int_equal(receipt->n_ops, 1);
-	assert_string_equal(receipt->ops[0].kernel, "fake");
-	assert_string_equal(receipt->ops[0].why, "it is the only one");
-	assert_true(receipt->ops[0].flops == 16 && receipt->ops[0].compute_us == 2.5);
-	assert_true(receipt->ops[0].larger_errors);
+	assert_string_equal(kops_receipt_op(receipt, 0)->kernel, "fake");
+	assert_string_equal(kops_receipt_op(receipt, 0)->why, "it is the only one");
+	assert_true(kops_receipt_op(receipt, 0)->flops == 16 && kops_receipt_op(receipt, 0)->compute_us == 2.5);
+	assert_true(kops_receipt_op(receipt, 0)->larger_errors);
 	assert_string_equal(kops_job_error(job), "");
 	assert_int_equal(kops_job_copy(job, x, y, NULL), KOPS_E_STATE);
 

@@ -276,11 +276,11 @@ static void test_query(void **state)
 	assert_string_equal(info->daemon, "kopsd fake");
 	assert_int_equal(info->sessions, 3);
 	assert_int_equal(info->n_devices, 1);
-	assert_string_equal(info->devices[0].description, "2 cores");
-	assert_int_equal(info->devices[0].jobs_done, 5);
+	assert_string_equal(kops_info_device(info, 0)->description, "2 cores");
+	assert_int_equal(kops_info_device(info, 0)->jobs_done, 5);
 	assert_int_equal(info->n_kernels, 1);
-	assert_string_equal(info->kernels[0].name, "openblas");
-	assert_string_equal(info->kernels[0].dtypes, "f32");
+	assert_string_equal(kops_info_kernel(info, 0)->name, "openblas");
+	assert_string_equal(kops_info_kernel(info, 0)->dtypes, "f32");
 	kops_info_free(info);
 	assert_int_equal(kops_query(k, &info), KOPS_E_PROTOCOL); /* no body */
 	kops_close(k);

@@ -7,10 +7,10 @@ static void text(const kops_info *info)
 {
 	printf("%-6s %10s  %s\n", "NAME", "MEMORY", "DESCRIPTION");
 	for (size_t i = 0; i < info->n_devices; i++) {
-		const kops_device_info *d = &info->devices[i];
+		const kops_device_info *d = kops_info_device(info, i);
 		printf("%-6s %10s  %s\n", d->name, show_bytes(d->memory_bytes).text, d->description);
-		if (d->disabled_rows && d->disabled_rows[0])
-			printf("%18s  failed their self-test and are not used: %s\n", "", d->disabled_rows);
+		if (d->disabled_kernels && d->disabled_kernels[0])
+			printf("%18s  failed their self-test and are not used: %s\n", "", d->disabled_kernels);
 	}
 	if (info->n_devices == 0)
 		puts("(none)");
@@ -21,13 +21,13 @@ static void json(struct json *json, const kops_info *info)
 	json_text(json, "daemon", info->daemon);
 	json_array(json, "devices");
 	for (size_t i = 0; i < info->n_devices; i++) {
-		const kops_device_info *d = &info->devices[i];
+		const kops_device_info *d = kops_info_device(info, i);
 		json_object(json, NULL);
 		json_text(json, "name", d->name);
 		json_text(json, "description", d->description);
 		json_count(json, "memory_bytes", d->memory_bytes);
 		json_count(json, "cache_bytes", d->cache_bytes);
-		json_text(json, "disabled_rows", d->disabled_rows);
+		json_text(json, "disabled_rows", d->disabled_kernels);
 		json_close_object(json);
 	}
 	json_close_array(json);

@@ -11,7 +11,7 @@ static int longest(const kops_info *info, size_t member)
 
 	for (size_t i = 0; i < info->n_kernels; i++) {
 		const char *text;
-		memcpy(&text, (const char *)&info->kernels[i] + member, sizeof(text));
+		memcpy(&text, (const char *)kops_info_kernel(info, i) + member, sizeof(text));
 		width = show_width(text) > width ? show_width(text) : width;
 	}
 	return width;
@@ -27,7 +27,7 @@ static void text(const kops_info *info)
 	printf("%-10s %-*s %-4s %-*s %-*s %s\n", "OP", names, "KERNEL", "ON", dtypes, "DTYPES", takes, "TAKES",
 	       "IDEA");
 	for (size_t i = 0; i < info->n_kernels; i++) {
-		const kops_kernel_info *k = &info->kernels[i];
+		const kops_kernel_info *k = kops_info_kernel(info, i);
 		printf("%-10s %-*s %-4s %-*s %-*s %s\n", strcmp(k->op, last) ? k->op : "", names, k->name,
 		       k->device_kind, dtypes, k->dtypes, takes, k->takes, k->idea);
 		last = k->op;
@@ -38,7 +38,7 @@ static void json(struct json *json, const kops_info *info)
 {
 	json_array(json, "kernels");
 	for (size_t i = 0; i < info->n_kernels; i++) {
-		const kops_kernel_info *k = &info->kernels[i];
+		const kops_kernel_info *k = kops_info_kernel(info, i);
 		json_object(json, NULL);
 		json_text(json, "op", k->op);
 		json_text(json, "kernel", k->name);

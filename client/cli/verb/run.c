@@ -164,7 +164,7 @@ static int choose_device(struct script *p)
 	if (status < 0)
 		return cli_fail_kops(cli, status, kops_error(cli->handle));
 	if (p->info->n_devices > 0)
-		p->device = p->info->devices[0].name;
+		p->device = kops_info_device(p->info, 0)->name;
 	return CLI_OK;
 }
 

@@ -16,7 +16,7 @@ static void text(const kops_info *info)
 	printf("%-6s %10s %8s %7s %8s %10s %10s %12s\n", "DEVICE", "DONE", "FAILED", "QUEUED", "RUNNING",
 	       "BUSY", "RESIDENT", "LAST CANARY");
 	for (size_t i = 0; i < info->n_devices; i++) {
-		const kops_device_info *d = &info->devices[i];
+		const kops_device_info *d = kops_info_device(info, i);
 		struct show_text busy = show_us(d->busy_us), canary = show_us((double)d->canary_age_us);
 		printf("%-6s %10" PRIu64 " %8" PRIu64 " %7" PRIu64 " %8" PRIu64 " %*s %10s %*s ago\n", d->name,
 		       d->jobs_done, d->jobs_failed, d->queued, d->running, show_field(10, busy.text),
@@ -49,7 +49,7 @@ static void json(struct json *json, const kops_info *info)
 	json_count(json, "pool_bytes", info->pool_bytes);
 	json_array(json, "devices");
 	for (size_t i = 0; i < info->n_devices; i++)
-		json_device(json, &info->devices[i]);
+		json_device(json, kops_info_device(info, i));
 	json_close_array(json);
 }
 
