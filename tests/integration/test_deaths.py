@@ -76,7 +76,7 @@ class Deaths(unittest.TestCase):
         self.daemon.stop()
         start = time.monotonic()
         self.assertEqual(handle.multiply(), CONNECT)
-        self.assertTrue(0.5 < time.monotonic() - start < 5)
+        self.assertTrue(0.5 < time.monotonic() - start < 25)  # without the timeout it would be 30
         self.assertRegex(handle.error(), rf"^cannot reach kopsd at {self.daemon.socket}: tried \d+ times in 0.7 s, "
                          r"the last time: no such file; is kopsd running\? \(systemctl status kopsd.socket\)$")
 
