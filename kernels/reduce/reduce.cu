@@ -9,7 +9,7 @@
  *   strided  any strides: a warp's lanes on 32 rows, eight warps along them;    256      HBM where rows are
  *            cut likewise                                                                side by side
  *
- * A thread adds 64 elements or so in f32, then in f64: millions of equal terms would all round the same way.
+ * A thread adds some 100 elements at most in f32, then in f64: millions of equal terms would all round the same way.
  * Partial sums are joined in a fixed order, so that results repeat bit for bit.
  */
 #include <cuda_bf16.h>
@@ -29,6 +29,7 @@ constexpr unsigned WARPS = THREADS / WARP;
 constexpr uint64_t GRID_MAX = 1u << 20;
 constexpr int UNROLL = 4;
 constexpr int FLUSH = 4; /* unrolled steps between f32 and f64 */
+constexpr int DEEP = 8;  /* elements of a row under way, of strided */
 
 struct problem {
 	const void *x;
@@ -237,6 +238,24 @@ __global__ void __launch_bounds__(THREADS) reduce_long(problem p)
 
 /* ---- strided ---- */
 
+/* Of a row's elements k, k + WARPS, … up to `to`, DEEP at most: all are loaded before the first is waited for.
+ */
+template <bool MAX, typename T>
+__device__ __forceinline__ float join_some(const T *x, uint64_t k, uint64_t to, int64_t x_col)
+{
+	float v[DEEP];
+
+#pragma unroll
+	for (int u = 0; u < DEEP; u++)
+		v[u] = k + u * WARPS < to ? (float)x[(int64_t)(k + u * WARPS) * x_col] : total<MAX>::nothing();
+#pragma unroll
+	for (int step = DEEP / 2; step > 0; step /= 2)
+#pragma unroll
+		for (int u = 0; u < step; u++)
+			v[u] = total<MAX>::join(v[u], v[u + step]);
+	return v[0];
+}
+
 template <bool MAX, typename T> __global__ void __launch_bounds__(THREADS) reduce_strided(problem p)
 {
 	__shared__ double of_warps[WARPS][WARP];
@@ -251,13 +270,8 @@ template <bool MAX, typename T> __global__ void __launch_bounds__(THREADS) reduc
 
 		if (row < p.rows) {
 			const T *x = (const T *)p.x + at_row(p, p.x_batch, row);
-			for (uint64_t k = from + warp; k < to;) {
-				float sum = total<MAX>::nothing();
-#pragma unroll 8
-				for (int u = 0; u < 64 && k < to; u++, k += WARPS)
-					sum = total<MAX>::join(sum, (float)x[(int64_t)k * p.x_col]);
-				result = total<MAX>::join(result, (double)sum);
-			}
+			for (uint64_t k = from + warp; k < to; k += DEEP * WARPS)
+				result = total<MAX>::join(result, (double)join_some<MAX>(x, k, to, p.x_col));
 		}
 		__syncthreads(); /* the piece before is through with of_warps */
 		of_warps[warp][lane] = result;

@@ -30,9 +30,9 @@
  *
  * reduce: of the largest the very number. Of a sum or mean, with T the sum of |x|, times the mean's 1 / n,
  *
- *     |y - y64| <= 8 * 2^-24 T + w |y64| + smallest
+ *     |y - y64| <= 16 * 2^-24 T + w |y64| + smallest
  *
- * 8: kernels add some hundred terms in f32 before float64 takes over, and their roundings add up like the root
+ * 16: kernels add some hundred terms in f32 before float64 takes over, and their roundings add up like the root
  * of that. Not judged: sums that come near the largest number.
  *
  * add: the one correctly rounded result, which a sum in f32 rounded to f16 or bf16 is too (add/op.c). transpose
@@ -359,7 +359,7 @@ static double reduce_bound(const struct op_args *args, int64_t x0, double exact)
 		return 0;
 	if (sum > (double)FLT_MAX / 4)
 		return -1;
-	return 8 * 0x1p-24 * sum * p->scale + 1.01 * fmax(result_roundoff(x->dtype), 0x1p-24) * fabs(exact) +
+	return 16 * 0x1p-24 * sum * p->scale + 1.01 * fmax(result_roundoff(x->dtype), 0x1p-24) * fabs(exact) +
 	       2 * (double)FLT_MIN + (x->dtype == KOPS_F16 ? 0x1.02p-25 : 0);
 }
 
