@@ -8,6 +8,7 @@ from libkops import F32, F64, N, Handle, load_library
 
 SHAPE, DTYPE, OVERLAP, INVALID, RANGE = -4, -5, -6, -2, -3
 AS_STORED, TRANSPOSED = 0, 1
+SUM, MAX, MEAN = 0, 1, 2
 
 
 @unittest.skipIf(harness.QUICK, "Python cannot load a library with sanitizers; unit.test_client_jobs has their part")
@@ -78,6 +79,14 @@ class OneOpCalls(harness.DaemonTest):
         self.done(self.lib.kops_add(self.k, self.view(self.a, 6, 10), self.view(self.b, 1, 10), self.view(self.y, 6, 10)))
         self.assert_only_wrote(a[:6, :10] + b[:1, :10])
 
+    def test_reduce(self):
+        x = np.random.default_rng(harness.SEED).integers(-8, 9, (6, 16)).astype(np.float32)  # exact, 1/16 too
+        self.handle.matrix(0)[:6, :16] = x
+        for kind, function in ((SUM, np.sum), (MAX, np.max), (MEAN, np.mean)):
+            self.handle.matrix(2)[:] = np.nan
+            self.done(self.lib.kops_reduce(self.k, self.view(self.a, 6, 16), self.view(self.y, 6, 1), kind))
+            self.assert_only_wrote(function(x, axis=1, keepdims=True))
+
     def test_sgemm_transposes_and_accumulates(self):
         rng = np.random.default_rng(harness.SEED)
         m, n, depth = 11, 13, 17
@@ -114,6 +123,7 @@ class OneOpCalls(harness.DaemonTest):
         self.assert_refused(SHAPE, lib.kops_transpose(k, self.view(self.a, 4, 5), self.view(self.y, 4, 5)))
         self.assert_refused(SHAPE, lib.kops_softmax(k, self.view(self.a, 4, 5), square, 1))
         self.assert_refused(SHAPE, lib.kops_add(k, self.view(self.a, 4, 4), self.view(self.b, 3, 4), square))
+        self.assert_refused(SHAPE, lib.kops_reduce(k, self.view(self.a, 4, 5), self.view(self.y, 5, 1), SUM))
         self.assert_refused(DTYPE, lib.kops_copy(k, self.view(self.a, 4, 4, dtype=F64), square))
         self.assert_refused(DTYPE, lib.kops_softmax(k, self.view(self.a, 4, 4, dtype=F64),
                                                     self.view(self.y, 4, 4, dtype=F64), 1))
