@@ -1,16 +1,20 @@
 /*
  * reduce on GPUs: sums, largest and means over the last axis, read once at the memory's rate.
  *
- *   kernel   idea                                                               threads  bound
- *   rows     elements side by side. Rows of up to 512 bytes: as many threads    256      HBM
- *            as a row has vectors of 16 bytes, four rows under way at a time;
- *            longer ones: a warp or a block for each, four vectors under way.
- *            Few long rows are cut into pieces, added up by a second kernel
- *   strided  any strides: a warp's lanes on 32 rows, eight warps along them;    256      HBM where rows are
- *            cut likewise                                                                side by side
+ *   way      what it takes                idea                                          bound
+ *   flat     rows of up to 2 KiB without  16 KiB of whole rows go to shared memory      HBM
+ *            gaps between them            as vectors, wherever they begin; some lanes
+ *                                         of a warp add up a row there
+ *   long     other rows whose elements    a warp or a block for each row, four vectors  HBM
+ *            are side by side             under way; few long rows are cut into pieces
+ *                                         that a second kernel joins
+ *   strided  anything else                a warp's lanes on neighbouring rows, 16 bytes  HBM where rows are
+ *                                         of them each where they are side by side,     side by side
+ *                                         eight elements of each row under way; cut
+ *                                         likewise
  *
- * A thread adds some 100 elements at most in f32, then in f64: millions of equal terms would all round the same way.
- * Partial sums are joined in a fixed order, so that results repeat bit for bit.
+ * A thread adds some 100 elements at most in f32, then in f64: millions of equal terms would all round the same
+ * way. Parts of a sum are joined in a fixed order, so that results repeat bit for bit.
  */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -40,7 +44,7 @@ struct problem {
 	bool goes_on;
 	uint64_t chunk;
 	uint32_t splits;
-	double *partials; /* of each row and piece, where there are more than one */
+	double *partials; /* of each piece and row, where there are more than one */
 };
 
 /* ---- What is added up ---- */
@@ -79,7 +83,7 @@ template <bool MAX, typename T> __device__ __forceinline__ float join_vector(flo
 	return total<MAX>::join(sum, part[0]);
 }
 
-template <bool MAX, unsigned GROUP> __device__ __forceinline__ double join_lanes(double result)
+template <bool MAX, unsigned GROUP, typename F> __device__ __forceinline__ F join_lanes(F result)
 {
 #pragma unroll
 	for (unsigned step = GROUP / 2; step > 0; step /= 2)
@@ -130,46 +134,103 @@ __device__ __forceinline__ void store_piece(const problem &p, uint64_t row, uint
 	if (p.splits == 1)
 		store_row<MAX, T>(p, row, result);
 	else
-		p.partials[row * p.splits + part] = result;
+		p.partials[part * p.rows + row] = result;
 }
 
-/* ---- rows: short ones ---- */
+/* ---- flat: short rows without gaps ---- */
 
-/* Rows of GROUP / 2 < vectors <= GROUP whole vectors of 16 bytes, each at a multiple of that. */
-template <bool MAX, typename T, unsigned GROUP>
-__global__ void __launch_bounds__(THREADS) reduce_short(problem p)
+/* Elements in 4 bytes. */
+template <typename T> constexpr unsigned PAIR = 4 / sizeof(T);
+
+constexpr unsigned FLAT_BYTES = 16384; /* of a tile */
+constexpr unsigned FLAT_ROW_BYTES_MAX = FLAT_BYTES / (THREADS / WARP);
+
+/* Bytes [0, bytes) from `from` to the same place behind a multiple of 16 in `to`, of which they end up `shift`
+ * bytes in. */
+template <typename T>
+__device__ __forceinline__ void bring(uint4 *to, const char *from, unsigned bytes, unsigned shift)
 {
-	constexpr unsigned N = sizeof(uint4) / sizeof(T);
-	unsigned lane = threadIdx.x % GROUP;
-	bool mine = lane < p.cols / N;
-	uint64_t step = (uint64_t)gridDim.x * (THREADS / GROUP);
-	uint64_t first = (uint64_t)blockIdx.x * (THREADS / GROUP) + threadIdx.x / GROUP;
+	const uint4 *vectors = (const uint4 *)(from - shift);
+	unsigned first = shift > 0, last = (shift + bytes) / sizeof(uint4),
+	         end = (shift + bytes) % sizeof(uint4);
+	constexpr unsigned EACH = FLAT_BYTES / sizeof(uint4) / THREADS;
+	uint4 v[EACH];
+
+#pragma unroll
+	for (unsigned u = 0; u < EACH; u++) {
+		unsigned i = first + u * THREADS + threadIdx.x;
+		if (i < last)
+			v[u] = vectors[i];
+	}
+#pragma unroll
+	for (unsigned u = 0; u < EACH; u++) {
+		unsigned i = first + u * THREADS + threadIdx.x;
+		if (i < last)
+			to[i] = v[u];
+	}
+	/* What shares its 16 bytes with others' elements. */
+	unsigned head =
+	    first ? ((unsigned)sizeof(uint4) - shift < bytes ? (unsigned)sizeof(uint4) - shift : bytes) /
+	                sizeof(T)
+	          : 0;
+	unsigned tail = last >= first ? end / sizeof(T) : 0;
+	if (threadIdx.x < head)
+		((T *)to)[shift / sizeof(T) + threadIdx.x] = ((const T *)from)[threadIdx.x];
+	if (threadIdx.x < tail)
+		((T *)(to + last))[threadIdx.x] = ((const T *)(vectors + last))[threadIdx.x];
+}
+
+/* N elements that are loaded together. */
+template <typename T, unsigned N> struct alignas(N * sizeof(T)) some {
+	T of[N];
+};
+
+/*
+ * Tiles of `rows_each` whole rows, each a number of N elements; GROUP lanes add up one, each beginning
+ * elsewhere, so that banks differ.
+ */
+template <bool MAX, typename T, unsigned N, unsigned GROUP>
+__global__ void __launch_bounds__(THREADS) reduce_flat(problem p, unsigned rows_each)
+{
+	__shared__ uint4 tile[FLAT_BYTES / sizeof(uint4) + 1];
+	unsigned cols = (unsigned)p.cols, lane = threadIdx.x % GROUP, of_group = threadIdx.x / GROUP;
+	unsigned each = (cols / N + GROUP - 1 - lane) / GROUP; /* of this lane: lane, lane + GROUP, … */
+	uint64_t tiles = (p.rows + rows_each - 1) / rows_each;
 
 	await_kernel_before();
-	/* All threads of a warp come along to the end, for join_lanes(). */
-	for (uint64_t base = 0; base < p.rows; base += step * UNROLL) {
-		float sums[UNROLL];
+	for (uint64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+		uint64_t row = t * rows_each;
+		unsigned rows = (unsigned)(p.rows - row < rows_each ? p.rows - row : rows_each);
+		const char *from = (const char *)((const T *)p.x + row * cols);
+		unsigned shift = (unsigned)((uintptr_t)from % sizeof(uint4));
+
+		bring<T>(tile, from, rows * cols * (unsigned)sizeof(T), shift);
+		__syncthreads();
+		for (unsigned base = 0; base < rows; base += THREADS / GROUP) {
+			unsigned r = base + of_group;
+			const some<T, N> *x = (const some<T, N> *)((const T *)tile + shift / sizeof(T) +
+			                                           (r < rows ? r : 0) * cols) +
+			                      lane;
+			unsigned at = each > 0 ? r % each : 0;
+			float sum = total<MAX>::nothing();
+#pragma unroll 4
+			for (unsigned k = 0; k < each; k++) {
+				some<T, N> v = x[at * GROUP];
 #pragma unroll
-		for (int u = 0; u < UNROLL; u++) {
-			uint64_t row = base + u * step + first;
-			sums[u] = total<MAX>::nothing();
-			if (mine && row < p.rows)
-				sums[u] = join_vector<MAX, T>(
-				    sums[u],
-				    ((const uint4 *)((const T *)p.x + at_row(p, p.x_batch, row)))[lane]);
+				for (unsigned i = 0; i < N; i++)
+					sum = total<MAX>::join(sum, (float)v.of[i]);
+				at = at + 1 < each ? at + 1 : 0;
+			}
+			sum = join_lanes<MAX, GROUP>(sum);
+			if (lane == 0 && r < rows)
+				store_row<MAX, T>(p, row + r, (double)sum);
 		}
-#pragma unroll
-		for (int u = 0; u < UNROLL; u++) {
-			uint64_t row = base + u * step + first;
-			double result = join_lanes<MAX, GROUP>((double)sums[u]);
-			if (lane == 0 && row < p.rows)
-				store_row<MAX, T>(p, row, result);
-		}
+		__syncthreads();
 	}
 	let_next_kernel_come();
 }
 
-/* ---- rows: long ones, and any that do not begin at vectors ---- */
+/* ---- long: rows whose elements are side by side ---- */
 
 /* n elements side by side, by GROUP threads of which this is one: its share. */
 template <bool MAX, typename T, unsigned GROUP>
@@ -186,22 +247,22 @@ __device__ __forceinline__ double reduce_run(const T *x, uint64_t n, unsigned th
 	const T *tail = x + head + n_vectors * N;
 	unsigned n_tail = (unsigned)(n - head - n_vectors * N);
 
-	while (i + (UNROLL - 1) * GROUP < n_vectors) {
-		for (int flush = 0; flush < FLUSH && i + (UNROLL - 1) * GROUP < n_vectors; flush++) {
+	while (i < n_vectors) {
+		for (int flush = 0; flush < FLUSH && i < n_vectors; flush++) {
 			uint4 v[UNROLL];
 #pragma unroll
 			for (int u = 0; u < UNROLL; u++)
-				v[u] = vectors[i + u * GROUP];
+				if (i + u * GROUP < n_vectors)
+					v[u] = vectors[i + u * GROUP];
 #pragma unroll
 			for (int u = 0; u < UNROLL; u++)
-				sum = join_vector<MAX, T>(sum, v[u]);
+				if (i + u * GROUP < n_vectors)
+					sum = join_vector<MAX, T>(sum, v[u]);
 			i += UNROLL * GROUP;
 		}
 		result = total<MAX>::join(result, (double)sum);
 		sum = total<MAX>::nothing();
 	}
-	for (; i < n_vectors; i += GROUP)
-		sum = join_vector<MAX, T>(sum, vectors[i]);
 	for (unsigned k = thread; k < head; k += GROUP)
 		sum = total<MAX>::join(sum, (float)x[k]);
 	for (unsigned k = thread; k < n_tail; k += GROUP)
@@ -238,68 +299,105 @@ __global__ void __launch_bounds__(THREADS) reduce_long(problem p)
 
 /* ---- strided ---- */
 
-/* Of a row's elements k, k + WARPS, … up to `to`, DEEP at most: all are loaded before the first is waited for.
+/* Of N rows' elements k, k + WARPS, … up to `to`, DEEP at most: all are loaded before the first is waited for.
  */
-template <bool MAX, typename T>
-__device__ __forceinline__ float join_some(const T *x, uint64_t k, uint64_t to, int64_t x_col)
+template <bool MAX, typename T, unsigned N>
+__device__ __forceinline__ void join_some(double (&results)[N], const T *x, uint64_t k, uint64_t to,
+                                          int64_t x_col)
 {
-	float v[DEEP];
+	some<T, N> v[DEEP];
+	float sums[N];
 
 #pragma unroll
 	for (int u = 0; u < DEEP; u++)
-		v[u] = k + u * WARPS < to ? (float)x[(int64_t)(k + u * WARPS) * x_col] : total<MAX>::nothing();
+		if (k + u < to)
+			v[u] = *(const some<T, N> *)(x + (int64_t)(k + u) * x_col);
 #pragma unroll
-	for (int step = DEEP / 2; step > 0; step /= 2)
+	for (unsigned i = 0; i < N; i++)
+		sums[i] = total<MAX>::nothing();
 #pragma unroll
-		for (int u = 0; u < step; u++)
-			v[u] = total<MAX>::join(v[u], v[u + step]);
-	return v[0];
+	for (int u = 0; u < DEEP; u++)
+#pragma unroll
+		for (unsigned i = 0; i < N; i++)
+			if (k + u < to)
+				sums[i] = total<MAX>::join(sums[i], (float)v[u].of[i]);
+#pragma unroll
+	for (unsigned i = 0; i < N; i++)
+		results[i] = total<MAX>::join(results[i], (double)sums[i]);
 }
 
-template <bool MAX, typename T> __global__ void __launch_bounds__(THREADS) reduce_strided(problem p)
+/*
+ * A piece is a warp's: N rows for each lane, 1 or as many as are 16 bytes where rows are side by side from a
+ * multiple of that on. Neighbouring warps are on neighbouring rows.
+ */
+template <bool MAX, typename T, unsigned N> __global__ void __launch_bounds__(THREADS) reduce_strided(problem p)
 {
-	__shared__ double of_warps[WARPS][WARP];
-	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-	uint64_t tiles = (p.rows + WARP - 1) / WARP, pieces = tiles * p.splits;
+	constexpr unsigned TILE = WARP * N;
+	uint64_t tiles = (p.rows + TILE - 1) / TILE, pieces = tiles * p.splits,
+	         step = (uint64_t)gridDim.x * WARPS;
 
 	await_kernel_before();
-	for (uint64_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
-		uint64_t row = piece % tiles * WARP + lane, part = piece / tiles, from = part * p.chunk;
-		uint64_t to = p.chunk < p.cols - (from < p.cols ? from : p.cols) ? from + p.chunk : p.cols;
-		double result = total<MAX>::nothing();
+	for (uint64_t piece = (uint64_t)blockIdx.x * WARPS + threadIdx.x / WARP; piece < pieces;
+	     piece += step) {
+		uint64_t row = piece % tiles * TILE + threadIdx.x % WARP * N, part = piece / tiles;
+		uint64_t from = part * p.chunk < p.cols ? part * p.chunk : p.cols;
+		uint64_t to = p.chunk < p.cols - from ? from + p.chunk : p.cols;
+		double results[N];
 
-		if (row < p.rows) {
-			const T *x = (const T *)p.x + at_row(p, p.x_batch, row);
-			for (uint64_t k = from + warp; k < to; k += DEEP * WARPS)
-				result = total<MAX>::join(result, (double)join_some<MAX>(x, k, to, p.x_col));
-		}
-		__syncthreads(); /* the piece before is through with of_warps */
-		of_warps[warp][lane] = result;
-		__syncthreads();
-		if (warp > 0 || row >= p.rows)
+		if (row >= p.rows)
 			continue;
-		for (unsigned w = 1; w < WARPS; w++)
-			result = total<MAX>::join(result, of_warps[w][lane]);
-		store_piece<MAX, T>(p, row, part, result);
+#pragma unroll
+		for (unsigned i = 0; i < N; i++)
+			results[i] = total<MAX>::nothing();
+		const T *x = (const T *)p.x + at_row(p, p.x_batch, row);
+		for (uint64_t k = from; k < to; k += DEEP)
+			join_some<MAX, T, N>(results, x, k, to, p.x_col);
+#pragma unroll
+		for (unsigned i = 0; i < N; i++)
+			store_piece<MAX, T>(p, row + i, part, results[i]);
 	}
 	let_next_kernel_come();
 }
 
 /* ---- Pieces of a row ---- */
 
-template <bool MAX, typename T> __global__ void __launch_bounds__(THREADS) join_pieces(problem p)
+/* Of few rows: a block for each. */
+template <bool MAX, typename T> __global__ void __launch_bounds__(THREADS) join_few(problem p)
 {
-	unsigned lane = threadIdx.x % WARP;
-	uint64_t step = (uint64_t)gridDim.x * WARPS;
+	await_kernel_before();
+	for (uint64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
+		double result = total<MAX>::nothing();
+		for (uint32_t i = threadIdx.x; i < p.splits; i += THREADS)
+			result = total<MAX>::join(result, p.partials[i * p.rows + row]);
+		result = join_block<MAX>(result);
+		if (threadIdx.x == 0)
+			store_row<MAX, T>(p, row, result);
+	}
+	let_next_kernel_come();
+}
+
+/* Of many: a warp's lanes on neighbouring rows, the warps of a block along their pieces. */
+template <bool MAX, typename T> __global__ void __launch_bounds__(THREADS) join_many(problem p)
+{
+	__shared__ double of_warps[WARPS][WARP];
+	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 
 	await_kernel_before();
-	for (uint64_t row = (uint64_t)blockIdx.x * WARPS + threadIdx.x / WARP; row < p.rows; row += step) {
+	for (uint64_t first = (uint64_t)blockIdx.x * WARP; first < p.rows;
+	     first += (uint64_t)gridDim.x * WARP) {
+		uint64_t row = first + lane;
 		double result = total<MAX>::nothing();
-		for (uint32_t i = lane; i < p.splits; i += WARP)
-			result = total<MAX>::join(result, p.partials[row * p.splits + i]);
-		result = join_lanes<MAX, WARP>(result);
-		if (lane == 0)
-			store_row<MAX, T>(p, row, result);
+
+		for (uint32_t i = warp; i < p.splits && row < p.rows; i += WARPS)
+			result = total<MAX>::join(result, p.partials[i * p.rows + row]);
+		__syncthreads(); /* those before are through with of_warps */
+		of_warps[warp][lane] = result;
+		__syncthreads();
+		if (warp > 0 || row >= p.rows)
+			continue;
+		for (unsigned w = 1; w < WARPS; w++)
+			result = total<MAX>::join(result, of_warps[w][lane]);
+		store_row<MAX, T>(p, row, result);
 	}
 	let_next_kernel_come();
 }
@@ -340,20 +438,51 @@ unsigned grid_of(uint64_t work, uint64_t per_block)
 	return (unsigned)(blocks < 1 ? 1 : blocks < GRID_MAX ? blocks : GRID_MAX);
 }
 
-/* Every row is whole vectors from a multiple of 16 bytes on. */
-bool begins_at_vectors(const view *x)
+/* The rows follow each other without gaps. */
+bool is_flat(const problem &p)
 {
-	uint64_t size = dtype_size(x->dtype), apart = (uintptr_t)x->data | x->shape[x->rank - 1] * size;
-
-	for (uint32_t d = 0; d + 1 < x->rank; d++)
-		apart |= x->shape[d] > 1 ? (uint64_t)x->strides[d] * size : 0;
-	return apart % sizeof(uint4) == 0;
+	return p.batch[0] == 1 && p.batch[1] == 1 && (p.batch[2] == 1 || p.x_batch[2] == (int64_t)p.cols);
 }
 
-template <bool MAX, typename T, unsigned GROUP> void launch_short(const problem &p, cudaStream_t stream)
+/* Rows are side by side, each column of them from a multiple of 16 bytes on, and they are whole vectors. */
+bool has_columns(const problem &p, uint64_t size)
 {
-	launch_kernel(reduce_short<MAX, T, GROUP>,
-	              {dim3(grid_of(p.rows, THREADS / GROUP * UNROLL)), dim3(THREADS)}, stream, p);
+	uint64_t apart = (uintptr_t)p.x | (uint64_t)p.x_col * size | p.batch[2] * size |
+	                 (uint64_t)p.x_batch[1] * size | (uint64_t)p.x_batch[0] * size;
+
+	return p.x_batch[2] == 1 && apart % sizeof(uint4) == 0;
+}
+
+template <bool MAX, typename T, unsigned N, unsigned GROUP>
+void launch_flat(const problem &p, unsigned rows_each, cudaStream_t stream)
+{
+	launch_kernel(reduce_flat<MAX, T, N, GROUP>, {dim3(grid_of(p.rows, rows_each)), dim3(THREADS)}, stream,
+	              p, rows_each);
+}
+
+/* As many lanes for a row as there are threads for those of a tile. */
+template <bool MAX, typename T, unsigned N> void launch_flat(const problem &p, cudaStream_t stream)
+{
+	unsigned rows_each = FLAT_BYTES / (unsigned)(p.cols * sizeof(T));
+
+	if (rows_each >= THREADS)
+		launch_flat<MAX, T, N, 1>(p, rows_each / THREADS * THREADS, stream);
+	else if (rows_each >= 64)
+		launch_flat<MAX, T, N, 4>(p, rows_each / 64 * 64, stream);
+	else if (rows_each >= 32)
+		launch_flat<MAX, T, N, 8>(p, 32, stream);
+	else if (rows_each >= 16)
+		launch_flat<MAX, T, N, 16>(p, 16, stream);
+	else
+		launch_flat<MAX, T, N, 32>(p, 8, stream);
+}
+
+template <bool MAX, typename T> void launch_flat_rows(const problem &p, cudaStream_t stream)
+{
+	if ((p.cols * sizeof(T) | (uintptr_t)p.x) % 4 == 0)
+		launch_flat<MAX, T, PAIR<T>>(p, stream);
+	else
+		launch_flat<MAX, T, 1>(p, stream);
 }
 
 template <bool MAX, typename T, unsigned GROUP> void launch_long(const problem &p, cudaStream_t stream)
@@ -362,28 +491,11 @@ template <bool MAX, typename T, unsigned GROUP> void launch_long(const problem &
 	              {dim3(grid_of(p.rows * p.splits, THREADS / GROUP)), dim3(THREADS)}, stream, p);
 }
 
-template <bool MAX, typename T> void launch_rows(const view *x, const problem &p, cudaStream_t stream)
+template <bool MAX, typename T> void launch_rows(const problem &p, cudaStream_t stream)
 {
-	uint64_t vectors = p.cols * sizeof(T) / sizeof(uint4);
-	bool whole = begins_at_vectors(x) && vectors > 0;
-
-	if (whole && vectors == 1)
-		launch_short<MAX, T, 1>(p, stream);
-	else if (whole && vectors == 2)
-		launch_short<MAX, T, 2>(p, stream);
-	else if (whole && vectors <= 4)
-		launch_short<MAX, T, 4>(p, stream);
-	else if (whole && vectors <= 8)
-		launch_short<MAX, T, 8>(p, stream);
-	else if (whole && vectors <= 16)
-		launch_short<MAX, T, 16>(p, stream);
-	else if (whole && vectors <= 32)
-		launch_short<MAX, T, 32>(p, stream);
-	else if (vectors <= 2)
-		launch_long<MAX, T, 1>(p, stream);
-	else if (vectors <= 32)
-		launch_long<MAX, T, 8>(p, stream);
-	else if (vectors <= 512)
+	if (is_flat(p) && p.cols > 0 && p.cols * sizeof(T) <= FLAT_ROW_BYTES_MAX && p.splits == 1)
+		launch_flat_rows<MAX, T>(p, stream);
+	else if (p.cols * sizeof(T) <= 512 * sizeof(uint4))
 		launch_long<MAX, T, 32>(p, stream);
 	else
 		launch_long<MAX, T, THREADS>(p, stream);
@@ -391,41 +503,48 @@ template <bool MAX, typename T> void launch_rows(const view *x, const problem &p
 
 template <bool MAX, typename T> void launch_join(const problem &p, cudaStream_t stream)
 {
-	if (p.splits > 1)
-		launch_kernel(join_pieces<MAX, T>, {dim3(grid_of(p.rows, WARPS)), dim3(THREADS)}, stream, p);
+	if (p.splits > 1 && p.rows < WARP)
+		launch_kernel(join_few<MAX, T>, {dim3(grid_of(p.rows, 1)), dim3(THREADS)}, stream, p);
+	else if (p.splits > 1)
+		launch_kernel(join_many<MAX, T>, {dim3(grid_of(p.rows, WARP)), dim3(THREADS)}, stream, p);
 }
 
-template <bool MAX, typename T> void launch_strided(const view *, const problem &p, cudaStream_t stream)
+template <bool MAX, typename T, unsigned N> void launch_tiles(const problem &p, cudaStream_t stream)
 {
-	uint64_t pieces = (p.rows + WARP - 1) / WARP * p.splits;
+	uint64_t pieces = (p.rows + WARP * N - 1) / (WARP * N) * p.splits;
 
-	launch_kernel(reduce_strided<MAX, T>, {dim3(grid_of(pieces, 1)), dim3(THREADS)}, stream, p);
+	launch_kernel(reduce_strided<MAX, T, N>, {dim3(grid_of(pieces, WARPS)), dim3(THREADS)}, stream, p);
 }
 
-template <bool STRIDED, bool MAX, typename T>
-void launch_as(const view *x, const problem &p, cudaStream_t stream)
+template <bool MAX, typename T> void launch_strided(const problem &p, cudaStream_t stream)
+{
+	if (has_columns(p, sizeof(T)))
+		launch_tiles<MAX, T, sizeof(uint4) / sizeof(T)>(p, stream);
+	else
+		launch_tiles<MAX, T, 1>(p, stream);
+}
+
+template <bool STRIDED, bool MAX, typename T> void launch_as(const problem &p, cudaStream_t stream)
 {
 	if constexpr (STRIDED)
-		launch_strided<MAX, T>(x, p, stream);
+		launch_strided<MAX, T>(p, stream);
 	else
-		launch_rows<MAX, T>(x, p, stream);
+		launch_rows<MAX, T>(p, stream);
 	launch_join<MAX, T>(p, stream);
 }
 
 template <bool STRIDED, bool MAX>
 void launch_by_type(const op_args *args, const problem &p, cudaStream_t stream)
 {
-	const view *x = &args->views[0];
-
-	switch (x->dtype) {
+	switch (args->views[0].dtype) {
 	case KOPS_F16:
-		launch_as<STRIDED, MAX, __half>(x, p, stream);
+		launch_as<STRIDED, MAX, __half>(p, stream);
 		break;
 	case KOPS_BF16:
-		launch_as<STRIDED, MAX, __nv_bfloat16>(x, p, stream);
+		launch_as<STRIDED, MAX, __nv_bfloat16>(p, stream);
 		break;
 	default:
-		launch_as<STRIDED, MAX, float>(x, p, stream);
+		launch_as<STRIDED, MAX, float>(p, stream);
 	}
 }
 

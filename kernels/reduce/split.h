@@ -44,10 +44,12 @@ static inline struct reduce_split reduce_split_rows(const struct op_args *args)
 
 static inline struct reduce_split reduce_split_tiles(const struct op_args *args)
 {
-	uint64_t rows = view_elements(&args->views[1]);
+	const struct view *x = &args->views[0];
+	uint64_t rows = view_elements(&args->views[1]), tile = REDUCE_TILE_ROWS, warps = REDUCE_THREADS / 32;
 
-	return reduce_split_of(args, rows / REDUCE_TILE_ROWS + (rows % REDUCE_TILE_ROWS != 0),
-	                       REDUCE_PIECE_DEEP);
+	if (x->rank > 1 && x->strides[x->rank - 2] == 1) /* several rows for a lane, perhaps */
+		tile *= 16 / dtype_size(x->dtype);
+	return reduce_split_of(args, rows / (tile * warps) + (rows % (tile * warps) != 0), REDUCE_PIECE_DEEP);
 }
 
 #endif
