@@ -65,21 +65,6 @@ struct job_buffer *job_use(struct job *job, struct buffer *buffer)
 	return use;
 }
 
-struct engine_device *job_device(const struct job *job)
-{
-	return &job->engine->devices[job->sched.device];
-}
-
-struct job *job_of_sched(struct sched_job *sched)
-{
-	return (struct job *)((char *)sched - offsetof(struct job, sched));
-}
-
-struct job *job_of_work(struct device_work *work)
-{
-	return (struct job *)((char *)work - offsetof(struct job, work));
-}
-
 /* ---- Queues ---- */
 
 static struct job_queue *queue_get(struct job *job, struct idmap *queues, uint32_t id)

@@ -84,11 +84,20 @@ void job_free(struct job *job);
 /* Notes that the job uses a buffer and takes a reference, once per buffer. */
 struct job_buffer *job_use(struct job *job, struct buffer *buffer);
 
-/* Its place on its device. */
-struct engine_device *job_device(const struct job *job);
+static inline struct engine_device *job_device(const struct job *job)
+{
+	return &job->engine->devices[job->sched.device];
+}
 
-struct job *job_of_sched(struct sched_job *sched);
-struct job *job_of_work(struct device_work *work);
+static inline struct job *job_of_sched(struct sched_job *sched)
+{
+	return (struct job *)((char *)sched - offsetof(struct job, sched));
+}
+
+static inline struct job *job_of_work(struct device_work *work)
+{
+	return (struct job *)((char *)work - offsetof(struct job, work));
+}
 
 /* Joins the queue of this id, made when there is none. KOPS_E_NOMEM. */
 int job_join_queue(struct job *job, struct idmap *queues, uint32_t id);
