@@ -1,5 +1,5 @@
 /*
- * tuning_table.h: what kopsd, which reads tuning tables, and kops-client tune, which writes them, have to agree
+ * tuning_table.h: what kopsd, which reads tuning tables, and kops-bench tune, which writes them, have to agree
  * on. The format is in daemon/device/tuning.h.
  */
 #ifndef KOPS_TUNING_TABLE_H

@@ -1,7 +1,7 @@
 /*
  * tuning.h: which kernel rows were measured to be the fastest for which classes of shapes, on one device.
  *
- * The table is a text file that `kops-client tune` writes:
+ * The table is a text file that `kops-bench tune` writes:
  *
  *     kops tuning table 1
  *     [kopsd 0.1.0 on NVIDIA H200, compute capability 9.0, 132 SMs, driver 580.159.04, CUDA 13.0]

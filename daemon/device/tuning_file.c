@@ -9,7 +9,7 @@
 
 #include "log.h"
 
-#define NEXT_STEP "; kernels are chosen by estimates until `kops-client tune` has written it anew"
+#define NEXT_STEP "; kernels are chosen by estimates until `kops-bench tune` has written it anew"
 
 /* All of a file of known size. */
 static char *read_bytes(int fd, size_t bytes)
@@ -39,7 +39,7 @@ static char *read_file(const char *path, size_t *ret_bytes)
 	char *text = NULL;
 
 	if (fd < 0 && errno == ENOENT) {
-		log_info("no tuning table %s; `kops-client tune` measures one", path);
+		log_info("no tuning table %s; `kops-bench tune` measures one", path);
 		return NULL;
 	}
 	if (fd < 0 || fstat(fd, &st) < 0) {
@@ -78,8 +78,7 @@ static struct tuning *parse(const char *path, const struct device *device, const
 		            "driver" NEXT_STEP,
 		            name, path);
 	else
-		log_info("device %s: %s holds no measurements of it; `kops-client tune` makes some", name,
-		         path);
+		log_info("device %s: %s holds no measurements of it; `kops-bench tune` makes some", name, path);
 	return tuning;
 }
 

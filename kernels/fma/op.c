@@ -1,6 +1,6 @@
 /*
  * fma: y = x put `steps` times through v = alpha * v + beta; f32, f64. What the arithmetic units of a device
- * can do at most: the ceiling that `kops-client bench` measures products against.
+ * can do at most: the ceiling that `kops-bench` measures products against.
  *
  * After check() both views have rank 4 and one shape, the axes sorted by falling stride of y and folded
  * together where both views allow. alpha and beta are exact in the views' type and finite.
