@@ -2,8 +2,8 @@
  * kernel.h: the contract between ops, kernel rows and whoever runs them.
  *
  * An op (kernels/<op>/op.c) says what is computed: rules, cost, reference. A kernel row is one way to
- * compute it on one kind of device: a name, supports(), workspace() and launch(). The rows of one op
- * on one kind of device are a struct kernel_list, best first. A new rung is one function and one row.
+ * compute it on one kind of device: a name, supports(), time_ns(), workspace() and launch(). The rows of one op
+ * on one kind of device are a struct kernel_list. A new rung is one function and one row.
  *
  * Shared by the daemon, the CUDA module and the tests; plain C that nvcc compiles as C++ too.
  */
@@ -147,21 +147,17 @@ struct kernel {
 	/* Pure. On false, *ret_why_not is a static phrase ("needs unit stride in one dimension"). */
 	bool (*supports)(const struct op_args *args, const char **ret_why_not);
 	/*
-	 * Whether `auto` should think of the row, which supports args, where nothing was measured: a rule of
-	 * speed, and never of what is right. Pure, phrases as above. NULL: always.
-	 */
-	bool (*worthwhile)(const struct op_args *args, const char **ret_why_not);
-	/*
 	 * Whether its errors, on args that it supports, are as small as the precision asks for: `auto` takes no
 	 * row for its measured speed alone. Pure, phrases as above. NULL: always.
 	 */
 	bool (*accurate)(const struct op_args *args, const char **ret_why_not);
 	/*
-	 * About how many ns it takes, for the choice. Where nothing was measured, and the first row that comes
-	 * into question has this, `auto` takes the one of least time among those that have it. Pure. NULL: not
-	 * known; taken where it is the first.
+	 * How many ns it takes on the device of the calling thread, where its operands are in their place and
+	 * mapped: what choices compare and plans sum up. For args that it supports, of outputs with elements.
+	 * Pure; never infinite, since it may be asked for by name. Where in doubt, err upwards: a job planned
+	 * to be too long is refused, one that is longer than planned may be taken for hung.
 	 */
-	double (*expected_ns)(const struct op_args *args);
+	double (*time_ns)(const struct op_args *args);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
 	/*
 	 * Computes, or on a GPU enqueues on launch->stream. 0, KOPS_E_FAULT or KOPS_E_NOMEM.
@@ -174,17 +170,6 @@ struct kernel {
 	 */
 	bool once;
 	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate is no bound of its speed */
-	/*
-	 * How many times longer than the op's cost() at the device's full rates it takes, for rows far from
-	 * them (one thread, work done again per element; below 1 on tensor cores); NULL: a few times at most.
-	 * Pure. A job planned to be too long is refused, so err upwards.
-	 */
-	double (*slowdown)(const struct op_args *args);
-	/*
-	 * For plans: how many ns it takes, where memory is in its place and mapped. In the place of slowdown,
-	 * by rows that know better than a multiple of cost(). Pure; err upwards. NULL: they do not.
-	 */
-	double (*time_ns)(const struct op_args *args);
 };
 
 struct kernel_list {
@@ -247,7 +232,7 @@ uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *arg
 
 #define TUNED_ROWS_MAX  16
 #define TUNED_WHY_BYTES 96
-#define RIVALS_MAX      8
+#define RIVALS_MAX      16
 
 /* What was measured for a shape or a class of shapes: indices of the list's rows, fastest first, and a phrase
  * for receipts. */
@@ -258,26 +243,25 @@ struct tuned {
 
 /*
  * Picks the row that runs args. pinned: a row's name, which need only support args; NULL or "" for `auto`: the
- * fastest of the measured rows that supports args and is accurate. Where there is none, the first row that
- * supports them, is accurate and worthwhile, or one after it that is all that, where both have an expected time
- * and its is less. Where there is none either, the same without asking for accuracy, and then the first that
- * supports them. tuned: NULL where nothing was measured. disabled: bit i set = rows[i] failed its self-test and
- * is not taken. A phrase for the receipt is written into why_text. KOPS_E_UNSUPPORTED with a sentence in
- * why_text that names the reason and a row that would do.
+ * fastest of the measured rows that supports args and is accurate. Where there is none, the one of least
+ * time_ns among those that support them and are accurate, the first of equal ones; where there is none either,
+ * the same without asking for accuracy. tuned: NULL where nothing was measured. disabled: bit i set = rows[i]
+ * failed its self-test and is not taken. A phrase for the receipt is written into why_text. KOPS_E_UNSUPPORTED
+ * with a sentence in why_text that names the reason and a row that would do.
  */
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
                   const struct tuned *tuned, uint64_t disabled, const struct kernel **ret_kernel,
                   char why_text[WHY_BYTES]);
 
-/* A row that `auto` might take for some args, by its index in the list. */
+/* A row that `auto` might take for some args, by its index in the list, and its time_ns. */
 struct rival {
 	size_t row;
-	double expected_ns;
+	double time_ns;
 };
 
 /*
- * The rows with an expected time that support args, are accurate and worthwhile, in the list's order: what
- * `auto` chooses among where nothing was measured. Returns how many there are, RIVALS_MAX at most.
+ * The rows that support args and are accurate, in the list's order: what `auto` chooses among where nothing was
+ * measured. Returns how many there are, RIVALS_MAX at most.
  */
 unsigned kernel_rivals(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                        struct rival ret[RIVALS_MAX]);

@@ -58,7 +58,6 @@ struct lane {
 struct backend_device {
 	int index;
 	struct device_info info;
-	double flops_per_us, bytes_per_us; /* f32 arithmetic, device memory */
 	cudaMemPool_t pool;
 	cudaStream_t memory_stream; /* alloc() and free() */
 	PFN_cuStreamWriteValue32_v11070 write_value;
@@ -86,8 +85,6 @@ unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *arg
                      struct rival ret[RIVALS_MAX]);
 /* The op's args with the strides that its kernel will see; addresses stay open. */
 void cuda_plan_args(const struct op_args *args, struct op_args *ret);
-/* Sets what this thread's GPU reaches at best, by its attributes. */
-void cuda_plan_rates(struct backend_device *dev);
 
 /* memory.c */
 /* A device is open: its context may serve cuda_pin(). */

@@ -99,7 +99,6 @@ static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *p
 	dev->info.cache_bytes = (uint64_t)attribute(dev->index, cudaDevAttrL2CacheSize);
 	dev->info.depth = DEPTH;
 	dev->info.depth_us = DEPTH_US;
-	cuda_plan_rates(dev);
 }
 
 static int require(struct backend_device *dev, char why[WHY_BYTES])

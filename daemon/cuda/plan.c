@@ -56,97 +56,42 @@ void cuda_plan_args(const struct op_args *args, struct op_args *ret)
 
 /* ---- Time ---- */
 
-/* FP32 units per multiprocessor: 64 on Turing and the A100, 128 on the rest. */
-static int fp32_units(int major, int minor)
-{
-	return major == 7 || (major == 8 && minor == 0) ? 64 : 128;
-}
-
-void cuda_plan_rates(struct backend_device *dev)
-{
-	int major = cuda_device_attribute(cudaDevAttrComputeCapabilityMajor);
-	int minor = cuda_device_attribute(cudaDevAttrComputeCapabilityMinor);
-	double multiprocessors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
-	double clock_khz = cuda_device_attribute(cudaDevAttrClockRate);
-	double memory_khz = cuda_device_attribute(cudaDevAttrMemoryClockRate);
-	double bus_bytes = cuda_device_attribute(cudaDevAttrGlobalMemoryBusWidth) / 8.0;
-
-	dev->flops_per_us = multiprocessors * fp32_units(major, minor) * 2.0 * clock_khz * 1e-3;
-	dev->bytes_per_us = 2.0 * memory_khz * 1e-3 * bus_bytes;
-	if (dev->flops_per_us <= 0)
-		dev->flops_per_us = 1e7;
-	if (dev->bytes_per_us <= 0)
-		dev->bytes_per_us = 5e5;
-}
-
 #define LAUNCH_US     3.0
 #define RUN_US        15.0 /* of a run, whatever it does */
 #define PINNED_RATE   55e3 /* bytes per us over PCIe 5 x16, measured on an H200 */
 #define PAGEABLE_RATE 20e3 /* of memory that is not pinned, or is about to be */
 #define ROW_BYTES_MIN 256  /* of a copy of rows: shorter ones are gathered one element at a time */
-#define LINE_BYTES    64   /* what an element far from its neighbours takes of host or device memory */
-#define REACHED       0.87 /* of the memory's rate, by what only reads and writes */
+#define LINE_BYTES    64   /* what an element far from its neighbours takes of host memory */
 #define GATHER_US     2e-3 /* per element, by the CPU */
-#define SCATTER_US    3e-5 /* per element, of views that are no runs: by a GPU of SCATTER_SMS */
-#define SCATTER_SMS   132
 
-/* How much faster than f32 on plain units the op's type is computed where it is fastest. */
-static double speed_up(const struct op_args *args)
-{
-	int major = cuda_device_attribute(cudaDevAttrComputeCapabilityMajor);
-	int ratio = cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio);
-
-	switch (args->views[0].dtype) {
-	case KOPS_F16:
-		return major >= 7 ? 10 : 0.5;
-	case KOPS_BF16:
-		return major >= 8 ? 10 : 0.5;
-	case KOPS_F64:
-		return 1.0 / (ratio > 2 ? ratio : 2);
-	default:
-		return 0.75; /* what cuBLAS reaches of the peak */
-	}
-}
-
-/* By the lines of device memory and the arithmetic of addresses, whatever is computed. */
-static double memory_us(const struct backend_device *dev, const struct op_args *args)
-{
-	double bytes = 0, scattered = 0;
-
-	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
-		bytes += LINE_BYTES * view_blocks(&args->views[v], LINE_BYTES);
-		if (!view_is_dense(&args->views[v]))
-			scattered = (double)view_elements(op_output_const(args));
-	}
-	double multiprocessors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
-	return bytes / (REACHED * dev->bytes_per_us) +
-	       scattered * SCATTER_US * SCATTER_SMS / (multiprocessors > 1 ? multiprocessors : 1);
-}
-
-/* Of one kernel, its operands in the device's memory. */
-static double kernel_us(const struct backend_device *dev, const struct kernel *kernel,
-                        const struct op_args *args)
-{
-	struct cost cost;
-
-	if (kernel->time_ns)
-		return kernel->time_ns(args) * 1e-3;
-	args->op->cost(args, &cost);
-	double compute_us = cost.flops / (dev->flops_per_us * speed_up(args));
-	double bytes_us = cost.bytes / dev->bytes_per_us;
-	return (kernel->slowdown ? kernel->slowdown(args) : 1) * fmax(compute_us, bytes_us);
-}
-
-static double op_us(const struct backend_device *dev, const struct kernel *kernel, const struct op_args *args)
+static double op_us(const struct kernel *kernel, const struct op_args *args)
 {
 	if (view_elements(op_output_const(args)) == 0)
 		return 0;
-	return LAUNCH_US + fmax(kernel_us(dev, kernel, args), memory_us(dev, args));
+	return LAUNCH_US + kernel->time_ns(args) * 1e-3;
+}
+
+/*
+ * Kernels estimate what they take with their operands in place. Of operands in host memory that is left to one
+ * that needs no copy of them on the device, where there is one: what is saved is more than kernels differ by.
+ */
+static void prefer_in_place(const struct op_args *args, struct tuned *ret)
+{
+	const struct kernel_list *list = cuda_kernels(args->op);
+	bool is_host = false;
+
+	*ret = (struct tuned){.why = "takes what is in host memory as it lies there"};
+	for (unsigned v = 0; v <= args->op->n_inputs; v++)
+		is_host |= ((const struct memory *)args->views[v].space)->owner == NULL;
+	for (size_t i = 0; is_host && i < list->n && ret->n < TUNED_ROWS_MAX; i++)
+		if (list->rows[i].once)
+			ret->rows[ret->n++] = (uint8_t)i;
 }
 
 static int plan_op(const struct backend_device *dev, struct run *run, unsigned i)
 {
 	struct run_op *op = &run->ops[i];
+	struct tuned in_place;
 	struct op_args args;
 	int rc;
 
@@ -160,7 +105,8 @@ static int plan_op(const struct backend_device *dev, struct run *run, unsigned i
 		return KOPS_E_DEVICE;
 	}
 	cuda_plan_args(&op->args, &args);
-	rc = kernel_choose(cuda_kernels(op->args.op), &args, op->pinned, op->tuned,
+	prefer_in_place(&op->args, &in_place);
+	rc = kernel_choose(cuda_kernels(op->args.op), &args, op->pinned, op->tuned ? op->tuned : &in_place,
 	                   dev->disabled[op_index(op->args.op)], &op->kernel, op->why);
 	if (rc < 0) {
 		snprintf(run->error, WHY_BYTES, "%s", op->why);
@@ -169,7 +115,7 @@ static int plan_op(const struct backend_device *dev, struct run *run, unsigned i
 	op->larger_errors = !kernel_is_accurate(op->kernel, &args, &(const char *){NULL});
 	kernel_passed_over(cuda_kernels(op->args.op), &args, dev->disabled[op_index(op->args.op)], op->kernel,
 	                   op->passed_over);
-	op->plan_us = op_us(dev, op->kernel, &args);
+	op->plan_us = op_us(op->kernel, &args);
 	kernel_cut(op->kernel, &args, op->plan_us / PART_US, &op->cut);
 	return 0;
 }

@@ -282,8 +282,8 @@ static void open_trials(const struct autotune *a, struct entry *e, const struct 
 	e->n = 1;
 	for (unsigned i = 0; i < n; i++)
 		if (rivals[i].row != first_row && rivals[i].row <= UINT8_MAX)
-			e->candidates[e->n++] = (struct candidate){.row = rivals[i].row,
-			                                           .expected_us = rivals[i].expected_ns / 1e3};
+			e->candidates[e->n++] =
+			    (struct candidate){.row = rivals[i].row, .expected_us = rivals[i].time_ns / 1e3};
 	if (e->n == 1)
 		e->n = 0; /* nothing to try */
 	e->round = ++rounds;

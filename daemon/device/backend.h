@@ -115,7 +115,7 @@ struct backend {
 	 * device), KOPS_E_NOMEM (more than the device has) with a sentence in run->error.
 	 */
 	int (*plan)(const struct backend_device *dev, struct run *run);
-	/* Any thread; pure. See kernel_rivals(). NULL: rows here have no expected times. */
+	/* Any thread; pure. See kernel_rivals(). NULL: no trials here. */
 	unsigned (*rivals)(const struct backend_device *dev, const struct op_args *args,
 	                   struct rival ret[RIVALS_MAX]);
 

@@ -57,7 +57,7 @@ bool device_has_room(const struct device *device);
 /* Chooses rows and estimates; see backend.h. Loop thread. */
 int device_plan(const struct device *device, struct run *run);
 
-/* The rows that `auto` chooses among by their expected times; see kernel_rivals(). Loop thread. */
+/* The rows that `auto` chooses among; see kernel_rivals(). Loop thread. */
 unsigned device_rivals(const struct device *device, const struct op_args *args, struct rival ret[RIVALS_MAX]);
 
 const char *device_name(const struct device *device);

@@ -17,12 +17,6 @@ static bool fits(const struct kernel_list *list, size_t i, const struct op_args 
 	return !is_disabled(disabled, i) && list->rows[i].supports(args, ret_why_not);
 }
 
-/* Of a row that fits. */
-static bool is_worthwhile(const struct kernel *row, const struct op_args *args, const char **ret_why_not)
-{
-	return !row->worthwhile || row->worthwhile(args, ret_why_not);
-}
-
 bool kernel_is_accurate(const struct kernel *row, const struct op_args *args, const char **ret_why_not)
 {
 	return !row->accurate || row->accurate(args, ret_why_not);
@@ -120,7 +114,7 @@ static size_t choose_tuned(const struct kernel_list *list, const struct op_args 
 static bool is_candidate(const struct kernel_list *list, size_t i, const struct op_args *args,
                          uint64_t disabled, bool accurate, const char **ret_why_not)
 {
-	return fits(list, i, args, disabled, ret_why_not) && is_worthwhile(&list->rows[i], args, ret_why_not) &&
+	return fits(list, i, args, disabled, ret_why_not) &&
 	       (!accurate || kernel_is_accurate(&list->rows[i], args, ret_why_not));
 }
 
@@ -130,7 +124,6 @@ struct estimate {
 	const char *why_not_first; /* why rows[0] is no candidate */
 };
 
-/* A candidate without an expected time is taken where it is the first, and passed over where it is not. */
 static void estimate(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                      bool accurate, struct estimate *ret)
 {
@@ -138,21 +131,15 @@ static void estimate(const struct kernel_list *list, const struct op_args *args,
 
 	*ret = (struct estimate){.first = list->n, .best = list->n, .why_not_first = ""};
 	for (size_t i = 0; i < list->n; i++) {
-		double (*expected_ns)(const struct op_args *) = list->rows[i].expected_ns;
-
-		if (ret->first < list->n && !expected_ns)
-			continue;
 		if (!is_candidate(list, i, args, disabled, accurate, &why_not)) {
 			ret->why_not_first = i ? ret->why_not_first : why_not;
 			continue;
 		}
-		double ns = expected_ns ? expected_ns(args) : 0;
+		double ns = list->rows[i].time_ns(args);
 		if (ret->first == list->n)
 			*ret = (struct estimate){i, i, ns, ns, ret->why_not_first};
 		else if (ns < ret->best_ns)
 			ret->best = i, ret->best_ns = ns;
-		if (!expected_ns)
-			break;
 	}
 }
 
@@ -165,8 +152,8 @@ unsigned kernel_rivals(const struct kernel_list *list, const struct op_args *arg
 	if (view_elements(op_output_const(args)) == 0)
 		return 0;
 	for (size_t i = 0; i < list->n && n < RIVALS_MAX; i++)
-		if (list->rows[i].expected_ns && is_candidate(list, i, args, disabled, true, &why_not))
-			ret[n++] = (struct rival){i, list->rows[i].expected_ns(args)};
+		if (is_candidate(list, i, args, disabled, true, &why_not))
+			ret[n++] = (struct rival){i, list->rows[i].time_ns(args)};
 	return n;
 }
 
@@ -191,12 +178,9 @@ static size_t choose_estimated(const struct kernel_list *list, const struct op_a
 	estimate(list, args, disabled, true, &e);
 	if (e.best == list->n)
 		estimate(list, args, disabled, false, &e);
-	if (e.best < list->n) {
+	if (e.best < list->n)
 		tell_estimate(list, args, &e, why);
-		return e.best;
-	}
-	snprintf(why, WHY_BYTES, "no other kernel does this");
-	return first_fit(list, args, disabled);
+	return e.best;
 }
 
 /* For an output without elements: nothing is computed, so no model of speed is asked. */

@@ -51,6 +51,21 @@ static inline int cuda_launch_status(void)
 int cuda_device_attribute(enum cudaDeviceAttr which);
 
 /*
+ * For time_ns of the kernels (cuda_time.c): what this thread's GPU has and does, by its driver; 1 where that is
+ * not known. So models say how much of a rate they reach, not what the rate is.
+ */
+double cuda_multiprocessors(void);
+double cuda_clocks_per_ns(void);
+double cuda_bytes_per_ns(void); /* of device memory, at the most */
+/* For constants in ns that were measured on an H200: how many times longer its clocks are here. */
+double cuda_clock_factor(void);
+/* At a share of the memory's rate; clocks of one multiprocessor, shared out among all. */
+double cuda_ns_of_bytes(double bytes, double share);
+double cuda_ns_of_clocks(double clocks);
+/* By the lines of device memory and the arithmetic of addresses, whatever is computed. */
+double cuda_memory_ns(const struct op_args *args);
+
+/*
  * n views of one shape, seen as few axes as possible: axes of extent 1 are dropped, the rest sorted
  * by the last view's stride, innermost first, and neighbours that are one run in every view joined.
  * Rank 0 is a single element. strides[v][d]: elements, view v, axis d.

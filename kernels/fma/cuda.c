@@ -21,17 +21,17 @@ static double time_ns(const struct op_args *args)
 	int major = cuda_device_attribute(cudaDevAttrComputeCapabilityMajor);
 	int minor = cuda_device_attribute(cudaDevAttrComputeCapabilityMinor);
 	int ratio = cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio);
-	double multiprocessors = fmax(cuda_device_attribute(cudaDevAttrMultiProcessorCount), 1);
-	double clocks_per_ns = cuda_device_attribute(cudaDevAttrClockRate) * 1e-6;
 	double elements = (double)view_elements(op_output_const(args));
 	double blocks = ceil(elements / (32 * block_warps * chains));
-	double turns = fmax(fmin(ceil(elements / 32), block_warps) / 4, 1) * ceil(blocks / multiprocessors);
+	double turns =
+	    fmax(fmin(ceil(elements / 32), block_warps) / 4, 1) * ceil(blocks / cuda_multiprocessors());
 
 	if (major == 7 || (major == 8 && minor == 0)) /* half as many units */
 		turns *= 2;
 	if (args->views[0].dtype == KOPS_F64)
 		turns *= ratio > 2 ? ratio : 2;
-	return turns * step_clocks * args->params.fma.steps / (clocks_per_ns > 0.1 ? clocks_per_ns : 1);
+	double ns = turns * step_clocks * args->params.fma.steps / cuda_clocks_per_ns();
+	return fmax(ns, cuda_memory_ns(args));
 }
 
 static const struct kernel rows[] = {

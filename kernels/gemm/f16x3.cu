@@ -56,6 +56,7 @@
 #include "common/launch.cuh"
 #include "gemm/f64.cuh"
 #include "gemm/product.cuh"
+#include "gemm/times.h"
 
 namespace
 {
@@ -268,21 +269,20 @@ double numbers_of(const op_args *args)
 	return n;
 }
 
-/* Nanoseconds, by what was measured on an H200. */
-template <class FORMAT> double expected_ns(const op_args *args)
+template <class FORMAT> double format_ns(const op_args *args)
 {
+	const auto &t = gemm_times.f16x3;
 	int multiprocessors = gemm_hopper_multiprocessors();
 	plan plan = plan_of(args, 0, nullptr);
 	product p = product_of(plan, args);
 	double product = fmin(product_ns<large_cut<FORMAT>>(p, plan.p.batch, multiprocessors),
 	                      product_ns<small_cut<FORMAT>>(p, plan.p.batch, multiprocessors));
-	double passes = numbers_of(args) * (4 + 4 + 2 * FORMAT::TERMS) / 3900;
-
-	/* Lines of C are written one element at a time, or begin within 32-byte sectors, or do not. */
-	double per_element = !p.c_pairs ? 5.3e-3 : p.c.row % 8 ? 2.7e-3 : 1.3e-3;
+	double passes = numbers_of(args) * (4 + 4 + 2 * FORMAT::TERMS) * t.passes;
+	double per_element = !p.c_pairs ? t.write_single : p.c.row % 8 ? t.write_within : t.write_sectors;
 	double writing = per_element * (double)plan.p.batch * (double)p.m * (double)p.n;
 
-	return 18e3 + passes + product + writing; /* launches, passes over the operands, the rest */
+	product *= t.of_cut * cuda_clock_factor();
+	return t.launch_ns + gemm_lasting_ns(product, t.lasting) + cuda_ns_of_bytes(passes + writing, 1);
 }
 
 /* terms: as in plan_of(). */
@@ -346,7 +346,7 @@ extern "C" bool gemm_f16x3_supports(const op_args *args, const char **ret_why_no
 
 extern "C" double gemm_f16x3_ns(const op_args *args)
 {
-	return expected_ns<f16_pairs>(args);
+	return format_ns<f16_pairs>(args);
 }
 
 extern "C" uint64_t gemm_f16x3_workspace(const op_args *args)
@@ -379,7 +379,7 @@ extern "C" bool gemm_bf16x6_supports(const op_args *args, const char **ret_why_n
 
 extern "C" double gemm_bf16x6_ns(const op_args *args)
 {
-	return expected_ns<bf16_triples>(args);
+	return format_ns<bf16_triples>(args);
 }
 
 extern "C" uint64_t gemm_bf16x6_workspace(const op_args *args)

@@ -401,9 +401,9 @@ template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 /* ---- The choice of a kernel ---- */
 
 /*
- * What a shape takes in ns: fitted to what up to 16 ways to compute each of 481 products took on an H200.
- * per_k[i]: where i + 1 blocks share a multiprocessor. A last wave of single blocks takes less than that, as
- * the next launch's blocks come beside it.
+ * What a shape takes in ns at an H200's clock: fitted to what up to 16 ways to compute each of 481 products
+ * took there. per_k[i]: where i + 1 blocks share a multiprocessor. A last wave of single blocks takes less than
+ * that, as the next launch's blocks come beside it.
  */
 struct choice {
 	int (*launch)(work *w, int splits, cudaStream_t stream);
@@ -440,8 +440,8 @@ const choice choices[] = {
     choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1610, 1850, 680, 1010, 330, 0.4, {11.9, 16.6, 21.6, 26.6}),
     choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1290, 1330, 370, 1200, 0, 0.8, {17.5, 20.2, 29.6, 33.9, 41.9, 46}),
 };
-constexpr double LAUNCH_NS = 850, LATE_NS = 1450;      /* of a launch; more where it is not early */
-constexpr double LEAST_NS = 2000, BYTES_PER_NS = 3000; /* of a launch; from and to memory */
+constexpr double LAUNCH_NS = 850, LATE_NS = 1450; /* of a launch; more where it is not early */
+constexpr double LEAST_NS = 2000, RATE = 0.623;   /* of a launch; of the memory's */
 constexpr double BY_ELEMENTS = 2.5;       /* times per_k, where the copy engine does not bring the tiles */
 constexpr double CLUSTERED = 120.0 / 132; /* of the multiprocessors: those that clusters of 4 or 8 find */
 
@@ -467,7 +467,7 @@ double time_of(const choice &c, const gemm_problem &p, int splits, double slower
 		ns += full > 0 ? (left == 1 ? c.single : 1) * (c.next + c.per_k[left - 1] * ks)
 		               : c.per_k[left - 1] * ks;
 	bytes *= (double)p.m * (double)p.n + (double)p.k * ((double)p.m + (double)p.n);
-	return fmax(ns, LEAST_NS + bytes / BYTES_PER_NS);
+	return fmax(cuda_clock_factor() * ns, LEAST_NS + cuda_ns_of_bytes(bytes, RATE));
 }
 
 /* The fastest: a shape, and in how many parts K is split, or the kernel for large products. */

@@ -333,7 +333,7 @@ extern "C" double gemm_simt_large_ns(const struct op_args *args)
 		if (floats)
 			ns += TURN_NS + (double)floats * sizeof(float) * TURN_NS_PER_BYTE;
 	}
-	return ns;
+	return cuda_clock_factor() * ns;
 }
 
 extern "C" bool gemm_simt_large(const struct op_args *args, const struct launch *launch, int *ret_status)

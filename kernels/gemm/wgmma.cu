@@ -92,6 +92,7 @@
 
 #include "common/launch.cuh"
 #include "gemm/tensor.cuh"
+#include "gemm/times.h"
 
 namespace
 {
@@ -401,13 +402,15 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 /* The cuts' times are those of long jobs, at a lower clock, and of operands in L2. */
 extern "C" double gemm_wgmma_ns(const op_args *args)
 {
+	const auto &t = gemm_times.wgmma;
 	plan plan = plan_of(args);
 	work w = work_of(plan, args);
 	struct cost cost;
 
 	args->op->cost(args, &cost);
-	return 1140 + 0.82 * best_of(plan, w, args->views[0].dtype, gemm_hopper_multiprocessors()).ns +
-	       cost.bytes / 4824;
+	choice best = best_of(plan, w, args->views[0].dtype, gemm_hopper_multiprocessors());
+	double product_ns = t.of_cut * cuda_clock_factor() * best.ns;
+	return t.launch_ns + gemm_lasting_ns(product_ns, t.lasting) + cuda_ns_of_bytes(t.read * cost.bytes, 1);
 }
 
 extern "C" CUDA_LAUNCH(gemm_wgmma)

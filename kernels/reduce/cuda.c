@@ -46,28 +46,18 @@ static uint64_t workspace_strided(const struct op_args *args)
 #define LAUNCH_NS 1500 /* a kernel's beginning and end */
 #define RATE      0.85 /* of the memory's, that long reductions reach */
 
-static double memory_bytes_per_ns(void)
-{
-	double clock_ghz = cuda_device_attribute(cudaDevAttrMemoryClockRate) * 1e-6;
-	double bus_bytes = cuda_device_attribute(cudaDevAttrGlobalMemoryBusWidth) / 8.0;
-
-	return fmax(2 * clock_ghz * bus_bytes, 1);
-}
-
 /* Rows that are too few for all multiprocessors leave some of them idle; short ones are bound by their number.
  */
 static double rows_ns(const struct op_args *args)
 {
 	const double row_ns = 0.02;
 	struct reduce_split s = reduce_split_rows(args);
-	double sms = fmax(cuda_device_attribute(cudaDevAttrMultiProcessorCount), 1);
+	double sms = cuda_multiprocessors();
 	double pieces = (double)s.rows * s.splits, bytes;
 
-	if (s.rows == 0)
-		return 0;
 	bytes = (double)view_elements(&args->views[0]) * (double)dtype_size(args->views[0].dtype);
 	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + (double)s.rows * row_ns +
-	       bytes / (RATE * memory_bytes_per_ns()) * fmax(2 * sms / pieces, 1);
+	       cuda_ns_of_bytes(bytes, RATE) * fmax(2 * sms / pieces, 1);
 }
 
 /* What lies apart is fetched by sectors of 32 bytes; lanes are on neighbouring rows. */
@@ -76,16 +66,13 @@ static double strided_ns(const struct op_args *args)
 	const double sector = 32;
 	const struct view *x = &args->views[0];
 	struct reduce_split s = reduce_split_tiles(args);
-	double sms = fmax(cuda_device_attribute(cudaDevAttrMultiProcessorCount), 1);
+	double sms = cuda_multiprocessors();
 	double tiles = ceil((double)s.rows / REDUCE_TILE_ROWS) * s.splits;
 	double size = (double)dtype_size(x->dtype), apart;
 
-	if (s.rows == 0)
-		return 0;
 	apart = fmax(fmin(view_blocks(x, 32) * sector, (double)view_elements(x) * sector),
 	             (double)view_elements(x) * size);
-	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) +
-	       apart / (0.7 * memory_bytes_per_ns()) * fmax(4 * sms / tiles, 1);
+	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + cuda_ns_of_bytes(apart, 0.7) * fmax(4 * sms / tiles, 1);
 }
 
 static const struct kernel rows[] = {

@@ -75,83 +75,93 @@ static bool supports_ring(const struct op_args *args, const char **ret_why_not)
 	return supports_fused(args, ret_why_not) && softmax_ring_takes(args, ret_why_not);
 }
 
-/* ---- Slowness, as measured on an H200 and half as much again ---- */
+/* ---- How long they take: shares of the memory's rate, as measured on an H200 ---- */
 
-#define BYTES_PER_NS 4200.0 /* full rate, as in struct kernel.slowdown */
-#define SMS          132
-#define SECTOR       32     /* bytes; the least that is read or written */
-#define ROW_NS       0.7    /* of a warp or a block that has nothing to do */
-#define ELEMENT_NS   0.012  /* naive: of a thread that has nothing to do, … */
-#define VISIT_NS     0.0011 /* … for each element of the row, … */
-#define FULL         74000  /* … with as many threads as that or more */
+#define SECTOR     32     /* bytes; the least that is read or written */
+#define KEPT_BYTES 131072 /* rows that are still in a cache when they are read again */
+#define WIDE_BYTES 1048576
 
-static double full_rate_ns(const struct op_args *args)
+static double row_bytes(const struct op_args *args)
+{
+	const struct view *y = &args->views[1];
+
+	return (double)y->shape[y->rank - 1] * (double)dtype_size(y->dtype);
+}
+
+static double rows_of(const struct op_args *args)
+{
+	const struct view *y = &args->views[1];
+
+	return (double)view_elements(y) / (double)y->shape[y->rank - 1];
+}
+
+static double bytes_ns(const struct op_args *args, double share)
 {
 	struct cost cost;
 
 	args->op->cost(args, &cost);
-	return cost.bytes / BYTES_PER_NS;
+	return cuda_ns_of_bytes(cost.bytes, share);
 }
 
-/*
- * Of the rungs that give each row of the matrix a warp or a block. factor: where elements are side by side and
- * rows no fewer than SMs. Elements apart take a sector each; where rows are fewer, SMs are idle.
- */
-static double slowdown_of_blocks(const struct op_args *args, double factor, double row_ns)
+static double ring_ns(const struct op_args *args)
 {
-	const struct view *x = &args->views[0], *y = &args->views[1];
-	double elements = (double)view_elements(y), rows;
-
-	if (elements == 0)
-		return 1;
-	rows = elements / (double)y->shape[y->rank - 1];
-	if (is_sparse(x) || is_sparse(y))
-		factor *= SECTOR / (double)dtype_size(y->dtype);
-	if (rows < SMS)
-		factor *= SMS / rows;
-	return factor + rows * row_ns / full_rate_ns(args);
+	return 3500 + bytes_ns(args, 0.86);
 }
 
 /* A row is one block's, or up to some 64 KiB of it are. */
-static double slowdown_fused(const struct op_args *args)
+static double fused_ns(const struct op_args *args)
 {
-	const double block_bytes = 65536, factor = 1.5;
+	const double launch_ns = 1500, row_clocks = 4, block_bytes = 65536;
+	double rows = rows_of(args), length = row_bytes(args), blocks = rows * ceil(length / block_bytes);
+	double share = length <= KEPT_BYTES ? 0.875 : length <= WIDE_BYTES ? 0.76 : 0.64;
+
+	return launch_ns + bytes_ns(args, share) * fmax(cuda_multiprocessors() / blocks, 1) +
+	       cuda_ns_of_clocks(rows * row_clocks);
+}
+
+/*
+ * Of those that give each row of the matrix a warp or a block, and read long ones again: `reads` of them in
+ * all. Elements apart take a sector each; where rows are fewer than multiprocessors, some are idle.
+ */
+static double blocks_ns(const struct op_args *args, double share, double reads, double row_clocks)
+{
+	const double launch_ns = 2000;
+	const struct view *x = &args->views[0], *y = &args->views[1];
+	double rows = rows_of(args), factor = row_bytes(args) > KEPT_BYTES ? (1 + reads) / 2 : 1;
+
+	if (is_sparse(x) || is_sparse(y))
+		factor *= SECTOR / (double)dtype_size(y->dtype);
+	factor *= fmax(cuda_multiprocessors() / rows, 1);
+	return launch_ns + factor * bytes_ns(args, share) + cuda_ns_of_clocks(rows * row_clocks);
+}
+
+static double online_ns(const struct op_args *args)
+{
+	return blocks_ns(args, 0.71, 2, 20);
+}
+
+static double coalesced_ns(const struct op_args *args)
+{
+	return blocks_ns(args, 0.7, 3, 20);
+}
+
+/* The lanes of a warp read chunks of the row, apart by its length: up to 32 sectors for each access. */
+static double blockreduce_ns(const struct op_args *args)
+{
 	const struct view *y = &args->views[1];
-	double elements = (double)view_elements(y);
 
-	if (elements == 0)
-		return 1;
-	double row_bytes = (double)y->shape[y->rank - 1] * (double)dtype_size(y->dtype);
-	double rows = elements / (double)y->shape[y->rank - 1], blocks = rows * ceil(row_bytes / block_bytes);
-	return factor * fmax(SMS / blocks, 1) + rows * ROW_NS / 32 / full_rate_ns(args);
+	return blocks_ns(args, 1 / fmin(2.3 + (double)y->shape[y->rank - 1] / 1024, 15), 1, 80);
 }
 
-static double slowdown_online(const struct op_args *args)
+/* Each thread visits all elements of its row: as many threads as that or more take turns. */
+static double naive_ns(const struct op_args *args)
 {
-	return slowdown_of_blocks(args, 3, ROW_NS);
-}
-
-static double slowdown_coalesced(const struct op_args *args)
-{
-	return slowdown_of_blocks(args, 5, ROW_NS);
-}
-
-/* A load of its warps asks for up to 32 sectors, and its blocks have at least four warps. */
-static double slowdown_blockreduce(const struct op_args *args)
-{
-	return slowdown_of_blocks(args, 36, 4 * ROW_NS);
-}
-
-static double slowdown_naive(const struct op_args *args)
-{
+	const double launch_ns = 2000, full = 720, element_clocks = 3, visit_clocks = 0.186;
 	const struct view *y = &args->views[1];
-	double elements = (double)view_elements(y), cols = (double)y->shape[y->rank - 1];
+	double elements = fmax((double)view_elements(y), full * cuda_multiprocessors());
+	double clocks = element_clocks + (double)y->shape[y->rank - 1] * visit_clocks;
 
-	if (elements == 0)
-		return 1;
-	if (elements < FULL)
-		elements = FULL;
-	return 1 + elements * (ELEMENT_NS + cols * VISIT_NS) / full_rate_ns(args);
+	return launch_ns + fmax(cuda_ns_of_clocks(elements * clocks), cuda_memory_ns(args));
 }
 
 /* ---- Rows ---- */
@@ -165,6 +175,7 @@ static const struct kernel rows[] = {
         .takes = "as fused, rows of more than 128 KiB, to some 12 MiB",
         .supports = supports_ring,
         .workspace = softmax_ring_workspace,
+        .time_ns = ring_ns,
         .launch = softmax_ring,
     },
     {
@@ -175,8 +186,8 @@ static const struct kernel rows[] = {
         .takes = "rows of unit stride, x and y alike to 16 bytes",
         .supports = supports_fused,
         .workspace = softmax_fused_workspace,
+        .time_ns = fused_ns,
         .launch = softmax_fused,
-        .slowdown = slowdown_fused,
     },
     {
         .name = "online",
@@ -184,8 +195,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f16 bf16",
         .takes = "any strides",
         .supports = supports_floats,
+        .time_ns = online_ns,
         .launch = softmax_online,
-        .slowdown = slowdown_online,
     },
     {
         .name = "coalesced",
@@ -193,8 +204,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f16 bf16",
         .takes = "any strides",
         .supports = supports_floats,
+        .time_ns = coalesced_ns,
         .launch = softmax_coalesced,
-        .slowdown = slowdown_coalesced,
     },
     {
         .name = "blockreduce",
@@ -202,8 +213,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f16 bf16",
         .takes = "any strides",
         .supports = supports_floats,
+        .time_ns = blockreduce_ns,
         .launch = softmax_blockreduce,
-        .slowdown = slowdown_blockreduce,
     },
     {
         .name = "naive",
@@ -211,8 +222,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f16 bf16",
         .takes = "any strides, not in place",
         .supports = supports_apart,
+        .time_ns = naive_ns,
         .launch = softmax_naive,
-        .slowdown = slowdown_naive,
     },
 };
 

@@ -20,56 +20,70 @@ static bool supports_any(const struct op_args *args, const char **ret_why_not)
 	return true;
 }
 
-/* As measured on an H200: up to here what counts is how soon the first element is there. */
-static bool is_for_many_elements(const struct op_args *args, const char **ret_why_not)
-{
-	*ret_why_not = "is for more than 48 Ki elements: fewer are moved the fastest one by one";
-	return view_elements(op_output_const(args)) > 48 << 10;
-}
+/* ---- How long they take: shares of the memory's rate, as measured on an H200 ---- */
 
-/* ns as a multiple of the time that the bytes of args take at the device's full rate. */
-static double slowdown_of(const struct op_args *args, double ns)
+/* Of those that give a block a tile, which may be nearly empty. Until the first one is there takes launch_ns.
+ */
+static double tiles_ns(const struct op_args *args, double launch_ns, double share)
 {
-	const double bytes_per_ns = 4200;
+	const double tile_clocks = 200, side = 32;
+	const struct view *y = op_output_const(args);
+	double rows = (double)y->shape[y->rank - 2], cols = (double)y->shape[y->rank - 1];
+	double tiles = (double)view_elements(y) / (rows * cols) * ceil(rows / side) * ceil(cols / side);
 	struct cost cost;
 
 	args->op->cost(args, &cost);
-	return cost.bytes > 0 ? ns * bytes_per_ns / cost.bytes : 1;
+	double moved_ns = fmax(cuda_ns_of_bytes(cost.bytes, share), cuda_memory_ns(args));
+	return launch_ns + fmax(moved_ns, cuda_ns_of_clocks(tiles * tile_clocks));
 }
 
-/* Of the rungs that give a block a tile, which may be nearly empty. */
-static double slowdown_tiles(const struct op_args *args)
+static double vector_ns(const struct op_args *args)
 {
-	const double factor = 1.2, ns_per_tile = 0.8, side = 32;
-	const struct view *y = op_output_const(args);
-	double rows = (double)y->shape[y->rank - 2], cols = (double)y->shape[y->rank - 1];
-	double matrices = rows * cols > 0 ? (double)view_elements(y) / (rows * cols) : 0;
-
-	return factor + slowdown_of(args, ns_per_tile * matrices * ceil(rows / side) * ceil(cols / side));
+	return tiles_ns(args, 1650, 0.86);
 }
 
-static double slowdown_serial(const struct op_args *args)
+static double padded_ns(const struct op_args *args)
 {
-	const double ns_per_element = 100;
-
-	return slowdown_of(args, ns_per_element * (double)view_elements(op_output_const(args)));
+	return tiles_ns(args, 3000, 0.84);
 }
 
-/* A step of all threads takes as long as one, until some ten thousand of them write more than L2 takes. */
-static double slowdown_perrow(const struct op_args *args)
+static double tiled_rect_ns(const struct op_args *args)
 {
-	const double ns_per_step = 600, ns_per_element = 0.06;
+	return tiles_ns(args, 3000, 0.33);
+}
+
+static double tiled_ns(const struct op_args *args)
+{
+	return tiles_ns(args, 3000, 0.193);
+}
+
+/* As many threads as there is room for begin at once. Then each takes a sector of its own, read and written. */
+static double perelement_ns(const struct op_args *args)
+{
+	const double launch_ns = 750, element_clocks = 5.6, at_once = 2048, sectors = 64, share = 0.96;
+	double elements = (double)view_elements(op_output_const(args));
+	double first = fmin(elements, at_once * cuda_multiprocessors());
+
+	return launch_ns + cuda_ns_of_clocks(first * element_clocks) +
+	       cuda_ns_of_bytes((elements - first) * sectors, share);
+}
+
+/* A step of all threads takes as long as one, until they write more than L2 takes. */
+static double perrow_ns(const struct op_args *args)
+{
+	const double step_clocks = 693, element_clocks = 0.65;
 	const struct view *y = op_output_const(args);
 	double elements = (double)view_elements(y), steps = (double)y->shape[y->rank - 1];
 
-	return slowdown_of(args, ns_per_step * steps + ns_per_element * elements);
+	return steps * step_clocks / cuda_clocks_per_ns() +
+	       fmax(cuda_ns_of_clocks(elements * element_clocks), cuda_memory_ns(args));
 }
 
-static double slowdown_perelement(const struct op_args *args)
+static double serial_ns(const struct op_args *args)
 {
-	const double ns_per_element = 0.03;
+	const double element_clocks = 83;
 
-	return slowdown_of(args, ns_per_element * (double)view_elements(op_output_const(args)));
+	return (double)view_elements(op_output_const(args)) * element_clocks / cuda_clocks_per_ns();
 }
 
 static const struct kernel rows[] = {
@@ -79,9 +93,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "contiguous rows on both sides; 32 rows and columns, 128 where unaligned",
         .supports = transpose_vector_supports,
-        .worthwhile = is_for_many_elements,
+        .time_ns = vector_ns,
         .launch = transpose_vector,
-        .slowdown = slowdown_tiles,
     },
     {
         .name = "padded",
@@ -89,9 +102,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides; large tiles where rows are contiguous",
         .supports = supports_any,
-        .worthwhile = is_for_many_elements,
+        .time_ns = padded_ns,
         .launch = transpose_padded,
-        .slowdown = slowdown_tiles,
     },
     {
         .name = "tiled-rect",
@@ -99,9 +111,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
         .supports = supports_any,
-        .worthwhile = is_for_many_elements,
+        .time_ns = tiled_rect_ns,
         .launch = transpose_tiled_rect,
-        .slowdown = slowdown_tiles,
     },
     {
         .name = "tiled",
@@ -109,9 +120,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
         .supports = supports_any,
-        .worthwhile = is_for_many_elements,
+        .time_ns = tiled_ns,
         .launch = transpose_tiled,
-        .slowdown = slowdown_tiles,
     },
     {
         .name = "perelement",
@@ -119,8 +129,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
         .supports = supports_any,
+        .time_ns = perelement_ns,
         .launch = transpose_perelement,
-        .slowdown = slowdown_perelement,
     },
     {
         .name = "perrow",
@@ -128,8 +138,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
         .supports = supports_any,
+        .time_ns = perrow_ns,
         .launch = transpose_perrow,
-        .slowdown = slowdown_perrow,
     },
     {
         .name = "serial",
@@ -137,8 +147,8 @@ static const struct kernel rows[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
         .supports = supports_any,
+        .time_ns = serial_ns,
         .launch = transpose_serial,
-        .slowdown = slowdown_serial,
     },
 };
 

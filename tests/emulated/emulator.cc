@@ -608,6 +608,9 @@ extern "C" void emulated_gpu(unsigned multiprocessors, unsigned long long seed, 
 	described.major = 9;
 	described.multiprocessors = (int)multiprocessors;
 	described.shared_bytes_max = emulator::SHARED_MAX;
+	described.clock_khz = 1980000; /* of an H200: kernels choose their cuts by it */
+	described.memory_clock_khz = 3201000;
+	described.bus_bits = 6016;
 	described_gpu_set(&described);
 }
 

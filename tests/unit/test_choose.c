@@ -21,32 +21,7 @@ static bool takes_small(const struct op_args *args, const char **ret_why_not)
 	return op_output_const(args)->shape[0] <= 100;
 }
 
-static bool wants_many(const struct op_args *args, const char **ret_why_not)
-{
-	*ret_why_not = "is for more than 8 columns";
-	return op_output_const(args)->shape[1] > 8;
-}
-
-static const struct kernel rows[] = {
-    {.name = "fast", .supports = takes_even},
-    {.name = "fair", .supports = takes_small},
-};
-static const struct kernel_list list = {rows, 2};
-
-static bool is_exact_in_few(const struct op_args *args, const char **ret_why_not)
-{
-	*ret_why_not = "is exact up to 32 columns";
-	return op_output_const(args)->shape[1] <= 32;
-}
-
-/* One whose speed depends on the problem, before the others. */
-static const struct kernel rows_of_choice[] = {
-    {.name = "large", .supports = takes_even, .worthwhile = wants_many, .accurate = is_exact_in_few},
-    {.name = "fair", .supports = takes_small},
-};
-static const struct kernel_list list_of_choice = {rows_of_choice, 2};
-
-/* Rows that say how long they take: 10 ns and more per column. */
+/* Ones that say how long they take: 10 ns and more per column. */
 static double steep_ns(const struct op_args *args)
 {
 	return 10 * (double)op_output_const(args)->shape[1];
@@ -58,10 +33,46 @@ static double flat_ns(const struct op_args *args)
 	return 200;
 }
 
+static double few_ns(const struct op_args *args)
+{
+	(void)args;
+	return 1;
+}
+
+static double slow_ns(const struct op_args *args)
+{
+	return 1e6 * (double)op_output_const(args)->shape[1];
+}
+
+/* Slow where there are few columns. */
+static double wants_many_ns(const struct op_args *args)
+{
+	return op_output_const(args)->shape[1] > 8 ? 1 : 300;
+}
+
+static const struct kernel rows[] = {
+    {.name = "fast", .supports = takes_even, .time_ns = few_ns},
+    {.name = "fair", .supports = takes_small, .time_ns = flat_ns},
+};
+static const struct kernel_list list = {rows, 2};
+
+static bool is_exact_in_few(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "is exact up to 32 columns";
+	return op_output_const(args)->shape[1] <= 32;
+}
+
+/* One whose speed depends on the problem, before the others. */
+static const struct kernel rows_of_choice[] = {
+    {.name = "large", .supports = takes_even, .accurate = is_exact_in_few, .time_ns = wants_many_ns},
+    {.name = "fair", .supports = takes_small, .time_ns = flat_ns},
+};
+static const struct kernel_list list_of_choice = {rows_of_choice, 2};
+
 static const struct kernel rows_of_times[] = {
-    {.name = "steep", .supports = takes_even, .expected_ns = steep_ns},
-    {.name = "untold", .supports = takes_small},
-    {.name = "flat", .supports = takes_small, .accurate = is_exact_in_few, .expected_ns = flat_ns},
+    {.name = "steep", .supports = takes_even, .time_ns = steep_ns},
+    {.name = "slow", .supports = takes_small, .time_ns = slow_ns},
+    {.name = "flat", .supports = takes_small, .accurate = is_exact_in_few, .time_ns = flat_ns},
 };
 static const struct kernel_list list_of_times = {rows_of_times, 3};
 
@@ -174,7 +185,7 @@ static const char *choose_of(uint64_t n_rows, uint64_t cols, const char *pinned,
 	return kernel->name;
 }
 
-static void auto_takes_what_is_worthwhile(void **state)
+static void auto_asks_each_for_its_time(void **state)
 {
 	char why[WHY_BYTES];
 
@@ -182,11 +193,11 @@ static void auto_takes_what_is_worthwhile(void **state)
 	assert_string_equal(choose_of(4, 16, NULL, NULL, 0, why), "large");
 	assert_string_equal(why, "first choice for add f32");
 	assert_string_equal(choose_of(4, 4, NULL, NULL, 0, why), "fair");
-	assert_string_equal(why, "large is for more than 8 columns");
+	assert_string_equal(why, "by estimate it takes 0.2 us, large 0.3 us");
 	assert_string_equal(choose_of(101, 4, NULL, NULL, 0, why), "large"); /* fair does not take it */
-	assert_string_equal(why, "no other kernel does this");
+	assert_string_equal(why, "first choice for add f32");
 	assert_string_equal(choose_of(4, 4, NULL, NULL, FAIR, why), "large");
-	assert_string_equal(choose_of(4, 4, "large", NULL, 0, why), "large"); /* need not be worthwhile */
+	assert_string_equal(choose_of(4, 4, "large", NULL, 0, why), "large"); /* need not be the fastest */
 	assert_string_equal(why, "asked for by name");
 }
 
@@ -203,10 +214,11 @@ static void auto_takes_what_is_expected_to_be_the_fastest(void **state)
 	assert_string_equal(why, "by estimate it takes 0.2 us, steep 0.3 us");
 	assert_string_equal(choose_in(times, 101, 32, 0, why), "steep");    /* flat does not take it */
 	assert_string_equal(choose_in(times, 4, 34, 0, why), "steep");      /* flat is not accurate */
-	assert_string_equal(choose_in(times, 4, 5, 0, why), "untold");      /* the first that fits */
+	assert_string_equal(choose_in(times, 4, 5, 0, why), "flat");        /* steep does not take it */
 	assert_string_equal(choose_in(times, 4, 32, 1 << 2, why), "steep"); /* flat failed its self-test */
-	assert_string_equal(choose_in(times, 4, 33, 1 << 1, why), "flat");  /* nobody else does it */
+	assert_string_equal(choose_in(times, 4, 33, 0, why), "slow");       /* nobody else is accurate */
 	assert_string_equal(why, "steep needs an even number of columns");
+	assert_string_equal(choose_in(times, 4, 33, 1 << 1, why), "flat"); /* nobody else does it */
 }
 
 static void auto_takes_what_was_measured(void **state)
@@ -242,23 +254,23 @@ static void auto_takes_what_was_measured(void **state)
 	assert_string_equal(why, "large needs an even number of columns");
 }
 
-static void rivals_are_the_candidates_with_expected_times(void **state)
+static void rivals_are_the_candidates_with_their_times(void **state)
 {
 	struct rival rivals[RIVALS_MAX];
 	struct op_args args = add_of(4, 16);
 
 	(void)state;
-	assert_int_equal(kernel_rivals(&list_of_times, &args, 0, rivals), 2);
+	assert_int_equal(kernel_rivals(&list_of_times, &args, 0, rivals), 3);
 	assert_int_equal(rivals[0].row, 0);
-	assert_true(rivals[0].expected_ns == 160);
-	assert_int_equal(rivals[1].row, 2);
-	assert_true(rivals[1].expected_ns == 200);
-	assert_int_equal(kernel_rivals(&list_of_times, &args, 1, rivals), 1);
+	assert_true(rivals[0].time_ns == 160);
+	assert_int_equal(rivals[2].row, 2);
+	assert_true(rivals[2].time_ns == 200);
+	assert_int_equal(kernel_rivals(&list_of_times, &args, 1 | 2, rivals), 1);
 	assert_int_equal(rivals[0].row, 2);
 	args = add_of(4, 64); /* "flat" is not accurate there */
-	assert_int_equal(kernel_rivals(&list_of_times, &args, 0, rivals), 1);
+	assert_int_equal(kernel_rivals(&list_of_times, &args, 2, rivals), 1);
 	assert_int_equal(rivals[0].row, 0);
-	assert_int_equal(kernel_rivals(&list, &args, 0, rivals), 0);
+	assert_int_equal(kernel_rivals(&list, &args, 1 | 2, rivals), 0);
 }
 
 static const char *passed_over(uint64_t n_rows, uint64_t cols, uint64_t disabled, size_t chosen)
@@ -281,7 +293,10 @@ static void receipt_tells_of_the_other_rows(void **state)
 	struct op_args args = add_of(4, 4);
 	char text[PASSED_OVER_BYTES];
 	kernel_passed_over(&list_of_choice, &args, 0, &rows_of_choice[1], text);
-	assert_string_equal(text, "large (is for more than 8 columns)");
+	assert_string_equal(text, "large");
+	args = add_of(4, 34);
+	kernel_passed_over(&list_of_choice, &args, 0, &rows_of_choice[1], text);
+	assert_string_equal(text, "large (is exact up to 32 columns)");
 }
 
 static void long_tale_is_cut(void **state)
@@ -324,8 +339,8 @@ static double asked_ns(const struct op_args *args)
 static void empty_outputs_are_not_timed(void **state)
 {
 	static const struct kernel asked[] = {
-	    {.name = "one", .supports = takes_even, .expected_ns = asked_ns},
-	    {.name = "two", .supports = takes_small, .expected_ns = asked_ns},
+	    {.name = "one", .supports = takes_even, .time_ns = asked_ns},
+	    {.name = "two", .supports = takes_small, .time_ns = asked_ns},
 	};
 	static const struct kernel_list list_of_asked = {asked, 2};
 	const struct tuned measured = {.n = 1, .rows = {1}, .why = "measured"};
@@ -348,7 +363,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(auto_takes_the_first_that_fits),
-	    cmocka_unit_test(auto_takes_what_is_worthwhile),
+	    cmocka_unit_test(auto_asks_each_for_its_time),
 	    cmocka_unit_test(auto_takes_what_is_expected_to_be_the_fastest),
 	    cmocka_unit_test(auto_takes_what_was_measured),
 	    cmocka_unit_test(pinned_row_runs_or_is_refused),
@@ -358,7 +373,7 @@ int main(void)
 	    cmocka_unit_test(receipt_tells_of_the_other_rows),
 	    cmocka_unit_test(long_tale_is_cut),
 	    cmocka_unit_test(empty_outputs_are_not_timed),
-	    cmocka_unit_test(rivals_are_the_candidates_with_expected_times),
+	    cmocka_unit_test(rivals_are_the_candidates_with_their_times),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,60 @@
+/* cuda_time.c: what this thread's GPU can do, for the kernels' time functions. See cuda.h. */
+#include <math.h>
+
+#include "common/cuda.h"
+
+#define LINE_BYTES     64   /* what an element far from its neighbours takes of device memory */
+#define REACHED        0.87 /* of the memory's rate, by what only reads and writes */
+#define SCATTER_CLOCKS 8    /* of a multiprocessor, per element of views that are no runs */
+#define H200_CLOCK     1.98 /* per ns */
+#define LEAST_RATE     1e-9 /* what a driver tells may be absurd; times stay finite */
+
+static double at_least(double rate, double otherwise)
+{
+	return rate > LEAST_RATE ? rate : otherwise;
+}
+
+double cuda_multiprocessors(void)
+{
+	return at_least(cuda_device_attribute(cudaDevAttrMultiProcessorCount), 1);
+}
+
+double cuda_clocks_per_ns(void)
+{
+	return at_least(cuda_device_attribute(cudaDevAttrClockRate) * 1e-6, 1);
+}
+
+double cuda_clock_factor(void)
+{
+	return H200_CLOCK / cuda_clocks_per_ns();
+}
+
+double cuda_bytes_per_ns(void)
+{
+	double clock_ghz = cuda_device_attribute(cudaDevAttrMemoryClockRate) * 1e-6;
+	double bus_bytes = cuda_device_attribute(cudaDevAttrGlobalMemoryBusWidth) / 8.0;
+
+	return at_least(2 * clock_ghz * bus_bytes, 500);
+}
+
+double cuda_ns_of_bytes(double bytes, double share)
+{
+	return bytes / (share * cuda_bytes_per_ns());
+}
+
+double cuda_ns_of_clocks(double clocks)
+{
+	return clocks / (cuda_multiprocessors() * cuda_clocks_per_ns());
+}
+
+double cuda_memory_ns(const struct op_args *args)
+{
+	double bytes = 0, scattered = 0;
+
+	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+		bytes += LINE_BYTES * view_blocks(&args->views[v], LINE_BYTES);
+		if (!view_is_dense(&args->views[v]))
+			scattered = (double)view_elements(op_output_const(args));
+	}
+	return cuda_ns_of_bytes(bytes, REACHED) + cuda_ns_of_clocks(scattered * SCATTER_CLOCKS);
+}

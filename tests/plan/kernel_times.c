@@ -1,0 +1,175 @@
+/*
+ * kernel_times: what the CUDA kernels' time functions say about an H200 that is described and not there. For
+ * tests/plan/check_tables and scripts/fit-times, which have measured times to compare with. Lines from stdin:
+ *
+ *     time OP DTYPE PRECISION SHAPE KERNEL     prints ns; nan where it does not support that
+ *     choose OP DTYPE PRECISION SHAPE          prints the kernel that `auto` takes where nothing was measured
+ *     set N VALUE                              the N-th constant of kernels/gemm/times.c, from 0 on; prints
+ * nothing
+ *
+ * Operands are dense. SHAPE: extents joined by x, MxNxK of gemm.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cuda.h"
+#include "cuda/gpu.h"
+#include "described.h"
+
+/* As the tests' build of the kernels has it. */
+#define KOPS_DESCRIBED
+#include "gemm/times.h"
+
+static const struct described_gpu h200 = {"H200", 9, 0, 132, 232448, 1980000, 3201000, 6016, 2, 140ull << 30};
+
+struct question {
+	char op[16], dtype[8], precision[8], shape[64], kernel[16];
+};
+
+static kops_dtype dtype_of(const char *name)
+{
+	for (kops_dtype dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++)
+		if (strcmp(dtype_name(dtype), name) == 0)
+			return dtype;
+	return 0;
+}
+
+static kops_precision precision_of(const char *name)
+{
+	return strcmp(name, "ieee") == 0   ? KOPS_PRECISION_IEEE
+	       : strcmp(name, "tf32") == 0 ? KOPS_PRECISION_TF32
+	       : strcmp(name, "bf16") == 0 ? KOPS_PRECISION_BF16
+	                                   : KOPS_PRECISION_F32;
+}
+
+static unsigned extents_of(const char *shape, uint64_t ret[KOPS_RANK_MAX])
+{
+	unsigned n = 0;
+	char *end;
+
+	for (const char *at = shape; n < KOPS_RANK_MAX; at = end + 1) {
+		ret[n++] = strtoull(at, &end, 10);
+		if (*end != 'x')
+			break;
+	}
+	return n;
+}
+
+static void set_matrix(struct view *v, uint64_t rows, uint64_t cols)
+{
+	v->rank = 2;
+	v->shape[0] = rows;
+	v->shape[1] = cols;
+}
+
+static void set_shapes(struct op_args *args, const uint64_t *e, unsigned n)
+{
+	struct view *v = args->views;
+
+	for (unsigned i = 0; i <= args->op->n_inputs; i++) {
+		v[i].rank = n;
+		memcpy(v[i].shape, e, n * sizeof *e);
+	}
+	if (strcmp(args->op->name, "gemm") == 0) {
+		set_matrix(&v[0], e[0], e[2]);
+		set_matrix(&v[1], e[2], e[1]);
+		set_matrix(&v[2], e[0], e[1]);
+	}
+	if (strcmp(args->op->name, "transpose") == 0)
+		set_matrix(&v[1], e[1], e[0]);
+	if (strcmp(args->op->name, "reduce") == 0)
+		v[1].rank = n - 1;
+}
+
+static bool set_args(const struct question *q, struct memory *memory, struct op_args *ret)
+{
+	uint64_t extents[KOPS_RANK_MAX] = {0};
+	char why[WHY_BYTES] = "no such op";
+	unsigned n = extents_of(q->shape, extents);
+
+	*ret = (struct op_args){.op = op_by_name(q->op)};
+	if (!ret->op)
+		return false;
+	set_shapes(ret, extents, n);
+	for (unsigned i = 0; i <= ret->op->n_inputs; i++) {
+		ret->views[i].dtype = dtype_of(q->dtype);
+		ret->views[i].space = &memory[i];
+		view_make_dense(&ret->views[i]);
+	}
+	if (strcmp(q->op, "gemm") == 0)
+		ret->params.gemm = (struct gemm_params){.alpha = 1, .precision = precision_of(q->precision)};
+	if (strcmp(q->op, "softmax") == 0)
+		ret->params.softmax.scale = 1;
+	if (strcmp(q->op, "reduce") == 0)
+		ret->params.reduce.kind = KOPS_SUM;
+	return ret->op->check(ret, why) == 0;
+}
+
+static double time_of(const struct question *q, const struct op_args *args)
+{
+	const struct kernel_list *list = cuda_kernels(args->op);
+	const char *why_not;
+
+	for (size_t i = 0; i < list->n; i++)
+		if (strcmp(list->rows[i].name, q->kernel) == 0 && list->rows[i].supports(args, &why_not))
+			return list->rows[i].time_ns(args);
+	return NAN;
+}
+
+static const char *choice_of(const struct op_args *args)
+{
+	const struct kernel *kernel;
+	char why[WHY_BYTES];
+
+	return kernel_choose(cuda_kernels(args->op), args, NULL, NULL, 0, &kernel, why) < 0 ? "-"
+	                                                                                    : kernel->name;
+}
+
+static bool set_constant(const char *line)
+{
+	unsigned i;
+	double value;
+
+	if (sscanf(line, "set %u %lf", &i, &value) != 2 || i >= sizeof gemm_times / sizeof value)
+		return false;
+	memcpy((char *)&gemm_times + i * sizeof value, &value, sizeof value);
+	return true;
+}
+
+static bool answer(const char *line)
+{
+	struct memory memory[OP_VIEWS_MAX] = {{0}};
+	struct question q = {0};
+	struct op_args args;
+	int n = sscanf(line, "time %15s %7s %7s %63s %15s", q.op, q.dtype, q.precision, q.shape, q.kernel);
+
+	if (n != 5 && sscanf(line, "choose %15s %7s %7s %63s", q.op, q.dtype, q.precision, q.shape) != 4)
+		return false;
+	if (!set_args(&q, memory, &args))
+		return false;
+	if (n == 5)
+		printf("%.17g\n", time_of(&q, &args));
+	else
+		printf("%s\n", choice_of(&args));
+	return true;
+}
+
+int main(void)
+{
+	char line[256];
+
+	described_gpu_set(&h200);
+	while (fgets(line, sizeof line, stdin)) {
+		if (strcmp(line, "\n") == 0) {
+			fflush(stdout); /* whoever asks wants the answers so far */
+			continue;
+		}
+		if (!set_constant(line) && !answer(line)) {
+			fprintf(stderr, "kernel_times: what is %s", line);
+			return 2;
+		}
+	}
+	return 0;
+}
