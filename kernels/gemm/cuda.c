@@ -84,80 +84,95 @@ static bool plain_sum_accurate(const struct op_args *args, const char **ret_why_
 
 /* ---- How long they take: times.h has the constants ---- */
 
-static double product_k(const struct op_args *args)
-{
-	return gemm_has_product(args) ? (double)gemm_problem_of(args).k : 0;
-}
+/* What times depend on, found out once for each. */
+struct product {
+	struct gemm_problem p;
+	double area, k; /* elements of C; 0: C is only scaled */
+	double multiprocessors, clocks_per_ns;
+	double slower; /* times so much per k */
+};
 
 /* How much slower than f32 its multiplications are on plain units, of GPUs that have few for f64. */
 static double slower_type(const struct op_args *args)
 {
-	int ratio = cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio);
-
-	return args->views[0].dtype == KOPS_F64 ? fmax(ratio / 2.0, 1) : 1;
+	if (args->views[0].dtype != KOPS_F64)
+		return 1;
+	return fmax(cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio) / 2.0, 1);
 }
 
-/* slower: times as long per k. */
-static double blocks_ns(const struct op_args *args, const struct gemm_blocks *blocks, double splits,
-                        double slower, double write)
+static struct product product_of(const struct op_args *args)
 {
-	struct gemm_problem p = gemm_problem_of(args);
-	double side = blocks->side, area = side * side, k = product_k(args) / splits;
-	double n_blocks = (double)p.batch * ceil((double)p.m / side) * ceil((double)p.n / side);
-	double waves = ceil(n_blocks * splits / cuda_multiprocessors());
-	double per_k = slower * fmax(blocks->per_k, waves * area * 2 / blocks->flops);
+	struct product product = {.p = gemm_problem_of(args), .multiprocessors = cuda_multiprocessors()};
 
-	return (per_k * k + waves * area * write) / cuda_clocks_per_ns();
+	product.area = (double)product.p.batch * (double)product.p.m * (double)product.p.n;
+	product.k = gemm_has_product(args) ? (double)product.p.k : 0;
+	product.clocks_per_ns = cuda_clocks_per_ns();
+	product.slower = slower_type(args);
+	return product;
+}
+
+static double blocks_ns(const struct product *product, const struct gemm_blocks *blocks, double splits,
+                        double write)
+{
+	const struct gemm_problem *p = &product->p;
+	double side = blocks->side, area = side * side;
+	double n_blocks = (double)p->batch * ceil((double)p->m / side) * ceil((double)p->n / side);
+	double waves = ceil(n_blocks * splits / product->multiprocessors);
+	double per_k = product->slower * fmax(blocks->per_k, waves * area * 2 / blocks->flops);
+
+	return (per_k * product->k / splits + waves * area * write) / product->clocks_per_ns;
 }
 
 /* ---- cuBLAS ---- */
 
-static double cublas_product_ns(const struct op_args *args, const struct gemm_cublas_times *t, double slower)
+/* thin: times so much, where its blocks suit a thin C less. */
+static double cublas_product_ns(const struct op_args *args, const struct product *product,
+                                const struct gemm_cublas_times *t, double thin)
 {
-	struct gemm_problem p = gemm_problem_of(args);
-	double area = (double)p.batch * (double)p.m * (double)p.n, least = INFINITY;
+	double part_ns = cuda_ns_of_bytes(product->area * t->sum, 1), least = INFINITY;
 	struct cost cost;
 
 	args->op->cost(args, &cost);
 	for (size_t i = 0; i < sizeof t->blocks / sizeof t->blocks[0]; i++)
-		for (int splits = 1; splits <= 29 && (splits == 1 || (double)p.k >= splits * t->part_min);
+		for (int splits = 1; splits <= 29 && (splits == 1 || product->k >= splits * t->part_min);
 		     splits += 1 + splits / 8) {
-			double joining = t->joining_ns + cuda_ns_of_bytes(splits * area * t->sum, 1);
-			double ns = blocks_ns(args, &t->blocks[i], splits, slower, slower * t->write);
-			least = fmin(least, ns + (splits > 1 ? joining : 0));
+			double joining = splits > 1 ? t->joining_ns + splits * part_ns : 0;
+			least =
+			    fmin(least, joining + thin * blocks_ns(product, &t->blocks[i], splits, t->write));
 		}
 	return t->launch_ns + gemm_lasting_ns(least, t->lasting) + cuda_ns_of_bytes(cost.bytes * t->read, 1);
 }
 
-static double cublas_plain_ns(const struct op_args *args)
+static double cublas_plain_ns(const struct op_args *args, const struct product *product)
 {
-	struct gemm_problem p = gemm_problem_of(args);
-	double m = (double)p.m, n = (double)p.n, k = (double)p.k, shorter = fmin(m, n), longer = fmax(m, n);
-	double area = (double)p.batch * m * n, slower = slower_type(args);
+	double m = (double)product->p.m, n = (double)product->p.n, shorter = fmin(m, n), longer = fmax(m, n);
+	double k = product->k, area = product->area, thin = 1;
 
 	if (longer > 2 * shorter && shorter <= 128)
-		slower *= shorter > 64 ? gemm_times.cublas.thin_128 : gemm_times.cublas.thin_64;
+		thin = shorter > 64 ? gemm_times.cublas.thin_128 : gemm_times.cublas.thin_64;
 	if (k < 57 && area * k < 6e6 && (area < 25e3 || longer < 5.2 * shorter))
 		return gemm_times.cublas.short_ns + area * gemm_times.cublas.short_element_ns;
-	double ns = cublas_product_ns(args, &gemm_times.cublas_f32, slower);
+	double ns = cublas_product_ns(args, product, &gemm_times.cublas_f32, thin);
 	return k <= 256 && area * k <= 0x1p21 ? fmin(ns, gemm_times.cublas.small_ns) : ns;
 }
 
 /* For f32 as bf16 it takes its kernels for tf32. */
-static double cublas_tensor_ns(const struct op_args *args)
+static double cublas_tensor_ns(const struct op_args *args, const struct product *product)
 {
 	const struct gemm_cublas_times *of_f32 =
 	    gemm_has_aligned_lines(args) ? &gemm_times.cublas_tf32 : &gemm_times.cublas_unaligned;
 
-	return cublas_product_ns(args, args->views[0].dtype == KOPS_F32 ? of_f32 : &gemm_times.cublas_16, 1);
+	return cublas_product_ns(args, product,
+	                         args->views[0].dtype == KOPS_F32 ? of_f32 : &gemm_times.cublas_16, 1);
 }
 
 static double cublas_ns(const struct op_args *args)
 {
 	kops_dtype dtype = args->views[0].dtype;
 	bool is_plain = dtype == KOPS_F64 || (dtype == KOPS_F32 && !gemm_may_round(args));
-
-	return fmax(is_plain ? cublas_plain_ns(args) : cublas_tensor_ns(args), cuda_memory_ns(args));
+	struct product product = product_of(args);
+	double ns = is_plain ? cublas_plain_ns(args, &product) : cublas_tensor_ns(args, &product);
+	return fmax(ns, cuda_memory_ns(args));
 }
 
 /* ---- Those on tensor cores, and simt: their sources estimate the cuts that they choose among ---- */
@@ -187,10 +202,10 @@ static double simt_ns(const struct op_args *args)
 
 static double plain_ns(const struct op_args *args, const struct gemm_plain_times *t, bool reads_lines)
 {
-	double slower = !reads_lines ? t->apart : !gemm_has_aligned_lines(args) ? t->unaligned : 1;
+	struct product product = product_of(args);
 
-	return t->launch_ns +
-	       fmax(blocks_ns(args, &t->blocks, 1, slower * slower_type(args), t->write), cuda_memory_ns(args));
+	product.slower *= !reads_lines ? t->apart : !gemm_has_aligned_lines(args) ? t->unaligned : 1;
+	return t->launch_ns + fmax(blocks_ns(&product, &t->blocks, 1, t->write), cuda_memory_ns(args));
 }
 
 /* Whether neighbours along some axis of A and of B are neighbours in memory. */
