@@ -1,9 +1,9 @@
 /*
- * kernel.h: the contract between ops, kernel rows and whoever runs them.
+ * kernel.h: the contract between ops, kernels and whoever runs them.
  *
- * An op (kernels/<op>/op.c) says what is computed: rules, cost, reference. A kernel row is one way to
- * compute it on one kind of device: a name, supports(), time_ns(), workspace() and launch(). The rows of one op
- * on one kind of device are a struct kernel_list. A new rung is one function and one row.
+ * An op (kernels/<op>/op.c) says what is computed: rules, cost, reference. A kernel is one way to
+ * compute it on one kind of device: a name, supports(), time_ns(), workspace() and launch(). The kernels of one
+ * op on one kind of device are a struct kernel_list. A new kernel is one function and one entry of a list.
  *
  * Shared by the daemon, the CUDA module and the tests; plain C that nvcc compiles as C++ too.
  */
@@ -124,7 +124,8 @@ struct op {
 	 * data, space and offset are left to the caller. False when the op does not take the dtype.
 	 */
 	bool (*sample)(kops_dtype dtype, struct op_args *args);
-	/* One that rows for large and aligned problems take too; NULL: no row asks for more than sample(). */
+	/* One that kernels for large and aligned problems take too; NULL: no kernel asks for more than
+	 * sample(). */
 	bool (*large_sample)(kops_dtype dtype, struct op_args *args);
 	/* Largest |y - reference| that a right kernel shows on either sample filled from [-1, 1]. */
 	double (*tolerance)(const struct op_args *args);
@@ -132,7 +133,7 @@ struct op {
 
 /* What a launch may use besides its views. */
 struct launch {
-	void *workspace; /* row->workspace() bytes, 256-byte aligned */
+	void *workspace; /* kernel->workspace() bytes, 256-byte aligned */
 	uint64_t workspace_bytes;
 	void *stream;  /* cudaStream_t; NULL on the CPU */
 	void *library; /* cublasHandle_t bound to stream; NULL on the CPU */
@@ -148,7 +149,7 @@ struct kernel {
 	bool (*supports)(const struct op_args *args, const char **ret_why_not);
 	/*
 	 * Whether its errors, on args that it supports, are as small as the precision asks for: `auto` takes no
-	 * row for its measured speed alone. Pure, phrases as above. NULL: always.
+	 * kernel for its measured speed alone. Pure, phrases as above. NULL: always.
 	 */
 	bool (*accurate)(const struct op_args *args, const char **ret_why_not);
 	/*
@@ -173,7 +174,7 @@ struct kernel {
 };
 
 struct kernel_list {
-	const struct kernel *rows;
+	const struct kernel *kernels;
 	size_t n;
 };
 
@@ -230,49 +231,49 @@ uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *arg
 
 /* ---- choose.c ---- */
 
-#define TUNED_ROWS_MAX  16
-#define TUNED_WHY_BYTES 96
-#define RIVALS_MAX      16
+#define TUNED_KERNELS_MAX 16
+#define TUNED_WHY_BYTES   96
+#define RIVALS_MAX        16
 
-/* What was measured for a shape or a class of shapes: indices of the list's rows, fastest first, and a phrase
- * for receipts. */
+/* What was measured for a shape or a class of shapes: indices of the list's kernels, fastest first, and a
+ * phrase for receipts. */
 struct tuned {
-	uint8_t n, rows[TUNED_ROWS_MAX];
+	uint8_t n, kernels[TUNED_KERNELS_MAX];
 	char why[TUNED_WHY_BYTES];
 };
 
 /*
- * Picks the row that runs args. pinned: a row's name, which need only support args; NULL or "" for `auto`: the
- * fastest of the measured rows that supports args and is accurate. Where there is none, the one of least
- * time_ns among those that support them and are accurate, the first of equal ones; where there is none either,
- * the same without asking for accuracy. tuned: NULL where nothing was measured. disabled: bit i set = rows[i]
- * failed its self-test and is not taken. A phrase for the receipt is written into why_text. KOPS_E_UNSUPPORTED
- * with a sentence in why_text that names the reason and a row that would do.
+ * Picks the kernel that runs args. pinned: a kernel's name, which need only support args; NULL or "" for
+ * `auto`: the fastest of the measured kernels that supports args and is accurate. Where there is none, the one
+ * of least time_ns among those that support them and are accurate, the first of equal ones; where there is none
+ * either, the same without asking for accuracy. tuned: NULL where nothing was measured. disabled: bit i set =
+ * kernels[i] failed its self-test and is not taken. A phrase for the receipt is written into why_text.
+ * KOPS_E_UNSUPPORTED with a sentence in why_text that names the reason and a kernel that would do.
  */
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
                   const struct tuned *tuned, uint64_t disabled, const struct kernel **ret_kernel,
                   char why_text[WHY_BYTES]);
 
-/* A row that `auto` might take for some args, by its index in the list, and its time_ns. */
+/* A kernel that `auto` might take for some args, by its index in the list, and its time_ns. */
 struct rival {
-	size_t row;
+	size_t kernel;
 	double time_ns;
 };
 
 /*
- * The rows that support args and are accurate, in the list's order: what `auto` chooses among where nothing was
- * measured. Returns how many there are, RIVALS_MAX at most.
+ * The kernels that support args and are accurate, in the list's order: what `auto` chooses among where nothing
+ * was measured. Returns how many there are, RIVALS_MAX at most.
  */
 unsigned kernel_rivals(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                        struct rival ret[RIVALS_MAX]);
 
-/* Whether the errors of a row that supports args are as small as the precision asks for; *ret_why_not: a static
- * phrase where they are not. */
-bool kernel_is_accurate(const struct kernel *row, const struct op_args *args, const char **ret_why_not);
+/* Whether the errors of a kernel that supports args are as small as the precision asks for; *ret_why_not: a
+ * static phrase where they are not. */
+bool kernel_is_accurate(const struct kernel *kernel, const struct op_args *args, const char **ret_why_not);
 
 /*
- * The other rows in their order, for the receipt, with what kept them out where something did: "cublas (needs K
- * > 0), pipelined, naive". Cut at the end where there is no room.
+ * The other kernels in their order, for the receipt, with what kept them out where something did: "cublas
+ * (needs K > 0), pipelined, naive". Cut at the end where there is no room.
  */
 void kernel_passed_over(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                         const struct kernel *chosen, char text[PASSED_OVER_BYTES]);

@@ -3,7 +3,7 @@
  *
  *     open.c          what there is; opening and closing a device
  *     memory.c        scratch of runs, RESIDENT memory, pinning
- *     plan.c          which rows run what, and how long that takes
+ *     plan.c          which kernels run what, and how long that takes
  *     backend.c       starting and finishing runs; the vtable
  *     stage.c         operands of one run: device copies, uploads, downloads (layout.c, transfer.c)
  */
@@ -79,7 +79,7 @@ void cuda_free_out(struct out *out);
 
 /* plan.c: the functions of the vtable. */
 const struct kernel_list *cuda_kernels(const struct op *op);
-void cuda_disable(struct backend_device *dev, const struct op *op, unsigned row);
+void cuda_disable(struct backend_device *dev, const struct op *op, unsigned kernel);
 int cuda_plan(const struct backend_device *dev, struct run *run);
 unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *args,
                      struct rival ret[RIVALS_MAX]);

@@ -1,5 +1,5 @@
 /*
- * plan.c: which rows run the ops of a run, how much device memory they want and how long they take. Asks
+ * plan.c: which kernels run the ops of a run, how much device memory they want and how long they take. Asks
  * the device nothing but its attributes, so that tests/plan describes devices that are not there.
  */
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "device/host_pages.h"
 
 static const struct kernel_list *const lists[OP_COUNT] = {
-#define X(name, NAME) &name##_cuda_rows,
+#define X(name, NAME) &name##_cuda_kernels,
 #include "ops.def"
 #undef X
 };
@@ -25,12 +25,12 @@ const struct kernel_list *cuda_kernels(const struct op *op)
 	return i < OP_COUNT ? lists[i] : &none;
 }
 
-void cuda_disable(struct backend_device *dev, const struct op *op, unsigned row)
+void cuda_disable(struct backend_device *dev, const struct op *op, unsigned kernel)
 {
 	unsigned i = op_index(op);
 
-	if (i < OP_COUNT && row < 64)
-		dev->disabled[i] |= 1ull << row;
+	if (i < OP_COUNT && kernel < 64)
+		dev->disabled[i] |= 1ull << kernel;
 }
 
 static bool is_elsewhere(const struct backend_device *dev, const struct view *v)
@@ -83,9 +83,9 @@ static void prefer_in_place(const struct op_args *args, struct tuned *ret)
 	*ret = (struct tuned){.why = "takes what is in host memory as it lies there"};
 	for (unsigned v = 0; v <= args->op->n_inputs; v++)
 		is_host |= ((const struct memory *)args->views[v].space)->owner == NULL;
-	for (size_t i = 0; is_host && i < list->n && ret->n < TUNED_ROWS_MAX; i++)
-		if (list->rows[i].once)
-			ret->rows[ret->n++] = (uint8_t)i;
+	for (size_t i = 0; is_host && i < list->n && ret->n < TUNED_KERNELS_MAX; i++)
+		if (list->kernels[i].once)
+			ret->kernels[ret->n++] = (uint8_t)i;
 }
 
 static int plan_op(const struct backend_device *dev, struct run *run, unsigned i)
@@ -124,7 +124,7 @@ unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *arg
 {
 	struct op_args staged;
 
-	cudaSetDevice(dev->index); /* rows ask what GPU it is */
+	cudaSetDevice(dev->index); /* kernels ask what GPU it is */
 	cuda_plan_args(args, &staged);
 	return kernel_rivals(cuda_kernels(args->op), &staged, dev->disabled[op_index(args->op)], ret);
 }
@@ -176,7 +176,7 @@ int cuda_plan(const struct backend_device *dev, struct run *run)
 
 	run_forget_plan(run);
 	run->error[0] = '\0';
-	cudaSetDevice(dev->index); /* rows ask what GPU it is */
+	cudaSetDevice(dev->index); /* kernels ask what GPU it is */
 	for (unsigned i = 0; i < run->n_ops; i++)
 		if ((rc = plan_op(dev, run, i)) < 0)
 			return rc;

@@ -9,23 +9,23 @@
 #define SETS          256 /* of places; a shape has its place in one of them */
 #define WAYS          4
 #define FIRST_TRIAL   9   /* job of a shape */
-#define TRIALS        3   /* of a row; the shortest counts, since others' jobs can only make it longer */
-#define CONFIRMATIONS 2   /* further ones of the first choice where another row was faster */
-#define DOUBT         1.5 /* a row may be so much faster than expected */
+#define TRIALS        3   /* of a kernel; the shortest counts, since others' jobs can only make it longer */
+#define CONFIRMATIONS 2   /* further ones of the first choice where another kernel was faster */
+#define DOUBT         1.5 /* a kernel may be so much faster than expected */
 #define CANDIDATES    (RIVALS_MAX + 1)
 #define NO_CANDIDATE  CANDIDATES
-#define NO_ROW        SIZE_MAX
+#define NO_KERNEL     SIZE_MAX
 /*
- * How much faster than the first choice another row has to be to take its place. Ops in jobs that can be no
- * trials go by what such an op showed alone, without what some rows gain as they begin during the op before: on
- * an H200 simt 2 µs more than cublas.
+ * How much faster than the first choice another kernel has to be to take its place. Ops in jobs that can be no
+ * trials go by what such an op showed alone, without what some kernels gain as they begin during the op before:
+ * on an H200 simt 2 µs more than cublas.
  */
 #define GAIN          0.02
 #define MIXED_GAIN    0.03
 #define MIXED_GAIN_US 2.0
 
 struct candidate {
-	size_t row;
+	size_t kernel;
 	double expected_us, least_us; /* least_us: 0 until a trial has shown it */
 	unsigned trials;              /* begun */
 };
@@ -144,7 +144,7 @@ static struct entry *take_place(struct autotune *a, const struct op *op, uint64_
 	return oldest;
 }
 
-/* ---- Which row is next ---- */
+/* ---- Which kernel is next ---- */
 
 /* *ret_bar_us: what another one would have to be below. */
 static unsigned fastest_of(const struct entry *e, double *ret_bar_us)
@@ -161,7 +161,7 @@ static unsigned fastest_of(const struct entry *e, double *ret_bar_us)
 	return fastest;
 }
 
-/* A row's first launch may include its loading: that it was slow says little. */
+/* A kernel's first launch may include its loading: that it was slow says little. */
 static double likely_us(const struct candidate *c)
 {
 	if (c->least_us == 0 || (c->trials == 1 && c->expected_us < c->least_us))
@@ -175,9 +175,9 @@ static bool comes_into_question(const struct candidate *c, double bar_us)
 }
 
 /*
- * One row's trials follow each other: the first launch of a row after another's takes longer, cuBLAS's on the
- * host too. Where a rival has won, the first choice has some more, for others' jobs may have stood in the way
- * of all that it had.
+ * One kernel's trials follow each other: the first launch of a kernel after another's takes longer, cuBLAS's on
+ * the host too. Where a rival has won, the first choice has some more, for others' jobs may have stood in the
+ * way of all that it had.
  */
 static unsigned due_of(const struct entry *e, double bar_us)
 {
@@ -209,7 +209,7 @@ static bool is_clearly_faster(const struct candidate *c, const struct candidate 
 
 static void decide(const struct autotune *a, struct entry *e)
 {
-	const struct kernel *rows = a->owner.kernels(e->op)->rows;
+	const struct kernel *kernels = a->owner.kernels(e->op)->kernels;
 	const struct candidate *first = &e->candidates[0], *c;
 	double bar_us;
 
@@ -217,18 +217,18 @@ static void decide(const struct autotune *a, struct entry *e)
 	e->due = due_of(e, bar_us);
 	c = &e->candidates[e->fastest];
 	e->fastest_tuned.n = e->fastest > 0;
-	e->fastest_tuned.rows[0] = (uint8_t)c->row;
+	e->fastest_tuned.kernels[0] = (uint8_t)c->kernel;
 	snprintf(e->fastest_tuned.why, sizeof e->fastest_tuned.why,
-	         "fastest for this shape: %.4g us, %.16s took %.4g us", c->least_us, rows[first->row].name,
-	         first->least_us);
+	         "fastest for this shape: %.4g us, %.16s took %.4g us", c->least_us,
+	         kernels[first->kernel].name, first->least_us);
 	if (e->due == NO_CANDIDATE)
 		return;
 	c = &e->candidates[e->due];
 	e->due_tuned.n = e->due > 0;
-	e->due_tuned.rows[0] = (uint8_t)c->row;
+	e->due_tuned.kernels[0] = (uint8_t)c->kernel;
 	snprintf(e->due_tuned.why, sizeof e->due_tuned.why,
 	         "on trial for this shape: %.4g us by estimate, %.16s took %.4g us", c->expected_us,
-	         rows[first->row].name, first->least_us);
+	         kernels[first->kernel].name, first->least_us);
 }
 
 /* NULL: the first choice. */
@@ -273,56 +273,57 @@ void autotune_reject(struct autotune *a, const struct op_args *args, unsigned n_
 	decide(a, e);
 }
 
-static void open_trials(const struct autotune *a, struct entry *e, const struct op_args *args, size_t first_row)
+static void open_trials(const struct autotune *a, struct entry *e, const struct op_args *args,
+                        size_t first_kernel)
 {
 	struct rival rivals[RIVALS_MAX];
 	unsigned n = a->owner.rivals(a->owner.device, args, rivals);
 
-	e->candidates[0] = (struct candidate){.row = first_row};
+	e->candidates[0] = (struct candidate){.kernel = first_kernel};
 	e->n = 1;
 	for (unsigned i = 0; i < n; i++)
-		if (rivals[i].row != first_row && rivals[i].row <= UINT8_MAX)
-			e->candidates[e->n++] =
-			    (struct candidate){.row = rivals[i].row, .expected_us = rivals[i].time_ns / 1e3};
+		if (rivals[i].kernel != first_kernel && rivals[i].kernel <= UINT8_MAX)
+			e->candidates[e->n++] = (struct candidate){.kernel = rivals[i].kernel,
+			                                           .expected_us = rivals[i].time_ns / 1e3};
 	if (e->n == 1)
 		e->n = 0; /* nothing to try */
 	e->round = ++rounds;
 	decide(a, e);
 }
 
-/* Of all ops; NO_ROW where they have not the same. */
-static size_t row_of(const struct autotune *a, const struct run *run)
+/* Of all ops; NO_KERNEL where they have not the same. */
+static size_t kernel_of(const struct autotune *a, const struct run *run)
 {
 	const struct run_op *first = run->ops;
 
 	for (unsigned i = 1; i < run->n_ops; i++)
 		if (run->ops[i].kernel != first->kernel)
-			return NO_ROW;
-	return (size_t)(first->kernel - a->owner.kernels(first->args.op)->rows);
+			return NO_KERNEL;
+	return (size_t)(first->kernel - a->owner.kernels(first->args.op)->kernels);
 }
 
 bool autotune_begin(struct autotune *a, const struct run *run, struct trial *ret_trial)
 {
 	const struct op_args *args = &run->ops[0].args;
 	uint64_t shape = shape_of(args, run->n_ops > 1);
-	size_t row = row_of(a, run);
+	size_t kernel = kernel_of(a, run);
 	struct entry *e = find(a, args->op, shape);
 	struct candidate *c;
 
 	*ret_trial = (struct trial){0};
 	if (!e)
 		e = take_place(a, args->op, shape);
-	if (e->seen < FIRST_TRIAL && row < NO_ROW && ++e->seen == FIRST_TRIAL)
-		open_trials(a, e, args, row);
+	if (e->seen < FIRST_TRIAL && kernel < NO_KERNEL && ++e->seen == FIRST_TRIAL)
+		open_trials(a, e, args, kernel);
 	if (e->due == NO_CANDIDATE)
 		return false;
 	c = &e->candidates[e->due];
 	c->trials++; /* taken or not: one that plans never take must not be due for ever */
-	e->is_out = c->row == row;
+	e->is_out = c->kernel == kernel;
 	decide(a, e);
-	if (c->row != row)
+	if (c->kernel != kernel)
 		return false;
-	*ret_trial = (struct trial){args->op, shape, e->round, row, run->n_ops};
+	*ret_trial = (struct trial){args->op, shape, e->round, kernel, run->n_ops};
 	return true;
 }
 
@@ -336,7 +337,7 @@ static struct candidate *take_back(struct autotune *a, const struct trial *trial
 	*ret_entry = e;
 	e->is_out = false;
 	for (unsigned i = 0; i < e->n; i++)
-		if (e->candidates[i].row == trial->row)
+		if (e->candidates[i].kernel == trial->kernel)
 			return &e->candidates[i];
 	return NULL;
 }

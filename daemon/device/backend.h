@@ -38,7 +38,7 @@ struct memory {
 /* One op of a run. The loop thread fills args, pinned and tuned, plan() the rest but compute_us. */
 struct run_op {
 	struct op_args args;       /* views: space = struct memory *, offset set; data is for the backend */
-	const char *pinned;        /* row asked for by name, or "" */
+	const char *pinned;        /* kernel asked for by name, or "" */
 	const struct tuned *tuned; /* measured on this device for this shape or its class; NULL: nothing */
 	const struct kernel *kernel;
 	bool larger_errors; /* than the precision allows, perhaps: kernel_is_accurate() */
@@ -104,13 +104,13 @@ struct backend {
 	void (*close)(struct backend_device *dev); /* NULL allowed; no run may be out */
 	void (*describe)(const struct backend_device *dev, struct device_info *ret); /* any thread */
 
-	/* Any thread. Rows for an op, best first; an empty list for an op unknown here. */
+	/* Any thread. Kernels for an op; an empty list for an op unknown here. */
 	const struct kernel_list *(*kernels)(const struct op *op);
-	/* Any thread, before the first plan(): row i of op is out of order. */
-	void (*disable)(struct backend_device *dev, const struct op *op, unsigned row);
+	/* Any thread, before the first plan(): kernel i of op is out of order. */
+	void (*disable)(struct backend_device *dev, const struct op *op, unsigned kernel);
 
 	/*
-	 * Any thread; pure but for what it keeps in run->planned. Chooses rows and fills run's device_bytes,
+	 * Any thread; pure but for what it keeps in run->planned. Chooses kernels and fills run's device_bytes,
 	 * plan_us and its ops' kernel and why. KOPS_E_UNSUPPORTED, KOPS_E_DEVICE (RESIDENT memory of another
 	 * device), KOPS_E_NOMEM (more than the device has) with a sentence in run->error.
 	 */

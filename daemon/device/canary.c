@@ -160,7 +160,7 @@ static void fill(struct canary *c)
 }
 
 /* The answer once found out serves again: it takes a millisecond, and the health check asks in the loop. */
-struct run *canary_prepare(struct canary *c, const char *row)
+struct run *canary_prepare(struct canary *c, const char *kernel)
 {
 	const struct view *out = op_output(&c->op.args);
 	char why[WHY_BYTES];
@@ -177,7 +177,7 @@ struct run *canary_prepare(struct canary *c, const char *row)
 	if (!c->op.args.op->reads_output(&c->op.args))
 		memset((char *)c->memory.host + out->offset, 0xff,
 		       c->view_bytes[c->op.args.op->n_inputs]); /* NaN */
-	c->op.pinned = row;
+	c->op.pinned = kernel;
 	c->run = (struct run){.ops = &c->op, .n_ops = 1, .status = KOPS_E_FAULT, .lane = UINT64_MAX};
 	return &c->run;
 }
@@ -218,22 +218,22 @@ static bool run_through(const struct backend *backend, struct backend_device *de
 enum verdict { PASSED, FAILED, NOT_TRIED, BROKEN };
 
 /* Asked before the reference computes what nobody wants. */
-static bool takes(const struct kernel *row, struct canary *c)
+static bool takes(const struct kernel *kernel, struct canary *c)
 {
 	struct op_args *args = &c->op.args;
 	char why[WHY_BYTES];
 	const char *why_not;
 
-	return args->op->check(args, why) == 0 && row->supports(args, &why_not);
+	return args->op->check(args, why) == 0 && kernel->supports(args, &why_not);
 }
 
 static enum verdict test_sample(const struct backend *backend, struct backend_device *dev,
-                                const struct kernel *row, struct canary *c)
+                                const struct kernel *kernel, struct canary *c)
 {
 	enum verdict verdict = NOT_TRIED;
 
-	if (c && takes(row, c)) {
-		if (!run_through(backend, dev, canary_prepare(c, row->name)))
+	if (c && takes(kernel, c)) {
+		if (!run_through(backend, dev, canary_prepare(c, kernel->name)))
 			return BROKEN; /* the run is still out: leak it, the device is given up */
 		verdict = canary_is_right(c) ? PASSED : FAILED;
 	}
@@ -242,18 +242,19 @@ static enum verdict test_sample(const struct backend *backend, struct backend_de
 }
 
 /*
- * One row with the dtypes it takes, and those of which it does not take the small sample, with the large one. A
- * row that takes none is not tried, and not blamed.
+ * One kernel with the dtypes it takes, and those of which it does not take the small sample, with the large
+ * one. A kernel that takes none is not tried, and not blamed.
  */
-static enum verdict test_row(const struct backend *backend, struct backend_device *dev, const struct op *op,
-                             const struct kernel *row)
+static enum verdict test_kernel(const struct backend *backend, struct backend_device *dev, const struct op *op,
+                                const struct kernel *kernel)
 {
 	enum verdict all = NOT_TRIED;
 
 	for (int dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++) {
-		enum verdict v = test_sample(backend, dev, row, canary_new(op, (kops_dtype)dtype));
+		enum verdict v = test_sample(backend, dev, kernel, canary_new(op, (kops_dtype)dtype));
 		if (v == NOT_TRIED)
-			v = test_sample(backend, dev, row, new_from(op, op->large_sample, (kops_dtype)dtype));
+			v = test_sample(backend, dev, kernel,
+			                new_from(op, op->large_sample, (kops_dtype)dtype));
 		if (v == FAILED || v == BROKEN)
 			return v;
 		all = v == PASSED ? PASSED : all;
@@ -261,11 +262,11 @@ static enum verdict test_row(const struct backend *backend, struct backend_devic
 	return all;
 }
 
-static void note_failure(char failed[WHY_BYTES], const char *op, const char *row)
+static void note_failure(char failed[WHY_BYTES], const char *op, const char *kernel)
 {
 	size_t used = strlen(failed);
 
-	snprintf(failed + used, WHY_BYTES - used, "%s%s/%s", used ? "," : "", op, row);
+	snprintf(failed + used, WHY_BYTES - used, "%s%s/%s", used ? "," : "", op, kernel);
 }
 
 int canary_self_test(const struct backend *backend, struct backend_device *dev, char failed[WHY_BYTES])
@@ -275,16 +276,16 @@ int canary_self_test(const struct backend *backend, struct backend_device *dev, 
 	failed[0] = '\0';
 	for (unsigned i = 0; i < OP_COUNT; i++) {
 		const struct kernel_list *list = backend->kernels(ops[i]);
-		for (unsigned row = 0; row < list->n; row++) {
-			enum verdict v = test_row(backend, dev, ops[i], &list->rows[row]);
+		for (unsigned kernel = 0; kernel < list->n; kernel++) {
+			enum verdict v = test_kernel(backend, dev, ops[i], &list->kernels[kernel]);
 			if (v == BROKEN) {
 				snprintf(failed, WHY_BYTES, "self-test of %s/%s did not come back in %d s",
-				         ops[i]->name, list->rows[row].name, CANARY_TIMEOUT_S);
+				         ops[i]->name, list->kernels[kernel].name, CANARY_TIMEOUT_S);
 				return KOPS_E_FAULT;
 			}
 			if (v == FAILED) {
-				backend->disable(dev, ops[i], row);
-				note_failure(failed, ops[i]->name, list->rows[row].name);
+				backend->disable(dev, ops[i], kernel);
+				note_failure(failed, ops[i]->name, list->kernels[kernel].name);
 			}
 			passed += v == PASSED;
 		}

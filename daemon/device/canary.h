@@ -1,5 +1,5 @@
 /*
- * canary.h: small problems with known answers, for the self-test of every kernel row at start and for
+ * canary.h: small problems with known answers, for the self-test of every kernel at start and for
  * the health check while running.
  */
 #ifndef KOPS_CANARY_H
@@ -14,15 +14,15 @@ struct canary;
 struct canary *canary_new(const struct op *op, kops_dtype dtype);
 void canary_free(struct canary *canary); /* NULL allowed; not while its run is out */
 
-/* Fills the inputs, poisons the output and returns the run, with row pinned by name or "" for auto. */
-struct run *canary_prepare(struct canary *canary, const char *row);
+/* Fills the inputs, poisons the output and returns the run, with kernel pinned by name or "" for auto. */
+struct run *canary_prepare(struct canary *canary, const char *kernel);
 
 /* After the run came back: true when it succeeded with the right elements, all of them. */
 bool canary_is_right(const struct canary *canary);
 
 /*
- * Runs every row of every op on an opened device, on the device's own thread, and disables those that
- * fail. Writes their names ("gemm/cublas,…") to failed. Returns how many rows passed, or KOPS_E_FAULT
+ * Runs every kernel of every op on an opened device, on the device's own thread, and disables those that
+ * fail. Writes their names ("gemm/cublas,…") to failed. Returns how many kernels passed, or KOPS_E_FAULT
  * when the device itself broke (sentence in failed).
  */
 int canary_self_test(const struct backend *backend, struct backend_device *dev, char failed[WHY_BYTES]);

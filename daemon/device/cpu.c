@@ -35,14 +35,14 @@
 struct backend_device {
 	struct device_info info;
 	unsigned threads;
-	uint64_t disabled[OP_COUNT]; /* bit i: row i */
+	uint64_t disabled[OP_COUNT]; /* bit i: kernel i */
 	struct run *first, *last;    /* finished, waiting for poll() */
 	void *workspace;             /* kept between runs, at most KEPT_WORKSPACE_BYTES; only grows */
 	uint64_t workspace_bytes;
 };
 
-static const struct kernel_list *const rows[OP_COUNT] = {
-#define X(name, NAME) &name##_cpu_rows,
+static const struct kernel_list *const lists[OP_COUNT] = {
+#define X(name, NAME) &name##_cpu_kernels,
 #include "ops.def"
 #undef X
 };
@@ -141,15 +141,15 @@ static const struct kernel_list *cpu_kernels(const struct op *op)
 	static const struct kernel_list none = {NULL, 0};
 	size_t i = op_index(op);
 
-	return i < OP_COUNT ? rows[i] : &none;
+	return i < OP_COUNT ? lists[i] : &none;
 }
 
-static void cpu_disable(struct backend_device *dev, const struct op *op, unsigned row)
+static void cpu_disable(struct backend_device *dev, const struct op *op, unsigned kernel)
 {
 	size_t i = op_index(op);
 
-	if (i < OP_COUNT && row < 64)
-		dev->disabled[i] |= (uint64_t)1 << row;
+	if (i < OP_COUNT && kernel < 64)
+		dev->disabled[i] |= (uint64_t)1 << kernel;
 }
 
 /* ---- Planning ---- */
@@ -205,13 +205,13 @@ static int plan_op(const struct backend_device *dev, struct run_op *op, char err
 
 	if (rc < 0)
 		return rc;
-	rc = kernel_choose(rows[i], &op->args, op->pinned, op->tuned, dev->disabled[i], &op->kernel, op->why);
+	rc = kernel_choose(lists[i], &op->args, op->pinned, op->tuned, dev->disabled[i], &op->kernel, op->why);
 	if (rc < 0) {
 		memcpy(error, op->why, WHY_BYTES);
 		return rc;
 	}
 	op->larger_errors = !kernel_is_accurate(op->kernel, &op->args, &(const char *){NULL});
-	kernel_passed_over(rows[i], &op->args, dev->disabled[i], op->kernel, op->passed_over);
+	kernel_passed_over(lists[i], &op->args, dev->disabled[i], op->kernel, op->passed_over);
 	return 0;
 }
 

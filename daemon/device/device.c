@@ -43,7 +43,7 @@ struct device {
 	const struct backend *backend;
 	struct backend_device *dev;
 	struct device_info info;
-	char disabled_rows[WHY_BYTES];
+	char disabled_kernels[WHY_BYTES];
 	unsigned index, threads;
 
 	pthread_t thread;
@@ -273,11 +273,10 @@ static int open_and_test(struct device *d)
 	if (rc < 0)
 		return rc;
 	d->backend->describe(d->dev, &d->info);
-	rc = canary_self_test(d->backend, d->dev, d->disabled_rows);
+	rc = canary_self_test(d->backend, d->dev, d->disabled_kernels);
 	if (rc > 0)
 		return 0;
-	snprintf(d->open_why, WHY_BYTES, "%s",
-	         rc < 0 ? d->disabled_rows : "no kernel row passed its self-test");
+	snprintf(d->open_why, WHY_BYTES, "%s", rc < 0 ? d->disabled_kernels : "no kernel passed its self-test");
 	if (rc == 0)
 		d->backend->close(d->dev);
 	d->dev = NULL;
@@ -540,9 +539,9 @@ const struct device_info *device_info(const struct device *d)
 	return &d->info;
 }
 
-const char *device_disabled_rows(const struct device *d)
+const char *device_disabled_kernels(const struct device *d)
 {
-	return d->disabled_rows;
+	return d->disabled_kernels;
 }
 
 const struct backend *device_backend(const struct device *d)

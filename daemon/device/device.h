@@ -4,7 +4,7 @@
  * The loop thread hands over struct device_work; the device thread executes it and hands it back; its
  * done() runs on the loop thread again. In between the device thread only borrows it.
  *
- * States: OPENING → READY → CLOSING → gone. A device whose self-tests leave no working row, or whose
+ * States: OPENING → READY → CLOSING → gone. A device whose self-tests leave no working kernel, or whose
  * backend does not open, never gets READY.
  */
 #ifndef KOPS_DEVICE_H
@@ -32,7 +32,7 @@ struct device_stats {
 };
 
 /*
- * Opens device `index` of a backend, tests its rows, starts its thread and its first canary. Blocks (a CUDA
+ * Opens device `index` of a backend, tests its kernels, starts its thread and its first canary. Blocks (a CUDA
  * context takes 0.2 to 1.6 s): for start-up. name: "gpu0", "cpu".
  */
 int device_open(uv_loop_t *loop, const char *name, const struct backend *backend, unsigned index,
@@ -54,15 +54,15 @@ void device_pause_at(struct device *device, uint64_t ns);
  */
 bool device_has_room(const struct device *device);
 
-/* Chooses rows and estimates; see backend.h. Loop thread. */
+/* Chooses kernels and estimates; see backend.h. Loop thread. */
 int device_plan(const struct device *device, struct run *run);
 
-/* The rows that `auto` chooses among; see kernel_rivals(). Loop thread. */
+/* The kernels that `auto` chooses among; see kernel_rivals(). Loop thread. */
 unsigned device_rivals(const struct device *device, const struct op_args *args, struct rival ret[RIVALS_MAX]);
 
 const char *device_name(const struct device *device);
 const struct device_info *device_info(const struct device *device);
-const char *device_disabled_rows(const struct device *device); /* "" or "gemm/cublas,softmax/online" */
+const char *device_disabled_kernels(const struct device *device); /* "" or "gemm/cublas,softmax/online" */
 const struct backend *device_backend(const struct device *device);
 const void *device_owner(const struct device *device); /* struct memory's owner for RESIDENT memory here */
 unsigned device_runs_out(const struct device *device); /* jobs and canary */

@@ -99,8 +99,8 @@ static int add_device(const struct opening *o, const struct backend *backend, un
 	}
 	o->devices->list[o->devices->n++] = d;
 	log_info("device %s: %s", name, device_info(d)->description);
-	if (*device_disabled_rows(d))
-		log_error("device %s: disabled after a failed self-test: %s", name, device_disabled_rows(d));
+	if (*device_disabled_kernels(d))
+		log_error("device %s: disabled after a failed self-test: %s", name, device_disabled_kernels(d));
 	return 0;
 }
 

@@ -10,7 +10,7 @@
 #define LINE_BYTES 2048
 #define US_MAX     1e12
 
-_Static_assert(TUNED_ROWS_MAX == TUNING_ROWS_MAX, "a line has room");
+_Static_assert(TUNED_KERNELS_MAX == TUNING_ROWS_MAX, "a line has room");
 
 struct entry {
 	struct shape_class class;
@@ -148,26 +148,26 @@ static bool take_us(const char *text, double *ret)
 	return *ret > 0 && *ret < US_MAX;
 }
 
-static size_t find_row(const struct kernel_list *list, const char *name)
+static size_t find_kernel(const struct kernel_list *list, const char *name)
 {
 	size_t i = 0;
 
-	while (i < list->n && strcmp(list->rows[i].name, name) != 0)
+	while (i < list->n && strcmp(list->kernels[i].name, name) != 0)
 		i++;
 	return i;
 }
 
-/* Keeps rows in the order of their times. */
-static void insert(struct tuned *tuned, double times[TUNED_ROWS_MAX], size_t row, double us)
+/* Keeps kernels in the order of their times. */
+static void insert(struct tuned *tuned, double times[TUNED_KERNELS_MAX], size_t kernel, double us)
 {
 	unsigned at = tuned->n++;
 
 	for (; at > 0 && times[at - 1] > us; at--) {
 		times[at] = times[at - 1];
-		tuned->rows[at] = tuned->rows[at - 1];
+		tuned->kernels[at] = tuned->kernels[at - 1];
 	}
 	times[at] = us;
-	tuned->rows[at] = (uint8_t)row;
+	tuned->kernels[at] = (uint8_t)kernel;
 }
 
 static const char *show_us(double us, char text[16])
@@ -181,7 +181,7 @@ static const char *show_us(double us, char text[16])
 	return text;
 }
 
-static void explain(struct tuned *tuned, const double times[TUNED_ROWS_MAX], const struct kernel_list *list)
+static void explain(struct tuned *tuned, const double times[TUNED_KERNELS_MAX], const struct kernel_list *list)
 {
 	char first[16], second[16];
 
@@ -191,28 +191,29 @@ static void explain(struct tuned *tuned, const double times[TUNED_ROWS_MAX], con
 	else
 		snprintf(tuned->why, sizeof tuned->why,
 		         "fastest of %u measured for this class of shapes (%s; %.16s %s)", tuned->n,
-		         show_us(times[0], first), list->rows[tuned->rows[1]].name, show_us(times[1], second));
+		         show_us(times[0], first), list->kernels[tuned->kernels[1]].name,
+		         show_us(times[1], second));
 }
 
-/* ROW US [ROW US …] */
-static int take_rows(struct reader *r, const struct kernel_list *list, char *text, struct tuned *tuned)
+/* KERNEL US [KERNEL US …] */
+static int take_kernels(struct reader *r, const struct kernel_list *list, char *text, struct tuned *tuned)
 {
-	double times[TUNED_ROWS_MAX], us;
+	double times[TUNED_KERNELS_MAX], us;
 	unsigned n = 0;
 	char *save, *name;
 
 	for (name = strtok_r(text, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
-		size_t row = find_row(list, name);
+		size_t kernel = find_kernel(list, name);
 
 		if (!take_us(strtok_r(NULL, " ", &save), &us))
 			return refuse(r, "has no time in microseconds behind \"%.40s\"", name);
-		if (n++ == TUNED_ROWS_MAX)
-			return refuse(r, "has more than %d rows", TUNED_ROWS_MAX);
-		if (row < list->n && row <= UINT8_MAX)
-			insert(tuned, times, row, us);
+		if (n++ == TUNED_KERNELS_MAX)
+			return refuse(r, "has more than %d kernels", TUNED_KERNELS_MAX);
+		if (kernel < list->n && kernel <= UINT8_MAX)
+			insert(tuned, times, kernel, us);
 	}
 	if (n == 0)
-		return refuse(r, "has a class and no row");
+		return refuse(r, "has a class and no kernel");
 	if (tuned->n > 0)
 		explain(tuned, times, list);
 	return 0;
@@ -222,7 +223,7 @@ static int take_entry(struct reader *r, char *line)
 {
 	struct entry entry = {.line = r->line};
 	size_t n = strcspn(line, " ");
-	char *rows = line + n + (line[n] == ' ');
+	char *kernels = line + n + (line[n] == ' ');
 	int rc;
 
 	if (r->n_entries++ == TUNING_CLASSES_MAX)
@@ -230,7 +231,7 @@ static int take_entry(struct reader *r, char *line)
 	line[n] = '\0';
 	if (!shape_class_parse(line, &entry.class))
 		return refuse(r, "begins with no class of shapes: \"%.80s\"", line);
-	rc = take_rows(r, r->owner->kernels(ops[entry.class.op]), rows, &entry.tuned);
+	rc = take_kernels(r, r->owner->kernels(ops[entry.class.op]), kernels, &entry.tuned);
 	if (rc < 0 || entry.tuned.n == 0)
 		return rc;
 	return add(r->tuning, &entry);

@@ -1,5 +1,5 @@
 /*
- * tuning.h: which kernel rows were measured to be the fastest for which classes of shapes, on one device.
+ * tuning.h: which kernels were measured to be the fastest for which classes of shapes, on one device.
  *
  * The table is a text file that `kops-bench tune` writes:
  *
@@ -9,9 +9,9 @@
  *     gemm/f32/f32/1x1024x1024:2/1x1024x1024:2/1x1024x1024:2 f16x3 35.1 simt 51.6 cublas 61.5
  *
  * A section is for one device as it describes itself, driver included, under one version of kopsd: other
- * sections are passed over. Lines hold a class (shape_class.h), then rows and the microseconds of each. '#'
+ * sections are passed over. Lines hold a class (shape_class.h), then kernels and the microseconds of each. '#'
  * begins a comment line. Of several lines of one class the last counts. The file is not trusted: what does not
- * look so makes the whole of it void, and row names that kopsd does not know are passed over.
+ * look so makes the whole of it void, and kernel names that kopsd does not know are passed over.
  */
 #ifndef KOPS_TUNING_H
 #define KOPS_TUNING_H

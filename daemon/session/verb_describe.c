@@ -11,12 +11,12 @@ static size_t describe_rows(const struct backend *backend, Kops__V1__KernelRow *
 		for (size_t k = 0; k < list->n && used < ROWS_MAX; k++) {
 			rows[used] = (Kops__V1__KernelRow)KOPS__V1__KERNEL_ROW__INIT;
 			rows[used].op = (char *)ops[i]->name;
-			rows[used].name = (char *)list->rows[k].name;
+			rows[used].name = (char *)list->kernels[k].name;
 			rows[used].device = (char *)backend->kind;
-			rows[used].idea = (char *)list->rows[k].idea;
-			rows[used].dtypes = (char *)list->rows[k].dtypes;
-			rows[used].takes = (char *)list->rows[k].takes;
-			rows[used].tensor_cores = list->rows[k].tensor_cores;
+			rows[used].idea = (char *)list->kernels[k].idea;
+			rows[used].dtypes = (char *)list->kernels[k].dtypes;
+			rows[used].takes = (char *)list->kernels[k].takes;
+			rows[used].tensor_cores = list->kernels[k].tensor_cores;
 			used++;
 		}
 	}
@@ -55,7 +55,7 @@ int verb_describe(struct request *r)
 		devices[i].description = (char *)device_info(d)->description;
 		devices[i].memory_bytes = device_info(d)->memory_bytes;
 		devices[i].cache_bytes = device_info(d)->cache_bytes;
-		devices[i].disabled_rows = (char *)device_disabled_rows(d);
+		devices[i].disabled_rows = (char *)device_disabled_kernels(d);
 		device_pointers[i] = &devices[i];
 	}
 	description.n_devices = e->n_devices;

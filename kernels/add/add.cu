@@ -1,7 +1,7 @@
 /*
  * Add, y = a + b; broadcast operands come with strides 0. f16 and bf16 are added in f32 and rounded once.
  *
- *   rung     idea                                      threads  bound
+ *   kernel   idea                                      threads  bound
  *   scalar   one element per thread, any strides       256      blocks per second
  *   float4   128 bits per access where all three       512      HBM 4.2 TB/s (read + written); in L2 the coming
  *            views are runs that share their                    and going of blocks: 2048 blocks of 128 threads

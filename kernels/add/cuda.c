@@ -50,7 +50,7 @@ static double float4x_ns(const struct op_args *args)
 	return float4_ns(args) + (bytes > few_bytes * cuda_multiprocessors() ? sooner_ns : -sooner_ns);
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {
         .name = "float4x",
         .idea = "four independent 128-bit accesses of each view per thread",
@@ -80,4 +80,4 @@ static const struct kernel rows[] = {
     },
 };
 
-const struct kernel_list add_cuda_rows = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct kernel_list add_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};

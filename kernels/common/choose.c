@@ -1,28 +1,28 @@
-/* choose.c: which kernel row runs an op, and the words for it. See kernel.h. */
+/* choose.c: which kernel runs an op, and the words for it. See kernel.h. */
 #include "kernel.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static bool is_disabled(uint64_t disabled, size_t row)
+static bool is_disabled(uint64_t disabled, size_t kernel)
 {
-	return row < 64 && (disabled >> row & 1);
+	return kernel < 64 && (disabled >> kernel & 1);
 }
 
-/* Whether row i may run args; if not, *ret_why_not completes a sentence that its name begins. */
+/* Whether kernel i may run args; if not, *ret_why_not completes a sentence that its name begins. */
 static bool fits(const struct kernel_list *list, size_t i, const struct op_args *args, uint64_t disabled,
                  const char **ret_why_not)
 {
 	*ret_why_not = "failed its self-test";
-	return !is_disabled(disabled, i) && list->rows[i].supports(args, ret_why_not);
+	return !is_disabled(disabled, i) && list->kernels[i].supports(args, ret_why_not);
 }
 
-bool kernel_is_accurate(const struct kernel *row, const struct op_args *args, const char **ret_why_not)
+bool kernel_is_accurate(const struct kernel *kernel, const struct op_args *args, const char **ret_why_not)
 {
-	return !row->accurate || row->accurate(args, ret_why_not);
+	return !kernel->accurate || kernel->accurate(args, ret_why_not);
 }
 
-/* First row that may run args; list->n if there is none. */
+/* First kernel that may run args; list->n if there is none. */
 static size_t first_fit(const struct kernel_list *list, const struct op_args *args, uint64_t disabled)
 {
 	const char *why_not;
@@ -39,7 +39,7 @@ static void advise(const struct kernel_list *list, size_t fit, char why[WHY_BYTE
 	size_t used = strlen(why);
 
 	if (fit < list->n)
-		snprintf(why + used, WHY_BYTES - used, "; \"%s\" would do", list->rows[fit].name);
+		snprintf(why + used, WHY_BYTES - used, "; \"%s\" would do", list->kernels[fit].name);
 	else
 		snprintf(why + used, WHY_BYTES - used, "; no other kernel of this device would do either");
 }
@@ -51,8 +51,8 @@ static int refuse_unknown(const struct kernel_list *list, const struct op_args *
 	                               args->op->name, pinned);
 
 	for (size_t i = 0; i < list->n && used < WHY_BYTES; i++)
-		used +=
-		    (size_t)snprintf(why + used, WHY_BYTES - used, "%s %s", i ? "," : "", list->rows[i].name);
+		used += (size_t)snprintf(why + used, WHY_BYTES - used, "%s %s", i ? "," : "",
+		                         list->kernels[i].name);
 	return KOPS_E_UNSUPPORTED;
 }
 
@@ -62,7 +62,7 @@ static int choose_pinned(const struct kernel_list *list, const struct op_args *a
 	const char *why_not = "";
 	size_t i = 0;
 
-	while (i < list->n && strcmp(list->rows[i].name, pinned) != 0)
+	while (i < list->n && strcmp(list->kernels[i].name, pinned) != 0)
 		i++;
 	if (i == list->n)
 		return refuse_unknown(list, args, pinned, why);
@@ -72,12 +72,12 @@ static int choose_pinned(const struct kernel_list *list, const struct op_args *a
 		advise(list, first_fit(list, args, disabled), why);
 		return KOPS_E_UNSUPPORTED;
 	}
-	if (!list->rows[i].supports(args, &why_not)) {
+	if (!list->kernels[i].supports(args, &why_not)) {
 		snprintf(why, WHY_BYTES, "%s kernel \"%s\" %s", args->op->name, pinned, why_not);
 		advise(list, first_fit(list, args, disabled), why);
 		return KOPS_E_UNSUPPORTED;
 	}
-	*ret_kernel = &list->rows[i];
+	*ret_kernel = &list->kernels[i];
 	if (kernel_is_accurate(*ret_kernel, args, &why_not))
 		snprintf(why, WHY_BYTES, "asked for by name");
 	else
@@ -85,17 +85,17 @@ static int choose_pinned(const struct kernel_list *list, const struct op_args *a
 	return 0;
 }
 
-/* The fastest of the measured rows that may run args and is accurate; list->n if there is none. */
+/* The fastest of the measured kernels that may run args and is accurate; list->n if there is none. */
 static size_t choose_tuned(const struct kernel_list *list, const struct op_args *args,
                            const struct tuned *tuned, uint64_t disabled, char why[WHY_BYTES])
 {
 	const char *why_not = "", *why_not_first = "";
 
 	for (unsigned t = 0; tuned && t < tuned->n; t++) {
-		size_t row = tuned->rows[t];
+		size_t kernel = tuned->kernels[t];
 
-		if (!fits(list, row, args, disabled, &why_not) ||
-		    !kernel_is_accurate(&list->rows[row], args, &why_not)) {
+		if (!fits(list, kernel, args, disabled, &why_not) ||
+		    !kernel_is_accurate(&list->kernels[kernel], args, &why_not)) {
 			why_not_first = t ? why_not_first : why_not;
 			continue;
 		}
@@ -104,24 +104,24 @@ static size_t choose_tuned(const struct kernel_list *list, const struct op_args 
 		else
 			snprintf(why, WHY_BYTES,
 			         "next of %u measured for this class of shapes; %s, the fastest, %s", tuned->n,
-			         list->rows[tuned->rows[0]].name, why_not_first);
-		return row;
+			         list->kernels[tuned->kernels[0]].name, why_not_first);
+		return kernel;
 	}
 	return list->n;
 }
 
-/* Whether row i comes into question for `auto` where nothing was measured. */
+/* Whether kernel i comes into question for `auto` where nothing was measured. */
 static bool is_candidate(const struct kernel_list *list, size_t i, const struct op_args *args,
                          uint64_t disabled, bool accurate, const char **ret_why_not)
 {
 	return fits(list, i, args, disabled, ret_why_not) &&
-	       (!accurate || kernel_is_accurate(&list->rows[i], args, ret_why_not));
+	       (!accurate || kernel_is_accurate(&list->kernels[i], args, ret_why_not));
 }
 
 struct estimate {
 	size_t first, best; /* the first candidate, and the one to take; list->n: there is none */
 	double first_ns, best_ns;
-	const char *why_not_first; /* why rows[0] is no candidate */
+	const char *why_not_first; /* why kernels[0] is no candidate */
 };
 
 static void estimate(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
@@ -135,7 +135,7 @@ static void estimate(const struct kernel_list *list, const struct op_args *args,
 			ret->why_not_first = i ? ret->why_not_first : why_not;
 			continue;
 		}
-		double ns = list->rows[i].time_ns(args);
+		double ns = list->kernels[i].time_ns(args);
 		if (ret->first == list->n)
 			*ret = (struct estimate){i, i, ns, ns, ret->why_not_first};
 		else if (ns < ret->best_ns)
@@ -153,7 +153,7 @@ unsigned kernel_rivals(const struct kernel_list *list, const struct op_args *arg
 		return 0;
 	for (size_t i = 0; i < list->n && n < RIVALS_MAX; i++)
 		if (is_candidate(list, i, args, disabled, true, &why_not))
-			ret[n++] = (struct rival){i, list->rows[i].time_ns(args)};
+			ret[n++] = (struct rival){i, list->kernels[i].time_ns(args)};
 	return n;
 }
 
@@ -162,12 +162,12 @@ static void tell_estimate(const struct kernel_list *list, const struct op_args *
 {
 	if (e->best != e->first)
 		snprintf(why, WHY_BYTES, "by estimate it takes %.1f us, %s %.1f us", e->best_ns / 1e3,
-		         list->rows[e->first].name, e->first_ns / 1e3);
+		         list->kernels[e->first].name, e->first_ns / 1e3);
 	else if (e->first == 0)
 		snprintf(why, WHY_BYTES, "first choice for %s %s", args->op->name,
 		         dtype_name(op_output_const(args)->dtype));
 	else
-		snprintf(why, WHY_BYTES, "%s %s", list->rows[0].name, e->why_not_first);
+		snprintf(why, WHY_BYTES, "%s %s", list->kernels[0].name, e->why_not_first);
 }
 
 static size_t choose_estimated(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
@@ -201,7 +201,7 @@ static int refuse_all(const struct kernel_list *list, const struct op_args *args
 	for (size_t i = 0; i < list->n && used < WHY_BYTES; i++) {
 		fits(list, i, args, disabled, &why_not);
 		used += (size_t)snprintf(why + used, WHY_BYTES - used, "%s %s %s", i ? ";" : ":",
-		                         list->rows[i].name, why_not);
+		                         list->kernels[i].name, why_not);
 	}
 	return KOPS_E_UNSUPPORTED;
 }
@@ -227,7 +227,7 @@ int kernel_choose(const struct kernel_list *list, const struct op_args *args, co
 		i = choose_estimated(list, args, disabled, why_text);
 	if (i == list->n)
 		return refuse_all(list, args, disabled, why_text);
-	*ret_kernel = &list->rows[i];
+	*ret_kernel = &list->kernels[i];
 	return 0;
 }
 
@@ -250,10 +250,10 @@ void kernel_passed_over(const struct kernel_list *list, const struct op_args *ar
 
 	*to = '\0';
 	for (size_t i = 0; i < list->n; i++) {
-		if (&list->rows[i] == chosen)
+		if (&list->kernels[i] == chosen)
 			continue;
 		to = append(to, end, to > text ? ", " : "");
-		to = append(to, end, list->rows[i].name);
+		to = append(to, end, list->kernels[i].name);
 		if (is_candidate(list, i, args, disabled, true, &why_not))
 			continue;
 		to = append(to, end, " (");

@@ -1,13 +1,13 @@
 /*
- * cpu.h: what the CPU rows of all ops share: their tables, the reference row, and CPU_CLONES.
+ * cpu.h: what the CPU kernels of all ops share: their tables, the reference kernel, and CPU_CLONES.
  */
 #ifndef KOPS_CPU_H
 #define KOPS_CPU_H
 
 #include "kernel.h"
 
-/* gemm_cpu_rows, …: the rows of each op, best first (kernels/<op>/cpu.c). */
-#define X(name, NAME) extern const struct kernel_list name##_cpu_rows;
+/* gemm_cpu_kernels, …: the kernels of each op (kernels/<op>/cpu.c). */
+#define X(name, NAME) extern const struct kernel_list name##_cpu_kernels;
 #include "ops.def"
 #undef X
 
@@ -28,19 +28,20 @@ static inline uint64_t cpu_align(uint64_t bytes)
 }
 
 /*
- * For time_ns of the rows: threads at work on so many parts, as a number to divide by; ns that one thread waits
- * for the lines of a view, and that so many parts wait for those of all views. Measured on a Xeon of 2023.
+ * For time_ns of the kernels: threads at work on so many parts, as a number to divide by; ns that one thread
+ * waits for the lines of a view, and that so many parts wait for those of all views. Measured on a Xeon of
+ * 2023.
  */
 double cpu_threads(double parts);
 double cpu_view_ns(const struct view *v);
 double cpu_memory_ns(const struct op_args *args, double parts);
 
-/* The row that runs op->reference: plain loops, float64, one thread. */
+/* The kernel that runs op->reference: plain loops, float64, one thread. */
 bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not);
 double cpu_reference_ns(const struct op_args *args);
 int cpu_reference_launch(const struct op_args *args, const struct launch *launch);
 
-#define CPU_REFERENCE_ROW(types)                                                                               \
+#define CPU_REFERENCE_KERNEL(types)                                                                            \
 	{                                                                                                      \
 		.name = "reference", .idea = "plain loops, float64 accumulation, one thread: the oracle",      \
 		.dtypes = (types), .takes = "any strides", .supports = cpu_reference_supports,                 \

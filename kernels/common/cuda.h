@@ -1,9 +1,9 @@
 /*
- * cuda.h: what the CUDA rows of all ops share: their tables, the form of a launch, what the device is, and
+ * cuda.h: what the CUDA kernels of all ops share: their tables, the form of a launch, what the device is, and
  * the reduction of a problem's axes to the few that matter.
  */
-#ifndef KOPS_KERNELS_CUDA_ROWS_H
-#define KOPS_KERNELS_CUDA_ROWS_H
+#ifndef KOPS_KERNELS_CUDA_H
+#define KOPS_KERNELS_CUDA_H
 
 #include <cuda_runtime_api.h>
 
@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* The rows of each op, best first: kernels/<op>/cuda.c. */
-#define X(name, NAME) extern const struct kernel_list name##_cuda_rows;
+/* The kernels of each op: kernels/<op>/cuda.c. */
+#define X(name, NAME) extern const struct kernel_list name##_cuda_kernels;
 #include "ops.def"
 #undef X
 

@@ -1,7 +1,7 @@
 /* part.c: cutting an op into parts, so that others get their turn in between. See kernel.h. */
 #include "kernel.h"
 
-/* Parts begin at multiples of this, so that rows for aligned operands take them too. */
+/* Parts begin at multiples of this, so that kernels for aligned operands take them too. */
 #define CHUNK_ALIGN 256u
 #define PARTS_MAX   (1u << 20)
 

@@ -1,4 +1,4 @@
-/* reference.c: the row of every op that runs its oracle. */
+/* reference.c: the kernel of every op that runs its oracle. */
 #include "common/cpu.h"
 
 bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not)

@@ -6,7 +6,7 @@
 
 #include "kernel.h"
 
-/* op_gemm, …: the rows of ops[]. */
+/* op_gemm, …: the ops of ops[]. */
 #define X(name, NAME) extern const struct op op_##name;
 #include "ops.def"
 #undef X

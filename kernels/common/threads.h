@@ -1,5 +1,5 @@
 /*
- * threads.h: the pool of threads behind the CPU rows. Workers start with the first large op and sleep in
+ * threads.h: the pool of threads behind the CPU kernels. Workers start with the first large op and sleep in
  * between: an idle process has no wake-ups. One user at a time has the pool; another one runs its parts by
  * itself.
  */

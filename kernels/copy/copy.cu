@@ -1,7 +1,7 @@
 /*
  * Copy, y = x.
  *
- *   rung  idea                                         bound                        measured, H200
+ *   kernel  idea                                         bound                        measured, H200
  *   copy  dense both sides: one DMA copy; two axes:    PCIe 55 GB/s, HBM 4.3 TB/s   2^28 f32 dense:
  *         one pitched DMA copy; else one element per   (read + written)             4232 GB/s
  *         thread along y's finest axis

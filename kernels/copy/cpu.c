@@ -32,7 +32,7 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 	return 0;
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {.name = "vectorised",
      .idea = "memcpy where both sides are contiguous, blocked tiles where not, threads",
      .dtypes = "f32 f64 f16 bf16",
@@ -40,7 +40,7 @@ static const struct kernel rows[] = {
      .supports = cpu_reference_supports,
      .time_ns = time_ns,
      .launch = launch_vectorised},
-    CPU_REFERENCE_ROW("f32 f64 f16 bf16"),
+    CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),
 };
 
-const struct kernel_list copy_cpu_rows = {rows, sizeof rows / sizeof rows[0]};
+const struct kernel_list copy_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]};

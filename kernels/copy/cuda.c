@@ -75,7 +75,7 @@ static double vector_ns(const struct op_args *args)
 	return launch_ns + cuda_memory_ns(args);
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {
         .name = "copy",
         .idea = "one DMA copy where the views are dense or pitched, else one element per thread",
@@ -97,4 +97,4 @@ static const struct kernel rows[] = {
     },
 };
 
-const struct kernel_list copy_cuda_rows = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct kernel_list copy_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};

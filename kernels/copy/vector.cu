@@ -1,7 +1,7 @@
 /*
  * Copy, y = x, by a kernel: the peer of the DMA copy, and what device memory and L2 give to one.
  *
- *   rung    idea                                       bound              GB/s, H200: f32 2^28; x + y in L2:
+ *   kernel  idea                                       bound              GB/s, H200: f32 2^28; x + y in L2:
  *                                                                         2, 8, 16, 32 MB; 48 and 64 MB
  *   vector  the widest access that both addresses      HBM 4.2 TB/s       4223; 1512, 3799, 5075, 5976;
  *           allow, up to 128 bits, several per         (read + written)   4173, 3947

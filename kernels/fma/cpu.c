@@ -125,7 +125,7 @@ static double time_ns(const struct op_args *args)
 	return steps + (double)view_elements(y) * element_ns / threads + cpu_memory_ns(args, blocks);
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {.name = "vectorised",
      .idea = "eight vectors at a time stay in registers for all steps, threads",
      .dtypes = "f32 f64",
@@ -133,7 +133,7 @@ static const struct kernel rows[] = {
      .supports = cpu_reference_supports,
      .time_ns = time_ns,
      .launch = launch_vectorised},
-    CPU_REFERENCE_ROW("f32 f64"),
+    CPU_REFERENCE_KERNEL("f32 f64"),
 };
 
-const struct kernel_list fma_cpu_rows = {rows, sizeof rows / sizeof rows[0]};
+const struct kernel_list fma_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]};

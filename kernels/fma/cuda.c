@@ -34,7 +34,7 @@ static double time_ns(const struct op_args *args)
 	return fmax(ns, cuda_memory_ns(args));
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {
         .name = "registers",
         .idea = "eight elements per thread stay in registers for all steps",
@@ -46,4 +46,4 @@ static const struct kernel rows[] = {
     },
 };
 
-const struct kernel_list fma_cuda_rows = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct kernel_list fma_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};

@@ -1,7 +1,7 @@
 /*
  * Fma: y = x put `steps` times through v = alpha * v + beta.
  *
- *   rung       idea                                  bound                               measured, H200
+ *   kernel     idea                                  bound                               measured, H200
  *   registers  eight elements per thread stay in     FMA pipe: 132 SMs × 128 × 2 FLOPs   f32: 62.8 TFLOP/s
  *              registers for all steps: eight chains  × 1.98 GHz = 66.9 TFLOP/s f32
  *              hide the pipe's latency

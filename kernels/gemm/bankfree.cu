@@ -2,7 +2,7 @@
  * Gemm in two levels of blocks, without bank conflicts: f32, C = α·A·B + β·C. Measured on an H200, resident,
  * TFLOP/s at 4096² and at 16384², K = 1024.
  *
- *   rung      idea                               tile, threads        bound                     measured
+ *   kernel    idea                               tile, threads        bound                     measured
  *   bankfree  A's tile transposed in shared      128×128×8, 256 × 8²  latency: between a tile's 38.1  38.4
  *             memory, 8 × 8 sums per thread in                        fetch and the barrier
  *             4-wide halves: 128-bit reads that                       after it no warp of the

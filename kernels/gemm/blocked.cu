@@ -2,7 +2,7 @@
  * Gemm in two levels of blocks: f32, C = α·A·B + β·C. Measured on an H200, resident, TFLOP/s at 4096² and at
  * 16384², K = 1024.
  *
- *   rung     idea                               tile, threads        bound                      measured
+ *   kernel   idea                               tile, threads        bound                      measured
  *   blocked  tiles of A and B in shared memory  128×128×8, 256 × 8²  67 million bank conflicts  30.1  30.8
  *            as they are drawn, 8 × 8 sums per                       at 4096²; FMA units 46%
  *            thread in registers; any strides

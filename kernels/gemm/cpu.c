@@ -303,7 +303,7 @@ static double time_ns(const struct op_args *args)
 	       memory_ns / cpu_threads(parts);
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {.name = "openblas",
      .idea = "OpenBLAS sgemm / dgemm; operands it cannot take, and f16 and bf16, packed to f32 first",
      .dtypes = "f32 f64 f16 bf16",
@@ -312,7 +312,7 @@ static const struct kernel rows[] = {
      .workspace = workspace,
      .time_ns = time_ns,
      .launch = launch_openblas},
-    CPU_REFERENCE_ROW("f32 f64 f16 bf16"),
+    CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),
 };
 
-const struct kernel_list gemm_cpu_rows = {rows, sizeof rows / sizeof rows[0]};
+const struct kernel_list gemm_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]};

@@ -1,4 +1,4 @@
-/* cublas.h: the gemm row of cuBLAS. */
+/* cublas.h: gemm's kernel of cuBLAS. */
 #ifndef KOPS_KERNELS_GEMM_CUBLAS_H
 #define KOPS_KERNELS_GEMM_CUBLAS_H
 

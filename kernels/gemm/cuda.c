@@ -258,7 +258,7 @@ static double naive_ns(const struct op_args *args)
 	                gemm_problem_of(args).b.col == 1);
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {
         .name = "f16x3",
         .idea = "each f32 as the sum of two f16, three products of them on the tensor cores, fp32 accuracy",
@@ -376,4 +376,4 @@ static const struct kernel rows[] = {
     },
 };
 
-const struct kernel_list gemm_cuda_rows = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct kernel_list gemm_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};

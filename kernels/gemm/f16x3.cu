@@ -2,7 +2,7 @@
  * Gemm at fp32 accuracy on Hopper's tensor cores: f32, C = α·A·B + β·C. Measured on an H200, resident, all
  * passes counted, TFLOP/s at 1024³, 2048³, 4096³ and 8192³.
  *
- *   rung   idea                                  tile, threads          bound                      measured
+ *   kernel idea                                  tile, threads          bound                      measured
  *   f16x3  each f32 as a sum of two f16, scaled  256×128×32, 384, two   power: the three products  54 142
  *          by line; lo·hi + hi·lo + hi·hi in     blocks share A; small  run at 227, tensor cores   195 213;
  *          wgmma, added to f32 sums every 32     products 128×128, two  busy for 9 clocks in 10,   cublas 34
@@ -256,7 +256,7 @@ void launch_fallback(const plan &plan, const op_args *args, bool triples_tried, 
 	              {dim3((unsigned)(f.blocks < most ? f.blocks : most)), dim3(THREADS)}, stream, f);
 }
 
-/* ---- The rows' conditions ---- */
+/* ---- The kernels' conditions ---- */
 
 /* Numbers to be cut up. Not an integer: axes of stride 0 may have any length. */
 double numbers_of(const op_args *args)

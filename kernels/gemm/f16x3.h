@@ -1,4 +1,4 @@
-/* f16x3.h: the gemm rows of fp32 accuracy on tensor cores. */
+/* f16x3.h: gemm's kernels of fp32 accuracy on tensor cores. */
 #ifndef KOPS_KERNELS_GEMM_F16X3_H
 #define KOPS_KERNELS_GEMM_F16X3_H
 

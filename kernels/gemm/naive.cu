@@ -1,7 +1,7 @@
 /*
  * Gemm by hand, C = α·A·B + β·C.
  *
- *   rung   idea                               tile, threads    bound                   measured, H200
+ *   kernel idea                               tile, threads    bound                   measured, H200
  *   naive  one thread per element of C,       32×8 of C, 32×8  L1/L2 traffic: 8 bytes  f32, K = 1024, TFLOP/s:
  *          operands from global memory; any                    per FMA                 4096² 6.3, 16384² 4.7
  *          strides, every dtype

@@ -241,7 +241,7 @@ static bool sample(kops_dtype dtype, struct op_args *args)
 	return sample_of(dtype, 2, 133, 71, 27, args);
 }
 
-/* For rows that leave small products to others, or want lines that begin at multiples of 16 bytes. */
+/* For kernels that leave small products to others, or want lines that begin at multiples of 16 bytes. */
 static bool large_sample(kops_dtype dtype, struct op_args *args)
 {
 	return sample_of(dtype, 1, 900, 776, 104, args);

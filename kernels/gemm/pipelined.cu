@@ -2,7 +2,7 @@
  * Gemm in two levels of blocks, pipelined: f32, C = α·A·B + β·C. Measured on an H200, resident, TFLOP/s at
  * 4096² and at 16384², K = 1024.
  *
- *   rung       idea                               tile, threads        bound                     measured
+ *   kernel     idea                               tile, threads        bound                     measured
  *   pipelined  bankfree with two tiles of each    128×128×8, 256 × 8²  issue: 83% of the slots,  45.0  46.6
  *              operand: the next one comes into                        69% for FMAs; cublas
  *              registers during the arithmetic                         49.9 and 51.4

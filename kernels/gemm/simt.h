@@ -1,4 +1,4 @@
-/* simt.h: the gemm row of plain FMAs on Hopper. */
+/* simt.h: gemm's kernel of plain FMAs on Hopper. */
 #ifndef KOPS_KERNELS_GEMM_SIMT_H
 #define KOPS_KERNELS_GEMM_SIMT_H
 

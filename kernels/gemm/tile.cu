@@ -2,7 +2,7 @@
  * Gemm in square tiles, as in CUDA's matrixMul sample: f32, C = α·A·B + β·C. Measured on an H200, resident,
  * TFLOP/s at 4096² and at 16384², K = 1024.
  *
- *   rung    idea                            tile, threads  bound                               measured
+ *   kernel  idea                            tile, threads  bound                               measured
  *   tile16  square tiles of A and of B in   16×16, 16×16   reads of shared memory, 1.25 per    8.3  8.2
  *           shared memory, one element of                  FMA: 82% of their rate, FMA units
  *           C per thread; any strides                      16%

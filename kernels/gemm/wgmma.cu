@@ -1,7 +1,7 @@
 /*
  * Gemm of f16, bf16 and tf32 on Hopper's tensor cores: C = α·A·B + β·C, sums in f32.
  *
- *   rung   idea                                  tile, threads           bound
+ *   kernel idea                                  tile, threads           bound
  *   wgmma  tiles by the copy engine, swizzled;   256×128 (tf32 128×256), power: at 8192³ the tensor cores are
  *          wgmma; one warpgroup brings, two      384, two blocks share   busy for 97 % of a block's time, at
  *          multiply; C by the copy engine, of    the 256; smaller        1.6 of 1.98 GHz; cuBLAS's likewise

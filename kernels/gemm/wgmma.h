@@ -1,4 +1,4 @@
-/* wgmma.h: the gemm row of f16, bf16 and tf32 on Hopper's tensor cores. */
+/* wgmma.h: gemm's kernel of f16, bf16 and tf32 on Hopper's tensor cores. */
 #ifndef KOPS_KERNELS_GEMM_WGMMA_H
 #define KOPS_KERNELS_GEMM_WGMMA_H
 

@@ -305,7 +305,7 @@ static int vectorised(const struct op_args *args, const struct launch *launch)
 	return 0;
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {.name = "vectorised",
      .idea = "vector loops, sums in f32 and float64, strided rows through a tile, threads",
      .dtypes = "f32 f16 bf16",
@@ -314,7 +314,7 @@ static const struct kernel rows[] = {
      .workspace = workspace,
      .time_ns = time_ns,
      .launch = vectorised},
-    CPU_REFERENCE_ROW("f32 f16 bf16"),
+    CPU_REFERENCE_KERNEL("f32 f16 bf16"),
 };
 
-const struct kernel_list reduce_cpu_rows = {rows, sizeof rows / sizeof rows[0]};
+const struct kernel_list reduce_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]};

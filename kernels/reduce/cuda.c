@@ -75,7 +75,7 @@ static double strided_ns(const struct op_args *args)
 	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + cuda_ns_of_bytes(apart, 0.7) * fmax(4 * sms / tiles, 1);
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {
         .name = "rows",
         .idea = "elements side by side: a part of a warp, a warp or a block for each row, or several blocks",
@@ -98,4 +98,4 @@ static const struct kernel rows[] = {
     },
 };
 
-const struct kernel_list reduce_cuda_rows = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct kernel_list reduce_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};

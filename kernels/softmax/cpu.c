@@ -461,7 +461,7 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 	return 0;
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {.name = "vectorised",
      .idea = "polynomial exp in vectors, f32 with float64 sums, rows kept in cache, threads",
      .dtypes = "f32 f16 bf16",
@@ -470,7 +470,7 @@ static const struct kernel rows[] = {
      .workspace = workspace,
      .time_ns = time_ns,
      .launch = launch_vectorised},
-    CPU_REFERENCE_ROW("f32 f16 bf16"),
+    CPU_REFERENCE_KERNEL("f32 f16 bf16"),
 };
 
-const struct kernel_list softmax_cpu_rows = {rows, sizeof rows / sizeof rows[0]};
+const struct kernel_list softmax_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]};

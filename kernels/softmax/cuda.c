@@ -164,9 +164,9 @@ static double naive_ns(const struct op_args *args)
 	return launch_ns + fmax(cuda_ns_of_clocks(elements * clocks), cuda_memory_ns(args));
 }
 
-/* ---- Rows ---- */
+/* ---- Kernels ---- */
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {
         .name = "ring",
         .idea = "as fused for long rows: all multiprocessors keep pieces of several rows, reading one, writing "
@@ -227,4 +227,4 @@ static const struct kernel rows[] = {
     },
 };
 
-const struct kernel_list softmax_cuda_rows = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct kernel_list softmax_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};

@@ -1,5 +1,5 @@
 /*
- * Softmax with each element read once and written once (the other rungs: softmax.cu): a row is kept from the
+ * Softmax with each element read once and written once (the other kernels: softmax.cu): a row is kept from the
  * first pass to the last. 128-bit accesses, scalars before and behind them; one exp an element, two of those in
  * shared memory; maxima and sums of warps, blocks and clusters are exchanged together, so that a row costs one
  * barrier of its block and two of its cluster.

@@ -1,4 +1,4 @@
-/* ring.h: the softmax row for long rows of matrices. */
+/* ring.h: softmax's kernel for long rows of matrices. */
 #ifndef KOPS_KERNELS_SOFTMAX_RING_H
 #define KOPS_KERNELS_SOFTMAX_RING_H
 

@@ -4,7 +4,7 @@
  * Threads per row: blockreduce 128 up to 2048 columns, 256 up to 8192, else 1024; coalesced and online too, but
  * a warp for rows of up to 2 KB. All types, any strides, elements loaded eight at a time (rows.cuh).
  *
- *   rung         idea                                       bound
+ *   kernel       idea                                       bound
  *   naive        one thread per element, each finding its   instructions: 2 · columns visits an element,
  *                row's max and sum anew                     88 % of the issue slots taken
  *   blockreduce  a block per row, each thread a contiguous  first-level cache: a load of a warp touches 32
@@ -215,7 +215,7 @@ void launch_blocks(row_kernel kernel, const problem &p, uint64_t blocks, dim3 th
 	kernel<<<(unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX), threads, 0, (cudaStream_t)stream>>>(p);
 }
 
-/* The kernels of one rung for one type, by threads per row. */
+/* Its functions for one type, by threads per row. */
 struct widths {
 	row_kernel of_32, of_128, of_256, of_1024;
 };

@@ -34,7 +34,7 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 	return 0;
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {.name = "vectorised",
      .idea = "tiles turned in registers, 64x64 blocks in cache, threads",
      .dtypes = "f32 f64 f16 bf16",
@@ -42,7 +42,7 @@ static const struct kernel rows[] = {
      .supports = cpu_reference_supports,
      .time_ns = time_ns,
      .launch = launch_vectorised},
-    CPU_REFERENCE_ROW("f32 f64 f16 bf16"),
+    CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),
 };
 
-const struct kernel_list transpose_cpu_rows = {rows, sizeof rows / sizeof rows[0]};
+const struct kernel_list transpose_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]};

@@ -86,7 +86,7 @@ static double serial_ns(const struct op_args *args)
 	return launch_ns + (double)view_elements(op_output_const(args)) * element_clocks / cuda_clocks_per_ns();
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {
         .name = "vector",
         .idea = "128-bit loads and stores, split so that each block writes whole sectors of y",
@@ -152,4 +152,4 @@ static const struct kernel rows[] = {
     },
 };
 
-const struct kernel_list transpose_cuda_rows = {rows, sizeof(rows) / sizeof(rows[0])};
+const struct kernel_list transpose_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};

@@ -80,7 +80,8 @@ static void reference(const struct op_args *args)
 					       (size_t)size);
 }
 
-/* What rows for large matrices take too, and one thread of the CPU: others would touch memory of their own. */
+/* What kernels for large matrices take too, and one thread of the CPU: others would touch memory of their own.
+ */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
 	if (dtype_size(dtype) == 0)

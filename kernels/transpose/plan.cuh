@@ -1,4 +1,4 @@
-/* plan.cuh: a transposition as the rungs see it, and the grids that cover it. */
+/* plan.cuh: a transposition as the kernels see it, and the grids that cover it. */
 #ifndef KOPS_KERNELS_TRANSPOSE_PLAN_CUH
 #define KOPS_KERNELS_TRANSPOSE_PLAN_CUH
 

@@ -1,7 +1,7 @@
 /*
  * Transpose, y[…, j, i] = x[…, i, j]; elements are moved by their size.
  *
- *   rung        idea                          tile, threads  bound                     measured, H200, GB/s:
+ *   kernel      idea                          tile, threads  bound                     measured, H200, GB/s:
  *                                                                                       f32    f16    f64
  *   serial      one thread moves it all       –, 1           latency: 39 ns per f32     0.2   0.15   0.24
  *   perrow      one thread per row of y       –, 128         latency: 0.35 µs a step    356    178    486
@@ -349,7 +349,7 @@ void launch_padded(const plan &p, const uint64_t *x, uint64_t *y, cudaStream_t s
 	launch_tiles<uint64_t, 32, 32, 8>(p, x, y, stream);
 }
 
-template <typename RUNG> int launch_by_size(const struct op_args *args, const struct launch *launch)
+template <typename KERNEL> int launch_by_size(const struct op_args *args, const struct launch *launch)
 {
 	const void *x = args->views[0].data;
 	void *y = args->views[1].data;
@@ -358,13 +358,13 @@ template <typename RUNG> int launch_by_size(const struct op_args *args, const st
 
 	switch (dtype_size(args->views[0].dtype)) {
 	case 2:
-		RUNG::run(p, (const uint16_t *)x, (uint16_t *)y, stream);
+		KERNEL::run(p, (const uint16_t *)x, (uint16_t *)y, stream);
 		break;
 	case 4:
-		RUNG::run(p, (const uint32_t *)x, (uint32_t *)y, stream);
+		KERNEL::run(p, (const uint32_t *)x, (uint32_t *)y, stream);
 		break;
 	default:
-		RUNG::run(p, (const uint64_t *)x, (uint64_t *)y, stream);
+		KERNEL::run(p, (const uint64_t *)x, (uint64_t *)y, stream);
 	}
 	return cuda_launch_status();
 }

@@ -1,7 +1,7 @@
 /*
  * Transpose in 128-bit vectors on both sides, wherever the rows of x and of y begin.
  *
- *   rung    idea                                      tile, threads                 bound
+ *   kernel  idea                                      tile, threads                 bound
  *   vector  x is read by aligned vectors into shared  f32 64×64, 512; 32×64, 256    HBM 4.2 TB/s
  *           memory, y gathered there by vectors and   where rows begin off borders  (read + written)
  *           stored from a border between sectors on:  f16 64×64, 256; 64×128, 512

@@ -63,10 +63,10 @@ static void look_up(const struct tuning *tuning, const uint8_t *data, size_t len
 	tuned = tuning_find(tuning, &args);
 	if (!tuned)
 		return;
-	if (tuned->n < 1 || tuned->n > TUNED_ROWS_MAX || strlen(tuned->why) >= TUNED_WHY_BYTES)
+	if (tuned->n < 1 || tuned->n > TUNED_KERNELS_MAX || strlen(tuned->why) >= TUNED_WHY_BYTES)
 		abort();
 	for (unsigned i = 0; i < tuned->n; i++)
-		if (tuned->rows[i] > 1)
+		if (tuned->kernels[i] > 1)
 			abort();
 }
 

@@ -144,7 +144,7 @@ static void random_op(struct bench *t, struct run_op *ret, kops_dtype dtype)
 			continue;
 		list = t->backend->kernels(ret->args.op);
 		if (below(t, 2))
-			ret->pinned = list->rows[below(t, list->n)].name;
+			ret->pinned = list->kernels[below(t, list->n)].name;
 		int rc = t->backend->plan(t->dev, &probe);
 
 		run_forget_plan(&probe);

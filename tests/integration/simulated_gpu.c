@@ -112,7 +112,7 @@ static unsigned rivals(const struct backend_device *dev, const struct op_args *a
 	(void)dev;
 	for (unsigned r = 0; r < n_rows; r++)
 		for (size_t i = 0; i < list->n; i++)
-			if (strcmp(list->rows[i].name, rows[r].name) == 0)
+			if (strcmp(list->kernels[i].name, rows[r].name) == 0)
 				ret[n++] = (struct rival){i, rows[r].expected_ns};
 	return n;
 }

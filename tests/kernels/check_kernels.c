@@ -47,9 +47,10 @@ static void make_table(struct table *table, const struct target *t, const struct
 
 	*table = (struct table){0};
 	for (size_t i = 0; i < list->n && table->n < ROWS_MAX - 1; i++) {
-		all = all && !is_left_out(o, list->rows[i].name);
-		if ((!o->row || strcmp(o->row, list->rows[i].name) == 0) && !is_left_out(o, list->rows[i].name))
-			table->rows[table->n++].name = list->rows[i].name;
+		all = all && !is_left_out(o, list->kernels[i].name);
+		if ((!o->row || strcmp(o->row, list->kernels[i].name) == 0) &&
+		    !is_left_out(o, list->kernels[i].name))
+			table->rows[table->n++].name = list->kernels[i].name;
 	}
 	if (all && (!o->row || strcmp(o->row, "auto") == 0))
 		table->rows[table->n++].name = "";

@@ -447,8 +447,8 @@ static void check_op(struct arena *a, const struct options *o, const struct larg
 	const struct kernel_list *list = a->t->backend->kernels(op_by_name(l->op));
 
 	for (size_t i = 0; i < list->n && i < ROWS_MAX; i++)
-		if (is_row_wanted(o, list->rows[i].name))
-			check_row(a, o, l, list->rows[i].name, &tallies[i]);
+		if (is_row_wanted(o, list->kernels[i].name))
+			check_row(a, o, l, list->kernels[i].name, &tallies[i]);
 }
 
 static bool takes(const struct large *l, kops_dtype dtype)
@@ -488,11 +488,11 @@ static unsigned print_tallies(const struct target *t, const struct options *o, c
 	for (size_t i = 0; i < list->n && i < ROWS_MAX; i++) {
 		const struct tally *row = &tallies[i];
 		bool idle = row->right + row->wrong + row->too_long == 0;
-		if (!is_row_wanted(o, list->rows[i].name))
+		if (!is_row_wanted(o, list->kernels[i].name))
 			continue;
 		failed += row->wrong + idle;
 		printf("%-6s %-10s %-12s large: %u right, %u failed, %u refused, %u too long%s%s%s\n", t->name,
-		       l->op, list->rows[i].name, row->right, row->wrong, row->refused, row->too_long,
+		       l->op, list->kernels[i].name, row->right, row->wrong, row->refused, row->too_long,
 		       row->reason[0] ? ": " : "", row->reason, idle ? "  FAILED: took none" : "");
 	}
 	return failed;

@@ -116,11 +116,11 @@ static void check_rows(struct check *c, const struct plan_job *job, unsigned i)
 
 	cuda_plan_args(&job->ops[i].args, &staged);
 	for (size_t row = 0; row < list->n; row++)
-		check_row(c, job, i, &list->rows[row], &staged);
+		check_row(c, job, i, &list->kernels[row], &staged);
 	unsigned n = cuda_rivals(&c->dev, &job->ops[i].args, rivals);
 	for (unsigned k = 0; k < n; k++)
 		if (!is_time(rivals[k].time_ns))
-			fail(c, job, i, list->rows[rivals[k].row].name, "time_ns of a rival",
+			fail(c, job, i, list->kernels[rivals[k].kernel].name, "time_ns of a rival",
 			     rivals[k].time_ns);
 }
 
@@ -191,7 +191,7 @@ static void check_job(struct check *c, struct plan_job *job)
 		check_rows(c, job, i);
 	const struct kernel_list *list = cuda_kernels(job->ops[0].args.op);
 	for (size_t row = 0; row < list->n; row++) {
-		job->ops[0].pinned = list->rows[row].name;
+		job->ops[0].pinned = list->kernels[row].name;
 		note_plan(c, job, plan(c, job));
 	}
 }
@@ -458,7 +458,7 @@ static bool check_device(const struct backend *module, struct backend_device *de
 		plan_job_random(&job, &c.dev, &r);
 		compare(&c, module, dev, &job);
 		const struct kernel_list *list = cuda_kernels(job.ops[0].args.op);
-		job.ops[0].pinned = list->rows[i % list->n].name;
+		job.ops[0].pinned = list->kernels[i % list->n].name;
 		compare(&c, module, dev, &job);
 	}
 	printf("%s: %llu jobs, decisions %016llx%s\n", gpu->name, (unsigned long long)o->cases,

@@ -113,8 +113,8 @@ static double time_of(const struct question *q, const struct op_args *args)
 	const char *why_not;
 
 	for (size_t i = 0; i < list->n; i++)
-		if (strcmp(list->rows[i].name, q->kernel) == 0 && list->rows[i].supports(args, &why_not))
-			return list->rows[i].time_ns(args);
+		if (strcmp(list->kernels[i].name, q->kernel) == 0 && list->kernels[i].supports(args, &why_not))
+			return list->kernels[i].time_ns(args);
 	return NAN;
 }
 

@@ -99,7 +99,7 @@ static size_t planned(struct fixture *f, const struct op_args *args, unsigned n_
 {
 	const struct tuned *tuned = autotune_find(f->autotune, args, n_alike);
 
-	return tuned ? tuned->rows[0] : FIRST;
+	return tuned ? tuned->kernels[0] : FIRST;
 }
 
 static bool begin(struct fixture *f, const struct op_args *args, size_t row, struct trial *ret_trial)

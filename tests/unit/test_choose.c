@@ -223,8 +223,8 @@ static void auto_takes_what_is_expected_to_be_the_fastest(void **state)
 
 static void auto_takes_what_was_measured(void **state)
 {
-	const struct tuned fair_first = {.n = 2, .rows = {1, 0}, .why = "measured"};
-	const struct tuned large_only = {.n = 1, .rows = {0}, .why = "measured"};
+	const struct tuned fair_first = {.n = 2, .kernels = {1, 0}, .why = "measured"};
+	const struct tuned large_only = {.n = 1, .kernels = {0}, .why = "measured"};
 	char why[WHY_BYTES];
 
 	(void)state;
@@ -245,7 +245,7 @@ static void auto_takes_what_was_measured(void **state)
 	assert_string_equal(choose_of(101, 34, NULL, NULL, 0, why), "large"); /* there is none but it */
 	assert_string_equal(choose_of(4, 34, "large", NULL, 0, why), "large");
 	assert_string_equal(why, "asked for by name; is exact up to 32 columns");
-	const struct tuned large_first = {.n = 2, .rows = {0, 1}, .why = "measured"};
+	const struct tuned large_first = {.n = 2, .kernels = {0, 1}, .why = "measured"};
 	assert_string_equal(choose_of(4, 32, NULL, &large_first, 0, why), "large");
 	assert_string_equal(choose_of(4, 34, NULL, &large_first, 0, why), "fair");
 	assert_string_equal(
@@ -261,15 +261,15 @@ static void rivals_are_the_candidates_with_their_times(void **state)
 
 	(void)state;
 	assert_int_equal(kernel_rivals(&list_of_times, &args, 0, rivals), 3);
-	assert_int_equal(rivals[0].row, 0);
+	assert_int_equal(rivals[0].kernel, 0);
 	assert_true(rivals[0].time_ns == 160);
-	assert_int_equal(rivals[2].row, 2);
+	assert_int_equal(rivals[2].kernel, 2);
 	assert_true(rivals[2].time_ns == 200);
 	assert_int_equal(kernel_rivals(&list_of_times, &args, 1 | 2, rivals), 1);
-	assert_int_equal(rivals[0].row, 2);
+	assert_int_equal(rivals[0].kernel, 2);
 	args = add_of(4, 64); /* "flat" is not accurate there */
 	assert_int_equal(kernel_rivals(&list_of_times, &args, 2, rivals), 1);
-	assert_int_equal(rivals[0].row, 0);
+	assert_int_equal(rivals[0].kernel, 0);
 	assert_int_equal(kernel_rivals(&list, &args, 1 | 2, rivals), 0);
 }
 
@@ -343,7 +343,7 @@ static void empty_outputs_are_not_timed(void **state)
 	    {.name = "two", .supports = takes_small, .time_ns = asked_ns},
 	};
 	static const struct kernel_list list_of_asked = {asked, 2};
-	const struct tuned measured = {.n = 1, .rows = {1}, .why = "measured"};
+	const struct tuned measured = {.n = 1, .kernels = {1}, .why = "measured"};
 	struct op_args args = add_of(0, 7);
 	struct rival rivals[RIVALS_MAX];
 	const struct kernel *kernel;

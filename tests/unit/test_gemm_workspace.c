@@ -13,8 +13,8 @@
 
 static const struct kernel *row(void)
 {
-	assert_string_equal(gemm_cpu_rows.rows[0].name, "openblas");
-	return &gemm_cpu_rows.rows[0];
+	assert_string_equal(gemm_cpu_kernels.kernels[0].name, "openblas");
+	return &gemm_cpu_kernels.kernels[0];
 }
 
 /* (m, k) times (k, 1) with gaps and strides of 0 in the inputs, which have to be packed. */

@@ -187,7 +187,7 @@ static void fastest_row_is_found_by_class(void **state)
 	assert_int_equal(tuning_count(t), 1); /* add has no such row here */
 	tuned = tuning_find(t, &args);
 	assert_int_equal(tuned->n, 3);
-	assert_memory_equal(tuned->rows, ((uint8_t[]){2, 0, 1}), 3);
+	assert_memory_equal(tuned->kernels, ((uint8_t[]){2, 0, 1}), 3);
 	assert_string_equal(tuned->why,
 	                    "fastest of 3 measured for this class of shapes (2.25 µs; quick 30.5 µs)");
 	args = gemm_of(KOPS_F32, 1000, 1100, 400);
@@ -208,7 +208,7 @@ static void times_are_told_in_fitting_units(void **state)
 	tuning_free(t);
 	t = parse(HEAD OURS CLASS " quick 7\n" CLASS " fox 999.7\n", &stale); /* the later line counts */
 	assert_string_equal(tuning_find(t, &args)->why, "the one measured for this class of shapes (1 ms)");
-	assert_int_equal(tuning_find(t, &args)->rows[0], 2);
+	assert_int_equal(tuning_find(t, &args)->kernels[0], 2);
 	tuning_free(t);
 }
 
@@ -346,8 +346,8 @@ static void hostile_tables_are_void(void **state)
 	    {HEAD OURS OURS, "line 3 begins a section that is there"},
 	    {HEAD OURS "gemm\n", "line 3 begins with no class"},
 	    {HEAD OURS " " CLASS " fox 1\n", "line 3 begins with no class"},
-	    {HEAD OURS CLASS "\n", "line 3 has a class and no row"},
-	    {HEAD OURS CLASS "   \n", "line 3 has a class and no row"},
+	    {HEAD OURS CLASS "\n", "line 3 has a class and no kernel"},
+	    {HEAD OURS CLASS "   \n", "line 3 has a class and no kernel"},
 	    {HEAD OURS CLASS " fox\n", "line 3 has no time"},
 	    {HEAD OURS CLASS " fox 1 quick\n", "behind \"quick\""},
 	    {HEAD OURS CLASS " fox 0\n", "line 3 has no time"},
@@ -359,7 +359,7 @@ static void hostile_tables_are_void(void **state)
 	    {HEAD OURS CLASS " fox ...\n", "line 3 has no time"},
 	    {HEAD OURS CLASS " fox 10000000000000\n", "line 3 has no time"},
 	    {HEAD OURS CLASS " a 1 b 1 c 1 d 1 e 1 f 1 g 1 h 1 i 1 j 1 k 1 l 1 m 1 n 1 o 1 p 1 q 1\n",
-	     "line 3 has more than 16 rows"},
+	     "line 3 has more than 16 kernels"},
 	    {long_line, "line 1 is longer than 2047 bytes"},
 	};
 	char why[TUNING_WHY_BYTES];
