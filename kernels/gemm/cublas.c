@@ -6,7 +6,7 @@
  * exchanged and each keeps its memory. A column-major C is computed as it stands. So every mixture of
  * row- and column-major operands goes through without a copy.
  */
-#include "gemm/cublas.h"
+#include "gemm/kernels.h"
 
 #include <cublas_v2.h>
 

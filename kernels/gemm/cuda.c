@@ -1,12 +1,9 @@
-#include "gemm/cublas.h"
+#include "gemm/kernels.h"
 
 #include <math.h>
 
-#include "gemm/f16x3.h"
 #include "gemm/problem.h"
-#include "gemm/simt.h"
 #include "gemm/times.h"
-#include "gemm/wgmma.h"
 
 CUDA_LAUNCH(gemm_pipelined);
 CUDA_LAUNCH(gemm_bankfree);

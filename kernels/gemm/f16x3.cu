@@ -49,7 +49,7 @@
  * all that was written to global memory: 168; the same and blocks that do not share A: 150. The f64 product
  * with tiles that are widened on their way to shared memory: 40.
  */
-#include "gemm/f16x3.h"
+#include "gemm/kernels.h"
 
 #include <math.h>
 

@@ -28,8 +28,8 @@
 
 #include "common/hopper.cuh"
 #include "common/launch.cuh"
+#include "gemm/kernels.h"
 #include "gemm/map.cuh"
-#include "gemm/simt.h"
 #include "gemm/tiles.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900

@@ -84,7 +84,7 @@
  *
  * The clock is at 1.51 GHz at 8192³, 1.41 at 16384³, in cuBLAS at 1.51 and 1.43: power again.
  */
-#include "gemm/wgmma.h"
+#include "gemm/kernels.h"
 
 #include <math.h>
 

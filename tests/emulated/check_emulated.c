@@ -11,9 +11,7 @@
 
 #include "check.h"
 #include "emulated.h"
-#include "gemm/f16x3.h"
-#include "gemm/simt.h"
-#include "gemm/wgmma.h"
+#include "gemm/kernels.h"
 #include "seed.h"
 #include "softmax/ring.h"
 

@@ -210,6 +210,8 @@ static void random_buffer(struct memory *m, unsigned number, const void *owner, 
 	m->bytes += random_chance(r, 50) ? 0 : random_below(r, 4096);
 	m->owner = resident ? owner : NULL;
 	m->pin = random_chance(r, 50) ? MEMORY_PINNED : MEMORY_PAGEABLE;
+	m->missing_bytes = resident || random_chance(r, 50) ? 0 : random_below(r, m->bytes + 1);
+	m->reached_bytes = resident || random_chance(r, 50) ? 0 : random_below(r, m->bytes + 1);
 	if (!resident)
 		m->host = (void *)((uintptr_t)(number + 1) << (BUFFER_BITS + 1));
 }

@@ -1,0 +1,50 @@
+/* kernels.h: gemm's CUDA kernels whose host side is more than a launch, for the table in cuda.c. */
+#ifndef KOPS_KERNELS_GEMM_KERNELS_H
+#define KOPS_KERNELS_GEMM_KERNELS_H
+
+#include "common/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- cublas.c ---- */
+
+bool gemm_cublas_supports(const struct op_args *args, const char **ret_why_not);
+CUDA_LAUNCH(gemm_cublas);
+
+/* ---- simt.cu: plain FMAs on Hopper ---- */
+
+CUDA_LAUNCH(gemm_simt);
+uint64_t gemm_simt_workspace(const struct op_args *args);
+double gemm_simt_ns(const struct op_args *args);
+
+/* simt_large.cu, its kernel for large products: the same three of it. K is not 0. */
+uint64_t gemm_simt_large_workspace(const struct op_args *args);
+double gemm_simt_large_ns(const struct op_args *args);
+/* False, and nothing of C is written, where the copy engine cannot read the operands at their addresses. */
+bool gemm_simt_large(const struct op_args *args, const struct launch *launch, int *ret_status);
+
+/* ---- f16x3.cu: f32 accuracy on tensor cores ---- */
+
+bool gemm_f16x3_supports(const struct op_args *args, const char **ret_why_not);
+double gemm_f16x3_ns(const struct op_args *args);
+uint64_t gemm_f16x3_workspace(const struct op_args *args);
+CUDA_LAUNCH(gemm_f16x3);
+
+bool gemm_bf16x6_supports(const struct op_args *args, const char **ret_why_not);
+double gemm_bf16x6_ns(const struct op_args *args);
+uint64_t gemm_bf16x6_workspace(const struct op_args *args);
+CUDA_LAUNCH(gemm_bf16x6);
+
+/* ---- wgmma.cu: f16, bf16 and tf32 on Hopper's tensor cores ---- */
+
+bool gemm_wgmma_supports(const struct op_args *args, const char **ret_why_not);
+double gemm_wgmma_ns(const struct op_args *args);
+CUDA_LAUNCH(gemm_wgmma);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
