@@ -201,8 +201,8 @@ static double plain_ns(const struct op_args *args, const struct gemm_plain_times
 {
 	struct product product = product_of(args);
 
-	product.slower *= !reads_lines ? t->apart : !gemm_has_aligned_lines(args) ? t->unaligned : 1;
-	return t->launch_ns + fmax(blocks_ns(&product, &t->blocks, 1, t->write), cuda_memory_ns(args));
+	double slower = !reads_lines ? t->apart : !gemm_has_aligned_lines(args) ? t->unaligned : 1;
+	return t->launch_ns + fmax(slower * blocks_ns(&product, &t->blocks, 1, t->write), cuda_memory_ns(args));
 }
 
 /* Whether neighbours along some axis of A and of B are neighbours in memory. */
@@ -249,10 +249,10 @@ static double tile16_ns(const struct op_args *args)
 /* Its warps read 32 columns of B, and one element of A for all. */
 static double naive_ns(const struct op_args *args)
 {
-	bool is_16 = args->views[0].dtype == KOPS_F16 || args->views[0].dtype == KOPS_BF16;
+	const struct gemm_plain_times *t =
+	    args->views[0].dtype == KOPS_F32 ? &gemm_times.naive : &gemm_times.naive_others;
 
-	return plain_ns(args, is_16 ? &gemm_times.naive_16 : &gemm_times.naive,
-	                gemm_problem_of(args).b.col == 1);
+	return plain_ns(args, t, gemm_problem_of(args).b.col == 1);
 }
 
 static const struct kernel kernels[] = {

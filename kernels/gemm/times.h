@@ -35,7 +35,7 @@ struct gemm_cublas_times {
 	struct gemm_blocks blocks[3];
 };
 
-/* Those with one size of blocks. Of per_k and flops, so many times longer where lines of A or B are not
+/* Those with one size of blocks. Their blocks take so many times longer where lines of A or B are not
  * aligned, and where neighbours of the axis that its threads lie on are apart in memory. */
 struct gemm_plain_times {
 	double launch_ns, write, unaligned, apart;
@@ -49,7 +49,7 @@ struct gemm_times {
 	struct {
 		double short_ns, short_element_ns, small_ns, thin_64, thin_128;
 	} cublas;
-	struct gemm_plain_times pipelined, bankfree, blocked, tile32, tile16, naive, naive_16;
+	struct gemm_plain_times pipelined, bankfree, blocked, tile32, tile16, naive, naive_others;
 	struct {
 		double launch_ns, of_cut, read, lasting; /* of_cut: a share of its cut's time */
 	} wgmma;

@@ -45,18 +45,18 @@ static uint64_t workspace_strided(const struct op_args *args)
 
 #define LAUNCH_NS 1500 /* a kernel's beginning and end */
 #define RATE      0.85 /* of the memory's, that long reductions reach */
+#define ROW_NS    0.02 /* of a row, however short */
 
 /* Rows that are too few for all multiprocessors leave some of them idle; short ones are bound by their number.
  */
 static double rows_ns(const struct op_args *args)
 {
-	const double row_ns = 0.02;
 	struct reduce_split s = reduce_split_rows(args);
 	double sms = cuda_multiprocessors();
 	double pieces = (double)s.rows * s.splits, bytes;
 
 	bytes = (double)view_elements(&args->views[0]) * (double)dtype_size(args->views[0].dtype);
-	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + (double)s.rows * row_ns +
+	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + (double)s.rows * ROW_NS +
 	       cuda_ns_of_bytes(bytes, RATE) * fmax(2 * sms / pieces, 1);
 }
 
@@ -68,11 +68,15 @@ static double strided_ns(const struct op_args *args)
 	struct reduce_split s = reduce_split_tiles(args);
 	double sms = cuda_multiprocessors();
 	double tiles = ceil((double)s.rows / REDUCE_TILE_ROWS) * s.splits;
-	double size = (double)dtype_size(x->dtype), apart;
+	double size = (double)dtype_size(x->dtype), apart, share = 0.4;
 
+	for (uint32_t d = 0; d + 1 < x->rank; d++)
+		if (x->shape[d] > 1 && x->strides[d] == 1)
+			share = 0.7; /* so lanes are on neighbouring elements */
 	apart = fmax(fmin(view_blocks(x, 32) * sector, (double)view_elements(x) * sector),
 	             (double)view_elements(x) * size);
-	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + cuda_ns_of_bytes(apart, 0.7) * fmax(4 * sms / tiles, 1);
+	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + (double)s.rows * ROW_NS +
+	       cuda_ns_of_bytes(apart, share) * fmax(4 * sms / tiles, 1);
 }
 
 static const struct kernel kernels[] = {

@@ -22,9 +22,11 @@ static bool supports_any(const struct op_args *args, const char **ret_why_not)
 
 /* ---- How long they take: shares of the memory's rate, as measured on an H200 ---- */
 
-/* Of those that give a block a tile, which may be nearly empty. Until the first one is there takes launch_ns.
- */
-static double tiles_ns(const struct op_args *args, double launch_ns, double share)
+#define AT_ONCE 2048 /* threads of a multiprocessor */
+
+/* Of those that give a block a tile, which may be nearly empty. full_ns: later where all multiprocessors are
+ * busy. */
+static double tiles_ns(const struct op_args *args, double launch_ns, double full_ns, double share)
 {
 	const double tile_clocks = 200, side = 32;
 	const struct view *y = op_output_const(args);
@@ -34,35 +36,36 @@ static double tiles_ns(const struct op_args *args, double launch_ns, double shar
 
 	args->op->cost(args, &cost);
 	double moved_ns = fmax(cuda_ns_of_bytes(cost.bytes, share), cuda_memory_ns(args));
-	return launch_ns + fmax(moved_ns, cuda_ns_of_clocks(tiles * tile_clocks));
+	double busy = fmin((double)view_elements(y) / (AT_ONCE * cuda_multiprocessors()), 1);
+	return launch_ns + busy * full_ns + fmax(moved_ns, cuda_ns_of_clocks(tiles * tile_clocks));
 }
 
 static double vector_ns(const struct op_args *args)
 {
-	return tiles_ns(args, 1650, 0.86);
+	return tiles_ns(args, 1650, 0, 0.86);
 }
 
 static double padded_ns(const struct op_args *args)
 {
-	return tiles_ns(args, 3000, 0.84);
+	return tiles_ns(args, 1650, 1400, 0.84);
 }
 
 static double tiled_rect_ns(const struct op_args *args)
 {
-	return tiles_ns(args, 3000, 0.33);
+	return tiles_ns(args, 1650, 1400, 0.33);
 }
 
 static double tiled_ns(const struct op_args *args)
 {
-	return tiles_ns(args, 3000, 0.193);
+	return tiles_ns(args, 1650, 1400, 0.193);
 }
 
 /* As many threads as there is room for begin at once. Then each takes a sector of its own, read and written. */
 static double perelement_ns(const struct op_args *args)
 {
-	const double launch_ns = 750, element_clocks = 5.6, at_once = 2048, sectors = 64, share = 0.96;
+	const double launch_ns = 750, element_clocks = 5.6, sectors = 64, share = 0.96;
 	double elements = (double)view_elements(op_output_const(args));
-	double first = fmin(elements, at_once * cuda_multiprocessors());
+	double first = fmin(elements, AT_ONCE * cuda_multiprocessors());
 
 	return launch_ns + cuda_ns_of_clocks(first * element_clocks) +
 	       cuda_ns_of_bytes((elements - first) * sectors, share);
