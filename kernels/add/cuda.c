@@ -22,10 +22,12 @@ static bool supports_type(const struct op_args *args, const char **ret_why_not)
 
 static double scalar_ns(const struct op_args *args)
 {
+	const double element_clocks = 0.95;
 	struct cost cost;
 
 	args->op->cost(args, &cost);
-	return LAUNCH_NS + fmax(cuda_ns_of_bytes(cost.bytes, ELEMENTS), cuda_memory_ns(args));
+	double moved_ns = fmax(cuda_ns_of_bytes(cost.bytes, ELEMENTS), cuda_memory_ns(args));
+	return LAUNCH_NS + fmax(moved_ns, cuda_ns_of_clocks(cost.flops * element_clocks));
 }
 
 /* Views that are no runs are added element by element. */

@@ -79,7 +79,6 @@ static bool supports_ring(const struct op_args *args, const char **ret_why_not)
 
 #define SECTOR     32     /* bytes; the least that is read or written */
 #define KEPT_BYTES 131072 /* rows that are still in a cache when they are read again */
-#define WIDE_BYTES 1048576
 
 static double row_bytes(const struct op_args *args)
 {
@@ -105,52 +104,84 @@ static double bytes_ns(const struct op_args *args, double share)
 
 static double ring_ns(const struct op_args *args)
 {
-	return 3500 + bytes_ns(args, 0.86);
+	return 4800 + bytes_ns(args, 0.86);
 }
 
-/* A row is one block's, or up to some 64 KiB of it are. */
+/* A row is one block's, or up to some 64 KiB of it are; of those beyond 128 KiB a cluster's. */
 static double fused_ns(const struct op_args *args)
 {
-	const double launch_ns = 1500, row_clocks = 4, block_bytes = 65536;
+	const double short_bytes = 4096, block_bytes = 65536;
 	double rows = rows_of(args), length = row_bytes(args), blocks = rows * ceil(length / block_bytes);
-	double share = length <= KEPT_BYTES ? 0.875 : length <= WIDE_BYTES ? 0.76 : 0.64;
+	double launch_ns = length <= short_bytes ? 1500 : length <= KEPT_BYTES ? 3200 : 5500;
+	double share = length <= KEPT_BYTES ? 0.865 : 0.62;
 
-	return launch_ns + bytes_ns(args, share) * fmax(cuda_multiprocessors() / blocks, 1) +
-	       cuda_ns_of_clocks(rows * row_clocks);
+	return launch_ns + bytes_ns(args, share) * fmax(cuda_multiprocessors() / blocks, 1);
 }
 
 /*
- * Of those that give each row of the matrix a warp or a block, and read long ones again: `reads` of them in
- * all. Elements apart take a sector each; where rows are fewer than multiprocessors, some are idle.
+ * Of those that give each row of the matrix a warp or a block, and read long ones again. Clocks of a
+ * multiprocessor: of a short row, for each 32 elements of it and beside them; of a longer one, for each
+ * element. Rows of more than LONG elements go in waves, one on each multiprocessor; an element takes `alone`
+ * clocks, and `together` more where all multiprocessors have one.
  */
-static double blocks_ns(const struct op_args *args, double share, double reads, double row_clocks)
-{
-	const double launch_ns = 2000;
-	const struct view *x = &args->views[0], *y = &args->views[1];
-	double rows = rows_of(args), factor = row_bytes(args) > KEPT_BYTES ? (1 + reads) / 2 : 1;
+struct passes {
+	double row, lines, element, alone, together;
+};
 
-	if (is_sparse(x) || is_sparse(y))
-		factor *= SECTOR / (double)dtype_size(y->dtype);
-	factor *= fmax(cuda_multiprocessors() / rows, 1);
-	return launch_ns + factor * bytes_ns(args, share) + cuda_ns_of_clocks(rows * row_clocks);
+#define SHORT_BYTES 2048
+#define LONG        8192
+
+static double wave_clocks(const struct op_args *args, const struct passes *p, double rows)
+{
+	double columns = (double)args->views[1].shape[args->views[1].rank - 1];
+	double share = rows / cuda_multiprocessors(), halved = args->views[1].dtype == KOPS_F32 ? 1 : 0.55;
+
+	return rows > 0 ? columns * (p->alone + p->together * share * halved) : 0;
+}
+
+static double passes_clocks(const struct op_args *args, const struct passes *p)
+{
+	double columns = (double)args->views[1].shape[args->views[1].rank - 1];
+	double rows = rows_of(args), sms = cuda_multiprocessors(), waves = floor(rows / sms);
+
+	if (row_bytes(args) <= SHORT_BYTES)
+		return rows / sms * (p->row + p->lines * ceil(columns / 32));
+	if (columns <= LONG)
+		return fmax(rows / sms, 1) * columns * p->element;
+	return waves * wave_clocks(args, p, sms) + wave_clocks(args, p, rows - waves * sms);
+}
+
+/* Elements apart take a sector each. */
+static double blocks_ns(const struct op_args *args, const struct passes *p)
+{
+	const double launch_ns = row_bytes(args) <= SHORT_BYTES ? 2000 : 4200;
+	const struct view *x = &args->views[0], *y = &args->views[1];
+	bool sparse = is_sparse(x) || is_sparse(y);
+	double factor = sparse ? SECTOR / (double)dtype_size(y->dtype) : 1;
+
+	return launch_ns + fmax(passes_clocks(args, p) / cuda_clocks_per_ns(), factor * bytes_ns(args, 0.87));
 }
 
 static double online_ns(const struct op_args *args)
 {
-	return blocks_ns(args, 0.71, 2, 20);
+	static const struct passes passes = {110, 12.5, 0.67, 0.42, 0.42};
+
+	return blocks_ns(args, &passes);
 }
 
 static double coalesced_ns(const struct op_args *args)
 {
-	return blocks_ns(args, 0.7, 3, 20);
+	static const struct passes passes = {110, 13.5, 0.74, 0.5, 0.5};
+
+	return blocks_ns(args, &passes);
 }
 
-/* The lanes of a warp read chunks of the row, apart by its length: up to 32 sectors for each access. */
+/* The lanes of a warp read chunks of the row, apart by its length. */
 static double blockreduce_ns(const struct op_args *args)
 {
-	const struct view *y = &args->views[1];
+	static const struct passes passes = {400, 24, 2.5, 2.95, 3.2};
 
-	return blocks_ns(args, 1 / fmin(2.3 + (double)y->shape[y->rank - 1] / 1024, 15), 1, 80);
+	return blocks_ns(args, &passes);
 }
 
 /* Each thread visits all elements of its row: as many threads as that or more take turns. */
