@@ -157,7 +157,7 @@ static int check_blocks(struct bench *b, const struct step *step, struct block a
 		struct step part = step_of_block(step, &at), here = shared_step(&part, buffers);
 		int rc = fetch(b, &part, &here);
 		if (rc == 0)
-			rc = here.op->check(&here, &one);
+			rc = step_check(&here, &one);
 		if (rc < 0)
 			return rc;
 		merge(&all, &one, &at);

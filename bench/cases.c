@@ -209,9 +209,9 @@ int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct 
 		step.out = dense(dtype, e[1], e[0]);
 	} else if (is(op, "fma")) {
 		/* There and back: no overflow and no subnormal numbers, however many steps. */
-		step.alpha = -1;
-		step.beta = 0.5;
-		step.steps = (uint32_t)e[1];
+		step.set.alpha = (struct opt_real){true, -1};
+		step.set.beta = (struct opt_real){true, 0.5};
+		step.set.steps = (struct opt_count){true, e[1]};
 		step.in[0] = step.out = dense(dtype, 1, e[0]);
 	}
 	for (unsigned i = 0; i < op->n_inputs; i++)

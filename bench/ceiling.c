@@ -98,7 +98,7 @@ static int fma_rate(struct bench *b, uint64_t elements, double *ret_gflops)
 /* Tensor cores have another ceiling than the FMA units, and there is no op to measure it with. */
 static bool counts_fma(const struct bench *b)
 {
-	kops_precision precision = b->cli->flags.precision;
+	kops_precision precision = b->cli->flags.op.precision;
 
 	return (b->dtype == KOPS_F32 || b->dtype == KOPS_F64) && precision != KOPS_PRECISION_TF32 &&
 	       precision != KOPS_PRECISION_BF16;

@@ -31,8 +31,8 @@ static struct step step_on(const struct run *r, size_t set)
 {
 	struct step step = operands_step(r->operands, set);
 
-	step.kernel = r->what->kernel;
-	step.precision = r->b->cli->flags.precision;
+	step.set.kernel = r->what->kernel;
+	step.set.precision = r->b->cli->flags.op.precision;
 	return step;
 }
 

@@ -123,7 +123,7 @@ static void fill_head(struct plan *p)
 	*head = bench_head_blank();
 	bench_put(head->op, sizeof(head->op), p->op->name);
 	bench_put(head->dtype, sizeof(head->dtype), element_type_name(b->dtype));
-	bench_put(head->precision, sizeof(head->precision), precisions[b->cli->flags.precision]);
+	bench_put(head->precision, sizeof(head->precision), precisions[b->cli->flags.op.precision]);
 	bench_put(head->device, sizeof(head->device), b->device->name);
 	bench_put(head->description, sizeof(head->description), b->device->description);
 	head->seed = b->seed;
@@ -160,7 +160,7 @@ int plan_prepare(struct plan *p)
 
 	if (rc != CLI_OK)
 		return rc;
-	const char *kernels = cli->flags.random.set && !cli->flags.kernel ? "all" : cli->flags.kernel;
+	const char *kernels = cli->flags.random.set && !cli->flags.op.kernel ? "all" : cli->flags.op.kernel;
 	if (bench_kernels_read(p->bench.info, p->bench.kind, p->op->name, kernels, &p->kernels, cli->why) < 0)
 		return CLI_USAGE;
 	if (cli->flags.random.set)

@@ -8,7 +8,7 @@ static int run(struct cli *cli, int argc, char **argv)
 }
 
 static const struct option_row options[] = {
-    OPTION("kernel", 0, "NAMES", text, kernel,
+    OPTION("kernel", 0, "NAMES", text, op.kernel,
            "all, or names with commas between them; default: the one that kopsd would take"),
     OPTION("shape", 0, "SHAPES", text, shape, "the same as the argument"),
     OPTION("table", 0, "NAME", text, table, "a list of shapes; seed: from cache-resident to 4 GB"),

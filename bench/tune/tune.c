@@ -283,7 +283,7 @@ static int run_sweeps(struct tune *t)
 		    t->field.kernels.n < 2)
 			continue;
 		race_field_reset(&t->field);
-		cli->flags.precision = sweep.precision;
+		cli->flags.op.precision = sweep.precision;
 		rc = run_sweep(t, &sweep);
 	}
 	end_progress(t);

@@ -2,18 +2,18 @@
 #include "program.h"
 #include "verb/commands.h"
 
-static const struct program program = {
-    .name = "kops-client",
-    .usage = "[--socket PATH] VERB [options] [files]",
-    .summary = "Matrix jobs on this machine's GPUs, or its CPU, through the daemon kopsd.",
-    .noun = "verb",
-    .example = "sgemm",
-    .checks = "--check failed",
-    .commands = commands_all,
-    .moved = (const struct program_moved[]){{"bench", "kops-bench"}, {"tune", "kops-bench tune"}, {0}},
-};
-
 int main(int argc, char **argv)
 {
+	const struct program program = {
+	    .name = "kops-client",
+	    .usage = "[--socket PATH] VERB [options] [files]",
+	    .summary = "Matrix jobs on this machine's GPUs, or its CPU, through the daemon kopsd.",
+	    .noun = "verb",
+	    .example = "sgemm",
+	    .checks = "--check failed",
+	    .commands = commands_all(),
+	    .moved = (const struct program_moved[]){{"bench", "kops-bench"}, {"tune", "kops-bench tune"}, {0}},
+	};
+
 	return program_main(&program, argc, argv);
 }

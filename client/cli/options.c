@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "files/element.h"
+#include "nearest.h"
 #include "why.h"
 
 #define ROWS_MAX   40
@@ -15,20 +16,19 @@
 
 static const struct option_row always[] = {OPTIONS_ALWAYS, OPTIONS_END};
 
-bool options_switch(const char *text, void *member)
+static bool parse_switch(const char *text, void *member)
 {
-	(void)text;
-	*(bool *)member = true;
-	return true;
+	*(bool *)member = strcmp(text, "yes") == 0;
+	return *(bool *)member || strcmp(text, "no") == 0;
 }
 
-bool options_text(const char *text, void *member)
+static bool parse_text(const char *text, void *member)
 {
 	*(const char **)member = text;
 	return text[0] != '\0';
 }
 
-bool options_count(const char *text, void *member)
+static bool parse_count(const char *text, void *member)
 {
 	struct opt_count *count = member;
 	char *end;
@@ -41,7 +41,12 @@ bool options_count(const char *text, void *member)
 	return errno == 0 && *end == '\0';
 }
 
-bool options_real(const char *text, void *member)
+static bool parse_count32(const char *text, void *member)
+{
+	return parse_count(text, member) && ((struct opt_count *)member)->value <= UINT32_MAX;
+}
+
+static bool parse_real(const char *text, void *member)
 {
 	struct opt_real *real = member;
 	char *end;
@@ -51,39 +56,12 @@ bool options_real(const char *text, void *member)
 	return end != text && *end == '\0' && isfinite(real->value);
 }
 
-bool options_dtype(const char *text, void *member)
+static bool parse_dtype(const char *text, void *member)
 {
 	return element_type_by_name(text, member);
 }
 
-/* The index of text in a list that ends with NULL, or -1. */
-static int word_index(const char *text, const char *const *words)
-{
-	for (int i = 0; words[i] != NULL; i++)
-		if (strcmp(text, words[i]) == 0)
-			return i;
-	return -1;
-}
-
-bool options_precision(const char *text, void *member)
-{
-	static const char *const words[] = {"f32", "ieee", "tf32", "bf16", NULL};
-	int i = word_index(text, words);
-
-	*(kops_precision *)member = (kops_precision)(i < 0 ? 0 : i);
-	return i >= 0;
-}
-
-bool options_priority(const char *text, void *member)
-{
-	static const char *const words[] = {"normal", "high", "low", NULL};
-	int i = word_index(text, words);
-
-	*(kops_priority *)member = (kops_priority)(i < 0 ? 0 : i);
-	return i >= 0;
-}
-
-bool options_time(const char *text, void *member)
+static bool parse_time(const char *text, void *member)
 {
 	static const struct {
 		const char *suffix;
@@ -102,6 +80,49 @@ bool options_time(const char *text, void *member)
 		return true;
 	}
 	return false;
+}
+
+static const char *const precisions[] = {"f32", "ieee", "tf32", "bf16", NULL};
+static const char *const priorities[] = {"normal", "high", "low", NULL};
+
+const struct option_type options_switch = {.takes = "yes or no", .parse = parse_switch};
+const struct option_type options_text = {.takes = "a word", .parse = parse_text};
+const struct option_type options_count = {.takes = "a whole number below 2^64", .parse = parse_count};
+const struct option_type options_count32 = {.takes = "a whole number below 2^32", .parse = parse_count32};
+const struct option_type options_real = {.takes = "a number", .parse = parse_real};
+const struct option_type options_dtype = {.takes = "f32, f64, f16 or bf16", .parse = parse_dtype};
+const struct option_type options_precision = {.takes = "f32, ieee, tf32 or bf16", .words = precisions};
+const struct option_type options_priority = {.takes = "normal, high or low", .words = priorities};
+const struct option_type options_time = {.takes = "a time above 0 such as 2 (seconds), 500ms or 1min",
+                                         .parse = parse_time};
+
+static bool read_value(const struct option_type *type, const char *text, void *member)
+{
+	if (type->words == NULL)
+		return type->parse(text, member);
+	for (unsigned i = 0; type->words[i] != NULL; i++) {
+		if (strcmp(text, type->words[i]) != 0)
+			continue;
+		*(unsigned *)member = i;
+		return true;
+	}
+	return false;
+}
+
+int options_set(const struct option_row *row, const char *name, const char *text, struct flags *flags,
+                char *why)
+{
+	if (read_value(row->type, text, (char *)flags + row->member))
+		return 0;
+	return why_invalid(why, "%s takes %s, not '%s'", name, row->type->takes, text);
+}
+
+const struct option_row *options_find(const struct option_row *rows, const char *name)
+{
+	for (; rows->name || rows->letter; rows++)
+		if (rows->name && strcmp(rows->name, name) == 0)
+			return rows;
+	return NULL;
 }
 
 /* Both tables as one list of pointers. */
@@ -140,29 +161,46 @@ static const struct option_row *row_of(const struct option_row *const *rows, siz
 	if (value >= FIRST_LONG)
 		return rows[value - FIRST_LONG];
 	for (size_t i = 0; i < n; i++)
-		if (rows[i]->letter == value)
+		if (value != 0 && rows[i]->letter == value)
 			return rows[i];
 	return NULL;
 }
 
-static int bad_value(const struct option_row *row, char *why)
+/* "--alpha", "-m" */
+static const char *dashed(const struct option_row *row, char text[64])
 {
-	char letter[2] = {row->letter, '\0'};
-	const char *dashes = row->name ? "--" : "-";
-
-	return why_invalid(why, "%s%s does not take '%s': %s; see -h", dashes, row->name ? row->name : letter,
-	                   optarg, row->help);
+	if (row->name)
+		snprintf(text, 64, "--%s", row->name);
+	else
+		snprintf(text, 64, "-%c", row->letter);
+	return text;
 }
 
-static int bad_option(int value, const char *word, const struct option_row *row, char *why)
+static int no_option(const struct option_row *const *rows, size_t n, const char *word, char *why)
 {
-	char letter[3] = {'-', (char)optopt, '\0'};
+	const char *name = word + strspn(word, "-");
+	struct nearest nearest = nearest_to(name, strcspn(name, "="));
+	char hint[96];
+
+	for (size_t i = 0; i < n; i++)
+		nearest_offer(&nearest, rows[i]->name);
+	return why_invalid(why, "no option '%s' here; %s", word,
+	                   nearest_hint(&nearest, "--", "-h lists those there are", hint));
+}
+
+/* What getopt said no to: value is '?' or ':', word what it looked at. */
+static int bad_option(int value, const char *word, const struct option_row *const *rows, size_t n, char *why)
+{
+	const struct option_row *row = row_of(rows, n, optopt);
+	char letter[3] = {'-', (char)optopt, '\0'}, name[64];
 	bool is_letter = optopt > 0 && optopt < FIRST_LONG;
 
 	if (value == ':')
 		return why_invalid(why, "option '%s' needs a value, %s; see -h", is_letter ? letter : word,
 		                   row ? row->argument : "VALUE");
-	return why_invalid(why, "no option '%s' here; -h lists those there are", is_letter ? letter : word);
+	if (row && row->argument == NULL)
+		return why_invalid(why, "%s takes no value", dashed(row, name));
+	return no_option(rows, n, is_letter ? letter : word, why);
 }
 
 int options_parse(const struct option_row *options, int argc, char **argv, struct flags *flags, int *ret_argc,
@@ -170,7 +208,7 @@ int options_parse(const struct option_row *options, int argc, char **argv, struc
 {
 	const struct option_row *rows[ROWS_MAX];
 	struct option longs[ROWS_MAX + 1];
-	char shorts[2 * ROWS_MAX + 2];
+	char shorts[2 * ROWS_MAX + 2], name[64];
 	size_t n = collect(options, rows);
 
 	to_getopt(rows, n, longs, shorts);
@@ -181,10 +219,11 @@ int options_parse(const struct option_row *options, int argc, char **argv, struc
 		if (value == -1)
 			break;
 		if (value == '?' || value == ':')
-			return bad_option(value, argv[optind - 1], row_of(rows, n, optopt), why);
+			return bad_option(value, argv[optind - 1], rows, n, why);
 		const struct option_row *row = row_of(rows, n, value);
-		if (!row->parse(optarg, (char *)flags + row->member))
-			return bad_value(row, why);
+		int rc = options_set(row, dashed(row, name), row->argument ? optarg : "yes", flags, why);
+		if (rc < 0)
+			return rc;
 	}
 	*ret_argc = argc - optind;
 	*ret_argv = argv + optind;

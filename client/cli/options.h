@@ -20,14 +20,28 @@ struct opt_real {
 	double value;
 };
 
+static inline double opt_or(struct opt_real given, double otherwise)
+{
+	return given.set ? given.value : otherwise;
+}
+
+/* Of an op, from a verb's options or a job file's settings. All zero: nothing was given. */
+struct settings {
+	struct opt_real alpha, beta, scale;
+	struct opt_count steps;
+	bool log;
+	kops_reduction kind;
+	kops_precision precision;
+	const char *kernel;
+};
+
 struct flags {
 	bool help, json, quiet, check;
-	const char *socket, *output, *device, *kernel, *accumulate; /* NULL: not given */
+	const char *socket, *output, *device, *accumulate; /* NULL: not given */
 	struct opt_count m, n, k;
-	struct opt_real alpha, beta, scale;
-	bool trans_a, trans_b, log;
+	struct settings op;
+	bool trans_a, trans_b;
 	kops_dtype dtype; /* 0: not given */
-	kops_precision precision;
 	kops_priority priority;
 	uint32_t timeout_ms; /* 0: libkops' default */
 	/* kops-bench */
@@ -39,28 +53,34 @@ struct flags {
 	uint32_t time_limit_ms;
 };
 
+/* What the values of an option are. */
+struct option_type {
+	const char *takes; /* "a number" */
+	/* Words, ended by NULL: the index of the given one goes to the member, an enum. */
+	const char *const *words;
+	/* Else: reads text into the member; false if it makes no sense. */
+	bool (*parse)(const char *text, void *member);
+};
+
+extern const struct option_type options_switch;                 /* bool: yes or no; without an argument, yes */
+extern const struct option_type options_text;                   /* const char * */
+extern const struct option_type options_count, options_count32; /* struct opt_count; up to UINT32_MAX */
+extern const struct option_type options_real;                   /* struct opt_real, finite */
+extern const struct option_type options_dtype, options_precision, options_priority; /* kops_… */
+extern const struct option_type options_time; /* uint32_t milliseconds: 2, 0.5, 500ms, 2s, 1min */
+
 struct option_row {
 	const char *name;     /* without the dashes */
 	char letter;          /* 0: long form only */
 	const char *argument; /* "FILE"; NULL: a switch */
-	/* Reads text (NULL for a switch) into the member; false if it makes no sense. */
-	bool (*parse)(const char *text, void *member);
+	const struct option_type *type;
 	size_t member; /* offset in struct flags */
 	const char *help;
 };
 
-bool options_switch(const char *text, void *member);    /* bool */
-bool options_text(const char *text, void *member);      /* const char * */
-bool options_count(const char *text, void *member);     /* struct opt_count */
-bool options_real(const char *text, void *member);      /* struct opt_real */
-bool options_dtype(const char *text, void *member);     /* kops_dtype */
-bool options_precision(const char *text, void *member); /* kops_precision */
-bool options_priority(const char *text, void *member);  /* kops_priority */
-bool options_time(const char *text, void *member);      /* uint32_t milliseconds: 2, 0.5, 500ms, 2s, 1min */
-
 #define OPTION(name, letter, argument, type, member, help)                                                     \
 	{                                                                                                      \
-		name, letter, argument, options_##type, offsetof(struct flags, member), help                   \
+		name, letter, argument, &options_##type, offsetof(struct flags, member), help                  \
 	}
 
 /* Of every verb; options_parse() takes these without being told. */
@@ -75,12 +95,12 @@ bool options_time(const char *text, void *member);      /* uint32_t milliseconds
 #define OPTION_DEVICE                                                                                          \
 	OPTION("device", 0, "NAME", text, device, "where to run: gpu0, cpu, …; default: kopsd chooses")
 #define OPTION_KERNEL                                                                                          \
-	OPTION("kernel", 0, "NAME", text, kernel, "insist on one kernel; `kops-client ops` lists them")
+	OPTION("kernel", 0, "NAME", text, op.kernel, "insist on one kernel; `kops-client ops` lists them")
 #define OPTION_DTYPE                                                                                           \
 	OPTION("dtype", 0, "TYPE", dtype, dtype,                                                               \
 	       "f32, f64, f16 or bf16; default: what the .npy says, f32 for .bin")
 #define OPTION_PRECISION                                                                                       \
-	OPTION("precision", 0, "P", precision, precision,                                                      \
+	OPTION("precision", 0, "P", precision, op.precision,                                                   \
 	       "f32 (default), ieee (FMA only), tf32 or bf16: what a kernel may do to f32 input")
 #define OPTION_CHECK                                                                                           \
 	OPTION("check", 0, NULL, switch, check,                                                                \
@@ -109,6 +129,16 @@ bool options_time(const char *text, void *member);      /* uint32_t milliseconds
  */
 int options_parse(const struct option_row *options, int argc, char **argv, struct flags *flags, int *ret_argc,
                   char ***ret_argv, char *why);
+
+/* The row of that name; NULL: there is none. */
+const struct option_row *options_find(const struct option_row *rows, const char *name);
+
+/*
+ * Reads text into the row's member of *flags. KOPS_E_INVALID where it makes no sense, with "NAME takes a
+ * number, not 'x'" in why.
+ */
+int options_set(const struct option_row *row, const char *name, const char *text, struct flags *flags,
+                char *why);
 
 /* The option table as -h shows it, on stdout. */
 void options_help(const struct option_row *rows);

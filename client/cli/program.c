@@ -9,6 +9,7 @@
 
 #include "files/sink.h"
 #include "json.h"
+#include "nearest.h"
 
 const struct command *program_command(const struct program *program, const char *name)
 {
@@ -96,8 +97,13 @@ static void refuse_command(const struct program *program, const char *name)
 			        program->name, name, program->noun, m->to);
 			return;
 		}
-	fprintf(stderr, "%s: there is no %s '%s'; `%s -h` lists those there are\n", program->name,
-	        program->noun, name, program->name);
+	struct nearest nearest = nearest_to(name, strlen(name));
+	char hint[96], help[96];
+	for (size_t i = 0; program->commands[i] != NULL; i++)
+		nearest_offer(&nearest, program->commands[i]->name);
+	snprintf(help, sizeof(help), "`%s -h` lists those there are", program->name);
+	fprintf(stderr, "%s: there is no %s '%s'; %s\n", program->name, program->noun, name,
+	        nearest_hint(&nearest, "", help, hint));
 }
 
 static void report_failure(struct cli *cli, int code)

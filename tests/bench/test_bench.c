@@ -143,7 +143,7 @@ static void operands_follow_from_the_shape(void **state)
 	assert_int_equal(bench_shape_step(operation_by_name("transpose"), KOPS_F32, &shape, &step, why), 0);
 	assert_true(step.out.shape[0] == 3 && step.out.shape[1] == 2);
 	assert_int_equal(bench_shape_step(operation_by_name("fma"), KOPS_F64, &shape, &step, why), 0);
-	assert_int_equal(step.steps, 3);
+	assert_int_equal(step.set.steps.value, 3);
 	assert_int_equal(bench_footprint(&step), 32);
 	shape.extents[0] = shape.extents[1] = 1ull << 40;
 	assert_int_equal(bench_shape_step(operation_by_name("add"), KOPS_F32, &shape, &step, why),

@@ -12,11 +12,61 @@
 #include <cmocka.h>
 
 #include "cli.h"
-#include "op/check.h"
+#include "op/operation.h"
 #include "random.h"
 #include "seed.h"
 
 static struct random dice;
+
+/* ---- the ops' checks on arrays of this process ---- */
+
+/* y = alpha * a * b + beta * old. */
+struct product {
+	const struct elements *a, *b, *old, *y;
+	double alpha, beta;
+	kops_precision precision;
+};
+
+static int check_gemm(const struct product *p, struct check *ret_check)
+{
+	struct step step = step_of(operation_by_name("gemm"));
+
+	step.set.alpha = (struct opt_real){true, p->alpha};
+	step.set.beta = (struct opt_real){true, p->beta};
+	step.set.precision = p->precision;
+	step.accumulates = p->old != NULL;
+	step.old = p->old;
+	return step.op->check(&step, (struct elements[]){*p->a, *p->b}, p->y, ret_check);
+}
+
+static int check_softmax(const struct elements *x, const struct elements *y, double scale, bool log,
+                         struct check *ret_check)
+{
+	struct step step = step_of(operation_by_name("softmax"));
+
+	step.set.scale = (struct opt_real){true, scale};
+	step.set.log = log;
+	return step.op->check(&step, x, y, ret_check);
+}
+
+static int check_reduce(const struct elements *x, const struct elements *y, kops_reduction kind,
+                        struct check *ret_check)
+{
+	struct step step = step_of(operation_by_name("reduce"));
+
+	step.set.kind = kind;
+	return step.op->check(&step, x, y, ret_check);
+}
+
+static int check_plain(const char *op, const struct elements *a, const struct elements *b,
+                       const struct elements *y, struct check *ret_check)
+{
+	struct step step = step_of(operation_by_name(op));
+
+	return step.op->check(&step, (struct elements[]){*a, *b}, y, ret_check);
+}
+
+/* ---- arrays ---- */
 
 static struct elements dense(kops_dtype dtype, uint32_t rank, uint64_t e0, uint64_t e1, uint64_t e2)
 {
@@ -82,7 +132,7 @@ static void products_of_every_dtype_pass_and_damage_is_found(void **state)
 			struct elements old = dense(dtypes[t], 2, m, n, 0), y = dense(dtypes[t], 2, m, n, 0);
 			struct elements at_ = a; /* transposed: m × k */
 			at_.shape[0] = m, at_.shape[1] = k, at_.strides[0] = 1, at_.strides[1] = (int64_t)m;
-			struct check_product p = {.a = &at_, .b = &b, .y = &y, .alpha = 0.5};
+			struct product p = {.a = &at_, .b = &b, .y = &y, .alpha = 0.5};
 			struct check check;
 
 			multiply(&at_, &b, &y, 0.5, NULL, 0);
@@ -123,7 +173,7 @@ static void a_lower_precision_is_found(void **state)
 	struct elements a = dense(KOPS_F32, 2, N, N, 0), b = dense(KOPS_F32, 2, N, N, 0),
 	                y = dense(KOPS_F32, 2, N, N, 0);
 	struct elements coarse_a = dense(KOPS_F32, 2, N, N, 0), coarse_b = dense(KOPS_F32, 2, N, N, 0);
-	struct check_product p = {.a = &a, .b = &b, .y = &y, .alpha = 1};
+	struct product p = {.a = &a, .b = &b, .y = &y, .alpha = 1};
 	struct check check;
 
 	(void)state;
@@ -144,7 +194,7 @@ static void batches_share_a_single_operand(void **state)
 {
 	struct elements a = dense(KOPS_F32, 3, 3, 4, 5), b = dense(KOPS_F32, 2, 5, 6, 0),
 	                y = dense(KOPS_F32, 3, 3, 4, 6);
-	struct check_product p = {.a = &a, .b = &b, .y = &y, .alpha = 1};
+	struct product p = {.a = &a, .b = &b, .y = &y, .alpha = 1};
 	struct check check;
 
 	(void)state;
@@ -170,7 +220,7 @@ static void special_values_must_be_in_their_place(void **state)
 	struct elements ea = {(unsigned char *)a, KOPS_F32, 2, {2, 2}, {2, 1}};
 	struct elements eb = {(unsigned char *)b, KOPS_F32, 2, {2, 2}, {2, 1}};
 	struct elements ey = {(unsigned char *)y, KOPS_F32, 2, {2, 2}, {2, 1}};
-	struct check_product p = {.a = &ea, .b = &eb, .y = &ey, .alpha = 2};
+	struct product p = {.a = &ea, .b = &eb, .y = &ey, .alpha = 2};
 	struct check check;
 
 	(void)state;
@@ -244,10 +294,10 @@ static void small_sums_are_rounded_once(void **state)
 		element_put(dtypes[t], at(&a, hit), 1.5), element_put(dtypes[t], at(&b, hit), 0.25);
 		for (uint64_t i = 0; i < 3000; i++)
 			element_put(dtypes[t], at(&y, i), get(&a, (int64_t)i) + get(&b, (int64_t)i));
-		assert_int_equal(check_add(&a, &b, &y, &check), 0);
+		assert_int_equal(check_plain("add", &a, &b, &y, &check), 0);
 		assert_true(check_passed(&check));
 		nudge(&y, hit);
-		assert_int_equal(check_add(&a, &b, &y, &check), 0);
+		assert_int_equal(check_plain("add", &a, &b, &y, &check), 0);
 		assert_int_equal(check.wrong, 1);
 		assert_int_equal(check.row * 60 + check.column, hit);
 		release(&a), release(&b), release(&y);
@@ -266,20 +316,87 @@ static void sums_and_moves_are_compared_by_broadcast(void **state)
 		element_put(KOPS_F32, at(&y, i), get(&a, (int64_t)i) + get(&row, (int64_t)i % 6));
 		element_put(KOPS_F32, at(&turned, i % 6 * 4 + i / 6), get(&a, (int64_t)i));
 	}
-	assert_int_equal(check_add(&a, &row, &y, &check), 0);
+	assert_int_equal(check_plain("add", &a, &row, &y, &check), 0);
 	assert_true(check_passed(&check));
-	assert_int_equal(check_add(&row, &a, &y, &check), 0);
+	assert_int_equal(check_plain("add", &row, &a, &y, &check), 0);
 	assert_true(check_passed(&check));
-	assert_int_equal(check_transpose(&a, &turned, &check), 0);
+	assert_int_equal(check_plain("transpose", &a, &a, &turned, &check), 0);
 	assert_true(check_passed(&check));
-	assert_int_equal(check_copy(&a, &y, &check), 0);
+	assert_int_equal(check_plain("copy", &a, &a, &y, &check), 0);
 	assert_false(check_passed(&check));
 	element_put(KOPS_F32, at(&turned, 23), get(&turned, 23) + 0x1p-20);
-	assert_int_equal(check_transpose(&a, &turned, &check), 0);
+	assert_int_equal(check_plain("transpose", &a, &a, &turned, &check), 0);
 	assert_int_equal(check.wrong, 1);
 	assert_int_equal(check.row, 5);
 	assert_int_equal(check.column, 3);
 	release(&a), release(&row), release(&y), release(&turned);
+}
+
+static double reduced(const struct elements *x, uint64_t row, uint64_t n, kops_reduction kind)
+{
+	double sum = 0, largest = -(double)INFINITY;
+
+	for (uint64_t j = 0; j < n; j++) {
+		double v = get(x, (int64_t)(row * n + j));
+		sum += v;
+		largest = fmax(largest, v);
+	}
+	return kind == KOPS_MAX ? largest : kind == KOPS_SUM ? sum : sum / (double)n;
+}
+
+static void reductions_pass_and_damage_is_found(void **state)
+{
+	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
+	enum { ROWS = 35, COLUMNS = 2500 };
+
+	(void)state;
+	for (unsigned i = 0; i < 9; i++) {
+		kops_reduction kind = (kops_reduction)(i % 3);
+		struct elements x = dense(dtypes[i / 3], 3, 5, 7, COLUMNS), y = dense(x.dtype, 2, 5, 7, 0);
+		uint64_t hit = random_below(&dice, ROWS);
+		struct check check;
+
+		element_put(x.dtype, at(&x, hit * COLUMNS), 2); /* the largest of its row */
+		for (uint64_t r = 0; r < ROWS; r++)
+			element_put(x.dtype, at(&y, r), reduced(&x, r, COLUMNS, kind));
+		assert_int_equal(check_reduce(&x, &y, kind, &check), 0);
+		assert_true(check_passed(&check));
+		assert_int_equal(check.compared, ROWS);
+		double right = get(&y, (int64_t)hit);
+		element_put(x.dtype, at(&y, hit),
+		            1.01 * right + (right < 0 ? -1 : 1) * (kind == KOPS_MEAN ? 1e-3 : 1));
+		assert_int_equal(check_reduce(&x, &y, kind, &check), 0);
+		assert_int_equal(check.wrong, 1);
+		assert_int_equal(check.row, hit);
+		assert_int_equal(check.column, 0);
+		release(&x), release(&y);
+	}
+}
+
+/* Of one axis the result has one number, and of no element it is what kopsd says. */
+static void reductions_of_a_row_and_of_nothing_pass(void **state)
+{
+	static const float nothing[] = {0, -(float)INFINITY, (float)NAN};
+	struct elements x = dense(KOPS_F32, 1, 100, 0, 0), y = dense(KOPS_F32, 1, 1, 0, 0);
+	struct elements none = dense(KOPS_F32, 2, 1, 0, 0);
+	struct check check;
+
+	(void)state;
+	for (unsigned kind = 0; kind < 3; kind++) {
+		element_put(KOPS_F32, at(&y, 0), reduced(&x, 0, 100, (kops_reduction)kind));
+		assert_int_equal(check_reduce(&x, &y, (kops_reduction)kind, &check), 0);
+		assert_true(check_passed(&check) && check.compared == 1);
+		element_put(KOPS_F32, at(&y, 0), (double)nothing[kind]);
+		assert_int_equal(check_reduce(&none, &y, (kops_reduction)kind, &check), 0);
+		assert_true(check_passed(&check) && check.compared == 1);
+		element_put(KOPS_F32, at(&y, 0), 5);
+		assert_int_equal(check_reduce(&none, &y, (kops_reduction)kind, &check), 0);
+		assert_false(check_passed(&check));
+	}
+	element_put(KOPS_F32, at(&x, 50), (double)NAN);
+	assert_int_equal(check_reduce(&x, &y, KOPS_MAX, &check), 0);
+	assert_false(check_passed(&check));
+	release(&x), release(&y), release(&none);
 }
 
 /* Large results are sampled by rows, and say so; the first and the last are among them. */
@@ -291,7 +408,7 @@ static void large_results_are_sampled(void **state)
 	struct check check;
 
 	(void)state;
-	assert_int_equal(check_copy(&x, &x, &check), 0);
+	assert_int_equal(check_plain("copy", &x, &x, &x, &check), 0);
 	assert_true(check_passed(&check));
 	assert_int_equal(check.elements, (uint64_t)ROWS * COLUMNS);
 	assert_int_equal(check.compared, 1ull << 26);
@@ -301,7 +418,7 @@ static void empty_results_pass(void **state)
 {
 	struct elements a = dense(KOPS_F32, 2, 3, 0, 0), b = dense(KOPS_F32, 2, 0, 2, 0),
 	                y = dense(KOPS_F32, 2, 3, 2, 0);
-	struct check_product p = {.a = &a, .b = &b, .y = &y, .alpha = 1};
+	struct product p = {.a = &a, .b = &b, .y = &y, .alpha = 1};
 	struct check check;
 
 	(void)state;
@@ -309,7 +426,7 @@ static void empty_results_pass(void **state)
 	assert_int_equal(check_gemm(&p, &check), 0);
 	assert_true(check_passed(&check));
 	assert_int_equal(check.compared, 6);
-	assert_int_equal(check_copy(&a, &a, &check), 0);
+	assert_int_equal(check_plain("copy", &a, &a, &a, &check), 0);
 	assert_true(check_passed(&check));
 	assert_int_equal(check.compared, 0);
 	release(&a), release(&b), release(&y);
@@ -325,6 +442,8 @@ int main(void)
 	    cmocka_unit_test(softmax_passes_and_damage_is_found),
 	    cmocka_unit_test(small_sums_are_rounded_once),
 	    cmocka_unit_test(sums_and_moves_are_compared_by_broadcast),
+	    cmocka_unit_test(reductions_pass_and_damage_is_found),
+	    cmocka_unit_test(reductions_of_a_row_and_of_nothing_pass),
 	    cmocka_unit_test(large_results_are_sampled),
 	    cmocka_unit_test(empty_results_pass),
 	};

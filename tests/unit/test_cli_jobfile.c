@@ -43,9 +43,9 @@ static void a_good_file_means_what_it_says(void **state)
 	assert_null(f->values[0].op);
 	assert_string_equal(f->values[0].path, "digits_test.npy");
 	assert_string_equal(f->values[1].path, "known ones.npy");
-	assert_int_equal(f->values[2].cols.value, 10);
-	assert_false(f->values[2].rows.set);
-	assert_int_equal(f->values[2].dtype, KOPS_F32);
+	assert_int_equal(f->values[2].flags.n.value, 10);
+	assert_false(f->values[2].flags.m.set);
+	assert_int_equal(f->values[2].flags.dtype, KOPS_F32);
 
 	const struct jobfile_value *s = &f->values[3];
 	assert_string_equal(s->op->name, "gemm");
@@ -54,21 +54,41 @@ static void a_good_file_means_what_it_says(void **state)
 	assert_false(s->operands[0].transposed);
 	assert_int_equal(s->operands[1].value, 1);
 	assert_true(s->operands[1].transposed);
-	assert_true(s->alpha.set && s->alpha.value == 100);
-	assert_int_equal(s->precision, KOPS_PRECISION_IEEE);
+	assert_true(s->flags.op.alpha.set && s->flags.op.alpha.value == 100);
+	assert_int_equal(s->flags.op.precision, KOPS_PRECISION_IEEE);
 	assert_false(s->has_old);
 
 	const struct jobfile_value *p = &f->values[4];
-	assert_true(p->scale.value == 0.5 && p->log);
-	assert_string_equal(p->kernel, "rows");
+	assert_true(p->flags.op.scale.value == 0.5 && p->flags.op.log);
+	assert_string_equal(p->flags.op.kernel, "rows");
 
 	const struct jobfile_value *c = &f->values[5];
-	assert_true(c->has_old && c->old == 4 && c->beta.value == -2);
+	assert_true(c->has_old && c->old == 4 && c->flags.op.beta.value == -2);
 	assert_int_equal(f->n_saves, 2);
 	assert_int_equal(f->saves[0].value, 5);
 	assert_string_equal(f->saves[0].path, "out.npy");
 	assert_int_equal(f->saves[1].value, 3);
 	assert_int_equal(f->saves[1].line, 10);
+	jobfile_free(f);
+}
+
+static void settings_are_those_of_the_op(void **state)
+{
+	struct jobfile *f;
+	char why[CLI_WHY_BYTES];
+
+	(void)state;
+	assert_int_equal(
+	    parse("x = load x.npy\nm = reduce x kind=mean kernel=k\ns = reduce m\nv = fma s steps=3 beta=1\n",
+	          &f, why),
+	    0);
+	assert_string_equal(f->values[1].op->name, "reduce");
+	assert_int_equal(f->values[1].flags.op.kind, KOPS_MEAN);
+	assert_string_equal(f->values[1].flags.op.kernel, "k");
+	assert_int_equal(f->values[2].flags.op.kind, KOPS_SUM);
+	assert_null(f->values[2].flags.op.kernel);
+	assert_int_equal(f->values[3].flags.op.steps.value, 3);
+	assert_true(f->values[3].flags.op.beta.set && !f->values[3].flags.op.alpha.set);
 	jobfile_free(f);
 }
 
@@ -81,16 +101,21 @@ static void a_bad_line_is_named_with_its_reason(void **state)
 	    {"# only\n\n", "a.job: nothing to do"},
 	    {"x = load a.npy\ny = softmax z\n", "a.job:2: no value is named 'z' above"},
 	    {"x = load a.npy\nx = softmax x\n", "a.job:2: 'x' has a value since line 1"},
-	    {"x = load a.npy\n\n# c\ny = gem x x\n", "a.job:4: 'gem' is not load, gemm"},
+	    {"x = load a.npy\n\n# c\ny = gem x x\n",
+	     "a.job:4: 'gem' is not load, gemm, softmax, transpose, add, copy, fma or reduce"},
 	    {"x = load a.npy\ny = gemm x\n", "a.job:2: gemm takes 2 operands, got 1"},
 	    {"x = load a.npy\ny = softmax x x\n", "a.job:2: softmax takes 1 operand; 'x' is one too many"},
 	    {"y = softmax a.npy\n", "a.job:1: 'a.npy' is no value; load a file first: x = load a.npy"},
-	    {"x = load a.npy\ny = gemm x x alpha=one\n", "a.job:2: alpha does not take 'one'"},
-	    {"x = load a.npy\ny = gemm x x alpha=nan\n", "a.job:2: alpha does not take 'nan'"},
+	    {"x = load a.npy\ny = gemm x x alpha=one\n", "a.job:2: alpha takes a number, not 'one'"},
+	    {"x = load a.npy\ny = gemm x x alpha=nan\n", "a.job:2: alpha takes a number, not 'nan'"},
 	    {"x = load a.npy\ny = softmax x alpha=1\n", "a.job:2: softmax has no setting 'alpha'"},
-	    {"x = load a.npy\ny = softmax x log=maybe\n", "a.job:2: log does not take 'maybe'"},
+	    {"x = load a.npy\ny = softmax x log=maybe\n", "a.job:2: log takes yes or no, not 'maybe'"},
 	    {"x = load a.npy\ny = gemm x x beta=1\n", "a.job:2: beta= needs c=NAME"},
-	    {"x = load a.npy\ny = fma x steps=4294967296\n", "a.job:2: steps does not take '4294967296'"},
+	    {"x = load a.npy\ny = fma x steps=4294967296\n",
+	     "a.job:2: steps takes a whole number below 2^32, not '4294967296'"},
+	    {"x = load a.npy\ny = reduce x kind=min\n", "a.job:2: kind takes sum, max or mean, not 'min'"},
+	    {"x = load a.npy\ny = gemm x x kind=max\n", "a.job:2: gemm has no setting 'kind'"},
+	    {"x = load a.npy\ny = softmax x c=x\n", "a.job:2: softmax has no setting 'c'"},
 	    {"x = load a.npy\ny = gemm x x c=q\n", "a.job:2: no value is named 'q'"},
 	    {"x = load a.npy kernel=q\n", "a.job:1: load has no setting 'kernel'"},
 	    {"x = load\n", "a.job:1: load takes a file"},
@@ -181,6 +206,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_good_file_means_what_it_says),
+	    cmocka_unit_test(settings_are_those_of_the_op),
 	    cmocka_unit_test(a_bad_line_is_named_with_its_reason),
 	    cmocka_unit_test(limits_hold_at_the_limit_and_one_beyond),
 	    cmocka_unit_test(damage_never_crashes),

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "json.h"
+#include "nearest.h"
+#include "op/operation.h"
 #include "program.h"
 #include "verb/commands.h"
 
@@ -20,6 +22,7 @@
 /* Parses "sgemm" and up to 6 words. */
 static int parse(struct flags *flags, char *why, int *ret_argc, char ***ret_argv, const char *const words[])
 {
+	const struct command *sgemm = commands_all()[0];
 	static char *argv[8];
 	int argc = 1;
 
@@ -28,7 +31,7 @@ static int parse(struct flags *flags, char *why, int *ret_argc, char ***ret_argv
 		argv[argc] = (char *)(uintptr_t)words[argc - 1];
 	argv[argc] = NULL;
 	*flags = (struct flags){0};
-	return options_parse(command_sgemm.options, argc, argv, flags, ret_argc, ret_argv, why);
+	return options_parse(sgemm->options, argc, argv, flags, ret_argc, ret_argv, why);
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -48,7 +51,7 @@ static void options_and_files_may_be_mixed(void **state)
 	assert_true(f.check);
 	assert_true(f.m.set && f.m.value == 12 && !f.n.set);
 	assert_int_equal(parse(&f, why, &n, &args, WORDS("--alpha", "-1.5", "--priority=low", "--", "-o")), 0);
-	assert_true(f.alpha.set && f.alpha.value == -1.5);
+	assert_true(f.op.alpha.set && f.op.alpha.value == -1.5);
 	assert_int_equal(f.priority, KOPS_LOW);
 	assert_string_equal(args[0], "-o");
 }
@@ -64,11 +67,11 @@ static void times_have_units(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		assert_true(options_time(good[i].text, &ms));
+		assert_true(options_time.parse(good[i].text, &ms));
 		assert_int_equal(ms, good[i].ms);
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		assert_false(options_time(bad[i], &ms));
+		assert_false(options_time.parse(bad[i], &ms));
 }
 
 static void wrong_options_are_named(void **state)
@@ -77,14 +80,19 @@ static void wrong_options_are_named(void **state)
 		const char *words[3], *reason;
 	} cases[] = {
 	    {{"--nonsense"}, "no option '--nonsense' here; -h lists"},
+	    {{"--alhpa", "1"}, "no option '--alhpa' here; did you mean '--alpha'?"},
+	    {{"--outputs=c.npy"}, "no option '--outputs=c.npy' here; did you mean '--output'?"},
+	    {{"--check=yes"}, "--check takes no value"},
 	    {{"-x"}, "no option '-x' here"},
 	    {{"a", "-o"}, "option '-o' needs a value, FILE"},
 	    {{"--alpha"}, "option '--alpha' needs a value, X"},
-	    {{"--alpha", "inf"}, "--alpha does not take 'inf'"},
-	    {{"-m", "-3"}, "-m does not take '-3'"},
-	    {{"-m", "99999999999999999999"}, "-m does not take"},
-	    {{"--precision", "f64"}, "--precision does not take 'f64'"},
+	    {{"--alpha", "inf"}, "--alpha takes a number, not 'inf'"},
+	    {{"-m", "-3"}, "-m takes a whole number below 2^64, not '-3'"},
+	    {{"-m", "99999999999999999999"}, "-m takes a whole number below 2^64, not '9999"},
+	    {{"--precision", "f64"}, "--precision takes f32, ieee, tf32 or bf16, not 'f64'"},
 	    {{"--dtype", "f32"}, "no option '--dtype'"}, /* sgemm's is fixed */
+	    {{"--output", ""}, "--output takes a word, not ''"},
+	    {{"--timeout", "soon"}, "--timeout takes a time above 0 such as 2 (seconds), 500ms or 1min, not"},
 	};
 
 	(void)state;
@@ -99,21 +107,72 @@ static void wrong_options_are_named(void **state)
 	}
 }
 
+static void mistyped_words_find_the_nearest(void **state)
+{
+	static const struct {
+		const char *word, *best;
+	} cases[] = {{"gem", "gemm"},
+	             {"gemmm", "gemm"},
+	             {"sofmtax", "softmax"},
+	             {"trnspse", "transpose"},
+	             {"adn", "add"},
+	             {"frobnicate", ""},
+	             {"x", ""},
+	             {"", ""},
+	             {"trspos", ""},
+	             {"ad", "add"},
+	             {"zz", ""}};
+	char text[96];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct nearest n = nearest_to(cases[i].word, strlen(cases[i].word));
+		for (size_t k = 0; k < OPERATIONS; k++)
+			nearest_offer(&n, operation_at(k)->name);
+		nearest_offer(&n, NULL);
+		assert_string_equal(n.best ? n.best : "", cases[i].best);
+		if (n.best == NULL)
+			assert_string_equal(nearest_hint(&n, "--", "none", text), "none");
+	}
+	char *endless = calloc(1, 100000);
+	memset(endless, 'a', 99999);
+	struct nearest n = nearest_to(endless, 99999);
+	nearest_offer(&n, "add");
+	nearest_offer(&n, endless);
+	assert_null(n.best);
+	free(endless);
+}
+
+static void the_ops_are_those_of_the_list(void **state)
+{
+	char text[128], small[8];
+
+	(void)state;
+	assert_string_equal(operation_at(0)->name, "gemm");
+	for (size_t i = 0; i < OPERATIONS; i++)
+		assert_ptr_equal(operation_by_name(operation_at(i)->name), operation_at(i));
+	assert_null(operation_by_name("gem"));
+	assert_string_equal(operation_names(NULL, text, sizeof(text)),
+	                    "gemm, softmax, transpose, add, copy, fma or reduce");
+	assert_string_equal(operation_names(NULL, small, sizeof(small)), "gemm, s");
+}
+
 static void every_verb_has_what_help_needs(void **state)
 {
-	const struct program program = {.commands = commands_all};
+	const struct command *const *all = commands_all();
+	const struct program program = {.commands = all};
 	size_t n = 0;
 
 	(void)state;
-	for (; commands_all[n]; n++) {
-		const struct command *c = commands_all[n];
+	for (; all[n]; n++) {
+		const struct command *c = all[n];
 		assert_ptr_equal(program_command(&program, c->name), c);
 		assert_non_null(strstr(c->help, "\nExamples:\n  "));
 		assert_true(c->min_args <= c->max_args);
 		for (const struct option_row *row = c->options; row->name || row->letter; row++)
-			assert_true(row->help[0] != '\0' && row->parse != NULL);
+			assert_true(row->help[0] != '\0' && (row->type->parse || row->type->words));
 	}
-	assert_int_equal(n, 11);
+	assert_int_equal(n, 12);
 	assert_null(program_command(&program, "gem"));
 }
 
@@ -154,8 +213,9 @@ static void json_is_escaped_and_nested(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(options_and_files_may_be_mixed), cmocka_unit_test(times_have_units),
-	    cmocka_unit_test(wrong_options_are_named),        cmocka_unit_test(every_verb_has_what_help_needs),
+	    cmocka_unit_test(options_and_files_may_be_mixed),  cmocka_unit_test(times_have_units),
+	    cmocka_unit_test(wrong_options_are_named),         cmocka_unit_test(every_verb_has_what_help_needs),
+	    cmocka_unit_test(mistyped_words_find_the_nearest), cmocka_unit_test(the_ops_are_those_of_the_list),
 	    cmocka_unit_test(json_is_escaped_and_nested),
 	};
 

@@ -106,74 +106,36 @@ static int look_up(const struct line *line, const char *name, unsigned *ret_inde
 	return LINE_ERROR(line, "no value is named '%s' above this line", name);
 }
 
-static bool parse_yes(const char *text, void *member)
+static const struct option_row load_settings[] = {OPTION_DTYPE, OPTION("rows", 0, "N", count, m, ""),
+                                                  OPTION("cols", 0, "N", count, n, ""), OPTIONS_END};
+static const struct option_row op_settings[] = {OPTION_KERNEL, OPTIONS_END};
+
+static const struct option_row *find_setting(const struct operation *op, const char *name)
 {
-	*(bool *)member = strcmp(text, "yes") == 0;
-	return *(bool *)member || strcmp(text, "no") == 0;
-}
+	const struct option_row *row = options_find(op ? op_settings : load_settings, name);
 
-static bool parse_steps(const char *text, void *member)
-{
-	struct opt_count *steps = member;
-
-	return options_count(text, steps) && steps->value <= UINT32_MAX;
-}
-
-#define KEY(op, key, parse, member)                                                                            \
-	{                                                                                                      \
-		op, key, parse, offsetof(struct jobfile_value, member)                                         \
-	}
-static const struct key {
-	const char *op; /* NULL: any but load */
-	const char *key;
-	bool (*parse)(const char *text, void *member);
-	size_t member;
-} keys[] = {
-    KEY("gemm", "alpha", options_real, alpha),
-    KEY("gemm", "beta", options_real, beta),
-    KEY("gemm", "precision", options_precision, precision),
-    KEY("softmax", "scale", options_real, scale),
-    KEY("softmax", "log", parse_yes, log),
-    KEY("fma", "alpha", options_real, alpha),
-    KEY("fma", "beta", options_real, beta),
-    KEY("fma", "steps", parse_steps, steps),
-    KEY("load", "dtype", options_dtype, dtype),
-    KEY("load", "rows", options_count, rows),
-    KEY("load", "cols", options_count, cols),
-    KEY(NULL, "kernel", options_text, kernel),
-};
-
-static const char *op_name(const struct jobfile_value *value)
-{
-	return value->op ? value->op->name : "load";
-}
-
-static const struct key *key_of(const struct jobfile_value *value, const char *name)
-{
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-		bool fits = keys[i].op ? strcmp(keys[i].op, op_name(value)) == 0 : value->op != NULL;
-		if (fits && strcmp(keys[i].key, name) == 0)
-			return &keys[i];
-	}
-	return NULL;
+	return row == NULL && op && op->settings ? options_find(op->settings, name) : row;
 }
 
 /* key=value */
 static int parse_setting(struct line *line, struct jobfile_value *value, char *word)
 {
-	char *text = strchr(word, '=');
-	const struct key *key;
+	const struct operation *op = value->op;
+	char *text = strchr(word, '='), reason[CLI_WHY_BYTES / 2];
 
 	*text++ = '\0';
-	if (value->op && strcmp(value->op->name, "gemm") == 0 && strcmp(word, "c") == 0) {
+	if (op && op->accumulates && strcmp(word, "c") == 0) {
 		value->has_old = true;
 		return look_up(line, text, &value->old);
 	}
-	key = key_of(value, word);
-	if (key == NULL)
-		return LINE_ERROR(line, "%s has no setting '%s'", op_name(value), word);
-	if (!key->parse(text, (char *)value + key->member))
-		return LINE_ERROR(line, "%s does not take '%s'", word, text);
+	const struct option_row *row = find_setting(op, word);
+	if (row == NULL)
+		return LINE_ERROR(line, "%s has no setting '%s'", op ? op->name : "load", word);
+	int rc = options_set(row, word, text, &value->flags, line->why);
+	if (rc < 0) {
+		snprintf(reason, sizeof(reason), "%.*s", (int)sizeof(reason) - 1, line->why);
+		return LINE_ERROR(line, "%s", reason);
+	}
 	return 0;
 }
 
@@ -205,7 +167,7 @@ static int parse_op(struct line *line, struct jobfile_value *value)
 	if (n < value->op->n_inputs)
 		return LINE_ERROR(line, "%s takes %u operand%s, got %u", value->op->name, value->op->n_inputs,
 		                  value->op->n_inputs == 1 ? "" : "s", n);
-	if (value->beta.set && !value->has_old && strcmp(value->op->name, "gemm") == 0)
+	if (value->op->accumulates && value->flags.op.beta.set && !value->has_old)
 		return LINE_ERROR(line, "beta= needs c=NAME, the matrix that it multiplies");
 	return 0;
 }
@@ -235,6 +197,7 @@ static int parse_value(struct line *line)
 {
 	struct jobfile *file = line->file;
 	struct jobfile_value value = {.line = line->number};
+	char names[128];
 	const struct jobfile_value *before;
 	unsigned index;
 	int rc;
@@ -257,8 +220,8 @@ static int parse_value(struct line *line)
 	} else {
 		value.op = operation_by_name(line->words[2]);
 		if (value.op == NULL)
-			return LINE_ERROR(line, "'%s' is not load, gemm, softmax, transpose, add, copy or fma",
-			                  line->words[2]);
+			return LINE_ERROR(line, "'%s' is not load, %s", line->words[2],
+			                  operation_names(NULL, names, sizeof(names)));
 		rc = parse_op(line, &value);
 	}
 	if (rc == 0)

@@ -25,17 +25,11 @@ struct jobfile_value {
 	const struct operation *op; /* NULL: loaded from `path` */
 	/* op */
 	struct jobfile_operand operands[STEP_INPUTS_MAX];
-	bool has_old; /* c=NAME of a gemm */
+	bool has_old; /* c=NAME */
 	unsigned old;
-	struct opt_real alpha, beta, scale;
-	struct opt_count steps; /* at most UINT32_MAX */
-	bool log;
-	kops_precision precision;
-	const char *kernel;
 	/* load */
 	const char *path;
-	kops_dtype dtype; /* 0: not said */
-	struct opt_count rows, cols;
+	struct flags flags; /* KEY=VALUE, as the options of that name; rows= and cols= are m and n */
 };
 
 struct jobfile_save {

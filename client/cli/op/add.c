@@ -1,10 +1,10 @@
 /* add: element by element; an extent of 1 is repeated. */
 #include <math.h>
 
-#include "op/check.h"
+#include "files/dims.h"
 #include "op/operation.h"
 #include "show.h"
-#include "why.h"
+#include "verb/rows.h"
 
 static void want_sum(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch)
 {
@@ -34,16 +34,16 @@ static struct elements repeated(const struct elements *e, const struct elements 
 	return wide;
 }
 
-int check_add(const struct elements *a, const struct elements *b, const struct elements *y,
-              struct check *ret_check)
+static int check(const struct step *step, const struct elements *in, const struct elements *y,
+                 struct check *ret_check)
 {
-	struct elements wide_a = repeated(a, y), wide_b = repeated(b, y);
-	struct check_by_row op = {.a = &wide_a, .b = &wide_b, .y = y, .want = want_sum};
+	struct elements a = repeated(&in[0], y), b = repeated(&in[1], y);
+	struct check_by_row op = {.step = step, .a = &a, .b = &b, .y = y, .want = want_sum};
 
 	return check_by_row(&op, ret_check);
 }
 
-static int add_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
+static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
 {
 	const kops_view *a = &step->in[0], *b = &step->in[1];
 	uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
@@ -60,24 +60,89 @@ static int add_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_
 	return 0;
 }
 
-static int add_enqueue(kops_job *job, const struct step *s)
+static int enqueue(kops_job *job, const struct step *s)
 {
-	return kops_job_add(job, s->in[0], s->in[1], s->out, s->kernel);
+	return kops_job_add(job, s->in[0], s->in[1], s->out, s->set.kernel);
 }
 
-static int add_check(const struct step *step, struct check *ret_check)
-{
-	struct elements a = elements_of(&step->in[0]), b = elements_of(&step->in[1]),
-	                y = elements_of(&step->out);
+/* ---- the verb ---- */
 
-	return check_add(&a, &b, &y, ret_check);
+/* A raw B is as large as A, or one row, column or element of it, and has its dtype. */
+static int shape_second(struct cli *cli, const char *path, const struct source *a, struct source *ret)
+{
+	uint64_t columns = a->shape[a->rank - 1], rows = 1, r, c;
+
+	if (ret->npy)
+		return CLI_OK;
+	for (uint32_t d = 0; d + 1 < a->rank; d++)
+		rows *= a->shape[d];
+	ret->dtype = a->dtype;
+	if (dims_repeated(path, ret->bytes, kops_dtype_size(a->dtype), rows, columns, &r, &c, cli->why) < 0)
+		return CLI_FAILED;
+	source_set_matrix(ret, r, c);
+	if (a->rank <= 2 || r == 1)
+		return CLI_OK;
+	/* The whole, or a column, of an array with more axes: the same axes. */
+	ret->rank = a->rank;
+	for (uint32_t d = 0; d < a->rank; d++)
+		ret->shape[d] = a->shape[d];
+	ret->shape[a->rank - 1] = c;
+	return CLI_OK;
 }
+
+/* A raw A beside a .npy B has B's dtype. */
+static int open_both(struct cli *cli, char **files, struct source *a, struct source *b)
+{
+	kops_dtype raw = verb_rows_dtype(cli);
+
+	if (source_open(files[1], b, cli->why) < 0)
+		return CLI_FAILED;
+	if (b->npy && !cli->flags.dtype)
+		raw = b->dtype;
+	int rc = verb_rows_open(cli, files[0], raw, a);
+	return rc == CLI_OK ? shape_second(cli, files[1], a, b) : rc;
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+	struct source a = {.fd = -1}, b = {.fd = -1};
+	struct task task = {.op = &operation_add, .inputs = {&a, &b}};
+
+	(void)argc;
+	int rc = open_both(cli, argv, &a, &b);
+	if (rc == CLI_OK)
+		rc = task_one_op(cli, &task);
+	source_close(&a);
+	source_close(&b);
+	return rc;
+}
+
+static const struct option_row options[] = {OPTIONS_ROWS()};
+
+static const struct command verb = {
+    .name = "add",
+    .summary = "sum of two files; a row, a column or one element is repeated",
+    .usage = "[options] A B",
+    .help = "Y = A + B; f32, f16 and bf16. Shapes must be equal, or 1 where they differ: extents of 1 and\n"
+            "missing leading ones are repeated, as in NumPy. Files named .npy tell their shape (1 to 4\n"
+            "dimensions). Any other file is raw row-major elements: for A, -m or -n tells the shape, and a\n"
+            "square one needs neither; B is as large as A, or one row, one column or one element of it (a row\n"
+            "where both would fit).\n" VERB_HELP_OUTPUT "  kops-client add a.npy b.npy -o sum.npy\n"
+            "  kops-client add x.npy bias_row.npy -o y.npy --check\n"
+            "  kops-client add -m 300 x.bin column.bin -o y.bin\n",
+    .min_args = 2,
+    .max_args = 2,
+    .args_are = "two files, A and B",
+    .options = options,
+    .run = run,
+};
 
 const struct operation operation_add = {
     .name = "add",
     .n_inputs = 2,
     .dtypes = STEP_DTYPES_TO_F32,
-    .shape = add_shape,
-    .enqueue = add_enqueue,
-    .check = add_check,
+    .verb = &verb,
+    .shape = shape,
+    .enqueue = enqueue,
+    .check = check,
 };

@@ -17,6 +17,8 @@
 #include "json.h"
 #include "random.h"
 
+struct step;
+
 struct check {
 	uint64_t elements; /* of the result */
 	uint64_t compared;
@@ -35,27 +37,6 @@ bool check_passed(const struct check *check);
 void check_show(FILE *out, const char *op, const struct check *check);
 /* An object, in an array or as member `key`. */
 void check_json(struct json *json, const char *key, const char *op, const struct check *check);
-
-/* ---- Each op on operands in this process, in the file of its name ---- */
-
-/* y = alpha * a * b + beta * old. old: NULL when beta is 0. Shapes are as kops_job_gemm() takes them. */
-struct check_product {
-	const struct elements *a, *b, *old, *y;
-	double alpha, beta;
-	kops_precision precision;
-};
-
-/* 0, or KOPS_E_NOMEM with *ret_check untouched; check_passed() tells the result. */
-int check_gemm(const struct check_product *product, struct check *ret_check);
-int check_softmax(const struct elements *x, const struct elements *y, double scale, bool log,
-                  struct check *ret_check);
-int check_transpose(const struct elements *x, const struct elements *y, struct check *ret_check);
-int check_add(const struct elements *a, const struct elements *b, const struct elements *y,
-              struct check *ret_check);
-int check_copy(const struct elements *x, const struct elements *y, struct check *ret_check);
-/* y = x put `steps` times through v = alpha * v + beta, each step rounded once or twice. */
-int check_fma(const struct elements *x, const struct elements *y, double alpha, double beta, uint32_t steps,
-              struct check *ret_check);
 
 /* ---- For the files of the ops ---- */
 
@@ -86,15 +67,15 @@ double check_tiny_error(kops_dtype dtype);
 
 /* Fills what row `row` of y ought to be and how far from it each element may lie. */
 struct check_by_row {
+	const struct step *step;
 	const struct elements *a, *b, *y;
-	double scale;
-	bool log;
-	double alpha, beta;
-	uint32_t steps;
 	void (*want)(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch);
 };
 
 /* The check of an op that works row by row. 0 or KOPS_E_NOMEM. */
 int check_by_row(const struct check_by_row *op, struct check *ret_check);
+
+/* The check of an op that changes no bit: y is x. */
+int check_same(const struct elements *x, const struct elements *y, struct check *ret_check);
 
 #endif

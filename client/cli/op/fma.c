@@ -4,20 +4,26 @@
 #include "op/check.h"
 #include "op/operation.h"
 
+static uint32_t steps_of(const struct step *s)
+{
+	return s->set.steps.set ? (uint32_t)s->set.steps.value : 1;
+}
+
 /* Each step rounds, and passes on alpha times the error that it found. */
 static void want_iterated(const struct check_by_row *op, uint64_t row, double *want, double *bound,
                           double *scratch)
 {
 	uint64_t n = elements_columns(op->y);
 	double u = element_roundoff(op->y->dtype), tiny = element_smallest(op->y->dtype);
+	double alpha = opt_or(op->step->set.alpha, 1), beta = opt_or(op->step->set.beta, 0);
 
 	elements_row(op->a, row, 0, n, scratch);
 	for (uint64_t j = 0; j < n; j++) {
 		double v = scratch[j], error = 0;
 
-		for (uint32_t s = 0; s < op->steps; s++) {
-			error = fabs(op->alpha) * error + u * fabs(op->alpha * v);
-			v = fma(op->alpha, v, op->beta);
+		for (uint32_t s = 0; s < steps_of(op->step); s++) {
+			error = fabs(alpha) * error + u * fabs(alpha * v);
+			v = fma(alpha, v, beta);
 			error += u * fabs(v) + tiny;
 		}
 		want[j] = v;
@@ -25,32 +31,33 @@ static void want_iterated(const struct check_by_row *op, uint64_t row, double *w
 	}
 }
 
-int check_fma(const struct elements *x, const struct elements *y, double alpha, double beta, uint32_t steps,
-              struct check *ret_check)
+static int check(const struct step *step, const struct elements *in, const struct elements *y,
+                 struct check *ret_check)
 {
-	struct check_by_row op = {
-	    .a = x, .y = y, .alpha = alpha, .beta = beta, .steps = steps, .want = want_iterated};
+	struct check_by_row op = {.step = step, .a = &in[0], .y = y, .want = want_iterated};
 
 	return check_by_row(&op, ret_check);
 }
 
-static int fma_enqueue(kops_job *job, const struct step *s)
+static int enqueue(kops_job *job, const struct step *s)
 {
-	return kops_job_fma(job, s->in[0], s->out, s->alpha, s->beta, s->steps, s->kernel);
+	return kops_job_fma(job, s->in[0], s->out, opt_or(s->set.alpha, 1), opt_or(s->set.beta, 0), steps_of(s),
+	                    s->set.kernel);
 }
 
-static int fma_check(const struct step *step, struct check *ret_check)
-{
-	struct elements x = elements_of(&step->in[0]), y = elements_of(&step->out);
-
-	return check_fma(&x, &y, step->alpha, step->beta, step->steps, ret_check);
-}
+static const struct option_row settings[] = {
+    OPTION("alpha", 0, "X", real, op.alpha, "factor of each step; default 1"),
+    OPTION("beta", 0, "X", real, op.beta, "what each step adds; default 0"),
+    OPTION("steps", 0, "N", count32, op.steps, "how many; default 1"),
+    OPTIONS_END,
+};
 
 const struct operation operation_fma = {
     .name = "fma",
     .n_inputs = 1,
     .dtypes = STEP_DTYPES_FROM_F32,
+    .settings = settings,
     .shape = step_same_shape,
-    .enqueue = fma_enqueue,
-    .check = fma_check,
+    .enqueue = enqueue,
+    .check = check,
 };

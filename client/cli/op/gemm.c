@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-#include "op/check.h"
 #include "op/operation.h"
 #include "show.h"
+#include "verb/gemm.h"
 
 #define PRODUCT_BUDGET (1ull << 30) /* multiply-adds: 1024³, about a second */
 #define CHUNK          32           /* rows of C at a time */
@@ -16,7 +15,14 @@
 
 /* ---- the check ---- */
 
-/* Storage of one check_gemm(). */
+/* y = alpha * a * b + beta * old; old is NULL when beta is 0. */
+struct product {
+	const struct elements *a, *b, *old, *y;
+	double alpha, beta;
+	kops_precision precision;
+};
+
+/* Storage of one check. */
 struct tiles {
 	double a[CHUNK][DEPTH];
 	double b[DEPTH][WIDTH];
@@ -36,7 +42,7 @@ static uint64_t operand_row(const struct elements *operand, const struct element
 	return (batches > 1 ? batch : 0) * operand->shape[operand->rank - 2] + in_matrix;
 }
 
-static void load_a(struct tiles *t, const struct check_product *p, unsigned n_rows, uint64_t k, uint64_t depth)
+static void load_a(struct tiles *t, const struct product *p, unsigned n_rows, uint64_t k, uint64_t depth)
 {
 	uint64_t m = p->y->shape[p->y->rank - 2];
 
@@ -47,7 +53,7 @@ static void load_a(struct tiles *t, const struct check_product *p, unsigned n_ro
 	}
 }
 
-static void load_b(struct tiles *t, const struct check_product *p, uint64_t k, uint64_t depth, uint64_t j,
+static void load_b(struct tiles *t, const struct product *p, uint64_t k, uint64_t depth, uint64_t j,
                    uint64_t width)
 {
 	for (uint64_t i = 0; i < depth; i++) {
@@ -75,7 +81,7 @@ static void multiply(struct tiles *t, unsigned n_rows, uint64_t depth, uint64_t 
 }
 
 /* Relative error that the kernel may put on each product a·b. */
-static double product_roundoff(const struct check_product *p)
+static double product_roundoff(const struct product *p)
 {
 	bool rounds = p->y->dtype == KOPS_F32;
 
@@ -86,8 +92,8 @@ static double product_roundoff(const struct check_product *p)
 	return 0;
 }
 
-static void compare_tile(struct tiles *t, const struct check_product *p, unsigned n_rows, uint64_t j,
-                         uint64_t width, uint64_t depth, struct check *c)
+static void compare_tile(struct tiles *t, const struct product *p, unsigned n_rows, uint64_t j, uint64_t width,
+                         uint64_t depth, struct check *c)
 {
 	kops_dtype dtype = p->y->dtype;
 	/* Small types accumulate in f32; f64 is checked by f64, which may be as wrong itself. */
@@ -113,7 +119,7 @@ static void compare_tile(struct tiles *t, const struct check_product *p, unsigne
 }
 
 /* The rows in t->rows, all of one batch, against N columns. */
-static void check_rows(struct tiles *t, const struct check_product *p, unsigned n_rows, struct check *c)
+static void check_rows(struct tiles *t, const struct product *p, unsigned n_rows, struct check *c)
 {
 	uint64_t columns = elements_columns(p->y), depth = elements_columns(p->a);
 
@@ -132,7 +138,7 @@ static void check_rows(struct tiles *t, const struct check_product *p, unsigned 
 	}
 }
 
-int check_gemm(const struct check_product *product, struct check *ret_check)
+static int check_product(const struct product *product, struct check *ret_check)
 {
 	struct check c = {.elements = elements_count(product->y)};
 	struct tiles *t = malloc(sizeof(*t));
@@ -163,7 +169,7 @@ int check_gemm(const struct check_product *product, struct check *ret_check)
 
 /* ---- the op ---- */
 
-static int gemm_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
+static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
 {
 	const kops_view *a = &step->in[0], *b = &step->in[1];
 	uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
@@ -189,31 +195,42 @@ static int gemm_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret
 	return 0;
 }
 
-static int gemm_enqueue(kops_job *job, const struct step *s)
+/* Of what out holds before, if that counts. */
+static double beta_of(const struct step *s)
 {
-	return kops_job_gemm(job, s->alpha, s->in[0], s->in[1], s->beta, s->out, s->precision, s->kernel);
+	return s->accumulates ? opt_or(s->set.beta, 1) : 0;
 }
 
-static int gemm_check(const struct step *step, struct check *ret_check)
+static int enqueue(kops_job *job, const struct step *s)
 {
-	struct elements a = elements_of(&step->in[0]), b = elements_of(&step->in[1]),
-	                y = elements_of(&step->out);
-	struct check_product product = {.a = &a,
-	                                .b = &b,
-	                                .y = &y,
-	                                .old = step->beta != 0 ? step->old : NULL,
-	                                .alpha = step->alpha,
-	                                .beta = step->beta,
-	                                .precision = step->precision};
-
-	return check_gemm(&product, ret_check);
+	return kops_job_gemm(job, opt_or(s->set.alpha, 1), s->in[0], s->in[1], beta_of(s), s->out,
+	                     s->set.precision, s->set.kernel);
 }
+
+static int check(const struct step *step, const struct elements *in, const struct elements *y,
+                 struct check *ret_check)
+{
+	struct product product = {.a = &in[0],
+	                          .b = &in[1],
+	                          .y = y,
+	                          .old = beta_of(step) != 0 ? step->old : NULL,
+	                          .alpha = opt_or(step->set.alpha, 1),
+	                          .beta = beta_of(step),
+	                          .precision = step->set.precision};
+
+	return check_product(&product, ret_check);
+}
+
+static const struct option_row settings[] = {GEMM_SETTINGS, OPTIONS_END};
 
 const struct operation operation_gemm = {
     .name = "gemm",
     .n_inputs = 2,
     .dtypes = STEP_DTYPES_ALL,
-    .shape = gemm_shape,
-    .enqueue = gemm_enqueue,
-    .check = gemm_check,
+    .accumulates = true,
+    .settings = settings,
+    .verb = &command_gemm,
+    .shape = shape,
+    .enqueue = enqueue,
+    .check = check,
 };

@@ -6,22 +6,45 @@
 #include "show.h"
 #include "why.h"
 
-static const struct operation *const operations[] = {&operation_gemm, &operation_softmax, &operation_transpose,
-                                                     &operation_add,  &operation_copy,    &operation_fma};
+#define X(name, NAME) &operation_##name,
+static const struct operation *const operations[] = {
+#include "ops.def"
+};
+#undef X
+
+const struct operation *operation_at(size_t index)
+{
+	return operations[index];
+}
 
 const struct operation *operation_by_name(const char *name)
 {
-	for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
+	for (size_t i = 0; i < OPERATIONS; i++)
 		if (strcmp(operations[i]->name, name) == 0)
 			return operations[i];
 	return NULL;
 }
 
+const char *operation_names(bool (*wanted)(const struct operation *op), char *text, size_t room)
+{
+	size_t last = 0, used = 0;
+
+	for (size_t i = 0; i < OPERATIONS; i++)
+		last = wanted == NULL || wanted(operations[i]) ? i : last;
+	text[0] = '\0';
+	for (size_t i = 0; i < OPERATIONS && used < room; i++)
+		if (wanted == NULL || wanted(operations[i]))
+			used += (size_t)snprintf(text + used, room - used, "%s%s",
+			                         used == 0   ? ""
+			                         : i == last ? " or "
+			                                     : ", ",
+			                         operations[i]->name);
+	return text;
+}
+
 struct step step_of(const struct operation *op)
 {
-	struct step step = {.op = op, .alpha = 1, .scale = 1};
-
-	return step;
+	return (struct step){.op = op};
 }
 
 static int refuse_dtype(const struct operation *op, kops_dtype dtype, char *why)
@@ -64,6 +87,15 @@ int step_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t 
 			                   show_shape(rank, shape).text);
 	*ret_bytes = bytes;
 	return 0;
+}
+
+int step_check(const struct step *step, struct check *ret_check)
+{
+	struct elements in[STEP_INPUTS_MAX], y = elements_of(&step->out);
+
+	for (unsigned i = 0; i < step->op->n_inputs; i++)
+		in[i] = elements_of(&step->in[i]);
+	return step->op->check(step, in, &y, ret_check);
 }
 
 uint64_t step_extent(const kops_view *v, uint32_t from_end)

@@ -1,6 +1,6 @@
 /*
- * operation.h: the ops as the command line knows them: result shape, how to add them to a job, how to check
- * them. One file each; verbs, job files and kops-bench all work on struct step.
+ * operation.h: the ops as the command line knows them. One file each, which exports one struct operation; the
+ * list is proto/ops.def. Verbs, job files and kops-bench all work on struct step.
  */
 #ifndef KOPS_CLI_OP_OPERATION_H
 #define KOPS_CLI_OP_OPERATION_H
@@ -10,31 +10,34 @@
 
 #include "kops.h"
 #include "op/check.h"
+#include "options.h"
 
 #define STEP_INPUTS_MAX 2
 
-/* One op with its operands. Zero but for op, alpha and scale is a good start: step_of(). */
+/* One op with its operands: step_of(). */
 struct step {
 	const struct operation *op;
 	kops_view in[STEP_INPUTS_MAX], out;
-	double alpha, beta; /* gemm, fma */
-	kops_precision precision;
-	double scale; /* softmax */
-	bool log;
-	uint32_t steps;             /* fma */
-	const char *kernel;         /* NULL: auto */
-	const struct elements *old; /* for the check: what out held before, when beta is not 0 */
+	struct settings set;
+	bool accumulates;           /* out holds a matrix that the result is added to */
+	const struct elements *old; /* for the check: that matrix */
 };
 
 struct operation {
 	const char *name;
 	unsigned n_inputs;
-	unsigned dtypes; /* of the inputs: STEP_DTYPES_… */
+	unsigned dtypes;  /* of the inputs: STEP_DTYPES_… */
+	bool accumulates; /* a job file's c=NAME is what the result is added to, times beta= */
+	/* What a job file's line may set beside kernel=, as the verb's options of these names do. NULL:
+	 * nothing. */
+	const struct option_row *settings;
+	const struct command *verb; /* of kops-client; NULL: none */
 	/* Rank and shape of the result from the inputs'. KOPS_E_INVALID with a sentence in why. */
 	int (*shape)(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why);
 	int (*enqueue)(kops_job *job, const struct step *step);
-	/* Compares out, in SHARED memory like the inputs. 0 or KOPS_E_NOMEM. */
-	int (*check)(const struct step *step, struct check *ret_check);
+	/* Compares y with what the inputs give in float64. 0 or KOPS_E_NOMEM with *ret_check untouched. */
+	int (*check)(const struct step *step, const struct elements *in, const struct elements *y,
+	             struct check *ret_check);
 };
 
 #define STEP_DTYPE(dtype)    (1u << (dtype))
@@ -43,10 +46,24 @@ struct operation {
 #define STEP_DTYPES_ALL      (STEP_DTYPES_TO_F32 | STEP_DTYPES_FROM_F32)
 
 /* Each in the file of its name. */
-extern const struct operation operation_gemm, operation_softmax, operation_transpose, operation_add,
-    operation_copy, operation_fma;
+#define X(name, NAME) extern const struct operation operation_##name;
+#include "ops.def"
+#undef X
 
+#define X(name, NAME) +1
+enum {
+	OPERATIONS = 0
+#include "ops.def"
+};
+#undef X
+
+/* In the order of ops.def, up to OPERATIONS. */
+const struct operation *operation_at(size_t index);
 const struct operation *operation_by_name(const char *name); /* NULL: there is none */
+
+/* "gemm, softmax or add": those that are wanted, all for NULL. Returns text. */
+const char *operation_names(bool (*wanted)(const struct operation *op), char *text, size_t room);
+
 struct step step_of(const struct operation *op);
 
 /* Shape and dtype of the step's result from its inputs, checking dtypes too. KOPS_E_INVALID. */
@@ -54,6 +71,9 @@ int step_shape(const struct step *step, uint32_t *ret_rank, uint64_t ret_shape[K
 
 /* Bytes of a dense array; KOPS_E_INVALID with a sentence when they are too many. 0 elements have 0 bytes. */
 int step_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes, char *why);
+
+/* The op's check of a step whose operands are in SHARED memory; check_passed() tells the result. */
+int step_check(const struct step *step, struct check *ret_check);
 
 /* ---- For the files of the ops ---- */
 

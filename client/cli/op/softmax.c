@@ -1,11 +1,12 @@
 /* softmax over the last axis, or its logarithm. */
 #include <math.h>
 
-#include "op/check.h"
 #include "op/operation.h"
+#include "verb/rows.h"
 
 static void want_softmax(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *x)
 {
+	const struct settings *set = &op->step->set;
 	uint64_t n = elements_columns(op->y);
 	kops_dtype dtype = op->y->dtype;
 	double u = element_roundoff(KOPS_F32), max = -(double)INFINITY, sum = 0;
@@ -14,7 +15,7 @@ static void want_softmax(const struct check_by_row *op, uint64_t row, double *wa
 
 	elements_row(op->a, row, 0, n, x);
 	for (uint64_t j = 0; j < n; j++) {
-		x[j] *= op->scale;
+		x[j] *= opt_or(set->scale, 1);
 		max = x[j] > max || isnan(x[j]) ? x[j] : max;
 	}
 	for (uint64_t j = 0; j < n; j++)
@@ -24,37 +25,58 @@ static void want_softmax(const struct check_by_row *op, uint64_t row, double *wa
 		/* Rounding of the exponent's argument, of exp() and of the sum. */
 		double relative =
 		    u * (16 + check_sum_growth(n) + 4 * distance + 2 * fabs(x[j]) + 2 * fabs(max));
-		want[j] = op->log ? x[j] - max - log(sum) : exp(x[j] - max) / sum;
-		bound[j] = (op->log ? relative : relative * want[j]) + last * fabs(want[j]) +
+		want[j] = set->log ? x[j] - max - log(sum) : exp(x[j] - max) / sum;
+		bound[j] = (set->log ? relative : relative * want[j]) + last * fabs(want[j]) +
 		           1.1 * check_tiny_error(dtype);
 	}
 }
 
-int check_softmax(const struct elements *x, const struct elements *y, double scale, bool log,
-                  struct check *ret_check)
+static int check(const struct step *step, const struct elements *in, const struct elements *y,
+                 struct check *ret_check)
 {
-	struct check_by_row op = {.a = x, .y = y, .scale = scale, .log = log, .want = want_softmax};
+	struct check_by_row op = {.step = step, .a = &in[0], .y = y, .want = want_softmax};
 
 	return check_by_row(&op, ret_check);
 }
 
-static int softmax_enqueue(kops_job *job, const struct step *s)
+static int enqueue(kops_job *job, const struct step *s)
 {
-	return kops_job_softmax(job, s->in[0], s->out, s->scale, s->log, s->kernel);
+	return kops_job_softmax(job, s->in[0], s->out, opt_or(s->set.scale, 1), s->set.log, s->set.kernel);
 }
 
-static int softmax_check(const struct step *step, struct check *ret_check)
-{
-	struct elements x = elements_of(&step->in[0]), y = elements_of(&step->out);
+/* ---- the verb ---- */
 
-	return check_softmax(&x, &y, step->scale, step->log, ret_check);
-}
+#define SETTINGS                                                                                               \
+	OPTION("scale", 0, "X", real, op.scale, "multiply the input by X first; default 1"),                   \
+	    OPTION("log", 0, NULL, switch, op.log, "the logarithm of the softmax")
+
+static const struct option_row settings[] = {SETTINGS, OPTIONS_END};
+static const struct option_row options[] = {OPTIONS_ROWS(SETTINGS)};
+
+static const struct command verb = {
+    .name = "softmax",
+    .summary = "softmax over the last axis of a file",
+    .usage = "[options] X",
+    .help = "Y = softmax(scale · X), over the last axis (each row of a matrix); f32, f16 and bf16. A file\n"
+            "named .npy tells its shape (1 to 4 dimensions). Any other file is a raw row-major matrix: -m or\n"
+            "-n tells its shape, and a square one needs neither.\n" VERB_HELP_OUTPUT
+            "  kops-client softmax scores.npy -o p.npy\n"
+            "  kops-client softmax -n 1000 --scale 0.125 scores.bin -o p.bin --check\n"
+            "  kops-client softmax --log logits.npy -o logp.npy\n",
+    .min_args = 1,
+    .max_args = 1,
+    .args_are = "one file",
+    .options = options,
+    .run = verb_rows,
+};
 
 const struct operation operation_softmax = {
     .name = "softmax",
     .n_inputs = 1,
     .dtypes = STEP_DTYPES_TO_F32,
+    .settings = settings,
+    .verb = &verb,
     .shape = step_same_shape,
-    .enqueue = softmax_enqueue,
-    .check = softmax_check,
+    .enqueue = enqueue,
+    .check = check,
 };

@@ -1,23 +1,24 @@
 /* transpose: swaps the last two axes. */
 #include <inttypes.h>
 
-#include "op/check.h"
 #include "op/operation.h"
-#include "why.h"
+#include "verb/rows.h"
 
-int check_transpose(const struct elements *x, const struct elements *y, struct check *ret_check)
+static int check(const struct step *step, const struct elements *in, const struct elements *y,
+                 struct check *ret_check)
 {
-	struct elements turned = *x;
-	uint32_t last = x->rank - 1;
+	struct elements turned = in[0];
+	uint32_t last = in[0].rank - 1;
 
-	turned.shape[last] = x->shape[last - 1];
-	turned.shape[last - 1] = x->shape[last];
-	turned.strides[last] = x->strides[last - 1];
-	turned.strides[last - 1] = x->strides[last];
-	return check_copy(&turned, y, ret_check);
+	(void)step;
+	turned.shape[last] = in[0].shape[last - 1];
+	turned.shape[last - 1] = in[0].shape[last];
+	turned.strides[last] = in[0].strides[last - 1];
+	turned.strides[last - 1] = in[0].strides[last];
+	return check_same(&turned, y, ret_check);
 }
 
-static int transpose_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
+static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
 {
 	const kops_view *x = &step->in[0];
 
@@ -29,23 +30,37 @@ static int transpose_shape(const struct step *step, uint32_t *ret_rank, uint64_t
 	return 0;
 }
 
-static int transpose_enqueue(kops_job *job, const struct step *s)
+static int enqueue(kops_job *job, const struct step *s)
 {
-	return kops_job_transpose(job, s->in[0], s->out, s->kernel);
+	return kops_job_transpose(job, s->in[0], s->out, s->set.kernel);
 }
 
-static int transpose_check(const struct step *step, struct check *ret_check)
-{
-	struct elements x = elements_of(&step->in[0]), y = elements_of(&step->out);
+/* ---- the verb ---- */
 
-	return check_transpose(&x, &y, ret_check);
-}
+static const struct option_row options[] = {OPTIONS_ROWS()};
+
+static const struct command verb = {
+    .name = "transpose",
+    .summary = "exchange the last two axes of a file",
+    .usage = "[options] X",
+    .help = "Y[…, j, i] = X[…, i, j]; any dtype. (A product needs no transposed file: see --trans-a of gemm.)\n"
+            "A file named .npy tells its shape (2 to 4 dimensions). Any other file is a raw row-major matrix:\n"
+            "-m or -n tells its shape, and a square one needs neither.\n" VERB_HELP_OUTPUT
+            "  kops-client transpose a.npy -o at.npy\n"
+            "  kops-client transpose -m 300 a.bin -o at.bin\n",
+    .min_args = 1,
+    .max_args = 1,
+    .args_are = "one file",
+    .options = options,
+    .run = verb_rows,
+};
 
 const struct operation operation_transpose = {
     .name = "transpose",
     .n_inputs = 1,
     .dtypes = STEP_DTYPES_ALL,
-    .shape = transpose_shape,
-    .enqueue = transpose_enqueue,
-    .check = transpose_check,
+    .verb = &verb,
+    .shape = shape,
+    .enqueue = enqueue,
+    .check = check,
 };

@@ -1,8 +1,7 @@
-/* gemm: C = alpha * op(A) * op(B) + beta * C, any dtype. */
+/* gemm: C = alpha * op(A) * op(B) + beta * C, any dtype; sgemm is gemm for f32. */
 #include "verb/gemm.h"
 
 #include "files/dims.h"
-#include "verb/commands.h"
 #include "verb/task.h"
 
 #define A 0
@@ -89,25 +88,20 @@ static int open_files(struct cli *cli, char **files, struct source sources[3])
 static int multiply(struct cli *cli, struct source sources[3])
 {
 	const struct flags *flags = &cli->flags;
-	struct task task = {.step = step_of(operation_by_name("gemm")),
+	struct task task = {.op = operation_by_name("gemm"),
 	                    .inputs = {&sources[A], &sources[B]},
-	                    .transposed = {flags->trans_a, flags->trans_b}};
+	                    .transposed = {flags->trans_a, flags->trans_b},
+	                    .old = flags->accumulate ? &sources[C] : NULL};
 
-	task.step.alpha = flags->alpha.set ? flags->alpha.value : 1;
-	task.step.precision = flags->precision;
-	task.step.kernel = flags->kernel;
-	if (flags->accumulate) {
-		task.step.beta = flags->beta.set ? flags->beta.value : 1;
-		task.old = &sources[C];
-	}
 	return task_one_op(cli, &task);
 }
 
-int verb_gemm_run(struct cli *cli, char **files, kops_dtype only)
+/* only: the dtype that the verb takes, 0 for any. */
+static int run_files(struct cli *cli, char **files, kops_dtype only)
 {
 	struct source sources[3] = {{.fd = -1}, {.fd = -1}, {.fd = -1}};
 
-	if (cli->flags.beta.set && cli->flags.beta.value != 0 && cli->flags.accumulate == NULL)
+	if (opt_or(cli->flags.op.beta, 0) != 0 && cli->flags.accumulate == NULL)
 		return cli_fail(cli, CLI_USAGE, "--beta needs the old C: add -c FILE");
 	int rc = open_files(cli, files, sources);
 	if (rc == CLI_OK)
@@ -124,10 +118,26 @@ int verb_gemm_run(struct cli *cli, char **files, kops_dtype only)
 static int run(struct cli *cli, int argc, char **argv)
 {
 	(void)argc;
-	return verb_gemm_run(cli, argv, 0);
+	return run_files(cli, argv, 0);
 }
 
-static const struct option_row options[] = {GEMM_OPTIONS, OPTION_DTYPE, OPTIONS_JOB, OPTIONS_END};
+static int run_f32(struct cli *cli, int argc, char **argv)
+{
+	(void)argc;
+	return run_files(cli, argv, KOPS_F32);
+}
+
+#define SIZES                                                                                                  \
+	OPTION(NULL, 'm', "M", count, m, "rows of op(A) and C; for .bin files one of -m, -n, -k is enough"),   \
+	    OPTION(NULL, 'n', "N", count, n, "columns of op(B) and C"),                                        \
+	    OPTION(NULL, 'k', "K", count, k, "columns of op(A), rows of op(B)"),                               \
+	    OPTION("trans-a", 0, NULL, switch, trans_a, "A is stored as K×M: use it transposed"),              \
+	    OPTION("trans-b", 0, NULL, switch, trans_b, "B is stored as N×K: use it transposed"),              \
+	    OPTION("accumulate", 'c', "FILE", text, accumulate, "add beta times this C")
+
+static const struct option_row options[] = {SIZES,        GEMM_SETTINGS, OPTION_OUTPUT,
+                                            OPTION_DTYPE, OPTIONS_JOB,   OPTIONS_END};
+static const struct option_row options_f32[] = {SIZES, GEMM_SETTINGS, OPTION_OUTPUT, OPTIONS_JOB, OPTIONS_END};
 
 const struct command command_gemm = {
     .name = "gemm",
@@ -153,4 +163,29 @@ const struct command command_gemm = {
     .args_are = "two files, A and B",
     .options = options,
     .run = run,
+};
+
+const struct command command_sgemm = {
+    .name = "sgemm",
+    .summary = "matrix product of two files of 32-bit floats",
+    .usage = "[options] A B",
+    .help = "C = alpha · op(A) · op(B) + beta · C, where op(A) is M×K and op(B) is K×N; the same as gemm\n"
+            "--dtype f32. Files named .npy tell their shape. Any other file is raw row-major floats; its\n"
+            "shape follows from its size and any one of -m, -n, -k, or from the other file. Two raw files of\n"
+            "one square size need none.\n"
+            "\n"
+            "Without -o, a terminal gets shape, corner and statistics, a pipe the raw floats. The receipt\n"
+            "(what ran, and where the time went) goes to stderr. With --json the matrix is not printed: add\n"
+            "-o to have it.\n"
+            "\n"
+            "Examples:\n"
+            "  kops-client sgemm a.bin b.bin -o c.bin\n"
+            "  kops-client sgemm -m 1000 a.bin b.bin -o c.npy --check\n"
+            "  kops-client sgemm --trans-b x.npy y.npy --json -o xy.npy\n"
+            "  kops-client sgemm a.bin b.bin --kernel openblas --device cpu | my-program\n",
+    .min_args = 2,
+    .max_args = 2,
+    .args_are = "two files, A and B",
+    .options = options_f32,
+    .run = run_f32,
 };

@@ -40,15 +40,15 @@ int verb_rows_open(struct cli *cli, const char *path, kops_dtype raw, struct sou
 	return CLI_OK;
 }
 
-int verb_rows_run(struct cli *cli, const char *path, struct task *task)
+int verb_rows(struct cli *cli, int argc, char **argv)
 {
 	struct source source = {.fd = -1};
+	struct task task = {.op = operation_by_name(cli->command->name), .inputs = {&source}};
 
-	int rc = verb_rows_open(cli, path, verb_rows_dtype(cli), &source);
-	task->step.kernel = cli->flags.kernel;
-	task->inputs[0] = &source;
+	(void)argc;
+	int rc = verb_rows_open(cli, argv[0], verb_rows_dtype(cli), &source);
 	if (rc == CLI_OK)
-		rc = task_one_op(cli, task);
+		rc = task_one_op(cli, &task);
 	source_close(&source);
 	return rc;
 }

@@ -1,9 +1,21 @@
-/* rows.h: what softmax, transpose and add share: files, raw ones shaped by -m and -n, of --dtype. */
+/* rows.h: what verbs of one file, and add, share: files, raw ones shaped by -m and -n, of --dtype. */
 #ifndef KOPS_CLI_VERB_ROWS_H
 #define KOPS_CLI_VERB_ROWS_H
 
 #include "cli.h"
 #include "verb/task.h"
+
+/* Their options, with those of the op between. */
+#define OPTIONS_ROWS(...)                                                                                      \
+	OPTIONS_ROWS_COLUMNS, OPTION_DTYPE, ##__VA_ARGS__, OPTION_OUTPUT, OPTIONS_JOB, OPTIONS_END
+
+/* The end of their help, before the examples. */
+#define VERB_HELP_OUTPUT                                                                                       \
+	"\n"                                                                                                   \
+	"Without -o, a terminal gets shape, corner and statistics, a pipe the raw elements. The receipt\n"     \
+	"goes to stderr. With --json the matrix is not printed: add -o to have it.\n"                          \
+	"\n"                                                                                                   \
+	"Examples:\n"
 
 /* Of raw files: --dtype or f32. */
 kops_dtype verb_rows_dtype(const struct cli *cli);
@@ -11,7 +23,7 @@ kops_dtype verb_rows_dtype(const struct cli *cli);
 /* Opens a file; a raw one becomes a matrix of dtype `raw` by -m and -n. An exit code. */
 int verb_rows_open(struct cli *cli, const char *path, kops_dtype raw, struct source *ret);
 
-/* The whole verb for an op of one file; task lacks its input only. */
-int verb_rows_run(struct cli *cli, const char *path, struct task *task);
+/* run() of a verb with the name of an op of one file. */
+int verb_rows(struct cli *cli, int argc, char **argv);
 
 #endif

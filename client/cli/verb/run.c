@@ -17,7 +17,7 @@ struct value {
 	uint64_t bytes;
 	bool wanted; /* on this side: saved, printed or checked */
 	kops_view view;
-	struct elements old; /* for the check of a gemm with c= */
+	struct elements old; /* for the check of what adds to c= */
 	size_t step;         /* its last one */
 	struct check check;
 };
@@ -47,20 +47,21 @@ static int open_source(struct script *p, const struct jobfile_value *line, struc
 {
 	struct source *s = &v->source;
 	char *why = p->cli->why;
+	const struct flags *said = &line->flags;
 	uint64_t rows, cols;
 
 	if (source_open(line->path, s, why) < 0)
 		return CLI_FAILED;
 	if (!s->npy) {
-		s->dtype = line->dtype ? line->dtype : KOPS_F32;
-		if (dims_matrix(line->path, s->bytes, kops_dtype_size(s->dtype), line->rows, line->cols, &rows,
-		                &cols, why) < 0)
+		s->dtype = said->dtype ? said->dtype : KOPS_F32;
+		if (dims_matrix(line->path, s->bytes, kops_dtype_size(s->dtype), said->m, said->n, &rows, &cols,
+		                why) < 0)
 			return cli_fail(p->cli, CLI_FAILED, "%s (here: rows=, cols= after the name)", why);
 		source_set_matrix(s, rows, cols);
-	} else if (line->dtype && line->dtype != s->dtype) {
+	} else if (said->dtype && said->dtype != s->dtype) {
 		return cli_fail(p->cli, CLI_FAILED, "%s holds %s, not %s", line->path,
-		                element_type_name(s->dtype), element_type_name(line->dtype));
-	} else if (line->rows.set || line->cols.set) {
+		                element_type_name(s->dtype), element_type_name(said->dtype));
+	} else if (said->m.set || said->n.set) {
 		return cli_fail(p->cli, CLI_FAILED,
 		                "%s tells its shape itself; rows= and cols= are for raw files", line->path);
 	}
@@ -80,14 +81,8 @@ static struct step step_for(struct script *p, const struct jobfile_value *line)
 		if (line->operands[i].transposed)
 			step.in[i] = kops_transposed(step.in[i]);
 	}
-	step.alpha = line->alpha.set ? line->alpha.value : 1;
-	step.scale = line->scale.set ? line->scale.value : 1;
-	step.log = line->log;
-	step.precision = line->precision;
-	step.kernel = line->kernel ? line->kernel : NULL;
-	step.steps = line->steps.set ? (uint32_t)line->steps.value : 1;
-	/* Of an fma, or of a product's c. */
-	step.beta = line->beta.set ? line->beta.value : line->has_old ? 1 : 0;
+	step.set = line->flags.op;
+	step.accumulates = line->has_old;
 	return step;
 }
 
@@ -427,9 +422,10 @@ const struct command command_run = {
             "  p = softmax s                   scale=X, log=yes\n"
             "  c = gemm p y                    c=NAME beta=X add a matrix; precision=P\n"
             "  save c classes.npy\n"
-            "Ops: gemm A B, softmax X, transpose X, add A B, copy X; each takes kernel=NAME too. A name has\n"
-            "one value, and no line changes another's. Values neither saved nor loaded never leave the\n"
-            "device. All goes as one message and runs in order on one device: --device, else kopsd's first.\n"
+            "An op is one that `kops-client ops` lists, with its operands; settings are its verb's options\n"
+            "without dashes, and kernel=NAME. A name has one value, and no line changes another's. Values\n"
+            "neither saved nor loaded never leave the device. All goes as one message and runs in order on\n"
+            "one device: --device, else kopsd's first.\n"
             "\n"
             "Without a save line, the last value goes to stdout: for a terminal shape, corner and statistics,\n"
             "for a pipe the raw elements (not with --json). --check compares every op in float64, given its\n"

@@ -75,7 +75,7 @@ int task_run(struct cli *cli, const struct step *steps, size_t n, const char *de
 
 int task_check(struct cli *cli, const struct step *step, struct check *ret_check)
 {
-	if (step->op->check(step, ret_check) < 0)
+	if (step_check(step, ret_check) < 0)
 		return cli_fail(cli, CLI_FAILED, "out of memory for --check");
 	return CLI_OK;
 }
@@ -132,7 +132,7 @@ static struct step *op_of(struct one_op *o)
 static int plan(struct one_op *o)
 {
 	const struct task *task = o->task;
-	struct step step = task->step;
+	struct step step = step_of(task->op);
 	char *why = o->cli->why;
 
 	for (unsigned i = 0; i < step.op->n_inputs; i++) {
@@ -331,7 +331,10 @@ static int compute(struct one_op *o)
 
 int task_one_op(struct cli *cli, const struct task *task)
 {
-	struct one_op o = {.cli = cli, .task = task, .steps = {task->step}, .n_steps = 1};
+	struct one_op o = {.cli = cli, .task = task, .steps = {step_of(task->op)}, .n_steps = 1};
+
+	o.steps[0].set = cli->flags.op;
+	o.steps[0].accumulates = task->old != NULL;
 
 	int rc = plan(&o);
 	if (rc != CLI_OK)

@@ -32,12 +32,12 @@ void task_json_end(const struct cli *cli, struct json *json, const kops_job *job
                    const struct task_times *times);
 
 /*
- * One op on files: the whole of the verbs gemm, softmax, transpose and add. inputs: shaped sources, left
- * open or closed as they are. step: op and parameters. transposed[i]: input i is used transposed.
- * old: NULL, or the source whose elements the result starts from (gemm with beta != 0).
+ * One op on files: the whole of a verb for an op, with cli->flags.op as its settings. inputs: shaped sources,
+ * left open or closed as they are. transposed[i]: input i is used transposed. old: NULL, or the source whose
+ * elements the result is added to.
  */
 struct task {
-	struct step step;
+	const struct operation *op;
 	struct source *inputs[STEP_INPUTS_MAX];
 	bool transposed[STEP_INPUTS_MAX];
 	struct source *old;

@@ -1,0 +1,122 @@
+/* reduce: the sum, the largest or the mean over the last axis. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "op/operation.h"
+#include "verb/rows.h"
+
+#define PIECE   1024 /* elements of a row at a time */
+#define FEW_F32 16   /* roundings of f32: kernels add some hundred terms before float64 takes over */
+
+struct sums {
+	double sum, magnitudes, largest;
+};
+
+static struct sums sums_of_row(const struct elements *x, uint64_t row)
+{
+	struct sums s = {.largest = -(double)INFINITY};
+	uint64_t columns = elements_columns(x);
+	double piece[PIECE];
+
+	for (uint64_t first = 0; first < columns; first += PIECE) {
+		uint64_t n = columns - first < PIECE ? columns - first : PIECE;
+		elements_row(x, row, first, n, piece);
+		for (uint64_t i = 0; i < n; i++) {
+			s.sum += piece[i];
+			s.magnitudes += fabs(piece[i]);
+			s.largest = piece[i] > s.largest || isnan(piece[i]) ? piece[i] : s.largest;
+		}
+	}
+	return s;
+}
+
+static void want_reduced(const struct check_by_row *op, uint64_t row, double *want, double *bound,
+                         double *scratch)
+{
+	kops_reduction kind = op->step->set.kind;
+	struct sums s = sums_of_row(op->a, row);
+	double n = (double)elements_columns(op->a), scale = kind == KOPS_MEAN ? 1 / n : 1;
+
+	(void)scratch;
+	*want = kind == KOPS_MAX ? s.largest : s.sum * scale;
+	*bound = FEW_F32 * element_roundoff(KOPS_F32) * s.magnitudes * scale +
+	         1.01 * element_roundoff(op->y->dtype) * fabs(*want) + 2 * check_tiny_error(op->y->dtype);
+	if (kind == KOPS_MAX)
+		*bound = 0;
+	else if (s.magnitudes > (double)FLT_MAX / 4)
+		*bound = (double)INFINITY; /* parts may overflow on their way */
+}
+
+/* y with x's rank: one index on the last axis. */
+static struct elements whole(const struct elements *x, const struct elements *y)
+{
+	struct elements e = *y;
+
+	if (e.rank < x->rank) {
+		e.shape[e.rank] = 1;
+		e.strides[e.rank++] = 0;
+	}
+	return e;
+}
+
+static int check(const struct step *step, const struct elements *in, const struct elements *y,
+                 struct check *ret_check)
+{
+	struct elements e = whole(&in[0], y);
+	struct check_by_row op = {.step = step, .a = &in[0], .y = &e, .want = want_reduced};
+
+	return check_by_row(&op, ret_check);
+}
+
+static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
+{
+	step_same_shape(step, ret_rank, ret_shape, why);
+	if (*ret_rank > 1)
+		(*ret_rank)--;
+	else
+		ret_shape[0] = 1;
+	return 0;
+}
+
+static int enqueue(kops_job *job, const struct step *s)
+{
+	return kops_job_reduce(job, s->in[0], s->out, s->set.kind, s->set.kernel);
+}
+
+/* ---- the verb ---- */
+
+static const char *const kinds[] = {"sum", "max", "mean", NULL};
+static const struct option_type options_kind = {.takes = "sum, max or mean", .words = kinds};
+
+#define SETTINGS OPTION("kind", 0, "KIND", kind, op.kind, "sum (default), max or mean")
+
+static const struct option_row settings[] = {SETTINGS, OPTIONS_END};
+static const struct option_row options[] = {OPTIONS_ROWS(SETTINGS)};
+
+static const struct command verb = {
+    .name = "reduce",
+    .summary = "sum, max or mean over the last axis of a file",
+    .usage = "[options] X",
+    .help = "The result has X's shape without the last axis, so a matrix gives one number a row; 1 dimension\n"
+            "gives one number. f32, f16 and bf16. A file named .npy tells its shape (1 to 4 dimensions). Any\n"
+            "other file is a raw row-major matrix: -m or -n tells its shape, and a square one needs "
+            "neither.\n" VERB_HELP_OUTPUT "  kops-client reduce x.npy -o sums.npy\n"
+            "  kops-client reduce --kind mean -n 1000 x.bin -o means.bin --check\n",
+    .min_args = 1,
+    .max_args = 1,
+    .args_are = "one file",
+    .options = options,
+    .run = verb_rows,
+};
+
+const struct operation operation_reduce = {
+    .name = "reduce",
+    .n_inputs = 1,
+    .dtypes = STEP_DTYPES_TO_F32,
+    .settings = settings,
+    .verb = &verb,
+    .shape = shape,
+    .enqueue = enqueue,
+    .check = check,
+};
