@@ -10,43 +10,21 @@
 #define VECTOR_COLUMNS 4096         /* where there is one row only */
 #define OUT            STEP_INPUTS_MAX
 
-/* Elements [first, first + n) along an axis. */
-static kops_view slice(kops_view view, unsigned axis, uint64_t first, uint64_t n)
+static kops_view block_of_view(kops_view view, const struct bench_block *at)
 {
-	view.offset += first * (uint64_t)view.strides[axis] * kops_dtype_size(view.dtype);
-	view.shape[axis] = n;
-	return view;
+	return step_slice(step_slice(view, 0, at->row, at->rows), 1, at->column, at->columns);
 }
 
-static kops_view slice_block(kops_view view, uint64_t row, uint64_t rows, uint64_t column, uint64_t columns)
-{
-	return slice(slice(view, 0, row, rows), 1, column, columns);
-}
-
-struct block {
-	uint64_t row, rows, column, columns; /* of the output */
-};
-
-static bool is(const struct step *step, const char *name)
-{
-	return strcmp(step->op->name, name) == 0;
-}
-
-/* What of the inputs a block of the output comes from. */
-static struct step step_of_block(const struct step *step, const struct block *at)
+/* A block of the output, and what of the inputs it comes from. */
+static struct step step_of_block(const struct step *step, const struct bench_block *at)
 {
 	struct step part = *step;
 
-	part.out = slice_block(step->out, at->row, at->rows, at->column, at->columns);
-	if (is(step, "gemm")) {
-		part.in[0] = slice(step->in[0], 0, at->row, at->rows);
-		part.in[1] = slice(step->in[1], 1, at->column, at->columns);
-	} else if (is(step, "transpose")) {
-		part.in[0] = slice_block(step->in[0], at->column, at->columns, at->row, at->rows);
-	} else {
-		for (unsigned i = 0; i < step->op->n_inputs; i++)
-			part.in[i] = slice_block(step->in[i], at->row, at->rows, at->column, at->columns);
-	}
+	part.out = block_of_view(step->out, at);
+	if (step->op->bench.cut)
+		step->op->bench.cut(&part, at);
+	for (unsigned i = 0; step->op->bench.cut == NULL && i < step->op->n_inputs; i++)
+		part.in[i] = block_of_view(step->in[i], at);
 	return part;
 }
 
@@ -56,19 +34,16 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* Its extents: as much as the check of it is worth. */
-static struct block block_of(const struct step *step)
+static struct bench_block block_of(const struct step *step)
 {
+	const struct bench_cases *cases = &step->op->bench;
 	uint64_t rows = step->out.shape[0], columns = step->out.shape[1];
-	struct block b = {.rows = least(rows, BLOCK), .columns = least(columns, BLOCK)};
+	struct bench_block b = {.rows = least(rows, BLOCK), .columns = least(columns, BLOCK)};
 
-	if (is(step, "gemm")) {
+	if (cases->reads_rows) {
 		uint64_t most = OPERAND_MAX / step->in[0].shape[1];
 		b.rows = least(b.rows, most ? most : 1);
-		b.columns = least(b.columns, most ? most : 1);
-	} else if (is(step, "softmax")) {
-		uint64_t most = OPERAND_MAX / columns;
-		b.rows = least(b.rows, most ? most : 1);
-		b.columns = columns;
+		b.columns = cases->whole_rows ? columns : least(b.columns, most ? most : 1);
 	} else if (rows == 1) {
 		b.columns = least(columns, VECTOR_COLUMNS);
 	}
@@ -76,7 +51,7 @@ static struct block block_of(const struct step *step)
 }
 
 /* The i-th: the first corner, the last one, then random places. */
-static void move_block(struct block *b, const struct step *step, unsigned i, struct random *random)
+static void move_block(struct bench_block *b, const struct step *step, unsigned i, struct random *random)
 {
 	uint64_t row_room = step->out.shape[0] - b->rows, column_room = step->out.shape[1] - b->columns;
 
@@ -127,7 +102,7 @@ static double nearness(const struct check *c)
 	return c->error > 0 ? c->error / c->bound : 0;
 }
 
-static void merge(struct check *all, const struct check *one, const struct block *at)
+static void merge(struct check *all, const struct check *one, const struct bench_block *at)
 {
 	bool first = all->compared == 0;
 
@@ -144,8 +119,8 @@ static void merge(struct check *all, const struct check *one, const struct block
 	all->want = one->want;
 }
 
-static int check_blocks(struct bench *b, const struct step *step, struct block at, kops_buffer *const *buffers,
-                        struct check *ret_check)
+static int check_blocks(struct bench *b, const struct step *step, struct bench_block at,
+                        kops_buffer *const *buffers, struct check *ret_check)
 {
 	struct check all = {.elements = step->out.shape[0] * step->out.shape[1], .seed = b->seed};
 	struct random random;
@@ -169,7 +144,7 @@ static int check_blocks(struct bench *b, const struct step *step, struct block a
 int bench_check(struct bench *b, const struct step *step, struct check *ret_check)
 {
 	kops_buffer *buffers[STEP_INPUTS_MAX + 1] = {NULL};
-	struct block at = block_of(step);
+	struct bench_block at = block_of(step);
 	struct step part = step_of_block(step, &at);
 
 	int rc = make_buffers(b, &part, buffers);

@@ -9,7 +9,7 @@
 #define BENCH_SHAPES_MAX  1024
 #define BENCH_KERNELS_MAX 64
 
-/* gemm: M, N, K; fma: elements, steps; the others: rows, columns. */
+/* Its extents as the op's descriptor has them: rows and columns, or M, N and K. */
 struct bench_shape {
 	uint64_t extents[3];
 	char text[64]; /* "128x128x1024" */
@@ -20,10 +20,15 @@ struct bench_shapes {
 	size_t n;
 };
 
-/*
- * "S" or "S,S,…", each "MxNxK" or "MxN", or one number: a square, for fma that many elements. KOPS_E_INVALID
- * with a sentence in why.
- */
+size_t bench_extents(const struct operation *op); /* of a shape: 2 or 3 */
+
+/* The product of the extents that a shape has; the others are 0. */
+double bench_shape_product(const struct bench_shape *shape);
+
+/* What a shape of the op is, for people: "MxNxK, or one number for a cube". */
+const char *bench_shape_form(const struct operation *op);
+
+/* "S" or "S,S,…", each with all extents, "MxNxK", or one number. KOPS_E_INVALID with a sentence in why. */
 int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why);
 
 /* The shapes of a table by its name, "seed". Errors as above. */

@@ -81,7 +81,7 @@ static int cache_rate(struct bench *b, uint64_t cache_bytes, double *ret_gbytes)
 static int fma_rate(struct bench *b, uint64_t elements, double *ret_gflops)
 {
 	struct probe probe = {.op = "fma", .dtype = b->dtype, .rows = elements, .mode = BENCH_WARM};
-	struct bench_head head = {.op = "fma"};
+	struct bench_head head = {.op = "fma", .counts_flops = true};
 	struct bench_row row;
 
 	for (probe.columns = FMA_STEPS_FIRST; probe.columns <= FMA_STEPS_LAST; probe.columns *= 4) {

@@ -2,29 +2,29 @@
 #include "program.h"
 #include "verbs.h"
 
-static const struct command *const commands[] = {
-    &command_ipc,
-    &command_bench_gemm,
-    &command_bench_softmax,
-    &command_bench_transpose,
-    &command_bench_add,
-    &command_bench_copy,
-    &command_bench_fma,
-    &command_tune,
-    NULL,
-};
+static const struct command *const *list_commands(void)
+{
+	static const struct command *all[1 + OPERATIONS + 1 + 1];
+	size_t n = 0;
 
-static const struct program program = {
-    .name = "kops-bench",
-    .usage = "[--socket PATH] BENCHMARK [options] [shapes]",
-    .summary = "Measures round trips to the daemon kopsd, and the kernels of its ops.",
-    .noun = "benchmark",
-    .example = "gemm",
-    .checks = "a result is wrong",
-    .commands = commands,
-};
+	all[n++] = &command_ipc;
+	for (size_t i = 0; i < OPERATIONS; i++)
+		all[n++] = bench_command(operation_at(i));
+	all[n++] = &command_tune;
+	return all;
+}
 
 int main(int argc, char **argv)
 {
+	const struct program program = {
+	    .name = "kops-bench",
+	    .usage = "[--socket PATH] BENCHMARK [options] [shapes]",
+	    .summary = "Measures round trips to the daemon kopsd, and the kernels of its ops.",
+	    .noun = "benchmark",
+	    .example = "gemm",
+	    .checks = "a result is wrong",
+	    .commands = list_commands(),
+	};
+
 	return program_main(&program, argc, argv);
 }

@@ -44,8 +44,8 @@ static int settle_shapes(struct plan *p, const char *argument)
 	else if (flags->table)
 		rc = bench_shapes_table(p->op, flags->table, &p->shapes, cli->why);
 	else
-		return cli_fail(cli, CLI_USAGE, "needs a shape, such as `kops-bench %s %s`, or --table seed",
-		                p->op->name, strcmp(p->op->name, "gemm") == 0 ? "1024x1024x1024" : "4096x1024");
+		return cli_fail(cli, CLI_USAGE, "needs a shape, such as `kops-bench %s %.*s`, or --table seed",
+		                p->op->name, (int)strcspn(p->op->bench.seed, ","), p->op->bench.seed);
 	return rc < 0 ? CLI_USAGE : CLI_OK;
 }
 
@@ -122,6 +122,7 @@ static void fill_head(struct plan *p)
 
 	*head = bench_head_blank();
 	bench_put(head->op, sizeof(head->op), p->op->name);
+	head->counts_flops = p->op->bench.counts_flops;
 	bench_put(head->dtype, sizeof(head->dtype), element_type_name(b->dtype));
 	bench_put(head->precision, sizeof(head->precision), precisions[b->cli->flags.op.precision]);
 	bench_put(head->device, sizeof(head->device), b->device->name);
@@ -140,17 +141,16 @@ static void settle_widths(struct plan *p)
 			p->widths.kernel = (int)fmax(p->widths.kernel, (double)strlen(p->kernels.names[i]));
 }
 
-/* A product is measured by the vendor's library, what moves memory by a copy; copy and fma are measures
- * themselves. */
+/* By a kernel of the op, such as the vendor's, or by a copy. */
 static void settle_peer(struct plan *p)
 {
 	const struct bench *b = &p->bench;
-	const char *library = strcmp(b->kind, "cpu") == 0 ? "openblas" : "cublas";
+	const struct bench_cases *cases = &p->op->bench;
+	const char *peer = strcmp(b->kind, "cpu") == 0 ? cases->peer_cpu : cases->peer_gpu;
 
-	if (strcmp(p->op->name, "gemm") == 0)
-		p->peer = bench_kernel_find(b->info, b->kind, "gemm", library);
-	p->peer_is_copy = strcmp(p->op->name, "softmax") == 0 || strcmp(p->op->name, "transpose") == 0 ||
-	                  strcmp(p->op->name, "add") == 0;
+	if (peer)
+		p->peer = bench_kernel_find(b->info, b->kind, p->op->name, peer);
+	p->peer_is_copy = peer == NULL && !cases->is_measure;
 }
 
 int plan_prepare(struct plan *p)

@@ -1,4 +1,7 @@
-/* The kernels of one op: options and help, the same for every op but for the form of a shape. */
+/* The kernels of one op: options and help, the same for every op but for what its descriptor says. */
+#include <stdio.h>
+
+#include "cases.h"
 #include "op.h"
 #include "verbs.h"
 
@@ -38,14 +41,12 @@ static const struct option_row options[] = {
 	"Operands are random, in the device's memory. A sample is a job of equal ops, timed by the device:\n"  \
 	"--launches, or as many as last a millisecond. Cold, they go over so many sets of operands in turn\n"  \
 	"that four times the device's cache passes between two uses; warm, over one set, where it fits the\n"  \
-	"cache. A case ends after --reps samples, 2 s with 5 of them, or 10 s. GFLOP/s for gemm and fma, "     \
-	"GB/s\n"                                                                                               \
-	"for the rest, each byte counted once each way.\n"                                                     \
-	"  % ceiling  of what the device allows: what fma, and copy and add, reach in the same run; for "      \
+	"cache. A case ends after --reps samples, 2 s with 5 of them, or 10 s. Arithmetic is given in\n"       \
+	"GFLOP/s, what moves memory in GB/s, each byte counted once each way.\n"                               \
+	"  %% ceiling  of what the device allows: what fma, and copy and add, reach in the same run; for "     \
 	"warm\n"                                                                                               \
 	"             operands, what they reach within the cache\n"                                            \
-	"  % peer     of cublas or openblas for gemm; for softmax, transpose and add, of a copy of as many\n"  \
-	"             bytes\n"                                                                                 \
+	"  %% peer     of cublas or openblas where they have the op, else of a copy of as many bytes\n"        \
 	"  max error  against float64, on blocks of a result that held NaN before; of bound: its part of "     \
 	"what\n"                                                                                               \
 	"             rounding may do. Exit status 5 where it is more.\n"                                      \
@@ -64,30 +65,30 @@ static const struct option_row options[] = {
 	"\n"                                                                                                   \
 	"Examples:\n"
 
-#define BENCH(op, what, form, examples)                                                                        \
-	const struct command command_bench_##op = {                                                            \
-	    .name = #op,                                                                                       \
-	    .summary = "speed of the kernels for " what,                                                       \
-	    .usage = "[options] [SHAPE[,SHAPE…] | --table seed | --random N]",                                 \
-	    .help = "A shape is " form ".\n" HELP examples,                                                    \
-	    .min_args = 0,                                                                                     \
-	    .max_args = 1,                                                                                     \
-	    .args_are = "shapes in one word, with commas between them",                                        \
-	    .options = options,                                                                                \
-	    .json_verb = "bench",                                                                              \
-	    .run = run,                                                                                        \
-	}
+#define HELP_BYTES 4096 /* of an op's: the above is the most of it */
 
-BENCH(gemm, "products of matrices", "MxNxK, or one number for a cube",
-      "  kops-bench gemm --table seed --kernel all --csv > gemm.csv\n"
-      "  kops-bench gemm 1024,2048 --device cpu --kernel reference,openblas\n"
-      "  kops-bench gemm 4096 --host --json\n"
-      "  kops-bench gemm --random 200 --seed 1 --csv > choice.csv\n");
-BENCH(softmax, "softmax of rows", "ROWSxCOLUMNS, or one number for a square",
-      "  kops-bench softmax 4096x1024,16384x4096 --kernel all --cache both --csv > softmax.csv\n");
-BENCH(transpose, "transposition", "ROWSxCOLUMNS, or one number for a square",
-      "  kops-bench transpose 4096 --kernel all\n");
-BENCH(add, "sums", "ROWSxCOLUMNS, or one number for a square", "  kops-bench add 4096 --kernel all\n");
-BENCH(copy, "copies", "ROWSxCOLUMNS, or one number for a square", "  kops-bench copy 4096 --kernel all\n");
-BENCH(fma, "arithmetic in registers", "ELEMENTSxSTEPS, or the elements alone",
-      "  kops-bench fma --table seed --kernel all\n");
+const struct command *bench_command(const struct operation *op)
+{
+	static struct {
+		struct command command;
+		char summary[128], help[HELP_BYTES];
+	} all[OPERATIONS], *next = all;
+	const struct bench_cases *cases = &op->bench;
+
+	snprintf(next->summary, sizeof(next->summary), "speed of the kernels for %s", cases->what);
+	snprintf(next->help, sizeof(next->help), "A shape is %s.\n" HELP "%s", bench_shape_form(op),
+	         cases->examples);
+	next->command = (struct command){
+	    .name = op->name,
+	    .summary = next->summary,
+	    .usage = "[options] [SHAPE[,SHAPE…] | --table seed | --random N]",
+	    .help = next->help,
+	    .min_args = 0,
+	    .max_args = 1,
+	    .args_are = "shapes in one word, with commas between them",
+	    .options = options,
+	    .json_verb = "bench",
+	    .run = run,
+	};
+	return &next++->command;
+}

@@ -3,11 +3,11 @@
 #define KOPS_BENCH_VERBS_H
 
 #include "cli.h"
+#include "op/operation.h"
 
 extern const struct command command_ipc, command_tune;
 
-/* verb_op.c: the kernels of one op. */
-extern const struct command command_bench_gemm, command_bench_softmax, command_bench_transpose,
-    command_bench_add, command_bench_copy, command_bench_fma;
+/* verb_op.c: the kernels of one op. Once for each. */
+const struct command *bench_command(const struct operation *op);
 
 #endif

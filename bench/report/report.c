@@ -46,7 +46,7 @@ static void name_columns(FILE *out, const struct bench_head *head, const struct 
 {
 	fprintf(out, "%-*s %-*s mode %*s %*s %*s %8s %9s %6s %9s %8s\n", widths->shape, "shape", widths->kernel,
 	        "kernel", show_field(9, "min µs"), "min µs", show_field(9, "median µs"), "median µs",
-	        show_field(9, "max µs"), "max µs", bench_counts_flops(head) ? "GFLOP/s" : "GB/s", "% ceiling",
+	        show_field(9, "max µs"), "max µs", head->counts_flops ? "GFLOP/s" : "GB/s", "% ceiling",
 	        "% peer", "max error", "of bound");
 }
 
@@ -153,7 +153,7 @@ void bench_report_json(struct json *json, const struct bench_table *table)
 	json_text(json, "device", head->device);
 	json_text(json, "description", head->description);
 	json_count(json, "seed", head->seed);
-	json_text(json, "unit", bench_counts_flops(head) ? "GFLOP/s" : "GB/s"); /* of "ceiling" in rows */
+	json_text(json, "unit", head->counts_flops ? "GFLOP/s" : "GB/s"); /* of "ceiling" in rows */
 	json_object(json, "ceilings");
 	json_real(json, "fma_gflops_per_s", head->fma_gflops);
 	json_real(json, "memory_gbytes_per_s", head->memory_gbytes);

@@ -66,11 +66,6 @@ void bench_table_free(struct bench_table *table)
 	*table = (struct bench_table){0};
 }
 
-bool bench_counts_flops(const struct bench_head *head)
-{
-	return strcmp(head->op, "gemm") == 0 || strcmp(head->op, "fma") == 0;
-}
-
 bool bench_row_measured(const struct bench_row *row)
 {
 	return row->median_us > 0;
@@ -91,7 +86,7 @@ double bench_row_gbytes(const struct bench_head *head, const struct bench_row *r
 
 double bench_row_speed(const struct bench_head *head, const struct bench_row *row)
 {
-	return bench_counts_flops(head) ? bench_row_gflops(head, row) : bench_row_gbytes(head, row);
+	return head->counts_flops ? bench_row_gflops(head, row) : bench_row_gbytes(head, row);
 }
 
 double bench_row_ceiling(const struct bench_head *head, const struct bench_row *row)
@@ -100,7 +95,7 @@ double bench_row_ceiling(const struct bench_head *head, const struct bench_row *
 	                : row->mode == BENCH_WARM ? head->cache_gbytes
 	                                          : (double)NAN;
 
-	if (!bench_counts_flops(head))
+	if (!head->counts_flops)
 		return memory;
 	if (isnan(memory) || isnan(head->fma_gflops) || row->tensor_cores)
 		return (double)NAN;

@@ -25,6 +25,7 @@ enum bench_mode {
 
 struct bench_head {
 	char op[16], dtype[8], precision[8], device[32], description[160];
+	bool counts_flops;          /* the op is judged by its FLOPs; others are by their bytes */
 	uint64_t seed, cache_bytes; /* of the device; 0: not known */
 	/* Ceilings, by the device's own FMA and copy kernels in the same run. */
 	double fma_gflops, memory_gbytes, cache_gbytes;
@@ -68,9 +69,6 @@ struct bench_row bench_row_blank(void);
 /* Keeps a copy. 0 or KOPS_E_NOMEM. Free all with bench_table_free(), allowed on a zeroed table. */
 int bench_table_add(struct bench_table *table, const struct bench_row *row);
 void bench_table_free(struct bench_table *table);
-
-/* Whether the op is judged by its FLOPs; the others are by their bytes. */
-bool bench_counts_flops(const struct bench_head *head);
 
 bool bench_row_measured(const struct bench_row *row);
 

@@ -6,28 +6,9 @@
 
 #include "files/element.h"
 
-/*
- * Extents from 2^low to 2^high. lines: they lie in lines that may begin anywhere, even if they are dense.
- * Not copy: its kernels are equally fast on the device, but differ in whether they read and write host memory
- * themselves (kernel.h: once), which is not measured here.
- */
-struct grid {
-	const char *op;
-	unsigned n, low[3], high[3];
-	bool lines;
-};
-
-static const struct grid grids[] = {
-    {"gemm", 3, {6, 6, 6}, {14, 14, 14}, true},
-    {"softmax", 2, {0, 6}, {20, 20}, true},
-    {"transpose", 2, {5, 5}, {15, 15}, true},
-    {"add", 2, {0, 10}, {0, 28}, false},
-};
-#define N_GRIDS (sizeof(grids) / sizeof(grids[0]))
-
 static const struct {
 	kops_dtype dtype;
-	kops_precision precision; /* other than f32: of gemm only */
+	kops_precision precision; /* other than f32: of products only */
 } types[] = {
     {KOPS_F32, KOPS_PRECISION_F32}, {KOPS_F32, KOPS_PRECISION_IEEE}, {KOPS_BF16, KOPS_PRECISION_F32},
     {KOPS_F16, KOPS_PRECISION_F32}, {KOPS_F32, KOPS_PRECISION_TF32}, {KOPS_F32, KOPS_PRECISION_BF16},
@@ -45,30 +26,18 @@ static const struct {
 };
 #define N_STAGES (sizeof(stages) / sizeof(stages[0]))
 
-static bool is_gemm(const struct operation *op)
+bool tune_takes(const struct operation *op)
 {
-	return strcmp(op->name, "gemm") == 0;
-}
-
-static const struct grid *grid_of(const struct operation *op)
-{
-	const struct grid *grid = grids;
-
-	while (strcmp(grid->op, op->name) != 0)
-		grid++;
-	return grid;
-}
-
-const char *tune_op_name(size_t index)
-{
-	return index < N_GRIDS ? grids[index].op : NULL;
+	return op->bench.grid != NULL;
 }
 
 static bool exists(const struct sweep *s)
 {
-	if (!(s->op->dtypes & 1u << s->dtype) || (s->unaligned && !grid_of(s->op)->lines))
+	const struct bench_grid *grid = s->op->bench.grid;
+
+	if (!(s->op->dtypes & 1u << s->dtype) || (s->unaligned && !grid->lines))
 		return false;
-	return is_gemm(s->op) || (s->precision == KOPS_PRECISION_F32 && !s->transposed[0] && !s->transposed[1]);
+	return grid->products || (s->precision == KOPS_PRECISION_F32 && !s->transposed[0] && !s->transposed[1]);
 }
 
 bool tune_sweep(const struct operation *const *ops, size_t n_ops, size_t index, struct sweep *ret)
@@ -93,39 +62,28 @@ bool tune_sweep(const struct operation *const *ops, size_t n_ops, size_t index, 
 const char *tune_sweep_name(const struct sweep *s, char text[64])
 {
 	static const char *const precisions[] = {" f32", " ieee", " tf32", " bf16"};
-	bool gemm = is_gemm(s->op);
+	char layouts[] = {' ', s->transposed[0] ? 'T' : 'N', s->transposed[1] ? 'T' : 'N', '\0'};
+	bool products = s->op->bench.grid->products;
 
-	snprintf(text, 64, "%s %s%s%s%s%s%s", s->op->name, element_type_name(s->dtype),
-	         gemm && s->dtype == KOPS_F32 ? precisions[s->precision] : "",
-	         !gemm              ? ""
-	         : s->transposed[0] ? " T"
-	                            : " N",
-	         !gemm              ? ""
-	         : s->transposed[1] ? "T"
-	                            : "N",
+	snprintf(text, 64, "%s %s%s%s%s%s", s->op->name, element_type_name(s->dtype),
+	         products && s->dtype == KOPS_F32 ? precisions[s->precision] : "", products ? layouts : "",
 	         s->unaligned ? " unaligned" : "", s->fine ? " fine" : "");
 	return text;
 }
 
 /* ---- Shapes ---- */
 
-static bool is_coarse(const struct grid *grid, const unsigned log2[3])
+static bool is_coarse(const struct bench_grid *grid, const unsigned log2[3])
 {
-	for (unsigned i = 0; i < grid->n; i++)
+	for (unsigned i = 0; i < 3; i++)
 		if ((log2[i] - grid->low[i]) % 2 != 0)
 			return false;
 	return true;
 }
 
-static double work_of(const struct bench_shape *shape)
-{
-	return (double)shape->extents[0] * (double)shape->extents[1] *
-	       (double)(shape->extents[2] ? shape->extents[2] : 1);
-}
-
 static int by_work(const void *a, const void *b)
 {
-	double work_a = work_of(a), work_b = work_of(b);
+	double work_a = bench_shape_product(a), work_b = bench_shape_product(b);
 
 	if (work_a != work_b)
 		return work_a < work_b ? -1 : 1;
@@ -133,12 +91,12 @@ static int by_work(const void *a, const void *b)
 	              sizeof(((const struct bench_shape *)a)->extents));
 }
 
-static struct bench_shape shape_of(const struct sweep *sweep, const struct grid *grid, const unsigned log2[3])
+static struct bench_shape shape_of(const struct sweep *sweep, const unsigned log2[3])
 {
 	struct bench_shape shape = {.text = ""};
 	size_t used = 0;
 
-	for (unsigned i = 0; i < grid->n; i++) {
+	for (unsigned i = 0; i < bench_extents(sweep->op); i++) {
 		uint64_t extent = 1ull << log2[i];
 		shape.extents[i] = sweep->unaligned && extent > 2 ? extent - 1 : extent;
 		used += (size_t)snprintf(shape.text + used, sizeof(shape.text) - used, i ? "x%llu" : "%llu",
@@ -148,9 +106,9 @@ static struct bench_shape shape_of(const struct sweep *sweep, const struct grid 
 }
 
 /* Lines an element short begin anywhere, but a single one begins where the memory does: an aligned class. */
-static bool is_wanted(const struct sweep *sweep, const struct grid *grid, const unsigned log2[3])
+static bool is_wanted(const struct sweep *sweep, const struct bench_grid *grid, const unsigned log2[3])
 {
-	for (unsigned i = 0; i < grid->n && sweep->unaligned; i++)
+	for (unsigned i = 0; i < bench_extents(sweep->op) && sweep->unaligned; i++)
 		if (log2[i] == 0)
 			return false;
 	return is_coarse(grid, log2) != sweep->fine;
@@ -158,7 +116,7 @@ static bool is_wanted(const struct sweep *sweep, const struct grid *grid, const 
 
 size_t tune_shapes(const struct sweep *sweep, struct bench_shape ret[TUNE_SHAPES_MAX])
 {
-	const struct grid *grid = grid_of(sweep->op);
+	const struct bench_grid *grid = sweep->op->bench.grid;
 	unsigned log2[3];
 	size_t n = 0;
 
@@ -167,7 +125,7 @@ size_t tune_shapes(const struct sweep *sweep, struct bench_shape ret[TUNE_SHAPES
 		for (log2[1] = grid->low[1]; log2[1] <= grid->high[1]; log2[1]++)
 			for (log2[2] = grid->low[2]; log2[2] <= grid->high[2]; log2[2]++)
 				if (is_wanted(sweep, grid, log2))
-					ret[n++] = shape_of(sweep, grid, log2);
+					ret[n++] = shape_of(sweep, log2);
 	qsort(ret, n, sizeof(*ret), by_work);
 	return n;
 }

@@ -8,7 +8,6 @@
 
 #include "cases.h"
 
-#define TUNE_OPS_MAX    8
 #define TUNE_SHAPES_MAX 729 /* of one sweep: gemm's grid has nine points in each of three directions */
 
 /* Shapes that differ in their extents only. */
@@ -21,8 +20,8 @@ struct sweep {
 	bool transposed[STEP_INPUTS_MAX];
 };
 
-/* The ops that have something to tune; NULL at the end. */
-const char *tune_op_name(size_t index);
+/* Whether the op has something to tune. */
+bool tune_takes(const struct operation *op);
 
 /* The index-th sweep over these ops, in the order of their worth. False: there are no more. */
 bool tune_sweep(const struct operation *const *ops, size_t n_ops, size_t index, struct sweep *ret);

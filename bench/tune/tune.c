@@ -39,7 +39,7 @@ struct tune {
 	struct sink *sink;
 	struct race_field field;
 	struct tune_lines lines;
-	struct sum sums[TUNE_OPS_MAX];
+	struct sum sums[OPERATIONS];
 	double start_us, end_us, shown_us;
 	double us_per_work; /* of the fastest kernel on the last shape; 0: not known */
 };
@@ -238,9 +238,7 @@ static bool is_over(const struct tune *t)
 
 static double work_of(const struct sweep *sweep, const struct bench_shape *shape, uint64_t footprint)
 {
-	double flops = 2.0 * (double)shape->extents[0] * (double)shape->extents[1] * (double)shape->extents[2];
-
-	return (sweep->op->n_inputs == 2 && shape->extents[2] ? flops : 0) + (double)footprint;
+	return (sweep->op->bench.counts_flops ? 2 * bench_shape_product(shape) : 0) + (double)footprint;
 }
 
 static bool takes_too_long(const struct tune *t, double work)

@@ -1,35 +1,34 @@
 /* tune: measure which kernel is the fastest for which shapes, for kopsd to choose by. */
-#include <string.h>
-
 #include "tune/grid.h"
 #include "tune/tune.h"
 #include "verbs.h"
 
 static int add_op(struct cli *cli, const char *name, const struct operation *ops[], size_t *n_ops)
 {
-	size_t i = 0;
+	const struct operation *op = operation_by_name(name);
+	char names[128];
 
-	while (tune_op_name(i) && strcmp(tune_op_name(i), name) != 0)
-		i++;
-	if (tune_op_name(i) == NULL)
-		return cli_fail(cli, CLI_USAGE, "'%s' is not gemm, softmax, transpose or add", name);
+	if (op == NULL || !tune_takes(op))
+		return cli_fail(cli, CLI_USAGE, "'%s' is not %s", name,
+		                operation_names(tune_takes, names, sizeof(names)));
 	for (size_t k = 0; k < *n_ops; k++)
-		if (strcmp(ops[k]->name, name) == 0)
+		if (ops[k] == op)
 			return CLI_OK;
-	ops[(*n_ops)++] = operation_by_name(name);
+	ops[(*n_ops)++] = op;
 	return CLI_OK;
 }
 
 static int run(struct cli *cli, int argc, char **argv)
 {
-	const struct operation *ops[TUNE_OPS_MAX];
+	const struct operation *ops[OPERATIONS];
 	size_t n_ops = 0;
 	int rc = CLI_OK;
 
 	for (int i = 0; rc == CLI_OK && i < argc; i++)
 		rc = add_op(cli, argv[i], ops, &n_ops);
-	for (size_t i = 0; rc == CLI_OK && argc == 0 && tune_op_name(i); i++)
-		rc = add_op(cli, tune_op_name(i), ops, &n_ops);
+	for (size_t i = 0; argc == 0 && i < OPERATIONS; i++)
+		if (tune_takes(operation_at(i)))
+			ops[n_ops++] = operation_at(i);
 	return rc == CLI_OK ? tune(cli, ops, n_ops) : rc;
 }
 
@@ -46,8 +45,8 @@ static const struct option_row options[] = {
 const struct command command_tune = {
     .name = "tune",
     .summary = "measure which kernels are the fastest here, for kopsd to choose by",
-    .usage = "[options] [gemm] [softmax] [transpose] [add]",
-    .help = "Runs the kernels of these ops, or of those given, over shapes whose extents are powers of two,\n"
+    .usage = "[options] [OP…]",
+    .help = "Runs the kernels of the ops given, else of all, over shapes whose extents are powers of two,\n"
             "the most valuable first, on operands in the device's memory, and writes what it measured to the\n"
             "table that kopsd reads at its start and at `systemctl reload kopsd` (setting tuning-table). From\n"
             "then on a job that names no kernel gets the one that was the fastest for its class of shapes:\n"
@@ -63,7 +62,7 @@ const struct command command_tune = {
             "  sudo kops-bench tune && sudo systemctl reload kopsd\n"
             "  kops-bench tune gemm --device gpu1 --time-limit 5min -o tuning\n",
     .min_args = 0,
-    .max_args = TUNE_OPS_MAX,
+    .max_args = OPERATIONS,
     .args_are = "names of ops",
     .options = options,
     .run = run,

@@ -11,9 +11,9 @@ import harness
 OK, FAILED, USAGE, CONNECT, TIMEOUT, CHECK = range(6)
 KERNELS = {"gemm": ["reference", "openblas"], "softmax": ["reference", "vectorised"],
            "transpose": ["reference", "vectorised"], "add": ["reference", "vectorised"],
-           "copy": ["reference", "vectorised"], "fma": ["reference", "vectorised"]}
+           "copy": ["reference", "vectorised"], "fma": ["reference", "vectorised"], "reduce": ["reference", "vectorised"]}
 SHAPES = {"gemm": "33x65x17,64", "softmax": "5x1000,64", "transpose": "33x65,64", "add": "33x65,64", "copy": "33x65,64",
-          "fma": "1000x16,5000"}
+          "fma": "1000x16,5000", "reduce": "33x1000,64"}
 FEW = ("--reps", "3", "--warmup", "1")
 QUICKLY = (*FEW, "--no-ceiling")
 
@@ -98,7 +98,7 @@ class Measures(BenchTest):
         self.assertIn("reference", r["passed_over"])
 
     def test_small_types(self):
-        for op in ("softmax", "transpose", "add", "copy", "gemm"):
+        for op in ("softmax", "transpose", "add", "copy", "gemm", "reduce"):
             for dtype in ("f16", "bf16"):
                 with self.subTest(op=op, dtype=dtype):
                     d = self.json(op, "70x65x33" if op == "gemm" else "70x65", "--dtype", dtype, "--host", *QUICKLY)
@@ -214,7 +214,7 @@ class Choice(BenchTest):
                 self.assertEqual((row["wrong"], row["larger_errors"]), ("no", "no"))
 
     def test_text(self):
-        for op in ("add",) if harness.QUICK else ("transpose", "add", "copy", "fma"):
+        for op in ("reduce",) if harness.QUICK else ("transpose", "add", "copy", "fma", "reduce"):
             lines = self.bench(op, "--random", "2", "--seed", "5", "--no-check", *FEW).stdout.splitlines()
             self.assertIn("seed 5", lines[1])
             self.assertEqual(lines[3].split(), ["shape", "auto", "median", "fastest", "median", "loss", "%"])
@@ -263,6 +263,9 @@ class Refusals(BenchTest):
                 (("add", "3", "--resident"), ("--resident",)),
                 (("ipc", "64"), ("no shape",)),
                 (("subtract", "3"), ("no benchmark 'subtract'", "`kops-bench -h`")),
+                (("reduced", "3"), ("no benchmark 'reduced'", "did you mean 'reduce'?")),
+                (("reduce", "4x4", "--repz", "3"), ("no option '--repz'", "did you mean '--reps'?")),
+                (("reduce", "4x4", "--reps", "few"), ("--reps takes a whole number below 2^64, not 'few'",)),
                 ((), ("no benchmark given",))]:
             with self.subTest(args=args):
                 r = self.bench(*args, code=USAGE)

@@ -315,6 +315,40 @@ class Verbs(CliTest):
             self.run_cli("add", "x.npy", "b.npy", "-o", "y.npy", "--check")
             np.testing.assert_array_equal(self.load("y.npy"), x + other)
 
+    def test_reduce(self):
+        kinds = {"sum": np.sum, "max": np.max, "mean": np.mean}
+        for shape in [(5, 12), (4097,), (3, 1), (2, 3, 40), (2, 2, 3, 5), (6, 3000)]:
+            x = self.matrix(*shape)
+            self.save("x.npy", x)
+            for kind, function in kinds.items():
+                with self.subTest(shape=shape, kind=kind):
+                    self.run_cli("reduce", "--kind", kind, "x.npy", "-o", "y.npy", "--check")
+                    want = function(x.astype(np.float64), axis=-1)
+                    self.near(self.load("y.npy"), want if want.ndim else want.reshape(1), 1e-4)
+        self.run_cli("reduce", "x.npy", "-o", "y.npy")  # the sum, by itself
+        self.near(self.load("y.npy"), x.astype(np.float64).sum(-1), 1e-4)
+        self.save("x.bin", x)
+        self.run_cli("reduce", "-n", "3000", "--kind", "max", "x.bin", "-o", "y.bin", "--check")
+        np.testing.assert_array_equal(self.load("y.bin", (6,)), x.max(-1))
+        for dtype in (np.float16, np.float32):
+            self.save("x.npy", x.astype(dtype))
+            d = self.json("reduce", "x.npy", "--kind", "mean", "--check", "-o", "y.npy")
+            self.assertEqual((d["verb"], d["ok"], d["outputs"][0]["shape"]), ("reduce", True, [6]))
+            self.assertEqual((self.load("y.npy").dtype, d["checks"][0]["compared"]), (dtype, 6))
+        self.run_cli("reduce", "x.npy", "--kind", "min", code=USAGE)
+        self.save("d.npy", x.astype(np.float64))
+        self.assertIn(b"reduce takes f32, f16, bf16, not f64", self.run_cli("reduce", "d.npy", code=FAILED).stderr)
+
+    def test_reduce_in_a_job(self):
+        x = self.matrix(9, 31)
+        self.save("x.npy", x)
+        self.run_cli("run", "-", "--check", input=b"x = load x.npy\nm = reduce x kind=max\nc = reduce x' kind=mean\n"
+                     b"s = reduce c\nsave m m.npy\nsave c c.npy\nsave s s.npy\n")
+        wide = x.astype(np.float64)
+        np.testing.assert_array_equal(self.load("m.npy"), x.max(1))
+        self.near(self.load("c.npy"), wide.mean(0), 1e-6)
+        self.near(self.load("s.npy"), wide.mean(0).sum(keepdims=True), 1e-5)
+
     def test_small_types(self):
         for dtype, tolerance in [(np.float16, 1e-3), (np.float32, 1e-6)]:
             x, row = self.matrix(7, 33, dtype=dtype), self.matrix(33, dtype=dtype)
@@ -391,7 +425,7 @@ class Verbs(CliTest):
             self.run_cli(verb)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "run", "ping", "devices", "ops", "stats", "version")
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "reduce", "run", "ping", "devices", "ops", "stats", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:
             self.assertIn(verb, text)
@@ -414,6 +448,16 @@ class ExitCodes(CliTest):
                      ("ping", "surplus"), ("softmax", "a.npy", "--timeout", "soon")]:
             with self.subTest(args=args):
                 self.run_cli(*args, code=USAGE)
+
+    def test_mistyped_words_are_answered_with_the_nearest(self):
+        self.save("a.npy", self.matrix(3, 3))
+        for args, says in [(("redcue", "a.npy"), "no verb 'redcue'; did you mean 'reduce'?"),
+                           (("frobnicate",), "no verb 'frobnicate'; `kops-client -h` lists those there are"),
+                           (("softmax", "--scael", "2", "a.npy"), "no option '--scael' here; did you mean '--scale'?"),
+                           (("softmax", "--scale", "big", "a.npy"), "--scale takes a number, not 'big'"),
+                           (("reduce", "--kind", "min", "a.npy"), "--kind takes sum, max or mean, not 'min'")]:
+            with self.subTest(args=args):
+                self.assertIn(says, self.run_cli(*args, code=USAGE).stderr.decode())
 
     def test_cannot_connect(self):
         self.save("a.npy", self.matrix(3, 3))

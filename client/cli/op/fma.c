@@ -52,6 +52,15 @@ static const struct option_row settings[] = {
     OPTIONS_END,
 };
 
+static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
+{
+	/* There and back: no overflow and no subnormal numbers, however many steps. */
+	step->set.alpha = (struct opt_real){true, -1};
+	step->set.beta = (struct opt_real){true, 0.5};
+	step->set.steps = (struct opt_count){true, e[1]};
+	step->in[0] = step->out = step_matrix(dtype, 1, e[0]);
+}
+
 const struct operation operation_fma = {
     .name = "fma",
     .n_inputs = 1,
@@ -60,4 +69,15 @@ const struct operation operation_fma = {
     .shape = step_same_shape,
     .enqueue = enqueue,
     .check = check,
+    .bench = {.what = "arithmetic in registers",
+              .form = "ELEMENTSxSTEPS, or the elements alone",
+              .examples = "  kops-bench fma --table seed --kernel all\n",
+              .seed = "4194304x1,4194304x4,4194304x16,4194304x64,4194304x256,4194304x1024,4194304x4096",
+              .alone = 256,
+              .most = {0, UINT32_MAX},
+              .random = {{1024, 3}, {1 << 24, 1 << 9}, 1ull << 31},
+              .random_cpu = {{1024, 3}, {1 << 16, 1 << 6}, 1ull << 22},
+              .counts_flops = true,
+              .is_measure = true,
+              .operands = operands},
 };

@@ -223,6 +223,21 @@ static int check(const struct step *step, const struct elements *in, const struc
 
 static const struct option_row settings[] = {GEMM_SETTINGS, OPTIONS_END};
 
+static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
+{
+	step->in[0] = step_matrix(dtype, e[0], e[2]);
+	step->in[1] = step_matrix(dtype, e[2], e[1]);
+	step->out = step_matrix(dtype, e[0], e[1]);
+}
+
+static void cut(struct step *part, const struct bench_block *at)
+{
+	part->in[0] = step_slice(part->in[0], 0, at->row, at->rows);
+	part->in[1] = step_slice(part->in[1], 1, at->column, at->columns);
+}
+
+static const struct bench_grid grid = {{6, 6, 6}, {14, 14, 14}, .lines = true, .products = true};
+
 const struct operation operation_gemm = {
     .name = "gemm",
     .n_inputs = 2,
@@ -233,4 +248,22 @@ const struct operation operation_gemm = {
     .shape = shape,
     .enqueue = enqueue,
     .check = check,
+    .bench = {.what = "products of matrices",
+              .form = "MxNxK, or one number for a cube",
+              .examples = "  kops-bench gemm --table seed --kernel all --csv > gemm.csv\n"
+                          "  kops-bench gemm 1024,2048 --device cpu --kernel reference,openblas\n"
+                          "  kops-bench gemm 4096 --host --json\n"
+                          "  kops-bench gemm --random 200 --seed 1 --csv > choice.csv\n",
+              .seed = "128x128x1024,256x256x1024,512x512x1024,1024x1024x1024,2048x2048x1024,4096x4096x1024,"
+                      "8192x8192x1024,16384x16384x1024",
+              .n_extents = 3,
+              .random = {{32, 32, 32}, {8192, 8192, 8192}, 1ull << 40},
+              .random_cpu = {{32, 32, 32}, {768, 768, 768}, 1ull << 40},
+              .grid = &grid,
+              .counts_flops = true,
+              .peer_gpu = "cublas",
+              .peer_cpu = "openblas",
+              .reads_rows = true,
+              .operands = operands,
+              .cut = cut},
 };

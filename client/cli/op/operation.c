@@ -110,3 +110,15 @@ int step_same_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_s
 	memcpy(ret_shape, step->in[0].shape, sizeof(step->in[0].shape));
 	return 0;
 }
+
+kops_view step_matrix(kops_dtype dtype, uint64_t rows, uint64_t columns)
+{
+	return kops_tensor(NULL, 0, dtype, 2, (uint64_t[]){rows, columns});
+}
+
+kops_view step_slice(kops_view view, unsigned axis, uint64_t first, uint64_t n)
+{
+	view.offset += first * (uint64_t)view.strides[axis] * kops_dtype_size(view.dtype);
+	view.shape[axis] = n;
+	return view;
+}

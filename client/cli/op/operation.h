@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "kops.h"
+#include "op/cases.h"
 #include "op/check.h"
 #include "options.h"
 
@@ -38,6 +39,7 @@ struct operation {
 	/* Compares y with what the inputs give in float64. 0 or KOPS_E_NOMEM with *ret_check untouched. */
 	int (*check)(const struct step *step, const struct elements *in, const struct elements *y,
 	             struct check *ret_check);
+	struct bench_cases bench;
 };
 
 #define STEP_DTYPE(dtype)    (1u << (dtype))
@@ -82,5 +84,9 @@ uint64_t step_extent(const kops_view *v, uint32_t from_end);
 
 /* The shape of a result that has its first input's. */
 int step_same_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why);
+
+/* A dense matrix that has no memory yet, and n indices of an axis. */
+kops_view step_matrix(kops_dtype dtype, uint64_t rows, uint64_t columns);
+kops_view step_slice(kops_view view, unsigned axis, uint64_t first, uint64_t n);
 
 #endif

@@ -110,6 +110,19 @@ static const struct command verb = {
     .run = verb_rows,
 };
 
+static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
+{
+	step->in[0] = step_matrix(dtype, e[0], e[1]);
+	step->out = step_matrix(dtype, e[0], 1);
+}
+
+static void cut(struct step *part, const struct bench_block *at)
+{
+	part->in[0] = step_slice(part->in[0], 0, at->row, at->rows);
+}
+
+static const struct bench_grid grid = {{0, 6}, {20, 20}, .lines = true};
+
 const struct operation operation_reduce = {
     .name = "reduce",
     .n_inputs = 1,
@@ -119,4 +132,14 @@ const struct operation operation_reduce = {
     .shape = shape,
     .enqueue = enqueue,
     .check = check,
+    .bench = {.what = "sums of rows",
+              .examples = "  kops-bench reduce 4096x1024,64x1048576 --kernel all\n",
+              .seed = "64x1024,256x1024,1024x1024,4096x1024,16384x1024,65536x1024,4194304x16,4096x16384,"
+                      "64x1048576,262144x1024,1048576x1024",
+              .random = {{1, 32}, {1 << 16, 1 << 18}, 1ull << 28},
+              .random_cpu = {{1, 32}, {1 << 12, 1 << 14}, 1ull << 21},
+              .grid = &grid,
+              .reads_rows = true,
+              .operands = operands,
+              .cut = cut},
 };

@@ -70,6 +70,8 @@ static const struct command verb = {
     .run = verb_rows,
 };
 
+static const struct bench_grid grid = {{0, 6}, {20, 20}, .lines = true};
+
 const struct operation operation_softmax = {
     .name = "softmax",
     .n_inputs = 1,
@@ -79,4 +81,14 @@ const struct operation operation_softmax = {
     .shape = step_same_shape,
     .enqueue = enqueue,
     .check = check,
+    .bench = {.what = "softmax of rows",
+              .examples =
+                  "  kops-bench softmax 4096x1024,16384x4096 --kernel all --cache both --csv > softmax.csv\n",
+              .seed = "64x1024,256x1024,1024x1024,4096x1024,16384x1024,65536x1024,16384x4096,1024x131072,"
+                      "128x1048576,262144x1024,524288x1024",
+              .random = {{1, 32}, {1 << 16, 1 << 18}, 1ull << 27},
+              .random_cpu = {{1, 32}, {1 << 12, 1 << 14}, 1ull << 20},
+              .grid = &grid,
+              .reads_rows = true,
+              .whole_rows = true},
 };

@@ -55,6 +55,20 @@ static const struct command verb = {
     .run = verb_rows,
 };
 
+static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
+{
+	step->in[0] = step_matrix(dtype, e[0], e[1]);
+	step->out = step_matrix(dtype, e[1], e[0]);
+}
+
+static void cut(struct step *part, const struct bench_block *at)
+{
+	part->in[0] = step_slice(part->in[0], 0, at->column, at->columns);
+	part->in[0] = step_slice(part->in[0], 1, at->row, at->rows);
+}
+
+static const struct bench_grid grid = {{5, 5}, {15, 15}, .lines = true};
+
 const struct operation operation_transpose = {
     .name = "transpose",
     .n_inputs = 1,
@@ -63,4 +77,12 @@ const struct operation operation_transpose = {
     .shape = shape,
     .enqueue = enqueue,
     .check = check,
+    .bench = {.what = "transposition",
+              .examples = "  kops-bench transpose 4096 --kernel all\n",
+              .seed = "512,1024,2048,4096,8192,16384,16383x16381,23168",
+              .random = {{32, 32}, {1 << 15, 1 << 15}, 1ull << 28},
+              .random_cpu = {{32, 32}, {1 << 11, 1 << 11}, 1ull << 20},
+              .grid = &grid,
+              .operands = operands,
+              .cut = cut},
 };

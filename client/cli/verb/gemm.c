@@ -88,7 +88,7 @@ static int open_files(struct cli *cli, char **files, struct source sources[3])
 static int multiply(struct cli *cli, struct source sources[3])
 {
 	const struct flags *flags = &cli->flags;
-	struct task task = {.op = operation_by_name("gemm"),
+	struct task task = {.op = &operation_gemm,
 	                    .inputs = {&sources[A], &sources[B]},
 	                    .transposed = {flags->trans_a, flags->trans_b},
 	                    .old = flags->accumulate ? &sources[C] : NULL};
