@@ -335,7 +335,7 @@ static void known_shapes_fix_raw_ones(void **state)
 	assert_true(d[DIMS_M] == 3 && d[DIMS_N] == 7 && d[DIMS_K] == 5);
 }
 
-static void what_does_not_fit_names_expected_and_actual_bytes(void **state)
+static void what_does_not_fit_names_the_bytes_there_and_needed(void **state)
 {
 	const struct {
 		struct dims_file files[3];
@@ -346,19 +346,19 @@ static void what_does_not_fit_names_expected_and_actual_bytes(void **state)
 	    {{raw("a", 60), raw("b", 60), {0}}, {NONE, NONE, NONE}, {"give one of -m, -n, -k", "60 bytes"}},
 	    {{raw("a", 61), raw("b", 140), {0}},
 	     {NONE, NONE, NONE},
-	     {"a has 61 bytes", "4 bytes of an element"}},
+	     {"a has 61 bytes", "elements of 4 bytes need a multiple of 4"}},
 	    {{raw("a", 60), raw("b", 140), {0}},
 	     {[DIMS_M] = GIVEN(4)},
-	     {"expected a multiple of 16 bytes, it has 60", "-m"}},
+	     {"a as op(A) has 60 bytes; M = 4 (by -m) needs a multiple of 16", ""}},
 	    {{raw("a", 60), raw("b", 136), {0}},
 	     {[DIMS_M] = GIVEN(3)},
-	     {"expected a multiple of 20 bytes, it has 136", "b "}},
+	     {"b as op(B) has 136 bytes; K = 5 (by a) needs a multiple of 20", ""}},
 	    {{raw("a", 60), raw("b", 140), {0}},
 	     {[DIMS_M] = GIVEN(3), [DIMS_N] = GIVEN(7), [DIMS_K] = GIVEN(6)},
-	     {"expected 72 bytes, it has 60", "3×6"}},
+	     {"a as op(A) has 60 bytes; M×K = 3×6 needs 72", ""}},
 	    {{raw("a", 60), raw("b", 140), raw("c", 80)},
 	     {[DIMS_M] = GIVEN(3)},
-	     {"expected 84 bytes, it has 80", "C is M×N"}},
+	     {"c as C has 80 bytes; M×N = 3×7 needs 84", ""}},
 	    {{{.path = "a.npy", .rows = 3, .cols = 5}, {.path = "b.npy", .rows = 6, .cols = 7}, {0}},
 	     {NONE, NONE, NONE},
 	     {"b.npy as op(B) is 6×7, so K = 6", "K = 5 by a.npy as op(A)"}},
@@ -420,9 +420,11 @@ static void one_raw_matrix_needs_one_extent(void **state)
 	assert_int_equal(dims_matrix("x", 60, 4, NONE, NONE, &r, &c, why), KOPS_E_INVALID);
 	assert_non_null(strstr(why, "give -m or -n"));
 	assert_int_equal(dims_matrix("x", 60, 4, GIVEN(4), NONE, &r, &c, why), KOPS_E_INVALID);
-	assert_non_null(strstr(why, "a multiple of 16 bytes, it has 60"));
+	assert_non_null(strstr(why, "x has 60 bytes; -m 4 needs a multiple of 16"));
 	assert_int_equal(dims_matrix("x", 60, 4, GIVEN(3), GIVEN(6), &r, &c, why), KOPS_E_INVALID);
-	assert_non_null(strstr(why, "expected 72 bytes, it has 60"));
+	assert_non_null(strstr(why, "x has 60 bytes; 3×6 needs 72"));
+	assert_int_equal(dims_matrix("x", 60, 4, GIVEN(1ull << 62), GIVEN(6), &r, &c, why), KOPS_E_INVALID);
+	assert_non_null(strstr(why, "x has 60 bytes; 4611686018427387904×6 is more than any file holds"));
 	assert_int_equal(dims_matrix("x", 0, 4, GIVEN(0), GIVEN(6), &r, &c, why), 0);
 	assert_true(r == 0 && c == 6);
 }
@@ -442,8 +444,9 @@ static void repeated_operands_are_told_by_size(void **state)
 	assert_int_equal(dims_repeated("b", 4, 4, 3, 5, &r, &c, why), 0);
 	assert_true(r == 1 && c == 1);
 	assert_int_equal(dims_repeated("b", 16, 4, 3, 5, &r, &c, why), KOPS_E_INVALID);
-	assert_non_null(strstr(why, "expected 60 bytes"));
-	assert_non_null(strstr(why, "it has 16"));
+	assert_string_equal(
+	    why, "b has 16 bytes; beside 3×5 it needs 60 (the whole), 20 (a row), 12 (a column) or 4 "
+	         "(one element)");
 }
 
 /* ---- files ---- */
@@ -595,7 +598,7 @@ static void sources_are_refused_with_their_reason(void **state)
 	assert_non_null(strstr(why, "directory"));
 	put(p->file, header, n);
 	assert_int_equal(source_open(p->file, &source, why), KOPS_E_INVALID);
-	assert_non_null(strstr(why, "cut short: its header tells of 12 bytes of elements, it has 0"));
+	assert_non_null(strstr(why, "cut short: it has 0 bytes of elements; its header needs 12"));
 	put(p->file, "raw floats, really", 18);
 	assert_int_equal(source_open(p->file, &source, why), KOPS_E_INVALID);
 	assert_non_null(strstr(why, "such as .bin"));
@@ -617,7 +620,7 @@ int main(void)
 	    cmocka_unit_test(one_extent_fixes_the_rest),
 	    cmocka_unit_test(square_files_need_no_extent),
 	    cmocka_unit_test(known_shapes_fix_raw_ones),
-	    cmocka_unit_test(what_does_not_fit_names_expected_and_actual_bytes),
+	    cmocka_unit_test(what_does_not_fit_names_the_bytes_there_and_needed),
 	    cmocka_unit_test(random_shapes_are_found_again),
 	    cmocka_unit_test(one_raw_matrix_needs_one_extent),
 	    cmocka_unit_test(repeated_operands_are_told_by_size),

@@ -50,8 +50,8 @@ static int check_elements(const char *path, uint64_t bytes, size_t elem, char *w
 	if (bytes % elem == 0)
 		return 0;
 	return why_invalid(
-	    why, "%s has %" PRIu64 " bytes, no multiple of the %zu bytes of an element; is --dtype right?",
-	    path, bytes, elem);
+	    why, "%s has %" PRIu64 " bytes; elements of %zu bytes need a multiple of %zu; is --dtype right?",
+	    path, bytes, elem, elem);
 }
 
 /* Takes the shape of a file that tells it; f says which operand it is. */
@@ -75,21 +75,20 @@ static int learn_shape(struct known *known, const struct dims_file *file, int f,
 }
 
 /* Finds the second extent of a raw file whose first is known. *progress is set if it did. */
-static int divide(struct known *known, const struct dims_file *file, const enum dims_axis axes[2], size_t elem,
-                  bool *progress, char *why)
+static int divide(struct known *known, const struct dims_file *file, int f, size_t elem, bool *progress,
+                  char *why)
 {
 	for (int i = 0; i < 2; i++) {
-		enum dims_axis have = axes[i], want = axes[1 - i];
+		enum dims_axis have = axes_of[f][i], want = axes_of[f][1 - i];
 		if (!known->set[have] || known->set[want] || known->value[have] == 0)
 			continue;
 		uint64_t elements = file->bytes / elem;
 		if (elements % known->value[have] != 0)
 			return why_invalid(why,
-			                   "%s does not fit %c = %" PRIu64
-			                   " (by %s): expected a multiple of %" PRIu64
-			                   " bytes, it has %" PRIu64,
-			                   file->path, axis_names[have], known->value[have], known->from[have],
-			                   known->value[have] * elem, file->bytes);
+			                   "%s as %s has %" PRIu64 " bytes; %c = %" PRIu64
+			                   " (by %s) needs a multiple of %" PRIu64,
+			                   file->path, file_names[f], file->bytes, axis_names[have],
+			                   known->value[have], known->from[have], known->value[have] * elem);
 		learn(known, want, elements / known->value[have], file->path);
 		*progress = true;
 	}
@@ -105,7 +104,7 @@ static int solve(struct known *known, const struct dims_file files[3], size_t el
 		for (int f = 0; f < 3; f++) {
 			if (files[f].path == NULL || !files[f].raw)
 				continue;
-			int rc = divide(known, &files[f], axes_of[f], elem, &progress, why);
+			int rc = divide(known, &files[f], f, elem, &progress, why);
 			if (rc < 0)
 				return rc;
 		}
@@ -139,10 +138,10 @@ static int verify(const struct known *known, const struct dims_file files[3], si
 			                   axis_names[r], known->value[r], axis_names[c], known->value[c]);
 		if (expected != files[f].bytes)
 			return why_invalid(why,
-			                   "%s does not fit: %s is %c×%c = %" PRIu64 "×%" PRIu64
-			                   ", expected %" PRIu64 " bytes, it has %" PRIu64,
-			                   files[f].path, file_names[f], axis_names[r], axis_names[c],
-			                   known->value[r], known->value[c], expected, files[f].bytes);
+			                   "%s as %s has %" PRIu64 " bytes; %c×%c = %" PRIu64 "×%" PRIu64
+			                   " needs %" PRIu64,
+			                   files[f].path, file_names[f], files[f].bytes, axis_names[r],
+			                   axis_names[c], known->value[r], known->value[c], expected);
 	}
 	return 0;
 }
@@ -216,17 +215,19 @@ int dims_matrix(const char *path, uint64_t bytes, size_t elem, struct opt_count 
 		if (have == 0)
 			return why_invalid(why, "the shape of %s needs both -m and -n when one is 0", path);
 		if (elements % have != 0)
-			return why_invalid(why,
-			                   "%s does not fit -%c %" PRIu64 ": expected a multiple of %" PRIu64
-			                   " bytes, it has %" PRIu64,
-			                   path, rows.set ? 'm' : 'n', have, have * elem, bytes);
+			return why_invalid(
+			    why, "%s has %" PRIu64 " bytes; -%c %" PRIu64 " needs a multiple of %" PRIu64, path,
+			    bytes, rows.set ? 'm' : 'n', have, have * elem);
 		unknown->value = elements / have;
 	}
 	if (__builtin_mul_overflow(rows.value, cols.value, &expected) ||
-	    __builtin_mul_overflow(expected, (uint64_t)elem, &expected) || expected != bytes)
+	    __builtin_mul_overflow(expected, (uint64_t)elem, &expected))
 		return why_invalid(
-		    why, "%s does not fit: %" PRIu64 "×%" PRIu64 " expected %" PRIu64 " bytes, it has %" PRIu64,
-		    path, rows.value, cols.value, expected, bytes);
+		    why, "%s has %" PRIu64 " bytes; %" PRIu64 "×%" PRIu64 " is more than any file holds", path,
+		    bytes, rows.value, cols.value);
+	if (expected != bytes)
+		return why_invalid(why, "%s has %" PRIu64 " bytes; %" PRIu64 "×%" PRIu64 " needs %" PRIu64,
+		                   path, bytes, rows.value, cols.value, expected);
 	*ret_rows = rows.value;
 	*ret_cols = cols.value;
 	return 0;
@@ -248,8 +249,7 @@ int dims_repeated(const char *path, uint64_t bytes, size_t elem, uint64_t rows, 
 		return 0;
 	}
 	return why_invalid(why,
-	                   "%s does not fit: for a sum of %" PRIu64 "×%" PRIu64 " expected %" PRIu64
-	                   " bytes (the whole), %" PRIu64 " (a row), %" PRIu64
-	                   " (a column) or %zu (one element), it has %" PRIu64,
-	                   path, rows, cols, rows * cols * elem, cols * elem, rows * elem, elem, bytes);
+	                   "%s has %" PRIu64 " bytes; beside %" PRIu64 "×%" PRIu64 " it needs %" PRIu64
+	                   " (the whole), %" PRIu64 " (a row), %" PRIu64 " (a column) or %zu (one element)",
+	                   path, bytes, rows, cols, rows * cols * elem, cols * elem, rows * elem, elem);
 }

@@ -23,8 +23,8 @@ struct dims_file {
 /*
  * The extents of op(A) M × K, op(B) K × N, C M × N. given: -m, -n, -k. One of them fixes the others for two
  * raw files; two raw files of one square size need none. files: A, B, C. elem: bytes of an element.
- * KOPS_E_INVALID with a sentence in why (CLI_WHY_BYTES) that has expected and actual bytes where sizes do not
- * fit.
+ * KOPS_E_INVALID with a sentence in why (CLI_WHY_BYTES): the operand, the bytes that it has, and those that it
+ * needs.
  */
 int dims_product(const struct dims_file files[3], const struct opt_count given[DIMS_AXES], size_t elem,
                  uint64_t ret[DIMS_AXES], char *why);

@@ -43,9 +43,8 @@ static int read_npy(struct source *s, const unsigned char *head, size_t len, uin
 	}
 	if (h.bytes != file_bytes - h.offset)
 		return why_invalid(
-		    why, "%s is %s: its header tells of %" PRIu64 " bytes of elements, it has %" PRIu64,
-		    s->path, h.bytes > file_bytes - h.offset ? "cut short" : "too long", h.bytes,
-		    file_bytes - h.offset);
+		    why, "%s is %s: it has %" PRIu64 " bytes of elements; its header needs %" PRIu64, s->path,
+		    h.bytes > file_bytes - h.offset ? "cut short" : "too long", file_bytes - h.offset, h.bytes);
 	s->npy = true;
 	s->fortran = h.fortran;
 	s->dtype = h.dtype;
@@ -122,8 +121,10 @@ static int read_all(const struct source *s, unsigned char *out, char *why)
 		    read_at(s->fd, out + done, progress_step(&progress, s->bytes - done), s->offset + done);
 		if (n <= 0) {
 			progress_end(&progress);
-			snprintf(why, CLI_WHY_BYTES, "cannot read %s after %" PRIu64 " bytes: %s", s->path,
-			         s->offset + done, n < 0 ? strerror(errno) : "it became shorter meanwhile");
+			snprintf(why, CLI_WHY_BYTES,
+			         "cannot read %s after %" PRIu64 " of %" PRIu64 " bytes: %s", s->path,
+			         s->offset + done, s->offset + s->bytes,
+			         n < 0 ? strerror(errno) : "it became shorter meanwhile");
 			return KOPS_E_SYSTEM;
 		}
 		done += (uint64_t)n;
