@@ -4,32 +4,12 @@
 #ifndef KOPS_BENCH_CASES_H
 #define KOPS_BENCH_CASES_H
 
-#include "op/operation.h"
+#include "op/shapes.h"
 
-#define BENCH_SHAPES_MAX  1024
 #define BENCH_KERNELS_MAX 64
-
-/* Its extents as the op's descriptor has them: rows and columns, or M, N and K. */
-struct bench_shape {
-	uint64_t extents[3];
-	char text[64]; /* "128x128x1024" */
-};
-
-struct bench_shapes {
-	struct bench_shape list[BENCH_SHAPES_MAX];
-	size_t n;
-};
-
-size_t bench_extents(const struct operation *op); /* of a shape: 2 or 3 */
 
 /* The product of the extents that a shape has; the others are 0. */
 double bench_shape_product(const struct bench_shape *shape);
-
-/* What a shape of the op is, for people: "MxNxK, or one number for a cube". */
-const char *bench_shape_form(const struct operation *op);
-
-/* "S" or "S,S,…", each with all extents, "MxNxK", or one number. KOPS_E_INVALID with a sentence in why. */
-int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why);
 
 /* The shapes of a table by its name, "seed". Errors as above. */
 int bench_shapes_table(const struct operation *op, const char *name, struct bench_shapes *ret, char *why);
@@ -40,10 +20,6 @@ int bench_shapes_table(const struct operation *op, const char *name, struct benc
  */
 void bench_shapes_random(const struct operation *op, const char *kind, size_t n, uint64_t seed,
                          struct bench_shapes *ret);
-
-/* The op on operands of this shape, dense, without buffers. KOPS_E_INVALID when they are too large to exist. */
-int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
-                     struct step *ret_step, char *why);
 
 /* Bytes of all the operands of a step from bench_shape_step(). */
 uint64_t bench_footprint(const struct step *step);

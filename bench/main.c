@@ -4,13 +4,12 @@
 
 static const struct command *const *list_commands(void)
 {
-	static const struct command *all[1 + OPERATIONS + 1 + 1];
+	static const struct command *all[1 + OPERATIONS + 1];
 	size_t n = 0;
 
 	all[n++] = &command_ipc;
 	for (size_t i = 0; i < OPERATIONS; i++)
 		all[n++] = bench_command(operation_at(i));
-	all[n++] = &command_tune;
 	return all;
 }
 

@@ -11,7 +11,7 @@
 #define SETTLING_RUNS 2    /* the first run of a kernel may include its loading */
 #define SETTLING_US   50e3 /* longer runs need no settling */
 #define WARMUP_US     1e6
-#define TRIAL_JOBS    40 /* the trials of a shape are among its first so many jobs; daemon/autotune.c */
+#define TRIAL_JOBS    100 /* of a shape that others send too, trials may take this many */
 #define TRIAL_US      100e3
 #define ENOUGH_US     2e6
 #define ENOUGH        5 /* samples */
@@ -24,6 +24,7 @@ struct run {
 	const struct operands *operands;
 	struct bench_row *row;
 	size_t n_sets;
+	bool learning; /* kopsd, by the last job */
 	struct samples us, upload, compute, download;
 };
 
@@ -49,6 +50,7 @@ static int launch(struct run *r, uint64_t launches, kops_job **ret_job, double *
 	if (rc < 0)
 		return rc;
 	r->b->next_set = (r->b->next_set + launches) % r->n_sets;
+	r->learning = kops_receipt_op(kops_job_receipt(job), 0)->learning;
 	*ret_us = (r->b->host ? wall_us : kops_job_receipt(job)->compute_us) / (double)launches;
 	if (ret_job)
 		*ret_job = job;
@@ -64,7 +66,6 @@ static void note_op(struct bench_row *row, const kops_op_receipt *op)
 	bench_put(row->kernel, sizeof(row->kernel), op->kernel);
 	bench_put(row->why, sizeof(row->why), op->why);
 	bench_put(row->passed_over, sizeof(row->passed_over), op->passed_over);
-	bench_put(row->shape_class, sizeof(row->shape_class), op->shape_class);
 	row->larger_errors = op->larger_errors;
 	row->flops = op->flops;
 	row->bytes = op->bytes;
@@ -109,15 +110,15 @@ static int run_and_check(struct run *r, uint64_t launches, double *ret_us)
 	return r->what->check ? check_first(r) : 0;
 }
 
-/* A GPU may try several kernels on the first jobs of a shape. */
+/* kopsd may try several kernels on the first jobs of a shape. */
 static bool may_be_tried(const struct run *r, double us)
 {
-	return r->what->settled && r->what->kernel == NULL && strcmp(r->b->kind, "gpu") == 0 && us <= TRIAL_US;
+	return r->what->settled && r->learning && us <= TRIAL_US;
 }
 
 static int run_trials(struct run *r)
 {
-	for (unsigned i = 0; i < TRIAL_JOBS; i++) {
+	for (unsigned i = 0; i < TRIAL_JOBS && r->learning; i++) {
 		double us;
 		int rc = launch(r, r->row->launches, NULL, &us);
 		if (rc < 0)

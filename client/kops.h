@@ -360,10 +360,9 @@ typedef struct kops_op_receipt {
 	double bytes;            /* read + written, counted from the shapes */
 	double compute_us;       /* 0 where the device does not time single ops */
 	const char *passed_over; /* the other kernels, with what kept them out; may be "" in jobs of many ops */
-	const char *shape_class; /* of timed jobs: shapes for which one measurement counts; else "", and it
-	                            may be "" for all but the first op in jobs of many */
 	bool larger_errors; /* errors may be larger than the precision allows: the kernel was asked for by name,
 	                       or there is no other */
+	bool learning;      /* the daemon tries kernels on jobs of this shape: a later one may run another */
 } kops_op_receipt;
 
 typedef struct kops_receipt {

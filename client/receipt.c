@@ -14,7 +14,7 @@ static size_t text_bytes(const Kops__V1__Receipt *from)
 	size_t n = strlen(from->device) + 1;
 	for (size_t i = 0; i < from->n_ops; i++)
 		n += strlen(from->ops[i]->op) + strlen(from->ops[i]->kernel) + strlen(from->ops[i]->why) +
-		     strlen(from->ops[i]->passed_over) + strlen(from->ops[i]->shape_class) + 5;
+		     strlen(from->ops[i]->passed_over) + 4;
 	return n;
 }
 
@@ -45,8 +45,8 @@ static void fill(struct receipt *to, const Kops__V1__Receipt *from)
 		                           .bytes = op->bytes,
 		                           .compute_us = op->compute_us,
 		                           .passed_over = put_text(&text, op->passed_over),
-		                           .shape_class = put_text(&text, op->shape_class),
-		                           .larger_errors = op->larger_errors};
+		                           .larger_errors = op->larger_errors,
+		                           .learning = op->learning};
 	}
 }
 

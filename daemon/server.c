@@ -10,7 +10,6 @@
 
 #include "clock.h"
 #include "device/devices.h"
-#include "device/tuning_file.h"
 #include "job/admit.h"
 #include "log.h"
 #include "notify.h"
@@ -164,33 +163,6 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 	progress(&s->engine);
 }
 
-static void forget_measurements(struct server *s)
-{
-	for (unsigned i = 0; i < s->engine.n_devices; i++) {
-		struct engine_device *d = &s->engine.devices[i];
-
-		tuning_free(d->tuning);
-		autotune_free(d->autotune);
-		d->tuning = NULL;
-		d->autotune = NULL;
-	}
-}
-
-/* What auto goes by besides estimates. Without memory for autotune it is left out. */
-static void load_measurements(struct server *s)
-{
-	forget_measurements(s);
-	for (unsigned i = 0; i < s->engine.n_devices; i++) {
-		struct engine_device *d = &s->engine.devices[i];
-		const struct backend *backend = device_backend(d->device);
-
-		d->tuning = tuning_file_load(s->config.tuning_table, d->device);
-		if (s->config.autotune && backend->rivals)
-			d->autotune =
-			    autotune_new(&(struct autotune_owner){backend->kernels, device_rivals, d->device});
-	}
-}
-
 static void on_reload_signal(uv_signal_t *signal, int number)
 {
 	struct server *s = signal->data;
@@ -209,7 +181,7 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 			log_warning("some changed settings need a restart");
 		log_set_level((int)s->config.log_level);
 		pool_set_cache(s->engine.pool, s->config.pool_cache);
-		load_measurements(s);
+		keeper_reload(&s->keeper);
 		log_notice("configuration reloaded");
 	}
 	notify("READY=1");
@@ -347,6 +319,11 @@ static int open_devices(struct server *s, char why[CONFIG_WHY_BYTES])
 	return rc;
 }
 
+static void learned_something(struct engine *engine)
+{
+	keeper_note(&of_engine(engine)->keeper);
+}
+
 static void init_engine(struct server *s)
 {
 	struct engine *e = &s->engine;
@@ -358,6 +335,7 @@ static void init_engine(struct server *s)
 	e->accounts.turns = &s->sessions.turns;
 	e->progress = progress;
 	e->watch_runs = watch_runs;
+	e->learned_something = learned_something;
 	e->device_failed = device_failed;
 	e->buffer_settled = jobs_unblock;
 	jobs_init(e);
@@ -383,6 +361,8 @@ static void init_handles(struct server *s)
 	init_timer(s, &s->drain_timer);
 	init_timer(s, &s->drain_check);
 	init_timer(s, &s->hang_timer);
+	init_timer(s, &s->keeper.timer);
+	s->keeper.timer.data = &s->keeper;
 	watch_signal(s, &s->sigterm, SIGTERM, on_stop_signal);
 	watch_signal(s, &s->sigint, SIGINT, on_stop_signal);
 	watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
@@ -414,7 +394,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	if (rc < 0)
 		return rc;
 	open_marks(s);
-	load_measurements(s);
+	keeper_start(&s->keeper, &s->engine);
 	rc = make_pool(s, segments_max, why);
 	if (rc < 0)
 		return rc;
@@ -466,11 +446,13 @@ void server_close(struct server *s)
 	marks_of_process = NULL;
 	marks_close(e->marks); /* what still runs did not end us */
 	e->marks = NULL;
-	if (job_is_out(s))
+	if (job_is_out(s)) {
+		keeper_stop(&s->keeper);
 		_exit(s->exit_code); /* it outlasted drain-timeout: its memory must stay until we are gone */
+	}
 	while (work_is_out(s))
 		uv_run(&s->loop, UV_RUN_ONCE);
-	forget_measurements(s);
+	keeper_stop(&s->keeper);
 	for (unsigned i = 0; i < e->n_devices; i++)
 		device_close(e->devices[i].device);
 	pool_free(e->pool);

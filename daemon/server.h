@@ -13,6 +13,7 @@
 
 #include "config.h"
 #include "job/engine.h"
+#include "keeper.h"
 #include "session/listener.h"
 #include "session/session.h"
 
@@ -25,6 +26,7 @@ struct server {
 	int argc;
 	char **argv;
 	struct engine engine;
+	struct keeper keeper;
 	struct sessions sessions;
 	struct listener listener;
 	uv_signal_t sigterm, sigint, sighup;

@@ -231,27 +231,27 @@ uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *arg
 
 /* ---- choose.c ---- */
 
-#define TUNED_KERNELS_MAX 16
-#define TUNED_WHY_BYTES   96
-#define RIVALS_MAX        16
+#define PREFERRED_MAX        16
+#define PREFERENCE_WHY_BYTES 96
+#define RIVALS_MAX           16
 
-/* What was measured for a shape or a class of shapes: indices of the list's kernels, fastest first, and a
- * phrase for receipts. */
-struct tuned {
-	uint8_t n, kernels[TUNED_KERNELS_MAX];
-	char why[TUNED_WHY_BYTES];
+/* What `auto` tries before its estimates: indices of the list's kernels, best first, and a phrase for receipts.
+ */
+struct preference {
+	uint8_t n, kernels[PREFERRED_MAX];
+	char why[PREFERENCE_WHY_BYTES];
 };
 
 /*
  * Picks the kernel that runs args. pinned: a kernel's name, which need only support args; NULL or "" for
- * `auto`: the fastest of the measured kernels that supports args and is accurate. Where there is none, the one
+ * `auto`: the first of the preferred kernels that supports args and is accurate. Where there is none, the one
  * of least time_ns among those that support them and are accurate, the first of equal ones; where there is none
- * either, the same without asking for accuracy. tuned: NULL where nothing was measured. disabled: bit i set =
- * kernels[i] failed its self-test and is not taken. A phrase for the receipt is written into why_text.
+ * either, the same without asking for accuracy. preferred: NULL where none is. disabled: bit i set = kernels[i]
+ * failed its self-test and is not taken. A phrase for the receipt is written into why_text.
  * KOPS_E_UNSUPPORTED with a sentence in why_text that names the reason and a kernel that would do.
  */
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
-                  const struct tuned *tuned, uint64_t disabled, const struct kernel **ret_kernel,
+                  const struct preference *preferred, uint64_t disabled, const struct kernel **ret_kernel,
                   char why_text[WHY_BYTES]);
 
 /* A kernel that `auto` might take for some args, by its index in the list, and its time_ns. */
@@ -262,7 +262,7 @@ struct rival {
 
 /*
  * The kernels that support args and are accurate, in the list's order: what `auto` chooses among where nothing
- * was measured. Returns how many there are, RIVALS_MAX at most.
+ * is preferred. Returns how many there are, RIVALS_MAX at most.
  */
 unsigned kernel_rivals(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                        struct rival ret[RIVALS_MAX]);

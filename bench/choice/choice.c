@@ -31,7 +31,7 @@ struct comparison {
 
 static void csv_head(void)
 {
-	puts("op,dtype,precision,device,description,seed,shape,shape_class,kernel,samples,launches,sets,flops,"
+	puts("op,dtype,precision,device,description,seed,shape,kernel,samples,launches,sets,flops,"
 	     "bytes,min_us,median_us,max_us,larger_errors,auto,fastest,loss_percent,wrong,why");
 }
 
@@ -42,8 +42,8 @@ static void csv_row(const struct bench_head *head, const struct result *result, 
 
 	printf("%s,%s,%s,%s,", head->op, head->dtype, head->precision, head->device);
 	bench_csv_text(stdout, head->description);
-	printf(",%" PRIu64 ",%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64, head->seed, result->shape->text,
-	       race->shape_class, row->kernel, row->samples, row->launches, row->sets);
+	printf(",%" PRIu64 ",%s,%s,%" PRIu64 ",%" PRIu64 ",%" PRIu64, head->seed, result->shape->text,
+	       row->kernel, row->samples, row->launches, row->sets);
 	printf(",%.17g,%.17g,%.3f,%.3f,%.3f,%s,%s,%s,%.3f,%s,", row->flops, row->bytes, row->min_us,
 	       row->median_us, row->max_us, row->larger_errors ? "yes" : "no", i == 0 ? "yes" : "no",
 	       i == race->best ? "yes" : "no", race_loss_percent(race), row->wrong ? "yes" : "no");
@@ -126,7 +126,6 @@ static void json_result(struct json *json, const struct result *result)
 
 	json_object(json, NULL);
 	json_text(json, "shape", result->shape->text);
-	json_text(json, "shape_class", race->n ? race->shape_class : NULL);
 	json_text(json, "note", race->note);
 	json_text(json, "auto", race->n ? race->rows[0].kernel : NULL);
 	json_text(json, "why", race->n ? race->rows[0].why : NULL);

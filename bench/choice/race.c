@@ -95,7 +95,6 @@ static int look_at_choice(struct run *r, bool check)
 		bench_put(race->note, sizeof(race->note), race->rows[0].note);
 		return 0;
 	}
-	bench_put(race->shape_class, sizeof(race->shape_class), race->rows[0].shape_class);
 	r->best_us = race->rows[0].median_us;
 	race->n = 1;
 	return 0;

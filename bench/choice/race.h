@@ -24,7 +24,6 @@ struct race {
 	struct bench_row *rows; /* those that ran, measured; first the one that kopsd chose by itself */
 	size_t n, best;         /* n is 0 where kopsd refused: note says why. best: of those kopsd may choose */
 	bool alone;             /* all others were left out */
-	char shape_class[BENCH_CLASS_BYTES];
 	char note[256];
 };
 

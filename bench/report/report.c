@@ -136,7 +136,6 @@ static void json_row(struct json *json, const struct bench_head *head, const str
 	json_bool(json, "tensor_cores", row->tensor_cores);
 	json_text(json, "why", row->why);
 	json_text(json, "passed_over", row->passed_over);
-	json_text(json, "shape_class", row->shape_class);
 	json_text(json, "note", row->note);
 	if (row->mode == BENCH_HOST)
 		json_receipt(json, row);

@@ -13,8 +13,6 @@
 
 #include "kops.h"
 
-#define BENCH_CLASS_BYTES 320
-
 /* Where a kernel finds its operands. */
 enum bench_mode {
 	BENCH_COLD, /* in the device's memory, and in none of its caches */
@@ -46,7 +44,7 @@ struct bench_row {
 	bool larger_errors; /* than the precision allows, perhaps: `auto` may not take it */
 	char note[256];     /* why it refused, and other things worth a word */
 	/* In JSON only. */
-	char why[128], passed_over[512], shape_class[BENCH_CLASS_BYTES];
+	char why[128], passed_over[512];
 	double upload_us, compute_us, download_us; /* medians of receipts, host to host */
 };
 

@@ -12,7 +12,7 @@ int main(int argc, char **argv)
 	    .example = "sgemm",
 	    .checks = "--check failed",
 	    .commands = commands_all(),
-	    .moved = (const struct program_moved[]){{"bench", "kops-bench"}, {"tune", "kops-bench tune"}, {0}},
+	    .moved = (const struct program_moved[]){{"bench", "kops-bench"}, {0}},
 	};
 
 	return program_main(&program, argc, argv);

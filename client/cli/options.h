@@ -49,8 +49,6 @@ struct flags {
 	struct opt_count random;
 	const char *shape, *table, *cache;
 	bool host, no_check, no_ceiling, csv;
-	/* kops-bench tune */
-	uint32_t time_limit_ms;
 };
 
 /* What the values of an option are. */

@@ -179,6 +179,9 @@ static void show_op(FILE *out, const kops_receipt *receipt, const kops_op_receip
 	fputc('\n', out);
 	if (op->passed_over[0])
 		fprintf(out, "            passed over: %s\n", op->passed_over);
+	if (op->learning)
+		fprintf(out,
+		        "            kopsd tries kernels on jobs of this shape: a later one may run another\n");
 }
 
 void show_receipt(FILE *out, const kops_receipt *receipt)
@@ -209,6 +212,7 @@ void show_receipt_json(struct json *json, const kops_receipt *receipt)
 		json_text(json, "why", op->why);
 		json_text(json, "passed_over", op->passed_over);
 		json_bool(json, "larger_errors", op->larger_errors);
+		json_bool(json, "learning", op->learning);
 		json_real(json, "flops", op->flops);
 		json_real(json, "bytes", op->bytes);
 		json_us(json, "compute_us", op->compute_us);

@@ -75,15 +75,15 @@ static double op_us(const struct kernel *kernel, const struct op_args *args)
  * Kernels estimate what they take with their operands in place. Of operands in host memory that is left to one
  * that needs no copy of them on the device, where there is one: what is saved is more than kernels differ by.
  */
-static void prefer_in_place(const struct op_args *args, struct tuned *ret)
+static void prefer_in_place(const struct op_args *args, struct preference *ret)
 {
 	const struct kernel_list *list = cuda_kernels(args->op);
 	bool is_host = false;
 
-	*ret = (struct tuned){.why = "takes what is in host memory as it lies there"};
+	*ret = (struct preference){.why = "takes what is in host memory as it lies there"};
 	for (unsigned v = 0; v <= args->op->n_inputs; v++)
 		is_host |= ((const struct memory *)args->views[v].space)->owner == NULL;
-	for (size_t i = 0; is_host && i < list->n && ret->n < TUNED_KERNELS_MAX; i++)
+	for (size_t i = 0; is_host && i < list->n && ret->n < PREFERRED_MAX; i++)
 		if (list->kernels[i].once)
 			ret->kernels[ret->n++] = (uint8_t)i;
 }
@@ -91,7 +91,7 @@ static void prefer_in_place(const struct op_args *args, struct tuned *ret)
 static int plan_op(const struct backend_device *dev, struct run *run, unsigned i)
 {
 	struct run_op *op = &run->ops[i];
-	struct tuned in_place;
+	struct preference in_place;
 	struct op_args args;
 	int rc;
 
@@ -106,8 +106,9 @@ static int plan_op(const struct backend_device *dev, struct run *run, unsigned i
 	}
 	cuda_plan_args(&op->args, &args);
 	prefer_in_place(&op->args, &in_place);
-	rc = kernel_choose(cuda_kernels(op->args.op), &args, op->pinned, op->tuned ? op->tuned : &in_place,
-	                   dev->disabled[op_index(op->args.op)], &op->kernel, op->why);
+	rc = kernel_choose(cuda_kernels(op->args.op), &args, op->pinned,
+	                   op->preferred ? op->preferred : &in_place, dev->disabled[op_index(op->args.op)],
+	                   &op->kernel, op->why);
 	if (rc < 0) {
 		snprintf(run->error, WHY_BYTES, "%s", op->why);
 		return rc;

@@ -35,11 +35,11 @@ struct memory {
 	uint64_t missing_bytes, reached_bytes;
 };
 
-/* One op of a run. The loop thread fills args, pinned and tuned, plan() the rest but compute_us. */
+/* One op of a run. The loop thread fills args, pinned and preferred, plan() the rest but compute_us. */
 struct run_op {
-	struct op_args args;       /* views: space = struct memory *, offset set; data is for the backend */
-	const char *pinned;        /* kernel asked for by name, or "" */
-	const struct tuned *tuned; /* measured on this device for this shape or its class; NULL: nothing */
+	struct op_args args; /* views: space = struct memory *, offset set; data is for the backend */
+	const char *pinned;  /* kernel asked for by name, or "" */
+	const struct preference *preferred; /* by what jobs of the shape showed; NULL: nothing */
 	const struct kernel *kernel;
 	bool larger_errors; /* than the precision allows, perhaps: kernel_is_accurate() */
 	char why[WHY_BYTES], passed_over[PASSED_OVER_BYTES];

@@ -205,7 +205,8 @@ static int plan_op(const struct backend_device *dev, struct run_op *op, char err
 
 	if (rc < 0)
 		return rc;
-	rc = kernel_choose(lists[i], &op->args, op->pinned, op->tuned, dev->disabled[i], &op->kernel, op->why);
+	rc = kernel_choose(lists[i], &op->args, op->pinned, op->preferred, dev->disabled[i], &op->kernel,
+	                   op->why);
 	if (rc < 0) {
 		memcpy(error, op->why, WHY_BYTES);
 		return rc;

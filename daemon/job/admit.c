@@ -381,9 +381,10 @@ void jobs_init(struct engine *e)
 
 static void begin_trial(struct job *job)
 {
-	struct autotune *autotune = job_device(job)->autotune;
+	struct learned *learned = job_device(job)->learned;
 
-	if (autotune && job->n_alike > 0 && autotune_begin(autotune, &job->run, &job->trial))
+	job->settled = true;
+	if (learned && job->n_alike > 0 && learned_begin(learned, &job->run, &job->trial, &job->settled))
 		job->run.timed = true;
 }
 

@@ -10,9 +10,8 @@
 #include <uv.h>
 
 #include "config.h"
-#include "device/autotune.h"
 #include "device/device.h"
-#include "device/tuning.h"
+#include "device/learned.h"
 #include "job/account.h"
 #include "job/marks.h"
 #include "job/pool.h"
@@ -23,10 +22,9 @@ struct job;
 
 struct engine_device {
 	struct device *device;
-	struct tuning *tuning;     /* NULL: nothing was measured */
-	struct autotune *autotune; /* what jobs showed since; NULL: not to be looked at */
-	uint64_t bytes_out;        /* admitted: staging and workspace of runs out */
-	struct job *out;           /* jobs that the device has, first started first */
+	struct learned *learned; /* what jobs showed; NULL: not to be looked at */
+	uint64_t bytes_out;      /* admitted: staging and workspace of runs out */
+	struct job *out;         /* jobs that the device has, first started first */
 	struct job *paused;
 	bool seen_hung; /* by the last look for hung devices */
 };
@@ -54,6 +52,8 @@ struct engine {
 	void (*progress)(struct engine *engine);
 	/* A run went to a device, a job or a canary: looks out for hung GPUs while any is out. */
 	void (*watch_runs)(struct engine *engine);
+	/* A trial has ended: it will be kept over a restart. */
+	void (*learned_something)(struct engine *engine);
 	/* A device answered KOPS_E_FAULT: the process has to be replaced. Does not return. */
 	void (*device_failed)(struct engine *engine, const struct device *device, const char *why)
 	    __attribute__((noreturn));

@@ -42,14 +42,15 @@ static double took_us(const struct run *run)
 
 static void end_trial(struct job *job, enum job_state state)
 {
-	struct autotune *autotune = job_device(job)->autotune;
+	struct learned *learned = job_device(job)->learned;
 
-	if (!autotune || !job->trial.op)
+	if (!learned || !job->trial.op)
 		return;
 	if (job->started_ns)
-		autotune_end(autotune, &job->trial, state == JOB_DONE ? took_us(&job->run) : 0);
+		learned_end(learned, &job->trial, state == JOB_DONE ? took_us(&job->run) : 0);
 	else
-		autotune_cancel(autotune, &job->trial);
+		learned_cancel(learned, &job->trial);
+	job->engine->learned_something(job->engine);
 }
 
 /* Out of the scheduler already; the job is gone afterwards. */

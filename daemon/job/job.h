@@ -49,9 +49,9 @@ struct job {
 	struct sched_job sched;
 	struct device_work work;
 	struct run run;
-	bool timed;       /* as the client asked; a trial is timed, too */
-	unsigned n_alike; /* autotune_alike(); planned to be a trial, if its shape is due for one; 0: not */
+	unsigned n_alike; /* learned_alike(); planned to be a trial, if its shape is due for one; 0: not */
 	struct trial trial;
+	bool settled; /* jobs of its shape have shown what they can: the next one runs the same kernels */
 	enum job_state state;
 	struct engine *engine;
 	struct account *account;

@@ -3,28 +3,24 @@
 #include <stdio.h>
 
 /*
- * With what was measured there for ops that leave the choice of a kernel to us: for the very shape, if there is
- * an autotune, or for the class of it. True: some of it was for the very shape.
+ * What jobs of the same shape showed, for ops that leave the choice of a kernel to us. learned: NULL: nothing.
+ * True: there was something for some op.
  */
-static bool look_up(struct job *job, const struct tuning *tuning, struct autotune *autotune)
+static bool look_up(struct job *job, struct learned *learned)
 {
 	bool found = false;
 
 	for (unsigned i = 0; i < job->run.n_ops; i++) {
 		struct run_op *op = &job->ops[i];
 
-		op->tuned = NULL;
-		if (*op->pinned)
+		op->preferred = NULL;
+		if (*op->pinned || !learned)
 			continue;
-		if (i > 0 && job->n_alike > 0) { /* what holds for the first does for all */
-			op->tuned = job->ops[0].tuned;
-			continue;
-		}
-		if (autotune)
-			op->tuned = autotune_find(autotune, &op->args, job->n_alike);
-		found |= op->tuned != NULL;
-		if (!op->tuned)
-			op->tuned = tuning_find(tuning, &op->args);
+		if (i > 0 && job->n_alike > 0) /* what holds for the first does for all */
+			op->preferred = job->ops[0].preferred;
+		else
+			op->preferred = learned_find(learned, &op->args, job->n_alike);
+		found |= op->preferred != NULL;
 	}
 	return found;
 }
@@ -46,27 +42,27 @@ static bool is_short_enough(const struct engine *e, const struct device *device,
 }
 
 /*
- * A row that jobs of the shape showed, or that is on trial, must not be why a job is refused that another row
- * can do. Where it is the row's own fault it is not asked for again; that memory is taken passes.
+ * A kernel that jobs of the shape showed, or that is on trial, must not be why a job is refused that another
+ * kernel can do. Where the fault is the kernel's own it is not asked for again; a shortage of memory is
+ * temporary.
  */
 static int plan_on(struct job *job, unsigned index)
 {
 	const struct engine *e = job->engine;
-	const struct engine_device *d = &e->devices[index];
-	struct device *device = d->device;
-	struct autotune *autotune = d->autotune;
+	struct device *device = e->devices[index].device;
+	struct learned *learned = e->devices[index].learned;
 
-	job->n_alike = autotune ? autotune_alike(&job->run) : 0;
-	bool autotuned = look_up(job, d->tuning, autotune);
+	job->n_alike = learned ? learned_alike(&job->run) : 0;
+	bool preferred = look_up(job, learned);
 	int rc = device_plan(device, &job->run);
 	bool at_fault = rc < 0 || !is_short_enough(e, device, job->run.plan_us);
-	if (!autotuned || rc == KOPS_E_DEVICE ||
+	if (!preferred || rc == KOPS_E_DEVICE ||
 	    (!at_fault && job->run.device_bytes <= device_room_bytes(device)))
 		return rc;
-	look_up(job, d->tuning, NULL);
+	look_up(job, NULL);
 	rc = device_plan(device, &job->run);
 	if (job->n_alike > 0 && at_fault && rc == 0 && is_short_enough(e, device, job->run.plan_us))
-		autotune_reject(autotune, &job->ops[0].args, job->n_alike);
+		learned_reject(learned, &job->ops[0].args, job->n_alike);
 	job->n_alike = 0;
 	return rc;
 }
@@ -110,8 +106,8 @@ static int place(struct job *job, const char *wanted, unsigned *ret_index, char 
 	/* The last plan is what the run holds. */
 	rc = *ret_index == last ? 0 : plan_on(job, *ret_index);
 	for (unsigned i = 0; i < job->run.n_ops; i++) {
-		job->ops[i].pinned = "";  /* both have been heeded; this one lies in the request's arena, */
-		job->ops[i].tuned = NULL; /* and this one in a table that a reload replaces */
+		job->ops[i].pinned = "";      /* both have been heeded; this one lies in the request's arena, */
+		job->ops[i].preferred = NULL; /* and this one in a table that changes */
 	}
 	return rc;
 }

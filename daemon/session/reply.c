@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "device/shape_class.h"
 #include "kops_types.h"
 #include "log.h"
 #include "status.h"
@@ -52,18 +51,6 @@ static void shorten(const Kops__V1__Reply *reply, Kops__V1__Receipt *receipt)
 		return;
 	for (size_t i = 0; i < receipt->n_ops; i++)
 		receipt->ops[i]->passed_over = (char *)"";
-	if (kops__v1__reply__get_packed_size(reply) <= MESSAGE_BYTES_MAX)
-		return;
-	for (size_t i = 1; i < receipt->n_ops; i++)
-		receipt->ops[i]->shape_class = (char *)"";
-}
-
-static const char *class_text(const struct op_args *args, char text[SHAPE_CLASS_TEXT_BYTES])
-{
-	struct shape_class class;
-
-	shape_class_of(args, &class);
-	return shape_class_format(&class, text);
 }
 
 void reply_receipt(const struct job *job)
@@ -71,7 +58,6 @@ void reply_receipt(const struct job *job)
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;
 	Kops__V1__OpReceipt parts[MESSAGE_OPS_MAX], *pointers[MESSAGE_OPS_MAX];
-	char classes[MESSAGE_OPS_MAX][SHAPE_CLASS_TEXT_BYTES];
 	const struct run *run = &job->run;
 
 	for (unsigned i = 0; i < run->n_ops; i++) {
@@ -87,8 +73,7 @@ void reply_receipt(const struct job *job)
 		parts[i].compute_us = op->compute_us;
 		parts[i].passed_over = (char *)op->passed_over;
 		parts[i].larger_errors = op->larger_errors;
-		if (job->timed)
-			parts[i].shape_class = (char *)class_text(&op->args, classes[i]);
+		parts[i].learning = !job->settled;
 		pointers[i] = &parts[i];
 	}
 	receipt.device = (char *)device_name(job_device(job)->device);

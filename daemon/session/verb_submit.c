@@ -97,7 +97,7 @@ static void set_options(struct job *job, const Kops__V1__Submit *submit)
 
 	job->arrived_ns = clock_ns();
 	job->sched.priority = (kops_priority)submit->priority;
-	job->run.timed = job->timed = submit->timed;
+	job->run.timed = submit->timed;
 	if (submit->deadline_us && !__builtin_mul_overflow(submit->deadline_us, 1000u, &deadline_ns) &&
 	    !__builtin_add_overflow(deadline_ns, job->arrived_ns, &deadline_ns))
 		job->deadline_ns = deadline_ns;

@@ -85,37 +85,29 @@ static int choose_pinned(const struct kernel_list *list, const struct op_args *a
 	return 0;
 }
 
-/* The fastest of the measured kernels that may run args and is accurate; list->n if there is none. */
-static size_t choose_tuned(const struct kernel_list *list, const struct op_args *args,
-                           const struct tuned *tuned, uint64_t disabled, char why[WHY_BYTES])
-{
-	const char *why_not = "", *why_not_first = "";
-
-	for (unsigned t = 0; tuned && t < tuned->n; t++) {
-		size_t kernel = tuned->kernels[t];
-
-		if (!fits(list, kernel, args, disabled, &why_not) ||
-		    !kernel_is_accurate(&list->kernels[kernel], args, &why_not)) {
-			why_not_first = t ? why_not_first : why_not;
-			continue;
-		}
-		if (t == 0)
-			snprintf(why, WHY_BYTES, "%s", tuned->why);
-		else
-			snprintf(why, WHY_BYTES,
-			         "next of %u measured for this class of shapes; %s, the fastest, %s", tuned->n,
-			         list->kernels[tuned->kernels[0]].name, why_not_first);
-		return kernel;
-	}
-	return list->n;
-}
-
-/* Whether kernel i comes into question for `auto` where nothing was measured. */
+/* Whether kernel i comes into question for `auto`. */
 static bool is_candidate(const struct kernel_list *list, size_t i, const struct op_args *args,
                          uint64_t disabled, bool accurate, const char **ret_why_not)
 {
 	return fits(list, i, args, disabled, ret_why_not) &&
 	       (!accurate || kernel_is_accurate(&list->kernels[i], args, ret_why_not));
+}
+
+/* The first of the preferred kernels that may run args and is accurate; list->n if there is none. */
+static size_t choose_preferred(const struct kernel_list *list, const struct op_args *args,
+                               const struct preference *preferred, uint64_t disabled, char why[WHY_BYTES])
+{
+	const char *why_not = "";
+
+	for (unsigned i = 0; preferred && i < preferred->n; i++) {
+		size_t kernel = preferred->kernels[i];
+
+		if (!is_candidate(list, kernel, args, disabled, true, &why_not))
+			continue;
+		snprintf(why, WHY_BYTES, "%s", preferred->why);
+		return kernel;
+	}
+	return list->n;
 }
 
 struct estimate {
@@ -207,7 +199,7 @@ static int refuse_all(const struct kernel_list *list, const struct op_args *args
 }
 
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
-                  const struct tuned *tuned, uint64_t disabled, const struct kernel **ret_kernel,
+                  const struct preference *preferred, uint64_t disabled, const struct kernel **ret_kernel,
                   char why_text[WHY_BYTES])
 {
 	size_t i;
@@ -222,7 +214,7 @@ int kernel_choose(const struct kernel_list *list, const struct op_args *args, co
 	if (view_elements(op_output_const(args)) == 0)
 		i = choose_any(list, args, disabled, why_text);
 	else
-		i = choose_tuned(list, args, tuned, disabled, why_text);
+		i = choose_preferred(list, args, preferred, disabled, why_text);
 	if (i == list->n)
 		i = choose_estimated(list, args, disabled, why_text);
 	if (i == list->n)

@@ -162,7 +162,7 @@ class Reports(BenchTest):
 
     def test_help_and_version(self):
         out = self.bench("-h").stdout
-        for name in ("ipc", "tune", *KERNELS):
+        for name in ("ipc", *KERNELS):
             self.assertIn(f"\n  {name} ", out)
             self.assertIn(f"Usage: kops-bench {name} ", self.bench(name, "-h").stdout)
         self.assertRegex(self.bench("-V").stdout, r"^kops-bench \d+\.\d+\.\d+\n$")
@@ -210,7 +210,6 @@ class Choice(BenchTest):
             [best] = [row for row in of_shape if row["fastest"] == "yes"]
             self.assertEqual(float(best["median_us"]), min(float(row["median_us"]) for row in of_shape))
             for row in of_shape:
-                self.assertTrue(row["shape_class"].startswith("softmax/f32/"))
                 self.assertEqual((row["wrong"], row["larger_errors"]), ("no", "no"))
 
     def test_text(self):

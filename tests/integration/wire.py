@@ -62,7 +62,7 @@ SCHEMA = {
     "Submit": {"queue": (1, "u"), "priority": (2, "u"), "device": (3, "t"), "deadline_us": (4, "u"),
                "ops": (5, "*Op"), "timed": (6, "u")},
     "OpReceipt": {"op": (1, "t"), "kernel": (2, "t"), "why": (3, "t"), "flops": (4, "d"), "bytes": (5, "d"),
-                  "compute_us": (6, "d"), "passed_over": (7, "t"), "shape_class": (8, "t"),
+                  "compute_us": (6, "d"), "passed_over": (7, "t"), "learning": (10, "b"),
                   "larger_errors": (9, "u")},
     "Receipt": {"device": (1, "t"), "queue_us": (2, "d"), "upload_us": (3, "d"), "compute_us": (4, "d"),
                 "download_us": (5, "d"), "total_us": (6, "d"), "ops": (7, "*OpReceipt")},

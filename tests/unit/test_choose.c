@@ -1,4 +1,4 @@
-/* choose.c: which row runs, and the words for it. */
+/* choose.c: which kernel runs, and the words for it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -175,13 +175,13 @@ static const char *choose_in(const struct kernel_list *rows_of, uint64_t n_rows,
 	return kernel->name;
 }
 
-static const char *choose_of(uint64_t n_rows, uint64_t cols, const char *pinned, const struct tuned *tuned,
-                             uint64_t disabled, char why[WHY_BYTES])
+static const char *choose_of(uint64_t n_rows, uint64_t cols, const char *pinned,
+                             const struct preference *preferred, uint64_t disabled, char why[WHY_BYTES])
 {
 	struct op_args args = add_of(n_rows, cols);
 	const struct kernel *kernel = NULL;
 
-	assert_int_equal(kernel_choose(&list_of_choice, &args, pinned, tuned, disabled, &kernel, why), 0);
+	assert_int_equal(kernel_choose(&list_of_choice, &args, pinned, preferred, disabled, &kernel, why), 0);
 	return kernel->name;
 }
 
@@ -221,10 +221,10 @@ static void auto_takes_what_is_expected_to_be_the_fastest(void **state)
 	assert_string_equal(choose_in(times, 4, 33, 1 << 1, why), "flat"); /* nobody else does it */
 }
 
-static void auto_takes_what_was_measured(void **state)
+static void auto_takes_what_is_preferred(void **state)
 {
-	const struct tuned fair_first = {.n = 2, .kernels = {1, 0}, .why = "measured"};
-	const struct tuned large_only = {.n = 1, .kernels = {0}, .why = "measured"};
+	const struct preference fair_first = {.n = 2, .kernels = {1, 0}, .why = "measured"};
+	const struct preference large_only = {.n = 1, .kernels = {0}, .why = "measured"};
 	char why[WHY_BYTES];
 
 	(void)state;
@@ -234,23 +234,21 @@ static void auto_takes_what_was_measured(void **state)
 	assert_string_equal(choose_of(4, 16, "large", &fair_first, 0, why), "large");
 	assert_string_equal(why, "asked for by name");
 	assert_string_equal(choose_of(101, 4, NULL, &fair_first, 0, why), "large");
-	assert_string_equal(
-	    why, "next of 2 measured for this class of shapes; fair, the fastest, takes up to 100 rows");
+	assert_string_equal(why, "measured");
 	assert_string_equal(choose_of(4, 4, NULL, &fair_first, FAIR, why), "large");
-	assert_string_equal(
-	    why, "next of 2 measured for this class of shapes; fair, the fastest, failed its self-test");
+	assert_string_equal(why, "measured");
 	assert_string_equal(choose_of(4, 34, NULL, &large_only, 0, why),
-	                    "fair"); /* as if nothing was measured */
+	                    "fair"); /* as if nothing was preferred */
 	assert_string_equal(why, "large is exact up to 32 columns");
 	assert_string_equal(choose_of(101, 34, NULL, NULL, 0, why), "large"); /* there is none but it */
 	assert_string_equal(choose_of(4, 34, "large", NULL, 0, why), "large");
 	assert_string_equal(why, "asked for by name; is exact up to 32 columns");
-	const struct tuned large_first = {.n = 2, .kernels = {0, 1}, .why = "measured"};
+	const struct preference large_first = {.n = 2, .kernels = {0, 1}, .why = "measured"};
 	assert_string_equal(choose_of(4, 32, NULL, &large_first, 0, why), "large");
 	assert_string_equal(choose_of(4, 34, NULL, &large_first, 0, why), "fair");
-	assert_string_equal(
-	    why, "next of 2 measured for this class of shapes; large, the fastest, is exact up to 32 columns");
-	assert_string_equal(choose_of(4, 5, NULL, &large_only, 0, why), "fair"); /* none of the measured fits */
+	assert_string_equal(why, "measured");
+	assert_string_equal(choose_of(4, 5, NULL, &large_only, 0, why),
+	                    "fair"); /* none of the preferred fits */
 	assert_string_equal(why, "large needs an even number of columns");
 }
 
@@ -343,7 +341,7 @@ static void empty_outputs_are_not_timed(void **state)
 	    {.name = "two", .supports = takes_small, .time_ns = asked_ns},
 	};
 	static const struct kernel_list list_of_asked = {asked, 2};
-	const struct tuned measured = {.n = 1, .kernels = {1}, .why = "measured"};
+	const struct preference measured = {.n = 1, .kernels = {1}, .why = "measured"};
 	struct op_args args = add_of(0, 7);
 	struct rival rivals[RIVALS_MAX];
 	const struct kernel *kernel;
@@ -365,7 +363,7 @@ int main(void)
 	    cmocka_unit_test(auto_takes_the_first_that_fits),
 	    cmocka_unit_test(auto_asks_each_for_its_time),
 	    cmocka_unit_test(auto_takes_what_is_expected_to_be_the_fastest),
-	    cmocka_unit_test(auto_takes_what_was_measured),
+	    cmocka_unit_test(auto_takes_what_is_preferred),
 	    cmocka_unit_test(pinned_row_runs_or_is_refused),
 	    cmocka_unit_test(unknown_name_lists_the_rows),
 	    cmocka_unit_test(nothing_fits_says_why_of_each),

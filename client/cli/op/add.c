@@ -137,8 +137,6 @@ static const struct command verb = {
     .run = run,
 };
 
-static const struct bench_grid grid = {{0, 10}, {0, 28}, .lines = false};
-
 const struct operation operation_add = {
     .name = "add",
     .n_inputs = 2,
@@ -151,6 +149,5 @@ const struct operation operation_add = {
               .examples = "  kops-bench add 4096 --kernel all\n",
               .seed = "64x1024,256x1024,1024x1024,4096x1024,16384x1024,65536x1024,262144x1024,349525x1024",
               .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},
-              .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20},
-              .grid = &grid},
+              .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20}},
 };

@@ -1,6 +1,7 @@
 /*
- * cases.h: what kops-bench measures of an op: part of its descriptor, which kops-client does not look at. What
- * is left out is as for an op that goes over elements of a matrix, such as copy.
+ * cases.h: problems of an op that are known by their shape alone, for `kops-client tune` and kops-bench, and
+ * what the latter measures: part of the op's descriptor. What is left out of that is as for an op that goes
+ * over elements of a matrix, such as copy.
  */
 #ifndef KOPS_CLI_OP_CASES_H
 #define KOPS_CLI_OP_CASES_H
@@ -11,13 +12,6 @@
 #include "kops.h"
 
 struct step;
-
-/* Shapes of `kops-bench tune`: extents from 2^low to 2^high. */
-struct bench_grid {
-	unsigned low[3], high[3];
-	bool lines;    /* an operand's lines may begin anywhere: shapes an element short count apart */
-	bool products; /* operands may be transposed, and f32 has precisions */
-};
 
 /* Shapes of --random: extents from low to high whose product is at most `elements`. */
 struct bench_span {
@@ -38,7 +32,6 @@ struct bench_cases {
 	uint64_t alone;       /* what one number leaves out; 0: the same number again */
 	uint64_t most[3];     /* extents; 0: 2^40 */
 	struct bench_span random, random_cpu; /* the CPU's ends where it takes as long as a GPU does */
-	const struct bench_grid *grid;        /* NULL: nothing to tune */
 	bool counts_flops; /* judged by its FLOPs, 2 times the product of the extents; else by bytes */
 	bool is_measure;   /* what others are compared with: it has no peer */
 	/* The op's kernels that the others are compared with; NULL: a copy of as many bytes is. */

@@ -236,8 +236,6 @@ static void cut(struct step *part, const struct bench_block *at)
 	part->in[1] = step_slice(part->in[1], 1, at->column, at->columns);
 }
 
-static const struct bench_grid grid = {{6, 6, 6}, {14, 14, 14}, .lines = true, .products = true};
-
 const struct operation operation_gemm = {
     .name = "gemm",
     .n_inputs = 2,
@@ -259,7 +257,6 @@ const struct operation operation_gemm = {
               .n_extents = 3,
               .random = {{32, 32, 32}, {8192, 8192, 8192}, 1ull << 40},
               .random_cpu = {{32, 32, 32}, {768, 768, 768}, 1ull << 40},
-              .grid = &grid,
               .counts_flops = true,
               .peer_gpu = "cublas",
               .peer_cpu = "openblas",

@@ -121,8 +121,6 @@ static void cut(struct step *part, const struct bench_block *at)
 	part->in[0] = step_slice(part->in[0], 0, at->row, at->rows);
 }
 
-static const struct bench_grid grid = {{0, 6}, {20, 20}, .lines = true};
-
 const struct operation operation_reduce = {
     .name = "reduce",
     .n_inputs = 1,
@@ -138,7 +136,6 @@ const struct operation operation_reduce = {
                       "64x1048576,262144x1024,1048576x1024",
               .random = {{1, 32}, {1 << 16, 1 << 18}, 1ull << 28},
               .random_cpu = {{1, 32}, {1 << 12, 1 << 14}, 1ull << 21},
-              .grid = &grid,
               .reads_rows = true,
               .operands = operands,
               .cut = cut},

@@ -70,8 +70,6 @@ static const struct command verb = {
     .run = verb_rows,
 };
 
-static const struct bench_grid grid = {{0, 6}, {20, 20}, .lines = true};
-
 const struct operation operation_softmax = {
     .name = "softmax",
     .n_inputs = 1,
@@ -88,7 +86,6 @@ const struct operation operation_softmax = {
                       "128x1048576,262144x1024,524288x1024",
               .random = {{1, 32}, {1 << 16, 1 << 18}, 1ull << 27},
               .random_cpu = {{1, 32}, {1 << 12, 1 << 14}, 1ull << 20},
-              .grid = &grid,
               .reads_rows = true,
               .whole_rows = true},
 };

@@ -67,8 +67,6 @@ static void cut(struct step *part, const struct bench_block *at)
 	part->in[0] = step_slice(part->in[0], 1, at->row, at->rows);
 }
 
-static const struct bench_grid grid = {{5, 5}, {15, 15}, .lines = true};
-
 const struct operation operation_transpose = {
     .name = "transpose",
     .n_inputs = 1,
@@ -82,7 +80,6 @@ const struct operation operation_transpose = {
               .seed = "512,1024,2048,4096,8192,16384,16383x16381,23168",
               .random = {{32, 32}, {1 << 15, 1 << 15}, 1ull << 28},
               .random_cpu = {{32, 32}, {1 << 11, 1 << 11}, 1ull << 20},
-              .grid = &grid,
               .operands = operands,
               .cut = cut},
 };

@@ -3,8 +3,8 @@
 #include "op/operation.h"
 #include "verb/gemm.h"
 
-static const struct command *const others[] = {&command_run,  &command_devices, &command_ops,
-                                               &command_ping, &command_stats,   &command_version};
+static const struct command *const others[] = {&command_run,   &command_devices, &command_ops,    &command_ping,
+                                               &command_stats, &command_tune,    &command_version};
 #define N_OTHERS (sizeof(others) / sizeof(others[0]))
 
 const struct command *const *commands_all(void)

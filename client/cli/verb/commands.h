@@ -5,7 +5,7 @@
 #include "cli.h"
 
 extern const struct command command_run, command_ping, command_devices, command_ops, command_stats,
-    command_version;
+    command_tune, command_version;
 
 /* In the order of `kops-client -h`; ends with NULL. */
 const struct command *const *commands_all(void);

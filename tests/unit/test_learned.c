@@ -1,13 +1,15 @@
-/* autotune.c: which jobs are trials, and which row has the shape afterwards. */
+/* learned.c: which jobs are trials, and which kernel has the shape afterwards. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "device/autotune.h"
+#include "device/learned.h"
 
 #define OPS_MAX       4 /* of a job here */
 #define BEFORE        8 /* jobs of a shape before the trials */
@@ -43,7 +45,7 @@ static const struct kernel_list *kernels_of(const struct op *op)
 struct fixture {
 	double us[N_ROWS], expected_us[N_ROWS];
 	unsigned n_ops;
-	struct autotune *autotune;
+	struct learned *learned;
 	struct memory memory;
 };
 
@@ -59,9 +61,9 @@ static unsigned rivals_of(const struct device *device, const struct op_args *arg
 	return n;
 }
 
-static struct autotune *new_autotune(struct fixture *f)
+static struct learned *new_learned(struct fixture *f)
 {
-	return autotune_new(&(struct autotune_owner){kernels_of, rivals_of, (const struct device *)f});
+	return learned_new(&(struct learned_owner){kernels_of, rivals_of, (const struct device *)f});
 }
 
 static int set_up(void **state)
@@ -69,16 +71,16 @@ static int set_up(void **state)
 	static struct fixture f;
 
 	f = (struct fixture){.us = {100, 80, 60}, .expected_us = {100, 100, 0}, .n_ops = 1};
-	f.autotune = new_autotune(&f);
+	f.learned = new_learned(&f);
 	*state = &f;
-	return f.autotune ? 0 : -1;
+	return f.learned ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
 	struct fixture *f = *state;
 
-	autotune_free(f->autotune);
+	learned_free(f->learned);
 	return 0;
 }
 
@@ -97,19 +99,21 @@ static struct op_args gemm_of(struct fixture *f, uint64_t n)
 /* A plan: the row that is asked for, or the first. n_alike: ops in the job; 0: they differ. */
 static size_t planned(struct fixture *f, const struct op_args *args, unsigned n_alike)
 {
-	const struct tuned *tuned = autotune_find(f->autotune, args, n_alike);
+	const struct preference *preferred = learned_find(f->learned, args, n_alike);
 
-	return tuned ? tuned->kernels[0] : FIRST;
+	return preferred ? preferred->kernels[0] : FIRST;
 }
 
 static bool begin(struct fixture *f, const struct op_args *args, size_t row, struct trial *ret_trial)
 {
+	bool settled;
+
 	struct run_op op[OPS_MAX];
 
 	assert_in_range(f->n_ops, 1, OPS_MAX);
 	for (unsigned i = 0; i < f->n_ops; i++)
 		op[i] = (struct run_op){.args = *args, .kernel = &rows[row]};
-	return autotune_begin(f->autotune, &(struct run){.ops = op, .n_ops = f->n_ops}, ret_trial);
+	return learned_begin(f->learned, &(struct run){.ops = op, .n_ops = f->n_ops}, ret_trial, &settled);
 }
 
 /* A job from plan to end; its row. */
@@ -120,7 +124,7 @@ static size_t run(struct fixture *f, const struct op_args *args, bool *ret_is_tr
 
 	*ret_is_trial = begin(f, args, row, &trial);
 	if (*ret_is_trial)
-		autotune_end(f->autotune, &trial, f->us[row] * f->n_ops);
+		learned_end(f->learned, &trial, f->us[row] * f->n_ops);
 	return row;
 }
 
@@ -154,12 +158,12 @@ static void the_faster_row_has_the_shape_after_the_trials(void **state)
 
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
-	assert_string_equal(autotune_find(f->autotune, &args, 1)->why,
+	assert_string_equal(learned_find(f->learned, &args, 1)->why,
 	                    "on trial for this shape: 100 us by estimate, first took 100 us");
 	expect(f, &args, TRIALS, RIVAL, true);
 	expect(f, &args, CONFIRMATIONS, FIRST, true);
 	expect(f, &args, 100, RIVAL, false);
-	assert_string_equal(autotune_find(f->autotune, &args, 1)->why,
+	assert_string_equal(learned_find(f->learned, &args, 1)->why,
 	                    "fastest for this shape: 80 us, first took 100 us");
 }
 
@@ -171,7 +175,7 @@ static void the_first_choice_stays_where_a_rival_gains_little(void **state)
 	f->us[RIVAL] = 98;
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 2 * TRIALS), 2 * TRIALS);
-	assert_null(autotune_find(f->autotune, &args, 1));
+	assert_null(learned_find(f->learned, &args, 1));
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -284,7 +288,7 @@ static void one_trial_is_out_at_a_time(void **state)
 			assert_int_equal(meanwhile, i > TRIALS ? RIVAL : FIRST); /* the faster by then */
 			assert_false(begin(f, &args, meanwhile, &other));
 		}
-		autotune_end(f->autotune, &trial, f->us[row]);
+		learned_end(f->learned, &trial, f->us[row]);
 	}
 	expect(f, &args, 100, RIVAL, false);
 }
@@ -298,7 +302,7 @@ static void a_trial_that_never_ran_is_repeated(void **state)
 	expect(f, &args, BEFORE, FIRST, false);
 	for (unsigned i = 0; i < 10; i++) {
 		assert_true(begin(f, &args, FIRST, &trial));
-		autotune_cancel(f->autotune, &trial);
+		learned_cancel(f->learned, &trial);
 	}
 	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
 }
@@ -313,7 +317,7 @@ static void a_row_whose_trial_fails_has_no_other(void **state)
 	expect(f, &args, TRIALS, FIRST, true);
 	assert_int_equal(planned(f, &args, 1), RIVAL);
 	assert_true(begin(f, &args, RIVAL, &trial));
-	autotune_end(f->autotune, &trial, 0);
+	learned_end(f->learned, &trial, 0);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -325,7 +329,7 @@ static void a_row_that_the_device_refuses_is_not_asked_for_again(void **state)
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
 	assert_int_equal(planned(f, &args, 1), RIVAL);
-	autotune_reject(f->autotune, &args, 1);
+	learned_reject(f->learned, &args, 1);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -339,7 +343,7 @@ static void a_refusal_costs_other_rivals_nothing(void **state)
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
 	assert_int_equal(planned(f, &args, 1), RIVAL);
-	autotune_reject(f->autotune, &args, 1); /* its job runs another row, and is no trial */
+	learned_reject(f->learned, &args, 1); /* its job runs another row, and is no trial */
 	expect(f, &args, TRIALS, OTHER, true);
 	expect(f, &args, CONFIRMATIONS, FIRST, true);
 	expect(f, &args, 100, OTHER, false);
@@ -353,12 +357,12 @@ static void a_trial_of_the_first_choice_may_fail(void **state)
 
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_true(begin(f, &args, FIRST, &trial));
-	autotune_end(f->autotune, &trial, 0);
+	learned_end(f->learned, &trial, 0);
 	expect(f, &args, TRIALS - 1, FIRST, true);
 	expect(f, &args, TRIALS, RIVAL, true);
 	assert_int_equal(planned(f, &args, 1), FIRST);
 	assert_true(begin(f, &args, FIRST, &trial));
-	autotune_end(f->autotune, &trial, 0);
+	learned_end(f->learned, &trial, 0);
 	expect(f, &args, CONFIRMATIONS - 1, FIRST, true);
 	expect(f, &args, 100, RIVAL, false);
 }
@@ -374,8 +378,8 @@ static void a_row_that_is_refused_during_its_trial_stays_refused(void **state)
 	expect(f, &args, 1, RIVAL, true);
 	assert_true(begin(f, &args, RIVAL, &trial));
 	assert_int_equal(planned(f, &args, 1), RIVAL); /* the fastest so far */
-	autotune_reject(f->autotune, &args, 1);
-	autotune_end(f->autotune, &trial, 80);
+	learned_reject(f->learned, &args, 1);
+	learned_end(f->learned, &trial, 80);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -387,7 +391,7 @@ static void the_fastest_row_is_given_up_where_the_device_refuses_it(void **state
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
 	assert_int_equal(planned(f, &args, 0), RIVAL);
-	autotune_reject(f->autotune, &args, 1);
+	learned_reject(f->learned, &args, 1);
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -452,7 +456,7 @@ static void jobs_of_several_ops_have_trials_of_their_own(void **state)
 	expect(f, &args, TRIALS, RIVAL, true);
 	expect(f, &args, CONFIRMATIONS, FIRST, true);
 	expect(f, &args, 100, RIVAL, false);
-	assert_string_equal(autotune_find(f->autotune, &args, 3)->why,
+	assert_string_equal(learned_find(f->learned, &args, 3)->why,
 	                    "fastest for this shape: 80 us, first took 100 us"); /* an op */
 	assert_int_equal(planned(f, &args, 2), RIVAL);                           /* however many they are */
 	f->n_ops = 1;
@@ -470,7 +474,7 @@ static void an_op_among_others_may_have_another_row(void **state)
 	count_trials(f, &args, 100);
 	assert_int_equal(planned(f, &args, 1), RIVAL);
 	assert_int_equal(planned(f, &args, 2), FIRST);
-	autotune_reject(f->autotune, &args, 1);
+	learned_reject(f->learned, &args, 1);
 	assert_int_equal(planned(f, &args, 1), FIRST);
 }
 
@@ -481,15 +485,16 @@ static void a_job_that_runs_several_rows_is_no_trial(void **state)
 	struct run_op op[] = {{.args = args, .kernel = &rows[FIRST]}, {.args = args, .kernel = &rows[RIVAL]}};
 	struct run run = {.ops = op, .n_ops = 2};
 	struct trial trial;
+	bool settled;
 
 	f->n_ops = 2;
 	for (unsigned i = 0; i < 100; i++) /* nor does it open them */
-		assert_false(autotune_begin(f->autotune, &run, &trial));
+		assert_false(learned_begin(f->learned, &run, &trial, &settled));
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
 	for (unsigned i = 0; i < TRIALS; i++) {
 		assert_int_equal(planned(f, &args, 2), RIVAL);
-		assert_false(autotune_begin(f->autotune, &run, &trial));
+		assert_false(learned_begin(f->learned, &run, &trial, &settled));
 	}
 	expect(f, &args, 100, FIRST, false);
 }
@@ -504,19 +509,19 @@ static void ops_are_alike_that_have_one_shape_and_name_no_row(void **state)
 		op[i] = (struct run_op){.args = gemm_of(f, 64), .pinned = ""};
 	op[1].args.params.gemm.alpha = 3;
 	op[2].args.views[0].offset = 64;
-	assert_int_equal(autotune_alike(&run), 3);
+	assert_int_equal(learned_alike(&run), 3);
 	op[2].pinned = "rival";
-	assert_int_equal(autotune_alike(&run), 0);
+	assert_int_equal(learned_alike(&run), 0);
 	op[2].pinned = "";
 	op[2].args = gemm_of(f, 65);
-	assert_int_equal(autotune_alike(&run), 0);
+	assert_int_equal(learned_alike(&run), 0);
 	op[2].args = gemm_of(f, 64);
 	op[2].args.op = op_by_name("add");
-	assert_int_equal(autotune_alike(&run), 0);
+	assert_int_equal(learned_alike(&run), 0);
 	run.n_ops = 1;
-	assert_int_equal(autotune_alike(&run), 1);
+	assert_int_equal(learned_alike(&run), 1);
 	op[0].pinned = "rival";
-	assert_int_equal(autotune_alike(&run), 0);
+	assert_int_equal(learned_alike(&run), 0);
 }
 
 static void what_may_gain_for_single_jobs_alone_is_tried(void **state)
@@ -540,14 +545,14 @@ static void a_trial_may_outlast_its_table(void **state)
 
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_true(begin(f, &args, FIRST, &old));
-	autotune_free(f->autotune);
-	f->autotune = new_autotune(f);
-	autotune_cancel(f->autotune, &old);
+	learned_free(f->learned);
+	f->learned = new_learned(f);
+	learned_cancel(f->learned, &old);
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_true(begin(f, &args, FIRST, &trial));
-	autotune_cancel(f->autotune, &old);
-	autotune_end(f->autotune, &old, 1);
-	autotune_end(f->autotune, &trial, 100);
+	learned_cancel(f->learned, &old);
+	learned_end(f->learned, &old, 1);
+	learned_end(f->learned, &trial, 100);
 	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS - 1);
 	expect(f, &args, 100, RIVAL, false);
 }
@@ -581,6 +586,91 @@ static void what_a_row_may_depend_on_is_another_shape(void **state)
 	expect(f, &args, 1, FIRST, true);
 }
 
+/* As a job that begins now would tell its client. */
+static bool is_settled(struct fixture *f, const struct op_args *args)
+{
+	struct run_op op = {.args = *args, .kernel = &rows[planned(f, args, 1)]};
+	struct run run = {.ops = &op, .n_ops = 1};
+	struct trial trial;
+	bool settled;
+
+	if (learned_begin(f->learned, &run, &trial, &settled))
+		learned_end(f->learned, &trial, f->us[trial.kernel]);
+	return settled;
+}
+
+static void a_shape_is_settled_after_its_last_trial(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64), without_rivals = gemm_of(f, 65);
+
+	for (unsigned i = 0; i < BEFORE + ALL_TRIALS; i++)
+		assert_false(is_settled(f, &args));
+	assert_true(is_settled(f, &args));
+	f->expected_us[RIVAL] = 0;
+	for (unsigned i = 0; i < BEFORE; i++)
+		assert_false(is_settled(f, &without_rivals));
+	assert_true(is_settled(f, &without_rivals));
+}
+
+/* What another process would read. */
+static struct learned *copy_of(struct fixture *f)
+{
+	struct learned_shape *shapes;
+	struct learned *copy = new_learned(f);
+	size_t n;
+
+	assert_int_equal(learned_export(f->learned, &shapes, &n), 0);
+	for (size_t i = 0; i < n; i++)
+		assert_true(learned_import(copy, &shapes[i]));
+	free(shapes);
+	return copy;
+}
+
+static void what_was_shown_is_exported_and_imported(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args done = gemm_of(f, 64), begun = gemm_of(f, 65), seen = gemm_of(f, 66);
+	uint64_t before = learned_changes(f->learned);
+
+	assert_int_equal(count_trials(f, &done, 100), ALL_TRIALS);
+	assert_int_equal(count_trials(f, &begun, BEFORE + 4), 4);
+	assert_int_equal(count_trials(f, &seen, BEFORE), 0);
+	assert_true(learned_changes(f->learned) > before);
+	struct learned *copy = copy_of(f);
+	learned_free(f->learned);
+	f->learned = copy;
+	assert_int_equal(planned(f, &done, 1), RIVAL);
+	assert_true(is_settled(f, &done));
+	assert_int_equal(count_trials(f, &begun, 100), ALL_TRIALS - 4);
+	assert_int_equal(count_trials(f, &seen, BEFORE), 0);
+	before = learned_changes(f->learned);
+	expect(f, &done, 10, RIVAL, false);
+	assert_int_equal(learned_changes(f->learned), before);
+}
+
+static void what_makes_no_sense_is_not_imported(void **state)
+{
+	struct fixture *f = *state;
+	struct learned_shape good = {.op = op_by_name("gemm"), .hash = 7, .n = 2}, bad[8];
+
+	good.candidates[0] = (struct learned_candidate){FIRST, 0, 10, TRIALS};
+	good.candidates[1] = (struct learned_candidate){RIVAL, 5, 0, 0};
+	for (unsigned i = 0; i < 8; i++)
+		bad[i] = good;
+	bad[0].n = 1;
+	bad[1].n = LEARNED_CANDIDATES_MAX + 1;
+	bad[2].candidates[1].kernel = N_ROWS;
+	bad[3].candidates[1].kernel = FIRST;
+	bad[4].candidates[1].least_us = -1;
+	bad[5].candidates[1].expected_us = NAN;
+	bad[6].candidates[0].trials = TRIALS + CONFIRMATIONS + 1;
+	bad[7].candidates[0].least_us = 1e300;
+	for (unsigned i = 0; i < 8; i++)
+		assert_false(learned_import(f->learned, &bad[i]));
+	assert_true(learned_import(f->learned, &good));
+}
+
 static void new_shapes_take_the_places_of_the_oldest(void **state)
 {
 	struct fixture *f = *state;
@@ -593,7 +683,7 @@ static void new_shapes_take_the_places_of_the_oldest(void **state)
 		struct op_args passing = gemm_of(f, n);
 		expect(f, &passing, 1, FIRST, false);
 	}
-	autotune_end(f->autotune, &trial, 1); /* nobody asks any more */
+	learned_end(f->learned, &trial, 1); /* nobody asks any more */
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
 	for (uint64_t n = 21000; n < 41000; n++) { /* what is in use stays, if only by jobs of many ops */
@@ -634,6 +724,9 @@ int main(void)
 	    TEST(what_may_gain_for_single_jobs_alone_is_tried),
 	    TEST(a_trial_may_outlast_its_table),
 	    TEST(what_a_row_may_depend_on_is_another_shape),
+	    TEST(a_shape_is_settled_after_its_last_trial),
+	    TEST(what_was_shown_is_exported_and_imported),
+	    TEST(what_makes_no_sense_is_not_imported),
 	    TEST(new_shapes_take_the_places_of_the_oldest),
 	};
 

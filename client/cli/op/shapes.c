@@ -1,0 +1,108 @@
+#include "op/shapes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "why.h"
+
+#define EXTENT_MAX (1ull << 40)
+
+/* ---- shapes ---- */
+
+size_t bench_extents(const struct operation *op)
+{
+	return op->bench.n_extents ? op->bench.n_extents : 2;
+}
+
+static uint64_t most_of(const struct operation *op, size_t axis)
+{
+	return op->bench.most[axis] ? op->bench.most[axis] : EXTENT_MAX;
+}
+
+void bench_shape_name(const struct operation *op, struct bench_shape *shape)
+{
+	const uint64_t *e = shape->extents;
+
+	if (bench_extents(op) == 3)
+		snprintf(shape->text, sizeof(shape->text), "%" PRIu64 "x%" PRIu64 "x%" PRIu64, e[0], e[1],
+		         e[2]);
+	else
+		snprintf(shape->text, sizeof(shape->text), "%" PRIu64 "x%" PRIu64, e[0], e[1]);
+}
+
+/* One shape of `length` characters. */
+static bool read_shape(const struct operation *op, const char *text, size_t length, struct bench_shape *ret)
+{
+	const char *end = text + length;
+	size_t n = 0, n_extents = bench_extents(op);
+	char *next;
+
+	for (;; text = next + 1) {
+		if (text >= end || *text < '0' || *text > '9' || n == n_extents)
+			return false;
+		ret->extents[n] = strtoull(text, &next, 10);
+		if (ret->extents[n] == 0 || ret->extents[n] > most_of(op, n))
+			return false;
+		n++;
+		if (next == end)
+			break;
+		if (*next != 'x')
+			return false;
+	}
+	for (size_t i = 1; n == 1 && i < n_extents; i++)
+		ret->extents[i] = op->bench.alone ? op->bench.alone : ret->extents[0];
+	bench_shape_name(op, ret);
+	return n == 1 || n == n_extents;
+}
+
+const char *bench_shape_form(const struct operation *op)
+{
+	return op->bench.form ? op->bench.form : "ROWSxCOLUMNS, or one number for a square";
+}
+
+int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why)
+{
+	for (ret->n = 0; ret->n < BENCH_SHAPES_MAX; text++) {
+		size_t length = strcspn(text, ",");
+		if (!read_shape(op, text, length, &ret->list[ret->n]))
+			return why_invalid(why,
+			                   "'%.*s' is no shape for %s: write %s, with commas between several",
+			                   (int)length, text, op->name, bench_shape_form(op));
+		ret->n++;
+		text += length;
+		if (*text == '\0')
+			return 0;
+	}
+	return why_invalid(why, "more than %d shapes", BENCH_SHAPES_MAX);
+}
+
+/* ---- operands ---- */
+
+static int check_bytes(const kops_view *view, char *why)
+{
+	uint64_t bytes;
+
+	return step_bytes(view->dtype, view->rank, view->shape, &bytes, why);
+}
+
+int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
+                     struct step *ret_step, char *why)
+{
+	const uint64_t *e = shape->extents;
+	struct step step = step_of(op);
+	int rc;
+
+	if (op->bench.operands)
+		op->bench.operands(&step, dtype, e);
+	else
+		step.in[0] = step.in[1] = step.out = step_matrix(dtype, e[0], e[1]);
+	for (unsigned i = 0; i < op->n_inputs; i++)
+		if ((rc = check_bytes(&step.in[i], why)) < 0)
+			return rc;
+	if ((rc = check_bytes(&step.out, why)) < 0)
+		return rc;
+	*ret_step = step;
+	return 0;
+}

@@ -1,0 +1,453 @@
+#include "device/learned.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WAYS          4 /* places of a set; a shape has its place in one of them */
+#define SETS          (LEARNED_SHAPES_MAX / WAYS)
+#define FIRST_TRIAL   9   /* job of a shape */
+#define TRIALS        3   /* of a kernel; the shortest counts, since others' jobs can only make it longer */
+#define CONFIRMATIONS 2   /* further ones of the first choice where another kernel was faster */
+#define DOUBT         1.5 /* a kernel may be so much faster than expected */
+#define NO_CANDIDATE  LEARNED_CANDIDATES_MAX
+#define ALIGNMENT     16 /* bytes: the widest access of one thread, and what TMA asks for */
+#define US_MAX        1e12
+#define NO_KERNEL     SIZE_MAX
+/*
+ * How much faster than the first choice another kernel has to be to take its place. Ops in jobs that can be no
+ * trials go by what such an op showed alone, without what some kernels gain as they begin during the op before:
+ * on an H200 simt 2 µs more than cublas.
+ */
+#define GAIN          0.02
+#define MIXED_GAIN    0.03
+#define MIXED_GAIN_US 2.0
+
+struct entry {
+	const struct op *op; /* NULL: a free place */
+	uint64_t shape;
+	uint64_t last_used; /* by the count of all uses */
+	unsigned seen;      /* jobs before the trials */
+	unsigned n;         /* 0: before the trials, or there is nothing to try */
+	uint64_t round;     /* of trials: no other has its number */
+	bool is_out;        /* a trial */
+	struct learned_candidate candidates[LEARNED_CANDIDATES_MAX]; /* [0]: the first choice */
+	/* decide(): candidates, and what plans are told of them. */
+	unsigned due, fastest; /* due: NO_CANDIDATE: no trial */
+	struct preference due_preference, fastest_preference;
+};
+
+struct learned {
+	struct learned_owner owner;
+	uint64_t uses, changes;
+	struct entry entries[SETS * WAYS];
+};
+
+/* Of all tables: a trial may outlast the one it began in. */
+static uint64_t rounds;
+
+struct learned *learned_new(const struct learned_owner *owner)
+{
+	struct learned *l = calloc(1, sizeof *l);
+
+	if (l)
+		l->owner = *owner;
+	return l;
+}
+
+void learned_free(struct learned *l)
+{
+	free(l);
+}
+
+/* ---- Shapes ---- */
+
+static uint64_t mixed(uint64_t hash, uint64_t word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+	return hash ^ hash >> 32;
+}
+
+static uint64_t hash_view(uint64_t hash, const struct view *v)
+{
+	const struct memory *m = v->space;
+	uint64_t pinned = (uint64_t)__atomic_load_n(&m->pin, __ATOMIC_RELAXED) == MEMORY_PINNED;
+
+	hash =
+	    mixed(hash, (uint64_t)v->dtype << 32 | (uint64_t)v->rank << 16 | pinned << 8 | (m->owner != NULL));
+	hash = mixed(hash, v->offset % ALIGNMENT);
+	for (uint32_t d = 0; d < v->rank; d++) {
+		hash = mixed(hash, v->shape[d]);
+		hash = mixed(hash, v->shape[d] > 1 ? (uint64_t)v->strides[d] : 0);
+	}
+	return hash;
+}
+
+/*
+ * Of an op alone in its job, or of one that is not. Two shapes of one op and one hash share what was measured:
+ * one of them may be slow, not wrong.
+ */
+static uint64_t shape_of(const struct op_args *args, bool is_one_of_many)
+{
+	bool is_scaling = strcmp(args->op->name, "gemm") == 0 && args->params.gemm.alpha == 0;
+	uint64_t hash = mixed(is_one_of_many, is_scaling);
+
+	hash = mixed(hash, args->op->reads_output(args));
+	hash = mixed(hash, args->op->precision ? args->op->precision(args) : 0);
+	for (unsigned i = 0; i <= args->op->n_inputs; i++)
+		hash = hash_view(hash, &args->views[i]);
+	return hash;
+}
+
+unsigned learned_alike(const struct run *run)
+{
+	const struct run_op *first = run->ops, *op = first + 1;
+	uint64_t shape = run->n_ops > 1 ? shape_of(&first->args, true) : 0;
+
+	if (*first->pinned)
+		return 0;
+	for (; op < first + run->n_ops; op++)
+		if (*op->pinned || op->args.op != first->args.op || shape_of(&op->args, true) != shape)
+			return 0;
+	return run->n_ops;
+}
+
+/* ---- The table ---- */
+
+static struct entry *find(struct learned *l, const struct op *op, uint64_t shape)
+{
+	struct entry *set = &l->entries[shape % SETS * WAYS];
+
+	for (unsigned i = 0; i < WAYS; i++)
+		if (set[i].op == op && set[i].shape == shape) {
+			set[i].last_used = ++l->uses;
+			return &set[i];
+		}
+	return NULL;
+}
+
+static struct entry *take_place(struct learned *l, const struct op *op, uint64_t shape)
+{
+	struct entry *set = &l->entries[shape % SETS * WAYS], *oldest = set;
+
+	for (unsigned i = 1; i < WAYS; i++)
+		if (set[i].last_used < oldest->last_used)
+			oldest = &set[i];
+	*oldest = (struct entry){.op = op, .shape = shape, .last_used = ++l->uses, .due = NO_CANDIDATE};
+	return oldest;
+}
+
+/* ---- Which kernel is next ---- */
+
+/* *ret_bar_us: what another one would have to be below. */
+static unsigned fastest_of(const struct entry *e, double *ret_bar_us)
+{
+	double bar_us = e->candidates[0].least_us * (1 - GAIN);
+	unsigned fastest = 0;
+
+	for (unsigned i = 1; i < e->n; i++)
+		if (e->candidates[i].least_us > 0 && e->candidates[i].least_us < bar_us) {
+			bar_us = e->candidates[i].least_us;
+			fastest = i;
+		}
+	*ret_bar_us = bar_us;
+	return fastest;
+}
+
+/* A kernel's first launch may include its loading: that it was slow says little. */
+static double likely_us(const struct learned_candidate *c)
+{
+	if (c->least_us == 0 || (c->trials == 1 && c->expected_us < c->least_us))
+		return c->expected_us;
+	return c->least_us;
+}
+
+static bool comes_into_question(const struct learned_candidate *c, double bar_us)
+{
+	return c->trials < TRIALS && likely_us(c) < DOUBT * bar_us;
+}
+
+/*
+ * One kernel's trials follow each other: the first launch of a kernel after another's takes longer, cuBLAS's on
+ * the host too. Where a rival has won, the first choice has some more, for others' jobs may have stood in the
+ * way of all that it had.
+ */
+static unsigned due_of(const struct entry *e, double bar_us)
+{
+	unsigned due = NO_CANDIDATE;
+
+	if (e->n == 0 || e->is_out)
+		return NO_CANDIDATE;
+	if (e->candidates[0].trials < TRIALS)
+		return 0;
+	for (unsigned i = 1; i < e->n; i++) {
+		const struct learned_candidate *c = &e->candidates[i];
+
+		if (!comes_into_question(c, bar_us))
+			continue;
+		if (c->trials > 0) /* begun, not yet done */
+			return i;
+		if (due == NO_CANDIDATE || c->expected_us < e->candidates[due].expected_us)
+			due = i;
+	}
+	if (due == NO_CANDIDATE && e->fastest > 0 && e->candidates[0].trials < TRIALS + CONFIRMATIONS)
+		return 0;
+	return due;
+}
+
+static bool is_clearly_faster(const struct learned_candidate *c, const struct learned_candidate *first)
+{
+	return c->least_us < first->least_us * (1 - MIXED_GAIN) - MIXED_GAIN_US;
+}
+
+static void decide(const struct learned *l, struct entry *e)
+{
+	const struct kernel *kernels = l->owner.kernels(e->op)->kernels;
+	const struct learned_candidate *first = &e->candidates[0], *c;
+	double bar_us;
+
+	e->fastest = fastest_of(e, &bar_us);
+	e->due = due_of(e, bar_us);
+	c = &e->candidates[e->fastest];
+	e->fastest_preference.n = e->fastest > 0;
+	e->fastest_preference.kernels[0] = (uint8_t)c->kernel;
+	snprintf(e->fastest_preference.why, sizeof e->fastest_preference.why,
+	         "fastest for this shape: %.4g us, %.16s took %.4g us", c->least_us,
+	         kernels[first->kernel].name, first->least_us);
+	if (e->due == NO_CANDIDATE)
+		return;
+	c = &e->candidates[e->due];
+	e->due_preference.n = e->due > 0;
+	e->due_preference.kernels[0] = (uint8_t)c->kernel;
+	snprintf(e->due_preference.why, sizeof e->due_preference.why,
+	         "on trial for this shape: %.4g us by estimate, %.16s took %.4g us", c->expected_us,
+	         kernels[first->kernel].name, first->least_us);
+}
+
+/* NULL: the first choice. */
+static const struct preference *preference_of(const struct entry *e, bool is_mixed)
+{
+	const struct preference *preferred =
+	    !is_mixed && e->due != NO_CANDIDATE ? &e->due_preference : &e->fastest_preference;
+
+	if (preferred->n == 0 ||
+	    (is_mixed && !is_clearly_faster(&e->candidates[e->fastest], &e->candidates[0])))
+		return NULL;
+	return preferred;
+}
+
+const struct preference *learned_find(struct learned *l, const struct op_args *args, unsigned n_alike)
+{
+	const struct entry *e = find(l, args->op, shape_of(args, n_alike > 1));
+
+	return e ? preference_of(e, n_alike == 0) : NULL;
+}
+
+/* ---- Trials ---- */
+
+/* Of a rival: for good, whatever a trial that is still out will show. */
+static bool is_exhausted(const struct entry *e, const struct learned_candidate *c)
+{
+	return c != e->candidates && c->trials > TRIALS;
+}
+
+static void exhaust(struct learned_candidate *c)
+{
+	c->trials = TRIALS + CONFIRMATIONS;
+	c->least_us = 0;
+}
+
+void learned_reject(struct learned *l, const struct op_args *args, unsigned n_alike)
+{
+	struct entry *e = find(l, args->op, shape_of(args, n_alike > 1));
+	unsigned asked = !e ? 0 : e->due != NO_CANDIDATE ? e->due : e->fastest;
+
+	if (asked == 0)
+		return; /* the first choice is not asked for */
+	exhaust(&e->candidates[asked]);
+	l->changes++;
+	decide(l, e);
+}
+
+static void open_trials(const struct learned *l, struct entry *e, const struct op_args *args,
+                        size_t first_kernel)
+{
+	struct rival rivals[RIVALS_MAX];
+	unsigned n = l->owner.rivals(l->owner.device, args, rivals);
+
+	e->candidates[0] = (struct learned_candidate){.kernel = first_kernel};
+	e->n = 1;
+	for (unsigned i = 0; i < n; i++)
+		if (rivals[i].kernel != first_kernel && rivals[i].kernel <= UINT8_MAX)
+			e->candidates[e->n++] = (struct learned_candidate){
+			    .kernel = rivals[i].kernel, .expected_us = rivals[i].time_ns / 1e3};
+	if (e->n == 1)
+		e->n = 0; /* nothing to try */
+	e->round = ++rounds;
+	decide(l, e);
+}
+
+/* Of all ops; NO_KERNEL where they have not the same. */
+static size_t kernel_of(const struct learned *l, const struct run *run)
+{
+	const struct run_op *first = run->ops;
+
+	for (unsigned i = 1; i < run->n_ops; i++)
+		if (run->ops[i].kernel != first->kernel)
+			return NO_KERNEL;
+	return (size_t)(first->kernel - l->owner.kernels(first->args.op)->kernels);
+}
+
+static bool begin(struct learned *l, struct entry *e, size_t kernel)
+{
+	struct learned_candidate *c = &e->candidates[e->due];
+
+	c->trials++; /* taken or not: one that plans never take must not be due for ever */
+	e->is_out = c->kernel == kernel;
+	l->changes++;
+	decide(l, e);
+	return e->is_out;
+}
+
+bool learned_begin(struct learned *l, const struct run *run, struct trial *ret_trial, bool *ret_settled)
+{
+	const struct op_args *args = &run->ops[0].args;
+	uint64_t shape = shape_of(args, run->n_ops > 1);
+	size_t kernel = kernel_of(l, run);
+	struct entry *e = find(l, args->op, shape);
+
+	*ret_trial = (struct trial){0};
+	if (!e)
+		e = take_place(l, args->op, shape);
+	if (e->seen < FIRST_TRIAL && kernel < NO_KERNEL && ++e->seen == FIRST_TRIAL)
+		open_trials(l, e, args, kernel);
+	*ret_settled = e->seen == FIRST_TRIAL && e->due == NO_CANDIDATE && !e->is_out;
+	if (e->due == NO_CANDIDATE || !begin(l, e, kernel))
+		return false;
+	*ret_trial = (struct trial){args->op, shape, e->round, kernel, run->n_ops};
+	return true;
+}
+
+/* The candidate on trial; NULL: its place has been taken meanwhile. */
+static struct learned_candidate *take_back(struct learned *l, const struct trial *trial,
+                                           struct entry **ret_entry)
+{
+	struct entry *e = find(l, trial->op, trial->shape);
+
+	if (!e || e->round != trial->round)
+		return NULL;
+	*ret_entry = e;
+	e->is_out = false;
+	for (unsigned i = 0; i < e->n; i++)
+		if (e->candidates[i].kernel == trial->kernel)
+			return &e->candidates[i];
+	return NULL;
+}
+
+void learned_end(struct learned *l, const struct trial *trial, double took_us)
+{
+	struct entry *e;
+	struct learned_candidate *c = take_back(l, trial, &e);
+	double us = took_us / trial->n_ops;
+
+	if (!c)
+		return;
+	if (us <= 0 && c != e->candidates)
+		exhaust(c);
+	else if (us > 0 && (c->least_us == 0 || us < c->least_us) && !is_exhausted(e, c))
+		c->least_us = us;
+	l->changes++;
+	decide(l, e);
+}
+
+void learned_cancel(struct learned *l, const struct trial *trial)
+{
+	struct entry *e;
+	struct learned_candidate *c = take_back(l, trial, &e);
+
+	if (!c)
+		return;
+	c->trials--;
+	decide(l, e);
+}
+
+/* ---- What is kept over restarts ---- */
+
+uint64_t learned_changes(const struct learned *l)
+{
+	return l->changes;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct entry *x = *(const struct entry *const *)a, *y = *(const struct entry *const *)b;
+
+	return (x->last_used < y->last_used) - (x->last_used > y->last_used);
+}
+
+int learned_export(const struct learned *l, struct learned_shape **ret_shapes, size_t *ret_n)
+{
+	const struct entry *tried[LEARNED_SHAPES_MAX];
+	struct learned_shape *shapes = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < LEARNED_SHAPES_MAX; i++)
+		if (l->entries[i].n > 0)
+			tried[n++] = &l->entries[i];
+	qsort(tried, n, sizeof *tried, by_use);
+	if (n > 0 && !(shapes = calloc(n, sizeof *shapes)))
+		return KOPS_E_NOMEM;
+	for (size_t i = 0; i < n; i++) {
+		shapes[i] =
+		    (struct learned_shape){.op = tried[i]->op, .hash = tried[i]->shape, .n = tried[i]->n};
+		memcpy(shapes[i].candidates, tried[i]->candidates, sizeof shapes[i].candidates);
+	}
+	*ret_shapes = shapes;
+	*ret_n = n;
+	return 0;
+}
+
+static bool is_time(double us)
+{
+	return us >= 0 && us < US_MAX; /* and no NaN */
+}
+
+static bool makes_sense(const struct learned *l, const struct learned_shape *s)
+{
+	size_t n_kernels = l->owner.kernels(s->op)->n;
+
+	if (s->n < 2 || s->n > LEARNED_CANDIDATES_MAX)
+		return false;
+	for (unsigned i = 0; i < s->n; i++) {
+		const struct learned_candidate *c = &s->candidates[i];
+
+		if (c->kernel >= n_kernels || c->kernel > UINT8_MAX || !is_time(c->expected_us) ||
+		    !is_time(c->least_us) || c->trials > TRIALS + CONFIRMATIONS)
+			return false;
+		for (unsigned other = 0; other < i; other++)
+			if (s->candidates[other].kernel == c->kernel)
+				return false;
+	}
+	return true;
+}
+
+bool learned_import(struct learned *l, const struct learned_shape *s)
+{
+	struct entry *set = &l->entries[s->hash % SETS * WAYS], *place = NULL;
+
+	if (!makes_sense(l, s))
+		return false;
+	for (unsigned i = WAYS; i-- > 0;) {
+		if (set[i].op == s->op && set[i].shape == s->hash)
+			return true;
+		if (!set[i].op)
+			place = &set[i];
+	}
+	if (!place)
+		return true;
+	*place =
+	    (struct entry){.op = s->op, .shape = s->hash, .seen = FIRST_TRIAL, .n = s->n, .round = ++rounds};
+	memcpy(place->candidates, s->candidates, sizeof place->candidates);
+	decide(l, place);
+	return true;
+}
