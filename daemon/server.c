@@ -82,7 +82,7 @@ static void watch_runs(struct engine *engine)
 {
 	struct server *s = of_engine(engine);
 
-	if (engine->gpu && !uv_is_active((uv_handle_t *)&s->hang_timer))
+	if (engine->pinning && !uv_is_active((uv_handle_t *)&s->hang_timer))
 		uv_timer_start(&s->hang_timer, on_hang_check, HANG_CHECK_MS, HANG_CHECK_MS);
 }
 
@@ -240,10 +240,10 @@ static unsigned divide_descriptors(struct server *s)
 
 static int make_pool(struct server *s, unsigned segments_max, char why[CONFIG_WHY_BYTES])
 {
-	uint64_t warm = s->config.warm_pool ? s->config.warm_pool : s->engine.gpu ? WARM_POOL_GPU_BYTES : 0;
+	uint64_t warm = s->config.warm_pool ? s->config.warm_pool : s->engine.pinning ? WARM_POOL_GPU_BYTES : 0;
 
 	s->engine.pool =
-	    pool_new(&s->loop, s->engine.workers, s->engine.gpu, warm, s->config.pool_cache, segments_max);
+	    pool_new(&s->loop, s->engine.workers, s->engine.pinning, warm, s->config.pool_cache, segments_max);
 	if (s->engine.pool)
 		return 0;
 	snprintf(why, CONFIG_WHY_BYTES, "out of memory");
@@ -312,7 +312,7 @@ static int open_devices(struct server *s, char why[CONFIG_WHY_BYTES])
 	struct devices devices;
 	int rc = devices_open(&s->loop, &s->config, &devices, why);
 
-	s->engine.gpu = devices.gpu;
+	s->engine.pinning = devices.pinning;
 	s->engine.n_devices = devices.n;
 	for (unsigned i = 0; i < devices.n; i++)
 		s->engine.devices[i].device = devices.list[i];

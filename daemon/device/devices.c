@@ -9,61 +9,94 @@
 #include "device/cpu.h"
 #include "log.h"
 
-#define MODULE_FILE "kops-cuda.so"
+/* The kinds of devices, in the order in which `auto` has them: the first that can do a job does it. */
+struct module {
+	const char *kind;               /* as its backend says, and as devices are called: gpu0, gpu1, … */
+	const char *file;               /* that brings the backend; its devices are numbered */
+	const struct backend *built_in; /* instead: one device, called as its kind, which always opens */
+};
 
-/*
- * The module lies beside the binary in a build tree and in one fixed directory when installed. Nothing else is
- * searched: who can write there can replace kopsd itself.
- */
-static void *open_module(char why[WHY_BYTES])
-{
-	char path[PATH_MAX];
-	ssize_t len = readlink("/proc/self/exe", path, sizeof path - sizeof MODULE_FILE - 1);
-	char *slash;
-	void *module;
+static const struct module modules[] = {
+    {"gpu", "kops-cuda.so", NULL},
+    {"cpu", NULL, &backend_cpu},
+};
+#define N_MODULES (sizeof modules / sizeof *modules)
 
-	path[len > 0 ? len : 0] = '\0';
-	slash = strrchr(path, '/');
-	if (slash)
-		strcpy(slash + 1, MODULE_FILE);
-	if (!slash || access(path, R_OK) < 0)
-		snprintf(path, sizeof path, "%s", KOPS_MODULE_DIR "/" MODULE_FILE);
-	if (access(path, R_OK) < 0) {
-		snprintf(why, WHY_BYTES, "%.200s is not installed", path);
-		return NULL;
-	}
-	module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!module)
-		snprintf(why, WHY_BYTES, "%s", dlerror());
-	return module;
-}
-
-/* The GPU backend and how many devices it has; NULL with a sentence in why. Never unloaded: CUDA does not like
- * it. */
-static const struct backend *load_gpu(unsigned *ret_count, char why[WHY_BYTES])
-{
-	void *module = open_module(why);
-	const struct backend *(*entry)(void);
-	const struct backend *gpu;
-
-	if (!module)
-		return NULL;
-	*(void **)&entry = dlsym(module, BACKEND_ENTRY);
-	gpu = entry ? entry() : NULL;
-	if (!gpu || gpu->abi != BACKEND_ABI) {
-		snprintf(why, WHY_BYTES,
-		         MODULE_FILE " belongs to another version of kopsd; install matching packages");
-		return NULL;
-	}
-	*ret_count = gpu->count(why);
-	return *ret_count ? gpu : NULL;
-}
+/* What came of a module. */
+struct loaded {
+	const struct backend *backend; /* NULL: none */
+	unsigned n;                    /* devices */
+	char why[WHY_BYTES];           /* there is none */
+};
 
 struct opening {
 	uv_loop_t *loop;
 	const struct config *config;
+	struct loaded loaded[N_MODULES];
 	struct devices *devices;
+	char *why; /* CONFIG_WHY_BYTES */
 };
+
+/* ---- Modules ---- */
+
+/*
+ * A module lies beside the binary in a build tree and in one fixed directory when installed. Nothing else is
+ * searched: who can write there can replace kopsd itself.
+ */
+static void *open_file(const char *file, char why[WHY_BYTES])
+{
+	char path[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", path, sizeof path - NAME_MAX - 1);
+	char *slash;
+	void *handle;
+
+	path[len > 0 ? len : 0] = '\0';
+	slash = strrchr(path, '/');
+	if (slash)
+		strcpy(slash + 1, file);
+	if (!slash || access(path, R_OK) < 0)
+		snprintf(path, sizeof path, "%s/%s", KOPS_MODULE_DIR, file);
+	if (access(path, R_OK) < 0) {
+		snprintf(why, WHY_BYTES, "%.200s is not installed", path);
+		return NULL;
+	}
+	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
+		snprintf(why, WHY_BYTES, "%s", dlerror());
+	return handle;
+}
+
+/* NULL with a sentence in why. Never unloaded: CUDA does not like it. */
+static const struct backend *load_file(const char *file, char why[WHY_BYTES])
+{
+	void *handle = open_file(file, why);
+	const struct backend *(*entry)(void);
+	const struct backend *backend;
+
+	if (!handle)
+		return NULL;
+	*(void **)&entry = dlsym(handle, BACKEND_ENTRY);
+	backend = entry ? entry() : NULL;
+	if (backend && backend->abi == BACKEND_ABI)
+		return backend;
+	snprintf(why, WHY_BYTES, "%s belongs to another version of kopsd; install matching packages", file);
+	return NULL;
+}
+
+static void load(const struct module *module, struct loaded *ret)
+{
+	*ret = (struct loaded){.backend = module->built_in};
+	if (module->file)
+		ret->backend = load_file(module->file, ret->why);
+	if (ret->backend)
+		ret->n = ret->backend->count(ret->why);
+	if (ret->n == 0) {
+		ret->backend = NULL;
+		log_notice("no %s: %s", module->kind, ret->why);
+	}
+}
+
+/* ---- Devices ---- */
 
 static bool is_there(const struct devices *devices, const char *name)
 {
@@ -73,28 +106,28 @@ static bool is_there(const struct devices *devices, const char *name)
 	return false;
 }
 
-static int add_device(const struct opening *o, const struct backend *backend, unsigned index,
-                      char why[CONFIG_WHY_BYTES])
+static int add_device(const struct opening *o, unsigned m, unsigned index)
 {
+	const struct backend *backend = o->loaded[m].backend;
 	char name[16], reason[WHY_BYTES];
 	struct device *d;
 	int rc;
 
-	if (backend == &backend_cpu)
-		snprintf(name, sizeof name, "cpu");
+	if (modules[m].file)
+		snprintf(name, sizeof name, "%s%u", modules[m].kind, index);
 	else
-		snprintf(name, sizeof name, "gpu%u", index);
+		snprintf(name, sizeof name, "%s", modules[m].kind);
 	if (is_there(o->devices, name)) {
-		snprintf(why, CONFIG_WHY_BYTES, "devices names %s twice", name);
+		snprintf(o->why, CONFIG_WHY_BYTES, "devices names %s twice", name);
 		return KOPS_E_INVALID;
 	}
 	if (o->devices->n == DEVICES_MAX) {
-		snprintf(why, CONFIG_WHY_BYTES, "more than %d devices", DEVICES_MAX);
+		snprintf(o->why, CONFIG_WHY_BYTES, "more than %d devices", DEVICES_MAX);
 		return KOPS_E_INVALID;
 	}
 	rc = device_open(o->loop, name, backend, index, (unsigned)o->config->cpu_threads, &d, reason);
 	if (rc < 0) {
-		snprintf(why, CONFIG_WHY_BYTES, "cannot open device %s: %s", name, reason);
+		snprintf(o->why, CONFIG_WHY_BYTES, "cannot open device %s: %s", name, reason);
 		return rc;
 	}
 	o->devices->list[o->devices->n++] = d;
@@ -104,65 +137,100 @@ static int add_device(const struct opening *o, const struct backend *backend, un
 	return 0;
 }
 
-/* "auto": what works. A GPU that does not open is left out, and the CPU always serves. */
-static int add_all(const struct opening *o, unsigned n_gpus, char why[CONFIG_WHY_BYTES])
+/* All of a kind. */
+static int add_kind(const struct opening *o, unsigned m)
 {
-	for (unsigned i = 0; i < n_gpus && o->devices->n < DEVICES_MAX - 1; i++)
-		if (add_device(o, o->devices->gpu, i, why) < 0)
-			log_error("going on without it: %s", why);
-	return add_device(o, &backend_cpu, 0, why);
+	int rc = 0;
+
+	for (unsigned i = 0; i < o->loaded[m].n && rc == 0; i++)
+		rc = add_device(o, m, i);
+	return rc;
+}
+
+/* "auto": what works. A device of a module that does not open is left out; what is built in always serves. */
+static int add_all(const struct opening *o)
+{
+	int rc = 0;
+
+	for (unsigned m = 0; m < N_MODULES && rc == 0; m++) {
+		if (!modules[m].file)
+			rc = add_kind(o, m);
+		for (unsigned i = 0; modules[m].file && i < o->loaded[m].n && o->devices->n < DEVICES_MAX - 1;
+		     i++)
+			if (add_device(o, m, i) < 0)
+				log_error("going on without it: %s", o->why);
+	}
+	return rc;
+}
+
+/* One of a kind by number, as in gpu1. */
+static int add_numbered(const struct opening *o, unsigned m, const char *word, unsigned index)
+{
+	if (index < o->loaded[m].n)
+		return add_device(o, m, index);
+	snprintf(o->why, CONFIG_WHY_BYTES, "devices asks for %s, but %s", word,
+	         o->loaded[m].n ? "there are fewer (counting from 0)" : o->loaded[m].why);
+	return KOPS_E_DEVICE;
+}
+
+static int refuse_word(const struct opening *o, const char *word)
+{
+	size_t used = (size_t)snprintf(o->why, CONFIG_WHY_BYTES, "devices: \"%.32s\" is none of auto", word);
+
+	for (unsigned m = 0; m < N_MODULES && used < CONFIG_WHY_BYTES; m++)
+		used += (size_t)snprintf(o->why + used, CONFIG_WHY_BYTES - used,
+		                         modules[m].file ? ", %s, %s0, %s1, …" : ", %s", modules[m].kind,
+		                         modules[m].kind, modules[m].kind);
+	return KOPS_E_INVALID;
 }
 
 /* One word of the devices setting. */
-static int add_named(const struct opening *o, const char *word, unsigned n_gpus, const char *no_gpu,
-                     char why[CONFIG_WHY_BYTES])
+static int add_named(const struct opening *o, const char *word)
 {
-	unsigned index;
-	char rest;
-	int rc = 0;
-
-	if (strcmp(word, "cpu") == 0)
-		return add_device(o, &backend_cpu, 0, why);
 	if (strcmp(word, "auto") == 0)
-		return add_all(o, n_gpus, why);
-	if (strcmp(word, "gpu") == 0) {
-		if (n_gpus == 0) {
-			snprintf(why, CONFIG_WHY_BYTES, "devices asks for a GPU, but %s", no_gpu);
+		return add_all(o);
+	for (unsigned m = 0; m < N_MODULES; m++) {
+		size_t n = strlen(modules[m].kind);
+		unsigned index;
+		char rest;
+
+		if (strncmp(word, modules[m].kind, n) != 0)
+			continue;
+		if (word[n] == '\0' && o->loaded[m].n > 0)
+			return add_kind(o, m);
+		if (word[n] == '\0') {
+			snprintf(o->why, CONFIG_WHY_BYTES, "devices asks for %s, but %s", modules[m].kind,
+			         o->loaded[m].why);
 			return KOPS_E_DEVICE;
 		}
-		for (index = 0; index < n_gpus && rc == 0; index++)
-			rc = add_device(o, o->devices->gpu, index, why);
-		return rc;
+		if (modules[m].file && sscanf(word + n, "%u%c", &index, &rest) == 1)
+			return add_numbered(o, m, word, index);
 	}
-	if (sscanf(word, "gpu%u%c", &index, &rest) != 1) {
-		snprintf(why, CONFIG_WHY_BYTES, "devices: \"%.32s\" is none of auto, cpu, gpu, gpu0, gpu1, …",
-		         word);
-		return KOPS_E_INVALID;
-	}
-	if (index >= n_gpus) {
-		snprintf(why, CONFIG_WHY_BYTES, "devices asks for %s, but %s", word,
-		         n_gpus ? "there are fewer GPUs (counting from gpu0)" : no_gpu);
-		return KOPS_E_DEVICE;
-	}
-	return add_device(o, o->devices->gpu, index, why);
+	return refuse_word(o, word);
+}
+
+/* A module that the setting does not ask for is not loaded: the CUDA driver takes its time and memory. */
+static bool is_asked_for(const struct config *config, const struct module *module)
+{
+	return strstr(config->devices, "auto") || strstr(config->devices, module->kind);
 }
 
 int devices_open(uv_loop_t *loop, const struct config *config, struct devices *ret, char why[CONFIG_WHY_BYTES])
 {
-	const struct opening o = {loop, config, ret};
-	char list[CONFIG_TEXT_BYTES], no_gpu[WHY_BYTES] = "", *save = NULL;
-	unsigned n_gpus = 0;
+	struct opening o = {.loop = loop, .config = config, .devices = ret, .why = why};
+	char list[CONFIG_TEXT_BYTES], *save = NULL;
 	int rc = 0;
 
 	*ret = (struct devices){.n = 0};
-	snprintf(list, sizeof list, "%s", config->devices);
-	if (strcmp(list, "cpu") != 0) {
-		ret->gpu = load_gpu(&n_gpus, no_gpu);
-		if (!ret->gpu)
-			log_notice("no GPU: %s", no_gpu);
+	for (unsigned m = 0; m < N_MODULES; m++) {
+		if (is_asked_for(config, &modules[m]))
+			load(&modules[m], &o.loaded[m]);
+		if (!ret->pinning && o.loaded[m].backend && o.loaded[m].backend->pin)
+			ret->pinning = o.loaded[m].backend;
 	}
+	snprintf(list, sizeof list, "%s", config->devices);
 	for (char *word = strtok_r(list, ", ", &save); word && rc == 0; word = strtok_r(NULL, ", ", &save))
-		rc = add_named(&o, word, n_gpus, no_gpu, why);
+		rc = add_named(&o, word);
 	if (rc == 0 && ret->n == 0) {
 		snprintf(why, CONFIG_WHY_BYTES, "devices names no device");
 		rc = KOPS_E_INVALID;

@@ -10,7 +10,7 @@
 struct devices {
 	struct device *list[DEVICES_MAX];
 	unsigned n;
-	const struct backend *gpu; /* whose memory can be registered for DMA; NULL: none */
+	const struct backend *pinning; /* whose memory can be registered for DMA; NULL: none */
 };
 
 /*

@@ -260,7 +260,7 @@ int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, 
 	rc = charge(b, ACCOUNT_MAPPED, bytes > INT64_MAX ? bytes : pool_segment_bytes(bytes), why);
 	if (rc < 0)
 		goto fail;
-	b->pin_charged = engine->gpu && charge_pin(b);
+	b->pin_charged = engine->pinning && charge_pin(b);
 	b->segment = pool_lend(engine->pool, account->uid, &account->memory_flow, bytes, b->pin_charged,
 	                       segment_ready, b, &ready);
 	if (!b->segment) {
@@ -494,7 +494,7 @@ bool buffer_memory_is_ample(struct engine *engine)
 static void unmap(struct buffer *b)
 {
 	if (__atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED)
-		b->engine->gpu->unpin(b->memory.host);
+		b->engine->pinning->unpin(b->memory.host);
 	munmap(b->memory.host, b->map_bytes);
 }
 
@@ -616,7 +616,7 @@ void buffer_forget_session(struct buffer *b)
 
 bool buffer_wants_pin(struct buffer *b)
 {
-	if (b->device || !b->engine->gpu || b->pin_charged || b->memory.bytes < PIN_WORTH_BYTES ||
+	if (b->device || !b->engine->pinning || b->pin_charged || b->memory.bytes < PIN_WORTH_BYTES ||
 	    __atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) != MEMORY_PAGEABLE)
 		return false;
 	b->pin_charged = charge_pin(b);

@@ -36,8 +36,8 @@ struct engine {
 	struct sched sched;
 	struct workers *workers;
 	struct pool *pool;
-	struct marks *marks;       /* NULL: none are kept */
-	const struct backend *gpu; /* whose memory can be registered for DMA; NULL: none */
+	struct marks *marks;           /* NULL: none are kept */
+	const struct backend *pinning; /* which can register host memory for DMA; NULL: none */
 	struct engine_device devices[SCHED_DEVICES_MAX];
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */

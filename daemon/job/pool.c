@@ -27,7 +27,7 @@
 
 struct pool {
 	struct workers *workers;
-	const struct backend *gpu;
+	const struct backend *pinning;
 	uint64_t cache_limit_bytes, cached_bytes, total_bytes;
 	uint64_t discarding_bytes;
 	unsigned cache_limit, n_cached;
@@ -81,7 +81,7 @@ static uint64_t piece_of(const struct segment *s)
 static void unpin(struct segment *s)
 {
 	if (s->pinned)
-		s->pool->gpu->unpin(s->map);
+		s->pool->pinning->unpin(s->map);
 	s->pinned = false;
 }
 
@@ -165,7 +165,8 @@ static int finish_file(struct segment *s)
 	if (s->map == MAP_FAILED)
 		return fail_to_make(s, "mmap");
 	if (s->pin)
-		s->pinned = s->pool->gpu->pin(s->map, s->bytes, false) == 0; /* unpinned memory works, slower */
+		s->pinned =
+		    s->pool->pinning->pin(s->map, s->bytes, false) == 0; /* unpinned memory works, slower */
 	return 0;
 }
 
@@ -308,7 +309,7 @@ static void restock(struct pool *pool, unsigned c)
 		if (!s)
 			return;
 		pool->warm_stock[c]++;
-		s->pin = pool->gpu != NULL;
+		s->pin = pool->pinning != NULL;
 		submit(s, &pool->flow, make_step, warm_made);
 	}
 }
@@ -371,7 +372,7 @@ struct segment *pool_lend(struct pool *pool, uid_t uid, struct sched_flow *flow,
 	if (!s)
 		return NULL;
 	s->uid = uid;
-	s->pin = pin && pool->gpu;
+	s->pin = pin && pool->pinning;
 	s->ready = ready;
 	s->arg = arg;
 	submit(s, flow, make_step, lend_made);
@@ -532,8 +533,8 @@ struct segment *pool_adopt(struct pool *pool, uid_t uid, dev_t device, ino_t ino
 
 /* ---- The pool ---- */
 
-struct pool *pool_new(uv_loop_t *loop, struct workers *workers, const struct backend *gpu, uint64_t warm_bytes,
-                      uint64_t cache_bytes, unsigned cache_segments)
+struct pool *pool_new(uv_loop_t *loop, struct workers *workers, const struct backend *pinning,
+                      uint64_t warm_bytes, uint64_t cache_bytes, unsigned cache_segments)
 {
 	struct pool *pool = calloc(1, sizeof *pool);
 	uint64_t total = 0;
@@ -541,7 +542,7 @@ struct pool *pool_new(uv_loop_t *loop, struct workers *workers, const struct bac
 	if (!pool)
 		return NULL;
 	pool->workers = workers;
-	pool->gpu = gpu;
+	pool->pinning = pinning;
 	pool->cache_limit_bytes = cache_bytes;
 	pool->cache_limit = cache_segments;
 	uv_timer_init(loop, &pool->look_timer);

@@ -45,12 +45,12 @@ struct segment {
 };
 
 /*
- * gpu: whose pin() to use, NULL without one. Starts to make warm_bytes of fresh segments in the background;
+ * pinning: whose pin() to use, NULL without one. Starts to make warm_bytes of fresh segments in the background;
  * what is kept for users is bounded by cache_bytes, and by cache_segments, since each has a descriptor. NULL:
  * out of memory.
  */
-struct pool *pool_new(uv_loop_t *loop, struct workers *workers, const struct backend *gpu, uint64_t warm_bytes,
-                      uint64_t cache_bytes, unsigned cache_segments);
+struct pool *pool_new(uv_loop_t *loop, struct workers *workers, const struct backend *pinning,
+                      uint64_t warm_bytes, uint64_t cache_bytes, unsigned cache_segments);
 void pool_set_cache(struct pool *pool, uint64_t cache_bytes);
 
 /* What a segment of at least `bytes` takes. No overflow below 2^63. */

@@ -197,12 +197,12 @@ class Devices(unittest.TestCase):
         self.daemon.make("count", "0")
         self.daemon.start()
         self.assertEqual(self.names(), ["cpu"])
-        self.assertIn(b"no GPU: the simulation has no GPU", self.daemon.log())
+        self.assertIn(b"no gpu: the simulation has no GPU", self.daemon.log())
         self.assertEqual(self.daemon.stop(), 0)
         self.daemon.write_config(devices="gpu")
         with self.assertRaises(AssertionError):
             self.daemon.start()
-        self.assertIn(b"devices asks for a GPU, but the simulation has no GPU", self.daemon.log())
+        self.assertIn(b"devices asks for gpu, but the simulation has no GPU", self.daemon.log())
 
     def test_auto_goes_on_without_a_gpu_that_does_not_open(self):
         self.daemon.make("no-open")
