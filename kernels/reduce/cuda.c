@@ -70,9 +70,11 @@ static double strided_ns(const struct op_args *args)
 	double tiles = ceil((double)s.rows / REDUCE_TILE_ROWS) * s.splits;
 	double size = (double)dtype_size(x->dtype), apart, share = 0.4;
 
+	if (x->strides[x->rank - 1] == 1) /* lanes are far apart, and come back to each sector too late */
+		share = (double)x->shape[x->rank - 1] * size > 2 * sector ? 0.2 : 0.45;
 	for (uint32_t d = 0; d + 1 < x->rank; d++)
 		if (x->shape[d] > 1 && x->strides[d] == 1)
-			share = 0.7; /* so lanes are on neighbouring elements */
+			share = 0.7; /* lanes are on neighbouring elements */
 	apart = fmax(fmin(view_blocks(x, 32) * sector, (double)view_elements(x) * sector),
 	             (double)view_elements(x) * size);
 	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + (double)s.rows * ROW_NS +
