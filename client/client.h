@@ -30,6 +30,8 @@
 #define CLIENT_NEVER        INT64_MAX
 #define CLIENT_BLOCK_US     1000000 /* SO_RCVTIMEO of the socket */
 #define CLIENT_PREFIX_BYTES 16      /* room for the start of a Request: id, tag and length of its Submit */
+#define CLIENT_TAIL_BYTES   16      /* and for the last fields of that: prepare, only_prepare */
+#define CLIENT_ONE_OPS      8       /* jobs of one-op calls that are kept for calls with the same arguments */
 
 /* What to say when there are none left. */
 #define CLIENT_NO_FDS "this process is out of file descriptors; close some, or raise its limit (ulimit -n)"
@@ -130,6 +132,8 @@ struct kops {
 	int lost_status;            /* why the handle gave up; for kops_process() */
 	char daemon[CLIENT_NAME_BYTES + 1]; /* from Welcome */
 	uint64_t ops_max;
+	bool prepares;          /* knows prepared jobs */
+	uint64_t last_prepared; /* number of one */
 
 	uint64_t sequence; /* of the last request id */
 	struct packet *outbox, **outbox_end;
@@ -143,7 +147,9 @@ struct kops {
 	unsigned jobs_ended;
 	bool in_callback;
 	uint64_t last_buffer;
-	kops_job *one_op; /* blas.c reuses one job */
+	kops_job *one_op;                  /* blas.c makes its jobs in this one */
+	kops_job *one_ops[CLIENT_ONE_OPS]; /* those of late, which may come again; NULL: free places */
+	unsigned one_ops_next;             /* to be replaced */
 	char error[CLIENT_WHY_BYTES];
 
 	uint8_t data[MESSAGE_BYTES_MAX]; /* a datagram in the making or just read */
@@ -339,7 +345,12 @@ struct kops_job {
 	kops_callback *done;
 	void *user;
 
-	uint8_t *bytes; /* CLIENT_PREFIX_BYTES, the Submit without its ops, the ops */
+	unsigned submissions; /* with these ops */
+	uint64_t number;      /* under which it is to be prepared; 0: not yet */
+	bool prepared;        /* on this connection: sent by its number */
+	bool only_prepare;    /* by kops_job_prepare() */
+
+	uint8_t *bytes; /* CLIENT_PREFIX_BYTES, the Submit without its ops, the ops, CLIENT_TAIL_BYTES */
 	size_t options_end, bytes_len, bytes_cap;
 	size_t start; /* of the Request, within the prefix */
 	uint32_t n_ops;
@@ -357,8 +368,17 @@ struct kops_job {
 /* Forgets its ops, for use with others. Not while OUT. */
 void client_job_reset(kops_job *job);
 
-/* Sends an OUT job on the current connection. */
+/* Sends an OUT job on the current connection: by its number where it is prepared, else whole. */
 int client_job_send(kops_job *job);
+
+/* The connection is gone, and with it all that was prepared. */
+void client_job_unprepare(kops *k);
+
+/* Forgets it in the daemon too. */
+void client_job_forget_prepared(kops_job *job);
+
+/* Whether two jobs have the same options and ops. */
+bool client_job_is_same(const kops_job *a, const kops_job *b);
 
 /* A reply to a Submit. Phrase on a protocol violation. */
 const char *client_job_answered(kops *k, const Kops__V1__Reply *reply);

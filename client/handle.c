@@ -170,6 +170,7 @@ void kops_close(kops *k)
 {
 	if (!k || k->in_callback)
 		return;
+	client_job_unprepare(k); /* the end of the session forgets them all */
 	while (!list_is_empty(&k->jobs))
 		client_job_destroy(LIST_ENTRY(k->jobs.next, kops_job, node));
 	give_back(k);

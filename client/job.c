@@ -10,6 +10,10 @@
 #define TAG_REQUEST_ID     CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
 #define TAG_REQUEST_SUBMIT CLIENT_TAG(6, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
 #define TAG_SUBMIT_OPS     CLIENT_TAG(5, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+#define TAG_SUBMIT_PREPARE CLIENT_TAG(7, PROTOBUF_C_WIRE_TYPE_VARINT)
+#define TAG_SUBMIT_ONLY    CLIENT_TAG(8, PROTOBUF_C_WIRE_TYPE_VARINT)
+#define TAG_REQUEST_RUN    CLIENT_TAG(11, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+#define TAG_RUN_PREPARED   CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
 
 static void move_to(kops_job *job, enum job_state to)
 {
@@ -102,6 +106,9 @@ static void forget_operands(kops_job *job)
 void client_job_reset(kops_job *job)
 {
 	assert(job->state != JOB_OUT);
+	client_job_forget_prepared(job);
+	job->number = 0;
+	job->submissions = 0;
 	forget_operands(job);
 	job->bytes_len = job->options_end;
 	job->n_ops = 0;
@@ -114,9 +121,13 @@ void client_job_destroy(kops_job *job)
 	if (job->state == JOB_OUT)
 		for (size_t i = 0; i < job->n_operands; i++)
 			job->operands[i].view.buffer->operands_out--;
+	client_job_forget_prepared(job);
 	forget_operands(job);
 	if (job->k->one_op == job)
 		job->k->one_op = NULL;
+	for (unsigned i = 0; i < CLIENT_ONE_OPS; i++)
+		if (job->k->one_ops[i] == job)
+			job->k->one_ops[i] = NULL;
 	list_remove(&job->out);
 	list_remove(&job->node);
 	free(job->operands);
@@ -191,7 +202,7 @@ static int append_op(kops_job *job, const Kops__V1__Op *op)
 	if (job->bytes_len + frame + size > MESSAGE_BYTES_MAX)
 		return client_fail(job->k, KOPS_E_INVALID, "the job is full: its message would pass %d bytes",
 		                   MESSAGE_BYTES_MAX);
-	int status = reserve_bytes(job, frame + size);
+	int status = reserve_bytes(job, frame + size + CLIENT_TAIL_BYTES);
 	if (status < 0)
 		return status;
 	uint8_t *at = job->bytes + job->bytes_len;
@@ -338,23 +349,102 @@ int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind
 /* ---- Out ---- */
 
 /* Writes the start of the Request, which ends where the Submit's bytes begin. */
-static void set_prefix(kops_job *job)
+static void set_prefix(kops_job *job, size_t submit_bytes)
 {
 	uint8_t prefix[CLIENT_PREFIX_BYTES];
 	size_t n = 0;
 	prefix[n++] = TAG_REQUEST_ID;
 	n += client_put_varint(prefix + n, job->id);
 	prefix[n++] = TAG_REQUEST_SUBMIT;
-	n += client_put_varint(prefix + n, job->bytes_len - CLIENT_PREFIX_BYTES);
+	n += client_put_varint(prefix + n, submit_bytes);
 	job->start = CLIENT_PREFIX_BYTES - n;
 	memcpy(job->bytes + job->start, prefix, n);
+}
+
+/* The fields behind the ops, and their length. */
+static size_t set_tail(kops_job *job)
+{
+	uint8_t *at = job->bytes + job->bytes_len;
+	size_t n = 0;
+	if (job->number == 0 || !job->k->prepares)
+		return 0;
+	at[n++] = TAG_SUBMIT_PREPARE;
+	n += client_put_varint(at + n, job->number);
+	if (job->only_prepare) {
+		at[n++] = TAG_SUBMIT_ONLY;
+		at[n++] = 1;
+	}
+	return n;
+}
+
+static int send_run(kops_job *job)
+{
+	uint8_t run[CLIENT_PREFIX_BYTES], data[2 * CLIENT_PREFIX_BYTES];
+	size_t run_bytes = 0, n = 0;
+	run[run_bytes++] = TAG_RUN_PREPARED;
+	run_bytes += client_put_varint(run + run_bytes, job->number);
+	data[n++] = TAG_REQUEST_ID;
+	n += client_put_varint(data + n, job->id);
+	data[n++] = TAG_REQUEST_RUN;
+	n += client_put_varint(data + n, run_bytes);
+	memcpy(data + n, run, run_bytes);
+	return client_send(job->k, data, n + run_bytes, -1, job);
 }
 
 int client_job_send(kops_job *job)
 {
 	if (job->doom)
 		return 0;
-	return client_send(job->k, job->bytes + job->start, job->bytes_len - job->start, -1, job);
+	if (job->prepared)
+		return send_run(job);
+	size_t end = job->bytes_len + set_tail(job);
+	if (end > MESSAGE_BYTES_MAX) /* no room for the tail: it is sent whole each time */
+		end = job->bytes_len;
+	set_prefix(job, end - CLIENT_PREFIX_BYTES);
+	return client_send(job->k, job->bytes + job->start, end - job->start, -1, job);
+}
+
+/* ---- Prepared jobs ---- */
+
+void client_job_unprepare(kops *k)
+{
+	k->prepares = false;
+	for (struct list *at = k->jobs.next; at != &k->jobs; at = at->next)
+		LIST_ENTRY(at, kops_job, node)->prepared = false;
+}
+
+void client_job_forget_prepared(kops_job *job)
+{
+	Kops__V1__Forget forget = KOPS__V1__FORGET__INIT;
+	Kops__V1__Request request = KOPS__V1__REQUEST__INIT;
+	if (!job->prepared)
+		return;
+	job->prepared = false;
+	forget.prepared = job->number;
+	request.body_case = KOPS__V1__REQUEST__BODY_FORGET;
+	request.forget = &forget;
+	client_send_silent(job->k, &request);
+}
+
+bool client_job_is_same(const kops_job *a, const kops_job *b)
+{
+	return a->bytes_len == b->bytes_len &&
+	       memcmp(a->bytes + CLIENT_PREFIX_BYTES, b->bytes + CLIENT_PREFIX_BYTES,
+	              a->bytes_len - CLIENT_PREFIX_BYTES) == 0;
+}
+
+int kops_job_prepare(kops_job *job)
+{
+	kops *k = job->k;
+	int status = client_may_wait(k);
+	if (status == 0 && k->state != LINK_UP) /* what the daemon can do is in its Welcome */
+		status = kops_ping(k);
+	if (status < 0 || job->prepared || !k->prepares)
+		return status;
+	job->only_prepare = true;
+	status = kops_run(job);
+	job->only_prepare = job->state == JOB_OUT; /* after a timeout its answer may still come */
+	return status;
 }
 
 static void use_buffers(kops_job *job)
@@ -388,7 +478,7 @@ static int may_submit(kops_job *job)
 	return 0;
 }
 
-static void prepare(kops_job *job, kops_callback *done, void *user)
+static void begin(kops_job *job, kops_callback *done, void *user)
 {
 	job->id = client_new_id(job->k, CLIENT_JOB);
 	job->done = done;
@@ -399,7 +489,9 @@ static void prepare(kops_job *job, kops_callback *done, void *user)
 	job->doom = 0;
 	job->retry_after_us = 0;
 	job->error[0] = 0;
-	set_prefix(job);
+	job->submissions++;
+	if (job->number == 0 && (job->submissions > 1 || job->only_prepare))
+		job->number = ++job->k->last_prepared;
 }
 
 int kops_submit(kops_job *job, kops_callback *done, void *user)
@@ -408,7 +500,7 @@ int kops_submit(kops_job *job, kops_callback *done, void *user)
 	int status = may_submit(job);
 	if (status < 0)
 		return status;
-	prepare(job, done, user);
+	begin(job, done, user);
 	client_link_want(k);
 	if (client_can_send(k))
 		status = client_job_send(job);
@@ -516,8 +608,10 @@ const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
 	if (reply->status == 0 && reply->body_case != KOPS__V1__REPLY__BODY_RECEIPT)
 		return "a job's reply without a receipt";
 	k->pause_us = 0;
-	if (reply->status == 0)
+	if (reply->status == 0) {
 		job->has_receipt = client_receipt_keep(job, reply->receipt) == 0;
+		job->prepared = reply->receipt->prepared && job->number > 0;
+	}
 	job->retry_after_us = reply->retry_after_us;
 	client_job_end(job, reply->status, reply->message, reply);
 	return NULL;
@@ -547,7 +641,8 @@ void client_job_unsend(kops *k, bool died)
 	client_repeat_decide(k);
 	for (struct list *at = k->out.next; at != &k->out; at = at->next) {
 		kops_job *job = LIST_ENTRY(at, kops_job, out);
-		if (!job->repeatable)
+		if (!job->repeatable ||
+		    job->only_prepare) /* another daemon may not know how, and would run it */
 			job->doom = KOPS_E_INTERRUPTED;
 		else if (job->cancelled)
 			job->doom = KOPS_E_CANCELLED;
@@ -557,6 +652,8 @@ void client_job_unsend(kops *k, bool died)
 
 static const char *doom_sentence(const kops_job *job)
 {
+	if (job->only_prepare)
+		return "kopsd restarted while this job was to be prepared; prepare it again";
 	if (job->doom == KOPS_E_CANCELLED)
 		return "the job was cancelled while there was no connection to kopsd";
 	if (job->deaths >= CLIENT_DEATHS_MAX)

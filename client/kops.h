@@ -313,7 +313,8 @@ typedef void kops_callback(kops_job *job, int status, void *user);
 /*
  * Sends the job, or queues it to be sent. Does not wait, even when the socket is full or the daemon is away.
  * done may be NULL. Its buffers may be freed meanwhile; see kops_free(). A finished job may be submitted
- * again with the same ops.
+ * again with the same ops, on whatever its buffers hold then. Do so where you can: the daemon prepares a job
+ * that comes a second time, and from the third on a run costs little more than a message each way.
  * KOPS_E_INVALID for a job without ops or with a freed buffer, KOPS_E_STATE when it is out already,
  * KOPS_E_NOMEM, KOPS_E_SYSTEM.
  */
@@ -325,6 +326,15 @@ int kops_submit(kops_job *job, kops_callback *done, void *user);
  * KOPS_E_STATE for a job that was never submitted.
  */
 int kops_wait(kops_job *job, int timeout_ms);
+
+/*
+ * Has the daemon check and plan the job now, and run nothing, so that its first run is as fast as later ones.
+ * Waits. kops_job_receipt() then tells device and kernels; its times mean nothing. Ops cannot be added any
+ * more. Errors are those that the job would have; KOPS_E_QUOTA where the daemon has no room to keep it (it can
+ * be submitted all the same); KOPS_E_INTERRUPTED after a restart in between. Does nothing where the daemon
+ * prepares no jobs.
+ */
+int kops_job_prepare(kops_job *job);
 
 /*
  * kops_submit() without a callback, then kops_wait() with the handle's timeout. Waits. On KOPS_E_TIMEOUT it

@@ -129,6 +129,7 @@ static bool disconnect(kops *k)
 	bool died = k->state == LINK_BROKEN && k->hello == 0 && !k->draining;
 	client_outbox_clear(k);
 	client_link_hang_up(k);
+	client_job_unprepare(k);
 	k->draining = false;
 	k->hello = 0;
 	if (k->call)
@@ -193,6 +194,7 @@ void client_link_answered(kops *k, const Kops__V1__Reply *reply)
 		snprintf(k->daemon, sizeof k->daemon, "%s", reply->welcome->daemon);
 		if (reply->welcome->max_ops > 0)
 			k->ops_max = reply->welcome->max_ops;
+		k->prepares = reply->welcome->prepares;
 		client_waiter_end(k->greeting, 0, NULL, reply);
 	}
 }

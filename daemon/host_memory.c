@@ -52,6 +52,19 @@ static bool read_host(struct limit *ret)
 	return total > 0;
 }
 
+bool host_memory_can_swap(void)
+{
+	FILE *file = open_file("/proc/meminfo");
+	unsigned long long swap = 1;
+	char line[LINE_BYTES];
+
+	while (file && fgets(line, sizeof line, file))
+		sscanf(line, "SwapTotal: %llu", &swap);
+	if (file)
+		fclose(file);
+	return swap > 0;
+}
+
 /* ---- Memory cgroups ---- */
 
 /* The names of the two versions' files. */

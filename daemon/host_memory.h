@@ -27,6 +27,9 @@ uint64_t host_memory_total(void);
 /* What a claim may have now, the open ones taken off; UINT64_MAX where it cannot be known. */
 uint64_t host_memory_room(void);
 
+/* Whether the host has swap: then any page may have to come from a disk. */
+bool host_memory_can_swap(void);
+
 /* ---- For tests ---- */
 
 /* The same for a made-up host: where /proc and /sys are, NULL for the real ones. Not while others use this. */

@@ -125,6 +125,7 @@ static void load(struct keeper *k, unsigned i)
 
 void keeper_reload(struct keeper *k)
 {
+	k->engine->plans++;
 	for (unsigned i = 0; i < k->engine->n_devices; i++) {
 		struct engine_device *d = &k->engine->devices[i];
 		bool wanted = k->engine->config->autotune && device_backend(d->device)->rivals;

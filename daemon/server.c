@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "device/devices.h"
+#include "host_memory.h"
 #include "job/admit.h"
 #include "log.h"
 #include "notify.h"
@@ -333,6 +334,7 @@ static void init_engine(struct server *s)
 	e->accounts.config = &s->config;
 	e->accounts.sched = &e->sched;
 	e->accounts.turns = &s->sessions.turns;
+	e->can_swap = host_memory_can_swap();
 	e->progress = progress;
 	e->watch_runs = watch_runs;
 	e->learned_something = learned_something;

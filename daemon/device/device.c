@@ -519,6 +519,20 @@ void device_submit(struct device *d, struct device_work *work)
 		look_out(d);
 }
 
+/* With nothing in its inbox the device's thread leaves the backend alone. */
+bool device_run_now(struct device *d, struct device_work *work)
+{
+	if (d->work_out || device_can_hang(d))
+		return false;
+	work->run->pause_at_ns = NULL;
+	d->backend->start(d->dev, work->run);
+	d->backend->poll(d->dev);
+	d->oldest_ns = clock_ns();
+	d->stats.busy_us += work->run->slice_us;
+	work->done(work);
+	return true;
+}
+
 int device_plan(const struct device *d, struct run *run)
 {
 	return d->backend->plan(d->dev, run);

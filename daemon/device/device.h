@@ -45,6 +45,13 @@ void device_close(struct device *device);
 void device_submit(struct device *device, struct device_work *work);
 
 /*
+ * Instead, where the device computes at once and has nothing to do: the run is through when this returns, and
+ * done() was called. Saves two changes of thread, which take longer than a short run; the loop waits for it.
+ * False: not here or not now. Loop thread.
+ */
+bool device_run_now(struct device *device, struct device_work *work);
+
+/*
  * The run that a device of the kind that computes at once is at pauses before its next part when this time has
  * come. Each run starts without. Loop thread.
  */

@@ -28,10 +28,12 @@ struct account {
 	uint64_t unread_bytes; /* of replies in its sessions' outboxes */
 	unsigned sessions, jobs, buffers;
 	uint64_t bytes[ACCOUNT_KINDS];
-	struct sched_flow flow;        /* its jobs, on the devices */
-	struct sched_flow memory_flow; /* its memory, in worker threads */
-	struct turns_user turns;       /* its requests, on the loop */
-	struct closing *closing;       /* descriptors to be closed next; NULL: none */
+	struct sched_flow flow;           /* its jobs, on the devices */
+	struct sched_flow memory_flow;    /* its memory, in worker threads */
+	struct turns_user turns;          /* its requests, on the loop */
+	struct prepared *newest, *oldest; /* prepared jobs that are ready, by last use */
+	uint64_t prepared_bytes;          /* of all its prepared jobs */
+	struct closing *closing;          /* descriptors to be closed next; NULL: none */
 	unsigned closings_out;
 };
 

@@ -46,6 +46,7 @@ struct buffer {
 	void (*settled)(struct buffer *buffer);
 	void (*gone)(struct buffer *buffer);
 	struct session *session, *drop_session;
+	unsigned prepared_uses; /* by prepared jobs that are ready */
 	struct buffer *next_pending, *next_dropped;
 	uint64_t request, drop_request;
 	struct device_work device_work;

@@ -1,6 +1,7 @@
 #include "job/finish.h"
 
 #include "host_memory.h"
+#include "job/prepared.h"
 
 /* ---- Deadlines ---- */
 
@@ -53,7 +54,7 @@ static void end_trial(struct job *job, enum job_state state)
 	job->engine->learned_something(job->engine);
 }
 
-/* Out of the scheduler already; the job is gone afterwards. */
+/* Out of the scheduler already; the job is gone afterwards, or ready again. */
 static void end(struct job *job, enum job_state state, int status, const char *why)
 {
 	struct engine *e = job->engine;
@@ -63,13 +64,17 @@ static void end(struct job *job, enum job_state state, int status, const char *w
 	if (e->suspect == job)
 		e->suspect = NULL;
 	end_trial(job, state);
-	job_leave_queue(job);
+	if (!job->prepared)
+		job_leave_queue(job);
 	job->account->jobs--;
 	if (state != JOB_DONE)
 		undo_fills(job);
 	if (job->answer)
 		job->answer(job, status, why);
-	job_free(job);
+	if (job->prepared)
+		prepared_job_ended(job);
+	else
+		job_free(job);
 	e->progress(e);
 }
 

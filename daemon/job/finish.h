@@ -4,10 +4,10 @@
 
 #include "job/job.h"
 
-/* Its device is through with it, at its end or by a failure. Frees the job. */
+/* Its device is through with it, at its end or by a failure. Frees the job, or makes it READY. */
 void job_finish(struct job *job);
 
-/* Ends a job that is QUEUED: cancelled, expired, spoiled by a buffer. Frees the job. */
+/* Ends a job that is QUEUED: cancelled, expired, spoiled by a buffer. Frees the job, or makes it READY. */
 void job_end_queued(struct job *job, enum job_state state, int status, const char *why);
 
 /* Ends a PAUSED job whose session has gone, once the device has forgotten it. Frees the job. */

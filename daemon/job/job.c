@@ -8,7 +8,11 @@
 bool job_may_move(enum job_state from, enum job_state to)
 {
 	static const bool allowed[JOB_CANCELLED + 1][JOB_CANCELLED + 1] = {
-	    [JOB_NEW] = {[JOB_QUEUED] = true},
+	    [JOB_NEW] = {[JOB_QUEUED] = true, [JOB_READY] = true},
+	    [JOB_READY] = {[JOB_QUEUED] = true},
+	    [JOB_DONE] = {[JOB_READY] = true},
+	    [JOB_FAILED] = {[JOB_READY] = true},
+	    [JOB_CANCELLED] = {[JOB_READY] = true},
 	    [JOB_QUEUED] = {[JOB_RUNNING] = true, [JOB_FAILED] = true, [JOB_CANCELLED] = true},
 	    [JOB_RUNNING] = {[JOB_PAUSED] = true, [JOB_DONE] = true, [JOB_FAILED] = true},
 	    [JOB_PAUSED] = {[JOB_RUNNING] = true, [JOB_CANCELLED] = true},
@@ -29,10 +33,12 @@ void job_move(struct job *job, enum job_state to)
 struct job *job_new(struct engine *engine, struct account *account, unsigned n_ops)
 {
 	size_t ops_bytes = n_ops * sizeof(struct run_op);
-	struct job *job = calloc(1, sizeof *job + ops_bytes + n_ops * OP_VIEWS_MAX * sizeof(struct job_buffer));
+	size_t bytes = sizeof(struct job) + ops_bytes + n_ops * OP_VIEWS_MAX * sizeof(struct job_buffer);
+	struct job *job = calloc(1, bytes);
 
 	if (!job)
 		return NULL;
+	job->bytes = bytes;
 	job->engine = engine;
 	job->account = account;
 	account_ref(account);

@@ -1,7 +1,7 @@
 /*
  * job.h: ops that a client sent in one message, from arrival to answer. Loop thread only.
  *
- *     NEW → QUEUED → RUNNING ─→ DONE
+ *     NEW → QUEUED → RUNNING ─→ DONE          (one that is prepared: → READY → QUEUED …; prepared.h)
  *      │       │       ⇅   └────→ FAILED
  *      │       │     PAUSED ────→ CANCELLED  (the session gone)
  *      │       ├────→ CANCELLED  (Cancel, the session gone)
@@ -19,14 +19,15 @@
 #ifndef KOPS_JOB_H
 #define KOPS_JOB_H
 
+#include "idmap.h"
 #include "job/buffer.h"
 #include "job/engine.h"
-#include "job/idmap.h"
 #include "job/scheduler.h"
 
+struct prepared;
 struct session;
 
-enum job_state { JOB_NEW, JOB_QUEUED, JOB_RUNNING, JOB_PAUSED, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
+enum job_state { JOB_NEW, JOB_READY, JOB_QUEUED, JOB_RUNNING, JOB_PAUSED, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 
 struct job_buffer {
 	struct buffer *buffer;
@@ -60,10 +61,12 @@ struct job {
 	void (*answer)(struct job *job, int status, const char *why);
 	struct session *session;
 	uint64_t arrived_ns, started_ns, deadline_ns;
-	uint64_t resumed_ns;    /* last handed to its device */
-	uint64_t shape;         /* marks_shape() */
-	bool is_suspect;        /* such a job was at work when kopsd died: it runs alone */
-	uint64_t claimed_bytes; /* host memory for pages that it is the first to touch */
+	uint64_t resumed_ns;       /* last handed to its device */
+	uint64_t shape;            /* marks_shape() */
+	bool is_suspect;           /* such a job was at work when kopsd died: it runs alone */
+	uint64_t claimed_bytes;    /* host memory for pages that it is the first to touch */
+	struct prepared *prepared; /* it goes on to be ready when it has ended; NULL: it is freed */
+	size_t bytes;              /* of this */
 	struct job *next_expiring, **prev_expiring;
 	struct job *next_out;    /* of those that its device has, in order */
 	struct job *next_paused; /* of those that its device holds memory for */
@@ -78,7 +81,7 @@ void job_move(struct job *job, enum job_state to);
 
 /* A NEW job of n_ops for a user. NULL: out of memory. */
 struct job *job_new(struct engine *engine, struct account *account, unsigned n_ops);
-/* Frees a job that is NEW or has ended. */
+/* Frees a job that is NEW or READY, or has ended. */
 void job_free(struct job *job);
 
 /* Notes that the job uses a buffer and takes a reference, once per buffer. */

@@ -158,10 +158,8 @@ static void name_op(struct request *r, unsigned index, unsigned n_ops, const str
 	         sentence);
 }
 
-int bind_job(struct request *r, struct job *job)
+int bind_job(struct request *r, const Kops__V1__Submit *submit, struct job *job)
 {
-	const Kops__V1__Submit *submit = r->msg->submit;
-
 	for (unsigned i = 0; i < submit->n_ops; i++) {
 		int rc = bind_op(r, job, i, submit->ops[i]);
 		if (rc < 0) {

@@ -8,6 +8,6 @@
 
 /* The job has as many ops as the message. What the wire or an op forbids is refused with its code and a
  * sentence in r->why, which names the op where there are several. */
-int bind_job(struct request *r, struct job *job);
+int bind_job(struct request *r, const Kops__V1__Submit *submit, struct job *job);
 
 #endif

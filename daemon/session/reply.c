@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "job/prepared.h"
 #include "kops_types.h"
 #include "log.h"
 #include "status.h"
@@ -53,40 +54,82 @@ static void shorten(const Kops__V1__Reply *reply, Kops__V1__Receipt *receipt)
 		receipt->ops[i]->passed_over = (char *)"";
 }
 
-void reply_receipt(const struct job *job)
+static void fill_op(const struct run_op *op, bool learning, Kops__V1__OpReceipt *ret)
+{
+	struct cost cost;
+
+	op->args.op->cost(&op->args, &cost);
+	*ret = (Kops__V1__OpReceipt)KOPS__V1__OP_RECEIPT__INIT;
+	ret->op = (char *)op->args.op->name;
+	ret->kernel = (char *)(op->kernel ? op->kernel->name : "");
+	ret->why = (char *)op->why;
+	ret->flops = cost.flops;
+	ret->bytes = cost.bytes;
+	ret->compute_us = op->compute_us;
+	ret->passed_over = (char *)op->passed_over;
+	ret->larger_errors = op->larger_errors;
+	ret->learning = learning;
+}
+
+static void fill_times(const struct job *job, Kops__V1__Receipt *ret)
+{
+	const struct run *run = &job->run;
+
+	ret->queue_us = clock_us(job->arrived_ns, job->started_ns);
+	ret->upload_us = run->upload_us;
+	ret->compute_us = run->compute_us;
+	ret->download_us = run->download_us;
+	ret->total_us = clock_us(job->arrived_ns, clock_ns());
+	ret->prepared = job->prepared != NULL;
+}
+
+static void send_receipt(const struct job *job, Kops__V1__Receipt *receipt)
 {
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+
+	reply.id = job->id;
+	reply.body_case = KOPS__V1__REPLY__BODY_RECEIPT;
+	reply.receipt = receipt;
+	shorten(&reply, receipt);
+	reply_send(job->session, &reply, -1);
+}
+
+/* What has been told once is not told again. */
+static void reply_as_before(const struct job *job)
+{
+	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;
+	double us[MESSAGE_OPS_MAX];
+
+	fill_times(job, &receipt);
+	receipt.as_before = true;
+	receipt.ops_us = us;
+	for (unsigned i = 0; i < job->run.n_ops; i++) {
+		us[i] = job->ops[i].compute_us;
+		if (us[i] > 0)
+			receipt.n_ops_us = job->run.n_ops;
+	}
+	send_receipt(job, &receipt);
+}
+
+void reply_receipt(const struct job *job)
+{
 	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;
 	Kops__V1__OpReceipt parts[MESSAGE_OPS_MAX], *pointers[MESSAGE_OPS_MAX];
 	const struct run *run = &job->run;
 
+	if (job->prepared && job->prepared->is_told) {
+		reply_as_before(job);
+		return;
+	}
+	fill_times(job, &receipt);
 	for (unsigned i = 0; i < run->n_ops; i++) {
-		const struct run_op *op = &run->ops[i];
-		struct cost cost;
-		op->args.op->cost(&op->args, &cost);
-		parts[i] = (Kops__V1__OpReceipt)KOPS__V1__OP_RECEIPT__INIT;
-		parts[i].op = (char *)op->args.op->name;
-		parts[i].kernel = (char *)(op->kernel ? op->kernel->name : "");
-		parts[i].why = (char *)op->why;
-		parts[i].flops = cost.flops;
-		parts[i].bytes = cost.bytes;
-		parts[i].compute_us = op->compute_us;
-		parts[i].passed_over = (char *)op->passed_over;
-		parts[i].larger_errors = op->larger_errors;
-		parts[i].learning = !job->settled;
+		fill_op(&run->ops[i], !job->settled, &parts[i]);
 		pointers[i] = &parts[i];
 	}
 	receipt.device = (char *)device_name(job_device(job)->device);
-	receipt.queue_us = clock_us(job->arrived_ns, job->started_ns);
-	receipt.upload_us = run->upload_us;
-	receipt.compute_us = run->compute_us;
-	receipt.download_us = run->download_us;
-	receipt.total_us = clock_us(job->arrived_ns, clock_ns());
 	receipt.n_ops = run->n_ops;
 	receipt.ops = pointers;
-	reply.id = job->id;
-	reply.body_case = KOPS__V1__REPLY__BODY_RECEIPT;
-	reply.receipt = &receipt;
-	shorten(&reply, &receipt);
-	reply_send(job->session, &reply, -1);
+	send_receipt(job, &receipt);
+	if (job->prepared)
+		job->prepared->is_told = job->settled;
 }

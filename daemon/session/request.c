@@ -43,9 +43,9 @@ static int perform(struct request *r, char why[WHY_BYTES])
 	rc = verb->handle(r);
 	if (rc == 0)
 		return 0;
-	log_debug("session %" PRIu64 " request %" PRIu64 ": %s: %s: %s", r->session->serial, r->msg->id,
-	          verb->name, status_name(rc), r->why[0] ? r->why : status_text(rc));
-	reply_error(r->session, r->msg->id, rc, r->why, r->retry_after_us);
+	log_debug("session %" PRIu64 " request %" PRIu64 ": %s: %s: %s", r->session->serial, r->id, verb->name,
+	          status_name(rc), r->why[0] ? r->why : status_text(rc));
+	reply_error(r->session, r->id, rc, r->why, r->retry_after_us);
 	if (r->session->state == SESSION_GREETING) {
 		snprintf(why, WHY_BYTES, "Hello refused: %.200s", r->why);
 		return KOPS_E_PROTOCOL;
@@ -64,6 +64,7 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 	r.msg = (const Kops__V1__Request *)message_unpack(&kops__v1__request__descriptor, all->in, len,
 	                                                  MESSAGE_UNKNOWN_REFUSED, &all->arena, &refusal);
 	if (r.msg) {
+		r.id = r.msg->id;
 		rc = perform(&r, why);
 	} else {
 		snprintf(why, WHY_BYTES, "%s", refusal);

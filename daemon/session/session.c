@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "job/admit.h"
+#include "job/prepared.h"
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 static void open_session(struct session *s);
@@ -391,6 +392,7 @@ void session_close(struct session *s, const char *why)
 	forget_pings(s);
 	forget_drops(s);
 	forget_allocs(s);
+	prepared_forget_all(&s->prepared);
 	drop_jobs(s);
 	drop_buffers(s);
 	while (s->outbox)

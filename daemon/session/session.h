@@ -10,8 +10,8 @@
 #ifndef KOPS_SESSION_H
 #define KOPS_SESSION_H
 
+#include "idmap.h"
 #include "job/engine.h"
-#include "job/idmap.h"
 #include "log.h"
 #include "message.h"
 #include "turns.h"
@@ -71,6 +71,7 @@ struct session {
 	struct idmap buffers;   /* id → struct buffer */
 	struct idmap jobs;      /* request id → struct job, unanswered */
 	struct idmap queues;    /* id → struct job_queue */
+	struct idmap prepared;  /* number → struct prepared */
 	struct buffer *pending; /* whose Alloc is unanswered; maybe dropped already */
 	struct buffer *dropped; /* whose Drop is unanswered */
 	unsigned n_dropped;     /* of these: they count against max-buffers until answered */

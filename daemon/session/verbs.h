@@ -12,6 +12,7 @@
 
 struct request {
 	struct session *session;
+	uint64_t id;
 	const Kops__V1__Request *msg; /* in the arena: gone with the request */
 	int *fds;                     /* -1 where taken over */
 	unsigned n_fds;
@@ -24,7 +25,7 @@ struct request {
 #include "session/verbs.def"
 #undef X
 
-/* verb_ping.c: a canary has come back: answers the Pings that waited for all of them. */
+/* verb/ping.c: a canary has come back: answers the Pings that waited for all of them. */
 void sessions_canaries_back(struct sessions *all);
 
 #endif

@@ -35,14 +35,15 @@ STATUS_NAME = {0: "OK", **{-code: name for name, code in STATUS.items()}}
 SCHEMA = {
     "Request": {"id": (1, "u"), "hello": (2, "Hello"), "import": (3, "Import"), "alloc": (4, "Alloc"),
                 "drop": (5, "Drop"), "submit": (6, "Submit"), "cancel": (7, "Cancel"),
-                "describe": (8, "Empty"), "stats": (9, "Empty"), "ping": (10, "Empty")},
+                "describe": (8, "Empty"), "stats": (9, "Empty"), "ping": (10, "Empty"), "run": (11, "Run"),
+                "forget": (12, "Forget")},
     "Reply": {"id": (1, "u"), "status": (2, "s"), "message": (3, "t"), "retry_after_us": (4, "u"),
               "welcome": (5, "Welcome"), "lent": (6, "Lent"), "receipt": (7, "Receipt"),
               "description": (8, "Description"), "statistics": (9, "Statistics"), "pong": (10, "Pong")},
     "Empty": {},
     "Hello": {"version_min": (1, "u"), "version_max": (2, "u"), "client": (3, "t")},
     "Welcome": {"version": (1, "u"), "daemon": (2, "t"), "max_datagram_bytes": (3, "u"), "max_ops": (4, "u"),
-                "max_buffers": (5, "u"), "max_jobs": (6, "u")},
+                "max_buffers": (5, "u"), "max_jobs": (6, "u"), "prepares": (7, "u")},
     "Import": {"buffer": (1, "u"), "bytes": (2, "u"), "read_only": (3, "u")},
     "Alloc": {"buffer": (1, "u"), "bytes": (2, "u"), "kind": (3, "u"), "device": (4, "t"), "lost": (5, "u")},
     "Lent": {"bytes": (1, "u"), "device": (2, "t")},
@@ -60,12 +61,15 @@ SCHEMA = {
     "Op": {"kernel": (1, "t"), "gemm": (2, "Gemm"), "softmax": (3, "Softmax"), "transpose": (4, "Transpose"),
            "add": (5, "Add"), "copy": (6, "Copy"), "fma": (7, "Fma"), "reduce": (8, "Reduce")},
     "Submit": {"queue": (1, "u"), "priority": (2, "u"), "device": (3, "t"), "deadline_us": (4, "u"),
-               "ops": (5, "*Op"), "timed": (6, "u")},
+               "ops": (5, "*Op"), "timed": (6, "u"), "prepare": (7, "u"), "only_prepare": (8, "u")},
+    "Run": {"prepared": (1, "u"), "deadline_us": (2, "u")},
+    "Forget": {"prepared": (1, "u")},
     "OpReceipt": {"op": (1, "t"), "kernel": (2, "t"), "why": (3, "t"), "flops": (4, "d"), "bytes": (5, "d"),
-                  "compute_us": (6, "d"), "passed_over": (7, "t"), "learning": (10, "b"),
+                  "compute_us": (6, "d"), "passed_over": (7, "t"), "learning": (10, "u"),
                   "larger_errors": (9, "u")},
     "Receipt": {"device": (1, "t"), "queue_us": (2, "d"), "upload_us": (3, "d"), "compute_us": (4, "d"),
-                "download_us": (5, "d"), "total_us": (6, "d"), "ops": (7, "*OpReceipt")},
+                "download_us": (5, "d"), "total_us": (6, "d"), "ops": (7, "*OpReceipt"), "prepared": (8, "u"), "as_before": (9, "u"),
+                "ops_us": (10, "*d")},
     "Cancel": {"job": (1, "u")},
     "Device": {"name": (1, "t"), "description": (2, "t"), "memory_bytes": (3, "u"), "disabled_rows": (4, "t"),
                "cache_bytes": (5, "u")},
@@ -164,6 +168,8 @@ def decode_value(kind, wire, data, at):
     part = data[at:at + size]
     if len(part) != size:
         raise ValueError("truncated")
+    if kind == "d":  # packed
+        return list(struct.unpack(f"<{size // 8}d", part)), at + size
     return (part.decode() if kind == "t" else decode(kind, part)), at + size
 
 
@@ -176,7 +182,9 @@ def decode(name, data):
         tag, at = read_varint(data, at)
         key, kind = fields[tag >> 3]
         value, at = decode_value(kind.lstrip("*"), tag & 7, data, at)
-        if kind[0] == "*":
+        if kind == "*d":
+            message[key] += value
+        elif kind[0] == "*":
             message[key].append(value)
         else:
             message[key] = value
@@ -385,14 +393,23 @@ class Client:
         self.maps.pop(buffer, None)
         self.call("drop", {"buffer": buffer})
 
-    def start_submit(self, ops, queue=0, priority=NORMAL, device="", deadline_us=0, timed=0, id=None):
+    def start_submit(self, ops, queue=0, priority=NORMAL, device="", deadline_us=0, timed=0, prepare=0, only_prepare=0,
+                     id=None):
         ops = ops if isinstance(ops, list) else [ops]
         return self.start("submit", {"queue": queue, "priority": priority, "device": device,
-                                     "deadline_us": deadline_us, "ops": ops, "timed": timed}, id=id)
+                                     "deadline_us": deadline_us, "ops": ops, "timed": timed, "prepare": prepare,
+                                     "only_prepare": only_prepare}, id=id)
 
     def submit(self, ops, **options):
         """The receipt."""
         return self.wait(self.start_submit(ops, **options))["receipt"]
+
+    def run(self, prepared, **options):
+        """The receipt."""
+        return self.call("run", {"prepared": prepared, **options})["receipt"]
+
+    def forget(self, prepared):
+        self.call("forget", {"prepared": prepared})
 
     def cancel(self, job):
         self.call("cancel", {"job": job})

@@ -49,6 +49,7 @@ struct fake {
 	struct message_arena arena;
 	/* For scripts to leave things in. */
 	int memfd;
+	bool prepares; /* set before it greets */
 	uint64_t ids[16];
 	unsigned count; /* or, for fake_wait(), how far it is */
 	uint8_t saved[MESSAGE_BYTES_MAX];
@@ -204,11 +205,34 @@ static inline void fake_receipt(struct fake *f, uint64_t id)
 	fake_send(f, &reply, -1);
 }
 
+/* Of a job that is prepared: with all words, or as before. */
+static inline void fake_receipt_prepared(struct fake *f, uint64_t id, bool as_before, double us)
+{
+	Kops__V1__OpReceipt op = KOPS__V1__OP_RECEIPT__INIT, *ops[] = {&op};
+	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	op.op = "gemm", op.kernel = "fake", op.why = "it is the only one", op.compute_us = us;
+	receipt.prepared = true;
+	receipt.as_before = as_before;
+	receipt.total_us = us;
+	if (as_before) {
+		receipt.n_ops_us = 1, receipt.ops_us = &us;
+	} else {
+		receipt.device = "cpu";
+		receipt.n_ops = 1, receipt.ops = ops;
+	}
+	reply.id = id;
+	reply.body_case = KOPS__V1__REPLY__BODY_RECEIPT;
+	reply.receipt = &receipt;
+	fake_send(f, &reply, -1);
+}
+
 static inline void fake_welcome(struct fake *f, uint64_t id, uint32_t version)
 {
 	Kops__V1__Welcome welcome = KOPS__V1__WELCOME__INIT;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	welcome.version = version, welcome.daemon = "kopsd fake", welcome.max_ops = 4;
+	welcome.prepares = f->prepares;
 	reply.id = id;
 	reply.body_case = KOPS__V1__REPLY__BODY_WELCOME;
 	reply.welcome = &welcome;

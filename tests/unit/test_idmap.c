@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "job/idmap.h"
+#include "idmap.h"
 #include "kops.h"
 #include "seed.h"
 

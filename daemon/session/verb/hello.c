@@ -1,4 +1,4 @@
-/* verb_hello.c: Hello: the protocol's version, and who the client is. */
+/* verb/hello.c: Hello: the protocol's version, and who the client is. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,8 @@ int verb_hello(struct request *r)
 	welcome.max_ops = MESSAGE_OPS_MAX;
 	welcome.max_buffers = session->engine->config->max_buffers;
 	welcome.max_jobs = session->engine->config->max_jobs;
-	reply.id = r->msg->id;
+	welcome.prepares = true;
+	reply.id = r->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_WELCOME;
 	reply.welcome = &welcome;
 	reply_send(session, &reply, -1);

@@ -1,4 +1,4 @@
-/* verb_import.c: Import: memory of the client's becomes a buffer. */
+/* verb/import.c: Import: memory of the client's becomes a buffer. */
 #include <stdio.h>
 
 #include "session/buffers.h"
@@ -32,6 +32,6 @@ int verb_import(struct request *r)
 		return rc;
 	rc = buffers_add(r, import->buffer, buffer);
 	if (rc == 0)
-		reply_ok(session, r->msg->id);
+		reply_ok(session, r->id);
 	return rc;
 }

@@ -1,4 +1,4 @@
-/* verb_stats.c: Stats: what the daemon holds and has done. */
+/* verb/stats.c: Stats: what the daemon holds and has done. */
 #include "clock.h"
 #include "session/reply.h"
 #include "session/verbs.h"
@@ -33,7 +33,7 @@ int verb_stats(struct request *r)
 	stats.pool_bytes = pool_bytes(e->pool);
 	stats.n_devices = e->n_devices;
 	stats.devices = pointers;
-	reply.id = r->msg->id;
+	reply.id = r->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_STATISTICS;
 	reply.statistics = &stats;
 	reply_send(session, &reply, -1);

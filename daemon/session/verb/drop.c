@@ -1,7 +1,8 @@
-/* verb_drop.c: Drop: a buffer is given back. The answer follows when its memory no longer counts. */
+/* verb/drop.c: Drop: a buffer is given back. The answer follows when its memory no longer counts. */
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "job/prepared.h"
 #include "session/buffers.h"
 #include "session/reply.h"
 #include "session/verbs.h"
@@ -27,10 +28,11 @@ int verb_drop(struct request *r)
 		snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, r->msg->drop->buffer);
 		return KOPS_E_NOT_FOUND;
 	}
+	prepared_drop_buffer(r->session->account, buffer);
 	buffer->given_back = true;
 	buffer->gone = gone;
 	buffer->drop_session = r->session;
-	buffer->drop_request = r->msg->id;
+	buffer->drop_request = r->id;
 	buffer->next_dropped = r->session->dropped;
 	r->session->dropped = buffer;
 	r->session->n_dropped++;

@@ -1,4 +1,4 @@
-/* verb_describe.c: Describe: devices, and the kernels that there are. */
+/* verb/describe.c: Describe: devices, and the kernels that there are. */
 #include "session/reply.h"
 #include "session/verbs.h"
 
@@ -64,7 +64,7 @@ int verb_describe(struct request *r)
 	for (size_t i = 0; i < description.n_kernels; i++)
 		row_pointers[i] = &rows[i];
 	description.kernels = row_pointers;
-	reply.id = r->msg->id;
+	reply.id = r->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_DESCRIPTION;
 	reply.description = &description;
 	reply_send(session, &reply, -1);

@@ -1,4 +1,4 @@
-/* verb_alloc.c: Alloc: the daemon makes memory, SHARED or RESIDENT. The answer may come later. */
+/* verb/alloc.c: Alloc: the daemon makes memory, SHARED or RESIDENT. The answer may come later. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -107,11 +107,11 @@ int verb_alloc(struct request *r)
 	if (buffer->state == BUFFER_PENDING) {
 		buffer->settled = settled;
 		buffer->session = session;
-		buffer->request = r->msg->id;
+		buffer->request = r->id;
 		buffer->next_pending = session->pending;
 		session->pending = buffer;
 	} else {
-		answer_alloc(session, r->msg->id, buffer);
+		answer_alloc(session, r->id, buffer);
 	}
 	return 0;
 }

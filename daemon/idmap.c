@@ -1,4 +1,4 @@
-#include "job/idmap.h"
+#include "idmap.h"
 
 #include <stdlib.h>
 

@@ -1,13 +1,16 @@
-/* verb_submit.c: Submit: a job is checked, bound to its buffers, planned and queued. */
+#include "session/runs.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "clock.h"
 #include "job/admit.h"
 #include "job/plan.h"
+#include "job/prepared.h"
 #include "session/bind.h"
 #include "session/reply.h"
-#include "session/verbs.h"
+
+/* ---- Limits ---- */
 
 static int busy(struct request *r, double backlog_us, uint64_t limit_us, const char *what)
 {
@@ -63,23 +66,20 @@ static int check_limits(struct request *r, const char *wanted)
 	return 0;
 }
 
-static int check_submit(struct request *r, const Kops__V1__Submit *submit)
+int runs_check(struct request *r, const char *wanted)
 {
 	if (r->session->all->stopping) {
 		snprintf(r->why, sizeof r->why, "kopsd is stopping; connect again to reach its successor");
 		return KOPS_E_SHUTDOWN;
 	}
-	if (submit->n_ops < 1 || submit->n_ops > MESSAGE_OPS_MAX || (unsigned)submit->priority > KOPS_LOW) {
-		snprintf(r->why, sizeof r->why, "a job has 1 to %d ops and a priority of 0 to %d",
-		         MESSAGE_OPS_MAX, KOPS_LOW);
-		return KOPS_E_INVALID;
-	}
-	if (idmap_get(&r->session->jobs, r->msg->id)) {
-		snprintf(r->why, sizeof r->why, "a job with request id %" PRIu64 " is still out", r->msg->id);
+	if (idmap_get(&r->session->jobs, r->id)) {
+		snprintf(r->why, sizeof r->why, "a job with request id %" PRIu64 " is still out", r->id);
 		return KOPS_E_EXISTS;
 	}
-	return check_limits(r, submit->device);
+	return check_limits(r, wanted);
 }
+
+/* ---- In and out ---- */
 
 /* The end of a job whose session is still there. */
 static void answer(struct job *job, int status, const char *why)
@@ -91,58 +91,66 @@ static void answer(struct job *job, int status, const char *why)
 		reply_error(job->session, job->id, status, why, 0);
 }
 
-static void set_options(struct job *job, const Kops__V1__Submit *submit)
+int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t deadline_us)
 {
 	uint64_t deadline_ns;
+	int rc = check_room(r, index);
 
+	if (rc == 0)
+		rc = idmap_put(&r->session->jobs, r->id, job);
+	if (rc < 0)
+		return rc;
+	job->id = r->id;
+	job->session = r->session;
+	job->answer = answer;
 	job->arrived_ns = clock_ns();
-	job->sched.priority = (kops_priority)submit->priority;
-	job->run.timed = submit->timed;
-	if (submit->deadline_us && !__builtin_mul_overflow(submit->deadline_us, 1000u, &deadline_ns) &&
+	if (deadline_us && !__builtin_mul_overflow(deadline_us, 1000u, &deadline_ns) &&
 	    !__builtin_add_overflow(deadline_ns, job->arrived_ns, &deadline_ns))
 		job->deadline_ns = deadline_ns;
+	return 0;
 }
 
-/* So that it can be found by its id and its queue. */
-static int enter(struct session *s, struct job *job, uint32_t queue)
-{
-	int rc = job_join_queue(job, &s->queues, queue);
+/* ---- Jobs of a message ---- */
 
-	if (rc < 0)
-		return rc;
-	rc = idmap_put(&s->jobs, job->id, job);
-	if (rc < 0)
-		job_leave_queue(job);
-	return rc;
-}
-
-int verb_submit(struct request *r)
+int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job, unsigned *ret_index)
 {
-	const Kops__V1__Submit *submit = r->msg->submit;
 	struct session *s = r->session;
-	struct job *job;
-	unsigned index;
-	int rc = check_submit(r, submit);
+	struct job *job = job_new(s->engine, s->account, (unsigned)submit->n_ops);
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	job = job_new(s->engine, s->account, (unsigned)submit->n_ops);
 	if (!job)
 		return KOPS_E_NOMEM;
-	job->id = r->msg->id;
-	job->session = s;
-	job->answer = answer;
-	set_options(job, submit);
-	rc = bind_job(r, job);
+	job->sched.priority = (kops_priority)submit->priority;
+	job->run.timed = submit->timed;
+	rc = bind_job(r, submit, job);
 	if (rc == 0)
-		rc = job_plan(job, submit->device, &index, r->why);
+		rc = job_plan(job, submit->device, ret_index, r->why);
 	if (rc == 0)
-		rc = check_room(r, index);
-	if (rc == 0)
-		rc = enter(s, job, submit->queue);
+		rc = job_join_queue(job, &s->queues, submit->queue);
 	if (rc < 0)
 		job_free(job);
 	else
-		job_submit(job, index);
+		*ret_job = job;
 	return rc;
+}
+
+int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t deadline_us,
+                struct prepared *prepared)
+{
+	struct job *job;
+	unsigned index;
+	int rc = runs_make(r, submit, &job, &index);
+
+	if (rc < 0)
+		return rc;
+	rc = runs_enter(r, job, index, deadline_us);
+	if (rc < 0) {
+		job_leave_queue(job);
+		job_free(job);
+		return rc;
+	}
+	if (prepared)
+		prepared_take(prepared, job);
+	job_submit(job, index);
+	return 0;
 }

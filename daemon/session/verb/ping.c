@@ -1,4 +1,4 @@
-/* verb_ping.c: Ping: health, by canaries that are fresh. */
+/* verb/ping.c: Ping: health, by canaries that are fresh. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,13 +49,13 @@ int verb_ping(struct request *r)
 		}
 	e->watch_runs(e);
 	if (!wait) {
-		answer_ping(s, r->msg->id);
+		answer_ping(s, r->id);
 		return 0;
 	}
 	ping = calloc(1, sizeof *ping);
 	if (!ping)
 		return KOPS_E_NOMEM;
-	ping->id = r->msg->id;
+	ping->id = r->id;
 	ping->next = s->pings;
 	s->pings = ping;
 	return 0;

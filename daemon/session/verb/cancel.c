@@ -1,4 +1,4 @@
-/* verb_cancel.c: Cancel: a job that has not started is withdrawn. */
+/* verb/cancel.c: Cancel: a job that has not started is withdrawn. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -22,7 +22,7 @@ int verb_cancel(struct request *r)
 		return KOPS_E_BUSY;
 	}
 	job_end_queued(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
-	reply_ok(r->session, r->msg->id);
+	reply_ok(r->session, r->id);
 	jobs_dispatch(r->session->engine);
 	return 0;
 }

@@ -1,0 +1,279 @@
+#include "job/prepared.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "host_memory.h"
+#include "job/buffer.h"
+
+/* ---- Those that are READY, by last use ---- */
+
+static void link_newest(struct prepared *p)
+{
+	struct account *a = p->account;
+
+	p->newer = NULL;
+	p->older = a->newest;
+	if (p->older)
+		p->older->newer = p;
+	else
+		a->oldest = p;
+	a->newest = p;
+}
+
+static void unlink_from(struct prepared *p)
+{
+	struct account *a = p->account;
+
+	if (p->newer)
+		p->newer->older = p->older;
+	else
+		a->newest = p->older;
+	if (p->older)
+		p->older->newer = p->newer;
+	else
+		a->oldest = p->newer;
+}
+
+/* ---- Memory ---- */
+
+static void charge(struct prepared *p, size_t bytes)
+{
+	p->account->prepared_bytes += bytes;
+	p->engine->prepared_bytes += bytes;
+}
+
+static void refund(struct prepared *p, size_t bytes)
+{
+	p->account->prepared_bytes -= bytes;
+	p->engine->prepared_bytes -= bytes;
+}
+
+static bool fits(uint64_t used, uint64_t bytes, uint64_t limit)
+{
+	return used <= limit && bytes <= limit - used;
+}
+
+/* Who has most, of those that have something to give up. */
+static struct account *richest(const struct engine *e)
+{
+	struct account *most = NULL;
+
+	for (struct account *a = e->accounts.first; a; a = a->next)
+		if (a->oldest && (!most || a->prepared_bytes > most->prepared_bytes))
+			most = a;
+	return most;
+}
+
+/* Makes room by what was used least recently. False: there is nothing to give up. */
+static bool make_room(struct engine *e, struct account *account, uint64_t bytes)
+{
+	while (!fits(account->prepared_bytes, bytes, e->config->max_prepared_per_uid)) {
+		if (!account->oldest)
+			return false;
+		prepared_cool(account->oldest);
+	}
+	while (!fits(e->prepared_bytes, bytes, e->config->max_prepared)) {
+		struct account *other = richest(e);
+
+		if (!other)
+			return false;
+		prepared_cool(other->oldest);
+	}
+	return true;
+}
+
+/* ---- The job of one ---- */
+
+static void use_buffers(const struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		job->buffers[i].buffer->prepared_uses++;
+}
+
+static void release_buffers(const struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		job->buffers[i].buffer->prepared_uses--;
+}
+
+/* Plans depend on it: what is registered is copied another way, or read where it lies. */
+static unsigned count_pinned(const struct job *job)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < job->n_buffers; i++)
+		n += __atomic_load_n(&job->buffers[i].buffer->memory.pin, __ATOMIC_RELAXED) == MEMORY_PINNED;
+	return n;
+}
+
+bool prepared_take(struct prepared *p, struct job *job)
+{
+	if (!make_room(p->engine, p->account, job->bytes))
+		return false;
+	charge(p, job->bytes);
+	p->job = job;
+	p->is_told = false;
+	p->plans = p->engine->plans;
+	p->pinned = count_pinned(job);
+	job->prepared = p;
+	use_buffers(job);
+	link_newest(p);
+	return true;
+}
+
+void prepared_cool(struct prepared *p)
+{
+	struct job *job = p->job;
+
+	if (!job)
+		return;
+	p->job = NULL;
+	job->prepared = NULL;
+	unlink_from(p);
+	refund(p, job->bytes);
+	release_buffers(job);
+	if (job->state != JOB_READY)
+		return; /* it is out, and is freed at its end */
+	job_leave_queue(job);
+	job_free(job);
+}
+
+void prepared_drop_buffer(struct account *account, struct buffer *buffer)
+{
+	struct prepared *next;
+
+	for (struct prepared *p = account->newest; p && buffer->prepared_uses; p = next) {
+		next = p->older;
+		for (unsigned i = 0; i < p->job->n_buffers; i++)
+			if (p->job->buffers[i].buffer == buffer) {
+				prepared_cool(p);
+				break;
+			}
+	}
+}
+
+/* Whether another device of the kind would be through with it clearly sooner. */
+static bool is_better_elsewhere(const struct job *job)
+{
+	const struct engine *e = job->engine;
+	const struct backend *kind = device_backend(job_device(job)->device);
+	double bar_us = e->sched.backlog_us[job->sched.device] - job->run.plan_us;
+
+	for (unsigned i = 0; i < e->n_devices; i++)
+		if (device_backend(e->devices[i].device) == kind && e->sched.backlog_us[i] < bar_us)
+			return true;
+	return false;
+}
+
+struct job *prepared_ready_job(struct prepared *p)
+{
+	struct job *job = p->job;
+
+	if (!job || job->state != JOB_READY || !job->settled || job->is_suspect ||
+	    p->plans != p->engine->plans || p->pinned != count_pinned(job) || is_better_elsewhere(job))
+		return NULL;
+	unlink_from(p);
+	link_newest(p);
+	return job;
+}
+
+/* The shortest of late: others' jobs can only make a run longer. */
+static void note_time(struct prepared *p, const struct run *run)
+{
+	double us = run->upload_us + run->compute_us + run->download_us;
+
+	if (us <= 0)
+		return;
+	p->took_us = p->took_us == 0 || us < p->took_us ? us : p->took_us + (us - p->took_us) / 8;
+}
+
+void prepared_job_ended(struct job *job)
+{
+	struct prepared *p = job->prepared;
+
+	if (job->state == JOB_DONE)
+		note_time(p, &job->run);
+	if (p->took_us > 0)
+		job->run.plan_us = p->took_us;
+	job->run.next_op = job->run.next_part = 0;
+	for (unsigned i = 0; i < job->run.n_ops; i++)
+		job->ops[i].compute_us = 0;
+	job->trial = (struct trial){0};
+	job->n_alike = 0;
+	job->answer = NULL;
+	job->started_ns = 0;
+	job->deadline_ns = 0;
+	job->claimed_bytes = 0;
+	job_move(job, JOB_READY);
+}
+
+/* ---- Messages ---- */
+
+static int refuse(const struct engine *e, const struct account *account, char why[WHY_BYTES])
+{
+	snprintf(why, WHY_BYTES,
+	         "no room to prepare the job: yours hold %" PRIu64 " bytes and all users' %" PRIu64
+	         "; free some, or raise max-prepared-per-uid or max-prepared in kopsd.conf",
+	         account->prepared_bytes, e->prepared_bytes);
+	return KOPS_E_QUOTA;
+}
+
+int prepared_new(struct engine *e, struct account *account, struct idmap *map, uint64_t number,
+                 const Kops__V1__Submit *message, struct prepared **ret_prepared, char why[WHY_BYTES])
+{
+	size_t bytes = kops__v1__submit__get_packed_size(message);
+	struct prepared *p = idmap_get(map, number);
+	int rc;
+
+	if (p)
+		prepared_forget(p);
+	if (!make_room(e, account, sizeof *p + bytes))
+		return refuse(e, account, why);
+	p = calloc(1, sizeof *p + bytes);
+	if (!p)
+		return KOPS_E_NOMEM;
+	rc = idmap_put(map, number, p);
+	if (rc < 0) {
+		free(p);
+		return rc;
+	}
+	p->engine = e;
+	p->account = account;
+	account_ref(account);
+	p->map = map;
+	p->number = number;
+	p->deadline_us = message->deadline_us;
+	p->message_bytes = bytes;
+	kops__v1__submit__pack(message, p->message);
+	charge(p, sizeof *p + bytes);
+	*ret_prepared = p;
+	return 0;
+}
+
+static void free_one(struct prepared *p)
+{
+	prepared_cool(p);
+	refund(p, sizeof *p + p->message_bytes);
+	account_unref(&p->engine->accounts, p->account);
+	free(p);
+}
+
+void prepared_forget(struct prepared *p)
+{
+	idmap_remove(p->map, p->number);
+	free_one(p);
+}
+
+static void visit(void *value, void *arg)
+{
+	(void)arg;
+	free_one(value);
+}
+
+void prepared_forget_all(struct idmap *map)
+{
+	idmap_each(map, visit, NULL);
+	idmap_clear(map);
+}

@@ -1,0 +1,65 @@
+/*
+ * prepared.h: jobs that a client sends again and again. Their Submit is kept, and the job made of it stays
+ * ready: decoded, checked, bound to its buffers, planned. A run of it is then a number. Loop thread only.
+ *
+ *     KEPT ⇄ READY
+ *
+ * READY jobs take memory and hold their buffers. Where memory is short, the user's that were used least
+ * recently fall back to KEPT, of all users the one's who has most; so do those whose buffers are dropped, and
+ * those whose plan does not hold any more. The next run makes them anew from the message, as if it came then.
+ * So a client never has to know: only its own limits can refuse to prepare a job, and then it is sent as
+ * before.
+ */
+#ifndef KOPS_PREPARED_H
+#define KOPS_PREPARED_H
+
+#include "job/job.h"
+#include "kops.pb-c.h"
+
+struct prepared {
+	struct prepared *newer, *older; /* of those of its user that are READY */
+	struct idmap *map;              /* of its session: its number leads here */
+	uint64_t number;
+	struct engine *engine;
+	struct account *account;
+	struct job *job; /* READY or out; NULL: KEPT */
+	bool is_told;    /* a receipt has told all about this job's plan */
+	unsigned plans;  /* engine->plans when it was made */
+	unsigned pinned; /* buffers of it that were registered for DMA then */
+	uint64_t deadline_us;
+	double took_us; /* about, of the last runs; 0: not known */
+	size_t message_bytes;
+	uint8_t message[]; /* Submit */
+};
+
+/*
+ * Keeps a message under a number of the session's map; what was there is forgotten. KOPS_E_QUOTA with a
+ * sentence in why, KOPS_E_NOMEM.
+ */
+int prepared_new(struct engine *engine, struct account *account, struct idmap *map, uint64_t number,
+                 const Kops__V1__Submit *message, struct prepared **ret_prepared, char why[WHY_BYTES]);
+
+/* Forgets it; its job ends as if it had not been prepared. */
+void prepared_forget(struct prepared *prepared);
+
+/* The session of this map has gone. */
+void prepared_forget_all(struct idmap *map);
+
+/* The planned job becomes its job, and READY again at each end. False: there is no room for it. */
+bool prepared_take(struct prepared *prepared, struct job *job);
+
+/* Its job, where that can run as it is: READY, by a plan that holds; marked as used. NULL: make it from the
+ * message.
+ */
+struct job *prepared_ready_job(struct prepared *prepared);
+
+/* From READY to KEPT; of one that is out, when it ends. */
+void prepared_cool(struct prepared *prepared);
+
+/* The buffer is dropped. */
+void prepared_drop_buffer(struct account *account, struct buffer *buffer);
+
+/* A job that belongs to one has ended and was answered. */
+void prepared_job_ended(struct job *job);
+
+#endif

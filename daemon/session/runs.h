@@ -1,0 +1,34 @@
+/*
+ * runs.h: what Submit and Run have in common: the limits before a job is made or found, and how it gets into
+ * its session and out again.
+ */
+#ifndef KOPS_RUNS_H
+#define KOPS_RUNS_H
+
+#include "job/job.h"
+#include "session/verbs.h"
+
+/*
+ * Before the work of finding out what the job is. wanted: the device it may go to, "" for any. KOPS_E_SHUTDOWN,
+ * KOPS_E_EXISTS (the request id is in use), KOPS_E_BUSY, with a sentence in r->why.
+ */
+int runs_check(struct request *r, const char *wanted);
+
+/*
+ * The job, planned for device `index` and in its queue, becomes the session's under the request's id, and will
+ * be answered when it has ended. deadline_us: from now; 0: none. KOPS_E_BUSY with a sentence, KOPS_E_NOMEM.
+ */
+int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t deadline_us);
+
+/* A job of the message, planned and in its queue, for the device *ret_index. Errors as of bind_job() and
+ * job_plan().
+ */
+int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job, unsigned *ret_index);
+
+/* Makes one and queues it. prepared: whose message it is, and whose job it becomes where there is room; NULL:
+ * nobody's.
+ */
+int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t deadline_us,
+                struct prepared *prepared);
+
+#endif

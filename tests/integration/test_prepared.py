@@ -1,0 +1,343 @@
+"""Prepared jobs: kept by their Submit's number, run by it, forgotten; their limits, and what happens to their buffers."""
+import time
+import unittest
+
+import numpy as np
+
+import harness
+import wire
+
+N = 24
+
+
+class Prepared(harness.DaemonTest):
+    def setUp(self):
+        super().setUp()
+        self.c = self.client()
+        self.rng = np.random.default_rng(harness.SEED)
+
+    def matrix(self, buffer, n=N):
+        return np.frombuffer(self.c.maps[buffer], np.float32)[:n * n].reshape(n, n)
+
+    def buffers(self, count=3, n=N):
+        return [self.c.import_new(4 * n * n) for _ in range(count)]
+
+    def product(self, buffers, n=N, **options):
+        return wire.gemm(*[wire.view(b, [n, n]) for b in buffers], **options)
+
+    def fill(self, buffers, n=N):
+        """Small integers: sums are exact. Returns the right product; the output is poisoned."""
+        a, b, y = (self.matrix(x, n) for x in buffers)
+        a[:], b[:] = self.rng.integers(-4, 5, (n, n)), self.rng.integers(-4, 5, (n, n))
+        y[:] = np.nan
+        return a @ b
+
+    def check_run(self, number, buffers, n=N, **options):
+        want = self.fill(buffers, n)
+        receipt = self.c.run(number, **options)
+        np.testing.assert_array_equal(self.matrix(buffers[2], n), want)
+        return receipt
+
+    def prepare(self, buffers, number=1, n=N, **options):
+        want = self.fill(buffers, n)
+        receipt = self.c.submit(self.product(buffers, n), prepare=number, **options)
+        np.testing.assert_array_equal(self.matrix(buffers[2], n), want)
+        return receipt
+
+    def refused(self, call, *args, **options):
+        with self.assertRaises(wire.Refused) as caught:
+            call(*args, **options)
+        return caught.exception.name, caught.exception.message
+
+    def long_job(self, **options):
+        """Something that takes a quarter of a second, on buffers of its own; the id of its Submit."""
+        x = self.c.import_new(64)
+        steps = 1 << 20
+        while True:
+            start = time.monotonic()
+            self.c.submit(wire.fma(wire.view(x, [1]), wire.view(x, [1]), 1.0, 0.0, steps))
+            took = time.monotonic() - start
+            if took > 0.02:
+                break
+            steps *= 4
+        return self.c.start_submit(wire.fma(wire.view(x, [1]), wire.view(x, [1]), 1.0, 0.0, int(steps * 0.25 / took)),
+                                   **options)
+
+
+class Runs(Prepared):
+    def test_the_daemon_says_that_it_prepares(self):
+        self.assertEqual(self.c.welcome["prepares"], 1)
+
+    def test_a_run_is_what_its_submit_would_be(self):
+        buffers = self.buffers()
+        first = self.prepare(buffers)
+        self.assertEqual((first["prepared"], first["as_before"], len(first["ops"])), (1, 0, 1))
+        for _ in range(20):
+            receipt = self.check_run(1, buffers)
+            self.assertEqual((receipt["prepared"], receipt["as_before"], receipt["ops"], receipt["device"]),
+                             (1, 1, [], ""))
+            self.assertGreater(receipt["compute_us"], 0)
+            self.assertGreaterEqual(receipt["total_us"], receipt["compute_us"])
+            self.assertEqual(len(receipt["ops_us"]), 1)
+
+    def test_without_a_number_nothing_is_kept(self):
+        buffers = self.buffers()
+        receipt = self.c.submit(self.product(buffers))
+        self.assertEqual((receipt["prepared"], receipt["as_before"]), (0, 0))
+        self.assertEqual(self.refused(self.c.run, 0)[0], "NOT_FOUND")
+
+    def test_many_ops_in_order(self):
+        a, b, y = self.buffers()
+        views = [wire.view(x, [N, N]) for x in (a, b, y)]
+        ops = [wire.add(views[0], views[1], views[2]), wire.transpose(views[2], views[0]),
+               wire.add(views[0], views[2], views[1])]
+        want = self.fill([a, b, y]) * 0
+        for i in range(6):
+            self.fill([a, b, y])
+            x = self.matrix(a) + self.matrix(b)
+            want = x + x.T
+            receipt = self.c.submit(ops, prepare=7) if i == 0 else self.c.run(7)
+            np.testing.assert_array_equal(self.matrix(b), want)
+            self.assertEqual(len(receipt["ops_us"]), 3 if i else 0)
+
+    def test_empty_and_tiny(self):
+        b = self.c.import_new(64)
+        self.c.submit(wire.copy(wire.view(b, [0, 3]), wire.view(b, [0, 3], offset=16)), prepare=1)
+        self.c.submit(wire.add(*[wire.view(b, [1], offset=o) for o in (0, 4, 8)]), prepare=2)
+        m = np.frombuffer(self.c.maps[b], np.float32)
+        for i in range(5):
+            m[:3] = i, 1, np.nan
+            self.assertEqual(self.c.run(1)["prepared"], 1)
+            self.c.run(2)
+            self.assertEqual(m[2], i + 1)
+
+    def test_prepared_first_run_later(self):
+        buffers = self.buffers()
+        self.fill(buffers)
+        receipt = self.c.submit(self.product(buffers), prepare=3, only_prepare=1)
+        self.assertTrue(np.isnan(self.matrix(buffers[2])).all())
+        self.assertEqual((receipt["prepared"], receipt["device"], receipt["ops"][0]["op"]), (1, "cpu", "gemm"))
+        self.assertEqual(self.check_run(3, buffers)["as_before"], 1)
+
+    def test_what_is_wrong_is_refused_and_not_kept(self):
+        a, b, y = self.buffers()
+        bad = wire.gemm(wire.view(a, [N, N]), wire.view(b, [N - 1, N]), wire.view(y, [N, N]))
+        for options in ({}, {"only_prepare": 1}):
+            self.assertEqual(self.refused(self.c.submit, bad, prepare=4, **options)[0], "SHAPE")
+            name, message = self.refused(self.c.run, 4)
+            self.assertEqual((name, message), ("NOT_FOUND", "no job is prepared as 4; send its Submit again"))
+
+    def test_one_run_at_a_time(self):
+        buffers = self.buffers()
+        self.prepare(buffers, queue=5)
+        out = self.long_job(queue=5)
+        first = self.c.start("run", {"prepared": 1})
+        name, message = self.refused(self.c.run, 1)
+        self.assertEqual((name, message), ("EXISTS", "prepared job 1 is still out; wait for its answer"))
+        self.c.wait(out)
+        self.c.wait(first)
+        self.check_run(1, buffers)
+
+    def test_an_id_in_use(self):
+        buffers = self.buffers()
+        self.prepare(buffers)
+        out = self.long_job()
+        self.c.send_bytes(wire.encode("Request", {"id": out, "run": {"prepared": 1}}))
+        self.assertEqual(self.c.receive()["status"], -wire.STATUS["EXISTS"])
+        self.c.wait(out)
+
+    def test_queues_and_cancel(self):
+        """Runs go in the order of their queue; one that waits can be withdrawn, and run again."""
+        buffers = self.buffers()
+        self.prepare(buffers, queue=5)
+        out = self.long_job(queue=5)
+        self.fill(buffers)
+        run = self.c.start("run", {"prepared": 1})
+        self.c.cancel(run)
+        with self.assertRaises(wire.Refused) as caught:
+            self.c.wait(run)
+        self.assertEqual(caught.exception.name, "CANCELLED")
+        self.assertTrue(np.isnan(self.matrix(buffers[2])).all())
+        self.c.wait(out)
+        self.check_run(1, buffers)
+
+    def test_deadlines(self):
+        buffers = self.buffers()
+        self.prepare(buffers, queue=5, deadline_us=10_000_000)
+        for options, name in (({"deadline_us": 1000}, "DEADLINE"), ({}, None)):
+            out = self.long_job(queue=5)
+            if name:
+                self.assertEqual(self.refused(self.c.run, 1, **options)[0], name)
+            else:
+                self.check_run(1, buffers, **options)
+            self.c.wait(out)
+
+    def test_forgotten(self):
+        buffers = self.buffers()
+        self.prepare(buffers)
+        self.c.forget(1)
+        self.assertEqual(self.refused(self.c.run, 1)[0], "NOT_FOUND")
+        self.assertEqual(self.refused(self.c.forget, 1)[0], "NOT_FOUND")
+        self.prepare(buffers)
+        self.check_run(1, buffers)
+
+    def test_forgotten_while_out(self):
+        buffers = self.buffers()
+        self.prepare(buffers, queue=5)
+        out = self.long_job(queue=5)
+        want = self.fill(buffers)
+        run = self.c.start("run", {"prepared": 1})
+        self.c.forget(1)
+        self.c.wait(out)
+        self.assertEqual(self.c.wait(run)["receipt"]["prepared"], 0)
+        np.testing.assert_array_equal(self.matrix(buffers[2]), want)
+        self.assertEqual(self.refused(self.c.run, 1)[0], "NOT_FOUND")
+
+    def test_a_number_may_be_given_again(self):
+        first, second = self.buffers(), self.buffers()
+        self.prepare(first)
+        self.prepare(second)
+        self.matrix(first[2])[:] = np.nan
+        self.check_run(1, second)
+        self.assertTrue(np.isnan(self.matrix(first[2])).all())
+
+    def test_numbers_belong_to_their_session(self):
+        self.prepare(self.buffers())
+        with self.client() as other:
+            self.assertEqual(self.refused(other.run, 1)[0], "NOT_FOUND")
+
+
+class Buffers(Prepared):
+    def test_a_dropped_buffer_is_missed_as_by_a_submit(self):
+        buffers = self.buffers()
+        self.prepare(buffers)
+        used = self.c.stats()["buffers"]
+        self.c.drop(buffers[1])  # answered, though a prepared job named it
+        self.assertEqual(self.c.stats()["buffers"], used - 1)
+        name, message = self.refused(self.c.run, 1)
+        self.assertEqual((name, message), ("NOT_FOUND", f"op 1 of 1 (gemm): there is no buffer {buffers[1]}"))
+
+    def test_another_buffer_of_that_id_takes_its_place(self):
+        """With its own size and content."""
+        buffers = self.buffers()
+        self.prepare(buffers)
+        for size, name in ((4 * N * N, None), (4 * N * N - 4, "RANGE"), (8 * N * N, None)):
+            self.c.drop(buffers[1])
+            self.c.next_buffer, later = buffers[1], self.c.next_buffer
+            self.c.import_new(size)
+            self.c.next_buffer = later
+            if name:
+                self.assertEqual(self.refused(self.c.run, 1)[0], name)
+            else:
+                self.check_run(1, buffers)
+
+    def test_dropped_while_out(self):
+        buffers = self.buffers()
+        self.prepare(buffers, queue=5)
+        out = self.long_job(queue=5)
+        want, y = self.fill(buffers), self.matrix(buffers[2])
+        run = self.c.start("run", {"prepared": 1})
+        drops = [self.c.start("drop", {"buffer": b}) for b in buffers]
+        self.c.wait(out)
+        self.c.wait(run)
+        np.testing.assert_array_equal(y, want)
+        for drop in drops:
+            self.c.wait(drop)
+        self.assertEqual(self.refused(self.c.run, 1)[0], "NOT_FOUND")
+
+    def test_resident_buffers(self):
+        shared, resident = self.buffers(1)[0], self.c.resident(4 * N * N)
+        there, back = [wire.copy(wire.view(x, [N, N]), wire.view(y, [N, N]))
+                       for x, y in ((shared, resident), (resident, shared))]
+        for i in range(5):
+            self.matrix(shared)[:] = i
+            for number, op in enumerate((there, back), 1):
+                self.c.run(number) if i else self.c.submit(op, prepare=number)
+                if number == 1:
+                    self.matrix(shared)[:] = np.nan
+            self.assertTrue((self.matrix(shared) == i).all())
+
+
+class Limits(Prepared):
+    def tearDown(self):
+        self.daemon.reload(max_prepared_per_uid="64M", max_prepared="1G")
+        super().tearDown()
+
+    def test_where_memory_is_short_all_still_run(self):
+        """Room for some: the others are made anew."""
+        self.daemon.reload(max_prepared_per_uid="64K")
+        sets = [self.buffers() for _ in range(60)]
+        for number, buffers in enumerate(sets, 1):
+            self.prepare(buffers, number)
+        for _ in range(2):
+            for number, buffers in enumerate(sets, 1):
+                self.check_run(number, buffers)
+        recent = [self.check_run(len(sets), sets[-1])["as_before"] for _ in range(2)]
+        self.assertEqual(recent, [1, 1])
+
+    def test_of_all_users(self):
+        self.daemon.reload(max_prepared="32K")
+        sets = [self.buffers() for _ in range(30)]
+        for number, buffers in enumerate(sets, 1):
+            self.prepare(buffers, number)
+        for number, buffers in enumerate(sets, 1):
+            self.check_run(number, buffers)
+
+    def test_without_room_jobs_run_as_ever(self):
+        self.daemon.reload(max_prepared_per_uid="0")
+        buffers = self.buffers()
+        self.assertEqual(self.prepare(buffers)["prepared"], 0)
+        name, message = self.refused(self.c.submit, self.product(buffers), prepare=1, only_prepare=1)
+        self.assertEqual(name, "QUOTA")
+        self.assertIn("max-prepared-per-uid", message)
+        self.assertEqual(self.refused(self.c.run, 1)[0], "NOT_FOUND")
+
+    def test_memory_comes_back(self):
+        """A hundred thousand of them, of sessions that end and of one that goes on."""
+        self.daemon.reload(max_prepared_per_uid="1M", max_prepared="2M")
+        total = 2000 if harness.QUICK else 20000
+
+        def fill(first):
+            with self.client() as c:
+                b = c.import_new(4096)
+                op = wire.copy(wire.view(b, [1]), wire.view(b, [1], offset=64))
+                for number in range(first, first + total // 20):
+                    try:
+                        c.submit(op, prepare=number)
+                    except wire.Refused as e:
+                        self.assertEqual(e.name, "QUOTA")
+        fill(1)
+        before = self.daemon.rss_bytes()
+        for i in range(19):
+            fill(1 + i)
+        self.assertLess(self.daemon.rss_bytes() - before, 4 << 20)
+
+
+class Mixed(Prepared):
+    def test_random_runs(self):
+        """First, prepared, forgotten, dropped and resized, against NumPy."""
+        jobs = {}
+        for step in range(600 if harness.QUICK else 3000):
+            number = int(self.rng.integers(1, 13))
+            choice = self.rng.random()
+            if number in jobs and choice < 0.06:
+                buffers, n = jobs.pop(number)
+                for b in buffers:
+                    self.c.drop(b)
+                self.assertEqual(self.refused(self.c.run, number)[0], "NOT_FOUND")
+            elif number in jobs and choice < 0.1:
+                self.c.forget(number)
+                for b in jobs.pop(number)[0]:
+                    self.c.drop(b)
+            elif number not in jobs or choice < 0.14:
+                n = int(self.rng.integers(1, 40))
+                for b in jobs.pop(number, ([], 0))[0]:
+                    self.c.drop(b)
+                jobs[number] = (self.buffers(n=n), n)
+                self.prepare(jobs[number][0], number, n)
+            else:
+                self.check_run(number, *jobs[number])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,240 @@
+/* libkops against a scripted daemon: jobs that are submitted again are prepared, and run by their number. */
+#include "fake_daemon.h"
+
+static Kops__V1__Request *expect_submit(struct fake *f, uint64_t prepare, bool only)
+{
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(SUBMIT));
+	FAKE_CHECK(f,
+	           r->submit->prepare == prepare && r->submit->only_prepare == only && r->submit->n_ops == 1);
+	return r;
+}
+
+static Kops__V1__Request *expect_run(struct fake *f, uint64_t prepared)
+{
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(RUN));
+	FAKE_CHECK(f, r->run->prepared == prepared && r->run->deadline_us == 0);
+	return r;
+}
+
+static void greet(struct fake *f)
+{
+	f->prepares = true;
+	fake_greet(f);
+}
+
+static void check_receipt(const kops_job *job, double us)
+{
+	const kops_receipt *receipt = kops_job_receipt(job);
+	assert_non_null(receipt);
+	assert_string_equal(receipt->device, "cpu");
+	assert_int_equal(receipt->n_ops, 1);
+	assert_true(receipt->total_us == us);
+	assert_string_equal(kops_receipt_op(receipt, 0)->kernel, "fake");
+	assert_string_equal(kops_receipt_op(receipt, 0)->why, "it is the only one");
+	assert_true(kops_receipt_op(receipt, 0)->compute_us == us);
+}
+
+static void script_again(struct fake *f)
+{
+	greet(f);
+	fake_lend(f);
+	fake_receipt(f, expect_submit(f, 0, false)->id);
+	fake_receipt_prepared(f, expect_submit(f, 1, false)->id, false, 2);
+	fake_receipt_prepared(f, expect_run(f, 1)->id, true, 3);
+	fake_answer(f, expect_run(f, 1)->id, KOPS_E_BUSY, "full"); /* it stays prepared */
+	fake_receipt_prepared(f, expect_run(f, 1)->id, true, 4);
+	fake_answer(f, expect_run(f, 1)->id, KOPS_E_NOT_FOUND, "no job is prepared as 1");
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(FORGET))->forget->prepared == 1);
+	fake_expect_end(f);
+}
+
+static void test_what_is_submitted_again_is_prepared(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_again);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	assert_int_equal(kops_run(job), 0);
+	assert_int_equal(kops_run(job), 0);
+	check_receipt(job, 2);
+	assert_int_equal(kops_run(job), 0);
+	check_receipt(job, 3);
+	assert_int_equal(kops_run(job), KOPS_E_BUSY);
+	assert_null(kops_job_receipt(job));
+	assert_int_equal(kops_run(job), 0);
+	check_receipt(job, 4);
+	assert_int_equal(kops_run(job), KOPS_E_NOT_FOUND);
+	kops_job_free(job);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_no_room(struct fake *f)
+{
+	greet(f);
+	fake_lend(f);
+	fake_receipt(f, expect_submit(f, 0, false)->id);
+	fake_receipt(f, expect_submit(f, 1, false)->id);
+	fake_receipt(f, expect_submit(f, 1, false)->id);
+	fake_expect_end(f);
+}
+
+static void test_without_room_it_is_sent_whole(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_no_room);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(kops_run(job), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_old(struct fake *f)
+{
+	fake_greet(f); /* it would take the new fields for a violation */
+	fake_lend(f);
+	for (unsigned i = 0; i < 3; i++)
+		fake_receipt(f, expect_submit(f, 0, false)->id);
+	fake_expect_end(f);
+}
+
+static void test_an_older_daemon_is_not_asked(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_old);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	assert_int_equal(kops_job_prepare(job), 0);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(kops_run(job), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_restart(struct fake *f)
+{
+	greet(f);
+	fake_lend(f);
+	fake_receipt(f, expect_submit(f, 0, false)->id);
+	fake_receipt_prepared(f, expect_submit(f, 1, false)->id, false, 1);
+	expect_run(f, 1);
+	fake_hang_up(f); /* it dies with the run out */
+	fake_accept(f);
+	uint64_t hello = fake_expect(f, FAKE_VERB(HELLO))->id;
+	fake_expect(f, FAKE_VERB(IMPORT));
+	uint64_t id = expect_submit(f, 0, false)->id; /* before the Welcome: who knows what this one can do */
+	fake_welcome(f, hello, 1);
+	fake_receipt(f, id);
+	fake_receipt_prepared(f, expect_submit(f, 1, false)->id, false, 2);
+	fake_receipt_prepared(f, expect_run(f, 1)->id, true, 3);
+	fake_expect_end(f);
+}
+
+static void test_after_a_restart_it_is_prepared_anew(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_restart);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	for (unsigned i = 0; i < 5; i++)
+		assert_int_equal(kops_run(job), 0);
+	check_receipt(job, 3);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_ahead(struct fake *f)
+{
+	greet(f);
+	fake_lend(f);
+	fake_receipt_prepared(f, expect_submit(f, 1, true)->id, false, 0);
+	fake_receipt_prepared(f, expect_run(f, 1)->id, true, 3);
+	fake_answer(f, expect_submit(f, 2, true)->id, KOPS_E_SHAPE, "2 × 2 into 3 × 3");
+	fake_answer(f, expect_submit(f, 2, false)->id, KOPS_E_SHAPE, "2 × 2 into 3 × 3");
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(FORGET))->forget->prepared == 1);
+	fake_expect_end(f);
+}
+
+static void test_a_job_may_be_prepared_before_its_first_run(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_ahead);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	assert_int_equal(kops_job_prepare(job), 0);
+	assert_string_equal(kops_receipt_op(kops_job_receipt(job), 0)->kernel, "fake");
+	assert_int_equal(kops_job_prepare(job), 0); /* it is */
+	assert_int_equal(kops_job_transpose(job, fake_matrix(b, 0), fake_matrix(b, 16), NULL), KOPS_E_STATE);
+	assert_int_equal(kops_run(job), 0);
+	check_receipt(job, 3);
+	kops_job *wrong = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	assert_int_equal(kops_job_prepare(wrong), KOPS_E_SHAPE);
+	assert_string_equal(kops_error(k), "2 × 2 into 3 × 3");
+	assert_int_equal(kops_run(wrong), KOPS_E_SHAPE);
+	kops_job_free(wrong);
+	kops_job_free(job);
+	kops_close(k);
+	fake_stop(f);
+}
+
+/* Nine calls, of which eight are remembered. */
+static void script_one_op(struct fake *f)
+{
+	greet(f);
+	fake_lend(f);
+	for (unsigned i = 0; i < 2; i++)
+		fake_receipt(f, expect_submit(f, 0, false)->id);
+	fake_receipt_prepared(f, expect_submit(f, 1, false)->id, false, 2); /* the first call again */
+	for (unsigned i = 0; i < 2; i++)
+		fake_receipt_prepared(f, expect_run(f, 1)->id, true, 2);
+	for (unsigned i = 0; i < 6; i++)
+		fake_receipt(f, expect_submit(f, 0, false)->id);
+	fake_receipt_prepared(f, expect_run(f, 1)->id, true, 2);
+	fake_receipt(f, expect_submit(f, 0, false)->id); /* the ninth takes the first one's place */
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(FORGET))->forget->prepared == 1);
+	fake_receipt(f, expect_submit(f, 0, false)->id);
+	fake_expect_end(f);
+}
+
+static void test_one_op_calls_that_come_again_are_prepared(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_one_op);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+#define CALL(i) assert_int_equal(kops_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16 + 16 * (i))), 0)
+	CALL(0);
+	CALL(1);
+	CALL(0);
+	CALL(0);
+	CALL(0);
+	for (unsigned i = 2; i < 8; i++)
+		CALL(i);
+	CALL(0);
+	CALL(8);
+	CALL(0);
+#undef CALL
+	kops_close(k);
+	fake_stop(f);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_what_is_submitted_again_is_prepared),
+	    TEST(test_without_room_it_is_sent_whole),
+	    TEST(test_an_older_daemon_is_not_asked),
+	    TEST(test_after_a_restart_it_is_prepared_anew),
+	    TEST(test_a_job_may_be_prepared_before_its_first_run),
+	    TEST(test_one_op_calls_that_come_again_are_prepared),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
