@@ -182,7 +182,7 @@ template <class CUT> void launch_product(product p, uint64_t batch, int multipro
 
 	count_tiles<CUT>(&p, batch);
 	blocks = p.tiles * CUT::CLUSTER;
-	/* join() wants a cluster for each tile. */
+	/* consume_part() wants a cluster for each tile. */
 	if (CUT::SPLITS == 1 && blocks > (uint64_t)multiprocessors)
 		blocks = multiprocessors / CUT::CLUSTER * CUT::CLUSTER;
 	cudaFuncSetAttribute(multiply<CUT>, cudaFuncAttributeMaxDynamicSharedMemorySize, CUT::SHARED_BYTES);

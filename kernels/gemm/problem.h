@@ -88,6 +88,12 @@ static inline int gemm_hopper_multiprocessors(void)
 	           : 0;
 }
 
+/* The multiprocessors that find room at a time in clusters of so many blocks, as Hopper groups them. */
+static inline unsigned gemm_clustered(unsigned multiprocessors, unsigned blocks)
+{
+	return blocks > 2 ? multiprocessors * 10 / 11 : multiprocessors;
+}
+
 /* Whether f32 operands may be rounded to tf32. Its 10 bits are more than the 7 of bf16, too. */
 static inline bool gemm_may_round(const struct op_args *args)
 {

@@ -229,12 +229,11 @@ struct wave_place {
 };
 
 /* Two columns at a time; all columns exist. What there was in C is read ahead. */
-template <bool KEEPS>
-__device__ __forceinline__ void write_pairs(const product &p, const wave_place &at,
-                                            const float (&sums)[WAVE_SUMS],
-                                            const float (&b_scale)[WAVE_SUMS / 2], float a_scale, int half)
+template <bool KEEPS, int SUMS>
+__device__ __forceinline__ void write_pairs(const product &p, const wave_place &at, const float (&sums)[SUMS],
+                                            const float (&b_scale)[SUMS / 2], float a_scale, int half)
 {
-	constexpr int PAIRS = WAVE_SUMS / 4;
+	constexpr int PAIRS = SUMS / 4;
 	float2 *c = (float2 *)(at.c + half * 8 * p.c.row), old[PAIRS];
 
 	if (at.row + half * 8 >= p.m)
@@ -252,14 +251,14 @@ __device__ __forceinline__ void write_pairs(const product &p, const wave_place &
 	}
 }
 
-__device__ __forceinline__ void write_singly(const product &p, const wave_place &at,
-                                             const float (&sums)[WAVE_SUMS],
-                                             const float (&b_scale)[WAVE_SUMS / 2], float a_scale, int half)
+template <int SUMS>
+__device__ __forceinline__ void write_singly(const product &p, const wave_place &at, const float (&sums)[SUMS],
+                                             const float (&b_scale)[SUMS / 2], float a_scale, int half)
 {
 	if (at.row + half * 8 >= p.m)
 		return;
 #pragma unroll
-	for (int j = 0; j < WAVE_SUMS / 2; j++) {
+	for (int j = 0; j < SUMS / 2; j++) {
 		int col = j / 2 * 8 + j % 2;
 		if (at.col + col < p.n)
 			write_one(p, at.c + half * 8 * p.c.row + col * p.c.col,
@@ -267,22 +266,23 @@ __device__ __forceinline__ void write_singly(const product &p, const wave_place 
 	}
 }
 
-/* All sums of a thread; row, col: where those of its warpgroup begin. */
-template <class CUT>
+/* A thread's sums of some waves, of twice as many columns each; row, col: where those of its warpgroup begin.
+ */
+template <class CUT, int WAVES, int SUMS>
 __device__ __forceinline__ void write_sums_of(const product &p, uint64_t batch, uint64_t row, uint64_t col,
-                                              const float (&sums)[CUT::WAVES][WAVE_SUMS])
+                                              const float (&sums)[WAVES][SUMS])
 {
-	bool pairs = p.c_pairs && col + CUT::COLS <= p.n;
-	float b_scale[WAVE_SUMS / 2];
+	bool pairs = p.c_pairs && col + SUMS * 2 <= p.n;
+	float b_scale[SUMS / 2];
 
 	row += threadIdx.x % WARPGROUP / 32 * 16 + threadIdx.x % 32 / 4;
 	col += threadIdx.x % 4 * 2;
 #pragma unroll
-	for (int j = 0; j < WAVE_SUMS / 2; j++)
+	for (int j = 0; j < SUMS / 2; j++)
 		b_scale[j] = power_of_two(
 		    -scale_of<typename CUT::FORMAT>(p.b_largest[batch * p.b_batch + col + j / 2 * 8 + j % 2]));
 #pragma unroll
-	for (int w = 0; w < CUT::WAVES; w++, row += WAVE_LINES) {
+	for (int w = 0; w < WAVES; w++, row += WAVE_LINES) {
 		wave_place at = {row, col,
 		                 (float *)batch_data(p.c, batch) + (int64_t)row * p.c.row +
 		                     (int64_t)col * p.c.col};
@@ -387,47 +387,39 @@ __device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], rin
 		kept.add_to(sums);
 }
 
-/*
- * Adds the sums of all splits in the first one of them, in their order. The stages are free by then: a cluster
- * has one tile only.
- */
-template <class CUT>
-__device__ __forceinline__ void join(float (&sums)[CUT::WAVES][WAVE_SUMS], uint32_t stages, unsigned part)
-{
-	constexpr int WORDS = CUT::WAVES * WAVE_SUMS, ALL = CONSUMERS * WARPGROUP;
-	static_assert((CUT::SPLITS - 1) * WORDS * ALL * 4 <= CUT::STAGES * CUT::STAGE_BYTES);
-	uint32_t mine = stages + (threadIdx.x - WARPGROUP) * 4;
+template <class CUT> using split_parts = parts<CUT, WAVE_SUMS / 4>;
 
-	hopper::cluster_sync();
-	if (part > 0) {
-		uint32_t there = hopper::address_in(0, mine + (part - 1) * WORDS * ALL * 4);
+/* A consumer's part of the cluster's tile. Each block adds up some of its columns. */
+template <class CUT> __device__ __forceinline__ void consume_part(const product &p, ring<CUT> r, int consumer)
+{
+	static_assert(CUT::WAVES == 1);
+	constexpr int SHARE = WAVE_SUMS / CUT::SPLITS;
+	unsigned part = hopper::cluster_rank();
+	product_place at = product_place_of<CUT>(p, blockIdx.x / CUT::CLUSTER);
+	split_parts<CUT> all = {r.data, CUT::SPLITS};
+	float sums[1][WAVE_SUMS], share[1][SHARE];
+
+	add_up<CUT>(sums, r, consumer, k_begin<CUT>(p, part + 1) - k_begin<CUT>(p, part), nullptr);
+	all.exchange(sums[0]);
 #pragma unroll
-		for (int j = 0; j < WORDS; j++)
-			hopper::store_there(there + j * ALL * 4, sums[j / WAVE_SUMS][j % WAVE_SUMS]);
+	for (int q = 0; q < SHARE / 4; q++) {
+		float4 v = all.total(q);
+		share[0][q * 4] = v.x, share[0][q * 4 + 1] = v.y;
+		share[0][q * 4 + 2] = v.z, share[0][q * 4 + 3] = v.w;
 	}
-	hopper::cluster_sync();
-	for (int other = 1; part == 0 && other < CUT::SPLITS; other++)
-#pragma unroll
-		for (int j = 0; j < WORDS; j++)
-			sums[j / WAVE_SUMS][j % WAVE_SUMS] +=
-			    hopper::load_shared(mine + ((other - 1) * WORDS + j) * ALL * 4);
+	write_sums_of<CUT>(p, at.batch, at.row_tile * CUT::ROWS + consumer * WAVE_LINES,
+	                   at.col_tile * CUT::COLS + part * SHARE * 2, share);
 }
 
 template <class CUT> __device__ __forceinline__ void consume(const product &p, ring<CUT> r, int consumer)
 {
 	unsigned col = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
-	unsigned part = CUT::SPLITS > 1 ? hopper::cluster_rank() : 0;
-	uint64_t k_tiles = k_begin<CUT>(p, part + 1) - k_begin<CUT>(p, part);
 	float4 *memory = p.kept + blockIdx.x * (KEPT_BYTES / sizeof(float4)) + threadIdx.x - WARPGROUP;
 	float sums[CUT::WAVES][WAVE_SUMS];
 
 	for (uint64_t i = blockIdx.x / CUT::CLUSTER; i < p.tiles; i += gridDim.x / CUT::CLUSTER) {
 		product_place at = product_place_of<CUT>(p, i);
-		add_up<CUT>(sums, r, consumer, k_tiles, memory);
-		if constexpr (CUT::SPLITS > 1)
-			join<CUT>(sums, r.data, part);
-		if (part > 0)
-			break;
+		add_up<CUT>(sums, r, consumer, p.k_tiles, memory);
 		uint64_t row = at.row_tile * CUT::ROWS + consumer * CUT::WAVES * WAVE_LINES;
 		write_sums_of<CUT>(p, at.batch, row, (at.col_tile + col) * CUT::COLS, sums);
 	}
@@ -458,13 +450,14 @@ template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multi
 		if (threadIdx.x == 0)
 			produce<CUT>(p, r);
 		__syncwarp();
-		if constexpr (CUT::SPLITS > 1) { /* as in join() */
-			hopper::cluster_sync();
-			hopper::cluster_sync();
-		}
+		if constexpr (CUT::SPLITS > 1)
+			split_parts<CUT>::sit_out();
 	} else {
 		hopper::more_registers<232>();
-		consume<CUT>(p, r, warpgroup - 1);
+		if constexpr (CUT::SPLITS > 1)
+			consume_part<CUT>(p, r, warpgroup - 1);
+		else
+			consume<CUT>(p, r, warpgroup - 1);
 	}
 	/* No block may go while another of the cluster still writes to its memory. */
 	if constexpr (CUT::SHARERS > 1)

@@ -63,6 +63,67 @@ template <class CUT> __device__ __forceinline__ void release(const ring<CUT> &r)
 		hopper::barrier_arrive(r.empty(), CUT::SPLITS > 1 ? hopper::cluster_rank() : threadIdx.x % 32);
 }
 
+/* ---- Parts of K ---- */
+
+/*
+ * The sums of a cluster's tile, of which each block has a part of K: QUADS for each consumer's thread, in every
+ * block. Each block adds up its share of them, the parts in their order. They lie in the stages, which are free
+ * then.
+ */
+template <class CUT, int QUADS> struct parts {
+	static constexpr int THREADS = CONSUMERS * WARPGROUP;
+	static_assert(QUADS * THREADS * 16 <= CUT::STAGES * CUT::STAGE_BYTES);
+	uint32_t stages;
+	unsigned count; /* divides QUADS */
+
+	__device__ __forceinline__ unsigned share() const
+	{
+		return QUADS / count;
+	}
+
+	/* Gives each block its share. All threads of the cluster meet twice, its producers by sit_out(). */
+	__device__ __forceinline__ void exchange(const float (&sums)[QUADS * 4]) const
+	{
+		unsigned to = 0, quad = 0;
+
+		hopper::cluster_meet();
+#pragma unroll
+		for (int q = 0; q < QUADS; q++) {
+			const float *s = sums + q * 4;
+			hopper::store_there(hopper::address_in(to, at(hopper::cluster_rank(), quad)),
+			                    make_float4(s[0], s[1], s[2], s[3]));
+			if (++quad == share()) {
+				quad = 0;
+				to++;
+			}
+		}
+		hopper::cluster_sync();
+	}
+	static __device__ __forceinline__ void sit_out()
+	{
+		hopper::cluster_meet();
+		hopper::cluster_sync();
+	}
+
+	/* Of this block's share. */
+	__device__ __forceinline__ float4 total(unsigned quad) const
+	{
+		float4 all = hopper::load_shared_quad(at(0, quad));
+
+		for (unsigned part = 1; part < count; part++) {
+			float4 v = hopper::load_shared_quad(at(part, quad));
+			all = make_float4(all.x + v.x, all.y + v.y, all.z + v.z, all.w + v.w);
+		}
+		return all;
+	}
+
+      private:
+	__device__ __forceinline__ uint32_t at(unsigned part, unsigned quad) const
+	{
+		return stages + ((part * share() + quad) * THREADS + threadIdx.x - WARPGROUP) * 16;
+	}
+};
+
 #endif
 
 } // namespace

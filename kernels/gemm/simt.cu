@@ -442,15 +442,14 @@ const choice choices[] = {
 };
 constexpr double LAUNCH_NS = 850, LATE_NS = 1450; /* of a launch; more where it is not early */
 constexpr double LEAST_NS = 2000, RATE = 0.623;   /* of a launch; of the memory's */
-constexpr double BY_ELEMENTS = 2.5;       /* times per_k, where the copy engine does not bring the tiles */
-constexpr double CLUSTERED = 120.0 / 132; /* of the multiprocessors: those that clusters of 4 or 8 find */
+constexpr double BY_ELEMENTS = 2.5; /* times per_k, where the copy engine does not bring the tiles */
 
 /* p by rows; slower: times as much per k. */
 double time_of(const choice &c, const gemm_problem &p, int splits, double slower)
 {
-	double processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	unsigned processors = (unsigned)cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 	double blocks = (double)blocks_of(p, c.side) * splits;
-	double each = ceil(blocks / fmax(floor(processors * (splits > 2 ? CLUSTERED : 1)), 1));
+	double each = ceil(blocks / fmax(gemm_clustered(processors, (unsigned)splits), 1));
 	double ks = ceil((double)p.k / STEP / splits) * STEP * slower, bytes = 4 * (double)p.batch;
 	access how = access_of(p);
 	int resident = resident_of(c.resident, c.shared(how.a_along_k + how.b_along_k, splits > 1));

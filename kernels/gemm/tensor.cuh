@@ -406,16 +406,16 @@ __device__ __forceinline__ float2 old_pair(const work &w, const typename F::type
 }
 
 /* values += beta * C, of which as much is loaded at once as registers hold. row, col: those of the team's
- * first. */
-template <class F, bool WHOLE>
+ * first; a thread has half a value of each column. */
+template <class F, bool WHOLE, int VALUES>
 __device__ __forceinline__ void add_old(const work &w, unsigned batch, unsigned row, unsigned col,
-                                        const lane_place<F> &me, float (&values)[F::CHUNK / 2])
+                                        const lane_place<F> &me, float (&values)[VALUES])
 {
-	constexpr int AT_ONCE = 8;
+	constexpr int PAIRS = VALUES / 2, AT_ONCE = PAIRS < 8 ? PAIRS : 8;
 	const typename F::type *c = (const typename F::type *)w.c_at.data + (int64_t)batch * w.c_at.batch;
 
 #pragma unroll
-	for (int pair = 0; pair < F::CHUNK / 4; pair += AT_ONCE) {
+	for (int pair = 0; pair < PAIRS; pair += AT_ONCE) {
 		float2 old[AT_ONCE];
 #pragma unroll
 		for (int i = 0; i < AT_ONCE; i++) {
@@ -490,16 +490,16 @@ template <class F> __device__ __forceinline__ bool has_ragged_end(const work &w,
 		return w.n % PIECE != 0 && col + F::CHUNK > w.n;
 }
 
-/* A chunk to C from registers, element by element. */
-template <class F>
+/* Values to C from registers, element by element. */
+template <class F, int VALUES>
 __device__ __forceinline__ void store_values(const work &w, unsigned batch, unsigned row, unsigned col,
-                                             const lane_place<F> &me, const float (&v)[F::CHUNK / 2])
+                                             const lane_place<F> &me, const float (&v)[VALUES])
 {
 	using type = typename F::type;
 	type *c = (type *)w.c_at.data + (int64_t)batch * w.c_at.batch;
 
 #pragma unroll
-	for (int i = 0; i < F::CHUNK / 2; i++) {
+	for (int i = 0; i < VALUES; i++) {
 		unsigned r = row + me.row(i / 2 % 2), at = col + i / 4 * 8 + me.col() + i % 2;
 		if (r < w.m && at < w.n)
 			c[(int64_t)r * w.c_at.row + (int64_t)at * w.c_at.col] = (type)v[i];
@@ -730,88 +730,38 @@ __device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, 
 /* A thread's sums of 8 columns: two of each of two rows. */
 template <class F> constexpr int GROUPS = F::CUT::SUMS / 4;
 
-/* Of one of the cluster's blocks: where the parts' sums of the groups that it adds up are, in shared memory. */
-template <class F> struct heap {
-	static constexpr int THREADS = CONSUMERS * WARPGROUP;
-	static_assert(GROUPS<F> * THREADS * 16 <= F::CUT::STAGES * F::CUT::STAGE_BYTES);
-	uint32_t stages;
-	unsigned groups; /* that each block adds up */
-
-	__device__ __forceinline__ uint32_t at(unsigned part, unsigned group) const
-	{
-		return stages + ((part * groups + group) * THREADS + threadIdx.x - WARPGROUP) * 16;
-	}
-};
-
-__device__ __forceinline__ float4 add_quads(float4 x, float4 y)
-{
-	return make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w);
-}
-
 /* A group of this tile to C. */
 template <class F>
 __device__ __forceinline__ void store_group(const work &w, const place &tile, int consumer, unsigned group,
-                                            float4 v)
+                                            float4 sums)
 {
-	using type = typename F::type;
-	lane_place<F> me;
+	float values[4] = {w.alpha * sums.x, w.alpha * sums.y, w.alpha * sums.z, w.alpha * sums.w};
 	place at = chunk_at<F>(tile, consumer, 0);
-	unsigned col = at.col + group * 8 + me.col();
+	unsigned col = at.col + group * 8;
+	lane_place<F> me;
 
-#pragma unroll
-	for (int half = 0; half < 2; half++) {
-		unsigned row = at.row + me.row(half);
-		type *c = (type *)w.c_at.data + (int64_t)at.batch * w.c_at.batch + (int64_t)row * w.c_at.row +
-		          (int64_t)col * w.c_at.col;
-		float x = w.alpha * (half ? v.z : v.x), y = w.alpha * (half ? v.w : v.y);
-		if (w.beta != 0) {
-			float2 old = old_pair<F, false>(w, c, row, col);
-			x = fmaf(w.beta, old.x, x);
-			y = fmaf(w.beta, old.y, y);
-		}
-		if (row < w.m && col < w.n)
-			c[0] = (type)x;
-		if (row < w.m && col + 1 < w.n)
-			c[w.c_at.col] = (type)y;
-	}
+	if (w.beta != 0)
+		add_old<F, false>(w, at.batch, at.row, col, me, values);
+	store_values<F>(w, at.batch, at.row, col, me, values);
 }
 
-/*
- * A consumer's part of the cluster's tile. Each block adds up some of its columns, the parts in their order.
- * All stages are free then; the producers' threads come where the cluster meets, too.
- */
+/* A consumer's part of the cluster's tile. Each block adds up some of its columns. */
 template <class F>
 __device__ __forceinline__ void consume_part(const work &w, ring<typename F::CUT> r, int consumer)
 {
 	static_assert(F::CUT::WAVES == 1);
 	place tile = place_of<typename F::CUT>(w, blockIdx.x / w.parts);
-	unsigned part = hopper::cluster_rank(), groups = GROUPS<F> / w.parts;
-	heap<F> heap = {r.data, groups};
+	parts<typename F::CUT, GROUPS<F>> all = {r.data, w.parts};
 	span span = span_of<typename F::CUT>(w);
+	unsigned first = hopper::cluster_rank() * all.share();
 	wave_sums<F> sums = {};
 
 	/* Their zeros, too: ptxas would set them among the products, and let those wait for each other. */
 	settle<F>(sums);
 	sum_up<F>(sums, r, consumer, span.end - span.begin);
-	hopper::cluster_meet();
-	unsigned to = 0, group = 0;
-#pragma unroll
-	for (int g = 0; g < GROUPS<F>; g++) {
-		const float *s = &sums[0][g * 4];
-		hopper::store_there(hopper::address_in(to, heap.at(part, group)),
-		                    make_float4(s[0], s[1], s[2], s[3]));
-		if (++group == groups) {
-			group = 0;
-			to++;
-		}
-	}
-	hopper::cluster_sync();
-	for (unsigned g = 0; g < groups; g++) {
-		float4 all = hopper::load_shared_quad(heap.at(0, g));
-		for (unsigned from = 1; from < w.parts; from++)
-			all = add_quads(all, hopper::load_shared_quad(heap.at(from, g)));
-		store_group<F>(w, tile, consumer, part * groups + g, all);
-	}
+	all.exchange(sums[0]);
+	for (unsigned g = 0; g < all.share(); g++)
+		store_group<F>(w, tile, consumer, first + g, all.total(g));
 }
 
 #endif
@@ -844,10 +794,8 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_cons
 		if (threadIdx.x == 0)
 			produce<F>(w, r);
 		__syncwarp();
-		if constexpr (CUT::SPLITS > 1) { /* as in consume_part() */
-			hopper::cluster_meet();
-			hopper::cluster_sync();
-		}
+		if constexpr (CUT::SPLITS > 1)
+			parts<CUT, GROUPS<F>>::sit_out();
 	} else {
 		hopper::more_registers<232>();
 		if constexpr (CUT::SPLITS > 1)

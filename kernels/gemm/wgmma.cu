@@ -16,7 +16,7 @@
  *
  * Where C has few tiles a cluster's 2, 4 or 8 blocks have a part of K each and add up some columns each, which
  * the others have written to its shared memory. That takes 1.4 us for 128 × 64, 3 us for 128 × 128: tf32
- * 48 × 352 × 944 5.9 us, whole 11.5, cuBLAS 7.7; bf16 48 × 816 × 3168 7.4, 14.2, 8.3. Of 5, 6 or 7 blocks fewer
+ * 48 × 352 × 944 6.0 us, whole 11.5, cuBLAS 7.7; bf16 48 × 816 × 3168 7.4, 14.2, 8.3. Of 5, 6 or 7 blocks fewer
  * clusters find room (22, 17, 15), and to divide by them takes as long as to add up.
  *
  * Measured beside cuBLAS: docs/kernels.md. Of a block's clocks at 2048³, bf16: 1270 until the kernel before is
@@ -294,12 +294,6 @@ template <class CUT> double tile_ns(double k_tiles, unsigned blocks)
 	return CUT::ROWS * CUT::COLS * 0.055 + k_tiles * fmax(CUT::TILE_NS, blocks * BYTES / L2);
 }
 
-/* So many clusters of more than two blocks find room at a time, as the multiprocessors are grouped. */
-unsigned clusters_at_once(unsigned blocks, int multiprocessors)
-{
-	return (unsigned)multiprocessors * (blocks > 2 ? 10 : 11) / (11 * blocks);
-}
-
 /* One tile for each cluster, if all find room. */
 template <class CUT, element E> choice split_choice_of(const plan &plan, work w, int multiprocessors)
 {
@@ -309,7 +303,7 @@ template <class CUT, element E> choice split_choice_of(const plan &plan, work w,
 	count_tiles<CUT>(&w, plan.p.batch, multiprocessors);
 	for (unsigned parts = 2; parts <= CUT::SPLITS && parts <= w.k_tiles; parts *= 2) {
 		double ns = 2500 + joining_ns + tile_ns<CUT>(ceil((double)w.k_tiles / parts), w.tiles * parts);
-		if (w.tiles <= clusters_at_once(parts, multiprocessors) && ns < best.ns)
+		if (w.tiles <= gemm_clustered((unsigned)multiprocessors, parts) / parts && ns < best.ns)
 			best = {ns, parts, launcher_of<CUT, E>(plan)};
 	}
 	return best;
