@@ -35,7 +35,9 @@ static void fill(struct receipt *to, const Kops__V1__Receipt *from)
 	                           .compute_us = from->compute_us,
 	                           .download_us = from->download_us,
 	                           .total_us = from->total_us,
-	                           .n_ops = from->n_ops};
+	                           .n_ops = from->n_ops,
+	                           .prepared = from->prepared,
+	                           .graph = from->graph};
 	for (size_t i = 0; i < from->n_ops; i++) {
 		const Kops__V1__OpReceipt *op = from->ops[i];
 		ops[i] = (kops_op_receipt){.op = put_text(&text, op->op),
@@ -58,6 +60,8 @@ static void update(struct receipt *to, const Kops__V1__Receipt *from)
 	to->shown.compute_us = from->compute_us;
 	to->shown.download_us = from->download_us;
 	to->shown.total_us = from->total_us;
+	to->shown.prepared = from->prepared;
+	to->shown.graph = from->graph;
 	for (size_t i = 0; i < to->shown.n_ops; i++)
 		to->ops[i].compute_us = i < from->n_ops_us ? from->ops_us[i] : 0;
 }

@@ -203,6 +203,8 @@ void show_receipt_json(struct json *json, const kops_receipt *receipt)
 	json_us(json, "compute_us", receipt->compute_us);
 	json_us(json, "download_us", receipt->download_us);
 	json_us(json, "total_us", receipt->total_us);
+	json_bool(json, "prepared", receipt->prepared);
+	json_bool(json, "graph", receipt->graph);
 	json_array(json, "ops");
 	for (size_t i = 0; i < receipt->n_ops; i++) {
 		const kops_op_receipt *op = kops_receipt_op(receipt, i);

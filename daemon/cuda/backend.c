@@ -22,11 +22,12 @@
 #include "clock.h"
 #include "common/cuda.h"
 #include "cuda/gpu.h"
+#include "cuda/graph.h"
 #include "cuda/hold.h"
 
 #define QUERY_NS 1000000u /* between looks for errors while runs are out */
 
-#define TIMED_MIN_US 100.0 /* a run planned to be shorter is timed by the host: four events cost it 6 µs */
+#define SHORT_US 100.0 /* a run planned to be shorter is timed by the host: four events cost it 6 µs */
 
 /*
  * The stream of a run that asked to be timed is held before its first event until all is enqueued, so that its
@@ -46,6 +47,11 @@ static const struct cuda_direct direct_limits = {.streaming_max_bytes = 16 << 20
                                                  .reusing_max_bytes = 40 << 10};
 /* ---- Starting ---- */
 
+static bool is_short(const struct run *run)
+{
+	return run->plan_us < SHORT_US;
+}
+
 static struct lane *lane_for(struct backend_device *dev, uint64_t lane)
 {
 	struct lane *best = &dev->lanes[0];
@@ -60,14 +66,10 @@ static struct lane *lane_for(struct backend_device *dev, uint64_t lane)
 	return best;
 }
 
-static int make_events(struct out *out)
+static bool make_events(struct out *out)
 {
-	cudaEvent_t *events[] = {&out->begun, &out->uploaded, &out->computed, &out->downloaded};
-
-	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++)
-		if (cudaEventCreate(events[i]) != cudaSuccess)
-			return KOPS_E_FAULT;
-	return cudaEventCreateWithFlags(&out->ended, cudaEventDisableTiming) == cudaSuccess ? 0 : KOPS_E_FAULT;
+	return run_events_create(&out->events) == 0 &&
+	       cudaEventCreateWithFlags(&out->ended, cudaEventDisableTiming) == cudaSuccess;
 }
 
 static struct out *take_out(struct backend_device *dev)
@@ -79,7 +81,7 @@ static struct out *take_out(struct backend_device *dev)
 		return out;
 	}
 	out = calloc(1, sizeof(*out));
-	if (out && make_events(out) < 0) {
+	if (out && !make_events(out)) {
 		cuda_free_out(out);
 		return NULL;
 	}
@@ -88,7 +90,9 @@ static struct out *take_out(struct backend_device *dev)
 
 static void put_out(struct backend_device *dev, struct out *out)
 {
-	cuda_stage_free(out->stage);
+	if (out->graph)
+		cuda_graph_rest(out->graph);
+	out->graph = NULL;
 	out->stage = NULL;
 	out->scratch = NULL;
 	out->next = dev->spare;
@@ -143,10 +147,11 @@ static int launch_slice(struct lane *lane, struct out *out)
 	return rc;
 }
 
-static void stamp(const struct lane *lane, const struct out *out, cudaEvent_t event)
+/* While a graph is recorded the events are nodes of it, which the device records each time. */
+static void stamp(const struct lane *lane, cudaEvent_t event, bool recording)
 {
-	if (out->timed)
-		cudaEventRecord(event, lane->stream);
+	cudaEventRecordWithFlags(event, lane->stream,
+	                         recording ? cudaEventRecordExternal : cudaEventRecordDefault);
 }
 
 /* Whether the run is to be enqueued in one slice. */
@@ -168,17 +173,74 @@ static void use_lane(struct cuda_stage *stage, const struct lane *lane)
 /* Operands of a run that begins. */
 static int lay_out(struct backend_device *dev, struct lane *lane, struct out *out)
 {
-	int rc = 0;
-
 	out->stage = out->run->planned;
-	out->run->planned = NULL;
-	if (!out->stage) /* it was started before with the same plan */
-		rc = cuda_stage_new(out->run, &out->stage);
-	if (rc < 0)
-		return rc;
-	cuda_stage_settle(out->stage, &direct_limits);
+	cuda_stage_begin(out->stage, &direct_limits);
 	use_lane(out->stage, lane);
 	return cuda_get_scratch(dev, lane, out, !is_one_slice(out->run));
+}
+
+/* A slice: transfers and kernels. */
+static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool recording)
+{
+	const struct run_events *events = out->timed_by;
+	int rc;
+
+	if (events)
+		stamp(lane, events->begun, recording);
+	rc = begins ? cuda_stage_upload_all(out->stage) : 0;
+	if (rc < 0)
+		return rc;
+	if (events)
+		stamp(lane, events->uploaded, recording);
+	rc = launch_slice(lane, out);
+	if (rc < 0)
+		return rc;
+	if (events)
+		stamp(lane, events->computed, recording);
+	rc = run_is_through(out->run) ? cuda_stage_download_all(out->stage) : 0;
+	if (events)
+		stamp(lane, events->downloaded, recording);
+	return rc;
+}
+
+static bool is_for_graph(const struct out *out)
+{
+	const struct run *run = out->run;
+
+	return run->repeats && !run->timed && !out->scratch && is_one_slice(run) &&
+	       cuda_stage_is_recordable(out->stage);
+}
+
+/* False: it cannot be, and begins anew. */
+static bool record(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	const struct run_events *timed_by = out->timed_by;
+	struct cuda_graph *graph = cuda_graph_begin(dev, lane, timed_by != NULL);
+	int rc;
+
+	if (!graph)
+		return false;
+	out->timed_by = cuda_graph_events(graph);
+	rc = enqueue_slice(lane, out, true, true);
+	out->timed_by = timed_by;
+	if (cuda_graph_end(graph, out->run, rc)) {
+		out->graph = graph;
+		return true;
+	}
+	out->run->error[0] = '\0';
+	out->run->next_op = out->run->next_part = 0;
+	cuda_stage_begin(out->stage, &direct_limits);
+	return false;
+}
+
+/* All that a run of one slice enqueues, by one launch. */
+static int launch_graph(struct out *out)
+{
+	out->timed_by = cuda_graph_events(out->graph);
+	out->run->next_op = out->run->n_ops;
+	out->run->as_graph = true;
+	out->number = 1;
+	return cuda_graph_launch(out->graph, &out->word);
 }
 
 static int enqueue(struct backend_device *dev, struct lane *lane, struct out *out)
@@ -192,21 +254,15 @@ static int enqueue(struct backend_device *dev, struct lane *lane, struct out *ou
 		use_lane(out->stage, lane); /* it goes on, on whatever lane */
 	if (rc < 0)
 		return rc;
+	if (begins && is_for_graph(out)) {
+		out->graph = cuda_graph_find(dev, lane, out->run);
+		if (out->graph || record(dev, lane, out))
+			return launch_graph(out);
+	}
 	if (out->run->timed && !cuda_stage_waits(out->stage))
 		cuda_hold(&lane->words->enqueued, lane->issued + 1, HOLD_US + HOLD_OP_US * out->run->n_ops,
 		          lane->stream);
-	stamp(lane, out, out->begun);
-	rc = begins ? cuda_stage_upload_all(out->stage) : 0;
-	if (rc < 0)
-		return rc;
-	stamp(lane, out, out->uploaded);
-	rc = launch_slice(lane, out);
-	if (rc < 0)
-		return rc;
-	stamp(lane, out, out->computed);
-	rc = run_is_through(out->run) ? cuda_stage_download_all(out->stage) : 0;
-	stamp(lane, out, out->downloaded);
-	return rc;
+	return enqueue_slice(lane, out, begins, false);
 }
 
 static void push_done(struct backend_device *dev, struct run *run, int status)
@@ -249,6 +305,24 @@ static cudaError_t broken(const struct lane *lane)
 	return error;
 }
 
+/* For notify(). */
+static cudaError_t record_end(const struct lane *lane, struct out *out)
+{
+	out->ended_recorded = true;
+	return cudaEventRecord(out->ended, lane->stream);
+}
+
+/*
+ * It costs a microsecond, and nobody sleeps through a short run. So the end of short ones is recorded when
+ * somebody asks for it, or a longer run comes behind.
+ */
+static void record_ends(const struct lane *lane)
+{
+	for (struct out *out = lane->head; out; out = out->next)
+		if (!out->ended_recorded)
+			record_end(lane, out);
+}
+
 /* The end of a run on its stream, failed ones included: what they enqueued has to be through first. */
 static cudaError_t enqueue_end(struct backend_device *dev, struct lane *lane, struct out *out)
 {
@@ -257,11 +331,15 @@ static cudaError_t enqueue_end(struct backend_device *dev, struct lane *lane, st
 
 	if (error != cudaSuccess)
 		return error;
-	out->number = ++lane->issued;
+	lane->issued++;
+	if (out->graph && out->status == 0)
+		return is_short(out->run) ? cudaSuccess : record_end(lane, out);
+	out->word = &lane->words->through;
+	out->number = lane->issued;
 	if (dev->write_value(lane->stream, (CUdeviceptr)(uintptr_t)&lane->words->through, out->number, 0) !=
 	    CUDA_SUCCESS)
 		return cudaErrorUnknown;
-	return cudaEventRecord(out->ended, lane->stream);
+	return record_end(lane, out);
 }
 
 static void push_out(struct lane *lane, struct out *out)
@@ -284,6 +362,7 @@ static void gpu_start(struct backend_device *dev, struct run *run)
 	cudaError_t error;
 
 	run->error[0] = '\0';
+	run->as_graph = false;
 	run_begin(run);
 	if (dev->fault[0]) {
 		snprintf(run->error, WHY_BYTES, "%s", dev->fault);
@@ -299,8 +378,11 @@ static void gpu_start(struct backend_device *dev, struct run *run)
 		return;
 	}
 	out->run = run;
-	out->timed = run->timed || run->plan_us >= TIMED_MIN_US;
+	out->timed_by = run->timed || !is_short(run) ? &out->events : NULL;
+	out->ended_recorded = false;
 	out->started_ns = clock_ns();
+	if (!is_short(run))
+		record_ends(lane);
 	out->status = enqueue(dev, lane, out);
 	if (out->status < 0 && !run->error[0])
 		snprintf(run->error, WHY_BYTES, "%s: %s", sentence_of(out->status),
@@ -328,12 +410,13 @@ static double between_us(cudaEvent_t from, cudaEvent_t to)
 /* A run that was not worth four events counts as computing from end to end. */
 static void add_times(struct run *run, const struct out *out)
 {
+	const struct run_events *by = out->timed_by;
 	double upload_us = 0, compute_us, download_us = 0;
 
-	if (out->timed) {
-		upload_us = between_us(out->begun, out->uploaded);
-		compute_us = between_us(out->uploaded, out->computed);
-		download_us = between_us(out->computed, out->downloaded);
+	if (by) {
+		upload_us = between_us(by->begun, by->uploaded);
+		compute_us = between_us(by->uploaded, by->computed);
+		download_us = between_us(by->computed, by->downloaded);
 	} else {
 		compute_us = clock_us(out->started_ns, clock_ns());
 	}
@@ -378,9 +461,9 @@ static void gpu_abandon(struct backend_device *dev, struct run *run)
 
 static bool is_through(const struct lane *lane)
 {
-	uint32_t through = __atomic_load_n(&lane->words->through, __ATOMIC_ACQUIRE);
+	const struct out *out = lane->head;
 
-	return lane->head && (int32_t)(through - lane->head->number) >= 0;
+	return out && (int32_t)(__atomic_load_n(out->word, __ATOMIC_ACQUIRE) - out->number) >= 0;
 }
 
 /* Looks for a broken context now and then; a run that it took down never writes its number. */
@@ -451,6 +534,7 @@ static void CUDART_CB on_finished(void *data)
 static void notify_lane(struct lane *lane, struct waker *waker)
 {
 	__atomic_add_fetch(&waker->users, 1, __ATOMIC_ACQ_REL);
+	record_ends(lane);
 	if (cudaStreamWaitEvent(lane->waker, lane->head->ended, 0) == cudaSuccess &&
 	    cudaLaunchHostFunc(lane->waker, on_finished, waker) == cudaSuccess)
 		return;

@@ -5,6 +5,7 @@
  *     memory.c        scratch of runs, RESIDENT memory, pinning
  *     plan.c          which kernels run what, and how long that takes
  *     backend.c       starting and finishing runs; the vtable
+ *     graph.c         runs that come again, recorded
  *     stage.c         operands of one run: device copies, uploads, downloads (layout.c, transfer.c)
  */
 #ifndef KOPS_CUDA_GPU_H
@@ -14,6 +15,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stdalign.h>
 
 #include "cuda/stage.h"
@@ -21,17 +23,25 @@
 
 #define CUDA_LANES 4
 
+/* Recorded by the device between a run's transfers and its kernels. */
+struct run_events {
+	cudaEvent_t begun, uploaded, computed, downloaded;
+};
+
 /* What a run needs while it is out, or paused as its run->state. Kept for reuse: events are slow to make. */
 struct out {
 	struct run *run;
-	struct cuda_stage *stage;
+	struct cuda_stage *stage; /* run->planned, once it has begun */
+	struct cuda_graph *graph; /* that was launched for it; NULL: none */
 	void *scratch; /* of its own, when it was too much for the lane's or has to outlast a pause; freed in
 	                  stream order */
-	cudaEvent_t begun, uploaded, computed, downloaded; /* recorded if timed */
-	cudaEvent_t ended;                                 /* for notify(); without a time, it costs nothing */
-	bool timed;
+	struct run_events events; /* its own; of a graph, that has them */
+	cudaEvent_t ended;        /* for notify() */
+	bool ended_recorded;
+	const struct run_events *timed_by; /* NULL: the host's clock */
 	uint64_t started_ns;
-	uint32_t number; /* counted on its lane; wraps */
+	const uint32_t *word; /* pinned: the GPU writes, when the run is through, */
+	uint32_t number;      /* this: counted on the lane, wraps; of a graph 1 */
 	int status;
 	struct out *next;
 };
@@ -55,6 +65,22 @@ struct lane {
 	unsigned n_out;
 };
 
+/* Pinned: where a graph writes that it is through. A cache line each. */
+struct graph_word {
+	alignas(64) uint32_t through;
+	struct graph_word *next; /* of those that are free */
+};
+
+#define CUDA_GRAPHS_MAX 1024u
+
+/* Of a device; under lock. */
+struct graphs {
+	pthread_mutex_t lock;
+	struct cuda_graph *newest, *oldest;
+	size_t nodes; /* of all */
+	struct graph_word *words, *free_words;
+};
+
 struct backend_device {
 	int index;
 	struct device_info info;
@@ -64,6 +90,7 @@ struct backend_device {
 	struct lane_words *words; /* pinned, one for each lane */
 	struct lane lanes[CUDA_LANES];
 	struct out *spare;
+	struct graphs graphs;
 	struct run *done, **done_tail; /* back without having been out */
 	uint64_t queried_ns;
 	char fault[WHY_BYTES]; /* "" while the context is sound */
@@ -76,6 +103,8 @@ int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev,
 void cuda_close(struct backend_device *dev);
 void cuda_describe(const struct backend_device *dev, struct device_info *ret);
 void cuda_free_out(struct out *out);
+int run_events_create(struct run_events *events); /* KOPS_E_FAULT */
+void run_events_destroy(struct run_events *events);
 
 /* plan.c: the functions of the vtable. */
 const struct kernel_list *cuda_kernels(const struct op *op);

@@ -3,8 +3,9 @@
 
 #include "cuda/gpu.h"
 
-#define SCRATCH_KEPT_MAX (64ull << 20) /* bytes of scratch memory that a stream keeps between runs */
-#define SCRATCH_MIN      (1ull << 20)
+/* What a stream keeps between runs: a share of the device's memory, 1.1 GiB of an H200's. */
+#define SCRATCH_KEPT_SHARE 128
+#define SCRATCH_MIN        (1ull << 20)
 
 /* The device whose context cuda_pin() uses; -1 before the first is open. */
 static int pin_device = -1;
@@ -70,7 +71,7 @@ int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *
 	uint64_t bytes = cuda_stage_scratch_bytes(out->stage);
 	cudaError_t error = cudaSuccess;
 
-	if (bytes > SCRATCH_KEPT_MAX || (own && bytes > 0))
+	if (bytes > dev->info.memory_bytes / SCRATCH_KEPT_SHARE || (own && bytes > 0))
 		error = pool_alloc(dev, bytes, lane->stream, &out->scratch);
 	else if (bytes > lane->scratch_bytes)
 		error = grow_lane_scratch(dev, lane, bytes);

@@ -180,6 +180,13 @@ static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
 	if (error == cudaSuccess)
 		error =
 		    cudaHostAlloc((void **)&dev->words, CUDA_LANES * sizeof *dev->words, cudaHostAllocMapped);
+	if (error == cudaSuccess)
+		error = cudaHostAlloc((void **)&dev->graphs.words, CUDA_GRAPHS_MAX * sizeof *dev->graphs.words,
+		                      cudaHostAllocMapped);
+	for (unsigned i = 0; error == cudaSuccess && i < CUDA_GRAPHS_MAX; i++) {
+		dev->graphs.words[i].next = dev->graphs.free_words;
+		dev->graphs.free_words = &dev->graphs.words[i];
+	}
 	return error == cudaSuccess ? 0 : cuda_failed(error, "no memory pool", why);
 }
 
@@ -200,13 +207,30 @@ static void close_lane(struct lane *lane)
 		cudaStreamDestroy(lane->stream);
 }
 
+int run_events_create(struct run_events *events)
+{
+	cudaEvent_t *each[] = {&events->begun, &events->uploaded, &events->computed, &events->downloaded};
+
+	for (unsigned i = 0; i < sizeof(each) / sizeof(each[0]); i++)
+		if (cudaEventCreate(each[i]) != cudaSuccess)
+			return KOPS_E_FAULT;
+	return 0;
+}
+
+void run_events_destroy(struct run_events *events)
+{
+	cudaEvent_t each[] = {events->begun, events->uploaded, events->computed, events->downloaded};
+
+	for (unsigned i = 0; i < sizeof(each) / sizeof(each[0]); i++)
+		if (each[i])
+			cudaEventDestroy(each[i]);
+}
+
 void cuda_free_out(struct out *out)
 {
-	cudaEvent_t events[] = {out->begun, out->uploaded, out->computed, out->downloaded, out->ended};
-
-	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++)
-		if (events[i])
-			cudaEventDestroy(events[i]);
+	run_events_destroy(&out->events);
+	if (out->ended)
+		cudaEventDestroy(out->ended);
 	free(out);
 }
 
@@ -228,9 +252,11 @@ void cuda_close(struct backend_device *dev)
 		cudaStreamDestroy(dev->memory_stream);
 	}
 	cudaFreeHost(dev->words);
+	cudaFreeHost(dev->graphs.words);
 	if (dev->pool)
 		cudaMemPoolDestroy(dev->pool);
 	cudaGetLastError();
+	pthread_mutex_destroy(&dev->graphs.lock);
 	free(dev);
 }
 
@@ -269,6 +295,7 @@ int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev,
 	}
 	dev->index = (int)index;
 	dev->done_tail = &dev->done;
+	pthread_mutex_init(&dev->graphs.lock, NULL);
 	rc = open_parts(dev, why);
 	if (rc < 0) {
 		cuda_close(dev);

@@ -92,13 +92,19 @@ static void find_copies(struct cuda_stage *stage)
 	}
 }
 
-static void find_pinned(struct cuda_stage *stage)
+/* True if it is not as it was. */
+static bool find_pinned(struct cuda_stage *stage)
 {
+	bool changed = false;
+
 	for (unsigned c = 0; c < stage->n_copies; c++) {
 		struct cuda_copy *copy = &stage->copies[c];
+		bool pinned = __atomic_load_n(&copy->memory->pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED;
 
-		copy->pinned = __atomic_load_n(&copy->memory->pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED;
+		changed |= pinned != copy->pinned;
+		copy->pinned = pinned;
 	}
+	return changed;
 }
 
 /* Operations per byte up to which an op counts as streaming: adding is below 1, a 64×64×64 product is near 10.
@@ -276,11 +282,16 @@ int cuda_stage_new(const struct run *run, struct cuda_stage **ret_stage)
 	return 0;
 }
 
-void cuda_stage_settle(struct cuda_stage *stage, const struct cuda_direct *direct)
+void cuda_stage_begin(struct cuda_stage *stage, const struct cuda_direct *direct)
 {
-	find_pinned(stage);
-	decide_direct(stage, direct);
-	give_room(stage);
+	if (find_pinned(stage) || !stage->is_settled) {
+		decide_direct(stage, direct);
+		give_room(stage);
+		stage->is_settled = true;
+	}
+	for (unsigned c = 0; c < stage->n_copies; c++)
+		stage->copies[c].valid = stage->copies[c].dirty = false;
+	stage->downloaded = false;
 }
 
 void cuda_stage_free(struct cuda_stage *stage)
@@ -299,6 +310,14 @@ bool cuda_stage_waits(const struct cuda_stage *stage)
 		if (!stage->copies[c].direct && !stage->copies[c].pinned)
 			return true;
 	return false;
+}
+
+bool cuda_stage_is_recordable(const struct cuda_stage *stage)
+{
+	for (unsigned c = 0; c < stage->n_copies; c++)
+		if (!stage->copies[c].pinned)
+			return false;
+	return !stage->unrecordable;
 }
 
 /* ---- Moving ---- */

@@ -35,6 +35,10 @@ struct cuda_stage {
 	cudaStream_t stream;      /* likewise */
 	bool others_out;          /* likewise: earlier runs are out on the stream */
 	bool downloaded;          /* a download has been enqueued */
+	bool is_settled;
+	bool unrecordable;         /* as a graph */
+	struct cuda_graph *graphs; /* of the run; graph.c's */
+	struct backend_device *graphs_of;
 	unsigned n_copies;
 	struct cuda_copy *copies;
 	unsigned (*uses)[OP_VIEWS_MAX]; /* per op and view: index of its copy; CUDA_STAGE_NONE: RESIDENT, or of
@@ -56,14 +60,16 @@ struct cuda_direct {
  * memory). Free with cuda_stage_free().
  */
 int cuda_stage_new(const struct run *run, struct cuda_stage **ret_stage);
-/* Once, before the first transfer: which copies are not needed, by what memory is pinned by now. */
-void cuda_stage_settle(struct cuda_stage *stage, const struct cuda_direct *direct);
+/* Each time that the run begins: which copies are not needed, by what memory is pinned by now. */
+void cuda_stage_begin(struct cuda_stage *stage, const struct cuda_direct *direct);
 void cuda_stage_free(struct cuda_stage *stage);
 
 uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage);
 
 /* Whether transfers will wait for the stream: those of memory that is not pinned do. */
 bool cuda_stage_waits(const struct cuda_stage *stage);
+/* Whether what the run enqueues is the same each time, and waits for nothing. */
+bool cuda_stage_is_recordable(const struct cuda_stage *stage);
 
 /*
  * The rest enqueues on stage->stream. 0, KOPS_E_NOMEM or KOPS_E_FAULT.

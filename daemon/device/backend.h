@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   8
+#define BACKEND_ABI   9
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -60,6 +60,7 @@ struct run {
 	unsigned n_ops;
 	uint64_t lane;         /* runs of equal lane execute in order */
 	bool timed;            /* time the ops by the device's own clock, whatever it costs */
+	bool repeats;          /* it ran before with this plan, and may many times more */
 	uint64_t device_bytes; /* by plan(): staging and workspace, not RESIDENT buffers */
 	double plan_us;        /* by plan(): the time it will take, its ops' and what comes with them */
 	/* Where it is: the next part to start. Both at first 0; n_ops: it is through. */
@@ -73,7 +74,8 @@ struct run {
 	int status;      /* below 0 it does not go on */
 	char error[WHY_BYTES];
 	double upload_us, compute_us, download_us;
-	void *owner; /* whoever submitted it; the backend leaves it alone */
+	bool as_graph; /* the GPU got all of it by one call, as a CUDA graph */
+	void *owner;   /* whoever submitted it; the backend leaves it alone */
 	/* What plan() found out and start() goes by. NULL: nothing; forgotten with run_forget_plan(). */
 	void *planned;
 	void (*forget_plan)(struct run *run);

@@ -134,6 +134,7 @@ void canary_free(struct canary *c)
 {
 	if (!c)
 		return;
+	run_forget_plan(&c->run);
 	free(c->memory.host);
 	free(c->expected);
 	free(c);
@@ -178,6 +179,7 @@ struct run *canary_prepare(struct canary *c, const char *kernel)
 		memset((char *)c->memory.host + out->offset, 0xff,
 		       c->view_bytes[c->op.args.op->n_inputs]); /* NaN */
 	c->op.pinned = kernel;
+	run_forget_plan(&c->run);
 	c->run = (struct run){.ops = &c->op, .n_ops = 1, .status = KOPS_E_FAULT, .lane = UINT64_MAX};
 	return &c->run;
 }

@@ -81,6 +81,7 @@ static void fill_times(const struct job *job, Kops__V1__Receipt *ret)
 	ret->download_us = run->download_us;
 	ret->total_us = clock_us(job->arrived_ns, clock_ns());
 	ret->prepared = job->prepared != NULL;
+	ret->graph = run->as_graph;
 }
 
 static void send_receipt(const struct job *job, Kops__V1__Receipt *receipt)

@@ -115,6 +115,7 @@ void run_one(struct bench *t, struct run_op *op)
 
 	begin(t, &run);
 	wait_for(t, 1);
+	run_forget_plan(&run);
 	if (run.status < 0)
 		die("run", run.error);
 }
@@ -226,8 +227,11 @@ int main(int argc, char **argv)
 			return 1;
 		}
 	}
-	printf("%lu cases, %lu runs, %lu ops right\n", cases, t.runs, t.ops);
+	printf("%lu cases, %lu runs, %lu of them as graphs, %lu ops right\n", cases, t.runs, t.graphs, t.ops);
+	if (cases >= 20 && t.graphs == 0)
+		die("graphs", "no run that came again was launched as one");
 	if (!fault) {
+		check_many_graphs(&t);
 		for (unsigned b = 0; b < BUFFERS; b++)
 			check_timed(&t, b);
 		if (has_hopper(&t)) /* others have no such kernels */

@@ -28,7 +28,7 @@ struct bench {
 	struct backend_device *dev;
 	struct buffer buffers[BUFFERS];
 	uint64_t random;
-	unsigned long runs, ops;
+	unsigned long runs, ops, graphs;
 };
 
 /* ---- check_runs.c ---- */
@@ -59,6 +59,7 @@ bool run_case(struct bench *t);
 
 /* ---- special_runs.c: these end the program where anything is wrong ---- */
 
+void check_many_graphs(struct bench *t);
 void check_timed(struct bench *t, unsigned buffer);
 bool has_hopper(const struct bench *t);
 /* For GPUs that has_hopper(): others have no such kernels. */

@@ -281,41 +281,67 @@ static bool compare(struct bench *t, kops_dtype dtype)
 	return true;
 }
 
+struct chain {
+	kops_dtype dtype;
+	struct run_op ops[RUNS_MAX][OPS_MAX];
+	struct run runs[RUNS_MAX];
+	unsigned n_runs;
+};
+
+static void make_chain(struct bench *t, struct chain *c)
+{
+	c->dtype = below(t, 2) ? KOPS_F32 : (kops_dtype)(1 + below(t, 4));
+	c->n_runs = 1 + (unsigned)below(t, RUNS_MAX);
+	for (unsigned r = 0; r < c->n_runs; r++) {
+		struct run *run = &c->runs[r];
+
+		*run = (struct run){.ops = c->ops[r],
+		                    .n_ops = 1 + (unsigned)below(t, OPS_MAX),
+		                    .lane = 5,
+		                    .timed = below(t, 3) == 0};
+		for (unsigned i = 0; i < run->n_ops; i++)
+			random_op(t, &run->ops[i], c->dtype);
+		if (t->backend->plan(t->dev, run) < 0)
+			die("plan", run->error);
+	}
+}
+
+/* With new content each time: what was recorded at the second one does for the third. */
+static bool run_chain(struct bench *t, struct chain *c)
+{
+	struct memory back = {.host = t->buffers[RESIDENT].content, .bytes = BUFFER_BYTES};
+
+	fill(t, c->dtype);
+	for (unsigned r = 0; r < c->n_runs; r++)
+		t->backend->start(t->dev, &c->runs[r]);
+	for (unsigned r = 0; r < c->n_runs; r++)
+		for (unsigned i = 0; i < c->runs[r].n_ops; i++)
+			expect(t, &c->ops[r][i]);
+	wait_for(t, c->n_runs);
+	for (unsigned r = 0; r < c->n_runs; r++) {
+		if (c->runs[r].status < 0)
+			die("run", c->runs[r].error);
+		t->ops += c->runs[r].n_ops;
+		t->graphs += c->runs[r].as_graph;
+		c->runs[r].repeats = true;
+	}
+	t->runs += c->n_runs;
+	copy_between(t, &t->buffers[RESIDENT].memory, &back, BUFFER_BYTES);
+	return compare(t, c->dtype);
+}
+
 bool run_case(struct bench *t)
 {
-	kops_dtype dtype = below(t, 2) ? KOPS_F32 : (kops_dtype)(1 + below(t, 4));
-	struct run_op of_run[RUNS_MAX][OPS_MAX];
-	struct run runs[RUNS_MAX];
-	unsigned n_runs = 1 + (unsigned)below(t, RUNS_MAX);
+	struct chain c;
 	bool good = true;
 
-	fill(t, dtype);
-	for (unsigned r = 0; r < n_runs; r++) {
-		runs[r] = (struct run){.ops = of_run[r],
-		                       .n_ops = 1 + (unsigned)below(t, OPS_MAX),
-		                       .lane = 5,
-		                       .timed = below(t, 2)};
-		for (unsigned i = 0; i < runs[r].n_ops; i++)
-			random_op(t, &of_run[r][i], dtype);
-		if (t->backend->plan(t->dev, &runs[r]) < 0)
-			die("plan", runs[r].error);
-		t->ops += runs[r].n_ops;
+	make_chain(t, &c);
+	for (int i = 0; i < 3 && good; i++)
+		good = run_chain(t, &c);
+	for (unsigned r = 0; r < c.n_runs; r++) {
+		for (unsigned i = 0; !good && i < c.runs[r].n_ops; i++)
+			describe_op(&c.ops[r][i]);
+		run_forget_plan(&c.runs[r]);
 	}
-	for (unsigned r = 0; r < n_runs; r++)
-		t->backend->start(t->dev, &runs[r]);
-	for (unsigned r = 0; r < n_runs; r++)
-		for (unsigned i = 0; i < runs[r].n_ops; i++)
-			expect(t, &of_run[r][i]);
-	wait_for(t, n_runs);
-	for (unsigned r = 0; r < n_runs; r++)
-		if (runs[r].status < 0)
-			die("run", runs[r].error);
-	struct memory back = {.host = t->buffers[RESIDENT].content, .bytes = BUFFER_BYTES};
-	copy_between(t, &t->buffers[RESIDENT].memory, &back, BUFFER_BYTES);
-	good = compare(t, dtype);
-	for (unsigned r = 0; !good && r < n_runs; r++)
-		for (unsigned i = 0; i < runs[r].n_ops; i++)
-			describe_op(&of_run[r][i]);
-	t->runs += n_runs;
 	return good;
 }

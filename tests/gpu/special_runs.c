@@ -44,6 +44,7 @@ void check_out_of_memory(struct bench *t)
 	wait_for(t, 1);
 	if (run.status < 0)
 		die("the same job when there is room again", run.error);
+	run_forget_plan(&run);
 	munmap(big.host, bytes);
 }
 
@@ -94,6 +95,59 @@ void check_timed(struct bench *t, unsigned buffer)
 		die("timed", "the ops' time on the device is not told from the time of their launches");
 	if (wall_us > untimed_us * TIMED_TIMES)
 		die("timed", "the stream was held for longer than it took to enqueue the ops");
+	run_forget_plan(&run);
+}
+
+enum { GRAPHS = 600, GRAPH_OPS = 20, GRAPH_ROUNDS = 3, GRAPH_FLOATS = 1024 };
+
+/*
+ * More runs that come again than graphs of them are kept: each adds ones to the same numbers, GRAPH_OPS times,
+ * so every op of every run shows.
+ */
+void check_many_graphs(struct bench *t)
+{
+	struct memory x = resident(t, GRAPH_FLOATS * 4), *y = &t->buffers[0].memory;
+	struct run_op *adds = calloc(GRAPHS * GRAPH_OPS, sizeof(*adds));
+	struct run *runs = calloc(GRAPHS, sizeof(*runs));
+	struct view ones = bytes_view(&x, GRAPH_FLOATS * 4);
+	float *content = y->host;
+	unsigned as_graph = 0;
+
+	for (unsigned i = 0; i < GRAPH_FLOATS; i++)
+		content[i] = 1;
+	copy_between(t, y, &x, GRAPH_FLOATS * 4);
+	for (unsigned i = 0; i < GRAPH_FLOATS; i++)
+		content[i] = 0;
+	for (unsigned i = 0; i < GRAPHS * GRAPH_OPS; i++) {
+		adds[i] = (struct run_op){.args = {.op = op_by_name("add")}, .pinned = ""};
+		adds[i].args.views[0] = ones;
+		adds[i].args.views[1] = adds[i].args.views[2] = bytes_view(y, GRAPH_FLOATS * 4);
+		check_op(&adds[i].args, "graphs");
+	}
+	for (unsigned round = 0; round < GRAPH_ROUNDS; round++)
+		for (unsigned r = 0; r < GRAPHS; r++) {
+			runs[r].ops = &adds[r * GRAPH_OPS];
+			runs[r].n_ops = GRAPH_OPS;
+			runs[r].repeats = round > 0;
+			if (round == 0 && t->backend->plan(t->dev, &runs[r]) < 0)
+				die("graphs", runs[r].error);
+			t->backend->start(t->dev, &runs[r]);
+			wait_for(t, 1);
+			if (runs[r].status < 0)
+				die("graphs", runs[r].error);
+			as_graph += runs[r].as_graph;
+		}
+	for (unsigned i = 0; i < GRAPH_FLOATS; i++)
+		if (content[i] != GRAPHS * GRAPH_OPS * GRAPH_ROUNDS)
+			die("graphs", "a run that was launched as a graph lacks an op");
+	printf("graphs: %u of %u runs\n", as_graph, GRAPHS * GRAPH_ROUNDS);
+	if (as_graph != GRAPHS * (GRAPH_ROUNDS - 1))
+		die("graphs", "some run that came again was not launched as one");
+	for (unsigned r = 0; r < GRAPHS; r++)
+		run_forget_plan(&runs[r]);
+	t->backend->free(t->dev, x.device);
+	free(runs);
+	free(adds);
 }
 
 enum { CROWD = 3, LONG_ROWS = 61, LONG_COLUMNS = 40003 };

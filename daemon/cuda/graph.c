@@ -1,0 +1,233 @@
+#include "cuda/graph.h"
+
+#include <stdlib.h>
+
+struct cuda_graph {
+	struct backend_device *dev;
+	struct cuda_stage *stage;
+	const struct lane *lane;
+	const void *scratch; /* in it; NULL: none is */
+	cudaGraphExec_t exec;
+	size_t nodes;
+	struct graph_word *word;
+	bool timed, out;
+	struct run_events events;
+	struct cuda_graph *next;          /* of the stage's */
+	struct cuda_graph *newer, *older; /* of the device's, by last launch */
+};
+
+static const void *scratch_of(const struct cuda_stage *stage)
+{
+	return cuda_stage_scratch_bytes(stage) ? stage->scratch : NULL;
+}
+
+/* ---- The device's graphs; under graphs.lock ---- */
+
+static void link_newest(struct graphs *all, struct cuda_graph *graph)
+{
+	graph->newer = NULL;
+	graph->older = all->newest;
+	if (all->newest)
+		all->newest->newer = graph;
+	else
+		all->oldest = graph;
+	all->newest = graph;
+}
+
+static void unlink_from(struct graphs *all, struct cuda_graph *graph)
+{
+	if (graph->newer)
+		graph->newer->older = graph->older;
+	else
+		all->newest = graph->older;
+	if (graph->older)
+		graph->older->newer = graph->newer;
+	else
+		all->oldest = graph->newer;
+}
+
+/* One that is in no list. */
+static void destroy(struct cuda_graph *graph)
+{
+	struct graphs *all = &graph->dev->graphs;
+
+	if (graph->exec)
+		cudaGraphExecDestroy(graph->exec);
+	run_events_destroy(&graph->events);
+	cudaGetLastError();
+	if (graph->word) {
+		graph->word->next = all->free_words;
+		all->free_words = graph->word;
+	}
+	free(graph);
+}
+
+static void drop(struct cuda_graph *graph)
+{
+	struct graphs *all = &graph->dev->graphs;
+	struct cuda_graph **link = &graph->stage->graphs;
+
+	while (*link != graph)
+		link = &(*link)->next;
+	*link = graph->next;
+	unlink_from(all, graph);
+	all->nodes -= graph->nodes;
+	destroy(graph);
+}
+
+/* For so many nodes and words more. False: those that are left are out. */
+static bool make_room(struct graphs *all, size_t nodes, bool word)
+{
+	struct cuda_graph *graph = all->oldest, *newer;
+
+	for (; graph && (all->nodes + nodes > CUDA_GRAPH_NODES_MAX || (word && !all->free_words));
+	     graph = newer) {
+		newer = graph->newer;
+		if (!graph->out)
+			drop(graph);
+	}
+	return all->nodes + nodes <= CUDA_GRAPH_NODES_MAX && (!word || all->free_words);
+}
+
+/* ---- One run's ---- */
+
+/* As run->forget_plan. */
+static void forget(struct run *run)
+{
+	struct cuda_stage *stage = run->planned;
+	struct backend_device *dev = stage->graphs_of;
+
+	cudaSetDevice(dev->index);
+	pthread_mutex_lock(&dev->graphs.lock);
+	while (stage->graphs)
+		drop(stage->graphs);
+	pthread_mutex_unlock(&dev->graphs.lock);
+	cuda_stage_free(stage);
+}
+
+struct cuda_graph *cuda_graph_find(struct backend_device *dev, const struct lane *lane, struct run *run)
+{
+	struct cuda_stage *stage = run->planned;
+	struct cuda_graph *graph = stage->graphs;
+
+	while (graph && graph->lane != lane)
+		graph = graph->next;
+	if (!graph)
+		return NULL;
+	pthread_mutex_lock(&dev->graphs.lock);
+	unlink_from(&dev->graphs, graph);
+	link_newest(&dev->graphs, graph);
+	if (graph->scratch != scratch_of(stage)) { /* the lane has other memory by now */
+		drop(graph);
+		graph = NULL;
+	}
+	pthread_mutex_unlock(&dev->graphs.lock);
+	return graph;
+}
+
+static void discard(struct cuda_graph *graph)
+{
+	struct graphs *all = &graph->dev->graphs;
+
+	pthread_mutex_lock(&all->lock);
+	destroy(graph);
+	pthread_mutex_unlock(&all->lock);
+}
+
+static struct graph_word *take_word(struct graphs *all)
+{
+	struct graph_word *word = NULL;
+
+	pthread_mutex_lock(&all->lock);
+	if (make_room(all, 0, true)) {
+		word = all->free_words;
+		all->free_words = word->next;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return word;
+}
+
+struct cuda_graph *cuda_graph_begin(struct backend_device *dev, const struct lane *lane, bool timed)
+{
+	struct cuda_graph *graph = calloc(1, sizeof(*graph));
+
+	if (!graph)
+		return NULL;
+	graph->dev = dev;
+	graph->lane = lane;
+	graph->timed = timed;
+	graph->word = take_word(&dev->graphs);
+	if (graph->word && (!timed || run_events_create(&graph->events) == 0) &&
+	    cudaStreamBeginCapture(lane->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess)
+		return graph;
+	discard(graph);
+	return NULL;
+}
+
+/* What was recorded, made ready to be launched; last it writes that it is through. */
+static bool instantiate(struct cuda_graph *graph, int rc)
+{
+	CUdeviceptr word = (CUdeviceptr)(uintptr_t)&graph->word->through;
+	bool ends = rc == 0 && graph->dev->write_value(graph->lane->stream, word, 1, 0) == CUDA_SUCCESS;
+	cudaGraph_t recorded = NULL;
+	cudaError_t error = cudaStreamEndCapture(graph->lane->stream, &recorded);
+
+	if (!ends)
+		error = cudaErrorStreamCaptureInvalidated;
+	if (error == cudaSuccess)
+		error = cudaGraphGetNodes(recorded, NULL, &graph->nodes);
+	if (error == cudaSuccess)
+		error = cudaGraphInstantiate(&graph->exec, recorded, 0);
+	if (recorded)
+		cudaGraphDestroy(recorded);
+	cudaGetLastError();
+	return graph->exec != NULL;
+}
+
+static bool keep(struct cuda_graph *graph, struct run *run)
+{
+	struct graphs *all = &graph->dev->graphs;
+	bool fits;
+
+	pthread_mutex_lock(&all->lock);
+	fits = make_room(all, graph->nodes, false);
+	if (fits) {
+		graph->stage->graphs_of = graph->dev;
+		graph->next = graph->stage->graphs;
+		graph->stage->graphs = graph;
+		link_newest(all, graph);
+		all->nodes += graph->nodes;
+		run->forget_plan = forget;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return fits;
+}
+
+bool cuda_graph_end(struct cuda_graph *graph, struct run *run, int rc)
+{
+	graph->stage = run->planned;
+	graph->scratch = scratch_of(graph->stage);
+	if (instantiate(graph, rc) && keep(graph, run))
+		return true;
+	graph->stage->unrecordable = true;
+	discard(graph);
+	return false;
+}
+
+int cuda_graph_launch(struct cuda_graph *graph, const uint32_t **ret_word)
+{
+	graph->out = true;
+	__atomic_store_n(&graph->word->through, 0, __ATOMIC_RELAXED);
+	*ret_word = &graph->word->through;
+	return cudaGraphLaunch(graph->exec, graph->lane->stream) == cudaSuccess ? 0 : KOPS_E_FAULT;
+}
+
+void cuda_graph_rest(struct cuda_graph *graph)
+{
+	graph->out = false;
+}
+
+const struct run_events *cuda_graph_events(const struct cuda_graph *graph)
+{
+	return graph->timed ? &graph->events : NULL;
+}

@@ -1,0 +1,45 @@
+/*
+ * graph.h: what a run that comes again enqueues, recorded as a CUDA graph and launched by one call.
+ *
+ * A run is recorded when it is started again, once for each lane that it comes to: the lane's scratch memory
+ * and the workspace of its cuBLAS are in the graph. Recorded are runs of one slice whose host memory is all
+ * pinned; others are enqueued call by call, as first runs are.
+ *
+ * Graphs take memory of the GPU and of the driver, some 10 KB a node. A device's graphs together have at most
+ * CUDA_GRAPH_NODES_MAX nodes, and there are CUDA_GRAPHS_MAX; those launched least recently go first.
+ *
+ * A graph belongs to its run's stage and goes with it, on the loop thread. All else happens on the device's.
+ */
+#ifndef KOPS_CUDA_GRAPH_H
+#define KOPS_CUDA_GRAPH_H
+
+#include "cuda/gpu.h"
+
+#define CUDA_GRAPH_NODES_MAX 8192u
+
+/* The graph of a run for this lane and its scratch memory, as the run's stage has it. NULL: there is none. */
+struct cuda_graph *cuda_graph_find(struct backend_device *dev, const struct lane *lane, struct run *run);
+
+/*
+ * From here on what is enqueued on the lane is recorded, not run. timed: with events between transfers and
+ * kernels. NULL: CUDA refuses.
+ */
+struct cuda_graph *cuda_graph_begin(struct backend_device *dev, const struct lane *lane, bool timed);
+
+/*
+ * Ends recording the run; the graph becomes the run's, and makes older ones go. rc: how enqueueing went. False:
+ * the graph is gone, and the run's stage remembers not to try again.
+ */
+bool cuda_graph_end(struct cuda_graph *graph, struct run *run, int rc);
+
+/*
+ * 0 or KOPS_E_FAULT. It is out until cuda_graph_rest(); *ret_word is 0 until the GPU is through with it, and 1
+ * then.
+ */
+int cuda_graph_launch(struct cuda_graph *graph, const uint32_t **ret_word);
+void cuda_graph_rest(struct cuda_graph *graph);
+
+/* That it records while it runs. NULL: it is not timed. */
+const struct run_events *cuda_graph_events(const struct cuda_graph *graph);
+
+#endif
