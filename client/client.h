@@ -114,7 +114,7 @@ struct packet; /* wire.c: a datagram that the socket did not take yet */
 struct kops {
 	struct sockaddr_un address;
 	char name[CLIENT_NAME_BYTES + 1];
-	uint32_t timeout_ms;
+	uint32_t timeout_ms, spin_us;
 	pid_t owner; /* the process that opened it */
 	const bool
 	    *own; /* a page that the kernel zeroes in a child of fork(): true in the owner; may be NULL */

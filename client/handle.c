@@ -137,6 +137,7 @@ int kops_open(kops **ret_handle, const kops_options *given, char *why, size_t wh
 	if (!k)
 		goto fail;
 	k->timeout_ms = options.timeout_ms ? options.timeout_ms : TIMEOUT_DEFAULT_MS;
+	k->spin_us = options.spin_us;
 	set_name(k, options.name);
 	status = set_address(k, options.socket);
 	if (status == 0)

@@ -112,6 +112,8 @@ typedef struct kops_options {
 	const char *socket;  /* NULL: $KOPS_SOCKET, else /run/kopsd/kopsd.sock */
 	const char *name;    /* shown in the daemon's log, at most 64 bytes; NULL: none */
 	uint32_t timeout_ms; /* for calls that wait and for reconnecting; 0: 30000 */
+	uint32_t spin_us; /* calls that wait look for the answer so long before they sleep. It takes a CPU, and
+	                     saves the time to wake a sleeper, 5 to 50 µs; 0: sleep at once */
 } kops_options;
 
 /*
@@ -383,6 +385,8 @@ typedef struct kops_receipt {
 	double download_us; /* device to host */
 	double total_us;    /* arrival at the daemon to completion */
 	size_t n_ops;
+	bool prepared; /* the daemon keeps the job: its next run is not sent, checked and planned anew */
+	bool graph;    /* the GPU got the whole job by one call, as a CUDA graph */
 } kops_receipt;
 
 /* NULL unless the job succeeded. Valid until the job is submitted again or freed. */

@@ -27,9 +27,11 @@
  * requests) without sleeping. Waking it through the eventfd costs more than the run itself. Not with fewer CPUs
  * than this: there it would take the client's place, and every message would go from one CPU to the other.
  */
-#define LOOK_OUT_CPUS  4
-#define SHORT_RUN_US   100.0
-#define LOOK_OUT_NS    150000u
+#define LOOK_OUT_CPUS 4
+#define SHORT_RUN_US  100.0
+#define LOOK_OUT_NS   150000u
+/* The device thread, which spins around the end of a longer run, has the loop look out so long before it. */
+#define CALL_NS        60000u
 #define CANARY_LATE_NS 5000000000u
 
 enum state { OPENING, READY, CLOSING };
@@ -53,8 +55,9 @@ struct device {
 	struct list inbox, done; /* under lock */
 	bool has_inbox;          /* atomic: lets the thread look without the lock */
 	bool sleeping;           /* under lock */
-	bool looking;            /* under lock: the loop thread looks at done by itself */
+	bool looking;            /* atomic, changed under lock: the loop thread looks at done by itself */
 	bool has_done;           /* atomic: lets it look without the lock */
+	bool calls;              /* atomic: the loop thread shall look out */
 	uint64_t pause_at_ns;    /* atomic: see device_pause_at() */
 	bool notified;           /* under lock: the backend says a run has finished */
 	int open_status;         /* under lock until READY */
@@ -62,8 +65,9 @@ struct device {
 
 	/* device thread only */
 	unsigned out;
-	uint64_t due_ns;  /* when what is out should be through, by plan */
-	uint64_t spin_ns; /* around due_ns */
+	uint64_t due_ns;        /* when what is out should be through, by plan */
+	uint64_t spin_ns;       /* around due_ns */
+	uint64_t called_for_ns; /* the due_ns for which the loop was called */
 
 	/* loop thread only */
 	uv_async_t async;
@@ -233,6 +237,17 @@ static struct device_work *take_inbox(struct device *d)
 	return all;
 }
 
+/* The end of what is out is near: the loop should be awake when it comes. */
+static void call_loop(struct device *d)
+{
+	if (!d->may_look_out || d->called_for_ns == d->due_ns ||
+	    __atomic_load_n(&d->looking, __ATOMIC_RELAXED) || clock_ns() + CALL_NS < d->due_ns)
+		return;
+	d->called_for_ns = d->due_ns;
+	__atomic_store_n(&d->calls, true, __ATOMIC_RELEASE);
+	uv_async_send(&d->async);
+}
+
 static void relax(void)
 {
 #if defined(__x86_64__)
@@ -259,6 +274,8 @@ static void serve(struct device *d)
 			continue;
 		}
 		nap = nap_ns(d, idle_since);
+		if (d->out)
+			call_loop(d);
 		if (nap == 0)
 			relax();
 		else if (!take_nap(d, nap))
@@ -315,7 +332,7 @@ static void take_done(struct device *d, bool looking)
 	struct device_work *w, *next;
 
 	pthread_mutex_lock(&d->lock);
-	d->looking = looking;
+	__atomic_store_n(&d->looking, looking, __ATOMIC_RELAXED);
 	w = list_take_all(&d->done);
 	__atomic_store_n(&d->has_done, false, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&d->lock);
@@ -326,13 +343,6 @@ static void take_done(struct device *d, bool looking)
 			finish_run(d, w);
 		w->done(w);
 	}
-}
-
-static void on_async(uv_async_t *async)
-{
-	struct device *d = async->data;
-
-	take_done(d, uv_is_active((uv_handle_t *)&d->look_out));
 }
 
 /* An active idle handle keeps libuv from sleeping: sockets are polled, and this runs, again and again. */
@@ -353,6 +363,15 @@ static void look_out(struct device *d)
 {
 	d->look_until_ns = clock_ns() + LOOK_OUT_NS;
 	uv_idle_start(&d->look_out, on_look_out);
+}
+
+static void on_async(uv_async_t *async)
+{
+	struct device *d = async->data;
+
+	if (__atomic_exchange_n(&d->calls, false, __ATOMIC_ACQ_REL))
+		look_out(d);
+	take_done(d, uv_is_active((uv_handle_t *)&d->look_out));
 }
 
 static int start_thread(struct device *d)
