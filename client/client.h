@@ -6,6 +6,7 @@
  *   buffer.c   alloc, import, free         receipt.c  the answer, kept
  *   wire.c     outbox, replies, waiting    blas.c     one-op calls
  *   link.c     connect, greet, again       query.c    ping, devices, statistics
+ *   ring.c     runs without system calls
  *
  * Everything here is hidden from users of the library, so the prefix client_ only guards against the
  * names of other kops code in one test program.
@@ -22,6 +23,7 @@
 
 #include "kops.h"
 #include "message.h"
+#include "ring_memory.h"
 
 #define CLIENT_WHY_BYTES    512
 #define CLIENT_NAME_BYTES   64
@@ -134,6 +136,13 @@ struct kops {
 	uint64_t ops_max;
 	bool prepares;          /* knows prepared jobs */
 	uint64_t last_prepared; /* number of one */
+
+	uint32_t ring_limit;      /* of entries; 0: the daemon has no rings */
+	uint64_t ring_request;    /* id of the OpenRing; 0: not asked for */
+	bool ring_awaited;        /* it is unanswered: the reply may bring a descriptor */
+	struct ring_memory *ring; /* NULL: none */
+	uint32_t ring_entries, ring_put, ring_taken;
+	unsigned jobs_out, by_ring; /* how many are, and of these by the ring */
 
 	uint64_t sequence; /* of the last request id */
 	struct packet *outbox, **outbox_end;
@@ -334,7 +343,8 @@ struct kops_job {
 	struct list out;
 	enum job_state state;
 	uint64_t id;     /* of its Submit */
-	bool sent;       /* on this connection */
+	bool sent;       /* on this connection, */
+	bool by_ring;    /* by the ring */
 	bool repeatable; /* repeat.c, when the connection is lost */
 	bool cancelled;  /* kops_cancel() was called */
 	int doom;        /* ends with this status instead of being sent again; 0: none */
@@ -377,6 +387,9 @@ void client_job_unprepare(kops *k);
 /* Forgets it in the daemon too. */
 void client_job_forget_prepared(kops_job *job);
 
+/* An end in the ring. */
+void client_job_ended_by_ring(kops *k, const struct ring_end *end);
+
 /* Whether two jobs have the same options and ops. */
 bool client_job_is_same(const kops_job *a, const kops_job *b);
 
@@ -407,6 +420,30 @@ void client_job_destroy(kops_job *job);
 
 /* Wait, cancel and fail as kops_run(). */
 int client_job_wait(kops_job *job, int64_t timeout_us);
+
+/* ---- ring.c ---- */
+
+/* A job was prepared: opens the ring if that was not tried yet. Does not wait. */
+void client_ring_want(kops *k);
+
+/* The reply to that. Phrase on a protocol violation. */
+const char *client_ring_answered(kops *k, const Kops__V1__Reply *reply, const int *fds, unsigned n_fds);
+
+/* With the connection. */
+void client_ring_close(kops *k);
+
+/* Sends the run of a prepared job. False: it has to go by the socket. */
+bool client_ring_send(kops_job *job);
+
+/* Ends the jobs whose ends are there. False when none was. */
+bool client_ring_take(kops *k);
+
+/* To be asked before sleeping on the socket; to be called afterwards. False: jobs have ended. */
+bool client_ring_may_sleep(kops *k);
+void client_ring_woke_up(kops *k);
+
+/* Looks for ends for a short while. True: jobs have ended. */
+bool client_ring_spin(kops *k);
 
 /* ---- repeat.c, view.c, receipt.c ---- */
 

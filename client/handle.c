@@ -178,6 +178,7 @@ void kops_close(kops *k)
 	while (!list_is_empty(&k->buffers))
 		client_buffer_destroy(LIST_ENTRY(k->buffers.next, kops_buffer, node));
 	client_outbox_clear(k);
+	client_ring_close(k);
 	client_link_hang_up(k);
 	if (k->own)
 		munmap((void *)k->own, sizeof *k->own);

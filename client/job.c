@@ -115,12 +115,22 @@ void client_job_reset(kops_job *job)
 	job->state = JOB_NEW;
 }
 
+/* It is not in the ring any more, or never will be seen there. */
+static void leave_ring(kops_job *job)
+{
+	job->k->by_ring -= job->by_ring;
+	job->by_ring = false;
+}
+
 /* Nothing of an OUT job is waited for or sent any more when this is called: only kops_close() does. */
 void client_job_destroy(kops_job *job)
 {
-	if (job->state == JOB_OUT)
+	if (job->state == JOB_OUT) {
 		for (size_t i = 0; i < job->n_operands; i++)
 			job->operands[i].view.buffer->operands_out--;
+		job->k->jobs_out--;
+	}
+	leave_ring(job);
 	client_job_forget_prepared(job);
 	forget_operands(job);
 	if (job->k->one_op == job)
@@ -396,7 +406,7 @@ int client_job_send(kops_job *job)
 	if (job->doom)
 		return 0;
 	if (job->prepared)
-		return send_run(job);
+		return client_ring_send(job) ? 0 : send_run(job);
 	size_t end = job->bytes_len + set_tail(job);
 	if (end > MESSAGE_BYTES_MAX) /* no room for the tail: it is sent whole each time */
 		end = job->bytes_len;
@@ -509,6 +519,7 @@ int kops_submit(kops_job *job, kops_callback *done, void *user)
 	move_to(job, JOB_OUT);
 	use_buffers(job);
 	list_append(&k->out, &job->out);
+	k->jobs_out++;
 	return 0;
 }
 
@@ -573,6 +584,8 @@ void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__
 	struct waiter *waiter = job->waiter;
 	move_to(job, JOB_ENDED);
 	list_remove(&job->out);
+	leave_ring(job);
+	job->k->jobs_out--;
 	job->waiter = NULL;
 	job->status = status < 0 ? set_error(job, status, why) : 0;
 	job->k->jobs_ended++;
@@ -601,6 +614,7 @@ const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
 		return "a second reply about a job";
 	if (reply->status == KOPS_E_SHUTDOWN) {
 		job->sent = false; /* it did not run */
+		leave_ring(job);
 		job->deaths = 0;
 		client_link_drain(k);
 		return NULL;
@@ -611,10 +625,32 @@ const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
 	if (reply->status == 0) {
 		job->has_receipt = client_receipt_keep(job, reply->receipt) == 0;
 		job->prepared = reply->receipt->prepared && job->number > 0;
+		if (job->prepared)
+			client_ring_want(k);
 	}
 	job->retry_after_us = reply->retry_after_us;
 	client_job_end(job, reply->status, reply->message, reply);
 	return NULL;
+}
+
+void client_job_ended_by_ring(kops *k, const struct ring_end *end)
+{
+	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;
+	kops_job *job = by_id(k, end->id);
+
+	if (!job || !job->by_ring)
+		return;
+	receipt.as_before = true;
+	receipt.prepared = (end->flags & RING_PREPARED) != 0;
+	receipt.graph = (end->flags & RING_GRAPH) != 0;
+	receipt.queue_us = end->queue_us;
+	receipt.upload_us = end->upload_us;
+	receipt.compute_us = end->compute_us;
+	receipt.download_us = end->download_us;
+	receipt.total_us = end->total_us;
+	k->pause_us = 0;
+	job->has_receipt = job->receipt && client_receipt_keep(job, &receipt) == 0;
+	client_job_end(job, 0, NULL, NULL);
 }
 
 bool client_job_is_in_flight(const kops *k)
@@ -647,6 +683,7 @@ void client_job_unsend(kops *k, bool died)
 		else if (job->cancelled)
 			job->doom = KOPS_E_CANCELLED;
 		job->sent = false;
+		leave_ring(job);
 	}
 }
 

@@ -128,6 +128,7 @@ static bool disconnect(kops *k)
 {
 	bool died = k->state == LINK_BROKEN && k->hello == 0 && !k->draining;
 	client_outbox_clear(k);
+	client_ring_close(k);
 	client_link_hang_up(k);
 	client_job_unprepare(k);
 	k->draining = false;
@@ -195,6 +196,8 @@ void client_link_answered(kops *k, const Kops__V1__Reply *reply)
 		if (reply->welcome->max_ops > 0)
 			k->ops_max = reply->welcome->max_ops;
 		k->prepares = reply->welcome->prepares;
+		k->ring_limit = reply->welcome->ring_entries < RING_ENTRIES_MAX ? reply->welcome->ring_entries
+		                                                                : RING_ENTRIES_MAX;
 		client_waiter_end(k->greeting, 0, NULL, reply);
 	}
 }
@@ -228,6 +231,7 @@ void client_link_want(kops *k)
 
 void client_link_down(kops *k)
 {
+	client_ring_take(k); /* what the daemon had done */
 	client_job_unsend(k, disconnect(k));
 	client_job_end_doomed(k);
 	if (is_wanted(k))

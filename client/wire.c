@@ -180,6 +180,10 @@ static void call_answered(kops *k, const Kops__V1__Reply *reply)
 /* Returns a phrase when the daemon broke the protocol. */
 static const char *dispatch(kops *k, const Kops__V1__Reply *reply, int *fds, unsigned n_fds)
 {
+	if (reply->body_case == KOPS__V1__REPLY__BODY_WOKEN && k->ring) {
+		client_ring_take(k);
+		return NULL;
+	}
 	if (reply->id == 0 && reply->status < 0)
 		return reply->message[0] ? reply->message : "it said so";
 	if (reply->id == 0 || reply->id >> CLIENT_KIND_BITS > k->sequence)
@@ -201,7 +205,8 @@ static const char *dispatch(kops *k, const Kops__V1__Reply *reply, int *fds, uns
 		call_answered(k, reply);
 		return NULL;
 	default:
-		return NULL;
+		return reply->id == k->ring_request && !k->ring ? client_ring_answered(k, reply, fds, n_fds)
+		                                                : NULL;
 	}
 }
 
@@ -291,7 +296,7 @@ static bool poll_once(kops *k, int timeout_ms)
 static bool spin(kops *k, int64_t until_us)
 {
 	do {
-		if (receive(k, false))
+		if (client_ring_spin(k) || receive(k, false))
 			return true;
 	} while (client_now_us() < until_us);
 	return false;
@@ -300,7 +305,7 @@ static bool spin(kops *k, int64_t until_us)
 /* Moves the connection on, waiting at most until the deadline. False when nothing happened. */
 static bool step(kops *k, int64_t now_us, int64_t deadline_us)
 {
-	if (client_link_tick(k, now_us))
+	if (client_link_tick(k, now_us) || client_ring_take(k))
 		return true;
 	int64_t next = client_link_next_us(k);
 	int64_t until = next < deadline_us ? next : deadline_us;
@@ -309,10 +314,15 @@ static bool step(kops *k, int64_t now_us, int64_t deadline_us)
 	if (k->spin_us && k->state == LINK_UP && !k->outbox &&
 	    spin(k, now_us + k->spin_us < until ? now_us + k->spin_us : until))
 		return true;
+	if (!client_ring_may_sleep(k))
+		return true;
 	/* The short way, for one that only waits for a reply: one system call instead of two. */
-	if (k->state == LINK_UP && !k->outbox && k->buffer_requests == 0 && until - now_us >= CLIENT_BLOCK_US)
-		return receive(k, true);
-	return poll_once(k, poll_ms(now_us, until));
+	bool moved = k->state == LINK_UP && !k->outbox && k->buffer_requests == 0 && !k->ring_awaited &&
+	                     until - now_us >= CLIENT_BLOCK_US
+	                 ? receive(k, true)
+	                 : poll_once(k, poll_ms(now_us, until));
+	client_ring_woke_up(k);
+	return moved;
 }
 
 int client_await(kops *k, const struct waiter *waiter, int64_t timeout_us)
@@ -382,6 +392,7 @@ int kops_process(kops *k)
 		return status;
 	k->lost_status = 0;
 	client_link_tick(k, client_now_us());
+	client_ring_may_sleep(k);
 	if (k->sock >= 0 && !client_is_copy(k)) /* a callback may have made one */
 		flush(k);
 	for (unsigned i = 0; i < PROCESS_MAX && k->sock >= 0 && !client_is_copy(k); i++)

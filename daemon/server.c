@@ -15,6 +15,7 @@
 #include "log.h"
 #include "notify.h"
 #include "session/request.h"
+#include "session/runs.h"
 #include "session/verbs.h"
 
 #define WARM_POOL_GPU_BYTES (512ull << 20)
@@ -348,6 +349,7 @@ static void init_sessions(struct server *s)
 	s->sessions.engine = &s->engine;
 	s->sessions.started_ns = clock_ns();
 	s->sessions.handle = request_handle;
+	s->sessions.take_runs = runs_take;
 	sessions_init(&s->sessions);
 }
 

@@ -105,6 +105,8 @@ static void on_check(uv_check_t *check)
 	struct turns *t = check->data;
 	uint64_t now, end;
 
+	if (t->look)
+		t->look(t);
 	if (!t->users)
 		return;
 	now = clock_ns();

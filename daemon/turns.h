@@ -30,6 +30,9 @@ struct turns {
 	struct turns_user *users;
 	struct turns_place *watched; /* that wait since the last check, perhaps, and are watched still */
 	uint64_t clock_ns;           /* where the user stood who had the last turn */
+	/* Before turns are taken: whoever has come another way than by a socket is to wait. NULL: nobody does.
+	 */
+	void (*look)(struct turns *turns);
 	/* A turn; true: it may have more to read. Neither it nor its user is freed within. */
 	bool (*take)(struct turns_place *place);
 	/* It has to wait: until a turn of it says that there is no more, nobody needs to watch it. */

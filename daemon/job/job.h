@@ -60,6 +60,7 @@ struct job {
 	/* Called once at its end, unless the client has gone: NULL then. The rest is the caller's. */
 	void (*answer)(struct job *job, int status, const char *why);
 	struct session *session;
+	bool by_ring; /* it came by its ring, where a place for the answer is reserved; the session's */
 	uint64_t arrived_ns, started_ns, deadline_ns;
 	uint64_t resumed_ns;       /* last handed to its device */
 	uint64_t shape;            /* marks_shape() */

@@ -134,3 +134,33 @@ void reply_receipt(const struct job *job)
 	if (job->prepared)
 		job->prepared->is_told = job->settled;
 }
+
+static void wake_client(struct session *session)
+{
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	Kops__V1__Woken woken = KOPS__V1__WOKEN__INIT;
+
+	reply.body_case = KOPS__V1__REPLY__BODY_WOKEN;
+	reply.woken = &woken;
+	reply_send(session, &reply, -1);
+}
+
+bool reply_by_ring(const struct job *job)
+{
+	const struct run *run = &job->run;
+	struct ring_end end = {
+	    .id = job->id,
+	    .flags = RING_PREPARED | (run->as_graph ? RING_GRAPH : 0),
+	    .queue_us = clock_us(job->arrived_ns, job->started_ns),
+	    .upload_us = run->upload_us,
+	    .compute_us = run->compute_us,
+	    .download_us = run->download_us,
+	    .total_us = clock_us(job->arrived_ns, clock_ns()),
+	};
+
+	if (!job->prepared || !job->prepared->is_told || run->timed)
+		return false;
+	if (ring_put(job->session->ring, &end))
+		wake_client(job->session);
+	return true;
+}

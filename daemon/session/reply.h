@@ -13,6 +13,9 @@ void reply_ok(struct session *session, uint64_t id);
 /* message NULL: the status's own text. */
 void reply_error(struct session *session, uint64_t id, int status, const char *message,
                  uint64_t retry_after_us);
+/* The same in the place that is reserved in the session's ring. False: it has words, or times of single ops
+ * that were asked for. */
+bool reply_by_ring(const struct job *job);
 /* The receipt of a DONE job. */
 void reply_receipt(const struct job *job);
 

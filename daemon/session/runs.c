@@ -84,7 +84,14 @@ int runs_check(struct request *r, const char *wanted)
 /* The end of a job whose session is still there. */
 static void answer(struct job *job, int status, const char *why)
 {
+	bool by_ring = job->by_ring;
+
 	idmap_remove(&job->session->jobs, job->id);
+	job->by_ring = false;
+	if (by_ring && job->state == JOB_DONE && reply_by_ring(job))
+		return;
+	if (by_ring)
+		ring_release(job->session->ring);
 	if (job->state == JOB_DONE)
 		reply_receipt(job);
 	else
@@ -135,7 +142,7 @@ int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **re
 }
 
 int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t deadline_us,
-                struct prepared *prepared)
+                struct prepared *prepared, bool by_ring)
 {
 	struct job *job;
 	unsigned index;
@@ -151,6 +158,84 @@ int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t dead
 	}
 	if (prepared)
 		prepared_take(prepared, job);
+	job->by_ring = by_ring;
 	job_submit(job, index);
 	return 0;
+}
+
+/* ---- Prepared jobs ---- */
+
+/* From its message, as if that had come now. */
+static int run_anew(struct request *r, struct prepared *p, uint64_t deadline_us, bool by_ring)
+{
+	const char *refusal;
+	const Kops__V1__Submit *submit;
+
+	prepared_cool(p);
+	submit = (const Kops__V1__Submit *)message_unpack(&kops__v1__submit__descriptor, p->message,
+	                                                  p->message_bytes, MESSAGE_UNKNOWN_REFUSED,
+	                                                  &r->session->all->arena, &refusal);
+	if (!submit) { /* it was unpacked before, and packed by us */
+		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: %s", refusal);
+		return KOPS_E_FAULT;
+	}
+	return runs_submit(r, submit, deadline_us ? deadline_us : submit->deadline_us, p, by_ring);
+}
+
+int runs_run(struct request *r, uint64_t number, uint64_t deadline_us, bool by_ring)
+{
+	struct prepared *p = idmap_get(&r->session->prepared, number);
+	struct job *job;
+	int rc;
+
+	if (!p) {
+		snprintf(r->why, sizeof r->why, "no job is prepared as %" PRIu64 "; send its Submit again",
+		         number);
+		return KOPS_E_NOT_FOUND;
+	}
+	if (p->job && p->job->state != JOB_READY) {
+		snprintf(r->why, sizeof r->why, "prepared job %" PRIu64 " is still out; wait for its answer",
+		         number);
+		return KOPS_E_EXISTS;
+	}
+	rc = runs_check(r, "");
+	if (rc < 0)
+		return rc;
+	job = prepared_ready_job(p);
+	if (!job)
+		return run_anew(r, p, deadline_us, by_ring);
+	rc = runs_enter(r, job, job->sched.device, deadline_us ? deadline_us : p->deadline_us);
+	if (rc < 0)
+		return rc;
+	job->by_ring = by_ring;
+	job_submit(job, job->sched.device);
+	return 0;
+}
+
+/* ---- The ring ---- */
+
+#define TAKE_MAX 8 /* in one turn */
+
+int runs_take(struct session *s, bool all, char why[WHY_BYTES])
+{
+	struct ring_run run;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < (all ? RING_ENTRIES_MAX : TAKE_MAX); i++) {
+		struct request r = {.session = s};
+
+		rc = ring_take(s->ring, &run);
+		if (rc <= 0)
+			break;
+		r.id = run.id;
+		rc = runs_run(&r, run.prepared, 0, true);
+		if (rc == 0)
+			continue;
+		ring_release(s->ring);
+		reply_error(s, r.id, rc, r.why, r.retry_after_us);
+		rc = 0;
+	}
+	if (rc < 0)
+		snprintf(why, WHY_BYTES, "positions in the ring that cannot be");
+	return rc < 0 ? rc : 0;
 }

@@ -25,10 +25,19 @@ int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t dead
  */
 int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job, unsigned *ret_index);
 
+/*
+ * Runs a prepared job, as it is or made anew. by_ring: the run was in the ring, and has a place reserved there.
+ * KOPS_E_NOT_FOUND, KOPS_E_EXISTS, or what a Submit of it would fail with.
+ */
+int runs_run(struct request *r, uint64_t number, uint64_t deadline_us, bool by_ring);
+
+/* Takes a few runs out of the session's ring, all with `all`. KOPS_E_PROTOCOL with a reason in why. */
+int runs_take(struct session *session, bool all, char why[WHY_BYTES]);
+
 /* Makes one and queues it. prepared: whose message it is, and whose job it becomes where there is room; NULL:
  * nobody's.
  */
 int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t deadline_us,
-                struct prepared *prepared);
+                struct prepared *prepared, bool by_ring);
 
 #endif

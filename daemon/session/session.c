@@ -124,6 +124,18 @@ static void flush(struct session *s)
 
 /* ---- In ---- */
 
+static void close_all(struct session *s, const int *fds, unsigned n_fds)
+{
+	for (unsigned i = 0; i < n_fds; i++)
+		account_close(&s->engine->accounts, s->account, fds[i]);
+}
+
+/* Runs that were put into the ring before a datagram was sent come before it. False: the session has to end. */
+static bool take_runs_before(struct session *s, char why[WHY_BYTES])
+{
+	return !s->ring || s->all->take_runs(s, true, why) == 0;
+}
+
 /* False when there was nothing to read. */
 static bool read_one(struct session *s)
 {
@@ -133,11 +145,16 @@ static bool read_one(struct session *s)
 	size_t len;
 	int rc = message_recv(s->fd, s->all->in, &len, fds, &n_fds);
 
-	if (rc == KOPS_E_BUSY)
+	if (rc == KOPS_E_BUSY) {
+		s->readable = false;
 		return false;
-	if (rc == 0 || rc == KOPS_E_NOMEM)
+	}
+	if (rc == 0 && !take_runs_before(s, why)) {
+		close_all(s, fds, n_fds);
+		rc = KOPS_E_PROTOCOL;
+	} else if (rc == 0 || rc == KOPS_E_NOMEM)
 		rc = s->all->handle(s, len, fds, n_fds, rc == KOPS_E_NOMEM, why);
-	else if (rc == KOPS_E_PROTOCOL)
+	else if (rc == KOPS_E_PROTOCOL && !why[0])
 		snprintf(why, sizeof why, "a datagram too large, or with too many descriptors");
 	if (rc < 0)
 		session_close(s, rc == KOPS_E_CONNECT ? NULL : why[0] ? why : "cannot receive");
@@ -162,6 +179,16 @@ static void send_on(struct session *s)
 		watch_again(s);
 }
 
+/* A few. False: the session ends, or has to wait for its client. */
+static bool take_runs(struct session *s)
+{
+	char why[WHY_BYTES];
+
+	if (s->all->take_runs(s, false, why) < 0)
+		session_close(s, why);
+	return s->state != SESSION_CLOSING && !s->outbox;
+}
+
 /*
  * A client with jobs out is likely to have sent more, and has nothing to lose by our looking; one that had to
  * wait for its turn has sent more by the next, and looking costs less than watching it again. To any other that
@@ -180,6 +207,10 @@ static bool take_turn(struct turns_place *place)
 		send_on(s);
 		return false;
 	}
+	if (s->ring && !take_runs(s))
+		return false;
+	if (!s->readable && !s->place.unwatched)
+		return false;
 	any = read_one(s);
 	if (s->state == SESSION_CLOSING || s->outbox)
 		return false;
@@ -200,6 +231,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	(void)events;
 	/* It closed with replies unread. What it sent before still counts: it may give memory back. */
 	s->hung_up |= status < 0;
+	s->readable = true;
 	turns_wait(&s->all->turns, &s->place);
 }
 
@@ -377,6 +409,15 @@ static void on_handle_closed(uv_handle_t *handle)
 		session_free(s);
 }
 
+void session_close_ring(struct session *s)
+{
+	if (!s->ring)
+		return;
+	account_refund(&s->engine->accounts, s->account, ACCOUNT_MAPPED, ring_bytes(s->ring->entries));
+	ring_free(s->ring);
+	s->ring = NULL;
+}
+
 void session_close(struct session *s, const char *why)
 {
 	struct engine *e = s->engine;
@@ -397,6 +438,7 @@ void session_close(struct session *s, const char *why)
 	drop_buffers(s);
 	while (s->outbox)
 		outbox_pop(s);
+	session_close_ring(s);
 	s->account->sessions--;
 	e->accounts.sessions--;
 	pool_look_soon(e->pool);
@@ -417,9 +459,34 @@ void session_close(struct session *s, const char *why)
 
 /* ---- All of them ---- */
 
+static void has_runs(void *user)
+{
+	struct session *s = user;
+
+	if (!s->outbox)
+		turns_wait(&s->all->turns, &s->place);
+}
+
+static bool is_busy(const struct rings *rings)
+{
+	const struct sessions *all =
+	    (const struct sessions *)((const char *)rings - offsetof(struct sessions, rings));
+
+	return all->turns.users != NULL;
+}
+
+static void look(struct turns *turns)
+{
+	struct sessions *all = (struct sessions *)((char *)turns - offsetof(struct sessions, turns));
+
+	rings_look(&all->rings);
+}
+
 void sessions_init(struct sessions *all)
 {
 	turns_init(&all->turns, all->engine->loop, take_turn, unwatch);
+	all->turns.look = look;
+	rings_init(&all->rings, all->engine->loop, has_runs, is_busy);
 }
 
 static bool is_quiet(const struct session *s)

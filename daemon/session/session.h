@@ -14,6 +14,7 @@
 #include "job/engine.h"
 #include "log.h"
 #include "message.h"
+#include "ring.h"
 #include "turns.h"
 
 struct buffer;
@@ -23,6 +24,7 @@ struct session;
 struct sessions {
 	struct engine *engine;
 	struct turns turns;
+	struct rings rings;
 	struct session *first;
 	unsigned max;         /* by descriptors */
 	unsigned closing_max; /* likewise; with more to be closed no connection is taken */
@@ -32,6 +34,8 @@ struct sessions {
 	/* A datagram of `len` bytes lies in `in`: request_handle(). */
 	int (*handle)(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
 	              char why[WHY_BYTES]);
+	/* Of a session with a ring: runs_take(). */
+	int (*take_runs)(struct session *session, bool all, char why[WHY_BYTES]);
 	/* One request is handled at a time. */
 	struct message_arena arena;
 	uint8_t in[MESSAGE_BYTES_MAX], out[MESSAGE_BYTES_MAX];
@@ -59,7 +63,9 @@ struct session {
 	struct account *account;
 	enum session_state state;
 	struct turns_place place;
-	bool hung_up; /* what it sent before is still to be read */
+	bool hung_up;      /* what it sent before is still to be read */
+	bool readable;     /* perhaps: the socket has something */
+	struct ring *ring; /* NULL: not opened */
 	int fd;
 	unsigned open_handles;
 	uint64_t serial; /* for the log */
@@ -78,7 +84,7 @@ struct session {
 	struct ping *pings;
 };
 
-/* engine, max, started_ns and handle are set. */
+/* engine, max, started_ns, handle and take_runs are set. */
 void sessions_init(struct sessions *all);
 
 /* True when nothing is left to answer or to send to anybody. */
@@ -94,6 +100,9 @@ void session_arrive(struct sessions *all, int fd);
 /* Sends one packed reply, with a descriptor of which a copy is made if it must wait (-1: none). Never closes
  * the session. 0, or KOPS_E_QUOTA when nothing was sent, since too many descriptors are under way. */
 int session_send(struct session *session, const uint8_t *data, size_t bytes, int fd);
+
+/* Its memory is unmapped and refunded. Nothing where there is none. */
+void session_close_ring(struct session *session);
 
 /* Ends the session for a reason, logged once; NULL: the client hung up. Idempotent. */
 void session_close(struct session *session, const char *why);

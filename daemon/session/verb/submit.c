@@ -58,7 +58,7 @@ int verb_submit(struct request *r)
 	if (submit->only_prepare && rc == 0)
 		rc = prepare_only(r, submit, prepared);
 	else if (!submit->only_prepare) /* where it cannot be kept it runs */
-		rc = runs_submit(r, submit, submit->deadline_us, prepared);
+		rc = runs_submit(r, submit, submit->deadline_us, prepared, false);
 	if (rc < 0 && prepared)
 		prepared_forget(prepared);
 	return rc;

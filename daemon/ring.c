@@ -1,0 +1,182 @@
+#include "ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+#define LOOK_CPUS 4 /* with fewer the loop would take the client's place */
+
+/* ---- Awake and asleep ---- */
+
+/* Whether there is a run to take; a position that cannot be counts as one, so that it is seen. */
+static bool has_runs_to_take(const struct ring *r)
+{
+	uint32_t waiting = ring_load(&r->memory->run_tail) - r->taken;
+	uint32_t unread = r->put - ring_load(&r->memory->end_head);
+
+	return waiting > r->entries ||
+	       (waiting > 0 && (unread > r->entries || unread + r->reserved < r->entries));
+}
+
+void rings_look(struct rings *all)
+{
+	for (struct ring *r = all->awake; r; r = r->next_awake)
+		if (has_runs_to_take(r))
+			all->has_runs(r->user);
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+	const struct rings *all = idle->data;
+
+	if (clock_ns() >= all->look_until_ns)
+		uv_idle_stop(idle);
+}
+
+void ring_awaken(struct ring *r)
+{
+	if (r->is_awake)
+		return;
+	ring_store(&r->memory->daemon_sleeps, 0);
+	r->is_awake = true;
+	r->next_awake = r->all->awake;
+	r->all->awake = r;
+}
+
+/*
+ * The loop may be about to wait: for what comes from here on, clients have to wake it. (uv_backend_timeout()
+ * does not tell whether it will, while changes of what is watched are due.)
+ */
+static void on_prepare(uv_prepare_t *prepare)
+{
+	struct rings *all = prepare->data;
+	struct ring *r, *next;
+
+	if (!all->awake || uv_is_active((uv_handle_t *)&all->idle) || all->is_busy(all))
+		return;
+	r = all->awake;
+	all->awake = NULL;
+	for (; r; r = next) {
+		next = r->next_awake;
+		r->is_awake = false;
+		ring_store(&r->memory->daemon_sleeps, 1);
+		if (has_runs_to_take(r)) {
+			ring_awaken(r);
+			uv_idle_start(&all->idle, on_idle);
+		}
+	}
+}
+
+void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user),
+                bool (*is_busy)(const struct rings *all))
+{
+	*all = (struct rings){
+	    .has_runs = has_runs, .is_busy = is_busy, .may_look = uv_available_parallelism() >= LOOK_CPUS};
+	uv_prepare_init(loop, &all->prepare);
+	uv_idle_init(loop, &all->idle);
+	all->prepare.data = all->idle.data = all;
+	uv_prepare_start(&all->prepare, on_prepare);
+	uv_unref((uv_handle_t *)&all->prepare);
+	uv_unref((uv_handle_t *)&all->idle);
+}
+
+/* ---- One ring ---- */
+
+/* Sealed, so that no page of it can go away under us. */
+static int make_memory(uint64_t bytes, int *ret_fd, void **ret_memory)
+{
+	int fd = memfd_create("kops-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -1;
+	*ret_memory = MAP_FAILED;
+	if (ftruncate(fd, (off_t)bytes) == 0 &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		*ret_memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	if (*ret_memory == MAP_FAILED) {
+		close(fd);
+		return -1;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int ring_new(struct rings *all, void *user, uint32_t entries, struct ring **ret_ring, int *ret_fd,
+             char why[WHY_BYTES])
+{
+	struct ring *r = calloc(1, sizeof *r);
+	void *memory;
+
+	if (!r)
+		return KOPS_E_NOMEM;
+	if (make_memory(ring_bytes(entries), ret_fd, &memory) < 0) {
+		snprintf(why, WHY_BYTES, "cannot make a ring of %u entries: %s", entries, strerror(errno));
+		free(r);
+		return KOPS_E_SYSTEM;
+	}
+	*r = (struct ring){.all = all, .user = user, .memory = memory, .entries = entries};
+	ring_store(&r->memory->daemon_sleeps, 1);
+	*ret_ring = r;
+	return 0;
+}
+
+void ring_free(struct ring *r)
+{
+	struct ring **link;
+
+	if (!r)
+		return;
+	for (link = &r->all->awake; r->is_awake && *link != r; link = &(*link)->next_awake)
+		;
+	if (r->is_awake)
+		*link = r->next_awake;
+	munmap(r->memory, ring_bytes(r->entries));
+	free(r);
+}
+
+static void stay_awake(struct rings *all)
+{
+	if (!all->may_look)
+		return;
+	all->look_until_ns = clock_ns() + RINGS_LOOK_NS;
+	if (!uv_is_active((uv_handle_t *)&all->idle))
+		uv_idle_start(&all->idle, on_idle);
+}
+
+int ring_take(struct ring *r, struct ring_run *ret_run)
+{
+	uint32_t waiting = ring_load(&r->memory->run_tail) - r->taken;
+	uint32_t unread = r->put - ring_load(&r->memory->end_head);
+	const struct ring_run *from = &ring_runs(r->memory)[r->taken % r->entries];
+
+	if (waiting > r->entries || unread > r->entries)
+		return KOPS_E_PROTOCOL;
+	if (waiting == 0 || unread + r->reserved >= r->entries)
+		return 0;
+	ret_run->prepared = __atomic_load_n(&from->prepared, __ATOMIC_RELAXED);
+	ret_run->id = __atomic_load_n(&from->id, __ATOMIC_RELAXED);
+	ring_store(&r->memory->run_head, ++r->taken);
+	r->reserved++;
+	stay_awake(r->all);
+	return 1;
+}
+
+void ring_release(struct ring *r)
+{
+	r->reserved--;
+}
+
+bool ring_put(struct ring *r, const struct ring_end *end)
+{
+	struct ring_memory *memory = r->memory;
+
+	r->reserved--;
+	ring_ends(memory, r->entries)[r->put % r->entries] = *end;
+	return ring_publish(&memory->end_tail, ++r->put, &memory->client_sleeps);
+}

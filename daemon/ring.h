@@ -1,0 +1,66 @@
+/*
+ * ring.h: the daemon's end of the rings of proto/ring_memory.h. Loop thread only.
+ *
+ * While the loop is awake it looks at the rings that are: those that were used since it last slept. Before it
+ * sleeps it says so in each of them and looks once more. After a run it stays awake for RINGS_LOOK_NS, where
+ * there are CPUs enough for that; else clients wake it.
+ *
+ * A client can write anything at any time. A position that cannot be is a violation. A run is taken only when
+ * there is a free place for its end, so what a client leaves unread bounds what it has out.
+ */
+#ifndef KOPS_DAEMON_RING_H
+#define KOPS_DAEMON_RING_H
+
+#include <uv.h>
+
+#include "kernel.h"
+#include "ring_memory.h"
+
+#define RINGS_LOOK_NS 50000u
+
+struct rings {
+	uv_prepare_t prepare;
+	uv_idle_t idle; /* keeps the loop awake */
+	struct ring *awake;
+	uint64_t look_until_ns;
+	bool may_look;                            /* there are CPUs enough */
+	void (*has_runs)(void *user);             /* of a ring: it has some to be taken */
+	bool (*is_busy)(const struct rings *all); /* the loop has turns to give: it will not wait now */
+};
+
+struct ring {
+	struct rings *all;
+	void *user;
+	struct ring_memory *memory;
+	uint32_t entries;
+	uint32_t taken, put; /* run_head and end_tail, which clients cannot change */
+	uint32_t reserved;   /* places for ends of runs that were taken */
+	bool is_awake;
+	struct ring *next_awake;
+};
+
+void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user),
+                bool (*is_busy)(const struct rings *all));
+
+/* Calls has_runs for those that have. */
+void rings_look(struct rings *all);
+
+/* entries: a power of 2, at most RING_ENTRIES_MAX. *ret_fd is the caller's to close. KOPS_E_NOMEM,
+ * KOPS_E_SYSTEM, with a sentence. */
+int ring_new(struct rings *all, void *user, uint32_t entries, struct ring **ret_ring, int *ret_fd,
+             char why[WHY_BYTES]);
+void ring_free(struct ring *ring); /* NULL allowed */
+
+/* The client put something in, or is about to. */
+void ring_awaken(struct ring *ring);
+
+/* 1: *ret_run is taken, and a place for its end is reserved. 0: none, or no place. KOPS_E_PROTOCOL. */
+int ring_take(struct ring *ring, struct ring_run *ret_run);
+
+/* The run ended another way. */
+void ring_release(struct ring *ring);
+
+/* Puts an end into the reserved place. True: the client has to be woken. */
+bool ring_put(struct ring *ring, const struct ring_end *end);
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * ring_memory.h: the memory that libkops and kopsd share for runs of prepared jobs, beside the socket.
+ *
+ * Two rings of as many entries, each with one writer and one reader: runs to the daemon, ends back. A tail
+ * counts what was put in so far, a head what was taken; both wrap at 2^32. Entry i of a ring is what was put in
+ * as number i (modulo entries), counted from 0.
+ *
+ * Nobody calls the other while it is awake. Who is about to sleep says so in its word and then looks at its
+ * ring once more; who has put something in and finds that word set clears it and sends a datagram: the daemon
+ * is woken by Wake, the client by a Reply that is Woken. Both sides use sequentially consistent stores and
+ * loads for this, so that at least one sees the other.
+ *
+ * Neither side trusts what the other writes: positions of its own are kept in private memory, entries are
+ * copied before they are looked at.
+ */
+#ifndef KOPS_RING_MEMORY_H
+#define KOPS_RING_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RING_ENTRIES_MAX 256u /* a power of 2, as is what a client asks for */
+#define RING_HEAD_BYTES  4096u
+
+/* Where each word is the only one of its cache line. */
+struct ring_word {
+	_Alignas(64) uint32_t value;
+};
+
+struct ring_run {
+	uint64_t prepared; /* as in Run */
+	uint64_t id;       /* of the request, as in Request */
+};
+
+#define RING_PREPARED 1u /* Receipt.prepared */
+#define RING_GRAPH    2u /* Receipt.graph */
+
+/* Success. All else is answered by a Reply: failures, and receipts that have words, or times of single ops as
+ * jobs with `timed` do. */
+struct ring_end {
+	uint64_t id;
+	uint32_t flags, reserved;
+	double queue_us, upload_us, compute_us, download_us, total_us; /* as in Receipt */
+	uint64_t padding;
+};
+
+struct ring_memory {
+	struct ring_word run_tail, run_head; /* the client's, the daemon's */
+	struct ring_word end_tail, end_head; /* the daemon's, the client's */
+	struct ring_word daemon_sleeps, client_sleeps;
+};
+
+_Static_assert(sizeof(struct ring_run) == 16 && sizeof(struct ring_end) == 64, "the layout is protocol");
+_Static_assert(sizeof(struct ring_memory) == 6 * 64 && RING_HEAD_BYTES >= sizeof(struct ring_memory),
+               "likewise");
+
+static inline uint64_t ring_bytes(uint32_t entries)
+{
+	return RING_HEAD_BYTES + entries * (sizeof(struct ring_run) + sizeof(struct ring_end));
+}
+
+static inline struct ring_run *ring_runs(struct ring_memory *memory)
+{
+	return (struct ring_run *)((char *)memory + RING_HEAD_BYTES);
+}
+
+static inline struct ring_end *ring_ends(struct ring_memory *memory, uint32_t entries)
+{
+	return (struct ring_end *)(ring_runs(memory) + entries);
+}
+
+static inline uint32_t ring_load(const struct ring_word *word)
+{
+	return __atomic_load_n(&word->value, __ATOMIC_SEQ_CST);
+}
+
+/* What was written before is there for who loads this value. */
+static inline void ring_store(struct ring_word *word, uint32_t value)
+{
+	__atomic_store_n(&word->value, value, __ATOMIC_SEQ_CST);
+}
+
+/* A new tail. True: the reader has to be woken. */
+static inline bool ring_publish(struct ring_word *tail, uint32_t value, struct ring_word *reader_sleeps)
+{
+	ring_store(tail, value);
+	return ring_load(reader_sleeps) && __atomic_exchange_n(&reader_sleeps->value, 0, __ATOMIC_SEQ_CST);
+}
+
+#endif
