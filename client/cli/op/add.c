@@ -4,7 +4,7 @@
 #include "files/dims.h"
 #include "op/operation.h"
 #include "show.h"
-#include "verb/rows.h"
+#include "verb/matrix.h"
 
 static void want_sum(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch)
 {
@@ -93,13 +93,13 @@ static int shape_second(struct cli *cli, const char *path, const struct source *
 /* A raw A beside a .npy B has B's dtype. */
 static int open_both(struct cli *cli, char **files, struct source *a, struct source *b)
 {
-	kops_dtype raw = verb_rows_dtype(cli);
+	kops_dtype raw = verb_matrix_dtype(cli);
 
 	if (source_open(files[1], b, cli->why) < 0)
 		return CLI_FAILED;
 	if (b->npy && !cli->flags.dtype)
 		raw = b->dtype;
-	int rc = verb_rows_open(cli, files[0], raw, a);
+	int rc = verb_matrix_open(cli, files[0], raw, a);
 	return rc == CLI_OK ? shape_second(cli, files[1], a, b) : rc;
 }
 
@@ -117,7 +117,7 @@ static int run(struct cli *cli, int argc, char **argv)
 	return rc;
 }
 
-static const struct option_row options[] = {OPTIONS_ROWS()};
+static const struct option_row options[] = {OPTIONS_MATRIX()};
 
 static const struct command verb = {
     .name = "add",

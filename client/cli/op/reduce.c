@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "op/operation.h"
-#include "verb/rows.h"
+#include "verb/matrix.h"
 
 #define PIECE   1024 /* elements of a row at a time */
 #define FEW_F32 16   /* roundings of f32: kernels add some hundred terms before float64 takes over */
@@ -92,7 +92,7 @@ static const struct option_type options_kind = {.takes = "sum, max or mean", .wo
 #define SETTINGS OPTION("kind", 0, "KIND", kind, op.kind, "sum (default), max or mean")
 
 static const struct option_row settings[] = {SETTINGS, OPTIONS_END};
-static const struct option_row options[] = {OPTIONS_ROWS(SETTINGS)};
+static const struct option_row options[] = {OPTIONS_MATRIX(SETTINGS)};
 
 static const struct command verb = {
     .name = "reduce",
@@ -107,7 +107,7 @@ static const struct command verb = {
     .max_args = 1,
     .args_are = "one file",
     .options = options,
-    .run = verb_rows,
+    .run = verb_matrix,
 };
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
