@@ -125,9 +125,9 @@ static const struct command verb = {
     .usage = "[options] A B",
     .help = "Y = A + B; f32, f16 and bf16. Shapes must be equal, or 1 where they differ: extents of 1 and\n"
             "missing leading ones are repeated, as in NumPy. Files named .npy tell their shape (1 to 4\n"
-            "dimensions). Any other file is raw row-major elements: for A, -m or -n tells the shape, and a\n"
-            "square one needs neither; B is as large as A, or one row, one column or one element of it (a row\n"
-            "where both would fit).\n" VERB_HELP_OUTPUT "  kops-client add a.npy b.npy -o sum.npy\n"
+            "dimensions). Any other file is raw row-major elements. For A, -m or -n tells the shape; a square\n"
+            "one needs neither. B is as large as A, or one row, one column or one element of it; a row where\n"
+            "both would fit.\n" VERB_HELP_OUTPUT "  kops-client add a.npy b.npy -o sum.npy\n"
             "  kops-client add x.npy bias_row.npy -o y.npy --check\n"
             "  kops-client add -m 300 x.bin column.bin -o y.bin\n",
     .min_args = 2,

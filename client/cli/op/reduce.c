@@ -98,8 +98,8 @@ static const struct command verb = {
     .name = "reduce",
     .summary = "sum, max or mean over the last axis of a file",
     .usage = "[options] X",
-    .help = "The result has X's shape without the last axis, so a matrix gives one number a row; 1 dimension\n"
-            "gives one number. f32, f16 and bf16. A file named .npy tells its shape (1 to 4 dimensions). Any\n"
+    .help = "The result has X's shape without the last axis: one number for each row of a matrix, one number\n"
+            "for a vector. f32, f16 and bf16. A file named .npy tells its shape (1 to 4 dimensions). Any\n"
             "other file is a raw row-major matrix: -m or -n tells its shape, and a square one needs "
             "neither.\n" VERB_HELP_OUTPUT "  kops-client reduce x.npy -o sums.npy\n"
             "  kops-client reduce --kind mean -n 1000 x.bin -o means.bin --check\n",

@@ -46,8 +46,7 @@ const struct command command_devices = {
     .name = "devices",
     .summary = "list the devices that kopsd computes on",
     .usage = "[options]",
-    .help = "The first one is where RESIDENT buffers go unless told otherwise; the names are what --device\n"
-            "takes.\n"
+    .help = "RESIDENT buffers go to the first device unless told otherwise. --device takes these names.\n"
             "\n"
             "Examples:\n"
             "  kops-client devices\n"
