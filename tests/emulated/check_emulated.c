@@ -1,5 +1,5 @@
 /*
- * check_emulated: CUDA rows for Hopper against their op's reference, on an emulated GPU (emulator.h). The
+ * check_emulated: CUDA kernels for Hopper against their op's reference, on an emulated GPU (emulator.h). The
  * sources are those of the CUDA module; CUDA itself is not needed.
  *
  * Exit status: 0 right, 1 wrong, 2 usage.

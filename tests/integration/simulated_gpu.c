@@ -5,12 +5,12 @@
  *
  *     count      how many GPUs there are; 2 without the file
  *     no-open    GPU 0 does not open
- *     wrong-kernel every result of gemm's kernel "reference" is spoiled: its self-test must fail
+ *     wrong-kernel  every result of gemm's kernel "reference" is spoiled: its self-test must fail
  *     fault      the next run (the file is removed) answers KOPS_E_FAULT, as a broken CUDA context does
  *     no-pin     no memory can be registered for DMA
  *     hang       the next run (the file is removed) never comes back
  *     hold       the next run (the file is removed) does not begin before another is started after it
- *     rivals     rows of gemm, one on a line: the nanoseconds that they are expected to take, and the
+ *     rivals     kernels of gemm, one on a line: the nanoseconds that they are expected to take, and the
  *                microseconds that runs of them are said to have taken
  */
 #include <stdio.h>
