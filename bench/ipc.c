@@ -327,9 +327,9 @@ const struct command command_ipc = {
     .name = "ipc",
     .summary = "round trips, and the latency and rate of small jobs",
     .usage = "[options]",
-    .help = "Ping through libkops against a bare SOCK_SEQPACKET echo between two processes (epoll in the\n"
-            "server), measured in turns in the same run; the latency of a small product host to host, and its\n"
-            "distance from the echo; jobs per second with 1 and with 16 jobs out.\n"
+    .help = "Three figures: ping through libkops, the latency of a small product host to host, and jobs per\n"
+            "second with 1 and with 16 jobs out. The peer is a bare SOCK_SEQPACKET echo between two processes\n"
+            "(epoll in the server), measured in turns in the same run.\n"
             "\n"
             "Examples:\n"
             "  kops-bench ipc\n"

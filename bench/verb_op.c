@@ -12,7 +12,7 @@ static int run(struct cli *cli, int argc, char **argv)
 
 static const struct option_row options[] = {
     OPTION("kernel", 0, "NAMES", text, op.kernel,
-           "all, or names with commas between them; default: the one that kopsd would take"),
+           "all, or a list with commas; default: the one that kopsd would choose"),
     OPTION("shape", 0, "SHAPES", text, shape, "the same as the argument"),
     OPTION("table", 0, "NAME", text, table, "a list of shapes; seed: from cache-resident to 4 GB"),
     OPTION("random", 0, "N", count, random,
@@ -23,45 +23,41 @@ static const struct option_row options[] = {
     OPTION("cache", 0, "MODE", text, cache,
            "cold (default): operands come from memory; warm: from the cache; both"),
     OPTION("reps", 0, "N", count, reps, "samples; default 20"),
-    OPTION("warmup", 0, "N", count, warmup, "samples before, not counted; default 5"),
+    OPTION("warmup", 0, "N", count, warmup, "uncounted samples before the first; default 5"),
     OPTION("launches", 0, "N", count, launches,
-           "in a sample, up to 32; default: as many as last 1 ms; 1 shows what single jobs get"),
-    OPTION("seed", 0, "N", count, seed, "of the random input and shapes; default: another each time"),
+           "ops in a sample, up to 32; default: as many as take 1 ms; 1 shows what single jobs get"),
+    OPTION("seed", 0, "N", count, seed, "seed of the random input and shapes; default: a new one each time"),
     OPTION("no-check", 0, NULL, switch, no_check, "do not compare with float64"),
     OPTION("no-ceiling", 0, NULL, switch, no_ceiling, "do not measure what the device allows"),
     OPTION("csv", 0, NULL, switch, csv, "one line per shape, kernel and mode, for machines"),
     OPTION_DEVICE,
     OPTION("timeout", 0, "TIME", time, timeout_ms,
-           "give up on a job after so long: 2 (seconds), 500ms, 1min; default 10min"),
+           "give up on a job after this time: 2 (seconds), 500ms, 1min; default 10min"),
     OPTION_JSON,
     OPTIONS_END,
 };
 
 #define HELP                                                                                                   \
-	"Operands are random, in the device's memory. A sample is a job of equal ops, timed by the device:\n"  \
-	"--launches, or as many as last a millisecond. Cold, they go over so many sets of operands in turn\n"  \
-	"that four times the device's cache passes between two uses; warm, over one set, where it fits the\n"  \
-	"cache. A case ends after --reps samples, 2 s with 5 of them, or 10 s. Arithmetic is given in\n"       \
-	"GFLOP/s, what moves memory in GB/s, each byte counted once each way.\n"                               \
-	"  %% ceiling  of what the device allows: what fma, and copy and add, reach in the same run; for "     \
-	"warm\n"                                                                                               \
+	"Operands are random and lie in the device's memory. A sample is a job of equal ops, timed by the\n"   \
+	"device: --launches of them, or as many as take a millisecond. Cold samples go over so many sets of\n" \
+	"operands in turn that four times the device's cache passes between two uses. Warm ones use one "      \
+	"set,\n"                                                                                               \
+	"where it fits the cache. A case ends after --reps samples, after 2 s with 5 of them, or after 10 "    \
+	"s.\n"                                                                                                 \
+	"  GFLOP/s    for arithmetic; GB/s for what moves memory, each byte counted once each way\n"           \
+	"  %% ceiling  of what the device allows: what fma, copy and add reach in the same run; for warm\n"    \
 	"             operands, what they reach within the cache\n"                                            \
 	"  %% peer     of cublas or openblas where they have the op, else of a copy of as many bytes\n"        \
-	"  max error  against float64, on blocks of a result that held NaN before; of bound: its part of "     \
-	"what\n"                                                                                               \
-	"             rounding may do. Exit status 5 where it is more.\n"                                      \
-	"A kernel that refuses is shown with its reason. Tables on the CPU stop at 256 MiB. bench/plot of "    \
-	"the\n"                                                                                                \
-	"source draws what --csv and --json write.\n"                                                          \
+	"  max error  against float64, on blocks of a result that held NaN before; of bound: as a part of\n"   \
+	"             what rounding may do. Exit status 5 if it is larger.\n"                                  \
+	"A kernel that refuses is shown with its reason. Tables on the CPU stop at 256 MiB. bench/plot, in\n"  \
+	"the source, draws what --csv and --json write.\n"                                                     \
 	"\n"                                                                                                   \
-	"--random N judges the choice of kernels instead. On N shapes of no special size all kernels run, "    \
-	"but\n"                                                                                                \
-	"for those that were far behind on a shape of no more work; those that a first look shows to be far\n" \
-	"from the fastest are not measured again. The loss is by how much the kernel that kopsd takes by\n"    \
-	"itself, once it has seen some jobs of a shape, is slower than the fastest that it may take. A "       \
-	"kernel\n"                                                                                             \
-	"whose errors may be larger than the precision asks for is timed, but does not count. --csv has all\n" \
-	"figures of all kernels.\n"                                                                            \
+	"--random N judges the choice of kernels instead, on N shapes of no special size. The loss says how\n" \
+	"much slower kopsd's own choice is than the fastest kernel that it may take, once it has seen some\n"  \
+	"jobs of the shape. Kernels that a first look, or a shape of no more work, showed to be far behind\n"  \
+	"are not measured further. A kernel whose errors may be larger than the precision allows is timed,\n"  \
+	"but does not count. --csv has all figures of all kernels.\n"                                          \
 	"\n"                                                                                                   \
 	"Examples:\n"
 

@@ -10,7 +10,7 @@
  *   buffer   struct kops_buffer: memory that jobs read and write. SHARED buffers are mapped by this
  *            process and by kopsd; kops_data() is plain memory. RESIDENT buffers live on a device
  *            and have no address here: fill and read them with copy ops.
- *   view     kops_view: which elements of a buffer an operand means: byte offset, dtype, shape and
+ *   view     kops_view: the elements of a buffer that an operand uses: byte offset, dtype, shape and
  *            strides. Transposing, leading dimensions and batches are strides and cost no copy.
  *   job      struct kops_job: ops that run in order on one device, sent as one message and answered
  *            once, with a receipt.
@@ -37,23 +37,25 @@
  * this thread sees the job's output once kops_wait() or the callback reported it done. Between the
  * two, do not touch the job's outputs and do not write its inputs, or its result is undefined.
  *
- * Errors: functions return 0 (or a count) or a negative KOPS_E_* code; ret_ parameters are written
+ * Errors: functions return 0 (or a count) or a negative KOPS_E_* code. ret_ parameters are written
  * on success only. kops_error() has the sentence for people. A job's own failure does not break the
- * handle. KOPS_E_CONNECT does not either: the next call connects again. Below, each call names the codes
- * that are its own. Any call can also return KOPS_E_SYSTEM, and any call that waits KOPS_E_CONNECT,
- * KOPS_E_TIMEOUT and KOPS_E_PROTOCOL.
+ * handle. KOPS_E_CONNECT does not either: the next call connects again. Each call below names its own
+ * codes. Any call can also return KOPS_E_SYSTEM, and any call that waits KOPS_E_CONNECT, KOPS_E_TIMEOUT
+ * and KOPS_E_PROTOCOL.
  *
- * Restarts: when the daemon restarts while jobs are out, the handle reconnects, gives its buffers again
+ * Restarts: when the daemon restarts while jobs are out, the handle reconnects, shares its buffers again
  * under their old ids and sends every unanswered job again. A job is not sent again if its inputs may
  * have changed. It fails with KOPS_E_INTERRUPTED, and the caller decides. Its inputs may have changed if
  *   - it overwrites them itself (gemm with beta != 0, in-place ops), or a later unanswered job does,
  *     unless an earlier op that is repeated too writes them first; or
  *   - a job that is not sent again should have written them.
+ *
  * A job that was out at three deaths of the daemon in a row may be their cause: it fails in the same
  * way. So does a kops_alloc() or kops_import() that was waiting at three. A restart loses the content of
  * RESIDENT buffers: jobs that read one fail with KOPS_E_LOST until one op has written all of it.
  *
- * fork(): a handle belongs to the process that opened it. A child that wants kops opens a handle of its own.
+ * fork(): a handle belongs to the process that opened it. A child that needs kops opens its own handle.
+ *
  *   - In a child, calls on the parent's handle return KOPS_E_STATE, and those without a code do nothing.
  *     The parent's connection, jobs and buffers are not disturbed.
  *   - SHARED buffers are not mapped in a child: kops_data() is NULL, and an address from before fork()
@@ -85,7 +87,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 #endif
 
-/* Of this header: the project's version in CMakeLists.txt, to which tests/source/version holds it. */
+/* The version of this header; tests/source/version compares it with the project's in CMakeLists.txt. */
 #define KOPS_VERSION_MAJOR 0
 #define KOPS_VERSION_MINOR 1
 #define KOPS_VERSION_PATCH 0
@@ -117,11 +119,10 @@ typedef struct kops_options {
 } kops_options;
 
 /*
- * Connects to the daemon. Waits; but fails at once when nothing listens at the socket. options may be NULL.
+ * Connects to the daemon. Waits, but fails at once when nothing listens at the socket. options may be NULL.
  * Close the handle with kops_close(). On failure *ret_handle is untouched and, if why is not NULL, up to
  * why_size bytes of it hold the sentence.
- * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM, and what the daemon refuses with
- * (KOPS_E_QUOTA).
+ * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM, and the daemon's refusal (KOPS_E_QUOTA).
  */
 int kops_open(kops **ret_handle, const kops_options *options, char *why, size_t why_size);
 
@@ -208,7 +209,7 @@ kops_view kops_matrix(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, ui
 kops_view kops_tensor(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint32_t rank,
                       const uint64_t *shape);
 
-/* The same elements with the last two axes exchanged. Of a view of rank 1, a view that no job accepts. */
+/* The same elements with the last two axes exchanged. For rank 1 it returns a view that no job accepts. */
 kops_view kops_transposed(kops_view view);
 
 /* ---- Jobs --------------------------------------------------------------------------------- */
@@ -224,7 +225,7 @@ typedef struct kops_job_options {
 
 /*
  * An empty job. Does not wait. options may be NULL. Free with kops_job_free().
- * KOPS_E_NOMEM, KOPS_E_INVALID (a device's name that cannot be one).
+ * KOPS_E_NOMEM, KOPS_E_INVALID (an invalid device name).
  */
 int kops_job_new(kops *k, const kops_job_options *options, kops_job **ret_job);
 
@@ -242,13 +243,14 @@ void kops_job_free(kops_job *job);
  *   KOPS_E_STATE    after kops_submit()
  *   KOPS_E_NOMEM
  *
- * Errors of jobs. The daemon checks types, shapes and bounds when the job arrives. A job with a mistake runs
- * no op, and kops_wait(), kops_run() or its callback report
+ * Errors of jobs. The daemon checks types, shapes and bounds when the job arrives. If it finds a mistake, no
+ * op runs. kops_wait(), kops_run() or the callback report
+ *
  *   KOPS_E_SHAPE        ranks or extents do not fit together
  *   KOPS_E_DTYPE        the op does not take this element type, or its views have different ones
  *   KOPS_E_RANGE        a view leaves its buffer
  *   KOPS_E_OVERLAP      the output overlaps itself, or an input where that is not allowed
- *   KOPS_E_INVALID      an offset that is no multiple of the element size, a parameter out of range
+ *   KOPS_E_INVALID      an offset that is not a multiple of the element size, a parameter out of range
  *   KOPS_E_READONLY     the output is in a read-only buffer
  *   KOPS_E_UNSUPPORTED  no kernel, or not the one named, takes these views
  *   KOPS_E_DEVICE       no such device, or RESIDENT buffers of different devices
@@ -300,23 +302,23 @@ int kops_job_fma(kops_job *job, kops_view x, kops_view y, double alpha, double b
 
 /*
  * y = the sum, the largest or the mean of x over its last axis; both f32, f16 or bf16. y has x's shape without
- * that axis, or with 1 there. Of no element: 0, -Inf, NaN. A NaN among the elements gives NaN. y must not
- * overlap x.
+ * that axis, or with 1 there. Of zero elements they are 0, -Inf and NaN. A NaN among the elements gives NaN.
+ * y must not overlap x.
  */
 int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel);
 
 /*
  * Called once, from kops_process() or a call that waits, when the job is done or has failed. status is 0 or
- * KOPS_E_*. It may submit and free jobs and free buffers. Calls that wait, and kops_process(), return
- * KOPS_E_STATE in it, and kops_close() does nothing.
+ * KOPS_E_*. A callback may submit and free jobs and free buffers. In it, calls that wait and kops_process()
+ * return KOPS_E_STATE, and kops_close() does nothing.
  */
 typedef void kops_callback(kops_job *job, int status, void *user);
 
 /*
  * Sends the job, or queues it to be sent. Does not wait, even when the socket is full or the daemon is away.
- * done may be NULL. Its buffers may be freed meanwhile; see kops_free(). A finished job may be submitted
- * again with the same ops, on whatever its buffers hold then. Do so where you can: the daemon prepares a job
- * that comes a second time, and from the third on a run costs little more than a message each way.
+ * done may be NULL. Its buffers may be freed meanwhile; see kops_free(). A finished job may be submitted again:
+ * it runs the same ops on what its buffers hold then. Do so where you can: the daemon prepares a job that comes
+ * a second time, and from the third on a run costs little more than a message each way.
  * KOPS_E_INVALID for a job without ops or with a freed buffer, KOPS_E_STATE when it is out already,
  * KOPS_E_NOMEM, KOPS_E_SYSTEM.
  */
@@ -330,11 +332,10 @@ int kops_submit(kops_job *job, kops_callback *done, void *user);
 int kops_wait(kops_job *job, int timeout_ms);
 
 /*
- * Has the daemon check and plan the job now, and run nothing, so that its first run is as fast as later ones.
- * Waits. kops_job_receipt() then tells device and kernels; its times mean nothing. Ops cannot be added any
- * more. Errors are those that the job would have; KOPS_E_QUOTA where the daemon has no room to keep it (it can
- * be submitted all the same); KOPS_E_INTERRUPTED after a restart in between. Does nothing where the daemon
- * prepares no jobs.
+ * Has the daemon check and plan the job now without running it, so that its first run is as fast as later ones.
+ * Waits. kops_job_receipt() then names device and kernels; its times mean nothing. No ops can be added after
+ * it. Does nothing if the daemon prepares no jobs. The errors that the job would have; KOPS_E_QUOTA if the
+ * daemon has no room to keep it (it can still be submitted); KOPS_E_INTERRUPTED after a restart in between.
  */
 int kops_job_prepare(kops_job *job);
 
@@ -392,17 +393,17 @@ typedef struct kops_receipt {
 /* NULL unless the job succeeded. Valid until the job is submitted again or freed. */
 const kops_receipt *kops_job_receipt(const kops_job *job);
 
-/* The part of op i, counted from 0; NULL from n_ops on. As long valid as the receipt. */
+/* The part of op i, counted from 0; NULL from n_ops on. Valid as long as the receipt. */
 const kops_op_receipt *kops_receipt_op(const kops_receipt *receipt, size_t i);
 
 /* ---- One-op calls: build, submit, wait ------------------------------------------------------ */
 
 /*
- * Each makes a job of one op, runs it as kops_run() does and forgets it. They wait. They return 0, or what
- * the kops_job_OP() call of the same name or the job can fail with: see "Adding ops" and "Errors of jobs".
- * kops_error() has the sentence, with the shapes. There is no receipt: use a job for one. After
- * KOPS_E_TIMEOUT the op may still run: leave its buffers alone until a later one-op call on this handle has
- * succeeded, since these run in order.
+ * Each makes a job of one op, runs it as kops_run() does and forgets it. They wait. They return 0, or an error
+ * of the kops_job_OP() call of the same name or of the job: see "Adding ops" and "Errors of jobs". kops_error()
+ * has the sentence, with the shapes. There is no receipt: use a job for one. After KOPS_E_TIMEOUT the op may
+ * still run. Do not touch its buffers until a later one-op call on this handle has succeeded: these calls run
+ * in order.
  */
 
 typedef enum kops_trans {
@@ -416,8 +417,9 @@ typedef enum kops_trans {
  * kops_dgemm(). lda, ldb and ldc count elements from row to row of the matrix as stored: A is stored as
  * m × depth, with KOPS_T as depth × m. With beta == 0, C is not read. C must not be A or B. For offsets,
  * batches and other types use kops_job_gemm().
- * KOPS_E_INVALID for a leading dimension below the stored columns, or a trans that is none; KOPS_E_RANGE for
- * a matrix that is larger than its buffer.
+ *
+ * KOPS_E_INVALID for a leading dimension below the stored columns, or an unknown trans; KOPS_E_RANGE for a
+ * matrix that is larger than its buffer.
  */
 int kops_sgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint64_t n, uint64_t depth,
                float alpha, kops_buffer *a, uint64_t lda, kops_buffer *b, uint64_t ldb, float beta,
@@ -464,7 +466,7 @@ typedef struct kops_device_info {
 	const char *name;                   /* "gpu0", "cpu" */
 	const char *description;            /* for people */
 	const char *disabled_kernels;       /* kernels that failed their self-test; "" when all is well */
-	uint64_t memory_bytes, cache_bytes; /* of its last level of cache; 0: not known */
+	uint64_t memory_bytes, cache_bytes; /* cache: of the last level; 0: not known */
 	uint64_t jobs_done, jobs_failed, queued, running, resident_bytes, canary_age_us;
 	double busy_us;
 } kops_device_info;
@@ -482,7 +484,7 @@ typedef struct kops_info {
 } kops_info;
 
 /*
- * Asks for all of it. Waits for two round trips. *ret_info is the caller's; free with kops_info_free().
+ * Asks for all of it. Waits for two round trips. *ret_info is the caller's; free it with kops_info_free().
  * KOPS_E_NOMEM and what any waiting call can return.
  */
 int kops_query(kops *k, kops_info **ret_info);

@@ -35,12 +35,12 @@ static size_t description_bytes(const Kops__V1__Description *from)
 	size_t n = from->n_devices * sizeof(kops_device_info) + from->n_kernels * sizeof(kops_kernel_info);
 	for (size_t i = 0; i < from->n_devices; i++) {
 		const Kops__V1__Device *d = from->devices[i];
-		n += strlen(d->name) + strlen(d->description) + strlen(d->disabled_rows) + 3;
+		n += strlen(d->name) + strlen(d->description) + strlen(d->disabled_kernels) + 3;
 	}
 	for (size_t i = 0; i < from->n_kernels; i++) {
-		const Kops__V1__KernelRow *row = from->kernels[i];
-		n += strlen(row->op) + strlen(row->name) + strlen(row->device) + strlen(row->idea) +
-		     strlen(row->dtypes) + strlen(row->takes) + 6;
+		const Kops__V1__Kernel *kernel = from->kernels[i];
+		n += strlen(kernel->op) + strlen(kernel->name) + strlen(kernel->device) + strlen(kernel->idea) +
+		     strlen(kernel->dtypes) + strlen(kernel->takes) + 6;
 	}
 	return n;
 }
@@ -70,19 +70,19 @@ static struct info *copy_description(const kops *k, const Kops__V1__Description 
 		const Kops__V1__Device *d = from->devices[i];
 		devices[i].name = put_text(&text, d->name);
 		devices[i].description = put_text(&text, d->description);
-		devices[i].disabled_kernels = put_text(&text, d->disabled_rows);
+		devices[i].disabled_kernels = put_text(&text, d->disabled_kernels);
 		devices[i].memory_bytes = d->memory_bytes;
 		devices[i].cache_bytes = d->cache_bytes;
 	}
 	for (size_t i = 0; i < from->n_kernels; i++) {
-		const Kops__V1__KernelRow *row = from->kernels[i];
-		kernels[i].op = put_text(&text, row->op);
-		kernels[i].name = put_text(&text, row->name);
-		kernels[i].device_kind = put_text(&text, row->device);
-		kernels[i].idea = put_text(&text, row->idea);
-		kernels[i].dtypes = put_text(&text, row->dtypes);
-		kernels[i].takes = put_text(&text, row->takes);
-		kernels[i].tensor_cores = row->tensor_cores;
+		const Kops__V1__Kernel *kernel = from->kernels[i];
+		kernels[i].op = put_text(&text, kernel->op);
+		kernels[i].name = put_text(&text, kernel->name);
+		kernels[i].device_kind = put_text(&text, kernel->device);
+		kernels[i].idea = put_text(&text, kernel->idea);
+		kernels[i].dtypes = put_text(&text, kernel->dtypes);
+		kernels[i].takes = put_text(&text, kernel->takes);
+		kernels[i].tensor_cores = kernel->tensor_cores;
 	}
 	info->shown.daemon = put_text(&text, k->daemon);
 	info->shown.n_devices = from->n_devices;

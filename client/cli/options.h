@@ -89,7 +89,7 @@ struct option_row {
 #define OPTION_JSON OPTION("json", 0, NULL, switch, json, "print one JSON document (\"schema\": 1) on stdout")
 #define OPTION_TIMEOUT                                                                                         \
 	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
-	       "give up after so long: 2 (seconds), 500ms, 1min; default 30s")
+	       "give up after this time: 2 (seconds), 500ms, 1min; default 30s")
 #define OPTION_DEVICE                                                                                          \
 	OPTION("device", 0, "NAME", text, device, "where to run: gpu0, cpu, …; default: kopsd chooses")
 #define OPTION_KERNEL                                                                                          \

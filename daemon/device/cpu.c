@@ -171,7 +171,7 @@ static int check_owners(const struct backend_device *dev, const struct op_args *
 	return 0;
 }
 
-/* A row of ops on the same views touches their pages once. */
+/* Consecutive ops on the same views touch their pages once. */
 static bool is_touched(const struct op_args *before, const struct view *v)
 {
 	for (unsigned i = 0; before && i <= before->op->n_inputs; i++)

@@ -436,7 +436,7 @@ static void canary_done(struct device_work *work)
 	if (d->canary_right)
 		d->canary_right_ns = clock_ns();
 	else
-		log_error("device %s: the canary job came back wrong: %s", d->name,
+		log_error("device %s failed its self-check: %s", d->name,
 		          work->run->error[0] ? work->run->error : "its result differs from the reference");
 	if (d->on_canary)
 		d->on_canary(d->on_canary_arg);

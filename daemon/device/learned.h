@@ -36,9 +36,9 @@ struct learned_owner {
 	const struct device *device; /* for rivals() */
 };
 
-/* A job that a kernel is judged by. Zeros: this one is not. */
+/* A job that a kernel is judged by. */
 struct trial {
-	const struct op *op;
+	const struct op *op;   /* NULL when this job is not a trial */
 	uint64_t shape, round; /* which trials of the shape */
 	size_t kernel;
 	unsigned n_ops;

@@ -261,7 +261,7 @@ struct marks *marks_open(const char *path, char why[WHY_BYTES])
 	if (fd >= 0)
 		close(fd);
 	if (map == MAP_FAILED) {
-		snprintf(why, WHY_BYTES, "%.150s: %s; what jobs are at work when kopsd dies will not be known",
+		snprintf(why, WHY_BYTES, "%.150s: %s; kopsd will not know which jobs were running when it dies",
 		         path, strerror(errno));
 		free(marks);
 		return NULL;

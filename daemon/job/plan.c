@@ -141,7 +141,7 @@ static int check_marks(struct job *job, char why[WHY_BYTES])
 	if (deaths < MARKS_DEATHS_MAX)
 		return 0;
 	snprintf(why, WHY_BYTES,
-	         "kopsd died %u times in a row while such a job of yours was at work, the last time with no "
+	         "kopsd died %u times in a row while such a job of yours was running, the last time with no "
 	         "other; for an hour it is refused: use other shapes or another kernel, and see kopsd's log",
 	         deaths);
 	return KOPS_E_INTERRUPTED;

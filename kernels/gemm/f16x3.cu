@@ -7,47 +7,23 @@
  *          by line; lo·hi + hi·lo + hi·hi in     blocks share A; small  run at 227, tensor cores   195 213;
  *          wgmma, added to f32 sums every 32     products 128×128, two  busy for 9 clocks in 10,   cublas 34
  *          of K; any strides                     blocks split K         but at 1.5 of 1.98 GHz     50 51 51
- *   bf16x6 each f32 as a sum of three bf16,      the same, 72 KiB a     power: six products, for   46 98
- *          which hold lines of almost any range  stage instead of 48,   each of them 3/4 of the    121 122
- *          whole; the six largest products       three instead of four  bytes of f16x3
+ *   bf16x6 each f32 as a sum of three bf16,      the same, 72 KiB a     power: six products, each  46 98
+ *          which hold lines of almost any range  stage instead of 48,   with 3/4 of the bytes of   121 122
+ *          whole; the six largest products       three instead of four  f16x3's
  *   f64    widened, products and sums in f64     128×128×8, 256, 64×32  DMMA at 2/3 of its rate:   16 38
  *          on the tensor cores (f64.cuh): where  per warp               the barrier of each tile   42 44
- *          nothing else is right                                        of K
+ *          nothing else is accurate                                     of K
  *
- * Three kernels do it: measure_lines finds each line's largest magnitude, split_lines cuts the operands up
- * (split.cuh, a tenth of f16x3's time at 8192³, a third at 2048³), multiply (product.cuh) does the work. Where
- * numbers in a line differ too much for two f16 to hold, f16x3 cuts them up again and multiplies as bf16x6 does
- * (from K = 768 and 2^31 FMAs on), and where three bf16 do not hold them either, where they are NaN or
- * infinite, mostly zeros or mostly nothing beside the largest, multiply_f64 does it. Which it is to be is found
- * out on the GPU; the other kernels return at once.
+ * Three kernels do it. measure_lines finds the largest magnitude of each line. split_lines cuts the operands
+ * into terms (split.cuh). multiply (product.cuh) does the work. The first two take a tenth of the time at
+ * 8192³, a third at 2048³.
  *
- * Errors, max and RMS of |C - C64| / (|A| |B|) as parts of cuBLAS SGEMM's on the same data. cuBLAS splits K
- * where its blocks would not fill the GPU, and rounds the less: 2048² in none, 1536² in two parts from K = 768
- * on, four from 2048, eight from 4096; 768² in seven. Numbers in brackets: by bf16x6, in angles: f64.
+ * The GPU decides which split is accurate, and the kernels of the others return at once. Where the numbers of a
+ * line differ too much for two f16, f16x3 cuts them again and multiplies as bf16x6 does (from K = 768 and 2^31
+ * FMAs on). multiply_f64 takes lines that three bf16 do not hold either, NaN and infinities, and lines that are
+ * mostly zeros or mostly negligible beside the largest.
  *
- *   K                       768          1024         2048         4096         16384
- *   U[0,1)          768²     0.81  1.30   0.81  1.10   0.65  0.89   0.47  0.66   0.20  0.34
- *                   1536²    0.41  0.53   0.40  0.51   0.47  0.65   0.63  0.83   0.23  0.34
- *                   2048²    0.20  0.27   0.21  0.26   0.14  0.17   0.08  0.12
- *   N(0,1)          768²     0.59  0.64   0.61  0.57   0.43  0.47   0.35  0.35   0.15  0.18
- *                   1536²    0.43  0.39   0.35  0.36   0.42  0.37   0.37  0.37   0.15  0.18
- *   spread by 2^±20 768²    <0.14  0.24> <0.12  0.21> (0.95  0.81) (0.65  0.63) (0.30  0.36)
- *                   1536²   <0.07  0.15> <0.06  0.13> (0.66  0.66) (0.84  0.67) (0.34  0.36)
- *   spread by 2^±60 768²    <0.14  0.39> <0.17  0.37> <0.14  0.32> <0.13  0.28> (0.77  0.76)
- *   log-normal, σ=4 1536²   <0.03  0.06> <0.02  0.04> <0.02  0.04> (0.41  0.31) (0.17  0.07)
- *
- * Short sums of N(0,1): K = 64: 0.42 0.73; K = 128: 0.33 0.54; K = 16: 0.91 1.20. At 512², K = 4096, where
- * cuBLAS has sixteen parts, U[0,1) is at 1.15 1.44. So those products are left to others.
- *
- * A sum that one product dominates is rounded once in f32, but truncated in the tensor cores. So shorter sums
- * of triples, and those of lines with many numbers that are next to nothing, are left to f64: spread by 2^±60
- * they would be at up to 1.29.
- *
- * What else was tried. Adding up every 64 of K: 210 at 8192³, but U[0,1) 1.66 in RMS at K = 64, 1.20 at 128.
- * All of K in one sum: 6 % faster, but 1.16 for U[0,1) at 768², K = 16384, and triples 1.5 where they are now
- * 0.8. Consumers that take turns by named barriers: 184. Barrier arrivals with .release.cluster, which wait for
- * all that was written to global memory: 168; the same and blocks that do not share A: 150. The f64 product
- * with tiles that are widened on their way to shared memory: 40.
+ * Errors against cuBLAS, and what else was tried: docs/lab/gemm.md.
  */
 #include "gemm/kernels.h"
 

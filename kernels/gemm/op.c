@@ -84,7 +84,7 @@ static int check_shapes(const struct op_args *args, char why[WHY_BYTES])
 	return 0;
 }
 
-/* Products of f32 and smaller types scale in f32: round alpha and beta here, once, for every row. */
+/* Products of f32 and smaller types scale in f32: round alpha and beta here, once, for every kernel. */
 static int check_scalar(double *value, const char *name, kops_dtype dtype, char why[WHY_BYTES])
 {
 	if (dtype == KOPS_F64 || !isfinite(*value))

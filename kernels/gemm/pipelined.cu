@@ -9,7 +9,7 @@
  *              on this one, one barrier per
  *              step; any strides
  *
- * Tiles 16 deep spill registers and are no faster. With bankfree's rows of 16 threads: 40.8.
+ * What else was tried: docs/lab/gemm.md.
  */
 #include "gemm/tiles.cuh"
 

@@ -1,4 +1,4 @@
-/* problem.h: the extents and strides of a gemm as its CUDA rows see them. */
+/* problem.h: the extents and strides of a gemm as its CUDA kernels see them. */
 #ifndef KOPS_KERNELS_GEMM_PROBLEM_H
 #define KOPS_KERNELS_GEMM_PROBLEM_H
 

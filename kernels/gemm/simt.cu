@@ -1,6 +1,6 @@
 /*
  * Gemm at the rate of plain FMAs: f32, C = α·A·B + β·C. Measured on an H200, resident and cold, K = 1024, one
- * launch after another from a graph, µs beside cuBLAS (CUBLAS_PEDANTIC_MATH) in the same run. The kernel is
+ * launch after another from a graph, µs beside cuBLAS (CUBLAS_PEDANTIC_MATH) in the same run. The block is
  * chosen by a model of its time.
  *
  *   block, per thread, groups      chosen at, M = N  bound                                 simt  cublas
@@ -13,15 +13,14 @@
  *                                  8192                                                    2606  2732
  *                                  16384                                                   10094 10685
  *
- * That is 54.5 TFLOP/s at 16384², geometric mean 1.11 × cuBLAS. 1 µs of each is that a launch begins while the
- * one before it ends. Of 150 random shapes, all with lines at multiples of 16 bytes, K from 48 to 6000, the
- * geometric mean is 1.13; up to twice as fast where all three extents are small, 0.6 to 0.8 where K is below
- * 100 and C large, or both operands lie along K. Lines that begin elsewhere the copy engine does not bring (nor
- * boxes that begin within 16 bytes of lines of every fourth: an illegal instruction): up to 2.1 × cuBLAS where
- * it takes less than 10 us, half of it beyond 40 us. One group of 64×64 with 8×4 sums per thread reaches 42 to
- * 44 TFLOP/s. Tiles 8 deep are 3% slower; an innermost loop of 16 k's does not fit in the instruction cache of
- * one block's warps: 160 µs where 8 take 100. Turning a tile just before the barrier gives fewer bank conflicts
- * and is 7% slower. Where K is long and C small, cuBLAS splits K further.
+ * That is 54.5 TFLOP/s at 16384², and 1.11 × cuBLAS in the geometric mean. Overlapping launches (overlap.cuh)
+ * save 1 µs each.
+ *
+ * The copy engine brings only lines that begin at multiples of 16 bytes. Boxes that begin within 16 bytes of
+ * lines of every fourth raise an illegal instruction. Other lines are loaded element by element: up to
+ * 2.1 × cuBLAS where it takes less than 10 µs, half of it beyond 40 µs.
+ *
+ * Random shapes, and what else was tried: docs/lab/gemm.md.
  */
 #include <cooperative_groups.h>
 #include <math.h>

@@ -1,24 +1,22 @@
 /*
  * The kernel of simt for large products: f32, C = α·A·B + β·C by plain FMAs, blocks of C of 128 × 128.
  *
- * On an H200 at 4096², K = 1024, FMAs have 78% of the issue slots, other instructions 7%, and the last blocks
- * leave 3% idle. The rest goes where the loads' results enter the registers, some 6% (dispatch stalls, for 24
- * registers per 128 FMAs; fewer wavefronts in shared memory do not help), and at the ends of steps. Hence:
+ * Bound, on an H200 at 4096², K = 1024: FMAs take 78 % of the issue slots, other instructions 7 %, and the last
+ * blocks leave 3 % idle. Results of loads entering the registers cost some 6 % (dispatch stalls, for 24
+ * registers per 128 FMAs). The rest is lost at the ends of steps. Measured: table in simt.cu.
  *
- *   The innermost loop is two k's, 4.3 KiB of code. With four it does not fit where instructions are fetched
- *   from, and takes 2% more; with tiles 16 deep instead of 32, 2% more.
- *   All warps bring tiles by turns: 1 to 2% less than if the first always does. It takes a tile's place being
- *   given back at the end of its own step: a step later, and all warps keep step, which takes 20% more.
- *   Reading A by lines along K, four k's of a row at once, takes 7% more, though nothing need be turned then: a
- *   loop of four k's, and loads that come in crowds.
+ *   The innermost loop is two k's, 4.3 KiB of code: a longer one does not fit where instructions are fetched
+ *   from.
+ *   All warps bring tiles by turns. So a tile's place must be given back at the end of its own step: a step
+ *   later, and all warps keep step.
+ *   Both operands are read across K, in lines of rows of A or columns of B. One whose lines run along K is
+ *   turned beforehand, into the workspace. That moves 8 bytes per element: an estimated 4 % of the time at
+ *   M = N = 2048, 1 % at 8192.
+ *   The FMAs are asm and ptxas runs at -O1 (daemon/cuda/CMakeLists.txt), so that they stay in this order.
+ *   Otherwise the compiler sorts them by operands and moves sums between registers, and so between banks. Of
+ *   the innermost loop's 256 FMAs none waits for a bank.
  *
- * Both operands are read across K, in lines of rows of A or columns of B. One whose lines run along K is turned
- * beforehand, into the workspace: that moves 8 bytes per element, by the estimate below 4% of the time at
- * M = N = 2048 and 1% at 8192.
- *
- * The compiler is asked for little (-Xptxas -O1, see daemon/cuda_module.cmake; -O3 takes 2% more) and the FMAs
- * are asm, so that they stay in the order in which they stand here: else it sorts them by operands, and moves
- * sums between registers and so between banks. Of the innermost loop's 256 FMAs none waits for a bank.
+ * What each of these saves, and what else was tried: docs/lab/gemm.md.
  */
 #include <math.h>
 #include <utility>

@@ -1,6 +1,6 @@
 /*
- * tiles.cuh: what the f32 rows share that compute C in blocks: which block of C is whose, how tiles of A and B
- * come out of global memory, how a thread's sums get into C.
+ * tiles.cuh: what the f32 kernels share that compute C in blocks: which block of C is whose, how tiles of A and
+ * B come out of global memory, how a thread's sums get into C.
  *
  * C is taken by rows (gemm_by_rows): its columns are the finer axis. The axis of A and of B that is not K is
  * called the outer one here: A's rows, B's columns.

@@ -2,87 +2,22 @@
  * Gemm of f16, bf16 and tf32 on Hopper's tensor cores: C = α·A·B + β·C, sums in f32.
  *
  *   kernel idea                                  tile, threads           bound
- *   wgmma  tiles by the copy engine, swizzled;   256×128 (tf32 128×256), power: at 8192³ the tensor cores are
- *          wgmma; one warpgroup brings, two      384, two blocks share   busy for 97 % of a block's time, at
- *          multiply; C by the copy engine, of    the 256; smaller        1.6 of 1.98 GHz; cuBLAS's likewise
- *          16-bit types while the next tile is   128×192, 128×128,
- *          multiplied; where C has few tiles     128×64
- *          a cluster's blocks split K
+ *   wgmma  the copy engine brings swizzled       256×128 (tf32 128×256), power: at 8192³ the tensor cores are
+ *          tiles; one warpgroup loads, two       384, two blocks share   busy for 97 % of a block's time, at
+ *          multiply; C goes out by the copy      the 256; smaller        1.6 of 1.98 GHz, as in cuBLAS
+ *          engine, in 16-bit types while the     128×192, 128×128,
+ *          next tile is multiplied               128×64
  *
- * A wide tile takes 48 KiB for each 128 bytes of K, 1024 clocks of the tensor cores: 48 bytes per clock and
- * multiprocessor, 32 of them from L2 as two blocks share a tile. 128 multiprocessors work on 2048 × 2048 of C
- * at a time (place_of()). No more blocks are started than end together. Where all tiles are multiplied at the
- * same time, blocks do not share: a cluster begins and ends later than two blocks (2048³: 25.2 us, alone 24.7).
+ * A wide tile needs 48 KiB for each 128 bytes of K, which occupy the tensor cores for 1024 clocks: 48 bytes per
+ * clock and multiprocessor. Two blocks share a tile, so 32 of them come from L2. 128 multiprocessors work on
+ * 2048 × 2048 of C at a time (place_of()). No more blocks are started than end together. Where all tiles are
+ * multiplied at once, blocks do not share: a cluster begins and ends later than two blocks.
  *
- * Where C has few tiles a cluster's 2, 4 or 8 blocks have a part of K each and add up some columns each, which
- * the others have written to its shared memory. That takes 1.4 us for 128 × 64, 3 us for 128 × 128: tf32
- * 48 × 352 × 944 6.0 us, whole 11.5, cuBLAS 7.7; bf16 48 × 816 × 3168 7.4, 14.2, 8.3. Of 5, 6 or 7 blocks fewer
- * clusters find room (22, 17, 15), and to divide by them takes as long as to add up.
+ * Where C has few tiles, the 2, 4 or 8 blocks of a cluster split K. Each then adds up some columns, which the
+ * others have written to its shared memory.
  *
- * Measured beside cuBLAS: docs/kernels.md. Of a block's clocks at 2048³, bf16: 1270 until the kernel before is
- * done, 3500 for the first tile of K (memory, its pages), 1043 for each of 32, 2100 for what becomes of the
- * sums, 700 until the copy engine has read them.
- *
- * What else was tried, bf16 at 700 W, in turns with cuBLAS for 70 ms each, where a kernel differs by 2 % from
- * round to round:
- *
- *   4096³  8192³  16384³
- *   first run
- *   0.99   1.03   1.04   64 × 256 for each warpgroup, two blocks share B
- *   0.97   1.01   1.03   with 3 stages
- *   0.98   1.02   1.03   every other tile from K's end to its beginning, for what L2 still has
- *   0.98   1.03   1.03   a tile's products done before the next begin (1.04, 1.06, 1.06 in the second run,
- *                        but 2 % slower at 2048³, where the clock is at 1.98 GHz)
- *   0.86   0.97   0.94   four blocks share B: 30 such clusters fit, 120 of 132 multiprocessors
- *   0.89   0.98   0.96   two share A, two B: the same 30
- *   0.89   1.00   1.01   four share B, two A: 15 clusters
- *   second run
- *   1.03   1.03   1.03   64 × 256 for each warpgroup, two blocks share B
- *   0.97   1.03   1.02   the same, two share A
- *   1.03   1.04   1.05   128 × 128, two share A: this one
- *   0.92   1.00   1.03   128 × 192, two share A: 19 % less from L2, but sums are spilled at the end
- *   third run, from graphs of 1 ms with pauses of 3 ms
- *   0.987  1.02   1.008  as in the second run
- *   0.988  1.02   1.02   results wait in registers until the next tile is multiplied: this one
- *   0.985  1.03          one warpgroup one, two or three stages behind the other, so that one multiplies
- *                        while the other writes: those stages are missing for what comes
- *   0.973  1.03          bands of 2 rows of tiles; of 4 0.979, of 16 0.980; of columns 0.981
- *   0.987  1.03          squares in such an order that 16 neighbours share more: 10 % fewer sectors from L2;
- *                        in another one 14 % fewer, and 0.985
- *   0.973                no block shares: better only where there is one tile for each
- *   0.984  1.04          the first four tiles of K brought to L2 before the kernel before is done: 4 % slower
- *                        at 2048³ (the first tile alone: 1 % faster there)
- *   fourth run, as the third
- *   0.989  1.015  1.02   as now; the same with A, B or both by columns, as which C's transpose is multiplied
- *   0.983  1.009  1.02   the warpgroups send in turns, every other stage
- *   0.989  1.015  1.02   one warpgroup a quarter or half of a stage behind the other
- *
- * In windows of 10 ms with pauses 128 × 128 is half a percent to one percent ahead of 64 × 256 from 2048³ on,
- * and bringing tiles to L2 ahead of their use makes it up to 18 % slower. Twelve warps that multiply do not
- * fit: ptxas wants 154 registers for m64n256 where 512 threads have 128.
- *
- * So 1.1 × cuBLAS is out of reach: at 8192³ the profiler saw the tensor cores 97.4 % busy at 1.61 GHz here
- * (64 × 256), 96.8 % at 1.63 GHz in cuBLAS (320 × 128), which reads 59 % more from shared memory and 5 % less
- * from L2. It is the products themselves that take the power. At 4096³, too, the clock is at 1.62 GHz here
- * and 1.61 in cuBLAS (256 × 128, two blocks, as here, but 23 % fewer sectors from L2), which is 1 % ahead. Of a
- * block's 289 k clocks there, 262 k at least for the products: 1056 for a stage where 1024 are least; 1450 to
- * 1750 for each of the four stages during which results are sent; 840 between two tiles; 3200 at the end. The
- * last of the designs above take some of these away, and the clock becomes slower by as much.
- *
- * tf32, numbers in [-1, 1), 1 s each after 0.5 s, at 690 W and 60 °C, TFLOP/s (bench measures the first tenths
- * of a second):
- *
- *   8192³  B by columns  16384³
- *    344            348     336  two blocks share B, the 256; bands of 8 such pairs: this one
- *    341            345          bands of 6
- *    341            344          of 4
- *    342            344          of 12
- *    340            341          of 16
- *    338            341     330  two blocks share A, the 128: a quarter more from L2
- *    330            333          the same, and f32 not rounded to tf32: bits that do not count take power, too
- *    344            341     344  cuBLAS
- *
- * The clock is at 1.51 GHz at 8192³, 1.41 at 16384³, in cuBLAS at 1.51 and 1.43: power again.
+ * Measured, H200: bf16 682 TFLOP/s at 2048³, 798 at 8192³; tf32 363 and 399; 0.93 to 1.28 × cuBLAS on cubes
+ * (docs/kernels.md). What else was tried: docs/lab/gemm.md.
  */
 #include "gemm/kernels.h"
 

@@ -1,43 +1,29 @@
 /*
  * Softmax with each element read once and written once (the other kernels: softmax.cu): a row is kept from the
- * first pass to the last. 128-bit accesses, scalars before and behind them; one exp an element, two of those in
- * shared memory; maxima and sums of warps, blocks and clusters are exchanged together, so that a row costs one
- * barrier of its block and two of its cluster.
+ * first pass to the last. 128-bit accesses, single elements before and behind them; one exp per element, two
+ * for those in shared memory. Maxima and sums of warps, blocks and clusters are exchanged together, so that a
+ * row costs one barrier of its block and two of its cluster.
  *
- *   columns f32   f16        a row is kept by                     vectors of 16 bytes a thread
+ *   columns f32   f16        a row is kept by                     vectors of 16 bytes per thread
  *   1024          1280       1 … 32 lanes of a warp, registers    1 to 5; 8 for f32
  *   32768         65536      one block of up to 512 threads       4 (f32) or 2 in registers, up to 14 in shared
  *                                                                 memory by cp.async
  *   1179648       2097152    a cluster of 2, 4, 8 or 16 blocks,   the same; a row's results make room for the
  *                            row after row                        next one's elements
- *   longer rows              nobody: parts of rows, two launches; a second reading, from L2 where that is luck
+ *   longer rows              nobody: parts of rows, two launches; read twice, from L2 with luck
  *
- * Bound: HBM, 4.2 TB/s read + written, while enough bytes are under way. What counts for that is how much of
- * rows an SM holds and that it holds several of them, one being read while another is written: hence few
- * threads with much each, and shared memory beside the registers (8 vectors in registers and none in shared
- * memory: 3.1 TB/s at 32768 columns, 0.74 of the copy). Rows for which a block takes a whole SM miss that, and
- * a cluster of 16 also finds fewer places.
+ * Bound: HBM, 4.2 TB/s read + written, while enough bytes are under way. An SM must hold much of several rows,
+ * one being read while another is written: hence few threads with much each, and shared memory beside the
+ * registers. Rows for which a block takes a whole SM miss that, and a cluster of 16 finds fewer places.
  *
- *   H200, GB/s, 512 MB of x, no launch finds its data in a cache; online and the device copy in the same run
+ * Measured, H200, GB/s, 512 MB of x, no launch finds its data in a cache:
  *
  *   columns        128   256   512  1000  1024  2048  4096  4097  8192 16384 32768 65536  128K  256K  512K 1M
- *   f32   fused   4200  4193  4125  4112  4117  4121  4089  4053  4101  4079  4049  3817  3667  3656  3596 3231
- *         online  1855  3563  3924  2584  3336  3760  3563  3492  3261  2579  2967  2623  2421  2448  2472 2422
- *         copy    4173  4179  4181  4175  4174  4179  4177  4187  4188  4180  4170  4185  4181  4173  4176 4181
- *   f16   fused   4152  4119  4102  4147  4126  4162  4109  4056  4109  4089  4081  4011  3467  3214  3165 3067
- *         online   915  1796  2181  1839  2417  2101  2035  1936  2311  1472  1749  1990  1855  1754  1768 1771
- *   64 MB of x, 1024 to 16384 columns: 33.4 to 34.5 us, a copy 35.0; 2 us more before launches overlapped
- *   (overlap.cuh)
- *   f32, 16 × 1M columns: 2264, online 581; 4 × 16M: 2232, 161; 1 × 64M: 2450, 41
+ *   f32           4200  4193  4125  4112  4117  4121  4089  4053  4101  4079  4049  3817  3667  3656  3596 3231
+ *   device copy   4173  4179  4181  4175  4174  4179  4177  4187  4188  4180  4170  4185  4181  4173  4176 4181
+ *   f16           4152  4119  4102  4147  4126  4162  4109  4056  4109  4089  4081  4011  3467  3214  3165 3067
  *
- * Rows of a warp of 16-bit types that do not begin at 16 bytes are bound by instructions, those for places
- * without elements too. With the logarithm asked for at run time, 129, 257 and 1025 columns took 0.84 to 0.88
- * of the copy's rate, without 0.95 to 1.00; 137 to 182 columns in 32 vectors 0.75 to 0.88, in 24 0.93 to 0.98;
- * 1154 columns in a block of one warp 0.90, in 160 vectors of a warp 1.00. What a few elements exceed the
- * vectors by goes with those around them: 393 columns in 64 vectors 0.92, in 48 0.99, as 271, 540 and 1301.
- * Other vectors and lanes are slower, and so are blocks of 64 threads and fewer registers. Nor may a load be
- * waited for before all are under way: where the elements around the vectors were converted as soon as they
- * were loaded, 785 columns took 0.88, 1.01 since. 145 and 401 columns remain lowest: 0.93.
+ * Other shapes, and what else was tried: docs/lab/softmax.md.
  */
 #include "common/launch.cuh"
 #include "softmax/fused.cuh"

@@ -1,82 +1,28 @@
 /*
  * Softmax of long rows, each element read once and written once, by all multiprocessors together.
  *
- * fused (fused.cu) gives a long row to a cluster. On an H200 it loses what follows, as parts of a copy's rate
- * (4.2 TB/s: each of 132 SMs reads 16 bytes a ns and writes as many):
- *   - A block has 128 KiB of a row, two blocks share an SM: 16.5 us for both to read and write. A block loads
- *     nothing from the arrival of its last element until it writes: maxima, exponentials (1.8 us of their unit,
- *     3.6 us for 16-bit types), three barriers with up to 15 others of which the slowest counts. Two blocks do
- *     not always cover that for each other: 0.90 to 0.86; 0.81 to 0.74 for 16-bit types.
- *   - 1M columns take whole SMs, 256 KiB each, and nothing covers it: 0.73.
- *   - Clusters of 16 find 8 places at most: GPCs have 16 or 18 SMs.
- *   - Few rows are one or two rounds of clusters: reading first, writing then, half a memory idle (0.6).
- * By Little's law 1 us of latency at 16 bytes a ns asks for 16 KiB under way, no more: what fails is not the
- * number of bytes but that they are all asked for at once, and then none.
- *
- * So here a row is no unit of memory traffic. Rows are cut into pieces of 32 KiB at most, dealt to the blocks
- * in turn, one block to an SM. A block has a ring of SLOTS pieces in shared memory, filled by bulk copies
- * (TMA):
+ * A row is no unit of memory traffic here. Rows are cut into pieces of at most 32 KiB, dealt to the blocks in
+ * turn, one block to an SM. A block has a ring of SLOTS pieces in shared memory, filled by bulk copies (TMA):
  *
  *   loader      loading ----> loaded                                             free ----> loading, ...
  *   16 warps                  add up: max and sum              finish: exp again, write
  *   publisher                 the piece's total, told in global memory
  *   collectors                wait for all totals of the row, make the row's result
  *
- * Rows are cut where lines of 128 bytes begin and lie in the slots as in those lines, so that copies and stores
- * are of whole lines wherever the row begins. Vectors that a row shares with its neighbours are put together
- * by the loader, with elements that add nothing in the neighbours' places.
+ * Nobody waits for a whole row: while one is written, pieces of others are read. Pieces are finished LAG pieces
+ * after they were added up, 8 us later: publishing and collecting take 2 to 3 us on idle memory, several times
+ * that behind a queue of loads. So at most LOADING pieces are asked for at a time.
  *
- * The warps finish a piece LAG pieces after they added it up: 8 us later, for what telling and collecting take
- * 2 to 3 us of when memory is idle, and several times that behind a queue of loads. Hence no more than LOADING
- * pieces are asked for at a time, 64 KiB. Nobody waits for a whole row: while one is written, pieces of others
- * are read, and where rows are few those that are left are written while no more is to be read.
+ * Rows are cut at lines of 128 bytes and lie in the slots as in memory, so that copies and stores are of whole
+ * lines wherever the row begins. The loader builds the vectors that two rows share, with elements that add
+ * nothing in the neighbour's places.
  *
- * Blocks that have no row in common wait for none of the other's pieces and drift apart: where rows are six
- * pieces some were 13 us ahead in the end, and the last few cannot use all of the memory's rate alone. So
- * collectors look at other blocks' pieces of the same round, too, with those lanes for which the row has none,
- * and wait for them for up to STEP_MAX: 2400x49000 0.96 instead of 0.92. Rows of many pieces keep step by
- * themselves.
+ * Bound: HBM, 4.2 TB/s. Measured, H200, parts of a device copy's rate in the same run, the cache cold:
  *
- * A total and the launch's mark, which nothing else in memory has, are told by one store of 16 bytes. So memory
- * for totals may hold anything before, and launches overlap (overlap.cuh), where they had to be cooperative
- * once to clear it: 1.5 us less.
+ *   f32   2048x64K  0.95   1024x128K 0.96   128x1M 0.96   16x1M  0.96   64x128K 0.93   16x128K 0.82
+ *   f16   2048x128K 0.95   256x1M    0.96   32x1M  0.94   400x100000 0.98   64x128K 0.81
  *
- * Where all blocks run at a time they never wait for each other in a circle as long as a row has at most
- * (LAG + 1) * blocks pieces: of all pieces that wait to be finished take the first, n. It waits for totals of
- * pieces up to n + (LAG + 1) * blocks - 1. Whoever has one of these, m, adds it up once piece m - (LAG + 1) *
- * blocks of its own, which is before n, is finished. Collectors wait for PATIENCE <= LAG pieces more, which are
- * added up before. Where others keep some multiprocessors, as they may at any time, a collector that has waited
- * for TOO_LONG adds the piece up itself (stand_in()): slowly, but so blocks that run end, and leave their
- * places to those that do not yet.
- *
- * Measured, H200, parts of a device copy's rate in the same run, no launch finds its data in a cache:
- *
- *   f32     2048x64K 2047x65537 1024x128K 512x256K 256x512K 128x1M 32x1M 17x1M 16x1M 256x64K 64x128K 16x128K
- *   ring        0.95       0.96      0.96     0.96     0.97   0.96  0.96  0.97  0.96    0.96    0.93    0.82
- *   fused       0.91       0.88      0.89     0.89     0.86   0.76  0.70  0.65  0.63    0.84    0.65    0.65
- *   f16     2048x128K 4095x65544 256x1M 300x300001 1023x65600 32x1M 400x100000 64x128K 33x65600
- *   ring         0.95       0.95   0.96       0.95       0.96  0.94       0.98    0.81     0.86
- *   fused        0.82       0.80   0.74       0.72       0.75  0.69       0.68    0.66     0.69
- *
- * What is lost beside 3 to 4 %: of each launch 1 us until the kernel before is known to be done, 2.8 us until
- * the first piece is there (1.0 for 4 MB from memory) and the last 2, in which blocks end: 16 x 1M takes 36
- * us.
- *
- * Tried, and as fast at best: pieces dealt as blocks ask for them, and finished as soon as they are known
- * (0.05 slower); one collector (0.05 slower for few rows, where it is what all wait for); 3 collectors (0.02,
- * of 16-bit types 0.1) and 7 (0.06); PATIENCE 0 (0.03), 1 (0.01), 4 (0.3) and of 16-bit types 3 (up to 0.05
- * where rows are few, 0.01 faster where they are many); all other blocks' pieces of a round, not every fourth
- * (0.01 faster where rows are many, 0.01 slower where they are few), or of the round before, or of blocks
- * counted from the own (0.01); pieces of 24 KiB (0.02) and 16 KiB (0.06); 8 warps; three pieces under way
- * (0.01), or up to five while nothing is written yet; halves of pieces under way, three (0.00) or two (0.05);
- * the first pieces brought to L2 before the kernel before is done; one block that makes a row's total of the
- * pieces' and tells all others (0.01 to 0.08); totals of 8 bytes; LAG 2 (0.2), 3 (0.05) and 5; LAG 4 and up to
- * three pieces more that wait in registers (0.02 faster at 16x1M and 256x64K, 0.01 slower where there is more
- * to do, of 16-bit types up to 0.13); more and smaller pieces to a row so that the last round is full; a
- * barrier among the warps before they write; a piece's 2 KiB of a warp side by side; pieces put back into
- * their slots and written by bulk copies (0.01 to 0.03, as much with LAG 3, and with 8 slots of 28 KiB); two
- * or three looks at the totals under way at a time (0.06, 0.16); loads that L2 is to drop first (0.04), stores
- * likewise (0.01).
+ * More shapes, what fused loses here, and what else was tried: docs/lab/softmax.md.
  */
 #include "common/hopper.cuh"
 #include "common/launch.cuh"
@@ -107,6 +53,17 @@ constexpr unsigned ROUNDS = 3; /* pieces of a row to a block at most: slots must
 static_assert(LAG < SLOTS, "a piece stays in its slot until it is finished");
 static_assert(PATIENCE<float> <= LAG, "no more are added up before it is finished");
 static_assert(LOADING <= SLOTS, "the first pieces are loaded before any is finished");
+
+/*
+ * Blocks never wait for each other in a circle while all of them run and a row has at most (LAG + 1) * blocks
+ * pieces. Of all pieces that wait to be finished take the first, n. It waits for totals of pieces up to
+ * n + (LAG + 1) * blocks - 1. The block that has such a piece, m, adds it up once its own piece
+ * m - (LAG + 1) * blocks is finished, which is before n. Collectors wait for PATIENCE <= LAG pieces more, which
+ * are added up before.
+ *
+ * Other work may keep some multiprocessors at any time. Then a collector that has waited for TOO_LONG adds the
+ * piece up itself (stand_in()): slowly, but the blocks that run end, and make room for the others.
+ */
 static_assert(ROUNDS <= LAG + 1, "else blocks wait for each other in a circle, until they stand in");
 
 /* Rows cut into pieces, numbered row after row. */
@@ -144,7 +101,11 @@ constexpr unsigned LOADER = WARPS, PUBLISHER = WARPS + 1, COLLECTOR = WARPS + 2;
 
 /* ---- Totals of pieces, told to all blocks ---- */
 
-/* The total itself is the message: no other write has to be seen with it. */
+/*
+ * The total itself is the message: no other write has to be seen with it. One store of 16 bytes writes it with
+ * the launch's mark, which nothing else in memory has. So the memory may hold anything before, and launches
+ * overlap.
+ */
 __device__ __forceinline__ hopper::words message_of(const cut &c, const total &t)
 {
 	return {(uint64_t)__float_as_uint(t.sum) << 32 | __float_as_uint(t.most), c.mark};
@@ -497,8 +458,10 @@ __device__ __forceinline__ total told_or_stood_in(const problem &p, const plan &
 }
 
 /*
- * The total of n pieces, given to every lane of the warp. A lane that has none of them waits for one of the
- * round, those that blocks have at the same time, `round` the first: so they keep step.
+ * The total of n pieces, given to every lane of the warp. A lane that has none of them waits, up to STEP_MAX,
+ * for a piece of the round: the pieces that blocks have at the same time, from `round` on. So blocks keep step.
+ * Without that, blocks that share no row drift apart, by 13 us where rows are six pieces, and the last few
+ * cannot use all of the memory's rate.
  */
 template <typename T>
 __device__ __forceinline__ total collect(const problem &p, const plan &q, const cut &c, total *of_warp,

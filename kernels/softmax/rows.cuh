@@ -1,6 +1,6 @@
 /*
- * rows.cuh: what the CUDA rows of softmax share: the problem, and what one thread does with the elements of a
- * row that are its own. The kernels differ in which elements those are and in how the threads of a row agree.
+ * rows.cuh: what the CUDA kernels of softmax share: the problem, and what one thread does with the elements of
+ * a row that are its own. The kernels differ in which elements those are and in how the threads of a row agree.
  *
  * Elements of all types are widened to f32, the results rounded once.
  */

@@ -23,10 +23,7 @@
  *   online             3166        3448        2955          2528           1968
  *   device copy        4147        4159        4226          4261           4065
  *
- * What keeps the last two below HBM, where up to 32768 columns they read nothing twice: up to 8192 columns
- * 70–85 % of the issue slots are taken (two address instructions an access, eight for exp), so that f16 takes
- * nearly the time of f32; beyond, registers leave room for one block of 1024 threads per SM, which idles at its
- * barriers. Rows of a few columns leave most of a warp idle: 4194304×8 takes 1.9 ms, naive 0.5.
+ * What keeps the last two below HBM: docs/lab/softmax.md.
  */
 #include "softmax/rows.cuh"
 

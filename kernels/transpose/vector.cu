@@ -16,11 +16,9 @@
  *        16384²                 4049    4058    4179  16383×16381   3742    2996    4180
  *   f64  8192²                  4102    4125    4178  8191×8193     3889    3587    4182
  *
- * Since then vector begins while the kernel before it ends (overlap.cuh), which saves 2 us: 3955 at 4096² f32.
- *
  * Device events around 4 to 40 launches, median of 9, all in one run, buffers rotated through 3 GiB. Where
- * all rows are aligned there is little to gain on padded, whose sectors are whole then. Loads by cp.async are
- * slower (f32 16383×16381, 64×64, 512 threads: 3565 instead of 3823), and so are stores marked evict-first.
+ * all rows are aligned there is little to gain on padded, whose sectors are whole then. What else was tried,
+ * and what overlapping launches save: docs/lab/moves.md.
  */
 #include "common/launch.cuh"
 #include "transpose/plan.cuh"

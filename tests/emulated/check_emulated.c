@@ -1,5 +1,5 @@
 /*
- * check_emulated: CUDA rows for Hopper against their op's reference, on an emulated GPU (emulator.h). The
+ * check_emulated: CUDA kernels for Hopper against their op's reference, on an emulated GPU (emulator.h). The
  * sources are those of the CUDA module; CUDA itself is not needed.
  *
  * Exit status: 0 right, 1 wrong, 2 usage.
@@ -161,8 +161,9 @@ static int launch_simt_large(const struct op_args *args, const struct launch *la
 	return gemm_simt_large(args, launch, &status) ? status : KOPS_E_FAULT;
 }
 
-/* A row as in kernels/<op>/cuda.c, and problems that it is for, if small ones: what is faster is not asked. */
-static const struct row {
+/* A kernel as in kernels/<op>/cuda.c, and problems that it is for, if small ones: what is faster is not asked.
+ */
+static const struct candidate {
 	const char *op, *name;
 	bool (*make)(struct problem *p, struct random *r);
 	unsigned slow; /* one in so many cases is enough */
@@ -170,7 +171,7 @@ static const struct row {
 	bool (*supports)(const struct op_args *args, const char **ret_why_not);
 	uint64_t (*workspace)(const struct op_args *args);
 	int (*launch)(const struct op_args *args, const struct launch *launch);
-} rows[] = {
+} kernels[] = {
     {"gemm", "f16x3", make_ordinary, 1, {2, 4, 6, 132}, NULL, gemm_f16x3_workspace, gemm_f16x3},
     {"gemm", "bf16x6", make_wide, 1, {2, 4, 6, 132}, NULL, gemm_bf16x6_workspace, gemm_bf16x6},
     {"gemm", "wgmma", make_narrow, 1, {2, 4, 6, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
@@ -197,7 +198,7 @@ static const struct row {
      softmax_ring},
 };
 
-#define ROWS (sizeof rows / sizeof rows[0])
+#define KERNELS (sizeof kernels / sizeof kernels[0])
 
 /* ---- Runs ---- */
 
@@ -205,19 +206,19 @@ struct settings {
 	uint64_t seed;
 	unsigned cases;
 	int only_case; /* -1: all */
-	const char *row;
+	const char *kernel;
 };
 
-/* What became of the cases of a row. */
+/* What became of the cases of a kernel. */
 struct result {
 	unsigned ran, refused, failed;
 	double worst;
 };
 
 /* Workspace is as it comes, and what lies behind it stays. */
-static int launch_row(const struct row *row, const struct op_args *args, char why[CHECK_TEXT_BYTES])
+static int launch_kernel(const struct candidate *kernel, const struct op_args *args, char why[CHECK_TEXT_BYTES])
 {
-	uint64_t bytes = row->workspace ? row->workspace(args) : 0;
+	uint64_t bytes = kernel->workspace ? kernel->workspace(args) : 0;
 	uint64_t room =
 	    (bytes + GUARD_BYTES + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
 	unsigned char *workspace = aligned_alloc(WORKSPACE_ALIGNMENT, room);
@@ -227,7 +228,7 @@ static int launch_row(const struct row *row, const struct op_args *args, char wh
 	if (!workspace)
 		return KOPS_E_NOMEM;
 	memset(workspace, GUARD, room);
-	int rc = row->launch(args, &launch);
+	int rc = kernel->launch(args, &launch);
 	snprintf(why, CHECK_TEXT_BYTES, "launch: status %d", rc);
 	for (uint64_t i = bytes; rc == 0 && i < room; i++)
 		if (workspace[i] != GUARD) {
@@ -238,7 +239,7 @@ static int launch_row(const struct row *row, const struct op_args *args, char wh
 	return rc;
 }
 
-static void run_row(const struct row *row, struct problem *p, struct verdict *ret)
+static void run_kernel(const struct candidate *kernel, struct problem *p, struct verdict *ret)
 {
 	struct op_args args = p->args;
 	struct oracle oracle = {0};
@@ -249,49 +250,50 @@ static void run_row(const struct row *row, struct problem *p, struct verdict *re
 			memcpy(p->storage[i].host, p->storage[i].before, p->storage[i].bytes);
 		for (unsigned i = 0; i <= args.op->n_inputs; i++)
 			args.views[i].data = p->spaces[i]->host + args.views[i].offset;
-		if (launch_row(row, &args, ret->why) == 0)
+		if (launch_kernel(kernel, &args, ret->why) == 0)
 			judge(&oracle, p, ret);
 	}
 	oracle_free(&oracle);
 }
 
-static void check_case(const struct row *row, const struct settings *s, unsigned number, struct result *result)
+static void check_case(const struct candidate *kernel, const struct settings *s, unsigned number,
+                       struct result *result)
 {
 	struct random r = {s->seed * 1000003 + number};
-	struct problem p = {.args.op = op_by_name(row->op)};
+	struct problem p = {.args.op = op_by_name(kernel->op)};
 	char text[CHECK_TEXT_BYTES], again[CHECK_TEXT_BYTES + 100];
 	const char *why_not;
 	struct verdict verdict = {.why = "out of memory"};
-	bool made = row->make(&p, &r);
+	bool made = kernel->make(&p, &r);
 
 	problem_describe(&p, text);
-	snprintf(again, sizeof again, "%s\n  again: --seed %llu --row %s --case %u", text,
-	         (unsigned long long)s->seed, row->name, number);
-	emulated_gpu(row->multiprocessors[random_below(&r, 4)], random_next(&r), again);
-	if (made && row->supports && !row->supports(&p.args, &why_not)) {
+	snprintf(again, sizeof again, "%s\n  again: --seed %llu --kernel %s --case %u", text,
+	         (unsigned long long)s->seed, kernel->name, number);
+	emulated_gpu(kernel->multiprocessors[random_below(&r, 4)], random_next(&r), again);
+	if (made && kernel->supports && !kernel->supports(&p.args, &why_not)) {
 		result->refused++;
 	} else {
 		result->ran++;
 		if (made)
-			run_row(row, &p, &verdict);
+			run_kernel(kernel, &p, &verdict);
 		result->worst = verdict.worst > result->worst ? verdict.worst : result->worst;
 		if (!verdict.right && result->failed++ < 3)
-			printf("FAILED %s: %s\n  %s\n", row->name, verdict.why, again);
+			printf("FAILED %s: %s\n  %s\n", kernel->name, verdict.why, again);
 	}
 	problem_free(&p);
 }
 
 /* How many failed; one more where all were refused. */
-static unsigned check_row(const struct row *row, const struct settings *s)
+static unsigned check_kernel(const struct candidate *kernel, const struct settings *s)
 {
 	struct result result = {0};
 
 	for (unsigned number = 0; number < s->cases; number++)
-		if (s->only_case < 0 ? number % row->slow == 0 : number == (unsigned)s->only_case)
-			check_case(row, s, number, &result);
+		if (s->only_case < 0 ? number % kernel->slow == 0 : number == (unsigned)s->only_case)
+			check_case(kernel, s, number, &result);
 	bool gap = s->only_case < 0 && result.ran == 0;
-	printf("%-10s %-12s %6u cases %6u refused %6u failed  worst error / bound %.3f%s\n", row->op, row->name,
-	       result.ran, result.refused, result.failed, result.worst,
+	printf("%-10s %-12s %6u cases %6u refused %6u failed  worst error / bound %.3f%s\n", kernel->op,
+	       kernel->name, result.ran, result.refused, result.failed, result.worst,
 	       gap ? "  FAILED: supports none of the problems" : "");
 	return result.failed + gap;
 }
@@ -303,16 +305,16 @@ static int usage(FILE *to)
 	fputs("usage: check_emulated [options]\n"
 	      "  --seed N       of the problems and the order of threads, or random (default: $KOPS_TEST_SEED, "
 	      "else 1)\n"
-	      "  --cases N      problems per row (default 12)\n"
+	      "  --cases N      problems per kernel (default 12)\n"
 	      "  --case N       this one only\n"
-	      "  --row NAME     this kernel row only\n",
+	      "  --kernel NAME  this kernel only\n",
 	      to);
 	return to == stdout ? 0 : 2;
 }
 
 static const struct option long_options[] = {
     {"seed", required_argument, NULL, 's'}, {"cases", required_argument, NULL, 'n'},
-    {"case", required_argument, NULL, 'c'}, {"row", required_argument, NULL, 'r'},
+    {"case", required_argument, NULL, 'c'}, {"kernel", required_argument, NULL, 'r'},
     {"help", no_argument, NULL, 'h'},       {0},
 };
 
@@ -334,7 +336,7 @@ static bool parse(int argc, char **argv, struct settings *s, int *ret_status)
 			s->cases = (unsigned)s->only_case + 1;
 			break;
 		case 'r':
-			s->row = optarg;
+			s->kernel = optarg;
 			break;
 		default:
 			*ret_status = usage(c == 'h' ? stdout : stderr);
@@ -354,13 +356,13 @@ int main(int argc, char **argv)
 		return status;
 	printf("seed %llu\n", (unsigned long long)s.seed);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	for (size_t i = 0; i < ROWS; i++)
-		if (!s.row || strcmp(s.row, rows[i].name) == 0) {
+	for (size_t i = 0; i < KERNELS; i++)
+		if (!s.kernel || strcmp(s.kernel, kernels[i].name) == 0) {
 			checked++;
-			failed += check_row(&rows[i], &s);
+			failed += check_kernel(&kernels[i], &s);
 		}
 	if (checked == 0) {
-		fprintf(stderr, "there is no row %s here\n", s.row);
+		fprintf(stderr, "there is no kernel %s here\n", s.kernel);
 		return 2;
 	}
 	printf(failed ? "%u FAILED\n" : "all right\n", failed);

@@ -4,7 +4,7 @@
  * The sources of kernels/ are compiled as they are, by the host's compiler, with include/ in the place of
  * CUDA's headers, and instructions.h in that of kernels/gemm/hopper.cuh and kernels/overlap.cuh.
  *
- * A further source takes a file like f16x3.cc, and a row in check_emulated.c.
+ * A further source takes a file like f16x3.cc, and an entry in check_emulated.c.
  *
  * What is emulated: grids, blocks and clusters, of which a random number has room at a time; barriers of all;
  * mbarriers with their phases, arrivals and bytes; copies by the copy engine (bulk, multicast, by tensor maps,

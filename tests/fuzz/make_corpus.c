@@ -124,12 +124,12 @@ static void replies(void)
 	REPLY("receipt", receipt, RECEIPT, &receipt);
 	Kops__V1__Device device = KOPS__V1__DEVICE__INIT, *devices[] = {&device};
 	device.name = "cpu", device.description = "8 cores", device.memory_bytes = 1ull << 40;
-	Kops__V1__KernelRow row = KOPS__V1__KERNEL_ROW__INIT, *rows[] = {&row, &row, &row};
-	row.op = "gemm", row.name = "openblas", row.device = "cpu", row.idea = "a library",
-	row.dtypes = "f32 f64";
+	Kops__V1__Kernel kernel = KOPS__V1__KERNEL__INIT, *kernels[] = {&kernel, &kernel, &kernel};
+	kernel.op = "gemm", kernel.name = "openblas", kernel.device = "cpu", kernel.idea = "a library",
+	kernel.dtypes = "f32 f64";
 	Kops__V1__Description description = KOPS__V1__DESCRIPTION__INIT;
 	description.n_devices = 1, description.devices = devices;
-	description.n_kernels = 3, description.kernels = rows;
+	description.n_kernels = 3, description.kernels = kernels;
 	REPLY("description", description, DESCRIPTION, &description);
 	Kops__V1__DeviceStats stats = KOPS__V1__DEVICE_STATS__INIT, *all[] = {&stats};
 	stats.name = "cpu", stats.jobs_done = 300, stats.busy_us = 1e6;

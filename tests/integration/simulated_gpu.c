@@ -5,12 +5,12 @@
  *
  *     count      how many GPUs there are; 2 without the file
  *     no-open    GPU 0 does not open
- *     wrong-row  every result of gemm's row "reference" is spoiled: its self-test must fail
+ *     wrong-kernel  every result of gemm's kernel "reference" is spoiled: its self-test must fail
  *     fault      the next run (the file is removed) answers KOPS_E_FAULT, as a broken CUDA context does
  *     no-pin     no memory can be registered for DMA
  *     hang       the next run (the file is removed) never comes back
  *     hold       the next run (the file is removed) does not begin before another is started after it
- *     rivals     rows of gemm, one on a line: the nanoseconds that they are expected to take, and the
+ *     rivals     kernels of gemm, one on a line: the nanoseconds that they are expected to take, and the
  *                microseconds that runs of them are said to have taken
  */
 #include <stdio.h>
@@ -82,13 +82,13 @@ static void describe(const struct backend_device *dev, struct device_info *ret)
 	ret->memory_bytes = 64u << 20;
 }
 
-struct simulated_row {
+struct simulated_kernel {
 	char name[32];
 	double expected_ns, took_us;
 };
 
 /* Of the op, as the file says; how many there are. */
-static unsigned read_rivals(const struct op *op, struct simulated_row ret[RIVALS_MAX])
+static unsigned read_rivals(const struct op *op, struct simulated_kernel ret[RIVALS_MAX])
 {
 	char path[512];
 	FILE *f = strcmp(op->name, "gemm") == 0 ? fopen(path_of("rivals", path), "r") : NULL;
@@ -106,14 +106,14 @@ static unsigned rivals(const struct backend_device *dev, const struct op_args *a
                        struct rival ret[RIVALS_MAX])
 {
 	const struct kernel_list *list = backend_cpu.kernels(args->op);
-	struct simulated_row rows[RIVALS_MAX];
-	unsigned n_rows = read_rivals(args->op, rows), n = 0;
+	struct simulated_kernel kernels[RIVALS_MAX];
+	unsigned n_kernels = read_rivals(args->op, kernels), n = 0;
 
 	(void)dev;
-	for (unsigned r = 0; r < n_rows; r++)
+	for (unsigned r = 0; r < n_kernels; r++)
 		for (size_t i = 0; i < list->n; i++)
-			if (strcmp(list->kernels[i].name, rows[r].name) == 0)
-				ret[n++] = (struct rival){i, rows[r].expected_ns};
+			if (strcmp(list->kernels[i].name, kernels[r].name) == 0)
+				ret[n++] = (struct rival){i, kernels[r].expected_ns};
 	return n;
 }
 
@@ -121,14 +121,14 @@ static unsigned rivals(const struct backend_device *dev, const struct op_args *a
 static void say_times(struct run *run)
 {
 	for (unsigned i = 0; i < run->n_ops; i++) {
-		struct simulated_row rows[RIVALS_MAX];
+		struct simulated_kernel kernels[RIVALS_MAX];
 		struct run_op *op = &run->ops[i];
-		unsigned n_rows = read_rivals(op->args.op, rows);
+		unsigned n_kernels = read_rivals(op->args.op, kernels);
 
-		for (unsigned r = 0; r < n_rows; r++)
-			if (op->kernel && strcmp(op->kernel->name, rows[r].name) == 0) {
-				run->compute_us += rows[r].took_us - op->compute_us;
-				op->compute_us = rows[r].took_us;
+		for (unsigned r = 0; r < n_kernels; r++)
+			if (op->kernel && strcmp(op->kernel->name, kernels[r].name) == 0) {
+				run->compute_us += kernels[r].took_us - op->compute_us;
+				op->compute_us = kernels[r].took_us;
 			}
 	}
 }
@@ -162,7 +162,7 @@ static void start(struct backend_device *dev, struct run *run)
 	release_held(dev);
 	backend_cpu.start(dev, run);
 	say_times(run);
-	if (is_there("wrong-row"))
+	if (is_there("wrong-kernel"))
 		spoil(run);
 	if (take("fault")) {
 		run->status = KOPS_E_FAULT;

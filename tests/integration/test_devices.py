@@ -101,7 +101,7 @@ class Devices(unittest.TestCase):
         c.close()
         self.assertEqual(self.daemon.stop(), 0)
 
-    def test_a_row_that_jobs_show_to_be_slow_is_left_again(self):
+    def test_a_kernel_that_jobs_show_to_be_slow_is_left_again(self):
         self.daemon.make("rivals", "openblas 1000000 300\nreference 1000 3000\n")
         self.daemon.settings["devices"] = "gpu0"
         self.daemon.start()
@@ -111,7 +111,7 @@ class Devices(unittest.TestCase):
         c.close()
         self.assertEqual(self.daemon.stop(), 0)
 
-    def test_a_row_that_the_device_cannot_take_costs_no_job(self):
+    def test_a_kernel_that_the_device_cannot_take_costs_no_job(self):
         """`openblas` comes into question, and wants more workspace for such strides than there is memory."""
         k = 10_000_000
         self.daemon.make("rivals", "openblas 1000 1\n")
@@ -230,12 +230,12 @@ class Devices(unittest.TestCase):
         self.assertEqual(caught.exception.name, "NOMEM")
         self.assertEqual(self.daemon.stop(), 0)
 
-    def test_a_row_that_fails_its_self_test_is_disabled(self):
-        self.daemon.make("wrong-row")
+    def test_a_kernel_that_fails_its_self_test_is_disabled(self):
+        self.daemon.make("wrong-kernel")
         self.daemon.write_config(devices="gpu0")
         self.daemon.start()
         c = self.connect()
-        self.assertEqual(c.describe()["devices"][0]["disabled_rows"], "gemm/reference")
+        self.assertEqual(c.describe()["devices"][0]["disabled_kernels"], "gemm/reference")
         self.assertIn(b"disabled after a failed self-test: gemm/reference", self.daemon.log())
         self.assertEqual(self.product(c)[0], 39.0)
         a = c.import_new(16)

@@ -117,7 +117,7 @@ class LentMemory(unittest.TestCase):
 class Planned(harness.DaemonTest):
     settings = {"max_run_time": "1s"}
 
-    def test_a_slow_row_is_planned_as_slow(self):
+    def test_a_slow_kernel_is_planned_as_slow(self):
         c = self.client()
         a, y = c.import_new(4096), c.import_new(4 << 20)
 
@@ -144,7 +144,7 @@ class Jobs(harness.DaemonTest):
         return self.product(c, "reference"), wire.fma(view(y, [1 << 20]), view(y, [1 << 20]), 0.5, 0.5, (1 << 32) - 1)
 
     def test_equal_terms_are_one(self):
-        """OpenBLAS would go through K: its row does not, and its plan says so."""
+        """OpenBLAS would go through K: its kernel does not, and its plan says so."""
         c = self.client()
         c.submit(self.product(c, "openblas"))
 

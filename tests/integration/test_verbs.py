@@ -24,7 +24,7 @@ class Verbs(harness.DaemonTest):
         d = self.client().describe()
         self.assertEqual([x["name"] for x in d["devices"]], ["cpu"])
         self.assertGreater(d["devices"][0]["memory_bytes"], 1 << 20)
-        self.assertEqual(d["devices"][0]["disabled_rows"], "")
+        self.assertEqual(d["devices"][0]["disabled_kernels"], "")
         self.assertEqual({k["op"] for k in d["kernels"]}, {"gemm", "softmax", "transpose", "add", "copy", "fma", "reduce"})
         for k in d["kernels"]:
             self.assertEqual(k["device"], "cpu")
@@ -124,7 +124,7 @@ class Verbs(harness.DaemonTest):
         c = self.client()
         a = c.import_new(4096, floats([1.0]))
         v = view(a, [1])
-        # A layout that the first row does not take gives the longest reasons.
+        # A layout that the first kernel does not take gives the longest reasons.
         r = c.submit([wire.add(v, v, v)] * 10)
         self.assertEqual(unfloats(c.maps[a][:4]), [1024.0])
         x = view(a, [16, 16], [0, 0], offset=512)

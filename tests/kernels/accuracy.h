@@ -1,8 +1,9 @@
 /*
- * accuracy.h: the parts of check_accuracy, which holds the errors of one row of gemm against those of another.
+ * accuracy.h: the parts of check_accuracy, which holds the errors of one kernel of gemm against those of
+ * another.
  *
  *   distribution.c    the data
- *   duel.c            one problem, computed by the row, by its peer, in float64 and by a plain loop
+ *   duel.c            one problem, computed by the kernel, by its peer, in float64 and by a plain loop
  *   contest.c         which of two results has larger errors
  *   check_accuracy.c  options, cases, lines
  */
@@ -40,7 +41,7 @@ struct lines {
 	uint64_t n;
 };
 
-/* The errors of the row and of its peer, element by element of the same results. */
+/* The errors of the kernel and of its peer, element by element of the same results. */
 struct contest {
 	double *own, *peer;
 	uint64_t n, room;
@@ -79,7 +80,7 @@ bool pool_rms_holds(const struct pool *p);
 
 /* ---- Duels ---- */
 
-#define SEQUENTIAL "sequential" /* a peer that is no row: one fmaf() after the other along K */
+#define SEQUENTIAL "sequential" /* a peer that is no kernel: one fmaf() after the other along K */
 
 /* A problem of gemm in f32. Its matrices are dense. */
 struct duel {
@@ -88,20 +89,20 @@ struct duel {
 	bool transposed[3]; /* A, B, C: column-major */
 	double alpha, beta; /* as f32 has them */
 	unsigned draws;     /* how often, each time with other numbers */
-	const char *row;    /* "": auto */
-	const char *peer;   /* a row, or SEQUENTIAL */
-	unsigned keep_bits; /* of the operands that the row gets; 0: all */
+	const char *kernel; /* "": auto */
+	const char *peer;   /* a kernel, or SEQUENTIAL */
+	unsigned keep_bits; /* of the operands that the kernel gets; 0: all */
 };
 
-enum outcome { DUEL_FOUGHT, DUEL_SAME_ROW, DUEL_REFUSED, DUEL_BROKEN };
+enum outcome { DUEL_FOUGHT, DUEL_SAME_KERNEL, DUEL_REFUSED, DUEL_BROKEN };
 
 struct duel_result {
 	enum outcome outcome;
-	const char *row; /* that ran */
+	const char *kernel; /* that ran */
 	struct contest peer;
 	struct contest sequential;  /* on a sample of the elements; empty where that is the peer */
 	uint64_t elements, differ;  /* for distributions of classes: compared, of another class */
-	char why[CHECK_TEXT_BYTES]; /* what the row is refused for, what broke, which element differs */
+	char why[CHECK_TEXT_BYTES]; /* what the kernel is refused for, what broke, which element differs */
 };
 
 /* To be freed in every case. */

@@ -1,5 +1,5 @@
 /*
- * check.h: the parts of check_kernels, the harness that runs every op × device × kernel row against the op's
+ * check.h: the parts of check_kernels, the harness that runs every op × device × kernel against the op's
  * reference.
  *
  *   problem.c        random problems: memory, layouts, values
@@ -72,16 +72,16 @@ struct problem {
 	struct space *spaces[OP_VIEWS_MAX]; /* of each view; may repeat */
 	struct space storage[OP_VIEWS_MAX];
 	unsigned n_storage;
-	unsigned
-	    large; /* for rows that leave small problems to others; seconds for the reference. 0: it is not */
-	bool huge; /* magnitudes near the end of the range: overflow may come early or late */
-	bool special; /* some input has NaN or Inf */
+	unsigned large; /* for kernels that leave small problems to others; seconds for the reference. 0: it is
+	                   not */
+	bool huge;      /* magnitudes near the end of the range: overflow may come early or late */
+	bool special;   /* some input has NaN or Inf */
 };
 
 /*
  * Makes a random problem of op with every space in its `before` state. False when memory is short. large: 0, or
- * which of the large ones it is. Every other one of them has numbers of a wide range: rows differ in what they
- * do with those.
+ * which of the large ones it is. Every other one of them has numbers of a wide range: kernels differ in what
+ * they do with those.
  */
 bool problem_make(struct problem *p, const struct op *op, unsigned large, struct random *r);
 /* The rest of it, for an op, shapes, strides and parameters that are in p->args. neat: views begin at 16 bytes.
@@ -139,7 +139,7 @@ int target_each(const struct backend *backend, const char *device,
 
 /*
  * Loads `before` into the spaces (through copy ops where resident), runs the ops of run, waits, and leaves the
- * result in s->host. KOPS_E_UNSUPPORTED when a row refused; any other failure with a sentence in run->error.
+ * result in s->host. KOPS_E_UNSUPPORTED when a kernel refused; any other failure with a sentence in run->error.
  */
 int target_run(struct target *t, struct run *run, struct space *const spaces[], unsigned n_spaces);
 
@@ -165,7 +165,7 @@ struct verdict {
 	char why[CHECK_TEXT_BYTES];
 };
 
-/* What the reference says of a problem; computed once, used for every row. */
+/* What the reference says of a problem; computed once, used for every kernel. */
 struct oracle {
 	double *exact, *bound; /* per output element in row-major order; bound < 0: not judged */
 	uint64_t n;
@@ -185,7 +185,7 @@ struct options {
 	uint64_t seed;
 	unsigned cases, often; /* often: one of so many is large */
 	int only_case;         /* -1: all */
-	const char *op, *row, *without, *device, *module;
+	const char *op, *kernel, *without, *device, *module;
 	bool large, quiet;
 };
 

@@ -1,9 +1,9 @@
 /*
- * check_accuracy: the errors of a row of gemm, by default of what `auto` takes for precision f32, against those
- * of a peer on the same data. Its largest may be no larger than the peer's, its RMS no larger than the peer's
- * or that of a sequential loop of FMAs, but for what chance explains: with a million elements that is half a
- * percent of the RMS and twice the peer's largest (by fewer than 20 elements), with 4096 elements 8 percent
- * and 2.7 times. How that is judged stands in contest.c, what an error is in duel.c.
+ * check_accuracy: the errors of a kernel of gemm, by default of what `auto` takes for precision f32, against
+ * those of a peer on the same data. Its largest may be no larger than the peer's, its RMS no larger than the
+ * peer's or that of a sequential loop of FMAs, but for what chance explains: with a million elements that is
+ * half a percent of the RMS and twice the peer's largest (by fewer than 20 elements), with 4096 elements 8
+ * percent and 2.7 times. How that is judged stands in contest.c, what an error is in duel.c.
  *
  * A case is a shape, with layouts, and a distribution; every second shape is one of a list, the others are
  * random. Each case is one line with both errors, in units of 2^-24. Cases of few elements are judged together
@@ -27,8 +27,8 @@
 #define FEW   4096 /* elements, below which a case is also judged with its likes */
 #define LINES 26   /* rows or columns, below which it can only be judged so (contest.c) */
 #define LEAST 64   /* elements of a case: smaller ones are drawn several times */
-/* Every other random shape has M and N of at least this part of the largest: rows other than the peer are for
- * large products. */
+/* Every other random shape has M and N of at least this part of the largest: kernels other than the peer are
+ * for large products. */
 #define LARGE_PART 8
 #define EXTENT_MAX 4096
 #define BLOCK_MIN  64 /* no block of OpenBLAS is shorter */
@@ -37,7 +37,7 @@ struct accuracy_options {
 	uint64_t seed, k_max, extent_max, multiple;
 	unsigned cases, keep_bits;
 	int only_case; /* -1: all */
-	const char *row, *peer, *device, *module;
+	const char *kernel, *peer, *device, *module;
 };
 
 /* What a case may take. */
@@ -155,7 +155,7 @@ static struct duel make_case(const struct accuracy_options *o, unsigned number)
 	struct bounds most = bounds_of(o, distribution);
 	struct shape s = round % 2 ? random_shape(&r, o) : shapes[(round / 2 + distribution) % SHAPES];
 	struct duel d = {.distribution = distribution,
-	                 .row = strcmp(o->row, "auto") == 0 ? "" : o->row,
+	                 .kernel = strcmp(o->kernel, "auto") == 0 ? "" : o->kernel,
 	                 .peer = o->peer,
 	                 .keep_bits = o->keep_bits};
 
@@ -176,7 +176,7 @@ static double ratio(double own, double peer)
 	return own == peer ? 1 : own / peer;
 }
 
-static void print_case(const struct target *t, const struct duel *d, unsigned number, const char *row)
+static void print_case(const struct target *t, const struct duel *d, unsigned number, const char *kernel)
 {
 	static const char letters[2] = {'N', 'T'};
 
@@ -185,7 +185,7 @@ static void print_case(const struct target *t, const struct duel *d, unsigned nu
 	       letters[d->transposed[0]], letters[d->transposed[1]], letters[d->transposed[2]]);
 	if (d->alpha != 1 || d->beta != 0)
 		printf(" alpha %g beta %g", d->alpha, d->beta);
-	printf("  %s", row);
+	printf("  %s", kernel);
 }
 
 static void print_score(const char *who, const struct score *s)
@@ -252,12 +252,12 @@ static void check_case(struct target *t, const struct accuracy_options *o, unsig
 	struct duel_result result;
 
 	duel_fight(t, &d, &result);
-	print_case(t, &d, number, *result.row ? result.row : o->row);
+	print_case(t, &d, number, *result.kernel ? result.kernel : o->kernel);
 	switch (result.outcome) {
 	case DUEL_FOUGHT:
 		tally->failed += !judge_fought(&d, &result, tally);
 		break;
-	case DUEL_SAME_ROW:
+	case DUEL_SAME_KERNEL:
 		tally->same++;
 		printf(": the peer itself\n");
 		break;
@@ -306,9 +306,9 @@ static unsigned check_device(struct target *t, const void *options)
 		same += tallies[d].same;
 	}
 	if (met == 0 && same > 0)
-		printf("FAILED: nothing was compared, %s is the peer itself in all cases it took\n", o->row);
+		printf("FAILED: nothing was compared, %s is the peer itself in all cases it took\n", o->kernel);
 	else if (met == 0)
-		printf("FAILED: %s took none of the cases\n", o->row);
+		printf("FAILED: %s took none of the cases\n", o->kernel);
 	return failed + (met == 0);
 }
 
@@ -320,15 +320,15 @@ static int usage(FILE *to)
 	      "  --seed N       of the cases, or random (default: $KOPS_TEST_SEED, else 1)\n"
 	      "  --cases N      how many (default 150)\n"
 	      "  --case N       this one only\n"
-	      "  --row NAME     the row that is judged (default auto)\n"
-	      "  --peer NAME    the row it is held against, or \"sequential\", a loop in this program\n"
+	      "  --kernel NAME  the kernel that is judged (default auto)\n"
+	      "  --peer NAME    the kernel it is held against, or \"sequential\", a loop in this program\n"
 	      "                 (default cublas, without --module sequential)\n"
 	      "  --k-max N      no K above that (default 65536)\n"
 	      "  --extent-max N no M or N above that (default 4096)\n"
 	      "  --multiple N   extents then rounded up to multiples of that (default 1)\n"
 	      "  --module PATH  check the devices of this module, not the CPU\n"
 	      "  --device NAME  this device only\n"
-	      "  --keep-bits N  give the row operands rounded to N bits: to see that it is found out\n",
+	      "  --keep-bits N  give the kernel operands rounded to N bits: to see that it is found out\n",
 	      to);
 	return to == stdout ? 0 : 2;
 }
@@ -337,7 +337,7 @@ static const struct option long_options[] = {
     {"seed", required_argument, NULL, 's'},
     {"cases", required_argument, NULL, 'n'},
     {"case", required_argument, NULL, 'c'},
-    {"row", required_argument, NULL, 'r'},
+    {"kernel", required_argument, NULL, 'r'},
     {"peer", required_argument, NULL, 'p'},
     {"k-max", required_argument, NULL, 'k'},
     {"extent-max", required_argument, NULL, 'e'},
@@ -367,7 +367,7 @@ static bool parse(int argc, char **argv, struct accuracy_options *o, int *ret_st
 			o->cases = (unsigned)o->only_case + 1;
 			break;
 		case 'r':
-			o->row = optarg;
+			o->kernel = optarg;
 			break;
 		case 'p':
 			o->peer = optarg;
@@ -414,7 +414,7 @@ int main(int argc, char **argv)
 	                             .cases = 150,
 	                             .only_case = -1,
 	                             .k_max = 65536,
-	                             .row = "auto",
+	                             .kernel = "auto",
 	                             .extent_max = EXTENT_MAX,
 	                             .multiple = 1};
 	int status;

@@ -1,7 +1,7 @@
 /*
- * check_kernels: every op × device × kernel row against the op's reference, through the backend vtable.
+ * check_kernels: every op × device × kernel against the op's reference, through the backend vtable.
  *
- * Without --module the CPU backend is checked, with it the devices of that module. Every row runs the same
+ * Without --module the CPU backend is checked, with it the devices of that module. Every kernel runs the same
  * problems, so that a failure can be repeated with --seed and --case. Exit status: 0 right, 1 wrong,
  * 2 usage, 77 no device.
  */
@@ -13,10 +13,10 @@
 #include "check.h"
 #include "seed.h"
 
-#define ROWS_MAX 32
-#define OFTEN    100 /* cases of which no part is left out by chance, and one is large */
+#define KERNELS_MAX 32
+#define OFTEN       100 /* cases of which no part is left out by chance, and one is large */
 
-struct row_result {
+struct kernel_result {
 	const char *name; /* "" for auto */
 	unsigned ran, refused, failed;
 	unsigned special; /* ran with NaN or Inf among the inputs */
@@ -24,17 +24,17 @@ struct row_result {
 };
 
 struct table {
-	struct row_result rows[ROWS_MAX];
+	struct kernel_result kernels[KERNELS_MAX];
 	unsigned n;
 };
 
-/* Whether `row` is one of the names, with commas between them. */
-static bool is_left_out(const struct options *o, const char *row)
+/* Whether `kernel` is one of the names, with commas between them. */
+static bool is_left_out(const struct options *o, const char *kernel)
 {
-	size_t length = strlen(row);
+	size_t length = strlen(kernel);
 
 	for (const char *at = o->without; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-		if (strncmp(at, row, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+		if (strncmp(at, kernel, length) == 0 && (at[length] == ',' || at[length] == '\0'))
 			return true;
 	return false;
 }
@@ -43,35 +43,35 @@ static void make_table(struct table *table, const struct target *t, const struct
                        const struct op *op)
 {
 	const struct kernel_list *list = t->backend->kernels(op);
-	bool all = true; /* rows of the list that may run */
+	bool all = true; /* kernels of the list that may run */
 
 	*table = (struct table){0};
-	for (size_t i = 0; i < list->n && table->n < ROWS_MAX - 1; i++) {
+	for (size_t i = 0; i < list->n && table->n < KERNELS_MAX - 1; i++) {
 		all = all && !is_left_out(o, list->kernels[i].name);
-		if ((!o->row || strcmp(o->row, list->kernels[i].name) == 0) &&
+		if ((!o->kernel || strcmp(o->kernel, list->kernels[i].name) == 0) &&
 		    !is_left_out(o, list->kernels[i].name))
-			table->rows[table->n++].name = list->kernels[i].name;
+			table->kernels[table->n++].name = list->kernels[i].name;
 	}
-	if (all && (!o->row || strcmp(o->row, "auto") == 0))
-		table->rows[table->n++].name = "";
+	if (all && (!o->kernel || strcmp(o->kernel, "auto") == 0))
+		table->kernels[table->n++].name = "";
 }
 
 static void report(const struct target *t, const struct options *o, const struct problem *p, unsigned number,
-                   const struct row_result *row, const char *why)
+                   const struct kernel_result *kernel, const char *why)
 {
 	char text[CHECK_TEXT_BYTES];
 
 	problem_describe(p, text);
 	printf("FAILED %s %s kernel %s: %s\n  %s\n  again: --seed %llu --often %u --op %s --case %u%s%s\n",
-	       t->name, p->args.op->name, *row->name ? row->name : "auto", why, text,
-	       (unsigned long long)o->seed, o->often, p->args.op->name, number, *row->name ? " --row " : "",
-	       row->name);
+	       t->name, p->args.op->name, *kernel->name ? kernel->name : "auto", why, text,
+	       (unsigned long long)o->seed, o->often, p->args.op->name, number,
+	       *kernel->name ? " --kernel " : "", kernel->name);
 }
 
-static void check_row(struct target *t, const struct options *o, struct problem *p, const struct oracle *oracle,
-                      unsigned number, struct row_result *row)
+static void check_kernel(struct target *t, const struct options *o, struct problem *p,
+                         const struct oracle *oracle, unsigned number, struct kernel_result *kernel)
 {
-	struct run_op op = {.args = p->args, .pinned = row->name};
+	struct run_op op = {.args = p->args, .pinned = kernel->name};
 	struct run run = {.ops = &op, .n_ops = 1, .lane = number % 3};
 	struct space *spaces[OP_VIEWS_MAX];
 	struct verdict verdict = {0};
@@ -79,24 +79,24 @@ static void check_row(struct target *t, const struct options *o, struct problem 
 	for (unsigned i = 0; i < p->n_storage; i++)
 		spaces[i] = &p->storage[i];
 	int rc = target_run(t, &run, spaces, p->n_storage);
-	if (rc == KOPS_E_UNSUPPORTED && *row->name) {
-		row->refused++;
+	if (rc == KOPS_E_UNSUPPORTED && *kernel->name) {
+		kernel->refused++;
 		return;
 	}
-	row->ran++;
-	row->special += p->special;
+	kernel->ran++;
+	kernel->special += p->special;
 	if (rc == 0)
 		judge(oracle, p, &verdict);
 	else
 		snprintf(verdict.why, sizeof verdict.why, "status %d: %s", rc, run.error);
-	row->worst = verdict.worst > row->worst ? verdict.worst : row->worst;
+	kernel->worst = verdict.worst > kernel->worst ? verdict.worst : kernel->worst;
 	if (verdict.right)
 		return;
-	if (row->failed++ < 3)
-		report(t, o, p, number, row, verdict.why);
+	if (kernel->failed++ < 3)
+		report(t, o, p, number, kernel, verdict.why);
 }
 
-/* Which large problem this is, from 1 on; 0: none. The CPU's rows take everything, and would take long. */
+/* Which large problem this is, from 1 on; 0: none. The CPU's kernels take everything, and would take long. */
 static unsigned large_of(const struct target *t, const struct options *o, unsigned number)
 {
 	bool large = number % o->often == o->often - 1 && strcmp(t->backend->kind, "cpu") != 0;
@@ -104,32 +104,32 @@ static unsigned large_of(const struct target *t, const struct options *o, unsign
 	return large ? number / o->often + 1 : 0;
 }
 
-/* One problem on every row. False if the reference itself is wrong or there is no memory. */
+/* One problem on every kernel. False if the reference itself is wrong or there is no memory. */
 static bool check_case(struct target *t, const struct options *o, const struct op *op, unsigned number,
                        struct table *table)
 {
 	struct random r = {o->seed * 1000003 + number};
 	struct problem p;
 	struct oracle oracle = {0};
-	struct row_result reference = {.name = "reference"};
+	struct kernel_result reference = {.name = "reference"};
 	char why[CHECK_TEXT_BYTES] = "out of memory";
 	bool made = problem_make(&p, op, large_of(t, o, number), &r) && oracle_make(&oracle, &p, why);
 
 	if (!made)
 		report(t, o, &p, number, &reference, why);
 	for (unsigned i = 0; made && i < table->n; i++)
-		check_row(t, o, &p, &oracle, number, &table->rows[i]);
+		check_kernel(t, o, &p, &oracle, number, &table->kernels[i]);
 	oracle_free(&oracle);
 	problem_free(&p);
 	return made;
 }
 
 /* What many problems left unchecked; NULL: nothing. One in five has NaN or Inf. */
-static const char *find_gap(const struct row_result *row)
+static const char *find_gap(const struct kernel_result *kernel)
 {
-	if (row->ran == 0 && row->refused >= OFTEN)
+	if (kernel->ran == 0 && kernel->refused >= OFTEN)
 		return "supports none of the problems";
-	return row->ran >= OFTEN && row->special == 0 ? "no problem with NaN or Inf reached it" : NULL;
+	return kernel->ran >= OFTEN && kernel->special == 0 ? "no problem with NaN or Inf reached it" : NULL;
 }
 
 static unsigned print_table(const struct target *t, const struct options *o, const struct op *op,
@@ -138,14 +138,14 @@ static unsigned print_table(const struct target *t, const struct options *o, con
 	unsigned failed = 0;
 
 	for (unsigned i = 0; i < table->n; i++) {
-		const struct row_result *row = &table->rows[i];
-		const char *gap = o->only_case < 0 ? find_gap(row) : NULL;
-		failed += row->failed + (gap != NULL);
-		if (o->quiet && !row->failed && !gap)
+		const struct kernel_result *kernel = &table->kernels[i];
+		const char *gap = o->only_case < 0 ? find_gap(kernel) : NULL;
+		failed += kernel->failed + (gap != NULL);
+		if (o->quiet && !kernel->failed && !gap)
 			continue;
 		printf("%-6s %-10s %-12s %6u cases %6u refused %6u failed  worst error / bound %.3f%s%s\n",
-		       t->name, op->name, *row->name ? row->name : "auto", row->ran, row->refused, row->failed,
-		       row->worst, gap ? "  FAILED: " : "", gap ? gap : "");
+		       t->name, op->name, *kernel->name ? kernel->name : "auto", kernel->ran, kernel->refused,
+		       kernel->failed, kernel->worst, gap ? "  FAILED: " : "", gap ? gap : "");
 	}
 	return failed;
 }
@@ -174,7 +174,7 @@ static unsigned check_device(struct target *t, const void *options)
 	for (size_t i = 0; i < OP_COUNT; i++)
 		if (!o->op || strcmp(o->op, ops[i]->name) == 0)
 			failed += check_op(t, o, ops[i]);
-	if (!o->op && !o->row && !o->without && o->only_case < 0)
+	if (!o->op && !o->kernel && !o->without && o->only_case < 0)
 		failed += chain_check(t, o);
 	return failed;
 }
@@ -186,8 +186,8 @@ static int usage(FILE *to)
 	      "  --cases N      problems per op (default 150)\n"
 	      "  --case N       this one only\n"
 	      "  --op NAME      this op only\n"
-	      "  --row NAME     this kernel row only; auto: none by name\n"
-	      "  --without NAMES all kernel rows but these (a,b), and no choice that might fall on one\n"
+	      "  --kernel NAME  this kernel only; auto: none by name\n"
+	      "  --without NAMES all kernels but these (a,b), and no choice that might fall on one\n"
 	      "  --module PATH  check the devices of this module, not the CPU\n"
 	      "  --device NAME  this device only\n"
 	      "  --often N      one of so many is large, where not on the CPU (default 100)\n"
@@ -202,7 +202,7 @@ static const struct option long_options[] = {
     {"cases", required_argument, NULL, 'n'},
     {"case", required_argument, NULL, 'c'},
     {"op", required_argument, NULL, 'o'},
-    {"row", required_argument, NULL, 'r'},
+    {"kernel", required_argument, NULL, 'r'},
     {"without", required_argument, NULL, 'w'},
     {"module", required_argument, NULL, 'm'},
     {"device", required_argument, NULL, 'd'},
@@ -234,7 +234,7 @@ static bool parse(int argc, char **argv, struct options *o, int *ret_status)
 			o->op = optarg;
 			break;
 		case 'r':
-			o->row = optarg;
+			o->kernel = optarg;
 			break;
 		case 'w':
 			o->without = optarg;

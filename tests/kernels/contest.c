@@ -1,8 +1,8 @@
 /*
  * contest.c: which of two results has larger errors.
  *
- * A row is to have no larger errors than its peer, but where both round equally often chance decides which of
- * them has the larger ones. So what is asked is whether the row's are larger than chance would make them:
+ * A kernel is to have no larger errors than its peer, but where both round equally often chance decides which
+ * of them has the larger ones. So what is asked is whether the kernel's are larger than chance would make them:
  *
  * RMS: D = sum of d over the elements, d = own² - peer². If own and peer may be exchanged, each d has either
  * sign with equal odds, and D is seldom beyond some multiple of the root of the sum of d², whatever the

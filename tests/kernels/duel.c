@@ -1,5 +1,5 @@
 /*
- * duel.c: one problem, computed by a row, by its peer and in float64, and judged element by element.
+ * duel.c: one problem, computed by a kernel, by its peer and in float64, and judged element by element.
  *
  * An element's error is |C - C64| / (|alpha| |A| |B| + |beta| |C0|). C64 and the denominator are products in
  * float64 on the same device, checked in a few places against sums in long double. A denominator below f32's
@@ -169,10 +169,10 @@ static struct view matrix(const struct bout *b, enum array array, kops_dtype dty
 	return v;
 }
 
-static int make_op(const struct bout *b, const enum array arrays[3], kops_dtype dtype, const char *row,
+static int make_op(const struct bout *b, const enum array arrays[3], kops_dtype dtype, const char *kernel,
                    struct run_op *op, char why[WHY_BYTES])
 {
-	*op = (struct run_op){.args = {.op = op_by_name("gemm")}, .pinned = row};
+	*op = (struct run_op){.args = {.op = op_by_name("gemm")}, .pinned = kernel};
 	for (unsigned i = A; i <= C; i++)
 		op->args.views[i] = matrix(b, arrays[i], dtype, i);
 	op->args.params.gemm = (struct gemm_params){b->d->alpha, b->d->beta, KOPS_PRECISION_F32};
@@ -187,18 +187,18 @@ static bool compute(struct bout *b, const struct run_op *made, const char *what)
 	return target_compute(b->t, &run) == 0 || fail(b, what, run.error);
 }
 
-static bool multiply(struct bout *b, enum array to, const char *row)
+static bool multiply(struct bout *b, enum array to, const char *kernel)
 {
 	const enum array arrays[] = {A, B, to};
 	char why[WHY_BYTES];
 	struct run_op op;
 
-	return make_op(b, arrays, KOPS_F32, row, &op, why) == 0 ? compute(b, &op, *row ? row : "auto")
-	                                                        : fail(b, "check()", why);
+	return make_op(b, arrays, KOPS_F32, kernel, &op, why) == 0 ? compute(b, &op, *kernel ? kernel : "auto")
+	                                                           : fail(b, "check()", why);
 }
 
-/* Which row would run; false if none, or the peer itself. */
-static bool find_row(struct bout *b)
+/* Which kernel would run; false if none, or the peer itself. */
+static bool find_kernel(struct bout *b)
 {
 	const enum array arrays[] = {A, B, C};
 	struct duel_result *result = b->result;
@@ -206,7 +206,7 @@ static bool find_row(struct bout *b)
 	struct run_op op;
 	struct run run = {.ops = &op, .n_ops = 1};
 
-	if (make_op(b, arrays, KOPS_F32, b->d->row, &op, why) < 0)
+	if (make_op(b, arrays, KOPS_F32, b->d->kernel, &op, why) < 0)
 		return fail(b, "check()", why);
 	int rc = b->t->backend->plan(b->t->dev, &run);
 	if (rc < 0) {
@@ -214,9 +214,9 @@ static bool find_row(struct bout *b)
 		result->outcome = rc == KOPS_E_UNSUPPORTED ? DUEL_REFUSED : DUEL_BROKEN;
 		return false;
 	}
-	result->row = op.kernel->name;
-	if (strcmp(result->row, b->d->peer) == 0)
-		result->outcome = DUEL_SAME_ROW;
+	result->kernel = op.kernel->name;
+	if (strcmp(result->kernel, b->d->peer) == 0)
+		result->outcome = DUEL_SAME_KERNEL;
 	return result->outcome == DUEL_FOUGHT;
 }
 
@@ -335,10 +335,10 @@ static bool compare_element(const struct bout *b, struct contest *contest, uint6
 static bool compare_errors(struct bout *b)
 {
 	struct duel_result *result = b->result;
-	bool peer_is_row = strcmp(b->d->peer, SEQUENTIAL) != 0, room = true;
-	struct contest *plain = peer_is_row ? &result->sequential : &result->peer;
+	bool peer_is_kernel = strcmp(b->d->peer, SEQUENTIAL) != 0, room = true;
+	struct contest *plain = peer_is_kernel ? &result->sequential : &result->peer;
 
-	for (uint64_t at = 0; peer_is_row && room && at < elements_of(b->d, C); at++)
+	for (uint64_t at = 0; peer_is_kernel && room && at < elements_of(b->d, C); at++)
 		room = compare_element(b, &result->peer, at, floats(b, PEER)[at]);
 	for (uint64_t i = 0; room && i < b->sample; i++)
 		room = compare_element(b, plain, sample_at(b, i), b->plain[i]);
@@ -369,7 +369,7 @@ static void compare_classes(struct bout *b)
 	}
 }
 
-/* The row comes last: its operands may be spoiled, and until then C holds what the plain loop reads. */
+/* The kernel comes last: its operands may be spoiled, and until then C holds what the plain loop reads. */
 static bool fight_once(struct bout *b)
 {
 	bool classes = distribution_is_classes(b->d->distribution);
@@ -383,7 +383,7 @@ static bool fight_once(struct bout *b)
 	for (uint64_t i = 0; i < b->sample; i++)
 		b->plain[i] = add_plainly(b, sample_at(b, i));
 	spoil_inputs(b);
-	if (!multiply(b, C, b->d->row))
+	if (!multiply(b, C, b->d->kernel))
 		return false;
 	if (!classes)
 		return compare_errors(b);
@@ -395,10 +395,10 @@ void duel_fight(struct target *t, const struct duel *d, struct duel_result *ret)
 {
 	struct bout b = {.t = t, .d = d, .result = ret, .sample = sample_size(d)};
 
-	*ret = (struct duel_result){.outcome = DUEL_FOUGHT, .row = ""};
+	*ret = (struct duel_result){.outcome = DUEL_FOUGHT, .kernel = ""};
 	if (!allocate(&b))
 		fail(&b, "arrays", "out of memory");
-	else if (find_row(&b))
+	else if (find_kernel(&b))
 		for (; b.draw < d->draws; b.draw++) {
 			b.seed = d->seed + b.draw * SEED_STEP;
 			if (!fight_once(&b))

@@ -1,8 +1,8 @@
 /*
  * large.c: outputs of more than 2^31 elements, so that an index kept in 32 bits shows: an odd shape, one
  * that vectors and tiles of 128 fit, and one of more rows than a grid has blocks along y. Inputs and outputs
- * are RESIDENT and shared by all rows; they never travel. The output is poisoned before each run and compared
- * at some 10^6 places: two random lattices over all of it, both ends, and the bytes beside them.
+ * are RESIDENT and shared by all kernels; they never travel. The output is poisoned before each run and
+ * compared at some 10^6 places: two random lattices over all of it, both ends, and the bytes beside them.
  *
  * Inputs repeat one block of PERIOD elements. PERIOD is prime and no divisor of 2^31 or 2^32 is near
  * it, so that a wrapped index finds another value.
@@ -29,7 +29,7 @@ struct shape {
 
 static const struct shape shapes[] = {{65537, 32771}, {65664, 32896}, {67108867, 33}};
 
-/* K of gemm: some rows refuse less than 64, and one less than 768; A must not outgrow the output. */
+/* K of gemm: some kernels refuse less than 64, and one less than 768; A must not outgrow the output. */
 static uint64_t depth_of(const struct shape *s)
 {
 	if (s->rows > 1 << 20)
@@ -368,9 +368,9 @@ static bool compare(const struct judged *c, uint64_t seed)
 	       compare_lattice(c, &r);
 }
 
-/* ---- Rows ---- */
+/* ---- Kernels ---- */
 
-#define ROWS_MAX 32
+#define KERNELS_MAX 32
 
 struct tally {
 	unsigned right, wrong, refused, too_long;
@@ -378,10 +378,10 @@ struct tally {
 };
 
 /* 0: it ran. */
-static int run_row(struct arena *a, const struct large *l, const struct shape *s, const char *row,
-                   struct tally *tally, char why[CHECK_TEXT_BYTES])
+static int run_kernel(struct arena *a, const struct large *l, const struct shape *s, const char *kernel,
+                      struct tally *tally, char why[CHECK_TEXT_BYTES])
 {
-	struct run_op op = {.args = {.op = op_by_name(l->op)}, .pinned = row};
+	struct run_op op = {.args = {.op = op_by_name(l->op)}, .pinned = kernel};
 	struct run run = {.ops = &op, .n_ops = 1};
 	struct view *y = op_output(&op.args);
 
@@ -410,14 +410,14 @@ static int run_row(struct arena *a, const struct large *l, const struct shape *s
 	return rc;
 }
 
-static void check_row(struct arena *a, const struct options *o, const struct large *l, const char *row,
-                      struct tally *tally)
+static void check_kernel(struct arena *a, const struct options *o, const struct large *l, const char *kernel,
+                         struct tally *tally)
 {
 	char why[CHECK_TEXT_BYTES];
 
 	for (size_t i = 0; i < SHAPES; i++) {
 		struct judged c = {a, l, &shapes[i], why};
-		int rc = run_row(a, l, &shapes[i], row, tally, why);
+		int rc = run_kernel(a, l, &shapes[i], kernel, tally, why);
 		if (rc == KOPS_E_UNSUPPORTED || rc == KOPS_E_QUOTA)
 			continue;
 		if (rc == 0 && compare(&c, o->seed)) {
@@ -425,7 +425,7 @@ static void check_row(struct arena *a, const struct options *o, const struct lar
 			continue;
 		}
 		tally->wrong++;
-		printf("FAILED large %s kernel %s %s %llux%llu: %s\n", l->op, row, dtype_name(a->dtype),
+		printf("FAILED large %s kernel %s %s %llux%llu: %s\n", l->op, kernel, dtype_name(a->dtype),
 		       (unsigned long long)shapes[i].rows, (unsigned long long)shapes[i].cols, why);
 	}
 }
@@ -436,19 +436,19 @@ static bool is_wanted(const struct options *o, const struct large *l)
 }
 
 /* The oracle of the CPU takes a minute for each shape: only if asked for. */
-static bool is_row_wanted(const struct options *o, const char *row)
+static bool is_kernel_wanted(const struct options *o, const char *kernel)
 {
-	return o->row ? strcmp(o->row, row) == 0 : strcmp(row, "reference") != 0;
+	return o->kernel ? strcmp(o->kernel, kernel) == 0 : strcmp(kernel, "reference") != 0;
 }
 
 static void check_op(struct arena *a, const struct options *o, const struct large *l,
-                     struct tally tallies[ROWS_MAX])
+                     struct tally tallies[KERNELS_MAX])
 {
 	const struct kernel_list *list = a->t->backend->kernels(op_by_name(l->op));
 
-	for (size_t i = 0; i < list->n && i < ROWS_MAX; i++)
-		if (is_row_wanted(o, list->kernels[i].name))
-			check_row(a, o, l, list->kernels[i].name, &tallies[i]);
+	for (size_t i = 0; i < list->n && i < KERNELS_MAX; i++)
+		if (is_kernel_wanted(o, list->kernels[i].name))
+			check_kernel(a, o, l, list->kernels[i].name, &tallies[i]);
 }
 
 static bool takes(const struct large *l, kops_dtype dtype)
@@ -458,7 +458,7 @@ static bool takes(const struct large *l, kops_dtype dtype)
 
 /* 1 if there is no memory. */
 static unsigned check_dtype(struct target *t, const struct options *o, kops_dtype dtype,
-                            struct tally tallies[LARGES][ROWS_MAX])
+                            struct tally tallies[LARGES][KERNELS_MAX])
 {
 	char why[WHY_BYTES];
 	struct arena a;
@@ -478,29 +478,30 @@ static unsigned check_dtype(struct target *t, const struct options *o, kops_dtyp
 	return rc < 0;
 }
 
-/* How many of the rows failed. One that takes too long may; one that refuses everything may not. */
+/* How many of the kernels failed. One that takes too long may; one that refuses everything may not. */
 static unsigned print_tallies(const struct target *t, const struct options *o, const struct large *l,
-                              const struct tally tallies[ROWS_MAX])
+                              const struct tally tallies[KERNELS_MAX])
 {
 	const struct kernel_list *list = t->backend->kernels(op_by_name(l->op));
 	unsigned failed = 0;
 
-	for (size_t i = 0; i < list->n && i < ROWS_MAX; i++) {
-		const struct tally *row = &tallies[i];
-		bool idle = row->right + row->wrong + row->too_long == 0;
-		if (!is_row_wanted(o, list->kernels[i].name))
+	for (size_t i = 0; i < list->n && i < KERNELS_MAX; i++) {
+		const struct tally *kernel = &tallies[i];
+		bool idle = kernel->right + kernel->wrong + kernel->too_long == 0;
+		if (!is_kernel_wanted(o, list->kernels[i].name))
 			continue;
-		failed += row->wrong + idle;
+		failed += kernel->wrong + idle;
 		printf("%-6s %-10s %-12s large: %u right, %u failed, %u refused, %u too long%s%s%s\n", t->name,
-		       l->op, list->kernels[i].name, row->right, row->wrong, row->refused, row->too_long,
-		       row->reason[0] ? ": " : "", row->reason, idle ? "  FAILED: took none" : "");
+		       l->op, list->kernels[i].name, kernel->right, kernel->wrong, kernel->refused,
+		       kernel->too_long, kernel->reason[0] ? ": " : "", kernel->reason,
+		       idle ? "  FAILED: took none" : "");
 	}
 	return failed;
 }
 
 unsigned large_check(struct target *t, const struct options *o)
 {
-	static struct tally tallies[LARGES][ROWS_MAX];
+	static struct tally tallies[LARGES][KERNELS_MAX];
 	unsigned failed = 0;
 
 	memset(tallies, 0, sizeof tallies);

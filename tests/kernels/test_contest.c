@@ -115,7 +115,7 @@ static void an_excess_of_a_half_shows_in_few_elements(void **state)
 	assert_false(score_rms_holds(&s, false));
 }
 
-/* The peer errs by 1 everywhere, the row by 0.5 but in `n` elements. */
+/* The peer errs by 1 everywhere, the kernel by 0.5 but in `n` elements. */
 static struct score with_outliers(unsigned n, double error)
 {
 	struct contest c = {0};

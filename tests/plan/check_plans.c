@@ -1,5 +1,5 @@
 /*
- * check_plans: what the CUDA backend decides on the host - which row runs an op, its workspace, how long it
+ * check_plans: what the CUDA backend decides on the host - which kernel runs an op, its workspace, how long it
  * takes - for random jobs, empty ones and absurd ones among them, on GPUs that are described and not there. The
  * sources are those of the CUDA module, compiled with checks for overflow, division by zero and conversions out
  * of range.
@@ -49,7 +49,7 @@ struct check {
 
 /* ---- Verdicts ---- */
 
-static void fail(struct check *c, const struct plan_job *job, unsigned i, const char *row, const char *what,
+static void fail(struct check *c, const struct plan_job *job, unsigned i, const char *kernel, const char *what,
                  double value)
 {
 	char text[1024];
@@ -57,8 +57,8 @@ static void fail(struct check *c, const struct plan_job *job, unsigned i, const 
 	if (c->failed++ >= SHOWN_MAX)
 		return;
 	plan_job_describe(job, i, text, sizeof text);
-	printf("FAILED %s: %s%s%s is %g\n  op %u of %u: %s\n", c->gpu->name, row, *row ? ": " : "", what, value,
-	       i, job->run.n_ops, text);
+	printf("FAILED %s: %s%s%s is %g\n  op %u of %u: %s\n", c->gpu->name, kernel, *kernel ? ": " : "", what,
+	       value, i, job->run.n_ops, text);
 }
 
 static void note(struct check *c, const void *data, size_t size)
@@ -89,34 +89,34 @@ static double most_bytes(const struct op_args *args)
 
 #define WORKSPACE_BYTES 0x1p26 /* whatever the operands are */
 
-/* ---- One row ---- */
+/* ---- One kernel ---- */
 
-static void check_row(struct check *c, const struct plan_job *job, unsigned i, const struct kernel *row,
-                      const struct op_args *args)
+static void check_kernel(struct check *c, const struct plan_job *job, unsigned i, const struct kernel *kernel,
+                         const struct op_args *args)
 {
 	const char *why_not = "";
 	double ns;
 
-	if (!row->supports(args, &why_not))
+	if (!kernel->supports(args, &why_not))
 		return;
-	if (row->accurate)
-		row->accurate(args, &why_not);
-	if (view_elements(op_output_const(args)) > 0 && !(is_time(ns = row->time_ns(args)) && ns > 0))
-		fail(c, job, i, row->name, "time_ns", ns);
-	uint64_t bytes = row->workspace ? row->workspace(args) : 0;
+	if (kernel->accurate)
+		kernel->accurate(args, &why_not);
+	if (view_elements(op_output_const(args)) > 0 && !(is_time(ns = kernel->time_ns(args)) && ns > 0))
+		fail(c, job, i, kernel->name, "time_ns", ns);
+	uint64_t bytes = kernel->workspace ? kernel->workspace(args) : 0;
 	if ((double)bytes > most_bytes(args) + WORKSPACE_BYTES && bytes != UINT64_MAX)
-		fail(c, job, i, row->name, "workspace", (double)bytes);
+		fail(c, job, i, kernel->name, "workspace", (double)bytes);
 }
 
-static void check_rows(struct check *c, const struct plan_job *job, unsigned i)
+static void check_kernels(struct check *c, const struct plan_job *job, unsigned i)
 {
 	const struct kernel_list *list = cuda_kernels(job->ops[i].args.op);
 	struct rival rivals[RIVALS_MAX];
 	struct op_args staged;
 
 	cuda_plan_args(&job->ops[i].args, &staged);
-	for (size_t row = 0; row < list->n; row++)
-		check_row(c, job, i, &list->kernels[row], &staged);
+	for (size_t kernel = 0; kernel < list->n; kernel++)
+		check_kernel(c, job, i, &list->kernels[kernel], &staged);
 	unsigned n = cuda_rivals(&c->dev, &job->ops[i].args, rivals);
 	for (unsigned k = 0; k < n; k++)
 		if (!is_time(rivals[k].time_ns))
@@ -183,15 +183,15 @@ static void note_plan(struct check *c, const struct plan_job *job, int rc)
 	note(c, &job->run.device_bytes, rc == 0 ? sizeof job->run.device_bytes : 0);
 }
 
-/* By auto, and by each row's name. */
+/* By auto, and by each kernel's name. */
 static void check_job(struct check *c, struct plan_job *job)
 {
 	note_plan(c, job, plan(c, job));
 	for (unsigned i = 0; i < job->run.n_ops; i++)
-		check_rows(c, job, i);
+		check_kernels(c, job, i);
 	const struct kernel_list *list = cuda_kernels(job->ops[0].args.op);
-	for (size_t row = 0; row < list->n; row++) {
-		job->ops[0].pinned = list->kernels[row].name;
+	for (size_t kernel = 0; kernel < list->n; kernel++) {
+		job->ops[0].pinned = list->kernels[kernel].name;
 		note_plan(c, job, plan(c, job));
 	}
 }
@@ -309,7 +309,7 @@ static bool check_gpu(const struct described_gpu *gpu, const struct choices *o)
 	return c.failed == 0;
 }
 
-/* Its jobs are planned by all rows too, which are fewer. */
+/* Its jobs are planned by all kernels too, which are fewer. */
 static bool check_cpu(const struct choices *o)
 {
 	static const struct described_gpu cpu = {.name = "cpu"};
@@ -423,8 +423,8 @@ static void compare(struct check *c, const struct backend *module, const struct 
 		fail(c, job, 0, "the module", "code", their_rc);
 	for (unsigned i = 0; rc == 0 && their_rc == 0 && i < job->run.n_ops; i++)
 		if (strcmp(job->ops[i].kernel->name, theirs.ops[i].kernel->name) != 0)
-			fail(c, job, i, theirs.ops[i].kernel->name, "the module's choice instead of ours; row",
-			     (double)i);
+			fail(c, job, i, theirs.ops[i].kernel->name,
+			     "the module's choice instead of ours; kernel", (double)i);
 	if (rc == 0 && their_rc == 0 && job->run.device_bytes != theirs.run.device_bytes)
 		fail(c, job, 0, "the module", "device_bytes", (double)theirs.run.device_bytes);
 	if (rc == 0 && their_rc == 0 && !is_near(job->run.plan_us, theirs.run.plan_us))

@@ -1,4 +1,4 @@
-/* The self-test of kernel rows at start, on a backend whose rows are the ops' references, right or spoiled. */
+/* The self-test of kernels at start, on a backend whose kernels are the ops' references, right or spoiled. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static int compute_wrongly(const struct op_args *args, const struct launch *laun
 	return 0;
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {.name = "small", .supports = takes_small, .launch = compute},
     {.name = "large", .supports = takes_large_f32, .launch = compute},
     {.name = "wrong-small", .supports = takes_small, .launch = compute_wrongly},
@@ -62,16 +62,16 @@ static const struct kernel rows[] = {
 
 static const struct kernel_list *list_of(const struct op *op)
 {
-	static const struct kernel_list gemm = {rows, sizeof rows / sizeof rows[0]}, none = {NULL, 0};
+	static const struct kernel_list gemm = {kernels, sizeof kernels / sizeof kernels[0]}, none = {NULL, 0};
 
 	return strcmp(op->name, "gemm") == 0 ? &gemm : &none;
 }
 
-static void disable(struct backend_device *dev, const struct op *op, unsigned row)
+static void disable(struct backend_device *dev, const struct op *op, unsigned kernel)
 {
 	(void)dev;
 	(void)op;
-	disabled |= (uint64_t)1 << row;
+	disabled |= (uint64_t)1 << kernel;
 }
 
 static int plan(const struct backend_device *dev, struct run *run)
@@ -102,7 +102,7 @@ static struct run *poll(struct backend_device *dev)
 	return run;
 }
 
-static void wrong_rows_are_disabled_whatever_their_size(void **state)
+static void wrong_kernels_are_disabled_whatever_their_size(void **state)
 {
 	const struct backend backend = {
 	    .kernels = list_of, .disable = disable, .plan = plan, .start = start, .poll = poll};
@@ -157,7 +157,7 @@ static void the_answer_is_computed_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(wrong_rows_are_disabled_whatever_their_size),
+	    cmocka_unit_test(wrong_kernels_are_disabled_whatever_their_size),
 	    cmocka_unit_test(the_answer_is_computed_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

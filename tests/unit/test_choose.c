@@ -50,11 +50,11 @@ static double wants_many_ns(const struct op_args *args)
 	return op_output_const(args)->shape[1] > 8 ? 1 : 300;
 }
 
-static const struct kernel rows[] = {
+static const struct kernel kernels[] = {
     {.name = "fast", .supports = takes_even, .time_ns = few_ns},
     {.name = "fair", .supports = takes_small, .time_ns = flat_ns},
 };
-static const struct kernel_list list = {rows, 2};
+static const struct kernel_list list = {kernels, 2};
 
 static bool is_exact_in_few(const struct op_args *args, const char **ret_why_not)
 {
@@ -63,18 +63,18 @@ static bool is_exact_in_few(const struct op_args *args, const char **ret_why_not
 }
 
 /* One whose speed depends on the problem, before the others. */
-static const struct kernel rows_of_choice[] = {
+static const struct kernel kernels_of_choice[] = {
     {.name = "large", .supports = takes_even, .accurate = is_exact_in_few, .time_ns = wants_many_ns},
     {.name = "fair", .supports = takes_small, .time_ns = flat_ns},
 };
-static const struct kernel_list list_of_choice = {rows_of_choice, 2};
+static const struct kernel_list list_of_choice = {kernels_of_choice, 2};
 
-static const struct kernel rows_of_times[] = {
+static const struct kernel kernels_of_times[] = {
     {.name = "steep", .supports = takes_even, .time_ns = steep_ns},
     {.name = "slow", .supports = takes_small, .time_ns = slow_ns},
     {.name = "flat", .supports = takes_small, .accurate = is_exact_in_few, .time_ns = flat_ns},
 };
-static const struct kernel_list list_of_times = {rows_of_times, 3};
+static const struct kernel_list list_of_times = {kernels_of_times, 3};
 
 enum { FAST = 1, FAIR = 2 }; /* bits of the disabled mask */
 
@@ -87,7 +87,7 @@ static struct op_args add_of(uint64_t n_rows, uint64_t cols)
 	return args;
 }
 
-/* The row chosen, or NULL with its code in *ret_rc. */
+/* The kernel chosen, or NULL with its code in *ret_rc. */
 static const char *choose(uint64_t n_rows, uint64_t cols, const char *pinned, uint64_t disabled, int *ret_rc,
                           char why[WHY_BYTES])
 {
@@ -115,7 +115,7 @@ static void auto_takes_the_first_that_fits(void **state)
 	assert_string_equal(why, "fast failed its self-test");
 }
 
-static void pinned_row_runs_or_is_refused(void **state)
+static void pinned_kernel_runs_or_is_refused(void **state)
 {
 	char why[WHY_BYTES];
 	int rc;
@@ -134,7 +134,7 @@ static void pinned_row_runs_or_is_refused(void **state)
 	    why, "add kernel \"fair\" takes up to 100 rows; no other kernel of this device would do either");
 }
 
-static void unknown_name_lists_the_rows(void **state)
+static void unknown_name_lists_the_kernels(void **state)
 {
 	char why[WHY_BYTES], name[WHY_BYTES];
 	int rc;
@@ -165,13 +165,13 @@ static void nothing_fits_says_why_of_each(void **state)
 	                         "fair failed its self-test");
 }
 
-static const char *choose_in(const struct kernel_list *rows_of, uint64_t n_rows, uint64_t cols,
+static const char *choose_in(const struct kernel_list *kernels_of, uint64_t n_rows, uint64_t cols,
                              uint64_t disabled, char why[WHY_BYTES])
 {
 	struct op_args args = add_of(n_rows, cols);
 	const struct kernel *kernel = NULL;
 
-	assert_int_equal(kernel_choose(rows_of, &args, NULL, NULL, disabled, &kernel, why), 0);
+	assert_int_equal(kernel_choose(kernels_of, &args, NULL, NULL, disabled, &kernel, why), 0);
 	return kernel->name;
 }
 
@@ -276,11 +276,11 @@ static const char *passed_over(uint64_t n_rows, uint64_t cols, uint64_t disabled
 	static char text[PASSED_OVER_BYTES];
 	struct op_args args = add_of(n_rows, cols);
 
-	kernel_passed_over(&list, &args, disabled, &rows[chosen], text);
+	kernel_passed_over(&list, &args, disabled, &kernels[chosen], text);
 	return text;
 }
 
-static void receipt_tells_of_the_other_rows(void **state)
+static void receipt_tells_of_the_other_kernels(void **state)
 {
 	(void)state;
 	assert_string_equal(passed_over(4, 4, 0, 0), "fair");
@@ -290,10 +290,10 @@ static void receipt_tells_of_the_other_rows(void **state)
 
 	struct op_args args = add_of(4, 4);
 	char text[PASSED_OVER_BYTES];
-	kernel_passed_over(&list_of_choice, &args, 0, &rows_of_choice[1], text);
+	kernel_passed_over(&list_of_choice, &args, 0, &kernels_of_choice[1], text);
 	assert_string_equal(text, "large");
 	args = add_of(4, 34);
-	kernel_passed_over(&list_of_choice, &args, 0, &rows_of_choice[1], text);
+	kernel_passed_over(&list_of_choice, &args, 0, &kernels_of_choice[1], text);
 	assert_string_equal(text, "large (is exact up to 32 columns)");
 }
 
@@ -306,12 +306,12 @@ static void long_tale_is_cut(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < all.n; i++)
-		many[i] = (struct kernel){.name = "rung", .supports = i % 2 ? takes_even : takes_small};
+		many[i] = (struct kernel){.name = "step", .supports = i % 2 ? takes_even : takes_small};
 	memset(text, 'x', sizeof text);
 	kernel_passed_over(&all, &args, 0, &many[0], text);
 	assert_int_equal(strlen(text), PASSED_OVER_BYTES - 1);
 	assert_int_equal(text[PASSED_OVER_BYTES], 'x');
-	assert_int_equal(strncmp(text, "rung (needs an even number of columns), rung (takes", 50), 0);
+	assert_int_equal(strncmp(text, "step (needs an even number of columns), step (takes", 50), 0);
 }
 
 static void empty_list_names_the_op(void **state)
@@ -364,11 +364,11 @@ int main(void)
 	    cmocka_unit_test(auto_asks_each_for_its_time),
 	    cmocka_unit_test(auto_takes_what_is_expected_to_be_the_fastest),
 	    cmocka_unit_test(auto_takes_what_is_preferred),
-	    cmocka_unit_test(pinned_row_runs_or_is_refused),
-	    cmocka_unit_test(unknown_name_lists_the_rows),
+	    cmocka_unit_test(pinned_kernel_runs_or_is_refused),
+	    cmocka_unit_test(unknown_name_lists_the_kernels),
 	    cmocka_unit_test(nothing_fits_says_why_of_each),
 	    cmocka_unit_test(empty_list_names_the_op),
-	    cmocka_unit_test(receipt_tells_of_the_other_rows),
+	    cmocka_unit_test(receipt_tells_of_the_other_kernels),
 	    cmocka_unit_test(long_tale_is_cut),
 	    cmocka_unit_test(empty_outputs_are_not_timed),
 	    cmocka_unit_test(rivals_are_the_candidates_with_their_times),

@@ -246,14 +246,15 @@ static void script_query(struct fake *f)
 	fake_greet(f);
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Device device = KOPS__V1__DEVICE__INIT, *devices[] = {&device};
-	Kops__V1__KernelRow row = KOPS__V1__KERNEL_ROW__INIT, *rows[] = {&row};
+	Kops__V1__Kernel kernel = KOPS__V1__KERNEL__INIT, *kernels[] = {&kernel};
 	Kops__V1__Description description = KOPS__V1__DESCRIPTION__INIT;
 	Kops__V1__DeviceStats one = KOPS__V1__DEVICE_STATS__INIT, other = one, *all[] = {&other, &one};
 	Kops__V1__Statistics statistics = KOPS__V1__STATISTICS__INIT;
 	device.name = "cpu", device.description = "2 cores", device.memory_bytes = 1 << 20;
-	row.op = "gemm", row.name = "openblas", row.device = "cpu", row.idea = "library", row.dtypes = "f32";
+	kernel.op = "gemm", kernel.name = "openblas", kernel.device = "cpu", kernel.idea = "library",
+	kernel.dtypes = "f32";
 	description.n_devices = description.n_kernels = 1;
-	description.devices = devices, description.kernels = rows;
+	description.devices = devices, description.kernels = kernels;
 	one.name = "cpu", one.jobs_done = 5, other.name = "gpu0", other.jobs_done = 9;
 	statistics.sessions = 3, statistics.n_devices = 2, statistics.devices = all;
 	reply.id = fake_expect(f, FAKE_VERB(DESCRIBE))->id;

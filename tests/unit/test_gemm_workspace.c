@@ -11,7 +11,7 @@
 
 #include "common/cpu.h"
 
-static const struct kernel *row(void)
+static const struct kernel *kernel(void)
 {
 	assert_string_equal(gemm_cpu_kernels.kernels[0].name, "openblas");
 	return &gemm_cpu_kernels.kernels[0];
@@ -38,8 +38,8 @@ static void test_small(void **state)
 	struct op_args args = product(KOPS_F64, 100, 10);
 
 	(void)state;
-	assert_true(row()->workspace(&args) >= 100 * 10 * 8 + 10 * 8);
-	assert_true(row()->workspace(&args) < 100 * 10 * 8 + 10 * 8 + 1024);
+	assert_true(kernel()->workspace(&args) >= 100 * 10 * 8 + 10 * 8);
+	assert_true(kernel()->workspace(&args) < 100 * 10 * 8 + 10 * 8 + 1024);
 }
 
 /* (2^30 + 1) (2^31 - 1) * 8 bytes are 2^33 - 8 modulo 2^64, which a host may have. */
@@ -49,9 +49,9 @@ static void test_more_than_64_bits(void **state)
 	const char *why_not;
 
 	(void)state;
-	assert_true(!row()->supports(&args, &why_not) || row()->workspace(&args) == UINT64_MAX);
+	assert_true(!kernel()->supports(&args, &why_not) || kernel()->workspace(&args) == UINT64_MAX);
 	args = product(KOPS_F64, INT_MAX, INT_MAX);
-	assert_true(!row()->supports(&args, &why_not) || row()->workspace(&args) == UINT64_MAX);
+	assert_true(!kernel()->supports(&args, &why_not) || kernel()->workspace(&args) == UINT64_MAX);
 }
 
 static void test_just_64_bits(void **state)
@@ -59,7 +59,7 @@ static void test_just_64_bits(void **state)
 	struct op_args args = product(KOPS_F32, INT_MAX, INT_MAX);
 
 	(void)state;
-	assert_true(row()->workspace(&args) >= (uint64_t)INT_MAX * INT_MAX * 4);
+	assert_true(kernel()->workspace(&args) >= (uint64_t)INT_MAX * INT_MAX * 4);
 }
 
 /* One by one, 2^20 equal terms in f32 would drift by far more than the last digits. */
@@ -75,9 +75,9 @@ static void test_equal_terms_are_one(void **state)
 	args.views[0].data = &a;
 	args.views[1].data = &b;
 	args.views[2].data = c;
-	assert_true(row()->supports(&args, &why_not));
-	assert_true(row()->workspace(&args) <= sizeof workspace);
-	assert_int_equal(row()->launch(&args, &(struct launch){.workspace = workspace}), 0);
+	assert_true(kernel()->supports(&args, &why_not));
+	assert_true(kernel()->workspace(&args) <= sizeof workspace);
+	assert_int_equal(kernel()->launch(&args, &(struct launch){.workspace = workspace}), 0);
 	for (unsigned i = 0; i < 4; i++)
 		assert_true(fabs(c[i] - (double)a * b * (1 << 20)) < 0.01);
 }

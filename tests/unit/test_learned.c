@@ -17,7 +17,7 @@
 #define CONFIRMATIONS 2
 #define ALL_TRIALS    (2 * TRIALS + CONFIRMATIONS) /* where one rival wins */
 
-enum { FIRST, RIVAL, OTHER, N_ROWS };
+enum { FIRST, RIVAL, OTHER, N_KERNELS };
 
 static bool takes_all(const struct op_args *args, const char **ret_why_not)
 {
@@ -26,24 +26,24 @@ static bool takes_all(const struct op_args *args, const char **ret_why_not)
 	return true;
 }
 
-static const struct kernel rows[N_ROWS] = {{.name = "first", .supports = takes_all},
-                                           {.name = "rival", .supports = takes_all},
-                                           {.name = "other", .supports = takes_all}};
+static const struct kernel kernels[N_KERNELS] = {{.name = "first", .supports = takes_all},
+                                                 {.name = "rival", .supports = takes_all},
+                                                 {.name = "other", .supports = takes_all}};
 
 static const struct kernel_list *kernels_of(const struct op *op)
 {
-	static const struct kernel_list list = {rows, N_ROWS};
+	static const struct kernel_list list = {kernels, N_KERNELS};
 
 	(void)op;
 	return &list;
 }
 
 /*
- * One device: how long an op of its rows takes, and is expected to; 0: not expected to come into question. Jobs
- * have n_ops, of one shape.
+ * One device: how long an op of its kernels takes, and is expected to; 0: not expected to come into question.
+ * Jobs have n_ops, of one shape.
  */
 struct fixture {
-	double us[N_ROWS], expected_us[N_ROWS];
+	double us[N_KERNELS], expected_us[N_KERNELS];
 	unsigned n_ops;
 	struct learned *learned;
 	struct memory memory;
@@ -55,7 +55,7 @@ static unsigned rivals_of(const struct device *device, const struct op_args *arg
 	unsigned n = 0;
 
 	(void)args;
-	for (size_t i = 0; i < N_ROWS; i++)
+	for (size_t i = 0; i < N_KERNELS; i++)
 		if (f->expected_us[i] > 0)
 			ret[n++] = (struct rival){i, f->expected_us[i] * 1e3};
 	return n;
@@ -96,7 +96,7 @@ static struct op_args gemm_of(struct fixture *f, uint64_t n)
 	return args;
 }
 
-/* A plan: the row that is asked for, or the first. n_alike: ops in the job; 0: they differ. */
+/* A plan: the kernel that is asked for, or the first. n_alike: ops in the job; 0: they differ. */
 static size_t planned(struct fixture *f, const struct op_args *args, unsigned n_alike)
 {
 	const struct preference *preferred = learned_find(f->learned, args, n_alike);
@@ -104,7 +104,7 @@ static size_t planned(struct fixture *f, const struct op_args *args, unsigned n_
 	return preferred ? preferred->kernels[0] : FIRST;
 }
 
-static bool begin(struct fixture *f, const struct op_args *args, size_t row, struct trial *ret_trial)
+static bool begin(struct fixture *f, const struct op_args *args, size_t kernel, struct trial *ret_trial)
 {
 	bool settled;
 
@@ -112,28 +112,28 @@ static bool begin(struct fixture *f, const struct op_args *args, size_t row, str
 
 	assert_in_range(f->n_ops, 1, OPS_MAX);
 	for (unsigned i = 0; i < f->n_ops; i++)
-		op[i] = (struct run_op){.args = *args, .kernel = &rows[row]};
+		op[i] = (struct run_op){.args = *args, .kernel = &kernels[kernel]};
 	return learned_begin(f->learned, &(struct run){.ops = op, .n_ops = f->n_ops}, ret_trial, &settled);
 }
 
-/* A job from plan to end; its row. */
+/* A job from plan to end; its kernel. */
 static size_t run(struct fixture *f, const struct op_args *args, bool *ret_is_trial)
 {
-	size_t row = planned(f, args, f->n_ops);
+	size_t kernel = planned(f, args, f->n_ops);
 	struct trial trial;
 
-	*ret_is_trial = begin(f, args, row, &trial);
+	*ret_is_trial = begin(f, args, kernel, &trial);
 	if (*ret_is_trial)
-		learned_end(f->learned, &trial, f->us[row] * f->n_ops);
-	return row;
+		learned_end(f->learned, &trial, f->us[kernel] * f->n_ops);
+	return kernel;
 }
 
-/* The next n jobs run this row, as trials or not. */
-static void expect(struct fixture *f, const struct op_args *args, unsigned n, size_t row, bool are_trials)
+/* The next n jobs run this kernel, as trials or not. */
+static void expect(struct fixture *f, const struct op_args *args, unsigned n, size_t kernel, bool are_trials)
 {
 	for (unsigned i = 0; i < n; i++) {
 		bool is_trial;
-		assert_int_equal(run(f, args, &is_trial), row);
+		assert_int_equal(run(f, args, &is_trial), kernel);
 		assert_int_equal(is_trial, are_trials);
 	}
 }
@@ -151,7 +151,7 @@ static unsigned count_trials(struct fixture *f, const struct op_args *args, unsi
 	return trials;
 }
 
-static void the_faster_row_has_the_shape_after_the_trials(void **state)
+static void the_faster_kernel_has_the_shape_after_the_trials(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -179,7 +179,7 @@ static void the_first_choice_stays_where_a_rival_gains_little(void **state)
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void the_shortest_trial_of_a_row_counts(void **state)
+static void the_shortest_trial_of_a_kernel_counts(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -221,7 +221,7 @@ static void what_is_far_from_the_first_is_not_tried(void **state)
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void a_row_that_proves_to_be_slow_is_tried_twice(void **state)
+static void a_kernel_that_proves_to_be_slow_is_tried_twice(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -233,7 +233,7 @@ static void a_row_that_proves_to_be_slow_is_tried_twice(void **state)
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void the_first_launch_of_a_row_may_be_slow(void **state)
+static void the_first_launch_of_a_kernel_may_be_slow(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -280,15 +280,15 @@ static void one_trial_is_out_at_a_time(void **state)
 
 	expect(f, &args, BEFORE, FIRST, false);
 	for (unsigned i = 0; i < ALL_TRIALS; i++) {
-		size_t row = planned(f, &args, 1);
-		assert_int_equal(row, i / TRIALS == 1 ? RIVAL : FIRST);
-		assert_true(begin(f, &args, row, &trial));
+		size_t kernel = planned(f, &args, 1);
+		assert_int_equal(kernel, i / TRIALS == 1 ? RIVAL : FIRST);
+		assert_true(begin(f, &args, kernel, &trial));
 		for (unsigned k = 0; k < 10; k++) {
 			size_t meanwhile = planned(f, &args, 1);
 			assert_int_equal(meanwhile, i > TRIALS ? RIVAL : FIRST); /* the faster by then */
 			assert_false(begin(f, &args, meanwhile, &other));
 		}
-		learned_end(f->learned, &trial, f->us[row]);
+		learned_end(f->learned, &trial, f->us[kernel]);
 	}
 	expect(f, &args, 100, RIVAL, false);
 }
@@ -307,7 +307,7 @@ static void a_trial_that_never_ran_is_repeated(void **state)
 	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
 }
 
-static void a_row_whose_trial_fails_has_no_other(void **state)
+static void a_kernel_whose_trial_fails_has_no_other(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -321,7 +321,7 @@ static void a_row_whose_trial_fails_has_no_other(void **state)
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void a_row_that_the_device_refuses_is_not_asked_for_again(void **state)
+static void a_kernel_that_the_device_refuses_is_not_asked_for_again(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -343,7 +343,7 @@ static void a_refusal_costs_other_rivals_nothing(void **state)
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
 	assert_int_equal(planned(f, &args, 1), RIVAL);
-	learned_reject(f->learned, &args, 1); /* its job runs another row, and is no trial */
+	learned_reject(f->learned, &args, 1); /* its job runs another kernel, and is no trial */
 	expect(f, &args, TRIALS, OTHER, true);
 	expect(f, &args, CONFIRMATIONS, FIRST, true);
 	expect(f, &args, 100, OTHER, false);
@@ -367,7 +367,7 @@ static void a_trial_of_the_first_choice_may_fail(void **state)
 	expect(f, &args, 100, RIVAL, false);
 }
 
-static void a_row_that_is_refused_during_its_trial_stays_refused(void **state)
+static void a_kernel_that_is_refused_during_its_trial_stays_refused(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -383,7 +383,7 @@ static void a_row_that_is_refused_during_its_trial_stays_refused(void **state)
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void the_fastest_row_is_given_up_where_the_device_refuses_it(void **state)
+static void the_fastest_kernel_is_given_up_where_the_device_refuses_it(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -395,7 +395,7 @@ static void the_fastest_row_is_given_up_where_the_device_refuses_it(void **state
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void a_row_that_is_not_taken_is_not_due_for_ever(void **state)
+static void a_kernel_that_is_not_taken_is_not_due_for_ever(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -463,7 +463,7 @@ static void jobs_of_several_ops_have_trials_of_their_own(void **state)
 	expect(f, &args, TRIALS, FIRST, true);
 }
 
-static void an_op_among_others_may_have_another_row(void **state)
+static void an_op_among_others_may_have_another_kernel(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
@@ -478,11 +478,12 @@ static void an_op_among_others_may_have_another_row(void **state)
 	assert_int_equal(planned(f, &args, 1), FIRST);
 }
 
-static void a_job_that_runs_several_rows_is_no_trial(void **state)
+static void a_job_that_runs_several_kernels_is_no_trial(void **state)
 {
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
-	struct run_op op[] = {{.args = args, .kernel = &rows[FIRST]}, {.args = args, .kernel = &rows[RIVAL]}};
+	struct run_op op[] = {{.args = args, .kernel = &kernels[FIRST]},
+	                      {.args = args, .kernel = &kernels[RIVAL]}};
 	struct run run = {.ops = op, .n_ops = 2};
 	struct trial trial;
 	bool settled;
@@ -499,7 +500,7 @@ static void a_job_that_runs_several_rows_is_no_trial(void **state)
 	expect(f, &args, 100, FIRST, false);
 }
 
-static void ops_are_alike_that_have_one_shape_and_name_no_row(void **state)
+static void ops_are_alike_that_have_one_shape_and_name_no_kernel(void **state)
 {
 	struct fixture *f = *state;
 	struct run_op op[3];
@@ -557,7 +558,7 @@ static void a_trial_may_outlast_its_table(void **state)
 	expect(f, &args, 100, RIVAL, false);
 }
 
-static void what_a_row_may_depend_on_is_another_shape(void **state)
+static void what_a_kernel_may_depend_on_is_another_shape(void **state)
 {
 	struct fixture *f = *state;
 	struct memory resident = {.owner = f}, pinned = {.pin = MEMORY_PINNED};
@@ -589,7 +590,7 @@ static void what_a_row_may_depend_on_is_another_shape(void **state)
 /* As a job that begins now would tell its client. */
 static bool is_settled(struct fixture *f, const struct op_args *args)
 {
-	struct run_op op = {.args = *args, .kernel = &rows[planned(f, args, 1)]};
+	struct run_op op = {.args = *args, .kernel = &kernels[planned(f, args, 1)]};
 	struct run run = {.ops = &op, .n_ops = 1};
 	struct trial trial;
 	bool settled;
@@ -660,7 +661,7 @@ static void what_makes_no_sense_is_not_imported(void **state)
 		bad[i] = good;
 	bad[0].n = 1;
 	bad[1].n = LEARNED_CANDIDATES_MAX + 1;
-	bad[2].candidates[1].kernel = N_ROWS;
+	bad[2].candidates[1].kernel = N_KERNELS;
 	bad[3].candidates[1].kernel = FIRST;
 	bad[4].candidates[1].least_us = -1;
 	bad[5].candidates[1].expected_us = NAN;
@@ -697,33 +698,33 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-	    TEST(the_faster_row_has_the_shape_after_the_trials),
+	    TEST(the_faster_kernel_has_the_shape_after_the_trials),
 	    TEST(the_first_choice_stays_where_a_rival_gains_little),
-	    TEST(the_shortest_trial_of_a_row_counts),
+	    TEST(the_shortest_trial_of_a_kernel_counts),
 	    TEST(a_winner_is_confirmed_against_the_first_choice),
 	    TEST(what_is_far_from_the_first_is_not_tried),
-	    TEST(a_row_that_proves_to_be_slow_is_tried_twice),
-	    TEST(the_first_launch_of_a_row_may_be_slow),
+	    TEST(a_kernel_that_proves_to_be_slow_is_tried_twice),
+	    TEST(the_first_launch_of_a_kernel_may_be_slow),
 	    TEST(the_likelier_rival_is_tried_first_and_may_end_it),
 	    TEST(shapes_without_rivals_have_no_trials),
 	    TEST(one_trial_is_out_at_a_time),
 	    TEST(a_trial_that_never_ran_is_repeated),
-	    TEST(a_row_whose_trial_fails_has_no_other),
-	    TEST(a_row_that_the_device_refuses_is_not_asked_for_again),
+	    TEST(a_kernel_whose_trial_fails_has_no_other),
+	    TEST(a_kernel_that_the_device_refuses_is_not_asked_for_again),
 	    TEST(a_refusal_costs_other_rivals_nothing),
 	    TEST(a_trial_of_the_first_choice_may_fail),
-	    TEST(a_row_that_is_refused_during_its_trial_stays_refused),
-	    TEST(the_fastest_row_is_given_up_where_the_device_refuses_it),
-	    TEST(a_row_that_is_not_taken_is_not_due_for_ever),
+	    TEST(a_kernel_that_is_refused_during_its_trial_stays_refused),
+	    TEST(the_fastest_kernel_is_given_up_where_the_device_refuses_it),
+	    TEST(a_kernel_that_is_not_taken_is_not_due_for_ever),
 	    TEST(jobs_of_ops_that_differ_are_no_trials_and_gain_by_them),
 	    TEST(jobs_of_ops_that_differ_take_what_is_clearly_faster),
 	    TEST(jobs_of_several_ops_have_trials_of_their_own),
-	    TEST(an_op_among_others_may_have_another_row),
-	    TEST(a_job_that_runs_several_rows_is_no_trial),
-	    TEST(ops_are_alike_that_have_one_shape_and_name_no_row),
+	    TEST(an_op_among_others_may_have_another_kernel),
+	    TEST(a_job_that_runs_several_kernels_is_no_trial),
+	    TEST(ops_are_alike_that_have_one_shape_and_name_no_kernel),
 	    TEST(what_may_gain_for_single_jobs_alone_is_tried),
 	    TEST(a_trial_may_outlast_its_table),
-	    TEST(what_a_row_may_depend_on_is_another_shape),
+	    TEST(what_a_kernel_may_depend_on_is_another_shape),
 	    TEST(a_shape_is_settled_after_its_last_trial),
 	    TEST(what_was_shown_is_exported_and_imported),
 	    TEST(what_makes_no_sense_is_not_imported),

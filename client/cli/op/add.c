@@ -4,7 +4,7 @@
 #include "files/dims.h"
 #include "op/operation.h"
 #include "show.h"
-#include "verb/rows.h"
+#include "verb/matrix.h"
 
 static void want_sum(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch)
 {
@@ -93,13 +93,13 @@ static int shape_second(struct cli *cli, const char *path, const struct source *
 /* A raw A beside a .npy B has B's dtype. */
 static int open_both(struct cli *cli, char **files, struct source *a, struct source *b)
 {
-	kops_dtype raw = verb_rows_dtype(cli);
+	kops_dtype raw = verb_matrix_dtype(cli);
 
 	if (source_open(files[1], b, cli->why) < 0)
 		return CLI_FAILED;
 	if (b->npy && !cli->flags.dtype)
 		raw = b->dtype;
-	int rc = verb_rows_open(cli, files[0], raw, a);
+	int rc = verb_matrix_open(cli, files[0], raw, a);
 	return rc == CLI_OK ? shape_second(cli, files[1], a, b) : rc;
 }
 
@@ -117,7 +117,7 @@ static int run(struct cli *cli, int argc, char **argv)
 	return rc;
 }
 
-static const struct option_row options[] = {OPTIONS_ROWS()};
+static const struct option_row options[] = {OPTIONS_MATRIX()};
 
 static const struct command verb = {
     .name = "add",
@@ -125,9 +125,9 @@ static const struct command verb = {
     .usage = "[options] A B",
     .help = "Y = A + B; f32, f16 and bf16. Shapes must be equal, or 1 where they differ: extents of 1 and\n"
             "missing leading ones are repeated, as in NumPy. Files named .npy tell their shape (1 to 4\n"
-            "dimensions). Any other file is raw row-major elements: for A, -m or -n tells the shape, and a\n"
-            "square one needs neither; B is as large as A, or one row, one column or one element of it (a row\n"
-            "where both would fit).\n" VERB_HELP_OUTPUT "  kops-client add a.npy b.npy -o sum.npy\n"
+            "dimensions). Any other file is raw row-major elements. For A, -m or -n tells the shape; a square\n"
+            "one needs neither. B is as large as A, or one row, one column or one element of it; a row where\n"
+            "both would fit.\n" VERB_HELP_OUTPUT "  kops-client add a.npy b.npy -o sum.npy\n"
             "  kops-client add x.npy bias_row.npy -o y.npy --check\n"
             "  kops-client add -m 300 x.bin column.bin -o y.bin\n",
     .min_args = 2,

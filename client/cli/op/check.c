@@ -146,9 +146,8 @@ void check_show(FILE *out, const char *op, const struct check *check)
 	if (check->compared < check->elements)
 		fprintf(out, " (random rows, seed %" PRIu64 ")", check->seed);
 	fprintf(out, ", largest error %.3g", check->max_error);
-	if (check->compared > 0)
-		fprintf(out, ", %s %.3g where %.3g is allowed",
-		        check_passed(check) ? "nearest to its bound" : "worst", check->error, check->bound);
+	if (check->compared > 0 && check->bound > 0)
+		fprintf(out, " (at most %.3g %% of the bound)", 100 * check->error / check->bound);
 	fprintf(out, "; took %s\n", show_us(check->us).text);
 	if (!check_passed(check))
 		fprintf(out,

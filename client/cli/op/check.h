@@ -24,7 +24,7 @@ struct check {
 	uint64_t compared;
 	uint64_t wrong; /* beyond their bound */
 	double max_error;
-	/* The element nearest to its bound, or farthest beyond. */
+	/* The element whose error is the largest part of its bound. */
 	uint64_t row, column; /* rows counted over all axes but the last */
 	double error, bound, got, want;
 	uint64_t seed; /* of the sampling */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "op/operation.h"
-#include "verb/rows.h"
+#include "verb/matrix.h"
 
 #define PIECE   1024 /* elements of a row at a time */
 #define FEW_F32 16   /* roundings of f32: kernels add some hundred terms before float64 takes over */
@@ -92,14 +92,14 @@ static const struct option_type options_kind = {.takes = "sum, max or mean", .wo
 #define SETTINGS OPTION("kind", 0, "KIND", kind, op.kind, "sum (default), max or mean")
 
 static const struct option_row settings[] = {SETTINGS, OPTIONS_END};
-static const struct option_row options[] = {OPTIONS_ROWS(SETTINGS)};
+static const struct option_row options[] = {OPTIONS_MATRIX(SETTINGS)};
 
 static const struct command verb = {
     .name = "reduce",
     .summary = "sum, max or mean over the last axis of a file",
     .usage = "[options] X",
-    .help = "The result has X's shape without the last axis, so a matrix gives one number a row; 1 dimension\n"
-            "gives one number. f32, f16 and bf16. A file named .npy tells its shape (1 to 4 dimensions). Any\n"
+    .help = "The result has X's shape without the last axis: one number for each row of a matrix, one number\n"
+            "for a vector. f32, f16 and bf16. A file named .npy tells its shape (1 to 4 dimensions). Any\n"
             "other file is a raw row-major matrix: -m or -n tells its shape, and a square one needs "
             "neither.\n" VERB_HELP_OUTPUT "  kops-client reduce x.npy -o sums.npy\n"
             "  kops-client reduce --kind mean -n 1000 x.bin -o means.bin --check\n",
@@ -107,7 +107,7 @@ static const struct command verb = {
     .max_args = 1,
     .args_are = "one file",
     .options = options,
-    .run = verb_rows,
+    .run = verb_matrix,
 };
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)

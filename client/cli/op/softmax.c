@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "op/operation.h"
-#include "verb/rows.h"
+#include "verb/matrix.h"
 
 static void want_softmax(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *x)
 {
@@ -51,7 +51,7 @@ static int enqueue(kops_job *job, const struct step *s)
 	    OPTION("log", 0, NULL, switch, op.log, "the logarithm of the softmax")
 
 static const struct option_row settings[] = {SETTINGS, OPTIONS_END};
-static const struct option_row options[] = {OPTIONS_ROWS(SETTINGS)};
+static const struct option_row options[] = {OPTIONS_MATRIX(SETTINGS)};
 
 static const struct command verb = {
     .name = "softmax",
@@ -67,7 +67,7 @@ static const struct command verb = {
     .max_args = 1,
     .args_are = "one file",
     .options = options,
-    .run = verb_rows,
+    .run = verb_matrix,
 };
 
 const struct operation operation_softmax = {

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "op/operation.h"
-#include "verb/rows.h"
+#include "verb/matrix.h"
 
 static int check(const struct step *step, const struct elements *in, const struct elements *y,
                  struct check *ret_check)
@@ -37,7 +37,7 @@ static int enqueue(kops_job *job, const struct step *s)
 
 /* ---- the verb ---- */
 
-static const struct option_row options[] = {OPTIONS_ROWS()};
+static const struct option_row options[] = {OPTIONS_MATRIX()};
 
 static const struct command verb = {
     .name = "transpose",
@@ -52,7 +52,7 @@ static const struct command verb = {
     .max_args = 1,
     .args_are = "one file",
     .options = options,
-    .run = verb_rows,
+    .run = verb_matrix,
 };
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)

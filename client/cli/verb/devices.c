@@ -27,7 +27,7 @@ static void json(struct json *json, const kops_info *info)
 		json_text(json, "description", d->description);
 		json_count(json, "memory_bytes", d->memory_bytes);
 		json_count(json, "cache_bytes", d->cache_bytes);
-		json_text(json, "disabled_rows", d->disabled_kernels);
+		json_text(json, "disabled_kernels", d->disabled_kernels);
 		json_close_object(json);
 	}
 	json_close_array(json);
@@ -46,8 +46,7 @@ const struct command command_devices = {
     .name = "devices",
     .summary = "list the devices that kopsd computes on",
     .usage = "[options]",
-    .help = "The first one is where RESIDENT buffers go unless told otherwise; the names are what --device\n"
-            "takes.\n"
+    .help = "RESIDENT buffers go to the first device unless told otherwise. --device takes these names.\n"
             "\n"
             "Examples:\n"
             "  kops-client devices\n"

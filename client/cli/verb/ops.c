@@ -65,8 +65,8 @@ const struct command command_ops = {
     .name = "ops",
     .summary = "list ops and the kernels that compute them",
     .usage = "[options]",
-    .help = "Per op, in the order in which kopsd prefers the kernels where `kops-bench tune` has not\n"
-            "measured which is the fastest. --kernel of other verbs takes these names.\n"
+    .help = "--kernel of other verbs takes these names. Without it kopsd chooses the fastest kernel that is\n"
+            "accurate enough, by estimates and by what earlier jobs showed.\n"
             "\n"
             "Examples:\n"
             "  kops-client ops\n"

@@ -51,15 +51,15 @@ static int run(struct cli *cli, int argc, char **argv)
 }
 
 static const struct option_row options[] = {
-    OPTION("count", 0, "N", count, count, "so many round trips; default 1"), OPTION_TIMEOUT, OPTION_JSON,
+    OPTION("count", 0, "N", count, count, "number of round trips; default 1"), OPTION_TIMEOUT, OPTION_JSON,
     OPTIONS_END};
 
 const struct command command_ping = {
     .name = "ping",
     .summary = "ask whether kopsd is there and healthy",
     .usage = "[options]",
-    .help = "Healthy means that on every device the last canary job, a small product that really ran, came\n"
-            "back right. Exit status 1 where one did not, 3 where nobody answers.\n"
+    .help = "Healthy means that every device passed its last self-check: a small product that it computed.\n"
+            "Exit status 1 if one did not, 3 if nobody answers.\n"
             "\n"
             "Examples:\n"
             "  kops-client ping\n"

@@ -67,7 +67,7 @@ const struct command command_stats = {
     .summary = "show what kopsd has done and holds",
     .usage = "[options]",
     .help = "Sessions, memory, and per device: jobs done, failed, waiting and running, time spent on them,\n"
-            "memory of RESIDENT buffers, and how long ago a canary job last came back right.\n"
+            "memory of RESIDENT buffers, and how long ago the device last passed its self-check.\n"
             "\n"
             "Examples:\n"
             "  kops-client stats\n"

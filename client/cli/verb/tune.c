@@ -271,10 +271,10 @@ const struct command command_tune = {
     .summary = "teach kopsd which kernels are the fastest for given shapes",
     .usage = "[options] OP SHAPE[,SHAPE…]",
     .help =
-        "kopsd learns from the jobs that it gets: after some thirty of one shape it knows the fastest of its\n"
-        "kernels, and keeps that over restarts. tune sends such jobs beforehand, of random numbers, in shared\n"
-        "memory and in the device's own. A shape is ROWSxCOLUMNS, of gemm MxNxK; one number is a square or a\n"
-        "cube. The CPU has nothing to learn.\n"
+        "kopsd learns from its jobs: after some thirty of one shape it knows the fastest of its kernels, and\n"
+        "remembers it over restarts. tune sends such jobs beforehand, of random numbers, in shared memory and\n"
+        "in the device's own. A shape is ROWSxCOLUMNS, for gemm MxNxK; one number is a square or a cube. The\n"
+        "CPU has nothing to learn.\n"
         "\n"
         "Examples:\n"
         "  kops-client tune gemm 4096x4096x1024,8192\n"

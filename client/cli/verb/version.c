@@ -34,7 +34,7 @@ const struct command command_version = {
     .name = "version",
     .summary = "versions of kops-client and kopsd",
     .usage = "[options]",
-    .help = "Exit status 0 also where kopsd cannot be reached.\n"
+    .help = "The exit status is 0 even if kopsd cannot be reached.\n"
             "\n"
             "Examples:\n"
             "  kops-client version\n"

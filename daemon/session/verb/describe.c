@@ -2,29 +2,29 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
-enum { ROWS_MAX = 256 };
+enum { KERNELS_MAX = 256 };
 
-static size_t describe_rows(const struct backend *backend, Kops__V1__KernelRow *rows, size_t used)
+static size_t describe_kernels(const struct backend *backend, Kops__V1__Kernel *kernels, size_t used)
 {
 	for (unsigned i = 0; i < OP_COUNT; i++) {
 		const struct kernel_list *list = backend->kernels(ops[i]);
-		for (size_t k = 0; k < list->n && used < ROWS_MAX; k++) {
-			rows[used] = (Kops__V1__KernelRow)KOPS__V1__KERNEL_ROW__INIT;
-			rows[used].op = (char *)ops[i]->name;
-			rows[used].name = (char *)list->kernels[k].name;
-			rows[used].device = (char *)backend->kind;
-			rows[used].idea = (char *)list->kernels[k].idea;
-			rows[used].dtypes = (char *)list->kernels[k].dtypes;
-			rows[used].takes = (char *)list->kernels[k].takes;
-			rows[used].tensor_cores = list->kernels[k].tensor_cores;
+		for (size_t k = 0; k < list->n && used < KERNELS_MAX; k++) {
+			kernels[used] = (Kops__V1__Kernel)KOPS__V1__KERNEL__INIT;
+			kernels[used].op = (char *)ops[i]->name;
+			kernels[used].name = (char *)list->kernels[k].name;
+			kernels[used].device = (char *)backend->kind;
+			kernels[used].idea = (char *)list->kernels[k].idea;
+			kernels[used].dtypes = (char *)list->kernels[k].dtypes;
+			kernels[used].takes = (char *)list->kernels[k].takes;
+			kernels[used].tensor_cores = list->kernels[k].tensor_cores;
 			used++;
 		}
 	}
 	return used;
 }
 
-/* Rows once per kind of device. */
-static size_t describe_all_rows(const struct engine *e, Kops__V1__KernelRow *rows)
+/* Kernels once per kind of device. */
+static size_t describe_all_kernels(const struct engine *e, Kops__V1__Kernel *kernels)
 {
 	size_t used = 0;
 
@@ -34,7 +34,7 @@ static size_t describe_all_rows(const struct engine *e, Kops__V1__KernelRow *row
 		for (unsigned j = 0; j < i; j++)
 			seen |= device_backend(e->devices[j].device) == backend;
 		if (!seen)
-			used = describe_rows(backend, rows, used);
+			used = describe_kernels(backend, kernels, used);
 	}
 	return used;
 }
@@ -46,7 +46,7 @@ int verb_describe(struct request *r)
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Description description = KOPS__V1__DESCRIPTION__INIT;
 	Kops__V1__Device devices[SCHED_DEVICES_MAX], *device_pointers[SCHED_DEVICES_MAX];
-	Kops__V1__KernelRow rows[ROWS_MAX], *row_pointers[ROWS_MAX];
+	Kops__V1__Kernel kernels[KERNELS_MAX], *kernel_pointers[KERNELS_MAX];
 
 	for (unsigned i = 0; i < e->n_devices; i++) {
 		const struct device *d = e->devices[i].device;
@@ -55,15 +55,15 @@ int verb_describe(struct request *r)
 		devices[i].description = (char *)device_info(d)->description;
 		devices[i].memory_bytes = device_info(d)->memory_bytes;
 		devices[i].cache_bytes = device_info(d)->cache_bytes;
-		devices[i].disabled_rows = (char *)device_disabled_kernels(d);
+		devices[i].disabled_kernels = (char *)device_disabled_kernels(d);
 		device_pointers[i] = &devices[i];
 	}
 	description.n_devices = e->n_devices;
 	description.devices = device_pointers;
-	description.n_kernels = describe_all_rows(e, rows);
+	description.n_kernels = describe_all_kernels(e, kernels);
 	for (size_t i = 0; i < description.n_kernels; i++)
-		row_pointers[i] = &rows[i];
-	description.kernels = row_pointers;
+		kernel_pointers[i] = &kernels[i];
+	description.kernels = kernel_pointers;
 	reply.id = r->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_DESCRIPTION;
 	reply.description = &description;

@@ -17,7 +17,7 @@ static void answer_ping(struct session *session, uint64_t id)
 	char why[WHY_BYTES];
 
 	if (sick) {
-		snprintf(why, sizeof why, "device %s does not answer its canary job rightly; see kopsd's log",
+		snprintf(why, sizeof why, "device %s failed its last self-check; see kopsd's log",
 		         device_name(sick));
 		reply_error(session, id, KOPS_E_FAULT, why, 0);
 		return;

@@ -1,12 +1,13 @@
-/* rows.h: what verbs of one file, and add, share: files, raw ones shaped by -m and -n, of --dtype. */
-#ifndef KOPS_CLI_VERB_ROWS_H
-#define KOPS_CLI_VERB_ROWS_H
+/* matrix.h: what verbs of one file, and add, share: their files, raw ones shaped by -m and -n and typed by
+ * --dtype. */
+#ifndef KOPS_CLI_VERB_MATRIX_H
+#define KOPS_CLI_VERB_MATRIX_H
 
 #include "cli.h"
 #include "verb/task.h"
 
 /* Their options, with those of the op between. */
-#define OPTIONS_ROWS(...)                                                                                      \
+#define OPTIONS_MATRIX(...)                                                                                    \
 	OPTIONS_ROWS_COLUMNS, OPTION_DTYPE, ##__VA_ARGS__, OPTION_OUTPUT, OPTIONS_JOB, OPTIONS_END
 
 /* The end of their help, before the examples. */
@@ -18,12 +19,12 @@
 	"Examples:\n"
 
 /* Of raw files: --dtype or f32. */
-kops_dtype verb_rows_dtype(const struct cli *cli);
+kops_dtype verb_matrix_dtype(const struct cli *cli);
 
 /* Opens a file; a raw one becomes a matrix of dtype `raw` by -m and -n. An exit code. */
-int verb_rows_open(struct cli *cli, const char *path, kops_dtype raw, struct source *ret);
+int verb_matrix_open(struct cli *cli, const char *path, kops_dtype raw, struct source *ret);
 
 /* run() of a verb with the name of an op of one file. */
-int verb_rows(struct cli *cli, int argc, char **argv);
+int verb_matrix(struct cli *cli, int argc, char **argv);
 
 #endif

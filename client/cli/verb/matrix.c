@@ -1,4 +1,4 @@
-#include "verb/rows.h"
+#include "verb/matrix.h"
 
 #include "files/dims.h"
 
@@ -19,12 +19,12 @@ static int compare_flags(struct cli *cli, const struct source *s)
 	return CLI_OK;
 }
 
-kops_dtype verb_rows_dtype(const struct cli *cli)
+kops_dtype verb_matrix_dtype(const struct cli *cli)
 {
 	return cli->flags.dtype ? cli->flags.dtype : KOPS_F32;
 }
 
-int verb_rows_open(struct cli *cli, const char *path, kops_dtype raw, struct source *ret)
+int verb_matrix_open(struct cli *cli, const char *path, kops_dtype raw, struct source *ret)
 {
 	uint64_t rows, cols;
 
@@ -40,13 +40,13 @@ int verb_rows_open(struct cli *cli, const char *path, kops_dtype raw, struct sou
 	return CLI_OK;
 }
 
-int verb_rows(struct cli *cli, int argc, char **argv)
+int verb_matrix(struct cli *cli, int argc, char **argv)
 {
 	struct source source = {.fd = -1};
 	struct task task = {.op = operation_by_name(cli->command->name), .inputs = {&source}};
 
 	(void)argc;
-	int rc = verb_rows_open(cli, argv[0], verb_rows_dtype(cli), &source);
+	int rc = verb_matrix_open(cli, argv[0], verb_matrix_dtype(cli), &source);
 	if (rc == CLI_OK)
 		rc = task_one_op(cli, &task);
 	source_close(&source);
