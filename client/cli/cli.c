@@ -56,12 +56,15 @@ int cli_open(struct cli *cli)
 	return CLI_OK;
 }
 
-int cli_flush(struct cli *cli)
+int cli_fail_stdout(struct cli *cli)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return CLI_OK;
 	cli->silent = errno == EPIPE;
 	return cli_fail(cli, CLI_FAILED, "cannot write to standard output: %s", strerror(errno));
+}
+
+int cli_flush(struct cli *cli)
+{
+	return fflush(stdout) == 0 && !ferror(stdout) ? CLI_OK : cli_fail_stdout(cli);
 }
 
 int cli_write_all(int fd, const void *data, size_t bytes)

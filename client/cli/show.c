@@ -85,6 +85,14 @@ struct show_text show_shape(uint32_t rank, const uint64_t *shape)
 	return t;
 }
 
+void show_shape_json(struct json *json, const kops_view *view)
+{
+	json_array(json, "shape");
+	for (uint32_t d = 0; d < view->rank; d++)
+		json_count(json, NULL, view->shape[d]);
+	json_close_array(json);
+}
+
 int show_width(const char *text)
 {
 	int columns = 0;

@@ -58,6 +58,19 @@ double element_smallest(kops_dtype dtype)
 	return type_of(dtype)->smallest;
 }
 
+bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes)
+{
+	uint64_t bytes = kops_dtype_size(dtype);
+
+	for (uint32_t d = 0; d < rank; d++)
+		bytes = shape[d] == 0 ? 0 : bytes;
+	for (uint32_t d = 0; d < rank; d++)
+		if (__builtin_mul_overflow(bytes, shape[d], &bytes) || bytes > INT64_MAX)
+			return false;
+	*ret_bytes = bytes;
+	return true;
+}
+
 /* The value of a 16-bit float with the given split of its bits. */
 static double get_small(uint16_t bits, const struct type *type)
 {

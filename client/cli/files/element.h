@@ -18,6 +18,9 @@ double element_roundoff(kops_dtype dtype);
 double element_largest(kops_dtype dtype);  /* finite */
 double element_smallest(kops_dtype dtype); /* normal */
 
+/* Bytes of a dense array; false: more than memory can hold. Without elements it has none, whatever else. */
+bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes);
+
 double element_get(kops_dtype dtype, const void *at);
 /* Rounds to nearest, ties to even. */
 void element_put(kops_dtype dtype, void *at, double value);

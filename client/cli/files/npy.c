@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "files/element.h"
 #include "why.h"
 
 #define ACCEPTED "accepted are <f4, <f8 and <f2, written by a.astype('<f4')"
@@ -167,24 +168,15 @@ static int read_dictionary(struct reader *r, struct npy_header *h, char *why)
 
 static int count_bytes(struct npy_header *h, char *why)
 {
-	uint64_t bytes = kops_dtype_size(h->dtype);
-
 	if (h->rank == 0)
 		h->shape[h->rank++] = 1;
 	for (uint32_t d = 0; d < h->rank; d++)
 		if (h->shape[d] > INT64_MAX / 8)
 			return why_invalid(why, "its .npy header is damaged: an extent of %" PRIu64,
 			                   h->shape[d]);
-	/* An empty array is empty whatever its other extents multiply to. */
-	for (uint32_t d = 0; d < h->rank; d++)
-		if (h->shape[d] == 0)
-			bytes = 0;
-	for (uint32_t d = 0; d < h->rank; d++)
-		if (__builtin_mul_overflow(bytes, h->shape[d], &bytes) || bytes > INT64_MAX)
-			return why_invalid(
-			    why, "its .npy header is damaged: the shape has more bytes than a file can");
-	h->bytes = bytes;
-	return 0;
+	if (element_bytes(h->dtype, h->rank, h->shape, &h->bytes))
+		return 0;
+	return why_invalid(why, "its .npy header is damaged: the shape has more bytes than a file can");
 }
 
 /* Where the dictionary lies. Version 1 has a 16-bit length, versions 2 and 3 a 32-bit one. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files/dims.h"
 #include "files/foreign.h"
 #include "files/npy.h"
 #include "progress.h"
@@ -110,6 +111,17 @@ void source_set_matrix(struct source *source, uint64_t rows, uint64_t cols)
 	source->shape[1] = cols;
 }
 
+int source_fit_matrix(struct source *source, struct opt_count rows, struct opt_count cols, char *why)
+{
+	uint64_t r, c;
+
+	int rc =
+	    dims_matrix(source->path, source->bytes, kops_dtype_size(source->dtype), rows, cols, &r, &c, why);
+	if (rc == 0)
+		source_set_matrix(source, r, c);
+	return rc;
+}
+
 static int read_all(const struct source *s, unsigned char *out, char *why)
 {
 	struct progress progress;
@@ -147,7 +159,7 @@ static kops_view view_of(const struct source *s, kops_buffer *buffer)
 	return v;
 }
 
-int source_load(const struct source *source, kops *k, kops_buffer **ret_buffer, kops_view *ret_view, char *why)
+int source_load(const struct source *source, kops *k, kops_view *ret_view, char *why)
 {
 	kops_buffer *buffer;
 
@@ -161,7 +173,6 @@ int source_load(const struct source *source, kops *k, kops_buffer **ret_buffer, 
 		kops_free(buffer);
 		return rc;
 	}
-	*ret_buffer = buffer;
 	*ret_view = view_of(source, buffer);
 	return 0;
 }

@@ -31,14 +31,6 @@ static void want_iterated(const struct check_by_row *op, uint64_t row, double *w
 	}
 }
 
-static int check(const struct step *step, const struct elements *in, const struct elements *y,
-                 struct check *ret_check)
-{
-	struct check_by_row op = {.step = step, .a = &in[0], .y = y, .want = want_iterated};
-
-	return check_by_row(&op, ret_check);
-}
-
 static int enqueue(kops_job *job, const struct step *s)
 {
 	return kops_job_fma(job, s->in[0], s->out, opt_or(s->set.alpha, 1), opt_or(s->set.beta, 0), steps_of(s),
@@ -66,9 +58,8 @@ const struct operation operation_fma = {
     .n_inputs = 1,
     .dtypes = STEP_DTYPES_FROM_F32,
     .settings = settings,
-    .shape = step_same_shape,
     .enqueue = enqueue,
-    .check = check,
+    .want = want_iterated,
     .bench = {.what = "arithmetic in registers",
               .form = "ELEMENTSxSTEPS, or the elements alone",
               .examples = "  kops-bench fma --table seed --kernel all\n",

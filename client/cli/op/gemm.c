@@ -169,7 +169,7 @@ static int check_product(const struct product *product, struct check *ret_check)
 
 /* ---- the op ---- */
 
-static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
+static int shape(struct step *step, char *why)
 {
 	const kops_view *a = &step->in[0], *b = &step->in[1];
 	uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
@@ -188,10 +188,10 @@ static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shap
 	if (step_extent(b, 2) != batches && step_extent(b, 2) != 1)
 		return why_invalid(why, "batches differ: %" PRIu64 " on the left, %" PRIu64 " on the right",
 		                   step_extent(a, 2), step_extent(b, 2));
-	*ret_rank = rank;
-	ret_shape[0] = batches;
-	ret_shape[rank - 2] = step_extent(a, 1);
-	ret_shape[rank - 1] = step_extent(b, 0);
+	step->out.rank = rank;
+	step->out.shape[0] = batches;
+	step->out.shape[rank - 2] = step_extent(a, 1);
+	step->out.shape[rank - 1] = step_extent(b, 0);
 	return 0;
 }
 
@@ -243,6 +243,7 @@ const struct operation operation_gemm = {
     .accumulates = true,
     .settings = settings,
     .verb = &command_gemm,
+    .fit = gemm_fit,
     .shape = shape,
     .enqueue = enqueue,
     .check = check,

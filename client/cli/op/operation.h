@@ -13,6 +13,9 @@
 #include "op/check.h"
 #include "options.h"
 
+struct cli;
+struct source;
+
 #define STEP_INPUTS_MAX 2
 
 /* One op with its operands: step_of(). */
@@ -33,10 +36,21 @@ struct operation {
 	 * nothing. */
 	const struct option_row *settings;
 	const struct command *verb; /* of kops-client; NULL: none */
-	/* Rank and shape of the result from the inputs'. KOPS_E_INVALID with a sentence in why. */
-	int (*shape)(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why);
+	/*
+	 * Gives the verb's raw files, which have dtypes, their shapes; after the last one comes NULL. An exit
+	 * code. NULL: -m and -n tell the first one's.
+	 */
+	int (*fit)(struct cli *cli, struct source *const *sources);
+	/* Sets rank and shape of out, which are those of in[0]; NULL: they stay. KOPS_E_INVALID with a
+	 * sentence. */
+	int (*shape)(struct step *step, char *why);
 	int (*enqueue)(kops_job *job, const struct step *step);
-	/* Compares y with what the inputs give in float64. 0 or KOPS_E_NOMEM with *ret_check untouched. */
+	/* The same again in float64, row by row; NULL: a copy. */
+	void (*want)(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch);
+	/* For that: has inputs and y lie as want() goes over them. NULL: they do. */
+	void (*align)(struct elements *in, struct elements *y);
+	/* Instead of those: compares y with what the inputs give. 0 or KOPS_E_NOMEM with *ret_check untouched.
+	 */
 	int (*check)(const struct step *step, const struct elements *in, const struct elements *y,
 	             struct check *ret_check);
 	struct bench_cases bench;
@@ -67,23 +81,25 @@ const struct operation *operation_by_name(const char *name); /* NULL: there is n
 const char *operation_names(bool (*wanted)(const struct operation *op), char *text, size_t room);
 
 struct step step_of(const struct operation *op);
+struct step step_copy(kops_view from, kops_view to);
 
-/* Shape and dtype of the step's result from its inputs, checking dtypes too. KOPS_E_INVALID. */
-int step_shape(const struct step *step, uint32_t *ret_rank, uint64_t ret_shape[KOPS_RANK_MAX], char *why);
-
-/* Bytes of a dense array; KOPS_E_INVALID with a sentence when they are too many. 0 elements have 0 bytes. */
-int step_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes, char *why);
+/* Sets the step's out to a dense array without memory, as the inputs have it. KOPS_E_INVALID with a sentence.
+ */
+int step_shape(struct step *step, char *why);
 
 /* The op's check of a step whose operands are in SHARED memory; check_passed() tells the result. */
 int step_check(const struct step *step, struct check *ret_check);
+/* The same of operands anywhere in this process. */
+int step_check_elements(const struct step *step, const struct elements *in, const struct elements *y,
+                        struct check *ret_check);
 
 /* ---- For the files of the ops ---- */
 
 /* The extent of an axis counted from the last one, 0; of an axis that is not there, 1. */
 uint64_t step_extent(const kops_view *v, uint32_t from_end);
 
-/* The shape of a result that has its first input's. */
-int step_same_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why);
+/* KOPS_E_INVALID with a sentence when a dense array like the view is more than memory can hold. */
+int step_fits(const kops_view *view, char *why);
 
 /* A dense matrix that has no memory yet, and n indices of an axis. */
 kops_view step_matrix(kops_dtype dtype, uint64_t rows, uint64_t columns);

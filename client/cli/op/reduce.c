@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "op/operation.h"
-#include "verb/rows.h"
+#include "verb/op.h"
 
 #define PIECE   1024 /* elements of a row at a time */
 #define FEW_F32 16   /* roundings of f32: kernels add some hundred terms before float64 takes over */
@@ -48,34 +48,22 @@ static void want_reduced(const struct check_by_row *op, uint64_t row, double *wa
 		*bound = (double)INFINITY; /* parts may overflow on their way */
 }
 
-/* y with x's rank: one index on the last axis. */
-static struct elements whole(const struct elements *x, const struct elements *y)
+/* y gets x's rank: one index on the last axis. */
+static void align(struct elements *in, struct elements *y)
 {
-	struct elements e = *y;
-
-	if (e.rank < x->rank) {
-		e.shape[e.rank] = 1;
-		e.strides[e.rank++] = 0;
+	if (y->rank < in[0].rank) {
+		y->shape[y->rank] = 1;
+		y->strides[y->rank++] = 0;
 	}
-	return e;
 }
 
-static int check(const struct step *step, const struct elements *in, const struct elements *y,
-                 struct check *ret_check)
+static int shape(struct step *step, char *why)
 {
-	struct elements e = whole(&in[0], y);
-	struct check_by_row op = {.step = step, .a = &in[0], .y = &e, .want = want_reduced};
-
-	return check_by_row(&op, ret_check);
-}
-
-static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
-{
-	step_same_shape(step, ret_rank, ret_shape, why);
-	if (*ret_rank > 1)
-		(*ret_rank)--;
+	(void)why;
+	if (step->out.rank > 1)
+		step->out.rank--;
 	else
-		ret_shape[0] = 1;
+		step->out.shape[0] = 1;
 	return 0;
 }
 
@@ -97,17 +85,12 @@ static const struct option_row options[] = {OPTIONS_ROWS(SETTINGS)};
 static const struct command verb = {
     .name = "reduce",
     .summary = "sum, max or mean over the last axis of a file",
-    .usage = "[options] X",
+    VERB_OF_ONE_FILE,
     .help = "The result has X's shape without the last axis, so a matrix gives one number a row; 1 dimension\n"
-            "gives one number. f32, f16 and bf16. A file named .npy tells its shape (1 to 4 dimensions). Any\n"
-            "other file is a raw row-major matrix: -m or -n tells its shape, and a square one needs "
-            "neither.\n" VERB_HELP_OUTPUT "  kops-client reduce x.npy -o sums.npy\n"
+            "gives one number. f32, f16 and bf16.\n" VERB_HELP_FILE VERB_HELP_OUTPUT
+            "  kops-client reduce x.npy -o sums.npy\n"
             "  kops-client reduce --kind mean -n 1000 x.bin -o means.bin --check\n",
-    .min_args = 1,
-    .max_args = 1,
-    .args_are = "one file",
     .options = options,
-    .run = verb_rows,
 };
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
@@ -129,7 +112,8 @@ const struct operation operation_reduce = {
     .verb = &verb,
     .shape = shape,
     .enqueue = enqueue,
-    .check = check,
+    .want = want_reduced,
+    .align = align,
     .bench = {.what = "sums of rows",
               .examples = "  kops-bench reduce 4096x1024,64x1048576 --kernel all\n",
               .seed = "64x1024,256x1024,1024x1024,4096x1024,16384x1024,65536x1024,4194304x16,4096x16384,"

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "op/operation.h"
-#include "verb/rows.h"
+#include "verb/op.h"
 
 static void want_softmax(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *x)
 {
@@ -31,14 +31,6 @@ static void want_softmax(const struct check_by_row *op, uint64_t row, double *wa
 	}
 }
 
-static int check(const struct step *step, const struct elements *in, const struct elements *y,
-                 struct check *ret_check)
-{
-	struct check_by_row op = {.step = step, .a = &in[0], .y = y, .want = want_softmax};
-
-	return check_by_row(&op, ret_check);
-}
-
 static int enqueue(kops_job *job, const struct step *s)
 {
 	return kops_job_softmax(job, s->in[0], s->out, opt_or(s->set.scale, 1), s->set.log, s->set.kernel);
@@ -56,18 +48,13 @@ static const struct option_row options[] = {OPTIONS_ROWS(SETTINGS)};
 static const struct command verb = {
     .name = "softmax",
     .summary = "softmax over the last axis of a file",
-    .usage = "[options] X",
-    .help = "Y = softmax(scale · X), over the last axis (each row of a matrix); f32, f16 and bf16. A file\n"
-            "named .npy tells its shape (1 to 4 dimensions). Any other file is a raw row-major matrix: -m or\n"
-            "-n tells its shape, and a square one needs neither.\n" VERB_HELP_OUTPUT
-            "  kops-client softmax scores.npy -o p.npy\n"
-            "  kops-client softmax -n 1000 --scale 0.125 scores.bin -o p.bin --check\n"
-            "  kops-client softmax --log logits.npy -o logp.npy\n",
-    .min_args = 1,
-    .max_args = 1,
-    .args_are = "one file",
+    VERB_OF_ONE_FILE,
+    .help =
+        "Y = softmax(scale · X), over the last axis (each row of a matrix); f32, f16 and bf16.\n" VERB_HELP_FILE
+            VERB_HELP_OUTPUT "  kops-client softmax scores.npy -o p.npy\n"
+        "  kops-client softmax -n 1000 --scale 0.125 scores.bin -o p.bin --check\n"
+        "  kops-client softmax --log logits.npy -o logp.npy\n",
     .options = options,
-    .run = verb_rows,
 };
 
 const struct operation operation_softmax = {
@@ -76,9 +63,8 @@ const struct operation operation_softmax = {
     .dtypes = STEP_DTYPES_TO_F32,
     .settings = settings,
     .verb = &verb,
-    .shape = step_same_shape,
     .enqueue = enqueue,
-    .check = check,
+    .want = want_softmax,
     .bench = {.what = "softmax of rows",
               .examples =
                   "  kops-bench softmax 4096x1024,16384x4096 --kernel all --cache both --csv > softmax.csv\n",

@@ -22,12 +22,12 @@ struct lesson {
 	struct step step;
 	const struct bench_shape *shape;
 	enum place place;
-	kops_buffer *buffers[OPERANDS];
 	unsigned jobs;
 	bool learning;
 	char device[32], kernel[64], why[128]; /* of the last job */
 };
 
+/* NULL: the op has fewer. */
 static kops_view *operand(struct step *step, unsigned i)
 {
 	if (i == STEP_INPUTS_MAX)
@@ -35,65 +35,42 @@ static kops_view *operand(struct step *step, unsigned i)
 	return i < step->op->n_inputs ? &step->in[i] : NULL;
 }
 
-static uint64_t count(const kops_view *view)
+static void fill(const kops_view *view, struct random *random)
 {
-	return view->shape[0] * view->shape[1];
-}
+	unsigned char *at = kops_data(view->buffer);
 
-static int alloc(struct cli *cli, const kops_view *view, enum place place, kops_buffer **ret_buffer)
-{
-	const char *device = place == RESIDENT ? cli->flags.device : NULL;
-	uint64_t bytes = count(view) * kops_dtype_size(view->dtype);
-	int rc =
-	    kops_alloc(cli->handle, bytes, place == RESIDENT ? KOPS_RESIDENT : KOPS_SHARED, device, ret_buffer);
-
-	return rc < 0 ? cli_fail_kops(cli, rc, kops_error(cli->handle)) : CLI_OK;
-}
-
-static void fill(kops_buffer *buffer, const kops_view *view, struct random *random)
-{
-	unsigned char *at = kops_data(buffer);
-
-	for (uint64_t i = count(view); i > 0; i--, at += kops_dtype_size(view->dtype))
+	for (uint64_t i = view->shape[0] * view->shape[1]; i > 0; i--, at += kops_dtype_size(view->dtype))
 		element_put(view->dtype, at, random_unit(random));
 }
 
-/* From a SHARED buffer into one of the device. */
-static int upload(struct cli *cli, kops_buffer *from, kops_buffer *to, const kops_view *view)
+/* Moves an operand from SHARED memory into the device's. */
+static int upload(struct cli *cli, kops_view *view, uint64_t bytes)
 {
-	struct step step = step_of(operation_by_name("copy"));
+	kops_view there = *view;
 	kops_job *job;
-	double us;
 
-	step.in[0] = step.out = *view;
-	step.in[0].buffer = from;
-	step.out.buffer = to;
-	int rc = task_run(cli, &step, 1, cli->flags.device, &job, &us);
+	int rc = task_alloc(cli, bytes, KOPS_RESIDENT, cli->flags.device, &there.buffer);
+	if (rc != CLI_OK)
+		return rc;
+	struct step step = step_copy(*view, there);
+	rc = task_send(cli, &step, 1, cli->flags.device, &job);
 	if (rc == CLI_OK)
 		kops_job_free(job);
+	kops_free(view->buffer);
+	*view = there;
 	return rc;
 }
 
-/* Memory with random numbers for operand i. Some kernels are slow on numbers that are all the same. */
-static int make_operand(struct lesson *l, unsigned i, struct random *random)
+/* Memory with random numbers. Some kernels are slow on numbers that are all the same. */
+static int make_operand(struct lesson *l, kops_view *view, struct random *random)
 {
-	kops_view *view = operand(&l->step, i);
-	kops_buffer *shared;
-	int rc = alloc(l->cli, view, SHARED, &shared);
+	uint64_t bytes = view->shape[0] * view->shape[1] * kops_dtype_size(view->dtype);
+	int rc = task_alloc(l->cli, bytes, KOPS_SHARED, NULL, &view->buffer);
 
 	if (rc != CLI_OK)
 		return rc;
-	fill(shared, view, random);
-	if (l->place == SHARED) {
-		l->buffers[i] = shared;
-	} else {
-		rc = alloc(l->cli, view, RESIDENT, &l->buffers[i]);
-		if (rc == CLI_OK)
-			rc = upload(l->cli, shared, l->buffers[i], view);
-		kops_free(shared);
-	}
-	view->buffer = l->buffers[i];
-	return rc;
+	fill(view, random);
+	return l->place == RESIDENT ? upload(l->cli, view, bytes) : CLI_OK;
 }
 
 static int make_operands(struct lesson *l)
@@ -104,7 +81,7 @@ static int make_operands(struct lesson *l)
 	random_start(&random, 1);
 	for (unsigned i = 0; i < OPERANDS && rc == CLI_OK; i++)
 		if (operand(&l->step, i))
-			rc = make_operand(l, i, &random);
+			rc = make_operand(l, operand(&l->step, i), &random);
 	return rc;
 }
 
@@ -114,11 +91,10 @@ static int send_job(struct lesson *l)
 	struct step steps[OPS_MAX];
 	size_t n = ops.set ? ops.value : 1;
 	kops_job *job;
-	double us;
 
 	for (size_t i = 0; i < n; i++)
 		steps[i] = l->step;
-	int rc = task_run(l->cli, steps, n, l->cli->flags.device, &job, &us);
+	int rc = task_send(l->cli, steps, n, l->cli->flags.device, &job);
 	if (rc != CLI_OK)
 		return rc;
 	const kops_op_receipt *op = kops_receipt_op(kops_job_receipt(job), 0);
@@ -142,7 +118,8 @@ static int teach(struct lesson *l)
 	if (rc == CLI_OK && !l->learning && l->jobs > 1) /* what the others settled on */
 		rc = send_job(l);
 	for (unsigned i = 0; i < OPERANDS; i++)
-		kops_free(l->buffers[i]);
+		if (operand(&l->step, i))
+			kops_free(operand(&l->step, i)->buffer);
 	return rc;
 }
 
