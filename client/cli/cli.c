@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
 {
@@ -65,22 +64,6 @@ int cli_fail_stdout(struct cli *cli)
 int cli_flush(struct cli *cli)
 {
 	return fflush(stdout) == 0 && !ferror(stdout) ? CLI_OK : cli_fail_stdout(cli);
-}
-
-int cli_write_all(int fd, const void *data, size_t bytes)
-{
-	const char *next = data;
-
-	while (bytes > 0) {
-		ssize_t n = write(fd, next, bytes);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
-		next += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
 }
 
 double cli_now_us(void)

@@ -3,16 +3,27 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "files/element.h"
 #include "nearest.h"
-#include "why.h"
 
 #define ROWS_MAX   40
 #define FIRST_LONG 256 /* getopt's value of row i; letters stay below */
+
+int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	if (why)
+		vsnprintf(why, CLI_WHY_BYTES, format, args);
+	va_end(args);
+	return KOPS_E_INVALID;
+}
 
 static const struct option_row always[] = {OPTIONS_ALWAYS, OPTIONS_END};
 

@@ -10,6 +10,11 @@
 
 #include "kops.h"
 
+#define CLI_WHY_BYTES 1024 /* room for the sentence that tells people what went wrong */
+
+/* Writes that sentence, for code that has no struct cli, and returns KOPS_E_INVALID. why may be NULL. */
+int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 struct opt_count {
 	bool set;
 	uint64_t value;

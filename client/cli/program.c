@@ -91,14 +91,14 @@ static bool find_command(const struct program *program, int argc, char **argv, s
 
 static void refuse_command(const struct program *program, const char *name)
 {
-	for (const struct program_moved *m = program->moved; m && m->name; m++)
-		if (strcmp(m->name, name) == 0) {
-			fprintf(stderr, "%s: %s is not a %s of this program any more; run `%s`\n",
-			        program->name, name, program->noun, m->to);
-			return;
-		}
 	struct nearest nearest = nearest_to(name, strlen(name));
 	char hint[96], help[96];
+
+	if (program->moved && strcmp(program->moved, name) == 0) {
+		fprintf(stderr, "%s: %s is not a %s of this program any more; run `%s`\n", program->name, name,
+		        program->noun, program->moved_to);
+		return;
+	}
 	for (size_t i = 0; program->commands[i] != NULL; i++)
 		nearest_offer(&nearest, program->commands[i]->name);
 	snprintf(help, sizeof(help), "`%s -h` lists those there are", program->name);
@@ -136,7 +136,8 @@ static int run_command(const struct program *program, struct cli *cli, int argc,
 		return CLI_OK;
 	}
 	if (n_args < command->min_args || n_args > command->max_args)
-		return cli_fail(cli, CLI_USAGE, "takes %s, got %d; see -h", command->args_are, n_args);
+		return cli_fail(cli, CLI_USAGE, "takes %s, got %d; see -h",
+		                command->args_are ? command->args_are : "no files", n_args);
 	return command->run(cli, n_args, args);
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "why.h"
+#include "cli.h"
 
 static const enum dims_axis axes_of[3][2] = {{DIMS_M, DIMS_K}, {DIMS_K, DIMS_N}, {DIMS_M, DIMS_N}};
 static const char *const file_names[3] = {"op(A)", "op(B)", "C"};

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "why.h"
+#include "cli.h"
 
 #define WORDS_MAX 16
 

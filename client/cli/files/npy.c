@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli.h"
 #include "files/element.h"
-#include "why.h"
 
 #define ACCEPTED "accepted are <f4, <f8 and <f2, written by a.astype('<f4')"
 
@@ -224,6 +224,13 @@ int npy_parse(const unsigned char *bytes, size_t len, struct npy_header *ret, ch
 		return rc;
 	*ret = h;
 	return 0;
+}
+
+bool npy_is_name(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n >= 4 && strcmp(path + n - 4, ".npy") == 0;
 }
 
 static const char *descr_of(kops_dtype dtype)

@@ -13,7 +13,7 @@
 #include "cli.h"
 #include "files/foreign.h"
 #include "files/npy.h"
-#include "progress.h"
+#include "files/transfer.h"
 
 struct sink {
 	const char *path;      /* as the user wrote it */
@@ -150,41 +150,6 @@ static int open_beside(struct sink *sink)
 	return 0;
 }
 
-/* Looks at nothing that stands there: who owns the folder could exchange it after the look. */
-static int open_replacement(struct sink *sink)
-{
-	if (take_target(sink) < 0 || open_new(sink) < 0)
-		return -1;
-	return fchmod(sink->fd, 0644);
-}
-
-static struct sink *sink_new(const char *path, char *why)
-{
-	struct sink *sink = calloc(1, sizeof(*sink));
-
-	if (sink == NULL) {
-		why_invalid(why, "out of memory");
-		return NULL;
-	}
-	sink->path = path;
-	sink->fd = -1;
-	return sink;
-}
-
-struct sink *sink_replace(const char *path, char *why)
-{
-	if (strcmp(path, "-") == 0) {
-		why_invalid(why, "cannot write -: it takes a file; for one named -, write ./-");
-		return NULL;
-	}
-	struct sink *sink = sink_new(path, why);
-	if (sink == NULL || open_replacement(sink) == 0)
-		return sink;
-	why_invalid(why, "cannot write %s: %s", path, strerror(errno));
-	sink_close(sink);
-	return NULL;
-}
-
 /* Names that ask for what is not written. */
 static int check_name(const char *path, kops_dtype dtype, bool npy, char *why)
 {
@@ -201,15 +166,16 @@ static int check_name(const char *path, kops_dtype dtype, bool npy, char *why)
 
 struct sink *sink_open(const char *path, kops_dtype dtype, char *why)
 {
-	size_t n = strlen(path);
-	bool npy = n >= 4 && strcmp(path + n - 4, ".npy") == 0;
+	bool npy = npy_is_name(path);
 
 	if (check_name(path, dtype, npy, why) < 0)
 		return NULL;
-	struct sink *sink = sink_new(path, why);
-	if (sink == NULL)
+	struct sink *sink = calloc(1, sizeof(*sink));
+	if (sink == NULL) {
+		why_invalid(why, "out of memory");
 		return NULL;
-	sink->npy = npy;
+	}
+	*sink = (struct sink){.path = path, .npy = npy, .fd = -1};
 	if (open_beside(sink) == 0)
 		return sink;
 	why_invalid(why, "cannot write %s: %s", path, strerror(errno));
@@ -244,25 +210,8 @@ static bool is_dense(const struct elements *e)
 	return true;
 }
 
-static int write_dense(int fd, const char *path, const void *data, uint64_t bytes)
-{
-	struct progress progress;
-	uint64_t done = 0;
-	int rc = 0;
-
-	progress_start(&progress, "writing", path, bytes);
-	while (rc == 0 && done < bytes) {
-		size_t n = progress_step(&progress, bytes - done);
-		rc = cli_write_all(fd, (const char *)data + done, n);
-		done += n;
-		progress_show(&progress, done);
-	}
-	progress_end(&progress);
-	return rc;
-}
-
 /* Row by row through a buffer, for what lies in another order. */
-static int write_strided(int fd, const struct elements *e)
+static int write_strided(int fd, const char *path, const struct elements *e)
 {
 	enum { BLOCK = 4096 };
 	double values[BLOCK];
@@ -276,7 +225,7 @@ static int write_strided(int fd, const struct elements *e)
 			elements_row(e, r, c, n, values);
 			for (uint64_t i = 0; i < n; i++)
 				element_put(e->dtype, bytes + i * size, values[i]);
-			if (cli_write_all(fd, bytes, (size_t)n * size) < 0)
+			if (transfer_write(fd, path, bytes, n * size) < 0)
 				return -1;
 		}
 	}
@@ -286,8 +235,8 @@ static int write_strided(int fd, const struct elements *e)
 int sink_write_raw(int fd, const char *path, const struct elements *e)
 {
 	if (!is_dense(e))
-		return write_strided(fd, e);
-	return write_dense(fd, path, e->data, elements_count(e) * kops_dtype_size(e->dtype));
+		return write_strided(fd, path, e);
+	return transfer_write(fd, path, e->data, elements_count(e) * kops_dtype_size(e->dtype));
 }
 
 static int give_temporary_name(struct sink *sink)
@@ -336,26 +285,18 @@ static int put_in_place(struct sink *sink)
 	return rc;
 }
 
-static int finish(struct sink *sink, int rc, char *why)
-{
-	if (rc == 0 && (sink->in_place || put_in_place(sink) == 0))
-		return 0;
-	why_invalid(why, "cannot write %s: %s", sink->path, strerror(errno));
-	return KOPS_E_SYSTEM;
-}
-
 int sink_write(struct sink *sink, const struct elements *e, char *why)
 {
 	char header[256];
 	size_t n = sink->npy ? npy_format(e->dtype, e->rank, e->shape, header) : 0;
-	int rc = n > 0 ? cli_write_all(sink->fd, header, n) : 0;
+	int rc = transfer_write(sink->fd, sink->path, header, n);
 
 	if (rc == 0)
 		rc = sink_write_raw(sink->fd, sink->path, e);
-	return finish(sink, rc, why);
-}
-
-int sink_write_bytes(struct sink *sink, const void *data, size_t bytes, char *why)
-{
-	return finish(sink, cli_write_all(sink->fd, data, bytes), why);
+	if (rc == 0 && !sink->in_place)
+		rc = put_in_place(sink);
+	if (rc == 0)
+		return 0;
+	why_invalid(why, "cannot write %s: %s", sink->path, strerror(errno));
+	return KOPS_E_SYSTEM;
 }

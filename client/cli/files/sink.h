@@ -20,19 +20,9 @@ struct sink; /* opaque */
  */
 struct sink *sink_open(const char *path, kops_dtype dtype, char *why);
 
-/*
- * The same for what takes the place of whatever stands at `path`, in a folder that may be another user's: a
- * symbolic link there is replaced, not followed, and the file's mode is 0644 whatever the old one's and the
- * umask were.
- */
-struct sink *sink_replace(const char *path, char *why);
-
 /* Writes the elements in C order, behind a header if the path ends in .npy, and puts the file in place. 0 or
  * KOPS_E_SYSTEM. */
 int sink_write(struct sink *sink, const struct elements *e, char *why);
-
-/* The same for any bytes. */
-int sink_write_bytes(struct sink *sink, const void *data, size_t bytes, char *why);
 
 /* Frees; without a successful write nothing remains. NULL is allowed. */
 void sink_close(struct sink *sink);

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli.h"
 #include "show.h"
-#include "why.h"
 
 #define X(name, NAME) &operation_##name,
 static const struct operation *const operations[] = {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "why.h"
+#include "cli.h"
 
 #define EXTENT_MAX (1ull << 40)
 

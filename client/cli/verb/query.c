@@ -1,12 +1,15 @@
-#include "verb/query.h"
+#include "json.h"
+#include "verb/commands.h"
 
 const struct option_row query_options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_END};
 
-int query_run(struct cli *cli, const struct query *query)
+int query_run(struct cli *cli, int argc, char **argv)
 {
 	struct json json;
 	kops_info *info;
 
+	(void)argc;
+	(void)argv;
 	int rc = cli_open(cli);
 	if (rc != CLI_OK)
 		return rc;
@@ -16,11 +19,11 @@ int query_run(struct cli *cli, const struct query *query)
 	if (cli->flags.json) {
 		json_begin(&json, stdout, cli->command->name);
 		json_bool(&json, "ok", true);
-		query->json(&json, info);
+		cli->command->json(&json, info);
 		json_end(&json);
 		cli->printed = true;
 	} else {
-		query->text(info);
+		cli->command->text(info);
 	}
 	kops_info_free(info);
 	return cli_flush(cli);
