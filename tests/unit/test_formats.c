@@ -364,7 +364,7 @@ static void what_does_not_fit_names_the_bytes_there_and_needed(void **state)
 	     {"b.npy as op(B) is 6×7, so K = 6", "K = 5 by a.npy as op(A)"}},
 	    {{raw("a", 60), raw("b", 140), {0}},
 	     {[DIMS_M] = GIVEN(1ull << 40), [DIMS_N] = GIVEN(1ull << 40), [DIMS_K] = GIVEN(1ull << 40)},
-	     {"more than any file holds", "M = "}},
+	     {"more than any file holds", "M×K = "}},
 	};
 	uint64_t d[DIMS_AXES] = {11, 12, 13};
 	char why[CLI_WHY_BYTES];

@@ -26,23 +26,10 @@ static void learn(struct known *known, enum dims_axis axis, uint64_t value, cons
 	snprintf(known->from[axis], sizeof(known->from[axis]), "%s", from);
 }
 
-static uint64_t square_root(uint64_t n)
-{
-	uint64_t root = (uint64_t)sqrt((double)n);
-
-	while (root > 0 && root > n / root)
-		root--;
-	while ((root + 1) <= n / (root + 1))
-		root++;
-	return root;
-}
-
 static bool is_square(uint64_t n, uint64_t *ret_root)
 {
-	uint64_t root = square_root(n);
-
-	*ret_root = root;
-	return root * root == n;
+	*ret_root = (uint64_t)(sqrt((double)n) + 0.5); /* exact where it counts: roots are below 2^32 */
+	return *ret_root * *ret_root == n;
 }
 
 static int check_elements(const char *path, uint64_t bytes, size_t elem, char *why)
@@ -52,6 +39,23 @@ static int check_elements(const char *path, uint64_t bytes, size_t elem, char *w
 	return why_invalid(
 	    why, "%s has %" PRIu64 " bytes; elements of %zu bytes need a multiple of %zu; is --dtype right?",
 	    path, bytes, elem, elem);
+}
+
+/* Whether a file has rows × cols elements. what: "c as C"; label: "M×N = " or nothing. */
+static int check_size(const char *what, uint64_t bytes, size_t elem, const char *label, uint64_t rows,
+                      uint64_t cols, char *why)
+{
+	uint64_t expected;
+
+	if (__builtin_mul_overflow(rows, cols, &expected) ||
+	    __builtin_mul_overflow(expected, (uint64_t)elem, &expected))
+		return why_invalid(
+		    why, "%s has %" PRIu64 " bytes; %s%" PRIu64 "×%" PRIu64 " is more than any file holds",
+		    what, bytes, label, rows, cols);
+	if (expected != bytes)
+		return why_invalid(why, "%s has %" PRIu64 " bytes; %s%" PRIu64 "×%" PRIu64 " needs %" PRIu64,
+		                   what, bytes, label, rows, cols, expected);
+	return 0;
 }
 
 /* Takes the shape of a file that tells it; f says which operand it is. */
@@ -74,9 +78,8 @@ static int learn_shape(struct known *known, const struct dims_file *file, int f,
 	return 0;
 }
 
-/* Finds the second extent of a raw file whose first is known. *progress is set if it did. */
-static int divide(struct known *known, const struct dims_file *file, int f, size_t elem, bool *progress,
-                  char *why)
+/* Finds the second extent of a raw file whose first is known. */
+static int divide(struct known *known, const struct dims_file *file, int f, size_t elem, char *why)
 {
 	for (int i = 0; i < 2; i++) {
 		enum dims_axis have = axes_of[f][i], want = axes_of[f][1 - i];
@@ -90,24 +93,6 @@ static int divide(struct known *known, const struct dims_file *file, int f, size
 			                   file->path, file_names[f], file->bytes, axis_names[have],
 			                   known->value[have], known->from[have], known->value[have] * elem);
 		learn(known, want, elements / known->value[have], file->path);
-		*progress = true;
-	}
-	return 0;
-}
-
-static int solve(struct known *known, const struct dims_file files[3], size_t elem, char *why)
-{
-	bool progress = true;
-
-	while (progress) {
-		progress = false;
-		for (int f = 0; f < 3; f++) {
-			if (files[f].path == NULL || !files[f].raw)
-				continue;
-			int rc = divide(known, &files[f], f, elem, &progress, why);
-			if (rc < 0)
-				return rc;
-		}
 	}
 	return 0;
 }
@@ -124,26 +109,14 @@ static void assume_square(struct known *known, const struct dims_file files[3], 
 		learn(known, (enum dims_axis)axis, root, files[0].path);
 }
 
-static int verify(const struct known *known, const struct dims_file files[3], size_t elem, char *why)
+static int verify(const struct known *known, const struct dims_file *file, int f, size_t elem, char *why)
 {
-	for (int f = 0; f < 3; f++) {
-		enum dims_axis r = axes_of[f][0], c = axes_of[f][1];
-		uint64_t expected;
-		if (files[f].path == NULL || !files[f].raw)
-			continue;
-		if (__builtin_mul_overflow(known->value[r], known->value[c], &expected) ||
-		    __builtin_mul_overflow(expected, (uint64_t)elem, &expected))
-			return why_invalid(why,
-			                   "%c = %" PRIu64 " and %c = %" PRIu64 " are more than any file holds",
-			                   axis_names[r], known->value[r], axis_names[c], known->value[c]);
-		if (expected != files[f].bytes)
-			return why_invalid(why,
-			                   "%s as %s has %" PRIu64 " bytes; %c×%c = %" PRIu64 "×%" PRIu64
-			                   " needs %" PRIu64,
-			                   files[f].path, file_names[f], files[f].bytes, axis_names[r],
-			                   axis_names[c], known->value[r], known->value[c], expected);
-	}
-	return 0;
+	enum dims_axis r = axes_of[f][0], c = axes_of[f][1];
+	char what[128], label[16];
+
+	snprintf(what, sizeof(what), "%s as %s", file->path, file_names[f]);
+	snprintf(label, sizeof(label), "%c×%c = ", axis_names[r], axis_names[c]);
+	return check_size(what, file->bytes, elem, label, known->value[r], known->value[c], why);
 }
 
 static int all_known(const struct known *known, const struct dims_file files[3], char *why)
@@ -173,64 +146,57 @@ int dims_product(const struct dims_file files[3], const struct opt_count given[D
 		if (given[axis].set)
 			learn(&known, (enum dims_axis)axis, given[axis].value, from);
 	}
-	for (int f = 0; f < 3 && rc == 0; f++) {
-		if (files[f].path == NULL)
-			continue;
-		rc = files[f].raw ? check_elements(files[f].path, files[f].bytes, elem, why)
-		                  : learn_shape(&known, &files[f], f, why);
+	for (int f = 0; f < 3 && rc == 0; f++)
+		if (files[f].raw)
+			rc = check_elements(files[f].path, files[f].bytes, elem, why);
+		else if (files[f].path)
+			rc = learn_shape(&known, &files[f], f, why);
+	/* Each round but the last finds an axis. */
+	for (int i = 0; i < 3 * DIMS_AXES && rc == 0; i++)
+		if (files[i % 3].raw)
+			rc = divide(&known, &files[i % 3], i % 3, elem, why);
+	if (rc == 0) {
+		assume_square(&known, files, elem);
+		rc = all_known(&known, files, why);
 	}
-	if (rc < 0)
-		return rc;
-	rc = solve(&known, files, elem, why);
-	if (rc < 0)
-		return rc;
-	assume_square(&known, files, elem);
-	rc = all_known(&known, files, why);
-	if (rc < 0)
-		return rc;
-	rc = verify(&known, files, elem, why);
-	if (rc < 0)
-		return rc;
-	memcpy(ret, known.value, sizeof(known.value));
-	return 0;
+	for (int f = 0; f < 3 && rc == 0; f++)
+		if (files[f].raw)
+			rc = verify(&known, &files[f], f, elem, why);
+	if (rc == 0)
+		memcpy(ret, known.value, sizeof(known.value));
+	return rc;
 }
 
 int dims_matrix(const char *path, uint64_t bytes, size_t elem, struct opt_count rows, struct opt_count cols,
                 uint64_t *ret_rows, uint64_t *ret_cols, char *why)
 {
-	uint64_t elements = bytes / elem, expected;
-	struct opt_count *unknown = rows.set ? &cols : &rows;
-	uint64_t have = rows.set ? rows.value : cols.value;
+	struct opt_count *given = rows.set ? &rows : &cols, *other = rows.set ? &cols : &rows;
+	uint64_t elements = bytes / elem, have = given->value;
 
 	int rc = check_elements(path, bytes, elem, why);
 	if (rc < 0)
 		return rc;
-	if (!rows.set && !cols.set) {
+	if (!given->set) {
 		if (!is_square(elements, &rows.value))
 			return why_invalid(
 			    why, "the size of %s (%" PRIu64 " bytes) does not tell its shape: give -m or -n",
 			    path, bytes);
 		cols.value = rows.value;
-	} else if (!rows.set || !cols.set) {
+	} else if (!other->set) {
 		if (have == 0)
 			return why_invalid(why, "the shape of %s needs both -m and -n when one is 0", path);
 		if (elements % have != 0)
 			return why_invalid(
 			    why, "%s has %" PRIu64 " bytes; -%c %" PRIu64 " needs a multiple of %" PRIu64, path,
 			    bytes, rows.set ? 'm' : 'n', have, have * elem);
-		unknown->value = elements / have;
+		other->value = elements / have;
 	}
-	if (__builtin_mul_overflow(rows.value, cols.value, &expected) ||
-	    __builtin_mul_overflow(expected, (uint64_t)elem, &expected))
-		return why_invalid(
-		    why, "%s has %" PRIu64 " bytes; %" PRIu64 "×%" PRIu64 " is more than any file holds", path,
-		    bytes, rows.value, cols.value);
-	if (expected != bytes)
-		return why_invalid(why, "%s has %" PRIu64 " bytes; %" PRIu64 "×%" PRIu64 " needs %" PRIu64,
-		                   path, bytes, rows.value, cols.value, expected);
-	*ret_rows = rows.value;
-	*ret_cols = cols.value;
-	return 0;
+	rc = check_size(path, bytes, elem, "", rows.value, cols.value, why);
+	if (rc == 0) {
+		*ret_rows = rows.value;
+		*ret_cols = cols.value;
+	}
+	return rc;
 }
 
 int dims_repeated(const char *path, uint64_t bytes, size_t elem, uint64_t rows, uint64_t cols,
