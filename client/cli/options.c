@@ -69,7 +69,12 @@ static bool parse_real(const char *text, void *member)
 
 static bool parse_dtype(const char *text, void *member)
 {
-	return element_type_by_name(text, member);
+	kops_dtype *dtype = member;
+
+	for (*dtype = KOPS_F32; *dtype <= KOPS_BF16; (*dtype)++)
+		if (strcmp(text, element_type_name(*dtype)) == 0)
+			return true;
+	return false;
 }
 
 static bool parse_time(const char *text, void *member)

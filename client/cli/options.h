@@ -117,10 +117,6 @@ struct option_row {
 #define OPTION_OUTPUT                                                                                          \
 	OPTION("output", 'o', "FILE", text, output,                                                            \
 	       "write the result: c.npy as NumPy does, names such as c.bin as raw elements")
-#define OPTIONS_ROWS_COLUMNS                                                                                   \
-	OPTION(NULL, 'm', "ROWS", count, m,                                                                    \
-	       "rows of a .bin file; follows from -n and the size, or the file is square"),                    \
-	    OPTION(NULL, 'n', "COLS", count, n, "columns of a .bin file; follows from -m and the size")
 #define OPTIONS_END                                                                                            \
 	{                                                                                                      \
 		0                                                                                              \

@@ -4,56 +4,23 @@
 #include <math.h>
 #include <string.h>
 
-static const struct type {
-	kops_dtype dtype;
-	const char *name;
-	double roundoff, largest, smallest;
-} types[] = {
-    {KOPS_F32, "f32", 0x1p-24, FLT_MAX, FLT_MIN},
-    {KOPS_F64, "f64", 0x1p-53, DBL_MAX, DBL_MIN},
-    {KOPS_F16, "f16", 0x1p-11, 65504, 0x1p-14},
-    {KOPS_BF16, "bf16", 0x1p-8, 0x1.fep127, FLT_MIN},
+static const struct element_type types[] = {
+    [KOPS_F32] = {"f32", 0x1p-24, FLT_MAX, FLT_MIN},
+    [KOPS_F64] = {"f64", 0x1p-53, DBL_MAX, DBL_MIN},
+    [KOPS_F16] = {"f16", 0x1p-11, 65504, 0x1p-14},
+    [KOPS_BF16] = {"bf16", 0x1p-8, 0x1.fep127, FLT_MIN},
 };
 
-static const struct type *type_of(kops_dtype dtype)
+const struct element_type *element_type(kops_dtype dtype)
 {
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-		if (types[i].dtype == dtype)
-			return &types[i];
-	return NULL;
+	static const struct element_type none = {.name = "?"};
+
+	return kops_dtype_size(dtype) ? &types[dtype] : &none;
 }
 
 const char *element_type_name(kops_dtype dtype)
 {
-	const struct type *type = type_of(dtype);
-
-	return type ? type->name : "?";
-}
-
-bool element_type_by_name(const char *name, kops_dtype *ret_dtype)
-{
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		if (strcmp(types[i].name, name) != 0)
-			continue;
-		*ret_dtype = types[i].dtype;
-		return true;
-	}
-	return false;
-}
-
-double element_roundoff(kops_dtype dtype)
-{
-	return type_of(dtype)->roundoff;
-}
-
-double element_largest(kops_dtype dtype)
-{
-	return type_of(dtype)->largest;
-}
-
-double element_smallest(kops_dtype dtype)
-{
-	return type_of(dtype)->smallest;
+	return element_type(dtype)->name;
 }
 
 bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes)

@@ -110,40 +110,25 @@ static int open_named(struct sink *sink)
 	return sink->fd < 0 ? -1 : 0;
 }
 
-/* Opens what will become the target. 0 or -1 with errno. */
-static int open_new(struct sink *sink)
-{
-	/* Overlay and network file systems refuse O_TMPFILE in several ways; a wrong directory fails twice. */
-	return open_nameless(sink) < 0 ? open_named(sink) : 0;
-}
-
-static int take_target(struct sink *sink)
-{
-	if (snprintf(sink->target, PATH_MAX, "%s", sink->path) < PATH_MAX)
-		return 0;
-	errno = ENAMETOOLONG;
-	return -1;
-}
-
+/* 0 or -1 with errno. */
 static int open_beside(struct sink *sink)
 {
 	struct stat st;
 	bool exists = stat(sink->path, &st) == 0;
 
-	if (exists && S_ISDIR(st.st_mode)) {
-		errno = EISDIR;
+	errno = exists && S_ISDIR(st.st_mode) ? EISDIR : strlen(sink->path) >= PATH_MAX ? ENAMETOOLONG : 0;
+	if (errno)
 		return -1;
-	}
 	if (exists && !S_ISREG(st.st_mode)) {
 		sink->in_place = true;
 		sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC);
 		return sink->fd < 0 ? -1 : 0;
 	}
-	if (exists && access(sink->path, W_OK) < 0)
+	strcpy(sink->target, sink->path);
+	if (exists && (access(sink->path, W_OK) < 0 || realpath(sink->path, sink->target) == NULL))
 		return -1;
-	if (exists && realpath(sink->path, sink->target) == NULL)
-		return -1;
-	if ((!exists && take_target(sink) < 0) || open_new(sink) < 0)
+	/* Overlay and network file systems refuse O_TMPFILE in several ways; a wrong directory fails twice. */
+	if (open_nameless(sink) < 0 && open_named(sink) < 0)
 		return -1;
 	if (exists)
 		fchmod(sink->fd, st.st_mode & 0777); /* the new file is this user's: no set-user-ID */
@@ -251,35 +236,28 @@ static int give_temporary_name(struct sink *sink)
 	/* link() does not replace: link under a name of our own, then rename over the old file. */
 	choose_temporary(sink);
 	char *unique = sink->temporary + strlen(sink->temporary) - 6;
-	for (unsigned i = 0; i < 1000; i++) {
+	for (unsigned i = 0; i < 1000 && !sink->named; i++) {
 		snprintf(unique, 7, "%06u", i);
-		if (linkat(AT_FDCWD, from, AT_FDCWD, sink->temporary, AT_SYMLINK_FOLLOW) == 0) {
-			sink->named = true;
-			return 0;
-		}
-		if (errno != EEXIST)
-			return -1;
+		sink->named = linkat(AT_FDCWD, from, AT_FDCWD, sink->temporary, AT_SYMLINK_FOLLOW) == 0;
+		if (!sink->named && errno != EEXIST)
+			break;
 	}
-	return -1;
+	return sink->named ? 0 : -1;
 }
 
 /* With the ending signals held, so that no temporary name outlives one. */
 static int put_in_place(struct sink *sink)
 {
 	sigset_t old;
-	int rc = 0, saved;
 
 	hold_signals(&old);
-	if (!sink->named)
-		rc = give_temporary_name(sink);
+	int rc = sink->named ? 0 : give_temporary_name(sink);
 	if (rc == 0 && sink->named) {
 		rc = rename(sink->temporary, sink->target);
-		if (rc == 0) {
-			sink->named = false;
-			doomed = NULL;
-		}
+		sink->named = rc < 0;
+		doomed = rc < 0 ? doomed : NULL;
 	}
-	saved = errno;
+	int saved = errno;
 	release_signals(&old);
 	errno = saved;
 	return rc;

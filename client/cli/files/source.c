@@ -92,14 +92,18 @@ void source_set_matrix(struct source *source, uint64_t rows, uint64_t cols)
 	source->shape[1] = cols;
 }
 
-int source_fit_matrix(struct source *source, struct opt_count rows, struct opt_count cols, char *why)
+int source_fit_matrix(struct source *s, struct opt_count rows, struct opt_count cols, char *why)
 {
-	uint64_t r, c;
+	uint64_t r = s->rank > 1 ? s->shape[s->rank - 2] : 1, c = s->rank ? s->shape[s->rank - 1] : 0;
+	int rc = 0;
 
-	int rc =
-	    dims_matrix(source->path, source->bytes, kops_dtype_size(source->dtype), rows, cols, &r, &c, why);
-	if (rc == 0)
-		source_set_matrix(source, r, c);
+	if (!s->npy)
+		rc = dims_matrix(s->path, s->bytes, kops_dtype_size(s->dtype), rows, cols, &r, &c, why);
+	else if ((rows.set && rows.value != r) || (cols.set && cols.value != c))
+		rc = why_invalid(why, "%s is %" PRIu64 "×%" PRIu64 ", which is not what -m and -n say", s->path,
+		                 r, c);
+	if (rc == 0 && !s->npy)
+		source_set_matrix(s, r, c);
 	return rc;
 }
 

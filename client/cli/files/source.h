@@ -31,7 +31,8 @@ int source_open(const char *path, struct source *ret, char *why);
 /* Allowed on one that is closed or was never opened but has fd -1. */
 void source_close(struct source *source);
 
-/* Sets a raw source's shape: to rows × cols, or to a matrix of its dtype, by dims_matrix(). */
+/* Sets a raw source's shape: to rows × cols, or to what is given of them and its size. Of .npy, both must
+ * agree. */
 void source_set_matrix(struct source *source, uint64_t rows, uint64_t cols);
 int source_fit_matrix(struct source *source, struct opt_count rows, struct opt_count cols, char *why);
 

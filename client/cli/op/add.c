@@ -10,7 +10,7 @@
 static void want_sum(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch)
 {
 	uint64_t n = elements_columns(op->y);
-	double u = element_roundoff(op->y->dtype), tiny = check_tiny_error(op->y->dtype);
+	double u = element_type(op->y->dtype)->roundoff, tiny = check_tiny_error(op->y->dtype);
 
 	elements_row(op->a, row, 0, n, want);
 	elements_row(op->b, row, 0, n, scratch);

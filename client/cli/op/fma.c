@@ -14,7 +14,7 @@ static void want_iterated(const struct check_by_row *op, uint64_t row, double *w
                           double *scratch)
 {
 	uint64_t n = elements_columns(op->y);
-	double u = element_roundoff(op->y->dtype), tiny = element_smallest(op->y->dtype);
+	double u = element_type(op->y->dtype)->roundoff, tiny = element_type(op->y->dtype)->smallest;
 	double alpha = opt_or(op->step->set.alpha, 1), beta = opt_or(op->step->set.beta, 0);
 
 	elements_row(op->a, row, 0, n, scratch);

@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #include "kops.h"
-#include "op/cases.h"
 #include "op/check.h"
 #include "options.h"
 
@@ -26,6 +25,42 @@ struct step {
 	bool accumulates;           /* out holds a matrix that the result is added to */
 	const struct elements *old; /* for the check: that matrix */
 };
+
+/* ---- problems known by their shape alone, for kops-client tune and kops-bench (shapes.c) ---- */
+
+/* Shapes of --random: extents from low to high whose product is at most `elements`. */
+struct bench_span {
+	uint64_t low[3], high[3], elements;
+};
+
+/* A part of a result of rank 2. */
+struct bench_block {
+	uint64_t row, rows, column, columns;
+};
+
+/* What is left out is as for an op that goes over elements of a matrix, such as copy. */
+struct bench_cases {
+	const char *what;     /* "softmax of rows": for -h */
+	const char *form;     /* of a shape; NULL: ROWSxCOLUMNS */
+	const char *examples; /* lines for -h */
+	const char *seed;     /* --table seed: the shapes, with commas between; the first is small */
+	unsigned n_extents;   /* 0: 2 */
+	uint64_t alone;       /* what one number leaves out; 0: the same number again */
+	uint64_t most[3];     /* extents; 0: 2^40 */
+	struct bench_span random, random_cpu; /* the CPU's ends where it takes as long as a GPU does */
+	bool counts_flops; /* judged by its FLOPs, 2 times the product of the extents; else by bytes */
+	bool is_measure;   /* what others are compared with: it has no peer */
+	/* The op's kernels that the others are compared with; NULL: a copy of as many bytes is. */
+	const char *peer_gpu, *peer_cpu;
+	bool reads_rows; /* each element comes from a whole row of the first input */
+	bool whole_rows; /* the result is checked by whole rows */
+	/* Sets views (kops_tensor() without buffer) and settings. NULL: all operands are of the shape. */
+	void (*operands)(struct step *step, kops_dtype dtype, const uint64_t *extents);
+	/* Cuts the inputs to what a block of the result comes from. NULL: the same block. */
+	void (*cut)(struct step *part, const struct bench_block *at);
+};
+
+/* ---- the ops ---- */
 
 struct operation {
 	const char *name;
@@ -92,6 +127,36 @@ int step_check(const struct step *step, struct check *ret_check);
 /* The same of operands anywhere in this process. */
 int step_check_elements(const struct step *step, const struct elements *in, const struct elements *y,
                         struct check *ret_check);
+
+/* ---- Shapes of an op ---- */
+
+#define BENCH_SHAPES_MAX 1024
+
+/* Its extents as the op's descriptor has them: rows and columns, or M, N and K. */
+struct bench_shape {
+	uint64_t extents[3];
+	char text[64]; /* "128x128x1024" */
+};
+
+struct bench_shapes {
+	struct bench_shape list[BENCH_SHAPES_MAX];
+	size_t n;
+};
+
+size_t bench_extents(const struct operation *op); /* of a shape: 2 or 3 */
+
+/* What a shape of the op is, for people: "MxNxK, or one number for a cube". */
+const char *bench_shape_form(const struct operation *op);
+
+/* Writes its text from its extents. */
+void bench_shape_name(const struct operation *op, struct bench_shape *shape);
+
+/* "S" or "S,S,…", each with all extents, "MxNxK", or one number. KOPS_E_INVALID with a sentence in why. */
+int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why);
+
+/* The op on operands of this shape, dense, without buffers. KOPS_E_INVALID when they are too large to exist. */
+int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
+                     struct step *ret_step, char *why);
 
 /* ---- For the files of the ops ---- */
 

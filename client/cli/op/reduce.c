@@ -40,8 +40,8 @@ static void want_reduced(const struct check_by_row *op, uint64_t row, double *wa
 
 	(void)scratch;
 	*want = kind == KOPS_MAX ? s.largest : s.sum * scale;
-	*bound = FEW_F32 * element_roundoff(KOPS_F32) * s.magnitudes * scale +
-	         1.01 * element_roundoff(op->y->dtype) * fabs(*want) + 2 * check_tiny_error(op->y->dtype);
+	*bound = FEW_F32 * element_type(KOPS_F32)->roundoff * s.magnitudes * scale +
+	         1.01 * element_type(op->y->dtype)->roundoff * fabs(*want) + 2 * check_tiny_error(op->y->dtype);
 	if (kind == KOPS_MAX)
 		*bound = 0;
 	else if (s.magnitudes > (double)FLT_MAX / 4)

@@ -1,11 +1,10 @@
-#include "op/shapes.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
+#include "op/operation.h"
 
 #define EXTENT_MAX (1ull << 40)
 

@@ -1,5 +1,5 @@
 /* gemm: C = alpha * op(A) * op(B) + beta * C, any dtype; sgemm is gemm for f32. */
-#include "verb/gemm.h"
+#include "verb/op.h"
 
 #include "files/dims.h"
 #include "files/source.h"

@@ -8,7 +8,10 @@
 
 /* The options of a verb of rows, with those of the op between. */
 #define OPTIONS_ROWS(...)                                                                                      \
-	OPTIONS_ROWS_COLUMNS, OPTION_DTYPE, ##__VA_ARGS__, OPTION_OUTPUT, OPTIONS_JOB, OPTIONS_END
+	OPTION(NULL, 'm', "ROWS", count, m,                                                                    \
+	       "rows of a .bin file; follows from -n and the size, or the file is square"),                    \
+	    OPTION(NULL, 'n', "COLS", count, n, "columns of a .bin file; follows from -m and the size"),       \
+	    OPTION_DTYPE, ##__VA_ARGS__, OPTION_OUTPUT, OPTIONS_JOB, OPTIONS_END
 
 /* Of their help: what files they take, and after it what follows for all verbs of ops, before the examples. */
 #define VERB_HELP_FILE                                                                                         \
@@ -34,5 +37,18 @@ int verb_op_as(struct cli *cli, const struct operation *op, char **files);
 
 /* An operation's fit(): -m and -n say what the first file is. */
 int verb_op_fit_rows(struct cli *cli, struct source *const *sources);
+
+/* ---- gemm.c ---- */
+
+#define GEMM_SETTINGS                                                                                          \
+	OPTION("alpha", 0, "X", real, op.alpha, "factor of the product; default 1"),                           \
+	    OPTION("beta", 0, "X", real, op.beta, "factor of the old C; default 1 with -c"),                   \
+	    OPTION("precision", 0, "P", precision, op.precision,                                               \
+	           "what kernels may do to f32: f32 (default), ieee (FMA only), tf32, bf16")
+
+extern const struct command command_gemm, command_sgemm;
+
+/* The operation's fit(): raw files have the shapes that -m, -n, -k and the other files leave them. */
+int gemm_fit(struct cli *cli, struct source *const *sources);
 
 #endif

@@ -9,17 +9,13 @@ static int open_source(struct cli *cli, const struct jobfile_value *line, struct
 
 	if (source_open(line->path, s, cli->why) < 0)
 		return CLI_FAILED;
-	if (!s->npy) {
-		s->dtype = said->dtype ? said->dtype : KOPS_F32;
-		if (source_fit_matrix(s, said->m, said->n, cli->why) < 0)
-			return cli_fail(cli, CLI_FAILED, "%s (here: rows=, cols= after the name)", cli->why);
-	} else if (said->dtype && said->dtype != s->dtype) {
+	if (s->npy && said->dtype && said->dtype != s->dtype)
 		return cli_fail(cli, CLI_FAILED, "%s holds %s, not %s", line->path, element_type_name(s->dtype),
 		                element_type_name(said->dtype));
-	} else if (said->m.set || said->n.set) {
-		return cli_fail(cli, CLI_FAILED, "%s tells its shape itself; rows= and cols= are for raw files",
-		                line->path);
-	}
+	if (!s->npy)
+		s->dtype = said->dtype ? said->dtype : KOPS_F32;
+	if (source_fit_matrix(s, said->m, said->n, cli->why) < 0)
+		return cli_fail(cli, CLI_FAILED, "%s (here: rows=, cols= after the name)", cli->why);
 	return CLI_OK;
 }
 

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "files/element.h"
-#include "op/shapes.h"
 #include "random.h"
 #include "show.h"
 #include "verb/commands.h"
@@ -23,8 +22,7 @@ struct lesson {
 	const struct bench_shape *shape;
 	enum place place;
 	unsigned jobs;
-	bool learning;
-	char device[32], kernel[64], why[128]; /* of the last job */
+	kops_job *job; /* the last one */
 };
 
 /* NULL: the op has fewer. */
@@ -85,6 +83,11 @@ static int make_operands(struct lesson *l)
 	return rc;
 }
 
+static const kops_op_receipt *last_op(const struct lesson *l)
+{
+	return kops_receipt_op(kops_job_receipt(l->job), 0);
+}
+
 static int send_job(struct lesson *l)
 {
 	const struct opt_count ops = l->cli->flags.launches;
@@ -97,13 +100,9 @@ static int send_job(struct lesson *l)
 	int rc = task_send(l->cli, steps, n, l->cli->flags.device, &job);
 	if (rc != CLI_OK)
 		return rc;
-	const kops_op_receipt *op = kops_receipt_op(kops_job_receipt(job), 0);
+	kops_job_free(l->job);
+	l->job = job;
 	l->jobs++;
-	l->learning = op->learning;
-	snprintf(l->device, sizeof(l->device), "%s", kops_job_receipt(job)->device);
-	snprintf(l->kernel, sizeof(l->kernel), "%s", op->kernel);
-	snprintf(l->why, sizeof(l->why), "%s", op->why);
-	kops_job_free(job);
 	return CLI_OK;
 }
 
@@ -114,34 +113,42 @@ static int teach(struct lesson *l)
 	do {
 		if (rc == CLI_OK)
 			rc = send_job(l);
-	} while (rc == CLI_OK && l->learning && l->jobs < JOBS_MAX);
-	if (rc == CLI_OK && !l->learning && l->jobs > 1) /* what the others settled on */
+	} while (rc == CLI_OK && last_op(l)->learning && l->jobs < JOBS_MAX);
+	if (rc == CLI_OK && !last_op(l)->learning && l->jobs > 1) /* what the others settled on */
 		rc = send_job(l);
+	return rc;
+}
+
+static void lesson_end(struct lesson *l)
+{
 	for (unsigned i = 0; i < OPERANDS; i++)
 		if (operand(&l->step, i))
 			kops_free(operand(&l->step, i)->buffer);
-	return rc;
+	kops_job_free(l->job);
 }
 
 /* ---- Reports ---- */
 
 static void report(const struct lesson *l, struct json *json)
 {
+	const char *device = kops_job_receipt(l->job)->device;
+	const kops_op_receipt *op = last_op(l);
+
 	if (!l->cli->flags.json) {
 		printf("%s %s %s, %s, on %s: %s after %u job%s%s (%s)\n", l->step.op->name,
-		       element_type_name(l->step.in[0].dtype), l->shape->text, places[l->place], l->device,
-		       l->kernel, l->jobs, l->jobs == 1 ? "" : "s", l->learning ? ", still learning" : "",
-		       l->why);
+		       element_type_name(l->step.in[0].dtype), l->shape->text, places[l->place], device,
+		       op->kernel, l->jobs, l->jobs == 1 ? "" : "s", op->learning ? ", still learning" : "",
+		       op->why);
 		return;
 	}
 	json_object(json, NULL);
 	json_text(json, "shape", l->shape->text);
 	json_text(json, "memory", places[l->place]);
-	json_text(json, "device", l->device);
-	json_text(json, "kernel", l->kernel);
-	json_text(json, "why", l->why);
+	json_text(json, "device", device);
+	json_text(json, "kernel", op->kernel);
+	json_text(json, "why", op->why);
 	json_count(json, "jobs", l->jobs);
-	json_bool(json, "settled", !l->learning);
+	json_bool(json, "settled", !op->learning);
 	json_close_object(json);
 }
 
@@ -154,14 +161,13 @@ static void store_transposed(kops_view *view)
 	view->strides[1] = (int64_t)view->shape[0];
 }
 
-static int prepare(struct lesson *l, const struct operation *op, enum place place)
+static int prepare(struct lesson *l, const struct operation *op)
 {
 	struct cli *cli = l->cli;
 	const struct flags *flags = &cli->flags;
 
 	if (bench_shape_step(op, flags->dtype ? flags->dtype : KOPS_F32, l->shape, &l->step, cli->why) < 0)
 		return CLI_USAGE;
-	l->place = place;
 	l->step.set.precision = flags->op.precision;
 	if (flags->trans_a)
 		store_transposed(&l->step.in[0]);
@@ -176,13 +182,15 @@ static int teach_all(struct cli *cli, const struct operation *op, const struct b
 	int rc = CLI_OK;
 
 	for (size_t i = 0; i < shapes->n * PLACES && rc == CLI_OK; i++) {
-		struct lesson l = {.cli = cli, .shape = &shapes->list[i / PLACES]};
+		struct lesson l = {.cli = cli, .shape = &shapes->list[i / PLACES], .place = i % PLACES};
 
-		rc = prepare(&l, op, (enum place)(i % PLACES));
-		if (rc == CLI_OK)
-			rc = teach(&l);
+		rc = prepare(&l, op);
+		if (rc != CLI_OK)
+			return rc;
+		rc = teach(&l);
 		if (rc == CLI_OK)
 			report(&l, json);
+		lesson_end(&l);
 	}
 	return rc;
 }
