@@ -41,7 +41,7 @@ struct settings {
 };
 
 struct flags {
-	bool help, json, quiet, check;
+	bool help, version, json, quiet, check;
 	const char *socket, *output, *device, *accumulate; /* NULL: not given */
 	struct opt_count m, n, k;
 	struct settings op;
@@ -86,11 +86,6 @@ struct option_row {
 		name, letter, argument, &options_##type, offsetof(struct flags, member), help                  \
 	}
 
-/* Of every verb; options_parse() takes these without being told. */
-#define OPTIONS_ALWAYS                                                                                         \
-	OPTION("socket", 0, "PATH", text, socket,                                                              \
-	       "kopsd's socket; default $KOPS_SOCKET, else /run/kopsd/kopsd.sock"),                            \
-	    OPTION("help", 'h', NULL, switch, help, "show this text")
 #define OPTION_JSON OPTION("json", 0, NULL, switch, json, "print one JSON document (\"schema\": 1) on stdout")
 #define OPTION_TIMEOUT                                                                                         \
 	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
@@ -117,10 +112,15 @@ struct option_row {
 #define OPTION_OUTPUT                                                                                          \
 	OPTION("output", 'o', "FILE", text, output,                                                            \
 	       "write the result: c.npy as NumPy does, names such as c.bin as raw elements")
-#define OPTIONS_END                                                                                            \
+#define SETTINGS_END                                                                                           \
 	{                                                                                                      \
 		0                                                                                              \
 	}
+/* With those of every command. */
+#define OPTIONS_END                                                                                            \
+	OPTION("socket", 0, "PATH", text, socket,                                                              \
+	       "kopsd's socket; default $KOPS_SOCKET, else /run/kopsd/kopsd.sock"),                            \
+	    OPTION("help", 'h', NULL, switch, help, "show this text"), SETTINGS_END
 
 /*
  * Fills *flags from argv[1…], defaults first, and moves the other arguments to the front: *ret_argv and

@@ -87,8 +87,8 @@ static int look_up(const struct line *line, const char *name, unsigned *ret_inde
 }
 
 static const struct option_row load_settings[] = {OPTION_DTYPE, OPTION("rows", 0, "N", count, m, ""),
-                                                  OPTION("cols", 0, "N", count, n, ""), OPTIONS_END};
-static const struct option_row op_settings[] = {OPTION_KERNEL, OPTIONS_END};
+                                                  OPTION("cols", 0, "N", count, n, ""), SETTINGS_END};
+static const struct option_row op_settings[] = {OPTION_KERNEL, SETTINGS_END};
 
 static const struct option_row *find_setting(const struct operation *op, const char *name)
 {
@@ -180,8 +180,7 @@ static int parse_right(struct line *line, struct jobfile_value *value)
 	value->op = operation_by_name(line->words[2]);
 	if (value->op)
 		return parse_op(line, value);
-	return LINE_ERROR(line, "'%s' is not load, %s", line->words[2],
-	                  operation_names(NULL, names, sizeof(names)));
+	return LINE_ERROR(line, "'%s' is not load, %s", line->words[2], operation_names(names, sizeof(names)));
 }
 
 static int parse_value(struct line *line)

@@ -41,7 +41,7 @@ static const struct option_row settings[] = {
     OPTION("alpha", 0, "X", real, op.alpha, "factor of each step; default 1"),
     OPTION("beta", 0, "X", real, op.beta, "what each step adds; default 0"),
     OPTION("steps", 0, "N", count32, op.steps, "how many; default 1"),
-    OPTIONS_END,
+    SETTINGS_END,
 };
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)

@@ -212,7 +212,7 @@ static int check(const struct step *step, const struct elements *in, const struc
 	return 0;
 }
 
-static const struct option_row settings[] = {GEMM_SETTINGS, OPTIONS_END};
+static const struct option_row settings[] = {GEMM_SETTINGS, SETTINGS_END};
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
 {

@@ -25,20 +25,14 @@ const struct operation *operation_by_name(const char *name)
 	return NULL;
 }
 
-const char *operation_names(bool (*wanted)(const struct operation *op), char *text, size_t room)
+const char *operation_names(char *text, size_t room)
 {
-	size_t last = 0, used = 0;
+	size_t used = 0;
 
-	for (size_t i = 0; i < OPERATIONS; i++)
-		last = wanted == NULL || wanted(operations[i]) ? i : last;
-	text[0] = '\0';
-	for (size_t i = 0; i < OPERATIONS && used < room; i++)
-		if (wanted == NULL || wanted(operations[i]))
-			used += (size_t)snprintf(text + used, room - used, "%s%s",
-			                         used == 0   ? ""
-			                         : i == last ? " or "
-			                                     : ", ",
-			                         operations[i]->name);
+	for (size_t i = 0; i < OPERATIONS && used < room; i++) {
+		const char *between = i == 0 ? "" : i + 1 < OPERATIONS ? ", " : " or ";
+		used += (size_t)snprintf(text + used, room - used, "%s%s", between, operations[i]->name);
+	}
 	return text;
 }
 

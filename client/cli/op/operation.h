@@ -112,8 +112,8 @@ enum {
 const struct operation *operation_at(size_t index);
 const struct operation *operation_by_name(const char *name); /* NULL: there is none */
 
-/* "gemm, softmax or add": those that are wanted, all for NULL. Returns text. */
-const char *operation_names(bool (*wanted)(const struct operation *op), char *text, size_t room);
+/* "gemm, softmax or add". Returns text. */
+const char *operation_names(char *text, size_t room);
 
 struct step step_of(const struct operation *op);
 struct step step_copy(kops_view from, kops_view to);

@@ -79,7 +79,7 @@ static const struct option_type options_kind = {.takes = "sum, max or mean", .wo
 
 #define SETTINGS OPTION("kind", 0, "KIND", kind, op.kind, "sum (default), max or mean")
 
-static const struct option_row settings[] = {SETTINGS, OPTIONS_END};
+static const struct option_row settings[] = {SETTINGS, SETTINGS_END};
 static const struct option_row options[] = {OPTIONS_ROWS(SETTINGS)};
 
 static const struct command verb = {

@@ -42,7 +42,7 @@ static int enqueue(kops_job *job, const struct step *s)
 	OPTION("scale", 0, "X", real, op.scale, "multiply the input by X first; default 1"),                   \
 	    OPTION("log", 0, NULL, switch, op.log, "the logarithm of the softmax")
 
-static const struct option_row settings[] = {SETTINGS, OPTIONS_END};
+static const struct option_row settings[] = {SETTINGS, SETTINGS_END};
 static const struct option_row options[] = {OPTIONS_ROWS(SETTINGS)};
 
 static const struct command verb = {
