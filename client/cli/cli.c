@@ -14,7 +14,7 @@ int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	memcpy(cli->why, text, sizeof(text));
+	strcpy(cli->why, text);
 	return (int)code;
 }
 

@@ -16,12 +16,14 @@
 
 int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...)
 {
+	char text[CLI_WHY_BYTES];
 	va_list args;
 
 	va_start(args, format);
-	if (why)
-		vsnprintf(why, CLI_WHY_BYTES, format, args);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	if (why)
+		strcpy(why, text);
 	return KOPS_E_INVALID;
 }
 

@@ -12,7 +12,8 @@
 
 #define CLI_WHY_BYTES 1024 /* room for the sentence that tells people what went wrong */
 
-/* Writes that sentence, for code that has no struct cli, and returns KOPS_E_INVALID. why may be NULL. */
+/* Writes that sentence, for code that has no struct cli, and returns KOPS_E_INVALID. why may be NULL, or an
+ * argument. */
 int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 struct opt_count {
@@ -100,14 +101,13 @@ struct option_row {
 #define OPTION_PRECISION                                                                                       \
 	OPTION("precision", 0, "P", precision, op.precision,                                                   \
 	       "f32 (default), ieee (FMA only), tf32 or bf16: what a kernel may do to f32 input")
-#define OPTION_CHECK                                                                                           \
-	OPTION("check", 0, NULL, switch, check,                                                                \
-	       "compute it again here in float64 and compare; exit 5 if it differs")
 /* Verbs that compute; OPTIONS_JOB: one op. */
 #define OPTIONS_RUN                                                                                            \
 	OPTION_DEVICE, OPTION("priority", 0, "P", priority, priority, "normal (default), high or low"),        \
-	    OPTION_TIMEOUT, OPTION_CHECK, OPTION_JSON,                                                         \
-	    OPTION("quiet", 'q', NULL, switch, quiet, "no receipt on stderr")
+	    OPTION_TIMEOUT,                                                                                    \
+	    OPTION("check", 0, NULL, switch, check,                                                            \
+	           "compute it again here in float64 and compare; exit 5 if it differs"),                      \
+	    OPTION_JSON, OPTION("quiet", 'q', NULL, switch, quiet, "no receipt on stderr")
 #define OPTIONS_JOB OPTION_KERNEL, OPTIONS_RUN
 #define OPTION_OUTPUT                                                                                          \
 	OPTION("output", 'o', "FILE", text, output,                                                            \

@@ -14,13 +14,9 @@ struct line {
 	struct jobfile *file;
 	unsigned number;
 	char *words[WORDS_MAX];
-	bool quoted[WORDS_MAX]; /* a file name, whatever it looks like */
 	size_t n;
 	char *why;
 };
-
-#define LINE_ERROR(line, format, ...)                                                                          \
-	why_invalid((line)->why, "%s:%u: " format, (line)->file->path, (line)->number, ##__VA_ARGS__)
 
 static bool is_name(const char *word)
 {
@@ -40,10 +36,9 @@ static int cut_word(struct line *line, char **text)
 	char *start = *text + quoted, *end = start + strcspn(start, ends);
 
 	if (line->n == WORDS_MAX)
-		return LINE_ERROR(line, "more than %d words", WORDS_MAX);
+		return why_invalid(line->why, "more than %d words", WORDS_MAX);
 	if (quoted && *end == '\0')
-		return LINE_ERROR(line, "a quotation mark is missing at the end of %s", start);
-	line->quoted[line->n] = quoted;
+		return why_invalid(line->why, "a quotation mark is missing at the end of %s", start);
 	if (line->n == 1 && *start == '=')
 		end = start; /* x =load … */
 	else
@@ -79,9 +74,9 @@ static int look_up(const struct line *line, const char *name, unsigned *ret_inde
 	int index = find(line->file, name);
 
 	if (index < 0 && (strchr(name, '.') || strchr(name, '/')))
-		return LINE_ERROR(line, "'%s' is no value; load a file first: x = load %s", name, name);
+		return why_invalid(line->why, "'%s' is no value; load a file first: x = load %s", name, name);
 	if (index < 0)
-		return LINE_ERROR(line, "no value is named '%s' above this line", name);
+		return why_invalid(line->why, "no value is named '%s' above this line", name);
 	*ret_index = (unsigned)index;
 	return 0;
 }
@@ -101,7 +96,7 @@ static const struct option_row *find_setting(const struct operation *op, const c
 static int parse_setting(struct line *line, struct jobfile_value *value, char *word)
 {
 	const struct operation *op = value->op;
-	char *text = strchr(word, '='), reason[CLI_WHY_BYTES / 2];
+	char *text = strchr(word, '=');
 
 	*text++ = '\0';
 	if (op && op->accumulates && strcmp(word, "c") == 0) {
@@ -110,13 +105,8 @@ static int parse_setting(struct line *line, struct jobfile_value *value, char *w
 	}
 	const struct option_row *row = find_setting(op, word);
 	if (row == NULL)
-		return LINE_ERROR(line, "%s has no setting '%s'", op ? op->name : "load", word);
-	int rc = options_set(row, word, text, &value->flags, line->why);
-	if (rc < 0) {
-		snprintf(reason, sizeof(reason), "%.*s", (int)sizeof(reason) - 1, line->why);
-		return LINE_ERROR(line, "%s", reason);
-	}
-	return 0;
+		return why_invalid(line->why, "%s has no setting '%s'", op ? op->name : "load", word);
+	return options_set(row, word, text, &value->flags, line->why);
 }
 
 /* NAME or NAME' */
@@ -125,8 +115,8 @@ static int parse_operand(struct line *line, struct jobfile_value *value, unsigne
 	size_t n = strlen(word);
 
 	if (i == value->op->n_inputs)
-		return LINE_ERROR(line, "%s takes %u operand%s; '%s' is one too many", value->op->name, i,
-		                  i == 1 ? "" : "s", word);
+		return why_invalid(line->why, "%s takes %u operand%s; '%s' is one too many", value->op->name, i,
+		                   i == 1 ? "" : "s", word);
 	value->operands[i].transposed = n > 1 && word[n - 1] == '\'';
 	if (value->operands[i].transposed)
 		word[n - 1] = '\0';
@@ -145,10 +135,10 @@ static int parse_op(struct line *line, struct jobfile_value *value)
 			return rc;
 	}
 	if (n < value->op->n_inputs)
-		return LINE_ERROR(line, "%s takes %u operand%s, got %u", value->op->name, value->op->n_inputs,
-		                  value->op->n_inputs == 1 ? "" : "s", n);
+		return why_invalid(line->why, "%s takes %u operand%s, got %u", value->op->name,
+		                   value->op->n_inputs, value->op->n_inputs == 1 ? "" : "s", n);
 	if (value->op->accumulates && value->flags.op.beta.set && !value->has_old)
-		return LINE_ERROR(line, "beta= needs c=NAME, the matrix that it multiplies");
+		return why_invalid(line->why, "beta= needs c=NAME, the matrix that it multiplies");
 	return 0;
 }
 
@@ -157,14 +147,14 @@ static int parse_load(struct line *line, struct jobfile_value *value)
 	int rc = 0;
 
 	if (line->n < 4 || line->words[3][0] == '\0')
-		return LINE_ERROR(line, "load takes a file");
+		return why_invalid(line->why, "load takes a file");
 	value->path = line->words[3];
 	for (size_t i = 4; i < line->n && rc == 0; i++) {
 		char *word = line->words[i];
-		if (line->quoted[i] || strchr(word, '=') == NULL)
-			return LINE_ERROR(
-			    line, "load takes one file; '%s' is one too many (\"quote\" names with blanks)",
-			    word);
+		if (strchr(word, '=') == NULL)
+			return why_invalid(
+			    line->why,
+			    "load takes one file; '%s' is one too many (\"quote\" names with blanks)", word);
 		rc = parse_setting(line, value, word);
 	}
 	return rc;
@@ -180,7 +170,8 @@ static int parse_right(struct line *line, struct jobfile_value *value)
 	value->op = operation_by_name(line->words[2]);
 	if (value->op)
 		return parse_op(line, value);
-	return LINE_ERROR(line, "'%s' is not load, %s", line->words[2], operation_names(names, sizeof(names)));
+	return why_invalid(line->why, "'%s' is not load, %s", line->words[2],
+	                   operation_names(names, sizeof(names)));
 }
 
 static int parse_value(struct line *line)
@@ -191,16 +182,16 @@ static int parse_value(struct line *line)
 	int before = find(file, name);
 
 	if (!is_name(name))
-		return LINE_ERROR(line,
-		                  "'%s' is no name: up to %d letters, digits and _, starting with a letter",
-		                  name, JOBFILE_NAME_BYTES - 1);
+		return why_invalid(line->why,
+		                   "'%s' is no name: up to %d letters, digits and _, starting with a letter",
+		                   name, JOBFILE_NAME_BYTES - 1);
 	if (before >= 0)
-		return LINE_ERROR(line, "'%s' has a value since line %u; take another name", name,
-		                  file->values[before].line);
+		return why_invalid(line->why, "'%s' has a value since line %u; take another name", name,
+		                   file->values[before].line);
 	if (line->n < 3)
-		return LINE_ERROR(line, "nothing after '%s ='", name);
+		return why_invalid(line->why, "nothing after '%s ='", name);
 	if (file->n_values == JOBFILE_VALUES_MAX)
-		return LINE_ERROR(line, "more than %d values", JOBFILE_VALUES_MAX);
+		return why_invalid(line->why, "more than %d values", JOBFILE_VALUES_MAX);
 	snprintf(value.name, sizeof(value.name), "%s", name);
 	int rc = parse_right(line, &value);
 	if (rc == 0)
@@ -214,9 +205,9 @@ static int parse_save(struct line *line)
 	struct jobfile_save save = {.line = line->number, .path = line->words[2]};
 
 	if (line->n != 3 || save.path[0] == '\0')
-		return LINE_ERROR(line, "save takes a value and a file: save y y.npy");
+		return why_invalid(line->why, "save takes a value and a file: save y y.npy");
 	if (file->n_saves == JOBFILE_SAVES_MAX)
-		return LINE_ERROR(line, "more than %d saved values", JOBFILE_SAVES_MAX);
+		return why_invalid(line->why, "more than %d saved values", JOBFILE_SAVES_MAX);
 	int rc = look_up(line, line->words[1], &save.value);
 	if (rc == 0)
 		file->saves[file->n_saves++] = save;
@@ -234,7 +225,7 @@ static int parse_line(struct jobfile *file, unsigned number, char *text, char *w
 		return parse_value(&line);
 	if (strcmp(line.words[0], "save") == 0)
 		return parse_save(&line);
-	return LINE_ERROR(&line, "expected 'NAME = …' or 'save NAME FILE', not '%s'", line.words[0]);
+	return why_invalid(why, "expected 'NAME = …' or 'save NAME FILE', not '%s'", line.words[0]);
 }
 
 static int parse_lines(struct jobfile *file, char *why)
@@ -248,9 +239,8 @@ static int parse_lines(struct jobfile *file, char *why)
 		size_t n = strlen(line);
 		if (n > 0 && line[n - 1] == '\r')
 			line[n - 1] = '\0';
-		int rc = parse_line(file, number, line, why);
-		if (rc < 0)
-			return rc;
+		if (parse_line(file, number, line, why) < 0)
+			return why_invalid(why, "%s:%u: %s", file->path, number, why);
 	}
 	if (file->n_values == 0)
 		return why_invalid(why, "%s: nothing to do; a first line might be: x = load x.npy", file->path);

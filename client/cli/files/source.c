@@ -15,14 +15,10 @@
 
 static int read_npy(struct source *s, const unsigned char *head, size_t len, uint64_t file_bytes, char *why)
 {
-	char reason[CLI_WHY_BYTES / 2];
 	struct npy_header h;
 
-	int rc = npy_parse(head, len, &h, why);
-	if (rc < 0) {
-		snprintf(reason, sizeof(reason), "%.*s", (int)sizeof(reason) - 1, why);
-		return why_invalid(why, "cannot use %s: %s", s->path, reason);
-	}
+	if (npy_parse(head, len, &h, why) < 0)
+		return why_invalid(why, "cannot use %s: %s", s->path, why);
 	if (h.bytes != file_bytes - h.offset)
 		return why_invalid(
 		    why, "%s is %s: it has %" PRIu64 " bytes of elements; its header needs %" PRIu64, s->path,

@@ -106,7 +106,7 @@ int check_by_row(const struct check_by_row *op, struct check *ret_check)
 	uint64_t cost = elements_columns(op->a) > columns ? elements_columns(op->a) : columns;
 	struct check_sample s =
 	    check_sample_rows(elements_rows(op->y), (double)cost, (double)ELEMENT_BUDGET, &c);
-	double *room = malloc((4 * columns + 1) * sizeof(*room));
+	double *room = malloc((3 * columns + cost + 1) * sizeof(*room));
 	double *want = room, *bound = room + columns, *got = room + 2 * columns, *scratch = room + 3 * columns;
 	double largest = element_type(op->y->dtype)->largest;
 

@@ -65,7 +65,7 @@ double check_sum_growth(uint64_t n);
  */
 double check_tiny_error(kops_dtype dtype);
 
-/* Fills what row `row` of y ought to be and how far from it each element may lie. */
+/* What row `row` of y ought to be, and how far from it each element may lie; scratch has room for one of a. */
 struct check_by_row {
 	const struct step *step;
 	const struct elements *a, *b, *y;

@@ -6,45 +6,27 @@
 #include "op/operation.h"
 #include "verb/op.h"
 
-#define PIECE   1024 /* elements of a row at a time */
-#define FEW_F32 16   /* roundings of f32: kernels add some hundred terms before float64 takes over */
+#define FEW_F32 16 /* roundings of f32: kernels add some hundred terms before float64 takes over */
 
-struct sums {
-	double sum, magnitudes, largest;
-};
-
-static struct sums sums_of_row(const struct elements *x, uint64_t row)
-{
-	struct sums s = {.largest = -(double)INFINITY};
-	uint64_t columns = elements_columns(x);
-	double piece[PIECE];
-
-	for (uint64_t first = 0; first < columns; first += PIECE) {
-		uint64_t n = columns - first < PIECE ? columns - first : PIECE;
-		elements_row(x, row, first, n, piece);
-		for (uint64_t i = 0; i < n; i++) {
-			s.sum += piece[i];
-			s.magnitudes += fabs(piece[i]);
-			s.largest = piece[i] > s.largest || isnan(piece[i]) ? piece[i] : s.largest;
-		}
-	}
-	return s;
-}
-
-static void want_reduced(const struct check_by_row *op, uint64_t row, double *want, double *bound,
-                         double *scratch)
+static void want_reduced(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *x)
 {
 	kops_reduction kind = op->step->set.kind;
-	struct sums s = sums_of_row(op->a, row);
-	double n = (double)elements_columns(op->a), scale = kind == KOPS_MEAN ? 1 / n : 1;
+	uint64_t n = elements_columns(op->a);
+	double scale = kind == KOPS_MEAN ? 1 / (double)n : 1, sum = 0, magnitudes = 0,
+	       largest = -(double)INFINITY;
 
-	(void)scratch;
-	*want = kind == KOPS_MAX ? s.largest : s.sum * scale;
-	*bound = FEW_F32 * element_type(KOPS_F32)->roundoff * s.magnitudes * scale +
+	elements_row(op->a, row, 0, n, x);
+	for (uint64_t i = 0; i < n; i++) {
+		sum += x[i];
+		magnitudes += fabs(x[i]);
+		largest = x[i] > largest || isnan(x[i]) ? x[i] : largest;
+	}
+	*want = kind == KOPS_MAX ? largest : sum * scale;
+	*bound = FEW_F32 * element_type(KOPS_F32)->roundoff * magnitudes * scale +
 	         1.01 * element_type(op->y->dtype)->roundoff * fabs(*want) + 2 * check_tiny_error(op->y->dtype);
 	if (kind == KOPS_MAX)
 		*bound = 0;
-	else if (s.magnitudes > (double)FLT_MAX / 4)
+	else if (magnitudes > (double)FLT_MAX / 4)
 		*bound = (double)INFINITY; /* parts may overflow on their way */
 }
 
