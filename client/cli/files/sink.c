@@ -16,24 +16,21 @@
 #include "files/transfer.h"
 
 struct sink {
-	const char *path;      /* as the user wrote it */
-	char target[PATH_MAX]; /* where it is put: symbolic links are resolved, or it replaces one */
-	char temporary[PATH_MAX + 32];
+	const char *path;              /* as the user wrote it */
+	char target[PATH_MAX];         /* where it is put: symbolic links are resolved */
+	char temporary[PATH_MAX + 32]; /* beside that; "": there is none */
 	int fd;
 	bool npy;
-	bool in_place; /* no regular file: no temporary, no rename */
-	bool named;    /* `temporary` exists */
+	struct sink *next; /* of those with a temporary name */
 };
 
-/* What a signal handler must remove; set and cleared with those signals blocked. */
-static char *volatile doomed;
+/* Whose temporary names a signal handler must remove; changed with those signals blocked. */
+static struct sink *volatile doomed;
 
 static void remove_doomed(int signal_number)
 {
-	char *path = doomed;
-
-	if (path)
-		unlink(path);
+	for (struct sink *sink = doomed; sink; sink = sink->next)
+		unlink(sink->temporary);
 	raise(signal_number); /* SA_RESETHAND: the default action, once this returns */
 }
 
@@ -66,48 +63,44 @@ static void release_signals(const sigset_t *old)
 	sigprocmask(SIG_SETMASK, old, NULL);
 }
 
-/* "dir/" of the target, "" for the working directory; its length. */
-static int directory_length(const char *target)
+/* Opens a file beside the target. 0 or -1 with errno. */
+static int open_temporary(struct sink *sink)
 {
-	const char *slash = strrchr(target, '/');
-
-	return slash ? (int)(slash - target + 1) : 0;
-}
-
-static void choose_temporary(struct sink *sink)
-{
-	int dir = directory_length(sink->target);
-
-	snprintf(sink->temporary, sizeof(sink->temporary), "%.*s.kops-%ld.XXXXXX", dir, sink->target,
-	         (long)getpid());
-}
-
-static int open_nameless(struct sink *sink)
-{
-	char dir[PATH_MAX];
-	int length = directory_length(sink->target);
-
-	snprintf(dir, sizeof(dir), "%.*s", length ? length : 1, length ? sink->target : ".");
-	sink->fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-	return sink->fd < 0 ? -1 : 0;
-}
-
-static int open_named(struct sink *sink)
-{
+	const char *slash = strrchr(sink->target, '/');
+	int dir = slash ? (int)(slash - sink->target + 1) : 0;
 	mode_t mask = umask(0);
 	sigset_t old;
 
 	umask(mask);
-	choose_temporary(sink);
+	snprintf(sink->temporary, sizeof(sink->temporary), "%.*s.kops-%ld.XXXXXX", dir, sink->target,
+	         (long)getpid());
 	hold_signals(&old);
 	sink->fd = mkostemp(sink->temporary, O_CLOEXEC);
 	if (sink->fd >= 0) {
-		sink->named = true;
-		doomed = sink->temporary;
-		fchmod(sink->fd, 0666 & ~mask);
+		sink->next = doomed;
+		doomed = sink;
 	}
 	release_signals(&old);
-	return sink->fd < 0 ? -1 : 0;
+	return sink->fd < 0 ? -1 : fchmod(sink->fd, 0666 & ~mask);
+}
+
+/* Gives the temporary name up: by rename() to the target, or removal. 0 or -1 with errno. */
+static int end_temporary(struct sink *sink, bool keep)
+{
+	struct sink *volatile *at = &doomed;
+	sigset_t old;
+
+	while (*at && *at != sink)
+		at = (struct sink *volatile *)&(*at)->next;
+	if (*at == NULL)
+		return 0;
+	hold_signals(&old);
+	int rc = keep ? rename(sink->temporary, sink->target) : unlink(sink->temporary), saved = errno;
+	if (rc == 0 || !keep)
+		*at = sink->next;
+	release_signals(&old);
+	errno = saved;
+	return rc;
 }
 
 /* 0 or -1 with errno. */
@@ -120,15 +113,13 @@ static int open_beside(struct sink *sink)
 	if (errno)
 		return -1;
 	if (exists && !S_ISREG(st.st_mode)) {
-		sink->in_place = true;
 		sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC);
 		return sink->fd < 0 ? -1 : 0;
 	}
 	strcpy(sink->target, sink->path);
 	if (exists && (access(sink->path, W_OK) < 0 || realpath(sink->path, sink->target) == NULL))
 		return -1;
-	/* Overlay and network file systems refuse O_TMPFILE in several ways; a wrong directory fails twice. */
-	if (open_nameless(sink) < 0 && open_named(sink) < 0)
+	if (open_temporary(sink) < 0)
 		return -1;
 	if (exists)
 		fchmod(sink->fd, st.st_mode & 0777); /* the new file is this user's: no set-user-ID */
@@ -170,18 +161,11 @@ struct sink *sink_open(const char *path, kops_dtype dtype, char *why)
 
 void sink_close(struct sink *sink)
 {
-	sigset_t old;
-
 	if (sink == NULL)
 		return;
+	end_temporary(sink, false);
 	if (sink->fd >= 0)
 		close(sink->fd);
-	hold_signals(&old);
-	if (sink->named)
-		unlink(sink->temporary);
-	if (doomed == sink->temporary)
-		doomed = NULL;
-	release_signals(&old);
 	free(sink);
 }
 
@@ -224,45 +208,6 @@ int sink_write_raw(int fd, const char *path, const struct elements *e)
 	return transfer_write(fd, path, e->data, elements_count(e) * kops_dtype_size(e->dtype));
 }
 
-static int give_temporary_name(struct sink *sink)
-{
-	char from[64];
-
-	snprintf(from, sizeof(from), "/proc/self/fd/%d", sink->fd);
-	if (linkat(AT_FDCWD, from, AT_FDCWD, sink->target, AT_SYMLINK_FOLLOW) == 0)
-		return 0;
-	if (errno != EEXIST)
-		return -1;
-	/* link() does not replace: link under a name of our own, then rename over the old file. */
-	choose_temporary(sink);
-	char *unique = sink->temporary + strlen(sink->temporary) - 6;
-	for (unsigned i = 0; i < 1000 && !sink->named; i++) {
-		snprintf(unique, 7, "%06u", i);
-		sink->named = linkat(AT_FDCWD, from, AT_FDCWD, sink->temporary, AT_SYMLINK_FOLLOW) == 0;
-		if (!sink->named && errno != EEXIST)
-			break;
-	}
-	return sink->named ? 0 : -1;
-}
-
-/* With the ending signals held, so that no temporary name outlives one. */
-static int put_in_place(struct sink *sink)
-{
-	sigset_t old;
-
-	hold_signals(&old);
-	int rc = sink->named ? 0 : give_temporary_name(sink);
-	if (rc == 0 && sink->named) {
-		rc = rename(sink->temporary, sink->target);
-		sink->named = rc < 0;
-		doomed = rc < 0 ? doomed : NULL;
-	}
-	int saved = errno;
-	release_signals(&old);
-	errno = saved;
-	return rc;
-}
-
 int sink_write(struct sink *sink, const struct elements *e, char *why)
 {
 	char header[256];
@@ -271,8 +216,8 @@ int sink_write(struct sink *sink, const struct elements *e, char *why)
 
 	if (rc == 0)
 		rc = sink_write_raw(sink->fd, sink->path, e);
-	if (rc == 0 && !sink->in_place)
-		rc = put_in_place(sink);
+	if (rc == 0)
+		rc = end_temporary(sink, true);
 	if (rc == 0)
 		return 0;
 	why_invalid(why, "cannot write %s: %s", sink->path, strerror(errno));

@@ -1,7 +1,6 @@
 /*
  * sink.h: the file of -o. It comes into being under its name complete, or not at all: the bytes go to a
- * nameless file of the same directory (O_TMPFILE), or where that does not exist to a temporary name that
- * sink_close(), SIGINT, SIGTERM and SIGHUP remove.
+ * temporary name beside it, which sink_close(), SIGINT, SIGTERM and SIGHUP remove.
  */
 #ifndef KOPS_CLI_FILES_SINK_H
 #define KOPS_CLI_FILES_SINK_H
