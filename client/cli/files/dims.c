@@ -3,9 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-#include "cli.h"
 
 static const enum dims_axis axes_of[3][2] = {{DIMS_M, DIMS_K}, {DIMS_K, DIMS_N}, {DIMS_M, DIMS_N}};
 static const char *const file_names[3] = {"op(A)", "op(B)", "C"};
@@ -59,75 +56,62 @@ static int check_size(const char *what, uint64_t bytes, size_t elem, const char 
 }
 
 /* Takes the shape of a file that tells it; f says which operand it is. */
-static int learn_shape(struct known *known, const struct dims_file *file, int f, char *why)
+static int learn_shape(struct known *known, const struct source *s, int f, bool transposed, char *why)
 {
-	uint64_t extents[2] = {file->rows, file->cols};
 	char from[128];
 
-	snprintf(from, sizeof(from), "%s as %s", file->path, file_names[f]);
+	if (s->rank < 2 || s->rank > 3)
+		return why_invalid(why, "%s has %u dimension%s; a product takes 2, or 3 with a batch in front",
+		                   s->path, s->rank, s->rank == 1 ? "" : "s");
+	const uint64_t *e = &s->shape[s->rank - 2];
+	snprintf(from, sizeof(from), "%s as %s", s->path, file_names[f]);
 	for (int i = 0; i < 2; i++) {
 		enum dims_axis axis = axes_of[f][i];
-		if (known->set[axis] && known->value[axis] != extents[i])
+		uint64_t extent = e[transposed ? 1 - i : i];
+		if (known->set[axis] && known->value[axis] != extent)
 			return why_invalid(why,
 			                   "%s is %" PRIu64 "×%" PRIu64 ", so %c = %" PRIu64
 			                   ", but %c = %" PRIu64 " by %s",
-			                   from, file->rows, file->cols, axis_names[axis], extents[i],
+			                   from, e[transposed], e[!transposed], axis_names[axis], extent,
 			                   axis_names[axis], known->value[axis], known->from[axis]);
-		learn(known, axis, extents[i], from);
+		learn(known, axis, extent, from);
 	}
 	return 0;
 }
 
 /* Finds the second extent of a raw file whose first is known. */
-static int divide(struct known *known, const struct dims_file *file, int f, size_t elem, char *why)
+static int divide(struct known *known, const struct source *s, int f, size_t elem, char *why)
 {
 	for (int i = 0; i < 2; i++) {
 		enum dims_axis have = axes_of[f][i], want = axes_of[f][1 - i];
 		if (!known->set[have] || known->set[want] || known->value[have] == 0)
 			continue;
-		uint64_t elements = file->bytes / elem;
+		uint64_t elements = s->bytes / elem;
 		if (elements % known->value[have] != 0)
 			return why_invalid(why,
 			                   "%s as %s has %" PRIu64 " bytes; %c = %" PRIu64
 			                   " (by %s) needs a multiple of %" PRIu64,
-			                   file->path, file_names[f], file->bytes, axis_names[have],
+			                   s->path, file_names[f], s->bytes, axis_names[have],
 			                   known->value[have], known->from[have], known->value[have] * elem);
-		learn(known, want, elements / known->value[have], file->path);
+		learn(known, want, elements / known->value[have], s->path);
 	}
 	return 0;
 }
 
-/* Two raw files of one square size and nothing else to go by. */
-static void assume_square(struct known *known, const struct dims_file files[3], size_t elem)
+/* Two raw files of one square size and nothing else to go by; else all axes have to be known. */
+static int complete(struct known *known, const struct source *a, const struct source *b, size_t elem, char *why)
 {
 	uint64_t root;
 
-	if (known->set[DIMS_M] || known->set[DIMS_N] || known->set[DIMS_K] ||
-	    files[0].bytes != files[1].bytes || !is_square(files[0].bytes / elem, &root))
-		return;
-	for (int axis = 0; axis < DIMS_AXES; axis++)
-		learn(known, (enum dims_axis)axis, root, files[0].path);
-}
-
-static int verify(const struct known *known, const struct dims_file *file, int f, size_t elem, char *why)
-{
-	enum dims_axis r = axes_of[f][0], c = axes_of[f][1];
-	char what[128], label[16];
-
-	snprintf(what, sizeof(what), "%s as %s", file->path, file_names[f]);
-	snprintf(label, sizeof(label), "%c×%c = ", axis_names[r], axis_names[c]);
-	return check_size(what, file->bytes, elem, label, known->value[r], known->value[c], why);
-}
-
-static int all_known(const struct known *known, const struct dims_file files[3], char *why)
-{
-	bool nothing = !known->set[DIMS_M] && !known->set[DIMS_N] && !known->set[DIMS_K];
-
-	if (nothing)
-		return why_invalid(why,
-		                   "the sizes of %s (%" PRIu64 " bytes) and %s (%" PRIu64
-		                   " bytes) do not tell their shapes: give one of -m, -n, -k",
-		                   files[0].path, files[0].bytes, files[1].path, files[1].bytes);
+	if (!known->set[DIMS_M] && !known->set[DIMS_N] && !known->set[DIMS_K]) {
+		if (a->bytes != b->bytes || !is_square(a->bytes / elem, &root))
+			return why_invalid(why,
+			                   "the sizes of %s (%" PRIu64 " bytes) and %s (%" PRIu64
+			                   " bytes) do not tell their shapes: give one of -m, -n, -k",
+			                   a->path, a->bytes, b->path, b->bytes);
+		for (int axis = 0; axis < DIMS_AXES; axis++)
+			learn(known, (enum dims_axis)axis, root, a->path);
+	}
 	for (int axis = 0; axis < DIMS_AXES; axis++)
 		if (!known->set[axis])
 			return why_invalid(why, "%c follows from nothing: give -%c", axis_names[axis],
@@ -135,9 +119,23 @@ static int all_known(const struct known *known, const struct dims_file files[3],
 	return 0;
 }
 
-int dims_product(const struct dims_file files[3], const struct opt_count given[DIMS_AXES], size_t elem,
-                 uint64_t ret[DIMS_AXES], char *why)
+static int set_shape(const struct known *known, struct source *s, int f, bool transposed, size_t elem,
+                     char *why)
 {
+	enum dims_axis r = axes_of[f][0], c = axes_of[f][1];
+	uint64_t rows = known->value[r], cols = known->value[c];
+	char what[128], label[16];
+
+	snprintf(what, sizeof(what), "%s as %s", s->path, file_names[f]);
+	snprintf(label, sizeof(label), "%c×%c = ", axis_names[r], axis_names[c]);
+	source_set_matrix(s, transposed ? cols : rows, transposed ? rows : cols);
+	return check_size(what, s->bytes, elem, label, rows, cols, why);
+}
+
+int dims_product(struct source *const sources[3], const bool transposed[3],
+                 const struct opt_count given[DIMS_AXES], char *why)
+{
+	size_t elem = kops_dtype_size(sources[0]->dtype);
 	struct known known = {0};
 	int rc = 0;
 
@@ -146,57 +144,55 @@ int dims_product(const struct dims_file files[3], const struct opt_count given[D
 		if (given[axis].set)
 			learn(&known, (enum dims_axis)axis, given[axis].value, from);
 	}
-	for (int f = 0; f < 3 && rc == 0; f++)
-		if (files[f].raw)
-			rc = check_elements(files[f].path, files[f].bytes, elem, why);
-		else if (files[f].path)
-			rc = learn_shape(&known, &files[f], f, why);
+	for (int f = 0; f < 3 && rc == 0 && sources[f]; f++)
+		rc = sources[f]->npy ? learn_shape(&known, sources[f], f, transposed[f], why)
+		                     : check_elements(sources[f]->path, sources[f]->bytes, elem, why);
 	/* Each round but the last finds an axis. */
 	for (int i = 0; i < 3 * DIMS_AXES && rc == 0; i++)
-		if (files[i % 3].raw)
-			rc = divide(&known, &files[i % 3], i % 3, elem, why);
-	if (rc == 0) {
-		assume_square(&known, files, elem);
-		rc = all_known(&known, files, why);
-	}
-	for (int f = 0; f < 3 && rc == 0; f++)
-		if (files[f].raw)
-			rc = verify(&known, &files[f], f, elem, why);
+		if (sources[i % 3] && !sources[i % 3]->npy)
+			rc = divide(&known, sources[i % 3], i % 3, elem, why);
 	if (rc == 0)
-		memcpy(ret, known.value, sizeof(known.value));
+		rc = complete(&known, sources[0], sources[1], elem, why);
+	for (int f = 0; f < 3 && rc == 0 && sources[f]; f++)
+		if (!sources[f]->npy)
+			rc = set_shape(&known, sources[f], f, transposed[f], elem, why);
 	return rc;
 }
 
-int dims_matrix(const char *path, uint64_t bytes, size_t elem, struct opt_count rows, struct opt_count cols,
-                uint64_t *ret_rows, uint64_t *ret_cols, char *why)
+int dims_matrix(struct source *s, struct opt_count rows, struct opt_count cols, char *why)
 {
 	struct opt_count *given = rows.set ? &rows : &cols, *other = rows.set ? &cols : &rows;
-	uint64_t elements = bytes / elem, have = given->value;
+	size_t elem = kops_dtype_size(s->dtype);
+	uint64_t elements = s->bytes / elem, have = given->value;
 
-	int rc = check_elements(path, bytes, elem, why);
+	if (s->npy) {
+		uint64_t r = s->rank > 1 ? s->shape[s->rank - 2] : 1, c = s->shape[s->rank - 1];
+		if ((rows.set && rows.value != r) || (cols.set && cols.value != c))
+			return why_invalid(why,
+			                   "%s is %" PRIu64 "×%" PRIu64 ", which is not what -m and -n say",
+			                   s->path, r, c);
+		return 0;
+	}
+	int rc = check_elements(s->path, s->bytes, elem, why);
 	if (rc < 0)
 		return rc;
 	if (!given->set) {
 		if (!is_square(elements, &rows.value))
 			return why_invalid(
 			    why, "the size of %s (%" PRIu64 " bytes) does not tell its shape: give -m or -n",
-			    path, bytes);
+			    s->path, s->bytes);
 		cols.value = rows.value;
 	} else if (!other->set) {
 		if (have == 0)
-			return why_invalid(why, "the shape of %s needs both -m and -n when one is 0", path);
+			return why_invalid(why, "the shape of %s needs both -m and -n when one is 0", s->path);
 		if (elements % have != 0)
 			return why_invalid(
-			    why, "%s has %" PRIu64 " bytes; -%c %" PRIu64 " needs a multiple of %" PRIu64, path,
-			    bytes, rows.set ? 'm' : 'n', have, have * elem);
+			    why, "%s has %" PRIu64 " bytes; -%c %" PRIu64 " needs a multiple of %" PRIu64,
+			    s->path, s->bytes, rows.set ? 'm' : 'n', have, have * elem);
 		other->value = elements / have;
 	}
-	rc = check_size(path, bytes, elem, "", rows.value, cols.value, why);
-	if (rc == 0) {
-		*ret_rows = rows.value;
-		*ret_cols = cols.value;
-	}
-	return rc;
+	source_set_matrix(s, rows.value, cols.value);
+	return check_size(s->path, s->bytes, elem, "", rows.value, cols.value, why);
 }
 
 int dims_repeated(const char *path, uint64_t bytes, size_t elem, uint64_t rows, uint64_t cols,

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "files/dims.h"
+#include "cli.h"
 #include "files/foreign.h"
 #include "files/npy.h"
 #include "files/transfer.h"
@@ -88,32 +88,6 @@ void source_set_matrix(struct source *source, uint64_t rows, uint64_t cols)
 	source->shape[1] = cols;
 }
 
-int source_fit_matrix(struct source *s, struct opt_count rows, struct opt_count cols, char *why)
-{
-	uint64_t r = s->rank > 1 ? s->shape[s->rank - 2] : 1, c = s->rank ? s->shape[s->rank - 1] : 0;
-	int rc = 0;
-
-	if (!s->npy)
-		rc = dims_matrix(s->path, s->bytes, kops_dtype_size(s->dtype), rows, cols, &r, &c, why);
-	else if ((rows.set && rows.value != r) || (cols.set && cols.value != c))
-		rc = why_invalid(why, "%s is %" PRIu64 "×%" PRIu64 ", which is not what -m and -n say", s->path,
-		                 r, c);
-	if (rc == 0 && !s->npy)
-		source_set_matrix(s, r, c);
-	return rc;
-}
-
-static int read_all(const struct source *s, void *out, char *why)
-{
-	uint64_t done = transfer_read(s->fd, s->path, out, s->bytes, s->offset);
-
-	if (done == s->bytes)
-		return 0;
-	why_invalid(why, "cannot read %s after %" PRIu64 " of %" PRIu64 " bytes: %s", s->path, s->offset + done,
-	            s->offset + s->bytes, errno ? strerror(errno) : "it became shorter meanwhile");
-	return KOPS_E_SYSTEM;
-}
-
 /* The view of a whole file in a buffer. */
 static kops_view view_of(const struct source *s, kops_buffer *buffer)
 {
@@ -127,20 +101,20 @@ static kops_view view_of(const struct source *s, kops_buffer *buffer)
 	return v;
 }
 
-int source_load(const struct source *source, kops *k, kops_view *ret_view, char *why)
+int source_load(const struct source *s, struct cli *cli, kops_view *ret_view)
 {
 	kops_buffer *buffer;
 
-	int rc = kops_alloc(k, source->bytes ? source->bytes : 8, KOPS_SHARED, NULL, &buffer);
-	if (rc < 0) {
-		why_invalid(why, "no memory for %s: %s", source->path, kops_error(k));
-		return rc;
+	int status = kops_alloc(cli->handle, s->bytes ? s->bytes : 8, KOPS_SHARED, NULL, &buffer);
+	if (status < 0) {
+		why_invalid(cli->why, "no memory for %s: %s", s->path, kops_error(cli->handle));
+		return cli_fail_kops(cli, status, cli->why);
 	}
-	rc = read_all(source, kops_data(buffer), why);
-	if (rc < 0) {
-		kops_free(buffer);
-		return rc;
-	}
-	*ret_view = view_of(source, buffer);
-	return 0;
+	uint64_t done = transfer_read(s->fd, s->path, kops_data(buffer), s->bytes, s->offset);
+	if (done < s->bytes)
+		return cli_fail(cli, CLI_FAILED, "cannot read %s after %" PRIu64 " of %" PRIu64 " bytes: %s",
+		                s->path, s->offset + done, s->offset + s->bytes,
+		                errno ? strerror(errno) : "it became shorter meanwhile");
+	*ret_view = view_of(s, buffer);
+	return CLI_OK;
 }

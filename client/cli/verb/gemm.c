@@ -2,44 +2,15 @@
 #include "verb/op.h"
 
 #include "files/dims.h"
-#include "files/source.h"
-
-/* A source as one corner of the product; the last two extents, transposed or not. */
-static struct dims_file dims_of(const struct source *s, bool transposed)
-{
-	struct dims_file f = {.path = s->path, .raw = !s->npy, .bytes = s->bytes};
-
-	if (s->npy) {
-		f.rows = s->shape[s->rank - (transposed ? 1 : 2)];
-		f.cols = s->shape[s->rank - (transposed ? 2 : 1)];
-	}
-	return f;
-}
 
 int gemm_fit(struct cli *cli, struct source *const *sources)
 {
-	static const enum dims_axis axes[3][2] = {{DIMS_M, DIMS_K}, {DIMS_K, DIMS_N}, {DIMS_M, DIMS_N}};
 	const struct flags *flags = &cli->flags;
 	const struct opt_count given[DIMS_AXES] = {
 	    [DIMS_M] = flags->m, [DIMS_N] = flags->n, [DIMS_K] = flags->k};
 	const bool transposed[3] = {flags->trans_a, flags->trans_b, false};
-	struct dims_file files[3] = {{.path = NULL}};
-	uint64_t d[DIMS_AXES];
 
-	for (int i = 0; sources[i]; i++) {
-		const struct source *s = sources[i];
-		if (s->npy && (s->rank < 2 || s->rank > 3))
-			return cli_fail(cli, CLI_FAILED,
-			                "%s has %u dimension%s; a product takes 2, or 3 with a batch in front",
-			                s->path, s->rank, s->rank == 1 ? "" : "s");
-		files[i] = dims_of(s, transposed[i]);
-	}
-	if (dims_product(files, given, kops_dtype_size(sources[0]->dtype), d, cli->why) < 0)
-		return CLI_FAILED;
-	for (int i = 0; sources[i]; i++)
-		if (!sources[i]->npy)
-			source_set_matrix(sources[i], d[axes[i][transposed[i]]], d[axes[i][!transposed[i]]]);
-	return CLI_OK;
+	return dims_product(sources, transposed, given, cli->why) < 0 ? CLI_FAILED : CLI_OK;
 }
 
 static int run_f32(struct cli *cli, int argc, char **argv)

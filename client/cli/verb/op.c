@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/dims.h"
 #include "show.h"
 #include "verb/task.h"
 
@@ -67,7 +68,7 @@ static int settle_dtype(struct cli *cli, struct source *const *sources, const ch
 
 int verb_op_fit_rows(struct cli *cli, struct source *const *sources)
 {
-	int rc = source_fit_matrix(sources[0], cli->flags.m, cli->flags.n, cli->why);
+	int rc = dims_matrix(sources[0], cli->flags.m, cli->flags.n, cli->why);
 
 	return rc < 0 ? CLI_FAILED : CLI_OK;
 }

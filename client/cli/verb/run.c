@@ -1,4 +1,5 @@
 /* run: several ops from a text file, as one job. */
+#include "files/dims.h"
 #include "show.h"
 #include "verb/commands.h"
 #include "verb/task.h"
@@ -14,7 +15,7 @@ static int open_source(struct cli *cli, const struct jobfile_value *line, struct
 		                element_type_name(said->dtype));
 	if (!s->npy)
 		s->dtype = said->dtype ? said->dtype : KOPS_F32;
-	if (source_fit_matrix(s, said->m, said->n, cli->why) < 0)
+	if (dims_matrix(s, said->m, said->n, cli->why) < 0)
 		return cli_fail(cli, CLI_FAILED, "%s (here: rows=, cols= after the name)", cli->why);
 	return CLI_OK;
 }

@@ -68,10 +68,10 @@ int task_fail_at(const struct task *t, unsigned line, enum cli_exit code)
 	return cli_fail(t->cli, code, "%s:%u: %s", t->file->path, line, t->cli->why);
 }
 
-/* "x" in a job file, "x.npy" of a verb. */
-static const char *name_of(const struct task *t, unsigned i)
+/* What people call a value: by its name in a job file, else by its op or file. */
+static const char *name_of(const struct jobfile_value *value)
 {
-	return t->file->path ? t->file->values[i].name : t->file->values[i].path;
+	return value->name[0] ? value->name : value->op ? value->op->name : value->path;
 }
 
 /* The step of a line, with views that have buffers as far as the values have. */
@@ -94,7 +94,7 @@ static int infer(struct task *t, const struct jobfile_value *line, kops_view *re
 	for (unsigned i = 0; i < line->op->n_inputs; i++)
 		if (line->operands[i].transposed && t->values[line->operands[i].value].view.rank < 2)
 			return cli_fail(t->cli, CLI_FAILED, "%s has one dimension and cannot be transposed",
-			                name_of(t, line->operands[i].value));
+			                name_of(&t->file->values[line->operands[i].value]));
 	struct step step = step_for(t, line);
 	if (step_shape(&step, t->cli->why) < 0)
 		return CLI_FAILED;
@@ -102,7 +102,7 @@ static int infer(struct task *t, const struct jobfile_value *line, kops_view *re
 	if (old->dtype != y->dtype || old->rank != y->rank ||
 	    memcmp(old->shape, y->shape, y->rank * sizeof(y->shape[0])) != 0)
 		return cli_fail(t->cli, CLI_FAILED, "%s is %s %s, but the product is %s %s",
-		                name_of(t, line->old), show_shape(old->rank, old->shape).text,
+		                name_of(&t->file->values[line->old]), show_shape(old->rank, old->shape).text,
 		                element_type_name(old->dtype), show_shape(y->rank, y->shape).text,
 		                element_type_name(y->dtype));
 	*ret = *y;
@@ -198,13 +198,6 @@ static int prepare_op(struct task *t, const struct jobfile_value *line, struct v
 	return rc;
 }
 
-static int load(struct task *t, struct value *v)
-{
-	int status = source_load(&v->source, t->cli->handle, &v->view, t->cli->why);
-
-	return status < 0 ? cli_fail_kops(t->cli, status, t->cli->why) : CLI_OK;
-}
-
 static int prepare(struct task *t)
 {
 	double start = cli_now_us();
@@ -215,8 +208,8 @@ static int prepare(struct task *t)
 		int rc = CLI_OK;
 		if (line->op)
 			rc = prepare_op(t, line, v);
-		else if (v->source.fd >= 0)
-			rc = load(t, v);
+		else if (v->source.fd >= 0) /* else it shares the memory of one with the same elements */
+			rc = source_load(&v->source, t->cli, &v->view);
 		if (rc != CLI_OK)
 			return task_fail_at(t, line->line, rc);
 	}
@@ -272,12 +265,6 @@ static int save_all(struct task *t)
 	return rc;
 }
 
-/* Of a check: the value's name in a job file, the op's for a verb. */
-static const char *checked_name(const struct jobfile_value *line)
-{
-	return line->name[0] ? line->name : line->op->name;
-}
-
 static void json_times(struct json *json, const struct task *t)
 {
 	json_object(json, "client");
@@ -300,7 +287,7 @@ static int report_json(struct task *t, void (*describe)(const struct task *task,
 		json_array(&json, "checks");
 		for (size_t i = 0; i < file->n_values; i++)
 			if (file->values[i].op)
-				check_json(&json, NULL, checked_name(&file->values[i]), &t->values[i].check);
+				check_json(&json, NULL, name_of(&file->values[i]), &t->values[i].check);
 		json_close_array(&json);
 	}
 	json_times(&json, t);
@@ -319,7 +306,7 @@ static int report_text(struct task *t)
 		show_receipt(stderr, kops_job_receipt(t->job));
 	for (size_t i = 0; t->cli->flags.check && i < file->n_values; i++)
 		if (file->values[i].op && (!quiet || !check_passed(&t->values[i].check)))
-			check_show(stderr, checked_name(&file->values[i]), &t->values[i].check);
+			check_show(stderr, name_of(&file->values[i]), &t->values[i].check);
 	return CLI_OK;
 }
 
