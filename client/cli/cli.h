@@ -9,7 +9,6 @@
 #define KOPS_CLI_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "kops.h"
 #include "options.h"

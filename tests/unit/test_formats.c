@@ -336,6 +336,17 @@ static int matrix(const char *path, uint64_t bytes, size_t elem, struct opt_coun
 	return rc;
 }
 
+static int repeated(const char *path, uint64_t bytes, size_t elem, uint64_t rows, uint64_t cols,
+                    uint64_t *ret_rows, uint64_t *ret_cols, char *why)
+{
+	struct source s = source_like(&(struct dims_file){.path = path, .raw = true, .bytes = bytes}, elem);
+
+	int rc = dims_repeated(&s, rows, cols, why);
+	*ret_rows = s.shape[0];
+	*ret_cols = s.shape[1];
+	return rc;
+}
+
 static struct dims_file raw(const char *path, uint64_t bytes)
 {
 	return (struct dims_file){.path = path, .raw = true, .bytes = bytes};
@@ -483,15 +494,15 @@ static void repeated_operands_are_told_by_size(void **state)
 	char why[CLI_WHY_BYTES];
 
 	(void)state;
-	assert_int_equal(dims_repeated("b", 3 * 5 * 4, 4, 3, 5, &r, &c, why), 0);
+	assert_int_equal(repeated("b", 3 * 5 * 4, 4, 3, 5, &r, &c, why), 0);
 	assert_true(r == 3 && c == 5);
-	assert_int_equal(dims_repeated("b", 5 * 4, 4, 3, 5, &r, &c, why), 0);
+	assert_int_equal(repeated("b", 5 * 4, 4, 3, 5, &r, &c, why), 0);
 	assert_true(r == 1 && c == 5);
-	assert_int_equal(dims_repeated("b", 3 * 4, 4, 3, 5, &r, &c, why), 0);
+	assert_int_equal(repeated("b", 3 * 4, 4, 3, 5, &r, &c, why), 0);
 	assert_true(r == 3 && c == 1);
-	assert_int_equal(dims_repeated("b", 4, 4, 3, 5, &r, &c, why), 0);
+	assert_int_equal(repeated("b", 4, 4, 3, 5, &r, &c, why), 0);
 	assert_true(r == 1 && c == 1);
-	assert_int_equal(dims_repeated("b", 16, 4, 3, 5, &r, &c, why), KOPS_E_INVALID);
+	assert_int_equal(repeated("b", 16, 4, 3, 5, &r, &c, why), KOPS_E_INVALID);
 	assert_string_equal(
 	    why, "b has 16 bytes; beside 3×5 it needs 60 (the whole), 20 (a row), 12 (a column) or 4 "
 	         "(one element)");

@@ -195,23 +195,21 @@ int dims_matrix(struct source *s, struct opt_count rows, struct opt_count cols, 
 	return check_size(s->path, s->bytes, elem, "", rows.value, cols.value, why);
 }
 
-int dims_repeated(const char *path, uint64_t bytes, size_t elem, uint64_t rows, uint64_t cols,
-                  uint64_t *ret_rows, uint64_t *ret_cols, char *why)
+int dims_repeated(struct source *s, uint64_t rows, uint64_t cols, char *why)
 {
 	const uint64_t shapes[4][2] = {{rows, cols}, {1, cols}, {rows, 1}, {1, 1}};
+	size_t elem = kops_dtype_size(s->dtype);
 
-	int rc = check_elements(path, bytes, elem, why);
+	int rc = check_elements(s->path, s->bytes, elem, why);
 	if (rc < 0)
 		return rc;
 	for (int i = 0; i < 4; i++) {
-		if (shapes[i][0] * shapes[i][1] != bytes / elem)
-			continue;
-		*ret_rows = shapes[i][0];
-		*ret_cols = shapes[i][1];
-		return 0;
+		source_set_matrix(s, shapes[i][0], shapes[i][1]);
+		if (shapes[i][0] * shapes[i][1] == s->bytes / elem)
+			return 0;
 	}
 	return why_invalid(why,
 	                   "%s has %" PRIu64 " bytes; beside %" PRIu64 "×%" PRIu64 " it needs %" PRIu64
 	                   " (the whole), %" PRIu64 " (a row), %" PRIu64 " (a column) or %zu (one element)",
-	                   path, bytes, rows, cols, rows * cols * elem, cols * elem, rows * elem, elem);
+	                   s->path, s->bytes, rows, cols, rows * cols * elem, cols * elem, rows * elem, elem);
 }

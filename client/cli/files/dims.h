@@ -27,8 +27,7 @@ int dims_product(struct source *const sources[3], const bool transposed[3],
  */
 int dims_matrix(struct source *source, struct opt_count rows, struct opt_count cols, char *why);
 
-/* A raw operand to be repeated to rows × cols: the whole, one row, one column or one element. */
-int dims_repeated(const char *path, uint64_t bytes, size_t elem, uint64_t rows, uint64_t cols,
-                  uint64_t *ret_rows, uint64_t *ret_cols, char *why);
+/* The same of a raw operand to be repeated to rows × cols: the whole, one row, one column or one element. */
+int dims_repeated(struct source *source, uint64_t rows, uint64_t cols, char *why);
 
 #endif

@@ -5,7 +5,6 @@
 #ifndef KOPS_CLI_FILES_SINK_H
 #define KOPS_CLI_FILES_SINK_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "files/element.h"

@@ -67,23 +67,22 @@ static int fit(struct cli *cli, struct source *const *sources)
 {
 	const struct source *a = sources[0];
 	struct source *b = sources[1];
-	uint64_t columns, rows = 1, r, c;
+	uint64_t rows = 1, columns;
 
 	int rc = verb_op_fit_rows(cli, sources);
 	if (rc != CLI_OK || b->npy)
 		return rc;
-	columns = a->shape[a->rank - 1];
 	for (uint32_t d = 0; d + 1 < a->rank; d++)
 		rows *= a->shape[d];
-	if (dims_repeated(b->path, b->bytes, kops_dtype_size(b->dtype), rows, columns, &r, &c, cli->why) < 0)
+	if (dims_repeated(b, rows, a->shape[a->rank - 1], cli->why) < 0)
 		return CLI_FAILED;
-	source_set_matrix(b, r, c);
-	if (a->rank <= 2 || r == 1)
+	if (a->rank <= 2 || b->shape[0] == 1)
 		return CLI_OK;
 	/* The whole, or a column, of an array with more axes: the same axes. */
+	columns = b->shape[1];
 	b->rank = a->rank;
 	memcpy(b->shape, a->shape, sizeof(b->shape));
-	b->shape[a->rank - 1] = c;
+	b->shape[a->rank - 1] = columns;
 	return CLI_OK;
 }
 

@@ -1,7 +1,6 @@
 /* reduce: the sum, the largest or the mean over the last axis. */
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "op/operation.h"
 #include "verb/op.h"

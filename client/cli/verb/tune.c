@@ -1,10 +1,8 @@
 /* tune: sends jobs of given shapes until kopsd knows which kernel is the fastest for each. */
-#include <math.h>
 #include <string.h>
 
 #include "files/element.h"
 #include "random.h"
-#include "show.h"
 #include "verb/commands.h"
 #include "verb/task.h"
 
