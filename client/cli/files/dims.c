@@ -124,7 +124,7 @@ static int set_shape(const struct known *known, struct source *s, int f, bool tr
 {
 	enum dims_axis r = axes_of[f][0], c = axes_of[f][1];
 	uint64_t rows = known->value[r], cols = known->value[c];
-	char what[128], label[16];
+	char what[CLI_WHY_BYTES / 2], label[16];
 
 	snprintf(what, sizeof(what), "%s as %s", s->path, file_names[f]);
 	snprintf(label, sizeof(label), "%c×%c = ", axis_names[r], axis_names[c]);

@@ -153,8 +153,7 @@ static int read_dictionary(const char *at, struct npy_header *h, char *why)
 
 /* ---- the whole ---- */
 
-/* Where the dictionary starts and how long it is. Version 1 has a 16-bit length, versions 2 and 3 a 32-bit one.
- */
+/* Where the dictionary is. Version 1 has a 16-bit length, versions 2 and 3 a 32-bit one. */
 static int find_dictionary(const unsigned char *bytes, size_t len, size_t *ret_start, size_t *ret_length,
                            char *why)
 {

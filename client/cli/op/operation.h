@@ -67,8 +67,7 @@ struct operation {
 	unsigned n_inputs;
 	unsigned dtypes;  /* of the inputs: STEP_DTYPES_… */
 	bool accumulates; /* a job file's c=NAME is what the result is added to, times beta= */
-	/* What a job file's line may set beside kernel=, as the verb's options of these names do. NULL:
-	 * nothing. */
+	/* What a job file's line may set beside kernel=, as the verb's options do; or NULL. */
 	const struct option_row *settings;
 	const struct command *verb; /* of kops-client; NULL: none */
 	/*
@@ -76,16 +75,14 @@ struct operation {
 	 * code. NULL: -m and -n tell the first one's.
 	 */
 	int (*fit)(struct cli *cli, struct source *const *sources);
-	/* Sets rank and shape of out, which are those of in[0]; NULL: they stay. KOPS_E_INVALID with a
-	 * sentence. */
+	/* Sets rank and shape of out, which were those of in[0]; or NULL. KOPS_E_INVALID with a sentence. */
 	int (*shape)(struct step *step, char *why);
 	int (*enqueue)(kops_job *job, const struct step *step);
 	/* The same again in float64, row by row; NULL: a copy. */
 	void (*want)(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch);
 	/* For that: has inputs and y lie as want() goes over them. NULL: they do. */
 	void (*align)(struct elements *in, struct elements *y);
-	/* Instead of those: compares y with what the inputs give. 0 or KOPS_E_NOMEM with *ret_check untouched.
-	 */
+	/* Instead of those: compares y with what the inputs give. 0 or KOPS_E_NOMEM. */
 	int (*check)(const struct step *step, const struct elements *in, const struct elements *y,
 	             struct check *ret_check);
 	struct bench_cases bench;
@@ -118,8 +115,7 @@ const char *operation_names(char *text, size_t room);
 struct step step_of(const struct operation *op);
 struct step step_copy(kops_view from, kops_view to);
 
-/* Sets the step's out to a dense array without memory, as the inputs have it. KOPS_E_INVALID with a sentence.
- */
+/* Sets out to the dense array that the inputs give, without memory. KOPS_E_INVALID with a sentence. */
 int step_shape(struct step *step, char *why);
 
 /* The op's check of a step whose operands are in SHARED memory; check_passed() tells the result. */

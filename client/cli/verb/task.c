@@ -172,8 +172,7 @@ static int allocate(struct task *t, struct value *v)
 	return task_alloc(t->cli, bytes, flags, v->wanted ? NULL : t->device, &v->view.buffer);
 }
 
-/* Memory for the result of a line, and what is to be done: a product that adds to c= starts from a copy of it.
- */
+/* Memory for the result of a line, and its steps: what adds to c= starts from a copy. */
 static int prepare_op(struct task *t, const struct jobfile_value *line, struct value *v)
 {
 	const struct value *old = line->has_old ? &t->values[line->old] : NULL;
