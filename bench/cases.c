@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
 #include "random.h"
-#include "why.h"
 
 double bench_shape_product(const struct bench_shape *shape)
 {

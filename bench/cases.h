@@ -4,7 +4,7 @@
 #ifndef KOPS_BENCH_CASES_H
 #define KOPS_BENCH_CASES_H
 
-#include "op/shapes.h"
+#include "op/operation.h"
 
 #define BENCH_KERNELS_MAX 64
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
 {
@@ -15,7 +14,7 @@ int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	memcpy(cli->why, text, sizeof(text));
+	strcpy(cli->why, text);
 	return (int)code;
 }
 
@@ -56,28 +55,15 @@ int cli_open(struct cli *cli)
 	return CLI_OK;
 }
 
-int cli_flush(struct cli *cli)
+int cli_fail_stdout(struct cli *cli)
 {
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return CLI_OK;
 	cli->silent = errno == EPIPE;
 	return cli_fail(cli, CLI_FAILED, "cannot write to standard output: %s", strerror(errno));
 }
 
-int cli_write_all(int fd, const void *data, size_t bytes)
+int cli_flush(struct cli *cli)
 {
-	const char *next = data;
-
-	while (bytes > 0) {
-		ssize_t n = write(fd, next, bytes);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
-		next += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
+	return fflush(stdout) == 0 && !ferror(stdout) ? CLI_OK : cli_fail_stdout(cli);
 }
 
 double cli_now_us(void)

@@ -9,11 +9,9 @@
 #define KOPS_CLI_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #include "kops.h"
 #include "options.h"
-#include "why.h"
 
 enum cli_exit {
 	CLI_OK = 0,
@@ -25,6 +23,7 @@ enum cli_exit {
 };
 
 struct cli;
+struct json;
 
 struct command {
 	const char *name;
@@ -32,10 +31,13 @@ struct command {
 	const char *usage;   /* what follows the name: "[options] A B" */
 	const char *help;    /* below the options: rules, then examples */
 	int min_args, max_args;
-	const char *args_are;             /* "two files, A and B": for the error when their number is wrong */
+	const char *args_are;             /* "two files, A and B": for errors; NULL: no files */
 	const struct option_row *options; /* ends with a row without name */
 	const char *json_verb;            /* "verb" in its JSON; NULL: the name */
 	int (*run)(struct cli *cli, int argc, char **argv);
+	/* For query_run(): what it prints, or the members of the JSON document. */
+	void (*text)(const kops_info *info);
+	void (*json)(struct json *json, const kops_info *info);
 };
 
 struct cli {
@@ -59,11 +61,11 @@ int cli_fail_kops(struct cli *cli, int status, const char *sentence);
 /* Connects cli->handle, as --socket and --timeout say. */
 int cli_open(struct cli *cli);
 
+/* For an error on stdout, by errno: silent when its reader is gone. */
+int cli_fail_stdout(struct cli *cli);
+
 /* Flushes stdout; fails silently when its reader is gone, with a sentence when it is full. */
 int cli_flush(struct cli *cli);
-
-/* Writes all bytes to a descriptor. 0 or -1 with errno. */
-int cli_write_all(int fd, const void *data, size_t bytes);
 
 /* CLOCK_MONOTONIC in microseconds. */
 double cli_now_us(void);

@@ -7,24 +7,17 @@
 /* Length of the valid UTF-8 sequence at s, 0 if there is none. Overlong forms and surrogates are none. */
 static unsigned sequence_length(const unsigned char *s)
 {
-	static const struct {
-		unsigned char low, high, second_low, second_high;
-		unsigned length;
-	} forms[] = {{0x00, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
-	             {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-	             {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4}};
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	unsigned n = s[0] < 0x80 ? 1 : s[0] >> 5 == 0x6 ? 2 : s[0] >> 4 == 0xe ? 3 : s[0] >> 3 == 0x1e ? 4 : 0;
+	uint32_t point = s[0] & (0xffu >> (n + 1));
 
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-		if (s[0] < forms[i].low || s[0] > forms[i].high)
-			continue;
-		if (forms[i].length > 1 && (s[1] < forms[i].second_low || s[1] > forms[i].second_high))
+	for (unsigned i = 1; i < n; i++) {
+		if (s[i] >> 6 != 2)
 			return 0;
-		for (unsigned j = 2; j < forms[i].length; j++)
-			if (s[j] < 0x80 || s[j] > 0xbf)
-				return 0;
-		return forms[i].length;
+		point = point << 6 | (s[i] & 0x3f);
 	}
-	return 0;
+	bool surrogate = point >= 0xd800 && point < 0xe000;
+	return n > 1 && (point < least[n] || point > 0x10ffff || surrogate) ? 0 : n;
 }
 
 static void put_text(FILE *out, const char *text)

@@ -12,7 +12,8 @@ int main(int argc, char **argv)
 	    .example = "sgemm",
 	    .checks = "--check failed",
 	    .commands = commands_all(),
-	    .moved = (const struct program_moved[]){{"bench", "kops-bench"}, {0}},
+	    .moved = "bench",
+	    .moved_to = "kops-bench",
 	};
 
 	return program_main(&program, argc, argv);

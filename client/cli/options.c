@@ -3,18 +3,29 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "files/element.h"
 #include "nearest.h"
-#include "why.h"
 
 #define ROWS_MAX   40
 #define FIRST_LONG 256 /* getopt's value of row i; letters stay below */
 
-static const struct option_row always[] = {OPTIONS_ALWAYS, OPTIONS_END};
+int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...)
+{
+	char text[CLI_WHY_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (why)
+		strcpy(why, text);
+	return KOPS_E_INVALID;
+}
 
 static bool parse_switch(const char *text, void *member)
 {
@@ -58,7 +69,12 @@ static bool parse_real(const char *text, void *member)
 
 static bool parse_dtype(const char *text, void *member)
 {
-	return element_type_by_name(text, member);
+	kops_dtype *dtype = member;
+
+	for (*dtype = KOPS_F32; *dtype <= KOPS_BF16; (*dtype)++)
+		if (strcmp(text, element_type_name(*dtype)) == 0)
+			return true;
+	return false;
 }
 
 static bool parse_time(const char *text, void *member)
@@ -117,52 +133,43 @@ int options_set(const struct option_row *row, const char *name, const char *text
 	return why_invalid(why, "%s takes %s, not '%s'", name, row->type->takes, text);
 }
 
+static bool is_row(const struct option_row *row)
+{
+	return row->name || row->letter;
+}
+
 const struct option_row *options_find(const struct option_row *rows, const char *name)
 {
-	for (; rows->name || rows->letter; rows++)
+	for (; is_row(rows); rows++)
 		if (rows->name && strcmp(rows->name, name) == 0)
 			return rows;
 	return NULL;
 }
 
-/* Both tables as one list of pointers. */
-static size_t collect(const struct option_row *rows, const struct option_row *ret[ROWS_MAX])
-{
-	size_t n = 0;
-
-	for (; (rows->name || rows->letter) && n < ROWS_MAX; rows++)
-		ret[n++] = rows;
-	for (rows = always; rows->name && n < ROWS_MAX; rows++)
-		ret[n++] = rows;
-	return n;
-}
-
-static void to_getopt(const struct option_row *const *rows, size_t n, struct option longs[ROWS_MAX + 1],
+static void to_getopt(const struct option_row *rows, struct option longs[ROWS_MAX + 1],
                       char shorts[2 * ROWS_MAX + 2])
 {
-	size_t n_longs = 0;
-
 	*shorts++ = ':'; /* tell a missing argument from an unknown option */
-	for (size_t i = 0; i < n; i++) {
-		int has_arg = rows[i]->argument ? required_argument : no_argument;
-		if (rows[i]->name)
-			longs[n_longs++] = (struct option){rows[i]->name, has_arg, NULL, FIRST_LONG + (int)i};
-		if (rows[i]->letter)
-			*shorts++ = rows[i]->letter;
-		if (rows[i]->letter && rows[i]->argument)
+	for (int i = 0; i < ROWS_MAX && is_row(&rows[i]); i++) {
+		int has_arg = rows[i].argument ? required_argument : no_argument;
+		if (rows[i].name)
+			*longs++ = (struct option){rows[i].name, has_arg, NULL, FIRST_LONG + i};
+		if (rows[i].letter)
+			*shorts++ = rows[i].letter;
+		if (rows[i].letter && rows[i].argument)
 			*shorts++ = ':';
 	}
-	longs[n_longs] = (struct option){0};
+	*longs = (struct option){0};
 	*shorts = '\0';
 }
 
-static const struct option_row *row_of(const struct option_row *const *rows, size_t n, int value)
+static const struct option_row *row_of(const struct option_row *rows, int value)
 {
 	if (value >= FIRST_LONG)
-		return rows[value - FIRST_LONG];
-	for (size_t i = 0; i < n; i++)
-		if (value != 0 && rows[i]->letter == value)
-			return rows[i];
+		return &rows[value - FIRST_LONG];
+	for (; is_row(rows); rows++)
+		if (value != 0 && rows->letter == value)
+			return rows;
 	return NULL;
 }
 
@@ -176,22 +183,22 @@ static const char *dashed(const struct option_row *row, char text[64])
 	return text;
 }
 
-static int no_option(const struct option_row *const *rows, size_t n, const char *word, char *why)
+static int no_option(const struct option_row *rows, const char *word, char *why)
 {
 	const char *name = word + strspn(word, "-");
 	struct nearest nearest = nearest_to(name, strcspn(name, "="));
 	char hint[96];
 
-	for (size_t i = 0; i < n; i++)
-		nearest_offer(&nearest, rows[i]->name);
+	for (; is_row(rows); rows++)
+		nearest_offer(&nearest, rows->name);
 	return why_invalid(why, "no option '%s' here; %s", word,
 	                   nearest_hint(&nearest, "--", "-h lists those there are", hint));
 }
 
 /* What getopt said no to: value is '?' or ':', word what it looked at. */
-static int bad_option(int value, const char *word, const struct option_row *const *rows, size_t n, char *why)
+static int bad_option(int value, const char *word, const struct option_row *rows, char *why)
 {
-	const struct option_row *row = row_of(rows, n, optopt);
+	const struct option_row *row = row_of(rows, optopt);
 	char letter[3] = {'-', (char)optopt, '\0'}, name[64];
 	bool is_letter = optopt > 0 && optopt < FIRST_LONG;
 
@@ -200,27 +207,23 @@ static int bad_option(int value, const char *word, const struct option_row *cons
 		                   row ? row->argument : "VALUE");
 	if (row && row->argument == NULL)
 		return why_invalid(why, "%s takes no value", dashed(row, name));
-	return no_option(rows, n, is_letter ? letter : word, why);
+	return no_option(rows, is_letter ? letter : word, why);
 }
 
-int options_parse(const struct option_row *options, int argc, char **argv, struct flags *flags, int *ret_argc,
+int options_parse(const struct option_row *rows, int argc, char **argv, struct flags *flags, int *ret_argc,
                   char ***ret_argv, char *why)
 {
-	const struct option_row *rows[ROWS_MAX];
 	struct option longs[ROWS_MAX + 1];
 	char shorts[2 * ROWS_MAX + 2], name[64];
-	size_t n = collect(options, rows);
+	int value;
 
-	to_getopt(rows, n, longs, shorts);
+	to_getopt(rows, longs, shorts);
 	opterr = 0;
 	optind = 0;
-	for (;;) {
-		int value = getopt_long(argc, argv, shorts, longs, NULL);
-		if (value == -1)
-			break;
+	while ((value = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
 		if (value == '?' || value == ':')
-			return bad_option(value, argv[optind - 1], rows, n, why);
-		const struct option_row *row = row_of(rows, n, value);
+			return bad_option(value, argv[optind - 1], rows, why);
+		const struct option_row *row = row_of(rows, value);
 		int rc = options_set(row, dashed(row, name), row->argument ? optarg : "yes", flags, why);
 		if (rc < 0)
 			return rc;
@@ -247,9 +250,6 @@ static void help_row(const struct option_row *row)
 
 void options_help(const struct option_row *rows)
 {
-	const struct option_row *all[ROWS_MAX];
-	size_t n = collect(rows, all);
-
-	for (size_t i = 0; i < n; i++)
-		help_row(all[i]);
+	for (; is_row(rows); rows++)
+		help_row(rows);
 }

@@ -10,6 +10,12 @@
 
 #include "kops.h"
 
+#define CLI_WHY_BYTES 1024 /* room for the sentence that tells people what went wrong */
+
+/* Writes that sentence, for code that has no struct cli, and returns KOPS_E_INVALID. why may be NULL, or an
+ * argument. */
+int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 struct opt_count {
 	bool set;
 	uint64_t value;
@@ -36,7 +42,7 @@ struct settings {
 };
 
 struct flags {
-	bool help, json, quiet, check;
+	bool help, version, json, quiet, check;
 	const char *socket, *output, *device, *accumulate; /* NULL: not given */
 	struct opt_count m, n, k;
 	struct settings op;
@@ -81,11 +87,6 @@ struct option_row {
 		name, letter, argument, &options_##type, offsetof(struct flags, member), help                  \
 	}
 
-/* Of every verb; options_parse() takes these without being told. */
-#define OPTIONS_ALWAYS                                                                                         \
-	OPTION("socket", 0, "PATH", text, socket,                                                              \
-	       "kopsd's socket; default $KOPS_SOCKET, else /run/kopsd/kopsd.sock"),                            \
-	    OPTION("help", 'h', NULL, switch, help, "show this text")
 #define OPTION_JSON OPTION("json", 0, NULL, switch, json, "print one JSON document (\"schema\": 1) on stdout")
 #define OPTION_TIMEOUT                                                                                         \
 	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
@@ -100,26 +101,26 @@ struct option_row {
 #define OPTION_PRECISION                                                                                       \
 	OPTION("precision", 0, "P", precision, op.precision,                                                   \
 	       "f32 (default), ieee (FMA only), tf32 or bf16: what a kernel may do to f32 input")
-#define OPTION_CHECK                                                                                           \
-	OPTION("check", 0, NULL, switch, check,                                                                \
-	       "compute it again here in float64 and compare; exit 5 if it differs")
 /* Verbs that compute; OPTIONS_JOB: one op. */
 #define OPTIONS_RUN                                                                                            \
 	OPTION_DEVICE, OPTION("priority", 0, "P", priority, priority, "normal (default), high or low"),        \
-	    OPTION_TIMEOUT, OPTION_CHECK, OPTION_JSON,                                                         \
-	    OPTION("quiet", 'q', NULL, switch, quiet, "no receipt on stderr")
+	    OPTION_TIMEOUT,                                                                                    \
+	    OPTION("check", 0, NULL, switch, check,                                                            \
+	           "compute it again here in float64 and compare; exit 5 if it differs"),                      \
+	    OPTION_JSON, OPTION("quiet", 'q', NULL, switch, quiet, "no receipt on stderr")
 #define OPTIONS_JOB OPTION_KERNEL, OPTIONS_RUN
 #define OPTION_OUTPUT                                                                                          \
 	OPTION("output", 'o', "FILE", text, output,                                                            \
 	       "write the result: c.npy as NumPy does, names such as c.bin as raw elements")
-#define OPTIONS_ROWS_COLUMNS                                                                                   \
-	OPTION(NULL, 'm', "ROWS", count, m,                                                                    \
-	       "rows of a .bin file; follows from -n and the size, or the file is square"),                    \
-	    OPTION(NULL, 'n', "COLS", count, n, "columns of a .bin file; follows from -m and the size")
-#define OPTIONS_END                                                                                            \
+#define SETTINGS_END                                                                                           \
 	{                                                                                                      \
 		0                                                                                              \
 	}
+/* With those of every command. */
+#define OPTIONS_END                                                                                            \
+	OPTION("socket", 0, "PATH", text, socket,                                                              \
+	       "kopsd's socket; default $KOPS_SOCKET, else /run/kopsd/kopsd.sock"),                            \
+	    OPTION("help", 'h', NULL, switch, help, "show this text"), SETTINGS_END
 
 /*
  * Fills *flags from argv[1…], defaults first, and moves the other arguments to the front: *ret_argv and

@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,52 +52,47 @@ static void print_command_help(const struct program *program, const struct comma
 
 /* ---- the command ---- */
 
-/* Options before the command. True with argv[optind] the command; else *ret_exit is what to exit with. */
-static bool find_command(const struct program *program, int argc, char **argv, struct flags *flags,
+/* Options before the command. True with argv[*ret_at] the command; else *ret_exit is what to exit with. */
+static bool find_command(const struct program *program, int argc, char **argv, struct cli *cli, int *ret_at,
                          int *ret_exit)
 {
-	static const struct option longs[] = {{"socket", required_argument, NULL, 's'},
-	                                      {"help", no_argument, NULL, 'h'},
-	                                      {"version", no_argument, NULL, 'V'},
-	                                      {0}};
-	int value;
+	static const struct option_row options[] = {
+		OPTION("version", 'V', NULL, switch, version, "print the version"),
+		OPTIONS_END
+	};
+	int at = 1, n;
 
+	while (at < argc && argv[at][0] == '-')
+		at += strcmp(argv[at], "--socket") == 0 && at + 1 < argc ? 2 : 1;
+	*ret_at = at;
 	*ret_exit = CLI_OK;
-	while ((value = getopt_long(argc, argv, "+hV", longs, NULL)) != -1) {
-		switch (value) {
-		case 's':
-			flags->socket = optarg;
-			break;
-		case 'h':
-			print_help(program);
-			return false;
-		case 'V':
-			printf("%s " KOPS_VERSION "\n", program->name);
-			return false;
-		default: /* getopt has said what is wrong */
-			fprintf(stderr, "see `%s -h`\n", program->name);
-			*ret_exit = CLI_USAGE;
-			return false;
-		}
-	}
-	if (optind < argc)
+	if (options_parse(options, at, argv, &cli->flags, &n, &(char **){NULL}, cli->why) < 0) {
+		fprintf(stderr, "%s: %s\n", program->name, cli->why);
+		*ret_exit = CLI_USAGE;
+	} else if (cli->flags.help) {
+		print_help(program);
+	} else if (cli->flags.version) {
+		printf("%s " KOPS_VERSION "\n", program->name);
+	} else if (at < argc) {
 		return true;
-	fprintf(stderr, "%s: no %s given, such as %s; `%s -h` lists them\n", program->name, program->noun,
-	        program->example, program->name);
-	*ret_exit = CLI_USAGE;
+	} else {
+		fprintf(stderr, "%s: no %s given, such as %s; `%s -h` lists them\n", program->name,
+		        program->noun, program->example, program->name);
+		*ret_exit = CLI_USAGE;
+	}
 	return false;
 }
 
 static void refuse_command(const struct program *program, const char *name)
 {
-	for (const struct program_moved *m = program->moved; m && m->name; m++)
-		if (strcmp(m->name, name) == 0) {
-			fprintf(stderr, "%s: %s is not a %s of this program any more; run `%s`\n",
-			        program->name, name, program->noun, m->to);
-			return;
-		}
 	struct nearest nearest = nearest_to(name, strlen(name));
 	char hint[96], help[96];
+
+	if (program->moved && strcmp(program->moved, name) == 0) {
+		fprintf(stderr, "%s: %s is not a %s of this program any more; run `%s`\n", program->name, name,
+		        program->noun, program->moved_to);
+		return;
+	}
 	for (size_t i = 0; program->commands[i] != NULL; i++)
 		nearest_offer(&nearest, program->commands[i]->name);
 	snprintf(help, sizeof(help), "`%s -h` lists those there are", program->name);
@@ -136,25 +130,26 @@ static int run_command(const struct program *program, struct cli *cli, int argc,
 		return CLI_OK;
 	}
 	if (n_args < command->min_args || n_args > command->max_args)
-		return cli_fail(cli, CLI_USAGE, "takes %s, got %d; see -h", command->args_are, n_args);
+		return cli_fail(cli, CLI_USAGE, "takes %s, got %d; see -h",
+		                command->args_are ? command->args_are : "no files", n_args);
 	return command->run(cli, n_args, args);
 }
 
 int program_main(const struct program *program, int argc, char **argv)
 {
 	struct cli cli = {.program = program->name};
-	int code;
+	int code, at;
 
 	signal(SIGPIPE, SIG_IGN);
 	sink_catch_signals();
-	if (!find_command(program, argc, argv, &cli.flags, &code))
+	if (!find_command(program, argc, argv, &cli, &at, &code))
 		return code;
-	cli.command = program_command(program, argv[optind]);
+	cli.command = program_command(program, argv[at]);
 	if (cli.command == NULL) {
-		refuse_command(program, argv[optind]);
+		refuse_command(program, argv[at]);
 		return CLI_USAGE;
 	}
-	code = run_command(program, &cli, argc - optind, argv + optind);
+	code = run_command(program, &cli, argc - at, argv + at);
 	if (code != CLI_OK)
 		report_failure(&cli, code);
 	kops_close(cli.handle);

@@ -6,11 +6,6 @@
 
 #include "cli.h"
 
-/* A command that another program has now. */
-struct program_moved {
-	const char *name, *to; /* "bench", "kops-bench" */
-};
-
 struct program {
 	const char *name;                      /* "kops-client" */
 	const char *usage;                     /* what follows the name */
@@ -19,7 +14,7 @@ struct program {
 	const char *example;                   /* of a command: "sgemm" */
 	const char *checks;                    /* what exit status 5 means */
 	const struct command *const *commands; /* in the order of -h; ends with NULL */
-	const struct program_moved *moved;     /* ends with a row without name; NULL: none */
+	const char *moved, *moved_to;          /* a command that another program has now; NULL: none */
 };
 
 /* NULL if there is none. */

@@ -16,9 +16,7 @@ static inline uint64_t random_seed(void)
 {
 	uint32_t seed = 1;
 
-	if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
-		seed = 1;
-	return seed;
+	return getrandom(&seed, sizeof(seed), 0) == (ssize_t)sizeof(seed) ? seed : 1;
 }
 
 static inline void random_start(struct random *random, uint64_t seed)

@@ -17,47 +17,39 @@ static struct show_text scaled(double value, const char *unit)
 	return t;
 }
 
+/* In the first of n units, each `step` of the one before, that leaves less than `most`. */
+static struct show_text in_units(double value, double step, double most, const char *const *units, size_t n)
+{
+	size_t i = 0;
+
+	for (; i + 1 < n && value >= most; i++)
+		value /= step;
+	return scaled(value, units[i]);
+}
+
 struct show_text show_us(double us)
 {
-	struct show_text none = {"0 µs"};
+	static const char *const units[] = {"µs", "ms", "s"};
 
-	if (us == 0)
-		return none;
-	if (us < 999.5)
-		return scaled(us, "µs");
-	if (us < 999.5e3)
-		return scaled(us / 1e3, "ms");
-	return scaled(us / 1e6, "s");
+	return us == 0 ? (struct show_text){"0 µs"} : in_units(us, 1e3, 999.5, units, 3);
 }
 
 struct show_text show_bytes(uint64_t bytes)
 {
 	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-	double value = (double)bytes;
 	struct show_text t;
-	size_t i = 0;
 
-	for (; value >= 1024; i++)
-		value /= 1024;
-	if (i > 0)
-		return scaled(value, units[i]);
+	if (bytes >= 1024)
+		return in_units((double)bytes, 1024, 1024, units, 7);
 	snprintf(t.text, sizeof(t.text), "%" PRIu64 " bytes", bytes);
 	return t;
 }
 
-/* per_us: units per microsecond, so millions a second. */
 static struct show_text rate(double amount, double us, const char *const units[3])
 {
-	struct show_text none = {""};
-	double giga = amount / us / 1e3;
-
 	if (!(amount > 0) || !(us > 0))
-		return none;
-	if (giga >= 1e3)
-		return scaled(giga / 1e3, units[2]);
-	if (giga >= 1)
-		return scaled(giga, units[1]);
-	return scaled(giga * 1e3, units[0]);
+		return (struct show_text){""};
+	return in_units(amount / us, 1e3, 1e3, units, 3);
 }
 
 struct show_text show_flops(double flops, double us)
@@ -83,6 +75,14 @@ struct show_text show_shape(uint32_t rank, const uint64_t *shape)
 		used += (size_t)snprintf(t.text + used, sizeof(t.text) - used, d ? "×%" PRIu64 : "%" PRIu64,
 		                         shape[d]);
 	return t;
+}
+
+void show_shape_json(struct json *json, const kops_view *view)
+{
+	json_array(json, "shape");
+	for (uint32_t d = 0; d < view->rank; d++)
+		json_count(json, NULL, view->shape[d]);
+	json_close_array(json);
 }
 
 int show_width(const char *text)

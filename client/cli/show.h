@@ -25,6 +25,9 @@ int show_field(int columns, const char *text);
 
 struct show_text show_shape(uint32_t rank, const uint64_t *shape); /* "1024×64" */
 
+/* The same as member "shape", an array. */
+void show_shape_json(struct json *json, const kops_view *view);
+
 /* Shape, dtype, the top left corner and min, max, mean. */
 void show_matrix(FILE *out, const char *name, const struct elements *e);
 

@@ -109,6 +109,10 @@ class Files(CliTest):
         self.save("s.bin", square)
         self.run_cli("sgemm", "s.bin", "s.bin", "-o", "c.npy")
         self.near(self.load("c.npy"), square.astype(np.float64) @ square)
+        numbers = self.matrix(6) # one file as two matrices
+        self.save("n.bin", numbers)
+        self.run_cli("sgemm", "-m", "2", "n.bin", "n.bin", "-o", "c.npy", "--check")
+        self.near(self.load("c.npy"), numbers.reshape(2, 3).astype(np.float64) @ numbers.reshape(3, 2))
 
     def test_bin_that_does_not_fit(self):
         self.save("a.bin", self.matrix(4, 6))

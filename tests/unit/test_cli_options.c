@@ -152,9 +152,9 @@ static void the_ops_are_those_of_the_list(void **state)
 	for (size_t i = 0; i < OPERATIONS; i++)
 		assert_ptr_equal(operation_by_name(operation_at(i)->name), operation_at(i));
 	assert_null(operation_by_name("gem"));
-	assert_string_equal(operation_names(NULL, text, sizeof(text)),
+	assert_string_equal(operation_names(text, sizeof(text)),
 	                    "gemm, softmax, transpose, add, copy, fma or reduce");
-	assert_string_equal(operation_names(NULL, small, sizeof(small)), "gemm, s");
+	assert_string_equal(operation_names(small, sizeof(small)), "gemm, s");
 }
 
 static void every_verb_has_what_help_needs(void **state)

@@ -3,9 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-#include "why.h"
 
 static const enum dims_axis axes_of[3][2] = {{DIMS_M, DIMS_K}, {DIMS_K, DIMS_N}, {DIMS_M, DIMS_N}};
 static const char *const file_names[3] = {"op(A)", "op(B)", "C"};
@@ -26,23 +23,10 @@ static void learn(struct known *known, enum dims_axis axis, uint64_t value, cons
 	snprintf(known->from[axis], sizeof(known->from[axis]), "%s", from);
 }
 
-static uint64_t square_root(uint64_t n)
-{
-	uint64_t root = (uint64_t)sqrt((double)n);
-
-	while (root > 0 && root > n / root)
-		root--;
-	while ((root + 1) <= n / (root + 1))
-		root++;
-	return root;
-}
-
 static bool is_square(uint64_t n, uint64_t *ret_root)
 {
-	uint64_t root = square_root(n);
-
-	*ret_root = root;
-	return root * root == n;
+	*ret_root = (uint64_t)(sqrt((double)n) + 0.5); /* exact where it counts: roots are below 2^32 */
+	return *ret_root * *ret_root == n;
 }
 
 static int check_elements(const char *path, uint64_t bytes, size_t elem, char *why)
@@ -54,107 +38,80 @@ static int check_elements(const char *path, uint64_t bytes, size_t elem, char *w
 	    path, bytes, elem, elem);
 }
 
-/* Takes the shape of a file that tells it; f says which operand it is. */
-static int learn_shape(struct known *known, const struct dims_file *file, int f, char *why)
+/* Whether a file has rows × cols elements. what: "c as C"; label: "M×N = " or nothing. */
+static int check_size(const char *what, uint64_t bytes, size_t elem, const char *label, uint64_t rows,
+                      uint64_t cols, char *why)
 {
-	uint64_t extents[2] = {file->rows, file->cols};
+	uint64_t expected;
+
+	if (__builtin_mul_overflow(rows, cols, &expected) ||
+	    __builtin_mul_overflow(expected, (uint64_t)elem, &expected))
+		return why_invalid(
+		    why, "%s has %" PRIu64 " bytes; %s%" PRIu64 "×%" PRIu64 " is more than any file holds",
+		    what, bytes, label, rows, cols);
+	if (expected != bytes)
+		return why_invalid(why, "%s has %" PRIu64 " bytes; %s%" PRIu64 "×%" PRIu64 " needs %" PRIu64,
+		                   what, bytes, label, rows, cols, expected);
+	return 0;
+}
+
+/* Takes the shape of a file that tells it; f says which operand it is. */
+static int learn_shape(struct known *known, const struct source *s, int f, bool transposed, char *why)
+{
 	char from[128];
 
-	snprintf(from, sizeof(from), "%s as %s", file->path, file_names[f]);
+	if (s->rank < 2 || s->rank > 3)
+		return why_invalid(why, "%s has %u dimension%s; a product takes 2, or 3 with a batch in front",
+		                   s->path, s->rank, s->rank == 1 ? "" : "s");
+	const uint64_t *e = &s->shape[s->rank - 2];
+	snprintf(from, sizeof(from), "%s as %s", s->path, file_names[f]);
 	for (int i = 0; i < 2; i++) {
 		enum dims_axis axis = axes_of[f][i];
-		if (known->set[axis] && known->value[axis] != extents[i])
+		uint64_t extent = e[transposed ? 1 - i : i];
+		if (known->set[axis] && known->value[axis] != extent)
 			return why_invalid(why,
 			                   "%s is %" PRIu64 "×%" PRIu64 ", so %c = %" PRIu64
 			                   ", but %c = %" PRIu64 " by %s",
-			                   from, file->rows, file->cols, axis_names[axis], extents[i],
+			                   from, e[transposed], e[!transposed], axis_names[axis], extent,
 			                   axis_names[axis], known->value[axis], known->from[axis]);
-		learn(known, axis, extents[i], from);
+		learn(known, axis, extent, from);
 	}
 	return 0;
 }
 
-/* Finds the second extent of a raw file whose first is known. *progress is set if it did. */
-static int divide(struct known *known, const struct dims_file *file, int f, size_t elem, bool *progress,
-                  char *why)
+/* Finds the second extent of a raw file whose first is known. */
+static int divide(struct known *known, const struct source *s, int f, size_t elem, char *why)
 {
 	for (int i = 0; i < 2; i++) {
 		enum dims_axis have = axes_of[f][i], want = axes_of[f][1 - i];
 		if (!known->set[have] || known->set[want] || known->value[have] == 0)
 			continue;
-		uint64_t elements = file->bytes / elem;
+		uint64_t elements = s->bytes / elem;
 		if (elements % known->value[have] != 0)
 			return why_invalid(why,
 			                   "%s as %s has %" PRIu64 " bytes; %c = %" PRIu64
 			                   " (by %s) needs a multiple of %" PRIu64,
-			                   file->path, file_names[f], file->bytes, axis_names[have],
+			                   s->path, file_names[f], s->bytes, axis_names[have],
 			                   known->value[have], known->from[have], known->value[have] * elem);
-		learn(known, want, elements / known->value[have], file->path);
-		*progress = true;
+		learn(known, want, elements / known->value[have], s->path);
 	}
 	return 0;
 }
 
-static int solve(struct known *known, const struct dims_file files[3], size_t elem, char *why)
-{
-	bool progress = true;
-
-	while (progress) {
-		progress = false;
-		for (int f = 0; f < 3; f++) {
-			if (files[f].path == NULL || !files[f].raw)
-				continue;
-			int rc = divide(known, &files[f], f, elem, &progress, why);
-			if (rc < 0)
-				return rc;
-		}
-	}
-	return 0;
-}
-
-/* Two raw files of one square size and nothing else to go by. */
-static void assume_square(struct known *known, const struct dims_file files[3], size_t elem)
+/* Two raw files of one square size and nothing else to go by; else all axes have to be known. */
+static int complete(struct known *known, const struct source *a, const struct source *b, size_t elem, char *why)
 {
 	uint64_t root;
 
-	if (known->set[DIMS_M] || known->set[DIMS_N] || known->set[DIMS_K] ||
-	    files[0].bytes != files[1].bytes || !is_square(files[0].bytes / elem, &root))
-		return;
-	for (int axis = 0; axis < DIMS_AXES; axis++)
-		learn(known, (enum dims_axis)axis, root, files[0].path);
-}
-
-static int verify(const struct known *known, const struct dims_file files[3], size_t elem, char *why)
-{
-	for (int f = 0; f < 3; f++) {
-		enum dims_axis r = axes_of[f][0], c = axes_of[f][1];
-		uint64_t expected;
-		if (files[f].path == NULL || !files[f].raw)
-			continue;
-		if (__builtin_mul_overflow(known->value[r], known->value[c], &expected) ||
-		    __builtin_mul_overflow(expected, (uint64_t)elem, &expected))
+	if (!known->set[DIMS_M] && !known->set[DIMS_N] && !known->set[DIMS_K]) {
+		if (a->bytes != b->bytes || !is_square(a->bytes / elem, &root))
 			return why_invalid(why,
-			                   "%c = %" PRIu64 " and %c = %" PRIu64 " are more than any file holds",
-			                   axis_names[r], known->value[r], axis_names[c], known->value[c]);
-		if (expected != files[f].bytes)
-			return why_invalid(why,
-			                   "%s as %s has %" PRIu64 " bytes; %c×%c = %" PRIu64 "×%" PRIu64
-			                   " needs %" PRIu64,
-			                   files[f].path, file_names[f], files[f].bytes, axis_names[r],
-			                   axis_names[c], known->value[r], known->value[c], expected);
+			                   "the sizes of %s (%" PRIu64 " bytes) and %s (%" PRIu64
+			                   " bytes) do not tell their shapes: give one of -m, -n, -k",
+			                   a->path, a->bytes, b->path, b->bytes);
+		for (int axis = 0; axis < DIMS_AXES; axis++)
+			learn(known, (enum dims_axis)axis, root, a->path);
 	}
-	return 0;
-}
-
-static int all_known(const struct known *known, const struct dims_file files[3], char *why)
-{
-	bool nothing = !known->set[DIMS_M] && !known->set[DIMS_N] && !known->set[DIMS_K];
-
-	if (nothing)
-		return why_invalid(why,
-		                   "the sizes of %s (%" PRIu64 " bytes) and %s (%" PRIu64
-		                   " bytes) do not tell their shapes: give one of -m, -n, -k",
-		                   files[0].path, files[0].bytes, files[1].path, files[1].bytes);
 	for (int axis = 0; axis < DIMS_AXES; axis++)
 		if (!known->set[axis])
 			return why_invalid(why, "%c follows from nothing: give -%c", axis_names[axis],
@@ -162,9 +119,23 @@ static int all_known(const struct known *known, const struct dims_file files[3],
 	return 0;
 }
 
-int dims_product(const struct dims_file files[3], const struct opt_count given[DIMS_AXES], size_t elem,
-                 uint64_t ret[DIMS_AXES], char *why)
+static int set_shape(const struct known *known, struct source *s, int f, bool transposed, size_t elem,
+                     char *why)
 {
+	enum dims_axis r = axes_of[f][0], c = axes_of[f][1];
+	uint64_t rows = known->value[r], cols = known->value[c];
+	char what[CLI_WHY_BYTES / 2], label[16];
+
+	snprintf(what, sizeof(what), "%s as %s", s->path, file_names[f]);
+	snprintf(label, sizeof(label), "%c×%c = ", axis_names[r], axis_names[c]);
+	source_set_matrix(s, transposed ? cols : rows, transposed ? rows : cols);
+	return check_size(what, s->bytes, elem, label, rows, cols, why);
+}
+
+int dims_product(struct source *const sources[3], const bool transposed[3],
+                 const struct opt_count given[DIMS_AXES], char *why)
+{
+	size_t elem = kops_dtype_size(sources[0]->dtype);
 	struct known known = {0};
 	int rc = 0;
 
@@ -173,83 +144,72 @@ int dims_product(const struct dims_file files[3], const struct opt_count given[D
 		if (given[axis].set)
 			learn(&known, (enum dims_axis)axis, given[axis].value, from);
 	}
-	for (int f = 0; f < 3 && rc == 0; f++) {
-		if (files[f].path == NULL)
-			continue;
-		rc = files[f].raw ? check_elements(files[f].path, files[f].bytes, elem, why)
-		                  : learn_shape(&known, &files[f], f, why);
-	}
-	if (rc < 0)
-		return rc;
-	rc = solve(&known, files, elem, why);
-	if (rc < 0)
-		return rc;
-	assume_square(&known, files, elem);
-	rc = all_known(&known, files, why);
-	if (rc < 0)
-		return rc;
-	rc = verify(&known, files, elem, why);
-	if (rc < 0)
-		return rc;
-	memcpy(ret, known.value, sizeof(known.value));
-	return 0;
+	for (int f = 0; f < 3 && rc == 0 && sources[f]; f++)
+		rc = sources[f]->npy ? learn_shape(&known, sources[f], f, transposed[f], why)
+		                     : check_elements(sources[f]->path, sources[f]->bytes, elem, why);
+	/* Each round but the last finds an axis. */
+	for (int i = 0; i < 3 * DIMS_AXES && rc == 0; i++)
+		if (sources[i % 3] && !sources[i % 3]->npy)
+			rc = divide(&known, sources[i % 3], i % 3, elem, why);
+	if (rc == 0)
+		rc = complete(&known, sources[0], sources[1], elem, why);
+	for (int f = 0; f < 3 && rc == 0 && sources[f]; f++)
+		if (!sources[f]->npy)
+			rc = set_shape(&known, sources[f], f, transposed[f], elem, why);
+	return rc;
 }
 
-int dims_matrix(const char *path, uint64_t bytes, size_t elem, struct opt_count rows, struct opt_count cols,
-                uint64_t *ret_rows, uint64_t *ret_cols, char *why)
+int dims_matrix(struct source *s, struct opt_count rows, struct opt_count cols, char *why)
 {
-	uint64_t elements = bytes / elem, expected;
-	struct opt_count *unknown = rows.set ? &cols : &rows;
-	uint64_t have = rows.set ? rows.value : cols.value;
+	struct opt_count *given = rows.set ? &rows : &cols, *other = rows.set ? &cols : &rows;
+	size_t elem = kops_dtype_size(s->dtype);
+	uint64_t elements = s->bytes / elem, have = given->value;
 
-	int rc = check_elements(path, bytes, elem, why);
+	if (s->npy) {
+		uint64_t r = s->rank > 1 ? s->shape[s->rank - 2] : 1, c = s->shape[s->rank - 1];
+		if ((rows.set && rows.value != r) || (cols.set && cols.value != c))
+			return why_invalid(why,
+			                   "%s is %" PRIu64 "×%" PRIu64 ", which is not what -m and -n say",
+			                   s->path, r, c);
+		return 0;
+	}
+	int rc = check_elements(s->path, s->bytes, elem, why);
 	if (rc < 0)
 		return rc;
-	if (!rows.set && !cols.set) {
+	if (!given->set) {
 		if (!is_square(elements, &rows.value))
 			return why_invalid(
 			    why, "the size of %s (%" PRIu64 " bytes) does not tell its shape: give -m or -n",
-			    path, bytes);
+			    s->path, s->bytes);
 		cols.value = rows.value;
-	} else if (!rows.set || !cols.set) {
+	} else if (!other->set) {
 		if (have == 0)
-			return why_invalid(why, "the shape of %s needs both -m and -n when one is 0", path);
+			return why_invalid(why, "the shape of %s needs both -m and -n when one is 0", s->path);
 		if (elements % have != 0)
 			return why_invalid(
-			    why, "%s has %" PRIu64 " bytes; -%c %" PRIu64 " needs a multiple of %" PRIu64, path,
-			    bytes, rows.set ? 'm' : 'n', have, have * elem);
-		unknown->value = elements / have;
+			    why, "%s has %" PRIu64 " bytes; -%c %" PRIu64 " needs a multiple of %" PRIu64,
+			    s->path, s->bytes, rows.set ? 'm' : 'n', have, have * elem);
+		other->value = elements / have;
 	}
-	if (__builtin_mul_overflow(rows.value, cols.value, &expected) ||
-	    __builtin_mul_overflow(expected, (uint64_t)elem, &expected))
-		return why_invalid(
-		    why, "%s has %" PRIu64 " bytes; %" PRIu64 "×%" PRIu64 " is more than any file holds", path,
-		    bytes, rows.value, cols.value);
-	if (expected != bytes)
-		return why_invalid(why, "%s has %" PRIu64 " bytes; %" PRIu64 "×%" PRIu64 " needs %" PRIu64,
-		                   path, bytes, rows.value, cols.value, expected);
-	*ret_rows = rows.value;
-	*ret_cols = cols.value;
-	return 0;
+	source_set_matrix(s, rows.value, cols.value);
+	return check_size(s->path, s->bytes, elem, "", rows.value, cols.value, why);
 }
 
-int dims_repeated(const char *path, uint64_t bytes, size_t elem, uint64_t rows, uint64_t cols,
-                  uint64_t *ret_rows, uint64_t *ret_cols, char *why)
+int dims_repeated(struct source *s, uint64_t rows, uint64_t cols, char *why)
 {
 	const uint64_t shapes[4][2] = {{rows, cols}, {1, cols}, {rows, 1}, {1, 1}};
+	size_t elem = kops_dtype_size(s->dtype);
 
-	int rc = check_elements(path, bytes, elem, why);
+	int rc = check_elements(s->path, s->bytes, elem, why);
 	if (rc < 0)
 		return rc;
 	for (int i = 0; i < 4; i++) {
-		if (shapes[i][0] * shapes[i][1] != bytes / elem)
-			continue;
-		*ret_rows = shapes[i][0];
-		*ret_cols = shapes[i][1];
-		return 0;
+		source_set_matrix(s, shapes[i][0], shapes[i][1]);
+		if (shapes[i][0] * shapes[i][1] == s->bytes / elem)
+			return 0;
 	}
 	return why_invalid(why,
 	                   "%s has %" PRIu64 " bytes; beside %" PRIu64 "×%" PRIu64 " it needs %" PRIu64
 	                   " (the whole), %" PRIu64 " (a row), %" PRIu64 " (a column) or %zu (one element)",
-	                   path, bytes, rows, cols, rows * cols * elem, cols * elem, rows * elem, elem);
+	                   s->path, s->bytes, rows, cols, rows * cols * elem, cols * elem, rows * elem, elem);
 }

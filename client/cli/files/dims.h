@@ -1,5 +1,5 @@
 /*
- * dims.h: shapes that raw files do not tell, from their sizes and what else is known. Pure functions.
+ * dims.h: shapes that raw files do not tell, from their sizes and what else is known.
  */
 #ifndef KOPS_CLI_FILES_DIMS_H
 #define KOPS_CLI_FILES_DIMS_H
@@ -8,33 +8,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "options.h"
+#include "files/source.h"
 
 enum dims_axis { DIMS_M, DIMS_N, DIMS_K, DIMS_AXES };
 
-/* One operand of a product: A, B or C, as op(A) and op(B) see it. */
-struct dims_file {
-	const char *path; /* NULL: there is none (C without --accumulate) */
-	bool raw;
-	uint64_t bytes;      /* raw: size of the file */
-	uint64_t rows, cols; /* not raw: known already, transposition applied */
-};
+/*
+ * Sets the shapes of the raw ones among A, B and C, which may be NULL, of op(A) M × K, op(B) K × N, C M × N;
+ * their dtypes are known. given: -m, -n, -k. One of them fixes the others for two raw files; two raw files of
+ * one square size need none. KOPS_E_INVALID with a sentence in why (CLI_WHY_BYTES): the operand, the bytes that
+ * it has, and those that it needs.
+ */
+int dims_product(struct source *const sources[3], const bool transposed[3],
+                 const struct opt_count given[DIMS_AXES], char *why);
 
 /*
- * The extents of op(A) M × K, op(B) K × N, C M × N. given: -m, -n, -k. One of them fixes the others for two
- * raw files; two raw files of one square size need none. files: A, B, C. elem: bytes of an element.
- * KOPS_E_INVALID with a sentence in why (CLI_WHY_BYTES): the operand, the bytes that it has, and those that it
- * needs.
+ * Sets the shape of one raw file: rows or columns fix the other, and a square needs neither. Of a .npy, they
+ * have to agree. Errors as above.
  */
-int dims_product(const struct dims_file files[3], const struct opt_count given[DIMS_AXES], size_t elem,
-                 uint64_t ret[DIMS_AXES], char *why);
+int dims_matrix(struct source *source, struct opt_count rows, struct opt_count cols, char *why);
 
-/* rows × cols of one raw file: either fixes the other, and a square needs none. Errors as above. */
-int dims_matrix(const char *path, uint64_t bytes, size_t elem, struct opt_count rows, struct opt_count cols,
-                uint64_t *ret_rows, uint64_t *ret_cols, char *why);
-
-/* A raw operand to be repeated to rows × cols: the whole, one row, one column or one element. */
-int dims_repeated(const char *path, uint64_t bytes, size_t elem, uint64_t rows, uint64_t cols,
-                  uint64_t *ret_rows, uint64_t *ret_cols, char *why);
+/* The same of a raw operand to be repeated to rows × cols: the whole, one row, one column or one element. */
+int dims_repeated(struct source *source, uint64_t rows, uint64_t cols, char *why);
 
 #endif

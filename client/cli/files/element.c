@@ -4,149 +4,98 @@
 #include <math.h>
 #include <string.h>
 
-static const struct type {
-	kops_dtype dtype;
-	const char *name;
-	int mantissa_bits; /* stored */
-	int exponent_bits;
-	double largest, smallest;
-} types[] = {
-    {KOPS_F32, "f32", 23, 8, FLT_MAX, FLT_MIN},
-    {KOPS_F64, "f64", 52, 11, DBL_MAX, DBL_MIN},
-    {KOPS_F16, "f16", 10, 5, 65504, 0x1p-14},
-    {KOPS_BF16, "bf16", 7, 8, 0x1.fep127, FLT_MIN},
+static const struct element_type types[] = {
+    [KOPS_F32] = {"f32", 0x1p-24, FLT_MAX, FLT_MIN},
+    [KOPS_F64] = {"f64", 0x1p-53, DBL_MAX, DBL_MIN},
+    [KOPS_F16] = {"f16", 0x1p-11, 65504, 0x1p-14},
+    [KOPS_BF16] = {"bf16", 0x1p-8, 0x1.fep127, FLT_MIN},
 };
 
-static const struct type *type_of(kops_dtype dtype)
+const struct element_type *element_type(kops_dtype dtype)
 {
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-		if (types[i].dtype == dtype)
-			return &types[i];
-	return NULL;
+	static const struct element_type none = {.name = "?"};
+
+	return kops_dtype_size(dtype) ? &types[dtype] : &none;
 }
 
 const char *element_type_name(kops_dtype dtype)
 {
-	const struct type *type = type_of(dtype);
-
-	return type ? type->name : "?";
+	return element_type(dtype)->name;
 }
 
-bool element_type_by_name(const char *name, kops_dtype *ret_dtype)
+bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes)
 {
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		if (strcmp(types[i].name, name) != 0)
-			continue;
-		*ret_dtype = types[i].dtype;
-		return true;
-	}
-	return false;
+	uint64_t bytes = kops_dtype_size(dtype);
+
+	for (uint32_t d = 0; d < rank; d++)
+		bytes = shape[d] == 0 ? 0 : bytes;
+	for (uint32_t d = 0; d < rank; d++)
+		if (__builtin_mul_overflow(bytes, shape[d], &bytes) || bytes > INT64_MAX)
+			return false;
+	*ret_bytes = bytes;
+	return true;
 }
 
-double element_roundoff(kops_dtype dtype)
+/* bfloat16 is the upper half of a float. */
+static double get_bf16(uint16_t half)
 {
-	return ldexp(1, -type_of(dtype)->mantissa_bits - 1);
-}
-
-double element_largest(kops_dtype dtype)
-{
-	return type_of(dtype)->largest;
-}
-
-double element_smallest(kops_dtype dtype)
-{
-	return type_of(dtype)->smallest;
-}
-
-/* The value of a 16-bit float with the given split of its bits. */
-static double get_small(uint16_t bits, const struct type *type)
-{
-	int mantissa = bits & ((1 << type->mantissa_bits) - 1);
-	int exponent = (bits >> type->mantissa_bits) & ((1 << type->exponent_bits) - 1);
-	int bias = (1 << (type->exponent_bits - 1)) - 1;
-	double value;
-
-	if (exponent == (1 << type->exponent_bits) - 1)
-		value = mantissa ? (double)NAN : (double)INFINITY;
-	else if (exponent == 0)
-		value = ldexp(mantissa, 1 - bias - type->mantissa_bits);
-	else
-		value = ldexp(mantissa + (1 << type->mantissa_bits), exponent - bias - type->mantissa_bits);
-	return bits >> 15 ? -value : value;
-}
-
-static uint16_t put_small(double value, const struct type *type)
-{
-	int bias = (1 << (type->exponent_bits - 1)) - 1;
-	uint16_t infinite = (uint16_t)(((1 << type->exponent_bits) - 1) << type->mantissa_bits);
-	uint16_t sign = signbit(value) ? 0x8000 : 0;
-	int exponent;
-
-	if (isnan(value))
-		return (uint16_t)(sign | infinite | 1 << (type->mantissa_bits - 1));
-	if (isinf(value) || value == 0)
-		return (uint16_t)(sign | (isinf(value) ? infinite : 0));
-	frexp(value, &exponent); /* |value| in [2^(exponent-1), 2^exponent) */
-	if (exponent < 2 - bias)
-		exponent = 2 - bias; /* subnormal: the smallest exponent's spacing */
-	/* Units of the last place; one more than fits carries into the exponent by itself. */
-	double units = nearbyint(ldexp(fabs(value), type->mantissa_bits + 1 - exponent));
-	int base = (exponent - 2 + bias) << type->mantissa_bits;
-	int bits = base + (int)units;
-	return (uint16_t)(sign | (bits > infinite ? infinite : bits));
-}
-
-/* bfloat16 is the upper half of a float, and worth a shortcut. */
-static double get_bf16(uint16_t bits)
-{
-	uint32_t wide = (uint32_t)bits << 16;
+	uint32_t bits = (uint32_t)half << 16;
 	float value;
 
-	memcpy(&value, &wide, sizeof(value));
+	memcpy(&value, &bits, sizeof(value));
 	return (double)value;
 }
 
-double element_get(kops_dtype dtype, const void *at)
+static uint16_t put_bf16(double value)
 {
+	float f32 = (float)value;
+	uint32_t bits;
+
+	memcpy(&bits, &f32, sizeof(bits));
+	if (isnan(value))
+		return (uint16_t)(bits >> 16 | 0x40);
+	if ((double)f32 != value) /* rounded to odd, as it is rounded again */
+		bits = (bits - (fabs((double)f32) > fabs(value))) | 1;
+	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* One in memory. */
+union element {
 	float f32;
 	double f64;
-	uint16_t bits;
+	_Float16 f16;
+	uint16_t bf16;
+};
 
+double element_get(kops_dtype dtype, const void *at)
+{
+	union element e;
+
+	memcpy(&e, at, kops_dtype_size(dtype));
 	switch (dtype) {
 	case KOPS_F32:
-		memcpy(&f32, at, sizeof(f32));
-		return (double)f32;
+		return (double)e.f32;
 	case KOPS_F64:
-		memcpy(&f64, at, sizeof(f64));
-		return f64;
+		return e.f64;
 	case KOPS_BF16:
-		memcpy(&bits, at, sizeof(bits));
-		return get_bf16(bits);
+		return get_bf16(e.bf16);
 	case KOPS_F16:
 	default:
-		memcpy(&bits, at, sizeof(bits));
-		return get_small(bits, type_of(KOPS_F16));
+		return (double)e.f16;
 	}
 }
 
 void element_put(kops_dtype dtype, void *at, double value)
 {
-	float f32 = (float)value;
-	uint16_t bits;
+	union element e = {.f64 = value};
 
-	switch (dtype) {
-	case KOPS_F32:
-		memcpy(at, &f32, sizeof(f32));
-		return;
-	case KOPS_F64:
-		memcpy(at, &value, sizeof(value));
-		return;
-	case KOPS_F16:
-	case KOPS_BF16:
-		bits = put_small(value, type_of(dtype));
-		memcpy(at, &bits, sizeof(bits));
-		return;
-	}
+	if (dtype == KOPS_F32)
+		e.f32 = (float)value;
+	else if (dtype == KOPS_F16)
+		e.f16 = (_Float16)value;
+	else if (dtype == KOPS_BF16)
+		e.bf16 = put_bf16(value);
+	memcpy(at, &e, kops_dtype_size(dtype));
 }
 
 struct elements elements_of(const kops_view *view)

@@ -9,14 +9,17 @@
 
 #include "kops.h"
 
-/* "f32", "f64", "f16", "bf16"; "?" for no dtype. */
+struct element_type {
+	const char *name; /* "f32", "f64", "f16", "bf16"; "?" for no dtype, with zeros */
+	double roundoff;  /* half the distance from 1 to the next number: 2^-24 for f32 */
+	double largest;   /* finite */
+	double smallest;  /* normal */
+};
+const struct element_type *element_type(kops_dtype dtype);
 const char *element_type_name(kops_dtype dtype);
-bool element_type_by_name(const char *name, kops_dtype *ret_dtype);
 
-/* Half the distance from 1 to the next number: 2^-24 for f32. */
-double element_roundoff(kops_dtype dtype);
-double element_largest(kops_dtype dtype);  /* finite */
-double element_smallest(kops_dtype dtype); /* normal */
+/* Bytes of a dense array; false: more than memory can hold. Without elements it has none, whatever else. */
+bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes);
 
 double element_get(kops_dtype dtype, const void *at);
 /* Rounds to nearest, ties to even. */

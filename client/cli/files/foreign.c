@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "why.h"
+#include "cli.h"
 
 #define TEXT_BYTES 4096 /* looked at */
 

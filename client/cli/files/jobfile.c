@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "why.h"
+#include "cli.h"
 
 #define WORDS_MAX 16
 
@@ -14,101 +14,76 @@ struct line {
 	struct jobfile *file;
 	unsigned number;
 	char *words[WORDS_MAX];
-	bool quoted[WORDS_MAX]; /* a file name, whatever it looks like */
 	size_t n;
 	char *why;
 };
-
-#define LINE_ERROR(line, format, ...)                                                                          \
-	why_invalid((line)->why, "%s:%u: " format, (line)->file->path, (line)->number, ##__VA_ARGS__)
-
-static bool is_name_character(char c)
-{
-	return isalnum((unsigned char)c) || c == '_';
-}
 
 static bool is_name(const char *word)
 {
 	size_t n = 0;
 
-	while (is_name_character(word[n]))
+	while (isalnum((unsigned char)word[n]) || word[n] == '_')
 		n++;
 	return n > 0 && n < JOBFILE_NAME_BYTES && word[n] == '\0' && !isdigit((unsigned char)word[0]);
 }
 
-/* Ends the word that starts at *text, in place; *text then points behind it. */
+/* Ends the word that starts at *text, in place; *text then points behind it. "=" is one behind the first. */
 static int cut_word(struct line *line, char **text)
 {
-	char *start = *text, *end;
-	bool quoted = *start == '"';
+	static char equals[] = "=";
+	bool quoted = **text == '"';
+	const char *ends = quoted ? "\"" : line->n == 0 ? " \t#=" : " \t#";
+	char *start = *text + quoted, *end = start + strcspn(start, ends);
 
 	if (line->n == WORDS_MAX)
-		return LINE_ERROR(line, "more than %d words", WORDS_MAX);
-	if (quoted) {
-		end = strchr(++start, '"');
-		if (end == NULL)
-			return LINE_ERROR(line, "a quotation mark is missing at the end of %s", start);
-	} else {
-		end = start + strcspn(start, " \t#");
-	}
-	bool comment = *end == '#';
-	*text = *end == '\0' || comment ? end : end + 1;
-	if (comment) /* what follows is never looked at */
-		*text = end + strlen(end);
+		return why_invalid(line->why, "more than %d words", WORDS_MAX);
+	if (quoted && *end == '\0')
+		return why_invalid(line->why, "a quotation mark is missing at the end of %s", start);
+	if (line->n == 1 && *start == '=')
+		end = start; /* x =load … */
+	else
+		line->words[line->n++] = start;
+	if (*end == '=')
+		line->words[line->n++] = equals;
+	*text = *end == '#' ? end + strlen(end) : end + (*end != '\0'); /* a comment is never looked at */
 	*end = '\0';
-	line->quoted[line->n] = quoted;
-	line->words[line->n++] = start;
 	return 0;
 }
 
-/* Splits at blanks, up to a comment; "name=word" at the start of a line splits there too. */
+/* Splits at blanks, up to a comment. */
 static int split(struct line *line, char *text)
 {
-	size_t name = 0;
+	int rc = 0;
 
-	text += strspn(text, " \t");
-	while (is_name_character(text[name]))
-		name++;
-	char *equals = text + name + strspn(text + name, " \t");
-	if (name > 0 && *equals == '=') {
-		line->words[line->n++] = text;
-		line->words[line->n++] = (char *)"=";
-		text[name] = '\0';
-		text = equals + 1;
-	}
-	for (;;) {
-		text += strspn(text, " \t");
-		if (*text == '\0' || *text == '#')
-			return 0;
-		int rc = cut_word(line, &text);
-		if (rc < 0)
-			return rc;
-	}
+	while (rc == 0 && *(text += strspn(text, " \t")) != '\0' && *text != '#')
+		rc = cut_word(line, &text);
+	return rc;
 }
 
-static const struct jobfile_value *find(const struct jobfile *file, const char *name, unsigned *ret_index)
+/* The index of a value; -1: there is none. */
+static int find(const struct jobfile *file, const char *name)
 {
-	for (size_t i = 0; i < file->n_values; i++) {
-		if (strcmp(file->values[i].name, name) != 0)
-			continue;
-		*ret_index = (unsigned)i;
-		return &file->values[i];
-	}
-	return NULL;
+	for (size_t i = 0; i < file->n_values; i++)
+		if (strcmp(file->values[i].name, name) == 0)
+			return (int)i;
+	return -1;
 }
 
 static int look_up(const struct line *line, const char *name, unsigned *ret_index)
 {
-	if (find(line->file, name, ret_index))
-		return 0;
-	if (strchr(name, '.') || strchr(name, '/'))
-		return LINE_ERROR(line, "'%s' is no value; load a file first: x = load %s", name, name);
-	return LINE_ERROR(line, "no value is named '%s' above this line", name);
+	int index = find(line->file, name);
+
+	if (index < 0 && (strchr(name, '.') || strchr(name, '/')))
+		return why_invalid(line->why, "'%s' is no value; load a file first: x = load %s", name, name);
+	if (index < 0)
+		return why_invalid(line->why, "no value is named '%s' above this line", name);
+	*ret_index = (unsigned)index;
+	return 0;
 }
 
 static const struct option_row load_settings[] = {OPTION_DTYPE, OPTION("rows", 0, "N", count, m, ""),
-                                                  OPTION("cols", 0, "N", count, n, ""), OPTIONS_END};
-static const struct option_row op_settings[] = {OPTION_KERNEL, OPTIONS_END};
+                                                  OPTION("cols", 0, "N", count, n, ""), SETTINGS_END};
+static const struct option_row op_settings[] = {OPTION_KERNEL, SETTINGS_END};
 
 static const struct option_row *find_setting(const struct operation *op, const char *name)
 {
@@ -121,7 +96,7 @@ static const struct option_row *find_setting(const struct operation *op, const c
 static int parse_setting(struct line *line, struct jobfile_value *value, char *word)
 {
 	const struct operation *op = value->op;
-	char *text = strchr(word, '='), reason[CLI_WHY_BYTES / 2];
+	char *text = strchr(word, '=');
 
 	*text++ = '\0';
 	if (op && op->accumulates && strcmp(word, "c") == 0) {
@@ -130,13 +105,8 @@ static int parse_setting(struct line *line, struct jobfile_value *value, char *w
 	}
 	const struct option_row *row = find_setting(op, word);
 	if (row == NULL)
-		return LINE_ERROR(line, "%s has no setting '%s'", op ? op->name : "load", word);
-	int rc = options_set(row, word, text, &value->flags, line->why);
-	if (rc < 0) {
-		snprintf(reason, sizeof(reason), "%.*s", (int)sizeof(reason) - 1, line->why);
-		return LINE_ERROR(line, "%s", reason);
-	}
-	return 0;
+		return why_invalid(line->why, "%s has no setting '%s'", op ? op->name : "load", word);
+	return options_set(row, word, text, &value->flags, line->why);
 }
 
 /* NAME or NAME' */
@@ -145,8 +115,8 @@ static int parse_operand(struct line *line, struct jobfile_value *value, unsigne
 	size_t n = strlen(word);
 
 	if (i == value->op->n_inputs)
-		return LINE_ERROR(line, "%s takes %u operand%s; '%s' is one too many", value->op->name, i,
-		                  i == 1 ? "" : "s", word);
+		return why_invalid(line->why, "%s takes %u operand%s; '%s' is one too many", value->op->name, i,
+		                   i == 1 ? "" : "s", word);
 	value->operands[i].transposed = n > 1 && word[n - 1] == '\'';
 	if (value->operands[i].transposed)
 		word[n - 1] = '\0';
@@ -165,65 +135,65 @@ static int parse_op(struct line *line, struct jobfile_value *value)
 			return rc;
 	}
 	if (n < value->op->n_inputs)
-		return LINE_ERROR(line, "%s takes %u operand%s, got %u", value->op->name, value->op->n_inputs,
-		                  value->op->n_inputs == 1 ? "" : "s", n);
+		return why_invalid(line->why, "%s takes %u operand%s, got %u", value->op->name,
+		                   value->op->n_inputs, value->op->n_inputs == 1 ? "" : "s", n);
 	if (value->op->accumulates && value->flags.op.beta.set && !value->has_old)
-		return LINE_ERROR(line, "beta= needs c=NAME, the matrix that it multiplies");
+		return why_invalid(line->why, "beta= needs c=NAME, the matrix that it multiplies");
 	return 0;
 }
 
 static int parse_load(struct line *line, struct jobfile_value *value)
 {
-	for (size_t i = 3; i < line->n; i++) {
+	int rc = 0;
+
+	if (line->n < 4 || line->words[3][0] == '\0')
+		return why_invalid(line->why, "load takes a file");
+	value->path = line->words[3];
+	for (size_t i = 4; i < line->n && rc == 0; i++) {
 		char *word = line->words[i];
-		int rc = 0;
-		if (!line->quoted[i] && value->path && strchr(word, '='))
-			rc = parse_setting(line, value, word);
-		else if (value->path)
-			rc = LINE_ERROR(
-			    line, "load takes one file; '%s' is one too many (\"quote\" names with blanks)",
-			    word);
-		else
-			value->path = word;
-		if (rc < 0)
-			return rc;
+		if (strchr(word, '=') == NULL)
+			return why_invalid(
+			    line->why,
+			    "load takes one file; '%s' is one too many (\"quote\" names with blanks)", word);
+		rc = parse_setting(line, value, word);
 	}
-	if (value->path == NULL || value->path[0] == '\0')
-		return LINE_ERROR(line, "load takes a file");
-	return 0;
+	return rc;
+}
+
+/* What follows "name =". */
+static int parse_right(struct line *line, struct jobfile_value *value)
+{
+	char names[128];
+
+	if (strcmp(line->words[2], "load") == 0)
+		return parse_load(line, value);
+	value->op = operation_by_name(line->words[2]);
+	if (value->op)
+		return parse_op(line, value);
+	return why_invalid(line->why, "'%s' is not load, %s", line->words[2],
+	                   operation_names(names, sizeof(names)));
 }
 
 static int parse_value(struct line *line)
 {
 	struct jobfile *file = line->file;
 	struct jobfile_value value = {.line = line->number};
-	char names[128];
-	const struct jobfile_value *before;
-	unsigned index;
-	int rc;
+	const char *name = line->words[0];
+	int before = find(file, name);
 
-	if (!is_name(line->words[0]))
-		return LINE_ERROR(line,
-		                  "'%s' is no name: up to %d letters, digits and _, starting with a letter",
-		                  line->words[0], JOBFILE_NAME_BYTES - 1);
-	before = find(file, line->words[0], &index);
-	if (before)
-		return LINE_ERROR(line, "'%s' has a value since line %u; take another name", before->name,
-		                  before->line);
+	if (!is_name(name))
+		return why_invalid(line->why,
+		                   "'%s' is no name: up to %d letters, digits and _, starting with a letter",
+		                   name, JOBFILE_NAME_BYTES - 1);
+	if (before >= 0)
+		return why_invalid(line->why, "'%s' has a value since line %u; take another name", name,
+		                   file->values[before].line);
 	if (line->n < 3)
-		return LINE_ERROR(line, "nothing after '%s ='", line->words[0]);
+		return why_invalid(line->why, "nothing after '%s ='", name);
 	if (file->n_values == JOBFILE_VALUES_MAX)
-		return LINE_ERROR(line, "more than %d values", JOBFILE_VALUES_MAX);
-	snprintf(value.name, sizeof(value.name), "%s", line->words[0]);
-	if (strcmp(line->words[2], "load") == 0) {
-		rc = parse_load(line, &value);
-	} else {
-		value.op = operation_by_name(line->words[2]);
-		if (value.op == NULL)
-			return LINE_ERROR(line, "'%s' is not load, %s", line->words[2],
-			                  operation_names(NULL, names, sizeof(names)));
-		rc = parse_op(line, &value);
-	}
+		return why_invalid(line->why, "more than %d values", JOBFILE_VALUES_MAX);
+	snprintf(value.name, sizeof(value.name), "%s", name);
+	int rc = parse_right(line, &value);
 	if (rc == 0)
 		file->values[file->n_values++] = value;
 	return rc;
@@ -232,20 +202,16 @@ static int parse_value(struct line *line)
 static int parse_save(struct line *line)
 {
 	struct jobfile *file = line->file;
-	struct jobfile_save save = {.line = line->number};
+	struct jobfile_save save = {.line = line->number, .path = line->words[2]};
 
-	if (line->n != 3)
-		return LINE_ERROR(line, "save takes a value and a file: save y y.npy");
+	if (line->n != 3 || save.path[0] == '\0')
+		return why_invalid(line->why, "save takes a value and a file: save y y.npy");
 	if (file->n_saves == JOBFILE_SAVES_MAX)
-		return LINE_ERROR(line, "more than %d saved values", JOBFILE_SAVES_MAX);
+		return why_invalid(line->why, "more than %d saved values", JOBFILE_SAVES_MAX);
 	int rc = look_up(line, line->words[1], &save.value);
-	if (rc < 0)
-		return rc;
-	save.path = line->words[2];
-	if (save.path[0] == '\0')
-		return LINE_ERROR(line, "save takes a value and a file: save y y.npy");
-	file->saves[file->n_saves++] = save;
-	return 0;
+	if (rc == 0)
+		file->saves[file->n_saves++] = save;
+	return rc;
 }
 
 static int parse_line(struct jobfile *file, unsigned number, char *text, char *why)
@@ -259,7 +225,7 @@ static int parse_line(struct jobfile *file, unsigned number, char *text, char *w
 		return parse_value(&line);
 	if (strcmp(line.words[0], "save") == 0)
 		return parse_save(&line);
-	return LINE_ERROR(&line, "expected 'NAME = …' or 'save NAME FILE', not '%s'", line.words[0]);
+	return why_invalid(why, "expected 'NAME = …' or 'save NAME FILE', not '%s'", line.words[0]);
 }
 
 static int parse_lines(struct jobfile *file, char *why)
@@ -273,9 +239,8 @@ static int parse_lines(struct jobfile *file, char *why)
 		size_t n = strlen(line);
 		if (n > 0 && line[n - 1] == '\r')
 			line[n - 1] = '\0';
-		int rc = parse_line(file, number, line, why);
-		if (rc < 0)
-			return rc;
+		if (parse_line(file, number, line, why) < 0)
+			return why_invalid(why, "%s:%u: %s", file->path, number, why);
 	}
 	if (file->n_values == 0)
 		return why_invalid(why, "%s: nothing to do; a first line might be: x = load x.npy", file->path);
@@ -284,27 +249,21 @@ static int parse_lines(struct jobfile *file, char *why)
 
 int jobfile_parse(const char *path, const char *text, size_t len, struct jobfile **ret, char *why)
 {
-	struct jobfile *file;
-	int rc;
-
 	if (memchr(text, '\0', len))
 		return why_invalid(why, "%s: not a text file", path);
-	file = calloc(1, sizeof(*file));
-	if (file == NULL || (file->text = malloc(len + 1)) == NULL) {
+	struct jobfile *file = calloc(1, sizeof(*file));
+	if (file == NULL || (file->text = strndup(text, len)) == NULL) {
 		free(file);
 		why_invalid(why, "out of memory");
 		return KOPS_E_NOMEM;
 	}
 	file->path = path;
-	memcpy(file->text, text, len);
-	file->text[len] = '\0';
-	rc = parse_lines(file, why);
-	if (rc < 0) {
+	int rc = parse_lines(file, why);
+	if (rc == 0)
+		*ret = file;
+	else
 		jobfile_free(file);
-		return rc;
-	}
-	*ret = file;
-	return 0;
+	return rc;
 }
 
 int jobfile_read(const char *path, struct jobfile **ret, char *why)
@@ -312,20 +271,17 @@ int jobfile_read(const char *path, struct jobfile **ret, char *why)
 	bool standard = strcmp(path, "-") == 0;
 	FILE *in = standard ? stdin : fopen(path, "re");
 	char *text = malloc(JOBFILE_BYTES_MAX + 1);
+	size_t n = in && text ? fread(text, 1, JOBFILE_BYTES_MAX + 1, in) : 0;
 	int rc;
 
-	if (in == NULL || text == NULL) {
+	if (in == NULL || text == NULL)
 		rc = why_invalid(why, "cannot open %s: %s", path, strerror(errno));
-		goto out;
-	}
-	size_t n = fread(text, 1, JOBFILE_BYTES_MAX + 1, in);
-	if (ferror(in))
+	else if (ferror(in))
 		rc = why_invalid(why, "cannot read %s: %s", path, strerror(errno));
 	else if (n > JOBFILE_BYTES_MAX)
 		rc = why_invalid(why, "%s: more than %d bytes is no job file", path, JOBFILE_BYTES_MAX);
 	else
 		rc = jobfile_parse(standard ? "standard input" : path, text, n, ret, why);
-out:
 	if (in && !standard)
 		fclose(in);
 	free(text);

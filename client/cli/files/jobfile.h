@@ -27,6 +27,7 @@ struct jobfile_value {
 	struct jobfile_operand operands[STEP_INPUTS_MAX];
 	bool has_old; /* c=NAME */
 	unsigned old;
+	bool over_old; /* nothing else needs that matrix: the result may take its place */
 	/* load */
 	const char *path;
 	struct flags flags; /* KEY=VALUE, as the options of that name; rows= and cols= are m and n */

@@ -1,10 +1,13 @@
 #include "files/npy.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "why.h"
+#include "cli.h"
+#include "files/element.h"
 
 #define ACCEPTED "accepted are <f4, <f8 and <f2, written by a.astype('<f4')"
 
@@ -12,131 +15,112 @@ static const struct {
 	kops_dtype dtype;
 	const char *descr;
 } descrs[] = {{KOPS_F32, "<f4"}, {KOPS_F64, "<f8"}, {KOPS_F16, "<f2"}};
+#define N_DESCRS (sizeof(descrs) / sizeof(descrs[0]))
 
-/* The Python literal in the header, read from left to right. */
-struct reader {
-	const char *next, *end;
-};
-
-static char peek(struct reader *r)
+static int damaged(char *why, const char *how)
 {
-	while (r->next < r->end && (*r->next == ' ' || *r->next == '\n' || *r->next == '\t'))
-		r->next++;
-	return r->next < r->end ? *r->next : '\0';
+	return why_invalid(why, "its .npy header is damaged: %s", how);
 }
 
-static bool take(struct reader *r, char c)
+/* ---- the Python literal in the header, read from left to right ---- */
+
+static bool take(const char **at, const char *word)
 {
-	if (peek(r) != c)
+	size_t n = strlen(word);
+
+	*at += strspn(*at, " \n\t");
+	if (strncmp(*at, word, n) != 0)
 		return false;
-	r->next++;
+	*at += n;
 	return true;
 }
 
 /* A quoted string; no escapes, as NumPy's keys and dtypes have none. */
-static bool read_text(struct reader *r, char *out, size_t size)
+static bool read_text(const char **at, char *out, size_t size)
 {
-	char quote = peek(r);
-	size_t n = 0;
+	const char *quote = take(at, "'") ? "'" : "\"";
 
-	if (quote != '\'' && quote != '"')
+	if (*quote == '"' && !take(at, quote))
 		return false;
-	for (r->next++; r->next < r->end && *r->next != quote; r->next++) {
-		if (n + 1 == size || *r->next == '\\')
-			return false;
-		out[n++] = *r->next;
-	}
+	size_t n = strcspn(*at, quote);
+	if (n >= size || memchr(*at, '\\', n))
+		return false;
+	memcpy(out, *at, n);
 	out[n] = '\0';
-	return take(r, quote);
+	*at += n;
+	return take(at, quote);
 }
 
-static bool read_word(struct reader *r, const char *word)
+static bool read_count(const char **at, uint64_t *ret)
 {
-	size_t n = strlen(word);
+	char *end;
 
-	peek(r);
-	if ((size_t)(r->end - r->next) < n || memcmp(r->next, word, n) != 0)
+	take(at, "");
+	if (**at < '0' || **at > '9')
 		return false;
-	r->next += n;
-	return true;
+	errno = 0;
+	*ret = strtoull(*at, &end, 10);
+	*at = *end == 'L' ? end + 1 : end; /* Python 2 */
+	return errno == 0;
 }
 
-static bool read_count(struct reader *r, uint64_t *ret)
-{
-	uint64_t value = 0;
-	char c = peek(r);
-
-	if (c < '0' || c > '9')
-		return false;
-	for (; r->next < r->end && *r->next >= '0' && *r->next <= '9'; r->next++)
-		if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
-		    __builtin_add_overflow(value, (uint64_t)(*r->next - '0'), &value))
-			return false;
-	if (r->next < r->end && *r->next == 'L') /* Python 2 */
-		r->next++;
-	*ret = value;
-	return true;
-}
-
-static int read_descr(struct reader *r, struct npy_header *h, char *why)
+static int read_descr(const char **at, struct npy_header *h, char *why)
 {
 	char descr[32];
 
-	if (peek(r) == '[')
+	if (take(at, "["))
 		return why_invalid(why, "its dtype is a record; " ACCEPTED);
-	if (!read_text(r, descr, sizeof(descr)))
-		return why_invalid(why, "its .npy header is damaged: no dtype after 'descr'");
-	for (size_t i = 0; i < sizeof(descrs) / sizeof(descrs[0]); i++) {
-		if (strcmp(descr, descrs[i].descr) != 0)
-			continue;
+	if (!read_text(at, descr, sizeof(descr)))
+		return damaged(why, "no dtype after 'descr'");
+	for (size_t i = 0; i < N_DESCRS; i++) {
 		h->dtype = descrs[i].dtype;
-		return 0;
+		if (strcmp(descr, descrs[i].descr) == 0)
+			return 0;
 	}
 	return why_invalid(why, "its dtype is '%s'%s; " ACCEPTED, descr, descr[0] == '>' ? ", big endian" : "");
 }
 
-static int read_order(struct reader *r, struct npy_header *h, char *why)
+static int read_order(const char **at, struct npy_header *h, char *why)
 {
-	h->fortran = read_word(r, "True");
-	if (!h->fortran && !read_word(r, "False"))
-		return why_invalid(why,
-		                   "its .npy header is damaged: 'fortran_order' is neither True nor False");
-	return 0;
+	h->fortran = take(at, "True");
+	return h->fortran || take(at, "False") ? 0 : damaged(why, "'fortran_order' is neither True nor False");
 }
 
-static int read_shape(struct reader *r, struct npy_header *h, char *why)
+static int read_shape(const char **at, struct npy_header *h, char *why)
 {
 	uint64_t extent;
 
-	h->rank = 0;
-	if (!take(r, '('))
-		return why_invalid(why, "its .npy header is damaged: no '(' after 'shape'");
-	while (!take(r, ')')) {
-		if (!read_count(r, &extent))
-			return why_invalid(
-			    why, "its .npy header is damaged: 'shape' has no number where one belongs");
+	if (!take(at, "("))
+		return damaged(why, "no '(' after 'shape'");
+	for (h->rank = 0; !take(at, ")"); h->rank++) {
+		if (!read_count(at, &extent))
+			return damaged(why, "'shape' has no number where one belongs");
 		if (h->rank == KOPS_RANK_MAX)
 			return why_invalid(why, "it has more than %d dimensions", KOPS_RANK_MAX);
-		h->shape[h->rank++] = extent;
-		if (!take(r, ',') && peek(r) != ')')
-			return why_invalid(why, "its .npy header is damaged: 'shape' does not end");
+		if (extent > INT64_MAX / 8)
+			return damaged(why, "an extent is more than a file can have");
+		h->shape[h->rank] = extent;
+		if (!take(at, ",") && **at != ')')
+			return damaged(why, "'shape' does not end");
 	}
+	if (h->rank == 0)
+		h->shape[h->rank++] = 1;
 	return 0;
 }
 
 static const struct {
 	const char *key;
-	int (*read)(struct reader *r, struct npy_header *h, char *why);
+	int (*read)(const char **at, struct npy_header *h, char *why);
 } keys[] = {{"descr", read_descr}, {"fortran_order", read_order}, {"shape", read_shape}};
 #define N_KEYS (sizeof(keys) / sizeof(keys[0]))
 
-static int read_pair(struct reader *r, struct npy_header *h, unsigned *seen, char *why)
+static int read_pair(const char **at, struct npy_header *h, unsigned *seen, char *why)
 {
 	char key[32];
 	size_t i = 0;
 
-	if (!read_text(r, key, sizeof(key)) || !take(r, ':'))
-		return why_invalid(why, "its .npy header is damaged: no key where one belongs");
+	if (!read_text(at, key, sizeof(key)) || !take(at, ":"))
+		return damaged(why, "no key where one belongs");
 	while (i < N_KEYS && strcmp(key, keys[i].key) != 0)
 		i++;
 	if (i == N_KEYS)
@@ -144,53 +128,36 @@ static int read_pair(struct reader *r, struct npy_header *h, unsigned *seen, cha
 	if (*seen & 1u << i)
 		return why_invalid(why, "its .npy header has '%s' twice", key);
 	*seen |= 1u << i;
-	return keys[i].read(r, h, why);
+	return keys[i].read(at, h, why);
 }
 
-static int read_dictionary(struct reader *r, struct npy_header *h, char *why)
+static int read_dictionary(const char *at, struct npy_header *h, char *why)
 {
 	unsigned seen = 0;
 
-	if (!take(r, '{'))
-		return why_invalid(why, "its .npy header is damaged: it does not start with '{'");
-	while (!take(r, '}')) {
-		int rc = read_pair(r, h, &seen, why);
+	if (!take(&at, "{"))
+		return damaged(why, "it does not start with '{'");
+	while (!take(&at, "}")) {
+		int rc = read_pair(&at, h, &seen, why);
 		if (rc < 0)
 			return rc;
-		if (!take(r, ',') && peek(r) != '}')
-			return why_invalid(why, "its .npy header is damaged: no ',' or '}' after a value");
+		if (!take(&at, ",") && *at != '}')
+			return damaged(why, "no ',' or '}' after a value");
 	}
 	if (seen != (1u << N_KEYS) - 1)
 		return why_invalid(why, "its .npy header lacks 'descr', 'fortran_order' or 'shape'");
+	if (!element_bytes(h->dtype, h->rank, h->shape, &h->bytes))
+		return damaged(why, "the shape has more bytes than a file can");
 	return 0;
 }
 
-static int count_bytes(struct npy_header *h, char *why)
-{
-	uint64_t bytes = kops_dtype_size(h->dtype);
+/* ---- the whole ---- */
 
-	if (h->rank == 0)
-		h->shape[h->rank++] = 1;
-	for (uint32_t d = 0; d < h->rank; d++)
-		if (h->shape[d] > INT64_MAX / 8)
-			return why_invalid(why, "its .npy header is damaged: an extent of %" PRIu64,
-			                   h->shape[d]);
-	/* An empty array is empty whatever its other extents multiply to. */
-	for (uint32_t d = 0; d < h->rank; d++)
-		if (h->shape[d] == 0)
-			bytes = 0;
-	for (uint32_t d = 0; d < h->rank; d++)
-		if (__builtin_mul_overflow(bytes, h->shape[d], &bytes) || bytes > INT64_MAX)
-			return why_invalid(
-			    why, "its .npy header is damaged: the shape has more bytes than a file can");
-	h->bytes = bytes;
-	return 0;
-}
-
-/* Where the dictionary lies. Version 1 has a 16-bit length, versions 2 and 3 a 32-bit one. */
-static int find_dictionary(const unsigned char *bytes, size_t len, struct reader *ret, char *why)
+/* Where the dictionary is. Version 1 has a 16-bit length, versions 2 and 3 a 32-bit one. */
+static int find_dictionary(const unsigned char *bytes, size_t len, size_t *ret_start, size_t *ret_length,
+                           char *why)
 {
-	size_t start = NPY_MAGIC_BYTES + 2, length = 0, width;
+	size_t start = NPY_MAGIC_BYTES + 2, length = 0;
 
 	if (len < start || memcmp(bytes, NPY_MAGIC, NPY_MAGIC_BYTES) != 0)
 		return why_invalid(
@@ -199,44 +166,48 @@ static int find_dictionary(const unsigned char *bytes, size_t len, struct reader
 	int version = bytes[NPY_MAGIC_BYTES];
 	if (version < 1 || version > 3)
 		return why_invalid(why, "its .npy version is %d; versions 1 to 3 are known", version);
-	width = version == 1 ? 2 : 4;
-	if (len < start + width)
-		return why_invalid(why, "its .npy header ends early");
-	for (size_t i = width; i-- > 0;)
+	size_t width = version == 1 ? 2 : 4;
+	for (size_t i = width; i-- > 0 && len >= start + width;)
 		length = length << 8 | bytes[start + i];
 	start += width;
 	if (length > NPY_HEADER_MAX - start)
 		return why_invalid(why, "its .npy header has %zu bytes; at most %zu are read", length,
 		                   NPY_HEADER_MAX - start);
-	if (length > len - start)
+	if (len < start || length > len - start)
 		return why_invalid(why, "its .npy header ends early");
-	ret->next = (const char *)bytes + start;
-	ret->end = ret->next + length;
+	*ret_start = start;
+	*ret_length = length;
 	return 0;
 }
 
 int npy_parse(const unsigned char *bytes, size_t len, struct npy_header *ret, char *why)
 {
 	struct npy_header h = {0};
-	struct reader r;
+	char text[NPY_HEADER_MAX + 1];
+	size_t start = 0, length = 0;
 
-	int rc = find_dictionary(bytes, len, &r, why);
+	int rc = find_dictionary(bytes, len, &start, &length, why);
 	if (rc < 0)
 		return rc;
-	h.offset = (uint64_t)((const unsigned char *)r.end - bytes);
-	rc = read_dictionary(&r, &h, why);
-	if (rc < 0)
-		return rc;
-	rc = count_bytes(&h, why);
-	if (rc < 0)
-		return rc;
-	*ret = h;
-	return 0;
+	memcpy(text, bytes + start, length);
+	text[length] = '\0';
+	h.offset = start + length;
+	rc = read_dictionary(text, &h, why);
+	if (rc == 0)
+		*ret = h;
+	return rc;
+}
+
+bool npy_is_name(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n >= 4 && strcmp(path + n - 4, ".npy") == 0;
 }
 
 static const char *descr_of(kops_dtype dtype)
 {
-	for (size_t i = 0; i < sizeof(descrs) / sizeof(descrs[0]); i++)
+	for (size_t i = 0; i < N_DESCRS; i++)
 		if (descrs[i].dtype == dtype)
 			return descrs[i].descr;
 	return NULL;

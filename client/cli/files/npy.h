@@ -29,6 +29,8 @@ struct npy_header {
  */
 int npy_parse(const unsigned char *bytes, size_t len, struct npy_header *ret, char *why);
 
+bool npy_is_name(const char *path); /* it ends in .npy */
+
 /*
  * Writes the header of a C-ordered array, a multiple of 64 bytes; its length, or 0 for a dtype
  * that .npy has no name for (bf16).

@@ -13,27 +13,24 @@
 #include "cli.h"
 #include "files/foreign.h"
 #include "files/npy.h"
-#include "progress.h"
+#include "files/transfer.h"
 
 struct sink {
-	const char *path;      /* as the user wrote it */
-	char target[PATH_MAX]; /* where it is put: symbolic links are resolved, or it replaces one */
-	char temporary[PATH_MAX + 32];
+	const char *path;              /* as the user wrote it */
+	char target[PATH_MAX];         /* where it is put: symbolic links are resolved */
+	char temporary[PATH_MAX + 32]; /* beside that; "": there is none */
 	int fd;
 	bool npy;
-	bool in_place; /* no regular file: no temporary, no rename */
-	bool named;    /* `temporary` exists */
+	struct sink *next; /* of those with a temporary name */
 };
 
-/* What a signal handler must remove; set and cleared with those signals blocked. */
-static char *volatile doomed;
+/* Whose temporary names a signal handler must remove; changed with those signals blocked. */
+static struct sink *volatile doomed;
 
 static void remove_doomed(int signal_number)
 {
-	char *path = doomed;
-
-	if (path)
-		unlink(path);
+	for (struct sink *sink = doomed; sink; sink = sink->next)
+		unlink(sink->temporary);
 	raise(signal_number); /* SA_RESETHAND: the default action, once this returns */
 }
 
@@ -66,123 +63,67 @@ static void release_signals(const sigset_t *old)
 	sigprocmask(SIG_SETMASK, old, NULL);
 }
 
-/* "dir/" of the target, "" for the working directory; its length. */
-static int directory_length(const char *target)
+/* Opens a file beside the target. 0 or -1 with errno. */
+static int open_temporary(struct sink *sink)
 {
-	const char *slash = strrchr(target, '/');
-
-	return slash ? (int)(slash - target + 1) : 0;
-}
-
-static void choose_temporary(struct sink *sink)
-{
-	int dir = directory_length(sink->target);
-
-	snprintf(sink->temporary, sizeof(sink->temporary), "%.*s.kops-%ld.XXXXXX", dir, sink->target,
-	         (long)getpid());
-}
-
-static int open_nameless(struct sink *sink)
-{
-	char dir[PATH_MAX];
-	int length = directory_length(sink->target);
-
-	snprintf(dir, sizeof(dir), "%.*s", length ? length : 1, length ? sink->target : ".");
-	sink->fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-	return sink->fd < 0 ? -1 : 0;
-}
-
-static int open_named(struct sink *sink)
-{
+	const char *slash = strrchr(sink->target, '/');
+	int dir = slash ? (int)(slash - sink->target + 1) : 0;
 	mode_t mask = umask(0);
 	sigset_t old;
 
 	umask(mask);
-	choose_temporary(sink);
+	snprintf(sink->temporary, sizeof(sink->temporary), "%.*s.kops-%ld.XXXXXX", dir, sink->target,
+	         (long)getpid());
 	hold_signals(&old);
 	sink->fd = mkostemp(sink->temporary, O_CLOEXEC);
 	if (sink->fd >= 0) {
-		sink->named = true;
-		doomed = sink->temporary;
-		fchmod(sink->fd, 0666 & ~mask);
+		sink->next = doomed;
+		doomed = sink;
 	}
 	release_signals(&old);
-	return sink->fd < 0 ? -1 : 0;
+	return sink->fd < 0 ? -1 : fchmod(sink->fd, 0666 & ~mask);
 }
 
-/* Opens what will become the target. 0 or -1 with errno. */
-static int open_new(struct sink *sink)
+/* Gives the temporary name up: by rename() to the target, or removal. 0 or -1 with errno. */
+static int end_temporary(struct sink *sink, bool keep)
 {
-	/* Overlay and network file systems refuse O_TMPFILE in several ways; a wrong directory fails twice. */
-	return open_nameless(sink) < 0 ? open_named(sink) : 0;
-}
+	struct sink *volatile *at = &doomed;
+	sigset_t old;
 
-static int take_target(struct sink *sink)
-{
-	if (snprintf(sink->target, PATH_MAX, "%s", sink->path) < PATH_MAX)
+	while (*at && *at != sink)
+		at = (struct sink *volatile *)&(*at)->next;
+	if (*at == NULL)
 		return 0;
-	errno = ENAMETOOLONG;
-	return -1;
+	hold_signals(&old);
+	int rc = keep ? rename(sink->temporary, sink->target) : unlink(sink->temporary), saved = errno;
+	if (rc == 0 || !keep)
+		*at = sink->next;
+	release_signals(&old);
+	errno = saved;
+	return rc;
 }
 
+/* 0 or -1 with errno. */
 static int open_beside(struct sink *sink)
 {
 	struct stat st;
 	bool exists = stat(sink->path, &st) == 0;
 
-	if (exists && S_ISDIR(st.st_mode)) {
-		errno = EISDIR;
+	errno = exists && S_ISDIR(st.st_mode) ? EISDIR : strlen(sink->path) >= PATH_MAX ? ENAMETOOLONG : 0;
+	if (errno)
 		return -1;
-	}
 	if (exists && !S_ISREG(st.st_mode)) {
-		sink->in_place = true;
 		sink->fd = open(sink->path, O_WRONLY | O_CLOEXEC);
 		return sink->fd < 0 ? -1 : 0;
 	}
-	if (exists && access(sink->path, W_OK) < 0)
+	strcpy(sink->target, sink->path);
+	if (exists && (access(sink->path, W_OK) < 0 || realpath(sink->path, sink->target) == NULL))
 		return -1;
-	if (exists && realpath(sink->path, sink->target) == NULL)
-		return -1;
-	if ((!exists && take_target(sink) < 0) || open_new(sink) < 0)
+	if (open_temporary(sink) < 0)
 		return -1;
 	if (exists)
 		fchmod(sink->fd, st.st_mode & 0777); /* the new file is this user's: no set-user-ID */
 	return 0;
-}
-
-/* Looks at nothing that stands there: who owns the folder could exchange it after the look. */
-static int open_replacement(struct sink *sink)
-{
-	if (take_target(sink) < 0 || open_new(sink) < 0)
-		return -1;
-	return fchmod(sink->fd, 0644);
-}
-
-static struct sink *sink_new(const char *path, char *why)
-{
-	struct sink *sink = calloc(1, sizeof(*sink));
-
-	if (sink == NULL) {
-		why_invalid(why, "out of memory");
-		return NULL;
-	}
-	sink->path = path;
-	sink->fd = -1;
-	return sink;
-}
-
-struct sink *sink_replace(const char *path, char *why)
-{
-	if (strcmp(path, "-") == 0) {
-		why_invalid(why, "cannot write -: it takes a file; for one named -, write ./-");
-		return NULL;
-	}
-	struct sink *sink = sink_new(path, why);
-	if (sink == NULL || open_replacement(sink) == 0)
-		return sink;
-	why_invalid(why, "cannot write %s: %s", path, strerror(errno));
-	sink_close(sink);
-	return NULL;
 }
 
 /* Names that ask for what is not written. */
@@ -201,15 +142,16 @@ static int check_name(const char *path, kops_dtype dtype, bool npy, char *why)
 
 struct sink *sink_open(const char *path, kops_dtype dtype, char *why)
 {
-	size_t n = strlen(path);
-	bool npy = n >= 4 && strcmp(path + n - 4, ".npy") == 0;
+	bool npy = npy_is_name(path);
 
 	if (check_name(path, dtype, npy, why) < 0)
 		return NULL;
-	struct sink *sink = sink_new(path, why);
-	if (sink == NULL)
+	struct sink *sink = calloc(1, sizeof(*sink));
+	if (sink == NULL) {
+		why_invalid(why, "out of memory");
 		return NULL;
-	sink->npy = npy;
+	}
+	*sink = (struct sink){.path = path, .npy = npy, .fd = -1};
 	if (open_beside(sink) == 0)
 		return sink;
 	why_invalid(why, "cannot write %s: %s", path, strerror(errno));
@@ -219,18 +161,11 @@ struct sink *sink_open(const char *path, kops_dtype dtype, char *why)
 
 void sink_close(struct sink *sink)
 {
-	sigset_t old;
-
 	if (sink == NULL)
 		return;
+	end_temporary(sink, false);
 	if (sink->fd >= 0)
 		close(sink->fd);
-	hold_signals(&old);
-	if (sink->named)
-		unlink(sink->temporary);
-	if (doomed == sink->temporary)
-		doomed = NULL;
-	release_signals(&old);
 	free(sink);
 }
 
@@ -244,25 +179,8 @@ static bool is_dense(const struct elements *e)
 	return true;
 }
 
-static int write_dense(int fd, const char *path, const void *data, uint64_t bytes)
-{
-	struct progress progress;
-	uint64_t done = 0;
-	int rc = 0;
-
-	progress_start(&progress, "writing", path, bytes);
-	while (rc == 0 && done < bytes) {
-		size_t n = progress_step(&progress, bytes - done);
-		rc = cli_write_all(fd, (const char *)data + done, n);
-		done += n;
-		progress_show(&progress, done);
-	}
-	progress_end(&progress);
-	return rc;
-}
-
 /* Row by row through a buffer, for what lies in another order. */
-static int write_strided(int fd, const struct elements *e)
+static int write_strided(int fd, const char *path, const struct elements *e)
 {
 	enum { BLOCK = 4096 };
 	double values[BLOCK];
@@ -276,7 +194,7 @@ static int write_strided(int fd, const struct elements *e)
 			elements_row(e, r, c, n, values);
 			for (uint64_t i = 0; i < n; i++)
 				element_put(e->dtype, bytes + i * size, values[i]);
-			if (cli_write_all(fd, bytes, (size_t)n * size) < 0)
+			if (transfer_write(fd, path, bytes, n * size) < 0)
 				return -1;
 		}
 	}
@@ -286,76 +204,22 @@ static int write_strided(int fd, const struct elements *e)
 int sink_write_raw(int fd, const char *path, const struct elements *e)
 {
 	if (!is_dense(e))
-		return write_strided(fd, e);
-	return write_dense(fd, path, e->data, elements_count(e) * kops_dtype_size(e->dtype));
-}
-
-static int give_temporary_name(struct sink *sink)
-{
-	char from[64];
-
-	snprintf(from, sizeof(from), "/proc/self/fd/%d", sink->fd);
-	if (linkat(AT_FDCWD, from, AT_FDCWD, sink->target, AT_SYMLINK_FOLLOW) == 0)
-		return 0;
-	if (errno != EEXIST)
-		return -1;
-	/* link() does not replace: link under a name of our own, then rename over the old file. */
-	choose_temporary(sink);
-	char *unique = sink->temporary + strlen(sink->temporary) - 6;
-	for (unsigned i = 0; i < 1000; i++) {
-		snprintf(unique, 7, "%06u", i);
-		if (linkat(AT_FDCWD, from, AT_FDCWD, sink->temporary, AT_SYMLINK_FOLLOW) == 0) {
-			sink->named = true;
-			return 0;
-		}
-		if (errno != EEXIST)
-			return -1;
-	}
-	return -1;
-}
-
-/* With the ending signals held, so that no temporary name outlives one. */
-static int put_in_place(struct sink *sink)
-{
-	sigset_t old;
-	int rc = 0, saved;
-
-	hold_signals(&old);
-	if (!sink->named)
-		rc = give_temporary_name(sink);
-	if (rc == 0 && sink->named) {
-		rc = rename(sink->temporary, sink->target);
-		if (rc == 0) {
-			sink->named = false;
-			doomed = NULL;
-		}
-	}
-	saved = errno;
-	release_signals(&old);
-	errno = saved;
-	return rc;
-}
-
-static int finish(struct sink *sink, int rc, char *why)
-{
-	if (rc == 0 && (sink->in_place || put_in_place(sink) == 0))
-		return 0;
-	why_invalid(why, "cannot write %s: %s", sink->path, strerror(errno));
-	return KOPS_E_SYSTEM;
+		return write_strided(fd, path, e);
+	return transfer_write(fd, path, e->data, elements_count(e) * kops_dtype_size(e->dtype));
 }
 
 int sink_write(struct sink *sink, const struct elements *e, char *why)
 {
 	char header[256];
 	size_t n = sink->npy ? npy_format(e->dtype, e->rank, e->shape, header) : 0;
-	int rc = n > 0 ? cli_write_all(sink->fd, header, n) : 0;
+	int rc = transfer_write(sink->fd, sink->path, header, n);
 
 	if (rc == 0)
 		rc = sink_write_raw(sink->fd, sink->path, e);
-	return finish(sink, rc, why);
-}
-
-int sink_write_bytes(struct sink *sink, const void *data, size_t bytes, char *why)
-{
-	return finish(sink, cli_write_all(sink->fd, data, bytes), why);
+	if (rc == 0)
+		rc = end_temporary(sink, true);
+	if (rc == 0)
+		return 0;
+	why_invalid(why, "cannot write %s: %s", sink->path, strerror(errno));
+	return KOPS_E_SYSTEM;
 }

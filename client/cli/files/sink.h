@@ -1,12 +1,10 @@
 /*
  * sink.h: the file of -o. It comes into being under its name complete, or not at all: the bytes go to a
- * nameless file of the same directory (O_TMPFILE), or where that does not exist to a temporary name that
- * sink_close(), SIGINT, SIGTERM and SIGHUP remove.
+ * temporary name beside it, which sink_close(), SIGINT, SIGTERM and SIGHUP remove.
  */
 #ifndef KOPS_CLI_FILES_SINK_H
 #define KOPS_CLI_FILES_SINK_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "files/element.h"
@@ -20,19 +18,9 @@ struct sink; /* opaque */
  */
 struct sink *sink_open(const char *path, kops_dtype dtype, char *why);
 
-/*
- * The same for what takes the place of whatever stands at `path`, in a folder that may be another user's: a
- * symbolic link there is replaced, not followed, and the file's mode is 0644 whatever the old one's and the
- * umask were.
- */
-struct sink *sink_replace(const char *path, char *why);
-
 /* Writes the elements in C order, behind a header if the path ends in .npy, and puts the file in place. 0 or
  * KOPS_E_SYSTEM. */
 int sink_write(struct sink *sink, const struct elements *e, char *why);
-
-/* The same for any bytes. */
-int sink_write_bytes(struct sink *sink, const void *data, size_t bytes, char *why);
 
 /* Frees; without a successful write nothing remains. NULL is allowed. */
 void sink_close(struct sink *sink);

@@ -3,44 +3,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "files/foreign.h"
 #include "files/npy.h"
-#include "progress.h"
-#include "why.h"
-
-static bool has_npy_name(const char *path)
-{
-	size_t n = strlen(path);
-
-	return n >= 4 && strcmp(path + n - 4, ".npy") == 0;
-}
-
-static ssize_t read_at(int fd, void *out, size_t bytes, uint64_t offset)
-{
-	ssize_t n;
-
-	do
-		n = pread(fd, out, bytes, (off_t)offset);
-	while (n < 0 && errno == EINTR);
-	return n;
-}
+#include "files/transfer.h"
 
 static int read_npy(struct source *s, const unsigned char *head, size_t len, uint64_t file_bytes, char *why)
 {
 	struct npy_header h;
-	char reason[CLI_WHY_BYTES / 2];
-	char *text = reason;
 
-	int rc = npy_parse(head, len, &h, why);
-	if (rc < 0) {
-		snprintf(text, sizeof(reason), "%s", why);
-		return why_invalid(why, "cannot use %s: %s", s->path, text);
-	}
+	if (npy_parse(head, len, &h, why) < 0)
+		return why_invalid(why, "cannot use %s: %s", s->path, why);
 	if (h.bytes != file_bytes - h.offset)
 		return why_invalid(
 		    why, "%s is %s: it has %" PRIu64 " bytes of elements; its header needs %" PRIu64, s->path,
@@ -68,13 +45,13 @@ static int inspect(struct source *s, char *why)
 		return why_invalid(
 		    why, "cannot read %s: its size must be known first; save it to a file and name that",
 		    s->path);
-	ssize_t n = read_at(s->fd, head, sizeof(head), 0);
-	if (n < 0)
+	size_t n = transfer_read(s->fd, s->path, head, sizeof(head), 0);
+	if (errno)
 		return why_invalid(why, "cannot read %s: %s", s->path, strerror(errno));
-	if (has_npy_name(s->path) || (n >= NPY_MAGIC_BYTES && memcmp(head, NPY_MAGIC, NPY_MAGIC_BYTES) == 0))
-		return read_npy(s, head, (size_t)n, (uint64_t)st.st_size, why);
+	if (npy_is_name(s->path) || (n >= NPY_MAGIC_BYTES && memcmp(head, NPY_MAGIC, NPY_MAGIC_BYTES) == 0))
+		return read_npy(s, head, n, (uint64_t)st.st_size, why);
 	s->bytes = (uint64_t)st.st_size;
-	return foreign_input(s->path, head, (size_t)n, why);
+	return foreign_input(s->path, head, n, why);
 }
 
 int source_open(const char *path, struct source *ret, char *why)
@@ -110,30 +87,6 @@ void source_set_matrix(struct source *source, uint64_t rows, uint64_t cols)
 	source->shape[1] = cols;
 }
 
-static int read_all(const struct source *s, unsigned char *out, char *why)
-{
-	struct progress progress;
-	uint64_t done = 0;
-
-	progress_start(&progress, "reading", s->path, s->bytes);
-	while (done < s->bytes) {
-		ssize_t n =
-		    read_at(s->fd, out + done, progress_step(&progress, s->bytes - done), s->offset + done);
-		if (n <= 0) {
-			progress_end(&progress);
-			snprintf(why, CLI_WHY_BYTES,
-			         "cannot read %s after %" PRIu64 " of %" PRIu64 " bytes: %s", s->path,
-			         s->offset + done, s->offset + s->bytes,
-			         n < 0 ? strerror(errno) : "it became shorter meanwhile");
-			return KOPS_E_SYSTEM;
-		}
-		done += (uint64_t)n;
-		progress_show(&progress, done);
-	}
-	progress_end(&progress);
-	return 0;
-}
-
 /* The view of a whole file in a buffer. */
 static kops_view view_of(const struct source *s, kops_buffer *buffer)
 {
@@ -147,21 +100,20 @@ static kops_view view_of(const struct source *s, kops_buffer *buffer)
 	return v;
 }
 
-int source_load(const struct source *source, kops *k, kops_buffer **ret_buffer, kops_view *ret_view, char *why)
+int source_load(const struct source *s, struct cli *cli, kops_view *ret_view)
 {
 	kops_buffer *buffer;
 
-	int rc = kops_alloc(k, source->bytes ? source->bytes : 8, KOPS_SHARED, NULL, &buffer);
-	if (rc < 0) {
-		snprintf(why, CLI_WHY_BYTES, "no memory for %s: %s", source->path, kops_error(k));
-		return rc;
+	int status = kops_alloc(cli->handle, s->bytes ? s->bytes : 8, KOPS_SHARED, NULL, &buffer);
+	if (status < 0) {
+		why_invalid(cli->why, "no memory for %s: %s", s->path, kops_error(cli->handle));
+		return cli_fail_kops(cli, status, cli->why);
 	}
-	rc = read_all(source, kops_data(buffer), why);
-	if (rc < 0) {
-		kops_free(buffer);
-		return rc;
-	}
-	*ret_buffer = buffer;
-	*ret_view = view_of(source, buffer);
-	return 0;
+	uint64_t done = transfer_read(s->fd, s->path, kops_data(buffer), s->bytes, s->offset);
+	if (done < s->bytes)
+		return cli_fail(cli, CLI_FAILED, "cannot read %s after %" PRIu64 " of %" PRIu64 " bytes: %s",
+		                s->path, s->offset + done, s->offset + s->bytes,
+		                errno ? strerror(errno) : "it became shorter meanwhile");
+	*ret_view = view_of(s, buffer);
+	return CLI_OK;
 }

@@ -7,7 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kops.h"
+#include "options.h"
+
+struct cli;
 
 struct source {
 	const char *path; /* the caller's string; must outlive the source */
@@ -31,14 +33,13 @@ int source_open(const char *path, struct source *ret, char *why);
 /* Allowed on one that is closed or was never opened but has fd -1. */
 void source_close(struct source *source);
 
-/* Sets a raw source's shape to rows × cols. */
+/* Sets a raw source's shape. */
 void source_set_matrix(struct source *source, uint64_t rows, uint64_t cols);
 
 /*
- * Reads the elements straight into a SHARED buffer of k, in the file's order: Fortran order becomes
- * strides. The buffer is the caller's. Shows progress on a terminal for large files. 0, a code of
- * kops_alloc(), or KOPS_E_SYSTEM for a read error or a file that shrank; a sentence in why.
+ * Reads the elements straight into a SHARED buffer, in the file's order: Fortran order becomes strides. The
+ * buffer is freed with the handle. Shows progress on a terminal for large files. An exit code.
  */
-int source_load(const struct source *source, kops *k, kops_buffer **ret_buffer, kops_view *ret_view, char *why);
+int source_load(const struct source *source, struct cli *cli, kops_view *ret_view);
 
 #endif

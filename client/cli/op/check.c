@@ -85,36 +85,10 @@ double check_sum_growth(uint64_t n)
 
 double check_tiny_error(kops_dtype dtype)
 {
-	return dtype == KOPS_F16 ? 0x1p-25 : element_smallest(dtype);
+	return dtype == KOPS_F16 ? 0x1p-25 : element_type(dtype)->smallest;
 }
 
 /* ---- ops that work row by row ---- */
-
-int check_by_row(const struct check_by_row *op, struct check *ret_check)
-{
-	uint64_t columns = elements_columns(op->y);
-	struct check c = {.elements = elements_count(op->y)};
-	uint64_t cost = elements_columns(op->a) > columns ? elements_columns(op->a) : columns;
-	struct check_sample s =
-	    check_sample_rows(elements_rows(op->y), (double)cost, (double)ELEMENT_BUDGET, &c);
-	double *room = malloc((4 * columns + 1) * sizeof(*room));
-	double *want = room, *bound = room + columns, *got = room + 2 * columns, *scratch = room + 3 * columns;
-	double start = cli_now_us(), largest = element_largest(op->y->dtype);
-
-	if (room == NULL)
-		return KOPS_E_NOMEM;
-	for (uint64_t i = 0; i < s.n && columns > 0; i++) {
-		uint64_t row = check_sample_row(&s, i);
-		op->want(op, row, want, bound, scratch);
-		elements_row(op->y, row, 0, columns, got);
-		for (uint64_t j = 0; j < columns; j++)
-			check_compare(&c, row, j, got[j], want[j], bound[j], largest);
-	}
-	free(room);
-	c.us = cli_now_us() - start;
-	*ret_check = c;
-	return 0;
-}
 
 static void want_same(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch)
 {
@@ -125,11 +99,30 @@ static void want_same(const struct check_by_row *op, uint64_t row, double *want,
 	memset(bound, 0, n * sizeof(*bound));
 }
 
-int check_same(const struct elements *x, const struct elements *y, struct check *ret_check)
+int check_by_row(const struct check_by_row *op, struct check *ret_check)
 {
-	struct check_by_row op = {.a = x, .y = y, .want = want_same};
+	uint64_t columns = elements_columns(op->y);
+	struct check c = {.elements = elements_count(op->y), .us = cli_now_us()};
+	uint64_t cost = elements_columns(op->a) > columns ? elements_columns(op->a) : columns;
+	struct check_sample s =
+	    check_sample_rows(elements_rows(op->y), (double)cost, (double)ELEMENT_BUDGET, &c);
+	double *room = malloc((3 * columns + cost + 1) * sizeof(*room));
+	double *want = room, *bound = room + columns, *got = room + 2 * columns, *scratch = room + 3 * columns;
+	double largest = element_type(op->y->dtype)->largest;
 
-	return check_by_row(&op, ret_check);
+	if (room == NULL)
+		return KOPS_E_NOMEM;
+	for (uint64_t i = 0; i < s.n && columns > 0; i++) {
+		uint64_t row = check_sample_row(&s, i);
+		(op->want ? op->want : want_same)(op, row, want, bound, scratch);
+		elements_row(op->y, row, 0, columns, got);
+		for (uint64_t j = 0; j < columns; j++)
+			check_compare(&c, row, j, got[j], want[j], bound[j], largest);
+	}
+	free(room);
+	c.us = cli_now_us() - c.us;
+	*ret_check = c;
+	return 0;
 }
 
 /* ---- results ---- */

@@ -65,17 +65,15 @@ double check_sum_growth(uint64_t n);
  */
 double check_tiny_error(kops_dtype dtype);
 
-/* Fills what row `row` of y ought to be and how far from it each element may lie. */
+/* What row `row` of y ought to be, and how far from it each element may lie; scratch has room for one of a. */
 struct check_by_row {
 	const struct step *step;
 	const struct elements *a, *b, *y;
+	/* NULL: y is a, to the bit */
 	void (*want)(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch);
 };
 
 /* The check of an op that works row by row. 0 or KOPS_E_NOMEM. */
 int check_by_row(const struct check_by_row *op, struct check *ret_check);
-
-/* The check of an op that changes no bit: y is x. */
-int check_same(const struct elements *x, const struct elements *y, struct check *ret_check);
 
 #endif

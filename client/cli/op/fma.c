@@ -14,7 +14,7 @@ static void want_iterated(const struct check_by_row *op, uint64_t row, double *w
                           double *scratch)
 {
 	uint64_t n = elements_columns(op->y);
-	double u = element_roundoff(op->y->dtype), tiny = element_smallest(op->y->dtype);
+	double u = element_type(op->y->dtype)->roundoff, tiny = element_type(op->y->dtype)->smallest;
 	double alpha = opt_or(op->step->set.alpha, 1), beta = opt_or(op->step->set.beta, 0);
 
 	elements_row(op->a, row, 0, n, scratch);
@@ -31,14 +31,6 @@ static void want_iterated(const struct check_by_row *op, uint64_t row, double *w
 	}
 }
 
-static int check(const struct step *step, const struct elements *in, const struct elements *y,
-                 struct check *ret_check)
-{
-	struct check_by_row op = {.step = step, .a = &in[0], .y = y, .want = want_iterated};
-
-	return check_by_row(&op, ret_check);
-}
-
 static int enqueue(kops_job *job, const struct step *s)
 {
 	return kops_job_fma(job, s->in[0], s->out, opt_or(s->set.alpha, 1), opt_or(s->set.beta, 0), steps_of(s),
@@ -49,7 +41,7 @@ static const struct option_row settings[] = {
     OPTION("alpha", 0, "X", real, op.alpha, "factor of each step; default 1"),
     OPTION("beta", 0, "X", real, op.beta, "what each step adds; default 0"),
     OPTION("steps", 0, "N", count32, op.steps, "how many; default 1"),
-    OPTIONS_END,
+    SETTINGS_END,
 };
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
@@ -66,9 +58,8 @@ const struct operation operation_fma = {
     .n_inputs = 1,
     .dtypes = STEP_DTYPES_FROM_F32,
     .settings = settings,
-    .shape = step_same_shape,
     .enqueue = enqueue,
-    .check = check,
+    .want = want_iterated,
     .bench = {.what = "arithmetic in registers",
               .form = "ELEMENTSxSTEPS, or the elements alone",
               .examples = "  kops-bench fma --table seed --kernel all\n",

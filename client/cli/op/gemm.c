@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "op/operation.h"
 #include "show.h"
-#include "verb/gemm.h"
+#include "verb/op.h"
 
 #define PRODUCT_BUDGET (1ull << 30) /* multiply-adds: 1024³, about a second */
 #define CHUNK          32           /* rows of C at a time */
@@ -98,9 +97,9 @@ static void compare_tile(struct tiles *t, const struct product *p, unsigned n_ro
 	kops_dtype dtype = p->y->dtype;
 	/* Small types accumulate in f32; f64 is checked by f64, which may be as wrong itself. */
 	double accumulate =
-	    element_roundoff(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32) * (dtype == KOPS_F64 ? 2 : 1);
+	    element_type(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32)->roundoff * (dtype == KOPS_F64 ? 2 : 1);
 	double per_norm = fabs(p->alpha) * (accumulate * check_sum_growth(depth) + product_roundoff(p));
-	double result = 2 * element_roundoff(dtype), largest = element_largest(dtype);
+	double result = 2 * element_type(dtype)->roundoff, largest = element_type(dtype)->largest;
 	double tiny = 2 * check_tiny_error(dtype);
 
 	for (unsigned r = 0; r < n_rows; r++) {
@@ -138,38 +137,9 @@ static void check_rows(struct tiles *t, const struct product *p, unsigned n_rows
 	}
 }
 
-static int check_product(const struct product *product, struct check *ret_check)
-{
-	struct check c = {.elements = elements_count(product->y)};
-	struct tiles *t = malloc(sizeof(*t));
-	double start = cli_now_us();
-	unsigned n = 0;
-
-	if (t == NULL)
-		return KOPS_E_NOMEM;
-	uint64_t m = product->y->shape[product->y->rank - 2];
-	double row_cost = (double)elements_columns(product->y) * (double)elements_columns(product->a);
-	struct check_sample s =
-	    check_sample_rows(elements_rows(product->y), row_cost, (double)PRODUCT_BUDGET, &c);
-	for (uint64_t i = 0; i < s.n; i++) {
-		uint64_t row = check_sample_row(&s, i);
-		bool full = n == CHUNK || (n > 0 && row / m != t->rows[0] / m);
-		if (full)
-			check_rows(t, product, n, &c);
-		n = full ? 0 : n;
-		t->rows[n++] = row;
-	}
-	if (n > 0)
-		check_rows(t, product, n, &c);
-	free(t);
-	c.us = cli_now_us() - start;
-	*ret_check = c;
-	return 0;
-}
-
 /* ---- the op ---- */
 
-static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
+static int shape(struct step *step, char *why)
 {
 	const kops_view *a = &step->in[0], *b = &step->in[1];
 	uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
@@ -188,10 +158,10 @@ static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shap
 	if (step_extent(b, 2) != batches && step_extent(b, 2) != 1)
 		return why_invalid(why, "batches differ: %" PRIu64 " on the left, %" PRIu64 " on the right",
 		                   step_extent(a, 2), step_extent(b, 2));
-	*ret_rank = rank;
-	ret_shape[0] = batches;
-	ret_shape[rank - 2] = step_extent(a, 1);
-	ret_shape[rank - 1] = step_extent(b, 0);
+	step->out.rank = rank;
+	step->out.shape[0] = batches;
+	step->out.shape[rank - 2] = step_extent(a, 1);
+	step->out.shape[rank - 1] = step_extent(b, 0);
 	return 0;
 }
 
@@ -210,18 +180,39 @@ static int enqueue(kops_job *job, const struct step *s)
 static int check(const struct step *step, const struct elements *in, const struct elements *y,
                  struct check *ret_check)
 {
-	struct product product = {.a = &in[0],
-	                          .b = &in[1],
-	                          .y = y,
-	                          .old = beta_of(step) != 0 ? step->old : NULL,
-	                          .alpha = opt_or(step->set.alpha, 1),
-	                          .beta = beta_of(step),
-	                          .precision = step->set.precision};
+	struct product p = {.a = &in[0],
+	                    .b = &in[1],
+	                    .y = y,
+	                    .old = beta_of(step) != 0 ? step->old : NULL,
+	                    .alpha = opt_or(step->set.alpha, 1),
+	                    .beta = beta_of(step),
+	                    .precision = step->set.precision};
+	uint64_t m = y->shape[y->rank - 2];
+	double row_cost = (double)elements_columns(y) * (double)elements_columns(p.a);
+	struct tiles *t = malloc(sizeof(*t));
+	struct check c = {.elements = elements_count(y), .us = cli_now_us()};
+	struct check_sample s = check_sample_rows(elements_rows(y), row_cost, (double)PRODUCT_BUDGET, &c);
+	unsigned n = 0;
 
-	return check_product(&product, ret_check);
+	if (t == NULL)
+		return KOPS_E_NOMEM;
+	for (uint64_t i = 0; i < s.n; i++) {
+		uint64_t row = check_sample_row(&s, i);
+		bool full = n == CHUNK || (n > 0 && row / m != t->rows[0] / m);
+		if (full)
+			check_rows(t, &p, n, &c);
+		n = full ? 0 : n;
+		t->rows[n++] = row;
+	}
+	if (n > 0)
+		check_rows(t, &p, n, &c);
+	free(t);
+	c.us = cli_now_us() - c.us;
+	*ret_check = c;
+	return 0;
 }
 
-static const struct option_row settings[] = {GEMM_SETTINGS, OPTIONS_END};
+static const struct option_row settings[] = {GEMM_SETTINGS, SETTINGS_END};
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
 {
@@ -243,6 +234,7 @@ const struct operation operation_gemm = {
     .accumulates = true,
     .settings = settings,
     .verb = &command_gemm,
+    .fit = gemm_fit,
     .shape = shape,
     .enqueue = enqueue,
     .check = check,

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli.h"
 #include "show.h"
-#include "why.h"
 
 #define X(name, NAME) &operation_##name,
 static const struct operation *const operations[] = {
@@ -25,26 +25,25 @@ const struct operation *operation_by_name(const char *name)
 	return NULL;
 }
 
-const char *operation_names(bool (*wanted)(const struct operation *op), char *text, size_t room)
+const char *operation_names(char *text, size_t room)
 {
-	size_t last = 0, used = 0;
+	size_t used = 0;
 
-	for (size_t i = 0; i < OPERATIONS; i++)
-		last = wanted == NULL || wanted(operations[i]) ? i : last;
-	text[0] = '\0';
-	for (size_t i = 0; i < OPERATIONS && used < room; i++)
-		if (wanted == NULL || wanted(operations[i]))
-			used += (size_t)snprintf(text + used, room - used, "%s%s",
-			                         used == 0   ? ""
-			                         : i == last ? " or "
-			                                     : ", ",
-			                         operations[i]->name);
+	for (size_t i = 0; i < OPERATIONS && used < room; i++) {
+		const char *between = i == 0 ? "" : i + 1 < OPERATIONS ? ", " : " or ";
+		used += (size_t)snprintf(text + used, room - used, "%s%s", between, operations[i]->name);
+	}
 	return text;
 }
 
 struct step step_of(const struct operation *op)
 {
 	return (struct step){.op = op};
+}
+
+struct step step_copy(kops_view from, kops_view to)
+{
+	return (struct step){.op = &operation_copy, .in = {from}, .out = to};
 }
 
 static int refuse_dtype(const struct operation *op, kops_dtype dtype, char *why)
@@ -60,9 +59,20 @@ static int refuse_dtype(const struct operation *op, kops_dtype dtype, char *why)
 	                   element_type_name(dtype));
 }
 
-int step_shape(const struct step *step, uint32_t *ret_rank, uint64_t ret_shape[KOPS_RANK_MAX], char *why)
+int step_fits(const kops_view *view, char *why)
+{
+	uint64_t bytes;
+
+	if (element_bytes(view->dtype, view->rank, view->shape, &bytes))
+		return 0;
+	return why_invalid(why, "the result would be %s, more than memory can hold",
+	                   show_shape(view->rank, view->shape).text);
+}
+
+int step_shape(struct step *step, char *why)
 {
 	kops_dtype dtype = step->in[0].dtype;
+	int rc = 0;
 
 	for (unsigned i = 0; i < step->op->n_inputs; i++) {
 		if (step->in[i].dtype != dtype)
@@ -71,22 +81,29 @@ int step_shape(const struct step *step, uint32_t *ret_rank, uint64_t ret_shape[K
 	}
 	if (!(step->op->dtypes & STEP_DTYPE(dtype)))
 		return refuse_dtype(step->op, dtype, why);
-	return step->op->shape(step, ret_rank, ret_shape, why);
+	step->out = step->in[0];
+	if (step->op->shape)
+		rc = step->op->shape(step, why);
+	if (rc < 0)
+		return rc;
+	step->out = kops_tensor(NULL, 0, dtype, step->out.rank, step->out.shape);
+	return step_fits(&step->out, why);
 }
 
-int step_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes, char *why)
+int step_check_elements(const struct step *step, const struct elements *in, const struct elements *y,
+                        struct check *ret_check)
 {
-	uint64_t bytes = kops_dtype_size(dtype);
+	struct elements inputs[STEP_INPUTS_MAX], result = *y;
 
-	for (uint32_t d = 0; d < rank; d++)
-		if (shape[d] == 0)
-			bytes = 0;
-	for (uint32_t d = 0; d < rank; d++)
-		if (__builtin_mul_overflow(bytes, shape[d], &bytes) || bytes > INT64_MAX)
-			return why_invalid(why, "the result would be %s, more than memory can hold",
-			                   show_shape(rank, shape).text);
-	*ret_bytes = bytes;
-	return 0;
+	if (step->op->check)
+		return step->op->check(step, in, y, ret_check);
+	memcpy(inputs, in, step->op->n_inputs * sizeof(*in));
+	if (step->op->align)
+		step->op->align(inputs, &result);
+	return check_by_row(
+	    &(struct check_by_row){
+	        .step = step, .a = &inputs[0], .b = &inputs[1], .y = &result, .want = step->op->want},
+	    ret_check);
 }
 
 int step_check(const struct step *step, struct check *ret_check)
@@ -95,20 +112,12 @@ int step_check(const struct step *step, struct check *ret_check)
 
 	for (unsigned i = 0; i < step->op->n_inputs; i++)
 		in[i] = elements_of(&step->in[i]);
-	return step->op->check(step, in, &y, ret_check);
+	return step_check_elements(step, in, &y, ret_check);
 }
 
 uint64_t step_extent(const kops_view *v, uint32_t from_end)
 {
 	return from_end < v->rank ? v->shape[v->rank - 1 - from_end] : 1;
-}
-
-int step_same_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
-{
-	(void)why;
-	*ret_rank = step->in[0].rank;
-	memcpy(ret_shape, step->in[0].shape, sizeof(step->in[0].shape));
-	return 0;
 }
 
 kops_view step_matrix(kops_dtype dtype, uint64_t rows, uint64_t columns)

@@ -9,9 +9,11 @@
 #include <stdint.h>
 
 #include "kops.h"
-#include "op/cases.h"
 #include "op/check.h"
 #include "options.h"
+
+struct cli;
+struct source;
 
 #define STEP_INPUTS_MAX 2
 
@@ -24,19 +26,63 @@ struct step {
 	const struct elements *old; /* for the check: that matrix */
 };
 
+/* ---- problems known by their shape alone, for kops-client tune and kops-bench (shapes.c) ---- */
+
+/* Shapes of --random: extents from low to high whose product is at most `elements`. */
+struct bench_span {
+	uint64_t low[3], high[3], elements;
+};
+
+/* A part of a result of rank 2. */
+struct bench_block {
+	uint64_t row, rows, column, columns;
+};
+
+/* What is left out is as for an op that goes over elements of a matrix, such as copy. */
+struct bench_cases {
+	const char *what;     /* "softmax of rows": for -h */
+	const char *form;     /* of a shape; NULL: ROWSxCOLUMNS */
+	const char *examples; /* lines for -h */
+	const char *seed;     /* --table seed: the shapes, with commas between; the first is small */
+	unsigned n_extents;   /* 0: 2 */
+	uint64_t alone;       /* what one number leaves out; 0: the same number again */
+	uint64_t most[3];     /* extents; 0: 2^40 */
+	struct bench_span random, random_cpu; /* the CPU's ends where it takes as long as a GPU does */
+	bool counts_flops; /* judged by its FLOPs, 2 times the product of the extents; else by bytes */
+	bool is_measure;   /* what others are compared with: it has no peer */
+	/* The op's kernels that the others are compared with; NULL: a copy of as many bytes is. */
+	const char *peer_gpu, *peer_cpu;
+	bool reads_rows; /* each element comes from a whole row of the first input */
+	bool whole_rows; /* the result is checked by whole rows */
+	/* Sets views (kops_tensor() without buffer) and settings. NULL: all operands are of the shape. */
+	void (*operands)(struct step *step, kops_dtype dtype, const uint64_t *extents);
+	/* Cuts the inputs to what a block of the result comes from. NULL: the same block. */
+	void (*cut)(struct step *part, const struct bench_block *at);
+};
+
+/* ---- the ops ---- */
+
 struct operation {
 	const char *name;
 	unsigned n_inputs;
 	unsigned dtypes;  /* of the inputs: STEP_DTYPES_… */
 	bool accumulates; /* a job file's c=NAME is what the result is added to, times beta= */
-	/* What a job file's line may set beside kernel=, as the verb's options of these names do. NULL:
-	 * nothing. */
+	/* What a job file's line may set beside kernel=, as the verb's options do; or NULL. */
 	const struct option_row *settings;
 	const struct command *verb; /* of kops-client; NULL: none */
-	/* Rank and shape of the result from the inputs'. KOPS_E_INVALID with a sentence in why. */
-	int (*shape)(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why);
+	/*
+	 * Gives the verb's raw files, which have dtypes, their shapes; after the last one comes NULL. An exit
+	 * code. NULL: -m and -n tell the first one's.
+	 */
+	int (*fit)(struct cli *cli, struct source *const *sources);
+	/* Sets rank and shape of out, which were those of in[0]; or NULL. KOPS_E_INVALID with a sentence. */
+	int (*shape)(struct step *step, char *why);
 	int (*enqueue)(kops_job *job, const struct step *step);
-	/* Compares y with what the inputs give in float64. 0 or KOPS_E_NOMEM with *ret_check untouched. */
+	/* The same again in float64, row by row; NULL: a copy. */
+	void (*want)(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch);
+	/* For that: has inputs and y lie as want() goes over them. NULL: they do. */
+	void (*align)(struct elements *in, struct elements *y);
+	/* Instead of those: compares y with what the inputs give. 0 or KOPS_E_NOMEM. */
 	int (*check)(const struct step *step, const struct elements *in, const struct elements *y,
 	             struct check *ret_check);
 	struct bench_cases bench;
@@ -63,27 +109,58 @@ enum {
 const struct operation *operation_at(size_t index);
 const struct operation *operation_by_name(const char *name); /* NULL: there is none */
 
-/* "gemm, softmax or add": those that are wanted, all for NULL. Returns text. */
-const char *operation_names(bool (*wanted)(const struct operation *op), char *text, size_t room);
+/* "gemm, softmax or add". Returns text. */
+const char *operation_names(char *text, size_t room);
 
 struct step step_of(const struct operation *op);
+struct step step_copy(kops_view from, kops_view to);
 
-/* Shape and dtype of the step's result from its inputs, checking dtypes too. KOPS_E_INVALID. */
-int step_shape(const struct step *step, uint32_t *ret_rank, uint64_t ret_shape[KOPS_RANK_MAX], char *why);
-
-/* Bytes of a dense array; KOPS_E_INVALID with a sentence when they are too many. 0 elements have 0 bytes. */
-int step_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes, char *why);
+/* Sets out to the dense array that the inputs give, without memory. KOPS_E_INVALID with a sentence. */
+int step_shape(struct step *step, char *why);
 
 /* The op's check of a step whose operands are in SHARED memory; check_passed() tells the result. */
 int step_check(const struct step *step, struct check *ret_check);
+/* The same of operands anywhere in this process. */
+int step_check_elements(const struct step *step, const struct elements *in, const struct elements *y,
+                        struct check *ret_check);
+
+/* ---- Shapes of an op ---- */
+
+#define BENCH_SHAPES_MAX 1024
+
+/* Its extents as the op's descriptor has them: rows and columns, or M, N and K. */
+struct bench_shape {
+	uint64_t extents[3];
+	char text[64]; /* "128x128x1024" */
+};
+
+struct bench_shapes {
+	struct bench_shape list[BENCH_SHAPES_MAX];
+	size_t n;
+};
+
+size_t bench_extents(const struct operation *op); /* of a shape: 2 or 3 */
+
+/* What a shape of the op is, for people: "MxNxK, or one number for a cube". */
+const char *bench_shape_form(const struct operation *op);
+
+/* Writes its text from its extents. */
+void bench_shape_name(const struct operation *op, struct bench_shape *shape);
+
+/* "S" or "S,S,…", each with all extents, "MxNxK", or one number. KOPS_E_INVALID with a sentence in why. */
+int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why);
+
+/* The op on operands of this shape, dense, without buffers. KOPS_E_INVALID when they are too large to exist. */
+int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
+                     struct step *ret_step, char *why);
 
 /* ---- For the files of the ops ---- */
 
 /* The extent of an axis counted from the last one, 0; of an axis that is not there, 1. */
 uint64_t step_extent(const kops_view *v, uint32_t from_end);
 
-/* The shape of a result that has its first input's. */
-int step_same_shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why);
+/* KOPS_E_INVALID with a sentence when a dense array like the view is more than memory can hold. */
+int step_fits(const kops_view *view, char *why);
 
 /* A dense matrix that has no memory yet, and n indices of an axis. */
 kops_view step_matrix(kops_dtype dtype, uint64_t rows, uint64_t columns);

@@ -1,81 +1,50 @@
 /* reduce: the sum, the largest or the mean over the last axis. */
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "op/operation.h"
-#include "verb/matrix.h"
+#include "verb/op.h"
 
-#define PIECE   1024 /* elements of a row at a time */
-#define FEW_F32 16   /* roundings of f32: kernels add some hundred terms before float64 takes over */
+#define FEW_F32 16 /* roundings of f32: kernels add some hundred terms before float64 takes over */
 
-struct sums {
-	double sum, magnitudes, largest;
-};
-
-static struct sums sums_of_row(const struct elements *x, uint64_t row)
-{
-	struct sums s = {.largest = -(double)INFINITY};
-	uint64_t columns = elements_columns(x);
-	double piece[PIECE];
-
-	for (uint64_t first = 0; first < columns; first += PIECE) {
-		uint64_t n = columns - first < PIECE ? columns - first : PIECE;
-		elements_row(x, row, first, n, piece);
-		for (uint64_t i = 0; i < n; i++) {
-			s.sum += piece[i];
-			s.magnitudes += fabs(piece[i]);
-			s.largest = piece[i] > s.largest || isnan(piece[i]) ? piece[i] : s.largest;
-		}
-	}
-	return s;
-}
-
-static void want_reduced(const struct check_by_row *op, uint64_t row, double *want, double *bound,
-                         double *scratch)
+static void want_reduced(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *x)
 {
 	kops_reduction kind = op->step->set.kind;
-	struct sums s = sums_of_row(op->a, row);
-	double n = (double)elements_columns(op->a), scale = kind == KOPS_MEAN ? 1 / n : 1;
+	uint64_t n = elements_columns(op->a);
+	double scale = kind == KOPS_MEAN ? 1 / (double)n : 1, sum = 0, magnitudes = 0,
+	       largest = -(double)INFINITY;
 
-	(void)scratch;
-	*want = kind == KOPS_MAX ? s.largest : s.sum * scale;
-	*bound = FEW_F32 * element_roundoff(KOPS_F32) * s.magnitudes * scale +
-	         1.01 * element_roundoff(op->y->dtype) * fabs(*want) + 2 * check_tiny_error(op->y->dtype);
+	elements_row(op->a, row, 0, n, x);
+	for (uint64_t i = 0; i < n; i++) {
+		sum += x[i];
+		magnitudes += fabs(x[i]);
+		largest = x[i] > largest || isnan(x[i]) ? x[i] : largest;
+	}
+	*want = kind == KOPS_MAX ? largest : sum * scale;
+	*bound = FEW_F32 * element_type(KOPS_F32)->roundoff * magnitudes * scale +
+	         1.01 * element_type(op->y->dtype)->roundoff * fabs(*want) + 2 * check_tiny_error(op->y->dtype);
 	if (kind == KOPS_MAX)
 		*bound = 0;
-	else if (s.magnitudes > (double)FLT_MAX / 4)
+	else if (magnitudes > (double)FLT_MAX / 4)
 		*bound = (double)INFINITY; /* parts may overflow on their way */
 }
 
-/* y with x's rank: one index on the last axis. */
-static struct elements whole(const struct elements *x, const struct elements *y)
+/* y gets x's rank: one index on the last axis. */
+static void align(struct elements *in, struct elements *y)
 {
-	struct elements e = *y;
-
-	if (e.rank < x->rank) {
-		e.shape[e.rank] = 1;
-		e.strides[e.rank++] = 0;
+	if (y->rank < in[0].rank) {
+		y->shape[y->rank] = 1;
+		y->strides[y->rank++] = 0;
 	}
-	return e;
 }
 
-static int check(const struct step *step, const struct elements *in, const struct elements *y,
-                 struct check *ret_check)
+static int shape(struct step *step, char *why)
 {
-	struct elements e = whole(&in[0], y);
-	struct check_by_row op = {.step = step, .a = &in[0], .y = &e, .want = want_reduced};
-
-	return check_by_row(&op, ret_check);
-}
-
-static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
-{
-	step_same_shape(step, ret_rank, ret_shape, why);
-	if (*ret_rank > 1)
-		(*ret_rank)--;
+	(void)why;
+	if (step->out.rank > 1)
+		step->out.rank--;
 	else
-		ret_shape[0] = 1;
+		step->out.shape[0] = 1;
 	return 0;
 }
 
@@ -91,23 +60,18 @@ static const struct option_type options_kind = {.takes = "sum, max or mean", .wo
 
 #define SETTINGS OPTION("kind", 0, "KIND", kind, op.kind, "sum (default), max or mean")
 
-static const struct option_row settings[] = {SETTINGS, OPTIONS_END};
+static const struct option_row settings[] = {SETTINGS, SETTINGS_END};
 static const struct option_row options[] = {OPTIONS_MATRIX(SETTINGS)};
 
 static const struct command verb = {
     .name = "reduce",
     .summary = "sum, max or mean over the last axis of a file",
-    .usage = "[options] X",
-    .help = "The result has X's shape without the last axis: one number for each row of a matrix, one number\n"
-            "for a vector. f32, f16 and bf16. A file named .npy tells its shape (1 to 4 dimensions). Any\n"
-            "other file is a raw row-major matrix: -m or -n tells its shape, and a square one needs "
-            "neither.\n" VERB_HELP_OUTPUT "  kops-client reduce x.npy -o sums.npy\n"
+    VERB_OF_ONE_FILE,
+    .help = "The result has X's shape without the last axis, so a matrix gives one number a row; 1 dimension\n"
+            "gives one number. f32, f16 and bf16.\n" VERB_HELP_FILE VERB_HELP_OUTPUT
+            "  kops-client reduce x.npy -o sums.npy\n"
             "  kops-client reduce --kind mean -n 1000 x.bin -o means.bin --check\n",
-    .min_args = 1,
-    .max_args = 1,
-    .args_are = "one file",
     .options = options,
-    .run = verb_matrix,
 };
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
@@ -129,7 +93,8 @@ const struct operation operation_reduce = {
     .verb = &verb,
     .shape = shape,
     .enqueue = enqueue,
-    .check = check,
+    .want = want_reduced,
+    .align = align,
     .bench = {.what = "sums of rows",
               .examples = "  kops-bench reduce 4096x1024,64x1048576 --kernel all\n",
               .seed = "64x1024,256x1024,1024x1024,4096x1024,16384x1024,65536x1024,4194304x16,4096x16384,"

@@ -1,11 +1,10 @@
-#include "op/shapes.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "why.h"
+#include "cli.h"
+#include "op/operation.h"
 
 #define EXTENT_MAX (1ull << 40)
 
@@ -80,13 +79,6 @@ int bench_shapes_read(const struct operation *op, const char *text, struct bench
 
 /* ---- operands ---- */
 
-static int check_bytes(const kops_view *view, char *why)
-{
-	uint64_t bytes;
-
-	return step_bytes(view->dtype, view->rank, view->shape, &bytes, why);
-}
-
 int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
                      struct step *ret_step, char *why)
 {
@@ -99,9 +91,9 @@ int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct 
 	else
 		step.in[0] = step.in[1] = step.out = step_matrix(dtype, e[0], e[1]);
 	for (unsigned i = 0; i < op->n_inputs; i++)
-		if ((rc = check_bytes(&step.in[i], why)) < 0)
+		if ((rc = step_fits(&step.in[i], why)) < 0)
 			return rc;
-	if ((rc = check_bytes(&step.out, why)) < 0)
+	if ((rc = step_fits(&step.out, why)) < 0)
 		return rc;
 	*ret_step = step;
 	return 0;

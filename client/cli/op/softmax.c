@@ -2,16 +2,16 @@
 #include <math.h>
 
 #include "op/operation.h"
-#include "verb/matrix.h"
+#include "verb/op.h"
 
 static void want_softmax(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *x)
 {
 	const struct settings *set = &op->step->set;
 	uint64_t n = elements_columns(op->y);
 	kops_dtype dtype = op->y->dtype;
-	double u = element_roundoff(KOPS_F32), max = -(double)INFINITY, sum = 0;
+	double u = element_type(KOPS_F32)->roundoff, max = -(double)INFINITY, sum = 0;
 	/* Of the result to a 16-bit type; a tenth more, as it is rounded from f32. */
-	double last = dtype == KOPS_F32 ? 0 : 1.1 * element_roundoff(dtype);
+	double last = dtype == KOPS_F32 ? 0 : 1.1 * element_type(dtype)->roundoff;
 
 	elements_row(op->a, row, 0, n, x);
 	for (uint64_t j = 0; j < n; j++) {
@@ -31,14 +31,6 @@ static void want_softmax(const struct check_by_row *op, uint64_t row, double *wa
 	}
 }
 
-static int check(const struct step *step, const struct elements *in, const struct elements *y,
-                 struct check *ret_check)
-{
-	struct check_by_row op = {.step = step, .a = &in[0], .y = y, .want = want_softmax};
-
-	return check_by_row(&op, ret_check);
-}
-
 static int enqueue(kops_job *job, const struct step *s)
 {
 	return kops_job_softmax(job, s->in[0], s->out, opt_or(s->set.scale, 1), s->set.log, s->set.kernel);
@@ -50,24 +42,19 @@ static int enqueue(kops_job *job, const struct step *s)
 	OPTION("scale", 0, "X", real, op.scale, "multiply the input by X first; default 1"),                   \
 	    OPTION("log", 0, NULL, switch, op.log, "the logarithm of the softmax")
 
-static const struct option_row settings[] = {SETTINGS, OPTIONS_END};
+static const struct option_row settings[] = {SETTINGS, SETTINGS_END};
 static const struct option_row options[] = {OPTIONS_MATRIX(SETTINGS)};
 
 static const struct command verb = {
     .name = "softmax",
     .summary = "softmax over the last axis of a file",
-    .usage = "[options] X",
-    .help = "Y = softmax(scale · X), over the last axis (each row of a matrix); f32, f16 and bf16. A file\n"
-            "named .npy tells its shape (1 to 4 dimensions). Any other file is a raw row-major matrix: -m or\n"
-            "-n tells its shape, and a square one needs neither.\n" VERB_HELP_OUTPUT
-            "  kops-client softmax scores.npy -o p.npy\n"
-            "  kops-client softmax -n 1000 --scale 0.125 scores.bin -o p.bin --check\n"
-            "  kops-client softmax --log logits.npy -o logp.npy\n",
-    .min_args = 1,
-    .max_args = 1,
-    .args_are = "one file",
+    VERB_OF_ONE_FILE,
+    .help =
+        "Y = softmax(scale · X), over the last axis (each row of a matrix); f32, f16 and bf16.\n" VERB_HELP_FILE
+            VERB_HELP_OUTPUT "  kops-client softmax scores.npy -o p.npy\n"
+        "  kops-client softmax -n 1000 --scale 0.125 scores.bin -o p.bin --check\n"
+        "  kops-client softmax --log logits.npy -o logp.npy\n",
     .options = options,
-    .run = verb_matrix,
 };
 
 const struct operation operation_softmax = {
@@ -76,9 +63,8 @@ const struct operation operation_softmax = {
     .dtypes = STEP_DTYPES_TO_F32,
     .settings = settings,
     .verb = &verb,
-    .shape = step_same_shape,
     .enqueue = enqueue,
-    .check = check,
+    .want = want_softmax,
     .bench = {.what = "softmax of rows",
               .examples =
                   "  kops-bench softmax 4096x1024,16384x4096 --kernel all --cache both --csv > softmax.csv\n",

@@ -2,31 +2,27 @@
 #include <inttypes.h>
 
 #include "op/operation.h"
-#include "verb/matrix.h"
+#include "verb/op.h"
 
-static int check(const struct step *step, const struct elements *in, const struct elements *y,
-                 struct check *ret_check)
+static void align(struct elements *in, struct elements *y)
 {
 	struct elements turned = in[0];
 	uint32_t last = in[0].rank - 1;
 
-	(void)step;
+	(void)y;
 	turned.shape[last] = in[0].shape[last - 1];
 	turned.shape[last - 1] = in[0].shape[last];
 	turned.strides[last] = in[0].strides[last - 1];
 	turned.strides[last - 1] = in[0].strides[last];
-	return check_same(&turned, y, ret_check);
+	in[0] = turned;
 }
 
-static int shape(const struct step *step, uint32_t *ret_rank, uint64_t *ret_shape, char *why)
+static int shape(struct step *step, char *why)
 {
-	const kops_view *x = &step->in[0];
-
-	if (x->rank < 2)
-		return why_invalid(why, "a transposition takes 2 to 4 dimensions, not %" PRIu32, x->rank);
-	step_same_shape(step, ret_rank, ret_shape, why);
-	ret_shape[x->rank - 2] = x->shape[x->rank - 1];
-	ret_shape[x->rank - 1] = x->shape[x->rank - 2];
+	if (step->in[0].rank < 2)
+		return why_invalid(why, "a transposition takes 2 to 4 dimensions, not %" PRIu32,
+		                   step->in[0].rank);
+	step->out = kops_transposed(step->in[0]);
 	return 0;
 }
 
@@ -42,17 +38,11 @@ static const struct option_row options[] = {OPTIONS_MATRIX()};
 static const struct command verb = {
     .name = "transpose",
     .summary = "exchange the last two axes of a file",
-    .usage = "[options] X",
-    .help = "Y[…, j, i] = X[…, i, j]; any dtype. (A product needs no transposed file: see --trans-a of gemm.)\n"
-            "A file named .npy tells its shape (2 to 4 dimensions). Any other file is a raw row-major matrix:\n"
-            "-m or -n tells its shape, and a square one needs neither.\n" VERB_HELP_OUTPUT
-            "  kops-client transpose a.npy -o at.npy\n"
+    VERB_OF_ONE_FILE,
+    .help = "Y[…, j, i] = X[…, i, j]; any dtype. (A product needs no transposed file: see --trans-a of "
+            "gemm.)\n" VERB_HELP_FILE VERB_HELP_OUTPUT "  kops-client transpose a.npy -o at.npy\n"
             "  kops-client transpose -m 300 a.bin -o at.bin\n",
-    .min_args = 1,
-    .max_args = 1,
-    .args_are = "one file",
     .options = options,
-    .run = verb_matrix,
 };
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
@@ -74,7 +64,7 @@ const struct operation operation_transpose = {
     .verb = &verb,
     .shape = shape,
     .enqueue = enqueue,
-    .check = check,
+    .align = align,
     .bench = {.what = "transposition",
               .examples = "  kops-bench transpose 4096 --kernel all\n",
               .seed = "512,1024,2048,4096,8192,16384,16383x16381,23168",

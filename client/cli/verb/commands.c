@@ -1,7 +1,7 @@
 #include "verb/commands.h"
 
-#include "op/operation.h"
-#include "verb/gemm.h"
+#include "json.h"
+#include "verb/op.h"
 
 static const struct command *const others[] = {&command_run,   &command_devices, &command_ops,    &command_ping,
                                                &command_stats, &command_tune,    &command_version};
@@ -19,4 +19,32 @@ const struct command *const *commands_all(void)
 	for (size_t i = 0; i < N_OTHERS; i++)
 		all[n++] = others[i];
 	return all;
+}
+
+const struct option_row query_options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_END};
+
+int query_run(struct cli *cli, int argc, char **argv)
+{
+	struct json json;
+	kops_info *info;
+
+	(void)argc;
+	(void)argv;
+	int rc = cli_open(cli);
+	if (rc != CLI_OK)
+		return rc;
+	int status = kops_query(cli->handle, &info);
+	if (status < 0)
+		return cli_fail_kops(cli, status, kops_error(cli->handle));
+	if (cli->flags.json) {
+		json_begin(&json, stdout, cli->command->name);
+		json_bool(&json, "ok", true);
+		cli->command->json(&json, info);
+		json_end(&json);
+		cli->printed = true;
+	} else {
+		cli->command->text(info);
+	}
+	kops_info_free(info);
+	return cli_flush(cli);
 }

@@ -7,6 +7,10 @@
 extern const struct command command_run, command_ping, command_devices, command_ops, command_stats,
     command_tune, command_version;
 
+/* run() of those that ask kopsd and print: text() or json() of the command. Their options. */
+int query_run(struct cli *cli, int argc, char **argv);
+extern const struct option_row query_options[];
+
 /* In the order of `kops-client -h`; ends with NULL. */
 const struct command *const *commands_all(void);
 

@@ -1,7 +1,6 @@
 /* devices: what kopsd computes on. */
 #include "show.h"
 #include "verb/commands.h"
-#include "verb/query.h"
 
 static void text(const kops_info *info)
 {
@@ -33,15 +32,6 @@ static void json(struct json *json, const kops_info *info)
 	json_close_array(json);
 }
 
-static int run(struct cli *cli, int argc, char **argv)
-{
-	static const struct query query = {text, json};
-
-	(void)argc;
-	(void)argv;
-	return query_run(cli, &query);
-}
-
 const struct command command_devices = {
     .name = "devices",
     .summary = "list the devices that kopsd computes on",
@@ -51,9 +41,8 @@ const struct command command_devices = {
             "Examples:\n"
             "  kops-client devices\n"
             "  kops-client devices --json | jq -r '.devices[].name'\n",
-    .min_args = 0,
-    .max_args = 0,
-    .args_are = "no files",
     .options = query_options,
-    .run = run,
+    .run = query_run,
+    .text = text,
+    .json = json,
 };

@@ -3,7 +3,6 @@
 
 #include "show.h"
 #include "verb/commands.h"
-#include "verb/query.h"
 
 static int longest(const kops_info *info, size_t member)
 {
@@ -52,15 +51,6 @@ static void json(struct json *json, const kops_info *info)
 	json_close_array(json);
 }
 
-static int run(struct cli *cli, int argc, char **argv)
-{
-	static const struct query query = {text, json};
-
-	(void)argc;
-	(void)argv;
-	return query_run(cli, &query);
-}
-
 const struct command command_ops = {
     .name = "ops",
     .summary = "list ops and the kernels that compute them",
@@ -71,9 +61,8 @@ const struct command command_ops = {
             "Examples:\n"
             "  kops-client ops\n"
             "  kops-client ops --json | jq -r '.kernels[] | select(.op == \"gemm\").kernel'\n",
-    .min_args = 0,
-    .max_args = 0,
-    .args_are = "no files",
     .options = query_options,
-    .run = run,
+    .run = query_run,
+    .text = text,
+    .json = json,
 };

@@ -64,9 +64,6 @@ const struct command command_ping = {
             "Examples:\n"
             "  kops-client ping\n"
             "  kops-client ping --timeout 500ms && start-my-service\n",
-    .min_args = 0,
-    .max_args = 0,
-    .args_are = "no files",
     .options = options,
     .run = run,
 };

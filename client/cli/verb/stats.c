@@ -3,7 +3,6 @@
 
 #include "show.h"
 #include "verb/commands.h"
-#include "verb/query.h"
 
 static void text(const kops_info *info)
 {
@@ -53,15 +52,6 @@ static void json(struct json *json, const kops_info *info)
 	json_close_array(json);
 }
 
-static int run(struct cli *cli, int argc, char **argv)
-{
-	static const struct query query = {text, json};
-
-	(void)argc;
-	(void)argv;
-	return query_run(cli, &query);
-}
-
 const struct command command_stats = {
     .name = "stats",
     .summary = "show what kopsd has done and holds",
@@ -72,9 +62,8 @@ const struct command command_stats = {
             "Examples:\n"
             "  kops-client stats\n"
             "  kops-client stats --json | jq '.devices[0].jobs_done'\n",
-    .min_args = 0,
-    .max_args = 0,
-    .args_are = "no files",
     .options = query_options,
-    .run = run,
+    .run = query_run,
+    .text = text,
+    .json = json,
 };

@@ -1,47 +1,55 @@
 /*
- * task.h: from steps to an answer: send them as one job, wait, check, write, report. Shared by the verbs.
+ * task.h: from a job file to its results: load, send as one job, wait, check, write, report. run reads the job
+ * file from a text; the verb of an op is one of one line (op.c).
  */
 #ifndef KOPS_CLI_VERB_TASK_H
 #define KOPS_CLI_VERB_TASK_H
 
 #include "cli.h"
+#include "files/jobfile.h"
 #include "files/sink.h"
 #include "files/source.h"
-#include "op/operation.h"
 
-/* Where this side's time went; microseconds. */
-struct task_times {
+/* What became of one line "name = …". */
+struct value {
+	struct source source; /* of load, open and with a shape before task_run(); else closed */
+	bool wanted;          /* on this side: saved, printed or checked */
+	kops_view view;
+	struct step step;    /* of an op */
+	struct elements old; /* for the check of what adds to c= */
+	struct check check;
+};
+
+struct task {
+	struct cli *cli;
+	const struct jobfile *file;
+	struct value values[JOBFILE_VALUES_MAX];
+	struct sink *sinks[JOBFILE_SAVES_MAX];
+	struct step steps[2 * JOBFILE_VALUES_MAX];
+	size_t n_steps;
+	kops_info *info;    /* where device comes from, unless given */
+	const char *device; /* for RESIDENT values; NULL while there are none */
+	kops_job *job;
 	double read_us, job_us, write_us;
 };
 
-/*
- * Runs the steps as one job under cli->flags (device, priority, timeout). A busy daemon is asked again
- * when it says until the timeout. *ret_job has the receipt; free it with kops_job_free(). An exit code.
- */
-int task_run(struct cli *cli, const struct step *steps, size_t n, const char *device, kops_job **ret_job,
-             double *ret_us);
+/* NULL: no memory. The file must outlive it. */
+struct task *task_new(struct cli *cli, const struct jobfile *file);
+void task_free(struct task *task); /* NULL is allowed */
 
-/* Checks a step that ran: fills *ret_check. CLI_OK even when wrong; the caller looks at check_passed(). */
-int task_check(struct cli *cli, const struct step *step, struct check *ret_check);
+/* An error of a line, if the job file has lines, with the sentence that is in cli->why already. */
+int task_fail_at(const struct task *task, unsigned line, enum cli_exit code);
 
-/* The result on stdout where there is neither -o nor --json: for a terminal, or raw. */
-int task_print(struct cli *cli, const char *name, const struct elements *e);
-
-/* The members that all JSON of jobs ends with: "client" times and "receipt". */
-void task_json_end(const struct cli *cli, struct json *json, const kops_job *job,
-                   const struct task_times *times);
+/* All of the above. describe: members of the JSON document, between "ok" and "checks". An exit code. */
+int task_run(struct task *task, void (*describe)(const struct task *task, struct json *json));
 
 /*
- * One op on files: the whole of a verb for an op, with cli->flags.op as its settings. inputs: shaped sources,
- * left open or closed as they are. transposed[i]: input i is used transposed. old: NULL, or the source whose
- * elements the result is added to.
+ * Runs steps as one job under cli->flags (priority, timeout). A busy daemon is asked again when it says until
+ * the timeout. *ret_job has the receipt; free it with kops_job_free(). An exit code.
  */
-struct task {
-	const struct operation *op;
-	struct source *inputs[STEP_INPUTS_MAX];
-	bool transposed[STEP_INPUTS_MAX];
-	struct source *old;
-};
-int task_one_op(struct cli *cli, const struct task *task);
+int task_send(struct cli *cli, const struct step *steps, size_t n, const char *device, kops_job **ret_job);
+
+/* A buffer that is freed with the handle, if not before. An exit code. */
+int task_alloc(struct cli *cli, uint64_t bytes, unsigned flags, const char *device, kops_buffer **ret_buffer);
 
 #endif

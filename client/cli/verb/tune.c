@@ -1,11 +1,8 @@
 /* tune: sends jobs of given shapes until kopsd knows which kernel is the fastest for each. */
-#include <math.h>
 #include <string.h>
 
 #include "files/element.h"
-#include "op/shapes.h"
 #include "random.h"
-#include "show.h"
 #include "verb/commands.h"
 #include "verb/task.h"
 
@@ -22,12 +19,11 @@ struct lesson {
 	struct step step;
 	const struct bench_shape *shape;
 	enum place place;
-	kops_buffer *buffers[OPERANDS];
 	unsigned jobs;
-	bool learning;
-	char device[32], kernel[64], why[128]; /* of the last job */
+	kops_job *job; /* the last one */
 };
 
+/* NULL: the op has fewer. */
 static kops_view *operand(struct step *step, unsigned i)
 {
 	if (i == STEP_INPUTS_MAX)
@@ -35,65 +31,42 @@ static kops_view *operand(struct step *step, unsigned i)
 	return i < step->op->n_inputs ? &step->in[i] : NULL;
 }
 
-static uint64_t count(const kops_view *view)
+static void fill(const kops_view *view, struct random *random)
 {
-	return view->shape[0] * view->shape[1];
-}
+	unsigned char *at = kops_data(view->buffer);
 
-static int alloc(struct cli *cli, const kops_view *view, enum place place, kops_buffer **ret_buffer)
-{
-	const char *device = place == RESIDENT ? cli->flags.device : NULL;
-	uint64_t bytes = count(view) * kops_dtype_size(view->dtype);
-	int rc =
-	    kops_alloc(cli->handle, bytes, place == RESIDENT ? KOPS_RESIDENT : KOPS_SHARED, device, ret_buffer);
-
-	return rc < 0 ? cli_fail_kops(cli, rc, kops_error(cli->handle)) : CLI_OK;
-}
-
-static void fill(kops_buffer *buffer, const kops_view *view, struct random *random)
-{
-	unsigned char *at = kops_data(buffer);
-
-	for (uint64_t i = count(view); i > 0; i--, at += kops_dtype_size(view->dtype))
+	for (uint64_t i = view->shape[0] * view->shape[1]; i > 0; i--, at += kops_dtype_size(view->dtype))
 		element_put(view->dtype, at, random_unit(random));
 }
 
-/* From a SHARED buffer into one of the device. */
-static int upload(struct cli *cli, kops_buffer *from, kops_buffer *to, const kops_view *view)
+/* Moves an operand from SHARED memory into the device's. */
+static int upload(struct cli *cli, kops_view *view, uint64_t bytes)
 {
-	struct step step = step_of(operation_by_name("copy"));
+	kops_view there = *view;
 	kops_job *job;
-	double us;
 
-	step.in[0] = step.out = *view;
-	step.in[0].buffer = from;
-	step.out.buffer = to;
-	int rc = task_run(cli, &step, 1, cli->flags.device, &job, &us);
+	int rc = task_alloc(cli, bytes, KOPS_RESIDENT, cli->flags.device, &there.buffer);
+	if (rc != CLI_OK)
+		return rc;
+	struct step step = step_copy(*view, there);
+	rc = task_send(cli, &step, 1, cli->flags.device, &job);
 	if (rc == CLI_OK)
 		kops_job_free(job);
+	kops_free(view->buffer);
+	*view = there;
 	return rc;
 }
 
-/* Memory with random numbers for operand i. Some kernels are slow on numbers that are all the same. */
-static int make_operand(struct lesson *l, unsigned i, struct random *random)
+/* Memory with random numbers. Some kernels are slow on numbers that are all the same. */
+static int make_operand(struct lesson *l, kops_view *view, struct random *random)
 {
-	kops_view *view = operand(&l->step, i);
-	kops_buffer *shared;
-	int rc = alloc(l->cli, view, SHARED, &shared);
+	uint64_t bytes = view->shape[0] * view->shape[1] * kops_dtype_size(view->dtype);
+	int rc = task_alloc(l->cli, bytes, KOPS_SHARED, NULL, &view->buffer);
 
 	if (rc != CLI_OK)
 		return rc;
-	fill(shared, view, random);
-	if (l->place == SHARED) {
-		l->buffers[i] = shared;
-	} else {
-		rc = alloc(l->cli, view, RESIDENT, &l->buffers[i]);
-		if (rc == CLI_OK)
-			rc = upload(l->cli, shared, l->buffers[i], view);
-		kops_free(shared);
-	}
-	view->buffer = l->buffers[i];
-	return rc;
+	fill(view, random);
+	return l->place == RESIDENT ? upload(l->cli, view, bytes) : CLI_OK;
 }
 
 static int make_operands(struct lesson *l)
@@ -104,8 +77,13 @@ static int make_operands(struct lesson *l)
 	random_start(&random, 1);
 	for (unsigned i = 0; i < OPERANDS && rc == CLI_OK; i++)
 		if (operand(&l->step, i))
-			rc = make_operand(l, i, &random);
+			rc = make_operand(l, operand(&l->step, i), &random);
 	return rc;
+}
+
+static const kops_op_receipt *last_op(const struct lesson *l)
+{
+	return kops_receipt_op(kops_job_receipt(l->job), 0);
 }
 
 static int send_job(struct lesson *l)
@@ -114,20 +92,15 @@ static int send_job(struct lesson *l)
 	struct step steps[OPS_MAX];
 	size_t n = ops.set ? ops.value : 1;
 	kops_job *job;
-	double us;
 
 	for (size_t i = 0; i < n; i++)
 		steps[i] = l->step;
-	int rc = task_run(l->cli, steps, n, l->cli->flags.device, &job, &us);
+	int rc = task_send(l->cli, steps, n, l->cli->flags.device, &job);
 	if (rc != CLI_OK)
 		return rc;
-	const kops_op_receipt *op = kops_receipt_op(kops_job_receipt(job), 0);
+	kops_job_free(l->job);
+	l->job = job;
 	l->jobs++;
-	l->learning = op->learning;
-	snprintf(l->device, sizeof(l->device), "%s", kops_job_receipt(job)->device);
-	snprintf(l->kernel, sizeof(l->kernel), "%s", op->kernel);
-	snprintf(l->why, sizeof(l->why), "%s", op->why);
-	kops_job_free(job);
 	return CLI_OK;
 }
 
@@ -138,33 +111,42 @@ static int teach(struct lesson *l)
 	do {
 		if (rc == CLI_OK)
 			rc = send_job(l);
-	} while (rc == CLI_OK && l->learning && l->jobs < JOBS_MAX);
-	if (rc == CLI_OK && !l->learning && l->jobs > 1) /* what the others settled on */
+	} while (rc == CLI_OK && last_op(l)->learning && l->jobs < JOBS_MAX);
+	if (rc == CLI_OK && !last_op(l)->learning && l->jobs > 1) /* what the others settled on */
 		rc = send_job(l);
-	for (unsigned i = 0; i < OPERANDS; i++)
-		kops_free(l->buffers[i]);
 	return rc;
+}
+
+static void lesson_end(struct lesson *l)
+{
+	for (unsigned i = 0; i < OPERANDS; i++)
+		if (operand(&l->step, i))
+			kops_free(operand(&l->step, i)->buffer);
+	kops_job_free(l->job);
 }
 
 /* ---- Reports ---- */
 
 static void report(const struct lesson *l, struct json *json)
 {
+	const char *device = kops_job_receipt(l->job)->device;
+	const kops_op_receipt *op = last_op(l);
+
 	if (!l->cli->flags.json) {
 		printf("%s %s %s, %s, on %s: %s after %u job%s%s (%s)\n", l->step.op->name,
-		       element_type_name(l->step.in[0].dtype), l->shape->text, places[l->place], l->device,
-		       l->kernel, l->jobs, l->jobs == 1 ? "" : "s", l->learning ? ", still learning" : "",
-		       l->why);
+		       element_type_name(l->step.in[0].dtype), l->shape->text, places[l->place], device,
+		       op->kernel, l->jobs, l->jobs == 1 ? "" : "s", op->learning ? ", still learning" : "",
+		       op->why);
 		return;
 	}
 	json_object(json, NULL);
 	json_text(json, "shape", l->shape->text);
 	json_text(json, "memory", places[l->place]);
-	json_text(json, "device", l->device);
-	json_text(json, "kernel", l->kernel);
-	json_text(json, "why", l->why);
+	json_text(json, "device", device);
+	json_text(json, "kernel", op->kernel);
+	json_text(json, "why", op->why);
 	json_count(json, "jobs", l->jobs);
-	json_bool(json, "settled", !l->learning);
+	json_bool(json, "settled", !op->learning);
 	json_close_object(json);
 }
 
@@ -177,14 +159,13 @@ static void store_transposed(kops_view *view)
 	view->strides[1] = (int64_t)view->shape[0];
 }
 
-static int prepare(struct lesson *l, const struct operation *op, enum place place)
+static int prepare(struct lesson *l, const struct operation *op)
 {
 	struct cli *cli = l->cli;
 	const struct flags *flags = &cli->flags;
 
 	if (bench_shape_step(op, flags->dtype ? flags->dtype : KOPS_F32, l->shape, &l->step, cli->why) < 0)
 		return CLI_USAGE;
-	l->place = place;
 	l->step.set.precision = flags->op.precision;
 	if (flags->trans_a)
 		store_transposed(&l->step.in[0]);
@@ -199,13 +180,15 @@ static int teach_all(struct cli *cli, const struct operation *op, const struct b
 	int rc = CLI_OK;
 
 	for (size_t i = 0; i < shapes->n * PLACES && rc == CLI_OK; i++) {
-		struct lesson l = {.cli = cli, .shape = &shapes->list[i / PLACES]};
+		struct lesson l = {.cli = cli, .shape = &shapes->list[i / PLACES], .place = i % PLACES};
 
-		rc = prepare(&l, op, (enum place)(i % PLACES));
-		if (rc == CLI_OK)
-			rc = teach(&l);
+		rc = prepare(&l, op);
+		if (rc != CLI_OK)
+			return rc;
+		rc = teach(&l);
 		if (rc == CLI_OK)
 			report(&l, json);
+		lesson_end(&l);
 	}
 	return rc;
 }

@@ -28,8 +28,6 @@ static int run(struct cli *cli, int argc, char **argv)
 	return cli_flush(cli);
 }
 
-static const struct option_row options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_END};
-
 const struct command command_version = {
     .name = "version",
     .summary = "versions of kops-client and kopsd",
@@ -39,9 +37,6 @@ const struct command command_version = {
             "Examples:\n"
             "  kops-client version\n"
             "  kops-client version --json | jq -r .daemon\n",
-    .min_args = 0,
-    .max_args = 0,
-    .args_are = "no files",
-    .options = options,
+    .options = query_options,
     .run = run,
 };

@@ -40,10 +40,13 @@ int verb_open_ring(struct request *r)
 	return rc;
 }
 
-/* A run may have been put in before the loop knew of it. Never answered. */
+/* Not answered, but where it makes no sense. */
 int verb_wake(struct request *r)
 {
-	if (r->session->ring)
-		ring_awaken(r->session->ring);
+	if (!r->session->ring) {
+		snprintf(r->why, sizeof r->why, "this session has no ring to wake; send OpenRing first");
+		return KOPS_E_NOT_FOUND;
+	}
+	ring_awaken(r->session->ring);
 	return 0;
 }

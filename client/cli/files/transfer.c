@@ -1,0 +1,60 @@
+#include "files/transfer.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+#define LARGE_BYTES (256ull << 20)
+#define STEP_BYTES  (32ull << 20)   /* with progress shown */
+#define CALL_BYTES  (1024ull << 20) /* without; read() stops below 2 GiB anyway */
+#define INTERVAL_US 100e3
+
+static void show(const char *verb, const char *path, uint64_t done, uint64_t total, double *last_us)
+{
+	double now = cli_now_us();
+
+	if (now - *last_us < INTERVAL_US)
+		return;
+	*last_us = now;
+	fprintf(stderr, "\r%s %s: %3.0f %% of %.1f GiB\033[K", verb, path, 100.0 * (double)done / (double)total,
+	        (double)total / (double)(1ull << 30));
+}
+
+/* Into `to` from an offset, or out of `from`. */
+static uint64_t move(int fd, const char *path, char *to, const char *from, uint64_t bytes, uint64_t offset)
+{
+	bool shown = bytes > LARGE_BYTES && isatty(STDERR_FILENO);
+	uint64_t done = 0, most = shown ? STEP_BYTES : CALL_BYTES;
+	double last_us = 0;
+
+	errno = 0;
+	while (done < bytes) {
+		size_t part = bytes - done < most ? bytes - done : most;
+		ssize_t n =
+		    to ? pread(fd, to + done, part, (off_t)(offset + done)) : write(fd, from + done, part);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		errno = 0;
+		done += (uint64_t)n;
+		if (shown)
+			show(to ? "reading" : "writing", path, done, bytes, &last_us);
+	}
+	if (shown)
+		fputs("\r\033[K", stderr);
+	return done;
+}
+
+uint64_t transfer_read(int fd, const char *path, void *data, uint64_t bytes, uint64_t offset)
+{
+	return move(fd, path, data, NULL, bytes, offset);
+}
+
+int transfer_write(int fd, const char *path, const void *data, uint64_t bytes)
+{
+	return move(fd, path, NULL, data, bytes, 0) == bytes ? 0 : -1;
+}

@@ -1,0 +1,150 @@
+#include "verb/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "files/dims.h"
+#include "show.h"
+#include "verb/task.h"
+
+/* The job file that a verb's arguments amount to: loads, the op, and a save for -o. */
+static void write_job(const struct cli *cli, const struct operation *op, char **files, struct jobfile *job)
+{
+	const struct flags *flags = &cli->flags;
+	unsigned n = op->n_inputs;
+	struct jobfile_value result = {.op = op,
+	                               .operands = {{0, flags->trans_a}, {1, flags->trans_b}},
+	                               .has_old = flags->accumulate != NULL,
+	                               .old = n,
+	                               .over_old = flags->accumulate != NULL,
+	                               .flags = *flags};
+
+	for (unsigned i = 0; i < n; i++)
+		job->values[i].path = files[i];
+	if (result.has_old)
+		job->values[n++].path = flags->accumulate;
+	job->values[n] = result;
+	job->n_values = n + 1;
+	if (flags->output)
+		job->saves[job->n_saves++] = (struct jobfile_save){.value = n, .path = flags->output};
+}
+
+static int open_sources(struct task *t, struct source **sources)
+{
+	for (size_t i = 0; i + 1 < t->file->n_values; i++) {
+		sources[i] = &t->values[i].source;
+		if (source_open(t->file->values[i].path, sources[i], t->cli->why) < 0)
+			return CLI_FAILED;
+	}
+	return CLI_OK;
+}
+
+static int refuse_dtype(struct cli *cli, const struct source *s, const char *op)
+{
+	const char *asked = element_type_name(cli->flags.dtype), *holds = element_type_name(s->dtype);
+
+	if (strcmp(cli->command->name, op) != 0)
+		return cli_fail(cli, CLI_FAILED, "%s holds %s, and %s takes %s; `kops-client %s` takes %s",
+		                s->path, holds, cli->command->name, asked, op, holds);
+	return cli_fail(cli, CLI_FAILED, "--dtype %s is not what %s holds: %s", asked, s->path, holds);
+}
+
+/* Raw files have that of --dtype, else of a .npy beside them, else f32. */
+static int settle_dtype(struct cli *cli, struct source *const *sources, const char *op)
+{
+	kops_dtype dtype = cli->flags.dtype;
+
+	for (int i = 0; sources[i]; i++) {
+		if (sources[i]->npy && cli->flags.dtype && sources[i]->dtype != dtype)
+			return refuse_dtype(cli, sources[i], op);
+		if (sources[i]->npy && dtype == 0)
+			dtype = sources[i]->dtype;
+	}
+	for (int i = 0; sources[i]; i++)
+		if (!sources[i]->npy)
+			sources[i]->dtype = dtype ? dtype : KOPS_F32;
+	return CLI_OK;
+}
+
+int verb_op_fit_rows(struct cli *cli, struct source *const *sources)
+{
+	int rc = dims_matrix(sources[0], cli->flags.m, cli->flags.n, cli->why);
+
+	return rc < 0 ? CLI_FAILED : CLI_OK;
+}
+
+/* One file given twice is read once. */
+static void share(struct jobfile *job, struct source *const *sources)
+{
+	struct jobfile_value *result = &job->values[job->n_values - 1];
+	struct source *a = sources[0], *b = sources[1];
+
+	if (result->op->n_inputs < 2 || strcmp(a->path, b->path) != 0 || a->rank != b->rank ||
+	    memcmp(a->shape, b->shape, a->rank * sizeof(a->shape[0])) != 0)
+		return;
+	result->operands[1].value = 0;
+	source_close(b);
+}
+
+static void json_operand(struct json *json, const char *path, const kops_view *v)
+{
+	json_object(json, NULL);
+	json_text(json, "file", path);
+	show_shape_json(json, v);
+	json_close_object(json);
+}
+
+static void describe(const struct task *t, struct json *json)
+{
+	const struct step *step = &t->values[t->file->n_values - 1].step;
+
+	json_text(json, "dtype", element_type_name(step->out.dtype));
+	json_array(json, "inputs"); /* shapes as the op sees them, transposed or not */
+	for (unsigned i = 0; i < step->op->n_inputs; i++)
+		json_operand(json, t->file->values[i].path, &step->in[i]);
+	json_close_array(json);
+	json_array(json, "outputs");
+	json_operand(json, t->cli->flags.output, &step->out);
+	json_close_array(json);
+}
+
+static int compute(struct task *t, const struct operation *op, struct jobfile *job)
+{
+	struct source *sources[STEP_INPUTS_MAX + 2] = {NULL};
+
+	int rc = open_sources(t, sources);
+	if (rc == CLI_OK)
+		rc = settle_dtype(t->cli, sources, op->name);
+	if (rc == CLI_OK)
+		rc = (op->fit ? op->fit : verb_op_fit_rows)(t->cli, sources);
+	if (rc != CLI_OK)
+		return rc;
+	share(job, sources);
+	return task_run(t, describe);
+}
+
+int verb_op_as(struct cli *cli, const struct operation *op, char **files)
+{
+	struct jobfile *job = calloc(1, sizeof(*job));
+	struct task *t = NULL;
+	int rc = CLI_FAILED;
+
+	if (opt_or(cli->flags.op.beta, 0) != 0 && cli->flags.accumulate == NULL) {
+		rc = cli_fail(cli, CLI_USAGE, "--beta needs the old C: add -c FILE");
+	} else if (job == NULL) {
+		cli_fail(cli, CLI_FAILED, "out of memory");
+	} else {
+		write_job(cli, op, files, job);
+		t = task_new(cli, job);
+		rc = t ? compute(t, op, job) : CLI_FAILED;
+	}
+	task_free(t);
+	jobfile_free(job);
+	return rc;
+}
+
+int verb_op(struct cli *cli, int argc, char **argv)
+{
+	(void)argc;
+	return verb_op_as(cli, operation_by_name(cli->command->name), argv);
+}
