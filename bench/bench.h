@@ -9,6 +9,7 @@
  *   accuracy.c        blocks of a result against float64
  *   ceiling.c         what the device can do at most
  *   ipc.c             round trips, small jobs, rates
+ *   path.c            what jobs lose on their way
  *   choice/           all kernels on one shape, and what kopsd's choice of them loses
  *   report/           what was found, and the figures that follow; as text, JSON and CSV
  *   tune/             the tuning table for kopsd

@@ -4,10 +4,11 @@
 
 static const struct command *const *list_commands(void)
 {
-	static const struct command *all[1 + OPERATIONS + 1];
+	static const struct command *all[2 + OPERATIONS + 1];
 	size_t n = 0;
 
 	all[n++] = &command_ipc;
+	all[n++] = &command_path;
 	for (size_t i = 0; i < OPERATIONS; i++)
 		all[n++] = bench_command(operation_at(i));
 	return all;

@@ -5,7 +5,7 @@
 #include "cli.h"
 #include "op/operation.h"
 
-extern const struct command command_ipc;
+extern const struct command command_ipc, command_path;
 
 /* verb_op.c: the kernels of one op. Once for each. */
 const struct command *bench_command(const struct operation *op);

@@ -44,7 +44,8 @@ int cli_open(struct cli *cli)
 	kops_options options = {.size = sizeof(options),
 	                        .socket = cli->flags.socket,
 	                        .name = cli->program,
-	                        .timeout_ms = cli->flags.timeout_ms};
+	                        .timeout_ms = cli->flags.timeout_ms,
+	                        .spin_us = (uint32_t)cli->flags.spin.value};
 	char why[CLI_WHY_BYTES] = "";
 	double start = cli_now_us();
 

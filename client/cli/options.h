@@ -52,7 +52,7 @@ struct flags {
 	uint32_t timeout_ms; /* 0: libkops' default */
 	/* kops-bench */
 	struct opt_count count, size, warmup, reps, launches, seed;
-	struct opt_count random;
+	struct opt_count random, spin;
 	const char *shape, *table, *cache;
 	bool host, no_check, no_ceiling, csv;
 };

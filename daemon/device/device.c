@@ -30,7 +30,10 @@
 #define LOOK_OUT_CPUS 4
 #define SHORT_RUN_US  100.0
 #define LOOK_OUT_NS   150000u
-/* The device thread, which spins around the end of a longer run, has the loop look out so long before it. */
+/*
+ * The device thread, which spins around the planned end of a longer run, has the loop look out so long before,
+ * and as long as it spins itself.
+ */
 #define CALL_NS        60000u
 #define CANARY_LATE_NS 5000000000u
 
@@ -57,7 +60,7 @@ struct device {
 	bool sleeping;           /* under lock */
 	bool looking;            /* atomic, changed under lock: the loop thread looks at done by itself */
 	bool has_done;           /* atomic: lets it look without the lock */
-	bool calls;              /* atomic: the loop thread shall look out */
+	uint64_t call_until_ns;  /* atomic: the loop thread shall look out until then; 0: it need not */
 	uint64_t pause_at_ns;    /* atomic: see device_pause_at() */
 	bool notified;           /* under lock: the backend says a run has finished */
 	int open_status;         /* under lock until READY */
@@ -244,7 +247,7 @@ static void call_loop(struct device *d)
 	    __atomic_load_n(&d->looking, __ATOMIC_RELAXED) || clock_ns() + CALL_NS < d->due_ns)
 		return;
 	d->called_for_ns = d->due_ns;
-	__atomic_store_n(&d->calls, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&d->call_until_ns, d->due_ns + d->spin_ns, __ATOMIC_RELEASE);
 	uv_async_send(&d->async);
 }
 
@@ -359,9 +362,9 @@ static void on_look_out(uv_idle_t *idle)
 	take_done(d, false);
 }
 
-static void look_out(struct device *d)
+static void look_out(struct device *d, uint64_t until_ns)
 {
-	d->look_until_ns = clock_ns() + LOOK_OUT_NS;
+	d->look_until_ns = until_ns;
 	uv_idle_start(&d->look_out, on_look_out);
 }
 
@@ -369,8 +372,10 @@ static void on_async(uv_async_t *async)
 {
 	struct device *d = async->data;
 
-	if (__atomic_exchange_n(&d->calls, false, __ATOMIC_ACQ_REL))
-		look_out(d);
+	uint64_t until_ns = __atomic_exchange_n(&d->call_until_ns, 0, __ATOMIC_ACQ_REL);
+
+	if (until_ns)
+		look_out(d, until_ns);
 	take_done(d, uv_is_active((uv_handle_t *)&d->look_out));
 }
 
@@ -535,7 +540,7 @@ void device_submit(struct device *d, struct device_work *work)
 	if (wake)
 		pthread_cond_signal(&d->wake);
 	if (d->may_look_out && work->run && work->run->plan_us < SHORT_RUN_US)
-		look_out(d);
+		look_out(d, clock_ns() + LOOK_OUT_NS);
 }
 
 /* With nothing in its inbox the device's thread leaves the backend alone. */

@@ -172,6 +172,7 @@ class Runs(RingTest):
             time.sleep(0.01)
 
     @unittest.skipIf(harness.QUICK, "figures of time are those of builds without sanitizers")
+    @unittest.skipIf("gpu" in os.environ.get("KOPS_TEST_DEVICES", ""), "threads of CUDA wake up by themselves")
     def test_an_idle_ring_wakes_nobody(self):
         self.prepare(self.c, 1)
         ring = self.c.open_ring(2)

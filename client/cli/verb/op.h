@@ -7,7 +7,7 @@
 #include "op/operation.h"
 
 /* The options of a verb of rows, with those of the op between. */
-#define OPTIONS_MATRIX(...)                                                                                      \
+#define OPTIONS_MATRIX(...)                                                                                    \
 	OPTION(NULL, 'm', "ROWS", count, m,                                                                    \
 	       "rows of a .bin file; follows from -n and the size, or the file is square"),                    \
 	    OPTION(NULL, 'n', "COLS", count, n, "columns of a .bin file; follows from -m and the size"),       \

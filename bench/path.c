@@ -1,0 +1,459 @@
+/* path.c: what a job loses between its caller and its kernels, and how many jobs clients get done. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "operands.h"
+#include "report/samples.h"
+#include "show.h"
+
+#define COUNT_DEFAULT 1000
+#define LONG_US       1e6 /* of jobs of one kind; fewer of them are measured where they are long */
+#define COUNT_MIN     30
+#define WARMUP        60 /* jobs of a shape, after which its kernels are settled */
+#define SIZE_MAX_CPU  64 /* where the kernels themselves take longer the way is not seen */
+#define RATE_US       1e6
+#define OUT_MAX       64
+#define CLIENTS_MAX   16
+#define RATE_SIZE     64
+#define RATE_SAMPLES  500000
+
+/* Square products, f32; of one job all the same. */
+struct kind {
+	unsigned ops;
+	uint64_t size;
+	bool resident;
+};
+
+static const struct kind kinds[] = {
+    {1, 64, false}, {1, 64, true},   {1, 1024, true}, {1, 4096, true},  {1, 8192, true},  {32, 8, true},
+    {32, 64, true}, {32, 256, true}, {32, 512, true}, {1, 1024, false}, {1, 4096, false},
+};
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static const struct {
+	unsigned clients, out;
+} crowds[] = {{1, 1}, {1, 64}, {4, 1}, {16, 1}, {16, 16}};
+#define CROWDS (sizeof(crowds) / sizeof(crowds[0]))
+
+/* Of the same job again and again; fresh: of a job made anew each time. */
+struct measured {
+	struct samples wall, device, lost, fresh;
+	char kernel[32];
+	bool graph;
+};
+
+struct path {
+	struct bench bench;
+	uint64_t count;
+	struct measured of_kind[KINDS];
+	double per_second[CROWDS], p50_us[CROWDS], worst_p99_us[CROWDS];
+	pthread_mutex_t lock;
+	char why[CLI_WHY_BYTES]; /* of the first client that failed; under lock */
+};
+
+/* ---- One job at a time ---- */
+
+static bool is_measured(const struct path *p, const struct kind *kind)
+{
+	return strcmp(p->bench.kind, "cpu") != 0 || kind->size <= SIZE_MAX_CPU;
+}
+
+static int add_ops(kops_job *job, kops_buffer *buffer, const struct kind *kind)
+{
+	uint64_t n = kind->size, bytes = n * n * sizeof(float);
+	int rc = 0;
+
+	for (unsigned i = 0; i < kind->ops && rc == 0; i++)
+		rc = kops_job_gemm(job, 1, kops_matrix(buffer, 0, KOPS_F32, n, n, 0),
+		                   kops_matrix(buffer, bytes, KOPS_F32, n, n, 0), 0,
+		                   kops_matrix(buffer, 2 * bytes, KOPS_F32, n, n, 0), KOPS_PRECISION_F32, NULL);
+	return rc;
+}
+
+static int make_job(struct path *p, kops_buffer *buffer, const struct kind *kind, kops_job **ret_job)
+{
+	kops_job_options options = {.size = sizeof(options), .device = p->bench.device->name};
+	int rc = kops_job_new(p->bench.cli->handle, &options, ret_job);
+
+	return rc == 0 ? add_ops(*ret_job, buffer, kind) : rc;
+}
+
+/* A, B and C, one after the other, filled. */
+static int make_operands(struct path *p, const struct kind *kind, kops_buffer **ret_buffer)
+{
+	kops *k = p->bench.cli->handle;
+	uint64_t n = kind->size, bytes = 3 * n * n * sizeof(float);
+	kops_buffer *shared;
+	int rc = bench_alloc(&p->bench, bytes, true, &shared);
+
+	if (rc < 0)
+		return rc;
+	kops_view all = kops_matrix(shared, 0, KOPS_F32, 3 * n, n, 0);
+	bench_fill(&all, p->bench.seed);
+	*ret_buffer = shared;
+	if (!kind->resident)
+		return 0;
+	rc = bench_alloc(&p->bench, bytes, false, ret_buffer);
+	if (rc == 0)
+		rc = kops_copy(k, all, kops_matrix(*ret_buffer, 0, KOPS_F32, 3 * n, n, 0));
+	kops_free(shared);
+	return rc;
+}
+
+static int run_timed(kops_job *job, double *ret_us)
+{
+	double start = cli_now_us();
+	int rc = kops_run(job);
+
+	*ret_us = cli_now_us() - start;
+	return rc;
+}
+
+static void note(struct measured *m, const kops_job *job, double wall_us)
+{
+	const kops_receipt *r = kops_job_receipt(job);
+	double device_us = r->upload_us + r->compute_us + r->download_us;
+
+	samples_add(&m->wall, wall_us);
+	samples_add(&m->device, device_us);
+	samples_add(&m->lost, wall_us - device_us);
+	m->graph = r->graph;
+	bench_put(m->kernel, sizeof(m->kernel), kops_receipt_op(r, 0)->kernel);
+}
+
+/* The same job again and again, after it was settled. */
+static int measure_repeated(struct path *p, kops_job *job, struct measured *m)
+{
+	double us, all_us = 0;
+	int rc = 0;
+
+	for (int i = 0; i < WARMUP && rc == 0; i++)
+		rc = run_timed(job, &us);
+	for (uint64_t i = 0; i < p->count && rc == 0 && (i < COUNT_MIN || all_us < LONG_US); i++) {
+		rc = run_timed(job, &us);
+		all_us += us;
+		if (rc == 0)
+			note(m, job, us);
+	}
+	return rc;
+}
+
+static int measure_fresh(struct path *p, kops_buffer *buffer, const struct kind *kind, struct measured *m)
+{
+	double us, all_us = 0;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < p->count && rc == 0 && (i < COUNT_MIN || all_us < LONG_US / 4); i++) {
+		kops_job *job = NULL;
+
+		rc = make_job(p, buffer, kind, &job);
+		if (rc == 0)
+			rc = run_timed(job, &us);
+		if (rc == 0)
+			samples_add(&m->fresh, us);
+		all_us += us;
+		kops_job_free(job);
+	}
+	return rc;
+}
+
+static int measure_kind(struct path *p, size_t which)
+{
+	struct measured *m = &p->of_kind[which];
+	kops_buffer *buffer = NULL;
+	kops_job *job = NULL;
+	int rc;
+
+	if (samples_init(&m->wall, p->count) < 0 || samples_init(&m->device, p->count) < 0 ||
+	    samples_init(&m->lost, p->count) < 0 || samples_init(&m->fresh, p->count) < 0)
+		return KOPS_E_NOMEM;
+	rc = make_operands(p, &kinds[which], &buffer);
+	if (rc == 0)
+		rc = make_job(p, buffer, &kinds[which], &job);
+	if (rc == 0)
+		rc = measure_repeated(p, job, m);
+	if (rc == 0)
+		rc = measure_fresh(p, buffer, &kinds[which], m);
+	kops_job_free(job);
+	kops_free(buffer);
+	return rc;
+}
+
+/* ---- Many at a time ---- */
+
+/* A client with a handle of its own, in a thread of its own. */
+struct client {
+	struct path *path;
+	pthread_barrier_t *start;
+	unsigned out;
+	uint64_t done;
+	struct samples us;
+	int rc;
+};
+
+static int make_jobs(const struct client *c, kops *k, kops_job **jobs)
+{
+	const struct path *p = c->path;
+	uint64_t n = RATE_SIZE, bytes = n * n * sizeof(float);
+	kops_buffer *buffer;
+	int rc = kops_alloc(k, (2 + c->out) * bytes, KOPS_SHARED, NULL, &buffer);
+
+	if (rc < 0)
+		return rc;
+	kops_view inputs = kops_matrix(buffer, 0, KOPS_F32, 2 * n, n, 0);
+	bench_fill(&inputs, p->bench.seed);
+	for (unsigned i = 0; i < c->out && rc == 0; i++) {
+		kops_job_options options = {
+		    .size = sizeof(options), .queue = i, .device = p->bench.device->name};
+		rc = kops_job_new(k, &options, &jobs[i]);
+		if (rc == 0)
+			rc = kops_job_gemm(jobs[i], 1, kops_matrix(buffer, 0, KOPS_F32, n, n, 0),
+			                   kops_matrix(buffer, bytes, KOPS_F32, n, n, 0), 0,
+			                   kops_matrix(buffer, (2 + i) * bytes, KOPS_F32, n, n, 0),
+			                   KOPS_PRECISION_F32, NULL);
+		for (int w = 0; w < WARMUP && rc == 0; w++)
+			rc = kops_run(jobs[i]);
+	}
+	return rc;
+}
+
+/* Always as many out; each is waited for in the order in which they were sent. */
+static int keep_busy(struct client *c, kops_job **jobs)
+{
+	double sent_us[OUT_MAX], start = cli_now_us();
+	uint64_t submitted = 0;
+	int rc = 0;
+
+	while (rc == 0 && (c->done < submitted || cli_now_us() - start < RATE_US)) {
+		unsigned i = (unsigned)(c->done % c->out);
+
+		if (submitted < c->done + c->out && cli_now_us() - start < RATE_US) {
+			sent_us[submitted % c->out] = cli_now_us();
+			rc = kops_submit(jobs[submitted++ % c->out], NULL, NULL);
+			continue;
+		}
+		rc = kops_wait(jobs[i], 30000);
+		samples_add(&c->us, cli_now_us() - sent_us[i]);
+		c->done++;
+	}
+	return rc;
+}
+
+static void *run_client(void *arg)
+{
+	struct client *c = arg;
+	const struct flags *flags = &c->path->bench.cli->flags;
+	kops_options options = {.size = sizeof(options),
+	                        .socket = flags->socket,
+	                        .name = "kops-bench",
+	                        .spin_us = (uint32_t)flags->spin.value};
+	kops_job *jobs[OUT_MAX] = {NULL};
+	char why[CLI_WHY_BYTES] = "";
+	kops *k = NULL;
+
+	c->rc = kops_open(&k, &options, why, sizeof(why));
+	if (c->rc == 0)
+		c->rc = make_jobs(c, k, jobs);
+	pthread_barrier_wait(c->start);
+	if (c->rc == 0)
+		c->rc = keep_busy(c, jobs);
+	if (c->rc < 0) {
+		pthread_mutex_lock(&c->path->lock);
+		bench_put(c->path->why, sizeof(c->path->why), k ? kops_error(k) : why);
+		pthread_mutex_unlock(&c->path->lock);
+	}
+	kops_close(k);
+	return NULL;
+}
+
+static int measure_crowd(struct path *p, size_t which)
+{
+	unsigned n = crowds[which].clients;
+	struct client clients[CLIENTS_MAX];
+	struct samples all;
+	pthread_t threads[CLIENTS_MAX];
+	pthread_barrier_t start;
+	int rc = samples_init(&all, (size_t)n * RATE_SAMPLES);
+
+	pthread_barrier_init(&start, NULL, n);
+	for (unsigned i = 0; i < n; i++) {
+		clients[i] = (struct client){.path = p, .start = &start, .out = crowds[which].out};
+		if (rc == 0)
+			rc = samples_init(&clients[i].us, RATE_SAMPLES);
+	}
+	for (unsigned i = 0; i < n && rc == 0; i++)
+		if (pthread_create(&threads[i], NULL, run_client, &clients[i]))
+			abort(); /* others wait for it at the barrier */
+	for (unsigned i = 0; i < n && rc == 0; i++) {
+		struct client *c = &clients[i];
+		double p99;
+
+		pthread_join(threads[i], NULL);
+		p->per_second[which] += (double)c->done / (RATE_US * 1e-6);
+		for (size_t s = 0; s < c->us.n; s++)
+			samples_add(&all, c->us.us[s]);
+		p99 = samples_quantile(&c->us, 0.99);
+		p->worst_p99_us[which] = p99 > p->worst_p99_us[which] ? p99 : p->worst_p99_us[which];
+	}
+	for (unsigned i = 0; i < n; i++) {
+		rc = rc < 0 ? rc : clients[i].rc;
+		samples_free(&clients[i].us);
+	}
+	p->p50_us[which] = samples_quantile(&all, 0.5);
+	samples_free(&all);
+	pthread_barrier_destroy(&start);
+	return rc;
+}
+
+/* ---- The report ---- */
+
+static void report_text(struct path *p)
+{
+	printf("%s; a client that %s\n", p->bench.device->name,
+	       p->bench.cli->flags.spin.value ? "spins" : "sleeps while it waits");
+	printf("%-22s %-9s %11s %11s %11s %11s %11s %s\n", "gemm, f32", "", "wall p50", "p99", "device p50",
+	       "lost p50", "lost p99", "new job p50");
+	for (size_t i = 0; i < KINDS; i++) {
+		const struct kind *kind = &kinds[i];
+		struct measured *m = &p->of_kind[i];
+		char name[32];
+
+		if (m->wall.n == 0)
+			continue;
+		snprintf(name, sizeof(name), "%u × %llu³ %s", kind->ops, (unsigned long long)kind->size,
+		         kind->resident ? "resident" : "host");
+		printf("%-*s %-9s %11.1f %11.1f %11.1f %11.1f %11.1f %11.1f\n", show_field(22, name), name,
+		       m->graph ? "graph" : "", samples_quantile(&m->wall, 0.5),
+		       samples_quantile(&m->wall, 0.99), samples_quantile(&m->device, 0.5),
+		       samples_quantile(&m->lost, 0.5), samples_quantile(&m->lost, 0.99),
+		       samples_quantile(&m->fresh, 0.5));
+	}
+	printf("all in µs; lost: wall clock less device\n");
+	for (size_t i = 0; i < CROWDS; i++)
+		printf(
+		    "%u client%s with %u out: %.0f products of %d³ a second, p50 %.1f µs, worst p99 %.1f µs\n",
+		    crowds[i].clients, crowds[i].clients > 1 ? "s" : "", crowds[i].out, p->per_second[i],
+		    RATE_SIZE, p->p50_us[i], p->worst_p99_us[i]);
+}
+
+static void report_json(struct path *p)
+{
+	struct json json;
+
+	json_begin(&json, stdout, "bench");
+	json_text(&json, "bench", "path");
+	json_bool(&json, "ok", true);
+	json_text(&json, "device", p->bench.device->name);
+	json_count(&json, "spin_us", p->bench.cli->flags.spin.value);
+	json_array(&json, "jobs");
+	for (size_t i = 0; i < KINDS; i++) {
+		struct measured *m = &p->of_kind[i];
+
+		if (m->wall.n == 0)
+			continue;
+		json_object(&json, NULL);
+		json_count(&json, "ops", kinds[i].ops);
+		json_count(&json, "size", kinds[i].size);
+		json_bool(&json, "resident", kinds[i].resident);
+		json_text(&json, "kernel", m->kernel);
+		json_bool(&json, "graph", m->graph);
+		samples_json(&json, "wall", &m->wall);
+		samples_json(&json, "device", &m->device);
+		samples_json(&json, "lost", &m->lost);
+		samples_json(&json, "new_job", &m->fresh);
+		json_close_object(&json);
+	}
+	json_close_array(&json);
+	json_array(&json, "rates");
+	for (size_t i = 0; i < CROWDS; i++) {
+		json_object(&json, NULL);
+		json_count(&json, "clients", crowds[i].clients);
+		json_count(&json, "out", crowds[i].out);
+		json_count(&json, "size", RATE_SIZE);
+		json_real(&json, "per_second", p->per_second[i]);
+		json_us(&json, "p50_us", p->p50_us[i]);
+		json_us(&json, "worst_p99_us", p->worst_p99_us[i]);
+		json_close_object(&json);
+	}
+	json_close_array(&json);
+	json_end(&json);
+	p->bench.cli->printed = true;
+}
+
+static int measure(struct path *p)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < KINDS && rc == 0; i++)
+		if (is_measured(p, &kinds[i]))
+			rc = measure_kind(p, i);
+	for (size_t i = 0; i < CROWDS && rc == 0; i++)
+		rc = measure_crowd(p, i);
+	return rc;
+}
+
+static int run(struct cli *cli, int argc, char **argv)
+{
+	struct path p = {.bench = {.cli = cli, .seed = 1}, .lock = PTHREAD_MUTEX_INITIALIZER};
+	int rc;
+
+	(void)argc;
+	(void)argv;
+	p.count = cli->flags.count.set ? cli->flags.count.value : COUNT_DEFAULT;
+	if (p.count < COUNT_MIN || p.count > 1000000)
+		return cli_fail(cli, CLI_USAGE, "--count takes 30 to 1000000");
+	rc = bench_open(&p.bench);
+	if (rc == CLI_OK) {
+		int status = measure(&p);
+		const char *error = kops_error(cli->handle);
+
+		if (status < 0)
+			rc = cli_fail_kops(cli, status,
+			                   p.why[0]         ? p.why
+			                   : p.bench.why[0] ? p.bench.why
+			                                    : error);
+		else if (cli->flags.json)
+			report_json(&p);
+		else
+			report_text(&p);
+	}
+	for (size_t i = 0; i < KINDS; i++) {
+		samples_free(&p.of_kind[i].wall);
+		samples_free(&p.of_kind[i].device);
+		samples_free(&p.of_kind[i].lost);
+		samples_free(&p.of_kind[i].fresh);
+	}
+	bench_close(&p.bench);
+	return rc == CLI_OK ? cli_flush(cli) : rc;
+}
+
+static const struct option_row options[] = {
+    OPTION("count", 0, "N", count, count, "runs of each job, fewer of long ones; default 1000"),
+    OPTION("spin", 0, "US", count32, spin, "clients look for answers so many microseconds before they sleep"),
+    OPTION_DEVICE,
+    OPTION_TIMEOUT,
+    OPTION_JSON,
+    OPTIONS_END,
+};
+
+const struct command command_path = {
+    .name = "path",
+    .summary = "what jobs lose on their way to their kernels",
+    .usage = "[options]",
+    .help =
+        "Products as a caller sees them: the wall clock from call to answer, what the device took, and the\n"
+        "difference; of one job that is repeated, and of a job made anew each time. Then products of 64³\n"
+        "host to host a second, of several clients with several jobs out each.\n"
+        "\n"
+        "Examples:\n"
+        "  kops-bench path\n"
+        "  kops-bench path --spin 20000 --device gpu0 --json\n",
+    .min_args = 0,
+    .max_args = 0,
+    .args_are = "no shape",
+    .options = options,
+    .json_verb = "bench",
+    .run = run,
+};
