@@ -1,16 +1,18 @@
 /*
  * cublas_peer: what a program pays that calls cuBLAS itself, for comparison with kopsd in the same run. Pinned
  * host memory, plain copies, one stream, everything warm; random operands. Prints one JSON document with
- * medians in µs: host_to_host (upload A and B, SGEMM, download C, synchronise) and resident (SGEMM,
- * synchronise).
+ * medians in µs: host_to_host (upload A and B, SGEMM, download C, synchronise), resident (SGEMM, as many as
+ * asked for, synchronise) and graph (the same as one CUDA graph). It spins while it waits.
  *
- *     cublas_peer M N K [repetitions]
+ *     cublas_peer M N K [repetitions [products]]
  */
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+#define WORKSPACE_BYTES (32u << 20)
 
 #define CHECK(call)                                                                                            \
 	do {                                                                                                   \
@@ -27,6 +29,9 @@ struct problem {
 	size_t bytes[3];
 	cudaStream_t stream;
 	cublasHandle_t blas;
+	void *workspace;
+	int products; /* in a row, of the resident figures */
+	cudaGraphExec_t graph;
 };
 
 static double now_us(void)
@@ -60,6 +65,8 @@ static void set_up(struct problem *p)
 	CHECK(cublasCreate(&p->blas));
 	CHECK(cublasSetStream(p->blas, p->stream));
 	CHECK(cublasSetMathMode(p->blas, CUBLAS_PEDANTIC_MATH));
+	CHECK(cudaMalloc(&p->workspace, WORKSPACE_BYTES)); /* of its own, else cuBLAS is not recorded */
+	CHECK(cublasSetWorkspace(p->blas, p->workspace, WORKSPACE_BYTES));
 }
 
 /* Row-major C = A·B as cuBLAS's column-major Cᵀ = Bᵀ·Aᵀ. */
@@ -71,20 +78,45 @@ static void multiply(struct problem *p)
 	                  p->device[0], p->k, &zero, p->device[2], p->n));
 }
 
-static double median_us(struct problem *p, int reps, int copies)
+static void host_to_host(struct problem *p)
+{
+	for (int j = 0; j < 2; j++)
+		CHECK(
+		    cudaMemcpyAsync(p->device[j], p->host[j], p->bytes[j], cudaMemcpyHostToDevice, p->stream));
+	multiply(p);
+	CHECK(cudaMemcpyAsync(p->host[2], p->device[2], p->bytes[2], cudaMemcpyDeviceToHost, p->stream));
+}
+
+static void resident(struct problem *p)
+{
+	for (int i = 0; i < p->products; i++)
+		multiply(p);
+}
+
+static void launch_graph(struct problem *p)
+{
+	CHECK(cudaGraphLaunch(p->graph, p->stream));
+}
+
+static void record(struct problem *p)
+{
+	cudaGraph_t recorded;
+
+	resident(p);
+	CHECK(cudaStreamSynchronize(p->stream));
+	CHECK(cudaStreamBeginCapture(p->stream, cudaStreamCaptureModeThreadLocal));
+	resident(p);
+	CHECK(cudaStreamEndCapture(p->stream, &recorded));
+	CHECK(cudaGraphInstantiate(&p->graph, recorded, 0));
+}
+
+static double median_us(struct problem *p, int reps, void (*enqueue)(struct problem *p))
 {
 	double *us = malloc((size_t)reps * sizeof *us), median;
 
 	for (int i = -5; i < reps; i++) {
 		double start = now_us();
-		if (copies)
-			for (int j = 0; j < 2; j++)
-				CHECK(cudaMemcpyAsync(p->device[j], p->host[j], p->bytes[j],
-				                      cudaMemcpyHostToDevice, p->stream));
-		multiply(p);
-		if (copies)
-			CHECK(cudaMemcpyAsync(p->host[2], p->device[2], p->bytes[2], cudaMemcpyDeviceToHost,
-			                      p->stream));
+		enqueue(p);
 		CHECK(cudaStreamSynchronize(p->stream));
 		if (i >= 0)
 			us[i] = now_us() - start;
@@ -97,21 +129,20 @@ static double median_us(struct problem *p, int reps, int copies)
 
 int main(int argc, char **argv)
 {
-	struct problem p = {0};
+	struct problem p = {.products = argc > 5 ? atoi(argv[5]) : 1};
 	int reps = argc > 4 ? atoi(argv[4]) : 50;
-	double host_to_host, resident;
 
 	if (argc < 4 || (p.m = atoi(argv[1])) < 1 || (p.n = atoi(argv[2])) < 1 || (p.k = atoi(argv[3])) < 1 ||
-	    reps < 1) {
-		fprintf(stderr, "usage: cublas_peer M N K [repetitions]\n");
+	    reps < 1 || p.products < 1) {
+		fprintf(stderr, "usage: cublas_peer M N K [repetitions [products]]\n");
 		return 2;
 	}
 	set_up(&p);
-	host_to_host = median_us(&p, reps, 1);
-	resident = median_us(&p, reps, 0);
-	printf(
-	    "{\"peer\": \"cublas\", \"m\": %d, \"n\": %d, \"k\": %d, \"reps\": %d, \"host_to_host_us\": %.2f, "
-	    "\"resident_us\": %.2f}\n",
-	    p.m, p.n, p.k, reps, host_to_host, resident);
+	record(&p);
+	printf("{\"peer\": \"cublas\", \"m\": %d, \"n\": %d, \"k\": %d, \"reps\": %d, \"products\": %d, ", p.m,
+	       p.n, p.k, reps, p.products);
+	printf("\"host_to_host_us\": %.2f, ", median_us(&p, reps, host_to_host));
+	printf("\"resident_us\": %.2f, ", median_us(&p, reps, resident));
+	printf("\"graph_us\": %.2f}\n", median_us(&p, reps, launch_graph));
 	return 0;
 }

@@ -371,7 +371,6 @@ static void look_out(struct device *d, uint64_t until_ns)
 static void on_async(uv_async_t *async)
 {
 	struct device *d = async->data;
-
 	uint64_t until_ns = __atomic_exchange_n(&d->call_until_ns, 0, __ATOMIC_ACQ_REL);
 
 	if (until_ns)
