@@ -19,16 +19,17 @@
 #define RATE_SIZE     64
 #define RATE_SAMPLES  500000
 
-/* Square products, f32; of one job all the same. */
+/* Square products, f32; of one job all the same, or each with operands of its own. */
 struct kind {
 	unsigned ops;
 	uint64_t size;
-	bool resident;
+	bool resident, independent;
 };
 
 static const struct kind kinds[] = {
-    {1, 64, false}, {1, 64, true},   {1, 1024, true}, {1, 4096, true},  {1, 8192, true},  {32, 8, true},
-    {32, 64, true}, {32, 256, true}, {32, 512, true}, {1, 1024, false}, {1, 4096, false},
+    {1, 64, false, false},  {1, 64, true, false}, {1, 1024, true, false},  {1, 4096, true, false},
+    {1, 8192, true, false}, {32, 8, true, false}, {32, 64, true, false},   {32, 256, true, false},
+    {32, 512, true, false}, {64, 64, true, true}, {1, 1024, false, false}, {1, 4096, false, false},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -65,10 +66,14 @@ static int add_ops(kops_job *job, kops_buffer *buffer, const struct kind *kind)
 	uint64_t n = kind->size, bytes = n * n * sizeof(float);
 	int rc = 0;
 
-	for (unsigned i = 0; i < kind->ops && rc == 0; i++)
-		rc = kops_job_gemm(job, 1, kops_matrix(buffer, 0, KOPS_F32, n, n, 0),
-		                   kops_matrix(buffer, bytes, KOPS_F32, n, n, 0), 0,
-		                   kops_matrix(buffer, 2 * bytes, KOPS_F32, n, n, 0), KOPS_PRECISION_F32, NULL);
+	for (unsigned i = 0; i < kind->ops && rc == 0; i++) {
+		uint64_t first = kind->independent ? i * 3 * bytes : 0;
+
+		rc = kops_job_gemm(job, 1, kops_matrix(buffer, first, KOPS_F32, n, n, 0),
+		                   kops_matrix(buffer, first + bytes, KOPS_F32, n, n, 0), 0,
+		                   kops_matrix(buffer, first + 2 * bytes, KOPS_F32, n, n, 0),
+		                   KOPS_PRECISION_F32, NULL);
+	}
 	return rc;
 }
 
@@ -80,24 +85,25 @@ static int make_job(struct path *p, kops_buffer *buffer, const struct kind *kind
 	return rc == 0 ? add_ops(*ret_job, buffer, kind) : rc;
 }
 
-/* A, B and C, one after the other, filled. */
+/* A, B and C, one after the other, filled; for each op where they are independent. */
 static int make_operands(struct path *p, const struct kind *kind, kops_buffer **ret_buffer)
 {
 	kops *k = p->bench.cli->handle;
-	uint64_t n = kind->size, bytes = 3 * n * n * sizeof(float);
+	uint64_t n = kind->size, rows = 3 * n * (kind->independent ? kind->ops : 1),
+	         bytes = rows * n * sizeof(float);
 	kops_buffer *shared;
 	int rc = bench_alloc(&p->bench, bytes, true, &shared);
 
 	if (rc < 0)
 		return rc;
-	kops_view all = kops_matrix(shared, 0, KOPS_F32, 3 * n, n, 0);
+	kops_view all = kops_matrix(shared, 0, KOPS_F32, rows, n, 0);
 	bench_fill(&all, p->bench.seed);
 	*ret_buffer = shared;
 	if (!kind->resident)
 		return 0;
 	rc = bench_alloc(&p->bench, bytes, false, ret_buffer);
 	if (rc == 0)
-		rc = kops_copy(k, all, kops_matrix(*ret_buffer, 0, KOPS_F32, 3 * n, n, 0));
+		rc = kops_copy(k, all, kops_matrix(*ret_buffer, 0, KOPS_F32, rows, n, 0));
 	kops_free(shared);
 	return rc;
 }
@@ -323,7 +329,9 @@ static void report_text(struct path *p)
 		if (m->wall.n == 0)
 			continue;
 		snprintf(name, sizeof(name), "%u × %llu³ %s", kind->ops, (unsigned long long)kind->size,
-		         kind->resident ? "resident" : "host");
+		         kind->independent ? "independent"
+		         : kind->resident  ? "resident"
+		                           : "host");
 		printf("%-*s %-9s %11.1f %11.1f %11.1f %11.1f %11.1f %11.1f\n", show_field(22, name), name,
 		       m->graph ? "graph" : "", samples_quantile(&m->wall, 0.5),
 		       samples_quantile(&m->wall, 0.99), samples_quantile(&m->device, 0.5),
@@ -357,6 +365,7 @@ static void report_json(struct path *p)
 		json_count(&json, "ops", kinds[i].ops);
 		json_count(&json, "size", kinds[i].size);
 		json_bool(&json, "resident", kinds[i].resident);
+		json_bool(&json, "independent", kinds[i].independent);
 		json_text(&json, "kernel", m->kernel);
 		json_bool(&json, "graph", m->graph);
 		samples_json(&json, "wall", &m->wall);

@@ -166,6 +166,16 @@ struct kernel {
 	 */
 	int (*launch)(const struct op_args *args, const struct launch *launch);
 	/*
+	 * GPU: how many ops like this one a single launch computes, at most TOGETHER_MAX; 1: it goes alone.
+	 * Pure. NULL: always 1.
+	 */
+	unsigned (*together_max)(const struct op_args *args);
+	/*
+	 * GPU: launch() of n ops in one, 2 to together_max. They are alike (op_args_alike()), and none touches
+	 * what another writes. Each result is bit for bit that of launch().
+	 */
+	int (*launch_together)(const struct op_args *const *args, unsigned n, const struct launch *launch);
+	/*
 	 * GPU: touches each element once, so a view in host memory needs no copy on the device. launch()
 	 * then takes one host view, dense ones even where they are not registered for DMA.
 	 */
@@ -193,6 +203,11 @@ unsigned op_index(const struct op *op);
 
 /* NULL if there is none. */
 const struct op *op_by_name(const char *name);
+
+#define TOGETHER_MAX 128
+
+/* Whether they differ in nothing but where their operands are, and there not in the remainder by 16 bytes. */
+bool op_args_alike(const struct op_args *a, const struct op_args *b);
 
 /* The output of an op. */
 static inline const struct view *op_output_const(const struct op_args *args)

@@ -52,18 +52,24 @@ static bool is_short(const struct run *run)
 	return run->plan_us < SHORT_US;
 }
 
-static struct lane *lane_for(struct backend_device *dev, uint64_t lane)
+/* The lane that holds runs of this queue; NULL: none does. */
+static struct lane *lane_with(struct backend_device *dev, uint64_t queue)
 {
-	struct lane *best = &dev->lanes[0];
-
-	for (unsigned i = 0; i < CUDA_LANES; i++) {
+	for (unsigned i = 0; i < CUDA_LANES; i++)
 		for (const struct out *out = dev->lanes[i].head; out; out = out->next)
-			if (out->run->lane == lane)
+			if (out->run->lane == queue)
 				return &dev->lanes[i];
+	return NULL;
+}
+
+static struct lane *lane_for(struct backend_device *dev, uint64_t queue)
+{
+	struct lane *with = lane_with(dev, queue), *best = &dev->lanes[0];
+
+	for (unsigned i = 1; i < CUDA_LANES; i++)
 		if (dev->lanes[i].n_out < best->n_out)
 			best = &dev->lanes[i];
-	}
-	return best;
+	return with ? with : best;
 }
 
 static bool make_events(struct out *out)
@@ -99,15 +105,29 @@ static void put_out(struct backend_device *dev, struct out *out)
 	dev->spare = out;
 }
 
-static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t part)
+static struct launch launch_of(const struct lane *lane, const struct out *out)
 {
-	const struct run_op *op = &out->run->ops[i];
-	struct launch launch = {
+	return (struct launch){
 	    .workspace = out->stage->scratch + out->stage->copies_bytes,
 	    .workspace_bytes = out->stage->workspace_bytes,
 	    .stream = lane->stream,
 	    .library = lane->cublas,
 	};
+}
+
+static int not_started(struct run *run, unsigned i, int rc)
+{
+	const struct run_op *op = &run->ops[i];
+
+	snprintf(run->error, WHY_BYTES, "op %u: kernel \"%s\" of %s did not start: %s", i, op->kernel->name,
+	         op->args.op->name, cudaGetErrorString(cudaPeekAtLastError()));
+	return rc;
+}
+
+static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t part)
+{
+	const struct run_op *op = &out->run->ops[i];
+	struct launch launch = launch_of(lane, out);
 	struct op_args whole, args;
 	int rc;
 
@@ -118,12 +138,66 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 		return rc;
 	op_part(&whole, &op->cut, part, &args);
 	rc = op->kernel->launch(&args, &launch);
-	if (rc < 0) {
-		snprintf(out->run->error, WHY_BYTES, "op %u: kernel \"%s\" of %s did not start: %s", i,
-		         op->kernel->name, op->args.op->name, cudaGetErrorString(cudaPeekAtLastError()));
-		return rc;
-	}
+	if (rc < 0)
+		return not_started(out->run, i, rc);
 	cuda_stage_end_op(out->stage, i);
+	return 0;
+}
+
+/* Neither touches what the other writes. */
+static bool are_independent(const struct op_args *a, const struct op_args *b)
+{
+	const struct view *of_a = op_output_const(a), *of_b = op_output_const(b);
+
+	for (unsigned v = 0; v <= a->op->n_inputs; v++)
+		if (view_overlap(of_a, &b->views[v]) || view_overlap(&a->views[v], of_b))
+			return false;
+	return true;
+}
+
+/* How many ops from the next on may be one launch. */
+static unsigned group_size(const struct run *run)
+{
+	const struct run_op *first = &run->ops[run->next_op];
+	unsigned most = run->n_ops - run->next_op, n = 1;
+
+	for (most = most < first->together ? most : first->together; n < most; n++) {
+		const struct run_op *op = &first[n];
+
+		if (op->kernel != first->kernel || !op_args_alike(&op->args, &first->args))
+			return n;
+		for (unsigned i = 0; i < n; i++)
+			if (!are_independent(&first[i].args, &op->args))
+				return n;
+	}
+	return n;
+}
+
+/* The next op, and of the n - 1 behind it those that are like it by where their operands are now, too. */
+static int launch_group(struct lane *lane, struct out *out, unsigned n)
+{
+	struct run *run = out->run;
+	const struct kernel *kernel = run->ops[run->next_op].kernel;
+	const struct op_args *pointers[TOGETHER_MAX] = {NULL};
+	struct op_args args[TOGETHER_MAX];
+	struct launch launch = launch_of(lane, out);
+	unsigned first = run->next_op, alike = 0;
+	int rc;
+
+	for (; alike < n; alike++) {
+		rc = cuda_stage_begin_op(out->stage, first + alike, &args[alike]);
+		if (rc < 0)
+			return rc;
+		if (!op_args_alike(&args[alike], &args[0]))
+			break;
+		pointers[alike] = &args[alike];
+	}
+	rc = alike > 1 ? kernel->launch_together(pointers, alike, &launch) : kernel->launch(&args[0], &launch);
+	if (rc < 0)
+		return not_started(run, first, rc);
+	for (unsigned i = 0; i < alike; i++)
+		cuda_stage_end_op(out->stage, first + i);
+	run->next_op += alike;
 	return 0;
 }
 
@@ -144,6 +218,25 @@ static int launch_slice(struct lane *lane, struct out *out)
 		us += part_us(&run->ops[run->next_op]);
 		run_advance(run);
 	} while (rc == 0 && !run_is_through(run) && us + part_us(&run->ops[run->next_op]) <= PART_US);
+	return rc;
+}
+
+/* All of a run that is recorded. To find out what goes together takes too long for a run that comes once. */
+static int launch_all(struct lane *lane, struct out *out)
+{
+	struct run *run = out->run;
+	int rc = 0;
+
+	while (rc == 0 && !run_is_through(run)) {
+		unsigned n = group_size(run);
+
+		if (n > 1) {
+			rc = launch_group(lane, out, n);
+			continue;
+		}
+		rc = launch_part(lane, out, run->next_op, run->next_part);
+		run_advance(run);
+	}
 	return rc;
 }
 
@@ -192,7 +285,7 @@ static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool r
 		return rc;
 	if (events)
 		stamp(lane, events->uploaded, recording);
-	rc = launch_slice(lane, out);
+	rc = recording ? launch_all(lane, out) : launch_slice(lane, out);
 	if (rc < 0)
 		return rc;
 	if (events)
@@ -355,22 +448,12 @@ static const char *sentence_of(int status)
 	return status == KOPS_E_NOMEM ? "out of memory while the job was enqueued" : "CUDA refused the job";
 }
 
-static void gpu_start(struct backend_device *dev, struct run *run)
+static void start_alone(struct backend_device *dev, struct run *run)
 {
 	struct lane *lane = lane_for(dev, run->lane);
-	struct out *out;
+	struct out *out = run->state ? run->state : take_out(dev);
 	cudaError_t error;
 
-	run->error[0] = '\0';
-	run->as_graph = false;
-	run_begin(run);
-	if (dev->fault[0]) {
-		snprintf(run->error, WHY_BYTES, "%s", dev->fault);
-		push_done(dev, run, KOPS_E_FAULT);
-		return;
-	}
-	cudaSetDevice(dev->index);
-	out = run->state ? run->state : take_out(dev);
 	run->state = NULL;
 	if (!out) {
 		snprintf(run->error, WHY_BYTES, "out of memory");
@@ -378,6 +461,7 @@ static void gpu_start(struct backend_device *dev, struct run *run)
 		return;
 	}
 	out->run = run;
+	out->sharers = 1;
 	out->timed_by = run->timed || !is_short(run) ? &out->events : NULL;
 	out->ended_recorded = false;
 	out->started_ns = clock_ns();
@@ -398,6 +482,119 @@ static void gpu_start(struct backend_device *dev, struct run *run)
 		give_up(dev, error);
 }
 
+/* ---- Together ---- */
+
+/* All that waits in the crowd, by one launch. Alone it is better off as a graph. */
+static void start_crowd(struct backend_device *dev)
+{
+	struct crowd *crowd = &dev->crowd;
+	const struct op_args *args[TOGETHER_MAX] = {NULL};
+	struct lane *lane = crowd->lane;
+	unsigned n = crowd->n;
+	const struct kernel *kernel;
+	struct launch launch;
+	CUresult written;
+	int rc;
+
+	crowd->n = 0;
+	if (n == 1) {
+		struct run *run = crowd->outs[0]->run;
+
+		put_out(dev, crowd->outs[0]);
+		start_alone(dev, run);
+	}
+	if (n <= 1)
+		return;
+	kernel = crowd->outs[0]->run->ops[0].kernel;
+	launch = launch_of(lane, crowd->outs[0]);
+	for (unsigned i = 0; i < n; i++)
+		args[i] = &crowd->args[i];
+	rc = kernel->launch_together(args, n, &launch);
+	written =
+	    dev->write_value(lane->stream, (CUdeviceptr)(uintptr_t)&lane->words->through, ++lane->issued, 0);
+	for (unsigned i = 0; i < n; i++) {
+		struct out *out = crowd->outs[i];
+
+		out->word = &lane->words->through;
+		out->number = lane->issued;
+		out->sharers = n;
+		out->status = rc < 0 ? not_started(out->run, 0, rc) : 0;
+		out->run->next_op = 1;
+		push_out(lane, out);
+	}
+	if (rc < 0)
+		cudaGetLastError();
+	if (written != CUDA_SUCCESS || rc == KOPS_E_FAULT)
+		give_up(dev, cudaErrorUnknown);
+}
+
+static bool is_for_crowd(const struct run *run)
+{
+	const struct cuda_stage *stage = run->planned;
+
+	return run->repeats && !run->timed && run->n_ops == 1 && is_short(run) && run->ops[0].together > 1 &&
+	       cuda_stage_is_recordable(stage) && cuda_stage_scratch_bytes(stage) == 0;
+}
+
+/* A queue's runs go one after the other. */
+static bool goes_with(const struct crowd *crowd, const struct run *run)
+{
+	const struct run *first = crowd->outs[0]->run;
+
+	if (crowd->n == first->ops[0].together || run->ops[0].kernel != first->ops[0].kernel ||
+	    !op_args_alike(&run->ops[0].args, &first->ops[0].args))
+		return false;
+	for (unsigned i = 0; i < crowd->n; i++)
+		if (crowd->outs[i]->run->lane == run->lane)
+			return false;
+	return true;
+}
+
+/* False: it has to be started by itself. */
+static bool join_crowd(struct backend_device *dev, struct run *run)
+{
+	struct crowd *crowd = &dev->crowd;
+	struct lane *with = lane_with(dev, run->lane);
+	struct out *out;
+
+	cuda_stage_begin(run->planned, &direct_limits);
+	if (!is_for_crowd(run))
+		return false;
+	if (crowd->n > 0 && ((with && with != crowd->lane) || !goes_with(crowd, run)))
+		start_crowd(dev);
+	out = take_out(dev);
+	if (!out)
+		return false;
+	if (crowd->n == 0)
+		crowd->lane = lane_for(dev, run->lane);
+	out->run = run;
+	out->stage = run->planned;
+	out->timed_by = NULL;
+	out->ended_recorded = false;
+	out->started_ns = clock_ns();
+	use_lane(out->stage, crowd->lane);
+	cuda_stage_begin_op(out->stage, 0, &crowd->args[crowd->n]); /* enqueues nothing: all is in its place */
+	crowd->outs[crowd->n++] = out;
+	return true;
+}
+
+static void gpu_start(struct backend_device *dev, struct run *run)
+{
+	run->error[0] = '\0';
+	run->as_graph = false;
+	run_begin(run);
+	if (dev->fault[0]) {
+		snprintf(run->error, WHY_BYTES, "%s", dev->fault);
+		push_done(dev, run, KOPS_E_FAULT);
+		return;
+	}
+	cudaSetDevice(dev->index);
+	if (run->repeats && !run->state && join_crowd(dev, run))
+		return;
+	start_crowd(dev);
+	start_alone(dev, run);
+}
+
 /* ---- Finishing ---- */
 
 static double between_us(cudaEvent_t from, cudaEvent_t to)
@@ -407,7 +604,8 @@ static double between_us(cudaEvent_t from, cudaEvent_t to)
 	return cudaEventElapsedTime(&ms, from, to) == cudaSuccess ? (double)ms * 1e3 : 0;
 }
 
-/* A run that was not worth four events counts as computing from end to end. */
+/* A run that was not worth four events counts as computing from end to end; of those that went together each
+ * has its share. */
 static void add_times(struct run *run, const struct out *out)
 {
 	const struct run_events *by = out->timed_by;
@@ -418,7 +616,7 @@ static void add_times(struct run *run, const struct out *out)
 		compute_us = between_us(by->uploaded, by->computed);
 		download_us = between_us(by->computed, by->downloaded);
 	} else {
-		compute_us = clock_us(out->started_ns, clock_ns());
+		compute_us = clock_us(out->started_ns, clock_ns()) / out->sharers;
 	}
 	run->upload_us += upload_us;
 	run->compute_us += compute_us;
@@ -498,6 +696,7 @@ static struct run *pop_done(struct backend_device *dev)
 
 static struct run *gpu_poll(struct backend_device *dev)
 {
+	start_crowd(dev);
 	if (dev->done)
 		return pop_done(dev);
 	for (unsigned i = 0; i < CUDA_LANES; i++)

@@ -39,6 +39,7 @@ struct out {
 	cudaEvent_t ended;        /* for notify() */
 	bool ended_recorded;
 	const struct run_events *timed_by; /* NULL: the host's clock */
+	unsigned sharers;                  /* of the launch that it was started by; 1: it had its own */
 	uint64_t started_ns;
 	const uint32_t *word; /* pinned: the GPU writes, when the run is through, */
 	uint32_t number;      /* this: counted on the lane, wraps; of a graph 1 */
@@ -73,6 +74,14 @@ struct graph_word {
 
 #define CUDA_GRAPHS_MAX 1024u
 
+/* Runs of one small op each that are alike, held back until poll() to be started by one launch. */
+struct crowd {
+	struct lane *lane;
+	unsigned n;
+	struct out *outs[TOGETHER_MAX];
+	struct op_args args[TOGETHER_MAX];
+};
+
 /* Of a device; under lock. */
 struct graphs {
 	pthread_mutex_t lock;
@@ -91,6 +100,7 @@ struct backend_device {
 	struct lane lanes[CUDA_LANES];
 	struct out *spare;
 	struct graphs graphs;
+	struct crowd crowd;
 	struct run *done, **done_tail; /* back without having been out */
 	uint64_t queried_ns;
 	char fault[WHY_BYTES]; /* "" while the context is sound */

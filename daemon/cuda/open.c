@@ -7,6 +7,7 @@
 
 #define DEPTH       8
 #define DEPTH_US    60e3
+#define CROWD_US    1e3
 #define SPARE_BYTES (256ull << 20) /* device memory left for cuBLAS, kernels and the driver */
 
 /* ---- What there is ---- */
@@ -99,6 +100,7 @@ static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *p
 	dev->info.cache_bytes = (uint64_t)attribute(dev->index, cudaDevAttrL2CacheSize);
 	dev->info.depth = DEPTH;
 	dev->info.depth_us = DEPTH_US;
+	dev->info.crowd_us = CROWD_US;
 }
 
 static int require(struct backend_device *dev, char why[WHY_BYTES])

@@ -91,10 +91,18 @@ static void prefer_in_place(const struct op_args *args, struct preference *ret)
 static int plan_op(const struct backend_device *dev, struct run *run, unsigned i)
 {
 	struct run_op *op = &run->ops[i];
+	const struct run_op *before = run_like_before(run, i);
 	struct preference in_place;
 	struct op_args args;
 	int rc;
 
+	if (before) {
+		run_choose_again(op, before);
+		op->plan_us = before->plan_us;
+		op->cut = before->cut;
+		op->together = before->together;
+		return 0;
+	}
 	for (unsigned v = 0; v <= op->args.op->n_inputs; v++) {
 		if (!is_elsewhere(dev, &op->args.views[v]))
 			continue;
@@ -118,6 +126,9 @@ static int plan_op(const struct backend_device *dev, struct run *run, unsigned i
 	                   op->passed_over);
 	op->plan_us = op_us(op->kernel, &args);
 	kernel_cut(op->kernel, &args, op->plan_us / PART_US, &op->cut);
+	op->together = 1;
+	if (op->kernel->together_max && op->cut.n_parts <= 1 && op->plan_us > 0)
+		op->together = op->kernel->together_max(&args);
 	return 0;
 }
 

@@ -8,13 +8,15 @@
 #ifndef KOPS_BACKEND_H
 #define KOPS_BACKEND_H
 
+#include <string.h>
+
 #include "kernel.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define BACKEND_ABI   9
+#define BACKEND_ABI   10
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -46,6 +48,7 @@ struct run_op {
 	double plan_us; /* the time that the op alone is planned to take; 0 where it has nothing to compute */
 	double compute_us; /* 0 where not timed */
 	struct op_cut cut; /* by plan(): into parts that are short enough */
+	unsigned together; /* by plan(): so many of its like are one launch, at most */
 };
 
 /* An op planned to be longer is cut into parts, and others may go between any two of them. */
@@ -89,7 +92,8 @@ struct device_info {
 	uint64_t memory_bytes; /* usable by runs and RESIDENT buffers */
 	uint64_t cache_bytes;  /* last level of cache; 0: not known */
 	unsigned depth;        /* runs that are worth having out at once, */
-	double depth_us;       /* as long as those out are planned to take no longer */
+	double depth_us;       /* as long as those out are planned to take no longer; */
+	double crowd_us;       /* any number, planned to take no longer than this: they may go together */
 };
 
 struct backend_device; /* opaque, one per device */
@@ -123,7 +127,8 @@ struct backend {
 
 	/*
 	 * Begins a run or goes on with it. May compute at once (CPU), until it is asked to pause, or enqueue a
-	 * slice of about PART_US (GPU). The run comes back through poll(), failed and paused ones too.
+	 * slice of about PART_US (GPU), or hold it back until the next poll(), to start it with others that are
+	 * alike. The run comes back through poll(), failed and paused ones too.
 	 */
 	void (*start)(struct backend_device *dev, struct run *run);
 	/* The next finished run, or NULL when none is finished now. Never blocks. */
@@ -152,6 +157,35 @@ static inline void run_forget_plan(struct run *run)
 	if (run->planned)
 		run->forget_plan(run);
 	run->planned = NULL;
+}
+
+/*
+ * For plan(): the op before, if what is decided for it holds for op i: they differ in nothing but where their
+ * operands are in memory of the same owner. NULL: it is to be decided anew.
+ */
+static inline const struct run_op *run_like_before(const struct run *run, unsigned i)
+{
+	const struct run_op *op = &run->ops[i], *before = op - 1;
+
+	if (i == 0 || op->preferred != before->preferred || strcmp(op->pinned, before->pinned) != 0 ||
+	    !op_args_alike(&op->args, &before->args))
+		return NULL;
+	for (unsigned v = 0; v <= op->args.op->n_inputs; v++) {
+		const struct memory *of_op = op->args.views[v].space, *of_before = before->args.views[v].space;
+
+		if (of_op->owner != of_before->owner)
+			return NULL;
+	}
+	return before;
+}
+
+/* Of an op that is planned: the kernel, and why it is that one. */
+static inline void run_choose_again(struct run_op *op, const struct run_op *before)
+{
+	op->kernel = before->kernel;
+	op->larger_errors = before->larger_errors;
+	memcpy(op->why, before->why, sizeof(op->why));
+	memcpy(op->passed_over, before->passed_over, sizeof(op->passed_over));
 }
 
 static inline bool run_is_through(const struct run *run)

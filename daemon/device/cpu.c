@@ -198,17 +198,23 @@ static double op_us(const struct run_op *op, const struct op_args *before)
 	return us + op->kernel->time_ns(args) * 1e-3;
 }
 
-static int plan_op(const struct backend_device *dev, struct run_op *op, char error[WHY_BYTES])
+static int plan_op(const struct backend_device *dev, struct run *run, struct run_op *op)
 {
+	const struct run_op *before = run_like_before(run, (unsigned)(op - run->ops));
 	size_t i = op_index(op->args.op);
-	int rc = check_owners(dev, &op->args, error);
+	int rc;
 
+	if (before) {
+		run_choose_again(op, before);
+		return 0;
+	}
+	rc = check_owners(dev, &op->args, run->error);
 	if (rc < 0)
 		return rc;
 	rc = kernel_choose(lists[i], &op->args, op->pinned, op->preferred, dev->disabled[i], &op->kernel,
 	                   op->why);
 	if (rc < 0) {
-		memcpy(error, op->why, WHY_BYTES);
+		memcpy(run->error, op->why, WHY_BYTES);
 		return rc;
 	}
 	op->larger_errors = !kernel_is_accurate(op->kernel, &op->args, &(const char *){NULL});
@@ -222,10 +228,10 @@ static int cpu_plan(const struct backend_device *dev, struct run *run)
 	run->device_bytes = 0;
 	run->plan_us = 0;
 	for (unsigned i = 0; i < run->n_ops; i++) {
-		int rc = plan_op(dev, &run->ops[i], run->error);
+		struct run_op *op = &run->ops[i];
+		int rc = plan_op(dev, run, op);
 		if (rc < 0)
 			return rc;
-		struct run_op *op = &run->ops[i];
 		op->plan_us = op_us(op, i > 0 ? &run->ops[i - 1].args : NULL);
 		run->plan_us += op->plan_us;
 		kernel_cut(op->kernel, &op->args, op->plan_us / PART_US, &op->cut);

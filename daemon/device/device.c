@@ -269,7 +269,8 @@ static void serve(struct device *d)
 		for (; w; w = next) {
 			next = w->next;
 			begin(d, w);
-			collect(d);
+			if (!d->backend->notify) /* it is through already */
+				collect(d);
 		}
 		busy |= collect(d);
 		if (busy) {
@@ -603,7 +604,8 @@ unsigned device_work_out(const struct device *d)
 
 bool device_has_room(const struct device *d)
 {
-	return d->runs_out == 0 || (d->runs_out < d->info.depth && d->planned_us < d->info.depth_us);
+	return d->planned_us < d->info.crowd_us || d->runs_out == 0 ||
+	       (d->runs_out < d->info.depth && d->planned_us < d->info.depth_us);
 }
 
 struct device_stats *device_stats(struct device *d)

@@ -161,6 +161,13 @@ __device__ __forceinline__ void copy_element(uint32_t to, const float *from, boo
 	             : "memory");
 }
 
+/* 16 bytes, both addresses multiples of that; zeros behind the first `there` bytes. */
+__device__ __forceinline__ void copy_piece(uint32_t to, const void *from, int there)
+{
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there)
+	             : "memory");
+}
+
 /* ---- Bulk copies into shared memory; 16 bytes is the unit of everything ---- */
 
 __device__ __forceinline__ void copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t barrier)

@@ -235,3 +235,24 @@ double rules_bytes(const struct view *v)
 			count *= (double)v->shape[d];
 	return count;
 }
+
+static bool view_alike(const struct view *a, const struct view *b)
+{
+	if (a->dtype != b->dtype || a->rank != b->rank || a->offset % 16 != b->offset % 16 ||
+	    (uintptr_t)a->data % 16 != (uintptr_t)b->data % 16)
+		return false;
+	for (uint32_t d = 0; d < a->rank; d++)
+		if (a->shape[d] != b->shape[d] || a->strides[d] != b->strides[d])
+			return false;
+	return true;
+}
+
+bool op_args_alike(const struct op_args *a, const struct op_args *b)
+{
+	if (a->op != b->op || memcmp(&a->params, &b->params, sizeof(a->params)) != 0)
+		return false;
+	for (unsigned v = 0; v <= a->op->n_inputs; v++)
+		if (!view_alike(&a->views[v], &b->views[v]))
+			return false;
+	return true;
+}

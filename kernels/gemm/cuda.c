@@ -50,24 +50,18 @@ static bool supports_simt(const struct op_args *args, const char **ret_why_not)
 }
 
 /*
- * cuBLAS splits K where C is small, where K is long, and again where K is very short, and shorter sums have
- * smaller errors. So what is no worse than cuBLAS, by check_accuracy on an H200, is so for some problems only;
- * the others are not held against it.
+ * Where it adds up sums of 8 in f64, that makes up for what they lose where later products take away what
+ * earlier ones added, if there are enough of them. For vectors cuBLAS has kernels that add up in another order.
  */
-static bool is_held_against_cublas(const struct op_args *args, const char **ret_why_not)
-{
-	*ret_why_not = "may have larger errors than cublas, which splits K";
-	return args->views[0].dtype == KOPS_F32 && args->params.gemm.precision == KOPS_PRECISION_F32;
-}
-
-/* It splits K itself, but less than cuBLAS does for small C. */
 static bool simt_accurate(const struct op_args *args, const char **ret_why_not)
 {
 	struct gemm_problem p = gemm_problem_of(args);
 
-	return !is_held_against_cublas(args, ret_why_not) ||
-	       (p.m >= 32 && p.n >= 32 && (double)p.batch * (double)p.m * (double)p.n >= 512 * 512 &&
-	        p.k >= 128 && p.k < 512);
+	*ret_why_not = "may have larger errors than cublas, which splits K";
+	if (!gemm_simt_sums_in_f64(args))
+		return gemm_simt_is_accurate_in_f32(args);
+	*ret_why_not = "may have larger errors than cublas where M or N is 1, or K 9 to 19";
+	return p.m > 1 && p.n > 1 && (p.k <= 8 || p.k >= 20);
 }
 
 /* Of those that add along K from its beginning to its end, tile by tile at most. */
@@ -75,7 +69,8 @@ static bool plain_sum_accurate(const struct op_args *args, const char **ret_why_
 {
 	struct gemm_problem p = gemm_problem_of(args);
 
-	return !is_held_against_cublas(args, ret_why_not) ||
+	*ret_why_not = "may have larger errors than cublas, which splits K";
+	return !gemm_is_held_against_cublas(args) ||
 	       ((double)p.batch * (double)p.m * (double)p.n >= 1024 * 1024 && p.k >= 32 && p.k <= 2048);
 }
 
@@ -301,6 +296,8 @@ static const struct kernel kernels[] = {
         .workspace = gemm_simt_workspace,
         .time_ns = simt_ns,
         .launch = gemm_simt,
+        .together_max = gemm_simt_together_max,
+        .launch_together = gemm_simt_together,
     },
     {
         .name = "cublas",

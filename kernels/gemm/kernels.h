@@ -18,6 +18,8 @@ CUDA_LAUNCH(gemm_cublas);
 CUDA_LAUNCH(gemm_simt);
 uint64_t gemm_simt_workspace(const struct op_args *args);
 double gemm_simt_ns(const struct op_args *args);
+unsigned gemm_simt_together_max(const struct op_args *args);
+int gemm_simt_together(const struct op_args *const *args, unsigned n, const struct launch *launch);
 
 /* simt_large.cu, its kernel for large products: the same three of it. K is not 0. */
 uint64_t gemm_simt_large_workspace(const struct op_args *args);

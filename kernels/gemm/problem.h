@@ -102,6 +102,35 @@ static inline bool gemm_may_round(const struct op_args *args)
 	return precision == KOPS_PRECISION_TF32 || precision == KOPS_PRECISION_BF16;
 }
 
+/*
+ * cuBLAS splits K where C is small, where K is long, and again where K is very short, and shorter sums have
+ * smaller errors. So what is no worse than cuBLAS, by check_accuracy on an H200, is so for some problems only;
+ * the others are not held against it.
+ */
+static inline bool gemm_is_held_against_cublas(const struct op_args *args)
+{
+	return args->views[0].dtype == KOPS_F32 && args->params.gemm.precision == KOPS_PRECISION_F32;
+}
+
+/* simt splits K itself, but less than cuBLAS does for small C. */
+static inline bool gemm_simt_is_accurate_in_f32(const struct op_args *args)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+
+	return !gemm_is_held_against_cublas(args) ||
+	       (p.m >= 32 && p.n >= 32 && (double)p.batch * (double)p.m * (double)p.n >= 512 * 512 &&
+	        p.k >= 128 && p.k < 512);
+}
+
+/* Whether simt adds up its sums of 8 products in f64: where it would not be accurate else, and still fast. */
+static inline bool gemm_simt_sums_in_f64(const struct op_args *args)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+
+	return !gemm_simt_is_accurate_in_f32(args) &&
+	       (double)p.batch * (double)p.m * (double)p.n <= 320 * 320 && p.k <= 1024;
+}
+
 /* Whether A and B matter at all: where not, C = beta * C even if they hold NaN. */
 static inline bool gemm_has_product(const struct op_args *args)
 {

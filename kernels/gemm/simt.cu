@@ -24,6 +24,7 @@
  */
 #include <cooperative_groups.h>
 #include <math.h>
+#include <type_traits>
 
 #include "common/hopper.cuh"
 #include "common/launch.cuh"
@@ -44,11 +45,16 @@ constexpr int STEP = 32;      /* tiles of A and B are so deep: lines of 128 byte
 /*
  * How blocks of C are computed: SIDE × SIDE elements, ROWS × COLS per thread, the threads of a warp 4 rows and
  * 8 columns of them; STAGES tiles of A and of B in flight; PART k's make up the innermost loop, which is
- * unrolled; GROUPS groups of warps share out the k's of a step; RESIDENT blocks per multiprocessor.
+ * unrolled; GROUPS groups of warps share out the k's of a step; RESIDENT blocks per multiprocessor. IN_F64:
+ * what a group adds up in a step is added to the step's before in f64.
  */
-template <int SIDE_, int ROWS_, int COLS_, int PART_, int STAGES_, int GROUPS_, int RESIDENT_> struct shape {
+template <int SIDE_, int ROWS_, int COLS_, int PART_, int STAGES_, int GROUPS_, int RESIDENT_,
+          bool IN_F64_ = false>
+struct shape {
 	static constexpr int SIDE = SIDE_, ROWS = ROWS_, COLS = COLS_, PART = PART_, STAGES = STAGES_,
 	                     GROUPS = GROUPS_, RESIDENT = RESIDENT_;
+	static constexpr bool IN_F64 = IN_F64_;
+	typedef std::conditional_t<IN_F64, double, float> sum;
 	static constexpr int WARP_ROWS = 4 * ROWS, WARP_COLS = 8 * COLS;
 	static constexpr int WARPS = SIDE / WARP_ROWS * (SIDE / WARP_COLS), GROUP = WARPS * 32;
 	static constexpr int THREADS = GROUP * GROUPS;
@@ -61,7 +67,8 @@ template <int SIDE_, int ROWS_, int COLS_, int PART_, int STAGES_, int GROUPS_, 
 	/* The stages, two turned tiles of each operand that comes along K; or the sums; then the barriers. */
 	__host__ __device__ static constexpr int floats(int turned, bool split)
 	{
-		int tiles = (STAGES + turned) * 2 * TILE, sums = split || GROUPS > 1 ? GROUPS * SIDE * SIDE : 0;
+		int tiles = (STAGES + turned) * 2 * TILE;
+		int sums = split || GROUPS > 1 ? GROUPS * SIDE * SIDE * (int)(sizeof(sum) / sizeof(float)) : 0;
 
 		return tiles > sums ? tiles : sums;
 	}
@@ -71,11 +78,50 @@ template <int SIDE_, int ROWS_, int COLS_, int PART_, int STAGES_, int GROUPS_, 
 	}
 };
 
+/* How tiles come: by the copy engine; or brought by all threads, 16 bytes or an element at a time. */
+enum loading { BOXES, PIECES, ELEMENTS };
+
 /* What a kernel gets. */
 struct work {
 	CUtensorMap a_map, b_map;
 	task t;
 	int splits; /* of K, one per block of a cluster */
+
+	__device__ __forceinline__ const float *a(uint64_t batch) const
+	{
+		return batch_data(t.p.a, batch);
+	}
+	__device__ __forceinline__ const float *b(uint64_t batch) const
+	{
+		return batch_data(t.p.b, batch);
+	}
+	__device__ __forceinline__ float *c(uint64_t batch) const
+	{
+		return (float *)batch_data(t.p.c, batch);
+	}
+};
+
+/* Products of their own, t.p.batch of them. Of t.p the addresses are not used. */
+struct work_together {
+	task t;
+	int splits;
+	struct {
+		const float *a, *b;
+		float *c;
+	} of[TOGETHER_MAX];
+
+	__device__ __forceinline__ const float *a(uint64_t product) const
+	{
+		return of[product].a;
+	}
+	__device__ __forceinline__ const float *b(uint64_t product) const
+	{
+		return of[product].b;
+	}
+	__device__ __forceinline__ float *c(uint64_t product) const
+	{
+		return of[product].c;
+	}
 };
 
 /*
@@ -118,7 +164,24 @@ template <class S, bool ALONG_K> struct tile_of {
 	}
 
 #if __CUDA_ARCH__ >= 900
-	/* Element by element, all threads together. */
+	/* All threads together, 16 bytes at a time. */
+	__device__ static void bring_pieces(uint32_t to, const float *from, int64_t outer_stride,
+	                                    int64_t k_stride, int outer_end, int k_end)
+	{
+		constexpr int ACROSS = (ALONG_K ? STEP : S::SIDE) / 4;
+
+#pragma unroll
+		for (int i = threadIdx.x; i < S::TILE / 4; i += S::THREADS) {
+			int line = i / ACROSS, piece = i % ACROSS;
+			int there = (ALONG_K ? k_end : outer_end) - piece * 4;
+			const float *at = from + line * (ALONG_K ? outer_stride : k_stride) + piece * 4;
+
+			there = line < (ALONG_K ? outer_end : k_end) ? max(min(there, 4), 0) : 0;
+			hopper::copy_piece(to + (ALONG_K ? along_k(line, piece) : i * 4) * 4, there ? at : from,
+			                   there * 4);
+		}
+	}
+	/* Element by element. */
 	__device__ static void bring(uint32_t to, const float *from, int64_t outer_stride, int64_t k_stride,
 	                             int outer_end, int k_end)
 	{
@@ -142,17 +205,43 @@ template <class S, bool ALONG_K> struct tile_of {
 #endif
 };
 
+/* Sums on their way from thread to thread: see simt() for the order. */
+__device__ __forceinline__ void store_four(float *to, const float *sums)
+{
+	*(float4 *)to = make_float4(sums[1], sums[0], sums[3], sums[2]);
+}
+
+__device__ __forceinline__ void store_four(double *to, const double *sums)
+{
+	*(double2 *)to = make_double2(sums[0], sums[1]);
+	*(double2 *)(to + 2) = make_double2(sums[2], sums[3]);
+}
+
+__device__ __forceinline__ void add_four(float (&total)[4], const float *sums)
+{
+	float4 v = *(const float4 *)sums;
+
+	total[0] += v.y, total[1] += v.x, total[2] += v.w, total[3] += v.z;
+}
+
+__device__ __forceinline__ void add_four(double (&total)[4], const double *sums)
+{
+	double2 v = *(const double2 *)sums, w = *(const double2 *)(sums + 2);
+
+	total[0] += v.x, total[1] += v.y, total[2] += w.x, total[3] += w.y;
+}
+
 /*
- * MAPPED: one thread has the copy engine bring the tiles; else, where lines do not begin at multiples of 16
- * bytes, all bring elements, at less than half the speed.
+ * Where lines do not begin at multiples of 16 bytes, all bring elements, at less than half the speed of boxes.
+ * How they come changes nothing in the result.
  *
  * What makes it fast is what the registers' two banks can deliver, two operands per cycle: of each FMA's three
  * operands one must be the one just used (rows forth and back over the columns), and the other two be of
  * different parity. The compiler puts float4s of A and B in aligned registers; sums that it must store as
  * float4s with columns exchanged in pairs get the other parity than B's columns.
  */
-template <class S, bool A_ALONG_K, bool B_ALONG_K, bool MAPPED>
-__global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_constant__ work w)
+template <class WORK, class S, bool A_ALONG_K, bool B_ALONG_K, loading LOADING>
+__global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_constant__ WORK w)
 {
 #if __CUDA_ARCH__ >= 900
 	constexpr int ROWS = S::ROWS, COLS = S::COLS, PART = S::PART, STAGES = S::STAGES, SIDE = S::SIDE,
@@ -175,7 +264,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 
 	if (threadIdx.x == 0) {
 		for (int i = 0; i < STAGES; i++)
-			hopper::barrier_init(full + i * 8, MAPPED ? 1 : S::THREADS);
+			hopper::barrier_init(full + i * 8, LOADING == BOXES ? 1 : S::THREADS);
 		hopper::barriers_ready();
 	}
 	__syncthreads();
@@ -186,7 +275,7 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 		uint32_t to = shared + stage * 2 * TILE * 4, full_here = full + stage * 8;
 		uint64_t k = (first + brought++) * STEP;
 
-		if constexpr (MAPPED) {
+		if constexpr (LOADING == BOXES) {
 			if (threadIdx.x != 0)
 				return;
 			hopper::barrier_expect(full_here, 2 * TILE * 4);
@@ -195,14 +284,16 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 			                 full_here);
 		} else {
 			int k_end = rest_of<STEP>(p.k, k);
+			const float *a = w.a(at.batch) + (int64_t)at.row * p.a.row + (int64_t)k * p.a.col;
+			const float *b = w.b(at.batch) + (int64_t)at.col * p.b.col + (int64_t)k * p.b.row;
 
-			a_tile.bring(
-			    to, batch_data(p.a, at.batch) + (int64_t)at.row * p.a.row + (int64_t)k * p.a.col,
-			    p.a.row, p.a.col, at.rows, k_end);
-			b_tile.bring(to + TILE * 4,
-			             batch_data(p.b, at.batch) + (int64_t)at.col * p.b.col +
-			                 (int64_t)k * p.b.row,
-			             p.b.col, p.b.row, at.cols, k_end);
+			if (LOADING == PIECES) {
+				a_tile.bring_pieces(to, a, p.a.row, p.a.col, at.rows, k_end);
+				b_tile.bring_pieces(to + TILE * 4, b, p.b.col, p.b.row, at.cols, k_end);
+			} else {
+				a_tile.bring(to, a, p.a.row, p.a.col, at.rows, k_end);
+				b_tile.bring(to + TILE * 4, b, p.b.col, p.b.row, at.cols, k_end);
+			}
 			hopper::barrier_arrive_copied(full_here);
 		}
 	};
@@ -220,6 +311,8 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 	};
 
 	float sums[ROWS][COLS] = {}, a[2][ROWS], b[2][COLS];
+	typename S::sum before[S::IN_F64 ? ROWS : 1][S::IN_F64 ? COLS : 1] = {};
+	static_assert(!S::IN_F64 || S::GROUPS > 1, "sums in f64 go by way of shared memory");
 	const float *a_from, *b_from;
 	auto read_from = [&](int stage, int half) {
 		a_from = (A_ALONG_K ? a_turned + half : memory + stage * 2 * TILE) + group_k * SIDE + row;
@@ -288,9 +381,18 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 			}
 		}
 		stage = next;
+		if constexpr (S::IN_F64) {
+#pragma unroll
+			for (int i = 0; i < ROWS; i++)
+#pragma unroll
+				for (int j = 0; j < COLS; j++) {
+					before[i][j] += (double)sums[i][j];
+					sums[i][j] = 0;
+				}
+		}
 	}
 
-	float *c = block_of_c(w.t, at);
+	float *c = w.c(at.batch) + (int64_t)at.row * p.c.row + (int64_t)at.col * p.c.col;
 	if (S::GROUPS == 1 && w.splits == 1) {
 #pragma unroll
 		for (int i = 0; i < ROWS; i++) {
@@ -310,25 +412,29 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 #pragma unroll
 	for (int i = 0; i < ROWS; i++)
 #pragma unroll
-		for (int j = 0; j < COLS; j += 4)
-			*(float4 *)(memory + (group * SIDE + row + i / 4 * 16 + i % 4) * SIDE + col + j * 8) =
-			    make_float4(sums[i][j + 1], sums[i][j], sums[i][j + 3], sums[i][j + 2]);
+		for (int j = 0; j < COLS; j += 4) {
+			auto *to = (typename S::sum *)memory +
+			           (group * SIDE + row + i / 4 * 16 + i % 4) * SIDE + col + j * 8;
+			if constexpr (S::IN_F64)
+				store_four(to, &before[i][j]);
+			else
+				store_four(to, &sums[i][j]);
+		}
 	cluster.sync();
 	int share = SIDE * SIDE / 4 / w.splits;
 	for (int i = rank * share + threadIdx.x; i < (rank + 1) * share; i += S::THREADS) {
 		int r = i * 4 / SIDE, first_col = i * 4 % SIDE;
-		float total[4] = {};
+		typename S::sum total[4] = {};
 
 		for (int s = 0; s < w.splits; s++) {
-			const float4 *part = (const float4 *)cluster.map_shared_rank(memory, s) + i;
+			const auto *part = (const typename S::sum *)cluster.map_shared_rank(memory, s) + i * 4;
 #pragma unroll
-			for (int g = 0; g < S::GROUPS; g++) {
-				float4 v = part[g * SIDE * SIDE / 4];
-				total[0] += v.y, total[1] += v.x, total[2] += v.w, total[3] += v.z;
-			}
+			for (int g = 0; g < S::GROUPS; g++)
+				add_four(total, part + g * SIDE * SIDE);
 		}
+		const float rounded[4] = {(float)total[0], (float)total[1], (float)total[2], (float)total[3]};
 		if (r < at.rows)
-			write_four(w.t, c + r * p.c.row + first_col * p.c.col, at.cols - first_col, total);
+			write_four(w.t, c + r * p.c.row + first_col * p.c.col, at.cols - first_col, rounded);
 	}
 	cluster.sync();
 #endif
@@ -370,17 +476,21 @@ bool may_be_early(int resident, double blocks)
 	return resident == 2 || blocks > places || blocks * 2 <= places;
 }
 
-template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
+/* A kernel of eight: see KERNELS() of tiles.cuh; the last axis says which of two loadings. */
+#define KERNELS_OF(WORK, FIRST, SECOND)                                                                        \
+	{                                                                                                      \
+		simt<WORK, S, false, false, FIRST>, simt<WORK, S, false, false, SECOND>,                       \
+		    simt<WORK, S, false, true, FIRST>, simt<WORK, S, false, true, SECOND>,                     \
+		    simt<WORK, S, true, false, FIRST>, simt<WORK, S, true, false, SECOND>,                     \
+		    simt<WORK, S, true, true, FIRST>, simt<WORK, S, true, true, SECOND>                        \
+	}
+
+template <class S, class WORK>
+int launch_blocks_of(WORK *w, void (*const kernels[8])(WORK), bool second, int splits, cudaStream_t stream)
 {
-	static void (*const kernels[8])(work) = {simt<S, false, false, false>, simt<S, false, false, true>,
-	                                         simt<S, false, true, false>,  simt<S, false, true, true>,
-	                                         simt<S, true, false, false>,  simt<S, true, false, true>,
-	                                         simt<S, true, true, false>,   simt<S, true, true, true>};
 	const gemm_problem &p = w->t.p;
 	access how = access_of(p);
-	bool mapped = map_operand<S>(&w->a_map, p.a, how.a_along_k, p.a.row, p.a.col, p.m, p) &&
-	              map_operand<S>(&w->b_map, p.b, how.b_along_k, p.b.col, p.b.row, p.n, p);
-	void (*kernel)(work) = kernels[how.a_along_k * 4 + how.b_along_k * 2 + mapped];
+	void (*kernel)(WORK) = kernels[how.a_along_k * 4 + how.b_along_k * 2 + second];
 	int bytes = S::bytes(how.a_along_k + how.b_along_k, splits > 1);
 	uint64_t blocks = blocks_of(p, S::SIDE), most = GRID_MAX / SPLITS_MAX;
 	bool early = may_be_early(resident_of(S::RESIDENT, bytes), (double)(blocks * splits));
@@ -397,6 +507,24 @@ template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 	return cuda_launch_status();
 }
 
+template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
+{
+	static void (*const kernels[8])(work) = KERNELS_OF(work, ELEMENTS, BOXES);
+	const gemm_problem &p = w->t.p;
+	access how = access_of(p);
+	bool mapped = map_operand<S>(&w->a_map, p.a, how.a_along_k, p.a.row, p.a.col, p.m, p) &&
+	              map_operand<S>(&w->b_map, p.b, how.b_along_k, p.b.col, p.b.row, p.n, p);
+
+	return launch_blocks_of<S>(w, kernels, mapped, splits, stream);
+}
+
+template <class S> int launch_shape_together(work_together *w, bool aligned, int splits, cudaStream_t stream)
+{
+	static void (*const kernels[8])(work_together) = KERNELS_OF(work_together, ELEMENTS, PIECES);
+
+	return launch_blocks_of<S>(w, kernels, aligned, splits, stream);
+}
+
 /* ---- The choice of a kernel ---- */
 
 /*
@@ -406,6 +534,7 @@ template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
  */
 struct choice {
 	int (*launch)(work *w, int splits, cudaStream_t stream);
+	int (*launch_together)(work_together *w, bool aligned, int splits, cudaStream_t stream); /* or NULL */
 	int (*shared)(int turned, bool split);
 	int side, resident;
 	double first;        /* the beginning and end of the first blocks that run at the same time … */
@@ -414,23 +543,22 @@ struct choice {
 	double split, again; /* more if K is split; for each time that the parts are halved again */
 	double single;       /* so much of a last wave's time where single blocks are left for it */
 	double per_k[6];
+	bool in_f64;
 };
 
 template <class S>
 constexpr choice choice_of(double first, double next, double beside, double split, double again, double single,
                            const double (&per_k)[6])
 {
-	return {launch_shape<S>,
-	        S::bytes,
-	        S::SIDE,
-	        S::RESIDENT,
-	        first,
-	        next,
-	        beside,
-	        split,
-	        again,
-	        single,
-	        {per_k[0], per_k[1], per_k[2], per_k[3], per_k[4], per_k[5]}};
+	int (*together)(work_together *, bool, int, cudaStream_t) = NULL;
+
+	if constexpr (S::SIDE == 32)
+		together = launch_shape_together<S>;
+	return {
+	    launch_shape<S>, together, S::bytes, S::SIDE,
+	    S::RESIDENT,     first,    next,     beside,
+	    split,           again,    single,   {per_k[0], per_k[1], per_k[2], per_k[3], per_k[4], per_k[5]},
+	    S::IN_F64};
 }
 
 const choice choices[] = {
@@ -438,9 +566,11 @@ const choice choices[] = {
     choice_of<shape<64, 8, 8, 8, 3, 4, 2>>(2570, 3590, 1330, 1360, 1150, 0.9, {25.5, 45.5}),
     choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1610, 1850, 680, 1010, 330, 0.4, {11.9, 16.6, 21.6, 26.6}),
     choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1290, 1330, 370, 1200, 0, 0.8, {17.5, 20.2, 29.6, 33.9, 41.9, 46}),
+    choice_of<shape<32, 8, 4, 8, 4, 4, 3, true>>(1900, 2150, 700, 1400, 950, 0.4, {20, 38, 52}),
 };
 constexpr double LAUNCH_NS = 850, LATE_NS = 1450; /* of a launch; more where it is not early */
 constexpr double LEAST_NS = 2000, RATE = 0.623;   /* of a launch; of the memory's */
+constexpr double F64_NS = 1;                      /* per k, where f64 takes twice as long as on an H200 */
 constexpr double BY_ELEMENTS = 2.5; /* times per_k, where the copy engine does not bring the tiles */
 
 /* p by rows; slower: times as much per k. */
@@ -449,6 +579,7 @@ double time_of(const choice &c, const gemm_problem &p, int splits, double slower
 	unsigned processors = (unsigned)cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 	double blocks = (double)blocks_of(p, c.side) * splits;
 	double each = ceil(blocks / fmax(gemm_clustered(processors, (unsigned)splits), 1));
+	double f32_per_f64 = fmax(cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio), 2);
 	double ks = ceil((double)p.k / STEP / splits) * STEP * slower, bytes = 4 * (double)p.batch;
 	access how = access_of(p);
 	int resident = resident_of(c.resident, c.shared(how.a_along_k + how.b_along_k, splits > 1));
@@ -457,6 +588,8 @@ double time_of(const choice &c, const gemm_problem &p, int splits, double slower
 
 	double ns = LAUNCH_NS + (may_be_early(resident, blocks) ? 0 : LATE_NS);
 	ns += c.first + c.beside * (fmin(each, resident) - 1);
+	if (c.in_f64)
+		ns += ks * F64_NS * (f32_per_f64 / 2 - 1);
 	if (splits > 1)
 		ns += c.split + (log2(splits) - 1) * c.again;
 	if (full > 0)
@@ -478,14 +611,16 @@ struct plan {
 plan plan_of(const op_args *args)
 {
 	gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
-	bool aligned = gemm_has_aligned_lines(args);
+	bool aligned = gemm_has_aligned_lines(args), in_f64 = gemm_simt_sums_in_f64(args);
 	plan best = {NULL, 1, INFINITY};
 
 	if (!gemm_has_product(args))
 		p.k = 0;
-	else if (aligned)
+	else if (aligned && !in_f64)
 		best.ns = gemm_simt_large_ns(args);
 	for (const choice &c : choices) {
+		if (c.in_f64 != in_f64)
+			continue;
 		for (int splits = 1; splits <= SPLITS_MAX; splits *= 2) {
 			double ns = time_of(c, p, splits, aligned ? 1 : BY_ELEMENTS);
 			if (ns < best.ns)
@@ -493,6 +628,12 @@ plan plan_of(const op_args *args)
 		}
 	}
 	return best;
+}
+
+/* Blocks of 64 × 64 are for products that keep the GPU busy by themselves. */
+bool goes_together(const plan &plan, const op_args *args)
+{
+	return plan.shape && plan.shape->launch_together && gemm_problem_of(args).batch == 1;
 }
 
 } // namespace
@@ -517,4 +658,30 @@ extern "C" CUDA_LAUNCH(gemm_simt)
 		return status;
 	w.t = task_of(args);
 	return (plan.shape ? plan.shape : choices)->launch(&w, plan.splits, (cudaStream_t)launch->stream);
+}
+
+extern "C" unsigned gemm_simt_together_max(const struct op_args *args)
+{
+	return goes_together(plan_of(args), args) ? TOGETHER_MAX : 1;
+}
+
+extern "C" int gemm_simt_together(const struct op_args *const *args, unsigned n, const struct launch *launch)
+{
+	plan plan = plan_of(args[0]);
+	work_together w;
+
+	if (!goes_together(plan, args[0])) {
+		int rc = 0;
+		for (unsigned i = 0; i < n && rc == 0; i++)
+			rc = gemm_simt(args[i], launch);
+		return rc;
+	}
+	w.t = task_of(args[0]);
+	w.t.p.batch = n;
+	for (unsigned i = 0; i < n; i++) {
+		gemm_problem p = task_of(args[i]).p;
+		w.of[i] = {(const float *)p.a.data, (const float *)p.b.data, (float *)p.c.data};
+	}
+	return plan.shape->launch_together(&w, gemm_has_aligned_lines(args[0]), plan.splits,
+	                                   (cudaStream_t)launch->stream);
 }

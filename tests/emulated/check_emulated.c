@@ -79,6 +79,18 @@ static bool make_ordinary(struct problem *p, struct random *r)
 	return make_f32(p, random_chance(r, 30), random_chance(r, 50), r);
 }
 
+/* Batches of them. */
+static bool make_small(struct problem *p, struct random *r)
+{
+	bool neat = random_chance(r, 60);
+	uint64_t mnk[3] = {random_extent(130, r), random_extent(130, r), random_extent(200, r)};
+
+	do
+		shape_product(p, KOPS_F32, mnk, neat ? 4 : 1, r);
+	while (p->args.views[2].shape[0] == 1);
+	return problem_complete(p, neat, true, r);
+}
+
 static bool make_wide(struct problem *p, struct random *r)
 {
 	return make_f32(p, true, random_chance(r, 50), r);
@@ -161,6 +173,47 @@ static int launch_simt_large(const struct op_args *args, const struct launch *la
 	return gemm_simt_large(args, launch, &status) ? status : KOPS_E_FAULT;
 }
 
+/* A batch of products as so many ops, one launch. */
+static void each_of_batch(const struct op_args *args, struct op_args ret[], const struct op_args *pointers[])
+{
+	for (uint64_t i = 0; i < args->views[2].shape[0]; i++) {
+		ret[i] = *args;
+		pointers[i] = &ret[i];
+		for (unsigned v = 0; v < 3; v++) {
+			struct view *view = &ret[i].views[v];
+			int64_t bytes =
+			    view->shape[0] > 1 ? (int64_t)i * view->strides[0] * (int64_t)sizeof(float) : 0;
+
+			view->offset += (uint64_t)bytes;
+			view->data = view->data ? (char *)view->data + bytes : NULL;
+			view->shape[0] = 1;
+		}
+	}
+}
+
+static bool are_alike(const struct op_args *args, const char **ret_why_not)
+{
+	uint64_t n = args->views[2].shape[0];
+	struct op_args each[TOGETHER_MAX];
+	const struct op_args *pointers[TOGETHER_MAX];
+
+	*ret_why_not = "one, or not alike";
+	each_of_batch(args, each, pointers);
+	for (uint64_t i = 1; i < n; i++)
+		if (!op_args_alike(&each[0], &each[i]))
+			return false;
+	return n > 1 && gemm_simt_together_max(&each[0]) == TOGETHER_MAX;
+}
+
+static int launch_simt_together(const struct op_args *args, const struct launch *launch)
+{
+	struct op_args each[TOGETHER_MAX];
+	const struct op_args *pointers[TOGETHER_MAX];
+
+	each_of_batch(args, each, pointers);
+	return gemm_simt_together(pointers, (unsigned)args->views[2].shape[0], launch);
+}
+
 /* A kernel as in kernels/<op>/cuda.c, and problems that it is for, if small ones: what is faster is not asked.
  */
 static const struct candidate {
@@ -178,6 +231,7 @@ static const struct candidate {
     {"gemm", "wgmma tiles", make_tiles, 4, {2, 2, 2, 2}, gemm_wgmma_supports, NULL, gemm_wgmma},
     {"gemm", "wgmma splits", make_splits, 2, {2, 8, 24, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
     {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, gemm_simt_workspace, gemm_simt},
+    {"gemm", "simt together", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, launch_simt_together},
     {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
     {"softmax",

@@ -232,6 +232,7 @@ int main(int argc, char **argv)
 		die("graphs", "no run that came again was launched as one");
 	if (!fault) {
 		check_many_graphs(&t);
+		check_together(&t);
 		for (unsigned b = 0; b < BUFFERS; b++)
 			check_timed(&t, b);
 		if (has_hopper(&t)) /* others have no such kernels */

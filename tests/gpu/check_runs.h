@@ -60,6 +60,7 @@ bool run_case(struct bench *t);
 /* ---- special_runs.c: these end the program where anything is wrong ---- */
 
 void check_many_graphs(struct bench *t);
+void check_together(struct bench *t);
 void check_timed(struct bench *t, unsigned buffer);
 bool has_hopper(const struct bench *t);
 /* For GPUs that has_hopper(): others have no such kernels. */

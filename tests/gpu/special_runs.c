@@ -150,6 +150,98 @@ void check_many_graphs(struct bench *t)
 	free(adds);
 }
 
+enum { ALIKE = 20, ALIKE_M = 24, ALIKE_N = 16, ALIKE_K = 40, ALIKE_ROUNDS = 3 };
+#define ALIKE_BYTES 8192ull /* of A, B and C of one product */
+
+static struct run_op small_product(const struct memory *m, unsigned which)
+{
+	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = ""};
+	uint64_t at = which * ALIKE_BYTES,
+	         shapes[3][2] = {{ALIKE_M, ALIKE_K}, {ALIKE_K, ALIKE_N}, {ALIKE_M, ALIKE_N}};
+
+	for (unsigned v = 0; v < 3; v++) {
+		struct view *view = &op.args.views[v];
+
+		*view = (struct view){.space = m, .offset = at, .dtype = KOPS_F32, .rank = 2};
+		memcpy(view->shape, shapes[v], sizeof(shapes[v]));
+		view_make_dense(view);
+		at += view_elements(view) * sizeof(float);
+	}
+	op.args.params.gemm.alpha = 1;
+	check_op(&op.args, "together");
+	return op;
+}
+
+/* All products, and whether they are those of before, bit for bit; then they are no more. */
+static void compare_products(struct run_op *products, unsigned char *content, const unsigned char *expected,
+                             const char *how)
+{
+	for (unsigned i = 0; i < ALIKE; i++) {
+		const struct view *c = &products[i].args.views[2];
+		uint64_t bytes = view_elements(c) * sizeof(float);
+
+		if (memcmp(content + c->offset, expected + c->offset, bytes) != 0)
+			die(how, "a product is not what it is alone");
+		memset(content + c->offset, 0xff, bytes);
+	}
+}
+
+/*
+ * Small products of one run, and of as many runs that come again and are started before any is polled for: each
+ * is bit for bit what it is alone.
+ */
+void check_together(struct bench *t)
+{
+	const struct memory *m = &t->buffers[0].memory;
+	unsigned char *content = m->host, *expected = malloc(ALIKE * ALIKE_BYTES);
+	struct run_op products[ALIKE];
+	struct run all = {.ops = products, .n_ops = ALIKE}, each[ALIKE] = {0};
+	unsigned together = 0;
+
+	for (uint64_t i = 0; i < ALIKE * ALIKE_BYTES / sizeof(float); i++)
+		((float *)m->host)[i] = (float)uniform(t);
+	for (unsigned i = 0; i < ALIKE; i++) {
+		products[i] = small_product(m, i);
+		run_one(t, &products[i]);
+	}
+	memcpy(expected, content, ALIKE * ALIKE_BYTES);
+	if (t->backend->plan(t->dev, &all) < 0)
+		die("together", all.error);
+	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
+		all.repeats = round > 0;
+		t->backend->start(t->dev, &all);
+		wait_for(t, 1);
+		if (all.status < 0)
+			die("together", all.error);
+		compare_products(products, content, expected, "together, in a run");
+	}
+	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
+		for (unsigned i = 0; i < ALIKE; i++) {
+			each[i].ops = &products[i];
+			each[i].n_ops = 1;
+			each[i].lane = i;
+			each[i].repeats = round > 0;
+			if (round == 0 && t->backend->plan(t->dev, &each[i]) < 0)
+				die("together", each[i].error);
+			t->backend->start(t->dev, &each[i]);
+		}
+		wait_for(t, ALIKE);
+		for (unsigned i = 0; i < ALIKE; i++) {
+			if (each[i].status < 0)
+				die("together", each[i].error);
+			together += round > 0 && !each[i].as_graph;
+		}
+		compare_products(products, content, expected, "together, of several runs");
+	}
+	printf("together: %u of %u runs\n", together, ALIKE * (ALIKE_ROUNDS - 1));
+	if (has_hopper(t) && together != ALIKE * (ALIKE_ROUNDS - 1))
+		die("together", "some run had a launch of its own");
+	for (unsigned i = 0; i < ALIKE; i++)
+		run_forget_plan(&each[i]);
+	run_forget_plan(&all);
+	free(expected);
+}
+
 enum { CROWD = 3, LONG_ROWS = 61, LONG_COLUMNS = 40003 };
 #define LONG_BYTES (LONG_ROWS * LONG_COLUMNS * sizeof(float))
 

@@ -291,6 +291,37 @@ static void samples_pass_their_own_check(void **state)
 		}
 }
 
+/* What one launch may compute together, and what is planned once. */
+static void ops_are_alike_that_differ_in_places_only(void **state)
+{
+	(void)state;
+	struct op_args a = args_of("gemm", matrix(0, 8, 9), matrix(1, 9, 7), matrix(2, 8, 7)), b = a;
+
+	b.views[0].space = &spaces[3];
+	b.views[1].offset = 4096 + 16;
+	b.views[2].data = (void *)32;
+	assert_true(op_args_alike(&a, &b));
+	b.views[1].offset = 4;
+	assert_false(op_args_alike(&a, &b));
+	b = a;
+	b.views[0].data = (void *)8;
+	assert_false(op_args_alike(&a, &b));
+	b = a;
+	b.views[0].strides[0] = 16;
+	assert_false(op_args_alike(&a, &b));
+	b = a;
+	b.views[2].shape[1] = 6;
+	assert_false(op_args_alike(&a, &b));
+	b = a;
+	b.views[0].dtype = KOPS_F16;
+	assert_false(op_args_alike(&a, &b));
+	b = a;
+	b.params.gemm.alpha = 2;
+	assert_false(op_args_alike(&a, &b));
+	b = args_of("add", matrix(0, 8, 9), matrix(1, 9, 7), matrix(2, 8, 7));
+	assert_false(op_args_alike(&a, &b));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -307,6 +338,7 @@ int main(void)
 	    cmocka_unit_test(copy_does_not_convert),
 	    cmocka_unit_test(costs_count_what_is_there),
 	    cmocka_unit_test(samples_pass_their_own_check),
+	    cmocka_unit_test(ops_are_alike_that_differ_in_places_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,6 +78,10 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **ret_entr
 struct alignas(8) float2 {
 	float x, y;
 };
+struct alignas(16) double2 {
+	double x, y;
+};
+
 struct alignas(16) float4 {
 	float x, y, z, w;
 };
@@ -95,6 +99,11 @@ struct dim3 {
 };
 
 inline float2 make_float2(float x, float y)
+{
+	return {x, y};
+}
+
+inline double2 make_double2(double x, double y)
 {
 	return {x, y};
 }
