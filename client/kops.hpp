@@ -1,0 +1,547 @@
+/*
+ * kops.hpp: kops.h for C++17 and later. Only a header: programs link libkops as C programs do, and kops.h stays
+ * the manual. What this adds:
+ *
+ *   kopsxx::client    a connection
+ *   kopsxx::array<T>  a buffer that holds one matrix or tensor of T, row-major; usable as a range of T
+ *   kopsxx::buffer    a buffer of bytes, for everything else
+ *   kopsxx::job       ops that run together
+ *   kopsxx::error     what calls throw: the code, and the sentence for people
+ *
+ *     kopsxx::client client;
+ *     auto a = client.make<float>({m, k}), b = client.make<float>({k, n}), c = client.make<float>({m, n});
+ *     std::copy(first, last, a.begin()); …
+ *     client.gemm(1, a, b, 0, c);
+ *     use(c.data());
+ *
+ * The namespace is kopsxx because kops is a type of kops.h.
+ *
+ * Ownership. All are handles that move and do not copy; arrays, buffers and jobs keep the connection open that
+ * they came from, whichever dies first. One that was moved from, or never made, holds nothing: to use it throws
+ * KOPS_E_STATE. A view (kops_view) owns nothing: keep its array until the job that uses it has ended.
+ *
+ * Threads, blocking, memory order, restarts and fork() are as kops.h has them: one thread at a time uses a
+ * client and what belongs to it, and calls wait where those of the same name wait there.
+ */
+#ifndef KOPS_HPP
+#define KOPS_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#if __has_include(<version>)
+#include <version>
+#endif
+#ifdef __cpp_lib_span
+#include <span>
+#endif
+
+#include <kops.h>
+
+namespace kopsxx
+{
+
+class error : public std::runtime_error
+{
+      public:
+	error(int code, const std::string &sentence) : std::runtime_error(sentence), code_(code)
+	{
+	}
+	/* KOPS_E_* */
+	int code() const noexcept
+	{
+		return code_;
+	}
+
+      private:
+	int code_;
+};
+
+/* The type on the wire of a type in C++. Specialise it for a half or bfloat16 of yours. */
+template <class T> struct dtype_of;
+template <> struct dtype_of<float> {
+	static constexpr kops_dtype value = KOPS_F32;
+};
+template <> struct dtype_of<double> {
+	static constexpr kops_dtype value = KOPS_F64;
+};
+#ifdef __STDCPP_FLOAT16_T__
+template <> struct dtype_of<_Float16> {
+	static constexpr kops_dtype value = KOPS_F16;
+};
+#endif
+#ifdef __STDCPP_BFLOAT16_T__
+template <> struct dtype_of<decltype(0.0bf16)> {
+	static constexpr kops_dtype value = KOPS_BF16;
+};
+#endif
+
+using view = kops_view;
+
+/* The same elements with the last two axes exchanged. */
+inline view transposed(view v)
+{
+	return kops_transposed(v);
+}
+
+namespace detail
+{
+
+using connection = std::shared_ptr<::kops>;
+
+template <class T> T *held(T *pointer, const char *what)
+{
+	if (!pointer)
+		throw error(KOPS_E_STATE, std::string("this kopsxx::") + what +
+		                              " holds nothing: it was moved from, or never made");
+	return pointer;
+}
+
+inline int check(const connection &k, int rc)
+{
+	if (rc < 0)
+		throw error(rc, kops_error(k.get()));
+	return rc;
+}
+
+struct free_buffer {
+	connection k; /* outlives the buffer */
+	void operator()(kops_buffer *buffer) const
+	{
+		kops_free(buffer);
+	}
+};
+
+} // namespace detail
+
+/* Bytes that jobs read and write. */
+class buffer
+{
+      public:
+	buffer() = default;
+
+	/* NULL for RESIDENT, and in a child of fork(). */
+	void *data() const
+	{
+		return kops_data(get());
+	}
+	std::uint64_t size() const
+	{
+		return kops_size(get());
+	}
+	explicit operator bool() const noexcept
+	{
+		return bool(held_);
+	}
+	/* For calls of kops.h. */
+	kops_buffer *get() const
+	{
+		return detail::held(held_.get(), "buffer");
+	}
+
+	/* rows × cols of dtype, ld elements from row to row (0: cols), from byte `offset`. */
+	view matrix(std::uint64_t offset, kops_dtype dtype, std::uint64_t rows, std::uint64_t cols,
+	            std::uint64_t ld = 0) const
+	{
+		return kops_matrix(get(), offset, dtype, rows, cols, ld);
+	}
+
+      private:
+	friend class client;
+	buffer(detail::connection k, kops_buffer *made) : held_(made, detail::free_buffer{std::move(k)})
+	{
+	}
+
+	std::unique_ptr<kops_buffer, detail::free_buffer> held_;
+};
+
+using extents = std::vector<std::uint64_t>;
+
+/* A tensor of T, row-major and without gaps, zeros at first. */
+template <class T> class array
+{
+      public:
+	using value_type = T;
+	using iterator = T *;
+
+	array() = default;
+
+	/* NULL for RESIDENT, and in a child of fork(). */
+	T *data() const
+	{
+		return static_cast<T *>(bytes_.data());
+	}
+	/* Elements. */
+	std::size_t size() const noexcept
+	{
+		return size_;
+	}
+	const extents &shape() const noexcept
+	{
+		return shape_;
+	}
+	/* As a range it is empty where this process has no address of the elements. */
+	iterator begin() const
+	{
+		return data();
+	}
+	iterator end() const
+	{
+		T *first = data();
+
+		return first ? first + size_ : first;
+	}
+	T &operator[](std::size_t i) const
+	{
+		return data()[i];
+	}
+#ifdef __cpp_lib_span
+	std::span<T> span() const
+	{
+		return {begin(), end()};
+	}
+#endif
+
+	/* All of it, as an operand. */
+	kopsxx::view view() const
+	{
+		return kops_tensor(bytes_.get(), 0, dtype_of<T>::value, std::uint32_t(shape_.size()),
+		                   shape_.data());
+	}
+	operator kopsxx::view() const
+	{
+		return view();
+	}
+	kopsxx::view transposed() const
+	{
+		return kops_transposed(view());
+	}
+	const buffer &bytes() const noexcept
+	{
+		return bytes_;
+	}
+
+      private:
+	friend class client;
+	array(buffer bytes, extents shape, std::size_t size)
+	    : bytes_(std::move(bytes)), shape_(std::move(shape)), size_(size)
+	{
+	}
+
+	buffer bytes_;
+	extents shape_;
+	std::size_t size_ = 0;
+};
+
+/* Ops that run in order on one device, sent as one message. Calls that add ops return the job, for the next
+ * one. */
+class job
+{
+      public:
+	job() = default;
+
+	job &gemm(double alpha, view a, view b, double beta, view c,
+	          kops_precision precision = KOPS_PRECISION_F32, const char *kernel = nullptr)
+	{
+		return added(kops_job_gemm(get(), alpha, a, b, beta, c, precision, kernel));
+	}
+	job &softmax(view x, view y, double scale = 1, bool log = false, const char *kernel = nullptr)
+	{
+		return added(kops_job_softmax(get(), x, y, scale, log, kernel));
+	}
+	job &transpose(view x, view y, const char *kernel = nullptr)
+	{
+		return added(kops_job_transpose(get(), x, y, kernel));
+	}
+	job &add(view a, view b, view y, const char *kernel = nullptr)
+	{
+		return added(kops_job_add(get(), a, b, y, kernel));
+	}
+	job &copy(view x, view y, const char *kernel = nullptr)
+	{
+		return added(kops_job_copy(get(), x, y, kernel));
+	}
+	job &fma(view x, view y, double alpha, double beta, std::uint32_t steps, const char *kernel = nullptr)
+	{
+		return added(kops_job_fma(get(), x, y, alpha, beta, steps, kernel));
+	}
+	job &reduce(view x, view y, kops_reduction kind = KOPS_SUM, const char *kernel = nullptr)
+	{
+		return added(kops_job_reduce(get(), x, y, kind, kernel));
+	}
+
+	/* Has the daemon check and plan it now, so that its first run is as fast as later ones. Waits. */
+	void prepare()
+	{
+		added(kops_job_prepare(get()));
+	}
+	/* Submits and waits. */
+	void run()
+	{
+		ended(kops_run(get()));
+	}
+	void submit()
+	{
+		added(kops_submit(get(), nullptr, nullptr));
+	}
+	/*
+	 * done(status) is called once, from client::process() or a call that waits; status is 0 or KOPS_E_*. It
+	 * must not throw: std::terminate() ends a program whose callback does. It may destroy this job.
+	 */
+	void submit(std::function<void(int)> done)
+	{
+		auto kept = std::make_unique<std::function<void(int)>>(std::move(done));
+
+		added(kops_submit(
+		    get(),
+		    [](kops_job *, int status, void *user) noexcept {
+			    auto call = std::move(*static_cast<std::function<void(int)> *>(user));
+			    call(status);
+		    },
+		    kept.get()));
+		done_ = std::move(kept);
+	}
+	/* False: it is still out after timeout_ms; negative waits without limit. Throws what the job failed
+	 * with. */
+	bool wait(int timeout_ms = -1)
+	{
+		int rc = kops_wait(get(), timeout_ms);
+
+		if (rc == KOPS_E_TIMEOUT && kops_job_is_out(get()))
+			return false;
+		ended(rc);
+		return true;
+	}
+	bool is_out() const
+	{
+		return kops_job_is_out(get());
+	}
+	/* Asks the daemon to withdraw it, if it has not begun. */
+	void cancel()
+	{
+		added(kops_cancel(get()));
+	}
+
+	/* Of the last run, which succeeded; else KOPS_E_STATE. Valid until the job is submitted again. */
+	const kops_receipt &receipt() const
+	{
+		const kops_receipt *receipt = kops_job_receipt(get());
+
+		if (!receipt)
+			throw error(KOPS_E_STATE, "there is no receipt: the job has not succeeded");
+		return *receipt;
+	}
+	/* After KOPS_E_BUSY: microseconds after which room is expected. */
+	std::uint64_t retry_after_us() const
+	{
+		return kops_job_retry_after_us(get());
+	}
+	explicit operator bool() const noexcept
+	{
+		return bool(held_);
+	}
+	kops_job *get() const
+	{
+		return detail::held(held_.get(), "job");
+	}
+
+      private:
+	friend class client;
+	struct free_job {
+		detail::connection k;
+		void operator()(kops_job *made) const
+		{
+			kops_job_free(made);
+		}
+	};
+
+	job(detail::connection k, kops_job *made) : held_(made, free_job{std::move(k)})
+	{
+	}
+	job &added(int rc)
+	{
+		detail::check(held_.get_deleter().k, rc);
+		return *this;
+	}
+	void ended(int rc)
+	{
+		const char *sentence = rc < 0 ? kops_job_error(get()) : "";
+
+		if (rc < 0)
+			throw error(rc, *sentence ? sentence : kops_error(held_.get_deleter().k.get()));
+	}
+
+	std::unique_ptr<std::function<void(int)>> done_; /* dies after the job, which calls it */
+	std::unique_ptr<kops_job, free_job> held_;
+};
+
+/* Where a job goes and when: kops_job_options with its size. */
+struct job_options : kops_job_options {
+	job_options() : kops_job_options{}
+	{
+		size = sizeof(kops_job_options);
+	}
+};
+
+/* How to connect: kops_options with its size. */
+struct options : kops_options {
+	options() : kops_options{}
+	{
+		size = sizeof(kops_options);
+	}
+};
+
+class client
+{
+      public:
+	/* Connects. Waits, but fails at once when nothing listens at the socket. */
+	explicit client(const kops_options &options = kopsxx::options())
+	{
+		::kops *made = nullptr;
+		char why[256] = "";
+		int rc = kops_open(&made, &options, why, sizeof(why));
+
+		if (rc < 0)
+			throw error(rc, why);
+		k_.reset(made, kops_close);
+	}
+
+	/* KOPS_SHARED memory, or KOPS_RESIDENT memory of a device (nullptr: the first). */
+	buffer alloc(std::uint64_t bytes, unsigned flags = KOPS_SHARED, const char *device = nullptr)
+	{
+		kops_buffer *made = nullptr;
+
+		detail::check(connection(), kops_alloc(get(), bytes, flags, device, &made));
+		return buffer(k_, made);
+	}
+	/* A sealed memfd of yours. */
+	buffer import(int fd, std::uint64_t bytes, unsigned flags = KOPS_SHARED)
+	{
+		kops_buffer *made = nullptr;
+
+		detail::check(connection(), kops_import(get(), fd, bytes, flags, &made));
+		return buffer(k_, made);
+	}
+	/* Of 1 to KOPS_RANK_MAX axes, each of one element or more. */
+	template <class T>
+	array<T> make(extents shape, unsigned flags = KOPS_SHARED, const char *device = nullptr)
+	{
+		std::size_t elements = elements_of(shape, sizeof(T));
+
+		return array<T>(alloc(elements * sizeof(T), flags, device), std::move(shape), elements);
+	}
+	template <class T> array<T> make_resident(extents shape, const char *device = nullptr)
+	{
+		return make<T>(std::move(shape), KOPS_RESIDENT, device);
+	}
+
+	job make_job(const kops_job_options &options = job_options())
+	{
+		kops_job *made = nullptr;
+
+		detail::check(connection(), kops_job_new(get(), &options, &made));
+		return job(k_, made);
+	}
+
+	/* One op, and wait for it. For what is repeated keep a job: its runs cost less, and have receipts. */
+	void gemm(double alpha, view a, view b, double beta, view c,
+	          kops_precision precision = KOPS_PRECISION_F32)
+	{
+		make_job().gemm(alpha, a, b, beta, c, precision).run();
+	}
+	void softmax(view x, view y, double scale = 1)
+	{
+		detail::check(connection(), kops_softmax(get(), x, y, scale));
+	}
+	void transpose(view x, view y)
+	{
+		detail::check(connection(), kops_transpose(get(), x, y));
+	}
+	void add(view a, view b, view y)
+	{
+		detail::check(connection(), kops_add(get(), a, b, y));
+	}
+	void copy(view x, view y)
+	{
+		detail::check(connection(), kops_copy(get(), x, y));
+	}
+	void reduce(view x, view y, kops_reduction kind = KOPS_SUM)
+	{
+		detail::check(connection(), kops_reduce(get(), x, y, kind));
+	}
+
+	void ping()
+	{
+		detail::check(connection(), kops_ping(get()));
+	}
+	using info = std::unique_ptr<kops_info, void (*)(kops_info *)>;
+	/* Devices and kernels: kops_info_device(info.get(), i). */
+	info query()
+	{
+		kops_info *made = nullptr;
+
+		detail::check(connection(), kops_query(get(), &made));
+		return info(made, kops_info_free);
+	}
+
+	/* For event loops: see kops.h. */
+	int fd() const
+	{
+		return kops_fd(get());
+	}
+	short events() const
+	{
+		return kops_events(get());
+	}
+	int timeout() const
+	{
+		return kops_timeout(get());
+	}
+	/* How many jobs ended. */
+	int process()
+	{
+		return detail::check(connection(), kops_process(get()));
+	}
+
+	::kops *get() const
+	{
+		return detail::held(k_.get(), "client");
+	}
+
+      private:
+	const detail::connection &connection() const
+	{
+		detail::held(k_.get(), "client");
+		return k_;
+	}
+	static std::size_t elements_of(const extents &shape, std::size_t size)
+	{
+		std::size_t elements = 1, most = SIZE_MAX / size;
+
+		if (shape.empty() || shape.size() > KOPS_RANK_MAX)
+			throw error(KOPS_E_INVALID, "an array has 1 to " + std::to_string(KOPS_RANK_MAX) +
+			                                " axes, not " + std::to_string(shape.size()));
+		for (std::uint64_t extent : shape) {
+			if (extent == 0)
+				throw error(KOPS_E_INVALID, "an array has no axis without elements");
+			if (extent > most / elements)
+				throw error(KOPS_E_NOMEM,
+				            "an array of this shape is larger than memory can be");
+			elements *= extent;
+		}
+		return elements;
+	}
+
+	detail::connection k_;
+};
+
+} // namespace kopsxx
+
+#endif
