@@ -1,0 +1,145 @@
+"""Matrix jobs on this host's GPUs (or CPU), through the kopsd daemon.
+
+    import kops
+    a = kops.asarray(x)         # a NumPy array in memory that kopsd sees too
+    c = kops.matmul(a, a.T)     # computed there, without a copy
+
+Arrays of kops are NumPy arrays. Ops take others too, and copy them. The functions of this module use a client of this
+process that they make when they first need one; kops.connect() makes others. docs/python.md has the rest.
+"""
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from . import _session
+from ._array import Array, DeviceArray, NDArray, Shape
+from ._client import Client, Device, Info
+from ._job import Job
+from ._memory import Memory
+from ._ops import Operand
+from ._receipt import OpReceipt, Receipt
+from .errors import (ArgumentError, BusyError, CancelledError, ConnectError, DeadlineError, DtypeError, Error,
+                     InterruptedJobError, LostError, OutOfMemoryError, QuotaError, ShapeError, StateError, TimedOutError)
+
+__all__ = [
+    "connect", "default_client", "empty", "zeros", "asarray", "device_array", "memory", "owns", "matmul", "gemm", "softmax",
+    "transpose", "add", "reduce", "copy", "job", "receipt", "info", "Client", "Job", "DeviceArray", "Receipt", "OpReceipt",
+    "Info", "Device", "Error", "ArgumentError", "BusyError", "CancelledError", "ConnectError", "DeadlineError",
+    "DtypeError", "InterruptedJobError", "LostError", "OutOfMemoryError", "QuotaError", "ShapeError", "StateError",
+    "TimedOutError",
+]
+
+connect = Client
+
+_default: Client | None = None
+_default_lock = threading.Lock()
+
+
+def default_client() -> Client:
+    """The client of this module's functions. A child of fork() gets one of its own."""
+    client = _default
+    return client if client is not None else _connect_default()
+
+
+def _connect_default() -> Client:
+    global _default
+    with _default_lock:
+        if _default is None:
+            _default = connect()
+        return _default
+
+
+def _forget_default() -> None:
+    global _default, _default_lock
+    _default = None
+    _default_lock = threading.Lock()
+
+
+_session.in_child.append(_forget_default)
+
+
+def empty(shape: Shape, dtype: DTypeLike = np.float32) -> NDArray:
+    """A NumPy array in shared memory, with any content."""
+    return default_client().empty(shape, dtype)
+
+
+def zeros(shape: Shape, dtype: DTypeLike = np.float32) -> NDArray:
+    return default_client().zeros(shape, dtype)
+
+
+def asarray(value: ArrayLike, dtype: DTypeLike | None = None) -> NDArray:
+    """value itself if it is in shared memory of kops and of this dtype, else a copy there."""
+    return default_client().asarray(value, dtype)
+
+
+def device_array(shape: Shape, dtype: DTypeLike = np.float32, device: str | None = None) -> DeviceArray:
+    """Zeros in a device's memory, the daemon's first device by default."""
+    return default_client().device_array(shape, dtype, device)
+
+
+def memory() -> Memory:
+    """with kops.memory(): arrays that NumPy makes in the block, in this thread, are in shared memory."""
+    return default_client().memory()
+
+
+def owns(x: object) -> bool:
+    """Whether ops use x where it is, without a copy."""
+    return default_client().owns(x)
+
+
+def matmul(a: Operand, b: Operand, out: Array | None = None, *, precision: str = "f32", kernel: str | None = None) -> Any:
+    """a @ b, with shapes as for numpy.matmul."""
+    return default_client().matmul(a, b, out, precision=precision, kernel=kernel)
+
+
+def gemm(alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, precision: str = "f32",
+         kernel: str | None = None) -> Any:
+    """c = alpha * a @ b + beta * c; returns c. With beta == 0, c is not read."""
+    return default_client().gemm(alpha, a, b, beta, c, precision=precision, kernel=kernel)
+
+
+def softmax(x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,
+            kernel: str | None = None) -> Any:
+    """softmax(scale * x) along an axis, or its logarithm. out may be x."""
+    return default_client().softmax(x, axis, scale=scale, log=log, out=out, kernel=kernel)
+
+
+def transpose(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+    """A copy of x with the last two axes exchanged. Ops take x.T too, and copy nothing."""
+    return default_client().transpose(x, out, kernel=kernel)
+
+
+def add(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+    """a + b, broadcast as in NumPy. out may be an operand that is not broadcast."""
+    return default_client().add(a, b, out, kernel=kernel)
+
+
+def reduce(x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
+           kernel: str | None = None) -> Any:
+    """The "sum", "max" or "mean" along an axis."""
+    return default_client().reduce(x, kind, axis, keepdims=keepdims, out=out, kernel=kernel)
+
+
+def copy(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+    """A copy of x, also between shared and a device's memory."""
+    return default_client().copy(x, out, kernel=kernel)
+
+
+def job(*, device: str | None = None, queue: int = 0, priority: str = "normal", deadline: float | None = None,
+        timed: bool = False) -> Job:
+    """Several ops that are sent together; see Job."""
+    return default_client().job(device=device, queue=queue, priority=priority, deadline=deadline, timed=timed)
+
+
+def receipt() -> Receipt | None:
+    """Of the last op that a function of this module ran."""
+    return default_client().receipt
+
+
+def info() -> Info:
+    """The daemon and its devices."""
+    return default_client().info()

@@ -1,0 +1,286 @@
+"""Arrays: NumPy arrays on shared memory, and arrays in a device's memory."""
+from __future__ import annotations
+
+import ctypes
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from . import _library
+from ._pool import Slab
+from ._session import Block, Resident, Session, owner_of
+from .errors import error
+
+if TYPE_CHECKING:
+    from ._client import Client
+
+    NDArray = np.ndarray[Any, Any]
+else:
+    NDArray = np.ndarray
+
+Shape = Union[int, Iterable[int]]
+Layout = tuple[int, tuple[int, ...], tuple[int, ...], np.dtype[Any]]  # address, shape, strides in bytes, dtype
+
+# ---- Element types
+
+_CODES: dict[np.dtype[Any], int] = {np.dtype(np.float32): 1, np.dtype(np.float64): 2, np.dtype(np.float16): 3}
+_BF16 = 4
+_TYPES = "float16, bfloat16 (of ml_dtypes), float32 and float64"
+
+
+def dtype_code(dtype: np.dtype[Any]) -> int:
+    """As in kops.h. NumPy has no bfloat16 of its own; that of ml_dtypes is known by its name."""
+    code = _CODES.get(dtype)
+    if code is None and dtype.name == "bfloat16" and dtype.itemsize == 2:
+        code = _CODES[dtype] = _BF16
+    if code is None:
+        raise error("DTYPE", f"kops computes with {_TYPES}, not with {dtype}: convert it with astype()")
+    return code
+
+
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """In this machine's byte order, as arrays of kops are."""
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
+def as_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise error("DTYPE", "NumPy has no bfloat16 of its own: install ml_dtypes") from None
+        dtype = ml_dtypes.bfloat16
+    result = np.dtype(dtype)
+    dtype_code(result)
+    return result
+
+
+# ---- Layouts
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_pointer_at = ctypes.c_void_p.from_address
+
+
+class _Interface(ctypes.Structure):
+    """PyArrayInterface, what __array_struct__ points to."""
+    _fields_ = [("two", ctypes.c_int), ("nd", ctypes.c_int), ("typekind", ctypes.c_char), ("itemsize", ctypes.c_int),
+                ("flags", ctypes.c_int), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+                ("data", ctypes.c_void_p), ("descr", ctypes.c_void_p)]
+
+
+_DATA = _Interface.data.offset
+
+
+def layout(x: NDArray) -> Layout:
+    """Two arrays of one layout are the same elements. __array_struct__ is read because it takes half the time of
+    __array_interface__, and every call needs three."""
+    struct = x.__array_struct__
+    return _pointer_at(_capsule_pointer(struct, None) + _DATA).value or 0, x.shape, x.strides, x.dtype
+
+
+def is_regular(x: NDArray) -> bool:
+    """Whether a view can name its elements: strides of whole elements, in this machine's byte order."""
+    itemsize = x.itemsize
+    return x.dtype.isnative and all(s % itemsize == 0 for s, n in zip(x.strides, x.shape) if n > 1)
+
+
+def is_here(session: Session, x: NDArray) -> bool:
+    """Whether it is, as a view, in this session's memory."""
+    address = layout(x)[0]
+    slab = session.pool.find(address)
+    if slab is None:
+        _refuse_foreign(address)
+        return False
+    return x.size > 0 and is_regular(x) and (address - slab.address) % x.itemsize == 0
+
+
+def view_of(slab: Slab, x: NDArray) -> _library.View:
+    address, shape, strides, dtype = layout(x)
+    itemsize = dtype.itemsize
+    view = _library.View(slab.buffer, address - slab.address, dtype_code(dtype), len(shape))
+    view.shape[:len(shape)] = shape
+    view.strides[:len(shape)] = [s // itemsize for s in strides]
+    return view
+
+
+def _refuse_foreign(address: int) -> None:
+    owner = owner_of(address)
+    if owner is not None:
+        raise error("STATE", f"this array belongs to process {owner.pid}, which forked: its memory is not shared with "
+                             "this one; pass it by multiprocessing, which copies, or make it here")
+
+
+# ---- Arrays on shared memory
+
+
+def as_shape(shape: Shape) -> tuple[int, ...]:
+    result = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
+    if any(n < 0 for n in result):
+        raise error("SHAPE", f"{result} is no shape: its extents must not be negative")
+    return result
+
+
+def _bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    n = dtype.itemsize
+    for extent in shape:
+        n *= extent
+    return max(n, 1)
+
+
+def _on_block(block: Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
+    is_builtin = dtype.kind == "f"
+    block.__array_interface__ = {"data": (block.address, False), "shape": shape, "version": 3,
+                                 "typestr": dtype.str if is_builtin else f"<u{dtype.itemsize}"}
+    x = np.asarray(block)
+    return x if is_builtin else x.view(dtype)
+
+
+def empty(session: Session, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
+    return _on_block(session.block(_bytes_of(shape, dtype)), shape, dtype)
+
+
+def zeros(session: Session, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
+    block = session.block(_bytes_of(shape, dtype))
+    x = _on_block(block, shape, dtype)
+    if not block.is_fresh:
+        x.fill(0)
+    return x
+
+
+def empty_like(session: Session, x: NDArray) -> NDArray:
+    """With x's order of axes in memory, so that copying goes along both."""
+    order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+    y = empty(session, tuple(x.shape[axis] for axis in order), native(x.dtype))
+    return y.transpose(np.argsort(order)) if x.ndim > 1 else y
+
+
+def asarray(session: Session, value: ArrayLike, dtype: DTypeLike | None) -> NDArray:
+    if isinstance(value, DeviceArray):
+        raise error("INVALID", "this array is in a device's memory: fetch it with download()")
+    x = np.asarray(value, None if dtype is None else as_dtype(dtype))
+    dtype_code(native(x.dtype))
+    if is_here(session, x):
+        return x
+    y = empty_like(session, x)
+    np.copyto(y, x)
+    return y
+
+
+# ---- Arrays in a device's memory
+
+
+class DeviceArray:
+    """An array in the memory of a device. Its elements are reached by upload(), download() and ops only; slices, .T and
+    swapaxes() are views of it. Ops with an operand here, also as @ and +, leave their results here too."""
+
+    __slots__ = ("_client", "_resident", "_place", "device")
+    __array_ufunc__ = None  # NumPy's operators refuse it
+
+    def __init__(self, client: Client, resident: Resident, place: NDArray, device: str | None) -> None:
+        self._client = client
+        self._resident = resident
+        self._place = place  # an array without memory, whose addresses stand for the device's
+        self.device = device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self._place.shape
+        return shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self._place.strides
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self._place.dtype
+        return dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._place.ndim
+
+    @property
+    def size(self) -> int:
+        return self._place.size
+
+    @property
+    def nbytes(self) -> int:
+        return self._place.nbytes
+
+    @property
+    def T(self) -> DeviceArray:
+        return self._view(self._place.T)
+
+    def swapaxes(self, axis1: int, axis2: int) -> DeviceArray:
+        return self._view(self._place.swapaxes(axis1, axis2))
+
+    def __getitem__(self, key: Any) -> DeviceArray:
+        keys = key if isinstance(key, tuple) else (key,)
+        for k in keys:
+            if not (k is None or k is Ellipsis or isinstance(k, (slice, int, np.integer))) or isinstance(k, bool):
+                raise error("INVALID", "a device array takes integers, slices, ... and None as its index, which make "
+                                       f"views; not {type(k).__name__}")
+        view = self._place[keys if Ellipsis in keys else (*keys, Ellipsis)]  # with "..." NumPy reads no element
+        if view.ndim == 0:
+            raise error("INVALID", "a single element of a device array cannot be read: take a slice and download() it")
+        return self._view(view)
+
+    def upload(self, value: ArrayLike) -> DeviceArray:
+        """Copies value, which is broadcast to this shape, here. Returns itself."""
+        x = np.asarray(value, dtype=self.dtype)
+        try:
+            x = np.broadcast_to(x, self.shape)
+        except ValueError:
+            raise error("SHAPE", f"an array of shape {x.shape} cannot be uploaded to one of {self.shape}") from None
+        self._client.copy(x, out=self)
+        return self
+
+    def download(self, out: NDArray | None = None) -> NDArray:
+        """A copy in shared memory, or in out."""
+        result = self._client.empty(self.shape, self.dtype) if out is None else out
+        self._client.copy(self, out=result)
+        return result
+
+    def __matmul__(self, other: Any) -> Any:
+        return self._client.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return self._client.matmul(other, self)
+
+    def __add__(self, other: Any) -> Any:
+        return self._client.add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._client.add(other, self)
+
+    def _view(self, place: NDArray) -> DeviceArray:
+        return DeviceArray(self._client, self._resident, place, self.device)
+
+    def __repr__(self) -> str:
+        return f"<kops.DeviceArray {self.shape} {self.dtype} on {self.device or 'the first device'}>"
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def __array__(self, *_: object, **__: object) -> NDArray:
+        raise error("INVALID", "this array is in a device's memory: fetch it with download()")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a kops.DeviceArray cannot be pickled: its memory belongs to this process's session with "
+                        "kopsd; pickle what download() returns")
+
+
+def device_array(client: Client, session: Session, shape: tuple[int, ...], dtype: np.dtype[Any],
+                 device: str | None) -> DeviceArray:
+    nbytes = _bytes_of(shape, dtype)
+    resident = session.resident(nbytes, device)
+    place = resident.place if 0 not in shape else resident.place[:0]
+    return DeviceArray(client, resident, place.view(dtype).reshape(shape), device)
+
+
+Array = Union[NDArray, DeviceArray]

@@ -1,0 +1,293 @@
+"""A client: a session, the ops as functions that run at once, and the jobs that these repeat."""
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from . import _array, _library, _ops, _receipt
+from ._array import Array, DeviceArray, Layout, NDArray, Shape, layout
+from ._desk import Desk
+from ._job import Job, add_ops
+from ._library import lib, text
+from ._memory import Memory
+from ._ops import Op, Operand
+from ._pool import Slab
+from ._receipt import Receipt
+from ._session import NativeJob, Session
+
+CALLS_MAX = 256     # that are kept for being repeated
+OPS_MAX = 32        # of one call in one job; the message of a job has 16 KiB
+CACHE_BYTES = 256 << 20
+
+_layout = layout  # a global of this module is found faster
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of the daemon, in the words of kops.h."""
+
+    name: str
+    description: str
+    disabled_kernels: str
+    memory_bytes: int
+    cache_bytes: int
+    jobs_done: int
+    jobs_failed: int
+    queued: int
+    running: int
+    resident_bytes: int
+    canary_age_us: int
+    busy_us: float
+
+
+@dataclass(frozen=True)
+class Info:
+    """What the daemon has, in the words of kops.h."""
+
+    daemon: str
+    uptime_us: int
+    sessions: int
+    buffers: int
+    mapped_bytes: int
+    pinned_bytes: int
+    pool_bytes: int
+    devices: tuple[Device, ...]
+
+
+class _Call:
+    """A job of one call, kept for calls with operands in the same places. libkops has the daemon prepare it the second
+    time."""
+
+    __slots__ = ("job", "calls", "keys", "slabs", "arrays")
+
+    def __init__(self, calls: dict[object, _Call], job: NativeJob, slabs: list[Slab]) -> None:
+        self.job = job
+        self.calls = calls
+        self.keys: list[object] = []
+        self.slabs = slabs
+        for slab in slabs:
+            slab.calls.add(self)
+
+    def know_as(self, key: object) -> None:
+        self.keys.append(key)
+        self.calls[key] = self
+
+    def forget(self) -> None:
+        for key in self.keys:
+            self.calls.pop(key, None)
+        for slab in self.slabs:
+            slab.calls.discard(self)
+
+    def forget_if_left(self) -> None:
+        """A job that is still out cannot be run again."""
+        if self.job.is_left:
+            self.forget()
+
+
+class Client:
+    """A connection to kopsd.
+
+    socket: as for kops_open(), by default $KOPS_SOCKET, else /run/kopsd/kopsd.sock. name: for the daemon's log. timeout:
+    seconds that calls wait at most. spin_us: microseconds for which calls look for the answer before they sleep.
+    cache_bytes: memory of arrays that are gone, kept for later ones.
+
+    Any thread may call it; they take turns, and one that waits for a job makes the others wait. Threads that are to work
+    at the same time have one client each.
+    """
+
+    def __init__(self, socket: str | None = None, *, name: str | None = None, timeout: float = 30.0, spin_us: int = 0,
+                 cache_bytes: int = CACHE_BYTES) -> None:
+        self._session = Session(socket, name, timeout, spin_us, cache_bytes)
+        self._calls: dict[object, _Call] = {}
+        self._results: dict[object, tuple[tuple[int, ...], np.dtype[Any]]] = {}  # shape and type, by function and operands
+        self._last: tuple[NativeJob, float, int] | None = None
+
+    # Arrays
+
+    def empty(self, shape: Shape, dtype: DTypeLike = np.float32) -> NDArray:
+        """A NumPy array in shared memory, with any content."""
+        return _array.empty(self._session, _array.as_shape(shape), _array.as_dtype(dtype))
+
+    def zeros(self, shape: Shape, dtype: DTypeLike = np.float32) -> NDArray:
+        return _array.zeros(self._session, _array.as_shape(shape), _array.as_dtype(dtype))
+
+    def asarray(self, value: ArrayLike, dtype: DTypeLike | None = None) -> NDArray:
+        """value itself if it is in shared memory of this client and of this dtype, else a copy there."""
+        return _array.asarray(self._session, value, dtype)
+
+    def device_array(self, shape: Shape, dtype: DTypeLike = np.float32, device: str | None = None) -> DeviceArray:
+        """Zeros in a device's memory, the daemon's first device by default."""
+        return _array.device_array(self, self._session, _array.as_shape(shape), _array.as_dtype(dtype), device)
+
+    def owns(self, x: object) -> bool:
+        """Whether ops use x where it is, without a copy."""
+        if isinstance(x, DeviceArray):
+            return x._client is self
+        return isinstance(x, np.ndarray) and _array.is_here(self._session, x)
+
+    def memory(self) -> Memory:
+        """with client.memory(): arrays that NumPy makes in the block, in this thread, are in shared memory, results and
+        temporaries included. Each then takes some microseconds more to make."""
+        return Memory(self._session)
+
+    # Ops
+
+    def matmul(self, a: Operand, b: Operand, out: Array | None = None, *, precision: str = "f32",
+               kernel: str | None = None) -> Any:
+        """a @ b, with shapes as for numpy.matmul."""
+        return self._op(_ops.matmul, (a, b), out, precision, kernel)
+
+    def gemm(self, alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, precision: str = "f32",
+             kernel: str | None = None) -> Any:
+        """c = alpha * a @ b + beta * c; returns c. With beta == 0, c is not read."""
+        return self._op(_ops.gemm, (a, b), c, float(alpha), float(beta), precision, kernel)
+
+    def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,
+                kernel: str | None = None) -> Any:
+        """softmax(scale * x) along an axis, or its logarithm. out may be x."""
+        return self._op(_ops.softmax, (x,), out, axis, float(scale), bool(log), kernel)
+
+    def transpose(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        """A copy of x with the last two axes exchanged. Ops take x.T too, and copy nothing."""
+        return self._op(_ops.transpose, (x,), out, kernel)
+
+    def add(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        """a + b, broadcast as in NumPy. out may be an operand that is not broadcast."""
+        return self._op(_ops.add, (a, b), out, kernel)
+
+    def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
+               kernel: str | None = None) -> Any:
+        """The "sum", "max" or "mean" along an axis."""
+        return self._op(_ops.reduce, (x,), out, kind, axis, keepdims, kernel)
+
+    def copy(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        """A copy of x, also between shared and a device's memory."""
+        return self._op(_ops.copy, (x,), out, kernel)
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """Of the last op that was run here, not in a Job, by whichever thread. One that took several jobs has that of
+        its last."""
+        with self._session:
+            if self._last is None:
+                return None
+            job, copy_us, copied_bytes = self._last
+            return _receipt.read(job.pointer, copy_us, copied_bytes)
+
+    # Jobs
+
+    def job(self, *, device: str | None = None, queue: int = 0, priority: str = "normal", deadline: float | None = None,
+            timed: bool = False) -> Job:
+        """Several ops that are sent together; see Job."""
+        return Job(self, self._session, device, queue, priority, deadline, timed)
+
+    def _op(self, function: _ops.Function, operands: tuple[Any, ...], out: Any, *params: Any) -> Any:
+        """Runs the job that had these arguments before, if there is one. Addresses in kops memory are the same elements
+        for as long as it is kept."""
+        key, result, call = None, out, None
+        try:
+            key = (function, params, *map(_layout, operands))
+            if result is None and key in self._results:
+                result = _array.empty(self._session, *self._results[key])
+            if result is not None:
+                call = self._calls.get((key, _layout(result)))
+        except AttributeError:  # some are not NumPy's
+            pass
+        if call is None or not result.flags.writeable:
+            return self._first(function, operands, result, params, key)
+        session = self._session
+        session.enter()
+        try:
+            session.run(call.job, (operands, result))
+            self._last = (call.job, 0.0, 0)
+        except BaseException:
+            call.forget_if_left()
+            raise
+        finally:
+            session.leave()
+        return result
+
+    def _first(self, function: _ops.Function, operands: tuple[Any, ...], out: Any, params: tuple[Any, ...],
+               key: object) -> Array:
+        desk = Desk(self, self._session)
+        result, ops = function(desk, *operands, out, *params)
+        desk.load()
+        for i in range(0, len(ops), OPS_MAX):
+            call = self._one_job(desk, ops[i:i + OPS_MAX])
+        desk.store()
+        if ops:
+            self._last = (call.job, desk.copy_us, desk.copied_bytes)
+        if key and not desk.copies and 0 < len(ops) <= OPS_MAX and isinstance(result, np.ndarray):
+            with self._session:
+                if self._calls.get(call.keys[0]) is call:
+                    call.know_as((key, layout(result)))
+                while len(self._results) >= CALLS_MAX:
+                    del self._results[next(iter(self._results))]
+                self._results[key] = (result.shape, result.dtype)
+        return result
+
+    def _one_job(self, desk: Desk, ops: list[Op]) -> _Call:
+        key = tuple((op.name, op.params, *map(layout, op.arrays)) for op in ops)
+        with self._session as session:
+            call = self._calls.get(key)
+            if call is None:
+                call = self._new_call(ops)
+                call.know_as(key)
+            try:
+                session.run(call.job, (desk, ops))
+            except BaseException:
+                call.forget_if_left()
+                raise
+        return call
+
+    def _new_call(self, ops: list[Op]) -> _Call:
+        while len(self._calls) >= CALLS_MAX:
+            next(iter(self._calls.values())).forget()
+        job = NativeJob(self._session)
+        slabs = add_ops(self._session, job, ops)
+        return _Call(self._calls, job, slabs)
+
+    # The daemon
+
+    def ping(self) -> None:
+        """Returns when every device passed its last self-check; else kops.Error."""
+        with self._session as session:
+            session.check(lib.kops_ping(session.handle))
+
+    def info(self) -> Info:
+        pointer = ctypes.POINTER(_library.Info)()
+        with self._session as session:
+            session.check(lib.kops_query(session.handle, pointer))
+        try:
+            i = pointer.contents
+            devices = [_device(lib.kops_info_device(pointer, n).contents) for n in range(i.n_devices)]
+            return Info(text(i.daemon), i.uptime_us, i.sessions, i.buffers, i.mapped_bytes, i.pinned_bytes, i.pool_bytes,
+                        tuple(devices))
+        finally:
+            lib.kops_info_free(pointer)
+
+    def close(self) -> None:
+        """Ends the client. The memory of its arrays stays until the last of them is gone, and its connection with it."""
+        self._last = None
+        self._session.close()
+        self._calls.clear()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a kops.Client cannot be pickled: its connection belongs to this process; call kops.connect() in "
+                        "the other one")
+
+
+def _device(from_: Any) -> Device:
+    values = {field[0]: getattr(from_, field[0]) for field in _library.DeviceInfo._fields_}
+    values = {name: text(v) if isinstance(v, bytes) else v for name, v in values.items()}
+    return Device(**values)

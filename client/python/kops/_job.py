@@ -1,0 +1,212 @@
+"""Jobs of several ops."""
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from . import _library, _loop, _ops, _receipt
+from ._array import Array, layout, view_of
+from ._desk import Desk
+from ._library import lib, text
+from ._ops import Op, Operand
+from ._pool import Slab
+from ._receipt import Receipt
+from ._session import NativeJob, Session
+from .errors import Error, error
+
+if TYPE_CHECKING:
+    from ._client import Client
+
+
+def add_ops(session: Session, job: NativeJob, ops: list[Op]) -> list[Slab]:
+    """The slabs that they use."""
+    slabs = []
+    for op in ops:
+        views = []
+        for x in op.arrays:
+            slab = session.pool.find(layout(x)[0])
+            assert slab is not None, "operands are laid out in kops memory"
+            slabs.append(slab)
+            views.append(view_of(slab, x))
+        session.check(_ops.append(job.pointer, op, views))
+    return slabs
+
+
+class Job:
+    """Ops that run in order on one device, sent as one message.
+
+        with kops.job() as j:               async with kops.job() as j:
+            t = j.matmul(a, b)                  t = j.matmul(a, b)
+            j.softmax(t, out=t)                 j.softmax(t, out=t)
+
+    The end of the block sends the job and waits for it. Results, in arrays that the methods return, are there after it.
+    Without a block: submit(), then wait() or await; or run(). A job that is done may be run again, on what its arrays hold
+    then, and is faster from the third time on.
+    """
+
+    def __init__(self, client: Client, session: Session, device: str | None, queue: int, priority: str,
+                 deadline: float | None, timed: bool) -> None:
+        options = _library.JobOptions(ctypes.sizeof(_library.JobOptions), queue,
+                                      _ops.choice(_library.PRIORITIES, priority, "priority"),
+                                      device and device.encode(), round((deadline or 0) * 1e6), timed)
+        self._session = session
+        with session:
+            self._job = NativeJob(session, options)
+        self._desk = Desk(client, session)
+        self._ops: list[Op] = []
+        self._is_out = False
+        self._is_sent = False
+        self._failure: tuple[int, str] | None = None
+        self._is_stored = False
+        self._waiters: list[_loop.Waiter] = []
+
+    # Ops
+
+    def matmul(self, a: Operand, b: Operand, out: Array | None = None, *, precision: str = "f32",
+               kernel: str | None = None) -> Any:
+        return self._add(*_ops.matmul(self._desk, a, b, out, precision, kernel))
+
+    def gemm(self, alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, precision: str = "f32",
+             kernel: str | None = None) -> Any:
+        return self._add(*_ops.gemm(self._desk, a, b, c, float(alpha), float(beta), precision, kernel))
+
+    def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,
+                kernel: str | None = None) -> Any:
+        return self._add(*_ops.softmax(self._desk, x, out, axis, float(scale), bool(log), kernel))
+
+    def transpose(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        return self._add(*_ops.transpose(self._desk, x, out, kernel))
+
+    def add(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        return self._add(*_ops.add(self._desk, a, b, out, kernel))
+
+    def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
+               kernel: str | None = None) -> Any:
+        return self._add(*_ops.reduce(self._desk, x, out, kind, axis, keepdims, kernel))
+
+    def copy(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        return self._add(*_ops.copy(self._desk, x, out, kernel))
+
+    def _add(self, result: Array, ops: list[Op]) -> Array:
+        with self._session as session:
+            add_ops(session, self._job, ops)
+        self._ops += ops
+        return result
+
+    # Running
+
+    def submit(self) -> None:
+        """Copies operands that are not in kops memory, and sends the job. Does not wait."""
+        if self._is_out:
+            raise error("STATE", "the job is out already: wait for its end")
+        self._desk.load()
+        with self._session as session:
+            session.check(lib.kops_submit(self._job.pointer, session.callback, None))
+            session.out[self._job.pointer] = self
+            self._is_out = self._is_sent = True
+            self._failure = None
+            self._is_stored = False
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Until it is done, at most so many seconds; None: without limit. Raises what went wrong. After TimedOutError the
+        job is still out: wait again, or cancel() it."""
+        if not self._is_sent:
+            raise error("STATE", "the job was not submitted")
+        end = None if timeout is None else time.monotonic() + timeout
+        if self._is_out:
+            with self._session as session:
+                session.wait(self._job.pointer, end)
+        if self._is_out:
+            raise error("TIMEOUT", f"the job was not done after {timeout:g} s; it is still out: wait again, or cancel it")
+        self._finish()
+
+    def run(self) -> None:
+        """submit() and wait(), for the client's timeout; then the job is cancelled."""
+        self.submit()
+        try:
+            self.wait(self._session.timeout)
+        finally:
+            if self._is_out:
+                self.cancel()
+
+    def cancel(self) -> None:
+        """Withdraws it from its queue; it then ends with CancelledError. One that runs already finishes as usual."""
+        with self._session as session:
+            session.check(lib.kops_cancel(self._job.pointer))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was sent, and its end is known. Does not wait."""
+        if self._is_out:
+            with self._session as session:
+                session.wait(self._job.pointer, 0)
+        return self._is_sent and not self._is_out
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """None unless it was done, and well."""
+        if self._is_out:
+            return None
+        with self._session:
+            return _receipt.read(self._job.pointer, self._desk.copy_us, self._desk.copied_bytes)
+
+    def _finish(self) -> None:
+        if self._failure:
+            raise Session.explained(*self._failure, self._job.pointer)
+        if not self._is_stored:
+            self._is_stored = True
+            self._desk.store()
+
+    def _ended(self, status: int) -> None:
+        """By the session, with its lock held, in any thread."""
+        self._end((status, text(lib.kops_job_error(self._job.pointer))) if status < 0 else None)
+
+    def _abandon(self, why: Error) -> None:
+        self._end((why.code, why.sentence))
+
+    def _end(self, failure: tuple[int, str] | None) -> None:
+        self._failure = failure
+        self._is_out = False
+        for waiter in self._waiters:
+            waiter.wake()
+        self._waiters.clear()
+
+    # with, async with, await
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._ops:
+            self.run()
+
+    async def __aenter__(self) -> Job:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._ops:
+            await self
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Sends it if that was not done, and waits in the event loop. Cancelling the wait cancels the job."""
+        if not self._is_sent:
+            self.submit()
+        while self._is_out:
+            waiter = _loop.Waiter(self._session)
+            with self._session:
+                if self._is_out:
+                    self._waiters.append(waiter)
+                else:
+                    waiter.wake()
+            try:
+                yield from waiter.future
+            except BaseException:
+                if self._is_out:
+                    self.cancel()
+                raise
+        self._finish()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a kops.Job cannot be pickled: it belongs to this process's session with kopsd")

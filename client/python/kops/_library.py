@@ -1,0 +1,148 @@
+"""libkops through ctypes: the structs and functions of kops.h, under their names there."""
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_short, c_size_t, c_uint, c_uint32, c_uint64
+from ctypes import c_void_p
+from typing import Any
+
+SONAME = "libkops.so.0"
+HERE = pathlib.Path(__file__).resolve().parent
+
+OK, TIMEOUT, BUSY = 0, -33, -13
+SHARED, RESIDENT = 0, 1
+RANK_MAX = 4
+PRECISIONS = {"f32": 0, "ieee": 1, "tf32": 2, "bf16": 3}
+REDUCTIONS = {"sum": 0, "max": 1, "mean": 2}
+PRIORITIES = {"normal": 0, "high": 1, "low": 2}
+
+_VIEW_AXES = 8
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("socket", c_char_p), ("name", c_char_p), ("timeout_ms", c_uint32),
+                ("spin_us", c_uint32)]
+
+
+class View(ctypes.Structure):
+    _fields_ = [("buffer", c_void_p), ("offset", c_uint64), ("dtype", c_int), ("rank", c_uint32),
+                ("shape", c_uint64 * _VIEW_AXES), ("strides", c_int64 * _VIEW_AXES), ("reserved", c_uint64 * 2)]
+
+
+class JobOptions(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("queue", c_uint32), ("priority", c_int), ("device", c_char_p),
+                ("deadline_us", c_uint64), ("timed", c_bool)]
+
+
+class OpReceipt(ctypes.Structure):
+    _fields_ = [("op", c_char_p), ("kernel", c_char_p), ("why", c_char_p), ("flops", c_double), ("bytes", c_double),
+                ("compute_us", c_double), ("passed_over", c_char_p), ("larger_errors", c_bool), ("learning", c_bool)]
+
+
+class Receipt(ctypes.Structure):
+    _fields_ = [("device", c_char_p), ("queue_us", c_double), ("upload_us", c_double), ("compute_us", c_double),
+                ("download_us", c_double), ("total_us", c_double), ("n_ops", c_size_t), ("prepared", c_bool),
+                ("graph", c_bool)]
+
+
+class DeviceInfo(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("description", c_char_p), ("disabled_kernels", c_char_p),
+                ("memory_bytes", c_uint64), ("cache_bytes", c_uint64), ("jobs_done", c_uint64),
+                ("jobs_failed", c_uint64), ("queued", c_uint64), ("running", c_uint64), ("resident_bytes", c_uint64),
+                ("canary_age_us", c_uint64), ("busy_us", c_double)]
+
+
+class Info(ctypes.Structure):
+    _fields_ = [("daemon", c_char_p), ("uptime_us", c_uint64), ("sessions", c_uint64), ("buffers", c_uint64),
+                ("mapped_bytes", c_uint64), ("pinned_bytes", c_uint64), ("pool_bytes", c_uint64),
+                ("n_devices", c_size_t), ("n_kernels", c_size_t)]
+
+
+Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
+NO_CALLBACK = ctypes.cast(None, Callback)
+
+_Table = dict[str, tuple[Any, list[Any]]]
+
+# These may take long, so other threads run meanwhile.
+_WITHOUT_GIL: _Table = {
+    "kops_open": (c_int, [POINTER(c_void_p), POINTER(Options), c_char_p, c_size_t]),
+    "kops_close": (None, [c_void_p]),
+    "kops_ping": (c_int, [c_void_p]),
+    "kops_alloc": (c_int, [c_void_p, c_uint64, c_uint, c_char_p, POINTER(c_void_p)]),
+    "kops_free": (None, [c_void_p]),
+    "kops_wait": (c_int, [c_void_p, c_int]),
+    "kops_process": (c_int, [c_void_p]),
+    "kops_job_prepare": (c_int, [c_void_p]),
+    "kops_query": (c_int, [c_void_p, POINTER(POINTER(Info))]),
+}
+
+# These return at once. Giving other threads a chance to run would cost more than the call.
+_WITH_GIL: _Table = {
+    "kops_error": (c_char_p, [c_void_p]),
+    "kops_data": (c_void_p, [c_void_p]),
+    "kops_size": (c_uint64, [c_void_p]),
+    "kops_job_new": (c_int, [c_void_p, POINTER(JobOptions), POINTER(c_void_p)]),
+    "kops_job_free": (None, [c_void_p]),
+    "kops_job_gemm": (c_int, [c_void_p, c_double, View, View, c_double, View, c_int, c_char_p]),
+    "kops_job_softmax": (c_int, [c_void_p, View, View, c_double, c_bool, c_char_p]),
+    "kops_job_transpose": (c_int, [c_void_p, View, View, c_char_p]),
+    "kops_job_add": (c_int, [c_void_p, View, View, View, c_char_p]),
+    "kops_job_copy": (c_int, [c_void_p, View, View, c_char_p]),
+    "kops_job_reduce": (c_int, [c_void_p, View, View, c_int, c_char_p]),
+    "kops_submit": (c_int, [c_void_p, Callback, c_void_p]),
+    "kops_job_is_out": (c_bool, [c_void_p]),
+    "kops_cancel": (c_int, [c_void_p]),
+    "kops_job_error": (c_char_p, [c_void_p]),
+    "kops_job_retry_after_us": (c_uint64, [c_void_p]),
+    "kops_job_receipt": (POINTER(Receipt), [c_void_p]),
+    "kops_receipt_op": (POINTER(OpReceipt), [POINTER(Receipt), c_size_t]),
+    "kops_fd": (c_int, [c_void_p]),
+    "kops_events": (c_short, [c_void_p]),
+    "kops_timeout": (c_int, [c_void_p]),
+    "kops_info_free": (None, [POINTER(Info)]),
+    "kops_info_device": (POINTER(DeviceInfo), [POINTER(Info), c_size_t]),
+}
+
+
+class Library:
+    """The functions as attributes. `folder`: where the library was found; None: the loader's path."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.folder = pathlib.Path(path).resolve().parent if "/" in path else None
+        for table, opened in [(_WITHOUT_GIL, ctypes.CDLL(path)), (_WITH_GIL, ctypes.PyDLL(path))]:
+            for name, (result, arguments) in table.items():
+                function = getattr(opened, name)
+                function.restype, function.argtypes = result, arguments
+                setattr(self, name, function)
+
+    def __getattr__(self, name: str) -> Any:  # what the loop above sets, for type checkers
+        raise AttributeError(f"libkops at {self.path} has no {name}")
+
+
+def find() -> str:
+    """The library of the wheel, else what KOPS_LIBRARY names, else the system's."""
+    beside = HERE / SONAME
+    if beside.exists():
+        return str(beside)
+    named = os.environ.get("KOPS_LIBRARY", "")
+    return os.path.abspath(named) if named else SONAME
+
+
+def load() -> Library:
+    path = find()
+    try:
+        return Library(path)
+    except OSError as e:
+        raise ImportError(f"kops cannot load {path}: {e}; install libkops, or name it in KOPS_LIBRARY") from None
+    except AttributeError as e:
+        raise ImportError(f"{path} is not the libkops that this kops was made for: {e}") from None
+
+
+lib = load()
+
+
+def text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")

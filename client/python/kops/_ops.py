@@ -1,0 +1,231 @@
+"""The ops on arrays: what fits together, the shape of the result, and the ops of kops.h that make it.
+
+Each function checks its arguments and returns the result's array and a list of Op, which somebody else runs. A desk
+(_desk.py) puts operands into kops memory and makes the arrays of results.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import ArrayLike
+
+from . import _library
+from ._array import Array, DeviceArray, NDArray, native
+from ._library import RANK_MAX, View, lib
+from .errors import error
+
+if TYPE_CHECKING:
+    from ._desk import Desk
+
+Operand = Union[ArrayLike, DeviceArray]
+
+
+Function = Callable[..., "tuple[Array, list[Op]]"]  # desk, operands, out, parameters
+
+
+class Op(NamedTuple):
+    name: str
+    arrays: tuple[NDArray, ...]  # the last one is the output
+    params: tuple[Any, ...]
+
+
+def append(job: int, op: Op, v: Sequence[View]) -> int:
+    """Adds it, with the views of its arrays, to a kops_job: the status."""
+    p = op.params
+    if op.name == "gemm":
+        alpha, beta, precision, kernel = p
+        status = lib.kops_job_gemm(job, alpha, v[0], v[1], beta, v[2], precision, kernel)
+    elif op.name == "add":
+        status = lib.kops_job_add(job, v[0], v[1], v[2], *p)
+    else:
+        status = getattr(lib, "kops_job_" + op.name)(job, v[0], v[1], *p)
+    return int(status)
+
+
+# ---- Operands
+
+
+def _one_dtype(**operands: NDArray) -> np.dtype[Any]:
+    dtypes = {native(x.dtype) for x in operands.values()}
+    if len(dtypes) > 1:
+        which = ", ".join(f"{name} is {x.dtype}" for name, x in operands.items())
+        raise error("DTYPE", f"{which}: the operands of an op have one type; convert with astype()")
+    return dtypes.pop()
+
+
+def _output(desk: Desk, out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], like: Sequence[object],
+            is_read: bool = False) -> tuple[Array, NDArray]:
+    """The result, and what stands for it in ops."""
+    if out is None:
+        out = desk.make(shape, dtype, like)
+    elif not isinstance(out, (np.ndarray, DeviceArray)):
+        raise error("INVALID", f"out is a {type(out).__name__}; it must be an array")
+    if out.shape != shape:
+        raise error("SHAPE", f"out has shape {out.shape}, but the result has {shape}")
+    if native(out.dtype) != dtype:
+        raise error("DTYPE", f"out is {out.dtype}, but the result is {dtype}")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise error("READONLY", "out is read-only: make a writable array")
+    return out, desk.output(out, is_read)
+
+
+def _check_rank(x: NDArray, name: str, least: int = 1) -> None:
+    if not least <= x.ndim <= RANK_MAX:
+        raise error("SHAPE", f"{name} has shape {x.shape}; kops takes {least} to {RANK_MAX} axes here: reshape it")
+
+
+def _axis(x: NDArray, axis: int) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        raise error("SHAPE", f"there is no axis {axis} in an array of shape {x.shape}")
+    return axis % x.ndim
+
+
+def choice(table: dict[str, int], value: str, what: str) -> int:
+    if value not in table:
+        raise error("INVALID", f"there is no {what} {value!r}: it is one of {', '.join(table)}")
+    return table[value]
+
+
+def _kernel(kernel: str | None) -> bytes | None:
+    return None if kernel is None else kernel.encode()
+
+
+# ---- Products
+
+
+def matmul(desk: Desk, a: Operand, b: Operand, out: Array | None, precision: str,
+           kernel: str | None) -> tuple[Array, list[Op]]:
+    return _product(desk, a, b, out, 1.0, 0.0, precision, kernel)
+
+
+def gemm(desk: Desk, a: Operand, b: Operand, c: Array, alpha: float, beta: float, precision: str,
+         kernel: str | None) -> tuple[Array, list[Op]]:
+    if not isinstance(c, (np.ndarray, DeviceArray)):
+        raise error("INVALID", f"c is a {type(c).__name__}; it must be an array, which gets the result")
+    return _product(desk, a, b, c, alpha, beta, precision, kernel)
+
+
+def _product(desk: Desk, a: Operand, b: Operand, out: Array | None, alpha: float, beta: float, precision: str,
+             kernel: str | None) -> tuple[Array, list[Op]]:
+    """Shapes as for numpy.matmul: a vector is a row on the left and a column on the right, leading axes are batches."""
+    x, y = desk.operand(a), desk.operand(b)
+    dtype = _one_dtype(a=x, b=y)
+    params = (alpha, beta, choice(_library.PRECISIONS, precision, "precision"), _kernel(kernel))
+    if x.ndim == 0 or y.ndim == 0:
+        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: a product needs an axis of both; "
+                             "multiply by a number with gemm's alpha")
+    rows = x if x.ndim > 1 else x[None, :]
+    columns = y if y.ndim > 1 else y[:, None]
+    if rows.shape[-1] != columns.shape[-2]:
+        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: the last axis of a ({rows.shape[-1]}) must be as "
+                             f"long as the {'last but one' if y.ndim > 1 else 'only'} axis of b ({columns.shape[-2]})")
+    try:
+        batch = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
+    except ValueError:
+        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: their batches, {rows.shape[:-2]} and "
+                             f"{columns.shape[:-2]}, cannot be broadcast together") from None
+    shape = batch + rows.shape[-2:-1] * (x.ndim > 1) + columns.shape[-1:] * (y.ndim > 1)
+    result, z = _output(desk, out, shape, dtype, (a, b), beta != 0)
+    if y.ndim == 1:
+        z = z[..., None]
+    if x.ndim == 1:
+        z = z[..., None, :]
+    ops = [Op("gemm", operands, params) for operands in _batches(rows, columns, z)] if z.size else []
+    return result, ops
+
+
+def _batches(a: NDArray, b: NDArray, c: NDArray) -> Iterator[tuple[NDArray, NDArray, NDArray]]:
+    """Products with one axis of batches at most, which is what kops takes."""
+    if c.ndim <= 3 and a.ndim <= c.ndim and b.ndim <= c.ndim:
+        yield a, b, c
+        return
+    batch = c.shape[:-2]
+    arrays = [np.broadcast_to(x, batch + x.shape[-2:]) for x in (a, b)] + [c]
+    axes = _fold(batch, list(zip(*(x.strides[:-2] for x in arrays))))
+    extents = tuple(n for n, _ in axes)
+    a, b, c = (as_strided(x, extents + x.shape[-2:], tuple(s[i] for _, s in axes) + x.strides[-2:])
+               for i, x in enumerate(arrays))
+    for index in np.ndindex(extents[:-1]):
+        yield _once(a[index]), _once(b[index]), c[index]
+
+
+def _fold(extents: tuple[int, ...], strides: list[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
+    """(extent, strides in each array) of the axes, neighbours that continue each other in all of them made one."""
+    axes: list[tuple[int, tuple[int, ...]]] = []
+    for n, s in zip(extents, strides):
+        if n == 1:
+            continue
+        if axes and all(outer == n * inner for outer, inner in zip(axes[-1][1], s)):
+            axes[-1] = (axes[-1][0] * n, s)
+        else:
+            axes.append((n, s))
+    return axes
+
+
+def _once(x: NDArray) -> NDArray:
+    """One matrix that serves every batch is given once."""
+    once: NDArray = x[0] if x.ndim == 3 and x.strides[0] == 0 else x
+    return once
+
+
+# ---- The others
+
+
+def softmax(desk: Desk, x: Operand, out: Array | None, axis: int, scale: float, log: bool,
+            kernel: str | None) -> tuple[Array, list[Op]]:
+    a = desk.operand(x)
+    _check_rank(a, "x")
+    axis = _axis(a, axis)
+    result, y = _output(desk, out, a.shape, native(a.dtype), (x,))
+    op = Op("softmax", (np.moveaxis(a, axis, -1), np.moveaxis(y, axis, -1)), (scale, log, _kernel(kernel)))
+    return result, [op] if y.size else []
+
+
+def transpose(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+    a = desk.operand(x)
+    _check_rank(a, "x", 2)
+    result, y = _output(desk, out, a.shape[:-2] + (a.shape[-1], a.shape[-2]), native(a.dtype), (x,))
+    return result, [Op("transpose", (a, y), (_kernel(kernel),))] if y.size else []
+
+
+def add(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+    x, y = _operand_or_number(desk, a, b), _operand_or_number(desk, b, a)
+    dtype = _one_dtype(a=x, b=y)
+    try:
+        shape = np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: they cannot be broadcast together") from None
+    result, z = _output(desk, out, shape, dtype, (a, b))
+    x, y, z = (v if v.ndim else v[None] for v in (x, y, z))
+    for v, name in (x, "a"), (y, "b"):
+        _check_rank(v, name)
+    return result, [Op("add", (x, y, z), (_kernel(kernel),))] if z.size else []
+
+
+def _operand_or_number(desk: Desk, x: Operand, other: Operand) -> NDArray:
+    """A number of Python takes the type of the array beside it, as in NumPy."""
+    if isinstance(x, (int, float)) and not isinstance(other, (int, float)):
+        x = np.asarray(x, desk.operand(other).dtype)
+    return desk.operand(x)
+
+
+def reduce(desk: Desk, x: Operand, out: Array | None, kind: str, axis: int, keepdims: bool,
+           kernel: str | None) -> tuple[Array, list[Op]]:
+    a = desk.operand(x)
+    _check_rank(a, "x")
+    axis = _axis(a, axis)
+    reduction = choice(_library.REDUCTIONS, kind, "reduction")
+    shape = a.shape[:axis] + (1,) * keepdims + a.shape[axis + 1:]
+    result, y = _output(desk, out, shape, native(a.dtype), (x,))
+    y = np.moveaxis(y, axis, -1) if keepdims else y[..., None]
+    return result, [Op("reduce", (np.moveaxis(a, axis, -1), y), (reduction, _kernel(kernel)))] if y.size else []
+
+
+def copy(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+    a = desk.operand(x)
+    _check_rank(a, "x")
+    result, y = _output(desk, out, a.shape, native(a.dtype), (x,))
+    return result, [Op("copy", (a, y), (_kernel(kernel),))] if y.size else []

@@ -1,0 +1,142 @@
+"""Shared memory in blocks. A session may have some thousand buffers, and asking kopsd for one takes its time, so buffers
+("slabs") are cut into blocks of one size. The first slab of a size has one large block or 64 KiB of small ones. Later ones
+have twice as many each time, up to 64 MiB. Slabs without a block in use are kept for later arrays, up to a limit.
+
+Whoever calls holds the session's lock, except for find().
+"""
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from typing import Any
+
+ALIGNMENT = 64
+PAGE = 4096
+SLAB_MIN = 64 << 10
+SLAB_MAX = 64 << 20
+EXACT_FROM = 1 << 20  # sizes from here on are rounded to pages only
+
+
+def block_bytes(nbytes: int) -> int:
+    """The size of block that an array of nbytes gets: at most an eighth more, so that few sizes serve all."""
+    if nbytes >= EXACT_FROM:
+        return -(-nbytes // PAGE) * PAGE
+    step = max(ALIGNMENT, 1 << max(0, nbytes.bit_length() - 4))
+    return max(ALIGNMENT, -(-nbytes // step) * step)
+
+
+class Slab:
+    """One buffer. `address` is where its first byte lies here; for a device's memory, the place that stands for it."""
+
+    __slots__ = ("buffer", "address", "nbytes", "block", "freed", "fresh", "live", "calls", "holds")
+
+    def __init__(self, buffer: int, address: int, nbytes: int, block: int, holds: object = None) -> None:
+        self.buffer = buffer
+        self.address = address
+        self.nbytes = nbytes
+        self.block = block
+        self.freed: list[int] = []  # offsets of blocks that were in use
+        self.fresh = 0              # from here on no block was ever in use: zeros
+        self.live = 0
+        self.calls: set[Any] = set()  # prepared calls that name the buffer
+        self.holds = holds
+
+    @property
+    def has_room(self) -> bool:
+        return bool(self.freed) or self.fresh + self.block <= self.nbytes
+
+
+class Pool:
+    """allocate(nbytes) makes a slab's (buffer, address), or raises MemoryError; release(slab) gives it back."""
+
+    def __init__(self, allocate: Callable[[int], tuple[int, int]], release: Callable[[Slab], None],
+                 cache_bytes: int) -> None:
+        self.allocate = allocate
+        self.release = release
+        self.cache_bytes = cache_bytes
+        self.with_room: dict[int, list[Slab]] = {}  # by size of block
+        self.count: dict[int, int] = {}             # of slabs, likewise
+        self.idle: dict[Slab, None] = {}            # without a live block, oldest first
+        self.idle_bytes = 0
+        self.live = 0                               # blocks in use
+        self.ranges: tuple[list[int], list[Slab]] = ([], [])  # replaced, never changed: find() takes no lock
+
+    # Blocks
+
+    def take(self, nbytes: int) -> tuple[Slab, int, bool]:
+        """A block of at least nbytes: its slab, its offset there, and whether it is all zeros."""
+        size = block_bytes(nbytes)
+        slabs = self.with_room.setdefault(size, [])
+        if not slabs:
+            slabs.append(self._new_slab(size))
+        slab = slabs[-1]
+        if slab.live == 0 and slab in self.idle:
+            del self.idle[slab]
+            self.idle_bytes -= slab.nbytes
+        is_fresh = not slab.freed
+        if is_fresh:
+            offset = slab.fresh
+            slab.fresh += size
+        else:
+            offset = slab.freed.pop()
+        slab.live += 1
+        self.live += 1
+        if not slab.has_room:
+            slabs.pop()
+        return slab, offset, is_fresh
+
+    def give(self, slab: Slab, offset: int) -> None:
+        if not slab.has_room:
+            self.with_room[slab.block].append(slab)
+        slab.freed.append(offset)
+        slab.live -= 1
+        self.live -= 1
+        if slab.live == 0:
+            self.idle[slab] = None
+            self.idle_bytes += slab.nbytes
+            self.trim(self.cache_bytes)
+
+    def trim(self, cache_bytes: int) -> None:
+        """Gives idle slabs back until they have no more than cache_bytes."""
+        while self.idle_bytes > cache_bytes:
+            slab = next(iter(self.idle))
+            del self.idle[slab]
+            self.idle_bytes -= slab.nbytes
+            self.count[slab.block] -= 1
+            self.with_room[slab.block].remove(slab)
+            self.remove(slab)
+            self.release(slab)
+
+    def _new_slab(self, size: int) -> Slab:
+        n = max(1, SLAB_MIN // size, min(1 << min(self.count.get(size, 0), 20), SLAB_MAX // size))
+        try:
+            buffer, address = self.allocate(n * size)
+        except MemoryError:  # with less, it may do
+            self.trim(0)
+            n = 1
+            buffer, address = self.allocate(size)
+        slab = Slab(buffer, address, n * size, size)
+        self.count[size] = self.count.get(size, 0) + 1
+        self.add(slab)
+        return slab
+
+    # Addresses
+
+    def add(self, slab: Slab) -> None:
+        starts, slabs = self.ranges
+        at = bisect.bisect(starts, slab.address)
+        self.ranges = (starts[:at] + [slab.address] + starts[at:], slabs[:at] + [slab] + slabs[at:])
+
+    def remove(self, slab: Slab) -> None:
+        starts, slabs = self.ranges
+        at = bisect.bisect(starts, slab.address) - 1
+        assert slabs[at] is slab
+        self.ranges = (starts[:at] + starts[at + 1:], slabs[:at] + slabs[at + 1:])
+
+    def find(self, address: int) -> Slab | None:
+        """The slab that has this byte."""
+        starts, slabs = self.ranges
+        at = bisect.bisect(starts, address) - 1
+        if at >= 0 and address < starts[at] + slabs[at].nbytes:
+            return slabs[at]
+        return None

@@ -1,0 +1,163 @@
+"""Arrays in shared and in device memory: NumPy's in every respect, and alive for as long as anything looks at them."""
+import pickle
+import unittest
+
+import numpy as np
+
+import kops
+from case import DTYPES, PythonTest, harness
+
+
+class SharedArrays(PythonTest):
+    def test_they_are_numpys(self):
+        for dtype in DTYPES:
+            x = self.kops.zeros((3, 5), dtype)
+            self.assertIs(type(x), np.ndarray)
+            self.assertEqual((x.shape, x.dtype, x.sum()), ((3, 5), dtype, 0))
+            self.assertEqual(memoryview(x).nbytes, x.nbytes)
+            x += 2
+            self.assertTrue((np.from_dlpack(x) == 2).all())
+            self.assertTrue((x[1:, ::2].T @ np.ones((2, 1), dtype) == 4).all())
+            self.assertTrue(self.kops.owns(x[1:, ::2]))
+        self.assertEqual(self.kops.empty(7).shape, (7,))
+        self.assertEqual(self.kops.empty((2, 0, 3)).size, 0)
+        self.assertEqual(self.kops.zeros(()).shape, ())
+
+    def test_zeros_are_zeros_when_memory_is_used_again(self):
+        for n in 10, 1000, 1 << 20:
+            for _ in range(3):
+                x = self.kops.zeros(n)
+                self.assertEqual(np.count_nonzero(x), 0)
+                x.fill(np.nan)
+                del x
+
+    def test_asarray_copies_what_is_elsewhere_only(self):
+        x = self.numbers((4, 6))
+        y = self.kops.asarray(x)
+        self.assertIs(self.kops.asarray(y), y)
+        self.assertFalse(np.shares_memory(x, y))
+        self.assertTrue((x == y).all())
+        self.assertTrue(self.kops.asarray(np.asfortranarray(x)).flags.f_contiguous)
+        self.assertEqual(self.kops.asarray([[1, 2]], "float16").dtype, np.float16)
+        big_endian = self.kops.asarray(x.astype(">f4"))
+        self.assertTrue(big_endian.dtype.isnative and (big_endian == x).all())
+
+    def test_what_is_refused(self):
+        self.fails(kops.DtypeError, "convert it with astype()", self.kops.empty, 3, np.int32)
+        self.fails(TypeError, "int64", self.kops.asarray, np.arange(3))
+        self.fails(kops.ShapeError, "must not be negative", self.kops.empty, (2, -1))
+        self.fails((kops.OutOfMemoryError, kops.QuotaError), "", self.kops.empty, 1 << 50)
+
+    def test_memory_lives_as_long_as_a_view(self):
+        view = self.shared((100, 100))[3:, 3]
+        copy = view.copy()
+        self.kops.close()
+        self.assertTrue((view == copy).all())
+        view += 1
+        self.fails(kops.StateError, "closed", self.kops.empty, 3)
+        self.assertEqual(self.control.stats()["sessions"], 2)
+        del view
+        self.assertTrue(harness.eventually(lambda: self.control.stats()["sessions"] == 1))
+
+    def test_many_small_arrays_need_few_buffers(self):
+        arrays = [self.kops.zeros((8, 8)) + i for i in range(3)]  # results of NumPy are ordinary arrays
+        arrays = [self.kops.asarray(np.full((8, 8), i, np.float32)) for i in range(5000)]
+        self.assertLess(self.control.stats()["buffers"], 30)
+        self.assertTrue(all((x == i).all() for i, x in enumerate(arrays)))
+
+    def test_idle_memory_is_bounded(self):
+        with kops.connect(self.daemon.socket, cache_bytes=1 << 20) as client:
+            for _ in range(3):
+                arrays = [client.empty(1 << 18) for _ in range(8)]
+                del arrays
+                self.assertTrue(harness.eventually(lambda: self.control.stats()["mapped_bytes"] <= 1 << 20))
+
+    def test_pickles_are_copies(self):
+        x = self.shared((3, 3))
+        y = pickle.loads(pickle.dumps(x))
+        self.assertTrue((x == y).all())
+        self.assertFalse(self.kops.owns(y))
+        for what in self.kops, self.kops.job(), self.kops.device_array(3):
+            self.fails(TypeError, "cannot be pickled", pickle.dumps, what)
+
+    def test_bfloat16(self):
+        try:
+            import ml_dtypes
+        except ImportError:
+            self.fails(kops.DtypeError, "install ml_dtypes", self.kops.empty, 3, "bfloat16")
+            return
+        x = self.kops.asarray(self.numbers((16, 16)).astype(ml_dtypes.bfloat16))
+        self.assertEqual(self.kops.matmul(x, x).dtype, np.dtype(ml_dtypes.bfloat16))
+
+
+class Memory(PythonTest):
+    def test_ordinary_arrays_without_copies(self):
+        with self.kops.memory():
+            a = self.numbers((60, 70))
+            b = np.asfortranarray(a.T) + np.float32(1)
+            r = np.arange(10.0)
+            r.resize(5000, refcheck=False)
+        outside = np.ones(3)
+        self.assertTrue(self.kops.owns(a) and self.kops.owns(b) and self.kops.owns(r))
+        self.assertFalse(self.kops.owns(outside))
+        self.assertEqual((r[9], np.count_nonzero(r[10:])), (9, 0))
+        self.near(self.kops.matmul(a, b), a.astype(np.float64) @ b, 70)
+        self.assertEqual(self.kops.receipt.copied_bytes, 0)
+
+    def test_memory_goes_back(self):
+        for i in range(200):
+            with self.kops.memory():
+                x = np.zeros((256, 256)) + i
+                self.assertEqual(x[3, 3], i)
+        del x
+        self.assertLess(self.control.stats()["mapped_bytes"], 8 << 20)
+
+    def test_blocks_nest_and_end_with_exceptions(self):
+        with self.kops.memory():
+            with self.assertRaises(ZeroDivisionError), self.kops.memory():
+                1 / 0
+            inside = np.ones(9)
+        self.assertTrue(self.kops.owns(inside))
+        self.assertFalse(self.kops.owns(np.ones(9)))
+        self.kops.close()
+        with self.assertRaises(kops.StateError), self.kops.memory():
+            pass
+        self.assertFalse(np.ones(9).sum() - 9)
+
+
+class DeviceArrays(PythonTest):
+    def test_there_and_back(self):
+        for dtype in DTYPES:
+            x = self.numbers((5, 7), dtype)
+            d = self.kops.device_array((5, 7), dtype)
+            self.assertEqual(np.count_nonzero(d.download()), 0)
+            d.upload(x)
+            self.assertTrue((d.download() == x).all())
+            self.assertTrue((d.T[1:3].download() == x.T[1:3]).all())
+            self.assertTrue((d[..., ::2].download() == x[..., ::2]).all())
+            d[1:, 2].upload(0)
+            self.assertEqual(np.count_nonzero(d[1:, 2].download()), 0)
+            self.assertTrue((d[0].download() == x[0]).all())
+
+    def test_results_stay_there(self):
+        x, y = self.numbers((8, 8)), self.numbers((8, 8))
+        d = self.kops.device_array((8, 8)).upload(x)
+        z = self.kops.matmul(d, y)
+        self.assertIsInstance(z, kops.DeviceArray)
+        self.near(self.kops.softmax(z).download().sum(-1), np.ones(8), 8)
+        self.near((d @ y + d).download(), x.astype(np.float64) @ y + x, 16)
+        self.near((x @ d).download(), x.astype(np.float64) @ x, 16)
+
+    def test_what_is_refused(self):
+        d = self.kops.device_array((4, 4))
+        self.fails(kops.ArgumentError, "fetch it with download()", np.asarray, d)
+        self.fails(kops.ArgumentError, "take a slice", lambda: d[0, 0])
+        self.fails(kops.ArgumentError, "index", lambda: d[[0, 1]])
+        self.fails(kops.ShapeError, "cannot be uploaded", d.upload, np.zeros(3, np.float32))
+        self.fails(kops.ArgumentError, "device", self.kops.device_array, 3, device="gpu99")
+        with kops.connect(self.daemon.socket) as other:
+            self.fails(kops.StateError, "another client", other.matmul, d, d)
+
+
+if __name__ == "__main__":
+    unittest.main()

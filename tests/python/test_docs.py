@@ -1,0 +1,30 @@
+"""The examples of docs/python.md."""
+import doctest
+import os
+import unittest
+
+import kops
+from case import PythonTest
+
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "python.md")
+
+
+class Docs(PythonTest):
+    leaks_checked = False  # the default client of this process stays
+
+    def test_examples(self):
+        os.environ["KOPS_SOCKET"] = self.daemon.socket
+        failed, tried = doctest.testfile(PAGE, module_relative=False)
+        self.assertEqual(failed, 0)
+        self.assertGreater(tried, 20)
+
+    def test_every_function_is_explained(self):
+        with open(PAGE, encoding="utf-8") as f:
+            text = f.read()
+        for name in kops.__all__:
+            if name[0].islower():
+                self.assertIn(name, text)
+
+
+if __name__ == "__main__":
+    unittest.main()

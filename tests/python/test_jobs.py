@@ -1,0 +1,197 @@
+"""Jobs of several ops, event loops, threads, and restarts of the daemon."""
+import asyncio
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import kops
+from case import PythonTest, harness
+
+LONG = 1500  # a product of this size takes a while on every machine
+
+
+class Jobs(PythonTest):
+    def test_ops_run_in_order_on_ordinary_and_shared_arrays(self):
+        a, b, out = self.shared((20, 30)), self.numbers((30, 10)), np.full((20, 10), np.nan, np.float32)
+        expected = np.exp(a.astype(np.float64) @ b)
+        expected /= expected.sum(-1, keepdims=True)
+        with self.kops.job(timed=True) as j:
+            t = j.matmul(a, b)
+            self.assertIs(j.softmax(t, out=out), out)
+        self.near(out, expected, 10)
+        self.assertEqual([op.op for op in j.receipt.ops], ["gemm", "softmax"])
+        self.assertEqual(j.receipt.copied_bytes, b.nbytes + out.nbytes)
+
+    def test_again_with_other_contents(self):
+        a = self.shared((16, 16))
+        j = self.kops.job()
+        c = j.matmul(a, a)
+        for i in range(6):
+            a[:] = self.numbers((16, 16))
+            j.run()
+            self.near(c, a.astype(np.float64) @ a, 16)
+        self.assertTrue(j.receipt.prepared)
+
+    def test_nothing_runs_after_an_exception_in_the_block(self):
+        a, c = self.shared((4, 4)), self.poisoned((4, 4))
+        with self.assertRaises(ZeroDivisionError), self.kops.job() as j:
+            j.matmul(a, a, out=c)
+            1 / 0
+        self.assertTrue(np.isnan(c).all())
+        self.assertIsNone(j.receipt)
+
+    def test_submit_wait_cancel(self):
+        a = self.shared((LONG, LONG), np.float64)
+        first, second = self.kops.job(), self.kops.job()
+        product = first.matmul(a, a)
+        for _ in range(3):
+            first.matmul(a, a, out=product)
+        second.matmul(a, a)
+        first.submit()
+        self.fails(kops.StateError, "out already", first.submit)
+        second.submit()
+        second.cancel()
+        self.fails(kops.TimedOutError, "still out", first.wait, 0.001)
+        self.assertFalse(first.is_done)
+        self.assertIsNone(first.receipt)
+        first.wait()
+        self.assertTrue(first.is_done)
+        self.assertIsNotNone(first.receipt)
+        self.fails(kops.CancelledError, "", second.wait)
+        self.fails(kops.StateError, "not submitted", self.kops.job().wait)
+
+    def test_close_ends_the_jobs_that_are_out(self):
+        a = self.shared((LONG, LONG))
+        j = self.kops.job()
+        c = j.matmul(a, a)
+        j.submit()
+        self.kops.close()
+        self.fails(kops.StateError, "closed", j.wait)
+        del c
+
+    def test_deadline(self):
+        a = self.shared((LONG, LONG), np.float64)
+        slow, late = self.kops.job(), self.kops.job(deadline=1e-4)
+        slow.matmul(a, a)
+        late.matmul(a, a)
+        slow.submit()
+        late.submit()
+        self.fails(kops.DeadlineError, "", late.wait)
+        slow.wait()
+
+
+class EventLoops(PythonTest):
+    def test_many_jobs_at_once(self):
+        async def main():
+            pairs = []
+            for _ in range(50):
+                a = self.shared((12, 12))
+                j = self.kops.job()
+                pairs.append((a, j.matmul(a, a), j))
+            await asyncio.gather(*(j for _, _, j in pairs))
+            for a, c, _ in pairs:
+                self.near(c, a.astype(np.float64) @ a, 12)
+            async with self.kops.job() as j:
+                last = j.add(a, a)
+            self.assertTrue((last == a + a).all())
+        asyncio.run(main())
+
+    def test_the_loop_runs_on_meanwhile(self):
+        async def main():
+            a = self.shared((LONG, LONG), np.float64)
+            j = self.kops.job()
+            j.matmul(a, a)
+            turns, longest, waiting = 0, 0.0, asyncio.ensure_future(j.__await__ and _await(j))
+            while not waiting.done():
+                begin = time.monotonic()
+                await asyncio.sleep(0.001)
+                longest, turns = max(longest, time.monotonic() - begin), turns + 1
+            await waiting
+            self.assertGreater(turns, 3)
+        asyncio.run(main())
+
+    def test_cancelling_the_wait_cancels_the_job(self):
+        async def main():
+            a = self.shared((LONG, LONG), np.float64)
+            before, after = self.kops.job(), self.kops.job()
+            before.matmul(a, a)
+            after.matmul(a, a)
+            before.submit()
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(_await(after), 0.005)
+            await before
+            with self.assertRaises(kops.CancelledError):
+                after.wait()
+        asyncio.run(main())
+
+    def test_errors_and_two_loops(self):
+        async def fails():
+            a = self.shared((4, 4))
+            j = self.kops.job(deadline=1e-6)
+            slow = self.kops.job()
+            big = self.shared((LONG, LONG))
+            slow.matmul(big, big)
+            slow.submit()
+            j.matmul(a, a)
+            with self.assertRaises(kops.DeadlineError):
+                await j
+            await slow
+        asyncio.run(fails())
+        asyncio.run(fails())  # another loop, one after the other
+
+
+async def _await(job):
+    await job
+
+
+class Threads(PythonTest):
+    def test_one_client_or_many(self):
+        wrong = []
+
+        def work(client, seed):
+            rng = np.random.default_rng(seed)
+            for _ in range(harness.count(100, 10)):
+                a = client.asarray(rng.uniform(-1, 1, (16, 16)).astype(np.float32))
+                c = client.matmul(a, a.T)
+                if np.abs(c - a.astype(np.float64) @ a.T).max() > 1e-5:
+                    wrong.append(seed)
+
+        clients = [kops.connect(self.daemon.socket) for _ in range(4)]
+        for each in [self.kops] * 8, clients:
+            threads = [threading.Thread(target=work, args=(c, i)) for i, c in enumerate(each)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+        for c in clients:
+            c.close()
+        self.assertEqual(wrong, [])
+
+
+class Restarts(PythonTest):
+    leaks_checked = False  # another process has other descriptors
+
+    def test_calls_go_on_after_the_daemon_died(self):
+        a = self.shared((10, 10))
+        d = self.kops.device_array((10, 10)).upload(a)
+        self.kops.matmul(a, a)
+        self.daemon.process.kill()
+        self.daemon.wait()
+        self.daemon.start()
+        self.near(self.kops.matmul(a, a), a.astype(np.float64) @ a, 10)
+        self.fails(kops.LostError, "", d.download)
+        d.upload(a)
+        self.assertTrue((d.download() == a).all())
+        self.control.close()
+        type(self).control = self.daemon.connect(name="control")
+
+    def test_without_a_daemon(self):
+        e = self.fails(kops.ConnectError, "/no/such/socket", kops.connect, "/no/such/socket", timeout=0.1)
+        self.assertIsInstance(e, ConnectionError)
+        self.assertEqual(e.name, "CONNECT")
+
+
+if __name__ == "__main__":
+    unittest.main()

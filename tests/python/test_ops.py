@@ -1,0 +1,126 @@
+"""Ops on arrays of every kind against NumPy in float64."""
+import unittest
+
+import numpy as np
+
+import kops
+from case import DTYPES, PythonTest, harness
+
+
+def softmax(x, axis, scale=1.0, log=False):
+    x = np.float64(scale) * x.astype(np.float64)
+    x = x - x.max(axis, keepdims=True)
+    e = np.exp(x)
+    return x - np.log(e.sum(axis, keepdims=True)) if log else e / e.sum(axis, keepdims=True)
+
+
+class Ops(PythonTest):
+    def some_view(self, shape, dtype):
+        """An array of this shape, in shared memory or not, whose elements lie in some way."""
+        kind = self.random.randrange(5)
+        if kind == 0:
+            return self.numbers(shape, dtype)
+        order = self.random.sample(range(len(shape)), len(shape))
+        steps = [self.random.choice([1, 1, 2, -1]) for _ in shape]
+        base = self.shared([shape[axis] * abs(steps[axis]) for axis in order], dtype)
+        x = base.transpose(np.argsort(order)) if len(shape) > 1 else base
+        return x[tuple(slice(None, None, step) for step in steps)]
+
+    def test_matmul_has_numpys_shapes(self):
+        pairs = [((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)),
+                 ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((2, 3, 1, 4, 5), (1, 3, 2, 5, 6)), ((0, 4), (4, 5)),
+                 ((3, 0), (0, 5)), ((2, 3, 4), (4,)), ((1, 1), (1, 1)), ((5, 2, 3, 4), (5, 2, 4, 1))]
+        for left, right in pairs:
+            for dtype in DTYPES:
+                for a, b in (self.numbers(left, dtype), self.numbers(right, dtype)), \
+                            (self.shared(left, dtype), self.shared(right, dtype)):
+                    with self.subTest(left=left, right=right, dtype=dtype):
+                        expected = np.matmul(a.astype(np.float64), b.astype(np.float64))
+                        self.near(self.kops.matmul(a, b), np.asarray(expected), 8)
+
+    def test_random_products(self):
+        for i in range(harness.count(1000, 50)):
+            m, n, k = (self.random.choice([1, 2, 3, 17, 32, 65]) for _ in range(3))
+            batch = self.random.choice([(), (), (2,), (3, 2)])
+            dtype = self.random.choice(DTYPES)
+            a, b = self.some_view((*batch, m, k), dtype), self.some_view((*batch, k, n), dtype)
+            expected = a.astype(np.float64) @ b.astype(np.float64)
+            out = self.random.choice([None, self.poisoned((*batch, m, n), dtype), np.full((*batch, m, n), np.nan, dtype)])
+            result = self.kops.matmul(a, b, out=out)
+            self.assertTrue(out is None or result is out)
+            self.near(result, expected, 4 + k, f"{i}: {a.shape} {a.strides} × {b.shape} {b.strides}, {dtype}")
+
+    def test_the_same_call_again_sees_new_contents(self):
+        a, b, c = self.shared((9, 9)), self.shared((9, 9)), self.poisoned((9, 9))
+        for _ in range(20):
+            a[:] = self.numbers((9, 9))
+            self.near(self.kops.matmul(a, b, out=c), a.astype(np.float64) @ b, 9)
+            self.near(self.kops.matmul(a, b), a.astype(np.float64) @ b, 9)
+
+    def test_gemm_accumulates(self):
+        a, b = self.shared((6, 7)), self.numbers((7, 8))
+        for c in self.shared((6, 8)), self.numbers((6, 8)):
+            expected = 2 * (a.astype(np.float64) @ b) - 0.5 * c.astype(np.float64)
+            self.assertIs(self.kops.gemm(2, a, b, -0.5, c), c)
+            self.near(c, expected, 14)
+        c = self.poisoned((6, 8))
+        self.near(self.kops.gemm(1, a, b, 0, c), a.astype(np.float64) @ b, 8)
+
+    def test_softmax(self):
+        for _ in range(harness.count(400, 30)):
+            shape = tuple(self.random.choice([1, 2, 7, 33]) for _ in range(self.random.randrange(1, 5)))
+            x, axis = self.some_view(shape, self.random.choice(DTYPES[:2])), self.random.randrange(-len(shape), len(shape))
+            log, scale = self.random.random() < 0.5, self.random.choice([1.0, 0.125])
+            expected = softmax(x, axis, scale, log)
+            self.near(self.kops.softmax(x, axis, scale=scale, log=log), expected, 4, f"{shape} {axis}")
+            self.near(self.kops.softmax(x, axis, scale=scale, log=log, out=x), expected, 4, f"in place {shape} {axis}")
+
+    def test_the_others(self):
+        for dtype in DTYPES[:2]:
+            x, y = self.some_view((3, 4, 5), dtype), self.some_view((4, 1), dtype)
+            wide = x.astype(np.float64)
+            self.assertTrue((self.kops.transpose(x) == x.swapaxes(1, 2)).all())
+            self.assertTrue((self.kops.copy(x) == x).all())
+            self.near(self.kops.add(x, y), wide + y, 2)
+            self.near(self.kops.add(x, 1), wide + 1, 2)
+            self.near(self.kops.add(0.5, x), wide + 0.5, 2)
+            for axis in range(-3, 3):
+                self.near(self.kops.reduce(x, "sum", axis), wide.sum(axis), 8)
+                self.near(self.kops.reduce(x, "mean", axis, keepdims=True), wide.mean(axis, keepdims=True), 2)
+                self.near(self.kops.reduce(x, "max", axis), wide.max(axis), 0)
+
+    def test_results_are_shared_and_ordinary_outputs_are_filled(self):
+        x = self.numbers((30, 30))
+        self.assertTrue(self.kops.owns(self.kops.matmul(x, x)))
+        self.assertEqual(self.kops.receipt.copied_bytes, x.nbytes)
+        self.assertGreater(self.kops.receipt.copy_us, 0)
+        out = np.full((30, 30), np.nan, np.float32)
+        self.kops.matmul(x, x, out=out)
+        self.assertEqual(self.kops.receipt.copied_bytes, 2 * x.nbytes)
+        self.near(out, x.astype(np.float64) @ x, 30)
+        self.assertEqual(self.kops.receipt.ops[0].op, "gemm")
+        self.assertEqual(self.kops.receipt.device, "cpu")
+
+    def test_what_is_refused(self):
+        a, read_only = self.shared((3, 4)), self.shared((3, 3))
+        read_only.flags.writeable = False
+        self.fails(kops.ShapeError, "must be as long as", self.kops.matmul, a, a)
+        self.fails(kops.ShapeError, "needs an axis", self.kops.matmul, a, np.float32(2))
+        self.fails(kops.ShapeError, "cannot be broadcast", self.kops.matmul, self.numbers((2, 3, 4)), self.numbers((3, 4, 5)))
+        self.fails(kops.ShapeError, "out has shape", self.kops.matmul, a, a.T, out=self.kops.empty((2, 3)))
+        self.fails(kops.DtypeError, "convert with astype()", self.kops.matmul, a, a.T.astype("d"))
+        self.fails(kops.DtypeError, "int64", self.kops.matmul, [[1]], [[1]])
+        self.fails(kops.ArgumentError, "read-only", self.kops.matmul, a, a.T, out=read_only)
+        self.fails(kops.ArgumentError, "precision", self.kops.matmul, a, a.T, precision="f8")
+        self.fails(kops.ArgumentError, "kernel", self.kops.matmul, a, a.T, kernel="none such")
+        self.fails(kops.ShapeError, "no axis 2", self.kops.softmax, a, 2)
+        self.fails(kops.ShapeError, "axes", self.kops.softmax, np.zeros((1,) * 5, "f"))
+        self.fails(kops.ArgumentError, "reduction", self.kops.reduce, a, "product")
+        self.fails(kops.ArgumentError, "verlap", self.kops.matmul, a[:, :3], a[:, 1:], out=a[:, :3])
+        x = self.numbers((4, 4))
+        self.fails(kops.ArgumentError, "overlap", self.kops.matmul, x, x[::-1], out=x)
+        self.near(self.kops.matmul(a, a.T), a.astype(np.float64) @ a.T, 4)  # and it goes on
+
+
+if __name__ == "__main__":
+    unittest.main()

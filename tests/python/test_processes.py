@@ -1,0 +1,78 @@
+"""fork() and multiprocessing: children never touch their parent's session, and compute by clients of their own."""
+import multiprocessing
+import os
+import subprocess
+import sys
+import unittest
+
+import numpy as np
+
+import kops
+from case import PythonTest
+
+inherited = None
+
+
+def in_child(send):
+    """What a forked child sees of the parent's client and array, and whether its own work."""
+    client, array = inherited
+    seen = []
+    for action in (lambda: client.matmul(array, array), lambda: client.empty(3), lambda: kops.asarray(array)):
+        try:
+            action()
+            seen.append("no error")
+        except kops.StateError as e:
+            seen.append(str(e))
+    own = kops.asarray(np.ones((5, 5), np.float32))
+    seen.append(float(kops.matmul(own, own).sum()))
+    send.send(seen)
+
+
+def square(x):
+    return kops.matmul(x, x)
+
+
+class Processes(PythonTest):
+    leaks_checked = False  # the default client of this process stays
+
+    def setUp(self):
+        super().setUp()
+        os.environ["KOPS_SOCKET"] = self.daemon.socket
+
+    def test_a_forked_child(self):
+        global inherited
+        inherited = (self.kops, self.shared((5, 5)))
+        kops.zeros(3)  # the parent's default client is there
+        receive, send = multiprocessing.Pipe(False)
+        child = multiprocessing.get_context("fork").Process(target=in_child, args=(send,))
+        child.start()
+        self.assertTrue(receive.poll(30))
+        *sentences, total = receive.recv()
+        child.join(30)
+        self.assertEqual((child.exitcode, total), (0, 125))
+        for sentence in sentences:
+            self.assertIn("which forked", sentence)
+        a = inherited[1]
+        inherited = None
+        self.near(self.kops.matmul(a, a), a.astype(np.float64) @ a, 5)
+
+    def test_pools(self):
+        x = self.shared((20, 20))
+        for method in "fork", "spawn":
+            with self.subTest(method), multiprocessing.get_context(method).Pool(2) as pool:
+                for y in pool.map(square, [x] * 6):
+                    self.near(y, x.astype(np.float64) @ x, 20)
+
+    def test_module(self):
+        done = subprocess.run([sys.executable, "-m", "kops"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("cpu", done.stdout)
+        env = {**os.environ, "KOPS_SOCKET": "/no/such/socket"}
+        done = subprocess.run([sys.executable, "-m", "kops"], capture_output=True, text=True, timeout=60, env=env)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("kops: ", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
