@@ -61,7 +61,7 @@ class Info(ctypes.Structure):
 
 
 Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
-NO_CALLBACK = ctypes.cast(None, Callback)
+NO_CALLBACK = ctypes.cast(0, Callback)
 
 _Table = dict[str, tuple[Any, list[Any]]]
 
