@@ -1,0 +1,110 @@
+/* entry.c: BLAS's words to a product. */
+#include "entry.h"
+
+int entry_trans(char letter)
+{
+	switch (letter | 0x20) {
+	case 'n':
+		return NO_TRANS;
+	case 't':
+		return TRANS;
+	case 'c':
+		return CONJ_TRANS;
+	}
+	return 0;
+}
+
+int entry_uplo(char letter)
+{
+	return (letter | 0x20) == 'u' ? CBLAS_UPPER : (letter | 0x20) == 'l' ? CBLAS_LOWER : 0;
+}
+
+int entry_side(char letter)
+{
+	return (letter | 0x20) == 'l' ? LEFT : (letter | 0x20) == 'r' ? RIGHT : 0;
+}
+
+static bool is_order(int order)
+{
+	return order == ROW_MAJOR || order == COL_MAJOR;
+}
+
+static bool is_trans(int trans)
+{
+	return trans >= NO_TRANS && trans <= CONJ_TRANS;
+}
+
+static bool is_uplo(int uplo)
+{
+	return uplo == CBLAS_UPPER || uplo == CBLAS_LOWER;
+}
+
+static struct operand operand(struct entry_matrix matrix, enum triangle triangle)
+{
+	return (struct operand){matrix.data, matrix.ld, triangle};
+}
+
+/* What a row-major matrix has above its diagonal, the column-major one of the same memory has below. */
+static enum triangle triangle_of(int order, int uplo)
+{
+	return (uplo == CBLAS_UPPER) == (order == COL_MAJOR) ? UPPER : LOWER;
+}
+
+struct product entry_gemm(kops_dtype dtype, int order, int trans_a, int trans_b, int64_t m, int64_t n,
+                          int64_t k, double alpha, struct entry_matrix a, struct entry_matrix b, double beta,
+                          struct entry_matrix c)
+{
+	if (order == ROW_MAJOR)
+		return entry_gemm(dtype, COL_MAJOR, trans_b, trans_a, n, m, k, alpha, b, a, beta, c);
+	return (struct product){.dtype = dtype,
+	                        .invalid = !is_order(order) || !is_trans(trans_a) || !is_trans(trans_b),
+	                        .trans_a = trans_a != NO_TRANS,
+	                        .trans_b = trans_b != NO_TRANS,
+	                        .m = m,
+	                        .n = n,
+	                        .k = k,
+	                        .alpha = alpha,
+	                        .beta = beta,
+	                        .a = operand(a, WHOLE),
+	                        .b = operand(b, WHOLE),
+	                        .c = operand(c, WHOLE)};
+}
+
+/* c = alpha * op(a) * op(a)' + beta * c */
+struct product entry_syrk(kops_dtype dtype, int order, int uplo, int trans, int64_t n, int64_t k, double alpha,
+                          struct entry_matrix a, double beta, struct entry_matrix c)
+{
+	bool trans_a = (trans != NO_TRANS) == (order == COL_MAJOR);
+	return (struct product){.dtype = dtype,
+	                        .invalid = !is_order(order) || !is_trans(trans) || !is_uplo(uplo),
+	                        .trans_a = trans_a,
+	                        .trans_b = !trans_a,
+	                        .m = n,
+	                        .n = n,
+	                        .k = k,
+	                        .alpha = alpha,
+	                        .beta = beta,
+	                        .a = operand(a, WHOLE),
+	                        .b = operand(a, WHOLE),
+	                        .c = operand(c, triangle_of(order, uplo))};
+}
+
+/* c = alpha * a * b + beta * c, or b * a, where a is symmetric */
+struct product entry_symm(kops_dtype dtype, int order, int side, int uplo, int64_t m, int64_t n, double alpha,
+                          struct entry_matrix a, struct entry_matrix b, double beta, struct entry_matrix c)
+{
+	bool left = (side == LEFT) == (order == COL_MAJOR);
+	int64_t rows = order == COL_MAJOR ? m : n, cols = order == COL_MAJOR ? n : m;
+	struct operand symmetric = operand(a, triangle_of(order, uplo));
+	return (struct product){.dtype = dtype,
+	                        .invalid =
+	                            !is_order(order) || !is_uplo(uplo) || (side != LEFT && side != RIGHT),
+	                        .m = rows,
+	                        .n = cols,
+	                        .k = left ? rows : cols,
+	                        .alpha = alpha,
+	                        .beta = beta,
+	                        .a = left ? symmetric : operand(b, WHOLE),
+	                        .b = left ? operand(b, WHOLE) : symmetric,
+	                        .c = operand(c, WHOLE)};
+}

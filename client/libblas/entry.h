@@ -1,0 +1,36 @@
+/*
+ * entry.h: what the exported functions do with their arguments: BLAS's words to a product.
+ * A row-major product becomes the column-major one of the transposed matrices.
+ */
+#ifndef KOPS_LIBBLAS_ENTRY_H
+#define KOPS_LIBBLAS_ENTRY_H
+
+#include <stdint.h>
+
+#include "product.h"
+
+/* As in cblas.h. */
+enum { ROW_MAJOR = 101, COL_MAJOR = 102 };
+enum { NO_TRANS = 111, TRANS = 112, CONJ_TRANS = 113 };
+enum { CBLAS_UPPER = 121, CBLAS_LOWER = 122 };
+enum { LEFT = 141, RIGHT = 142 };
+
+/* One of the above for a letter of a Fortran call; 0 for others. */
+int entry_trans(char letter);
+int entry_uplo(char letter);
+int entry_side(char letter);
+
+struct entry_matrix {
+	const void *data;
+	int64_t ld;
+};
+
+struct product entry_gemm(kops_dtype dtype, int order, int trans_a, int trans_b, int64_t m, int64_t n,
+                          int64_t k, double alpha, struct entry_matrix a, struct entry_matrix b, double beta,
+                          struct entry_matrix c);
+struct product entry_syrk(kops_dtype dtype, int order, int uplo, int trans, int64_t n, int64_t k, double alpha,
+                          struct entry_matrix a, double beta, struct entry_matrix c);
+struct product entry_symm(kops_dtype dtype, int order, int side, int uplo, int64_t m, int64_t n, double alpha,
+                          struct entry_matrix a, struct entry_matrix b, double beta, struct entry_matrix c);
+
+#endif

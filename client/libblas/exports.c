@@ -1,0 +1,74 @@
+/*
+ * exports.c: the exported functions, in each family of names. The names and the widths of integers are those of
+ * Netlib's BLAS, and of the OpenBLAS in the wheels of NumPy and SciPy.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "entry.h"
+#include "routine.h"
+
+#define JOIN_(a, b, c, d) a##b##c##d
+#define JOIN(a, b, c, d)  JOIN_(a, b, c, d)
+#define FORTRAN(name)     JOIN(FORTRAN_BEFORE, LETTER, name, FORTRAN_AFTER)
+#define CBLAS(name)       JOIN(CBLAS_BEFORE, LETTER, name, CBLAS_AFTER)
+
+#define MATRIX(data_, ld_) ((struct entry_matrix){.data = data_, .ld = ld_})
+#define TIMES(a, b, c)     ((double)(a) * (double)(b) * (double)(c))
+
+/*
+ * Defines `name`. A product of less than the routine's floor in `size` multiplications jumps to the next BLAS;
+ * with its own frame on top, as name_compute() has, that would take three times as long. Others are computed by
+ * kopsd, as the product that the last arguments make, or go on too.
+ */
+#define EXPORT(name, parameters, arguments, size, ...) EXPORT_(name, parameters, arguments, size, __VA_ARGS__)
+#define EXPORT_(name, parameters, arguments, size, ...)                                                        \
+	typedef void name##_function parameters;                                                               \
+	name##_function name;                                                                                  \
+	static struct routine name##_routine = ROUTINE(#name);                                                 \
+                                                                                                               \
+	__attribute__((noinline)) static void name##_compute parameters                                        \
+	{                                                                                                      \
+		struct call call;                                                                              \
+		routine_begin(&call, &name##_routine);                                                         \
+		struct product p = __VA_ARGS__;                                                                \
+		if (!product_compute(&p, &call))                                                               \
+			((name##_function *)routine_next(&name##_routine)) arguments;                          \
+		routine_end(&call);                                                                            \
+	}                                                                                                      \
+                                                                                                               \
+	void name parameters                                                                                   \
+	{                                                                                                      \
+		if (routine_hands_on(&name##_routine, size))                                                   \
+			((name##_function *)routine_next(&name##_routine)) arguments;                          \
+		else                                                                                           \
+			name##_compute arguments;                                                              \
+	}
+
+#pragma GCC visibility push(default)
+
+/* dgemm_, cblas_dgemm */
+#define FORTRAN_BEFORE
+#define FORTRAN_AFTER _
+#define CBLAS_BEFORE  cblas_
+#define CBLAS_AFTER
+#define INT int32_t
+#include "family.h"
+
+/* scipy_dgemm_, scipy_cblas_dgemm */
+#define FORTRAN_BEFORE scipy_
+#define FORTRAN_AFTER  _
+#define CBLAS_BEFORE   scipy_cblas_
+#define CBLAS_AFTER
+#define INT int32_t
+#include "family.h"
+
+/* scipy_dgemm_64_, scipy_cblas_dgemm64_ */
+#define FORTRAN_BEFORE scipy_
+#define FORTRAN_AFTER  _64_
+#define CBLAS_BEFORE   scipy_cblas_
+#define CBLAS_AFTER    64_
+#define INT            int64_t
+#include "family.h"
+
+#pragma GCC visibility pop

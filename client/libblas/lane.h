@@ -1,0 +1,54 @@
+/*
+ * lane.h: the ways to kopsd: a handle each, shared memory that is used again, and jobs that are submitted
+ * again.
+ *
+ * A lane belongs to one call at a time. There are few: what finds them all taken is computed by the next BLAS
+ * beside those, so threads never wait for each other. The first lane is opened by the first large product.
+ *
+ *     FREE --lane_take()--> TAKEN --lane_give()--> FREE
+ *
+ * A child of fork() finds the parent's lanes. It closes its copies of those that were free, and forgets those
+ * that another thread of the parent used at that moment.
+ */
+#ifndef KOPS_LIBBLAS_LANE_H
+#define KOPS_LIBBLAS_LANE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kops.h"
+#include "routine.h"
+
+struct lane;
+
+/*
+ * A lane with an open handle; NULL and *ret_why when there is none. After a failure it says so at once for a
+ * few seconds. needs_gpu: a daemon without a GPU is as good as none.
+ */
+struct lane *lane_take(bool needs_gpu, enum outcome *ret_why);
+void lane_give(struct lane *lane);
+
+/* At least so many bytes, with what was in them before; NULL: kopsd has none. Valid until the next call. */
+kops_buffer *lane_memory(struct lane *lane, uint64_t bytes);
+
+/* What makes two jobs equal, given equal memory. Zero it before use: it is compared as bytes. */
+struct job_key {
+	uint64_t m, n, k;
+	double alpha, beta;
+	uint32_t dtype, shape; /* shape: transposed operands, triangles */
+};
+
+/* The job of the key in the lane's memory, to be submitted again; else an empty one, and *ret_new. NULL: no
+ * memory. */
+kops_job *lane_job(struct lane *lane, const struct job_key *key, bool *ret_new);
+
+/* Forgets a job that could not be filled; returns status. */
+int lane_drop(struct lane *lane, kops_job *job, int status);
+
+/*
+ * Runs it, for limit_ms at most. A negative KOPS_E_* if it failed: its memory may then be anything, and a
+ * handle that is of no more use is closed.
+ */
+int lane_run(struct lane *lane, kops_job *job, int limit_ms);
+
+#endif

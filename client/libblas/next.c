@@ -1,0 +1,116 @@
+/*
+ * next.c: finds the next BLAS in line.
+ *
+ * dlsym(RTLD_NEXT) sees what the program is linked with. Python opens its modules with RTLD_LOCAL, out of sight
+ * of that call, so the loaded objects are gone through next. They are listed first and opened afterwards:
+ * dlopen() within dl_iterate_phdr() takes the loader's locks in an order that can deadlock.
+ */
+#include "next.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Tried in this order where nothing is loaded. */
+static const char *const standard[] = {"libopenblas.so.0", "libblas.so.3"};
+
+static const char *file_of(const void *address)
+{
+	Dl_info info;
+	return dladdr(address, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
+/* This library, or another copy of it: both may be loaded, as libkops-blas.so and as libblas.so.3. */
+static bool is_ours(const void *function)
+{
+	const char *file = file_of(function);
+	return strcmp(file, file_of((const void *)next_find)) == 0 || strstr(file, "/kops-blas/libblas.so") ||
+	       strstr(file, "/libkops-blas.so");
+}
+
+/* libblas64.so.3 and libopenblas64.so.0 have 64-bit integers under the names of those with 32 bits. */
+static bool is_wide(const void *function)
+{
+	const char *file = file_of(function), *slash = strrchr(file, '/');
+	return strstr(slash ? slash + 1 : file, "64") != NULL;
+}
+
+struct names {
+	char **at;
+	size_t n, room;
+};
+
+static int add_name(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct names *names = data;
+	(void)size;
+	if (!info->dlpi_name || !*info->dlpi_name)
+		return 0;
+	if (names->n == names->room) {
+		size_t room = names->room ? 2 * names->room : 64;
+		char **at = realloc(names->at, room * sizeof *at);
+		if (!at)
+			return 1;
+		names->at = at;
+		names->room = room;
+	}
+	names->at[names->n] = strdup(info->dlpi_name);
+	return names->at[names->n++] == NULL;
+}
+
+static void free_names(struct names *names)
+{
+	for (size_t i = 0; i < names->n; i++)
+		free(names->at[i]);
+	free(names->at);
+}
+
+/* What a library and those that it needs have under this name; keeps the library open if it is taken. */
+static void *look_in(const char *library, int flags, const char *name, bool wide)
+{
+	void *handle = dlopen(library, flags);
+	void *function = handle ? dlsym(handle, name) : NULL;
+	if (function && !is_ours(function) && is_wide(function) == wide)
+		return function;
+	if (handle)
+		dlclose(handle);
+	return NULL;
+}
+
+static void *look_in_loaded(const struct names *names, const char *name, bool wide)
+{
+	void *function = NULL;
+	for (size_t i = 0; i < names->n && !function; i++)
+		if (names->at[i])
+			function = look_in(names->at[i], RTLD_LAZY | RTLD_NOLOAD, name, wide);
+	return function;
+}
+
+static void *load_standard(const char *name)
+{
+	void *function = NULL;
+	for (size_t i = 0; i < sizeof standard / sizeof *standard && !function; i++)
+		function = look_in(standard[i], RTLD_LAZY | RTLD_LOCAL, name, false);
+	return function;
+}
+
+void *next_find(const char *name, bool *ret_wide)
+{
+	/* Others' names say themselves how wide their integers are. */
+	bool plain = strncmp(name, "scipy_", 6) != 0;
+	struct names names = {0};
+	void *next = dlsym(RTLD_NEXT, name);
+	*ret_wide = false;
+	if (next && !is_ours(next) && !(plain && is_wide(next)))
+		return next;
+	dl_iterate_phdr(add_name, &names);
+	void *narrow = look_in_loaded(&names, name, false);
+	void *wide = narrow ? NULL : look_in_loaded(&names, name, true);
+	free_names(&names);
+	*ret_wide = plain && wide;
+	if (!narrow && !wide && plain)
+		narrow = load_standard(name);
+	return narrow ? narrow : wide;
+}

@@ -1,0 +1,15 @@
+/* next.h: the function that a program would call if this library were not there. */
+#ifndef KOPS_LIBBLAS_NEXT_H
+#define KOPS_LIBBLAS_NEXT_H
+
+#include <stdbool.h>
+
+/*
+ * Finds `name` in another library of this process; for names without a prefix it loads a standard BLAS where
+ * none is there. The very name is looked up, so a function with 32-bit integers never gets calls of one with
+ * 64-bit integers. NULL: there is none. *ret_wide: the library's file is named like one that has 64-bit
+ * integers under the plain names.
+ */
+void *next_find(const char *name, bool *ret_wide);
+
+#endif

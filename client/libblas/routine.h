@@ -1,0 +1,70 @@
+/*
+ * routine.h: one function that this library exports: what is next in line under its name, which products it
+ * hands on at once, and what became of its calls.
+ *
+ * A function compares its product m * n * k with `floor`. Below, it jumps to `next`, and that is all. Above, it
+ * begins a call, asks kopsd, and where that did not compute the product, calls `next` and ends the call.
+ */
+#ifndef KOPS_LIBBLAS_ROUTINE_H
+#define KOPS_LIBBLAS_ROUTINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Where a call went; all but the first went to the next BLAS. */
+enum outcome {
+	OUTCOME_KOPSD,
+	OUTCOME_SMALL,
+	OUTCOME_UNUSUAL, /* an invalid or empty call, or alpha = 0 */
+	OUTCOME_SLOWER,  /* kopsd takes longer, as measured */
+	OUTCOME_NO_GPU,
+	OUTCOME_AWAY,   /* kopsd cannot be reached */
+	OUTCOME_TAKEN,  /* as many threads as may wait for kopsd do so */
+	OUTCOME_FAILED, /* kopsd refused or lost the job, or took too long */
+	OUTCOMES
+};
+
+struct routine {
+	const char *name;
+	bool optional; /* it can do without a next one */
+	_Atomic double floor;
+	void *_Atomic next;
+	_Atomic int state;
+	_Atomic uint64_t calls[OUTCOMES], ns[OUTCOMES];
+	struct routine *later; /* in the list of those that were called */
+};
+
+#define ROUTINE(text)                                                                                          \
+	{                                                                                                      \
+		.name = text, .floor = -1.0 / 0.0                                                              \
+	}
+
+/* A call that is not handed on at once. */
+struct call {
+	struct routine *routine;
+	enum outcome outcome;
+	int64_t started_ns;
+	struct side *side; /* where its time counts; NULL: nowhere. A failed job counts as kopsd's time */
+	double flops;
+	char what[64]; /* its extents, for people */
+	int error;     /* errno as it was */
+};
+
+static inline bool routine_hands_on(struct routine *r, double product)
+{
+	return product < atomic_load_explicit(&r->floor, memory_order_acquire);
+}
+
+/* Set once a call began. NULL for an optional one only. */
+static inline void *routine_next(struct routine *r)
+{
+	return atomic_load_explicit(&r->next, memory_order_relaxed);
+}
+
+void routine_begin(struct call *call, struct routine *r);
+void routine_end(struct call *call);
+
+int64_t routine_now_ns(void);
+
+#endif

@@ -1,0 +1,16 @@
+/* settings.h: what the environment says, read once at the first call. */
+#ifndef KOPS_LIBBLAS_SETTINGS_H
+#define KOPS_LIBBLAS_SETTINGS_H
+
+#include <stdbool.h>
+
+struct settings {
+	bool automatic;   /* choose by measurements; else by `threshold` alone */
+	double threshold; /* products of at least so many multiplications, m * n * k, go to kopsd */
+	int verbose;      /* 1: a line for each routine at exit; 2: one for each call too */
+};
+
+/* Never changes after the first call. */
+const struct settings *settings_get(void);
+
+#endif

@@ -1,0 +1,39 @@
+"""What the tests of the BLAS library share: programs beside a daemon, and the library's report about them."""
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+
+import harness  # noqa: E402
+
+LIBRARY = os.environ.get("KOPS_TEST_BLAS", "")
+
+
+class BlasTest(harness.DaemonTest):
+    """A program with every product sent to self.daemon, unless the settings say otherwise."""
+
+    def environment(self, **settings):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("KOPS_") or k == "KOPS_TEST_SEED"}
+        return {**env, "KOPS_SOCKET": self.daemon.socket, "KOPS_BLAS_THRESHOLD": "0", "KOPS_BLAS_VERBOSE": "1",
+                **settings}
+
+    def run_program(self, *command, seconds=250, **settings):
+        """What it printed, and its calls: {routine: {"kopsd" or a reason why not: how many}}."""
+        done = subprocess.run(command, env=self.environment(**settings), capture_output=True, text=True,
+                              timeout=seconds)
+        self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-4000:])
+        return done.stdout, report(done.stderr)
+
+
+def report(text):
+    """The calls of all processes of a program."""
+    calls = {}
+    for name, kopsd, reasons in re.findall(r"kops-blas\[\d+\]: (\w+): (\d+) calls by kopsd in .* ms; \d+ by .* ms"
+                                           r"(?:: (.*))?", text):
+        counts = calls.setdefault(name, {"kopsd": 0})
+        counts["kopsd"] += int(kopsd)
+        for number, why in re.findall(r"(\d+) ([^,]+)", reasons):
+            counts[why] = counts.get(why, 0) + int(number)
+    return calls

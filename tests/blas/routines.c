@@ -1,0 +1,435 @@
+/*
+ * routines.c: the BLAS library as a program that is linked with it sees it.
+ *
+ *     routines calls N     random calls of each routine against sums in long double
+ *     routines invalid     what is wrong or empty is the next BLAS's, which prints its errors
+ *     routines threads     products of many threads
+ *     routines fork        products of a parent and its children
+ *     routines loop        products until standard input ends
+ *
+ * Prints what is wrong; exit status 0: nothing.
+ */
+#include <float.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../seed.h"
+
+enum { ROW_MAJOR = 101, COL_MAJOR, NO_TRANS = 111, TRANS, CONJ_TRANS, UPPER = 121, LOWER, LEFT = 141, RIGHT };
+
+#define DECLARE(letter, real)                                                                                  \
+	void letter##gemm_(const char *, const char *, const int *, const int *, const int *, const real *,    \
+	                   const real *, const int *, const real *, const int *, const real *, real *,         \
+	                   const int *, size_t, size_t);                                                       \
+	void letter##syrk_(const char *, const char *, const int *, const int *, const real *, const real *,   \
+	                   const int *, const real *, real *, const int *, size_t, size_t);                    \
+	void letter##symm_(const char *, const char *, const int *, const int *, const real *, const real *,   \
+	                   const int *, const real *, const int *, const real *, real *, const int *, size_t,  \
+	                   size_t);                                                                            \
+	void cblas_##letter##gemm(int, int, int, int, int, int, real, const real *, int, const real *, int,    \
+	                          real, real *, int);                                                          \
+	void cblas_##letter##syrk(int, int, int, int, int, real, const real *, int, real, real *, int);        \
+	void cblas_##letter##symm(int, int, int, int, int, real, const real *, int, const real *, int, real,   \
+	                          real *, int)
+
+DECLARE(s, float);
+DECLARE(d, double);
+
+static _Atomic int wrong;
+
+#define EXPECT(condition)                                                                                      \
+	do                                                                                                     \
+		if (!(condition)) {                                                                            \
+			printf("line %d: not %s\n", __LINE__, #condition);                                     \
+			wrong++;                                                                               \
+		}                                                                                              \
+	while (0)
+
+/* ---- Random numbers, one sequence a thread ---- */
+
+static _Thread_local uint64_t state = 1;
+
+static uint64_t next_random(void)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state * UINT64_C(0x2545F4914F6CDD1D) >> 11;
+}
+
+static int below(int n)
+{
+	return (int)(next_random() % (uint64_t)n);
+}
+
+static double factor(void)
+{
+	static const double common[] = {0, 1, -1};
+	int i = below(5);
+	return i < 3 ? common[i] : below(64) / 16.0 - 2;
+}
+
+/* ---- Matrices: whatever lies between the rows or columns must stay ---- */
+
+struct matrix {
+	bool f64, by_rows;
+	int rows, cols, ld;
+	void *data, *before;
+};
+
+static size_t elements(const struct matrix *m)
+{
+	return (size_t)m->ld * (size_t)(m->by_rows ? m->rows : m->cols) + 1;
+}
+
+static size_t place(const struct matrix *m, int i, int j)
+{
+	return m->by_rows ? (size_t)i * (size_t)m->ld + (size_t)j : (size_t)j * (size_t)m->ld + (size_t)i;
+}
+
+static double element(const struct matrix *m, const void *data, size_t at)
+{
+	return m->f64 ? ((const double *)data)[at] : (double)((const float *)data)[at];
+}
+
+static void put(struct matrix *m, size_t at, double value)
+{
+	if (m->f64)
+		((double *)m->data)[at] = value;
+	else
+		((float *)m->data)[at] = (float)value;
+}
+
+static size_t bytes(const struct matrix *m)
+{
+	return elements(m) * (m->f64 ? sizeof(double) : sizeof(float));
+}
+
+/* Everything is NaN but its elements, and those too if `empty`. */
+static struct matrix make(bool f64, bool by_rows, int rows, int cols, bool empty)
+{
+	struct matrix m = {f64, by_rows, rows, cols, (by_rows ? cols : rows) + below(3) * below(9), NULL, NULL};
+	if (m.ld == 0)
+		m.ld = 1;
+	m.data = malloc(bytes(&m));
+	m.before = malloc(bytes(&m));
+	if (!m.data || !m.before)
+		exit(2);
+	for (size_t i = 0; i < elements(&m); i++)
+		put(&m, i, NAN);
+	for (int i = 0; i < rows && !empty; i++)
+		for (int j = 0; j < cols; j++)
+			put(&m, place(&m, i, j), below(2001) / 1000.0 - 1);
+	memcpy(m.before, m.data, bytes(&m));
+	return m;
+}
+
+static void release(struct matrix *m)
+{
+	free(m->data);
+	free(m->before);
+}
+
+static bool is_stored(int uplo, int i, int j)
+{
+	return uplo == UPPER ? i <= j : i >= j;
+}
+
+/* What BLAS must not read of a symmetric matrix. */
+static void poison_other_triangle(struct matrix *m, int uplo)
+{
+	for (int i = 0; i < m->rows; i++)
+		for (int j = 0; j < m->cols; j++)
+			if (!is_stored(uplo, i, j))
+				put(m, place(m, i, j), NAN);
+}
+
+/* ---- One call of any routine: c = alpha * op(a) * op(b) + beta * c ---- */
+
+struct call {
+	const char *routine;
+	bool f64, fortran;
+	int order, trans_a, trans_b, uplo, side, m, n, k;
+	double alpha, beta;
+	struct matrix a, b, c;
+};
+
+static double operand(const struct call *call, bool is_b, int i, int j)
+{
+	const struct matrix *m = is_b ? &call->b : &call->a;
+	bool symmetric = strcmp(call->routine, "symm") == 0 && is_b == (call->side == RIGHT);
+	bool trans = (is_b ? call->trans_b : call->trans_a) != NO_TRANS;
+	bool mirrored = symmetric ? !is_stored(call->uplo, i, j) : trans;
+	return element(m, m->data, mirrored ? place(m, j, i) : place(m, i, j));
+}
+
+static void compare_element(const struct call *call, int i, int j)
+{
+	const struct matrix *c = &call->c;
+	double found = element(c, c->data, place(c, i, j)), before = element(c, c->before, place(c, i, j));
+	long double sum = 0, scale = 0;
+	for (int l = 0; l < call->k; l++) {
+		long double x = (long double)operand(call, false, i, l) * operand(call, true, l, j);
+		sum += x;
+		scale += fabsl(x);
+	}
+	sum *= call->alpha;
+	scale *= fabs(call->alpha);
+	if (call->beta != 0) {
+		sum += (long double)call->beta * before;
+		scale += fabsl((long double)call->beta * before);
+	}
+	double epsilon = call->f64 ? DBL_EPSILON : FLT_EPSILON;
+	if (fabsl(found - sum) <= scale * epsilon * (call->k + 3))
+		return;
+	printf(
+	    "%c%s%s %d x %d x %d, order %d, trans %d %d, uplo %d, side %d, alpha %g, beta %g: [%d, %d] is %g, "
+	    "not %Lg\n",
+	    call->f64 ? 'd' : 's', call->routine, call->fortran ? "_" : "", call->m, call->n, call->k,
+	    call->order, call->trans_a, call->trans_b, call->uplo, call->side, call->alpha, call->beta, i, j,
+	    found, sum);
+	wrong++;
+}
+
+/* Elements of c, of large products a part, and all that are nobody's business. */
+static void compare(const struct call *call)
+{
+	const struct matrix *c = &call->c;
+	int every = 1 + (int)((double)call->m * call->n * call->k / 5e4);
+	size_t size = call->f64 ? sizeof(double) : sizeof(float);
+	char *others = malloc(bytes(c));
+	int before = wrong;
+	if (!others)
+		exit(2);
+	memcpy(others, c->data, bytes(c));
+	for (int i = 0; i < c->rows; i++)
+		for (int j = 0; j < c->cols; j++) {
+			if (strcmp(call->routine, "syrk") == 0 && !is_stored(call->uplo, i, j))
+				continue;
+			if (wrong < before + 1 && below(every) == 0)
+				compare_element(call, i, j);
+			memcpy(others + place(c, i, j) * size, (char *)c->before + place(c, i, j) * size, size);
+		}
+	EXPECT(memcmp(others, c->before, bytes(c)) == 0);
+	free(others);
+}
+
+static char letter(int value)
+{
+	switch (value) {
+	case NO_TRANS:
+		return below(2) ? 'N' : 'n';
+	case TRANS:
+		return below(2) ? 'T' : 't';
+	case CONJ_TRANS:
+		return below(2) ? 'C' : 'c';
+	case UPPER:
+		return below(2) ? 'U' : 'u';
+	case LOWER:
+		return below(2) ? 'L' : 'l';
+	case LEFT:
+		return below(2) ? 'L' : 'l';
+	}
+	return below(2) ? 'R' : 'r';
+}
+
+#define CALL(l, real)                                                                                          \
+	static void l##call(struct call *p)                                                                    \
+	{                                                                                                      \
+		real alpha = (real)p->alpha, beta = (real)p->beta;                                             \
+		const real *a = p->a.data, *b = p->b.data;                                                     \
+		char ta = letter(p->trans_a), tb = letter(p->trans_b), uplo = letter(p->uplo),                 \
+		     side = letter(p->side);                                                                   \
+		const real *symmetric = p->side == LEFT ? a : b, *other = p->side == LEFT ? b : a;             \
+		const int *ld = p->side == LEFT ? &p->a.ld : &p->b.ld,                                         \
+		          *other_ld = p->side == LEFT ? &p->b.ld : &p->a.ld;                                   \
+		if (strcmp(p->routine, "gemm") == 0 && p->fortran)                                             \
+			l##gemm_(&ta, &tb, &p->m, &p->n, &p->k, &alpha, a, &p->a.ld, b, &p->b.ld, &beta,       \
+			         p->c.data, &p->c.ld, 1, 1);                                                   \
+		else if (strcmp(p->routine, "gemm") == 0)                                                      \
+			cblas_##l##gemm(p->order, p->trans_a, p->trans_b, p->m, p->n, p->k, alpha, a, p->a.ld, \
+			                b, p->b.ld, beta, p->c.data, p->c.ld);                                 \
+		else if (strcmp(p->routine, "syrk") == 0 && p->fortran)                                        \
+			l##syrk_(&uplo, &ta, &p->n, &p->k, &alpha, a, &p->a.ld, &beta, p->c.data, &p->c.ld, 1, \
+			         1);                                                                           \
+		else if (strcmp(p->routine, "syrk") == 0)                                                      \
+			cblas_##l##syrk(p->order, p->uplo, p->trans_a, p->n, p->k, alpha, a, p->a.ld, beta,    \
+			                p->c.data, p->c.ld);                                                   \
+		else if (p->fortran)                                                                           \
+			l##symm_(&side, &uplo, &p->m, &p->n, &alpha, symmetric, ld, other, other_ld, &beta,    \
+			         p->c.data, &p->c.ld, 1, 1);                                                   \
+		else                                                                                           \
+			cblas_##l##symm(p->order, p->side, p->uplo, p->m, p->n, alpha, symmetric, *ld, other,  \
+			                *other_ld, beta, p->c.data, p->c.ld);                                  \
+	}
+
+CALL(s, float)
+CALL(d, double)
+
+static struct matrix make_operand(const struct call *p, int trans, int rows, int cols)
+{
+	bool by_rows = p->order == ROW_MAJOR;
+	return trans == NO_TRANS ? make(p->f64, by_rows, rows, cols, false)
+	                         : make(p->f64, by_rows, cols, rows, false);
+}
+
+/* The matrices of a call whose extents and letters are set. */
+static void make_matrices(struct call *p)
+{
+	p->a = make_operand(p, p->trans_a, p->m, p->k);
+	if (strcmp(p->routine, "syrk") == 0) {
+		p->b = p->a;
+		p->trans_b = p->trans_a == NO_TRANS ? TRANS : NO_TRANS;
+	} else {
+		p->b = make_operand(p, p->trans_b, p->k, p->n);
+	}
+	if (strcmp(p->routine, "symm") == 0)
+		poison_other_triangle(p->side == LEFT ? &p->a : &p->b, p->uplo);
+	p->c = make(p->f64, p->order == ROW_MAJOR, p->m, p->n, p->beta == 0);
+}
+
+static void run_call(const char *routine, int largest)
+{
+	struct call p = {
+	    .routine = routine, .f64 = below(2), .fortran = below(2), .order = ROW_MAJOR + below(2)};
+	p.trans_a = NO_TRANS + below(3);
+	p.trans_b = NO_TRANS + below(3);
+	p.uplo = UPPER + below(2);
+	p.side = LEFT + below(2);
+	p.m = 1 + below(largest);
+	p.n = 1 + below(largest);
+	p.k = 1 + below(largest);
+	p.alpha = factor();
+	p.beta = factor();
+	if (p.fortran)
+		p.order = COL_MAJOR;
+	if (strcmp(routine, "symm") == 0) {
+		p.trans_a = p.trans_b = NO_TRANS;
+		p.k = p.side == LEFT ? p.m : p.n;
+	}
+	if (strcmp(routine, "syrk") == 0)
+		p.m = p.n;
+	make_matrices(&p);
+	(p.f64 ? dcall : scall)(&p);
+	compare(&p);
+	if (p.b.data != p.a.data)
+		release(&p.b);
+	release(&p.a);
+	release(&p.c);
+}
+
+static const char *const routines[] = {"gemm", "syrk", "symm"};
+
+static void calls(int n)
+{
+	for (int i = 0; i < n; i++)
+		for (int r = 0; r < 3; r++)
+			run_call(routines[r], i % 16 == 0 ? 300 : 48);
+}
+
+/* ---- What is the next BLAS's ---- */
+
+static void invalid_calls(void)
+{
+	double a[16], b[16], c[16], one = 1, nothing = 0, nan = NAN;
+	int four = 4, three = 3, none = 0, minus = -1;
+	for (int i = 0; i < 16; i++)
+		a[i] = b[i] = c[i] = i;
+
+	dgemm_("X", "N", &four, &four, &four, &one, a, &four, b, &four, &one, c, &four, 1, 1);
+	dgemm_("N", "N", &four, &minus, &four, &one, a, &four, b, &four, &one, c, &four, 1, 1);
+	dgemm_("N", "N", &four, &four, &four, &one, a, &three, b, &four, &one, c, &four, 1, 1);
+	cblas_dgemm(COL_MAJOR, NO_TRANS, NO_TRANS, 4, 4, 4, 1, a, 4, b, 4, 0, c, 3);
+	dsyrk_("A", "N", &four, &four, &one, a, &four, &one, c, &four, 1, 1);
+	dsymm_("L", "U", &four, &four, &one, a, &three, b, &four, &one, c, &four, 1, 1);
+	for (int i = 0; i < 16; i++)
+		EXPECT(c[i] == i);
+
+	dgemm_("N", "N", &none, &four, &four, &one, a, &four, b, &four, &nothing, c, &four, 1, 1);
+	dgemm_("N", "N", &four, &four, &none, &one, a, &four, b, &four, &one, c, &four, 1, 1);
+	for (int i = 0; i < 16; i++)
+		EXPECT(c[i] == i);
+	dgemm_("N", "N", &four, &four, &none, &one, a, &four, b, &four, &nothing, c, &four, 1, 1);
+	for (int i = 0; i < 16; i++)
+		EXPECT(c[i] == 0);
+	dgemm_("N", "N", &four, &four, &four, &nan, a, &four, b, &four, &one, c, &four, 1, 1);
+	for (int i = 0; i < 16; i++)
+		EXPECT(isnan(c[i]));
+}
+
+/* ---- Threads and processes ---- */
+
+#define THREADS 16
+
+static void *thread(void *number)
+{
+	state = 977 * (uintptr_t)number;
+	for (int i = 0; i < 40; i++)
+		run_call(routines[i % 3], 64);
+	return NULL;
+}
+
+static void threads(void)
+{
+	pthread_t ids[THREADS];
+	for (uintptr_t i = 0; i < THREADS; i++)
+		if (pthread_create(&ids[i], NULL, thread, (void *)(i + 1)) != 0)
+			exit(2);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(ids[i], NULL);
+}
+
+/* Each child's products stand between the parent's. */
+static void forks(void)
+{
+	for (int i = 0; i < 6; i++) {
+		calls(2);
+		pid_t child = fork();
+		if (child == 0) {
+			calls(3);
+			exit(wrong != 0);
+		}
+		calls(2);
+		int status = -1;
+		waitpid(child, &status, 0);
+		EXPECT(status == 0);
+	}
+}
+
+/* A line of dots says that it is alive. */
+static void loop(void)
+{
+	struct pollfd input = {.fd = 0, .events = POLLIN};
+	while (poll(&input, 1, 0) == 0) {
+		calls(1);
+		if (write(1, ".", 1) < 0)
+			return;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+	state = seed_of_run() * UINT64_C(0x9E3779B97F4A7C15) | 1;
+	if (strcmp(what, "calls") == 0)
+		calls(argc > 2 ? atoi(argv[2]) : 100);
+	else if (strcmp(what, "invalid") == 0)
+		invalid_calls();
+	else if (strcmp(what, "threads") == 0)
+		threads();
+	else if (strcmp(what, "fork") == 0)
+		forks();
+	else if (strcmp(what, "loop") == 0)
+		loop();
+	else
+		return 2;
+	return wrong != 0;
+}

@@ -1,0 +1,116 @@
+"""The BLAS library's routines: a program that is linked with it, beside a daemon that lives, dies or never was."""
+import os
+import re
+import subprocess
+import unittest
+
+import case
+import harness
+
+ROUTINES = os.environ.get("KOPS_TEST_ROUTINES", "")
+SIMULATED = os.environ.get("KOPS_TEST_KOPSD_SIMULATED", "")
+NAMES = {f"{before}{letter}{name}{after}" for name in ("gemm", "syrk", "symm") for letter in "sd"
+         for before, after in (("", "_"), ("cblas_", ""))}
+
+
+class Routines(case.BlasTest):
+    def test_every_routine_is_right(self):
+        n = harness.count(300, 60)
+        out, calls = self.run_program(ROUTINES, "calls", str(n))
+        self.assertEqual(out, "")
+        self.assertEqual(set(calls), NAMES)
+        # Where alpha is 0 the other one has nothing to compute either.
+        self.assertTrue(all(c["kopsd"] > 0 and set(c) <= {"kopsd", "invalid or empty"} for c in calls.values()), calls)
+        self.assertEqual(sum(sum(c.values()) for c in calls.values()), 3 * n)
+
+    def test_invalid_calls_are_reported_as_ever(self):
+        out, calls = self.run_program(ROUTINES, "invalid")
+        self.assertEqual([(name, int(number)) for name, number in re.findall(
+            r"On entry to (\w+) +parameter number +(\d+) had an illegal value\n", out)],
+            [("DGEMM", 1), ("DGEMM", 4), ("DGEMM", 8), ("DGEMM", 13), ("DSYRK", 1), ("DSYMM", 7)])
+        self.assertNotIn("line ", out)
+        self.assertEqual({name: set(c) for name, c in calls.items() if c["kopsd"]}, {})
+
+    def test_threads(self):
+        out, calls = self.run_program(ROUTINES, "threads")
+        self.assertEqual(out, "")
+        self.assertGreater(sum(c["kopsd"] for c in calls.values()), 0)
+        self.assertLessEqual({why for c in calls.values() for why in c}, {"kopsd", "invalid or empty", "handles taken"})
+
+    def test_children_of_fork(self):
+        out, calls = self.run_program(ROUTINES, "fork")
+        self.assertEqual(out, "")
+        self.assertEqual(sum(sum(c.values()) for c in calls.values()), 6 * (2 + 3 + 2) * 3)
+        self.assertEqual({why for c in calls.values() for why in c}, {"kopsd", "invalid or empty"})
+
+    def test_without_a_daemon(self):
+        out, calls = self.run_program(ROUTINES, "calls", "20", KOPS_SOCKET="/nonexistent/kopsd.sock")
+        self.assertEqual(out, "")
+        self.assertEqual(sum(c["kopsd"] for c in calls.values()), 0)
+        self.assertGreater(sum(c.get("kopsd away", 0) for c in calls.values()), 40)
+
+    def test_a_daemon_without_a_gpu_is_left_alone(self):
+        out, calls = self.run_program(ROUTINES, "calls", "40", KOPS_BLAS_THRESHOLD="")
+        self.assertEqual(out, "")
+        self.assertEqual({why for c in calls.values() for why in c} - {"invalid or empty", "small", "kopsd has no GPU"},
+                         {"kopsd"})
+        self.assertEqual(sum(c["kopsd"] for c in calls.values()), 0)
+        self.assertGreater(sum(c.get("kopsd has no GPU", 0) for c in calls.values()), 0)
+
+    def test_a_threshold_that_is_none(self):
+        done = subprocess.run([ROUTINES, "calls", "1"], env=self.environment(KOPS_BLAS_THRESHOLD="many"),
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertIn('KOPS_BLAS_THRESHOLD is "many", which is no number from 0 to inf: ignored', done.stderr)
+
+    def test_silence(self):
+        """Who asks for no report gets none, whatever happens."""
+        done = subprocess.run([ROUTINES, "calls", "5"], env=self.environment(KOPS_BLAS_VERBOSE="", KOPS_SOCKET="/no"),
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+
+class Deaths(case.BlasTest):
+    leaks_checked = False
+
+    def test_the_daemon_dies_and_nobody_notices(self):
+        program = subprocess.Popen([ROUTINES, "loop"], env=self.environment(), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(program.stdout.read(20), 20 * b".")
+        self.daemon.process.kill()
+        self.daemon.wait()
+        self.assertEqual(program.stdout.read(20), 20 * b".")
+        os.truncate(self.daemon.log_path, 0)
+        self.daemon.start()
+        out, err = program.communicate(timeout=60)
+        self.assertEqual((program.returncode, out.strip(b".")), (0, b""), err)
+        calls = case.report(err.decode())
+        self.assertGreater(sum(c["kopsd"] for c in calls.values()), 40)
+        self.assertGreater(sum(c.get("kopsd away", 0) for c in calls.values()), 10)
+
+
+@unittest.skipIf(harness.QUICK or not SIMULATED, "the module of the simulated GPUs has no sanitizers")
+class WithGpu(case.BlasTest):
+    """What is large goes to a daemon that has a GPU; the times decide."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.kopsd, harness.KOPSD = harness.KOPSD, SIMULATED
+        cls.settings = {"devices": "gpu0"}
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        harness.KOPSD = cls.kopsd
+
+    def test_small_and_large(self):
+        out, calls = self.run_program(ROUTINES, "calls", "64", KOPS_BLAS_THRESHOLD="")
+        self.assertEqual(out, "")
+        self.assertGreater(sum(c.get("small", 0) for c in calls.values()), 100)
+        self.assertGreater(sum(c["kopsd"] for c in calls.values()), 0)
+        self.assertEqual(sum(c.get("kopsd has no GPU", 0) for c in calls.values()), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
