@@ -99,6 +99,7 @@ enum link_state { LINK_DOWN, LINK_GREETING, LINK_UP, LINK_BROKEN };
  */
 struct waiter {
 	bool done;
+	int64_t look_from_us, look_until_us; /* not to be asleep then, if nothing comes before; 0, 0: never */
 	int status;
 	const Kops__V1__Reply *reply;
 	char why[CLIENT_WHY_BYTES];
@@ -117,7 +118,8 @@ struct kops {
 	struct sockaddr_un address;
 	char name[CLIENT_NAME_BYTES + 1];
 	uint32_t timeout_ms, spin_us;
-	pid_t owner; /* the process that opened it */
+	bool may_look; /* there are CPUs for it: around the usual end of a long job, struct waiter */
+	pid_t owner;   /* the process that opened it */
 	const bool
 	    *own; /* a page that the kernel zeroes in a child of fork(): true in the owner; may be NULL */
 
@@ -354,6 +356,9 @@ struct kops_job {
 	struct waiter *waiter;
 	kops_callback *done;
 	void *user;
+
+	double usual_us; /* how long the daemon had it the last time; 0: unknown, or its device not for long */
+	int64_t due_us;  /* when it should end; 0: as above */
 
 	unsigned submissions; /* with these ops */
 	uint64_t number;      /* under which it is to be prepared; 0: not yet */

@@ -1,4 +1,5 @@
 /* handle.c: opening and closing a handle, its sentences. */
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 #define SOCKET_DEFAULT     "/run/kopsd/kopsd.sock"
 #define TIMEOUT_DEFAULT_MS 30000
+#define LOOK_CPUS          4 /* with fewer, who does not sleep takes kopsd's place */
 
 int client_fail(kops *k, int code, const char *format, ...)
 {
@@ -129,6 +131,12 @@ static int greet(kops *k)
 	return status;
 }
 
+static bool may_look(void)
+{
+	cpu_set_t cpus;
+	return sched_getaffinity(0, sizeof cpus, &cpus) < 0 || CPU_COUNT(&cpus) >= LOOK_CPUS;
+}
+
 int kops_open(kops **ret_handle, const kops_options *given, char *why, size_t why_size)
 {
 	kops_options options = read_options(given);
@@ -138,6 +146,7 @@ int kops_open(kops **ret_handle, const kops_options *given, char *why, size_t wh
 		goto fail;
 	k->timeout_ms = options.timeout_ms ? options.timeout_ms : TIMEOUT_DEFAULT_MS;
 	k->spin_us = options.spin_us;
+	k->may_look = may_look();
 	set_name(k, options.name);
 	status = set_address(k, options.socket);
 	if (status == 0)

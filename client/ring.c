@@ -79,6 +79,7 @@ bool client_ring_send(kops_job *job)
 	run->prepared = job->number;
 	run->id = job->id;
 	job->sent = job->by_ring = true;
+	job->due_us = job->usual_us > 0 ? client_now_us() + (int64_t)job->usual_us : 0;
 	k->by_ring++;
 	if (k->watched >= 0) /* an event loop waits for the socket */
 		ring_store(&k->ring->client_sleeps, 1);

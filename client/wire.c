@@ -269,21 +269,13 @@ static bool receive(kops *k, bool block)
 
 /* ---- Waiting ---- */
 
-static int poll_ms(int64_t now_us, int64_t until_us)
-{
-	if (until_us == CLIENT_NEVER)
-		return -1;
-	int64_t left = until_us - now_us;
-	if (left <= 0)
-		return 0;
-	return left >= INT64_C(1000) * (INT_MAX - 1) ? INT_MAX : (int)((left + 999) / 1000);
-}
-
-static bool poll_once(kops *k, int timeout_ms)
+static bool poll_once(kops *k, int64_t now_us, int64_t until_us)
 {
 	struct pollfd p = {.fd = k->sock, .events = kops_events(k)};
 	bool moved = false;
-	if (poll(&p, k->sock >= 0, timeout_ms) <= 0)
+	int64_t left_us = until_us > now_us ? until_us - now_us : 0;
+	const struct timespec left = {.tv_sec = left_us / 1000000, .tv_nsec = left_us % 1000000 * 1000};
+	if (ppoll(&p, k->sock >= 0, until_us == CLIENT_NEVER ? NULL : &left, NULL) <= 0)
 		return false;
 	if (p.revents & POLLOUT)
 		moved = flush(k);
@@ -302,25 +294,39 @@ static bool spin(kops *k, int64_t until_us)
 	return false;
 }
 
+/* When to stop looking and go to sleep. */
+static int64_t looks_until_us(const kops *k, const struct waiter *waiter, int64_t now_us)
+{
+	int64_t until = now_us + k->spin_us;
+	bool near = now_us >= waiter->look_from_us && now_us < waiter->look_until_us;
+	return near && waiter->look_until_us > until ? waiter->look_until_us : until;
+}
+
+static int64_t min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* Moves the connection on, waiting at most until the deadline. False when nothing happened. */
-static bool step(kops *k, int64_t now_us, int64_t deadline_us)
+static bool step(kops *k, const struct waiter *waiter, int64_t now_us, int64_t deadline_us)
 {
 	if (client_link_tick(k, now_us) || client_ring_take(k))
 		return true;
-	int64_t next = client_link_next_us(k);
-	int64_t until = next < deadline_us ? next : deadline_us;
+	int64_t until = min(client_link_next_us(k), deadline_us);
+	int64_t look_until = looks_until_us(k, waiter, now_us);
 	if (k->state == LINK_BROKEN)
 		return receive(k, false);
-	if (k->spin_us && k->state == LINK_UP && !k->outbox &&
-	    spin(k, now_us + k->spin_us < until ? now_us + k->spin_us : until))
+	if (look_until > now_us && k->state == LINK_UP && !k->outbox && spin(k, min(look_until, until)))
 		return true;
+	if (now_us < waiter->look_from_us)
+		until = min(until, waiter->look_from_us);
 	if (!client_ring_may_sleep(k))
 		return true;
 	/* The short way, for one that only waits for a reply: one system call instead of two. */
 	bool moved = k->state == LINK_UP && !k->outbox && k->buffer_requests == 0 && !k->ring_awaited &&
 	                     until - now_us >= CLIENT_BLOCK_US
 	                 ? receive(k, true)
-	                 : poll_once(k, poll_ms(now_us, until));
+	                 : poll_once(k, now_us, until);
 	client_ring_woke_up(k);
 	return moved;
 }
@@ -332,7 +338,7 @@ int client_await(kops *k, const struct waiter *waiter, int64_t timeout_us)
 	if (__builtin_add_overflow(now, timeout_us, &deadline))
 		deadline = CLIENT_NEVER;
 	while (!waiter->done) {
-		bool moved = step(k, now, deadline);
+		bool moved = step(k, waiter, now, deadline);
 		if (client_is_copy(k)) /* made by a callback */
 			return client_may_use(k);
 		if (waiter->done)
@@ -374,6 +380,16 @@ short kops_events(const kops *k)
 	if (k->sock < 0 || client_is_copy(k))
 		return 0;
 	return k->outbox ? POLLIN | POLLOUT : POLLIN;
+}
+
+static int poll_ms(int64_t now_us, int64_t until_us)
+{
+	if (until_us == CLIENT_NEVER)
+		return -1;
+	int64_t left = until_us - now_us;
+	if (left <= 0)
+		return 0;
+	return left >= INT64_C(1000) * (INT_MAX - 1) ? INT_MAX : (int)((left + 999) / 1000);
 }
 
 int kops_timeout(const kops *k)

@@ -31,10 +31,11 @@
 #define SHORT_RUN_US  100.0
 #define LOOK_OUT_NS   150000u
 /*
- * The device thread, which spins around the planned end of a longer run, has the loop look out so long before,
- * and as long as it spins itself.
+ * The device thread, which spins around the planned end of a longer run, has the loop look out so long and this
+ * share of the plan before, and as long as it spins itself.
  */
 #define CALL_NS        60000u
+#define CALL_SHARE     16
 #define CANARY_LATE_NS 5000000000u
 
 enum state { OPENING, READY, CLOSING };
@@ -70,6 +71,7 @@ struct device {
 	unsigned out;
 	uint64_t due_ns;        /* when what is out should be through, by plan */
 	uint64_t spin_ns;       /* around due_ns */
+	uint64_t call_ns;       /* before due_ns the loop is called */
 	uint64_t called_for_ns; /* the due_ns for which the loop was called */
 
 	/* loop thread only */
@@ -103,6 +105,12 @@ static void list_push(struct list *l, struct device_work *w)
 	l->tail = &w->next;
 }
 
+static void list_append(struct list *l, struct list *more)
+{
+	*l->tail = more->head;
+	l->tail = more->tail;
+}
+
 static struct device_work *list_take_all(struct list *l)
 {
 	struct device_work *all = l->head;
@@ -113,12 +121,14 @@ static struct device_work *list_take_all(struct list *l)
 
 /* ---- The device thread ---- */
 
-static void hand_back(struct device *d, struct device_work *w)
+static void hand_back(struct device *d, struct list *done)
 {
 	bool looking;
 
+	if (!done->head)
+		return;
 	pthread_mutex_lock(&d->lock);
-	list_push(&d->done, w);
+	list_append(&d->done, done);
 	__atomic_store_n(&d->has_done, true, __ATOMIC_RELEASE);
 	looking = d->looking;
 	pthread_mutex_unlock(&d->lock);
@@ -142,6 +152,7 @@ static void expect(struct device *d, const struct run *run)
 		d->due_ns = now;
 	d->due_ns += plan_ns;
 	d->spin_ns = SPIN_AROUND_NS + plan_ns / 8;
+	d->call_ns = CALL_NS + plan_ns / CALL_SHARE;
 }
 
 static void begin(struct device *d, struct device_work *w)
@@ -149,7 +160,11 @@ static void begin(struct device *d, struct device_work *w)
 	if (w->execute)
 		w->execute(w, d->backend, d->dev);
 	if (!w->run) {
-		hand_back(d, w);
+		struct list done;
+
+		list_init(&done);
+		list_push(&done, w);
+		hand_back(d, &done);
 		return;
 	}
 	d->out++;
@@ -162,15 +177,16 @@ static void begin(struct device *d, struct device_work *w)
 /* True if anything finished. */
 static bool collect(struct device *d)
 {
+	struct list done;
 	struct run *run;
-	bool any = false;
 
+	list_init(&done);
 	while (d->out && (run = d->backend->poll(d->dev))) {
 		d->out--;
-		any = true;
-		hand_back(d, run->owner);
+		list_push(&done, run->owner);
 	}
-	return any;
+	hand_back(d, &done);
+	return done.head != NULL;
 }
 
 static void wake_up(void *arg)
@@ -244,7 +260,7 @@ static struct device_work *take_inbox(struct device *d)
 static void call_loop(struct device *d)
 {
 	if (!d->may_look_out || d->called_for_ns == d->due_ns ||
-	    __atomic_load_n(&d->looking, __ATOMIC_RELAXED) || clock_ns() + CALL_NS < d->due_ns)
+	    __atomic_load_n(&d->looking, __ATOMIC_RELAXED) || clock_ns() + d->call_ns < d->due_ns)
 		return;
 	d->called_for_ns = d->due_ns;
 	__atomic_store_n(&d->call_until_ns, d->due_ns + d->spin_ns, __ATOMIC_RELEASE);

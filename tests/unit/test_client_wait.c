@@ -1,0 +1,75 @@
+/* libkops: a wait sleeps, except in the time for which it is told to look out. */
+#include <dlfcn.h>
+#include <poll.h>
+#include <time.h>
+
+#include "client.h"
+#include "fake_daemon.h"
+
+#define SLEEPS_MAX 16
+
+static struct {
+	int64_t begin_us, end_us;
+} sleeps[SLEEPS_MAX];
+static unsigned n_sleeps;
+
+/* libkops's own calls come here too. */
+int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
+{
+	static int (*real)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "ppoll");
+	int64_t begin_us = client_now_us();
+	int found = real(fds, n, timeout, mask);
+	if (n_sleeps < SLEEPS_MAX)
+		sleeps[n_sleeps++] = (typeof(sleeps[0])){begin_us, client_now_us()};
+	return found;
+}
+
+static void script(struct fake *f)
+{
+	fake_greet(f);
+	fake_expect_end(f);
+}
+
+static void test_it_looks_out_when_told(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script);
+	kops *k = fake_open(f);
+	int64_t now = client_now_us();
+	struct waiter waiter = {.look_from_us = now + 20000, .look_until_us = now + 40000};
+	n_sleeps = 0;
+	assert_int_equal(client_await(k, &waiter, 60000), KOPS_E_TIMEOUT);
+	assert_true(client_now_us() >= now + 60000);
+	/* Twice, unless something kept this thread from running. */
+	assert_true(n_sleeps >= 1 && n_sleeps <= 3);
+	for (unsigned i = 0; i < n_sleeps; i++)
+		assert_false(sleeps[i].begin_us >= waiter.look_from_us &&
+		             sleeps[i].begin_us < waiter.look_until_us);
+	assert_true(sleeps[0].begin_us < waiter.look_from_us && sleeps[0].end_us >= waiter.look_from_us);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void test_it_sleeps_else(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script);
+	kops *k = fake_open(f);
+	struct waiter waiter = {0};
+	n_sleeps = 0;
+	assert_int_equal(client_await(k, &waiter, 20000), KOPS_E_TIMEOUT);
+	assert_int_equal(n_sleeps, 1);
+	kops_close(k);
+	fake_stop(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_it_looks_out_when_told, fake_setup, fake_teardown),
+	    cmocka_unit_test_setup_teardown(test_it_sleeps_else, fake_setup, fake_teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
