@@ -17,7 +17,7 @@
 
 /* With less to wait for than LONG_US a CPU sleeps lightly. Else: around a job's usual end, so much and this
  * share of its time. */
-#define LONG_US        200
+#define LONG_US        100
 #define HOUR_US        3600e6
 #define LOOK_OUT_US    100
 #define LOOK_OUT_SHARE 32

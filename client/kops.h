@@ -116,7 +116,7 @@ typedef struct kops_options {
 	uint32_t timeout_ms; /* for calls that wait and for reconnecting; 0: 30000 */
 	uint32_t spin_us; /* calls that wait look for the answer so long before they sleep. It takes a CPU, and
 	                     saves the time to wake a sleeper, 5 to 50 µs; 0: sleep at once. Who waits for a
-	                     repeated job of more than 0.2 ms is awake around its usual end, for 0.1 ms and a
+	                     repeated job of more than 0.1 ms is awake around its usual end, for 0.1 ms and a
 	                     thirtieth of its time on either side, where the machine has CPUs for that */
 } kops_options;
 

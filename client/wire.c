@@ -316,8 +316,11 @@ static bool step(kops *k, const struct waiter *waiter, int64_t now_us, int64_t d
 	int64_t look_until = looks_until_us(k, waiter, now_us);
 	if (k->state == LINK_BROKEN)
 		return receive(k, false);
-	if (look_until > now_us && k->state == LINK_UP && !k->outbox && spin(k, min(look_until, until)))
-		return true;
+	if (look_until > now_us && k->state == LINK_UP && !k->outbox) {
+		if (spin(k, min(look_until, until)))
+			return true;
+		now_us = client_now_us();
+	}
 	if (now_us < waiter->look_from_us)
 		until = min(until, waiter->look_from_us);
 	if (!client_ring_may_sleep(k))

@@ -163,7 +163,8 @@ int ring_take(struct ring *r, struct ring_run *ret_run)
 	ret_run->id = __atomic_load_n(&from->id, __ATOMIC_RELAXED);
 	ring_store(&r->memory->run_head, ++r->taken);
 	r->reserved++;
-	stay_awake(r->all);
+	if (waiting == 1)
+		stay_awake(r->all);
 	return 1;
 }
 

@@ -15,9 +15,9 @@
  */
 #define SPIN_NS 50000u
 /*
- * With runs out on a GPU: sleep while the plan says that none is near its end, then spin around the planned
- * end (by its share and this much more on either side), then sleep until the backend wakes us. Waking up from
- * sleep can cost 50 µs on a virtual machine, so it should not stand at the end of a run.
+ * With runs out on a GPU: sleep while the plan says that none is near its end, then spin around the next
+ * planned end (by its share and this much more on either side), then sleep until the backend wakes us. Waking
+ * up from sleep can cost 50 µs on a virtual machine, so it should not stand at the end of a run.
  */
 #define SPIN_AROUND_NS 150000u
 /* While runs are out a sleep ends by itself, so that a fault which wakes nobody is seen. */
@@ -69,10 +69,11 @@ struct device {
 
 	/* device thread only */
 	unsigned out;
-	uint64_t due_ns;        /* when what is out should be through, by plan */
-	uint64_t spin_ns;       /* around due_ns */
-	uint64_t call_ns;       /* before due_ns the loop is called */
-	uint64_t called_for_ns; /* the due_ns for which the loop was called */
+	uint64_t due_ns;        /* when all that is out should be through, by plan */
+	uint64_t next_ns;       /* when the next should be */
+	uint64_t spin_ns;       /* around next_ns */
+	uint64_t call_ns;       /* before next_ns the loop is called */
+	uint64_t called_for_ns; /* the next_ns for which the loop was called */
 
 	/* loop thread only */
 	uv_async_t async;
@@ -125,8 +126,6 @@ static void hand_back(struct device *d, struct list *done)
 {
 	bool looking;
 
-	if (!done->head)
-		return;
 	pthread_mutex_lock(&d->lock);
 	list_append(&d->done, done);
 	__atomic_store_n(&d->has_done, true, __ATOMIC_RELEASE);
@@ -144,15 +143,31 @@ static double slice_plan_us(const struct run *run)
 	return us < PART_US ? us : PART_US;
 }
 
-static void expect(struct device *d, const struct run *run)
+static void expect_next(struct device *d, uint64_t now, uint64_t in_ns)
+{
+	d->next_ns = now + in_ns;
+	d->spin_ns = SPIN_AROUND_NS + in_ns / 8;
+	d->call_ns = CALL_NS + in_ns / CALL_SHARE;
+}
+
+static void expect_started(struct device *d, const struct run *run)
 {
 	uint64_t now = clock_ns(), plan_ns = (uint64_t)(slice_plan_us(run) * 1e3);
 
 	if (d->out == 1 || d->due_ns < now)
 		d->due_ns = now;
 	d->due_ns += plan_ns;
-	d->spin_ns = SPIN_AROUND_NS + plan_ns / 8;
-	d->call_ns = CALL_NS + plan_ns / CALL_SHARE;
+	if (d->out == 1 || now + plan_ns < d->next_ns)
+		expect_next(d, now, plan_ns);
+}
+
+/* Those that are left have equal shares, for all that is known. */
+static void expect_left(struct device *d)
+{
+	uint64_t now = clock_ns();
+
+	if (d->out)
+		expect_next(d, now, d->due_ns > now ? (d->due_ns - now) / d->out : 0);
 }
 
 static void begin(struct device *d, struct device_work *w)
@@ -168,7 +183,7 @@ static void begin(struct device *d, struct device_work *w)
 		return;
 	}
 	d->out++;
-	expect(d, w->run);
+	expect_started(d, w->run);
 	w->run->pause_at_ns = &d->pause_at_ns;
 	w->run->owner = w;
 	d->backend->start(d->dev, w->run);
@@ -185,8 +200,11 @@ static bool collect(struct device *d)
 		d->out--;
 		list_push(&done, run->owner);
 	}
+	if (!done.head)
+		return false;
 	hand_back(d, &done);
-	return done.head != NULL;
+	expect_left(d);
+	return true;
 }
 
 static void wake_up(void *arg)
@@ -213,9 +231,9 @@ static uint64_t nap_ns(const struct device *d, uint64_t idle_since)
 
 	if (!d->out)
 		return now - idle_since < SPIN_NS ? 0 : UINT64_MAX;
-	if (now + d->spin_ns < d->due_ns)
-		return d->due_ns - d->spin_ns - now;
-	return now < d->due_ns + d->spin_ns ? 0 : SLEEP_OUT_NS;
+	if (now + d->spin_ns < d->next_ns)
+		return d->next_ns - d->spin_ns - now;
+	return now < d->next_ns + d->spin_ns ? 0 : SLEEP_OUT_NS;
 }
 
 /* Sleeps until there is new work, a run has finished, the time is over, or it is time to close. False: close.
@@ -259,11 +277,11 @@ static struct device_work *take_inbox(struct device *d)
 /* The end of what is out is near: the loop should be awake when it comes. */
 static void call_loop(struct device *d)
 {
-	if (!d->may_look_out || d->called_for_ns == d->due_ns ||
-	    __atomic_load_n(&d->looking, __ATOMIC_RELAXED) || clock_ns() + d->call_ns < d->due_ns)
+	if (!d->may_look_out || d->called_for_ns == d->next_ns ||
+	    __atomic_load_n(&d->looking, __ATOMIC_RELAXED) || clock_ns() + d->call_ns < d->next_ns)
 		return;
-	d->called_for_ns = d->due_ns;
-	__atomic_store_n(&d->call_until_ns, d->due_ns + d->spin_ns, __ATOMIC_RELEASE);
+	d->called_for_ns = d->next_ns;
+	__atomic_store_n(&d->call_until_ns, d->next_ns + d->spin_ns, __ATOMIC_RELEASE);
 	uv_async_send(&d->async);
 }
 

@@ -9,7 +9,7 @@
 #define SLEEPS_MAX 16
 
 static struct {
-	int64_t begin_us, end_us;
+	int64_t begin_us, asked_us, end_us;
 } sleeps[SLEEPS_MAX];
 static unsigned n_sleeps;
 
@@ -20,9 +20,10 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const si
 	if (!real)
 		*(void **)&real = dlsym(RTLD_NEXT, "ppoll");
 	int64_t begin_us = client_now_us();
+	int64_t asked_us = timeout ? timeout->tv_sec * 1000000 + timeout->tv_nsec / 1000 : INT64_MAX;
 	int found = real(fds, n, timeout, mask);
 	if (n_sleeps < SLEEPS_MAX)
-		sleeps[n_sleeps++] = (typeof(sleeps[0])){begin_us, client_now_us()};
+		sleeps[n_sleeps++] = (typeof(sleeps[0])){begin_us, asked_us, client_now_us()};
 	return found;
 }
 
@@ -38,16 +39,35 @@ static void test_it_looks_out_when_told(void **state)
 	fake_start(f, script);
 	kops *k = fake_open(f);
 	int64_t now = client_now_us();
-	struct waiter waiter = {.look_from_us = now + 20000, .look_until_us = now + 40000};
+	struct waiter waiter = {.look_from_us = now + 200000, .look_until_us = now + 300000};
 	n_sleeps = 0;
-	assert_int_equal(client_await(k, &waiter, 60000), KOPS_E_TIMEOUT);
-	assert_true(client_now_us() >= now + 60000);
+	assert_int_equal(client_await(k, &waiter, 400000), KOPS_E_TIMEOUT);
+	assert_true(client_now_us() >= now + 400000);
 	/* Twice, unless something kept this thread from running. */
 	assert_true(n_sleeps >= 1 && n_sleeps <= 3);
 	for (unsigned i = 0; i < n_sleeps; i++)
 		assert_false(sleeps[i].begin_us >= waiter.look_from_us &&
 		             sleeps[i].begin_us < waiter.look_until_us);
 	assert_true(sleeps[0].begin_us < waiter.look_from_us && sleeps[0].end_us >= waiter.look_from_us);
+	kops_close(k);
+	fake_stop(f);
+}
+
+/* What is left of the time after looking, not all of it again. */
+static void test_it_looks_and_then_sleeps(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script);
+	kops *k = fake_open(f);
+	struct waiter waiter = {0};
+	int64_t now = client_now_us();
+	k->spin_us = 20000;
+	waiter.look_from_us = now + 40000;
+	waiter.look_until_us = now + 45000;
+	n_sleeps = 0;
+	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
+	assert_true(n_sleeps >= 1 && sleeps[0].begin_us >= now + 20000);
+	assert_true(sleeps[0].asked_us <= 20000);
 	kops_close(k);
 	fake_stop(f);
 }
@@ -69,6 +89,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_it_looks_out_when_told, fake_setup, fake_teardown),
+	    cmocka_unit_test_setup_teardown(test_it_looks_and_then_sleeps, fake_setup, fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_else, fake_setup, fake_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
