@@ -5,12 +5,21 @@
  * asked for, synchronise) and graph (the same as one CUDA graph). It spins while it waits.
  *
  *     cublas_peer M N K [repetitions [products]]
+ *
+ * With a number of processes it prints what they get done together, host to host, each with one product out:
+ * per_second of all, p50_us of all, worst_p99_us of any.
+ *
+ *     cublas_peer --processes COUNT M N K
  */
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define WORKSPACE_BYTES (32u << 20)
 
@@ -127,14 +136,109 @@ static double median_us(struct problem *p, int reps, void (*enqueue)(struct prob
 	return median;
 }
 
+/* ---- Processes side by side ---- */
+
+#define PROCESSES_MAX 64
+#define RATE_US       1e6
+#define SAMPLES_MAX   200000
+
+/* Shared by all of them. */
+struct side_by_side {
+	int ready;
+	struct {
+		size_t n;
+		double us[SAMPLES_MAX];
+	} of[PROCESSES_MAX];
+};
+
+static void run_beside(struct side_by_side *all, int self, int count, struct problem *p)
+{
+	double end, begin;
+
+	set_up(p);
+	for (int i = 0; i < 50; i++) {
+		host_to_host(p);
+		CHECK(cudaStreamSynchronize(p->stream));
+	}
+	__atomic_add_fetch(&all->ready, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&all->ready, __ATOMIC_SEQ_CST) < count)
+		;
+	end = now_us() + RATE_US;
+	while ((begin = now_us()) < end && all->of[self].n < SAMPLES_MAX) {
+		host_to_host(p);
+		CHECK(cudaStreamSynchronize(p->stream));
+		all->of[self].us[all->of[self].n++] = now_us() - begin;
+	}
+}
+
+static int print_rate(struct side_by_side *all, int count)
+{
+	double *us, worst = 0;
+	size_t n = 0, copied = 0;
+
+	for (int i = 0; i < count; i++)
+		n += all->of[i].n;
+	us = n ? malloc(n * sizeof *us) : NULL;
+	if (!us)
+		return 1;
+	for (int i = 0; i < count; i++) {
+		double *own = all->of[i].us;
+		size_t m = all->of[i].n;
+
+		qsort(own, m, sizeof *own, by_value);
+		if (m && own[m * 99 / 100] > worst)
+			worst = own[m * 99 / 100];
+		memcpy(us + copied, own, m * sizeof *own);
+		copied += m;
+	}
+	qsort(us, n, sizeof *us, by_value);
+	printf("{\"peer\": \"cublas\", \"processes\": %d, \"per_second\": %.0f, \"p50_us\": %.2f, "
+	       "\"worst_p99_us\": %.2f}\n",
+	       count, (double)n / (RATE_US / 1e6), us[n / 2], worst);
+	free(us);
+	return 0;
+}
+
+/* Forked before any of them has seen CUDA. */
+static int run_processes(int count, struct problem *p)
+{
+	struct side_by_side *all =
+	    mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int failed = 0, status;
+
+	if (all == MAP_FAILED)
+		return 1;
+	for (int i = 0; i < count; i++)
+		if (fork() == 0) {
+			run_beside(all, i, count, p);
+			_exit(0);
+		}
+	while (wait(&status) > 0) {
+		failed |= status;
+		__atomic_add_fetch(&all->ready, status != 0, __ATOMIC_SEQ_CST); /* nobody waits for it */
+	}
+	return failed ? 1 : print_rate(all, count);
+}
+
+static int extents(struct problem *p, char **argv)
+{
+	return (p->m = atoi(argv[0])) > 0 && (p->n = atoi(argv[1])) > 0 && (p->k = atoi(argv[2])) > 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct problem p = {.products = argc > 5 ? atoi(argv[5]) : 1};
 	int reps = argc > 4 ? atoi(argv[4]) : 50;
 
-	if (argc < 4 || (p.m = atoi(argv[1])) < 1 || (p.n = atoi(argv[2])) < 1 || (p.k = atoi(argv[3])) < 1 ||
-	    reps < 1 || p.products < 1) {
-		fprintf(stderr, "usage: cublas_peer M N K [repetitions [products]]\n");
+	if (argc == 6 && strcmp(argv[1], "--processes") == 0) {
+		int count = atoi(argv[2]);
+		p.products = 1;
+		if (count >= 1 && count <= PROCESSES_MAX && extents(&p, argv + 3))
+			return run_processes(count, &p);
+	}
+	if (argc < 4 || !extents(&p, argv + 1) || reps < 1 || p.products < 1) {
+		fprintf(stderr, "usage: cublas_peer M N K [repetitions [products]]\n"
+		                "       cublas_peer --processes COUNT M N K\n");
 		return 2;
 	}
 	set_up(&p);

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Times products from Python: kops.matmul of shared arrays of 64×64 and of ordinary arrays of 4096×4096, NumPy's, and
+PyTorch's with the arrays copied to the GPU and back. Medians in µs, as one JSON document.
+
+    python.py [numpy]       numpy: NumPy's alone
+"""
+import json
+import os
+import statistics
+import sys
+import time
+
+import numpy as np
+
+SIZE = 4096
+
+
+def median_us(action, reps):
+    times = []
+    for i in range(-max(3, reps // 10), reps):
+        begin = time.perf_counter()
+        action()
+        if i >= 0:
+            times.append((time.perf_counter() - begin) * 1e6)
+    return statistics.median(times)
+
+
+def blas():
+    """The BLAS that NumPy has loaded, and how many cores there are for it."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        files = {os.path.basename(line.split()[-1]) for line in maps if "blas" in line and "kops" not in line}
+    name = "OpenBLAS" if any("openblas" in f for f in files) else " ".join(sorted(files)) or "no BLAS"
+    return f"{name}, {len(os.sched_getaffinity(0))} cores"
+
+
+def torch_us(a, b):
+    try:
+        import torch
+    except ImportError:
+        return None
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return median_us(lambda: (torch.from_numpy(a).cuda() @ torch.from_numpy(b).cuda()).cpu().numpy(), 10)
+
+
+def main():
+    alone = sys.argv[1:] == ["numpy"]
+    rng = np.random.default_rng(1)
+    got = {"blas": blas(), "ordinary": {}}
+    if not alone:
+        import kops
+        a, b, c = (kops.asarray(rng.uniform(-1, 1, (64, 64)).astype(np.float32)) for _ in range(3))
+        got["shared_us"] = median_us(lambda: kops.matmul(a, b, out=c), 3000)
+        got["new_us"] = median_us(lambda: kops.matmul(a, b), 3000)
+    for dtype in ("float32", "float64"):
+        a, b = (rng.uniform(-1, 1, (SIZE, SIZE)).astype(dtype) for _ in range(2))
+        got["ordinary"][dtype] = {"numpy_us": median_us(lambda: a @ b, 10)}
+        if not alone:
+            got["ordinary"][dtype]["kops_us"] = median_us(lambda: kops.matmul(a, b), 10)
+            got["ordinary"][dtype]["torch_us"] = torch_us(a, b)
+    print(json.dumps(got))
+
+
+main()
