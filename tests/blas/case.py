@@ -6,7 +6,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 
-import harness  # noqa: E402
+from support import harness  # noqa: E402
 
 LIBRARY = os.environ.get("KOPS_TEST_BLAS", "")
 

@@ -5,7 +5,7 @@ import subprocess
 import unittest
 
 import case
-import harness
+from support import harness
 
 ROUTINES = os.environ.get("KOPS_TEST_ROUTINES", "")
 SIMULATED = os.environ.get("KOPS_TEST_KOPSD_SIMULATED", "")

@@ -13,7 +13,6 @@ using std::min;
 
 #define threadIdx (::emulator::self->thread)
 #define blockIdx  (uint3{::emulator::self->block->index, 0, 0})
-extern uint3 gridDim, blockDim;
 
 /* ---- Threads that wait for each other ---- */
 

@@ -16,7 +16,6 @@
 
 #include "common/cuda.h"
 #include "described.h"
-#include "device.h"
 #include "emulated.h"
 
 uint3 gridDim, blockDim;

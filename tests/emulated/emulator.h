@@ -33,6 +33,9 @@
 
 #include "cuda_runtime_api.h"
 
+/* CUDA's own, set by launch(). */
+extern uint3 gridDim, blockDim;
+
 namespace emulator
 {
 

@@ -25,10 +25,9 @@ import sys
 import time
 from typing import Callable
 
-import harness
-import wire
-from flood import HELLO, Flood, request
-from wire import HIGH, LOW, RESIDENT, view
+from support import harness, wire
+from support.flood import HELLO, Flood, request
+from support.wire import HIGH, LOW, RESIDENT, view
 
 VICTIM = os.environ.get("KOPS_TEST_VICTIM", "")
 VICTIM_UID, ATTACKER_UID = 61001, 61002

@@ -6,7 +6,7 @@ import os
 import subprocess
 import tempfile
 
-import harness
+from support import harness
 
 OK, FAILED, USAGE, CONNECT, TIMEOUT, CHECK = range(6)
 KERNELS = {"gemm": ["reference", "openblas"], "softmax": ["reference", "vectorised"],

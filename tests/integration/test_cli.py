@@ -10,8 +10,7 @@ import unittest
 
 import numpy as np
 
-import harness
-import wire
+from support import harness, wire
 
 OK, FAILED, USAGE, CONNECT, TIMEOUT, CHECK = range(6)
 DATA = os.environ.get("KOPS_TEST_DATA", "")

@@ -3,10 +3,9 @@ import os
 import sys
 import unittest
 
-import harness
-import wire
-from harness import eventually
-from wire import RESIDENT, view
+from support import harness, wire
+from support.harness import eventually
+from support.wire import RESIDENT, view
 
 LIMIT = 640 << 20
 PAGE = 4096

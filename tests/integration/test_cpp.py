@@ -4,7 +4,7 @@ import subprocess
 import sys
 import unittest
 
-import harness
+from support import harness
 
 PROGRAMS = [p for p in os.environ.get("KOPS_TEST_CPP", "").split(",") if p]
 

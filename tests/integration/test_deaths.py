@@ -5,8 +5,8 @@ import unittest
 
 import numpy as np
 
-import harness
-from libkops import CONNECT, INTERRUPTED, N, Handle, load_library
+from support import harness
+from support.libkops import CONNECT, INTERRUPTED, N, Handle, load_library
 
 
 @unittest.skipIf(harness.QUICK, "Python cannot load a library with sanitizers; unit.test_client_restart has their part")

@@ -5,9 +5,8 @@ import subprocess
 import time
 import unittest
 
-import harness
-import wire
-from wire import F16
+from support import harness, wire
+from support.wire import F16
 
 SIMULATED = os.environ.get("KOPS_TEST_KOPSD_SIMULATED", "")
 EXIT_DEVICE_FAILED = 70

@@ -10,8 +10,8 @@ import unittest
 
 import numpy as np
 
-import harness
-from libkops import STATE, Handle, load_library
+from support import harness
+from support.libkops import STATE, Handle, load_library
 
 inherited = None  # the parent's handle, as multiprocessing's children find it
 

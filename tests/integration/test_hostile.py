@@ -7,10 +7,9 @@ import socket
 import time
 import unittest
 
-import harness
-import wire
-from harness import count, eventually
-from wire import RESIDENT, view
+from support import harness, wire
+from support.harness import count, eventually
+from support.wire import RESIDENT, view
 
 LATENCY_S = 5.0  # what another client may wait at most, on a machine with other work too
 

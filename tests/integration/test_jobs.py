@@ -2,9 +2,8 @@
 
 import numpy as np
 
-import harness
-import wire
-from wire import HIGH, LOW, NORMAL, RESIDENT, view
+from support import harness, wire
+from support.wire import HIGH, LOW, NORMAL, RESIDENT, view
 
 
 class Arrays(harness.DaemonTest):

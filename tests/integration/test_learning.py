@@ -6,8 +6,7 @@ import subprocess
 import time
 import unittest
 
-import harness
-import wire
+from support import harness, wire
 
 SIMULATED = os.environ["KOPS_TEST_KOPSD_SIMULATED"]
 OK, FAILED, USAGE = 0, 1, 2

@@ -6,10 +6,9 @@ import subprocess
 import time
 import unittest
 
-import harness
-import wire
-from harness import Daemon, DaemonTest, count, eventually
-from wire import view
+from support import harness, wire
+from support.harness import Daemon, DaemonTest, count, eventually
+from support.wire import view
 
 
 class Life(unittest.TestCase):

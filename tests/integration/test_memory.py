@@ -9,10 +9,9 @@ import stat
 import tempfile
 import time
 
-import harness
-import wire
-from harness import count, floats, unfloats
-from wire import RESIDENT, view
+from support import harness, wire
+from support.harness import count, floats, unfloats
+from support.wire import RESIDENT, view
 
 MFD_HUGETLB = 4
 

@@ -3,8 +3,8 @@ import unittest
 
 import numpy as np
 
-import harness
-from libkops import F32, F64, N, Handle, load_library
+from support import harness
+from support.libkops import F32, F64, N, Handle, load_library
 
 SHAPE, DTYPE, OVERLAP, INVALID, RANGE = -4, -5, -6, -2, -3
 AS_STORED, TRANSPOSED = 0, 1

@@ -5,10 +5,9 @@ import math
 import os
 import struct
 
-import harness
-import wire
-from harness import floats, unfloats
-from wire import BF16, F16, F32, F64, RESIDENT, view
+from support import harness, wire
+from support.harness import floats, unfloats
+from support.wire import BF16, F16, F32, F64, RESIDENT, view
 
 DTYPES = (F32, F64, F16, BF16)
 F_SEAL_FUTURE_WRITE = 0x10

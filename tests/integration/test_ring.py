@@ -7,8 +7,7 @@ import unittest
 
 import numpy as np
 
-import harness
-import wire
+from support import harness, wire
 
 N = 16
 

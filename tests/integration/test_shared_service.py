@@ -6,10 +6,9 @@ import subprocess
 import time
 import unittest
 
-import harness
-import wire
-from harness import eventually
-from wire import F64, view
+from support import harness, wire
+from support.harness import eventually
+from support.wire import F64, view
 
 PATTERN = b"\x5a\xa5" * 2048
 

@@ -8,10 +8,9 @@ import traceback
 import unittest
 import warnings
 
-import harness
-import wire
-from harness import count
-from wire import view
+from support import harness, wire
+from support.harness import count
+from support.wire import view
 
 ALICE, BOB = 61001, 61002
 

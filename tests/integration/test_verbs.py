@@ -2,10 +2,9 @@
 import os
 import time
 
-import harness
-import wire
-from harness import floats, unfloats
-from wire import RESIDENT, view
+from support import harness, wire
+from support.harness import floats, unfloats
+from support.wire import RESIDENT, view
 
 
 def zeros(n):

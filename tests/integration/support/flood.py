@@ -7,7 +7,7 @@ import errno
 import select
 import socket
 
-import wire
+from . import wire
 
 GONE = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 

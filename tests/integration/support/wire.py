@@ -22,7 +22,7 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 def read_status_codes():
     """NAME → code, from the one list of errors."""
-    path = os.path.join(os.path.dirname(__file__), "..", "..", "proto", "status.def")
+    path = os.path.join(os.path.dirname(__file__), "..", "..", "..", "proto", "status.def")
     with open(path, encoding="utf-8") as f:
         return {name: int(code) for name, code in re.findall(r"^X\((\w+), (\d+),", f.read(), re.M)}
 

@@ -16,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-import wire
+from . import wire
 
 KOPSD = os.environ.get("KOPS_TEST_KOPSD", "")
 KOPS_CLIENT = os.environ.get("KOPS_TEST_CLIENT", "")
