@@ -148,14 +148,14 @@ struct kops {
 
 	uint64_t sequence; /* of the last request id */
 	struct packet *outbox, **outbox_end;
-	struct waiter *greeting; /* kops_open() */
+	struct waiter *greeting; /* kops_open(); else NULL */
 	struct call *call;
 	struct list buffers;      /* kops_buffer.node */
 	unsigned buffer_requests; /* unanswered: replies may bring descriptors */
 	bool fds_lost;            /* the reply just read came with some, but we had no room for them */
 	struct list jobs;         /* kops_job.node */
 	struct list out;          /* kops_job.out: unanswered, in order of submission */
-	unsigned jobs_ended;
+	unsigned ended;           /* jobs and started buffers, ever */
 	bool in_callback;
 	uint64_t last_buffer;
 	kops_job *one_op;                  /* blas.c makes its jobs in this one */
@@ -273,35 +273,45 @@ void client_link_drain(kops *k);
 
 /* ---- buffer.c ---- */
 
+/*
+ *   ASKED ──reply──▶ READY            ASKED: the first Alloc or Import is unanswered, or still to be sent
+ *     └──reply, or the link gave up──▶ FAILED
+ *
+ * Jobs may name a buffer before it is READY: the daemon has them wait for it. One that its user frees lives on
+ * until it is answered and the jobs that use it have ended.
+ */
+enum buffer_state { BUFFER_ASKED, BUFFER_READY, BUFFER_FAILED };
+
 struct kops_buffer {
 	kops *k;
 	struct list node;
+	enum buffer_state state;
 	uint64_t id, bytes;
 	unsigned flags;
-	bool imported;    /* by kops_import(); else lent or resident */
-	bool ready;       /* the first Import or Alloc was answered with success */
-	bool freed;       /* by the user; lives on for its jobs */
+	bool freed;       /* by the user */
 	uint64_t request; /* id of the unanswered Import or Alloc; 0: none */
 	struct waiter *waiter;
-	unsigned deaths;       /* of the daemon in a row at which the first request was out */
+	kops_buffer_callback *done;
+	void *user;
+	unsigned deaths;       /* of the daemon in a row at which it was ASKED */
 	unsigned operands;     /* of jobs that name it */
 	unsigned operands_out; /* of jobs that are out */
 	int fd;                /* its memfd, -1 when RESIDENT; kept to give it again */
 	void *data;
 	char device[CLIENT_NAME_BYTES + 1]; /* asked for, then where it lives */
-	int restore_status;                 /* giving it again after a restart failed */
-	char restore_why[160];
+	int status;                         /* FAILED, or why the daemon did not take it back after a restart */
+	char why[CLIENT_WHY_BYTES];
 };
 
 /* A reply to Import or Alloc. fds: those that came with it; taken ones are set to -1. Phrase on a protocol
  * violation. */
 const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *fds, unsigned n_fds);
 
-/*
- * The connection is gone: nothing was asked. died: by the daemon's death; kops_alloc() or kops_import() fails
- * if its request was out at the last of CLIENT_DEATHS_MAX.
- */
+/* The connection is gone, by the daemon's death or not: nothing was asked. */
 void client_buffer_forget_requests(kops *k, bool died);
+
+/* Those that were ASKED at CLIENT_DEATHS_MAX deaths in a row fail. */
+void client_buffer_end_doomed(kops *k);
 
 /* Gives every buffer that is still needed to the new connection. */
 int client_buffer_restore(kops *k);
@@ -309,10 +319,13 @@ int client_buffer_restore(kops *k);
 /* Drops those that were freed meanwhile; after the jobs that use them were sent. */
 void client_buffer_drop_freed(kops *k);
 
-/* The buffer that kops_alloc() or kops_import() waits for; NULL. */
-kops_buffer *client_buffer_awaited(const kops *k);
+/* Whether one is ASKED and wanted. */
+bool client_buffer_is_awaited(const kops *k);
 
-/* kops_alloc() or kops_import() fails. */
+/* Whether it was asked for on this connection. */
+bool client_buffer_is_in_flight(const kops *k);
+
+/* All that are ASKED fail. */
 void client_buffer_fail(kops *k, int status, const char *why);
 
 /* Frees the struct, or what it holds, when nothing needs it any more. */

@@ -115,18 +115,22 @@ static kops *handle_new(void)
 	return k;
 }
 
-/* No daemon is said at once; one that stops while it greets, or is too busy to accept, gets the whole timeout.
- */
-static int greet(kops *k)
+/* No daemon is said at once; one that is too busy to accept is asked again later. */
+static int connect_first(kops *k)
 {
-	struct waiter waiter = {0};
-	k->greeting = &waiter;
 	client_link_want(k);
 	int status = client_link_connect(k);
 	if (status == 0 || status == KOPS_E_BUSY)
-		status = client_await(k, &waiter, CLIENT_NEVER);
-	else
-		client_fail(k, status, "cannot reach kopsd at %s: %s", k->address.sun_path, k->why);
+		return 0;
+	return client_fail(k, status, "cannot reach kopsd at %s: %s", k->address.sun_path, k->why);
+}
+
+/* A daemon that stops while it greets, or is too busy to accept, gets the whole timeout. */
+static int await_welcome(kops *k)
+{
+	struct waiter waiter = {0};
+	k->greeting = &waiter;
+	int status = client_await(k, &waiter, CLIENT_NEVER);
 	k->greeting = NULL;
 	return status;
 }
@@ -137,7 +141,7 @@ static bool may_look(void)
 	return sched_getaffinity(0, sizeof cpus, &cpus) < 0 || CPU_COUNT(&cpus) >= LOOK_CPUS;
 }
 
-int kops_open(kops **ret_handle, const kops_options *given, char *why, size_t why_size)
+static int open_handle(kops **ret_handle, const kops_options *given, char *why, size_t why_size, bool waits)
 {
 	kops_options options = read_options(given);
 	kops *k = handle_new();
@@ -150,7 +154,9 @@ int kops_open(kops **ret_handle, const kops_options *given, char *why, size_t wh
 	set_name(k, options.name);
 	status = set_address(k, options.socket);
 	if (status == 0)
-		status = greet(k);
+		status = connect_first(k);
+	if (status == 0 && waits)
+		status = await_welcome(k);
 	if (status < 0)
 		goto fail;
 	*ret_handle = k;
@@ -160,6 +166,16 @@ fail:
 		snprintf(why, why_size, "%s", k ? k->error : status_text(status));
 	kops_close(k);
 	return status;
+}
+
+int kops_open(kops **ret_handle, const kops_options *given, char *why, size_t why_size)
+{
+	return open_handle(ret_handle, given, why, why_size, true);
+}
+
+int kops_open_start(kops **ret_handle, const kops_options *given, char *why, size_t why_size)
+{
+	return open_handle(ret_handle, given, why, why_size, false);
 }
 
 /*

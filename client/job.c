@@ -480,6 +480,16 @@ static void release_buffers(kops_job *job)
 	}
 }
 
+static int may_use_buffer(kops *k, const kops_buffer *b, unsigned op)
+{
+	if (b->freed)
+		return client_fail(k, KOPS_E_INVALID, "op %u uses a freed buffer", op);
+	if (b->state == BUFFER_FAILED)
+		return client_fail(k, b->status, "op %u uses a buffer that could not be made: %.400s", op,
+		                   b->why);
+	return 0;
+}
+
 static int may_submit(kops_job *job)
 {
 	int status = client_may_use(job->k);
@@ -489,11 +499,9 @@ static int may_submit(kops_job *job)
 		return client_fail(job->k, KOPS_E_STATE, "the job is out already: wait for its end");
 	if (job->n_ops == 0)
 		return client_fail(job->k, KOPS_E_INVALID, "the job has no ops");
-	for (size_t i = 0; i < job->n_operands; i++)
-		if (job->operands[i].view.buffer->freed)
-			return client_fail(job->k, KOPS_E_INVALID, "op %u uses a freed buffer",
-			                   job->operands[i].op);
-	return 0;
+	for (size_t i = 0; status == 0 && i < job->n_operands; i++)
+		status = may_use_buffer(job->k, job->operands[i].view.buffer, job->operands[i].op);
+	return status;
 }
 
 static void begin(kops_job *job, kops_callback *done, void *user)
@@ -558,22 +566,24 @@ int kops_cancel(kops_job *job)
 
 /* ---- The end ---- */
 
-/* Whether a buffer that the job names could not be given to the restarted daemon; then that is the cause. */
-static const kops_buffer *unrestored(const kops_job *job)
+/* Whether the daemon does not have a buffer that the job names; then that is the cause. */
+static const kops_buffer *missing(const kops_job *job)
 {
 	for (size_t i = 0; i < job->n_operands; i++)
-		if (job->operands[i].view.buffer->restore_status < 0)
+		if (job->operands[i].view.buffer->status < 0)
 			return job->operands[i].view.buffer;
 	return NULL;
 }
 
 static int set_error(kops_job *job, int status, const char *why)
 {
-	const kops_buffer *b = status == KOPS_E_NOT_FOUND ? unrestored(job) : NULL;
+	const kops_buffer *b = status == KOPS_E_NOT_FOUND ? missing(job) : NULL;
 	if (b) {
-		snprintf(job->error, sizeof job->error, "kopsd restarted and did not take a buffer back: %s",
-		         b->restore_why);
-		return b->restore_status;
+		snprintf(job->error, sizeof job->error, "%s: %.400s",
+		         b->state == BUFFER_READY ? "kopsd restarted and did not take a buffer back"
+		                                  : "a buffer of this job could not be made",
+		         b->why);
+		return b->status;
 	}
 	snprintf(job->error, sizeof job->error, "%s", why && why[0] ? why : kops_strerror(status));
 	return status;
@@ -596,7 +606,7 @@ void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__
 	job->k->jobs_out--;
 	job->waiter = NULL;
 	job->status = status < 0 ? set_error(job, status, why) : 0;
-	job->k->jobs_ended++;
+	job->k->ended++;
 	release_buffers(job);
 	client_waiter_end(waiter, job->status, job->error, reply);
 	if (job->abandoned)

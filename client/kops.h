@@ -28,10 +28,14 @@
  * The long way: kops_job_new(), kops_job_gemm() and others, kops_submit(), then kops_wait(), a
  * callback, or kops_process() from an event loop.
  *
- * Blocking: calls that wait for the daemon say "Waits". They wait at most for the handle's timeout
- * (kops_options.timeout_ms), reconnecting included, and then return KOPS_E_TIMEOUT or KOPS_E_CONNECT;
- * kops_wait() takes a timeout of its own. While they wait they run the callbacks of jobs that end. Inside
- * a callback they return KOPS_E_STATE. All other calls return at once, whatever the daemon does.
+ * Blocking: these calls wait for the daemon, and say "Waits":
+ *   kops_open()          kops_alloc()  kops_import()  kops_buffer_wait()  kops_ping()  kops_query()
+ *   kops_job_prepare()   kops_wait()   kops_run()     and the one-op calls
+ * They wait at most for the handle's timeout (kops_options.timeout_ms), reconnecting included, and then
+ * return KOPS_E_TIMEOUT or KOPS_E_CONNECT; kops_wait() and kops_buffer_wait() take a timeout of their own.
+ * While they wait they run callbacks. Inside a callback they return KOPS_E_STATE. All other calls return at
+ * once, whatever the daemon does: while it is stopped, stuck, restarting or gone. An event loop needs no
+ * other: it begins with kops_open_start(), kops_alloc_start() and kops_submit().
  *
  * Memory order: a job sees what this thread stored to its SHARED buffers before kops_submit(), and
  * this thread sees the job's output once kops_wait() or the callback reported it done. Between the
@@ -51,7 +55,7 @@
  *   - a job that is not sent again should have written them.
  *
  * A job that was out at three deaths of the daemon in a row may be their cause: it fails in the same
- * way. So does a kops_alloc() or kops_import() that was waiting at three. A restart loses the content of
+ * way. So does a buffer that was being made at three. A restart loses the content of
  * RESIDENT buffers: jobs that read one fail with KOPS_E_LOST until one op has written all of it.
  *
  * fork(): a handle belongs to the process that opened it. A child that needs kops opens its own handle.
@@ -129,9 +133,18 @@ typedef struct kops_options {
 int kops_open(kops **ret_handle, const kops_options *options, char *why, size_t why_size);
 
 /*
+ * kops_open() for event loops: does not wait. The handle may be used at once; what is started on it goes out
+ * with the greeting. Fails at once when nothing listens at the socket. If the daemon refuses the connection
+ * later, or does not answer within the timeout, kops_process() returns the code and all that was started
+ * fails with it.
+ * KOPS_E_CONNECT, KOPS_E_NOMEM.
+ */
+int kops_open_start(kops **ret_handle, const kops_options *options, char *why, size_t why_size);
+
+/*
  * Ends the session and frees the handle with every buffer and job of it, mappings included. Does not wait:
- * unfinished jobs are abandoned and their callbacks not called. NULL is allowed. Does nothing inside a
- * callback. In a child of fork() it frees this process's copy only; the session is the parent's.
+ * unfinished jobs and buffers are abandoned and their callbacks not called. NULL is allowed. Does nothing
+ * inside a callback. In a child of fork() it frees this process's copy only; the session is the parent's.
  */
 void kops_close(kops *k);
 
@@ -169,12 +182,49 @@ int kops_alloc(kops *k, uint64_t bytes, unsigned flags, const char *device, kops
 int kops_import(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buffer **ret_buffer);
 
 /*
+ * Called once, from kops_process() or a call that waits, when a started buffer is ready or could not be made.
+ * status is 0 or KOPS_E_*. The same is allowed in it as in a kops_callback of a job.
+ */
+typedef void kops_buffer_callback(kops_buffer *buffer, int status, void *user);
+
+/*
+ * kops_alloc() and kops_import() for event loops: they do not wait. The buffer is being made until
+ * kops_process(), or a call that waits, calls done(buffer, status, user); done may be NULL. Without a daemon
+ * it is made once one is back, within the handle's timeout.
+ *
+ *   - Jobs that use the buffer may be made and submitted meanwhile: the daemon has them wait for it. They
+ *     fail with its code if it cannot be made. So RESIDENT and imported buffers need no callback.
+ *   - kops_data() of a SHARED buffer is NULL until it is ready. kops_process() maps it then, which takes 50 µs
+ *     a MiB. Imported memory is mapped at once.
+ *   - A buffer that could not be made is still the caller's: free it with kops_free().
+ *   - kops_free() while it is being made is allowed: the callback is not called then.
+ *
+ * They return what is wrong with the arguments, as kops_alloc() and kops_import() do, KOPS_E_NOMEM or
+ * KOPS_E_SYSTEM; all else comes by the callback.
+ */
+int kops_alloc_start(kops *k, uint64_t bytes, unsigned flags, const char *device, kops_buffer_callback *done,
+                     void *user, kops_buffer **ret_buffer);
+int kops_import_start(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buffer_callback *done, void *user,
+                      kops_buffer **ret_buffer);
+
+/*
+ * Waits until a started buffer is ready, at most timeout_ms: 0 only looks, negative waits without limit.
+ * Returns 0 or what it failed with. After KOPS_E_TIMEOUT it is still being made: wait again. KOPS_E_CANCELLED
+ * when a callback freed it.
+ */
+int kops_buffer_wait(kops_buffer *buffer, int timeout_ms);
+
+/* The sentence of a buffer that could not be made; "" otherwise. Valid until it is freed. */
+const char *kops_buffer_error(const kops_buffer *buffer);
+
+/*
  * Gives the buffer back. Does not wait: jobs already submitted still finish with it, but the mapping in
  * this process goes at once. NULL is allowed.
  */
 void kops_free(kops_buffer *buffer);
 
-void *kops_data(const kops_buffer *buffer); /* NULL for RESIDENT, and in a child of fork() */
+/* NULL for RESIDENT, while lent memory is being made, and in a child of fork(). */
+void *kops_data(const kops_buffer *buffer);
 uint64_t kops_size(const kops_buffer *buffer);
 
 /* ---- Views -------------------------------------------------------------------------------- */
@@ -322,7 +372,7 @@ typedef void kops_callback(kops_job *job, int status, void *user);
  * it runs the same ops on what its buffers hold then. Do so where you can: the daemon prepares a job that comes
  * a second time, and from the third on a run costs little more than a message each way.
  * KOPS_E_INVALID for a job without ops or with a freed buffer, KOPS_E_STATE when it is out already,
- * KOPS_E_NOMEM, KOPS_E_SYSTEM.
+ * KOPS_E_NOMEM, KOPS_E_SYSTEM; the code of a buffer that could not be made.
  */
 int kops_submit(kops_job *job, kops_callback *done, void *user);
 
@@ -453,8 +503,8 @@ int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
  *      has the number of the one before.
  *   2. Poll it, by level and not by edge, for kops_events() (POLLIN, POLLOUT), for at most kops_timeout() ms
  *      (-1: no limit).
- *   3. Call kops_process(), whatever poll() said. It runs callbacks, and returns how many jobs ended, or a
- *      negative code when the connection is lost for good.
+ *   3. Call kops_process(), whatever poll() said. It runs callbacks, and returns how many jobs ended and
+ *      buffers were made, or a negative code when the connection is lost for good.
  */
 int kops_fd(kops *k);
 short kops_events(const kops *k);

@@ -21,7 +21,8 @@
  * KOPS_E_STATE. A view (kops_view) owns nothing: keep its array until the job that uses it has ended.
  *
  * Threads, blocking, memory order, restarts and fork() are as kops.h has them: one thread at a time uses a
- * client and what belongs to it, and calls wait where those of the same name wait there.
+ * client and what belongs to it, and calls wait where those of the same name wait there. Event loops begin with
+ * client::start(), and use alloc_start(), import_start() or make_start().
  */
 #ifndef KOPS_HPP
 #define KOPS_HPP
@@ -111,6 +112,17 @@ inline int check(const connection &k, int rc)
 	return rc;
 }
 
+/* Called once, with 0 or KOPS_E_*. It must not throw: std::terminate() ends a program whose callback does. */
+using callback = std::function<void(int)>;
+
+inline void call(void *user, int status) noexcept
+{
+	auto function = std::move(*static_cast<callback *>(user));
+
+	if (function)
+		function(status);
+}
+
 struct free_buffer {
 	connection k; /* outlives the buffer */
 	void operator()(kops_buffer *buffer) const
@@ -136,6 +148,24 @@ class buffer
 	{
 		return kops_size(get());
 	}
+	/*
+	 * Of one that was started. False: it is still being made after timeout_ms; negative waits without
+	 * limit. Throws why it could not be made.
+	 */
+	bool wait(int timeout_ms = -1)
+	{
+		int rc = kops_buffer_wait(get(), timeout_ms);
+
+		if (rc == KOPS_E_TIMEOUT)
+			return false;
+		detail::check(held_.get_deleter().k, rc);
+		return true;
+	}
+	/* Why it could not be made; else "". */
+	const char *failure() const
+	{
+		return kops_buffer_error(get());
+	}
 	explicit operator bool() const noexcept
 	{
 		return bool(held_);
@@ -155,10 +185,12 @@ class buffer
 
       private:
 	friend class client;
-	buffer(detail::connection k, kops_buffer *made) : held_(made, detail::free_buffer{std::move(k)})
+	buffer(detail::connection k, kops_buffer *made, std::unique_ptr<detail::callback> done = nullptr)
+	    : done_(std::move(done)), held_(made, detail::free_buffer{std::move(k)})
 	{
 	}
 
+	std::unique_ptr<detail::callback> done_; /* dies after the buffer, which calls it */
 	std::unique_ptr<kops_buffer, detail::free_buffer> held_;
 };
 
@@ -226,6 +258,11 @@ template <class T> class array
 	const buffer &bytes() const noexcept
 	{
 		return bytes_;
+	}
+	/* As buffer::wait(). */
+	bool wait(int timeout_ms = -1)
+	{
+		return bytes_.wait(timeout_ms);
 	}
 
       private:
@@ -297,14 +334,10 @@ class job
 	 */
 	void submit(std::function<void(int)> done)
 	{
-		auto kept = std::make_unique<std::function<void(int)>>(std::move(done));
+		auto kept = std::make_unique<detail::callback>(std::move(done));
 
 		added(kops_submit(
-		    get(),
-		    [](kops_job *, int status, void *user) noexcept {
-			    auto call = std::move(*static_cast<std::function<void(int)> *>(user));
-			    call(status);
-		    },
+		    get(), [](kops_job *, int status, void *user) noexcept { detail::call(user, status); },
 		    kept.get()));
 		done_ = std::move(kept);
 	}
@@ -378,7 +411,7 @@ class job
 			throw error(rc, *sentence ? sentence : kops_error(held_.get_deleter().k.get()));
 	}
 
-	std::unique_ptr<std::function<void(int)>> done_; /* dies after the job, which calls it */
+	std::unique_ptr<detail::callback> done_; /* dies after the job, which calls it */
 	std::unique_ptr<kops_job, free_job> held_;
 };
 
@@ -402,15 +435,13 @@ class client
 {
       public:
 	/* Connects. Waits, but fails at once when nothing listens at the socket. */
-	explicit client(const kops_options &options = kopsxx::options())
+	explicit client(const kops_options &options = kopsxx::options()) : client(kops_open, options)
 	{
-		::kops *made = nullptr;
-		char why[256] = "";
-		int rc = kops_open(&made, &options, why, sizeof(why));
-
-		if (rc < 0)
-			throw error(rc, why);
-		k_.reset(made, kops_close);
+	}
+	/* The same, and does not wait: see kops_open_start(). */
+	static client start(const kops_options &options = kopsxx::options())
+	{
+		return client(kops_open_start, options);
 	}
 
 	/* KOPS_SHARED memory, or KOPS_RESIDENT memory of a device (nullptr: the first). */
@@ -429,6 +460,40 @@ class client
 		detail::check(connection(), kops_import(get(), fd, bytes, flags, &made));
 		return buffer(k_, made);
 	}
+	/*
+	 * These do not wait: see kops_alloc_start(). done(status) is called once, as for job::submit(), and may
+	 * be empty. It is not called if the buffer dies before.
+	 */
+	buffer alloc_start(std::uint64_t bytes, std::function<void(int)> done, unsigned flags = KOPS_SHARED,
+	                   const char *device = nullptr)
+	{
+		auto kept = std::make_unique<detail::callback>(std::move(done));
+		kops_buffer *made = nullptr;
+
+		detail::check(connection(),
+		              kops_alloc_start(get(), bytes, flags, device, buffer_done, kept.get(), &made));
+		return buffer(k_, made, std::move(kept));
+	}
+	buffer import_start(int fd, std::uint64_t bytes, std::function<void(int)> done,
+	                    unsigned flags = KOPS_SHARED)
+	{
+		auto kept = std::make_unique<detail::callback>(std::move(done));
+		kops_buffer *made = nullptr;
+
+		detail::check(connection(),
+		              kops_import_start(get(), fd, bytes, flags, buffer_done, kept.get(), &made));
+		return buffer(k_, made, std::move(kept));
+	}
+	template <class T>
+	array<T> make_start(extents shape, std::function<void(int)> done, unsigned flags = KOPS_SHARED,
+	                    const char *device = nullptr)
+	{
+		std::size_t elements = elements_of(shape, sizeof(T));
+
+		return array<T>(alloc_start(elements * sizeof(T), std::move(done), flags, device),
+		                std::move(shape), elements);
+	}
+
 	/* Of 1 to KOPS_RANK_MAX axes, each of one element or more. */
 	template <class T>
 	array<T> make(extents shape, unsigned flags = KOPS_SHARED, const char *device = nullptr)
@@ -504,7 +569,7 @@ class client
 	{
 		return kops_timeout(get());
 	}
-	/* How many jobs ended. */
+	/* How many jobs ended and buffers were made. */
 	int process()
 	{
 		return detail::check(connection(), kops_process(get()));
@@ -516,6 +581,20 @@ class client
 	}
 
       private:
+	client(decltype(kops_open) *open, const kops_options &options)
+	{
+		::kops *made = nullptr;
+		char why[256] = "";
+		int rc = open(&made, &options, why, sizeof(why));
+
+		if (rc < 0)
+			throw error(rc, why);
+		k_.reset(made, kops_close);
+	}
+	static void buffer_done(kops_buffer *, int status, void *user) noexcept
+	{
+		detail::call(user, status);
+	}
 	const detail::connection &connection() const
 	{
 		detail::held(k_.get(), "client");

@@ -213,7 +213,7 @@ void client_link_broken(kops *k)
 
 static bool is_wanted(const kops *k)
 {
-	return !list_is_empty(&k->out) || k->call || k->greeting || client_buffer_awaited(k);
+	return !list_is_empty(&k->out) || k->call || k->greeting || client_buffer_is_awaited(k);
 }
 
 void client_link_want(kops *k)
@@ -234,6 +234,7 @@ void client_link_down(kops *k)
 	client_ring_take(k); /* what the daemon had done */
 	client_job_unsend(k, disconnect(k));
 	client_job_end_doomed(k);
+	client_buffer_end_doomed(k);
 	if (is_wanted(k))
 		client_link_want(k);
 	else

@@ -219,8 +219,7 @@ static void violation(kops *k, const char *phrase)
 
 static bool is_in_flight(const kops *k)
 {
-	const kops_buffer *awaited = client_buffer_awaited(k);
-	return client_job_is_in_flight(k) || (k->call && k->call->id) || (awaited && awaited->request);
+	return client_job_is_in_flight(k) || (k->call && k->call->id) || client_buffer_is_in_flight(k);
 }
 
 static void handle_datagram(kops *k, size_t len, int *fds, unsigned n_fds)
@@ -405,7 +404,7 @@ int kops_timeout(const kops *k)
 
 int kops_process(kops *k)
 {
-	unsigned before = k->jobs_ended;
+	unsigned before = k->ended;
 	int status = client_may_wait(k);
 	if (status < 0)
 		return status;
@@ -420,5 +419,5 @@ int kops_process(kops *k)
 	status = client_may_use(k);
 	if (status < 0)
 		return status;
-	return k->lost_status < 0 ? k->lost_status : (int)(k->jobs_ended - before);
+	return k->lost_status < 0 ? k->lost_status : (int)(k->ended - before);
 }

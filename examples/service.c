@@ -4,10 +4,10 @@
  *     cc service.c $(pkg-config --cflags --libs kops libuv) -lm -o service
  *
  * Requests arrive by a timer. Each takes a free slot: three shared buffers and a job that is made once and
- * submitted again and again. libkops is driven by what it asks for: kops_fd(), kops_events() and kops_timeout()
- * go into a uv_poll_t and a uv_timer_t; whichever fires, kops_process() runs the callbacks of the jobs that
- * have ended. A restart of the daemon in between is not noticed here. Every result is checked against plain
- * loops.
+ * submitted again and again. Nothing here waits for the daemon, from the first connection on: libkops is driven
+ * by what it asks for: kops_fd(), kops_events() and kops_timeout() go into a uv_poll_t and a uv_timer_t;
+ * whichever fires, kops_process() runs the callbacks of the jobs that have ended. A restart of the daemon in
+ * between is not noticed here. Every result is checked against plain loops.
  *
  * Usage: service [REQUESTS]. Exit status 0 when every request was answered rightly.
  */
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <uv.h>
 
-enum { SIZE = 64, SLOTS = 4, ARRIVAL_MS = 1 };
+enum { SIZE = 64, SLOTS = 4, BUFFERS = 3, ARRIVAL_MS = 1 };
 
 struct service;
 
@@ -27,7 +27,7 @@ struct slot {
 	kops_buffer *a, *b, *c;
 	kops_job *job;
 	uv_timer_t retry;
-	unsigned request;
+	unsigned request, ready; /* ready: how many buffers are */
 	int busy;
 };
 
@@ -51,7 +51,7 @@ static void attend(struct service *s);
 static void process(struct service *s)
 {
 	if (kops_process(s->k) < 0)
-		fprintf(stderr, "service: %s\n", kops_error(s->k)); /* the jobs have failed: on_done() saw it */
+		fprintf(stderr, "service: %s\n", kops_error(s->k)); /* on_buffer() or on_done() saw it too */
 	attend(s);
 }
 
@@ -174,6 +174,14 @@ static void submit(struct slot *slot)
 		fail(slot->service, slot, kops_error(slot->service->k));
 }
 
+static void on_buffer(kops_buffer *buffer, int status, void *user)
+{
+	struct slot *slot = user;
+	if (status < 0)
+		fail(slot->service, slot, kops_buffer_error(buffer));
+	slot->ready++;
+}
+
 static void take(struct slot *slot, unsigned request)
 {
 	float *a = kops_data(slot->a), *b = kops_data(slot->b);
@@ -192,7 +200,7 @@ static void on_arrival(uv_timer_t *timer)
 	struct service *s = timer->data;
 	unsigned at_once = 0;
 	for (unsigned i = 0; i < SLOTS; i++) {
-		if (!s->slots[i].busy && s->accepted < s->requests)
+		if (s->slots[i].ready == BUFFERS && !s->slots[i].busy && s->accepted < s->requests)
 			take(&s->slots[i], s->accepted++);
 		at_once += s->slots[i].busy != 0;
 	}
@@ -208,9 +216,9 @@ static int set_up_slot(struct service *s, struct slot *slot, unsigned number)
 	slot->service = s;
 	slot->retry.data = slot;
 	uv_timer_init(&s->loop, &slot->retry);
-	if (kops_alloc(s->k, bytes, KOPS_SHARED, NULL, &slot->a) < 0 ||
-	    kops_alloc(s->k, bytes, KOPS_SHARED, NULL, &slot->b) < 0 ||
-	    kops_alloc(s->k, bytes, KOPS_SHARED, NULL, &slot->c) < 0 ||
+	if (kops_alloc_start(s->k, bytes, KOPS_SHARED, NULL, on_buffer, slot, &slot->a) < 0 ||
+	    kops_alloc_start(s->k, bytes, KOPS_SHARED, NULL, on_buffer, slot, &slot->b) < 0 ||
+	    kops_alloc_start(s->k, bytes, KOPS_SHARED, NULL, on_buffer, slot, &slot->c) < 0 ||
 	    kops_job_new(s->k, &options, &slot->job) < 0)
 		return -1;
 	return kops_job_gemm(slot->job, 1, kops_matrix(slot->a, 0, KOPS_F32, SIZE, SIZE, 0),
@@ -249,7 +257,7 @@ int main(int argc, char **argv)
 	char why[256];
 
 	s.requests = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 200;
-	if (kops_open(&s.k, NULL, why, sizeof why) < 0) {
+	if (kops_open_start(&s.k, NULL, why, sizeof why) < 0) {
 		fprintf(stderr, "service: %s\n", why);
 		return 1;
 	}

@@ -176,6 +176,15 @@ static void mistakes_throw(client &k)
 	k.ping();
 }
 
+/* Once round an event loop. */
+static void turn(client &k)
+{
+	struct pollfd poll_fd = {k.fd(), k.events(), 0};
+
+	poll(&poll_fd, 1, k.timeout());
+	k.process();
+}
+
 static void callbacks_come_once(client &k)
 {
 	auto a = k.make<float>({8});
@@ -191,15 +200,40 @@ static void callbacks_come_once(client &k)
 			status = rc;
 			job = kopsxx::job(); /* may destroy the job that calls */
 		});
-		while (bool(job)) {
-			struct pollfd poll_fd = {k.fd(), k.events(), 0};
-
-			poll(&poll_fd, 1, k.timeout());
-			k.process();
-		}
+		while (bool(job))
+			turn(k);
 		EXPECT(status == 0);
 	}
 	EXPECT(calls == 5 && a[7] == 32);
+}
+
+static void started_ones_need_no_waiting()
+{
+	client k = client::start();
+	int calls = 0, made = 1, refused = 1;
+	auto note = [&](int &status) {
+		return [&](int rc) {
+			calls++;
+			status = rc;
+		};
+	};
+	auto a = k.make_start<float>({8}, note(made));
+	auto there = k.make_start<float>({8}, nullptr, KOPS_RESIDENT);
+	auto missing = k.alloc_start(16, note(refused), KOPS_RESIDENT, "gpu99");
+	auto job = k.make_job();
+
+	EXPECT(a.data() == nullptr && !a.wait(0));
+	job.add(there, there, a).submit(); /* runs when they are there */
+	{
+		auto freed = k.make_start<float>({8}, [&](int) { calls += 100; });
+	}
+	while (job.is_out() || calls < 2)
+		turn(k);
+	EXPECT(calls == 2 && made == 0 && refused == KOPS_E_DEVICE);
+	EXPECT(std::strlen(missing.failure()) > 10);
+	EXPECT(thrown([&] { missing.wait(); }) == KOPS_E_DEVICE);
+	EXPECT(a.wait() && a[7] == 0);
+	EXPECT(thrown([&] { k.import_start(-1, 8, nullptr); }) == KOPS_E_FD);
 }
 
 static void a_job_repeats(client &k)
@@ -231,6 +265,7 @@ int main()
 	arrays_keep_their_connection();
 	mistakes_throw(k);
 	callbacks_come_once(k);
+	started_ones_need_no_waiting();
 	a_job_repeats(k);
 	return wrong != 0;
 }

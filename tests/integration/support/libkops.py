@@ -21,6 +21,9 @@ class View(ctypes.Structure):
                 ("reserved", ctypes.c_uint64 * 2)]
 
 
+BufferCallback = JobCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+
+
 def load_library():
     """Not in builds with sanitizers, which Python cannot load."""
     lib = ctypes.CDLL(LIBKOPS)
@@ -35,6 +38,19 @@ def load_library():
             ("kops_free", None, [pointer]),
             ("kops_data", pointer, [pointer]),
             ("kops_matrix", View, [pointer, u64, i32, u64, u64, u64]),
+            ("kops_open_start", i32,
+             [ctypes.POINTER(pointer), ctypes.POINTER(Options), ctypes.c_char_p, ctypes.c_size_t]),
+            ("kops_alloc_start", i32, [pointer, u64, ctypes.c_uint, ctypes.c_char_p, BufferCallback, pointer,
+                                       ctypes.POINTER(pointer)]),
+            ("kops_import_start", i32, [pointer, i32, u64, ctypes.c_uint, BufferCallback, pointer,
+                                        ctypes.POINTER(pointer)]),
+            ("kops_submit", i32, [pointer, JobCallback, pointer]),
+            ("kops_cancel", i32, [pointer]),
+            ("kops_job_free", None, [pointer]),
+            ("kops_fd", i32, [pointer]),
+            ("kops_events", ctypes.c_short, [pointer]),
+            ("kops_timeout", i32, [pointer]),
+            ("kops_process", i32, [pointer]),
             ("kops_job_new", i32, [pointer, pointer, ctypes.POINTER(pointer)]),
             ("kops_job_fma", i32, [pointer, View, View, ctypes.c_double, ctypes.c_double, ctypes.c_uint32,
                                    ctypes.c_char_p]),

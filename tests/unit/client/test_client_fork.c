@@ -91,6 +91,9 @@ static const char *call_everything(void *data)
 	CHILD_CHECK(is_refused(p, kops_query(k, &info)));
 	CHILD_CHECK(is_refused(p, kops_alloc(k, 64, KOPS_SHARED, NULL, &b)));
 	CHILD_CHECK(is_refused(p, kops_import(k, p->memfd, 64, 0, &b)));
+	CHILD_CHECK(is_refused(p, kops_alloc_start(k, 64, KOPS_SHARED, NULL, NULL, NULL, &b)));
+	CHILD_CHECK(is_refused(p, kops_import_start(k, p->memfd, 64, 0, NULL, NULL, &b)));
+	CHILD_CHECK(is_refused(p, kops_buffer_wait(p->lent, -1)));
 	CHILD_CHECK(is_refused(p, kops_job_new(k, NULL, &job)));
 	CHILD_CHECK(is_refused(p, kops_job_gemm(p->fresh, 1, v, v, 0, w, KOPS_PRECISION_F32, NULL)));
 	CHILD_CHECK(is_refused(p, kops_job_softmax(p->fresh, v, w, 1, false, NULL)));
@@ -230,6 +233,48 @@ static void test_grandchildren(void **state)
 	assert_int_equal(kops_wait(p.out, -1), 0);
 	assert_int_equal(kops_run(p.fresh), 0);
 	close_parent(f, &p);
+}
+
+static void script_made_in_the_end(struct fake *f)
+{
+	fake_greet(f);
+	uint64_t id = fake_expect(f, FAKE_VERB(ALLOC))->id;
+	FAKE_CHECK(f, fake_wait(f, 1));
+	fake_lent(f, id, -1, "gpu1");
+	fake_expect_end(f);
+}
+
+static void count_call(kops_buffer *b, int status, void *user)
+{
+	(void)b, (void)status;
+	++*(unsigned *)user;
+}
+
+static const char *close_copy(void *data)
+{
+	kops_buffer *b = data;
+	kops *k = b->k;
+	CHILD_CHECK(kops_process(k) == KOPS_E_STATE);
+	kops_free(b);
+	kops_close(k);
+	return NULL;
+}
+
+/* The child's copy of a buffer that is being made is nobody's. */
+static void test_child_while_a_buffer_is_made(void **state)
+{
+	struct fake *f = *state;
+	kops_buffer *b = NULL;
+	unsigned calls = 0;
+	fake_start(f, script_made_in_the_end);
+	kops *k = fake_open(f);
+	assert_int_equal(kops_alloc_start(k, 64, KOPS_RESIDENT, NULL, count_call, &calls, &b), 0);
+	in_child(close_copy, b);
+	fake_reach(f, 1);
+	assert_int_equal(kops_buffer_wait(b, -1), 0);
+	assert_int_equal(calls, 1);
+	kops_close(k);
+	fake_stop(f);
 }
 
 /* ---- A handle of the child's own ---- */
@@ -509,6 +554,7 @@ int main(void)
 	    TEST(test_child_is_refused_and_parent_goes_on),
 	    TEST(test_pids_tell_a_child_too),
 	    TEST(test_grandchildren),
+	    TEST(test_child_while_a_buffer_is_made),
 	    TEST(test_child_with_a_handle_of_its_own),
 	    TEST(test_close_ends_the_session_despite_children),
 	    TEST(test_fork_in_a_callback_of_a_wait),

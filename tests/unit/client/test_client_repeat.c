@@ -122,7 +122,7 @@ static kops_buffer *buffer(kops *k)
 	b->k = k;
 	b->id = ++k->last_buffer;
 	b->fd = -1;
-	b->ready = true;
+	b->state = BUFFER_READY;
 	list_append(&k->buffers, &b->node);
 	return b;
 }
