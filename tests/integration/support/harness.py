@@ -2,8 +2,9 @@
 
 Environment: KOPS_TEST_KOPSD the daemon's binary, KOPS_TEST_CLIENT kops-client's, KOPS_TEST_BENCH kops-bench's,
 KOPS_TEST_LIBKOPS libkops.so's, KOPS_TEST_QUICK=1 for builds with sanitizers (smaller counts, no figures of memory or
-time), KOPS_TEST_SEED another seed than 1, or "random", KOPS_TEST_DEVICES other devices than the CPU where a test does not
-choose, KOPS_TEST_DATA the folder of the digits.
+time), KOPS_TEST_LONG=1 for much larger counts, KOPS_TEST_SEED another seed than 1, or "random", KOPS_TEST_DEVICES other
+devices than the CPU where a test does not choose, SIMULATED_GPU the folder of simulated_gpu.c where those GPUs are no
+real ones, KOPS_TEST_DATA the folder of the digits.
 """
 import os
 import random
@@ -22,6 +23,7 @@ KOPSD = os.environ.get("KOPS_TEST_KOPSD", "")
 KOPS_CLIENT = os.environ.get("KOPS_TEST_CLIENT", "")
 KOPS_BENCH = os.environ.get("KOPS_TEST_BENCH", "")
 QUICK = os.environ.get("KOPS_TEST_QUICK", "") not in ("", "0")
+LONG = os.environ.get("KOPS_TEST_LONG", "") not in ("", "0")
 START_S = 60
 SETTLE_S = 20
 CLEAN_ENV = ("KOPSD_", "LISTEN_", "NOTIFY_", "WATCHDOG_")
@@ -283,7 +285,8 @@ def main():
     print(f"seed {SEED}; repeat with KOPS_TEST_SEED={SEED}", file=sys.stderr, flush=True)
     if not os.access(KOPSD, os.X_OK):
         sys.exit("KOPS_TEST_KOPSD must name the daemon's binary; run through ctest")
-    if "gpu" in os.environ.get("KOPS_TEST_DEVICES", "") and not os.path.exists("/proc/driver/nvidia/version"):
+    wants_gpu = "gpu" in os.environ.get("KOPS_TEST_DEVICES", "") and "SIMULATED_GPU" not in os.environ
+    if wants_gpu and not os.path.exists("/proc/driver/nvidia/version"):
         print("skipped: there is no NVIDIA GPU here")
         sys.exit(77)
     unittest.main(verbosity=2)
