@@ -1,8 +1,10 @@
 """Runs by shared memory: what they compute, in which order, and clients that write anything into it."""
 import os
+import signal
 import struct
 import threading
 import time
+import traceback
 import unittest
 
 import numpy as np
@@ -139,6 +141,21 @@ class Runs(RingTest):
         ends = [ring.wait() for _ in ids]
         self.assertEqual(sorted(e["id"] for e in ends), ids)
         self.assertLessEqual({wire.STATUS_NAME[e["status"]] for e in ends}, {"OK", "EXISTS"})
+
+    @unittest.skipIf("gpu" in os.environ.get("KOPS_TEST_DEVICES", ""), "occupy() occupies the CPU device")
+    def test_high_goes_before_the_others_of_its_user(self):
+        for number in range(1, 6):
+            self.prepare(self.c, number, queue=number, priority=wire.HIGH if number == 5 else wire.NORMAL)
+        ring = self.c.open_ring(8)
+        for _ in range(2):
+            occupier, jobs = self.occupy(200)
+            ids = [ring.put(number) for number in range(1, 6)]
+            self.c.ping()  # now they are taken
+            self.assert_busy()
+            ends = [ring.wait()["id"] for _ in ids]
+            self.assertEqual((ends[0], sorted(ends)), (ids[-1], ids))
+            for job in jobs:
+                occupier.wait(job)
 
     def test_who_is_refused_a_ring(self):
         self.c.open_ring(3)
@@ -282,6 +299,52 @@ class Hostile(RingTest):
                 ring.put(1)
                 ring.put(2)
         self.others_are_served()
+
+    def stop_with_all_out(self):
+        """A client's process: its ring is full both ways, and so is its socket. Its exit code tells whether all
+        was answered when it went on."""
+        c = self.daemon.connect()
+        for number in range(1, 17):
+            self.prepare(c, number)
+        ring = c.open_ring(8)
+        ids = [ring.put(number) for number in range(1, 9)]
+        self.wait_until(ring, ring.END_TAIL, 8)
+        ids += [ring.put(number) for number in range(9, 17)]
+        ring.set(ring.CLIENT_SLEEPS, 1)
+        c.sock.setblocking(False)
+        asked = []
+        try:
+            while True:
+                asked.append(c.start("stats", {}))
+        except BlockingIOError:
+            c.sock.settimeout(60)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        for id in asked:
+            c.wait(id)
+        ends = [ring.wait()["id"] for _ in range(8)]
+        c.start("wake", {})  # there are places for ends again
+        ends += [ring.wait()["id"] for _ in range(8)]
+        os._exit(0 if sorted(ends) == ids else 1)
+
+    def test_a_stopped_client_holds_up_nobody(self):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.stop_with_all_out()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(2)
+        self.assertTrue(os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1]))
+        buffers = self.prepare(self.c, 1)
+        ring = self.c.open_ring(8)
+        for _ in range(harness.count(200, 40)):
+            want = self.fill(self.c, buffers)
+            ring.put(1)
+            self.assertEqual(ring.wait()["status"], 0)
+            np.testing.assert_array_equal(self.matrix(self.c, buffers[2]), want)
+        os.kill(pid, signal.SIGCONT)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
 
     def test_a_scribbler_delays_nobody(self):
         """A session whose ring always seems to have runs takes its share of the loop and no more."""
