@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device_list.h"
 #include "kops_types.h"
 
 #define NAME_BYTES      64
@@ -243,7 +244,8 @@ static bool is_printable(const char *text)
 static int assign_text(struct config *config, const struct setting *s, const char *text, const char *origin,
                        char *why)
 {
-	char name[NAME_BYTES];
+	char name[NAME_BYTES], reason[CONFIG_WHY_BYTES / 2];
+	struct device_list list;
 	size_t len = strlen(text);
 
 	spell(PLACE_FILE, s->name, name);
@@ -252,6 +254,8 @@ static int assign_text(struct config *config, const struct setting *s, const cha
 		            len, s->min, s->max);
 	if (!is_printable(text))
 		return fail(why, "%s: %s holds control characters; write it as plain text", origin, name);
+	if (text_of(config, s) == config->devices && device_list_parse(text, &list, reason, sizeof reason) < 0)
+		return fail(why, "%s: %s = \"%.60s\" %s", origin, name, text, reason);
 	memcpy(text_of(config, s), text, len + 1);
 	return 0;
 }

@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "kops_types.h"
 #include "log.h"
 #include "server.h"
 
-enum { EXIT_USAGE = 2 };
+/* The settings or the command line have to be changed first: to start again would not help. */
+enum { EXIT_SETTINGS = 2 };
 
 /*
  * OpenBLAS chooses its kernels by CPU model when it is loaded, and takes SSE3 ones (Prescott) for models newer
@@ -65,14 +67,14 @@ static int serve(int argc, char **argv, const struct config *config)
 {
 	static struct server server;
 	char why[CONFIG_WHY_BYTES];
-	int code = EXIT_FAILURE;
+	int rc, code;
 
 	signal(SIGPIPE, SIG_IGN);
 	log_set_level((int)config->log_level);
-	if (server_start(&server, argc, argv, config, why) < 0)
+	rc = server_start(&server, argc, argv, config, why);
+	if (rc < 0)
 		log_error("%s", why);
-	else
-		code = server_run(&server);
+	code = rc == 0 ? server_run(&server) : rc == KOPS_E_INVALID ? EXIT_SETTINGS : EXIT_FAILURE;
 	server_close(&server);
 	return code;
 }
@@ -88,7 +90,7 @@ int main(int argc, char **argv)
 			fprintf(stderr, "kopsd: %s\n", why);
 		else
 			log_error("%s", why);
-		return EXIT_USAGE;
+		return EXIT_SETTINGS;
 	}
 	switch (action) {
 	case CONFIG_HELP:

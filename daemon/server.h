@@ -35,7 +35,8 @@ struct server {
 	int exit_code;
 };
 
-/* Opens devices and socket and installs signal handlers. 0, or a code with a sentence in why. */
+/* Opens devices and socket and installs signal handlers. 0, or a code with a sentence in why: KOPS_E_INVALID
+ * where only other settings can help. */
 int server_start(struct server *server, int argc, char **argv, const struct config *config,
                  char why[CONFIG_WHY_BYTES]);
 /* Serves until drained. Returns the exit code. */

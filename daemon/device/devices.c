@@ -9,18 +9,18 @@
 #include "device/cpu.h"
 #include "log.h"
 
-/* The kinds of devices, in the order in which `auto` has them: the first that can do a job does it. */
+#define NAME_BYTES 16
+
 struct module {
-	const char *kind;               /* as its backend says, and as devices are called: gpu0, gpu1, … */
-	const char *file;               /* that brings the backend; its devices are numbered */
-	const struct backend *built_in; /* instead: one device, called as its kind, which always opens */
+	const char *kind, *file;
+	const struct backend *built_in;
 };
 
-static const struct module modules[] = {
-    {"gpu", "kops-cuda.so", NULL},
-    {"cpu", NULL, &backend_cpu},
+static const struct module modules[DEVICE_KINDS] = {
+#define X(kind, file, built_in) {#kind, file, built_in},
+#include "kinds.def"
+#undef X
 };
-#define N_MODULES (sizeof modules / sizeof *modules)
 
 /* What came of a module. */
 struct loaded {
@@ -32,7 +32,7 @@ struct loaded {
 struct opening {
 	uv_loop_t *loop;
 	const struct config *config;
-	struct loaded loaded[N_MODULES];
+	struct loaded loaded[DEVICE_KINDS];
 	struct devices *devices;
 	char *why; /* CONFIG_WHY_BYTES */
 };
@@ -98,31 +98,25 @@ static void load(const struct module *module, struct loaded *ret)
 
 /* ---- Devices ---- */
 
-static bool is_there(const struct devices *devices, const char *name)
+static void name_device(unsigned m, unsigned index, bool is_numbered, char ret[NAME_BYTES])
 {
-	for (unsigned i = 0; i < devices->n; i++)
-		if (strcmp(device_name(devices->list[i]), name) == 0)
-			return true;
-	return false;
+	if (is_numbered)
+		snprintf(ret, NAME_BYTES, "%s%u", modules[m].kind, index);
+	else
+		snprintf(ret, NAME_BYTES, "%s", modules[m].kind);
 }
 
 static int add_device(const struct opening *o, unsigned m, unsigned index)
 {
 	const struct backend *backend = o->loaded[m].backend;
-	char name[16], reason[WHY_BYTES];
+	char name[NAME_BYTES], reason[WHY_BYTES];
 	struct device *d;
 	int rc;
 
-	if (modules[m].file)
-		snprintf(name, sizeof name, "%s%u", modules[m].kind, index);
-	else
-		snprintf(name, sizeof name, "%s", modules[m].kind);
-	if (is_there(o->devices, name)) {
-		snprintf(o->why, CONFIG_WHY_BYTES, "devices names %s twice", name);
-		return KOPS_E_INVALID;
-	}
+	name_device(m, index, modules[m].file != NULL, name);
 	if (o->devices->n == DEVICES_MAX) {
-		snprintf(o->why, CONFIG_WHY_BYTES, "more than %d devices", DEVICES_MAX);
+		snprintf(o->why, CONFIG_WHY_BYTES, "devices asks for more than %d devices; name those to use",
+		         DEVICES_MAX);
 		return KOPS_E_INVALID;
 	}
 	rc = device_open(o->loop, name, backend, index, (unsigned)o->config->cpu_threads, &d, reason);
@@ -152,7 +146,7 @@ static int add_all(const struct opening *o)
 {
 	int rc = 0;
 
-	for (unsigned m = 0; m < N_MODULES && rc == 0; m++) {
+	for (unsigned m = 0; m < DEVICE_KINDS && rc == 0; m++) {
 		if (!modules[m].file)
 			rc = add_kind(o, m);
 		for (unsigned i = 0; modules[m].file && i < o->loaded[m].n && o->devices->n < DEVICES_MAX - 1;
@@ -163,77 +157,50 @@ static int add_all(const struct opening *o)
 	return rc;
 }
 
-/* One of a kind by number, as in gpu1. */
-static int add_numbered(const struct opening *o, unsigned m, const char *word, unsigned index)
+static int refuse(const struct opening *o, const char *what, const char *because)
 {
-	if (index < o->loaded[m].n)
-		return add_device(o, m, index);
-	snprintf(o->why, CONFIG_WHY_BYTES, "devices asks for %s, but %s", word,
-	         o->loaded[m].n ? "there are fewer (counting from 0)" : o->loaded[m].why);
+	snprintf(o->why, CONFIG_WHY_BYTES, "devices asks for %s, but %s", what, because);
 	return KOPS_E_DEVICE;
 }
 
-static int refuse_word(const struct opening *o, const char *word)
+static int add_named(const struct opening *o, const struct device_word *word)
 {
-	size_t used = (size_t)snprintf(o->why, CONFIG_WHY_BYTES, "devices: \"%.32s\" is none of auto", word);
+	const struct loaded *loaded = &o->loaded[word->kind];
+	char name[NAME_BYTES];
 
-	for (unsigned m = 0; m < N_MODULES && used < CONFIG_WHY_BYTES; m++)
-		used += (size_t)snprintf(o->why + used, CONFIG_WHY_BYTES - used,
-		                         modules[m].file ? ", %s, %s0, %s1, …" : ", %s", modules[m].kind,
-		                         modules[m].kind, modules[m].kind);
-	return KOPS_E_INVALID;
-}
-
-/* One word of the devices setting. */
-static int add_named(const struct opening *o, const char *word)
-{
-	if (strcmp(word, "auto") == 0)
-		return add_all(o);
-	for (unsigned m = 0; m < N_MODULES; m++) {
-		size_t n = strlen(modules[m].kind);
-		unsigned index;
-		char rest;
-
-		if (strncmp(word, modules[m].kind, n) != 0)
-			continue;
-		if (word[n] == '\0' && o->loaded[m].n > 0)
-			return add_kind(o, m);
-		if (word[n] == '\0') {
-			snprintf(o->why, CONFIG_WHY_BYTES, "devices asks for %s, but %s", modules[m].kind,
-			         o->loaded[m].why);
-			return KOPS_E_DEVICE;
-		}
-		if (modules[m].file && sscanf(word + n, "%u%c", &index, &rest) == 1)
-			return add_numbered(o, m, word, index);
-	}
-	return refuse_word(o, word);
+	name_device(word->kind, word->index, word->is_numbered, name);
+	if (loaded->n == 0)
+		return refuse(o, name, loaded->why);
+	if (!word->is_numbered)
+		return add_kind(o, word->kind);
+	if (word->index >= loaded->n)
+		return refuse(o, name, "there are fewer (counting from 0)");
+	return add_device(o, word->kind, word->index);
 }
 
 /* A module that the setting does not ask for is not loaded: the CUDA driver takes its time and memory. */
-static bool is_asked_for(const struct config *config, const struct module *module)
+static bool is_asked_for(const struct device_list *list, enum device_kind kind)
 {
-	return strstr(config->devices, "auto") || strstr(config->devices, module->kind);
+	for (unsigned i = 0; i < list->n; i++)
+		if (list->words[i].kind == kind || list->words[i].kind == DEVICE_KINDS)
+			return true;
+	return false;
 }
 
 int devices_open(uv_loop_t *loop, const struct config *config, struct devices *ret, char why[CONFIG_WHY_BYTES])
 {
 	struct opening o = {.loop = loop, .config = config, .devices = ret, .why = why};
-	char list[CONFIG_TEXT_BYTES], *save = NULL;
-	int rc = 0;
+	struct device_list list;
+	int rc = device_list_parse(config->devices, &list, why, CONFIG_WHY_BYTES);
 
 	*ret = (struct devices){.n = 0};
-	for (unsigned m = 0; m < N_MODULES; m++) {
-		if (is_asked_for(config, &modules[m]))
+	for (unsigned m = 0; m < DEVICE_KINDS && rc == 0; m++) {
+		if (is_asked_for(&list, m))
 			load(&modules[m], &o.loaded[m]);
 		if (!ret->pinning && o.loaded[m].backend && o.loaded[m].backend->pin)
 			ret->pinning = o.loaded[m].backend;
 	}
-	snprintf(list, sizeof list, "%s", config->devices);
-	for (char *word = strtok_r(list, ", ", &save); word && rc == 0; word = strtok_r(NULL, ", ", &save))
-		rc = add_named(&o, word);
-	if (rc == 0 && ret->n == 0) {
-		snprintf(why, CONFIG_WHY_BYTES, "devices names no device");
-		rc = KOPS_E_INVALID;
-	}
+	for (unsigned i = 0; i < list.n && rc == 0; i++)
+		rc = list.words[i].kind == DEVICE_KINDS ? add_all(&o) : add_named(&o, &list.words[i]);
 	return rc;
 }

@@ -4,8 +4,7 @@
 
 #include "config.h"
 #include "device/device.h"
-
-#define DEVICES_MAX 16
+#include "device_list.h"
 
 struct devices {
 	struct device *list[DEVICES_MAX];

@@ -261,13 +261,23 @@ class Starting(Life):
         d = self.start()
         other = os.path.join(d.folder, "other.sock")
         base = ["--config", d.config, "--socket", other]
-        for args, words in [(["--devices", "tpu"], "tpu"), (["--devices", "gpu99"], "gpu99"), (["--devices", ","], "no device"),
-                            (["--devices", "cpu,cpu"], "cpu twice"), (["--devices", "auto,cpu"], "cpu twice"),
-                            (["--max-jobs", "0"], "max-jobs"), (["--what"], "--what")]:
-            r = self.run_kopsd(*base, *args)
-            self.assertNotEqual(r.returncode, 0, args)
-            self.assertIn(words, r.stderr)
+        wrong_settings = [(["--devices", "tpu"], "tpu"), (["--devices", ",,,"], "no device"),
+                          (["--devices", "cpu,cpu"], "cpu twice"), (["--devices", "auto,cpu"], "cpu twice"),
+                          (["--max-jobs", "0"], "max-jobs"), (["--what"], "--what")]
+        for args, words in wrong_settings:
+            for more in [], ["--check-config"]:
+                r = self.run_kopsd(*base, *args, *more)
+                self.assertEqual(r.returncode, 2, args)
+                self.assertIn(words, r.stderr)
             self.assertFalse(os.path.exists(other), args)
+        # A GPU may come back by itself.
+        r = self.run_kopsd(*base, "--devices", "gpu99")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("gpu99", r.stderr)
+        # What is no socket does not go by itself.
+        r = self.run_kopsd("--config", d.config, "--socket", d.config)
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("no socket", r.stderr)
         r = self.run_kopsd("--config", d.config, "--socket", os.path.join(d.folder, "no", "such", "dir"))
         self.assertNotEqual(r.returncode, 0)
         self.assertIn("No such file", r.stderr)
@@ -308,7 +318,7 @@ class Starting(Life):
         self.assertEqual(c.welcome["max_buffers"], 5)
         d.reload(max_buffers=6)
         self.assertEqual(self.connect().welcome["max_buffers"], 6)
-        d.reload(devices="cpu,cpu")
+        d.reload(devices="auto")
         self.assertIn(b"need a restart", d.log())
         seen = len(d.log())
         with open(d.config, "a", encoding="ascii") as f:

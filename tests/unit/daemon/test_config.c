@@ -136,7 +136,9 @@ static void check_text(struct fixture *f, const struct row *row, size_t len, boo
 	struct config config;
 
 	flag_of(row->name, flag);
-	memset(text, 'x', len);
+	memset(text, strcmp(row->name, "devices") == 0 ? ',' : 'x', len);
+	if (text[0] == ',')
+		memcpy(text, "cpu", len < 3 ? len : 3);
 	text[len] = '\0';
 	if (allowed) {
 		assert_int_equal(load(f, flag, text, &config, why), 0);
@@ -261,6 +263,24 @@ static void test_file_errors(void **state)
 	    {"[kopsd]\n[kopsd]", ":2: ", "[kopsd] stands here a second time"},
 	    {"socket =", ":1: ", "socket is 0 bytes long"},
 	    {"devices = a\001b", ":1: ", "holds control characters"},
+	    {"devices = cpuu", ":1: ", "devices = \"cpuu\" has \"cpuu\", which is no device; write auto, or"},
+	    {"devices = gpu0,tpu", ":1: ", "has \"tpu\", which is no device"},
+	    {"devices = cpu0", ":1: ", "has \"cpu0\", which is no device"},
+	    {"devices = gpu01", ":1: ", "has \"gpu01\", which is no device"},
+	    {"devices = gpu+1", ":1: ", "has \"gpu+1\", which is no device"},
+	    {"devices = gpu123456", ":1: ", "has \"gpu123456\", which is no device"},
+	    {"devices = GPU", ":1: ", "has \"GPU\", which is no device"},
+	    {"devices = ,,,,", ":1: ", "names no device"},
+	    {"devices = cpu,cpu", ":1: ", "names cpu twice"},
+	    {"devices = gpu1 gpu0 gpu1", ":1: ", "names gpu1 twice"},
+	    {"devices = gpu0,gpu", ":1: ", "names gpu0 twice"},
+	    {"devices = gpu,gpu12345", ":1: ", "names gpu12345 twice"},
+	    {"devices = auto,cpu", ":1: ", "names cpu twice"},
+	    {"devices = gpu3,auto", ":1: ", "names gpu3 twice"},
+	    {"devices = auto,auto", ":1: ", "names auto twice"},
+	    {"devices = "
+	     "gpu0,gpu1,gpu2,gpu3,gpu4,gpu5,gpu6,gpu7,gpu8,gpu9,gpu10,gpu11,gpu12,gpu13,gpu14,gpu15,cpu",
+	     ":1: ", "names more than the 16 devices that kopsd can serve"},
 	};
 	struct fixture *f = *state;
 	char why[CONFIG_WHY_BYTES];
@@ -276,6 +296,26 @@ static void test_file_errors(void **state)
 	write_file(f->file, "max-jobs = 3\0\n", 14);
 	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
 	assert_non_null(strstr(why, ":1: holds a NUL byte"));
+}
+
+static void test_lists_of_devices(void **state)
+{
+	static const char *const good[] = {
+	    "auto",
+	    "cpu",
+	    "gpu",
+	    "gpu,cpu",
+	    "cpu gpu0",
+	    "gpu99999,gpu0",
+	    " gpu1, cpu,",
+	    "gpu0,gpu1,gpu2,gpu3,gpu4,gpu5,gpu6,gpu7,gpu8,gpu9,gpu10,gpu11,gpu12,gpu13,gpu14,cpu"};
+	char why[CONFIG_WHY_BYTES] = "";
+	struct config config;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		assert_int_equal(load(*state, "--devices", good[i], &config, why), 0);
+		assert_string_equal(config.devices, good[i]);
+	}
 }
 
 static void test_failure_leaves_outputs(void **state)
@@ -493,6 +533,7 @@ int main(void)
 	    TEST(test_file_syntax),
 	    TEST(test_file_errors),
 	    TEST(test_failure_leaves_outputs),
+	    TEST(test_lists_of_devices),
 	    TEST(test_unreadable_files),
 	    TEST(test_default_file_may_be_absent),
 	    TEST(test_fragments_in_order),
