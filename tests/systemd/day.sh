@@ -32,7 +32,7 @@ ok "thirteen restarts"
 
 cp $conf $conf.good
 echo 'max-jobz = 3' >>$conf
-for i in 1 2 3 4 5; do
+for i in 1 2 3; do
 	systemctl restart kopsd.service 2>/dev/null && die "a start with a typo in the settings succeeded"
 	[ $i -gt 1 ] || sleep 2
 	[ "$(refusals max-jobz)" = $i ] || die "$i starts with a typo, and $(refusals max-jobz) sentences in journalctl -p err"
@@ -42,6 +42,25 @@ systemctl start kopsd.service || die "the start after the typo was corrected"
 systemctl start kopsd.socket || die "the socket after the typo was corrected"
 served "after the typo was corrected"
 ok "a typo is said once for each start, and its correction is all that it takes"
+
+# With a client that waits, the socket starts the daemon once a second: more often than the start limit would allow.
+seconds=12
+for wrong in 'max-jobz = 3' 'devices = cpuu'; do
+	rm -f /run/answered
+	echo "$wrong" >>$conf
+	systemctl restart kopsd.service 2>/dev/null && die "a start with $wrong succeeded"
+	{ until kops-client ping; do sleep 0.1; done; touch /run/answered; } >/dev/null 2>&1 &
+	sleep $seconds
+	systemctl is-active -q kopsd.socket || die "the socket is gone after $wrong"
+	[ -S /run/kopsd/kopsd.sock ] || die "the socket's file is gone after $wrong"
+	[ ! -e /run/answered ] || die "a client was served with $wrong"
+	cp $conf.good $conf
+	systemctl restart kopsd.service || die "the restart after $wrong was corrected"
+	wait
+	[ -e /run/answered ] || die "the waiting client is not served after $wrong was corrected"
+	seconds=2
+done
+ok "clients wait for the correction"
 
 before=$(pid)
 echo 'max-jobs = many' >>$conf
