@@ -1,5 +1,6 @@
 """Jobs of several ops, event loops, threads, and restarts of the daemon."""
 import asyncio
+import signal
 import threading
 import time
 import unittest
@@ -9,6 +10,7 @@ import numpy as np
 import kops
 from case import PythonTest, harness
 
+PROMPT_S = 0.25  # on a busy machine; what waits does so for 30 s
 LONG = 1500  # a product of this size takes a while on every machine
 
 
@@ -140,6 +142,79 @@ class EventLoops(PythonTest):
             await slow
         asyncio.run(fails())
         asyncio.run(fails())  # another loop, one after the other
+
+
+    def test_nothing_waits_while_kopsd_is_stuck(self):
+        slowest = 0.0
+
+        def timed(function, *args, **kwargs):
+            nonlocal slowest
+            begin = time.monotonic()
+            result = function(*args, **kwargs)
+            slowest = max(slowest, time.monotonic() - begin)
+            return result
+
+        async def main():
+            self.daemon.signal(signal.SIGSTOP)
+            try:
+                client = timed(kops.connect, self.daemon.socket)
+                a = timed(client.zeros, (100, 100))
+                a[:] = self.numbers((100, 100))
+                d = timed(client.device_array, (100, 100))
+                j = timed(client.job)
+                timed(j.copy, a, out=d)
+                c = timed(j.matmul, d, a.T, out=timed(client.empty, (100, 100)))
+                timed(j.submit)
+                waiting = asyncio.ensure_future(_await(j))
+                for _ in range(20):
+                    await asyncio.sleep(0.005)
+                self.assertFalse(waiting.done())
+            finally:
+                self.daemon.signal(signal.SIGCONT)
+            await waiting
+            self.near(c, a.astype(np.float64) @ a.T, 100)
+            client.close()
+
+        asyncio.run(main())
+        self.assertLess(slowest, PROMPT_S)
+
+
+class Refusals(PythonTest):
+    settings = {"max_mapped_per_uid": "4M"}
+
+    def test_memory_that_kopsd_cannot_have(self):
+        async def main():
+            with self.kops.job() as small:
+                before = small.add(self.shared((4,)), 1.0)
+            big = self.kops.zeros((1 << 20, 2))
+            j = self.kops.job()
+            j.add(big, big, out=big)
+            with self.assertRaises(kops.QuotaError) as caught:
+                await j
+            self.assertIn("could not be made", str(caught.exception))
+            self.assertEqual(big.sum() + big[0, 0], 0)  # it is memory still
+            del big
+            async with self.kops.job() as j:  # and nobody gets it again
+                again = j.add(before, before)
+            self.assertTrue((again == 2 * before).all())
+
+        asyncio.run(main())
+
+    def test_no_later_array_gets_a_refused_slab(self):
+        async def main():
+            first = self.kops.zeros((3 << 18,))
+            second = self.kops.zeros((3 << 18,))
+            j = self.kops.job()
+            j.copy(first, out=second)
+            with self.assertRaises(kops.QuotaError):
+                await j
+            del j, first, second
+            third, fourth = self.shared((16,)), self.shared((16,))
+            async with self.kops.job() as j:
+                c = j.add(third, fourth)
+            self.assertTrue((c == third + fourth).all())
+
+        asyncio.run(main())
 
 
 async def _await(job):

@@ -68,6 +68,7 @@ _Table = dict[str, tuple[Any, list[Any]]]
 # These may take long, so other threads run meanwhile.
 _WITHOUT_GIL: _Table = {
     "kops_open": (c_int, [POINTER(c_void_p), POINTER(Options), c_char_p, c_size_t]),
+    "kops_open_start": (c_int, [POINTER(c_void_p), POINTER(Options), c_char_p, c_size_t]),
     "kops_close": (None, [c_void_p]),
     "kops_ping": (c_int, [c_void_p]),
     "kops_alloc": (c_int, [c_void_p, c_uint64, c_uint, c_char_p, POINTER(c_void_p)]),
@@ -81,6 +82,8 @@ _WITHOUT_GIL: _Table = {
 # These return at once. Giving other threads a chance to run would cost more than the call.
 _WITH_GIL: _Table = {
     "kops_error": (c_char_p, [c_void_p]),
+    "kops_alloc_start": (c_int, [c_void_p, c_uint64, c_uint, c_char_p, Callback, c_void_p, POINTER(c_void_p)]),
+    "kops_import_start": (c_int, [c_void_p, c_int, c_uint64, c_uint, Callback, c_void_p, POINTER(c_void_p)]),
     "kops_data": (c_void_p, [c_void_p]),
     "kops_size": (c_uint64, [c_void_p]),
     "kops_job_new": (c_int, [c_void_p, POINTER(JobOptions), POINTER(c_void_p)]),

@@ -28,7 +28,7 @@ def block_bytes(nbytes: int) -> int:
 class Slab:
     """One buffer. `address` is where its first byte lies here; for a device's memory, the place that stands for it."""
 
-    __slots__ = ("buffer", "address", "nbytes", "block", "freed", "fresh", "live", "calls", "holds")
+    __slots__ = ("buffer", "address", "nbytes", "block", "freed", "fresh", "live", "calls", "holds", "is_refused")
 
     def __init__(self, buffer: int, address: int, nbytes: int, block: int, holds: object = None) -> None:
         self.buffer = buffer
@@ -40,10 +40,11 @@ class Slab:
         self.live = 0
         self.calls: set[Any] = set()  # prepared calls that name the buffer
         self.holds = holds
+        self.is_refused = False       # by kopsd, after it was in use
 
     @property
     def has_room(self) -> bool:
-        return bool(self.freed) or self.fresh + self.block <= self.nbytes
+        return not self.is_refused and (bool(self.freed) or self.fresh + self.block <= self.nbytes)
 
 
 class Pool:
@@ -86,12 +87,14 @@ class Pool:
         return slab, offset, is_fresh
 
     def give(self, slab: Slab, offset: int) -> None:
-        if not slab.has_room:
+        if not slab.has_room and not slab.is_refused:
             self.with_room[slab.block].append(slab)
         slab.freed.append(offset)
         slab.live -= 1
         self.live -= 1
-        if slab.live == 0:
+        if slab.live == 0 and slab.is_refused:
+            self._drop(slab)
+        elif slab.live == 0:
             self.idle[slab] = None
             self.idle_bytes += slab.nbytes
             self.trim(self.cache_bytes)
@@ -102,10 +105,26 @@ class Pool:
             slab = next(iter(self.idle))
             del self.idle[slab]
             self.idle_bytes -= slab.nbytes
-            self.count[slab.block] -= 1
             self.with_room[slab.block].remove(slab)
-            self.remove(slab)
-            self.release(slab)
+            self._drop(slab)
+
+    def refuse(self, buffer: int) -> None:
+        """kopsd cannot use this one. Its arrays keep their memory, later ones get other memory."""
+        slab = next((s for s in self.ranges[1] if s.buffer == buffer), None)
+        if slab is None or slab.holds is not None:  # a device's is no memory for arrays
+            return
+        if slab.has_room:
+            self.with_room[slab.block].remove(slab)
+        slab.is_refused = True
+        if slab in self.idle:
+            del self.idle[slab]
+            self.idle_bytes -= slab.nbytes
+            self._drop(slab)
+
+    def _drop(self, slab: Slab) -> None:
+        self.count[slab.block] -= 1
+        self.remove(slab)
+        self.release(slab)
 
     def _new_slab(self, size: int) -> Slab:
         n = max(1, SLAB_MIN // size, min(1 << min(self.count.get(size, 0), 20), SLAB_MAX // size))

@@ -6,8 +6,10 @@ by whoever leaves.
 """
 from __future__ import annotations
 
+import asyncio
 import collections
 import ctypes
+import fcntl
 import mmap
 import os
 import threading
@@ -40,7 +42,7 @@ class Session:
         handle = ctypes.c_void_p()
         options = _library.Options(ctypes.sizeof(_library.Options), socket and os.fsencode(socket),
                                    name and name.encode(), max(1, round(timeout * 1000)), spin_us)
-        status = lib.kops_open(handle, options, why, WHY_BYTES)
+        status = (lib.kops_open_start if _in_event_loop() else lib.kops_open)(handle, options, why, WHY_BYTES)
         if status < 0:
             raise error(status, text(why.value))
         self.handle: int | None = handle.value
@@ -55,7 +57,9 @@ class Session:
         self.out: dict[int, Job] = {}   # Jobs that were sent, and what they need with them
         self.left: list[tuple[NativeJob, object]] = []  # jobs that nobody waits for any more, but may still write
         self.ended: list[tuple[int, int]] = []
+        self.refused: list[int] = []    # buffers that could not be made, after they were given out
         self.callback = _library.Callback(self._on_end)
+        self.buffer_callback = _library.Callback(self._on_buffer)
         self.watch: Watch | None = None  # of an event loop in which somebody waits
         _sessions.add(self)
 
@@ -73,7 +77,7 @@ class Session:
         self.holder = me
 
     def leave(self) -> None:
-        if self.ended or self.garbage or self.gone:
+        if self.ended or self.refused or self.garbage or self.gone:
             self._settle()
         if self.watch is not None:
             self.watch.soon()
@@ -106,6 +110,8 @@ class Session:
             owner = self.out.pop(job, None)
             if owner is not None:
                 owner._ended(status)
+        while self.refused:
+            self.pool.refuse(self.refused.pop())
         while self.garbage:
             function, *arguments = self.garbage.popleft()
             function(*arguments)
@@ -172,9 +178,30 @@ class Session:
 
     def _new_buffer(self, nbytes: int, flags: int = _library.SHARED, device: str | None = None) -> tuple[int, int]:
         buffer = ctypes.c_void_p()
-        self.check(lib.kops_alloc(self.handle, nbytes, flags, device and device.encode(), buffer))
+        if not _in_event_loop():
+            self.check(lib.kops_alloc(self.handle, nbytes, flags, device and device.encode(), buffer))
+        elif flags == _library.SHARED:
+            self._share(nbytes, buffer)
+        else:
+            self.check(lib.kops_alloc_start(self.handle, nbytes, flags, device and device.encode(),
+                                            self.buffer_callback, None, buffer))
         assert buffer.value
         return buffer.value, lib.kops_data(buffer) or 0
+
+    def _share(self, nbytes: int, buffer: ctypes.c_void_p) -> None:
+        """Memory that is here at once, before kopsd has it. Its jobs wait there until it has."""
+        fd = os.memfd_create("kops", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(fd, nbytes)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            self.check(lib.kops_import_start(self.handle, fd, nbytes, _library.SHARED, self.buffer_callback, None,
+                                             buffer))
+        finally:
+            os.close(fd)
+
+    def _on_buffer(self, buffer: int, status: int, _: object) -> None:
+        if status < 0:
+            self.refused.append(buffer)
 
     def _free_slab(self, slab: Slab) -> None:
         for call in list(slab.calls):
@@ -239,6 +266,15 @@ class Session:
         for slab in self.pool.ranges[1]:
             if slab.holds is None:
                 _reserve(slab.address, slab.nbytes)
+
+
+def _in_event_loop() -> bool:
+    """Whether this thread runs one, which nothing here may hold up."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class NativeJob:
