@@ -16,6 +16,12 @@ from support.libkops import STATE, Handle, load_library
 inherited = None  # the parent's handle, as multiprocessing's children find it
 
 
+def has_ring():
+    """Whether this process has a ring mapped."""
+    with open("/proc/self/maps", encoding="ascii") as f:
+        return "memfd:kops-ring" in f.read()
+
+
 def work(seed):
     """In a child: (codes on the inherited handle, its sentence, wrong products on a handle of its own)."""
     codes = {inherited.multiply() for _ in range(50)} | {inherited.lib.kops_ping(inherited.k)}
@@ -91,6 +97,23 @@ class Fork(harness.DaemonTest):
         a = self.handle.matrix(0)
         pid = self.fork(lambda: a.__setitem__((0, 0), 1))
         self.assertEqual(os.waitpid(pid, 0)[1] & 0x7f, signal.SIGSEGV)
+
+    def test_a_ring_is_not_the_childs(self):
+        job = self.handle.job(1)
+        self.assertEqual(self.lib.kops_job_prepare(job), 0)
+        self.assertEqual({self.handle.run(job) for _ in range(5)}, {0})
+        self.assertTrue(has_ring())
+
+        def child():
+            assert not has_ring()
+            assert {self.handle.run(job) for _ in range(5)} == {STATE}
+            assert self.lib.kops_job_prepare(job) == STATE
+            self.lib.kops_job_free(job)
+            self.handle.close()
+        for _ in range(5):
+            self.assert_ended_well(self.fork(child))
+            self.assertEqual({self.handle.run(job) for _ in range(5)}, {0})
+        self.lib.kops_job_free(job)
 
     def test_several_handles(self):
         handles = [self.handle] + [Handle(self.lib, self.daemon.socket) for _ in range(3)]

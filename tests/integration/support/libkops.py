@@ -54,6 +54,7 @@ def load_library():
             ("kops_job_new", i32, [pointer, pointer, ctypes.POINTER(pointer)]),
             ("kops_job_fma", i32, [pointer, View, View, ctypes.c_double, ctypes.c_double, ctypes.c_uint32,
                                    ctypes.c_char_p]),
+            ("kops_job_prepare", i32, [pointer]),
             ("kops_run", i32, [pointer]),
             ("kops_transposed", View, [View]),
             ("kops_sgemm", i32, [pointer, i32, i32, u64, u64, u64, f32, pointer, u64, pointer, u64, f32, pointer, u64]),

@@ -101,6 +101,8 @@ static const char *call_everything(void *data)
 	CHILD_CHECK(is_refused(p, kops_job_add(p->fresh, v, v, w, NULL)));
 	CHILD_CHECK(is_refused(p, kops_job_copy(p->fresh, v, w, NULL)));
 	CHILD_CHECK(is_refused(p, kops_job_fma(p->fresh, v, w, 1, 0, 1, NULL)));
+	CHILD_CHECK(is_refused(p, kops_job_reduce(p->fresh, v, w, KOPS_SUM, NULL)));
+	CHILD_CHECK(is_refused(p, kops_job_prepare(p->fresh)));
 	CHILD_CHECK(is_refused(p, kops_submit(p->fresh, NULL, NULL)));
 	CHILD_CHECK(is_refused(p, kops_run(p->fresh)));
 	CHILD_CHECK(is_refused(p, kops_wait(p->out, -1)));
@@ -115,6 +117,7 @@ static const char *call_everything(void *data)
 	CHILD_CHECK(is_refused(p, kops_transpose(k, v, w)));
 	CHILD_CHECK(is_refused(p, kops_add(k, v, v, w)));
 	CHILD_CHECK(is_refused(p, kops_copy(k, v, w)));
+	CHILD_CHECK(is_refused(p, kops_reduce(k, v, w, KOPS_SUM)));
 	CHILD_CHECK(!job && !b && !info);
 	CHILD_CHECK(kops_fd(k) == -1 && kops_events(k) == 0 && kops_timeout(k) == -1);
 	CHILD_CHECK(kops_data(p->lent) == NULL && kops_size(p->lent) == 64);

@@ -120,6 +120,37 @@ static void test_answers_before_the_end_count(void **state)
 	fake_stop(f);
 }
 
+static void script_gone_before_the_cancel_is_answered(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	uint64_t id = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(CANCEL))->cancel->job == id);
+	fake_hang_up(f);
+	fake_greet(f);
+	check_import(f, 1, 64);
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, ""); /* and no Submit before it */
+	fake_expect_end(f);
+}
+
+/* It may have run or not, and its user wants neither again. */
+static void test_a_cancelled_job_is_not_sent_again(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_gone_before_the_cancel_is_answered);
+	kops *k = fake_open(f);
+	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job = fake_transpose(k, fake_matrix(a, 0), fake_matrix(a, 32));
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	assert_int_equal(kops_cancel(job), 0);
+	assert_int_equal(kops_wait(job, -1), KOPS_E_INTERRUPTED);
+	assert_string_equal(kops_job_error(job),
+	                    "kopsd restarted after this job was cancelled; it may have run");
+	assert_int_equal(kops_ping(k), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void script_drain(struct fake *f)
 {
 	fake_greet(f);
@@ -625,6 +656,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_restart_replays),
 	    TEST(test_answers_before_the_end_count),
+	    TEST(test_a_cancelled_job_is_not_sent_again),
 	    TEST(test_draining_daemon),
 	    TEST(test_freed_buffers_of_running_jobs_are_given_again),
 	    TEST(test_buffer_not_taken_back_is_the_cause),
