@@ -607,14 +607,24 @@ static bool differs(struct config *a, struct config *b, const struct setting *s)
 	return *number_of(a, s) != *number_of(b, s);
 }
 
-bool config_reload(struct config *live, const struct config *fresh)
+static void add_name(const struct setting *s, char names[CONFIG_WHY_BYTES])
+{
+	char name[NAME_BYTES];
+	size_t len = strlen(names);
+
+	spell(PLACE_FILE, s->name, name);
+	snprintf(names + len, CONFIG_WHY_BYTES - len, "%s%s", len > 0 ? ", " : "", name);
+}
+
+bool config_reload(struct config *live, const struct config *fresh, char ret_names[CONFIG_WHY_BYTES])
 {
 	struct config wanted = *fresh;
-	bool needs_restart = false;
 
+	ret_names[0] = '\0';
 	for (const struct setting *s = settings; s < settings + CONFIG_SETTINGS; s++) {
 		if (!s->reloadable) {
-			needs_restart |= differs(live, &wanted, s);
+			if (differs(live, &wanted, s))
+				add_name(s, ret_names);
 			continue;
 		}
 		if (s->kind == KIND_TEXT)
@@ -623,7 +633,7 @@ bool config_reload(struct config *live, const struct config *fresh)
 			*number_of(live, s) = *number_of(&wanted, s);
 		memcpy(live->origin[s - settings], wanted.origin[s - settings], CONFIG_TEXT_BYTES);
 	}
-	return needs_restart;
+	return ret_names[0] != '\0';
 }
 
 /* ---- For people ----------------------------------------------------------------------------- */

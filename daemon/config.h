@@ -42,8 +42,11 @@ enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_SHOW_VERSION 
 int config_load(int argc, char **argv, struct config *ret, enum config_action *ret_action,
                 char why[CONFIG_WHY_BYTES]);
 
-/* Takes over into *live the reloadable settings of *fresh; true if another one differs (needs a restart). */
-bool config_reload(struct config *live, const struct config *fresh);
+/*
+ * Takes over into *live the reloadable settings of *fresh. True if others differ, which need a restart:
+ * ret_names has them, as "devices, cpu-threads"; else it is empty.
+ */
+bool config_reload(struct config *live, const struct config *fresh, char ret_names[CONFIG_WHY_BYTES]);
 
 /* --help on stdout. */
 void config_print_help(void);

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -11,6 +13,18 @@
 #define LOG_LINE_BYTES 1024 /* longer lines are cut; journald takes one write as one line */
 
 static int max_level = LOG_LEVEL_INFO;
+static bool to_journal;
+
+/* systemd names the journal's stream by device and inode: stderr may have been turned elsewhere since. */
+void log_open(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long device, inode;
+	struct stat st;
+
+	to_journal = stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+	             fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
 
 void log_set_level(int level)
 {
@@ -32,6 +46,19 @@ static void write_line(const char *line, size_t len)
 		;
 }
 
+static int put_level(char *line, enum log_level level)
+{
+	static const char *const words[] = {[LOG_LEVEL_ERROR] = "error",
+	                                    [LOG_LEVEL_WARNING] = "warning",
+	                                    [LOG_LEVEL_NOTICE] = "notice",
+	                                    [LOG_LEVEL_INFO] = "info",
+	                                    [LOG_LEVEL_DEBUG] = "debug"};
+
+	if (to_journal)
+		return snprintf(line, LOG_LINE_BYTES, "<%d>", (int)level);
+	return snprintf(line, LOG_LINE_BYTES, "%s: ", words[level]);
+}
+
 void log_line(enum log_level level, const char *format, ...)
 {
 	static const char cut[] = " ...";
@@ -43,7 +70,7 @@ void log_line(enum log_level level, const char *format, ...)
 	if ((int)level > __atomic_load_n(&max_level, __ATOMIC_RELAXED))
 		return;
 
-	prefix = snprintf(line, LOG_LINE_BYTES, "<%d>", (int)level);
+	prefix = put_level(line, level);
 	va_start(ap, format);
 	text = vsnprintf(line + prefix, (size_t)(LOG_LINE_BYTES - prefix), format, ap);
 	va_end(ap);

@@ -1,5 +1,6 @@
 /*
- * log.h: events on stderr, one line each, "<N>" prefixed so that journald takes the level.
+ * log.h: events on stderr, one line each, with its level: as "<N>", which journald takes, where stderr is the
+ * journal; in words ("warning: ") on a terminal, in a file or a pipe.
  *
  * Lines never hold matrix content or descriptors' paths. Any thread may log.
  */
@@ -17,6 +18,8 @@ enum log_level {
 	LOG_LEVEL_DEBUG = 7
 };
 
+/* Looks where stderr goes. Before other threads log; without it, levels are in words. */
+void log_open(void);
 void log_set_level(int level);
 /* Control characters in the text (client names) are written as '?'. */
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -85,11 +85,9 @@ int main(int argc, char **argv)
 	enum config_action action;
 	char why[CONFIG_WHY_BYTES];
 
+	log_open();
 	if (config_load(argc, argv, &config, &action, why) < 0) {
-		if (isatty(STDERR_FILENO))
-			fprintf(stderr, "kopsd: %s\n", why);
-		else
-			log_error("%s", why);
+		log_error("%s", why);
 		return EXIT_SETTINGS;
 	}
 	switch (action) {

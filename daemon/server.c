@@ -179,8 +179,8 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 	if (config_load(s->argc, s->argv, &fresh, &action, why) < 0) {
 		log_error("configuration not reloaded, the old one stays: %s", why);
 	} else {
-		if (config_reload(&s->config, &fresh))
-			log_warning("some changed settings need a restart");
+		if (config_reload(&s->config, &fresh, why))
+			log_warning("changed settings that need a restart (systemctl restart kopsd): %s", why);
 		log_set_level((int)s->config.log_level);
 		pool_set_cache(s->engine.pool, s->config.pool_cache);
 		keeper_reload(&s->keeper);

@@ -155,6 +155,51 @@ class Draining(Life):
             self.assertLess(time.monotonic() - began, 5)
 
 
+class Logging(unittest.TestCase):
+    """The log of a whole life, a reload and an end included, in what stderr may be."""
+
+    def log_of_a_life(self, stderr, **env):
+        daemon = Daemon(log_level=7)
+        self.addCleanup(daemon.remove)
+        daemon.write_config()
+        process = subprocess.Popen([harness.KOPSD, "--config", daemon.config, "--socket", daemon.socket], stderr=stderr,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={**os.environ, **env})
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertTrue(eventually(lambda: os.path.exists(daemon.socket), harness.START_S))
+        with daemon.connect() as c:
+            c.ping()
+        daemon.write_config(devices="auto")
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            process.send_signal(number)
+        self.assertEqual(process.wait(60), 0)
+
+    def lines(self, end):
+        os.set_blocking(end, False)
+        lines = os.read(end, 1 << 16).decode().splitlines()
+        self.assertGreater(len(lines), 3)
+        self.assertIn("ready: ", "".join(lines))
+        return lines
+
+    def test_on_a_terminal(self):
+        master, slave = os.openpty()
+        self.addCleanup(os.close, master)
+        self.addCleanup(os.close, slave)
+        self.log_of_a_life(slave)
+        for line in self.lines(master):
+            self.assertRegex(line, "^(error|warning|notice|info|debug): [^<]")
+
+    def test_in_the_journal(self):
+        """A pipe that is named as the journal's stream is named."""
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        self.addCleanup(os.close, writer)
+        stream = os.fstat(writer)
+        self.log_of_a_life(writer, JOURNAL_STREAM=f"{stream.st_dev}:{stream.st_ino}")
+        for line in self.lines(reader):
+            self.assertRegex(line, "^<[3-7]>[^<]")
+
+
 class Starting(Life):
     def run_kopsd(self, *args, **env):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(harness.CLEAN_ENV)}
@@ -318,8 +363,9 @@ class Starting(Life):
         self.assertEqual(c.welcome["max_buffers"], 5)
         d.reload(max_buffers=6)
         self.assertEqual(self.connect().welcome["max_buffers"], 6)
-        d.reload(devices="auto")
-        self.assertIn(b"need a restart", d.log())
+        d.reload(devices="auto", cpu_threads=1)
+        self.assertIn(b"warning: changed settings that need a restart (systemctl restart kopsd): devices, cpu-threads\n",
+                      d.log())
         seen = len(d.log())
         with open(d.config, "a", encoding="ascii") as f:
             f.write("nonsense = 1\n")

@@ -478,27 +478,30 @@ static void test_actions(void **state)
 
 static void test_reload(void **state)
 {
-	char why[CONFIG_WHY_BYTES] = "";
+	char why[CONFIG_WHY_BYTES] = "", names[CONFIG_WHY_BYTES];
 	struct config live, fresh;
 
 	assert_int_equal(load(*state, NULL, NULL, &live, why), 0);
 	fresh = live;
-	assert_false(config_reload(&live, &fresh));
+	assert_false(config_reload(&live, &fresh, names));
 
 	assert_int_equal(load(*state, "--max-jobs=5", "--log-level=7", &fresh, why), 0);
-	assert_false(config_reload(&live, &fresh));
+	assert_false(config_reload(&live, &fresh, names));
+	assert_string_equal(names, "");
 	assert_int_equal(live.max_jobs, 5);
 	assert_int_equal(live.log_level, 7);
 	assert_memory_equal(live.origin, fresh.origin, sizeof(live.origin));
 
 	/* Neither text nor number that needs a restart is taken over. */
 	assert_int_equal(load(*state, "--socket=/elsewhere", "--max-jobs=6", &fresh, why), 0);
-	assert_true(config_reload(&live, &fresh));
+	assert_true(config_reload(&live, &fresh, names));
+	assert_string_equal(names, "socket");
 	assert_string_equal(live.socket, "/run/kopsd/kopsd.sock");
 	assert_string_equal(live.origin[0], "default");
 	assert_int_equal(live.max_jobs, 6);
-	assert_int_equal(load(*state, "--cpu-threads=3", NULL, &fresh, why), 0);
-	assert_true(config_reload(&live, &fresh));
+	assert_int_equal(load(*state, "--cpu-threads=3", "--socket=/elsewhere", &fresh, why), 0);
+	assert_true(config_reload(&live, &fresh, names));
+	assert_string_equal(names, "socket, cpu-threads");
 	assert_int_equal(live.cpu_threads, 0);
 }
 

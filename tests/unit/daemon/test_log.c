@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -20,9 +21,11 @@
 
 static int saved_stderr, reader;
 
-/* From here on stderr is a pipe. */
+/* From here on stderr is a pipe, which passes for the journal's. */
 static int capture(void **state)
 {
+	char stream[64];
+	struct stat st;
 	int ends[2];
 
 	(void)state;
@@ -34,6 +37,12 @@ static int capture(void **state)
 	if (dup2(ends[1], STDERR_FILENO) < 0)
 		return -1;
 	close(ends[1]);
+	if (fstat(STDERR_FILENO, &st) < 0)
+		return -1;
+	snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev,
+	         (unsigned long long)st.st_ino);
+	setenv("JOURNAL_STREAM", stream, 1);
+	log_open();
 	log_set_level(LOG_LEVEL_INFO);
 	return 0;
 }
@@ -68,6 +77,34 @@ static void test_prefix_is_the_level(void **state)
 	log_notice("c");
 	log_info("d");
 	assert_string_equal(logged(), "<3>a 1\n<4>b\n<5>c\n<6>d\n");
+}
+
+static void log_all_levels(void)
+{
+	log_open();
+	log_set_level(LOG_LEVEL_DEBUG);
+	log_error("a");
+	log_warning("b");
+	log_notice("c");
+	log_info("d");
+	log_debug("e");
+}
+
+/* Without a journal, and where stderr is not the stream that systemd connected to it. */
+static void test_other_places_get_words(void **state)
+{
+	static const char *const others[] = {"1:1", "nonsense", "", NULL};
+	static const char words[] = "error: a\nwarning: b\nnotice: c\ninfo: d\ndebug: e\n";
+
+	(void)state;
+	for (unsigned i = 0; others[i]; i++) {
+		setenv("JOURNAL_STREAM", others[i], 1);
+		log_all_levels();
+		assert_string_equal(logged(), words);
+	}
+	unsetenv("JOURNAL_STREAM");
+	log_all_levels();
+	assert_string_equal(logged(), words);
 }
 
 static void test_level_filters(void **state)
@@ -189,9 +226,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, capture, release)
-	    TEST(test_prefix_is_the_level),   TEST(test_level_filters), TEST(test_one_event_is_one_line),
-	    TEST(test_long_lines_are_cut),    TEST(test_errno_is_kept), TEST(test_threads_do_not_mix_lines),
-	    TEST(test_a_client_cannot_flood),
+	    TEST(test_prefix_is_the_level),      TEST(test_other_places_get_words), TEST(test_level_filters),
+	    TEST(test_one_event_is_one_line),    TEST(test_long_lines_are_cut),     TEST(test_errno_is_kept),
+	    TEST(test_threads_do_not_mix_lines), TEST(test_a_client_cannot_flood),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
