@@ -11,7 +11,7 @@ static int run(struct cli *cli, int argc, char **argv)
 }
 
 static const struct option_row options[] = {
-    OPTION("kernel", 0, "NAMES", text, op.kernel,
+    OPTION("kernel", 0, "NAMES", kernel, op.kernel,
            "all, or a list with commas; default: the one that kopsd would choose"),
     OPTION("shape", 0, "SHAPES", text, shape, "the same as the argument"),
     OPTION("table", 0, "NAME", text, table, "a list of shapes; seed: from cache-resident to 4 GB"),

@@ -513,7 +513,8 @@ static int take_action(struct command_line *cl, const char *name, const char *at
 	} rows[] = {{"--check-config", CONFIG_CHECK},
 	            {"--help", CONFIG_HELP},
 	            {"-h", CONFIG_HELP},
-	            {"--version", CONFIG_SHOW_VERSION}};
+	            {"--version", CONFIG_SHOW_VERSION},
+	            {"-V", CONFIG_SHOW_VERSION}};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (strcmp(name, rows[i].name) != 0)
@@ -678,8 +679,8 @@ void config_print_help(void)
 	     "  --config FILE   read FILE and FILE.d/*.conf instead of " CONFIG_FILE "\n"
 	     "  --check-config  print the settings in effect and where each comes from, and exit;\n"
 	     "                  status 2 and one sentence if something is wrong\n"
-	     "  --help, -h      print this and exit\n"
-	     "  --version       print the version and exit\n"
+	     "  -h, --help      print this and exit\n"
+	     "  -V, --version   print the version and exit\n"
 	     "\n"
 	     "Settings. A flag beats the environment (KOPSD_MAX_JOBS for --max-jobs), which beats the files\n"
 	     "(max-jobs = 256). Bytes take K, M, G, T; durations ms, s, min. * means: SIGHUP applies it.\n");

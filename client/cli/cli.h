@@ -32,6 +32,7 @@ struct command {
 	const char *help;    /* below the options: rules, then examples */
 	int min_args, max_args;
 	const char *args_are;             /* "two files, A and B": for errors; NULL: no files */
+	enum option_values args;          /* what the arguments are, or the first of them */
 	const struct option_row *options; /* ends with a row without name */
 	const char *json_verb;            /* "verb" in its JSON; NULL: the name */
 	int (*run)(struct cli *cli, int argc, char **argv);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "files/element.h"
 #include "nearest.h"
 
 #define ROWS_MAX   40
@@ -67,16 +66,6 @@ static bool parse_real(const char *text, void *member)
 	return end != text && *end == '\0' && isfinite(real->value);
 }
 
-static bool parse_dtype(const char *text, void *member)
-{
-	kops_dtype *dtype = member;
-
-	for (*dtype = KOPS_F32; *dtype <= KOPS_BF16; (*dtype)++)
-		if (strcmp(text, element_type_name(*dtype)) == 0)
-			return true;
-	return false;
-}
-
 static bool parse_time(const char *text, void *member)
 {
 	static const struct {
@@ -98,15 +87,21 @@ static bool parse_time(const char *text, void *member)
 	return false;
 }
 
+static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", NULL};
 static const char *const precisions[] = {"f32", "ieee", "tf32", "bf16", NULL};
 static const char *const priorities[] = {"normal", "high", "low", NULL};
 
 const struct option_type options_switch = {.takes = "yes or no", .parse = parse_switch};
 const struct option_type options_text = {.takes = "a word", .parse = parse_text};
+const struct option_type options_file = {.takes = "a file's name", .parse = parse_text, .values = VALUES_FILES};
+const struct option_type options_device = {
+    .takes = "a device's name", .parse = parse_text, .values = VALUES_DEVICES};
+const struct option_type options_kernel = {
+    .takes = "a kernel's name", .parse = parse_text, .values = VALUES_KERNELS};
 const struct option_type options_count = {.takes = "a whole number below 2^64", .parse = parse_count};
 const struct option_type options_count32 = {.takes = "a whole number below 2^32", .parse = parse_count32};
 const struct option_type options_real = {.takes = "a number", .parse = parse_real};
-const struct option_type options_dtype = {.takes = "f32, f64, f16 or bf16", .parse = parse_dtype};
+const struct option_type options_dtype = {.takes = "f32, f64, f16 or bf16", .words = dtypes, .first = KOPS_F32};
 const struct option_type options_precision = {.takes = "f32, ieee, tf32 or bf16", .words = precisions};
 const struct option_type options_priority = {.takes = "normal, high or low", .words = priorities};
 const struct option_type options_time = {.takes = "a time above 0 such as 2 (seconds), 500ms or 1min",
@@ -119,7 +114,7 @@ static bool read_value(const struct option_type *type, const char *text, void *m
 	for (unsigned i = 0; type->words[i] != NULL; i++) {
 		if (strcmp(text, type->words[i]) != 0)
 			continue;
-		*(unsigned *)member = i;
+		*(unsigned *)member = type->first + i;
 		return true;
 	}
 	return false;

@@ -57,17 +57,23 @@ struct flags {
 	bool host, no_check, no_ceiling, csv;
 };
 
+/* What is not listed, but may be looked up to complete a word. */
+enum option_values { VALUES_OTHER, VALUES_FILES, VALUES_DEVICES, VALUES_KERNELS, VALUES_OPS };
+
 /* What the values of an option are. */
 struct option_type {
 	const char *takes; /* "a number" */
-	/* Words, ended by NULL: the index of the given one goes to the member, an enum. */
+	/* Words, ended by NULL: the index of the given one, from `first`, goes to the member, an enum. */
 	const char *const *words;
+	unsigned first;
 	/* Else: reads text into the member; false if it makes no sense. */
 	bool (*parse)(const char *text, void *member);
+	enum option_values values;
 };
 
-extern const struct option_type options_switch;                 /* bool: yes or no; without an argument, yes */
-extern const struct option_type options_text;                   /* const char * */
+extern const struct option_type options_switch; /* bool: yes or no; without an argument, yes */
+/* const char *; the three behind it differ in what completes them */
+extern const struct option_type options_text, options_file, options_device, options_kernel;
 extern const struct option_type options_count, options_count32; /* struct opt_count; up to UINT32_MAX */
 extern const struct option_type options_real;                   /* struct opt_real, finite */
 extern const struct option_type options_dtype, options_precision, options_priority; /* kops_… */
@@ -92,9 +98,9 @@ struct option_row {
 	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
 	       "give up after this time: 2 (seconds), 500ms, 1min; default 30s")
 #define OPTION_DEVICE                                                                                          \
-	OPTION("device", 0, "NAME", text, device, "where to run: gpu0, cpu, …; default: kopsd chooses")
+	OPTION("device", 0, "NAME", device, device, "where to run: gpu0, cpu, …; default: kopsd chooses")
 #define OPTION_KERNEL                                                                                          \
-	OPTION("kernel", 0, "NAME", text, op.kernel, "insist on one kernel; `kops-client ops` lists them")
+	OPTION("kernel", 0, "NAME", kernel, op.kernel, "insist on one kernel; `kops-client ops` lists them")
 #define OPTION_DTYPE                                                                                           \
 	OPTION("dtype", 0, "TYPE", dtype, dtype,                                                               \
 	       "f32, f64, f16 or bf16; default: what the .npy says, f32 for .bin")
@@ -110,7 +116,7 @@ struct option_row {
 	    OPTION_JSON, OPTION("quiet", 'q', NULL, switch, quiet, "no receipt on stderr")
 #define OPTIONS_JOB OPTION_KERNEL, OPTIONS_RUN
 #define OPTION_OUTPUT                                                                                          \
-	OPTION("output", 'o', "FILE", text, output,                                                            \
+	OPTION("output", 'o', "FILE", file, output,                                                            \
 	       "write the result: c.npy as NumPy does, names such as c.bin as raw elements")
 #define SETTINGS_END                                                                                           \
 	{                                                                                                      \
@@ -118,7 +124,7 @@ struct option_row {
 	}
 /* With those of every command. */
 #define OPTIONS_END                                                                                            \
-	OPTION("socket", 0, "PATH", text, socket,                                                              \
+	OPTION("socket", 0, "PATH", file, socket,                                                              \
 	       "kopsd's socket; default $KOPS_SOCKET, else /run/kopsd/kopsd.sock"),                            \
 	    OPTION("help", 'h', NULL, switch, help, "show this text"), SETTINGS_END
 

@@ -10,6 +10,8 @@
 #include "json.h"
 #include "nearest.h"
 
+#define HELP "help" /* a command of every program */
+
 const struct command *program_command(const struct program *program, const char *name)
 {
 	for (size_t i = 0; program->commands[i] != NULL; i++)
@@ -20,11 +22,8 @@ const struct command *program_command(const struct program *program, const char 
 
 /* ---- help ---- */
 
-static void print_exits(const struct program *program)
-{
-	printf("Exit status: 0 done, 1 failed, 2 wrong usage, 3 cannot connect to kopsd, 4 timeout, 5 %s.\n",
-	       program->checks);
-}
+const struct option_row program_options[] = {OPTION("version", 'V', NULL, switch, version, "print the version"),
+                                             OPTIONS_END};
 
 static void print_help(const struct program *program)
 {
@@ -32,13 +31,9 @@ static void print_help(const struct program *program)
 	       toupper(program->noun[0]), program->noun + 1);
 	for (size_t i = 0; program->commands[i] != NULL; i++)
 		printf("  %-10s %s\n", program->commands[i]->name, program->commands[i]->summary);
-	printf("\n`%s %s -h` tells the rest, with examples.\n\n", program->name, program->example);
-	puts("  --socket PATH   kopsd's socket; default $KOPS_SOCKET, else /run/kopsd/kopsd.sock\n"
-	     "  -V, --version   print the version\n"
-	     "\n"
-	     "Data and JSON go to stdout, everything else to stderr. In JSON, infinity and NaN are written as\n"
-	     "null, and a failure is a document with \"ok\": false.");
-	print_exits(program);
+	printf("\n`%s help %s` tells the rest, with examples.\n\nOptions:\n", program->name, program->example);
+	options_help(program_options);
+	printf("\n%sExit status: " PROGRAM_EXITS, PROGRAM_NOTES, program->checks);
 }
 
 static void print_command_help(const struct program *program, const struct command *command)
@@ -46,8 +41,7 @@ static void print_command_help(const struct program *program, const struct comma
 	printf("Usage: %s %s %s\n%c%s.\n\n%s\nOptions:\n", program->name, command->name, command->usage,
 	       toupper(command->summary[0]), command->summary + 1, command->help);
 	options_help(command->options);
-	putchar('\n');
-	print_exits(program);
+	printf("\nExit status: " PROGRAM_EXITS, program->checks);
 }
 
 /* ---- the command ---- */
@@ -56,17 +50,13 @@ static void print_command_help(const struct program *program, const struct comma
 static bool find_command(const struct program *program, int argc, char **argv, struct cli *cli, int *ret_at,
                          int *ret_exit)
 {
-	static const struct option_row options[] = {
-		OPTION("version", 'V', NULL, switch, version, "print the version"),
-		OPTIONS_END
-	};
 	int at = 1, n;
 
 	while (at < argc && argv[at][0] == '-')
 		at += strcmp(argv[at], "--socket") == 0 && at + 1 < argc ? 2 : 1;
 	*ret_at = at;
 	*ret_exit = CLI_OK;
-	if (options_parse(options, at, argv, &cli->flags, &n, &(char **){NULL}, cli->why) < 0) {
+	if (options_parse(program_options, at, argv, &cli->flags, &n, &(char **){NULL}, cli->why) < 0) {
 		fprintf(stderr, "%s: %s\n", program->name, cli->why);
 		*ret_exit = CLI_USAGE;
 	} else if (cli->flags.help) {
@@ -95,9 +85,26 @@ static void refuse_command(const struct program *program, const char *name)
 	}
 	for (size_t i = 0; program->commands[i] != NULL; i++)
 		nearest_offer(&nearest, program->commands[i]->name);
+	nearest_offer(&nearest, HELP);
 	snprintf(help, sizeof(help), "`%s -h` lists those there are", program->name);
 	fprintf(stderr, "%s: there is no %s '%s'; %s\n", program->name, program->noun, name,
 	        nearest_hint(&nearest, "", help, hint));
+}
+
+/* "help", or "help VERB": what -h prints. */
+static int run_help(const struct program *program, const char *name)
+{
+	const struct command *command = name ? program_command(program, name) : NULL;
+
+	if (command) {
+		print_command_help(program, command);
+	} else if (name) {
+		refuse_command(program, name);
+		return CLI_USAGE;
+	} else {
+		print_help(program);
+	}
+	return CLI_OK;
 }
 
 static void report_failure(struct cli *cli, int code)
@@ -144,6 +151,8 @@ int program_main(const struct program *program, int argc, char **argv)
 	sink_catch_signals();
 	if (!find_command(program, argc, argv, &cli, &at, &code))
 		return code;
+	if (strcmp(argv[at], HELP) == 0)
+		return run_help(program, argv[at + 1]);
 	cli.command = program_command(program, argv[at]);
 	if (cli.command == NULL) {
 		refuse_command(program, argv[at]);

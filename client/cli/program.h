@@ -17,6 +17,15 @@ struct program {
 	const char *moved, *moved_to;          /* a command that another program has now; NULL: none */
 };
 
+/* Before the command. */
+extern const struct option_row program_options[];
+
+/* Of -h, and of the manual pages; %s: what exit status 5 means. */
+#define PROGRAM_NOTES                                                                                          \
+	"Data and JSON go to stdout, everything else to stderr. In JSON, infinity and NaN are written as\n"    \
+	"null, and a failure is a document with \"ok\": false.\n"
+#define PROGRAM_EXITS "0 done, 1 failed, 2 wrong usage, 3 cannot connect to kopsd, 4 timeout, 5 %s.\n"
+
 /* NULL if there is none. */
 const struct command *program_command(const struct program *program, const char *name);
 

@@ -433,7 +433,12 @@ class Verbs(CliTest):
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:
             self.assertIn(verb, text)
-            self.assertIn(f"Usage: kops-client {verb}", self.run_cli(verb, "-h").stdout.decode())
+            its = self.run_cli(verb, "-h").stdout
+            self.assertIn(f"Usage: kops-client {verb}", its.decode())
+            self.assertEqual(self.run_cli("help", verb).stdout, its)
+        self.assertEqual(self.run_cli("help").stdout, self.run_cli("-h").stdout)
+        self.assertIn(b"did you mean 'reduce'?", self.run_cli("help", "redcue", code=USAGE).stderr)
+        self.assertIn(b"did you mean 'help'?", self.run_cli("hlep", code=USAGE).stderr)
 
 
 class ExitCodes(CliTest):

@@ -1,13 +1,15 @@
 #include "verb/commands.h"
 
 #include "json.h"
+#include "program.h"
 #include "verb/op.h"
 
 static const struct command *const others[] = {&command_run,   &command_devices, &command_ops,    &command_ping,
                                                &command_stats, &command_tune,    &command_version};
 #define N_OTHERS (sizeof(others) / sizeof(others[0]))
 
-const struct command *const *commands_all(void)
+/* In the order of -h. */
+static const struct command *const *list(void)
 {
 	static const struct command *all[1 + OPERATIONS + N_OTHERS + 1];
 	size_t n = 0;
@@ -19,6 +21,24 @@ const struct command *const *commands_all(void)
 	for (size_t i = 0; i < N_OTHERS; i++)
 		all[n++] = others[i];
 	return all;
+}
+
+const struct program *commands_program(void)
+{
+	static struct program program = {
+	    .name = "kops-client",
+	    .usage = "[--socket PATH] VERB [options] [files]",
+	    .summary = "Matrix jobs on this machine's GPUs, or its CPU, through the daemon kopsd.",
+	    .noun = "verb",
+	    .example = "sgemm",
+	    .checks = "--check failed",
+	    .moved = "bench",
+	    .moved_to = "kops-bench",
+	};
+
+	if (program.commands == NULL)
+		program.commands = list();
+	return &program;
 }
 
 const struct option_row query_options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_END};

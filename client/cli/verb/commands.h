@@ -11,7 +11,7 @@ extern const struct command command_run, command_ping, command_devices, command_
 int query_run(struct cli *cli, int argc, char **argv);
 extern const struct option_row query_options[];
 
-/* In the order of `kops-client -h`; ends with NULL. */
-const struct command *const *commands_all(void);
+struct program;
+const struct program *commands_program(void);
 
 #endif

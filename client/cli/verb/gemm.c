@@ -26,7 +26,7 @@ static int run_f32(struct cli *cli, int argc, char **argv)
 	    OPTION(NULL, 'k', "K", count, k, "columns of op(A), rows of op(B)"),                               \
 	    OPTION("trans-a", 0, NULL, switch, trans_a, "A is stored as K×M: use it transposed"),              \
 	    OPTION("trans-b", 0, NULL, switch, trans_b, "B is stored as N×K: use it transposed"),              \
-	    OPTION("accumulate", 'c', "FILE", text, accumulate, "add beta times this C")
+	    OPTION("accumulate", 'c', "FILE", file, accumulate, "add beta times this C")
 
 static const struct option_row options[] = {SIZES,        GEMM_SETTINGS, OPTION_OUTPUT,
                                             OPTION_DTYPE, OPTIONS_JOB,   OPTIONS_END};
@@ -50,7 +50,7 @@ const struct command command_gemm = {
 const struct command command_sgemm = {
     .name = "sgemm",
     .summary = "matrix product of two files of 32-bit floats",
-    .usage = "[options] A B",
+    TAKES_TWO_FILES,
     .help = "C = alpha · op(A) · op(B) + beta · C, where op(A) is M×K and op(B) is K×N; the same as gemm\n"
             "--dtype f32. Files named .npy tell their shape. Any other file is raw row-major floats; its\n"
             "shape follows from its size and any one of -m, -n, -k, or from the other file. Two raw files of\n"
@@ -58,9 +58,6 @@ const struct command command_sgemm = {
             "  kops-client sgemm -m 1000 a.bin b.bin -o c.npy --check\n"
             "  kops-client sgemm --trans-b x.npy y.npy --json -o xy.npy\n"
             "  kops-client sgemm a.bin b.bin --kernel openblas --device cpu | my-program\n",
-    .min_args = 2,
-    .max_args = 2,
-    .args_are = "two files, A and B",
     .options = options_f32,
     .run = run_f32,
 };

@@ -27,9 +27,12 @@
 
 /* What verbs of one file, and of two, have in common. */
 #define VERB_OF_ONE_FILE                                                                                       \
-	.usage = "[options] X", .min_args = 1, .max_args = 1, .args_are = "one file", .run = verb_op
-#define VERB_OF_TWO_FILES                                                                                      \
-	.usage = "[options] A B", .min_args = 2, .max_args = 2, .args_are = "two files, A and B", .run = verb_op
+	.usage = "[options] X", .min_args = 1, .max_args = 1, .args_are = "one file", .args = VALUES_FILES,    \
+	.run = verb_op
+#define TAKES_TWO_FILES                                                                                        \
+	.usage = "[options] A B", .min_args = 2, .max_args = 2, .args_are = "two files, A and B",              \
+	.args = VALUES_FILES
+#define VERB_OF_TWO_FILES TAKES_TWO_FILES, .run = verb_op
 
 /* run() of a verb with the name of an op, and of one with another name. */
 int verb_op(struct cli *cli, int argc, char **argv);

@@ -124,6 +124,7 @@ const struct command command_run = {
     .min_args = 1,
     .max_args = 1,
     .args_are = "one job file",
+    .args = VALUES_FILES,
     .options = options,
     .run = run,
 };

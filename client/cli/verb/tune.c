@@ -266,6 +266,7 @@ const struct command command_tune = {
     .min_args = 2,
     .max_args = 2,
     .args_are = "an op and its shapes, with commas between them",
+    .args = VALUES_OPS,
     .options = options,
     .run = run,
 };

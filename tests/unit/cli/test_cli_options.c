@@ -22,7 +22,7 @@
 /* Parses "sgemm" and up to 6 words. */
 static int parse(struct flags *flags, char *why, int *ret_argc, char ***ret_argv, const char *const words[])
 {
-	const struct command *sgemm = commands_all()[0];
+	const struct command *sgemm = commands_program()->commands[0];
 	static char *argv[8];
 	int argc = 1;
 
@@ -91,7 +91,7 @@ static void wrong_options_are_named(void **state)
 	    {{"-m", "99999999999999999999"}, "-m takes a whole number below 2^64, not '9999"},
 	    {{"--precision", "f64"}, "--precision takes f32, ieee, tf32 or bf16, not 'f64'"},
 	    {{"--dtype", "f32"}, "no option '--dtype'"}, /* sgemm's is fixed */
-	    {{"--output", ""}, "--output takes a word, not ''"},
+	    {{"--output", ""}, "--output takes a file's name, not ''"},
 	    {{"--timeout", "soon"}, "--timeout takes a time above 0 such as 2 (seconds), 500ms or 1min, not"},
 	};
 
@@ -159,7 +159,7 @@ static void the_ops_are_those_of_the_list(void **state)
 
 static void every_verb_has_what_help_needs(void **state)
 {
-	const struct command *const *all = commands_all();
+	const struct command *const *all = commands_program()->commands;
 	const struct program program = {.commands = all};
 	size_t n = 0;
 

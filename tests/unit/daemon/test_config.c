@@ -472,6 +472,7 @@ static void test_actions(void **state)
 	assert_int_equal(action_of(f, "--help"), CONFIG_HELP);
 	assert_int_equal(action_of(f, "-h"), CONFIG_HELP);
 	assert_int_equal(action_of(f, "--version"), CONFIG_SHOW_VERSION);
+	assert_int_equal(action_of(f, "-V"), CONFIG_SHOW_VERSION);
 }
 
 /* ---- Reload ------------------------------------------------------------------------------------ */
