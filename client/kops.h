@@ -152,8 +152,8 @@ void kops_close(kops *k);
 const char *kops_error(const kops *k);
 
 /*
- * Health: 0 when every device passed its last self-check, KOPS_E_FAULT when one did not. Waits for one round
- * trip, and for a new self-check where the last one is older than a second.
+ * Asks for kopsd's health: 0 when every device passed its last self-check, KOPS_E_FAULT when one did not. Waits
+ * for one round trip, and for a new self-check where the last one is older than a second.
  */
 int kops_ping(kops *k);
 
@@ -223,7 +223,10 @@ const char *kops_buffer_error(const kops_buffer *buffer);
  */
 void kops_free(kops_buffer *buffer);
 
-/* NULL for RESIDENT, while lent memory is being made, and in a child of fork(). */
+/*
+ * The memory of a SHARED buffer, and the bytes of any. kops_data() is NULL for RESIDENT buffers, while lent
+ * memory is being made, and in a child of fork().
+ */
 void *kops_data(const kops_buffer *buffer);
 uint64_t kops_size(const kops_buffer *buffer);
 
@@ -410,7 +413,7 @@ int kops_cancel(kops_job *job);
 /* The sentence of a failed job; "" otherwise. Valid until the job is submitted again or freed. */
 const char *kops_job_error(const kops_job *job);
 
-/* After KOPS_E_BUSY: microseconds after which room is expected. Else 0. */
+/* When to submit again, after KOPS_E_BUSY: microseconds after which room is expected. Else 0. */
 uint64_t kops_job_retry_after_us(const kops_job *job);
 
 /*
@@ -442,7 +445,8 @@ typedef struct kops_receipt {
 	bool graph;    /* the GPU got the whole job by one call, as a CUDA graph */
 } kops_receipt;
 
-/* NULL unless the job succeeded. Valid until the job is submitted again or freed. */
+/* What ran, and where the time went; NULL unless the job succeeded. Valid until the job is submitted again or
+ * freed. */
 const kops_receipt *kops_job_receipt(const kops_job *job);
 
 /* The part of op i, counted from 0; NULL from n_ops on. Valid as long as the receipt. */
@@ -498,7 +502,7 @@ int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
 /* ---- Living in another event loop ------------------------------------------------------------ */
 
 /*
- * None of these waits. Each time round the loop:
+ * To wait for the daemon in a loop of your own. None of these waits. Each time round the loop:
  *   1. Ask kops_fd(). It is -1 between connections. Register again whenever it changes: a new connection never
  *      has the number of the one before.
  *   2. Poll it, by level and not by edge, for kops_events() (POLLIN, POLLOUT), for at most kops_timeout() ms
@@ -536,8 +540,8 @@ typedef struct kops_info {
 } kops_info;
 
 /*
- * Asks for all of it. Waits for two round trips. *ret_info is the caller's; free it with kops_info_free().
- * KOPS_E_NOMEM and what any waiting call can return.
+ * Asks for devices, kernels and counters. Waits for two round trips. *ret_info is the caller's; free it with
+ * kops_info_free(). KOPS_E_NOMEM and what any waiting call can return.
  */
 int kops_query(kops *k, kops_info **ret_info);
 void kops_info_free(kops_info *info);
