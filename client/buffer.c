@@ -25,7 +25,7 @@ static kops_buffer *buffer_new(kops *k, uint64_t bytes, unsigned flags)
 	b->bytes = bytes;
 	b->flags = flags;
 	b->fd = -1;
-	list_append(&k->buffers, &b->node);
+	links_append(&k->buffers, &b->node);
 	return b;
 }
 
@@ -61,7 +61,7 @@ static void release_memory(kops_buffer *b)
 void client_buffer_destroy(kops_buffer *b)
 {
 	release_memory(b);
-	list_remove(&b->node);
+	links_remove(&b->node);
 	free(b);
 }
 
@@ -254,9 +254,9 @@ static const char *first_answer(kops_buffer *b, const Kops__V1__Reply *reply, in
 
 static kops_buffer *by_request(const kops *k, uint64_t request)
 {
-	for (struct list *at = k->buffers.next; at != &k->buffers; at = at->next)
-		if (LIST_ENTRY(at, kops_buffer, node)->request == request)
-			return LIST_ENTRY(at, kops_buffer, node);
+	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next)
+		if (LINKS_ENTRY(at, kops_buffer, node)->request == request)
+			return LINKS_ENTRY(at, kops_buffer, node);
 	return NULL;
 }
 
@@ -289,10 +289,10 @@ static bool is_awaited(const kops_buffer *b)
 
 void client_buffer_forget_requests(kops *k, bool died)
 {
-	struct list *at = k->buffers.next;
+	struct links *at = k->buffers.next;
 	k->buffer_requests = 0;
 	while (at != &k->buffers) {
-		kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
+		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		at = at->next;
 		if (died && is_awaited(b) && b->request)
 			b->deaths++; /* one that is given again comes with a job or call, which ends by itself
@@ -304,8 +304,8 @@ void client_buffer_forget_requests(kops *k, bool died)
 
 int client_buffer_restore(kops *k)
 {
-	for (struct list *at = k->buffers.next; at != &k->buffers; at = at->next) {
-		kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
+	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
+		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		bool needed = b->state != BUFFER_FAILED && (!b->freed || b->operands_out > 0);
 		b->status = b->state == BUFFER_FAILED ? b->status : 0;
 		int status = needed ? send_request(b) : 0;
@@ -317,8 +317,8 @@ int client_buffer_restore(kops *k)
 
 void client_buffer_drop_freed(kops *k)
 {
-	for (struct list *at = k->buffers.next; at != &k->buffers; at = at->next) {
-		kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
+	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
+		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		if (b->freed && b->state == BUFFER_READY && b->operands_out > 0)
 			send_drop(b);
 	}
@@ -326,16 +326,16 @@ void client_buffer_drop_freed(kops *k)
 
 bool client_buffer_is_awaited(const kops *k)
 {
-	for (struct list *at = k->buffers.next; at != &k->buffers; at = at->next)
-		if (is_awaited(LIST_ENTRY(at, kops_buffer, node)))
+	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next)
+		if (is_awaited(LINKS_ENTRY(at, kops_buffer, node)))
 			return true;
 	return false;
 }
 
 bool client_buffer_is_in_flight(const kops *k)
 {
-	for (struct list *at = k->buffers.next; at != &k->buffers; at = at->next) {
-		const kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
+	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
+		const kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		if (is_awaited(b) && b->request)
 			return true;
 	}
@@ -345,8 +345,8 @@ bool client_buffer_is_in_flight(const kops *k)
 /* The first one that is awaited, was started up to `last` and was out at so many deaths. */
 static kops_buffer *find_awaited(const kops *k, uint64_t last, unsigned deaths)
 {
-	for (struct list *at = k->buffers.next; at != &k->buffers; at = at->next) {
-		kops_buffer *b = LIST_ENTRY(at, kops_buffer, node);
+	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
+		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		if (is_awaited(b) && b->id <= last && b->deaths >= deaths)
 			return b;
 	}

@@ -41,23 +41,23 @@
 /* ---- Lists ---- */
 
 /* An intrusive ring; an unlinked node is its own ring. */
-struct list {
-	struct list *prev, *next;
+struct links {
+	struct links *prev, *next;
 };
 
-#define LIST_ENTRY(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
+#define LINKS_ENTRY(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
-static inline void list_init(struct list *list)
+static inline void links_init(struct links *list)
 {
 	list->prev = list->next = list;
 }
 
-static inline bool list_is_empty(const struct list *list)
+static inline bool links_is_empty(const struct links *list)
 {
 	return list->next == list;
 }
 
-static inline void list_append(struct list *list, struct list *node)
+static inline void links_append(struct links *list, struct links *node)
 {
 	node->prev = list->prev;
 	node->next = list;
@@ -65,11 +65,11 @@ static inline void list_append(struct list *list, struct list *node)
 	list->prev = node;
 }
 
-static inline void list_remove(struct list *node)
+static inline void links_remove(struct links *node)
 {
 	node->prev->next = node->next;
 	node->next->prev = node->prev;
-	list_init(node);
+	links_init(node);
 }
 
 static inline int64_t client_now_us(void)
@@ -150,11 +150,11 @@ struct kops {
 	struct packet *outbox, **outbox_end;
 	struct waiter *greeting; /* kops_open(); else NULL */
 	struct call *call;
-	struct list buffers;      /* kops_buffer.node */
+	struct links buffers;     /* kops_buffer.node */
 	unsigned buffer_requests; /* unanswered: replies may bring descriptors */
 	bool fds_lost;            /* the reply just read came with some, but we had no room for them */
-	struct list jobs;         /* kops_job.node */
-	struct list out;          /* kops_job.out: unanswered, in order of submission */
+	struct links jobs;        /* kops_job.node */
+	struct links out;         /* kops_job.out: unanswered, in order of submission */
 	unsigned ended;           /* jobs and started buffers, ever */
 	bool in_callback;
 	uint64_t last_buffer;
@@ -284,7 +284,7 @@ enum buffer_state { BUFFER_ASKED, BUFFER_READY, BUFFER_FAILED };
 
 struct kops_buffer {
 	kops *k;
-	struct list node;
+	struct links node;
 	enum buffer_state state;
 	uint64_t id, bytes;
 	unsigned flags;
@@ -350,13 +350,13 @@ struct operand {
  *
  * NEW takes ops. An OUT job that its user frees stays, abandoned, until it ends: others may need its result.
  */
-enum job_state { JOB_NEW, JOB_OUT, JOB_ENDED };
+enum job_phase { PHASE_NEW, PHASE_OUT, PHASE_ENDED };
 
 struct kops_job {
 	kops *k;
-	struct list node;
-	struct list out;
-	enum job_state state;
+	struct links node;
+	struct links out;
+	enum job_phase phase;
 	uint64_t id;     /* of its Submit */
 	bool sent;       /* on this connection, */
 	bool by_ring;    /* by the ring */

@@ -109,9 +109,9 @@ static kops *handle_new(void)
 	k->give_up_us = CLIENT_NEVER;
 	k->ops_max = MESSAGE_OPS_MAX;
 	k->outbox_end = &k->outbox;
-	list_init(&k->buffers);
-	list_init(&k->jobs);
-	list_init(&k->out);
+	links_init(&k->buffers);
+	links_init(&k->jobs);
+	links_init(&k->out);
 	return k;
 }
 
@@ -184,9 +184,9 @@ int kops_open_start(kops **ret_handle, const kops_options *given, char *why, siz
  */
 static void give_back(kops *k)
 {
-	for (struct list *node = k->buffers.next, *next; node != &k->buffers; node = next) {
+	for (struct links *node = k->buffers.next, *next; node != &k->buffers; node = next) {
 		next = node->next;
-		kops_free(LIST_ENTRY(node, kops_buffer, node));
+		kops_free(LINKS_ENTRY(node, kops_buffer, node));
 	}
 }
 
@@ -197,11 +197,11 @@ void kops_close(kops *k)
 	if (!k || k->in_callback)
 		return;
 	client_job_unprepare(k); /* the end of the session forgets them all */
-	while (!list_is_empty(&k->jobs))
-		client_job_destroy(LIST_ENTRY(k->jobs.next, kops_job, node));
+	while (!links_is_empty(&k->jobs))
+		client_job_destroy(LINKS_ENTRY(k->jobs.next, kops_job, node));
 	give_back(k);
-	while (!list_is_empty(&k->buffers))
-		client_buffer_destroy(LIST_ENTRY(k->buffers.next, kops_buffer, node));
+	while (!links_is_empty(&k->buffers))
+		client_buffer_destroy(LINKS_ENTRY(k->buffers.next, kops_buffer, node));
 	client_outbox_clear(k);
 	client_ring_close(k);
 	client_link_hang_up(k);

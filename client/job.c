@@ -22,16 +22,16 @@
 #define LOOK_OUT_US    100
 #define LOOK_OUT_SHARE 32
 
-static void move_to(kops_job *job, enum job_state to)
+static void move_to(kops_job *job, enum job_phase to)
 {
 	static const bool allowed[3][3] = {
-	    [JOB_NEW] = {[JOB_OUT] = true},
-	    [JOB_OUT] = {[JOB_ENDED] = true},
-	    [JOB_ENDED] = {[JOB_OUT] = true},
+	    [PHASE_NEW] = {[PHASE_OUT] = true},
+	    [PHASE_OUT] = {[PHASE_ENDED] = true},
+	    [PHASE_ENDED] = {[PHASE_OUT] = true},
 	};
 	(void)allowed; /* without assertions */
-	assert(allowed[job->state][to]);
-	job->state = to;
+	assert(allowed[job->phase][to]);
+	job->phase = to;
 }
 
 static void *grow(void *array, size_t *cap, size_t need, size_t size)
@@ -89,8 +89,8 @@ int kops_job_new(kops *k, const kops_job_options *given, kops_job **ret_job)
 	if (!job)
 		return client_fail(k, KOPS_E_NOMEM, "out of memory for a job");
 	job->k = k;
-	list_init(&job->out);
-	list_append(&k->jobs, &job->node);
+	links_init(&job->out);
+	links_append(&k->jobs, &job->node);
 	status = set_options(job, &options);
 	if (status < 0) {
 		client_job_destroy(job);
@@ -112,7 +112,7 @@ static void forget_operands(kops_job *job)
 
 void client_job_reset(kops_job *job)
 {
-	assert(job->state != JOB_OUT);
+	assert(job->phase != PHASE_OUT);
 	client_job_forget_prepared(job);
 	job->number = 0;
 	job->submissions = 0;
@@ -120,7 +120,7 @@ void client_job_reset(kops_job *job)
 	forget_operands(job);
 	job->bytes_len = job->options_end;
 	job->n_ops = 0;
-	job->state = JOB_NEW;
+	job->phase = PHASE_NEW;
 }
 
 /* It is not in the ring any more, or never will be seen there. */
@@ -133,7 +133,7 @@ static void leave_ring(kops_job *job)
 /* Nothing of an OUT job is waited for or sent any more when this is called: only kops_close() does. */
 void client_job_destroy(kops_job *job)
 {
-	if (job->state == JOB_OUT) {
+	if (job->phase == PHASE_OUT) {
 		for (size_t i = 0; i < job->n_operands; i++)
 			job->operands[i].view.buffer->operands_out--;
 		job->k->jobs_out--;
@@ -146,8 +146,8 @@ void client_job_destroy(kops_job *job)
 	for (unsigned i = 0; i < CLIENT_ONE_OPS; i++)
 		if (job->k->one_ops[i] == job)
 			job->k->one_ops[i] = NULL;
-	list_remove(&job->out);
-	list_remove(&job->node);
+	links_remove(&job->out);
+	links_remove(&job->node);
 	free(job->operands);
 	free(job->bytes);
 	free(job->receipt);
@@ -158,7 +158,7 @@ void kops_job_free(kops_job *job)
 {
 	if (!job || client_is_copy(job->k))
 		return;
-	if (job->state == JOB_OUT)
+	if (job->phase == PHASE_OUT)
 		job->abandoned = true;
 	else
 		client_job_destroy(job);
@@ -190,7 +190,7 @@ static int check_op(kops_job *job, const char *kernel, const kops_view *views, s
 	int status = client_may_use(job->k);
 	if (status < 0)
 		return status;
-	if (job->state != JOB_NEW)
+	if (job->phase != PHASE_NEW)
 		return client_fail(job->k, KOPS_E_STATE, "ops cannot be added after kops_submit()");
 	if (job->n_ops >= job->k->ops_max)
 		return client_fail(job->k, KOPS_E_INVALID, "the job is full: kopsd takes %llu ops in one",
@@ -427,8 +427,8 @@ int client_job_send(kops_job *job)
 void client_job_unprepare(kops *k)
 {
 	k->prepares = false;
-	for (struct list *at = k->jobs.next; at != &k->jobs; at = at->next)
-		LIST_ENTRY(at, kops_job, node)->prepared = false;
+	for (struct links *at = k->jobs.next; at != &k->jobs; at = at->next)
+		LINKS_ENTRY(at, kops_job, node)->prepared = false;
 }
 
 void client_job_forget_prepared(kops_job *job)
@@ -461,7 +461,7 @@ int kops_job_prepare(kops_job *job)
 		return status;
 	job->only_prepare = true;
 	status = kops_run(job);
-	job->only_prepare = job->state == JOB_OUT; /* after a timeout its answer may still come */
+	job->only_prepare = job->phase == PHASE_OUT; /* after a timeout its answer may still come */
 	return status;
 }
 
@@ -495,7 +495,7 @@ static int may_submit(kops_job *job)
 	int status = client_may_use(job->k);
 	if (status < 0)
 		return status;
-	if (job->state == JOB_OUT)
+	if (job->phase == PHASE_OUT)
 		return client_fail(job->k, KOPS_E_STATE, "the job is out already: wait for its end");
 	if (job->n_ops == 0)
 		return client_fail(job->k, KOPS_E_INVALID, "the job has no ops");
@@ -532,16 +532,16 @@ int kops_submit(kops_job *job, kops_callback *done, void *user)
 		status = client_job_send(job);
 	if (status < 0)
 		return status;
-	move_to(job, JOB_OUT);
+	move_to(job, PHASE_OUT);
 	use_buffers(job);
-	list_append(&k->out, &job->out);
+	links_append(&k->out, &job->out);
 	k->jobs_out++;
 	return 0;
 }
 
 bool kops_job_is_out(const kops_job *job)
 {
-	return job->state == JOB_OUT;
+	return job->phase == PHASE_OUT;
 }
 
 int kops_cancel(kops_job *job)
@@ -552,7 +552,7 @@ int kops_cancel(kops_job *job)
 	int status = client_may_use(k);
 	if (status < 0)
 		return status;
-	if (job->state != JOB_OUT)
+	if (job->phase != PHASE_OUT)
 		return client_fail(k, KOPS_E_STATE, "the job is not out");
 	job->cancelled = true;
 	if (k->state == LINK_DOWN)
@@ -600,8 +600,8 @@ static void run_callback(kops_job *job)
 void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__Reply *reply)
 {
 	struct waiter *waiter = job->waiter;
-	move_to(job, JOB_ENDED);
-	list_remove(&job->out);
+	move_to(job, PHASE_ENDED);
+	links_remove(&job->out);
 	leave_ring(job);
 	job->k->jobs_out--;
 	job->waiter = NULL;
@@ -617,8 +617,8 @@ void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__
 
 static kops_job *by_id(const kops *k, uint64_t id)
 {
-	for (struct list *at = k->out.next; at != &k->out; at = at->next) {
-		kops_job *job = LIST_ENTRY(at, kops_job, out);
+	for (struct links *at = k->out.next; at != &k->out; at = at->next) {
+		kops_job *job = LINKS_ENTRY(at, kops_job, out);
 		if (job->id == id)
 			return job->sent ? job : NULL;
 	}
@@ -675,8 +675,8 @@ void client_job_ended_by_ring(kops *k, const struct ring_end *end)
 
 bool client_job_is_in_flight(const kops *k)
 {
-	for (struct list *at = k->out.next; at != &k->out; at = at->next)
-		if (LIST_ENTRY(at, kops_job, out)->sent)
+	for (struct links *at = k->out.next; at != &k->out; at = at->next)
+		if (LINKS_ENTRY(at, kops_job, out)->sent)
 			return true;
 	return false;
 }
@@ -685,18 +685,18 @@ bool client_job_is_in_flight(const kops *k)
 
 void client_job_refused(kops *k)
 {
-	for (struct list *at = k->out.next; at != &k->out; at = at->next)
-		LIST_ENTRY(at, kops_job, out)->sent = false;
+	for (struct links *at = k->out.next; at != &k->out; at = at->next)
+		LINKS_ENTRY(at, kops_job, out)->sent = false;
 }
 
 void client_job_unsend(kops *k, bool died)
 {
-	for (struct list *at = k->out.next; died && at != &k->out; at = at->next)
-		if (LIST_ENTRY(at, kops_job, out)->sent)
-			LIST_ENTRY(at, kops_job, out)->deaths++;
+	for (struct links *at = k->out.next; died && at != &k->out; at = at->next)
+		if (LINKS_ENTRY(at, kops_job, out)->sent)
+			LINKS_ENTRY(at, kops_job, out)->deaths++;
 	client_repeat_decide(k);
-	for (struct list *at = k->out.next; at != &k->out; at = at->next) {
-		kops_job *job = LIST_ENTRY(at, kops_job, out);
+	for (struct links *at = k->out.next; at != &k->out; at = at->next) {
+		kops_job *job = LINKS_ENTRY(at, kops_job, out);
 		if (!job->repeatable ||
 		    job->only_prepare) /* another daemon may not know how, and would run it */
 			job->doom = KOPS_E_INTERRUPTED;
@@ -726,9 +726,9 @@ static const char *doom_sentence(const kops_job *job)
 
 void client_job_end_doomed(kops *k)
 {
-	struct list *at = k->out.next;
+	struct links *at = k->out.next;
 	while (at != &k->out) {
-		kops_job *job = LIST_ENTRY(at, kops_job, out);
+		kops_job *job = LINKS_ENTRY(at, kops_job, out);
 		at = at->next;
 		if (job->doom) {
 			client_job_end(job, job->doom, doom_sentence(job), NULL);
@@ -740,8 +740,8 @@ void client_job_end_doomed(kops *k)
 void client_job_fail(kops *k, int status, const char *why)
 {
 	uint64_t last = k->sequence; /* callbacks may submit more: those are not meant */
-	while (!list_is_empty(&k->out)) {
-		kops_job *job = LIST_ENTRY(k->out.next, kops_job, out);
+	while (!links_is_empty(&k->out)) {
+		kops_job *job = LINKS_ENTRY(k->out.next, kops_job, out);
 		if (job->id >> CLIENT_KIND_BITS > last)
 			return;
 		client_job_end(job, status, why, NULL);
@@ -778,9 +778,9 @@ int kops_wait(kops_job *job, int timeout_ms)
 	int status = client_may_wait(k);
 	if (status < 0)
 		return status;
-	if (job->state == JOB_NEW)
+	if (job->phase == PHASE_NEW)
 		return client_fail(k, KOPS_E_STATE, "the job was not submitted");
-	if (job->state == JOB_ENDED)
+	if (job->phase == PHASE_ENDED)
 		return job->status < 0 ? client_fail(k, job->status, "%s", job->error) : 0;
 	return client_job_wait(job, timeout_ms < 0 ? CLIENT_NEVER : (int64_t)timeout_ms * 1000);
 }
@@ -795,7 +795,7 @@ int kops_run(kops_job *job)
 	if (status < 0)
 		return status;
 	status = client_job_wait(job, client_timeout_us(k));
-	if (status == KOPS_E_TIMEOUT && job->state == JOB_OUT) {
+	if (status == KOPS_E_TIMEOUT && job->phase == PHASE_OUT) {
 		memcpy(why, k->error, sizeof why);
 		kops_cancel(job);
 		memcpy(k->error, why, sizeof why);

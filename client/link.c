@@ -102,8 +102,8 @@ static int send_hello(kops *k)
 
 static int send_jobs(kops *k)
 {
-	for (struct list *at = k->out.next; at != &k->out; at = at->next) {
-		int status = client_job_send(LIST_ENTRY(at, kops_job, out));
+	for (struct links *at = k->out.next; at != &k->out; at = at->next) {
+		int status = client_job_send(LINKS_ENTRY(at, kops_job, out));
 		if (status < 0)
 			return status;
 	}
@@ -213,7 +213,7 @@ void client_link_broken(kops *k)
 
 static bool is_wanted(const kops *k)
 {
-	return !list_is_empty(&k->out) || k->call || k->greeting || client_buffer_is_awaited(k);
+	return !links_is_empty(&k->out) || k->call || k->greeting || client_buffer_is_awaited(k);
 }
 
 void client_link_want(kops *k)

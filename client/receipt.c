@@ -86,7 +86,7 @@ int client_receipt_keep(kops_job *job, const Kops__V1__Receipt *from)
 
 const kops_receipt *kops_job_receipt(const kops_job *job)
 {
-	return job->state == JOB_ENDED && job->has_receipt ? &job->receipt->shown : NULL;
+	return job->phase == PHASE_ENDED && job->has_receipt ? &job->receipt->shown : NULL;
 }
 
 const kops_op_receipt *kops_receipt_op(const kops_receipt *receipt, size_t i)

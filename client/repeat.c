@@ -54,8 +54,8 @@ static bool is_safe(const kops *k, const kops_job *job, const struct operand *re
 	bool before = true, changed = false, produced = false, missing = false;
 	if (any(job, 0, read->op, read, covers))
 		return true;
-	for (const struct list *at = k->out.next; at != &k->out; at = at->next) {
-		const kops_job *other = LIST_ENTRY(at, kops_job, out);
+	for (const struct links *at = k->out.next; at != &k->out; at = at->next) {
+		const kops_job *other = LINKS_ENTRY(at, kops_job, out);
 		before = before && other != job;
 		if (before && other->queue == job->queue) {
 			produced |= other->repeatable && any(other, 0, UINT32_MAX, read, covers);
@@ -81,8 +81,8 @@ static bool is_repeatable(const kops *k, const kops_job *job)
 /* In order of submission: a job asks about the earlier ones. */
 void client_repeat_decide(kops *k)
 {
-	for (struct list *at = k->out.next; at != &k->out; at = at->next) {
-		kops_job *job = LIST_ENTRY(at, kops_job, out);
+	for (struct links *at = k->out.next; at != &k->out; at = at->next) {
+		kops_job *job = LINKS_ENTRY(at, kops_job, out);
 		job->repeatable = is_repeatable(k, job);
 	}
 }

@@ -102,9 +102,9 @@ static int handle_setup(void **state)
 	k->give_up_us = CLIENT_NEVER;
 	k->ops_max = MESSAGE_OPS_MAX;
 	k->outbox_end = &k->outbox;
-	list_init(&k->buffers);
-	list_init(&k->jobs);
-	list_init(&k->out);
+	links_init(&k->buffers);
+	links_init(&k->jobs);
+	links_init(&k->out);
 	*state = k;
 	return 0;
 }
@@ -123,7 +123,7 @@ static kops_buffer *buffer(kops *k)
 	b->id = ++k->last_buffer;
 	b->fd = -1;
 	b->state = BUFFER_READY;
-	list_append(&k->buffers, &b->node);
+	links_append(&k->buffers, &b->node);
 	return b;
 }
 
@@ -330,8 +330,8 @@ static bool try_once(kops *k)
 			}
 		}
 	}
-	while (!list_is_empty(&k->jobs))
-		client_job_destroy(LIST_ENTRY(k->jobs.next, kops_job, node));
+	while (!links_is_empty(&k->jobs))
+		client_job_destroy(LINKS_ENTRY(k->jobs.next, kops_job, node));
 	kops_free(b);
 	return sent_again != 0 && sent_again != (1u << JOBS) - 1;
 }
