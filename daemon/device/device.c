@@ -40,7 +40,7 @@
 
 enum state { OPENING, READY, CLOSING };
 
-struct list {
+struct work_list {
 	struct device_work *head, **tail;
 };
 
@@ -55,16 +55,16 @@ struct device {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake, opened;
-	enum state state;        /* under lock */
-	struct list inbox, done; /* under lock */
-	bool has_inbox;          /* atomic: lets the thread look without the lock */
-	bool sleeping;           /* under lock */
-	bool looking;            /* atomic, changed under lock: the loop thread looks at done by itself */
-	bool has_done;           /* atomic: lets it look without the lock */
-	uint64_t call_until_ns;  /* atomic: the loop thread shall look out until then; 0: it need not */
-	uint64_t pause_at_ns;    /* atomic: see device_pause_at() */
-	bool notified;           /* under lock: the backend says a run has finished */
-	int open_status;         /* under lock until READY */
+	enum state state;             /* under lock */
+	struct work_list inbox, done; /* under lock */
+	bool has_inbox;               /* atomic: lets the thread look without the lock */
+	bool sleeping;                /* under lock */
+	bool looking;                 /* atomic, changed under lock: the loop thread looks at done by itself */
+	bool has_done;                /* atomic: lets it look without the lock */
+	uint64_t call_until_ns;       /* atomic: the loop thread shall look out until then; 0: it need not */
+	uint64_t pause_at_ns;         /* atomic: see device_pause_at() */
+	bool notified;                /* under lock: the backend says a run has finished */
+	int open_status;              /* under lock until READY */
 	char open_why[WHY_BYTES];
 
 	/* device thread only */
@@ -93,41 +93,41 @@ struct device {
 	void *on_canary_arg;
 };
 
-static void list_init(struct list *l)
+static void work_list_init(struct work_list *l)
 {
 	l->head = NULL;
 	l->tail = &l->head;
 }
 
-static void list_push(struct list *l, struct device_work *w)
+static void work_list_push(struct work_list *l, struct device_work *w)
 {
 	w->next = NULL;
 	*l->tail = w;
 	l->tail = &w->next;
 }
 
-static void list_append(struct list *l, struct list *more)
+static void work_list_append(struct work_list *l, struct work_list *more)
 {
 	*l->tail = more->head;
 	l->tail = more->tail;
 }
 
-static struct device_work *list_take_all(struct list *l)
+static struct device_work *work_list_take_all(struct work_list *l)
 {
 	struct device_work *all = l->head;
 
-	list_init(l);
+	work_list_init(l);
 	return all;
 }
 
 /* ---- The device thread ---- */
 
-static void hand_back(struct device *d, struct list *done)
+static void hand_back(struct device *d, struct work_list *done)
 {
 	bool looking;
 
 	pthread_mutex_lock(&d->lock);
-	list_append(&d->done, done);
+	work_list_append(&d->done, done);
 	__atomic_store_n(&d->has_done, true, __ATOMIC_RELEASE);
 	looking = d->looking;
 	pthread_mutex_unlock(&d->lock);
@@ -175,10 +175,10 @@ static void begin(struct device *d, struct device_work *w)
 	if (w->execute)
 		w->execute(w, d->backend, d->dev);
 	if (!w->run) {
-		struct list done;
+		struct work_list done;
 
-		list_init(&done);
-		list_push(&done, w);
+		work_list_init(&done);
+		work_list_push(&done, w);
 		hand_back(d, &done);
 		return;
 	}
@@ -192,13 +192,13 @@ static void begin(struct device *d, struct device_work *w)
 /* True if anything finished. */
 static bool collect(struct device *d)
 {
-	struct list done;
+	struct work_list done;
 	struct run *run;
 
-	list_init(&done);
+	work_list_init(&done);
 	while (d->out && (run = d->backend->poll(d->dev))) {
 		d->out--;
-		list_push(&done, run->owner);
+		work_list_push(&done, run->owner);
 	}
 	if (!done.head)
 		return false;
@@ -268,7 +268,7 @@ static struct device_work *take_inbox(struct device *d)
 	if (!__atomic_load_n(&d->has_inbox, __ATOMIC_ACQUIRE))
 		return NULL;
 	pthread_mutex_lock(&d->lock);
-	all = list_take_all(&d->inbox);
+	all = work_list_take_all(&d->inbox);
 	__atomic_store_n(&d->has_inbox, false, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&d->lock);
 	return all;
@@ -371,7 +371,7 @@ static void take_done(struct device *d, bool looking)
 
 	pthread_mutex_lock(&d->lock);
 	__atomic_store_n(&d->looking, looking, __ATOMIC_RELAXED);
-	w = list_take_all(&d->done);
+	w = work_list_take_all(&d->done);
 	__atomic_store_n(&d->has_done, false, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&d->lock);
 	for (; w; w = next) {
@@ -513,8 +513,8 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 	d->index = index;
 	d->threads = threads;
 	d->async.data = d;
-	list_init(&d->inbox);
-	list_init(&d->done);
+	work_list_init(&d->inbox);
+	work_list_init(&d->done);
 	d->canary = canary_new(op_by_name("gemm"), KOPS_F32);
 	if (!d->canary || uv_async_init(loop, &d->async, on_async) < 0) {
 		snprintf(why, WHY_BYTES, "out of memory");
@@ -567,7 +567,7 @@ void device_submit(struct device *d, struct device_work *work)
 		device_pause_at(d, UINT64_MAX);
 	}
 	pthread_mutex_lock(&d->lock);
-	list_push(&d->inbox, work);
+	work_list_push(&d->inbox, work);
 	__atomic_store_n(&d->has_inbox, true, __ATOMIC_RELEASE);
 	wake = d->sleeping;
 	pthread_mutex_unlock(&d->lock);

@@ -11,7 +11,7 @@
  * clients. */
 #define THREADS_MAX 4u
 
-struct list {
+struct task_list {
 	struct task *head, **tail;
 };
 
@@ -22,28 +22,28 @@ struct workers {
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;
-	struct list inbox, outbox; /* under lock */
-	bool stopping;             /* under lock */
+	struct task_list inbox, outbox; /* under lock */
+	bool stopping;                  /* under lock */
 
 	/* loop thread only */
 	struct sched sched; /* of one device, number 0: all threads together */
 	unsigned working;   /* tasks that threads or begin() have */
 };
 
-static void list_init(struct list *l)
+static void task_list_init(struct task_list *l)
 {
 	l->head = NULL;
 	l->tail = &l->head;
 }
 
-static void list_push(struct list *l, struct task *t)
+static void task_list_push(struct task_list *l, struct task *t)
 {
 	t->next = NULL;
 	*l->tail = t;
 	l->tail = &t->next;
 }
 
-static struct task *list_pop(struct list *l)
+static struct task *task_list_pop(struct task_list *l)
 {
 	struct task *t = l->head;
 
@@ -63,13 +63,13 @@ static void *worker(void *arg)
 
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		struct task *task = list_pop(&w->inbox);
+		struct task *task = task_list_pop(&w->inbox);
 
 		if (task) {
 			pthread_mutex_unlock(&w->lock);
 			task->through = task->step(task);
 			pthread_mutex_lock(&w->lock);
-			list_push(&w->outbox, task);
+			task_list_push(&w->outbox, task);
 			uv_async_send(&w->async);
 		} else if (w->stopping) {
 			break;
@@ -91,7 +91,7 @@ static struct task *of_sched(struct sched_job *sched)
 static void hand_over(struct workers *w, struct task *task)
 {
 	pthread_mutex_lock(&w->lock);
-	list_push(&w->inbox, task);
+	task_list_push(&w->inbox, task);
 	pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -145,7 +145,7 @@ static void on_async(uv_async_t *async)
 
 	pthread_mutex_lock(&w->lock);
 	task = w->outbox.head;
-	list_init(&w->outbox);
+	task_list_init(&w->outbox);
 	pthread_mutex_unlock(&w->lock);
 	for (; task; task = next) {
 		next = task->next;
@@ -237,8 +237,8 @@ int workers_start(uv_loop_t *loop, struct workers **ret_workers, char why[WHY_BY
 	}
 	w->async.data = w;
 	uv_unref((uv_handle_t *)&w->async);
-	list_init(&w->inbox);
-	list_init(&w->outbox);
+	task_list_init(&w->inbox);
+	task_list_init(&w->outbox);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
 	while (w->n_threads < threads_wanted()) {
