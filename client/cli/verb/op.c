@@ -5,7 +5,7 @@
 
 #include "files/dims.h"
 #include "show.h"
-#include "verb/task.h"
+#include "verb/pipeline.h"
 
 /* The job file that a verb's arguments amount to: loads, the op, and a save for -o. */
 static void write_job(const struct cli *cli, const struct operation *op, char **files, struct jobfile *job)
@@ -29,11 +29,11 @@ static void write_job(const struct cli *cli, const struct operation *op, char **
 		job->saves[job->n_saves++] = (struct jobfile_save){.value = n, .path = flags->output};
 }
 
-static int open_sources(struct task *t, struct source **sources)
+static int open_sources(struct pipeline *p, struct source **sources)
 {
-	for (size_t i = 0; i + 1 < t->file->n_values; i++) {
-		sources[i] = &t->values[i].source;
-		if (source_open(t->file->values[i].path, sources[i], t->cli->why) < 0)
+	for (size_t i = 0; i + 1 < p->file->n_values; i++) {
+		sources[i] = &p->values[i].source;
+		if (source_open(p->file->values[i].path, sources[i], p->cli->why) < 0)
 			return CLI_FAILED;
 	}
 	return CLI_OK;
@@ -94,39 +94,39 @@ static void json_operand(struct json *json, const char *path, const kops_view *v
 	json_close_object(json);
 }
 
-static void describe(const struct task *t, struct json *json)
+static void describe(const struct pipeline *p, struct json *json)
 {
-	const struct step *step = &t->values[t->file->n_values - 1].step;
+	const struct step *step = &p->values[p->file->n_values - 1].step;
 
 	json_text(json, "dtype", element_type_name(step->out.dtype));
 	json_array(json, "inputs"); /* shapes as the op sees them, transposed or not */
 	for (unsigned i = 0; i < step->op->n_inputs; i++)
-		json_operand(json, t->file->values[i].path, &step->in[i]);
+		json_operand(json, p->file->values[i].path, &step->in[i]);
 	json_close_array(json);
 	json_array(json, "outputs");
-	json_operand(json, t->cli->flags.output, &step->out);
+	json_operand(json, p->cli->flags.output, &step->out);
 	json_close_array(json);
 }
 
-static int compute(struct task *t, const struct operation *op, struct jobfile *job)
+static int compute(struct pipeline *p, const struct operation *op, struct jobfile *job)
 {
 	struct source *sources[STEP_INPUTS_MAX + 2] = {NULL};
 
-	int rc = open_sources(t, sources);
+	int rc = open_sources(p, sources);
 	if (rc == CLI_OK)
-		rc = settle_dtype(t->cli, sources, op->name);
+		rc = settle_dtype(p->cli, sources, op->name);
 	if (rc == CLI_OK)
-		rc = (op->fit ? op->fit : verb_op_fit_rows)(t->cli, sources);
+		rc = (op->fit ? op->fit : verb_op_fit_rows)(p->cli, sources);
 	if (rc != CLI_OK)
 		return rc;
 	share(job, sources);
-	return task_run(t, describe);
+	return pipeline_run(p, describe);
 }
 
 int verb_op_as(struct cli *cli, const struct operation *op, char **files)
 {
 	struct jobfile *job = calloc(1, sizeof(*job));
-	struct task *t = NULL;
+	struct pipeline *p = NULL;
 	int rc = CLI_FAILED;
 
 	if (opt_or(cli->flags.op.beta, 0) != 0 && cli->flags.accumulate == NULL) {
@@ -135,10 +135,10 @@ int verb_op_as(struct cli *cli, const struct operation *op, char **files)
 		cli_fail(cli, CLI_FAILED, "out of memory");
 	} else {
 		write_job(cli, op, files, job);
-		t = task_new(cli, job);
-		rc = t ? compute(t, op, job) : CLI_FAILED;
+		p = pipeline_new(cli, job);
+		rc = p ? compute(p, op, job) : CLI_FAILED;
 	}
-	task_free(t);
+	pipeline_free(p);
 	jobfile_free(job);
 	return rc;
 }

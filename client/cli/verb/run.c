@@ -2,7 +2,7 @@
 #include "files/dims.h"
 #include "show.h"
 #include "verb/commands.h"
-#include "verb/task.h"
+#include "verb/pipeline.h"
 
 static int open_source(struct cli *cli, const struct jobfile_value *line, struct source *s)
 {
@@ -20,13 +20,13 @@ static int open_source(struct cli *cli, const struct jobfile_value *line, struct
 	return CLI_OK;
 }
 
-static int open_sources(struct task *t)
+static int open_sources(struct pipeline *p)
 {
-	for (size_t i = 0; i < t->file->n_values; i++) {
-		const struct jobfile_value *line = &t->file->values[i];
-		int rc = line->op ? CLI_OK : open_source(t->cli, line, &t->values[i].source);
+	for (size_t i = 0; i < p->file->n_values; i++) {
+		const struct jobfile_value *line = &p->file->values[i];
+		int rc = line->op ? CLI_OK : open_source(p->cli, line, &p->values[i].source);
 		if (rc != CLI_OK)
-			return task_fail_at(t, line->line, rc);
+			return pipeline_fail_at(p, line->line, rc);
 	}
 	return CLI_OK;
 }
@@ -42,17 +42,17 @@ static void json_value(struct json *json, const struct jobfile_value *line, cons
 	json_close_object(json);
 }
 
-static void describe(const struct task *t, struct json *json)
+static void describe(const struct pipeline *p, struct json *json)
 {
 	json_array(json, "values");
-	for (size_t i = 0; i < t->file->n_values; i++)
-		json_value(json, &t->file->values[i], &t->values[i]);
+	for (size_t i = 0; i < p->file->n_values; i++)
+		json_value(json, &p->file->values[i], &p->values[i]);
 	json_close_array(json);
 	json_array(json, "outputs");
-	for (size_t i = 0; i < t->file->n_saves; i++) {
+	for (size_t i = 0; i < p->file->n_saves; i++) {
 		json_object(json, NULL);
-		json_text(json, "name", t->file->values[t->file->saves[i].value].name);
-		json_text(json, "file", t->file->saves[i].path);
+		json_text(json, "name", p->file->values[p->file->saves[i].value].name);
+		json_text(json, "file", p->file->saves[i].path);
 		json_close_object(json);
 	}
 	json_close_array(json);
@@ -68,14 +68,14 @@ static int has_ops(struct cli *cli, const struct jobfile *file)
 
 static int run_file(struct cli *cli, const struct jobfile *file)
 {
-	struct task *task = task_new(cli, file);
+	struct pipeline *pipeline = pipeline_new(cli, file);
 	int rc = CLI_FAILED;
 
-	if (task)
-		rc = open_sources(task);
+	if (pipeline)
+		rc = open_sources(pipeline);
 	if (rc == CLI_OK)
-		rc = task_run(task, describe);
-	task_free(task);
+		rc = pipeline_run(pipeline, describe);
+	pipeline_free(pipeline);
 	return rc;
 }
 

@@ -4,7 +4,7 @@
 #include "files/element.h"
 #include "random.h"
 #include "verb/commands.h"
-#include "verb/task.h"
+#include "verb/pipeline.h"
 
 #define JOBS_MAX 200 /* of a shape; others may be sending it too */
 #define OPS_MAX  64
@@ -45,11 +45,11 @@ static int upload(struct cli *cli, kops_view *view, uint64_t bytes)
 	kops_view there = *view;
 	kops_job *job;
 
-	int rc = task_alloc(cli, bytes, KOPS_RESIDENT, cli->flags.device, &there.buffer);
+	int rc = pipeline_alloc(cli, bytes, KOPS_RESIDENT, cli->flags.device, &there.buffer);
 	if (rc != CLI_OK)
 		return rc;
 	struct step step = step_copy(*view, there);
-	rc = task_send(cli, &step, 1, cli->flags.device, &job);
+	rc = pipeline_send(cli, &step, 1, cli->flags.device, &job);
 	if (rc == CLI_OK)
 		kops_job_free(job);
 	kops_free(view->buffer);
@@ -61,7 +61,7 @@ static int upload(struct cli *cli, kops_view *view, uint64_t bytes)
 static int make_operand(struct lesson *l, kops_view *view, struct random *random)
 {
 	uint64_t bytes = view->shape[0] * view->shape[1] * kops_dtype_size(view->dtype);
-	int rc = task_alloc(l->cli, bytes, KOPS_SHARED, NULL, &view->buffer);
+	int rc = pipeline_alloc(l->cli, bytes, KOPS_SHARED, NULL, &view->buffer);
 
 	if (rc != CLI_OK)
 		return rc;
@@ -95,7 +95,7 @@ static int send_job(struct lesson *l)
 
 	for (size_t i = 0; i < n; i++)
 		steps[i] = l->step;
-	int rc = task_send(l->cli, steps, n, l->cli->flags.device, &job);
+	int rc = pipeline_send(l->cli, steps, n, l->cli->flags.device, &job);
 	if (rc != CLI_OK)
 		return rc;
 	kops_job_free(l->job);

@@ -1,9 +1,9 @@
 /*
- * task.h: from a job file to its results: load, send as one job, wait, check, write, report. run reads the job
- * file from a text; the verb of an op is one of one line (op.c).
+ * pipeline.h: from a job file to its results: load, send as one job, wait, check, write, report. run reads the
+ * job file from a text; the verb of an op is one of one line (op.c).
  */
-#ifndef KOPS_CLI_VERB_TASK_H
-#define KOPS_CLI_VERB_TASK_H
+#ifndef KOPS_CLI_VERB_PIPELINE_H
+#define KOPS_CLI_VERB_PIPELINE_H
 
 #include "cli.h"
 #include "files/jobfile.h"
@@ -12,7 +12,7 @@
 
 /* What became of one line "name = …". */
 struct value {
-	struct source source; /* of load, open and with a shape before task_run(); else closed */
+	struct source source; /* of load, open and with a shape before pipeline_run(); else closed */
 	bool wanted;          /* on this side: saved, printed or checked */
 	kops_view view;
 	struct step step;    /* of an op */
@@ -20,7 +20,7 @@ struct value {
 	struct check check;
 };
 
-struct task {
+struct pipeline {
 	struct cli *cli;
 	const struct jobfile *file;
 	struct value values[JOBFILE_VALUES_MAX];
@@ -34,22 +34,24 @@ struct task {
 };
 
 /* NULL: no memory. The file must outlive it. */
-struct task *task_new(struct cli *cli, const struct jobfile *file);
-void task_free(struct task *task); /* NULL is allowed */
+struct pipeline *pipeline_new(struct cli *cli, const struct jobfile *file);
+void pipeline_free(struct pipeline *pipeline); /* NULL is allowed */
 
 /* An error of a line, if the job file has lines, with the sentence that is in cli->why already. */
-int task_fail_at(const struct task *task, unsigned line, enum cli_exit code);
+int pipeline_fail_at(const struct pipeline *pipeline, unsigned line, enum cli_exit code);
 
 /* All of the above. describe: members of the JSON document, between "ok" and "checks". An exit code. */
-int task_run(struct task *task, void (*describe)(const struct task *task, struct json *json));
+int pipeline_run(struct pipeline *pipeline,
+                 void (*describe)(const struct pipeline *pipeline, struct json *json));
 
 /*
  * Runs steps as one job under cli->flags (priority, timeout). A busy daemon is asked again when it says until
  * the timeout. *ret_job has the receipt; free it with kops_job_free(). An exit code.
  */
-int task_send(struct cli *cli, const struct step *steps, size_t n, const char *device, kops_job **ret_job);
+int pipeline_send(struct cli *cli, const struct step *steps, size_t n, const char *device, kops_job **ret_job);
 
 /* A buffer that is freed with the handle, if not before. An exit code. */
-int task_alloc(struct cli *cli, uint64_t bytes, unsigned flags, const char *device, kops_buffer **ret_buffer);
+int pipeline_alloc(struct cli *cli, uint64_t bytes, unsigned flags, const char *device,
+                   kops_buffer **ret_buffer);
 
 #endif

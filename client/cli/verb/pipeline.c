@@ -1,0 +1,376 @@
+#include "verb/pipeline.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "show.h"
+
+#define TIMEOUT_MS_DEFAULT 30000
+#define RETRY_US_MIN       200
+#define RETRY_US_MAX       200000
+
+/* ---- one job ---- */
+
+/* Runs the job until it is done, refused for good, or out of time. */
+static int run_patiently(struct cli *cli, kops_job *job)
+{
+	uint32_t timeout_ms = cli->flags.timeout_ms ? cli->flags.timeout_ms : TIMEOUT_MS_DEFAULT;
+	double end = cli_now_us() + timeout_ms * 1e3;
+	int rc;
+
+	while ((rc = kops_run(job)) == KOPS_E_BUSY && cli_now_us() < end) {
+		uint64_t us = kops_job_retry_after_us(job);
+		usleep(us < RETRY_US_MIN ? RETRY_US_MIN : us > RETRY_US_MAX ? RETRY_US_MAX : (useconds_t)us);
+	}
+	if (rc == KOPS_E_TIMEOUT)
+		return cli_fail(cli, CLI_TIMED_OUT, "no answer within %s; --timeout 2min waits longer",
+		                show_us(timeout_ms * 1e3).text);
+	if (rc < 0) {
+		const char *sentence = kops_job_error(job);
+		return cli_fail_kops(cli, rc, sentence[0] ? sentence : kops_error(cli->handle));
+	}
+	return CLI_OK;
+}
+
+int pipeline_send(struct cli *cli, const struct step *steps, size_t n, const char *device, kops_job **ret_job)
+{
+	kops_job_options options = {.size = sizeof(options), .priority = cli->flags.priority, .device = device};
+	kops_job *job;
+
+	int rc = kops_job_new(cli->handle, &options, &job);
+	if (rc < 0)
+		return cli_fail_kops(cli, rc, kops_error(cli->handle));
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = steps[i].op->enqueue(job, &steps[i]);
+	rc = rc < 0 ? cli_fail_kops(cli, rc, kops_error(cli->handle)) : run_patiently(cli, job);
+	if (rc == CLI_OK)
+		*ret_job = job;
+	else
+		kops_job_free(job);
+	return rc;
+}
+
+int pipeline_alloc(struct cli *cli, uint64_t bytes, unsigned flags, const char *device,
+                   kops_buffer **ret_buffer)
+{
+	int rc = kops_alloc(cli->handle, bytes ? bytes : 8, flags, device, ret_buffer);
+
+	return rc < 0 ? cli_fail_kops(cli, rc, kops_error(cli->handle)) : CLI_OK;
+}
+
+/* ---- shapes, before anything is sent or read ---- */
+
+int pipeline_fail_at(const struct pipeline *p, unsigned line, enum cli_exit code)
+{
+	if (p->file->path == NULL)
+		return (int)code;
+	return cli_fail(p->cli, code, "%s:%u: %s", p->file->path, line, p->cli->why);
+}
+
+/* What people call a value: by its name in a job file, else by its op or file. */
+static const char *name_of(const struct jobfile_value *value)
+{
+	return value->name[0] ? value->name : value->op ? value->op->name : value->path;
+}
+
+/* The step of a line, with views that have buffers as far as the values have. */
+static struct step step_for(const struct pipeline *p, const struct jobfile_value *line)
+{
+	struct step step = step_of(line->op);
+
+	for (unsigned i = 0; i < line->op->n_inputs; i++) {
+		step.in[i] = p->values[line->operands[i].value].view;
+		if (line->operands[i].transposed)
+			step.in[i] = kops_transposed(step.in[i]);
+	}
+	step.set = line->flags.op;
+	step.accumulates = line->has_old;
+	return step;
+}
+
+static int infer(struct pipeline *p, const struct jobfile_value *line, kops_view *ret)
+{
+	for (unsigned i = 0; i < line->op->n_inputs; i++)
+		if (line->operands[i].transposed && p->values[line->operands[i].value].view.rank < 2)
+			return cli_fail(p->cli, CLI_FAILED, "%s has one dimension and cannot be transposed",
+			                name_of(&p->file->values[line->operands[i].value]));
+	struct step step = step_for(p, line);
+	if (step_shape(&step, p->cli->why) < 0)
+		return CLI_FAILED;
+	const kops_view *y = &step.out, *old = line->has_old ? &p->values[line->old].view : y;
+	if (old->dtype != y->dtype || old->rank != y->rank ||
+	    memcmp(old->shape, y->shape, y->rank * sizeof(y->shape[0])) != 0)
+		return cli_fail(p->cli, CLI_FAILED, "%s is %s %s, but the product is %s %s",
+		                name_of(&p->file->values[line->old]), show_shape(old->rank, old->shape).text,
+		                element_type_name(old->dtype), show_shape(y->rank, y->shape).text,
+		                element_type_name(y->dtype));
+	*ret = *y;
+	return CLI_OK;
+}
+
+static int plan(struct pipeline *p)
+{
+	const struct jobfile *file = p->file;
+
+	for (size_t i = 0; i < file->n_values; i++) {
+		const struct jobfile_value *line = &file->values[i];
+		struct value *v = &p->values[i];
+		int rc = CLI_OK;
+		if (line->op)
+			rc = infer(p, line, &v->view);
+		else
+			v->view = kops_tensor(NULL, 0, v->source.dtype, v->source.rank, v->source.shape);
+		if (rc != CLI_OK)
+			return pipeline_fail_at(p, line->line, rc);
+		v->wanted = line->op == NULL || p->cli->flags.check;
+	}
+	for (size_t i = 0; i < file->n_saves; i++)
+		p->values[file->saves[i].value].wanted = true;
+	if (file->n_saves == 0)
+		p->values[file->n_values - 1].wanted = true;
+	return CLI_OK;
+}
+
+static int open_sinks(struct pipeline *p)
+{
+	for (size_t i = 0; i < p->file->n_saves; i++) {
+		const struct jobfile_save *save = &p->file->saves[i];
+		p->sinks[i] = sink_open(save->path, p->values[save->value].view.dtype, p->cli->why);
+		if (p->sinks[i] == NULL)
+			return pipeline_fail_at(p, save->line, CLI_FAILED);
+	}
+	return CLI_OK;
+}
+
+/* ---- memory ---- */
+
+/* Values that stay on the device need to know which; then the whole job runs there. */
+static int choose_device(struct pipeline *p)
+{
+	struct cli *cli = p->cli;
+	bool resident = false;
+
+	for (size_t i = 0; i < p->file->n_values; i++)
+		resident |= !p->values[i].wanted;
+	p->device = cli->flags.device;
+	if (!resident || p->device)
+		return CLI_OK;
+	int status = kops_query(cli->handle, &p->info);
+	if (status < 0)
+		return cli_fail_kops(cli, status, kops_error(cli->handle));
+	if (p->info->n_devices > 0)
+		p->device = kops_info_device(p->info, 0)->name;
+	return CLI_OK;
+}
+
+static int allocate(struct pipeline *p, struct value *v)
+{
+	unsigned flags = v->wanted ? KOPS_SHARED : KOPS_RESIDENT;
+	uint64_t bytes = 0;
+
+	element_bytes(v->view.dtype, v->view.rank, v->view.shape, &bytes);
+	return pipeline_alloc(p->cli, bytes, flags, v->wanted ? NULL : p->device, &v->view.buffer);
+}
+
+/* Memory for the result of a line, and its steps: what adds to c= starts from a copy. */
+static int prepare_op(struct pipeline *p, const struct jobfile_value *line, struct value *v)
+{
+	const struct value *old = line->has_old ? &p->values[line->old] : NULL;
+	bool in_place = line->over_old && !old->source.fortran && !p->cli->flags.check;
+	struct step *step = &v->step;
+	int rc = CLI_OK;
+
+	if (in_place)
+		v->view = old->view;
+	else
+		rc = allocate(p, v);
+	*step = step_for(p, line);
+	step->out = v->view;
+	if (old && !in_place)
+		p->steps[p->n_steps++] = step_copy(old->view, v->view);
+	if (old && p->cli->flags.check) {
+		v->old = elements_of(&old->view);
+		step->old = &v->old;
+	}
+	p->steps[p->n_steps++] = *step;
+	return rc;
+}
+
+static int prepare(struct pipeline *p)
+{
+	double start = cli_now_us();
+
+	for (size_t i = 0; i < p->file->n_values; i++) {
+		const struct jobfile_value *line = &p->file->values[i];
+		struct value *v = &p->values[i];
+		int rc = CLI_OK;
+		if (line->op)
+			rc = prepare_op(p, line, v);
+		else if (v->source.fd >= 0) /* else it shares the memory of one with the same elements */
+			rc = source_load(&v->source, p->cli, &v->view);
+		if (rc != CLI_OK)
+			return pipeline_fail_at(p, line->line, rc);
+	}
+	p->read_us = cli_now_us() - start;
+	return CLI_OK;
+}
+
+/* ---- results ---- */
+
+static bool all_passed(const struct pipeline *p)
+{
+	for (size_t i = 0; i < p->file->n_values; i++)
+		if (!check_passed(&p->values[i].check))
+			return false;
+	return true;
+}
+
+static int check_all(struct pipeline *p)
+{
+	for (size_t i = 0; i < p->file->n_values; i++)
+		if (p->file->values[i].op && step_check(&p->values[i].step, &p->values[i].check) < 0)
+			return cli_fail(p->cli, CLI_FAILED, "out of memory for --check");
+	return CLI_OK;
+}
+
+/* On stdout, where nothing is saved: for a terminal, or raw. */
+static int print(struct cli *cli, const char *name, const struct elements *e)
+{
+	if (isatty(STDOUT_FILENO)) {
+		show_matrix(stdout, name, e);
+		return cli_flush(cli);
+	}
+	return sink_write_raw(STDOUT_FILENO, "standard output", e) < 0 ? cli_fail_stdout(cli) : CLI_OK;
+}
+
+static int save_all(struct pipeline *p)
+{
+	double start = cli_now_us();
+	size_t last = p->file->n_values - 1;
+	int rc = CLI_OK;
+
+	for (size_t i = 0; i < p->file->n_saves; i++) {
+		const struct jobfile_save *save = &p->file->saves[i];
+		struct elements e = elements_of(&p->values[save->value].view);
+		if (sink_write(p->sinks[i], &e, p->cli->why) < 0)
+			return pipeline_fail_at(p, save->line, CLI_FAILED);
+	}
+	if (p->file->n_saves == 0 && !p->cli->flags.json) {
+		struct elements e = elements_of(&p->values[last].view);
+		rc = print(p->cli, p->file->values[last].name, &e);
+	}
+	p->write_us = cli_now_us() - start;
+	return rc;
+}
+
+static void json_times(struct json *json, const struct pipeline *p)
+{
+	json_object(json, "client");
+	json_us(json, "connect_us", p->cli->connect_us);
+	json_us(json, "read_us", p->read_us);
+	json_us(json, "job_us", p->job_us);
+	json_us(json, "write_us", p->write_us);
+	json_close_object(json);
+}
+
+static int report_json(struct pipeline *p, void (*describe)(const struct pipeline *pipeline, struct json *json))
+{
+	const struct jobfile *file = p->file;
+	struct json json;
+
+	json_begin(&json, stdout, p->cli->command->name);
+	json_bool(&json, "ok", all_passed(p));
+	describe(p, &json);
+	if (p->cli->flags.check) {
+		json_array(&json, "checks");
+		for (size_t i = 0; i < file->n_values; i++)
+			if (file->values[i].op)
+				check_json(&json, NULL, name_of(&file->values[i]), &p->values[i].check);
+		json_close_array(&json);
+	}
+	json_times(&json, p);
+	show_receipt_json(&json, kops_job_receipt(p->job));
+	json_end(&json);
+	p->cli->printed = true;
+	return cli_flush(p->cli);
+}
+
+static int report_text(struct pipeline *p)
+{
+	const struct jobfile *file = p->file;
+	bool quiet = p->cli->flags.quiet;
+
+	if (!quiet)
+		show_receipt(stderr, kops_job_receipt(p->job));
+	for (size_t i = 0; p->cli->flags.check && i < file->n_values; i++)
+		if (file->values[i].op && (!quiet || !check_passed(&p->values[i].check)))
+			check_show(stderr, name_of(&file->values[i]), &p->values[i].check);
+	return CLI_OK;
+}
+
+static int execute(struct pipeline *p)
+{
+	struct cli *cli = p->cli;
+
+	int rc = choose_device(p);
+	if (rc == CLI_OK)
+		rc = prepare(p);
+	double start = cli_now_us();
+	if (rc == CLI_OK)
+		rc = pipeline_send(cli, p->steps, p->n_steps, p->device, &p->job);
+	p->job_us = cli_now_us() - start;
+	if (rc == CLI_OK && cli->flags.check)
+		rc = check_all(p);
+	if (rc == CLI_OK && all_passed(p))
+		rc = save_all(p);
+	return rc;
+}
+
+int pipeline_run(struct pipeline *p, void (*describe)(const struct pipeline *pipeline, struct json *json))
+{
+	int rc = plan(p);
+
+	if (rc == CLI_OK)
+		rc = open_sinks(p);
+	if (rc == CLI_OK)
+		rc = cli_open(p->cli);
+	if (rc == CLI_OK)
+		rc = execute(p);
+	if (rc == CLI_OK)
+		rc = p->cli->flags.json ? report_json(p, describe) : report_text(p);
+	if (rc == CLI_OK && !all_passed(p))
+		return cli_fail(p->cli, CLI_CHECK_FAILED,
+		                "the result is wrong and nothing was written; `kops-client ops` lists other "
+		                "kernels, and --kernel, or kernel= in a job file, picks one");
+	return rc;
+}
+
+struct pipeline *pipeline_new(struct cli *cli, const struct jobfile *file)
+{
+	struct pipeline *p = calloc(1, sizeof(*p));
+
+	if (p == NULL) {
+		cli_fail(cli, CLI_FAILED, "out of memory");
+		return NULL;
+	}
+	p->cli = cli;
+	p->file = file;
+	for (size_t i = 0; i < file->n_values; i++)
+		p->values[i].source.fd = -1;
+	return p;
+}
+
+void pipeline_free(struct pipeline *p)
+{
+	if (p == NULL)
+		return;
+	kops_job_free(p->job);
+	if (p->info)
+		kops_info_free(p->info);
+	for (size_t i = 0; i < p->file->n_values; i++)
+		source_close(&p->values[i].source);
+	for (size_t i = 0; i < p->file->n_saves; i++)
+		sink_close(p->sinks[i]);
+	free(p);
+}
