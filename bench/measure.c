@@ -18,7 +18,7 @@
 #define MOST_US       10e6
 #define ALONE_US      5e6
 
-struct run {
+struct measuring {
 	struct bench *b;
 	const struct measurement *what;
 	const struct operands *operands;
@@ -28,7 +28,7 @@ struct run {
 	struct samples us, upload, compute, download;
 };
 
-static struct step step_on(const struct run *r, size_t set)
+static struct step step_on(const struct measuring *r, size_t set)
 {
 	struct step step = operands_step(r->operands, set);
 
@@ -38,7 +38,7 @@ static struct step step_on(const struct run *r, size_t set)
 }
 
 /* One job over the next sets; the time of one launch. *ret_job may be NULL. */
-static int launch(struct run *r, uint64_t launches, kops_job **ret_job, double *ret_us)
+static int launch(struct measuring *r, uint64_t launches, kops_job **ret_job, double *ret_us)
 {
 	struct step steps[LAUNCHES_MAX];
 	double wall_us;
@@ -71,7 +71,7 @@ static void note_op(struct bench_row *row, const kops_op_receipt *op)
 	row->bytes = op->bytes;
 }
 
-static int check_first(struct run *r)
+static int check_first(struct measuring *r)
 {
 	struct bench_row *row = r->row;
 	struct step step = step_on(r, 0);
@@ -91,7 +91,7 @@ static int check_first(struct run *r)
 }
 
 /* From set 0 on, whose output holds NaN: what is not written is found. */
-static int run_and_check(struct run *r, uint64_t launches, double *ret_us)
+static int run_and_check(struct measuring *r, uint64_t launches, double *ret_us)
 {
 	size_t next_set = r->b->next_set;
 	kops_job *job;
@@ -111,12 +111,12 @@ static int run_and_check(struct run *r, uint64_t launches, double *ret_us)
 }
 
 /* kopsd may try several kernels on the first jobs of a shape. */
-static bool may_be_tried(const struct run *r, double us)
+static bool may_be_tried(const struct measuring *r, double us)
 {
 	return r->what->settled && r->learning && us <= TRIAL_US;
 }
 
-static int run_trials(struct run *r)
+static int run_trials(struct measuring *r)
 {
 	for (unsigned i = 0; i < TRIAL_JOBS && r->learning; i++) {
 		double us;
@@ -129,7 +129,7 @@ static int run_trials(struct run *r)
 
 /* ---- samples ---- */
 
-static int settle_launches(struct run *r, double first_us, double *ret_least_us)
+static int settle_launches(struct measuring *r, double first_us, double *ret_least_us)
 {
 	double least = first_us;
 
@@ -149,7 +149,7 @@ static int settle_launches(struct run *r, double first_us, double *ret_least_us)
 	return 0;
 }
 
-static int warm_up(struct run *r)
+static int warm_up(struct measuring *r)
 {
 	double start = cli_now_us();
 
@@ -162,7 +162,7 @@ static int warm_up(struct run *r)
 	return 0;
 }
 
-static int sample(struct run *r)
+static int sample(struct measuring *r)
 {
 	kops_job *job;
 	double us;
@@ -179,7 +179,7 @@ static int sample(struct run *r)
 	return 0;
 }
 
-static int take_samples(struct run *r)
+static int take_samples(struct measuring *r)
 {
 	double start = cli_now_us();
 
@@ -194,7 +194,7 @@ static int take_samples(struct run *r)
 	return 0;
 }
 
-static int run_all(struct run *r)
+static int run_all(struct measuring *r)
 {
 	double us;
 	int rc = run_and_check(r, 1, &us);
@@ -225,7 +225,7 @@ static double to_ns(double us)
 	return round(us * 1e3) / 1e3;
 }
 
-static void summarise(struct run *r)
+static void summarise(struct measuring *r)
 {
 	struct bench_row *row = r->row;
 
@@ -240,7 +240,7 @@ static void summarise(struct run *r)
 	row->download_us = samples_quantile(&r->download, 0.5);
 }
 
-static int run_with_room(struct run *r)
+static int run_with_room(struct measuring *r)
 {
 	int rc = run_all(r);
 
@@ -255,11 +255,11 @@ int measure(struct bench *b, const struct measurement *what, const struct operan
             struct bench_row *ret_row)
 {
 	struct bench_row row = bench_row_blank();
-	struct run r = {.b = b,
-	                .what = what,
-	                .operands = operands,
-	                .row = &row,
-	                .n_sets = what->mode == BENCH_COLD ? operands->n_sets : 1};
+	struct measuring r = {.b = b,
+	                      .what = what,
+	                      .operands = operands,
+	                      .row = &row,
+	                      .n_sets = what->mode == BENCH_COLD ? operands->n_sets : 1};
 	size_t room = what->reps;
 	int rc = KOPS_E_NOMEM;
 

@@ -9,14 +9,14 @@
 #include "plan.h"
 #include "report/csv.h"
 
-static int failed(struct plan *p, int status)
+static int failed(struct bench_plan *p, int status)
 {
 	return cli_fail_kops(p->bench.cli, status, p->bench.why);
 }
 
 /* ---- rows ---- */
 
-static int report_row(struct plan *p, const struct bench_row *row)
+static int report_row(struct bench_plan *p, const struct bench_row *row)
 {
 	const struct flags *flags = &p->bench.cli->flags;
 
@@ -38,7 +38,7 @@ static bool fits_cache(const struct bench *b, uint64_t footprint)
 }
 
 /* What the cache does not hold is measured from memory, whatever was asked for. */
-static bool runs_in(const struct plan *p, enum bench_mode mode, uint64_t footprint)
+static bool runs_in(const struct bench_plan *p, enum bench_mode mode, uint64_t footprint)
 {
 	bool fits = fits_cache(&p->bench, footprint);
 
@@ -47,13 +47,13 @@ static bool runs_in(const struct plan *p, enum bench_mode mode, uint64_t footpri
 	return mode == BENCH_WARM ? p->warm && fits : p->cold || !fits;
 }
 
-static size_t sets_for(const struct plan *p, uint64_t footprint)
+static size_t sets_for(const struct bench_plan *p, uint64_t footprint)
 {
 	return runs_in(p, BENCH_COLD, footprint) ? operands_cold_sets(&p->bench, footprint) : 1;
 }
 
 /* A copy of as many bytes as a set of operands has, in each mode. A mode without it has a blank row. */
-static int measure_copies(struct plan *p, uint64_t footprint)
+static int measure_copies(struct bench_plan *p, uint64_t footprint)
 {
 	struct bench *b = &p->bench;
 	const char *name = bench_kernel_find(b->info, b->kind, "copy", "copy");
@@ -78,7 +78,7 @@ static int measure_copies(struct plan *p, uint64_t footprint)
 }
 
 /* Before the operands are there: their memory may be all there is. */
-static int measure_copy_peers(struct plan *p, uint64_t footprint)
+static int measure_copy_peers(struct bench_plan *p, uint64_t footprint)
 {
 	for (unsigned mode = 0; mode < BENCH_MODES; mode++)
 		p->peers[mode] = bench_row_blank();
@@ -87,7 +87,7 @@ static int measure_copy_peers(struct plan *p, uint64_t footprint)
 
 /* ---- shapes, modes, kernels ---- */
 
-static int measure_row(struct plan *p, enum bench_mode mode, const char *kernel,
+static int measure_row(struct bench_plan *p, enum bench_mode mode, const char *kernel,
                        const struct operands *operands, struct bench_row *ret)
 {
 	struct measurement what = {.kernel = kernel,
@@ -100,7 +100,7 @@ static int measure_row(struct plan *p, enum bench_mode mode, const char *kernel,
 	return measure(&p->bench, &what, operands, ret);
 }
 
-static void note_cold(const struct plan *p, uint64_t footprint, struct bench_row *row)
+static void note_cold(const struct bench_plan *p, uint64_t footprint, struct bench_row *row)
 {
 	if (row->mode == BENCH_COLD && bench_row_measured(row) && row->note[0] == '\0' &&
 	    !operands_are_cold(&p->bench, footprint, (size_t)row->sets))
@@ -109,7 +109,7 @@ static void note_cold(const struct plan *p, uint64_t footprint, struct bench_row
 }
 
 /* All kernels in one mode; the peer first, so that each line is complete when it is printed. */
-static int run_mode(struct plan *p, const struct bench_shape *shape, const struct operands *operands,
+static int run_mode(struct bench_plan *p, const struct bench_shape *shape, const struct operands *operands,
                     enum bench_mode mode)
 {
 	uint64_t footprint = bench_footprint(&operands->step);
@@ -137,7 +137,7 @@ static int run_mode(struct plan *p, const struct bench_shape *shape, const struc
 }
 
 /* What there is no memory for is a row without figures for each kernel. */
-static int refuse_shape(struct plan *p, const struct bench_shape *shape, uint64_t footprint)
+static int refuse_shape(struct bench_plan *p, const struct bench_shape *shape, uint64_t footprint)
 {
 	struct bench_row row = bench_row_blank();
 	int rc = 0;
@@ -154,7 +154,7 @@ static int refuse_shape(struct plan *p, const struct bench_shape *shape, uint64_
 	return rc;
 }
 
-static int run_shape(struct plan *p, const struct bench_shape *shape)
+static int run_shape(struct bench_plan *p, const struct bench_shape *shape)
 {
 	struct bench *b = &p->bench;
 	struct operands operands = {.n_sets = 0};
@@ -177,7 +177,7 @@ static int run_shape(struct plan *p, const struct bench_shape *shape)
 	return rc;
 }
 
-static int run_shapes(struct plan *p)
+static int run_shapes(struct bench_plan *p)
 {
 	const struct flags *flags = &p->bench.cli->flags;
 	int rc = 0;
@@ -193,7 +193,7 @@ static int run_shapes(struct plan *p)
 
 /* ---- the end ---- */
 
-static int judge(struct plan *p)
+static int judge(struct bench_plan *p)
 {
 	struct cli *cli = p->bench.cli;
 	size_t measured = 0;
@@ -211,7 +211,7 @@ static int judge(struct plan *p)
 	return CLI_OK;
 }
 
-static void report_json(struct plan *p, bool ok)
+static void report_json(struct bench_plan *p, bool ok)
 {
 	struct json json;
 
@@ -223,7 +223,7 @@ static void report_json(struct plan *p, bool ok)
 	p->bench.cli->printed = true;
 }
 
-static int finish(struct plan *p)
+static int finish(struct bench_plan *p)
 {
 	struct cli *cli = p->bench.cli;
 	int code = judge(p);
@@ -236,7 +236,7 @@ static int finish(struct plan *p)
 	return rc != CLI_OK ? rc : code == CLI_OK ? CLI_OK : cli_fail(cli, (enum cli_exit)code, "%s", why);
 }
 
-static int run(struct plan *p)
+static int run(struct bench_plan *p)
 {
 	int rc = plan_prepare(p);
 
@@ -247,7 +247,7 @@ static int run(struct plan *p)
 
 int bench_op(struct cli *cli, const struct operation *op, const char *shape)
 {
-	struct plan *p = calloc(1, sizeof(*p));
+	struct bench_plan *p = calloc(1, sizeof(*p));
 
 	if (p == NULL)
 		return cli_fail(cli, CLI_FAILED, "out of memory");

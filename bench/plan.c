@@ -14,7 +14,7 @@
 /* ---- what is asked for ---- */
 
 /* The shapes follow once the device is known. */
-static int settle_random(struct plan *p)
+static int settle_random(struct bench_plan *p)
 {
 	struct cli *cli = p->bench.cli;
 	const struct flags *flags = &cli->flags;
@@ -27,7 +27,7 @@ static int settle_random(struct plan *p)
 	return CLI_OK;
 }
 
-static int settle_shapes(struct plan *p, const char *argument)
+static int settle_shapes(struct bench_plan *p, const char *argument)
 {
 	struct cli *cli = p->bench.cli;
 	const struct flags *flags = &cli->flags;
@@ -49,7 +49,7 @@ static int settle_shapes(struct plan *p, const char *argument)
 	return rc < 0 ? CLI_USAGE : CLI_OK;
 }
 
-static int settle_modes(struct plan *p)
+static int settle_modes(struct bench_plan *p)
 {
 	struct cli *cli = p->bench.cli;
 	const char *cache = cli->flags.cache;
@@ -73,7 +73,7 @@ static uint64_t count_or(struct opt_count count, uint64_t otherwise)
 	return count.set ? count.value : otherwise;
 }
 
-int plan_settle(struct plan *p, const char *argument)
+int plan_settle(struct bench_plan *p, const char *argument)
 {
 	struct bench *b = &p->bench;
 	const struct flags *flags = &b->cli->flags;
@@ -98,7 +98,7 @@ int plan_settle(struct plan *p, const char *argument)
 /* ---- what the device makes of it ---- */
 
 /* A table is for every device; its end is not for a CPU. */
-static void cut_table(struct plan *p)
+static void cut_table(struct bench_plan *p)
 {
 	size_t n = 0, all = p->shapes.n;
 	struct step step;
@@ -114,7 +114,7 @@ static void cut_table(struct plan *p)
 		fprintf(stderr, "kops-bench: on the CPU the table stops at 256 MiB of operands\n");
 }
 
-static void fill_head(struct plan *p)
+static void fill_head(struct bench_plan *p)
 {
 	static const char *const precisions[] = {"f32", "ieee", "tf32", "bf16"};
 	struct bench_head *head = &p->table.head;
@@ -131,7 +131,7 @@ static void fill_head(struct plan *p)
 	head->cache_bytes = b->device->cache_bytes;
 }
 
-static void settle_widths(struct plan *p)
+static void settle_widths(struct bench_plan *p)
 {
 	p->widths = (struct bench_widths){.shape = 5, .kernel = 10};
 	for (size_t i = 0; i < p->shapes.n; i++)
@@ -142,7 +142,7 @@ static void settle_widths(struct plan *p)
 }
 
 /* By a kernel of the op, such as the vendor's, or by a copy. */
-static void settle_peer(struct plan *p)
+static void settle_peer(struct bench_plan *p)
 {
 	const struct bench *b = &p->bench;
 	const struct bench_cases *cases = &p->op->bench;
@@ -153,7 +153,7 @@ static void settle_peer(struct plan *p)
 	p->peer_is_copy = peer == NULL && !cases->is_measure;
 }
 
-int plan_prepare(struct plan *p)
+int plan_prepare(struct bench_plan *p)
 {
 	struct cli *cli = p->bench.cli;
 	int rc = bench_open(&p->bench);

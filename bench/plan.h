@@ -8,7 +8,7 @@
 #include "cases.h"
 #include "report/report.h"
 
-struct plan {
+struct bench_plan {
 	struct bench bench;
 	const struct operation *op;
 	struct bench_shapes shapes;
@@ -22,9 +22,9 @@ struct plan {
 };
 
 /* From cli->flags and the argument after OP, or NULL. An exit code. */
-int plan_settle(struct plan *plan, const char *argument);
+int plan_settle(struct bench_plan *plan, const char *argument);
 
 /* Connects and settles what depends on the device; measures its ceilings. An exit code. */
-int plan_prepare(struct plan *plan);
+int plan_prepare(struct bench_plan *plan);
 
 #endif

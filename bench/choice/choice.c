@@ -18,7 +18,7 @@ struct result {
 };
 
 struct comparison {
-	struct plan *plan;
+	struct bench_plan *plan;
 	struct race_field field;
 	struct result *results;
 	size_t n;
@@ -176,7 +176,7 @@ static void report_json(struct comparison *c, bool ok)
 
 static int race_shape(struct comparison *c, struct result *result)
 {
-	struct plan *p = c->plan;
+	struct bench_plan *p = c->plan;
 	struct bench *b = &p->bench;
 	struct operands operands = {.n_sets = 0};
 	struct step step;
@@ -255,7 +255,7 @@ static int run(struct comparison *c)
 	return rc < 0 ? cli_fail_kops(b->cli, rc, b->why) : finish(c);
 }
 
-int bench_choice(struct plan *plan)
+int bench_choice(struct bench_plan *plan)
 {
 	size_t n = (size_t)plan->bench.cli->flags.random.value;
 	struct comparison *c = calloc(1, sizeof(*c));

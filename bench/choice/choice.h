@@ -8,6 +8,6 @@
 #include "plan.h"
 
 /* The plan is settled. An exit code. */
-int bench_choice(struct plan *plan);
+int bench_choice(struct bench_plan *plan);
 
 #endif

@@ -9,7 +9,7 @@
 #define HOPELESS 20.0 /* times the fastest, */
 #define LONG_US  1e3  /* and a launch of this */
 
-struct run {
+struct racing {
 	struct bench *b;
 	struct race_field *field;
 	const struct operands *operands;
@@ -35,7 +35,7 @@ double race_loss_percent(const struct race *race)
 
 /* ---- The first look: a few launches, without warming up but for the first of all ---- */
 
-static int look(struct run *r, const char *kernel, bool check, uint64_t warmup_for_it,
+static int look(struct racing *r, const char *kernel, bool check, uint64_t warmup_for_it,
                 struct bench_row *ret_row)
 {
 	struct measurement what = {.kernel = kernel,
@@ -57,14 +57,14 @@ static double work_of(const struct bench_row *row)
 	return row->flops + row->bytes;
 }
 
-static bool is_hopeless(const struct run *r, size_t kernel)
+static bool is_hopeless(const struct racing *r, size_t kernel)
 {
 	return r->field->slow[kernel].slowness > 0 &&
 	       r->field->slow[kernel].work <= work_of(&r->race.rows[0]) &&
 	       r->field->slow[kernel].slowness * r->best_us > LONG_US;
 }
 
-static void note_slowness(struct run *r, size_t kernel, const struct bench_row *row)
+static void note_slowness(struct racing *r, size_t kernel, const struct bench_row *row)
 {
 	double slowness = row->median_us / r->best_us, work = work_of(row);
 	bool is_first = r->field->slow[kernel].slowness == 0;
@@ -83,7 +83,7 @@ static bool is_rival(const struct race *race, const struct bench_row *row)
 
 /* It goes over all sets: small ones stay in the cache, and the first kernel would bring them there for the
  * others. */
-static int look_at_choice(struct run *r, bool check)
+static int look_at_choice(struct racing *r, bool check)
 {
 	struct race *race = &r->race;
 	uint64_t launches = r->b->launches > 0 ? r->b->launches : LAUNCHES_MAX;
@@ -100,7 +100,7 @@ static int look_at_choice(struct run *r, bool check)
 	return 0;
 }
 
-static int look_at_others(struct run *r, bool check)
+static int look_at_others(struct racing *r, bool check)
 {
 	const struct bench_kernels *kernels = &r->field->kernels;
 	struct race *race = &r->race;
@@ -127,12 +127,12 @@ static int look_at_others(struct run *r, bool check)
 
 /* ---- With care ---- */
 
-static bool is_near(const struct run *r, size_t row)
+static bool is_near(const struct racing *r, size_t row)
 {
 	return row == 0 || r->race.rows[row].median_us <= NEAR * r->best_us;
 }
 
-static int measure_again(struct run *r, struct bench_row *row, uint64_t reps)
+static int measure_again(struct racing *r, struct bench_row *row, uint64_t reps)
 {
 	struct bench_row seen = *row;
 	struct measurement what = {
@@ -151,7 +151,7 @@ static int measure_again(struct run *r, struct bench_row *row, uint64_t reps)
 	return 0;
 }
 
-static int measure_near(struct run *r, uint64_t reps)
+static int measure_near(struct racing *r, uint64_t reps)
 {
 	size_t near = 0;
 	int rc = 0;
@@ -172,7 +172,7 @@ static int measure_near(struct run *r, uint64_t reps)
 int race_run(struct bench *b, struct race_field *field, const struct operands *operands, uint64_t reps,
              bool check, struct race *ret)
 {
-	struct run r = {.b = b, .field = field, .operands = operands};
+	struct racing r = {.b = b, .field = field, .operands = operands};
 	int rc;
 
 	r.race.rows = calloc(field->kernels.n + 1, sizeof(*r.race.rows));
