@@ -1,6 +1,6 @@
 /* fma.cuh: FMAs and loads that the compiler leaves in the order in which they stand. */
-#ifndef KOPS_KERNELS_GEMM_FMA_H
-#define KOPS_KERNELS_GEMM_FMA_H
+#ifndef KOPS_KERNELS_FMA_H
+#define KOPS_KERNELS_FMA_H
 
 #include <stdint.h>
 

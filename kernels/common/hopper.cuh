@@ -2,8 +2,8 @@
  * hopper.cuh: the instructions of sm_90 and sm_90a that CUDA C++ has no words for. Shared memory is named by
  * its 32-bit address, a barrier by the address of its 8 bytes.
  */
-#ifndef KOPS_KERNELS_GEMM_HOPPER_H
-#define KOPS_KERNELS_GEMM_HOPPER_H
+#ifndef KOPS_KERNELS_HOPPER_H
+#define KOPS_KERNELS_HOPPER_H
 
 #include <stdint.h>
 

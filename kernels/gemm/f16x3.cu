@@ -15,7 +15,7 @@
  *          nothing else is accurate                                     of K
  *
  * Three kernels do it. measure_lines finds the largest magnitude of each line. split_lines cuts the operands
- * into terms (split.cuh). multiply (product.cuh) does the work. The first two take a tenth of the time at
+ * into terms (split.cuh). multiply_terms (product.cuh) does the work. The first two take a tenth of the time at
  * 8192³, a third at 2048³.
  *
  * The GPU decides which split is accurate, and the kernels of the others return at once. Where the numbers of a
@@ -158,16 +158,17 @@ template <class CUT> void launch_product(product p, uint64_t batch, int multipro
 
 	count_tiles<CUT>(&p, batch);
 	blocks = p.tiles * CUT::CLUSTER;
-	/* consume_part() wants a cluster for each tile. */
+	/* consume_terms() wants a cluster for each tile. */
 	if (CUT::SPLITS == 1 && blocks > (uint64_t)multiprocessors)
 		blocks = multiprocessors / CUT::CLUSTER * CUT::CLUSTER;
-	cudaFuncSetAttribute(multiply<CUT>, cudaFuncAttributeMaxDynamicSharedMemorySize, CUT::SHARED_BYTES);
-	launch_kernel(multiply<CUT>,
+	cudaFuncSetAttribute(multiply_terms<CUT>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+	                     CUT::SHARED_BYTES);
+	launch_kernel(multiply_terms<CUT>,
 	              {dim3((unsigned)blocks), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, CUT::CLUSTER}, stream,
 	              p);
 }
 
-/* How long multiply() takes, in nanoseconds: what was measured on an H200. */
+/* How long multiply_terms() takes, in nanoseconds: what was measured on an H200. */
 template <class CUT> double product_ns(product p, uint64_t batch, int multiprocessors)
 {
 	count_tiles<CUT>(&p, batch);

@@ -390,7 +390,7 @@ __device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], rin
 template <class CUT> using split_parts = parts<CUT, WAVE_SUMS / 4>;
 
 /* A consumer's part of the cluster's tile. Each block adds up some of its columns. */
-template <class CUT> __device__ __forceinline__ void consume_part(const product &p, ring<CUT> r, int consumer)
+template <class CUT> __device__ __forceinline__ void consume_terms(const product &p, ring<CUT> r, int consumer)
 {
 	static_assert(CUT::WAVES == 1);
 	constexpr int SHARE = WAVE_SUMS / CUT::SPLITS;
@@ -428,7 +428,7 @@ template <class CUT> __device__ __forceinline__ void consume(const product &p, r
 #endif
 
 /* One block per multiprocessor, each with its stages, goes through the tiles of C. */
-template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(product p)
+template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply_terms(product p)
 {
 #ifdef KOPS_HOPPER
 	extern __shared__ char shared[];
@@ -455,7 +455,7 @@ template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multi
 	} else {
 		hopper::more_registers<232>();
 		if constexpr (CUT::SPLITS > 1)
-			consume_part<CUT>(p, r, warpgroup - 1);
+			consume_terms<CUT>(p, r, warpgroup - 1);
 		else
 			consume<CUT>(p, r, warpgroup - 1);
 	}

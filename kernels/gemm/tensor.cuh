@@ -747,7 +747,7 @@ __device__ __forceinline__ void store_group(const work &w, const place &tile, in
 
 /* A consumer's part of the cluster's tile. Each block adds up some of its columns. */
 template <class F>
-__device__ __forceinline__ void consume_part(const work &w, ring<typename F::CUT> r, int consumer)
+__device__ __forceinline__ void consume_mapped(const work &w, ring<typename F::CUT> r, int consumer)
 {
 	static_assert(F::CUT::WAVES == 1);
 	place tile = place_of<typename F::CUT>(w, blockIdx.x / w.parts);
@@ -768,7 +768,7 @@ __device__ __forceinline__ void consume_part(const work &w, ring<typename F::CUT
 
 /* One block per multiprocessor goes through the tiles of C. */
 template <class F>
-__global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_constant__ work w)
+__global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply_mapped(const __grid_constant__ work w)
 {
 #ifdef KOPS_HOPPER
 	using CUT = typename F::CUT;
@@ -799,7 +799,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply(const __grid_cons
 	} else {
 		hopper::more_registers<232>();
 		if constexpr (CUT::SPLITS > 1)
-			consume_part<F>(w, r, warpgroup - 1);
+			consume_mapped<F>(w, r, warpgroup - 1);
 		else if constexpr (CUT::DEFERS)
 			consume_deferring<F>(w, r, slots, warpgroup - 1);
 		else

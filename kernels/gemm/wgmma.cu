@@ -113,7 +113,7 @@ bool takes(const plan &plan)
 	       takes_batch(p.b, p.batch, plan.bytes) && takes_batch(p.c, p.batch, plan.bytes);
 }
 
-/* Whether there is a form of multiply() for it. */
+/* Whether there is a form of multiply_mapped() for it. */
 bool has_form(const plan &plan)
 {
 	return is_tf32(plan) ? !plan.b.across && (plan.a.across || !plan.c.across) : !plan.c.across;
@@ -166,9 +166,10 @@ template <class F> int launch_form(const plan &plan, work w, int multiprocessors
 	/* No more blocks than take the same number of tiles: what else is there only burns power. */
 	unsigned clusters = count_tiles<CUT>(&w, p.batch, multiprocessors).clusters;
 	unsigned blocks = cluster_blocks<CUT>(w);
-	cudaFuncSetAttribute(multiply<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, CUT::SHARED_BYTES);
-	launch_kernel(multiply<F>, {dim3(clusters * blocks), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, blocks},
-	              stream, w);
+	cudaFuncSetAttribute(multiply_mapped<F>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+	                     CUT::SHARED_BYTES);
+	launch_kernel(multiply_mapped<F>,
+	              {dim3(clusters * blocks), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, blocks}, stream, w);
 	return cuda_launch_status();
 }
 

@@ -2,7 +2,7 @@
 #ifndef KOPS_EMULATED_INSTRUCTIONS_H
 #define KOPS_EMULATED_INSTRUCTIONS_H
 
-#define KOPS_KERNELS_GEMM_HOPPER_H /* so that it is not included any more */
+#define KOPS_KERNELS_HOPPER_H /* so that it is not included any more */
 #define KOPS_KERNELS_OVERLAP_H
 #define KOPS_HOPPER 1
 

@@ -3,7 +3,7 @@
 #include "launch.h"
 
 /* In the place of kernels/common/fma.cuh; see there. */
-#define KOPS_KERNELS_GEMM_FMA_H
+#define KOPS_KERNELS_FMA_H
 
 namespace
 {

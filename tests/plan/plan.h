@@ -3,8 +3,8 @@
  *
  * A job is up to JOB_OPS ops over buffers that do not exist: planning looks at views, never at elements.
  */
-#ifndef KOPS_PLAN_H
-#define KOPS_PLAN_H
+#ifndef KOPS_TESTS_PLAN_H
+#define KOPS_TESTS_PLAN_H
 
 #include "check.h"
 #include "device/backend.h"
