@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "bench.h"
+#include "cases.h"
 #include "operands.h"
 #include "report/samples.h"
 #include "show.h"
 
 #define COUNT_DEFAULT 1000
-#define LONG_US       1e6 /* of jobs of one kind; fewer of them are measured where they are long */
+#define LONG_US       6e5 /* of jobs of one kind; fewer of them are measured where they are long */
 #define COUNT_MIN     30
 #define WARMUP        60 /* jobs of a shape, after which its kernels are settled */
 #define SIZE_MAX_CPU  64 /* where the kernels themselves take longer the way is not seen */
@@ -19,17 +20,25 @@
 #define RATE_SIZE     64
 #define RATE_SAMPLES  500000
 
-/* Square products, f32; of one job all the same, or each with operands of its own. */
+/* Jobs of equal ops on square matrices; each op on the same operands, or with operands of its own. */
 struct kind {
-	unsigned ops;
+	const char *op;
+	kops_dtype dtype;
 	uint64_t size;
+	unsigned ops;
 	bool resident, independent;
 };
 
 static const struct kind kinds[] = {
-    {1, 64, false, false},  {1, 64, true, false}, {1, 1024, true, false},  {1, 4096, true, false},
-    {1, 8192, true, false}, {32, 8, true, false}, {32, 64, true, false},   {32, 256, true, false},
-    {32, 512, true, false}, {64, 64, true, true}, {1, 1024, false, false}, {1, 4096, false, false},
+    {"gemm", KOPS_F32, 64, 1, false, false},     {"gemm", KOPS_F32, 64, 1, true, false},
+    {"gemm", KOPS_F32, 1024, 1, true, false},    {"gemm", KOPS_F32, 4096, 1, true, false},
+    {"gemm", KOPS_F32, 8192, 1, true, false},    {"gemm", KOPS_F32, 8, 32, true, false},
+    {"gemm", KOPS_F32, 64, 32, true, false},     {"gemm", KOPS_F32, 256, 32, true, false},
+    {"gemm", KOPS_F32, 512, 32, true, false},    {"gemm", KOPS_F32, 1024, 1, false, false},
+    {"gemm", KOPS_F32, 4096, 1, false, false},   {"gemm", KOPS_F32, 64, 64, true, true},
+    {"gemm", KOPS_F16, 64, 64, true, true},      {"gemm", KOPS_BF16, 64, 64, true, true},
+    {"softmax", KOPS_F32, 64, 64, true, true},   {"add", KOPS_F32, 64, 64, true, true},
+    {"transpose", KOPS_F32, 64, 64, true, true}, {"copy", KOPS_F32, 64, 64, true, true},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -38,9 +47,12 @@ static const struct {
 } crowds[] = {{1, 1}, {1, 64}, {4, 1}, {16, 1}, {16, 16}};
 #define CROWDS (sizeof(crowds) / sizeof(crowds[0]))
 
-/* Of the same job again and again; fresh: of a job made anew each time. */
+/*
+ * Of the same job again and again. Of a job made anew each time: fresh, its wall clock, and to_start, what the
+ * daemon takes from its message to its start, in which it is decoded, checked, planned and handed over.
+ */
 struct measured {
-	struct samples wall, device, lost, fresh;
+	struct samples wall, device, lost, fresh, to_start;
 	char kernel[32];
 	bool graph;
 };
@@ -61,50 +73,31 @@ static bool is_measured(const struct path *p, const struct kind *kind)
 	return strcmp(p->bench.kind, "cpu") != 0 || kind->size <= SIZE_MAX_CPU;
 }
 
-static int add_ops(kops_job *job, kops_buffer *buffer, const struct kind *kind)
+static int make_operands(struct path *p, const struct kind *kind, struct operands *ret)
 {
-	uint64_t n = kind->size, bytes = n * n * sizeof(float);
-	int rc = 0;
+	const struct operation *op = operation_by_name(kind->op);
+	struct bench_shape shape = {.text = ""};
+	struct step step;
 
-	for (unsigned i = 0; i < kind->ops && rc == 0; i++) {
-		uint64_t first = kind->independent ? i * 3 * bytes : 0;
-
-		rc = kops_job_gemm(job, 1, kops_matrix(buffer, first, KOPS_F32, n, n, 0),
-		                   kops_matrix(buffer, first + bytes, KOPS_F32, n, n, 0), 0,
-		                   kops_matrix(buffer, first + 2 * bytes, KOPS_F32, n, n, 0),
-		                   KOPS_PRECISION_F32, NULL);
-	}
-	return rc;
+	for (size_t i = 0; i < bench_extents(op); i++)
+		shape.extents[i] = kind->size;
+	p->bench.host = !kind->resident;
+	int rc = bench_shape_step(op, kind->dtype, &shape, &step, p->bench.why);
+	return rc == 0 ? operands_make(&p->bench, &step, kind->independent ? kind->ops : 1, ret) : rc;
 }
 
-static int make_job(struct path *p, kops_buffer *buffer, const struct kind *kind, kops_job **ret_job)
+static int make_job(struct path *p, const struct operands *operands, const struct kind *kind,
+                    kops_job **ret_job)
 {
 	kops_job_options options = {.size = sizeof(options), .device = p->bench.device->name};
 	int rc = kops_job_new(p->bench.cli->handle, &options, ret_job);
 
-	return rc == 0 ? add_ops(*ret_job, buffer, kind) : rc;
-}
+	for (unsigned i = 0; i < kind->ops && rc == 0; i++) {
+		struct step step = operands_step(operands, i % operands->n_sets);
 
-/* A, B and C, one after the other, filled; for each op where they are independent. */
-static int make_operands(struct path *p, const struct kind *kind, kops_buffer **ret_buffer)
-{
-	kops *k = p->bench.cli->handle;
-	uint64_t n = kind->size, rows = 3 * n * (kind->independent ? kind->ops : 1),
-	         bytes = rows * n * sizeof(float);
-	kops_buffer *shared;
-	int rc = bench_alloc(&p->bench, bytes, true, &shared);
-
-	if (rc < 0)
-		return rc;
-	kops_view all = kops_matrix(shared, 0, KOPS_F32, rows, n, 0);
-	bench_fill(&all, p->bench.seed);
-	*ret_buffer = shared;
-	if (!kind->resident)
-		return 0;
-	rc = bench_alloc(&p->bench, bytes, false, ret_buffer);
-	if (rc == 0)
-		rc = kops_copy(k, all, kops_matrix(*ret_buffer, 0, KOPS_F32, rows, n, 0));
-	kops_free(shared);
+		step.set.precision = KOPS_PRECISION_F32;
+		rc = step.op->enqueue(*ret_job, &step);
+	}
 	return rc;
 }
 
@@ -146,7 +139,8 @@ static int measure_repeated(struct path *p, kops_job *job, struct measured *m)
 	return rc;
 }
 
-static int measure_fresh(struct path *p, kops_buffer *buffer, const struct kind *kind, struct measured *m)
+static int measure_fresh(struct path *p, const struct operands *operands, const struct kind *kind,
+                         struct measured *m)
 {
 	double us, all_us = 0;
 	int rc = 0;
@@ -154,36 +148,55 @@ static int measure_fresh(struct path *p, kops_buffer *buffer, const struct kind 
 	for (uint64_t i = 0; i < p->count && rc == 0 && (i < COUNT_MIN || all_us < LONG_US / 4); i++) {
 		kops_job *job = NULL;
 
-		rc = make_job(p, buffer, kind, &job);
+		rc = make_job(p, operands, kind, &job);
 		if (rc == 0)
 			rc = run_timed(job, &us);
-		if (rc == 0)
+		if (rc == 0) {
 			samples_add(&m->fresh, us);
-		all_us += us;
+			samples_add(&m->to_start, kops_job_receipt(job)->queue_us);
+			all_us += us;
+		}
 		kops_job_free(job);
 	}
 	return rc;
 }
 
+static int init_samples(struct measured *m, size_t count)
+{
+	struct samples *all[] = {&m->wall, &m->device, &m->lost, &m->fresh, &m->to_start};
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == 0; i++)
+		rc = samples_init(all[i], count);
+	return rc;
+}
+
+static void free_samples(struct measured *m)
+{
+	samples_free(&m->wall);
+	samples_free(&m->device);
+	samples_free(&m->lost);
+	samples_free(&m->fresh);
+	samples_free(&m->to_start);
+}
+
 static int measure_kind(struct path *p, size_t which)
 {
 	struct measured *m = &p->of_kind[which];
-	kops_buffer *buffer = NULL;
+	struct operands operands = {.n_sets = 0};
 	kops_job *job = NULL;
-	int rc;
+	int rc = init_samples(m, p->count);
 
-	if (samples_init(&m->wall, p->count) < 0 || samples_init(&m->device, p->count) < 0 ||
-	    samples_init(&m->lost, p->count) < 0 || samples_init(&m->fresh, p->count) < 0)
-		return KOPS_E_NOMEM;
-	rc = make_operands(p, &kinds[which], &buffer);
 	if (rc == 0)
-		rc = make_job(p, buffer, &kinds[which], &job);
+		rc = make_operands(p, &kinds[which], &operands);
+	if (rc == 0)
+		rc = make_job(p, &operands, &kinds[which], &job);
 	if (rc == 0)
 		rc = measure_repeated(p, job, m);
 	if (rc == 0)
-		rc = measure_fresh(p, buffer, &kinds[which], m);
+		rc = measure_fresh(p, &operands, &kinds[which], m);
 	kops_job_free(job);
-	kops_free(buffer);
+	operands_free(&operands);
 	return rc;
 }
 
@@ -319,20 +332,21 @@ static void report_text(struct path *p)
 {
 	printf("%s; a client that %s\n", p->bench.device->name,
 	       p->bench.cli->flags.spin.value ? "spins" : "sleeps while it waits");
-	printf("%-22s %-9s %11s %11s %11s %11s %11s %s\n", "gemm, f32", "", "wall p50", "p99", "device p50",
-	       "lost p50", "lost p99", "new job p50");
+	printf("%-36s %-9s %11s %11s %11s %11s %11s %s\n", "ops, square matrices", "", "wall p50", "p99",
+	       "device p50", "lost p50", "lost p99", "new job p50");
 	for (size_t i = 0; i < KINDS; i++) {
 		const struct kind *kind = &kinds[i];
 		struct measured *m = &p->of_kind[i];
-		char name[32];
+		char name[64];
 
 		if (m->wall.n == 0)
 			continue;
-		snprintf(name, sizeof(name), "%u × %llu³ %s", kind->ops, (unsigned long long)kind->size,
+		snprintf(name, sizeof(name), "%u × %s %s %llu %s", kind->ops, kind->op,
+		         element_type_name(kind->dtype), (unsigned long long)kind->size,
 		         kind->independent ? "independent"
 		         : kind->resident  ? "resident"
 		                           : "host");
-		printf("%-*s %-9s %11.1f %11.1f %11.1f %11.1f %11.1f %11.1f\n", show_field(22, name), name,
+		printf("%-*s %-9s %11.1f %11.1f %11.1f %11.1f %11.1f %11.1f\n", show_field(36, name), name,
 		       m->graph ? "graph" : "", samples_quantile(&m->wall, 0.5),
 		       samples_quantile(&m->wall, 0.99), samples_quantile(&m->device, 0.5),
 		       samples_quantile(&m->lost, 0.5), samples_quantile(&m->lost, 0.99),
@@ -363,6 +377,8 @@ static void report_json(struct path *p)
 			continue;
 		json_object(&json, NULL);
 		json_count(&json, "ops", kinds[i].ops);
+		json_text(&json, "op", kinds[i].op);
+		json_text(&json, "dtype", element_type_name(kinds[i].dtype));
 		json_count(&json, "size", kinds[i].size);
 		json_bool(&json, "resident", kinds[i].resident);
 		json_bool(&json, "independent", kinds[i].independent);
@@ -372,6 +388,7 @@ static void report_json(struct path *p)
 		samples_json(&json, "device", &m->device);
 		samples_json(&json, "lost", &m->lost);
 		samples_json(&json, "new_job", &m->fresh);
+		samples_json(&json, "new_job_to_start", &m->to_start);
 		json_close_object(&json);
 	}
 	json_close_array(&json);
@@ -428,12 +445,8 @@ static int run(struct cli *cli, int argc, char **argv)
 		else
 			report_text(&p);
 	}
-	for (size_t i = 0; i < KINDS; i++) {
-		samples_free(&p.of_kind[i].wall);
-		samples_free(&p.of_kind[i].device);
-		samples_free(&p.of_kind[i].lost);
-		samples_free(&p.of_kind[i].fresh);
-	}
+	for (size_t i = 0; i < KINDS; i++)
+		free_samples(&p.of_kind[i]);
 	bench_close(&p.bench);
 	return rc == CLI_OK ? cli_flush(cli) : rc;
 }
@@ -451,14 +464,13 @@ const struct command command_path = {
     .name = "path",
     .summary = "what jobs lose on their way to their kernels",
     .usage = "[options]",
-    .help =
-        "Products as a caller sees them: the wall clock from call to answer, what the device took, and the\n"
-        "difference; of one job that is repeated, and of a job made anew each time. Then products of 64³\n"
-        "host to host a second, of several clients with several jobs out each.\n"
-        "\n"
-        "Examples:\n"
-        "  kops-bench path\n"
-        "  kops-bench path --spin 20000 --device gpu0 --json\n",
+    .help = "Jobs as a caller sees them: the wall clock from call to answer, what the device took, and the\n"
+            "difference; of one job that is repeated, and of a job made anew each time. Then products of 64³\n"
+            "host to host a second, of several clients with several jobs out each.\n"
+            "\n"
+            "Examples:\n"
+            "  kops-bench path\n"
+            "  kops-bench path --spin 20000 --device gpu0 --json\n",
     .min_args = 0,
     .max_args = 0,
     .args_are = "no shape",

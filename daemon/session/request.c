@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "clock.h"
 #include "log.h"
 #include "message.h"
 #include "session/reply.h"
@@ -58,7 +59,8 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 {
 	struct sessions *all = session->all;
 	const char *refusal = NULL;
-	struct request r = {.session = session, .fds = fds, .n_fds = n_fds, .fds_lost = fds_lost};
+	struct request r = {
+	    .session = session, .arrived_ns = clock_ns(), .fds = fds, .n_fds = n_fds, .fds_lost = fds_lost};
 	int rc;
 
 	r.msg = (const Kops__V1__Request *)message_unpack(&kops__v1__request__descriptor, all->in, len,

@@ -110,7 +110,7 @@ int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t dead
 	job->id = r->id;
 	job->session = r->session;
 	job->answer = answer;
-	job->arrived_ns = clock_ns();
+	job->arrived_ns = r->arrived_ns;
 	if (deadline_us && !__builtin_mul_overflow(deadline_us, 1000u, &deadline_ns) &&
 	    !__builtin_add_overflow(deadline_ns, job->arrived_ns, &deadline_ns))
 		job->deadline_ns = deadline_ns;
@@ -222,7 +222,7 @@ int runs_take(struct session *s, bool all, char why[WHY_BYTES])
 	int rc = 0;
 
 	for (uint32_t i = 0; i < (all ? RING_ENTRIES_MAX : TAKE_MAX); i++) {
-		struct request r = {.session = s};
+		struct request r = {.session = s, .arrived_ns = clock_ns()};
 
 		rc = ring_take(s->ring, &run);
 		if (rc <= 0)

@@ -12,7 +12,7 @@
 
 struct request {
 	struct session *session;
-	uint64_t id;
+	uint64_t id, arrived_ns;
 	const Kops__V1__Request *msg; /* in the arena: gone with the request */
 	int *fds;                     /* -1 where taken over */
 	unsigned n_fds;
