@@ -3,7 +3,7 @@
 memory that is there, as many launches to a sample over as many sets of operands, nothing but the device's time (a CUDA
 graph between two events).
 
-    torch.py < document.json        what `kops-bench OP --json` wrote; OP: softmax, transpose, add
+    with_torch.py < document.json        what `kops-bench OP --json` wrote; OP: softmax, transpose, add
 
 Writes JSON: {"version": …, "rows": [{"shape", "mode", "median_us"}, …]}, one row per shape and mode.
 """
@@ -28,7 +28,7 @@ def operation(op, shape):
         return (lambda: (operand(*shape), operand(*reversed(shape)))), (lambda s: s[1].copy_(s[0].t()))
     if op == "add":
         return (lambda: tuple(operand(*shape) for _ in range(3))), (lambda s: torch.add(s[0], s[1], out=s[2]))
-    sys.exit(f"torch.py: no op {op}; one of softmax, transpose, add")
+    sys.exit(f"with_torch.py: no op {op}; one of softmax, transpose, add")
 
 
 def median_us(op, shape, n_sets, launches):

@@ -2,7 +2,7 @@
 """Times products from Python: kops.matmul of shared arrays of 64×64 and of ordinary arrays of 4096×4096, NumPy's, and
 PyTorch's with the arrays copied to the GPU and back. Medians in µs, as one JSON document.
 
-    python.py [numpy]       numpy: NumPy's alone
+    with_python.py [numpy]       numpy: NumPy's alone
 """
 import json
 import os
