@@ -1,0 +1,285 @@
+"""What callers see of kopsd, beside its peers: the rows of bench/recorded/NAME.json.
+
+A part is measured at a time. Its rows are of several themes, and bench/tables makes a table of each theme. A headline stands
+in README.md too.
+"""
+import array
+import os
+import random
+import socket
+import statistics
+import subprocess
+import time
+
+from .machine import ROOT
+from .programs import Daemon, Failed, Mps, peer, python_peer
+
+SPIN = ["--spin", "200"]
+BUSY = ["gemm", "8192x8192x8192", "--launches", "4", "--no-check", "--warmup", "1000000", "--reps", "1000"]
+IDLE_S = 5
+HOST_SIZES = (64, 256, 1024, 4096, 8192)
+# Of a repeated job, spinning or not → what is to be reached in µs. Wall clock: (products, size, resident).
+WALL = {False: {(1, 64, False): 32, (32, 64, True): 130, (32, 256, True): 235, (32, 512, True): 430},
+        True: {(1, 64, False): 20}}
+LOST = {False: 28, True: 14}  # wall clock less device time, of one product
+# Clients, out → products of 64³ a second, p50 and worst p99 in µs. Those whose peer spins are to be reached spinning.
+RATES = {(1, 64): (400e3, None, None), (4, 1): (150e3, 28, 60), (16, 1): (350e3, 50, 120), (16, 16): (400e3, None, 1500)}
+HEADLINE_CROWDS = {(4, 1), (16, 1), (16, 16)}
+
+
+class Rows:
+    """Figures of one part."""
+
+    def __init__(self, part):
+        self.part, self.list = part, []
+
+    def add(self, theme, name, value, unit, target=None, how="", peers=(), headline=False):
+        """peers: (name, value) each; those that were not measured have None."""
+        beside = [{"name": n, "value": round(v, 3), "ratio": round(value / v, 4)} for n, v in peers if v]
+        row = {"part": self.part, "theme": theme, "name": name, "value": round(value, 3), "unit": unit, "how": how,
+               "peers": beside, **({"target": target} if target else {}), **({"headline": True} if headline else {})}
+        self.list.append(row)
+        print(f"{name}: {row['value']} {unit}" + "".join(f"; {p['name']} {p['value']}, ratio {p['ratio']}" for p in beside),
+              flush=True)
+
+
+def of(found, *keys):
+    """A value somewhere in a peer's document; None without it."""
+    for key in keys:
+        found = found and found.get(key)
+    return found
+
+
+# ---- the daemon itself ----
+
+def session_kib(daemon, count=1000):
+    """Resident memory of the daemon per idle session that has said Hello, KiB."""
+    hello = bytes([0x08, 1, 0x12, 4, 0x08, 1, 0x10, 1])  # Request{id: 1, hello: {version_min: 1, version_max: 1}}
+    before = daemon.status("VmRSS")
+    sockets = []
+    for _ in range(count):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.connect(daemon.socket)
+        s.send(hello)
+        s.recv(16384)
+        sockets.append(s)
+    grown = daemon.status("VmRSS") - before
+    for s in sockets:
+        s.close()
+    return grown / count
+
+
+def idle(rows, daemon, device):
+    time.sleep(1)
+    before = daemon.wakeups()
+    time.sleep(IDLE_S)
+    rows.add("daemon", f"idle, {device}: wake-ups", (daemon.wakeups() - before) / IDLE_S, "1/s", "0", headline=True)
+    rows.add("daemon", f"idle, {device}: RSS", daemon.status("VmRSS") / 1024, "MiB", "≤ 10 MB" if device == "cpu" else None,
+             headline=device == "cpu")
+
+
+def round_trips(rows, daemon, device):
+    """Adds the ping; the echo's time."""
+    ipc = daemon.bench("ipc", "--count", "5000")
+    echo = ipc["echo"]["p50_us"]
+    rows.add("daemon", f"ping, {device}", ipc["ping"]["p50_us"], "µs", "≤ 1.15 × the echo", "kops-bench ipc",
+             [("bare SEQPACKET echo", echo)], headline=device == "gpu0")
+    return echo
+
+
+def busiest_thread_percent(daemon):
+    """Of a CPU, while jobs of some 20 ms keep the device busy: of the thread that works most beside the loop."""
+    looks = []
+    process = daemon.start_bench(*BUSY)
+    while process.poll() is None:
+        looks.append((time.monotonic(), daemon.cpu_seconds()))
+        time.sleep(0.05)
+    if process.returncode:
+        raise Failed(f"kops-bench {' '.join(BUSY)} failed with {process.returncode}")
+    # kops-bench ends with two seconds of samples; before them are uploads and trials.
+    end_s, end = looks[-2]
+    begin_s, begin = min(looks, key=lambda look: abs(look[0] - (end_s - 1.7)))
+    return 100 * max(end[t] - begin.get(t, 0) for t in end if t != daemon.pid) / (end_s - begin_s)
+
+
+def whole_command_ms(daemon, n, device):
+    for name in ("a", "b"):
+        with open(os.path.join(daemon.folder, f"{name}.bin"), "wb") as f:
+            array.array("f", [random.uniform(-1, 1) for _ in range(n * n)]).tofile(f)
+    times = []
+    for _ in range(15):
+        start = time.perf_counter()
+        subprocess.run([daemon.client, "sgemm", "--device", device, "a.bin", "b.bin", "-o", "c.bin"], cwd=daemon.folder,
+                       env=daemon.env, check=True, capture_output=True)
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times[3:])
+
+
+def cpu_part(rows, build):
+    with Daemon(build, "cpu") as d:
+        idle(rows, d, "cpu")
+        rows.add("daemon", "an idle session", session_kib(d), "KiB", "≤ 32 KiB")
+        echo = round_trips(rows, d, "cpu")
+        small = next(j for j in d.bench("path", "--device", "cpu")["jobs"] if (j["ops"], j["size"]) == (32, 8))
+        rows.add("daemon", "CPU device, 32 × 8³ in one repeated job", small["wall"]["p50_us"], "µs",
+                 "≤ 15 µs above the echo", "kops-bench path", [("bare SEQPACKET echo", echo)])
+        # With the kernels that kopsd made OpenBLAS use, where it did: the library's own choice may be far slower. In
+        # turns, since one run differs from the next by more than kopsd from its peer.
+        env = {**os.environ, **d.openblas_choice()}
+        turns = [(host_to_host(d, [1024])[0],
+                  of(peer(build / "bench" / "peers" / "openblas_peer", 1024, 1024, 1024, env=env), "median_us"))
+                 for _ in range(7)]
+        ours, theirs = zip(*turns)
+        rows.add("daemon", "CPU device, 1024³ host to host", statistics.median(ours), "µs", "≤ 1/0.95 × OpenBLAS",
+                 "kops-bench gemm --host, median of 7 turns", [("OpenBLAS in process", median_of(theirs))])
+
+
+def daemon_part(rows, build):
+    with Daemon(build, "gpu0") as d:
+        idle(rows, d, "gpu0")
+        round_trips(rows, d, "gpu0")
+        rows.add("daemon", "device thread while 20 ms jobs run", busiest_thread_percent(d), "% of a CPU", "≤ 30 %",
+                 f"kops-bench {' '.join(BUSY)}")
+        rows.add("daemon", "kops-client sgemm 1024², whole command", whole_command_ms(d, 1024, "gpu0"), "ms", "≤ 12 ms",
+                 headline=True)
+
+
+# ---- jobs of callers ----
+
+def median_of(values):
+    values = [v for v in values if v is not None]
+    return statistics.median(values) if values else None
+
+
+def host_to_host(daemon, sizes):
+    b = daemon.bench("gemm", ",".join(f"{n}x{n}x{n}" for n in sizes), "--host", "--no-check", "--warmup", "5", "--reps", "30")
+    return [r["median_us"] for r in b["rows"]]
+
+
+def cublas(build, shapes):
+    """{(products, size): what it took}. One process, since each takes a second or two to start."""
+    found = peer(build / "bench" / "peers" / "cublas_peer", *[f"{n}x{n}x{n}:{products}" for products, n in shapes])
+    return {(s["products"], s["m"]): s for s in found["shapes"]} if found else {}
+
+
+def words_of(job):
+    """Short: "32 × 64³", or "64 × softmax 64²" with the type where it is another."""
+    kind = "" if job["op"] == "gemm" else job["op"] + " "
+    dtype = "" if job["dtype"] == "f32" else " " + job["dtype"]
+    return (f"{job['ops']} × " if job["ops"] > 1 else "") + f"{kind}{job['size']}{'³' if job['op'] == 'gemm' else '²'}{dtype}"
+
+
+def independent_row(rows, job, spin, how, floor):
+    plain = job["op"] == "gemm" and job["dtype"] == "f32"
+    together = of(floor, "together")
+    rows.add("together", f"{words_of(job)}{', spinning' if spin else ''}", job["ops"] / job["wall"]["p50_us"] * 1e6, "1/s",
+             "≥ 700 k" if plain else None, how,
+             [("floor", together and together / floor["resident_us"] * 1e6)] if plain else (), headline=plain and not spin)
+
+
+def job_rows(rows, job, spin, how, blas, floor):
+    key, one = (job["ops"], job["size"], job["resident"]), job["ops"] == 1
+    where = "resident" if job["resident"] else "host to host"
+    name = f"{words_of(job)} {where}{', spinning' if spin else ''}"
+    took = blas.get((job["ops"], job["size"]))
+    peers = [("cuBLAS in process", of(took, "resident_us" if job["resident"] else "host_to_host_us"))]
+    if not one:
+        peers.append(("cuBLAS in one graph", of(took, "graph_us")))
+    if key == (1, 64, False):
+        peers.append(("floor", of(floor, "one_us")))
+    wall = WALL[spin].get(key)
+    rows.add("job", name, job["wall"]["p50_us"], "µs", wall and f"≤ {wall} µs", how, peers, headline=bool(wall))
+    lost = LOST[spin] if one and job["resident"] else None
+    rows.add("lost", name, job["lost"]["p50_us"], "µs", lost and f"≤ {lost} µs", how)
+    rows.add("lost", f"{name}, p99", job["lost"]["p99_us"], "µs", lost and "≤ 100 µs", how)
+    if key == (32, 64, True) and not spin:
+        rows.add("lost", f"{words_of(job)} in a first Submit: arrival to start, an op",
+                 job["new_job_to_start"]["p50_us"] / job["ops"], "µs", "≤ 3 µs", how)
+
+
+def crowd_rows(rows, rate, spin, how, beside):
+    """beside: {"under MPS": …, "processes of their own": …}, whose programs spin."""
+    key = (rate["clients"], rate["out"])
+    targets = dict(zip(("per_second", "p50_us", "worst_p99_us"), RATES.get(key, (None, None, None))))
+    crowd = f"{key[0]} client{'s' if key[0] > 1 else ''}, {key[1]} out"
+    for what, unit, field in (("products a second", "1/s", "per_second"), ("p50", "µs", "p50_us"),
+                              ("worst p99", "µs", "worst_p99_us")):
+        if field == "p50_us" and rate["out"] > 1:
+            continue  # it says how many are out, and no more
+        least = targets[field]
+        target = least and (f"≥ {least / 1e3:.0f} k" if unit == "1/s" else f"≤ {least} µs")
+        peers = [(name, of(got.get(key), field)) for name, got in beside.items()] if spin else ()
+        rows.add("processes" if spin else "clients", f"{crowd}: {what}", rate[field], unit, target, how, peers,
+                 headline=spin and unit == "1/s" and key in HEADLINE_CROWDS)
+
+
+def processes(build, env=None):
+    """{(processes, out): what they got done}, of processes that call cuBLAS each for itself."""
+    found = {}
+    for count, outs in ((1, "1,64"), (4, "1"), (16, "1,16")):
+        got = peer(build / "bench" / "peers" / "cublas_peer", "--processes", count, outs, "64x64x64", env=env)
+        found.update({(count, r["out"]): r for r in got["rates"]} if got else {})
+    return found
+
+
+def jobs_part(rows, build):
+    floor = peer(build / "bench" / "peers" / "floor_peer")
+    beside = {"processes of their own": processes(build)}
+    with Mps() as env:
+        beside = {"under MPS": processes(build, env) if env else {}, **beside}
+    with Daemon(build, "gpu0") as d:
+        paths = {spin: d.bench("path", *(SPIN if spin else [])) for spin in (False, True)}
+        blas = cublas(build, dict.fromkeys((j["ops"], j["size"]) for j in paths[False]["jobs"]
+                                           if j["op"] == "gemm" and not j["independent"]))
+        both = [(spin, " ".join(["kops-bench path", *(SPIN if spin else [])])) for spin in (False, True)]
+        for jobs in zip(paths[False]["jobs"], paths[True]["jobs"]):
+            for (spin, how), job in zip(both, jobs):
+                if job["independent"]:
+                    independent_row(rows, job, spin, how, floor)
+                else:
+                    job_rows(rows, job, spin, how, blas, floor)
+        for rates in zip(paths[False]["rates"], paths[True]["rates"]):
+            for (spin, how), rate in zip(both, rates):
+                crowd_rows(rows, rate, spin, how, beside)
+
+
+def host_part(rows, build):
+    with Daemon(build, "gpu0") as d:
+        turns = []
+        for _ in range(3):
+            blas = cublas(build, [(1, n) for n in HOST_SIZES])
+            turns.append((host_to_host(d, HOST_SIZES), [of(blas.get((1, n)), "host_to_host_us") for n in HOST_SIZES]))
+    for i, n in enumerate(HOST_SIZES):
+        rows.add("job", f"{n}³ host to host, a new job each", statistics.median(ours[i] for ours, _ in turns), "µs",
+                 "≤ 1.05 × cuBLAS" if n == 4096 else None, "kops-bench gemm --host, median of 3 turns",
+                 [("cuBLAS in process", median_of(theirs[i] for _, theirs in turns))], headline=n == 4096)
+
+
+# ---- Python and BLAS ----
+
+def python_part(rows, build):
+    """The Python client, and NumPy with and without the BLAS library before its own."""
+    library, preload = build / "client" / "libkops.so", build / "client" / "libblas" / "libkops-blas.so"
+    with Daemon(build, "gpu0") as d:
+        env = {**d.env, "PYTHONPATH": str(ROOT / "client" / "python")}
+        if library.exists():
+            env["KOPS_LIBRARY"] = str(library)
+        got = python_peer("with_python.py", env=env)
+        if got is None:
+            return
+        in_c = d.bench("ipc", "--count", "2000")["job"]["p50_us"]
+        with_blas = python_peer("with_python.py", "numpy", env={**env, "LD_PRELOAD": str(preload)})
+    how, numpy = "bench/peers/with_python.py", f"NumPy, {got['blas']}"
+    rows.add("python", "kops.matmul of shared arrays, 64³, out=", got["shared_us"], "µs", "≤ 5 µs above the C call", how,
+             [("the C call", in_c)])
+    rows.add("python", "kops.matmul of shared arrays, 64³, new result", got["new_us"], "µs", None, how)
+    for dtype, us in got["ordinary"].items():
+        rows.add("python", f"kops.matmul of ordinary arrays, 4096³ {dtype}", us["kops_us"] / 1e3, "ms", None, how,
+                 [(numpy, us["numpy_us"] / 1e3), ("PyTorch, .cuda() and back", us["torch_us"] and us["torch_us"] / 1e3)])
+    for dtype, us in with_blas["ordinary"].items() if with_blas else ():
+        rows.add("python", f"NumPy's a @ b with libkops-blas.so, 4096³ {dtype}", us["numpy_us"] / 1e3, "ms", None,
+                 f"{how} numpy", [(numpy, got["ordinary"][dtype]["numpy_us"] / 1e3)], headline=dtype == "float32")
+
+
+PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "host": host_part, "python": python_part}
+ON_CPU = ("cpu",)
