@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "common/launch.cuh"
+#include "common/together.cuh"
 
 namespace
 {
@@ -82,10 +83,12 @@ __device__ __forceinline__ void add_chunk(const uint4 *a, const uint4 *b, uint4 
 }
 
 /* No __restrict__ here: y may be a or b. */
-template <typename T, int THREADS, int UNROLL>
+template <typename T, int THREADS, int UNROLL, unsigned OPS>
 __global__ void __launch_bounds__(THREADS)
-    add_vectors(const T *a, const T *b, T *y, uint64_t head, uint64_t vectors, uint64_t count)
+    add_vectors(const __grid_constant__ operands<3, OPS> where, uint64_t head, uint64_t vectors, uint64_t count)
 {
+	const T *a = (const T *)where.at(0, blockIdx.y), *b = (const T *)where.at(1, blockIdx.y);
+	T *y = (T *)where.at(2, blockIdx.y);
 	constexpr uint64_t CHUNK = (uint64_t)THREADS * UNROLL;
 	uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
 	uint64_t tail = head + vectors * (sizeof(uint4) / sizeof(T));
@@ -105,10 +108,12 @@ __global__ void __launch_bounds__(THREADS)
 	let_next_kernel_come();
 }
 
-template <typename T, typename Index>
+template <typename T, typename Index, unsigned OPS>
 __global__ void __launch_bounds__(ELEMENT_THREADS)
-    add_elements(const T *a, const T *b, T *y, cuda_axes axes, Index count)
+    add_elements(const __grid_constant__ operands<3, OPS> where, cuda_axes axes, Index count)
 {
+	const T *a = (const T *)where.at(0, blockIdx.y), *b = (const T *)where.at(1, blockIdx.y);
+	T *y = (T *)where.at(2, blockIdx.y);
 	Index step = (Index)gridDim.x * ELEMENT_THREADS;
 
 	for (Index i = (Index)blockIdx.x * ELEMENT_THREADS + threadIdx.x; i < count; i += step) {
@@ -153,37 +158,35 @@ bool takes_vectors(const view *views, const cuda_axes &axes)
 	return misalignment(views[2].data) % dtype_size(views[2].dtype) == 0;
 }
 
-template <typename T, int THREADS, int UNROLL>
-void launch_vectors(const view *views, uint64_t count, cudaStream_t stream)
+template <typename T, int THREADS, int UNROLL, unsigned OPS>
+void launch_vectors(const operands<3, OPS> &where, const void *y, uint64_t count, cudaStream_t stream)
 {
-	uint64_t head = (sizeof(uint4) - misalignment(views[2].data)) % sizeof(uint4) / sizeof(T);
+	uint64_t head = (sizeof(uint4) - misalignment(y)) % sizeof(uint4) / sizeof(T);
 	uint64_t vectors;
 
 	if (head > count)
 		head = count;
 	vectors = (count - head) * sizeof(T) / sizeof(uint4);
-	launch_kernel(add_vectors<T, THREADS, UNROLL>,
-	              {dim3(grid_of(vectors, (uint64_t)THREADS * UNROLL)), dim3(THREADS)}, stream,
-	              (const T *)views[0].data, (const T *)views[1].data, (T *)views[2].data, head, vectors,
-	              count);
+	launch_kernel(add_vectors<T, THREADS, UNROLL, OPS>,
+	              {dim3(grid_of(vectors, (uint64_t)THREADS * UNROLL), where.n), dim3(THREADS)}, stream,
+	              where, head, vectors, count);
 }
 
-template <typename T>
-void launch_elements(const view *views, const cuda_axes &axes, uint64_t count, cudaStream_t stream)
+template <typename T, unsigned OPS>
+void launch_elements(const operands<3, OPS> &where, const cuda_axes &axes, uint64_t count, cudaStream_t stream)
 {
-	const T *a = (const T *)views[0].data, *b = (const T *)views[1].data;
-	T *y = (T *)views[2].data;
-	unsigned grid = grid_of(count, ELEMENT_THREADS);
+	dim3 grid(grid_of(count, ELEMENT_THREADS), where.n);
 
 	/* A 32-bit index must not wrap when the last step is added to it. */
 	if (count < (1u << 30))
-		add_elements<T, uint32_t><<<grid, ELEMENT_THREADS, 0, stream>>>(a, b, y, axes, (uint32_t)count);
+		add_elements<T, uint32_t><<<grid, ELEMENT_THREADS, 0, stream>>>(where, axes, (uint32_t)count);
 	else
-		add_elements<T, uint64_t><<<grid, ELEMENT_THREADS, 0, stream>>>(a, b, y, axes, count);
+		add_elements<T, uint64_t><<<grid, ELEMENT_THREADS, 0, stream>>>(where, axes, count);
 }
 
-/* UNROLL 0: elements only. */
-template <typename T, int THREADS, int UNROLL> void launch_as(const view *views, cudaStream_t stream)
+/* views: of one of the ops, as they are alike. UNROLL 0: elements only. */
+template <typename T, int THREADS, int UNROLL, unsigned OPS>
+void launch_as(const operands<3, OPS> &where, const view *views, cudaStream_t stream)
 {
 	uint64_t count = view_elements(&views[2]);
 	cuda_axes axes;
@@ -191,42 +194,42 @@ template <typename T, int THREADS, int UNROLL> void launch_as(const view *views,
 	cuda_axes_of(views, 3, &axes);
 	if constexpr (UNROLL > 0)
 		if (takes_vectors(views, axes)) {
-			launch_vectors<T, THREADS, UNROLL>(views, count, stream);
+			launch_vectors<T, THREADS, UNROLL>(where, views[2].data, count, stream);
 			return;
 		}
-	launch_elements<T>(views, axes, count, stream);
+	launch_elements<T>(where, axes, count, stream);
 }
 
-template <int THREADS, int UNROLL> int launch_by_type(const struct op_args *args, const struct launch *launch)
+template <int THREADS, int UNROLL, unsigned OPS>
+int launch_by_type(const operands<3, OPS> &where, const view *views, const struct launch *launch)
 {
 	cudaStream_t stream = (cudaStream_t)launch->stream;
 
-	switch (args->views[2].dtype) {
+	switch (views[2].dtype) {
 	case KOPS_F16:
-		launch_as<__half, THREADS, UNROLL>(args->views, stream);
+		launch_as<__half, THREADS, UNROLL>(where, views, stream);
 		break;
 	case KOPS_BF16:
-		launch_as<__nv_bfloat16, THREADS, UNROLL>(args->views, stream);
+		launch_as<__nv_bfloat16, THREADS, UNROLL>(where, views, stream);
 		break;
 	default:
-		launch_as<float, THREADS, UNROLL>(args->views, stream);
+		launch_as<float, THREADS, UNROLL>(where, views, stream);
 	}
 	return cuda_launch_status();
 }
 
 } // namespace
 
-extern "C" CUDA_LAUNCH(add_scalar)
-{
-	return launch_by_type<0, 0>(args, launch);
-}
+#define KERNEL(name, threads, unroll)                                                                          \
+	extern "C" CUDA_LAUNCH(name)                                                                           \
+	{                                                                                                      \
+		return launch_by_type<threads, unroll>(operands_of<3>(args), args->views, launch);             \
+	}                                                                                                      \
+	extern "C" CUDA_TOGETHER(name##_together)                                                              \
+	{                                                                                                      \
+		return launch_by_type<threads, unroll>(operands_of<3>(args, n), args[0]->views, launch);       \
+	}
 
-extern "C" CUDA_LAUNCH(add_float4)
-{
-	return launch_by_type<512, 1>(args, launch);
-}
-
-extern "C" CUDA_LAUNCH(add_float4x)
-{
-	return launch_by_type<64, 4>(args, launch);
-}
+KERNEL(add_scalar, 0, 0)
+KERNEL(add_float4, 512, 1)
+KERNEL(add_float4x, 64, 4)

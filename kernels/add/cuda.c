@@ -3,8 +3,11 @@
 #include "common/cuda.h"
 
 CUDA_LAUNCH(add_float4x);
+CUDA_TOGETHER(add_float4x_together);
 CUDA_LAUNCH(add_float4);
+CUDA_TOGETHER(add_float4_together);
 CUDA_LAUNCH(add_scalar);
+CUDA_TOGETHER(add_scalar_together);
 
 static bool supports_type(const struct op_args *args, const char **ret_why_not)
 {
@@ -61,6 +64,8 @@ static const struct kernel kernels[] = {
         .supports = supports_type,
         .time_ns = float4x_ns,
         .launch = add_float4x,
+        .together_max = cuda_together_max,
+        .launch_together = add_float4x_together,
     },
     {
         .name = "float4",
@@ -70,6 +75,8 @@ static const struct kernel kernels[] = {
         .supports = supports_type,
         .time_ns = float4_ns,
         .launch = add_float4,
+        .together_max = cuda_together_max,
+        .launch_together = add_float4_together,
     },
     {
         .name = "scalar",
@@ -79,6 +86,8 @@ static const struct kernel kernels[] = {
         .supports = supports_type,
         .time_ns = scalar_ns,
         .launch = add_scalar,
+        .together_max = cuda_together_max,
+        .launch_together = add_scalar_together,
     },
 };
 

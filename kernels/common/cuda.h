@@ -30,6 +30,8 @@ extern "C" {
 
 /* Declares or begins a launch function (kernel.h: struct kernel.launch). */
 #define CUDA_LAUNCH(name) int name(const struct op_args *args, const struct launch *launch)
+/* The same for struct kernel.launch_together. */
+#define CUDA_TOGETHER(name) int name(const struct op_args *const *args, unsigned n, const struct launch *launch)
 
 /*
  * The result of the launches made so far by this thread. The error stays set, so that the backend
@@ -49,6 +51,15 @@ static inline int cuda_launch_status(void)
  * and supports() is called several times for each job. (cuda_device.c)
  */
 int cuda_device_attribute(enum cudaDeviceAttr which);
+
+/* For together_max of kernels bound by memory: of larger outputs a launch takes little of the time. */
+#define CUDA_TOGETHER_BYTES (64u << 10)
+static inline unsigned cuda_together_max(const struct op_args *args)
+{
+	const struct view *y = op_output_const(args);
+
+	return view_elements(y) * dtype_size(y->dtype) <= CUDA_TOGETHER_BYTES ? TOGETHER_MAX : 1;
+}
 
 /*
  * For time_ns of the kernels (cuda_time.c): what this thread's GPU has and does, by its driver; 1 where that is

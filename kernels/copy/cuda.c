@@ -4,6 +4,8 @@
 #define ROW_BYTES_MIN 256                  /* below, the copy engine is slower than a kernel */
 
 CUDA_LAUNCH(copy_vector);
+CUDA_TOGETHER(copy_vector_together);
+CUDA_TOGETHER(copy_strided_together); /* copy.cu */
 
 static bool copy_supports(const struct op_args *args, const char **ret_why_not)
 {
@@ -60,6 +62,15 @@ static CUDA_LAUNCH(copy_launch)
 	return cuda_copy_strided(x, y, launch->stream);
 }
 
+/* No DMA: one for each op would take longer than a kernel for all. */
+static CUDA_TOGETHER(copy_launch_together)
+{
+	struct cuda_axes axes;
+
+	cuda_axes_of(args[0]->views, 2, &axes);
+	return is_run(&axes) ? copy_vector_together(args, n, launch) : copy_strided_together(args, n, launch);
+}
+
 /* The copy engine, and the kernel for views with gaps, begin 1 us later than vector. */
 static double copy_ns(const struct op_args *args)
 {
@@ -85,6 +96,8 @@ static const struct kernel kernels[] = {
         .supports = copy_supports,
         .time_ns = copy_ns,
         .launch = copy_launch,
+        .together_max = cuda_together_max,
+        .launch_together = copy_launch_together,
     },
     {
         .name = "vector",
@@ -94,6 +107,8 @@ static const struct kernel kernels[] = {
         .supports = vector_supports,
         .time_ns = vector_ns,
         .launch = copy_vector,
+        .together_max = cuda_together_max,
+        .launch_together = copy_vector_together,
     },
 };
 

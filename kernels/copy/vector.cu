@@ -13,6 +13,7 @@
  * keeps 32 MB of them, no longer 48.
  */
 #include "common/launch.cuh"
+#include "common/together.cuh"
 
 namespace
 {
@@ -40,10 +41,12 @@ __device__ __forceinline__ void copy_chunk(const V *x, V *y, uint64_t i, uint64_
 }
 
 /* Bytes: head, then vectors of V, then what is left. */
-template <typename V>
+template <typename V, unsigned OPS>
 __global__ void __launch_bounds__(THREADS)
-    copy_run(const char *x, char *y, uint64_t head, uint64_t vectors, uint64_t bytes)
+    copy_run(const __grid_constant__ operands<2, OPS> where, uint64_t head, uint64_t vectors, uint64_t bytes)
 {
+	const char *x = (const char *)where.at(0, blockIdx.y);
+	char *y = (char *)where.at(1, blockIdx.y);
 	uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x, tail = head + vectors * sizeof(V);
 	const V *from = (const V *)(x + head);
 	V *to = (V *)(y + head);
@@ -61,7 +64,8 @@ __global__ void __launch_bounds__(THREADS)
 	let_next_kernel_come();
 }
 
-template <typename V> void launch_run(const void *x, void *y, uint64_t bytes, cudaStream_t stream)
+template <typename V, unsigned OPS>
+void launch_run(const operands<2, OPS> &where, const void *y, uint64_t bytes, cudaStream_t stream)
 {
 	uint64_t head = (sizeof(V) - (uintptr_t)y % sizeof(V)) % sizeof(V), vectors, blocks;
 
@@ -69,26 +73,39 @@ template <typename V> void launch_run(const void *x, void *y, uint64_t bytes, cu
 		head = bytes;
 	vectors = (bytes - head) / sizeof(V);
 	blocks = vectors / CHUNK<V> + 1;
-	launch_kernel(copy_run<V>, {dim3((unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX)), dim3(THREADS)},
-	              stream, (const char *)x, (char *)y, head, vectors, bytes);
+	launch_kernel(copy_run<V, OPS>,
+	              {dim3((unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX), where.n), dim3(THREADS)}, stream,
+	              where, head, vectors, bytes);
+}
+
+/* views: of one of the ops, as they are alike. */
+template <unsigned OPS>
+int launch_by_width(const operands<2, OPS> &where, const view *views, const struct launch *launch)
+{
+	const void *y = views[1].data;
+	uint64_t bytes = view_elements(&views[1]) * dtype_size(views[1].dtype);
+	uintptr_t apart = (uintptr_t)views[0].data - (uintptr_t)y;
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+
+	if (apart % 16 == 0)
+		launch_run<uint4>(where, y, bytes, stream);
+	else if (apart % 8 == 0)
+		launch_run<uint64_t>(where, y, bytes, stream);
+	else if (apart % 4 == 0)
+		launch_run<uint32_t>(where, y, bytes, stream);
+	else
+		launch_run<uint16_t>(where, y, bytes, stream);
+	return cuda_launch_status();
 }
 
 } // namespace
 
 extern "C" CUDA_LAUNCH(copy_vector)
 {
-	const view *x = &args->views[0], *y = &args->views[1];
-	uint64_t bytes = view_elements(y) * dtype_size(y->dtype);
-	uintptr_t apart = (uintptr_t)x->data - (uintptr_t)y->data;
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	return launch_by_width(operands_of<2>(args), args->views, launch);
+}
 
-	if (apart % 16 == 0)
-		launch_run<uint4>(x->data, y->data, bytes, stream);
-	else if (apart % 8 == 0)
-		launch_run<uint64_t>(x->data, y->data, bytes, stream);
-	else if (apart % 4 == 0)
-		launch_run<uint32_t>(x->data, y->data, bytes, stream);
-	else
-		launch_run<uint16_t>(x->data, y->data, bytes, stream);
-	return cuda_launch_status();
+extern "C" CUDA_TOGETHER(copy_vector_together)
+{
+	return launch_by_width(operands_of<2>(args, n), args[0]->views, launch);
 }

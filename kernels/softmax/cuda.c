@@ -6,6 +6,7 @@
 #define SCALE_MAX 1e38 /* fused multiplies it by log2 e */
 
 CUDA_LAUNCH(softmax_fused);
+CUDA_TOGETHER(softmax_fused_together);
 uint64_t softmax_fused_workspace(const struct op_args *args);
 CUDA_LAUNCH(softmax_online);
 CUDA_LAUNCH(softmax_coalesced);
@@ -219,6 +220,8 @@ static const struct kernel kernels[] = {
         .workspace = softmax_fused_workspace,
         .time_ns = fused_ns,
         .launch = softmax_fused,
+        .together_max = cuda_together_max,
+        .launch_together = softmax_fused_together,
     },
     {
         .name = "online",

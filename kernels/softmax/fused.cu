@@ -26,6 +26,7 @@
  * Other shapes, and what else was tried: docs/lab/softmax.md.
  */
 #include "common/launch.cuh"
+#include "common/together.cuh"
 #include "softmax/fused.cuh"
 
 namespace
@@ -49,10 +50,19 @@ template <typename T, unsigned LANES> constexpr unsigned ends_max()
 	return ENDS_OF<T, LANES> * LANES;
 }
 
-template <typename T, int VECTORS, unsigned LANES, bool LOG>
-__global__ void __launch_bounds__(THREADS) fused_lanes(problem p, plan q)
+/* y of the grid numbers the ops of a launch. */
+template <unsigned OPS> __device__ __forceinline__ void go_to_op(problem &p, const operands<2, OPS> &where)
+{
+	p.x = where.at(0, blockIdx.y);
+	p.y = where.at(1, blockIdx.y);
+}
+
+template <typename T, int VECTORS, unsigned LANES, bool LOG, unsigned OPS>
+__global__ void __launch_bounds__(THREADS)
+    fused_lanes(const __grid_constant__ operands<2, OPS> where, problem p, plan q)
 {
 	constexpr unsigned ROWS = THREADS / LANES;
+	go_to_op(p, where);
 	p.log = LOG;
 	p.cols = (uint32_t)p.cols; /* the compiler calculates in 32 bits */
 	uint64_t i = (uint64_t)blockIdx.x * ROWS + threadIdx.x / LANES;
@@ -205,11 +215,12 @@ constexpr unsigned ONE_BLOCKS = 2;
 #endif
 
 /* A block for each row; or as many clusters as there is room for, each with one row after the other. */
-template <typename T, int VECTORS, bool CLUSTERS, bool LOG>
+template <typename T, int VECTORS, bool CLUSTERS, bool LOG, unsigned OPS>
 __global__ void __launch_bounds__(CLUSTERS ? THREADS_MAX : ONE_MAX, CLUSTERS ? 1 : ONE_BLOCKS)
-    fused_block(problem p, plan q)
+    fused_block(const __grid_constant__ operands<2, OPS> where, problem p, plan q)
 {
 	extern __shared__ uint4 stored[];
+	go_to_op(p, where);
 	p.log = LOG;
 	q.cluster = CLUSTERS ? q.cluster : 1;
 	unsigned me = threadIdx.x, threads = blockDim.x, rank = blockIdx.x % q.cluster;
@@ -354,23 +365,23 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_fin
 
 /* ---- Launches ---- */
 
-typedef void (*fused_kernel)(problem, plan);
+template <unsigned OPS> using fused_kernel = void (*)(operands<2, OPS>, problem, plan);
 
-struct lanes_row {
+template <unsigned OPS> struct lanes_row {
 	unsigned vectors, ends; /* up to so many, and so many elements around them */
 	unsigned lanes;         /* threads to a row */
-	fused_kernel plain, log;
+	fused_kernel<OPS> plain, log;
 };
 
 /* NULL where rows are longer than a warp holds. */
-template <typename T> const lanes_row *lanes_for(const problem &p, const plan &q)
+template <typename T, unsigned OPS> const lanes_row<OPS> *lanes_for(const problem &p, const plan &q)
 {
 #define LANES_ROW(vectors, lanes)                                                                              \
 	{                                                                                                      \
-		(vectors) * (lanes), ends_max<T, lanes>(), lanes, fused_lanes<T, vectors, lanes, false>,       \
-		    fused_lanes<T, vectors, lanes, true>                                                       \
+		(vectors) * (lanes), ends_max<T, lanes>(), lanes, fused_lanes<T, vectors, lanes, false, OPS>,  \
+		    fused_lanes<T, vectors, lanes, true, OPS>                                                  \
 	}
-	static const lanes_row rows[] = {
+	static const lanes_row<OPS> rows[] = {
 	    LANES_ROW(1, 1),
 	    LANES_ROW(1, 2),
 	    LANES_ROW(2, 2),
@@ -386,17 +397,20 @@ template <typename T> const lanes_row *lanes_for(const problem &p, const plan &q
 	};
 #undef LANES_ROW
 
-	for (const lanes_row &row : rows)
+	for (const lanes_row<OPS> &row : rows)
 		if (p.cols <= row.vectors * WIDE<T> + (q.ends ? row.ends : 0))
 			return &row;
 	return NULL;
 }
 
-void launch_lanes(const problem &p, const plan &q, const lanes_row &row, cudaStream_t stream)
+template <unsigned OPS>
+void launch_lanes(const operands<2, OPS> &where, const problem &p, const plan &q, const lanes_row<OPS> &row,
+                  cudaStream_t stream)
 {
 	uint64_t blocks = ceil_div(p.rows, THREADS / row.lanes);
 
-	launch_kernel(p.log ? row.log : row.plain, {dim3((unsigned)blocks), dim3(THREADS)}, stream, p, q);
+	launch_kernel(p.log ? row.log : row.plain, {dim3((unsigned)blocks, where.n), dim3(THREADS)}, stream,
+	              where, p, q);
 }
 
 /* Rows of blocks: how many to a row, threads of each, and vectors of a thread beyond its registers. */
@@ -441,9 +455,11 @@ bool has_clusters()
 }
 
 /* False, with nothing launched, where the GPU has no room for a row. */
-bool launch_blocks(problem p, plan q, fused_kernel kernel, const blocks &b, cudaStream_t stream)
+template <unsigned OPS>
+bool launch_blocks(const operands<2, OPS> &where, problem p, plan q, fused_kernel<OPS> kernel, const blocks &b,
+                   cudaStream_t stream)
 {
-	launch_form form = {dim3(b.cluster), dim3(b.threads), stored_bytes(b), b.cluster};
+	launch_form form = {dim3(b.cluster, where.n), dim3(b.threads), stored_bytes(b), b.cluster};
 	int clusters = INT_MAX; /* with room at a time */
 
 	q.cluster = b.cluster;
@@ -464,7 +480,7 @@ bool launch_blocks(problem p, plan q, fused_kernel kernel, const blocks &b, cuda
 	if (clusters == 0)
 		return false;
 	form.grid.x *= (unsigned)(p.rows < (uint64_t)clusters ? p.rows : (uint64_t)clusters);
-	launch_kernel(kernel, form, stream, p, q);
+	launch_kernel(kernel, form, stream, where, p, q);
 	return true;
 }
 
@@ -488,29 +504,47 @@ void launch_split(const problem &p, const plan &q, const struct launch *launch, 
 	}
 }
 
-template <typename T> fused_kernel block_kernel(const problem &p, const blocks &b)
+template <typename T, unsigned OPS> fused_kernel<OPS> block_kernel(const problem &p, const blocks &b)
 {
 	constexpr int VECTORS = (int)HELD<T>;
 
-	if (b.cluster > 1)
-		return p.log ? fused_block<T, VECTORS, true, true> : fused_block<T, VECTORS, true, false>;
-	return p.log ? fused_block<T, VECTORS, false, true> : fused_block<T, VECTORS, false, false>;
+	if constexpr (OPS == 1)
+		if (b.cluster > 1)
+			return p.log ? fused_block<T, VECTORS, true, true, OPS>
+			             : fused_block<T, VECTORS, true, false, OPS>;
+	return p.log ? fused_block<T, VECTORS, false, true, OPS> : fused_block<T, VECTORS, false, false, OPS>;
+}
+
+/* False, with nothing launched, where the GPU has no room for a row. */
+template <typename T, unsigned OPS>
+bool launch_whole_rows(const operands<2, OPS> &where, const problem &p, const plan &q, cudaStream_t stream)
+{
+	const lanes_row<OPS> *lanes = lanes_for<T, OPS>(p, q);
+	const blocks b = choose_blocks<T>(p.cols / WIDE<T>);
+
+	if (!lanes)
+		return launch_blocks(where, p, q, block_kernel<T, OPS>(p, b), b, stream);
+	launch_lanes(where, p, q, *lanes, stream);
+	return true;
 }
 
 template <typename T> void launch_fused(const op_args *args, const struct launch *launch)
 {
 	problem p = problem_of(args);
 	plan q = plan_of<T>(p);
-	const lanes_row *lanes = lanes_for<T>(p, q);
-	cudaStream_t stream = (cudaStream_t)launch->stream;
 
-	if (lanes) {
-		launch_lanes(p, q, *lanes, stream);
-		return;
-	}
-	const blocks b = choose_blocks<T>(p.cols / WIDE<T>);
-	if (!launch_blocks(p, q, block_kernel<T>(p, b), b, stream))
+	if (!launch_whole_rows<T>(operands_of<2>(args), p, q, (cudaStream_t)launch->stream))
 		launch_split<T>(p, q, launch);
+}
+
+/* There is room: a row of CUDA_TOGETHER_BYTES is one block's, with 54 KiB of shared memory. */
+template <typename T>
+void launch_fused_together(const op_args *const *args, unsigned n, const struct launch *launch)
+{
+	problem p = problem_of(args[0]);
+
+	static_assert(CUDA_TOGETHER_BYTES / 16 <= 384 * 11, "choose_blocks() gives it one block");
+	launch_whole_rows<T>(operands_of<2>(args, n), p, plan_of<T>(p), (cudaStream_t)launch->stream);
 }
 
 } // namespace
@@ -534,6 +568,21 @@ extern "C" CUDA_LAUNCH(softmax_fused)
 		break;
 	default:
 		launch_fused<float>(args, launch);
+	}
+	return cuda_launch_status();
+}
+
+extern "C" CUDA_TOGETHER(softmax_fused_together)
+{
+	switch (args[0]->views[0].dtype) {
+	case KOPS_F16:
+		launch_fused_together<__half>(args, n, launch);
+		break;
+	case KOPS_BF16:
+		launch_fused_together<__nv_bfloat16>(args, n, launch);
+		break;
+	default:
+		launch_fused_together<float>(args, n, launch);
 	}
 	return cuda_launch_status();
 }

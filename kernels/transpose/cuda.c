@@ -3,10 +3,12 @@
 #include "common/cuda.h"
 
 CUDA_LAUNCH(transpose_vector);
+CUDA_TOGETHER(transpose_vector_together);
 CUDA_LAUNCH(transpose_padded);
 CUDA_LAUNCH(transpose_tiled_rect);
 CUDA_LAUNCH(transpose_tiled);
 CUDA_LAUNCH(transpose_perelement);
+CUDA_TOGETHER(transpose_perelement_together);
 CUDA_LAUNCH(transpose_perrow);
 CUDA_LAUNCH(transpose_serial);
 
@@ -107,6 +109,14 @@ static double serial_ns(const struct op_args *args)
 	return launch_ns + (double)view_elements(op_output_const(args)) * element_clocks / cuda_clocks_per_ns();
 }
 
+/* Where an op is one matrix, an axis of the grid is left to number ops by. */
+static unsigned together_max(const struct op_args *args)
+{
+	const struct view *y = op_output_const(args);
+
+	return view_elements(y) == y->shape[y->rank - 2] * y->shape[y->rank - 1] ? cuda_together_max(args) : 1;
+}
+
 static const struct kernel kernels[] = {
     {
         .name = "vector",
@@ -116,6 +126,8 @@ static const struct kernel kernels[] = {
         .supports = transpose_vector_supports,
         .time_ns = vector_ns,
         .launch = transpose_vector,
+        .together_max = together_max,
+        .launch_together = transpose_vector_together,
     },
     {
         .name = "padded",
@@ -152,6 +164,8 @@ static const struct kernel kernels[] = {
         .supports = supports_any,
         .time_ns = perelement_ns,
         .launch = transpose_perelement,
+        .together_max = together_max,
+        .launch_together = transpose_perelement_together,
     },
     {
         .name = "perrow",

@@ -2,7 +2,7 @@
 #ifndef KOPS_KERNELS_TRANSPOSE_PLAN_CUH
 #define KOPS_KERNELS_TRANSPOSE_PLAN_CUH
 
-#include "common/cuda.h"
+#include "common/together.cuh"
 
 namespace
 {
@@ -18,7 +18,8 @@ struct plan {
 	bool y_by_cols; /* y's finest axis is x's cols too (after orient()) */
 };
 
-/* The matrix of this block: z of the grid numbers the batches. */
+/* The matrix of this block: z of the grid numbers the batches; or ops of one matrix each, whose strides here
+ * are 0. */
 __device__ __forceinline__ int64_t begin(const plan &p, const int64_t strides[2])
 {
 	unsigned inner = blockIdx.z, n = (unsigned)p.batch[1];
@@ -63,8 +64,8 @@ inline plan plan_of(const struct op_args *args)
 		bool there = r >= back;
 
 		p.batch[i] = there ? x->shape[r - back] : 1;
-		p.x_batch[i] = there ? x->strides[r - back] : 0;
-		p.y_batch[i] = there ? y->strides[r - back] : 0;
+		p.x_batch[i] = p.batch[i] > 1 ? x->strides[r - back] : 0;
+		p.y_batch[i] = p.batch[i] > 1 ? y->strides[r - back] : 0;
 	}
 	if (p.batch[0] > p.batch[1]) {
 		exchange(p.batch[0], p.batch[1]);
@@ -131,6 +132,25 @@ inline void cover(plan p, const T *x, T *y, unsigned rows, unsigned cols, Enqueu
 				        dim3((unsigned)tiles(p.rows, rows), (unsigned)tiles(p.cols, cols),
 				             (unsigned)(p.batch[0] * p.batch[1])));
 			}
+}
+
+/* An op: its operands where a kernel takes them. enqueue(part of the plan, operands, grid) as cover() has it.
+ */
+template <typename T, typename Enqueue>
+inline void cover(const plan &p, const operands<2, 1> &where, unsigned rows, unsigned cols, Enqueue enqueue)
+{
+	cover(p, (const T *)where.of[0][0], (T *)where.of[0][1], rows, cols,
+	      [&](const plan &q, const T *x, T *y, dim3 grid) {
+		      enqueue(q, operands<2, 1>{{{(void *)x, y}}, 1}, grid);
+	      });
+}
+
+/* Several ops, of one small matrix each. */
+template <typename T, typename Enqueue>
+inline void cover(const plan &p, const operands<2, TOGETHER_MAX> &where, unsigned rows, unsigned cols,
+                  Enqueue enqueue)
+{
+	enqueue(p, where, dim3((unsigned)tiles(p.rows, rows), (unsigned)tiles(p.cols, cols), where.n));
 }
 
 /* Larger tiles would be half empty. */

@@ -63,9 +63,12 @@ __global__ void __launch_bounds__(LINE_THREADS) perrow(const T *__restrict__ x, 
 }
 
 /* 32 columns × 8 rows. */
-template <typename T>
-__global__ void __launch_bounds__(WARP * 8) perelement(const T *__restrict__ x, T *__restrict__ y, plan p)
+template <typename T, unsigned OPS>
+__global__ void __launch_bounds__(WARP * 8)
+    perelement(const __grid_constant__ operands<2, OPS> where, const __grid_constant__ plan p)
 {
+	const T *x = (const T *)where.at(0, blockIdx.z);
+	T *y = (T *)where.at(1, blockIdx.z);
 	int64_t row = (int64_t)blockIdx.x * 8 + threadIdx.y, col = (int64_t)blockIdx.y * WARP + threadIdx.x;
 
 	if (row < (int64_t)p.rows && col < (int64_t)p.cols)
@@ -284,15 +287,6 @@ struct run_perrow {
 	}
 };
 
-struct run_perelement {
-	template <typename T> static void run(const plan &p, const T *x, T *y, cudaStream_t stream)
-	{
-		cover(p, x, y, 8, WARP, [=](const plan &q, const T *from, T *to, dim3 grid) {
-			perelement<<<grid, dim3(WARP, 8), 0, stream>>>(from, to, q);
-		});
-	}
-};
-
 template <int STRIPE, int PAD> struct run_tiled {
 	template <typename T> static void run(plan p, const T *x, T *y, cudaStream_t stream)
 	{
@@ -369,6 +363,34 @@ template <typename KERNEL> int launch_by_size(const struct op_args *args, const 
 	return cuda_launch_status();
 }
 
+template <typename T, unsigned OPS>
+void launch_elements(const operands<2, OPS> &where, const plan &p, cudaStream_t stream)
+{
+	cover<T>(p, where, 8, WARP, [=](const plan &q, const operands<2, OPS> &part, dim3 grid) {
+		perelement<T><<<grid, dim3(WARP, 8), 0, stream>>>(part, q);
+	});
+}
+
+/* args: one of the ops, as they are alike. */
+template <unsigned OPS>
+int launch_perelement(const operands<2, OPS> &where, const op_args *args, const struct launch *launch)
+{
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+	plan p = plan_of(args);
+
+	switch (dtype_size(args->views[0].dtype)) {
+	case 2:
+		launch_elements<uint16_t>(where, p, stream);
+		break;
+	case 4:
+		launch_elements<uint32_t>(where, p, stream);
+		break;
+	default:
+		launch_elements<uint64_t>(where, p, stream);
+	}
+	return cuda_launch_status();
+}
+
 struct run_padded {
 	template <typename T> static void run(plan p, const T *x, T *y, cudaStream_t stream)
 	{
@@ -405,7 +427,12 @@ extern "C" CUDA_LAUNCH(transpose_perrow)
 
 extern "C" CUDA_LAUNCH(transpose_perelement)
 {
-	return launch_by_size<run_perelement>(args, launch);
+	return launch_perelement(operands_of<2>(args), args, launch);
+}
+
+extern "C" CUDA_TOGETHER(transpose_perelement_together)
+{
+	return launch_perelement(operands_of<2>(args, n), args[0], launch);
 }
 
 extern "C" CUDA_LAUNCH(transpose_tiled)

@@ -247,9 +247,12 @@ __device__ __forceinline__ void store(held<T, ROWS, COLS, ALIGNED_X, ALIGNED_Y> 
 	}
 }
 
-template <typename T, int ROWS, int COLS, int THREADS, bool ALIGNED_X, bool ALIGNED_Y>
-__global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS) in_vectors(const T *x, T *y, plan p)
+template <typename T, int ROWS, int COLS, int THREADS, bool ALIGNED_X, bool ALIGNED_Y, unsigned OPS>
+__global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS)
+    in_vectors(const __grid_constant__ operands<2, OPS> where, plan p)
 {
+	const T *x = (const T *)where.at(0, blockIdx.z);
+	T *y = (T *)where.at(1, blockIdx.z);
 	using H = held<T, ROWS, COLS, ALIGNED_X, ALIGNED_Y>;
 	static_assert(THREADS <= COLS * ALONG && ROWS % (ALONG * VECTOR<T>) == 0, "every thread stores");
 	__shared__ H tile;
@@ -279,16 +282,16 @@ __global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS) in_v
 	let_next_kernel_come();
 }
 
-template <typename T, int ROWS, int COLS, int THREADS, bool ALIGNED_X, bool ALIGNED_Y>
-void launch_aligned(const plan &p, const T *x, T *y, cudaStream_t stream)
+template <typename T, int ROWS, int COLS, int THREADS, bool ALIGNED_X, bool ALIGNED_Y, unsigned OPS>
+void launch_aligned(const operands<2, OPS> &where, const plan &p, cudaStream_t stream)
 {
 	constexpr int lead = held<T, ROWS, COLS, ALIGNED_X, ALIGNED_Y>::LEAD;
 
-	cover(p, x, y, ROWS, COLS, [=](const plan &q, const T *from, T *to, dim3 grid) {
+	cover<T>(p, where, ROWS, COLS, [=](const plan &q, const operands<2, OPS> &part, dim3 grid) {
 		launch_form form = {grid, dim3(THREADS)};
 
 		form.grid.x = (unsigned)tiles(q.rows + lead, ROWS);
-		launch_kernel(in_vectors<T, ROWS, COLS, THREADS, ALIGNED_X, ALIGNED_Y>, form, stream, from, to,
+		launch_kernel(in_vectors<T, ROWS, COLS, THREADS, ALIGNED_X, ALIGNED_Y, OPS>, form, stream, part,
 		              q);
 	});
 }
@@ -301,51 +304,72 @@ bool begins_at(const void *data, size_t size, int64_t pitch, const int64_t batch
 	return ((uintptr_t)data | steps * size) % bytes == 0;
 }
 
-template <typename T> bool has_whole_vectors(const plan &p, const T *x)
+template <unsigned OPS> bool has_whole_vectors(const operands<2, OPS> &where, const plan &p, size_t size)
 {
-	return begins_at(x, sizeof(T), p.x_row, p.x_batch, VECTOR_BYTES);
+	return begins_at(where.of[0][0], size, p.x_row, p.x_batch, VECTOR_BYTES);
 }
 
-template <typename T> bool has_whole_sectors(const plan &p, const T *y)
+/* Of several ops, asked of the first. Where others' begin within a sector, two blocks write parts of it, no
+ * more. */
+template <unsigned OPS> bool has_whole_sectors(const operands<2, OPS> &where, const plan &p, size_t size)
 {
-	return begins_at(y, sizeof(T), p.y_col, p.y_batch, SECTOR_BYTES);
+	return begins_at(where.of[0][1], size, p.y_col, p.y_batch, SECTOR_BYTES);
 }
 
-template <typename T, int ROWS, int COLS, int THREADS>
-void launch_tiles(const plan &p, const T *x, T *y, cudaStream_t stream)
+template <typename T, int ROWS, int COLS, int THREADS, unsigned OPS>
+void launch_tiles(const operands<2, OPS> &where, const plan &p, cudaStream_t stream)
 {
-	if (has_whole_vectors(p, x) && has_whole_sectors(p, y))
-		launch_aligned<T, ROWS, COLS, THREADS, true, true>(p, x, y, stream);
-	else if (has_whole_vectors(p, x))
-		launch_aligned<T, ROWS, COLS, THREADS, true, false>(p, x, y, stream);
-	else if (has_whole_sectors(p, y))
-		launch_aligned<T, ROWS, COLS, THREADS, false, true>(p, x, y, stream);
+	bool vectors = has_whole_vectors(where, p, sizeof(T)), sectors = has_whole_sectors(where, p, sizeof(T));
+
+	if (vectors && sectors)
+		launch_aligned<T, ROWS, COLS, THREADS, true, true>(where, p, stream);
+	else if (vectors)
+		launch_aligned<T, ROWS, COLS, THREADS, true, false>(where, p, stream);
+	else if (sectors)
+		launch_aligned<T, ROWS, COLS, THREADS, false, true>(where, p, stream);
 	else
-		launch_aligned<T, ROWS, COLS, THREADS, false, false>(p, x, y, stream);
+		launch_aligned<T, ROWS, COLS, THREADS, false, false>(where, p, stream);
 }
 
 /* Longer runs of x for matrices far larger than L2. */
-void launch_vectors(const plan &p, const uint16_t *x, uint16_t *y, cudaStream_t stream)
+template <unsigned OPS> void launch_two_bytes(const operands<2, OPS> &where, const plan &p, cudaStream_t stream)
 {
 	const uint64_t many = 1u << 24;
 
 	if (p.rows * p.cols < many)
-		launch_tiles<uint16_t, 64, 64, 256>(p, x, y, stream);
+		launch_tiles<uint16_t, 64, 64, 256>(where, p, stream);
 	else
-		launch_tiles<uint16_t, 64, 128, 512>(p, x, y, stream);
+		launch_tiles<uint16_t, 64, 128, 512>(where, p, stream);
 }
 
-void launch_vectors(const plan &p, const uint32_t *x, uint32_t *y, cudaStream_t stream)
+template <unsigned OPS>
+void launch_four_bytes(const operands<2, OPS> &where, const plan &p, cudaStream_t stream)
 {
-	if (has_whole_vectors(p, x) && has_whole_sectors(p, y))
-		launch_aligned<uint32_t, 64, 64, 512, true, true>(p, x, y, stream);
+	if (has_whole_vectors(where, p, 4) && has_whole_sectors(where, p, 4))
+		launch_aligned<uint32_t, 64, 64, 512, true, true>(where, p, stream);
 	else
-		launch_tiles<uint32_t, 32, 64, 256>(p, x, y, stream);
+		launch_tiles<uint32_t, 32, 64, 256>(where, p, stream);
 }
 
-void launch_vectors(const plan &p, const uint64_t *x, uint64_t *y, cudaStream_t stream)
+/* args: one of the ops, as they are alike. */
+template <unsigned OPS>
+int launch_vectors(const operands<2, OPS> &where, const op_args *args, const struct launch *launch)
 {
-	launch_tiles<uint64_t, 32, 32, 256>(p, x, y, stream);
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+	plan p = plan_of(args);
+
+	orient(p);
+	switch (dtype_size(args->views[0].dtype)) {
+	case 2:
+		launch_two_bytes(where, p, stream);
+		break;
+	case 4:
+		launch_four_bytes(where, p, stream);
+		break;
+	default:
+		launch_tiles<uint64_t, 32, 32, 256>(where, p, stream);
+	}
+	return cuda_launch_status();
 }
 
 /* Memory begins at a border of sectors. */
@@ -385,21 +409,10 @@ extern "C" bool transpose_vector_supports(const struct op_args *args, const char
 
 extern "C" CUDA_LAUNCH(transpose_vector)
 {
-	const void *x = args->views[0].data;
-	void *y = args->views[1].data;
-	cudaStream_t stream = (cudaStream_t)launch->stream;
-	plan p = plan_of(args);
+	return launch_vectors(operands_of<2>(args), args, launch);
+}
 
-	orient(p);
-	switch (dtype_size(args->views[0].dtype)) {
-	case 2:
-		launch_vectors(p, (const uint16_t *)x, (uint16_t *)y, stream);
-		break;
-	case 4:
-		launch_vectors(p, (const uint32_t *)x, (uint32_t *)y, stream);
-		break;
-	default:
-		launch_vectors(p, (const uint64_t *)x, (uint64_t *)y, stream);
-	}
-	return cuda_launch_status();
+extern "C" CUDA_TOGETHER(transpose_vector_together)
+{
+	return launch_vectors(operands_of<2>(args, n), args[0], launch);
 }

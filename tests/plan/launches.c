@@ -43,6 +43,26 @@
 LAUNCHES
 #undef X
 
+#define TOGETHER                                                                                               \
+	X(add_scalar_together)                                                                                 \
+	X(add_float4_together)                                                                                 \
+	X(add_float4x_together)                                                                                \
+	X(transpose_perelement_together)                                                                       \
+	X(copy_vector_together)                                                                                \
+	X(copy_strided_together)
+
+#define X(name)                                                                                                \
+	CUDA_TOGETHER(name);                                                                                   \
+	CUDA_TOGETHER(name)                                                                                    \
+	{                                                                                                      \
+		(void)args;                                                                                    \
+		(void)n;                                                                                       \
+		(void)launch;                                                                                  \
+		abort();                                                                                       \
+	}
+TOGETHER
+#undef X
+
 int cuda_copy_strided(const struct view *x, const struct view *y, cudaStream_t stream)
 {
 	(void)x;
