@@ -26,11 +26,14 @@ class RingTest(harness.DaemonTest):
     def prepare(self, client, number, beta=0.0, buffers=None, **options):
         """A product prepared under a number, about which all has been told."""
         buffers = buffers or [client.import_new(4 * N * N) for _ in range(3)]
-        op = wire.gemm(*[wire.view(b, [N, N]) for b in buffers], beta=beta)
+        self.prepare_op(client, number, wire.gemm(*[wire.view(b, [N, N]) for b in buffers], beta=beta), **options)
+        return buffers
+
+    def prepare_op(self, client, number, op, **options):
         client.submit(op, prepare=number, **options)
         for _ in range(50):
             if client.run(number)["as_before"]:
-                return buffers
+                return
         self.fail("the daemon goes on telling about a prepared job")
 
     def fill(self, client, buffers):
@@ -60,6 +63,27 @@ class Runs(RingTest):
             self.assertTrue(all(us >= 0 for us in end["us"]) and end["us"][2] > 0)
             np.testing.assert_array_equal(self.matrix(self.c, buffers[2]), want)
         self.assertEqual(ring.word(ring.RUN_HEAD), ring.put_in)
+
+    @unittest.skipIf("gpu" in os.environ.get("KOPS_TEST_DEVICES", ""), "slow_op() is slow on the CPU device")
+    def test_an_end_says_how_long_its_run_was_queued(self):
+        """At least as long as Stats shows it, at most from its entry to its end. Both hold on any machine."""
+        self.prepare(self.c, 1)
+        ring = self.c.open_ring(4)
+        ms, shown, number = 50, 0, 2
+        while shown < 0.001:
+            self.prepare_op(self.c, number, self.slow_op(self.c, ms))
+            ring.put(number)
+            sent = time.monotonic()
+            id = ring.put(1)
+            self.c.stats()  # by now both are taken
+            arrived = asked = last_shown = time.monotonic()
+            while self.c.stats()["devices"][0]["queued"]:
+                last_shown, asked = asked, time.monotonic()
+            end = [ring.wait() for _ in range(2)][1]
+            shown, ms, number = last_shown - arrived, 2 * ms, number + 1
+        self.assertEqual(end["id"], id)
+        self.assertGreaterEqual(end["us"][0], shown * 1e6)
+        self.assertLessEqual(end["us"][0], (time.monotonic() - sent) * 1e6)
 
     def test_many_at_once_in_the_order_of_their_queue(self):
         """Each adds its product to the same sum, and doubles it: any other order gives another sum."""

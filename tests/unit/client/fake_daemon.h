@@ -49,7 +49,8 @@ struct fake {
 	struct message_arena arena;
 	/* For scripts to leave things in. */
 	int memfd;
-	bool prepares; /* set before it greets */
+	bool prepares;         /* set before it greets, */
+	uint32_t ring_entries; /* and this */
 	uint64_t ids[16];
 	unsigned count; /* or, for fake_wait(), how far it is */
 	uint8_t saved[MESSAGE_BYTES_MAX];
@@ -191,6 +192,17 @@ static inline void fake_answer(struct fake *f, uint64_t id, int status, const ch
 	fake_send(f, &reply, -1);
 }
 
+/* Five times that differ; us: in total. */
+#define FAKE_TIMES(to, us)                                                                                     \
+	((to)->queue_us = (us) + 100, (to)->upload_us = (us) + 200, (to)->compute_us = (us) + 300,             \
+	 (to)->download_us = (us) + 400, (to)->total_us = (us))
+
+static inline void fake_check_times(const kops_receipt *r, double us)
+{
+	assert_true(r->queue_us == us + 100 && r->upload_us == us + 200 && r->compute_us == us + 300 &&
+	            r->download_us == us + 400 && r->total_us == us);
+}
+
 static inline void fake_receipt(struct fake *f, uint64_t id)
 {
 	Kops__V1__OpReceipt op = KOPS__V1__OP_RECEIPT__INIT, *ops[] = {&op};
@@ -198,7 +210,8 @@ static inline void fake_receipt(struct fake *f, uint64_t id)
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	op.op = "gemm", op.kernel = "fake", op.why = "it is the only one", op.flops = 16, op.compute_us = 2.5;
 	op.larger_errors = true;
-	receipt.device = "cpu", receipt.total_us = 12.5, receipt.n_ops = 1, receipt.ops = ops;
+	receipt.device = "cpu", receipt.n_ops = 1, receipt.ops = ops;
+	FAKE_TIMES(&receipt, 12.5);
 	reply.id = id;
 	reply.body_case = KOPS__V1__REPLY__BODY_RECEIPT;
 	reply.receipt = &receipt;
@@ -214,7 +227,7 @@ static inline void fake_receipt_prepared(struct fake *f, uint64_t id, bool as_be
 	op.op = "gemm", op.kernel = "fake", op.why = "it is the only one", op.compute_us = us;
 	receipt.prepared = true;
 	receipt.as_before = as_before;
-	receipt.total_us = us;
+	FAKE_TIMES(&receipt, us);
 	if (as_before) {
 		receipt.n_ops_us = 1, receipt.ops_us = &us;
 	} else {
@@ -233,6 +246,7 @@ static inline void fake_welcome(struct fake *f, uint64_t id, uint32_t version)
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	welcome.version = version, welcome.daemon = "kopsd fake", welcome.max_ops = 4;
 	welcome.prepares = f->prepares;
+	welcome.ring_entries = f->ring_entries;
 	reply.id = id;
 	reply.body_case = KOPS__V1__REPLY__BODY_WELCOME;
 	reply.welcome = &welcome;

@@ -68,7 +68,7 @@ static void test_job_on_the_wire(void **state)
 	const kops_receipt *receipt = kops_job_receipt(job);
 	assert_non_null(receipt);
 	assert_string_equal(receipt->device, "cpu");
-	assert_true(receipt->total_us == 12.5);
+	fake_check_times(receipt, 12.5);
 	assert_int_equal(receipt->n_ops, 1);
 	assert_string_equal(kops_receipt_op(receipt, 0)->kernel, "fake");
 	assert_string_equal(kops_receipt_op(receipt, 0)->why, "it is the only one");

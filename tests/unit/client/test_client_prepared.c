@@ -28,7 +28,7 @@ static void check_receipt(const kops_job *job, double us)
 	assert_non_null(receipt);
 	assert_string_equal(receipt->device, "cpu");
 	assert_int_equal(receipt->n_ops, 1);
-	assert_true(receipt->total_us == us);
+	fake_check_times(receipt, us);
 	assert_string_equal(kops_receipt_op(receipt, 0)->kernel, "fake");
 	assert_string_equal(kops_receipt_op(receipt, 0)->why, "it is the only one");
 	assert_true(kops_receipt_op(receipt, 0)->compute_us == us);
@@ -66,6 +66,69 @@ static void test_what_is_submitted_again_is_prepared(void **state)
 	check_receipt(job, 4);
 	assert_int_equal(kops_run(job), KOPS_E_NOT_FOUND);
 	kops_job_free(job);
+	kops_close(k);
+	fake_stop(f);
+}
+
+/* Answers the OpenRing with f->memfd. */
+static struct ring_memory *open_ring(struct fake *f)
+{
+	Kops__V1__Ring ring = KOPS__V1__RING__INIT;
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	struct ring_memory *memory;
+
+	reply.id = fake_expect(f, FAKE_VERB(OPEN_RING))->id;
+	ring.entries = f->ring_entries;
+	ring.bytes = ring_bytes(ring.entries);
+	int fd = fake_memfd(ring.bytes);
+	memory = mmap(NULL, ring.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	FAKE_CHECK(f, memory != MAP_FAILED);
+	ring_store(&memory->daemon_sleeps, 1);
+	reply.body_case = KOPS__V1__REPLY__BODY_RING;
+	reply.ring = &ring;
+	fake_send(f, &reply, fd);
+	close(fd);
+	return memory;
+}
+
+static void script_ring(struct fake *f)
+{
+	Kops__V1__Woken woken = KOPS__V1__WOKEN__INIT;
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+
+	f->ring_entries = 2;
+	greet(f);
+	fake_lend(f);
+	fake_receipt(f, expect_submit(f, 0, false)->id);
+	fake_receipt_prepared(f, expect_submit(f, 1, false)->id, false, 2);
+	struct ring_memory *memory = open_ring(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_expect(f, FAKE_VERB(WAKE));
+	FAKE_CHECK(f, ring_load(&memory->run_tail) == 1 && ring_runs(memory)->prepared == 1);
+	struct ring_end *end = ring_ends(memory, f->ring_entries);
+	*end = (struct ring_end){.id = ring_runs(memory)->id, .flags = RING_PREPARED};
+	FAKE_TIMES(end, 3);
+	ring_publish(&memory->end_tail, 1, &memory->client_sleeps);
+	reply.body_case = KOPS__V1__REPLY__BODY_WOKEN;
+	reply.woken = &woken;
+	fake_send(f, &reply, -1);
+	munmap(memory, ring_bytes(f->ring_entries));
+	fake_expect_end(f);
+}
+
+static void test_what_ends_in_the_ring_has_a_receipt(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_ring);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	assert_int_equal(kops_run(job), 0);
+	assert_int_equal(kops_run(job), 0);
+	assert_int_equal(kops_ping(k), 0); /* the ring is there */
+	assert_int_equal(kops_run(job), 0);
+	fake_check_times(kops_job_receipt(job), 3);
+	assert_string_equal(kops_receipt_op(kops_job_receipt(job), 0)->kernel, "fake");
 	kops_close(k);
 	fake_stop(f);
 }
@@ -230,6 +293,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_what_is_submitted_again_is_prepared),
+	    TEST(test_what_ends_in_the_ring_has_a_receipt),
 	    TEST(test_without_room_it_is_sent_whole),
 	    TEST(test_an_older_daemon_is_not_asked),
 	    TEST(test_after_a_restart_it_is_prepared_anew),
