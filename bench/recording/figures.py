@@ -73,8 +73,8 @@ def idle(rows, daemon, device):
     time.sleep(1)
     before = daemon.wakeups()
     time.sleep(IDLE_S)
-    rows.add("daemon", f"idle, {device}: wake-ups", (daemon.wakeups() - before) / IDLE_S, "1/s", "0", headline=True)
-    rows.add("daemon", f"idle, {device}: RSS", daemon.status("VmRSS") / 1024, "MiB", "≤ 10 MB" if device == "cpu" else None,
+    rows.add("daemon", f"idle daemon, {device}: wake-ups", (daemon.wakeups() - before) / IDLE_S, "1/s", "0", headline=True)
+    rows.add("daemon", f"idle daemon, {device}: RSS", daemon.status("VmRSS") / 1024, "MiB", "≤ 10 MB" if device == "cpu" else None,
              headline=device == "cpu")
 
 
@@ -172,7 +172,7 @@ def words_of(job):
 def independent_row(rows, job, spin, how, floor):
     plain = job["op"] == "gemm" and job["dtype"] == "f32"
     together = of(floor, "together")
-    rows.add("together", f"{words_of(job)}{', spinning' if spin else ''}", job["ops"] / job["wall"]["p50_us"] * 1e6, "1/s",
+    rows.add("together", f"{words_of(job)} independent{', spinning' if spin else ''}", job["ops"] / job["wall"]["p50_us"] * 1e6, "1/s",
              "≥ 700 k" if plain else None, how,
              [("floor", together and together / floor["resident_us"] * 1e6)] if plain else (), headline=plain and not spin)
 
@@ -201,8 +201,8 @@ def crowd_rows(rows, rate, spin, how, beside):
     """beside: {"under MPS": …, "processes of their own": …}, whose programs spin."""
     key = (rate["clients"], rate["out"])
     targets = dict(zip(("per_second", "p50_us", "worst_p99_us"), RATES.get(key, (None, None, None))))
-    crowd = f"{key[0]} client{'s' if key[0] > 1 else ''}, {key[1]} out"
-    for what, unit, field in (("products a second", "1/s", "per_second"), ("p50", "µs", "p50_us"),
+    crowd = f"{key[0]} client{'s' if key[0] > 1 else ''}, {key[1]} out{', spinning' if spin else ''}"
+    for what, unit, field in (("64³ products", "1/s", "per_second"), ("p50", "µs", "p50_us"),
                               ("worst p99", "µs", "worst_p99_us")):
         if field == "p50_us" and rate["out"] > 1:
             continue  # it says how many are out, and no more
