@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
-"""Compares the CUDA kernels' time functions with the recorded tables and random shapes of an H200.
+"""Compares plans and choices with the recorded tables and random shapes of an H200.
 
-    check_tables.py BUILD/tests/plan/kernel_times bench/recorded [--all]
+    check_tables.py BUILD/tests/plan/kernel_times bench/recorded [--all] [--write docs/design.md]
 
-Of all recorded times over 100 us: 9 in 10 must be within 25 % of what the kernel says. Of all shapes that several kernels
-were recorded for: prints what the kernel that estimates choose took, over the best of those that are as accurate. --all
-prints each row that is further off. Exit status: 0 right, 1 wrong.
+Of all recorded times over 100 us: for 9 in 10, what a job of that op alone is planned to take on the device must be within
+25 %. Of all shapes that several kernels were recorded for: prints what the kernel that estimates choose took, over the best of
+those that are as accurate. --all prints each row that is further off. --write puts the numbers into a page, between
+<!-- estimates --> and <!-- /estimates -->. Exit status: 0 right, 1 wrong.
 """
+import argparse
 import glob
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 
 LEAST_US = 100
 CLOSE = 0.25
 SHARE = 0.9
+MUCH = 0.05
 INEXACT = "may have larger errors"
 
 
@@ -40,49 +45,67 @@ def ask(program, lines):
     return run.stdout.split()
 
 
-def check_times(program, rows, show_all):
+def check_plans(program, rows, show_all):
+    """Numbers near and in all, of each op."""
     long_rows = [(what, us) for what, us, _, _ in rows if us > LEAST_US]
-    said = ask(program, ["time " + " ".join(what) for what, _ in long_rows])
+    said = ask(program, ["plan " + " ".join(what) for what, _ in long_rows])
     errors = [(float(ns) / 1e3 / us - 1, what, us) for ns, (what, us) in zip(said, long_rows)]
-    far = [e for e in errors if not abs(e[0]) <= CLOSE]
-    for error, what, us in sorted(far if show_all else []):
+    for error, what, us in sorted(e for e in errors if show_all and not abs(e[0]) <= CLOSE):
         print(f"  {' '.join(what)}: {us:.1f} us, off by {100 * error:+.0f} %")
-    for op in sorted({what[0] for _, what, _ in errors}):
-        of_op = [e for e in errors if e[1][0] == op]
-        print(f"  {op}: {sum(abs(e[0]) <= CLOSE for e in of_op)} of {len(of_op)}")
-    near = len(errors) - len(far)
-    print(f"recorded times over {LEAST_US} us: {near} of {len(errors)} estimated to {100 * CLOSE:.0f} %")
-    return near >= SHARE * len(errors)
+    numbers = {}
+    for error, what, _ in errors:
+        near, n = numbers.get(what[0], (0, 0))
+        numbers[what[0]] = near + (abs(error) <= CLOSE), n + 1
+    return dict(sorted(numbers.items()))
 
 
 def check_choices(program, rows):
+    """The losses of all choices that were recorded: [(loss, what, mode, kernel)], largest first."""
     shapes = {}
     for what, us, mode, accurate in rows:
         if accurate:
             shapes.setdefault((what[:4], mode), {}).setdefault(what[4], us)
     shapes = {shape: times for shape, times in shapes.items() if len(times) > 1}
     chosen = ask(program, ["choose " + " ".join(what) for what, _ in shapes])
-    losses = []
-    for ((what, mode), times), kernel in zip(shapes.items(), chosen):
-        best = min(times.values())
-        losses.append((times[kernel] / best - 1 if kernel in times else float("nan"), what, mode, kernel))
-    known = sorted((loss for loss in losses if loss[0] == loss[0]), reverse=True)
-    print(f"choices by estimates: {sum(loss[0] <= 0.05 for loss in known)} of {len(known)} within 5 % of the best recorded, "
-          f"mean loss {100 * sum(loss[0] for loss in known) / len(known):.1f} %; not recorded: {len(losses) - len(known)}")
-    for loss, what, mode, kernel in known[:6]:
-        if loss > 0.05:
-            print(f"  {' '.join(what)} {mode}: {kernel}, +{100 * loss:.0f} %")
+    losses = [(times[kernel] / min(times.values()) - 1, what, mode, kernel)
+              for ((what, mode), times), kernel in zip(shapes.items(), chosen) if kernel in times]
+    return sorted(losses, reverse=True)
+
+
+def summary(name, numbers, losses):
+    near, n = (sum(pair[i] for pair in numbers.values()) for i in (0, 1))
+    ops = ", ".join(f"{op} {a} of {b}" for op, (a, b) in numbers.items())
+    good = sum(loss[0] <= MUCH for loss in losses)
+    return (f"{name}: {near} of {n} ({ops}). Estimates alone choose a kernel within {100 * MUCH:.0f} % of the best recorded "
+            f"one in {good} of {len(losses)} shapes, and lose {100 * sum(loss[0] for loss in losses) / len(losses):.1f} % in the "
+            "mean.")
+
+
+def write(page, lines):
+    text = page.read_text()
+    block = re.compile("(<!-- estimates -->\n).*?(<!-- /estimates -->)", re.S)
+    page.write_text(block.sub(lambda m: m[1] + "".join(f"- {line}\n" for line in lines) + m[2], text))
 
 
 def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    rows = read_rows(sys.argv[2])
-    right = True
-    for name, of_name in (("tables", [r for r in rows if r[2] != "random"]), ("random shapes", [r for r in rows if r[2] == "random"])):
-        print(f"{name}:")
-        right &= check_times(sys.argv[1], of_name, "--all" in sys.argv)
-        check_choices(sys.argv[1], of_name)
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("program")
+    p.add_argument("recorded")
+    p.add_argument("--all", action="store_true")
+    p.add_argument("--write", type=pathlib.Path, metavar="PAGE")
+    a = p.parse_args()
+    rows, lines, right = read_rows(a.recorded), [], True
+    for name, is_random in (("In the tables", False), ("At random shapes", True)):
+        chosen = [r for r in rows if (r[2] == "random") == is_random]
+        numbers, losses = check_plans(a.program, chosen, a.all), check_choices(a.program, chosen)
+        right &= sum(near for near, _ in numbers.values()) >= SHARE * sum(n for _, n in numbers.values())
+        lines.append(summary(name, numbers, losses))
+        print(lines[-1])
+        for loss, what, mode, kernel in losses[:6]:
+            if loss > MUCH:
+                print(f"  {' '.join(what)} {mode}: {kernel}, +{100 * loss:.0f} %")
+    if a.write:
+        write(a.write, lines)
     return 0 if right else 1
 
 

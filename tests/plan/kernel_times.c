@@ -3,6 +3,7 @@
  * tests/plan/check_tables and scripts/fit-times, which have measured times to compare with. Lines from stdin:
  *
  *     time OP DTYPE PRECISION SHAPE KERNEL     prints ns; nan where it does not support that
+ *     plan OP DTYPE PRECISION SHAPE KERNEL     prints the ns that a job of this op alone is planned to take
  *     choose OP DTYPE PRECISION SHAPE          prints the kernel that `auto` takes where nothing was measured
  *     set N VALUE                              the N-th constant of kernels/gemm/times.c, from 0 on; prints
  * nothing
@@ -133,6 +134,20 @@ static const char *choice_of(const struct op_args *args)
 	                                                                                    : kernel->name;
 }
 
+static double plan_of(const struct question *q, const struct op_args *args)
+{
+	struct backend_device gpu = {.info.memory_bytes = h200.memory_bytes};
+	struct run_op op = {.args = *args, .pinned = q->kernel};
+	struct run run = {.ops = &op, .n_ops = 1};
+
+	for (unsigned v = 0; v <= args->op->n_inputs; v++)
+		((struct memory *)op.args.views[v].space)->owner = &gpu;
+	if (cuda_plan(&gpu, &run) < 0)
+		return NAN;
+	run_forget_plan(&run);
+	return run.plan_us * 1e3;
+}
+
 static bool set_constant(const char *line)
 {
 	unsigned i;
@@ -149,16 +164,19 @@ static bool answer(const char *line)
 	struct memory memory[OP_VIEWS_MAX] = {{0}};
 	struct question q = {0};
 	struct op_args args;
-	int n = sscanf(line, "time %15s %7s %7s %63s %15s", q.op, q.dtype, q.precision, q.shape, q.kernel);
+	char what[8];
+	int n = sscanf(line, "%7s %15s %7s %7s %63s %15s", what, q.op, q.dtype, q.precision, q.shape, q.kernel);
 
-	if (n != 5 && sscanf(line, "choose %15s %7s %7s %63s", q.op, q.dtype, q.precision, q.shape) != 4)
+	if (n < 5 || !set_args(&q, memory, &args))
 		return false;
-	if (!set_args(&q, memory, &args))
-		return false;
-	if (n == 5)
+	if (n == 6 && strcmp(what, "time") == 0)
 		printf("%.17g\n", time_of(&q, &args));
-	else
+	else if (n == 6 && strcmp(what, "plan") == 0)
+		printf("%.17g\n", plan_of(&q, &args));
+	else if (n == 5 && strcmp(what, "choose") == 0)
 		printf("%s\n", choice_of(&args));
+	else
+		return false;
 	return true;
 }
 
