@@ -69,15 +69,20 @@ static inline struct ring_end *ring_ends(struct ring_memory *memory, uint32_t en
 	return (struct ring_end *)(ring_runs(memory) + entries);
 }
 
+/* A test defines it as less, to see that wake-ups are lost then. */
+#ifndef RING_ORDER
+#define RING_ORDER __ATOMIC_SEQ_CST
+#endif
+
 static inline uint32_t ring_load(const struct ring_word *word)
 {
-	return __atomic_load_n(&word->value, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&word->value, RING_ORDER);
 }
 
 /* What was written before is there for who loads this value. */
 static inline void ring_store(struct ring_word *word, uint32_t value)
 {
-	__atomic_store_n(&word->value, value, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&word->value, value, RING_ORDER);
 }
 
 /* A new tail. True: the reader has to be woken. */

@@ -1,5 +1,4 @@
-/* The rings of proto/ring_memory.h: positions, places for ends, and that no wake-up is lost. */
-#include <pthread.h>
+/* The rings of proto/ring_memory.h: positions, places for ends, and when the loop sleeps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -166,81 +165,15 @@ static void test_the_loop_says_that_it_sleeps(void **state)
 	assert_int_equal(f->looks, 1);
 }
 
-/* ---- No wake-up is lost ---- */
-
-/*
- * One side puts something in while the other goes to sleep: either the sleeper sees it, or the other has to
- * wake it. Both do so at the same time, again and again. (With a release in ring_store() and a relaxed load in
- * ring_publish() both miss each other once in some thousand rounds.)
- */
-struct meeting {
-	_Alignas(64) uint32_t arrived; /* of both sides, all rounds */
-	_Alignas(64) struct ring_word tail;
-	struct ring_word sleeps;
-	uint32_t rounds, lost;
-	bool woken; /* of the round at hand */
-};
-
-/* Until both have come to their n-th meeting. */
-static void meet(struct meeting *m, uint32_t n)
-{
-	__atomic_add_fetch(&m->arrived, 1, __ATOMIC_ACQ_REL);
-	while (__atomic_load_n(&m->arrived, __ATOMIC_ACQUIRE) < 2 * n)
-		;
-}
-
-static void *publish(void *arg)
-{
-	struct meeting *m = arg;
-
-	for (uint32_t i = 1; i <= m->rounds; i++) {
-		meet(m, 2 * i - 1);
-		m->woken = ring_publish(&m->tail, i, &m->sleeps);
-		meet(m, 2 * i);
-	}
-	return NULL;
-}
-
-static void *go_to_sleep(void *arg)
-{
-	struct meeting *m = arg;
-
-	for (uint32_t i = 1; i <= m->rounds; i++) {
-		bool seen;
-
-		meet(m, 2 * i - 1);
-		ring_store(&m->sleeps, 1);
-		seen = ring_load(&m->tail) == i;
-		meet(m, 2 * i);
-		m->lost += !seen && !m->woken;
-		ring_store(&m->sleeps, 0);
-	}
-	return NULL;
-}
-
-static void test_no_wake_up_is_lost(void **state)
-{
-	const char *rounds = getenv("KOPS_TEST_ROUNDS");
-	struct meeting m = {.rounds = rounds ? (uint32_t)strtoul(rounds, NULL, 10) : 100000};
-	pthread_t thread;
-
-	(void)state;
-	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-		skip(); /* they would take turns */
-	assert_int_equal(pthread_create(&thread, NULL, publish, &m), 0);
-	go_to_sleep(&m);
-	pthread_join(thread, NULL);
-	assert_int_equal(m.lost, 0);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    TEST(test_positions_wrap),           TEST(test_a_run_needs_a_place_for_its_end),
-	    TEST(test_positions_that_cannot_be), TEST(test_the_loop_says_that_it_sleeps),
-	    TEST(test_no_wake_up_is_lost),
+	    TEST(test_positions_wrap),
+	    TEST(test_a_run_needs_a_place_for_its_end),
+	    TEST(test_positions_that_cannot_be),
+	    TEST(test_the_loop_says_that_it_sleeps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
