@@ -198,7 +198,7 @@ def job_rows(rows, job, spin, how, blas, floor):
 
 
 def crowd_rows(rows, rate, spin, how, beside):
-    """beside: {"under MPS": …, "processes of their own": …}, whose programs spin."""
+    """beside: {"under MPS": {(clients, out): …}, …}, whose programs spin."""
     key = (rate["clients"], rate["out"])
     targets = dict(zip(("per_second", "p50_us", "worst_p99_us"), RATES.get(key, (None, None, None))))
     crowd = f"{key[0]} client{'s' if key[0] > 1 else ''}, {key[1]} out{', spinning' if spin else ''}"
@@ -227,6 +227,8 @@ def jobs_part(rows, build):
     beside = {"processes of their own": processes(build)}
     with Mps() as env:
         beside = {"under MPS": processes(build, env) if env else {}, **beside}
+    if floor:  # of as many products in one launch as a client has out
+        beside["floor"] = {(1, floor["together"]): {"per_second": floor["together"] / floor["host_us"] * 1e6}}
     with Daemon(build, "gpu0") as d:
         paths = {spin: d.bench("path", *(SPIN if spin else [])) for spin in (False, True)}
         blas = cublas(build, dict.fromkeys((j["ops"], j["size"]) for j in paths[False]["jobs"]

@@ -1,0 +1,122 @@
+"""bench/record keeps what was measured, whatever fails; bench/tables writes it down."""
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent.parent / "bench"
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(BENCH))
+
+
+def program(name):
+    loader = importlib.machinery.SourceFileLoader(name, str(BENCH / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+record, tables = program("record"), program("tables")
+figures, programs = record.figures, sys.modules["recording.programs"]
+TREES = {"kernels": "1", "daemon": "2", "proto": "3"}
+
+
+def good(rows, _):
+    rows.add("job", "64³", 12.5, "µs", "≤ 20 µs", peers=[("cuBLAS", 25), ("floor", None), ("graph", 10)], headline=True)
+
+
+def bad(rows, build):
+    good(rows, build)
+    raise programs.Failed("no such GPU")
+
+
+class WithFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="kops-record-")
+        self.addCleanup(folder.cleanup)
+        self.out = pathlib.Path(folder.name) / "h200.json"
+        parts = dict(figures.PARTS)
+        self.addCleanup(lambda: (figures.PARTS.clear(), figures.PARTS.update(parts)))
+
+    def measure(self, trees=TREES, **parts):
+        figures.PARTS.clear()
+        figures.PARTS.update(parts)
+        recording = record.Recording(self.out.parent, self.out, trees, "13.0")
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            for name in parts:
+                recording.part(name)
+        return recording.failed, json.loads(self.out.read_text())
+
+
+class Record(WithFolder):
+    def test_a_part_that_fails_keeps_its_rows_and_the_others(self):
+        failed, document = self.measure(first=good, second=bad, third=good)
+        self.assertEqual(failed, ["second"])
+        self.assertEqual([r["part"] for r in document["figures"]], ["first", "second", "third"])
+        self.assertEqual(list(document["seconds"]), ["first", "second", "third"])
+
+    def test_parts_stay_where_the_sources_are_the_same(self):
+        self.measure(first=good, second=good)
+        def again(rows, _):
+            rows.add("job", "64³", 11, "µs")
+        figures_now = self.measure(first=again, second=good)[1]["figures"]
+        self.assertEqual([r["value"] for r in figures_now], [11, 12.5])
+        self.out.unlink()
+        self.measure(second=good)
+        other = self.measure({**TREES, "daemon": "9"}, first=good)[1]
+        self.assertEqual([r["part"] for r in other["figures"]], ["first"])
+
+    def test_a_peer_that_is_missing_or_fails_is_reported(self):
+        for words in (("/nonexistent/cublas_peer",), ("false",), ("echo", "no JSON")):
+            with self.subTest(words=words), contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertIsNone(programs.peer(*words))
+                self.assertIn(f"without this peer: {pathlib.Path(words[0]).name}", said.getvalue())
+        self.assertIsNone(figures.of(None, "shapes", "us"))
+        self.assertEqual(figures.of({"shapes": {"us": 3}}, "shapes", "us"), 3)
+
+    def test_names_are_parts_keys_and_patterns(self):
+        parts, keys = ["cpu", "jobs"], ["gemm", "choice-f32", "choice-f16"]
+        self.assertEqual(record.chosen(None, parts, keys), (parts, keys))
+        self.assertEqual(record.chosen("figures,choice-*", parts, keys), (parts, keys[1:]))
+        self.assertEqual(record.chosen("gemm,jobs", parts, keys), (["jobs"], ["gemm"]))
+        with self.assertRaisesRegex(SystemExit, "nothing is called gem; there are figures, cpu, jobs, gemm"):
+            record.chosen("gem", parts, keys)
+
+    def test_times_stand_on_lines_of_their_own(self):
+        document = {"schema": 1, "times": [["gemm", "3x4", 1.5, True], ["add", "7", 2, False]]}
+        text = record.text_of(document)
+        self.assertEqual(json.loads(text), document)
+        self.assertIn('\n  ["gemm", "3x4", 1.5, true],\n', text)
+
+
+class Tables(WithFolder):
+    def setUp(self):
+        super().setUp()
+        recorded = tables.RECORDED
+        tables.RECORDED = self.out.parent
+        self.addCleanup(lambda: setattr(tables, "RECORDED", recorded))
+
+    def test_each_peer_has_a_line(self):
+        self.measure(first=good)
+        rows = "| 64³ | 12.5 µs | 25 µs, cuBLAS | 0.50 | ≤ 20 µs |\n|  |  | 10 µs, graph | 1.25 |  |\n"
+        for theme in ("job", "headlines"):
+            self.assertTrue(tables.bench("h200", theme).endswith(rows))
+        self.assertEqual(tables.bench("h200", "python"), "Not recorded yet.\n")
+
+    def test_choice_is_one_line_for_each_kind_of_job(self):
+        loss = {"shapes": 60, "more_than_5_percent": 2, "worst_percent": 12.3, "mean_percent": 0.5}
+        better = {**loss, "more_than_5_percent": 0, "worst_percent": 1.5, "mean_percent": 0.01}
+        document = {"cores": 16, "cpu": "a CPU", "gpu": None, "date": "2026-11-24", "seed": 7, "what": "bf16-of-f32",
+                    "losses": [{"jobs": "of one op", "decided": "alone", **loss},
+                               {"jobs": "of one op", "decided": "with trials", **better}]}
+        (self.out.parent / "h200-choice-bf16-of-f32.json").write_text(json.dumps(document))
+        self.assertIn("| bf16 of f32, of one op | 60 | 2; 0.5 %, 12 % | 0; 0.01 %, 1.5 % |\n", tables.choice("h200"))
+
+
+if __name__ == "__main__":
+    unittest.main()
