@@ -56,15 +56,12 @@ int cli_open(struct cli *cli)
 	return CLI_OK;
 }
 
-int cli_fail_stdout(struct cli *cli)
-{
-	cli->silent = errno == EPIPE;
-	return cli_fail(cli, CLI_FAILED, "cannot write to standard output: %s", strerror(errno));
-}
-
 int cli_flush(struct cli *cli)
 {
-	return fflush(stdout) == 0 && !ferror(stdout) ? CLI_OK : cli_fail_stdout(cli);
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return CLI_OK;
+	cli->silent = errno == EPIPE;
+	return cli_fail(cli, CLI_FAILED, "cannot write to standard output: %s", strerror(errno));
 }
 
 double cli_now_us(void)

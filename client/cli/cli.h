@@ -62,9 +62,6 @@ int cli_fail_kops(struct cli *cli, int status, const char *sentence);
 /* Connects cli->handle, as --socket and --timeout say. */
 int cli_open(struct cli *cli);
 
-/* For an error on stdout, by errno: silent when its reader is gone. */
-int cli_fail_stdout(struct cli *cli);
-
 /* Flushes stdout; fails silently when its reader is gone, with a sentence when it is full. */
 int cli_flush(struct cli *cli);
 

@@ -42,7 +42,7 @@ struct settings {
 };
 
 struct flags {
-	bool help, version, json, quiet, check;
+	bool help, version, json, quiet, check, npy;
 	const char *socket, *output, *device, *accumulate; /* NULL: not given */
 	struct opt_count m, n, k;
 	struct settings op;
@@ -113,11 +113,12 @@ struct option_row {
 	    OPTION_TIMEOUT,                                                                                    \
 	    OPTION("check", 0, NULL, switch, check,                                                            \
 	           "compute it again here in float64 and compare; exit 5 if it differs"),                      \
+	    OPTION("npy", 0, NULL, switch, npy, "to standard output as NumPy does, with a header"),            \
 	    OPTION_JSON, OPTION("quiet", 'q', NULL, switch, quiet, "no receipt on stderr")
 #define OPTIONS_JOB OPTION_KERNEL, OPTIONS_RUN
 #define OPTION_OUTPUT                                                                                          \
 	OPTION("output", 'o', "FILE", file, output,                                                            \
-	       "write the result: c.npy as NumPy does, names such as c.bin as raw elements")
+	       "write the result: c.npy as NumPy does, c.bin as raw elements, - to standard output")
 #define SETTINGS_END                                                                                           \
 	{                                                                                                      \
 		0                                                                                              \

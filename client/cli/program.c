@@ -1,7 +1,6 @@
 #include "program.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,11 +77,6 @@ static void refuse_command(const struct program *program, const char *name)
 	struct nearest nearest = nearest_to(name, strlen(name));
 	char hint[96], help[96];
 
-	if (program->moved && strcmp(program->moved, name) == 0) {
-		fprintf(stderr, "%s: %s is not a %s of this program any more; run `%s`\n", program->name, name,
-		        program->noun, program->moved_to);
-		return;
-	}
 	for (size_t i = 0; program->commands[i] != NULL; i++)
 		nearest_offer(&nearest, program->commands[i]->name);
 	nearest_offer(&nearest, HELP);
@@ -159,14 +153,10 @@ int program_main(const struct program *program, int argc, char **argv)
 		return CLI_USAGE;
 	}
 	code = run_command(program, &cli, argc - at, argv + at);
+	if (code == CLI_OK)
+		code = cli_flush(&cli);
 	if (code != CLI_OK)
 		report_failure(&cli, code);
 	kops_close(cli.handle);
-	if (fflush(stdout) != 0 && code == CLI_OK) {
-		if (errno != EPIPE)
-			fprintf(stderr, "%s: cannot write to standard output: %s\n", program->name,
-			        strerror(errno));
-		code = CLI_FAILED;
-	}
 	return code;
 }

@@ -14,7 +14,6 @@ struct program {
 	const char *example;                   /* of a command: "sgemm" */
 	const char *checks;                    /* what exit status 5 means */
 	const struct command *const *commands; /* in the order of -h; ends with NULL */
-	const char *moved, *moved_to;          /* a command that another program has now; NULL: none */
 };
 
 /* Before the command. */

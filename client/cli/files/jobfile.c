@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
+#include "files/transfer.h"
 
 #define WORDS_MAX 16
 
@@ -268,22 +270,22 @@ int jobfile_parse(const char *path, const char *text, size_t len, struct jobfile
 
 int jobfile_read(const char *path, struct jobfile **ret, char *why)
 {
-	bool standard = strcmp(path, "-") == 0;
-	FILE *in = standard ? stdin : fopen(path, "re");
+	int fd = transfer_open(&path, why);
 	char *text = malloc(JOBFILE_BYTES_MAX + 1);
-	size_t n = in && text ? fread(text, 1, JOBFILE_BYTES_MAX + 1, in) : 0;
 	int rc;
 
-	if (in == NULL || text == NULL)
-		rc = why_invalid(why, "cannot open %s: %s", path, strerror(errno));
-	else if (ferror(in))
+	if (fd < 0 || text == NULL) {
+		free(text);
+		return fd < 0 ? fd : why_invalid(why, "out of memory");
+	}
+	uint64_t n = transfer_read(fd, path, text, JOBFILE_BYTES_MAX + 1, 0);
+	if (errno)
 		rc = why_invalid(why, "cannot read %s: %s", path, strerror(errno));
 	else if (n > JOBFILE_BYTES_MAX)
 		rc = why_invalid(why, "%s: more than %d bytes is no job file", path, JOBFILE_BYTES_MAX);
 	else
-		rc = jobfile_parse(standard ? "standard input" : path, text, n, ret, why);
-	if (in && !standard)
-		fclose(in);
+		rc = jobfile_parse(path, text, n, ret, why);
+	close(fd);
 	free(text);
 	return rc;
 }

@@ -58,11 +58,6 @@ static void hold_signals(sigset_t *ret_old)
 	sigprocmask(SIG_BLOCK, &set, ret_old);
 }
 
-static void release_signals(const sigset_t *old)
-{
-	sigprocmask(SIG_SETMASK, old, NULL);
-}
-
 /* Opens a file beside the target. 0 or -1 with errno. */
 static int open_temporary(struct sink *sink)
 {
@@ -80,7 +75,7 @@ static int open_temporary(struct sink *sink)
 		sink->next = doomed;
 		doomed = sink;
 	}
-	release_signals(&old);
+	sigprocmask(SIG_SETMASK, &old, NULL);
 	return sink->fd < 0 ? -1 : fchmod(sink->fd, 0666 & ~mask);
 }
 
@@ -98,7 +93,7 @@ static int end_temporary(struct sink *sink, bool keep)
 	int rc = keep ? rename(sink->temporary, sink->target) : unlink(sink->temporary), saved = errno;
 	if (rc == 0 || !keep)
 		*at = sink->next;
-	release_signals(&old);
+	sigprocmask(SIG_SETMASK, &old, NULL);
 	errno = saved;
 	return rc;
 }
@@ -126,33 +121,24 @@ static int open_beside(struct sink *sink)
 	return 0;
 }
 
-/* Names that ask for what is not written. */
-static int check_name(const char *path, kops_dtype dtype, bool npy, char *why)
+struct sink *sink_open(const char *path, kops_dtype dtype, bool npy, char *why)
 {
-	if (strcmp(path, "-") == 0)
-		return why_invalid(
-		    why, "cannot write -: without a file's name the result goes to standard output, as raw "
-		         "elements into a pipe; for a file named -, write ./-");
+	bool standard = strcmp(path, "-") == 0;
+	struct sink *sink = NULL;
+
+	path = standard ? "standard output" : path;
+	npy = standard ? npy : npy_is_name(path);
 	if (npy && dtype == KOPS_BF16)
-		return why_invalid(
-		    why, "cannot write %s: .npy has no bf16; give -o a name such as c.bin for the raw elements",
-		    path);
-	return foreign_output(path, why);
-}
-
-struct sink *sink_open(const char *path, kops_dtype dtype, char *why)
-{
-	bool npy = npy_is_name(path);
-
-	if (check_name(path, dtype, npy, why) < 0)
-		return NULL;
-	struct sink *sink = calloc(1, sizeof(*sink));
-	if (sink == NULL) {
+		why_invalid(why,
+		            "cannot write %s: .npy has no bf16; for the raw elements give -o a name such as "
+		            "c.bin, or leave out --npy",
+		            path);
+	else if (foreign_output(path, why) == 0 && (sink = calloc(1, sizeof(*sink))) == NULL)
 		why_invalid(why, "out of memory");
+	if (sink == NULL)
 		return NULL;
-	}
-	*sink = (struct sink){.path = path, .npy = npy, .fd = -1};
-	if (open_beside(sink) == 0)
+	*sink = (struct sink){.path = path, .npy = npy, .fd = standard ? dup(STDOUT_FILENO) : -1};
+	if (sink->fd >= 0 || (!standard && open_beside(sink) == 0))
 		return sink;
 	why_invalid(why, "cannot write %s: %s", path, strerror(errno));
 	sink_close(sink);
@@ -201,7 +187,7 @@ static int write_strided(int fd, const char *path, const struct elements *e)
 	return 0;
 }
 
-int sink_write_raw(int fd, const char *path, const struct elements *e)
+static int write_elements(int fd, const char *path, const struct elements *e)
 {
 	if (!is_dense(e))
 		return write_strided(fd, path, e);
@@ -215,7 +201,7 @@ int sink_write(struct sink *sink, const struct elements *e, char *why)
 	int rc = transfer_write(sink->fd, sink->path, header, n);
 
 	if (rc == 0)
-		rc = sink_write_raw(sink->fd, sink->path, e);
+		rc = write_elements(sink->fd, sink->path, e);
 	if (rc == 0)
 		rc = end_temporary(sink, true);
 	if (rc == 0)

@@ -1,11 +1,12 @@
 /*
- * sink.h: the file of -o. It comes into being under its name complete, or not at all: the bytes go to a
- * temporary name beside it, which sink_close(), SIGINT, SIGTERM and SIGHUP remove.
+ * sink.h: where results go: standard output, or the file of -o. That one comes into being under its name
+ * complete, or not at all: the bytes go to a temporary name beside it, which sink_close(), SIGINT, SIGTERM and
+ * SIGHUP remove.
  */
 #ifndef KOPS_CLI_FILES_SINK_H
 #define KOPS_CLI_FILES_SINK_H
 
-#include <stddef.h>
+#include <stdbool.h>
 
 #include "files/element.h"
 
@@ -13,20 +14,17 @@ struct sink; /* opaque */
 
 /*
  * Opens for writing beside `path`, so that a wrong directory is known before work is done. A path that is there
- * and no regular file (/dev/null, a pipe) is written in place. dtype: of what will be written. NULL with a
- * sentence in why (CLI_WHY_BYTES).
+ * and no regular file (/dev/null, a pipe) is written in place. "-" is standard output, where npy asks for what
+ * a .npy file holds. dtype: of what will be written. NULL with a sentence in why (CLI_WHY_BYTES).
  */
-struct sink *sink_open(const char *path, kops_dtype dtype, char *why);
+struct sink *sink_open(const char *path, kops_dtype dtype, bool npy, char *why);
 
-/* Writes the elements in C order, behind a header if the path ends in .npy, and puts the file in place. 0 or
- * KOPS_E_SYSTEM. */
+/* Writes the elements in C order, in a .npy behind a header, and puts a file in place. 0, or KOPS_E_SYSTEM with
+ * errno. */
 int sink_write(struct sink *sink, const struct elements *e, char *why);
 
 /* Frees; without a successful write nothing remains. NULL is allowed. */
 void sink_close(struct sink *sink);
-
-/* Writes the elements in C order, without header. 0 or -1 with errno. */
-int sink_write_raw(int fd, const char *path, const struct elements *e);
 
 /* Has the signals that end a program remove the temporary name first. Once, from main(). */
 void sink_catch_signals(void);

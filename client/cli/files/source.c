@@ -1,7 +1,6 @@
 #include "files/source.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -58,12 +57,9 @@ int source_open(const char *path, struct source *ret, char *why)
 {
 	struct source s = {.path = path};
 
-	if (strcmp(path, "-") == 0)
-		return why_invalid(
-		    why, "cannot read -: matrices are read from files; for a file named -, write ./-");
-	s.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	s.fd = transfer_open(&s.path, why);
 	if (s.fd < 0)
-		return why_invalid(why, "cannot open %s: %s", path, strerror(errno));
+		return s.fd;
 	int rc = inspect(&s, why);
 	if (rc < 0) {
 		close(s.fd);

@@ -12,7 +12,7 @@
 struct cli;
 
 struct source {
-	const char *path; /* the caller's string; must outlive the source */
+	const char *path; /* for sentences: the caller's string, which must outlive the source */
 	int fd;           /* -1 when closed */
 	bool npy;         /* else raw: dtype and shape are the caller's to set */
 	bool fortran;
@@ -24,8 +24,8 @@ struct source {
 };
 
 /*
- * Opens and reads a .npy header, or for any other file takes its size. Refuses "-", and files whose name or
- * content shows another format (foreign.h). KOPS_E_INVALID with a sentence
+ * Opens and reads a .npy header, or for any other file takes its size. "-" is standard input, which is read to
+ * its end. Refuses files whose name or content shows another format (foreign.h). KOPS_E_INVALID with a sentence
  * that names the file in why (CLI_WHY_BYTES); *ret is untouched then.
  */
 int source_open(const char *path, struct source *ret, char *why);

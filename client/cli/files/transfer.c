@@ -1,8 +1,12 @@
 #include "files/transfer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -47,6 +51,46 @@ static uint64_t move(int fd, const char *path, char *to, const char *from, uint6
 	if (shown)
 		fputs("\r\033[K", stderr);
 	return done;
+}
+
+/* Copies what comes from a pipe into memory, as its size has to be known. A descriptor, or -1 with errno. */
+static int spool(int from)
+{
+	static char block[1 << 16];
+	int memory = memfd_create("kops-input", MFD_CLOEXEC);
+	ssize_t n = -1;
+
+	while (memory >= 0 && (n = read(from, block, sizeof(block))) > 0)
+		if (transfer_write(memory, "", block, (uint64_t)n) < 0)
+			break;
+	if (n == 0 && lseek(memory, 0, SEEK_CUR) > 0)
+		return memory;
+	int saved = n == 0 ? ENODATA : errno;
+	close(memory);
+	errno = saved;
+	return -1;
+}
+
+int transfer_open(const char **path, char *why)
+{
+	static bool stdin_taken;
+	bool standard = strcmp(*path, "-") == 0;
+	struct stat st;
+
+	if (standard && stdin_taken)
+		return why_invalid(why, "only one file can be -; save the other one and give its name");
+	stdin_taken |= standard;
+	*path = standard ? "standard input" : *path;
+	int fd = standard ? dup(STDIN_FILENO) : open(*path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return why_invalid(why, "cannot open %s: %s", *path, strerror(errno));
+	if (!standard && (fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode)))
+		return fd;
+	int memory = spool(fd);
+	if (memory < 0)
+		why_invalid(why, "cannot read %s: %s", *path, strerror(errno));
+	close(fd);
+	return memory < 0 ? KOPS_E_INVALID : memory;
 }
 
 uint64_t transfer_read(int fd, const char *path, void *data, uint64_t bytes, uint64_t offset)

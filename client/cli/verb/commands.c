@@ -8,10 +8,18 @@ static const struct command *const others[] = {&command_run,   &command_devices,
                                                &command_stats, &command_tune,    &command_version};
 #define N_OTHERS (sizeof(others) / sizeof(others[0]))
 
-/* In the order of -h. */
-static const struct command *const *list(void)
+const struct program *commands_program(void)
 {
 	static const struct command *all[1 + OPERATIONS + N_OTHERS + 1];
+	static const struct program program = {
+	    .name = "kops-client",
+	    .usage = "[--socket PATH] VERB [options] [files]",
+	    .summary = "Matrix jobs on this machine's GPUs, or its CPU, through the daemon kopsd.",
+	    .noun = "verb",
+	    .example = "sgemm",
+	    .checks = "--check failed",
+	    .commands = all,
+	};
 	size_t n = 0;
 
 	all[n++] = &command_sgemm;
@@ -20,24 +28,6 @@ static const struct command *const *list(void)
 			all[n++] = operation_at(i)->verb;
 	for (size_t i = 0; i < N_OTHERS; i++)
 		all[n++] = others[i];
-	return all;
-}
-
-const struct program *commands_program(void)
-{
-	static struct program program = {
-	    .name = "kops-client",
-	    .usage = "[--socket PATH] VERB [options] [files]",
-	    .summary = "Matrix jobs on this machine's GPUs, or its CPU, through the daemon kopsd.",
-	    .noun = "verb",
-	    .example = "sgemm",
-	    .checks = "--check failed",
-	    .moved = "bench",
-	    .moved_to = "kops-bench",
-	};
-
-	if (program.commands == NULL)
-		program.commands = list();
 	return &program;
 }
 
@@ -66,5 +56,5 @@ int query_run(struct cli *cli, int argc, char **argv)
 		cli->command->text(info);
 	}
 	kops_info_free(info);
-	return cli_flush(cli);
+	return CLI_OK;
 }

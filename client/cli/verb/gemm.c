@@ -32,18 +32,22 @@ static const struct option_row options[] = {SIZES,        GEMM_SETTINGS, OPTION_
                                             OPTION_DTYPE, OPTIONS_JOB,   OPTIONS_END};
 static const struct option_row options_f32[] = {SIZES, GEMM_SETTINGS, OPTION_OUTPUT, OPTIONS_JOB, OPTIONS_END};
 
+#define HELP                                                                                                      \
+	"C = alpha · op(A) · op(B) + beta · C, where op(A) is M×K and op(B) is K×N. Files named .npy tell\n" \
+	"their shape: 2 dimensions, or 3 with a batch in front. Any other file is raw row-major elements;\n"      \
+	"its shape follows from its size and any one of -m, -n, -k, or from the other file. Two raw files\n"      \
+	"of one square size need none.\n"
+
 const struct command command_gemm = {
     .name = "gemm",
     .summary = "matrix product of two files, any dtype",
     VERB_OF_TWO_FILES,
-    .help = "C = alpha · op(A) · op(B) + beta · C, where op(A) is M×K and op(B) is K×N. Files named .npy tell\n"
-            "shape and dtype (f32, f64, f16; 2 dimensions, or 3 with a batch in front). Any other file is raw\n"
-            "row-major elements; its shape follows from its size and any one of -m, -n, -k, or from the other\n"
-            "file. Two raw files of one square size need none. f16 and bf16 accumulate in f32; bf16 is for\n"
-            "raw files.\n" VERB_HELP_OUTPUT "  kops-client gemm a.npy b.npy -o c.npy\n"
-            "  kops-client gemm --dtype f64 -k 512 a.bin b.bin -o c.bin --check\n"
-            "  kops-client gemm --trans-b queries.npy keys.npy --alpha 0.125 -o scores.npy\n"
-            "  kops-client gemm a.npy b.npy -c c.npy --beta 0.5 -o c.npy\n",
+    .help =
+        HELP "A .npy has f32, f64 or f16, raw files also bf16; it and f16 accumulate in f32.\n" VERB_HELP_OUTPUT
+             "  kops-client gemm a.npy b.npy -o c.npy\n"
+             "  kops-client gemm --dtype f64 -k 512 a.bin b.bin -o c.bin --check\n"
+             "  kops-client gemm --trans-b queries.npy keys.npy --alpha 0.125 -o scores.npy\n"
+             "  kops-client gemm a.npy b.npy -c c.npy --beta 0.5 -o c.npy\n",
     .options = options,
 };
 
@@ -51,13 +55,10 @@ const struct command command_sgemm = {
     .name = "sgemm",
     .summary = "matrix product of two files of 32-bit floats",
     TAKES_TWO_FILES,
-    .help = "C = alpha · op(A) · op(B) + beta · C, where op(A) is M×K and op(B) is K×N; the same as gemm\n"
-            "--dtype f32. Files named .npy tell their shape. Any other file is raw row-major floats; its\n"
-            "shape follows from its size and any one of -m, -n, -k, or from the other file. Two raw files of\n"
-            "one square size need none.\n" VERB_HELP_OUTPUT "  kops-client sgemm a.bin b.bin -o c.bin\n"
-            "  kops-client sgemm -m 1000 a.bin b.bin -o c.npy --check\n"
-            "  kops-client sgemm --trans-b x.npy y.npy --json -o xy.npy\n"
-            "  kops-client sgemm a.bin b.bin --kernel openblas --device cpu | my-program\n",
+    .help = HELP "It is gemm --dtype f32.\n" VERB_HELP_OUTPUT "  kops-client sgemm a.bin b.bin -o c.bin\n"
+                 "  kops-client sgemm -m 1000 a.bin b.bin -o c.npy --check\n"
+                 "  kops-client sgemm --trans-b x.npy y.npy --json -o xy.npy\n"
+                 "  my-source | kops-client sgemm - b.bin -o - | my-program\n",
     .options = options_f32,
     .run = run_f32,
 };

@@ -19,9 +19,9 @@
 	"-m or -n tells its shape, and a square one needs neither.\n"
 #define VERB_HELP_OUTPUT                                                                                       \
 	"\n"                                                                                                   \
-	"Without -o, a terminal gets shape, corner and statistics, a pipe the raw elements. The receipt\n"     \
-	"(what ran, and where the time went) goes to stderr. With --json the matrix is not printed: add\n"     \
-	"-o to have it.\n"                                                                                     \
+	"One of the files may be -, which is standard input. Without -o, a terminal gets shape, corner and\n"  \
+	"statistics, a pipe the raw elements, as with -o -. The receipt (what ran, and where the time went)\n" \
+	"goes to stderr. With --json the matrix is not printed: add -o FILE to have it.\n"                     \
 	"\n"                                                                                                   \
 	"Examples:\n"
 

@@ -1,5 +1,6 @@
 #include "verb/pipeline.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,7 +64,7 @@ int pipeline_alloc(struct cli *cli, uint64_t bytes, unsigned flags, const char *
 
 int pipeline_fail_at(const struct pipeline *p, unsigned line, enum cli_exit code)
 {
-	if (p->file->path == NULL)
+	if (p->file->path == NULL || line == 0)
 		return (int)code;
 	return cli_fail(p->cli, code, "%s:%u: %s", p->file->path, line, p->cli->why);
 }
@@ -132,13 +133,31 @@ static int plan(struct pipeline *p)
 	return CLI_OK;
 }
 
+/* For a value, and the path of -o or of a line "save"; NULL with the sentence in cli->why. */
+static struct sink *open_sink(struct pipeline *p, const struct value *v, const char *path)
+{
+	const struct flags *flags = &p->cli->flags;
+
+	if (strcmp(path, "-") != 0 || (!flags->json && !p->uses_stdout++))
+		return sink_open(path, v->view.dtype, flags->npy, p->cli->why);
+	why_invalid(p->cli->why, "standard output takes one matrix, or what --json prints; save to a file");
+	return NULL;
+}
+
 static int open_sinks(struct pipeline *p)
 {
-	for (size_t i = 0; i < p->file->n_saves; i++) {
-		const struct jobfile_save *save = &p->file->saves[i];
-		p->sinks[i] = sink_open(save->path, p->values[save->value].view.dtype, p->cli->why);
+	const struct flags *flags = &p->cli->flags;
+
+	/* Without a save the last value goes to standard output; on a terminal its description does. */
+	if (p->n_saves == 0 && !flags->json && (flags->npy || !isatty(STDOUT_FILENO))) {
+		p->piped = (struct jobfile_save){.value = (unsigned)p->file->n_values - 1, .path = "-"};
+		p->saves = &p->piped;
+		p->n_saves = 1;
+	}
+	for (size_t i = 0; i < p->n_saves; i++) {
+		p->sinks[i] = open_sink(p, &p->values[p->saves[i].value], p->saves[i].path);
 		if (p->sinks[i] == NULL)
-			return pipeline_fail_at(p, save->line, CLI_FAILED);
+			return pipeline_fail_at(p, p->saves[i].line, CLI_FAILED);
 	}
 	return CLI_OK;
 }
@@ -234,34 +253,24 @@ static int check_all(struct pipeline *p)
 	return CLI_OK;
 }
 
-/* On stdout, where nothing is saved: for a terminal, or raw. */
-static int print(struct cli *cli, const char *name, const struct elements *e)
-{
-	if (isatty(STDOUT_FILENO)) {
-		show_matrix(stdout, name, e);
-		return cli_flush(cli);
-	}
-	return sink_write_raw(STDOUT_FILENO, "standard output", e) < 0 ? cli_fail_stdout(cli) : CLI_OK;
-}
-
 static int save_all(struct pipeline *p)
 {
 	double start = cli_now_us();
-	size_t last = p->file->n_values - 1;
-	int rc = CLI_OK;
 
-	for (size_t i = 0; i < p->file->n_saves; i++) {
-		const struct jobfile_save *save = &p->file->saves[i];
-		struct elements e = elements_of(&p->values[save->value].view);
-		if (sink_write(p->sinks[i], &e, p->cli->why) < 0)
-			return pipeline_fail_at(p, save->line, CLI_FAILED);
+	for (size_t i = 0; i < p->n_saves; i++) {
+		struct elements e = elements_of(&p->values[p->saves[i].value].view);
+		if (sink_write(p->sinks[i], &e, p->cli->why) == 0)
+			continue;
+		p->cli->silent = p->saves == &p->piped && errno == EPIPE; /* its reader has seen enough */
+		return pipeline_fail_at(p, p->saves[i].line, CLI_FAILED);
 	}
-	if (p->file->n_saves == 0 && !p->cli->flags.json) {
+	if (p->n_saves == 0 && !p->cli->flags.json) {
+		size_t last = p->file->n_values - 1;
 		struct elements e = elements_of(&p->values[last].view);
-		rc = print(p->cli, p->file->values[last].name, &e);
+		show_matrix(stdout, p->file->values[last].name, &e);
 	}
 	p->write_us = cli_now_us() - start;
-	return rc;
+	return CLI_OK;
 }
 
 static void json_times(struct json *json, const struct pipeline *p)
@@ -274,7 +283,8 @@ static void json_times(struct json *json, const struct pipeline *p)
 	json_close_object(json);
 }
 
-static int report_json(struct pipeline *p, void (*describe)(const struct pipeline *pipeline, struct json *json))
+static void report_json(struct pipeline *p,
+                        void (*describe)(const struct pipeline *pipeline, struct json *json))
 {
 	const struct jobfile *file = p->file;
 	struct json json;
@@ -293,10 +303,9 @@ static int report_json(struct pipeline *p, void (*describe)(const struct pipelin
 	show_receipt_json(&json, kops_job_receipt(p->job));
 	json_end(&json);
 	p->cli->printed = true;
-	return cli_flush(p->cli);
 }
 
-static int report_text(struct pipeline *p)
+static void report_text(struct pipeline *p)
 {
 	const struct jobfile *file = p->file;
 	bool quiet = p->cli->flags.quiet;
@@ -306,7 +315,6 @@ static int report_text(struct pipeline *p)
 	for (size_t i = 0; p->cli->flags.check && i < file->n_values; i++)
 		if (file->values[i].op && (!quiet || !check_passed(&p->values[i].check)))
 			check_show(stderr, name_of(&file->values[i]), &p->values[i].check);
-	return CLI_OK;
 }
 
 static int execute(struct pipeline *p)
@@ -337,8 +345,10 @@ int pipeline_run(struct pipeline *p, void (*describe)(const struct pipeline *pip
 		rc = cli_open(p->cli);
 	if (rc == CLI_OK)
 		rc = execute(p);
-	if (rc == CLI_OK)
-		rc = p->cli->flags.json ? report_json(p, describe) : report_text(p);
+	if (rc == CLI_OK && p->cli->flags.json)
+		report_json(p, describe);
+	else if (rc == CLI_OK)
+		report_text(p);
 	if (rc == CLI_OK && !all_passed(p))
 		return cli_fail(p->cli, CLI_CHECK_FAILED,
 		                "the result is wrong and nothing was written; `kops-client ops` lists other "
@@ -356,6 +366,8 @@ struct pipeline *pipeline_new(struct cli *cli, const struct jobfile *file)
 	}
 	p->cli = cli;
 	p->file = file;
+	p->saves = file->saves;
+	p->n_saves = file->n_saves;
 	for (size_t i = 0; i < file->n_values; i++)
 		p->values[i].source.fd = -1;
 	return p;
@@ -370,7 +382,7 @@ void pipeline_free(struct pipeline *p)
 		kops_info_free(p->info);
 	for (size_t i = 0; i < p->file->n_values; i++)
 		source_close(&p->values[i].source);
-	for (size_t i = 0; i < p->file->n_saves; i++)
+	for (size_t i = 0; i < p->n_saves; i++)
 		sink_close(p->sinks[i]);
 	free(p);
 }

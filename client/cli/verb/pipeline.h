@@ -24,7 +24,11 @@ struct pipeline {
 	struct cli *cli;
 	const struct jobfile *file;
 	struct value values[JOBFILE_VALUES_MAX];
+	const struct jobfile_save *saves; /* the file's, or the one below */
+	size_t n_saves;
+	struct jobfile_save piped; /* of the last value, where nothing else is saved */
 	struct sink *sinks[JOBFILE_SAVES_MAX];
+	unsigned uses_stdout; /* sinks that do */
 	struct step steps[2 * JOBFILE_VALUES_MAX];
 	size_t n_steps;
 	kops_info *info;    /* where device comes from, unless given */

@@ -233,7 +233,7 @@ static int run(struct cli *cli, int argc, char **argv)
 		json_end(&json);
 		cli->printed = true;
 	}
-	return rc == CLI_OK ? cli_flush(cli) : rc;
+	return rc;
 }
 
 static const struct option_row options[] = {

@@ -23,9 +23,8 @@ static int run(struct cli *cli, int argc, char **argv)
 		else
 			printf("kopsd: not reached: %s\n", cli->handle ? kops_error(cli->handle) : cli->why);
 	}
-	if (reached)
-		kops_info_free(info);
-	return cli_flush(cli);
+	kops_info_free(info);
+	return CLI_OK;
 }
 
 const struct command command_version = {

@@ -569,7 +569,7 @@ static void a_written_file_appears_whole(void **state)
 	struct stat st;
 
 	for (int round = 0; round < 2; round++) { /* new, then over the old one */
-		struct sink *sink = sink_open(p->file, KOPS_F32, why);
+		struct sink *sink = sink_open(p->file, KOPS_F32, false, why);
 		assert_non_null(sink);
 		assert_int_equal(access(p->file, F_OK), round == 0 ? -1 : 0);
 		assert_int_equal(sink_write(sink, &three_elements, why), 0);
@@ -594,7 +594,7 @@ static void a_file_not_written_leaves_the_old_one(void **state)
 	char why[CLI_WHY_BYTES], back[4] = "";
 
 	put(p->file, "old", 3);
-	struct sink *sink = sink_open(p->file, KOPS_F32, why);
+	struct sink *sink = sink_open(p->file, KOPS_F32, false, why);
 	assert_non_null(sink);
 	sink_close(sink);
 	assert_int_equal(entries(p->dir), 1);
@@ -613,7 +613,7 @@ static void a_symbolic_link_stays_one(void **state)
 	put(p->file, "old", 3);
 	snprintf(link, sizeof(link), "%s/link.bin", p->dir);
 	assert_int_equal(symlink("out.npy", link), 0);
-	struct sink *sink = sink_open(link, KOPS_F32, why);
+	struct sink *sink = sink_open(link, KOPS_F32, false, why);
 	assert_non_null(sink);
 	assert_int_equal(sink_write(sink, &three_elements, why), 0);
 	sink_close(sink);
@@ -628,15 +628,15 @@ static void wrong_places_are_named(void **state)
 	struct place *p = *state;
 	char why[CLI_WHY_BYTES], path[128];
 
-	assert_null(sink_open(p->dir, KOPS_F32, why));
+	assert_null(sink_open(p->dir, KOPS_F32, false, why));
 	assert_non_null(strstr(why, "Is a directory"));
 	snprintf(path, sizeof(path), "%s/none/out.bin", p->dir);
-	assert_null(sink_open(path, KOPS_F32, why));
+	assert_null(sink_open(path, KOPS_F32, false, why));
 	assert_non_null(strstr(why, path));
 	assert_non_null(strstr(why, "No such file or directory"));
-	assert_null(sink_open(p->file, KOPS_BF16, why));
+	assert_null(sink_open(p->file, KOPS_BF16, false, why));
 	assert_non_null(strstr(why, "no bf16"));
-	struct sink *sink = sink_open("/dev/null", KOPS_F32, why);
+	struct sink *sink = sink_open("/dev/null", KOPS_F32, false, why);
 	assert_non_null(sink);
 	assert_int_equal(sink_write(sink, &three_elements, why), 0);
 	sink_close(sink);
