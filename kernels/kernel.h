@@ -304,6 +304,9 @@ static inline uint64_t stride_magnitude(int64_t stride)
 size_t dtype_size(kops_dtype dtype); /* 0: no dtype */
 const char *dtype_name(kops_dtype dtype);
 
+/* Some extent is 0: there are no elements, and the strides mean nothing. */
+bool view_is_empty(const struct view *v);
+
 /* Product of the extents; KOPS_E_RANGE where it does not fit in 63 bits. */
 int view_count(const struct view *v, uint64_t *ret_count);
 

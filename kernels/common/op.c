@@ -140,6 +140,8 @@ int rules_apart(const struct view *x, const char *x_name, const struct view *y, 
 
 void rules_pad_rank(struct view *v, uint32_t rank)
 {
+	if (view_is_empty(v))
+		memset(v->strides, 0, sizeof v->strides);
 	while (v->rank < rank) {
 		memmove(v->shape + 1, v->shape, v->rank * sizeof v->shape[0]);
 		memmove(v->strides + 1, v->strides, v->rank * sizeof v->strides[0]);

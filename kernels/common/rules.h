@@ -39,7 +39,10 @@ int rules_output(const struct view *y, const char *name, char why[WHY_BYTES]);
 int rules_apart(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
                 bool in_place, char why[WHY_BYTES]);
 
-/* Adds leading axes of one index, stride 0, up to `rank`. */
+/*
+ * Adds leading axes of one index, stride 0, up to `rank`. Without elements the strides may be any numbers; they
+ * become 0, so that whoever computes with them need not fear overflows.
+ */
 void rules_pad_rank(struct view *v, uint32_t rank);
 
 /*

@@ -30,7 +30,7 @@ const char *dtype_name(kops_dtype dtype)
 	return "no dtype";
 }
 
-static bool is_empty(const struct view *v)
+bool view_is_empty(const struct view *v)
 {
 	for (uint32_t d = 0; d < v->rank; d++)
 		if (v->shape[d] == 0)
@@ -40,7 +40,7 @@ static bool is_empty(const struct view *v)
 
 int view_count(const struct view *v, uint64_t *ret_count)
 {
-	uint64_t count = is_empty(v) ? 0 : 1;
+	uint64_t count = view_is_empty(v) ? 0 : 1;
 
 	for (uint32_t d = 0; count && d < v->rank; d++)
 		if (__builtin_mul_overflow(count, v->shape[d], &count))
@@ -72,7 +72,7 @@ bool view_is_dense(const struct view *v)
 {
 	uint64_t stride = 1;
 
-	if (is_empty(v))
+	if (view_is_empty(v))
 		return true;
 	for (uint32_t d = v->rank; d-- > 0;) {
 		if (v->shape[d] > 1 && v->strides[d] != (int64_t)stride)
@@ -144,7 +144,7 @@ double view_blocks(const struct view *v, uint64_t bytes)
 	uint32_t axes[KOPS_RANK_MAX];
 	unsigned n = axes_by_stride(v, axes);
 
-	if (is_empty(v))
+	if (view_is_empty(v))
 		return 0;
 	for (unsigned i = 0; i < n; i++) {
 		double step = (double)stride_magnitude(v->strides[axes[i]]) * size;
@@ -165,7 +165,7 @@ bool view_is_injective(const struct view *v)
 	uint32_t axes[KOPS_RANK_MAX];
 	uint64_t span = 0, more;
 
-	if (is_empty(v))
+	if (view_is_empty(v))
 		return true;
 	unsigned n = axes_by_stride(v, axes);
 	for (unsigned i = 0; i < n; i++) {
@@ -243,7 +243,7 @@ bool view_overlap(const struct view *a, const struct view *b)
 {
 	uint64_t a_lo, a_hi, b_lo, b_hi;
 
-	if (a->space != b->space || is_empty(a) || is_empty(b))
+	if (a->space != b->space || view_is_empty(a) || view_is_empty(b))
 		return false;
 	if (view_extent(a, UINT64_MAX, &a_lo, &a_hi) < 0 || view_extent(b, UINT64_MAX, &b_lo, &b_hi) < 0)
 		return true;

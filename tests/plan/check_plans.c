@@ -94,6 +94,7 @@ static double most_bytes(const struct op_args *args)
 static void check_kernel(struct check *c, const struct plan_job *job, unsigned i, const struct kernel *kernel,
                          const struct op_args *args)
 {
+	static const struct op_cut uncut = {.n_parts = 1};
 	const char *why_not = "";
 	double ns;
 
@@ -103,25 +104,39 @@ static void check_kernel(struct check *c, const struct plan_job *job, unsigned i
 		kernel->accurate(args, &why_not);
 	if (view_elements(op_output_const(args)) > 0 && !(is_time(ns = kernel->time_ns(args)) && ns > 0))
 		fail(c, job, i, kernel->name, "time_ns", ns);
-	uint64_t bytes = kernel->workspace ? kernel->workspace(args) : 0;
+	uint64_t bytes = kernel_workspace(kernel, args, &uncut);
 	if ((double)bytes > most_bytes(args) + WORKSPACE_BYTES && bytes != UINT64_MAX)
 		fail(c, job, i, kernel->name, "workspace", (double)bytes);
 }
 
-static void check_kernels(struct check *c, const struct plan_job *job, unsigned i)
+static const struct kernel_list *kernels_of(const struct check *c, const struct op *op)
+{
+	return c->cpu ? backend_cpu.kernels(op) : cuda_kernels(op);
+}
+
+static void check_rivals(struct check *c, const struct plan_job *job, unsigned i)
 {
 	const struct kernel_list *list = cuda_kernels(job->ops[i].args.op);
 	struct rival rivals[RIVALS_MAX];
-	struct op_args staged;
-
-	cuda_plan_args(&job->ops[i].args, &staged);
-	for (size_t kernel = 0; kernel < list->n; kernel++)
-		check_kernel(c, job, i, &list->kernels[kernel], &staged);
 	unsigned n = cuda_rivals(&c->dev, &job->ops[i].args, rivals);
+
 	for (unsigned k = 0; k < n; k++)
 		if (!is_time(rivals[k].time_ns))
 			fail(c, job, i, list->kernels[rivals[k].kernel].name, "time_ns of a rival",
 			     rivals[k].time_ns);
+}
+
+static void check_kernels(struct check *c, const struct plan_job *job, unsigned i)
+{
+	const struct kernel_list *list = kernels_of(c, job->ops[i].args.op);
+	struct op_args args = job->ops[i].args;
+
+	if (!c->cpu) {
+		cuda_plan_args(&job->ops[i].args, &args);
+		check_rivals(c, job, i);
+	}
+	for (size_t kernel = 0; kernel < list->n; kernel++)
+		check_kernel(c, job, i, &list->kernels[kernel], &args);
 }
 
 /* ---- A job ---- */
@@ -186,10 +201,11 @@ static void note_plan(struct check *c, const struct plan_job *job, int rc)
 /* By auto, and by each kernel's name. */
 static void check_job(struct check *c, struct plan_job *job)
 {
+	const struct kernel_list *list = kernels_of(c, job->ops[0].args.op);
+
 	note_plan(c, job, plan(c, job));
 	for (unsigned i = 0; i < job->run.n_ops; i++)
 		check_kernels(c, job, i);
-	const struct kernel_list *list = cuda_kernels(job->ops[0].args.op);
 	for (size_t kernel = 0; kernel < list->n; kernel++) {
 		job->ops[0].pinned = list->kernels[kernel].name;
 		note_plan(c, job, plan(c, job));
@@ -322,9 +338,7 @@ static bool check_cpu(const struct choices *o)
 		return false;
 	for (uint64_t i = 0; i < o->cases; i++) {
 		plan_job_random(&job, c.cpu, &r);
-		note_plan(&c, &job, plan(&c, &job));
-		job.ops[0].pinned = "reference";
-		note_plan(&c, &job, plan(&c, &job));
+		check_job(&c, &job);
 	}
 	backend_cpu.close(c.cpu);
 	printf("%-10s %llu jobs%s\n", cpu.name, (unsigned long long)o->cases, c.failed ? ", FAILED" : "");

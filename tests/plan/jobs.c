@@ -31,7 +31,7 @@ static uint64_t random_extent(struct random *r)
 	case 8:
 		return around((uint64_t)1 << (12 + random_below(r, 22)), r);
 	default:
-		return (uint64_t)1 << random_below(r, 63);
+		return around((uint64_t)1 << random_below(r, 64), r);
 	}
 }
 
@@ -68,6 +68,17 @@ static uint64_t random_step(uint64_t span, struct random *r)
 	return span + random_below(r, 5000);
 }
 
+/* A view without elements touches nothing, so its strides may be any, and its offset any in the buffer. */
+static void lay_out_empty(struct view *v, uint64_t bytes, struct random *r)
+{
+	uint64_t size = dtype_size(v->dtype);
+
+	view_make_dense(v);
+	for (uint32_t d = 0; d < v->rank && random_chance(r, 70); d++)
+		v->strides[d] = (int64_t)(random_next(r) << random_below(r, 64));
+	v->offset = random_chance(r, 50) ? 0 : random_below(r, bytes / size + 1) * size;
+}
+
 /*
  * Strides for v->shape, and an offset, within a buffer; bytes: what it has. An axis for which there is no room
  * is repeated (stride 0) if it may be. False where an output does not fit.
@@ -78,10 +89,14 @@ static bool lay_out(struct view *v, uint64_t bytes, bool output, struct random *
 	uint32_t axes[KOPS_RANK_MAX];
 	bool gaps = random_chance(r, 40), repeats = !output && random_chance(r, 30);
 
+	if (view_is_empty(v)) {
+		lay_out_empty(v, bytes, r);
+		return true;
+	}
 	order_axes(axes, v->rank, r);
 	for (uint32_t i = 0; i < v->rank; i++) {
 		uint64_t n = v->shape[axes[i]], step = gaps ? random_step(span, r) : span, all;
-		bool room = n == 0 || (!__builtin_mul_overflow(n, step, &all) && all <= most);
+		bool room = !__builtin_mul_overflow(n, step, &all) && all <= most;
 
 		if (!room && output)
 			return false;
@@ -91,9 +106,9 @@ static bool lay_out(struct view *v, uint64_t bytes, bool output, struct random *
 		}
 		bool back = random_chance(r, 10);
 		v->strides[axes[i]] = back ? -(int64_t)step : (int64_t)step;
-		if (n > 0 && back)
+		if (back)
 			below += (n - 1) * step;
-		span = n > 1 ? (n - 1) * step + span : span;
+		span += (n - 1) * step;
 		if (span > most)
 			return false;
 	}

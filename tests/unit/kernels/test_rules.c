@@ -76,6 +76,20 @@ static void gemm_shapes_must_fit(void **state)
 	accepted(args_of("gemm", view3(0, 3, 5, 3, 4), view3(1, 3, 1, 4, 6), view3(2, 3, 5, 3, 6)));
 }
 
+/* Nothing reads them; products with them might overflow. */
+static void strides_of_empty_views_become_0(void **state)
+{
+	struct op_args args = args_of("gemm", matrix(0, 3, 0), matrix(1, 0, 6), matrix(2, 3, 6));
+
+	(void)state;
+	args.views[0].strides[0] = INT64_MIN;
+	args.views[1].strides[1] = INT64_MAX;
+	assert_int_equal(check(&args), 0);
+	assert_int_equal(args.views[0].strides[1], 0);
+	assert_int_equal(args.views[1].strides[2], 0);
+	assert_int_equal(args.views[2].strides[1], 6);
+}
+
 static void gemm_types_and_scalars_must_fit(void **state)
 {
 	struct op_args args = args_of("gemm", matrix(0, 3, 4), matrix(1, 4, 6), matrix(2, 3, 6));
@@ -326,6 +340,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(gemm_shapes_must_fit),
+	    cmocka_unit_test(strides_of_empty_views_become_0),
 	    cmocka_unit_test(gemm_types_and_scalars_must_fit),
 	    cmocka_unit_test(gemm_output_stays_clear_of_inputs),
 	    cmocka_unit_test(gemm_operands_get_one_form),
