@@ -350,9 +350,9 @@ class Order(harness.DaemonTest):
         self.c.submit(op, deadline_us=30_000)
 
     def test_deadlines_pass_in_their_order(self):
-        self.occupy(500)  # about: far more than the deadlines, wherever it runs
+        self.occupy(1000)  # about: far more than the deadlines, wherever it runs
         late = [self.c.start_submit(self.mark(), queue=q, deadline_us=us)
-                for q, us in enumerate([40_000, 20_000, 60_000])]
+                for q, us in enumerate([200_000, 100_000, 300_000])]
         for i in late:
             self.refused("DEADLINE", self.c.wait, i)
         self.assertEqual([late.index(i) for i in self.c.order if i in late], [1, 0, 2])
