@@ -168,6 +168,16 @@ int ring_take(struct ring *r, struct ring_run *ret_run)
 	return 1;
 }
 
+uint32_t ring_mark(const struct ring *r)
+{
+	return ring_load(&r->memory->run_tail);
+}
+
+bool ring_is_past(const struct ring *r, uint32_t mark)
+{
+	return (int32_t)(mark - r->taken) <= 0 || !has_runs_to_take(r);
+}
+
 void ring_release(struct ring *r)
 {
 	r->reserved--;

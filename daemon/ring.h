@@ -57,6 +57,12 @@ void ring_awaken(struct ring *ring);
 /* 1: *ret_run is taken, and a place for its end is reserved. 0: none, or no place. KOPS_E_PROTOCOL. */
 int ring_take(struct ring *ring, struct ring_run *ret_run);
 
+/* How far the client has put runs in. */
+uint32_t ring_mark(const struct ring *ring);
+
+/* Whether all runs up to the mark are taken, or none can be before the client reads more ends. */
+bool ring_is_past(const struct ring *ring, uint32_t mark);
+
 /* The run ended another way. */
 void ring_release(struct ring *ring);
 

@@ -2,9 +2,10 @@
  * turns.h: whose requests are read next. Loop thread only.
  *
  * A session with something to read waits for its turn; one turn is one datagram, from the bytes to the reply or
- * the queued job. Users share the loop by the time that their turns take (start-time fair queuing, as in
- * scheduler.h), sessions of one user go round. So a user with a thousand busy sessions delays another one's
- * request by the slice at hand: after TURNS_SLICE_NS of reading the loop looks who else has come.
+ * the queued job, or a few runs of a ring. Users share the loop by the time that their turns take (start-time
+ * fair queuing, as in scheduler.h), sessions of one user go round. So a user with a thousand busy sessions
+ * delays another one's request by the slice at hand: after TURNS_SLICE_NS of reading the loop looks who else
+ * has come.
  *
  * Whose a connection is shows only when it is taken, so the door that takes them shares the loop as one more
  * user: who is refused as often as it can connect does not take more of it than that.

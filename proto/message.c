@@ -457,3 +457,10 @@ int message_recv_wait(int sock, uint8_t *data, size_t *ret_len)
 	*ret_len = (size_t)n;
 	return 0;
 }
+
+bool message_waits(int sock)
+{
+	char first;
+
+	return recv(sock, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
+}

@@ -8,6 +8,7 @@
 #ifndef KOPS_MESSAGE_H
 #define KOPS_MESSAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -69,5 +70,8 @@ int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_M
  * KOPS_E_BUSY when the socket's SO_RCVTIMEO has passed or a signal came.
  */
 int message_recv_wait(int sock, uint8_t *data, size_t *ret_len);
+
+/* Whether message_recv() would find something: a datagram, the end or an error. */
+bool message_waits(int sock);
 
 #endif

@@ -214,15 +214,17 @@ int runs_run(struct request *r, uint64_t number, uint64_t deadline_us, bool by_r
 
 /* ---- The ring ---- */
 
-#define TAKE_MAX 8 /* in one turn */
+/* In one turn; fewer where they take longer than a slice, as those do that are planned anew. */
+#define TAKE_MAX 8
 
-int runs_take(struct session *s, bool all, char why[WHY_BYTES])
+int runs_take(struct session *s, char why[WHY_BYTES])
 {
+	uint64_t now = clock_ns(), end = now + TURNS_SLICE_NS;
 	struct ring_run run;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < (all ? RING_ENTRIES_MAX : TAKE_MAX); i++) {
-		struct request r = {.session = s, .arrived_ns = clock_ns()};
+	for (unsigned i = 0; i < TAKE_MAX && now < end; i++, now = clock_ns()) {
+		struct request r = {.session = s, .arrived_ns = now};
 
 		rc = ring_take(s->ring, &run);
 		if (rc <= 0)

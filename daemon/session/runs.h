@@ -31,8 +31,8 @@ int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **re
  */
 int runs_run(struct request *r, uint64_t number, uint64_t deadline_us, bool by_ring);
 
-/* Takes a few runs out of the session's ring, all with `all`. KOPS_E_PROTOCOL with a reason in why. */
-int runs_take(struct session *session, bool all, char why[WHY_BYTES]);
+/* Takes a few runs out of the session's ring. KOPS_E_PROTOCOL with a reason in why. */
+int runs_take(struct session *session, char why[WHY_BYTES]);
 
 /* Makes one and queues it. prepared: whose message it is, and whose job it becomes where there is room; NULL:
  * nobody's.

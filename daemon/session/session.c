@@ -124,16 +124,25 @@ static void flush(struct session *s)
 
 /* ---- In ---- */
 
-static void close_all(struct session *s, const int *fds, unsigned n_fds)
+/*
+ * A datagram waits. Runs that were put into the ring before it was sent come before it, so what is in the ring
+ * by now does.
+ */
+static void mark_runs(struct session *s)
 {
-	for (unsigned i = 0; i < n_fds; i++)
-		account_close(&s->engine->accounts, s->account, fds[i]);
+	if (s->is_marked)
+		return;
+	s->is_marked = true;
+	s->runs_before = ring_mark(s->ring);
 }
 
-/* Runs that were put into the ring before a datagram was sent come before it. False: the session has to end. */
-static bool take_runs_before(struct session *s, char why[WHY_BYTES])
+/* Whether runs have to be taken, in further turns, before the next datagram is read. */
+static bool has_runs_before(struct session *s)
 {
-	return !s->ring || s->all->take_runs(s, true, why) == 0;
+	s->readable = s->is_marked || message_waits(s->fd);
+	if (s->readable)
+		mark_runs(s);
+	return s->readable && !ring_is_past(s->ring, s->runs_before);
 }
 
 /* False when there was nothing to read. */
@@ -145,14 +154,12 @@ static bool read_one(struct session *s)
 	size_t len;
 	int rc = message_recv(s->fd, s->all->in, &len, fds, &n_fds);
 
+	s->is_marked = false;
 	if (rc == KOPS_E_BUSY) {
 		s->readable = false;
 		return false;
 	}
-	if (rc == 0 && !take_runs_before(s, why)) {
-		close_all(s, fds, n_fds);
-		rc = KOPS_E_PROTOCOL;
-	} else if (rc == 0 || rc == KOPS_E_NOMEM)
+	if (rc == 0 || rc == KOPS_E_NOMEM)
 		rc = s->all->handle(s, len, fds, n_fds, rc == KOPS_E_NOMEM, why);
 	else if (rc == KOPS_E_PROTOCOL && !why[0])
 		snprintf(why, sizeof why, "a datagram too large, or with too many descriptors");
@@ -184,7 +191,7 @@ static bool take_runs(struct session *s)
 {
 	char why[WHY_BYTES];
 
-	if (s->all->take_runs(s, false, why) < 0)
+	if (s->all->take_runs(s, why) < 0)
 		session_close(s, why);
 	return s->state != SESSION_CLOSING && !s->outbox;
 }
@@ -211,7 +218,9 @@ static bool take_turn(struct turns_place *place)
 		return false;
 	if (!s->readable && !s->place.unwatched)
 		return false;
-	any = read_one(s);
+	if (s->ring && has_runs_before(s))
+		return true;
+	any = (s->readable || !s->ring) && read_one(s);
 	if (s->state == SESSION_CLOSING || s->outbox)
 		return false;
 	if (any && (s->jobs.count || s->hung_up || s->place.unwatched))
@@ -228,10 +237,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 {
 	struct session *s = poll->data;
 
-	(void)events;
 	/* It closed with replies unread. What it sent before still counts: it may give memory back. */
 	s->hung_up |= status < 0;
 	s->readable = true;
+	if (s->ring && (events & UV_READABLE))
+		mark_runs(s);
 	turns_wait(&s->all->turns, &s->place);
 }
 

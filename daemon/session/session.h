@@ -35,7 +35,7 @@ struct sessions {
 	int (*handle)(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
 	              char why[WHY_BYTES]);
 	/* Of a session with a ring: runs_take(). */
-	int (*take_runs)(struct session *session, bool all, char why[WHY_BYTES]);
+	int (*take_runs)(struct session *session, char why[WHY_BYTES]);
 	/* One request is handled at a time. */
 	struct message_arena arena;
 	uint8_t in[MESSAGE_BYTES_MAX], out[MESSAGE_BYTES_MAX];
@@ -63,9 +63,11 @@ struct session {
 	struct account *account;
 	enum session_state state;
 	struct turns_place place;
-	bool hung_up;      /* what it sent before is still to be read */
-	bool readable;     /* perhaps: the socket has something */
-	struct ring *ring; /* NULL: not opened */
+	bool hung_up;         /* what it sent before is still to be read */
+	bool readable;        /* perhaps: the socket has something */
+	struct ring *ring;    /* NULL: not opened */
+	bool is_marked;       /* with a ring: a datagram waits, and … */
+	uint32_t runs_before; /* … runs up to this mark come before it */
 	int fd;
 	unsigned open_handles;
 	uint64_t serial; /* for the log */

@@ -114,6 +114,25 @@ class Runs(RingTest):
             np.testing.assert_array_equal(self.matrix(self.c, copy), want)
             self.assertEqual(ring.wait()["id"], id)
 
+    def test_a_request_waits_for_more_runs_than_a_turn_takes(self):
+        """Each adds 1 to the same number; the copy is sent among them."""
+        runs = 100
+        number, one, copy = (self.c.import_new(4) for _ in range(3))
+        add = wire.add(*[wire.view(b, [1]) for b in (one, number, number)])
+        for i in range(1, runs + 1):
+            self.c.submit(add, prepare=i, only_prepare=1)
+        ring = self.c.open_ring(runs)
+        np.frombuffer(self.c.maps[one], np.float32)[:] = 1
+        for round in range(harness.count(20, 4)):
+            for i in range(1, runs + 1):
+                ring.write(i, 1000 * (round + 1) + i)
+            ring.publish()
+            self.c.submit(wire.copy(wire.view(number, [1]), wire.view(copy, [1])))
+            got = np.frombuffer(self.c.maps[copy], np.float32)
+            self.assertEqual(got[0], runs * (round + 1))
+            for _ in range(runs):
+                self.assertEqual(ring.wait()["status"], 0)
+
     def test_failures_come_by_the_socket(self):
         buffers = self.prepare(self.c, 1)
         ring = self.c.open_ring(2)
@@ -369,6 +388,28 @@ class Hostile(RingTest):
             np.testing.assert_array_equal(self.matrix(self.c, buffers[2]), want)
         os.kill(pid, signal.SIGCONT)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+
+    def test_a_full_ring_and_a_datagram_are_more_than_one_turn(self):
+        """Another session's second request shows how many runs were taken between that and its first."""
+        runs, op = 200, wire.add(*[wire.view(self.c.import_new(4), [1])] * 3)
+        for i in range(1, runs + 1):
+            self.c.submit(op, prepare=i, only_prepare=1)
+        ring = self.c.open_ring(runs)
+
+        def taken(stats):
+            return sum(d["queued"] + d["running"] + d["jobs_done"] for d in stats["devices"])
+
+        self.daemon.signal(signal.SIGSTOP)
+        for i in range(1, runs + 1):
+            ring.write(i, 1000 + i)
+        ring.set(ring.RUN_TAIL, ring.put_in)
+        requests = [self.control.start("stats", {}) for _ in range(2)]
+        self.c.start("stats", {})
+        self.daemon.signal(signal.SIGCONT)
+        first, second = (taken(self.control.wait(r)["statistics"]) for r in requests)
+        self.assertLess(second - first, runs / 2)
+        for _ in range(runs + 1):
+            ring.wait()
 
     def test_a_scribbler_delays_nobody(self):
         """A session whose ring always seems to have runs takes its share of the loop and no more."""
