@@ -1,16 +1,23 @@
 #include "host_memory.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "kops_types.h"
 
 #define PATH_BYTES 1024
 #define LINE_BYTES 1024
+#define PAGE_BYTES 4096u
 
-static uint64_t claimed_bytes; /* atomic */
+static uint64_t claimed_bytes;       /* atomic; without pages of files */
+static uint64_t files_bytes;         /* atomic */
+static bool cgroup_has_limit = true; /* atomic; at the last look */
+static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct host_memory_pages *claimed_pages;
 static const char *root = "";
 
 /* One limit on our memory, in bytes, and how much of it is free. */
@@ -70,12 +77,13 @@ bool host_memory_can_swap(void)
 /* The names of the two versions' files. */
 struct cgroup_files {
 	const char *const limits[2]; /* bytes, or "max" */
-	const char *usage, *reclaimable;
+	const char *usage, *reclaimable, *shmem;
 };
 
 static const struct cgroup_files files_v1 = {
-    {"memory.limit_in_bytes", NULL}, "memory.usage_in_bytes", "total_inactive_file"};
-static const struct cgroup_files files_v2 = {{"memory.max", "memory.high"}, "memory.current", "inactive_file"};
+    {"memory.limit_in_bytes", NULL}, "memory.usage_in_bytes", "total_inactive_file", "total_shmem"};
+static const struct cgroup_files files_v2 = {
+    {"memory.max", "memory.high"}, "memory.current", "inactive_file", "shmem"};
 
 /* Where the memory cgroups of this process are. */
 struct cgroup {
@@ -100,8 +108,8 @@ static uint64_t read_bytes(const char *folder, const char *name)
 	return n == 1 ? value : UINT64_MAX;
 }
 
-/* Of memory.stat: page cache that the kernel gives up before it kills anybody. */
-static uint64_t read_reclaimable(const char *folder, const char *key)
+/* A line of memory.stat. */
+static uint64_t read_stat(const char *folder, const char *key)
 {
 	char path[PATH_BYTES], line[LINE_BYTES], name[64];
 	unsigned long long value, found = 0;
@@ -126,7 +134,8 @@ static bool read_folder(const struct cgroup_files *files, const char *folder, st
 	total = high < total ? high : total;
 	if (total == UINT64_MAX || usage == UINT64_MAX)
 		return false;
-	reclaimable = read_reclaimable(folder, files->reclaimable);
+	/* The kernel gives it up before it kills anybody. */
+	reclaimable = read_stat(folder, files->reclaimable);
 	usage -= reclaimable < usage ? reclaimable : usage;
 	*ret = (struct limit){.total = total, .free = usage < total ? total - usage : 0};
 	snprintf(ret->what, sizeof ret->what, "the memory cgroup %.100s", folder);
@@ -215,25 +224,124 @@ static bool find_cgroup(struct cgroup *ret)
 	return true;
 }
 
-/* Each cgroup from our own up to the mount's top. fn is told of each limit. */
-static void each_cgroup(void (*fn)(struct limit *, const struct limit *), struct limit *arg)
+static void folder_of(const struct cgroup *cgroup, char ret[PATH_BYTES])
 {
-	struct cgroup cgroup;
+	snprintf(ret, PATH_BYTES, "%s%s", cgroup->mount, cgroup->path);
+}
+
+/* Each cgroup from our own up to the mount's top. fn is told of each limit. */
+static void each_limit(struct cgroup cgroup, void (*fn)(struct limit *, const struct limit *),
+                       struct limit *arg)
+{
 	struct limit limit;
 	char folder[PATH_BYTES];
 
-	if (!find_cgroup(&cgroup))
-		return;
 	for (;;) {
 		char *slash = strrchr(cgroup.path, '/');
 
-		snprintf(folder, sizeof folder, "%s%s", cgroup.mount, cgroup.path);
+		folder_of(&cgroup, folder);
 		if (read_folder(cgroup.files, folder, &limit))
 			fn(arg, &limit);
 		if (!slash)
 			return;
 		*slash = '\0';
 	}
+}
+
+/* ---- Pages of files ---- */
+
+uint64_t host_memory_missing(int fd, uint64_t bytes)
+{
+	uint64_t size, there;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return 0;
+	size = ((uint64_t)st.st_size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+	there = (uint64_t)st.st_blocks * 512;
+	if (there >= size)
+		return 0;
+	return size - there < bytes ? size - there : bytes;
+}
+
+static void link_pages(struct host_memory_pages *p)
+{
+	p->link = &claimed_pages;
+	p->next = claimed_pages;
+	if (p->next)
+		p->next->link = &p->next;
+	claimed_pages = p;
+}
+
+static void unlink_pages(struct host_memory_pages *p)
+{
+	*p->link = p->next;
+	if (p->next)
+		p->next->link = p->link;
+}
+
+uint64_t host_memory_claim_pages(struct host_memory_pages *p, uint64_t bytes)
+{
+	uint64_t more = bytes > p->bytes ? bytes - p->bytes : 0, missing;
+
+	if (bytes == p->bytes)
+		return 0;
+	pthread_mutex_lock(&pages_lock);
+	if (p->bytes == 0)
+		link_pages(p);
+	else if (bytes == 0)
+		unlink_pages(p);
+	p->bytes = bytes;
+	pthread_mutex_unlock(&pages_lock);
+	if (more == 0 || (p->is_foreign && __atomic_load_n(&cgroup_has_limit, __ATOMIC_RELAXED)))
+		return more;
+	missing = host_memory_missing(p->fd, bytes);
+	return missing < more ? missing : more;
+}
+
+/* Of all that are claimed. */
+struct claimed {
+	uint64_t missing; /* without pages */
+	uint64_t foreign; /* with or without */
+	uint64_t foreign_missing;
+};
+
+static struct claimed count_pages(void)
+{
+	struct claimed c = {0};
+
+	pthread_mutex_lock(&pages_lock);
+	for (const struct host_memory_pages *p = claimed_pages; p; p = p->next) {
+		uint64_t missing = host_memory_missing(p->fd, p->bytes);
+
+		c.missing += missing;
+		c.foreign += p->is_foreign ? p->bytes : 0;
+		c.foreign_missing += p->is_foreign ? missing : 0;
+	}
+	pthread_mutex_unlock(&pages_lock);
+	return c;
+}
+
+/*
+ * What is promised to limits of cgroups. Of foreign pages, those count once that must be in our cgroup already:
+ * it has so much shared memory that the rest of our files cannot be all of it.
+ */
+static uint64_t promised_in_cgroup(const struct claimed *c, const struct cgroup *own)
+{
+	uint64_t files = __atomic_load_n(&files_bytes, __ATOMIC_RELAXED), shmem, rest, ours, foreign;
+	char folder[PATH_BYTES];
+
+	folder_of(own, folder);
+	shmem = read_stat(folder, own->files->shmem);
+	rest = files > c->foreign ? files - c->foreign : 0;
+	ours = shmem > rest ? shmem - rest : 0;
+	foreign = c->foreign > ours ? c->foreign - ours : 0;
+	return c->missing - c->foreign_missing + (foreign > c->foreign_missing ? foreign : c->foreign_missing);
+}
+
+void host_memory_add_file(int64_t bytes)
+{
+	__atomic_add_fetch(&files_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
 }
 
 /* ---- The tightest of all ---- */
@@ -248,15 +356,42 @@ static uint64_t spare(const struct limit *limit)
 
 static void take_less_spare(struct limit *tightest, const struct limit *other)
 {
-	if (spare(other) < spare(tightest))
+	if (tightest->total == 0 || spare(other) < spare(tightest))
 		*tightest = *other;
 }
 
-static bool read_tightest(struct limit *ret)
+/* When all open claims are served; negative: they do not fit. */
+static int64_t left_of(const struct limit *limit, uint64_t promised)
 {
+	return (int64_t)spare(limit) - (int64_t)promised;
+}
+
+/*
+ * The limit that leaves the least, and what is promised of it. Limits are read before pages are counted: those
+ * that are freed in between count twice, and not never.
+ */
+static bool read_tightest(struct limit *ret, uint64_t *ret_promised)
+{
+	uint64_t claimed = __atomic_load_n(&claimed_bytes, __ATOMIC_RELAXED), in_cgroup;
+	struct limit limit = {0};
+	struct claimed pages;
+	struct cgroup own;
+	bool has_cgroup = find_cgroup(&own);
+
 	if (!read_host(ret))
 		return false;
-	each_cgroup(take_less_spare, ret);
+	if (has_cgroup)
+		each_limit(own, take_less_spare, &limit);
+	__atomic_store_n(&cgroup_has_limit, limit.total > 0, __ATOMIC_RELAXED);
+	pages = count_pages();
+	*ret_promised = claimed + pages.missing;
+	if (!limit.total)
+		return true;
+	in_cgroup = claimed + promised_in_cgroup(&pages, &own);
+	if (left_of(&limit, in_cgroup) < left_of(ret, *ret_promised)) {
+		*ret = limit;
+		*ret_promised = in_cgroup;
+	}
 	return true;
 }
 
@@ -269,40 +404,50 @@ static void take_smaller(struct limit *smallest, const struct limit *other)
 uint64_t host_memory_total(void)
 {
 	struct limit smallest;
+	struct cgroup own;
 
 	if (!read_host(&smallest))
 		return 0;
-	each_cgroup(take_smaller, &smallest);
+	if (find_cgroup(&own))
+		each_limit(own, take_smaller, &smallest);
 	return smallest.total;
 }
 
 uint64_t host_memory_room(void)
 {
-	uint64_t claimed = __atomic_load_n(&claimed_bytes, __ATOMIC_RELAXED), room;
 	struct limit tightest;
+	uint64_t promised;
+	int64_t left;
 
-	if (!read_tightest(&tightest))
+	if (!read_tightest(&tightest, &promised))
 		return UINT64_MAX;
-	room = spare(&tightest);
-	return room > claimed ? room - claimed : 0;
+	left = left_of(&tightest, promised);
+	return left > 0 ? (uint64_t)left : 0;
+}
+
+int host_memory_check(uint64_t bytes, char *why, size_t why_bytes)
+{
+	struct limit tightest;
+	uint64_t promised;
+
+	if (!read_tightest(&tightest, &promised) || left_of(&tightest, promised) >= 0)
+		return 0; /* or there is no way to know */
+	snprintf(why, why_bytes,
+	         "%" PRIu64 " bytes more of memory do not fit: %s has %" PRIu64 " bytes, %" PRIu64
+	         " free, %" PRIu64 " of those promised to others; use less, or raise the limit",
+	         bytes, tightest.what, tightest.total, tightest.free, promised > bytes ? promised - bytes : 0);
+	return KOPS_E_NOMEM;
 }
 
 int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes)
 {
-	uint64_t before = __atomic_fetch_add(&claimed_bytes, bytes, __ATOMIC_RELAXED), room;
-	struct limit tightest;
+	int rc;
 
-	if (!read_tightest(&tightest))
-		return 0; /* no way to know */
-	room = spare(&tightest);
-	if (before <= room && bytes <= room - before)
-		return 0;
-	host_memory_settle(bytes);
-	snprintf(why, why_bytes,
-	         "%" PRIu64 " bytes more of memory do not fit: %s has %" PRIu64 " bytes, %" PRIu64
-	         " free, %" PRIu64 " of those promised to others; use less, or raise the limit",
-	         bytes, tightest.what, tightest.total, tightest.free, before);
-	return KOPS_E_NOMEM;
+	__atomic_add_fetch(&claimed_bytes, bytes, __ATOMIC_RELAXED);
+	rc = host_memory_check(bytes, why, why_bytes);
+	if (rc < 0)
+		host_memory_settle(bytes);
+	return rc;
 }
 
 void host_memory_settle(uint64_t bytes)

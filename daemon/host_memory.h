@@ -14,12 +14,43 @@
 #include <stdint.h>
 
 /*
- * 0 when so many bytes fit beside the open claims. Else KOPS_E_NOMEM with a sentence that has the numbers in
- * why[why_bytes]. The claim is open until host_memory_settle(), which may settle it in parts as its pages are
- * touched and so count as used by themselves, or when it is known that they will not be.
+ * 0 when so many bytes, less than 2^62, fit beside the open claims. Else KOPS_E_NOMEM with a sentence that has
+ * the numbers in why[why_bytes]. The claim is open until host_memory_settle(), which may settle it in parts as
+ * its pages are touched and so count as used by themselves, or when it is known that they will not be.
  */
 int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes);
 void host_memory_settle(uint64_t bytes);
+
+/*
+ * Pages of a file, such as a memfd, that somebody else can free at any time: whoever touches them next takes
+ * memory for them. So for as long as they are claimed, those that are missing count as promised, at whatever
+ * time somebody asks. Those that are there are in use already, and count once. If they may be another cgroup's
+ * (is_foreign), they count as promised against limits of cgroups, since after a hole they would be ours: but
+ * for those that have to be in our cgroup by now.
+ */
+struct host_memory_pages {
+	int fd;
+	bool is_foreign;
+	/* its own */
+	uint64_t bytes;
+	struct host_memory_pages *next, **link;
+};
+
+/*
+ * Claims so many bytes of them instead of those claimed before, wherever in the file they are; 0 ends the
+ * claim. The descriptor has to stay until then. Nothing is refused: returns how many bytes more are promised
+ * now, which host_memory_check() may find to be too many.
+ */
+uint64_t host_memory_claim_pages(struct host_memory_pages *pages, uint64_t bytes);
+
+/* KOPS_E_NOMEM as above where the open claims do not fit, of which `bytes` are the caller's latest. */
+int host_memory_check(uint64_t bytes, char *why, size_t why_bytes);
+
+/* All shared memory that this process has mapped, claimed or not: so many bytes more, or less. */
+void host_memory_add_file(int64_t bytes);
+
+/* How many of so many bytes of a file, wherever they are in it, may be without pages. */
+uint64_t host_memory_missing(int fd, uint64_t bytes);
 
 /* The tightest limit itself, whatever is in use; 0 where it cannot be known. */
 uint64_t host_memory_total(void);

@@ -263,34 +263,54 @@ static bool admit(struct engine *e, struct job *job)
 	return false;
 }
 
+/* The pages that it may touch, of each buffer once; all where the device registers buffers. Returns what is
+ * promised anew. */
+static uint64_t claim_pages(struct job *job)
+{
+	bool pins = device_backend(job_device(job)->device)->pin != NULL;
+	uint64_t more = 0;
+
+	for (unsigned i = 0; i < job->n_buffers; i++) {
+		struct job_buffer *use = &job->buffers[i];
+
+		if (use->claimed_bytes)
+			continue;
+		use->claimed_bytes = pins ? use->buffer->memory.bytes : use->reach_bytes;
+		more += buffer_claim_pages(use->buffer, use->claimed_bytes);
+	}
+	return more;
+}
+
+/* Those that started while memory was ample claim too: it is theirs before it is promised to others. */
+static void memory_is_short(struct engine *e)
+{
+	for (unsigned i = 0; i < e->n_devices; i++) {
+		for (struct job *job = e->devices[i].out; job; job = job->next_out)
+			claim_pages(job);
+		for (struct job *job = e->devices[i].paused; job; job = job->next_paused)
+			claim_pages(job);
+	}
+}
+
 /*
- * Pages that are missing from the job's shared buffers, because nobody wrote them or their owner punched holes,
- * become the daemon's when the job touches them: where memory is short they are claimed, at most those that its
+ * Pages of shared buffers that are missing, because nobody wrote them or their owner punched holes, become the
+ * daemon's when the job touches them. Holes may come while it runs, so where memory is short it claims what its
  * views reach.
  */
-static int claim_missing(struct job *job, char why[WHY_BYTES])
+static int claim_memory(struct job *job, char why[WHY_BYTES])
 {
-	uint64_t bytes = 0;
+	uint64_t more = buffer_memory_is_ample(job->engine) ? 0 : claim_pages(job);
+	int rc = more ? host_memory_check(more, why, WHY_BYTES) : 0;
 
-	if (buffer_memory_is_ample(job->engine))
-		return 0;
-	for (unsigned i = 0; i < job->n_buffers; i++) {
-		const struct job_buffer *use = &job->buffers[i];
-		uint64_t missing = buffer_missing_bytes(use->buffer);
-
-		bytes += missing < use->reach_bytes ? missing : use->reach_bytes;
-	}
-	if (bytes == 0 || host_memory_claim(bytes, why, WHY_BYTES) == 0) {
-		job->claimed_bytes = bytes;
-		return 0;
-	}
-	return KOPS_E_NOMEM;
+	if (rc < 0)
+		job_settle_pages(job);
+	return rc;
 }
 
 static void begin(struct job *job)
 {
 	char why[WHY_BYTES];
-	int rc = claim_missing(job, why);
+	int rc = claim_memory(job, why);
 
 	if (rc < 0)
 		job_end_queued(job, JOB_FAILED, rc, why);
@@ -405,6 +425,7 @@ void jobs_init(struct engine *e)
 {
 	init_timer(e, &e->deadline_timer);
 	init_timer(e, &e->lasting_timer);
+	e->memory_is_short = memory_is_short;
 }
 
 /* ---- Submitting ---- */

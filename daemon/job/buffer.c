@@ -12,8 +12,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "host_memory.h"
 #include "job/engine.h"
 #include "log.h"
 
@@ -23,8 +21,11 @@
 #define UNMAP_INLINE_BYTES (1ull << 20)
 /* Below this memory of the CPU device is not worth huge pages. */
 #define HUGE_PAGES_BYTES (8ull << 20)
-/* Between looks at what memory there is. */
-#define LOOK_AT_MEMORY_NS 1000000000u
+/* Between looks at what memory there is, which take up to half a millisecond. */
+#define LOOK_AT_MEMORY_MS 1000u
+/* So little of what was ample is so by what host_memory.h keeps free. */
+#define AMPLE_ANYWAY 64
+#define PAGE_BYTES   4096u
 
 static struct buffer *buffer_new(struct engine *engine, struct account *account, uint64_t bytes)
 {
@@ -92,6 +93,40 @@ static void adopt_segment(struct buffer *b, struct segment *segment)
 	buffer_settle_pin(b);
 }
 
+/* Of the memory of a SHARED buffer; -1: there is none. */
+static int fd_of(const struct buffer *b)
+{
+	return b->segment ? b->segment->fd : b->fd;
+}
+
+/* ---- How much memory there is ---- */
+
+bool buffer_memory_is_ample(struct engine *engine)
+{
+	uint64_t now_ms = uv_now(engine->loop);
+	uint64_t mapped = engine->accounts.bytes[ACCOUNT_MAPPED];
+	bool was_ample = engine->memory_is_ample;
+
+	if (mapped > engine->ample_bytes / AMPLE_ANYWAY &&
+	    now_ms - engine->looked_at_memory_ms >= LOOK_AT_MEMORY_MS) {
+		engine->looked_at_memory_ms = now_ms;
+		engine->ample_bytes = host_memory_room() / 4;
+	}
+	engine->memory_is_ample = mapped <= engine->ample_bytes;
+	if (was_ample && !engine->memory_is_ample)
+		engine->memory_is_short(engine);
+	return engine->memory_is_ample;
+}
+
+/* Memory is about to be taken: jobs that start before the next look have that much less. */
+static void take_from_ample(struct engine *engine, uint64_t bytes)
+{
+	uint64_t less = bytes / 4;
+
+	engine->ample_bytes -= less < engine->ample_bytes ? less : engine->ample_bytes;
+	buffer_memory_is_ample(engine);
+}
+
 /* ---- Import ---- */
 
 /* What the daemon needs to know of a memfd. */
@@ -99,6 +134,7 @@ struct file {
 	struct stat st;
 	uint64_t map_bytes;
 	bool read_only;
+	bool may_get_holes;
 };
 
 /*
@@ -108,6 +144,7 @@ struct file {
 static int inspect(int fd, uint64_t bytes, struct file *ret, char why[WHY_BYTES])
 {
 	const int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	const int unwritable = F_SEAL_WRITE | 0x0010 /* F_SEAL_FUTURE_WRITE */;
 	int seals = fcntl(fd, F_GET_SEALS), flags = fcntl(fd, F_GETFL);
 	struct statfs fs;
 	uint64_t page;
@@ -138,8 +175,8 @@ static int inspect(int fd, uint64_t bytes, struct file *ret, char why[WHY_BYTES]
 		snprintf(why, WHY_BYTES, "the descriptor is write-only");
 		return KOPS_E_FD;
 	}
-	ret->read_only =
-	    (flags & O_ACCMODE) == O_RDONLY || (seals & (F_SEAL_WRITE | 0x0010 /* F_SEAL_FUTURE_WRITE */));
+	ret->read_only = (flags & O_ACCMODE) == O_RDONLY || (seals & unwritable);
+	ret->may_get_holes = !(seals & unwritable);
 	page = (uint64_t)sysconf(_SC_PAGESIZE);
 	ret->map_bytes = (bytes + page - 1) / page * page;
 	return 0;
@@ -155,7 +192,8 @@ static int map_import(struct buffer *b, int fd, const struct file *file, char wh
 	b->file_bytes = (uint64_t)file->st.st_size;
 	if (rc < 0)
 		return rc;
-	missing = b->memory.missing_bytes = buffer_missing_bytes(b);
+	missing = b->memory.missing_bytes = host_memory_missing(fd, file->map_bytes);
+	b->pages.is_foreign = file->may_get_holes;
 	if (missing && !buffer_memory_is_ample(b->engine)) {
 		rc = host_memory_claim(missing, why, WHY_BYTES);
 		if (rc < 0)
@@ -169,6 +207,7 @@ static int map_import(struct buffer *b, int fd, const struct file *file, char wh
 		return errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_FD;
 	}
 	b->map_bytes = file->map_bytes;
+	host_memory_add_file((int64_t)b->map_bytes);
 	return 0;
 }
 
@@ -272,6 +311,7 @@ int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, 
 		adopt_segment(b, b->segment);
 		b->state = BUFFER_READY;
 	} else {
+		take_from_ample(engine, b->segment->bytes);
 		buffer_ref(b);
 	}
 	*ret_buffer = b;
@@ -442,10 +482,12 @@ int buffer_resident(struct engine *engine, struct account *account, struct devic
 	stats->resident_bytes += bytes;
 	b->memory.owner = device_owner(device); /* jobs that name it are placed before it is made */
 	b->task.done = populated;
-	if (device_backend(device)->alloc)
+	if (device_backend(device)->alloc) {
 		b->task.begin = begin_device_alloc;
-	else
+	} else {
 		b->task.step = populate_step;
+		take_from_ample(engine, bytes);
+	}
 	buffer_ref(b);
 	*ret_buffer = b;
 	workers_submit(engine->workers, &account->memory_flow, &b->task);
@@ -455,38 +497,31 @@ fail:
 	return rc;
 }
 
-/* ---- Missing pages ---- */
-
-uint64_t buffer_missing_bytes(const struct buffer *b)
-{
-	int fd = b->segment ? b->segment->fd : b->fd;
-	uint64_t there;
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return 0;
-	there = (uint64_t)st.st_blocks * 512;
-	return there < (uint64_t)st.st_size && there < b->memory.bytes ? b->memory.bytes - there : 0;
-}
+/* ---- Pages of jobs ---- */
 
 void buffer_plan_pages(struct buffer *b)
 {
 	if (b->memory.missing_bytes)
-		b->memory.missing_bytes = buffer_missing_bytes(b);
+		b->memory.missing_bytes = host_memory_missing(fd_of(b), b->memory.bytes);
 }
 
-bool buffer_memory_is_ample(struct engine *engine)
+static uint64_t set_reached(struct buffer *b, uint64_t bytes)
 {
-	uint64_t mapped = engine->accounts.bytes[ACCOUNT_MAPPED], now;
+	uint64_t whole = (b->memory.bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 
-	if (mapped <= engine->ample_bytes)
-		return true;
-	now = clock_ns();
-	if (now - engine->looked_at_memory_ns < LOOK_AT_MEMORY_NS)
-		return false;
-	engine->looked_at_memory_ns = now;
-	engine->ample_bytes = host_memory_room() / 4;
-	return mapped <= engine->ample_bytes;
+	b->reached_by_jobs = bytes;
+	b->pages.fd = fd_of(b);
+	return b->pages.fd < 0 ? 0 : host_memory_claim_pages(&b->pages, bytes < whole ? bytes : whole);
+}
+
+uint64_t buffer_claim_pages(struct buffer *b, uint64_t bytes)
+{
+	return set_reached(b, b->reached_by_jobs + bytes);
+}
+
+void buffer_settle_pages(struct buffer *b, uint64_t bytes)
+{
+	set_reached(b, b->reached_by_jobs - bytes);
 }
 
 /* ---- The end ---- */
@@ -496,6 +531,7 @@ static void unmap(struct buffer *b)
 	if (__atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED)
 		b->engine->pinning->unpin(b->memory.host);
 	munmap(b->memory.host, b->map_bytes);
+	host_memory_add_file(-(int64_t)b->map_bytes);
 }
 
 static bool unmap_step(struct task *task)

@@ -15,6 +15,7 @@
 #define KOPS_BUFFER_H
 
 #include "device/device.h"
+#include "host_memory.h"
 #include "job/account.h"
 #include "job/pool.h"
 #include "job/workers.h"
@@ -53,6 +54,8 @@ struct buffer {
 	struct task task;
 	uint64_t at, claimed_bytes; /* how far the task is */
 	uint64_t file_bytes;        /* imported: what closing fd may free */
+	struct host_memory_pages pages;
+	uint64_t reached_by_jobs; /* bytes: the sum of what those that are out claim */
 };
 
 /*
@@ -75,15 +78,23 @@ void buffer_unref(struct buffer *buffer);
 /* Its session has gone: nobody waits for its Alloc any more. It may be gone afterwards. */
 void buffer_forget_session(struct buffer *buffer);
 
-/* Bytes of a SHARED buffer whose pages are not there yet: whoever touches them first takes memory for them. */
-uint64_t buffer_missing_bytes(const struct buffer *buffer);
-
 /* Before a job that names it is planned: looks whether they still are missing. What was there once is taken to
  * stay. */
 void buffer_plan_pages(struct buffer *buffer);
 
-/* Whether memory is so plentiful, for all that is mapped, that nobody needs to claim missing pages. */
+/*
+ * Whether memory is so plentiful, for all that is mapped, that no job needs to claim the pages that it reaches.
+ * When it is no longer, engine->memory_is_short() is called first.
+ */
 bool buffer_memory_is_ample(struct engine *engine);
+
+/*
+ * A job that starts may touch so many bytes of a SHARED buffer, wherever they are. Its client can punch holes
+ * at any time, and then pages become ours that were its own. All jobs that are out claim no more than the
+ * buffer has. Returns what is promised anew, for host_memory_check().
+ */
+uint64_t buffer_claim_pages(struct buffer *buffer, uint64_t bytes);
+void buffer_settle_pages(struct buffer *buffer, uint64_t bytes);
 
 /* Whether it is worth registering for DMA before a GPU job, and the account allows it; then it is charged. */
 bool buffer_wants_pin(struct buffer *buffer);

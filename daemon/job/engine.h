@@ -41,8 +41,9 @@ struct engine {
 	struct engine_device devices[SCHED_DEVICES_MAX];
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */
-	uint64_t ample_bytes;              /* see buffer_memory_is_ample() */
-	uint64_t looked_at_memory_ns;
+	/* See buffer_memory_is_ample(): what may be mapped for it to be so, by the last look at memory. */
+	uint64_t ample_bytes, looked_at_memory_ms;
+	bool memory_is_ample;
 	struct job *expiring; /* queued jobs with a deadline */
 	struct job *suspect;  /* waits until nothing else is out, or is out alone; NULL: none */
 	uint64_t next_lane;
@@ -61,6 +62,8 @@ struct engine {
 	/* A device answered KOPS_E_FAULT: the process has to be replaced. Does not return. */
 	void (*device_failed)(struct engine *engine, const struct device *device, const char *why)
 	    __attribute__((noreturn));
+	/* Memory is no longer ample: jobs that are out claim the pages that they reach. */
+	void (*memory_is_short)(struct engine *engine);
 	/* A PENDING buffer has become READY or FAILED: jobs that waited for it may start. */
 	void (*buffer_settled)(struct engine *engine);
 };

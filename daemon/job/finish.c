@@ -1,6 +1,5 @@
 #include "job/finish.h"
 
-#include "host_memory.h"
 #include "job/prepared.h"
 
 /* ---- Deadlines ---- */
@@ -84,6 +83,17 @@ void job_end_queued(struct job *job, enum job_state state, int status, const cha
 	end(job, state, status, why);
 }
 
+void job_settle_pages(struct job *job)
+{
+	for (unsigned i = 0; i < job->n_buffers; i++) {
+		struct job_buffer *use = &job->buffers[i];
+
+		if (use->claimed_bytes)
+			buffer_settle_pages(use->buffer, use->claimed_bytes);
+		use->claimed_bytes = 0;
+	}
+}
+
 /* A device gives up what it held for the job. */
 static void leave_device(struct job *job)
 {
@@ -91,7 +101,7 @@ static void leave_device(struct job *job)
 		if (job->buffers[i].pin)
 			buffer_settle_pin(job->buffers[i].buffer);
 	job_device(job)->bytes_out -= job->run.device_bytes;
-	host_memory_settle(job->claimed_bytes);
+	job_settle_pages(job);
 }
 
 void job_end_paused(struct job *job)

@@ -31,11 +31,13 @@ enum job_state { JOB_NEW, JOB_READY, JOB_QUEUED, JOB_RUNNING, JOB_PAUSED, JOB_DO
 
 struct job_buffer {
 	struct buffer *buffer;
-	bool pin;             /* to be registered before the run */
-	bool reads;           /* some op needs content from before the job */
-	bool fills;           /* an op writes all of it */
-	bool was_lost;        /* fills it, and it was lost before */
-	uint64_t reach_bytes; /* at most so many are touched: of whole pages, of all views */
+	bool pin;               /* to be registered before the run */
+	bool reads;             /* some op needs content from before the job */
+	bool fills;             /* an op writes all of it */
+	bool was_lost;          /* fills it, and it was lost before */
+	uint64_t reach_bytes;   /* at most so many are touched: of whole pages, of all views */
+	uint64_t lo, hi;        /* all views are between these bytes */
+	uint64_t claimed_bytes; /* while the job is out */
 };
 
 /* One in-order queue; lives while it has jobs. */
@@ -65,7 +67,6 @@ struct job {
 	uint64_t resumed_ns;       /* last handed to its device */
 	uint64_t shape;            /* marks_shape() */
 	bool is_suspect;           /* such a job was at work when kopsd died: it runs alone */
-	uint64_t claimed_bytes;    /* host memory for pages that it is the first to touch */
 	struct prepared *prepared; /* it goes on to be ready when it has ended; NULL: it is freed */
 	size_t bytes;              /* of this */
 	struct job *next_expiring, **prev_expiring;

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "host_memory.h"
 #include "log.h"
 
 #define CLASS_MIN_BYTES (64ull << 10)
@@ -250,12 +249,14 @@ static struct segment *segment_new(struct pool *pool, uint64_t bytes)
 	s->map = MAP_FAILED;
 	s->bytes = bytes;
 	pool->total_bytes += bytes;
+	host_memory_add_file((int64_t)bytes);
 	return s;
 }
 
 static void segment_free(struct segment *s)
 {
 	s->pool->total_bytes -= s->bytes;
+	host_memory_add_file(-(int64_t)s->bytes);
 	free(s);
 }
 
@@ -412,6 +413,7 @@ static void zeroed(struct task *task)
 	struct segment *s = of_task(task);
 	struct pool *pool = s->pool;
 
+	host_memory_claim_pages(&s->pages, 0);
 	/* What the cache gives up is at nobody's expense until it is freed: no more of it than the cache
 	 * itself. */
 	if (pool->discarding_bytes > pool->cache_limit_bytes) {
@@ -430,10 +432,15 @@ void pool_take_back(struct segment *s, struct sched_flow *flow, void (*released)
 {
 	s->released = released;
 	s->arg = arg;
-	if (s->bytes > s->pool->cache_limit_bytes || s->uid == OVERFLOW_UID)
+	s->pages.fd = s->fd;
+	/* To zero holes would take memory. Others may come while it is zeroed. */
+	if (s->bytes > s->pool->cache_limit_bytes || s->uid == OVERFLOW_UID ||
+	    host_memory_claim_pages(&s->pages, s->bytes) > 0) {
+		host_memory_claim_pages(&s->pages, 0);
 		discard(s, flow);
-	else
-		submit(s, flow, zero_step, zeroed);
+		return;
+	}
+	submit(s, flow, zero_step, zeroed);
 }
 
 void pool_set_cache(struct pool *pool, uint64_t cache_bytes)

@@ -21,6 +21,7 @@
 #include <uv.h>
 
 #include "device/backend.h"
+#include "host_memory.h"
 #include "job/workers.h"
 
 struct pool;
@@ -36,7 +37,8 @@ struct segment {
 	struct segment *next;
 	uid_t uid; /* once lent */
 	struct task task;
-	uint64_t at, claimed_bytes; /* how far the task is */
+	uint64_t at, claimed_bytes;     /* how far the task is */
+	struct host_memory_pages pages; /* while they are zeroed */
 	int status;
 	char why[WHY_BYTES];
 	void (*ready)(struct segment *segment, int status, void *arg);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "host_memory.h"
 #include "job/buffer.h"
 
 /* ---- Those that are READY, by last use ---- */
@@ -206,7 +205,6 @@ void prepared_job_ended(struct job *job)
 	job->answer = NULL;
 	job->started_ns = 0;
 	job->deadline_ns = 0;
-	job->claimed_bytes = 0;
 	job_move(job, JOB_READY);
 }
 

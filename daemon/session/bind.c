@@ -67,6 +67,21 @@ static uint64_t pages_bytes(const struct view *v, uint64_t span)
 	return (elements < pages ? elements : pages) * PAGE_BYTES;
 }
 
+/* All views together touch no more than each for itself, nor than what is between their ends. */
+static void note_reach(struct job_buffer *use, const struct view *v, uint64_t lo, uint64_t hi)
+{
+	uint64_t all;
+
+	if (lo == hi)
+		return;
+	use->lo = use->hi == 0 || lo < use->lo ? lo : use->lo;
+	use->hi = hi > use->hi ? hi : use->hi;
+	all = ((use->hi - use->lo) / PAGE_BYTES + 2) * PAGE_BYTES;
+	use->reach_bytes += pages_bytes(v, hi - lo);
+	if (use->reach_bytes > all)
+		use->reach_bytes = all;
+}
+
 /* Binds one view to its buffer. Shapes among views are the op's own business. */
 static int bind_view(struct request *r, struct job *job, const Kops__V1__View *msg, struct view *v,
                      bool is_output, struct job_buffer **ret_use)
@@ -98,7 +113,7 @@ static int bind_view(struct request *r, struct job *job, const Kops__V1__View *m
 	}
 	v->space = &buffer->memory;
 	*ret_use = job_use(job, buffer);
-	(*ret_use)->reach_bytes += pages_bytes(v, hi - lo);
+	note_reach(*ret_use, v, lo, hi);
 	return 0;
 }
 

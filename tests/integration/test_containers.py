@@ -1,6 +1,7 @@
 """kopsd in a memory cgroup smaller than what clients ask for: they are refused, with the numbers, and nothing is killed."""
 import os
 import sys
+import time
 import unittest
 
 from support import harness, wire
@@ -32,12 +33,14 @@ def make_cgroup():
 
 @unittest.skipIf(harness.QUICK, "sanitizers take memory of their own")
 class Contained(unittest.TestCase):
+    settings = {"pool_cache": 0}
+
     def setUp(self):
         self.cgroup, why = make_cgroup()
         if not self.cgroup:
             self.skipTest(why)
         self.addCleanup(self.remove_cgroup)
-        self.daemon = harness.Daemon(pool_cache=0)
+        self.daemon = harness.Daemon(**self.settings)
         self.addCleanup(self.daemon.remove)
         self.daemon.spawn_in(os.path.join(self.cgroup, "cgroup.procs"))
         self.assertTrue(eventually(lambda: b" ready: " in self.daemon.log(), harness.START_S), self.daemon.log())
@@ -68,6 +71,44 @@ class Contained(unittest.TestCase):
             c.submit(wire.add(*[view(b, [1 << 18])] * 3))
             c.ping()
 
+    def lend(self, size):
+        """A lent buffer and its descriptor."""
+        r, b = self.c.start_alloc(size)
+        (fd,) = self.c.wait(r)["fds"]
+        return b, fd
+
+    def lend_punched(self, size):
+        b, fd = self.lend(size)
+        wire.punch_hole(fd, 0, size)
+        return b, fd
+
+    def one_element_a_page(self, b, size):
+        """An op that touches each page of a buffer."""
+        n = size // PAGE // 2
+        return wire.copy(*(view(b, [n], [PAGE // 4], offset=o) for o in (0, size // 2)))
+
+    def import_sparse(self, size):
+        """Imports a memfd without pages; an op that touches each of them, and the memfd."""
+        fd = wire.memfd(size)
+        return self.one_element_a_page(self.c.import_fd(fd, size), size), fd
+
+    def import_filled(self, size):
+        """The same with pages, which are taken from our memory and not from kopsd's."""
+        fd = wire.memfd(size)
+        os.posix_fallocate(fd, 0, size)
+        return self.one_element_a_page(self.c.import_fd(fd, size), size), fd
+
+    def punch_while_they_run(self, jobs, *punched):
+        """Names of the answers."""
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            for fd, size in punched:
+                wire.punch_hole(fd, 0, size)
+            time.sleep(0.01)
+        return [wire.STATUS_NAME[self.c.wait_any(job)["status"]] for job in jobs]
+
+
+class Requests(Contained):
     def test_one_large_alloc(self):
         for kind in (wire.SHARED, RESIDENT):
             self.refused(lambda: self.c.wait(self.c.start_alloc(2 << 30, kind)[0]))
@@ -92,17 +133,9 @@ class Contained(unittest.TestCase):
         os.close(fd)
         self.assert_works()
 
-    def one_element_a_page(self, size):
-        """Imports a memfd without pages; an op that touches each of them, and the memfd."""
-        fd = wire.memfd(size)
-        b = self.c.import_fd(fd, size)
-        n = size // PAGE // 2
-        x, y = (view(b, [n], [PAGE // 4], offset=o) for o in (0, size // 2))
-        return wire.copy(x, y), fd
-
     def test_pages_that_jobs_touch(self):
         size = 192 << 20
-        ops = [self.one_element_a_page(size) for _ in range(6)]
+        ops = [self.import_sparse(size) for _ in range(6)]
         answers = [self.c.wait_any(self.c.start_submit(op)) for op, _ in ops]
         names = [wire.STATUS_NAME[a["status"]] for a in answers]
         self.assertEqual(names[0], "OK")
@@ -121,12 +154,7 @@ class Contained(unittest.TestCase):
     def test_lent_memory_with_holes(self):
         """Lending, punching and lending again promises more than there is."""
         size = 128 << 20
-        lent = []
-        for _ in range(8):
-            r, b = self.c.start_alloc(size)
-            (fd,) = self.c.wait(r)["fds"]
-            wire.punch_hole(fd, 0, size)
-            lent.append((b, fd))
+        lent = [self.lend_punched(size) for _ in range(8)]
         names = set()
         for b, fd in lent:
             op = wire.copy(view(b, [size // 8]), view(b, [size // 8], offset=size // 2))
@@ -135,6 +163,61 @@ class Contained(unittest.TestCase):
         self.assert_works()
         for _, fd in lent:
             os.close(fd)
+
+
+class Holes(Contained):
+    """Pages of clients that become kopsd's while it is at work."""
+    settings = {"pool_cache": "1G"}
+
+    def test_holes_during_a_job(self):
+        size = 768 << 20
+        op, fd = self.import_filled(size)
+        jobs = [self.c.start_submit([op] * 64) for _ in range(2)]
+        self.assertEqual(self.punch_while_they_run(jobs, (fd, size)), ["NOMEM"] * 2)
+        self.assert_works()
+        os.close(fd)
+
+    def test_holes_that_fit(self):
+        """However often a job touches a page, and whatever number of jobs."""
+        size = 320 << 20
+        op, fd = self.import_filled(size)
+        jobs = [self.c.start_submit([op] * 16) for _ in range(4)]
+        self.assertEqual(self.punch_while_they_run(jobs, (fd, size)), ["OK"] * 4)
+        self.assert_works()
+        os.close(fd)
+
+    def test_what_is_lent_meanwhile(self):
+        """What a client punches out of lent memory is not there for others while its job is out."""
+        size = 256 << 20
+        b, fd = self.lend(size)
+        jobs = [self.c.start_submit([self.one_element_a_page(b, size)] * 64)]
+        wire.punch_hole(fd, 0, size)
+        with self.daemon.connect() as other:
+            self.refused(lambda: other.wait(other.start_alloc(384 << 20)[0]))
+        self.assertEqual(self.punch_while_they_run(jobs, (fd, size)), ["OK"])
+        self.assert_works()
+        os.close(fd)
+
+    def test_memory_that_was_ample(self):
+        """A job that claims nothing, as there is plenty, has its pages all the same when others take the rest."""
+        size = 112 << 20
+        op, fd = self.import_filled(size)
+        jobs = [self.c.start_submit([op] * 64)]
+        with self.daemon.connect() as other:
+            self.refused(lambda: other.wait(other.start_alloc(512 << 20, RESIDENT)[0]))
+        self.assertEqual(self.punch_while_they_run(jobs, (fd, size)), ["OK"])
+        self.assert_works()
+        os.close(fd)
+
+    def test_holes_that_are_given_back(self):
+        """To zero them would take memory that others have by now."""
+        size = 320 << 20
+        b, fd = self.lend_punched(size)
+        _, other = self.lend(size)
+        self.c.wait_any(self.c.start("drop", {"buffer": b}))
+        self.assert_works()
+        os.close(fd)
+        os.close(other)
 
 
 class Processes(unittest.TestCase):

@@ -1,4 +1,5 @@
 /* What may be claimed: the tightest of the host's memory and the memory cgroups above us, of both versions. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,7 +74,7 @@ static void test_a_host_without_cgroups(void **state)
 	host_memory_settle(7168 * MIB);
 	assert_int_equal(host_memory_claim(7168 * MIB + 1, why, sizeof why), KOPS_E_NOMEM);
 	assert_int_equal(host_memory_room(), 7168 * MIB);
-	assert_int_equal(host_memory_claim(UINT64_MAX, why, sizeof why), KOPS_E_NOMEM);
+	assert_int_equal(host_memory_claim(1ull << 62, why, sizeof why), KOPS_E_NOMEM);
 	assert_int_equal(host_memory_room(), 7168 * MIB);
 }
 
@@ -160,6 +162,105 @@ static void test_files_that_say_nothing(void **state)
 	assert_int_equal(host_memory_room(), 7168 * MIB);
 }
 
+/* A memfd, the first bytes of which have pages. */
+static int make_file(uint64_t bytes, uint64_t there)
+{
+	int fd = memfd_create("kops-test", MFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(there ? fallocate(fd, 0, 0, (off_t)there) : 0, 0);
+	return fd;
+}
+
+static void punch(int fd, uint64_t offset, uint64_t bytes)
+{
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes),
+	                 0);
+}
+
+static void test_missing_pages(void **state)
+{
+	int fd = make_file(4 * MIB, 3 * MIB);
+
+	(void)state;
+	assert_int_equal(host_memory_missing(fd, 4 * MIB), MIB);
+	/* They may all lie in the part that is asked about. */
+	assert_int_equal(host_memory_missing(fd, 2 * MIB), MIB);
+	assert_int_equal(host_memory_missing(fd, 4096), 4096);
+	punch(fd, 0, 3 * MIB);
+	assert_int_equal(host_memory_missing(fd, 4 * MIB), 4 * MIB);
+	close(fd);
+	assert_int_equal(host_memory_missing(fd, 4 * MIB), 0);
+	fd = make_file(10, 10); /* less than its page */
+	assert_int_equal(host_memory_missing(fd, 10), 0);
+	close(fd);
+}
+
+/* Pages that are there count once, and as promised as soon as they are not there. */
+static void test_pages_with_holes(void **state)
+{
+	struct host_memory_pages pages = {.fd = make_file(64 * MIB, 64 * MIB)};
+	char why[256] = "";
+
+	(void)state;
+	assert_int_equal(host_memory_claim_pages(&pages, 48 * MIB), 0);
+	assert_int_equal(host_memory_room(), 7168 * MIB);
+	punch(pages.fd, 0, 32 * MIB);
+	assert_int_equal(host_memory_room(), (7168 - 32) * MIB);
+	punch(pages.fd, 0, 64 * MIB);
+	assert_int_equal(host_memory_room(), (7168 - 48) * MIB);
+	assert_int_equal(host_memory_claim(7120 * MIB + 1, why, sizeof why), KOPS_E_NOMEM);
+	assert_non_null(strstr(why, " 50331648 of those promised to others"));
+	assert_int_equal(host_memory_claim(7120 * MIB, why, sizeof why), 0);
+	assert_int_equal(host_memory_check(0, why, sizeof why), 0);
+	assert_int_equal(host_memory_claim_pages(&pages, 49 * MIB), MIB);
+	assert_int_equal(host_memory_check(MIB, why, sizeof why), KOPS_E_NOMEM);
+	assert_int_equal(host_memory_claim_pages(&pages, 0), 0);
+	assert_int_equal(host_memory_check(0, why, sizeof why), 0);
+	host_memory_settle(7120 * MIB);
+	assert_int_equal(host_memory_room(), 7168 * MIB);
+	close(pages.fd);
+}
+
+/* Pages of others count for the host, which has them, but not for a cgroup that may get them. */
+static void test_foreign_pages(void **state)
+{
+	struct host_memory_pages first = {.fd = make_file(64 * MIB, 64 * MIB), .is_foreign = true};
+	struct host_memory_pages second = {.fd = make_file(8 * MIB, 0), .is_foreign = true};
+
+	(void)state;
+	host_memory_room(); /* now it is known that no cgroup has a limit */
+	assert_int_equal(host_memory_claim_pages(&first, 64 * MIB), 0);
+	assert_int_equal(host_memory_claim_pages(&second, 8 * MIB), 8 * MIB);
+	assert_int_equal(host_memory_room(), (7168 - 8) * MIB);
+	put("/proc/self/cgroup", "0::/\n");
+	put("/proc/self/mountinfo", "31 22 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n");
+	put("/sys/fs/cgroup/memory.max", "1073741824\n");
+	put("/sys/fs/cgroup/memory.current", "0\n");
+	assert_int_equal(host_memory_room(), (1024 - 64 - 72) * MIB);
+	host_memory_claim_pages(&first, 0);
+	assert_int_equal(host_memory_claim_pages(&first, 64 * MIB), 64 * MIB);
+	/* Our cgroup has 70 MiB of shared memory, and at most 8 can be of other files than those that are
+	 * claimed. */
+	host_memory_add_file(80 * MIB);
+	put("/sys/fs/cgroup/memory.current", "73400320\n");
+	put("/sys/fs/cgroup/memory.stat", "anon 1\nshmem 73400320\n");
+	assert_int_equal(host_memory_room(), (1024 - 64 - 70 - (72 - 62)) * MIB);
+	punch(first.fd, 0, 32 * MIB);
+	assert_int_equal(host_memory_room(), (1024 - 64 - 70 - 40) * MIB);
+	put("/sys/fs/cgroup/memory.stat", "anon 1\nshmem 4096\n");
+	assert_int_equal(host_memory_room(), (1024 - 64 - 70 - 72) * MIB);
+	put("/sys/fs/cgroup/memory.current", "0\n");
+	host_memory_add_file(-(int64_t)(80 * MIB));
+	host_memory_claim_pages(&first, 0);
+	assert_int_equal(host_memory_room(), (1024 - 64 - 8) * MIB);
+	host_memory_claim_pages(&second, 0);
+	assert_int_equal(host_memory_room(), (1024 - 64) * MIB);
+	close(first.fd);
+	close(second.fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +270,9 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_version_1_in_a_container, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_path_outside_of_the_mount, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_files_that_say_nothing, set_up, tear_down),
+	    cmocka_unit_test(test_missing_pages),
+	    cmocka_unit_test_setup_teardown(test_pages_with_holes, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_foreign_pages, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
