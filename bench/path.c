@@ -14,7 +14,7 @@
 #define COUNT_MIN     30
 #define WARMUP        60 /* jobs of a shape, after which its kernels are settled */
 #define SIZE_MAX_CPU  64 /* where the kernels themselves take longer the way is not seen */
-#define RATE_US       1e6
+#define RATE_US       5e5
 #define OUT_MAX       64
 #define CLIENTS_MAX   16
 #define RATE_SIZE     64

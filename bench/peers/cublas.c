@@ -15,10 +15,12 @@
  */
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -288,6 +290,7 @@ static int run_processes(struct side_by_side *all, int count, const struct probl
 
 	for (int i = 0; i < count; i++)
 		if (fork() == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody would wait for it */
 			run_beside(all, i, count, shape);
 			_exit(0);
 		}

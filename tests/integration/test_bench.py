@@ -122,6 +122,19 @@ class Measures(BenchTest):
             self.assertGreater(r["median_us"], r["receipt"]["compute_us"])
             self.assertGreater(r["peer_percent"], 0)
 
+    def test_path(self):
+        d = self.json("path", "--count", "30")
+        jobs = {(j["op"], j["dtype"], j["size"], j["ops"], j["resident"]): j for j in d["jobs"]}
+        self.assertTrue({op for op, *_ in jobs} >= {"gemm", "softmax", "add", "transpose", "copy"})
+        for job in jobs.values():
+            for times in ("wall", "new_job", "new_job_to_start"):
+                self.assertLessEqual(job[times]["min_us"], job[times]["p99_us"])
+            self.assertLess(job["lost"]["min_us"], job["wall"]["p50_us"])
+        one, many = (jobs["gemm", "f32", size, ops, True]["new_job_to_start"]["min_us"] for size, ops in ((64, 1), (8, 32)))
+        self.assertGreater(many, 2 * one)  # receipts count from before a message is decoded and its ops are planned
+        self.assertEqual([(r["clients"], r["out"]) for r in d["rates"]], [(1, 1), (1, 64), (4, 1), (16, 1), (16, 16)])
+        self.assertTrue(all(r["per_second"] > 0 and r["worst_p99_us"] >= r["p50_us"] > 0 for r in d["rates"]))
+
     def test_ipc(self):
         d = self.json("ipc", "--count", "50")
         self.assertGreater(d["echo"]["p50_us"], 0)
