@@ -47,6 +47,47 @@ __device__ __forceinline__ void add_products(double (&d)[4], const double (&a)[4
 
 #if __CUDA_ARCH__ >= 900
 
+/* ---- Products of a warp, of 16-bit numbers ---- */
+
+/*
+ * Four 8 × 8 matrices from shared memory: lane l gives the address of row l % 8 of matrix l / 8, 16 bytes, and
+ * gets of each matrix columns l % 4 * 2 and the next of row l / 4. ACROSS: of the transposed matrix.
+ */
+template <bool ACROSS> __device__ __forceinline__ void load_matrices(uint32_t (&pairs)[4], uint32_t row)
+{
+	if (ACROSS)
+		asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+		             : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
+		             : "r"(row)
+		             : "memory");
+	else
+		asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+		             : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
+		             : "r"(row)
+		             : "memory");
+}
+
+#define ADD_PRODUCTS(type)                                                                                     \
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, "          \
+	             "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                           \
+	             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                          \
+	             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
+/*
+ * d += A · B, 16 × 16 · 16 × 8. Of lane t, pairs along K: a[i] is row t / 4 + i % 2 * 8, t % 4 * 2 + i / 2 * 8
+ * of K; b[i] that of K, column t / 4; d[i] row t / 4 + i / 2 * 8, column t % 4 * 2 + i % 2.
+ */
+template <element E>
+__device__ __forceinline__ void add_products(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+	if (E == element::F16)
+		ADD_PRODUCTS("f16");
+	else
+		ADD_PRODUCTS("bf16");
+}
+
+#undef ADD_PRODUCTS
+
 /* ---- Words in global memory that other blocks write while this one looks ---- */
 
 __device__ __forceinline__ void store_relaxed(words *to, const words &w)

@@ -25,6 +25,17 @@ static bool supports_f32(const struct op_args *args, const char **ret_why_not)
 	return args->views[0].dtype == KOPS_F32;
 }
 
+static bool supports_small(const struct op_args *args, const char **ret_why_not)
+{
+	kops_dtype dtype = args->views[0].dtype;
+
+	*ret_why_not = "takes f16 and bf16 only";
+	if (dtype != KOPS_F16 && dtype != KOPS_BF16)
+		return false;
+	*ret_why_not = "needs a GPU of compute capability 9.0";
+	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
+}
+
 /* One sum per element of C, as in cuBLAS: where all its terms are equal, it rounds the same way every time. */
 static bool supports_plain_sum(const struct op_args *args, const char **ret_why_not)
 {
@@ -185,6 +196,11 @@ static double wgmma_ns(const struct op_args *args)
 	return fmax(gemm_wgmma_ns(args), cuda_memory_ns(args));
 }
 
+static double small_ns(const struct op_args *args)
+{
+	return fmax(gemm_small_ns(args), cuda_memory_ns(args));
+}
+
 static double simt_ns(const struct op_args *args)
 {
 	return fmax(gemm_simt_ns(args), cuda_memory_ns(args));
@@ -283,6 +299,18 @@ static const struct kernel kernels[] = {
         .supports = gemm_wgmma_supports,
         .time_ns = wgmma_ns,
         .launch = gemm_wgmma,
+        .tensor_cores = true,
+    },
+    {
+        .name = "small",
+        .idea = "blocks of 32x32 without tensor maps, four warps by mma.sync, many products in one launch",
+        .dtypes = "f16 bf16",
+        .takes = "any strides",
+        .supports = supports_small,
+        .time_ns = small_ns,
+        .launch = gemm_small,
+        .together_max = gemm_small_together_max,
+        .launch_together = gemm_small_together,
         .tensor_cores = true,
     },
     {

@@ -19,7 +19,7 @@ CUDA_LAUNCH(gemm_simt);
 uint64_t gemm_simt_workspace(const struct op_args *args);
 double gemm_simt_ns(const struct op_args *args);
 unsigned gemm_simt_together_max(const struct op_args *args);
-int gemm_simt_together(const struct op_args *const *args, unsigned n, const struct launch *launch);
+CUDA_TOGETHER(gemm_simt_together);
 
 /* simt_large.cu, its kernel for large products: the same three of it. K is not 0. */
 uint64_t gemm_simt_large_workspace(const struct op_args *args);
@@ -44,6 +44,13 @@ CUDA_LAUNCH(gemm_bf16x6);
 bool gemm_wgmma_supports(const struct op_args *args, const char **ret_why_not);
 double gemm_wgmma_ns(const struct op_args *args);
 CUDA_LAUNCH(gemm_wgmma);
+
+/* ---- small.cu: small products of f16 and bf16 on tensor cores ---- */
+
+double gemm_small_ns(const struct op_args *args);
+CUDA_LAUNCH(gemm_small);
+unsigned gemm_small_together_max(const struct op_args *args);
+CUDA_TOGETHER(gemm_small_together);
 
 #ifdef __cplusplus
 }

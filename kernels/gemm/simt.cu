@@ -105,22 +105,19 @@ struct work {
 struct work_together {
 	task t;
 	int splits;
-	struct {
-		const float *a, *b;
-		float *c;
-	} of[TOGETHER_MAX];
+	operands<3, TOGETHER_MAX> where;
 
 	__device__ __forceinline__ const float *a(uint64_t product) const
 	{
-		return of[product].a;
+		return (const float *)where.at(0, product);
 	}
 	__device__ __forceinline__ const float *b(uint64_t product) const
 	{
-		return of[product].b;
+		return (const float *)where.at(1, product);
 	}
 	__device__ __forceinline__ float *c(uint64_t product) const
 	{
-		return of[product].c;
+		return (float *)where.at(2, product);
 	}
 };
 
@@ -665,7 +662,7 @@ extern "C" unsigned gemm_simt_together_max(const struct op_args *args)
 	return goes_together(plan_of(args), args) ? TOGETHER_MAX : 1;
 }
 
-extern "C" int gemm_simt_together(const struct op_args *const *args, unsigned n, const struct launch *launch)
+extern "C" CUDA_TOGETHER(gemm_simt_together)
 {
 	plan plan = plan_of(args[0]);
 	work_together w;
@@ -678,10 +675,7 @@ extern "C" int gemm_simt_together(const struct op_args *const *args, unsigned n,
 	}
 	w.t = task_of(args[0]);
 	w.t.p.batch = n;
-	for (unsigned i = 0; i < n; i++) {
-		gemm_problem p = task_of(args[i]).p;
-		w.of[i] = {(const float *)p.a.data, (const float *)p.b.data, (float *)p.c.data};
-	}
+	w.where = operands_of_tasks<TOGETHER_MAX>(args, n);
 	return plan.shape->launch_together(&w, gemm_has_aligned_lines(args[0]), plan.splits,
 	                                   (cudaStream_t)launch->stream);
 }

@@ -1,6 +1,6 @@
 /*
- * tiles.cuh: what the f32 kernels share that compute C in blocks: which block of C is whose, how tiles of A and
- * B come out of global memory, how a thread's sums get into C.
+ * tiles.cuh: what the kernels share that compute C in blocks, most of them of f32: which block of C is whose,
+ * how tiles of A and B come out of global memory, how a thread's sums get into C.
  *
  * C is taken by rows (gemm_by_rows): its columns are the finer axis. The axis of A and of B that is not K is
  * called the outer one here: A's rows, B's columns.
@@ -8,6 +8,7 @@
 #ifndef KOPS_KERNELS_GEMM_TILES_H
 #define KOPS_KERNELS_GEMM_TILES_H
 
+#include "common/together.cuh"
 #include "gemm/problem.h"
 
 namespace
@@ -17,7 +18,8 @@ namespace
 struct task {
 	gemm_problem p;
 	float alpha, beta;
-	bool c_vectors; /* columns 4i … 4i + 3 of C are one aligned float4 */
+	bool
+	    c_vectors; /* lines of C are aligned pieces of 16 bytes: of f32, columns 4i … 4i + 3 are a float4 */
 	uint64_t first;
 };
 
@@ -41,12 +43,12 @@ inline int launch_blocks(void (*kernel)(task), task t, int edge, dim3 threads, v
 	return cuda_launch_status();
 }
 
-/* Whether aligned float4s make up the lines of an operand: lines of `length` elements, which are `along` apart,
- * the lines `across`. */
-inline bool has_vectors(const gemm_operand &o, int64_t along, int64_t across, uint64_t length)
+/* Whether aligned pieces of 16 bytes, n elements, make up the lines of an operand: lines of `length` elements,
+ * which are `along` apart, the lines `across`. */
+inline bool has_vectors(const gemm_operand &o, int64_t along, int64_t across, uint64_t length, int n = 4)
 {
-	return along == 1 && across % 4 == 0 && o.batch % 4 == 0 && length % 4 == 0 &&
-	       (uintptr_t)o.data % sizeof(float4) == 0;
+	return along == 1 && across % n == 0 && o.batch % n == 0 && length % n == 0 &&
+	       (uintptr_t)o.data % 16 == 0;
 }
 
 inline task task_of(const op_args *args)
@@ -61,8 +63,22 @@ inline task task_of(const op_args *args)
 		t.p.k = 0;
 		t.alpha = 0;
 	}
-	t.c_vectors = has_vectors(t.p.c, t.p.c.col, t.p.c.row, t.p.n);
+	t.c_vectors =
+	    has_vectors(t.p.c, t.p.c.col, t.p.c.row, t.p.n, 16 / (int)dtype_size(args->views[2].dtype));
 	return t;
+}
+
+/* Where the operands of n ops that are alike are, as their tasks have them. */
+template <unsigned OPS> operands<3, OPS> operands_of_tasks(const op_args *const *args, unsigned n)
+{
+	operands<3, OPS> where;
+
+	for (unsigned i = 0; i < n; i++) {
+		gemm_problem p = task_of(args[i]).p;
+		where.of[i][0] = p.a.data, where.of[i][1] = p.b.data, where.of[i][2] = p.c.data;
+	}
+	where.n = n;
+	return where;
 }
 
 /* The block of C that a CUDA block computes, and how much of it there is. */
@@ -291,18 +307,19 @@ inline bool along_k(int64_t k_stride, int64_t outer_stride)
 }
 
 inline bool operand_vectors(const gemm_operand &o, bool along_k, int64_t outer_stride, int64_t k_stride,
-                            uint64_t extent, uint64_t k)
+                            uint64_t extent, uint64_t k, int n)
 {
-	return along_k ? has_vectors(o, k_stride, outer_stride, k)
-	               : has_vectors(o, outer_stride, k_stride, extent);
+	return along_k ? has_vectors(o, k_stride, outer_stride, k, n)
+	               : has_vectors(o, outer_stride, k_stride, extent, n);
 }
 
-inline access access_of(const gemm_problem &p)
+/* n: elements in 16 bytes. */
+inline access access_of(const gemm_problem &p, int n = 4)
 {
 	access how = {along_k(p.a.col, p.a.row), along_k(p.b.row, p.b.col), false};
 
-	how.vectors = operand_vectors(p.a, how.a_along_k, p.a.row, p.a.col, p.m, p.k) &&
-	              operand_vectors(p.b, how.b_along_k, p.b.col, p.b.row, p.n, p.k);
+	how.vectors = operand_vectors(p.a, how.a_along_k, p.a.row, p.a.col, p.m, p.k, n) &&
+	              operand_vectors(p.b, how.b_along_k, p.b.col, p.b.row, p.n, p.k, n);
 	return how;
 }
 

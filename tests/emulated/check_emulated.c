@@ -79,16 +79,26 @@ static bool make_ordinary(struct problem *p, struct random *r)
 	return make_f32(p, random_chance(r, 30), random_chance(r, 50), r);
 }
 
-/* Batches of them. */
-static bool make_small(struct problem *p, struct random *r)
+/* Batches of them. unit: elements of 16 bytes. */
+static bool make_batch(struct problem *p, kops_dtype dtype, uint64_t unit, struct random *r)
 {
 	bool neat = random_chance(r, 60);
 	uint64_t mnk[3] = {random_extent(130, r), random_extent(130, r), random_extent(200, r)};
 
 	do
-		shape_product(p, KOPS_F32, mnk, neat ? 4 : 1, r);
+		shape_product(p, dtype, mnk, neat ? unit : 1, r);
 	while (p->args.views[2].shape[0] == 1);
 	return problem_complete(p, neat, true, r);
+}
+
+static bool make_small(struct problem *p, struct random *r)
+{
+	return make_batch(p, KOPS_F32, 4, r);
+}
+
+static bool make_small_16(struct problem *p, struct random *r)
+{
+	return make_batch(p, random_chance(r, 50) ? KOPS_F16 : KOPS_BF16, 8, r);
 }
 
 static bool make_wide(struct problem *p, struct random *r)
@@ -181,8 +191,8 @@ static void each_of_batch(const struct op_args *args, struct op_args ret[], cons
 		pointers[i] = &ret[i];
 		for (unsigned v = 0; v < 3; v++) {
 			struct view *view = &ret[i].views[v];
-			int64_t bytes =
-			    view->shape[0] > 1 ? (int64_t)i * view->strides[0] * (int64_t)sizeof(float) : 0;
+			int64_t stride = view->shape[0] > 1 ? view->strides[0] : 0;
+			int64_t bytes = (int64_t)i * stride * (int64_t)dtype_size(view->dtype);
 
 			view->offset += (uint64_t)bytes;
 			view->data = view->data ? (char *)view->data + bytes : NULL;
@@ -202,6 +212,8 @@ static bool are_alike(const struct op_args *args, const char **ret_why_not)
 	for (uint64_t i = 1; i < n; i++)
 		if (!op_args_alike(&each[0], &each[i]))
 			return false;
+	if (args->views[0].dtype != KOPS_F32)
+		return n > 1 && gemm_small_together_max(&each[0]) == TOGETHER_MAX;
 	return n > 1 && gemm_simt_together_max(&each[0]) == TOGETHER_MAX;
 }
 
@@ -212,6 +224,15 @@ static int launch_simt_together(const struct op_args *args, const struct launch 
 
 	each_of_batch(args, each, pointers);
 	return gemm_simt_together(pointers, (unsigned)args->views[2].shape[0], launch);
+}
+
+static int launch_small_together(const struct op_args *args, const struct launch *launch)
+{
+	struct op_args each[TOGETHER_MAX];
+	const struct op_args *pointers[TOGETHER_MAX];
+
+	each_of_batch(args, each, pointers);
+	return gemm_small_together(pointers, (unsigned)args->views[2].shape[0], launch);
 }
 
 /* A kernel as in kernels/<op>/cuda.c, and problems that it is for, if small ones: what is faster is not asked.
@@ -232,6 +253,8 @@ static const struct candidate {
     {"gemm", "wgmma splits", make_splits, 2, {2, 8, 24, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
     {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, gemm_simt_workspace, gemm_simt},
     {"gemm", "simt together", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, launch_simt_together},
+    {"gemm", "small", make_small_16, 1, {1, 1, 1, 1}, NULL, NULL, gemm_small},
+    {"gemm", "small together", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, launch_small_together},
     {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
     {"softmax",

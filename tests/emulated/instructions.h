@@ -223,6 +223,24 @@ inline void store_matrices(uint32_t row, const uint32_t (&pairs)[4])
 	}
 }
 
+template <bool ACROSS> void load_matrices(uint32_t (&pairs)[4], uint32_t row)
+{
+	unsigned lane = threadIdx.x % emulator::WARP;
+	uint16_t numbers[2];
+
+	for (unsigned i = 0; i < 4; i++) {
+		for (unsigned odd = 0; odd < 2; odd++) {
+			unsigned r = lane / 4, c = lane % 4 * 2 + odd;
+			uint32_t line = __shfl_sync(~0u, row, (int)(i * 8 + (ACROSS ? c : r)));
+			if (line % 16 != 0)
+				emulator::fail("a row of a matrix that is not aligned to 16 bytes");
+			numbers[odd] =
+			    *shared_as<uint16_t>(*emulator::self->block, line + (ACROSS ? r : c) * 2, 1);
+		}
+		memcpy(&pairs[i], numbers, sizeof numbers);
+	}
+}
+
 /* ---- Clusters, warpgroups ---- */
 
 inline unsigned cluster_rank()

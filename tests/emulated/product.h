@@ -141,6 +141,31 @@ inline void add_products(double (&d)[4], const double (&a)[4], const double (&b)
 	emulator::exchange(0);
 }
 
+/* The same of 16-bit numbers, in pairs along K. */
+template <element E> void add_products(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+	struct pairs {
+		uint32_t a[4], b[2];
+	} mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+	unsigned row = threadIdx.x % emulator::WARP / 4, col = threadIdx.x % 4 * 2;
+	const uint64_t *all = emulator::exchange((uint64_t)&mine);
+	auto number = [](const uint32_t *words, unsigned odd) {
+		return load_element(E, (const char *)words + odd * 2);
+	};
+
+	for (unsigned i = 0; i < 4; i++) {
+		double sum = 0;
+		for (unsigned k = 0; k < 16; k++) {
+			auto of_row = (const pairs *)all[row * 4 + k % 8 / 2],
+			     of_col = (const pairs *)all[(col + i % 2) * 4 + k % 8 / 2];
+			sum += (double)number(&of_row->a[k / 8 * 2 + i / 2], k % 2) *
+			       number(&of_col->b[k / 8], k % 2);
+		}
+		d[i] = (float)(d[i] + sum);
+	}
+	emulator::exchange(0);
+}
+
 inline void products_begin()
 {
 }

@@ -1,0 +1,285 @@
+/*
+ * Small products of f16 and bf16 on tensor cores: C = α·A·B + β·C, sums in f32, rounded once.
+ *
+ *   kernel  idea                               tile, threads  bound
+ *   small   no tensor maps and no clusters:    32×32, 128     a launch, the latency of a copy and of the
+ *           four tiles of each operand come                   products along K, one after another; of many
+ *           by cp.async, each warp multiplies                 blocks the reads of shared memory
+ *           16×16 by mma.sync
+ *
+ * A product of 64³ takes a launch and little else. So what counts is how soon a block has its first tiles, and
+ * that up to TOGETHER_MAX products are one launch: then each block finds its operands' addresses in a table.
+ *
+ * A tile lies in shared memory as its lines do in global memory, and ldmatrix turns it where they do not run
+ * along K. 16 more bytes to a line let 8 of them meet 32 banks. Lines that are not made of aligned pieces of 16
+ * bytes are brought element by element.
+ *
+ * Not yet measured: the times below are estimates.
+ */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <math.h>
+
+#include "common/hopper.cuh"
+#include "common/launch.cuh"
+#include "gemm/kernels.h"
+#include "gemm/tiles.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#pragma nv_diag_suppress 177 /* the kernel is empty there, and what it would use unused */
+#endif
+
+namespace
+{
+
+constexpr int SIDE = 32; /* of a tile: lines, elements in each, rows and columns of C */
+constexpr int WARP_SIDE = 16, WARPS_ACROSS = SIDE / WARP_SIDE, WARPS = WARPS_ACROSS * WARPS_ACROSS;
+constexpr int BLOCK_THREADS = WARPS * 32;
+constexpr int STAGES = 4;
+constexpr int PIECE = 8;                                            /* elements of 16 bytes */
+constexpr int LINE_BYTES = SIDE * 2 + 16, TILE = SIDE * LINE_BYTES; /* bytes */
+constexpr int SHARED_BYTES = STAGES * (2 * TILE + 8);
+
+/* What a kernel gets: products of one batch, or OPS of their own at most, whose batches these are. */
+template <unsigned OPS> struct work {
+	task t;
+	operands<3, OPS> where;
+};
+
+template <class T> struct element_of {
+	static constexpr hopper::element E = hopper::element::F16;
+};
+template <> struct element_of<__nv_bfloat16> {
+	static constexpr hopper::element E = hopper::element::BF16;
+};
+
+/* Lines of A or B: its first element, how far lines and neighbours in a line are apart, and how much of a tile
+ * there is. */
+template <class T> struct lines {
+	const T *from;
+	int64_t apart, along;
+	int count, length;
+};
+
+#if __CUDA_ARCH__ >= 900
+
+/* A piece for each thread; zeros for what is not there. */
+template <class T> __device__ __forceinline__ void bring_pieces(uint32_t tile, const lines<T> &l)
+{
+	constexpr int PIECES = SIDE / PIECE;
+	static_assert(SIDE * PIECES == BLOCK_THREADS, "one for each thread");
+	int line = threadIdx.x / PIECES, piece = threadIdx.x % PIECES;
+	bool there = line < l.count && piece * PIECE < l.length;
+
+	hopper::copy_piece(tile + line * LINE_BYTES + piece * 16,
+	                   there ? l.from + line * l.apart + piece * PIECE : l.from, there ? 16 : 0);
+}
+
+template <class T> __device__ __forceinline__ void bring_elements(char *tile, const lines<T> &l)
+{
+	constexpr int EACH = SIDE * SIDE / BLOCK_THREADS, LINES = BLOCK_THREADS / SIDE;
+	int line = threadIdx.x / SIDE, at = threadIdx.x % SIDE;
+	T held[EACH];
+
+#pragma unroll
+	for (int i = 0; i < EACH; i++)
+		held[i] = line + i * LINES < l.count && at < l.length
+		              ? l.from[(line + i * LINES) * l.apart + at * l.along]
+		              : T(0.0f);
+#pragma unroll
+	for (int i = 0; i < EACH; i++)
+		*(T *)(tile + (line + i * LINES) * LINE_BYTES + at * 2) = held[i];
+}
+
+/* Of a tile, 16 rows of A or columns of B from `outer` on and 16 of K. */
+template <bool ALONG_K>
+__device__ __forceinline__ void load_block(uint32_t (&pairs)[4], uint32_t tile, int outer, int k)
+{
+	int lane = threadIdx.x % 32;
+
+	outer += lane / 8 % 2 * 8;
+	k += lane / 16 * 8;
+	hopper::load_matrices<!ALONG_K>(pairs, ALONG_K ? tile + (outer + lane % 8) * LINE_BYTES + k * 2
+	                                               : tile + (k + lane % 8) * LINE_BYTES + outer * 2);
+}
+
+#endif
+
+template <class T> struct alignas(4) pair_of {
+	T x, y;
+};
+
+/* to: two columns of C, `there` of which exist. */
+template <class T> __device__ __forceinline__ void write_two(const task &t, T *to, int there, float x, float y)
+{
+	auto scaled = [&](float sum, const T &old) {
+		return (T)(t.beta != 0 ? fmaf(t.beta, (float)old, t.alpha * sum) : t.alpha * sum);
+	};
+
+	if (t.c_vectors && there > 0) {
+		pair_of<T> *both = (pair_of<T> *)to;
+		*both = {scaled(x, both->x), scaled(y, both->y)};
+	} else if (there > 0) {
+		*to = scaled(x, *to);
+		if (there > 1)
+			to[t.p.c.col] = scaled(y, to[t.p.c.col]);
+	}
+}
+
+template <class T, bool A_ALONG_K, bool B_ALONG_K, bool IN_PIECES, unsigned OPS>
+__global__ void __launch_bounds__(BLOCK_THREADS) small(const __grid_constant__ work<OPS> w)
+{
+#if __CUDA_ARCH__ >= 900
+	extern __shared__ __align__(128) char memory[];
+	const gemm_problem &p = w.t.p;
+	place at = place_of<SIDE, 1>(w.t);
+	auto operand = [&](unsigned view, const gemm_operand &o) {
+		return (T *)w.where.at(view, at.batch) + (int64_t)at.batch * o.batch;
+	};
+	const T *a = operand(0, p.a) + (int64_t)at.row * p.a.row;
+	const T *b = operand(1, p.b) + (int64_t)at.col * p.b.col;
+	int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	int row = warp / WARPS_ACROSS * WARP_SIDE, col = warp % WARPS_ACROSS * WARP_SIDE;
+	uint32_t shared = hopper::shared_address(memory), full = shared + STAGES * 2 * TILE;
+	uint64_t steps = (p.k + SIDE - 1) / SIDE;
+
+	if (threadIdx.x == 0) {
+		for (int i = 0; i < STAGES; i++)
+			hopper::barrier_init(full + i * 8, BLOCK_THREADS);
+		hopper::barriers_ready();
+	}
+	__syncthreads();
+	await_kernel_before();
+	let_next_kernel_come();
+
+	auto bring = [&](uint64_t step) {
+		int stage = (int)(step % STAGES), to = stage * 2 * TILE;
+		int k_there = rest_of<SIDE>(p.k, step * SIDE);
+		int64_t k = (int64_t)step * SIDE;
+		lines<T> of_a = {a + k * p.a.col, p.a.row, p.a.col, at.rows, k_there};
+		lines<T> of_b = {b + k * p.b.row, p.b.col, p.b.row, at.cols, k_there};
+
+		if (!A_ALONG_K)
+			of_a = {of_a.from, p.a.col, p.a.row, k_there, at.rows};
+		if (!B_ALONG_K)
+			of_b = {of_b.from, p.b.row, p.b.col, k_there, at.cols};
+		if (IN_PIECES) {
+			bring_pieces(shared + to, of_a);
+			bring_pieces(shared + to + TILE, of_b);
+			hopper::barrier_arrive_copied(full + stage * 8);
+		} else {
+			bring_elements(memory + to, of_a);
+			bring_elements(memory + to + TILE, of_b);
+			hopper::barrier_arrive(full + stage * 8);
+		}
+	};
+
+	float sums[2][4] = {}; /* of two halves of the warp's columns */
+	for (uint64_t step = 0; step < STAGES && step < steps; step++)
+		bring(step);
+	for (uint64_t step = 0; step < steps; step++) {
+		int stage = (int)(step % STAGES);
+		uint32_t tile = shared + stage * 2 * TILE;
+
+		hopper::barrier_wait(full + stage * 8, (unsigned)(step / STAGES % 2));
+#pragma unroll
+		for (int k = 0; k < SIDE; k += 16) {
+			uint32_t of_a[4], of_b[4];
+
+			load_block<A_ALONG_K>(of_a, tile, row, k);
+			load_block<B_ALONG_K>(of_b, tile + TILE, col, k);
+#pragma unroll
+			for (int half = 0; half < 2; half++)
+				hopper::add_products<element_of<T>::E>(sums[half], of_a,
+				                                       {of_b[half], of_b[half + 2]});
+		}
+		if (step + STAGES < steps) {
+			__syncthreads();
+			bring(step + STAGES);
+		}
+	}
+
+	T *c = operand(2, p.c) + (int64_t)at.row * p.c.row + (int64_t)at.col * p.c.col;
+#pragma unroll
+	for (int half = 0; half < 2; half++)
+#pragma unroll
+		for (int i = 0; i < 4; i += 2) {
+			int r = row + lane / 4 + i * 4, first = col + half * 8 + lane % 4 * 2;
+
+			if (r < at.rows)
+				write_two(w.t, c + r * p.c.row + first * p.c.col, at.cols - first,
+				          sums[half][i], sums[half][i + 1]);
+		}
+#endif
+}
+
+/* ---- Launches ---- */
+
+template <class T, unsigned OPS> int launch_products(work<OPS> w, cudaStream_t stream)
+{
+	static void (*const kernels[8])(work<OPS>) = {
+	    small<T, false, false, false, OPS>, small<T, false, false, true, OPS>,
+	    small<T, false, true, false, OPS>,  small<T, false, true, true, OPS>,
+	    small<T, true, false, false, OPS>,  small<T, true, false, true, OPS>,
+	    small<T, true, true, false, OPS>,   small<T, true, true, true, OPS>};
+	access how = access_of(w.t.p, PIECE);
+	void (*kernel)(work<OPS>) = kernels[how.a_along_k * 4 + how.b_along_k * 2 + how.vectors];
+	uint64_t blocks = blocks_of(w.t.p, SIDE);
+
+	for (w.t.first = 0; w.t.first < blocks; w.t.first += GRID_MAX) {
+		uint64_t n = blocks - w.t.first < GRID_MAX ? blocks - w.t.first : GRID_MAX;
+		launch_kernel(kernel, {dim3((unsigned)n), dim3(BLOCK_THREADS), SHARED_BYTES}, stream, w);
+	}
+	return cuda_launch_status();
+}
+
+template <unsigned OPS> int launch_by_type(const work<OPS> &w, kops_dtype dtype, const struct launch *launch)
+{
+	cudaStream_t stream = (cudaStream_t)launch->stream;
+
+	return dtype == KOPS_F16 ? launch_products<__half>(w, stream)
+	                         : launch_products<__nv_bfloat16>(w, stream);
+}
+
+/* ---- Times: estimates, at an H200's clock ---- */
+
+constexpr double LAUNCH_NS = 850, FIRST_NS = 1000; /* until the first tiles are there, and after the last */
+constexpr double STEP_CLOCKS = 100;                /* of a block, of its multiprocessor too */
+constexpr double BY_ELEMENTS = 2.5;                /* times as long */
+
+} // namespace
+
+extern "C" double gemm_small_ns(const struct op_args *args)
+{
+	gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
+	double blocks = (double)blocks_of(p, SIDE);
+	double steps = gemm_has_product(args) ? ceil((double)p.k / SIDE) : 0;
+	double clocks = steps * ceil(blocks / cuda_multiprocessors()) * STEP_CLOCKS;
+
+	if (!access_of(p, PIECE).vectors)
+		clocks *= BY_ELEMENTS;
+	return LAUNCH_NS + FIRST_NS * cuda_clock_factor() + clocks / cuda_clocks_per_ns();
+}
+
+extern "C" CUDA_LAUNCH(gemm_small)
+{
+	task t = task_of(args);
+
+	return launch_by_type(work<1>{t, operands_of_tasks<1>(&args, 1)}, args->views[0].dtype, launch);
+}
+
+/* Products that do not keep the GPU busy by themselves. */
+extern "C" unsigned gemm_small_together_max(const struct op_args *args)
+{
+	gemm_problem p = gemm_problem_of(args);
+
+	return p.batch == 1 && p.m <= 256 && p.n <= 256 && p.k <= 512 ? TOGETHER_MAX : 1;
+}
+
+extern "C" CUDA_TOGETHER(gemm_small_together)
+{
+	work<TOGETHER_MAX> w = {task_of(args[0]), operands_of_tasks<TOGETHER_MAX>(args, n)};
+
+	w.t.p.batch = n;
+	return launch_by_type(w, args[0]->views[0].dtype, launch);
+}
