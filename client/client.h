@@ -220,6 +220,9 @@ void client_send_silent(kops *k, Kops__V1__Request *request);
 
 void client_outbox_clear(kops *k);
 
+/* The daemon broke the protocol: the handle gives up, with the phrase. */
+void client_violation(kops *k, const char *phrase);
+
 /* Sends k->call, if there is one. */
 int client_call_send(kops *k);
 
@@ -405,8 +408,8 @@ void client_job_unprepare(kops *k);
 /* Forgets it in the daemon too. */
 void client_job_forget_prepared(kops_job *job);
 
-/* An end in the ring. */
-void client_job_ended_by_ring(kops *k, const struct ring_end *end);
+/* An end in the ring. Phrase on a protocol violation. */
+const char *client_job_ended_by_ring(kops *k, const struct ring_end *end);
 
 /* Whether two jobs have the same options and ops. */
 bool client_job_is_same(const kops_job *a, const kops_job *b);
@@ -455,6 +458,9 @@ bool client_ring_send(kops_job *job);
 
 /* Ends the jobs whose ends are there. False when none was. */
 bool client_ring_take(kops *k);
+
+/* From here on the daemon sends a datagram for what it puts in. False: something is there already. */
+bool client_ring_lets_sleep(const kops *k);
 
 /* To be asked before sleeping on the socket; to be called afterwards. False: jobs have ended. */
 bool client_ring_may_sleep(kops *k);

@@ -651,13 +651,13 @@ const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
 	return NULL;
 }
 
-void client_job_ended_by_ring(kops *k, const struct ring_end *end)
+const char *client_job_ended_by_ring(kops *k, const struct ring_end *end)
 {
 	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;
 	kops_job *job = by_id(k, end->id);
 
 	if (!job || !job->by_ring)
-		return;
+		return "the end of a run that is not out";
 	receipt.as_before = true;
 	receipt.prepared = (end->flags & RING_PREPARED) != 0;
 	receipt.graph = (end->flags & RING_GRAPH) != 0;
@@ -671,6 +671,7 @@ void client_job_ended_by_ring(kops *k, const struct ring_end *end)
 	double device_us = end->upload_us + end->compute_us + end->download_us;
 	job->usual_us = device_us > LONG_US && end->total_us < HOUR_US ? end->total_us : 0;
 	client_job_end(job, 0, NULL, NULL);
+	return NULL;
 }
 
 bool client_job_is_in_flight(const kops *k)

@@ -1,5 +1,6 @@
 /* ring.c: runs of prepared jobs by memory shared with the daemon; proto/ring_memory.h. */
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "client.h"
 
@@ -27,6 +28,7 @@ void client_ring_want(kops *k)
 const char *client_ring_answered(kops *k, const Kops__V1__Reply *reply, const int *fds, unsigned n_fds)
 {
 	const Kops__V1__Ring *ring = reply->ring;
+	struct stat st;
 	void *memory;
 
 	k->ring_awaited = false;
@@ -36,6 +38,8 @@ const char *client_ring_answered(kops *k, const Kops__V1__Reply *reply, const in
 	    ring->entries > RING_ENTRIES_MAX || (ring->entries & (ring->entries - 1)) ||
 	    ring->bytes < ring_bytes(ring->entries))
 		return k->fds_lost ? NULL : "a ring that is none";
+	if (fstat(fds[0], &st) < 0 || st.st_size < (off_t)ring_bytes(ring->entries))
+		return "a ring that is too small";
 	memory = mmap(NULL, ring_bytes(ring->entries), PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 	if (memory == MAP_FAILED)
 		return NULL;
@@ -90,34 +94,57 @@ bool client_ring_send(kops_job *job)
 
 /* ---- Ends ---- */
 
-/* Those that are there. False when there were none. */
+/* Without the ring first, so that nobody looks at it once more. */
+static void violated(kops *k, const char *phrase)
+{
+	client_ring_close(k);
+	client_violation(k, phrase);
+}
+
+/* A phrase on a protocol violation. */
+static const char *take_one(kops *k, uint32_t there)
+{
+	struct ring_end end;
+
+	if (there > k->ring_entries)
+		return "more ends in the ring than it has room for";
+	end = ring_ends(k->ring, k->ring_entries)[k->ring_taken % k->ring_entries];
+	ring_store(&k->ring->end_head, ++k->ring_taken);
+	return client_job_ended_by_ring(k, &end);
+}
+
+/* Those that are there. False when none was. */
 bool client_ring_take(kops *k)
 {
 	bool any = false;
 
 	while (k->ring && k->by_ring > 0) {
 		uint32_t there = ring_load(&k->ring->end_tail) - k->ring_taken;
-		struct ring_end end;
+		const char *phrase;
 
-		if (there == 0 || there > k->ring_entries)
+		if (there == 0)
 			break;
-		end = ring_ends(k->ring, k->ring_entries)[k->ring_taken % k->ring_entries];
-		ring_store(&k->ring->end_head, ++k->ring_taken);
 		any = true;
-		client_job_ended_by_ring(k, &end);
+		phrase = take_one(k, there);
 		if (client_is_copy(k)) /* made by a callback */
 			break;
+		if (phrase)
+			violated(k, phrase);
 	}
 	return any;
 }
 
-/* From here on the daemon sends a datagram for what it puts in. False: something was there, and was taken. */
-bool client_ring_may_sleep(kops *k)
+bool client_ring_lets_sleep(const kops *k)
 {
 	if (!k->ring || k->by_ring == 0)
 		return true;
 	ring_store(&k->ring->client_sleeps, 1);
-	return !client_ring_take(k);
+	return ring_load(&k->ring->end_tail) == k->ring_taken;
+}
+
+bool client_ring_may_sleep(kops *k)
+{
+	return client_ring_lets_sleep(k) || !client_ring_take(k);
 }
 
 void client_ring_woke_up(kops *k)

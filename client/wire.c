@@ -210,7 +210,7 @@ static const char *dispatch(kops *k, const Kops__V1__Reply *reply, int *fds, uns
 	}
 }
 
-static void violation(kops *k, const char *phrase)
+void client_violation(kops *k, const char *phrase)
 {
 	char why[CLIENT_WHY_BYTES];
 	snprintf(why, sizeof why, "protocol violation between kopsd and libkops: %s", phrase);
@@ -233,7 +233,7 @@ static void handle_datagram(kops *k, size_t len, int *fds, unsigned n_fds)
 		if (fds[i] >= 0)
 			close(fds[i]);
 	if (phrase)
-		violation(k, phrase);
+		client_violation(k, phrase);
 	else if (k->draining && !is_in_flight(k))
 		client_link_down(k);
 }
@@ -254,7 +254,7 @@ static bool receive(kops *k, bool block)
 	if (status == KOPS_E_BUSY && k->state != LINK_BROKEN)
 		return false;
 	if (status == KOPS_E_PROTOCOL) {
-		violation(k, "a reply over the size limit");
+		client_violation(k, "a reply over the size limit");
 		return true;
 	}
 	if (status == KOPS_E_CONNECT && k->state != LINK_BROKEN) {
@@ -399,6 +399,8 @@ int kops_timeout(const kops *k)
 	int64_t next = client_link_next_us(k);
 	if (client_is_copy(k))
 		return -1;
+	if (!client_ring_lets_sleep(k))
+		return 0;
 	return next == CLIENT_NEVER ? -1 : poll_ms(client_now_us(), next);
 }
 
@@ -410,12 +412,15 @@ int kops_process(kops *k)
 		return status;
 	k->lost_status = 0;
 	client_link_tick(k, client_now_us());
-	client_ring_may_sleep(k);
 	if (k->sock >= 0 && !client_is_copy(k)) /* a callback may have made one */
 		flush(k);
 	for (unsigned i = 0; i < PROCESS_MAX && k->sock >= 0 && !client_is_copy(k); i++)
 		if (!receive(k, false))
 			break;
+	status = client_may_use(k);
+	if (status < 0)
+		return status;
+	client_ring_may_sleep(k); /* last, as a datagram of before said only that there was something then */
 	status = client_may_use(k);
 	if (status < 0)
 		return status;

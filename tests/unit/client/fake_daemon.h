@@ -247,6 +247,7 @@ static inline void fake_welcome(struct fake *f, uint64_t id, uint32_t version)
 	welcome.version = version, welcome.daemon = "kopsd fake", welcome.max_ops = 4;
 	welcome.prepares = f->prepares;
 	welcome.ring_entries = f->ring_entries;
+	welcome.ring_entries = f->ring_entries;
 	reply.id = id;
 	reply.body_case = KOPS__V1__REPLY__BODY_WELCOME;
 	reply.welcome = &welcome;
