@@ -12,9 +12,9 @@
  *   path.c            what jobs lose on their way
  *   choice/           all kernels on one shape, and what kopsd's choice of them loses
  *   report/           what was found, and the figures that follow; as text, JSON and CSV
- *   tune/             the tuning table for kopsd
  *
- * Beside the program: plot draws what --csv or --json wrote; record and tables keep the figures of recorded/.
+ * Beside the program: plot draws what --csv or --json wrote; record, with recording/ and peers/, measures what
+ * recorded/ keeps, and tables writes it into the documents.
  */
 #ifndef KOPS_BENCH_H
 #define KOPS_BENCH_H
