@@ -60,7 +60,7 @@ def check_plans(program, rows, show_all):
 
 
 def check_choices(program, rows):
-    """The losses of all choices that were recorded: [(loss, what, mode, kernel)], largest first."""
+    """[(loss, what, mode, kernel)], largest first, and how many choices were not recorded."""
     shapes = {}
     for what, us, mode, accurate in rows:
         if accurate:
@@ -69,16 +69,16 @@ def check_choices(program, rows):
     chosen = ask(program, ["choose " + " ".join(what) for what, _ in shapes])
     losses = [(times[kernel] / min(times.values()) - 1, what, mode, kernel)
               for ((what, mode), times), kernel in zip(shapes.items(), chosen) if kernel in times]
-    return sorted(losses, reverse=True)
+    return sorted(losses, reverse=True), len(shapes) - len(losses)
 
 
-def summary(name, numbers, losses):
+def summary(name, numbers, losses, unknown):
     near, n = (sum(pair[i] for pair in numbers.values()) for i in (0, 1))
     ops = ", ".join(f"{op} {a} of {b}" for op, (a, b) in numbers.items())
     good = sum(loss[0] <= MUCH for loss in losses)
     return (f"{name}: {near} of {n} ({ops}). Estimates alone choose a kernel within {100 * MUCH:.0f} % of the best recorded "
             f"one in {good} of {len(losses)} shapes, and lose {100 * sum(loss[0] for loss in losses) / len(losses):.1f} % in the "
-            "mean.")
+            "mean." + (f" In {unknown} more they choose one that was not recorded." if unknown else ""))
 
 
 def write(page, lines):
@@ -97,9 +97,10 @@ def main():
     rows, lines, right = read_rows(a.recorded), [], True
     for name, is_random in (("In the tables", False), ("At random shapes", True)):
         chosen = [r for r in rows if (r[2] == "random") == is_random]
-        numbers, losses = check_plans(a.program, chosen, a.all), check_choices(a.program, chosen)
+        numbers = check_plans(a.program, chosen, a.all)
+        losses, unknown = check_choices(a.program, chosen)
         right &= sum(near for near, _ in numbers.values()) >= SHARE * sum(n for _, n in numbers.values())
-        lines.append(summary(name, numbers, losses))
+        lines.append(summary(name, numbers, losses, unknown))
         print(lines[-1])
         for loss, what, mode, kernel in losses[:6]:
             if loss > MUCH:
