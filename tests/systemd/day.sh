@@ -2,6 +2,7 @@
 # An administrator's day, inside the booted tree: see boot.
 set -u
 conf=/etc/kopsd/kopsd.conf
+good=/root/kopsd.conf
 
 die() {
 	echo "FAILED: $*"
@@ -15,7 +16,7 @@ served() { kops-client ping >/dev/null || die "$1: no client is served"; }
 pid() { systemctl show -p MainPID --value kopsd.service; }
 refusals() { journalctl --no-pager -q -p err -u kopsd.service | grep -c "$1"; }
 
-ldconfig
+ldconfig # the installation was staged with DESTDIR
 systemd-sysusers && systemd-tmpfiles --create || die "users and folders"
 systemctl daemon-reload
 systemctl enable --now kopsd.socket kopsd.service 2>/dev/null || die "enable"
@@ -30,14 +31,14 @@ served "after thirteen restarts"
 systemctl is-active -q kopsd.socket || die "the socket is gone after thirteen restarts"
 ok "thirteen restarts"
 
-cp $conf $conf.good
+cp $conf $good
 echo 'max-jobz = 3' >>$conf
 for i in 1 2 3; do
 	systemctl restart kopsd.service 2>/dev/null && die "a start with a typo in the settings succeeded"
 	[ $i -gt 1 ] || sleep 2
 	[ "$(refusals max-jobz)" = $i ] || die "$i starts with a typo, and $(refusals max-jobz) sentences in journalctl -p err"
 done
-cp $conf.good $conf
+cp $good $conf
 systemctl start kopsd.service || die "the start after the typo was corrected"
 systemctl start kopsd.socket || die "the socket after the typo was corrected"
 served "after the typo was corrected"
@@ -54,7 +55,7 @@ for wrong in 'max-jobz = 3' 'devices = cpuu'; do
 	systemctl is-active -q kopsd.socket || die "the socket is gone after $wrong"
 	[ -S /run/kopsd/kopsd.sock ] || die "the socket's file is gone after $wrong"
 	[ ! -e /run/answered ] || die "a client was served with $wrong"
-	cp $conf.good $conf
+	cp $good $conf
 	systemctl restart kopsd.service || die "the restart after $wrong was corrected"
 	wait
 	[ -e /run/answered ] || die "the waiting client is not served after $wrong was corrected"
@@ -68,7 +69,7 @@ systemctl reload kopsd.service 2>/dev/null && die "a reload of wrong settings su
 [ "$(refusals 'max-jobs')" -ge 1 ] || die "the reload does not say why"
 [ "$(pid)" = "$before" ] || die "a reload of wrong settings ended the daemon"
 served "after a reload of wrong settings"
-cp $conf.good $conf
+cp $good $conf
 systemctl reload kopsd.service || die "a reload"
 [ "$(pid)" = "$before" ] || die "a reload ended the daemon"
 served "after a reload"
