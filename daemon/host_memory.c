@@ -9,9 +9,10 @@
 
 #include "kops_types.h"
 
-#define PATH_BYTES 1024
-#define LINE_BYTES 1024
-#define PAGE_BYTES 4096u
+#define PATH_BYTES   1024
+#define LINE_BYTES   1024
+#define PAGE_BYTES   4096u
+#define GROWTH_BYTES (1ull << 20)
 
 static uint64_t claimed_bytes;       /* atomic; without pages of files */
 static uint64_t files_bytes;         /* atomic */
@@ -448,6 +449,21 @@ int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes)
 	if (rc < 0)
 		host_memory_settle(bytes);
 	return rc;
+}
+
+bool host_memory_may_grow(struct host_memory_growth *g, uint64_t bytes)
+{
+	char why[256];
+
+	if (g->checked_bytes > bytes + 2 * GROWTH_BYTES) /* what was freed others may have by now */
+		g->checked_bytes = bytes + 2 * GROWTH_BYTES;
+	if (bytes <= g->free_bytes || bytes <= g->checked_bytes)
+		return true;
+	if (host_memory_claim(2 * GROWTH_BYTES, why, sizeof why) < 0)
+		return false;
+	host_memory_settle(2 * GROWTH_BYTES); /* it is soon touched */
+	g->checked_bytes = bytes + GROWTH_BYTES;
+	return true;
 }
 
 void host_memory_settle(uint64_t bytes)

@@ -46,6 +46,15 @@ uint64_t host_memory_claim_pages(struct host_memory_pages *pages, uint64_t bytes
 /* KOPS_E_NOMEM as above where the open claims do not fit, of which `bytes` are the caller's latest. */
 int host_memory_check(uint64_t bytes, char *why, size_t why_bytes);
 
+/* Small pieces of one kind, less than a MiB each, that are not claimed one by one. */
+struct host_memory_growth {
+	uint64_t free_bytes;    /* that many are never asked for */
+	uint64_t checked_bytes; /* its own */
+};
+
+/* Whether there may be so many bytes of them, more than before. Asks once a MiB. */
+bool host_memory_may_grow(struct host_memory_growth *growth, uint64_t bytes);
+
 /* All shared memory that this process has mapped, claimed or not: so many bytes more, or less. */
 void host_memory_add_file(int64_t bytes);
 

@@ -138,6 +138,23 @@ static void on_canary(void *arg)
 	uv_stop(&s->loop);
 }
 
+/* ---- Memory ---- */
+
+/*
+ * What is kept for clients beside buffers. Unread replies, and the first of what is prepared, are not looked
+ * for: they are part of the sixteenth that host_memory.h keeps free.
+ */
+static void limit_by_memory(struct engine *e)
+{
+	uint64_t total = host_memory_total();
+
+	if (total == 0)
+		total = UINT64_MAX; /* it cannot be known */
+	e->prepared_max = total / 8;
+	e->prepared_growth.free_bytes = total / 64;
+	e->accounts.unread_max = total / 64;
+}
+
 /* ---- Signals ---- */
 
 static void on_drain_timeout(uv_timer_t *timer)
@@ -183,6 +200,7 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 			log_warning("changed settings that need a restart (systemctl restart kopsd): %s", why);
 		log_set_level((int)s->config.log_level);
 		pool_set_cache(s->engine.pool, s->config.pool_cache);
+		limit_by_memory(&s->engine);
 		keeper_reload(&s->keeper);
 		log_notice("configuration reloaded");
 	}
@@ -336,6 +354,7 @@ static void init_engine(struct server *s)
 	e->accounts.sched = &e->sched;
 	e->accounts.turns = &s->sessions.turns;
 	e->can_swap = host_memory_can_swap();
+	limit_by_memory(e);
 	e->progress = progress;
 	e->watch_runs = watch_runs;
 	e->learned_something = learned_something;

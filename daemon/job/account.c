@@ -117,6 +117,37 @@ void account_refund(struct accounts *all, struct account *a, enum account_kind k
 	all->bytes[kind] -= bytes;
 }
 
+/* ---- Replies ---- */
+
+/* Of what may be unread, where others leave something too. */
+static uint64_t equal_share(const struct accounts *all, const struct account *user)
+{
+	unsigned n = 1;
+
+	for (const struct account *a = all->first; a; a = a->next)
+		n += a != user && a->unread_bytes > 0;
+	return all->unread_max / n;
+}
+
+bool account_leave_unread(struct accounts *all, struct account *a, uint64_t bytes)
+{
+	uint64_t own = a->unread_bytes + bytes;
+
+	if (own > all->config->max_unread_per_uid)
+		return false;
+	if (!fits(all->unread_bytes, bytes, all->unread_max) && own > equal_share(all, a))
+		return false;
+	a->unread_bytes += bytes;
+	all->unread_bytes += bytes;
+	return true;
+}
+
+void account_was_read(struct accounts *all, struct account *a, uint64_t bytes)
+{
+	a->unread_bytes -= bytes;
+	all->unread_bytes -= bytes;
+}
+
 /* ---- Descriptors ---- */
 
 #define CLOSING_FDS 64u

@@ -46,8 +46,9 @@ struct accounts {
 	const struct sched *sched, *memory_sched; /* the latter NULL: not yet */
 	const struct turns *turns;
 	struct account *first;
-	struct workers *workers;    /* that close descriptors; NULL: not yet */
-	unsigned sessions, closing; /* closing: descriptors that have yet to be */
+	struct workers *workers;           /* that close descriptors; NULL: not yet */
+	unsigned sessions, closing;        /* closing: descriptors that have yet to be */
+	uint64_t unread_bytes, unread_max; /* of all users; by the memory that there is */
 	uint64_t bytes[ACCOUNT_KINDS];
 };
 
@@ -62,6 +63,13 @@ void accounts_clear(struct accounts *all);
 int account_charge(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes,
                    char why[WHY_BYTES]);
 void account_refund(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes);
+
+/*
+ * Whether this user may leave so many bytes of replies unread, which then count. Where all users leave too
+ * much, whoever has less than an equal share of it still may.
+ */
+bool account_leave_unread(struct accounts *all, struct account *account, uint64_t bytes);
+void account_was_read(struct accounts *all, struct account *account, uint64_t bytes);
 
 /*
  * Closes a descriptor that came from this user, in a worker thread and the user's share of them: how long that

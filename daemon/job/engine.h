@@ -12,6 +12,7 @@
 #include "config.h"
 #include "device/device.h"
 #include "device/learned.h"
+#include "host_memory.h"
 #include "job/account.h"
 #include "job/marks.h"
 #include "job/pool.h"
@@ -48,9 +49,11 @@ struct engine {
 	struct job *suspect;  /* waits until nothing else is out, or is out alone; NULL: none */
 	uint64_t next_lane;
 	uint64_t prepared_bytes; /* of all users */
-	bool can_swap;           /* the host's memory may be on a disk */
-	bool runs_now;           /* within device_run_now() */
-	unsigned plans;          /* goes up when plans made so far may no longer be what they would be */
+	uint64_t prepared_max;   /* by the memory that there is */
+	struct host_memory_growth prepared_growth;
+	bool can_swap;  /* the host's memory may be on a disk */
+	bool runs_now;  /* within device_run_now() */
+	unsigned plans; /* goes up when plans made so far may no longer be what they would be */
 	uv_timer_t deadline_timer, lasting_timer;
 
 	/* A job, a buffer or a session has ended: moves a drain on. */

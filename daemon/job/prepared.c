@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "host_memory.h"
 #include "job/buffer.h"
 
 /* ---- Those that are READY, by last use ---- */
@@ -65,6 +66,11 @@ static struct account *richest(const struct engine *e)
 	return most;
 }
 
+static uint64_t limit_of_all(const struct engine *e)
+{
+	return e->config->max_prepared < e->prepared_max ? e->config->max_prepared : e->prepared_max;
+}
+
 /* Makes room by what was used least recently. False: there is nothing to give up. */
 static bool make_room(struct engine *e, struct account *account, uint64_t bytes)
 {
@@ -73,14 +79,14 @@ static bool make_room(struct engine *e, struct account *account, uint64_t bytes)
 			return false;
 		prepared_cool(account->oldest);
 	}
-	while (!fits(e->prepared_bytes, bytes, e->config->max_prepared)) {
+	while (!fits(e->prepared_bytes, bytes, limit_of_all(e))) {
 		struct account *other = richest(e);
 
 		if (!other)
 			return false;
 		prepared_cool(other->oldest);
 	}
-	return true;
+	return host_memory_may_grow(&e->prepared_growth, e->prepared_bytes + bytes);
 }
 
 /* ---- The job of one ---- */
@@ -210,13 +216,14 @@ void prepared_job_ended(struct job *job)
 
 /* ---- Messages ---- */
 
-static int refuse(const struct engine *e, const struct account *account, char why[WHY_BYTES])
+void prepared_explain(const struct engine *e, const struct account *account, char why[WHY_BYTES])
 {
 	snprintf(why, WHY_BYTES,
 	         "no room to prepare the job: yours hold %" PRIu64 " bytes and all users' %" PRIu64
-	         "; free some, or raise max-prepared-per-uid or max-prepared in kopsd.conf",
-	         account->prepared_bytes, e->prepared_bytes);
-	return KOPS_E_QUOTA;
+	         " of %" PRIu64
+	         "; free some, raise max-prepared-per-uid or max-prepared in kopsd.conf, or give kopsd more "
+	         "memory: an eighth of it may be so used",
+	         account->prepared_bytes, e->prepared_bytes, limit_of_all(e));
 }
 
 int prepared_new(struct engine *e, struct account *account, struct idmap *map, uint64_t number,
@@ -228,8 +235,10 @@ int prepared_new(struct engine *e, struct account *account, struct idmap *map, u
 
 	if (p)
 		prepared_forget(p);
-	if (!make_room(e, account, sizeof *p + bytes))
-		return refuse(e, account, why);
+	if (!make_room(e, account, sizeof *p + bytes)) {
+		prepared_explain(e, account, why);
+		return KOPS_E_QUOTA;
+	}
 	p = calloc(1, sizeof *p + bytes);
 	if (!p)
 		return KOPS_E_NOMEM;

@@ -39,6 +39,9 @@ struct prepared {
 int prepared_new(struct engine *engine, struct account *account, struct idmap *map, uint64_t number,
                  const Kops__V1__Submit *message, struct prepared **ret_prepared, char why[WHY_BYTES]);
 
+/* Why there is no room for more of this user's. */
+void prepared_explain(const struct engine *engine, const struct account *account, char why[WHY_BYTES]);
+
 /* Forgets it; its job ends as if it had not been prepared. */
 void prepared_forget(struct prepared *prepared);
 

@@ -42,7 +42,7 @@ static void outbox_pop(struct session *s)
 	struct session_out *out = s->outbox;
 
 	s->outbox = out->next;
-	s->account->unread_bytes -= sizeof *out + out->bytes;
+	account_was_read(&s->engine->accounts, s->account, sizeof *out + out->bytes);
 	if (!s->outbox)
 		s->outbox_end = &s->outbox;
 	if (out->fd >= 0)
@@ -50,23 +50,39 @@ static void outbox_pop(struct session *s)
 	free(out);
 }
 
-/* 0 also when the client is gone: the poll handler will see that. */
-static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int fd)
+/* With a copy of the descriptor. NULL: out of memory, or of descriptors, which is no fault of this client's. */
+static struct session_out *out_new(const uint8_t *data, size_t bytes, int fd, int *ret_rc)
 {
-	uint64_t room = s->engine->config->max_unread_per_uid - sizeof(struct session_out) - bytes;
-	struct session_out *out = s->account->unread_bytes <= room ? malloc(sizeof *out + bytes) : NULL;
+	struct session_out *out = malloc(sizeof *out + bytes);
 
+	*ret_rc = KOPS_E_NOMEM;
 	if (!out)
-		return KOPS_E_NOMEM;
+		return NULL;
 	out->next = NULL;
 	out->bytes = bytes;
 	memcpy(out->data, data, bytes);
 	out->fd = fd >= 0 ? dup(fd) : -1;
-	if (fd >= 0 && out->fd < 0) {
-		free(out);
-		return KOPS_E_QUOTA;
+	if (fd < 0 || out->fd >= 0)
+		return out;
+	*ret_rc = KOPS_E_QUOTA;
+	free(out);
+	return NULL;
+}
+
+/* 0 also when the client is gone: the poll handler will see that. */
+static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int fd)
+{
+	struct accounts *accounts = &s->engine->accounts;
+	struct session_out *out;
+	int rc;
+
+	if (!account_leave_unread(accounts, s->account, sizeof *out + bytes))
+		return KOPS_E_NOMEM;
+	out = out_new(data, bytes, fd, &rc);
+	if (!out) {
+		account_was_read(accounts, s->account, sizeof *out + bytes);
+		return rc;
 	}
-	s->account->unread_bytes += sizeof *out + bytes;
 	*s->outbox_end = out;
 	s->outbox_end = &out->next;
 	return 0;

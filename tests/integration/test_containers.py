@@ -8,12 +8,11 @@ from support import harness, wire
 from support.harness import eventually
 from support.wire import RESIDENT, view
 
-LIMIT = 640 << 20
 PAGE = 4096
 
 
-def make_cgroup():
-    """Path of a new memory cgroup with LIMIT, and None; or None and the reason why there is none."""
+def make_cgroup(bytes_max):
+    """Path of a new memory cgroup, and None; or None and the reason why there is none."""
     name = f"kops-test-{os.getpid()}"
     for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         path = os.path.join(root, name)
@@ -23,7 +22,7 @@ def make_cgroup():
             continue
         try:
             with open(os.path.join(path, limit), "w", encoding="ascii") as f:
-                f.write(str(LIMIT))
+                f.write(str(bytes_max))
             with open(os.path.join(path, "cgroup.procs"), "a", encoding="ascii"):
                 return path, None
         except OSError:
@@ -34,9 +33,10 @@ def make_cgroup():
 @unittest.skipIf(harness.QUICK, "sanitizers take memory of their own")
 class Contained(unittest.TestCase):
     settings = {"pool_cache": 0}
+    limit = 640 << 20
 
     def setUp(self):
-        self.cgroup, why = make_cgroup()
+        self.cgroup, why = make_cgroup(self.limit)
         if not self.cgroup:
             self.skipTest(why)
         self.addCleanup(self.remove_cgroup)
@@ -62,7 +62,7 @@ class Contained(unittest.TestCase):
         with self.assertRaises(wire.Refused) as caught:
             action(*args)
         self.assertEqual(caught.exception.name, "NOMEM", caught.exception.message)
-        self.assertIn(str(LIMIT), caught.exception.message)
+        self.assertIn(str(self.limit), caught.exception.message)
 
     def assert_works(self):
         self.assertIsNone(self.daemon.process.poll(), "kopsd was killed")
@@ -218,6 +218,17 @@ class Holes(Contained):
         self.assert_works()
         os.close(fd)
         os.close(other)
+
+
+class Prepared(Contained):
+    settings = {"max_prepared_per_uid": 0}
+
+    def test_they_have_an_eighth(self):
+        b = self.c.import_new(PAGE)
+        with self.assertRaises(wire.Refused) as caught:
+            self.c.submit(wire.add(*[view(b, [4])] * 3), prepare=1, only_prepare=True)
+        self.assertEqual(caught.exception.name, "QUOTA")
+        self.assertIn(f"all users' 0 of {self.limit // 8};", caught.exception.message)
 
 
 class Processes(unittest.TestCase):

@@ -34,7 +34,7 @@ static int prepare_only(struct request *r, const Kops__V1__Submit *submit, struc
 	if (!prepared_take(prepared, job)) {
 		job_leave_queue(job);
 		job_free(job);
-		snprintf(r->why, sizeof r->why, "no room for a prepared job; raise max-prepared-per-uid");
+		prepared_explain(r->session->engine, r->session->account, r->why);
 		return KOPS_E_QUOTA;
 	}
 	reply_receipt(job);

@@ -184,12 +184,41 @@ static void test_who_had_more_is_remembered(void **state)
 	assert_null(f.all.first);
 }
 
+static void test_unread_replies(void **state)
+{
+	struct fixture f = fixture();
+	struct account *a, *b;
+
+	(void)state;
+	set_up(&f);
+	f.config.max_unread_per_uid = 80;
+	f.all.unread_max = 100;
+	a = accounts_get(&f.all, 1);
+	b = accounts_get(&f.all, 2);
+	assert_false(account_leave_unread(&f.all, a, 81));
+	assert_true(account_leave_unread(&f.all, a, 80));
+	assert_false(account_leave_unread(&f.all, a, 1));
+	/* Whoever has least is not the one to go where all have too much. */
+	assert_true(account_leave_unread(&f.all, b, 50));
+	assert_false(account_leave_unread(&f.all, b, 1));
+	account_was_read(&f.all, a, 80);
+	assert_true(account_leave_unread(&f.all, b, 30));
+	assert_true(account_leave_unread(&f.all, a, 50));
+	assert_false(account_leave_unread(&f.all, a, 1));
+	account_was_read(&f.all, a, 50);
+	account_was_read(&f.all, b, 80);
+	assert_int_equal(a->unread_bytes + b->unread_bytes + f.all.unread_bytes, 0);
+	account_unref(&f.all, a);
+	account_unref(&f.all, b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_one_account_per_uid),    cmocka_unit_test(test_user_limits),
 	    cmocka_unit_test(test_limit_of_all),           cmocka_unit_test(test_over_a_lowered_limit),
 	    cmocka_unit_test(test_descriptors_are_closed), cmocka_unit_test(test_who_had_more_is_remembered),
+	    cmocka_unit_test(test_unread_replies),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

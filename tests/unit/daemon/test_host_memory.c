@@ -162,6 +162,26 @@ static void test_files_that_say_nothing(void **state)
 	assert_int_equal(host_memory_room(), 7168 * MIB);
 }
 
+/* In small pieces: asked for once a MiB, beyond what is free. */
+static void test_growth(void **state)
+{
+	struct host_memory_growth growth = {.free_bytes = 4 * MIB};
+	char why[256] = "";
+
+	(void)state;
+	assert_int_equal(host_memory_claim(7164 * MIB, why, sizeof why), 0);
+	assert_true(host_memory_may_grow(&growth, 4 * MIB + 1));
+	host_memory_settle(7164 * MIB);
+	assert_int_equal(host_memory_claim(7167 * MIB, why, sizeof why), 0);
+	assert_true(host_memory_may_grow(&growth, 5 * MIB + 1));
+	assert_false(host_memory_may_grow(&growth, 5 * MIB + 2));
+	assert_true(host_memory_may_grow(&growth, 4 * MIB));
+	assert_true(host_memory_may_grow(&growth, 1));
+	assert_false(host_memory_may_grow(&growth, 5 * MIB)); /* what it had was freed */
+	host_memory_settle(7167 * MIB);
+	assert_int_equal(host_memory_room(), 7168 * MIB);
+}
+
 /* A memfd, the first bytes of which have pages. */
 static int make_file(uint64_t bytes, uint64_t there)
 {
@@ -270,6 +290,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_version_1_in_a_container, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_path_outside_of_the_mount, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_files_that_say_nothing, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_growth, set_up, tear_down),
 	    cmocka_unit_test(test_missing_pages),
 	    cmocka_unit_test_setup_teardown(test_pages_with_holes, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_foreign_pages, set_up, tear_down),
