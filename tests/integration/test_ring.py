@@ -1,7 +1,9 @@
 """Runs by shared memory: what they compute, in which order, and clients that write anything into it."""
+import mmap
 import os
 import signal
 import struct
+import tempfile
 import threading
 import time
 import traceback
@@ -11,6 +13,7 @@ import numpy as np
 
 from support import harness, wire
 
+COUNT_ALLOCATIONS = os.environ.get("KOPS_TEST_COUNT_ALLOCATIONS", "")
 N = 16
 
 
@@ -241,6 +244,46 @@ class Runs(RingTest):
         before = self.daemon.wakeups()
         time.sleep(1)
         self.assertLessEqual(self.daemon.wakeups() - before, 2)
+
+
+@unittest.skipIf(not COUNT_ALLOCATIONS, "a sanitizer has an allocator of its own")
+class Allocations(RingTest):
+    """What the loop allocates for each run."""
+
+    @classmethod
+    def setUpClass(cls):
+        file = tempfile.NamedTemporaryFile()
+        cls.addClassCleanup(file.close)
+        file.truncate(8)
+        cls.counter = mmap.mmap(file.fileno(), 8)
+        os.environ.update(LD_PRELOAD=COUNT_ALLOCATIONS, COUNT_ALLOCATIONS=file.name)
+        try:
+            super().setUpClass()
+        finally:
+            del os.environ["LD_PRELOAD"], os.environ["COUNT_ALLOCATIONS"]
+
+    def count(self, times, run):
+        """Allocations that so many runs take, after as many of them as may settle something."""
+        for _ in range(100):
+            run()
+        before = struct.unpack("<Q", self.counter)[0]
+        self.assertGreater(before, 0, "nothing counts")
+        for _ in range(times):
+            run()
+        return struct.unpack("<Q", self.counter)[0] - before
+
+    def test_prepared_runs_allocate_nothing(self):
+        buffers = self.prepare(self.c, 1)
+        ring = self.c.open_ring(8)
+        op = wire.gemm(*[wire.view(b, [N, N]) for b in buffers])
+
+        def by_ring():
+            ring.put(1)
+            self.assertEqual(ring.wait()["status"], 0)
+
+        self.assertEqual(self.count(10000, by_ring), 0)
+        self.assertEqual(self.count(1000, lambda: self.c.run(1)), 0)
+        self.assertLessEqual(self.count(1000, lambda: self.c.submit(op)), 1000)  # a job
 
 
 class Hostile(RingTest):
