@@ -97,9 +97,12 @@ static bool next_block(const char **at, struct block *ret)
 static char *plain(struct span comment)
 {
 	char *text = calloc(1, comment.length + 1), *to = text;
-	const char *end = comment.text + comment.length - 2; /* before the mark at the end */
+	const char *end;
 
-	for (const char *at = comment.text + 2; comment.length && at < end;) {
+	if (comment.length == 0)
+		return text;
+	end = comment.text + comment.length - 2; /* before the mark at the end */
+	for (const char *at = comment.text + 2; at < end;) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 		size_t n = (size_t)((stop ? stop : end) - at);
 		bool marked = n >= 2 && memcmp(at, " *", 2) == 0;
