@@ -7,7 +7,9 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <grp.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -34,8 +36,11 @@ struct setting {
 	const char *text; /* or of KIND_TEXT */
 	uint64_t min, max;
 	bool reloadable;
+	int limit; /* its place in struct user_limits; NO_LIMIT */
 	const char *help;
 };
+
+#define NO_LIMIT (-1)
 
 #define DEFAULT_TEXT(value)  .text = (value)
 #define DEFAULT_COUNT(value) .number = (value)
@@ -43,15 +48,18 @@ struct setting {
 #define DEFAULT_MSEC(value)  .number = (value)
 
 static const struct setting settings[CONFIG_SETTINGS] = {
-#define X(name_, type, value, min_, max_, reloadable_, help_)                                                  \
+#define SETTING(name_, type, value, min_, max_, reloadable_, help_, limit_)                                    \
 	{.name = #name_,                                                                                       \
 	 .kind = KIND_##type,                                                                                  \
 	 .offset = offsetof(struct config, name_),                                                             \
 	 .min = (min_),                                                                                        \
 	 .max = (max_),                                                                                        \
 	 .reloadable = (reloadable_),                                                                          \
+	 .limit = (limit_),                                                                                    \
 	 .help = (help_),                                                                                      \
 	 DEFAULT_##type(value)},
+#define X(name, ...) SETTING(name, __VA_ARGS__, NO_LIMIT)
+#define U(name, ...) SETTING(name, __VA_ARGS__, (int)(offsetof(struct user_limits, name) / sizeof(uint64_t)))
 #include "config.def"
 #undef X
 };
@@ -260,8 +268,7 @@ static int assign_text(struct config *config, const struct setting *s, const cha
 	return 0;
 }
 
-static int assign_number(struct config *config, const struct setting *s, const char *text, const char *origin,
-                         char *why)
+static int read_number(const struct setting *s, const char *text, const char *origin, uint64_t *ret, char *why)
 {
 	static const char *const wanted[] = {[KIND_COUNT] = "a whole number",
 	                                     [KIND_BYTES] = "a number of bytes such as 4096, 512M or 2G",
@@ -278,7 +285,7 @@ static int assign_number(struct config *config, const struct setting *s, const c
 		return fail(why, "%s: %s = %s is out of range; allowed are %s to %s", origin, name, text, min,
 		            max);
 	}
-	*number_of(config, s) = value;
+	*ret = value;
 	return 0;
 }
 
@@ -286,7 +293,7 @@ static int assign(struct config *config, const struct setting *s, const char *te
                   char *why)
 {
 	int rc = s->kind == KIND_TEXT ? assign_text(config, s, text, origin, why)
-	                              : assign_number(config, s, text, origin, why);
+	                              : read_number(s, text, origin, number_of(config, s), why);
 
 	if (rc == 0)
 		snprintf(config->origin[s - settings], CONFIG_TEXT_BYTES, "%s", origin);
@@ -310,8 +317,10 @@ static void set_defaults(struct config *config)
 struct file {
 	const char *path;
 	unsigned line;
-	bool has_section;
+	bool has_section;                      /* [kopsd] */
+	struct config_owner *owner;            /* whose section this is; NULL: [kopsd] */
 	unsigned set_in_line[CONFIG_SETTINGS]; /* 0: not set here */
+	unsigned owner_set_in_line[CONFIG_OWNERS_MAX][CONFIG_LIMITS];
 };
 
 /* Cuts white space at both ends, in place. */
@@ -339,14 +348,101 @@ static void cut_comment(char *text)
 	}
 }
 
-static int parse_section(struct file *file, const char *text, const char *origin, char *why)
+static bool find_id_of_name(bool is_group, const char *name, id_t *ret_id)
 {
+	const struct group *group = is_group ? getgrnam(name) : NULL;
+	const struct passwd *user = is_group ? NULL : getpwnam(name);
+
+	if (group)
+		*ret_id = group->gr_gid;
+	if (user)
+		*ret_id = user->pw_uid;
+	return group || user;
+}
+
+static bool read_id(const char *name, id_t *ret_id)
+{
+	unsigned long long id;
+
+	if (!name[0] || name[strspn(name, "0123456789")])
+		return false;
+	id = strtoull(name, NULL, 10);
+	if (id >= UINT32_MAX) /* that one stands for none */
+		return false;
+	*ret_id = (id_t)id;
+	return true;
+}
+
+/* By name, or as a number. False: the system knows none. */
+static bool find_id(bool is_group, const char *name, id_t *ret_id)
+{
+	return find_id_of_name(is_group, name, ret_id) || read_id(name, ret_id);
+}
+
+/* "[user NAME]" or "[group NAME]". */
+static bool split_owner(const char *text, bool *ret_is_group, char name[CONFIG_OWNER_BYTES])
+{
+	char kind[8];
+	int len = 0;
+
+	_Static_assert(CONFIG_OWNER_BYTES == 64, "the width of the name below");
+	if (sscanf(text, "[%7s %63[^]]%n", kind, name, &len) != 2 || strcmp(text + len, "]") != 0)
+		return false;
+	*ret_is_group = strcmp(kind, "group") == 0;
+	return *ret_is_group || strcmp(kind, "user") == 0;
+}
+
+/* The one of an earlier section, or a new one. NULL: there are too many. */
+static struct config_owner *get_owner(struct config *config, bool is_group, const char *name,
+                                      const char *origin)
+{
+	struct config_owner *owner = config->owners, *end = owner + config->n_owners;
+
+	while (owner < end && (owner->is_group != is_group || strcmp(owner->name, name) != 0))
+		owner++;
+	if (owner < end)
+		return owner;
+	if (config->n_owners == CONFIG_OWNERS_MAX)
+		return NULL;
+	config->n_owners++;
+	owner->is_group = is_group;
+	owner->is_known = find_id(is_group, name, &owner->id);
+	snprintf(owner->name, sizeof(owner->name), "%s", name);
+	snprintf(owner->origin, sizeof(owner->origin), "%s", origin);
+	return owner;
+}
+
+static int parse_section(struct config *config, struct file *file, const char *text, const char *origin,
+                         char *why)
+{
+	char name[CONFIG_OWNER_BYTES];
+	bool is_group;
+
+	if (split_owner(text, &is_group, name)) {
+		file->owner = get_owner(config, is_group, trim(name), origin);
+		if (!file->owner)
+			return fail(why, "%s: %s is one section of users and groups too many; %d are possible",
+			            origin, text, CONFIG_OWNERS_MAX);
+		return 0;
+	}
 	if (strcmp(text, "[kopsd]") != 0)
-		return fail(why, "%s: unknown section %.80s; the only one is [kopsd]", origin, text);
+		return fail(why, "%s: unknown section %.80s; there are [kopsd], [user NAME] and [group NAME]",
+		            origin, text);
 	if (file->has_section)
 		return fail(why, "%s: [kopsd] stands here a second time; keep one", origin);
 	file->has_section = true;
+	file->owner = NULL;
 	return 0;
+}
+
+static int assign_limit(struct config_owner *owner, const struct setting *s, const char *text,
+                        const char *origin, char *why)
+{
+	int rc = read_number(s, text, origin, &owner->limits[s->limit].value, why);
+
+	if (rc == 0)
+		snprintf(owner->limits[s->limit].origin, CONFIG_TEXT_BYTES, "%s", origin);
+	return rc;
 }
 
 static int parse_setting(struct config *config, struct file *file, char *text, const char *origin, char *why)
@@ -354,6 +450,7 @@ static int parse_setting(struct config *config, struct file *file, char *text, c
 	char where[CONFIG_TEXT_BYTES + 2];
 	const struct setting *s;
 	char *equals = strchr(text, '='), *key, *value;
+	unsigned *set_in_line;
 
 	if (!equals)
 		return fail(why, "%s: \"%.80s\" is no setting; write NAME = VALUE", origin, text);
@@ -366,11 +463,16 @@ static int parse_setting(struct config *config, struct file *file, char *text, c
 		snprintf(where, sizeof(where), "%s: ", origin);
 		return fail_unknown(why, where, PLACE_FILE, key);
 	}
-	if (file->set_in_line[s - settings])
+	if (file->owner && s->limit == NO_LIMIT)
+		return fail(why, "%s: %s is no limit of one user, so it belongs to [kopsd]", origin, key);
+	set_in_line = file->owner ? &file->owner_set_in_line[file->owner - config->owners][s->limit]
+	                          : &file->set_in_line[s - settings];
+	if (*set_in_line)
 		return fail(why, "%s: %s is already set in line %u of this file; keep one", origin, key,
-		            file->set_in_line[s - settings]);
-	file->set_in_line[s - settings] = file->line;
-	return assign(config, s, value, origin, why);
+		            *set_in_line);
+	*set_in_line = file->line;
+	return file->owner ? assign_limit(file->owner, s, value, origin, why)
+	                   : assign(config, s, value, origin, why);
 }
 
 static int parse_line(struct config *config, struct file *file, char *line, size_t len, char *why)
@@ -385,7 +487,7 @@ static int parse_line(struct config *config, struct file *file, char *line, size
 	if (!text[0])
 		return 0;
 	if (text[0] == '[')
-		return parse_section(file, text, origin, why);
+		return parse_section(config, file, text, origin, why);
 	return parse_setting(config, file, text, origin, why);
 }
 
@@ -634,6 +736,8 @@ bool config_reload(struct config *live, const struct config *fresh, char ret_nam
 			*number_of(live, s) = *number_of(&wanted, s);
 		memcpy(live->origin[s - settings], wanted.origin[s - settings], CONFIG_TEXT_BYTES);
 	}
+	live->n_owners = wanted.n_owners;
+	memcpy(live->owners, wanted.owners, sizeof(live->owners));
 	return ret_names[0] != '\0';
 }
 
@@ -649,7 +753,27 @@ void config_describe(unsigned index, struct config_description *ret)
 	format_number(s->kind == KIND_TEXT ? KIND_COUNT : s->kind, s->max, ret->max, sizeof(ret->max));
 	ret->is_text = s->kind == KIND_TEXT;
 	ret->reloadable = s->reloadable;
+	ret->is_limit = s->limit != NO_LIMIT;
 	ret->help = s->help;
+}
+
+static void print_owner(const struct config_owner *owner)
+{
+	const char *kind = owner->is_group ? "group" : "user";
+	char name[NAME_BYTES], value[CONFIG_TEXT_BYTES];
+
+	printf("\n[%s %s] # %s", kind, owner->name, owner->origin);
+	if (owner->is_known)
+		printf(", %s %u\n", owner->is_group ? "gid" : "uid", (unsigned)owner->id);
+	else
+		printf(", without effect: there is no such %s\n", kind);
+	for (const struct setting *s = settings; s < settings + CONFIG_SETTINGS; s++) {
+		if (s->limit == NO_LIMIT || !owner->limits[s->limit].origin[0])
+			continue;
+		spell(PLACE_FILE, s->name, name);
+		format_number(s->kind, owner->limits[s->limit].value, value, sizeof(value));
+		printf("%s = %s # %s\n", name, value, owner->limits[s->limit].origin);
+	}
 }
 
 void config_print(const struct config *config)
@@ -666,6 +790,8 @@ void config_print(const struct config *config)
 			format_number(s->kind, *number_of(&copy, s), value, sizeof(value));
 		printf("%s = %s # %s\n", name, value, copy.origin[s - settings]);
 	}
+	for (unsigned i = 0; i < config->n_owners; i++)
+		print_owner(&config->owners[i]);
 }
 
 void config_print_help(void)
@@ -683,7 +809,9 @@ void config_print_help(void)
 	     "  -V, --version   print the version and exit\n"
 	     "\n"
 	     "Settings. A flag beats the environment (KOPSD_MAX_JOBS for --max-jobs), which beats the files\n"
-	     "(max-jobs = 256). Bytes take K, M, G, T; durations ms, s, min. * means: SIGHUP applies it.\n");
+	     "(max-jobs = 256). Bytes take K, M, G, T; durations ms, s, min. * means: SIGHUP applies it.\n"
+	     "Those named -per-uid may have other values in sections [user NAME] and [group NAME] of the "
+	     "files.\n");
 	for (unsigned i = 0; i < CONFIG_SETTINGS; i++) {
 		config_describe(i, &d);
 		printf("  --%s=%s%s\n      %s\n", d.name, d.value, d.reloadable ? " *" : "", d.help);

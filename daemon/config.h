@@ -6,16 +6,41 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
-#define CONFIG_TEXT_BYTES 256
-#define CONFIG_WHY_BYTES  512
-#define CONFIG_FILE       "/etc/kopsd/kopsd.conf" /* then kopsd.conf.d/NAME.conf beside it, in order of name */
+#define CONFIG_TEXT_BYTES  256
+#define CONFIG_WHY_BYTES   512
+#define CONFIG_OWNER_BYTES 64
+#define CONFIG_FILE        "/etc/kopsd/kopsd.conf" /* then kopsd.conf.d/NAME.conf beside it, in order of name */
 
 enum {
 	CONFIG_SETTINGS = 0 /* how many there are */
 #define X(name, type, value, min, max, reloadable, help) +1
 #include "config.def"
 #undef X
+};
+
+/* What one user may hold: the settings that sections of users and groups may change. */
+struct user_limits {
+#define X(name, type, value, min, max, reloadable, help)
+#define U(name, type, value, min, max, reloadable, help) uint64_t name;
+#include "config.def"
+#undef X
+};
+
+enum { CONFIG_LIMITS = sizeof(struct user_limits) / sizeof(uint64_t), CONFIG_OWNERS_MAX = 64 };
+
+/* A section [user NAME] or [group NAME]. */
+struct config_owner {
+	bool is_group;
+	bool is_known; /* to the system: by its id. Else the section has no effect */
+	id_t id;
+	char name[CONFIG_OWNER_BYTES];
+	char origin[CONFIG_TEXT_BYTES];
+	struct {
+		uint64_t value;
+		char origin[CONFIG_TEXT_BYTES]; /* "": the section does not have it */
+	} limits[CONFIG_LIMITS];                /* in the order of struct user_limits */
 };
 
 struct config {
@@ -29,6 +54,8 @@ struct config {
 	/* Where each came from, in the order of config.def: "default", "FILE:LINE", "KOPSD_NAME" or "--name".
 	 */
 	char origin[CONFIG_SETTINGS][CONFIG_TEXT_BYTES];
+	unsigned n_owners;
+	struct config_owner owners[CONFIG_OWNERS_MAX];
 };
 
 /* What the command line asks besides settings. */
@@ -58,7 +85,7 @@ void config_print(const struct config *config);
 struct config_description {
 	char name[64]; /* "max-jobs" */
 	char value[CONFIG_TEXT_BYTES], min[32], max[32];
-	bool is_text, reloadable;
+	bool is_text, reloadable, is_limit; /* is_limit: sections of users and groups may change it */
 	const char *help;
 };
 

@@ -182,6 +182,17 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 	progress(&s->engine);
 }
 
+static void log_unknown_owners(const struct config *config)
+{
+	for (unsigned i = 0; i < config->n_owners; i++) {
+		const struct config_owner *owner = &config->owners[i];
+
+		if (!owner->is_known)
+			log_warning("%s: there is no %s \"%s\", so this section has no effect", owner->origin,
+			            owner->is_group ? "group" : "user", owner->name);
+	}
+}
+
 static void on_reload_signal(uv_signal_t *signal, int number)
 {
 	struct server *s = signal->data;
@@ -199,6 +210,8 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 		if (config_reload(&s->config, &fresh, why))
 			log_warning("changed settings that need a restart (systemctl restart kopsd): %s", why);
 		log_set_level((int)s->config.log_level);
+		log_unknown_owners(&s->config);
+		sessions_reload(&s->sessions);
 		pool_set_cache(s->engine.pool, s->config.pool_cache);
 		limit_by_memory(&s->engine);
 		keeper_reload(&s->keeper);
@@ -403,6 +416,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	s->config = *config;
 	s->argc = argc;
 	s->argv = argv;
+	log_unknown_owners(&s->config);
 	raise_fd_limit();
 	segments_max = divide_descriptors(s);
 	uv_loop_init(&s->loop);

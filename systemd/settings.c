@@ -19,18 +19,24 @@ static void print_conf(void)
 		config_describe(i, &d);
 		printf("\n# %s%s\n#%s = %s\n", d.reloadable ? "* " : "", d.help, d.name, d.value);
 	}
+	puts("\n# Other limits for a user, or for the members of a group, of those named -per-uid:\n"
+	     "#     [user alice]\n"
+	     "#     max-jobs-per-uid = 4096\n"
+	     "#     [group lab]\n"
+	     "#     max-mapped-per-uid = 128G");
 }
 
 static void print_markdown(void)
 {
 	struct config_description d;
 
-	puts("| setting | default | allowed | reload | meaning |\n"
-	     "|---|---|---|---|---|");
+	puts("| setting | default | allowed | reload | by user, group | meaning |\n"
+	     "|---|---|---|---|---|---|");
 	for (unsigned i = 0; i < CONFIG_SETTINGS; i++) {
 		config_describe(i, &d);
-		printf("| `%s` | %s | %s … %s%s | %s | %s |\n", d.name, d.value, d.min, d.max,
-		       d.is_text ? " bytes" : "", d.reloadable ? "yes" : "no", d.help);
+		printf("| `%s` | %s | %s … %s%s | %s | %s | %s |\n", d.name, d.value, d.min, d.max,
+		       d.is_text ? " bytes" : "", d.reloadable ? "yes" : "no", d.is_limit ? "yes" : "no",
+		       d.help);
 	}
 }
 

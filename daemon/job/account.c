@@ -7,6 +7,86 @@
 
 #include "clock.h"
 
+/* ---- Limits ---- */
+
+/* As numbers, in the order of the settings. */
+union limits {
+	struct user_limits of;
+	uint64_t number[CONFIG_LIMITS];
+};
+
+static union limits everybodys_limits(const struct config *config)
+{
+	union limits limits;
+
+#define X(name, type, value, min, max, reloadable, help)
+#define U(name, type, value, min, max, reloadable, help) limits.of.name = config->name;
+#include "config.def"
+#undef X
+	return limits;
+}
+
+static bool is_in(gid_t group, const gid_t *groups, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (groups[i] == group)
+			return true;
+	return false;
+}
+
+/* One of them. */
+static uint64_t find_limit(const struct config *config, unsigned limit, uint64_t everybodys, uid_t uid,
+                           const gid_t *groups, size_t n_groups)
+{
+	bool found = false;
+	uint64_t largest = 0;
+
+	for (unsigned i = 0; i < config->n_owners; i++) {
+		const struct config_owner *owner = &config->owners[i];
+		uint64_t value = owner->limits[limit].value;
+
+		if (!owner->is_known || !owner->limits[limit].origin[0])
+			continue;
+		if (!owner->is_group && owner->id == uid)
+			return value;
+		if (owner->is_group && is_in(owner->id, groups, n_groups)) {
+			found = true;
+			largest = value > largest ? value : largest;
+		}
+	}
+	return found ? largest : everybodys;
+}
+
+static union limits find_limits(const struct config *config, uid_t uid, const gid_t *groups, size_t n_groups)
+{
+	union limits limits = everybodys_limits(config);
+
+	for (unsigned i = 0; config->n_owners > 0 && i < CONFIG_LIMITS; i++)
+		limits.number[i] = find_limit(config, i, limits.number[i], uid, groups, n_groups);
+	return limits;
+}
+
+void account_widen(const struct accounts *all, struct account *a, const gid_t *groups, size_t n_groups)
+{
+	union limits widest = find_limits(all->config, a->uid, groups, n_groups), before = {.of = a->limits};
+
+	for (unsigned i = 0; a->sessions > 0 && i < CONFIG_LIMITS; i++)
+		if (before.number[i] > widest.number[i])
+			widest.number[i] = before.number[i];
+	a->limits = widest.of;
+}
+
+void accounts_reset_limits(struct accounts *all)
+{
+	for (struct account *a = all->first; a; a = a->next)
+		if (a->sessions > 0) /* zeros: groups may have less than everybody */
+			a->limits = (struct user_limits){0};
+		else
+			a->limits = find_limits(all->config, a->uid, NULL, 0).of;
+}
+
+/* ---- Accounts ---- */
+
 struct account *accounts_get(struct accounts *all, uid_t uid)
 {
 	struct account *a = all->first;
@@ -18,6 +98,7 @@ struct account *accounts_get(struct accounts *all, uid_t uid)
 		if (!a)
 			return NULL;
 		a->uid = uid;
+		a->limits = find_limits(all->config, uid, NULL, 0).of;
 		a->next = all->first;
 		all->first = a;
 	}
@@ -65,23 +146,25 @@ void accounts_clear(struct accounts *all)
 	all->first = NULL;
 }
 
+/* ---- Bytes ---- */
+
 struct limit {
 	const char *what, *key_user, *key_all;
 	uint64_t user, all;
 };
 
-static struct limit limit_of(const struct config *c, enum account_kind kind)
+static struct limit limit_of(const struct config *c, const struct user_limits *user, enum account_kind kind)
 {
 	switch (kind) {
 	case ACCOUNT_MAPPED:
 		return (struct limit){"shared memory", "max-mapped-per-uid", "max-mapped",
-		                      c->max_mapped_per_uid, c->max_mapped};
+		                      user->max_mapped_per_uid, c->max_mapped};
 	case ACCOUNT_PINNED:
 		return (struct limit){"pinned memory", "max-pinned-per-uid", "max-pinned",
-		                      c->max_pinned_per_uid, c->max_pinned};
+		                      user->max_pinned_per_uid, c->max_pinned};
 	default:
 		return (struct limit){"resident memory", "max-resident-per-uid", "max-resident-per-uid",
-		                      c->max_resident_per_uid, UINT64_MAX};
+		                      user->max_resident_per_uid, UINT64_MAX};
 	}
 }
 
@@ -93,7 +176,7 @@ static bool fits(uint64_t used, uint64_t bytes, uint64_t limit)
 int account_charge(struct accounts *all, struct account *a, enum account_kind kind, uint64_t bytes,
                    char why[WHY_BYTES])
 {
-	struct limit l = limit_of(all->config, kind);
+	struct limit l = limit_of(all->config, &a->limits, kind);
 	bool user_fits = fits(a->bytes[kind], bytes, l.user);
 
 	if (user_fits && fits(all->bytes[kind], bytes, l.all)) {
@@ -133,7 +216,7 @@ bool account_leave_unread(struct accounts *all, struct account *a, uint64_t byte
 {
 	uint64_t own = a->unread_bytes + bytes;
 
-	if (own > all->config->max_unread_per_uid)
+	if (own > a->limits.max_unread_per_uid)
 		return false;
 	if (!fits(all->unread_bytes, bytes, all->unread_max) && own > equal_share(all, a))
 		return false;

@@ -25,7 +25,8 @@ struct account {
 	struct account *next;
 	uid_t uid;
 	unsigned refs;
-	uint64_t unread_bytes; /* of replies in its sessions' outboxes */
+	struct user_limits limits; /* the widest that its sessions have */
+	uint64_t unread_bytes;     /* of replies in its sessions' outboxes */
 	unsigned sessions, jobs, buffers;
 	uint64_t bytes[ACCOUNT_KINDS];
 	struct sched_flow flow;           /* its jobs, on the devices */
@@ -52,8 +53,17 @@ struct accounts {
 	uint64_t bytes[ACCOUNT_KINDS];
 };
 
-/* The uid's account, made when there is none, with a new reference. NULL: out of memory. */
+/* The uid's account, made when there is none, with everybody's limits, and with a new reference. NULL: out of
+ * memory. */
 struct account *accounts_get(struct accounts *all, uid_t uid);
+/*
+ * Limits come from the settings: a user's section goes before those of groups, and these before [kopsd]; of
+ * several groups the largest value counts. For a new session of a process in these groups: those of the first
+ * replace what was there, those of others widen it.
+ */
+void account_widen(const struct accounts *all, struct account *account, const gid_t *groups, size_t n_groups);
+/* After a reload, before all sessions widen them anew. */
+void accounts_reset_limits(struct accounts *all);
 void account_ref(struct account *account);
 void account_unref(struct accounts *all, struct account *account);
 /* Frees what stayed. No references may be left. */

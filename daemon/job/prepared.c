@@ -74,7 +74,7 @@ static uint64_t limit_of_all(const struct engine *e)
 /* Makes room by what was used least recently. False: there is nothing to give up. */
 static bool make_room(struct engine *e, struct account *account, uint64_t bytes)
 {
-	while (!fits(account->prepared_bytes, bytes, e->config->max_prepared_per_uid)) {
+	while (!fits(account->prepared_bytes, bytes, account->limits.max_prepared_per_uid)) {
 		if (!account->oldest)
 			return false;
 		prepared_cool(account->oldest);

@@ -13,7 +13,7 @@ static int check_counts(struct request *r)
 		snprintf(r->why, sizeof r->why,
 		         "the session has %" PRIu64 " buffers, its limit; drop some, or raise max-buffers",
 		         c->max_buffers);
-	else if (session->account->buffers >= c->max_buffers_per_uid)
+	else if (session->account->buffers >= session->account->limits.max_buffers_per_uid)
 		snprintf(r->why, sizeof r->why,
 		         "you have %u buffers, a user's limit; drop some, or raise max-buffers-per-uid",
 		         session->account->buffers);

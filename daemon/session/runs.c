@@ -53,13 +53,14 @@ static int check_limits(struct request *r, const char *wanted)
 {
 	const struct engine *e = r->session->engine;
 	const struct config *c = e->config;
+	const struct account *account = r->session->account;
 	double backlog_us = 0;
 
 	for (unsigned i = 0; i < e->n_devices; i++)
 		backlog_us = e->sched.backlog_us[i] > backlog_us ? e->sched.backlog_us[i] : backlog_us;
 	if (r->session->jobs.count >= c->max_jobs)
 		return busy(r, backlog_us, UINT64_MAX, "this session has max-jobs jobs out");
-	if (r->session->account->jobs >= c->max_jobs_per_uid)
+	if (account->jobs >= account->limits.max_jobs_per_uid)
 		return busy(r, backlog_us, UINT64_MAX, "this user has max-jobs-per-uid jobs out");
 	if (is_full_everywhere(r, wanted))
 		return busy(r, backlog_us, c->max_backlog * 1000, "the device's queue is full (max-backlog)");

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "job/admit.h"
 #include "job/prepared.h"
+#include "session/peer.h"
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 static void open_session(struct session *s);
@@ -279,20 +279,24 @@ static const char *refuse(const struct sessions *all, const struct account *acco
 		return "max-sessions reached";
 	if (n >= all->max)
 		return "a quarter of the file descriptors are sessions; raise LimitNOFILE";
-	if (account->sessions >= config->max_sessions_per_uid)
+	if (account->sessions >= account->limits.max_sessions_per_uid)
 		return "max-sessions-per-uid reached";
 	return NULL;
 }
 
 /* Takes over fd. */
-static struct session *session_new(struct sessions *all, int fd, const struct ucred *peer)
+static struct session *session_new(struct sessions *all, int fd, const struct peer *peer)
 {
 	static uint64_t serial;
 	struct accounts *accounts = &all->engine->accounts;
 	struct account *account = accounts_get(accounts, peer->uid);
-	const char *why = account ? refuse(all, account) : NULL;
-	struct session *s = account && !why ? calloc(1, sizeof *s) : NULL;
+	const char *why;
+	struct session *s;
 
+	if (account)
+		account_widen(accounts, account, peer->groups, peer->n_groups);
+	why = account ? refuse(all, account) : NULL;
+	s = account && !why ? calloc(1, sizeof *s) : NULL;
 	if (why && log_may(&all->refusals))
 		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
 	if (!s) {
@@ -319,15 +323,15 @@ static struct session *session_new(struct sessions *all, int fd, const struct uc
 
 void session_arrive(struct sessions *all, int fd)
 {
-	struct ucred peer;
-	socklen_t len = sizeof peer;
+	struct peer peer;
 	struct session *s;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0) {
+	if (peer_read(fd, &peer) < 0) {
 		close(fd);
 		return;
 	}
 	s = session_new(all, fd, &peer);
+	peer_free(&peer);
 	if (!s)
 		return;
 	s->next = all->first;
@@ -335,6 +339,20 @@ void session_arrive(struct sessions *all, int fd)
 		s->next->prev = s;
 	all->first = s;
 	turns_wait(&all->turns, &s->place);
+}
+
+void sessions_reload(struct sessions *all)
+{
+	struct accounts *accounts = &all->engine->accounts;
+	struct peer peer;
+
+	accounts_reset_limits(accounts);
+	for (struct session *s = all->first; s; s = s->next) {
+		if (peer_read(s->fd, &peer) < 0)
+			continue;
+		account_widen(accounts, s->account, peer.groups, peer.n_groups);
+		peer_free(&peer);
+	}
 }
 
 static void open_session(struct session *s)

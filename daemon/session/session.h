@@ -92,6 +92,9 @@ void sessions_init(struct sessions *all);
 /* True when nothing is left to answer or to send to anybody. */
 bool sessions_are_quiet(const struct sessions *all);
 
+/* Settings were reloaded: their users' limits follow them. */
+void sessions_reload(struct sessions *all);
+
 /* Ends all of them. */
 void sessions_close(struct sessions *all);
 

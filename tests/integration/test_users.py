@@ -12,18 +12,20 @@ from support import harness, wire
 from support.harness import count
 from support.wire import view
 
-ALICE, BOB = 61001, 61002
+ALICE, BOB, CAROL = 61001, 61002, 61003
+LAB, CLASS = 61101, 61102
 
 
-def as_user(uid, function, *args):
-    """Starts function(*args) in a child with that uid; a handle for result()."""
+def as_user(uid, function, *args, groups=()):
+    """Starts function(*args) in a child with that uid, the gid of the same number and these groups; a handle for
+    result()."""
     out, into = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(out)
         warnings.simplefilter("ignore")  # its sockets close as it ends
         try:
-            os.setgroups([])
+            os.setgroups(groups)
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
             answer = (True, function(*args))
@@ -203,6 +205,104 @@ class Users(harness.DaemonTest):
         os.waitpid(a[0], 0)
         # The two that are out, and one that starts between the requests on either side.
         self.assertLessEqual(worst, 4)
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+class Limits(unittest.TestCase):
+    """Sections of users and groups."""
+
+    def start(self, sections, **settings):
+        self.daemon = harness.Daemon(max_mapped_per_uid="4M", **settings)
+        self.addCleanup(self.daemon.remove)
+        os.mkdir(self.daemon.config + ".d")
+        self.write_sections(sections)
+        self.daemon.start()
+        os.chmod(self.daemon.socket, 0o666)
+
+    def write_sections(self, sections):
+        with open(self.daemon.config + ".d/limits.conf", "w", encoding="utf-8") as f:
+            for name, settings in sections.items():
+                print(f"[{name}]", *settings, sep="\n", file=f)
+
+    @staticmethod
+    def fill(c):
+        """MiB that may be imported, until one is refused; all are given back."""
+        fd = wire.memfd(1 << 20)
+        buffers = []
+        try:
+            while len(buffers) < 100:
+                buffers.append(c.import_fd(fd, 1 << 20))
+        except wire.Refused as e:
+            assert (e.name, "max-mapped-per-uid" in e.message) == ("QUOTA", True), e.message
+        os.close(fd)
+        for b in buffers:
+            c.drop(b)
+        return len(buffers)
+
+    def fill_once(self):
+        with self.daemon.connect() as c:
+            return self.fill(c)
+
+    def mib(self, uid, *groups):
+        return result(as_user(uid, self.fill_once, groups=groups))
+
+    def test_users_over_groups_over_everybody(self):
+        self.start({f"user {ALICE}": ["max-mapped-per-uid = 6M"], f"group {LAB}": ["max-mapped-per-uid = 8M"],
+                    f"group {CLASS}": ["max-mapped-per-uid = 2M"], "user nobody-has-this-name": [],
+                    f"group {CAROL}": ["max-mapped-per-uid = 9M"]})
+        self.assertEqual(self.mib(BOB), 4)
+        self.assertEqual(self.mib(ALICE), 6)
+        self.assertEqual(self.mib(ALICE, LAB, CLASS), 6)
+        self.assertEqual(self.mib(BOB, LAB), 8)
+        self.assertEqual(self.mib(BOB, CLASS), 2)
+        self.assertEqual(self.mib(BOB, CLASS, 61999, LAB), 8)
+        self.assertEqual(self.mib(CAROL), 9)  # the primary group counts too
+        self.assertIn(b'limits.conf:7: there is no user "nobody-has-this-name", so this section has no effect\n',
+                      self.daemon.log())
+
+    def test_sessions_and_jobs(self):
+        self.start({f"user {ALICE}": ["max-sessions-per-uid = 2", "max-jobs-per-uid = 3", "max-buffers-per-uid = 4"]})
+
+        def take_all():
+            got = [self.daemon.connect(), self.daemon.connect()]
+            try:
+                self.daemon.connect()
+            except wire.Ended:
+                pass
+            else:
+                return "a third session"
+            c = got[0]
+            buffers = [c.import_new(4096) for _ in range(4)]
+            try:
+                c.import_new(4096)
+            except wire.Refused as e:
+                if "max-buffers-per-uid" not in e.message:
+                    return e.message
+            x, y = (view(b, [16]) for b in buffers[:2])
+            jobs = [c.start_submit(wire.fma(x, y, 1.0, 0.0, 1 << 28)) for _ in range(4)]
+            return wire.STATUS_NAME[c.wait_any(jobs[3])["status"]]
+
+        self.assertEqual(result(as_user(ALICE, take_all)), "BUSY")
+
+    def test_a_reload_reaches_sessions_that_are_open(self):
+        self.start({f"group {LAB}": ["max-mapped-per-uid = 8M"]})
+        ready, go = os.pipe(), os.pipe()
+
+        def fill_at_each_signal():
+            with self.daemon.connect() as c:
+                before = self.fill(c)
+                os.write(ready[1], b"x")
+                os.read(go[0], 1)
+                return before, self.fill(c)
+
+        handle = as_user(BOB, fill_at_each_signal, groups=[LAB])
+        os.read(ready[0], 1)
+        self.write_sections({f"group {LAB}": ["max-mapped-per-uid = 3M"]})
+        self.daemon.reload()
+        os.write(go[1], b"x")
+        self.assertEqual(result(handle), (8, 3))
+        for end in (*ready, *go):
+            os.close(end)
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can play other users")

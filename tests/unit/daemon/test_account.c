@@ -118,12 +118,105 @@ static void test_over_a_lowered_limit(void **state)
 	a = accounts_get(&f.all, 1);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 100, NULL), 0);
 	f.config.max_mapped_per_uid = 50;
+	accounts_reset_limits(&f.all);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 1, NULL), KOPS_E_QUOTA);
 	account_refund(&f.all, a, ACCOUNT_MAPPED, 60);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 10, NULL), 0);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 1, NULL), KOPS_E_QUOTA);
 	account_unref(&f.all, a);
 }
+
+/* ---- Sections of users and groups ---- */
+
+#define ALICE 1000
+#define LAB   2000
+#define CLASS 2001
+
+static struct config_owner *add_owner(struct config *config, bool is_group, id_t id)
+{
+	struct config_owner *owner = &config->owners[config->n_owners++];
+
+	owner->is_group = is_group;
+	owner->is_known = true;
+	owner->id = id;
+	return owner;
+}
+
+static void add(struct config *config, bool is_group, id_t id, uint64_t max_mapped)
+{
+	struct config_owner *owner = add_owner(config, is_group, id);
+	size_t i = offsetof(struct user_limits, max_mapped_per_uid) / sizeof(uint64_t);
+
+	owner->limits[i].value = max_mapped;
+	strcpy(owner->limits[i].origin, "here");
+}
+
+/* What an only session of a process in these groups may map. */
+static uint64_t mapped(struct fixture *f, uid_t uid, const gid_t *groups, size_t n)
+{
+	struct account *a = accounts_get(&f->all, uid);
+	uint64_t max;
+
+	account_widen(&f->all, a, groups, n);
+	max = a->limits.max_mapped_per_uid;
+	assert_int_equal(a->limits.max_pinned_per_uid, 10);
+	account_unref(&f->all, a);
+	return max;
+}
+
+static void test_users_over_groups_over_everybody(void **state)
+{
+	static const gid_t both[] = {CLASS, LAB}, one[] = {3000, CLASS}, other[] = {ALICE};
+	struct fixture f = fixture();
+
+	(void)state;
+	set_up(&f);
+	assert_int_equal(mapped(&f, ALICE, both, 2), 100);
+	add(&f.config, true, CLASS, 30); /* a group may have less than everybody */
+	add(&f.config, true, LAB, 300);
+	assert_int_equal(mapped(&f, ALICE, both, 2), 300);
+	assert_int_equal(mapped(&f, ALICE, one, 2), 30);
+	assert_int_equal(mapped(&f, ALICE, other, 1), 100); /* her uid is no gid */
+	assert_int_equal(mapped(&f, ALICE, NULL, 0), 100);
+	add_owner(&f.config, false, ALICE); /* which says nothing of it */
+	assert_int_equal(mapped(&f, ALICE, both, 2), 300);
+	add(&f.config, false, ALICE, 70);
+	assert_int_equal(mapped(&f, ALICE, both, 2), 70);
+	assert_int_equal(mapped(&f, ALICE + 1, both, 2), 300);
+	f.config.owners[3].is_known = false;
+	assert_int_equal(mapped(&f, ALICE, both, 2), 300);
+}
+
+/* The first session's limits replace what was there, later ones' widen them; so too after a reload. */
+static void test_limits_of_sessions(void **state)
+{
+	static const gid_t narrow[] = {CLASS}, wide[] = {LAB};
+	struct fixture f = fixture();
+	struct account *a;
+
+	(void)state;
+	set_up(&f);
+	add(&f.config, true, CLASS, 30);
+	add(&f.config, true, LAB, 300);
+	a = accounts_get(&f.all, 1);
+	assert_int_equal(a->limits.max_mapped_per_uid, 100);
+	account_widen(&f.all, a, narrow, 1);
+	assert_int_equal(a->limits.max_mapped_per_uid, 30);
+	a->sessions = 1;
+	account_widen(&f.all, a, wide, 1);
+	account_widen(&f.all, a, narrow, 1);
+	assert_int_equal(a->limits.max_mapped_per_uid, 300);
+
+	accounts_reset_limits(&f.all);
+	account_widen(&f.all, a, narrow, 1);
+	assert_int_equal(a->limits.max_mapped_per_uid, 30);
+	a->sessions = 0;
+	accounts_reset_limits(&f.all);
+	assert_int_equal(a->limits.max_mapped_per_uid, 100);
+	account_unref(&f.all, a);
+}
+
+/* ---- Descriptors ---- */
 
 /* Many at once, one after the other, and the account lives until the last one is closed. */
 static void test_descriptors_are_closed(void **state)
@@ -215,9 +308,14 @@ static void test_unread_replies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_one_account_per_uid),    cmocka_unit_test(test_user_limits),
-	    cmocka_unit_test(test_limit_of_all),           cmocka_unit_test(test_over_a_lowered_limit),
-	    cmocka_unit_test(test_descriptors_are_closed), cmocka_unit_test(test_who_had_more_is_remembered),
+	    cmocka_unit_test(test_one_account_per_uid),
+	    cmocka_unit_test(test_user_limits),
+	    cmocka_unit_test(test_limit_of_all),
+	    cmocka_unit_test(test_over_a_lowered_limit),
+	    cmocka_unit_test(test_users_over_groups_over_everybody),
+	    cmocka_unit_test(test_limits_of_sessions),
+	    cmocka_unit_test(test_descriptors_are_closed),
+	    cmocka_unit_test(test_who_had_more_is_remembered),
 	    cmocka_unit_test(test_unread_replies),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

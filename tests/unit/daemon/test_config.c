@@ -229,7 +229,7 @@ static void test_file_syntax(void **state)
 	write_main(f, "# a comment\n"
 	              "; another\n"
 	              "\n"
-	              " [kopsd] # the only section\r\n"
+	              " [kopsd] # with a comment\r\n"
 	              "max-jobs=7\n"
 	              "\tdevices \t=  gpu0,cpu  ; both\n"
 	              "socket = /tmp/a#b;c.sock\n"
@@ -259,7 +259,15 @@ static void test_file_errors(void **state)
 	    {"max-mapped = 1K", ":1: ", "max-mapped = 1K is out of range; allowed are 1M to 16T"},
 	    {"hello-timeout = 11min", ":1: ", "allowed are 10ms to 10min"},
 	    {"max-jobs = 3\nmax-jobs = 3", ":2: ", "max-jobs is already set in line 1 of this file"},
-	    {"[daemon]", ":1: ", "unknown section [daemon]; the only one is [kopsd]"},
+	    {"[daemon]", ":1: ", "unknown section [daemon]; there are [kopsd], [user NAME] and [group NAME]"},
+	    {"[user ]", ":1: ", "unknown section [user ]"},
+	    {"[users root]", ":1: ", "unknown section [users root]"},
+	    {"[user root] max-jobs-per-uid = 1", ":1: ", "unknown section"},
+	    {"[user root]\nmax-jobs = 1", ":2: ", "max-jobs is no limit of one user, so it belongs to [kopsd]"},
+	    {"[user root]\nmax-jobs-per-uid = 0", ":2: ", "is out of range; allowed are 1 to 1048576"},
+	    {"[user 1]\nmax-jobs-per-uid = 1\n[user 2]\nmax-jobs-per-uid = 1\n[user 1]\nmax-jobs-per-uid = 1",
+	     ":6: ", "max-jobs-per-uid is already set in line 2 of this file; keep one"},
+	    {"max-jobs = 1\n[user 1]\n[kopsd]\nmax-jobs = 1", ":4: ", "max-jobs is already set in line 1"},
 	    {"[kopsd]\n[kopsd]", ":2: ", "[kopsd] stands here a second time"},
 	    {"socket =", ":1: ", "socket is 0 bytes long"},
 	    {"devices = a\001b", ":1: ", "holds control characters"},
@@ -475,6 +483,86 @@ static void test_actions(void **state)
 	assert_int_equal(action_of(f, "-V"), CONFIG_SHOW_VERSION);
 }
 
+/* ---- Users and groups -------------------------------------------------------------------------- */
+
+static const struct config_owner *find_owner(const struct config *config, bool is_group, const char *name)
+{
+	for (unsigned i = 0; i < config->n_owners; i++)
+		if (config->owners[i].is_group == is_group && strcmp(config->owners[i].name, name) == 0)
+			return &config->owners[i];
+	fail_msg("no section of %s", name);
+	return NULL;
+}
+
+static void check_limit(const struct config_owner *owner, size_t offset, uint64_t value)
+{
+	size_t i = offset / sizeof(uint64_t);
+
+	assert_int_equal(owner->limits[i].value, value);
+	assert_int_equal(owner->limits[i].origin[0] != '\0', value > 0);
+}
+
+#define CHECK_LIMIT(owner, name, value) check_limit(owner, offsetof(struct user_limits, name), value)
+
+/* The main file comes back to [kopsd]; the fragment adds to one section and is the later in another. */
+static void test_owners(void **state)
+{
+	const struct config_owner *root, *group, *number, *nobody;
+	struct fixture *f = *state;
+	char why[CONFIG_WHY_BYTES] = "";
+	struct config config, live;
+
+	write_main(f, "[user root]\nmax-jobs-per-uid = 7\n[group  root ]\nmax-mapped-per-uid = 2G\n"
+	              "[kopsd]\nmax-jobs-per-uid = 5\n[user 4711]\nmax-buffers-per-uid = 9\n"
+	              "[user no such one]\nmax-jobs-per-uid = 8\n");
+	write_fragment(f, "10-more.conf",
+	               "[user root]\nmax-jobs-per-uid = 6\nmax-sessions-per-uid = 3\n[user 4294967295]\n");
+	assert_int_equal(load(f, NULL, NULL, &config, why), 0);
+	assert_int_equal(config.max_jobs_per_uid, 5);
+	assert_int_equal(config.n_owners, 5);
+
+	root = find_owner(&config, false, "root");
+	assert_true(root->is_known);
+	assert_int_equal(root->id, 0);
+	CHECK_LIMIT(root, max_jobs_per_uid, 6);
+	CHECK_LIMIT(root, max_sessions_per_uid, 3);
+	CHECK_LIMIT(root, max_mapped_per_uid, 0);
+	assert_non_null(strstr(root->origin, "k.conf:1"));
+	group = find_owner(&config, true, "root");
+	assert_true(group->is_known);
+	CHECK_LIMIT(group, max_mapped_per_uid, 2ull << 30);
+	number = find_owner(&config, false, "4711");
+	assert_true(number->is_known);
+	assert_int_equal(number->id, 4711);
+	nobody = find_owner(&config, false, "no such one");
+	assert_false(nobody->is_known);
+	assert_false(find_owner(&config, false, "4294967295")->is_known);
+
+	assert_int_equal(load(f, NULL, NULL, &live, why), 0);
+	live.n_owners = 0;
+	memset(live.owners, 0, sizeof(live.owners));
+	assert_false(config_reload(&live, &config, why));
+	assert_int_equal(live.n_owners, 5);
+	assert_memory_equal(live.owners, config.owners, sizeof(live.owners));
+}
+
+static void test_owners_have_a_limit(void **state)
+{
+	struct fixture *f = *state;
+	char why[CONFIG_WHY_BYTES] = "", text[32 * (CONFIG_OWNERS_MAX + 1)] = "";
+	struct config config;
+
+	for (unsigned i = 1; i <= CONFIG_OWNERS_MAX; i++)
+		sprintf(text + strlen(text), "[user %u]\n", i);
+	write_main(f, text);
+	assert_int_equal(load(f, NULL, NULL, &config, why), 0);
+	strcat(text, "[user 1]\n[group 1]\n");
+	write_main(f, text);
+	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
+	assert_non_null(
+	    strstr(why, ":66: [group 1] is one section of users and groups too many; 64 are possible"));
+}
+
 /* ---- Reload ------------------------------------------------------------------------------------ */
 
 static void test_reload(void **state)
@@ -514,6 +602,8 @@ static void test_print_round_trip(void **state)
 	struct config config, again;
 	int saved = dup(STDOUT_FILENO);
 
+	write_fragment(f, "10-owners.conf",
+	               "[user root]\nmax-jobs-per-uid = 7\n[group no such]\nmax-pinned-per-uid = 3M\n");
 	assert_int_equal(load(f, "--pool-cache=1536M", "--drain-timeout=1500", &config, why), 0);
 	assert_true(saved >= 0);
 	fflush(stdout);
@@ -523,8 +613,12 @@ static void test_print_round_trip(void **state)
 	assert_true(dup2(saved, STDOUT_FILENO) >= 0);
 	close(saved);
 
+	write_fragment(f, "10-owners.conf", "");
 	assert_int_equal(load(f, NULL, NULL, &again, why), 0);
 	assert_memory_equal(&config, &again, offsetof(struct config, origin));
+	assert_int_equal(again.n_owners, 2);
+	CHECK_LIMIT(find_owner(&again, false, "root"), max_jobs_per_uid, 7);
+	CHECK_LIMIT(find_owner(&again, true, "no such"), max_pinned_per_uid, 3 << 20);
 }
 
 int main(void)
@@ -545,6 +639,8 @@ int main(void)
 	    TEST(test_environment_errors),
 	    TEST(test_flag_errors),
 	    TEST(test_actions),
+	    TEST(test_owners),
+	    TEST(test_owners_have_a_limit),
 	    TEST(test_reload),
 	    TEST(test_print_round_trip),
 	};

@@ -1,0 +1,22 @@
+/*
+ * peer.h: who is at the other end of a connection, as the kernel vouches for it: the process that connected,
+ * with the groups that it had then.
+ */
+#ifndef KOPS_PEER_H
+#define KOPS_PEER_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct peer {
+	uid_t uid;
+	pid_t pid;
+	gid_t *groups; /* its own first; NULL: there was no memory for them */
+	size_t n_groups;
+};
+
+/* KOPS_E_SYSTEM. To be freed with peer_free(). */
+int peer_read(int fd, struct peer *ret);
+void peer_free(struct peer *peer);
+
+#endif
