@@ -166,13 +166,20 @@ class Logging(unittest.TestCase):
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={**os.environ, **env})
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.assertTrue(eventually(lambda: os.path.exists(daemon.socket), harness.START_S))
-        with daemon.connect() as c:
-            c.ping()
+        self.assertTrue(eventually(lambda: self.answers(daemon), harness.START_S))
         daemon.write_config(devices="auto")
         for number in (signal.SIGHUP, signal.SIGTERM):
             process.send_signal(number)
         self.assertEqual(process.wait(60), 0)
+
+    @staticmethod
+    def answers(daemon):
+        try:
+            with daemon.connect() as c:
+                c.ping()
+        except (FileNotFoundError, ConnectionRefusedError):  # not yet
+            return False
+        return True
 
     def lines(self, end):
         os.set_blocking(end, False)
@@ -263,6 +270,7 @@ class Starting(Life):
             first.start()
             first.signal(signal.SIGKILL)
             first.wait()
+            os.unlink(first.log_path)  # so that "ready" there is said by the next
             first.spawn()
             second = Daemon()
             self.addCleanup(second.remove)
