@@ -116,6 +116,8 @@ struct op {
 	kops_precision (*precision)(const struct op_args *args);
 	/* Whether the output's old content is an input (gemm with beta != 0), given checked args. */
 	bool (*reads_output)(const struct op_args *args);
+	/* Whether nothing of the inputs counts (gemm with alpha == 0), given checked args; NULL: never. */
+	bool (*ignores_inputs)(const struct op_args *args);
 	void (*cost)(const struct op_args *args, struct cost *ret);
 	/* The oracle: plain loops, float64 accumulation, host memory. */
 	void (*reference)(const struct op_args *args);

@@ -31,9 +31,4 @@ void show_shape_json(struct json *json, const kops_view *view);
 /* Shape, dtype, the top left corner and min, max, mean. */
 void show_matrix(FILE *out, const char *name, const struct elements *e);
 
-/* Device, kernels and why, where the time went, rates. */
-void show_receipt(FILE *out, const kops_receipt *receipt);
-/* The same as member "receipt". */
-void show_receipt_json(struct json *json, const kops_receipt *receipt);
-
 #endif

@@ -89,8 +89,8 @@ static uint64_t hash_view(uint64_t hash, const struct view *v)
  */
 static uint64_t shape_of(const struct op_args *args, bool is_one_of_many)
 {
-	bool is_scaling = strcmp(args->op->name, "gemm") == 0 && args->params.gemm.alpha == 0;
-	uint64_t hash = mixed(is_one_of_many, is_scaling);
+	bool ignores_inputs = args->op->ignores_inputs && args->op->ignores_inputs(args);
+	uint64_t hash = mixed(is_one_of_many, ignores_inputs);
 
 	hash = mixed(hash, args->op->reads_output(args));
 	hash = mixed(hash, args->op->precision ? args->op->precision(args) : 0);

@@ -148,6 +148,11 @@ static bool reads_output(const struct op_args *args)
 	return args->params.gemm.beta != 0;
 }
 
+static bool ignores_inputs(const struct op_args *args)
+{
+	return args->params.gemm.alpha == 0;
+}
+
 static void cost(const struct op_args *args, struct cost *ret)
 {
 	const struct view *a = &args->views[A], *b = &args->views[B], *c = &args->views[C];
@@ -308,6 +313,7 @@ const struct op op_gemm = {
     .check = check,
     .precision = precision,
     .reads_output = reads_output,
+    .ignores_inputs = ignores_inputs,
     .cost = cost,
     .reference = reference,
     .sample = sample,

@@ -209,7 +209,7 @@ class Tune(Learning):
         for args, words in [(("gem", "4"), "there is no op 'gem'"),
                             (("gemm", "4x4"), "'4x4' is no shape for gemm: write MxNxK"),
                             (("gemm", "0"), "'0' is no shape"),
-                            (("softmax", "4", "--trans-a"), "--trans-a and --trans-b are for gemm"),
+                            (("softmax", "4", "--trans-a"), "softmax takes neither --trans-a nor --trans-b"),
                             (("gemm", "4", "--ops", "0"), "--ops takes 1 to 64"),
                             (("gemm", "4", "--ops", "65"), "--ops takes 1 to 64"),
                             (("gemm",), "an op and its shapes")]:

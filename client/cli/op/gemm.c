@@ -232,6 +232,7 @@ const struct operation operation_gemm = {
     .n_inputs = 2,
     .dtypes = STEP_DTYPES_ALL,
     .accumulates = true,
+    .transposes = true,
     .settings = settings,
     .verb = &command_gemm,
     .fit = gemm_fit,

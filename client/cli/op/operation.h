@@ -67,6 +67,7 @@ struct operation {
 	unsigned n_inputs;
 	unsigned dtypes;  /* of the inputs: STEP_DTYPES_… */
 	bool accumulates; /* a job file's c=NAME is what the result is added to, times beta= */
+	bool transposes;  /* a matrix may be stored transposed: --trans-a, --trans-b */
 	/* What a job file's line may set beside kernel=, as the verb's options do; or NULL. */
 	const struct option_row *settings;
 	const struct command *verb; /* of kops-client; NULL: none */

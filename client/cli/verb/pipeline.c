@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "show.h"
+#include "verb/receipt.h"
 
 #define TIMEOUT_MS_DEFAULT 30000
 #define RETRY_US_MIN       200
@@ -300,7 +301,7 @@ static void report_json(struct pipeline *p,
 		json_close_array(&json);
 	}
 	json_times(&json, p);
-	show_receipt_json(&json, kops_job_receipt(p->job));
+	receipt_json(&json, kops_job_receipt(p->job));
 	json_end(&json);
 	p->cli->printed = true;
 }
@@ -311,7 +312,7 @@ static void report_text(struct pipeline *p)
 	bool quiet = p->cli->flags.quiet;
 
 	if (!quiet)
-		show_receipt(stderr, kops_job_receipt(p->job));
+		receipt_show(stderr, kops_job_receipt(p->job));
 	for (size_t i = 0; p->cli->flags.check && i < file->n_values; i++)
 		if (file->values[i].op && (!quiet || !check_passed(&p->values[i].check)))
 			check_show(stderr, name_of(&file->values[i]), &p->values[i].check);

@@ -199,8 +199,8 @@ static int check_usage(struct cli *cli, const struct operation *op, const char *
 
 	if (!op)
 		return cli_fail(cli, CLI_USAGE, "there is no op '%s'; `kops-client ops` lists them", name);
-	if ((flags->trans_a || flags->trans_b) && strcmp(op->name, "gemm") != 0)
-		return cli_fail(cli, CLI_USAGE, "--trans-a and --trans-b are for gemm");
+	if ((flags->trans_a || flags->trans_b) && !op->transposes)
+		return cli_fail(cli, CLI_USAGE, "%s takes neither --trans-a nor --trans-b", op->name);
 	if (flags->launches.set && (flags->launches.value < 1 || flags->launches.value > OPS_MAX))
 		return cli_fail(cli, CLI_USAGE, "--ops takes 1 to %d", OPS_MAX);
 	return CLI_OK;
