@@ -22,7 +22,7 @@ struct measurement {
 	                      millisecond, up to LAUNCHES_MAX */
 	bool check;
 	bool settled; /* the daemon's choice: the one for a shape that it has seen for a while;
-	                 daemon/autotune.h */
+	                 daemon/device/learned.h */
 };
 
 /*

@@ -121,7 +121,7 @@ static struct view gemm_operand(kops_dtype dtype, uint64_t batch, uint64_t rows,
 	return flat ? new_view(dtype, 2, shape + 1, output, r) : new_view(dtype, 3, shape, output, r);
 }
 
-/* Those whose numbers have a wide range have sums of any length: some rows do long ones otherwise. */
+/* Those whose numbers have a wide range have sums of any length: some kernels do long ones otherwise. */
 static void large_product(uint64_t mnk[3], bool wide, struct random *r)
 {
 	mnk[0] = 768 + random_below(r, 300);

@@ -1,4 +1,4 @@
-/* launches.c: what the described rows would launch. Planning launches nothing: whoever comes here has failed.
+/* launches.c: what the described kernels would launch. Planning launches nothing: who comes here has failed.
  */
 #include <stdlib.h>
 

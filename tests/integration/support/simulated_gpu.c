@@ -117,7 +117,7 @@ static unsigned rivals(const struct backend_device *dev, const struct op_args *a
 	return n;
 }
 
-/* What its rows are said to take: tests of what jobs show must not depend on what else the machine does. */
+/* What its kernels are said to take: tests of what jobs show must not depend on what else the machine does. */
 static void say_times(struct run *run)
 {
 	for (unsigned i = 0; i < run->n_ops; i++) {
