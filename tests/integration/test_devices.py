@@ -1,5 +1,7 @@
 """Several devices, and devices that fail, on simulated GPUs (simulated_gpu.c)."""
+import math
 import os
+import random
 import signal
 import subprocess
 import time
@@ -10,6 +12,8 @@ from support.wire import F16
 
 SIMULATED = os.environ.get("KOPS_TEST_KOPSD_SIMULATED", "")
 EXIT_DEVICE_FAILED = 70
+CROWD_N = 16
+CROWD_BYTES = 4 * CROWD_N * CROWD_N
 
 
 class SimulatedDaemon(harness.Daemon):
@@ -19,6 +23,13 @@ class SimulatedDaemon(harness.Daemon):
     def make(self, name, text=""):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as f:
             f.write(text)
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name), encoding="utf-8") as f:
+            return f.read()
+
+    def take(self, name):
+        os.remove(os.path.join(self.folder, name))
 
     def has(self, name):
         return os.path.exists(os.path.join(self.folder, name))
@@ -30,6 +41,10 @@ class SimulatedDaemon(harness.Daemon):
 
 
 class Devices(unittest.TestCase):
+    slow_op = harness.DaemonTest.slow_op
+    _rate = {}
+    random = random.Random(harness.SEED)
+
     def setUp(self):
         harness.KOPSD = SIMULATED
         self.daemon = SimulatedDaemon()
@@ -72,6 +87,64 @@ class Devices(unittest.TestCase):
         c.drop(x)
         c.drop(y)
         return receipts
+
+    def settle(self, c):
+        """Buffers and the result of a prepared product of random numbers, about which all has been told."""
+        a, b = (c.import_new(CROWD_BYTES, harness.floats([self.random.uniform(-1, 1) for _ in range(CROWD_N * CROWD_N)]))
+                for _ in range(2))
+        y = c.import_new(CROWD_BYTES)
+        c.submit(wire.gemm(*[wire.view(x, [CROWD_N, CROWD_N]) for x in (a, b, y)]), prepare=1)
+        while not c.run(1)["as_before"]:
+            pass
+        return a, y, c.maps[y][:CROWD_BYTES]
+
+    def check_crowd(self, gather, let_go):
+        """Equal products of several clients wait together. One is withdrawn, one has NaN in its first row, the client of
+        one is killed: the others get what they get alone, bit for bit. Whether the first could be withdrawn."""
+        clients = [self.connect() for _ in range(8)]
+        products = [self.settle(c) for c in clients]
+        rings = [c.open_ring(4) for c in clients]
+        for (_, y, _), c in zip(products, clients):
+            c.maps[y][:CROWD_BYTES] = b"\xff" * CROWD_BYTES
+        row = 4 * CROWD_N
+        clients[1].maps[products[1][0]][:row] = b"\xff" * row
+        gather()
+        ids = [ring.put(1) for ring in rings]
+        for c in clients:
+            c.ping()  # its run is taken
+        withdrawn = clients[2].wait_any(clients[2].start("cancel", {"job": ids[2]}))["status"] == 0
+        clients[3].close()
+        let_go()
+        if withdrawn:
+            self.assertEqual(wire.STATUS_NAME[clients[2].wait_any(ids[2])["status"]], "CANCELLED")
+            self.assertEqual(clients[2].maps[products[2][1]][:CROWD_BYTES], b"\xff" * CROWD_BYTES)
+        for i in [0, 1, *([] if withdrawn else [2]), *range(4, 8)]:
+            _, y, alone = products[i]
+            self.assertEqual(rings[i].wait()["status"], 0)
+            found = clients[i].maps[y][:CROWD_BYTES]
+            if i == 1:
+                self.assertTrue(all(math.isnan(x) for x in harness.unfloats(found[:row])))
+                found = alone[:row] + found[row:]
+            self.assertEqual(found, alone, f"product {i}")
+        return withdrawn
+
+    def test_runs_that_wait_together_on_a_gpu(self):
+        self.daemon.settings.update(devices="gpu0", hang_timeout="60s")
+        self.daemon.make("together", "0")
+        self.daemon.start()
+        self.assertFalse(self.check_crowd(lambda: self.daemon.make("gather"), lambda: self.daemon.take("gather")))
+        self.assertEqual(self.daemon.read("together"), "8")
+
+    def test_runs_that_wait_together_on_the_cpu(self):
+        self.daemon.settings["devices"] = "cpu"
+        self.daemon.start()
+        busy = self.connect()
+        op = self.slow_op(busy, 300)
+
+        def occupy():
+            busy.start_submit(op, priority=wire.HIGH)  # it does not give way
+            busy.stats()
+        self.assertTrue(self.check_crowd(occupy, lambda: None))
 
     def test_auto_takes_what_jobs_of_the_shape_showed_to_be_fastest(self):
         """Jobs 9 to 16 are trials."""

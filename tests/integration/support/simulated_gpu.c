@@ -10,8 +10,9 @@
  *     no-pin     no memory can be registered for DMA
  *     hang       the next run (the file is removed) never comes back
  *     hold       the next run (the file is removed) does not begin before another is started after it
- *     rivals     kernels of gemm, one on a line: the nanoseconds that they are expected to take, and the
- *                microseconds that runs of them are said to have taken
+ *     together   repeated runs of one op are held back until the next poll(), as small ones are on a GPU; its
+ * number becomes the most that were started by one rivals     kernels of gemm, one on a line: the nanoseconds
+ * that they are expected to take, and the microseconds that runs of them are said to have taken
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@ enum { HUNG_MAX = 64 };
 static struct run *hung[HUNG_MAX];
 static unsigned n_hung;
 static struct run *held;
+static struct run *crowd, **crowd_end = &crowd;
+static unsigned most_together;
 
 static const char *path_of(const char *name, char path[512])
 {
@@ -80,6 +83,8 @@ static void describe(const struct backend_device *dev, struct device_info *ret)
 	backend_cpu.describe(dev, ret);
 	snprintf(ret->description, sizeof ret->description, "simulated GPU");
 	ret->memory_bytes = 64u << 20;
+	if (is_there("together"))
+		ret->crowd_us = 1000;
 }
 
 struct simulated_kernel {
@@ -149,8 +154,53 @@ static void release_held(struct backend_device *dev)
 	held = NULL;
 }
 
+static void hold_back(struct run *run)
+{
+	run->next = NULL;
+	*crowd_end = run;
+	crowd_end = &run->next;
+}
+
+static void say_together(unsigned n)
+{
+	char path[512];
+	FILE *f = n > most_together ? fopen(path_of("together", path), "w") : NULL;
+
+	if (!f)
+		return;
+	most_together = n;
+	fprintf(f, "%u", n);
+	fclose(f);
+}
+
+static void start_crowd(struct backend_device *dev)
+{
+	unsigned n = 0;
+
+	for (struct run *run = crowd, *next; run; run = next) {
+		next = run->next;
+		backend_cpu.start(dev, run);
+		n++;
+	}
+	crowd = NULL;
+	crowd_end = &crowd;
+	say_together(n);
+}
+
+static struct run *poll(struct backend_device *dev)
+{
+	if (!is_there("gather"))
+		start_crowd(dev);
+	return backend_cpu.poll(dev);
+}
+
 static void start(struct backend_device *dev, struct run *run)
 {
+	if (run->repeats && run->n_ops == 1 && is_there("together")) {
+		hold_back(run);
+		return;
+	}
+	start_crowd(dev); /* the order within a queue */
 	if (take("hang") && n_hung < HUNG_MAX) {
 		hung[n_hung++] = run;
 		return;
@@ -204,6 +254,7 @@ const struct backend *kops_backend(void)
 	gpu.describe = describe;
 	gpu.rivals = rivals;
 	gpu.start = start;
+	gpu.poll = poll;
 	gpu.notify = notify;
 	gpu.pin = pin;
 	gpu.unpin = unpin;
