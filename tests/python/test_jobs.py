@@ -10,7 +10,7 @@ import numpy as np
 import kops
 from case import PythonTest, harness
 
-PROMPT_S = 0.25  # on a busy machine; what waits does so for 30 s
+PROMPT_S = 0.5  # on a busy machine; what waits does so for 30 s
 LONG = 1500  # a product of this size takes a while on every machine
 
 
