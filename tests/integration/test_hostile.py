@@ -383,8 +383,9 @@ class Closing(harness.DaemonTest):
         return sum(bool(events & select.POLLHUP) for _, events in poll.poll(0))
 
     def test_connections_full_of_datagrams(self):
-        empty = self.refuse(500, 0)
-        self.assertLess(self.refuse(500, 1000), 2 * empty + 0.04)
+        """The least of three tries each: CPU time is counted in ticks, and others on the machine add to it."""
+        empty, full = (min(self.refuse(500, n) for _ in range(3)) for n in (0, 1000))
+        self.assertLess(full, 2 * empty + 0.04)
 
     def test_the_last_descriptor_of_a_large_memfd(self):
         n, size, spent = 16, 64 << 20, 0

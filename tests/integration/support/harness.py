@@ -152,10 +152,14 @@ class Daemon:
         with open(f"/proc/{self.pid}/statm", encoding="utf-8") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
+    def cpu_s(self, of="stat"):
+        """CPU time of the process so far."""
+        with open(f"/proc/{self.pid}/{of}", encoding="utf-8") as f:
+            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
     def loop_s(self):
         """CPU time of the thread that has the loop, so far."""
-        with open(f"/proc/{self.pid}/task/{self.pid}/stat", encoding="utf-8") as f:
-            return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+        return self.cpu_s(f"task/{self.pid}/stat")
 
     def wakeups(self):
         """Voluntary context switches of all its threads, so far."""
