@@ -79,12 +79,17 @@ static int set_options(kops_job *job, const kops_job_options *options)
 
 int kops_job_new(kops *k, const kops_job_options *given, kops_job **ret_job)
 {
-	kops_job_options options = {0};
+	static const kops_job_options none;
+	kops_job_options options = none;
 	int status = client_may_use(k);
 	if (status < 0)
 		return status;
 	if (given)
 		memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
+	if (memcmp(options.reserved, none.reserved, sizeof none.reserved) != 0)
+		return client_fail(k, KOPS_E_INVALID,
+		                   "job options whose reserved members are not 0; begin with "
+		                   "kops_job_options o = {.size = sizeof o}");
 	kops_job *job = calloc(1, sizeof *job);
 	if (!job)
 		return client_fail(k, KOPS_E_NOMEM, "out of memory for a job");

@@ -276,11 +276,12 @@ typedef struct kops_job_options {
 	const char *device;   /* NULL: the daemon chooses */
 	uint64_t deadline_us; /* from arrival at the daemon to the start of the job; 0: none */
 	bool timed; /* time the ops by the device's own clock, for a receipt exact to the microsecond; slower */
+	uint8_t reserved[7]; /* 0, for what later versions add */
 } kops_job_options;
 
 /*
  * An empty job. Does not wait. options may be NULL. Free with kops_job_free().
- * KOPS_E_NOMEM, KOPS_E_INVALID (an invalid device name).
+ * KOPS_E_NOMEM, KOPS_E_INVALID (an invalid device name, or reserved members that are not 0).
  */
 int kops_job_new(kops *k, const kops_job_options *options, kops_job **ret_job);
 

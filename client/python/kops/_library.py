@@ -4,8 +4,8 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
-from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_short, c_size_t, c_uint, c_uint32, c_uint64
-from ctypes import c_void_p
+from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_short, c_size_t, c_uint, c_uint8, c_uint32
+from ctypes import c_uint64, c_void_p
 from typing import Any
 
 SONAME = "libkops.so.0"
@@ -33,7 +33,7 @@ class View(ctypes.Structure):
 
 class JobOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("queue", c_uint32), ("priority", c_int), ("device", c_char_p),
-                ("deadline_us", c_uint64), ("timed", c_bool)]
+                ("deadline_us", c_uint64), ("timed", c_bool), ("reserved", c_uint8 * 7)]
 
 
 class OpReceipt(ctypes.Structure):

@@ -115,6 +115,9 @@ static void test_views_that_no_job_takes(void **state)
 	kops *other = fake_open(f);
 	kops_job *foreign;
 	kops_view good = fake_matrix(b, 0), none = good, flat = good, deep = good;
+	kops_job_options later = {.size = sizeof later, .reserved = {[6] = 1}};
+	assert_int_equal(kops_job_new(k, &later, &job), KOPS_E_INVALID);
+	assert_non_null(strstr(kops_error(k), "reserved members are not 0"));
 	none.buffer = NULL;
 	flat.rank = 0;
 	deep.rank = 5;
