@@ -232,11 +232,15 @@ int main(int argc, char **argv)
 		die("graphs", "no run that came again was launched as one");
 	if (!fault) {
 		check_many_graphs(&t);
+		check_refused_graph(&t);
+		check_forgotten_graph(&t);
 		check_together(&t);
 		for (unsigned b = 0; b < BUFFERS; b++)
 			check_timed(&t, b);
-		if (has_hopper(&t)) /* others have no such kernels */
+		if (has_hopper(&t)) { /* others have no such kernels */
 			check_crowded(&t);
+			check_data_in_graph(&t);
+		}
 		check_out_of_memory(&t);
 	}
 	if (fault)

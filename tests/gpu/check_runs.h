@@ -2,6 +2,7 @@
  * check_runs.h: the parts of check_runs.
  *
  *   random_runs.c   chains of random ops, compared with their references
+ *   graph_runs.c    graphs that are refused, forgotten, or meet other data
  *   special_runs.c  timed runs, runs that do not find room, a broken context
  *   check_runs.c    the device, its buffers, what runs on it; options
  */
@@ -56,6 +57,13 @@ void copy_between(struct bench *t, const struct memory *from, const struct memor
 
 /* False, with words on stderr, where a byte is wrong. */
 bool run_case(struct bench *t);
+
+/* ---- graph_runs.c: these end the program where anything is wrong ---- */
+
+void check_refused_graph(struct bench *t);
+void check_forgotten_graph(struct bench *t);
+/* For GPUs that has_hopper(). */
+void check_data_in_graph(struct bench *t);
 
 /* ---- special_runs.c: these end the program where anything is wrong ---- */
 

@@ -1,0 +1,185 @@
+/* graph_runs.c: runs that come again, whose graphs are refused, forgotten, or meet other data. */
+#include "check_runs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SMALL_FLOATS = 16, FLOATS = 1024, ROUNDS = 3 };
+
+static struct run_op addition(const struct memory *x, const struct memory *y, uint64_t floats)
+{
+	struct run_op op = {.args = {.op = op_by_name("add")}, .pinned = ""};
+
+	op.args.views[0] = bytes_view(x, floats * sizeof(float));
+	op.args.views[1] = op.args.views[2] = bytes_view(y, floats * sizeof(float));
+	check_op(&op.args, "graphs");
+	return op;
+}
+
+static void plan(struct bench *t, struct run *run)
+{
+	if (t->backend->plan(t->dev, run) < 0)
+		die("graphs", run->error);
+}
+
+static void run_again(struct bench *t, struct run *run)
+{
+	t->backend->start(t->dev, run);
+	wait_for(t, 1);
+	if (run->status < 0)
+		die("graphs", run->error);
+	run->repeats = true;
+}
+
+static void fill(struct bench *t, const struct memory *m, uint64_t floats, float value)
+{
+	float *host = t->buffers[0].memory.host;
+
+	for (uint64_t i = 0; i < floats; i++)
+		host[i] = value;
+	copy_between(t, &t->buffers[0].memory, m, floats * sizeof(float));
+}
+
+static void expect(struct bench *t, const struct memory *m, uint64_t floats, float value, const char *what)
+{
+	const float *host = t->buffers[0].memory.host;
+
+	copy_between(t, m, &t->buffers[0].memory, floats * sizeof(float));
+	for (uint64_t i = 0; i < floats; i++)
+		if (host[i] != value)
+			die("graphs", what);
+}
+
+/* ---- A graph that is refused ---- */
+
+enum { TOO_MANY_OPS = 8200 }; /* a node each; all graphs of a device have 8192 */
+
+void check_refused_graph(struct bench *t)
+{
+	struct memory x = resident(t, FLOATS * sizeof(float)), y = resident(t, FLOATS * sizeof(float));
+	struct run_op *adds = calloc(TOO_MANY_OPS, sizeof(*adds));
+	struct run run = {.ops = adds, .n_ops = TOO_MANY_OPS};
+
+	fill(t, &x, FLOATS, 1);
+	for (unsigned i = 0; i < TOO_MANY_OPS; i++)
+		adds[i] = addition(&x, &y, SMALL_FLOATS);
+	plan(t, &run);
+	for (unsigned round = 1; round <= ROUNDS; round++) {
+		run_again(t, &run);
+		if (run.as_graph)
+			die("graphs", "a run of too many ops was launched as one");
+		expect(t, &y, SMALL_FLOATS, (float)round * TOO_MANY_OPS, "a run of too many ops lacks one");
+	}
+	run_forget_plan(&run);
+	t->backend->free(t->dev, x.device);
+	t->backend->free(t->dev, y.device);
+	free(adds);
+}
+
+/* ---- A graph whose memory becomes another's ---- */
+
+static void run_as_graph(struct bench *t, struct run_op *op)
+{
+	struct run run = {.ops = op, .n_ops = 1};
+
+	plan(t, &run);
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		run_again(t, &run);
+		if (round > 0 && !run.as_graph)
+			die("graphs", "a run that came again was not launched as one");
+	}
+	run_forget_plan(&run);
+}
+
+void check_forgotten_graph(struct bench *t)
+{
+	struct memory x = resident(t, FLOATS * sizeof(float)), y = resident(t, FLOATS * sizeof(float));
+	struct memory other, z = resident(t, FLOATS * sizeof(float));
+	struct run_op to_y = addition(&x, &y, FLOATS), to_z = addition(&x, &z, FLOATS), to_other;
+
+	fill(t, &x, FLOATS, 1);
+	run_as_graph(t, &to_y);
+	expect(t, &y, FLOATS, ROUNDS, "a run that came again lacks a round");
+	t->backend->free(t->dev, y.device);
+	other = resident(t, FLOATS * sizeof(float));
+	printf("graphs: freed memory came back %s\n",
+	       other.device == y.device ? "at its address" : "elsewhere");
+	fill(t, &other, FLOATS, 7);
+	run_as_graph(t, &to_z);
+	expect(t, &other, FLOATS, 7, "a forgotten graph wrote into what is another's now");
+	to_other = addition(&x, &other, FLOATS);
+	run_as_graph(t, &to_other);
+	expect(t, &other, FLOATS, 7 + ROUNDS, "a run on memory that was another's is wrong");
+	expect(t, &z, FLOATS, ROUNDS, "a run that came again lacks a round");
+	t->backend->free(t->dev, x.device);
+	t->backend->free(t->dev, other.device);
+	t->backend->free(t->dev, z.device);
+}
+
+/* ---- A kernel that looks at its data ---- */
+
+enum { SIDE = 128 };
+#define MATRIX_BYTES (SIDE * SIDE * sizeof(float))
+
+static struct run_op product(const struct memory *m, const char *kernel)
+{
+	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = kernel};
+
+	for (unsigned v = 0; v < 3; v++) {
+		struct view *view = &op.args.views[v];
+
+		*view = (struct view){.space = m,
+		                      .offset = v * MATRIX_BYTES,
+		                      .dtype = KOPS_F32,
+		                      .rank = 2,
+		                      .shape = {SIDE, SIDE}};
+		view_make_dense(view);
+	}
+	op.args.params.gemm.alpha = 1;
+	check_op(&op.args, "graphs");
+	return op;
+}
+
+/* Small integers fit two f16 each. Ones beside 1e15 in a line do not: they would be lost. */
+static void fill_operands(float *a, float *b, bool fits)
+{
+	for (unsigned i = 0; i < SIDE; i++)
+		for (unsigned j = 0; j < SIDE; j++) {
+			a[i * SIDE + j] = fits ? (float)((7 * i + 3 * j) % 9) - 4 : j == 0 ? 1e15f : 1;
+			b[i * SIDE + j] = fits ? (float)((5 * i + 2 * j) % 7) - 3 : i == 0 ? 0 : 1;
+		}
+}
+
+static void check_product(const float *a, const float *b, const float *c)
+{
+	for (unsigned i = 0; i < SIDE; i++)
+		for (unsigned j = 0; j < SIDE; j++) {
+			float sum = 0;
+
+			for (unsigned k = 0; k < SIDE; k++)
+				sum += a[i * SIDE + k] * b[k * SIDE + j];
+			if (c[i * SIDE + j] != sum)
+				die("graphs", "f16x3 is wrong where its data changed from round to round");
+		}
+}
+
+void check_data_in_graph(struct bench *t)
+{
+	static const bool fits[] = {true, true, true, false, true, false};
+	const struct memory *m = &t->buffers[0].memory;
+	float *a = m->host, *b = a + SIDE * SIDE, *c = b + SIDE * SIDE;
+	struct run_op op = product(m, "f16x3");
+	struct run run = {.ops = &op, .n_ops = 1};
+
+	plan(t, &run);
+	for (unsigned round = 0; round < sizeof(fits) / sizeof(fits[0]); round++) {
+		fill_operands(a, b, fits[round]);
+		memset(c, 0xff, MATRIX_BYTES);
+		run_again(t, &run);
+		check_product(a, b, c);
+		if (round > 0 && !run.as_graph)
+			die("graphs", "f16x3 was not launched as one");
+	}
+	run_forget_plan(&run);
+}
