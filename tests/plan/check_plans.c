@@ -114,7 +114,28 @@ static const struct kernel_list *kernels_of(const struct check *c, const struct 
 	return c->cpu ? backend_cpu.kernels(op) : cuda_kernels(op);
 }
 
-static void check_rivals(struct check *c, const struct plan_job *job, unsigned i)
+/* Where one that goes together is within 1 us of the fastest, no other is a rival. */
+static void check_company(struct check *c, const struct plan_job *job, unsigned i, const struct op_args *staged,
+                          const struct rival *rivals, unsigned n)
+{
+	const struct kernel_list *list = cuda_kernels(staged->op);
+	double least = INFINITY, least_together = INFINITY;
+	unsigned together = 0;
+
+	for (unsigned k = 0; k < n; k++) {
+		const struct kernel *kernel = &list->kernels[rivals[k].kernel];
+
+		least = fmin(least, rivals[k].time_ns);
+		if (!kernel->together_max || kernel->together_max(staged) == 1)
+			continue;
+		together++;
+		least_together = fmin(least_together, rivals[k].time_ns);
+	}
+	if (together > 0 && together < n && least_together <= least + 1000)
+		fail(c, job, i, "", "number of rivals that go together", together);
+}
+
+static void check_rivals(struct check *c, const struct plan_job *job, unsigned i, const struct op_args *staged)
 {
 	const struct kernel_list *list = cuda_kernels(job->ops[i].args.op);
 	struct rival rivals[RIVALS_MAX];
@@ -124,6 +145,7 @@ static void check_rivals(struct check *c, const struct plan_job *job, unsigned i
 		if (!is_time(rivals[k].time_ns))
 			fail(c, job, i, list->kernels[rivals[k].kernel].name, "time_ns of a rival",
 			     rivals[k].time_ns);
+	check_company(c, job, i, staged, rivals, n);
 }
 
 static void check_kernels(struct check *c, const struct plan_job *job, unsigned i)
@@ -133,7 +155,7 @@ static void check_kernels(struct check *c, const struct plan_job *job, unsigned 
 
 	if (!c->cpu) {
 		cuda_plan_args(&job->ops[i].args, &args);
-		check_rivals(c, job, i);
+		check_rivals(c, job, i, &args);
 	}
 	for (size_t kernel = 0; kernel < list->n; kernel++)
 		check_kernel(c, job, i, &list->kernels[kernel], &args);
