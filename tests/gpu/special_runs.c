@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "clock.h"
+#include "common/half.h"
 
 enum { TIMED_OPS = 20 };
 #define TIMED_TIMES 4.0 /* of an untimed run, in wall time; held as long as it may be, it takes 10 */
@@ -150,96 +151,181 @@ void check_many_graphs(struct bench *t)
 	free(adds);
 }
 
-enum { ALIKE = 20, ALIKE_M = 24, ALIKE_N = 16, ALIKE_K = 40, ALIKE_ROUNDS = 3 };
-#define ALIKE_BYTES 8192ull /* of A, B and C of one product */
+enum { ALIKE = 20, ALIKE_ROUNDS = 3, WITH_NAN = 7 };
+#define ALIKE_BYTES 8192ull /* of the operands of one op */
 
-static struct run_op small_product(const struct memory *m, unsigned which)
+/* Ops that go together, there are ALIKE of each. */
+static const struct alike {
+	const char *op;
+	kops_dtype dtype;
+	uint64_t shapes[OP_VIEWS_MAX][2];
+	bool in_host;      /* in pinned memory, else RESIDENT */
+	bool needs_hopper; /* other GPUs have no kernel for several of them */
+} alike[] = {
+    {"gemm", KOPS_F32, {{24, 40}, {40, 16}, {24, 16}}, true, true},
+    {"gemm", KOPS_F32, {{24, 40}, {40, 16}, {24, 16}}, false, true},
+    {"gemm", KOPS_F16, {{24, 40}, {40, 16}, {24, 16}}, false, true},
+    {"gemm", KOPS_BF16, {{25, 39}, {39, 17}, {25, 17}}, false, true},
+    {"softmax", KOPS_F32, {{24, 40}, {24, 40}}, false, false},
+    {"softmax", KOPS_F16, {{1, 2000}, {1, 2000}}, false, false},
+    {"softmax", KOPS_BF16, {{30, 64}, {30, 64}}, false, false},
+    {"transpose", KOPS_F32, {{24, 40}, {40, 24}}, false, false},
+    {"transpose", KOPS_F16, {{32, 64}, {64, 32}}, false, false},
+    {"add", KOPS_F32, {{16, 40}, {16, 40}, {16, 40}}, false, false},
+    {"add", KOPS_BF16, {{16, 41}, {16, 41}, {16, 41}}, false, false},
+    {"copy", KOPS_F32, {{24, 40}, {24, 40}}, false, false},
+    {"copy", KOPS_F64, {{12, 40}, {12, 40}}, false, false},
+};
+
+static struct run_op alike_op(const struct alike *a, const struct memory *m, unsigned which)
 {
-	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = ""};
-	uint64_t at = which * ALIKE_BYTES,
-	         shapes[3][2] = {{ALIKE_M, ALIKE_K}, {ALIKE_K, ALIKE_N}, {ALIKE_M, ALIKE_N}};
+	struct run_op op = {.args = {.op = op_by_name(a->op)}, .pinned = ""};
+	uint64_t at = which * ALIKE_BYTES;
 
-	for (unsigned v = 0; v < 3; v++) {
+	for (unsigned v = 0; v <= op.args.op->n_inputs; v++) {
 		struct view *view = &op.args.views[v];
 
-		*view = (struct view){.space = m, .offset = at, .dtype = KOPS_F32, .rank = 2};
-		memcpy(view->shape, shapes[v], sizeof(shapes[v]));
+		*view = (struct view){.space = m, .offset = at, .dtype = a->dtype, .rank = 2};
+		memcpy(view->shape, a->shapes[v], sizeof(a->shapes[v]));
 		view_make_dense(view);
-		at += view_elements(view) * sizeof(float);
+		at += (view_elements(view) * dtype_size(a->dtype) + 15) / 16 * 16;
 	}
-	op.args.params.gemm.alpha = 1;
+	if (strcmp(a->op, "gemm") == 0)
+		op.args.params.gemm.alpha = 1;
+	if (strcmp(a->op, "softmax") == 0)
+		op.args.params.softmax.scale = 1;
 	check_op(&op.args, "together");
 	return op;
 }
 
-/* All products, and whether they are those of before, bit for bit; then they are no more. */
-static void compare_products(struct run_op *products, unsigned char *content, const unsigned char *expected,
-                             const char *how)
+/* The memory of all ops, on the device where they are there: content goes to it, or comes from it. */
+static void move_content(struct bench *t, const struct memory *m, unsigned char *content, bool to_device)
 {
-	for (unsigned i = 0; i < ALIKE; i++) {
-		const struct view *c = &products[i].args.views[2];
-		uint64_t bytes = view_elements(c) * sizeof(float);
+	struct memory host = {.host = content, .bytes = ALIKE * ALIKE_BYTES};
 
-		if (memcmp(content + c->offset, expected + c->offset, bytes) != 0)
-			die(how, "a product is not what it is alone");
-		memset(content + c->offset, 0xff, bytes);
-	}
+	if (m->host && to_device)
+		memcpy(m->host, content, host.bytes);
+	else if (m->host)
+		memcpy(content, m->host, host.bytes);
+	else
+		copy_between(t, to_device ? &host : m, to_device ? m : &host, host.bytes);
 }
 
-/*
- * Small products of one run, and of as many runs that come again and are started before any is polled for: each
- * is bit for bit what it is alone.
- */
-void check_together(struct bench *t)
+/* All outputs, and whether they are those of before, bit for bit; then they are no more. */
+static void compare_outputs(struct bench *t, struct run_op *each, const unsigned char *expected,
+                            const char *how)
 {
-	const struct memory *m = &t->buffers[0].memory;
-	unsigned char *content = m->host, *expected = malloc(ALIKE * ALIKE_BYTES);
-	struct run_op products[ALIKE];
-	struct run all = {.ops = products, .n_ops = ALIKE}, each[ALIKE] = {0};
+	unsigned char *content = malloc(ALIKE * ALIKE_BYTES);
+	const struct memory *m = op_output(&each[0].args)->space;
+
+	move_content(t, m, content, false);
+	for (unsigned i = 0; i < ALIKE; i++) {
+		const struct view *y = op_output(&each[i].args);
+		uint64_t bytes = view_elements(y) * dtype_size(y->dtype);
+
+		if (memcmp(content + y->offset, expected + y->offset, bytes) != 0)
+			die(how, "an op's result is not what it is alone");
+		memset(content + y->offset, 0xff, bytes);
+	}
+	move_content(t, m, content, true);
+	free(content);
+}
+
+/* Of one run. */
+static void check_in_run(struct bench *t, struct run_op *each, const unsigned char *expected)
+{
+	struct run run = {.ops = each, .n_ops = ALIKE};
+
+	if (t->backend->plan(t->dev, &run) < 0)
+		die("together", run.error);
+	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
+		run.repeats = round > 0;
+		t->backend->start(t->dev, &run);
+		wait_for(t, 1);
+		if (run.status < 0)
+			die("together", run.error);
+		compare_outputs(t, each, expected, "together, in a run");
+	}
+	run_forget_plan(&run);
+}
+
+/* Of as many runs that come again and are started before any is polled for. Returns how many shared a launch.
+ */
+static unsigned check_of_runs(struct bench *t, struct run_op *each, const unsigned char *expected)
+{
+	struct run runs[ALIKE] = {0};
 	unsigned together = 0;
 
-	for (uint64_t i = 0; i < ALIKE * ALIKE_BYTES / sizeof(float); i++)
-		((float *)m->host)[i] = (float)uniform(t);
-	for (unsigned i = 0; i < ALIKE; i++) {
-		products[i] = small_product(m, i);
-		run_one(t, &products[i]);
-	}
-	memcpy(expected, content, ALIKE * ALIKE_BYTES);
-	if (t->backend->plan(t->dev, &all) < 0)
-		die("together", all.error);
-	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
-		all.repeats = round > 0;
-		t->backend->start(t->dev, &all);
-		wait_for(t, 1);
-		if (all.status < 0)
-			die("together", all.error);
-		compare_products(products, content, expected, "together, in a run");
-	}
 	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
 		for (unsigned i = 0; i < ALIKE; i++) {
-			each[i].ops = &products[i];
-			each[i].n_ops = 1;
-			each[i].lane = i;
-			each[i].repeats = round > 0;
-			if (round == 0 && t->backend->plan(t->dev, &each[i]) < 0)
-				die("together", each[i].error);
-			t->backend->start(t->dev, &each[i]);
+			runs[i].ops = &each[i];
+			runs[i].n_ops = 1;
+			runs[i].lane = i;
+			runs[i].repeats = round > 0;
+			if (round == 0 && t->backend->plan(t->dev, &runs[i]) < 0)
+				die("together", runs[i].error);
+			t->backend->start(t->dev, &runs[i]);
 		}
 		wait_for(t, ALIKE);
 		for (unsigned i = 0; i < ALIKE; i++) {
-			if (each[i].status < 0)
-				die("together", each[i].error);
-			together += round > 0 && !each[i].as_graph;
+			if (runs[i].status < 0)
+				die("together", runs[i].error);
+			together += round > 0 && !runs[i].as_graph;
 		}
-		compare_products(products, content, expected, "together, of several runs");
+		compare_outputs(t, each, expected, "together, of several runs");
 	}
-	printf("together: %u of %u runs\n", together, ALIKE * (ALIKE_ROUNDS - 1));
-	if (has_hopper(t) && together != ALIKE * (ALIKE_ROUNDS - 1))
-		die("together", "some run had a launch of its own");
 	for (unsigned i = 0; i < ALIKE; i++)
-		run_forget_plan(&each[i]);
-	run_forget_plan(&all);
+		run_forget_plan(&runs[i]);
+	return together;
+}
+
+/* Numbers, but for one NaN in an input of one op. */
+static void fill_content(struct bench *t, const struct run_op *each, unsigned char *content)
+{
+	memset(content, 0xff, ALIKE * ALIKE_BYTES);
+	for (unsigned i = 0; i < ALIKE; i++)
+		for (unsigned v = 0; v < each[i].args.op->n_inputs; v++) {
+			const struct view *x = &each[i].args.views[v];
+
+			for (uint64_t e = 0; e < view_elements(x); e++)
+				half_store(content + x->offset, x->dtype, (int64_t)e,
+				           i == WITH_NAN && v == 0 && e == 5 ? NAN : uniform(t));
+		}
+}
+
+static void check_alike(struct bench *t, const struct alike *a)
+{
+	unsigned char *content = malloc(ALIKE * ALIKE_BYTES), *expected = malloc(ALIKE * ALIKE_BYTES);
+	struct memory own = a->in_host ? (struct memory){0} : resident(t, ALIKE * ALIKE_BYTES);
+	const struct memory *m = a->in_host ? &t->buffers[0].memory : &own;
+	struct run_op each[ALIKE];
+	unsigned together;
+
+	for (unsigned i = 0; i < ALIKE; i++)
+		each[i] = alike_op(a, m, i);
+	fill_content(t, each, content);
+	move_content(t, m, content, true);
+	for (unsigned i = 0; i < ALIKE; i++)
+		run_one(t, &each[i]);
+	move_content(t, m, expected, false);
+	move_content(t, m, content, true);
+	check_in_run(t, each, expected);
+	together = check_of_runs(t, each, expected);
+	printf("together: %s %s%s by %s: %u of %u runs\n", a->op, dtype_name(a->dtype),
+	       a->in_host ? " in host memory" : "", each[0].kernel->name, together, ALIKE * (ALIKE_ROUNDS - 1));
+	if ((has_hopper(t) || !a->needs_hopper) && together != ALIKE * (ALIKE_ROUNDS - 1))
+		die("together", "some run had a launch of its own");
+	if (own.device)
+		t->backend->free(t->dev, own.device);
+	free(content);
 	free(expected);
+}
+
+/* Small ops that wait at the same time: each result is bit for bit what it is alone. */
+void check_together(struct bench *t)
+{
+	for (unsigned i = 0; i < sizeof(alike) / sizeof(alike[0]); i++)
+		check_alike(t, &alike[i]);
 }
 
 enum { CROWD = 3, LONG_ROWS = 61, LONG_COLUMNS = 40003 };

@@ -7,6 +7,7 @@
  *   target.c         devices; runs a problem on one through the backend vtable (check_accuracy's too)
  *   judge.c          error bounds; compares outputs, and every byte around them
  *   chain.c          runs of several ops over shared intermediates
+ *   together.c       ops in one launch against the same ops alone
  *   large.c          outputs of more than 2^31 elements
  *   check_kernels.c  options, the table
  */
@@ -191,5 +192,8 @@ struct options {
 
 unsigned chain_check(struct target *t, const struct options *o);
 unsigned large_check(struct target *t, const struct options *o);
+/* Of a kernel that has launch_together(). */
+unsigned together_check(struct target *t, const struct options *o, const struct op *op,
+                        const struct kernel *kernel);
 
 #endif

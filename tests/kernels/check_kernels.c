@@ -162,6 +162,21 @@ static unsigned check_op(struct target *t, const struct options *o, const struct
 	return failed + print_table(t, o, op, &table);
 }
 
+/* Every kernel that can, with ops like one another in one launch. */
+static unsigned check_together(struct target *t, const struct options *o, const struct op *op)
+{
+	const struct kernel_list *list = t->backend->kernels(op);
+	unsigned failed = 0;
+
+	for (size_t i = 0; i < list->n; i++) {
+		const struct kernel *kernel = &list->kernels[i];
+		if (kernel->launch_together && (!o->kernel || strcmp(o->kernel, kernel->name) == 0) &&
+		    !is_left_out(o, kernel->name))
+			failed += together_check(t, o, op, kernel);
+	}
+	return failed;
+}
+
 static unsigned check_device(struct target *t, const void *options)
 {
 	const struct options *o = options;
@@ -173,7 +188,8 @@ static unsigned check_device(struct target *t, const void *options)
 		return large_check(t, o);
 	for (size_t i = 0; i < OP_COUNT; i++)
 		if (!o->op || strcmp(o->op, ops[i]->name) == 0)
-			failed += check_op(t, o, ops[i]);
+			failed +=
+			    check_op(t, o, ops[i]) + (o->only_case < 0 ? check_together(t, o, ops[i]) : 0);
 	if (!o->op && !o->kernel && !o->without && o->only_case < 0)
 		failed += chain_check(t, o);
 	return failed;
