@@ -1,4 +1,5 @@
 """kopsd in a memory cgroup smaller than what clients ask for: they are refused, with the numbers, and nothing is killed."""
+import fcntl
 import os
 import sys
 import time
@@ -174,6 +175,19 @@ class Holes(Contained):
         op, fd = self.import_filled(size)
         jobs = [self.c.start_submit([op] * 64) for _ in range(2)]
         self.assertEqual(self.punch_while_they_run(jobs, (fd, size)), ["NOMEM"] * 2)
+        self.assert_works()
+        os.close(fd)
+
+    def test_sealed_memory_gets_none(self):
+        size = 768 << 20
+        fd = wire.memfd(size, seals=0)
+        os.posix_fallocate(fd, 0, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, wire.SEALS | fcntl.F_SEAL_WRITE)
+        n = size // PAGE
+        x, y = self.c.import_fd(fd, size), self.c.lend(4 * n)
+        self.c.submit(wire.copy(view(x, [n], [PAGE // 4]), view(y, [n])))
+        with self.assertRaises(PermissionError):
+            wire.punch_hole(fd, 0, size)
         self.assert_works()
         os.close(fd)
 
