@@ -453,7 +453,7 @@ static int run(struct cli *cli, int argc, char **argv)
 
 static const struct option_row options[] = {
     OPTION("count", 0, "N", count, count, "runs of each job, fewer of long ones; default 1000"),
-    OPTION("spin", 0, "US", count32, spin, "clients look for answers so many microseconds before they sleep"),
+    OPTION("spin", 0, "US", count32, spin, "microseconds for which clients look for answers before they sleep"),
     OPTION_DEVICE,
     OPTION_TIMEOUT,
     OPTION_JSON,
@@ -465,7 +465,7 @@ const struct command command_path = {
     .summary = "what jobs lose on their way to their kernels",
     .usage = "[options]",
     .help = "Jobs as a caller sees them: the wall clock from call to answer, what the device took, and the\n"
-            "difference; of one job that is repeated, and of a job made anew each time. Then products of 64³\n"
+            "difference; of one job that is repeated, and of a job made again each time. Then products of 64³\n"
             "host to host a second, of several clients with several jobs out each.\n"
             "\n"
             "Examples:\n"

@@ -55,7 +55,7 @@ static const struct option_row options[] = {
 	"\n"                                                                                                   \
 	"--random N judges the choice of kernels instead, on N shapes of no special size. The loss says how\n" \
 	"much slower kopsd's own choice is than the fastest kernel that it may take, once it has seen some\n"  \
-	"jobs of the shape. Kernels that a first look, or a shape of no more work, showed to be far behind\n"  \
+	"jobs of the shape. Kernels that a first look, or a shape of no more work, showed to be far slower\n"  \
 	"are not measured further. A kernel whose errors may be larger than the precision allows is timed,\n"  \
 	"but does not count. --csv has all figures of all kernels.\n"                                          \
 	"\n"                                                                                                   \

@@ -363,9 +363,10 @@ static void fail_awaited(kops *k, unsigned deaths, int status, const char *why)
 
 void client_buffer_end_doomed(kops *k)
 {
-	fail_awaited(k, CLIENT_DEATHS_MAX, KOPS_E_INTERRUPTED,
-	             "kopsd went away three times in a row while this buffer was asked for; it may be what "
-	             "ends it: not asked for again; see its log (journalctl -u kopsd)");
+	fail_awaited(
+	    k, CLIENT_DEATHS_MAX, KOPS_E_INTERRUPTED,
+	    "kopsd died three times while this request was out, so it is not sent again; see kopsd's log "
+	    "(journalctl -u kopsd)");
 }
 
 void client_buffer_fail(kops *k, int status, const char *why)
@@ -414,7 +415,7 @@ static int check_memfd(kops *k, int fd, uint64_t bytes)
 	int seals = fcntl(fd, F_GET_SEALS);
 	if (!S_ISREG(st.st_mode) || seals < 0)
 		return client_fail(k, KOPS_E_FD,
-		                   "descriptor %d is no memfd: make one with memfd_create() and "
+		                   "descriptor %d is not a memfd: make one with memfd_create() and "
 		                   "MFD_ALLOW_SEALING, or use kops_alloc()",
 		                   fd);
 	if ((seals & SEALS) != SEALS)

@@ -720,9 +720,9 @@ static const char *doom_sentence(const kops_job *job)
 	if (job->doom == KOPS_E_CANCELLED)
 		return "the job was cancelled while there was no connection to kopsd";
 	if (job->deaths >= CLIENT_DEATHS_MAX)
-		return "kopsd went away three times in a row while this job was out; it may be what ends it: "
-		       "not sent "
-		       "again; see its log (journalctl -u kopsd)";
+		return "kopsd died three times while this job was out, so it is not sent again; see kopsd's "
+		       "log "
+		       "(journalctl -u kopsd)";
 	if (job->cancelled)
 		return "kopsd restarted after this job was cancelled; it may have run";
 	return "kopsd restarted while this job was out; what it reads may be overwritten, so it was not sent "

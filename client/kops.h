@@ -119,9 +119,9 @@ typedef struct kops_options {
 	const char *name;    /* shown in the daemon's log, at most 64 bytes; NULL: none */
 	uint32_t timeout_ms; /* for calls that wait and for reconnecting; 0: 30000 */
 	uint32_t spin_us; /* calls that wait look for the answer so long before they sleep. It takes a CPU, and
-	                     saves the time to wake a sleeper, 5 to 50 µs; 0: sleep at once. Who waits for a
-	                     repeated job of more than 0.1 ms is awake around its usual end, for 0.1 ms and a
-	                     thirtieth of its time on either side, where the machine has CPUs for that */
+	                     saves the time to wake a sleeper, 5 to 50 µs; 0: sleep at once. Without spinning, a
+	                     call that waits for a repeated job longer than 0.1 ms wakes shortly before its
+	                     usual end, if there are CPUs to spare */
 } kops_options;
 
 /*
@@ -442,7 +442,7 @@ typedef struct kops_receipt {
 	double download_us; /* device to host */
 	double total_us;    /* arrival at the daemon to completion */
 	size_t n_ops;
-	bool prepared; /* the daemon keeps the job: its next run is not sent, checked and planned anew */
+	bool prepared; /* the daemon keeps the job: its next run is not sent, checked and planned again */
 	bool graph;    /* the GPU got the whole job by one call, as a CUDA graph */
 } kops_receipt;
 
@@ -531,7 +531,7 @@ typedef struct kops_device_info {
 typedef struct kops_kernel_info {
 	const char *op, *name, *device_kind, *idea, *dtypes;
 	const char *takes; /* "any strides" */
-	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate is no bound of its speed */
+	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate does not bound its speed */
 } kops_kernel_info;
 
 typedef struct kops_info {

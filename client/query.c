@@ -128,7 +128,7 @@ static int describe(kops *k, struct info **ret_info)
 	if (status < 0)
 		return status;
 	if (call.waiter.reply->body_case != KOPS__V1__REPLY__BODY_DESCRIPTION)
-		return client_fail(k, KOPS_E_PROTOCOL, "kopsd answered Describe without a Description");
+		return client_fail(k, KOPS_E_PROTOCOL, "kopsd's answer to Describe is empty");
 	struct info *info = copy_description(k, call.waiter.reply->description);
 	if (!info)
 		return client_fail(k, KOPS_E_NOMEM, "out of memory for the description");

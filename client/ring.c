@@ -37,7 +37,7 @@ const char *client_ring_answered(kops *k, const Kops__V1__Reply *reply, const in
 	if (reply->body_case != KOPS__V1__REPLY__BODY_RING || n_fds != 1 || ring->entries < 1 ||
 	    ring->entries > RING_ENTRIES_MAX || (ring->entries & (ring->entries - 1)) ||
 	    ring->bytes < ring_bytes(ring->entries))
-		return k->fds_lost ? NULL : "a ring that is none";
+		return k->fds_lost ? NULL : "an invalid ring";
 	if (fstat(fds[0], &st) < 0 || st.st_size < (off_t)ring_bytes(ring->entries))
 		return "a ring that is too small";
 	memory = mmap(NULL, ring_bytes(ring->entries), PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);

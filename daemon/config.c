@@ -453,7 +453,7 @@ static int parse_setting(struct config *config, struct file *file, char *text, c
 	unsigned *set_in_line;
 
 	if (!equals)
-		return fail(why, "%s: \"%.80s\" is no setting; write NAME = VALUE", origin, text);
+		return fail(why, "%s: \"%.80s\" is not a setting; write NAME = VALUE", origin, text);
 	*equals = '\0';
 	key = trim(text);
 	value = trim(equals + 1);
@@ -464,7 +464,7 @@ static int parse_setting(struct config *config, struct file *file, char *text, c
 		return fail_unknown(why, where, PLACE_FILE, key);
 	}
 	if (file->owner && s->limit == NO_LIMIT)
-		return fail(why, "%s: %s is no limit of one user, so it belongs to [kopsd]", origin, key);
+		return fail(why, "%s: %s is not a limit of one user, so it belongs to [kopsd]", origin, key);
 	set_in_line = file->owner ? &file->owner_set_in_line[file->owner - config->owners][s->limit]
 	                          : &file->set_in_line[s - settings];
 	if (*set_in_line)

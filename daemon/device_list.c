@@ -88,10 +88,11 @@ static int add_word(struct device_list *list, const char *text, size_t len, char
 		return KOPS_E_INVALID;
 	}
 	if (!parse_word(text, len, &list->words[list->n++])) {
-		snprintf(why, why_bytes,
-		         "has \"%.*s\", which is no device; write auto, or a list of gpu (all), gpu0, gpu1, … "
-		         "and cpu",
-		         len > 32 ? 32 : (int)len, text);
+		snprintf(
+		    why, why_bytes,
+		    "has \"%.*s\", which is not a device; write auto, or a list of gpu (all), gpu0, gpu1, … "
+		    "and cpu",
+		    len > 32 ? 32 : (int)len, text);
 		return KOPS_E_INVALID;
 	}
 	if (is_named_twice(list, twice)) {

@@ -1,8 +1,8 @@
 /*
  * host_memory.h: taking memory of the host in large pieces without taking it from everybody else.
  *
- * Linux does not refuse pages that it does not have: it takes them from page caches and then kills somebody. So
- * whoever is about to touch a large piece claims it first. What may be claimed is what the tightest limit
+ * Linux does not refuse pages that it does not have: it takes them from page caches and then kills a process.
+ * So whoever is about to touch a large piece claims it first. What may be claimed is what the tightest limit
  * leaves: the host's memory, or that of any memory cgroup above this process (a container, a slice), less a
  * sixteenth that stays free. Any thread.
  */

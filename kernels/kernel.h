@@ -182,7 +182,7 @@ struct kernel {
 	 * then takes one host view, dense ones even where they are not registered for DMA.
 	 */
 	bool once;
-	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate is no bound of its speed */
+	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate does not bound its speed */
 };
 
 struct kernel_list {

@@ -28,7 +28,7 @@ enum kops_status {
 	KOPS_E_SHUTDOWN = -16,    /* the daemon is stopping */
 	KOPS_E_LOST = -17,        /* a RESIDENT buffer's content was lost in a restart */
 	KOPS_E_INTERRUPTED = -18, /* the daemon went away, and repeating could be wrong */
-	KOPS_E_FD = -19,          /* the file descriptor is no memfd, or lacks seals */
+	KOPS_E_FD = -19,          /* not a memfd, or seals are missing */
 	KOPS_E_VERSION = -20,     /* daemon and library have no protocol version in common */
 	KOPS_E_FAULT = -21,       /* the device failed */
 	KOPS_E_READONLY = -22,    /* output view in a read-only buffer */

@@ -40,7 +40,7 @@ void race_free(struct race *race);
 
 /*
  * By how many percent the kernel that kopsd chose takes longer than the fastest that it may choose: one whose
- * errors may be larger than the precision allows is no rival.
+ * errors may be larger than the precision allows does not compete.
  */
 double race_loss_percent(const struct race *race);
 

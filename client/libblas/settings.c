@@ -24,9 +24,10 @@ static void read_threshold(void)
 		return;
 	double side = strtod(text, &end);
 	if (*end || !(side >= 0)) {
-		dprintf(2,
-		        "kops-blas: KOPS_BLAS_THRESHOLD is \"%s\", which is no number from 0 to inf: ignored\n",
-		        text);
+		dprintf(
+		    2,
+		    "kops-blas: KOPS_BLAS_THRESHOLD is \"%s\", which is not a number from 0 to inf: ignored\n",
+		    text);
 		return;
 	}
 	settings.automatic = false;

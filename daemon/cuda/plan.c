@@ -80,7 +80,7 @@ static void prefer_in_place(const struct op_args *args, struct preference *ret)
 	const struct kernel_list *list = cuda_kernels(args->op);
 	bool is_host = false;
 
-	*ret = (struct preference){.why = "takes what is in host memory as it lies there"};
+	*ret = (struct preference){.why = "reads host memory in place"};
 	for (unsigned v = 0; v <= args->op->n_inputs; v++)
 		is_host |= ((const struct memory *)args->views[v].space)->owner == NULL;
 	for (size_t i = 0; is_host && i < list->n && ret->n < PREFERRED_MAX; i++)

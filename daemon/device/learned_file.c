@@ -92,7 +92,7 @@ static int take_candidates(const struct reader *r, char *const *words, size_t n,
 			              ret->op->name);
 		if (!take_us(words[1], &c->expected_us) || !take_us(words[2], &c->least_us) ||
 		    !take_trials(words[3], &c->trials))
-			return refuse(r, "has no two times and a count behind \"%.40s\"", words[0]);
+			return refuse(r, "needs two times and a count after \"%.40s\"", words[0]);
 	}
 	return n ? refuse(r, "is cut off") : 0;
 }
@@ -178,15 +178,16 @@ static char *read_file(const char *path, size_t *ret_bytes)
 	if (fd < 0 && errno == ENOENT)
 		return NULL;
 	if (fd < 0 || fstat(fd, &st) < 0) {
-		log_warning("cannot read what jobs showed, %s: %s; it is learned anew", path, strerror(errno));
+		log_warning("cannot read what jobs showed, %s: %s; kopsd will learn again", path,
+		            strerror(errno));
 	} else if (!S_ISREG(st.st_mode) || st.st_size > (off_t)LEARNED_FILE_BYTES_MAX) {
-		log_warning("%s is no file of at most %u bytes; what jobs showed is learned anew", path,
-		            LEARNED_FILE_BYTES_MAX);
+		log_warning("%s is not a file of at most %u bytes, so it is ignored; kopsd will learn again",
+		            path, LEARNED_FILE_BYTES_MAX);
 	} else {
 		*ret_bytes = (size_t)st.st_size;
 		text = read_bytes(fd, *ret_bytes);
 		if (!text)
-			log_warning("cannot read what jobs showed, %s: %s; it is learned anew", path,
+			log_warning("cannot read what jobs showed, %s: %s; kopsd will learn again", path,
 			            strerror(errno));
 	}
 	if (fd >= 0)
@@ -208,11 +209,12 @@ struct learned *learned_file_load(const struct learned_file *file, const struct 
 	free(text);
 	if (rc == 0)
 		log_notice("device %s: %s is of another version of kopsd, another device or another driver; "
-		           "what jobs show is learned anew",
+		           "kopsd will learn again",
 		           file->device, file->path);
 	if (rc >= 0)
 		return learned;
-	log_warning("device %s: %s is void, what jobs show is learned anew: %s", file->device, file->path, why);
+	log_warning("device %s: %s is not valid and was ignored; kopsd will learn again: %s", file->device,
+	            file->path, why);
 	learned_free(learned);
 	return learned_new(owner);
 }

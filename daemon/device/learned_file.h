@@ -10,7 +10,7 @@
  * second line names the daemon and the device as it describes itself, driver included: the file counts for no
  * other.
  *
- * The file is not trusted. What does not look so makes the whole of it void. It can make a job slow, not wrong.
+ * The file is not trusted. One malformed line invalidates the file. It can make a job slow, not wrong.
  */
 #ifndef KOPS_LEARNED_FILE_H
 #define KOPS_LEARNED_FILE_H

@@ -150,7 +150,7 @@ static int inspect(int fd, uint64_t bytes, struct file *ret, char why[WHY_BYTES]
 	uint64_t page;
 
 	if (seals < 0 || flags < 0 || fstat(fd, &ret->st) < 0 || fstatfs(fd, &fs) < 0) {
-		snprintf(why, WHY_BYTES, "the descriptor is no memfd (%s); make one with memfd_create()",
+		snprintf(why, WHY_BYTES, "the descriptor is not a memfd (%s); make one with memfd_create()",
 		         strerror(errno));
 		return KOPS_E_FD;
 	}
@@ -162,7 +162,8 @@ static int inspect(int fd, uint64_t bytes, struct file *ret, char why[WHY_BYTES]
 		return KOPS_E_FD;
 	}
 	if (fs.f_type != TMPFS_MAGIC || !S_ISREG(ret->st.st_mode)) {
-		snprintf(why, WHY_BYTES, "the descriptor is no ordinary memfd (huge pages are not accepted)");
+		snprintf(why, WHY_BYTES,
+		         "the descriptor is not an ordinary memfd (huge pages are not accepted)");
 		return KOPS_E_FD;
 	}
 	if (ret->st.st_size < 0 || bytes > (uint64_t)ret->st.st_size) {

@@ -26,7 +26,7 @@ struct marks;
 
 /*
  * Opens or makes the file, and counts what is marked in it as a death. A file that is of no use is begun anew.
- * NULL: there is no such file to be had, with a sentence in why; jobs go unmarked then.
+ * NULL: the file cannot be created, with a sentence in why; jobs go unmarked then.
  */
 struct marks *marks_open(const char *path, char why[WHY_BYTES]);
 

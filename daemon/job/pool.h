@@ -2,7 +2,7 @@
  * pool.h: shared memory that the daemon lends: sealed memfds, touched, zeroed and, with a GPU, pinned.
  *
  * A memfd once given out can never be taken away again: its receiver may keep a descriptor or a mapping. So a
- * segment that a user has had goes back to that user only, zeroed. Other users get segments nobody ever had.
+ * segment that a user has had goes back to that user only, zeroed. Other users get new segments only.
  *
  *     (made) → FRESH → LENT ⇄ CACHED (for the same user) → gone
  *                        └⇄ KEPT (its session ended; its client may have it and come again with it) → gone

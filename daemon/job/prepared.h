@@ -4,11 +4,10 @@
  *
  *     KEPT ⇄ READY
  *
- * READY jobs take memory and hold their buffers. Where memory is short, the user's that were used least
- * recently fall back to KEPT, of all users the one's who has most; so do those whose buffers are dropped, and
- * those whose plan does not hold any more. The next run makes them anew from the message, as if it came then.
- * So a client never has to know: only its own limits can refuse to prepare a job, and then it is sent as
- * before.
+ * READY jobs take memory and hold their buffers. When memory is short, the least recently used jobs of the user
+ * who holds most fall back to KEPT. So do jobs whose buffers were dropped or whose plan no longer holds. The
+ * next run makes them again from the message, as if it had just arrived. So a client never has to know: only
+ * its own limits can refuse to prepare a job, and then it is sent as before.
  */
 #ifndef KOPS_PREPARED_H
 #define KOPS_PREPARED_H

@@ -27,7 +27,7 @@ static int copy_view(const Kops__V1__View *msg, struct view *v, char why[WHY_BYT
 		return KOPS_E_SHAPE;
 	}
 	if (!dtype_size((kops_dtype)msg->dtype)) {
-		snprintf(why, WHY_BYTES, "%d is no element type", (int)msg->dtype);
+		snprintf(why, WHY_BYTES, "%d is not an element type", (int)msg->dtype);
 		return KOPS_E_DTYPE;
 	}
 	v->dtype = (kops_dtype)msg->dtype;
@@ -46,7 +46,7 @@ static void explain_extent(const struct view *v, uint64_t id, uint64_t bytes, in
 	if (code == KOPS_E_INVALID)
 		snprintf(why, WHY_BYTES,
 		         "a view begins at byte %" PRIu64 " of buffer %" PRIu64
-		         ", which is no multiple of the %zu bytes of a %s",
+		         ", which is not a multiple of the %zu bytes of a %s",
 		         v->offset, id, dtype_size(v->dtype), dtype_name(v->dtype));
 	else
 		snprintf(why, WHY_BYTES,

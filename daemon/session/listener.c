@@ -94,7 +94,7 @@ static int clear_path(const struct sockaddr_un *address, char why[CONFIG_WHY_BYT
 	if (lstat(address->sun_path, &st) < 0)
 		return 0;
 	if (!S_ISSOCK(st.st_mode)) {
-		snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: something that is no socket is there",
+		snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: something that is not a socket is there",
 		         address->sun_path);
 		return KOPS_E_INVALID;
 	}

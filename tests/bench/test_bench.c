@@ -91,10 +91,10 @@ static void bad_shapes_are_named(void **state)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		if (bench_shapes_read(add, bad[i], &s, why) == 0)
 			fail_msg("'%s' was taken", bad[i]);
-		assert_says(why, "is no shape for add: write ROWSxCOLUMNS");
+		assert_says(why, "is not a valid shape for add: write ROWSxCOLUMNS");
 	}
 	assert_int_equal(bench_shapes_read(operation_by_name("gemm"), "4x4", &s, why), KOPS_E_INVALID);
-	assert_says(why, "'4x4' is no shape for gemm: write MxNxK");
+	assert_says(why, "'4x4' is not a valid shape for gemm: write MxNxK");
 	for (size_t i = 0; i < BENCH_SHAPES_MAX; i++)
 		strcat(many, i ? ",9" : "9");
 	assert_int_equal(bench_shapes_read(add, many, &s, why), 0);

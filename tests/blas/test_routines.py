@@ -61,7 +61,7 @@ class Routines(case.BlasTest):
         done = subprocess.run([ROUTINES, "calls", "1"], env=self.environment(KOPS_BLAS_THRESHOLD="many"),
                               capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
-        self.assertIn('KOPS_BLAS_THRESHOLD is "many", which is no number from 0 to inf: ignored', done.stderr)
+        self.assertIn('KOPS_BLAS_THRESHOLD is "many", which is not a number from 0 to inf: ignored', done.stderr)
 
     def test_silence(self):
         """Who asks for no report gets none, whatever happens."""

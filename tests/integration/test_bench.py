@@ -256,8 +256,8 @@ class Refusals(BenchTest):
     def test_wrong_words(self):
         for args, words in [
                 (("gemm", "64", "--kernel", "openblas,naive"), ("'naive'", "reference, openblas, and 'all'")),
-                (("gemm", "64x64"), ("'64x64' is no shape", "MxNxK")),
-                (("add", "64x0"), ("'64x0' is no shape", "ROWSxCOLUMNS")),
+                (("gemm", "64x64"), ("'64x64' is not a valid shape", "MxNxK")),
+                (("add", "64x0"), ("'64x0' is not a valid shape", "ROWSxCOLUMNS")),
                 (("add", "--table", "sed"), ("no table 'sed'", "seed")),
                 (("add",), ("needs a shape", "--table seed")),
                 (("add", "3", "--shape", "4"), ("give one of them",)),

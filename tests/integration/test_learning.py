@@ -144,8 +144,8 @@ class Files(Learning):
         self.assertEqual(self.daemon.stop(), 0)
         good = self.read().encode()
         for bad, words in [
-                (b"", b"is void, what jobs show is learned anew: line 1 has no end"),
-                (os.urandom(5000).replace(b"\n", b"") + b"\n", b"is void"),
+                (b"", b"is not valid and was ignored; kopsd will learn again: line 1 has no end"),
+                (os.urandom(5000).replace(b"\n", b"") + b"\n", b"is not valid"),
                 (good[:-5], b"line 3 has no end"),
                 (good + b"gemm fast\n", b"line 4 does not begin with an op and a shape"),
                 (good.replace(b"reference", b"dodo"), b'names a kernel "dodo"'),
@@ -207,8 +207,8 @@ class Tune(Learning):
     def test_wrong_usage(self):
         self.start()
         for args, words in [(("gem", "4"), "there is no op 'gem'"),
-                            (("gemm", "4x4"), "'4x4' is no shape for gemm: write MxNxK"),
-                            (("gemm", "0"), "'0' is no shape"),
+                            (("gemm", "4x4"), "'4x4' is not a valid shape for gemm: write MxNxK"),
+                            (("gemm", "0"), "'0' is not a valid shape"),
                             (("softmax", "4", "--trans-a"), "softmax takes neither --trans-a nor --trans-b"),
                             (("gemm", "4", "--ops", "0"), "--ops takes 1 to 64"),
                             (("gemm", "4", "--ops", "65"), "--ops takes 1 to 64"),

@@ -76,7 +76,8 @@ static int look_up(const struct line *line, const char *name, unsigned *ret_inde
 	int index = find(line->file, name);
 
 	if (index < 0 && (strchr(name, '.') || strchr(name, '/')))
-		return why_invalid(line->why, "'%s' is no value; load a file first: x = load %s", name, name);
+		return why_invalid(line->why, "'%s' is not a value; load a file first: x = load %s", name,
+		                   name);
 	if (index < 0)
 		return why_invalid(line->why, "no value is named '%s' above this line", name);
 	*ret_index = (unsigned)index;
@@ -184,9 +185,10 @@ static int parse_value(struct line *line)
 	int before = find(file, name);
 
 	if (!is_name(name))
-		return why_invalid(line->why,
-		                   "'%s' is no name: up to %d letters, digits and _, starting with a letter",
-		                   name, JOBFILE_NAME_BYTES - 1);
+		return why_invalid(
+		    line->why,
+		    "'%s' is not a valid name: up to %d letters, digits and _, starting with a letter", name,
+		    JOBFILE_NAME_BYTES - 1);
 	if (before >= 0)
 		return why_invalid(line->why, "'%s' has a value since line %u; take another name", name,
 		                   file->values[before].line);
@@ -282,7 +284,8 @@ int jobfile_read(const char *path, struct jobfile **ret, char *why)
 	if (errno)
 		rc = why_invalid(why, "cannot read %s: %s", path, strerror(errno));
 	else if (n > JOBFILE_BYTES_MAX)
-		rc = why_invalid(why, "%s: more than %d bytes is no job file", path, JOBFILE_BYTES_MAX);
+		rc = why_invalid(why, "%s: more than %d bytes is too long for a job file", path,
+		                 JOBFILE_BYTES_MAX);
 	else
 		rc = jobfile_parse(path, text, n, ret, why);
 	close(fd);

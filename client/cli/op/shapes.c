@@ -66,9 +66,9 @@ int bench_shapes_read(const struct operation *op, const char *text, struct bench
 	for (ret->n = 0; ret->n < BENCH_SHAPES_MAX; text++) {
 		size_t length = strcspn(text, ",");
 		if (!read_shape(op, text, length, &ret->list[ret->n]))
-			return why_invalid(why,
-			                   "'%.*s' is no shape for %s: write %s, with commas between several",
-			                   (int)length, text, op->name, bench_shape_form(op));
+			return why_invalid(
+			    why, "'%.*s' is not a valid shape for %s: write %s, with commas between several",
+			    (int)length, text, op->name, bench_shape_form(op));
 		ret->n++;
 		text += length;
 		if (*text == '\0')

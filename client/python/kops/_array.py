@@ -120,7 +120,7 @@ def _refuse_foreign(address: int) -> None:
 def as_shape(shape: Shape) -> tuple[int, ...]:
     result = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
     if any(n < 0 for n in result):
-        raise error("SHAPE", f"{result} is no shape: its extents must not be negative")
+        raise error("SHAPE", f"{result} is not a valid shape: its extents must not be negative")
     return result
 
 

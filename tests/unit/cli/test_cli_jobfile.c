@@ -105,7 +105,7 @@ static void a_bad_line_is_named_with_its_reason(void **state)
 	     "a.job:4: 'gem' is not load, gemm, softmax, transpose, add, copy, fma or reduce"},
 	    {"x = load a.npy\ny = gemm x\n", "a.job:2: gemm takes 2 operands, got 1"},
 	    {"x = load a.npy\ny = softmax x x\n", "a.job:2: softmax takes 1 operand; 'x' is one too many"},
-	    {"y = softmax a.npy\n", "a.job:1: 'a.npy' is no value; load a file first: x = load a.npy"},
+	    {"y = softmax a.npy\n", "a.job:1: 'a.npy' is not a value; load a file first: x = load a.npy"},
 	    {"x = load a.npy\ny = gemm x x alpha=one\n", "a.job:2: alpha takes a number, not 'one'"},
 	    {"x = load a.npy\ny = gemm x x alpha=nan\n", "a.job:2: alpha takes a number, not 'nan'"},
 	    {"x = load a.npy\ny = softmax x alpha=1\n", "a.job:2: softmax has no setting 'alpha'"},
@@ -122,7 +122,7 @@ static void a_bad_line_is_named_with_its_reason(void **state)
 	    {"x = load a b\n", "a.job:1: load takes one file; 'b' is one too many"},
 	    {"x =\n", "a.job:1: nothing after 'x ='"},
 	    {"x = load \"a.npy\n", "a.job:1: a quotation mark is missing"},
-	    {"1x = load a.npy\n", "a.job:1: '1x' is no name"},
+	    {"1x = load a.npy\n", "a.job:1: '1x' is not a valid name"},
 	    {"x = load a.npy\nsave x\n", "a.job:2: save takes a value and a file"},
 	    {"x = load a.npy\nsave y y.npy\n", "a.job:2: no value is named 'y'"},
 	    {"load a.npy\n", "a.job:1: expected 'NAME = …'"},
@@ -163,7 +163,7 @@ static void limits_hold_at_the_limit_and_one_beyond(void **state)
 	jobfile_free(f);
 	sprintf(text, "%.*s = load a.npy", JOBFILE_NAME_BYTES, name);
 	assert_int_equal(parse(text, &f, why), KOPS_E_INVALID);
-	assert_non_null(strstr(why, "is no name"));
+	assert_non_null(strstr(why, "is not a valid name"));
 	free(text);
 }
 

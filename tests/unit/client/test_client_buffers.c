@@ -222,9 +222,9 @@ static void test_import_says_what_is_wrong_with_it(void **state)
 		const char *phrase;
 	} rows[] = {
 	    {-1, 4096, "cannot be examined: Bad file descriptor"},
-	    {pipes[0], 4096, "is no memfd"},
-	    {file, 1, "is no memfd"},
-	    {folder, 1, "is no memfd"},
+	    {pipes[0], 4096, "is not a memfd"},
+	    {file, 1, "is not a memfd"},
+	    {folder, 1, "is not a memfd"},
 	    {unsealed, 4096, "lacks seals"},
 	    {sealed, 4097, "has 4096 bytes, fewer than the 4097 to import"},
 	};

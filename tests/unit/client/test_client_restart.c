@@ -281,8 +281,8 @@ static void test_poisonous_job_is_given_up(void **state)
 	assert_int_equal(kops_run(job), KOPS_E_INTERRUPTED);
 	assert_string_equal(
 	    kops_error(k),
-	    "kopsd went away three times in a row while this job was out; it may be what ends it: "
-	    "not sent again; see its log (journalctl -u kopsd)");
+	    "kopsd died three times while this job was out, so it is not sent again; see kopsd's log "
+	    "(journalctl -u kopsd)");
 	kops_close(k);
 	fake_stop(f);
 	assert_int_equal(f->count, 2);
@@ -475,8 +475,8 @@ static void test_poisonous_buffers_are_given_up(void **state)
 	assert_int_equal(kops_alloc(k, 64, KOPS_SHARED, NULL, &b), KOPS_E_INTERRUPTED);
 	assert_string_equal(
 	    kops_error(k),
-	    "kopsd went away three times in a row while this buffer was asked for; it may be what "
-	    "ends it: not asked for again; see its log (journalctl -u kopsd)");
+	    "kopsd died three times while this request was out, so it is not sent again; see kopsd's log "
+	    "(journalctl -u kopsd)");
 	assert_int_equal(kops_import(k, memfd, 64, 0, &b), KOPS_E_INTERRUPTED);
 	assert_null(b);
 	assert_int_equal(kops_alloc(k, 64, KOPS_SHARED, NULL, &b), 0); /* two deaths, a stop, two deaths */
