@@ -24,7 +24,8 @@ static struct step step_of_block(const struct step *step, const struct bench_blo
 	if (step->op->bench.cut)
 		step->op->bench.cut(&part, at);
 	for (unsigned i = 0; step->op->bench.cut == NULL && i < step->op->n_inputs; i++)
-		part.in[i] = block_of_view(step->in[i], at);
+		part.in[i] = step->op->bench.reads_rows ? step_slice(step->in[i], 0, at->row, at->rows)
+		                                        : block_of_view(step->in[i], at);
 	return part;
 }
 

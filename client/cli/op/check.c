@@ -88,6 +88,15 @@ double check_tiny_error(kops_dtype dtype)
 	return dtype == KOPS_F16 ? 0x1p-25 : element_type(dtype)->smallest;
 }
 
+double check_largest(const double *x, uint64_t n)
+{
+	double largest = -(double)INFINITY;
+
+	for (uint64_t i = 0; i < n; i++)
+		largest = x[i] > largest || isnan(x[i]) ? x[i] : largest;
+	return largest;
+}
+
 /* ---- ops that work row by row ---- */
 
 static void want_same(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch)

@@ -65,6 +65,9 @@ double check_sum_growth(uint64_t n);
  */
 double check_tiny_error(kops_dtype dtype);
 
+/* Of n numbers: a NaN if one is, -infinity if there are none. */
+double check_largest(const double *x, uint64_t n);
+
 /* What row `row` of y ought to be, and how far from it each element may lie; scratch has room for one of a. */
 struct check_by_row {
 	const struct step *step;

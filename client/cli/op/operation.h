@@ -56,7 +56,8 @@ struct bench_cases {
 	bool whole_rows; /* the result is checked by whole rows */
 	/* Sets views (kops_tensor() without buffer) and settings. NULL: all operands are of the shape. */
 	void (*operands)(struct step *step, kops_dtype dtype, const uint64_t *extents);
-	/* Cuts the inputs to what a block of the result comes from. NULL: the same block. */
+	/* Cuts the inputs to what a block of the result comes from. NULL: the same block, or its rows where
+	 * the op reads rows. */
 	void (*cut)(struct step *part, const struct bench_block *at);
 };
 

@@ -11,16 +11,14 @@ static void want_reduced(const struct check_by_row *op, uint64_t row, double *wa
 {
 	kops_reduction kind = op->step->set.kind;
 	uint64_t n = elements_columns(op->a);
-	double scale = kind == KOPS_MEAN ? 1 / (double)n : 1, sum = 0, magnitudes = 0,
-	       largest = -(double)INFINITY;
+	double scale = kind == KOPS_MEAN ? 1 / (double)n : 1, sum = 0, magnitudes = 0;
 
 	elements_row(op->a, row, 0, n, x);
 	for (uint64_t i = 0; i < n; i++) {
 		sum += x[i];
 		magnitudes += fabs(x[i]);
-		largest = x[i] > largest || isnan(x[i]) ? x[i] : largest;
 	}
-	*want = kind == KOPS_MAX ? largest : sum * scale;
+	*want = kind == KOPS_MAX ? check_largest(x, n) : sum * scale;
 	*bound = FEW_F32 * element_type(KOPS_F32)->roundoff * magnitudes * scale +
 	         1.01 * element_type(op->y->dtype)->roundoff * fabs(*want) + 2 * check_tiny_error(op->y->dtype);
 	if (kind == KOPS_MAX)
@@ -80,11 +78,6 @@ static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
 	step->out = step_matrix(dtype, e[0], 1);
 }
 
-static void cut(struct step *part, const struct bench_block *at)
-{
-	part->in[0] = step_slice(part->in[0], 0, at->row, at->rows);
-}
-
 const struct operation operation_reduce = {
     .name = "reduce",
     .n_inputs = 1,
@@ -102,6 +95,5 @@ const struct operation operation_reduce = {
               .random = {{1, 32}, {1 << 16, 1 << 18}, 1ull << 28},
               .random_cpu = {{1, 32}, {1 << 12, 1 << 14}, 1ull << 21},
               .reads_rows = true,
-              .operands = operands,
-              .cut = cut},
+              .operands = operands},
 };

@@ -9,15 +9,15 @@ static void want_softmax(const struct check_by_row *op, uint64_t row, double *wa
 	const struct settings *set = &op->step->set;
 	uint64_t n = elements_columns(op->y);
 	kops_dtype dtype = op->y->dtype;
-	double u = element_type(KOPS_F32)->roundoff, max = -(double)INFINITY, sum = 0;
+	double u = element_type(KOPS_F32)->roundoff, sum = 0;
 	/* Of the result to a 16-bit type; a tenth more, as it is rounded from f32. */
 	double last = dtype == KOPS_F32 ? 0 : 1.1 * element_type(dtype)->roundoff;
 
 	elements_row(op->a, row, 0, n, x);
-	for (uint64_t j = 0; j < n; j++) {
+	for (uint64_t j = 0; j < n; j++)
 		x[j] *= opt_or(set->scale, 1);
-		max = x[j] > max || isnan(x[j]) ? x[j] : max;
-	}
+	double max = check_largest(x, n);
+
 	for (uint64_t j = 0; j < n; j++)
 		sum += exp(x[j] - max);
 	for (uint64_t j = 0; j < n; j++) {
