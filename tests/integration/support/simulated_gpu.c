@@ -29,8 +29,9 @@ enum { HUNG_MAX = 64 };
 static struct run *hung[HUNG_MAX];
 static unsigned n_hung;
 static struct run *held;
-static struct run *crowd, **crowd_end = &crowd;
-static unsigned most_together;
+/* Of the device whose thread this is. */
+static __thread struct run *crowd, *crowd_last;
+static __thread unsigned most_together;
 
 static const char *path_of(const char *name, char path[512])
 {
@@ -157,8 +158,11 @@ static void release_held(struct backend_device *dev)
 static void hold_back(struct run *run)
 {
 	run->next = NULL;
-	*crowd_end = run;
-	crowd_end = &run->next;
+	if (crowd)
+		crowd_last->next = run;
+	else
+		crowd = run;
+	crowd_last = run;
 }
 
 static void say_together(unsigned n)
@@ -183,7 +187,6 @@ static void start_crowd(struct backend_device *dev)
 		n++;
 	}
 	crowd = NULL;
-	crowd_end = &crowd;
 	say_together(n);
 }
 
