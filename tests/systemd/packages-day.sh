@@ -1,0 +1,60 @@
+#!/bin/sh
+# An administrator's day with packages, inside the booted tree: see packages.
+set -u
+conf=/etc/kopsd/kopsd.conf
+blas=libblas.so.3-$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo x86_64-linux-gnu)
+
+die() {
+	echo "FAILED: $*"
+	systemctl --no-pager status kopsd.service kopsd.socket
+	journalctl --no-pager -n 60 -u kopsd.service -u kopsd.socket
+	exit 1
+}
+
+ok() { echo "ok: $*"; }
+pid() { systemctl show -p MainPID --value kopsd.service; }
+ours() { find /etc /usr /var/cache /var/lib/systemd /run -name '*kops*' ! -path '/run/systemd/*' 2>/dev/null; }
+
+ours >/before
+dpkg -i /packages/*.deb || die "installation"
+kops-client ping || die "no client is served after the installation"
+kops-bench -V || die "kops-bench"
+getent group kops >/dev/null && getent passwd kopsd >/dev/null || die "no user and group"
+[ "$(stat -c %G /run/kopsd/kopsd.sock)" = kops ] || die "the socket is not the group's"
+[ -f /usr/share/man/man8/kopsd.8.gz ] || [ -f /etc/dpkg/dpkg.cfg.d/docker ] || die "no manual"
+ok "installed"
+
+case $(update-alternatives --query "$blas" | sed -n 's/^Value: //p') in
+*/kops-blas/*) die "libkops-blas is the system's BLAS without having been asked for" ;;
+esac
+update-alternatives --query "$blas" | grep -q kops-blas || die "libkops-blas is no alternative"
+update-alternatives --set "$blas" "$(update-alternatives --list "$blas" | grep kops-blas)" || die "it cannot be chosen"
+ok "an alternative for BLAS"
+
+# Clients that come, and one that stays, while the packages are replaced.
+echo 'max-jobs = 77' >>$conf
+head -c 1048576 /dev/zero >/a.bin
+(while [ ! -e /enough ]; do kops-client sgemm -q /a.bin /a.bin -o /dev/null || echo failed; done) >/clients 2>&1 &
+clients=$!
+kops-bench ipc --count 200000 --timeout 1min >/bench 2>&1 &
+bench=$!
+sleep 1
+before=$(pid)
+DEBIAN_FRONTEND=noninteractive dpkg -i /packages/*.deb </dev/null || die "upgrade"
+kops-client ping || die "no client is served after the upgrade"
+[ "$(pid)" != "$before" ] || die "the daemon is the one from before the upgrade"
+grep -q 'max-jobs = 77' $conf || die "the upgrade lost an edited kopsd.conf"
+touch /enough
+wait $clients
+[ ! -s /clients ] || die "clients failed during the upgrade: $(cat /clients)"
+kill -0 $bench 2>/dev/null || grep -q 'jobs' /bench || die "the client that stayed failed: $(cat /bench)"
+kill $bench 2>/dev/null
+ok "upgraded with clients at work"
+
+dpkg -r kops-bench libkops-blas kopsd libkops0 || die "removal"
+systemctl is-active -q kopsd.socket && die "the socket is there after the removal"
+[ -f $conf ] || die "the removal took kopsd.conf"
+update-alternatives --query "$blas" | grep -q kops-blas && die "the alternative is left"
+dpkg -P kops-bench libkops-blas kopsd libkops0 || die "purge"
+ours | diff /before - || die "the purge leaves something"
+ok "removed and purged"

@@ -1,0 +1,52 @@
+# Sourced after lib.sh: a Debian 12 of one's own in $root. The tree is made once, in $build/debian-tree.
+[ "$(id -u)" = 0 ] || { echo "skipped: a container needs root"; exit $SKIP; }
+need systemd-nspawn debootstrap apt-get
+grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || { echo "skipped: the build is not one for Debian 12"; exit $SKIP; }
+
+root=$scratch/root
+
+make_tree() {
+	mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 2>/dev/null | awk '$2 == "bookworm" { print $1; exit }')
+	[ -n "$mirror" ] || { echo "skipped: apt knows no mirror of Debian 12"; exit $SKIP; }
+	rm -rf "$build/debian-tree.part"
+	debootstrap --variant=minbase \
+		--include=systemd,systemd-sysv,dbus,procps,libuv1,libprotobuf-c1,libopenblas0,libopenblas0-pthread \
+		bookworm "$build/debian-tree.part" "$mirror" >"$scratch/debootstrap.log" 2>&1 ||
+		{ tail -5 "$scratch/debootstrap.log"; echo "skipped: debootstrap did not make a tree"; exit $SKIP; }
+	rm -rf "$build/debian-tree"
+	mv "$build/debian-tree.part" "$build/debian-tree"
+}
+
+tree_copy() {
+	[ -d "$build/debian-tree/usr/share/doc/libopenblas0" ] || make_tree # or it is from an older version of this
+	cp -a "$build/debian-tree" "$root"
+}
+
+# Boots the tree and runs a script in it, which must end well; then shuts it down.
+tree_boot() {
+	install -m 755 "$1" "$root/day.sh"
+	cat >"$root/etc/systemd/system/day.service" <<'EOF'
+[Unit]
+After=multi-user.target
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c '/day.sh >/day.log 2>&1; echo $? >/day.status; systemctl poweroff'
+[Install]
+WantedBy=multi-user.target
+EOF
+	mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
+	ln -s ../day.service "$root/etc/systemd/system/multi-user.target.wants/day.service"
+
+	# Hosts with version 1 of the cgroups have no unified hierarchy to give.
+	unified=0
+	[ -e /sys/fs/cgroup/cgroup.controllers ] && unified=1
+	SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=$unified timeout 240 systemd-nspawn --quiet --register=no --keep-unit --boot \
+		--private-network --console=pipe --directory="$root" </dev/null >"$scratch/boot.log" 2>&1 || true
+	if [ ! -f "$root/day.log" ]; then
+		tail -20 "$scratch/boot.log"
+		echo "skipped: the tree does not boot here"
+		exit $SKIP
+	fi
+	cat "$root/day.log"
+	[ "$(cat "$root/day.status" 2>/dev/null)" = 0 ] || die "the day did not end well"
+}
