@@ -182,6 +182,11 @@ struct kernel {
 	 * then takes one host view, dense ones even where they are not registered for DMA.
 	 */
 	bool once;
+	/*
+	 * Takes an f32 output where its inputs are 16-bit, so that what one part leaves for the next need not
+	 * be rounded.
+	 */
+	bool wide_output;
 	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate does not bound its speed */
 };
 
@@ -223,13 +228,19 @@ static inline struct view *op_output(struct op_args *args)
 
 /* ---- part.c ---- */
 
-/* How an op is cut: into n_parts of `chunk` indices, the last of fewer, along part_axes[axis] or its steps. */
+/*
+ * How an op is cut: into n_parts of `chunk` indices, the last of fewer, along part_axes[axis] or its steps.
+ * wide: the output of the parts is dense and f32, in memory of whoever runs them, instead of the op's 16-bit
+ * one; he puts that in before the first part if the op reads it, and rounds the result after the last.
+ */
 #define CUT_STEPS (-1)
 struct op_cut {
 	uint32_t n_parts;
 	int axis;
 	uint64_t chunk;
+	bool wide;
 };
+#define WIDE_ELEMENTS_MAX (1u << 14) /* of such an output: a run keeps them while it is paused */
 
 /* Cuts checked args into about `wanted` parts, fewer where the shape does not allow it; 1: not cut. */
 void op_cut(const struct op_args *args, double wanted, struct op_cut *ret);
@@ -237,7 +248,8 @@ void op_cut(const struct op_args *args, double wanted, struct op_cut *ret);
 /* Part i of n_parts, to be run in order: views' offset, data (where set), extents and parameters. */
 void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
 
-/* The same for a kernel that supports args: not cut where it does not support the parts. */
+/* The same for a kernel that supports args: not cut where it does not support the parts; wide where that helps.
+ */
 void kernel_cut(const struct kernel *kernel, const struct op_args *args, double wanted, struct op_cut *ret);
 
 /* Whether it supports every part. */

@@ -15,6 +15,7 @@
 
 #include "clock.h"
 #include "common/cpu.h"
+#include "common/half.h"
 #include "common/threads.h"
 #include "device/host_pages.h"
 #include "host_memory.h"
@@ -238,6 +239,8 @@ static int cpu_plan(const struct backend_device *dev, struct run *run)
 		uint64_t bytes = kernel_workspace(op->kernel, &op->args, &op->cut);
 		run->device_bytes = bytes > run->device_bytes ? bytes : run->device_bytes;
 	}
+	if (run_check_parts(run) < 0)
+		return KOPS_E_QUOTA;
 	if (run->device_bytes > dev->info.memory_bytes) {
 		snprintf(run->error, WHY_BYTES,
 		         "the job needs %.1f GiB of workspace and the machine has %.1f; give its operands a "
@@ -296,16 +299,65 @@ static double now_us(void)
 	return (double)clock_ns() / 1e3;
 }
 
-static int run_part(const struct run_op *op, uint32_t part, const struct launch *launch)
+/* Of element i in row-major order. */
+static int64_t index_of(const struct view *v, uint64_t i)
 {
+	int64_t index = 0;
+
+	for (uint32_t d = v->rank; d-- > 0; i /= v->shape[d])
+		index += (int64_t)(i % v->shape[d]) * v->strides[d];
+	return index;
+}
+
+static void convert(const struct view *from, const struct view *to)
+{
+	for (uint64_t i = 0; i < view_elements(to); i++)
+		half_store(to->data, to->dtype, index_of(to, i),
+		           half_load(from->data, from->dtype, index_of(from, i)));
+}
+
+static void free_wide(struct run *run)
+{
+	free(run->planned);
+}
+
+/* One whose output stays in f32, beside the run, until the last. See struct op_cut. */
+static int run_wide_part(struct run *run, const struct run_op *op, struct op_args *args,
+                         const struct launch *launch)
+{
+	struct view y = *op_output_const(&op->args), *wide = op_output(args);
+	int rc;
+
+	y.data = memory_at(y.space, y.offset);
+	if (run->next_part == 0) {
+		run_forget_plan(run);
+		run->planned = malloc(view_elements(&y) * sizeof(float));
+		run->forget_plan = free_wide;
+	}
+	if (!run->planned)
+		return KOPS_E_NOMEM;
+	wide->data = run->planned;
+	if (run->next_part == 0 && args->op->reads_output(args))
+		convert(&y, wide);
+	rc = op->kernel->launch(args, launch);
+	if (rc == 0 && run->next_part + 1 == op->cut.n_parts) {
+		convert(wide, &y);
+		run_forget_plan(run);
+	}
+	return rc;
+}
+
+static int run_part(struct run *run, const struct launch *launch)
+{
+	const struct run_op *op = &run->ops[run->next_op];
 	struct op_args args;
 
-	op_part(&op->args, &op->cut, part, &args);
+	op_part(&op->args, &op->cut, run->next_part, &args);
 	for (unsigned i = 0; i <= args.op->n_inputs; i++)
 		args.views[i].data = memory_at(args.views[i].space, args.views[i].offset);
 	if (view_elements(op_output_const(&args)) == 0)
 		return 0;
-	return op->kernel->launch(&args, launch);
+	return op->cut.wide ? run_wide_part(run, op, &args, launch) : op->kernel->launch(&args, launch);
 }
 
 static bool has_to_pause(const struct run *run)
@@ -323,7 +375,7 @@ static int run_ops(struct run *run, const struct launch *launch)
 		struct run_op *op = &run->ops[run->next_op];
 		double end_us;
 
-		rc = run_part(op, run->next_part, launch);
+		rc = run_part(run, launch);
 		end_us = now_us();
 		op->compute_us += end_us - start_us;
 		run->compute_us += end_us - start_us;

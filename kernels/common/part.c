@@ -69,6 +69,12 @@ static void narrow(struct view *v, int axis, bool keeps_stride, uint64_t first, 
 		v->strides[axis] = 0;
 }
 
+static void widen(struct view *y)
+{
+	y->dtype = KOPS_F32;
+	view_make_dense(y);
+}
+
 void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret)
 {
 	const struct op *op = args->op;
@@ -77,7 +83,9 @@ void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, s
 	*ret = *args;
 	if (cut->n_parts <= 1)
 		return;
-	left = (cut->axis == CUT_STEPS ? op->steps(args) : extent_of(args, cut->axis)) - first;
+	if (cut->wide)
+		widen(op_output(ret));
+	left = (cut->axis == CUT_STEPS ? op->steps(ret) : extent_of(args, cut->axis)) - first;
 	if (left > cut->chunk)
 		left = cut->chunk;
 	if (cut->axis == CUT_STEPS) {
@@ -129,9 +137,27 @@ uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *arg
 	return first > last ? first : last;
 }
 
+/* Along steps that the op has only if its output is not rounded between them. False: it has none. */
+static bool cut_wide(const struct op_args *args, double wanted, struct op_cut *ret)
+{
+	struct op_args wide = *args;
+	struct view *y = op_output(&wide);
+
+	if (dtype_size(y->dtype) != 2 || view_elements(y) > WIDE_ELEMENTS_MAX)
+		return false;
+	widen(y);
+	op_cut(&wide, wanted, ret);
+	ret->wide = true;
+	return ret->axis == CUT_STEPS;
+}
+
 void kernel_cut(const struct kernel *kernel, const struct op_args *args, double wanted, struct op_cut *ret)
 {
+	struct op_cut wide;
+
 	op_cut(args, wanted, ret);
+	if (kernel->wide_output && ret->axis != CUT_STEPS && cut_wide(args, wanted, &wide))
+		*ret = wide;
 	if (!kernel_takes_parts(kernel, args, ret))
 		*ret = (struct op_cut){.n_parts = 1};
 }

@@ -195,28 +195,30 @@ static void reference_matrix(const struct op_args *args, const char *a, const ch
 {
 	const struct view *va = &args->views[A], *vc = &args->views[C];
 	bool product = args->params.gemm.alpha != 0 && va->shape[2] != 0;
-	int64_t size = (int64_t)dtype_size(vc->dtype), cols = (int64_t)vc->shape[2];
+	int64_t row_bytes = va->strides[1] * (int64_t)dtype_size(va->dtype), cols = (int64_t)vc->shape[2];
 	double acc[STRIP] = {0};
 
 	for (int64_t i = 0; i < (int64_t)vc->shape[1]; i++)
 		for (int64_t j = 0; j < cols; j += STRIP) {
 			unsigned width = cols - j < STRIP ? (unsigned)(cols - j) : STRIP;
 			if (product)
-				accumulate(args, a + i * va->strides[1] * size, b, j, width, acc);
+				accumulate(args, a + i * row_bytes, b, j, width, acc);
 			finish_strip(&args->params.gemm, vc, c, i * vc->strides[1] + j * vc->strides[2], width,
 			             product, acc);
 		}
 }
 
+static char *matrix_of(const struct view *v, int64_t batch)
+{
+	return (char *)v->data + batch * v->strides[0] * (int64_t)dtype_size(v->dtype);
+}
+
 static void reference(const struct op_args *args)
 {
 	const struct view *v = args->views;
-	int64_t size = (int64_t)dtype_size(v[C].dtype);
 
 	for (int64_t i = 0; i < (int64_t)v[C].shape[0]; i++)
-		reference_matrix(args, (const char *)v[A].data + i * v[A].strides[0] * size,
-		                 (const char *)v[B].data + i * v[B].strides[0] * size,
-		                 (char *)v[C].data + i * v[C].strides[0] * size);
+		reference_matrix(args, matrix_of(&v[A], i), matrix_of(&v[B], i), matrix_of(&v[C], i));
 }
 
 static void sample_view(struct view *v, kops_dtype dtype, uint64_t batch, uint64_t rows, uint64_t cols)

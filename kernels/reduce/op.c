@@ -170,7 +170,7 @@ static double tolerance(const struct op_args *args)
 	return largest_mean * (2 * half_unit + 0x1p-20);
 }
 
-/* The 16-bit types would be rounded after each part. */
+/* 16-bit sums would be rounded after each part. */
 static uint64_t steps(const struct op_args *args)
 {
 	return args->views[Y].dtype == KOPS_F32 || args->params.reduce.kind == KOPS_MAX

@@ -237,6 +237,7 @@ int main(int argc, char **argv)
 		check_together(&t);
 		for (unsigned b = 0; b < BUFFERS; b++)
 			check_timed(&t, b);
+		check_slices(&t);
 		if (has_hopper(&t)) { /* others have no such kernels */
 			check_crowded(&t);
 			check_data_in_graph(&t);

@@ -328,6 +328,77 @@ void check_together(struct bench *t)
 		check_alike(t, &alike[i]);
 }
 
+#define SLICED_US     1e6
+#define BESIDE_US_MAX 150e3       /* the slice that is out, the next, and what plans are short by */
+#define SLICED_BYTES  (64u << 20) /* of numbers that take the whole device */
+
+static struct run_op arithmetic(const struct memory *x, uint32_t steps)
+{
+	struct run_op op = {.args = {.op = op_by_name("fma")}, .pinned = ""};
+
+	op.args.views[0] = op.args.views[1] = bytes_view(x, SLICED_BYTES);
+	op.args.params.fma = (struct fma_params){.alpha = -0.5, .beta = 0.5, .steps = steps};
+	check_op(&op.args, "slices");
+	return op;
+}
+
+/* A run that takes a second, planned. */
+static struct run_op second_of_work(struct bench *t, const struct memory *x)
+{
+	const uint32_t steps = 1u << 20;
+	struct run_op op = arithmetic(x, steps);
+	struct run run = {.ops = &op, .n_ops = 1};
+
+	if (t->backend->plan(t->dev, &run) < 0)
+		die("slices", run.error);
+	run_forget_plan(&run);
+	return arithmetic(x, (uint32_t)(steps * fmin(SLICED_US / op.plan_us, UINT32_MAX / steps)));
+}
+
+/* One in slices, and another that starts when the first of them is out: it is back long before the first run.
+ */
+void check_slices(struct bench *t)
+{
+	struct memory x = resident(t, SLICED_BYTES), y = resident(t, 4096);
+	struct run_op large = second_of_work(t, &x), small = {.args = {.op = op_by_name("add")}, .pinned = ""};
+	struct run sliced = {.ops = &large, .n_ops = 1, .lane = 1},
+	           beside = {.ops = &small, .n_ops = 1, .lane = 2};
+	double beside_us = INFINITY, sliced_us = INFINITY;
+	uint64_t start;
+
+	for (unsigned v = 0; v < 3; v++)
+		small.args.views[v] = bytes_view(&y, 4096);
+	check_op(&small.args, "slices");
+	run_one(t, &small); /* which loads its kernel */
+	begin(t, &sliced);
+	start = clock_ns();
+	begin(t, &beside);
+	while (isinf(sliced_us) && clock_ns() < start + WAIT_NS) {
+		struct run *back = t->backend->poll(t->dev);
+
+		if (back && back->status < 0)
+			die("slices", back->error);
+		if (back == &beside)
+			beside_us = clock_us(start, clock_ns());
+		else if (back && run_is_through(back))
+			sliced_us = clock_us(start, clock_ns());
+		else if (back)
+			t->backend->start(t->dev, back);
+	}
+	if (isinf(sliced_us) || isinf(beside_us))
+		die("slices", "the small run was not back first");
+	printf("slices: a run of %.0f ms in %u parts; one beside it took %.1f ms\n", sliced_us / 1e3,
+	       large.cut.n_parts, beside_us / 1e3);
+	if (large.cut.n_parts < SLICED_US / PART_US / 2 || sliced_us < 2 * BESIDE_US_MAX)
+		die("slices", "the long run was not in slices, or not long");
+	if (beside_us > BESIDE_US_MAX)
+		die("slices", "the small run waited for more than a slice");
+	run_forget_plan(&sliced);
+	run_forget_plan(&beside);
+	t->backend->free(t->dev, x.device);
+	t->backend->free(t->dev, y.device);
+}
+
 enum { CROWD = 3, LONG_ROWS = 61, LONG_COLUMNS = 40003 };
 #define LONG_BYTES (LONG_ROWS * LONG_COLUMNS * sizeof(float))
 

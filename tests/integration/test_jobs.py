@@ -235,6 +235,16 @@ class Others(Arrays):
         with np.errstate(over="ignore"):
             np.testing.assert_array_equal(y, x + x)
 
+    def test_ops_that_cannot_be_paused_are_refused(self):
+        """A softmax of one row needs all of it at once."""
+        n = 1 << 28
+        with self.daemon.connect() as c:
+            row = view(c.import_fd(wire.memfd(2 * n), 2 * n), [1, n], dtype=wire.F16)
+            with self.assertRaises(wire.Refused) as caught:
+                c.submit({"kernel": "reference", **wire.softmax(row, row)}, device="cpu")
+        self.assertEqual(caught.exception.name, "QUOTA")
+        self.assertRegex(caught.exception.message, r"op 1 of 1 \(softmax by reference\) would keep the device .* split it")
+
     def test_three_ops_in_one_message(self):
         """softmax(x @ w) @ v, through RESIDENT memory."""
         vx, x = self.place((20, 16), "plain")

@@ -176,6 +176,32 @@ class Users(harness.DaemonTest):
         self.assertLess(a, 1.8 * b)
         self.assertLess(b, 1.8 * a)
 
+    def test_sums_of_16_bit_numbers_are_paused(self):
+        """One row or product that takes seconds: what they have added up goes on when another had its turn."""
+        n = count(1 << 28, 1 << 25)
+
+        def wait_beside(op):
+            c = self.daemon.connect()
+            c.import_new(4096)
+            began = time.monotonic()
+            c.wait(c.start_submit(op))
+            return time.monotonic() - began
+
+        def small():
+            c = self.daemon.connect()
+            op = wire.add(*[view(c.import_new(64), [4])] * 3)
+            began = time.monotonic()
+            c.submit(op)
+            return time.monotonic() - began
+        y = view(1, [1, 1], offset=2048, dtype=wire.F16)
+        for op in (wire.gemm(view(1, [1, n], [0, 0], dtype=wire.F16), view(1, [n, 1], [0, 0], dtype=wire.F16), y,
+                             kernel="reference"),
+                   {"kernel": "reference", **wire.reduce(view(1, [1, n], [0, 0], dtype=wire.F16), y)}):
+            long = as_user(ALICE, wait_beside, op)
+            time.sleep(0.2)
+            waited = self.run_as(BOB, small)
+            self.assertLess(waited, 0.3 * result(long))
+
     def test_latency_beside_a_flood(self):
         """One user queues all it may; another's small job goes next after what runs."""
         def flood():

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "common/half.h"
 #include "common/rules.h"
 #include "seed.h"
 
@@ -229,11 +230,91 @@ static void test_how_finely(void **state)
 	assert_true(cut.n_parts > 1 && cut.n_parts <= 1u << 21);
 }
 
+static bool takes_all(const struct op_args *args, const char **ret_why_not)
+{
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
+static const struct kernel wide_kernel = {.supports = takes_all, .wide_output = true},
+                           narrow_kernel = {.supports = takes_all};
+
+#define ONES 3000u /* f16 has no 2049: added one by one they would make 2048 */
+
+/* The sum of ONES ones, by a product or a reduction. */
+static struct op_args sum_of_ones(const struct op *op)
+{
+	static _Alignas(16) uint16_t ones[ONES], y;
+	struct op_args args = {.op = op};
+	char why[WHY_BYTES];
+
+	for (unsigned i = 0; i < ONES; i++)
+		half_store(ones, KOPS_F16, i, 1);
+	for (unsigned v = 0; v <= op->n_inputs; v++)
+		args.views[v] = (struct view){.dtype = KOPS_F16, .rank = 2, .shape = {1, 1}, .data = ones};
+	args.views[0].shape[1] = ONES;
+	op_output(&args)->data = &y;
+	op_output(&args)->space = &y;
+	if (op == &op_gemm)
+		args.views[1].shape[0] = ONES;
+	args.params.gemm.alpha = op == &op_gemm;
+	for (unsigned v = 0; v <= op->n_inputs; v++)
+		view_make_dense(&args.views[v]);
+	assert_int_equal(op->check(&args, why), 0);
+	return args;
+}
+
+static void test_16_bit_sums_are_not_rounded_between_parts(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct op_args args = sum_of_ones(i ? &op_reduce : &op_gemm), part;
+		struct op_cut cut;
+		float sum = NAN;
+
+		kernel_cut(&wide_kernel, &args, ONES / 10, &cut);
+		assert_true(cut.wide);
+		assert_int_equal(cut.n_parts, ONES / 10);
+		for (uint32_t p = 0; p < cut.n_parts; p++) {
+			op_part(&args, &cut, p, &part);
+			op_output(&part)->data = &sum;
+			args.op->reference(&part);
+		}
+		assert_true(sum == ONES);
+	}
+}
+
+static void test_16_bit_sums_stay_whole_where_they_would_be_rounded(void **state)
+{
+	struct op_args args = sum_of_ones(&op_gemm);
+	struct op_cut cut;
+
+	(void)state;
+	kernel_cut(&narrow_kernel, &args, 100, &cut);
+	assert_int_equal(cut.n_parts, 1);
+}
+
+/* The largest of some numbers is one of them, however often it is rounded. */
+static void test_16_bit_maxima_need_no_wide_output(void **state)
+{
+	struct op_args args = sum_of_ones(&op_reduce);
+	struct op_cut cut;
+
+	(void)state;
+	args.params.reduce.kind = KOPS_MAX;
+	kernel_cut(&wide_kernel, &args, 100, &cut);
+	assert_true(cut.n_parts >= 100 && !cut.wide);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_the_parts_are_the_whole),
 	    cmocka_unit_test(test_how_finely),
+	    cmocka_unit_test(test_16_bit_sums_are_not_rounded_between_parts),
+	    cmocka_unit_test(test_16_bit_sums_stay_whole_where_they_would_be_rounded),
+	    cmocka_unit_test(test_16_bit_maxima_need_no_wide_output),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
