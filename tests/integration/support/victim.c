@@ -60,14 +60,24 @@ static int trip_ping(struct victim *v)
 	return kops_ping(v->k);
 }
 
-static int trip_alloc(struct victim *v)
+static int alloc(struct victim *v, unsigned flags)
 {
 	kops_buffer *buffer;
-	int rc = kops_alloc(v->k, ALLOC_BYTES, KOPS_SHARED, NULL, &buffer);
+	int rc = kops_alloc(v->k, ALLOC_BYTES, flags, NULL, &buffer);
 
 	if (rc == 0)
 		kops_free(buffer);
 	return rc;
+}
+
+static int trip_alloc(struct victim *v)
+{
+	return alloc(v, KOPS_SHARED);
+}
+
+static int trip_resident(struct victim *v)
+{
+	return alloc(v, KOPS_RESIDENT);
 }
 
 static int trip_connect(struct victim *v)
@@ -84,6 +94,7 @@ static struct kind kinds[] = {
     {.name = "gemm", .trip = trip_gemm, .every = 1},
     {.name = "ping", .trip = trip_ping, .every = 1},
     {.name = "alloc", .trip = trip_alloc, .every = 4},
+    {.name = "resident", .trip = trip_resident, .every = 4},
     {.name = "connect", .trip = trip_connect, .every = 8},
 };
 
