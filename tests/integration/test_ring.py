@@ -123,8 +123,9 @@ class Runs(RingTest):
         number, one, copy = (self.c.import_new(4) for _ in range(3))
         add = wire.add(*[wire.view(b, [1]) for b in (one, number, number)])
         for i in range(1, runs + 1):
-            self.c.submit(add, prepare=i, only_prepare=1)
+            self.prepare_op(self.c, i, add)
         ring = self.c.open_ring(runs)
+        np.frombuffer(self.c.maps[number], np.float32)[:] = 0
         np.frombuffer(self.c.maps[one], np.float32)[:] = 1
         for round in range(harness.count(20, 4)):
             for i in range(1, runs + 1):
