@@ -270,13 +270,14 @@ class Ring:
         self.entries, size = reply["ring"]["entries"], reply["ring"]["bytes"]
         self.fd = reply["fds"][0]
         self.map = mmap.mmap(self.fd, size)
+        self.words = memoryview(self.map).cast("I")  # struct would read a word byte by byte, while it changes
         self.put_in = self.taken = 0
 
     def word(self, at):
-        return struct.unpack_from("<I", self.map, at)[0]
+        return self.words[at // 4]
 
     def set(self, at, value):
-        struct.pack_into("<I", self.map, at, value & 0xFFFFFFFF)
+        self.words[at // 4] = value & 0xFFFFFFFF
 
     def write(self, prepared, id):
         """An entry, for publish()."""
@@ -322,6 +323,7 @@ class Ring:
                 return reply
 
     def close(self):
+        self.words.release()
         self.map.close()
         os.close(self.fd)
 
