@@ -454,21 +454,27 @@ bool map_operand(CUtensorMap *map, const gemm_operand &o, bool along_k, int64_t 
 
 constexpr int RESERVED = 1024; /* bytes of shared memory, per block */
 
-/* How many blocks of so much shared memory a multiprocessor has room for, of `most`. */
-int resident_of(int most, int bytes)
-{
-	int shared = cuda_device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) + RESERVED;
+/* What the driver says of this thread's GPU, asked once for a launch: each answer takes some 30 ns. */
+struct gpu {
+	int processors = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	int shared = cuda_device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+	int f32_per_f64 = cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio);
+	double clock_factor = cuda_clock_factor(), bytes_per_ns = cuda_bytes_per_ns();
+};
 
-	int fit = shared / (bytes + RESERVED);
+/* How many blocks of so much shared memory a multiprocessor has room for, of `most`. */
+int resident_of(const gpu &gpu, int most, int bytes)
+{
+	int fit = (gpu.shared + RESERVED) / (bytes + RESERVED);
 
 	return fit >= most ? most : fit > 1 ? fit : 1;
 }
 
 /* Where only some find room beside the launch before, multiprocessors get unequal numbers. With two of them to
  * each that never cost as much as a late launch. */
-bool may_be_early(int resident, double blocks)
+bool may_be_early(const gpu &gpu, int resident, double blocks)
 {
-	double places = (double)resident * cuda_device_attribute(cudaDevAttrMultiProcessorCount);
+	double places = (double)resident * gpu.processors;
 
 	return resident == 2 || blocks > places || blocks * 2 <= places;
 }
@@ -490,7 +496,8 @@ int launch_blocks_of(WORK *w, void (*const kernels[8])(WORK), bool second, int s
 	void (*kernel)(WORK) = kernels[how.a_along_k * 4 + how.b_along_k * 2 + second];
 	int bytes = S::bytes(how.a_along_k + how.b_along_k, splits > 1);
 	uint64_t blocks = blocks_of(p, S::SIDE), most = GRID_MAX / SPLITS_MAX;
-	bool early = may_be_early(resident_of(S::RESIDENT, bytes), (double)(blocks * splits));
+	gpu gpu;
+	bool early = may_be_early(gpu, resident_of(gpu, S::RESIDENT, bytes), (double)(blocks * splits));
 
 	w->splits = splits;
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -571,19 +578,18 @@ constexpr double F64_NS = 1;                      /* per k, where f64 takes twic
 constexpr double BY_ELEMENTS = 2.5; /* times per_k, where the copy engine does not bring the tiles */
 
 /* p by rows; slower: times as much per k. */
-double time_of(const choice &c, const gemm_problem &p, int splits, double slower)
+double time_of(const gpu &gpu, const choice &c, const gemm_problem &p, int splits, double slower)
 {
-	unsigned processors = (unsigned)cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 	double blocks = (double)blocks_of(p, c.side) * splits;
-	double each = ceil(blocks / fmax(gemm_clustered(processors, (unsigned)splits), 1));
-	double f32_per_f64 = fmax(cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio), 2);
+	double each = ceil(blocks / fmax(gemm_clustered((unsigned)gpu.processors, (unsigned)splits), 1));
+	double f32_per_f64 = fmax(gpu.f32_per_f64, 2);
 	double ks = ceil((double)p.k / STEP / splits) * STEP * slower, bytes = 4 * (double)p.batch;
 	access how = access_of(p);
-	int resident = resident_of(c.resident, c.shared(how.a_along_k + how.b_along_k, splits > 1));
+	int resident = resident_of(gpu, c.resident, c.shared(how.a_along_k + how.b_along_k, splits > 1));
 	double full = floor(each / resident); /* waves */
 	int left = (int)(each - full * resident);
 
-	double ns = LAUNCH_NS + (may_be_early(resident, blocks) ? 0 : LATE_NS);
+	double ns = LAUNCH_NS + (may_be_early(gpu, resident, blocks) ? 0 : LATE_NS);
 	ns += c.first + c.beside * (fmin(each, resident) - 1);
 	if (c.in_f64)
 		ns += ks * F64_NS * (f32_per_f64 / 2 - 1);
@@ -595,7 +601,7 @@ double time_of(const choice &c, const gemm_problem &p, int splits, double slower
 		ns += full > 0 ? (left == 1 ? c.single : 1) * (c.next + c.per_k[left - 1] * ks)
 		               : c.per_k[left - 1] * ks;
 	bytes *= (double)p.m * (double)p.n + (double)p.k * ((double)p.m + (double)p.n);
-	return fmax(cuda_clock_factor() * ns, LEAST_NS + cuda_ns_of_bytes(bytes, RATE));
+	return fmax(gpu.clock_factor * ns, LEAST_NS + bytes / (RATE * gpu.bytes_per_ns));
 }
 
 /* The fastest: a shape, and in how many parts K is split, or the kernel for large products. */
@@ -610,6 +616,7 @@ plan plan_of(const op_args *args)
 	gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
 	bool aligned = gemm_has_aligned_lines(args), in_f64 = gemm_simt_sums_in_f64(args);
 	plan best = {NULL, 1, INFINITY};
+	gpu gpu;
 
 	if (!gemm_has_product(args))
 		p.k = 0;
@@ -619,7 +626,7 @@ plan plan_of(const op_args *args)
 		if (c.in_f64 != in_f64)
 			continue;
 		for (int splits = 1; splits <= SPLITS_MAX; splits *= 2) {
-			double ns = time_of(c, p, splits, aligned ? 1 : BY_ELEMENTS);
+			double ns = time_of(gpu, c, p, splits, aligned ? 1 : BY_ELEMENTS);
 			if (ns < best.ns)
 				best = {&c, splits, ns};
 		}
