@@ -118,8 +118,9 @@ struct kops {
 	struct sockaddr_un address;
 	char name[CLIENT_NAME_BYTES + 1];
 	uint32_t timeout_ms, spin_us;
-	bool may_look; /* there are CPUs for it: around the usual end of a long job, struct waiter */
-	pid_t owner;   /* the process that opened it */
+	int64_t sleep_until_us; /* no looking for answers before: other threads want the CPU */
+	bool may_look;          /* there are CPUs for it: around the usual end of a long job, struct waiter */
+	pid_t owner;            /* the process that opened it */
 	const bool
 	    *own; /* a page that the kernel zeroes in a child of fork(): true in the owner; may be NULL */
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,10 @@
 
 #define PROCESS_MAX 64  /* datagrams read by one kops_process() */
 #define LATE_MAX    256 /* datagrams read for others when the time of a wait is up */
+
+/* A look that takes so long gave another thread the CPU; for how long it is not looked again. */
+#define GIVEN_WAY_US 50
+#define CROWDED_US   10000
 
 struct packet {
 	struct packet *next;
@@ -283,13 +288,23 @@ static bool poll_once(kops *k, int64_t now_us, int64_t until_us)
 	return moved;
 }
 
-/* Looks for a datagram without sleeping. */
-static bool spin(kops *k, int64_t until_us)
+/*
+ * Looks for an answer without sleeping. A thread that waits for this CPU, perhaps kopsd's own, goes first:
+ * where there is one, there are more threads than CPUs, and it is better to sleep for a while.
+ */
+static bool spin(kops *k, int64_t now_us, int64_t until_us)
 {
-	do {
+	while (now_us < until_us) {
+		int64_t before_us = now_us;
 		if (client_ring_spin(k) || receive(k, false))
 			return true;
-	} while (client_now_us() < until_us);
+		sched_yield();
+		now_us = client_now_us();
+		if (now_us - before_us < GIVEN_WAY_US)
+			continue;
+		k->sleep_until_us = now_us + CROWDED_US;
+		return false;
+	}
 	return false;
 }
 
@@ -297,6 +312,8 @@ static bool spin(kops *k, int64_t until_us)
 static int64_t looks_until_us(const kops *k, const struct waiter *waiter, int64_t now_us)
 {
 	int64_t until = now_us + k->spin_us;
+	if (now_us < k->sleep_until_us)
+		return now_us;
 	bool near = now_us >= waiter->look_from_us && now_us < waiter->look_until_us;
 	return near && waiter->look_until_us > until ? waiter->look_until_us : until;
 }
@@ -316,7 +333,7 @@ static bool step(kops *k, const struct waiter *waiter, int64_t now_us, int64_t d
 	if (k->state == LINK_BROKEN)
 		return receive(k, false);
 	if (look_until > now_us && k->state == LINK_UP && !k->outbox) {
-		if (spin(k, min(look_until, until)))
+		if (spin(k, now_us, min(look_until, until)))
 			return true;
 		now_us = client_now_us();
 	}
