@@ -189,5 +189,6 @@ bool ring_put(struct ring *r, const struct ring_end *end)
 
 	r->reserved--;
 	ring_ends(memory, r->entries)[r->put % r->entries] = *end;
+	stay_awake(r->all);
 	return ring_publish(&memory->end_tail, ++r->put, &memory->client_sleeps);
 }

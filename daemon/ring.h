@@ -2,8 +2,8 @@
  * ring.h: the daemon's end of the rings of proto/ring_memory.h. Loop thread only.
  *
  * While the loop is awake it looks at the rings that are: those that were used since it last slept. Before it
- * sleeps it says so in each of them and looks once more. After a run it stays awake for RINGS_LOOK_NS, where
- * there are CPUs enough for that; else clients wake it.
+ * sleeps it says so in each of them and looks once more. After a run, and after its end, it stays awake for
+ * RINGS_LOOK_NS, where there are CPUs enough for that; else clients wake it.
  *
  * A client can write anything at any time. A position that cannot be is a violation. A run is taken only when
  * there is a free place for its end, so what a client leaves unread bounds what it has out.

@@ -71,6 +71,7 @@ struct device {
 	unsigned out;
 	uint64_t due_ns;        /* when all that is out should be through, by plan */
 	uint64_t next_ns;       /* when the next should be */
+	bool next_is_known;     /* from the same run's times before */
 	uint64_t spin_ns;       /* around next_ns */
 	uint64_t call_ns;       /* before next_ns the loop is called */
 	uint64_t called_for_ns; /* the next_ns for which the loop was called */
@@ -157,8 +158,10 @@ static void expect_started(struct device *d, const struct run *run)
 	if (d->out == 1 || d->due_ns < now)
 		d->due_ns = now;
 	d->due_ns += plan_ns;
-	if (d->out == 1 || now + plan_ns < d->next_ns)
+	if (d->out == 1 || now + plan_ns < d->next_ns) {
 		expect_next(d, now, plan_ns);
+		d->next_is_known = run->repeats;
+	}
 }
 
 /* Those that are left have equal shares, for all that is known. */
@@ -168,6 +171,7 @@ static void expect_left(struct device *d)
 
 	if (d->out)
 		expect_next(d, now, d->due_ns > now ? (d->due_ns - now) / d->out : 0);
+	d->next_is_known = false;
 }
 
 static void begin(struct device *d, struct device_work *w)
@@ -236,6 +240,15 @@ static uint64_t nap_ns(const struct device *d, uint64_t idle_since)
 	return now < d->next_ns + d->spin_ns ? 0 : SLEEP_OUT_NS;
 }
 
+/*
+ * Whether the backend has to wake us at the end of a run: not from a sleep that is over before. Its call would
+ * keep the driver busy just when the next run is to be started.
+ */
+static bool may_end_in(const struct device *d, uint64_t ns)
+{
+	return !d->next_is_known || clock_ns() + ns >= d->next_ns;
+}
+
 /* Sleeps until there is new work, a run has finished, the time is over, or it is time to close. False: close.
  */
 static bool take_nap(struct device *d, uint64_t ns)
@@ -247,7 +260,7 @@ static bool take_nap(struct device *d, uint64_t ns)
 	pthread_mutex_lock(&d->lock);
 	d->notified = false;
 	pthread_mutex_unlock(&d->lock);
-	if (d->out && d->backend->notify)
+	if (d->out && d->backend->notify && may_end_in(d, ns))
 		d->backend->notify(d->dev, wake_up, d);
 
 	pthread_mutex_lock(&d->lock);
@@ -413,6 +426,17 @@ static void on_async(uv_async_t *async)
 	take_done(d, uv_is_active((uv_handle_t *)&d->look_out));
 }
 
+/* Two threads that look out should not put each other to sleep over it. */
+static void init_lock(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
 static int start_thread(struct device *d)
 {
 	pthread_condattr_t attr;
@@ -420,7 +444,7 @@ static int start_thread(struct device *d)
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_mutex_init(&d->lock, NULL);
+	init_lock(&d->lock);
 	pthread_cond_init(&d->wake, &attr);
 	pthread_cond_init(&d->opened, &attr);
 	pthread_condattr_destroy(&attr);
