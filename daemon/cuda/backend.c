@@ -23,9 +23,10 @@
 #include "common/cuda.h"
 #include "cuda/gpu.h"
 #include "cuda/graph.h"
-#include "cuda/hold.h"
+#include "cuda/words.h"
 
 #define QUERY_NS 1000000u /* between looks for errors while runs are out */
+#define LONG_US  400.0    /* of runs after which a launch finds nothing in the caches */
 
 #define SHORT_US 100.0 /* a run planned to be shorter is timed by the host: four events cost it 6 µs */
 
@@ -276,6 +277,7 @@ static int lay_out(struct backend_device *dev, struct lane *lane, struct out *ou
 static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool recording)
 {
 	const struct run_events *events = out->timed_by;
+	bool moves = cuda_stage_moves(out->stage);
 	int rc;
 
 	if (events)
@@ -283,7 +285,7 @@ static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool r
 	rc = begins ? cuda_stage_upload_all(out->stage) : 0;
 	if (rc < 0)
 		return rc;
-	if (events)
+	if (events && moves)
 		stamp(lane, events->uploaded, recording);
 	rc = recording ? launch_all(lane, out) : launch_slice(lane, out);
 	if (rc < 0)
@@ -291,7 +293,7 @@ static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool r
 	if (events)
 		stamp(lane, events->computed, recording);
 	rc = run_is_through(out->run) ? cuda_stage_download_all(out->stage) : 0;
-	if (events)
+	if (events && moves)
 		stamp(lane, events->downloaded, recording);
 	return rc;
 }
@@ -611,7 +613,9 @@ static void add_times(struct run *run, const struct out *out)
 	const struct run_events *by = out->timed_by;
 	double upload_us = 0, compute_us, download_us = 0;
 
-	if (by) {
+	if (by && !cuda_stage_moves(out->stage)) {
+		compute_us = between_us(by->begun, by->computed);
+	} else if (by) {
 		upload_us = between_us(by->begun, by->uploaded);
 		compute_us = between_us(by->uploaded, by->computed);
 		download_us = between_us(by->computed, by->downloaded);
@@ -694,6 +698,14 @@ static struct run *pop_done(struct backend_device *dev)
 	return run;
 }
 
+static bool has_long_out(const struct backend_device *dev)
+{
+	for (unsigned i = 0; i < CUDA_LANES; i++)
+		if (dev->lanes[i].head && dev->lanes[i].head->run->plan_us >= LONG_US)
+			return true;
+	return false;
+}
+
 static struct run *gpu_poll(struct backend_device *dev)
 {
 	start_crowd(dev);
@@ -703,6 +715,8 @@ static struct run *gpu_poll(struct backend_device *dev)
 		if (is_through(&dev->lanes[i]))
 			return finish(dev, &dev->lanes[i]);
 	look_for_errors(dev);
+	if (has_long_out(dev))
+		cuda_graph_rehearse(dev);
 	return pop_done(dev);
 }
 

@@ -23,7 +23,8 @@
 
 #define CUDA_LANES 4
 
-/* Recorded by the device between a run's transfers and its kernels. */
+/* Recorded by the device between a run's transfers and its kernels; the second and the last where there are
+ * transfers. */
 struct run_events {
 	cudaEvent_t begun, uploaded, computed, downloaded;
 };
@@ -88,6 +89,8 @@ struct graphs {
 	struct cuda_graph *newest, *oldest;
 	size_t nodes; /* of all */
 	struct graph_word *words, *free_words;
+	cudaGraphExec_t rehearsal; /* the device thread's */
+	uint64_t rehearsed_ns;
 };
 
 struct backend_device {
@@ -96,7 +99,7 @@ struct backend_device {
 	cudaMemPool_t pool;
 	cudaStream_t memory_stream; /* alloc() and free() */
 	PFN_cuStreamWriteValue32_v11070 write_value;
-	struct lane_words *words; /* pinned, one for each lane */
+	struct lane_words *words; /* pinned, one for each lane and one for rehearsals */
 	struct lane lanes[CUDA_LANES];
 	struct out *spare;
 	struct graphs graphs;

@@ -2,6 +2,11 @@
 
 #include <stdlib.h>
 
+#include "clock.h"
+#include "cuda/words.h"
+
+#define REHEARSE_NS 200000u
+
 struct cuda_graph {
 	struct backend_device *dev;
 	struct cuda_stage *stage;
@@ -167,8 +172,7 @@ struct cuda_graph *cuda_graph_begin(struct backend_device *dev, const struct lan
 /* What was recorded, made ready to be launched; last it writes that it is through. */
 static bool instantiate(struct cuda_graph *graph, int rc)
 {
-	CUdeviceptr word = (CUdeviceptr)(uintptr_t)&graph->word->through;
-	bool ends = rc == 0 && graph->dev->write_value(graph->lane->stream, word, 1, 0) == CUDA_SUCCESS;
+	bool ends = rc == 0 && cuda_signal(&graph->word->through, 1, graph->lane->stream) == 0;
 	cudaGraph_t recorded = NULL;
 	cudaError_t error = cudaStreamEndCapture(graph->lane->stream, &recorded);
 
@@ -225,6 +229,42 @@ int cuda_graph_launch(struct cuda_graph *graph, const uint32_t **ret_word)
 void cuda_graph_rest(struct cuda_graph *graph)
 {
 	graph->out = false;
+}
+
+/* ---- Rehearsals ---- */
+
+/* It writes a word that nobody reads, and needs no multiprocessor for that. */
+static bool make_rehearsal(struct backend_device *dev)
+{
+	CUdeviceptr word = (CUdeviceptr)(uintptr_t)&dev->words[CUDA_LANES].through;
+	cudaGraph_t recorded = NULL;
+
+	if (cudaStreamBeginCapture(dev->memory_stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess)
+		return false;
+	dev->write_value(dev->memory_stream, word, 1, 0);
+	if (cudaStreamEndCapture(dev->memory_stream, &recorded) == cudaSuccess)
+		cudaGraphInstantiate(&dev->graphs.rehearsal, recorded, 0);
+	if (recorded)
+		cudaGraphDestroy(recorded);
+	return dev->graphs.rehearsal != NULL;
+}
+
+void cuda_graph_rehearse(struct backend_device *dev)
+{
+	uint64_t now = clock_ns();
+
+	if (now - dev->graphs.rehearsed_ns < REHEARSE_NS)
+		return;
+	dev->graphs.rehearsed_ns = now;
+	if (dev->graphs.rehearsal || make_rehearsal(dev))
+		cudaGraphLaunch(dev->graphs.rehearsal, dev->memory_stream);
+	cudaGetLastError();
+}
+
+void cuda_graph_end_rehearsals(struct backend_device *dev)
+{
+	if (dev->graphs.rehearsal)
+		cudaGraphExecDestroy(dev->graphs.rehearsal);
 }
 
 const struct run_events *cuda_graph_events(const struct cuda_graph *graph)

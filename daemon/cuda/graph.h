@@ -39,6 +39,14 @@ bool cuda_graph_end(struct cuda_graph *graph, struct run *run, int rc);
 int cuda_graph_launch(struct cuda_graph *graph, const uint32_t **ret_word);
 void cuda_graph_rest(struct cuda_graph *graph);
 
+/*
+ * For a thread that looks out for the end of a long run, again and again: launches a graph that does nothing,
+ * so that what a launch takes is in this CPU's caches when the next run is to be started. Otherwise that takes
+ * 18 us after milliseconds of waiting, and 11 with this.
+ */
+void cuda_graph_rehearse(struct backend_device *dev);
+void cuda_graph_end_rehearsals(struct backend_device *dev);
+
 /* That it records while it runs. NULL: it is not timed. */
 const struct run_events *cuda_graph_events(const struct cuda_graph *graph);
 

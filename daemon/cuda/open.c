@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cuda/gpu.h"
+#include "cuda/graph.h"
 
 #define DEPTH       8
 #define DEPTH_US    60e3
@@ -180,8 +181,8 @@ static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
 	if (error == cudaSuccess)
 		error = cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking);
 	if (error == cudaSuccess)
-		error =
-		    cudaHostAlloc((void **)&dev->words, CUDA_LANES * sizeof *dev->words, cudaHostAllocMapped);
+		error = cudaHostAlloc((void **)&dev->words, (CUDA_LANES + 1) * sizeof *dev->words,
+		                      cudaHostAllocMapped);
 	if (error == cudaSuccess)
 		error = cudaHostAlloc((void **)&dev->graphs.words, CUDA_GRAPHS_MAX * sizeof *dev->graphs.words,
 		                      cudaHostAllocMapped);
@@ -253,6 +254,7 @@ void cuda_close(struct backend_device *dev)
 		cudaStreamSynchronize(dev->memory_stream);
 		cudaStreamDestroy(dev->memory_stream);
 	}
+	cuda_graph_end_rehearsals(dev);
 	cudaFreeHost(dev->words);
 	cudaFreeHost(dev->graphs.words);
 	if (dev->pool)

@@ -66,6 +66,12 @@ void cuda_stage_free(struct cuda_stage *stage);
 
 uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage);
 
+/* Whether anything is uploaded or downloaded. */
+static inline bool cuda_stage_moves(const struct cuda_stage *stage)
+{
+	return stage->copies_bytes > 0;
+}
+
 /* Whether transfers will wait for the stream: those of memory that is not pinned do. */
 bool cuda_stage_waits(const struct cuda_stage *stage);
 /* Whether what the run enqueues is the same each time, and waits for nothing. */

@@ -1,4 +1,6 @@
-#include "cuda/hold.h"
+#include "cuda/words.h"
+
+#include "kops_types.h"
 
 static __device__ uint32_t load_relaxed(const uint32_t *host_word)
 {
@@ -31,4 +33,24 @@ static __global__ void hold(const uint32_t *word, uint32_t number, uint64_t most
 extern "C" void cuda_hold(const uint32_t *word, uint32_t number, unsigned most_us, cudaStream_t stream)
 {
 	hold<<<1, 1, 0, stream>>>(word, number, 1000ull * most_us);
+}
+
+static __global__ void signal(uint32_t *word, uint32_t number)
+{
+	asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(number) : "memory");
+}
+
+/* Before blocks of other streams: it takes no time, and somebody waits for it. */
+extern "C" int cuda_signal(uint32_t *word, uint32_t number, cudaStream_t stream)
+{
+	cudaLaunchAttribute first = {};
+	cudaLaunchConfig_t config = {};
+
+	first.id = cudaLaunchAttributePriority;
+	cudaDeviceGetStreamPriorityRange(NULL, &first.val.priority);
+	config.gridDim = config.blockDim = dim3(1);
+	config.stream = stream;
+	config.attrs = &first;
+	config.numAttrs = 1;
+	return cudaLaunchKernelEx(&config, signal, word, number) == cudaSuccess ? 0 : KOPS_E_FAULT;
 }
