@@ -520,12 +520,13 @@ template <typename T, unsigned OPS>
 bool launch_whole_rows(const operands<2, OPS> &where, const problem &p, const plan &q, cudaStream_t stream)
 {
 	const lanes_row<OPS> *lanes = lanes_for<T, OPS>(p, q);
-	const blocks b = choose_blocks<T>(p.cols / WIDE<T>);
 
-	if (!lanes)
-		return launch_blocks(where, p, q, block_kernel<T, OPS>(p, b), b, stream);
-	launch_lanes(where, p, q, *lanes, stream);
-	return true;
+	if (lanes) {
+		launch_lanes(where, p, q, *lanes, stream);
+		return true;
+	}
+	const blocks b = choose_blocks<T>(p.cols / WIDE<T>);
+	return launch_blocks(where, p, q, block_kernel<T, OPS>(p, b), b, stream);
 }
 
 template <typename T> void launch_fused(const op_args *args, const struct launch *launch)

@@ -20,6 +20,8 @@
 #define GUARD               0x5a
 
 CUDA_LAUNCH(gemm_pipelined);
+CUDA_LAUNCH(softmax_fused);
+uint64_t softmax_fused_workspace(const struct op_args *args);
 
 /* ---- Problems ---- */
 
@@ -144,12 +146,9 @@ static bool make_splits(struct problem *p, struct random *r)
 	return problem_complete(p, true, true, r);
 }
 
-/* That begin anywhere, if alike in x and y, and are a little longer than so many bytes. */
-static bool make_rows(struct problem *p, uint64_t rows, uint64_t bytes, struct random *r)
+/* That begin anywhere, if alike in x and y. */
+static bool make_rows(struct problem *p, uint64_t rows, uint64_t cols, kops_dtype dtype, struct random *r)
 {
-	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
-	kops_dtype dtype = dtypes[random_below(r, 3)];
-	uint64_t cols = bytes / dtype_size(dtype) + 1 + random_below(r, 2000);
 	struct view v = {.dtype = dtype, .rank = 2, .shape = {rows, cols}};
 
 	v.strides[0] = (int64_t)(random_chance(r, 30) ? (cols + 7) / 8 * 8 : cols + random_below(r, 9));
@@ -160,17 +159,40 @@ static bool make_rows(struct problem *p, uint64_t rows, uint64_t bytes, struct r
 	return problem_complete(p, true, true, r);
 }
 
+static kops_dtype random_float(struct random *r)
+{
+	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
+
+	return dtypes[random_below(r, 3)];
+}
+
+/* Of a few elements, many of less than 16 bytes; or of more than the lanes of a warp keep. */
+static bool make_short_rows(struct problem *p, struct random *r)
+{
+	uint64_t cols = random_chance(r, 50) ? 1 + random_below(r, 9) : random_extent(3000, r);
+
+	return make_rows(p, 1 + random_below(r, 40), cols, random_float(r), r);
+}
+
+/* A little longer than so many bytes. */
+static bool make_rows_beyond(struct problem *p, uint64_t rows, uint64_t bytes, struct random *r)
+{
+	kops_dtype dtype = random_float(r);
+
+	return make_rows(p, rows, bytes / dtype_size(dtype) + 1 + random_below(r, 2000), dtype, r);
+}
+
 /* Of some pieces; or one that has more of them than a warp lanes. */
 static bool make_long_rows(struct problem *p, struct random *r)
 {
-	return random_chance(r, 30) ? make_rows(p, 1, 1 << 20, r)
-	                            : make_rows(p, 1 + random_below(r, 5), 128 << 10, r);
+	return random_chance(r, 30) ? make_rows_beyond(p, 1, 1 << 20, r)
+	                            : make_rows_beyond(p, 1 + random_below(r, 5), 128 << 10, r);
 }
 
 /* More pieces for each block than it keeps at a time. */
 static bool make_many_rows(struct problem *p, struct random *r)
 {
-	return make_rows(p, 3 + random_below(r, 8), 128 << 10, r);
+	return make_rows_beyond(p, 3 + random_below(r, 8), 128 << 10, r);
 }
 
 /* ---- Rows ---- */
@@ -257,6 +279,7 @@ static const struct candidate {
     {"gemm", "small together", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, launch_small_together},
     {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
+    {"softmax", "fused", make_short_rows, 1, {1, 1, 1, 1}, NULL, softmax_fused_workspace, softmax_fused},
     {"softmax",
      "ring",
      make_long_rows,

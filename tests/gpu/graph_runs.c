@@ -1,9 +1,11 @@
 /* graph_runs.c: runs that come again, whose graphs are refused, forgotten, or meet other data. */
 #include "check_runs.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { SMALL_FLOATS = 16, FLOATS = 1024, ROUNDS = 3 };
 
@@ -119,67 +121,85 @@ void check_forgotten_graph(struct bench *t)
 
 /* ---- A kernel that looks at its data ---- */
 
-enum { SIDE = 128 };
-#define MATRIX_BYTES (SIDE * SIDE * sizeof(float))
+/* The smallest that f16x3 takes. */
+enum { SIDE = 768, DEPTH = 64 };
 
-static struct run_op product(const struct memory *m, const char *kernel)
+struct operands {
+	float a[SIDE][DEPTH], b[DEPTH][SIDE], c[SIDE][SIDE];
+};
+
+static struct view matrix(const struct memory *m, uint64_t offset, uint64_t rows, uint64_t cols)
 {
-	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = kernel};
+	struct view v = {.space = m, .offset = offset, .dtype = KOPS_F32, .rank = 2, .shape = {rows, cols}};
 
-	for (unsigned v = 0; v < 3; v++) {
-		struct view *view = &op.args.views[v];
+	view_make_dense(&v);
+	return v;
+}
 
-		*view = (struct view){.space = m,
-		                      .offset = v * MATRIX_BYTES,
-		                      .dtype = KOPS_F32,
-		                      .rank = 2,
-		                      .shape = {SIDE, SIDE}};
-		view_make_dense(view);
-	}
+static struct run_op product(const struct memory *m)
+{
+	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = "f16x3"};
+
+	op.args.views[0] = matrix(m, offsetof(struct operands, a), SIDE, DEPTH);
+	op.args.views[1] = matrix(m, offsetof(struct operands, b), DEPTH, SIDE);
+	op.args.views[2] = matrix(m, offsetof(struct operands, c), SIDE, SIDE);
 	op.args.params.gemm.alpha = 1;
 	check_op(&op.args, "graphs");
 	return op;
 }
 
 /* Small integers fit two f16 each. Ones beside 1e15 in a line do not: they would be lost. */
-static void fill_operands(float *a, float *b, bool fits)
+static void fill_operands(struct operands *o, bool fits)
 {
 	for (unsigned i = 0; i < SIDE; i++)
-		for (unsigned j = 0; j < SIDE; j++) {
-			a[i * SIDE + j] = fits ? (float)((7 * i + 3 * j) % 9) - 4 : j == 0 ? 1e15f : 1;
-			b[i * SIDE + j] = fits ? (float)((5 * i + 2 * j) % 7) - 3 : i == 0 ? 0 : 1;
+		for (unsigned k = 0; k < DEPTH; k++) {
+			o->a[i][k] = fits ? (float)((7 * i + 3 * k) % 9) - 4 : k == 0 ? 1e15f : 1;
+			o->b[k][i] = fits ? (float)((5 * k + 2 * i) % 7) - 3 : k == 0 ? 0 : 1;
 		}
+	memset(o->c, 0xff, sizeof(o->c));
 }
 
-static void check_product(const float *a, const float *b, const float *c)
+static void check_product(const struct operands *o)
 {
 	for (unsigned i = 0; i < SIDE; i++)
 		for (unsigned j = 0; j < SIDE; j++) {
 			float sum = 0;
 
-			for (unsigned k = 0; k < SIDE; k++)
-				sum += a[i * SIDE + k] * b[k * SIDE + j];
-			if (c[i * SIDE + j] != sum)
+			for (unsigned k = 0; k < DEPTH; k++)
+				sum += o->a[i][k] * o->b[k][j];
+			if (o->c[i][j] != sum)
 				die("graphs", "f16x3 is wrong where its data changed from round to round");
 		}
+}
+
+static struct operands *make_operands(struct bench *t, struct memory *ret)
+{
+	void *host =
+	    mmap(NULL, sizeof(struct operands), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (host == MAP_FAILED || t->backend->pin(host, sizeof(struct operands), false) < 0)
+		die("graphs", "cannot register memory");
+	*ret = (struct memory){.host = host, .bytes = sizeof(struct operands), .pin = MEMORY_PINNED};
+	return host;
 }
 
 void check_data_in_graph(struct bench *t)
 {
 	static const bool fits[] = {true, true, true, false, true, false};
-	const struct memory *m = &t->buffers[0].memory;
-	float *a = m->host, *b = a + SIDE * SIDE, *c = b + SIDE * SIDE;
-	struct run_op op = product(m, "f16x3");
+	struct memory m;
+	struct operands *o = make_operands(t, &m);
+	struct run_op op = product(&m);
 	struct run run = {.ops = &op, .n_ops = 1};
 
 	plan(t, &run);
 	for (unsigned round = 0; round < sizeof(fits) / sizeof(fits[0]); round++) {
-		fill_operands(a, b, fits[round]);
-		memset(c, 0xff, MATRIX_BYTES);
+		fill_operands(o, fits[round]);
 		run_again(t, &run);
-		check_product(a, b, c);
+		check_product(o);
 		if (round > 0 && !run.as_graph)
 			die("graphs", "f16x3 was not launched as one");
 	}
 	run_forget_plan(&run);
+	t->backend->unpin(o);
+	munmap(o, sizeof(*o));
 }

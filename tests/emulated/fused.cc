@@ -1,4 +1,4 @@
-/* fused.cc: kernels/softmax/fused.cu, for what it decides on the host. */
+/* fused.cc: kernels/softmax/fused.cu, without clusters. */
 #include "instructions.h"
 #include "launch.h"
 
