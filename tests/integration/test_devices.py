@@ -187,11 +187,12 @@ class Devices(unittest.TestCase):
         """`openblas` comes into question, and wants more workspace for such strides than there is memory."""
         k, times = 10_000_000, harness.count(12, 3)
         self.daemon.make("rivals", "openblas 1000 1\n")
+        self.daemon.make("memory", str(8 << 20))
         self.daemon.settings.update(devices="gpu0", hang_timeout="60s")
         self.daemon.start()
         c = self.connect()
         x, y = c.import_new(4 * k), c.import_new(64)
-        # One element of a type whose sums are not cut along K: the op is no smaller in parts.
+        # One element: in parts of K the op is smaller, but not small enough.
         views = [wire.view(x, [1, k], [2 * k, 2], dtype=F16), wire.view(x, [k, 1], [2, 2], dtype=F16),
                  wire.view(y, [1, 1], dtype=F16)]
         with self.assertRaises(wire.Refused) as caught:

@@ -300,7 +300,7 @@ class Starting(Life):
             f.write("precious")
         r = self.run_kopsd("--config", d.config, "--socket", path)
         self.assertNotEqual(r.returncode, 0)
-        self.assertIn("no socket", r.stderr)
+        self.assertIn("not a socket", r.stderr)
         with open(path, encoding="ascii") as f:
             self.assertEqual(f.read(), "precious")
 
@@ -327,10 +327,10 @@ class Starting(Life):
         r = self.run_kopsd(*base, "--devices", "gpu99")
         self.assertEqual(r.returncode, 1)
         self.assertIn("gpu99", r.stderr)
-        # What is no socket does not go by itself.
+        # What is not a socket does not go by itself.
         r = self.run_kopsd("--config", d.config, "--socket", d.config)
         self.assertEqual(r.returncode, 2)
-        self.assertIn("no socket", r.stderr)
+        self.assertIn("not a socket", r.stderr)
         r = self.run_kopsd("--config", d.config, "--socket", os.path.join(d.folder, "no", "such", "dir"))
         self.assertNotEqual(r.returncode, 0)
         self.assertIn("No such file", r.stderr)

@@ -3,16 +3,18 @@
  * machine without a GPU cannot show otherwise: failing devices, hangs, pinning. What goes wrong is said by
  * files in the folder $SIMULATED_GPU: a test makes them while the daemon runs.
  *
- *     count      how many GPUs there are; 2 without the file
- *     no-open    GPU 0 does not open
+ *     count         how many GPUs there are; 2 without the file
+ *     memory        bytes of memory that each has; 64 MiB without the file
+ *     no-open       GPU 0 does not open
  *     wrong-kernel  every result of gemm's kernel "reference" is spoiled: its self-test must fail
- *     fault      the next run (the file is removed) answers KOPS_E_FAULT, as a broken CUDA context does
- *     no-pin     no memory can be registered for DMA
- *     hang       the next run (the file is removed) never comes back
- *     hold       the next run (the file is removed) does not begin before another is started after it
- *     together   repeated runs of one op are held back until the next poll(), as small ones are on a GPU; its
- * number becomes the most that were started by one rivals     kernels of gemm, one on a line: the nanoseconds
- * that they are expected to take, and the microseconds that runs of them are said to have taken
+ *     fault         the next run (the file is removed) answers KOPS_E_FAULT, as a broken CUDA context does
+ *     no-pin        no memory can be registered for DMA
+ *     hang          the next run (the file is removed) never comes back
+ *     hold          the next run (the file is removed) does not begin before another is started after it
+ *     together      repeated runs of one op are held back until the next poll(), as small ones are on a GPU;
+ *                   its number becomes the most that were started by one
+ *     rivals        kernels of gemm, one on a line: the nanoseconds that they are expected to take, and the
+ *                   microseconds that runs of them are said to have taken
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,16 +56,24 @@ static bool take(const char *name)
 	return unlink(path_of(name, path)) == 0;
 }
 
-static unsigned count(char why[WHY_BYTES])
+/* What the file says; 0 where that is no number. */
+static unsigned number_in(const char *name, unsigned without_file)
 {
 	char path[512];
-	unsigned n = 2;
-	FILE *f = fopen(path_of("count", path), "r");
+	unsigned n = without_file;
+	FILE *f = fopen(path_of(name, path), "r");
 
 	if (f && fscanf(f, "%u", &n) != 1)
 		n = 0;
 	if (f)
 		fclose(f);
+	return n;
+}
+
+static unsigned count(char why[WHY_BYTES])
+{
+	unsigned n = number_in("count", 2);
+
 	if (n == 0)
 		snprintf(why, WHY_BYTES, "the simulation has no GPU");
 	return n;
@@ -83,7 +93,7 @@ static void describe(const struct backend_device *dev, struct device_info *ret)
 {
 	backend_cpu.describe(dev, ret);
 	snprintf(ret->description, sizeof ret->description, "simulated GPU");
-	ret->memory_bytes = 64u << 20;
+	ret->memory_bytes = number_in("memory", 64u << 20);
 	if (is_there("together"))
 		ret->crowd_us = 1000;
 }

@@ -246,7 +246,7 @@ static void test_rings_that_cannot_be(void **state)
 		fake_start(f, script_wrong_ring);
 		kops *k = open_with(f, 1, &job);
 		assert_int_equal(kops_run(job), KOPS_E_PROTOCOL);
-		assert_non_null(strstr(kops_error(k), "a ring that is "));
+		assert_non_null(strstr(kops_error(k), "ring"));
 		stop(f, k);
 	}
 }
