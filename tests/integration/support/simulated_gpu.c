@@ -30,9 +30,8 @@ enum { HUNG_MAX = 64 };
 
 static struct run *hung[HUNG_MAX];
 static unsigned n_hung;
-static struct run *held;
 /* Of the device whose thread this is. */
-static __thread struct run *crowd, *crowd_last;
+static __thread struct run *held, *crowd, *crowd_last;
 static __thread unsigned most_together;
 
 static const char *path_of(const char *name, char path[512])

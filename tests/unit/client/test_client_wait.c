@@ -29,8 +29,8 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const si
 	return found;
 }
 
-/* How long other threads have the CPU when they are let. */
-static long yield_ns;
+/* How long other threads have the CPU when the test's lets them. */
+static _Thread_local long yield_ns;
 
 int sched_yield(void)
 {
