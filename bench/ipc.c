@@ -279,13 +279,12 @@ static int run_ipc(struct ipc *ipc)
 	return cli_flush(ipc->cli);
 }
 
-static int run(struct cli *cli, int argc, char **argv)
+static int run(struct cli *cli, char **argv)
 {
 	struct ipc ipc = {.cli = cli, .echo_sock = -1, .echo_child = -1};
 	size_t room;
 	int rc;
 
-	(void)argc;
 	(void)argv;
 	ipc.count = cli->flags.count.set ? cli->flags.count.value : COUNT_DEFAULT;
 	ipc.size = cli->flags.size.set ? cli->flags.size.value : SIZE_DEFAULT;

@@ -420,12 +420,11 @@ static int measure(struct path *p)
 	return rc;
 }
 
-static int run(struct cli *cli, int argc, char **argv)
+static int run(struct cli *cli, char **argv)
 {
 	struct path p = {.bench = {.cli = cli, .seed = 1}, .lock = PTHREAD_MUTEX_INITIALIZER};
 	int rc;
 
-	(void)argc;
 	(void)argv;
 	p.count = cli->flags.count.set ? cli->flags.count.value : COUNT_DEFAULT;
 	if (p.count < COUNT_MIN || p.count > 1000000)

@@ -5,9 +5,9 @@
 #include "op.h"
 #include "verbs.h"
 
-static int run(struct cli *cli, int argc, char **argv)
+static int run(struct cli *cli, char **argv)
 {
-	return bench_op(cli, operation_by_name(cli->command->name), argc > 0 ? argv[0] : NULL);
+	return bench_op(cli, operation_by_name(cli->command->name), argv[0]);
 }
 
 static const struct option_row options[] = {

@@ -35,7 +35,7 @@ struct command {
 	enum option_values args;          /* what the arguments are, or the first of them */
 	const struct option_row *options; /* ends with a row without name */
 	const char *json_verb;            /* "verb" in its JSON; NULL: the name */
-	int (*run)(struct cli *cli, int argc, char **argv);
+	int (*run)(struct cli *cli, char **argv);
 	/* For query_run(): what it prints, or the members of the JSON document. */
 	void (*text)(const kops_info *info);
 	void (*json)(struct json *json, const kops_info *info);

@@ -1,6 +1,4 @@
-/*
- * options.h: the options of all commands. A command lists those it takes; options_parse() does the rest.
- */
+/* options.h: the options of all commands. A command lists those it takes; options_parse() does the rest. */
 #ifndef KOPS_CLI_OPTIONS_H
 #define KOPS_CLI_OPTIONS_H
 

@@ -133,7 +133,7 @@ static int run_command(const struct program *program, struct cli *cli, int argc,
 	if (n_args < command->min_args || n_args > command->max_args)
 		return cli_fail(cli, CLI_USAGE, "takes %s, got %d; see -h",
 		                command->args_are ? command->args_are : "no files", n_args);
-	return command->run(cli, n_args, args);
+	return command->run(cli, args);
 }
 
 int program_main(const struct program *program, int argc, char **argv)

@@ -1,6 +1,4 @@
-/*
- * program.h: main() of a program that is a list of commands: kops-client, and kops-bench beside it.
- */
+/* program.h: main() of a program that is a list of commands: kops-client, and kops-bench beside it. */
 #ifndef KOPS_CLI_PROGRAM_H
 #define KOPS_CLI_PROGRAM_H
 

@@ -1,6 +1,4 @@
-/*
- * random.h: reproducible random numbers (xorshift64*, Vigna 2016), never for secrets.
- */
+/* random.h: reproducible random numbers (xorshift64*, Vigna 2016), never for secrets. */
 #ifndef KOPS_CLI_RANDOM_H
 #define KOPS_CLI_RANDOM_H
 

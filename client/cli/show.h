@@ -1,6 +1,4 @@
-/*
- * show.h: figures and matrices for people.
- */
+/* show.h: figures and matrices for people. */
 #ifndef KOPS_CLI_SHOW_H
 #define KOPS_CLI_SHOW_H
 

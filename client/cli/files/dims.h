@@ -1,6 +1,4 @@
-/*
- * dims.h: shapes that raw files do not tell, from their sizes and what else is known.
- */
+/* dims.h: shapes that raw files do not tell, from their sizes and what else is known. */
 #ifndef KOPS_CLI_FILES_DIMS_H
 #define KOPS_CLI_FILES_DIMS_H
 

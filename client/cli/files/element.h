@@ -1,6 +1,4 @@
-/*
- * element.h: elements of any dtype as doubles, one at a time or along a row of a strided array.
- */
+/* element.h: elements of any dtype as doubles, one at a time or along a row of a strided array. */
 #ifndef KOPS_CLI_FILES_ELEMENT_H
 #define KOPS_CLI_FILES_ELEMENT_H
 

@@ -1,6 +1,4 @@
-/*
- * npy.h: headers of NumPy's .npy files, versions 1 to 3 (numpy.lib.format).
- */
+/* npy.h: headers of NumPy's .npy files, versions 1 to 3 (numpy.lib.format). */
 #ifndef KOPS_CLI_FILES_NPY_H
 #define KOPS_CLI_FILES_NPY_H
 

@@ -1,6 +1,4 @@
-/*
- * source.h: input files: what they hold is known from name, header and size before an element is read.
- */
+/* source.h: input files: what they hold is known from name, header and size before an element is read. */
 #ifndef KOPS_CLI_FILES_SOURCE_H
 #define KOPS_CLI_FILES_SOURCE_H
 

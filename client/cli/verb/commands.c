@@ -33,12 +33,11 @@ const struct program *commands_program(void)
 
 const struct option_row query_options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_END};
 
-int query_run(struct cli *cli, int argc, char **argv)
+int query_run(struct cli *cli, char **argv)
 {
 	struct json json;
 	kops_info *info;
 
-	(void)argc;
 	(void)argv;
 	int rc = cli_open(cli);
 	if (rc != CLI_OK)

@@ -8,7 +8,7 @@ extern const struct command command_run, command_ping, command_devices, command_
     command_tune, command_version;
 
 /* run() of those that ask kopsd and print: text() or json() of the command. Their options. */
-int query_run(struct cli *cli, int argc, char **argv);
+int query_run(struct cli *cli, char **argv);
 extern const struct option_row query_options[];
 
 struct program;

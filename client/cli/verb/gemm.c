@@ -13,9 +13,8 @@ int gemm_fit(struct cli *cli, struct source *const *sources)
 	return dims_product(sources, transposed, given, cli->why) < 0 ? CLI_FAILED : CLI_OK;
 }
 
-static int run_f32(struct cli *cli, int argc, char **argv)
+static int run_f32(struct cli *cli, char **argv)
 {
-	(void)argc;
 	cli->flags.dtype = KOPS_F32;
 	return verb_op_as(cli, &operation_gemm, argv);
 }

@@ -143,8 +143,7 @@ int verb_op_as(struct cli *cli, const struct operation *op, char **files)
 	return rc;
 }
 
-int verb_op(struct cli *cli, int argc, char **argv)
+int verb_op(struct cli *cli, char **argv)
 {
-	(void)argc;
 	return verb_op_as(cli, operation_by_name(cli->command->name), argv);
 }

@@ -35,7 +35,7 @@
 #define VERB_OF_TWO_FILES TAKES_TWO_FILES, .run = verb_op
 
 /* run() of a verb with the name of an op, and of one with another name. */
-int verb_op(struct cli *cli, int argc, char **argv);
+int verb_op(struct cli *cli, char **argv);
 int verb_op_as(struct cli *cli, const struct operation *op, char **files);
 
 /* An operation's fit(): -m and -n say what the first file is. */

@@ -17,12 +17,11 @@ static void report_json(const struct cli *cli, uint64_t n, double best_us, doubl
 	json_end(&json);
 }
 
-static int run(struct cli *cli, int argc, char **argv)
+static int run(struct cli *cli, char **argv)
 {
 	uint64_t n = cli->flags.count.set ? cli->flags.count.value : 1;
 	double best = 0, sum = 0;
 
-	(void)argc;
 	(void)argv;
 	if (n == 0)
 		return cli_fail(cli, CLI_USAGE, "--count 0 asks nothing");

@@ -79,11 +79,10 @@ static int run_file(struct cli *cli, const struct jobfile *file)
 	return rc;
 }
 
-static int run(struct cli *cli, int argc, char **argv)
+static int run(struct cli *cli, char **argv)
 {
 	struct jobfile *file;
 
-	(void)argc;
 	if (jobfile_read(argv[0], &file, cli->why) < 0)
 		return CLI_FAILED;
 	int rc = has_ops(cli, file);

@@ -206,14 +206,13 @@ static int check_usage(struct cli *cli, const struct operation *op, const char *
 	return CLI_OK;
 }
 
-static int run(struct cli *cli, int argc, char **argv)
+static int run(struct cli *cli, char **argv)
 {
 	const struct operation *op = operation_by_name(argv[0]);
 	static struct bench_shapes shapes;
 	struct json json;
 	int rc = check_usage(cli, op, argv[0]);
 
-	(void)argc;
 	if (rc != CLI_OK)
 		return rc;
 	if (bench_shapes_read(op, argv[1], &shapes, cli->why) < 0)

@@ -2,12 +2,11 @@
 #include "json.h"
 #include "verb/commands.h"
 
-static int run(struct cli *cli, int argc, char **argv)
+static int run(struct cli *cli, char **argv)
 {
 	kops_info *info = NULL;
 	struct json json;
 
-	(void)argc;
 	(void)argv;
 	bool reached = cli_open(cli) == CLI_OK && kops_query(cli->handle, &info) == 0;
 	if (cli->flags.json) {
