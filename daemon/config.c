@@ -392,13 +392,23 @@ static bool split_owner(const char *text, bool *ret_is_group, char name[CONFIG_O
 	return *ret_is_group || strcmp(kind, "user") == 0;
 }
 
-/* The one of an earlier section, or a new one. NULL: there are too many. */
+static bool is_same_owner(const struct config_owner *a, const struct config_owner *b)
+{
+	if (a->is_group != b->is_group || a->is_known != b->is_known)
+		return false;
+	return a->is_known ? a->id == b->id : strcmp(a->name, b->name) == 0;
+}
+
+/* The one of an earlier section, where it may have another name, or a new one. NULL: there are too many. */
 static struct config_owner *get_owner(struct config *config, bool is_group, const char *name,
                                       const char *origin)
 {
 	struct config_owner *owner = config->owners, *end = owner + config->n_owners;
+	struct config_owner wanted = {.is_group = is_group};
 
-	while (owner < end && (owner->is_group != is_group || strcmp(owner->name, name) != 0))
+	wanted.is_known = find_id(is_group, name, &wanted.id);
+	snprintf(wanted.name, sizeof(wanted.name), "%s", name);
+	while (owner < end && !is_same_owner(owner, &wanted))
 		owner++;
 	if (owner < end)
 		return owner;
@@ -406,7 +416,8 @@ static struct config_owner *get_owner(struct config *config, bool is_group, cons
 		return NULL;
 	config->n_owners++;
 	owner->is_group = is_group;
-	owner->is_known = find_id(is_group, name, &owner->id);
+	owner->is_known = wanted.is_known;
+	owner->id = wanted.id;
 	snprintf(owner->name, sizeof(owner->name), "%s", name);
 	snprintf(owner->origin, sizeof(owner->origin), "%s", origin);
 	return owner;

@@ -231,7 +231,7 @@ static inline struct view *op_output(struct op_args *args)
 /*
  * How an op is cut: into n_parts of `chunk` indices, the last of fewer, along part_axes[axis] or its steps.
  * wide: the output of the parts is dense and f32, in memory of whoever runs them, instead of the op's 16-bit
- * one; he puts that in before the first part if the op reads it, and rounds the result after the last.
+ * one. They convert the old output to it first, if the op reads that, and round the result after the last part.
  */
 #define CUT_STEPS (-1)
 struct op_cut {

@@ -1,10 +1,8 @@
-// floor_peer: the least that a product of 64³ takes on this machine, kopsd's floor. Prints one JSON document,
-// µs:
+// floor_peer: the least that a product of 64³ takes on this machine, kopsd's floor. Prints JSON, in µs:
 //
-//   one_us        one product, operands in pinned host memory and read in place, as a CUDA graph whose kernel
-//   writes a
-//                 completion word to pinned memory that the launching thread looks at without a pause; median
-//   host_us,      64 products in one launch of one block each, of operands in pinned host memory and in the
+//   one_us        one product of operands in pinned host memory, read in place, as a CUDA graph; its kernel
+//                 writes a word of pinned memory, at which the launching thread looks all the time; median
+//   host_us,      64 products in one launch of a block each, of operands in pinned host memory and in the
 //   resident_us   device's memory, until the same word; medians
 //
 // Plain FMA in shared memory: what is measured is the way, the arithmetic of 64³ is 3 µs of one block.

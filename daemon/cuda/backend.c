@@ -26,7 +26,7 @@
 #include "cuda/words.h"
 
 #define QUERY_NS 1000000u /* between looks for errors while runs are out */
-#define LONG_US  400.0    /* of runs after which a launch finds nothing in the caches */
+#define COLD_US  400.0    /* of runs after which a launch finds nothing in the caches */
 
 #define SHORT_US 100.0 /* a run planned to be shorter is timed by the host: four events cost it 6 µs */
 
@@ -701,7 +701,7 @@ static struct run *pop_done(struct backend_device *dev)
 static bool has_long_out(const struct backend_device *dev)
 {
 	for (unsigned i = 0; i < CUDA_LANES; i++)
-		if (dev->lanes[i].head && dev->lanes[i].head->run->plan_us >= LONG_US)
+		if (dev->lanes[i].head && dev->lanes[i].head->run->plan_us >= COLD_US)
 			return true;
 	return false;
 }

@@ -129,7 +129,8 @@ static void prefer_company(const struct kernel_list *list, const struct op_args 
 	struct rival rivals[RIVALS_MAX];
 	unsigned n = keep_company(list, args, rivals, kernel_rivals(list, args, disabled, rivals)), best = 0;
 
-	*ret = (struct preference){.why = "its like go together; alone it is 1 us slower at most, by estimate"};
+	*ret = (struct preference){
+	    .why = "shares a launch with ops like it; alone at most 1 us slower, by estimate"};
 	for (unsigned i = 1; i < n; i++)
 		if (rivals[i].time_ns < rivals[best].time_ns)
 			best = i;

@@ -334,8 +334,11 @@ static int run_wide_part(struct run *run, const struct run_op *op, struct op_arg
 		run->planned = malloc(view_elements(&y) * sizeof(float));
 		run->forget_plan = free_wide;
 	}
-	if (!run->planned)
+	if (!run->planned) {
+		snprintf(run->error, WHY_BYTES, "out of memory: op %u keeps sums of %llu bytes", run->next_op,
+		         (unsigned long long)(view_elements(&y) * sizeof(float)));
 		return KOPS_E_NOMEM;
+	}
 	wide->data = run->planned;
 	if (run->next_part == 0 && args->op->reads_output(args))
 		convert(&y, wide);
@@ -381,7 +384,7 @@ static int run_ops(struct run *run, const struct launch *launch)
 		run->compute_us += end_us - start_us;
 		run->slice_us += end_us - start_us;
 		start_us = end_us;
-		if (rc < 0)
+		if (rc < 0 && !run->error[0])
 			snprintf(run->error, WHY_BYTES, "kernel %s of %s failed on the CPU", op->kernel->name,
 			         op->args.op->name);
 		run_advance(run);

@@ -426,7 +426,7 @@ static void on_async(uv_async_t *async)
 	take_done(d, uv_is_active((uv_handle_t *)&d->look_out));
 }
 
-/* Two threads that look out should not put each other to sleep over it. */
+/* Both of its threads poll, so they try for a moment before they sleep. */
 static void init_lock(pthread_mutex_t *lock)
 {
 	pthread_mutexattr_t attr;

@@ -348,8 +348,10 @@ void sessions_reload(struct sessions *all)
 
 	accounts_reset_limits(accounts);
 	for (struct session *s = all->first; s; s = s->next) {
-		if (peer_read(s->fd, &peer) < 0)
+		if (peer_read(s->fd, &peer) < 0) {
+			account_widen(accounts, s->account, NULL, 0); /* its groups are not known just now */
 			continue;
+		}
 		account_widen(accounts, s->account, peer.groups, peer.n_groups);
 		peer_free(&peer);
 	}

@@ -506,7 +506,7 @@ static void check_limit(const struct config_owner *owner, size_t offset, uint64_
 
 #define CHECK_LIMIT(owner, name, value) check_limit(owner, offsetof(struct user_limits, name), value)
 
-/* The main file comes back to [kopsd]; the fragment adds to one section and is the later in another. */
+/* The main file comes back to [kopsd]; the fragment adds to a section, whose user it calls by his number. */
 static void test_owners(void **state)
 {
 	const struct config_owner *root, *group, *number, *nobody;
@@ -518,7 +518,7 @@ static void test_owners(void **state)
 	              "[kopsd]\nmax-jobs-per-uid = 5\n[user 4711]\nmax-buffers-per-uid = 9\n"
 	              "[user no such one]\nmax-jobs-per-uid = 8\n");
 	write_fragment(f, "10-more.conf",
-	               "[user root]\nmax-jobs-per-uid = 6\nmax-sessions-per-uid = 3\n[user 4294967295]\n");
+	               "[user 0]\nmax-jobs-per-uid = 6\nmax-sessions-per-uid = 3\n[user 4294967295]\n");
 	assert_int_equal(load(f, NULL, NULL, &config, why), 0);
 	assert_int_equal(config.max_jobs_per_uid, 5);
 	assert_int_equal(config.n_owners, 5);
