@@ -1,12 +1,12 @@
 /*
  * client.h: what the files of libkops share; the public side is kops.h. In reading order:
  *
- *   handle.c   open, close, errors         job.c      ops in, one Submit out, its end
- *   view.c     views                       repeat.c   which jobs may run twice
- *   buffer.c   alloc, import, free         receipt.c  the answer, kept
- *   wire.c     outbox, replies, waiting    blas.c     one-op calls
- *   link.c     connect, greet, again       query.c    ping, devices, statistics
- *   ring.c     runs without system calls
+ *   handle.c   open, close, errors         job.c      a job made, one Submit out, its end
+ *   view.c     views                       ops.c      its ops
+ *   buffer.c   alloc, import, free         repeat.c   which jobs may run twice
+ *   wire.c     outbox, replies, waiting    receipt.c  the answer, kept
+ *   link.c     connect, greet, again       blas.c     one-op calls
+ *   ring.c     runs without system calls   query.c    ping, devices, statistics
  *
  * Everything here is hidden from users of the library, so the prefix client_ only guards against the
  * names of other kops code in one test program.
@@ -442,6 +442,11 @@ void client_job_destroy(kops_job *job);
 
 /* Wait, cancel and fail as kops_run(). */
 int client_job_wait(kops_job *job, int64_t timeout_us);
+
+/* ---- ops.c ---- */
+
+/* Room for so many bytes more of its Submit. KOPS_E_NOMEM. */
+int client_job_reserve(kops_job *job, size_t n);
 
 /* ---- ring.c ---- */
 
