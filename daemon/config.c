@@ -415,10 +415,7 @@ static struct config_owner *get_owner(struct config *config, bool is_group, cons
 	if (config->n_owners == CONFIG_OWNERS_MAX)
 		return NULL;
 	config->n_owners++;
-	owner->is_group = is_group;
-	owner->is_known = wanted.is_known;
-	owner->id = wanted.id;
-	snprintf(owner->name, sizeof(owner->name), "%s", name);
+	*owner = wanted;
 	snprintf(owner->origin, sizeof(owner->origin), "%s", origin);
 	return owner;
 }

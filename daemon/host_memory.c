@@ -11,7 +11,6 @@
 
 #define PATH_BYTES   1024
 #define LINE_BYTES   1024
-#define PAGE_BYTES   4096u
 #define GROWTH_BYTES (1ull << 20)
 
 static uint64_t claimed_bytes;       /* atomic; without pages of files */
@@ -258,7 +257,7 @@ uint64_t host_memory_missing(int fd, uint64_t bytes)
 
 	if (fstat(fd, &st) < 0)
 		return 0;
-	size = ((uint64_t)st.st_size + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+	size = ((uint64_t)st.st_size + HOST_PAGE_BYTES - 1) / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
 	there = (uint64_t)st.st_blocks * 512;
 	if (there >= size)
 		return 0;

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define HOST_PAGE_BYTES 4096u
+
 /*
  * 0 when so many bytes, less than 2^62, fit beside the open claims. Else KOPS_E_NOMEM with a sentence that has
  * the numbers in why[why_bytes]. The claim is open until host_memory_settle(), which may settle it in parts as
@@ -25,8 +27,8 @@ void host_memory_settle(uint64_t bytes);
  * Pages of a file, such as a memfd, that somebody else can free at any time: whoever touches them next takes
  * memory for them. So for as long as they are claimed, those that are missing count as promised, at whatever
  * time somebody asks. Those that are there are in use already, and count once. If they may be another cgroup's
- * (is_foreign), they count as promised against limits of cgroups, since after a hole they would be ours: but
- * for those that have to be in our cgroup by now.
+ * (is_foreign), they count as promised against limits of cgroups, since after a hole they would be ours:
+ * except those that must already be in our cgroup.
  */
 struct host_memory_pages {
 	int fd;

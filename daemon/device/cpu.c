@@ -225,12 +225,14 @@ static int plan_op(const struct backend_device *dev, struct run *run, struct run
 
 static int cpu_plan(const struct backend_device *dev, struct run *run)
 {
+	int rc;
+
 	run_forget_plan(run);
 	run->device_bytes = 0;
 	run->plan_us = 0;
 	for (unsigned i = 0; i < run->n_ops; i++) {
 		struct run_op *op = &run->ops[i];
-		int rc = plan_op(dev, run, op);
+		rc = plan_op(dev, run, op);
 		if (rc < 0)
 			return rc;
 		op->plan_us = op_us(op, i > 0 ? &run->ops[i - 1].args : NULL);
@@ -239,8 +241,9 @@ static int cpu_plan(const struct backend_device *dev, struct run *run)
 		uint64_t bytes = kernel_workspace(op->kernel, &op->args, &op->cut);
 		run->device_bytes = bytes > run->device_bytes ? bytes : run->device_bytes;
 	}
-	if (run_check_parts(run) < 0)
-		return KOPS_E_QUOTA;
+	rc = run_check_parts(run);
+	if (rc < 0)
+		return rc;
 	if (run->device_bytes > dev->info.memory_bytes) {
 		snprintf(run->error, WHY_BYTES,
 		         "the job needs %.1f GiB of workspace and the machine has %.1f; give its operands a "

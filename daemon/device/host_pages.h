@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "device/backend.h"
+#include "host_memory.h"
 
-#define HOST_PAGE_BYTES 4096
 #define HOST_LINE_BYTES 64
 
 /*

@@ -168,7 +168,7 @@ static struct limit limit_of(const struct config *c, const struct user_limits *u
 	}
 }
 
-static bool fits(uint64_t used, uint64_t bytes, uint64_t limit)
+bool account_fits(uint64_t used, uint64_t bytes, uint64_t limit)
 {
 	return used <= limit && bytes <= limit - used;
 }
@@ -177,9 +177,9 @@ int account_charge(struct accounts *all, struct account *a, enum account_kind ki
                    char why[WHY_BYTES])
 {
 	struct limit l = limit_of(all->config, &a->limits, kind);
-	bool user_fits = fits(a->bytes[kind], bytes, l.user);
+	bool user_fits = account_fits(a->bytes[kind], bytes, l.user);
 
-	if (user_fits && fits(all->bytes[kind], bytes, l.all)) {
+	if (user_fits && account_fits(all->bytes[kind], bytes, l.all)) {
 		a->bytes[kind] += bytes;
 		all->bytes[kind] += bytes;
 		return 0;
@@ -218,7 +218,7 @@ bool account_leave_unread(struct accounts *all, struct account *a, uint64_t byte
 
 	if (own > a->limits.max_unread_per_uid)
 		return false;
-	if (!fits(all->unread_bytes, bytes, all->unread_max) && own > equal_share(all, a))
+	if (!account_fits(all->unread_bytes, bytes, all->unread_max) && own > equal_share(all, a))
 		return false;
 	a->unread_bytes += bytes;
 	all->unread_bytes += bytes;

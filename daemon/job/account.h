@@ -69,6 +69,9 @@ void account_unref(struct accounts *all, struct account *account);
 /* Frees what stayed. No references may be left. */
 void accounts_clear(struct accounts *all);
 
+/* Whether so many bytes more are within the limit. */
+bool account_fits(uint64_t used, uint64_t bytes, uint64_t limit);
+
 /* Takes bytes. KOPS_E_QUOTA with a sentence (why may be NULL), nothing taken. */
 int account_charge(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes,
                    char why[WHY_BYTES]);

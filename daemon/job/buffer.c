@@ -25,7 +25,6 @@
 #define LOOK_AT_MEMORY_MS 1000u
 /* So little of what was ample is so by what host_memory.h keeps free. */
 #define AMPLE_ANYWAY 64
-#define PAGE_BYTES   4096u
 
 static struct buffer *buffer_new(struct engine *engine, struct account *account, uint64_t bytes)
 {
@@ -508,7 +507,7 @@ void buffer_plan_pages(struct buffer *b)
 
 static uint64_t set_reached(struct buffer *b, uint64_t bytes)
 {
-	uint64_t whole = (b->memory.bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+	uint64_t whole = (b->memory.bytes + HOST_PAGE_BYTES - 1) / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
 
 	b->reached_by_jobs = bytes;
 	b->pages.fd = fd_of(b);

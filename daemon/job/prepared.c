@@ -50,11 +50,6 @@ static void refund(struct prepared *p, size_t bytes)
 	p->engine->prepared_bytes -= bytes;
 }
 
-static bool fits(uint64_t used, uint64_t bytes, uint64_t limit)
-{
-	return used <= limit && bytes <= limit - used;
-}
-
 /* Who has most, of those that have something to give up. */
 static struct account *richest(const struct engine *e)
 {
@@ -74,12 +69,12 @@ static uint64_t limit_of_all(const struct engine *e)
 /* Makes room by what was used least recently. False: there is nothing to give up. */
 static bool make_room(struct engine *e, struct account *account, uint64_t bytes)
 {
-	while (!fits(account->prepared_bytes, bytes, account->limits.max_prepared_per_uid)) {
+	while (!account_fits(account->prepared_bytes, bytes, account->limits.max_prepared_per_uid)) {
 		if (!account->oldest)
 			return false;
 		prepared_cool(account->oldest);
 	}
-	while (!fits(e->prepared_bytes, bytes, limit_of_all(e))) {
+	while (!account_fits(e->prepared_bytes, bytes, limit_of_all(e))) {
 		struct account *other = richest(e);
 
 		if (!other)

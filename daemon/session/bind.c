@@ -56,15 +56,13 @@ static void explain_extent(const struct view *v, uint64_t id, uint64_t bytes, in
 		         v->offset, id, bytes);
 }
 
-#define PAGE_BYTES 4096u
-
 /* The pages that elements over `span` bytes of memory may lie on. */
 static uint64_t pages_bytes(const struct view *v, uint64_t span)
 {
-	uint64_t pages = span / PAGE_BYTES + 2, elements = view_elements(v);
+	uint64_t pages = span / HOST_PAGE_BYTES + 2, elements = view_elements(v);
 
 	/* An element may lie on two pages only if it begins at one's end, and elements are aligned. */
-	return (elements < pages ? elements : pages) * PAGE_BYTES;
+	return (elements < pages ? elements : pages) * HOST_PAGE_BYTES;
 }
 
 /* All views together touch no more than each for itself, nor than what is between their ends. */
@@ -76,7 +74,7 @@ static void note_reach(struct job_buffer *use, const struct view *v, uint64_t lo
 		return;
 	use->lo = use->hi == 0 || lo < use->lo ? lo : use->lo;
 	use->hi = hi > use->hi ? hi : use->hi;
-	all = ((use->hi - use->lo) / PAGE_BYTES + 2) * PAGE_BYTES;
+	all = ((use->hi - use->lo) / HOST_PAGE_BYTES + 2) * HOST_PAGE_BYTES;
 	use->reach_bytes += pages_bytes(v, hi - lo);
 	if (use->reach_bytes > all)
 		use->reach_bytes = all;
