@@ -264,8 +264,6 @@ int cuda_plan(const struct backend_device *dev, struct run *run)
 	for (unsigned i = 0; i < run->n_ops; i++)
 		if ((rc = plan_op(dev, run, i)) < 0)
 			return rc;
-	if ((rc = run_check_parts(run)) < 0)
-		return rc;
 	rc = cuda_stage_new(run, &stage);
 	if (rc < 0) {
 		snprintf(run->error, WHY_BYTES, "out of host memory");

@@ -8,7 +8,6 @@
 #ifndef KOPS_BACKEND_H
 #define KOPS_BACKEND_H
 
-#include <stdio.h>
 #include <string.h>
 
 #include "kernel.h"
@@ -52,11 +51,8 @@ struct run_op {
 	unsigned together; /* by plan(): so many of its like are one launch, at most */
 };
 
-/* An op planned to be longer is cut into parts, and others may go between any two of them. */
+/* An op planned to be longer is cut into parts, if it can be, and others may go between any two of them. */
 #define PART_US 50e3
-
-/* Nothing stops a part, and not every op can be cut: one whose parts are planned to be longer is refused. */
-#define PART_US_MAX 1e6
 
 /*
  * A job in a device's hands. Borrowed from start() until poll() gives it back, which may be before its end: a
@@ -122,8 +118,7 @@ struct backend {
 	/*
 	 * Any thread; pure but for what it keeps in run->planned. Chooses kernels and fills run's device_bytes,
 	 * plan_us and its ops' kernel and why. KOPS_E_UNSUPPORTED, KOPS_E_DEVICE (RESIDENT memory of another
-	 * device), KOPS_E_NOMEM (more than the device has), KOPS_E_QUOTA (a part beyond PART_US_MAX) with a
-	 * sentence in run->error.
+	 * device), KOPS_E_NOMEM (more than the device has) with a sentence in run->error.
 	 */
 	int (*plan)(const struct backend_device *dev, struct run *run);
 	/* Any thread; pure. See kernel_rivals(). NULL: no trials here. */
@@ -191,25 +186,6 @@ static inline void run_choose_again(struct run_op *op, const struct run_op *befo
 	op->larger_errors = before->larger_errors;
 	memcpy(op->why, before->why, sizeof(op->why));
 	memcpy(op->passed_over, before->passed_over, sizeof(op->passed_over));
-}
-
-/* For plan(): KOPS_E_QUOTA with a sentence if some part is too long. */
-static inline int run_check_parts(struct run *run)
-{
-	for (unsigned i = 0; i < run->n_ops; i++) {
-		const struct run_op *op = &run->ops[i];
-		double part_us = op->plan_us / op->cut.n_parts;
-
-		if (part_us <= PART_US_MAX)
-			continue;
-		snprintf(
-		    run->error, WHY_BYTES,
-		    "op %u of %u (%s by %s) would keep the device from everybody for an estimated %.3g s at "
-		    "a time, and may for %g s; split it, or try another kernel",
-		    i + 1, run->n_ops, op->args.op->name, op->kernel->name, part_us / 1e6, PART_US_MAX / 1e6);
-		return KOPS_E_QUOTA;
-	}
-	return 0;
 }
 
 static inline bool run_is_through(const struct run *run)

@@ -241,9 +241,6 @@ static int cpu_plan(const struct backend_device *dev, struct run *run)
 		uint64_t bytes = kernel_workspace(op->kernel, &op->args, &op->cut);
 		run->device_bytes = bytes > run->device_bytes ? bytes : run->device_bytes;
 	}
-	rc = run_check_parts(run);
-	if (rc < 0)
-		return rc;
 	if (run->device_bytes > dev->info.memory_bytes) {
 		snprintf(run->error, WHY_BYTES,
 		         "the job needs %.1f GiB of workspace and the machine has %.1f; give its operands a "

@@ -41,6 +41,32 @@ static bool is_short_enough(const struct engine *e, const struct device *device,
 	return plan_us <= (double)longest_ms(e->config, device, &setting) * 1e3;
 }
 
+/* Parts are short, but not every op can be cut. */
+static int check_hold(struct run *run, uint64_t max_hold_ms)
+{
+	for (unsigned i = 0; i < run->n_ops; i++) {
+		const struct run_op *op = &run->ops[i];
+		double part_us = op->plan_us / op->cut.n_parts;
+
+		if (part_us <= (double)max_hold_ms * 1e3)
+			continue;
+		snprintf(run->error, WHY_BYTES,
+		         "op %u of %u (%s by %s) cannot be paused and would keep others from the device for an "
+		         "estimated %.3g s, more than the %.3g s of max-hold; split it, or try another kernel",
+		         i + 1, run->n_ops, op->args.op->name, op->kernel->name, part_us / 1e6,
+		         (double)max_hold_ms / 1e3);
+		return KOPS_E_QUOTA;
+	}
+	return 0;
+}
+
+static int plan_once(struct job *job, struct device *device)
+{
+	int rc = device_plan(device, &job->run);
+
+	return rc < 0 ? rc : check_hold(&job->run, job->engine->config->max_hold);
+}
+
 /*
  * A kernel that jobs of the shape showed, or that is on trial, must not be why a job is refused that another
  * kernel can do. Where the fault is the kernel's own it is not asked for again; a shortage of memory is
@@ -54,13 +80,13 @@ static int plan_on(struct job *job, unsigned index)
 
 	job->n_alike = learned ? learned_alike(&job->run) : 0;
 	bool preferred = look_up(job, learned);
-	int rc = device_plan(device, &job->run);
+	int rc = plan_once(job, device);
 	bool at_fault = rc < 0 || !is_short_enough(e, device, job->run.plan_us);
 	if (!preferred || rc == KOPS_E_DEVICE ||
 	    (!at_fault && job->run.device_bytes <= device_room_bytes(device)))
 		return rc;
 	look_up(job, NULL);
-	rc = device_plan(device, &job->run);
+	rc = plan_once(job, device);
 	if (job->n_alike > 0 && at_fault && rc == 0 && is_short_enough(e, device, job->run.plan_us))
 		learned_reject(learned, &job->ops[0].args, job->n_alike);
 	job->n_alike = 0;

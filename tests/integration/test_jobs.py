@@ -243,7 +243,7 @@ class Others(Arrays):
             with self.assertRaises(wire.Refused) as caught:
                 c.submit({"kernel": "reference", **wire.softmax(row, row)}, device="cpu")
         self.assertEqual(caught.exception.name, "QUOTA")
-        self.assertRegex(caught.exception.message, r"op 1 of 1 \(softmax by reference\) would keep the device .* split it")
+        self.assertRegex(caught.exception.message, r"op 1 of 1 \(softmax by reference\) cannot be paused .* max-hold; split it")
 
     def test_three_ops_in_one_message(self):
         """softmax(x @ w) @ v, through RESIDENT memory."""

@@ -188,8 +188,6 @@ static void check_planned(struct check *c, const struct plan_job *job)
 		const struct run_op *op = &job->ops[i];
 		if (!is_time(op->plan_us) || (is_empty(op) ? op->plan_us != 0 : op->plan_us == 0))
 			fail(c, job, i, op->kernel->name, "plan_us", op->plan_us);
-		if (op->plan_us / op->cut.n_parts > PART_US_MAX)
-			fail(c, job, i, op->kernel->name, "plan_us of a part", op->plan_us / op->cut.n_parts);
 		sum += op->plan_us;
 	}
 	if (!is_time(job->run.plan_us) || job->run.plan_us < sum)
@@ -199,7 +197,7 @@ static void check_planned(struct check *c, const struct plan_job *job)
 
 static bool is_refusal(int rc)
 {
-	return rc == KOPS_E_UNSUPPORTED || rc == KOPS_E_NOMEM || rc == KOPS_E_QUOTA;
+	return rc == KOPS_E_UNSUPPORTED || rc == KOPS_E_NOMEM;
 }
 
 static int plan(struct check *c, struct plan_job *job)
