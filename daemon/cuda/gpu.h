@@ -5,7 +5,10 @@
  *     memory.c        scratch of runs, RESIDENT memory, pinning
  *     plan.c          which kernels run what, and how long that takes
  *     backend.c       starting and finishing runs; the vtable
+ *     enqueue.c       what a run puts on its stream
+ *     together.c      small ops that are alike, by one launch
  *     graph.c         runs that come again, recorded
+ *     lane.c          the streams, and what is out on each
  *     stage.c         operands of one run: device copies, uploads, downloads (layout.c, transfer.c)
  */
 #ifndef KOPS_CUDA_GPU_H
@@ -96,6 +99,7 @@ struct graphs {
 struct backend_device {
 	int index;
 	struct device_info info;
+	struct cuda_direct direct;
 	cudaMemPool_t pool;
 	cudaStream_t memory_stream; /* alloc() and free() */
 	PFN_cuStreamWriteValue32_v11070 write_value;
@@ -115,7 +119,6 @@ unsigned cuda_count(char why[WHY_BYTES]);
 int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES]);
 void cuda_close(struct backend_device *dev);
 void cuda_describe(const struct backend_device *dev, struct device_info *ret);
-void cuda_free_out(struct out *out);
 int run_events_create(struct run_events *events); /* KOPS_E_FAULT */
 void run_events_destroy(struct run_events *events);
 

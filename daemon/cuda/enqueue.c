@@ -1,0 +1,206 @@
+/* enqueue.c: transfers, kernels and events of a run, one by one or as a graph. */
+#include "cuda/enqueue.h"
+
+#include "cuda/graph.h"
+#include "cuda/lane.h"
+#include "cuda/together.h"
+#include "cuda/words.h"
+
+/*
+ * The stream of a run that asked to be timed is held before its first event until all is enqueued, so that its
+ * kernels follow each other without waiting for their launches; at most for HOLD_US and HOLD_OP_US for each op.
+ * An op takes the host some 5 us, and 300 us where cuBLAS sees a shape for the first time.
+ */
+#define HOLD_US    500
+#define HOLD_OP_US 20
+
+static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t part)
+{
+	const struct run_op *op = &out->run->ops[i];
+	struct launch launch = cuda_lane_launch(lane, out);
+	struct op_args whole, args;
+	int rc;
+
+	if (view_elements(op_output_const(&op->args)) == 0)
+		return 0;
+	rc = cuda_stage_begin_op(out->stage, i, &whole);
+	if (rc < 0)
+		return rc;
+	op_part(&whole, &op->cut, part, &args);
+	rc = op->kernel->launch(&args, &launch);
+	if (rc < 0)
+		return cuda_not_started(out->run, i, rc);
+	cuda_stage_end_op(out->stage, i);
+	return 0;
+}
+
+static double part_us(const struct run_op *op)
+{
+	return op->plan_us / (op->cut.n_parts ? op->cut.n_parts : 1);
+}
+
+/* A slice: parts that are planned to take no longer than PART_US together, one at least. */
+static int launch_slice(struct lane *lane, struct out *out)
+{
+	struct run *run = out->run;
+	double us = 0;
+	int rc;
+
+	do {
+		rc = launch_part(lane, out, run->next_op, run->next_part);
+		us += part_us(&run->ops[run->next_op]);
+		run_advance(run);
+	} while (rc == 0 && !run_is_through(run) && us + part_us(&run->ops[run->next_op]) <= PART_US);
+	return rc;
+}
+
+/* All of a run that is recorded. To find out what goes together takes too long for a run that comes once. */
+static int launch_all(struct lane *lane, struct out *out)
+{
+	struct run *run = out->run;
+	int rc = 0;
+
+	while (rc == 0 && !run_is_through(run)) {
+		unsigned n = cuda_together_size(run);
+
+		if (n > 1) {
+			rc = cuda_together_launch(lane, out, n);
+			continue;
+		}
+		rc = launch_part(lane, out, run->next_op, run->next_part);
+		run_advance(run);
+	}
+	return rc;
+}
+
+/* While a graph is recorded the events are nodes of it, which the device records each time. */
+static void stamp(const struct lane *lane, cudaEvent_t event, bool recording)
+{
+	cudaEventRecordWithFlags(event, lane->stream,
+	                         recording ? cudaEventRecordExternal : cudaEventRecordDefault);
+}
+
+/* Whether the run is to be enqueued in one slice. */
+static bool is_one_slice(const struct run *run)
+{
+	double us = 0;
+
+	for (unsigned i = 0; i < run->n_ops; i++)
+		us += run->ops[i].plan_us;
+	return us <= PART_US;
+}
+
+/* Operands of a run that begins. */
+static int lay_out(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	out->stage = out->run->planned;
+	cuda_stage_begin(out->stage, &dev->direct);
+	cuda_lane_use(lane, out->stage);
+	return cuda_get_scratch(dev, lane, out, !is_one_slice(out->run));
+}
+
+/* A slice: transfers and kernels. */
+static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool recording)
+{
+	const struct run_events *events = out->timed_by;
+	bool moves = cuda_stage_moves(out->stage);
+	int rc;
+
+	if (events)
+		stamp(lane, events->begun, recording);
+	rc = begins ? cuda_stage_upload_all(out->stage) : 0;
+	if (rc < 0)
+		return rc;
+	if (events && moves)
+		stamp(lane, events->uploaded, recording);
+	rc = recording ? launch_all(lane, out) : launch_slice(lane, out);
+	if (rc < 0)
+		return rc;
+	if (events)
+		stamp(lane, events->computed, recording);
+	rc = run_is_through(out->run) ? cuda_stage_download_all(out->stage) : 0;
+	if (events && moves)
+		stamp(lane, events->downloaded, recording);
+	return rc;
+}
+
+static bool is_for_graph(const struct out *out)
+{
+	const struct run *run = out->run;
+
+	return run->repeats && !run->timed && !out->scratch && is_one_slice(run) &&
+	       cuda_stage_is_recordable(out->stage);
+}
+
+/* False: it cannot be, and begins anew. */
+static bool record(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	const struct run_events *timed_by = out->timed_by;
+	struct cuda_graph *graph = cuda_graph_begin(dev, lane, timed_by != NULL);
+	int rc;
+
+	if (!graph)
+		return false;
+	out->timed_by = cuda_graph_events(graph);
+	rc = enqueue_slice(lane, out, true, true);
+	out->timed_by = timed_by;
+	if (cuda_graph_end(graph, out->run, rc)) {
+		out->graph = graph;
+		return true;
+	}
+	out->run->error[0] = '\0';
+	out->run->next_op = out->run->next_part = 0;
+	cuda_stage_begin(out->stage, &dev->direct);
+	return false;
+}
+
+/* All that a run of one slice enqueues, by one launch. */
+static int launch_graph(struct out *out)
+{
+	out->timed_by = cuda_graph_events(out->graph);
+	out->run->next_op = out->run->n_ops;
+	out->run->as_graph = true;
+	out->number = 1;
+	return cuda_graph_launch(out->graph, &out->word);
+}
+
+int cuda_enqueue(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	bool begins = !out->stage;
+	int rc = 0;
+
+	if (begins)
+		rc = lay_out(dev, lane, out);
+	else
+		cuda_lane_use(lane, out->stage); /* it goes on, on whatever lane */
+	if (rc < 0)
+		return rc;
+	if (begins && is_for_graph(out)) {
+		out->graph = cuda_graph_find(dev, lane, out->run);
+		if (out->graph || record(dev, lane, out))
+			return launch_graph(out);
+	}
+	if (out->run->timed && !cuda_stage_waits(out->stage))
+		cuda_hold(&lane->words->enqueued, lane->issued + 1, HOLD_US + HOLD_OP_US * out->run->n_ops,
+		          lane->stream);
+	return enqueue_slice(lane, out, begins, false);
+}
+
+cudaError_t cuda_enqueue_end(struct backend_device *dev, struct lane *lane, struct out *out)
+{
+	bool ends = out->status < 0 || run_is_through(out->run);
+	cudaError_t error = out->scratch && ends ? cudaFreeAsync(out->scratch, lane->stream) : cudaSuccess;
+
+	if (error != cudaSuccess)
+		return error;
+	if (out->graph && out->status == 0) {
+		lane->issued++;
+		return cuda_is_short(out->run) ? cudaSuccess : cuda_lane_record_end(lane, out);
+	}
+	error = cuda_lane_number(dev, lane);
+	if (error != cudaSuccess)
+		return error;
+	out->word = &lane->words->through;
+	out->number = lane->issued;
+	return cuda_lane_record_end(lane, out);
+}

@@ -1,0 +1,193 @@
+/* lane.c: which stream a run goes to, and what is out on each. */
+#include "cuda/lane.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "cuda/graph.h"
+
+struct lane *cuda_lane_with(struct backend_device *dev, uint64_t queue)
+{
+	for (unsigned i = 0; i < CUDA_LANES; i++)
+		for (const struct out *out = dev->lanes[i].head; out; out = out->next)
+			if (out->run->lane == queue)
+				return &dev->lanes[i];
+	return NULL;
+}
+
+struct lane *cuda_lane_for(struct backend_device *dev, uint64_t queue)
+{
+	struct lane *with = cuda_lane_with(dev, queue), *best = &dev->lanes[0];
+
+	for (unsigned i = 1; i < CUDA_LANES; i++)
+		if (dev->lanes[i].n_out < best->n_out)
+			best = &dev->lanes[i];
+	return with ? with : best;
+}
+
+void cuda_lane_push(struct lane *lane, struct out *out)
+{
+	out->next = NULL;
+	*lane->tail = out;
+	lane->tail = &out->next;
+	lane->n_out++;
+}
+
+struct out *cuda_lane_pop(struct lane *lane)
+{
+	struct out *out = lane->head;
+
+	lane->head = out->next;
+	if (!lane->head)
+		lane->tail = &lane->head;
+	lane->n_out--;
+	return out;
+}
+
+static bool make_events(struct out *out)
+{
+	return run_events_create(&out->events) == 0 &&
+	       cudaEventCreateWithFlags(&out->ended, cudaEventDisableTiming) == cudaSuccess;
+}
+
+struct out *cuda_out_take(struct backend_device *dev)
+{
+	struct out *out = dev->spare;
+
+	if (out) {
+		dev->spare = out->next;
+		return out;
+	}
+	out = calloc(1, sizeof(*out));
+	if (out && !make_events(out)) {
+		cuda_out_free(out);
+		return NULL;
+	}
+	return out;
+}
+
+void cuda_out_begin(struct out *out, struct run *run, const struct run_events *timed_by)
+{
+	out->run = run;
+	out->timed_by = timed_by;
+	out->sharers = 1;
+	out->ended_recorded = false;
+	out->started_ns = clock_ns();
+}
+
+void cuda_out_put(struct backend_device *dev, struct out *out)
+{
+	if (out->graph)
+		cuda_graph_rest(out->graph);
+	out->graph = NULL;
+	out->stage = NULL;
+	out->scratch = NULL;
+	out->next = dev->spare;
+	dev->spare = out;
+}
+
+struct launch cuda_lane_launch(const struct lane *lane, const struct out *out)
+{
+	return (struct launch){
+	    .workspace = out->stage->scratch + out->stage->copies_bytes,
+	    .workspace_bytes = out->stage->workspace_bytes,
+	    .stream = lane->stream,
+	    .library = lane->cublas,
+	};
+}
+
+int cuda_not_started(struct run *run, unsigned i, int rc)
+{
+	const struct run_op *op = &run->ops[i];
+
+	snprintf(run->error, WHY_BYTES, "op %u: kernel \"%s\" of %s did not start: %s", i, op->kernel->name,
+	         op->args.op->name, cudaGetErrorString(cudaPeekAtLastError()));
+	return rc;
+}
+
+void cuda_out_free(struct out *out)
+{
+	run_events_destroy(&out->events);
+	if (out->ended)
+		cudaEventDestroy(out->ended);
+	free(out);
+}
+
+void cuda_lane_use(const struct lane *lane, struct cuda_stage *stage)
+{
+	stage->stream = lane->stream;
+	stage->others_out = lane->n_out > 0;
+}
+
+cudaError_t cuda_lane_number(struct backend_device *dev, struct lane *lane)
+{
+	CUdeviceptr word = (CUdeviceptr)(uintptr_t)&lane->words->through;
+
+	lane->issued++;
+	return dev->write_value(lane->stream, word, lane->issued, 0) == CUDA_SUCCESS ? cudaSuccess
+	                                                                             : cudaErrorUnknown;
+}
+
+cudaError_t cuda_lane_record_end(const struct lane *lane, struct out *out)
+{
+	out->ended_recorded = true;
+	return cudaEventRecord(out->ended, lane->stream);
+}
+
+void cuda_lane_record_ends(const struct lane *lane)
+{
+	for (struct out *out = lane->head; out; out = out->next)
+		if (!out->ended_recorded)
+			cuda_lane_record_end(lane, out);
+}
+
+void cuda_done_push(struct backend_device *dev, struct run *run, int status)
+{
+	run->status = status;
+	run->next = NULL;
+	*dev->done_tail = run;
+	dev->done_tail = &run->next;
+}
+
+struct run *cuda_done_pop(struct backend_device *dev)
+{
+	struct run *run = dev->done;
+
+	if (!run)
+		return NULL;
+	dev->done = run->next;
+	if (!dev->done)
+		dev->done_tail = &dev->done;
+	return run;
+}
+
+cudaError_t cuda_lane_error(const struct lane *lane)
+{
+	cudaError_t error = cudaStreamQuery(lane->stream);
+
+	if (error == cudaErrorNotReady)
+		error = cudaSuccess;
+	cudaGetLastError();
+	return error;
+}
+
+void cuda_give_up(struct backend_device *dev, cudaError_t error)
+{
+	if (!dev->fault[0])
+		snprintf(dev->fault, WHY_BYTES, "the GPU failed: %s (%s); kopsd has to restart",
+		         cudaGetErrorString(error), cudaGetErrorName(error));
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
+		struct lane *lane = &dev->lanes[i];
+
+		for (struct out *out = lane->head, *next; out; out = next) {
+			next = out->next;
+			snprintf(out->run->error, WHY_BYTES, "%s", dev->fault);
+			cuda_done_push(dev, out->run, KOPS_E_FAULT);
+			cuda_out_put(dev, out);
+		}
+		lane->head = NULL;
+		lane->tail = &lane->head;
+		lane->n_out = 0;
+	}
+}

@@ -1,0 +1,62 @@
+/*
+ * lane.h: the CUDA streams of a device, and what is out on each.
+ *
+ * A device has CUDA_LANES streams. A run goes to the stream that already holds runs of its queue, which keeps
+ * their order, else to the stream with the fewest. Each stream has a cuBLAS handle of its own: a handle has one
+ * workspace, and two streams writing it at once would spoil each other's results.
+ *
+ * What is out on a stream is a queue in the order in which it was enqueued; a run that failed on the way takes
+ * its place in it too, since the GPU may still be working for it.
+ */
+#ifndef KOPS_CUDA_LANE_H
+#define KOPS_CUDA_LANE_H
+
+#include "cuda/gpu.h"
+#include "kernel.h"
+
+#define CUDA_SHORT_US 100.0 /* a run planned to be shorter is timed by the host: four events cost it 6 µs */
+
+static inline bool cuda_is_short(const struct run *run)
+{
+	return run->plan_us < CUDA_SHORT_US;
+}
+
+/* The lane that holds runs of this queue; NULL: none does. */
+struct lane *cuda_lane_with(struct backend_device *dev, uint64_t queue);
+/* That one, or the one with the fewest runs. */
+struct lane *cuda_lane_for(struct backend_device *dev, uint64_t queue);
+void cuda_lane_push(struct lane *lane, struct out *out);
+/* The first that is out is no longer. */
+struct out *cuda_lane_pop(struct lane *lane);
+/* That it transfers by this lane from here on. */
+void cuda_lane_use(const struct lane *lane, struct cuda_stage *stage);
+/* What kernels need to know to be launched for `out` here. */
+struct launch cuda_lane_launch(const struct lane *lane, const struct out *out);
+/* Has the GPU write the lane's next number, which lane->issued is from here on, when it has come so far. */
+cudaError_t cuda_lane_number(struct backend_device *dev, struct lane *lane);
+/* An error that outlives its call. */
+cudaError_t cuda_lane_error(const struct lane *lane);
+
+/*
+ * For notify(). It costs a microsecond, and nobody sleeps through a short run. So the end of short ones is
+ * recorded when somebody asks for it, or a longer run comes behind.
+ */
+cudaError_t cuda_lane_record_end(const struct lane *lane, struct out *out);
+void cuda_lane_record_ends(const struct lane *lane);
+
+/* A spare one or a new one. NULL: out of memory. */
+struct out *cuda_out_take(struct backend_device *dev);
+/* A slice of the run begins. timed_by: NULL: the host's clock. */
+void cuda_out_begin(struct out *out, struct run *run, const struct run_events *timed_by);
+void cuda_out_put(struct backend_device *dev, struct out *out);
+void cuda_out_free(struct out *out);
+/* Writes the run's error: op i's kernel did not start. Returns rc. */
+int cuda_not_started(struct run *run, unsigned i, int rc);
+
+/* Runs that are back without having been out. */
+void cuda_done_push(struct backend_device *dev, struct run *run, int status);
+struct run *cuda_done_pop(struct backend_device *dev);
+/* Fails what is out and remembers why: the context is lost. */
+void cuda_give_up(struct backend_device *dev, cudaError_t error);
+
+#endif
