@@ -4,26 +4,16 @@
  * The loop thread hands over struct device_work; the device thread executes it and hands it back; its
  * done() runs on the loop thread again. In between the device thread only borrows it.
  *
- * States: OPENING → READY → CLOSING → gone. A device whose self-tests leave no working kernel, or whose
- * backend does not open, never gets READY.
+ * A device whose self-tests leave no working kernel, or whose backend does not open, is never opened.
  */
 #ifndef KOPS_DEVICE_H
 #define KOPS_DEVICE_H
 
 #include <uv.h>
 
-#include "device/backend.h"
+#include "device/work.h"
 
 struct device;
-
-struct device_work {
-	struct device_work *next;
-	struct run *run; /* a job; NULL: a task, all of which happens in execute() */
-	/* On the device thread, before the run starts. NULL allowed with a run. */
-	void (*execute)(struct device_work *work, const struct backend *backend, struct backend_device *dev);
-	void (*done)(struct device_work *work); /* on the loop thread */
-	double planned_us;                      /* device.c's own */
-};
 
 struct device_stats {
 	uint64_t jobs_done, jobs_failed;

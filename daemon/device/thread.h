@@ -1,0 +1,72 @@
+/*
+ * thread.h: the thread of a device: it opens the backend's device, starts the work that is pushed, and hands
+ * it back. device.c is its owner, on the loop thread, which calls these functions.
+ *
+ * States: OPENING → READY → CLOSING.
+ */
+#ifndef KOPS_DEVICE_THREAD_H
+#define KOPS_DEVICE_THREAD_H
+
+#include <pthread.h>
+#include <uv.h>
+
+#include "device/work.h"
+
+enum device_thread_state { DEVICE_THREAD_OPENING, DEVICE_THREAD_READY, DEVICE_THREAD_CLOSING };
+
+struct device_thread {
+	/* the owner's, set before the start */
+	const struct backend *backend;
+	unsigned index, threads;
+	uv_async_t *async;  /* sent when work is done, and when the loop shall look out */
+	bool may_call_loop; /* to look out */
+
+	/* set by the start */
+	struct backend_device *dev;
+	struct device_info info;
+	char disabled_kernels[WHY_BYTES];
+
+	uint64_t pause_at_ns; /* atomic: the runs'; the owner's business */
+
+	/* thread.c's own */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake, opened;
+	enum device_thread_state state; /* under lock */
+	struct work_list inbox, done;   /* under lock */
+	bool has_inbox;                 /* atomic: lets the thread look without the lock */
+	bool sleeping;                  /* under lock */
+	bool looking;           /* atomic, changed under lock: the loop thread looks at done by itself */
+	bool has_done;          /* atomic: lets it look without the lock */
+	uint64_t call_until_ns; /* atomic: the loop thread shall look out until then; 0: it need not */
+	bool notified;          /* under lock: the backend says a run has finished */
+	int open_status;        /* under lock until READY */
+	char open_why[WHY_BYTES];
+
+	/* the thread's */
+	unsigned out;
+	uint64_t due_ns;        /* when all that is out should be through, by plan */
+	uint64_t next_ns;       /* when the next should be */
+	bool next_is_known;     /* from the same run's times before */
+	uint64_t spin_ns;       /* around next_ns */
+	uint64_t call_ns;       /* before next_ns the loop is called */
+	uint64_t called_for_ns; /* the next_ns for which the loop was called */
+};
+
+/* Before anything else; device_thread_destroy() undoes it. */
+void device_thread_init(struct device_thread *t);
+void device_thread_destroy(struct device_thread *t);
+
+/* Blocks until the device is open and its kernels are tested. Otherwise the thread is gone. */
+int device_thread_start(struct device_thread *t, char why[WHY_BYTES]);
+/* Once all work is back. Blocks until the device is closed. */
+void device_thread_stop(struct device_thread *t);
+
+void device_thread_push(struct device_thread *t, struct device_work *work);
+/* All that is done. looking: the caller will ask again soon, and needs no call for what comes next. */
+struct device_work *device_thread_take_done(struct device_thread *t, bool looking);
+bool device_thread_has_done(const struct device_thread *t);
+/* Until when the loop shall look out, since the end of a run is near; 0: it need not. Tells it once. */
+uint64_t device_thread_take_call(struct device_thread *t);
+
+#endif
