@@ -453,8 +453,7 @@ int server_run(struct server *s)
 static bool job_is_out(const struct server *s)
 {
 	for (unsigned i = 0; i < s->engine.n_devices; i++)
-		if (device_runs_out(s->engine.devices[i].device) >
-		    (device_canary_is_out(s->engine.devices[i].device) ? 1u : 0u))
+		if (device_jobs_out(s->engine.devices[i].device))
 			return true;
 	return false;
 }

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   11
+#define BACKEND_ABI   12
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -69,6 +69,7 @@ struct run {
 	/* Where it is: the next part to start. Both at first 0; n_ops: it is through. */
 	unsigned next_op;
 	uint32_t next_part;
+	uint32_t parts_done; /* atomic: of all ops, or enqueued on a GPU: for who watches it */
 	/* On a device that computes at once: when this time has come (clock.h), pause before the next part.
 	 * Atomic; NULL: never. A run makes progress at each start. */
 	const uint64_t *pause_at_ns;
@@ -199,13 +200,16 @@ static inline void run_begin(struct run *run)
 	if (run_is_through(run))
 		run->next_op = run->next_part = 0;
 	run->slice_us = 0;
-	if (run->next_op == 0 && run->next_part == 0)
-		run->upload_us = run->compute_us = run->download_us = 0;
+	if (run->next_op > 0 || run->next_part > 0)
+		return;
+	run->upload_us = run->compute_us = run->download_us = 0;
+	__atomic_store_n(&run->parts_done, 0, __ATOMIC_RELAXED);
 }
 
 /* On to the part after the next. */
 static inline void run_advance(struct run *run)
 {
+	__atomic_store_n(&run->parts_done, run->parts_done + 1, __ATOMIC_RELAXED);
 	if (++run->next_part < run->ops[run->next_op].cut.n_parts)
 		return;
 	run->next_part = 0;

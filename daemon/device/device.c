@@ -30,6 +30,7 @@ struct device {
 	double planned_us;  /* of the runs out */
 	uint64_t oldest_ns; /* when the device last got a run back, or its first run out */
 	struct device_stats stats;
+	double told_busy_us; /* the most that device_busy_us() ever said */
 	struct canary *canary;
 	struct device_work canary_work;
 	bool canary_out, canary_right;
@@ -44,7 +45,8 @@ static void finish_run(struct device *d, const struct device_work *work)
 {
 	d->planned_us = --d->runs_out ? d->planned_us - work->planned_us : 0;
 	d->oldest_ns = clock_ns();
-	d->stats.busy_us += work->run->slice_us;
+	if (work != &d->canary_work)
+		d->stats.busy_us += work->run->slice_us;
 }
 
 static void take_done(struct device *d, bool looking)
@@ -277,6 +279,25 @@ unsigned device_runs_out(const struct device *d)
 	return d->runs_out;
 }
 
+unsigned device_jobs_out(const struct device *d)
+{
+	return d->runs_out - (d->canary_out ? 1u : 0u);
+}
+
+double device_live_us(const struct device *d)
+{
+	return device_jobs_out(d) ? clock_us(d->oldest_ns, clock_ns()) : 0;
+}
+
+double device_busy_us(struct device *d)
+{
+	double us = d->stats.busy_us + device_live_us(d);
+
+	if (d->told_busy_us < us)
+		d->told_busy_us = us;
+	return d->told_busy_us;
+}
+
 unsigned device_work_out(const struct device *d)
 {
 	return d->work_out;
@@ -311,7 +332,7 @@ bool device_is_hung(const struct device *d, uint64_t hang_ns)
 
 bool device_is_healthy(const struct device *d, uint64_t hang_ns)
 {
-	bool others_out = d->runs_out > (d->canary_out ? 1u : 0u);
+	bool others_out = device_jobs_out(d) > 0;
 
 	if (others_out)
 		return !device_is_hung(d, hang_ns);

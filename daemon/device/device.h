@@ -18,7 +18,7 @@ struct device;
 struct device_stats {
 	uint64_t jobs_done, jobs_failed;
 	uint64_t resident_bytes;
-	double busy_us;
+	double busy_us; /* of jobs that came back */
 };
 
 /*
@@ -63,6 +63,11 @@ const char *device_disabled_kernels(const struct device *device); /* "" or "gemm
 const struct backend *device_backend(const struct device *device);
 const void *device_owner(const struct device *device); /* struct memory's owner for RESIDENT memory here */
 unsigned device_runs_out(const struct device *device); /* jobs and canary */
+unsigned device_jobs_out(const struct device *device);
+/* What the job that it is at has taken since the device last got one back; 0: it is at none. */
+double device_live_us(const struct device *device);
+/* With that. Never less than it was: monitors take differences. */
+double device_busy_us(struct device *device);
 unsigned device_work_out(const struct device *device); /* those, and tasks */
 struct device_stats *device_stats(struct device *device);
 /* Bytes of its memory that RESIDENT buffers do not hold. */

@@ -89,18 +89,19 @@ void accounts_reset_limits(struct accounts *all)
 
 struct account *accounts_get(struct accounts *all, uid_t uid)
 {
-	struct account *a = all->first;
+	struct account **link = &all->first, *a;
 
-	while (a && a->uid != uid)
-		a = a->next;
-	if (!a) {
+	while (*link && (*link)->uid > uid)
+		link = &(*link)->next;
+	a = *link;
+	if (!a || a->uid != uid) {
 		a = calloc(1, sizeof *a);
 		if (!a)
 			return NULL;
 		a->uid = uid;
 		a->limits = find_limits(all->config, uid, NULL, 0).of;
-		a->next = all->first;
-		all->first = a;
+		a->next = *link;
+		*link = a;
 	}
 	a->refs++;
 	return a;
@@ -117,13 +118,28 @@ static bool is_ahead(const struct accounts *all, const struct account *a)
 	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow));
 }
 
+/* Where the one is that was left first; NULL: they are few enough, or all ahead. */
+static struct account **find_forgettable(struct accounts *all)
+{
+	struct account **oldest = NULL, *a;
+	unsigned n_idle = 0;
+
+	for (struct account **link = &all->first; (a = *link); link = &a->next) {
+		if (a->refs)
+			continue;
+		n_idle++;
+		if ((!oldest || a->idle_since < (*oldest)->idle_since) && !is_ahead(all, a))
+			oldest = link;
+	}
+	return n_idle > ACCOUNTS_IDLE_MAX ? oldest : NULL;
+}
+
 static void forget_idle(struct accounts *all)
 {
-	for (struct account **link = &all->first, *a; (a = *link);) {
-		if (a->refs || is_ahead(all, a)) {
-			link = &a->next;
-			continue;
-		}
+	struct account **link, *a;
+
+	while ((link = find_forgettable(all))) {
+		a = *link;
 		*link = a->next;
 		free(a);
 	}
@@ -131,8 +147,10 @@ static void forget_idle(struct accounts *all)
 
 void account_unref(struct accounts *all, struct account *a)
 {
-	if (--a->refs == 0)
-		forget_idle(all);
+	if (--a->refs)
+		return;
+	a->idle_since = all->departures++;
+	forget_idle(all);
 }
 
 void accounts_clear(struct accounts *all)

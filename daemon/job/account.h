@@ -11,6 +11,7 @@
 #include "job/workers.h"
 #include "kernel.h"
 #include "turns.h"
+#include "usage/usage.h"
 
 enum account_kind {
 	ACCOUNT_MAPPED,   /* SHARED buffers */
@@ -36,17 +37,23 @@ struct account {
 	uint64_t prepared_bytes;          /* of all its prepared jobs */
 	struct closing *closing;          /* descriptors to be closed next; NULL: none */
 	unsigned closings_out;
+	struct usage usage;  /* of all its sessions, past ones too */
+	uint64_t idle_since; /* without references: accounts.departures then */
 };
 
+#define ACCOUNTS_IDLE_MAX 256u
+
 /*
- * An account that nobody refers to stays while it is ahead of its share of anything, else a user who connects
- * anew for each job would be a new user each time.
+ * Of accounts that nobody refers to, the ACCOUNTS_IDLE_MAX that were left last stay, for their figures. So does
+ * any that is ahead of its share of anything, else a user who connects anew for each job would be a new user
+ * each time.
  */
 struct accounts {
 	const struct config *config;
 	const struct sched *sched, *memory_sched; /* the latter NULL: not yet */
 	const struct turns *turns;
-	struct account *first;
+	struct account *first;             /* by uid, the largest first */
+	uint64_t departures;               /* of last references, ever */
 	struct workers *workers;           /* that close descriptors; NULL: not yet */
 	unsigned sessions, closing;        /* closing: descriptors that have yet to be */
 	uint64_t unread_bytes, unread_max; /* of all users; by the memory that there is */

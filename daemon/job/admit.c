@@ -65,6 +65,7 @@ void job_orphan(struct job *job)
 {
 	job->answer = NULL;
 	job->session = NULL;
+	job->usage = NULL;
 	if (job->state == JOB_QUEUED)
 		job_end_queued(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
 	else if (job->state == JOB_PAUSED)
@@ -84,6 +85,9 @@ static void run_done(struct device_work *work)
 	*link = job->next_out;
 	marks_unset(e->marks, job->account->uid, job->shape);
 	job->sched.took_us = job->run.slice_us;
+	job->account->usage.device_us += job->run.slice_us;
+	if (job->usage)
+		job->usage->device_us += job->run.slice_us;
 	if (job->run.status == 0 && !run_is_through(&job->run))
 		pause_job(job);
 	else

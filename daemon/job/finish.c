@@ -1,5 +1,6 @@
 #include "job/finish.h"
 
+#include "clock.h"
 #include "job/prepared.h"
 
 /* ---- Deadlines ---- */
@@ -53,11 +54,21 @@ static void end_trial(struct job *job, enum job_state state)
 	job->engine->learned_something(job->engine);
 }
 
+static void note_usage(const struct job *job, struct usage *usage)
+{
+	if (job->state == JOB_DONE)
+		usage_note_done(usage, &job->cost, job->started_ns - job->arrived_ns,
+		                job->ended_ns - job->arrived_ns);
+	else
+		usage->jobs_failed++;
+}
+
 /* Out of the scheduler already; the job is gone afterwards, or ready again. */
 static void end(struct job *job, enum job_state state, int status, const char *why)
 {
 	struct engine *e = job->engine;
 
+	job->ended_ns = clock_ns();
 	job_move(job, state);
 	job_expires_not(job);
 	if (e->suspect == job)
@@ -70,6 +81,9 @@ static void end(struct job *job, enum job_state state, int status, const char *w
 		undo_fills(job);
 	if (job->answer)
 		job->answer(job, status, why);
+	note_usage(job, &job->account->usage);
+	if (job->usage)
+		note_usage(job, job->usage);
 	if (job->prepared)
 		prepared_job_ended(job);
 	else

@@ -62,9 +62,11 @@ struct job {
 	/* Called once at its end, unless the client has gone: NULL then. The rest is the caller's. */
 	void (*answer)(struct job *job, int status, const char *why);
 	struct session *session;
-	bool by_ring; /* it came by its ring, where a place for the answer is reserved; the session's */
-	uint64_t arrived_ns, started_ns, deadline_ns;
+	bool by_ring;        /* it came by its ring, where a place for the answer is reserved; the session's */
+	struct usage *usage; /* its session's; NULL: that has gone */
+	uint64_t arrived_ns, started_ns, ended_ns, deadline_ns;
 	uint64_t resumed_ns;       /* last handed to its device */
+	struct cost cost;          /* of all ops */
 	uint64_t shape;            /* marks_shape() */
 	bool is_suspect;           /* such a job was at work when kopsd died: it runs alone */
 	struct prepared *prepared; /* it goes on to be ready when it has ended; NULL: it is freed */

@@ -198,12 +198,14 @@ void prepared_job_ended(struct job *job)
 	if (p->took_us > 0)
 		job->run.plan_us = p->took_us;
 	job->run.next_op = job->run.next_part = 0;
+	job->run.upload_us = job->run.compute_us = job->run.download_us = 0;
 	job->run.repeats = true;
 	for (unsigned i = 0; i < job->run.n_ops; i++)
 		job->ops[i].compute_us = 0;
 	job->trial = (struct trial){0};
 	job->n_alike = 0;
 	job->answer = NULL;
+	job->usage = NULL;
 	job->started_ns = 0;
 	job->deadline_ns = 0;
 	job_move(job, JOB_READY);

@@ -35,3 +35,11 @@ void peer_free(struct peer *peer)
 {
 	free(peer->groups);
 }
+
+bool peer_is_in(const struct peer *peer, gid_t group)
+{
+	for (size_t i = 0; i < peer->n_groups; i++)
+		if (peer->groups[i] == group)
+			return true;
+	return false;
+}

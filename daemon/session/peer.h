@@ -5,6 +5,7 @@
 #ifndef KOPS_PEER_H
 #define KOPS_PEER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -18,5 +19,7 @@ struct peer {
 /* KOPS_E_SYSTEM. To be freed with peer_free(). */
 int peer_read(int fd, struct peer *ret);
 void peer_free(struct peer *peer);
+
+bool peer_is_in(const struct peer *peer, gid_t group);
 
 #endif

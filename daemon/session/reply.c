@@ -79,7 +79,7 @@ static void fill_times(const struct job *job, Kops__V1__Receipt *ret)
 	ret->upload_us = run->upload_us;
 	ret->compute_us = run->compute_us;
 	ret->download_us = run->download_us;
-	ret->total_us = clock_us(job->arrived_ns, clock_ns());
+	ret->total_us = clock_us(job->arrived_ns, job->ended_ns);
 	ret->prepared = job->prepared != NULL;
 	ret->graph = run->as_graph;
 }
@@ -155,7 +155,7 @@ bool reply_by_ring(const struct job *job)
 	    .upload_us = run->upload_us,
 	    .compute_us = run->compute_us,
 	    .download_us = run->download_us,
-	    .total_us = clock_us(job->arrived_ns, clock_ns()),
+	    .total_us = clock_us(job->arrived_ns, job->ended_ns),
 	};
 
 	if (!job->prepared || !job->prepared->is_told || run->timed)

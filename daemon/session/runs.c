@@ -82,6 +82,35 @@ int runs_check(struct request *r, const char *wanted)
 
 /* ---- In and out ---- */
 
+static void trace(const struct job *job, int status, bool by_ring)
+{
+	const struct session *s = job->session;
+	const struct run *run = &job->run;
+	const struct kernel *kernel = job->ops[0].kernel;
+
+	*trace_next(&s->all->trace) = (struct trace_entry){
+	    .session = s->serial,
+	    .job = job->id,
+	    .ended_ns = job->ended_ns,
+	    .device = device_name(job_device(job)->device),
+	    .op = job->ops[0].args.op->name,
+	    .kernel = kernel ? kernel->name : "",
+	    .cost = job->cost,
+	    .queue_us = clock_us(job->arrived_ns, job->started_ns ? job->started_ns : job->ended_ns),
+	    .upload_us = run->upload_us,
+	    .compute_us = run->compute_us,
+	    .download_us = run->download_us,
+	    .total_us = clock_us(job->arrived_ns, job->ended_ns),
+	    .uid = s->account->uid,
+	    .pid = s->pid,
+	    .status = (int16_t)status,
+	    .n_ops = (uint8_t)run->n_ops,
+	    .prepared = job->prepared != NULL,
+	    .graph = status == 0 && run->as_graph,
+	    .by_ring = by_ring,
+	};
+}
+
 /* The end of a job whose session is still there. */
 static void answer(struct job *job, int status, const char *why)
 {
@@ -89,14 +118,15 @@ static void answer(struct job *job, int status, const char *why)
 
 	idmap_remove(&job->session->jobs, job->id);
 	job->by_ring = false;
-	if (by_ring && job->state == JOB_DONE && reply_by_ring(job))
-		return;
-	if (by_ring)
-		ring_release(job->session->ring);
-	if (job->state == JOB_DONE)
-		reply_receipt(job);
-	else
-		reply_error(job->session, job->id, status, why, 0);
+	if (!by_ring || job->state != JOB_DONE || !reply_by_ring(job)) {
+		if (by_ring)
+			ring_release(job->session->ring);
+		if (job->state == JOB_DONE)
+			reply_receipt(job);
+		else
+			reply_error(job->session, job->id, status, why, 0);
+	}
+	trace(job, status, by_ring);
 }
 
 int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t deadline_us)
@@ -110,6 +140,7 @@ int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t dead
 		return rc;
 	job->id = r->id;
 	job->session = r->session;
+	job->usage = &r->session->usage;
 	job->answer = answer;
 	job->arrived_ns = r->arrived_ns;
 	if (deadline_us && !__builtin_mul_overflow(deadline_us, 1000u, &deadline_ns) &&
@@ -119,6 +150,19 @@ int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t dead
 }
 
 /* ---- Jobs of a message ---- */
+
+static void count_cost(struct job *job)
+{
+	struct cost cost;
+
+	for (unsigned i = 0; i < job->run.n_ops; i++) {
+		const struct op_args *args = &job->ops[i].args;
+
+		args->op->cost(args, &cost);
+		job->cost.flops += cost.flops;
+		job->cost.bytes += cost.bytes;
+	}
+}
 
 int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job, unsigned *ret_index)
 {
@@ -135,11 +179,13 @@ int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **re
 		rc = job_plan(job, submit->device, ret_index, r->why);
 	if (rc == 0)
 		rc = job_join_queue(job, &s->queues, submit->queue);
-	if (rc < 0)
+	if (rc < 0) {
 		job_free(job);
-	else
-		*ret_job = job;
-	return rc;
+		return rc;
+	}
+	count_cost(job);
+	*ret_job = job;
+	return 0;
 }
 
 int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t deadline_us,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "job/admit.h"
 #include "job/prepared.h"
 #include "session/peer.h"
@@ -314,6 +315,8 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 	s->place.user = &account->turns;
 	s->fd = fd;
 	s->pid = peer->pid;
+	s->is_colleague = peer_is_in(peer, getegid());
+	s->arrived_ns = clock_ns();
 	s->serial = ++serial;
 	s->outbox_end = &s->outbox;
 	account->sessions++;

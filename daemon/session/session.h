@@ -16,6 +16,7 @@
 #include "message.h"
 #include "ring.h"
 #include "turns.h"
+#include "usage/trace.h"
 
 struct buffer;
 struct session;
@@ -30,6 +31,7 @@ struct sessions {
 	unsigned closing_max; /* likewise; with more to be closed no connection is taken */
 	bool stopping;        /* no new connections, no new jobs */
 	uint64_t started_ns;
+	struct trace trace;
 	struct log_limit refusals; /* lines about clients that were turned away */
 	/* A datagram of `len` bytes lies in `in`: request_handle(). */
 	int (*handle)(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
@@ -70,8 +72,10 @@ struct session {
 	uint32_t runs_before; /* … runs up to this mark come before it */
 	int fd;
 	unsigned open_handles;
-	uint64_t serial; /* for the log */
+	uint64_t serial; /* for the log, and for who lists sessions */
+	uint64_t arrived_ns;
 	pid_t pid;
+	bool is_colleague; /* its process has the daemon's group: see-others */
 	char client[65];
 	uv_poll_t poll;
 	uv_timer_t hello_timer;
@@ -84,6 +88,7 @@ struct session {
 	struct buffer *dropped; /* whose Drop is unanswered */
 	unsigned n_dropped;     /* of these: they count against max-buffers until answered */
 	struct ping *pings;
+	struct usage usage;
 };
 
 /* engine, max, started_ns, handle and take_runs are set. */

@@ -63,6 +63,15 @@ static void simple_requests(void)
 	REQUEST("describe", describe, DESCRIBE, &(Kops__V1__Describe)KOPS__V1__DESCRIBE__INIT);
 	REQUEST("stats", stats, STATS, &(Kops__V1__Stats)KOPS__V1__STATS__INIT);
 	REQUEST("ping", ping, PING, &(Kops__V1__Ping)KOPS__V1__PING__INIT);
+	Kops__V1__ListUsers list_users = KOPS__V1__LIST_USERS__INIT;
+	list_users.before = 1000;
+	REQUEST("list_users", list_users, LIST_USERS, &list_users);
+	Kops__V1__ListSessions list_sessions = KOPS__V1__LIST_SESSIONS__INIT;
+	list_sessions.before = 1ull << 40;
+	REQUEST("list_sessions", list_sessions, LIST_SESSIONS, &list_sessions);
+	Kops__V1__Trace trace = KOPS__V1__TRACE__INIT;
+	trace.before = 33;
+	REQUEST("trace", trace, TRACE, &trace);
 }
 
 static void submit_request(void)
@@ -141,6 +150,32 @@ static void replies(void)
 	REPLY("pong", pong, PONG, &pong);
 }
 
+static void lists(void)
+{
+	Kops__V1__Usage usage = KOPS__V1__USAGE__INIT;
+	usage.jobs_done = 300, usage.device_us = 1e6, usage.p50_us = 12.5, usage.p99_us = 99;
+	Kops__V1__User user = KOPS__V1__USER__INIT, *all_users[] = {&user, &user};
+	user.uid = 1000, user.sessions = 2, user.backlog_us = 1e3, user.usage = &usage;
+	Kops__V1__Users users = KOPS__V1__USERS__INIT;
+	users.n_users = 2, users.users = all_users, users.next = 1000;
+	REPLY("users", users, USERS, &users);
+	Kops__V1__RunningJob job = KOPS__V1__RUNNING_JOB__INIT;
+	job.device = "cpu", job.op = "gemm", job.kernel = "openblas", job.ops = 3, job.parts = 700;
+	job.parts_done = 12, job.running_us = 1e5, job.estimate_us = 38e6;
+	Kops__V1__Session session = KOPS__V1__SESSION__INIT, *all_sessions[] = {&session};
+	session.session = 7, session.uid = 1000, session.pid = 4711, session.client = "cafÃ©";
+	session.running = 1, session.oldest = &job, session.usage = &usage;
+	Kops__V1__Sessions sessions = KOPS__V1__SESSIONS__INIT;
+	sessions.n_sessions = 1, sessions.sessions = all_sessions;
+	REPLY("sessions", sessions, SESSIONS, &sessions);
+	Kops__V1__TracedJob traced = KOPS__V1__TRACED_JOB__INIT, *all_jobs[] = {&traced, &traced};
+	traced.number = 9, traced.status = -13, traced.device = "gpu0", traced.op = "softmax";
+	traced.kernel = "fused", traced.ops = 1, traced.total_us = 20, traced.ring = 1;
+	Kops__V1__TracedJobs traced_jobs = KOPS__V1__TRACED_JOBS__INIT;
+	traced_jobs.n_jobs = 2, traced_jobs.jobs = all_jobs, traced_jobs.next = 9;
+	REPLY("traced_jobs", traced_jobs, TRACED_JOBS, &traced_jobs);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 2) {
@@ -151,5 +186,6 @@ int main(int argc, char **argv)
 	simple_requests();
 	submit_request();
 	replies();
+	lists();
 	return 0;
 }

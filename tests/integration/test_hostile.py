@@ -92,7 +92,9 @@ class Hostile(harness.DaemonTest):
         seeds = [self.request(submit={"ops": [wire.gemm(view_, view_, view(2, [4, 4]), 1.5, 0.5), ]}),
                  self.request(alloc={"buffer": 5, "bytes": 100, "kind": RESIDENT, "device": "cpu"}),
                  self.request(**{"import": {"buffer": 6, "bytes": 100}}), self.request(cancel={"job": 3}),
-                 self.request(describe={}), self.request(stats={}), self.request(drop={"buffer": 5})]
+                 self.request(describe={}), self.request(stats={}), self.request(drop={"buffer": 5}),
+                 self.request(list_users={"before": 9}), self.request(list_sessions={"before": 9}),
+                 self.request(trace={"before": 9})]
         c, answered, ended = None, 0, 0
         for _ in range(count(3000, 500)):
             if c is None:

@@ -40,6 +40,7 @@ int verb_hello(struct request *r)
 	welcome.max_jobs = session->engine->config->max_jobs;
 	welcome.prepares = true;
 	welcome.ring_entries = RING_ENTRIES_MAX;
+	welcome.lists = true;
 	reply.id = r->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_WELCOME;
 	reply.welcome = &welcome;

@@ -19,9 +19,9 @@ int verb_stats(struct request *r)
 		devices[i].jobs_done = s->jobs_done;
 		devices[i].jobs_failed = s->jobs_failed;
 		devices[i].queued = e->sched.waiting[i];
-		devices[i].running = device_runs_out(d);
+		devices[i].running = device_jobs_out(d);
 		devices[i].resident_bytes = s->resident_bytes;
-		devices[i].busy_us = s->busy_us;
+		devices[i].busy_us = device_busy_us(d);
 		devices[i].canary_age_us = device_canary_age_ns(d) / 1000;
 		pointers[i] = &devices[i];
 	}

@@ -29,7 +29,7 @@ static int prepare_only(struct request *r, const Kops__V1__Submit *submit, struc
 	job->id = r->id;
 	job->session = r->session;
 	job->sched.device = index;
-	job->arrived_ns = job->started_ns = clock_ns();
+	job->arrived_ns = job->started_ns = job->ended_ns = clock_ns();
 	job->settled = true;
 	if (!prepared_take(prepared, job)) {
 		job_leave_queue(job);

@@ -36,15 +36,18 @@ SCHEMA = {
     "Request": {"id": (1, "u"), "hello": (2, "Hello"), "import": (3, "Import"), "alloc": (4, "Alloc"),
                 "drop": (5, "Drop"), "submit": (6, "Submit"), "cancel": (7, "Cancel"),
                 "describe": (8, "Empty"), "stats": (9, "Empty"), "ping": (10, "Empty"), "run": (11, "Run"),
-                "forget": (12, "Forget"), "open_ring": (13, "OpenRing"), "wake": (14, "Empty")},
+                "forget": (12, "Forget"), "open_ring": (13, "OpenRing"), "wake": (14, "Empty"),
+                "list_users": (15, "Page"), "list_sessions": (16, "Page"), "trace": (17, "Page")},
     "Reply": {"id": (1, "u"), "status": (2, "s"), "message": (3, "t"), "retry_after_us": (4, "u"),
               "welcome": (5, "Welcome"), "lent": (6, "Lent"), "receipt": (7, "Receipt"),
               "description": (8, "Description"), "statistics": (9, "Statistics"), "pong": (10, "Pong"),
-              "ring": (11, "Ring"), "woken": (12, "Empty")},
+              "ring": (11, "Ring"), "woken": (12, "Empty"), "users": (13, "Users"),
+              "sessions": (14, "Sessions"), "traced_jobs": (15, "TracedJobs")},
     "Empty": {},
     "Hello": {"version_min": (1, "u"), "version_max": (2, "u"), "client": (3, "t")},
     "Welcome": {"version": (1, "u"), "daemon": (2, "t"), "max_datagram_bytes": (3, "u"), "max_ops": (4, "u"),
-                "max_buffers": (5, "u"), "max_jobs": (6, "u"), "prepares": (7, "u"), "ring_entries": (8, "u")},
+                "max_buffers": (5, "u"), "max_jobs": (6, "u"), "prepares": (7, "u"), "ring_entries": (8, "u"),
+                "lists": (9, "u")},
     "Import": {"buffer": (1, "u"), "bytes": (2, "u"), "read_only": (3, "u")},
     "Alloc": {"buffer": (1, "u"), "bytes": (2, "u"), "kind": (3, "u"), "device": (4, "t"), "lost": (5, "u")},
     "Lent": {"bytes": (1, "u"), "device": (2, "t")},
@@ -85,6 +88,25 @@ SCHEMA = {
     "Statistics": {"uptime_us": (1, "u"), "sessions": (2, "u"), "buffers": (3, "u"), "mapped_bytes": (4, "u"),
                    "pinned_bytes": (5, "u"), "pool_bytes": (6, "u"), "devices": (7, "*DeviceStats")},
     "Pong": {"devices": (1, "u")},
+    "Page": {"before": (1, "u")},
+    "Usage": {"jobs_done": (1, "u"), "jobs_failed": (2, "u"), "flops": (3, "d"), "bytes": (4, "d"),
+              "queue_us": (5, "d"), "total_us": (6, "d"), "device_us": (7, "d"), "p50_us": (8, "d"), "p99_us": (9, "d")},
+    "User": {"uid": (1, "u"), "sessions": (2, "u"), "buffers": (3, "u"), "mapped_bytes": (4, "u"),
+             "pinned_bytes": (5, "u"), "resident_bytes": (6, "u"), "prepared_bytes": (7, "u"), "queued": (8, "u"),
+             "running": (9, "u"), "backlog_us": (10, "d"), "usage": (11, "Usage")},
+    "Users": {"users": (1, "*User"), "next": (2, "u")},
+    "Session": {"session": (1, "u"), "uid": (2, "u"), "pid": (3, "u"), "client": (4, "t"), "age_us": (5, "u"),
+                "buffers": (6, "u"), "prepared": (7, "u"), "queued": (8, "u"), "running": (9, "u"),
+                "oldest": (10, "RunningJob"), "usage": (11, "Usage")},
+    "RunningJob": {"device": (1, "t"), "op": (2, "t"), "kernel": (3, "t"), "ops": (4, "u"), "parts": (5, "u"),
+                   "parts_done": (6, "u"), "running_us": (7, "d"), "estimate_us": (8, "d")},
+    "Sessions": {"sessions": (1, "*Session"), "next": (2, "u")},
+    "TracedJob": {"number": (1, "u"), "session": (2, "u"), "job": (3, "u"), "uid": (4, "u"), "pid": (5, "u"),
+                  "status": (6, "s"), "age_us": (7, "u"), "device": (8, "t"), "op": (9, "t"), "kernel": (10, "t"),
+                  "ops": (11, "u"), "flops": (12, "d"), "bytes": (13, "d"), "queue_us": (14, "d"),
+                  "upload_us": (15, "d"), "compute_us": (16, "d"), "download_us": (17, "d"), "total_us": (18, "d"),
+                  "prepared": (19, "u"), "graph": (20, "u"), "ring": (21, "u")},
+    "TracedJobs": {"jobs": (1, "*TracedJob"), "next": (2, "u")},
 }
 
 
@@ -499,6 +521,26 @@ class Client:
 
     def ping(self):
         return self.call("ping", {})["pong"]
+
+    def pages(self, verb, body, members):
+        """All items of a list that comes in pages."""
+        items, before = [], 0
+        while True:
+            page = self.call(verb, {"before": before})[body]
+            items += page[members]
+            before = page["next"]
+            if not before:
+                return items
+
+    def list_users(self):
+        """uid → user."""
+        return {u["uid"]: u for u in self.pages("list_users", "users", "users")}
+
+    def list_sessions(self):
+        return self.pages("list_sessions", "sessions", "sessions")
+
+    def trace(self):
+        return self.pages("trace", "traced_jobs", "jobs")
 
 
 def punch_hole(fd, offset, size):

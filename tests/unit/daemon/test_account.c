@@ -51,6 +51,7 @@ static void test_one_account_per_uid(void **state)
 	account_unref(&f.all, b);
 	account_unref(&f.all, b);
 	account_unref(&f.all, a);
+	accounts_clear(&f.all);
 	assert_null(f.all.first);
 }
 
@@ -81,6 +82,7 @@ static void test_user_limits(void **state)
 		account_refund(&f.all, a, kind, limits[k]);
 		assert_int_equal(f.all.bytes[k], 0);
 		account_unref(&f.all, a);
+		accounts_clear(&f.all);
 	}
 }
 
@@ -105,6 +107,7 @@ static void test_limit_of_all(void **state)
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_PINNED, 5, NULL), 0);
 	account_unref(&f.all, a);
 	account_unref(&f.all, b);
+	accounts_clear(&f.all);
 }
 
 /* A reload may lower a limit below what is held. */
@@ -124,6 +127,7 @@ static void test_over_a_lowered_limit(void **state)
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 10, NULL), 0);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 1, NULL), KOPS_E_QUOTA);
 	account_unref(&f.all, a);
+	accounts_clear(&f.all);
 }
 
 /* ---- Sections of users and groups ---- */
@@ -185,6 +189,7 @@ static void test_users_over_groups_over_everybody(void **state)
 	assert_int_equal(mapped(&f, ALICE + 1, both, 2), 300);
 	f.config.owners[3].is_known = false;
 	assert_int_equal(mapped(&f, ALICE, both, 2), 300);
+	accounts_clear(&f.all);
 }
 
 /* The first session's limits replace what was there, later ones' widen them; so too after a reload. */
@@ -214,6 +219,7 @@ static void test_limits_of_sessions(void **state)
 	accounts_reset_limits(&f.all);
 	assert_int_equal(a->limits.max_mapped_per_uid, 100);
 	account_unref(&f.all, a);
+	accounts_clear(&f.all);
 }
 
 /* ---- Descriptors ---- */
@@ -249,30 +255,58 @@ static void test_descriptors_are_closed(void **state)
 	accounts_clear(&f.all);
 }
 
+static void come_and_go(struct accounts *all, uid_t uid)
+{
+	account_unref(all, accounts_get(all, uid));
+}
+
+static bool is_there(const struct accounts *all, uid_t uid)
+{
+	for (const struct account *a = all->first; a; a = a->next)
+		if (a->uid == uid)
+			return true;
+	return false;
+}
+
+static void test_the_last_users_are_remembered(void **state)
+{
+	struct fixture f = fixture();
+	unsigned n = 0;
+
+	(void)state;
+	set_up(&f);
+	for (uid_t uid = 0; uid <= ACCOUNTS_IDLE_MAX; uid++)
+		come_and_go(&f.all, 1000 + uid * 7 % 257);
+	for (const struct account *a = f.all.first; a; a = a->next, n++)
+		assert_true(!a->next || a->uid > a->next->uid);
+	assert_int_equal(n, ACCOUNTS_IDLE_MAX);
+	assert_false(is_there(&f.all, 1000));
+	come_and_go(&f.all, 1007); /* now another was left first */
+	come_and_go(&f.all, 1);
+	assert_true(is_there(&f.all, 1007));
+	assert_false(is_there(&f.all, 1014));
+	accounts_clear(&f.all);
+}
+
 static void test_who_had_more_is_remembered(void **state)
 {
 	struct fixture f = fixture();
-	struct account *a, *b;
+	struct account *a;
 
 	(void)state;
 	set_up(&f);
 	a = accounts_get(&f.all, 1);
-	b = accounts_get(&f.all, 2);
 	a->flow.vtime[3] = 5.0;
 	account_unref(&f.all, a);
-	account_unref(&f.all, b);
-	assert_ptr_equal(f.all.first, a);
-	assert_null(a->next);
+	for (uid_t uid = 0; uid <= ACCOUNTS_IDLE_MAX; uid++)
+		come_and_go(&f.all, 1000 + uid);
 	assert_ptr_equal(accounts_get(&f.all, 1), a);
 	assert_true(a->flow.vtime[3] == 5.0);
+	account_unref(&f.all, a);
 	f.sched.vclock[3] = 5.0;
-	account_unref(&f.all, a);
-	assert_null(f.all.first);
-
-	a = accounts_get(&f.all, 1);
-	a->flow.vtime[0] = 1.0;
-	account_unref(&f.all, a);
-	assert_non_null(f.all.first);
+	for (uid_t uid = 0; uid <= ACCOUNTS_IDLE_MAX; uid++)
+		come_and_go(&f.all, 1000 + uid);
+	assert_false(is_there(&f.all, 1));
 	accounts_clear(&f.all);
 	assert_null(f.all.first);
 }
@@ -303,6 +337,7 @@ static void test_unread_replies(void **state)
 	assert_int_equal(a->unread_bytes + b->unread_bytes + f.all.unread_bytes, 0);
 	account_unref(&f.all, a);
 	account_unref(&f.all, b);
+	accounts_clear(&f.all);
 }
 
 int main(void)
@@ -315,6 +350,7 @@ int main(void)
 	    cmocka_unit_test(test_users_over_groups_over_everybody),
 	    cmocka_unit_test(test_limits_of_sessions),
 	    cmocka_unit_test(test_descriptors_are_closed),
+	    cmocka_unit_test(test_the_last_users_are_remembered),
 	    cmocka_unit_test(test_who_had_more_is_remembered),
 	    cmocka_unit_test(test_unread_replies),
 	};
