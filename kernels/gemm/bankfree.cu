@@ -19,7 +19,7 @@ namespace
 /* Both tiles have one row per k. A thread's sums are 4 rows in each half of the block and 4 columns in each
  * half: neighbouring threads read neighbouring float4s. */
 template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
-__global__ void __launch_bounds__(THREADS, 2) bankfree(task t)
+__global__ void __launch_bounds__(THREADS, 2) bankfree(gemm_task t)
 {
 	__shared__ __align__(16) float a_tile[DEPTH * PITCH], b_tile[DEPTH * PITCH];
 	const gemm_problem &p = t.p;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(THREADS, 2) bankfree(task t)
 
 extern "C" CUDA_LAUNCH(gemm_bankfree)
 {
-	static void (*const kernels[8])(task) = KERNELS(bankfree);
+	static void (*const kernels[8])(gemm_task) = KERNELS(bankfree);
 
 	return launch_for(kernels, args, launch);
 }

@@ -19,7 +19,7 @@ namespace
 /* Both tiles lie as they are drawn: EDGE rows of DEPTH, DEPTH rows of EDGE. A thread's sums are 8 neighbouring
  * rows and columns. */
 template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
-__global__ void __launch_bounds__(THREADS, 2) blocked(task t)
+__global__ void __launch_bounds__(THREADS, 2) blocked(gemm_task t)
 {
 	__shared__ __align__(16) float a_tile[EDGE * DEPTH], b_tile[DEPTH * EDGE];
 	const gemm_problem &p = t.p;
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(THREADS, 2) blocked(task t)
 
 extern "C" CUDA_LAUNCH(gemm_blocked)
 {
-	static void (*const kernels[8])(task) = KERNELS(blocked);
+	static void (*const kernels[8])(gemm_task) = KERNELS(blocked);
 
 	return launch_for(kernels, args, launch);
 }

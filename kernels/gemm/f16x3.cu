@@ -40,7 +40,7 @@ namespace
 /* ---- Where the operands do not fit: the same product in f64 ---- */
 
 struct fallback {
-	task t;
+	gemm_task t;
 	uint64_t blocks;
 	const findings *found;
 	bool pairs_tried, triples_tried;
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(THREADS, 1) multiply_f64(fallback f)
 /* ---- The launches ---- */
 
 /* What lies where in the workspace. */
-struct plan {
+struct workspace_layout {
 	gemm_problem p;
 	split_task split;
 	float4 *kept;
@@ -92,18 +92,18 @@ split_operand split_operand_of(const gemm_operand &o, uint64_t batch, uint64_t l
 }
 
 /* terms: of the largest tiles to come. base: NULL where only the sizes matter. */
-plan plan_of(const op_args *args, int terms, char *base)
+workspace_layout workspace_layout_of(const op_args *args, int terms, char *base)
 {
 	gemm_problem given = gemm_problem_of(args);
-	plan plan = {};
+	workspace_layout layout = {};
 	uint64_t at = round_up(sizeof(findings), 256);
 
-	plan.p = gemm_by_rows(&given);
-	const gemm_problem &p = plan.p;
-	split_operand *operands = plan.split.operands;
+	layout.p = gemm_by_rows(&given);
+	const gemm_problem &p = layout.p;
+	split_operand *operands = layout.split.operands;
 	operands[0] = split_operand_of(p.a, p.batch, p.m, p.k, p.a.row, p.a.col);
 	operands[1] = split_operand_of(p.b, p.batch, p.n, p.k, p.b.col, p.b.row);
-	plan.split.found = (findings *)base;
+	layout.split.found = (findings *)base;
 	for (int i = 0; i < 2; i++) {
 		uint64_t lines = operands[i].batches * operands[i].padded_lines;
 		operands[i].largest = (unsigned *)(base + at);
@@ -112,16 +112,16 @@ plan plan_of(const op_args *args, int terms, char *base)
 		operands[i].small = operands[i].losses + lines;
 		at += 4 * lines * sizeof(unsigned);
 	}
-	plan.zeroed = at;
+	layout.zeroed = at;
 	for (int i = 0; i < 2; i++) {
 		operands[i].tiles = (uint4 *)(base + at);
 		at += operands[i].batches * operands[i].padded_lines * operands[i].padded_depth * 2 * terms;
 	}
-	plan.kept = (float4 *)(base + at);
+	layout.kept = (float4 *)(base + at);
 	if (p.k > SEGMENT * TILE_DEPTH)
 		at += (uint64_t)gemm_hopper_multiprocessors() * KEPT_BYTES;
-	plan.bytes = at;
-	return plan;
+	layout.bytes = at;
+	return layout;
 }
 
 void launch_split(void (*kernel)(split_task), uint64_t (*blocks_of)(const split_operand &), split_task t,
@@ -138,10 +138,10 @@ void launch_split(void (*kernel)(split_task), uint64_t (*blocks_of)(const split_
 }
 
 /* The first pass, with what it and the next one count begun at zero. */
-void launch_measure(const plan &plan, cudaStream_t stream)
+void launch_measure(const workspace_layout &layout, cudaStream_t stream)
 {
-	cudaMemsetAsync(plan.split.found, 0, plan.zeroed, stream);
-	launch_split(measure_lines, measure_blocks, plan.split, UINT64_MAX, false, stream);
+	cudaMemsetAsync(layout.split.found, 0, layout.zeroed, stream);
+	launch_split(measure_lines, measure_blocks, layout.split, UINT64_MAX, false, stream);
 }
 
 /* Tiles of C, those of a cluster counted as one. */
@@ -182,17 +182,17 @@ template <class FORMAT> bool wants_large_cut(const product &p, uint64_t batch, i
 	       product_ns<small_cut<FORMAT>>(p, batch, multiprocessors);
 }
 
-product product_of(const plan &plan, const op_args *args)
+product product_of(const workspace_layout &layout, const op_args *args)
 {
-	const split_operand *operands = plan.split.operands;
+	const split_operand *operands = layout.split.operands;
 	product p = {};
 
-	p.c = plan.p.c;
+	p.c = layout.p.c;
 	p.alpha = (float)args->params.gemm.alpha;
 	p.beta = (float)args->params.gemm.beta;
 	p.c_pairs = p.c.col == 1 && p.c.row % 2 == 0 && p.c.batch % 2 == 0 && (uintptr_t)p.c.data % 8 == 0;
-	p.m = plan.p.m;
-	p.n = plan.p.n;
+	p.m = layout.p.m;
+	p.n = layout.p.n;
 	p.k_tiles = operands[0].padded_depth / TILE_DEPTH;
 	p.a_batch = operands[0].batches > 1 ? operands[0].padded_lines : 0;
 	p.b_batch = operands[1].batches > 1 ? operands[1].padded_lines : 0;
@@ -200,31 +200,32 @@ product product_of(const plan &plan, const op_args *args)
 	p.b = operands[1].tiles;
 	p.a_largest = operands[0].largest;
 	p.b_largest = operands[1].largest;
-	p.kept = plan.kept;
-	p.found = plan.split.found;
-	p.pairs_tried = plan.split.pairs_tried;
+	p.kept = layout.kept;
+	p.found = layout.split.found;
+	p.pairs_tried = layout.split.pairs_tried;
 	return p;
 }
 
 /* Cuts the operands up and multiplies, where this format is due. */
 template <class FORMAT>
-void launch_format(const plan &plan, const op_args *args, int multiprocessors, cudaStream_t stream)
+void launch_format(const workspace_layout &layout, const op_args *args, int multiprocessors,
+                   cudaStream_t stream)
 {
 	uint64_t most = FORMAT::TERMS == 2 ? UINT64_MAX : 3 * (uint64_t)multiprocessors;
-	product p = product_of(plan, args);
+	product p = product_of(layout, args);
 
-	launch_split(split_lines<FORMAT>, split_blocks, plan.split, most, true, stream);
-	if (wants_large_cut<FORMAT>(p, plan.p.batch, multiprocessors))
-		launch_product<large_cut<FORMAT>>(p, plan.p.batch, multiprocessors, stream);
+	launch_split(split_lines<FORMAT>, split_blocks, layout.split, most, true, stream);
+	if (wants_large_cut<FORMAT>(p, layout.p.batch, multiprocessors))
+		launch_product<large_cut<FORMAT>>(p, layout.p.batch, multiprocessors, stream);
 	else
-		launch_product<small_cut<FORMAT>>(p, plan.p.batch, multiprocessors, stream);
+		launch_product<small_cut<FORMAT>>(p, layout.p.batch, multiprocessors, stream);
 }
 
-void launch_fallback(const plan &plan, const op_args *args, bool triples_tried, int multiprocessors,
-                     cudaStream_t stream)
+void launch_fallback(const workspace_layout &layout, const op_args *args, bool triples_tried,
+                     int multiprocessors, cudaStream_t stream)
 {
 	static void (*const kernels[8])(fallback) = KERNELS(multiply_f64);
-	fallback f = {task_of(args), 0, plan.split.found, plan.split.pairs_tried, triples_tried};
+	fallback f = {gemm_task_of(args), 0, layout.split.found, layout.split.pairs_tried, triples_tried};
 	access how = access_of(f.t.p);
 	uint64_t most = (uint64_t)multiprocessors;
 
@@ -238,7 +239,7 @@ void launch_fallback(const plan &plan, const op_args *args, bool triples_tried, 
 /* Numbers to be cut up. Not an integer: axes of stride 0 may have any length. */
 double numbers_of(const op_args *args)
 {
-	split_task split = plan_of(args, 0, nullptr).split;
+	split_task split = workspace_layout_of(args, 0, nullptr).split;
 	double n = 0;
 
 	for (const split_operand &o : split.operands)
@@ -250,19 +251,19 @@ template <class FORMAT> double format_ns(const op_args *args)
 {
 	const auto &t = gemm_times.f16x3;
 	int multiprocessors = gemm_hopper_multiprocessors();
-	plan plan = plan_of(args, 0, nullptr);
-	product p = product_of(plan, args);
-	double product = fmin(product_ns<large_cut<FORMAT>>(p, plan.p.batch, multiprocessors),
-	                      product_ns<small_cut<FORMAT>>(p, plan.p.batch, multiprocessors));
+	workspace_layout layout = workspace_layout_of(args, 0, nullptr);
+	product p = product_of(layout, args);
+	double product = fmin(product_ns<large_cut<FORMAT>>(p, layout.p.batch, multiprocessors),
+	                      product_ns<small_cut<FORMAT>>(p, layout.p.batch, multiprocessors));
 	double passes = numbers_of(args) * (4 + 4 + 2 * FORMAT::TERMS) * t.passes;
 	double per_element = !p.c_pairs ? t.write_single : p.c.row % 8 ? t.write_within : t.write_sectors;
-	double writing = per_element * (double)plan.p.batch * (double)p.m * (double)p.n;
+	double writing = per_element * (double)layout.p.batch * (double)p.m * (double)p.n;
 
 	product *= t.of_cut * cuda_clock_factor();
 	return t.launch_ns + gemm_lasting_ns(product, t.lasting) + cuda_ns_of_bytes(passes + writing, 1);
 }
 
-/* terms: as in plan_of(). */
+/* terms: as in workspace_layout_of(). */
 bool supports(const op_args *args, int terms, const char **ret_why_not)
 {
 	gemm_problem p = gemm_problem_of(args);
@@ -328,21 +329,21 @@ extern "C" double gemm_f16x3_ns(const op_args *args)
 
 extern "C" uint64_t gemm_f16x3_workspace(const op_args *args)
 {
-	return plan_of(args, f16x3_terms(args), nullptr).bytes;
+	return workspace_layout_of(args, f16x3_terms(args), nullptr).bytes;
 }
 
 extern "C" CUDA_LAUNCH(gemm_f16x3)
 {
 	cudaStream_t stream = (cudaStream_t)launch->stream;
-	plan plan = plan_of(args, f16x3_terms(args), (char *)launch->workspace);
+	workspace_layout layout = workspace_layout_of(args, f16x3_terms(args), (char *)launch->workspace);
 	int multiprocessors = gemm_hopper_multiprocessors();
 
-	plan.split.pairs_tried = true;
-	launch_measure(plan, stream);
-	launch_format<f16_pairs>(plan, args, multiprocessors, stream);
+	layout.split.pairs_tried = true;
+	launch_measure(layout, stream);
+	launch_format<f16_pairs>(layout, args, multiprocessors, stream);
 	if (wants_triples(args))
-		launch_format<bf16_triples>(plan, args, multiprocessors, stream);
-	launch_fallback(plan, args, wants_triples(args), multiprocessors, stream);
+		launch_format<bf16_triples>(layout, args, multiprocessors, stream);
+	launch_fallback(layout, args, wants_triples(args), multiprocessors, stream);
 	return cuda_launch_status();
 }
 
@@ -361,17 +362,17 @@ extern "C" double gemm_bf16x6_ns(const op_args *args)
 
 extern "C" uint64_t gemm_bf16x6_workspace(const op_args *args)
 {
-	return plan_of(args, bf16_triples::TERMS, nullptr).bytes;
+	return workspace_layout_of(args, bf16_triples::TERMS, nullptr).bytes;
 }
 
 extern "C" CUDA_LAUNCH(gemm_bf16x6)
 {
 	cudaStream_t stream = (cudaStream_t)launch->stream;
-	plan plan = plan_of(args, bf16_triples::TERMS, (char *)launch->workspace);
+	workspace_layout layout = workspace_layout_of(args, bf16_triples::TERMS, (char *)launch->workspace);
 	int multiprocessors = gemm_hopper_multiprocessors();
 
-	launch_measure(plan, stream);
-	launch_format<bf16_triples>(plan, args, multiprocessors, stream);
-	launch_fallback(plan, args, true, multiprocessors, stream);
+	launch_measure(layout, stream);
+	launch_format<bf16_triples>(layout, args, multiprocessors, stream);
+	launch_fallback(layout, args, true, multiprocessors, stream);
 	return cuda_launch_status();
 }

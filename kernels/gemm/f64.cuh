@@ -64,7 +64,7 @@ __device__ __forceinline__ void f64_add_tile(f64_sums &sums, const float *a_tile
 	}
 }
 
-__device__ __forceinline__ void f64_write(const task &t, const place &at, const f64_sums &sums,
+__device__ __forceinline__ void f64_write(const gemm_task &t, const place &at, const f64_sums &sums,
                                           const f64_place &me)
 {
 	float *c = block_of_c(t, at);
@@ -87,7 +87,7 @@ __device__ __forceinline__ void f64_write(const task &t, const place &at, const 
 
 /* The block of C number t.first + blockIdx.x, by THREADS threads. */
 template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
-__device__ __forceinline__ void f64_block(const task &t, float (*a_tile)[DEPTH * F64_PITCH],
+__device__ __forceinline__ void f64_block(const gemm_task &t, float (*a_tile)[DEPTH * F64_PITCH],
                                           float (*b_tile)[DEPTH * F64_PITCH])
 {
 	static_assert(DEPTH == 8 && THREADS / 32 * F64_ROWS * 16 * F64_COLS * 8 == EDGE * EDGE);

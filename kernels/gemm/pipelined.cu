@@ -29,7 +29,7 @@ __device__ __forceinline__ int col_of_thread()
 }
 
 template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
-__global__ void __launch_bounds__(THREADS, 2) pipelined(task t)
+__global__ void __launch_bounds__(THREADS, 2) pipelined(gemm_task t)
 {
 	__shared__ __align__(16) float a_tile[2][DEPTH * PITCH], b_tile[2][DEPTH * PITCH];
 	const gemm_problem &p = t.p;
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(THREADS, 2) pipelined(task t)
 
 extern "C" CUDA_LAUNCH(gemm_pipelined)
 {
-	static void (*const kernels[8])(task) = KERNELS(pipelined);
+	static void (*const kernels[8])(gemm_task) = KERNELS(pipelined);
 
 	return launch_for(kernels, args, launch);
 }

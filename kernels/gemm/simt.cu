@@ -84,7 +84,7 @@ enum loading { BOXES, PIECES, ELEMENTS };
 /* What a kernel gets. */
 struct work {
 	CUtensorMap a_map, b_map;
-	task t;
+	gemm_task t;
 	int splits; /* of K, one per block of a cluster */
 
 	__device__ __forceinline__ const float *a(uint64_t batch) const
@@ -103,7 +103,7 @@ struct work {
 
 /* Products of their own, t.p.batch of them. Of t.p the addresses are not used. */
 struct work_together {
-	task t;
+	gemm_task t;
 	int splits;
 	operands<3, TOGETHER_MAX> where;
 
@@ -605,17 +605,17 @@ double time_of(const gpu &gpu, const choice &c, const gemm_problem &p, int split
 }
 
 /* The fastest: a shape, and in how many parts K is split, or the kernel for large products. */
-struct plan {
+struct simt_config {
 	const choice *shape; /* NULL: that one */
 	int splits;
 	double ns;
 };
 
-plan plan_of(const op_args *args)
+simt_config simt_config_of(const op_args *args)
 {
 	gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
 	bool aligned = gemm_has_aligned_lines(args), in_f64 = gemm_simt_sums_in_f64(args);
-	plan best = {NULL, 1, INFINITY};
+	simt_config best = {NULL, 1, INFINITY};
 	gpu gpu;
 
 	if (!gemm_has_product(args))
@@ -635,54 +635,54 @@ plan plan_of(const op_args *args)
 }
 
 /* Blocks of 64 × 64 are for products that keep the GPU busy by themselves. */
-bool goes_together(const plan &plan, const op_args *args)
+bool goes_together(const simt_config &config, const op_args *args)
 {
-	return plan.shape && plan.shape->launch_together && gemm_problem_of(args).batch == 1;
+	return config.shape && config.shape->launch_together && gemm_problem_of(args).batch == 1;
 }
 
 } // namespace
 
 extern "C" uint64_t gemm_simt_workspace(const struct op_args *args)
 {
-	return plan_of(args).shape ? 0 : gemm_simt_large_workspace(args);
+	return simt_config_of(args).shape ? 0 : gemm_simt_large_workspace(args);
 }
 
 extern "C" double gemm_simt_ns(const struct op_args *args)
 {
-	return plan_of(args).ns;
+	return simt_config_of(args).ns;
 }
 
 extern "C" CUDA_LAUNCH(gemm_simt)
 {
-	plan plan = plan_of(args);
+	simt_config config = simt_config_of(args);
 	work w = {};
 	int status;
 
-	if (!plan.shape && gemm_simt_large(args, launch, &status))
+	if (!config.shape && gemm_simt_large(args, launch, &status))
 		return status;
-	w.t = task_of(args);
-	return (plan.shape ? plan.shape : choices)->launch(&w, plan.splits, (cudaStream_t)launch->stream);
+	w.t = gemm_task_of(args);
+	return (config.shape ? config.shape : choices)->launch(&w, config.splits, (cudaStream_t)launch->stream);
 }
 
 extern "C" unsigned gemm_simt_together_max(const struct op_args *args)
 {
-	return goes_together(plan_of(args), args) ? TOGETHER_MAX : 1;
+	return goes_together(simt_config_of(args), args) ? TOGETHER_MAX : 1;
 }
 
 extern "C" CUDA_TOGETHER(gemm_simt_together)
 {
-	plan plan = plan_of(args[0]);
+	simt_config config = simt_config_of(args[0]);
 	work_together w;
 
-	if (!goes_together(plan, args[0])) {
+	if (!goes_together(config, args[0])) {
 		int rc = 0;
 		for (unsigned i = 0; i < n && rc == 0; i++)
 			rc = gemm_simt(args[i], launch);
 		return rc;
 	}
-	w.t = task_of(args[0]);
+	w.t = gemm_task_of(args[0]);
 	w.t.p.batch = n;
 	w.where = operands_of_tasks<TOGETHER_MAX>(args, n);
-	return plan.shape->launch_together(&w, gemm_has_aligned_lines(args[0]), plan.splits,
-	                                   (cudaStream_t)launch->stream);
+	return config.shape->launch_together(&w, gemm_has_aligned_lines(args[0]), config.splits,
+	                                     (cudaStream_t)launch->stream);
 }

@@ -59,7 +59,7 @@ constexpr int BAND = 8;
 /* What a kernel gets. */
 struct work {
 	CUtensorMap a_map, b_map;
-	task t;
+	gemm_task t;
 };
 
 /* Of the memory: both rings, then a barrier for each stage that says it is full, then those that say empty. */
@@ -140,7 +140,7 @@ struct supply {
 #endif
 
 /* Sums to C by way of shared memory. row, col: the thread's first. */
-__device__ __forceinline__ void store_sums(const task &t, const place &at, float *memory, int row, int col,
+__device__ __forceinline__ void store_sums(const gemm_task &t, const place &at, float *memory, int row, int col,
                                            const float (&sums)[ROWS][COLS])
 {
 	int first = threadIdx.x % 32 * 4;
@@ -340,7 +340,7 @@ extern "C" bool gemm_simt_large(const struct op_args *args, const struct launch 
 	work w = {};
 	across operands[2];
 
-	w.t = task_of(args);
+	w.t = gemm_task_of(args);
 	both_across(&w.t.p, operands);
 	for (const across &o : operands) {
 		uint64_t floats = copy_of(o, w.t.p);

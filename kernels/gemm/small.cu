@@ -42,7 +42,7 @@ constexpr int SHARED_BYTES = STAGES * (2 * TILE + 8);
 
 /* What a kernel gets: products of one batch, or OPS of their own at most, whose batches these are. */
 template <unsigned OPS> struct work {
-	task t;
+	gemm_task t;
 	operands<3, OPS> where;
 };
 
@@ -110,7 +110,8 @@ template <class T> struct alignas(4) pair_of {
 };
 
 /* to: two columns of C, `there` of which exist. */
-template <class T> __device__ __forceinline__ void write_two(const task &t, T *to, int there, float x, float y)
+template <class T>
+__device__ __forceinline__ void write_two(const gemm_task &t, T *to, int there, float x, float y)
 {
 	auto scaled = [&](float sum, const T &old) {
 		return (T)(t.beta != 0 ? fmaf(t.beta, (float)old, t.alpha * sum) : t.alpha * sum);
@@ -263,7 +264,7 @@ extern "C" double gemm_small_ns(const struct op_args *args)
 
 extern "C" CUDA_LAUNCH(gemm_small)
 {
-	task t = task_of(args);
+	gemm_task t = gemm_task_of(args);
 
 	return launch_by_type(work<1>{t, operands_of_tasks<1>(&args, 1)}, args->views[0].dtype, launch);
 }
@@ -278,7 +279,7 @@ extern "C" unsigned gemm_small_together_max(const struct op_args *args)
 
 extern "C" CUDA_TOGETHER(gemm_small_together)
 {
-	work<TOGETHER_MAX> w = {task_of(args[0]), operands_of_tasks<TOGETHER_MAX>(args, n)};
+	work<TOGETHER_MAX> w = {gemm_task_of(args[0]), operands_of_tasks<TOGETHER_MAX>(args, n)};
 
 	w.t.p.batch = n;
 	return launch_by_type(w, args[0]->views[0].dtype, launch);

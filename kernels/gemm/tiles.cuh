@@ -15,7 +15,7 @@ namespace
 {
 
 /* What a kernel gets: the product, and the first of this launch's blocks of C. */
-struct task {
+struct gemm_task {
 	gemm_problem p;
 	float alpha, beta;
 	bool
@@ -31,7 +31,7 @@ inline uint64_t blocks_of(const gemm_problem &p, int edge)
 }
 
 /* One CUDA block for each edge × edge block of C. */
-inline int launch_blocks(void (*kernel)(task), task t, int edge, dim3 threads, void *stream)
+inline int launch_blocks(void (*kernel)(gemm_task), gemm_task t, int edge, dim3 threads, void *stream)
 {
 	uint64_t blocks = blocks_of(t.p, edge);
 
@@ -51,10 +51,10 @@ inline bool has_vectors(const gemm_operand &o, int64_t along, int64_t across, ui
 	       (uintptr_t)o.data % 16 == 0;
 }
 
-inline task task_of(const op_args *args)
+inline gemm_task gemm_task_of(const op_args *args)
 {
 	gemm_problem given = gemm_problem_of(args);
-	task t = {};
+	gemm_task t = {};
 
 	t.p = gemm_by_rows(&given);
 	t.alpha = (float)args->params.gemm.alpha;
@@ -68,13 +68,13 @@ inline task task_of(const op_args *args)
 	return t;
 }
 
-/* Where the operands of n ops that are alike are, as their tasks have them. */
+/* Where the operands of n ops that are alike are, as a gemm_task has them. */
 template <unsigned OPS> operands<3, OPS> operands_of_tasks(const op_args *const *args, unsigned n)
 {
 	operands<3, OPS> where;
 
 	for (unsigned i = 0; i < n; i++) {
-		gemm_problem p = task_of(args[i]).p;
+		gemm_problem p = gemm_task_of(args[i]).p;
 		where.of[i][0] = p.a.data, where.of[i][1] = p.b.data, where.of[i][2] = p.c.data;
 	}
 	where.n = n;
@@ -97,7 +97,7 @@ template <int SIDE> __device__ __forceinline__ int rest_of(uint64_t extent, uint
  * Blocks of SIDE × SIDE of C, in bands of BAND rows of blocks, column by column inside a band: blocks that run
  * at the same time share tiles of A and of B in L2. BAND 1: row by row.
  */
-template <int SIDE, int BAND> __device__ place place_of_block(const task &t, uint64_t block)
+template <int SIDE, int BAND> __device__ place place_of_block(const gemm_task &t, uint64_t block)
 {
 	uint64_t rows = (t.p.m + SIDE - 1) / SIDE, cols = (t.p.n + SIDE - 1) / SIDE;
 	uint64_t batch = block / (rows * cols);
@@ -110,7 +110,7 @@ template <int SIDE, int BAND> __device__ place place_of_block(const task &t, uin
 }
 
 /* The one of this CUDA block, where each has one. */
-template <int SIDE, int BAND> __device__ place place_of(const task &t)
+template <int SIDE, int BAND> __device__ place place_of(const gemm_task &t)
 {
 	return place_of_block<SIDE, BAND>(t, t.first + blockIdx.x);
 }
@@ -121,12 +121,12 @@ __device__ __forceinline__ const float *batch_data(const gemm_operand &o, uint64
 }
 
 /* The first element of the block in C. */
-__device__ __forceinline__ float *block_of_c(const task &t, const place &at)
+__device__ __forceinline__ float *block_of_c(const gemm_task &t, const place &at)
 {
 	return (float *)batch_data(t.p.c, at.batch) + (int64_t)at.row * t.p.c.row + (int64_t)at.col * t.p.c.col;
 }
 
-__device__ __forceinline__ void write_c(const task &t, float *c, float sum)
+__device__ __forceinline__ void write_c(const gemm_task &t, float *c, float sum)
 {
 	float value = t.alpha * sum;
 
@@ -256,7 +256,7 @@ __device__ __forceinline__ void add_line(float (&sums)[SUMS][SUMS], const float 
 }
 
 /* to: four columns of C, `there` of which exist. */
-__device__ __forceinline__ void write_four(const task &t, float *to, int there, const float *sums)
+__device__ __forceinline__ void write_four(const gemm_task &t, float *to, int there, const float *sums)
 {
 	if (t.c_vectors && there > 0) {
 		float v[4] = {};
@@ -279,7 +279,7 @@ __device__ __forceinline__ void write_four(const task &t, float *to, int there, 
  * c: block_of_c().
  */
 template <int GAP>
-__device__ __forceinline__ void write_sums(const task &t, const place &at, float *c, int row, int col,
+__device__ __forceinline__ void write_sums(const gemm_task &t, const place &at, float *c, int row, int col,
                                            const float (&sums)[SUMS][SUMS])
 {
 #pragma unroll
@@ -331,9 +331,9 @@ inline access access_of(const gemm_problem &p, int n = 4)
 		    kernel<true, true, 1>, kernel<true, true, 4>                                               \
 	}
 
-inline int launch_for(void (*const kernels[8])(task), const op_args *args, const struct launch *launch)
+inline int launch_for(void (*const kernels[8])(gemm_task), const op_args *args, const struct launch *launch)
 {
-	task t = task_of(args);
+	gemm_task t = gemm_task_of(args);
 	access how = access_of(t.p);
 	int i = how.a_along_k * 4 + how.b_along_k * 2 + how.vectors;
 

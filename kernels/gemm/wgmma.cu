@@ -75,48 +75,48 @@ bool takes_batch(const gemm_operand &o, uint64_t batch, int bytes)
 }
 
 /* A product as the kernel does it. */
-struct plan {
+struct mapped_product {
 	gemm_problem p;
 	layout a, b, c; /* c.across: its lines are along M */
 	int bytes;      /* of an element */
 };
 
-plan plan_of(const gemm_problem &p, int bytes)
+mapped_product mapped_product_of(const gemm_problem &p, int bytes)
 {
 	return {p, layout_of(p.m, p.k, p.a.row, p.a.col, bytes), layout_of(p.n, p.k, p.b.col, p.b.row, bytes),
 	        layout_of(p.m, p.n, p.c.row, p.c.col, bytes), bytes};
 }
 
-bool is_tf32(const plan &plan)
+bool is_tf32(const mapped_product &mapped)
 {
-	return plan.bytes == sizeof(float);
+	return mapped.bytes == sizeof(float);
 }
 
 /* C by rows; but tf32 may lie across only in A. */
-plan plan_of(const op_args *args)
+mapped_product mapped_product_of(const op_args *args)
 {
 	gemm_problem given = gemm_problem_of(args), rows = gemm_by_rows(&given);
-	plan plan = plan_of(rows, (int)dtype_size(args->views[0].dtype));
+	mapped_product mapped = mapped_product_of(rows, (int)dtype_size(args->views[0].dtype));
 
-	if (plan.c.across) /* one column of neighbours */
-		plan = plan_of(gemm_transposed(&plan.p), plan.bytes);
-	if (is_tf32(plan) && plan.b.across)
-		plan = plan_of(gemm_transposed(&plan.p), plan.bytes);
-	return plan;
+	if (mapped.c.across) /* one column of neighbours */
+		mapped = mapped_product_of(gemm_transposed(&mapped.p), mapped.bytes);
+	if (is_tf32(mapped) && mapped.b.across)
+		mapped = mapped_product_of(gemm_transposed(&mapped.p), mapped.bytes);
+	return mapped;
 }
 
-bool takes(const plan &plan)
+bool takes(const mapped_product &mapped)
 {
-	const gemm_problem &p = plan.p;
+	const gemm_problem &p = mapped.p;
 
-	return plan.a.taken && plan.b.taken && plan.c.taken && takes_batch(p.a, p.batch, plan.bytes) &&
-	       takes_batch(p.b, p.batch, plan.bytes) && takes_batch(p.c, p.batch, plan.bytes);
+	return mapped.a.taken && mapped.b.taken && mapped.c.taken && takes_batch(p.a, p.batch, mapped.bytes) &&
+	       takes_batch(p.b, p.batch, mapped.bytes) && takes_batch(p.c, p.batch, mapped.bytes);
 }
 
 /* Whether there is a form of multiply_mapped() for it. */
-bool has_form(const plan &plan)
+bool has_form(const mapped_product &mapped)
 {
-	return is_tf32(plan) ? !plan.b.across && (plan.a.across || !plan.c.across) : !plan.c.across;
+	return is_tf32(mapped) ? !mapped.b.across && (mapped.a.across || !mapped.c.across) : !mapped.c.across;
 }
 
 /* ---- The launch ---- */
@@ -154,14 +154,15 @@ template <class CUT> waves count_tiles(work *w, uint64_t batch, int multiprocess
 }
 
 /* Encoding the maps takes less than a microsecond each. */
-template <class F> int launch_form(const plan &plan, work w, int multiprocessors, cudaStream_t stream)
+template <class F>
+int launch_form(const mapped_product &mapped, work w, int multiprocessors, cudaStream_t stream)
 {
 	using CUT = typename F::CUT;
-	const gemm_problem &p = plan.p;
+	const gemm_problem &p = mapped.p;
 
-	if (!map_layout(&w.a, map_type(F::E, true), p.a, plan.a, p.batch, F::A_BOX) ||
-	    !map_layout(&w.b, map_type(F::E, true), p.b, plan.b, p.batch, F::B_BOX) ||
-	    !map_layout(&w.c, map_type(F::E, false), p.c, plan.c, p.batch, F::TEAM * WARP_ROWS))
+	if (!map_layout(&w.a, map_type(F::E, true), p.a, mapped.a, p.batch, F::A_BOX) ||
+	    !map_layout(&w.b, map_type(F::E, true), p.b, mapped.b, p.batch, F::B_BOX) ||
+	    !map_layout(&w.c, map_type(F::E, false), p.c, mapped.c, p.batch, F::TEAM * WARP_ROWS))
 		return KOPS_E_FAULT;
 	/* No more blocks than take the same number of tiles: what else is there only burns power. */
 	unsigned clusters = count_tiles<CUT>(&w, p.batch, multiprocessors).clusters;
@@ -173,28 +174,28 @@ template <class F> int launch_form(const plan &plan, work w, int multiprocessors
 	return cuda_launch_status();
 }
 
-typedef int (*launcher)(const plan &, work, int, cudaStream_t);
+typedef int (*launcher)(const mapped_product &, work, int, cudaStream_t);
 
-template <class CUT, element E> launcher launcher_of(const plan &plan)
+template <class CUT, element E> launcher launcher_of(const mapped_product &mapped)
 {
 	if constexpr (E == element::TF32) {
-		if (!plan.a.across)
+		if (!mapped.a.across)
 			return launch_form<form<CUT, E, false, false, false>>;
-		return plan.c.across ? launch_form<form<CUT, E, true, false, true>>
-		                     : launch_form<form<CUT, E, true, false, false>>;
+		return mapped.c.across ? launch_form<form<CUT, E, true, false, true>>
+		                       : launch_form<form<CUT, E, true, false, false>>;
 	} else {
 		static const launcher launchers[4] = {launch_form<form<CUT, E, false, false, false>>,
 		                                      launch_form<form<CUT, E, false, true, false>>,
 		                                      launch_form<form<CUT, E, true, false, false>>,
 		                                      launch_form<form<CUT, E, true, true, false>>};
-		return launchers[plan.a.across * 2 + plan.b.across];
+		return launchers[mapped.a.across * 2 + mapped.b.across];
 	}
 }
 
-work work_of(const plan &plan, const op_args *args)
+work work_of(const mapped_product &mapped, const op_args *args)
 {
-	const gemm_problem &p = plan.p;
-	unsigned depth = LINE_BYTES / plan.bytes;
+	const gemm_problem &p = mapped.p;
+	unsigned depth = LINE_BYTES / mapped.bytes;
 	work w = {};
 
 	w.c_at = p.c;
@@ -231,34 +232,36 @@ template <class CUT> double tile_ns(double k_tiles, unsigned blocks)
 }
 
 /* One tile for each cluster, if all find room. */
-template <class CUT, element E> choice split_choice_of(const plan &plan, work w, int multiprocessors)
+template <class CUT, element E>
+choice split_choice_of(const mapped_product &mapped, work w, int multiprocessors)
 {
 	constexpr double joining_ns = CUT::ROWS * CUT::COLS * 0.18;
 	choice best = {INFINITY, 1, nullptr};
 
-	count_tiles<CUT>(&w, plan.p.batch, multiprocessors);
+	count_tiles<CUT>(&w, mapped.p.batch, multiprocessors);
 	for (unsigned parts = 2; parts <= CUT::SPLITS && parts <= w.k_tiles; parts *= 2) {
 		double ns = 2500 + joining_ns + tile_ns<CUT>(ceil((double)w.k_tiles / parts), w.tiles * parts);
 		if (w.tiles <= gemm_clustered((unsigned)multiprocessors, parts) / parts && ns < best.ns)
-			best = {ns, parts, launcher_of<CUT, E>(plan)};
+			best = {ns, parts, launcher_of<CUT, E>(mapped)};
 	}
 	return best;
 }
 
-template <class CUT, element E> choice choice_of(const plan &plan, work w, int multiprocessors)
+template <class CUT, element E> choice choice_of(const mapped_product &mapped, work w, int multiprocessors)
 {
 	if constexpr (CUT::SPLITS > 1)
-		return split_choice_of<CUT, E>(plan, w, multiprocessors);
+		return split_choice_of<CUT, E>(mapped, w, multiprocessors);
 	double launch_ns = CUT::SHARERS > 1 ? 2500 : 2000;
-	waves waves = count_tiles<CUT>(&w, plan.p.batch, multiprocessors);
+	waves waves = count_tiles<CUT>(&w, mapped.p.batch, multiprocessors);
 	double ns = launch_ns + waves.count * tile_ns<CUT>(w.k_tiles, waves.clusters * CUT::SHARERS);
 
-	return {ns, 1, launcher_of<CUT, E>(plan)};
+	return {ns, 1, launcher_of<CUT, E>(mapped)};
 }
 
-template <element E, class... CUTS> choice fastest_of(const plan &plan, const work &w, int multiprocessors)
+template <element E, class... CUTS>
+choice fastest_of(const mapped_product &mapped, const work &w, int multiprocessors)
 {
-	const choice choices[] = {choice_of<CUTS, E>(plan, w, multiprocessors)...};
+	const choice choices[] = {choice_of<CUTS, E>(mapped, w, multiprocessors)...};
 	choice best = choices[0];
 
 	for (const choice &c : choices)
@@ -267,25 +270,25 @@ template <element E, class... CUTS> choice fastest_of(const plan &plan, const wo
 	return best;
 }
 
-template <element E> choice best_of(const plan &plan, const work &w, int multiprocessors)
+template <element E> choice best_of(const mapped_product &mapped, const work &w, int multiprocessors)
 {
 	if constexpr (E == element::TF32)
 		return fastest_of<E, wide_cut<E>, middle_cut, square_cut, narrow_cut, split_square_cut,
-		                  split_narrow_cut>(plan, w, multiprocessors);
+		                  split_narrow_cut>(mapped, w, multiprocessors);
 	else
 		return fastest_of<E, wide_cut<E>, lone_cut, middle_cut, square_cut, narrow_cut,
-		                  split_square_cut, split_narrow_cut>(plan, w, multiprocessors);
+		                  split_square_cut, split_narrow_cut>(mapped, w, multiprocessors);
 }
 
-choice best_of(const plan &plan, const work &w, kops_dtype dtype, int multiprocessors)
+choice best_of(const mapped_product &mapped, const work &w, kops_dtype dtype, int multiprocessors)
 {
 	switch (dtype) {
 	case KOPS_F16:
-		return best_of<element::F16>(plan, w, multiprocessors);
+		return best_of<element::F16>(mapped, w, multiprocessors);
 	case KOPS_BF16:
-		return best_of<element::BF16>(plan, w, multiprocessors);
+		return best_of<element::BF16>(mapped, w, multiprocessors);
 	default:
-		return best_of<element::TF32>(plan, w, multiprocessors);
+		return best_of<element::TF32>(mapped, w, multiprocessors);
 	}
 }
 
@@ -306,8 +309,8 @@ bool takes_type(const op_args *args)
 
 extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_not)
 {
-	plan plan = plan_of(args);
-	const gemm_problem &p = plan.p;
+	mapped_product mapped = mapped_product_of(args);
+	const gemm_problem &p = mapped.p;
 
 	*ret_why_not = "takes f16 and bf16, and f32 at precision tf32 and bf16";
 	if (!takes_type(args))
@@ -316,10 +319,10 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 	if (p.k == 0 || args->params.gemm.alpha == 0)
 		return false;
 	*ret_why_not = "needs lines of A, B and C without gaps that begin at multiples of 16 bytes";
-	if (!takes(plan) || !starts_aligned(args))
+	if (!takes(mapped) || !starts_aligned(args))
 		return false;
 	*ret_why_not = "of tf32 takes A by rows or B by columns";
-	if (!has_form(plan))
+	if (!has_form(mapped))
 		return false;
 	*ret_why_not = "needs M, N and K of at most 2^30 and a C of at most 2^31 tiles";
 	if (p.m > EXTENT_MAX || p.n > EXTENT_MAX || p.k > EXTENT_MAX || p.batch > EXTENT_MAX ||
@@ -333,12 +336,12 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 extern "C" double gemm_wgmma_ns(const op_args *args)
 {
 	const auto &t = gemm_times.wgmma;
-	plan plan = plan_of(args);
-	work w = work_of(plan, args);
+	mapped_product mapped = mapped_product_of(args);
+	work w = work_of(mapped, args);
 	struct cost cost;
 
 	args->op->cost(args, &cost);
-	choice best = best_of(plan, w, args->views[0].dtype, gemm_hopper_multiprocessors());
+	choice best = best_of(mapped, w, args->views[0].dtype, gemm_hopper_multiprocessors());
 	double product_ns = t.of_cut * cuda_clock_factor() * best.ns;
 	return t.launch_ns + gemm_lasting_ns(product_ns, t.lasting) + cuda_ns_of_bytes(t.read * cost.bytes, 1);
 }
@@ -347,10 +350,10 @@ extern "C" CUDA_LAUNCH(gemm_wgmma)
 {
 	int multiprocessors = gemm_hopper_multiprocessors();
 	kops_dtype dtype = args->views[0].dtype;
-	plan plan = plan_of(args);
-	work w = work_of(plan, args);
-	choice best = best_of(plan, w, dtype, multiprocessors);
+	mapped_product mapped = mapped_product_of(args);
+	work w = work_of(mapped, args);
+	choice best = best_of(mapped, w, dtype, multiprocessors);
 
 	w.parts = best.parts;
-	return best.launch(plan, w, multiprocessors, (cudaStream_t)launch->stream);
+	return best.launch(mapped, w, multiprocessors, (cudaStream_t)launch->stream);
 }

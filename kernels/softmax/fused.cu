@@ -59,7 +59,7 @@ template <unsigned OPS> __device__ __forceinline__ void go_to_op(problem &p, con
 
 template <typename T, int VECTORS, unsigned LANES, bool LOG, unsigned OPS>
 __global__ void __launch_bounds__(THREADS)
-    fused_lanes(const __grid_constant__ operands<2, OPS> where, problem p, plan q)
+    fused_lanes(const __grid_constant__ operands<2, OPS> where, problem p, row_params q)
 {
 	constexpr unsigned ROWS = THREADS / LANES;
 	go_to_op(p, where);
@@ -98,7 +98,7 @@ __device__ __forceinline__ span span_of(uint64_t vectors, uint64_t part, uint64_
 	return {first, (unsigned)(left < each ? left : each)};
 }
 
-__device__ __forceinline__ void begin_cluster(const plan &q)
+__device__ __forceinline__ void begin_cluster(const row_params &q)
 {
 #if __CUDA_ARCH__ >= 900
 	if (q.cluster > 1)
@@ -110,7 +110,7 @@ __device__ __forceinline__ void begin_cluster(const plan &q)
  * Each block's total given to all blocks of the cluster, in `of`. One barrier says that the others have begun
  * and their shared memory is there, one that all totals are.
  */
-__device__ __forceinline__ void exchange(const plan &q, unsigned rank, const total &mine, total *of)
+__device__ __forceinline__ void exchange(const row_params &q, unsigned rank, const total &mine, total *of)
 {
 #if __CUDA_ARCH__ >= 900
 	cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
@@ -123,7 +123,8 @@ __device__ __forceinline__ void exchange(const plan &q, unsigned rank, const tot
 }
 
 /* Given to each thread: the total of the row, from those of warps. */
-__device__ __forceinline__ total total_of_row(const problem &p, const plan &q, unsigned rank, const total &warp)
+__device__ __forceinline__ total total_of_row(const problem &p, const row_params &q, unsigned rank,
+                                              const total &warp)
 {
 	__shared__ total of_warp[THREADS_MAX / WARP], of_block[CLUSTER_MAX];
 
@@ -148,7 +149,7 @@ template <typename T> struct part {
 
 /* Of no row beyond the last. */
 template <typename T>
-__device__ __forceinline__ part<T> part_of(const problem &p, const plan &q, uint64_t i, unsigned rank)
+__device__ __forceinline__ part<T> part_of(const problem &p, const row_params &q, uint64_t i, unsigned rank)
 {
 	if (i >= p.rows)
 		return {};
@@ -185,7 +186,7 @@ __device__ __forceinline__ void each_stored(const uint4 *stored, const part<T> &
 
 /* Writes the results of vectors in shared memory and fetches those of the next row in their place. */
 template <typename T, int VECTORS>
-__device__ __forceinline__ void turn_over(const problem &p, const plan &q, const finish &f, uint4 *stored,
+__device__ __forceinline__ void turn_over(const problem &p, const row_params &q, const finish &f, uint4 *stored,
                                           const part<T> &t, const part<T> &next)
 {
 	unsigned count = t.count > next.count ? t.count : next.count;
@@ -217,7 +218,7 @@ constexpr unsigned ONE_BLOCKS = 2;
 /* A block for each row; or as many clusters as there is room for, each with one row after the other. */
 template <typename T, int VECTORS, bool CLUSTERS, bool LOG, unsigned OPS>
 __global__ void __launch_bounds__(CLUSTERS ? THREADS_MAX : ONE_MAX, CLUSTERS ? 1 : ONE_BLOCKS)
-    fused_block(const __grid_constant__ operands<2, OPS> where, problem p, plan q)
+    fused_block(const __grid_constant__ operands<2, OPS> where, problem p, row_params q)
 {
 	extern __shared__ uint4 stored[];
 	go_to_op(p, where);
@@ -296,7 +297,7 @@ struct wide_total {
 };
 
 template <int N>
-__device__ __forceinline__ void add_values(const problem &p, const plan &q, float (&v)[N], wide_total *t)
+__device__ __forceinline__ void add_values(const problem &p, const row_params &q, float (&v)[N], wide_total *t)
 {
 	float most = most_of_values(p, v, t->most);
 
@@ -306,7 +307,8 @@ __device__ __forceinline__ void add_values(const problem &p, const plan &q, floa
 	t->sum += (double)raise_values(p, q, v, local_shift(p, most));
 }
 
-template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_totals(problem p, plan q, split d)
+template <typename T>
+__global__ void __launch_bounds__(SPLIT_THREADS) fused_totals(problem p, row_params q, split d)
 {
 	__shared__ total of_warp[SPLIT_THREADS / WARP];
 	unsigned part = blockIdx.x % d.parts;
@@ -335,7 +337,8 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_tot
 		d.of_part[blockIdx.x] = mine;
 }
 
-template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_finish(problem p, plan q, split d)
+template <typename T>
+__global__ void __launch_bounds__(SPLIT_THREADS) fused_finish(problem p, row_params q, split d)
 {
 	unsigned block = gridDim.x - 1 - blockIdx.x, row = block / d.parts, part = block % d.parts;
 
@@ -365,7 +368,7 @@ template <typename T> __global__ void __launch_bounds__(SPLIT_THREADS) fused_fin
 
 /* ---- Launches ---- */
 
-template <unsigned OPS> using fused_kernel = void (*)(operands<2, OPS>, problem, plan);
+template <unsigned OPS> using fused_kernel = void (*)(operands<2, OPS>, problem, row_params);
 
 template <unsigned OPS> struct lanes_row {
 	unsigned vectors, ends; /* up to so many, and so many elements around them */
@@ -374,7 +377,7 @@ template <unsigned OPS> struct lanes_row {
 };
 
 /* NULL where rows are longer than a warp holds. */
-template <typename T, unsigned OPS> const lanes_row<OPS> *lanes_for(const problem &p, const plan &q)
+template <typename T, unsigned OPS> const lanes_row<OPS> *lanes_for(const problem &p, const row_params &q)
 {
 #define LANES_ROW(vectors, lanes)                                                                              \
 	{                                                                                                      \
@@ -404,8 +407,8 @@ template <typename T, unsigned OPS> const lanes_row<OPS> *lanes_for(const proble
 }
 
 template <unsigned OPS>
-void launch_lanes(const operands<2, OPS> &where, const problem &p, const plan &q, const lanes_row<OPS> &row,
-                  cudaStream_t stream)
+void launch_lanes(const operands<2, OPS> &where, const problem &p, const row_params &q,
+                  const lanes_row<OPS> &row, cudaStream_t stream)
 {
 	uint64_t blocks = ceil_div(p.rows, THREADS / row.lanes);
 
@@ -456,8 +459,8 @@ bool has_clusters()
 
 /* False, with nothing launched, where the GPU has no room for a row. */
 template <unsigned OPS>
-bool launch_blocks(const operands<2, OPS> &where, problem p, plan q, fused_kernel<OPS> kernel, const blocks &b,
-                   cudaStream_t stream)
+bool launch_blocks(const operands<2, OPS> &where, problem p, row_params q, fused_kernel<OPS> kernel,
+                   const blocks &b, cudaStream_t stream)
 {
 	launch_form form = {dim3(b.cluster, where.n), dim3(b.threads), stored_bytes(b), b.cluster};
 	int clusters = INT_MAX; /* with room at a time */
@@ -485,7 +488,8 @@ bool launch_blocks(const operands<2, OPS> &where, problem p, plan q, fused_kerne
 }
 
 template <typename T>
-void launch_split(const problem &p, const plan &q, const struct launch *launch, uint64_t bytes = ROWS_BYTES)
+void launch_split(const problem &p, const row_params &q, const struct launch *launch,
+                  uint64_t bytes = ROWS_BYTES)
 {
 	uint64_t rows = bytes / (p.cols * sizeof(T)), parts = ceil_div(p.cols, PART_MIN);
 	split d = {0, (unsigned)(parts < PARTS_MAX ? parts : PARTS_MAX), (total *)launch->workspace};
@@ -517,7 +521,8 @@ template <typename T, unsigned OPS> fused_kernel<OPS> block_kernel(const problem
 
 /* False, with nothing launched, where the GPU has no room for a row. */
 template <typename T, unsigned OPS>
-bool launch_whole_rows(const operands<2, OPS> &where, const problem &p, const plan &q, cudaStream_t stream)
+bool launch_whole_rows(const operands<2, OPS> &where, const problem &p, const row_params &q,
+                       cudaStream_t stream)
 {
 	const lanes_row<OPS> *lanes = lanes_for<T, OPS>(p, q);
 
@@ -532,7 +537,7 @@ bool launch_whole_rows(const operands<2, OPS> &where, const problem &p, const pl
 template <typename T> void launch_fused(const op_args *args, const struct launch *launch)
 {
 	problem p = problem_of(args);
-	plan q = plan_of<T>(p);
+	row_params q = row_params_of<T>(p);
 
 	if (!launch_whole_rows<T>(operands_of<2>(args), p, q, (cudaStream_t)launch->stream))
 		launch_split<T>(p, q, launch);
@@ -545,7 +550,7 @@ void launch_fused_together(const op_args *const *args, unsigned n, const struct 
 	problem p = problem_of(args[0]);
 
 	static_assert(CUDA_TOGETHER_BYTES / 16 <= 384 * 11, "choose_blocks() gives it one block");
-	launch_whole_rows<T>(operands_of<2>(args, n), p, plan_of<T>(p), (cudaStream_t)launch->stream);
+	launch_whole_rows<T>(operands_of<2>(args, n), p, row_params_of<T>(p), (cudaStream_t)launch->stream);
 }
 
 } // namespace

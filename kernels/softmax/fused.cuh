@@ -22,7 +22,7 @@ constexpr unsigned CLUSTER_MAX = 16, THREADS_MAX = 1024;
 template <typename T> constexpr int WIDE = 16 / (int)sizeof(T);
 
 /* What a launch needs besides the problem. */
-struct plan {
+struct row_params {
 	float factor2;    /* problem.factor · log2 e */
 	bool ends;        /* some row does not begin or end at 16 bytes */
 	bool matched;     /* x and y lie alike to 16 bytes in every row */
@@ -37,7 +37,7 @@ struct total {
 };
 
 /* exp(exponent()). */
-__device__ __forceinline__ float power(const problem &p, const plan &q, float x, float shift)
+__device__ __forceinline__ float power(const problem &p, const row_params &q, float x, float shift)
 {
 	return exp2_fast(q.factor2 * (p.half * x - shift));
 }
@@ -49,12 +49,12 @@ __device__ __forceinline__ float local_shift(const problem &p, float most)
 }
 
 /* What makes a sum, or a power, against part's most one against the row's. */
-__device__ __forceinline__ float rescale(const problem &p, const plan &q, float most_of_part, float most)
+__device__ __forceinline__ float rescale(const problem &p, const row_params &q, float most_of_part, float most)
 {
 	return power(p, q, p.sign * most_of_part, shift_of(p, most));
 }
 
-__device__ __forceinline__ float rescaled_sum(const problem &p, const plan &q, const total &t, float most)
+__device__ __forceinline__ float rescaled_sum(const problem &p, const row_params &q, const total &t, float most)
 {
 	return t.sum == 0 ? 0 : t.sum * rescale(p, q, t.most, most);
 }
@@ -82,7 +82,7 @@ template <unsigned LANES = WARP> __device__ __forceinline__ float sum_of_lanes(f
 }
 
 /* The total of n ones, given to every lane of the warp that asks. */
-__device__ __forceinline__ total combine(const problem &p, const plan &q, const total *of, unsigned n)
+__device__ __forceinline__ total combine(const problem &p, const row_params &q, const total *of, unsigned n)
 {
 	float most = -INFINITY, sum = 0;
 
@@ -190,7 +190,7 @@ template <typename T> struct vectors {
 
 /* With `most` vectors or fewer. */
 template <typename T>
-__device__ __forceinline__ vectors<T> vectors_of(const problem &p, const plan &q, uint64_t i,
+__device__ __forceinline__ vectors<T> vectors_of(const problem &p, const row_params &q, uint64_t i,
                                                  uint64_t most = UINT64_MAX)
 {
 	row r = row_at(p, i);
@@ -257,9 +257,9 @@ __device__ __forceinline__ void unpack_vectors(const uint4 (&raw)[VECTORS], floa
 
 /* Whoever converts has waited: all loads are under way before the first is converted. */
 template <typename T, int VECTORS, int ENDS>
-__device__ __forceinline__ void load_held(const problem &p, const plan &q, const vectors<T> &row, unsigned ends,
-                                          const T *x, unsigned count, unsigned me, unsigned threads,
-                                          held<T, VECTORS, ENDS> *h)
+__device__ __forceinline__ void load_held(const problem &p, const row_params &q, const vectors<T> &row,
+                                          unsigned ends, const T *x, unsigned count, unsigned me,
+                                          unsigned threads, held<T, VECTORS, ENDS> *h)
 {
 	uint4 raw[VECTORS];
 	T raw_ends[ENDS];
@@ -292,7 +292,7 @@ __device__ __forceinline__ float most_of_values(const problem &p, const float (&
 
 /* Their powers' sum. Where the powers themselves are wanted, they take the values' place. */
 template <int N>
-__device__ __forceinline__ float raise_values(const problem &p, const plan &q, float (&v)[N], float shift)
+__device__ __forceinline__ float raise_values(const problem &p, const row_params &q, float (&v)[N], float shift)
 {
 	float sum = 0;
 
@@ -307,7 +307,8 @@ __device__ __forceinline__ float raise_values(const problem &p, const plan &q, f
 }
 
 template <typename T, int VECTORS, int ENDS>
-__device__ __forceinline__ float most_of_held(const problem &p, const plan &q, const held<T, VECTORS, ENDS> &h)
+__device__ __forceinline__ float most_of_held(const problem &p, const row_params &q,
+                                              const held<T, VECTORS, ENDS> &h)
 {
 	float most = -INFINITY;
 
@@ -318,7 +319,7 @@ __device__ __forceinline__ float most_of_held(const problem &p, const plan &q, c
 }
 
 template <typename T, int VECTORS, int ENDS>
-__device__ __forceinline__ float raise_held(const problem &p, const plan &q, held<T, VECTORS, ENDS> *h,
+__device__ __forceinline__ float raise_held(const problem &p, const row_params &q, held<T, VECTORS, ENDS> *h,
                                             float shift)
 {
 	float sum = 0;
@@ -334,7 +335,7 @@ struct finish {
 	float factor, shift, log_sum;
 };
 
-__device__ __forceinline__ finish finish_of(const problem &p, const plan &q, const total &row, float most)
+__device__ __forceinline__ finish finish_of(const problem &p, const row_params &q, const total &row, float most)
 {
 	return {rescale(p, q, most, row.most) / row.sum, shift_of(p, row.most), logf(row.sum)};
 }
@@ -345,7 +346,7 @@ __device__ __forceinline__ float finished(const problem &p, const finish &f, flo
 }
 
 template <typename T>
-__device__ __forceinline__ void store_values(const problem &p, const plan &q, const finish &f, T *y,
+__device__ __forceinline__ void store_values(const problem &p, const row_params &q, const finish &f, T *y,
                                              const float (&v)[WIDE<T>])
 {
 	float result[WIDE<T>];
@@ -363,7 +364,7 @@ __device__ __forceinline__ void store_values(const problem &p, const plan &q, co
 }
 
 template <typename T, int VECTORS, int ENDS>
-__device__ __forceinline__ void store_vectors(const problem &p, const plan &q, const finish &f, T *y,
+__device__ __forceinline__ void store_vectors(const problem &p, const row_params &q, const finish &f, T *y,
                                               unsigned count, unsigned me, unsigned threads,
                                               const held<T, VECTORS, ENDS> &h)
 {
@@ -407,10 +408,10 @@ inline bool is_whole(const problem &p, uint64_t address, const int64_t strides[3
  * Rows that do not match get here where supports() knew the addresses of a copy's origin only. Their results
  * are stored one by one.
  */
-template <typename T> plan plan_of(const problem &p)
+template <typename T> row_params row_params_of(const problem &p)
 {
 	int64_t apart[3];
-	plan q = {};
+	row_params q = {};
 
 	for (int d = 0; d < 3; d++)
 		apart[d] = (int64_t)((uint64_t)p.x_batch[d] - (uint64_t)p.y_batch[d]);

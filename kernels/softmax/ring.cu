@@ -298,7 +298,8 @@ __device__ __forceinline__ void take(const problem &p, const uint4 *slots, unsig
 template <typename T> using portion = held<T, (int)VECTORS, 1>;
 
 /* Of what a warp holds. */
-template <typename T> __device__ __forceinline__ total total_of(const problem &p, const plan &q, portion<T> *h)
+template <typename T>
+__device__ __forceinline__ total total_of(const problem &p, const row_params &q, portion<T> *h)
 {
 	float most = largest_of_lanes(most_of_held(p, q, *h));
 
@@ -306,7 +307,7 @@ template <typename T> __device__ __forceinline__ total total_of(const problem &p
 }
 
 template <typename T>
-__device__ __forceinline__ void add_up(const problem &p, const plan &q, ring &r, const uint4 *slots,
+__device__ __forceinline__ void add_up(const problem &p, const row_params &q, ring &r, const uint4 *slots,
                                        unsigned slot)
 {
 	uint4 taken[VECTORS];
@@ -322,8 +323,8 @@ __device__ __forceinline__ void add_up(const problem &p, const plan &q, ring &r,
 }
 
 template <typename T>
-__device__ __forceinline__ void store_piece(const problem &p, const plan &q, const finish &f, const piece &s,
-                                            const portion<T> &h)
+__device__ __forceinline__ void store_piece(const problem &p, const row_params &q, const finish &f,
+                                            const piece &s, const portion<T> &h)
 {
 	const reach all = reach_of<T>(s);
 
@@ -346,7 +347,7 @@ __device__ __forceinline__ void store_piece(const problem &p, const plan &q, con
 }
 
 template <typename T>
-__device__ __forceinline__ void finish_piece(const problem &p, const plan &q, ring &r, const uint4 *slots,
+__device__ __forceinline__ void finish_piece(const problem &p, const row_params &q, ring &r, const uint4 *slots,
                                              unsigned slot)
 {
 	const finish f = r.result[slot];
@@ -364,7 +365,7 @@ __device__ __forceinline__ void finish_piece(const problem &p, const plan &q, ri
 }
 
 template <typename T>
-__device__ __forceinline__ void compute(const problem &p, const plan &q, ring &r, const uint4 *slots,
+__device__ __forceinline__ void compute(const problem &p, const row_params &q, ring &r, const uint4 *slots,
                                         unsigned mine)
 {
 	for (unsigned i = 0; i < mine + LAG; i++) {
@@ -381,7 +382,8 @@ __device__ __forceinline__ void compute(const problem &p, const plan &q, ring &r
 
 /* ---- Those who tell ---- */
 
-__device__ __forceinline__ void publish(const problem &p, const plan &q, const cut &c, ring &r, unsigned i)
+__device__ __forceinline__ void publish(const problem &p, const row_params &q, const cut &c, ring &r,
+                                        unsigned i)
 {
 	wait_for(r.added, i);
 	total t = combine(p, q, r.of_warp[i % SLOTS], WARPS);
@@ -412,7 +414,7 @@ __device__ __forceinline__ void load_portion(const problem &p, const piece &s, c
  * its total is told: as long as it is not, what was read here was x.
  */
 template <typename T>
-__device__ __noinline__ total stand_in(const problem &p, const plan &q, const cut &c, total *of_warp,
+__device__ __noinline__ total stand_in(const problem &p, const row_params &q, const cut &c, total *of_warp,
                                        unsigned number)
 {
 	const T *x;
@@ -443,8 +445,8 @@ __device__ __noinline__ total stand_in(const problem &p, const plan &q, const cu
 
 /* The totals of those lanes that were not told, in the place of their owners. */
 template <typename T>
-__device__ __forceinline__ total told_or_stood_in(const problem &p, const plan &q, const cut &c, total *of_warp,
-                                                  unsigned number, const hopper::words &w)
+__device__ __forceinline__ total told_or_stood_in(const problem &p, const row_params &q, const cut &c,
+                                                  total *of_warp, unsigned number, const hopper::words &w)
 {
 	unsigned lane = threadIdx.x % WARP, untold = __ballot_sync(FULL, !is_told(c, w));
 	total t = total_in(w);
@@ -464,7 +466,7 @@ __device__ __forceinline__ total told_or_stood_in(const problem &p, const plan &
  * cannot use all of the memory's rate.
  */
 template <typename T>
-__device__ __forceinline__ total collect(const problem &p, const plan &q, const cut &c, total *of_warp,
+__device__ __forceinline__ total collect(const problem &p, const row_params &q, const cut &c, total *of_warp,
                                          unsigned first, unsigned n, unsigned round)
 {
 	unsigned lane = threadIdx.x % WARP, other = round + lane * gridDim.x / WARP;
@@ -496,8 +498,8 @@ __device__ __forceinline__ total collect(const problem &p, const plan &q, const 
 
 /* By the time it looks, most totals are there. */
 template <typename T>
-__device__ __forceinline__ void collect_row(const problem &p, const plan &q, const cut &c, ring &r, unsigned i,
-                                            unsigned mine)
+__device__ __forceinline__ void collect_row(const problem &p, const row_params &q, const cut &c, ring &r,
+                                            unsigned i, unsigned mine)
 {
 	unsigned number = number_of(i);
 	total *of_warp = r.stood_in[threadIdx.x / WARP - COLLECTOR];
@@ -518,7 +520,7 @@ __device__ __forceinline__ void collect_row(const problem &p, const plan &q, con
  */
 template <typename T, bool LOG, bool NEGATIVE>
 __global__ void __launch_bounds__(THREADS, 1)
-    ring_rows(const __grid_constant__ problem given, const __grid_constant__ plan q,
+    ring_rows(const __grid_constant__ problem given, const __grid_constant__ row_params q,
               const __grid_constant__ cut c)
 {
 #if __CUDA_ARCH__ >= 900
@@ -587,7 +589,7 @@ uint64_t next_mark()
 	return mark++;
 }
 
-typedef void (*ring_kernel)(const problem, const plan, const cut);
+typedef void (*ring_kernel)(const problem, const row_params, const cut);
 
 template <typename T> ring_kernel kernel_for(const problem &p)
 {
@@ -599,7 +601,7 @@ template <typename T> ring_kernel kernel_for(const problem &p)
 template <typename T> void launch_ring(const op_args *args, const struct launch *launch)
 {
 	problem p = problem_of(args);
-	plan q = plan_of<T>(p);
+	row_params q = row_params_of<T>(p);
 	unsigned blocks = blocks_at_most();
 	cut c = cut_of(args, is_whole(p, (uintptr_t)p.x, p.x_batch, sizeof(T), LINE));
 	ring_kernel kernel = kernel_for<T>(p);

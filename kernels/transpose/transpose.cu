@@ -23,7 +23,7 @@
  * by perelement and perrow, 50 million by the others; cycles of bank conflicts: 262 million in tiled and in
  * tiled-rect, 0.4 million in padded.
  */
-#include "transpose/plan.cuh"
+#include "transpose/transposition.cuh"
 
 namespace
 {
@@ -34,7 +34,7 @@ constexpr unsigned LINE_THREADS = 128; /* perrow */
 
 /* ---- One thread, one row, one element at a time ---- */
 
-template <typename T> __global__ void serial(const T *__restrict__ x, T *__restrict__ y, plan p)
+template <typename T> __global__ void serial(const T *__restrict__ x, T *__restrict__ y, transposition p)
 {
 	for (uint64_t b = 0; b < p.batch[0]; b++)
 		for (uint64_t c = 0; c < p.batch[1]; c++)
@@ -47,7 +47,8 @@ template <typename T> __global__ void serial(const T *__restrict__ x, T *__restr
 }
 
 template <typename T>
-__global__ void __launch_bounds__(LINE_THREADS) perrow(const T *__restrict__ x, T *__restrict__ y, plan p)
+__global__ void __launch_bounds__(LINE_THREADS)
+    perrow(const T *__restrict__ x, T *__restrict__ y, transposition p)
 {
 	uint64_t lines = p.batch[0] * p.batch[1] * p.cols, step = (uint64_t)gridDim.x * LINE_THREADS;
 
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(LINE_THREADS) perrow(const T *__restrict__ x, 
 /* 32 columns × 8 rows. */
 template <typename T, unsigned OPS>
 __global__ void __launch_bounds__(WARP * 8)
-    perelement(const __grid_constant__ operands<2, OPS> where, const __grid_constant__ plan p)
+    perelement(const __grid_constant__ operands<2, OPS> where, const __grid_constant__ transposition p)
 {
 	const T *x = (const T *)where.at(0, blockIdx.z);
 	T *y = (T *)where.at(1, blockIdx.z);
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(WARP * 8)
  * are under way before the first is waited for, which a test before each would prevent.
  */
 template <typename T, int STRIPE, int PAD, bool WHOLE>
-__device__ __forceinline__ void load_any(const plan &p, const T *x, part in, T (*tile)[TILE + PAD])
+__device__ __forceinline__ void load_any(const transposition &p, const T *x, part in, T (*tile)[TILE + PAD])
 {
 	int row = (int)threadIdx.y, col = (int)threadIdx.x;
 	const T *from = x + row * p.x_row + col * p.x_col;
@@ -96,7 +97,7 @@ __device__ __forceinline__ void load_any(const plan &p, const T *x, part in, T (
 }
 
 template <typename T, int STRIPE, int PAD, bool WHOLE>
-__device__ __forceinline__ void store_by_rows(const plan &p, T *y, part in, T (*tile)[TILE + PAD])
+__device__ __forceinline__ void store_by_rows(const transposition &p, T *y, part in, T (*tile)[TILE + PAD])
 {
 	int row = (int)threadIdx.x, col = (int)threadIdx.y;
 	T *to = y + row * p.y_row + col * p.y_col;
@@ -108,7 +109,7 @@ __device__ __forceinline__ void store_by_rows(const plan &p, T *y, part in, T (*
 }
 
 template <typename T, int STRIPE, int PAD>
-__device__ __forceinline__ void store_by_cols(const plan &p, T *y, part in, T (*tile)[TILE + PAD])
+__device__ __forceinline__ void store_by_cols(const transposition &p, T *y, part in, T (*tile)[TILE + PAD])
 {
 	int row = (int)threadIdx.y, col = (int)threadIdx.x;
 	T *to = y + row * p.y_row + col * p.y_col;
@@ -120,7 +121,8 @@ __device__ __forceinline__ void store_by_cols(const plan &p, T *y, part in, T (*
 }
 
 template <typename T, int STRIPE, int PAD>
-__global__ void __launch_bounds__(TILE *STRIPE) tiled(const T *__restrict__ x, T *__restrict__ y, plan p)
+__global__ void __launch_bounds__(TILE *STRIPE)
+    tiled(const T *__restrict__ x, T *__restrict__ y, transposition p)
 {
 	__shared__ T tile[TILE][TILE + PAD];
 	int64_t row = (int64_t)blockIdx.x * TILE, col = (int64_t)blockIdx.y * TILE;
@@ -178,7 +180,7 @@ __device__ __forceinline__ void store_tile(T *y, int64_t pitch, part in, T (*til
 
 template <typename T, int ROWS, int COLS, int WARPS>
 __global__ void __launch_bounds__(WARP *WARPS, CUDA_RESIDENT_THREADS / (WARP * WARPS))
-    padded(const T *__restrict__ x, T *__restrict__ y, plan p)
+    padded(const T *__restrict__ x, T *__restrict__ y, transposition p)
 {
 	__shared__ T tile[ROWS][COLS + PADDING<T>];
 	int64_t row = (int64_t)blockIdx.x * ROWS, col = (int64_t)blockIdx.y * COLS;
@@ -243,7 +245,7 @@ __device__ __forceinline__ void store_pairs(uint16_t *y, int64_t pitch, const pa
 
 template <int DOWN, int ACROSS, int WARPS>
 __global__ void __launch_bounds__(WARP *WARPS, CUDA_RESIDENT_THREADS / (WARP * WARPS))
-    padded_pairs(const uint16_t *__restrict__ x, uint16_t *__restrict__ y, plan p)
+    padded_pairs(const uint16_t *__restrict__ x, uint16_t *__restrict__ y, transposition p)
 {
 	__shared__ pairs<DOWN, ACROSS> tile;
 	int64_t row = (int64_t)blockIdx.x * (2 * DOWN), col = (int64_t)blockIdx.y * (2 * ACROSS);
@@ -263,7 +265,7 @@ bool is_even(const void *data, int64_t stride, const int64_t batch[2])
 }
 
 /* Elements of two bytes, whose tiles of side × side may be moved as pairs. */
-bool takes_pairs(const plan &p, const uint16_t *x, const uint16_t *y, unsigned side)
+bool takes_pairs(const transposition &p, const uint16_t *x, const uint16_t *y, unsigned side)
 {
 	return p.rows % side == 0 && p.cols % side == 0 && is_even(x, p.x_row, p.x_batch) &&
 	       is_even(y, p.y_col, p.y_batch);
@@ -272,14 +274,14 @@ bool takes_pairs(const plan &p, const uint16_t *x, const uint16_t *y, unsigned s
 /* ---- Launches, by size of element ---- */
 
 struct run_serial {
-	template <typename T> static void run(const plan &p, const T *x, T *y, cudaStream_t stream)
+	template <typename T> static void run(const transposition &p, const T *x, T *y, cudaStream_t stream)
 	{
 		serial<<<1, 1, 0, stream>>>(x, y, p);
 	}
 };
 
 struct run_perrow {
-	template <typename T> static void run(const plan &p, const T *x, T *y, cudaStream_t stream)
+	template <typename T> static void run(const transposition &p, const T *x, T *y, cudaStream_t stream)
 	{
 		uint64_t blocks = tiles(p.batch[0] * p.batch[1] * p.cols, LINE_THREADS);
 
@@ -288,32 +290,33 @@ struct run_perrow {
 };
 
 template <int STRIPE, int PAD> struct run_tiled {
-	template <typename T> static void run(plan p, const T *x, T *y, cudaStream_t stream)
+	template <typename T> static void run(transposition p, const T *x, T *y, cudaStream_t stream)
 	{
 		orient(p);
-		cover(p, x, y, TILE, TILE, [=](const plan &q, const T *from, T *to, dim3 grid) {
+		cover(p, x, y, TILE, TILE, [=](const transposition &q, const T *from, T *to, dim3 grid) {
 			tiled<T, STRIPE, PAD><<<grid, dim3(TILE, STRIPE), 0, stream>>>(from, to, q);
 		});
 	}
 };
 
 template <typename T, int ROWS, int COLS, int WARPS>
-void launch_tiles(const plan &p, const T *x, T *y, cudaStream_t stream)
+void launch_tiles(const transposition &p, const T *x, T *y, cudaStream_t stream)
 {
-	cover(p, x, y, ROWS, COLS, [=](const plan &q, const T *from, T *to, dim3 grid) {
+	cover(p, x, y, ROWS, COLS, [=](const transposition &q, const T *from, T *to, dim3 grid) {
 		padded<T, ROWS, COLS, WARPS><<<grid, dim3(WARP, WARPS), 0, stream>>>(from, to, q);
 	});
 }
 
 template <int DOWN, int ACROSS, int WARPS>
-void launch_pairs(const plan &p, const uint16_t *x, uint16_t *y, cudaStream_t stream)
+void launch_pairs(const transposition &p, const uint16_t *x, uint16_t *y, cudaStream_t stream)
 {
-	cover(p, x, y, 2 * DOWN, 2 * ACROSS, [=](const plan &q, const uint16_t *from, uint16_t *to, dim3 grid) {
-		padded_pairs<DOWN, ACROSS, WARPS><<<grid, dim3(WARP, WARPS), 0, stream>>>(from, to, q);
-	});
+	cover(p, x, y, 2 * DOWN, 2 * ACROSS,
+	      [=](const transposition &q, const uint16_t *from, uint16_t *to, dim3 grid) {
+		      padded_pairs<DOWN, ACROSS, WARPS><<<grid, dim3(WARP, WARPS), 0, stream>>>(from, to, q);
+	      });
 }
 
-void launch_padded(const plan &p, const uint16_t *x, uint16_t *y, cudaStream_t stream)
+void launch_padded(const transposition &p, const uint16_t *x, uint16_t *y, cudaStream_t stream)
 {
 	if (is_narrow(p, 32))
 		launch_tiles<uint16_t, 32, 32, 8>(p, x, y, stream);
@@ -326,7 +329,7 @@ void launch_padded(const plan &p, const uint16_t *x, uint16_t *y, cudaStream_t s
 }
 
 /* A write of part of a sector costs as much as one of all: longer pieces where y's rows begin inside one. */
-void launch_padded(const plan &p, const uint32_t *x, uint32_t *y, cudaStream_t stream)
+void launch_padded(const transposition &p, const uint32_t *x, uint32_t *y, cudaStream_t stream)
 {
 	bool whole_sectors = (uintptr_t)y % 32 == 0 && p.y_col % 8 == 0;
 
@@ -338,7 +341,7 @@ void launch_padded(const plan &p, const uint32_t *x, uint32_t *y, cudaStream_t s
 		launch_tiles<uint32_t, 128, 64, 16>(p, x, y, stream);
 }
 
-void launch_padded(const plan &p, const uint64_t *x, uint64_t *y, cudaStream_t stream)
+void launch_padded(const transposition &p, const uint64_t *x, uint64_t *y, cudaStream_t stream)
 {
 	launch_tiles<uint64_t, 32, 32, 8>(p, x, y, stream);
 }
@@ -348,7 +351,7 @@ template <typename KERNEL> int launch_by_size(const struct op_args *args, const 
 	const void *x = args->views[0].data;
 	void *y = args->views[1].data;
 	cudaStream_t stream = (cudaStream_t)launch->stream;
-	plan p = plan_of(args);
+	transposition p = transposition_of(args);
 
 	switch (dtype_size(args->views[0].dtype)) {
 	case 2:
@@ -364,9 +367,9 @@ template <typename KERNEL> int launch_by_size(const struct op_args *args, const 
 }
 
 template <typename T, unsigned OPS>
-void launch_elements(const operands<2, OPS> &where, const plan &p, cudaStream_t stream)
+void launch_elements(const operands<2, OPS> &where, const transposition &p, cudaStream_t stream)
 {
-	cover<T>(p, where, 8, WARP, [=](const plan &q, const operands<2, OPS> &part, dim3 grid) {
+	cover<T>(p, where, 8, WARP, [=](const transposition &q, const operands<2, OPS> &part, dim3 grid) {
 		perelement<T><<<grid, dim3(WARP, 8), 0, stream>>>(part, q);
 	});
 }
@@ -376,7 +379,7 @@ template <unsigned OPS>
 int launch_perelement(const operands<2, OPS> &where, const op_args *args, const struct launch *launch)
 {
 	cudaStream_t stream = (cudaStream_t)launch->stream;
-	plan p = plan_of(args);
+	transposition p = transposition_of(args);
 
 	switch (dtype_size(args->views[0].dtype)) {
 	case 2:
@@ -392,7 +395,7 @@ int launch_perelement(const operands<2, OPS> &where, const op_args *args, const 
 }
 
 struct run_padded {
-	template <typename T> static void run(plan p, const T *x, T *y, cudaStream_t stream)
+	template <typename T> static void run(transposition p, const T *x, T *y, cudaStream_t stream)
 	{
 		orient(p);
 		if (has_unit_rows(p))

@@ -21,7 +21,7 @@
  * and what overlapping launches save: docs/lab/moves.md.
  */
 #include "common/launch.cuh"
-#include "transpose/plan.cuh"
+#include "transpose/transposition.cuh"
 
 namespace
 {
@@ -249,7 +249,7 @@ __device__ __forceinline__ void store(held<T, ROWS, COLS, ALIGNED_X, ALIGNED_Y> 
 
 template <typename T, int ROWS, int COLS, int THREADS, bool ALIGNED_X, bool ALIGNED_Y, unsigned OPS>
 __global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS)
-    in_vectors(const __grid_constant__ operands<2, OPS> where, plan p)
+    in_vectors(const __grid_constant__ operands<2, OPS> where, transposition p)
 {
 	const T *x = (const T *)where.at(0, blockIdx.z);
 	T *y = (T *)where.at(1, blockIdx.z);
@@ -283,11 +283,11 @@ __global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS)
 }
 
 template <typename T, int ROWS, int COLS, int THREADS, bool ALIGNED_X, bool ALIGNED_Y, unsigned OPS>
-void launch_aligned(const operands<2, OPS> &where, const plan &p, cudaStream_t stream)
+void launch_aligned(const operands<2, OPS> &where, const transposition &p, cudaStream_t stream)
 {
 	constexpr int lead = held<T, ROWS, COLS, ALIGNED_X, ALIGNED_Y>::LEAD;
 
-	cover<T>(p, where, ROWS, COLS, [=](const plan &q, const operands<2, OPS> &part, dim3 grid) {
+	cover<T>(p, where, ROWS, COLS, [=](const transposition &q, const operands<2, OPS> &part, dim3 grid) {
 		launch_form form = {grid, dim3(THREADS)};
 
 		form.grid.x = (unsigned)tiles(q.rows + lead, ROWS);
@@ -304,20 +304,22 @@ bool begins_at(const void *data, size_t size, int64_t pitch, const int64_t batch
 	return ((uintptr_t)data | steps * size) % bytes == 0;
 }
 
-template <unsigned OPS> bool has_whole_vectors(const operands<2, OPS> &where, const plan &p, size_t size)
+template <unsigned OPS>
+bool has_whole_vectors(const operands<2, OPS> &where, const transposition &p, size_t size)
 {
 	return begins_at(where.of[0][0], size, p.x_row, p.x_batch, VECTOR_BYTES);
 }
 
 /* Of several ops, asked of the first. Where others' begin within a sector, two blocks write parts of it, no
  * more. */
-template <unsigned OPS> bool has_whole_sectors(const operands<2, OPS> &where, const plan &p, size_t size)
+template <unsigned OPS>
+bool has_whole_sectors(const operands<2, OPS> &where, const transposition &p, size_t size)
 {
 	return begins_at(where.of[0][1], size, p.y_col, p.y_batch, SECTOR_BYTES);
 }
 
 template <typename T, int ROWS, int COLS, int THREADS, unsigned OPS>
-void launch_tiles(const operands<2, OPS> &where, const plan &p, cudaStream_t stream)
+void launch_tiles(const operands<2, OPS> &where, const transposition &p, cudaStream_t stream)
 {
 	bool vectors = has_whole_vectors(where, p, sizeof(T)), sectors = has_whole_sectors(where, p, sizeof(T));
 
@@ -332,7 +334,8 @@ void launch_tiles(const operands<2, OPS> &where, const plan &p, cudaStream_t str
 }
 
 /* Longer runs of x for matrices far larger than L2. */
-template <unsigned OPS> void launch_two_bytes(const operands<2, OPS> &where, const plan &p, cudaStream_t stream)
+template <unsigned OPS>
+void launch_two_bytes(const operands<2, OPS> &where, const transposition &p, cudaStream_t stream)
 {
 	const uint64_t many = 1u << 24;
 
@@ -343,7 +346,7 @@ template <unsigned OPS> void launch_two_bytes(const operands<2, OPS> &where, con
 }
 
 template <unsigned OPS>
-void launch_four_bytes(const operands<2, OPS> &where, const plan &p, cudaStream_t stream)
+void launch_four_bytes(const operands<2, OPS> &where, const transposition &p, cudaStream_t stream)
 {
 	if (has_whole_vectors(where, p, 4) && has_whole_sectors(where, p, 4))
 		launch_aligned<uint32_t, 64, 64, 512, true, true>(where, p, stream);
@@ -356,7 +359,7 @@ template <unsigned OPS>
 int launch_vectors(const operands<2, OPS> &where, const op_args *args, const struct launch *launch)
 {
 	cudaStream_t stream = (cudaStream_t)launch->stream;
-	plan p = plan_of(args);
+	transposition p = transposition_of(args);
 
 	orient(p);
 	switch (dtype_size(args->views[0].dtype)) {
@@ -389,7 +392,7 @@ bool is_aligned(const view *v)
 extern "C" bool transpose_vector_supports(const struct op_args *args, const char **ret_why_not)
 {
 	const uint64_t side = 32, side_unaligned = 128;
-	plan p = plan_of(args);
+	transposition p = transposition_of(args);
 
 	orient(p);
 	if (!has_unit_rows(p)) {

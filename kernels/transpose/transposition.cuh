@@ -1,6 +1,6 @@
-/* plan.cuh: a transposition as the kernels see it, and the grids that cover it. */
-#ifndef KOPS_KERNELS_TRANSPOSE_PLAN_CUH
-#define KOPS_KERNELS_TRANSPOSE_PLAN_CUH
+/* transposition.cuh: a transposition as the kernels see it, and the grids that cover it. */
+#ifndef KOPS_KERNELS_TRANSPOSE_TRANSPOSITION_CUH
+#define KOPS_KERNELS_TRANSPOSE_TRANSPOSITION_CUH
 
 #include "common/together.cuh"
 
@@ -11,7 +11,7 @@ constexpr unsigned GRID_YZ_MAX = 65535;
 
 /* x: rows × cols per batch, the longer axis of batches second. Strides in elements; y's are those of x's axes.
  */
-struct plan {
+struct transposition {
 	uint64_t rows, cols, batch[2];
 	int64_t x_row, x_col, x_batch[2];
 	int64_t y_row, y_col, y_batch[2];
@@ -20,7 +20,7 @@ struct plan {
 
 /* The matrix of this block: z of the grid numbers the batches; or ops of one matrix each, whose strides here
  * are 0. */
-__device__ __forceinline__ int64_t begin(const plan &p, const int64_t strides[2])
+__device__ __forceinline__ int64_t begin(const transposition &p, const int64_t strides[2])
 {
 	unsigned inner = blockIdx.z, n = (unsigned)p.batch[1];
 
@@ -47,11 +47,11 @@ template <typename V> void exchange(V &a, V &b)
 	b = was;
 }
 
-inline plan plan_of(const struct op_args *args)
+inline transposition transposition_of(const struct op_args *args)
 {
 	const view *x = &args->views[0], *y = &args->views[1];
 	uint32_t r = x->rank;
-	plan p = {};
+	transposition p = {};
 
 	p.rows = x->shape[r - 2];
 	p.cols = x->shape[r - 1];
@@ -82,7 +82,7 @@ inline bool is_finer(uint64_t n, int64_t stride, uint64_t m, int64_t other)
 }
 
 /* Names the axes so that cols are x's finest. */
-inline void orient(plan &p)
+inline void orient(transposition &p)
 {
 	if (is_finer(p.rows, p.x_row, p.cols, p.x_col)) {
 		exchange(p.rows, p.cols);
@@ -93,7 +93,7 @@ inline void orient(plan &p)
 }
 
 /* The common case: both matrices row-major, dense or pitched. */
-inline bool has_unit_rows(const plan &p)
+inline bool has_unit_rows(const transposition &p)
 {
 	return (p.x_col == 1 || p.cols == 1) && (p.y_row == 1 || p.rows == 1) && !p.y_by_cols;
 }
@@ -104,12 +104,12 @@ inline uint64_t tiles(uint64_t extent, uint64_t side)
 }
 
 /*
- * Calls enqueue(part of the plan, x, y, grid) until blocks of rows × cols have covered it: once, unless it
- * needs more blocks than a grid has along y or z. x of the grid along rows: neighbouring blocks write
+ * Calls enqueue(part of the transposition, x, y, grid) until blocks of rows × cols have covered it: once,
+ * unless it needs more blocks than a grid has along y or z. x of the grid along rows: neighbouring blocks write
  * neighbouring parts of the same rows of y, so that what is being written at any moment is a few whole rows.
  */
 template <typename T, typename Enqueue>
-inline void cover(plan p, const T *x, T *y, unsigned rows, unsigned cols, Enqueue enqueue)
+inline void cover(transposition p, const T *x, T *y, unsigned rows, unsigned cols, Enqueue enqueue)
 {
 	uint64_t all_cols = p.cols, outer = p.batch[0], inner = p.batch[1], together = outer;
 
@@ -134,27 +134,29 @@ inline void cover(plan p, const T *x, T *y, unsigned rows, unsigned cols, Enqueu
 			}
 }
 
-/* An op: its operands where a kernel takes them. enqueue(part of the plan, operands, grid) as cover() has it.
+/* An op: its operands where a kernel takes them. enqueue(part of the transposition, operands, grid) as cover()
+ * has it.
  */
 template <typename T, typename Enqueue>
-inline void cover(const plan &p, const operands<2, 1> &where, unsigned rows, unsigned cols, Enqueue enqueue)
+inline void cover(const transposition &p, const operands<2, 1> &where, unsigned rows, unsigned cols,
+                  Enqueue enqueue)
 {
 	cover(p, (const T *)where.of[0][0], (T *)where.of[0][1], rows, cols,
-	      [&](const plan &q, const T *x, T *y, dim3 grid) {
+	      [&](const transposition &q, const T *x, T *y, dim3 grid) {
 		      enqueue(q, operands<2, 1>{{{(void *)x, y}}, 1}, grid);
 	      });
 }
 
 /* Several ops, of one small matrix each. */
 template <typename T, typename Enqueue>
-inline void cover(const plan &p, const operands<2, TOGETHER_MAX> &where, unsigned rows, unsigned cols,
+inline void cover(const transposition &p, const operands<2, TOGETHER_MAX> &where, unsigned rows, unsigned cols,
                   Enqueue enqueue)
 {
 	enqueue(p, where, dim3((unsigned)tiles(p.rows, rows), (unsigned)tiles(p.cols, cols), where.n));
 }
 
 /* Larger tiles would be half empty. */
-inline bool is_narrow(const plan &p, uint64_t side)
+inline bool is_narrow(const transposition &p, uint64_t side)
 {
 	return p.rows <= side || p.cols <= side;
 }
