@@ -48,6 +48,13 @@ class SharedArrays(PythonTest):
         self.fails(kops.ShapeError, "must not be negative", self.kops.empty, (2, -1))
         self.fails((kops.OutOfMemoryError, kops.QuotaError), "", self.kops.empty, 1 << 50)
 
+    def test_cached_memory_goes_before_a_quota_is_in_the_way(self):
+        self.daemon.reload(max_mapped_per_uid="9M")
+        self.addCleanup(self.daemon.reload, max_mapped_per_uid="1G")
+        self.kops.empty(4 << 18)  # 4 MiB, which the client keeps
+        self.assertEqual(self.kops.zeros(5 << 18).nbytes, 5 << 20)
+        self.fails(kops.QuotaError, "max-mapped-per-uid", self.kops.empty, 9 << 18)
+
     def test_memory_lives_as_long_as_a_view(self):
         view = self.shared((100, 100))[3:, 3]
         copy = view.copy()

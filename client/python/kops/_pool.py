@@ -7,14 +7,20 @@ Whoever calls holds the session's lock, except for find().
 from __future__ import annotations
 
 import bisect
+import math
+import time
 from collections.abc import Callable
 from typing import Any
+
+from .errors import QuotaError
 
 ALIGNMENT = 64
 PAGE = 4096
 SLAB_MIN = 64 << 10
 SLAB_MAX = 64 << 20
 EXACT_FROM = 1 << 20  # sizes from here on are rounded to pages only
+UNMAP_S = 1.0         # kopsd unmaps what it was given back in its own time
+RETRY_S = 0.002
 
 
 def block_bytes(nbytes: int) -> int:
@@ -48,7 +54,8 @@ class Slab:
 
 
 class Pool:
-    """allocate(nbytes) makes a slab's (buffer, address), or raises MemoryError; release(slab) gives it back."""
+    """allocate(nbytes) makes a slab's (buffer, address), or raises MemoryError or QuotaError; release(slab) gives it
+    back."""
 
     def __init__(self, allocate: Callable[[int], tuple[int, int]], release: Callable[[Slab], None],
                  cache_bytes: int) -> None:
@@ -60,6 +67,7 @@ class Pool:
         self.idle: dict[Slab, None] = {}            # without a live block, oldest first
         self.idle_bytes = 0
         self.live = 0                               # blocks in use
+        self.dropped_s = -math.inf                  # when a slab was given back
         self.ranges: tuple[list[int], list[Slab]] = ([], [])  # replaced, never changed: find() takes no lock
 
     # Blocks
@@ -125,19 +133,34 @@ class Pool:
         self.count[slab.block] -= 1
         self.remove(slab)
         self.release(slab)
+        self.dropped_s = time.monotonic()
 
     def _new_slab(self, size: int) -> Slab:
         n = max(1, SLAB_MIN // size, min(1 << min(self.count.get(size, 0), 20), SLAB_MAX // size))
         try:
             buffer, address = self.allocate(n * size)
-        except MemoryError:  # with less, it may do
+        except (MemoryError, QuotaError):  # with less, it may do
             self.trim(0)
             n = 1
-            buffer, address = self.allocate(size)
+            buffer, address = self._allocate_patiently(size)
         slab = Slab(buffer, address, n * size, size)
         self.count[size] = self.count.get(size, 0) + 1
         self.add(slab)
         return slab
+
+    def _allocate_patiently(self, nbytes: int) -> tuple[int, int]:
+        while True:
+            try:
+                return self.allocate(nbytes)
+            except (MemoryError, QuotaError):
+                if time.monotonic() > self.dropped_s + UNMAP_S:
+                    raise
+            time.sleep(RETRY_S)
+
+    @property
+    def live_bytes(self) -> int:
+        """Of slabs with a block in use."""
+        return sum(slab.nbytes for slab in self.ranges[1] if slab.holds is None) - self.idle_bytes
 
     # Addresses
 
