@@ -8,6 +8,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 
 from support import harness  # noqa: E402
+from support.harness import LONG, eventually  # noqa: E402, F401
 import kops  # noqa: E402
 
 TOLERANCE = {"float16": 2e-3, "float32": 2e-6, "float64": 4e-15}

@@ -1,12 +1,14 @@
-"""The examples of docs/python.md."""
+"""The examples of docs/python.md and docs/scale.md."""
 import doctest
+import importlib.util
 import os
 import unittest
 
 import kops
 from case import PythonTest
 
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "python.md")
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs")
+PAGE = os.path.join(DOCS, "python.md")
 
 
 class Docs(PythonTest):
@@ -17,6 +19,13 @@ class Docs(PythonTest):
         failed, tried = doctest.testfile(PAGE, module_relative=False)
         self.assertEqual(failed, 0)
         self.assertGreater(tried, 20)
+
+    @unittest.skipUnless(importlib.util.find_spec("dask"), "no Dask")
+    def test_examples_of_scale(self):
+        os.environ["KOPS_SOCKET"] = self.daemon.socket
+        failed, tried = doctest.testfile(os.path.join(DOCS, "scale.md"), module_relative=False)
+        self.assertEqual(failed, 0)
+        self.assertGreater(tried, 5)
 
     def test_every_function_is_explained(self):
         with open(PAGE, encoding="utf-8") as f:

@@ -1,0 +1,215 @@
+"""One op on chunks of a larger array, in whatever process a scheduler has chosen for it: by kopsd, or by NumPy where
+kopsd cannot.
+
+Chunks are NumPy arrays. Results are in kops memory while there is room, so the next op takes them without a copy. What
+came from another process or from disk is ordinary memory; the first op on it copies it, and later ones find the copy.
+"""
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _session
+from ._array import NDArray
+from ._client import Client
+from ._job import Job
+from .errors import ArgumentError, ConnectError, Error, OutOfMemoryError, QuotaError, TimedOutError
+
+CONNECT_S = 2.0    # reconnecting after a death included
+AWAY_S = 5.0       # after a failure kopsd is left alone
+LIMIT_S = 60.0     # of a job, and
+FLOPS_PER_S = 1e9  # of a slow core: one that takes longer than it would is given up
+
+log = logging.getLogger("kops.dask")
+
+
+class Op:
+    """What is computed: by kopsd with add(job, out, *operands), by NumPy with substitute(*operands)."""
+
+    def __init__(self, shape: tuple[int, ...], flops: float, add: Callable[..., object],
+                 substitute: Callable[..., NDArray]) -> None:
+        self.shape = shape
+        self.flops = flops
+        self.add = add
+        self.substitute = substitute
+
+
+class Chunks:
+    """What a process has for chunks: its client, copies, and counts. Any thread may call compute()."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self.memory_bytes = memory_bytes  # of kops memory that chunks may hold
+        self.counts = {"kopsd": 0, "numpy": 0, "copied_bytes": 0}
+        self._client: Client | None = None
+        self._away_until = 0.0
+        self._copies: dict[int, tuple[weakref.ref[NDArray], NDArray]] = {}  # by id() of what was copied
+        self._lock = threading.Lock()
+
+    def compute(self, op: Op, *operands: NDArray) -> NDArray:
+        result = self._by_kopsd(op, operands)
+        with self._lock:
+            self.counts["numpy" if result is None else "kopsd"] += 1
+        return op.substitute(*operands).astype(operands[0].dtype, copy=False) if result is None else result
+
+    def _by_kopsd(self, op: Op, operands: tuple[NDArray, ...]) -> NDArray | None:
+        """None: kopsd could not. What is wrong with the call itself is raised."""
+        try:
+            client = self._connected()
+            if client is None:
+                return None
+            try:
+                return self._run(client, op, operands)
+            except (QuotaError, OutOfMemoryError):
+                self._copies.clear()
+                return self._run(client, op, operands)
+        except ArgumentError:
+            raise
+        except Error as e:
+            self._note(e)
+            return None
+
+    def _run(self, client: Client, op: Op, operands: tuple[NDArray, ...]) -> NDArray:
+        inside = [self._inside(client, x) for x in operands]
+        dtype = operands[0].dtype
+        has_room = self._has_room(client, int(np.prod(op.shape)) * dtype.itemsize)
+        out = client.empty(op.shape, dtype) if has_room else np.empty(op.shape, dtype)
+        job = client.job()
+        op.add(job, out, *inside)
+        job.submit()
+        _wait(job, LIMIT_S + op.flops / FLOPS_PER_S)
+        receipt = job.receipt
+        with self._lock:
+            self.counts["copied_bytes"] += receipt.copied_bytes if receipt else 0
+        return out
+
+    # kopsd
+
+    def _connected(self) -> Client | None:
+        with self._lock:
+            if self._client is None and time.monotonic() >= self._away_until:
+                self._client = Client(name="dask", timeout=CONNECT_S, cache_bytes=self.memory_bytes // 4)
+            return self._client if time.monotonic() >= self._away_until else None
+
+    def _note(self, e: Error) -> None:
+        log.warning("%s; NumPy computes this chunk", e)
+        if isinstance(e, (ConnectError, TimedOutError)):
+            self._away_until = time.monotonic() + AWAY_S
+
+    # Memory
+
+    def _has_room(self, client: Client, nbytes: int) -> bool:
+        return client._session.pool.live_bytes + nbytes <= self.memory_bytes
+
+    def _inside(self, client: Client, x: NDArray) -> NDArray:
+        """x in kops memory if there is room: what it is a view of is copied once, for as long as that lives. Without
+        room, x: the job copies it and keeps nothing."""
+        root = _root(x)
+        by_rows = root.T if root.flags.f_contiguous else root
+        if client.owns(x) or not by_rows.flags.c_contiguous or root.nbytes > 2 * x.nbytes:
+            return x
+        copy = self._copies.get(id(root), (None, None))[1]
+        if copy is None:
+            if not self._has_room(client, root.nbytes):
+                return x
+            copy = self._copy(client, root, by_rows.reshape(-1).view(np.uint8))
+        inside: NDArray = np.ndarray(x.shape, x.dtype, copy, x.ctypes.data - root.ctypes.data, x.strides)
+        return inside
+
+    def _copy(self, client: Client, root: NDArray, content: NDArray) -> NDArray:
+        """As bytes: what Dask receives is views of those."""
+        copy: NDArray = client.empty(-(-content.size // 4)).view(np.uint8)
+        copy[:content.size] = content
+        key = id(root)
+        self._copies[key] = weakref.ref(root, lambda _: self._copies.pop(key, None)), copy
+        with self._lock:
+            self.counts["copied_bytes"] += content.size
+        return copy
+
+
+def _wait(job: Job, seconds: float) -> None:
+    try:
+        job.wait(seconds)
+    except TimedOutError:
+        job.cancel()
+        raise
+
+
+def _root(x: NDArray) -> NDArray:
+    """The array whose memory x is a view of."""
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return x
+
+
+# ---- The ops
+
+
+def product(a: NDArray, b: NDArray, so_far: NDArray | None, precision: str) -> tuple[Op, tuple[NDArray, ...]]:
+    """a @ b, added to a sum of products."""
+    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1])
+
+    def add(job: Job, out: NDArray, a: NDArray, b: NDArray, *sums: NDArray) -> None:
+        for x in sums:
+            job.copy(x, out=out)
+        job.gemm(1.0, a, b, 1.0 if sums else 0.0, out, precision=precision)
+
+    def substitute(a: NDArray, b: NDArray, *sums: NDArray) -> NDArray:
+        return np.add(a @ b, *sums) if sums else np.asarray(a @ b)
+
+    operands = (a, b) if so_far is None else (a, b, so_far)
+    return Op(shape, 2.0 * float(np.prod(shape)) * a.shape[-1], add, substitute), operands
+
+
+def softmax(x: NDArray, axis: int, scale: float, log: bool) -> tuple[Op, tuple[NDArray, ...]]:
+    def add(job: Job, out: NDArray, x: NDArray) -> None:
+        job.softmax(x, axis, scale=scale, log=log, out=out)
+
+    def substitute(x: NDArray) -> NDArray:
+        y = np.multiply(x, scale, dtype=np.result_type(x, np.float32))
+        y -= y.max(axis, keepdims=True)
+        sums = np.exp(y).sum(axis, keepdims=True)
+        result: NDArray = y - np.log(sums) if log else np.exp(y) / sums
+        return result
+
+    return Op(x.shape, 8.0 * x.size, add, substitute), (x,)
+
+
+def transpose(x: NDArray) -> tuple[Op, tuple[NDArray, ...]]:
+    def add(job: Job, out: NDArray, x: NDArray) -> None:
+        job.transpose(x, out=out)
+
+    def substitute(x: NDArray) -> NDArray:
+        return np.ascontiguousarray(x.swapaxes(-1, -2))
+
+    return Op(x.shape[:-2] + (x.shape[-1], x.shape[-2]), float(x.size), add, substitute), (x,)
+
+
+# ---- This process
+
+
+_here: Chunks | None = None
+_here_lock = threading.Lock()
+
+
+def here(memory_bytes: Callable[[], int]) -> Chunks:
+    """This process's. memory_bytes() is asked once."""
+    global _here
+    with _here_lock:
+        if _here is None:
+            _here = Chunks(memory_bytes())
+        return _here
+
+
+def _forget_here() -> None:
+    global _here, _here_lock
+    _here = None
+    _here_lock = threading.Lock()
+
+
+_session.in_child.append(_forget_here)

@@ -1,0 +1,125 @@
+"""Dask arrays whose chunks kopsd computes: each worker's chunks the kopsd of its host.
+
+    import dask.array as da
+    import kops.dask
+    c = kops.dask.matmul(a, b)      # a Dask array, as a @ b is
+    p = kops.dask.softmax(c)
+
+Dask's scheduler decides where each chunk is computed. Chunks are NumPy arrays, so Dask moves, spills and recomputes them
+as ever. docs/scale.md of the kops repository has the rest.
+"""
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+from dask.utils import parse_bytes
+
+from . import _chunks, _library, _ops
+from ._array import NDArray, as_dtype
+from .errors import error
+
+__all__ = ["matmul", "softmax", "transpose", "calls"]
+
+MEMORY = "4 GiB"
+BATCH_MAX = _library.RANK_MAX - 2
+
+
+def matmul(a: Any, b: Any, *, precision: str = "f32") -> da.Array:
+    """a @ b, of matrices or batches of them. Each chunk of the result is a chain of tasks, one for each chunk along the
+    shared axis, so a worker holds no more than a task's three operands for it."""
+    _ops.choice(_library.PRECISIONS, precision, "precision")
+    a, b = _array(a, "a"), _array(b, "b")
+    if a.dtype != b.dtype:
+        raise error("DTYPE", f"a is {a.dtype}, b is {b.dtype}: the operands of a product have one type; convert with "
+                             "astype()")
+    if a.shape[-1] != b.shape[-2]:
+        raise error("SHAPE", f"a has shape {a.shape}, b has {b.shape}: the last axis of a ({a.shape[-1]}) must be as long "
+                             f"as the last but one axis of b ({b.shape[-2]})")
+    batch = tuple(f"batch{i}" for i in range(max(a.ndim, b.ndim) - 2))
+    chunks, (a, b) = da.core.unify_chunks(a, (*batch[len(batch) - a.ndim + 2:], "m", "k"),
+                                          b, (*batch[len(batch) - b.ndim + 2:], "k", "n"), warn=False)
+    name = f"kops-matmul-{tokenize(a, b, precision)}"
+    chunks_of_result = tuple(chunks[axis] for axis in (*batch, "m", "n"))
+    graph: dict[Any, Any] = {}
+    for index in itertools.product(*(range(len(c)) for c in chunks_of_result)):
+        _add_chain(graph, name, index, a, b, precision)
+    return da.Array(HighLevelGraph.from_collections(name, graph, dependencies=[a, b]), name, chunks_of_result,
+                    dtype=a.dtype)
+
+
+def _add_chain(graph: dict[Any, Any], name: str, index: tuple[int, ...], a: da.Array, b: da.Array,
+               precision: str) -> None:
+    *batch, m, n = index
+    last = a.numblocks[-1] - 1
+    so_far = None
+    for k in range(last + 1):
+        key = (name, *index) if k == last else (f"{name}-sum", *index, k)
+        graph[key] = (_product, _block(a, (*batch, m, k)), _block(b, (*batch, k, n)), so_far, precision)
+        so_far = key
+
+
+def _block(x: da.Array, index: tuple[int, ...]) -> tuple[Any, ...]:
+    """The key of the block at this index, where x may have fewer axes, or one block that serves all."""
+    return (x.name, *(i if n > 1 else 0 for i, n in zip(index[len(index) - x.ndim:], x.numblocks)))
+
+
+def softmax(x: Any, axis: int = -1, *, scale: float = 1.0, log: bool = False) -> da.Array:
+    """softmax(scale * x) along an axis, or its logarithm. Chunks are first merged along that axis."""
+    x = _array(x, "x", 1)
+    if x.dtype == np.float64:
+        raise error("DTYPE", "x is float64; softmax takes float32, float16 and bfloat16: convert it with astype()")
+    if not -x.ndim <= axis < x.ndim:
+        raise error("SHAPE", f"there is no axis {axis} in an array of shape {x.shape}")
+    axis %= x.ndim
+    return x.rechunk({axis: -1}).map_blocks(_softmax, axis, float(scale), bool(log), dtype=x.dtype, meta=x._meta,
+                                            name=f"kops-softmax-{tokenize(x, axis, scale, log)}")
+
+
+def transpose(x: Any) -> da.Array:
+    """A copy of x with the last two axes exchanged, in each chunk's memory too. x.T is a view, and as good for a product."""
+    x = _array(x, "x")
+    axes = tuple(range(x.ndim))
+    return da.blockwise(_transpose, (*axes[:-2], axes[-1], axes[-2]), x, axes, dtype=x.dtype, meta=x._meta)
+
+
+def calls() -> dict[str, int]:
+    """Of this process so far: chunks computed by "kopsd" and by "numpy" in its place, and "copied_bytes" between ordinary
+    and kops memory. A distributed.Client asks its workers: client.run(kops.dask.calls)."""
+    return dict(_here().counts)
+
+
+def _array(x: Any, name: str, least: int = 2) -> da.Array:
+    x = da.asarray(x)
+    as_dtype(x.dtype)
+    if not least <= x.ndim <= _library.RANK_MAX:
+        raise error("SHAPE", f"{name} has shape {x.shape}; kops takes {least} to {_library.RANK_MAX} axes here: reshape it")
+    return x
+
+
+# ---- In the tasks
+
+
+def _here() -> _chunks.Chunks:
+    return _chunks.here(lambda: int(parse_bytes(dask.config.get("kops.memory", MEMORY))))
+
+
+def _compute(op: _chunks.Op, operands: tuple[NDArray, ...]) -> NDArray:
+    return _here().compute(op, *operands)
+
+
+def _product(a: NDArray, b: NDArray, so_far: NDArray | None, precision: str) -> NDArray:
+    return _compute(*_chunks.product(a, b, so_far, precision))
+
+
+def _softmax(x: NDArray, axis: int, scale: float, log: bool) -> NDArray:
+    return _compute(*_chunks.softmax(x, axis, scale, log))
+
+
+def _transpose(x: NDArray) -> NDArray:
+    return _compute(*_chunks.transpose(x))

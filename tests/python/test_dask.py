@@ -1,0 +1,207 @@
+"""kops.dask on a cluster of processes: a scheduler and workers, each with a kopsd of its own, some of which die."""
+import os
+import socket
+import subprocess
+import sys
+import unittest
+
+import numpy as np
+
+from case import LONG, eventually, harness
+
+try:
+    import dask.array as da
+    import distributed
+except ImportError:
+    print("skipped: no dask.distributed")
+    sys.exit(77)
+
+import kops
+import kops.dask
+
+WORKERS = 3
+QUOTA = 24 << 20
+CHUNK = 250
+SIDE = 5000 if LONG else 1500
+# What a worker may hold before it spills to disk. Its process is larger than that from the start, so no other limit is set.
+MEMORY = {"MEMORY__TARGET": 0.5, "MEMORY__SPILL": False, "MEMORY__PAUSE": False, "MEMORY__TERMINATE": False}
+MEMORY_LIMIT = 32 << 20
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def module(name):
+    """Dask's programs, as modules: a test need not know where they are installed."""
+    return [sys.executable, "-m", f"distributed.cli.dask_{name}"]
+
+
+class Cluster:
+    """A scheduler and its workers. Worker i, of this name, has daemons[i]."""
+
+    def __init__(self, folder):
+        self.daemons = [harness.Daemon(max_mapped_per_uid=QUOTA) for _ in range(WORKERS)]
+        self.programs = []
+        self.folder = folder
+        self.env = {**os.environ, "DASK_KOPS__MEMORY": str(QUOTA // 2), "OPENBLAS_NUM_THREADS": "1",
+                    **{f"DASK_DISTRIBUTED__WORKER__{k}": str(v) for k, v in MEMORY.items()}}
+
+    def start(self):
+        self.address = f"tcp://127.0.0.1:{free_port()}"
+        self.run(*module("scheduler"), "--host", self.address, "--no-dashboard")
+        for i, daemon in enumerate(self.daemons):
+            daemon.start()
+            self.run(*module("worker"), self.address, "--name", str(i), "--no-nanny", "--nthreads", "1", "--no-dashboard",
+                     "--memory-limit", str(MEMORY_LIMIT), "--local-directory", self.folder,
+                     KOPS_SOCKET=daemon.socket)
+        self.client = distributed.Client(self.address, timeout=60)
+        self.client.wait_for_workers(WORKERS, timeout=60)
+
+    def run(self, *command, **env):
+        with open(os.path.join(self.folder, f"log{len(self.programs)}"), "wb") as log:
+            self.programs.append(subprocess.Popen(command, env={**self.env, **env}, stdout=log, stderr=log))
+
+    def worker(self, i):
+        return self.programs[1 + i]
+
+    def addresses(self):
+        """{address: number of the worker}"""
+        return {address: int(w["name"]) for address, w in self.client.scheduler_info()["workers"].items()}
+
+    def calls(self):
+        """{number of the worker: its calls}"""
+        workers = self.addresses()
+        return {workers[address]: calls for address, calls in self.client.run(kops.dask.calls).items()}
+
+    def end(self):
+        if hasattr(self, "client"):
+            self.client.close()
+        for program in self.programs:
+            program.kill()
+            program.wait()
+        for daemon in self.daemons:
+            daemon.remove()
+
+
+def spilled(dask_worker):
+    return dask_worker.data.spilled_total.disk
+
+
+def numbers(seed, dtype, side=SIDE, chunk=CHUNK):
+    return da.random.RandomState(seed).uniform(-1, 1, (side, side), chunks=chunk).astype(dtype)
+
+
+class Workers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = harness.tempfile.TemporaryDirectory(prefix="kops-test-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.cluster = Cluster(folder.name)
+        cls.addClassCleanup(cls.cluster.end)
+        cls.cluster.start()
+
+    def values(self, *arrays):
+        return self.cluster.client.gather(self.cluster.client.compute(list(arrays)))
+
+    def near(self, c, a, b, dtype):
+        error = abs(c.astype(float) - a.astype(float) @ b.astype(float)).max()
+        self.assertLess(error, SIDE * 4 * np.finfo(dtype).eps)
+
+    def test_1_a_product_larger_than_a_quota(self):
+        """And larger than what the workers hold in memory: they spill. Yet kopsd computes every chunk."""
+        a, b = self.cluster.client.persist([numbers(1, "d"), numbers(2, "d")])
+        c = self.cluster.client.persist(kops.dask.matmul(a, b))
+        distributed.wait(c)
+        self.assertGreater(a.nbytes + b.nbytes + c.nbytes, 2 * QUOTA)
+        self.assertGreater(sum(self.cluster.client.run(spilled).values()), 0)
+        calls = self.cluster.calls()
+        self.assertEqual(sum(n["kopsd"] for n in calls.values()), (SIDE // CHUNK) ** 3)
+        self.assertTrue(all(n["kopsd"] > 0 and n["numpy"] == 0 for n in calls.values()), calls)
+        self.near(*self.values(c, a, b), "d")
+
+    def test_2_softmax_and_transpose(self):
+        x = numbers(3, "f")[:600]
+        y, t, before = self.values(kops.dask.softmax(x, scale=3), kops.dask.transpose(x), x)
+        e = np.exp(3 * before.astype(float))
+        self.assertLess(abs(y - e / e.sum(1, keepdims=True)).max(), 1e-6)
+        self.assertTrue(np.array_equal(t, before.T))
+        self.assertEqual(sum(n["numpy"] for n in self.cluster.calls().values()), 0)
+
+    def test_3_deaths(self):
+        """Of worker 2, and of worker 1's kopsd, in the middle of a product; then that kopsd is back."""
+        cluster = self.cluster
+        before = self.chunks_by_kopsd()
+        a, b = (numbers(seed, "f", side=SIDE // 3 * 2, chunk=CHUNK * 2 // 5) for seed in (4, 5))
+        c = cluster.client.persist(kops.dask.matmul(a, b))
+        self.assertTrue(eventually(lambda: self.chunks_by_kopsd() > before + 30, 60, 0.05), cluster.calls())
+        cluster.worker(2).kill()
+        cluster.daemons[1].process.kill()
+        cluster.daemons[1].wait()
+        distributed.wait(c)
+        calls = cluster.calls()
+        self.assertEqual({i: n["numpy"] > 0 for i, n in calls.items()}, {0: False, 1: True})
+        self.near(*self.values(c, a, b), "f")
+        os.truncate(cluster.daemons[1].log_path, 0)
+        cluster.daemons[1].start()
+        self.assertTrue(eventually(self.worker_1_uses_kopsd, 60, 0.5), cluster.calls())
+
+    def chunks_by_kopsd(self):
+        return sum(n["kopsd"] for n in self.cluster.calls().values())
+
+    def worker_1_uses_kopsd(self):
+        address = next(address for address, i in self.cluster.addresses().items() if i == 1)
+        x = da.ones((40, 40), chunks=40, dtype="f")
+        before = self.cluster.calls()[1]["kopsd"]
+        product = self.cluster.client.compute(kops.dask.matmul(x, x), workers=[address]).result()
+        self.assertTrue((product == 40).all())
+        return self.cluster.calls()[1]["kopsd"] > before
+
+
+class Graphs(unittest.TestCase):
+    """What is wrong is said when the graph is made, not in a worker."""
+
+    def test_refusals(self):
+        x = da.ones((3, 4), chunks=2, dtype="f")
+        for kind, words, call in [
+                (kops.ShapeError, "the last axis of a (4)", lambda: kops.dask.matmul(x, x)),
+                (kops.ShapeError, "takes 2 to 4 axes", lambda: kops.dask.matmul(x[0], x)),
+                (kops.ShapeError, "takes 2 to 4 axes", lambda: kops.dask.transpose(x[None, None, None])),
+                (kops.ShapeError, "no axis 2", lambda: kops.dask.softmax(x, 2)),
+                (kops.DtypeError, "a is float32, b is float64", lambda: kops.dask.matmul(x, x.T.astype("d"))),
+                (kops.DtypeError, "not with int64", lambda: kops.dask.matmul(x.astype(int), x.T)),
+                (kops.DtypeError, "softmax takes float32", lambda: kops.dask.softmax(x.astype("d"))),
+                (kops.ArgumentError, "no precision 'best'", lambda: kops.dask.matmul(x, x.T, precision="best"))]:
+            with self.assertRaises(kind) as caught:
+                call()
+            self.assertIn(words, str(caught.exception))
+
+    def test_a_result_looks_like_dasks_own(self):
+        a, b = da.ones((5, 6, 7), chunks=(2, 4, 3), dtype="f"), da.ones((7, 4), chunks=(2, 3), dtype="f")
+        ours, theirs = kops.dask.matmul(a, b), da.matmul(a, b)
+        self.assertEqual((ours.shape, ours.dtype, ours.chunks), (theirs.shape, theirs.dtype, theirs.chunks))
+        self.assertEqual(ours.name, kops.dask.matmul(a, b).name)
+        self.assertEqual(kops.dask.transpose(a).chunks, a.swapaxes(1, 2).chunks)
+
+
+class WithoutKopsd(unittest.TestCase):
+    def test_numpy_computes(self):
+        os.environ["KOPS_SOCKET"] = "/no/such/socket"
+        x = da.random.RandomState(1).uniform(-1, 1, (3, 50, 40), chunks=(2, 20, 30)).astype("f")
+        before = kops.dask.calls()
+        with self.assertLogs("kops.dask", "WARNING") as logged:
+            for ours, exact in [(kops.dask.matmul(x, x.swapaxes(1, 2)), x @ x.swapaxes(1, 2)),
+                                (kops.dask.softmax(x, 1, log=True), x - da.log(da.exp(x).sum(1, keepdims=True))),
+                                (kops.dask.softmax(x, -1), da.exp(x) / da.exp(x).sum(2, keepdims=True)),
+                                (kops.dask.transpose(x), x.swapaxes(1, 2))]:
+                ours, exact = da.compute(ours, exact)
+                self.assertEqual(ours.dtype, np.float32)
+                self.assertTrue(np.allclose(ours, exact, atol=1e-5))
+        self.assertEqual(len(logged.output), 1, logged.output)
+        self.assertEqual(kops.dask.calls()["kopsd"], before["kopsd"])
+
+
+if __name__ == "__main__":
+    unittest.main()
