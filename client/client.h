@@ -7,6 +7,7 @@
  *   wire.c     outbox, replies, waiting    receipt.c  the answer, kept
  *   link.c     connect, greet, again       blas.c     one-op calls
  *   ring.c     runs without system calls   query.c    ping, devices, statistics
+ *                                          list.c     users, sessions, the latest jobs
  *
  * Everything here is hidden from users of the library, so the prefix client_ only guards against the
  * names of other kops code in one test program.
@@ -105,11 +106,12 @@ struct waiter {
 	char why[CLIENT_WHY_BYTES];
 };
 
-/* A Ping, Describe or Stats; at most one at a time, on the stack of who waits for it. */
+/* A Ping, Describe, Stats or a page of a list; at most one at a time, on the stack of who waits for it. */
 struct call {
 	struct waiter waiter;
 	Kops__V1__Request__BodyCase verb;
-	uint64_t id; /* of the request; 0: to be sent */
+	uint64_t before; /* of a page */
+	uint64_t id;     /* of the request; 0: to be sent */
 };
 
 struct packet; /* wire.c: a datagram that the socket did not take yet */
@@ -138,6 +140,7 @@ struct kops {
 	char daemon[CLIENT_NAME_BYTES + 1]; /* from Welcome */
 	uint64_t ops_max;
 	bool prepares;          /* knows prepared jobs */
+	bool lists;             /* knows lists of users, sessions and jobs */
 	uint64_t last_prepared; /* number of one */
 
 	uint32_t ring_limit;      /* of entries; 0: the daemon has no rings */
@@ -224,8 +227,11 @@ void client_outbox_clear(kops *k);
 /* The daemon broke the protocol: the handle gives up, with the phrase. */
 void client_violation(kops *k, const char *phrase);
 
-/* Sends k->call, if there is one. */
+/* Sends k->call, if there is one that can go out on this connection as far as that is known. */
 int client_call_send(kops *k);
+
+/* Waits for the answer to the call, whose verb and before are set: its waiter has the reply. */
+int client_ask(kops *k, struct call *call);
 
 /*
  * Runs the connection until waiter->done: its status, with kops_error() set when negative. KOPS_E_TIMEOUT, with

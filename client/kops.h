@@ -30,7 +30,8 @@
  *
  * Blocking: these calls wait for the daemon, and say "Waits":
  *   kops_open()          kops_alloc()  kops_import()  kops_buffer_wait()  kops_ping()  kops_query()
- *   kops_job_prepare()   kops_wait()   kops_run()     and the one-op calls
+ *   kops_job_prepare()   kops_wait()   kops_run()     kops_list_users(), _sessions(), _jobs()
+ *   and the one-op calls
  * They wait at most for the handle's timeout (kops_options.timeout_ms), reconnecting included, and then
  * return KOPS_E_TIMEOUT or KOPS_E_CONNECT; kops_wait() and kops_buffer_wait() take a timeout of their own.
  * While they wait they run callbacks. Inside a callback they return KOPS_E_STATE. All other calls return at
@@ -551,6 +552,86 @@ void kops_info_free(kops_info *info);
 /* Device and kernel i, counted from 0, kernels by op; NULL from n_devices or n_kernels on. Part of the info. */
 const kops_device_info *kops_info_device(const kops_info *info, size_t i);
 const kops_kernel_info *kops_info_kernel(const kops_info *info, size_t i);
+
+/* ---- Who uses the daemon ----------------------------------------------------------------------- */
+
+/*
+ * Users see themselves, root sees all; the daemon's setting see-others says who else does. All of these structs
+ * are made by the library; later versions may add members at the end, as to receipts.
+ */
+
+/* What jobs took, and were. */
+typedef struct kops_usage {
+	uint64_t jobs_done, jobs_failed; /* failed: all that were not done, cancelled ones too */
+	double flops, bytes;             /* of jobs done, counted from the shapes: bytes read and written */
+	double queue_us, total_us;       /* of jobs done: arrival to start, and to completion; summed */
+	double device_us;                /* upload, compute, download of all jobs, of those that run so far */
+	double p50_us, p99_us; /* arrival to completion, of the latest 32 to 65 thousand jobs done, within 1/32;
+	                          0: there was none */
+} kops_usage;
+
+/* A user with sessions, or one of the last 256 that had some. */
+typedef struct kops_user_info {
+	uint32_t uid;
+	uint64_t sessions, buffers;
+	uint64_t mapped_bytes, pinned_bytes, resident_bytes; /* of its buffers */
+	uint64_t prepared_bytes;                             /* of its prepared jobs */
+	uint64_t queued, running;                            /* jobs that wait, and that have started */
+	double backlog_us;                                   /* what these are planned to take */
+	const kops_usage *usage;                             /* of all its sessions, past ones too */
+} kops_user_info;
+
+typedef struct kops_running_job {
+	const char *device, *op, *kernel; /* of the first op */
+	uint32_t n_ops;
+	uint32_t parts, parts_done; /* long ops are cut into parts; on a GPU done means enqueued */
+	double running_us;          /* since its start */
+	double estimate_us;         /* what it was planned to take */
+} kops_running_job;
+
+typedef struct kops_session_info {
+	uint64_t session; /* number, from 1 when the daemon started */
+	uint32_t uid, pid;
+	const char *client; /* its kops_options.name */
+	uint64_t age_us, buffers, prepared, queued, running;
+	const kops_running_job *oldest; /* of those that run, the one that started first; NULL: none does */
+	const kops_usage *usage;
+} kops_session_info;
+
+typedef struct kops_traced_job {
+	uint64_t number;  /* from 1 when the daemon started, as jobs ended */
+	uint64_t session; /* number of its session */
+	uint32_t uid, pid;
+	int status;                       /* 0 or KOPS_E_* */
+	uint64_t age_us;                  /* since it ended */
+	const char *device, *op, *kernel; /* of the first op */
+	uint32_t n_ops;
+	double flops, bytes;                                           /* of all ops, counted from the shapes */
+	double queue_us, upload_us, compute_us, download_us, total_us; /* as in kops_receipt */
+	bool prepared, graph;                                          /* likewise */
+	bool ring; /* it came by shared memory, without a system call */
+} kops_traced_job;
+
+typedef struct kops_list kops_list;
+
+/*
+ * Users by uid, sessions and jobs by number, the largest first. They wait for one round trip for every 32
+ * items. *ret_list is the caller's; free it with kops_list_free(). kops_list_jobs() lists of the latest 1024
+ * jobs that were answered those with a number above `after`, at most `max` of them; 0: all. To follow them,
+ * pass the number that came first the last time. KOPS_E_UNSUPPORTED (the daemon is too old), KOPS_E_NOMEM, and
+ * what any waiting call can return.
+ */
+int kops_list_users(kops *k, kops_list **ret_list);
+int kops_list_sessions(kops *k, kops_list **ret_list);
+int kops_list_jobs(kops *k, uint64_t after, size_t max, kops_list **ret_list);
+void kops_list_free(kops_list *list);
+
+size_t kops_list_count(const kops_list *list);
+
+/* Item i, counted from 0; NULL from kops_list_count() on, and in a list of something else. Part of the list. */
+const kops_user_info *kops_list_user(const kops_list *list, size_t i);
+const kops_session_info *kops_list_session(const kops_list *list, size_t i);
+const kops_traced_job *kops_list_job(const kops_list *list, size_t i);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -555,6 +555,30 @@ class client
 		detail::check(connection(), kops_query(get(), &made));
 		return info(made, kops_info_free);
 	}
+	using list = std::unique_ptr<kops_list, void (*)(kops_list *)>;
+	/* Items: kops_list_user(list.get(), i), kops_list_session(), kops_list_job(). */
+	list users()
+	{
+		kops_list *made = nullptr;
+
+		detail::check(connection(), kops_list_users(get(), &made));
+		return list(made, kops_list_free);
+	}
+	list sessions()
+	{
+		kops_list *made = nullptr;
+
+		detail::check(connection(), kops_list_sessions(get(), &made));
+		return list(made, kops_list_free);
+	}
+	/* See kops_list_jobs(). */
+	list trace(std::uint64_t after = 0, std::size_t max = 0)
+	{
+		kops_list *made = nullptr;
+
+		detail::check(connection(), kops_list_jobs(get(), after, max, &made));
+		return list(made, kops_list_free);
+	}
 
 	/* For event loops: see kops.h. */
 	int fd() const

@@ -172,6 +172,14 @@ int client_link_connect(kops *k)
 	return 0;
 }
 
+/* One that waited to know what this daemon can do. */
+static void send_call(kops *k)
+{
+	int status = k->call && !k->call->id ? client_call_send(k) : 0;
+	if (status < 0)
+		client_waiter_end(&k->call->waiter, status, k->error, NULL);
+}
+
 void client_link_answered(kops *k, const Kops__V1__Reply *reply)
 {
 	char why[CLIENT_WHY_BYTES];
@@ -196,9 +204,11 @@ void client_link_answered(kops *k, const Kops__V1__Reply *reply)
 		if (reply->welcome->max_ops > 0)
 			k->ops_max = reply->welcome->max_ops;
 		k->prepares = reply->welcome->prepares;
+		k->lists = reply->welcome->lists;
 		k->ring_limit = reply->welcome->ring_entries < RING_ENTRIES_MAX ? reply->welcome->ring_entries
 		                                                                : RING_ENTRIES_MAX;
 		client_waiter_end(k->greeting, 0, NULL, reply);
+		send_call(k);
 	}
 }
 

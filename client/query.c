@@ -4,13 +4,12 @@
 
 #include "client.h"
 
-static int ask(kops *k, Kops__V1__Request__BodyCase verb, struct call *call)
+int client_ask(kops *k, struct call *call)
 {
 	int status = client_may_wait(k);
 	if (status < 0)
 		return status;
 	call->waiter.done = false;
-	call->verb = verb;
 	call->id = 0;
 	k->call = call;
 	client_link_want(k);
@@ -24,8 +23,8 @@ static int ask(kops *k, Kops__V1__Request__BodyCase verb, struct call *call)
 
 int kops_ping(kops *k)
 {
-	struct call call;
-	return ask(k, KOPS__V1__REQUEST__BODY_PING, &call);
+	struct call call = {.verb = KOPS__V1__REQUEST__BODY_PING};
+	return client_ask(k, &call);
 }
 
 /* ---- kops_query(): one block holds the kops_info and all that it points to ---- */
@@ -123,8 +122,8 @@ static void add_statistics(struct info *info, const Kops__V1__Statistics *from)
 
 static int describe(kops *k, struct info **ret_info)
 {
-	struct call call;
-	int status = ask(k, KOPS__V1__REQUEST__BODY_DESCRIBE, &call);
+	struct call call = {.verb = KOPS__V1__REQUEST__BODY_DESCRIBE};
+	int status = client_ask(k, &call);
 	if (status < 0)
 		return status;
 	if (call.waiter.reply->body_case != KOPS__V1__REPLY__BODY_DESCRIPTION)
@@ -139,11 +138,11 @@ static int describe(kops *k, struct info **ret_info)
 int kops_query(kops *k, kops_info **ret_info)
 {
 	struct info *info = NULL;
-	struct call call;
+	struct call call = {.verb = KOPS__V1__REQUEST__BODY_STATS};
 	int status = describe(k, &info);
 	if (status < 0)
 		return status;
-	status = ask(k, KOPS__V1__REQUEST__BODY_STATS, &call);
+	status = client_ask(k, &call);
 	if (status == 0 && call.waiter.reply->body_case != KOPS__V1__REPLY__BODY_STATISTICS)
 		status = client_fail(k, KOPS_E_PROTOCOL, "kopsd answered Stats without Statistics");
 	if (status < 0) {

@@ -152,19 +152,40 @@ static bool flush(kops *k)
 
 /* ---- Calls ---- */
 
-/* Ping, Describe and Stats have no fields: written by hand, they cost nothing. */
+/*
+ * An older daemon would end the session that asks for a list, so this waits for its Welcome. True: it is not to
+ * be sent now, or at all.
+ */
+static bool hold_back(kops *k, struct call *call)
+{
+	if (call->verb != KOPS__V1__REQUEST__BODY_LIST_USERS &&
+	    call->verb != KOPS__V1__REQUEST__BODY_LIST_SESSIONS && call->verb != KOPS__V1__REQUEST__BODY_TRACE)
+		return false;
+	if (k->state == LINK_UP && !k->lists)
+		client_waiter_end(&call->waiter, KOPS_E_UNSUPPORTED,
+		                  "this kopsd is too old to list users, sessions and jobs; update it", NULL);
+	return k->state != LINK_UP || !k->lists;
+}
+
+/* Written by hand: no verb has more than one field, and Ping, Describe and Stats have none. */
 int client_call_send(kops *k)
 {
-	uint8_t data[16];
-	size_t len = 0;
-	if (!k->call || k->call->waiter.done)
+	uint8_t data[48], body[16];
+	size_t len = 0, body_len = 0;
+	if (!k->call || k->call->waiter.done || hold_back(k, k->call))
 		return 0;
 	k->call->id = client_new_id(k, CLIENT_CALL);
+	if (k->call->before) {
+		body[body_len++] = CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT);
+		body_len += client_put_varint(body + body_len, k->call->before);
+	}
 	data[len++] = CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT);
 	len += client_put_varint(data + len, k->call->id);
-	data[len++] = CLIENT_TAG(k->call->verb, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
-	data[len++] = 0;
-	return client_send(k, data, len, -1, NULL);
+	len +=
+	    client_put_varint(data + len, (uint64_t)k->call->verb << 3 | PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
+	data[len++] = (uint8_t)body_len;
+	memcpy(data + len, body, body_len);
+	return client_send(k, data, len + body_len, -1, NULL);
 }
 
 static void call_answered(kops *k, const Kops__V1__Reply *reply)

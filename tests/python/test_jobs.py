@@ -1,5 +1,6 @@
 """Jobs of several ops, event loops, threads, and restarts of the daemon."""
 import asyncio
+import os
 import signal
 import threading
 import time
@@ -82,6 +83,22 @@ class Jobs(PythonTest):
         late.submit()
         self.fails(kops.DeadlineError, "", late.wait)
         slow.wait()
+
+
+class Figures(PythonTest):
+    def test_users_sessions_and_the_trace(self):
+        x = self.shared((8, 8))
+        for _ in range(3):
+            self.kops.add(x, x)
+        session = next(s for s in self.kops.sessions() if s.client == self.id().rsplit(".", 1)[1])
+        self.assertEqual((session.pid, session.usage.jobs_done, session.oldest), (os.getpid(), 3, None))
+        user = next(u for u in self.kops.users() if u.uid == os.geteuid())
+        self.assertGreaterEqual(user.usage.jobs_done, 3)
+        self.assertGreater(user.mapped_bytes, 0)
+        jobs = [j for j in self.kops.trace() if j.session == session.session]
+        self.assertEqual([(j.op, j.status, j.n_ops, j.bytes) for j in jobs], [("add", 0, 1, 3 * 256)] * 3)
+        self.assertEqual([j.number for j in self.kops.trace(2)], [j.number for j in jobs[:2]])
+        self.assertEqual([j.number for j in self.kops.trace(after=jobs[1].number)], [jobs[0].number])
 
 
 class EventLoops(PythonTest):

@@ -22,15 +22,16 @@ from ._job import Job
 from ._memory import Memory
 from ._ops import Operand
 from ._receipt import OpReceipt, Receipt
+from ._usage import RunningJob, SessionInfo, TracedJob, Usage, User
 from .errors import (ArgumentError, BusyError, CancelledError, ConnectError, DeadlineError, DtypeError, Error,
                      InterruptedJobError, LostError, OutOfMemoryError, QuotaError, ShapeError, StateError, TimedOutError)
 
 __all__ = [
-    "connect", "default_client", "empty", "zeros", "asarray", "device_array", "memory", "owns", "matmul", "gemm", "softmax",
-    "transpose", "add", "reduce", "copy", "job", "receipt", "info", "Client", "Job", "DeviceArray", "Receipt", "OpReceipt",
-    "Info", "Device", "Error", "ArgumentError", "BusyError", "CancelledError", "ConnectError", "DeadlineError",
-    "DtypeError", "InterruptedJobError", "LostError", "OutOfMemoryError", "QuotaError", "ShapeError", "StateError",
-    "TimedOutError",
+    "connect", "default_client", "empty", "zeros", "asarray", "device_array", "memory", "owns", "matmul", "gemm",
+    "softmax", "transpose", "add", "reduce", "copy", "job", "receipt", "info", "users", "sessions", "trace", "Client",
+    "Job", "DeviceArray", "Receipt", "OpReceipt", "Info", "Device", "User", "SessionInfo", "TracedJob", "Usage",
+    "RunningJob", "Error", "ArgumentError", "BusyError", "CancelledError", "ConnectError", "DeadlineError", "DtypeError",
+    "InterruptedJobError", "LostError", "OutOfMemoryError", "QuotaError", "ShapeError", "StateError", "TimedOutError",
 ]
 
 connect = Client
@@ -143,3 +144,18 @@ def receipt() -> Receipt | None:
 def info() -> Info:
     """The daemon and its devices."""
     return default_client().info()
+
+
+def users() -> list[User]:
+    """Who uses the daemon; see Client.users()."""
+    return default_client().users()
+
+
+def sessions() -> list[SessionInfo]:
+    """The daemon's sessions; see Client.sessions()."""
+    return default_client().sessions()
+
+
+def trace(limit: int = 0, *, after: int = 0) -> list[TracedJob]:
+    """The latest jobs; see Client.trace()."""
+    return default_client().trace(limit, after=after)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from . import _array, _library, _ops, _receipt
+from . import _array, _library, _ops, _receipt, _usage
 from ._array import Array, DeviceArray, Layout, NDArray, Shape, layout
 from ._desk import Desk
 from ._job import Job, add_ops
@@ -18,6 +18,7 @@ from ._ops import Op, Operand
 from ._pool import Slab
 from ._receipt import Receipt
 from ._session import NativeJob, Session
+from ._usage import SessionInfo, TracedJob, User
 
 CALLS_MAX = 256     # that are kept for being repeated
 OPS_MAX = 32        # of one call in one job; the message of a job has 16 KiB
@@ -269,6 +270,20 @@ class Client:
                         tuple(devices))
         finally:
             lib.kops_info_free(pointer)
+
+    def users(self) -> list[User]:
+        """The users with sessions, and those that left last, by uid, the largest first. The daemon's setting see-others
+        says who sees others than itself."""
+        return _usage.read(self._session, lib.kops_list_users, lib.kops_list_user)
+
+    def sessions(self) -> list[SessionInfo]:
+        """The sessions, the newest first."""
+        return _usage.read(self._session, lib.kops_list_sessions, lib.kops_list_session)
+
+    def trace(self, limit: int = 0, *, after: int = 0) -> list[TracedJob]:
+        """The latest jobs that were answered, the latest first: those with a number above `after`, at most `limit`; 0: all
+        that the daemon keeps."""
+        return _usage.read(self._session, lib.kops_list_jobs, lib.kops_list_job, after, limit)
 
     def close(self) -> None:
         """Ends the client. The memory of its arrays stays until the last of them is gone, and its connection with it."""

@@ -60,6 +60,37 @@ class Info(ctypes.Structure):
                 ("n_devices", c_size_t), ("n_kernels", c_size_t)]
 
 
+class Usage(ctypes.Structure):
+    _fields_ = [("jobs_done", c_uint64), ("jobs_failed", c_uint64), ("flops", c_double), ("bytes", c_double),
+                ("queue_us", c_double), ("total_us", c_double), ("device_us", c_double), ("p50_us", c_double),
+                ("p99_us", c_double)]
+
+
+class UserInfo(ctypes.Structure):
+    _fields_ = [("uid", c_uint32), ("sessions", c_uint64), ("buffers", c_uint64), ("mapped_bytes", c_uint64),
+                ("pinned_bytes", c_uint64), ("resident_bytes", c_uint64), ("prepared_bytes", c_uint64),
+                ("queued", c_uint64), ("running", c_uint64), ("backlog_us", c_double), ("usage", POINTER(Usage))]
+
+
+class RunningJob(ctypes.Structure):
+    _fields_ = [("device", c_char_p), ("op", c_char_p), ("kernel", c_char_p), ("n_ops", c_uint32), ("parts", c_uint32),
+                ("parts_done", c_uint32), ("running_us", c_double), ("estimate_us", c_double)]
+
+
+class SessionInfo(ctypes.Structure):
+    _fields_ = [("session", c_uint64), ("uid", c_uint32), ("pid", c_uint32), ("client", c_char_p), ("age_us", c_uint64),
+                ("buffers", c_uint64), ("prepared", c_uint64), ("queued", c_uint64), ("running", c_uint64),
+                ("oldest", POINTER(RunningJob)), ("usage", POINTER(Usage))]
+
+
+class TracedJob(ctypes.Structure):
+    _fields_ = [("number", c_uint64), ("session", c_uint64), ("uid", c_uint32), ("pid", c_uint32), ("status", c_int),
+                ("age_us", c_uint64), ("device", c_char_p), ("op", c_char_p), ("kernel", c_char_p), ("n_ops", c_uint32),
+                ("flops", c_double), ("bytes", c_double), ("queue_us", c_double), ("upload_us", c_double),
+                ("compute_us", c_double), ("download_us", c_double), ("total_us", c_double), ("prepared", c_bool),
+                ("graph", c_bool), ("ring", c_bool)]
+
+
 Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
 NO_CALLBACK = ctypes.cast(0, Callback)
 
@@ -77,6 +108,9 @@ _WITHOUT_GIL: _Table = {
     "kops_process": (c_int, [c_void_p]),
     "kops_job_prepare": (c_int, [c_void_p]),
     "kops_query": (c_int, [c_void_p, POINTER(POINTER(Info))]),
+    "kops_list_users": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "kops_list_sessions": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "kops_list_jobs": (c_int, [c_void_p, c_uint64, c_size_t, POINTER(c_void_p)]),
 }
 
 # These return at once. Giving other threads a chance to run would cost more than the call.
@@ -106,6 +140,11 @@ _WITH_GIL: _Table = {
     "kops_timeout": (c_int, [c_void_p]),
     "kops_info_free": (None, [POINTER(Info)]),
     "kops_info_device": (POINTER(DeviceInfo), [POINTER(Info), c_size_t]),
+    "kops_list_free": (None, [c_void_p]),
+    "kops_list_count": (c_size_t, [c_void_p]),
+    "kops_list_user": (POINTER(UserInfo), [c_void_p, c_size_t]),
+    "kops_list_session": (POINTER(SessionInfo), [c_void_p, c_size_t]),
+    "kops_list_job": (POINTER(TracedJob), [c_void_p, c_size_t]),
 }
 
 

@@ -253,11 +253,24 @@ static void a_job_repeats(client &k)
 	EXPECT(b[0] == 21 && !job.is_out());
 }
 
+static void lists_show_this_client(client &k)
+{
+	auto trace = k.trace(0, 1);
+	auto users = k.users(), sessions = k.sessions();
+	const kops_traced_job *last = kops_list_job(trace.get(), 0);
+	const kops_session_info *own = kops_list_session(sessions.get(), 0);
+
+	EXPECT(kops_list_count(trace.get()) == 1 && last->status == 0);
+	EXPECT(own->session == last->session && own->usage->jobs_done > 0);
+	EXPECT(kops_list_user(users.get(), kops_list_count(users.get()) - 1)->uid == own->uid);
+}
+
 int main()
 {
 	client k;
 
 	products_are_right(k);
+	lists_show_this_client(k);
 	ops_are_right(k);
 	resident_arrays_have_no_address(k);
 	memory_comes_back();
