@@ -70,10 +70,12 @@ const struct command *bench_command(const struct operation *op)
 		char summary[128], help[HELP_BYTES];
 	} all[OPERATIONS], *next = all;
 	const struct bench_cases *cases = &op->bench;
+	char example[64];
 
 	snprintf(next->summary, sizeof(next->summary), "speed of the kernels for %s", cases->what);
+	snprintf(example, sizeof(example), "  kops-bench %s 4096 --kernel all\n", op->name);
 	snprintf(next->help, sizeof(next->help), "A shape is %s.\n" HELP "%s", bench_shape_form(op),
-	         cases->examples);
+	         cases->examples ? cases->examples : example);
 	next->command = (struct command){
 	    .name = op->name,
 	    .summary = next->summary,

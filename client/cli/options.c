@@ -128,14 +128,14 @@ int options_set(const struct option_row *row, const char *name, const char *text
 	return why_invalid(why, "%s takes %s, not '%s'", name, row->type->takes, text);
 }
 
-static bool is_row(const struct option_row *row)
+bool options_is_row(const struct option_row *row)
 {
 	return row->name || row->letter;
 }
 
 const struct option_row *options_find(const struct option_row *rows, const char *name)
 {
-	for (; is_row(rows); rows++)
+	for (; options_is_row(rows); rows++)
 		if (rows->name && strcmp(rows->name, name) == 0)
 			return rows;
 	return NULL;
@@ -145,7 +145,7 @@ static void to_getopt(const struct option_row *rows, struct option longs[ROWS_MA
                       char shorts[2 * ROWS_MAX + 2])
 {
 	*shorts++ = ':'; /* tell a missing argument from an unknown option */
-	for (int i = 0; i < ROWS_MAX && is_row(&rows[i]); i++) {
+	for (int i = 0; i < ROWS_MAX && options_is_row(&rows[i]); i++) {
 		int has_arg = rows[i].argument ? required_argument : no_argument;
 		if (rows[i].name)
 			*longs++ = (struct option){rows[i].name, has_arg, NULL, FIRST_LONG + i};
@@ -162,7 +162,7 @@ static const struct option_row *row_of(const struct option_row *rows, int value)
 {
 	if (value >= FIRST_LONG)
 		return &rows[value - FIRST_LONG];
-	for (; is_row(rows); rows++)
+	for (; options_is_row(rows); rows++)
 		if (value != 0 && rows->letter == value)
 			return rows;
 	return NULL;
@@ -184,7 +184,7 @@ static int no_option(const struct option_row *rows, const char *word, char *why)
 	struct nearest nearest = nearest_to(name, strcspn(name, "="));
 	char hint[96];
 
-	for (; is_row(rows); rows++)
+	for (; options_is_row(rows); rows++)
 		nearest_offer(&nearest, rows->name);
 	return why_invalid(why, "no option '%s' here; %s", word,
 	                   nearest_hint(&nearest, "--", "-h lists those there are", hint));
@@ -245,6 +245,6 @@ static void help_row(const struct option_row *row)
 
 void options_help(const struct option_row *rows)
 {
-	for (; is_row(rows); rows++)
+	for (; options_is_row(rows); rows++)
 		help_row(rows);
 }

@@ -134,6 +134,9 @@ struct option_row {
 int options_parse(const struct option_row *options, int argc, char **argv, struct flags *flags, int *ret_argc,
                   char ***ret_argv, char *why);
 
+/* False: the end of a list. */
+bool options_is_row(const struct option_row *row);
+
 /* The row of that name; NULL: there is none. */
 const struct option_row *options_find(const struct option_row *rows, const char *name);
 

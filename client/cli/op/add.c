@@ -60,8 +60,6 @@ static int enqueue(kops_job *job, const struct step *s)
 	return kops_job_add(job, s->in[0], s->in[1], s->out, s->set.kernel);
 }
 
-/* ---- the verb ---- */
-
 /* A raw B is as large as A, or one row, column or element of it. */
 static int fit(struct cli *cli, struct source *const *sources)
 {
@@ -86,34 +84,28 @@ static int fit(struct cli *cli, struct source *const *sources)
 	return CLI_OK;
 }
 
-static const struct option_row options[] = {OPTIONS_MATRIX()};
-
-static const struct command verb = {
-    .name = "add",
-    .summary = "sum of two files; a row, a column or one element is repeated",
-    VERB_OF_TWO_FILES,
-    .help = "Y = A + B; f32, f16 and bf16. Shapes must be equal, or 1 where they differ: extents of 1 and\n"
-            "missing leading ones are repeated, as in NumPy. Files named .npy tell their shape (1 to 4\n"
-            "dimensions). Any other file is raw row-major elements: for A, -m or -n tells the shape, and a\n"
-            "square one needs neither; B is as large as A, or one row, one column or one element of it (a row\n"
-            "where both would fit).\n" VERB_HELP_OUTPUT "  kops-client add a.npy b.npy -o sum.npy\n"
-            "  kops-client add x.npy bias_row.npy -o y.npy --check\n"
-            "  kops-client add -m 300 x.bin column.bin -o y.bin\n",
-    .options = options,
-};
-
 const struct operation operation_add = {
     .name = "add",
     .n_inputs = 2,
     .dtypes = STEP_DTYPES_TO_F32,
-    .verb = &verb,
+    .verb =
+        {.summary = "sum of two files; a row, a column or one element is repeated",
+         .help =
+             "Y = A + B; f32, f16 and bf16. Shapes must be equal, or 1 where they differ: extents of 1 and\n"
+             "missing leading ones are repeated, as in NumPy. Files named .npy tell their shape (1 to 4\n"
+             "dimensions). Any other file is raw row-major elements: for A, -m or -n tells the shape, and a\n"
+             "square one needs neither; B is as large as A, or one row, one column or one element of it (a "
+             "row\n"
+             "where both would fit).\n",
+         .examples = "  kops-client add a.npy b.npy -o sum.npy\n"
+                     "  kops-client add x.npy bias_row.npy -o y.npy --check\n"
+                     "  kops-client add -m 300 x.bin column.bin -o y.bin\n"},
     .fit = fit,
     .shape = shape,
     .enqueue = enqueue,
     .want = want_sum,
     .align = align,
     .bench = {.what = "sums",
-              .examples = "  kops-bench add 4096 --kernel all\n",
               .seed = "64x1024,256x1024,1024x1024,4096x1024,16384x1024,65536x1024,262144x1024,349525x1024",
               .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},
               .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20}},

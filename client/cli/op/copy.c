@@ -12,7 +12,6 @@ const struct operation operation_copy = {
     .dtypes = STEP_DTYPES_ALL,
     .enqueue = enqueue,
     .bench = {.what = "copies",
-              .examples = "  kops-bench copy 4096 --kernel all\n",
               .seed = "64x1024,256x1024,1024x1024,4096x1024,16384x1024,65536x1024,262144x1024,524288x1024",
               .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},
               .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20},

@@ -50,7 +50,7 @@ static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
 	step->set.alpha = (struct opt_real){true, -1};
 	step->set.beta = (struct opt_real){true, 0.5};
 	step->set.steps = (struct opt_count){true, e[1]};
-	step->in[0] = step->out = step_matrix(dtype, 1, e[0]);
+	step->in[0] = step_matrix(dtype, 1, e[0]);
 }
 
 const struct operation operation_fma = {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "files/dims.h"
 #include "show.h"
 #include "verb/op.h"
 
@@ -212,13 +213,61 @@ static int check(const struct step *step, const struct elements *in, const struc
 	return 0;
 }
 
-static const struct option_row settings[] = {GEMM_SETTINGS, SETTINGS_END};
+static int fit(struct cli *cli, struct source *const *sources)
+{
+	const struct flags *flags = &cli->flags;
+	const struct opt_count given[DIMS_AXES] = {
+	    [DIMS_M] = flags->m, [DIMS_N] = flags->n, [DIMS_K] = flags->k};
+	const bool transposed[3] = {flags->trans_a, flags->trans_b, false};
+
+	return dims_product(sources, transposed, given, cli->why) < 0 ? CLI_FAILED : CLI_OK;
+}
+
+static int run_f32(struct cli *cli, char **files)
+{
+	cli->flags.dtype = KOPS_F32;
+	return verb_op_run(cli, &operation_gemm, files);
+}
+
+#define SIZES                                                                                                  \
+	OPTION(NULL, 'm', "M", count, m, "rows of op(A) and C; for .bin files one of -m, -n, -k is enough"),   \
+	    OPTION(NULL, 'n', "N", count, n, "columns of op(B) and C"),                                        \
+	    OPTION(NULL, 'k', "K", count, k, "columns of op(A), rows of op(B)"),                               \
+	    OPTION("trans-a", 0, NULL, switch, trans_a, "A is stored as K×M: use it transposed"),              \
+	    OPTION("trans-b", 0, NULL, switch, trans_b, "B is stored as N×K: use it transposed"),              \
+	    OPTION("accumulate", 'c', "FILE", file, accumulate, "add beta times this C"), SETTINGS_END
+
+static const struct option_row files[] = {OPTION_DTYPE, SIZES}, files_f32[] = {SIZES};
+static const struct option_row settings[] = {
+    OPTION("alpha", 0, "X", real, op.alpha, "factor of the product; default 1"),
+    OPTION("beta", 0, "X", real, op.beta, "factor of the old C; default 1 with -c"),
+    OPTION("precision", 0, "P", precision, op.precision,
+           "what kernels may do to f32: f32 (default), ieee (FMA only), tf32, bf16"),
+    SETTINGS_END,
+};
+
+#define HELP                                                                                                      \
+	"C = alpha · op(A) · op(B) + beta · C, where op(A) is M×K and op(B) is K×N. Files named .npy tell\n" \
+	"their shape: 2 dimensions, or 3 with a batch in front. Any other file is raw row-major elements;\n"      \
+	"its shape follows from its size and any one of -m, -n, -k, or from the other file. Two raw files\n"      \
+	"of one square size need none.\n"
+
+const struct verb verb_sgemm = {
+    .name = "sgemm",
+    .summary = "matrix product of two files of 32-bit floats",
+    .help = HELP "It is gemm --dtype f32.\n",
+    .examples = "  kops-client sgemm a.bin b.bin -o c.bin\n"
+                "  kops-client sgemm -m 1000 a.bin b.bin -o c.npy --check\n"
+                "  kops-client sgemm --trans-b x.npy y.npy --json -o xy.npy\n"
+                "  my-source | kops-client sgemm - b.bin -o - | my-program\n",
+    .files = files_f32,
+    .run = run_f32,
+};
 
 static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
 {
 	step->in[0] = step_matrix(dtype, e[0], e[2]);
 	step->in[1] = step_matrix(dtype, e[2], e[1]);
-	step->out = step_matrix(dtype, e[0], e[1]);
 }
 
 static void cut(struct step *part, const struct bench_block *at)
@@ -234,8 +283,14 @@ const struct operation operation_gemm = {
     .accumulates = true,
     .transposes = true,
     .settings = settings,
-    .verb = &command_gemm,
-    .fit = gemm_fit,
+    .verb = {.summary = "matrix product of two files, any dtype",
+             .help = HELP "A .npy has f32, f64 or f16, raw files also bf16; it and f16 accumulate in f32.\n",
+             .examples = "  kops-client gemm a.npy b.npy -o c.npy\n"
+                         "  kops-client gemm --dtype f64 -k 512 a.bin b.bin -o c.bin --check\n"
+                         "  kops-client gemm --trans-b queries.npy keys.npy --alpha 0.125 -o scores.npy\n"
+                         "  kops-client gemm a.npy b.npy -c c.npy --beta 0.5 -o c.npy\n",
+             .files = files},
+    .fit = fit,
     .shape = shape,
     .enqueue = enqueue,
     .check = check,

@@ -69,10 +69,22 @@ int step_fits(const kops_view *view, char *why)
 	                   show_shape(view->rank, view->shape).text);
 }
 
+int step_result(struct step *step, char *why)
+{
+	int rc = 0;
+
+	step->out = step->in[0];
+	if (step->op->shape)
+		rc = step->op->shape(step, why);
+	if (rc < 0)
+		return rc;
+	step->out = kops_tensor(NULL, 0, step->out.dtype, step->out.rank, step->out.shape);
+	return step_fits(&step->out, why);
+}
+
 int step_shape(struct step *step, char *why)
 {
 	kops_dtype dtype = step->in[0].dtype;
-	int rc = 0;
 
 	for (unsigned i = 0; i < step->op->n_inputs; i++) {
 		if (step->in[i].dtype != dtype)
@@ -81,13 +93,7 @@ int step_shape(struct step *step, char *why)
 	}
 	if (!(step->op->dtypes & STEP_DTYPE(dtype)))
 		return refuse_dtype(step->op, dtype, why);
-	step->out = step->in[0];
-	if (step->op->shape)
-		rc = step->op->shape(step, why);
-	if (rc < 0)
-		return rc;
-	step->out = kops_tensor(NULL, 0, dtype, step->out.rank, step->out.shape);
-	return step_fits(&step->out, why);
+	return step_result(step, why);
 }
 
 int step_check_elements(const struct step *step, const struct elements *in, const struct elements *y,

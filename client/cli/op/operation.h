@@ -42,7 +42,7 @@ struct bench_block {
 struct bench_cases {
 	const char *what;     /* "softmax of rows": for -h */
 	const char *form;     /* of a shape; NULL: ROWSxCOLUMNS */
-	const char *examples; /* lines for -h */
+	const char *examples; /* lines for -h; NULL: a square, by all kernels */
 	const char *seed;     /* --table seed: the shapes, with commas between; the first is small */
 	unsigned n_extents;   /* 0: 2 */
 	uint64_t alone;       /* what one number leaves out; 0: the same number again */
@@ -54,7 +54,7 @@ struct bench_cases {
 	const char *peer_gpu, *peer_cpu;
 	bool reads_rows; /* each element comes from a whole row of the first input */
 	bool whole_rows; /* the result is checked by whole rows */
-	/* Sets views (kops_tensor() without buffer) and settings. NULL: all operands are of the shape. */
+	/* Sets inputs (kops_tensor() without buffer) and settings. NULL: all inputs are of the shape. */
 	void (*operands)(struct step *step, kops_dtype dtype, const uint64_t *extents);
 	/* Cuts the inputs to what a block of the result comes from. NULL: the same block, or its rows where
 	 * the op reads rows. */
@@ -62,6 +62,16 @@ struct bench_cases {
 };
 
 /* ---- the ops ---- */
+
+/* The verb of an op: a job of it on files. verb/op.c has what all of them have in common. */
+struct verb {
+	const char *name;    /* NULL: the op's */
+	const char *summary; /* one line; NULL: the op has no verb */
+	const char *help;    /* below the options: what is computed, of what files */
+	const char *examples;
+	const struct option_row *files; /* options that say what is in raw ones; NULL: -m, -n and --dtype */
+	int (*run)(struct cli *cli, char **files); /* NULL: the op, on these files */
+};
 
 struct operation {
 	const char *name;
@@ -71,7 +81,7 @@ struct operation {
 	bool transposes;  /* a matrix may be stored transposed: --trans-a, --trans-b */
 	/* What a job file's line may set beside kernel=, as the verb's options do; or NULL. */
 	const struct option_row *settings;
-	const struct command *verb; /* of kops-client; NULL: none */
+	struct verb verb;
 	/*
 	 * Gives the verb's raw files, which have dtypes, their shapes; after the last one comes NULL. An exit
 	 * code. NULL: -m and -n tell the first one's.
@@ -119,6 +129,8 @@ struct step step_copy(kops_view from, kops_view to);
 
 /* Sets out to the dense array that the inputs give, without memory. KOPS_E_INVALID with a sentence. */
 int step_shape(struct step *step, char *why);
+/* The same, whether or not the op takes the dtypes. */
+int step_result(struct step *step, char *why);
 
 /* The op's check of a step whose operands are in SHARED memory; check_passed() tells the result. */
 int step_check(const struct step *step, struct check *ret_check);
@@ -152,7 +164,10 @@ void bench_shape_name(const struct operation *op, struct bench_shape *shape);
 /* "S" or "S,S,…", each with all extents, "MxNxK", or one number. KOPS_E_INVALID with a sentence in why. */
 int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why);
 
-/* The op on operands of this shape, dense, without buffers. KOPS_E_INVALID when they are too large to exist. */
+/*
+ * The op on operands of this shape, dense, without buffers; the result has two axes. KOPS_E_INVALID when they
+ * are too large to exist.
+ */
 int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
                      struct step *ret_step, char *why);
 

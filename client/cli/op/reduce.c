@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "op/operation.h"
-#include "verb/op.h"
 
 #define FEW_F32 16 /* roundings of f32: kernels add some hundred terms before float64 takes over */
 
@@ -51,39 +50,24 @@ static int enqueue(kops_job *job, const struct step *s)
 	return kops_job_reduce(job, s->in[0], s->out, s->set.kind, s->set.kernel);
 }
 
-/* ---- the verb ---- */
-
 static const char *const kinds[] = {"sum", "max", "mean", NULL};
 static const struct option_type options_kind = {.takes = "sum, max or mean", .words = kinds};
 
-#define SETTINGS OPTION("kind", 0, "KIND", kind, op.kind, "sum (default), max or mean")
-
-static const struct option_row settings[] = {SETTINGS, SETTINGS_END};
-static const struct option_row options[] = {OPTIONS_MATRIX(SETTINGS)};
-
-static const struct command verb = {
-    .name = "reduce",
-    .summary = "sum, max or mean over the last axis of a file",
-    VERB_OF_ONE_FILE,
-    .help = "The result has X's shape without the last axis, so a matrix gives one number a row; 1 dimension\n"
-            "gives one number. f32, f16 and bf16.\n" VERB_HELP_FILE VERB_HELP_OUTPUT
-            "  kops-client reduce x.npy -o sums.npy\n"
-            "  kops-client reduce --kind mean -n 1000 x.bin -o means.bin --check\n",
-    .options = options,
-};
-
-static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
-{
-	step->in[0] = step_matrix(dtype, e[0], e[1]);
-	step->out = step_matrix(dtype, e[0], 1);
-}
+static const struct option_row settings[] = {
+    OPTION("kind", 0, "KIND", kind, op.kind, "sum (default), max or mean"), SETTINGS_END};
 
 const struct operation operation_reduce = {
     .name = "reduce",
     .n_inputs = 1,
     .dtypes = STEP_DTYPES_TO_F32,
     .settings = settings,
-    .verb = &verb,
+    .verb =
+        {.summary = "sum, max or mean over the last axis of a file",
+         .help =
+             "The result has X's shape without the last axis, so a matrix gives one number a row; 1 dimension\n"
+             "gives one number. f32, f16 and bf16.\n",
+         .examples = "  kops-client reduce x.npy -o sums.npy\n"
+                     "  kops-client reduce --kind mean -n 1000 x.bin -o means.bin --check\n"},
     .shape = shape,
     .enqueue = enqueue,
     .want = want_reduced,
@@ -94,6 +78,5 @@ const struct operation operation_reduce = {
                       "64x1048576,262144x1024,1048576x1024",
               .random = {{1, 32}, {1 << 16, 1 << 18}, 1ull << 28},
               .random_cpu = {{1, 32}, {1 << 12, 1 << 14}, 1ull << 21},
-              .reads_rows = true,
-              .operands = operands},
+              .reads_rows = true},
 };

@@ -89,12 +89,14 @@ int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct 
 	if (op->bench.operands)
 		op->bench.operands(&step, dtype, e);
 	else
-		step.in[0] = step.in[1] = step.out = step_matrix(dtype, e[0], e[1]);
+		step.in[0] = step.in[1] = step_matrix(dtype, e[0], e[1]);
 	for (unsigned i = 0; i < op->n_inputs; i++)
 		if ((rc = step_fits(&step.in[i], why)) < 0)
 			return rc;
-	if ((rc = step_fits(&step.out, why)) < 0)
+	if ((rc = step_result(&step, why)) < 0)
 		return rc;
+	if (step.out.rank == 1)
+		step.out = step_matrix(dtype, step.out.shape[0], 1);
 	*ret_step = step;
 	return 0;
 }

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "op/operation.h"
-#include "verb/op.h"
 
 static void want_softmax(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *x)
 {
@@ -36,33 +35,20 @@ static int enqueue(kops_job *job, const struct step *s)
 	return kops_job_softmax(job, s->in[0], s->out, opt_or(s->set.scale, 1), s->set.log, s->set.kernel);
 }
 
-/* ---- the verb ---- */
-
-#define SETTINGS                                                                                               \
-	OPTION("scale", 0, "X", real, op.scale, "multiply the input by X first; default 1"),                   \
-	    OPTION("log", 0, NULL, switch, op.log, "the logarithm of the softmax")
-
-static const struct option_row settings[] = {SETTINGS, SETTINGS_END};
-static const struct option_row options[] = {OPTIONS_MATRIX(SETTINGS)};
-
-static const struct command verb = {
-    .name = "softmax",
-    .summary = "softmax over the last axis of a file",
-    VERB_OF_ONE_FILE,
-    .help =
-        "Y = softmax(scale · X), over the last axis (each row of a matrix); f32, f16 and bf16.\n" VERB_HELP_FILE
-            VERB_HELP_OUTPUT "  kops-client softmax scores.npy -o p.npy\n"
-        "  kops-client softmax -n 1000 --scale 0.125 scores.bin -o p.bin --check\n"
-        "  kops-client softmax --log logits.npy -o logp.npy\n",
-    .options = options,
-};
+static const struct option_row settings[] = {
+    OPTION("scale", 0, "X", real, op.scale, "multiply the input by X first; default 1"),
+    OPTION("log", 0, NULL, switch, op.log, "the logarithm of the softmax"), SETTINGS_END};
 
 const struct operation operation_softmax = {
     .name = "softmax",
     .n_inputs = 1,
     .dtypes = STEP_DTYPES_TO_F32,
     .settings = settings,
-    .verb = &verb,
+    .verb = {.summary = "softmax over the last axis of a file",
+             .help = "Y = softmax(scale · X), over the last axis (each row of a matrix); f32, f16 and bf16.\n",
+             .examples = "  kops-client softmax scores.npy -o p.npy\n"
+                         "  kops-client softmax -n 1000 --scale 0.125 scores.bin -o p.bin --check\n"
+                         "  kops-client softmax --log logits.npy -o logp.npy\n"},
     .enqueue = enqueue,
     .want = want_softmax,
     .bench = {.what = "softmax of rows",

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 
 #include "op/operation.h"
-#include "verb/op.h"
 
 static void align(struct elements *in, struct elements *y)
 {
@@ -31,26 +30,6 @@ static int enqueue(kops_job *job, const struct step *s)
 	return kops_job_transpose(job, s->in[0], s->out, s->set.kernel);
 }
 
-/* ---- the verb ---- */
-
-static const struct option_row options[] = {OPTIONS_MATRIX()};
-
-static const struct command verb = {
-    .name = "transpose",
-    .summary = "exchange the last two axes of a file",
-    VERB_OF_ONE_FILE,
-    .help = "Y[…, j, i] = X[…, i, j]; any dtype. (A product needs no transposed file: see --trans-a of "
-            "gemm.)\n" VERB_HELP_FILE VERB_HELP_OUTPUT "  kops-client transpose a.npy -o at.npy\n"
-            "  kops-client transpose -m 300 a.bin -o at.bin\n",
-    .options = options,
-};
-
-static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
-{
-	step->in[0] = step_matrix(dtype, e[0], e[1]);
-	step->out = step_matrix(dtype, e[1], e[0]);
-}
-
 static void cut(struct step *part, const struct bench_block *at)
 {
 	part->in[0] = step_slice(part->in[0], 0, at->column, at->columns);
@@ -61,15 +40,18 @@ const struct operation operation_transpose = {
     .name = "transpose",
     .n_inputs = 1,
     .dtypes = STEP_DTYPES_ALL,
-    .verb = &verb,
+    .verb = {.summary = "exchange the last two axes of a file",
+             .help =
+                 "Y[…, j, i] = X[…, i, j]; any dtype. (A product needs no transposed file: see --trans-a of "
+                 "gemm.)\n",
+             .examples = "  kops-client transpose a.npy -o at.npy\n"
+                         "  kops-client transpose -m 300 a.bin -o at.bin\n"},
     .shape = shape,
     .enqueue = enqueue,
     .align = align,
     .bench = {.what = "transposition",
-              .examples = "  kops-bench transpose 4096 --kernel all\n",
               .seed = "512,1024,2048,4096,8192,16384,16383x16381,23168",
               .random = {{32, 32}, {1 << 15, 1 << 15}, 1ull << 28},
               .random_cpu = {{32, 32}, {1 << 11, 1 << 11}, 1ull << 20},
-              .operands = operands,
               .cut = cut},
 };

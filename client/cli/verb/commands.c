@@ -22,10 +22,12 @@ const struct program *commands_program(void)
 	};
 	size_t n = 0;
 
-	all[n++] = &command_sgemm;
+	if (all[0])
+		return &program;
+	all[n++] = verb_op_command(&operation_gemm, &verb_sgemm);
 	for (size_t i = 0; i < OPERATIONS; i++)
-		if (operation_at(i)->verb)
-			all[n++] = operation_at(i)->verb;
+		if (operation_at(i)->verb.summary)
+			all[n++] = verb_op_command(operation_at(i), &operation_at(i)->verb);
 	for (size_t i = 0; i < N_OTHERS; i++)
 		all[n++] = others[i];
 	return &program;

@@ -123,7 +123,7 @@ static int compute(struct pipeline *p, const struct operation *op, struct jobfil
 	return pipeline_run(p, describe);
 }
 
-int verb_op_as(struct cli *cli, const struct operation *op, char **files)
+int verb_op_run(struct cli *cli, const struct operation *op, char **files)
 {
 	struct jobfile *job = calloc(1, sizeof(*job));
 	struct pipeline *p = NULL;
@@ -143,7 +143,66 @@ int verb_op_as(struct cli *cli, const struct operation *op, char **files)
 	return rc;
 }
 
-int verb_op(struct cli *cli, char **argv)
+/* ---- The commands ---- */
+
+static const struct option_row of_matrix[] = {
+    OPTION(NULL, 'm', "ROWS", count, m,
+           "rows of a .bin file; follows from -n and the size, or the file is square"),
+    OPTION(NULL, 'n', "COLS", count, n, "columns of a .bin file; follows from -m and the size"),
+    OPTION_DTYPE,
+    SETTINGS_END,
+};
+static const struct option_row of_every_op[] = {OPTION_OUTPUT, OPTIONS_JOB, OPTIONS_END};
+
+#define HELP_ONE_FILE                                                                                          \
+	"A file named .npy tells its shape (up to 4 dimensions). Any other file is a raw row-major matrix:\n"  \
+	"-m or -n tells its shape, and a square one needs neither.\n"
+#define HELP_OUTPUT                                                                                            \
+	"\n"                                                                                                   \
+	"One of the files may be -, which is standard input. Without -o, a terminal gets shape, corner and\n"  \
+	"statistics, a pipe the raw elements, as with -o -. The receipt (what ran, and where the time went)\n" \
+	"goes to stderr. With --json the matrix is not printed: add -o FILE to have it.\n"                     \
+	"\n"                                                                                                   \
+	"Examples:\n"
+#define HELP_BYTES 2048
+#define ROWS_MAX   32
+
+static int run(struct cli *cli, char **files)
 {
-	return verb_op_as(cli, operation_by_name(cli->command->name), argv);
+	return verb_op_run(cli, operation_by_name(cli->command->name), files);
+}
+
+static struct option_row *add_rows(struct option_row *to, const struct option_row *rows)
+{
+	while (rows && options_is_row(rows))
+		*to++ = *rows++;
+	return to;
+}
+
+const struct command *verb_op_command(const struct operation *op, const struct verb *verb)
+{
+	static struct {
+		struct command command;
+		struct option_row options[ROWS_MAX];
+		char help[HELP_BYTES];
+	} all[OPERATIONS + 1], *next = all;
+	bool one = op->n_inputs == 1;
+	struct option_row *rows = add_rows(next->options, verb->files ? verb->files : of_matrix);
+
+	add_rows(add_rows(rows, op->settings), of_every_op);
+	snprintf(next->help, sizeof(next->help), "%s%s" HELP_OUTPUT "%s", verb->help, one ? HELP_ONE_FILE : "",
+	         verb->examples);
+	next->command = (struct command){
+	    .name = verb->name ? verb->name : op->name,
+	    .summary = verb->summary,
+	    .usage = one ? "[options] X" : "[options] A B",
+	    .help = next->help,
+	    .min_args = (int)op->n_inputs,
+	    .max_args = (int)op->n_inputs,
+	    .args_are = one ? "one file" : "two files, A and B",
+	    .args = VALUES_FILES,
+	    .options = next->options,
+	    .run = verb->run ? verb->run : run,
+	};
+	return &next++->command;
 }
