@@ -25,6 +25,12 @@ enum cli_exit {
 struct cli;
 struct json;
 
+/* For commands that ask kopsd and print. */
+struct answer {
+	kops_info *info;
+	kops_list *list; /* NULL: the command asks for none, or kopsd is too old to list */
+};
+
 struct command {
 	const char *name;
 	const char *summary; /* one line for -h of the program */
@@ -36,9 +42,11 @@ struct command {
 	const struct option_row *options; /* ends with a row without name */
 	const char *json_verb;            /* "verb" in its JSON; NULL: the name */
 	int (*run)(struct cli *cli, char **argv);
-	/* For query_run(): what it prints, or the members of the JSON document. */
-	void (*text)(const kops_info *info);
-	void (*json)(struct json *json, const kops_info *info);
+	/* For query_run(): the list that it asks for, NULL: none; what it prints, or the members of the JSON
+	 * document. */
+	int (*list)(const struct cli *cli, kops_list **ret_list);
+	void (*text)(const struct answer *answer);
+	void (*json)(struct json *json, const struct answer *answer);
 };
 
 struct cli {

@@ -40,7 +40,7 @@ struct settings {
 };
 
 struct flags {
-	bool help, version, json, quiet, check, npy;
+	bool help, version, json, quiet, check, npy, follow;
 	const char *socket, *output, *device, *accumulate; /* NULL: not given */
 	struct opt_count m, n, k;
 	struct settings op;

@@ -484,12 +484,65 @@ class Verbs(CliTest):
         self.assertTrue(self.json("ping", "--count", "20"))
         self.assertIn("kopsd", self.json("version")["daemon"])
         self.assertIn(b"cpu", self.run_cli("devices").stdout)
-        for verb in ("ops", "stats", "ping", "version"):
+        for verb in ("ops", "stats", "ping", "version", "sessions", "trace"):
             self.run_cli(verb)
 
+    def test_who_uses_kopsd(self):
+        """Users with stats, sessions and the trace: in JSON, and as a person sees them."""
+        name = "a\x1b[2Jb" + "é" * 20  # a terminal must not see this
+        c = self.client(name=name)
+        a = c.import_new(256)
+        copy = wire.copy(wire.view(a, [8]), wire.view(a, [8], offset=128))
+        occupier, ids = self.occupy(50)
+        self.refused("DEADLINE", c.submit, copy, deadline_us=1)
+        for job in ids:
+            occupier.wait(job)
+        kernel = c.submit([copy] * 2)["ops"][0]["kernel"]
+        user = next(u for u in self.json("stats")["users"] if u["uid"] == os.geteuid())
+        self.assertGreaterEqual(user["usage"]["jobs_done"], 1)
+        self.assertEqual(set(user["usage"]), {"jobs_done", "jobs_failed", "flops", "bytes", "queue_us", "total_us",
+                                              "device_us", "p50_us", "p99_us"})
+        session = next(s for s in self.json("sessions")["sessions"] if s["client"] == name)
+        self.assertEqual((session["pid"], session["user"]), (os.getpid(), user["user"]))
+        self.assertEqual((session["usage"]["jobs_done"], session["usage"]["jobs_failed"]), (1, 1))
+        jobs = self.json("trace", "-n", "4")["jobs"]
+        copied, late = [j for j in jobs if j["session"] == session["session"]]
+        self.assertEqual((copied["op"], copied["kernel"], copied["ops"], copied["ok"], copied["error"]),
+                         ("copy", kernel, 2, True, None))
+        self.assertFalse(late["ok"])
+        self.assertIn("deadline", late["error"])
+        text = self.run_cli("sessions").stdout.decode()
+        self.assertIn(f"{os.getpid()} a?[2Jb" + "é" * 10 + " ", text)
+        self.assertNotIn("\x1b", text)
+        lines = self.run_cli("trace", "-n", "4").stdout.decode().splitlines()
+        self.assertRegex(lines[4], f"copy +{kernel} +2 .*done$")
+        self.assertRegex("".join(lines), "deadline")
+        self.assertEqual(len(lines), 5)
+        self.assertIn(user["user"], self.run_cli("stats").stdout.decode())
+        self.run_cli("trace", "-f", "--json", code=USAGE)
+
+    def test_the_trace_follows(self):
+        """Each job once, in order, until its reader goes."""
+        c = self.client()
+        a = c.import_new(256)
+        process = subprocess.Popen([harness.KOPS_CLIENT, "trace", "-f", "-n", "0"], stdout=subprocess.PIPE,
+                                   env=harness.client_env(self.daemon.socket), text=True)
+        process.stdout.readline()
+        before = self.json("trace", "-n", "1")["jobs"]
+        for n in range(1, 4):
+            for _ in range(n):
+                c.submit([wire.copy(wire.view(a, [8]), wire.view(a, [8], offset=128))] * (60 + n))
+            for _ in range(n):
+                while f" {60 + n} " not in (line := process.stdout.readline()):
+                    self.assertTrue(line)
+        self.assertEqual(self.json("trace", "-n", "1")["jobs"][0]["number"] - (before[0]["number"] if before else 0), 6)
+        process.stdout.close()
+        c.submit(wire.copy(wire.view(a, [8]), wire.view(a, [8], offset=128)))
+        self.assertEqual(process.wait(10), FAILED)
+
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "reduce", "run", "ping", "devices", "ops", "stats", "tune",
-                 "version")
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "reduce", "run", "ping", "devices", "ops", "stats",
+                 "sessions", "trace", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:
             self.assertIn(verb, text)

@@ -4,8 +4,9 @@
 #include "program.h"
 #include "verb/op.h"
 
-static const struct command *const others[] = {&command_run,   &command_devices, &command_ops,    &command_ping,
-                                               &command_stats, &command_tune,    &command_version};
+static const struct command *const others[] = {&command_run,   &command_devices, &command_ops,
+                                               &command_ping,  &command_stats,   &command_sessions,
+                                               &command_trace, &command_tune,    &command_version};
 #define N_OTHERS (sizeof(others) / sizeof(others[0]))
 
 const struct program *commands_program(void)
@@ -37,25 +38,29 @@ const struct option_row query_options[] = {OPTION_JSON, OPTION_TIMEOUT, OPTIONS_
 
 int query_run(struct cli *cli, char **argv)
 {
+	const struct command *command = cli->command;
+	struct answer answer = {.list = NULL};
 	struct json json;
-	kops_info *info;
 
 	(void)argv;
 	int rc = cli_open(cli);
 	if (rc != CLI_OK)
 		return rc;
-	int status = kops_query(cli->handle, &info);
-	if (status < 0)
-		return cli_fail_kops(cli, status, kops_error(cli->handle));
-	if (cli->flags.json) {
-		json_begin(&json, stdout, cli->command->name);
+	int status = kops_query(cli->handle, &answer.info);
+	if (status == 0 && command->list)
+		status = command->list(cli, &answer.list);
+	if (status < 0) {
+		rc = cli_fail_kops(cli, status, kops_error(cli->handle));
+	} else if (cli->flags.json) {
+		json_begin(&json, stdout, command->name);
 		json_bool(&json, "ok", true);
-		cli->command->json(&json, info);
+		command->json(&json, &answer);
 		json_end(&json);
 		cli->printed = true;
 	} else {
-		cli->command->text(info);
+		command->text(&answer);
 	}
-	kops_info_free(info);
-	return CLI_OK;
+	kops_list_free(answer.list);
+	kops_info_free(answer.info);
+	return rc;
 }

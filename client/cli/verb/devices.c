@@ -2,8 +2,10 @@
 #include "show.h"
 #include "verb/commands.h"
 
-static void text(const kops_info *info)
+static void text(const struct answer *answer)
 {
+	const kops_info *info = answer->info;
+
 	printf("%-6s %10s  %s\n", "NAME", "MEMORY", "DESCRIPTION");
 	for (size_t i = 0; i < info->n_devices; i++) {
 		const kops_device_info *d = kops_info_device(info, i);
@@ -15,8 +17,10 @@ static void text(const kops_info *info)
 		puts("(none)");
 }
 
-static void json(struct json *json, const kops_info *info)
+static void json(struct json *json, const struct answer *answer)
 {
+	const kops_info *info = answer->info;
+
 	json_text(json, "daemon", info->daemon);
 	json_array(json, "devices");
 	for (size_t i = 0; i < info->n_devices; i++) {

@@ -16,8 +16,9 @@ static int longest(const kops_info *info, size_t member)
 	return width;
 }
 
-static void text(const kops_info *info)
+static void text(const struct answer *answer)
 {
+	const kops_info *info = answer->info;
 	int names = longest(info, offsetof(kops_kernel_info, name));
 	int dtypes = longest(info, offsetof(kops_kernel_info, dtypes));
 	int takes = longest(info, offsetof(kops_kernel_info, takes));
@@ -33,8 +34,10 @@ static void text(const kops_info *info)
 	}
 }
 
-static void json(struct json *json, const kops_info *info)
+static void json(struct json *json, const struct answer *answer)
 {
+	const kops_info *info = answer->info;
+
 	json_array(json, "kernels");
 	for (size_t i = 0; i < info->n_kernels; i++) {
 		const kops_kernel_info *k = kops_info_kernel(info, i);

@@ -1,11 +1,22 @@
 /* stats: what kopsd has done and holds. */
 #include <inttypes.h>
 
+#include "rows.h"
 #include "show.h"
 #include "verb/commands.h"
 
-static void text(const kops_info *info)
+/* One that lists no users shows the rest. */
+static int list(const struct cli *cli, kops_list **ret_list)
 {
+	int status = kops_list_users(cli->handle, ret_list);
+
+	return status == KOPS_E_UNSUPPORTED ? 0 : status;
+}
+
+static void text(const struct answer *answer)
+{
+	const kops_info *info = answer->info;
+
 	printf("%s, up %s, %" PRIu64 " session%s, %" PRIu64 " buffer%s\n", info->daemon,
 	       show_us((double)info->uptime_us).text, info->sessions, info->sessions == 1 ? "" : "s",
 	       info->buffers, info->buffers == 1 ? "" : "s");
@@ -21,6 +32,8 @@ static void text(const kops_info *info)
 		       d->jobs_done, d->jobs_failed, d->queued, d->running, show_field(10, busy.text),
 		       busy.text, show_bytes(d->resident_bytes).text, show_field(8, canary.text), canary.text);
 	}
+	if (answer->list)
+		rows_users(stdout, answer->list);
 }
 
 static void json_device(struct json *json, const kops_device_info *d)
@@ -37,8 +50,10 @@ static void json_device(struct json *json, const kops_device_info *d)
 	json_close_object(json);
 }
 
-static void json(struct json *json, const kops_info *info)
+static void json(struct json *json, const struct answer *answer)
 {
+	const kops_info *info = answer->info;
+
 	json_text(json, "daemon", info->daemon);
 	json_count(json, "uptime_us", info->uptime_us);
 	json_count(json, "sessions", info->sessions);
@@ -50,19 +65,25 @@ static void json(struct json *json, const kops_info *info)
 	for (size_t i = 0; i < info->n_devices; i++)
 		json_device(json, kops_info_device(info, i));
 	json_close_array(json);
+	if (answer->list)
+		rows_users_json(json, answer->list);
 }
 
 const struct command command_stats = {
     .name = "stats",
     .summary = "show what kopsd has done and holds",
     .usage = "[options]",
-    .help = "Sessions, memory, and per device: jobs done, failed, waiting and running, time spent on them,\n"
-            "memory of RESIDENT buffers, and how long ago the device last passed its self-check.\n"
-            "\n"
-            "Examples:\n"
-            "  kops-client stats\n"
-            "  kops-client stats --json | jq '.devices[0].jobs_done'\n",
+    .help =
+        "Sessions, memory, and per device: jobs done, failed, waiting and running, time spent on them,\n"
+        "memory of RESIDENT buffers, and how long ago the device last passed its self-check. Per user:\n"
+        "the same of its jobs, and the time from arrival to the end of half of the latest jobs (P50) and of\n"
+        "99 % of them (P99). kopsd's setting see-others says who sees other users.\n"
+        "\n"
+        "Examples:\n"
+        "  kops-client stats\n"
+        "  kops-client stats --json | jq '.devices[0].jobs_done'\n",
     .options = query_options,
+    .list = list,
     .run = query_run,
     .text = text,
     .json = json,

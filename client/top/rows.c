@@ -1,0 +1,116 @@
+#include "rows.h"
+
+#include <inttypes.h>
+#include <pwd.h>
+
+#define NAME_COLUMNS 16
+
+struct show_text rows_user(uint32_t uid)
+{
+	const struct passwd *entry = getpwuid(uid);
+	struct show_text t;
+
+	if (entry)
+		snprintf(t.text, sizeof(t.text), "%s", entry->pw_name);
+	else
+		snprintf(t.text, sizeof(t.text), "%" PRIu32, uid);
+	return t;
+}
+
+/* What a terminal would take for a command: C0, DEL, and C1 in UTF-8. */
+static bool is_control(const char *at)
+{
+	unsigned char first = (unsigned char)at[0], second = (unsigned char)at[1];
+
+	return first < 0x20 || first == 0x7f || (first == 0xc2 && second < 0xa0);
+}
+
+struct show_text rows_name(const char *name)
+{
+	struct show_text t = {""};
+	int columns = 0;
+	size_t used = 0;
+
+	for (; *name && used + 1 < sizeof(t.text); name++) {
+		bool begins = (*name & 0xc0) != 0x80, control = is_control(name);
+		if (begins && columns++ == NAME_COLUMNS)
+			break;
+		t.text[used++] = control ? '?' : *name;
+		name += control && *name == '\xc2' ? 1 : 0;
+	}
+	return t;
+}
+
+struct show_text rows_running(const kops_running_job *job)
+{
+	struct show_text t = {""};
+
+	if (job)
+		snprintf(t.text, sizeof(t.text), "%.16s %" PRIu32 "/%" PRIu32 ", %.12s of %.12s", job->op,
+		         job->parts_done, job->parts, show_us(job->running_us).text,
+		         show_us(job->estimate_us).text);
+	return t;
+}
+
+/* ---- Users ---- */
+
+static void put_user(FILE *out, const kops_user_info *u)
+{
+	struct show_text device = show_us(u->usage->device_us), p50 = show_us(u->usage->p50_us),
+	                 p99 = show_us(u->usage->p99_us);
+
+	fprintf(
+	    out, "%-10s %8" PRIu64 " %6" PRIu64 " %7" PRIu64 " %10" PRIu64 " %8" PRIu64 " %*s %10s %*s %*s\n",
+	    rows_user(u->uid).text, u->sessions, u->queued, u->running, u->usage->jobs_done,
+	    u->usage->jobs_failed, show_field(10, device.text), device.text, show_bytes(u->mapped_bytes).text,
+	    show_field(8, p50.text), p50.text, show_field(8, p99.text), p99.text);
+}
+
+void rows_users(FILE *out, const kops_list *users)
+{
+	fprintf(out, "\n%-10s %8s %6s %7s %10s %8s %10s %10s %8s %8s\n", "USER", "SESSIONS", "QUEUED",
+	        "RUNNING", "DONE", "FAILED", "DEVICE", "MAPPED", "P50", "P99");
+	for (size_t i = 0; i < kops_list_count(users); i++)
+		put_user(out, kops_list_user(users, i));
+}
+
+static void user_json(struct json *json, const kops_user_info *u)
+{
+	json_object(json, NULL);
+	json_count(json, "uid", u->uid);
+	json_text(json, "user", rows_user(u->uid).text);
+	json_count(json, "sessions", u->sessions);
+	json_count(json, "buffers", u->buffers);
+	json_count(json, "mapped_bytes", u->mapped_bytes);
+	json_count(json, "pinned_bytes", u->pinned_bytes);
+	json_count(json, "resident_bytes", u->resident_bytes);
+	json_count(json, "prepared_bytes", u->prepared_bytes);
+	json_count(json, "queued", u->queued);
+	json_count(json, "running", u->running);
+	json_us(json, "backlog_us", u->backlog_us);
+	rows_usage_json(json, u->usage);
+	json_close_object(json);
+}
+
+void rows_users_json(struct json *json, const kops_list *users)
+{
+	json_array(json, "users");
+	for (size_t i = 0; i < kops_list_count(users); i++)
+		user_json(json, kops_list_user(users, i));
+	json_close_array(json);
+}
+
+void rows_usage_json(struct json *json, const kops_usage *u)
+{
+	json_object(json, "usage");
+	json_count(json, "jobs_done", u->jobs_done);
+	json_count(json, "jobs_failed", u->jobs_failed);
+	json_real(json, "flops", u->flops);
+	json_real(json, "bytes", u->bytes);
+	json_us(json, "queue_us", u->queue_us);
+	json_us(json, "total_us", u->total_us);
+	json_us(json, "device_us", u->device_us);
+	json_us(json, "p50_us", u->p50_us);
+	json_us(json, "p99_us", u->p99_us);
+	json_close_object(json);
+}

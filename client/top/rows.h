@@ -1,0 +1,20 @@
+/* rows.h: users, sessions and their jobs for people and in JSON: for kops-client's stats, sessions and trace,
+ * and for kops-top. */
+#ifndef KOPS_TOP_ROWS_H
+#define KOPS_TOP_ROWS_H
+
+#include "json.h"
+#include "show.h"
+
+struct show_text rows_user(uint32_t uid);     /* "alice"; the number where there is no name */
+struct show_text rows_name(const char *name); /* of a client: 16 columns at most, no control characters */
+struct show_text rows_running(const kops_running_job *job); /* "gemm 120/760, 5.00 s of 38.0 s"; NULL: "" */
+
+/* Of stats: a table, and member "users". */
+void rows_users(FILE *out, const kops_list *users);
+void rows_users_json(struct json *json, const kops_list *users);
+
+/* Member "usage", an object. */
+void rows_usage_json(struct json *json, const kops_usage *usage);
+
+#endif
