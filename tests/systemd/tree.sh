@@ -1,25 +1,30 @@
-# Sourced after lib.sh: a Debian 12 of one's own in $root. The tree is made once, in $build/debian-tree.
+# Sourced after lib.sh: a Debian 12 of one's own in $root. The tree is made once for all build folders, in $cache.
 [ "$(id -u)" = 0 ] || { echo "skipped: a container needs root"; exit $SKIP; }
-need systemd-nspawn debootstrap apt-get
+need systemd-nspawn debootstrap apt-get flock
 grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || { echo "skipped: the build is not one for Debian 12"; exit $SKIP; }
 
 root=$scratch/root
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/kops-tests
+in_tree=systemd,systemd-sysv,dbus,procps,libuv1,libprotobuf-c1,libopenblas0,libopenblas0-pthread
+tree=$cache/bookworm-$(echo "$in_tree" | cksum | tr -d " ") # with other packages it is another tree
 
 make_tree() {
 	mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 2>/dev/null | awk '$2 == "bookworm" { print $1; exit }')
 	[ -n "$mirror" ] || { echo "skipped: apt knows no mirror of Debian 12"; exit $SKIP; }
-	rm -rf "$build/debian-tree.part"
-	debootstrap --variant=minbase \
-		--include=systemd,systemd-sysv,dbus,procps,libuv1,libprotobuf-c1,libopenblas0,libopenblas0-pthread \
-		bookworm "$build/debian-tree.part" "$mirror" >"$scratch/debootstrap.log" 2>&1 ||
+	rm -rf "$cache"/bookworm*
+	debootstrap --variant=minbase --include="$in_tree" bookworm "$tree.part" "$mirror" >"$scratch/debootstrap.log" 2>&1 ||
 		{ tail -5 "$scratch/debootstrap.log"; echo "skipped: debootstrap did not make a tree"; exit $SKIP; }
-	rm -rf "$build/debian-tree"
-	mv "$build/debian-tree.part" "$build/debian-tree"
+	mv "$tree.part" "$tree"
 }
 
+# One test makes the tree, and others wait for it.
 tree_copy() {
-	[ -d "$build/debian-tree/usr/share/doc/libopenblas0" ] || make_tree # or it is from an older version of this
-	cp -a "$build/debian-tree" "$root"
+	mkdir -p "$cache"
+	exec 9>"$cache/lock"
+	flock 9
+	[ -d "$tree" ] || make_tree
+	cp -a "$tree" "$root"
+	exec 9>&-
 }
 
 # Boots the tree and runs a script in it, which must end well; then shuts it down.
@@ -30,7 +35,7 @@ tree_boot() {
 After=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=/bin/sh -c '/day.sh >/day.log 2>&1; echo $? >/day.status; systemctl poweroff'
+ExecStart=/bin/sh -c '/day.sh >/day.log 2>&1; echo $? >/day.status; systemctl poweroff -ff'
 [Install]
 WantedBy=multi-user.target
 EOF
