@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "kops_types.h"
@@ -18,6 +19,7 @@ static uint64_t files_bytes;         /* atomic */
 static bool cgroup_has_limit = true; /* atomic; at the last look */
 static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct host_memory_pages *claimed_pages;
+static bool dumps_matrices;
 static const char *root = "";
 
 /* One limit on our memory, in bytes, and how much of it is free. */
@@ -468,4 +470,15 @@ bool host_memory_may_grow(struct host_memory_growth *g, uint64_t bytes)
 void host_memory_settle(uint64_t bytes)
 {
 	__atomic_sub_fetch(&claimed_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+void host_memory_dump_matrices(bool dump)
+{
+	dumps_matrices = dump;
+}
+
+void host_memory_holds_matrices(void *address, uint64_t bytes)
+{
+	if (!dumps_matrices)
+		madvise(address, bytes, MADV_DONTDUMP);
 }

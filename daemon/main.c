@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "host_memory.h"
 #include "kops_types.h"
 #include "log.h"
 #include "server.h"
@@ -71,6 +72,7 @@ static int serve(int argc, char **argv, const struct config *config)
 
 	signal(SIGPIPE, SIG_IGN);
 	log_set_level((int)config->log_level);
+	host_memory_dump_matrices(config->dump_matrices);
 	rc = server_start(&server, argc, argv, config, why);
 	if (rc < 0)
 		log_error("%s", why);

@@ -262,6 +262,7 @@ static void *map_zeroed(uint64_t bytes)
 		return NULL;
 	if (bytes >= 8ull << 20)
 		madvise(address, bytes, MADV_HUGEPAGE);
+	host_memory_holds_matrices(address, bytes);
 	return address;
 }
 

@@ -163,6 +163,7 @@ static int finish_file(struct segment *s)
 	s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 	if (s->map == MAP_FAILED)
 		return fail_to_make(s, "mmap");
+	host_memory_holds_matrices(s->map, s->bytes);
 	if (s->pin)
 		s->pinned =
 		    s->pool->pinning->pin(s->map, s->bytes, false) == 0; /* unpinned memory works, slower */
@@ -531,6 +532,7 @@ struct segment *pool_adopt(struct pool *pool, uid_t uid, dev_t device, ino_t ino
 		s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 		if (s->map == MAP_FAILED)
 			return NULL;
+		host_memory_holds_matrices(s->map, s->bytes);
 		*link = s->next;
 		tell_released(s);
 		return s;

@@ -38,6 +38,43 @@ class Life(unittest.TestCase):
         return [wire.STATUS_NAME[c.wait_any(i)["status"]] for i in ids]
 
 
+def core_pattern():
+    with open("/proc/sys/kernel/core_pattern", encoding="ascii") as f:
+        return f.read().strip()
+
+
+@unittest.skipIf(harness.QUICK, "sanitizers have no core dumps")
+@unittest.skipIf(core_pattern() not in ("core", "core.%p"), "core dumps go elsewhere on this host")
+class CoreDumps(Life):
+    marker = bytes(range(7, 256, 2)) * 32
+
+    def place_everywhere(self, c):
+        """In memory that is imported, lent and RESIDENT."""
+        n = len(self.marker) // 2
+        imported, lent, resident = c.import_new(2 * n, self.marker), c.lend(2 * n), c.resident(2 * n)
+        for to in (lent, resident):
+            c.submit(wire.copy(view(imported, [n], dtype=wire.F16), view(to, [n], dtype=wire.F16)))
+
+    def dump(self, **settings):
+        daemon = Daemon(**settings)
+        self.addCleanup(daemon.remove)
+        daemon.spawn(["/bin/sh", "-c", 'ulimit -c unlimited && cd "$0" && exec "$@"', daemon.folder])
+        self.assertTrue(eventually(lambda: os.path.exists(daemon.socket)))
+        with daemon.connect() as c:
+            self.place_everywhere(c)
+            daemon.signal(signal.SIGABRT)
+            self.assertEqual(daemon.wait(), -signal.SIGABRT)
+        (core,) = [name for name in os.listdir(daemon.folder) if name.startswith("core")]
+        with open(os.path.join(daemon.folder, core), "rb") as f:
+            return f.read()
+
+    def test_matrices_stay_out_unless_they_are_wanted(self):
+        core = self.dump()
+        self.assertIn(b"kopsd", core)
+        self.assertEqual(core.count(self.marker), 0)
+        self.assertEqual(self.dump(dump_matrices=1).count(self.marker), 3)
+
+
 class Draining(Life):
     def test_running_jobs_finish_and_queued_ones_are_refused(self):
         self.start()

@@ -22,6 +22,8 @@ systemctl daemon-reload
 systemctl enable --now kopsd.socket kopsd.service 2>/dev/null || die "enable"
 served "after the start"
 [ "$(stat -c %U /run/kopsd/state/kopsd.sock.running)" = kopsd ] || die "no file of the jobs at work"
+[ "$(stat -c %U "/proc/$(pid)/environ")" = kopsd ] || die "the daemon is not dumpable"
+[ "$(awk '/^Max core/ { print $5 }' "/proc/$(pid)/limits")" = unlimited ] || die "no core dumps"
 ok "started"
 
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do
