@@ -26,6 +26,31 @@ served "after the start"
 [ "$(awk '/^Max core/ { print $5 }' "/proc/$(pid)/limits")" = unlimited ] || die "no core dumps"
 ok "started"
 
+# Another one beside it, of which a crash, a reload and the end do not touch the first.
+lab_pid() { systemctl show -p MainPID --value kopsd@lab.service; }
+first=$(pid)
+systemctl start kopsd@lab.service 2>/dev/null && die "a second daemon started without settings"
+systemctl stop kopsd@lab.socket
+printf 'devices = cpu\nmax-jobs = 5\n' >/etc/kopsd/lab.conf
+systemctl enable --now kopsd@lab.socket kopsd@lab.service 2>/dev/null || die "enable a second daemon"
+export KOPS_SOCKET=/run/kopsd/lab.sock
+served "by a second daemon"
+for file in /run/kopsd/state-lab/kopsd.sock.running /var/cache/kopsd/lab; do
+	[ "$(stat -c %U $file)" = kopsd ] || die "$file is not the second daemon's"
+done
+systemctl reload kopsd@lab.service || die "a reload of the second daemon"
+kill -9 "$(lab_pid)"
+served "by a second daemon after a kill"
+head -c 4096 /dev/zero >/root/x.bin
+kops-client softmax -n 32 -q /root/x.bin -o /dev/null || die "a job of the second daemon"
+unset KOPS_SOCKET
+[ "$(pid)" = "$first" ] || die "the first daemon is another one"
+systemctl disable --quiet kopsd@.socket kopsd@.service || die "disable all others"
+systemctl stop kopsd@lab.socket kopsd@lab.service || die "stop the second daemon"
+[ ! -e /run/kopsd/lab.sock ] || die "the second socket is left behind"
+served "by the first daemon alone"
+ok "a second daemon"
+
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do
 	systemctl restart kopsd.service || die "restart $i"
 done

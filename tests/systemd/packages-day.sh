@@ -31,6 +31,14 @@ update-alternatives --query "$blas" | grep -q kops-blas || die "libkops-blas is 
 update-alternatives --set "$blas" "$(update-alternatives --list "$blas" | grep kops-blas)" || die "it cannot be chosen"
 ok "an alternative for BLAS"
 
+# A second daemon, made by the administrator.
+printf 'devices = cpu\n' >/etc/kopsd/lab.conf
+systemctl enable --quiet --now kopsd@lab.socket kopsd@lab.service || die "a second daemon"
+lab_ping() { KOPS_SOCKET=/run/kopsd/lab.sock kops-client ping; }
+lab_pid() { systemctl show -p MainPID --value kopsd@lab.service; }
+lab_ping || die "no client is served by the second daemon"
+ok "a second daemon"
+
 # Clients that come, and one that stays, while the packages are replaced.
 echo 'max-jobs = 77' >>$conf
 head -c 1048576 /dev/zero >/a.bin
@@ -39,10 +47,11 @@ clients=$!
 kops-bench ipc --count 200000 --timeout 1min >/bench 2>&1 &
 bench=$!
 sleep 1
-before=$(pid)
+before=$(pid) lab_before=$(lab_pid)
 DEBIAN_FRONTEND=noninteractive dpkg -i /packages/*.deb </dev/null || die "upgrade"
 kops-client ping || die "no client is served after the upgrade"
-[ "$(pid)" != "$before" ] || die "the daemon is the one from before the upgrade"
+lab_ping || die "no client is served by the second daemon after the upgrade"
+[ "$(pid)" != "$before" ] && [ "$(lab_pid)" != "$lab_before" ] || die "a daemon is the one from before the upgrade"
 grep -q 'max-jobs = 77' $conf || die "the upgrade lost an edited kopsd.conf"
 touch /enough
 wait $clients
@@ -53,8 +62,10 @@ ok "upgraded with clients at work"
 
 dpkg -r kops-bench libkops-blas kopsd libkops0 || die "removal"
 systemctl is-active -q kopsd.socket && die "the socket is there after the removal"
+[ -z "$(pgrep kopsd)" ] || die "a daemon is there after the removal"
 [ -f $conf ] || die "the removal took kopsd.conf"
 update-alternatives --query "$blas" | grep -q kops-blas && die "the alternative is left"
+rm /etc/kopsd/lab.conf # the administrator's
 dpkg -P kops-bench libkops-blas kopsd libkops0 || die "purge"
 ours | diff /before - || die "the purge leaves something"
 ok "removed and purged"
