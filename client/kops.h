@@ -527,7 +527,8 @@ typedef struct kops_device_info {
 	const char *disabled_kernels;       /* kernels that failed their self-test; "" when all is well */
 	uint64_t memory_bytes, cache_bytes; /* cache: of the last level; 0: not known */
 	uint64_t jobs_done, jobs_failed, queued, running, resident_bytes, canary_age_us;
-	double busy_us;
+	double busy_us;                               /* of jobs, and of the one that runs so far; summed */
+	double temperature_c, power_w, power_limit_w; /* 0: it does not say */
 } kops_device_info;
 
 typedef struct kops_kernel_info {

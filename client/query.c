@@ -104,6 +104,9 @@ static void add_device_statistics(struct info *info, const Kops__V1__DeviceStats
 		devices[i].resident_bytes = from->resident_bytes;
 		devices[i].canary_age_us = from->canary_age_us;
 		devices[i].busy_us = from->busy_us;
+		devices[i].temperature_c = from->temperature_c;
+		devices[i].power_w = from->power_w;
+		devices[i].power_limit_w = from->power_limit_w;
 	}
 }
 

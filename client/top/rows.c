@@ -1,6 +1,7 @@
 #include "rows.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pwd.h>
 
 #define NAME_COLUMNS 16
@@ -98,6 +99,11 @@ void rows_users_json(struct json *json, const kops_list *users)
 	for (size_t i = 0; i < kops_list_count(users); i++)
 		user_json(json, kops_list_user(users, i));
 	json_close_array(json);
+}
+
+void rows_sensor_json(struct json *json, const char *key, double value)
+{
+	json_real(json, key, value > 0 ? value : (double)NAN);
 }
 
 void rows_usage_json(struct json *json, const kops_usage *u)

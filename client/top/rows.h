@@ -14,6 +14,9 @@ struct show_text rows_running(const kops_running_job *job); /* "gemm 120/760, 5.
 void rows_users(FILE *out, const kops_list *users);
 void rows_users_json(struct json *json, const kops_list *users);
 
+/* What a device says; null where it does not. */
+void rows_sensor_json(struct json *json, const char *key, double value);
+
 /* Member "usage", an object. */
 void rows_usage_json(struct json *json, const kops_usage *usage);
 

@@ -47,6 +47,9 @@ static void json_device(struct json *json, const kops_device_info *d)
 	json_count(json, "resident_bytes", d->resident_bytes);
 	json_us(json, "busy_us", d->busy_us);
 	json_count(json, "canary_age_us", d->canary_age_us);
+	rows_sensor_json(json, "temperature_c", d->temperature_c);
+	rows_sensor_json(json, "power_w", d->power_w);
+	rows_sensor_json(json, "power_limit_w", d->power_limit_w);
 	json_close_object(json);
 }
 

@@ -16,6 +16,7 @@
 #include "cuda/gpu.h"
 #include "cuda/graph.h"
 #include "cuda/lane.h"
+#include "cuda/sensors.h"
 #include "cuda/together.h"
 
 #define QUERY_NS 1000000u /* between looks for errors while runs are out */
@@ -264,6 +265,7 @@ static const struct backend cuda_backend = {
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
+    .sense = cuda_sense,
     .kernels = cuda_kernels,
     .disable = cuda_disable,
     .plan = cuda_plan,

@@ -98,6 +98,7 @@ struct graphs {
 
 struct backend_device {
 	int index;
+	void *nvml; /* cuda_sensors_open() */
 	struct device_info info;
 	struct cuda_direct direct;
 	cudaMemPool_t pool;

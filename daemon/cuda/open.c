@@ -6,6 +6,7 @@
 #include "cuda/gpu.h"
 #include "cuda/graph.h"
 #include "cuda/lane.h"
+#include "cuda/sensors.h"
 
 #define DEPTH       8
 #define DEPTH_US    60e3
@@ -308,6 +309,7 @@ int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev,
 		cuda_close(dev);
 		return rc;
 	}
+	dev->nvml = cuda_sensors_open((int)index);
 	cuda_memory_opened((int)index);
 	*ret_dev = dev;
 	return 0;

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   12
+#define BACKEND_ABI   13
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -97,6 +97,11 @@ struct device_info {
 	double crowd_us;       /* any number, planned to take no longer than this: they may go together */
 };
 
+/* 0: it does not say. */
+struct device_sensors {
+	double temperature_c, power_w, power_limit_w;
+};
+
 struct backend_device; /* opaque, one per device */
 
 struct backend {
@@ -110,6 +115,9 @@ struct backend {
 	int (*open)(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES]);
 	void (*close)(struct backend_device *dev); /* NULL allowed; no run may be out */
 	void (*describe)(const struct backend_device *dev, struct device_info *ret); /* any thread */
+
+	/* Any thread, and may take milliseconds: fills in what the device says, of zeros. NULL: nothing. */
+	void (*sense)(const struct backend_device *dev, struct device_sensors *ret);
 
 	/* Any thread. Kernels for an op; an empty list for an op unknown here. */
 	const struct kernel_list *(*kernels)(const struct op *op);

@@ -274,6 +274,11 @@ const void *device_owner(const struct device *d)
 	return d->thread.dev;
 }
 
+void device_sense(const struct device *d, struct device_sensors *ret)
+{
+	d->thread.backend->sense(d->thread.dev, ret);
+}
+
 unsigned device_runs_out(const struct device *d)
 {
 	return d->runs_out;

@@ -62,7 +62,8 @@ const struct device_info *device_info(const struct device *device);
 const char *device_disabled_kernels(const struct device *device); /* "" or "gemm/cublas,softmax/online" */
 const struct backend *device_backend(const struct device *device);
 const void *device_owner(const struct device *device); /* struct memory's owner for RESIDENT memory here */
-unsigned device_runs_out(const struct device *device); /* jobs and canary */
+void device_sense(const struct device *device, struct device_sensors *ret); /* see backend.h; any thread */
+unsigned device_runs_out(const struct device *device);                      /* jobs and canary */
 unsigned device_jobs_out(const struct device *device);
 /* What the job that it is at has taken since the device last got one back; 0: it is at none. */
 double device_live_us(const struct device *device);

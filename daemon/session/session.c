@@ -424,16 +424,6 @@ static void drop_jobs(struct session *s)
 	idmap_clear(&s->jobs);
 }
 
-static void forget_pings(struct session *s)
-{
-	struct ping *ping;
-
-	while ((ping = s->pings)) {
-		s->pings = ping->next;
-		free(ping);
-	}
-}
-
 static void unlist(struct session *s)
 {
 	if (s->prev)
@@ -479,7 +469,8 @@ void session_close(struct session *s, const char *why)
 	s->state = SESSION_CLOSING;
 	turns_leave(&s->all->turns, &s->place);
 	unlist(s);
-	forget_pings(s);
+	questions_end(&s->pings, s, NULL);
+	questions_end(&s->stats, s, NULL);
 	forget_drops(s);
 	forget_allocs(s);
 	prepared_forget_all(&s->prepared);
@@ -540,7 +531,7 @@ void sessions_init(struct sessions *all)
 
 static bool is_quiet(const struct session *s)
 {
-	return !s->jobs.count && !s->outbox && !s->pending && !s->dropped && !s->pings;
+	return !s->jobs.count && !s->outbox && !s->pending && !s->dropped && !s->pings && !s->stats;
 }
 
 bool sessions_are_quiet(const struct sessions *all)

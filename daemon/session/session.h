@@ -15,6 +15,8 @@
 #include "log.h"
 #include "message.h"
 #include "ring.h"
+#include "session/questions.h"
+#include "session/sensing.h"
 #include "turns.h"
 #include "usage/trace.h"
 
@@ -32,6 +34,7 @@ struct sessions {
 	bool stopping;        /* no new connections, no new jobs */
 	uint64_t started_ns;
 	struct trace trace;
+	struct sensing sensing[SCHED_DEVICES_MAX];
 	struct log_limit refusals; /* lines about clients that were turned away */
 	/* A datagram of `len` bytes lies in `in`: request_handle(). */
 	int (*handle)(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
@@ -50,12 +53,6 @@ struct session_out {
 	int fd; /* -1: none */
 	size_t bytes;
 	uint8_t data[];
-};
-
-/* A Ping that waits for canaries. */
-struct ping {
-	struct ping *next;
-	uint64_t id;
 };
 
 struct session {
@@ -80,14 +77,14 @@ struct session {
 	uv_poll_t poll;
 	uv_timer_t hello_timer;
 	struct session_out *outbox, **outbox_end;
-	struct idmap buffers;   /* id → struct buffer */
-	struct idmap jobs;      /* request id → struct job, unanswered */
-	struct idmap queues;    /* id → struct job_queue */
-	struct idmap prepared;  /* number → struct prepared */
-	struct buffer *pending; /* whose Alloc is unanswered; maybe dropped already */
-	struct buffer *dropped; /* whose Drop is unanswered */
-	unsigned n_dropped;     /* of these: they count against max-buffers until answered */
-	struct ping *pings;
+	struct idmap buffers;           /* id → struct buffer */
+	struct idmap jobs;              /* request id → struct job, unanswered */
+	struct idmap queues;            /* id → struct job_queue */
+	struct idmap prepared;          /* number → struct prepared */
+	struct buffer *pending;         /* whose Alloc is unanswered; maybe dropped already */
+	struct buffer *dropped;         /* whose Drop is unanswered */
+	unsigned n_dropped;             /* of these: they count against max-buffers until answered */
+	struct question *pings, *stats; /* unanswered */
 	struct usage usage;
 };
 

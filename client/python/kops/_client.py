@@ -43,6 +43,9 @@ class Device:
     resident_bytes: int
     canary_age_us: int
     busy_us: float
+    temperature_c: float
+    power_w: float
+    power_limit_w: float
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ class DeviceInfo(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("description", c_char_p), ("disabled_kernels", c_char_p),
                 ("memory_bytes", c_uint64), ("cache_bytes", c_uint64), ("jobs_done", c_uint64),
                 ("jobs_failed", c_uint64), ("queued", c_uint64), ("running", c_uint64), ("resident_bytes", c_uint64),
-                ("canary_age_us", c_uint64), ("busy_us", c_double)]
+                ("canary_age_us", c_uint64), ("busy_us", c_double), ("temperature_c", c_double),
+                ("power_w", c_double), ("power_limit_w", c_double)]
 
 
 class Info(ctypes.Structure):

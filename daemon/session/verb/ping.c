@@ -1,6 +1,5 @@
 /* verb/ping.c: Ping: health, by canaries that are fresh. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "session/reply.h"
 #include "session/verbs.h"
@@ -39,7 +38,6 @@ int verb_ping(struct request *r)
 {
 	struct session *s = r->session;
 	struct engine *e = s->engine;
-	struct ping *ping;
 	bool wait = false;
 
 	for (unsigned i = 0; i < e->n_devices; i++)
@@ -48,29 +46,10 @@ int verb_ping(struct request *r)
 			wait |= device_canary_is_out(e->devices[i].device);
 		}
 	e->watch_runs(e);
-	if (!wait) {
-		answer_ping(s, r->id);
-		return 0;
-	}
-	ping = calloc(1, sizeof *ping);
-	if (!ping)
-		return KOPS_E_NOMEM;
-	ping->id = r->id;
-	ping->next = s->pings;
-	s->pings = ping;
+	if (wait)
+		return questions_add(&s->pings, r->id);
+	answer_ping(s, r->id);
 	return 0;
-}
-
-static void answer_pings(struct session *s)
-{
-	struct ping *ping = s->pings, *next;
-
-	s->pings = NULL;
-	for (; ping; ping = next) {
-		next = ping->next;
-		answer_ping(s, ping->id);
-		free(ping);
-	}
 }
 
 void sessions_canaries_back(struct sessions *all)
@@ -81,5 +60,5 @@ void sessions_canaries_back(struct sessions *all)
 		if (device_canary_is_out(e->devices[i].device))
 			return;
 	for (struct session *s = all->first; s; s = s->next)
-		answer_pings(s);
+		questions_end(&s->pings, s, answer_ping);
 }

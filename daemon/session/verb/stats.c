@@ -3,26 +3,35 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
-int verb_stats(struct request *r)
+static void fill_device(const struct engine *e, unsigned i, const struct device_sensors *sensors,
+                        Kops__V1__DeviceStats *ret)
 {
-	struct session *session = r->session;
+	struct device *d = e->devices[i].device;
+	const struct device_stats *s = device_stats(d);
+
+	*ret = (Kops__V1__DeviceStats)KOPS__V1__DEVICE_STATS__INIT;
+	ret->name = (char *)device_name(d);
+	ret->jobs_done = s->jobs_done;
+	ret->jobs_failed = s->jobs_failed;
+	ret->queued = e->sched.waiting[i];
+	ret->running = device_jobs_out(d);
+	ret->resident_bytes = s->resident_bytes;
+	ret->busy_us = device_busy_us(d);
+	ret->canary_age_us = device_canary_age_ns(d) / 1000;
+	ret->temperature_c = sensors->temperature_c;
+	ret->power_w = sensors->power_w;
+	ret->power_limit_w = sensors->power_limit_w;
+}
+
+static void answer(struct session *session, uint64_t id)
+{
 	const struct engine *e = session->engine;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Statistics stats = KOPS__V1__STATISTICS__INIT;
 	Kops__V1__DeviceStats devices[SCHED_DEVICES_MAX], *pointers[SCHED_DEVICES_MAX];
 
 	for (unsigned i = 0; i < e->n_devices; i++) {
-		struct device *d = e->devices[i].device;
-		const struct device_stats *s = device_stats(d);
-		devices[i] = (Kops__V1__DeviceStats)KOPS__V1__DEVICE_STATS__INIT;
-		devices[i].name = (char *)device_name(d);
-		devices[i].jobs_done = s->jobs_done;
-		devices[i].jobs_failed = s->jobs_failed;
-		devices[i].queued = e->sched.waiting[i];
-		devices[i].running = device_jobs_out(d);
-		devices[i].resident_bytes = s->resident_bytes;
-		devices[i].busy_us = device_busy_us(d);
-		devices[i].canary_age_us = device_canary_age_ns(d) / 1000;
+		fill_device(e, i, &session->all->sensing[i].latest, &devices[i]);
 		pointers[i] = &devices[i];
 	}
 	stats.uptime_us = (clock_ns() - session->all->started_ns) / 1000;
@@ -33,9 +42,31 @@ int verb_stats(struct request *r)
 	stats.pool_bytes = pool_bytes(e->pool);
 	stats.n_devices = e->n_devices;
 	stats.devices = pointers;
-	reply.id = r->id;
+	reply.id = id;
 	reply.body_case = KOPS__V1__REPLY__BODY_STATISTICS;
 	reply.statistics = &stats;
 	reply_send(session, &reply, -1);
+}
+
+static void sensed(void *user)
+{
+	struct sessions *all = user;
+
+	if (sensing_is_out(all->sensing))
+		return;
+	for (struct session *s = all->first; s; s = s->next)
+		questions_end(&s->stats, s, answer);
+	all->engine->progress(all->engine);
+}
+
+int verb_stats(struct request *r)
+{
+	struct session *s = r->session;
+	struct sessions *all = s->all;
+
+	sensing_refresh(all->sensing, s->engine, s->account, sensed, all);
+	if (sensing_is_out(all->sensing))
+		return questions_add(&s->stats, r->id);
+	answer(s, r->id);
 	return 0;
 }

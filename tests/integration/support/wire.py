@@ -84,7 +84,7 @@ SCHEMA = {
     "Description": {"devices": (1, "*Device"), "kernels": (2, "*Kernel")},
     "DeviceStats": {"name": (1, "t"), "jobs_done": (2, "u"), "jobs_failed": (3, "u"), "queued": (4, "u"),
                     "running": (5, "u"), "resident_bytes": (6, "u"), "busy_us": (7, "d"),
-                    "canary_age_us": (8, "u")},
+                    "canary_age_us": (8, "u"), "temperature_c": (9, "d"), "power_w": (10, "d"), "power_limit_w": (11, "d")},
     "Statistics": {"uptime_us": (1, "u"), "sessions": (2, "u"), "buffers": (3, "u"), "mapped_bytes": (4, "u"),
                    "pinned_bytes": (5, "u"), "pool_bytes": (6, "u"), "devices": (7, "*DeviceStats")},
     "Pong": {"devices": (1, "u")},
