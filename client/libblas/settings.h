@@ -3,11 +3,13 @@
 #define KOPS_LIBBLAS_SETTINGS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct settings {
-	bool automatic;   /* choose by measurements; else by `threshold` alone */
-	double threshold; /* products of at least so many multiplications, m * n * k, go to kopsd */
-	int verbose;      /* 1: a line for each routine at exit; 2: one for each call too */
+	bool automatic;      /* choose by measurements; else by `threshold` alone */
+	double threshold;    /* products of at least so many multiplications, m * n * k, go to kopsd */
+	int32_t pblas_block; /* of ScaLAPACK's products */
+	int verbose;         /* 1: a line for each routine at exit; 2: one for each call too */
 };
 
 /* Never changes after the first call. */

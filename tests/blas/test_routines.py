@@ -57,11 +57,12 @@ class Routines(case.BlasTest):
         self.assertEqual(sum(c["kopsd"] for c in calls.values()), 0)
         self.assertGreater(sum(c.get("kopsd has no GPU", 0) for c in calls.values()), 0)
 
-    def test_a_threshold_that_is_none(self):
-        done = subprocess.run([ROUTINES, "calls", "1"], env=self.environment(KOPS_BLAS_THRESHOLD="many"),
-                              capture_output=True, text=True, timeout=60)
+    def test_settings_that_are_no_numbers(self):
+        env = self.environment(KOPS_BLAS_THRESHOLD="many", KOPS_PBLAS_BLOCK="0")
+        done = subprocess.run([ROUTINES, "calls", "1"], env=env, capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.assertIn('KOPS_BLAS_THRESHOLD is "many", which is not a number from 0 to inf: ignored', done.stderr)
+        self.assertIn('KOPS_PBLAS_BLOCK is "0", which is not a number from 1 to 65536: ignored', done.stderr)
 
     def test_silence(self):
         """Who asks for no report gets none, whatever happens."""
