@@ -36,7 +36,9 @@
  * return KOPS_E_TIMEOUT or KOPS_E_CONNECT; kops_wait() and kops_buffer_wait() take a timeout of their own.
  * While they wait they run callbacks. Inside a callback they return KOPS_E_STATE. All other calls return at
  * once, whatever the daemon does: while it is stopped, stuck, restarting or gone. An event loop needs no
- * other: it begins with kops_open_start(), kops_alloc_start() and kops_submit().
+ * other: it begins with kops_open_start(), kops_alloc_start() and kops_submit(). Questions about health,
+ * devices, users and jobs are for threads that may wait: such a thread asks on a handle of its own, with a
+ * short timeout if it watches over a daemon.
  *
  * Memory order: a job sees what this thread stored to its SHARED buffers before kops_submit(), and
  * this thread sees the job's output once kops_wait() or the callback reported it done. Between the
