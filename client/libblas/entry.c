@@ -1,4 +1,4 @@
-/* entry.c: BLAS's words to a product. */
+/* entry.c: BLAS's words to a product, or a triangular one. */
 #include "entry.h"
 
 int entry_trans(char letter)
@@ -17,6 +17,11 @@ int entry_trans(char letter)
 int entry_uplo(char letter)
 {
 	return (letter | 0x20) == 'u' ? CBLAS_UPPER : (letter | 0x20) == 'l' ? CBLAS_LOWER : 0;
+}
+
+int entry_diag(char letter)
+{
+	return (letter | 0x20) == 'n' ? NON_UNIT : (letter | 0x20) == 'u' ? UNIT : 0;
 }
 
 int entry_side(char letter)
@@ -107,4 +112,26 @@ struct product entry_symm(kops_dtype dtype, int order, int side, int uplo, int64
 	                        .a = left ? symmetric : operand(b, WHOLE),
 	                        .b = left ? operand(b, WHOLE) : symmetric,
 	                        .c = operand(c, WHOLE)};
+}
+
+/* b = alpha * op(a) * b, or with op(a)'s inverse, or from the right */
+struct triangular entry_triangular(kops_dtype dtype, bool solve, int order, int side, int uplo, int trans,
+                                   int diag, int64_t m, int64_t n, double alpha, struct entry_matrix a,
+                                   struct entry_matrix b)
+{
+	bool by_cols = order == COL_MAJOR;
+	return (struct triangular){.dtype = dtype,
+	                           .invalid = !is_order(order) || !is_uplo(uplo) || !is_trans(trans) ||
+	                                      (side != LEFT && side != RIGHT) ||
+	                                      (diag != NON_UNIT && diag != UNIT),
+	                           .solve = solve,
+	                           .left = (side == LEFT) == by_cols,
+	                           .upper = triangle_of(order, uplo) == UPPER,
+	                           .trans = trans != NO_TRANS,
+	                           .unit = diag == UNIT,
+	                           .m = by_cols ? m : n,
+	                           .n = by_cols ? n : m,
+	                           .alpha = alpha,
+	                           .a = operand(a, WHOLE),
+	                           .b = operand(b, WHOLE)};
 }

@@ -8,16 +8,19 @@
 #include <stdint.h>
 
 #include "product.h"
+#include "triangular.h"
 
 /* As in cblas.h. */
 enum { ROW_MAJOR = 101, COL_MAJOR = 102 };
 enum { NO_TRANS = 111, TRANS = 112, CONJ_TRANS = 113 };
 enum { CBLAS_UPPER = 121, CBLAS_LOWER = 122 };
+enum { NON_UNIT = 131, UNIT = 132 };
 enum { LEFT = 141, RIGHT = 142 };
 
 /* One of the above for a letter of a Fortran call; 0 for others. */
 int entry_trans(char letter);
 int entry_uplo(char letter);
+int entry_diag(char letter);
 int entry_side(char letter);
 
 struct entry_matrix {
@@ -32,5 +35,8 @@ struct product entry_syrk(kops_dtype dtype, int order, int uplo, int trans, int6
                           struct entry_matrix a, double beta, struct entry_matrix c);
 struct product entry_symm(kops_dtype dtype, int order, int side, int uplo, int64_t m, int64_t n, double alpha,
                           struct entry_matrix a, struct entry_matrix b, double beta, struct entry_matrix c);
+struct triangular entry_triangular(kops_dtype dtype, bool solve, int order, int side, int uplo, int trans,
+                                   int diag, int64_t m, int64_t n, double alpha, struct entry_matrix a,
+                                   struct entry_matrix b);
 
 #endif

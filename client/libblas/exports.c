@@ -15,11 +15,18 @@
 
 #define MATRIX(data_, ld_) ((struct entry_matrix){.data = data_, .ld = ld_})
 #define TIMES(a, b, c)     ((double)(a) * (double)(b) * (double)(c))
+/* Of the product between the halves of a triangle of this order. */
+#define HALVES(m, n, order) (TIMES(m, n, order) / 4)
+
+/* By kopsd, the product that the arguments make. */
+#define PRODUCT(...) product_compute(&(struct product[]){__VA_ARGS__}[0], &call)
+#define TRIANGULAR(...)                                                                                        \
+	triangular_compute(&(struct triangular[]){entry_triangular(__VA_ARGS__)}[0], &FORTRAN(calls), &call)
 
 /*
  * Defines `name`. A product of less than the routine's floor in `size` multiplications jumps to the next BLAS;
- * with its own frame on top, as name_compute() has, that would take three times as long. Others are computed by
- * kopsd, as the product that the last arguments make, or go on too.
+ * with its own frame on top, as name_compute() has, that would take three times as long. Others are computed
+ * where the last arguments are true, or go on too.
  */
 #define EXPORT(name, parameters, arguments, size, ...) EXPORT_(name, parameters, arguments, size, __VA_ARGS__)
 #define EXPORT_(name, parameters, arguments, size, ...)                                                        \
@@ -31,8 +38,7 @@
 	{                                                                                                      \
 		struct call call;                                                                              \
 		routine_begin(&call, &name##_routine);                                                         \
-		struct product p = __VA_ARGS__;                                                                \
-		if (!product_compute(&p, &call))                                                               \
+		if (!(__VA_ARGS__))                                                                            \
 			((name##_function *)routine_next(&name##_routine)) arguments;                          \
 		routine_end(&call);                                                                            \
 	}                                                                                                      \

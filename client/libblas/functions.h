@@ -10,28 +10,28 @@ EXPORT(FORTRAN(gemm),
         const REAL *a, const INT *lda, const REAL *b, const INT *ldb, const REAL *beta, REAL *c, const INT *ldc,
         size_t length_a, size_t length_b),
        (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, length_a, length_b), TIMES(*m, *n, *k),
-       entry_gemm(DTYPE, COL_MAJOR, entry_trans(*trans_a), entry_trans(*trans_b), *m, *n, *k, *alpha,
-                  MATRIX(a, *lda), MATRIX(b, *ldb), *beta, MATRIX(c, *ldc)))
+       PRODUCT(entry_gemm(DTYPE, COL_MAJOR, entry_trans(*trans_a), entry_trans(*trans_b), *m, *n, *k, *alpha,
+                          MATRIX(a, *lda), MATRIX(b, *ldb), *beta, MATRIX(c, *ldc))))
 
 EXPORT(CBLAS(gemm),
        (int order, int trans_a, int trans_b, INT m, INT n, INT k, REAL alpha, const REAL *a, INT lda,
         const REAL *b, INT ldb, REAL beta, REAL *c, INT ldc),
        (order, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc), TIMES(m, n, k),
-       entry_gemm(DTYPE, order, trans_a, trans_b, m, n, k, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta,
-                  MATRIX(c, ldc)))
+       PRODUCT(entry_gemm(DTYPE, order, trans_a, trans_b, m, n, k, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta,
+                          MATRIX(c, ldc))))
 
 EXPORT(FORTRAN(syrk),
        (const char *uplo, const char *trans, const INT *n, const INT *k, const REAL *alpha, const REAL *a,
         const INT *lda, const REAL *beta, REAL *c, const INT *ldc, size_t length_uplo, size_t length_trans),
        (uplo, trans, n, k, alpha, a, lda, beta, c, ldc, length_uplo, length_trans), TIMES(*n, *n, *k) / 2,
-       entry_syrk(DTYPE, COL_MAJOR, entry_uplo(*uplo), entry_trans(*trans), *n, *k, *alpha, MATRIX(a, *lda),
-                  *beta, MATRIX(c, *ldc)))
+       PRODUCT(entry_syrk(DTYPE, COL_MAJOR, entry_uplo(*uplo), entry_trans(*trans), *n, *k, *alpha,
+                          MATRIX(a, *lda), *beta, MATRIX(c, *ldc))))
 
 EXPORT(CBLAS(syrk),
        (int order, int uplo, int trans, INT n, INT k, REAL alpha, const REAL *a, INT lda, REAL beta, REAL *c,
         INT ldc),
        (order, uplo, trans, n, k, alpha, a, lda, beta, c, ldc), TIMES(n, n, k) / 2,
-       entry_syrk(DTYPE, order, uplo, trans, n, k, alpha, MATRIX(a, lda), beta, MATRIX(c, ldc)))
+       PRODUCT(entry_syrk(DTYPE, order, uplo, trans, n, k, alpha, MATRIX(a, lda), beta, MATRIX(c, ldc))))
 
 EXPORT(FORTRAN(symm),
        (const char *side, const char *uplo, const INT *m, const INT *n, const REAL *alpha, const REAL *a,
@@ -39,11 +39,69 @@ EXPORT(FORTRAN(symm),
         size_t length_side, size_t length_uplo),
        (side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc, length_side, length_uplo),
        TIMES(*m, *n, entry_side(*side) == LEFT ? *m : *n),
-       entry_symm(DTYPE, COL_MAJOR, entry_side(*side), entry_uplo(*uplo), *m, *n, *alpha, MATRIX(a, *lda),
-                  MATRIX(b, *ldb), *beta, MATRIX(c, *ldc)))
+       PRODUCT(entry_symm(DTYPE, COL_MAJOR, entry_side(*side), entry_uplo(*uplo), *m, *n, *alpha,
+                          MATRIX(a, *lda), MATRIX(b, *ldb), *beta, MATRIX(c, *ldc))))
 
 EXPORT(CBLAS(symm),
        (int order, int side, int uplo, INT m, INT n, REAL alpha, const REAL *a, INT lda, const REAL *b, INT ldb,
         REAL beta, REAL *c, INT ldc),
        (order, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc), TIMES(m, n, side == LEFT ? m : n),
-       entry_symm(DTYPE, order, side, uplo, m, n, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta, MATRIX(c, ldc)))
+       PRODUCT(entry_symm(DTYPE, order, side, uplo, m, n, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta,
+                          MATRIX(c, ldc))))
+
+/* Of this family and type, for the parts of a triangular product; FORTRAN(calls) names functions that use it.
+ */
+static const struct triangular_calls FORTRAN(calls);
+
+EXPORT(FORTRAN(trsm),
+       (const char *side, const char *uplo, const char *trans, const char *diag, const INT *m, const INT *n,
+        const REAL *alpha, const REAL *a, const INT *lda, REAL *b, const INT *ldb, size_t length_side,
+        size_t length_uplo, size_t length_trans, size_t length_diag),
+       (side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, length_side, length_uplo, length_trans,
+        length_diag),
+       HALVES(*m, *n, entry_side(*side) == LEFT ? *m : *n),
+       TRIANGULAR(DTYPE, true, COL_MAJOR, entry_side(*side), entry_uplo(*uplo), entry_trans(*trans),
+                  entry_diag(*diag), *m, *n, *alpha, MATRIX(a, *lda), MATRIX(b, *ldb)))
+
+EXPORT(CBLAS(trsm),
+       (int order, int side, int uplo, int trans, int diag, INT m, INT n, REAL alpha, const REAL *a, INT lda,
+        REAL *b, INT ldb),
+       (order, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb), HALVES(m, n, side == LEFT ? m : n),
+       TRIANGULAR(DTYPE, true, order, side, uplo, trans, diag, m, n, alpha, MATRIX(a, lda), MATRIX(b, ldb)))
+
+EXPORT(FORTRAN(trmm),
+       (const char *side, const char *uplo, const char *trans, const char *diag, const INT *m, const INT *n,
+        const REAL *alpha, const REAL *a, const INT *lda, REAL *b, const INT *ldb, size_t length_side,
+        size_t length_uplo, size_t length_trans, size_t length_diag),
+       (side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, length_side, length_uplo, length_trans,
+        length_diag),
+       HALVES(*m, *n, entry_side(*side) == LEFT ? *m : *n),
+       TRIANGULAR(DTYPE, false, COL_MAJOR, entry_side(*side), entry_uplo(*uplo), entry_trans(*trans),
+                  entry_diag(*diag), *m, *n, *alpha, MATRIX(a, *lda), MATRIX(b, *ldb)))
+
+EXPORT(CBLAS(trmm),
+       (int order, int side, int uplo, int trans, int diag, INT m, INT n, REAL alpha, const REAL *a, INT lda,
+        REAL *b, INT ldb),
+       (order, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb), HALVES(m, n, side == LEFT ? m : n),
+       TRIANGULAR(DTYPE, false, order, side, uplo, trans, diag, m, n, alpha, MATRIX(a, lda), MATRIX(b, ldb)))
+
+static void FORTRAN(part_gemm)(const struct product *p)
+{
+	const INT m = (INT)p->m, n = (INT)p->n, k = (INT)p->k;
+	const INT lda = (INT)p->a.ld, ldb = (INT)p->b.ld, ldc = (INT)p->c.ld;
+	const REAL alpha = (REAL)p->alpha, beta = (REAL)p->beta;
+	FORTRAN(gemm)
+	(p->trans_a ? "T" : "N", p->trans_b ? "T" : "N", &m, &n, &k, &alpha, p->a.data, &lda, p->b.data, &ldb,
+	 &beta, (REAL *)p->c.data, &ldc, 1, 1);
+}
+
+static void FORTRAN(part_triangular)(const struct triangular *t)
+{
+	const INT m = (INT)t->m, n = (INT)t->n, lda = (INT)t->a.ld, ldb = (INT)t->b.ld;
+	const REAL alpha = (REAL)t->alpha;
+	(t->solve ? FORTRAN(trsm) : FORTRAN(trmm))(t->left ? "L" : "R", t->upper ? "U" : "L",
+	                                           t->trans ? "T" : "N", t->unit ? "U" : "N", &m, &n, &alpha,
+	                                           t->a.data, &lda, (REAL *)t->b.data, &ldb, 1, 1, 1, 1);
+}
+
+static const struct triangular_calls FORTRAN(calls) = {FORTRAN(part_gemm), FORTRAN(part_triangular)};

@@ -113,13 +113,20 @@ static bool is_mine_now(struct lane *l)
 	return !l->taken && !atomic_exchange(&l->taken, true);
 }
 
-struct lane *lane_take(bool needs_gpu, enum outcome *ret_why)
+bool lane_may_be_had(enum outcome *ret_why)
 {
 	bool left_alone = leave_until_ns && routine_now_ns() < leave_until_ns;
-	struct lane *l = lanes;
-	*ret_why = left_alone ? (enum outcome)leave_why : OUTCOME_TAKEN;
 	if (left_alone)
+		*ret_why = (enum outcome)leave_why;
+	return !left_alone;
+}
+
+struct lane *lane_take(bool needs_gpu, enum outcome *ret_why)
+{
+	struct lane *l = lanes;
+	if (!lane_may_be_had(ret_why))
 		return NULL;
+	*ret_why = OUTCOME_TAKEN;
 	while (l < lanes + LANES && !is_mine_now(l))
 		l++;
 	if (l == lanes + LANES)

@@ -28,6 +28,9 @@ struct lane;
 struct lane *lane_take(bool needs_gpu, enum outcome *ret_why);
 void lane_give(struct lane *lane);
 
+/* Whether kopsd is not left alone at the moment; else *ret_why. */
+bool lane_may_be_had(enum outcome *ret_why);
+
 /* At least so many bytes, with what was in them before; NULL: kopsd has none. Valid until the next call. */
 kops_buffer *lane_memory(struct lane *lane, uint64_t bytes);
 

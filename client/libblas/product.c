@@ -252,6 +252,13 @@ static bool is_wanted(const struct product *p, struct call *call)
 	return !call->side || side_choose(call->side);
 }
 
+bool product_is_wanted(const struct product *p, struct call *call)
+{
+	bool wanted = is_wanted(p, call) && lane_may_be_had(&call->outcome);
+	call->side = NULL;
+	return wanted;
+}
+
 bool product_compute(const struct product *p, struct call *call)
 {
 	if (!is_wanted(p, call))

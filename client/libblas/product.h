@@ -31,6 +31,9 @@ struct product {
 	struct operand a, b, c;
 };
 
+/* Whether kopsd would be asked now. If not, call->outcome says why. */
+bool product_is_wanted(const struct product *product, struct call *call);
+
 /* True: kopsd computed it. False: c is as it was, and the next BLAS has to; call->outcome says why. */
 bool product_compute(const struct product *product, struct call *call);
 

@@ -23,7 +23,14 @@
 
 #include "../seed.h"
 
-enum { ROW_MAJOR = 101, COL_MAJOR, NO_TRANS = 111, TRANS, CONJ_TRANS, UPPER = 121, LOWER, LEFT = 141, RIGHT };
+enum { ROW_MAJOR = 101, COL_MAJOR, NO_TRANS = 111, TRANS, CONJ_TRANS, UPPER = 121, LOWER };
+enum { NON_UNIT = 131, UNIT, LEFT = 141, RIGHT };
+
+#define DECLARE_TRIANGULAR(letter, real, name)                                                                 \
+	void letter##name##_(const char *, const char *, const char *, const char *, const int *, const int *, \
+	                     const real *, const real *, const int *, real *, const int *, size_t, size_t,     \
+	                     size_t, size_t);                                                                  \
+	void cblas_##letter##name(int, int, int, int, int, int, int, real, const real *, int, real *, int)
 
 #define DECLARE(letter, real)                                                                                  \
 	void letter##gemm_(const char *, const char *, const int *, const int *, const int *, const real *,    \
@@ -42,6 +49,10 @@ enum { ROW_MAJOR = 101, COL_MAJOR, NO_TRANS = 111, TRANS, CONJ_TRANS, UPPER = 12
 
 DECLARE(s, float);
 DECLARE(d, double);
+DECLARE_TRIANGULAR(s, float, trsm);
+DECLARE_TRIANGULAR(s, float, trmm);
+DECLARE_TRIANGULAR(d, double, trsm);
+DECLARE_TRIANGULAR(d, double, trmm);
 
 static _Atomic int wrong;
 
@@ -237,6 +248,10 @@ static char letter(int value)
 		return below(2) ? 'L' : 'l';
 	case LEFT:
 		return below(2) ? 'L' : 'l';
+	case NON_UNIT:
+		return below(2) ? 'N' : 'n';
+	case UNIT:
+		return below(2) ? 'U' : 'u';
 	}
 	return below(2) ? 'R' : 'r';
 }
@@ -328,11 +343,151 @@ static void run_call(const char *routine, int largest)
 
 static const char *const routines[] = {"gemm", "syrk", "symm"};
 
-static void calls(int n)
+static void products(int n)
 {
 	for (int i = 0; i < n; i++)
 		for (int r = 0; r < 3; r++)
 			run_call(routines[r], i % 16 == 0 ? 300 : 48);
+}
+
+/* ---- Triangular ones: b = alpha * op(a) * b, or b * op(a); or by op(a)'s inverse ---- */
+
+struct triangular {
+	bool solve, f64, fortran;
+	int order, side, uplo, trans, diag, m, n;
+	double alpha;
+	struct matrix a, b;
+};
+
+#define CALL_TRIANGULAR(l, real)                                                                               \
+	static void l##triangular(struct triangular *t)                                                        \
+	{                                                                                                      \
+		real alpha = (real)t->alpha, *b = t->b.data;                                                   \
+		const real *a = t->a.data;                                                                     \
+		char side = letter(t->side), uplo = letter(t->uplo), trans = letter(t->trans),                 \
+		     diag = letter(t->diag);                                                                   \
+		if (t->fortran)                                                                                \
+			(t->solve ? l##trsm_ : l##trmm_)(&side, &uplo, &trans, &diag, &t->m, &t->n, &alpha, a, \
+			                                 &t->a.ld, b, &t->b.ld, 1, 1, 1, 1);                   \
+		else                                                                                           \
+			(t->solve ? cblas_##l##trsm : cblas_##l##trmm)(t->order, t->side, t->uplo, t->trans,   \
+			                                               t->diag, t->m, t->n, alpha, a, t->a.ld, \
+			                                               b, t->b.ld);                            \
+	}
+
+CALL_TRIANGULAR(s, float)
+CALL_TRIANGULAR(d, double)
+
+/* Solutions must not grow with the order, and what is not stored must not be read. */
+static void make_triangle(struct triangular *t)
+{
+	int order = t->side == LEFT ? t->m : t->n;
+	t->a = make(t->f64, t->order == ROW_MAJOR, order, order, false);
+	for (int i = 0; i < order; i++)
+		for (int j = 0; j < order; j++) {
+			size_t at = place(&t->a, i, j);
+			if (!is_stored(t->uplo, i, j))
+				put(&t->a, at, NAN);
+			else if (i != j)
+				put(&t->a, at, element(&t->a, t->a.data, at) / order);
+			else
+				put(&t->a, at, t->diag == UNIT ? NAN : 1 + below(1000) / 1000.0);
+		}
+}
+
+/* Of op(a). */
+static long double triangle_element(const struct triangular *t, int i, int j)
+{
+	if (i == j && t->diag == UNIT)
+		return 1;
+	int row = t->trans == NO_TRANS ? i : j, col = t->trans == NO_TRANS ? j : i;
+	return is_stored(t->uplo, row, col) ? element(&t->a, t->a.data, place(&t->a, row, col)) : 0;
+}
+
+/* op(a) times b as `data` has it, or b times op(a), at (i, j); *ret_scale: the same of absolute values. */
+static long double times_triangle(const struct triangular *t, const void *data, int i, int j,
+                                  long double *ret_scale)
+{
+	int order = t->side == LEFT ? t->m : t->n;
+	long double sum = 0;
+	*ret_scale = 0;
+	for (int l = 0; l < order; l++) {
+		long double a = t->side == LEFT ? triangle_element(t, i, l) : triangle_element(t, l, j);
+		double b =
+		    a == 0 ? 0
+		           : element(&t->b, data, t->side == LEFT ? place(&t->b, l, j) : place(&t->b, i, l));
+		sum += a * b;
+		*ret_scale += fabsl(a * b);
+	}
+	return sum;
+}
+
+static void compare_triangular(const struct triangular *t, int i, int j)
+{
+	const void *factor = t->solve ? t->b.data : t->b.before;
+	size_t at = place(&t->b, i, j);
+	long double other = element(&t->b, t->solve ? t->b.before : t->b.data, at), scale;
+	long double product = times_triangle(t, factor, i, j, &scale);
+	double epsilon = t->f64 ? DBL_EPSILON : FLT_EPSILON;
+	int order = t->side == LEFT ? t->m : t->n;
+	long double difference = t->solve ? product - t->alpha * other : t->alpha * product - other;
+	scale = t->solve ? scale + fabsl(t->alpha * other) : fabsl(t->alpha) * scale;
+	if (fabsl(difference) <= scale * epsilon * (order + 3))
+		return;
+	printf(
+	    "%c%s%s %d x %d, order %d, side %d, uplo %d, trans %d, diag %d, alpha %g: [%d, %d] is off by %Lg\n",
+	    t->f64 ? 'd' : 's', t->solve ? "trsm" : "trmm", t->fortran ? "_" : "", t->m, t->n, t->order,
+	    t->side, t->uplo, t->trans, t->diag, t->alpha, i, j, difference);
+	wrong++;
+}
+
+static void compare_triangulars(const struct triangular *t)
+{
+	int every = 1 + (int)((double)t->m * t->n * (t->side == LEFT ? t->m : t->n) / 5e4), before = wrong;
+	size_t size = t->f64 ? sizeof(double) : sizeof(float);
+	char *others = malloc(bytes(&t->b));
+	if (!others)
+		exit(2);
+	memcpy(others, t->b.data, bytes(&t->b));
+	for (int i = 0; i < t->m; i++)
+		for (int j = 0; j < t->n; j++) {
+			size_t at = place(&t->b, i, j) * size;
+			if (wrong == before && below(every) == 0)
+				compare_triangular(t, i, j);
+			memcpy(others + at, (char *)t->b.before + at, size);
+		}
+	EXPECT(memcmp(others, t->b.before, bytes(&t->b)) == 0);
+	free(others);
+}
+
+static void run_triangular(bool solve, int largest)
+{
+	struct triangular t = {
+	    .solve = solve, .f64 = below(2), .fortran = below(2), .order = ROW_MAJOR + below(2)};
+	t.side = LEFT + below(2);
+	t.uplo = UPPER + below(2);
+	t.trans = NO_TRANS + below(3);
+	t.diag = NON_UNIT + below(2);
+	t.m = 1 + below(largest);
+	t.n = 1 + below(largest);
+	t.alpha = factor();
+	if (t.fortran)
+		t.order = COL_MAJOR;
+	make_triangle(&t);
+	t.b = make(t.f64, t.order == ROW_MAJOR, t.m, t.n, false);
+	(t.f64 ? dtriangular : striangular)(&t);
+	compare_triangulars(&t);
+	release(&t.a);
+	release(&t.b);
+}
+
+static void calls(int n)
+{
+	products(n);
+	for (int i = 0; i < n; i++) {
+		run_triangular(true, i % 16 == 0 ? 300 : 48);
+		run_triangular(false, i % 16 == 0 ? 300 : 48);
+	}
 }
 
 /* ---- What is the next BLAS's ---- */
@@ -350,9 +505,12 @@ static void invalid_calls(void)
 	cblas_dgemm(COL_MAJOR, NO_TRANS, NO_TRANS, 4, 4, 4, 1, a, 4, b, 4, 0, c, 3);
 	dsyrk_("A", "N", &four, &four, &one, a, &four, &one, c, &four, 1, 1);
 	dsymm_("L", "U", &four, &four, &one, a, &three, b, &four, &one, c, &four, 1, 1);
+	dtrsm_("L", "U", "N", "X", &four, &four, &one, a, &four, c, &four, 1, 1, 1, 1);
+	cblas_dtrmm(COL_MAJOR, LEFT, UPPER, NO_TRANS, UNIT, 4, 4, 1, a, 3, c, 4);
 	for (int i = 0; i < 16; i++)
 		EXPECT(c[i] == i);
 
+	dtrsm_("L", "U", "N", "N", &four, &none, &one, a, &four, c, &four, 1, 1, 1, 1);
 	dgemm_("N", "N", &none, &four, &four, &one, a, &four, b, &four, &nothing, c, &four, 1, 1);
 	dgemm_("N", "N", &four, &four, &none, &one, a, &four, b, &four, &one, c, &four, 1, 1);
 	for (int i = 0; i < 16; i++)
@@ -391,13 +549,13 @@ static void threads(void)
 static void forks(void)
 {
 	for (int i = 0; i < 6; i++) {
-		calls(2);
+		products(2);
 		pid_t child = fork();
 		if (child == 0) {
-			calls(3);
+			products(3);
 			exit(wrong != 0);
 		}
-		calls(2);
+		products(2);
 		int status = -1;
 		waitpid(child, &status, 0);
 		EXPECT(status == 0);
@@ -409,7 +567,7 @@ static void loop(void)
 {
 	struct pollfd input = {.fd = 0, .events = POLLIN};
 	while (poll(&input, 1, 0) == 0) {
-		calls(1);
+		products(1);
 		if (write(1, ".", 1) < 0)
 			return;
 	}

@@ -1,0 +1,93 @@
+/* triangular.c: the halves of a triangular matrix, and what they do to those of b. */
+#include "triangular.h"
+
+#include <math.h>
+
+/* One of the halves. */
+struct half {
+	int64_t begin, extent; /* of the triangle's rows and columns */
+};
+
+static int64_t order_of(const struct triangular *t)
+{
+	return t->left ? t->m : t->n;
+}
+
+/* The rest is the next BLAS's, errors included. */
+static bool is_usual(const struct triangular *t)
+{
+	return !t->invalid && t->m > 0 && t->n > 0 && t->a.ld >= order_of(t) && t->b.ld >= t->m &&
+	       t->alpha != 0 && isfinite(t->alpha);
+}
+
+static const void *element(const struct triangular *t, const struct operand *matrix, int64_t row, int64_t col)
+{
+	return (const char *)matrix->data + (row + col * matrix->ld) * (int64_t)kops_dtype_size(t->dtype);
+}
+
+/* The rows, or columns, of b that belong to a half. */
+static struct operand part_of_b(const struct triangular *t, struct half half)
+{
+	struct operand part = t->b;
+	part.data = element(t, &t->b, t->left ? half.begin : 0, t->left ? 0 : half.begin);
+	return part;
+}
+
+/* The call for one half alone. */
+static struct triangular part(const struct triangular *t, struct half half, double alpha)
+{
+	struct triangular result = *t;
+	result.alpha = alpha;
+	*(t->left ? &result.m : &result.n) = half.extent;
+	result.a.data = element(t, &t->a, half.begin, half.begin);
+	result.b = part_of_b(t, half);
+	return result;
+}
+
+/* What `from` adds to `to`, times alpha: through the block of the triangle beside the diagonal. */
+static struct product between(const struct triangular *t, struct half from, struct half to, double alpha,
+                              double beta)
+{
+	struct half rows = t->left ? to : from, cols = t->left ? from : to;
+	struct operand a = t->a, x = part_of_b(t, from);
+	a.data =
+	    t->trans ? element(t, &t->a, cols.begin, rows.begin) : element(t, &t->a, rows.begin, cols.begin);
+	return (struct product){.dtype = t->dtype,
+	                        .trans_a = t->left && t->trans,
+	                        .trans_b = !t->left && t->trans,
+	                        .m = t->left ? to.extent : t->m,
+	                        .n = t->left ? t->n : to.extent,
+	                        .k = from.extent,
+	                        .alpha = alpha,
+	                        .beta = beta,
+	                        .a = t->left ? a : x,
+	                        .b = t->left ? x : a,
+	                        .c = part_of_b(t, to)};
+}
+
+/* Of a call that is usual; the same otherwise as triangular_compute(). */
+static bool by_halves(const struct triangular *t, const struct triangular_calls *calls, struct call *call)
+{
+	int64_t order = order_of(t);
+	struct half halves[2] = {{0, order / 2}, {order / 2, order - order / 2}};
+	/* Of op(a) and b, the first half's result depends on that half only. */
+	bool op_is_lower = t->upper == t->trans;
+	struct half first = halves[t->left != op_is_lower], second = halves[t->left == op_is_lower];
+	struct product product =
+	    t->solve ? between(t, first, second, -1, t->alpha) : between(t, first, second, t->alpha, 1);
+	struct triangular parts[2] = {part(t, first, t->alpha), part(t, second, t->solve ? 1 : t->alpha)};
+
+	if (!product_is_wanted(&product, call))
+		return false;
+	calls->triangular(&parts[t->solve ? 0 : 1]);
+	calls->gemm(&product);
+	calls->triangular(&parts[t->solve ? 1 : 0]);
+	call->outcome = OUTCOME_KOPSD;
+	return true;
+}
+
+bool triangular_compute(const struct triangular *t, const struct triangular_calls *calls, struct call *call)
+{
+	call->outcome = OUTCOME_UNUSUAL;
+	return is_usual(t) && by_halves(t, calls, call);
+}

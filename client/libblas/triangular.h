@@ -1,0 +1,39 @@
+/*
+ * triangular.h: products with a triangular matrix (trmm), and systems of equations with one (trsm), by halves.
+ *
+ *     | A11     | | X1 |   | B1 |     X1 = A11⁻¹ B1
+ *     | A21 A22 | | X2 | = | B2 |     B2 = B2 - A21 X1, a product that kopsd computes
+ *                                     X2 = A22⁻¹ B2
+ *
+ * The halves are calls of the same function, so they are halved in turn while kopsd would take their product,
+ * as measured for gemm. The rest is the next BLAS's. Column-major, as product.h.
+ */
+#ifndef KOPS_LIBBLAS_TRIANGULAR_H
+#define KOPS_LIBBLAS_TRIANGULAR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "product.h"
+
+/* b = alpha * op(a) * b, or b * op(a) where not left; solve: by op(a)'s inverse. b is m × n, and written. */
+struct triangular {
+	kops_dtype dtype;
+	bool invalid; /* as in a product, or an unknown diagonal */
+	bool solve, left, upper, trans, unit;
+	int64_t m, n;
+	double alpha;
+	struct operand a, b;
+};
+
+/* The exported functions of one family of names and type, for parts of a call. */
+struct triangular_calls {
+	void (*gemm)(const struct product *product);
+	void (*triangular)(const struct triangular *part);
+};
+
+/* True: done. False: b is as it was, and the next BLAS has to do it; call->outcome says why. */
+bool triangular_compute(const struct triangular *triangular, const struct triangular_calls *calls,
+                        struct call *call);
+
+#endif
