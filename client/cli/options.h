@@ -40,7 +40,7 @@ struct settings {
 };
 
 struct flags {
-	bool help, version, json, quiet, check, npy, follow;
+	bool help, version, json, quiet, check, npy, follow, batch;
 	const char *socket, *output, *device, *accumulate; /* NULL: not given */
 	struct opt_count m, n, k;
 	struct settings op;
@@ -48,6 +48,8 @@ struct flags {
 	kops_dtype dtype; /* 0: not given */
 	kops_priority priority;
 	uint32_t timeout_ms; /* 0: libkops' default */
+	uint32_t interval_ms;
+	unsigned sort; /* enum top_sort */
 	/* kops-bench */
 	struct opt_count count, size, warmup, reps, launches, seed;
 	struct opt_count random, spin;

@@ -6,6 +6,22 @@
 
 #define NAME_COLUMNS 16
 
+struct show_text rows_age(double us)
+{
+	struct show_text t;
+	double s = us / 1e6;
+
+	if (s < 100)
+		return show_us(us);
+	if (s < 6000)
+		snprintf(t.text, sizeof(t.text), "%.0f min", s / 60);
+	else if (s < 48 * 3600)
+		snprintf(t.text, sizeof(t.text), "%.1f h", s / 3600);
+	else
+		snprintf(t.text, sizeof(t.text), "%.1f days", s / 86400);
+	return t;
+}
+
 struct show_text rows_user(uint32_t uid)
 {
 	const struct passwd *entry = getpwuid(uid);

@@ -18,7 +18,7 @@ static void text(const struct answer *answer)
 	const kops_info *info = answer->info;
 
 	printf("%s, up %s, %" PRIu64 " session%s, %" PRIu64 " buffer%s\n", info->daemon,
-	       show_us((double)info->uptime_us).text, info->sessions, info->sessions == 1 ? "" : "s",
+	       rows_age((double)info->uptime_us).text, info->sessions, info->sessions == 1 ? "" : "s",
 	       info->buffers, info->buffers == 1 ? "" : "s");
 	printf("shared memory: mapped %s", show_bytes(info->mapped_bytes).text);
 	printf(", pinned %s", show_bytes(info->pinned_bytes).text);

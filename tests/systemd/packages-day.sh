@@ -18,6 +18,7 @@ ours() { find /etc /usr /var/cache /var/lib/systemd /run -name '*kops*' ! -path 
 ours >/before
 dpkg -i /packages/*.deb || die "installation"
 kops-client ping || die "no client is served after the installation"
+kops-client top -b | grep -q "^cpu " || die "kops-client top"
 kops-bench -V || die "kops-bench"
 getent group kops >/dev/null && getent passwd kopsd >/dev/null || die "no user and group"
 [ "$(stat -c %G /run/kopsd/kopsd.sock)" = kops ] || die "the socket is not the group's"

@@ -1,0 +1,102 @@
+/*
+ * top: the verb of kops-client, which executes kops-top, as git does with its commands. So kops-client needs no
+ * ncurses.
+ */
+#include "top.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "verb/commands.h"
+
+#define PROGRAM "kops-top"
+
+const char *const top_sorts[TOP_SORTS + 1] = {"device", "jobs", "queued", "p99", NULL};
+static const struct option_type options_sort = {.takes = "device, jobs, queued or p99", .words = top_sorts};
+
+/* The folder of this program, with a slash; false: it is not known. */
+static bool own_folder(char folder[PATH_MAX])
+{
+	ssize_t n = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+
+	if (n <= 0)
+		return false;
+	folder[n] = '\0';
+	strrchr(folder, '/')[1] = '\0';
+	return true;
+}
+
+/* Returns where it cannot be executed. In a build tree it lies beside kops-client. */
+static void execute(char *const args[])
+{
+	static const char *const places[] = {"", KOPS_TOP_FOLDER "/"};
+	char folder[PATH_MAX], path[2 * PATH_MAX];
+
+	for (size_t i = 0; own_folder(folder) && i < sizeof(places) / sizeof(places[0]); i++) {
+		snprintf(path, sizeof(path), "%s%s" PROGRAM, folder, places[i]);
+		execv(path, args);
+		if (errno != ENOENT)
+			return;
+	}
+}
+
+static int run(struct cli *cli, char **argv)
+{
+	const struct flags *f = &cli->flags;
+	char interval[24], timeout[24], count[24];
+	char *args[16] = {PROGRAM};
+	size_t n = 1;
+
+	(void)argv;
+	snprintf(interval, sizeof(interval), "%" PRIu32 "ms",
+	         f->interval_ms ? f->interval_ms : TOP_INTERVAL_MS);
+	snprintf(timeout, sizeof(timeout), "%" PRIu32 "ms", f->timeout_ms ? f->timeout_ms : TOP_TIMEOUT_MS);
+	snprintf(count, sizeof(count), "%" PRIu64, f->count.value);
+	args[n++] = "--interval", args[n++] = interval;
+	args[n++] = "--timeout", args[n++] = timeout;
+	args[n++] = "--sort", args[n++] = (char *)top_sorts[f->sort];
+	if (f->count.set)
+		args[n++] = "--count", args[n++] = count;
+	if (f->socket)
+		args[n++] = "--socket", args[n++] = (char *)f->socket;
+	if (f->batch)
+		args[n++] = "--batch";
+	execute(args);
+	return cli_fail(cli, CLI_FAILED, "cannot execute " PROGRAM ": %s; it is built where ncurses is",
+	                strerror(errno));
+}
+
+static const struct option_row options[] = {
+    OPTION("interval", 'd', "TIME", time, interval_ms,
+           "between two looks: 2 (seconds), 500ms, 1min; default 1s"),
+    OPTION("sort", 0, "KEY", sort, sort,
+           "users and sessions by device (time, default), jobs (a second), queued or p99"),
+    OPTION("batch", 'b', NULL, switch, batch, "print frames as plain text, for scripts"),
+    OPTION("count", 'n', "N", count, count, "end after so many frames; default: with --batch 1, else never"),
+    OPTION("timeout", 0, "TIME", time, timeout_ms, "wait so long for an answer of kopsd; default 2s"),
+    OPTIONS_END};
+
+const struct command command_top = {
+    .name = "top",
+    .summary = "watch devices, users and sessions",
+    .usage = "[options]",
+    .help =
+        "Of each device: how busy it is, jobs a second, what waits and runs, temperature and power. Of users\n"
+        "and sessions: what waits and runs, jobs a second, the share of time that they have of devices, and\n"
+        "the latency of half of their latest jobs (P50) and of 99 % of them (P99). Of a long job, how far it\n"
+        "is and what it was expected to take.\n"
+        "Keys: q ends, space looks at once, d j w p sort by device time, jobs, waiting jobs and P99,\n"
+        "+ and - change the interval, arrows and pages move, ^L draws anew. NO_COLOR in the environment leaves "
+        "out colours.\n"
+        "\n"
+        "Examples:\n"
+        "  kops-client top\n"
+        "  kops-client top --sort queued --interval 5\n"
+        "  kops-client top -b -n 60 >minute.txt\n",
+    .options = options,
+    .run = run,
+};
