@@ -1,7 +1,6 @@
 """What callers see of kopsd, beside its peers: the rows of bench/recorded/NAME.json.
 
-A part is measured at a time. Its rows are of several themes, and bench/tables makes a table of each theme. A headline stands
-in README.md too.
+A part is measured at a time. Its rows are of several themes, and bench/tables makes a table of each theme.
 """
 import array
 import os
@@ -24,7 +23,6 @@ WALL = {False: {(1, 64, False): 32, (32, 64, True): 130, (32, 256, True): 235, (
 LOST = {False: 28, True: 14}  # wall clock less device time, of one product
 # Clients, out → products of 64³ a second, p50 and worst p99 in µs. Those whose peer spins are to be reached spinning.
 RATES = {(1, 64): (400e3, None, None), (4, 1): (150e3, 28, 60), (16, 1): (350e3, 50, 120), (16, 16): (400e3, None, 1500)}
-HEADLINE_CROWDS = {(4, 1), (16, 1), (16, 16)}
 
 
 class Rows:
@@ -33,11 +31,11 @@ class Rows:
     def __init__(self, part):
         self.part, self.list = part, []
 
-    def add(self, theme, name, value, unit, target=None, how="", peers=(), headline=False):
+    def add(self, theme, name, value, unit, target=None, how="", peers=()):
         """peers: (name, value) each; those that were not measured have None."""
         beside = [{"name": n, "value": round(v, 3), "ratio": round(value / v, 4)} for n, v in peers if v]
         row = {"part": self.part, "theme": theme, "name": name, "value": round(value, 3), "unit": unit, "how": how,
-               "peers": beside, **({"target": target} if target else {}), **({"headline": True} if headline else {})}
+               "peers": beside, **({"target": target} if target else {})}
         self.list.append(row)
         print(f"{name}: {row['value']} {unit}" + "".join(f"; {p['name']} {p['value']}, ratio {p['ratio']}" for p in beside),
               flush=True)
@@ -73,10 +71,9 @@ def idle(rows, daemon, device):
     time.sleep(1)
     before = daemon.wakeups()
     time.sleep(IDLE_S)
-    rows.add("daemon", f"idle daemon, {device}: wake-ups", (daemon.wakeups() - before) / IDLE_S, "1/s", "0", headline=True)
+    rows.add("daemon", f"idle daemon, {device}: wake-ups", (daemon.wakeups() - before) / IDLE_S, "1/s", "0")
     is_cpu = device == "cpu"  # the driver alone takes far more
-    rows.add("daemon", f"idle daemon, {device}: RSS", daemon.status("VmRSS") / 1024, "MiB", "≤ 10 MB" if is_cpu else None,
-             headline=is_cpu)
+    rows.add("daemon", f"idle daemon, {device}: RSS", daemon.status("VmRSS") / 1024, "MiB", "≤ 10 MB" if is_cpu else None)
 
 
 def round_trips(rows, daemon, device):
@@ -84,7 +81,7 @@ def round_trips(rows, daemon, device):
     ipc = daemon.bench("ipc", "--count", "5000")
     echo = ipc["echo"]["p50_us"]
     rows.add("daemon", f"ping, {device}", ipc["ping"]["p50_us"], "µs", "≤ 1.15 × the echo", "kops-bench ipc",
-             [("bare SEQPACKET echo", echo)], headline=device == "gpu0")
+             [("bare SEQPACKET echo", echo)])
     return echo
 
 
@@ -141,8 +138,7 @@ def daemon_part(rows, build):
         round_trips(rows, d, "gpu0")
         rows.add("daemon", "device thread while 20 ms jobs run", busiest_thread_percent(d), "% of a CPU", "≤ 30 %",
                  f"kops-bench {' '.join(BUSY)}")
-        rows.add("daemon", "kops-client sgemm 1024², whole command", whole_command_ms(d, 1024, "gpu0"), "ms", "≤ 12 ms",
-                 headline=True)
+        rows.add("daemon", "kops-client sgemm 1024², whole command", whole_command_ms(d, 1024, "gpu0"), "ms", "≤ 12 ms")
 
 
 # ---- jobs of callers ----
@@ -174,8 +170,7 @@ def independent_row(rows, job, spin, how, floor):
     plain = job["op"] == "gemm" and job["dtype"] == "f32"
     peers = [("floor", floor["together"] / floor["resident_us"] * 1e6)] if plain and floor else ()
     rows.add("together", f"{words_of(job)} independent{', spinning' if spin else ''}",
-             job["ops"] / job["wall"]["p50_us"] * 1e6, "1/s", "≥ 700 k" if plain else None, how, peers,
-             headline=plain and not spin)
+             job["ops"] / job["wall"]["p50_us"] * 1e6, "1/s", "≥ 700 k" if plain else None, how, peers)
 
 
 def job_rows(rows, job, spin, how, blas, floor):
@@ -189,7 +184,7 @@ def job_rows(rows, job, spin, how, blas, floor):
     if key == (1, 64, False):
         peers.append(("floor", of(floor, "one_us")))
     wall = WALL[spin].get(key)
-    rows.add("job", name, job["wall"]["p50_us"], "µs", wall and f"≤ {wall} µs", how, peers, headline=bool(wall))
+    rows.add("job", name, job["wall"]["p50_us"], "µs", wall and f"≤ {wall} µs", how, peers)
     lost = LOST[spin] if one and job["resident"] else None
     rows.add("lost", name, job["lost"]["p50_us"], "µs", lost and f"≤ {lost} µs", how)
     rows.add("lost", f"{name}, p99", job["lost"]["p99_us"], "µs", lost and "≤ 100 µs", how)
@@ -210,8 +205,7 @@ def crowd_rows(rows, rate, spin, how, beside):
         least = targets[field]
         target = least and (f"≥ {least / 1e3:.0f} k" if unit == "1/s" else f"≤ {least} µs")
         peers = [(name, of(got.get(key), field)) for name, got in beside.items()] if spin else ()
-        rows.add("processes" if spin else "clients", f"{crowd}: {what}", rate[field], unit, target, how, peers,
-                 headline=spin and unit == "1/s" and key in HEADLINE_CROWDS)
+        rows.add("processes" if spin else "clients", f"{crowd}: {what}", rate[field], unit, target, how, peers)
 
 
 def processes(build, env=None):
@@ -255,7 +249,7 @@ def host_part(rows, build):
     for i, n in enumerate(HOST_SIZES):
         rows.add("job", f"{n}³ host to host, a new job each", statistics.median(ours[i] for ours, _ in turns), "µs",
                  "≤ 1.05 × cuBLAS" if n == 4096 else None, "kops-bench gemm --host, median of 3 turns",
-                 [("cuBLAS in process", median_of(theirs[i] for _, theirs in turns))], headline=n == 4096)
+                 [("cuBLAS in process", median_of(theirs[i] for _, theirs in turns))])
 
 
 # ---- Python and BLAS ----
@@ -281,7 +275,7 @@ def python_part(rows, build):
                  [(numpy, us["numpy_us"] / 1e3), ("PyTorch, .cuda() and back", us["torch_us"] and us["torch_us"] / 1e3)])
     for dtype, us in with_blas["ordinary"].items() if with_blas else ():
         rows.add("python", f"NumPy's a @ b with libkops-blas.so, 4096³ {dtype}", us["numpy_us"] / 1e3, "ms", None,
-                 f"{how} numpy", [(numpy, got["ordinary"][dtype]["numpy_us"] / 1e3)], headline=dtype == "float32")
+                 f"{how} numpy", [(numpy, got["ordinary"][dtype]["numpy_us"] / 1e3)])
 
 
 PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "host": host_part, "python": python_part}

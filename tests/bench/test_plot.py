@@ -60,11 +60,21 @@ class Plots(unittest.TestCase):
         for text in ("add f32 on NVIDIA H200", "float4x", "roof, memory"):
             self.assertIn(text, svg)
 
+    def test_jobs_have_their_time_and_what_of_it_is_lost(self):
+        figures = json.loads((RECORDED / "h200.json").read_text())["figures"]
+        value = {(f["theme"], f["name"]): f for f in figures}
+        wall, lost = value["job", "64³ resident"], value["lost", "64³ resident"]
+        svg = self.draw(RECORDED / "h200.json")
+        self.assertIn(f"{wall['value']:.3g} µs, {lost['value']:.3g} of them on the way; "
+                      f"cuBLAS {wall['peers'][0]['value']:.3g} µs", svg)
+        self.assertIn("8192³ resident", svg)
+        self.assertNotIn("spinning", svg)
+
     def test_what_it_cannot_draw_it_names(self):
         other = self.folder / "choice.csv"
         other.write_text("op,shape\ngemm,3\n")
         for path, words in ((self.folder / "none.json", "cannot read"), (other, "without --random"),
-                            (RECORDED / "h200.json", "is not what")):
+                            (RECORDED / "h200-random-add.json", "is not what")):
             r = plot(path, "-o", self.folder / "x.svg")
             self.assertEqual(r.returncode, 1)
             self.assertIn(words, r.stderr)
