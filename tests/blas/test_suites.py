@@ -1,4 +1,4 @@
-"""The own test suites of NumPy and SciPy, in an environment with their latest wheels, every product by kopsd."""
+"""The own test suites of NumPy and SciPy, every product by kopsd: of their latest wheels, and of the system's packages."""
 import os
 import subprocess
 import sys
@@ -8,10 +8,17 @@ import unittest
 import case
 
 
-
 class Suites(case.BlasTest):
     leaks_checked = False
 
+    def run_suite(self, python, name):
+        out, calls = self.run_program(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--pyargs",
+                                      name, seconds=1500, LD_PRELOAD=case.LIBRARY)
+        print(name, out.splitlines()[-1], calls)
+        self.assertGreater(sum(c["kopsd"] for c in calls.values()), 100)
+
+
+class Wheels(Suites):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -23,17 +30,29 @@ class Suites(case.BlasTest):
                            "pooch"]).returncode != 0:
             raise unittest.SkipTest("pip reaches no index")
 
-    def run_suite(self, name, *options):
-        out, calls = self.run_program(self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow",
-                                      *options, "--pyargs", name, seconds=1500, LD_PRELOAD=case.LIBRARY)
-        print(name, out.splitlines()[-1], calls)
-        self.assertGreater(sum(c["kopsd"] for c in calls.values()), 100)
-
     def test_numpy(self):
-        self.run_suite("numpy.linalg")
+        self.run_suite(self.python, "numpy.linalg")
 
     def test_scipy(self):
-        self.run_suite("scipy.linalg")
+        self.run_suite(self.python, "scipy.linalg")
+
+
+class Packages(Suites):
+    """Of Debian, whose NumPy calls libblas.so.3 and liblapack.so.3."""
+
+    PYTHON = "/usr/bin/python3"
+
+    def check(self, name):
+        needs = f"import pytest, hypothesis, {name}.tests"
+        if subprocess.run([self.PYTHON, "-c", needs], capture_output=True).returncode != 0:
+            self.skipTest(f"{self.PYTHON} lacks pytest, hypothesis or the tests of {name}")
+        self.run_suite(self.PYTHON, name)
+
+    def test_numpy(self):
+        self.check("numpy.linalg")
+
+    def test_scipy(self):
+        self.check("scipy.linalg")
 
 
 if __name__ == "__main__":
