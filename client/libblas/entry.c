@@ -46,7 +46,7 @@ static bool is_uplo(int uplo)
 
 static struct operand operand(struct entry_matrix matrix, enum triangle triangle)
 {
-	return (struct operand){matrix.data, matrix.ld, triangle};
+	return (struct operand){matrix.data, matrix.each, matrix.ld, triangle};
 }
 
 /* What a row-major matrix has above its diagonal, the column-major one of the same memory has below. */

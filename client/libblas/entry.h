@@ -26,6 +26,7 @@ int entry_side(char letter);
 struct entry_matrix {
 	const void *data;
 	int64_t ld;
+	const void *const *each; /* as in struct operand */
 };
 
 struct product entry_gemm(kops_dtype dtype, int order, int trans_a, int trans_b, int64_t m, int64_t n,

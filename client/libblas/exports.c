@@ -2,6 +2,7 @@
  * exports.c: the exported functions, in each family of names. The names and the widths of integers are those of
  * Netlib's BLAS, and of the OpenBLAS in the wheels of NumPy and SciPy.
  */
+#include <float.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,10 +19,17 @@
 /* Of the product between the halves of a triangle of this order. */
 #define HALVES(m, n, order) (TIMES(m, n, order) / 4)
 
+#define MATRICES(each_, ld_) ((struct entry_matrix){.ld = ld_, .each = (const void *const *)(uintptr_t)(each_)})
+
 /* By kopsd, the product that the arguments make. */
 #define PRODUCT(...) product_compute(&(struct product[]){__VA_ARGS__}[0], &call)
 #define TRIANGULAR(...)                                                                                        \
 	triangular_compute(&(struct triangular[]){entry_triangular(__VA_ARGS__)}[0], &FORTRAN(calls), &call)
+
+#define ROUTINE_OF_(name, optional) static struct routine name##_routine = ROUTINE(#name, optional)
+#define ROUTINE_OF(name, optional)  ROUTINE_OF_(name, optional)
+#define ITS_ROUTINE_(name)          (&name##_routine)
+#define ITS_ROUTINE(name)           ITS_ROUTINE_(name)
 
 /*
  * Defines `name`. A product of less than the routine's floor in `size` multiplications jumps to the next BLAS;
@@ -32,7 +40,7 @@
 #define EXPORT_(name, parameters, arguments, size, ...)                                                        \
 	typedef void name##_function parameters;                                                               \
 	name##_function name;                                                                                  \
-	static struct routine name##_routine = ROUTINE(#name);                                                 \
+	static struct routine name##_routine = ROUTINE(#name, false);                                          \
                                                                                                                \
 	__attribute__((noinline)) static void name##_compute parameters                                        \
 	{                                                                                                      \

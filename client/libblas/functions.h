@@ -49,6 +49,54 @@ EXPORT(CBLAS(symm),
        PRODUCT(entry_symm(DTYPE, order, side, uplo, m, n, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta,
                           MATRIX(c, ldc))))
 
+/*
+ * Groups of products of one shape each. A group is one job; or one call of the next BLAS's function of this
+ * name; or calls of gemm where it has none, as Netlib's and older OpenBLAS.
+ */
+typedef void CBLAS(gemm_batch_function)(int order, const int *trans_a, const int *trans_b, const INT *m,
+                                        const INT *n, const INT *k, const REAL *alpha, const REAL **a,
+                                        const INT *lda, const REAL **b, const INT *ldb, const REAL *beta,
+                                        REAL **c, const INT *ldc, INT groups, const INT *sizes);
+CBLAS(gemm_batch_function) CBLAS(gemm_batch);
+ROUTINE_OF(CBLAS(gemm_batch), true);
+
+static void CBLAS(gemm_group)(int order, int trans_a, int trans_b, INT m, INT n, INT k, REAL alpha,
+                              const REAL **a, INT lda, const REAL **b, INT ldb, REAL beta, REAL **c, INT ldc,
+                              INT size)
+{
+	struct routine *routine = ITS_ROUTINE(CBLAS(gemm_batch));
+	struct call call;
+	routine_begin(&call, routine);
+	struct product p = entry_gemm(DTYPE, order, trans_a, trans_b, m, n, k, alpha, MATRICES(a, lda),
+	                              MATRICES(b, ldb), beta, MATRICES(c, ldc));
+	p.batch = size;
+	CBLAS(gemm_batch_function) *next = (CBLAS(gemm_batch_function) *)routine_next(routine);
+	bool computed = size > 0 && product_compute(&p, &call);
+	if (!computed && next)
+		next(order, &trans_a, &trans_b, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, &size);
+	for (INT i = 0; i < size && !computed && !next; i++)
+		CBLAS(gemm)(order, trans_a, trans_b, m, n, k, alpha, a[i], lda, b[i], ldb, beta, c[i], ldc);
+	routine_end(&call);
+}
+
+void CBLAS(gemm_batch)(int order, const int *trans_a, const int *trans_b, const INT *m, const INT *n,
+                       const INT *k, const REAL *alpha, const REAL **a, const INT *lda, const REAL **b,
+                       const INT *ldb, const REAL *beta, REAL **c, const INT *ldc, INT groups, const INT *sizes)
+{
+	struct routine *routine = ITS_ROUTINE(CBLAS(gemm_batch));
+	struct call call;
+	routine_begin(&call, routine);
+	CBLAS(gemm_batch_function) *next = (CBLAS(gemm_batch_function) *)routine_next(routine);
+	if (next && routine_hands_on(routine, DBL_MAX)) {
+		next(order, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, groups, sizes);
+		return;
+	}
+	for (INT g = 0, first = 0; g < groups; first += sizes[g++])
+		CBLAS(gemm_group)
+	(order, trans_a[g], trans_b[g], m[g], n[g], k[g], alpha[g], a + first, lda[g], b + first, ldb[g],
+	 beta[g], c + first, ldc[g], sizes[g]);
+}
+
 /* Of this family and type, for the parts of a triangular product; FORTRAN(calls) names functions that use it.
  */
 static const struct triangular_calls FORTRAN(calls);

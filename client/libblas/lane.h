@@ -36,7 +36,7 @@ kops_buffer *lane_memory(struct lane *lane, uint64_t bytes);
 
 /* What makes two jobs equal, given equal memory. Zero it before use: it is compared as bytes. */
 struct job_key {
-	uint64_t m, n, k;
+	uint64_t batch, m, n, k;
 	double alpha, beta;
 	uint32_t dtype, shape; /* shape: transposed operands, triangles */
 };

@@ -37,21 +37,27 @@ static int64_t rows_of_b(const struct product *p)
 /* One matrix is both, as in syrk: it is copied once. */
 static bool b_is_a(const struct product *p)
 {
-	return p->a.data == p->b.data && p->a.ld == p->b.ld && p->a.triangle == p->b.triangle &&
-	       rows_of_a(p) == rows_of_b(p) && (p->trans_a ? p->m : p->k) == (p->trans_b ? p->k : p->n);
+	return p->batch == 0 && p->a.data == p->b.data && p->a.ld == p->b.ld &&
+	       p->a.triangle == p->b.triangle && rows_of_a(p) == rows_of_b(p) &&
+	       (p->trans_a ? p->m : p->k) == (p->trans_b ? p->k : p->n);
 }
 
 /* The rest is the next BLAS's, errors included. */
 static bool is_usual(const struct product *p)
 {
-	return !p->invalid && p->m > 0 && p->n > 0 && p->k > 0 && p->a.ld >= rows_of_a(p) &&
+	return !p->invalid && p->batch >= 0 && p->m > 0 && p->n > 0 && p->k > 0 && p->a.ld >= rows_of_a(p) &&
 	       p->b.ld >= rows_of_b(p) && p->c.ld >= p->m && p->alpha != 0 && isfinite(p->alpha) &&
 	       isfinite(p->beta);
 }
 
+static int64_t count_of(const struct product *p)
+{
+	return p->batch > 0 ? p->batch : 1;
+}
+
 static double flops_of(const struct product *p)
 {
-	double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+	double flops = 2.0 * (double)count_of(p) * (double)p->m * (double)p->n * (double)p->k;
 	return p->c.triangle == WHOLE ? flops : flops / 2;
 }
 
@@ -61,14 +67,15 @@ static double bytes_of(const struct product *p)
 	double m = (double)p->m, n = (double)p->n, k = (double)p->k;
 	double c = p->c.triangle == WHOLE ? m * n : m * n / 2;
 	double b = b_is_a(p) ? 0 : k * n;
-	return (double)kops_dtype_size(p->dtype) * (m * k + b + c * (p->beta == 0 ? 1 : 2));
+	return (double)count_of(p) * (double)kops_dtype_size(p->dtype) *
+	       (m * k + b + c * (p->beta == 0 ? 1 : 2));
 }
 
 /* ---- Where it lies in the lane's memory ---- */
 
 struct place {
 	uint64_t rows, cols, ld; /* elements */
-	uint64_t offset;         /* bytes */
+	uint64_t offset;         /* bytes; those of a batch follow each other */
 };
 
 struct layout {
@@ -85,6 +92,7 @@ static bool lay(struct layout *l, const struct product *p, int64_t rows, int64_t
 	place->ld = place->rows * element < LONG_BYTES ? place->rows : (place->rows + line - 1) / line * line;
 	place->offset = l->bytes;
 	if (__builtin_mul_overflow(place->ld, place->cols, &bytes) ||
+	    __builtin_mul_overflow(bytes, (uint64_t)count_of(p), &bytes) ||
 	    __builtin_mul_overflow(bytes, element, &bytes) || bytes > INT64_MAX - PLACE_BYTES ||
 	    __builtin_add_overflow(l->bytes, bytes, &l->bytes))
 		return false;
@@ -105,10 +113,21 @@ static bool lay_all(const struct product *p, struct layout *ret)
 
 /* ---- Copies ---- */
 
-static void copy_in(const struct product *p, const struct operand *from, const struct place *to, char *memory)
+static uint64_t step_bytes(const struct product *p, const struct place *place)
 {
-	const struct copy copy = {.to = memory + to->offset,
-	                          .from = from->data,
+	return place->ld * place->cols * kops_dtype_size(p->dtype);
+}
+
+static const void *matrix(const struct operand *operand, int64_t i)
+{
+	return operand->each ? operand->each[i] : operand->data;
+}
+
+static void copy_one_in(const struct product *p, int64_t i, const struct operand *from, const struct place *to,
+                        char *memory)
+{
+	const struct copy copy = {.to = memory + to->offset + (uint64_t)i * step_bytes(p, to),
+	                          .from = matrix(from, i),
 	                          .to_ld = to->ld,
 	                          .from_ld = (uint64_t)from->ld,
 	                          .rows = to->rows,
@@ -120,11 +139,17 @@ static void copy_in(const struct product *p, const struct operand *from, const s
 		copy_symmetric(&copy, from->triangle);
 }
 
-/* The caller's c is const here only because operands are. */
-static void copy_out(const struct product *p, const struct place *from, const char *memory)
+static void copy_in(const struct product *p, const struct operand *from, const struct place *to, char *memory)
 {
-	const struct copy copy = {.to = (char *)p->c.data,
-	                          .from = memory + from->offset,
+	for (int64_t i = 0; i < count_of(p); i++)
+		copy_one_in(p, i, from, to, memory);
+}
+
+/* The caller's c is const here only because operands are. */
+static void copy_one_out(const struct product *p, int64_t i, const struct place *from, const char *memory)
+{
+	const struct copy copy = {.to = (char *)matrix(&p->c, i),
+	                          .from = memory + from->offset + (uint64_t)i * step_bytes(p, from),
 	                          .to_ld = (uint64_t)p->c.ld,
 	                          .from_ld = from->ld,
 	                          .rows = from->rows,
@@ -133,18 +158,27 @@ static void copy_out(const struct product *p, const struct place *from, const ch
 	copy_matrix(&copy, p->c.triangle);
 }
 
+static void copy_out(const struct product *p, const struct place *from, const char *memory)
+{
+	for (int64_t i = 0; i < count_of(p); i++)
+		copy_one_out(p, i, from, memory);
+}
+
 /* ---- The job ---- */
 
 /* A part of a matrix from element `begin`, by rows of the transposed one; `across`: by its columns. */
 static kops_view view_of(const struct product *p, kops_buffer *buffer, const struct place *place,
                          uint64_t begin, uint64_t rows, uint64_t cols, bool across)
 {
-	kops_view view = {.buffer = buffer, .dtype = p->dtype, .rank = 2};
+	unsigned first = p->batch > 0; /* the axis of the rows */
+	kops_view view = {.buffer = buffer, .dtype = p->dtype, .rank = first + 2};
 	view.offset = place->offset + begin * kops_dtype_size(p->dtype);
-	view.shape[0] = rows;
-	view.shape[1] = cols;
-	view.strides[0] = across ? 1 : (int64_t)place->ld;
-	view.strides[1] = across ? (int64_t)place->ld : 1;
+	view.shape[0] = (uint64_t)p->batch;
+	view.strides[0] = (int64_t)(place->ld * place->cols);
+	view.shape[first] = rows;
+	view.shape[first + 1] = cols;
+	view.strides[first] = across ? 1 : (int64_t)place->ld;
+	view.strides[first + 1] = across ? (int64_t)place->ld : 1;
 	return view;
 }
 
@@ -176,6 +210,7 @@ static int add_triangle(kops_job *job, kops_buffer *buffer, const struct product
 static void make_key(const struct product *p, struct job_key *ret_key)
 {
 	memset(ret_key, 0, sizeof *ret_key);
+	ret_key->batch = (uint64_t)p->batch;
 	ret_key->m = (uint64_t)p->m;
 	ret_key->n = (uint64_t)p->n;
 	ret_key->k = (uint64_t)p->k;
@@ -229,7 +264,10 @@ static bool compute_in(struct lane *lane, const struct product *p)
 
 static void describe(const struct product *p, struct call *call)
 {
-	snprintf(call->what, sizeof call->what, "%lld x %lld x %lld", (long long)p->m, (long long)p->n,
+	char batch[32] = "";
+	if (p->batch > 0)
+		snprintf(batch, sizeof batch, "%lld times ", (long long)p->batch);
+	snprintf(call->what, sizeof call->what, "%s%lld x %lld x %lld", batch, (long long)p->m, (long long)p->n,
 	         (long long)p->k);
 }
 

@@ -13,9 +13,10 @@
 #include "kops.h"
 #include "routine.h"
 
-/* A matrix as stored. */
+/* A matrix as stored, or many. */
 struct operand {
 	const void *data;
+	const void *const *each; /* in a batch, of each product; then there is no data */
 	int64_t ld;
 	/* a, b: a symmetric matrix of which this triangle is stored. c: the triangle that is computed. */
 	enum triangle triangle;
@@ -26,6 +27,7 @@ struct product {
 	kops_dtype dtype;
 	bool invalid; /* an unknown transposition, triangle, side or order */
 	bool trans_a, trans_b;
+	int64_t batch; /* products of one shape, 0 for a single one */
 	int64_t m, n, k;
 	double alpha, beta;
 	struct operand a, b, c;

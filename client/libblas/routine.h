@@ -35,9 +35,9 @@ struct routine {
 	struct routine *later; /* in the list of those that were called */
 };
 
-#define ROUTINE(text)                                                                                          \
+#define ROUTINE(text, optional_)                                                                               \
 	{                                                                                                      \
-		.name = text, .floor = -1.0 / 0.0                                                              \
+		.name = text, .optional = optional_, .floor = -1.0 / 0.0                                       \
 	}
 
 /* A call that is not handed on at once. */
@@ -47,7 +47,7 @@ struct call {
 	int64_t started_ns;
 	struct side *side; /* where its time counts; NULL: nowhere. A failed job counts as kopsd's time */
 	double flops;
-	char what[64]; /* its extents, for people */
+	char what[96]; /* its extents, for people */
 	int error;     /* errno as it was */
 };
 

@@ -43,6 +43,9 @@ enum { NON_UNIT = 131, UNIT, LEFT = 141, RIGHT };
 	                   size_t);                                                                            \
 	void cblas_##letter##gemm(int, int, int, int, int, int, real, const real *, int, const real *, int,    \
 	                          real, real *, int);                                                          \
+	void cblas_##letter##gemm_batch(int, const int *, const int *, const int *, const int *, const int *,  \
+	                                const real *, const real **, const int *, const real **, const int *,  \
+	                                const real *, real **, const int *, int, const int *);                 \
 	void cblas_##letter##syrk(int, int, int, int, int, real, const real *, int, real, real *, int);        \
 	void cblas_##letter##symm(int, int, int, int, int, real, const real *, int, const real *, int, real,   \
 	                          real *, int)
@@ -141,6 +144,22 @@ static struct matrix make(bool f64, bool by_rows, int rows, int cols, bool empty
 			put(&m, place(&m, i, j), below(2001) / 1000.0 - 1);
 	memcpy(m.before, m.data, bytes(&m));
 	return m;
+}
+
+/* Of the same extents, with other elements. */
+static struct matrix make_like(const struct matrix *m, bool empty)
+{
+	struct matrix like = *m;
+	like.data = malloc(bytes(m));
+	like.before = malloc(bytes(m));
+	if (!like.data || !like.before)
+		exit(2);
+	memcpy(like.data, m->before, bytes(m));
+	for (int i = 0; i < m->rows && !empty; i++)
+		for (int j = 0; j < m->cols; j++)
+			put(&like, place(&like, i, j), below(2001) / 1000.0 - 1);
+	memcpy(like.before, like.data, bytes(m));
+	return like;
 }
 
 static void release(struct matrix *m)
@@ -350,6 +369,85 @@ static void products(int n)
 			run_call(routines[r], i % 16 == 0 ? 300 : 48);
 }
 
+/* ---- Batches ---- */
+
+#define GROUPS   3
+#define PRODUCTS 5
+
+struct batch {
+	struct call products[GROUPS * PRODUCTS];
+	int order, n, sizes[GROUPS];
+	int trans_a[GROUPS], trans_b[GROUPS], extents_m[GROUPS], extents_n[GROUPS], extents_k[GROUPS],
+	    lda[GROUPS], ldb[GROUPS], ldc[GROUPS];
+	double alpha[GROUPS], beta[GROUPS];
+};
+
+#define CALL_BATCH(l, real)                                                                                    \
+	static void l##batch(struct batch *t)                                                                  \
+	{                                                                                                      \
+		const real *a[GROUPS * PRODUCTS], *b[GROUPS * PRODUCTS];                                       \
+		real *c[GROUPS * PRODUCTS], alpha[GROUPS], beta[GROUPS];                                       \
+		for (int g = 0; g < GROUPS; g++) {                                                             \
+			alpha[g] = (real)t->alpha[g];                                                          \
+			beta[g] = (real)t->beta[g];                                                            \
+		}                                                                                              \
+		for (int i = 0; i < t->n; i++) {                                                               \
+			a[i] = t->products[i].a.data;                                                          \
+			b[i] = t->products[i].b.data;                                                          \
+			c[i] = t->products[i].c.data;                                                          \
+		}                                                                                              \
+		cblas_##l##gemm_batch(t->order, t->trans_a, t->trans_b, t->extents_m, t->extents_n,            \
+		                      t->extents_k, alpha, a, t->lda, b, t->ldb, beta, c, t->ldc, GROUPS,      \
+		                      t->sizes);                                                               \
+	}
+
+CALL_BATCH(s, float)
+CALL_BATCH(d, double)
+
+static void add_group(struct batch *t, int g, bool f64)
+{
+	struct call first = {.routine = "gemm",
+	                     .f64 = f64,
+	                     .order = t->order,
+	                     .trans_a = t->trans_a[g] = NO_TRANS + below(3),
+	                     .trans_b = t->trans_b[g] = NO_TRANS + below(3),
+	                     .m = t->extents_m[g] = 1 + below(40),
+	                     .n = t->extents_n[g] = 1 + below(40),
+	                     .k = t->extents_k[g] = 1 + below(40),
+	                     .alpha = t->alpha[g] = factor(),
+	                     .beta = t->beta[g] = factor()};
+	make_matrices(&first);
+	t->lda[g] = first.a.ld;
+	t->ldb[g] = first.b.ld;
+	t->ldc[g] = first.c.ld;
+	t->sizes[g] = below(PRODUCTS + 1);
+	for (int i = 0; i < t->sizes[g]; i++) {
+		struct call *p = &t->products[t->n++];
+		*p = first;
+		p->a = make_like(&first.a, false);
+		p->b = make_like(&first.b, false);
+		p->c = make_like(&first.c, first.beta == 0);
+	}
+	release(&first.a);
+	release(&first.b);
+	release(&first.c);
+}
+
+static void run_batch(void)
+{
+	struct batch t = {.order = ROW_MAJOR + below(2)};
+	bool f64 = below(2);
+	for (int g = 0; g < GROUPS; g++)
+		add_group(&t, g, f64);
+	(f64 ? dbatch : sbatch)(&t);
+	for (int i = 0; i < t.n; i++) {
+		compare(&t.products[i]);
+		release(&t.products[i].a);
+		release(&t.products[i].b);
+		release(&t.products[i].c);
+	}
+}
+
 /* ---- Triangular ones: b = alpha * op(a) * b, or b * op(a); or by op(a)'s inverse ---- */
 
 struct triangular {
@@ -487,6 +585,7 @@ static void calls(int n)
 	for (int i = 0; i < n; i++) {
 		run_triangular(true, i % 16 == 0 ? 300 : 48);
 		run_triangular(false, i % 16 == 0 ? 300 : 48);
+		run_batch();
 	}
 }
 

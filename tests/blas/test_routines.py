@@ -10,7 +10,7 @@ from support import harness
 ROUTINES = os.environ.get("KOPS_TEST_ROUTINES", "")
 SIMULATED = os.environ.get("KOPS_TEST_KOPSD_SIMULATED", "")
 NAMES = {f"{before}{letter}{name}{after}" for name in ("gemm", "syrk", "symm", "trsm", "trmm") for letter in "sd"
-         for before, after in (("", "_"), ("cblas_", ""))}
+         for before, after in (("", "_"), ("cblas_", ""))} | {"cblas_sgemm_batch", "cblas_dgemm_batch"}
 
 
 class Routines(case.BlasTest):
