@@ -7,20 +7,12 @@
 #include "cuda/graph.h"
 #include "cuda/lane.h"
 #include "cuda/sensors.h"
+#include "fitted.h"
 
 #define DEPTH       8
 #define DEPTH_US    60e3
 #define CROWD_US    1e3
 #define SPARE_BYTES (256ull << 20) /* device memory left for cuBLAS, kernels and the driver */
-
-/*
- * Up to where using host memory in place beats copying it. Measured on an H200 over PCIe 5 x16, from start() to
- * poll(), in place against copied: gemm 64×64×64 27 µs against 34, 96×96×96 26 against 35, 128×128×128 47
- * against 38; add 1024² 237 against 256, 2048² 731 against 949; softmax 2048² 574 against 647, 4096² 2690
- * against 2537.
- */
-static const struct cuda_direct direct_limits = {.streaming_max_bytes = 16 << 20,
-                                                 .reusing_max_bytes = 40 << 10};
 
 /* ---- What there is ---- */
 
@@ -99,6 +91,62 @@ static int attribute(int index, enum cudaDeviceAttr which)
 	return value;
 }
 
+/* ---- The link ---- */
+
+#define LINK_BYTES  (16u << 20) /* of a transfer that is timed: some 0.3 ms over PCIe 5 x16 */
+#define LINK_TRIALS 4           /* the first wakes the link */
+
+/* The fastest of some transfers from pinned memory, us; 0: CUDA refuses. */
+static double transfer_us(const struct run_events *events, void *to, const void *from, cudaStream_t stream)
+{
+	float ms, least = 0;
+
+	for (unsigned i = 0; i < LINK_TRIALS; i++) {
+		cudaEventRecord(events->begun, stream);
+		cudaMemcpyAsync(to, from, LINK_BYTES, cudaMemcpyHostToDevice, stream);
+		cudaEventRecord(events->uploaded, stream);
+		if (cudaEventSynchronize(events->uploaded) != cudaSuccess ||
+		    cudaEventElapsedTime(&ms, events->begun, events->uploaded) != cudaSuccess)
+			return 0;
+		least = i == 0 || ms < least ? ms : least;
+	}
+	return (double)least * 1e3;
+}
+
+/* Drivers tell how wide and fast a link is, and not what is left of that behind switches and in virtual
+ * machines. */
+static double measured_link_rate(const struct backend_device *dev)
+{
+	struct run_events events = {0};
+	void *host = NULL, *device = NULL;
+	double us = 0;
+
+	if (run_events_create(&events) == 0 &&
+	    cudaHostAlloc(&host, LINK_BYTES, cudaHostAllocDefault) == cudaSuccess &&
+	    cudaMalloc(&device, LINK_BYTES) == cudaSuccess)
+		us = transfer_us(&events, device, host, dev->memory_stream);
+	cudaFree(device);
+	cudaFreeHost(host);
+	run_events_destroy(&events);
+	cudaGetLastError();
+	return us > 0 ? LINK_BYTES / us : fitted.host.link;
+}
+
+/*
+ * Up to where using host memory in place beats copying it: what a copy takes beside its transfer is saved, and
+ * kernels read less fast than the copy engine does. Measured on an H200 over PCIe 5 x16, from start() to
+ * poll(), in place against copied: gemm 64×64×64 27 µs against 34, 96×96×96 26 against 35, 128×128×128 47
+ * against 38; add 1024² 237 against 256, 2048² 731 against 949; softmax 2048² 574 against 647, 4096² 2690
+ * against 2537.
+ */
+static void set_direct(struct backend_device *dev)
+{
+	dev->direct = (struct cuda_direct){
+	    .streaming_max_bytes = (uint64_t)(fitted.host.streaming * dev->info.link_rate),
+	    .reusing_max_bytes = (uint64_t)(fitted.host.reusing * dev->info.link_rate),
+	};
+}
+
 static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *prop, size_t free_bytes)
 {
 	char driver[32], text[256];
@@ -113,6 +161,8 @@ static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *p
 	dev->info.depth = DEPTH;
 	dev->info.depth_us = DEPTH_US;
 	dev->info.crowd_us = CROWD_US;
+	dev->info.link_rate = measured_link_rate(dev);
+	set_direct(dev);
 }
 
 static int require(struct backend_device *dev, char why[WHY_BYTES])
@@ -301,7 +351,6 @@ int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev,
 		return KOPS_E_NOMEM;
 	}
 	dev->index = (int)index;
-	dev->direct = direct_limits;
 	dev->done_tail = &dev->done;
 	pthread_mutex_init(&dev->graphs.lock, NULL);
 	rc = open_parts(dev, why);

@@ -9,6 +9,7 @@
 #include "common/cuda.h"
 #include "cuda/gpu.h"
 #include "device/host_pages.h"
+#include "fitted.h"
 
 static const struct kernel_list *const lists[OP_COUNT] = {
 #define X(name, NAME) &name##_cuda_kernels,
@@ -56,19 +57,14 @@ void cuda_plan_args(const struct op_args *args, struct op_args *ret)
 
 /* ---- Time ---- */
 
-#define LAUNCH_US     3.0
-#define RUN_US        15.0 /* of a run, whatever it does */
-#define PINNED_RATE   55e3 /* bytes per us over PCIe 5 x16, measured on an H200 */
-#define PAGEABLE_RATE 20e3 /* of memory that is not pinned, or is about to be */
-#define ROW_BYTES_MIN 256  /* of a copy of rows: shorter ones are gathered one element at a time */
-#define LINE_BYTES    64   /* what an element far from its neighbours takes of host memory */
-#define GATHER_US     2e-3 /* per element, by the CPU */
+#define ROW_BYTES_MIN 256 /* of a copy of rows: shorter ones are gathered one element at a time */
+#define LINE_BYTES    64  /* what an element far from its neighbours takes of host memory */
 
 static double op_us(const struct kernel *kernel, const struct op_args *args)
 {
 	if (view_elements(op_output_const(args)) == 0)
 		return 0;
-	return LAUNCH_US + kernel->time_ns(args) * 1e-3;
+	return fitted.host.launch + kernel->time_ns(args) * 1e-3;
 }
 
 /*
@@ -216,7 +212,7 @@ unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *arg
 /* ---- Transfers ---- */
 
 /* One way. Pinned memory is mapped; what is not is read or written by the CPU. */
-static double transfer_us(const struct cuda_copy *copy)
+static double transfer_us(const struct backend_device *dev, const struct cuda_copy *copy)
 {
 	const struct cuda_layout *l = &copy->layout;
 	bool rows = l->rank == 0 || (l->host_stride[0] == 1 && l->extent[0] * l->element >= ROW_BYTES_MIN) ||
@@ -224,26 +220,27 @@ static double transfer_us(const struct cuda_copy *copy)
 	double bytes = (double)l->bytes, lines = LINE_BYTES * view_blocks(copy->view, LINE_BYTES);
 
 	if (copy->pinned)
-		return fmax(rows ? bytes : lines, bytes) / PINNED_RATE;
+		return fmax(rows ? bytes : lines, bytes) / dev->info.link_rate;
 	if (rows)
-		return bytes / PAGEABLE_RATE;
-	return (bytes + lines) / PAGEABLE_RATE + bytes / l->element * GATHER_US +
+		return bytes / fitted.host.pageable;
+	return (bytes + lines) / fitted.host.pageable + bytes / l->element * fitted.host.gather +
 	       host_pages_us(copy->view, copy->is_written);
 }
 
-static double transfers_us(const struct cuda_stage *stage)
+static double transfers_us(const struct backend_device *dev, const struct cuda_stage *stage)
 {
 	double us = 0;
 
 	for (unsigned c = 0; c < stage->n_copies; c++)
-		us += (stage->copies[c].is_read + stage->copies[c].is_written) * transfer_us(&stage->copies[c]);
+		us += (stage->copies[c].is_read + stage->copies[c].is_written) *
+		      transfer_us(dev, &stage->copies[c]);
 	return us;
 }
 
 /* Errs upwards: nothing stops a run that is out. */
-static void estimate(struct run *run, const struct cuda_stage *stage)
+static void estimate(const struct backend_device *dev, struct run *run, const struct cuda_stage *stage)
 {
-	run->plan_us = RUN_US + transfers_us(stage);
+	run->plan_us = fitted.host.run + transfers_us(dev, stage);
 	for (unsigned i = 0; i < run->n_ops; i++)
 		run->plan_us += run->ops[i].plan_us;
 }
@@ -270,7 +267,7 @@ int cuda_plan(const struct backend_device *dev, struct run *run)
 		return rc;
 	}
 	run->device_bytes = cuda_stage_scratch_bytes(stage);
-	estimate(run, stage);
+	estimate(dev, run, stage);
 	if (run->device_bytes <= dev->info.memory_bytes) {
 		run->planned = stage;
 		run->forget_plan = forget_plan;

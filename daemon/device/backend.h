@@ -95,6 +95,7 @@ struct device_info {
 	unsigned depth;        /* runs that are worth having out at once, */
 	double depth_us;       /* as long as those out are planned to take no longer; */
 	double crowd_us;       /* any number, planned to take no longer than this: they may go together */
+	double link_rate;      /* bytes in a us to and from pinned host memory; 0: it computes there */
 };
 
 /* 0: it does not say. */

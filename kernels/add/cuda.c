@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "common/cuda.h"
+#include "fitted.h"
 
 CUDA_LAUNCH(add_float4x);
 CUDA_TOGETHER(add_float4x_together);
@@ -17,20 +18,15 @@ static bool supports_type(const struct op_args *args, const char **ret_why_not)
 	return false;
 }
 
-/* ---- How long they take ---- */
-
-#define LAUNCH_NS 1100
-#define VECTORS   0.89 /* of the memory's rate, by accesses of 128 bits … */
-#define ELEMENTS  0.68 /* … and of single elements */
+/* ---- How long they take: fitted.h has the constants ---- */
 
 static double scalar_ns(const struct op_args *args)
 {
-	const double element_clocks = 0.95;
 	struct cost cost;
 
 	args->op->cost(args, &cost);
-	double moved_ns = fmax(cuda_ns_of_bytes(cost.bytes, ELEMENTS), cuda_memory_ns(args));
-	return LAUNCH_NS + fmax(moved_ns, cuda_ns_of_clocks(cost.flops * element_clocks));
+	double moved_ns = fmax(cuda_ns_of_bytes(cost.bytes, fitted.add.elements), cuda_memory_ns(args));
+	return fitted.add.launch_ns + fmax(moved_ns, cuda_ns_of_clocks(cost.flops * fitted.add.clocks));
 }
 
 /* Views that are no runs are added element by element. */
@@ -42,17 +38,17 @@ static double float4_ns(const struct op_args *args)
 		if (!view_is_dense(&args->views[v]))
 			return scalar_ns(args);
 	args->op->cost(args, &cost);
-	return LAUNCH_NS + cuda_ns_of_bytes(cost.bytes, VECTORS);
+	return fitted.add.launch_ns + cuda_ns_of_bytes(cost.bytes, fitted.add.vectors);
 }
 
 /* With fewer threads it begins sooner; what keeps more threads busy ends later. */
 static double float4x_ns(const struct op_args *args)
 {
-	const double few_bytes = 20480, sooner_ns = 60; /* for each multiprocessor */
 	const struct view *y = &args->views[2];
 	double bytes = (double)view_elements(y) * (double)dtype_size(y->dtype);
 
-	return float4_ns(args) + (bytes > few_bytes * cuda_multiprocessors() ? sooner_ns : -sooner_ns);
+	return float4_ns(args) +
+	       (bytes > fitted.add.few * cuda_multiprocessors() ? fitted.add.sooner_ns : -fitted.add.sooner_ns);
 }
 
 static const struct kernel kernels[] = {

@@ -68,7 +68,7 @@ static inline unsigned cuda_together_max(const struct op_args *args)
 double cuda_multiprocessors(void);
 double cuda_clocks_per_ns(void);
 double cuda_bytes_per_ns(void); /* of device memory, at the most */
-/* For constants in ns that were measured on an H200: how many times longer its clocks are here. */
+/* For constants in ns: how many times longer clocks are here than where they were fitted. */
 double cuda_clock_factor(void);
 /* At a share of the memory's rate; clocks of one multiprocessor, shared out among all. */
 double cuda_ns_of_bytes(double bytes, double share);

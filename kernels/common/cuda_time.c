@@ -2,12 +2,10 @@
 #include <math.h>
 
 #include "common/cuda.h"
+#include "fitted.h"
 
-#define LINE_BYTES     64   /* what an element far from its neighbours takes of device memory */
-#define REACHED        0.87 /* of the memory's rate, by what only reads and writes */
-#define SCATTER_CLOCKS 8    /* of a multiprocessor, per element of views that are no runs */
-#define H200_CLOCK     1.98 /* per ns */
-#define LEAST_RATE     1e-9 /* what a driver tells may be absurd; times stay finite */
+#define LINE_BYTES 64   /* what an element far from its neighbours takes of device memory */
+#define LEAST_RATE 1e-9 /* what a driver tells may be absurd; times stay finite */
 
 static double at_least(double rate, double otherwise)
 {
@@ -26,7 +24,7 @@ double cuda_clocks_per_ns(void)
 
 double cuda_clock_factor(void)
 {
-	return H200_CLOCK / cuda_clocks_per_ns();
+	return fitted.gpu.clock / cuda_clocks_per_ns();
 }
 
 double cuda_bytes_per_ns(void)
@@ -56,5 +54,6 @@ double cuda_memory_ns(const struct op_args *args)
 		if (!view_is_dense(&args->views[v]))
 			scattered = (double)view_elements(op_output_const(args));
 	}
-	return cuda_ns_of_bytes(bytes, REACHED) + cuda_ns_of_clocks(scattered * SCATTER_CLOCKS);
+	return cuda_ns_of_bytes(bytes, fitted.memory.share) +
+	       cuda_ns_of_clocks(scattered * fitted.memory.of_scattered);
 }

@@ -1,4 +1,5 @@
 #include "common/cuda.h"
+#include "fitted.h"
 
 #define PITCH_MAX     ((int64_t)INT32_MAX) /* bytes; cudaMemcpy2D refuses more */
 #define ROW_BYTES_MIN 256                  /* below, the copy engine is slower than a kernel */
@@ -74,16 +75,12 @@ static CUDA_TOGETHER(copy_launch_together)
 /* The copy engine, and the kernel for views with gaps, begin 1 us later than vector. */
 static double copy_ns(const struct op_args *args)
 {
-	const double launch_ns = 2200;
-
-	return launch_ns + cuda_memory_ns(args);
+	return fitted.copy.engine_ns + cuda_memory_ns(args);
 }
 
 static double vector_ns(const struct op_args *args)
 {
-	const double launch_ns = 1200;
-
-	return launch_ns + cuda_memory_ns(args);
+	return fitted.copy.kernel_ns + cuda_memory_ns(args);
 }
 
 static const struct kernel kernels[] = {

@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "common/cuda.h"
+#include "fitted.h"
 
 CUDA_LAUNCH(fma_registers);
 
@@ -17,7 +18,7 @@ static bool supports_all(const struct op_args *args, const char **ret_why_not)
  */
 static double time_ns(const struct op_args *args)
 {
-	const double chains = 8, block_warps = 8, step_clocks = 8.5;
+	const double chains = 8, block_warps = 8;
 	int major = cuda_device_attribute(cudaDevAttrComputeCapabilityMajor);
 	int minor = cuda_device_attribute(cudaDevAttrComputeCapabilityMinor);
 	int ratio = cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio);
@@ -30,7 +31,7 @@ static double time_ns(const struct op_args *args)
 		turns *= 2;
 	if (args->views[0].dtype == KOPS_F64)
 		turns *= ratio > 2 ? ratio : 2;
-	double ns = turns * step_clocks * args->params.fma.steps / cuda_clocks_per_ns();
+	double ns = turns * fitted.fma.step * args->params.fma.steps / cuda_clocks_per_ns();
 	return fmax(ns, cuda_memory_ns(args));
 }
 

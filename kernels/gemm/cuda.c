@@ -2,8 +2,8 @@
 
 #include <math.h>
 
+#include "fitted.h"
 #include "gemm/problem.h"
-#include "gemm/times.h"
 
 CUDA_LAUNCH(gemm_pipelined);
 CUDA_LAUNCH(gemm_bankfree);
@@ -85,7 +85,7 @@ static bool plain_sum_accurate(const struct op_args *args, const char **ret_why_
 	       ((double)p.batch * (double)p.m * (double)p.n >= 1024 * 1024 && p.k >= 32 && p.k <= 2048);
 }
 
-/* ---- How long they take: times.h has the constants ---- */
+/* ---- How long they take: fitted.h has the constants ---- */
 
 /* What times depend on, found out once for each. */
 struct product {
@@ -114,7 +114,7 @@ static struct product product_of(const struct op_args *args)
 	return product;
 }
 
-static double blocks_ns(const struct product *product, const struct gemm_blocks *blocks, double splits,
+static double blocks_ns(const struct product *product, const struct fitted_blocks *blocks, double splits,
                         double write)
 {
 	const struct gemm_problem *p = &product->p;
@@ -130,7 +130,7 @@ static double blocks_ns(const struct product *product, const struct gemm_blocks 
 
 /* thin: times so much, where its blocks suit a thin C less. */
 static double cublas_product_ns(const struct op_args *args, const struct product *product,
-                                const struct gemm_cublas_times *t, double thin)
+                                const struct fitted_cublas *t, double thin)
 {
 	double part_ns = cuda_ns_of_bytes(product->area * t->sum, 1), least = INFINITY;
 	struct cost cost;
@@ -143,7 +143,7 @@ static double cublas_product_ns(const struct op_args *args, const struct product
 			least =
 			    fmin(least, joining + thin * blocks_ns(product, &t->blocks[i], splits, t->write));
 		}
-	return t->launch_ns + gemm_lasting_ns(least, t->lasting) + cuda_ns_of_bytes(cost.bytes * t->read, 1);
+	return t->launch_ns + fitted_lasting_ns(least, t->lasting) + cuda_ns_of_bytes(cost.bytes * t->read, 1);
 }
 
 static double cublas_plain_ns(const struct op_args *args, const struct product *product)
@@ -152,21 +152,21 @@ static double cublas_plain_ns(const struct op_args *args, const struct product *
 	double k = product->k, area = product->area, thin = 1;
 
 	if (longer > 2 * shorter && shorter <= 128)
-		thin = shorter > 64 ? gemm_times.cublas.thin_128 : gemm_times.cublas.thin_64;
+		thin = shorter > 64 ? fitted.cublas.thin_128 : fitted.cublas.thin_64;
 	if (k < 57 && area * k < 6e6 && (area < 25e3 || longer < 5.2 * shorter))
-		return gemm_times.cublas.short_ns + area * gemm_times.cublas.short_element_ns;
-	double ns = cublas_product_ns(args, product, &gemm_times.cublas_f32, thin);
-	return k <= 256 && area * k <= 0x1p21 ? fmin(ns, gemm_times.cublas.small_ns) : ns;
+		return fitted.cublas.short_ns + area * fitted.cublas.short_element_ns;
+	double ns = cublas_product_ns(args, product, &fitted.cublas_f32, thin);
+	return k <= 256 && area * k <= 0x1p21 ? fmin(ns, fitted.cublas.small_ns) : ns;
 }
 
 /* For f32 as bf16 it takes its kernels for tf32. */
 static double cublas_tensor_ns(const struct op_args *args, const struct product *product)
 {
-	const struct gemm_cublas_times *of_f32 =
-	    gemm_has_aligned_lines(args) ? &gemm_times.cublas_tf32 : &gemm_times.cublas_unaligned;
+	const struct fitted_cublas *of_f32 =
+	    gemm_has_aligned_lines(args) ? &fitted.cublas_tf32 : &fitted.cublas_unaligned;
 
-	return cublas_product_ns(args, product,
-	                         args->views[0].dtype == KOPS_F32 ? of_f32 : &gemm_times.cublas_16, 1);
+	return cublas_product_ns(args, product, args->views[0].dtype == KOPS_F32 ? of_f32 : &fitted.cublas_16,
+	                         1);
 }
 
 static double cublas_ns(const struct op_args *args)
@@ -208,7 +208,7 @@ static double simt_ns(const struct op_args *args)
 
 /* ---- Those with one size of blocks ---- */
 
-static double plain_ns(const struct op_args *args, const struct gemm_plain_times *t, bool reads_lines)
+static double plain_ns(const struct op_args *args, const struct fitted_plain *t, bool reads_lines)
 {
 	struct product product = product_of(args);
 
@@ -234,34 +234,33 @@ static bool reads_tile_lines(const struct op_args *args)
 
 static double pipelined_ns(const struct op_args *args)
 {
-	return plain_ns(args, &gemm_times.pipelined, reads_lines(args));
+	return plain_ns(args, &fitted.pipelined, reads_lines(args));
 }
 
 static double bankfree_ns(const struct op_args *args)
 {
-	return plain_ns(args, &gemm_times.bankfree, reads_lines(args));
+	return plain_ns(args, &fitted.bankfree, reads_lines(args));
 }
 
 static double blocked_ns(const struct op_args *args)
 {
-	return plain_ns(args, &gemm_times.blocked, reads_lines(args));
+	return plain_ns(args, &fitted.blocked, reads_lines(args));
 }
 
 static double tile32_ns(const struct op_args *args)
 {
-	return plain_ns(args, &gemm_times.tile32, reads_tile_lines(args));
+	return plain_ns(args, &fitted.tile32, reads_tile_lines(args));
 }
 
 static double tile16_ns(const struct op_args *args)
 {
-	return plain_ns(args, &gemm_times.tile16, reads_tile_lines(args));
+	return plain_ns(args, &fitted.tile16, reads_tile_lines(args));
 }
 
 /* Its warps read 32 columns of B, and one element of A for all. */
 static double naive_ns(const struct op_args *args)
 {
-	const struct gemm_plain_times *t =
-	    args->views[0].dtype == KOPS_F32 ? &gemm_times.naive : &gemm_times.naive_others;
+	const struct fitted_plain *t = args->views[0].dtype == KOPS_F32 ? &fitted.naive : &fitted.naive_others;
 
 	return plain_ns(args, t, gemm_problem_of(args).b.col == 1);
 }

@@ -30,9 +30,9 @@
 #include <math.h>
 
 #include "common/launch.cuh"
+#include "fitted.h"
 #include "gemm/f64.cuh"
 #include "gemm/product.cuh"
-#include "gemm/times.h"
 
 namespace
 {
@@ -168,12 +168,12 @@ template <class CUT> void launch_product(product p, uint64_t batch, int multipro
 	              p);
 }
 
-/* How long multiply_terms() takes, in nanoseconds: what was measured on an H200. */
+/* How long multiply_terms() takes, in ns of the GPU that was fitted on. */
 template <class CUT> double product_ns(product p, uint64_t batch, int multiprocessors)
 {
 	count_tiles<CUT>(&p, batch);
 	return ceil((double)p.tiles * CUT::CLUSTER / multiprocessors) *
-	       (5e3 + (double)p.k_tiles * CUT::TILE_NS);
+	       (fitted.f16x3_cuts.tile + (double)p.k_tiles * CUT::tile_ns());
 }
 
 template <class FORMAT> bool wants_large_cut(const product &p, uint64_t batch, int multiprocessors)
@@ -249,7 +249,7 @@ double numbers_of(const op_args *args)
 
 template <class FORMAT> double format_ns(const op_args *args)
 {
-	const auto &t = gemm_times.f16x3;
+	const auto &t = fitted.f16x3;
 	int multiprocessors = gemm_hopper_multiprocessors();
 	workspace_layout layout = workspace_layout_of(args, 0, nullptr);
 	product p = product_of(layout, args);
@@ -260,7 +260,7 @@ template <class FORMAT> double format_ns(const op_args *args)
 	double writing = per_element * (double)layout.p.batch * (double)p.m * (double)p.n;
 
 	product *= t.of_cut * cuda_clock_factor();
-	return t.launch_ns + gemm_lasting_ns(product, t.lasting) + cuda_ns_of_bytes(passes + writing, 1);
+	return t.launch_ns + fitted_lasting_ns(product, t.lasting) + cuda_ns_of_bytes(passes + writing, 1);
 }
 
 /* terms: as in workspace_layout_of(). */

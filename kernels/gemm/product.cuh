@@ -48,7 +48,12 @@ template <class FORMAT_, int WAVES_, int SHARERS_, int SPLITS_> struct cut {
 	static constexpr int A_BYTES = ROWS / TILE_LINES * TILE_BYTES, STAGE_BYTES = A_BYTES + TILE_BYTES;
 	static constexpr int STAGES = STAGE_BUDGET / STAGE_BYTES;
 	static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + 2 * STAGES * 8 + 1024;
-	static constexpr int TILE_NS = SPLITS == 2 ? FORMAT::SPLIT_NS : WAVES * FORMAT::WAVE_NS;
+
+	/* A tile of K. */
+	static double tile_ns()
+	{
+		return SPLITS == 2 ? FORMAT::split_ns() : WAVES * FORMAT::wave_ns();
+	}
 };
 
 template <class FORMAT> using large_cut = cut<FORMAT, 2, 2, 1>; /* 256 × 128 per block */

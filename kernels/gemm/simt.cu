@@ -28,6 +28,7 @@
 
 #include "common/hopper.cuh"
 #include "common/launch.cuh"
+#include "fitted.h"
 #include "gemm/kernels.h"
 #include "gemm/map.cuh"
 #include "gemm/tiles.cuh"
@@ -531,55 +532,37 @@ template <class S> int launch_shape_together(work_together *w, bool aligned, int
 
 /* ---- The choice of a kernel ---- */
 
-/*
- * What a shape takes in ns at an H200's clock: fitted to what up to 16 ways to compute each of 481 products
- * took there. per_k[i]: where i + 1 blocks share a multiprocessor. A last wave of single blocks takes less than
- * that, as the next launch's blocks come beside it.
- */
+/* times: at the clock of the GPU that they were fitted on. */
 struct choice {
 	int (*launch)(work *w, int splits, cudaStream_t stream);
 	int (*launch_together)(work_together *w, bool aligned, int splits, cudaStream_t stream); /* or NULL */
 	int (*shared)(int turned, bool split);
 	int side, resident;
-	double first;        /* the beginning and end of the first blocks that run at the same time … */
-	double next;         /* … and of the next */
-	double beside;       /* more for each block beside another */
-	double split, again; /* more if K is split; for each time that the parts are halved again */
-	double single;       /* so much of a last wave's time where single blocks are left for it */
-	double per_k[6];
 	bool in_f64;
+	const fitted_shape *times;
 };
 
-template <class S>
-constexpr choice choice_of(double first, double next, double beside, double split, double again, double single,
-                           const double (&per_k)[6])
+template <class S> constexpr choice choice_of(const fitted_shape *times)
 {
 	int (*together)(work_together *, bool, int, cudaStream_t) = NULL;
 
 	if constexpr (S::SIDE == 32)
 		together = launch_shape_together<S>;
-	return {
-	    launch_shape<S>, together, S::bytes, S::SIDE,
-	    S::RESIDENT,     first,    next,     beside,
-	    split,           again,    single,   {per_k[0], per_k[1], per_k[2], per_k[3], per_k[4], per_k[5]},
-	    S::IN_F64};
+	return {launch_shape<S>, together, S::bytes, S::SIDE, S::RESIDENT, S::IN_F64, times};
 }
 
 const choice choices[] = {
-    choice_of<shape<64, 8, 8, 16, 3, 2, 3>>(2990, 3740, 1320, 680, 220, 0.8, {28.2, 44.8, 63.5}),
-    choice_of<shape<64, 8, 8, 8, 3, 4, 2>>(2570, 3590, 1330, 1360, 1150, 0.9, {25.5, 45.5}),
-    choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(1610, 1850, 680, 1010, 330, 0.4, {11.9, 16.6, 21.6, 26.6}),
-    choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(1290, 1330, 370, 1200, 0, 0.8, {17.5, 20.2, 29.6, 33.9, 41.9, 46}),
-    choice_of<shape<32, 8, 4, 8, 4, 4, 3, true>>(1900, 2150, 700, 1400, 950, 0.4, {20, 38, 52}),
+    choice_of<shape<64, 8, 8, 16, 3, 2, 3>>(&fitted.simt_64_16),
+    choice_of<shape<64, 8, 8, 8, 3, 4, 2>>(&fitted.simt_64_8),
+    choice_of<shape<32, 8, 4, 8, 4, 4, 4>>(&fitted.simt_32_8),
+    choice_of<shape<32, 4, 4, 32, 4, 1, 6>>(&fitted.simt_32_32),
+    choice_of<shape<32, 8, 4, 8, 4, 4, 3, true>>(&fitted.simt_f64),
 };
-constexpr double LAUNCH_NS = 850, LATE_NS = 1450; /* of a launch; more where it is not early */
-constexpr double LEAST_NS = 2000, RATE = 0.623;   /* of a launch; of the memory's */
-constexpr double F64_NS = 1;                      /* per k, where f64 takes twice as long as on an H200 */
-constexpr double BY_ELEMENTS = 2.5; /* times per_k, where the copy engine does not bring the tiles */
 
 /* p by rows; slower: times as much per k. */
 double time_of(const gpu &gpu, const choice &c, const gemm_problem &p, int splits, double slower)
 {
+	const fitted_shape &t = *c.times;
 	double blocks = (double)blocks_of(p, c.side) * splits;
 	double each = ceil(blocks / fmax(gemm_clustered((unsigned)gpu.processors, (unsigned)splits), 1));
 	double f32_per_f64 = fmax(gpu.f32_per_f64, 2);
@@ -589,19 +572,20 @@ double time_of(const gpu &gpu, const choice &c, const gemm_problem &p, int split
 	double full = floor(each / resident); /* waves */
 	int left = (int)(each - full * resident);
 
-	double ns = LAUNCH_NS + (may_be_early(gpu, resident, blocks) ? 0 : LATE_NS);
-	ns += c.first + c.beside * (fmin(each, resident) - 1);
+	double ns = fitted.simt.launch_ns + (may_be_early(gpu, resident, blocks) ? 0 : fitted.simt.late_ns);
+	ns += t.first + t.beside * (fmin(each, resident) - 1);
 	if (c.in_f64)
-		ns += ks * F64_NS * (f32_per_f64 / 2 - 1);
+		ns += ks * fitted.simt.f64 * (f32_per_f64 / 2 - 1);
 	if (splits > 1)
-		ns += c.split + (log2(splits) - 1) * c.again;
+		ns += t.split + (log2(splits) - 1) * t.again;
 	if (full > 0)
-		ns += (full - 1) * c.next + full * c.per_k[resident - 1] * ks;
+		ns += (full - 1) * t.next + full * t.per_k[resident - 1] * ks;
 	if (left > 0)
-		ns += full > 0 ? (left == 1 ? c.single : 1) * (c.next + c.per_k[left - 1] * ks)
-		               : c.per_k[left - 1] * ks;
+		ns += full > 0 ? (left == 1 ? t.single : 1) * (t.next + t.per_k[left - 1] * ks)
+		               : t.per_k[left - 1] * ks;
 	bytes *= (double)p.m * (double)p.n + (double)p.k * ((double)p.m + (double)p.n);
-	return fmax(gpu.clock_factor * ns, LEAST_NS + bytes / (RATE * gpu.bytes_per_ns));
+	return fmax(gpu.clock_factor * ns,
+	            fitted.simt.least_ns + bytes / (fitted.simt.share * gpu.bytes_per_ns));
 }
 
 /* The fastest: a shape, and in how many parts K is split, or the kernel for large products. */
@@ -626,7 +610,7 @@ simt_config simt_config_of(const op_args *args)
 		if (c.in_f64 != in_f64)
 			continue;
 		for (int splits = 1; splits <= SPLITS_MAX; splits *= 2) {
-			double ns = time_of(gpu, c, p, splits, aligned ? 1 : BY_ELEMENTS);
+			double ns = time_of(gpu, c, p, splits, aligned ? 1 : fitted.simt.by_elements);
 			if (ns < best.ns)
 				best = {&c, splits, ns};
 		}

@@ -24,6 +24,7 @@
 #include "common/fma.cuh"
 #include "common/hopper.cuh"
 #include "common/launch.cuh"
+#include "fitted.h"
 #include "gemm/kernels.h"
 #include "gemm/map.cuh"
 #include "gemm/tiles.cuh"
@@ -221,12 +222,6 @@ __global__ void __launch_bounds__(BLOCK, RESIDENT) simt_large(const __grid_const
 
 /* ---- Operands ---- */
 
-/* ns, measured on an H200: a launch; one that turns an operand, and per byte of the copy. */
-constexpr double LAUNCH_NS = 2500, TURN_NS = 2500, TURN_NS_PER_BYTE = 6e-4;
-/* The beginning and end of blocks that run at the same time, of the first such and the next; per k, a block's
- * share of its multiprocessor. */
-constexpr double FIRST_NS = 2000, NEXT_NS = 5000, SHARE_NS = 78;
-
 constexpr uint64_t PITCH_UNIT = 8, COPY_UNIT = 64; /* floats: sectors, what workspaces are aligned to */
 
 /* An operand as a matrix of `lines` lines of `length`, the lines the k's. */
@@ -321,15 +316,16 @@ extern "C" double gemm_simt_large_ns(const struct op_args *args)
 
 	/* Those of a multiprocessor end together and leave it to as many. */
 	double each = blocks <= processors ? 1 : ceil(blocks / (RESIDENT * processors)) * RESIDENT;
+	const auto &t = fitted.simt_large;
 	double ns =
-	    LAUNCH_NS + FIRST_NS + (ceil(each / RESIDENT) - 1) * NEXT_NS + each * SHARE_NS * steps * STEP;
+	    t.launch_ns + t.first + (ceil(each / RESIDENT) - 1) * t.next + each * t.per_k * steps * STEP;
 	across operands[2];
 
 	both_across(&p, operands);
 	for (const across &o : operands) {
 		uint64_t floats = copy_of(o, p);
 		if (floats)
-			ns += TURN_NS + (double)floats * sizeof(float) * TURN_NS_PER_BYTE;
+			ns += t.turn_ns + (double)floats * sizeof(float) * t.turn_byte;
 	}
 	return cuda_clock_factor() * ns;
 }

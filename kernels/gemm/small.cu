@@ -22,6 +22,7 @@
 
 #include "common/hopper.cuh"
 #include "common/launch.cuh"
+#include "fitted.h"
 #include "gemm/kernels.h"
 #include "gemm/tiles.cuh"
 
@@ -242,12 +243,6 @@ template <unsigned OPS> int launch_by_type(const work<OPS> &w, kops_dtype dtype,
 	                         : launch_products<__nv_bfloat16>(w, stream);
 }
 
-/* ---- Times: estimates, at an H200's clock ---- */
-
-constexpr double LAUNCH_NS = 850, FIRST_NS = 1000; /* until the first tiles are there, and after the last */
-constexpr double STEP_CLOCKS = 100;                /* of a block, of its multiprocessor too */
-constexpr double BY_ELEMENTS = 2.5;                /* times as long */
-
 } // namespace
 
 extern "C" double gemm_small_ns(const struct op_args *args)
@@ -255,11 +250,12 @@ extern "C" double gemm_small_ns(const struct op_args *args)
 	gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
 	double blocks = (double)blocks_of(p, SIDE);
 	double steps = gemm_has_product(args) ? ceil((double)p.k / SIDE) : 0;
-	double clocks = steps * ceil(blocks / cuda_multiprocessors()) * STEP_CLOCKS;
+	double clocks = steps * ceil(blocks / cuda_multiprocessors()) * fitted.small.step;
 
 	if (!access_of(p, PIECE).vectors)
-		clocks *= BY_ELEMENTS;
-	return LAUNCH_NS + FIRST_NS * cuda_clock_factor() + clocks / cuda_clocks_per_ns();
+		clocks *= fitted.small.by_elements;
+	return fitted.small.launch_ns + fitted.small.first_ns * cuda_clock_factor() +
+	       clocks / cuda_clocks_per_ns();
 }
 
 extern "C" CUDA_LAUNCH(gemm_small)

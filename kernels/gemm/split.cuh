@@ -26,6 +26,7 @@
 
 #include "common/hopper.cuh"
 #include "common/overlap.cuh"
+#include "fitted.h"
 #include "gemm/tiles.cuh"
 
 namespace
@@ -41,7 +42,15 @@ struct f16_pairs {
 	using term = __half;
 	static constexpr int TERMS = 2, TILE_BYTES = PAIRS_BYTES;
 	static constexpr int TOP = 14, SCALE_MIN = INT_MIN; /* larger numbers are unfit */
-	static constexpr int WAVE_NS = 525, SPLIT_NS = 320; /* for a tile of K, measured on an H200 */
+
+	static double wave_ns()
+	{
+		return fitted.f16x3_cuts.pairs_wave;
+	}
+	static double split_ns()
+	{
+		return fitted.f16x3_cuts.pairs_split;
+	}
 
 	__device__ __forceinline__ static term round(float x)
 	{
@@ -65,7 +74,15 @@ struct bf16_triples {
 	 * beside the largest of their line. */
 	static constexpr uint64_t LONG = 768;
 	static constexpr float SMALL = 0x1p-32f;
-	static constexpr int WAVE_NS = 1050, SPLIT_NS = 520; /* by what was measured on an H200 */
+
+	static double wave_ns()
+	{
+		return fitted.f16x3_cuts.triples_wave;
+	}
+	static double split_ns()
+	{
+		return fitted.f16x3_cuts.triples_split;
+	}
 
 	__device__ __forceinline__ static term round(float x)
 	{

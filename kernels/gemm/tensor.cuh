@@ -40,11 +40,13 @@ template <> struct number<element::TF32> {
 	using type = float;
 };
 
+enum class cut_name { WIDE, LONE, MIDDLE, SQUARE, NARROW };
+
 /* How C is cut: a block has 128 rows for each of its WAVES, and COLS columns. Of a cluster's blocks those
  * BESIDE each other have the same rows, and each brings its part of A's tile for all; those BELOW each other
  * have the same columns, and share B's; or a cluster's blocks, SPLITS at most, have the same tile, and a part
- * of K each. BAND: see place_of(). TILE_NS: a tile of K. DEFERS: see outbox. */
-template <int WAVES_, int COLS_, int BESIDE_, int BELOW_, int STAGES_, int SLOTS_, int BAND_, int TILE_NS_,
+ * of K each. BAND: see place_of(). NAME: how long a tile of K takes. DEFERS: see outbox. */
+template <int WAVES_, int COLS_, int BESIDE_, int BELOW_, int STAGES_, int SLOTS_, int BAND_, cut_name NAME_,
           bool DEFERS_ = false, int SPLITS_ = 1>
 struct cut {
 	static constexpr bool DEFERS = DEFERS_;
@@ -52,7 +54,8 @@ struct cut {
 	static constexpr int SHARERS = BESIDE * BELOW, SPLITS = SPLITS_;
 	static_assert(BESIDE == 1 || BELOW == 1, "what is shared is every block's of the cluster");
 	static_assert(SPLITS == 1 || (SHARERS == 1 && !DEFERS), "a cluster that splits K has one tile");
-	static constexpr int STAGES = STAGES_, SLOTS = SLOTS_, BAND = BAND_, TILE_NS = TILE_NS_;
+	static constexpr int STAGES = STAGES_, SLOTS = SLOTS_, BAND = BAND_;
+	static constexpr cut_name NAME = NAME_;
 	static constexpr int ROWS = CONSUMERS * WAVES * WAVE_ROWS, SUMS = COLS / 2;
 	static constexpr int A_BYTES = ROWS * LINE_BYTES, B_BYTES = COLS * LINE_BYTES;
 	static constexpr int STAGE_BYTES = A_BYTES + B_BYTES;

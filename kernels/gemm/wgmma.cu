@@ -26,24 +26,23 @@
 #include <type_traits>
 
 #include "common/launch.cuh"
+#include "fitted.h"
 #include "gemm/tensor.cuh"
-#include "gemm/times.h"
 
 namespace
 {
 
-/* Times: as measured on an H200 that is not yet hot, its clock at 1.6 to 1.98 GHz. */
 template <element E>
-using wide_cut = std::conditional_t<E == element::TF32, cut<1, 256, 1, 2, 4, 2, 8, 640>,
-                                    cut<2, 128, 2, 1, 4, 2, 8, 640, true>>;
+using wide_cut = std::conditional_t<E == element::TF32, cut<1, 256, 1, 2, 4, 2, 8, cut_name::WIDE>,
+                                    cut<2, 128, 2, 1, 4, 2, 8, cut_name::WIDE, true>>;
 /* For tiles that all blocks do at the same time: a cluster begins and ends 0.5 us later than two blocks. */
-using lone_cut = cut<2, 128, 1, 1, 4, 2, 8, 655>;
-using middle_cut = cut<1, 192, 1, 1, 5, 1, 16, 500>;
-using square_cut = cut<1, 128, 1, 1, 5, 4, 12, 350>;
-using narrow_cut = cut<1, 64, 1, 1, 8, 1, 16, 280>;
+using lone_cut = cut<2, 128, 1, 1, 4, 2, 8, cut_name::LONE>;
+using middle_cut = cut<1, 192, 1, 1, 5, 1, 16, cut_name::MIDDLE>;
+using square_cut = cut<1, 128, 1, 1, 5, 4, 12, cut_name::SQUARE>;
+using narrow_cut = cut<1, 64, 1, 1, 8, 1, 16, cut_name::NARROW>;
 /* Where C has few tiles. */
-using split_square_cut = cut<1, 128, 1, 1, 6, 0, 12, 350, false, 8>;
-using split_narrow_cut = cut<1, 64, 1, 1, 9, 0, 16, 280, false, 8>;
+using split_square_cut = cut<1, 128, 1, 1, 6, 0, 12, cut_name::SQUARE, false, 8>;
+using split_narrow_cut = cut<1, 64, 1, 1, 9, 0, 16, cut_name::NARROW, false, 8>;
 
 constexpr uint64_t EXTENT_MAX = 1 << 30, TILES_MAX = 1u << 31;
 
@@ -222,25 +221,36 @@ struct choice {
 	launcher launch;
 };
 
-/* Of a tile: its first bytes, products, last sums. blocks: at work, and share what L2 gives. */
-template <class CUT> double tile_ns(double k_tiles, unsigned blocks)
+/* A tile of K. */
+double tile_ns_of(cut_name name)
 {
-	constexpr double L2 = 9700; /* bytes per ns */
-	constexpr int BYTES = CUT::A_BYTES / CUT::BESIDE + CUT::B_BYTES / CUT::BELOW;
+	const auto &t = fitted.wgmma_cuts;
+	const double of[] = {t.wide, t.lone, t.middle, t.square, t.narrow};
 
-	return CUT::ROWS * CUT::COLS * 0.055 + k_tiles * fmax(CUT::TILE_NS, blocks * BYTES / L2);
+	return of[(int)name];
+}
+
+/* Of a tile: its first bytes, products, last sums. blocks: at work, and share what L2 gives. */
+template <class CUT> double tile_ns(double k_tiles, unsigned blocks, int multiprocessors)
+{
+	constexpr int BYTES = CUT::A_BYTES / CUT::BESIDE + CUT::B_BYTES / CUT::BELOW;
+	const auto &t = fitted.wgmma_cuts;
+
+	return CUT::ROWS * CUT::COLS * t.element +
+	       k_tiles * fmax(tile_ns_of(CUT::NAME), (double)blocks * BYTES / (t.l2 * multiprocessors));
 }
 
 /* One tile for each cluster, if all find room. */
 template <class CUT, element E>
 choice split_choice_of(const mapped_product &mapped, work w, int multiprocessors)
 {
-	constexpr double joining_ns = CUT::ROWS * CUT::COLS * 0.18;
+	double begin_ns = fitted.wgmma_cuts.cluster_ns + CUT::ROWS * CUT::COLS * fitted.wgmma_cuts.joining;
 	choice best = {INFINITY, 1, nullptr};
 
 	count_tiles<CUT>(&w, mapped.p.batch, multiprocessors);
 	for (unsigned parts = 2; parts <= CUT::SPLITS && parts <= w.k_tiles; parts *= 2) {
-		double ns = 2500 + joining_ns + tile_ns<CUT>(ceil((double)w.k_tiles / parts), w.tiles * parts);
+		double ns =
+		    begin_ns + tile_ns<CUT>(ceil((double)w.k_tiles / parts), w.tiles * parts, multiprocessors);
 		if (w.tiles <= gemm_clustered((unsigned)multiprocessors, parts) / parts && ns < best.ns)
 			best = {ns, parts, launcher_of<CUT, E>(mapped)};
 	}
@@ -251,9 +261,10 @@ template <class CUT, element E> choice choice_of(const mapped_product &mapped, w
 {
 	if constexpr (CUT::SPLITS > 1)
 		return split_choice_of<CUT, E>(mapped, w, multiprocessors);
-	double launch_ns = CUT::SHARERS > 1 ? 2500 : 2000;
+	double launch_ns = CUT::SHARERS > 1 ? fitted.wgmma_cuts.cluster_ns : fitted.wgmma_cuts.block_ns;
 	waves waves = count_tiles<CUT>(&w, mapped.p.batch, multiprocessors);
-	double ns = launch_ns + waves.count * tile_ns<CUT>(w.k_tiles, waves.clusters * CUT::SHARERS);
+	double ns =
+	    launch_ns + waves.count * tile_ns<CUT>(w.k_tiles, waves.clusters * CUT::SHARERS, multiprocessors);
 
 	return {ns, 1, launcher_of<CUT, E>(mapped)};
 }
@@ -335,7 +346,7 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 /* The cuts' times are those of long jobs, at a lower clock, and of operands in L2. */
 extern "C" double gemm_wgmma_ns(const op_args *args)
 {
-	const auto &t = gemm_times.wgmma;
+	const auto &t = fitted.wgmma;
 	mapped_product mapped = mapped_product_of(args);
 	work w = work_of(mapped, args);
 	struct cost cost;
@@ -343,7 +354,8 @@ extern "C" double gemm_wgmma_ns(const op_args *args)
 	args->op->cost(args, &cost);
 	choice best = best_of(mapped, w, args->views[0].dtype, gemm_hopper_multiprocessors());
 	double product_ns = t.of_cut * cuda_clock_factor() * best.ns;
-	return t.launch_ns + gemm_lasting_ns(product_ns, t.lasting) + cuda_ns_of_bytes(t.read * cost.bytes, 1);
+	return t.launch_ns + fitted_lasting_ns(product_ns, t.lasting) +
+	       cuda_ns_of_bytes(t.read * cost.bytes, 1);
 }
 
 extern "C" CUDA_LAUNCH(gemm_wgmma)

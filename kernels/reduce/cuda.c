@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "common/cuda.h"
+#include "fitted.h"
 #include "reduce/split.h"
 
 CUDA_LAUNCH(reduce_rows);
@@ -41,11 +42,12 @@ static uint64_t workspace_strided(const struct op_args *args)
 	return partials_bytes(reduce_split_tiles(args));
 }
 
-/* ---- How long they take ---- */
+/* ---- How long they take: fitted.h has the constants ---- */
 
-#define LAUNCH_NS 1500 /* a kernel's beginning and end */
-#define RATE      0.85 /* of the memory's, that long reductions reach */
-#define ROW_NS    0.02 /* of a row, however short */
+static double begin_ns(const struct reduce_split *s)
+{
+	return fitted.reduce.launch_ns * (s->splits > 1 ? 2 : 1) + (double)s->rows * fitted.reduce.row_ns;
+}
 
 /* Rows that are too few for all multiprocessors leave some of them idle; short ones are bound by their number.
  */
@@ -56,8 +58,7 @@ static double rows_ns(const struct op_args *args)
 	double pieces = (double)s.rows * s.splits, bytes;
 
 	bytes = (double)view_elements(&args->views[0]) * (double)dtype_size(args->views[0].dtype);
-	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + (double)s.rows * ROW_NS +
-	       cuda_ns_of_bytes(bytes, RATE) * fmax(2 * sms / pieces, 1);
+	return begin_ns(&s) + cuda_ns_of_bytes(bytes, fitted.reduce.share) * fmax(2 * sms / pieces, 1);
 }
 
 /* What lies apart is fetched by sectors of 32 bytes; lanes are on neighbouring rows. */
@@ -68,17 +69,17 @@ static double strided_ns(const struct op_args *args)
 	struct reduce_split s = reduce_split_tiles(args);
 	double sms = cuda_multiprocessors();
 	double tiles = ceil((double)s.rows / REDUCE_TILE_ROWS) * s.splits;
-	double size = (double)dtype_size(x->dtype), apart, share = 0.4;
+	double size = (double)dtype_size(x->dtype), apart, share = fitted.reduce.apart;
 
 	if (x->strides[x->rank - 1] == 1) /* lanes are far apart, and come back to each sector too late */
-		share = (double)x->shape[x->rank - 1] * size > 2 * sector ? 0.2 : 0.45;
+		share =
+		    (double)x->shape[x->rank - 1] * size > 2 * sector ? fitted.reduce.far : fitted.reduce.near;
 	for (uint32_t d = 0; d + 1 < x->rank; d++)
 		if (x->shape[d] > 1 && x->strides[d] == 1)
-			share = 0.7; /* lanes are on neighbouring elements */
+			share = fitted.reduce.neighbours; /* lanes are on neighbouring elements */
 	apart = fmax(fmin(view_blocks(x, 32) * sector, (double)view_elements(x) * sector),
 	             (double)view_elements(x) * size);
-	return LAUNCH_NS * (s.splits > 1 ? 2 : 1) + (double)s.rows * ROW_NS +
-	       cuda_ns_of_bytes(apart, share) * fmax(4 * sms / tiles, 1);
+	return begin_ns(&s) + cuda_ns_of_bytes(apart, share) * fmax(4 * sms / tiles, 1);
 }
 
 static const struct kernel kernels[] = {

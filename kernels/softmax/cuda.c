@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "common/cuda.h"
+#include "fitted.h"
 #include "softmax/ring.h"
 
 #define SCALE_MAX 1e38 /* fused multiplies it by log2 e */
@@ -76,7 +77,7 @@ static bool supports_ring(const struct op_args *args, const char **ret_why_not)
 	return supports_fused(args, ret_why_not) && softmax_ring_takes(args, ret_why_not);
 }
 
-/* ---- How long they take: shares of the memory's rate, as measured on an H200 ---- */
+/* ---- How long they take: fitted.h has the constants ---- */
 
 #define SECTOR     32     /* bytes; the least that is read or written */
 #define KEPT_BYTES 131072 /* rows that are still in a cache when they are read again */
@@ -105,7 +106,7 @@ static double bytes_ns(const struct op_args *args, double share)
 
 static double ring_ns(const struct op_args *args)
 {
-	return 4800 + bytes_ns(args, 0.86);
+	return fitted.ring.launch_ns + bytes_ns(args, fitted.ring.share);
 }
 
 /* A row is one block's, or up to some 64 KiB of it are; of those beyond 128 KiB a cluster's. */
@@ -113,34 +114,30 @@ static double fused_ns(const struct op_args *args)
 {
 	const double short_bytes = 4096, block_bytes = 65536;
 	double rows = rows_of(args), length = row_bytes(args), blocks = rows * ceil(length / block_bytes);
-	double launch_ns = length <= short_bytes ? 1500 : length <= KEPT_BYTES ? 3200 : 5500;
-	double share = length <= KEPT_BYTES ? 0.865 : 0.62;
+	bool is_kept = length <= KEPT_BYTES;
+	double share = is_kept ? fitted.fused.kept_share : fitted.fused.long_share;
+	double launch_ns = length <= short_bytes ? fitted.fused.short_ns
+	                   : is_kept             ? fitted.fused.kept_ns
+	                                         : fitted.fused.long_ns;
 
 	return launch_ns + bytes_ns(args, share) * fmax(cuda_multiprocessors() / blocks, 1);
 }
 
-/*
- * Of those that give each row of the matrix a warp or a block, and read long ones again. Clocks of a
- * multiprocessor: of a short row, for each 32 elements of it and beside them; of a longer one, for each
- * element. Rows of more than LONG elements go in waves, one on each multiprocessor; an element takes `alone`
- * clocks, and `together` more where all multiprocessors have one.
- */
-struct passes {
-	double row, lines, element, alone, together;
-};
+/* ---- Those that give each row of the matrix a warp or a block ---- */
 
 #define SHORT_BYTES 2048
 #define LONG        8192
 
-static double wave_clocks(const struct op_args *args, const struct passes *p, double rows)
+static double wave_clocks(const struct op_args *args, const struct fitted_passes *p, double rows)
 {
 	double columns = (double)args->views[1].shape[args->views[1].rank - 1];
-	double share = rows / cuda_multiprocessors(), halved = args->views[1].dtype == KOPS_F32 ? 1 : 0.55;
+	double share = rows / cuda_multiprocessors(),
+	       halved = args->views[1].dtype == KOPS_F32 ? 1 : fitted.passes.halved;
 
 	return rows > 0 ? columns * (p->alone + p->together * share * halved) : 0;
 }
 
-static double passes_clocks(const struct op_args *args, const struct passes *p)
+static double passes_clocks(const struct op_args *args, const struct fitted_passes *p)
 {
 	double columns = (double)args->views[1].shape[args->views[1].rank - 1];
 	double rows = rows_of(args), sms = cuda_multiprocessors(), waves = floor(rows / sms);
@@ -153,47 +150,42 @@ static double passes_clocks(const struct op_args *args, const struct passes *p)
 }
 
 /* Elements apart take a sector each. */
-static double blocks_ns(const struct op_args *args, const struct passes *p)
+static double blocks_ns(const struct op_args *args, const struct fitted_passes *p)
 {
-	const double launch_ns = row_bytes(args) <= SHORT_BYTES ? 2000 : 4200;
+	const double launch_ns =
+	    row_bytes(args) <= SHORT_BYTES ? fitted.passes.short_ns : fitted.passes.long_ns;
 	const struct view *x = &args->views[0], *y = &args->views[1];
 	bool sparse = is_sparse(x) || is_sparse(y);
 	double factor = sparse ? SECTOR / (double)dtype_size(y->dtype) : 1;
 
-	return launch_ns + fmax(passes_clocks(args, p) / cuda_clocks_per_ns(), factor * bytes_ns(args, 0.87));
+	return launch_ns + fmax(passes_clocks(args, p) / cuda_clocks_per_ns(),
+	                        factor * bytes_ns(args, fitted.passes.share));
 }
 
 static double online_ns(const struct op_args *args)
 {
-	static const struct passes passes = {110, 12.5, 0.67, 0.42, 0.42};
-
-	return blocks_ns(args, &passes);
+	return blocks_ns(args, &fitted.online);
 }
 
 static double coalesced_ns(const struct op_args *args)
 {
-	static const struct passes passes = {110, 13.5, 0.74, 0.5, 0.5};
-
-	return blocks_ns(args, &passes);
+	return blocks_ns(args, &fitted.coalesced);
 }
 
 /* The lanes of a warp read chunks of the row, apart by its length. */
 static double blockreduce_ns(const struct op_args *args)
 {
-	static const struct passes passes = {400, 24, 2.5, 2.95, 3.2};
-
-	return blocks_ns(args, &passes);
+	return blocks_ns(args, &fitted.blockreduce);
 }
 
 /* Each thread visits all elements of its row: as many threads as that or more take turns. */
 static double naive_ns(const struct op_args *args)
 {
-	const double launch_ns = 2000, full = 720, element_clocks = 3, visit_clocks = 0.186;
 	const struct view *y = &args->views[1];
-	double elements = fmax((double)view_elements(y), full * cuda_multiprocessors());
-	double clocks = element_clocks + (double)y->shape[y->rank - 1] * visit_clocks;
+	double elements = fmax((double)view_elements(y), fitted.by_elements.full * cuda_multiprocessors());
+	double clocks = fitted.by_elements.element + (double)y->shape[y->rank - 1] * fitted.by_elements.visit;
 
-	return launch_ns + fmax(cuda_ns_of_clocks(elements * clocks), cuda_memory_ns(args));
+	return fitted.by_elements.launch_ns + fmax(cuda_ns_of_clocks(elements * clocks), cuda_memory_ns(args));
 }
 
 /* ---- Kernels ---- */

@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "common/cuda.h"
+#include "fitted.h"
 
 CUDA_LAUNCH(transpose_vector);
 CUDA_TOGETHER(transpose_vector_together);
@@ -22,91 +23,86 @@ static bool supports_any(const struct op_args *args, const char **ret_why_not)
 	return true;
 }
 
-/* ---- How long they take: shares of the memory's rate, as measured on an H200 ---- */
+/* ---- How long they take: fitted.h has the constants ---- */
 
 #define AT_ONCE 2048 /* threads of a multiprocessor */
 
-/* Of those that give a block a tile, which may be nearly empty. full_ns: later where all multiprocessors are
- * busy. */
-static double tiles_ns(const struct op_args *args, double launch_ns, double full_ns, double share)
+/* Of those that give a block a tile, which may be nearly empty. */
+static double tiles_ns(const struct op_args *args, const struct fitted_tiles *t)
 {
-	const double tile_clocks = 200, side = 32;
+	const double side = 32;
 	const struct view *y = op_output_const(args);
 	double rows = (double)y->shape[y->rank - 2], cols = (double)y->shape[y->rank - 1];
 	double tiles = (double)view_elements(y) / (rows * cols) * ceil(rows / side) * ceil(cols / side);
 	struct cost cost;
 
 	args->op->cost(args, &cost);
-	double moved_ns = fmax(cuda_ns_of_bytes(cost.bytes, share), cuda_memory_ns(args));
+	double moved_ns = fmax(cuda_ns_of_bytes(cost.bytes, t->share), cuda_memory_ns(args));
 	double busy = fmin((double)view_elements(y) / (AT_ONCE * cuda_multiprocessors()), 1);
-	return launch_ns + busy * full_ns + fmax(moved_ns, cuda_ns_of_clocks(tiles * tile_clocks));
+	return t->launch_ns + busy * t->full_ns + fmax(moved_ns, cuda_ns_of_clocks(tiles * fitted.tiles.tile));
 }
 
 static double vector_ns(const struct op_args *args)
 {
-	return tiles_ns(args, 1650, 0, 0.86);
+	return tiles_ns(args, &fitted.vector);
 }
 
 static double padded_ns(const struct op_args *args)
 {
-	return tiles_ns(args, 1650, 1400, 0.84);
+	return tiles_ns(args, &fitted.padded);
 }
 
-/* Bound by the banks that meet in shared memory: clocks of a multiprocessor for each element of 2, 4, 8 bytes.
- */
-static double banks_ns(const struct op_args *args, const double clocks[3])
+static double clocks_of(const struct fitted_sizes *clocks, const struct op_args *args)
 {
 	size_t size = dtype_size(op_output_const(args)->dtype);
+
+	return size == 2 ? clocks->of_2 : size == 4 ? clocks->of_4 : clocks->of_8;
+}
+
+/* Bound by the banks that meet in shared memory. */
+static double banks_ns(const struct op_args *args, const struct fitted_sizes *clocks)
+{
 	double elements = (double)view_elements(op_output_const(args));
 
-	return fmax(tiles_ns(args, 1650, 1400, 0.84),
-	            1650 + cuda_ns_of_clocks(elements * clocks[size == 2   ? 0
-	                                                       : size == 4 ? 1
-	                                                                   : 2]));
+	return fmax(tiles_ns(args, &fitted.padded),
+	            fitted.padded.launch_ns + cuda_ns_of_clocks(elements * clocks_of(clocks, args)));
 }
 
 static double tiled_rect_ns(const struct op_args *args)
 {
-	static const double clocks[] = {0.79, 1.29, 1.48};
-
-	return banks_ns(args, clocks);
+	return banks_ns(args, &fitted.tiled_rect);
 }
 
 static double tiled_ns(const struct op_args *args)
 {
-	static const double clocks[] = {1.83, 2.23, 2.37};
-
-	return banks_ns(args, clocks);
+	return banks_ns(args, &fitted.tiled);
 }
 
 /* As many threads as there is room for begin at once. Then each takes a sector of its own, read and written. */
 static double perelement_ns(const struct op_args *args)
 {
-	const double launch_ns = 750, element_clocks = 5.6, sectors = 64, share = 0.96;
 	double elements = (double)view_elements(op_output_const(args));
 	double first = fmin(elements, AT_ONCE * cuda_multiprocessors());
 
-	return launch_ns + cuda_ns_of_clocks(first * element_clocks) +
-	       cuda_ns_of_bytes((elements - first) * sectors, share);
+	return fitted.perelement.launch_ns + cuda_ns_of_clocks(first * fitted.perelement.element) +
+	       cuda_ns_of_bytes((elements - first) * fitted.perelement.bytes, fitted.perelement.share);
 }
 
 /* A step of all threads takes as long as one, until they write more than L2 takes. */
 static double perrow_ns(const struct op_args *args)
 {
-	const double launch_ns = 900, step_clocks = 645;
 	const struct view *y = op_output_const(args);
 	double elements = (double)view_elements(y), steps = (double)y->shape[y->rank - 1];
-	double element_clocks = dtype_size(y->dtype) == 2 ? 4.0 : dtype_size(y->dtype) == 4 ? 5.8 : 6.2;
+	double element_clocks = clocks_of(&fitted.perrow_elements, args);
 
-	return launch_ns +
-	       fmax(steps * step_clocks / cuda_clocks_per_ns(), cuda_ns_of_clocks(elements * element_clocks));
+	return fitted.perrow.launch_ns + fmax(steps * fitted.perrow.step / cuda_clocks_per_ns(),
+	                                      cuda_ns_of_clocks(elements * element_clocks));
 }
 
 static double serial_ns(const struct op_args *args)
 {
-	const double launch_ns = 900, element_clocks = 83;
-
-	return launch_ns + (double)view_elements(op_output_const(args)) * element_clocks / cuda_clocks_per_ns();
+	return fitted.serial.launch_ns +
+	       (double)view_elements(op_output_const(args)) * fitted.serial.element / cuda_clocks_per_ns();
 }
 
 /* Where an op is one matrix, an axis of the grid is left to number ops by. */

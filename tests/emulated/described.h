@@ -16,6 +16,8 @@ struct described_gpu {
 	int clock_khz, memory_clock_khz, bus_bits;
 	int f32_per_f64;       /* arithmetic in a clock */
 	uint64_t memory_bytes; /* usable by runs and RESIDENT buffers */
+	double
+	    link_rate; /* to host memory, bytes in a us; 0: as that of the GPU that constants were fitted on */
 };
 
 /* What cuda_device_attribute() tells of from here on. */

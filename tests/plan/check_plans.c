@@ -21,6 +21,7 @@
 #include "cuda/gpu.h"
 #include "described.h"
 #include "device/cpu.h"
+#include "fitted.h"
 #include "plan.h"
 
 #define SHOWN_MAX 20
@@ -237,6 +238,7 @@ static void check_job(struct check *c, struct plan_job *job)
 static void open_described(struct check *c, const struct described_gpu *gpu)
 {
 	*c = (struct check){.gpu = gpu, .dev.info.memory_bytes = gpu->memory_bytes};
+	c->dev.info.link_rate = gpu->link_rate > 0 ? gpu->link_rate : fitted.host.link;
 	described_gpu_set(gpu);
 }
 
@@ -492,6 +494,7 @@ static bool check_device(const struct backend *module, struct backend_device *de
 	module->describe(dev, &info);
 	snprintf(gpu->name, sizeof gpu->name, "%.90s", info.description);
 	gpu->memory_bytes = info.memory_bytes;
+	gpu->link_rate = info.link_rate;
 	open_described(&c, gpu);
 	for (uint64_t i = 0; i < o->cases; i++) {
 		plan_job_random(&job, &c.dev, &r);

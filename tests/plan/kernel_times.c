@@ -5,8 +5,8 @@
  *     time OP DTYPE PRECISION SHAPE KERNEL     prints ns; nan where it does not support that
  *     plan OP DTYPE PRECISION SHAPE KERNEL     prints the ns that a job of this op alone is planned to take
  *     choose OP DTYPE PRECISION SHAPE          prints the kernel that `auto` takes where nothing was measured
- *     set N VALUE                              the N-th constant of kernels/gemm/times.c, from 0 on; prints
- * nothing
+ *     set N VALUE                              the N-th constant of kernels/fitted.c, from 0 on; prints
+ *                                              nothing
  *
  * Operands are dense. SHAPE: extents joined by x, MxNxK of gemm, ELEMENTSxSTEPS of fma.
  */
@@ -21,9 +21,10 @@
 
 /* As the tests' build of the kernels has it. */
 #define KOPS_DESCRIBED
-#include "gemm/times.h"
+#include "fitted.h"
 
-static const struct described_gpu h200 = {"H200", 9, 0, 132, 232448, 1980000, 3201000, 6016, 2, 140ull << 30};
+static const struct described_gpu h200 = {"H200",  9,    0, 132,          232448, 1980000,
+                                          3201000, 6016, 2, 140ull << 30, 0};
 
 struct question {
 	char op[16], dtype[8], precision[8], shape[64], kernel[16];
@@ -136,7 +137,8 @@ static const char *choice_of(const struct op_args *args)
 
 static double plan_of(const struct question *q, const struct op_args *args)
 {
-	struct backend_device gpu = {.info.memory_bytes = h200.memory_bytes};
+	struct backend_device gpu = {
+	    .info = {.memory_bytes = h200.memory_bytes, .link_rate = fitted.host.link}};
 	struct run_op op = {.args = *args, .pinned = q->kernel};
 	struct run run = {.ops = &op, .n_ops = 1};
 
@@ -153,9 +155,9 @@ static bool set_constant(const char *line)
 	unsigned i;
 	double value;
 
-	if (sscanf(line, "set %u %lf", &i, &value) != 2 || i >= sizeof gemm_times / sizeof value)
+	if (sscanf(line, "set %u %lf", &i, &value) != 2 || i >= sizeof fitted / sizeof value)
 		return false;
-	memcpy((char *)&gemm_times + i * sizeof value, &value, sizeof value);
+	memcpy((char *)&fitted + i * sizeof value, &value, sizeof value);
 	return true;
 }
 
