@@ -156,8 +156,9 @@ void kernel_cut(const struct kernel *kernel, const struct op_args *args, double 
 	struct op_cut wide;
 
 	op_cut(args, wanted, ret);
-	if (kernel->wide_output && ret->axis != CUT_STEPS && cut_wide(args, wanted, &wide))
+	if (kernel->wide_output && ret->axis != CUT_STEPS && cut_wide(args, wanted, &wide) &&
+	    kernel_takes_parts(kernel, args, &wide))
 		*ret = wide;
-	if (!kernel_takes_parts(kernel, args, ret))
+	else if (!kernel_takes_parts(kernel, args, ret))
 		*ret = (struct op_cut){.n_parts = 1};
 }

@@ -310,7 +310,6 @@ static const struct kernel kernels[] = {
         .launch = gemm_small,
         .together_max = gemm_small_together_max,
         .launch_together = gemm_small_together,
-        .tensor_cores = true,
     },
     {
         .name = "simt",

@@ -295,6 +295,29 @@ static void test_16_bit_sums_stay_whole_where_they_would_be_rounded(void **state
 	assert_int_equal(cut.n_parts, 1);
 }
 
+static bool takes_one_type(const struct op_args *args, const char **ret_why_not)
+{
+	(void)ret_why_not;
+	return op_output_const(args)->dtype == args->views[0].dtype;
+}
+
+/* A kernel whose parts may be wide, but not these: it is cut by rows all the same. */
+static void test_where_parts_cannot_be_wide_they_are_narrow(void **state)
+{
+	const struct kernel kernel = {.supports = takes_one_type, .wide_output = true};
+	struct op_args args = sum_of_ones(&op_gemm);
+	struct op_cut cut;
+
+	(void)state;
+	args.views[0].shape[0] = op_output(&args)->shape[0] = 64;
+	args.views[0].strides[0] = 0;
+	kernel_cut(&wide_kernel, &args, 1000, &cut);
+	assert_true(cut.wide);
+	kernel_cut(&kernel, &args, 1000, &cut);
+	assert_false(cut.wide);
+	assert_int_equal(cut.n_parts, 64);
+}
+
 /* The largest of some numbers is one of them, however often it is rounded. */
 static void test_16_bit_maxima_need_no_wide_output(void **state)
 {
@@ -314,6 +337,7 @@ int main(void)
 	    cmocka_unit_test(test_how_finely),
 	    cmocka_unit_test(test_16_bit_sums_are_not_rounded_between_parts),
 	    cmocka_unit_test(test_16_bit_sums_stay_whole_where_they_would_be_rounded),
+	    cmocka_unit_test(test_where_parts_cannot_be_wide_they_are_narrow),
 	    cmocka_unit_test(test_16_bit_maxima_need_no_wide_output),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
