@@ -66,14 +66,20 @@ static union limits find_limits(const struct config *config, uid_t uid, const gi
 	return limits;
 }
 
-void account_widen(const struct accounts *all, struct account *a, const gid_t *groups, size_t n_groups)
+struct user_limits account_limits_beside(const struct accounts *all, const struct account *a,
+                                         const gid_t *groups, size_t n_groups)
 {
 	union limits widest = find_limits(all->config, a->uid, groups, n_groups), before = {.of = a->limits};
 
 	for (unsigned i = 0; a->sessions > 0 && i < CONFIG_LIMITS; i++)
 		if (before.number[i] > widest.number[i])
 			widest.number[i] = before.number[i];
-	a->limits = widest.of;
+	return widest.of;
+}
+
+void account_widen(const struct accounts *all, struct account *a, const gid_t *groups, size_t n_groups)
+{
+	a->limits = account_limits_beside(all, a, groups, n_groups);
 }
 
 void accounts_reset_limits(struct accounts *all)

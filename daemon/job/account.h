@@ -69,6 +69,9 @@ struct account *accounts_get(struct accounts *all, uid_t uid);
  * replace what was there, those of others widen it.
  */
 void account_widen(const struct accounts *all, struct account *account, const gid_t *groups, size_t n_groups);
+/* What they are with such a session; the account stays as it is. */
+struct user_limits account_limits_beside(const struct accounts *all, const struct account *account,
+                                         const gid_t *groups, size_t n_groups);
 /* After a reload, before all sessions widen them anew. */
 void accounts_reset_limits(struct accounts *all);
 void account_ref(struct account *account);

@@ -269,7 +269,7 @@ static void on_hello_timeout(uv_timer_t *timer)
 	session_close(timer->data, "no Hello in time");
 }
 
-static const char *refuse(const struct sessions *all, const struct account *account)
+static const char *refuse(const struct sessions *all, const struct account *account, uint64_t most)
 {
 	const struct config *config = all->engine->config;
 	unsigned n = all->engine->accounts.sessions;
@@ -280,7 +280,7 @@ static const char *refuse(const struct sessions *all, const struct account *acco
 		return "max-sessions reached";
 	if (n >= all->max)
 		return "a quarter of the file descriptors are sessions; raise LimitNOFILE";
-	if (account->sessions >= account->limits.max_sessions_per_uid)
+	if (account->sessions >= most)
 		return "max-sessions-per-uid reached";
 	return NULL;
 }
@@ -291,12 +291,14 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 	static uint64_t serial;
 	struct accounts *accounts = &all->engine->accounts;
 	struct account *account = accounts_get(accounts, peer->uid);
-	const char *why;
+	struct user_limits limits = {0};
+	const char *why = NULL;
 	struct session *s;
 
-	if (account)
-		account_widen(accounts, account, peer->groups, peer->n_groups);
-	why = account ? refuse(all, account) : NULL;
+	if (account) {
+		limits = account_limits_beside(accounts, account, peer->groups, peer->n_groups);
+		why = refuse(all, account, limits.max_sessions_per_uid);
+	}
 	s = account && !why ? calloc(1, sizeof *s) : NULL;
 	if (why && log_may(&all->refusals))
 		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
@@ -319,6 +321,7 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 	s->arrived_ns = clock_ns();
 	s->serial = ++serial;
 	s->outbox_end = &s->outbox;
+	account->limits = limits;
 	account->sessions++;
 	accounts->sessions++;
 	return s;

@@ -311,8 +311,8 @@ class Limits(unittest.TestCase):
 
         self.assertEqual(result(as_user(ALICE, take_all)), "BUSY")
 
-    def test_a_reload_reaches_sessions_that_are_open(self):
-        self.start({f"group {LAB}": ["max-mapped-per-uid = 8M"]})
+    def fill_before_and_after(self, between, *groups):
+        """By one session of Bob's: MiB before between() is called, and after."""
         ready, go = os.pipe(), os.pipe()
 
         def fill_at_each_signal():
@@ -322,14 +322,34 @@ class Limits(unittest.TestCase):
                 os.read(go[0], 1)
                 return before, self.fill(c)
 
-        handle = as_user(BOB, fill_at_each_signal, groups=[LAB])
+        handle = as_user(BOB, fill_at_each_signal, groups=groups)
         os.read(ready[0], 1)
-        self.write_sections({f"group {LAB}": ["max-mapped-per-uid = 3M"]})
-        self.daemon.reload()
+        between()
         os.write(go[1], b"x")
-        self.assertEqual(result(handle), (8, 3))
         for end in (*ready, *go):
             os.close(end)
+        return result(handle)
+
+    def test_a_reload_reaches_sessions_that_are_open(self):
+        def reload():
+            self.write_sections({f"group {LAB}": ["max-mapped-per-uid = 3M"]})
+            self.daemon.reload()
+
+        self.start({f"group {LAB}": ["max-mapped-per-uid = 8M"]})
+        self.assertEqual(self.fill_before_and_after(reload, LAB), (8, 3))
+
+    def test_a_refused_session_widens_nothing(self):
+        def be_refused():
+            try:
+                self.daemon.connect()
+            except wire.Ended:
+                return "refused"
+            return "connected"
+
+        self.start({f"group {LAB}": ["max-mapped-per-uid = 8M"]}, max_sessions=1)
+        filled = self.fill_before_and_after(
+            lambda: self.assertEqual(result(as_user(BOB, be_refused, groups=[LAB])), "refused"))
+        self.assertEqual(filled, (4, 4))
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
