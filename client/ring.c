@@ -47,6 +47,7 @@ const char *client_ring_answered(kops *k, const Kops__V1__Reply *reply, const in
 	k->ring = memory;
 	k->ring_entries = ring->entries;
 	k->ring_put = k->ring_taken = 0;
+	ring_store(&k->ring->client_spins, k->spin_us);
 	return NULL;
 }
 

@@ -178,6 +178,11 @@ bool ring_is_past(const struct ring *r, uint32_t mark)
 	return (int32_t)(mark - r->taken) <= 0 || !has_runs_to_take(r);
 }
 
+bool ring_is_watched(const struct ring *r)
+{
+	return ring_load(&r->memory->client_spins) > 0;
+}
+
 void ring_release(struct ring *r)
 {
 	r->reserved--;

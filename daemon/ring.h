@@ -63,6 +63,9 @@ uint32_t ring_mark(const struct ring *ring);
 /* Whether all runs up to the mark are taken, or none can be before the client reads more ends. */
 bool ring_is_past(const struct ring *ring, uint32_t mark);
 
+/* Whether the client says that it looks for ends without sleeping. */
+bool ring_is_watched(const struct ring *ring);
+
 /* The run ended another way. */
 void ring_release(struct ring *ring);
 

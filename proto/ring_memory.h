@@ -48,10 +48,11 @@ struct ring_memory {
 	struct ring_word run_tail, run_head; /* the client's, the daemon's */
 	struct ring_word end_tail, end_head; /* the daemon's, the client's */
 	struct ring_word daemon_sleeps, client_sleeps;
+	struct ring_word client_spins; /* the client's: it looks for ends for so many µs before it sleeps */
 };
 
 _Static_assert(sizeof(struct ring_run) == 16 && sizeof(struct ring_end) == 64, "the layout is protocol");
-_Static_assert(sizeof(struct ring_memory) == 6 * 64 && RING_HEAD_BYTES >= sizeof(struct ring_memory),
+_Static_assert(sizeof(struct ring_memory) == 7 * 64 && RING_HEAD_BYTES >= sizeof(struct ring_memory),
                "likewise");
 
 static inline uint64_t ring_bytes(uint32_t entries)

@@ -13,7 +13,7 @@ import time
 from .machine import ROOT
 from .programs import Daemon, Failed, Mps, peer, python_peer
 
-SPIN = ["--spin", "200"]
+SPIN = ["--spin", "10000"]
 BUSY = ["gemm", "8192x8192x8192", "--launches", "4", "--no-check", "--warmup", "1000000", "--reps", "1000"]
 IDLE_S = 5
 HOST_SIZES = (64, 256, 1024, 4096, 8192)

@@ -64,6 +64,7 @@ struct run {
 	uint64_t lane;         /* runs of equal lane execute in order */
 	bool timed;            /* time the ops by the device's own clock, whatever it costs */
 	bool repeats;          /* it ran before with this plan, and may many times more */
+	bool watched;          /* its caller looks for its end without sleeping */
 	uint64_t device_bytes; /* by plan(): staging and workspace, not RESIDENT buffers */
 	double plan_us;        /* by plan(): the time it will take, its ops' and what comes with them */
 	/* Where it is: the next part to start. Both at first 0; n_ops: it is through. */

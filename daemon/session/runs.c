@@ -255,6 +255,7 @@ int runs_run(struct request *r, uint64_t number, uint64_t deadline_us, bool by_r
 	if (rc < 0)
 		return rc;
 	job->by_ring = by_ring;
+	job->run.watched = by_ring && ring_is_watched(r->session->ring);
 	job_submit(job, job->sched.device);
 	return 0;
 }
