@@ -62,10 +62,12 @@ static void start_alone(struct backend_device *dev, struct run *run)
 /* All that was held back. */
 static void start_crowd(struct backend_device *dev)
 {
-	struct run *alone = cuda_crowd_start(dev);
+	struct run *alone[CUDA_LANES];
+	unsigned n = cuda_crowd_dissolve(dev, alone);
 
-	if (alone)
-		start_alone(dev, alone);
+	for (unsigned i = 0; i < n; i++)
+		start_alone(dev, alone[i]);
+	cuda_crowd_start(dev);
 }
 
 /* False: it has to be started by itself. */

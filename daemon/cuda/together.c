@@ -141,22 +141,40 @@ static void push_crowd(const struct crowd *crowd, unsigned n, int rc)
 	}
 }
 
-struct run *cuda_crowd_start(struct backend_device *dev)
+static unsigned count_idle(const struct backend_device *dev)
+{
+	unsigned idle = 0;
+
+	for (unsigned i = 0; i < CUDA_LANES; i++)
+		idle += dev->lanes[i].n_out == 0;
+	return idle;
+}
+
+unsigned cuda_crowd_dissolve(struct backend_device *dev, struct run *ret_runs[CUDA_LANES])
+{
+	struct crowd *crowd = &dev->crowd;
+	unsigned n = crowd->n;
+
+	if (n > 1 && n > count_idle(dev))
+		return 0;
+	for (unsigned i = 0; i < n; i++) {
+		ret_runs[i] = crowd->outs[i]->run;
+		cuda_out_put(dev, crowd->outs[i]);
+	}
+	crowd->n = 0;
+	return n;
+}
+
+void cuda_crowd_start(struct backend_device *dev)
 {
 	struct crowd *crowd = &dev->crowd;
 	unsigned n = crowd->n;
 	cudaError_t error;
 	int rc;
 
-	crowd->n = 0;
 	if (n == 0)
-		return NULL;
-	if (n == 1) {
-		struct run *run = crowd->outs[0]->run;
-
-		cuda_out_put(dev, crowd->outs[0]);
-		return run;
-	}
+		return;
+	crowd->n = 0;
 	rc = launch_crowd(crowd, n);
 	error = cuda_lane_number(dev, crowd->lane);
 	push_crowd(crowd, n, rc);
@@ -164,5 +182,4 @@ struct run *cuda_crowd_start(struct backend_device *dev)
 		cudaGetLastError();
 	if (error != cudaSuccess || rc == KOPS_E_FAULT)
 		cuda_give_up(dev, cudaErrorUnknown);
-	return NULL;
 }
