@@ -41,7 +41,7 @@ static void start_alone(struct backend_device *dev, struct run *run)
 		cuda_done_push(dev, run, KOPS_E_NOMEM);
 		return;
 	}
-	cuda_out_begin(out, run, run->timed || !cuda_is_short(run) ? &out->events : NULL);
+	cuda_out_begin(out, run, run->timed || !cuda_is_short(run));
 	if (!cuda_is_short(run))
 		cuda_lane_record_ends(lane);
 	out->status = cuda_enqueue(dev, lane, out);
@@ -99,26 +99,29 @@ static void gpu_start(struct backend_device *dev, struct run *run)
 
 /* ---- Finishing ---- */
 
-static double between_us(cudaEvent_t from, cudaEvent_t to)
+static double between_us(const struct out *out, enum run_moment from, enum run_moment to)
 {
 	float ms = 0;
 
-	return cudaEventElapsedTime(&ms, from, to) == cudaSuccess ? (double)ms * 1e3 : 0;
+	if (out->stamps)
+		return clock_us(out->stamps[from], out->stamps[to]);
+	return cudaEventElapsedTime(&ms, out->events[from], out->events[to]) == cudaSuccess ? (double)ms * 1e3
+	                                                                                    : 0;
 }
 
-/* A run that was not worth four events counts as computing from end to end; of those that went together each
- * has its share. */
+/* A run that was not worth being timed by the GPU counts as computing from end to end; of those that went
+ * together each has its share. */
 static void add_times(struct run *run, const struct out *out)
 {
-	const struct run_events *by = out->timed_by;
+	bool by_gpu = out->stamps || out->has_events;
 	double upload_us = 0, compute_us, download_us = 0;
 
-	if (by && !cuda_stage_moves(out->stage)) {
-		compute_us = between_us(by->begun, by->computed);
-	} else if (by) {
-		upload_us = between_us(by->begun, by->uploaded);
-		compute_us = between_us(by->uploaded, by->computed);
-		download_us = between_us(by->computed, by->downloaded);
+	if (by_gpu && !cuda_stage_moves(out->stage)) {
+		compute_us = between_us(out, RUN_BEGUN, RUN_COMPUTED);
+	} else if (by_gpu) {
+		upload_us = between_us(out, RUN_BEGUN, RUN_UPLOADED);
+		compute_us = between_us(out, RUN_UPLOADED, RUN_COMPUTED);
+		download_us = between_us(out, RUN_COMPUTED, RUN_DOWNLOADED);
 	} else {
 		compute_us = clock_us(out->started_ns, clock_ns()) / out->sharers;
 	}

@@ -73,11 +73,13 @@ static int launch_all(struct lane *lane, struct out *out)
 	return rc;
 }
 
-/* While a graph is recorded the events are nodes of it, which the device records each time. */
-static void stamp(const struct lane *lane, cudaEvent_t event, bool recording)
+/* Has the GPU note when it has come so far. In a graph kernels do that: events are nodes of 2 us each. */
+static void note(const struct lane *lane, const struct out *out, enum run_moment moment)
 {
-	cudaEventRecordWithFlags(event, lane->stream,
-	                         recording ? cudaEventRecordExternal : cudaEventRecordDefault);
+	if (out->stamps)
+		cuda_stamp(&out->stamps[moment], lane->stream);
+	else if (out->has_events)
+		cudaEventRecord(out->events[moment], lane->stream);
 }
 
 /* Whether the run is to be enqueued in one slice. */
@@ -99,28 +101,26 @@ static int lay_out(struct backend_device *dev, struct lane *lane, struct out *ou
 	return cuda_get_scratch(dev, lane, out, !is_one_slice(out->run));
 }
 
-/* A slice: transfers and kernels. */
+/* A slice: transfers and kernels. The end of a graph notes its last moment itself. */
 static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool recording)
 {
-	const struct run_events *events = out->timed_by;
 	bool moves = cuda_stage_moves(out->stage);
 	int rc;
 
-	if (events)
-		stamp(lane, events->begun, recording);
+	note(lane, out, RUN_BEGUN);
 	rc = begins ? cuda_stage_upload_all(out->stage) : 0;
 	if (rc < 0)
 		return rc;
-	if (events && moves)
-		stamp(lane, events->uploaded, recording);
+	if (moves)
+		note(lane, out, RUN_UPLOADED);
 	rc = recording ? launch_all(lane, out) : launch_slice(lane, out);
 	if (rc < 0)
 		return rc;
-	if (events)
-		stamp(lane, events->computed, recording);
+	if (moves || !recording)
+		note(lane, out, RUN_COMPUTED);
 	rc = run_is_through(out->run) ? cuda_stage_download_all(out->stage) : 0;
-	if (events && moves)
-		stamp(lane, events->downloaded, recording);
+	if (moves && !recording)
+		note(lane, out, RUN_DOWNLOADED);
 	return rc;
 }
 
@@ -135,15 +135,14 @@ static bool is_for_graph(const struct out *out)
 /* False: it cannot be, and begins anew. */
 static bool record(struct backend_device *dev, struct lane *lane, struct out *out)
 {
-	const struct run_events *timed_by = out->timed_by;
-	struct cuda_graph *graph = cuda_graph_begin(dev, lane, timed_by != NULL);
+	struct cuda_graph *graph = cuda_graph_begin(dev, lane, out->has_events);
 	int rc;
 
 	if (!graph)
 		return false;
-	out->timed_by = cuda_graph_events(graph);
+	out->stamps = cuda_graph_stamps(graph);
 	rc = enqueue_slice(lane, out, true, true);
-	out->timed_by = timed_by;
+	out->stamps = NULL;
 	if (cuda_graph_end(graph, out->run, rc)) {
 		out->graph = graph;
 		return true;
@@ -157,7 +156,8 @@ static bool record(struct backend_device *dev, struct lane *lane, struct out *ou
 /* All that a run of one slice enqueues, by one launch. */
 static int launch_graph(struct out *out)
 {
-	out->timed_by = cuda_graph_events(out->graph);
+	out->stamps = cuda_graph_stamps(out->graph);
+	out->has_events = false;
 	out->run->next_op = out->run->n_ops;
 	out->run->as_graph = true;
 	out->number = 1;

@@ -26,11 +26,8 @@
 
 #define CUDA_LANES 4
 
-/* Recorded by the device between a run's transfers and its kernels; the second and the last where there are
- * transfers. */
-struct run_events {
-	cudaEvent_t begun, uploaded, computed, downloaded;
-};
+/* Of which the GPU tells when they were; the second and the last where there are transfers. */
+enum run_moment { RUN_BEGUN, RUN_UPLOADED, RUN_COMPUTED, RUN_DOWNLOADED, RUN_MOMENTS };
 
 /* What a run needs while it is out, or paused as its run->state. Kept for reuse: events are slow to make. */
 struct out {
@@ -39,11 +36,14 @@ struct out {
 	struct cuda_graph *graph; /* that was launched for it; NULL: none */
 	void *scratch; /* of its own, when it was too much for the lane's or has to outlast a pause; freed in
 	                  stream order */
-	struct run_events events; /* its own; of a graph, that has them */
-	cudaEvent_t ended;        /* for notify() */
+	cudaEvent_t ended; /* for notify() */
 	bool ended_recorded;
-	const struct run_events *timed_by; /* NULL: the host's clock */
-	unsigned sharers;                  /* of the launch that it was started by; 1: it had its own */
+	/* What it is timed by: where its graph writes the moments, ns of the GPU's clock; else events; else the
+	 * host's clock. */
+	uint64_t *stamps; /* NULL: none */
+	bool has_events;
+	cudaEvent_t events[RUN_MOMENTS];
+	unsigned sharers; /* of the launch that it was started by; 1: it had its own */
 	uint64_t started_ns;
 	const uint32_t *word; /* pinned: the GPU writes, when the run is through, */
 	uint32_t number;      /* this: counted on the lane, wraps; of a graph 1 */
@@ -73,7 +73,8 @@ struct lane {
 /* Pinned: where a graph writes that it is through. A cache line each. */
 struct graph_word {
 	alignas(64) uint32_t through;
-	struct graph_word *next; /* of those that are free */
+	uint64_t stamps[RUN_MOMENTS]; /* of a graph that is timed */
+	struct graph_word *next;      /* of those that are free */
 };
 
 #define CUDA_GRAPHS_MAX 1024u
@@ -120,8 +121,6 @@ unsigned cuda_count(char why[WHY_BYTES]);
 int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES]);
 void cuda_close(struct backend_device *dev);
 void cuda_describe(const struct backend_device *dev, struct device_info *ret);
-int run_events_create(struct run_events *events); /* KOPS_E_FAULT */
-void run_events_destroy(struct run_events *events);
 
 /* plan.c: the functions of the vtable. */
 const struct kernel_list *cuda_kernels(const struct op *op);

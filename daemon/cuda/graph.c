@@ -16,7 +16,6 @@ struct cuda_graph {
 	size_t nodes;
 	struct graph_word *word;
 	bool timed, out;
-	struct run_events events;
 	struct cuda_graph *next;          /* of the stage's */
 	struct cuda_graph *newer, *older; /* of the device's, by last launch */
 };
@@ -58,7 +57,6 @@ static void destroy(struct cuda_graph *graph)
 
 	if (graph->exec)
 		cudaGraphExecDestroy(graph->exec);
-	run_events_destroy(&graph->events);
 	cudaGetLastError();
 	if (graph->word) {
 		graph->word->next = all->free_words;
@@ -162,7 +160,7 @@ struct cuda_graph *cuda_graph_begin(struct backend_device *dev, const struct lan
 	graph->lane = lane;
 	graph->timed = timed;
 	graph->word = take_word(&dev->graphs);
-	if (graph->word && (!timed || run_events_create(&graph->events) == 0) &&
+	if (graph->word &&
 	    cudaStreamBeginCapture(lane->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess)
 		return graph;
 	discard(graph);
@@ -172,7 +170,9 @@ struct cuda_graph *cuda_graph_begin(struct backend_device *dev, const struct lan
 /* What was recorded, made ready to be launched; last it writes that it is through. */
 static bool instantiate(struct cuda_graph *graph, int rc)
 {
-	bool ends = rc == 0 && cuda_signal(&graph->word->through, 1, graph->lane->stream) == 0;
+	enum run_moment last = cuda_stage_moves(graph->stage) ? RUN_DOWNLOADED : RUN_COMPUTED;
+	uint64_t *stamp = graph->timed ? &graph->word->stamps[last] : NULL;
+	bool ends = rc == 0 && cuda_signal(&graph->word->through, 1, stamp, graph->lane->stream) == 0;
 	cudaGraph_t recorded = NULL;
 	cudaError_t error = cudaStreamEndCapture(graph->lane->stream, &recorded);
 
@@ -267,7 +267,7 @@ void cuda_graph_end_rehearsals(struct backend_device *dev)
 		cudaGraphExecDestroy(dev->graphs.rehearsal);
 }
 
-const struct run_events *cuda_graph_events(const struct cuda_graph *graph)
+uint64_t *cuda_graph_stamps(const struct cuda_graph *graph)
 {
-	return graph->timed ? &graph->events : NULL;
+	return graph->timed ? graph->word->stamps : NULL;
 }

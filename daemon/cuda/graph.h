@@ -21,8 +21,8 @@
 struct cuda_graph *cuda_graph_find(struct backend_device *dev, const struct lane *lane, struct run *run);
 
 /*
- * From here on what is enqueued on the lane is recorded, not run. timed: with events between transfers and
- * kernels. NULL: CUDA refuses.
+ * From here on what is enqueued on the lane is recorded, not run. timed: it notes its moments, enum
+ * run_moment. NULL: CUDA refuses.
  */
 struct cuda_graph *cuda_graph_begin(struct backend_device *dev, const struct lane *lane, bool timed);
 
@@ -47,7 +47,7 @@ void cuda_graph_rest(struct cuda_graph *graph);
 void cuda_graph_rehearse(struct backend_device *dev);
 void cuda_graph_end_rehearsals(struct backend_device *dev);
 
-/* That it records while it runs. NULL: it is not timed. */
-const struct run_events *cuda_graph_events(const struct cuda_graph *graph);
+/* Where it writes its moments. NULL: it is not timed. */
+uint64_t *cuda_graph_stamps(const struct cuda_graph *graph);
 
 #endif

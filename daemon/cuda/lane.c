@@ -47,8 +47,10 @@ struct out *cuda_lane_pop(struct lane *lane)
 
 static bool make_events(struct out *out)
 {
-	return run_events_create(&out->events) == 0 &&
-	       cudaEventCreateWithFlags(&out->ended, cudaEventDisableTiming) == cudaSuccess;
+	for (unsigned i = 0; i < RUN_MOMENTS; i++)
+		if (cudaEventCreate(&out->events[i]) != cudaSuccess)
+			return false;
+	return cudaEventCreateWithFlags(&out->ended, cudaEventDisableTiming) == cudaSuccess;
 }
 
 struct out *cuda_out_take(struct backend_device *dev)
@@ -67,10 +69,11 @@ struct out *cuda_out_take(struct backend_device *dev)
 	return out;
 }
 
-void cuda_out_begin(struct out *out, struct run *run, const struct run_events *timed_by)
+void cuda_out_begin(struct out *out, struct run *run, bool has_events)
 {
 	out->run = run;
-	out->timed_by = timed_by;
+	out->stamps = NULL;
+	out->has_events = has_events;
 	out->sharers = 1;
 	out->ended_recorded = false;
 	out->started_ns = clock_ns();
@@ -108,7 +111,9 @@ int cuda_not_started(struct run *run, unsigned i, int rc)
 
 void cuda_out_free(struct out *out)
 {
-	run_events_destroy(&out->events);
+	for (unsigned i = 0; i < RUN_MOMENTS; i++)
+		if (out->events[i])
+			cudaEventDestroy(out->events[i]);
 	if (out->ended)
 		cudaEventDestroy(out->ended);
 	free(out);

@@ -46,8 +46,8 @@ void cuda_lane_record_ends(const struct lane *lane);
 
 /* A spare one or a new one. NULL: out of memory. */
 struct out *cuda_out_take(struct backend_device *dev);
-/* A slice of the run begins. timed_by: NULL: the host's clock. */
-void cuda_out_begin(struct out *out, struct run *run, const struct run_events *timed_by);
+/* A slice of the run begins. has_events: it is to be timed by the GPU. */
+void cuda_out_begin(struct out *out, struct run *run, bool has_events);
 void cuda_out_put(struct backend_device *dev, struct out *out);
 void cuda_out_free(struct out *out);
 /* Writes the run's error: op i's kernel did not start. Returns rc. */

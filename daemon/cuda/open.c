@@ -271,25 +271,6 @@ static void close_lane(struct lane *lane)
 		cudaStreamDestroy(lane->stream);
 }
 
-int run_events_create(struct run_events *events)
-{
-	cudaEvent_t *each[] = {&events->begun, &events->uploaded, &events->computed, &events->downloaded};
-
-	for (unsigned i = 0; i < sizeof(each) / sizeof(each[0]); i++)
-		if (cudaEventCreate(each[i]) != cudaSuccess)
-			return KOPS_E_FAULT;
-	return 0;
-}
-
-void run_events_destroy(struct run_events *events)
-{
-	cudaEvent_t each[] = {events->begun, events->uploaded, events->computed, events->downloaded};
-
-	for (unsigned i = 0; i < sizeof(each) / sizeof(each[0]); i++)
-		if (each[i])
-			cudaEventDestroy(each[i]);
-}
-
 void cuda_close(struct backend_device *dev)
 {
 	struct out *next;

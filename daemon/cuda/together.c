@@ -105,7 +105,7 @@ bool cuda_crowd_join(struct backend_device *dev, struct run *run)
 		return false;
 	if (crowd->n == 0)
 		crowd->lane = cuda_lane_for(dev, run->lane);
-	cuda_out_begin(out, run, NULL);
+	cuda_out_begin(out, run, false);
 	out->stage = run->planned;
 	cuda_lane_use(crowd->lane, out->stage);
 	cuda_stage_begin_op(out->stage, 0, &crowd->args[crowd->n]); /* enqueues nothing: all is in its place */

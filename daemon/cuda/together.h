@@ -20,8 +20,8 @@ bool cuda_crowd_takes(struct backend_device *dev, const struct run *run);
 /* Holds such a run back. False: out of memory. */
 bool cuda_crowd_join(struct backend_device *dev, struct run *run);
 /*
- * Where there are idle lanes for all, each run is better off as a graph on one of them: the host takes a fifth of
- * the time for that, and they run side by side. Returns how many these are, which are held back no longer.
+ * Where there are idle lanes for all, each run is better off as a graph on one of them: the host takes a fifth
+ * of the time for that, and they run side by side. Returns how many these are, which are held back no longer.
  */
 unsigned cuda_crowd_dissolve(struct backend_device *dev, struct run *ret_runs[CUDA_LANES]);
 /* Starts all that is held back, by one launch. */

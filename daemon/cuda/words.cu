@@ -35,13 +35,21 @@ extern "C" void cuda_hold(const uint32_t *word, uint32_t number, unsigned most_u
 	hold<<<1, 1, 0, stream>>>(word, number, 1000ull * most_us);
 }
 
-static __global__ void signal(uint32_t *word, uint32_t number)
+static __global__ void write_time(uint64_t *word)
 {
+	*word = device_clock_ns();
+}
+
+static __global__ void signal(uint32_t *word, uint32_t number, uint64_t *stamp)
+{
+	if (stamp)
+		*stamp = device_clock_ns();
 	asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(number) : "memory");
 }
 
-/* Before blocks of other streams: it takes no time, and somebody waits for it. */
-extern "C" int cuda_signal(uint32_t *word, uint32_t number, cudaStream_t stream)
+/* One thread, before blocks of other streams: it takes no time, and somebody waits for it. */
+template <class... PARAMETERS, class... ARGUMENTS>
+static cudaError_t launch_first(void (*kernel)(PARAMETERS...), cudaStream_t stream, ARGUMENTS... arguments)
 {
 	cudaLaunchAttribute first = {};
 	cudaLaunchConfig_t config = {};
@@ -52,5 +60,15 @@ extern "C" int cuda_signal(uint32_t *word, uint32_t number, cudaStream_t stream)
 	config.stream = stream;
 	config.attrs = &first;
 	config.numAttrs = 1;
-	return cudaLaunchKernelEx(&config, signal, word, number) == cudaSuccess ? 0 : KOPS_E_FAULT;
+	return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+extern "C" void cuda_stamp(uint64_t *word, cudaStream_t stream)
+{
+	launch_first(write_time, stream, word);
+}
+
+extern "C" int cuda_signal(uint32_t *word, uint32_t number, uint64_t *stamp, cudaStream_t stream)
+{
+	return launch_first(signal, stream, word, number, stamp) == cudaSuccess ? 0 : KOPS_E_FAULT;
 }

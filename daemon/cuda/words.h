@@ -15,16 +15,20 @@ extern "C" {
  */
 void cuda_hold(const uint32_t *word, uint32_t number, unsigned most_us, cudaStream_t stream);
 
+/* Writes the time to the word when the stream has come so far: ns of the GPU's clock. Enqueues. */
+void cuda_stamp(uint64_t *word, cudaStream_t stream);
+
 /*
  * Writes the number to the word when the stream has come so far; by then the host sees what the stream wrote
- * before. Enqueues; KOPS_E_FAULT where that fails.
+ * before. stamp: where the time goes, as cuda_stamp() has it; NULL: nowhere. Enqueues; KOPS_E_FAULT where that
+ * fails.
  *
  * A kernel, since in a graph it is cheaper than cuStreamWriteValue32(), for which the GPU lets its other
  * streams run dry. Measured on an H200, graphs of one small kernel and this, each launched again as soon as its
  * word is there: 1, 4 and 16 out: 122, 385 and 426 thousand a second instead of 113, 246 and 250; 2.1 us a
  * launch, not 3.7. Outside of graphs a launch costs the host 1 us more than writing a value.
  */
-int cuda_signal(uint32_t *word, uint32_t number, cudaStream_t stream);
+int cuda_signal(uint32_t *word, uint32_t number, uint64_t *stamp, cudaStream_t stream);
 
 #ifdef __cplusplus
 }
