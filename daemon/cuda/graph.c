@@ -234,30 +234,29 @@ void cuda_graph_rest(struct cuda_graph *graph)
 /* ---- Rehearsals ---- */
 
 /* It writes a word that nobody reads, and needs no multiprocessor for that. */
-static bool make_rehearsal(struct backend_device *dev)
+void cuda_graph_make_rehearsal(struct backend_device *dev)
 {
 	CUdeviceptr word = (CUdeviceptr)(uintptr_t)&dev->words[CUDA_LANES].through;
 	cudaGraph_t recorded = NULL;
 
 	if (cudaStreamBeginCapture(dev->memory_stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess)
-		return false;
+		return;
 	dev->write_value(dev->memory_stream, word, 1, 0);
 	if (cudaStreamEndCapture(dev->memory_stream, &recorded) == cudaSuccess)
 		cudaGraphInstantiate(&dev->graphs.rehearsal, recorded, 0);
 	if (recorded)
 		cudaGraphDestroy(recorded);
-	return dev->graphs.rehearsal != NULL;
+	cudaGetLastError();
 }
 
 void cuda_graph_rehearse(struct backend_device *dev)
 {
 	uint64_t now = clock_ns();
 
-	if (now - dev->graphs.rehearsed_ns < REHEARSE_NS)
+	if (!dev->graphs.rehearsal || now - dev->graphs.rehearsed_ns < REHEARSE_NS)
 		return;
 	dev->graphs.rehearsed_ns = now;
-	if (dev->graphs.rehearsal || make_rehearsal(dev))
-		cudaGraphLaunch(dev->graphs.rehearsal, dev->memory_stream);
+	cudaGraphLaunch(dev->graphs.rehearsal, dev->memory_stream);
 	cudaGetLastError();
 }
 

@@ -44,6 +44,7 @@ void cuda_graph_rest(struct cuda_graph *graph);
  * so that what a launch takes is in this CPU's caches when the next run is to be started. Otherwise that takes
  * 18 us after milliseconds of waiting, and 11 with this.
  */
+void cuda_graph_make_rehearsal(struct backend_device *dev); /* once; where CUDA refuses there are none */
 void cuda_graph_rehearse(struct backend_device *dev);
 void cuda_graph_end_rehearsals(struct backend_device *dev);
 

@@ -314,6 +314,7 @@ static int open_parts(struct backend_device *dev, char why[WHY_BYTES])
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		if ((rc = open_lane(dev, i, &prop, why)) < 0)
 			return rc;
+	cuda_graph_make_rehearsal(dev);
 	error = cudaMemGetInfo(&free_bytes, &total_bytes);
 	if (error != cudaSuccess)
 		return cuda_failed(error, "the GPU does not tell its memory", why);

@@ -191,6 +191,29 @@ static void script_one_by_one(struct fake *f)
 	fake_expect_end(f);
 }
 
+static void script_one_job(struct fake *f)
+{
+	prepare(f, 1, &(struct lent_ring){.entries = ENTRIES});
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_expect_end(f);
+}
+
+/* So that the daemon knows whether somebody looks for each end. */
+static void test_the_ring_tells_how_long_the_client_spins(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_one_job);
+	kops *k = fake_open(f);
+	k->spin_us = 7;
+	kops_buffer *b = fake_alloc(k, 32, KOPS_SHARED);
+	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	assert_int_equal(kops_run(job), 0);
+	assert_int_equal(kops_run(job), 0);
+	assert_int_equal(kops_ping(k), 0);
+	assert_int_equal(ring_load(&memory->client_spins), 7);
+	stop(f, k);
+}
+
 static void test_an_event_loop_is_woken_for_each_end(void **state)
 {
 	struct fake *f = *state;
@@ -407,6 +430,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_runs_and_their_ends),
+	    TEST(test_the_ring_tells_how_long_the_client_spins),
 	    TEST(test_an_event_loop_is_woken_for_each_end),
 	    TEST(test_an_event_loop_is_woken_after_a_wait),
 	    TEST(test_rings_that_cannot_be),

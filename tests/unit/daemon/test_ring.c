@@ -165,12 +165,22 @@ static void test_the_loop_says_that_it_sleeps(void **state)
 	assert_int_equal(f->looks, 1);
 }
 
+static void test_it_is_watched_by_a_client_that_spins(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_false(ring_is_watched(f->ring));
+	ring_store(&f->ring->memory->client_spins, 1);
+	assert_true(ring_is_watched(f->ring));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    TEST(test_positions_wrap),
+	    TEST(test_it_is_watched_by_a_client_that_spins),
 	    TEST(test_a_run_needs_a_place_for_its_end),
 	    TEST(test_positions_that_cannot_be),
 	    TEST(test_the_loop_says_that_it_sleeps),
