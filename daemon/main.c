@@ -9,7 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "config.h"
+#include "config/load.h"
+#include "config/print.h"
 #include "host_memory.h"
 #include "kops_types.h"
 #include "log.h"

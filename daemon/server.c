@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "config/load.h"
 #include "device/devices.h"
 #include "host_memory.h"
 #include "job/admit.h"

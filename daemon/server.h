@@ -11,7 +11,7 @@
 
 #include <uv.h>
 
-#include "config.h"
+#include "config/config.h"
 #include "job/engine.h"
 #include "keeper.h"
 #include "session/listener.h"

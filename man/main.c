@@ -1,13 +1,13 @@
 /*
  * kops-manual FOLDER KOPS_H: writes the manual pages whose text has one source elsewhere, and the completions
  * for shells: of kops-client and kops-bench from what they print for -h, of libkops from its header.
- * `kops-manual settings` prints the part of kopsd.conf(5) that daemon/config.def has.
+ * `kops-manual settings` prints the part of kopsd.conf(5) that daemon/config/config.def has.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config.h"
+#include "config/print.h"
 #include "pages.h"
 #include "program.h"
 #include "scdoc.h"

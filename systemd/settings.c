@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config.h"
+#include "config/print.h"
 
 static void print_conf(void)
 {

@@ -2,7 +2,7 @@
 #ifndef KOPS_DEVICES_H
 #define KOPS_DEVICES_H
 
-#include "config.h"
+#include "config/config.h"
 #include "device/device.h"
 #include "device_list.h"
 

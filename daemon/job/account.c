@@ -21,7 +21,7 @@ static union limits everybodys_limits(const struct config *config)
 
 #define X(name, type, value, min, max, reloadable, help)
 #define U(name, type, value, min, max, reloadable, help) limits.of.name = config->name;
-#include "config.def"
+#include "config/config.def"
 #undef X
 	return limits;
 }

@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include "config.h"
+#include "config/config.h"
 #include "job/scheduler.h"
 #include "job/workers.h"
 #include "kernel.h"

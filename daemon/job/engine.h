@@ -9,7 +9,7 @@
 
 #include <uv.h>
 
-#include "config.h"
+#include "config/config.h"
 #include "device/device.h"
 #include "device/learned.h"
 #include "host_memory.h"

@@ -2,7 +2,7 @@
 #ifndef KOPS_LISTENER_H
 #define KOPS_LISTENER_H
 
-#include "config.h"
+#include "config/config.h"
 #include "session/session.h"
 
 struct listener {

@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-#include "config.h"
+#include "config/load.h"
+#include "config/print.h"
 #include "kops.h"
 
 struct fixture {
@@ -99,7 +100,7 @@ static const struct row {
 } rows[] = {
 #define X(name_, type, value, min_, max_, reloadable, help)                                                    \
 	{.name = #name_, .kind = IS_##type, .min = min_, .max = max_, .offset = offsetof(struct config, name_)},
-#include "config.def"
+#include "config/config.def"
 #undef X
 };
 

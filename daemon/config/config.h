@@ -1,5 +1,5 @@
 /*
- * config.h: kopsd's settings. Flag beats environment beats file; an unknown key is an error with file:line.
+ * config.h: kopsd's settings. load.h reads them.
  */
 #ifndef KOPS_CONFIG_H
 #define KOPS_CONFIG_H
@@ -16,7 +16,7 @@
 enum {
 	CONFIG_SETTINGS = 0 /* how many there are */
 #define X(name, type, value, min, max, reloadable, help) +1
-#include "config.def"
+#include "config/config.def"
 #undef X
 };
 
@@ -24,7 +24,7 @@ enum {
 struct user_limits {
 #define X(name, type, value, min, max, reloadable, help)
 #define U(name, type, value, min, max, reloadable, help) uint64_t name;
-#include "config.def"
+#include "config/config.def"
 #undef X
 };
 
@@ -49,7 +49,7 @@ struct config {
 #define CONFIG_MEMBER_BYTES(name)                        uint64_t name; /* bytes */
 #define CONFIG_MEMBER_MSEC(name)                         uint64_t name; /* milliseconds */
 #define X(name, type, value, min, max, reloadable, help) CONFIG_MEMBER_##type(name)
-#include "config.def"
+#include "config/config.def"
 #undef X
 	/* Where each came from, in the order of config.def: "default", "FILE:LINE", "KOPSD_NAME" or "--name".
 	 */
@@ -57,39 +57,5 @@ struct config {
 	unsigned n_owners;
 	struct config_owner owners[CONFIG_OWNERS_MAX];
 };
-
-/* What the command line asks besides settings. */
-enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_SHOW_VERSION };
-
-/*
- * Reads files, environment and flags into *ret (complete, defaults included). --config FILE names
- * another file, which must then exist. Files are re-read by calling it again with the same argv.
- * KOPS_E_INVALID with one sentence in why, naming file:line, variable or flag.
- */
-int config_load(int argc, char **argv, struct config *ret, enum config_action *ret_action,
-                char why[CONFIG_WHY_BYTES]);
-
-/*
- * Takes over into *live the reloadable settings of *fresh. True if others differ, which need a restart:
- * ret_names has them, as "devices, cpu-threads"; else it is empty.
- */
-bool config_reload(struct config *live, const struct config *fresh, char ret_names[CONFIG_WHY_BYTES]);
-
-/* --help on stdout. */
-void config_print_help(void);
-
-/* --check-config on stdout: every setting as a line of kopsd.conf, with its origin as a comment. */
-void config_print(const struct config *config);
-
-/* One setting for people; numbers with their units ("30s", "64G"). A TEXT's range counts bytes. */
-struct config_description {
-	char name[64]; /* "max-jobs" */
-	char value[CONFIG_TEXT_BYTES], min[32], max[32];
-	bool is_text, reloadable, is_limit; /* is_limit: sections of users and groups may change it */
-	const char *help;
-};
-
-/* Describes setting index < CONFIG_SETTINGS with its default. */
-void config_describe(unsigned index, struct config_description *ret);
 
 #endif

@@ -1,0 +1,197 @@
+/*
+ * load.c: settings from four places. Each later one overrides: defaults, files, environment, flags. All of them
+ * end in config_assign(), so that a value is checked in one place.
+ */
+#include "config/load.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/file.h"
+#include "config/names.h"
+#include "config/values.h"
+
+/* ---- Environment ---------------------------------------------------------------------------- */
+
+static int read_environment(struct config *config, char *why)
+{
+	for (char **variable = environ; *variable; variable++) {
+		const char *equals = strchr(*variable, '=');
+		const struct setting *s;
+		char name[CONFIG_TEXT_BYTES];
+		int rc;
+
+		if (strncmp(*variable, CONFIG_VARIABLE_PREFIX, strlen(CONFIG_VARIABLE_PREFIX)) != 0 || !equals)
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)(equals - *variable), *variable);
+		s = config_find(PLACE_ENVIRONMENT, name);
+		if (!s)
+			return config_fail_unknown(why, "environment: ", PLACE_ENVIRONMENT, name);
+		rc = config_assign(config, s, equals + 1, name, why);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- Flags ---------------------------------------------------------------------------------- */
+
+struct command_line {
+	int argc;
+	char **argv;
+	int next; /* index of the next argument */
+	const char *file;
+	enum config_action action;
+};
+
+/* The value of the flag just taken: what follows its '=', or the next argument. */
+static int flag_value(struct command_line *cl, const char *name, const char *attached, const char **ret,
+                      char *why)
+{
+	if (attached) {
+		*ret = attached;
+		return 0;
+	}
+	if (cl->next >= cl->argc)
+		return config_fail(why, "%s needs a value; write %s=VALUE", name, name);
+	*ret = cl->argv[cl->next++];
+	return 0;
+}
+
+/* --help and its like. 1 if name is one of them, 0 if not, KOPS_E_INVALID if it got a value. */
+static int take_action(struct command_line *cl, const char *name, const char *attached, char *why)
+{
+	static const struct {
+		const char *name;
+		enum config_action action;
+	} rows[] = {{"--check-config", CONFIG_CHECK},
+	            {"--help", CONFIG_HELP},
+	            {"-h", CONFIG_HELP},
+	            {"--version", CONFIG_SHOW_VERSION},
+	            {"-V", CONFIG_SHOW_VERSION}};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (strcmp(name, rows[i].name) != 0)
+			continue;
+		if (attached)
+			return config_fail(why, "%s takes no value", name);
+		cl->action = rows[i].action;
+		return 1;
+	}
+	return 0;
+}
+
+/* One flag with its value. config is NULL while only --config and the action are wanted. */
+static int take_flag(struct command_line *cl, struct config *config, char *why)
+{
+	const char *argument = cl->argv[cl->next++], *attached = strchr(argument, '='), *value = NULL;
+	const struct setting *s;
+	char name[CONFIG_TEXT_BYTES];
+	int rc;
+
+	snprintf(name, sizeof(name), "%.*s", attached ? (int)(attached - argument) : (int)strlen(argument),
+	         argument);
+	if (attached)
+		attached++;
+	if (name[0] != '-')
+		return config_fail(why, "unexpected argument \"%.80s\"; settings are given as --NAME=VALUE",
+		                   argument);
+
+	rc = take_action(cl, name, attached, why);
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
+	if (strcmp(name, "--config") == 0)
+		return flag_value(cl, name, attached, &cl->file, why);
+	s = config_find(PLACE_FLAG, name);
+	if (!s)
+		return config_fail_unknown(why, "command line: ", PLACE_FLAG, name);
+	rc = flag_value(cl, name, attached, &value, why);
+	if (rc < 0)
+		return rc;
+	return config ? config_assign(config, s, value, name, why) : 0;
+}
+
+static int read_flags(struct command_line *cl, struct config *config, char *why)
+{
+	int rc = 0;
+
+	for (cl->next = 1; rc == 0 && cl->next < cl->argc;)
+		rc = take_flag(cl, config, why);
+	return rc;
+}
+
+/* ---- All together --------------------------------------------------------------------------- */
+
+/* Files, environment and flags over the defaults that config holds. */
+static int read_all(struct command_line *cl, struct config *config, char *why)
+{
+	const char *path = cl->file ? cl->file : CONFIG_FILE;
+	int rc = config_read_file(config, path, !cl->file, why);
+
+	if (rc == 0)
+		rc = config_read_fragments(config, path, why);
+	if (rc == 0)
+		rc = read_environment(config, why);
+	if (rc == 0)
+		rc = read_flags(cl, config, why);
+	return rc;
+}
+
+int config_load(int argc, char **argv, struct config *ret, enum config_action *ret_action,
+                char why[CONFIG_WHY_BYTES])
+{
+	struct command_line cl = {.argc = argc, .argv = argv, .action = CONFIG_RUN};
+	struct config config;
+	int rc;
+
+	config_set_defaults(&config);
+	rc = read_flags(&cl, NULL, why);
+	/* Help must be there even when a file is wrong. */
+	if (rc == 0 && cl.action != CONFIG_HELP && cl.action != CONFIG_SHOW_VERSION)
+		rc = read_all(&cl, &config, why);
+	if (rc < 0)
+		return rc;
+	*ret = config;
+	*ret_action = cl.action;
+	return 0;
+}
+
+static bool differs(struct config *a, struct config *b, const struct setting *s)
+{
+	if (s->kind == KIND_TEXT)
+		return strcmp(config_text(a, s), config_text(b, s)) != 0;
+	return *config_number(a, s) != *config_number(b, s);
+}
+
+static void add_name(const struct setting *s, char names[CONFIG_WHY_BYTES])
+{
+	char name[CONFIG_NAME_BYTES];
+	size_t len = strlen(names);
+
+	config_spell(PLACE_FILE, s->name, name);
+	snprintf(names + len, CONFIG_WHY_BYTES - len, "%s%s", len > 0 ? ", " : "", name);
+}
+
+bool config_reload(struct config *live, const struct config *fresh, char ret_names[CONFIG_WHY_BYTES])
+{
+	struct config wanted = *fresh;
+
+	ret_names[0] = '\0';
+	for (const struct setting *s = config_settings; s < config_settings + CONFIG_SETTINGS; s++) {
+		if (!s->reloadable) {
+			if (differs(live, &wanted, s))
+				add_name(s, ret_names);
+			continue;
+		}
+		if (s->kind == KIND_TEXT)
+			memcpy(config_text(live, s), config_text(&wanted, s), CONFIG_TEXT_BYTES);
+		else
+			*config_number(live, s) = *config_number(&wanted, s);
+		memcpy(live->origin[s - config_settings], wanted.origin[s - config_settings],
+		       CONFIG_TEXT_BYTES);
+	}
+	live->n_owners = wanted.n_owners;
+	memcpy(live->owners, wanted.owners, sizeof(live->owners));
+	return ret_names[0] != '\0';
+}

@@ -1,0 +1,27 @@
+/*
+ * load.h: settings from files, environment and flags. Flag beats environment beats file; an unknown key is an
+ * error with file:line.
+ */
+#ifndef KOPS_CONFIG_LOAD_H
+#define KOPS_CONFIG_LOAD_H
+
+#include "config/config.h"
+
+/* What the command line asks besides settings. */
+enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_SHOW_VERSION };
+
+/*
+ * Reads files, environment and flags into *ret (complete, defaults included). --config FILE names
+ * another file, which must then exist. Files are re-read by calling it again with the same argv.
+ * KOPS_E_INVALID with one sentence in why, naming file:line, variable or flag.
+ */
+int config_load(int argc, char **argv, struct config *ret, enum config_action *ret_action,
+                char why[CONFIG_WHY_BYTES]);
+
+/*
+ * Takes over into *live the reloadable settings of *fresh. True if others differ, which need a restart:
+ * ret_names has them, as "devices, cpu-threads"; else it is empty.
+ */
+bool config_reload(struct config *live, const struct config *fresh, char ret_names[CONFIG_WHY_BYTES]);
+
+#endif

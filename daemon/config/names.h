@@ -1,0 +1,23 @@
+/* names.h: how settings are spelled, and sentences about names. */
+#ifndef KOPS_CONFIG_NAMES_H
+#define KOPS_CONFIG_NAMES_H
+
+#include "config/settings.h"
+
+#define CONFIG_NAME_BYTES      64
+#define CONFIG_FLAG_PREFIX     "--"
+#define CONFIG_VARIABLE_PREFIX "KOPSD_"
+
+/* How each place spells a setting's name: max-jobs, KOPSD_MAX_JOBS, --max-jobs. */
+enum place { PLACE_FILE, PLACE_ENVIRONMENT, PLACE_FLAG };
+
+void config_spell(enum place place, const char *name, char ret[CONFIG_NAME_BYTES]);
+/* NULL: no setting is spelled so. */
+const struct setting *config_find(enum place place, const char *spelled);
+
+/* Writes a sentence to why (CONFIG_WHY_BYTES), and returns KOPS_E_INVALID. */
+int config_fail(char *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same, about a name that no setting has. where: "FILE:LINE: " or "". */
+int config_fail_unknown(char *why, const char *where, enum place place, const char *spelled);
+
+#endif
