@@ -72,12 +72,6 @@ static struct show_text show_per_s(double value)
 	return t;
 }
 
-/* Nothing where there is nothing to tell. */
-static struct show_text show_latency(double us)
-{
-	return us > 0 ? show_us(us) : (struct show_text){"-"};
-}
-
 static struct show_text show_temperature(double celsius)
 {
 	struct show_text t = {"-"};
@@ -207,8 +201,8 @@ static void put_user(struct frame *frame, const struct entry *e)
 
 	put(frame, LOOK_PLAIN, "%-10.10s %8" PRIu64 " %6" PRIu64 " %7" PRIu64 " %8s %5.1f%% %10s %*s %*s",
 	    rows_user(u->uid).text, u->sessions, u->queued, u->running, show_per_s(e->jobs_per_s).text,
-	    e->device_share * 100, show_bytes(u->mapped_bytes).text, COLUMN(8, show_latency(u->usage->p50_us)),
-	    COLUMN(8, show_latency(u->usage->p99_us)));
+	    e->device_share * 100, show_bytes(u->mapped_bytes).text, COLUMN(8, rows_latency(u->usage->p50_us)),
+	    COLUMN(8, rows_latency(u->usage->p99_us)));
 }
 
 static void put_session(struct frame *frame, const struct entry *e)
@@ -217,7 +211,7 @@ static void put_session(struct frame *frame, const struct entry *e)
 
 	put(frame, LOOK_PLAIN, "%7" PRIu64 " %-8.8s %7" PRIu32 " %-*s %6" PRIu64 " %8s %5.1f%% %*s  %s",
 	    s->session, rows_user(s->uid).text, s->pid, COLUMN(16, rows_name(s->client)), s->queued,
-	    show_per_s(e->jobs_per_s).text, e->device_share * 100, COLUMN(8, show_latency(s->usage->p99_us)),
+	    show_per_s(e->jobs_per_s).text, e->device_share * 100, COLUMN(8, rows_latency(s->usage->p99_us)),
 	    rows_running(s->oldest).text);
 }
 

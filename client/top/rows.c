@@ -22,6 +22,11 @@ struct show_text rows_age(double us)
 	return t;
 }
 
+struct show_text rows_latency(double us)
+{
+	return us > 0 ? show_us(us) : (struct show_text){"-"};
+}
+
 struct show_text rows_user(uint32_t uid)
 {
 	const struct passwd *entry = getpwuid(uid);
@@ -73,8 +78,8 @@ struct show_text rows_running(const kops_running_job *job)
 
 static void put_user(FILE *out, const kops_user_info *u)
 {
-	struct show_text device = show_us(u->usage->device_us), p50 = show_us(u->usage->p50_us),
-	                 p99 = show_us(u->usage->p99_us);
+	struct show_text device = show_us(u->usage->device_us), p50 = rows_latency(u->usage->p50_us),
+	                 p99 = rows_latency(u->usage->p99_us);
 
 	fprintf(
 	    out, "%-10s %8" PRIu64 " %6" PRIu64 " %7" PRIu64 " %10" PRIu64 " %8" PRIu64 " %*s %10s %*s %*s\n",

@@ -17,8 +17,8 @@ static void text(const struct answer *answer)
 	printf("%7s %-10s %7s %-16s %8s %6s %7s %8s %6s %8s %8s  %s\n", "SESSION", "USER", "PID", "CLIENT",
 	       "AGE", "QUEUED", "RUNNING", "DONE", "FAILED", "P50", "P99", "RUNS");
 	for (size_t i = 0; (s = kops_list_session(answer->list, i)); i++) {
-		struct show_text age = rows_age((double)s->age_us), p50 = show_us(s->usage->p50_us),
-		                 p99 = show_us(s->usage->p99_us);
+		struct show_text age = rows_age((double)s->age_us), p50 = rows_latency(s->usage->p50_us),
+		                 p99 = rows_latency(s->usage->p99_us);
 		printf("%7" PRIu64 " %-10s %7" PRIu32 " %-16s %*s %6" PRIu64 " %7" PRIu64 " %8" PRIu64
 		       " %6" PRIu64 " %*s %*s  %s\n",
 		       s->session, rows_user(s->uid).text, s->pid, rows_name(s->client).text,

@@ -1,4 +1,4 @@
-/* commands.h: the verbs of kops-client: those of the ops (op/) and those in this folder. */
+/* commands.h: the verbs of kops-client: those of the ops (op/), those in this folder, and in client/top/. */
 #ifndef KOPS_CLI_VERB_COMMANDS_H
 #define KOPS_CLI_VERB_COMMANDS_H
 
