@@ -194,31 +194,44 @@ static void log_unknown_owners(const struct config *config)
 	}
 }
 
+static void apply_settings(struct server *s, const struct config *fresh)
+{
+	char names[CONFIG_WHY_BYTES];
+
+	if (config_reload(&s->config, fresh, names))
+		log_warning("changed settings that need a restart (systemctl restart kopsd): %s", names);
+	log_set_level((int)s->config.log_level);
+	log_unknown_owners(&s->config);
+	sessions_reload(&s->sessions);
+	pool_set_cache(s->engine.pool, s->config.pool_cache);
+	limit_by_memory(&s->engine);
+	keeper_reload(&s->keeper);
+	log_notice("configuration reloaded");
+}
+
+static void on_settings(struct reload *reload, int rc)
+{
+	struct server *s = (struct server *)((char *)reload - offsetof(struct server, reload));
+
+	if (s->state != SERVER_SERVING)
+		return;
+	if (rc < 0)
+		log_error("configuration not reloaded, the old one stays: %s", reload->why);
+	else
+		apply_settings(s, &reload->fresh);
+	if (!reload->is_wanted_again)
+		notify("READY=1");
+}
+
 static void on_reload_signal(uv_signal_t *signal, int number)
 {
 	struct server *s = signal->data;
-	struct config fresh;
-	enum config_action action;
-	char why[CONFIG_WHY_BYTES];
 
 	(void)number;
 	if (s->state != SERVER_SERVING)
 		return; /* READY=1 would not be true */
 	notify_reloading();
-	if (config_load(s->argc, s->argv, &fresh, &action, why) < 0) {
-		log_error("configuration not reloaded, the old one stays: %s", why);
-	} else {
-		if (config_reload(&s->config, &fresh, why))
-			log_warning("changed settings that need a restart (systemctl restart kopsd): %s", why);
-		log_set_level((int)s->config.log_level);
-		log_unknown_owners(&s->config);
-		sessions_reload(&s->sessions);
-		pool_set_cache(s->engine.pool, s->config.pool_cache);
-		limit_by_memory(&s->engine);
-		keeper_reload(&s->keeper);
-		log_notice("configuration reloaded");
-	}
-	notify("READY=1");
+	reload_start(&s->reload);
 }
 
 static void watch_signal(struct server *s, uv_signal_t *handle, int number, uv_signal_cb fn)
@@ -415,8 +428,6 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	memset(&s->sessions, 0, offsetof(struct sessions, arena));
 	memset(&s->listener, 0, sizeof *s - offsetof(struct server, listener));
 	s->config = *config;
-	s->argc = argc;
-	s->argv = argv;
 	log_unknown_owners(&s->config);
 	raise_fd_limit();
 	segments_max = divide_descriptors(s);
@@ -424,6 +435,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	init_engine(s);
 	init_sessions(s);
 	init_handles(s);
+	reload_init(&s->reload, &s->loop, argc, argv, on_settings);
 	rc = listener_open(&s->listener, &s->sessions, s->config.socket, why);
 	if (rc == 0)
 		rc = start_workers(s, why);
@@ -494,6 +506,7 @@ void server_close(struct server *s)
 		device_close(e->devices[i].device);
 	pool_free(e->pool);
 	workers_stop(e->workers);
+	reload_stop(&s->reload);
 	uv_walk(&s->loop, close_handle, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&s->loop);

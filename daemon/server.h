@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "job/engine.h"
 #include "keeper.h"
+#include "reload.h"
 #include "session/listener.h"
 #include "session/session.h"
 
@@ -23,8 +24,7 @@ struct server {
 	uv_loop_t loop;
 	enum server_state state;
 	struct config config;
-	int argc;
-	char **argv;
+	struct reload reload;
 	struct engine engine;
 	struct keeper keeper;
 	struct sessions sessions;

@@ -423,6 +423,35 @@ class Starting(Life):
         self.assertEqual(self.connect().welcome["max_buffers"], 6)
 
 
+    def test_nobody_waits_for_settings_that_are_slow_to_read(self):
+        """A fragment that does not come, as names of users may not: a FIFO that nobody has written to yet."""
+        d = self.start(max_buffers=5)
+        c = self.connect()
+        os.mkdir(d.config + ".d")
+        fragment = d.config + ".d/slow.conf"
+        os.mkfifo(fragment)
+        d.signal(signal.SIGHUP)
+        d.signal(signal.SIGHUP)
+        time.sleep(0.1)
+        c.ping()
+        self.assertEqual(self.connect().welcome["max_buffers"], 5)
+        for value in (6, 7):  # the second signal, or one that comes meanwhile, has them read again
+            d.signal(signal.SIGHUP)
+            with open(fragment, "w", encoding="ascii") as f:
+                f.write(f"max-buffers = {value}\n")
+            self.assertTrue(eventually(lambda v=value: self.connect().welcome["max_buffers"] == v, 5))
+        os.remove(fragment)
+
+    def test_a_stop_does_not_wait_for_settings(self):
+        d = self.start()
+        os.mkdir(d.config + ".d")
+        os.mkfifo(d.config + ".d/slow.conf")
+        d.signal(signal.SIGHUP)
+        time.sleep(0.1)
+        d.signal(signal.SIGTERM)
+        self.assertEqual(d.process.wait(5), 0)
+
+
 @unittest.skipIf(harness.QUICK, "figures of time and memory are those of builds without sanitizers")
 class Idle(Life):
     def test_no_wakeups(self):
