@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import time
 
+from . import scale
 from .machine import ROOT
 from .programs import Daemon, Failed, Mps, peer, python_peer
 
@@ -278,5 +279,6 @@ def python_part(rows, build):
                  f"{how} numpy", [(numpy, got["ordinary"][dtype]["numpy_us"] / 1e3)])
 
 
-PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "host": host_part, "python": python_part}
-ON_CPU = ("cpu",)
+PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "host": host_part, "python": python_part,
+         "dask": scale.dask_part, "mpi": scale.mpi_part}
+ON_CPU = ("cpu", "dask", "mpi")

@@ -11,7 +11,7 @@ import unittest
 import case
 from support.harness import LONG
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+PDGEMM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "peers", "pdgemm.py")
 RANKS = 4
 SCALAPACK = ctypes.util.find_library("scalapack-openmpi") or ""
 HPCC = shutil.which("hpcc") or ""
@@ -39,7 +39,7 @@ class Scalapack(Mpi):
 
     def product(self, block=""):
         """How many products it made of one."""
-        out, calls = self.run_ranks(sys.executable, os.path.join(HERE, "pdgemm.py"), SCALAPACK, str(self.SIDE), "64",
+        out, calls = self.run_ranks(sys.executable, PDGEMM, SCALAPACK, str(self.SIDE), "64",
                                     KOPS_PBLAS_BLOCK=block, KOPS_BLAS_THRESHOLD="16")
         self.assertRegex(out, "right .* GFLOP/s")
         self.assertEqual({why for name in calls.values() for why in name}, {"kopsd"}, calls)
