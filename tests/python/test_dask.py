@@ -59,6 +59,7 @@ class Cluster:
                      KOPS_SOCKET=daemon.socket)
         self.client = distributed.Client(self.address, timeout=60)
         self.client.wait_for_workers(WORKERS, timeout=60)
+        self.client.run(be_impatient)
 
     def run(self, *command, **env):
         with open(os.path.join(self.folder, f"log{len(self.programs)}"), "wb") as log:
@@ -88,6 +89,11 @@ class Cluster:
 
 def spilled(dask_worker):
     return dask_worker.data.spilled_total.disk
+
+
+def be_impatient():
+    """With a kopsd that is away: a test need not wait as long."""
+    kops._chunks.CONNECT_S, kops._chunks.AWAY_S = 0.5, 1
 
 
 def numbers(seed, dtype, side=SIDE, chunk=CHUNK):
