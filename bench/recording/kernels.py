@@ -48,7 +48,7 @@ CHOICE = {
     "bf16": ["--dtype", "bf16"],
     "f64": ["--dtype", "f64"],
 }
-CHOICE_SHAPES, CHOICE_SEED = 60, 2026
+CHOICE_SHAPES, CHOICE_SEED = 30, 2026
 JOBS = {"of many ops": [], "of one op": ["--launches", "1"]}
 DECIDED = {"by estimates alone": ["--autotune", "0"], "with trials": []}
 

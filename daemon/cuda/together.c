@@ -1,6 +1,8 @@
 /* together.c: one launch for several small ops. */
 #include "cuda/together.h"
 
+#include <nvtx3/nvToolsExt.h>
+
 #include "cuda/lane.h"
 
 /* ---- Ops of one run ---- */
@@ -119,9 +121,14 @@ static int launch_crowd(const struct crowd *crowd, unsigned n)
 	const struct op_args *args[TOGETHER_MAX] = {NULL};
 	struct launch launch = cuda_lane_launch(crowd->lane, crowd->outs[0]);
 
+	int rc;
+
 	for (unsigned i = 0; i < n; i++)
 		args[i] = &crowd->args[i];
-	return kernel->launch_together(args, n, &launch);
+	nvtxRangePushA(kernel->name);
+	rc = kernel->launch_together(args, n, &launch);
+	nvtxRangePop();
+	return rc;
 }
 
 /* One number tells the end of all. */
