@@ -85,21 +85,34 @@ static struct show_text show_power(const kops_device_info *d)
 {
 	struct show_text t = {"-"};
 
-	if (d->power_w > 0)
+	if (d->power_limit_w > 0)
 		snprintf(t.text, sizeof(t.text), "%.0f/%.0f W", d->power_w, d->power_limit_w);
+	else if (d->power_w > 0)
+		snprintf(t.text, sizeof(t.text), "%.0f W", d->power_w);
 	return t;
 }
 
 /* ---- kopsd and its devices ---- */
 
+/* Those with sessions; `kops-client stats` shows the others too. */
+static size_t count_users(const kops_list *users)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < kops_list_count(users); i++)
+		n += kops_list_user(users, i)->sessions > 0;
+	return n;
+}
+
 static void put_title(struct frame *frame, const struct snapshot *now)
 {
 	const kops_info *i = now->info;
+	size_t users = count_users(now->users);
 
 	put(frame, LOOK_PLAIN, "%s, up %s: %zu user%s, %" PRIu64 " session%s, %" PRIu64 " buffer%s, mapped %s",
-	    i->daemon, rows_age((double)i->uptime_us).text, kops_list_count(now->users),
-	    kops_list_count(now->users) == 1 ? "" : "s", i->sessions, i->sessions == 1 ? "" : "s", i->buffers,
-	    i->buffers == 1 ? "" : "s", show_bytes(i->mapped_bytes).text);
+	    i->daemon, rows_age((double)i->uptime_us).text, users, users == 1 ? "" : "s", i->sessions,
+	    i->sessions == 1 ? "" : "s", i->buffers, i->buffers == 1 ? "" : "s",
+	    show_bytes(i->mapped_bytes).text);
 }
 
 static void put_bar(char bar[FRAME_BAR_COLUMNS + 1], double share)
@@ -233,7 +246,6 @@ static struct entry *new_entries(struct frame *frame, const kops_list *list)
 	return entries;
 }
 
-/* Those with sessions; `kops-client stats` shows the others too. */
 static void put_users(struct frame *frame, const struct snapshot *before, const struct snapshot *now, double us,
                       enum top_sort sort)
 {

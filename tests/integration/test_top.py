@@ -13,6 +13,7 @@ import time
 import unittest
 
 from support import harness, wire
+from test_users import as_user, result
 
 OK, FAILED, USAGE, CONNECT = range(4)
 TOP = os.path.join(os.path.dirname(harness.KOPS_CLIENT), "kops-top")
@@ -100,6 +101,19 @@ class Batch(TopTest):
             self.assertGreater(float(s["SESSION"][0][5]), 10)
             self.assertGreater(float(s["USER"][0][4]), 10)
             self.assertRegex(s["SESSION"][0][7], r"\d")  # p99
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+    def test_users_without_sessions_are_left_out(self):
+        def come_and_go():
+            os.seteuid(61001)
+            self.daemon.connect().close()
+        os.chmod(self.daemon.socket, 0o666)
+        result(as_user(0, come_and_go))
+        harness.eventually(lambda: self.control.stats()["sessions"] == 1)
+        self.assertIn(61001, self.control.list_users())
+        text = self.batch()
+        self.assertIn(": 1 user, ", text)
+        self.assertNotIn("61001", text)
 
     def test_mistakes(self):
         self.assertIn("device, jobs, queued or p99", self.batch("--sort", "name", code=USAGE))
