@@ -97,16 +97,16 @@ static int attribute(int index, enum cudaDeviceAttr which)
 #define LINK_TRIALS 4           /* the first wakes the link */
 
 /* The fastest of some transfers from pinned memory, us; 0: CUDA refuses. */
-static double transfer_us(const struct run_events *events, void *to, const void *from, cudaStream_t stream)
+static double transfer_us(cudaEvent_t begun, cudaEvent_t ended, void *to, const void *from, cudaStream_t stream)
 {
 	float ms, least = 0;
 
 	for (unsigned i = 0; i < LINK_TRIALS; i++) {
-		cudaEventRecord(events->begun, stream);
+		cudaEventRecord(begun, stream);
 		cudaMemcpyAsync(to, from, LINK_BYTES, cudaMemcpyHostToDevice, stream);
-		cudaEventRecord(events->uploaded, stream);
-		if (cudaEventSynchronize(events->uploaded) != cudaSuccess ||
-		    cudaEventElapsedTime(&ms, events->begun, events->uploaded) != cudaSuccess)
+		cudaEventRecord(ended, stream);
+		if (cudaEventSynchronize(ended) != cudaSuccess ||
+		    cudaEventElapsedTime(&ms, begun, ended) != cudaSuccess)
 			return 0;
 		least = i == 0 || ms < least ? ms : least;
 	}
@@ -117,17 +117,20 @@ static double transfer_us(const struct run_events *events, void *to, const void 
  * machines. */
 static double measured_link_rate(const struct backend_device *dev)
 {
-	struct run_events events = {0};
+	cudaEvent_t begun = NULL, ended = NULL;
 	void *host = NULL, *device = NULL;
 	double us = 0;
 
-	if (run_events_create(&events) == 0 &&
+	if (cudaEventCreate(&begun) == cudaSuccess && cudaEventCreate(&ended) == cudaSuccess &&
 	    cudaHostAlloc(&host, LINK_BYTES, cudaHostAllocDefault) == cudaSuccess &&
 	    cudaMalloc(&device, LINK_BYTES) == cudaSuccess)
-		us = transfer_us(&events, device, host, dev->memory_stream);
+		us = transfer_us(begun, ended, device, host, dev->memory_stream);
 	cudaFree(device);
 	cudaFreeHost(host);
-	run_events_destroy(&events);
+	if (begun)
+		cudaEventDestroy(begun);
+	if (ended)
+		cudaEventDestroy(ended);
 	cudaGetLastError();
 	return us > 0 ? LINK_BYTES / us : fitted.host.link;
 }
