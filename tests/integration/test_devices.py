@@ -263,6 +263,7 @@ class Devices(unittest.TestCase):
         c.close()
         self.assertEqual(self.daemon.stop(), 0)
 
+    @unittest.skipIf(harness.QUICK, "measures, which sanitizers have nothing to say about")
     def test_bench_measures_what_a_device_settles_on(self):
         self.let_reference_be_fast()
         self.daemon.start()

@@ -143,6 +143,8 @@ class Files(Learning):
         self.learn()
         self.assertEqual(self.daemon.stop(), 0)
         good = self.read().encode()
+        self.daemon.settings["autotune"] = 0
+        self.start()
         for bad, words in [
                 (b"", b"is not valid and was ignored; kopsd will learn again: line 1 has no end"),
                 (os.urandom(5000).replace(b"\n", b"") + b"\n", b"is not valid"),
@@ -152,12 +154,16 @@ class Files(Learning):
                 (good.replace(b"kopsd ", b"kopsd 9"), b"of another version of kopsd, another device or another driver"),
                 (good.replace(b" GPU", b" GPU, driver 5"), b"of another version of kopsd")]:
             self.write(bad)
-            self.start()
-            self.assertIn(words, self.daemon.log())
+            seen = len(self.daemon.log())
+            self.daemon.reload(autotune=1)  # reads it as a start does
+            self.assertIn(words, self.daemon.log()[seen:])
             self.expect_unlearnt()
-            self.assertEqual(self.daemon.stop(), 0)
+            self.daemon.reload(autotune=0)
+        self.assertEqual(self.daemon.stop(), 0)
         self.write(bad)
+        self.daemon.settings["autotune"] = 1
         self.start()
+        self.assertIn(words, self.daemon.log())
         self.learn()  # and takes its place
         self.restart()
         self.expect_learnt()

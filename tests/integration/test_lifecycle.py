@@ -439,7 +439,7 @@ class Starting(Life):
             d.signal(signal.SIGHUP)
             with open(fragment, "w", encoding="ascii") as f:
                 f.write(f"max-buffers = {value}\n")
-            self.assertTrue(eventually(lambda v=value: self.connect().welcome["max_buffers"] == v, 5))
+            self.assertTrue(eventually(lambda v=value: self.connect().welcome["max_buffers"] == v, 30))
         os.remove(fragment)
 
     def test_a_stop_does_not_wait_for_settings(self):
@@ -449,7 +449,7 @@ class Starting(Life):
         d.signal(signal.SIGHUP)
         time.sleep(0.1)
         d.signal(signal.SIGTERM)
-        self.assertEqual(d.process.wait(5), 0)
+        self.assertEqual(d.process.wait(30), 0)
 
 
 @unittest.skipIf(harness.QUICK, "figures of time and memory are those of builds without sanitizers")
