@@ -156,6 +156,10 @@ struct fitted {
 	struct {
 		double launch_ns, full, element, visit;
 	} by_elements;
+	/* Not yet measured. share: where there are pieces for all multiprocessors. */
+	struct {
+		double launch_ns, row_ns, share;
+	} pieces;
 
 	/* ---- transpose ---- */
 

@@ -48,9 +48,19 @@ struct gemm_params {
 	kops_precision precision;
 };
 
+/* SUM and WRITE: parts of one op, over some columns, which hand on a softmax_partial for each row. */
+enum softmax_pass { SOFTMAX_WHOLE, SOFTMAX_SUM, SOFTMAX_WRITE };
 struct softmax_params {
 	double scale;
 	bool log;
+	enum softmax_pass pass;
+	bool goes_on; /* SUM: from the partials that are there */
+};
+
+/* What is known of some elements of a row: the largest scale * x, or its x, and the sum of exponentials against
+ * it. */
+struct softmax_partial {
+	double peak, sum;
 };
 
 struct fma_params {
@@ -74,6 +84,7 @@ struct op_args {
 		struct fma_params fma;
 		struct reduce_params reduce;
 	} params;
+	void *carried; /* of parts: what they hand on, where it is not all in the output */
 };
 
 struct cost {
@@ -98,12 +109,21 @@ struct op {
 	const struct part_axis *part_axes; /* best first */
 	unsigned n_part_axes;
 	/*
-	 * Where parts must follow each other, each going on with what the one before left in the output (gemm
-	 * along K, the steps of fma): how many indices there are to share out, 0 where it cannot be done, and
-	 * the part of them that begins at `first`. Both NULL: no such parts.
+	 * Where parts must follow each other, each going on with what the one before left (gemm along K, the
+	 * steps of fma): how many indices there are to share out, and the part of them that begins at `first`.
+	 * passes: how often they go through all of them (softmax: sums first, then results). NULL: no such
+	 * parts.
 	 */
+	unsigned passes;
 	uint64_t (*steps)(const struct op_args *args);
-	void (*step_part)(struct op_args *args, uint64_t first, uint64_t n);
+	void (*step_part)(struct op_args *args, unsigned pass, uint64_t first, uint64_t n);
+	/*
+	 * What these parts hand on in args->carried, UINT64_MAX where that is more; 0: all is in the output. A
+	 * 16-bit sum would be rounded after each part. So the parts of gemm and reduce have a dense f32 output
+	 * there instead of the op's own: whoever runs them converts the old output to it first, if the op reads
+	 * that, and rounds the result after the last part. NULL: always 0.
+	 */
+	uint64_t (*carried_bytes)(const struct op_args *args);
 	/* Reads the op's wire parameters: views[i] points into msg, NULL where absent. No allocation. */
 	void (*decode)(const struct Kops__V1__Op *msg, struct op_args *args,
 	               const struct Kops__V1__View *views[OP_VIEWS_MAX]);
@@ -182,11 +202,7 @@ struct kernel {
 	 * then takes one host view, dense ones even where they are not registered for DMA.
 	 */
 	bool once;
-	/*
-	 * Takes an f32 output where its inputs are 16-bit, so that what one part leaves for the next need not
-	 * be rounded.
-	 */
-	bool wide_output;
+	bool carries;      /* takes parts that hand on more than the output: see op.carried_bytes */
 	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate does not bound its speed */
 };
 
@@ -229,34 +245,56 @@ static inline struct view *op_output(struct op_args *args)
 /* ---- part.c ---- */
 
 /*
- * How an op is cut: into n_parts of `chunk` indices, the last of fewer, along part_axes[axis] or its steps.
- * wide: the output of the parts is dense and f32, in memory of whoever runs them, instead of the op's 16-bit
- * one. They convert the old output to it first, if the op reads that, and round the result after the last part.
+ * How an op is cut: into blocks of `chunk` indices along part_axes[axis], and each block into n_steps parts of
+ * step_chunk of its steps; the last of each has fewer. chunk 0: one block. n_steps 1: a block is a part.
  */
 #define CUT_STEPS (-1)
 struct op_cut {
-	uint32_t n_parts;
+	uint32_t n_parts, n_steps; /* n_parts: of all blocks */
 	int axis;
-	uint64_t chunk;
-	bool wide;
+	uint64_t chunk, step_chunk;
+	uint64_t carried_bytes; /* that a part hands on to the next of its block, at most */
+	double share;           /* of the time of all that the longest part is estimated to take */
 };
-#define WIDE_ELEMENTS_MAX (1u << 14) /* of such an output: a run keeps them while it is paused */
 
-/* Cuts checked args into about `wanted` parts, fewer where the shape does not allow it; 1: not cut. */
-void op_cut(const struct op_args *args, double wanted, struct op_cut *ret);
-
-/* Part i of n_parts, to be run in order: views' offset, data (where set), extents and parameters. */
+/* Part i of n_parts, to be run in order: views' offset, data (where set), extents and parameters. args->carried
+ * is set where cut->carried_bytes is not 0, and data is known. */
 void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
+/* The block that it belongs to. */
+void op_block(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
 
-/* The same for a kernel that supports args: not cut where it does not support the parts; wide where that helps.
+struct part_limits {
+	double (*time_ns)(const struct kernel *kernel,
+	                  const struct op_args *args); /* of an op or a part, with all it costs */
+	double most_ns;                                /* of a part */
+	uint64_t carried_max;
+};
+
+/*
+ * Cuts checked args, which the kernel supports, into parts that it takes and that keep to the limits; if that
+ * cannot be done, into the shortest parts that can. Returns how many times as long as the op all parts take
+ * together.
  */
-void kernel_cut(const struct kernel *kernel, const struct op_args *args, double wanted, struct op_cut *ret);
+double kernel_cut(const struct kernel *kernel, const struct op_args *args, const struct part_limits *limits,
+                  struct op_cut *ret);
+
+struct preference;
+/* Prefers, of the accurate kernels that can be cut so, the one that is fastest with all parts. Nothing where
+ * there is none.
+ */
+void kernel_prefer_cut(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                       const struct part_limits *limits, struct preference *ret);
 
 /* Whether it supports every part. */
 bool kernel_takes_parts(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut);
 
 /* The workspace that the largest part needs. */
 uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut);
+
+/* Computes part i. convert: copies elements of another type between views of one shape. */
+typedef int part_convert(const struct view *from, const struct view *to, const struct launch *launch);
+int kernel_launch_part(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut,
+                       uint32_t i, const struct launch *launch, part_convert *convert);
 
 /* ---- choose.c ---- */
 

@@ -3,6 +3,7 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include "common/cuda.h"
 #include "cuda/graph.h"
 #include "cuda/lane.h"
 #include "cuda/together.h"
@@ -20,27 +21,24 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 {
 	const struct run_op *op = &out->run->ops[i];
 	struct launch launch = cuda_lane_launch(lane, out);
-	struct op_args whole, args;
+	struct op_args args;
 	int rc;
 
 	if (view_elements(op_output_const(&op->args)) == 0)
 		return 0;
-	rc = cuda_stage_begin_op(out->stage, i, &whole);
+	rc = cuda_stage_begin_op(out->stage, i, &args);
 	if (rc < 0)
 		return rc;
-	op_part(&whole, &op->cut, part, &args);
+	args.carried = (char *)launch.workspace + launch.workspace_bytes;
 	nvtxRangePushA(op->kernel->name);
-	rc = op->kernel->launch(&args, &launch);
+	rc = op->cut.n_parts <= 1
+	         ? op->kernel->launch(&args, &launch)
+	         : kernel_launch_part(op->kernel, &args, &op->cut, part, &launch, cuda_convert);
 	nvtxRangePop();
 	if (rc < 0)
 		return cuda_not_started(out->run, i, rc);
 	cuda_stage_end_op(out->stage, i);
 	return 0;
-}
-
-static double part_us(const struct run_op *op)
-{
-	return op->plan_us / (op->cut.n_parts ? op->cut.n_parts : 1);
 }
 
 /* A slice: parts that are planned to take no longer than PART_US together, one at least. */
@@ -52,9 +50,9 @@ static int launch_slice(struct lane *lane, struct out *out)
 
 	do {
 		rc = launch_part(lane, out, run->next_op, run->next_part);
-		us += part_us(&run->ops[run->next_op]);
+		us += run_part_us(&run->ops[run->next_op]);
 		run_advance(run);
-	} while (rc == 0 && !run_is_through(run) && us + part_us(&run->ops[run->next_op]) <= PART_US);
+	} while (rc == 0 && !run_is_through(run) && us + run_part_us(&run->ops[run->next_op]) <= PART_US);
 	return rc;
 }
 

@@ -59,6 +59,7 @@ void cuda_plan_args(const struct op_args *args, struct op_args *ret)
 
 #define ROW_BYTES_MIN 256 /* of a copy of rows: shorter ones are gathered one element at a time */
 #define LINE_BYTES    64  /* what an element far from its neighbours takes of host memory */
+#define CARRIED_SHARE 8   /* of device memory that an op may keep between its parts, at most */
 
 static double op_us(const struct kernel *kernel, const struct op_args *args)
 {
@@ -141,6 +142,33 @@ static bool may_have_company(const struct run_op *op)
 	return !op->preferred && !*op->pinned && view_elements(y) * dtype_size(y->dtype) <= COMPANY_BYTES_MAX;
 }
 
+static double part_ns(const struct kernel *kernel, const struct op_args *args)
+{
+	return op_us(kernel, args) * 1e3;
+}
+
+static void estimate_op(struct run_op *op, const struct op_args *args, const struct part_limits *limits)
+{
+	op->plan_us = op_us(op->kernel, args);
+	op->plan_us *= kernel_cut(op->kernel, args, limits, &op->cut);
+}
+
+/* Of an op whose kernel is chosen; another one, if that cannot be cut finely and there is one that can. */
+static void estimate_cut(const struct backend_device *dev, struct run_op *op, const struct op_args *args)
+{
+	const struct kernel_list *list = cuda_kernels(op->args.op);
+	const struct part_limits limits = {part_ns, PART_US * 1e3, dev->info.memory_bytes / CARRIED_SHARE};
+	uint64_t disabled = dev->disabled[op_index(op->args.op)];
+	struct preference preference;
+
+	estimate_op(op, args, &limits);
+	if (!run_is_uncut(op))
+		return;
+	kernel_prefer_cut(list, args, disabled, &limits, &preference);
+	if (preference.n > 0 && kernel_choose(list, args, "", &preference, disabled, &op->kernel, op->why) == 0)
+		estimate_op(op, args, &limits);
+}
+
 static int choose(const struct backend_device *dev, struct run_op *op, const struct op_args *args)
 {
 	const struct kernel_list *list = cuda_kernels(op->args.op);
@@ -187,11 +215,10 @@ static int plan_op(const struct backend_device *dev, struct run *run, unsigned i
 		snprintf(run->error, WHY_BYTES, "%s", op->why);
 		return rc;
 	}
+	estimate_cut(dev, op, &args);
 	op->larger_errors = !kernel_is_accurate(op->kernel, &args, &(const char *){NULL});
 	kernel_passed_over(cuda_kernels(op->args.op), &args, dev->disabled[op_index(op->args.op)], op->kernel,
 	                   op->passed_over);
-	op->plan_us = op_us(op->kernel, &args);
-	kernel_cut(op->kernel, &args, op->plan_us / PART_US, &op->cut);
 	op->together = 1;
 	if (op->kernel->together_max && op->cut.n_parts <= 1 && op->plan_us > 0)
 		op->together = op->kernel->together_max(&args);

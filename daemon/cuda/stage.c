@@ -243,7 +243,7 @@ static void decide_direct(struct cuda_stage *stage, const struct cuda_direct *di
 
 static void give_room(struct cuda_stage *stage)
 {
-	stage->copies_bytes = stage->workspace_bytes = 0;
+	stage->copies_bytes = stage->workspace_bytes = stage->carried_bytes = 0;
 	for (unsigned c = 0; c < stage->n_copies; c++) {
 		if (stage->copies[c].direct)
 			continue;
@@ -253,8 +253,10 @@ static void give_room(struct cuda_stage *stage)
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		const struct run_op *op = &stage->run->ops[i];
 		struct op_args args;
-		uint64_t bytes;
+		uint64_t bytes = aligned(op->cut.carried_bytes);
 
+		if (bytes > stage->carried_bytes)
+			stage->carried_bytes = bytes;
 		if (!op->kernel->workspace || is_empty(args_of(stage, i)))
 			continue;
 		fill_args(stage, i, &args);
@@ -301,7 +303,7 @@ void cuda_stage_free(struct cuda_stage *stage)
 
 uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage)
 {
-	return stage->copies_bytes + stage->workspace_bytes;
+	return stage->copies_bytes + stage->workspace_bytes + stage->carried_bytes;
 }
 
 bool cuda_stage_waits(const struct cuda_stage *stage)

@@ -31,6 +31,7 @@ struct cuda_stage {
 	const struct run *run;
 	uint64_t copies_bytes;    /* room of all copies that are not direct */
 	uint64_t workspace_bytes; /* the most that an op's kernel wants */
+	uint64_t carried_bytes;   /* the most that an op's parts hand on; behind the workspace */
 	char *scratch;            /* cuda_stage_scratch_bytes(); the caller's, set before the first transfer */
 	cudaStream_t stream;      /* likewise */
 	bool others_out;          /* likewise: earlier runs are out on the stream */

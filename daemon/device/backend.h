@@ -199,6 +199,18 @@ static inline void run_choose_again(struct run_op *op, const struct run_op *befo
 	memcpy(op->passed_over, before->passed_over, sizeof(op->passed_over));
 }
 
+/* By plan: the longest part. */
+static inline double run_part_us(const struct run_op *op)
+{
+	return op->plan_us * op->cut.share;
+}
+
+/* For plan(): whether another kernel is to be looked for, by kernel_prefer_cut(). */
+static inline bool run_is_uncut(const struct run_op *op)
+{
+	return !*op->pinned && run_part_us(op) > PART_US;
+}
+
 static inline bool run_is_through(const struct run *run)
 {
 	return run->next_op == run->n_ops;

@@ -21,6 +21,7 @@
 #include "host_memory.h"
 
 #define KEPT_WORKSPACE_BYTES (64ull << 20) /* larger ones are given back after the run */
+#define CARRIED_BYTES_MAX    (1u << 20)    /* a run keeps them while it is paused */
 
 /* For plans: what any op costs, and each page of a workspace that is not kept. */
 #define OP_US             1.0
@@ -181,28 +182,51 @@ static bool is_touched(const struct op_args *before, const struct view *v)
 	return false;
 }
 
-/* before: the op that the job has before it; NULL: none. */
-static double op_us(const struct run_op *op, const struct op_args *before)
+static bool is_ignored(const struct op_args *args, unsigned i)
 {
-	static const struct op_cut uncut = {.n_parts = 1};
-	const struct op_args *args = &op->args;
-	uint64_t workspace = kernel_workspace(op->kernel, args, &uncut);
+	return i < args->op->n_inputs && args->op->ignores_inputs && args->op->ignores_inputs(args);
+}
+
+/* before: the op that the job has before it; NULL: none. */
+static double op_us(const struct kernel *kernel, const struct op_args *args, const struct op_args *before)
+{
+	static const struct op_cut uncut = {.n_parts = 1, .n_steps = 1};
+	uint64_t workspace = kernel_workspace(kernel, args, &uncut);
 	double us = OP_US;
 
 	if (view_elements(op_output_const(args)) == 0)
 		return 0;
 	for (unsigned i = 0; i <= args->op->n_inputs; i++)
-		if (!is_touched(before, &args->views[i]))
+		if (!is_touched(before, &args->views[i]) && !is_ignored(args, i))
 			us += host_pages_us(&args->views[i], i == args->op->n_inputs);
 	if (workspace > KEPT_WORKSPACE_BYTES)
 		us += (double)workspace / 4096 * WORKSPACE_PAGE_US;
-	return us + op->kernel->time_ns(args) * 1e-3;
+	return us + kernel->time_ns(args) * 1e-3;
+}
+
+static double part_ns(const struct kernel *kernel, const struct op_args *args)
+{
+	return op_us(kernel, args, NULL) * 1e3;
+}
+
+static const struct part_limits part_limits = {part_ns, PART_US * 1e3, CARRIED_BYTES_MAX};
+
+static int choose(const struct backend_device *dev, struct run_op *op, const struct preference *preferred)
+{
+	size_t i = op_index(op->args.op);
+	int rc =
+	    kernel_choose(lists[i], &op->args, op->pinned, preferred, dev->disabled[i], &op->kernel, op->why);
+
+	if (rc < 0)
+		return rc;
+	op->larger_errors = !kernel_is_accurate(op->kernel, &op->args, &(const char *){NULL});
+	kernel_passed_over(lists[i], &op->args, dev->disabled[i], op->kernel, op->passed_over);
+	return 0;
 }
 
 static int plan_op(const struct backend_device *dev, struct run *run, struct run_op *op)
 {
 	const struct run_op *before = run_like_before(run, (unsigned)(op - run->ops));
-	size_t i = op_index(op->args.op);
 	int rc;
 
 	if (before) {
@@ -212,15 +236,30 @@ static int plan_op(const struct backend_device *dev, struct run *run, struct run
 	rc = check_owners(dev, &op->args, run->error);
 	if (rc < 0)
 		return rc;
-	rc = kernel_choose(lists[i], &op->args, op->pinned, op->preferred, dev->disabled[i], &op->kernel,
-	                   op->why);
-	if (rc < 0) {
+	rc = choose(dev, op, op->preferred);
+	if (rc < 0)
 		memcpy(run->error, op->why, WHY_BYTES);
-		return rc;
-	}
-	op->larger_errors = !kernel_is_accurate(op->kernel, &op->args, &(const char *){NULL});
-	kernel_passed_over(lists[i], &op->args, dev->disabled[i], op->kernel, op->passed_over);
-	return 0;
+	return rc;
+}
+
+static void estimate(struct run_op *op, const struct op_args *before)
+{
+	op->plan_us = op_us(op->kernel, &op->args, before);
+	op->plan_us *= kernel_cut(op->kernel, &op->args, &part_limits, &op->cut);
+}
+
+/* By another kernel, if the chosen one cannot be cut finely and there is one that can. */
+static void estimate_cut(const struct backend_device *dev, struct run_op *op, const struct op_args *before)
+{
+	struct preference preference;
+	size_t i = op_index(op->args.op);
+
+	estimate(op, before);
+	if (!run_is_uncut(op))
+		return;
+	kernel_prefer_cut(lists[i], &op->args, dev->disabled[i], &part_limits, &preference);
+	if (preference.n > 0 && choose(dev, op, &preference) == 0)
+		estimate(op, before);
 }
 
 static int cpu_plan(const struct backend_device *dev, struct run *run)
@@ -235,9 +274,8 @@ static int cpu_plan(const struct backend_device *dev, struct run *run)
 		rc = plan_op(dev, run, op);
 		if (rc < 0)
 			return rc;
-		op->plan_us = op_us(op, i > 0 ? &run->ops[i - 1].args : NULL);
+		estimate_cut(dev, op, i > 0 ? &run->ops[i - 1].args : NULL);
 		run->plan_us += op->plan_us;
-		kernel_cut(op->kernel, &op->args, op->plan_us / PART_US, &op->cut);
 		uint64_t bytes = kernel_workspace(op->kernel, &op->args, &op->cut);
 		run->device_bytes = bytes > run->device_bytes ? bytes : run->device_bytes;
 	}
@@ -310,58 +348,70 @@ static int64_t index_of(const struct view *v, uint64_t i)
 	return index;
 }
 
-static void convert(const struct view *from, const struct view *to)
+static int convert(const struct view *from, const struct view *to, const struct launch *launch)
 {
+	(void)launch;
 	for (uint64_t i = 0; i < view_elements(to); i++)
 		half_store(to->data, to->dtype, index_of(to, i),
 		           half_load(from->data, from->dtype, index_of(from, i)));
+	return 0;
 }
 
-static void free_wide(struct run *run)
+/* What the parts of an op hand on, with the run until the last of them. */
+struct carried {
+	uint64_t bytes;
+	_Alignas(64) char memory[];
+};
+
+static void free_carried(struct run *run)
 {
-	free(run->planned);
+	struct carried *carried = run->planned;
+
+	host_memory_settle(carried->bytes);
+	free(carried);
 }
 
-/* One whose output stays in f32, beside the run, until the last. See struct op_cut. */
-static int run_wide_part(struct run *run, const struct run_op *op, struct op_args *args,
-                         const struct launch *launch)
+static int make_carried(struct run *run, const struct run_op *op)
 {
-	struct view y = *op_output_const(&op->args), *wide = op_output(args);
+	uint64_t bytes = cpu_align(sizeof(struct carried) + op->cut.carried_bytes);
+	struct carried *carried;
 	int rc;
 
-	y.data = memory_at(y.space, y.offset);
-	if (run->next_part == 0) {
-		run_forget_plan(run);
-		run->planned = malloc(view_elements(&y) * sizeof(float));
-		run->forget_plan = free_wide;
-	}
-	if (!run->planned) {
-		snprintf(run->error, WHY_BYTES, "out of memory: op %u keeps sums of %llu bytes", run->next_op,
-		         (unsigned long long)(view_elements(&y) * sizeof(float)));
+	run_forget_plan(run);
+	rc = host_memory_claim(bytes, run->error, WHY_BYTES);
+	if (rc < 0)
+		return rc;
+	carried = aligned_alloc(_Alignof(struct carried), bytes);
+	if (!carried) {
+		host_memory_settle(bytes);
+		snprintf(run->error, WHY_BYTES, "out of memory: op %u keeps %llu bytes from part to part",
+		         run->next_op, (unsigned long long)bytes);
 		return KOPS_E_NOMEM;
 	}
-	wide->data = run->planned;
-	if (run->next_part == 0 && args->op->reads_output(args))
-		convert(&y, wide);
-	rc = op->kernel->launch(args, launch);
-	if (rc == 0 && run->next_part + 1 == op->cut.n_parts) {
-		convert(wide, &y);
-		run_forget_plan(run);
-	}
-	return rc;
+	carried->bytes = bytes;
+	run->planned = carried;
+	run->forget_plan = free_carried;
+	return 0;
 }
 
 static int run_part(struct run *run, const struct launch *launch)
 {
 	const struct run_op *op = &run->ops[run->next_op];
-	struct op_args args;
+	bool carries = op->cut.carried_bytes > 0;
+	struct op_args args = op->args;
+	int rc = carries && run->next_part == 0 ? make_carried(run, op) : 0;
 
-	op_part(&op->args, &op->cut, run->next_part, &args);
+	if (rc < 0 || view_elements(op_output_const(&args)) == 0)
+		return rc;
 	for (unsigned i = 0; i <= args.op->n_inputs; i++)
 		args.views[i].data = memory_at(args.views[i].space, args.views[i].offset);
-	if (view_elements(op_output_const(&args)) == 0)
-		return 0;
-	return op->cut.wide ? run_wide_part(run, op, &args, launch) : op->kernel->launch(&args, launch);
+	args.carried = carries ? ((struct carried *)run->planned)->memory : NULL;
+	if (op->cut.n_parts <= 1)
+		return op->kernel->launch(&args, launch);
+	rc = kernel_launch_part(op->kernel, &args, &op->cut, run->next_part, launch, convert);
+	if (carries && run->next_part + 1 == op->cut.n_parts)
+		run_forget_plan(run);
+	return rc;
 }
 
 static bool has_to_pause(const struct run *run)

@@ -46,7 +46,7 @@ static int check_hold(struct run *run, uint64_t max_hold_ms)
 {
 	for (unsigned i = 0; i < run->n_ops; i++) {
 		const struct run_op *op = &run->ops[i];
-		double part_us = op->plan_us / op->cut.n_parts;
+		double part_us = run_part_us(op);
 
 		if (part_us <= (double)max_hold_ms * 1e3)
 			continue;

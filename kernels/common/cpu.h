@@ -45,7 +45,7 @@ int cpu_reference_launch(const struct op_args *args, const struct launch *launch
 	{                                                                                                      \
 		.name = "reference", .idea = "plain loops, float64 accumulation, one thread: the oracle",      \
 		.dtypes = (types), .takes = "any strides", .supports = cpu_reference_supports,                 \
-		.time_ns = cpu_reference_ns, .wide_output = true, .launch = cpu_reference_launch               \
+		.time_ns = cpu_reference_ns, .carries = true, .launch = cpu_reference_launch                   \
 	}
 
 #endif

@@ -89,6 +89,9 @@ struct cuda_axes {
 
 void cuda_axes_of(const struct view *views, unsigned n, struct cuda_axes *ret);
 
+/* part_convert (kernel.h) on a GPU, one view of f32, the other of a 16-bit type. Enqueues. (convert.cu) */
+int cuda_convert(const struct view *from, const struct view *to, const struct launch *launch);
+
 /* y = x element by element for any strides, both addresses reachable by the GPU. Enqueues. (copy/copy.cu) */
 int cuda_copy_strided(const struct view *x, const struct view *y, cudaStream_t stream);
 

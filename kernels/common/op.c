@@ -238,6 +238,33 @@ double rules_bytes(const struct view *v)
 	return count;
 }
 
+static bool is_16_bit(const struct view *y)
+{
+	return dtype_size(y->dtype) == 2;
+}
+
+uint64_t rules_wide_bytes(const struct op_args *args)
+{
+	const struct view *y = op_output_const(args);
+	uint64_t bytes;
+
+	if (!is_16_bit(y))
+		return 0;
+	return __builtin_mul_overflow(view_elements(y), sizeof(float), &bytes) ? UINT64_MAX : bytes;
+}
+
+void rules_widen(struct op_args *part)
+{
+	struct view *y = op_output(part);
+
+	if (!is_16_bit(y))
+		return;
+	y->dtype = KOPS_F32;
+	y->offset = 0;
+	y->data = part->carried;
+	view_make_dense(y);
+}
+
 static bool view_alike(const struct view *a, const struct view *b)
 {
 	if (a->dtype != b->dtype || a->rank != b->rank || a->offset % 16 != b->offset % 16 ||

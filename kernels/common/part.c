@@ -1,9 +1,14 @@
 /* part.c: cutting an op into parts, so that others get their turn in between. See kernel.h. */
 #include "kernel.h"
 
+#include <math.h>
+
 /* Parts begin at multiples of this, so that kernels for aligned operands take them too. */
 #define CHUNK_ALIGN 256u
-#define PARTS_MAX   (1u << 20)
+#define PARTS_MAX   (1u << 24) /* along an axis or steps, about */
+#define TRIES_MAX   6
+
+static const struct op_cut uncut = {.n_parts = 1, .n_steps = 1, .share = 1};
 
 static uint64_t extent_of(const struct op_args *args, int axis)
 {
@@ -13,49 +18,7 @@ static uint64_t extent_of(const struct op_args *args, int axis)
 	return args->views[output].shape[axes[output]];
 }
 
-/* The first axis that is long enough; else the longest. */
-static int best_axis(const struct op_args *args, uint64_t wanted)
-{
-	int best = 0;
-
-	for (int i = 0; i < (int)args->op->n_part_axes; i++) {
-		if (extent_of(args, i) >= wanted)
-			return i;
-		if (extent_of(args, i) > extent_of(args, best))
-			best = i;
-	}
-	return best;
-}
-
-static void cut(uint64_t extent, uint64_t wanted, struct op_cut *ret)
-{
-	uint64_t chunk = extent / wanted + (extent % wanted != 0);
-
-	if (chunk > CHUNK_ALIGN)
-		chunk = chunk / CHUNK_ALIGN * CHUNK_ALIGN;
-	ret->chunk = chunk;
-	ret->n_parts = (uint32_t)(extent / chunk + (extent % chunk != 0));
-}
-
-void op_cut(const struct op_args *args, double wanted, struct op_cut *ret)
-{
-	const struct op *op = args->op;
-	uint64_t n = wanted < PARTS_MAX ? (uint64_t)wanted : PARTS_MAX, steps, extent;
-
-	*ret = (struct op_cut){.n_parts = 1};
-	if (!(wanted > 1) || op->n_part_axes == 0 || view_elements(op_output_const(args)) == 0)
-		return;
-	n += (double)n < wanted && n < PARTS_MAX;
-	ret->axis = best_axis(args, n);
-	extent = extent_of(args, ret->axis);
-	steps = extent < n && op->steps ? op->steps(args) : 0;
-	if (steps > extent) {
-		ret->axis = CUT_STEPS;
-		cut(steps, n < steps ? n : steps, ret);
-	} else {
-		cut(extent, n < extent ? n : extent, ret);
-	}
-}
+/* ---- The parts of a cut ---- */
 
 static void narrow(struct view *v, int axis, bool keeps_stride, uint64_t first, uint64_t n)
 {
@@ -69,96 +32,333 @@ static void narrow(struct view *v, int axis, bool keeps_stride, uint64_t first, 
 		v->strides[axis] = 0;
 }
 
-static void widen(struct view *y)
+/* Of chunk i of n: the last has what is left. */
+static uint64_t size_of(uint64_t extent, uint64_t chunk, uint32_t i, uint32_t n)
 {
-	y->dtype = KOPS_F32;
-	view_make_dense(y);
+	return i + 1 < n ? chunk : extent - i * chunk;
+}
+
+void op_block(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret)
+{
+	const struct part_axis *axis = &args->op->part_axes[cut->axis];
+	uint32_t n = cut->n_parts / cut->n_steps, block = i / cut->n_steps;
+
+	*ret = *args;
+	for (unsigned v = 0; n > 1 && v <= args->op->n_inputs; v++)
+		if (axis->axis[v] != PART_NONE)
+			narrow(&ret->views[v], axis->axis[v], axis->keeps_stride, block * cut->chunk,
+			       size_of(extent_of(args, cut->axis), cut->chunk, block, n));
 }
 
 void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret)
 {
 	const struct op *op = args->op;
-	uint64_t first = i * cut->chunk, left;
+	uint32_t n, step;
 
-	*ret = *args;
-	if (cut->n_parts <= 1)
+	op_block(args, cut, i, ret);
+	if (cut->n_steps <= 1)
 		return;
-	if (cut->wide)
-		widen(op_output(ret));
-	left = (cut->axis == CUT_STEPS ? op->steps(ret) : extent_of(args, cut->axis)) - first;
-	if (left > cut->chunk)
-		left = cut->chunk;
-	if (cut->axis == CUT_STEPS) {
-		op->step_part(ret, first, left);
-		return;
-	}
-	for (unsigned v = 0; v <= op->n_inputs; v++) {
-		const struct part_axis *axis = &op->part_axes[cut->axis];
-
-		if (axis->axis[v] != PART_NONE)
-			narrow(&ret->views[v], axis->axis[v], axis->keeps_stride, first, left);
-	}
+	n = cut->n_steps / op->passes;
+	step = i % cut->n_steps % n;
+	op->step_part(ret, i % cut->n_steps / n, step * cut->step_chunk,
+	              size_of(op->steps(args), cut->step_chunk, step, n));
 }
 
-/* Parts are alike but for where the first begins, which may be better aligned, and the size of the last. */
+int kernel_launch_part(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut,
+                       uint32_t i, const struct launch *launch, part_convert *convert)
+{
+	struct op_args block, part;
+	const struct view *y, *wide;
+	int rc = 0;
+
+	op_block(args, cut, i, &block);
+	op_part(args, cut, i, &part);
+	y = op_output_const(&block);
+	wide = op_output_const(&part);
+	if (y->dtype == wide->dtype)
+		return kernel->launch(&part, launch);
+	if (i % cut->n_steps == 0 && args->op->reads_output(args))
+		rc = convert(y, wide, launch);
+	if (rc == 0)
+		rc = kernel->launch(&part, launch);
+	if (rc == 0 && (i + 1) % cut->n_steps == 0)
+		rc = convert(wide, y, launch);
+	return rc;
+}
+
+/* ---- What kernels say of them ---- */
+
+#define KINDS 7
+
+/* One of each kind: parts differ in where the first begins, which may be better aligned, in whether they begin,
+ * and in size: the last of a block or of its passes, and the last block's. */
+static unsigned kinds_of(const struct op *op, const struct op_cut *cut, uint32_t ret[KINDS])
+{
+	uint32_t n = cut->n_parts, steps = cut->n_steps, of_pass = steps > 1 ? steps / op->passes : 1;
+
+	ret[0] = 0;
+	ret[1] = n - 1;
+	if (n <= 2)
+		return n;
+	ret[2] = 1;
+	ret[3] = steps - 1;
+	ret[4] = of_pass - 1;
+	ret[5] = n - steps;
+	ret[6] = n - steps + of_pass - 1;
+	return KINDS;
+}
+
 bool kernel_takes_parts(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut)
 {
-	const uint32_t which[] = {0, 1, cut->n_parts - 1};
 	const char *why_not;
 	struct op_args part;
+	uint32_t kinds[KINDS];
 
 	if (cut->n_parts <= 1)
 		return kernel->supports(args, &why_not);
-	for (unsigned i = 0; i < sizeof which / sizeof which[0]; i++) {
-		op_part(args, cut, which[i], &part);
+	for (unsigned i = kinds_of(args->op, cut, kinds); i-- > 0;) {
+		op_part(args, cut, kinds[i], &part);
 		if (!kernel->supports(&part, &why_not))
 			return false;
 	}
 	return true;
 }
 
-static uint64_t workspace_of_part(const struct kernel *kernel, const struct op_args *args,
-                                  const struct op_cut *cut, uint32_t i)
-{
-	struct op_args part;
-
-	op_part(args, cut, i, &part);
-	return kernel->workspace(&part);
-}
-
 uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut)
 {
-	uint64_t first, last;
+	uint64_t most = 0, bytes;
+	struct op_args part;
+	uint32_t kinds[KINDS];
 
 	if (!kernel->workspace || view_elements(op_output_const(args)) == 0)
 		return 0;
-	first = workspace_of_part(kernel, args, cut, 0);
-	last = cut->n_parts > 1 ? workspace_of_part(kernel, args, cut, cut->n_parts - 1) : 0;
-	return first > last ? first : last;
+	if (cut->n_parts <= 1)
+		return kernel->workspace(args);
+	for (unsigned i = kinds_of(args->op, cut, kinds); i-- > 0;) {
+		op_part(args, cut, kinds[i], &part);
+		bytes = kernel->workspace(&part);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
 }
 
-/* Along steps that the op has only if its output is not rounded between them. False: it has none. */
-static bool cut_wide(const struct op_args *args, double wanted, struct op_cut *ret)
-{
-	struct op_args wide = *args;
-	struct view *y = op_output(&wide);
+/* An op that is to be cut. */
+struct cutting {
+	const struct kernel *kernel;
+	const struct op_args *args;
+	const struct part_limits *limits;
+	struct op_cut best; /* so far */
+	struct times {
+		double longest_ns, all_ns;
+	} times; /* of its parts */
+};
 
-	if (dtype_size(y->dtype) != 2 || view_elements(y) > WIDE_ELEMENTS_MAX)
+static double part_ns(const struct cutting *c, const struct op_cut *cut, uint32_t i)
+{
+	struct op_args part;
+
+	op_part(c->args, cut, i, &part);
+	return c->limits->time_ns(c->kernel, &part);
+}
+
+/* All parts of a block's pass take as long as the first, but for the last. */
+static struct times times_of(const struct cutting *c, const struct op_cut *cut)
+{
+	bool in_steps = cut->n_steps > 1;
+	uint32_t passes = in_steps ? c->args->op->passes : 1,
+	         n = (in_steps ? cut->n_steps : cut->n_parts) / passes;
+	double blocks = in_steps ? cut->n_parts / cut->n_steps : 1;
+	struct times times = {0, 0};
+
+	for (uint32_t pass = 0; pass < passes; pass++) {
+		double first_ns = part_ns(c, cut, pass * n);
+		double last_ns = n > 1 ? part_ns(c, cut, pass * n + n - 1) : first_ns;
+
+		times.longest_ns = fmax(times.longest_ns, fmax(first_ns, last_ns));
+		times.all_ns += blocks * ((n - 1) * first_ns + last_ns);
+	}
+	return times;
+}
+
+/* ---- Cutting ---- */
+
+/* Chunks of so many indices that there are about `wanted` of them, fewer where there are fewer indices. */
+static uint64_t chunk_of(uint64_t extent, double wanted)
+{
+	uint64_t n = wanted < PARTS_MAX ? (uint64_t)ceil(wanted) : PARTS_MAX;
+	uint64_t chunk = n < extent ? extent / n : 1;
+
+	return chunk > CHUNK_ALIGN ? chunk / CHUNK_ALIGN * CHUNK_ALIGN : chunk;
+}
+
+/* What is left is the last one, or with that where it is so little that kernels for large operands would refuse
+ * it. */
+static uint32_t chunks(uint64_t extent, uint64_t chunk)
+{
+	return (uint32_t)(extent / chunk + (extent % chunk > chunk / 8));
+}
+
+static bool cut_blocks(const struct op_args *args, int axis, double wanted, struct op_cut *ret)
+{
+	uint64_t extent = extent_of(args, axis);
+
+	*ret = uncut;
+	if (extent < 2)
 		return false;
-	widen(y);
-	op_cut(&wide, wanted, ret);
-	ret->wide = true;
-	return ret->axis == CUT_STEPS;
+	ret->axis = axis;
+	ret->chunk = chunk_of(extent, wanted);
+	ret->n_parts = chunks(extent, ret->chunk);
+	return true;
 }
 
-void kernel_cut(const struct kernel *kernel, const struct op_args *args, double wanted, struct op_cut *ret)
+static uint64_t carried_bytes(const struct op_args *args, const struct op_cut *blocks, uint32_t i)
 {
-	struct op_cut wide;
+	struct op_args block;
 
-	op_cut(args, wanted, ret);
-	if (kernel->wide_output && ret->axis != CUT_STEPS && cut_wide(args, wanted, &wide) &&
-	    kernel_takes_parts(kernel, args, &wide))
-		*ret = wide;
-	else if (!kernel_takes_parts(kernel, args, ret))
-		*ret = (struct op_cut){.n_parts = 1};
+	op_block(args, blocks, i, &block);
+	return args->op->carried_bytes ? args->op->carried_bytes(&block) : 0;
+}
+
+/* Each block, or the whole op where there are none, along its steps. */
+static bool cut_steps(const struct op_args *args, double wanted, struct op_cut *cut)
+{
+	const struct op *op = args->op;
+	uint64_t steps = op->steps ? op->steps(args) : 0, of_last;
+
+	if (steps < 2)
+		return false;
+	cut->carried_bytes = carried_bytes(args, cut, 0);
+	of_last = carried_bytes(args, cut, cut->n_parts - 1);
+	if (of_last > cut->carried_bytes)
+		cut->carried_bytes = of_last;
+	cut->step_chunk = chunk_of(steps, wanted / op->passes);
+	cut->n_steps = op->passes * chunks(steps, cut->step_chunk);
+	return !__builtin_mul_overflow(cut->n_parts, cut->n_steps, &cut->n_parts);
+}
+
+#define LOST_MAX 1.1 /* times as long as the op: not worth looking for a better cut */
+
+static bool is_fine(const struct cutting *c, const struct times *t)
+{
+	return t->longest_ns <= c->limits->most_ns;
+}
+
+static bool takes(const struct cutting *c, const struct op_cut *cut)
+{
+	return (cut->carried_bytes == 0 ||
+	        (c->kernel->carries && cut->carried_bytes <= c->limits->carried_max)) &&
+	       kernel_takes_parts(c->kernel, c->args, cut);
+}
+
+/* Of cuts that are fine enough, the one that loses least time; else the finest. */
+static void keep_better(struct cutting *c, const struct op_cut *cut, const struct times *t)
+{
+	bool better = is_fine(c, t) && is_fine(c, &c->times) ? t->all_ns < c->times.all_ns
+	                                                     : t->longest_ns < c->times.longest_ns;
+
+	if (!better)
+		return;
+	c->best = *cut;
+	c->times = *t;
+}
+
+/*
+ * Cuts the blocks that there are, perhaps one, along an axis or CUT_STEPS until no part is too long. Kernels
+ * may work in tiles, so time need not shrink as parts do.
+ */
+static void cut_along(struct cutting *c, const struct op_cut *blocks, int axis)
+{
+	double wanted = times_of(c, blocks).longest_ns / c->limits->most_ns;
+
+	for (unsigned i = 0; i < TRIES_MAX; i++) {
+		struct op_cut cut = *blocks;
+		struct times t = {1.1 * c->limits->most_ns, 0};
+
+		if (!(axis == CUT_STEPS ? cut_steps(c->args, wanted, &cut)
+		                        : cut_blocks(c->args, axis, wanted, &cut)))
+			return;
+		if (takes(c, &cut)) {
+			t = times_of(c, &cut);
+			keep_better(c, &cut, &t);
+		}
+		if (is_fine(c, &t))
+			return;
+		wanted =
+		    fmax(wanted * 1.03 * t.longest_ns / c->limits->most_ns, cut.n_parts / blocks->n_parts + 1);
+	}
+}
+
+/* Along the longest axis into blocks whose parts may carry what they have to, or smaller ones, and then along
+ * steps. */
+static void cut_both_ways(struct cutting *c, double wanted)
+{
+	const struct op *op = c->args->op;
+	double n = op->carried_bytes
+	               ? ceil((double)op->carried_bytes(c->args) / fmax((double)c->limits->carried_max, 1))
+	               : 1;
+	struct op_cut blocks;
+	int longest = 0;
+
+	for (int axis = 1; axis < (int)op->n_part_axes; axis++)
+		if (extent_of(c->args, axis) > extent_of(c->args, longest))
+			longest = axis;
+	for (n = fmax(n, 2);
+	     n < wanted * 8 && !is_fine(c, &c->times) && cut_blocks(c->args, longest, n, &blocks); n *= 8)
+		cut_along(c, &blocks, CUT_STEPS);
+}
+
+static void find_cut(struct cutting *c, double wanted)
+{
+	double enough_ns = c->times.all_ns * LOST_MAX;
+
+	for (int axis = 0; axis < (int)c->args->op->n_part_axes; axis++) {
+		cut_along(c, &uncut, axis);
+		if (is_fine(c, &c->times) && c->times.all_ns <= enough_ns)
+			return;
+	}
+	cut_along(c, &uncut, CUT_STEPS);
+	if (!is_fine(c, &c->times) && c->args->op->n_part_axes > 0)
+		cut_both_ways(c, wanted);
+}
+
+double kernel_cut(const struct kernel *kernel, const struct op_args *args, const struct part_limits *limits,
+                  struct op_cut *ret)
+{
+	struct cutting c = {.kernel = kernel, .args = args, .limits = limits, .best = uncut};
+	double whole_ns, wanted;
+
+	*ret = uncut;
+	if (view_elements(op_output_const(args)) == 0)
+		return 1;
+	c.times = times_of(&c, &uncut);
+	whole_ns = c.times.all_ns;
+	wanted = whole_ns / limits->most_ns;
+	if (!(wanted > 1))
+		return 1;
+	find_cut(&c, wanted);
+	*ret = c.best;
+	c.times.all_ns = fmax(c.times.all_ns, whole_ns);
+	ret->share = c.times.longest_ns / c.times.all_ns;
+	return c.times.all_ns / whole_ns;
+}
+
+void kernel_prefer_cut(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                       const struct part_limits *limits, struct preference *ret)
+{
+	struct rival rivals[RIVALS_MAX];
+	unsigned n = kernel_rivals(list, args, disabled, rivals);
+	double least_ns = INFINITY;
+
+	*ret = (struct preference){.why = "can be cut into parts short enough for others to come between"};
+	for (unsigned i = 0; i < n; i++) {
+		const struct kernel *kernel = &list->kernels[rivals[i].kernel];
+		struct op_cut cut;
+		double ns = kernel_cut(kernel, args, limits, &cut) * limits->time_ns(kernel, args);
+
+		if (ns * cut.share > limits->most_ns || ns >= least_ns)
+			continue;
+		least_ns = ns;
+		ret->n = 1;
+		ret->kernels[0] = (uint8_t)rivals[i].kernel;
+	}
 }

@@ -61,4 +61,9 @@ void rules_fold(struct view *const views[], unsigned n, uint32_t axes);
 /* Bytes of the distinct elements of v: axes of stride 0 count once. */
 double rules_bytes(const struct view *v);
 
+/* For op.carried_bytes of sums: the f32 output of their parts, of ops with a 16-bit one; and giving it to such
+ * a part. */
+uint64_t rules_wide_bytes(const struct op_args *args);
+void rules_widen(struct op_args *part);
+
 #endif

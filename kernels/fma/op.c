@@ -116,11 +116,12 @@ static uint64_t steps(const struct op_args *args)
 	return args->params.fma.steps;
 }
 
-static void step_part(struct op_args *args, uint64_t first, uint64_t n)
+static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint64_t n)
 {
 	args->params.fma.steps = (uint32_t)n;
 	if (first > 0)
 		args->views[X] = args->views[Y];
+	(void)pass;
 }
 
 static const struct part_axis part_axes[] = {
@@ -130,6 +131,7 @@ const struct op op_fma = {
     .name = "fma",
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
+    .passes = 1,
     .steps = steps,
     .step_part = step_part,
     .n_inputs = 1,

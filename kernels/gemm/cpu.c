@@ -311,7 +311,7 @@ static const struct kernel kernels[] = {
      .supports = supports,
      .workspace = workspace,
      .time_ns = time_ns,
-     .wide_output = true,
+     .carries = true,
      .launch = launch_openblas},
     CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),
 };

@@ -308,6 +308,7 @@ static const struct kernel kernels[] = {
         .supports = supports_small,
         .time_ns = small_ns,
         .launch = gemm_small,
+        .carries = true,
         .together_max = gemm_small_together_max,
         .launch_together = gemm_small_together,
     },
@@ -393,6 +394,7 @@ static const struct kernel kernels[] = {
         .accurate = plain_sum_accurate,
         .time_ns = naive_ns,
         .launch = gemm_naive,
+        .carries = true,
     },
 };
 

@@ -60,7 +60,8 @@ __device__ Sum dot(const gemm_problem &p, uint64_t batch, uint64_t row, uint64_t
 	return sum;
 }
 
-template <typename T>
+/* Out: T, or f32 for what a part of an op hands on. */
+template <typename T, typename Out>
 __global__ void __launch_bounds__(TILE_N *TILE_M) naive(gemm_problem p, double alpha, double beta)
 {
 	typedef typename sum_of<T>::type Sum;
@@ -71,16 +72,34 @@ __global__ void __launch_bounds__(TILE_N *TILE_M) naive(gemm_problem p, double a
 		return;
 	for (uint64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z) {
 		for (uint64_t row = row0; row < p.m; row += row_step) {
-			T *c = (T *)p.c.data + (int64_t)batch * p.c.batch + (int64_t)row * p.c.row +
-			       (int64_t)col * p.c.col;
+			Out *c = (Out *)p.c.data + (int64_t)batch * p.c.batch + (int64_t)row * p.c.row +
+			         (int64_t)col * p.c.col;
 			Sum value = 0;
 
 			if (alpha != 0)
 				value = (Sum)alpha * dot<T, Sum>(p, batch, row, col);
 			if (beta != 0)
 				value = fma((Sum)beta, widen(*c), value);
-			*c = (T)value;
+			*c = (Out)value;
 		}
+	}
+}
+
+typedef void (*naive_kernel)(gemm_problem p, double alpha, double beta);
+
+naive_kernel kernel_for(kops_dtype inputs, kops_dtype output)
+{
+	if (inputs != output)
+		return inputs == KOPS_F16 ? naive<__half, float> : naive<__nv_bfloat16, float>;
+	switch (inputs) {
+	case KOPS_F64:
+		return naive<double, double>;
+	case KOPS_F16:
+		return naive<__half, __half>;
+	case KOPS_BF16:
+		return naive<__nv_bfloat16, __nv_bfloat16>;
+	default:
+		return naive<float, float>;
 	}
 }
 
@@ -100,19 +119,6 @@ extern "C" CUDA_LAUNCH(gemm_naive)
 	          grid_of(p.batch));
 	dim3 block(TILE_N, TILE_M);
 
-	switch (args->views[0].dtype) {
-	case KOPS_F32:
-		naive<float><<<grid, block, 0, stream>>>(p, alpha, beta);
-		break;
-	case KOPS_F64:
-		naive<double><<<grid, block, 0, stream>>>(p, alpha, beta);
-		break;
-	case KOPS_F16:
-		naive<__half><<<grid, block, 0, stream>>>(p, alpha, beta);
-		break;
-	case KOPS_BF16:
-		naive<__nv_bfloat16><<<grid, block, 0, stream>>>(p, alpha, beta);
-		break;
-	}
+	kernel_for(args->views[0].dtype, args->views[2].dtype)<<<grid, block, 0, stream>>>(p, alpha, beta);
 	return cuda_launch_status();
 }

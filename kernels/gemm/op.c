@@ -278,15 +278,13 @@ static double tolerance(const struct op_args *args)
 	return terms * (4 * roundoff(args) + out);
 }
 
-/* Along K, where C holds the sums of the parts before as exactly as it will hold them in the end. */
+/* Along K. */
 static uint64_t steps(const struct op_args *args)
 {
-	kops_dtype dtype = args->views[C].dtype;
-
-	return dtype == KOPS_F32 || dtype == KOPS_F64 ? args->views[A].shape[2] : 0;
+	return args->views[A].shape[2];
 }
 
-static void step_part(struct op_args *args, uint64_t first, uint64_t n)
+static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint64_t n)
 {
 	struct view *a = &args->views[A], *b = &args->views[B];
 	int64_t size = (int64_t)dtype_size(a->dtype);
@@ -299,6 +297,8 @@ static void step_part(struct op_args *args, uint64_t first, uint64_t n)
 	a->shape[2] = b->shape[1] = n;
 	if (first > 0)
 		args->params.gemm.beta = 1;
+	rules_widen(args);
+	(void)pass;
 }
 
 static const struct part_axis part_axes[] = {
@@ -308,8 +308,10 @@ const struct op op_gemm = {
     .name = "gemm",
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
+    .passes = 1,
     .steps = steps,
     .step_part = step_part,
+    .carried_bytes = rules_wide_bytes,
     .n_inputs = 2,
     .decode = decode,
     .check = check,

@@ -45,6 +45,7 @@ constexpr int SHARED_BYTES = STAGES * (2 * TILE + 8);
 template <unsigned OPS> struct work {
 	gemm_task t;
 	operands<3, OPS> where;
+	bool wide; /* C is f32: what a part of an op hands on */
 };
 
 template <class T> struct element_of {
@@ -106,26 +107,47 @@ __device__ __forceinline__ void load_block(uint32_t (&pairs)[4], uint32_t tile, 
 
 #endif
 
-template <class T> struct alignas(4) pair_of {
-	T x, y;
+template <class Out> struct alignas(2 * sizeof(Out)) pair_of {
+	Out x, y;
 };
 
 /* to: two columns of C, `there` of which exist. */
-template <class T>
-__device__ __forceinline__ void write_two(const gemm_task &t, T *to, int there, float x, float y)
+template <class Out>
+__device__ __forceinline__ void write_two(const gemm_task &t, Out *to, int there, float x, float y)
 {
-	auto scaled = [&](float sum, const T &old) {
-		return (T)(t.beta != 0 ? fmaf(t.beta, (float)old, t.alpha * sum) : t.alpha * sum);
+	auto scaled = [&](float sum, const Out &old) {
+		return (Out)(t.beta != 0 ? fmaf(t.beta, (float)old, t.alpha * sum) : t.alpha * sum);
 	};
 
 	if (t.c_vectors && there > 0) {
-		pair_of<T> *both = (pair_of<T> *)to;
+		pair_of<Out> *both = (pair_of<Out> *)to;
 		*both = {scaled(x, both->x), scaled(y, both->y)};
 	} else if (there > 0) {
 		*to = scaled(x, *to);
 		if (there > 1)
 			to[t.p.c.col] = scaled(y, to[t.p.c.col]);
 	}
+}
+
+/* Of a warp: its sums, and where they begin in the block. */
+template <class Out>
+__device__ __forceinline__ void write_sums(const gemm_task &t, const place &at, Out *c, int row, int col,
+                                           const float (&sums)[2][4])
+{
+	const gemm_operand &o = t.p.c;
+	int lane = threadIdx.x % 32;
+
+	c += (int64_t)at.batch * o.batch + (int64_t)at.row * o.row + (int64_t)at.col * o.col;
+#pragma unroll
+	for (int half = 0; half < 2; half++)
+#pragma unroll
+		for (int i = 0; i < 4; i += 2) {
+			int r = row + lane / 4 + i * 4, first = col + half * 8 + lane % 4 * 2;
+
+			if (r < at.rows)
+				write_two(t, c + r * o.row + first * o.col, at.cols - first, sums[half][i],
+				          sums[half][i + 1]);
+		}
 }
 
 template <class T, bool A_ALONG_K, bool B_ALONG_K, bool IN_PIECES, unsigned OPS>
@@ -140,7 +162,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) small(const __grid_constant__ w
 	};
 	const T *a = operand(0, p.a) + (int64_t)at.row * p.a.row;
 	const T *b = operand(1, p.b) + (int64_t)at.col * p.b.col;
-	int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	int warp = threadIdx.x / 32;
 	int row = warp / WARPS_ACROSS * WARP_SIDE, col = warp % WARPS_ACROSS * WARP_SIDE;
 	uint32_t shared = hopper::shared_address(memory), full = shared + STAGES * 2 * TILE;
 	uint64_t steps = (p.k + SIDE - 1) / SIDE;
@@ -201,17 +223,11 @@ __global__ void __launch_bounds__(BLOCK_THREADS) small(const __grid_constant__ w
 		}
 	}
 
-	T *c = operand(2, p.c) + (int64_t)at.row * p.c.row + (int64_t)at.col * p.c.col;
-#pragma unroll
-	for (int half = 0; half < 2; half++)
-#pragma unroll
-		for (int i = 0; i < 4; i += 2) {
-			int r = row + lane / 4 + i * 4, first = col + half * 8 + lane % 4 * 2;
-
-			if (r < at.rows)
-				write_two(w.t, c + r * p.c.row + first * p.c.col, at.cols - first,
-				          sums[half][i], sums[half][i + 1]);
-		}
+	void *c = w.where.at(2, at.batch);
+	if (w.wide)
+		write_sums(w.t, at, (float *)c, row, col, sums);
+	else
+		write_sums(w.t, at, (T *)c, row, col, sums);
 #endif
 }
 
@@ -262,7 +278,9 @@ extern "C" CUDA_LAUNCH(gemm_small)
 {
 	gemm_task t = gemm_task_of(args);
 
-	return launch_by_type(work<1>{t, operands_of_tasks<1>(&args, 1)}, args->views[0].dtype, launch);
+	bool wide = args->views[2].dtype == KOPS_F32;
+
+	return launch_by_type(work<1>{t, operands_of_tasks<1>(&args, 1), wide}, args->views[0].dtype, launch);
 }
 
 /* Products that do not keep the GPU busy by themselves. */
@@ -275,7 +293,7 @@ extern "C" unsigned gemm_small_together_max(const struct op_args *args)
 
 extern "C" CUDA_TOGETHER(gemm_small_together)
 {
-	work<TOGETHER_MAX> w = {gemm_task_of(args[0]), operands_of_tasks<TOGETHER_MAX>(args, n)};
+	work<TOGETHER_MAX> w = {gemm_task_of(args[0]), operands_of_tasks<TOGETHER_MAX>(args, n), false};
 
 	w.t.p.batch = n;
 	return launch_by_type(w, args[0]->views[0].dtype, launch);

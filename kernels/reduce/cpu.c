@@ -313,7 +313,7 @@ static const struct kernel kernels[] = {
      .supports = cpu_reference_supports,
      .workspace = workspace,
      .time_ns = time_ns,
-     .wide_output = true,
+     .carries = true,
      .launch = vectorised},
     CPU_REFERENCE_KERNEL("f32 f16 bf16"),
 };

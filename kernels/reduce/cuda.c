@@ -92,6 +92,7 @@ static const struct kernel kernels[] = {
         .workspace = workspace_rows,
         .time_ns = rows_ns,
         .launch = reduce_rows,
+        .carries = true,
     },
     {
         .name = "strided",
@@ -102,6 +103,7 @@ static const struct kernel kernels[] = {
         .workspace = workspace_strided,
         .time_ns = strided_ns,
         .launch = reduce_strided,
+        .carries = true,
     },
 };
 

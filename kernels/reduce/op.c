@@ -170,15 +170,18 @@ static double tolerance(const struct op_args *args)
 	return largest_mean * (2 * half_unit + 0x1p-20);
 }
 
-/* 16-bit sums would be rounded after each part. */
 static uint64_t steps(const struct op_args *args)
 {
-	return args->views[Y].dtype == KOPS_F32 || args->params.reduce.kind == KOPS_MAX
-	           ? args->views[X].shape[3]
-	           : 0;
+	return args->views[X].shape[3];
 }
 
-static void step_part(struct op_args *args, uint64_t first, uint64_t n)
+/* The largest of some numbers is one of them, and needs no rounding. */
+static uint64_t carried_bytes(const struct op_args *args)
+{
+	return args->params.reduce.kind == KOPS_MAX ? 0 : rules_wide_bytes(args);
+}
+
+static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint64_t n)
 {
 	struct view *x = &args->views[X];
 	int64_t skip = (int64_t)first * x->strides[3] * (int64_t)dtype_size(x->dtype);
@@ -188,6 +191,9 @@ static void step_part(struct op_args *args, uint64_t first, uint64_t n)
 		x->data = (char *)x->data + skip;
 	x->shape[3] = n;
 	args->params.reduce.goes_on |= first > 0;
+	if (args->params.reduce.kind != KOPS_MAX)
+		rules_widen(args);
+	(void)pass;
 }
 
 static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {{2, 2}, false}};
@@ -196,8 +202,10 @@ const struct op op_reduce = {
     .name = "reduce",
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
+    .passes = 1,
     .steps = steps,
     .step_part = step_part,
+    .carried_bytes = carried_bytes,
     .n_inputs = 1,
     .decode = decode,
     .check = check,

@@ -41,7 +41,7 @@ struct problem {
 	uint64_t rows, cols, batch[3];
 	int64_t x_batch[3], y_batch[3], x_col;
 	double scale;
-	bool goes_on;
+	bool goes_on, wide; /* wide: y is f32, whatever x is */
 	uint64_t chunk;
 	uint32_t splits;
 	double *partials; /* of each piece and row, where there are more than one */
@@ -118,7 +118,7 @@ __device__ __forceinline__ int64_t at_row(const problem &p, const int64_t (&stri
 }
 
 template <bool MAX, typename T>
-__device__ __forceinline__ void store_row(const problem &p, uint64_t row, double result)
+__device__ __forceinline__ void store_as(const problem &p, uint64_t row, double result)
 {
 	T *y = (T *)p.y + at_row(p, p.y_batch, row);
 
@@ -126,6 +126,15 @@ __device__ __forceinline__ void store_row(const problem &p, uint64_t row, double
 	if (p.goes_on)
 		result = total<MAX>::join((double)(float)*y, result);
 	*y = (T)(float)result;
+}
+
+template <bool MAX, typename T>
+__device__ __forceinline__ void store_row(const problem &p, uint64_t row, double result)
+{
+	if (p.wide)
+		store_as<MAX, float>(p, row, result);
+	else
+		store_as<MAX, T>(p, row, result);
 }
 
 template <bool MAX, typename T>
@@ -428,6 +437,7 @@ problem problem_of(const op_args *args, const reduce_split &s, void *workspace)
 	}
 	p.scale = args->params.reduce.scale;
 	p.goes_on = args->params.reduce.goes_on;
+	p.wide = y->dtype == KOPS_F32;
 	return p;
 }
 

@@ -5,7 +5,8 @@
  *             ones: max and sum of pieces, combined in float64, then one writing pass. Rows without unit
  *             stride go through the workspace, up to 64 at a time. Threads over rows, or over the pieces
  *             of few long rows. f16 and bf16 are widened to f32 piece by piece, in a buffer that stays in
- *             the first-level cache, and results rounded from there
+ *             the first-level cache, and results rounded from there. A part of an op is one pass over pieces of
+ *             its rows; those without unit stride are gathered piece by piece
  * reference   plain loops, float64
  *
  * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest
@@ -162,61 +163,75 @@ static void short_row(float *y, const float *x, int64_t n, const struct scaling 
 
 /* ---- Rows of any type as pieces in f32 ---- */
 
-/* A row of unit stride. x and y of one op may be the same. */
+/* x and y of one op may be the same. */
 struct row {
 	char *data;
 	kops_dtype dtype;
+	int64_t stride;
 };
 
 static char *row_from(const struct row *r, int64_t first)
 {
-	return r->data + first * (int64_t)dtype_size(r->dtype);
+	return r->data + first * r->stride * (int64_t)dtype_size(r->dtype);
 }
 
-/* Elements first … first + n - 1 of x as f32: in place, or widened into `room` of PIECE. */
+static bool is_run_of_f32(const struct row *r)
+{
+	return r->dtype == KOPS_F32 && r->stride == 1;
+}
+
+/* Elements first … first + n - 1 of x as f32: in place, or widened or gathered into `room` of PIECE. */
 static const float *load_piece(const struct row *x, int64_t first, int64_t n, float *room)
 {
-	if (x->dtype == KOPS_F32)
-		return (const float *)(const void *)row_from(x, first);
-	half_widen(room, row_from(x, first), x->dtype, n);
+	const char *from = row_from(x, first);
+
+	if (is_run_of_f32(x))
+		return (const float *)(const void *)from;
+	if (x->stride == 1)
+		half_widen(room, from, x->dtype, n);
+	else
+		for (int64_t i = 0; i < n; i++)
+			room[i] = (float)half_load(from, x->dtype, i * x->stride);
 	return room;
 }
 
 /* Where the f32 results for a piece of y are to be written; store_piece() follows. */
 static float *place_piece(const struct row *y, int64_t first, float *room)
 {
-	return y->dtype == KOPS_F32 ? (float *)(void *)row_from(y, first) : room;
+	return is_run_of_f32(y) ? (float *)(void *)row_from(y, first) : room;
 }
 
 static void store_piece(const struct row *y, int64_t first, int64_t n, const float *room)
 {
-	if (y->dtype != KOPS_F32)
-		half_narrow(row_from(y, first), y->dtype, room, n);
+	char *to = row_from(y, first);
+
+	if (is_run_of_f32(y))
+		return;
+	if (y->stride == 1)
+		half_narrow(to, y->dtype, room, n);
+	else
+		for (int64_t i = 0; i < n; i++)
+			half_store(to, y->dtype, i * y->stride, (double)room[i]);
 }
 
-/* ---- Long rows ---- */
-
-/* What is known of some columns: their peak, and the sum of exp(scale * (x - peak)). */
-struct partial {
-	double peak, sum;
-};
+/* ---- Long rows: a partial has the x that is the peak ---- */
 
 /*
  * A piece of -Inf alone (of scale * x) has peak -Inf, against which nothing can be summed: against 0 its sum is
  * 0, or NaN if it holds one.
  */
-static struct partial sum_piece(const float *x, int64_t n, const struct scaling *s)
+static struct softmax_partial sum_piece(const float *x, int64_t n, const struct scaling *s)
 {
 	float peak = find_peak(x, n, s->factor < 0);
 	bool nothing = peak == (s->factor < 0 ? INFINITY : -INFINITY);
 
-	return (struct partial){(double)peak, sum_row(NULL, x, n, s, nothing ? 0 : s->half * peak)};
+	return (struct softmax_partial){(double)peak, sum_row(NULL, x, n, s, nothing ? 0 : s->half * peak)};
 }
 
-static void add_partial(struct partial *total, const struct partial *more, double scale)
+static void add_partial(struct softmax_partial *total, const struct softmax_partial *more, double scale)
 {
 	bool new_peak = scale < 0 ? more->peak < total->peak : more->peak > total->peak;
-	struct partial high = new_peak ? *more : *total, low = new_peak ? *total : *more;
+	struct softmax_partial high = new_peak ? *more : *total, low = new_peak ? *total : *more;
 
 	total->peak = high.peak;
 	total->sum = high.sum;
@@ -224,26 +239,26 @@ static void add_partial(struct partial *total, const struct partial *more, doubl
 		total->sum += low.sum * (low.peak == high.peak ? 1 : exp(scale * (low.peak - high.peak)));
 }
 
-static struct partial no_partial(const struct scaling *s)
+static struct softmax_partial no_partial(const struct scaling *s)
 {
-	return (struct partial){s->factor < 0 ? (double)INFINITY : -(double)INFINITY, 0};
+	return (struct softmax_partial){s->factor < 0 ? (double)INFINITY : -(double)INFINITY, 0};
 }
 
-static struct partial sum_pieces(const struct row *x, int64_t from, int64_t to, const struct scaling *s)
+static struct softmax_partial sum_pieces(const struct row *x, int64_t from, int64_t to, const struct scaling *s)
 {
-	struct partial total = no_partial(s);
+	struct softmax_partial total = no_partial(s);
 	float room[PIECE];
 
 	for (int64_t i = from; i < to; i += PIECE) {
 		int64_t n = least(to - i, PIECE);
-		struct partial piece = sum_piece(load_piece(x, i, n, room), n, s);
+		struct softmax_partial piece = sum_piece(load_piece(x, i, n, room), n, s);
 		add_partial(&total, &piece, s->scale);
 	}
 	return total;
 }
 
 static void write_pieces(const struct row *y, const struct row *x, int64_t from, int64_t to,
-                         const struct scaling *s, const struct partial *total)
+                         const struct scaling *s, const struct softmax_partial *total)
 {
 	float room[PIECE], shift = s->half * (float)total->peak;
 
@@ -256,7 +271,7 @@ static void write_pieces(const struct row *y, const struct row *x, int64_t from,
 
 static void long_row(const struct row *y, const struct row *x, int64_t n, const struct scaling *s)
 {
-	struct partial total = sum_pieces(x, 0, n, s);
+	struct softmax_partial total = sum_pieces(x, 0, n, s);
 
 	write_pieces(y, x, 0, n, s, &total);
 }
@@ -269,9 +284,9 @@ struct split {
 	struct row y, x;
 	uint64_t n;
 	const struct scaling *scaling;
-	struct partial total;
+	struct softmax_partial total;
 	unsigned n_parts;
-	struct partial *partials; /* n_parts of them */
+	struct softmax_partial *partials; /* n_parts of them */
 };
 
 static void split_sum(void *ctx, unsigned part)
@@ -290,18 +305,42 @@ static void split_write(void *ctx, unsigned part)
 	             (int64_t)threads_bound(p->n, part + 1, p->n_parts), p->scaling, &p->total);
 }
 
-static void split_row(struct row y, struct row x, int64_t n, const struct scaling *s)
+static struct split split_of(struct row y, struct row x, uint64_t n, const struct scaling *s)
 {
-	struct partial partials[SPLIT_MAX];
-	struct split p = {.y = y, .x = x, .n = (uint64_t)n, .scaling = s, .partials = partials};
+	struct split p = {.y = y, .x = x, .n = n, .scaling = s, .total = no_partial(s)};
 
-	p.total = no_partial(s);
-	p.n_parts = threads_parts((uint64_t)n, PART_ELEMENTS);
+	p.n_parts = threads_parts(n, PART_ELEMENTS);
 	p.n_parts = p.n_parts < SPLIT_MAX ? p.n_parts : SPLIT_MAX;
-	threads_run(p.n_parts, split_sum, &p);
-	for (unsigned i = 0; i < p.n_parts; i++)
-		add_partial(&p.total, &partials[i], s->scale);
+	return p;
+}
+
+static void add_sums(struct split *p)
+{
+	struct softmax_partial partials[SPLIT_MAX];
+
+	p->partials = partials;
+	threads_run(p->n_parts, split_sum, p);
+	for (unsigned i = 0; i < p->n_parts; i++)
+		add_partial(&p->total, &partials[i], p->scaling->scale);
+}
+
+static void split_row(struct split p)
+{
+	add_sums(&p);
 	threads_run(p.n_parts, split_write, &p);
+}
+
+/* A part of an op, of one row: what is carried, or results by it. */
+static void pass_row(struct split p, const struct softmax_params *params, struct softmax_partial *carried)
+{
+	if (params->pass == SOFTMAX_WRITE || params->goes_on)
+		p.total = *carried;
+	if (params->pass == SOFTMAX_SUM) {
+		add_sums(&p);
+		*carried = p.total;
+	} else {
+		threads_run(p.n_parts, split_write, &p);
+	}
 }
 
 /* ---- All rows ---- */
@@ -320,7 +359,8 @@ static struct row row_at(const struct view *v, uint64_t row)
 	         i0 = row / v->shape[2] / v->shape[1];
 	int64_t at = (int64_t)i0 * v->strides[0] + (int64_t)i1 * v->strides[1] + (int64_t)i2 * v->strides[2];
 
-	return (struct row){(char *)v->data + at * (int64_t)dtype_size(v->dtype), v->dtype};
+	return (struct row){(char *)v->data + at * (int64_t)dtype_size(v->dtype), v->dtype,
+	                    v->shape[3] == 1 ? 1 : v->strides[3]};
 }
 
 static void run_row(struct row y, struct row x, int64_t n, const struct scaling *s)
@@ -345,7 +385,7 @@ static void run_tile(const struct job *j, uint64_t row, uint64_t rows, char *til
 	move_matrix(tile, pitch, 1, row_at(j->x, row).data, j->x->strides[2], j->x->strides[3], rows, cols,
 	            size);
 	for (uint64_t i = 0; i < rows; i++) {
-		struct row r = {tile + i * cols * size, j->y->dtype};
+		struct row r = {tile + i * cols * size, j->y->dtype, 1};
 		run_row(r, r, pitch, &j->scaling);
 	}
 	move_matrix(row_at(j->y, row).data, j->y->strides[2], j->y->strides[3], tile, pitch, 1, rows, cols,
@@ -375,9 +415,19 @@ static bool is_unit(const struct view *v)
 	return v->shape[3] == 1 || v->strides[3] == 1;
 }
 
-static bool needs_tiles(const struct op_args *args)
+static bool is_part(const struct op_args *args)
+{
+	return args->params.softmax.pass != SOFTMAX_WHOLE;
+}
+
+static bool is_strided(const struct op_args *args)
 {
 	return !is_unit(&args->views[X]) || !is_unit(&args->views[Y]);
+}
+
+static bool needs_tiles(const struct op_args *args)
+{
+	return is_strided(args) && !is_part(args);
 }
 
 static uint64_t tile_rows(const struct view *y)
@@ -420,7 +470,7 @@ static bool splits_rows(const struct op_args *args)
 {
 	const struct view *y = &args->views[Y];
 
-	return !needs_tiles(args) && count_rows(y) < threads_count() && y->shape[3] > LONG;
+	return is_part(args) || (!is_strided(args) && count_rows(y) < threads_count() && y->shape[3] > LONG);
 }
 
 static double time_ns(const struct op_args *args)
@@ -432,11 +482,25 @@ static double time_ns(const struct op_args *args)
 
 	if (elements == 0)
 		return 0;
-	element_ns = y->shape[3] > LONG ? 2.0 : element_ns;
-	element_ns += needs_tiles(args) ? moved_ns : 0;
+	element_ns = is_part(args) || y->shape[3] <= LONG ? element_ns : 2.0;
+	element_ns += is_strided(args) ? moved_ns : 0;
 	double parts = splits_rows(args) ? elements / PART_ELEMENTS : count_parts(y, needs_tiles(args));
 	double ns = (rows * row_ns + elements * element_ns) / cpu_threads(parts);
-	return needs_tiles(args) ? ns + cpu_memory_ns(args, parts) : fmax(ns, cpu_memory_ns(args, parts));
+	return is_strided(args) ? ns + cpu_memory_ns(args, parts) : fmax(ns, cpu_memory_ns(args, parts));
+}
+
+static void run_split(const struct job *j, const struct op_args *args)
+{
+	struct softmax_partial *carried = args->carried;
+
+	for (uint64_t row = 0; row < j->n_rows; row++) {
+		struct split p = split_of(row_at(j->y, row), row_at(j->x, row), j->y->shape[3], &j->scaling);
+
+		if (is_part(args))
+			pass_row(p, &args->params.softmax, &carried[row]);
+		else
+			split_row(p);
+	}
 }
 
 static int launch_vectorised(const struct op_args *args, const struct launch *launch)
@@ -454,8 +518,7 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 	};
 
 	if (splits_rows(args))
-		for (uint64_t row = 0; row < j.n_rows; row++)
-			split_row(row_at(j.y, row), row_at(j.x, row), (int64_t)j.y->shape[3], &j.scaling);
+		run_split(&j, args);
 	else
 		threads_run(j.n_parts, run_part, &j);
 	return 0;
@@ -469,6 +532,7 @@ static const struct kernel kernels[] = {
      .supports = cpu_reference_supports,
      .workspace = workspace,
      .time_ns = time_ns,
+     .carries = true,
      .launch = launch_vectorised},
     CPU_REFERENCE_KERNEL("f32 f16 bf16"),
 };

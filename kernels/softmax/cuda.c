@@ -2,6 +2,7 @@
 
 #include "common/cuda.h"
 #include "fitted.h"
+#include "softmax/pieces.h"
 #include "softmax/ring.h"
 
 #define SCALE_MAX 1e38 /* fused multiplies it by log2 e */
@@ -75,6 +76,14 @@ static bool supports_fused(const struct op_args *args, const char **ret_why_not)
 static bool supports_ring(const struct op_args *args, const char **ret_why_not)
 {
 	return supports_fused(args, ret_why_not) && softmax_ring_takes(args, ret_why_not);
+}
+
+static bool supports_pieces(const struct op_args *args, const char **ret_why_not)
+{
+	if (!supports_floats(args, ret_why_not))
+		return false;
+	*ret_why_not = "takes up to 1048576 rows";
+	return view_elements(op_output_const(args)) == 0 || softmax_rows(args) <= SOFTMAX_PIECE_ROWS;
 }
 
 /* ---- How long they take: fitted.h has the constants ---- */
@@ -162,6 +171,32 @@ static double blocks_ns(const struct op_args *args, const struct fitted_passes *
 	                        factor * bytes_ns(args, fitted.passes.share));
 }
 
+/* At the memory's rate, where there are pieces enough for all multiprocessors. Elements apart take a sector
+ * each. */
+static double pass_ns(const struct op_args *args, bool writes)
+{
+	const struct view *y = op_output_const(args);
+	double size = (double)dtype_size(y->dtype), bytes = is_sparse(&args->views[0]) ? SECTOR : size;
+	double blocks = rows_of(args) * (double)softmax_pieces_of_row(args);
+
+	if (writes)
+		bytes += is_sparse(y) ? SECTOR : size;
+	return cuda_ns_of_bytes((double)view_elements(y) * bytes, fitted.pieces.share) *
+	       fmax(2 * cuda_multiprocessors() / blocks, 1);
+}
+
+static double pieces_ns(const struct op_args *args)
+{
+	enum softmax_pass pass = args->params.softmax.pass;
+	double ns = 0;
+
+	if (pass != SOFTMAX_WRITE)
+		ns += 2 * fitted.pieces.launch_ns + fitted.pieces.row_ns * rows_of(args) + pass_ns(args, false);
+	if (pass != SOFTMAX_SUM)
+		ns += fitted.pieces.launch_ns + pass_ns(args, true);
+	return ns;
+}
+
 static double online_ns(const struct op_args *args)
 {
 	return blocks_ns(args, &fitted.online);
@@ -214,6 +249,17 @@ static const struct kernel kernels[] = {
         .launch = softmax_fused,
         .together_max = cuda_together_max,
         .launch_together = softmax_fused_together,
+    },
+    {
+        .name = "pieces",
+        .idea = "few rows by all multiprocessors: sums of pieces, then results; of a long row a part at a time",
+        .dtypes = "f32 f16 bf16",
+        .takes = "any strides, up to 1048576 rows",
+        .supports = supports_pieces,
+        .workspace = softmax_pieces_workspace,
+        .time_ns = pieces_ns,
+        .launch = softmax_pieces,
+        .carries = true,
     },
     {
         .name = "online",

@@ -50,6 +50,8 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	    (rc = check_scale(&args->params.softmax.scale, why)) < 0 || (rc = rules_output(y, "y", why)) < 0 ||
 	    (rc = rules_apart(x, "x", y, "y", true, why)) < 0)
 		return rc;
+	args->params.softmax.pass = SOFTMAX_WHOLE;
+	args->params.softmax.goes_on = false;
 	rules_pad_rank(x, 4);
 	rules_pad_rank(y, 4);
 	rules_fold((struct view *[]){x, y}, 2, 3);
@@ -61,41 +63,76 @@ static bool reads_output(const struct op_args *args)
 	return view_same(&args->views[X], &args->views[Y]);
 }
 
-/* Scale, subtract, exp, add, divide: five operations an element. */
+/* Scale, subtract, exp, add, divide: five operations an element, of which a part has four again. */
 static void cost(const struct op_args *args, struct cost *ret)
 {
-	ret->flops = 5 * (double)view_elements(&args->views[Y]);
-	ret->bytes = rules_bytes(&args->views[X]) + rules_bytes(&args->views[Y]);
+	enum softmax_pass pass = args->params.softmax.pass;
+
+	ret->flops = (pass == SOFTMAX_WHOLE ? 5 : 4) * (double)view_elements(&args->views[Y]);
+	ret->bytes = rules_bytes(&args->views[X]) + (pass == SOFTMAX_SUM ? 0 : rules_bytes(&args->views[Y]));
 }
 
-/* x0 and y0: index of the row's first element, from the views' first. */
-static void reference_row(const struct op_args *args, int64_t x0, int64_t y0)
+/* x0: index of the row's first element, from the view's first. Against -Inf no sum is possible; of nothing but
+ * -Inf it is 0 then, or NaN if there is one. */
+static struct softmax_partial sum_row(const struct op_args *args, int64_t x0)
+{
+	const struct view *x = &args->views[X];
+	double scale = args->params.softmax.scale, base;
+	struct softmax_partial p = {-INFINITY, 0};
+
+	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++)
+		p.peak = fmax(p.peak, scale * half_load(x->data, x->dtype, x0 + i * x->strides[3]));
+	base = p.peak == -INFINITY ? 0 : p.peak;
+	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++)
+		p.sum += exp(scale * half_load(x->data, x->dtype, x0 + i * x->strides[3]) - base);
+	return p;
+}
+
+static struct softmax_partial join(struct softmax_partial a, struct softmax_partial b)
+{
+	struct softmax_partial high = a.peak >= b.peak ? a : b, low = a.peak >= b.peak ? b : a;
+
+	if (low.sum != 0)
+		high.sum += low.sum * (low.peak == high.peak ? 1 : exp(low.peak - high.peak));
+	return high;
+}
+
+static void write_row(const struct op_args *args, int64_t x0, int64_t y0, const struct softmax_partial *of_row)
 {
 	const struct view *x = &args->views[X], *y = &args->views[Y];
 	const struct softmax_params *p = &args->params.softmax;
-	int64_t n = (int64_t)y->shape[3], sx = x->strides[3], sy = y->strides[3];
-	double max = -INFINITY, sum = 0;
 
-	for (int64_t i = 0; i < n; i++)
-		max = fmax(max, p->scale * half_load(x->data, x->dtype, x0 + i * sx));
-	for (int64_t i = 0; i < n; i++)
-		sum += exp(p->scale * half_load(x->data, x->dtype, x0 + i * sx) - max);
-	for (int64_t i = 0; i < n; i++) {
-		double t = p->scale * half_load(x->data, x->dtype, x0 + i * sx) - max;
-		half_store(y->data, y->dtype, y0 + i * sy, p->log ? t - log(sum) : exp(t) / sum);
+	for (int64_t i = 0; i < (int64_t)y->shape[3]; i++) {
+		double t = p->scale * half_load(x->data, x->dtype, x0 + i * x->strides[3]) - of_row->peak;
+		half_store(y->data, y->dtype, y0 + i * y->strides[3],
+		           p->log ? t - log(of_row->sum) : exp(t) / of_row->sum);
 	}
+}
+
+/* carried: of the row, in a part. */
+static void reference_row(const struct op_args *args, int64_t x0, int64_t y0, struct softmax_partial *carried)
+{
+	const struct softmax_params *p = &args->params.softmax;
+	struct softmax_partial of_row = p->pass == SOFTMAX_WRITE ? *carried : sum_row(args, x0);
+
+	if (p->pass == SOFTMAX_SUM)
+		*carried = p->goes_on ? join(*carried, of_row) : of_row;
+	else
+		write_row(args, x0, y0, &of_row);
 }
 
 static void reference(const struct op_args *args)
 {
 	const struct view *y = &args->views[Y];
 	const int64_t *sx = args->views[X].strides, *sy = y->strides;
+	struct softmax_partial *carried = args->carried;
+	bool is_part = args->params.softmax.pass != SOFTMAX_WHOLE;
 
 	for (int64_t i = 0; i < (int64_t)y->shape[0]; i++)
 		for (int64_t j = 0; j < (int64_t)y->shape[1]; j++)
 			for (int64_t k = 0; k < (int64_t)y->shape[2]; k++)
 				reference_row(args, i * sx[0] + j * sx[1] + k * sx[2],
-				              i * sy[0] + j * sy[1] + k * sy[2]);
+				              i * sy[0] + j * sy[1] + k * sy[2], is_part ? carried++ : NULL);
 }
 
 static bool sample_of(kops_dtype dtype, uint64_t rows, uint64_t cols, struct op_args *args)
@@ -137,12 +174,46 @@ static double tolerance(const struct op_args *args)
 	return (log_wanted ? 4e-6 : 1e-6) + 2 * result * largest;
 }
 
+static uint64_t steps(const struct op_args *args)
+{
+	return args->views[Y].shape[3];
+}
+
+static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint64_t n)
+{
+	for (unsigned i = X; i <= Y; i++) {
+		struct view *v = &args->views[i];
+		int64_t skip = (int64_t)first * v->strides[3] * (int64_t)dtype_size(v->dtype);
+
+		v->offset += (uint64_t)skip;
+		if (v->data)
+			v->data = (char *)v->data + skip;
+		v->shape[3] = n;
+	}
+	args->params.softmax.pass = pass == 0 ? SOFTMAX_SUM : SOFTMAX_WRITE;
+	args->params.softmax.goes_on = pass == 0 && first > 0;
+}
+
+static uint64_t carried_bytes(const struct op_args *args)
+{
+	const uint64_t *rows = args->views[Y].shape;
+	uint64_t bytes;
+
+	return __builtin_mul_overflow(rows[0] * rows[1] * rows[2], sizeof(struct softmax_partial), &bytes)
+	           ? UINT64_MAX
+	           : bytes;
+}
+
 static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {{2, 2}, false}};
 
 const struct op op_softmax = {
     .name = "softmax",
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
+    .passes = 2,
+    .steps = steps,
+    .step_part = step_part,
+    .carried_bytes = carried_bytes,
     .n_inputs = 1,
     .decode = decode,
     .check = check,

@@ -159,35 +159,6 @@ template <int THREADS, typename T> __global__ void __launch_bounds__(block_of(TH
 
 /* ---- online ---- */
 
-/* What is known of some elements of a row: sum of exp(s·x − s·x of most). Sum 0: most is −Inf, nothing adds. */
-struct partial {
-	float most;
-	double sum;
-};
-
-/* Against a larger maximum. Not where there is nothing: 0 · exp(NaN) with a scale of 0. */
-__device__ __forceinline__ void raise(const problem &p, partial *known, float most)
-{
-	if (most > known->most && known->sum != 0)
-		known->sum *= (double)expf(exponent(p, p.sign * known->most, shift_of(p, most)));
-	known->most = most;
-}
-
-/* One pass for both, the sum rescaled when a group has a larger element. */
-template <typename T> __device__ __forceinline__ partial scan(const problem &p, const strand<const T> &x)
-{
-	partial known = {-INFINITY, 0};
-
-	each_group(x, [&](const float *v, int n) {
-		float most = most_of(p, v, n, known.most);
-
-		raise(p, &known, most);
-		/* Against −Inf even −Inf would be NaN. */
-		known.sum += (double)sum_of(p, v, n, most == -INFINITY ? 0 : shift_of(p, most));
-	});
-	return known;
-}
-
 template <int THREADS, typename T> __global__ void __launch_bounds__(block_of(THREADS)) online(problem p)
 {
 	const share mine = interleaved<THREADS>(p);

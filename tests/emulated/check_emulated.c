@@ -12,7 +12,9 @@
 #include "check.h"
 #include "emulated.h"
 #include "gemm/kernels.h"
+#include "reduce/split.h"
 #include "seed.h"
+#include "softmax/pieces.h"
 #include "softmax/ring.h"
 
 #define WORKSPACE_ALIGNMENT 256
@@ -22,6 +24,7 @@
 CUDA_LAUNCH(gemm_pipelined);
 CUDA_LAUNCH(softmax_fused);
 uint64_t softmax_fused_workspace(const struct op_args *args);
+CUDA_LAUNCH(reduce_strided);
 
 /* ---- Problems ---- */
 
@@ -106,6 +109,16 @@ static bool make_small_16(struct problem *p, struct random *r)
 static bool make_wide(struct problem *p, struct random *r)
 {
 	return make_f32(p, true, random_chance(r, 50), r);
+}
+
+/* Few, of 16-bit numbers. */
+static bool make_long_sums(struct problem *p, struct random *r)
+{
+	uint64_t mnk[3] = {1 + random_below(r, 40), 1 + random_below(r, 40), 300 + random_below(r, 900)};
+	bool neat = random_chance(r, 50);
+
+	shape_product(p, random_chance(r, 50) ? KOPS_F16 : KOPS_BF16, mnk, neat ? 8 : 1, r);
+	return problem_complete(p, neat, true, r);
 }
 
 /* As the copy engine wants them. */
@@ -195,6 +208,19 @@ static bool make_many_rows(struct problem *p, struct random *r)
 	return make_rows_beyond(p, 3 + random_below(r, 8), 128 << 10, r);
 }
 
+/* Of any strides. */
+static bool make_anyhow(struct problem *p, struct random *r)
+{
+	const struct op *op = p->args.op;
+	bool made;
+
+	do {
+		problem_free(p);
+		made = problem_make(p, op, 0, r);
+	} while (made && (view_elements(op_output_const(&p->args)) == 0 || view_is_empty(&p->args.views[0])));
+	return made;
+}
+
 /* ---- Rows ---- */
 
 /* What simt takes for products that are larger than these. */
@@ -257,6 +283,76 @@ static int launch_small_together(const struct op_args *args, const struct launch
 	return gemm_small_together(pointers, (unsigned)args->views[2].shape[0], launch);
 }
 
+/* Each element of x takes as long; a product is one tile, so that only a shorter K makes it quicker. */
+static double work_ns(const struct kernel *kernel, const struct op_args *args)
+{
+	const struct view *x = &args->views[0];
+
+	(void)kernel;
+	return (double)(args->op->n_inputs == 2 ? x->shape[x->rank - 1] : view_elements(x));
+}
+
+static bool takes_all(const struct op_args *args, const char **ret_why_not)
+{
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
+static const struct kernel pieces = {
+    .supports = takes_all, .workspace = softmax_pieces_workspace, .launch = softmax_pieces, .carries = true};
+
+static uint64_t workspace_strided(const struct op_args *args)
+{
+	struct reduce_split s = reduce_split_tiles(args);
+
+	return s.splits > 1 ? s.rows * s.splits * sizeof(double) : 0;
+}
+
+static const struct kernel strided = {
+    .supports = takes_all, .workspace = workspace_strided, .launch = reduce_strided, .carries = true};
+
+static const struct kernel small = {.supports = takes_all, .launch = gemm_small, .carries = true};
+
+static const struct kernel *kernel_of(const struct op_args *args)
+{
+	const char *op = args->op->name;
+
+	return strcmp(op, "softmax") == 0 ? &pieces : strcmp(op, "reduce") == 0 ? &strided : &small;
+}
+
+/* As one that would take too long: along its rows, its columns, or both. */
+static void cut_up(const struct op_args *args, struct op_cut *ret)
+{
+	const double parts[] = {2, 5, 9};
+	const double ns = work_ns(NULL, args);
+	const struct part_limits limits = {work_ns, ns / parts[(uint64_t)ns % 3],
+	                                   (uint64_t)ns % 2 ? 256 : UINT64_MAX};
+
+	kernel_cut(kernel_of(args), args, &limits, ret);
+}
+
+static uint64_t workspace_of_parts(const struct op_args *args)
+{
+	struct op_cut cut;
+
+	cut_up(args, &cut);
+	return (kernel_workspace(kernel_of(args), args, &cut) + 15) / 16 * 16 + cut.carried_bytes;
+}
+
+static int launch_parts(const struct op_args *args, const struct launch *launch)
+{
+	struct op_args whole = *args;
+	struct op_cut cut;
+	int rc = 0;
+
+	cut_up(args, &cut);
+	whole.carried = (char *)launch->workspace + launch->workspace_bytes - cut.carried_bytes;
+	for (uint32_t i = 0; i < cut.n_parts && rc == 0; i++)
+		rc = kernel_launch_part(kernel_of(args), &whole, &cut, i, launch, cuda_convert);
+	return rc;
+}
+
 /* A kernel as in kernels/<op>/cuda.c, and problems that it is for, if small ones: what is faster is not asked.
  */
 static const struct candidate {
@@ -276,9 +372,13 @@ static const struct candidate {
     {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, gemm_simt_workspace, gemm_simt},
     {"gemm", "simt together", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, launch_simt_together},
     {"gemm", "small", make_small_16, 1, {1, 1, 1, 1}, NULL, NULL, gemm_small},
+    {"gemm", "small in parts", make_long_sums, 1, {1, 1, 1, 1}, NULL, workspace_of_parts, launch_parts},
     {"gemm", "small together", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, launch_small_together},
     {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
+    {"softmax", "pieces", make_anyhow, 3, {1, 2, 5, 9}, NULL, softmax_pieces_workspace, softmax_pieces},
+    {"softmax", "pieces in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"reduce", "strided in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"softmax", "fused", make_short_rows, 1, {1, 1, 1, 1}, NULL, softmax_fused_workspace, softmax_fused},
     {"softmax",
      "ring",

@@ -432,6 +432,23 @@ class Devices(unittest.TestCase):
         b = c.import_new(1 << 16)
         return wire.copy(wire.view(b, [elements]), wire.view(b, [elements], offset=1 << 15))
 
+    def test_what_cannot_be_paused_is_bound_by_max_hold(self):
+        self.daemon.settings.update(devices="gpu0", hang_timeout="60s")
+        self.daemon.start()
+        c, n = self.connect(), 1 << 22
+        row = wire.view(c.import_new(2 * n), [1, n], dtype=wire.F16)
+        op = {"kernel": "reference", **wire.softmax(row, row)}
+        c.submit(op)
+        self.daemon.make("uncut")
+        with self.assertRaises(wire.Refused) as caught:
+            c.submit(op)
+        self.assertEqual(caught.exception.name, "QUOTA")
+        self.assertRegex(caught.exception.message, r"op 1 of 1 \(softmax by reference\) cannot be paused .* for an estimated "
+                         r"0\.[0-9]+ s, more than the 0\.1 s of max-hold; split it")
+        self.daemon.reload(max_hold="20s")
+        c.submit(op)
+        self.assertEqual(self.daemon.stop(), 0)
+
     def test_a_job_at_work_at_two_deaths_is_refused(self):
         self.daemon.settings["devices"] = "gpu0"
         self.daemon.start()

@@ -1,5 +1,7 @@
 """What jobs compute, against NumPy in float64, and the order in which they run."""
 
+import time
+
 import numpy as np
 
 from support import harness, wire
@@ -235,15 +237,25 @@ class Others(Arrays):
         with np.errstate(over="ignore"):
             np.testing.assert_array_equal(y, x + x)
 
-    def test_ops_that_cannot_be_paused_are_refused(self):
-        """A softmax of one row needs all of it at once."""
-        n = 1 << 28
-        with self.daemon.connect() as c:
-            row = view(c.import_fd(wire.memfd(2 * n), 2 * n), [1, n], dtype=wire.F16)
-            with self.assertRaises(wire.Refused) as caught:
-                c.submit({"kernel": "reference", **wire.softmax(row, row)}, device="cpu")
-        self.assertEqual(caught.exception.name, "QUOTA")
-        self.assertRegex(caught.exception.message, r"op 1 of 1 \(softmax by reference\) cannot be paused .* max-hold; split it")
+    def test_a_softmax_of_one_row_is_paused(self):
+        """What it knows of the row goes on when another had its turn."""
+        n = 1 << 24
+        with self.daemon.connect() as c, self.daemon.connect() as other:
+            buffer = c.import_new(2 * n)
+            ones = np.frombuffer(c.maps[buffer], np.float16)
+            ones[:] = 1
+            row = view(buffer, [1, n], dtype=wire.F16)
+            quick = wire.copy(view(other.import_new(64), [8]), view(other.import_new(64), [8]))
+            began = time.monotonic()
+            long = c.start_submit({"kernel": "reference", **wire.softmax(row, row, log=True)}, device="cpu")
+            time.sleep(0.1)
+            asked = time.monotonic()
+            other.submit(quick, device="cpu")
+            waited = time.monotonic() - asked
+            c.wait(long)
+            self.assertLess(waited, 0.6 * (time.monotonic() - began))
+            self.assertEqual(set(ones), {np.float16(-np.log(n))})
+            del ones
 
     def test_three_ops_in_one_message(self):
         """softmax(x @ w) @ v, through RESIDENT memory."""

@@ -128,25 +128,6 @@ class Planned(harness.DaemonTest):
         self.assertIn("max-run-time", self.refused("QUOTA", c.submit, product("reference")).message)
 
 
-    def test_what_cannot_be_paused_is_bound_by_max_hold(self):
-        """A softmax of one row needs all of it at once; of many rows it is paused between them."""
-        c, n = self.client(), 1 << 23
-        x, y = c.import_new(2 * n), c.import_new(2 * n)
-
-        def softmax(rows):
-            shape = [rows, n // rows]
-            return {"kernel": "reference", **wire.softmax(view(x, shape, dtype=wire.F16), view(y, shape, dtype=wire.F16))}
-
-        def submit_one_row():
-            c.submit(softmax(1))
-
-        self.daemon.reload(max_hold="100ms")
-        self.assertRegex(self.refused("QUOTA", submit_one_row).message, r"estimated 0\.[0-9]+ s, more than the 0\.1 s of max-hold")
-        c.submit(softmax(1 << 12))
-        self.daemon.reload(max_hold="2s")
-        submit_one_row()
-
-
 class Jobs(harness.DaemonTest):
     settings = {"drain_timeout": "200ms"}
 

@@ -106,15 +106,17 @@ static void make_ops(struct chain *c)
 {
 	const struct view *v = c->views;
 	const struct op_args ops_args[OPS] = {
-	    {op_by_name("gemm"), {v[VIEW_X], v[VIEW_W], v[VIEW_H]}, {.gemm = {1, 0, KOPS_PRECISION_F32}}},
-	    {op_by_name("gemm"), {v[VIEW_X], v[VIEW_W], v[VIEW_H]}, {.gemm = {1, 1, KOPS_PRECISION_F32}}},
-	    {op_by_name("add"), {v[VIEW_H], v[VIEW_BIAS], v[VIEW_H]}, {.softmax = {0, false}}},
-	    {op_by_name("softmax"), {v[VIEW_H], v[VIEW_P]}, {.softmax = {0.25, false}}},
-	    {op_by_name("gemm"),
-	     {v[VIEW_P], transposed(v[VIEW_W]), v[VIEW_Y]},
-	     {.gemm = {1, 0, KOPS_PRECISION_F32}}},
-	    {op_by_name("transpose"), {v[VIEW_Y], v[VIEW_Z]}, {.softmax = {0, false}}},
-	    {op_by_name("copy"), {v[VIEW_Z], v[VIEW_COPY]}, {.softmax = {0, false}}},
+	    {.op = op_by_name("gemm"), .views = {v[VIEW_X], v[VIEW_W], v[VIEW_H]}, .params.gemm.alpha = 1},
+	    {.op = op_by_name("gemm"),
+	     .views = {v[VIEW_X], v[VIEW_W], v[VIEW_H]},
+	     .params.gemm = {.alpha = 1, .beta = 1}},
+	    {.op = op_by_name("add"), .views = {v[VIEW_H], v[VIEW_BIAS], v[VIEW_H]}},
+	    {.op = op_by_name("softmax"), .views = {v[VIEW_H], v[VIEW_P]}, .params.softmax.scale = 0.25},
+	    {.op = op_by_name("gemm"),
+	     .views = {v[VIEW_P], transposed(v[VIEW_W]), v[VIEW_Y]},
+	     .params.gemm.alpha = 1},
+	    {.op = op_by_name("transpose"), .views = {v[VIEW_Y], v[VIEW_Z]}},
+	    {.op = op_by_name("copy"), .views = {v[VIEW_Z], v[VIEW_COPY]}},
 	};
 
 	for (unsigned i = 0; i < OPS; i++)

@@ -95,7 +95,7 @@ static double most_bytes(const struct op_args *args)
 static void check_kernel(struct check *c, const struct plan_job *job, unsigned i, const struct kernel *kernel,
                          const struct op_args *args)
 {
-	static const struct op_cut uncut = {.n_parts = 1};
+	static const struct op_cut uncut = {.n_parts = 1, .n_steps = 1};
 	const char *why_not = "";
 	double ns;
 
@@ -196,6 +196,21 @@ static void check_planned(struct check *c, const struct plan_job *job)
 	check_bytes(c, job);
 }
 
+/*
+ * Auto finds a kernel that can be cut, whatever the job, if all of it does not take half a minute. On the CPU
+ * pages count too, which may be unequally shared.
+ */
+static void check_parts(struct check *c, const struct plan_job *job)
+{
+	const double all_us = 30e6, part_us = (c->cpu ? 20 : 1.001) * PART_US;
+	bool is_slow = !c->cpu && c->gpu->multiprocessors < 30;
+
+	for (unsigned i = 0; i < job->run.n_ops && !is_slow; i++)
+		if (job->ops[i].plan_us <= all_us && run_part_us(&job->ops[i]) > part_us)
+			fail(c, job, i, job->ops[i].kernel->name, "auto's plan_us of a part",
+			     run_part_us(&job->ops[i]));
+}
+
 static bool is_refusal(int rc)
 {
 	return rc == KOPS_E_UNSUPPORTED || rc == KOPS_E_NOMEM;
@@ -226,7 +241,11 @@ static void check_job(struct check *c, struct plan_job *job)
 {
 	const struct kernel_list *list = kernels_of(c, job->ops[0].args.op);
 
-	note_plan(c, job, plan(c, job));
+	int rc = plan(c, job);
+
+	if (rc == 0)
+		check_parts(c, job);
+	note_plan(c, job, rc);
 	for (unsigned i = 0; i < job->run.n_ops; i++)
 		check_kernels(c, job, i);
 	for (size_t kernel = 0; kernel < list->n; kernel++) {

@@ -203,7 +203,8 @@ static void shape_op(struct op_args *args, struct random *r)
 	}
 	shape_alike(args, r);
 	if (strcmp(args->op->name, "softmax") == 0)
-		args->params.softmax = (struct softmax_params){random_factor(r), random_chance(r, 50)};
+		args->params.softmax =
+		    (struct softmax_params){.scale = random_factor(r), .log = random_chance(r, 50)};
 	if (strcmp(args->op->name, "fma") == 0)
 		args->params.fma =
 		    (struct fma_params){random_factor(r), random_factor(r),

@@ -71,6 +71,14 @@ int cuda_copy_strided(const struct view *x, const struct view *y, cudaStream_t s
 	abort();
 }
 
+int cuda_convert(const struct view *from, const struct view *to, const struct launch *launch)
+{
+	(void)from;
+	(void)to;
+	(void)launch;
+	abort();
+}
+
 /* ---- daemon/cuda/transfer.c ---- */
 
 int cuda_upload(const struct cuda_layout *layout, const void *host, bool pinned, void *image,

@@ -14,6 +14,7 @@
  *     together      repeated runs of one op are held back until the next poll(), as small ones are on a GPU;
  *                   its number becomes the most that were started by one
  *     hang-sensors  who asks for temperature and power waits
+ *     uncut         no op can be cut into parts
  *     rivals        kernels of gemm, one on a line: the nanoseconds that they are expected to take, and the
  *                   microseconds that runs of them are said to have taken
  */
@@ -131,6 +132,15 @@ static unsigned rivals(const struct backend_device *dev, const struct op_args *a
 			if (strcmp(list->kernels[i].name, kernels[r].name) == 0)
 				ret[n++] = (struct rival){i, kernels[r].expected_ns};
 	return n;
+}
+
+static int plan(const struct backend_device *dev, struct run *run)
+{
+	int rc = backend_cpu.plan(dev, run);
+
+	for (unsigned i = 0; rc == 0 && is_there("uncut") && i < run->n_ops; i++)
+		run->ops[i].cut = (struct op_cut){.n_parts = 1, .n_steps = 1, .share = 1};
+	return rc;
 }
 
 /* What its kernels are said to take: tests of what jobs show must not depend on what else the machine does. */
@@ -278,6 +288,7 @@ const struct backend *kops_backend(void)
 	gpu.count = count;
 	gpu.open = open_gpu;
 	gpu.describe = describe;
+	gpu.plan = plan;
 	gpu.rivals = rivals;
 	gpu.sense = sense;
 	gpu.start = start;

@@ -158,35 +158,110 @@ static void compare(const struct op_args *args, const struct memories *whole, co
 				         args->op->name, e, i, at(parts, i, e, dtype), at(whole, i, e, dtype));
 }
 
+static bool takes_all(const struct op_args *args, const char **ret_why_not)
+{
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
+/* As long as there is work. */
+static double work_ns(const struct op_args *args)
+{
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	return cost.flops + cost.bytes / 1e3;
+}
+
+static int run_reference(const struct op_args *args, const struct launch *launch)
+{
+	(void)launch;
+	args->op->reference(args);
+	return 0;
+}
+
+static const struct kernel carrying = {
+    .supports = takes_all, .time_ns = work_ns, .launch = run_reference, .carries = true};
+static const struct kernel forgetful = {.supports = takes_all, .time_ns = work_ns, .launch = run_reference};
+
+#define CARRIED_MAX 4096
+
+static double kernel_ns(const struct kernel *kernel, const struct op_args *args)
+{
+	return kernel->time_ns(args);
+}
+
+/* Into parts of a share of the op's time. */
+static double cut_by(const struct kernel *kernel, const struct op_args *args, double wanted,
+                     uint64_t carried_max, struct op_cut *ret)
+{
+	const struct part_limits limits = {kernel_ns, kernel->time_ns(args) / wanted, carried_max};
+
+	return kernel_cut(kernel, args, &limits, ret);
+}
+
+/* Where data is, offsets say. */
+static void check_places(const struct op_args *args, const struct op_cut *cut, uint32_t i)
+{
+	struct op_args part;
+
+	op_part(args, cut, i, &part);
+	for (unsigned v = 0; v <= args->op->n_inputs; v++)
+		if (part.views[v].space == args->views[v].space)
+			assert_int_equal((char *)part.views[v].data - (char *)args->views[v].data,
+			                 part.views[v].offset - args->views[v].offset);
+}
+
+static int never(const struct view *from, const struct view *to, const struct launch *launch)
+{
+	(void)from;
+	(void)to;
+	(void)launch;
+	fail_msg("an f32 output is converted");
+	return -1;
+}
+
+/* About so many parts, whatever the time. */
+static void cut_anyhow(const struct op_args *args, struct op_cut *cut)
+{
+	cut_by(&carrying, args, (double)(1 + pick(40)), pick(2) ? CARRIED_MAX : 64, cut);
+}
+
 static void test_the_parts_are_the_whole(void **state)
 {
 	static struct memories whole, parts;
+	static _Alignas(64) char carried[CARRIED_MAX];
+	const struct launch launch = {0};
+	unsigned in_steps = 0, both_ways = 0;
 
 	(void)state;
 	random_state = seed_of_run();
 	for (int round = 0; round < 600; round++) {
-		struct op_args args, part;
+		struct op_args args;
 		struct op_cut cut;
 
 		make(ops[round % OP_COUNT], &args);
 		fill(&whole, args.views[0].dtype);
 		memcpy(parts.start, whole.start, sizeof whole.start);
-		op_cut(&args, (double)(1 + pick(40)), &cut);
+		cut_anyhow(&args, &cut);
+		in_steps += cut.n_steps > 1;
+		both_ways += cut.n_steps > 1 && cut.n_parts > cut.n_steps;
 		point(&args, &whole);
 		args.op->reference(&args);
 		point(&args, &parts);
+		args.carried = carried;
 		for (uint32_t i = 0; i < cut.n_parts; i++) {
-			op_part(&args, &cut, i, &part);
-			for (unsigned v = 0; v <= args.op->n_inputs; v++)
-				if (part.views[v].space == args.views[v].space)
-					assert_int_equal((char *)part.views[v].data -
-					                     (char *)args.views[v].data,
-					                 part.views[v].offset - args.views[v].offset);
-			part.op->reference(&part);
+			check_places(&args, &cut, i);
+			assert_int_equal(kernel_launch_part(&carrying, &args, &cut, i, &launch, never), 0);
 		}
 		/* Along K sums are rounded once more for each part, those of reduce to f32. */
-		compare(&args, &whole, &parts, args.op == &op_gemm ? 1e-13 : args.op == &op_reduce ? 1e-5 : 0);
+		compare(&args, &whole, &parts,
+		        args.op == &op_gemm                               ? 1e-13
+		        : args.op == &op_reduce || args.op == &op_softmax ? 1e-5
+		                                                          : 0);
 	}
+	assert_true(in_steps > 50 && both_ways > 5);
 }
 
 static struct op_args dense(const struct op *op, uint64_t rows, uint64_t cols)
@@ -201,6 +276,11 @@ static struct op_args dense(const struct op *op, uint64_t rows, uint64_t cols)
 	return args;
 }
 
+static void cut_into(const struct op_args *args, double wanted, struct op_cut *ret)
+{
+	cut_by(&carrying, args, wanted, CARRIED_MAX, ret);
+}
+
 static void test_how_finely(void **state)
 {
 	struct op_args args = dense(&op_copy, 4096, 4096), one = dense(&op_fma, 1, 1),
@@ -208,37 +288,77 @@ static void test_how_finely(void **state)
 	struct op_cut cut;
 
 	(void)state;
-	op_cut(&args, 1, &cut);
+	cut_into(&args, 1, &cut);
 	assert_int_equal(cut.n_parts, 1);
-	op_cut(&args, 0.01, &cut);
+	cut_into(&args, 0.01, &cut);
 	assert_int_equal(cut.n_parts, 1);
-	op_cut(&args, (double)NAN, &cut);
+	cut_into(&args, (double)NAN, &cut);
 	assert_int_equal(cut.n_parts, 1);
-	op_cut(&args, 1.5, &cut);
+	cut_into(&args, 1.5, &cut);
 	assert_int_equal(cut.n_parts, 2);
 	assert_int_equal(cut.chunk, 4096 * 4096 / 2);
-	op_cut(&args, 10, &cut);
-	assert_true(cut.n_parts >= 10 && cut.n_parts <= 11);
+	cut_into(&args, 10, &cut);
+	assert_true(cut.n_parts >= 10 && cut.n_parts <= 11 && cut.share <= 0.1);
 	assert_int_equal(cut.chunk % 256, 0);
-	op_cut(&empty, 1e9, &cut);
+	cut_into(&empty, 1e9, &cut);
 	assert_int_equal(cut.n_parts, 1);
 	/* The steps of a single element follow each other. */
-	op_cut(&one, 360, &cut);
-	assert_int_equal(cut.axis, CUT_STEPS);
-	assert_true(cut.n_parts >= 360 && cut.n_parts <= 361);
-	op_cut(&one, 1e300, &cut);
-	assert_true(cut.n_parts > 1 && cut.n_parts <= 1u << 21);
+	cut_into(&one, 360, &cut);
+	assert_int_equal(cut.chunk, 0);
+	assert_true(cut.n_steps == cut.n_parts && cut.n_parts >= 360 && cut.n_parts <= 380);
+	cut_into(&one, 1e300, &cut);
+	assert_true(cut.n_parts > 1);
 }
 
-static bool takes_all(const struct op_args *args, const char **ret_why_not)
+/* Few rows of few columns: each axis alone is too short. */
+static void test_blocks_are_cut_along_their_steps(void **state)
 {
-	(void)args;
-	(void)ret_why_not;
-	return true;
+	struct op_args args = dense(&op_fma, 8, 2);
+	struct op_cut cut;
+
+	(void)state;
+	args.params.fma.steps = 1000;
+	cut_into(&args, 5000, &cut);
+	assert_int_equal(cut.n_parts, 16 * cut.n_steps);
+	assert_true(cut.share <= 1 / 5000.0);
 }
 
-static const struct kernel wide_kernel = {.supports = takes_all, .wide_output = true},
-                           narrow_kernel = {.supports = takes_all};
+/* In tiles of 128 rows: fewer rows take as long. */
+static double tiles_ns(const struct op_args *args)
+{
+	const uint64_t *shape = op_output_const(args)->shape;
+
+	return ceil((double)shape[1] / 128) * (double)shape[2] * (double)args->views[0].shape[2] + 1;
+}
+
+static struct op_args product(kops_dtype dtype, uint64_t m, uint64_t n, uint64_t k)
+{
+	const uint64_t shapes[3][2] = {{m, k}, {k, n}, {m, n}};
+	struct op_args args = {.op = &op_gemm, .params.gemm.alpha = 1};
+	char why[WHY_BYTES];
+
+	for (unsigned v = 0; v < 3; v++) {
+		args.views[v] = random_view(shapes[v], 2, v);
+		args.views[v].dtype = dtype;
+		view_make_dense(&args.views[v]);
+	}
+	assert_int_equal(args.op->check(&args, why), 0);
+	return args;
+}
+
+/* Of 300 rows, not one at a time but along K. */
+static void test_parts_are_as_short_as_the_kernel_says(void **state)
+{
+	static const struct kernel tiled = {.supports = takes_all, .time_ns = tiles_ns, .carries = true};
+	struct op_args args = product(KOPS_F16, 300, 1, 1 << 20);
+	struct op_cut cut;
+	double times = cut_by(&tiled, &args, 200, CARRIED_MAX, &cut);
+
+	(void)state;
+	assert_true(cut.n_steps >= 200 && cut.share <= 1 / 200.0);
+	assert_int_equal(cut.carried_bytes, 300 * sizeof(float));
+	assert_true(times >= 1 && times < 1.1);
+}
 
 #define ONES 3000u /* f16 has no 2049: added one by one they would make 2048 */
 
@@ -265,33 +385,57 @@ static struct op_args sum_of_ones(const struct op *op)
 	return args;
 }
 
+static unsigned conversions;
+
+static int convert_one(const struct view *from, const struct view *to, const struct launch *launch)
+{
+	(void)launch;
+	conversions++;
+	half_store(to->data, to->dtype, 0, half_load(from->data, from->dtype, 0));
+	return 0;
+}
+
+/* beta: of 2 in the output. */
+static double sum_in_parts(const struct op *op, double beta)
+{
+	struct op_args args = sum_of_ones(op);
+	struct view *y = op_output(&args);
+	const struct launch launch = {0};
+	struct op_cut cut;
+	float sum = NAN;
+
+	if (op == &op_gemm)
+		args.params.gemm.beta = beta;
+	half_store(y->data, y->dtype, 0, 2);
+	cut_into(&args, ONES / 10, &cut);
+	assert_true(cut.n_parts >= ONES / 10);
+	assert_int_equal(cut.carried_bytes, sizeof sum);
+	args.carried = &sum;
+	conversions = 0;
+	for (uint32_t p = 0; p < cut.n_parts; p++)
+		assert_int_equal(kernel_launch_part(&carrying, &args, &cut, p, &launch, convert_one), 0);
+	assert_int_equal(conversions, beta != 0 ? 2 : 1);
+	return half_load(y->data, y->dtype, 0);
+}
+
 static void test_16_bit_sums_are_not_rounded_between_parts(void **state)
 {
 	(void)state;
-	for (unsigned i = 0; i < 2; i++) {
-		struct op_args args = sum_of_ones(i ? &op_reduce : &op_gemm), part;
-		struct op_cut cut;
-		float sum = NAN;
-
-		kernel_cut(&wide_kernel, &args, ONES / 10, &cut);
-		assert_true(cut.wide);
-		assert_int_equal(cut.n_parts, ONES / 10);
-		for (uint32_t p = 0; p < cut.n_parts; p++) {
-			op_part(&args, &cut, p, &part);
-			op_output(&part)->data = &sum;
-			args.op->reference(&part);
-		}
-		assert_true(sum == ONES);
-	}
+	assert_true(sum_in_parts(&op_gemm, 0) == ONES);
+	assert_true(sum_in_parts(&op_gemm, 500) == ONES + 1000);
+	assert_true(sum_in_parts(&op_reduce, 0) == ONES);
 }
 
-static void test_16_bit_sums_stay_whole_where_they_would_be_rounded(void **state)
+static void test_kernels_that_do_not_carry_are_left_whole(void **state)
 {
 	struct op_args args = sum_of_ones(&op_gemm);
 	struct op_cut cut;
 
 	(void)state;
-	kernel_cut(&narrow_kernel, &args, 100, &cut);
+	cut_by(&forgetful, &args, 100, CARRIED_MAX, &cut);
+	assert_int_equal(cut.n_parts, 1);
+	assert_true(cut.share == 1);
+	cut_by(&carrying, &args, 100, sizeof(float) - 1, &cut);
 	assert_int_equal(cut.n_parts, 1);
 }
 
@@ -304,30 +448,106 @@ static bool takes_one_type(const struct op_args *args, const char **ret_why_not)
 /* A kernel whose parts may be wide, but not these: it is cut by rows all the same. */
 static void test_where_parts_cannot_be_wide_they_are_narrow(void **state)
 {
-	const struct kernel kernel = {.supports = takes_one_type, .wide_output = true};
+	const struct kernel narrow = {.supports = takes_one_type, .time_ns = work_ns, .carries = true};
 	struct op_args args = sum_of_ones(&op_gemm);
 	struct op_cut cut;
 
 	(void)state;
 	args.views[0].shape[0] = op_output(&args)->shape[0] = 64;
 	args.views[0].strides[0] = 0;
-	kernel_cut(&wide_kernel, &args, 1000, &cut);
-	assert_true(cut.wide);
-	kernel_cut(&kernel, &args, 1000, &cut);
-	assert_false(cut.wide);
+	cut_into(&args, 1000, &cut);
+	assert_true(cut.n_steps > 1);
+	cut_by(&narrow, &args, 1000, CARRIED_MAX, &cut);
+	assert_int_equal(cut.n_steps, 1);
 	assert_int_equal(cut.n_parts, 64);
 }
 
 /* The largest of some numbers is one of them, however often it is rounded. */
-static void test_16_bit_maxima_need_no_wide_output(void **state)
+static void test_16_bit_maxima_carry_nothing(void **state)
 {
 	struct op_args args = sum_of_ones(&op_reduce);
 	struct op_cut cut;
 
 	(void)state;
 	args.params.reduce.kind = KOPS_MAX;
-	kernel_cut(&wide_kernel, &args, 100, &cut);
-	assert_true(cut.n_parts >= 100 && !cut.wide);
+	cut_into(&args, 100, &cut);
+	assert_true(cut.n_parts >= 100 && cut.carried_bytes == 0);
+}
+
+/* What is carried for all rows and columns would be too much: blocks of rows go one after the other. */
+static void test_what_parts_carry_is_bounded(void **state)
+{
+	static const struct kernel tiled = {.supports = takes_all, .time_ns = tiles_ns, .carries = true};
+	struct op_args args = product(KOPS_BF16, 128, 64, 1 << 20);
+	struct op_cut cut;
+
+	(void)state;
+	cut_by(&tiled, &args, 1000, CARRIED_MAX, &cut);
+	assert_true(cut.n_parts > cut.n_steps && cut.n_steps > 1 && cut.carried_bytes <= CARRIED_MAX);
+}
+
+/* The last block may be larger than the others. */
+static void test_the_last_block_has_room_for_what_it_carries(void **state)
+{
+	static const struct kernel tiled = {.supports = takes_all, .time_ns = tiles_ns, .carries = true};
+	struct op_args args = product(KOPS_F16, 17, 7, 1 << 16), block;
+	struct op_cut cut;
+
+	(void)state;
+	cut_by(&tiled, &args, 10, 256, &cut);
+	assert_true(cut.n_parts > cut.n_steps && cut.n_steps > 1);
+	for (uint32_t i = 0; i < cut.n_parts; i++) {
+		op_block(&args, &cut, i, &block);
+		assert_true(view_elements(op_output_const(&block)) * sizeof(float) <= cut.carried_bytes);
+	}
+}
+
+/* A row of a softmax: sums, then results. */
+static void test_a_row_is_cut_in_two_passes(void **state)
+{
+	struct view row = random_view((uint64_t[]){1, 1 << 14}, 2, 0);
+	struct op_args args = {.op = &op_softmax, .views = {row, row}, .params.softmax.scale = 1}, part;
+	char why[WHY_BYTES];
+	struct op_cut cut;
+
+	(void)state;
+	args.views[0].dtype = args.views[1].dtype = KOPS_F16;
+	view_make_dense(&args.views[0]);
+	args.views[1] = args.views[0];
+	assert_int_equal(args.op->check(&args, why), 0);
+	cut_into(&args, 10, &cut);
+	assert_true(cut.n_parts >= 10 && cut.n_parts % 2 == 0);
+	assert_int_equal(cut.carried_bytes, sizeof(struct softmax_partial));
+	for (uint32_t i = 0; i < cut.n_parts; i++) {
+		op_part(&args, &cut, i, &part);
+		assert_int_equal(part.params.softmax.pass, i < cut.n_parts / 2 ? SOFTMAX_SUM : SOFTMAX_WRITE);
+		assert_true(part.params.softmax.goes_on == (i > 0 && i < cut.n_parts / 2));
+	}
+}
+
+static double flat_ns(const struct op_args *args)
+{
+	(void)args;
+	return 500;
+}
+
+/* Of two kernels, the slower one that can be cut; none where neither can. */
+static void test_kernels_that_can_be_cut_are_preferred(void **state)
+{
+	static const struct kernel kernels[] = {
+	    {.name = "fast", .supports = takes_all, .time_ns = flat_ns},
+	    {.name = "cuttable", .supports = takes_all, .time_ns = work_ns, .carries = true}};
+	const struct kernel_list both = {kernels, 2}, one = {kernels, 1};
+	const struct part_limits limits = {kernel_ns, 100, CARRIED_MAX};
+	struct op_args args = sum_of_ones(&op_gemm);
+	struct preference preference;
+
+	(void)state;
+	kernel_prefer_cut(&both, &args, 0, &limits, &preference);
+	assert_int_equal(preference.n, 1);
+	assert_int_equal(preference.kernels[0], 1);
+	kernel_prefer_cut(&one, &args, 0, &limits, &preference);
+	assert_int_equal(preference.n, 0);
 }
 
 int main(void)
@@ -335,10 +555,16 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_the_parts_are_the_whole),
 	    cmocka_unit_test(test_how_finely),
+	    cmocka_unit_test(test_blocks_are_cut_along_their_steps),
+	    cmocka_unit_test(test_parts_are_as_short_as_the_kernel_says),
 	    cmocka_unit_test(test_16_bit_sums_are_not_rounded_between_parts),
-	    cmocka_unit_test(test_16_bit_sums_stay_whole_where_they_would_be_rounded),
+	    cmocka_unit_test(test_kernels_that_do_not_carry_are_left_whole),
 	    cmocka_unit_test(test_where_parts_cannot_be_wide_they_are_narrow),
-	    cmocka_unit_test(test_16_bit_maxima_need_no_wide_output),
+	    cmocka_unit_test(test_16_bit_maxima_carry_nothing),
+	    cmocka_unit_test(test_what_parts_carry_is_bounded),
+	    cmocka_unit_test(test_the_last_block_has_room_for_what_it_carries),
+	    cmocka_unit_test(test_a_row_is_cut_in_two_passes),
+	    cmocka_unit_test(test_kernels_that_can_be_cut_are_preferred),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,7 @@
+/* reduce.cc: kernels/reduce/reduce.cu. */
+#include "instructions.h"
+#include "launch.h"
+
+#include "reduce/reduce.cu"
+
+NO_DYNAMIC_SHARED
