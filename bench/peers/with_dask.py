@@ -22,6 +22,7 @@ import kops
 import kops.dask
 
 RUNS = 4
+IDLE = "60 s"
 
 
 def processor_seconds(pids):
@@ -48,7 +49,8 @@ class Cluster:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             address = f"tcp://127.0.0.1:{s.getsockname()[1]}"
-        self.programs = [self.start(folder, "scheduler", "--host", address)]
+        # Should this program be killed, they end by themselves.
+        self.programs = [self.start(folder, "scheduler", "--host", address, "--idle-timeout", IDLE)]
         self.programs += [self.start(folder, "worker", address, "--no-nanny", "--nthreads", "1", "--memory-limit", "0",
                                      "--local-directory", folder, KOPS_SOCKET=path) for path in sockets]
         self.client = distributed.Client(address, timeout=60)

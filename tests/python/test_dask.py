@@ -26,6 +26,7 @@ SIDE = 5000 if LONG else 1500
 # What a worker may hold before it spills to disk. Its process is larger than that from the start, so no other limit is set.
 MEMORY = {"MEMORY__TARGET": 0.5, "MEMORY__SPILL": False, "MEMORY__PAUSE": False, "MEMORY__TERMINATE": False}
 MEMORY_LIMIT = 32 << 20
+IDLE = "60 s"  # should this test be killed, its programs end by themselves
 
 
 def free_port():
@@ -51,7 +52,7 @@ class Cluster:
 
     def start(self):
         self.address = f"tcp://127.0.0.1:{free_port()}"
-        self.run(*module("scheduler"), "--host", self.address, "--no-dashboard")
+        self.run(*module("scheduler"), "--host", self.address, "--no-dashboard", "--idle-timeout", IDLE)
         for i, daemon in enumerate(self.daemons):
             daemon.start()
             self.run(*module("worker"), self.address, "--name", str(i), "--no-nanny", "--nthreads", "1", "--no-dashboard",
@@ -76,6 +77,14 @@ class Cluster:
         """{number of the worker: its calls}"""
         workers = self.addresses()
         return {workers[address]: calls for address, calls in self.client.run(kops.dask.calls).items()}
+
+    def warnings(self):
+        """Why chunks were not computed by kopsd."""
+        lines = []
+        for i in range(len(self.programs)):
+            with open(os.path.join(self.folder, f"log{i}"), encoding="utf-8") as f:
+                lines += [line for line in f if "NumPy computes" in line]
+        return "".join(lines)
 
     def end(self):
         if hasattr(self, "client"):
@@ -125,7 +134,7 @@ class Workers(unittest.TestCase):
         self.assertGreater(sum(self.cluster.client.run(spilled).values()), 0)
         calls = self.cluster.calls()
         self.assertEqual(sum(n["kopsd"] for n in calls.values()), (SIDE // CHUNK) ** 3)
-        self.assertTrue(all(n["kopsd"] > 0 and n["numpy"] == 0 for n in calls.values()), calls)
+        self.assertTrue(all(n["kopsd"] > 0 and n["numpy"] == 0 for n in calls.values()), (calls, self.cluster.warnings()))
         self.near(*self.values(c, a, b), "d")
 
     def test_2_softmax_and_transpose(self):
@@ -134,13 +143,13 @@ class Workers(unittest.TestCase):
         e = np.exp(3 * before.astype(float))
         self.assertLess(abs(y - e / e.sum(1, keepdims=True)).max(), 1e-6)
         self.assertTrue(np.array_equal(t, before.T))
-        self.assertEqual(sum(n["numpy"] for n in self.cluster.calls().values()), 0)
+        self.assertEqual(sum(n["numpy"] for n in self.cluster.calls().values()), 0, self.cluster.warnings())
 
     def test_3_deaths(self):
         """Of worker 2, and of worker 1's kopsd, in the middle of a product; then that kopsd is back."""
         cluster = self.cluster
         before = self.chunks_by_kopsd()
-        a, b = (numbers(seed, "f", side=SIDE // 3 * 2, chunk=CHUNK * 2 // 5) for seed in (4, 5))
+        a, b = (numbers(seed, "f", side=SIDE // 3 * 2, chunk=SIDE // 15 + 1) for seed in (4, 5))
         c = cluster.client.persist(kops.dask.matmul(a, b))
         self.assertTrue(eventually(lambda: self.chunks_by_kopsd() > before + 30, 60, 0.05), cluster.calls())
         cluster.worker(2).kill()
@@ -148,7 +157,7 @@ class Workers(unittest.TestCase):
         cluster.daemons[1].wait()
         distributed.wait(c)
         calls = cluster.calls()
-        self.assertEqual({i: n["numpy"] > 0 for i, n in calls.items()}, {0: False, 1: True})
+        self.assertEqual({i: n["numpy"] > 0 for i, n in calls.items()}, {0: False, 1: True}, cluster.warnings())
         self.near(*self.values(c, a, b), "f")
         os.truncate(cluster.daemons[1].log_path, 0)
         cluster.daemons[1].start()
