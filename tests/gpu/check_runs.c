@@ -238,6 +238,7 @@ int main(int argc, char **argv)
 		for (unsigned b = 0; b < BUFFERS; b++)
 			check_timed(&t, b);
 		check_slices(&t);
+		check_long_sums(&t);
 		if (has_hopper(&t)) { /* others have no such kernels */
 			check_crowded(&t);
 			check_data_in_graph(&t);

@@ -71,6 +71,7 @@ void check_many_graphs(struct bench *t);
 void check_together(struct bench *t);
 void check_timed(struct bench *t, unsigned buffer);
 void check_slices(struct bench *t);
+void check_long_sums(struct bench *t);
 bool has_hopper(const struct bench *t);
 /* For GPUs that has_hopper(): others have no such kernels. */
 void check_crowded(struct bench *t);

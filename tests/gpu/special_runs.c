@@ -399,6 +399,84 @@ void check_slices(struct bench *t)
 	t->backend->free(t->dev, y.device);
 }
 
+/* Until it is through, slice by slice. */
+static void run_slices(struct bench *t, struct run *run)
+{
+	uint64_t start = clock_ns();
+
+	t->backend->start(t->dev, run);
+	while (clock_ns() < start + WAIT_NS) {
+		struct run *back = t->backend->poll(t->dev);
+
+		if (back && (back->status < 0 || run_is_through(back)))
+			return;
+		if (back)
+			t->backend->start(t->dev, back);
+	}
+	die("long sums", "the run did not come back");
+}
+
+/* Of so many ones, a power of two, all of them one number in memory: what takes long without much memory. */
+struct long_sum {
+	const char *op, *kernel;
+	unsigned log2_terms;
+	bool needs_hopper;
+};
+
+static struct run_op long_sum_op(const struct long_sum *s, const struct memory *m)
+{
+	struct run_op op = {.args = {.op = op_by_name(s->op)}, .pinned = s->kernel};
+	const uint64_t terms = 1ull << s->log2_terms;
+
+	for (unsigned v = 0; v <= op.args.op->n_inputs; v++)
+		op.args.views[v] = (struct view){.space = m, .dtype = KOPS_BF16, .rank = 2, .shape = {1, 1}};
+	op.args.views[0].shape[1] = terms;
+	if (op.args.op->n_inputs == 2) {
+		op.args.views[1].shape[0] = terms;
+		op.args.params.gemm.alpha = 1;
+	}
+	op_output(&op.args)->offset = 256;
+	check_op(&op.args, "long sums");
+	return op;
+}
+
+static void check_long_sum(struct bench *t, const struct long_sum *s)
+{
+	struct memory m = resident(t, 4096), *host = &t->buffers[0].memory;
+	struct run_op op = long_sum_op(s, &m);
+	struct run run = {.ops = &op, .n_ops = 1};
+	double sum;
+
+	half_store(host->host, KOPS_BF16, 0, 1);
+	copy_between(t, host, &m, 512);
+	if (t->backend->plan(t->dev, &run) < 0)
+		die("long sums", run.error);
+	if (op.cut.n_steps <= 1 || op.cut.carried_bytes == 0)
+		die("long sums", "the op is not cut along its steps");
+	run_slices(t, &run);
+	if (run.status < 0)
+		die("long sums", run.error);
+	copy_between(t, &m, host, 512);
+	sum = half_load((char *)host->host + 256, KOPS_BF16, 0);
+	printf("long sums: %s by %s in %u parts, planned to take %.0f ms, took %.0f: %g ones\n", s->op,
+	       s->kernel, op.cut.n_parts, op.plan_us / 1e3, run.compute_us / 1e3, sum);
+	if (sum != ldexp(1, (int)s->log2_terms))
+		die("long sums", "the sum is wrong");
+	run_forget_plan(&run);
+	t->backend->free(t->dev, m.device);
+}
+
+/* 16-bit sums of single rows and products, whose parts hand on what they have in f32. */
+void check_long_sums(struct bench *t)
+{
+	static const struct long_sum sums[] = {
+	    {"gemm", "naive", 24, false}, {"gemm", "small", 27, true}, {"reduce", "strided", 37, false}};
+
+	for (unsigned i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
+		if (has_hopper(t) || !sums[i].needs_hopper)
+			check_long_sum(t, &sums[i]);
+}
+
 enum { CROWD = 3, LONG_ROWS = 61, LONG_COLUMNS = 40003 };
 #define LONG_BYTES (LONG_ROWS * LONG_COLUMNS * sizeof(float))
 

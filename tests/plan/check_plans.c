@@ -291,6 +291,12 @@ static const struct known knowns[] = {
     {"copy", "", KOPS_F32, {1 << 28}, 1, .shared = true, .least_us = 36e3, .most_us = 250e3},
     {"add", "", KOPS_F32, {1 << 28}, 1, .least_us = 770, .most_us = 1100},
     {"add", "", KOPS_F32, {1 << 20}, 1024, .least_us = 15, .most_us = 400},
+    /* What only its steps can be cut along: a sum of 16-bit products, one of elements, a row. */
+    {"gemm", "", KOPS_F16, {1, 1, 1ull << 32}, .least_us = 60e3, .most_us = 20e6},
+    {"gemm", "naive", KOPS_F16, {1, 1, 1 << 24}, .least_us = 60e3, .most_us = 2e6},
+    {"gemm", "small", KOPS_BF16, {1, 1, 1 << 27}, .least_us = 60e3, .most_us = 2e6},
+    {"softmax", "", KOPS_F16, {1ull << 36}, 1, .least_us = 60e3, .most_us = 1e6},
+    {"softmax", "pieces", KOPS_F32, {1ull << 36}, 1, .least_us = 60e3, .most_us = 1e6},
     {"gemm", "", KOPS_F32, {0, 1, 1}},
     {"gemm", "", KOPS_BF16, {0, 1, 1}},
     {"gemm", "", KOPS_F16, {1, 0, 28}},
@@ -344,6 +350,8 @@ static bool check_knowns(void)
 		                ? job.run.plan_us
 		                : INFINITY;
 		bool empty = k->most_us == 0; /* a run's own time is all */
+		if (isfinite(us))
+			check_parts(&c, &job);
 		if (us < k->least_us || us > (empty ? 20 : k->most_us))
 			fail(&c, &job, 0, job.ops[0].kernel ? job.ops[0].kernel->name : why, "time in us", us);
 	}
