@@ -9,6 +9,7 @@ in_tree=systemd,systemd-sysv,dbus,procps,libuv1,libprotobuf-c1,libopenblas0,libo
 tree=$cache/bookworm-$(echo "$in_tree" | cksum | tr -d " ") # with other packages it is another tree
 
 make_tree() {
+	[ ! -d "$tree" ] || return 0 # by now
 	mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 2>/dev/null | awk '$2 == "bookworm" { print $1; exit }')
 	[ -n "$mirror" ] || { echo "skipped: apt knows no mirror of Debian 12"; exit $SKIP; }
 	rm -rf "$cache"/bookworm*
@@ -17,14 +18,18 @@ make_tree() {
 	mv "$tree.part" "$tree"
 }
 
-# One test makes the tree, and others wait for it.
-tree_copy() {
+# with_lock COMMAND...: what one test makes in $cache, others wait for.
+with_lock() {
 	mkdir -p "$cache"
 	exec 9>"$cache/lock"
 	flock 9
-	[ -d "$tree" ] || make_tree
-	cp -a "$tree" "$root"
+	"$@"
 	exec 9>&-
+}
+
+tree_copy() {
+	[ -d "$tree" ] || with_lock make_tree
+	cp -a "$tree" "$root"
 }
 
 # Boots the tree and runs a script in it, which must end well; then shuts it down.
