@@ -4,16 +4,8 @@ set -u
 conf=/etc/kopsd/kopsd.conf
 good=/root/kopsd.conf
 
-die() {
-	echo "FAILED: $*"
-	systemctl --no-pager status kopsd.service kopsd.socket
-	journalctl --no-pager -n 60 -u kopsd.service -u kopsd.socket
-	exit 1
-}
-
-ok() { echo "ok: $*"; }
+. /day-lib.sh
 served() { kops-client ping >/dev/null || die "$1: no client is served"; }
-pid() { systemctl show -p MainPID --value kopsd.service; }
 refusals() { journalctl --no-pager -q -p err -u kopsd.service | grep -c "$1"; }
 
 ldconfig # the installation was staged with DESTDIR

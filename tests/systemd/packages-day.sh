@@ -4,15 +4,7 @@ set -u
 conf=/etc/kopsd/kopsd.conf
 blas=libblas.so.3-$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo x86_64-linux-gnu)
 
-die() {
-	echo "FAILED: $*"
-	systemctl --no-pager status kopsd.service kopsd.socket
-	journalctl --no-pager -n 60 -u kopsd.service -u kopsd.socket
-	exit 1
-}
-
-ok() { echo "ok: $*"; }
-pid() { systemctl show -p MainPID --value kopsd.service; }
+. /day-lib.sh
 ours() { find /etc /usr /var/cache /var/lib/systemd /run -name '*kops*' ! -path '/run/systemd/*' 2>/dev/null; }
 
 ours >/before

@@ -35,6 +35,7 @@ tree_copy() {
 # Boots the tree and runs a script in it, which must end well; then shuts it down.
 tree_boot() {
 	install -m 755 "$1" "$root/day.sh"
+	install -m 644 "$(dirname "$1")/day-lib.sh" "$root/day-lib.sh"
 	cat >"$root/etc/systemd/system/day.service" <<'EOF'
 [Unit]
 After=multi-user.target
