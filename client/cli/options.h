@@ -55,6 +55,8 @@ struct flags {
 	struct opt_count random, spin;
 	const char *shape, *table, *cache;
 	bool host, no_check, no_ceiling, csv;
+	/* kops-exporter */
+	const char *listen;
 };
 
 /* What is not listed, but may be looked up to complete a word. */

@@ -1,0 +1,67 @@
+#include "source.h"
+
+#include <stdio.h>
+
+static int connect_to(struct source *s, char why[CLI_WHY_BYTES])
+{
+	kops_options options = {.size = sizeof(options),
+	                        .socket = s->socket,
+	                        .name = "kops-exporter",
+	                        .timeout_ms = SOURCE_TIMEOUT_MS};
+
+	return s->handle ? 0 : kops_open(&s->handle, &options, why, CLI_WHY_BYTES);
+}
+
+static int ask(struct source *s, struct answer *ret, char why[CLI_WHY_BYTES])
+{
+	int status = connect_to(s, why);
+
+	if (status < 0)
+		return status;
+	status = kops_query(s->handle, &ret->info);
+	if (status == 0)
+		status = kops_list_users(s->handle, &ret->list);
+	if (status == KOPS_E_UNSUPPORTED) /* an older kopsd, which has no list of users */
+		status = 0;
+	if (status < 0)
+		snprintf(why, CLI_WHY_BYTES, "%s", kops_error(s->handle));
+	return status;
+}
+
+/* Says so once, not with every scrape. */
+static void note(struct source *s, bool is_down, const char *why)
+{
+	if (is_down && !s->is_down)
+		fprintf(stderr, "kops-exporter: no answer of kopsd: %s\n", why);
+	else if (!is_down && s->is_down)
+		fprintf(stderr, "kops-exporter: kopsd answers again\n");
+	s->is_down = is_down;
+}
+
+struct answer source_ask(struct source *s)
+{
+	struct answer answer = {.info = NULL};
+	char why[CLI_WHY_BYTES] = "";
+	int status = ask(s, &answer, why);
+
+	note(s, status < 0, why);
+	if (status < 0) {
+		/* A new connection fails at once while kopsd is away; this one would wait for it. */
+		source_close(s);
+		source_free_answer(&answer);
+	}
+	return answer;
+}
+
+void source_free_answer(struct answer *answer)
+{
+	kops_info_free(answer->info);
+	kops_list_free(answer->list);
+	*answer = (struct answer){.info = NULL};
+}
+
+void source_close(struct source *s)
+{
+	kops_close(s->handle);
+	s->handle = NULL;
+}
