@@ -87,6 +87,7 @@ static bool charge_pin(struct buffer *b)
 static void adopt_segment(struct buffer *b, struct segment *segment)
 {
 	b->segment = segment;
+	b->pages.is_foreign = true; /* its holder may punch a page out, write it again, and so pay for it */
 	b->memory.host = segment->map;
 	b->memory.pin = segment->pinned ? MEMORY_PINNED : MEMORY_PAGEABLE;
 	buffer_settle_pin(b);

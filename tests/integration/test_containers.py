@@ -212,6 +212,19 @@ class Holes(Contained):
         self.assert_works()
         os.close(fd)
 
+    def test_lent_memory_that_its_holder_pays_for(self):
+        """Punched out and written again it is in our cgroup; what it took of kopsd's is another's by now."""
+        size = 320 << 20
+        b, fd = self.lend(size)
+        wire.punch_hole(fd, 0, size)
+        os.posix_fallocate(fd, 0, size)
+        _, other = self.lend(size)
+        jobs = [self.c.start_submit([self.one_element_a_page(b, size)] * 64)]
+        self.assertEqual(self.punch_while_they_run(jobs, (fd, size)), ["NOMEM"])
+        self.assert_works()
+        os.close(fd)
+        os.close(other)
+
     def test_memory_that_was_ample(self):
         """A job that claims nothing, as there is plenty, has its pages all the same when others take the rest."""
         size = 112 << 20
