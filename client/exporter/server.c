@@ -9,8 +9,8 @@
 
 #include "metrics.h"
 
-#define CONNECTIONS 64 /* at once; more wait */
-#define IDLE_S      60 /* then a connection is closed: Prometheus asks more often, and keeps its own */
+#define CONNECTIONS 64  /* at once; more wait */
+#define IDLE_S      120 /* then a connection is closed. Prometheus keeps its own, and asks every minute */
 
 static const char page[] = "<!DOCTYPE html>\n<html lang=\"en\"><head><title>kops-exporter</title></head>\n"
                            "<body><h1>kops-exporter " KOPS_VERSION "</h1>\n"

@@ -12,9 +12,6 @@ dpkg -i /packages/previous/*.deb || die "installation"
 previous=$(dpkg-query -W -f '${Version}' kopsd)
 kops-client ping || die "no client is served after the installation"
 kops-bench -V || die "kops-bench"
-scrape() { bash -c 'exec 3<>/dev/tcp/127.0.0.1/9847; printf "GET /metrics HTTP/1.0\r\n\r\n" >&3; cat <&3'; }
-scrape | tee /metrics | grep -qx "kops_up 1" || die "kops-exporter: $(systemctl --no-pager status kops-exporter; cat /metrics)"
-grep -q 'user="root"' /metrics || die "kops-exporter does not see other users"
 getent group kops >/dev/null && getent passwd kopsd >/dev/null || die "no user and group"
 [ "$(stat -c %G /run/kopsd/kopsd.sock)" = kops ] || die "the socket is not the group's"
 [ -f /usr/share/man/man8/kopsd.8.gz ] || die "no manual"
@@ -55,6 +52,15 @@ upgrade
 kops-client top -b | grep -q "^cpu " || die "kops-client top"
 kopsd --check-config >/dev/null || die "the settings from before the upgrade are wrong now"
 ok "upgraded from $previous with clients at work"
+
+scrape() { bash -c 'exec 3<>/dev/tcp/127.0.0.1/9847 && printf "GET /metrics HTTP/1.0\r\n\r\n" >&3 && cat <&3' >/metrics 2>&1; }
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+	scrape && break
+	sleep 0.5
+done
+grep -q "^kops_up 1" /metrics || die "kops-exporter: $(systemctl --no-pager status kops-exporter; cat /metrics)"
+grep -q 'user="root"' /metrics || die "kops-exporter does not see other users"
+ok "metrics"
 
 # A second daemon, made by the administrator.
 printf 'devices = cpu\n' >/etc/kopsd/lab.conf
