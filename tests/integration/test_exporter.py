@@ -175,6 +175,12 @@ class Serving(harness.DaemonTest):
         with open(os.path.join(DOCS, "dashboard.json"), encoding="utf-8") as f:
             json.load(f)
 
+    def test_every_alert_is_explained(self):
+        with open(os.path.join(DOCS, "alerts.yml"), encoding="utf-8") as f:
+            alerts = re.findall(r"- alert: (\w+)", f.read())
+        with open(os.path.join(DOCS, "..", "operations.md"), encoding="utf-8") as f:
+            self.assertEqual(sorted(alerts), sorted(re.findall(r"^\| `(Kops\w+)` \|", f.read(), re.M)))
+
     @unittest.skipUnless(shutil.which("promtool"), "there is no promtool; Debian's package prometheus has it")
     def test_promtool(self):
         self.work(1)
