@@ -9,7 +9,7 @@
 FITTED fitted = {
     .gpu = {.clock = 1.98},
     .memory = {.share = 0.87, .of_scattered = 8},
-    /* gemm: h200-gemm*.json, h200-random-gemm.json; small: estimated */
+    /* gemm: h200-gemm*.json, h200-random-gemm.json; small: 14 shapes from 32³ to 100×100×1001 */
     .cublas_f32 = {
         .launch_ns = 3450, .joining_ns = 4130, .sum = 4.188, .write = 0.301, .part_min = 20.25, .read = 0,
         .lasting = 0,
@@ -64,7 +64,7 @@ FITTED fitted = {
     .simt_f64 = {.first = 1900, .next = 2150, .beside = 700, .split = 1400, .again = 950, .single = 0.4,
                  .per_k = {20, 38, 52, 0, 0, 0}},
     .simt_large = {.launch_ns = 2500, .turn_ns = 2500, .turn_byte = 6e-4, .first = 2000, .next = 5000, .per_k = 78},
-    .small = {.launch_ns = 850, .first_ns = 1000, .step = 100, .by_elements = 2.5},
+    .small = {.launch_ns = 850, .first_ns = 800, .step = 330, .beside = 92, .by_elements = 6},
     /* softmax: h200-softmax*.json, h200-random-softmax.json */
     .ring = {.launch_ns = 4800, .share = 0.86},
     .fused = {.short_ns = 1500, .kept_ns = 3200, .long_ns = 5500, .kept_share = 0.865, .long_share = 0.62},
@@ -86,7 +86,7 @@ FITTED fitted = {
     .serial = {.launch_ns = 900, .element = 83},
     /* reduce: h200-reduce.json */
     .reduce = {.launch_ns = 1500, .row_ns = 0.02, .share = 0.85, .far = 0.2, .near = 0.45, .neighbours = 0.7,
-               .apart = 0.4},
+               .apart = 0.4, .step = 12},
     /* add: h200-add.json, h200-random-add.json */
     .add = {.launch_ns = 1100, .vectors = 0.89, .elements = 0.68, .clocks = 0.95, .few = 20480, .sooner_ns = 60},
     /* copy: h200-copy.json, h200-random-copy.json */

@@ -132,10 +132,10 @@ struct fitted {
 	struct {
 		double launch_ns, turn_ns, turn_byte, first, next, per_k;
 	} simt_large;
-	/* first_ns: until the first tiles are there, and after the last; step: clocks of a block, of its
-	 * multiprocessor too; by_elements: times as long. */
+	/* first_ns: until the first tiles are there, and after the last; step: clocks of a block; beside: more
+	 * for each other block of its multiprocessor; by_elements: times as long. */
 	struct {
-		double launch_ns, first_ns, step, by_elements;
+		double launch_ns, first_ns, step, beside, by_elements;
 	} small;
 
 	/* ---- softmax ---- */
@@ -183,9 +183,10 @@ struct fitted {
 	/* ---- reduce, add, copy, fma ---- */
 
 	/* far, near: shares of the memory's rate where lanes are on elements far apart, some of a sector;
-	 * neighbours: on neighbouring ones; apart: on any others. */
+	 * neighbours: on neighbouring ones; apart: on any others. step: clocks of a multiprocessor for an
+	 * element of each of a warp's rows, or of the one that there is. */
 	struct {
-		double launch_ns, row_ns, share, far, near, neighbours, apart;
+		double launch_ns, row_ns, share, far, near, neighbours, apart, step;
 	} reduce;
 	/* vectors, elements: shares, by accesses of 128 bits and of single elements. few: bytes for each
 	 * multiprocessor, below which float4x begins so much sooner. */

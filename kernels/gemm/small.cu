@@ -266,7 +266,9 @@ extern "C" double gemm_small_ns(const struct op_args *args)
 	gemm_problem given = gemm_problem_of(args), p = gemm_by_rows(&given);
 	double blocks = (double)blocks_of(p, SIDE);
 	double steps = gemm_has_product(args) ? ceil((double)p.k / SIDE) : 0;
-	double clocks = steps * ceil(blocks / cuda_multiprocessors()) * fitted.small.step;
+	double beside =
+	    fmax(ceil(blocks / cuda_multiprocessors()), 1) - 1; /* of a multiprocessor's first block */
+	double clocks = steps * (fitted.small.step + beside * fitted.small.beside);
 
 	if (!access_of(p, PIECE).vectors)
 		clocks *= fitted.small.by_elements;

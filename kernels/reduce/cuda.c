@@ -69,7 +69,7 @@ static double strided_ns(const struct op_args *args)
 	struct reduce_split s = reduce_split_tiles(args);
 	double sms = cuda_multiprocessors();
 	double tiles = ceil((double)s.rows / REDUCE_TILE_ROWS) * s.splits;
-	double size = (double)dtype_size(x->dtype), apart, share = fitted.reduce.apart;
+	double size = (double)dtype_size(x->dtype), apart, share = fitted.reduce.apart, clocks;
 
 	if (x->strides[x->rank - 1] == 1) /* lanes are far apart, and come back to each sector too late */
 		share =
@@ -79,7 +79,9 @@ static double strided_ns(const struct op_args *args)
 			share = fitted.reduce.neighbours; /* lanes are on neighbouring elements */
 	apart = fmax(fmin(view_blocks(x, 32) * sector, (double)view_elements(x) * sector),
 	             (double)view_elements(x) * size);
-	return begin_ns(&s) + cuda_ns_of_bytes(apart, share) * fmax(4 * sms / tiles, 1);
+	clocks = ceil((double)s.rows / REDUCE_TILE_ROWS) * (double)s.columns * fitted.reduce.step / sms;
+	return begin_ns(&s) +
+	       fmax(cuda_ns_of_bytes(apart, share), clocks / cuda_clocks_per_ns()) * fmax(4 * sms / tiles, 1);
 }
 
 static const struct kernel kernels[] = {

@@ -24,7 +24,6 @@ static inline struct reduce_split reduce_split_of(const struct op_args *args, ui
 	int sms = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
 	uint64_t wanted = (uint64_t)(sms > 0 ? sms : 1) * REDUCE_BLOCKS;
 	struct reduce_split s;
-	;
 	uint64_t splits = blocks > 0 ? wanted / blocks : 1;
 
 	s.rows = view_elements(&args->views[1]);

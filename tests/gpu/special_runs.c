@@ -462,6 +462,8 @@ static void check_long_sum(struct bench *t, const struct long_sum *s)
 	       s->kernel, op.cut.n_parts, op.plan_us / 1e3, run.compute_us / 1e3, sum);
 	if (sum != ldexp(1, (int)s->log2_terms))
 		die("long sums", "the sum is wrong");
+	if (run.compute_us > BESIDE_US_MAX * op.cut.n_parts)
+		die("long sums", "its parts take much longer than PART_US");
 	run_forget_plan(&run);
 	t->backend->free(t->dev, m.device);
 }
