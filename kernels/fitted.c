@@ -31,7 +31,7 @@ FITTED fitted = {
         .blocks = {{.side = 32, .per_k = 2.97, .flops = 1083}, {.side = 64, .per_k = 4.158, .flops = 3451},
                    {.side = 128, .per_k = 9.504, .flops = 1584}}},
     .cublas = {.short_ns = 6730, .short_element_ns = 0.0135, .small_ns = 7640,
-               .thin_64 = 1.14, .thin_128 = 1.07},
+               .thin_64 = 1.14, .thin_128 = 1.07, .odd = 5},
     .pipelined = {.launch_ns = 2900, .write = 0.212, .unaligned = 1.26, .apart = 2.7,
                   .blocks = {.side = 128, .per_k = 208, .flops = 180}},
     .bankfree = {.launch_ns = 5741, .write = 0.212, .unaligned = 1.26, .apart = 2.6,
@@ -84,8 +84,8 @@ FITTED fitted = {
     .perrow = {.launch_ns = 900, .step = 645},
     .perrow_elements = {.of_2 = 4, .of_4 = 5.8, .of_8 = 6.2},
     .serial = {.launch_ns = 900, .element = 83},
-    /* reduce: h200-reduce.json */
-    .reduce = {.launch_ns = 1500, .row_ns = 0.02, .share = 0.85, .far = 0.2, .near = 0.45, .neighbours = 0.7,
+    /* reduce: h200-reduce-bf16.json, h200-reduce-f16.json, h200-reduce.json, h200-random-reduce.json */
+    .reduce = {.launch_ns = 1500, .row_ns = 0.008536, .share = 0.8919, .far = 32, .near = 0.45, .neighbours = 0.7,
                .apart = 0.4, .step = 12},
     /* add: h200-add.json, h200-random-add.json */
     .add = {.launch_ns = 1100, .vectors = 0.89, .elements = 0.68, .clocks = 0.95, .few = 20480, .sooner_ns = 60},

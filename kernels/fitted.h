@@ -95,9 +95,10 @@ struct fitted {
 
 	struct fitted_cublas cublas_f32, cublas_unaligned, cublas_tf32, cublas_16;
 	/* Where C is small and K very short cuBLAS splits K needlessly; what is small takes so long at most;
-	 * its blocks suit a C of up to 64 or 128 rows or columns less. */
+	 * its blocks suit a C of up to 64 or 128 rows or columns less; odd: 16-bit
+	 * lines begin within words of 4 bytes. */
 	struct {
-		double short_ns, short_element_ns, small_ns, thin_64, thin_128;
+		double short_ns, short_element_ns, small_ns, thin_64, thin_128, odd;
 	} cublas;
 	struct fitted_plain pipelined, bankfree, blocked, tile32, tile16, naive, naive_others;
 	/* of_cut: a share of its cut's time. */
@@ -182,9 +183,9 @@ struct fitted {
 
 	/* ---- reduce, add, copy, fma ---- */
 
-	/* far, near: shares of the memory's rate where lanes are on elements far apart, some of a sector;
-	 * neighbours: on neighbouring ones; apart: on any others. step: clocks of a multiprocessor for an
-	 * element of each of a warp's rows, or of the one that there is. */
+	/* Of the memory's rate, shares: near, where lanes are on rows of a few sectors; neighbours, on
+	 * neighbouring elements; apart, on any others. Clocks of a multiprocessor for an element of each of a
+	 * warp's rows: step, or far, where each is fetched by itself. */
 	struct {
 		double launch_ns, row_ns, share, far, near, neighbours, apart, step;
 	} reduce;

@@ -159,14 +159,27 @@ static double cublas_plain_ns(const struct op_args *args, const struct product *
 	return k <= 256 && area * k <= 0x1p21 ? fmin(ns, fitted.cublas.small_ns) : ns;
 }
 
+/* 16-bit lines that begin within words of 4 bytes. */
+static bool has_odd_lines(const struct gemm_problem *p)
+{
+	const struct gemm_operand *each[] = {&p->a, &p->b, &p->c};
+
+	for (unsigned i = 0; i < 3; i++)
+		if ((each[i]->row == 1 ? each[i]->col : each[i]->row) % 2)
+			return true;
+	return false;
+}
+
 /* For f32 as bf16 it takes its kernels for tf32. */
 static double cublas_tensor_ns(const struct op_args *args, const struct product *product)
 {
 	const struct fitted_cublas *of_f32 =
 	    gemm_has_aligned_lines(args) ? &fitted.cublas_tf32 : &fitted.cublas_unaligned;
 
-	return cublas_product_ns(args, product, args->views[0].dtype == KOPS_F32 ? of_f32 : &fitted.cublas_16,
-	                         1);
+	if (args->views[0].dtype == KOPS_F32)
+		return cublas_product_ns(args, product, of_f32, 1);
+	return cublas_product_ns(args, product, &fitted.cublas_16,
+	                         has_odd_lines(&product->p) ? fitted.cublas.odd : 1);
 }
 
 static double cublas_ns(const struct op_args *args)

@@ -69,17 +69,21 @@ static double strided_ns(const struct op_args *args)
 	struct reduce_split s = reduce_split_tiles(args);
 	double sms = cuda_multiprocessors();
 	double tiles = ceil((double)s.rows / REDUCE_TILE_ROWS) * s.splits;
-	double size = (double)dtype_size(x->dtype), apart, share = fitted.reduce.apart, clocks;
+	double size = (double)dtype_size(x->dtype), apart, share = fitted.reduce.apart,
+	       clocks = fitted.reduce.step;
 
-	if (x->strides[x->rank - 1] == 1) /* lanes are far apart, and come back to each sector too late */
-		share =
-		    (double)x->shape[x->rank - 1] * size > 2 * sector ? fitted.reduce.far : fitted.reduce.near;
+	if (x->strides[x->rank - 1] == 1) { /* lanes are far apart, and come back to each sector too late */
+		if ((double)x->shape[x->rank - 1] * size > 2 * sector)
+			clocks = fitted.reduce.far;
+		else
+			share = fitted.reduce.near;
+	}
 	for (uint32_t d = 0; d + 1 < x->rank; d++)
 		if (x->shape[d] > 1 && x->strides[d] == 1)
 			share = fitted.reduce.neighbours; /* lanes are on neighbouring elements */
 	apart = fmax(fmin(view_blocks(x, 32) * sector, (double)view_elements(x) * sector),
 	             (double)view_elements(x) * size);
-	clocks = ceil((double)s.rows / REDUCE_TILE_ROWS) * (double)s.columns * fitted.reduce.step / sms;
+	clocks *= ceil((double)s.rows / REDUCE_TILE_ROWS) * (double)s.columns / sms;
 	return begin_ns(&s) +
 	       fmax(cuda_ns_of_bytes(apart, share), clocks / cuda_clocks_per_ns()) * fmax(4 * sms / tiles, 1);
 }
