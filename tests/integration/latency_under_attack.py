@@ -390,6 +390,7 @@ def as_user(uid, function, *args):
     if pid:
         return pid
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setpgid(0, 0)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -435,10 +436,13 @@ def victim(path, seconds):
 def measure(path, seconds, processes, function, also=lambda: 0):
     """The victim's trips beside so many processes of function(path), and then what also() returns."""
     pids = [as_user(ATTACKER_UID, function, path) for _ in range(processes)]
-    time.sleep(1)  # they have opened their sessions
-    trips = victim(path, seconds)
-    found = also()
-    if not end(pids):
+    try:
+        time.sleep(1)  # they have opened their sessions
+        trips = victim(path, seconds)
+        found = also()
+    finally:
+        alive = end(pids)
+    if not alive:
         raise AssertionError("an attacker ended by itself")
     return trips, found
 
@@ -573,6 +577,7 @@ def main():
         sys.exit(77)
     if not os.access(harness.KOPSD, os.X_OK) or not os.access(VICTIM, os.X_OK):
         sys.exit("KOPS_TEST_KOPSD and KOPS_TEST_VICTIM must name binaries; run through ctest")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # attackers would go on
     keep_a_core()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
