@@ -159,15 +159,16 @@ static double cublas_plain_ns(const struct op_args *args, const struct product *
 	return k <= 256 && area * k <= 0x1p21 ? fmin(ns, fitted.cublas.small_ns) : ns;
 }
 
-/* 16-bit lines that begin within words of 4 bytes. */
-static bool has_odd_lines(const struct gemm_problem *p)
+/* Whether 16-bit lines of a matrix of so many rows and columns begin within words of 4 bytes. */
+static bool has_odd_lines(const struct gemm_operand *o, uint64_t rows, uint64_t cols)
 {
-	const struct gemm_operand *each[] = {&p->a, &p->b, &p->c};
+	return rows > 1 && cols > 1 && (o->row == 1 ? o->col : o->row) % 2 != 0;
+}
 
-	for (unsigned i = 0; i < 3; i++)
-		if ((each[i]->row == 1 ? each[i]->col : each[i]->row) % 2)
-			return true;
-	return false;
+static bool has_odd_operands(const struct gemm_problem *p)
+{
+	return has_odd_lines(&p->a, p->m, p->k) || has_odd_lines(&p->b, p->k, p->n) ||
+	       has_odd_lines(&p->c, p->m, p->n);
 }
 
 /* For f32 as bf16 it takes its kernels for tf32. */
@@ -179,7 +180,7 @@ static double cublas_tensor_ns(const struct op_args *args, const struct product 
 	if (args->views[0].dtype == KOPS_F32)
 		return cublas_product_ns(args, product, of_f32, 1);
 	return cublas_product_ns(args, product, &fitted.cublas_16,
-	                         has_odd_lines(&product->p) ? fitted.cublas.odd : 1);
+	                         has_odd_operands(&product->p) ? fitted.cublas.odd : 1);
 }
 
 static double cublas_ns(const struct op_args *args)

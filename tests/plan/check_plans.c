@@ -284,6 +284,7 @@ static const struct known knowns[] = {
     {"gemm", "", KOPS_F32, {8192, 8192, 8192}, .least_us = 5e3, .most_us = 45e3},
     {"gemm", "cublas", KOPS_F32, {8192, 8192, 8192}, .least_us = 20e3, .most_us = 45e3},
     {"gemm", "cublas", KOPS_F16, {8192, 8192, 8192}, .least_us = 1.4e3, .most_us = 5e3},
+    {"gemm", "cublas", KOPS_F16, {16384, 1, 4096}, .least_us = 20, .most_us = 60}, /* a vector */
     {"gemm", "cublas", KOPS_F64, {4096, 4096, 4096}, .least_us = 2.1e3, .most_us = 9e3},
     {"gemm", "naive", KOPS_F64, {1, 1, 1 << 28}, .least_us = 5e6, .most_us = 100e6}, /* one thread */
     {"fma", "", KOPS_F32, {1}, 1, UINT32_MAX, .least_us = 18e6, .most_us = 20e6},
