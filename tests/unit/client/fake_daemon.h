@@ -391,6 +391,17 @@ static inline kops *fake_open(const struct fake *f)
 	return k;
 }
 
+/* Without waiting for the daemon, which may be yet to start. */
+static inline kops *fake_open_start(const struct fake *f, uint32_t timeout_ms)
+{
+	kops_options options = {.size = sizeof options, .socket = f->path, .timeout_ms = timeout_ms};
+	char why[512];
+	kops *k = NULL;
+	if (kops_open_start(&k, &options, why, sizeof why) < 0)
+		fail_msg("kops_open_start: %s", why);
+	return k;
+}
+
 /* A short timeout for calls that must run into it; what has to succeed keeps fake_open()'s. */
 static inline void fake_set_timeout(kops *k, uint32_t ms)
 {

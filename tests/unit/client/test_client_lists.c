@@ -179,10 +179,7 @@ static void test_the_greeting_is_waited_for(void **state)
 {
 	struct fake *f = *state;
 	kops_list *list = NULL;
-	kops_options options = {
-	    .size = sizeof options, .socket = f->path, .name = "test", .timeout_ms = FAKE_PATIENCE_MS};
-	kops *k = NULL;
-	assert_int_equal(kops_open_start(&k, &options, NULL, 0), 0);
+	kops *k = fake_open_start(f, FAKE_PATIENCE_MS);
 	fake_start(f, script_pages);
 	assert_int_equal(kops_list_users(k, &list), 0);
 	assert_int_equal(kops_list_count(list), 65);
@@ -195,10 +192,7 @@ static void test_an_old_daemon_that_greets_late(void **state)
 {
 	struct fake *f = *state;
 	kops_list *list = NULL;
-	kops_options options = {
-	    .size = sizeof options, .socket = f->path, .name = "test", .timeout_ms = FAKE_PATIENCE_MS};
-	kops *k = NULL;
-	assert_int_equal(kops_open_start(&k, &options, NULL, 0), 0);
+	kops *k = fake_open_start(f, FAKE_PATIENCE_MS);
 	fake_start(f, script_old);
 	assert_int_equal(kops_list_sessions(k, &list), KOPS_E_UNSUPPORTED);
 	assert_int_equal(kops_ping(k), 0);

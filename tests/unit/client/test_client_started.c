@@ -32,16 +32,6 @@ static kops_buffer *start_alloc(kops *k, unsigned flags, struct seen *seen)
 	return b;
 }
 
-static kops *open_started(const struct fake *f, uint32_t timeout_ms)
-{
-	kops_options options = {.size = sizeof options, .socket = f->path, .timeout_ms = timeout_ms};
-	char why[512];
-	kops *k = NULL;
-	if (kops_open_start(&k, &options, why, sizeof why) < 0)
-		fail_msg("kops_open_start: %s", why);
-	return k;
-}
-
 /* Once round an event loop. */
 static int turn(kops *k)
 {
@@ -368,7 +358,7 @@ static void test_open_start(void **state)
 	struct fake *f = *state;
 	struct seen seen = {0};
 	fake_start(f, script_late_greeting);
-	kops *k = open_started(f, FAKE_PATIENCE_MS);
+	kops *k = fake_open_start(f, FAKE_PATIENCE_MS);
 	kops_buffer *b = start_alloc(k, KOPS_RESIDENT, &seen);
 	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 32));
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
@@ -391,7 +381,7 @@ static void test_open_start_is_refused_later(void **state)
 	struct fake *f = *state;
 	struct seen seen = {0};
 	fake_start(f, script_refuse);
-	kops *k = open_started(f, FAKE_PATIENCE_MS);
+	kops *k = fake_open_start(f, FAKE_PATIENCE_MS);
 	start_alloc(k, KOPS_SHARED, &seen);
 	int status;
 	while ((status = turn(k)) == 0)
@@ -407,7 +397,7 @@ static void test_open_start_is_refused_later(void **state)
 static void test_open_start_with_a_stuck_daemon(void **state)
 {
 	struct fake *f = *state;
-	kops *k = open_started(f, 50);
+	kops *k = fake_open_start(f, 50);
 	int status;
 	while ((status = turn(k)) == 0)
 		;
