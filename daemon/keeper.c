@@ -117,7 +117,8 @@ static void load(struct keeper *k, unsigned i)
 {
 	struct engine_device *d = &k->engine->devices[i];
 	struct kept *kept = kept_of(k, i);
-	const struct learned_owner owner = {device_backend(d->device)->kernels, device_rivals, d->device};
+	const struct learned_owner owner = {d->device->backend->kernels, d->device->backend->rivals,
+	                                    d->device->dev};
 
 	d->learned = *kept->path ? learned_file_load(&kept->file, &owner) : learned_new(&owner);
 	kept->written_changes = 0;
@@ -128,7 +129,7 @@ void keeper_reload(struct keeper *k)
 	k->engine->plans++;
 	for (unsigned i = 0; i < k->engine->n_devices; i++) {
 		struct engine_device *d = &k->engine->devices[i];
-		bool wanted = k->engine->config->autotune && device_backend(d->device)->rivals;
+		bool wanted = k->engine->config->autotune && d->device->backend->rivals;
 
 		if (wanted && !d->learned)
 			load(k, i);
@@ -149,14 +150,14 @@ void keeper_start(struct keeper *k, struct engine *engine)
 		const struct device *device = engine->devices[i].device;
 		struct kept *kept = kept_of(k, i);
 
-		if (*folder && snprintf(kept->path, PATH_MAX, "%s/learned-%s", folder, device_name(device)) >=
-		                   PATH_MAX - 4)
+		if (*folder &&
+		    snprintf(kept->path, PATH_MAX, "%s/learned-%s", folder, device->name) >= PATH_MAX - 4)
 			kept->path[0] = '\0';
 		kept->file = (struct learned_file){.path = kept->path,
-		                                   .device = device_name(device),
+		                                   .device = device->name,
 		                                   .daemon = "kopsd " KOPS_VERSION,
-		                                   .description = device_info(device)->description,
-		                                   .kernels = device_backend(device)->kernels};
+		                                   .description = device->info->description,
+		                                   .kernels = device->backend->kernels};
 	}
 	keeper_reload(k);
 }

@@ -35,7 +35,7 @@ device_failed(struct engine *engine, const struct device *device, const char *wh
 	struct server *s = of_engine(engine);
 
 	/* No answers: clients see the connection end and send their jobs to the next process. */
-	log_error("device %s failed: %s; exiting so that a fresh process takes over", device_name(device), why);
+	log_error("device %s failed: %s; exiting so that a fresh process takes over", device->name, why);
 	marks_note_crash(engine->marks);
 	listener_unlink(&s->listener);
 	_exit(EXIT_DEVICE_FAILED);
@@ -75,7 +75,7 @@ static void on_hang_check(uv_timer_t *timer)
 		if (hung && d->seen_hung)
 			device_failed(&s->engine, d->device, "no job came back within hang-timeout");
 		d->seen_hung = hung;
-		out |= device_runs_out(d->device) > 0;
+		out |= d->device->runs_out > 0;
 	}
 	if (!out)
 		uv_timer_stop(timer);
@@ -129,7 +129,7 @@ static void on_canary(void *arg)
 	if (s->state != SERVER_STARTING)
 		return;
 	for (unsigned i = 0; i < s->engine.n_devices; i++)
-		if (device_canary_is_out(s->engine.devices[i].device))
+		if (s->engine.devices[i].device->canary_out)
 			return;
 	if (!engine_sick_device(&s->engine)) {
 		become_ready(s);
@@ -475,7 +475,7 @@ static bool job_is_out(const struct server *s)
 static bool work_is_out(const struct server *s)
 {
 	for (unsigned i = 0; i < s->engine.n_devices; i++)
-		if (device_work_out(s->engine.devices[i].device))
+		if (s->engine.devices[i].device->work_out)
 			return true;
 	return s->engine.workers && workers_are_busy(s->engine.workers);
 }

@@ -18,27 +18,6 @@
 #define LOOK_OUT_NS    150000u
 #define CANARY_LATE_NS 5000000000u
 
-struct device {
-	char name[16];
-	struct device_thread thread;
-	uv_async_t async;
-	uv_idle_t look_out;
-	uint64_t look_until_ns;
-	bool may_look_out;
-	unsigned open_handles;
-	unsigned runs_out, work_out;
-	double planned_us;  /* of the runs out */
-	uint64_t oldest_ns; /* when the device last got a run back, or its first run out */
-	struct device_stats stats;
-	double told_busy_us; /* the most that device_busy_us() ever said */
-	struct canary *canary;
-	struct device_work canary_work;
-	bool canary_out, canary_right;
-	uint64_t canary_sent_ns, canary_right_ns;
-	void (*on_canary)(void *arg);
-	void *on_canary_arg;
-};
-
 /* ---- Work ---- */
 
 static void finish_run(struct device *d, const struct device_work *work)
@@ -136,7 +115,7 @@ void device_start_canary(struct device *d)
 	if (d->canary_out)
 		return;
 	run = canary_prepare(d->canary, "");
-	if (!run || d->thread.backend->plan(d->thread.dev, run) < 0) {
+	if (!run || d->backend->plan(d->dev, run) < 0) {
 		d->canary_right = false;
 		return;
 	}
@@ -172,6 +151,9 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 	}
 	snprintf(d->name, sizeof d->name, "%s", name);
 	d->may_look_out = uv_available_parallelism() >= LOOK_OUT_CPUS;
+	d->backend = backend;
+	d->info = &d->thread.info;
+	d->disabled_kernels = d->thread.disabled_kernels;
 	device_thread_init(&d->thread);
 	d->thread.backend = backend;
 	d->thread.index = index;
@@ -183,6 +165,7 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 		close_handles(d);
 		return rc;
 	}
+	d->dev = d->thread.dev;
 	uv_unref((uv_handle_t *)&d->async);
 	device_start_canary(d);
 	*ret_device = d;
@@ -231,57 +214,12 @@ bool device_run_now(struct device *d, struct device_work *work)
 	if (d->work_out || device_can_hang(d))
 		return false;
 	work->run->pause_at_ns = NULL;
-	d->thread.backend->start(d->thread.dev, work->run);
-	d->thread.backend->poll(d->thread.dev);
+	d->backend->start(d->dev, work->run);
+	d->backend->poll(d->dev);
 	d->oldest_ns = clock_ns();
 	d->stats.busy_us += work->run->slice_us;
 	work->done(work);
 	return true;
-}
-
-int device_plan(const struct device *d, struct run *run)
-{
-	return d->thread.backend->plan(d->thread.dev, run);
-}
-
-unsigned device_rivals(const struct device *d, const struct op_args *args, struct rival ret[RIVALS_MAX])
-{
-	return d->thread.backend->rivals ? d->thread.backend->rivals(d->thread.dev, args, ret) : 0;
-}
-
-const char *device_name(const struct device *d)
-{
-	return d->name;
-}
-
-const struct device_info *device_info(const struct device *d)
-{
-	return &d->thread.info;
-}
-
-const char *device_disabled_kernels(const struct device *d)
-{
-	return d->thread.disabled_kernels;
-}
-
-const struct backend *device_backend(const struct device *d)
-{
-	return d->thread.backend;
-}
-
-const void *device_owner(const struct device *d)
-{
-	return d->thread.dev;
-}
-
-void device_sense(const struct device *d, struct device_sensors *ret)
-{
-	d->thread.backend->sense(d->thread.dev, ret);
-}
-
-unsigned device_runs_out(const struct device *d)
-{
-	return d->runs_out;
 }
 
 unsigned device_jobs_out(const struct device *d)
@@ -301,33 +239,6 @@ double device_busy_us(struct device *d)
 	if (d->told_busy_us < us)
 		d->told_busy_us = us;
 	return d->told_busy_us;
-}
-
-unsigned device_work_out(const struct device *d)
-{
-	return d->work_out;
-}
-
-bool device_has_room(const struct device *d)
-{
-	return d->planned_us < d->thread.info.crowd_us || d->runs_out == 0 ||
-	       (d->runs_out < d->thread.info.depth && d->planned_us < d->thread.info.depth_us);
-}
-
-struct device_stats *device_stats(struct device *d)
-{
-	return &d->stats;
-}
-
-uint64_t device_room_bytes(const struct device *d)
-{
-	return d->thread.info.memory_bytes -
-	       d->stats.resident_bytes; /* those are admitted up to that, buffer.c */
-}
-
-bool device_can_hang(const struct device *d)
-{
-	return d->thread.backend->notify != NULL;
 }
 
 bool device_is_hung(const struct device *d, uint64_t hang_ns)
@@ -356,11 +267,6 @@ const char *device_fault(const struct device *d)
 	const struct run *run = d->canary_work.run;
 
 	return !d->canary_out && run && run->status == KOPS_E_FAULT ? run->error : NULL;
-}
-
-bool device_canary_is_out(const struct device *d)
-{
-	return d->canary_out;
 }
 
 void device_on_canary(struct device *d, void (*fn)(void *arg), void *arg)

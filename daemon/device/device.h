@@ -11,14 +11,48 @@
 
 #include <uv.h>
 
+#include "device/thread.h"
 #include "device/work.h"
 
-struct device;
+struct canary;
 
+/* Kept by those who end jobs, and make and free buffers. */
 struct device_stats {
 	uint64_t jobs_done, jobs_failed;
 	uint64_t resident_bytes;
-	double busy_us; /* of jobs that came back */
+	double busy_us; /* of jobs that came back: device.c's */
+};
+
+struct device {
+	/* What it is, from device_open() on. */
+	char name[16];
+	const struct backend *backend;
+	struct backend_device *dev; /* also struct memory's owner, of RESIDENT memory here */
+	const struct device_info *info;
+	const char *disabled_kernels; /* "" or "gemm/cublas,softmax/online" */
+
+	/* What it has. For others to read. */
+	unsigned runs_out; /* jobs and canary */
+	unsigned work_out; /* those, and tasks */
+	double planned_us; /* of the runs out */
+	bool canary_out;
+	struct device_stats stats;
+
+	/* device.c's own */
+	struct device_thread thread;
+	uv_async_t async;
+	uv_idle_t look_out;
+	uint64_t look_until_ns;
+	bool may_look_out;
+	unsigned open_handles;
+	uint64_t oldest_ns;  /* when the device last got a run back, or its first run out */
+	double told_busy_us; /* the most that device_busy_us() ever said */
+	struct canary *canary;
+	struct device_work canary_work;
+	bool canary_right;
+	uint64_t canary_sent_ns, canary_right_ns;
+	void (*on_canary)(void *arg);
+	void *on_canary_arg;
 };
 
 /*
@@ -47,32 +81,33 @@ bool device_run_now(struct device *device, struct device_work *work);
  */
 void device_pause_at(struct device *device, uint64_t ns);
 
-/* Whether to hand over another run: it is worth it, and what is out is not planned to take long. Loop thread.
- */
-bool device_has_room(const struct device *device);
+/* Whether to hand over another run: it is worth it, and what is out is not planned to take long. */
+static inline bool device_has_room(const struct device *device)
+{
+	const struct device_info *info = device->info;
 
-/* Chooses kernels and estimates; see backend.h. Loop thread. */
-int device_plan(const struct device *device, struct run *run);
+	return device->planned_us < info->crowd_us || device->runs_out == 0 ||
+	       (device->runs_out < info->depth && device->planned_us < info->depth_us);
+}
 
-/* The kernels that `auto` chooses among; see kernel_rivals(). Loop thread. */
-unsigned device_rivals(const struct device *device, const struct op_args *args, struct rival ret[RIVALS_MAX]);
+/* Bytes of its memory that RESIDENT buffers do not hold. These are admitted up to that, by buffer.c. */
+static inline uint64_t device_room_bytes(const struct device *device)
+{
+	return device->info->memory_bytes - device->stats.resident_bytes;
+}
 
-const char *device_name(const struct device *device);
-const struct device_info *device_info(const struct device *device);
-const char *device_disabled_kernels(const struct device *device); /* "" or "gemm/cublas,softmax/online" */
-const struct backend *device_backend(const struct device *device);
-const void *device_owner(const struct device *device); /* struct memory's owner for RESIDENT memory here */
-void device_sense(const struct device *device, struct device_sensors *ret); /* see backend.h; any thread */
-unsigned device_runs_out(const struct device *device);                      /* jobs and canary */
+/* It works by itself, as a GPU does, and so might stop. */
+static inline bool device_can_hang(const struct device *device)
+{
+	return device->backend->notify != NULL;
+}
+
+/* Without the canary. */
 unsigned device_jobs_out(const struct device *device);
 /* What the job that it is at has taken since the device last got one back; 0: it is at none. */
 double device_live_us(const struct device *device);
 /* With that. Never less than it was: monitors take differences. */
 double device_busy_us(struct device *device);
-unsigned device_work_out(const struct device *device); /* those, and tasks */
-struct device_stats *device_stats(struct device *device);
-/* Bytes of its memory that RESIDENT buffers do not hold. */
-uint64_t device_room_bytes(const struct device *device);
 
 /*
  * Health. A canary is a small gemm with a known answer that goes the way of every job. The device is healthy
@@ -80,15 +115,12 @@ uint64_t device_room_bytes(const struct device *device);
  * (hang_ns; the CPU cannot hang).
  */
 void device_start_canary(struct device *device); /* nothing if one is out */
-/* It works by itself, as a GPU does, and so might stop. */
-bool device_can_hang(const struct device *device);
 /* Runs are out on such a device and none has come back for hang_ns. */
 bool device_is_hung(const struct device *device, uint64_t hang_ns);
 bool device_is_healthy(const struct device *device, uint64_t hang_ns);
 uint64_t device_canary_age_ns(const struct device *device);
 /* The sentence of a canary that came back with KOPS_E_FAULT; NULL: none did. */
 const char *device_fault(const struct device *device);
-bool device_canary_is_out(const struct device *device);
 /* fn(arg) runs after each canary. */
 void device_on_canary(struct device *device, void (*fn)(void *arg), void *arg);
 

@@ -125,9 +125,9 @@ static int add_device(const struct opening *o, unsigned m, unsigned index)
 		return rc;
 	}
 	o->devices->list[o->devices->n++] = d;
-	log_info("device %s: %s", name, device_info(d)->description);
-	if (*device_disabled_kernels(d))
-		log_error("device %s: disabled after a failed self-test: %s", name, device_disabled_kernels(d));
+	log_info("device %s: %s", name, d->info->description);
+	if (*d->disabled_kernels)
+		log_error("device %s: disabled after a failed self-test: %s", name, d->disabled_kernels);
 	return 0;
 }
 

@@ -23,7 +23,6 @@
 #include "device/backend.h"
 
 struct learned; /* opaque */
-struct device;
 
 #define LEARNED_SHAPES_MAX     1024
 #define LEARNED_CANDIDATES_MAX (RIVALS_MAX + 1)
@@ -31,9 +30,9 @@ struct device;
 /* Whose kernels they are. */
 struct learned_owner {
 	const struct kernel_list *(*kernels)(const struct op *op);
-	unsigned (*rivals)(const struct device *device, const struct op_args *args,
+	unsigned (*rivals)(const struct backend_device *dev, const struct op_args *args,
 	                   struct rival ret[RIVALS_MAX]);
-	const struct device *device; /* for rivals() */
+	const struct backend_device *dev; /* for rivals() */
 };
 
 /* A job that a kernel is judged by. */

@@ -236,7 +236,7 @@ static void start(struct job *job)
 	fill_lost(job);
 	job->started_ns = clock_ns();
 	job_device(job)->bytes_out += job->run.device_bytes;
-	if (device_backend(device)->pin)
+	if (device->backend->pin)
 		for (unsigned i = 0; i < job->n_buffers; i++)
 			pins |= job->buffers[i].pin = buffer_wants_pin(job->buffers[i].buffer);
 	job->run.lane = job->sched.queue->lane;
@@ -261,8 +261,7 @@ static bool admit(struct engine *e, struct job *job)
 	snprintf(why, sizeof why,
 	         "the job needs %" PRIu64 " bytes of %s beside its resident buffers, which hold %" PRIu64
 	         " of %" PRIu64 "; drop buffers or split the job",
-	         job->run.device_bytes, device_name(device), device_stats(device)->resident_bytes,
-	         device_info(device)->memory_bytes);
+	         job->run.device_bytes, device->name, device->stats.resident_bytes, device->info->memory_bytes);
 	job_end_queued(job, JOB_FAILED, KOPS_E_NOMEM, why);
 	return false;
 }
@@ -271,7 +270,7 @@ static bool admit(struct engine *e, struct job *job)
  * promised anew. */
 static uint64_t claim_pages(struct job *job)
 {
-	bool pins = device_backend(job_device(job)->device)->pin != NULL;
+	bool pins = job_device(job)->device->backend->pin != NULL;
 	uint64_t more = 0;
 
 	for (unsigned i = 0; i < job->n_buffers; i++) {

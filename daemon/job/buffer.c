@@ -396,7 +396,7 @@ static bool unpopulate_step(struct task *task)
 
 static void resident_gone(struct buffer *b)
 {
-	device_stats(b->device)->resident_bytes -= b->memory.bytes;
+	b->device->stats.resident_bytes -= b->memory.bytes;
 	host_memory_settle(b->claimed_bytes);
 	b->claimed_bytes = 0;
 }
@@ -462,8 +462,8 @@ int buffer_resident(struct engine *engine, struct account *account, struct devic
                     struct buffer **ret_buffer, char why[WHY_BYTES])
 {
 	struct buffer *b = buffer_new(engine, account, bytes);
-	struct device_stats *stats = device_stats(device);
-	uint64_t total = device_info(device)->memory_bytes;
+	struct device_stats *stats = &device->stats;
+	uint64_t total = device->info->memory_bytes;
 	int rc;
 
 	if (!b) {
@@ -478,14 +478,14 @@ int buffer_resident(struct engine *engine, struct account *account, struct devic
 		snprintf(why, WHY_BYTES,
 		         "%s has %" PRIu64 " bytes, %" PRIu64 " of them taken by resident buffers; %" PRIu64
 		         " more do not fit",
-		         device_name(device), total, stats->resident_bytes, bytes);
+		         device->name, total, stats->resident_bytes, bytes);
 		rc = KOPS_E_NOMEM;
 		goto fail;
 	}
 	stats->resident_bytes += bytes;
-	b->memory.owner = device_owner(device); /* jobs that name it are placed before it is made */
+	b->memory.owner = device->dev; /* jobs that name it are placed before it is made */
 	b->task.done = populated;
-	if (device_backend(device)->alloc) {
+	if (device->backend->alloc) {
 		b->task.begin = begin_device_alloc;
 	} else {
 		b->task.step = populate_step;
@@ -596,7 +596,7 @@ static void device_freed(struct device_work *work)
 
 static void release_resident(struct buffer *b)
 {
-	if (!device_backend(b->device)->alloc) {
+	if (!b->device->backend->alloc) {
 		b->task.begin = NULL;
 		unpopulate(b);
 		return;

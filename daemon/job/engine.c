@@ -5,7 +5,7 @@
 struct device *engine_device(const struct engine *e, const char *name, unsigned *ret_index)
 {
 	for (unsigned i = 0; i < e->n_devices; i++)
-		if (!*name || strcmp(device_name(e->devices[i].device), name) == 0) {
+		if (!*name || strcmp(e->devices[i].device->name, name) == 0) {
 			if (ret_index)
 				*ret_index = i;
 			return e->devices[i].device;

@@ -139,7 +139,7 @@ static void note_reach(struct job *job)
 void job_finish(struct job *job)
 {
 	struct engine *e = job->engine;
-	struct device_stats *stats = device_stats(job_device(job)->device);
+	struct device_stats *stats = &job_device(job)->device->stats;
 	int status = job->run.status;
 
 	leave_device(job);

@@ -62,7 +62,7 @@ static int check_hold(struct run *run, uint64_t max_hold_ms)
 
 static int plan_once(struct job *job, struct device *device)
 {
-	int rc = device_plan(device, &job->run);
+	int rc = device->backend->plan(device->dev, &job->run);
 
 	return rc < 0 ? rc : check_hold(&job->run, job->engine->config->max_hold);
 }
@@ -112,14 +112,14 @@ static int place(struct job *job, const char *wanted, unsigned *ret_index, char 
 		const struct device *d = e->devices[i].device;
 		int planned;
 		/* Devices stand in order of preference by kind: the CPU serves only what no GPU can. */
-		if ((*wanted && i != only) || (kind && device_backend(d) != kind))
+		if ((*wanted && i != only) || (kind && d->backend != kind))
 			continue;
 		planned = plan_on(job, i);
 		last = i;
 		if (planned == 0) {
 			allowed[i] = true;
 			cost_us[i] = job->run.plan_us;
-			kind = device_backend(d);
+			kind = d->backend;
 		} else if (rc == 0) {
 			rc = planned;
 			snprintf(why, WHY_BYTES, "%s", job->run.error);

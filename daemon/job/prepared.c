@@ -158,11 +158,11 @@ void prepared_drop_buffer(struct account *account, struct buffer *buffer)
 static bool is_better_elsewhere(const struct job *job)
 {
 	const struct engine *e = job->engine;
-	const struct backend *kind = device_backend(job_device(job)->device);
+	const struct backend *kind = job_device(job)->device->backend;
 	double bar_us = e->sched.backlog_us[job->sched.device] - job->run.plan_us;
 
 	for (unsigned i = 0; i < e->n_devices; i++)
-		if (device_backend(e->devices[i].device) == kind && e->sched.backlog_us[i] < bar_us)
+		if (e->devices[i].device->backend == kind && e->sched.backlog_us[i] < bar_us)
 			return true;
 	return false;
 }

@@ -127,7 +127,7 @@ void reply_receipt(const struct job *job)
 		fill_op(&run->ops[i], !job->settled, &parts[i]);
 		pointers[i] = &parts[i];
 	}
-	receipt.device = (char *)device_name(job_device(job)->device);
+	receipt.device = (char *)job_device(job)->device->name;
 	receipt.n_ops = run->n_ops;
 	receipt.ops = pointers;
 	send_receipt(job, &receipt);

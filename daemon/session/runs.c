@@ -92,7 +92,7 @@ static void trace(const struct job *job, int status, bool by_ring)
 	    .session = s->serial,
 	    .job = job->id,
 	    .ended_ns = job->ended_ns,
-	    .device = device_name(job_device(job)->device),
+	    .device = job_device(job)->device->name,
 	    .op = job->ops[0].args.op->name,
 	    .kernel = kernel ? kernel->name : "",
 	    .cost = job->cost,

@@ -14,7 +14,7 @@ static bool sense(struct task *task)
 	struct sensing *s = of_task(task);
 
 	s->fresh = (struct device_sensors){0};
-	device_sense(s->device, &s->fresh);
+	s->device->backend->sense(s->device->dev, &s->fresh);
 	return true;
 }
 
@@ -36,7 +36,7 @@ void sensing_refresh(struct sensing all[SCHED_DEVICES_MAX], struct engine *e, st
 	for (unsigned i = 0; i < e->n_devices; i++) {
 		struct sensing *s = &all[i];
 
-		if (!device_backend(e->devices[i].device)->sense || s->is_out ||
+		if (!e->devices[i].device->backend->sense || s->is_out ||
 		    (s->asked_ns && now - s->asked_ns < FRESH_NS))
 			continue;
 		s->task = (struct task){.step = sense, .done = sensed};

@@ -14,7 +14,7 @@ static int send_lent(struct session *session, uint64_t request, const struct buf
 
 	lent.bytes = buffer->memory.bytes;
 	if (buffer->device)
-		lent.device = (char *)device_name(buffer->device);
+		lent.device = (char *)buffer->device->name;
 	reply.id = request;
 	reply.body_case = KOPS__V1__REPLY__BODY_LENT;
 	reply.lent = &lent;

@@ -29,10 +29,10 @@ static size_t describe_all_kernels(const struct engine *e, Kops__V1__Kernel *ker
 	size_t used = 0;
 
 	for (unsigned i = 0; i < e->n_devices; i++) {
-		const struct backend *backend = device_backend(e->devices[i].device);
+		const struct backend *backend = e->devices[i].device->backend;
 		bool seen = false;
 		for (unsigned j = 0; j < i; j++)
-			seen |= device_backend(e->devices[j].device) == backend;
+			seen |= e->devices[j].device->backend == backend;
 		if (!seen)
 			used = describe_kernels(backend, kernels, used);
 	}
@@ -51,11 +51,11 @@ int verb_describe(struct request *r)
 	for (unsigned i = 0; i < e->n_devices; i++) {
 		const struct device *d = e->devices[i].device;
 		devices[i] = (Kops__V1__Device)KOPS__V1__DEVICE__INIT;
-		devices[i].name = (char *)device_name(d);
-		devices[i].description = (char *)device_info(d)->description;
-		devices[i].memory_bytes = device_info(d)->memory_bytes;
-		devices[i].cache_bytes = device_info(d)->cache_bytes;
-		devices[i].disabled_kernels = (char *)device_disabled_kernels(d);
+		devices[i].name = (char *)d->name;
+		devices[i].description = (char *)d->info->description;
+		devices[i].memory_bytes = d->info->memory_bytes;
+		devices[i].cache_bytes = d->info->cache_bytes;
+		devices[i].disabled_kernels = (char *)d->disabled_kernels;
 		device_pointers[i] = &devices[i];
 	}
 	description.n_devices = e->n_devices;

@@ -17,7 +17,7 @@ static void fill_job(const struct job *job, Kops__V1__RunningJob *ret)
 	const struct run_op *first = &job->ops[0];
 
 	*ret = (Kops__V1__RunningJob)KOPS__V1__RUNNING_JOB__INIT;
-	ret->device = (char *)device_name(job_device(job)->device);
+	ret->device = (char *)job_device(job)->device->name;
 	ret->op = (char *)first->args.op->name;
 	ret->kernel = (char *)(first->kernel ? first->kernel->name : "");
 	ret->ops = job->run.n_ops;

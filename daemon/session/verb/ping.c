@@ -16,8 +16,7 @@ static void answer_ping(struct session *session, uint64_t id)
 	char why[WHY_BYTES];
 
 	if (sick) {
-		snprintf(why, sizeof why, "device %s failed its last self-check; see kopsd's log",
-		         device_name(sick));
+		snprintf(why, sizeof why, "device %s failed its last self-check; see kopsd's log", sick->name);
 		reply_error(session, id, KOPS_E_FAULT, why, 0);
 		return;
 	}
@@ -31,7 +30,7 @@ static void answer_ping(struct session *session, uint64_t id)
 /* A device at work is judged by its work; an idle one by a canary that is fresh or has to be. */
 static bool needs_canary(const struct device *d)
 {
-	return device_runs_out(d) == 0 && device_canary_age_ns(d) > CANARY_FRESH_NS;
+	return d->runs_out == 0 && device_canary_age_ns(d) > CANARY_FRESH_NS;
 }
 
 int verb_ping(struct request *r)
@@ -43,7 +42,7 @@ int verb_ping(struct request *r)
 	for (unsigned i = 0; i < e->n_devices; i++)
 		if (needs_canary(e->devices[i].device)) {
 			device_start_canary(e->devices[i].device);
-			wait |= device_canary_is_out(e->devices[i].device);
+			wait |= e->devices[i].device->canary_out;
 		}
 	e->watch_runs(e);
 	if (wait)
@@ -57,7 +56,7 @@ void sessions_canaries_back(struct sessions *all)
 	const struct engine *e = all->engine;
 
 	for (unsigned i = 0; i < e->n_devices; i++)
-		if (device_canary_is_out(e->devices[i].device))
+		if (e->devices[i].device->canary_out)
 			return;
 	for (struct session *s = all->first; s; s = s->next)
 		questions_end(&s->pings, s, answer_ping);

@@ -7,10 +7,10 @@ static void fill_device(const struct engine *e, unsigned i, const struct device_
                         Kops__V1__DeviceStats *ret)
 {
 	struct device *d = e->devices[i].device;
-	const struct device_stats *s = device_stats(d);
+	const struct device_stats *s = &d->stats;
 
 	*ret = (Kops__V1__DeviceStats)KOPS__V1__DEVICE_STATS__INIT;
-	ret->name = (char *)device_name(d);
+	ret->name = (char *)d->name;
 	ret->jobs_done = s->jobs_done;
 	ret->jobs_failed = s->jobs_failed;
 	ret->queued = e->sched.waiting[i];

@@ -49,9 +49,10 @@ struct fixture {
 	struct memory memory;
 };
 
-static unsigned rivals_of(const struct device *device, const struct op_args *args, struct rival ret[RIVALS_MAX])
+static unsigned rivals_of(const struct backend_device *dev, const struct op_args *args,
+                          struct rival ret[RIVALS_MAX])
 {
-	const struct fixture *f = (const struct fixture *)device;
+	const struct fixture *f = (const struct fixture *)dev;
 	unsigned n = 0;
 
 	(void)args;
@@ -63,7 +64,7 @@ static unsigned rivals_of(const struct device *device, const struct op_args *arg
 
 static struct learned *new_learned(struct fixture *f)
 {
-	return learned_new(&(struct learned_owner){kernels_of, rivals_of, (const struct device *)f});
+	return learned_new(&(struct learned_owner){kernels_of, rivals_of, (const struct backend_device *)f});
 }
 
 static int set_up(void **state)

@@ -36,9 +36,10 @@ static const struct kernel_list *kernels_of(const struct op *op)
 	return strcmp(op->name, "gemm") == 0 ? &list : &none;
 }
 
-static unsigned no_rivals(const struct device *device, const struct op_args *args, struct rival ret[RIVALS_MAX])
+static unsigned no_rivals(const struct backend_device *dev, const struct op_args *args,
+                          struct rival ret[RIVALS_MAX])
 {
-	(void)device;
+	(void)dev;
 	(void)args;
 	(void)ret;
 	return 0;
