@@ -33,8 +33,9 @@ void rings_look(struct rings *all)
 
 static void on_idle(uv_idle_t *idle)
 {
-	const struct rings *all = idle->data;
+	struct rings *all = idle->data;
 
+	spin_on(&all->spin, SPIN_ROUNDS);
 	if (clock_ns() >= all->look_until_ns)
 		uv_idle_stop(idle);
 }

@@ -15,6 +15,7 @@
 
 #include "kernel.h"
 #include "ring_memory.h"
+#include "spin.h"
 
 #define RINGS_LOOK_NS 50000u
 
@@ -23,6 +24,7 @@ struct rings {
 	uv_idle_t idle; /* keeps the loop awake */
 	struct ring *awake;
 	uint64_t look_until_ns;
+	struct spin spin;
 	bool may_look;                            /* there are CPUs enough */
 	void (*has_runs)(void *user);             /* of a ring: it has some to be taken */
 	bool (*is_busy)(const struct rings *all); /* the loop has turns to give: it will not wait now */

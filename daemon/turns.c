@@ -72,8 +72,10 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 
 	t->clock_ns = u->spent_ns;
 	remove_at(t, u, &u->first);
+	t->taking = u;
 	if (p->take ? p->take(p) : t->take(p))
 		turns_wait(t, p);
+	t->taking = NULL;
 	end = clock_ns();
 	u->spent_ns += end - now;
 	return end;
@@ -169,6 +171,11 @@ void turns_leave(struct turns *t, struct turns_place *p)
 	while (*link != p)
 		link = &(*link)->next;
 	remove_at(t, u, link);
+}
+
+bool turns_pays(const struct turns *t, const struct turns_user *u)
+{
+	return t->taking == u || (!t->taking && !t->users);
 }
 
 bool turns_is_ahead(const struct turns *t, const struct turns_user *u)

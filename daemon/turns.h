@@ -30,6 +30,7 @@ struct turns {
 	uv_idle_t idle;   /* while any waits the loop does not sleep */
 	struct turns_user *users;
 	struct turns_place *watched; /* that wait since the last check, perhaps, and are watched still */
+	struct turns_user *taking;   /* whose turn it is just now */
 	uint64_t clock_ns;           /* where the user stood who had the last turn */
 	/* Before turns are taken: whoever has come another way than by a socket is to wait. NULL: nobody does.
 	 */
@@ -63,6 +64,9 @@ void turns_wait(struct turns *turns, struct turns_place *place);
 
 /* It goes, or must not be read for now. */
 void turns_leave(struct turns *turns, struct turns_place *place);
+
+/* Whether the loop's time is the user's just now: it is its turn, or nobody waits for one. */
+bool turns_pays(const struct turns *turns, const struct turns_user *user);
 
 /* Whether the user has had more than its share so far, which it must not escape from. */
 bool turns_is_ahead(const struct turns *turns, const struct turns_user *user);

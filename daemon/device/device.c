@@ -49,6 +49,8 @@ static void on_look_out(uv_idle_t *idle)
 	if (d->work_out && clock_ns() < d->look_until_ns) {
 		if (device_thread_has_done(&d->thread))
 			take_done(d, true);
+		else
+			spin_on(&d->spin, SPIN_ROUNDS);
 		return;
 	}
 	uv_idle_stop(idle);

@@ -13,6 +13,7 @@
 
 #include "device/thread.h"
 #include "device/work.h"
+#include "spin.h"
 
 struct canary;
 
@@ -42,6 +43,7 @@ struct device {
 	struct device_thread thread;
 	uv_async_t async;
 	uv_idle_t look_out;
+	struct spin spin;
 	uint64_t look_until_ns;
 	bool may_look_out;
 	unsigned open_handles;

@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "device/canary.h"
+#include "spin.h"
 
 /*
  * After its last work a device thread looks for more for this long before it sleeps. Waking a sleeper costs
@@ -201,16 +202,10 @@ static void call_loop(struct device_thread *t)
 	uv_async_send(t->async);
 }
 
-static void relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
-}
-
 static void serve(struct device_thread *t)
 {
 	uint64_t idle_since = clock_ns(), nap;
+	struct spin spin = {0};
 
 	for (;;) {
 		struct device_work *w = take_inbox(t), *next;
@@ -231,7 +226,7 @@ static void serve(struct device_thread *t)
 		if (t->out)
 			call_loop(t);
 		if (nap == 0)
-			relax();
+			spin_on(&spin, SPIN_LOOKS);
 		else if (!take_nap(t, nap))
 			return;
 	}

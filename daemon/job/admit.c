@@ -171,8 +171,8 @@ static void fill_lost(struct job *job)
 }
 
 /*
- * Whether the loop should run it, rather than hand it over: it is short, as its last runs showed, nobody else
- * waits for the loop, and no page of it can have gone to a disk.
+ * Whether the loop should run it, rather than hand it over: it is short, as its last runs showed, its user has
+ * the loop's time just now, and no page of it can have gone to a disk.
  */
 static bool is_for_now(const struct job *job, bool pins)
 {
@@ -180,7 +180,7 @@ static bool is_for_now(const struct job *job, bool pins)
 	const struct prepared *p = job->prepared;
 
 	return p && p->took_us > 0 && p->took_us <= NOW_MAX_US && !pins && !e->runs_now && !e->can_swap &&
-	       !e->accounts.turns->users;
+	       turns_pays(e->accounts.turns, &job->account->turns);
 }
 
 static bool run_now(struct job *job)

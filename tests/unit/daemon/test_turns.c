@@ -1,0 +1,161 @@
+/* Turns of users at the loop: shares by time, order within a user, and who pays for what the loop does now. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "turns.h"
+
+enum { TURNS = 200, LONG_NS = 20000, SHORT_NS = 5000 };
+
+/* A session with as many datagrams to read as it is told, each of which takes so long. */
+struct reader {
+	struct turns_place place;
+	unsigned left, taken;
+	uint64_t takes_ns;
+};
+
+struct fixture {
+	uv_loop_t loop;
+	struct turns turns;
+	struct turns_user quick, slow;
+	struct reader readers[3]; /* of quick, quick and slow */
+	bool paid, others_paid;
+};
+
+static struct fixture *fixture; /* turns hand over places only */
+
+static bool take(struct turns_place *place)
+{
+	struct reader *r = (struct reader *)place;
+	uint64_t until = clock_ns() + r->takes_ns;
+	struct turns_user *other = place->user == &fixture->quick ? &fixture->slow : &fixture->quick;
+
+	fixture->paid = turns_pays(&fixture->turns, place->user);
+	fixture->others_paid |= turns_pays(&fixture->turns, other);
+	while (clock_ns() < until)
+		;
+	r->taken++;
+	return --r->left > 0;
+}
+
+static void unwatch(struct turns_place *place)
+{
+	(void)place;
+}
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof *f);
+
+	uv_loop_init(&f->loop);
+	turns_init(&f->turns, &f->loop, take, unwatch);
+	uv_ref((uv_handle_t *)&f->turns.check); /* as a listener keeps the loop alive */
+	for (unsigned i = 0; i < 3; i++)
+		f->readers[i] = (struct reader){.place.user = i < 2 ? &f->quick : &f->slow,
+		                                .takes_ns = i < 2 ? SHORT_NS : LONG_NS};
+	*state = fixture = f;
+	return 0;
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+	(void)arg;
+	uv_close(handle, NULL);
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	uv_walk(&f->loop, close_handle, NULL);
+	uv_run(&f->loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&f->loop), 0);
+	free(f);
+	return 0;
+}
+
+static void wait_with(struct fixture *f, unsigned i, unsigned datagrams)
+{
+	f->readers[i].left = datagrams;
+	turns_wait(&f->turns, &f->readers[i].place);
+}
+
+/* Until every turn of the reader was taken. */
+static void run_until_read(struct fixture *f, unsigned i)
+{
+	while (f->readers[i].left > 0)
+		uv_run(&f->loop, UV_RUN_NOWAIT);
+}
+
+/* Something else had the CPU, so that turns took far longer than they should. */
+static bool was_disturbed(const struct fixture *f)
+{
+	const struct reader *r = f->readers;
+
+	return f->quick.spent_ns > 2 * TURNS * SHORT_NS ||
+	       f->slow.spent_ns > 2 * (uint64_t)r[2].taken * LONG_NS;
+}
+
+static void users_share_by_time(void **state)
+{
+	struct fixture *f = *state;
+
+	wait_with(f, 0, TURNS);
+	wait_with(f, 2, TURNS);
+	run_until_read(f, 0);
+	if (was_disturbed(f))
+		skip();
+	/* A slice lets a user be ahead by its own turn. */
+	assert_in_range(f->readers[2].taken, TURNS * SHORT_NS / LONG_NS / 2, TURNS * SHORT_NS / LONG_NS * 2);
+}
+
+static void sessions_of_a_user_go_round(void **state)
+{
+	struct fixture *f = *state;
+
+	wait_with(f, 0, TURNS);
+	wait_with(f, 1, TURNS);
+	run_until_read(f, 0);
+	assert_in_range(f->readers[1].taken, TURNS - 1, TURNS);
+}
+
+static void a_turn_is_paid_by_its_user_alone(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_true(turns_pays(&f->turns, &f->quick)); /* nobody waits */
+	wait_with(f, 0, 2);
+	assert_false(turns_pays(&f->turns, &f->quick)); /* for its own turn, which has not come */
+	assert_false(turns_pays(&f->turns, &f->slow));
+	run_until_read(f, 0);
+	assert_true(f->paid);
+	assert_false(f->others_paid);
+	assert_true(turns_pays(&f->turns, &f->slow));
+}
+
+static void a_place_that_leaves_gets_no_turn(void **state)
+{
+	struct fixture *f = *state;
+
+	wait_with(f, 0, 1);
+	wait_with(f, 2, 1);
+	turns_leave(&f->turns, &f->readers[0].place);
+	run_until_read(f, 2);
+	assert_int_equal(f->readers[0].taken, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(users_share_by_time, setup, teardown),
+	    cmocka_unit_test_setup_teardown(sessions_of_a_user_go_round, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_turn_is_paid_by_its_user_alone, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_place_that_leaves_gets_no_turn, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
