@@ -91,7 +91,8 @@ static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int
 
 /*
  * Never closes the session: callers are in the midst of walking its jobs. A connection that cannot be kept in
- * order is shut down instead, and the poll handler finds it so.
+ * order is shut down instead, and its next turn finds it so. It is not watched for that: a connection that is
+ * gone would be named at every look until then.
  */
 int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 {
@@ -117,7 +118,8 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 	if (rc < 0) {
 		log_debug("session %" PRIu64 " ends: it leaves too much unread, or is gone", s->serial);
 		shutdown(s->fd, SHUT_RDWR);
-		watch(s);
+		s->hung_up = s->readable = true;
+		turns_wait(&s->all->turns, &s->place);
 	}
 	return 0;
 }
