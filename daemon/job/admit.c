@@ -8,8 +8,6 @@
 #include "job/finish.h"
 #include "job/prepared.h"
 
-/* A job that others wait for is not paused sooner: to change costs some 20 µs. */
-#define SLICE_MIN_US 200.0
 /* A run that took no longer when it ran before may be run by the loop itself; TURNS_SLICE_NS is as long. */
 #define NOW_MAX_US 20.0
 /* Beyond, there is no need to say when. */
@@ -104,8 +102,6 @@ static void ask_for_pause(struct engine *e, unsigned index)
 	if (!job || job == e->suspect || (job->run.n_ops == 1 && job->ops[0].cut.n_parts <= 1))
 		return;
 	after_us = sched_yields_after_us(&e->sched, &job->sched);
-	if (after_us < SLICE_MIN_US)
-		after_us = SLICE_MIN_US;
 	if (after_us < MAX_AFTER_US)
 		device_pause_at(e->devices[index].device, job->resumed_ns + (uint64_t)(after_us * 1e3));
 }

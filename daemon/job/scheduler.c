@@ -249,22 +249,30 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 	put_first(s, job);
 }
 
-double sched_yields_after_us(const struct sched *s, const struct sched_job *started)
+/* By virtual time and priority alone. */
+static double yields_after_us(const struct sched_job *started, const struct sched_job *next)
 {
-	const struct sched_job *next = pick(s, started->device, started->queue);
 	const struct sched_flow *f = started->queue->flow;
-	double after_us;
 
-	if (!next)
-		return INFINITY;
 	if ((next->priority == KOPS_LOW) != (started->priority == KOPS_LOW))
 		return next->priority == KOPS_LOW ? INFINITY : 0;
 	if (next->queue->flow == f && rank(next->priority) != rank(started->priority))
 		return rank(next->priority) < rank(started->priority) ? 0 : INFINITY;
 	if (next->queue->flow == f)
 		return SCHED_TURN_US;
-	after_us = next->queue->flow->vtime[started->device] - started->started_at;
-	return after_us > 0 ? after_us : 0;
+	return next->queue->flow->vtime[started->device] - started->started_at;
+}
+
+static double slice_us(const struct sched_job *next)
+{
+	return fmax(SCHED_SLICE_MIN_US, fmin(next->cost_us, SCHED_SLICE_US));
+}
+
+double sched_yields_after_us(const struct sched *s, const struct sched_job *started)
+{
+	const struct sched_job *next = pick(s, started->device, started->queue);
+
+	return next ? fmax(yields_after_us(started, next), slice_us(next)) : INFINITY;
 }
 
 void sched_remove(struct sched *s, struct sched_job *job)

@@ -24,6 +24,9 @@
 
 #define SCHED_DEVICES_MAX 16
 #define SCHED_TURN_US     50e3 /* of a job, before another queue of the same flow goes on */
+/* To change jobs costs some 20 µs: a job is not paused sooner than this, for a short one and for a long one. */
+#define SCHED_SLICE_MIN_US 50.0
+#define SCHED_SLICE_US     200.0
 
 struct sched_job {
 	struct sched_job *next; /* in its queue */
@@ -84,7 +87,8 @@ void sched_finish(struct sched *s, struct sched_job *job);
  */
 void sched_pause(struct sched *s, struct sched_job *job, double left_us);
 
-/* µs after its start from which on a started job should give way to the one that waits; INFINITY: not. */
+/* µs after its start from which on a started job should give way to the one that waits; INFINITY: not. No
+ * sooner than the latter is long, within bounds. */
 double sched_yields_after_us(const struct sched *s, const struct sched_job *started);
 
 /* Whether the flow has had more of some device than its share so far, which it must not escape from. */

@@ -278,7 +278,7 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 		b[i] = job(20, KOPS_NORMAL, CPU);
 		sched_add(&s, &qb, &b[i]);
 	}
-	assert_near(sched_yields_after_us(&s, &large), 0, 1e-9);
+	assert_near(sched_yields_after_us(&s, &large), SCHED_SLICE_MIN_US, 1e-9);
 	large.took_us = 50;
 	sched_pause(&s, &large, 950);
 	assert_near(s.backlog_us[CPU], 950 + 1 + 4 * 20, 1e-9);
@@ -286,11 +286,36 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 		assert_ptr_equal(run_one(&s, CPU), &b[i]);
 	assert_ptr_equal(sched_pick(&s, CPU), &large);
 	sched_start(&s, &large);
-	assert_near(sched_yields_after_us(&s, &large), 10, 1e-9);
+	assert_near(sched_yields_after_us(&s, &large), SCHED_SLICE_MIN_US, 1e-9);
 	sched_finish(&s, &large);
 	assert_ptr_equal(run_one(&s, CPU), &b[3]);
 	assert_ptr_equal(run_one(&s, CPU), &behind);
 	assert_empty(&s);
+}
+
+/* A short one is not kept waiting for long; between long ones a change is not worth it so soon. */
+static void test_a_slice_is_as_long_as_the_job_that_waits(void **state)
+{
+	static const struct {
+		double next_us, slice_us;
+	} cases[] = {{1, SCHED_SLICE_MIN_US}, {100, 100}, {1e6, SCHED_SLICE_US}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct sched s = {0};
+		struct sched_flow fa = {0}, fb = {0};
+		struct sched_queue qa = {.flow = &fa}, qb = {.flow = &fb};
+		struct sched_job long_one = job(1e6, KOPS_NORMAL, CPU),
+		                 next = job(cases[i].next_us, KOPS_NORMAL, CPU);
+
+		sched_add(&s, &qa, &long_one);
+		sched_start(&s, &long_one);
+		sched_add(&s, &qb, &next);
+		assert_near(sched_yields_after_us(&s, &long_one), cases[i].slice_us, 1e-9);
+		sched_finish(&s, &long_one);
+		sched_remove(&s, &next);
+		assert_empty(&s);
+	}
 }
 
 /* Long jobs of one user go round, queue by queue. */
@@ -498,6 +523,7 @@ int main(void)
 	    cmocka_unit_test(test_a_queue_stays_on_its_device_while_it_runs),
 	    cmocka_unit_test(test_a_blocked_head_holds_its_queue_only),
 	    cmocka_unit_test(test_a_paused_job_gives_way_and_goes_on),
+	    cmocka_unit_test(test_a_slice_is_as_long_as_the_job_that_waits),
 	    cmocka_unit_test(test_queues_of_one_flow_take_turns),
 	    cmocka_unit_test(test_who_may_interrupt_whom),
 	    cmocka_unit_test(test_remove_anywhere),
