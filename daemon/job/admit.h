@@ -11,8 +11,8 @@
 void jobs_init(struct engine *engine);
 
 /*
- * Places the planned job, which has joined its queue, on device `index`, and starts what can start. The answer
- * goes out when it ends, maybe within this call.
+ * Places the planned job on device `index`, and starts what can start. The answer goes out when it ends, maybe
+ * within this call.
  */
 void job_submit(struct job *job, unsigned index);
 

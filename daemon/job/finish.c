@@ -74,8 +74,6 @@ static void end(struct job *job, enum job_state state, int status, const char *w
 	if (e->suspect == job)
 		e->suspect = NULL;
 	end_trial(job, state);
-	if (!job->prepared)
-		job_leave_queue(job);
 	job->account->jobs--;
 	if (state != JOB_DONE)
 		undo_fills(job);

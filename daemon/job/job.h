@@ -79,14 +79,42 @@ struct job {
 	struct run_op ops[];
 };
 
-/* States a job may go to; for tests and for the check in job_move(). */
-bool job_may_move(enum job_state from, enum job_state to);
-void job_move(struct job *job, enum job_state to);
+/* The diagram above. */
+static inline bool job_may_move(enum job_state from, enum job_state to)
+{
+	static const unsigned char next[] = {
+	    [JOB_NEW] = 1u << JOB_QUEUED | 1u << JOB_READY,
+	    [JOB_READY] = 1u << JOB_QUEUED,
+	    [JOB_QUEUED] = 1u << JOB_RUNNING | 1u << JOB_FAILED | 1u << JOB_CANCELLED,
+	    [JOB_RUNNING] = 1u << JOB_PAUSED | 1u << JOB_DONE | 1u << JOB_FAILED,
+	    [JOB_PAUSED] = 1u << JOB_RUNNING | 1u << JOB_CANCELLED,
+	    [JOB_DONE] = 1u << JOB_READY,
+	    [JOB_FAILED] = 1u << JOB_READY,
+	    [JOB_CANCELLED] = 1u << JOB_READY,
+	};
 
-/* A NEW job of n_ops for a user. NULL: out of memory. */
-struct job *job_new(struct engine *engine, struct account *account, unsigned n_ops);
+	return next[from] & 1u << to;
+}
+
+/* Ends the daemon: it has a bug. */
+void job_refuse_move(const struct job *job, enum job_state to) __attribute__((noreturn, cold));
+
+static inline void job_move(struct job *job, enum job_state to)
+{
+	if (!job_may_move(job->state, to))
+		job_refuse_move(job, to);
+	job->state = to;
+}
+
+/* A NEW job of n_ops for a user, in the queue of this id, which is made when there is none. NULL: out of
+ * memory.
+ */
+struct job *job_new(struct engine *engine, struct account *account, struct idmap *queues, uint32_t queue,
+                    unsigned n_ops);
 /* Frees a job that is NEW or READY, or has ended. */
 void job_free(struct job *job);
+/* The session of these queues has gone; their jobs may still run. */
+void job_queues_forget(struct idmap *queues);
 
 /* Notes that the job uses a buffer and takes a reference, once per buffer. */
 struct job_buffer *job_use(struct job *job, struct buffer *buffer);
@@ -105,12 +133,5 @@ static inline struct job *job_of_work(struct device_work *work)
 {
 	return (struct job *)((char *)work - offsetof(struct job, work));
 }
-
-/* Joins the queue of this id, made when there is none. KOPS_E_NOMEM. */
-int job_join_queue(struct job *job, struct idmap *queues, uint32_t id);
-/* Leaves it; the last job takes it along. */
-void job_leave_queue(struct job *job);
-/* The session of these queues has gone; their jobs may still run. */
-void job_queues_forget(struct idmap *queues);
 
 #endif

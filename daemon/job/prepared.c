@@ -136,7 +136,6 @@ void prepared_cool(struct prepared *p)
 	release_buffers(job);
 	if (job->state != JOB_READY)
 		return; /* it is out, and is freed at its end */
-	job_leave_queue(job);
 	job_free(job);
 }
 

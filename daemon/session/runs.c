@@ -167,7 +167,7 @@ static void count_cost(struct job *job)
 int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job, unsigned *ret_index)
 {
 	struct session *s = r->session;
-	struct job *job = job_new(s->engine, s->account, (unsigned)submit->n_ops);
+	struct job *job = job_new(s->engine, s->account, &s->queues, submit->queue, (unsigned)submit->n_ops);
 	int rc;
 
 	if (!job)
@@ -177,8 +177,6 @@ int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **re
 	rc = bind_job(r, submit, job);
 	if (rc == 0)
 		rc = job_plan(job, submit->device, ret_index, r->why);
-	if (rc == 0)
-		rc = job_join_queue(job, &s->queues, submit->queue);
 	if (rc < 0) {
 		job_free(job);
 		return rc;
@@ -199,7 +197,6 @@ int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t dead
 		return rc;
 	rc = runs_enter(r, job, index, deadline_us);
 	if (rc < 0) {
-		job_leave_queue(job);
 		job_free(job);
 		return rc;
 	}

@@ -15,12 +15,12 @@
 int runs_check(struct request *r, const char *wanted);
 
 /*
- * The job, planned for device `index` and in its queue, becomes the session's under the request's id, and will
+ * The job, planned for device `index`, becomes the session's under the request's id, and will
  * be answered when it has ended. deadline_us: from now; 0: none. KOPS_E_BUSY with a sentence, KOPS_E_NOMEM.
  */
 int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t deadline_us);
 
-/* A job of the message, planned and in its queue, for the device *ret_index. Errors as of bind_job() and
+/* A job of the message, planned for the device *ret_index. Errors as of bind_job() and
  * job_plan().
  */
 int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job, unsigned *ret_index);

@@ -32,7 +32,6 @@ static int prepare_only(struct request *r, const Kops__V1__Submit *submit, struc
 	job->arrived_ns = job->started_ns = job->ended_ns = clock_ns();
 	job->settled = true;
 	if (!prepared_take(prepared, job)) {
-		job_leave_queue(job);
 		job_free(job);
 		prepared_explain(r->session->engine, r->session->account, r->why);
 		return KOPS_E_QUOTA;
