@@ -132,38 +132,8 @@ static void watch_lasting(struct engine *e)
 
 static void pin_buffers(struct device_work *work, const struct backend *backend, struct backend_device *dev)
 {
-	struct job *job = job_of_work(work);
-
 	(void)dev;
-	for (unsigned i = 0; i < job->n_buffers; i++)
-		if (job->buffers[i].pin)
-			buffer_pin(job->buffers[i].buffer, backend);
-}
-
-/* KOPS_E_* of a buffer that spoils the job by now, else 0. */
-static int spoiled(const struct job *job, char why[WHY_BYTES])
-{
-	for (unsigned i = 0; i < job->n_buffers; i++) {
-		const struct job_buffer *use = &job->buffers[i];
-		if (use->buffer->state == BUFFER_FAILED) {
-			snprintf(why, WHY_BYTES, "%s", use->buffer->why);
-			return use->buffer->failure;
-		}
-		if (use->buffer->lost && use->reads)
-			return KOPS_E_LOST;
-	}
-	return 0;
-}
-
-/* From here on later jobs may read what this one writes: a device keeps the order of one queue. */
-static void fill_lost(struct job *job)
-{
-	for (unsigned i = 0; i < job->n_buffers; i++) {
-		struct job_buffer *use = &job->buffers[i];
-		use->was_lost = use->fills && use->buffer->lost;
-		if (use->was_lost)
-			use->buffer->lost = false;
-	}
+	uses_pin(&job_of_work(work)->uses, backend);
 }
 
 /*
@@ -220,21 +190,24 @@ static void resume(struct job *job)
 	hand_over(job, false);
 }
 
+/* Or ends it, where a buffer or a want of memory keeps it from running. */
 static void start(struct job *job)
 {
-	struct engine *e = job->engine;
-	struct device *device = job_device(job)->device;
-	bool pins = false;
+	struct engine_device *device = job_device(job);
+	char why[WHY_BYTES] = "";
+	bool pins;
+	int rc = uses_start(&job->uses, job->engine, device->device->backend->pin, &pins, why);
 
-	job_expires_not(job);
-	sched_start(&e->sched, &job->sched);
+	if (rc < 0) {
+		job_end_queued(job, JOB_FAILED, rc, why);
+		return;
+	}
+	if (job->deadline_ns)
+		job_expires_not(job);
+	sched_start(&job->engine->sched, &job->sched);
 	job_move(job, JOB_RUNNING);
-	fill_lost(job);
 	job->started_ns = clock_ns();
-	job_device(job)->bytes_out += job->run.device_bytes;
-	if (device->backend->pin)
-		for (unsigned i = 0; i < job->n_buffers; i++)
-			pins |= job->buffers[i].pin = buffer_wants_pin(job->buffers[i].buffer);
+	device->bytes_out += job->run.device_bytes;
 	job->run.lane = job->sched.queue->lane;
 	hand_over(job, pins);
 }
@@ -262,75 +235,29 @@ static bool admit(struct engine *e, struct job *job)
 	return false;
 }
 
-/* The pages that it may touch, of each buffer once; all where the device registers buffers. Returns what is
- * promised anew. */
-static uint64_t claim_pages(struct job *job)
-{
-	bool pins = job_device(job)->device->backend->pin != NULL;
-	uint64_t more = 0;
-
-	for (unsigned i = 0; i < job->n_buffers; i++) {
-		struct job_buffer *use = &job->buffers[i];
-
-		if (use->claimed_bytes)
-			continue;
-		use->claimed_bytes = pins ? use->buffer->memory.bytes : use->reach_bytes;
-		more += buffer_claim_pages(use->buffer, use->claimed_bytes);
-	}
-	return more;
-}
-
 /* Those that started while memory was ample claim too: it is theirs before it is promised to others. */
 static void memory_is_short(struct engine *e)
 {
 	for (unsigned i = 0; i < e->n_devices; i++) {
+		bool pins = e->devices[i].device->backend->pin;
+
 		for (struct job *job = e->devices[i].out; job; job = job->next_out)
-			claim_pages(job);
+			uses_claim(&job->uses, pins);
 		for (struct job *job = e->devices[i].paused; job; job = job->next_paused)
-			claim_pages(job);
+			uses_claim(&job->uses, pins);
 	}
-}
-
-/*
- * Pages of shared buffers that are missing, because nobody wrote them or their owner punched holes, become the
- * daemon's when the job touches them. Holes may come while it runs, so where memory is short it claims what its
- * views reach.
- */
-static int claim_memory(struct job *job, char why[WHY_BYTES])
-{
-	uint64_t more = buffer_memory_is_ample(job->engine) ? 0 : claim_pages(job);
-	int rc = more ? host_memory_check(more, why, WHY_BYTES) : 0;
-
-	if (rc < 0)
-		job_settle_pages(job);
-	return rc;
-}
-
-static void begin(struct job *job)
-{
-	char why[WHY_BYTES];
-	int rc = claim_memory(job, why);
-
-	if (rc < 0)
-		job_end_queued(job, JOB_FAILED, rc, why);
-	else
-		start(job);
 }
 
 static void start_or_end(struct engine *e, struct job *job)
 {
-	unsigned index = job->sched.device;
-	char why[WHY_BYTES] = "";
-	int rc = spoiled(job, why);
+	const struct engine_device *device = job_device(job);
 
-	if (rc == 0 && job->deadline_ns && job->deadline_ns <= clock_ns())
-		rc = KOPS_E_DEADLINE;
-	if (rc < 0)
-		job_end_queued(job, JOB_FAILED, rc, why);
+	if (job->deadline_ns && job->deadline_ns <= clock_ns())
+		job_end_queued(job, JOB_FAILED, KOPS_E_DEADLINE, NULL);
 	else if (admit(e, job))
-		begin(job);
-	else if (e->devices[index].paused && !e->devices[index].out)
-		resume(e->devices[index].paused); /* it has the room that this one may wait for */
+		start(job);
+	else if (device->paused && !device->out)
+		resume(device->paused); /* it has the room that this one may wait for */
 }
 
 /* A suspect runs alone: the first that is picked waits until nothing is out, and nothing else starts meanwhile.
@@ -373,14 +300,6 @@ void jobs_dispatch(struct engine *e)
 			;
 		ask_for_pause(e, i);
 	}
-}
-
-static bool has_pending(const struct job *job)
-{
-	for (unsigned i = 0; i < job->n_buffers; i++)
-		if (job->buffers[i].buffer->state == BUFFER_PENDING)
-			return true;
-	return false;
 }
 
 /* ---- Deadlines ---- */
@@ -445,7 +364,7 @@ void job_submit(struct job *job, unsigned index)
 	job->account->jobs++;
 	job->sched.device = index;
 	job->sched.cost_us = job->run.plan_us;
-	job->sched.blocked = has_pending(job);
+	job->sched.blocked = uses_are_pending(&job->uses);
 	begin_trial(job);
 	job_move(job, JOB_QUEUED);
 	sched_add(&e->sched, job->sched.queue, &job->sched);
@@ -480,7 +399,7 @@ static void each_waiting(struct engine *e, void (*fn)(struct job *job))
 static void unblock(struct job *job)
 {
 	if (job->sched.blocked)
-		job->sched.blocked = has_pending(job);
+		job->sched.blocked = uses_are_pending(&job->uses);
 }
 
 void jobs_unblock(struct engine *e)

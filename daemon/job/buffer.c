@@ -314,7 +314,7 @@ int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, 
 		b->state = BUFFER_READY;
 	} else {
 		take_from_ample(engine, b->segment->bytes);
-		buffer_ref(b);
+		b->refs++; /* its making's */
 	}
 	*ret_buffer = b;
 	return 0;
@@ -491,7 +491,7 @@ int buffer_resident(struct engine *engine, struct account *account, struct devic
 		b->task.step = populate_step;
 		take_from_ample(engine, bytes);
 	}
-	buffer_ref(b);
+	b->refs++; /* its making's */
 	*ret_buffer = b;
 	workers_submit(engine->workers, &account->memory_flow, &b->task);
 	return 0;
@@ -502,8 +502,9 @@ fail:
 
 /* ---- Pages of jobs ---- */
 
-void buffer_plan_pages(struct buffer *b)
+void buffer_hold(struct buffer *b)
 {
+	b->refs++;
 	if (b->memory.missing_bytes)
 		b->memory.missing_bytes = host_memory_missing(fd_of(b), b->memory.bytes);
 }
@@ -603,11 +604,6 @@ static void release_resident(struct buffer *b)
 	}
 	b->device_work = (struct device_work){.execute = device_free, .done = device_freed};
 	device_submit(b->device, &b->device_work);
-}
-
-void buffer_ref(struct buffer *b)
-{
-	b->refs++;
 }
 
 static void release(struct buffer *b)

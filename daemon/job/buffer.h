@@ -72,15 +72,13 @@ int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, 
 int buffer_resident(struct engine *engine, struct account *account, struct device *device, uint64_t bytes,
                     struct buffer **ret_buffer, char why[WHY_BYTES]);
 
-void buffer_ref(struct buffer *buffer);
+/* A job names it: with a reference, and a look whether the pages that nobody had written still are missing,
+ * which its plan goes by. What was there once is taken to stay. */
+void buffer_hold(struct buffer *buffer);
 void buffer_unref(struct buffer *buffer);
 
 /* Its session has gone: nobody waits for its Alloc any more. It may be gone afterwards. */
 void buffer_forget_session(struct buffer *buffer);
-
-/* Before a job that names it is planned: looks whether they still are missing. What was there once is taken to
- * stay. */
-void buffer_plan_pages(struct buffer *buffer);
 
 /*
  * Whether memory is so plentiful, for all that is mapped, that no job needs to claim the pages that it reaches.

@@ -28,14 +28,6 @@ void job_expires_not(struct job *job)
 
 /* ---- Ends ---- */
 
-/* The content of a RESIDENT buffer that this job would have restored is still lost. */
-static void undo_fills(struct job *job)
-{
-	for (unsigned i = 0; i < job->n_buffers; i++)
-		if (job->buffers[i].was_lost)
-			job->buffers[i].buffer->lost = true;
-}
-
 static double took_us(const struct run *run)
 {
 	return run->upload_us + run->compute_us + run->download_us;
@@ -75,8 +67,6 @@ static void end(struct job *job, enum job_state state, int status, const char *w
 		e->suspect = NULL;
 	end_trial(job, state);
 	job->account->jobs--;
-	if (state != JOB_DONE)
-		undo_fills(job);
 	if (job->answer)
 		job->answer(job, status, why);
 	note_usage(job, &job->account->usage);
@@ -95,43 +85,17 @@ void job_end_queued(struct job *job, enum job_state state, int status, const cha
 	end(job, state, status, why);
 }
 
-void job_settle_pages(struct job *job)
-{
-	for (unsigned i = 0; i < job->n_buffers; i++) {
-		struct job_buffer *use = &job->buffers[i];
-
-		if (use->claimed_bytes)
-			buffer_settle_pages(use->buffer, use->claimed_bytes);
-		use->claimed_bytes = 0;
-	}
-}
-
 /* A device gives up what it held for the job. */
-static void leave_device(struct job *job)
+static void leave_device(struct job *job, bool done)
 {
-	for (unsigned i = 0; i < job->n_buffers; i++)
-		if (job->buffers[i].pin)
-			buffer_settle_pin(job->buffers[i].buffer);
 	job_device(job)->bytes_out -= job->run.device_bytes;
-	job_settle_pages(job);
+	uses_end(&job->uses, done);
 }
 
 void job_end_paused(struct job *job)
 {
-	leave_device(job);
+	leave_device(job, false);
 	end(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
-}
-
-/* The CPU has their pages mapped from now on. */
-static void note_reach(struct job *job)
-{
-	for (unsigned i = 0; i < job->n_buffers; i++) {
-		struct memory *m = &job->buffers[i].buffer->memory;
-		uint64_t reach_bytes = job->buffers[i].reach_bytes;
-
-		if (m->reached_bytes < reach_bytes)
-			m->reached_bytes = reach_bytes;
-	}
 }
 
 void job_finish(struct job *job)
@@ -140,8 +104,7 @@ void job_finish(struct job *job)
 	struct device_stats *stats = &job_device(job)->device->stats;
 	int status = job->run.status;
 
-	leave_device(job);
-	note_reach(job);
+	leave_device(job, status >= 0);
 	marks_forgive(e->marks, job->account->uid, job->shape);
 	if (status < 0)
 		stats->jobs_failed++;

@@ -13,9 +13,6 @@ void job_end_queued(struct job *job, enum job_state state, int status, const cha
 /* Ends a PAUSED job whose session has gone, once the device has forgotten it. Frees the job. */
 void job_end_paused(struct job *job);
 
-/* Of a job that is not out any more, or cannot start: ends the claims on the pages that it reaches. */
-void job_settle_pages(struct job *job);
-
 /* Adds a queued job to those whose deadline is looked at. */
 void job_expires(struct job *job);
 /* It starts, or ends: its deadline is of no interest any more. */

@@ -77,7 +77,7 @@ struct job *job_new(struct engine *engine, struct account *account, struct idmap
                     unsigned n_ops)
 {
 	size_t ops_bytes = n_ops * sizeof(struct run_op);
-	size_t bytes = sizeof(struct job) + ops_bytes + n_ops * OP_VIEWS_MAX * sizeof(struct job_buffer);
+	size_t bytes = sizeof(struct job) + ops_bytes + n_ops * OP_VIEWS_MAX * sizeof(struct buffer_use);
 	struct job *job = calloc(1, bytes);
 
 	if (!job)
@@ -92,30 +92,16 @@ struct job *job_new(struct engine *engine, struct account *account, struct idmap
 	account_ref(account);
 	job->run.ops = job->ops;
 	job->run.n_ops = n_ops;
-	job->buffers = (struct job_buffer *)((char *)job->ops + ops_bytes);
+	job->uses.list = (struct buffer_use *)((char *)job->ops + ops_bytes);
 	return job;
 }
 
 void job_free(struct job *job)
 {
-	for (unsigned i = 0; i < job->n_buffers; i++)
-		buffer_unref(job->buffers[i].buffer);
+	for (unsigned i = 0; i < job->uses.n; i++)
+		buffer_unref(job->uses.list[i].buffer);
 	run_forget_plan(&job->run);
 	leave_queue(job);
 	account_unref(&job->engine->accounts, job->account);
 	free(job);
-}
-
-struct job_buffer *job_use(struct job *job, struct buffer *buffer)
-{
-	struct job_buffer *use;
-
-	for (unsigned i = 0; i < job->n_buffers; i++)
-		if (job->buffers[i].buffer == buffer)
-			return &job->buffers[i];
-	use = &job->buffers[job->n_buffers++];
-	use->buffer = buffer;
-	buffer_ref(buffer);
-	buffer_plan_pages(buffer);
-	return use;
 }

@@ -20,25 +20,14 @@
 #define KOPS_JOB_H
 
 #include "idmap.h"
-#include "job/buffer.h"
 #include "job/engine.h"
 #include "job/scheduler.h"
+#include "job/uses.h"
 
 struct prepared;
 struct session;
 
 enum job_state { JOB_NEW, JOB_READY, JOB_QUEUED, JOB_RUNNING, JOB_PAUSED, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
-
-struct job_buffer {
-	struct buffer *buffer;
-	bool pin;               /* to be registered before the run */
-	bool reads;             /* some op needs content from before the job */
-	bool fills;             /* an op writes all of it */
-	bool was_lost;          /* fills it, and it was lost before */
-	uint64_t reach_bytes;   /* at most so many are touched: of whole pages, of all views */
-	uint64_t lo, hi;        /* all views are between these bytes */
-	uint64_t claimed_bytes; /* while the job is out */
-};
 
 /* One in-order queue; lives while it has jobs. */
 struct job_queue {
@@ -74,8 +63,7 @@ struct job {
 	struct job *next_expiring, **prev_expiring;
 	struct job *next_out;    /* of those that its device has, in order */
 	struct job *next_paused; /* of those that its device holds memory for */
-	struct job_buffer *buffers;
-	unsigned n_buffers;
+	struct uses uses;
 	struct run_op ops[];
 };
 
@@ -115,9 +103,6 @@ struct job *job_new(struct engine *engine, struct account *account, struct idmap
 void job_free(struct job *job);
 /* The session of these queues has gone; their jobs may still run. */
 void job_queues_forget(struct idmap *queues);
-
-/* Notes that the job uses a buffer and takes a reference, once per buffer. */
-struct job_buffer *job_use(struct job *job, struct buffer *buffer);
 
 static inline struct engine_device *job_device(const struct job *job)
 {

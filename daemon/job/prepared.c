@@ -88,14 +88,14 @@ static bool make_room(struct engine *e, struct account *account, uint64_t bytes)
 
 static void use_buffers(const struct job *job)
 {
-	for (unsigned i = 0; i < job->n_buffers; i++)
-		job->buffers[i].buffer->prepared_uses++;
+	for (unsigned i = 0; i < job->uses.n; i++)
+		job->uses.list[i].buffer->prepared_uses++;
 }
 
 static void release_buffers(const struct job *job)
 {
-	for (unsigned i = 0; i < job->n_buffers; i++)
-		job->buffers[i].buffer->prepared_uses--;
+	for (unsigned i = 0; i < job->uses.n; i++)
+		job->uses.list[i].buffer->prepared_uses--;
 }
 
 /* Plans depend on it: what is registered is copied another way, or read where it lies. */
@@ -103,8 +103,8 @@ static unsigned count_pinned(const struct job *job)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < job->n_buffers; i++)
-		n += __atomic_load_n(&job->buffers[i].buffer->memory.pin, __ATOMIC_RELAXED) == MEMORY_PINNED;
+	for (unsigned i = 0; i < job->uses.n; i++)
+		n += __atomic_load_n(&job->uses.list[i].buffer->memory.pin, __ATOMIC_RELAXED) == MEMORY_PINNED;
 	return n;
 }
 
@@ -145,8 +145,8 @@ void prepared_drop_buffer(struct account *account, struct buffer *buffer)
 
 	for (struct prepared *p = account->newest; p && buffer->prepared_uses; p = next) {
 		next = p->older;
-		for (unsigned i = 0; i < p->job->n_buffers; i++)
-			if (p->job->buffers[i].buffer == buffer) {
+		for (unsigned i = 0; i < p->job->uses.n; i++)
+			if (p->job->uses.list[i].buffer == buffer) {
 				prepared_cool(p);
 				break;
 			}

@@ -66,7 +66,7 @@ static uint64_t pages_bytes(const struct view *v, uint64_t span)
 }
 
 /* All views together touch no more than each for itself, nor than what is between their ends. */
-static void note_reach(struct job_buffer *use, const struct view *v, uint64_t lo, uint64_t hi)
+static void note_reach(struct buffer_use *use, const struct view *v, uint64_t lo, uint64_t hi)
 {
 	uint64_t all;
 
@@ -80,26 +80,42 @@ static void note_reach(struct job_buffer *use, const struct view *v, uint64_t lo
 		use->reach_bytes = all;
 }
 
-/* Binds one view to its buffer. Shapes among views are the op's own business. */
-static int bind_view(struct request *r, struct job *job, const Kops__V1__View *msg, struct view *v,
-                     bool is_output, struct job_buffer **ret_use)
+static int find_buffers(struct request *r, const Kops__V1__View *const views[OP_VIEWS_MAX], unsigned n,
+                        struct buffer *ret[OP_VIEWS_MAX])
 {
-	struct buffer *buffer;
-	uint64_t lo, hi;
-	int rc;
-
-	if (!msg) {
-		snprintf(r->why, sizeof r->why, "an operand is missing");
-		return KOPS_E_INVALID;
+	for (unsigned i = 0; i < n; i++) {
+		if (!views[i]) {
+			snprintf(r->why, sizeof r->why, "an operand is missing");
+			return KOPS_E_INVALID;
+		}
+		ret[i] = idmap_get(&r->session->buffers, views[i]->buffer);
+		if (!ret[i]) {
+			snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, views[i]->buffer);
+			return KOPS_E_NOT_FOUND;
+		}
 	}
-	rc = copy_view(msg, v, r->why);
+	return 0;
+}
+
+/* The job's use of it, begun when there is none. */
+static struct buffer_use *use_of(struct uses *uses, struct buffer *buffer)
+{
+	for (unsigned i = 0; i < uses->n; i++)
+		if (uses->list[i].buffer == buffer)
+			return &uses->list[i];
+	uses->list[uses->n].buffer = buffer;
+	return &uses->list[uses->n++];
+}
+
+/* Binds one view to its buffer. Shapes among views are the op's own business. */
+static int bind_view(struct request *r, struct job *job, const Kops__V1__View *msg, struct buffer *buffer,
+                     struct view *v, bool is_output, struct buffer_use **ret_use)
+{
+	uint64_t lo, hi;
+	int rc = copy_view(msg, v, r->why);
+
 	if (rc < 0)
 		return rc;
-	buffer = idmap_get(&r->session->buffers, msg->buffer);
-	if (!buffer) {
-		snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, msg->buffer);
-		return KOPS_E_NOT_FOUND;
-	}
 	rc = view_extent(v, buffer->memory.bytes, &lo, &hi);
 	if (rc < 0) {
 		explain_extent(v, msg->buffer, buffer->memory.bytes, rc, r->why);
@@ -110,7 +126,7 @@ static int bind_view(struct request *r, struct job *job, const Kops__V1__View *m
 		return KOPS_E_READONLY;
 	}
 	v->space = &buffer->memory;
-	*ret_use = job_use(job, buffer);
+	*ret_use = use_of(&job->uses, buffer);
 	note_reach(*ret_use, v, lo, hi);
 	return 0;
 }
@@ -122,7 +138,7 @@ static bool covers_buffer(const struct view *output, const struct buffer *buffer
 	return view_elements(output) * dtype_size(output->dtype) == buffer->memory.bytes;
 }
 
-static void note_use(const struct op_args *args, struct job_buffer *const uses[OP_VIEWS_MAX])
+static void note_use(const struct op_args *args, struct buffer_use *const uses[OP_VIEWS_MAX])
 {
 	unsigned n = args->op->n_inputs;
 
@@ -133,10 +149,35 @@ static void note_use(const struct op_args *args, struct job_buffer *const uses[O
 	uses[n]->fills |= covers_buffer(&args->views[n], uses[n]->buffer);
 }
 
+static int bind_views(struct request *r, struct job *job, struct op_args *args,
+                      const Kops__V1__View *const views[OP_VIEWS_MAX])
+{
+	struct buffer *buffers[OP_VIEWS_MAX];
+	struct buffer_use *uses[OP_VIEWS_MAX];
+	unsigned n_inputs = args->op->n_inputs;
+	int rc = find_buffers(r, views, n_inputs + 1, buffers);
+
+	for (unsigned i = 0; i <= n_inputs && rc == 0; i++)
+		rc = bind_view(r, job, views[i], buffers[i], &args->views[i], i == n_inputs, &uses[i]);
+	if (rc == 0)
+		rc = args->op->check(args, r->why);
+	if (rc == 0)
+		note_use(args, uses);
+	return rc;
+}
+
+static void count_cost(struct job *job, const struct op_args *args)
+{
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	job->cost.flops += cost.flops;
+	job->cost.bytes += cost.bytes;
+}
+
 static int bind_op(struct request *r, struct job *job, unsigned index, const Kops__V1__Op *msg)
 {
 	const Kops__V1__View *views[OP_VIEWS_MAX] = {NULL};
-	struct job_buffer *uses[OP_VIEWS_MAX];
 	struct run_op *op = &job->ops[index];
 	unsigned c = (unsigned)msg->params_case;
 	int rc;
@@ -148,14 +189,9 @@ static int bind_op(struct request *r, struct job *job, unsigned index, const Kop
 	op->args.op = op_of_case[c];
 	op->pinned = msg->kernel;
 	op->args.op->decode(msg, &op->args, views);
-	for (unsigned i = 0; i <= op->args.op->n_inputs; i++) {
-		rc = bind_view(r, job, views[i], &op->args.views[i], i == op->args.op->n_inputs, &uses[i]);
-		if (rc < 0)
-			return rc;
-	}
-	rc = op->args.op->check(&op->args, r->why);
+	rc = bind_views(r, job, &op->args, views);
 	if (rc == 0)
-		note_use(&op->args, uses);
+		count_cost(job, &op->args);
 	return rc;
 }
 
@@ -173,12 +209,18 @@ static void name_op(struct request *r, unsigned index, unsigned n_ops, const str
 
 int bind_job(struct request *r, const Kops__V1__Submit *submit, struct job *job)
 {
-	for (unsigned i = 0; i < submit->n_ops; i++) {
-		int rc = bind_op(r, job, i, submit->ops[i]);
-		if (rc < 0) {
+	int rc = 0;
+
+	for (unsigned i = 0; i < submit->n_ops && rc == 0; i++) {
+		rc = bind_op(r, job, i, submit->ops[i]);
+		if (rc < 0)
 			name_op(r, i, (unsigned)submit->n_ops, job->ops[i].args.op);
-			return rc;
-		}
 	}
+	if (rc < 0) {
+		job->uses.n = 0; /* it holds none of them yet */
+		return rc;
+	}
+	for (unsigned i = 0; i < job->uses.n; i++)
+		buffer_hold(job->uses.list[i].buffer);
 	return 0;
 }

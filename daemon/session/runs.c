@@ -151,19 +151,6 @@ int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t dead
 
 /* ---- Jobs of a message ---- */
 
-static void count_cost(struct job *job)
-{
-	struct cost cost;
-
-	for (unsigned i = 0; i < job->run.n_ops; i++) {
-		const struct op_args *args = &job->ops[i].args;
-
-		args->op->cost(args, &cost);
-		job->cost.flops += cost.flops;
-		job->cost.bytes += cost.bytes;
-	}
-}
-
 int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job, unsigned *ret_index)
 {
 	struct session *s = r->session;
@@ -181,7 +168,6 @@ int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **re
 		job_free(job);
 		return rc;
 	}
-	count_cost(job);
 	*ret_job = job;
 	return 0;
 }

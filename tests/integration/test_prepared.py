@@ -181,6 +181,16 @@ class Runs(Prepared):
                 self.check_run(1, buffers, **options)
             self.c.wait(out)
 
+    def test_what_a_run_restored_stays(self):
+        """A later run that never starts does not undo it."""
+        x, y = self.buffers(2)
+        restored = self.c.resident(4 * N * N, lost=True)
+        self.c.submit(wire.copy(wire.view(x, [N, N]), wire.view(restored, [N, N])), prepare=1, queue=5)
+        out = self.long_job(queue=5)
+        self.assertEqual(self.refused(self.c.run, 1, deadline_us=1000)[0], "DEADLINE")
+        self.c.wait(out)
+        self.c.submit(wire.copy(wire.view(restored, [N, N]), wire.view(y, [N, N])))
+
     def test_forgotten(self):
         buffers = self.buffers()
         self.prepare(buffers)

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/rules.h"
-#include "job/marks.h"
+#include "device/marks.h"
 
 static char folder[] = "/tmp/kops-marks-XXXXXX", path[64];
 

@@ -1,4 +1,4 @@
-#include "job/marks.h"
+#include "device/marks.h"
 
 #include <errno.h>
 #include <fcntl.h>

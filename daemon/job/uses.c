@@ -1,0 +1,140 @@
+#include "job/uses.h"
+
+#include <stdio.h>
+
+#include "job/engine.h"
+
+bool uses_are_pending(const struct uses *uses)
+{
+	for (unsigned i = 0; i < uses->n; i++)
+		if (uses->list[i].buffer->state == BUFFER_PENDING)
+			return true;
+	return false;
+}
+
+/* ---- The start ---- */
+
+/* KOPS_E_* of a buffer that spoils the job by now, else 0. */
+static int spoiled(const struct uses *uses, char why[WHY_BYTES])
+{
+	for (unsigned i = 0; i < uses->n; i++) {
+		const struct buffer_use *use = &uses->list[i];
+
+		if (use->buffer->state == BUFFER_FAILED) {
+			snprintf(why, WHY_BYTES, "%s", use->buffer->why);
+			return use->buffer->failure;
+		}
+		if (use->buffer->lost && use->reads)
+			return KOPS_E_LOST;
+	}
+	return 0;
+}
+
+static void settle_pages(struct uses *uses)
+{
+	for (unsigned i = 0; i < uses->n; i++) {
+		struct buffer_use *use = &uses->list[i];
+
+		if (use->claimed_bytes)
+			buffer_settle_pages(use->buffer, use->claimed_bytes);
+		use->claimed_bytes = 0;
+	}
+}
+
+/* Of each buffer once; all of it where the device registers buffers. */
+uint64_t uses_claim(struct uses *uses, bool pins)
+{
+	uint64_t more = 0;
+
+	for (unsigned i = 0; i < uses->n; i++) {
+		struct buffer_use *use = &uses->list[i];
+
+		if (use->claimed_bytes)
+			continue;
+		use->claimed_bytes = pins ? use->buffer->memory.bytes : use->reach_bytes;
+		more += buffer_claim_pages(use->buffer, use->claimed_bytes);
+	}
+	return more;
+}
+
+/*
+ * Pages of shared buffers that are missing, because nobody wrote them or their owner punched holes, become the
+ * daemon's when the job touches them. Holes may come while it runs, so where memory is short it claims what its
+ * views reach.
+ */
+static int claim_memory(struct uses *uses, struct engine *engine, bool pins, char why[WHY_BYTES])
+{
+	uint64_t more = buffer_memory_is_ample(engine) ? 0 : uses_claim(uses, pins);
+	int rc = more ? host_memory_check(more, why, WHY_BYTES) : 0;
+
+	if (rc < 0)
+		settle_pages(uses);
+	return rc;
+}
+
+/* From here on later jobs may read what this one writes: a device keeps the order of one queue. */
+static void fill_lost(struct uses *uses)
+{
+	for (unsigned i = 0; i < uses->n; i++) {
+		struct buffer_use *use = &uses->list[i];
+
+		use->was_lost = use->fills && use->buffer->lost;
+		if (use->was_lost)
+			use->buffer->lost = false;
+	}
+}
+
+int uses_start(struct uses *uses, struct engine *engine, bool pins, bool *ret_pin, char why[WHY_BYTES])
+{
+	int rc = spoiled(uses, why);
+
+	if (rc == 0)
+		rc = claim_memory(uses, engine, pins, why);
+	if (rc < 0)
+		return rc;
+	fill_lost(uses);
+	*ret_pin = false;
+	for (unsigned i = 0; pins && i < uses->n; i++)
+		*ret_pin |= uses->list[i].pin = buffer_wants_pin(uses->list[i].buffer);
+	return 0;
+}
+
+void uses_pin(const struct uses *uses, const struct backend *backend)
+{
+	for (unsigned i = 0; i < uses->n; i++)
+		if (uses->list[i].pin)
+			buffer_pin(uses->list[i].buffer, backend);
+}
+
+/* ---- The end ---- */
+
+/* The content of a RESIDENT buffer that this job would have restored is still lost. */
+static void undo_fills(struct uses *uses)
+{
+	for (unsigned i = 0; i < uses->n; i++)
+		if (uses->list[i].was_lost)
+			uses->list[i].buffer->lost = true;
+}
+
+/* The CPU has their pages mapped from now on. */
+static void note_reach(const struct uses *uses)
+{
+	for (unsigned i = 0; i < uses->n; i++) {
+		struct memory *m = &uses->list[i].buffer->memory;
+
+		if (m->reached_bytes < uses->list[i].reach_bytes)
+			m->reached_bytes = uses->list[i].reach_bytes;
+	}
+}
+
+void uses_end(struct uses *uses, bool done)
+{
+	for (unsigned i = 0; i < uses->n; i++)
+		if (uses->list[i].pin)
+			buffer_settle_pin(uses->list[i].buffer);
+	settle_pages(uses);
+	if (done)
+		note_reach(uses);
+	else
+		undo_fills(uses);
+}
