@@ -181,41 +181,55 @@ kops_buffer *lane_memory(struct lane *l, uint64_t bytes)
 
 /* ---- Jobs ---- */
 
+/* A place for a new job: of the oldest that is not out. */
+static unsigned next_place(struct lane *l)
+{
+	unsigned place;
+	do
+		place = l->next_job++ % JOBS;
+	while (l->jobs[place].job && kops_job_is_out(l->jobs[place].job));
+	return place;
+}
+
 kops_job *lane_job(struct lane *l, const struct job_key *key, bool *ret_new)
 {
+	const kops_job_options options = {.size = sizeof options, .queue = key->queue};
 	for (int i = 0; i < JOBS; i++)
 		if (l->jobs[i].job && memcmp(&l->jobs[i].key, key, sizeof *key) == 0) {
 			*ret_new = false;
 			return l->jobs[i].job;
 		}
-	unsigned place = l->next_job++ % JOBS;
+	unsigned place = next_place(l);
 	kops_job_free(l->jobs[place].job);
 	l->jobs[place].job = NULL;
-	if (kops_job_new(l->k, NULL, &l->jobs[place].job) < 0)
+	if (kops_job_new(l->k, &options, &l->jobs[place].job) < 0)
 		return NULL;
 	l->jobs[place].key = *key;
 	*ret_new = true;
 	return l->jobs[place].job;
 }
 
-int lane_drop(struct lane *l, kops_job *job, int status)
+void lane_drop(struct lane *l, kops_job *job)
 {
 	for (int i = 0; i < JOBS; i++)
 		if (l->jobs[i].job == job)
 			l->jobs[i].job = NULL;
 	kops_job_free(job);
-	return status;
 }
 
-int lane_run(struct lane *l, kops_job *job, int limit_ms)
+int lane_wait(struct lane *l, kops_job *job, int limit_ms)
 {
-	int status = kops_submit(job, NULL, NULL);
-	if (status == 0)
-		status = kops_wait(job, limit_ms);
+	int status = kops_wait(job, limit_ms);
 	if (status == KOPS_E_CONNECT || status == KOPS_E_TIMEOUT) {
 		lane_close(l);
 		leave_alone(OUTCOME_AWAY);
-		return status;
+	} else if (status < 0) {
+		lane_drop(l, job);
 	}
-	return status < 0 ? lane_drop(l, job, status) : 0;
+	return status;
+}
+
+bool lane_is_open(const struct lane *l)
+{
+	return l->k != NULL;
 }

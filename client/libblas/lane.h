@@ -37,21 +37,26 @@ kops_buffer *lane_memory(struct lane *lane, uint64_t bytes);
 /* What makes two jobs equal, given equal memory. Zero it before use: it is compared as bytes. */
 struct job_key {
 	uint64_t batch, m, n, k;
+	uint64_t a, b, c; /* where they lie */
 	double alpha, beta;
 	uint32_t dtype, shape; /* shape: transposed operands, triangles */
+	uint32_t queue, unused;
 };
 
-/* The job of the key in the lane's memory, to be submitted again; else an empty one, and *ret_new. NULL: no
- * memory. */
+/*
+ * The job of the key in the lane's memory, to be submitted again; else an empty one, and *ret_new. NULL: no
+ * memory. Jobs in different queues may run at once.
+ */
 kops_job *lane_job(struct lane *lane, const struct job_key *key, bool *ret_new);
 
-/* Forgets a job that could not be filled; returns status. */
-int lane_drop(struct lane *lane, kops_job *job, int status);
+/* Forgets a job that could not be filled or submitted. */
+void lane_drop(struct lane *lane, kops_job *job);
 
 /*
- * Runs it, for limit_ms at most. A negative KOPS_E_* if it failed: its memory may then be anything, and a
- * handle that is of no more use is closed.
+ * Waits for a submitted job, for limit_ms at most. A negative KOPS_E_* if it failed: its memory may then be
+ * anything. A handle that is of no more use is closed then, and its memory and other jobs are gone.
  */
-int lane_run(struct lane *lane, kops_job *job, int limit_ms);
+int lane_wait(struct lane *lane, kops_job *job, int limit_ms);
+bool lane_is_open(const struct lane *lane);
 
 #endif

@@ -11,7 +11,6 @@
 
 #include "copy.h"
 #include "kops.h"
-#include "routine.h"
 
 /* A matrix as stored, or many. */
 struct operand {
@@ -27,16 +26,36 @@ struct product {
 	kops_dtype dtype;
 	bool invalid; /* an unknown transposition, triangle, side or order */
 	bool trans_a, trans_b;
+	bool b_is_a;   /* one matrix is both, as in syrk: it is copied once */
 	int64_t batch; /* products of one shape, 0 for a single one */
 	int64_t m, n, k;
 	double alpha, beta;
 	struct operand a, b, c;
 };
 
-/* Whether kopsd would be asked now. If not, call->outcome says why. */
-bool product_is_wanted(const struct product *product, struct call *call);
+/* Of those that compute a product. */
+typedef void product_function(const struct product *product);
 
-/* True: kopsd computed it. False: c is as it was, and the next BLAS has to; call->outcome says why. */
-bool product_compute(const struct product *product, struct call *call);
+/* As stored. */
+int64_t product_rows_of_a(const struct product *product);
+int64_t product_rows_of_b(const struct product *product);
+
+/* Of a batch, at least 1. */
+int64_t product_count(const struct product *product);
+
+/* Of all of a batch; bytes go to kopsd and back. */
+double product_flops(const struct product *product);
+double product_bytes(const struct product *product);
+
+/* After so long a job is given up. */
+int product_limit_ms(const struct product *product);
+
+/* Where an element of an operand lies. */
+const void *product_element(const struct product *product, const struct operand *operand, int64_t row,
+                            int64_t col);
+
+/* c's columns from begin to end, or rows, as a product of its own. Not of a batch, a triangle or with b_is_a.
+ */
+struct product product_part(const struct product *product, bool by_rows, int64_t begin, int64_t end);
 
 #endif

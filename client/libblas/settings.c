@@ -1,9 +1,10 @@
-/* settings.c: KOPS_BLAS_THRESHOLD, KOPS_BLAS_VERBOSE and KOPS_PBLAS_BLOCK. */
+/* settings.c: KOPS_BLAS_THRESHOLD, KOPS_BLAS_THREADS, KOPS_BLAS_VERBOSE and KOPS_PBLAS_BLOCK. */
 #include "settings.h"
 
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,10 @@
 /* ScaLAPACK's own is 32, which computes a sixteenth as much for each byte of c that is moved. */
 #define PBLAS_BLOCK     512
 #define PBLAS_BLOCK_MAX 65536
+
+/* More do not copy faster: they wait for the memory. */
+#define THREADS_STANDARD 16
+#define THREADS_MAX      1024
 
 static struct settings settings;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -40,10 +45,38 @@ static void read_threshold(void)
 	settings.threshold = settings.automatic ? SMALLEST : side * side * side;
 }
 
+static unsigned cpus(void)
+{
+	cpu_set_t set;
+	return sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+}
+
+/* What the program's other BLAS is told, for the CPUs are shared with it. */
+static unsigned others_threads(void)
+{
+	static const char *const names[] = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"};
+	for (int i = 0; i < 2; i++) {
+		const char *text = secure_getenv(names[i]);
+		int n = text ? atoi(text) : 0;
+		if (n > 0)
+			return (unsigned)n;
+	}
+	return THREADS_STANDARD;
+}
+
+static void read_threads(void)
+{
+	unsigned most = others_threads(), n = cpus();
+	if (most > THREADS_STANDARD)
+		most = THREADS_STANDARD;
+	settings.threads = (unsigned)read_number("KOPS_BLAS_THREADS", 1, THREADS_MAX, n < most ? n : most);
+}
+
 static void read_all(void)
 {
 	const char *verbose = secure_getenv("KOPS_BLAS_VERBOSE");
 	read_threshold();
+	read_threads();
 	settings.verbose = verbose ? atoi(verbose) : 0;
 	settings.pblas_block = (int32_t)read_number("KOPS_PBLAS_BLOCK", 1, PBLAS_BLOCK_MAX, PBLAS_BLOCK);
 	/* The daemon's own products, should its BLAS be this library: they must not come back to it. */

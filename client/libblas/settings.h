@@ -9,6 +9,7 @@ struct settings {
 	bool automatic;      /* choose by measurements; else by `threshold` alone */
 	double threshold;    /* products of at least so many multiplications, m * n * k, go to kopsd */
 	int32_t pblas_block; /* of ScaLAPACK's products */
+	unsigned threads;    /* that copy large matrices, the calling one included */
 	int verbose;         /* 1: a line for each routine at exit; 2: one for each call too */
 };
 

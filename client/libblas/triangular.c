@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "compute.h"
+
 /* One of the halves. */
 struct half {
 	int64_t begin, extent; /* of the triangle's rows and columns */
@@ -77,7 +79,7 @@ static bool by_halves(const struct triangular *t, const struct triangular_calls 
 	    t->solve ? between(t, first, second, -1, t->alpha) : between(t, first, second, t->alpha, 1);
 	struct triangular parts[2] = {part(t, first, t->alpha), part(t, second, t->solve ? 1 : t->alpha)};
 
-	if (!product_is_wanted(&product, call))
+	if (!compute_is_wanted(&product, call))
 		return false;
 	calls->triangular(&parts[t->solve ? 0 : 1]);
 	calls->gemm(&product);

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "product.h"
+#include "routine.h"
 
 /* b = alpha * op(a) * b, or b * op(a) where not left; solve: by op(a)'s inverse. b is m × n, and written. */
 struct triangular {

@@ -1,6 +1,7 @@
 #include "common/threads.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -67,11 +68,16 @@ static void *worker(void *unused)
 /* Under pool.user. Fewer workers than wanted, even none, are a slower pool and no error. */
 static void start_workers(void)
 {
-	while (pool.n_workers + 1 < pool.limit && pool.n_workers < WORKERS_MAX) {
-		if (pthread_create(&pool.workers[pool.n_workers], NULL, worker, NULL) != 0)
-			return;
+	sigset_t all, before;
+
+	if (pool.n_workers + 1 >= pool.limit)
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (pool.n_workers + 1 < pool.limit && pool.n_workers < WORKERS_MAX &&
+	       pthread_create(&pool.workers[pool.n_workers], NULL, worker, NULL) == 0)
 		pool.n_workers++;
-	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* Under pool.user. */
@@ -100,6 +106,16 @@ void threads_set(unsigned n)
 	stop_workers();
 	pool.limit = n ? n : 1;
 	pthread_mutex_unlock(&pool.user);
+}
+
+void threads_forget(void)
+{
+	pool.user = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	pool.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	pool.work = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	pool.idle = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	pool.n_workers = pool.inside = 0;
+	pool.open = pool.stopping = false;
 }
 
 unsigned threads_count(void)

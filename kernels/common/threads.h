@@ -1,7 +1,7 @@
 /*
- * threads.h: the pool of threads behind the CPU kernels. Workers start with the first large op and sleep in
- * between: an idle process has no wake-ups. One user at a time has the pool; another one runs its parts by
- * itself.
+ * threads.h: the pool of threads behind the CPU kernels and libkops-blas's copies. Workers start with the first
+ * large op, take no signals and sleep in between: an idle process has no wake-ups. One user at a time has the
+ * pool; another one runs its parts by itself.
  */
 #ifndef KOPS_THREADS_H
 #define KOPS_THREADS_H
@@ -14,6 +14,9 @@ unsigned threads_count(void);
 
 /* Ends the workers and waits for them. The next threads_run() starts new ones. */
 void threads_stop(void);
+
+/* In a child of fork(), which has none of its parent's workers: the next threads_run() starts new ones. */
+void threads_forget(void);
 
 /*
  * How many parts a job of `work` units is worth when a part should have at least `grain`: 1 to

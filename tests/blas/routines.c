@@ -2,10 +2,12 @@
  * routines.c: the BLAS library as a program that is linked with it sees it.
  *
  *     routines calls N     random calls of each routine against sums in long double
+ *     routines large N     likewise with matrices of many MiB, also in a child
  *     routines invalid     what is wrong or empty is the next BLAS's, which prints its errors
  *     routines threads     products of many threads
  *     routines fork        products of a parent and its children
  *     routines loop        products until standard input ends
+ *     routines loop-large  likewise with matrices of many MiB
  *
  * Prints what is wrong; exit status 0: nothing.
  */
@@ -330,7 +332,7 @@ static void make_matrices(struct call *p)
 	p->c = make(p->f64, p->order == ROW_MAJOR, p->m, p->n, p->beta == 0);
 }
 
-static void run_call(const char *routine, int largest)
+static void run_call_of(const char *routine, int m, int n, int k)
 {
 	struct call p = {
 	    .routine = routine, .f64 = below(2), .fortran = below(2), .order = ROW_MAJOR + below(2)};
@@ -338,9 +340,9 @@ static void run_call(const char *routine, int largest)
 	p.trans_b = NO_TRANS + below(3);
 	p.uplo = UPPER + below(2);
 	p.side = LEFT + below(2);
-	p.m = 1 + below(largest);
-	p.n = 1 + below(largest);
-	p.k = 1 + below(largest);
+	p.m = m;
+	p.n = n;
+	p.k = k;
 	p.alpha = factor();
 	p.beta = factor();
 	if (p.fortran)
@@ -358,6 +360,22 @@ static void run_call(const char *routine, int largest)
 		release(&p.b);
 	release(&p.a);
 	release(&p.c);
+}
+
+static void run_call(const char *routine, int largest)
+{
+	run_call_of(routine, 1 + below(largest), 1 + below(largest), 1 + below(largest));
+}
+
+/* Of so many elements of c that it goes by blocks of columns or rows, and by several threads. */
+static void large_products(int n)
+{
+	for (int i = 0; i < n; i++) {
+		int cols = i % 3 == 0 ? 90 + below(20) : 1900 + below(300), rows = 4400000 / cols + below(99);
+		run_call_of("gemm", i % 2 ? rows : cols, i % 2 ? cols : rows, 1 + below(9));
+	}
+	run_call_of("syrk", 0, 1500 + below(99), 3);
+	run_call_of("symm", 1200 + below(99), 70, 0);
 }
 
 static const char *const routines[] = {"gemm", "syrk", "symm"};
@@ -644,29 +662,48 @@ static void threads(void)
 		pthread_join(ids[i], NULL);
 }
 
-/* Each child's products stand between the parent's. */
+/* The child's products stand between the parent's. */
+static void fork_between(void (*run)(int n), int before, int in_child, int after)
+{
+	run(before);
+	pid_t child = fork();
+	if (child == 0) {
+		run(in_child);
+		exit(wrong != 0);
+	}
+	run(after);
+	int status = -1;
+	waitpid(child, &status, 0);
+	EXPECT(status == 0);
+}
+
+/* A detector of races knows the parent's threads in the child, and takes the child's for them. */
+#ifdef __SANITIZE_THREAD__
+static const bool threads_after_fork = false;
+#else
+static const bool threads_after_fork = true;
+#endif
+
+static void large(int n)
+{
+	if (threads_after_fork)
+		fork_between(large_products, n, 1, 1);
+	else
+		large_products(n);
+}
+
 static void forks(void)
 {
-	for (int i = 0; i < 6; i++) {
-		products(2);
-		pid_t child = fork();
-		if (child == 0) {
-			products(3);
-			exit(wrong != 0);
-		}
-		products(2);
-		int status = -1;
-		waitpid(child, &status, 0);
-		EXPECT(status == 0);
-	}
+	for (int i = 0; i < 6; i++)
+		fork_between(products, 2, 3, 2);
 }
 
 /* A line of dots says that it is alive. */
-static void loop(void)
+static void loop(void (*run)(int n))
 {
 	struct pollfd input = {.fd = 0, .events = POLLIN};
 	while (poll(&input, 1, 0) == 0) {
-		products(1);
+		run(1);
 		if (write(1, ".", 1) < 0)
 			return;
 	}
@@ -685,7 +722,11 @@ int main(int argc, char **argv)
 	else if (strcmp(what, "fork") == 0)
 		forks();
 	else if (strcmp(what, "loop") == 0)
-		loop();
+		loop(products);
+	else if (strcmp(what, "loop-large") == 0)
+		loop(large_products);
+	else if (strcmp(what, "large") == 0)
+		large(argc > 2 ? atoi(argv[2]) : 4);
 	else
 		return 2;
 	return wrong != 0;

@@ -1,7 +1,9 @@
 """The BLAS library's routines: a program that is linked with it, beside a daemon that lives, dies or never was."""
 import os
+import random
 import re
 import subprocess
+import time
 import unittest
 
 import case
@@ -23,6 +25,12 @@ class Routines(case.BlasTest):
         self.assertTrue(all(c["kopsd"] > 0 and set(c) <= {"kopsd", "invalid or empty"} for c in calls.values()), calls)
         # Triangular ones are calls of others too.
         self.assertGreater(sum(sum(c.values()) for c in calls.values()), 5 * n)
+
+    def test_large_matrices(self):
+        """By blocks and by threads."""
+        out, calls = self.run_program(ROUTINES, "large", str(harness.count(4, 1)), KOPS_BLAS_THREADS="4")
+        self.assertEqual(out, "")
+        self.assertEqual({why for c in calls.values() for why in c}, {"kopsd", "invalid or empty"})
 
     def test_invalid_calls_are_reported_as_ever(self):
         out, calls = self.run_program(ROUTINES, "invalid")
@@ -75,6 +83,12 @@ class Routines(case.BlasTest):
 class Deaths(case.BlasTest):
     leaks_checked = False
 
+    def restart(self):
+        os.truncate(self.daemon.log_path, 0)
+        self.daemon.start()
+        self.control.close()
+        type(self).control = self.daemon.connect(name="control")
+
     def test_the_daemon_dies_and_nobody_notices(self):
         program = subprocess.Popen([ROUTINES, "loop"], env=self.environment(), stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -82,13 +96,27 @@ class Deaths(case.BlasTest):
         self.daemon.process.kill()
         self.daemon.wait()
         self.assertEqual(program.stdout.read(20), 20 * b".")
-        os.truncate(self.daemon.log_path, 0)
-        self.daemon.start()
+        self.restart()
         out, err = program.communicate(timeout=60)
         self.assertEqual((program.returncode, out.strip(b".")), (0, b""), err)
         calls = case.report(err.decode())
         self.assertGreater(sum(c["kopsd"] for c in calls.values()), 40)
         self.assertGreater(sum(c.get("kopsd away", 0) for c in calls.values()), 10)
+
+
+    def test_it_dies_between_blocks(self):
+        program = subprocess.Popen([ROUTINES, "loop-large"], env=self.environment(KOPS_BLAS_THREADS="3"),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(program.stdout.read(1), b".")
+        time.sleep(random.uniform(0.02, 0.2))
+        self.daemon.process.kill()
+        self.daemon.wait()
+        self.assertEqual(program.stdout.read(1), b".")
+        self.restart()
+        out, err = program.communicate(timeout=60)
+        self.assertEqual((program.returncode, out.strip(b".")), (0, b""), err)
+        calls = case.report(err.decode())
+        self.assertGreater(sum(c.get("kopsd away", 0) for c in calls.values()), 0)
 
 
 @unittest.skipIf(harness.QUICK or not SIMULATED, "the module of the simulated GPUs has no sanitizers")

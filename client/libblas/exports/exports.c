@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compute.h"
 #include "entry.h"
 #include "routine.h"
 
@@ -21,8 +22,9 @@
 
 #define MATRICES(each_, ld_) ((struct entry_matrix){.ld = ld_, .each = (const void *const *)(uintptr_t)(each_)})
 
-/* By kopsd, the product that the arguments make. */
-#define PRODUCT(...) product_compute(&(struct product[]){__VA_ARGS__}[0], &call)
+/* By kopsd, the product that the arguments make; GEMM: or parts of it by the next BLAS. */
+#define PRODUCT(...) compute_product(&(struct product[]){__VA_ARGS__}[0], NULL, &call)
+#define GEMM(...)    compute_product(&(struct product[]){entry_gemm(__VA_ARGS__)}[0], FORTRAN(part_gemm), &call)
 #define TRIANGULAR(...)                                                                                        \
 	triangular_compute(&(struct triangular[]){entry_triangular(__VA_ARGS__)}[0], &FORTRAN(calls), &call)
 

@@ -55,16 +55,25 @@ static enum triangle triangle_of(int order, int uplo)
 	return (uplo == CBLAS_UPPER) == (order == COL_MAJOR) ? UPPER : LOWER;
 }
 
+static bool is_same_matrix(struct entry_matrix a, int64_t rows_a, int64_t cols_a, struct entry_matrix b,
+                           int64_t rows_b, int64_t cols_b)
+{
+	return a.data && a.data == b.data && a.ld == b.ld && rows_a == rows_b && cols_a == cols_b;
+}
+
 struct product entry_gemm(kops_dtype dtype, int order, int trans_a, int trans_b, int64_t m, int64_t n,
                           int64_t k, double alpha, struct entry_matrix a, struct entry_matrix b, double beta,
                           struct entry_matrix c)
 {
 	if (order == ROW_MAJOR)
 		return entry_gemm(dtype, COL_MAJOR, trans_b, trans_a, n, m, k, alpha, b, a, beta, c);
+	bool t_a = trans_a != NO_TRANS, t_b = trans_b != NO_TRANS;
 	return (struct product){.dtype = dtype,
 	                        .invalid = !is_order(order) || !is_trans(trans_a) || !is_trans(trans_b),
-	                        .trans_a = trans_a != NO_TRANS,
-	                        .trans_b = trans_b != NO_TRANS,
+	                        .trans_a = t_a,
+	                        .trans_b = t_b,
+	                        .b_is_a =
+	                            is_same_matrix(a, t_a ? k : m, t_a ? m : k, b, t_b ? n : k, t_b ? k : n),
 	                        .m = m,
 	                        .n = n,
 	                        .k = k,
@@ -84,6 +93,7 @@ struct product entry_syrk(kops_dtype dtype, int order, int uplo, int trans, int6
 	                        .invalid = !is_order(order) || !is_trans(trans) || !is_uplo(uplo),
 	                        .trans_a = trans_a,
 	                        .trans_b = !trans_a,
+	                        .b_is_a = true,
 	                        .m = n,
 	                        .n = n,
 	                        .k = k,

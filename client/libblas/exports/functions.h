@@ -5,20 +5,23 @@
  * a caller in C left there.
  */
 
+/* Of this family and type, for parts of a product. */
+static void FORTRAN(part_gemm)(const struct product *p);
+
 EXPORT(FORTRAN(gemm),
        (const char *trans_a, const char *trans_b, const INT *m, const INT *n, const INT *k, const REAL *alpha,
         const REAL *a, const INT *lda, const REAL *b, const INT *ldb, const REAL *beta, REAL *c, const INT *ldc,
         size_t length_a, size_t length_b),
        (trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, length_a, length_b), TIMES(*m, *n, *k),
-       PRODUCT(entry_gemm(DTYPE, COL_MAJOR, entry_trans(*trans_a), entry_trans(*trans_b), *m, *n, *k, *alpha,
-                          MATRIX(a, *lda), MATRIX(b, *ldb), *beta, MATRIX(c, *ldc))))
+       GEMM(DTYPE, COL_MAJOR, entry_trans(*trans_a), entry_trans(*trans_b), *m, *n, *k, *alpha, MATRIX(a, *lda),
+            MATRIX(b, *ldb), *beta, MATRIX(c, *ldc)))
 
 EXPORT(CBLAS(gemm),
        (int order, int trans_a, int trans_b, INT m, INT n, INT k, REAL alpha, const REAL *a, INT lda,
         const REAL *b, INT ldb, REAL beta, REAL *c, INT ldc),
        (order, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc), TIMES(m, n, k),
-       PRODUCT(entry_gemm(DTYPE, order, trans_a, trans_b, m, n, k, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta,
-                          MATRIX(c, ldc))))
+       GEMM(DTYPE, order, trans_a, trans_b, m, n, k, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta,
+            MATRIX(c, ldc)))
 
 EXPORT(FORTRAN(syrk),
        (const char *uplo, const char *trans, const INT *n, const INT *k, const REAL *alpha, const REAL *a,
@@ -71,7 +74,7 @@ static void CBLAS(gemm_group)(int order, int trans_a, int trans_b, INT m, INT n,
 	                              MATRICES(b, ldb), beta, MATRICES(c, ldc));
 	p.batch = size;
 	CBLAS(gemm_batch_function) *next = (CBLAS(gemm_batch_function) *)routine_next(routine);
-	bool computed = size > 0 && product_compute(&p, &call);
+	bool computed = size > 0 && compute_product(&p, NULL, &call);
 	if (!computed && next)
 		next(order, &trans_a, &trans_b, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, &size);
 	for (INT i = 0; i < size && !computed && !next; i++)

@@ -1,0 +1,108 @@
+/*
+ * compute.c: which products go to kopsd, and there as a whole or by blocks. As a whole, c is written only when
+ * the job succeeded.
+ */
+#include "compute.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "blocks.h"
+#include "lane.h"
+#include "place.h"
+#include "settings.h"
+#include "side.h"
+
+/* ---- The choice ---- */
+
+/* The rest is the next BLAS's, errors included. */
+static bool is_usual(const struct product *p)
+{
+	return !p->invalid && p->batch >= 0 && p->m > 0 && p->n > 0 && p->k > 0 &&
+	       p->a.ld >= product_rows_of_a(p) && p->b.ld >= product_rows_of_b(p) && p->c.ld >= p->m &&
+	       p->alpha != 0 && isfinite(p->alpha) && isfinite(p->beta);
+}
+
+static void describe(const struct product *p, struct call *call)
+{
+	char batch[32] = "";
+	if (p->batch > 0)
+		snprintf(batch, sizeof batch, "%lld times ", (long long)p->batch);
+	snprintf(call->what, sizeof call->what, "%s%lld x %lld x %lld", batch, (long long)p->m, (long long)p->n,
+	         (long long)p->k);
+}
+
+/* The outcome if it is not kopsd's. */
+static bool is_wanted(const struct product *p, struct call *call)
+{
+	const struct settings *settings = settings_get();
+	if (settings->verbose > 1)
+		describe(p, call);
+	call->outcome = OUTCOME_UNUSUAL;
+	if (!is_usual(p))
+		return false;
+	call->flops = product_flops(p);
+	call->outcome = OUTCOME_SMALL;
+	if (call->flops / 2 < settings->threshold)
+		return false;
+	call->outcome = OUTCOME_SLOWER;
+	if (settings->automatic)
+		call->side = side_of(p->dtype == KOPS_F64, call->flops, product_bytes(p));
+	return !call->side || side_choose(call->side);
+}
+
+bool compute_is_wanted(const struct product *p, struct call *call)
+{
+	bool wanted = is_wanted(p, call) && lane_may_be_had(&call->outcome);
+	call->side = NULL;
+	return wanted;
+}
+
+/* ---- The product ---- */
+
+static bool compute_whole(struct lane *lane, const struct product *p)
+{
+	struct layout layout;
+	if (!place_all(p, false, &layout))
+		return false;
+	kops_buffer *buffer = lane_memory(lane, layout.bytes);
+	char *memory = buffer ? kops_data(buffer) : NULL;
+	if (!memory)
+		return false;
+	place_load(p, &p->a, &layout.a, memory);
+	if (!p->b_is_a)
+		place_load(p, &p->b, &layout.b, memory);
+	if (p->beta != 0)
+		place_load(p, &p->c, &layout.c, memory);
+	kops_job *job = place_submit(lane, buffer, p, &layout, 0);
+	if (!job || lane_wait(lane, job, product_limit_ms(p)) < 0)
+		return false;
+	place_store(p, &layout.c, memory);
+	return true;
+}
+
+/* *ret_outcome: kopsd computed all of it, or failed. */
+static bool compute_in(struct lane *lane, const struct product *p, product_function *gemm,
+                       enum outcome *ret_outcome)
+{
+	struct blocks blocks;
+	int64_t failed = 0;
+	bool by_blocks = gemm && blocks_cut(p, &blocks);
+	bool done = by_blocks ? blocks_compute(&blocks, lane, gemm, &failed) : compute_whole(lane, p);
+	*ret_outcome = done && failed == 0 ? OUTCOME_KOPSD : OUTCOME_FAILED;
+	return done;
+}
+
+bool compute_product(const struct product *p, product_function *gemm, struct call *call)
+{
+	if (!is_wanted(p, call))
+		return false;
+	struct lane *lane = lane_take(settings_get()->automatic, &call->outcome);
+	if (!lane) {
+		call->side = NULL;
+		return false;
+	}
+	bool done = compute_in(lane, p, gemm, &call->outcome);
+	lane_give(lane);
+	return done;
+}

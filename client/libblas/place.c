@@ -1,0 +1,198 @@
+/* place.c: the layout, copies and job of a product. */
+#include "place.h"
+
+#include <string.h>
+
+#define PLACE_BYTES 256
+#define LINE_BYTES  64 /* long columns begin at multiples of it: some kernels read 16 bytes at once */
+#define LONG_BYTES  1024
+#define BLOCKS_MAX  8 /* of a triangle: the most that is computed in vain is an eighth */
+#define BLOCK_COLS  256
+
+/* ---- The layout ---- */
+
+/* Takes the next bytes; false if they are more than there can be. */
+static bool lay(struct layout *l, const struct product *p, int64_t rows, int64_t cols, struct place *place)
+{
+	uint64_t element = kops_dtype_size(p->dtype), line = LINE_BYTES / element, bytes;
+	place->rows = (uint64_t)rows;
+	place->cols = (uint64_t)cols;
+	place->ld = place->rows * element < LONG_BYTES ? place->rows : (place->rows + line - 1) / line * line;
+	place->offset = l->bytes;
+	if (__builtin_mul_overflow(place->ld, place->cols, &bytes) ||
+	    __builtin_mul_overflow(bytes, (uint64_t)product_count(p), &bytes) ||
+	    __builtin_mul_overflow(bytes, element, &bytes) || bytes > INT64_MAX - PLACE_BYTES ||
+	    __builtin_add_overflow(l->bytes, bytes, &l->bytes))
+		return false;
+	l->bytes = (l->bytes + PLACE_BYTES - 1) / PLACE_BYTES * PLACE_BYTES;
+	return l->bytes <= INT64_MAX;
+}
+
+static bool lay_a(struct layout *l, const struct product *p)
+{
+	return lay(l, p, product_rows_of_a(p), p->trans_a ? p->m : p->k, &l->a);
+}
+
+static bool lay_b(struct layout *l, const struct product *p)
+{
+	if (!p->b_is_a)
+		return lay(l, p, product_rows_of_b(p), p->trans_b ? p->k : p->n, &l->b);
+	l->b = l->a;
+	return true;
+}
+
+bool place_all(const struct product *p, bool b_first, struct layout *ret)
+{
+	*ret = (struct layout){0};
+	bool laid = b_first ? lay_b(ret, p) && lay_a(ret, p) : lay_a(ret, p) && lay_b(ret, p);
+	return laid && lay(ret, p, p->m, p->n, &ret->c);
+}
+
+/* ---- Copies ---- */
+
+static uint64_t step_bytes(const struct product *p, const struct place *place)
+{
+	return place->ld * place->cols * kops_dtype_size(p->dtype);
+}
+
+/* Matrices of the caller, and where they are copied to or from. */
+struct copies {
+	const struct product *product;
+	const struct operand *operand;
+	const struct place *place;
+	char *memory;
+};
+
+/* The caller's matrix is const here only because operands are. */
+static char *its_matrix(const struct copies *c, uint64_t i)
+{
+	return (char *)(c->operand->each ? c->operand->each[i] : c->operand->data);
+}
+
+static char *its_place(const struct copies *c, uint64_t i)
+{
+	return c->memory + c->place->offset + i * step_bytes(c->product, c->place);
+}
+
+static void load_one(void *ctx, uint64_t i)
+{
+	const struct copies *c = ctx;
+	const struct copy copy = {.to = its_place(c, i),
+	                          .from = its_matrix(c, i),
+	                          .to_ld = c->place->ld,
+	                          .from_ld = (uint64_t)c->operand->ld,
+	                          .rows = c->place->rows,
+	                          .cols = c->place->cols,
+	                          .element = kops_dtype_size(c->product->dtype)};
+	if (c->operand->triangle == WHOLE || c->operand == &c->product->c)
+		copy_matrix(&copy, c->operand->triangle);
+	else
+		copy_symmetric(&copy, c->operand->triangle);
+}
+
+static void store_one(void *ctx, uint64_t i)
+{
+	const struct copies *c = ctx;
+	const struct copy copy = {.to = its_matrix(c, i),
+	                          .from = its_place(c, i),
+	                          .to_ld = (uint64_t)c->operand->ld,
+	                          .from_ld = c->place->ld,
+	                          .rows = c->place->rows,
+	                          .cols = c->place->cols,
+	                          .element = kops_dtype_size(c->product->dtype)};
+	copy_matrix(&copy, c->operand->triangle);
+}
+
+void place_load(const struct product *p, const struct operand *from, const struct place *to, char *memory)
+{
+	struct copies copies = {p, from, to, memory};
+	copy_each((uint64_t)product_count(p), step_bytes(p, to), load_one, &copies);
+}
+
+void place_store(const struct product *p, const struct place *c, const char *memory)
+{
+	struct copies copies = {p, &p->c, c, (char *)memory};
+	copy_each((uint64_t)product_count(p), step_bytes(p, c), store_one, &copies);
+}
+
+/* ---- The job ---- */
+
+/* A part of a matrix from element `begin`, by rows of the transposed one; `across`: by its columns. */
+static kops_view view_of(const struct product *p, kops_buffer *buffer, const struct place *place,
+                         uint64_t begin, uint64_t rows, uint64_t cols, bool across)
+{
+	unsigned first = p->batch > 0; /* the axis of the rows */
+	kops_view view = {.buffer = buffer, .dtype = p->dtype, .rank = first + 2};
+	view.offset = place->offset + begin * kops_dtype_size(p->dtype);
+	view.shape[0] = (uint64_t)p->batch;
+	view.strides[0] = (int64_t)(place->ld * place->cols);
+	view.shape[first] = rows;
+	view.shape[first + 1] = cols;
+	view.strides[first] = across ? 1 : (int64_t)place->ld;
+	view.strides[first + 1] = across ? (int64_t)place->ld : 1;
+	return view;
+}
+
+/* Rows i0 to i1 and columns j0 to j1 of c. */
+static int add_block(kops_job *job, kops_buffer *buffer, const struct product *p, const struct layout *l,
+                     uint64_t i0, uint64_t i1, uint64_t j0, uint64_t j1)
+{
+	uint64_t k = (uint64_t)p->k;
+	kops_view b = view_of(p, buffer, &l->b, p->trans_b ? j0 : j0 * l->b.ld, j1 - j0, k, p->trans_b);
+	kops_view a = view_of(p, buffer, &l->a, p->trans_a ? i0 * l->a.ld : i0, k, i1 - i0, p->trans_a);
+	kops_view c = view_of(p, buffer, &l->c, j0 * l->c.ld + i0, j1 - j0, i1 - i0, false);
+	return kops_job_gemm(job, p->alpha, b, a, p->beta, c, KOPS_PRECISION_F32, NULL);
+}
+
+static int add_triangle(kops_job *job, kops_buffer *buffer, const struct product *p, const struct layout *l)
+{
+	uint64_t n = (uint64_t)p->n, blocks = (n + BLOCK_COLS - 1) / BLOCK_COLS;
+	int status = 0;
+	if (blocks > BLOCKS_MAX)
+		blocks = BLOCKS_MAX;
+	for (uint64_t i = 0; i < blocks && status == 0; i++) {
+		uint64_t j0 = n / blocks * i, j1 = i + 1 == blocks ? n : n / blocks * (i + 1);
+		bool upper = p->c.triangle == UPPER;
+		status = add_block(job, buffer, p, l, upper ? 0 : j0, upper ? j1 : n, j0, j1);
+	}
+	return status;
+}
+
+static void make_key(const struct product *p, const struct layout *l, uint32_t queue, struct job_key *ret_key)
+{
+	memset(ret_key, 0, sizeof *ret_key);
+	ret_key->batch = (uint64_t)p->batch;
+	ret_key->m = (uint64_t)p->m;
+	ret_key->n = (uint64_t)p->n;
+	ret_key->k = (uint64_t)p->k;
+	ret_key->a = l->a.offset;
+	ret_key->b = l->b.offset;
+	ret_key->c = l->c.offset;
+	ret_key->alpha = p->alpha;
+	ret_key->beta = p->beta;
+	ret_key->dtype = p->dtype;
+	ret_key->queue = queue;
+	ret_key->shape = (uint32_t)(p->trans_a | p->trans_b << 1) | (uint32_t)p->c.triangle << 2;
+}
+
+kops_job *place_submit(struct lane *lane, kops_buffer *buffer, const struct product *p, const struct layout *l,
+                       uint32_t queue)
+{
+	struct job_key key;
+	bool is_new;
+	make_key(p, l, queue, &key);
+	kops_job *job = lane_job(lane, &key, &is_new);
+	if (!job)
+		return NULL;
+	int status = 0;
+	if (is_new && p->c.triangle == WHOLE)
+		status = add_block(job, buffer, p, l, 0, (uint64_t)p->m, 0, (uint64_t)p->n);
+	else if (is_new)
+		status = add_triangle(job, buffer, p, l);
+	if (status == 0)
+		status = kops_submit(job, NULL, NULL);
+	if (status == 0)
+		return job;
+	lane_drop(lane, job);
+	return NULL;
+}
