@@ -155,12 +155,21 @@ void marks_set(struct marks *marks, uid_t uid, uint64_t shape)
 		m->at_work++;
 }
 
-void marks_unset(struct marks *marks, uid_t uid, uint64_t shape)
+static void forgive(struct marks *marks, struct mark *m)
+{
+	if (m->deaths)
+		marks->with_deaths--;
+	m->deaths = 0;
+}
+
+void marks_unset(struct marks *marks, uid_t uid, uint64_t shape, bool forgiven)
 {
 	struct mark *m = marks ? find(marks, uid, shape) : NULL;
 
 	if (!m)
 		return;
+	if (forgiven)
+		forgive(marks, m);
 	if (m->at_work > 0)
 		m->at_work--;
 	if (m->at_work)
@@ -182,18 +191,6 @@ void marks_note_crash(struct marks *marks)
 {
 	if (marks)
 		marks->file->crashed = 1;
-}
-
-void marks_forgive(struct marks *marks, uid_t uid, uint64_t shape)
-{
-	struct mark *m = marks && marks->with_deaths ? find(marks, uid, shape) : NULL;
-
-	if (!m || !m->deaths)
-		return;
-	m->deaths = 0;
-	marks->with_deaths--;
-	if (!m->at_work)
-		free_slot(m);
 }
 
 /* ---- The file ---- */

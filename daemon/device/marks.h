@@ -39,17 +39,15 @@ uint64_t marks_shape(const struct run *run);
 /* At how many deaths in a row such a job was at work. NULL allowed: 0. */
 unsigned marks_deaths(const struct marks *marks, uid_t uid, uint64_t shape);
 
-/* A device gets such a job; and has it no more, paused or at its end. marks NULL allowed. */
+/* A device gets such a job; and has it no more, paused or at its end. forgiven: it came to its end, so it is
+ * none that takes the daemon down. marks NULL allowed. */
 void marks_set(struct marks *marks, uid_t uid, uint64_t shape);
-void marks_unset(struct marks *marks, uid_t uid, uint64_t shape);
+void marks_unset(struct marks *marks, uid_t uid, uint64_t shape, bool forgiven);
 
 /* It has been at work for MARKS_LASTING_MS. */
 void marks_set_lasting(struct marks *marks, uid_t uid, uint64_t shape);
 
 /* The process ends for a reason of its own. Async-signal-safe. */
 void marks_note_crash(struct marks *marks);
-
-/* It came to its end: it is none that takes the daemon down. */
-void marks_forgive(struct marks *marks, uid_t uid, uint64_t shape);
 
 #endif

@@ -357,13 +357,3 @@ struct device_work *device_thread_take_done(struct device_thread *t, bool lookin
 	pthread_mutex_unlock(&t->lock);
 	return done;
 }
-
-bool device_thread_has_done(const struct device_thread *t)
-{
-	return __atomic_load_n(&t->has_done, __ATOMIC_ACQUIRE);
-}
-
-uint64_t device_thread_take_call(struct device_thread *t)
-{
-	return __atomic_exchange_n(&t->call_until_ns, 0, __ATOMIC_ACQ_REL);
-}

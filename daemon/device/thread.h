@@ -65,8 +65,16 @@ void device_thread_stop(struct device_thread *t);
 void device_thread_push(struct device_thread *t, struct device_work *work);
 /* All that is done. looking: the caller will ask again soon, and needs no call for what comes next. */
 struct device_work *device_thread_take_done(struct device_thread *t, bool looking);
-bool device_thread_has_done(const struct device_thread *t);
+
+static inline bool device_thread_has_done(const struct device_thread *t)
+{
+	return __atomic_load_n(&t->has_done, __ATOMIC_ACQUIRE);
+}
+
 /* Until when the loop shall look out, since the end of a run is near; 0: it need not. Tells it once. */
-uint64_t device_thread_take_call(struct device_thread *t);
+static inline uint64_t device_thread_take_call(struct device_thread *t)
+{
+	return __atomic_exchange_n(&t->call_until_ns, 0, __ATOMIC_ACQ_REL);
+}
 
 #endif

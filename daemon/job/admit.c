@@ -74,19 +74,20 @@ static void run_done(struct device_work *work)
 {
 	struct job *job = job_of_work(work), **link;
 	struct engine *e = job->engine;
-	unsigned index = job->sched.device;
+	struct engine_device *device = job_device(job);
+	bool pauses = job->run.status == 0 && !run_is_through(&job->run);
 
 	if (job->run.status == KOPS_E_FAULT)
-		e->device_failed(e, e->devices[index].device, job->run.error);
-	for (link = &e->devices[index].out; *link != job; link = &(*link)->next_out)
+		e->device_failed(e, device->device, job->run.error);
+	for (link = &device->out; *link != job; link = &(*link)->next_out)
 		;
 	*link = job->next_out;
-	marks_unset(e->marks, job->account->uid, job->shape);
+	marks_unset(e->marks, job->account->uid, job->shape, !pauses);
 	job->sched.took_us = job->run.slice_us;
 	job->account->usage.device_us += job->run.slice_us;
 	if (job->usage)
 		job->usage->device_us += job->run.slice_us;
-	if (job->run.status == 0 && !run_is_through(&job->run))
+	if (pauses)
 		pause_job(job);
 	else
 		job_finish(job);
@@ -164,29 +165,31 @@ static bool run_now(struct job *job)
 static void hand_over(struct job *job, bool pins)
 {
 	struct engine *e = job->engine;
-	unsigned index = job->sched.device;
-	struct job **end = &e->devices[index].out;
+	struct engine_device *device = job_device(job);
+	struct job **end = &device->out;
 
+	sched_start(&e->sched, &job->sched);
+	job_move(job, JOB_RUNNING);
 	while (*end)
 		end = &(*end)->next_out;
 	*end = job;
 	job->next_out = NULL;
 	job->resumed_ns = clock_ns();
+	if (!job->started_ns)
+		job->started_ns = job->resumed_ns;
 	marks_set(e->marks, job->account->uid, job->shape);
 	watch_lasting(e);
 	job->work =
 	    (struct device_work){.run = &job->run, .execute = pins ? pin_buffers : NULL, .done = run_done};
 	if (is_for_now(job, pins) && run_now(job))
 		return;
-	device_submit(e->devices[index].device, &job->work);
+	device_submit(device->device, &job->work);
 	e->watch_runs(e);
 }
 
 static void resume(struct job *job)
 {
 	paused_remove(job);
-	sched_start(&job->engine->sched, &job->sched);
-	job_move(job, JOB_RUNNING);
 	hand_over(job, false);
 }
 
@@ -204,9 +207,6 @@ static void start(struct job *job)
 	}
 	if (job->deadline_ns)
 		job_expires_not(job);
-	sched_start(&job->engine->sched, &job->sched);
-	job_move(job, JOB_RUNNING);
-	job->started_ns = clock_ns();
 	device->bytes_out += job->run.device_bytes;
 	job->run.lane = job->sched.queue->lane;
 	hand_over(job, pins);
@@ -293,13 +293,19 @@ static bool dispatch_one(struct engine *e, unsigned index)
 	return e->sched.waiting[index] < waiting;
 }
 
+static void dispatch(struct engine *e, unsigned index)
+{
+	while (e->sched.waiting[index] && dispatch_one(e, index))
+		;
+	if (e->sched.waiting[index])
+		ask_for_pause(e, index);
+}
+
 void jobs_dispatch(struct engine *e)
 {
-	for (unsigned i = 0; i < e->n_devices; i++) {
-		while (dispatch_one(e, i))
-			;
-		ask_for_pause(e, i);
-	}
+	for (unsigned i = 0; i < e->n_devices; i++)
+		if (e->sched.waiting[i])
+			dispatch(e, i);
 }
 
 /* ---- Deadlines ---- */
@@ -348,6 +354,13 @@ void jobs_init(struct engine *e)
 
 /* ---- Submitting ---- */
 
+/* Where it waited for a buffer, which may be there by now. */
+static void unblock(struct job *job)
+{
+	if (job->sched.blocked)
+		job->sched.blocked = uses_are_pending(&job->uses);
+}
+
 static void begin_trial(struct job *job)
 {
 	struct learned *learned = job_device(job)->learned;
@@ -364,7 +377,7 @@ void job_submit(struct job *job, unsigned index)
 	job->account->jobs++;
 	job->sched.device = index;
 	job->sched.cost_us = job->run.plan_us;
-	job->sched.blocked = uses_are_pending(&job->uses);
+	unblock(job);
 	begin_trial(job);
 	job_move(job, JOB_QUEUED);
 	sched_add(&e->sched, job->sched.queue, &job->sched);
@@ -394,12 +407,6 @@ static void each_waiting(struct engine *e, void (*fn)(struct job *job))
 			}
 		}
 	}
-}
-
-static void unblock(struct job *job)
-{
-	if (job->sched.blocked)
-		job->sched.blocked = uses_are_pending(&job->uses);
 }
 
 void jobs_unblock(struct engine *e)

@@ -46,13 +46,17 @@ static void end_trial(struct job *job, enum job_state state)
 	job->engine->learned_something(job->engine);
 }
 
-static void note_usage(const struct job *job, struct usage *usage)
+/* Of its user, and of its session while that is there. */
+static void note_usage(const struct job *job)
 {
-	if (job->state == JOB_DONE)
-		usage_note_done(usage, &job->cost, job->started_ns - job->arrived_ns,
-		                job->ended_ns - job->arrived_ns);
-	else
-		usage->jobs_failed++;
+	struct usage *const usages[] = {&job->account->usage, job->usage};
+
+	for (unsigned i = 0; i < 2 && usages[i]; i++)
+		if (job->state == JOB_DONE)
+			usage_note_done(usages[i], &job->cost, job->started_ns - job->arrived_ns,
+			                job->ended_ns - job->arrived_ns);
+		else
+			usages[i]->jobs_failed++;
 }
 
 /* Out of the scheduler already; the job is gone afterwards, or ready again. */
@@ -69,9 +73,7 @@ static void end(struct job *job, enum job_state state, int status, const char *w
 	job->account->jobs--;
 	if (job->answer)
 		job->answer(job, status, why);
-	note_usage(job, &job->account->usage);
-	if (job->usage)
-		note_usage(job, job->usage);
+	note_usage(job);
 	if (job->prepared)
 		prepared_job_ended(job);
 	else
@@ -105,7 +107,6 @@ void job_finish(struct job *job)
 	int status = job->run.status;
 
 	leave_device(job, status >= 0);
-	marks_forgive(e->marks, job->account->uid, job->shape);
 	if (status < 0)
 		stats->jobs_failed++;
 	else

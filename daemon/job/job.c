@@ -98,10 +98,10 @@ struct job *job_new(struct engine *engine, struct account *account, struct idmap
 
 void job_free(struct job *job)
 {
+	leave_queue(job);
 	for (unsigned i = 0; i < job->uses.n; i++)
 		buffer_unref(job->uses.list[i].buffer);
 	run_forget_plan(&job->run);
-	leave_queue(job);
 	account_unref(&job->engine->accounts, job->account);
 	free(job);
 }

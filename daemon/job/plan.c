@@ -93,48 +93,69 @@ static int plan_on(struct job *job, unsigned index)
 	return rc;
 }
 
-/* Plans the job on every device it may use and picks one. */
+/* Both have been heeded; one lies in the request's arena, the other in a table that changes. */
+static void forget_wishes(struct job *job)
+{
+	for (unsigned i = 0; i < job->run.n_ops; i++) {
+		job->ops[i].pinned = "";
+		job->ops[i].preferred = NULL;
+	}
+}
+
+/*
+ * Plans the job on devices [first, end), of which it may use all of one kind: they stand in order of preference
+ * by kind, so the CPU serves only what no GPU can.
+ */
+static int plan_on_each(struct job *job, unsigned first, unsigned end, unsigned *ret_index, char why[WHY_BYTES])
+{
+	const struct engine *e = job->engine;
+	const struct backend *kind = NULL;
+	unsigned last = end;
+	double soonest_us = 0;
+	int refusal = 0;
+
+	for (unsigned i = first; i < end; i++) {
+		const struct backend *backend = e->devices[i].device->backend;
+		double end_us;
+		int rc;
+
+		if (kind && backend != kind)
+			continue;
+		last = i;
+		rc = plan_on(job, i);
+		if (rc < 0 && refusal == 0) {
+			refusal = rc;
+			snprintf(why, WHY_BYTES, "%s", job->run.error);
+		}
+		end_us = e->sched.backlog_us[i] + job->run.plan_us;
+		if (rc < 0 || (kind && end_us >= soonest_us))
+			continue;
+		kind = backend;
+		soonest_us = end_us;
+		*ret_index = i;
+	}
+	if (!kind)
+		return refusal;
+	why[0] = '\0';
+	return *ret_index == last ? 0 : plan_on(job, *ret_index); /* the run holds the last plan */
+}
+
+/* Picks the device that is expected to be through with it first. */
 static int place(struct job *job, const char *wanted, unsigned *ret_index, char why[WHY_BYTES])
 {
 	const struct engine *e = job->engine;
-	bool allowed[SCHED_DEVICES_MAX] = {false};
-	double cost_us[SCHED_DEVICES_MAX] = {0};
-	const struct backend *kind = NULL;
-	unsigned only = e->n_devices, last = e->n_devices;
-	int rc = 0;
+	unsigned first = 0, end = e->n_devices;
+	int rc;
 
-	if (*wanted && !engine_device(e, wanted, &only)) {
+	if (*wanted && !engine_device(e, wanted, &first)) {
 		snprintf(why, WHY_BYTES, "there is no device \"%.32s\"; `kops-client devices` lists them",
 		         wanted);
 		return KOPS_E_DEVICE;
 	}
-	for (unsigned i = 0; i < e->n_devices; i++) {
-		const struct device *d = e->devices[i].device;
-		int planned;
-		/* Devices stand in order of preference by kind: the CPU serves only what no GPU can. */
-		if ((*wanted && i != only) || (kind && d->backend != kind))
-			continue;
-		planned = plan_on(job, i);
-		last = i;
-		if (planned == 0) {
-			allowed[i] = true;
-			cost_us[i] = job->run.plan_us;
-			kind = d->backend;
-		} else if (rc == 0) {
-			rc = planned;
-			snprintf(why, WHY_BYTES, "%s", job->run.error);
-		}
-	}
-	*ret_index = sched_place(&e->sched, allowed, cost_us, e->n_devices);
-	if (*ret_index == e->n_devices)
-		return rc < 0 ? rc : KOPS_E_DEVICE;
-	why[0] = '\0';
-	/* The last plan is what the run holds. */
-	rc = *ret_index == last ? 0 : plan_on(job, *ret_index);
-	for (unsigned i = 0; i < job->run.n_ops; i++) {
-		job->ops[i].pinned = "";      /* both have been heeded; this one lies in the request's arena, */
-		job->ops[i].preferred = NULL; /* and this one in a table that changes */
-	}
+	if (*wanted)
+		end = first + 1;
+	rc = plan_on_each(job, first, end, ret_index, why);
+	forget_wishes(job);
 	return rc;
 }
 

@@ -198,13 +198,6 @@ static void unload(struct sched *s, struct sched_job *job)
 	shrink(&s->backlog_us[d], job->cost_us, s->load[d]);
 }
 
-bool sched_is_full(const struct sched *s, const struct sched_flow *flow, unsigned device, double limit_us)
-{
-	unsigned flows = s->flows_loaded[device] + (flow->load[device] ? 0 : 1);
-
-	return s->backlog_us[device] > limit_us && flow->backlog_us[device] > limit_us / flows;
-}
-
 bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
 {
 	for (unsigned d = 0; d < SCHED_DEVICES_MAX; d++)
@@ -279,17 +272,4 @@ void sched_remove(struct sched *s, struct sched_job *job)
 {
 	take_out(s, job);
 	unload(s, job);
-}
-
-unsigned sched_place(const struct sched *s, const bool *allowed, const double *cost_us, unsigned n)
-{
-	unsigned best = n;
-
-	for (unsigned i = 0; i < n; i++) {
-		if (!allowed[i])
-			continue;
-		if (best == n || s->backlog_us[i] + cost_us[i] < s->backlog_us[best] + cost_us[best])
-			best = i;
-	}
-	return best;
 }

@@ -1,5 +1,5 @@
 /*
- * scheduler.h: who runs next, on which device. Plain data and pure functions: no clock, no I/O, no locks.
+ * scheduler.h: who runs next on each device. Plain data and pure functions: no clock, no I/O, no locks.
  *
  * Every session has queues; a queue is in order. Queues of one user (uid) form a flow. Between flows a
  * device is shared by estimated cost: each flow has a virtual time per device that advances by the cost
@@ -98,15 +98,15 @@ bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow);
  * Whether the flow may queue no more on a device: its backlog is over the limit, and the flow's own is over an
  * equal share of that. So one flow that fills the device does not keep others out.
  */
-bool sched_is_full(const struct sched *s, const struct sched_flow *flow, unsigned device, double limit_us);
+static inline bool sched_is_full(const struct sched *s, const struct sched_flow *flow, unsigned device,
+                                 double limit_us)
+{
+	unsigned flows = s->flows_loaded[device] + (flow->load[device] ? 0 : 1);
+
+	return s->backlog_us[device] > limit_us && flow->backlog_us[device] > limit_us / flows;
+}
 
 /* Takes a waiting job out: cancelled, expired, its session gone. */
 void sched_remove(struct sched *s, struct sched_job *job);
-
-/*
- * Among devices [0, n) with allowed[i], the one expected to finish a job soonest, given its cost on each
- * (cost_us[i]). n if none is allowed.
- */
-unsigned sched_place(const struct sched *s, const bool *allowed, const double *cost_us, unsigned n);
 
 #endif

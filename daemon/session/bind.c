@@ -207,6 +207,16 @@ static void name_op(struct request *r, unsigned index, unsigned n_ops, const str
 	         sentence);
 }
 
+static void hold_buffers(struct job *job)
+{
+	for (unsigned i = 0; i < job->uses.n; i++) {
+		struct buffer *buffer = job->uses.list[i].buffer;
+
+		buffer_hold(buffer);
+		job->sched.blocked |= buffer->state == BUFFER_PENDING;
+	}
+}
+
 int bind_job(struct request *r, const Kops__V1__Submit *submit, struct job *job)
 {
 	int rc = 0;
@@ -220,7 +230,6 @@ int bind_job(struct request *r, const Kops__V1__Submit *submit, struct job *job)
 		job->uses.n = 0; /* it holds none of them yet */
 		return rc;
 	}
-	for (unsigned i = 0; i < job->uses.n; i++)
-		buffer_hold(job->uses.list[i].buffer);
+	hold_buffers(job);
 	return 0;
 }

@@ -82,7 +82,7 @@ int runs_check(struct request *r, const char *wanted)
 
 /* ---- In and out ---- */
 
-static void trace(const struct job *job, int status, bool by_ring)
+static void trace(const struct job *job, int status)
 {
 	const struct session *s = job->session;
 	const struct run *run = &job->run;
@@ -107,7 +107,7 @@ static void trace(const struct job *job, int status, bool by_ring)
 	    .n_ops = (uint8_t)run->n_ops,
 	    .prepared = job->prepared != NULL,
 	    .graph = status == 0 && run->as_graph,
-	    .by_ring = by_ring,
+	    .by_ring = job->by_ring,
 	};
 }
 
@@ -117,6 +117,7 @@ static void answer(struct job *job, int status, const char *why)
 	bool by_ring = job->by_ring;
 
 	idmap_remove(&job->session->jobs, job->id);
+	trace(job, status);
 	job->by_ring = false;
 	if (!by_ring || job->state != JOB_DONE || !reply_by_ring(job)) {
 		if (by_ring)
@@ -126,7 +127,6 @@ static void answer(struct job *job, int status, const char *why)
 		else
 			reply_error(job->session, job->id, status, why, 0);
 	}
-	trace(job, status, by_ring);
 }
 
 int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t deadline_us)

@@ -288,6 +288,18 @@ class Devices(unittest.TestCase):
         c.ping()
         self.assertEqual(self.daemon.stop(), 0)
 
+    def test_auto_takes_the_gpu_that_is_through_with_it_first(self):
+        self.daemon.settings["devices"] = "gpu"
+        self.daemon.start()
+        busy, c = self.connect(), self.connect()
+        op = self.slow_op(busy, 200)
+        for first, second in (("gpu0", "gpu1"), ("gpu1", "gpu0")):
+            job = busy.start_submit(op, device=first)
+            busy.stats()  # the job is there
+            self.assertEqual(self.product(c)[1]["device"], second)
+            busy.wait(job)
+        self.assertEqual(self.daemon.stop(), 0)
+
     def test_settings_choose_devices(self):
         for setting, want in (("gpu", ["gpu0", "gpu1"]), ("gpu1,cpu", ["gpu1", "cpu"]), ("cpu", ["cpu"])):
             self.daemon.write_config(devices=setting)

@@ -81,7 +81,7 @@ static void test_killed_from_outside(void **state)
 	assert_int_equal(marks_deaths(m, 1, 9), 0);
 	marks_set(m, 1, 8);
 	marks_set_lasting(m, 1, 8);
-	marks_unset(m, 1, 8); /* paused, and begun again shortly before */
+	marks_unset(m, 1, 8, false); /* paused, and begun again shortly before */
 	marks_set(m, 1, 8);
 	m = killed(m);
 	assert_int_equal(marks_deaths(m, 1, 8), 1);
@@ -98,15 +98,14 @@ static void test_two_deaths(void **state)
 	marks_set(m, 1, 7);
 	marks_set(m, 2, 8);
 	marks_set(m, 3, 9);
-	marks_unset(m, 3, 9);
+	marks_unset(m, 3, 9, false);
 	m = die(m);
 	assert_int_equal(marks_deaths(m, 1, 7), 1);
 	assert_int_equal(marks_deaths(m, 2, 8), 1);
 	assert_int_equal(marks_deaths(m, 3, 9), 0);
 	assert_int_equal(marks_deaths(m, 2, 7), 0);
 	marks_set(m, 2, 8); /* runs alone, and ends well */
-	marks_unset(m, 2, 8);
-	marks_forgive(m, 2, 8);
+	marks_unset(m, 2, 8, true);
 	assert_int_equal(marks_deaths(m, 2, 8), 0);
 	marks_set(m, 1, 7);
 	m = die(m);
@@ -143,7 +142,7 @@ static void test_more_jobs_than_marks(void **state)
 		known += marks_deaths(m, 1, shape);
 	assert_in_range(known, 900, 1024);
 	for (uint64_t shape = 1; shape <= 5000; shape++)
-		marks_forgive(m, 1, shape);
+		marks_unset(m, 1, shape, true);
 	marks_set(m, 2, 4711);
 	m = die(m);
 	assert_int_equal(marks_deaths(m, 2, 4711), 1);
@@ -185,8 +184,7 @@ static void test_files_of_no_use(void **state)
 	assert_null(marks_open(path, why));
 	/* Without marks everything goes on. */
 	marks_set(NULL, 1, 7);
-	marks_unset(NULL, 1, 7);
-	marks_forgive(NULL, 1, 7);
+	marks_unset(NULL, 1, 7, true);
 	assert_int_equal(marks_deaths(NULL, 1, 7), 0);
 	marks_close(NULL);
 }

@@ -399,24 +399,6 @@ static void test_remove_anywhere(void **state)
 	}
 }
 
-static void test_place(void **state)
-{
-	struct sched s = {0};
-	bool none[3] = {false}, all[3] = {true, true, true}, last[3] = {false, false, true};
-	double cost[3] = {30, 20, 100};
-
-	(void)state;
-	assert_int_equal(sched_place(&s, none, cost, 3), 3);
-	assert_int_equal(sched_place(&s, all, cost, 3), 1);
-	assert_int_equal(sched_place(&s, last, cost, 3), 2);
-	s.backlog_us[1] = 15;
-	assert_int_equal(sched_place(&s, all, cost, 3), 0);
-	s.backlog_us[0] = 5; /* 35 and 35: the earlier one */
-	assert_int_equal(sched_place(&s, all, cost, 3), 0);
-	s.backlog_us[0] = s.backlog_us[1] = 1000;
-	assert_int_equal(sched_place(&s, all, cost, 3), 2);
-}
-
 /* ---- Random play against a model ---- */
 
 enum { FLOWS = 4, QUEUES = 12, JOBS = 64, STEPS = 200000 };
@@ -527,7 +509,6 @@ int main(void)
 	    cmocka_unit_test(test_queues_of_one_flow_take_turns),
 	    cmocka_unit_test(test_who_may_interrupt_whom),
 	    cmocka_unit_test(test_remove_anywhere),
-	    cmocka_unit_test(test_place),
 	    cmocka_unit_test(test_random_play),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
