@@ -150,33 +150,27 @@ __device__ __forceinline__ void write_sums(const gemm_task &t, const place &at, 
 		}
 }
 
-template <class T, bool A_ALONG_K, bool B_ALONG_K, bool IN_PIECES, unsigned OPS>
-__global__ void __launch_bounds__(BLOCK_THREADS) small(const __grid_constant__ work<OPS> w)
-{
 #if __CUDA_ARCH__ >= 900
-	extern __shared__ __align__(128) char memory[];
-	const gemm_problem &p = w.t.p;
-	place at = place_of<SIDE, 1>(w.t);
-	auto operand = [&](unsigned view, const gemm_operand &o) {
-		return (T *)w.where.at(view, at.batch) + (int64_t)at.batch * o.batch;
-	};
-	const T *a = operand(0, p.a) + (int64_t)at.row * p.a.row;
-	const T *b = operand(1, p.b) + (int64_t)at.col * p.b.col;
-	int warp = threadIdx.x / 32;
-	int row = warp / WARPS_ACROSS * WARP_SIDE, col = warp % WARPS_ACROSS * WARP_SIDE;
-	uint32_t shared = hopper::shared_address(memory), full = shared + STAGES * 2 * TILE;
-	uint64_t steps = (p.k + SIDE - 1) / SIDE;
 
-	if (threadIdx.x == 0) {
-		for (int i = 0; i < STAGES; i++)
-			hopper::barrier_init(full + i * 8, BLOCK_THREADS);
-		hopper::barriers_ready();
+/* The tiles of A and B for one block, which come STAGES steps of K ahead. */
+template <class T, bool A_ALONG_K, bool B_ALONG_K, bool IN_PIECES> struct tiles_of {
+	const gemm_problem &p;
+	const place &at;
+	const T *a, *b; /* the block's first row, and its first column */
+	char *memory;
+	uint32_t shared, full; /* full: a barrier for each stage */
+
+	__device__ __forceinline__ void make_barriers() const
+	{
+		if (threadIdx.x == 0) {
+			for (int i = 0; i < STAGES; i++)
+				hopper::barrier_init(full + i * 8, BLOCK_THREADS);
+			hopper::barriers_ready();
+		}
+		__syncthreads();
 	}
-	__syncthreads();
-	await_kernel_before();
-	let_next_kernel_come();
-
-	auto bring = [&](uint64_t step) {
+	__device__ __forceinline__ void bring(uint64_t step) const
+	{
 		int stage = (int)(step % STAGES), to = stage * 2 * TILE;
 		int k_there = rest_of<SIDE>(p.k, step * SIDE);
 		int64_t k = (int64_t)step * SIDE;
@@ -196,16 +190,19 @@ __global__ void __launch_bounds__(BLOCK_THREADS) small(const __grid_constant__ w
 			bring_elements(memory + to + TILE, of_b);
 			hopper::barrier_arrive(full + stage * 8);
 		}
-	};
-
-	float sums[2][4] = {}; /* of two halves of the warp's columns */
-	for (uint64_t step = 0; step < STAGES && step < steps; step++)
-		bring(step);
-	for (uint64_t step = 0; step < steps; step++) {
+	}
+	/* Where the step's tile of A is, once it is there; B's is behind it. */
+	__device__ __forceinline__ uint32_t await(uint64_t step) const
+	{
 		int stage = (int)(step % STAGES);
-		uint32_t tile = shared + stage * 2 * TILE;
 
 		hopper::barrier_wait(full + stage * 8, (unsigned)(step / STAGES % 2));
+		return shared + stage * 2 * TILE;
+	}
+	/* Adds a warp's products of it, of rows from `row` on and columns from `col` on. */
+	__device__ __forceinline__ static void add_products(float (&sums)[2][4], uint32_t tile, int row,
+	                                                    int col)
+	{
 #pragma unroll
 		for (int k = 0; k < SIDE; k += 16) {
 			uint32_t of_a[4], of_b[4];
@@ -217,9 +214,45 @@ __global__ void __launch_bounds__(BLOCK_THREADS) small(const __grid_constant__ w
 				hopper::add_products<element_of<T>::E>(sums[half], of_a,
 				                                       {of_b[half], of_b[half + 2]});
 		}
+	}
+};
+
+#endif
+
+template <class T, bool A_ALONG_K, bool B_ALONG_K, bool IN_PIECES, unsigned OPS>
+__global__ void __launch_bounds__(BLOCK_THREADS) small(const __grid_constant__ work<OPS> w)
+{
+#if __CUDA_ARCH__ >= 900
+	extern __shared__ __align__(128) char memory[];
+	const gemm_problem &p = w.t.p;
+	place at = place_of<SIDE, 1>(w.t);
+	auto operand = [&](unsigned view, const gemm_operand &o) {
+		return (T *)w.where.at(view, at.batch) + (int64_t)at.batch * o.batch;
+	};
+	int warp = threadIdx.x / 32;
+	int row = warp / WARPS_ACROSS * WARP_SIDE, col = warp % WARPS_ACROSS * WARP_SIDE;
+	uint32_t shared = hopper::shared_address(memory);
+	tiles_of<T, A_ALONG_K, B_ALONG_K, IN_PIECES> tiles = {p,
+	                                                      at,
+	                                                      operand(0, p.a) + (int64_t)at.row * p.a.row,
+	                                                      operand(1, p.b) + (int64_t)at.col * p.b.col,
+	                                                      memory,
+	                                                      shared,
+	                                                      shared + STAGES * 2 * TILE};
+	uint64_t steps = (p.k + SIDE - 1) / SIDE;
+	float sums[2][4] = {}; /* of two halves of the warp's columns */
+
+	tiles.make_barriers();
+	await_kernel_before();
+	let_next_kernel_come();
+
+	for (uint64_t step = 0; step < STAGES && step < steps; step++)
+		tiles.bring(step);
+	for (uint64_t step = 0; step < steps; step++) {
+		tiles.add_products(sums, tiles.await(step), row, col);
 		if (step + STAGES < steps) {
 			__syncthreads();
-			bring(step + STAGES);
+			tiles.bring(step + STAGES);
 		}
 	}
 
