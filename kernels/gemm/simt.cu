@@ -203,7 +203,7 @@ template <class S, bool ALONG_K> struct tile_of {
 #endif
 };
 
-/* Sums on their way from thread to thread: see simt() for the order. */
+/* Sums on their way from thread to thread: see sums_of for the order. */
 __device__ __forceinline__ void store_four(float *to, const float *sums)
 {
 	*(float4 *)to = make_float4(sums[1], sums[0], sums[3], sums[2]);
@@ -229,202 +229,293 @@ __device__ __forceinline__ void add_four(double (&total)[4], const double *sums)
 	total[0] += v.x, total[1] += v.y, total[2] += w.x, total[3] += w.y;
 }
 
+#if __CUDA_ARCH__ >= 900
+
+/* Which group's the thread is, and where its rows and columns begin in the block: 4 of each, and every 16th and
+ * 32nd such 4. */
+template <class S> struct position {
+	int group, row, col;
+
+	__device__ __forceinline__ position()
+	{
+		int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+		group = S::GROUPS > 1 ? warp / S::WARPS : 0;
+		if (S::GROUPS > 1)
+			warp %= S::WARPS;
+		row = warp % (S::SIDE / S::WARP_ROWS) * S::WARP_ROWS + lane / 8 * 4;
+		col = warp / (S::SIDE / S::WARP_ROWS) * S::WARP_COLS + lane % 8 * 4;
+	}
+	/* The block's row of the thread's row i. */
+	__device__ __forceinline__ int row_of(int i) const
+	{
+		return row + i / 4 * 16 + i % 4;
+	}
+};
+
 /*
+ * The tiles of A and B for one block: STAGES of each in shared memory, on their way or there, then two turned
+ * ones of each operand that comes along K. half: 0 or TILE, which of the two.
+ *
  * Where lines do not begin at multiples of 16 bytes, all bring elements, at less than half the speed of boxes.
  * How they come changes nothing in the result.
+ */
+template <class WORK, class S, bool A_ALONG_K, bool B_ALONG_K, loading LOADING> struct tiles_of {
+	static constexpr int TILE = S::TILE, TURNED = A_ALONG_K + B_ALONG_K;
+
+	const WORK &w;
+	place at;
+	uint64_t next; /* tile along K that has not been sent for */
+	int group;
+	float *memory, *a_turned, *b_turned;
+	uint32_t shared, full; /* full: a barrier for each stage */
+	tile_of<S, A_ALONG_K> a;
+	tile_of<S, B_ALONG_K> b;
+
+	__device__ __forceinline__ tiles_of(const WORK &w, const place &at, uint64_t first, int group,
+	                                    float *memory)
+	    : w(w), at(at), next(first), group(group), memory(memory)
+	{
+		shared = hopper::shared_address(memory);
+		full = shared + S::floats(TURNED, w.splits > 1) * 4;
+		a_turned = memory + S::STAGES * 2 * TILE;
+		b_turned = a_turned + (A_ALONG_K ? 2 * TILE : 0);
+	}
+	__device__ __forceinline__ void make_barriers() const
+	{
+		if (threadIdx.x == 0) {
+			for (int i = 0; i < S::STAGES; i++)
+				hopper::barrier_init(full + i * 8, LOADING == BOXES ? 1 : S::THREADS);
+			hopper::barriers_ready();
+		}
+		__syncthreads();
+	}
+
+	__device__ __forceinline__ void bring_boxes(uint32_t to, uint64_t k, uint32_t full_here) const
+	{
+		const gemm_problem &p = w.t.p;
+
+		if (threadIdx.x != 0)
+			return;
+		hopper::barrier_expect(full_here, 2 * TILE * 4);
+		a.bring_box(to, &w.a_map, at.row, k, p.a.batch ? at.batch : 0, full_here);
+		b.bring_box(to + TILE * 4, &w.b_map, at.col, k, p.b.batch ? at.batch : 0, full_here);
+	}
+	__device__ __forceinline__ void bring_by_all(uint32_t to, uint64_t k, uint32_t full_here) const
+	{
+		const gemm_problem &p = w.t.p;
+		int k_end = rest_of<STEP>(p.k, k);
+		const float *a_from = w.a(at.batch) + (int64_t)at.row * p.a.row + (int64_t)k * p.a.col;
+		const float *b_from = w.b(at.batch) + (int64_t)at.col * p.b.col + (int64_t)k * p.b.row;
+
+		if (LOADING == PIECES) {
+			a.bring_pieces(to, a_from, p.a.row, p.a.col, at.rows, k_end);
+			b.bring_pieces(to + TILE * 4, b_from, p.b.col, p.b.row, at.cols, k_end);
+		} else {
+			a.bring(to, a_from, p.a.row, p.a.col, at.rows, k_end);
+			b.bring(to + TILE * 4, b_from, p.b.col, p.b.row, at.cols, k_end);
+		}
+		hopper::barrier_arrive_copied(full_here);
+	}
+	/* Sends for the next tile of each. */
+	__device__ __forceinline__ void bring(int stage)
+	{
+		uint32_t to = shared + stage * 2 * TILE * 4, full_here = full + stage * 8;
+		uint64_t k = next++ * STEP;
+
+		if constexpr (LOADING == BOXES)
+			bring_boxes(to, k, full_here);
+		else
+			bring_by_all(to, k, full_here);
+	}
+	__device__ __forceinline__ void await(int stage, unsigned parity) const
+	{
+		hopper::barrier_wait(full + stage * 8, parity);
+	}
+
+	/* The group's k's begin so far into a tile. */
+	__device__ __forceinline__ int group_at() const
+	{
+		return group * S::PARTS * S::PART * S::SIDE;
+	}
+	__device__ __forceinline__ void hold(int stage, int part)
+	{
+		if constexpr (A_ALONG_K)
+			a.hold(memory + stage * 2 * TILE, group * S::PARTS + part);
+		if constexpr (B_ALONG_K)
+			b.hold(memory + stage * 2 * TILE + TILE, group * S::PARTS + part);
+	}
+	__device__ __forceinline__ void turn(int half, int part) const
+	{
+		if constexpr (A_ALONG_K)
+			a.turn(a_turned + half + group_at() + part * S::PART * S::SIDE);
+		if constexpr (B_ALONG_K)
+			b.turn(b_turned + half + group_at() + part * S::PART * S::SIDE);
+	}
+	/* Where the group reads a stage's tile of A, and of B. */
+	__device__ __forceinline__ const float *a_at(int stage, int half) const
+	{
+		return (A_ALONG_K ? a_turned + half : memory + stage * 2 * TILE) + group_at();
+	}
+	__device__ __forceinline__ const float *b_at(int stage, int half) const
+	{
+		return (B_ALONG_K ? b_turned + half : memory + stage * 2 * TILE + TILE) + group_at();
+	}
+};
+
+/*
+ * The sums of a thread, and what it multiplies: two k's of its rows and columns.
  *
  * What makes it fast is what the registers' two banks can deliver, two operands per cycle: of each FMA's three
  * operands one must be the one just used (rows forth and back over the columns), and the other two be of
  * different parity. The compiler puts float4s of A and B in aligned registers; sums that it must store as
  * float4s with columns exchanged in pairs get the other parity than B's columns.
  */
-template <class WORK, class S, bool A_ALONG_K, bool B_ALONG_K, loading LOADING>
-__global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_constant__ WORK w)
-{
-#if __CUDA_ARCH__ >= 900
-	constexpr int ROWS = S::ROWS, COLS = S::COLS, PART = S::PART, STAGES = S::STAGES, SIDE = S::SIDE,
-	              TILE = S::TILE, LAST = S::PARTS - 1, TURNED = A_ALONG_K + B_ALONG_K, BAND = 8;
-	extern __shared__ __align__(1024) float memory[];
-	const gemm_problem &p = w.t.p;
-	int rank = blockIdx.x % w.splits, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-	int group = S::GROUPS > 1 ? warp / S::WARPS : 0, group_k = group * S::PARTS * PART;
-	place at = place_of_block<SIDE, BAND>(w.t, w.t.first + blockIdx.x / w.splits);
-	uint64_t all = (p.k + STEP - 1) / STEP, first = all * rank / w.splits;
-	unsigned steps = (unsigned)(all * (rank + 1) / w.splits - first), brought = 0;
-	uint32_t shared = hopper::shared_address(memory), full = shared + S::floats(TURNED, w.splits > 1) * 4;
-	float *a_turned = memory + STAGES * 2 * TILE, *b_turned = a_turned + (A_ALONG_K ? 2 * TILE : 0);
-	if (S::GROUPS > 1)
-		warp %= S::WARPS;
-	int row = warp % (SIDE / S::WARP_ROWS) * S::WARP_ROWS + lane / 8 * 4,
-	    col = warp / (SIDE / S::WARP_ROWS) * S::WARP_COLS + lane % 8 * 4;
-	tile_of<S, A_ALONG_K> a_tile;
-	tile_of<S, B_ALONG_K> b_tile;
-
-	if (threadIdx.x == 0) {
-		for (int i = 0; i < STAGES; i++)
-			hopper::barrier_init(full + i * 8, LOADING == BOXES ? 1 : S::THREADS);
-		hopper::barriers_ready();
-	}
-	__syncthreads();
-	await_kernel_before();
-	let_next_kernel_come();
-
-	auto bring = [&](int stage) {
-		uint32_t to = shared + stage * 2 * TILE * 4, full_here = full + stage * 8;
-		uint64_t k = (first + brought++) * STEP;
-
-		if constexpr (LOADING == BOXES) {
-			if (threadIdx.x != 0)
-				return;
-			hopper::barrier_expect(full_here, 2 * TILE * 4);
-			a_tile.bring_box(to, &w.a_map, at.row, k, p.a.batch ? at.batch : 0, full_here);
-			b_tile.bring_box(to + TILE * 4, &w.b_map, at.col, k, p.b.batch ? at.batch : 0,
-			                 full_here);
-		} else {
-			int k_end = rest_of<STEP>(p.k, k);
-			const float *a = w.a(at.batch) + (int64_t)at.row * p.a.row + (int64_t)k * p.a.col;
-			const float *b = w.b(at.batch) + (int64_t)at.col * p.b.col + (int64_t)k * p.b.row;
-
-			if (LOADING == PIECES) {
-				a_tile.bring_pieces(to, a, p.a.row, p.a.col, at.rows, k_end);
-				b_tile.bring_pieces(to + TILE * 4, b, p.b.col, p.b.row, at.cols, k_end);
-			} else {
-				a_tile.bring(to, a, p.a.row, p.a.col, at.rows, k_end);
-				b_tile.bring(to + TILE * 4, b, p.b.col, p.b.row, at.cols, k_end);
-			}
-			hopper::barrier_arrive_copied(full_here);
-		}
-	};
-	auto hold = [&](int stage, int part) {
-		if constexpr (A_ALONG_K)
-			a_tile.hold(memory + stage * 2 * TILE, group * S::PARTS + part);
-		if constexpr (B_ALONG_K)
-			b_tile.hold(memory + stage * 2 * TILE + TILE, group * S::PARTS + part);
-	};
-	auto turn = [&](int half, int part) {
-		if constexpr (A_ALONG_K)
-			a_tile.turn(a_turned + half + (group_k + part * PART) * SIDE);
-		if constexpr (B_ALONG_K)
-			b_tile.turn(b_turned + half + (group_k + part * PART) * SIDE);
-	};
+template <class S> struct sums_of {
+	static constexpr int ROWS = S::ROWS, COLS = S::COLS;
+	static_assert(!S::IN_F64 || S::GROUPS > 1, "sums in f64 go by way of shared memory");
 
 	float sums[ROWS][COLS] = {}, a[2][ROWS], b[2][COLS];
 	typename S::sum before[S::IN_F64 ? ROWS : 1][S::IN_F64 ? COLS : 1] = {};
-	static_assert(!S::IN_F64 || S::GROUPS > 1, "sums in f64 go by way of shared memory");
-	const float *a_from, *b_from;
-	auto read_from = [&](int stage, int half) {
-		a_from = (A_ALONG_K ? a_turned + half : memory + stage * 2 * TILE) + group_k * SIDE + row;
-		b_from =
-		    (B_ALONG_K ? b_turned + half : memory + stage * 2 * TILE + TILE) + group_k * SIDE + col;
-	};
-	auto read = [&](int k) {
+	const float *a_from, *b_from; /* its first row and column, k = 0 of a part */
+
+	template <class TILES>
+	__device__ __forceinline__ void read_from(const TILES &tiles, const position<S> &pos, int stage,
+	                                          int half)
+	{
+		a_from = tiles.a_at(stage, half) + pos.row;
+		b_from = tiles.b_at(stage, half) + pos.col;
+	}
+	__device__ __forceinline__ void next_part()
+	{
+		a_from += S::PART * S::SIDE;
+		b_from += S::PART * S::SIDE;
+	}
+	__device__ __forceinline__ void read(int k)
+	{
 #pragma unroll
 		for (int i = 0; i < ROWS; i += 4)
-			load_four(&a[k % 2][i], a_from + k * SIDE + i * 4);
+			load_four(&a[k % 2][i], a_from + k * S::SIDE + i * 4);
 #pragma unroll
 		for (int j = 0; j < COLS; j += 4)
-			load_four(&b[k % 2][j], b_from + k * SIDE + j * 8);
-	};
-
-	for (int i = 0; i < STAGES && i < steps; i++)
-		bring(i);
-	if (steps > 0) {
-		hopper::barrier_wait(full, 0);
-#pragma unroll 1
-		for (int part = 0; part <= LAST; part++) {
-			hold(0, part);
-			turn(0, part);
-		}
-		if (TURNED)
-			__syncthreads();
-		read_from(0, 0);
-		read(0);
+			load_four(&b[k % 2][j], b_from + k * S::SIDE + j * 8);
 	}
-	int stage = 0, half = 0; /* half: where the turned tile of the next stage goes */
-	unsigned parity = 0;
-#pragma unroll 1
-	for (unsigned left = steps; left > 0; left--) {
-		int next = stage + 1 == STAGES ? 0 : stage + 1;
-
-		parity ^= next == 0;
-		half ^= TILE;
-		if (left > 1)
-			hopper::barrier_wait(full + next * 8, parity);
-#pragma unroll 1
-		for (int part = 0; part <= LAST; part++) {
-			/* After the last tile another is turned and read that nobody uses. */
-			hold(next, part);
+	__device__ __forceinline__ void add_products(int k)
+	{
 #pragma unroll
-			for (int k = 0; k < PART; k++) {
-				if (k == PART - 1) {
-					a_from += PART * SIDE;
-					b_from += PART * SIDE;
-					if (part == LAST) {
-						__syncthreads();
-						if (left > STAGES)
-							bring(stage);
-						read_from(next, half);
-					}
-				}
-				read((k + 1) % PART);
+		for (int i = 0; i < ROWS; i++)
 #pragma unroll
-				for (int i = 0; i < ROWS; i++)
-#pragma unroll
-					for (int n = 0; n < COLS; n++) {
-						int j = i % 2 ? COLS - 1 - n : n;
-						sums[i][j] = fmaf(a[k % 2][i], b[k % 2][j], sums[i][j]);
-					}
-				if (k == PART / 2)
-					turn(half, part);
+			for (int n = 0; n < COLS; n++) {
+				int j = i % 2 ? COLS - 1 - n : n;
+				sums[i][j] = fmaf(a[k % 2][i], b[k % 2][j], sums[i][j]);
 			}
-		}
-		stage = next;
-		if constexpr (S::IN_F64) {
-#pragma unroll
-			for (int i = 0; i < ROWS; i++)
-#pragma unroll
-				for (int j = 0; j < COLS; j++) {
-					before[i][j] += (double)sums[i][j];
-					sums[i][j] = 0;
-				}
-		}
 	}
-
-	float *c = w.c(at.batch) + (int64_t)at.row * p.c.row + (int64_t)at.col * p.c.col;
-	if (S::GROUPS == 1 && w.splits == 1) {
+	__device__ __forceinline__ void keep_in_f64()
+	{
+#pragma unroll
+		for (int i = 0; i < ROWS; i++)
+#pragma unroll
+			for (int j = 0; j < COLS; j++) {
+				before[i][j] += (double)sums[i][j];
+				sums[i][j] = 0;
+			}
+	}
+	/* To shared memory, SIDE × SIDE for each group. */
+	__device__ __forceinline__ void store(float *memory, const position<S> &pos) const
+	{
+#pragma unroll
+		for (int i = 0; i < ROWS; i++)
+#pragma unroll
+			for (int j = 0; j < COLS; j += 4) {
+				auto *to = (typename S::sum *)memory +
+				           (pos.group * S::SIDE + pos.row_of(i)) * S::SIDE + pos.col + j * 8;
+				if constexpr (S::IN_F64)
+					store_four(to, &before[i][j]);
+				else
+					store_four(to, &sums[i][j]);
+			}
+	}
+	/* To C, of which c is the block's first element. */
+	__device__ __forceinline__ void write(const gemm_task &t, const place &at, float *c,
+	                                      const position<S> &pos) const
+	{
 #pragma unroll
 		for (int i = 0; i < ROWS; i++) {
-			int r = row + i / 4 * 16 + i % 4;
+			int r = pos.row_of(i);
 			if (r >= at.rows)
 				continue;
 #pragma unroll
 			for (int j = 0; j < COLS; j += 4)
-				write_four(w.t, c + r * p.c.row + (col + j * 8) * p.c.col,
-				           at.cols - col - j * 8, sums[i] + j);
+				write_four(t, c + r * t.p.c.row + (pos.col + j * 8) * t.p.c.col,
+				           at.cols - pos.col - j * 8, sums[i] + j);
 		}
-		return;
 	}
-	/* Each block of the cluster adds up a share of the sums of all, always in the same order. */
-	auto cluster = cooperative_groups::this_cluster();
-	__syncthreads();
+};
+
+/* What is read before the first product: the first tile, turned. */
+template <class S, class TILES>
+__device__ __forceinline__ void read_first(TILES &tiles, sums_of<S> &sums, const position<S> &pos)
+{
+	tiles.await(0, 0);
+#pragma unroll 1
+	for (int part = 0; part < S::PARTS; part++) {
+		tiles.hold(0, part);
+		tiles.turn(0, part);
+	}
+	if (TILES::TURNED)
+		__syncthreads();
+	sums.read_from(tiles, pos, 0, 0);
+	sums.read(0);
+}
+
+/*
+ * Adds the products of the tile in `stage`, and reads the first k of that in `next`. What is left of it is
+ * turned meanwhile, and where the stage is wanted again, its tiles are sent for. After the last tile another is
+ * turned and read that nobody uses.
+ */
+template <class S, class TILES>
+__device__ __forceinline__ void add_tile(TILES &tiles, sums_of<S> &sums, const position<S> &pos, int stage,
+                                         int next, int half, bool wanted)
+{
+	constexpr int PART = S::PART, LAST = S::PARTS - 1;
+
+#pragma unroll 1
+	for (int part = 0; part <= LAST; part++) {
+		tiles.hold(next, part);
 #pragma unroll
-	for (int i = 0; i < ROWS; i++)
-#pragma unroll
-		for (int j = 0; j < COLS; j += 4) {
-			auto *to = (typename S::sum *)memory +
-			           (group * SIDE + row + i / 4 * 16 + i % 4) * SIDE + col + j * 8;
-			if constexpr (S::IN_F64)
-				store_four(to, &before[i][j]);
-			else
-				store_four(to, &sums[i][j]);
+		for (int k = 0; k < PART; k++) {
+			if (k == PART - 1) {
+				sums.next_part();
+				if (part == LAST) {
+					__syncthreads();
+					if (wanted)
+						tiles.bring(stage);
+					sums.read_from(tiles, pos, next, half);
+				}
+			}
+			sums.read((k + 1) % PART);
+			sums.add_products(k);
+			if (k == PART / 2)
+				tiles.turn(half, part);
 		}
+	}
+}
+
+/* Each block of the cluster adds up a share of the sums of all, always in the same order. */
+template <class S>
+__device__ __forceinline__ void write_share(const gemm_task &t, const place &at, float *c, float *memory,
+                                            int rank, int splits)
+{
+	constexpr int SIDE = S::SIDE;
+	auto cluster = cooperative_groups::this_cluster();
+	int share = SIDE * SIDE / 4 / splits;
+
 	cluster.sync();
-	int share = SIDE * SIDE / 4 / w.splits;
 	for (int i = rank * share + threadIdx.x; i < (rank + 1) * share; i += S::THREADS) {
 		int r = i * 4 / SIDE, first_col = i * 4 % SIDE;
 		typename S::sum total[4] = {};
 
-		for (int s = 0; s < w.splits; s++) {
+		for (int s = 0; s < splits; s++) {
 			const auto *part = (const typename S::sum *)cluster.map_shared_rank(memory, s) + i * 4;
 #pragma unroll
 			for (int g = 0; g < S::GROUPS; g++)
@@ -432,9 +523,60 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 		}
 		const float rounded[4] = {(float)total[0], (float)total[1], (float)total[2], (float)total[3]};
 		if (r < at.rows)
-			write_four(w.t, c + r * p.c.row + first_col * p.c.col, at.cols - first_col, rounded);
+			write_four(t, c + r * t.p.c.row + first_col * t.p.c.col, at.cols - first_col, rounded);
 	}
 	cluster.sync();
+}
+
+#endif
+
+template <class WORK, class S, bool A_ALONG_K, bool B_ALONG_K, loading LOADING>
+__global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_constant__ WORK w)
+{
+#if __CUDA_ARCH__ >= 900
+	constexpr int STAGES = S::STAGES, BAND = 8;
+	extern __shared__ __align__(1024) float memory[];
+	const gemm_problem &p = w.t.p;
+	int rank = blockIdx.x % w.splits;
+	place at = place_of_block<S::SIDE, BAND>(w.t, w.t.first + blockIdx.x / w.splits);
+	uint64_t all = (p.k + STEP - 1) / STEP, first = all * rank / w.splits;
+	unsigned steps = (unsigned)(all * (rank + 1) / w.splits - first);
+	position<S> pos;
+	tiles_of<WORK, S, A_ALONG_K, B_ALONG_K, LOADING> tiles(w, at, first, pos.group, memory);
+	sums_of<S> sums;
+
+	tiles.make_barriers();
+	await_kernel_before();
+	let_next_kernel_come();
+
+	for (int i = 0; i < STAGES && i < steps; i++)
+		tiles.bring(i);
+	if (steps > 0)
+		read_first(tiles, sums, pos);
+	int stage = 0, half = 0; /* half: where the turned tile of the next stage goes */
+	unsigned parity = 0;
+#pragma unroll 1
+	for (unsigned left = steps; left > 0; left--) {
+		int next = stage + 1 == STAGES ? 0 : stage + 1;
+
+		parity ^= next == 0;
+		half ^= S::TILE;
+		if (left > 1)
+			tiles.await(next, parity);
+		add_tile(tiles, sums, pos, stage, next, half, left > STAGES);
+		stage = next;
+		if constexpr (S::IN_F64)
+			sums.keep_in_f64();
+	}
+
+	float *c = w.c(at.batch) + (int64_t)at.row * p.c.row + (int64_t)at.col * p.c.col;
+	if (S::GROUPS == 1 && w.splits == 1) {
+		sums.write(w.t, at, c, pos);
+		return;
+	}
+	__syncthreads();
+	sums.store(memory, pos);
+	write_share<S>(w.t, at, c, memory, rank, w.splits);
 #endif
 }
 
