@@ -370,12 +370,11 @@ static void begin_trial(struct job *job)
 		job->run.timed = true;
 }
 
-void job_submit(struct job *job, unsigned index)
+void job_submit(struct job *job)
 {
 	struct engine *e = job->engine;
 
 	job->account->jobs++;
-	job->sched.device = index;
 	job->sched.cost_us = job->run.plan_us;
 	unblock(job);
 	begin_trial(job);

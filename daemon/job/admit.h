@@ -10,11 +10,9 @@
 /* Sets up its timers. The engine's loop is there. */
 void jobs_init(struct engine *engine);
 
-/*
- * Places the planned job on device `index`, and starts what can start. The answer goes out when it ends, maybe
- * within this call.
- */
-void job_submit(struct job *job, unsigned index);
+/* Queues the planned job for its device, and starts what can start. The answer goes out when it ends, maybe
+ * within this call. */
+void job_submit(struct job *job);
 
 /* Its session has gone: ends it if QUEUED, lets it finish unanswered if RUNNING. */
 void job_orphan(struct job *job);

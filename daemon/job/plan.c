@@ -106,7 +106,7 @@ static void forget_wishes(struct job *job)
  * Plans the job on devices [first, end), of which it may use all of one kind: they stand in order of preference
  * by kind, so the CPU serves only what no GPU can.
  */
-static int plan_on_each(struct job *job, unsigned first, unsigned end, unsigned *ret_index, char why[WHY_BYTES])
+static int plan_on_each(struct job *job, unsigned first, unsigned end, char why[WHY_BYTES])
 {
 	const struct engine *e = job->engine;
 	const struct backend *kind = NULL;
@@ -132,16 +132,17 @@ static int plan_on_each(struct job *job, unsigned first, unsigned end, unsigned 
 			continue;
 		kind = backend;
 		soonest_us = end_us;
-		*ret_index = i;
+		job->sched.device = i;
 	}
 	if (!kind)
 		return refusal;
 	why[0] = '\0';
-	return *ret_index == last ? 0 : plan_on(job, *ret_index); /* the run holds the last plan */
+	return job->sched.device == last ? 0
+	                                 : plan_on(job, job->sched.device); /* the run holds the last plan */
 }
 
 /* Picks the device that is expected to be through with it first. */
-static int place(struct job *job, const char *wanted, unsigned *ret_index, char why[WHY_BYTES])
+static int place(struct job *job, const char *wanted, char why[WHY_BYTES])
 {
 	const struct engine *e = job->engine;
 	unsigned first = 0, end = e->n_devices;
@@ -154,14 +155,15 @@ static int place(struct job *job, const char *wanted, unsigned *ret_index, char 
 	}
 	if (*wanted)
 		end = first + 1;
-	rc = plan_on_each(job, first, end, ret_index, why);
+	rc = plan_on_each(job, first, end, why);
 	forget_wishes(job);
 	return rc;
 }
 
-static int check_length(const struct job *job, const struct device *device, char why[WHY_BYTES])
+static int check_length(const struct job *job, char why[WHY_BYTES])
 {
 	const struct engine *e = job->engine;
+	const struct device *device = job_device(job)->device;
 	double plan_us = job->run.plan_us;
 	const char *setting;
 	uint64_t limit_ms;
@@ -194,12 +196,12 @@ static int check_marks(struct job *job, char why[WHY_BYTES])
 	return KOPS_E_INTERRUPTED;
 }
 
-int job_plan(struct job *job, const char *device_name, unsigned *ret_index, char why[WHY_BYTES])
+int job_plan(struct job *job, const char *device_name, char why[WHY_BYTES])
 {
-	int rc = place(job, device_name, ret_index, why);
+	int rc = place(job, device_name, why);
 
 	if (rc == 0)
-		rc = check_length(job, job->engine->devices[*ret_index].device, why);
+		rc = check_length(job, why);
 	if (rc == 0)
 		rc = check_marks(job, why);
 	return rc;

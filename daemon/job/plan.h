@@ -5,10 +5,10 @@
 #include "job/job.h"
 
 /*
- * Plans the job on every device that it may use (device_name; empty: any) and picks the one that is expected to
- * end it soonest, *ret_index. KOPS_E_DEVICE, KOPS_E_UNSUPPORTED, KOPS_E_NOMEM, KOPS_E_QUOTA (too long for the
- * settings), KOPS_E_INTERRUPTED (such jobs ended the daemon before: marks.h), with a sentence in why.
+ * Plans the job on every device that it may use (device_name; empty: any), and for the one that is expected to
+ * end it soonest: job->sched.device. KOPS_E_DEVICE, KOPS_E_UNSUPPORTED, KOPS_E_NOMEM, KOPS_E_QUOTA (too long
+ * for the settings), KOPS_E_INTERRUPTED (such jobs ended the daemon before: marks.h), with a sentence in why.
  */
-int job_plan(struct job *job, const char *device_name, unsigned *ret_index, char why[WHY_BYTES]);
+int job_plan(struct job *job, const char *device_name, char why[WHY_BYTES]);
 
 #endif

@@ -22,13 +22,14 @@ static int busy(struct request *r, double backlog_us, uint64_t limit_us, const c
 }
 
 /* Of the device that it goes to. */
-static int check_room(struct request *r, unsigned index)
+static int check_room(struct request *r, const struct job *job)
 {
 	const struct engine *e = r->session->engine;
 	const struct config *c = e->config;
-	double backlog_us = e->sched.backlog_us[index];
+	unsigned device = job->sched.device;
+	double backlog_us = e->sched.backlog_us[device];
 
-	if (!sched_is_full(&e->sched, &r->session->account->flow, index, (double)c->max_backlog * 1e3))
+	if (!sched_is_full(&e->sched, &r->session->account->flow, device, (double)c->max_backlog * 1e3))
 		return 0;
 	return busy(r, backlog_us, c->max_backlog * 1000, "the device's queue is full (max-backlog)");
 }
@@ -129,10 +130,14 @@ static void answer(struct job *job, int status, const char *why)
 	}
 }
 
-int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t deadline_us)
+/*
+ * The planned job becomes the session's under the request's id, and will be answered when it has ended.
+ * deadline_us: from now; 0: none.
+ */
+static int enter(struct request *r, struct job *job, uint64_t deadline_us)
 {
 	uint64_t deadline_ns;
-	int rc = check_room(r, index);
+	int rc = check_room(r, job);
 
 	if (rc == 0)
 		rc = idmap_put(&r->session->jobs, r->id, job);
@@ -151,7 +156,7 @@ int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t dead
 
 /* ---- Jobs of a message ---- */
 
-int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job, unsigned *ret_index)
+int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job)
 {
 	struct session *s = r->session;
 	struct job *job = job_new(s->engine, s->account, &s->queues, submit->queue, (unsigned)submit->n_ops);
@@ -163,7 +168,7 @@ int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **re
 	job->run.timed = submit->timed;
 	rc = bind_job(r, submit, job);
 	if (rc == 0)
-		rc = job_plan(job, submit->device, ret_index, r->why);
+		rc = job_plan(job, submit->device, r->why);
 	if (rc < 0) {
 		job_free(job);
 		return rc;
@@ -176,12 +181,11 @@ int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t dead
                 struct prepared *prepared, bool by_ring)
 {
 	struct job *job;
-	unsigned index;
-	int rc = runs_make(r, submit, &job, &index);
+	int rc = runs_make(r, submit, &job);
 
 	if (rc < 0)
 		return rc;
-	rc = runs_enter(r, job, index, deadline_us);
+	rc = enter(r, job, deadline_us);
 	if (rc < 0) {
 		job_free(job);
 		return rc;
@@ -189,7 +193,7 @@ int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t dead
 	if (prepared)
 		prepared_take(prepared, job);
 	job->by_ring = by_ring;
-	job_submit(job, index);
+	job_submit(job);
 	return 0;
 }
 
@@ -234,12 +238,12 @@ int runs_run(struct request *r, uint64_t number, uint64_t deadline_us, bool by_r
 	job = prepared_ready_job(p);
 	if (!job)
 		return run_anew(r, p, deadline_us, by_ring);
-	rc = runs_enter(r, job, job->sched.device, deadline_us ? deadline_us : p->deadline_us);
+	rc = enter(r, job, deadline_us ? deadline_us : p->deadline_us);
 	if (rc < 0)
 		return rc;
 	job->by_ring = by_ring;
 	job->run.watched = by_ring && ring_is_watched(r->session->ring);
-	job_submit(job, job->sched.device);
+	job_submit(job);
 	return 0;
 }
 

@@ -14,16 +14,8 @@
  */
 int runs_check(struct request *r, const char *wanted);
 
-/*
- * The job, planned for device `index`, becomes the session's under the request's id, and will
- * be answered when it has ended. deadline_us: from now; 0: none. KOPS_E_BUSY with a sentence, KOPS_E_NOMEM.
- */
-int runs_enter(struct request *r, struct job *job, unsigned index, uint64_t deadline_us);
-
-/* A job of the message, planned for the device *ret_index. Errors as of bind_job() and
- * job_plan().
- */
-int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job, unsigned *ret_index);
+/* A job of the message, planned. Errors as of bind_job() and job_plan(). */
+int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job);
 
 /*
  * Runs a prepared job, as it is or made anew. by_ring: the run was in the ring, and has a place reserved there.

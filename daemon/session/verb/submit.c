@@ -21,14 +21,12 @@ static int check_submit(struct request *r, const Kops__V1__Submit *submit)
 static int prepare_only(struct request *r, const Kops__V1__Submit *submit, struct prepared *prepared)
 {
 	struct job *job;
-	unsigned index;
-	int rc = runs_make(r, submit, &job, &index);
+	int rc = runs_make(r, submit, &job);
 
 	if (rc < 0)
 		return rc;
 	job->id = r->id;
 	job->session = r->session;
-	job->sched.device = index;
 	job->arrived_ns = job->started_ns = job->ended_ns = clock_ns();
 	job->settled = true;
 	if (!prepared_take(prepared, job)) {
