@@ -570,16 +570,24 @@ int kops_wait(kops_job *job, int timeout_ms)
 	return client_job_wait(job, timeout_ms < 0 ? CLIENT_NEVER : (int64_t)timeout_ms * 1000);
 }
 
+static int submit_and_wait(kops_job *job, int64_t timeout_us)
+{
+	int status = client_may_wait(job->k);
+	if (status == 0)
+		status = kops_submit(job, NULL, NULL);
+	return status < 0 ? status : client_job_wait(job, timeout_us);
+}
+
+int kops_run_for(kops_job *job, int timeout_ms)
+{
+	return submit_and_wait(job, timeout_ms < 0 ? CLIENT_NEVER : (int64_t)timeout_ms * 1000);
+}
+
 int kops_run(kops_job *job)
 {
 	kops *k = job->k;
 	char why[CLIENT_WHY_BYTES];
-	int status = client_may_wait(k);
-	if (status == 0)
-		status = kops_submit(job, NULL, NULL);
-	if (status < 0)
-		return status;
-	status = client_job_wait(job, client_timeout_us(k));
+	int status = submit_and_wait(job, client_timeout_us(k));
 	if (status == KOPS_E_TIMEOUT && job->phase == PHASE_OUT) {
 		memcpy(why, k->error, sizeof why);
 		kops_cancel(job);

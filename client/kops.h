@@ -30,15 +30,15 @@
  *
  * Blocking: these calls wait for the daemon, and say "Waits":
  *   kops_open()          kops_alloc()  kops_import()  kops_buffer_wait()  kops_ping()  kops_query()
- *   kops_job_prepare()   kops_wait()   kops_run()     kops_list_users(), _sessions(), _jobs()
- *   and the one-op calls
+ *   kops_job_prepare()   kops_wait()   kops_run()     kops_run_for()
+ *   kops_list_users(), _sessions(), _jobs(), and the one-op calls
  * They wait at most for the handle's timeout (kops_options.timeout_ms), reconnecting included, and then
- * return KOPS_E_TIMEOUT or KOPS_E_CONNECT; kops_wait() and kops_buffer_wait() take a timeout of their own.
- * While they wait they run callbacks. Inside a callback they return KOPS_E_STATE. All other calls return at
- * once, whatever the daemon does: while it is stopped, stuck, restarting or gone. An event loop needs no
- * other: it begins with kops_open_start(), kops_alloc_start() and kops_submit(). Questions about health,
- * devices, users and jobs are for threads that may wait: such a thread asks on a handle of its own, with a
- * short timeout if it watches over a daemon.
+ * return KOPS_E_TIMEOUT or KOPS_E_CONNECT; kops_wait(), kops_run_for() and kops_buffer_wait() take a
+ * timeout of their own. While they wait they run callbacks. Inside a callback they return KOPS_E_STATE. All
+ * other calls return at once, whatever the daemon does: while it is stopped, stuck, restarting or gone. An
+ * event loop needs no other: it begins with kops_open_start(), kops_alloc_start() and kops_submit(). Questions
+ * about health, devices, users and jobs are for threads that may wait: such a thread asks on a handle of its
+ * own, with a short timeout if it watches over a daemon.
  *
  * Memory order: a job sees what this thread stored to its SHARED buffers before kops_submit(), and
  * this thread sees the job's output once kops_wait() or the callback reported it done. Between the
@@ -405,6 +405,12 @@ int kops_job_prepare(kops_job *job);
  * already, still writes its outputs.
  */
 int kops_run(kops_job *job);
+
+/*
+ * kops_submit() without a callback, then kops_wait() with this timeout. Waits. After KOPS_E_TIMEOUT the job is
+ * still out, and not cancelled: kops_wait() goes on waiting.
+ */
+int kops_run_for(kops_job *job, int timeout_ms);
 
 /* True between kops_submit() and the end. */
 bool kops_job_is_out(const kops_job *job);

@@ -1,5 +1,6 @@
 """Ops on arrays of every kind against NumPy in float64."""
 import unittest
+import warnings
 
 import numpy as np
 
@@ -56,6 +57,34 @@ class Ops(PythonTest):
             a[:] = self.numbers((9, 9))
             self.near(self.kops.matmul(a, b, out=c), a.astype(np.float64) @ b, 9)
             self.near(self.kops.matmul(a, b), a.astype(np.float64) @ b, 9)
+
+    def test_arrays_that_were_given_another_shape_or_type_in_place(self):
+        a, b, c = self.shared((4, 4)), self.shared((4, 4)), self.poisoned((4, 4))
+        for _ in range(3):
+            self.kops.matmul(a, b, out=c)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy advises against it
+            a.shape = c.shape = 2, 8
+        self.fails(kops.ShapeError, "(2, 8)", self.kops.matmul, a, b, out=c)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            a.shape = c.shape = 4, 4
+            a.dtype = np.int32
+        self.fails(kops.DtypeError, "int32", self.kops.matmul, a, b, out=c)
+
+    def test_arrays_in_the_place_of_others(self):
+        """The memory of an array that is gone is used again, by one of the same place and another layout."""
+        b = self.shared((6, 6))
+        for shape in [(6, 6), (3, 6), (6, 6), (1, 6)] * 3:
+            a = self.kops.empty(36)[:shape[0] * 6].reshape(shape)
+            a[:] = self.numbers(shape)
+            self.near(self.kops.matmul(a, b), a.astype(np.float64) @ b, 6)
+            del a
+
+    def test_subclasses(self):
+        a, b = self.shared((5, 5)).view(np.matrix), self.shared((5, 5))
+        for _ in range(3):
+            self.near(np.asarray(self.kops.matmul(a, b)), np.asarray(a, np.float64) @ b, 5)
 
     def test_gemm_accumulates(self):
         a, b = self.shared((6, 7)), self.numbers((7, 8))

@@ -66,10 +66,11 @@ class _Call:
     """A job of one call, kept for calls with operands in the same places. libkops has the daemon prepare it the second
     time."""
 
-    __slots__ = ("job", "calls", "keys", "slabs", "arrays")
+    __slots__ = ("job", "last", "calls", "keys", "slabs")
 
     def __init__(self, calls: dict[object, _Call], job: NativeJob, slabs: list[Slab]) -> None:
         self.job = job
+        self.last = (job, 0.0, 0)  # for Client.receipt
         self.calls = calls
         self.keys: list[object] = []
         self.slabs = slabs
@@ -194,29 +195,28 @@ class Client:
         for as long as it is kept."""
         key, result, call = None, out, None
         try:
-            key = (function, params, *map(_layout, operands))
-            if result is None and key in self._results:
-                result = _array.empty(self._session, *self._results[key])
-            if result is not None:
-                call = self._calls.get((key, _layout(result)))
+            if result is None:
+                key = (function, params, *map(_layout, operands))
+                if key in self._results:
+                    result = _array.empty(self._session, *self._results[key])
+                    call = self._calls.get((*key, _layout(result)))
+            else:
+                key = (function, params, *map(_layout, operands), _layout(result))
+                call = self._calls.get(key)
         except AttributeError:  # some are not NumPy's
             pass
         if call is None or not result.flags.writeable:
-            return self._first(function, operands, result, params, key)
-        session = self._session
-        session.enter()
+            return self._first(function, operands, result, params)
         try:
-            session.run(call.job, (operands, result))
-            self._last = (call.job, 0.0, 0)
+            self._session.run_alone(call.job, (operands, result))
         except BaseException:
-            call.forget_if_left()
+            with self._session.lock:
+                call.forget_if_left()
             raise
-        finally:
-            session.leave()
+        self._last = call.last
         return result
 
-    def _first(self, function: _ops.Function, operands: tuple[Any, ...], out: Any, params: tuple[Any, ...],
-               key: object) -> Array:
+    def _first(self, function: _ops.Function, operands: tuple[Any, ...], out: Any, params: tuple[Any, ...]) -> Array:
         desk = Desk(self, self._session)
         result, ops = function(desk, *operands, out, *params)
         desk.load()
@@ -225,14 +225,23 @@ class Client:
         desk.store()
         if ops:
             self._last = (call.job, desk.copy_us, desk.copied_bytes)
-        if key and not desk.copies and 0 < len(ops) <= OPS_MAX and isinstance(result, np.ndarray):
-            with self._session:
-                if self._calls.get(call.keys[0]) is call:
-                    call.know_as((key, layout(result)))
-                while len(self._results) >= CALLS_MAX:
-                    del self._results[next(iter(self._results))]
-                self._results[key] = (result.shape, result.dtype)
+        if not desk.copies and 0 < len(ops) <= OPS_MAX and isinstance(result, np.ndarray):
+            self._remember(call, function, operands, result, params)
         return result
+
+    def _remember(self, call: _Call, function: _ops.Function, operands: tuple[Any, ...], result: NDArray,
+                  params: tuple[Any, ...]) -> None:
+        """For _op()."""
+        try:
+            key = (function, params, *map(layout, operands))
+        except AttributeError:
+            return
+        with self._session:
+            if self._calls.get(call.keys[0]) is call:
+                call.know_as((*key, layout(result)))
+            while len(self._results) >= CALLS_MAX:
+                del self._results[next(iter(self._results))]
+            self._results[key] = (result.shape, result.dtype)
 
     def _one_job(self, desk: Desk, ops: list[Op]) -> _Call:
         key = tuple((op.name, op.params, *map(layout, op.arrays)) for op in ops)

@@ -103,7 +103,7 @@ class Job:
             raise error("STATE", "the job is out already: wait for its end")
         self._desk.load()
         with self._session as session:
-            session.check(lib.kops_submit(self._job.pointer, session.callback, None))
+            session.check(lib.kops_submit(self._job.pointer, session.callback_address, None))
             session.out[self._job.pointer] = self
             self._is_out = self._is_sent = True
             self._failure = None

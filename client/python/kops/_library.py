@@ -93,7 +93,6 @@ class TracedJob(ctypes.Structure):
 
 
 Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
-NO_CALLBACK = ctypes.cast(0, Callback)
 
 _Table = dict[str, tuple[Any, list[Any]]]
 
@@ -106,6 +105,7 @@ _WITHOUT_GIL: _Table = {
     "kops_alloc": (c_int, [c_void_p, c_uint64, c_uint, c_char_p, POINTER(c_void_p)]),
     "kops_free": (None, [c_void_p]),
     "kops_wait": (c_int, [c_void_p, c_int]),
+    "kops_run_for": (c_int, [c_void_p, c_int]),
     "kops_process": (c_int, [c_void_p]),
     "kops_job_prepare": (c_int, [c_void_p]),
     "kops_query": (c_int, [c_void_p, POINTER(POINTER(Info))]),
@@ -129,7 +129,7 @@ _WITH_GIL: _Table = {
     "kops_job_add": (c_int, [c_void_p, View, View, View, c_char_p]),
     "kops_job_copy": (c_int, [c_void_p, View, View, c_char_p]),
     "kops_job_reduce": (c_int, [c_void_p, View, View, c_int, c_char_p]),
-    "kops_submit": (c_int, [c_void_p, Callback, c_void_p]),
+    "kops_submit": (c_int, [c_void_p, c_void_p, c_void_p]),  # an address is passed faster than a Callback
     "kops_job_is_out": (c_bool, [c_void_p]),
     "kops_cancel": (c_int, [c_void_p]),
     "kops_job_error": (c_char_p, [c_void_p]),

@@ -33,7 +33,7 @@ WHY_BYTES = 512
 WAIT_MS = 1001  # a wait in libkops: Ctrl-C is seen between two. Below a second it would take a system call more
 
 _get_ident = threading.get_ident
-_submit, _wait, _is_out = lib.kops_submit, lib.kops_wait, lib.kops_job_is_out
+_run_for, _wait, _is_out = lib.kops_run_for, lib.kops_wait, lib.kops_job_is_out
 
 
 class Session:
@@ -59,6 +59,7 @@ class Session:
         self.ended: list[tuple[int, int]] = []
         self.refused: list[int] = []    # buffers that could not be made, after they were given out
         self.callback = _library.Callback(self._on_end)
+        self.callback_address = ctypes.cast(self.callback, ctypes.c_void_p).value
         self.buffer_callback = _library.Callback(self._on_buffer)
         self.watch: Watch | None = None  # of an event loop in which somebody waits
         _sessions.add(self)
@@ -141,19 +142,24 @@ class Session:
 
     def run(self, job: NativeJob, needs: object) -> None:
         """Sends it and waits; with the lock held. `needs` is kept for as long as the job may use it."""
-        pointer = job.pointer
-        status = _submit(pointer, _library.NO_CALLBACK, None)
-        if status == 0:
-            status = TIMEOUT
-            try:
-                status = _wait(pointer, WAIT_MS)
-                if status == TIMEOUT:
-                    status = self.wait(pointer, time.monotonic() + self.timeout - WAIT_MS / 1000)
-            finally:
-                if status == TIMEOUT and _is_out(pointer):  # too late, or interrupted by Ctrl-C
-                    self.leave_out(job, needs)
+        pointer, status = job.pointer, TIMEOUT
+        try:
+            status = _run_for(pointer, WAIT_MS)
+            if status == TIMEOUT:
+                status = self.wait(pointer, time.monotonic() + self.timeout - WAIT_MS / 1000)
+        finally:
+            if status == TIMEOUT and _is_out(pointer):  # too late, or interrupted by Ctrl-C
+                self.leave_out(job, needs)
         if status < 0:
             raise self.error(status, pointer)
+
+    def run_alone(self, job: NativeJob, needs: object) -> None:
+        """run(), with the lock taken for it."""
+        self.enter()
+        try:
+            self.run(job, needs)
+        finally:
+            self.leave()
 
     def leave_out(self, job: NativeJob, needs: object) -> None:
         """Nobody waits for it any more. It may still write, so its memory stays as it is until it has ended."""

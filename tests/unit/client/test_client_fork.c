@@ -105,6 +105,7 @@ static const char *call_everything(void *data)
 	CHILD_CHECK(is_refused(p, kops_job_prepare(p->fresh)));
 	CHILD_CHECK(is_refused(p, kops_submit(p->fresh, NULL, NULL)));
 	CHILD_CHECK(is_refused(p, kops_run(p->fresh)));
+	CHILD_CHECK(is_refused(p, kops_run_for(p->fresh, 1)));
 	CHILD_CHECK(is_refused(p, kops_wait(p->out, -1)));
 	CHILD_CHECK(is_refused(p, kops_wait(p->fresh, 0)));
 	CHILD_CHECK(is_refused(p, kops_cancel(p->out)));

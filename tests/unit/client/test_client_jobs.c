@@ -389,6 +389,23 @@ static void test_run_out_of_time(void **state)
 	fake_stop(f);
 }
 
+static void test_run_for_a_while(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_timeout);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *job = fake_gemm(k, b, b, b, 1);
+	assert_int_equal(kops_run_for(job, 50), KOPS_E_TIMEOUT);
+	assert_int_equal(kops_run_for(job, 50), KOPS_E_STATE); /* out already */
+	assert_true(kops_job_is_out(job));
+	assert_int_equal(kops_cancel(job), 0); /* for which the script waits */
+	assert_int_equal(kops_wait(job, -1), 0);
+	assert_non_null(kops_job_receipt(job));
+	kops_close(k);
+	fake_stop(f);
+}
+
 struct waiting {
 	kops *k;
 	unsigned refused;
@@ -402,6 +419,7 @@ static void on_end_wait(kops_job *job, int status, void *user)
 	kops_info *info;
 	(void)status;
 	waiting->refused += kops_run(job) == KOPS_E_STATE;
+	waiting->refused += kops_run_for(job, 1) == KOPS_E_STATE;
 	waiting->refused += kops_wait(job, 1) == KOPS_E_STATE;
 	waiting->refused += kops_ping(k) == KOPS_E_STATE;
 	waiting->refused += kops_process(k) == KOPS_E_STATE;
@@ -421,7 +439,7 @@ static void test_callbacks_must_not_wait(void **state)
 	kops_job *job = fake_gemm(k, b, b, b, 0);
 	assert_int_equal(kops_submit(job, on_end_wait, &waiting), 0);
 	assert_int_equal(kops_wait(job, -1), 0);
-	assert_int_equal(waiting.refused, 7);
+	assert_int_equal(waiting.refused, 8);
 	kops_close(k);
 	fake_stop(f);
 }
@@ -546,6 +564,7 @@ int main(void)
 	    TEST(test_busy_says_when_to_try_again),
 	    TEST(test_cancel),
 	    TEST(test_run_out_of_time),
+	    TEST(test_run_for_a_while),
 	    TEST(test_callbacks_must_not_wait),
 	    TEST(test_a_poll_reads_past_replies_to_other_jobs),
 	    TEST(test_full_socket),
