@@ -86,6 +86,16 @@ class Ops(PythonTest):
         for _ in range(3):
             self.near(np.asarray(self.kops.matmul(a, b)), np.asarray(a, np.float64) @ b, 5)
 
+    def test_large_ordinary_arrays(self):
+        """Several threads copy them, along whichever axis is best."""
+        x = self.numbers((1100, 2, 1300))
+        for a in (x[:, 0], x[::-1, 1, ::-1].T, x.reshape(2, -1)[:, ::2], x[:1, 0], np.broadcast_to(x[0, 0], (1200, 1300))):
+            with self.subTest(shape=a.shape, strides=a.strides):
+                self.assertTrue((self.kops.asarray(a) == a).all())
+                out = np.zeros_like(a)
+                self.kops.copy(a, out=out)
+                self.assertTrue((out == a).all())
+
     def test_gemm_accumulates(self):
         a, b = self.shared((6, 7)), self.numbers((7, 8))
         for c in self.shared((6, 8)), self.numbers((6, 8)):

@@ -23,6 +23,8 @@ def in_child(send):
             seen.append("no error")
         except kops.StateError as e:
             seen.append(str(e))
+    large = np.ones((1500, 1500), np.float32)  # by threads, which the child has to start anew
+    seen.append(float(kops.asarray(large).sum()))
     own = kops.asarray(np.ones((5, 5), np.float32))
     seen.append(float(kops.matmul(own, own).sum()))
     send.send(seen)
@@ -42,14 +44,14 @@ class Processes(PythonTest):
     def test_a_forked_child(self):
         global inherited
         inherited = (self.kops, self.shared((5, 5)))
-        kops.zeros(3)  # the parent's default client is there
+        kops.asarray(np.ones((1500, 1500), np.float32))  # the parent's default client is there, and threads for copies
         receive, send = multiprocessing.Pipe(False)
         child = multiprocessing.get_context("fork").Process(target=in_child, args=(send,))
         child.start()
         self.assertTrue(receive.poll(30))
-        *sentences, total = receive.recv()
+        *sentences, elements, total = receive.recv()
         child.join(30)
-        self.assertEqual((child.exitcode, total), (0, 125))
+        self.assertEqual((child.exitcode, elements, total), (0, 1500 * 1500, 125))
         for sentence in sentences:
             self.assertIn("which forked", sentence)
         a = inherited[1]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from . import _library
+from ._copy import copy_array
 from ._pool import Slab
 from ._session import Block, Resident, Session, owner_of
 from .errors import error
@@ -175,7 +176,7 @@ def asarray(session: Session, value: ArrayLike, dtype: DTypeLike | None) -> NDAr
     if is_here(session, x):
         return x
     y = empty_like(session, x)
-    np.copyto(y, x)
+    copy_array(y, x)
     return y
 
 
