@@ -73,7 +73,7 @@ FITTED fitted = {
     .coalesced = {.row = 110, .lines = 13.5, .element = 0.74, .alone = 0.5, .together = 0.5},
     .blockreduce = {.row = 400, .lines = 24, .element = 2.5, .alone = 2.95, .together = 3.2},
     .by_elements = {.launch_ns = 2000, .full = 720, .element = 3, .visit = 0.186},
-    .pieces = {.launch_ns = 2500, .row_ns = 2, .share = 0.6},
+    .pieces = {.launch_ns = 2500, .row_ns = 2, .share = 0.6, .step = 300, .join = 600},
     /* transpose: h200-transpose.json, h200-random-transpose.json */
     .tiles = {.tile = 200},
     .vector = {.launch_ns = 1650, .full_ns = 0, .share = 0.86},

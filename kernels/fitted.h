@@ -157,9 +157,10 @@ struct fitted {
 	struct {
 		double launch_ns, full, element, visit;
 	} by_elements;
-	/* Not yet measured. share: where there are pieces for all multiprocessors. */
+	/* Not yet measured. share: where there are pieces for all multiprocessors; clocks of a multiprocessor:
+	 * step, for what a block reads at a time; join, of what its threads found: most of a short piece's. */
 	struct {
-		double launch_ns, row_ns, share;
+		double launch_ns, row_ns, share, step, join;
 	} pieces;
 
 	/* ---- transpose ---- */

@@ -29,6 +29,8 @@ KERNELS = {
     "softmax-f16": ["softmax", "131072x1024,16384x4096,4096x32768,2048x131072,256x1048576,32x1048576,400x100000,"
                     "1048575x137,171031x785,116521x1154",
                     "--dtype", "f16", "--kernel", "fused,ring"],
+    "softmax-pieces": ["softmax", "1048576x64,65536x1024,100000x2049,16384x4096,4096x16384,1685x41224,64x1048576,8x8388608,512x1024,"
+                       "16x4096", "--kernel", "pieces"],
     "transpose": ["transpose", *SEED_TABLE],
     "add": ["add", *SEED_TABLE],
     "copy": ["copy", *SEED_TABLE],

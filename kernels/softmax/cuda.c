@@ -171,17 +171,21 @@ static double blocks_ns(const struct op_args *args, const struct fitted_passes *
 	                        factor * bytes_ns(args, fitted.passes.share));
 }
 
-/* At the memory's rate, where there are pieces enough for all multiprocessors. Elements apart take a sector
- * each. */
+/* At the memory's rate, where there are pieces enough for all multiprocessors, and long ones: of a short piece
+ * a block's threads have few elements each, and join what they found as for a long one. Elements apart take a
+ * sector each. */
 static double pass_ns(const struct op_args *args, bool writes)
 {
 	const struct view *y = op_output_const(args);
 	double size = (double)dtype_size(y->dtype), bytes = is_sparse(&args->views[0]) ? SECTOR : size;
-	double blocks = rows_of(args) * (double)softmax_pieces_of_row(args);
+	double pieces = (double)softmax_pieces_of_row(args), blocks = rows_of(args) * pieces;
+	double steps = ceil((double)y->shape[y->rank - 1] / pieces / SOFTMAX_STEP_COLUMNS);
+	double clocks = blocks * (steps * fitted.pieces.step + (writes ? 0 : fitted.pieces.join));
 
 	if (writes)
 		bytes += is_sparse(y) ? SECTOR : size;
-	return cuda_ns_of_bytes((double)view_elements(y) * bytes, fitted.pieces.share) *
+	return fmax(cuda_ns_of_bytes((double)view_elements(y) * bytes, fitted.pieces.share),
+	            cuda_ns_of_clocks(clocks)) *
 	       fmax(2 * cuda_multiprocessors() / blocks, 1);
 }
 

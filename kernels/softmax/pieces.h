@@ -12,6 +12,7 @@ extern "C" {
 #define SOFTMAX_PIECE_COLUMNS 2048 /* that are worth a block */
 #define SOFTMAX_PIECE_BLOCKS  8    /* that a multiprocessor holds */
 #define SOFTMAX_PIECE_ROWS    (1u << 20)
+#define SOFTMAX_STEP_COLUMNS  2048 /* that a block reads at a time: eight for each thread */
 
 static inline uint64_t softmax_rows(const struct op_args *args)
 {
