@@ -16,7 +16,6 @@
 #include "log.h"
 #include "notify.h"
 #include "session/request.h"
-#include "session/runs.h"
 #include "session/verbs.h"
 
 #define WARM_POOL_GPU_BYTES (512ull << 20)
@@ -395,7 +394,9 @@ static void init_sessions(struct server *s)
 	s->sessions.engine = &s->engine;
 	s->sessions.started_ns = clock_ns();
 	s->sessions.handle = request_handle;
-	s->sessions.take_runs = runs_take;
+	s->sessions.take_runs = request_take_runs;
+	s->sessions.resume = request_resume;
+	s->sessions.abandon = request_abandon;
 	sessions_init(&s->sessions);
 }
 
@@ -425,7 +426,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	int rc;
 
 	memset(s, 0, offsetof(struct server, sessions));
-	memset(&s->sessions, 0, offsetof(struct sessions, arena));
+	memset(&s->sessions, 0, offsetof(struct sessions, arenas));
 	memset(&s->listener, 0, sizeof *s - offsetof(struct server, listener));
 	s->config = *config;
 	log_unknown_owners(&s->config);

@@ -31,12 +31,16 @@ static void unlink_user(struct turns *t, struct turns_user *u)
 
 static void push(struct turns *t, struct turns_user *u, struct turns_place *p)
 {
+	struct turns_place **link;
+
 	if (!u->first)
 		link_user(t, u);
-	p->next = NULL;
+	link = p->midway ? &u->first : u->end;
+	p->next = *link;
 	p->waits = true;
-	*u->end = p;
-	u->end = &p->next;
+	*link = p;
+	if (!p->next)
+		u->end = &p->next;
 }
 
 static void remove_at(struct turns *t, struct turns_user *u, struct turns_place **link)

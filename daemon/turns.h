@@ -10,6 +10,9 @@
  * Whose a connection is shows only when it is taken, so the door that takes them shares the loop as one more
  * user: who is refused as often as it can connect does not take more of it than that.
  *
+ * A turn should not take much longer than a slice. What does is done in several, in which its session goes on
+ * before others of its user, so that each user is midway in one thing at most.
+ *
  * A session that still waits at the end of a slice is not watched until its turn comes: the kernel would name
  * all that wait at every look.
  */
@@ -53,6 +56,7 @@ struct turns_place {
 	struct turns_place *next, *next_watched;
 	struct turns_user *user;
 	bool waits, unwatched, listed;           /* listed: among turns.watched */
+	bool midway;                             /* its next turn goes before others of its user */
 	bool (*take)(struct turns_place *place); /* instead of turns.take; NULL: that */
 };
 

@@ -21,9 +21,8 @@
 
 /* ---- Arena ---- */
 
-static void *arena_alloc(void *data, size_t size)
+void *message_arena_alloc(struct message_arena *arena, size_t size)
 {
-	struct message_arena *arena = data;
 	size_t rounded;
 	if (__builtin_add_overflow(size, ARENA_ALIGN - 1, &rounded))
 		return NULL;
@@ -33,6 +32,11 @@ static void *arena_alloc(void *data, size_t size)
 	void *at = arena->bytes + arena->used;
 	arena->used += rounded;
 	return at;
+}
+
+static void *arena_alloc(void *data, size_t size)
+{
+	return message_arena_alloc(data, size);
 }
 
 static void arena_free(void *data, void *pointer)

@@ -26,6 +26,9 @@ struct message_arena {
 	_Alignas(16) unsigned char bytes[MESSAGE_ARENA_BYTES];
 };
 
+/* Beside what was unpacked. NULL: it is full. */
+void *message_arena_alloc(struct message_arena *arena, size_t size);
+
 enum message_unknown {
 	MESSAGE_UNKNOWN_REFUSED, /* daemon: hostile bytes end here */
 	MESSAGE_UNKNOWN_ALLOWED, /* client: a newer daemon may say more */

@@ -7,6 +7,7 @@
 #include "log.h"
 #include "message.h"
 #include "session/reply.h"
+#include "session/runs.h"
 #include "session/verbs.h"
 #include "status.h"
 
@@ -21,6 +22,84 @@ static const struct verb {
 #include "session/verbs.def"
 #undef X
 };
+
+/* Runs of a ring in one turn; fewer where they take longer than a slice, as those do that are planned anew. */
+#define TAKE_MAX 8
+
+/* ---- Step by step ---- */
+
+static void refuse(struct request *r, int rc)
+{
+	log_debug("session %" PRIu64 " request %" PRIu64 ": %s: %s: %s", r->session->serial, r->id, r->verb,
+	          status_name(rc), r->why[0] ? r->why : status_text(rc));
+	if (r->by_ring)
+		ring_release(r->session->ring);
+	reply_error(r->session, r->id, rc, r->why, r->retry_after_us);
+}
+
+/* What is left of it goes to the session's next turn. False: there is no room for that. */
+static bool put_off(struct request *r)
+{
+	struct session *s = r->session;
+	struct sessions *all = s->all;
+	struct request *midway;
+
+	if (all->n_free_arenas == 0 || !(midway = message_arena_alloc(all->arena, sizeof *midway)))
+		return false;
+	*midway = *r;
+	midway->arena = all->arena;
+	all->arena = all->free_arenas[--all->n_free_arenas];
+	s->midway = midway;
+	s->place.midway = true;
+	return true;
+}
+
+/* Its arena is the one at work again. */
+static struct request take_up(struct session *s)
+{
+	struct sessions *all = s->all;
+	struct request r = *s->midway;
+
+	all->free_arenas[all->n_free_arenas++] = all->arena;
+	all->arena = r.arena;
+	s->midway = NULL;
+	s->place.midway = false;
+	return r;
+}
+
+static int step(struct request *r)
+{
+	int (*next)(struct request * r) = r->next;
+
+	r->next = NULL;
+	return next(r);
+}
+
+/* After a step that returned rc. Returns 0, or what the request was refused with. */
+static int go_on(struct request *r, int rc)
+{
+	while (rc == 0 && r->next && !put_off(r))
+		rc = step(r);
+	if (rc < 0)
+		refuse(r, rc);
+	return rc;
+}
+
+void request_resume(struct session *session)
+{
+	struct request r = take_up(session);
+
+	go_on(&r, step(&r));
+}
+
+void request_abandon(struct session *session)
+{
+	struct request r = take_up(session);
+
+	runs_unmake(&r);
+}
+
+/* ---- Datagrams ---- */
 
 static int perform(struct request *r, char why[WHY_BYTES])
 {
@@ -41,13 +120,9 @@ static int perform(struct request *r, char why[WHY_BYTES])
 		snprintf(why, WHY_BYTES, "%s with %u descriptors", verb->name, r->n_fds);
 		return KOPS_E_PROTOCOL;
 	}
-	rc = verb->handle(r);
-	if (rc == 0)
-		return 0;
-	log_debug("session %" PRIu64 " request %" PRIu64 ": %s: %s: %s", r->session->serial, r->id, verb->name,
-	          status_name(rc), r->why[0] ? r->why : status_text(rc));
-	reply_error(r->session, r->id, rc, r->why, r->retry_after_us);
-	if (r->session->state == SESSION_GREETING) {
+	r->verb = verb->name;
+	rc = go_on(r, verb->handle(r));
+	if (rc < 0 && r->session->state == SESSION_GREETING) {
 		snprintf(why, WHY_BYTES, "Hello refused: %.200s", r->why);
 		return KOPS_E_PROTOCOL;
 	}
@@ -64,7 +139,7 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 	int rc;
 
 	r.msg = (const Kops__V1__Request *)message_unpack(&kops__v1__request__descriptor, all->in, len,
-	                                                  MESSAGE_UNKNOWN_REFUSED, &all->arena, &refusal);
+	                                                  MESSAGE_UNKNOWN_REFUSED, all->arena, &refusal);
 	if (r.msg) {
 		r.id = r.msg->id;
 		rc = perform(&r, why);
@@ -76,4 +151,26 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 		if (fds[i] >= 0)
 			account_close(&session->engine->accounts, session->account, fds[i]);
 	return rc;
+}
+
+/* ---- Runs of a ring ---- */
+
+int request_take_runs(struct session *s, char why[WHY_BYTES])
+{
+	uint64_t began = clock_ns(), now = began;
+	struct ring_run run;
+
+	for (unsigned i = 0; i < TAKE_MAX && now - began < TURNS_SLICE_NS && !s->midway; i++) {
+		struct request r = {.session = s, .arrived_ns = now, .verb = "Run", .by_ring = true};
+		int rc = ring_take(s->ring, &run);
+
+		if (rc < 0)
+			snprintf(why, WHY_BYTES, "positions in the ring that cannot be");
+		if (rc <= 0)
+			return rc;
+		r.id = run.id;
+		go_on(&r, runs_run(&r, run.prepared, 0));
+		now = clock_ns();
+	}
+	return 0;
 }

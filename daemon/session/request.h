@@ -1,4 +1,4 @@
-/* request.h: one datagram → validated → done or under way. */
+/* request.h: one datagram, or run of a ring → validated → done or under way, in one turn or several. */
 #ifndef KOPS_REQUEST_H
 #define KOPS_REQUEST_H
 
@@ -11,5 +11,12 @@
  */
 int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
                    char why[WHY_BYTES]);
+
+/* Takes a few runs out of the session's ring. KOPS_E_PROTOCOL with a reason in why. */
+int request_take_runs(struct session *session, char why[WHY_BYTES]);
+
+/* Goes on with the request in which the session is midway; or it is not gone on with. */
+void request_resume(struct session *session);
+void request_abandon(struct session *session);
 
 #endif

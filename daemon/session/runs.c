@@ -147,6 +147,7 @@ static int enter(struct request *r, struct job *job, uint64_t deadline_us)
 	job->session = r->session;
 	job->usage = &r->session->usage;
 	job->answer = answer;
+	job->by_ring = r->by_ring;
 	job->arrived_ns = r->arrived_ns;
 	if (deadline_us && !__builtin_mul_overflow(deadline_us, 1000u, &deadline_ns) &&
 	    !__builtin_add_overflow(deadline_ns, job->arrived_ns, &deadline_ns))
@@ -156,51 +157,77 @@ static int enter(struct request *r, struct job *job, uint64_t deadline_us)
 
 /* ---- Jobs of a message ---- */
 
-int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job)
+void runs_unmake(struct request *r)
+{
+	if (r->making.job)
+		job_free(r->making.job);
+	if (r->making.is_new)
+		prepared_forget(r->making.prepared);
+}
+
+static int plan(struct request *r)
+{
+	struct making *m = &r->making;
+	int rc = job_plan(m->job, m->submit->device, r->why);
+
+	if (rc == 0)
+		rc = m->finish(r);
+	if (rc < 0)
+		runs_unmake(r);
+	return rc;
+}
+
+/* Others have had their turns since the job was begun. */
+static int plan_later(struct request *r)
+{
+	int rc = runs_check(r, r->making.submit->device);
+
+	if (rc == 0)
+		return plan(r);
+	runs_unmake(r);
+	return rc;
+}
+
+int runs_make(struct request *r)
 {
 	struct session *s = r->session;
-	struct job *job = job_new(s->engine, s->account, &s->queues, submit->queue, (unsigned)submit->n_ops);
-	int rc;
+	struct making *m = &r->making;
+	const Kops__V1__Submit *submit = m->submit;
+	int rc = KOPS_E_NOMEM;
 
-	if (!job)
-		return KOPS_E_NOMEM;
-	job->sched.priority = (kops_priority)submit->priority;
-	job->run.timed = submit->timed;
-	rc = bind_job(r, submit, job);
-	if (rc == 0)
-		rc = job_plan(job, submit->device, r->why);
+	m->job = job_new(s->engine, s->account, &s->queues, submit->queue, (unsigned)submit->n_ops);
+	if (m->job) {
+		m->job->sched.priority = (kops_priority)submit->priority;
+		m->job->run.timed = submit->timed;
+		rc = bind_job(r, submit, m->job);
+	}
 	if (rc < 0) {
-		job_free(job);
+		runs_unmake(r);
 		return rc;
 	}
-	*ret_job = job;
+	if (!runs_are_long(submit))
+		return plan(r);
+	r->next = plan_later;
 	return 0;
 }
 
-int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t deadline_us,
-                struct prepared *prepared, bool by_ring)
+int runs_submit(struct request *r)
 {
-	struct job *job;
-	int rc = runs_make(r, submit, &job);
+	const struct making *m = &r->making;
+	int rc = enter(r, m->job, m->deadline_us);
 
 	if (rc < 0)
 		return rc;
-	rc = enter(r, job, deadline_us);
-	if (rc < 0) {
-		job_free(job);
-		return rc;
-	}
-	if (prepared)
-		prepared_take(prepared, job);
-	job->by_ring = by_ring;
-	job_submit(job);
+	if (m->prepared)
+		prepared_take(m->prepared, m->job);
+	job_submit(m->job);
 	return 0;
 }
 
 /* ---- Prepared jobs ---- */
 
 /* From its message, as if that had come now. */
-static int run_anew(struct request *r, struct prepared *p, uint64_t deadline_us, bool by_ring)
+static int run_anew(struct request *r, struct prepared *p, uint64_t deadline_us)
 {
 	const char *refusal;
 	const Kops__V1__Submit *submit;
@@ -208,15 +235,20 @@ static int run_anew(struct request *r, struct prepared *p, uint64_t deadline_us,
 	prepared_cool(p);
 	submit = (const Kops__V1__Submit *)message_unpack(&kops__v1__submit__descriptor, p->message,
 	                                                  p->message_bytes, MESSAGE_UNKNOWN_REFUSED,
-	                                                  &r->session->all->arena, &refusal);
+	                                                  r->session->all->arena, &refusal);
 	if (!submit) { /* it was unpacked before, and packed by us */
 		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: %s", refusal);
 		return KOPS_E_FAULT;
 	}
-	return runs_submit(r, submit, deadline_us ? deadline_us : submit->deadline_us, p, by_ring);
+	r->making = (struct making){.submit = submit,
+	                            .prepared = p,
+	                            .deadline_us = deadline_us ? deadline_us : submit->deadline_us,
+	                            .finish = runs_submit};
+	r->next = runs_make;
+	return 0;
 }
 
-int runs_run(struct request *r, uint64_t number, uint64_t deadline_us, bool by_ring)
+int runs_run(struct request *r, uint64_t number, uint64_t deadline_us)
 {
 	struct prepared *p = idmap_get(&r->session->prepared, number);
 	struct job *job;
@@ -237,42 +269,11 @@ int runs_run(struct request *r, uint64_t number, uint64_t deadline_us, bool by_r
 		return rc;
 	job = prepared_ready_job(p);
 	if (!job)
-		return run_anew(r, p, deadline_us, by_ring);
+		return run_anew(r, p, deadline_us);
 	rc = enter(r, job, deadline_us ? deadline_us : p->deadline_us);
 	if (rc < 0)
 		return rc;
-	job->by_ring = by_ring;
-	job->run.watched = by_ring && ring_is_watched(r->session->ring);
+	job->run.watched = r->by_ring && ring_is_watched(r->session->ring);
 	job_submit(job);
 	return 0;
-}
-
-/* ---- The ring ---- */
-
-/* In one turn; fewer where they take longer than a slice, as those do that are planned anew. */
-#define TAKE_MAX 8
-
-int runs_take(struct session *s, char why[WHY_BYTES])
-{
-	uint64_t now = clock_ns(), end = now + TURNS_SLICE_NS;
-	struct ring_run run;
-	int rc = 0;
-
-	for (unsigned i = 0; i < TAKE_MAX && now < end; i++, now = clock_ns()) {
-		struct request r = {.session = s, .arrived_ns = now};
-
-		rc = ring_take(s->ring, &run);
-		if (rc <= 0)
-			break;
-		r.id = run.id;
-		rc = runs_run(&r, run.prepared, 0, true);
-		if (rc == 0)
-			continue;
-		ring_release(s->ring);
-		reply_error(s, r.id, rc, r.why, r.retry_after_us);
-		rc = 0;
-	}
-	if (rc < 0)
-		snprintf(why, WHY_BYTES, "positions in the ring that cannot be");
-	return rc < 0 ? rc : 0;
 }

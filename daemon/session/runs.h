@@ -14,22 +14,31 @@
  */
 int runs_check(struct request *r, const char *wanted);
 
-/* A job of the message, planned. Errors as of bind_job() and job_plan(). */
-int runs_make(struct request *r, const Kops__V1__Submit *submit, struct job **ret_job);
+/* A job of more ops is long: it is made in several steps, for which others should not have to wait. */
+#define RUNS_SHORT_OPS 8
+
+static inline bool runs_are_long(const Kops__V1__Submit *submit)
+{
+	return submit->n_ops > RUNS_SHORT_OPS;
+}
 
 /*
- * Runs a prepared job, as it is or made anew. by_ring: the run was in the ring, and has a place reserved there.
- * KOPS_E_NOT_FOUND, KOPS_E_EXISTS, or what a Submit of it would fail with.
+ * A step: makes a job of r->making.submit, binds it to its buffers, plans it and calls r->making.finish, in one
+ * further step where the job is long. Errors as of bind_job() and job_plan(); in the latter step also as of
+ * runs_check(), whose limits may have been reached meanwhile.
  */
-int runs_run(struct request *r, uint64_t number, uint64_t deadline_us, bool by_ring);
+int runs_make(struct request *r);
 
-/* Takes a few runs out of the session's ring. KOPS_E_PROTOCOL with a reason in why. */
-int runs_take(struct session *session, char why[WHY_BYTES]);
+/* A finish: the job goes into its session and is queued. KOPS_E_BUSY with a sentence, KOPS_E_NOMEM. */
+int runs_submit(struct request *r);
 
-/* Makes one and queues it. prepared: whose message it is, and whose job it becomes where there is room; NULL:
- * nobody's.
+/* Frees what was made so far. */
+void runs_unmake(struct request *r);
+
+/*
+ * Runs a prepared job, as it is or, by further steps, made anew. KOPS_E_NOT_FOUND, KOPS_E_EXISTS, or what a
+ * Submit of it would fail with.
  */
-int runs_submit(struct request *r, const Kops__V1__Submit *submit, uint64_t deadline_us,
-                struct prepared *prepared, bool by_ring);
+int runs_run(struct request *r, uint64_t number, uint64_t deadline_us);
 
 #endif

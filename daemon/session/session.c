@@ -109,8 +109,8 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 		if (rc == KOPS_E_QUOTA)
 			return rc; /* we lack descriptors: no fault of this client's */
 		if (rc == 0) {
-			turns_leave(&s->all->turns,
-			            &s->place); /* nothing is read of it until it has read this */
+			if (!s->midway) /* nothing is read of it until it has read this */
+				turns_leave(&s->all->turns, &s->place);
 			watch(s);
 			return 0;
 		}
@@ -212,7 +212,7 @@ static bool take_runs(struct session *s)
 
 	if (s->all->take_runs(s, why) < 0)
 		session_close(s, why);
-	return s->state != SESSION_CLOSING && !s->outbox;
+	return s->state != SESSION_CLOSING && !s->outbox && !s->midway;
 }
 
 /*
@@ -220,28 +220,16 @@ static bool take_runs(struct session *s)
  * wait for its turn has sent more by the next, and looking costs less than watching it again. To any other that
  * got its answer, a second look that finds nothing would only delay its waking up.
  */
-static bool take_turn(struct turns_place *place)
+static bool may_have_more(struct session *s, bool any)
 {
-	struct session *s = of_place(place);
-	bool any;
-
-	if (s->state == SESSION_ARRIVED) {
-		open_session(s);
-		return s->state == SESSION_GREETING;
-	}
-	if (s->outbox) {
-		send_on(s);
+	if (s->state == SESSION_CLOSING)
 		return false;
-	}
-	if (s->ring && !take_runs(s))
-		return false;
-	if (!s->readable && !s->place.unwatched)
-		return false;
-	if (s->ring && has_runs_before(s))
+	if (s->midway)
 		return true;
-	any = (s->readable || !s->ring) && read_one(s);
-	if (s->state == SESSION_CLOSING || s->outbox)
+	if (s->outbox) {
+		watch_again(s);
 		return false;
+	}
 	if (any && (s->jobs.count || s->hung_up || s->place.unwatched))
 		return true;
 	if (s->hung_up)
@@ -249,6 +237,31 @@ static bool take_turn(struct turns_place *place)
 	else
 		watch_again(s);
 	return false;
+}
+
+static bool take_turn(struct turns_place *place)
+{
+	struct session *s = of_place(place);
+
+	if (s->state == SESSION_ARRIVED) {
+		open_session(s);
+		return s->state == SESSION_GREETING;
+	}
+	if (s->midway) {
+		s->all->resume(s);
+		return may_have_more(s, true);
+	}
+	if (s->outbox) {
+		send_on(s);
+		return false;
+	}
+	if (s->ring && !take_runs(s))
+		return s->midway != NULL;
+	if (!s->readable && !s->place.unwatched)
+		return false;
+	if (s->ring && has_runs_before(s))
+		return true;
+	return may_have_more(s, (s->readable || !s->ring) && read_one(s));
 }
 
 /* Whatever it is, what follows is its user's time: a thousand sessions that end at once take a while. */
@@ -478,6 +491,8 @@ void session_close(struct session *s, const char *why)
 	questions_end(&s->stats, s, NULL);
 	forget_drops(s);
 	forget_allocs(s);
+	if (s->midway)
+		s->all->abandon(s);
 	prepared_forget_all(&s->prepared);
 	drop_jobs(s);
 	drop_buffers(s);
@@ -532,11 +547,17 @@ void sessions_init(struct sessions *all)
 	turns_init(&all->turns, all->engine->loop, take_turn, unwatch);
 	all->turns.look = look;
 	rings_init(&all->rings, all->engine->loop, has_runs, is_busy);
+	all->arena = &all->arenas[SESSIONS_MIDWAY_MAX];
+	while (all->n_free_arenas < SESSIONS_MIDWAY_MAX) {
+		all->free_arenas[all->n_free_arenas] = &all->arenas[all->n_free_arenas];
+		all->n_free_arenas++;
+	}
 }
 
 static bool is_quiet(const struct session *s)
 {
-	return !s->jobs.count && !s->outbox && !s->pending && !s->dropped && !s->pings && !s->stats;
+	return !s->jobs.count && !s->midway && !s->outbox && !s->pending && !s->dropped && !s->pings &&
+	       !s->stats;
 }
 
 bool sessions_are_quiet(const struct sessions *all)

@@ -21,7 +21,10 @@
 #include "usage/trace.h"
 
 struct buffer;
+struct request;
 struct session;
+
+#define SESSIONS_MIDWAY_MAX 7 /* further requests are done in one turn */
 
 /* All sessions, and what they share. Part of struct server. */
 struct sessions {
@@ -39,10 +42,15 @@ struct sessions {
 	/* A datagram of `len` bytes lies in `in`: request_handle(). */
 	int (*handle)(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
 	              char why[WHY_BYTES]);
-	/* Of a session with a ring: runs_take(). */
+	/* Of a session with a ring: request_take_runs(). */
 	int (*take_runs)(struct session *session, char why[WHY_BYTES]);
-	/* One request is handled at a time. */
-	struct message_arena arena;
+	/* Of a session that is midway in a request: its next step, or that there will be none. */
+	void (*resume)(struct session *session);
+	void (*abandon)(struct session *session);
+	/* One request is at work at a time, with this arena; those of others that are midway have theirs. */
+	struct message_arena *arena, *free_arenas[SESSIONS_MIDWAY_MAX];
+	unsigned n_free_arenas;
+	struct message_arena arenas[SESSIONS_MIDWAY_MAX + 1];
 	uint8_t in[MESSAGE_BYTES_MAX], out[MESSAGE_BYTES_MAX];
 };
 
@@ -62,11 +70,12 @@ struct session {
 	struct account *account;
 	enum session_state state;
 	struct turns_place place;
-	bool hung_up;         /* what it sent before is still to be read */
-	bool readable;        /* perhaps: the socket has something */
-	struct ring *ring;    /* NULL: not opened */
-	bool is_marked;       /* with a ring: a datagram waits, and … */
-	uint32_t runs_before; /* … runs up to this mark come before it */
+	struct request *midway; /* to be gone on with before anything else is read; NULL: none */
+	bool hung_up;           /* what it sent before is still to be read */
+	bool readable;          /* perhaps: the socket has something */
+	struct ring *ring;      /* NULL: not opened */
+	bool is_marked;         /* with a ring: a datagram waits, and … */
+	uint32_t runs_before;   /* … runs up to this mark come before it */
 	int fd;
 	unsigned open_handles;
 	uint64_t serial; /* for the log, and for who lists sessions */
@@ -88,7 +97,7 @@ struct session {
 	struct usage usage;
 };
 
-/* engine, max, started_ns, handle and take_runs are set. */
+/* engine, max, started_ns and what is called back are set. */
 void sessions_init(struct sessions *all);
 
 /* True when nothing is left to answer or to send to anybody. */

@@ -2,7 +2,7 @@
  * verbs.h: what the handlers of single verbs share with the table in request.c.
  *
  * A handler sends the reply, now or later, and returns 0; or it returns the status to reply with, its sentence
- * in r->why (empty: the status's own text).
+ * in r->why (empty: the status's own text). What may take longer than a turn is done in steps: it sets r->next.
  */
 #ifndef KOPS_VERBS_H
 #define KOPS_VERBS_H
@@ -10,15 +10,31 @@
 #include "message.h"
 #include "session/session.h"
 
+/* A job on its way from a message into its session: see runs.h. */
+struct making {
+	const Kops__V1__Submit *submit; /* in the arena */
+	struct prepared *prepared;      /* whose job it becomes, where there is room; NULL: nobody's */
+	bool is_new;                    /* that is forgotten where the job cannot be made */
+	uint64_t deadline_us;
+	struct job *job;
+	int (*finish)(struct request *r); /* it is planned */
+};
+
 struct request {
 	struct session *session;
 	uint64_t id, arrived_ns;
-	const Kops__V1__Request *msg; /* in the arena: gone with the request */
+	const char *verb;             /* its name */
+	bool by_ring;                 /* it came by the ring, where a place for its end is reserved */
+	const Kops__V1__Request *msg; /* in the arena: gone with the request, and once more is unpacked */
 	int *fds;                     /* -1 where taken over */
 	unsigned n_fds;
 	bool fds_lost; /* descriptors came and we had no room for them */
 	char why[WHY_BYTES];
 	uint64_t retry_after_us; /* with KOPS_E_BUSY */
+	/* The next step, which the session may take in its next turn. Returns as a handler does. NULL: none. */
+	int (*next)(struct request *r);
+	struct message_arena *arena; /* while it waits for that */
+	struct making making;
 };
 
 #define X(name, NAME, function, state, fds_max) int function(struct request *r);

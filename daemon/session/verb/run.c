@@ -6,5 +6,5 @@ int verb_run(struct request *r)
 {
 	const Kops__V1__Run *run = r->msg->run;
 
-	return runs_run(r, run->prepared, run->deadline_us, false);
+	return runs_run(r, run->prepared, run->deadline_us);
 }

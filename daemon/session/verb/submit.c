@@ -18,19 +18,15 @@ static int check_submit(struct request *r, const Kops__V1__Submit *submit)
 }
 
 /* Answers with what was planned. */
-static int prepare_only(struct request *r, const Kops__V1__Submit *submit, struct prepared *prepared)
+static int keep_only(struct request *r)
 {
-	struct job *job;
-	int rc = runs_make(r, submit, &job);
+	struct job *job = r->making.job;
 
-	if (rc < 0)
-		return rc;
 	job->id = r->id;
 	job->session = r->session;
 	job->arrived_ns = job->started_ns = job->ended_ns = clock_ns();
 	job->settled = true;
-	if (!prepared_take(prepared, job)) {
-		job_free(job);
+	if (!prepared_take(r->making.prepared, job)) {
 		prepared_explain(r->session->engine, r->session->account, r->why);
 		return KOPS_E_QUOTA;
 	}
@@ -40,23 +36,34 @@ static int prepare_only(struct request *r, const Kops__V1__Submit *submit, struc
 	return 0;
 }
 
+/* Where its message cannot be kept it runs all the same. */
+static int make(struct request *r)
+{
+	struct session *s = r->session;
+	struct making *m = &r->making;
+	int rc = 0;
+
+	if (m->submit->prepare)
+		rc = prepared_new(s->engine, s->account, &s->prepared, m->submit->prepare, m->submit,
+		                  &m->prepared, r->why);
+	if (rc < 0 && m->submit->only_prepare)
+		return rc;
+	m->is_new = m->prepared != NULL;
+	return runs_make(r);
+}
+
 int verb_submit(struct request *r)
 {
 	const Kops__V1__Submit *submit = r->msg->submit;
-	struct session *s = r->session;
-	struct prepared *prepared = NULL;
 	int rc = check_submit(r, submit);
 
 	if (rc < 0)
 		return rc;
-	if (submit->prepare)
-		rc = prepared_new(s->engine, s->account, &s->prepared, submit->prepare, submit, &prepared,
-		                  r->why);
-	if (submit->only_prepare && rc == 0)
-		rc = prepare_only(r, submit, prepared);
-	else if (!submit->only_prepare) /* where it cannot be kept it runs */
-		rc = runs_submit(r, submit, submit->deadline_us, prepared, false);
-	if (rc < 0 && prepared)
-		prepared_forget(prepared);
-	return rc;
+	r->making = (struct making){.submit = submit,
+	                            .deadline_us = submit->deadline_us,
+	                            .finish = submit->only_prepare ? keep_only : runs_submit};
+	if (!runs_are_long(submit))
+		return make(r);
+	r->next = make;
+	return 0;
 }

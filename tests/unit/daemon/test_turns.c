@@ -123,6 +123,20 @@ static void sessions_of_a_user_go_round(void **state)
 	assert_in_range(f->readers[1].taken, TURNS - 1, TURNS);
 }
 
+/* A user is midway in one thing at most, whatever else waits. */
+static void who_is_midway_goes_on_first(void **state)
+{
+	struct fixture *f = *state;
+
+	wait_with(f, 0, TURNS);
+	f->readers[1].place.midway = true;
+	wait_with(f, 1, TURNS);
+	run_until_read(f, 1);
+	assert_in_range(f->readers[0].taken, 0, TURNS_SLICE_NS / SHORT_NS); /* in the rest of a slice */
+	run_until_read(f, 0);
+	assert_int_equal(f->readers[0].taken, TURNS);
+}
+
 static void a_turn_is_paid_by_its_user_alone(void **state)
 {
 	struct fixture *f = *state;
@@ -153,6 +167,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(users_share_by_time, setup, teardown),
 	    cmocka_unit_test_setup_teardown(sessions_of_a_user_go_round, setup, teardown),
+	    cmocka_unit_test_setup_teardown(who_is_midway_goes_on_first, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_is_paid_by_its_user_alone, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_place_that_leaves_gets_no_turn, setup, teardown),
 	};
