@@ -150,13 +150,13 @@ static bool is_for_now(const struct job *job, bool pins)
 	       turns_pays(e->accounts.turns, &job->account->turns);
 }
 
+/* What it makes room for is handed over, or this would be as deep as the queue is long. */
 static bool run_now(struct job *job)
 {
 	struct engine *e = job->engine;
 	bool done;
 
-	e->runs_now =
-	    true; /* what it makes room for is handed over, or this would be as deep as the queue is long */
+	e->runs_now = true;
 	done = device_run_now(job_device(job)->device, &job->work);
 	e->runs_now = false;
 	return done;
