@@ -34,10 +34,15 @@ void rings_look(struct rings *all)
 static void on_idle(uv_idle_t *idle)
 {
 	struct rings *all = idle->data;
+	uint64_t now = clock_ns();
 
-	spin_on(&all->spin, SPIN_ROUNDS);
-	if (clock_ns() >= all->look_until_ns)
+	if (all->were_used)
+		all->look_until_ns = now + RINGS_LOOK_NS;
+	else if (now >= all->look_until_ns)
 		uv_idle_stop(idle);
+	else
+		spin_on(&all->spin, SPIN_ROUNDS);
+	all->were_used = false;
 }
 
 void ring_awaken(struct ring *r)
@@ -69,6 +74,7 @@ static void on_prepare(uv_prepare_t *prepare)
 		ring_store(&r->memory->daemon_sleeps, 1);
 		if (has_runs_to_take(r)) {
 			ring_awaken(r);
+			all->were_used = true;
 			uv_idle_start(&all->idle, on_idle);
 		}
 	}
@@ -145,7 +151,7 @@ static void stay_awake(struct rings *all)
 {
 	if (!all->may_look)
 		return;
-	all->look_until_ns = clock_ns() + RINGS_LOOK_NS;
+	all->were_used = true;
 	if (!uv_is_active((uv_handle_t *)&all->idle))
 		uv_idle_start(&all->idle, on_idle);
 }

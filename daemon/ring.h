@@ -24,6 +24,7 @@ struct rings {
 	uv_idle_t idle; /* keeps the loop awake */
 	struct ring *awake;
 	uint64_t look_until_ns;
+	bool were_used; /* since the last look */
 	struct spin spin;
 	bool may_look;                            /* there are CPUs enough */
 	void (*has_runs)(void *user);             /* of a ring: it has some to be taken */

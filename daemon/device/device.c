@@ -20,10 +20,10 @@
 
 /* ---- Work ---- */
 
-static void finish_run(struct device *d, const struct device_work *work)
+static void finish_run(struct device *d, const struct device_work *work, uint64_t now)
 {
 	d->planned_us = --d->runs_out ? d->planned_us - work->planned_us : 0;
-	d->oldest_ns = clock_ns();
+	d->oldest_ns = now;
 	if (work != &d->canary_work)
 		d->stats.busy_us += work->run->slice_us;
 }
@@ -31,12 +31,13 @@ static void finish_run(struct device *d, const struct device_work *work)
 static void take_done(struct device *d, bool looking)
 {
 	struct device_work *w = device_thread_take_done(&d->thread, looking), *next;
+	uint64_t now = w ? clock_ns() : 0;
 
 	for (; w; w = next) {
 		next = w->next;
 		d->work_out--;
 		if (w->run)
-			finish_run(d, w);
+			finish_run(d, w, now);
 		w->done(w);
 	}
 }
@@ -45,8 +46,12 @@ static void take_done(struct device *d, bool looking)
 static void on_look_out(uv_idle_t *idle)
 {
 	struct device *d = idle->data;
+	uint64_t now = clock_ns();
 
-	if (d->work_out && clock_ns() < d->look_until_ns) {
+	if (d->looks_anew)
+		d->look_until_ns = now + LOOK_OUT_NS;
+	d->looks_anew = false;
+	if (d->work_out && now < d->look_until_ns) {
 		if (device_thread_has_done(&d->thread))
 			take_done(d, true);
 		else
@@ -57,19 +62,15 @@ static void on_look_out(uv_idle_t *idle)
 	take_done(d, false);
 }
 
-static void look_out(struct device *d, uint64_t until_ns)
-{
-	d->look_until_ns = until_ns;
-	uv_idle_start(&d->look_out, on_look_out);
-}
-
 static void on_async(uv_async_t *async)
 {
 	struct device *d = async->data;
 	uint64_t until_ns = device_thread_take_call(&d->thread);
 
-	if (until_ns)
-		look_out(d, until_ns);
+	if (until_ns) {
+		d->look_until_ns = until_ns;
+		uv_idle_start(&d->look_out, on_look_out);
+	}
 	take_done(d, uv_is_active((uv_handle_t *)&d->look_out));
 }
 
@@ -197,6 +198,8 @@ void device_pause_at(struct device *d, uint64_t ns)
 
 void device_submit(struct device *d, struct device_work *work)
 {
+	bool looks = d->may_look_out && work->run && work->run->plan_us < SHORT_RUN_US;
+
 	d->work_out++;
 	if (work->run && d->runs_out++ == 0)
 		d->oldest_ns = clock_ns();
@@ -205,9 +208,11 @@ void device_submit(struct device *d, struct device_work *work)
 		d->planned_us += work->planned_us;
 		device_pause_at(d, UINT64_MAX);
 	}
-	device_thread_push(&d->thread, work);
-	if (d->may_look_out && work->run && work->run->plan_us < SHORT_RUN_US)
-		look_out(d, clock_ns() + LOOK_OUT_NS);
+	device_thread_push(&d->thread, work, looks);
+	if (looks) {
+		d->looks_anew = true;
+		uv_idle_start(&d->look_out, on_look_out);
+	}
 }
 
 /* With nothing in its inbox the device's thread leaves the backend alone. */

@@ -45,6 +45,7 @@ struct device {
 	uv_idle_t look_out;
 	struct spin spin;
 	uint64_t look_until_ns;
+	bool looks_anew; /* from the next look on, for LOOK_OUT_NS */
 	bool may_look_out;
 	unsigned open_handles;
 	uint64_t oldest_ns;  /* when the device last got a run back, or its first run out */

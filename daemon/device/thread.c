@@ -13,69 +13,17 @@
  * 5 to 10 µs each way; a client that sends one job after the other comes back within this time.
  */
 #define SPIN_NS 50000u
-/*
- * With runs out on a GPU: sleep while the plan says that none is near its end, then spin around the next
- * planned end (by its share and this much more on either side), then sleep until the backend wakes us. Waking
- * up from sleep can cost 50 µs on a virtual machine, so it should not stand at the end of a run.
- */
-#define SPIN_AROUND_NS 150000u
-/*
- * For a run whose caller spins, neither thread sleeps so long before its planned end: a CPU that slept for some
- * milliseconds forgot the driver, and the next launch would take 10 µs longer.
- */
-#define WATCHED_NS 8000000u
-/* While runs are out a sleep ends by itself, so that a fault which wakes nobody is seen. */
-#define SLEEP_OUT_NS 20000000u
-/*
- * The device thread, which spins around the planned end of a longer run, has the loop look out so long and this
- * share of the plan before, and as long as it spins itself.
- */
-#define CALL_NS    60000u
-#define CALL_SHARE 16
-
 /* ---- On the thread ---- */
 
-static void hand_back(struct device_thread *t, struct work_list *done)
+static void tell_loop(struct device_thread *t)
 {
-	bool looking;
-
-	pthread_mutex_lock(&t->lock);
-	work_list_append(&t->done, done);
-	__atomic_store_n(&t->has_done, true, __ATOMIC_RELEASE);
-	looking = t->looking;
-	pthread_mutex_unlock(&t->lock);
-	if (!looking)
+	if (!__atomic_load_n(&t->looking, __ATOMIC_SEQ_CST))
 		uv_async_send(t->async);
 }
 
-static void expect_next(struct device_thread *t, uint64_t now, uint64_t in_ns, bool watched)
+static uint64_t plan_ns(const struct device_work *work)
 {
-	t->next_ns = now + in_ns;
-	t->spin_ns = watched ? WATCHED_NS : SPIN_AROUND_NS + in_ns / 8;
-	t->call_ns = watched ? WATCHED_NS : CALL_NS + in_ns / CALL_SHARE;
-}
-
-static void expect_started(struct device_thread *t, const struct device_work *work)
-{
-	uint64_t now = clock_ns(), plan_ns = (uint64_t)(work->planned_us * 1e3);
-
-	if (t->out == 1 || t->due_ns < now)
-		t->due_ns = now;
-	t->due_ns += plan_ns;
-	if (t->out == 1 || now + plan_ns < t->next_ns) {
-		expect_next(t, now, plan_ns, work->run->watched && t->may_call_loop);
-		t->next_is_known = work->run->repeats;
-	}
-}
-
-/* Those that are left have equal shares, for all that is known. */
-static void expect_left(struct device_thread *t)
-{
-	uint64_t now = clock_ns();
-
-	if (t->out)
-		expect_next(t, now, t->due_ns > now ? (t->due_ns - now) / t->out : 0, false);
-	t->next_is_known = false;
+	return (uint64_t)(work->planned_us * 1e3);
 }
 
 static void begin(struct device_thread *t, struct device_work *w)
@@ -83,15 +31,12 @@ static void begin(struct device_thread *t, struct device_work *w)
 	if (w->execute)
 		w->execute(w, t->backend, t->dev);
 	if (!w->run) {
-		struct work_list done;
-
-		work_list_init(&done);
-		work_list_push(&done, w);
-		hand_back(t, &done);
+		work_stack_push(&t->done, w);
+		tell_loop(t);
 		return;
 	}
-	t->out++;
-	expect_started(t, w);
+	forecast_started(&t->forecast, clock_ns(), plan_ns(w), w->run->repeats,
+	                 w->run->watched && t->may_call_loop);
 	w->run->pause_at_ns = &t->pause_at_ns;
 	w->run->owner = w;
 	t->backend->start(t->dev, w->run);
@@ -100,18 +45,17 @@ static void begin(struct device_thread *t, struct device_work *w)
 /* True if anything finished. */
 static bool collect(struct device_thread *t)
 {
-	struct work_list done;
+	bool any = false;
 	struct run *run;
 
-	work_list_init(&done);
-	while (t->out && (run = t->backend->poll(t->dev))) {
-		t->out--;
-		work_list_push(&done, run->owner);
+	for (; t->forecast.out && (run = t->backend->poll(t->dev)); any = true) {
+		forecast_ended(&t->forecast, plan_ns(run->owner));
+		work_stack_push(&t->done, run->owner);
 	}
-	if (!done.head)
+	if (!any)
 		return false;
-	hand_back(t, &done);
-	expect_left(t);
+	tell_loop(t);
+	forecast_left(&t->forecast, clock_ns());
 	return true;
 }
 
@@ -137,20 +81,9 @@ static uint64_t nap_ns(const struct device_thread *t, uint64_t idle_since)
 {
 	uint64_t now = clock_ns();
 
-	if (!t->out)
-		return now - idle_since < SPIN_NS ? 0 : UINT64_MAX;
-	if (now + t->spin_ns < t->next_ns)
-		return t->next_ns - t->spin_ns - now;
-	return now < t->next_ns + t->spin_ns ? 0 : SLEEP_OUT_NS;
-}
-
-/*
- * Whether the backend has to wake us at the end of a run: not from a sleep that is over before. Its call would
- * keep the driver busy just when the next run is to be started.
- */
-static bool may_end_in(const struct device_thread *t, uint64_t ns)
-{
-	return !t->next_is_known || clock_ns() + ns >= t->next_ns;
+	if (t->forecast.out)
+		return forecast_nap_ns(&t->forecast, now);
+	return now - idle_since < SPIN_NS ? 0 : UINT64_MAX;
 }
 
 /* Sleeps until there is new work, a run has finished, the time is over, or it is time to close. False: close.
@@ -164,41 +97,31 @@ static bool take_nap(struct device_thread *t, uint64_t ns)
 	pthread_mutex_lock(&t->lock);
 	t->notified = false;
 	pthread_mutex_unlock(&t->lock);
-	if (t->out && t->backend->notify && may_end_in(t, ns))
+	if (t->forecast.out && t->backend->notify && forecast_may_end_in(&t->forecast, clock_ns(), ns))
 		t->backend->notify(t->dev, wake_up, t);
 
 	pthread_mutex_lock(&t->lock);
-	t->sleeping = true;
-	while (!t->inbox.head && !t->notified && t->state != DEVICE_THREAD_CLOSING && rc == 0)
-		rc = t->out ? pthread_cond_timedwait(&t->wake, &t->lock, &until)
-		            : pthread_cond_wait(&t->wake, &t->lock);
-	t->sleeping = false;
-	open = t->state != DEVICE_THREAD_CLOSING || t->inbox.head || t->out;
+	__atomic_store_n(&t->sleeping, true, __ATOMIC_SEQ_CST);
+	while (work_stack_is_empty(&t->inbox) && !t->notified && t->state != DEVICE_THREAD_CLOSING && rc == 0)
+		rc = t->forecast.out ? pthread_cond_timedwait(&t->wake, &t->lock, &until)
+		                     : pthread_cond_wait(&t->wake, &t->lock);
+	__atomic_store_n(&t->sleeping, false, __ATOMIC_RELAXED);
+	open = t->state != DEVICE_THREAD_CLOSING || !work_stack_is_empty(&t->inbox) || t->forecast.out;
 	pthread_mutex_unlock(&t->lock);
 	return open;
 }
 
-static struct device_work *take_inbox(struct device_thread *t)
-{
-	struct device_work *all;
-
-	if (!__atomic_load_n(&t->has_inbox, __ATOMIC_ACQUIRE))
-		return NULL;
-	pthread_mutex_lock(&t->lock);
-	all = work_list_take_all(&t->inbox);
-	__atomic_store_n(&t->has_inbox, false, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&t->lock);
-	return all;
-}
-
-/* The end of what is out is near: the loop should be awake when it comes. */
+/* The loop should be awake when a run ends. */
 static void call_loop(struct device_thread *t)
 {
-	if (!t->may_call_loop || t->called_for_ns == t->next_ns ||
-	    __atomic_load_n(&t->looking, __ATOMIC_RELAXED) || clock_ns() + t->call_ns < t->next_ns)
+	uint64_t until_ns;
+
+	if (!t->may_call_loop || __atomic_load_n(&t->looking, __ATOMIC_RELAXED))
 		return;
-	t->called_for_ns = t->next_ns;
-	__atomic_store_n(&t->call_until_ns, t->next_ns + t->spin_ns, __ATOMIC_RELEASE);
+	until_ns = forecast_call_until_ns(&t->forecast, clock_ns());
+	if (!until_ns)
+		return;
+	__atomic_store_n(&t->call_until_ns, until_ns, __ATOMIC_RELEASE);
 	uv_async_send(t->async);
 }
 
@@ -208,7 +131,7 @@ static void serve(struct device_thread *t)
 	struct spin spin = {0};
 
 	for (;;) {
-		struct device_work *w = take_inbox(t), *next;
+		struct device_work *w = work_stack_take_all(&t->inbox), *next;
 		bool busy = w != NULL;
 
 		for (; w; w = next) {
@@ -223,7 +146,7 @@ static void serve(struct device_thread *t)
 			continue;
 		}
 		nap = nap_ns(t, idle_since);
-		if (t->out)
+		if (t->forecast.out)
 			call_loop(t);
 		if (nap == 0)
 			spin_on(&spin, SPIN_LOOKS);
@@ -269,29 +192,16 @@ static void *thread_main(void *arg)
 
 /* ---- On the loop thread ---- */
 
-/* Both of its threads poll, so they try for a moment before they sleep. */
-static void init_lock(pthread_mutex_t *lock)
-{
-	pthread_mutexattr_t attr;
-
-	pthread_mutexattr_init(&attr);
-	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-	pthread_mutex_init(lock, &attr);
-	pthread_mutexattr_destroy(&attr);
-}
-
 void device_thread_init(struct device_thread *t)
 {
 	pthread_condattr_t attr;
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	init_lock(&t->lock);
+	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->wake, &attr);
 	pthread_cond_init(&t->opened, &attr);
 	pthread_condattr_destroy(&attr);
-	work_list_init(&t->inbox);
-	work_list_init(&t->done);
 }
 
 void device_thread_destroy(struct device_thread *t)
@@ -333,27 +243,20 @@ void device_thread_stop(struct device_thread *t)
 	pthread_join(t->thread, NULL);
 }
 
-void device_thread_push(struct device_thread *t, struct device_work *work)
+void device_thread_push(struct device_thread *t, struct device_work *work, bool looking)
 {
-	bool wake;
-
-	pthread_mutex_lock(&t->lock);
-	work_list_push(&t->inbox, work);
-	__atomic_store_n(&t->has_inbox, true, __ATOMIC_RELEASE);
-	wake = t->sleeping;
+	if (looking)
+		__atomic_store_n(&t->looking, true, __ATOMIC_RELAXED);
+	work_stack_push(&t->inbox, work);
+	if (!__atomic_load_n(&t->sleeping, __ATOMIC_SEQ_CST))
+		return;
+	pthread_mutex_lock(&t->lock); /* so that it waits by now, or sees the work */
+	pthread_cond_signal(&t->wake);
 	pthread_mutex_unlock(&t->lock);
-	if (wake)
-		pthread_cond_signal(&t->wake);
 }
 
 struct device_work *device_thread_take_done(struct device_thread *t, bool looking)
 {
-	struct device_work *done;
-
-	pthread_mutex_lock(&t->lock);
-	__atomic_store_n(&t->looking, looking, __ATOMIC_RELAXED);
-	done = work_list_take_all(&t->done);
-	__atomic_store_n(&t->has_done, false, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&t->lock);
-	return done;
+	__atomic_store_n(&t->looking, looking, __ATOMIC_SEQ_CST);
+	return work_stack_take_all(&t->done);
 }

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <uv.h>
 
+#include "device/forecast.h"
 #include "device/work.h"
 
 enum device_thread_state { DEVICE_THREAD_OPENING, DEVICE_THREAD_READY, DEVICE_THREAD_CLOSING };
@@ -33,24 +34,16 @@ struct device_thread {
 	pthread_mutex_t lock;
 	pthread_cond_t wake, opened;
 	enum device_thread_state state; /* under lock */
-	struct work_list inbox, done;   /* under lock */
-	bool has_inbox;                 /* atomic: lets the thread look without the lock */
-	bool sleeping;                  /* under lock */
-	bool looking;           /* atomic, changed under lock: the loop thread looks at done by itself */
-	bool has_done;          /* atomic: lets it look without the lock */
+	struct work_stack inbox, done;
+	bool sleeping;          /* atomic, changed under lock: whoever fills the inbox has to wake it */
+	bool looking;           /* atomic: the loop thread looks at done by itself */
 	uint64_t call_until_ns; /* atomic: the loop thread shall look out until then; 0: it need not */
 	bool notified;          /* under lock: the backend says a run has finished */
 	int open_status;        /* under lock until READY */
 	char open_why[WHY_BYTES];
 
 	/* the thread's */
-	unsigned out;
-	uint64_t due_ns;        /* when all that is out should be through, by plan */
-	uint64_t next_ns;       /* when the next should be */
-	bool next_is_known;     /* from the same run's times before */
-	uint64_t spin_ns;       /* around next_ns */
-	uint64_t call_ns;       /* before next_ns the loop is called */
-	uint64_t called_for_ns; /* the next_ns for which the loop was called */
+	struct forecast forecast;
 };
 
 /* Before anything else; device_thread_destroy() undoes it. */
@@ -62,13 +55,14 @@ int device_thread_start(struct device_thread *t, char why[WHY_BYTES]);
 /* Once all work is back. Blocks until the device is closed. */
 void device_thread_stop(struct device_thread *t);
 
-void device_thread_push(struct device_thread *t, struct device_work *work);
-/* All that is done. looking: the caller will ask again soon, and needs no call for what comes next. */
+/* looking: the caller will ask soon, and again, what is done, and needs no call for what comes next. */
+void device_thread_push(struct device_thread *t, struct device_work *work, bool looking);
+/* All that is done. looking: see above; false: it needs a call from now on. */
 struct device_work *device_thread_take_done(struct device_thread *t, bool looking);
 
 static inline bool device_thread_has_done(const struct device_thread *t)
 {
-	return __atomic_load_n(&t->has_done, __ATOMIC_ACQUIRE);
+	return !work_stack_is_empty(&t->done);
 }
 
 /* Until when the loop shall look out, since the end of a run is near; 0: it need not. Tells it once. */

@@ -17,35 +17,37 @@ struct device_work {
 	double planned_us;                      /* device.c's own: until it comes back, through or paused */
 };
 
-struct work_list {
-	struct device_work *head, **tail;
+/* From one thread to another, without a lock. */
+struct work_stack {
+	struct device_work *newest; /* atomic */
 };
 
-static inline void work_list_init(struct work_list *l)
+static inline bool work_stack_is_empty(const struct work_stack *s)
 {
-	l->head = NULL;
-	l->tail = &l->head;
+	return !__atomic_load_n(&s->newest, __ATOMIC_SEQ_CST);
 }
 
-static inline void work_list_push(struct work_list *l, struct device_work *w)
+static inline void work_stack_push(struct work_stack *s, struct device_work *w)
 {
-	w->next = NULL;
-	*l->tail = w;
-	l->tail = &w->next;
+	w->next = __atomic_load_n(&s->newest, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&s->newest, &w->next, w, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		;
 }
 
-static inline void work_list_append(struct work_list *l, struct work_list *more)
+/* A list, oldest first. */
+static inline struct device_work *work_stack_take_all(struct work_stack *s)
 {
-	*l->tail = more->head;
-	l->tail = more->tail;
-}
+	struct device_work *w, *list = NULL, *older;
 
-static inline struct device_work *work_list_take_all(struct work_list *l)
-{
-	struct device_work *all = l->head;
-
-	work_list_init(l);
-	return all;
+	if (work_stack_is_empty(s))
+		return NULL;
+	w = __atomic_exchange_n(&s->newest, NULL, __ATOMIC_SEQ_CST);
+	for (; w; w = older) {
+		older = w->next;
+		w->next = list;
+		list = w;
+	}
+	return list;
 }
 
 #endif

@@ -1,0 +1,71 @@
+#include "device/forecast.h"
+
+/*
+ * A device's thread spins around the planned end of a run, for a share of the plan and this much more on either
+ * side; then it sleeps until the backend wakes it. Waking up from sleep can cost 50 µs on a virtual machine, so
+ * it should not stand at the end of a run.
+ */
+#define SPIN_AROUND_NS 150000u
+#define SPIN_SHARE     8
+/* It has the loop look out so long and this share of the plan before, and as long as it spins itself. */
+#define CALL_NS    60000u
+#define CALL_SHARE 16
+/*
+ * For a run whose caller spins, neither thread sleeps so long before its planned end: a CPU that slept for some
+ * milliseconds forgot the driver, and the next launch would take 10 µs longer.
+ */
+#define WATCHED_NS 8000000u
+
+static void expect_next(struct forecast *f, uint64_t now, uint64_t in_ns, bool watched)
+{
+	f->next_ns = now + in_ns;
+	f->spin_ns = watched ? WATCHED_NS : SPIN_AROUND_NS + in_ns / SPIN_SHARE;
+	f->call_ns = watched ? WATCHED_NS : CALL_NS + in_ns / CALL_SHARE;
+}
+
+void forecast_started(struct forecast *f, uint64_t now, uint64_t plan_ns, bool repeats, bool watched)
+{
+	bool alone = f->out++ == 0;
+
+	if (alone || f->due_ns < now)
+		f->due_ns = now;
+	f->due_ns += plan_ns;
+	f->planned_ns += plan_ns;
+	if (alone || now + plan_ns < f->next_ns) {
+		expect_next(f, now, plan_ns, watched);
+		f->next_is_known = repeats;
+	}
+}
+
+/*
+ * They have equal shares, for all that is known. Runs that go beside each other end sooner than one after the
+ * other, and more come before all are through: so nothing is due later than what is out takes.
+ */
+void forecast_left(struct forecast *f, uint64_t now)
+{
+	if (f->due_ns > now + f->planned_ns)
+		f->due_ns = now + f->planned_ns;
+	if (f->out)
+		expect_next(f, now, f->due_ns > now ? (f->due_ns - now) / f->out : 0, false);
+	f->next_is_known = false;
+}
+
+uint64_t forecast_nap_ns(const struct forecast *f, uint64_t now)
+{
+	if (now + f->spin_ns < f->next_ns)
+		return f->next_ns - f->spin_ns - now;
+	return now < f->next_ns + f->spin_ns ? 0 : SLEEP_OUT_NS;
+}
+
+bool forecast_may_end_in(const struct forecast *f, uint64_t now, uint64_t ns)
+{
+	return !f->next_is_known || now + ns >= f->next_ns;
+}
+
+uint64_t forecast_call_until_ns(struct forecast *f, uint64_t now)
+{
+	if (f->called_for_ns == f->next_ns || now + f->call_ns < f->next_ns)
+		return 0;
+	f->called_for_ns = f->next_ns;
+	return f->next_ns + f->spin_ns;
+}

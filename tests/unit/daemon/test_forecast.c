@@ -1,0 +1,97 @@
+/* When a device's thread sleeps, spins and calls the loop, by what is out and planned. Time is a number here.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "device/forecast.h"
+
+#define US 1000u
+#define MS 1000000u
+
+static void a_long_run_lets_it_sleep_until_shortly_before_its_end(void **state)
+{
+	struct forecast f = {0};
+	uint64_t nap;
+
+	(void)state;
+	forecast_started(&f, 5 * MS, 20 * MS, true, false);
+	nap = forecast_nap_ns(&f, 5 * MS);
+	assert_in_range(nap, 16 * MS, 20 * MS - 150 * US);
+	assert_false(forecast_may_end_in(&f, 5 * MS, nap));
+	assert_int_equal(forecast_nap_ns(&f, 25 * MS), 0);
+	assert_int_equal(forecast_nap_ns(&f, 40 * MS), SLEEP_OUT_NS); /* far too late: the device wakes it */
+	assert_true(forecast_may_end_in(&f, 40 * MS, SLEEP_OUT_NS));
+}
+
+static void the_loop_is_called_once_before_the_end(void **state)
+{
+	struct forecast f = {0};
+
+	(void)state;
+	forecast_started(&f, 0, 20 * MS, true, false);
+	assert_int_equal(forecast_call_until_ns(&f, 15 * MS), 0);
+	assert_in_range(forecast_call_until_ns(&f, 19 * MS), 20 * MS, 24 * MS);
+	assert_int_equal(forecast_call_until_ns(&f, 19 * MS + US), 0);
+}
+
+static void nobody_sleeps_while_a_caller_spins(void **state)
+{
+	struct forecast f = {0};
+
+	(void)state;
+	forecast_started(&f, 0, 5 * MS, true, true);
+	assert_int_equal(forecast_nap_ns(&f, US), 0);
+	assert_true(forecast_call_until_ns(&f, US) > 5 * MS);
+}
+
+static void one_after_the_other_has_its_own_plan(void **state)
+{
+	struct forecast f = {0};
+
+	(void)state;
+	forecast_started(&f, 0, 20 * MS, true, false);
+	forecast_started(&f, 0, 10 * MS, true, false);
+	assert_int_equal(f.next_ns, 10 * MS);
+	forecast_ended(&f, 20 * MS);
+	forecast_left(&f, 20 * MS);
+	assert_int_equal(f.next_ns, 30 * MS);
+}
+
+/*
+ * Four clients keep four short runs out, which go beside each other: each takes as long as planned, so four end
+ * in the time that is planned for one. Were each due after all before it, the end of the next would seem
+ * further and further away, and the thread would sleep.
+ */
+static void runs_beside_each_other_are_not_put_off(void **state)
+{
+	enum { PLAN = 16 * US, STEP = PLAN / 4 };
+	struct forecast f = {0};
+	uint64_t now = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++, now += STEP)
+		forecast_started(&f, now, PLAN, true, false);
+	for (unsigned i = 0; i < 100000; i++, now += STEP) {
+		forecast_ended(&f, PLAN);
+		forecast_left(&f, now);
+		assert_int_equal(forecast_nap_ns(&f, now), 0);
+		forecast_started(&f, now + US, PLAN, true, false);
+		assert_int_equal(forecast_nap_ns(&f, now + US), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_long_run_lets_it_sleep_until_shortly_before_its_end),
+	    cmocka_unit_test(the_loop_is_called_once_before_the_end),
+	    cmocka_unit_test(nobody_sleeps_while_a_caller_spins),
+	    cmocka_unit_test(one_after_the_other_has_its_own_plan),
+	    cmocka_unit_test(runs_beside_each_other_are_not_put_off),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
