@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "device/canary.h"
@@ -62,11 +64,16 @@ static void on_look_out(uv_idle_t *idle)
 	take_done(d, false);
 }
 
-static void on_async(uv_async_t *async)
+static void on_woken(uv_poll_t *woken, int status, int events)
 {
-	struct device *d = async->data;
-	uint64_t until_ns = device_thread_take_call(&d->thread);
+	struct device *d = woken->data;
+	uint64_t until_ns;
+	eventfd_t count;
 
+	(void)status;
+	(void)events;
+	eventfd_read(d->wake_fd, &count);
+	until_ns = device_thread_take_call(&d->thread);
 	if (until_ns) {
 		d->look_until_ns = until_ns;
 		uv_idle_start(&d->look_out, on_look_out);
@@ -77,6 +84,7 @@ static void on_async(uv_async_t *async)
 static void destroy(struct device *d)
 {
 	device_thread_destroy(&d->thread);
+	close(d->wake_fd);
 	canary_free(d->canary);
 	free(d);
 }
@@ -92,7 +100,7 @@ static void on_handle_closed(uv_handle_t *handle)
 static void close_handles(struct device *d)
 {
 	d->open_handles = 2;
-	uv_close((uv_handle_t *)&d->async, on_handle_closed);
+	uv_close((uv_handle_t *)&d->woken, on_handle_closed);
 	uv_close((uv_handle_t *)&d->look_out, on_handle_closed);
 }
 
@@ -132,12 +140,16 @@ void device_start_canary(struct device *d)
 static int open_handles(struct device *d, uv_loop_t *loop)
 {
 	d->canary = canary_new(op_by_name("gemm"), KOPS_F32);
-	if (!d->canary || uv_async_init(loop, &d->async, on_async) < 0) {
+	d->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (!d->canary || d->wake_fd < 0 || uv_poll_init(loop, &d->woken, d->wake_fd) < 0) {
 		canary_free(d->canary);
+		if (d->wake_fd >= 0)
+			close(d->wake_fd);
 		return KOPS_E_NOMEM;
 	}
+	uv_poll_start(&d->woken, UV_READABLE, on_woken);
 	uv_idle_init(loop, &d->look_out);
-	d->async.data = d->look_out.data = d;
+	d->woken.data = d->look_out.data = d;
 	return 0;
 }
 
@@ -148,7 +160,7 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 	int rc;
 
 	if (!d || open_handles(d, loop) < 0) {
-		snprintf(why, WHY_BYTES, "out of memory");
+		snprintf(why, WHY_BYTES, "out of memory or descriptors");
 		free(d);
 		return KOPS_E_NOMEM;
 	}
@@ -161,7 +173,7 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 	d->thread.backend = backend;
 	d->thread.index = index;
 	d->thread.threads = threads;
-	d->thread.async = &d->async;
+	d->thread.wake_fd = d->wake_fd;
 	d->thread.may_call_loop = d->may_look_out;
 	rc = device_thread_start(&d->thread, why);
 	if (rc < 0) {
@@ -169,7 +181,7 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 		return rc;
 	}
 	d->dev = d->thread.dev;
-	uv_unref((uv_handle_t *)&d->async);
+	uv_unref((uv_handle_t *)&d->woken);
 	device_start_canary(d);
 	*ret_device = d;
 	return 0;

@@ -41,7 +41,8 @@ struct device {
 
 	/* device.c's own */
 	struct device_thread thread;
-	uv_async_t async;
+	int wake_fd; /* raised by the thread; not a uv_async_t, which spins where its sender was preempted */
+	uv_poll_t woken;
 	uv_idle_t look_out;
 	struct spin spin;
 	uint64_t look_until_ns;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include "clock.h"
 #include "device/canary.h"
@@ -15,10 +16,11 @@
 #define SPIN_NS 50000u
 /* ---- On the thread ---- */
 
+/* Of work that is done. */
 static void tell_loop(struct device_thread *t)
 {
 	if (!__atomic_load_n(&t->looking, __ATOMIC_SEQ_CST))
-		uv_async_send(t->async);
+		eventfd_write(t->wake_fd, 1);
 }
 
 static uint64_t plan_ns(const struct device_work *work)
@@ -31,8 +33,8 @@ static void begin(struct device_thread *t, struct device_work *w)
 	if (w->execute)
 		w->execute(w, t->backend, t->dev);
 	if (!w->run) {
-		work_stack_push(&t->done, w);
-		tell_loop(t);
+		if (work_stack_push(&t->done, w))
+			tell_loop(t);
 		return;
 	}
 	forecast_started(&t->forecast, clock_ns(), plan_ns(w), w->run->repeats,
@@ -45,16 +47,17 @@ static void begin(struct device_thread *t, struct device_work *w)
 /* True if anything finished. */
 static bool collect(struct device_thread *t)
 {
-	bool any = false;
+	bool any = false, news = false;
 	struct run *run;
 
 	for (; t->forecast.out && (run = t->backend->poll(t->dev)); any = true) {
 		forecast_ended(&t->forecast, plan_ns(run->owner));
-		work_stack_push(&t->done, run->owner);
+		news |= work_stack_push(&t->done, run->owner);
 	}
 	if (!any)
 		return false;
-	tell_loop(t);
+	if (news)
+		tell_loop(t);
 	forecast_left(&t->forecast, clock_ns());
 	return true;
 }
@@ -122,7 +125,7 @@ static void call_loop(struct device_thread *t)
 	if (!until_ns)
 		return;
 	__atomic_store_n(&t->call_until_ns, until_ns, __ATOMIC_RELEASE);
-	uv_async_send(t->async);
+	eventfd_write(t->wake_fd, 1);
 }
 
 static void serve(struct device_thread *t)

@@ -19,7 +19,7 @@ struct device_thread {
 	/* the owner's, set before the start */
 	const struct backend *backend;
 	unsigned index, threads;
-	uv_async_t *async;  /* sent when work is done, and when the loop shall look out */
+	int wake_fd;        /* an eventfd, raised when work is done, and when the loop shall look out */
 	bool may_call_loop; /* to look out */
 
 	/* set by the start */

@@ -27,11 +27,15 @@ static inline bool work_stack_is_empty(const struct work_stack *s)
 	return !__atomic_load_n(&s->newest, __ATOMIC_SEQ_CST);
 }
 
-static inline void work_stack_push(struct work_stack *s, struct device_work *w)
+/* True if there was nothing before it: whoever takes all does not know of it yet. */
+static inline bool work_stack_push(struct work_stack *s, struct device_work *w)
 {
-	w->next = __atomic_load_n(&s->newest, __ATOMIC_RELAXED);
-	while (!__atomic_compare_exchange_n(&s->newest, &w->next, w, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-		;
+	struct device_work *before = __atomic_load_n(&s->newest, __ATOMIC_RELAXED);
+
+	do
+		w->next = before;
+	while (!__atomic_compare_exchange_n(&s->newest, &before, w, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+	return !before;
 }
 
 /* A list, oldest first. */
