@@ -100,6 +100,15 @@ static void stop_watching(struct turns *t)
 	}
 }
 
+static void take_turns(struct turns *t)
+{
+	uint64_t now = clock_ns(), end = now + TURNS_SLICE_NS;
+
+	while (t->users && now < end)
+		now = take_turn(t, now);
+	stop_watching(t);
+}
+
 /* Being active is all it is for. */
 static void on_idle(uv_idle_t *idle)
 {
@@ -109,20 +118,12 @@ static void on_idle(uv_idle_t *idle)
 static void on_check(uv_check_t *check)
 {
 	struct turns *t = check->data;
-	uint64_t now, end;
 
 	if (t->look)
 		t->look(t);
-	if (!t->users)
-		return;
-	now = clock_ns();
-	end = now + TURNS_SLICE_NS;
-	while (t->users && now < end)
-		now = take_turn(t, now);
-	stop_watching(t);
 	if (t->users)
-		uv_idle_start(&t->idle, on_idle);
-	else
+		take_turns(t);
+	if (!t->users)
 		uv_idle_stop(&t->idle);
 }
 
@@ -145,6 +146,7 @@ void turns_wait(struct turns *t, struct turns_place *p)
 	if (p->waits)
 		return;
 	push(t, p->user, p);
+	uv_idle_start(&t->idle, on_idle);
 	if (p->listed || p->unwatched)
 		return;
 	p->listed = true;

@@ -162,6 +162,22 @@ static void a_place_that_leaves_gets_no_turn(void **state)
 	assert_int_equal(f->readers[0].taken, 0);
 }
 
+/* Whenever somebody comes, and no longer than somebody is there. */
+static void the_loop_sleeps_while_nobody_waits(void **state)
+{
+	struct fixture *f = *state;
+
+	uv_run(&f->loop, UV_RUN_NOWAIT);
+	assert_int_not_equal(uv_backend_timeout(&f->loop), 0);
+	wait_with(f, 2, TURNS);
+	assert_int_equal(uv_backend_timeout(&f->loop), 0);
+	uv_run(&f->loop, UV_RUN_NOWAIT);
+	assert_true(f->readers[2].left > 0); /* they take more than a slice */
+	turns_leave(&f->turns, &f->readers[2].place);
+	uv_run(&f->loop, UV_RUN_NOWAIT);
+	assert_int_not_equal(uv_backend_timeout(&f->loop), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +185,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(sessions_of_a_user_go_round, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_is_midway_goes_on_first, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_is_paid_by_its_user_alone, setup, teardown),
+	    cmocka_unit_test_setup_teardown(the_loop_sleeps_while_nobody_waits, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_place_that_leaves_gets_no_turn, setup, teardown),
 	};
 
