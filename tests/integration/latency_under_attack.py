@@ -40,6 +40,7 @@ VICTIM = os.environ.get("KOPS_TEST_VICTIM", "")
 VICTIM_UID, ATTACKER_UID = 61001, 61002
 KINDS = ("gemm", "ping", "connect", "alloc", "resident")
 CORES = 8
+GIVES_UP_S, DIES_S = 60, 30  # the victim (its calls do after 20 s), an attacker
 CONNECT_MS, ZEROING_MS = 150, 40
 P50_SAMPLES, P50_ALLOWANCE_MS = 100, 5  # slices of the kernel's scheduler
 LIMITS = {"max_sessions_per_uid": 1024, "pool_cache": "1G", "hello_timeout": 5000}
@@ -409,7 +410,7 @@ def end(pids):
         alive = alive and not done
         if not done:
             os.killpg(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            assert harness.eventually(lambda: os.waitpid(pid, os.WNOHANG)[0], DIES_S), f"attacker {pid} does not die"
     return alive
 
 
@@ -425,7 +426,7 @@ class Trips:
 def victim(path, seconds):
     """Kind → Trips."""
     run = subprocess.run([*OWN_CORE, VICTIM, path, str(seconds)], stdout=subprocess.PIPE, text=True, check=True,
-                         timeout=600, user=VICTIM_UID, group=VICTIM_UID, extra_groups=[])
+                         timeout=seconds + GIVES_UP_S, user=VICTIM_UID, group=VICTIM_UID, extra_groups=[])
     kinds = {}
     for line in run.stdout.splitlines():
         kind, n, refused, *us = line.split()
