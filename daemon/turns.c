@@ -7,6 +7,12 @@
 /* ---- Lists ---- */
 
 /* Who had nothing to read saves up nothing. */
+static void catch_up(const struct turns *t, struct turns_user *u)
+{
+	if (u->spent_ns < t->clock_ns)
+		u->spent_ns = t->clock_ns;
+}
+
 static void link_user(struct turns *t, struct turns_user *u)
 {
 	u->end = &u->first;
@@ -15,8 +21,7 @@ static void link_user(struct turns *t, struct turns_user *u)
 	if (u->next)
 		u->next->prev = u;
 	t->users = u;
-	if (u->spent_ns < t->clock_ns)
-		u->spent_ns = t->clock_ns;
+	catch_up(t, u);
 }
 
 static void unlink_user(struct turns *t, struct turns_user *u)
@@ -77,6 +82,7 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 	t->clock_ns = u->spent_ns;
 	remove_at(t, u, &u->first);
 	t->taking = u;
+	t->began_ns = now;
 	if (p->take ? p->take(p) : t->take(p))
 		turns_wait(t, p);
 	t->taking = NULL;
@@ -182,6 +188,12 @@ void turns_leave(struct turns *t, struct turns_place *p)
 bool turns_pays(const struct turns *t, const struct turns_user *u)
 {
 	return t->taking == u || (!t->taking && !t->users);
+}
+
+void turns_charge(struct turns *t, struct turns_user *u)
+{
+	catch_up(t, u);
+	u->spent_ns += clock_ns() - t->began_ns;
 }
 
 bool turns_is_ahead(const struct turns *t, const struct turns_user *u)

@@ -8,7 +8,8 @@
  * has come.
  *
  * Whose a connection is shows only when it is taken, so the door that takes them shares the loop as one more
- * user: who is refused as often as it can connect does not take more of it than that.
+ * user: who is refused as often as it can connect does not take more of it than that. Whoever it was pays too:
+ * a flood of connections is taken at the expense of what its user's sessions want, not of others' connections.
  *
  * A turn should not take much longer than a slice. What does is done in several, in which its session goes on
  * before others of its user, so that each user is midway in one thing at most.
@@ -34,6 +35,7 @@ struct turns {
 	struct turns_user *users;
 	struct turns_place *watched; /* that wait since the last check, perhaps, and are watched still */
 	struct turns_user *taking;   /* whose turn it is just now */
+	uint64_t began_ns;           /* when that turn did */
 	uint64_t clock_ns;           /* where the user stood who had the last turn */
 	/* Before turns are taken: whoever has come another way than by a socket is to wait. NULL: nobody does.
 	 */
@@ -71,6 +73,9 @@ void turns_leave(struct turns *turns, struct turns_place *place);
 
 /* Whether the loop's time is the user's just now: it is its turn, or nobody waits for one. */
 bool turns_pays(const struct turns *turns, const struct turns_user *user);
+
+/* The turn at hand is this user's expense too. */
+void turns_charge(struct turns *turns, struct turns_user *user);
 
 /* Whether the user has had more than its share so far, which it must not escape from. */
 bool turns_is_ahead(const struct turns *turns, const struct turns_user *user);

@@ -14,11 +14,36 @@
 #include "session/peer.h"
 
 static void on_poll(uv_poll_t *poll, int status, int events);
-static void open_session(struct session *s);
+
+/*
+ * A connection that cannot be kept in order is shut down, and its next turn finds it so. It is not watched for
+ * that: a connection that is gone would be named at every look until then.
+ */
+static void end_soon(struct session *s)
+{
+	shutdown(s->fd, SHUT_RDWR);
+	s->hung_up = s->readable = true;
+	turns_wait(&s->all->turns, &s->place);
+}
+
+/* When it is first watched: one that is gone by its first turn never is, which is most of what it would cost.
+ */
+static bool make_poll(struct session *s)
+{
+	if (uv_poll_init(s->engine->loop, &s->poll, s->fd) < 0)
+		return false;
+	s->poll.data = s;
+	s->open_handles = 2;
+	return true;
+}
 
 static void watch(struct session *s)
 {
 	s->place.unwatched = false;
+	if (s->open_handles < 2 && !make_poll(s)) {
+		end_soon(s);
+		return;
+	}
 	uv_poll_start(&s->poll, s->outbox ? UV_WRITABLE : UV_READABLE, on_poll);
 }
 
@@ -32,7 +57,7 @@ static void unwatch(struct turns_place *place)
 {
 	struct session *s = of_place(place);
 
-	if (s->state != SESSION_ARRIVED)
+	if (s->open_handles == 2)
 		uv_poll_stop(&s->poll);
 }
 
@@ -89,11 +114,7 @@ static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int
 	return 0;
 }
 
-/*
- * Never closes the session: callers are in the midst of walking its jobs. A connection that cannot be kept in
- * order is shut down instead, and its next turn finds it so. It is not watched for that: a connection that is
- * gone would be named at every look until then.
- */
+/* Never closes the session, since callers are in the midst of walking its jobs: it ends soon instead. */
 int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 {
 	int rc = KOPS_E_BUSY;
@@ -117,9 +138,7 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 	}
 	if (rc < 0) {
 		log_debug("session %" PRIu64 " ends: it leaves too much unread, or is gone", s->serial);
-		shutdown(s->fd, SHUT_RDWR);
-		s->hung_up = s->readable = true;
-		turns_wait(&s->all->turns, &s->place);
+		end_soon(s);
 	}
 	return 0;
 }
@@ -215,6 +234,22 @@ static bool take_runs(struct session *s)
 	return s->state != SESSION_CLOSING && !s->outbox && !s->midway;
 }
 
+static void on_hello_timeout(uv_timer_t *timer)
+{
+	session_close(timer->data, "no Hello in time");
+}
+
+static void open_session(struct session *s)
+{
+	s->state = SESSION_GREETING;
+	uv_timer_init(s->engine->loop, &s->hello_timer);
+	s->hello_timer.data = s;
+	s->open_handles = 1;
+	uv_timer_start(&s->hello_timer, on_hello_timeout, s->engine->config->hello_timeout, 0);
+	log_debug("session %" PRIu64 ": opened by uid %u pid %d", s->serial, (unsigned)s->account->uid,
+	          (int)s->pid);
+}
+
 /*
  * A client with jobs out is likely to have sent more, and has nothing to lose by our looking; one that had to
  * wait for its turn has sent more by the next, and looking costs less than watching it again. To any other that
@@ -243,10 +278,8 @@ static bool take_turn(struct turns_place *place)
 {
 	struct session *s = of_place(place);
 
-	if (s->state == SESSION_ARRIVED) {
+	if (s->state == SESSION_ARRIVED)
 		open_session(s);
-		return s->state == SESSION_GREETING;
-	}
 	if (s->midway) {
 		s->all->resume(s);
 		return may_have_more(s, true);
@@ -279,11 +312,6 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 /* ---- Opening and closing ---- */
 
-static void on_hello_timeout(uv_timer_t *timer)
-{
-	session_close(timer->data, "no Hello in time");
-}
-
 static const char *refuse(const struct sessions *all, const struct account *account, uint64_t most)
 {
 	const struct config *config = all->engine->config;
@@ -315,6 +343,8 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 		why = refuse(all, account, limits.max_sessions_per_uid);
 	}
 	s = account && !why ? calloc(1, sizeof *s) : NULL;
+	if (account)
+		turns_charge(&all->turns, &account->turns);
 	if (why && log_may(&all->refusals))
 		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
 	if (!s) {
@@ -330,6 +360,7 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 	s->engine = all->engine;
 	s->account = account;
 	s->place.user = &account->turns;
+	s->place.unwatched = true;
 	s->fd = fd;
 	s->pid = peer->pid;
 	s->is_colleague = peer_is_in(peer, getegid());
@@ -376,24 +407,6 @@ void sessions_reload(struct sessions *all)
 		account_widen(accounts, s->account, peer.groups, peer.n_groups);
 		peer_free(&peer);
 	}
-}
-
-static void open_session(struct session *s)
-{
-	s->state = SESSION_GREETING;
-	uv_timer_init(s->engine->loop, &s->hello_timer);
-	s->hello_timer.data = s;
-	s->open_handles = 1;
-	if (uv_poll_init(s->engine->loop, &s->poll, s->fd) < 0) {
-		session_close(s, "cannot be watched");
-		return;
-	}
-	s->poll.data = s;
-	s->open_handles = 2;
-	uv_timer_start(&s->hello_timer, on_hello_timeout, s->engine->config->hello_timeout, 0);
-	watch(s);
-	log_debug("session %" PRIu64 ": opened by uid %u pid %d", s->serial, (unsigned)s->account->uid,
-	          (int)s->pid);
 }
 
 static void drop_buffer(void *value, void *arg)

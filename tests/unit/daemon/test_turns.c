@@ -24,6 +24,7 @@ struct fixture {
 	struct turns_user quick, slow;
 	struct reader readers[3]; /* of quick, quick and slow */
 	bool paid, others_paid;
+	struct turns_user *pays_too; /* for each turn; NULL: nobody */
 };
 
 static struct fixture *fixture; /* turns hand over places only */
@@ -38,6 +39,8 @@ static bool take(struct turns_place *place)
 	fixture->others_paid |= turns_pays(&fixture->turns, other);
 	while (clock_ns() < until)
 		;
+	if (fixture->pays_too)
+		turns_charge(&fixture->turns, fixture->pays_too);
 	r->taken++;
 	return --r->left > 0;
 }
@@ -151,6 +154,18 @@ static void a_turn_is_paid_by_its_user_alone(void **state)
 	assert_true(turns_pays(&f->turns, &f->slow));
 }
 
+/* As for connections that the door takes. */
+static void a_turn_can_be_another_users_expense_too(void **state)
+{
+	struct fixture *f = *state;
+
+	wait_with(f, 0, 3);
+	f->pays_too = &f->slow;
+	run_until_read(f, 0);
+	assert_true(f->slow.spent_ns >= 3 * SHORT_NS);
+	assert_true(f->quick.spent_ns >= f->slow.spent_ns);
+}
+
 static void a_place_that_leaves_gets_no_turn(void **state)
 {
 	struct fixture *f = *state;
@@ -185,6 +200,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(sessions_of_a_user_go_round, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_is_midway_goes_on_first, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_is_paid_by_its_user_alone, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_turn_can_be_another_users_expense_too, setup, teardown),
 	    cmocka_unit_test_setup_teardown(the_loop_sleeps_while_nobody_waits, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_place_that_leaves_gets_no_turn, setup, teardown),
 	};
