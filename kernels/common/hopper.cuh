@@ -29,6 +29,22 @@ __device__ __forceinline__ uint32_t shared_address(const void *p)
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+/* 16 bytes that nobody reads again soon: they take no room in L1. */
+__device__ __forceinline__ uint4 load_once(const uint4 *from)
+{
+#if __CUDA_ARCH__ >= 900
+	uint4 v;
+
+	asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+	             : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+	             : "l"(from)
+	             : "memory");
+	return v;
+#else
+	return *from;
+#endif
+}
+
 /* ---- Products of a warp, in f64 ---- */
 
 /*

@@ -1,17 +1,20 @@
 /*
  * reduce on GPUs: sums, largest and means over the last axis, read once at the memory's rate.
  *
- *   way      what it takes                idea                                          bound
- *   flat     rows of up to 2 KiB without  16 KiB of whole rows go to shared memory      HBM
- *            gaps between them            as vectors, wherever they begin; some lanes
- *                                         of a warp add up a row there
- *   long     other rows whose elements    a warp or a block for each row, four vectors  HBM
- *            are side by side             under way; few long rows are cut into pieces
- *                                         that a second kernel joins
- *   strided  anything else                a warp's lanes on neighbouring rows, 16 bytes  HBM where rows are
- *                                         of them each where they are side by side,     side by side
- *                                         eight elements of each row under way; cut
- *                                         likewise
+ *   way      what it takes                   idea                                        bound
+ *   short    rows of up to 2 KiB that are    some lanes of a warp keep a row in          HBM; with odd ends,
+ *            whole vectors of 16 bytes; of   registers, four loads of 16 bytes           the masks for them
+ *            any ends if without gaps        each under way
+ *   flat     very short ones of any ends     16 KiB of whole rows go to shared           reads of shared
+ *            without gaps                    memory as vectors; some lanes of a          memory
+ *                                            warp add up a row
+ *   long     other rows whose elements       a warp or a block for each row, four        HBM
+ *            are side by side                vectors under way; few long rows are cut
+ *                                            into pieces that a second kernel joins
+ *   strided  anything else                   a warp's lanes on neighbouring rows, 16     HBM where rows are
+ *                                            bytes of them each where they are side by   side by side
+ *                                            side, eight elements of each row under
+ *                                            way; cut likewise
  *
  * A thread adds some 100 elements at most in f32, then in f64: millions of equal terms would all round the same
  * way. Parts of a sum are joined in a fixed order, so that results repeat bit for bit.
@@ -21,6 +24,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/hopper.cuh"
 #include "common/launch.cuh"
 #include "reduce/split.h"
 
@@ -118,9 +122,9 @@ __device__ __forceinline__ int64_t at_row(const problem &p, const int64_t (&stri
 }
 
 template <bool MAX, typename T>
-__device__ __forceinline__ void store_as(const problem &p, uint64_t row, double result)
+__device__ __forceinline__ void store_as(const problem &p, int64_t at, double result)
 {
-	T *y = (T *)p.y + at_row(p, p.y_batch, row);
+	T *y = (T *)p.y + at;
 
 	result *= p.scale;
 	if (p.goes_on)
@@ -129,12 +133,18 @@ __device__ __forceinline__ void store_as(const problem &p, uint64_t row, double 
 }
 
 template <bool MAX, typename T>
-__device__ __forceinline__ void store_row(const problem &p, uint64_t row, double result)
+__device__ __forceinline__ void store_at(const problem &p, int64_t at, double result)
 {
 	if (p.wide)
-		store_as<MAX, float>(p, row, result);
+		store_as<MAX, float>(p, at, result);
 	else
-		store_as<MAX, T>(p, row, result);
+		store_as<MAX, T>(p, at, result);
+}
+
+template <bool MAX, typename T>
+__device__ __forceinline__ void store_row(const problem &p, uint64_t row, double result)
+{
+	store_at<MAX, T>(p, at_row(p, p.y_batch, row), result);
 }
 
 template <bool MAX, typename T>
@@ -146,13 +156,14 @@ __device__ __forceinline__ void store_piece(const problem &p, uint64_t row, uint
 		p.partials[part * p.rows + row] = result;
 }
 
-/* ---- flat: short rows without gaps ---- */
+/* ---- flat: very short rows without gaps ---- */
 
 /* Elements in 4 bytes. */
 template <typename T> constexpr unsigned PAIR = 4 / sizeof(T);
 
 constexpr unsigned FLAT_BYTES = 16384; /* of a tile */
-constexpr unsigned FLAT_ROW_BYTES_MAX = FLAT_BYTES / (THREADS / WARP);
+/* From here on rows are short's, of f32 sooner: with fewer elements in 16 bytes its masks are shorter. */
+template <typename T> constexpr unsigned FLAT_ROW_BYTES = sizeof(T) == 4 ? 256 : 512;
 
 /* Bytes [0, bytes) from `from` to the same place behind a multiple of 16 in `to`, of which they end up `shift`
  * bytes in. */
@@ -235,6 +246,114 @@ __global__ void __launch_bounds__(THREADS) reduce_flat(problem p, unsigned rows_
 				store_row<MAX, T>(p, row + r, (double)sum);
 		}
 		__syncthreads();
+	}
+	let_next_kernel_come();
+}
+
+/* ---- short: rows in the registers of some lanes ---- */
+
+constexpr uint64_t SHORT_VECTORS_MAX = UNROLL * WARP; /* of a row */
+
+/* Elements [from, to) of 16 bytes, which may begin before them and end behind them. */
+template <bool MAX, typename T>
+__device__ __forceinline__ float join_some_of(float sum, uint4 v, int from, int to)
+{
+	constexpr int N = sizeof(uint4) / sizeof(T);
+	unsigned there = ((1u << min(to, N)) - 1) & ~0u << max(from, 0);
+	T t[N];
+
+	memcpy(t, &v, sizeof v);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		sum = there >> i & 1 ? total<MAX>::join(sum, (float)t[i]) : sum;
+	return sum;
+}
+
+/* 16 bytes, of which only [begin, end) may be read. */
+template <typename T>
+__device__ __forceinline__ uint4 load_inside(const uint4 *at, const T *begin, const T *end)
+{
+	constexpr int N = sizeof(uint4) / sizeof(T);
+	const T *x = (const T *)at;
+	T t[N] = {};
+	uint4 v;
+
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		if (x + i >= begin && x + i < end)
+			t[i] = x[i];
+	memcpy(&v, t, sizeof v);
+	return v;
+}
+
+template <typename T, bool EDGES, bool INNER>
+__device__ __forceinline__ uint4 load_vector(const uint4 *at, const T *begin, const T *end)
+{
+	if constexpr (!EDGES)
+		return hopper::load_once(at);
+	return INNER ? *at : load_inside(at, begin, end);
+}
+
+/*
+ * ROWS rows from `first` on, THREADS / GROUP apart, of up to GROUP · VECTORS vectors each. EDGES: they begin
+ * anywhere, and vectors at the ends of a row are its neighbours' too, which find them in L1. INNER: there are
+ * all those rows, and if EDGES others on both sides of them.
+ */
+template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS, unsigned ROWS, bool EDGES, bool INNER>
+__device__ __forceinline__ void reduce_rows_at(const problem &p, uint64_t first)
+{
+	constexpr unsigned APART = THREADS / GROUP, N = sizeof(uint4) / sizeof(T);
+	unsigned lane = threadIdx.x % GROUP, cols = (unsigned)p.cols;
+	const T *begin = (const T *)p.x, *end = begin + p.rows * p.cols;
+	uint4 v[ROWS][VECTORS];
+	unsigned from[ROWS]; /* elements of its first vector that are not the row's */
+
+#pragma unroll
+	for (unsigned r = 0; r < ROWS; r++) {
+		uint64_t row = INNER || first + r * APART < p.rows ? first + r * APART : 0;
+		const T *x = begin + (int64_t)row * p.x_batch[2];
+
+		from[r] = EDGES ? (unsigned)((uintptr_t)x % sizeof(uint4) / sizeof(T)) : 0;
+		const uint4 *vectors = (const uint4 *)(x - from[r]) + lane;
+#pragma unroll
+		for (unsigned u = 0; u < VECTORS; u++)
+			if ((lane + u * GROUP) * N < from[r] + cols)
+				v[r][u] = load_vector<T, EDGES, INNER>(vectors + u * GROUP, begin, end);
+	}
+#pragma unroll
+	for (unsigned r = 0; r < ROWS; r++) {
+		uint64_t row = first + r * APART;
+		float sum = total<MAX>::nothing();
+
+#pragma unroll
+		for (unsigned u = 0; u < VECTORS; u++) {
+			int at = (int)((lane + u * GROUP) * N), to = (int)(from[r] + cols);
+
+			if (at < to)
+				sum = EDGES ? join_some_of<MAX, T>(sum, v[r][u], (int)from[r] - at, to - at)
+				            : join_vector<MAX, T>(sum, v[r][u]);
+		}
+		sum = join_lanes<MAX, GROUP>(sum);
+		if (lane == 0 && (INNER || row < p.rows))
+			store_at<MAX, T>(p, (int64_t)row * p.y_batch[2], (double)sum);
+	}
+}
+
+template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS, bool EDGES>
+__global__ void __launch_bounds__(THREADS, 5) reduce_short(problem p)
+{
+	constexpr unsigned APART = THREADS / GROUP, ROWS = UNROLL / VECTORS, TILE = APART * ROWS;
+
+	await_kernel_before();
+	for (uint64_t base = (uint64_t)blockIdx.x * TILE; base < p.rows; base += (uint64_t)gridDim.x * TILE) {
+		uint64_t row = base + threadIdx.x / GROUP;
+
+		if (EDGES ? base > 0 && base + TILE < p.rows : base + TILE <= p.rows)
+			reduce_rows_at<MAX, T, GROUP, VECTORS, ROWS, EDGES, true>(p, row);
+		else
+#pragma unroll 1
+			for (unsigned r = 0; r < ROWS; r++, row += APART)
+				reduce_rows_at<MAX, T, GROUP, VECTORS, 1, EDGES, false>(p, row);
 	}
 	let_next_kernel_come();
 }
@@ -454,6 +573,14 @@ bool is_flat(const problem &p)
 	return p.batch[0] == 1 && p.batch[1] == 1 && (p.batch[2] == 1 || p.x_batch[2] == (int64_t)p.cols);
 }
 
+/* Rows are along one axis, and each is whole vectors. */
+bool is_aligned(const problem &p, uint64_t size)
+{
+	uint64_t apart = (uintptr_t)p.x | (uint64_t)p.x_batch[2] * size | p.cols * size;
+
+	return p.batch[2] == p.rows && apart % sizeof(uint4) == 0;
+}
+
 /* Rows are side by side, each column of them from a multiple of 16 bytes on, and they are whole vectors. */
 bool has_columns(const problem &p, uint64_t size)
 {
@@ -479,12 +606,8 @@ template <bool MAX, typename T, unsigned N> void launch_flat(const problem &p, c
 		launch_flat<MAX, T, N, 1>(p, rows_each / THREADS * THREADS, stream);
 	else if (rows_each >= 64)
 		launch_flat<MAX, T, N, 4>(p, rows_each / 64 * 64, stream);
-	else if (rows_each >= 32)
-		launch_flat<MAX, T, N, 8>(p, 32, stream);
-	else if (rows_each >= 16)
-		launch_flat<MAX, T, N, 16>(p, 16, stream);
 	else
-		launch_flat<MAX, T, N, 32>(p, 8, stream);
+		launch_flat<MAX, T, N, 8>(p, 32, stream);
 }
 
 template <bool MAX, typename T> void launch_flat_rows(const problem &p, cudaStream_t stream)
@@ -495,6 +618,41 @@ template <bool MAX, typename T> void launch_flat_rows(const problem &p, cudaStre
 		launch_flat<MAX, T, 1>(p, stream);
 }
 
+template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS, bool EDGES>
+void launch_short(const problem &p, cudaStream_t stream)
+{
+	launch_kernel(reduce_short<MAX, T, GROUP, VECTORS, EDGES>,
+	              {dim3(grid_of(p.rows, THREADS / GROUP * (UNROLL / VECTORS))), dim3(THREADS)}, stream, p);
+}
+
+/* vectors: that a row of p touches at most. */
+template <bool MAX, typename T, bool EDGES>
+void launch_by_warps(const problem &p, uint64_t vectors, cudaStream_t stream)
+{
+	if (vectors <= WARP)
+		launch_short<MAX, T, WARP, 1, EDGES>(p, stream);
+	else if (vectors <= 2 * WARP)
+		launch_short<MAX, T, WARP, 2, EDGES>(p, stream);
+	else
+		launch_short<MAX, T, WARP, 4, EDGES>(p, stream);
+}
+
+template <bool MAX, typename T> void launch_aligned(const problem &p, uint64_t vectors, cudaStream_t stream)
+{
+	if (vectors <= 1)
+		launch_short<MAX, T, 1, 1, false>(p, stream);
+	else if (vectors <= 2)
+		launch_short<MAX, T, 2, 1, false>(p, stream);
+	else if (vectors <= 4)
+		launch_short<MAX, T, 4, 1, false>(p, stream);
+	else if (vectors <= 8)
+		launch_short<MAX, T, 8, 1, false>(p, stream);
+	else if (vectors <= 16)
+		launch_short<MAX, T, 16, 1, false>(p, stream);
+	else
+		launch_by_warps<MAX, T, false>(p, vectors, stream);
+}
+
 template <bool MAX, typename T, unsigned GROUP> void launch_long(const problem &p, cudaStream_t stream)
 {
 	launch_kernel(reduce_long<MAX, T, GROUP>,
@@ -503,10 +661,18 @@ template <bool MAX, typename T, unsigned GROUP> void launch_long(const problem &
 
 template <bool MAX, typename T> void launch_rows(const problem &p, cudaStream_t stream)
 {
-	if (is_flat(p) && p.cols > 0 && p.cols * sizeof(T) <= FLAT_ROW_BYTES_MAX && p.splits == 1)
+	constexpr uint64_t N = sizeof(uint4) / sizeof(T);
+	uint64_t bytes = p.cols * sizeof(T), touched = (p.cols + 2 * N - 2) / N;
+	bool whole = p.splits == 1 && p.cols > 0;
+
+	if (whole && is_aligned(p, sizeof(T)) && bytes / sizeof(uint4) <= SHORT_VECTORS_MAX)
+		launch_aligned<MAX, T>(p, bytes / sizeof(uint4), stream);
+	else if (whole && is_flat(p) && bytes < FLAT_ROW_BYTES<T>)
 		launch_flat_rows<MAX, T>(p, stream);
-	else if (p.cols * sizeof(T) <= 512 * sizeof(uint4))
-		launch_long<MAX, T, 32>(p, stream);
+	else if (whole && is_flat(p) && touched <= SHORT_VECTORS_MAX)
+		launch_by_warps<MAX, T, true>(p, touched, stream);
+	else if (bytes <= 512 * sizeof(uint4))
+		launch_long<MAX, T, WARP>(p, stream);
 	else
 		launch_long<MAX, T, THREADS>(p, stream);
 }

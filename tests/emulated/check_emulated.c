@@ -24,6 +24,7 @@
 CUDA_LAUNCH(gemm_pipelined);
 CUDA_LAUNCH(softmax_fused);
 uint64_t softmax_fused_workspace(const struct op_args *args);
+CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 
 /* ---- Problems ---- */
@@ -208,6 +209,24 @@ static bool make_many_rows(struct problem *p, struct random *r)
 	return make_rows_beyond(p, 3 + random_below(r, 8), 128 << 10, r);
 }
 
+/* Up to several tiles of rows that follow each other without gaps, or all alike from 16 bytes on, or neither.
+ */
+static bool make_reduced_rows(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_float(r);
+	uint64_t cols = random_chance(r, 50) ? 1 + random_below(r, 40) : random_extent(1100, r);
+	uint64_t rows = 1 + random_below(r, random_chance(r, 30) ? 40 : 1 + 60000 / cols);
+	struct view x = {.dtype = dtype, .rank = 2, .shape = {rows, cols}};
+	struct view y = {.dtype = dtype, .rank = 1, .shape = {rows}, .strides = {1}};
+
+	x.strides[0] = (int64_t)(random_chance(r, 50) ? cols : (cols + 7) / 8 * 8 + random_below(r, 2));
+	x.strides[1] = 1;
+	p->args.views[0] = x;
+	p->args.views[1] = y;
+	p->args.params.reduce.kind = (kops_reduction)random_below(r, 3);
+	return problem_complete(p, random_chance(r, 50), true, r);
+}
+
 /* Of any strides. */
 static bool make_anyhow(struct problem *p, struct random *r)
 {
@@ -309,6 +328,13 @@ static uint64_t workspace_strided(const struct op_args *args)
 	return s.splits > 1 ? s.rows * s.splits * sizeof(double) : 0;
 }
 
+static uint64_t workspace_rows(const struct op_args *args)
+{
+	struct reduce_split s = reduce_split_rows(args);
+
+	return s.splits > 1 ? s.rows * s.splits * sizeof(double) : 0;
+}
+
 static const struct kernel strided = {
     .supports = takes_all, .workspace = workspace_strided, .launch = reduce_strided, .carries = true};
 
@@ -378,6 +404,7 @@ static const struct candidate {
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
     {"softmax", "pieces", make_anyhow, 3, {1, 2, 5, 9}, NULL, softmax_pieces_workspace, softmax_pieces},
     {"softmax", "pieces in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"reduce", "rows", make_reduced_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
     {"reduce", "strided in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"softmax", "fused", make_short_rows, 1, {1, 1, 1, 1}, NULL, softmax_fused_workspace, softmax_fused},
     {"softmax",

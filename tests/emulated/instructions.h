@@ -57,6 +57,13 @@ inline float4 load_global(const float4 *from)
 	return *from;
 }
 
+inline uint4 load_once(const uint4 *from)
+{
+	if ((uintptr_t)from % 16 != 0)
+		emulator::fail("16 bytes are loaded from %p", (const void *)from);
+	return *from;
+}
+
 /* ---- Barriers ---- */
 
 inline void barrier_init(uint32_t barrier, unsigned count)
