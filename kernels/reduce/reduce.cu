@@ -254,6 +254,13 @@ __global__ void __launch_bounds__(THREADS) reduce_flat(problem p, unsigned rows_
 
 constexpr uint64_t SHORT_VECTORS_MAX = UNROLL * WARP; /* of a row */
 
+/* Blocks that a multiprocessor has registers for. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr unsigned SHORT_RESIDENT = 4; /* as many threads as it holds */
+#else
+constexpr unsigned SHORT_RESIDENT = 5;
+#endif
+
 /* Elements [from, to) of 16 bytes, which may begin before them and end behind them. */
 template <bool MAX, typename T>
 __device__ __forceinline__ float join_some_of(float sum, uint4 v, int from, int to)
@@ -340,7 +347,7 @@ __device__ __forceinline__ void reduce_rows_at(const problem &p, uint64_t first)
 }
 
 template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS, bool EDGES>
-__global__ void __launch_bounds__(THREADS, 5) reduce_short(problem p)
+__global__ void __launch_bounds__(THREADS, SHORT_RESIDENT) reduce_short(problem p)
 {
 	constexpr unsigned APART = THREADS / GROUP, ROWS = UNROLL / VECTORS, TILE = APART * ROWS;
 
