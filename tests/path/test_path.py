@@ -69,7 +69,7 @@ def path_of_submit(calls):
     calls = list(calls.all())
     turn = max(i for i, call in enumerate(calls)
                if (call.function, call.file) == ("take_turn", "turns.c") and call.reaches("verb_submit"))
-    back = next(call for call in calls[turn:] if call.function == "on_async" and call.reaches("reply_receipt"))
+    back = next(call for call in calls[turn:] if call.file == "device/device.c" and call.reaches("reply_receipt"))
     return [calls[turn], back]
 
 
