@@ -171,7 +171,8 @@ enum kops_buffer_flags {
 
 /*
  * Allocates zeroed memory of `bytes` > 0. Waits. device is for KOPS_RESIDENT only: "gpu0", "cpu", …;
- * NULL: the daemon's first device. Free with kops_free().
+ * NULL: the daemon's first device. Free with kops_free(). SHARED memory counts towards the user's limit as the
+ * next power of two from 64 KiB to 64 MiB, and beyond as a multiple of 2 MiB.
  * KOPS_E_INVALID (bytes is 0, or a device for KOPS_SHARED), KOPS_E_NOMEM, KOPS_E_QUOTA, KOPS_E_DEVICE.
  */
 int kops_alloc(kops *k, uint64_t bytes, unsigned flags, const char *device, kops_buffer **ret_buffer);

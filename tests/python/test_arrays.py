@@ -31,6 +31,13 @@ class SharedArrays(PythonTest):
                 x.fill(np.nan)
                 del x
 
+    def test_the_pool_counts_memory_as_kopsd_does(self):
+        arrays = []
+        for nbytes in (1, 4096, 65536, 65537, 1 << 20, 5 << 20, 5 << 20, 5 << 20, 64 << 20, (64 << 20) + 1, 67 << 20):
+            arrays.append(self.kops.empty(nbytes // 2 + 1, np.float16))
+            mine, = self.kops.users()
+            self.assertEqual(self.kops._session.pool.live_bytes, mine.mapped_bytes, nbytes)
+
     def test_asarray_copies_what_is_elsewhere_only(self):
         x = self.numbers((4, 6))
         y = self.kops.asarray(x)

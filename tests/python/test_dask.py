@@ -20,7 +20,7 @@ import kops
 import kops.dask
 
 WORKERS = 3
-QUOTA = 24 << 20
+QUOTA = 24 << 20  # a quarter for what chunks hold, the rest for operands of one op: two of 8 MiB in the long run
 CHUNK = 250
 SIDE = 5000 if LONG else 1500
 # What a worker may hold before it spills to disk. Its process is larger than that from the start, so no other limit is set.
@@ -47,7 +47,7 @@ class Cluster:
         self.daemons = [harness.Daemon(max_mapped_per_uid=QUOTA) for _ in range(WORKERS)]
         self.programs = []
         self.folder = folder
-        self.env = {**os.environ, "DASK_KOPS__MEMORY": str(QUOTA // 2), "OPENBLAS_NUM_THREADS": "1",
+        self.env = {**os.environ, "DASK_KOPS__MEMORY": str(QUOTA // 4), "OPENBLAS_NUM_THREADS": "1",
                     **{f"DASK_DISTRIBUTED__WORKER__{k}": str(v) for k, v in MEMORY.items()}}
 
     def start(self):

@@ -1,6 +1,6 @@
 """Shared memory in blocks. A session may have some thousand buffers, and asking kopsd for one takes its time, so buffers
 ("slabs") are cut into blocks of one size. The first slab of a size has one large block or 64 KiB of small ones. Later ones
-have twice as many each time, up to 64 MiB. Slabs without a block in use are kept for later arrays, up to a limit.
+have twice as many each time, up to 64 MiB; and all as many as have room in what kopsd lends. Slabs without a block in use are kept for later arrays, up to a limit.
 
 Whoever calls holds the session's lock, except for find().
 """
@@ -19,6 +19,9 @@ PAGE = 4096
 SLAB_MIN = 64 << 10
 SLAB_MAX = 64 << 20
 EXACT_FROM = 1 << 20  # sizes from here on are rounded to pages only
+LENT_MIN = 64 << 10   # kopsd lends, and counts, powers of two,
+LENT_MAX = 64 << 20   # and above this one
+LENT_STEP = 2 << 20   # multiples of that
 UNMAP_S = 1.0         # kopsd unmaps what it was given back in its own time
 RETRY_S = 0.002
 
@@ -31,15 +34,23 @@ def block_bytes(nbytes: int) -> int:
     return max(ALIGNMENT, -(-nbytes // step) * step)
 
 
+def lent_bytes(nbytes: int) -> int:
+    """What a buffer of nbytes takes of the user's quota."""
+    if nbytes > LENT_MAX:
+        return -(-nbytes // LENT_STEP) * LENT_STEP
+    return max(LENT_MIN, 1 << (nbytes - 1).bit_length())
+
+
 class Slab:
     """One buffer. `address` is where its first byte lies here; for a device's memory, the place that stands for it."""
 
-    __slots__ = ("buffer", "address", "nbytes", "block", "freed", "fresh", "live", "calls", "holds", "is_refused")
+    __slots__ = ("buffer", "address", "nbytes", "lent", "block", "freed", "fresh", "live", "calls", "holds", "is_refused")
 
     def __init__(self, buffer: int, address: int, nbytes: int, block: int, holds: object = None) -> None:
         self.buffer = buffer
         self.address = address
         self.nbytes = nbytes
+        self.lent = lent_bytes(nbytes)
         self.block = block
         self.freed: list[int] = []  # offsets of blocks that were in use
         self.fresh = 0              # from here on no block was ever in use: zeros
@@ -81,7 +92,7 @@ class Pool:
         slab = slabs[-1]
         if slab.live == 0 and slab in self.idle:
             del self.idle[slab]
-            self.idle_bytes -= slab.nbytes
+            self.idle_bytes -= slab.lent
         is_fresh = not slab.freed
         if is_fresh:
             offset = slab.fresh
@@ -104,7 +115,7 @@ class Pool:
             self._drop(slab)
         elif slab.live == 0:
             self.idle[slab] = None
-            self.idle_bytes += slab.nbytes
+            self.idle_bytes += slab.lent
             self.trim(self.cache_bytes)
 
     def trim(self, cache_bytes: int) -> None:
@@ -112,7 +123,7 @@ class Pool:
         while self.idle_bytes > cache_bytes:
             slab = next(iter(self.idle))
             del self.idle[slab]
-            self.idle_bytes -= slab.nbytes
+            self.idle_bytes -= slab.lent
             self.with_room[slab.block].remove(slab)
             self._drop(slab)
 
@@ -126,7 +137,7 @@ class Pool:
         slab.is_refused = True
         if slab in self.idle:
             del self.idle[slab]
-            self.idle_bytes -= slab.nbytes
+            self.idle_bytes -= slab.lent
             self._drop(slab)
 
     def _drop(self, slab: Slab) -> None:
@@ -137,6 +148,7 @@ class Pool:
 
     def _new_slab(self, size: int) -> Slab:
         n = max(1, SLAB_MIN // size, min(1 << min(self.count.get(size, 0), 20), SLAB_MAX // size))
+        n = lent_bytes(n * size) // size
         try:
             buffer, address = self.allocate(n * size)
         except (MemoryError, QuotaError):  # with less, it may do
@@ -159,8 +171,8 @@ class Pool:
 
     @property
     def live_bytes(self) -> int:
-        """Of slabs with a block in use."""
-        return sum(slab.nbytes for slab in self.ranges[1] if slab.holds is None) - self.idle_bytes
+        """Of slabs with a block in use, as kopsd counts them."""
+        return sum(slab.lent for slab in self.ranges[1] if slab.holds is None) - self.idle_bytes
 
     # Addresses
 
