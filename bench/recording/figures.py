@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import time
 
-from . import scale
+from . import machine, scale
 from .machine import ROOT
 from .programs import Daemon, Failed, Mps, peer, python_peer
 
@@ -279,6 +279,22 @@ def python_part(rows, build):
                  f"{how} numpy", [(numpy, got["ordinary"][dtype]["numpy_us"] / 1e3)])
 
 
+BLAS_SIDE = 4096
+BLAS_NAMES = {"gemm": "gemm, 4096 × 4096 × 512 (an update of LU)", "gemm_batch": "gemm_batch, 64 × 512³"}
+
+
+def blas_part(rows, build):
+    """BLAS routines with and without the library before OpenBLAS."""
+    preload = build / "client" / "libblas" / "libkops-blas.so"
+    with Daemon(build, "gpu0") as d:
+        alone = python_peer("with_blas.py", BLAS_SIDE)
+        got = python_peer("with_blas.py", BLAS_SIDE, env={**d.env, "LD_PRELOAD": str(preload)})
+    for routine, ms in got.items() if alone and got else ():
+        what = BLAS_NAMES.get(routine[1:], f"{routine[1:]}, {BLAS_SIDE}²")
+        rows.add("blas", routine[0] + what, ms, "ms", None, "bench/peers/with_blas.py",
+                 [(f"OpenBLAS, {machine.cores()} cores", alone[routine])])
+
+
 PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "host": host_part, "python": python_part,
-         "dask": scale.dask_part, "mpi": scale.mpi_part}
+         "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part}
 ON_CPU = ("cpu", "dask", "mpi")
