@@ -7,8 +7,9 @@
  */
 #define SPIN_AROUND_NS 150000u
 #define SPIN_SHARE     8
-/* It has the loop look out so long and this share of the plan before, and as long as it spins itself. */
-#define CALL_NS    60000u
+/* It has the loop look out so long and this share of the plan before, and as long as it spins itself. A virtual
+ * machine may need most of that to wake the loop. */
+#define CALL_NS    150000u
 #define CALL_SHARE 16
 /*
  * For a run whose caller spins, neither thread sleeps so long before its planned end: a CPU that slept for some
