@@ -52,6 +52,7 @@ static void pause_job(struct job *job)
 	struct job **paused = &job_device(job)->paused;
 
 	job_move(job, JOB_PAUSED);
+	job->work.execute = NULL; /* what it pins is pinned */
 	job->next_paused = *paused;
 	*paused = job;
 	sched_pause(&e->sched, &job->sched, run_left_us(&job->run));
@@ -141,13 +142,13 @@ static void pin_buffers(struct device_work *work, const struct backend *backend,
  * Whether the loop should run it, rather than hand it over: it is short, as its last runs showed, its user has
  * the loop's time just now, and no page of it can have gone to a disk.
  */
-static bool is_for_now(const struct job *job, bool pins)
+static bool is_for_now(const struct job *job)
 {
 	const struct engine *e = job->engine;
 	const struct prepared *p = job->prepared;
 
-	return p && p->took_us > 0 && p->took_us <= NOW_MAX_US && !pins && !e->runs_now && !e->can_swap &&
-	       turns_pays(e->accounts.turns, &job->account->turns);
+	return p && p->took_us > 0 && p->took_us <= NOW_MAX_US && !job->work.execute && !e->runs_now &&
+	       !e->can_swap && turns_pays(e->accounts.turns, &job->account->turns);
 }
 
 /* What it makes room for is handed over, or this would be as deep as the queue is long. */
@@ -162,13 +163,15 @@ static bool run_now(struct job *job)
 	return done;
 }
 
-static void hand_over(struct job *job, bool pins)
+/* A job that the scheduler has started. */
+static void hand_over(struct job *job)
 {
 	struct engine *e = job->engine;
 	struct engine_device *device = job_device(job);
 	struct job **end = &device->out;
 
-	sched_start(&e->sched, &job->sched);
+	if (job->state == JOB_PAUSED)
+		paused_remove(job);
 	job_move(job, JOB_RUNNING);
 	while (*end)
 		end = &(*end)->next_out;
@@ -179,22 +182,16 @@ static void hand_over(struct job *job, bool pins)
 		job->started_ns = job->resumed_ns;
 	marks_set(e->marks, job->account->uid, job->shape);
 	watch_lasting(e);
-	job->work =
-	    (struct device_work){.run = &job->run, .execute = pins ? pin_buffers : NULL, .done = run_done};
-	if (is_for_now(job, pins) && run_now(job))
+	if (is_for_now(job) && run_now(job))
 		return;
 	device_submit(device->device, &job->work);
 	e->watch_runs(e);
 }
 
-static void resume(struct job *job)
-{
-	paused_remove(job);
-	hand_over(job, false);
-}
+/* ---- Which job starts ---- */
 
-/* Or ends it, where a buffer or a want of memory keeps it from running. */
-static void start(struct job *job)
+/* Gives it what it starts with. Or ends it, where a buffer or a want of memory keeps it from running: false. */
+static bool equip(struct job *job)
 {
 	struct engine_device *device = job_device(job);
 	char why[WHY_BYTES] = "";
@@ -203,13 +200,15 @@ static void start(struct job *job)
 
 	if (rc < 0) {
 		job_end_queued(job, JOB_FAILED, rc, why);
-		return;
+		return false;
 	}
 	if (job->deadline_ns)
 		job_expires_not(job);
 	device->bytes_out += job->run.device_bytes;
 	job->run.lane = job->sched.queue->lane;
-	hand_over(job, pins);
+	job->work =
+	    (struct device_work){.run = &job->run, .execute = pins ? pin_buffers : NULL, .done = run_done};
+	return true;
 }
 
 /*
@@ -248,20 +247,21 @@ static void memory_is_short(struct engine *e)
 	}
 }
 
-static void start_or_end(struct engine *e, struct job *job)
+/* A queued job that is next, equipped; or a paused one that goes before it; or NULL. It may end instead. */
+static struct job *admitted(struct engine *e, struct job *job)
 {
 	const struct engine_device *device = job_device(job);
 
 	if (job->deadline_ns && job->deadline_ns <= clock_ns())
 		job_end_queued(job, JOB_FAILED, KOPS_E_DEADLINE, NULL);
 	else if (admit(e, job))
-		start(job);
+		return equip(job) ? job : NULL;
 	else if (device->paused && !device->out)
-		resume(device->paused); /* it has the room that this one may wait for */
+		return device->paused; /* it has the room that this one may wait for */
+	return NULL;
 }
 
-/* A suspect runs alone: the first that is picked waits until nothing is out, and nothing else starts meanwhile.
- */
+/* A suspect runs alone: the first that is next waits until nothing is out, and nothing starts meanwhile. */
 static bool has_to_wait(struct engine *e, struct job *job)
 {
 	if (!e->suspect && job->is_suspect)
@@ -269,27 +269,32 @@ static bool has_to_wait(struct engine *e, struct job *job)
 	return e->suspect && (e->suspect != job || engine_has_jobs_out(e));
 }
 
+/* For sched_next(). */
+static struct sched_job *choose(struct sched_job *next)
+{
+	struct job *job = job_of_sched(next);
+	struct engine *e = job->engine;
+
+	if (e->suspect && e->suspect->sched.device == next->device)
+		job = e->suspect; /* its turn had come */
+	if (has_to_wait(e, job))
+		return NULL;
+	if (job->state != JOB_PAUSED)
+		job = admitted(e, job);
+	return job ? &job->sched : NULL;
+}
+
 /* True when it started or ended a job. */
 static bool dispatch_one(struct engine *e, unsigned index)
 {
 	unsigned waiting = e->sched.waiting[index];
-	struct sched_job *picked;
-	struct job *job;
+	struct sched_job *next;
 
 	if (!device_has_room(e->devices[index].device))
 		return false;
-	picked = sched_pick(&e->sched, index);
-	if (!picked)
-		return false;
-	job = job_of_sched(picked);
-	if (e->suspect && e->suspect->sched.device == index)
-		job = e->suspect; /* its turn had come */
-	if (has_to_wait(e, job))
-		return false;
-	if (job->state == JOB_PAUSED)
-		resume(job);
-	else
-		start_or_end(e, job);
+	next = sched_next(&e->sched, index, choose);
+	if (next)
+		hand_over(job_of_sched(next));
 	return e->sched.waiting[index] < waiting;
 }
 

@@ -132,11 +132,6 @@ static struct sched_job *pick(const struct sched *s, unsigned device, const stru
 	return best;
 }
 
-struct sched_job *sched_pick(const struct sched *s, unsigned device)
-{
-	return pick(s, device, NULL);
-}
-
 static void charge(struct sched *s, struct sched_flow *f, unsigned device, double us)
 {
 	f->vtime[device] += us;
@@ -162,7 +157,7 @@ static void take_out(struct sched *s, struct sched_job *job)
 	s->waiting[job->device]--;
 }
 
-void sched_start(struct sched *s, struct sched_job *job)
+static void start(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
 	struct sched_flow *f = q->flow;
@@ -175,6 +170,18 @@ void sched_start(struct sched *s, struct sched_job *job)
 	s->vclock[d] = f->vtime[d];
 	job->started_at = f->vtime[d];
 	charge(s, f, d, job->cost_us);
+}
+
+struct sched_job *sched_next(struct sched *s, unsigned device,
+                             struct sched_job *(*choose)(struct sched_job *next))
+{
+	struct sched_job *next = pick(s, device, NULL);
+
+	if (next && choose)
+		next = choose(next);
+	if (next)
+		start(s, next);
+	return next;
 }
 
 /* Rounding must leave nothing behind. */

@@ -72,11 +72,13 @@ struct sched {
  * blocked. */
 void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job);
 
-/* The job that device should run next, still queued; NULL: none may run now. */
-struct sched_job *sched_pick(const struct sched *s, unsigned device);
-
-/* Takes the picked job out of its queue and accounts for it as running. */
-void sched_start(struct sched *s, struct sched_job *job);
+/*
+ * Starts the job that device should run next: it leaves its queue and is accounted for as running. choose is
+ * asked first, NULL: nobody is. It returns the job, or one that waits too and has to start in its stead, or
+ * NULL: none starts. It may take jobs out. Returns the started job, or NULL.
+ */
+struct sched_job *sched_next(struct sched *s, unsigned device,
+                             struct sched_job *(*choose)(struct sched_job *next));
 
 /* A started job has ended. */
 void sched_finish(struct sched *s, struct sched_job *job);

@@ -99,12 +99,11 @@ static void hand_over(struct workers *w, struct task *task)
 /* Only what is under way keeps the loop from ending. */
 static void dispatch(struct workers *w)
 {
-	struct sched_job *picked;
+	struct sched_job *next;
 
-	while (w->working < w->n_threads && (picked = sched_pick(&w->sched, 0))) {
-		struct task *task = of_sched(picked);
+	while (w->working < w->n_threads && (next = sched_next(&w->sched, 0, NULL))) {
+		struct task *task = of_sched(next);
 
-		sched_start(&w->sched, picked);
 		w->working++;
 		task->waiting = false;
 		task->began_ns = clock_ns();

@@ -17,8 +17,6 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from support import harness, wire  # noqa: E402
 
 ENTRIES_MAX = 3
-# A job is added, picked, started and finished.
-MORE = {"job/scheduler.c": 4}
 # Not a station: a map of numbers to pointers, which all use as they use lists.
 CONTAINERS = {"idmap.c"}
 DOWN = ["turns.c", "session/session.c", "session/request.c", "session/verb/submit.c", "session/runs.c", "job/job.c",
@@ -129,7 +127,7 @@ class Path(unittest.TestCase):
         print(found)
         self.assertEqual([file for file in entered if file in DOWN], DOWN, found)
         often = {file: len(times) for file, times in entered.items()
-                 if len(times) > MORE.get(file, ENTRIES_MAX) and file not in CONTAINERS}
+                 if len(times) > ENTRIES_MAX and file not in CONTAINERS}
         self.assertEqual(often, {}, found)
 
 

@@ -26,12 +26,10 @@ static struct sched_job job(double cost_us, kops_priority priority, unsigned dev
 /* Starts and finishes the next job of a device; NULL when none may run. */
 static struct sched_job *run_one(struct sched *s, unsigned device)
 {
-	struct sched_job *j = sched_pick(s, device);
+	struct sched_job *j = sched_next(s, device, NULL);
 
-	if (j) {
-		sched_start(s, j);
+	if (j)
 		sched_finish(s, j);
-	}
 	return j;
 }
 
@@ -223,18 +221,16 @@ static void test_a_queue_stays_on_its_device_while_it_runs(void **state)
 	sched_add(&s, &q, &first);
 	sched_add(&s, &q, &same);
 	sched_add(&s, &q, &other);
-	assert_null(sched_pick(&s, CPU));
-	sched_start(&s, sched_pick(&s, GPU));
+	assert_null(sched_next(&s, CPU, NULL));
+	assert_ptr_equal(sched_next(&s, GPU, NULL), &first);
 	/* The device keeps a lane in order, so the next may go there behind it. */
-	assert_ptr_equal(sched_pick(&s, GPU), &same);
-	sched_start(&s, &same);
-	assert_null(sched_pick(&s, GPU));
-	assert_null(sched_pick(&s, CPU));
+	assert_ptr_equal(sched_next(&s, GPU, NULL), &same);
+	assert_null(sched_next(&s, GPU, NULL));
+	assert_null(sched_next(&s, CPU, NULL));
 	sched_finish(&s, &first);
-	assert_null(sched_pick(&s, CPU));
+	assert_null(sched_next(&s, CPU, NULL));
 	sched_finish(&s, &same);
-	assert_ptr_equal(sched_pick(&s, CPU), &other);
-	sched_start(&s, &other);
+	assert_ptr_equal(sched_next(&s, CPU, NULL), &other);
 	sched_finish(&s, &other);
 	assert_empty(&s);
 }
@@ -272,7 +268,7 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 	(void)state;
 	sched_add(&s, &qa, &large);
 	sched_add(&s, &qa, &behind);
-	sched_start(&s, &large);
+	assert_ptr_equal(sched_next(&s, CPU, NULL), &large);
 	assert_true(isinf(sched_yields_after_us(&s, &large)));
 	for (int i = 0; i < 4; i++) {
 		b[i] = job(20, KOPS_NORMAL, CPU);
@@ -284,8 +280,7 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 	assert_near(s.backlog_us[CPU], 950 + 1 + 4 * 20, 1e-9);
 	for (int i = 0; i < 3; i++)
 		assert_ptr_equal(run_one(&s, CPU), &b[i]);
-	assert_ptr_equal(sched_pick(&s, CPU), &large);
-	sched_start(&s, &large);
+	assert_ptr_equal(sched_next(&s, CPU, NULL), &large);
 	assert_near(sched_yields_after_us(&s, &large), SCHED_SLICE_MIN_US, 1e-9);
 	sched_finish(&s, &large);
 	assert_ptr_equal(run_one(&s, CPU), &b[3]);
@@ -309,7 +304,7 @@ static void test_a_slice_is_as_long_as_the_job_that_waits(void **state)
 		                 next = job(cases[i].next_us, KOPS_NORMAL, CPU);
 
 		sched_add(&s, &qa, &long_one);
-		sched_start(&s, &long_one);
+		assert_ptr_equal(sched_next(&s, CPU, NULL), &long_one);
 		sched_add(&s, &qb, &next);
 		assert_near(sched_yields_after_us(&s, &long_one), cases[i].slice_us, 1e-9);
 		sched_finish(&s, &long_one);
@@ -333,12 +328,11 @@ static void test_queues_of_one_flow_take_turns(void **state)
 	}
 	sched_add(&s, &q[0], &behind);
 	for (int i = 0; i < 9; i++) {
-		struct sched_job *picked = sched_pick(&s, CPU);
-		assert_ptr_equal(picked, &jobs[i % 3]);
-		sched_start(&s, picked);
-		assert_near(sched_yields_after_us(&s, picked), SCHED_TURN_US, 1e-9);
-		picked->took_us = 50e3;
-		sched_pause(&s, picked, picked->cost_us - 50e3);
+		struct sched_job *started = sched_next(&s, CPU, NULL);
+		assert_ptr_equal(started, &jobs[i % 3]);
+		assert_near(sched_yields_after_us(&s, started), SCHED_TURN_US, 1e-9);
+		started->took_us = 50e3;
+		sched_pause(&s, started, started->cost_us - 50e3);
 	}
 	assert_ptr_equal(run_one(&s, CPU), &jobs[0]);
 	assert_ptr_equal(run_one(&s, CPU), &behind); /* it came before the others were put back */
@@ -367,13 +361,47 @@ static void test_who_may_interrupt_whom(void **state)
 		struct sched_job a = job(100, cases[i].started, CPU), b = job(100, cases[i].waiting, CPU);
 
 		sched_add(&s, &qa, &a);
-		sched_start(&s, &a);
+		assert_ptr_equal(sched_next(&s, CPU, NULL), &a);
 		sched_add(&s, &qb, &b);
 		assert_int_equal(sched_yields_after_us(&s, &a) < 1e9, cases[i].yields);
 		sched_finish(&s, &a);
 		sched_remove(&s, &b);
 		assert_empty(&s);
 	}
+}
+
+static struct sched_job *asked_about, *chosen;
+
+static struct sched_job *choose(struct sched_job *next)
+{
+	asked_about = next;
+	return chosen;
+}
+
+/* Nothing starts, the first stays the first, and another that waits starts in its stead. */
+static void test_the_caller_chooses(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow f = {0};
+	struct sched_queue q = {.flow = &f}, other_q = {.flow = &f};
+	struct sched_job first = job(1, KOPS_NORMAL, CPU), other = job(1, KOPS_NORMAL, CPU);
+	struct sched_job *const choices[] = {NULL, &other, &first};
+
+	(void)state;
+	asked_about = NULL;
+	assert_null(sched_next(&s, CPU, choose));
+	assert_null(asked_about);
+	sched_add(&s, &q, &first);
+	sched_add(&s, &other_q, &other);
+	for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+		chosen = choices[i];
+		assert_ptr_equal(sched_next(&s, CPU, choose), chosen);
+		assert_ptr_equal(asked_about, &first);
+		assert_int_equal(s.waiting[CPU], 2 - i);
+	}
+	sched_finish(&s, &first);
+	sched_finish(&s, &other);
+	assert_empty(&s);
 }
 
 static void test_remove_anywhere(void **state)
@@ -432,16 +460,16 @@ static void check_model(const struct model *m)
 	}
 }
 
-/* The oldest waiting job of its queue, and no job of the queue is out elsewhere. */
-static void check_picked(const struct model *m, const struct sched_job *picked)
+/* It was the oldest waiting job of its queue, and no job of the queue is out elsewhere. */
+static void check_started(const struct model *m, const struct sched_job *started)
 {
 	for (int i = 0; i < JOBS; i++) {
-		if (m->jobs[i].queue != picked->queue)
+		if (m->jobs[i].queue != started->queue)
 			continue;
 		if (m->where[i] == WAITING)
-			assert_true(m->jobs[i].seq >= picked->seq);
+			assert_true(m->jobs[i].seq >= started->seq);
 		if (m->where[i] == RUNNING)
-			assert_int_equal(m->jobs[i].device, picked->device);
+			assert_int_equal(m->jobs[i].device, started->device);
 	}
 }
 
@@ -456,12 +484,11 @@ static void step(struct model *m)
 		sched_remove(&m->s, &m->jobs[i]);
 		m->where[i] = IDLE;
 	} else if (m->where[i] == WAITING) {
-		struct sched_job *picked = sched_pick(&m->s, (unsigned)rand() % 2);
-		if (!picked)
+		struct sched_job *started = sched_next(&m->s, (unsigned)rand() % 2, NULL);
+		if (!started)
 			return;
-		check_picked(m, picked);
-		sched_start(&m->s, picked);
-		m->where[picked - m->jobs] = RUNNING;
+		check_started(m, started);
+		m->where[started - m->jobs] = RUNNING;
 	} else {
 		m->jobs[i] = job(1 + rand() % 100, (kops_priority)(rand() % 3), (unsigned)rand() % 2);
 		sched_add(&m->s, &m->queues[rand() % QUEUES], &m->jobs[i]);
@@ -508,6 +535,7 @@ int main(void)
 	    cmocka_unit_test(test_a_slice_is_as_long_as_the_job_that_waits),
 	    cmocka_unit_test(test_queues_of_one_flow_take_turns),
 	    cmocka_unit_test(test_who_may_interrupt_whom),
+	    cmocka_unit_test(test_the_caller_chooses),
 	    cmocka_unit_test(test_remove_anywhere),
 	    cmocka_unit_test(test_random_play),
 	};

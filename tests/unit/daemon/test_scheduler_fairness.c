@@ -19,12 +19,10 @@ static struct sched_job job(double cost_us, kops_priority priority)
 
 static struct sched_job *run_one(struct sched *s)
 {
-	struct sched_job *j = sched_pick(s, CPU);
+	struct sched_job *j = sched_next(s, CPU, NULL);
 
-	if (j) {
-		sched_start(s, j);
+	if (j)
 		sched_finish(s, j);
-	}
 	return j;
 }
 
@@ -116,9 +114,8 @@ static void test_what_jobs_really_took_counts(void **state)
 		sched_add(&t.s, &t.sly_queue, &b[i]);
 	}
 	for (int i = 0; i < 1000; i++) {
-		struct sched_job *j = sched_pick(&t.s, CPU);
+		struct sched_job *j = sched_next(&t.s, CPU, NULL);
 		bool sly = j->queue == &t.sly_queue;
-		sched_start(&t.s, j);
 		j->took_us = sly ? 200 : 10;
 		*(sly ? &sly_us : &honest_us) += j->took_us;
 		sched_finish(&t.s, j);
@@ -136,7 +133,7 @@ static void test_a_quick_job_costs_what_it_took(void **state)
 	(void)state;
 	open_two(&t);
 	sched_add(&t.s, &t.honest_queue, &a);
-	sched_start(&t.s, &a);
+	assert_ptr_equal(sched_next(&t.s, CPU, NULL), &a);
 	a.took_us = 1;
 	sched_finish(&t.s, &a);
 	assert_true(t.honest.vtime[CPU] == 1);
