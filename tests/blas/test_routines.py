@@ -105,13 +105,16 @@ class Deaths(case.BlasTest):
 
 
     def test_it_dies_between_blocks(self):
-        program = subprocess.Popen([ROUTINES, "loop-large"], env=self.environment(KOPS_BLAS_THREADS="3"),
+        program = subprocess.Popen([ROUTINES, "loop-large"], env=self.environment(KOPS_BLAS_THREADS="3"), bufsize=0,
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertEqual(program.stdout.read(1), b".")
         time.sleep(random.uniform(0.02, 0.2))
         self.daemon.process.kill()
         self.daemon.wait()
-        self.assertEqual(program.stdout.read(1), b".")
+        os.set_blocking(program.stdout.fileno(), False)
+        program.stdout.read()  # what was done before
+        os.set_blocking(program.stdout.fileno(), True)
+        self.assertEqual(program.stdout.read(1) + program.stdout.read(1), b"..")
         self.restart()
         out, err = program.communicate(timeout=60)
         self.assertEqual((program.returncode, out.strip(b".")), (0, b""), err)
