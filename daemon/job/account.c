@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "clock.h"
-
 /* ---- Limits ---- */
 
 /* As numbers, in the order of the settings. */
@@ -258,7 +256,6 @@ void account_was_read(struct accounts *all, struct account *a, uint64_t bytes)
 /* ---- Descriptors ---- */
 
 #define CLOSING_FDS 64u
-#define PIECE_NS    1000000u /* of a worker thread's time, at one go */
 
 struct closing {
 	struct task task;
@@ -276,11 +273,8 @@ static struct closing *of_task(struct task *task)
 static bool close_step(struct task *task)
 {
 	struct closing *c = of_task(task);
-	uint64_t end = clock_ns() + PIECE_NS;
 
-	do
-		close(c->fds[c->at++]);
-	while (c->at < c->n && clock_ns() < end);
+	close(c->fds[c->at++]);
 	return c->at == c->n;
 }
 

@@ -335,11 +335,11 @@ static struct buffer *of_device_work(struct device_work *work)
 	return (struct buffer *)((char *)work - offsetof(struct buffer, device_work));
 }
 
-static uint64_t piece_of(const struct buffer *b)
+static uint64_t piece_of(const struct buffer *b, uint64_t most)
 {
 	uint64_t left = b->memory.bytes - b->at;
 
-	return left < WORKERS_PIECE_BYTES ? left : WORKERS_PIECE_BYTES;
+	return left < most ? left : most;
 }
 
 /* Of a device without memory of its own: an ordinary mapping, with huge pages where it is large. */
@@ -369,7 +369,7 @@ static int map_resident(struct buffer *b)
 static bool populate_step(struct task *task)
 {
 	struct buffer *b = of_task(task);
-	uint64_t bytes = piece_of(b);
+	uint64_t bytes = piece_of(b, WORKERS_PIECE_BYTES);
 	char *at;
 
 	b->failure = b->memory.device ? 0 : map_resident(b);
@@ -387,7 +387,7 @@ static bool populate_step(struct task *task)
 static bool unpopulate_step(struct task *task)
 {
 	struct buffer *b = of_task(task);
-	uint64_t bytes = piece_of(b);
+	uint64_t bytes = piece_of(b, WORKERS_UNMAKE_BYTES);
 
 	munmap((char *)b->memory.device + b->at, bytes);
 	b->at += bytes;

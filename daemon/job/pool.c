@@ -70,11 +70,11 @@ static struct segment *of_task(struct task *task)
 	return (struct segment *)((char *)task - offsetof(struct segment, task));
 }
 
-static uint64_t piece_of(const struct segment *s)
+static uint64_t piece_of(const struct segment *s, uint64_t most)
 {
 	uint64_t left = s->bytes - s->at;
 
-	return left < WORKERS_PIECE_BYTES ? left : WORKERS_PIECE_BYTES;
+	return left < most ? left : most;
 }
 
 static void unpin(struct segment *s)
@@ -142,7 +142,7 @@ static int begin_file(struct segment *s)
  * SIGBUS. */
 static int make_piece(struct segment *s)
 {
-	uint64_t bytes = piece_of(s);
+	uint64_t bytes = piece_of(s, WORKERS_PIECE_BYTES);
 	int rc;
 
 	do
@@ -187,7 +187,7 @@ static bool make_step(struct task *task)
 static bool zero_step(struct task *task)
 {
 	struct segment *s = of_task(task);
-	uint64_t bytes = piece_of(s);
+	uint64_t bytes = piece_of(s, WORKERS_PIECE_BYTES);
 
 	memset((char *)s->map + s->at, 0, bytes);
 	s->at += bytes;
@@ -199,7 +199,7 @@ static bool zero_step(struct task *task)
 static bool discard_step(struct task *task)
 {
 	struct segment *s = of_task(task);
-	uint64_t bytes = piece_of(s);
+	uint64_t bytes = piece_of(s, WORKERS_UNMAKE_BYTES);
 
 	unpin(s);
 	if (s->fd >= 0 &&
@@ -217,7 +217,7 @@ static bool discard_step(struct task *task)
 static bool unmap_step(struct task *task)
 {
 	struct segment *s = of_task(task);
-	uint64_t bytes = piece_of(s);
+	uint64_t bytes = piece_of(s, WORKERS_UNMAKE_BYTES);
 
 	unpin(s);
 	munmap((char *)s->map + s->at, bytes);

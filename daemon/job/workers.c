@@ -10,6 +10,7 @@
 /* As many as it takes to zero memory about as fast as it can be; half of the CPUs are for jobs and their
  * clients. */
 #define THREADS_MAX 4u
+#define TURN_US     1000.0
 
 struct task_list {
 	struct task *head, **tail;
@@ -26,8 +27,9 @@ struct workers {
 	bool stopping;                  /* under lock */
 
 	/* loop thread only */
-	struct sched sched; /* of one device, number 0: all threads together */
-	unsigned working;   /* tasks that threads or begin() have */
+	struct sched sched;                /* of one device, number 0: all threads together */
+	struct task *at_work[THREADS_MAX]; /* that threads or begin() have */
+	unsigned working;
 };
 
 static void task_list_init(struct task_list *l)
@@ -57,6 +59,15 @@ static struct task *task_list_pop(struct task_list *l)
 
 /* ---- Worker threads ---- */
 
+static void take_turn(struct task *task)
+{
+	uint64_t end = clock_ns() + (uint64_t)(TURN_US * 1e3);
+
+	do
+		task->through = task->step(task);
+	while (!task->through && !__atomic_load_n(&task->yields, __ATOMIC_RELAXED) && clock_ns() < end);
+}
+
 static void *worker(void *arg)
 {
 	struct workers *w = arg;
@@ -67,7 +78,7 @@ static void *worker(void *arg)
 
 		if (task) {
 			pthread_mutex_unlock(&w->lock);
-			task->through = task->step(task);
+			take_turn(task);
 			pthread_mutex_lock(&w->lock);
 			task_list_push(&w->outbox, task);
 			uv_async_send(&w->async);
@@ -96,22 +107,36 @@ static void hand_over(struct workers *w, struct task *task)
 	pthread_mutex_unlock(&w->lock);
 }
 
+/* Those whose turn should end for another user's task. */
+static void ask_to_yield(struct workers *w)
+{
+	for (unsigned i = 0; i < w->working; i++) {
+		struct task *task = w->at_work[i];
+
+		if (sched_yields_after_us(&w->sched, &task->sched) < TURN_US)
+			__atomic_store_n(&task->yields, true, __ATOMIC_RELAXED);
+	}
+}
+
+static void begin(struct workers *w, struct task *task)
+{
+	w->at_work[w->working++] = task;
+	task->waiting = task->yields = false;
+	task->began_ns = clock_ns();
+	if (task->begin)
+		task->begin(task);
+	else
+		hand_over(w, task);
+}
+
 /* Only what is under way keeps the loop from ending. */
 static void dispatch(struct workers *w)
 {
 	struct sched_job *next;
 
-	while (w->working < w->n_threads && (next = sched_next(&w->sched, 0, NULL))) {
-		struct task *task = of_sched(next);
-
-		w->working++;
-		task->waiting = false;
-		task->began_ns = clock_ns();
-		if (task->begin)
-			task->begin(task);
-		else
-			hand_over(w, task);
-	}
+	while (w->working < w->n_threads && (next = sched_next(&w->sched, 0, NULL)))
+		begin(w, of_sched(next));
+	ask_to_yield(w);
 	if (workers_are_busy(w))
 		uv_ref((uv_handle_t *)&w->async);
 	else
@@ -124,9 +149,13 @@ static void add(struct workers *w, struct task *task)
 	sched_add(&w->sched, &task->queue, &task->sched);
 }
 
-static void finish_piece(struct workers *w, struct task *task)
+static void finish_turn(struct workers *w, struct task *task)
 {
-	w->working--;
+	unsigned i = 0;
+
+	while (w->at_work[i] != task)
+		i++;
+	w->at_work[i] = w->at_work[--w->working];
 	task->sched.took_us = clock_us(task->began_ns, clock_ns());
 	sched_finish(&w->sched, &task->sched);
 	if (task->through)
@@ -148,7 +177,7 @@ static void on_async(uv_async_t *async)
 	pthread_mutex_unlock(&w->lock);
 	for (; task; task = next) {
 		next = task->next;
-		finish_piece(w, task);
+		finish_turn(w, task);
 	}
 	dispatch(w);
 }
@@ -157,7 +186,7 @@ void workers_submit(struct workers *w, struct sched_flow *flow, struct task *tas
 {
 	task->workers = w;
 	task->queue = (struct sched_queue){.flow = flow};
-	task->sched = (struct sched_job){.priority = KOPS_NORMAL};
+	task->sched = (struct sched_job){.priority = KOPS_NORMAL, .cost_us = TURN_US};
 	task->cancelled = task->through = false;
 	add(w, task);
 	dispatch(w);
@@ -166,6 +195,7 @@ void workers_submit(struct workers *w, struct sched_flow *flow, struct task *tas
 void workers_cancel(struct task *task)
 {
 	task->cancelled = true;
+	__atomic_store_n(&task->yields, true, __ATOMIC_RELAXED);
 	if (!task->waiting)
 		return;
 	task->waiting = false;
@@ -178,7 +208,7 @@ void workers_begun_done(struct task *task)
 	struct workers *w = task->workers;
 
 	task->through = true;
-	finish_piece(w, task);
+	finish_turn(w, task);
 	dispatch(w);
 }
 

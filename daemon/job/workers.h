@@ -1,8 +1,9 @@
 /*
  * workers.h: threads that make, zero and unmake memory, so that the loop and the devices never wait for it.
  *
- * A task is done in pieces of some milliseconds, and users share the threads by the time that their pieces take
- * (scheduler.h): whoever asks for 12 GiB delays nobody who asks for 64 KiB. The threads are started with the
+ * A task is done in turns of a millisecond, and users share the threads by the time that these take
+ * (scheduler.h): whoever asks for 12 GiB delays nobody who asks for 64 KiB. Where another user's task waits, a
+ * turn ends after the step at hand. The threads are started with the
  * daemon, since a limit on threads or address space is a sentence then and would be a crash later.
  *
  *     IDLE → WAITING ⇄ WORKING → IDLE (done() is called)
@@ -17,11 +18,12 @@
 
 struct workers;
 
-/* What should be done at one go, in bytes of memory touched: about a millisecond. */
-#define WORKERS_PIECE_BYTES (4ull << 20)
+/* What a step should do, in bytes of memory made or zeroed, or unmade: about 0.1 ms. */
+#define WORKERS_PIECE_BYTES  (256ull << 10)
+#define WORKERS_UNMAKE_BYTES (4ull << 20)
 
 struct task {
-	/* On a worker thread: does a piece. True: that was the last one. Alone at the task while it works. */
+	/* On a worker thread: a step. True: that was the last one. Alone at the task while it works. */
 	bool (*step)(struct task *task);
 	/*
 	 * Instead of step, on the loop thread: hands the whole to somebody else, who calls workers_begun_done()
@@ -37,6 +39,7 @@ struct task {
 	struct sched_queue queue;
 	struct task *next;
 	bool waiting, through;
+	bool yields; /* atomic: its turn ends after this step */
 	uint64_t began_ns;
 };
 
@@ -49,7 +52,7 @@ void workers_stop(struct workers *workers);
 /* Its step or begin, and done, are set. flow: whose time it takes. */
 void workers_submit(struct workers *workers, struct sched_flow *flow, struct task *task);
 
-/* Ends it with `cancelled` set: at once, within this call, where it waits; else after the piece at hand, if
+/* Ends it with `cancelled` set: at once, within this call, where it waits; else after the step at hand, if
  * that is not the last. Nothing where it is IDLE. */
 void workers_cancel(struct task *task);
 
