@@ -4,26 +4,6 @@
 
 #include "kops_types.h"
 
-struct idmap_slot {
-	uint64_t id;
-	void *value; /* NULL: empty */
-};
-
-/* Clients choose the ids; the multiplier keeps arithmetic sequences apart (Fibonacci hashing). */
-static size_t home(uint64_t id, size_t capacity)
-{
-	return (size_t)((id * 0x9e3779b97f4a7c15u) >> 32) & (capacity - 1);
-}
-
-static struct idmap_slot *find(const struct idmap *map, uint64_t id)
-{
-	size_t i = home(id, map->capacity);
-
-	while (map->slots[i].value && map->slots[i].id != id)
-		i = (i + 1) & (map->capacity - 1);
-	return &map->slots[i];
-}
-
 static int grow(struct idmap *map)
 {
 	struct idmap bigger = {.capacity = map->capacity ? map->capacity * 2 : 8};
@@ -33,16 +13,11 @@ static int grow(struct idmap *map)
 		return KOPS_E_NOMEM;
 	for (size_t i = 0; i < map->capacity; i++)
 		if (map->slots[i].value)
-			*find(&bigger, map->slots[i].id) = map->slots[i];
+			*idmap_find(&bigger, map->slots[i].id) = map->slots[i];
 	bigger.count = map->count;
 	free(map->slots);
 	*map = bigger;
 	return 0;
-}
-
-void *idmap_get(const struct idmap *map, uint64_t id)
-{
-	return map->count ? find(map, id)->value : NULL;
 }
 
 int idmap_put(struct idmap *map, uint64_t id, void *value)
@@ -56,7 +31,7 @@ int idmap_put(struct idmap *map, uint64_t id, void *value)
 		if (rc < 0)
 			return rc;
 	}
-	slot = find(map, id);
+	slot = idmap_find(map, id);
 	slot->id = id;
 	slot->value = value;
 	map->count++;
@@ -69,7 +44,7 @@ static void close_gap(struct idmap *map, size_t i)
 	size_t mask = map->capacity - 1;
 
 	for (size_t j = (i + 1) & mask; map->slots[j].value; j = (j + 1) & mask) {
-		size_t h = home(map->slots[j].id, map->capacity);
+		size_t h = idmap_home(map->slots[j].id, map->capacity);
 		if (((j - h) & mask) >= ((j - i) & mask)) {
 			map->slots[i] = map->slots[j];
 			i = j;
@@ -85,7 +60,7 @@ void *idmap_remove(struct idmap *map, uint64_t id)
 
 	if (!map->count)
 		return NULL;
-	slot = find(map, id);
+	slot = idmap_find(map, id);
 	value = slot->value;
 	if (!value)
 		return NULL;

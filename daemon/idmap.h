@@ -6,13 +6,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct idmap_slot {
+	uint64_t id;
+	void *value; /* NULL: empty */
+};
+
 struct idmap {
 	struct idmap_slot *slots;
 	size_t capacity; /* power of two, or 0 */
 	size_t count;
 };
 
-void *idmap_get(const struct idmap *map, uint64_t id); /* NULL: not there */
+/* Clients choose the ids; the multiplier keeps arithmetic sequences apart (Fibonacci hashing). */
+static inline size_t idmap_home(uint64_t id, size_t capacity)
+{
+	return (size_t)((id * 0x9e3779b97f4a7c15u) >> 32) & (capacity - 1);
+}
+
+/* Where id is, or would be put. The map has a free slot. */
+static inline struct idmap_slot *idmap_find(const struct idmap *map, uint64_t id)
+{
+	size_t i = idmap_home(id, map->capacity);
+
+	while (map->slots[i].value && map->slots[i].id != id)
+		i = (i + 1) & (map->capacity - 1);
+	return &map->slots[i];
+}
+
+/* NULL: not there. */
+static inline void *idmap_get(const struct idmap *map, uint64_t id)
+{
+	return map->count ? idmap_find(map, id)->value : NULL;
+}
+
 /* KOPS_E_EXISTS, KOPS_E_NOMEM. value is not NULL. */
 int idmap_put(struct idmap *map, uint64_t id, void *value);
 void *idmap_remove(struct idmap *map, uint64_t id); /* what was there, or NULL */
