@@ -14,11 +14,11 @@ void job_refuse_move(const struct job *job, enum job_state to)
 
 /* ---- Queues ---- */
 
-static struct job_queue *queue_new(struct idmap *queues, uint32_t id)
+static struct job_queue *queue_new(struct job_queues *queues, uint32_t id)
 {
 	struct job_queue *q = calloc(1, sizeof *q);
 
-	if (!q || idmap_put(queues, id, q) < 0) {
+	if (!q || idmap_put(&queues->by_id, id, q) < 0) {
 		free(q);
 		return NULL;
 	}
@@ -28,9 +28,9 @@ static struct job_queue *queue_new(struct idmap *queues, uint32_t id)
 }
 
 /* The one of this id, made when there is none. */
-static int join_queue(struct job *job, struct idmap *queues, uint32_t id)
+static int join_queue(struct job *job, struct job_queues *queues, uint32_t id)
 {
-	struct job_queue *q = idmap_get(queues, id);
+	struct job_queue *q = idmap_get(&queues->by_id, id);
 
 	if (!q) {
 		q = queue_new(queues, id);
@@ -39,12 +39,23 @@ static int join_queue(struct job *job, struct idmap *queues, uint32_t id)
 		q->sched.flow = &job->account->flow;
 		q->sched.lane = job->engine->next_lane++;
 	}
+	if (q == queues->idle)
+		queues->idle = NULL;
 	q->jobs++;
 	job->sched.queue = &q->sched;
 	return 0;
 }
 
-/* The last job takes it along. */
+static void forget_idle(struct job_queues *queues)
+{
+	if (!queues->idle)
+		return;
+	idmap_remove(&queues->by_id, queues->idle->id);
+	free(queues->idle);
+	queues->idle = NULL;
+}
+
+/* Left by its last job it is kept: whoever sends one job at a time has it in the same queue. */
 static void leave_queue(struct job *job)
 {
 	struct job_queue *q =
@@ -52,9 +63,12 @@ static void leave_queue(struct job *job)
 
 	if (--q->jobs)
 		return;
-	if (q->queues)
-		idmap_remove(q->queues, q->id);
-	free(q);
+	if (!q->queues) {
+		free(q);
+		return;
+	}
+	forget_idle(q->queues);
+	q->queues->idle = q;
 }
 
 static void forget(void *value, void *arg)
@@ -65,15 +79,16 @@ static void forget(void *value, void *arg)
 	q->queues = NULL;
 }
 
-void job_queues_forget(struct idmap *queues)
+void job_queues_forget(struct job_queues *queues)
 {
-	idmap_each(queues, forget, NULL);
-	idmap_clear(queues);
+	forget_idle(queues);
+	idmap_each(&queues->by_id, forget, NULL);
+	idmap_clear(&queues->by_id);
 }
 
 /* ---- Jobs ---- */
 
-struct job *job_new(struct engine *engine, struct account *account, struct idmap *queues, uint32_t queue,
+struct job *job_new(struct engine *engine, struct account *account, struct job_queues *queues, uint32_t queue,
                     unsigned n_ops)
 {
 	size_t ops_bytes = n_ops * sizeof(struct run_op);

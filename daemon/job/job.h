@@ -29,10 +29,16 @@ struct session;
 
 enum job_state { JOB_NEW, JOB_READY, JOB_QUEUED, JOB_RUNNING, JOB_PAUSED, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 
-/* One in-order queue; lives while it has jobs. */
+/* Of one session. */
+struct job_queues {
+	struct idmap by_id;     /* id → struct job_queue */
+	struct job_queue *idle; /* the one without jobs; NULL: none */
+};
+
+/* One in-order queue; lives while it has jobs, and until another of its session has none. */
 struct job_queue {
 	struct sched_queue sched;
-	struct idmap *queues; /* where its id stands for it; NULL: the session has gone */
+	struct job_queues *queues; /* NULL: the session has gone */
 	uint32_t id;
 	unsigned jobs;
 };
@@ -97,12 +103,12 @@ static inline void job_move(struct job *job, enum job_state to)
 /* A NEW job of n_ops for a user, in the queue of this id, which is made when there is none. NULL: out of
  * memory.
  */
-struct job *job_new(struct engine *engine, struct account *account, struct idmap *queues, uint32_t queue,
+struct job *job_new(struct engine *engine, struct account *account, struct job_queues *queues, uint32_t queue,
                     unsigned n_ops);
 /* Frees a job that is NEW or READY, or has ended. */
 void job_free(struct job *job);
 /* The session of these queues has gone; their jobs may still run. */
-void job_queues_forget(struct idmap *queues);
+void job_queues_forget(struct job_queues *queues);
 
 static inline struct engine_device *job_device(const struct job *job)
 {

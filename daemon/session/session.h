@@ -11,7 +11,7 @@
 #define KOPS_SESSION_H
 
 #include "idmap.h"
-#include "job/engine.h"
+#include "job/job.h"
 #include "log.h"
 #include "message.h"
 #include "ring.h"
@@ -86,9 +86,9 @@ struct session {
 	uv_poll_t poll;
 	uv_timer_t hello_timer;
 	struct session_out *outbox, **outbox_end;
-	struct idmap buffers;           /* id → struct buffer */
-	struct idmap jobs;              /* request id → struct job, unanswered */
-	struct idmap queues;            /* id → struct job_queue */
+	struct idmap buffers; /* id → struct buffer */
+	struct idmap jobs;    /* request id → struct job, unanswered */
+	struct job_queues queues;
 	struct idmap prepared;          /* number → struct prepared */
 	struct buffer *pending;         /* whose Alloc is unanswered; maybe dropped already */
 	struct buffer *dropped;         /* whose Drop is unanswered */

@@ -1,4 +1,4 @@
-/* The states of a job: the diagram of job.h, every pair of it. */
+/* The states of a job: the diagram of job.h, every pair of it; and the queues of a session. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,11 +44,54 @@ static void test_ends_are_final(void **state)
 	}
 }
 
+/* Of one op, in the queue of this id. */
+static struct job *new_job(struct engine *e, struct account *account, struct job_queues *queues, uint32_t id)
+{
+	struct job *job = job_new(e, account, queues, id, 1);
+
+	assert_non_null(job);
+	return job;
+}
+
+/* The queue of this id, found by a job that ends at once. */
+static uint64_t lane_of(struct engine *e, struct account *account, struct job_queues *queues, uint32_t id)
+{
+	struct job *job = new_job(e, account, queues, id);
+	uint64_t lane = job->sched.queue->lane;
+
+	job_free(job);
+	return lane;
+}
+
+/* A queue lasts while it has jobs, and then until another has none. */
+static void test_queues(void **state)
+{
+	struct account account = {.refs = 1};
+	struct engine e = {.next_lane = 1};
+	struct job_queues queues = {0};
+	struct job *job;
+
+	(void)state;
+	assert_int_equal(lane_of(&e, &account, &queues, 7), 1);
+	assert_int_equal(lane_of(&e, &account, &queues, 7), 1);
+	job = new_job(&e, &account, &queues, 8);
+	assert_int_equal(lane_of(&e, &account, &queues, 7), 1);
+	assert_int_equal(lane_of(&e, &account, &queues, 9), 3);
+	assert_int_equal(lane_of(&e, &account, &queues, 7), 4);
+	assert_int_equal(lane_of(&e, &account, &queues, 8), 2);
+	assert_int_equal(queues.by_id.count, 2);
+	job_queues_forget(&queues);
+	assert_int_equal(queues.by_id.count, 0);
+	job_free(job);
+	assert_int_equal(account.refs, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_moves),
 	    cmocka_unit_test(test_ends_are_final),
+	    cmocka_unit_test(test_queues),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
