@@ -25,7 +25,7 @@ struct keeper {
 	struct kept devices[SCHED_DEVICES_MAX];
 	uv_timer_t timer;
 	struct task task;
-	struct sched_flow flow;
+	struct task_flow flow;
 	bool is_writing, has_failed; /* has_failed: the log has said so */
 };
 

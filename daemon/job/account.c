@@ -119,7 +119,7 @@ void account_ref(struct account *a)
 static bool is_ahead(const struct accounts *all, const struct account *a)
 {
 	return sched_flow_is_ahead(all->sched, &a->flow) || turns_is_ahead(all->turns, &a->turns) ||
-	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow));
+	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow.flow));
 }
 
 /* Where the one is that was left first; NULL: they are few enough, or all ahead. */

@@ -31,7 +31,7 @@ struct account {
 	unsigned sessions, jobs, buffers;
 	uint64_t bytes[ACCOUNT_KINDS];
 	struct sched_flow flow;           /* its jobs, on the devices */
-	struct sched_flow memory_flow;    /* its memory, in worker threads */
+	struct task_flow memory_flow;     /* its memory, in worker threads */
 	struct turns_user turns;          /* its requests, on the loop */
 	struct prepared *newest, *oldest; /* prepared jobs that are ready, by last use */
 	uint64_t prepared_bytes;          /* of all its prepared jobs */

@@ -573,7 +573,7 @@ static void segment_released(void *arg)
  */
 static void release_segment(struct buffer *b)
 {
-	struct sched_flow *flow = &b->account->memory_flow;
+	struct task_flow *flow = &b->account->memory_flow;
 
 	b->segment->pinned = b->memory.pin == MEMORY_PINNED; /* a job may have done it */
 	if (b->given_back)

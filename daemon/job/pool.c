@@ -35,7 +35,7 @@ struct pool {
 	struct segment *fresh[CLASSES];
 	struct segment *cached; /* most recently given back first */
 	struct segment *kept;
-	struct sched_flow flow; /* of the work that is for no user */
+	struct task_flow flow; /* of the work that is for no user */
 	uv_timer_t look_timer;
 	unsigned look_ms;
 };
@@ -230,7 +230,7 @@ static bool unmap_step(struct task *task)
 
 /* ---- On the loop thread ---- */
 
-static void submit(struct segment *s, struct sched_flow *flow, bool (*step)(struct task *),
+static void submit(struct segment *s, struct task_flow *flow, bool (*step)(struct task *),
                    void (*done)(struct task *))
 {
 	s->at = 0;
@@ -280,7 +280,7 @@ static void discarded(struct task *task)
 	segment_free(s);
 }
 
-static void discard(struct segment *s, struct sched_flow *flow)
+static void discard(struct segment *s, struct task_flow *flow)
 {
 	s->pool->discarding_bytes += s->bytes;
 	submit(s, flow, discard_step, discarded);
@@ -356,7 +356,7 @@ static void lend_made(struct task *task)
 		segment_free(s);
 }
 
-struct segment *pool_lend(struct pool *pool, uid_t uid, struct sched_flow *flow, uint64_t bytes, bool pin,
+struct segment *pool_lend(struct pool *pool, uid_t uid, struct task_flow *flow, uint64_t bytes, bool pin,
                           void (*ready)(struct segment *segment, int status, void *arg), void *arg,
                           bool *ret_ready)
 {
@@ -429,7 +429,7 @@ static void zeroed(struct task *task)
 	trim_cache(pool);
 }
 
-void pool_take_back(struct segment *s, struct sched_flow *flow, void (*released)(void *arg), void *arg)
+void pool_take_back(struct segment *s, struct task_flow *flow, void (*released)(void *arg), void *arg)
 {
 	s->released = released;
 	s->arg = arg;
@@ -510,7 +510,7 @@ static void unmapped(struct task *task)
 	pool_look_soon(s->pool);
 }
 
-void pool_let_go(struct segment *s, struct sched_flow *flow, void (*released)(void *arg), void *arg)
+void pool_let_go(struct segment *s, struct task_flow *flow, void (*released)(void *arg), void *arg)
 {
 	s->released = released;
 	s->arg = arg;

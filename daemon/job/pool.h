@@ -63,7 +63,7 @@ uint64_t pool_segment_bytes(uint64_t bytes);
  * there may be so anyway. *ret_ready: it is there. Otherwise ready(segment, 0, arg) follows, or ready(segment,
  * KOPS_E_*, arg) with a sentence in segment->why, after which the segment is gone. NULL: out of memory.
  */
-struct segment *pool_lend(struct pool *pool, uid_t uid, struct sched_flow *flow, uint64_t bytes, bool pin,
+struct segment *pool_lend(struct pool *pool, uid_t uid, struct task_flow *flow, uint64_t bytes, bool pin,
                           void (*ready)(struct segment *segment, int status, void *arg), void *arg,
                           bool *ret_ready);
 
@@ -77,13 +77,13 @@ int pool_open_for_client(const struct segment *segment);
  * Takes a lent segment back, for the same user. No device may use it any more. released(arg) follows when its
  * memory is zeroed and kept at the pool's expense, or freed: until then it counts as the user's.
  */
-void pool_take_back(struct segment *segment, struct sched_flow *flow, void (*released)(void *arg), void *arg);
+void pool_take_back(struct segment *segment, struct task_flow *flow, void (*released)(void *arg), void *arg);
 
 /*
  * The same, but its user did not give it back and may come again with it: its content stays. released(arg)
  * follows when nobody has it any more, or when it is adopted.
  */
-void pool_let_go(struct segment *segment, struct sched_flow *flow, void (*released)(void *arg), void *arg);
+void pool_let_go(struct segment *segment, struct task_flow *flow, void (*released)(void *arg), void *arg);
 
 /*
  * The segment that this uid kept and whose file this is, mapped and lent again with its content; NULL: there is

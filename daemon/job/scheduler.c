@@ -47,6 +47,23 @@ static void queue_unlink(struct sched *s, struct sched_queue *q)
 		flow_unlink(s, q->flow);
 }
 
+/* In its queue; NULL: nothing is there. */
+static void put_between(struct sched_job *before, struct sched_job *job, struct sched_job *after)
+{
+	struct sched_queue *q = job->queue;
+
+	job->prev = before;
+	job->next = after;
+	if (before)
+		before->next = job;
+	else
+		q->head = job;
+	if (after)
+		after->prev = job;
+	else
+		q->tail = job;
+}
+
 /* Behind the clock is only who could not run before: idle, blocked, LOW. That saves up nothing. */
 static void catch_up(const struct sched *s, struct sched_flow *f, unsigned device)
 {
@@ -60,15 +77,10 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 	unsigned d = job->device;
 
 	job->queue = queue;
-	job->next = NULL;
 	job->seq = s->next_seq++;
 	if (!queue->head)
 		queue_link(s, queue);
-	if (queue->head)
-		queue->tail->next = job;
-	else
-		queue->head = job;
-	queue->tail = job;
+	put_between(queue->head ? queue->tail : NULL, job, NULL);
 	if (flow->load[d]++ == 0) {
 		s->flows_loaded[d]++;
 		catch_up(s, flow, d);
@@ -142,16 +154,16 @@ static void charge(struct sched *s, struct sched_flow *f, unsigned device, doubl
 static void take_out(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
-	struct sched_job **link = &q->head, *before = NULL;
 
-	while (*link != job) {
-		before = *link;
-		link = &(*link)->next;
-	}
-	*link = job->next;
-	if (q->tail == job)
-		q->tail = before;
-	job->next = NULL;
+	if (job->prev)
+		job->prev->next = job->next;
+	else
+		q->head = job->next;
+	if (job->next)
+		job->next->prev = job->prev;
+	else
+		q->tail = job->prev;
+	job->next = job->prev = NULL;
 	if (!q->head)
 		queue_unlink(s, q);
 	s->waiting[job->device]--;
@@ -225,12 +237,9 @@ static void put_first(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
 
-	if (!q->head) {
+	if (!q->head)
 		queue_link(s, q);
-		q->tail = job;
-	}
-	job->next = q->head;
-	q->head = job;
+	put_between(NULL, job, q->head);
 	s->waiting[job->device]++;
 }
 

@@ -29,7 +29,7 @@
 #define SCHED_SLICE_US     200.0
 
 struct sched_job {
-	struct sched_job *next; /* in its queue */
+	struct sched_job *next, *prev; /* in its queue */
 	struct sched_queue *queue;
 	uint64_t seq;    /* order of arrival */
 	unsigned device; /* index */

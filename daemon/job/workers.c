@@ -146,7 +146,7 @@ static void dispatch(struct workers *w)
 static void add(struct workers *w, struct task *task)
 {
 	task->waiting = true;
-	sched_add(&w->sched, &task->queue, &task->sched);
+	sched_add(&w->sched, &task->flow->queue, &task->sched);
 }
 
 static void finish_turn(struct workers *w, struct task *task)
@@ -182,10 +182,11 @@ static void on_async(uv_async_t *async)
 	dispatch(w);
 }
 
-void workers_submit(struct workers *w, struct sched_flow *flow, struct task *task)
+void workers_submit(struct workers *w, struct task_flow *flow, struct task *task)
 {
 	task->workers = w;
-	task->queue = (struct sched_queue){.flow = flow};
+	task->flow = flow;
+	flow->queue.flow = &flow->flow;
 	task->sched = (struct sched_job){.priority = KOPS_NORMAL, .cost_us = TURN_US};
 	task->cancelled = task->through = false;
 	add(w, task);

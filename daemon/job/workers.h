@@ -22,6 +22,12 @@ struct workers;
 #define WORKERS_PIECE_BYTES  (256ull << 10)
 #define WORKERS_UNMAKE_BYTES (4ull << 20)
 
+/* Whose time it takes: a user's tasks go round, turn by turn. */
+struct task_flow {
+	struct sched_flow flow;
+	struct sched_queue queue;
+};
+
 struct task {
 	/* On a worker thread: a step. True: that was the last one. Alone at the task while it works. */
 	bool (*step)(struct task *task);
@@ -36,7 +42,7 @@ struct task {
 	/* private */
 	struct workers *workers;
 	struct sched_job sched;
-	struct sched_queue queue;
+	struct task_flow *flow;
 	struct task *next;
 	bool waiting, through;
 	bool yields; /* atomic: its turn ends after this step */
@@ -50,7 +56,7 @@ int workers_start(uv_loop_t *loop, struct workers **ret_workers, char why[WHY_BY
 void workers_stop(struct workers *workers);
 
 /* Its step or begin, and done, are set. flow: whose time it takes. */
-void workers_submit(struct workers *workers, struct sched_flow *flow, struct task *task);
+void workers_submit(struct workers *workers, struct task_flow *flow, struct task *task);
 
 /* Ends it with `cancelled` set: at once, within this call, where it waits; else after the step at hand, if
  * that is not the last. Nothing where it is IDLE. */

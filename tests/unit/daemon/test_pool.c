@@ -19,7 +19,7 @@
 struct fixture {
 	uv_loop_t loop;
 	struct workers *workers;
-	struct sched_flow flow;
+	struct task_flow flow;
 	struct pool *pool;
 	struct segment *got;
 	int status;
@@ -301,7 +301,7 @@ static void test_cancelled(void **state)
 static void test_users_share_the_threads(void **state)
 {
 	struct fixture f;
-	struct sched_flow other = {0};
+	struct task_flow other = {0};
 	struct segment *large[8], *small;
 	bool ready;
 

@@ -21,7 +21,7 @@ struct work {
 struct fixture {
 	uv_loop_t loop;
 	struct workers *workers;
-	struct sched_flow crowds, others;
+	struct task_flow crowds, others;
 	struct work crowd[CROWD], other; /* a crowd as large as there may be threads, and more */
 };
 
@@ -72,7 +72,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void submit(struct fixture *f, struct work *w, struct sched_flow *flow, unsigned steps)
+static void submit(struct fixture *f, struct work *w, struct task_flow *flow, unsigned steps)
 {
 	*w = (struct work){.task = {.step = step, .done = done}, .steps_wanted = steps};
 	workers_submit(f->workers, flow, &w->task);
