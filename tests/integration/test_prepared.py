@@ -136,6 +136,11 @@ class Runs(Prepared):
             name, message = self.refused(self.c.run, 4)
             self.assertEqual((name, message), ("NOT_FOUND", "no job is prepared as 4; send its Submit again"))
 
+    def test_only_prepare_needs_a_number(self):
+        name, message = self.refused(self.c.submit, self.product(self.buffers()), only_prepare=1)
+        self.assertEqual(name, "INVALID")
+        self.assertIn("(prepare)", message)
+
     def test_one_run_at_a_time(self):
         buffers = self.buffers()
         self.prepare(buffers, queue=5)

@@ -14,6 +14,11 @@ static int check_submit(struct request *r, const Kops__V1__Submit *submit)
 		         MESSAGE_OPS_MAX, KOPS_LOW);
 		return KOPS_E_INVALID;
 	}
+	if (submit->only_prepare && !submit->prepare) {
+		snprintf(r->why, sizeof r->why,
+		         "only_prepare needs the number to prepare the job as (prepare)");
+		return KOPS_E_INVALID;
+	}
 	return runs_check(r, submit->device);
 }
 
