@@ -68,7 +68,8 @@ static int check_limits(struct request *r, const char *wanted)
 	return 0;
 }
 
-int runs_check(struct request *r, const char *wanted)
+/* Before any work. wanted: the device it may go to, "" for any. */
+static int check(struct request *r, const char *wanted)
 {
 	if (r->session->all->stopping) {
 		snprintf(r->why, sizeof r->why, "kopsd is stopping; connect again to reach its successor");
@@ -157,6 +158,14 @@ static int enter(struct request *r, struct job *job, uint64_t deadline_us)
 
 /* ---- Jobs of a message ---- */
 
+/* A job of more ops is made in several steps, for which others should not have to wait. */
+#define SHORT_OPS 8
+
+static bool is_long(const Kops__V1__Submit *submit)
+{
+	return submit->n_ops > SHORT_OPS;
+}
+
 void runs_unmake(struct request *r)
 {
 	if (r->making.job)
@@ -180,7 +189,7 @@ static int plan(struct request *r)
 /* Others have had their turns since the job was begun. */
 static int plan_later(struct request *r)
 {
-	int rc = runs_check(r, r->making.submit->device);
+	int rc = check(r, r->making.submit->device);
 
 	if (rc == 0)
 		return plan(r);
@@ -188,26 +197,60 @@ static int plan_later(struct request *r)
 	return rc;
 }
 
-int runs_make(struct request *r)
+/* So that Run finds it. Where it cannot be kept the job runs all the same. */
+static int keep_message(struct request *r)
 {
 	struct session *s = r->session;
 	struct making *m = &r->making;
-	const Kops__V1__Submit *submit = m->submit;
-	int rc = KOPS_E_NOMEM;
+	int rc;
 
-	m->job = job_new(s->engine, s->account, &s->queues, submit->queue, (unsigned)submit->n_ops);
-	if (m->job) {
-		m->job->sched.priority = (kops_priority)submit->priority;
-		m->job->run.timed = submit->timed;
-		rc = bind_job(r, submit, m->job);
-	}
+	if (!m->submit->prepare || m->prepared)
+		return 0;
+	rc = prepared_new(s->engine, s->account, &s->prepared, m->submit->prepare, m->submit, &m->prepared,
+	                  r->why);
+	m->is_new = rc == 0;
+	return m->submit->only_prepare ? rc : 0;
+}
+
+static int make_job(struct request *r)
+{
+	struct session *s = r->session;
+	const Kops__V1__Submit *submit = r->making.submit;
+	struct job *job = job_new(s->engine, s->account, &s->queues, submit->queue, (unsigned)submit->n_ops);
+
+	if (!job)
+		return KOPS_E_NOMEM;
+	r->making.job = job;
+	job->sched.priority = (kops_priority)submit->priority;
+	job->run.timed = submit->timed;
+	return bind_job(r, submit, job);
+}
+
+static int make(struct request *r)
+{
+	int rc = keep_message(r);
+
+	if (rc == 0)
+		rc = make_job(r);
 	if (rc < 0) {
 		runs_unmake(r);
 		return rc;
 	}
-	if (!runs_are_long(submit))
+	if (!is_long(r->making.submit))
 		return plan(r);
 	r->next = plan_later;
+	return 0;
+}
+
+int runs_make(struct request *r)
+{
+	int rc = check(r, r->making.submit->device);
+
+	if (rc < 0)
+		return rc;
+	if (!is_long(r->making.submit))
+		return make(r);
+	r->next = make;
 	return 0;
 }
 
@@ -244,7 +287,7 @@ static int run_anew(struct request *r, struct prepared *p, uint64_t deadline_us)
 	                            .prepared = p,
 	                            .deadline_us = deadline_us ? deadline_us : submit->deadline_us,
 	                            .finish = runs_submit};
-	r->next = runs_make;
+	r->next = make;
 	return 0;
 }
 
@@ -264,7 +307,7 @@ int runs_run(struct request *r, uint64_t number, uint64_t deadline_us)
 		         number);
 		return KOPS_E_EXISTS;
 	}
-	rc = runs_check(r, "");
+	rc = check(r, "");
 	if (rc < 0)
 		return rc;
 	job = prepared_ready_job(p);

@@ -9,23 +9,11 @@
 #include "session/verbs.h"
 
 /*
- * Before the work of finding out what the job is. wanted: the device it may go to, "" for any. KOPS_E_SHUTDOWN,
- * KOPS_E_EXISTS (the request id is in use), KOPS_E_BUSY, with a sentence in r->why.
- */
-int runs_check(struct request *r, const char *wanted);
-
-/* A job of more ops is long: it is made in several steps, for which others should not have to wait. */
-#define RUNS_SHORT_OPS 8
-
-static inline bool runs_are_long(const Kops__V1__Submit *submit)
-{
-	return submit->n_ops > RUNS_SHORT_OPS;
-}
-
-/*
- * A step: makes a job of r->making.submit, binds it to its buffers, plans it and calls r->making.finish, in one
- * further step where the job is long. Errors as of bind_job() and job_plan(); in the latter step also as of
- * runs_check(), whose limits may have been reached meanwhile.
+ * Makes a job of r->making.submit, binds it to its buffers, plans it and calls r->making.finish; by further
+ * steps where the job is long. Its message is kept first, where it asks for that. KOPS_E_SHUTDOWN,
+ * KOPS_E_EXISTS (the request id is in use), KOPS_E_BUSY, with a sentence in r->why: before any work, and again
+ * before it is planned in a later step. KOPS_E_QUOTA: its message cannot be kept, and it is not to run. Else
+ * errors as of bind_job() and job_plan().
  */
 int runs_make(struct request *r);
 

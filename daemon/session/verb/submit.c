@@ -19,7 +19,7 @@ static int check_submit(struct request *r, const Kops__V1__Submit *submit)
 		         "only_prepare needs the number to prepare the job as (prepare)");
 		return KOPS_E_INVALID;
 	}
-	return runs_check(r, submit->device);
+	return 0;
 }
 
 /* Answers with what was planned. */
@@ -41,22 +41,6 @@ static int keep_only(struct request *r)
 	return 0;
 }
 
-/* Where its message cannot be kept it runs all the same. */
-static int make(struct request *r)
-{
-	struct session *s = r->session;
-	struct making *m = &r->making;
-	int rc = 0;
-
-	if (m->submit->prepare)
-		rc = prepared_new(s->engine, s->account, &s->prepared, m->submit->prepare, m->submit,
-		                  &m->prepared, r->why);
-	if (rc < 0 && m->submit->only_prepare)
-		return rc;
-	m->is_new = m->prepared != NULL;
-	return runs_make(r);
-}
-
 int verb_submit(struct request *r)
 {
 	const Kops__V1__Submit *submit = r->msg->submit;
@@ -67,8 +51,5 @@ int verb_submit(struct request *r)
 	r->making = (struct making){.submit = submit,
 	                            .deadline_us = submit->deadline_us,
 	                            .finish = submit->only_prepare ? keep_only : runs_submit};
-	if (!runs_are_long(submit))
-		return make(r);
-	r->next = make;
-	return 0;
+	return runs_make(r);
 }
