@@ -355,9 +355,9 @@ class Client:
 
     def __init__(self, path, hello=True, name="test", timeout=60):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.sock.settimeout(timeout)
         try:
-            self.sock.connect(path)
+            self.sock.connect(path)  # with a timeout it would not wait for a place in the backlog
+            self.sock.settimeout(timeout)
         except OSError:
             self.sock.close()
             raise
