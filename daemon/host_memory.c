@@ -8,11 +8,13 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "clock.h"
 #include "kops_types.h"
 
 #define PATH_BYTES   1024
 #define LINE_BYTES   1024
 #define GROWTH_BYTES (1ull << 20)
+#define FOUND_FOR_NS 1000000000u
 
 static uint64_t claimed_bytes;       /* atomic; without pages of files */
 static uint64_t files_bytes;         /* atomic */
@@ -27,11 +29,6 @@ struct limit {
 	uint64_t total, free;
 	char what[128]; /* for people */
 };
-
-void host_memory_set_root(const char *new_root)
-{
-	root = new_root ? new_root : "";
-}
 
 static FILE *open_file(const char *path)
 {
@@ -93,6 +90,13 @@ struct cgroup {
 	char mount[PATH_BYTES / 2],
 	    path[PATH_BYTES / 2]; /* the folder is mount + path; path begins with '/' or is empty */
 };
+
+static struct {
+	pthread_mutex_t lock;
+	uint64_t found_ns; /* 0: never */
+	bool exists;
+	struct cgroup cgroup;
+} own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* A number in bytes; "max", like a file that is not there, is no limit. */
 static uint64_t read_bytes(const char *folder, const char *name)
@@ -226,6 +230,24 @@ static bool find_cgroup(struct cgroup *ret)
 	return true;
 }
 
+/* As it was found within the last second: processes are seldom moved, and to look takes longer than all the
+ * rest. */
+static bool own_cgroup(struct cgroup *ret)
+{
+	uint64_t now = clock_ns();
+	bool exists;
+
+	pthread_mutex_lock(&own.lock);
+	if (own.found_ns == 0 || now - own.found_ns >= FOUND_FOR_NS) {
+		own.exists = find_cgroup(&own.cgroup);
+		own.found_ns = now;
+	}
+	exists = own.exists;
+	*ret = own.cgroup;
+	pthread_mutex_unlock(&own.lock);
+	return exists;
+}
+
 static void folder_of(const struct cgroup *cgroup, char ret[PATH_BYTES])
 {
 	snprintf(ret, PATH_BYTES, "%s%s", cgroup->mount, cgroup->path);
@@ -248,6 +270,12 @@ static void each_limit(struct cgroup cgroup, void (*fn)(struct limit *, const st
 			return;
 		*slash = '\0';
 	}
+}
+
+void host_memory_set_root(const char *new_root)
+{
+	root = new_root ? new_root : "";
+	own.found_ns = 0;
 }
 
 /* ---- Pages of files ---- */
@@ -328,13 +356,13 @@ static struct claimed count_pages(void)
  * What is promised to limits of cgroups. Of foreign pages, those count once that must be in our cgroup already:
  * it has so much shared memory that the rest of our files cannot be all of it.
  */
-static uint64_t promised_in_cgroup(const struct claimed *c, const struct cgroup *own)
+static uint64_t promised_in_cgroup(const struct claimed *c, const struct cgroup *cgroup)
 {
 	uint64_t files = __atomic_load_n(&files_bytes, __ATOMIC_RELAXED), shmem, rest, ours, foreign;
 	char folder[PATH_BYTES];
 
-	folder_of(own, folder);
-	shmem = read_stat(folder, own->files->shmem);
+	folder_of(cgroup, folder);
+	shmem = read_stat(folder, cgroup->files->shmem);
 	rest = files > c->foreign ? files - c->foreign : 0;
 	ours = shmem > rest ? shmem - rest : 0;
 	foreign = c->foreign > ours ? c->foreign - ours : 0;
@@ -377,19 +405,19 @@ static bool read_tightest(struct limit *ret, uint64_t *ret_promised)
 	uint64_t claimed = __atomic_load_n(&claimed_bytes, __ATOMIC_RELAXED), in_cgroup;
 	struct limit limit = {0};
 	struct claimed pages;
-	struct cgroup own;
-	bool has_cgroup = find_cgroup(&own);
+	struct cgroup cgroup;
+	bool has_cgroup = own_cgroup(&cgroup);
 
 	if (!read_host(ret))
 		return false;
 	if (has_cgroup)
-		each_limit(own, take_less_spare, &limit);
+		each_limit(cgroup, take_less_spare, &limit);
 	__atomic_store_n(&cgroup_has_limit, limit.total > 0, __ATOMIC_RELAXED);
 	pages = count_pages();
 	*ret_promised = claimed + pages.missing;
 	if (!limit.total)
 		return true;
-	in_cgroup = claimed + promised_in_cgroup(&pages, &own);
+	in_cgroup = claimed + promised_in_cgroup(&pages, &cgroup);
 	if (left_of(&limit, in_cgroup) < left_of(ret, *ret_promised)) {
 		*ret = limit;
 		*ret_promised = in_cgroup;
@@ -406,12 +434,12 @@ static void take_smaller(struct limit *smallest, const struct limit *other)
 uint64_t host_memory_total(void)
 {
 	struct limit smallest;
-	struct cgroup own;
+	struct cgroup cgroup;
 
 	if (!read_host(&smallest))
 		return 0;
-	if (find_cgroup(&own))
-		each_limit(own, take_smaller, &smallest);
+	if (own_cgroup(&cgroup))
+		each_limit(cgroup, take_smaller, &smallest);
 	return smallest.total;
 }
 
