@@ -44,19 +44,24 @@ static void begin(struct device_thread *t, struct device_work *w)
 	t->backend->start(t->dev, w->run);
 }
 
-/* True if anything finished. */
+/* True if anything finished. It goes back at once, since the loop answers many together sooner than one by one.
+ */
 static bool collect(struct device_thread *t)
 {
-	bool any = false, news = false;
+	struct device_work *newest = NULL, *oldest = NULL;
 	struct run *run;
 
-	for (; t->forecast.out && (run = t->backend->poll(t->dev)); any = true) {
-		forecast_ended(&t->forecast, plan_ns(run->owner));
-		news |= work_stack_push(&t->done, run->owner);
+	while (t->forecast.out && (run = t->backend->poll(t->dev))) {
+		struct device_work *w = run->owner;
+
+		forecast_ended(&t->forecast, plan_ns(w));
+		w->next = newest;
+		newest = w;
+		oldest = oldest ? oldest : w;
 	}
-	if (!any)
+	if (!newest)
 		return false;
-	if (news)
+	if (work_stack_push_all(&t->done, newest, oldest))
 		tell_loop(t);
 	forecast_left(&t->forecast, clock_ns());
 	return true;

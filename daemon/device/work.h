@@ -27,15 +27,23 @@ static inline bool work_stack_is_empty(const struct work_stack *s)
 	return !__atomic_load_n(&s->newest, __ATOMIC_SEQ_CST);
 }
 
-/* True if there was nothing before it: whoever takes all does not know of it yet. */
-static inline bool work_stack_push(struct work_stack *s, struct device_work *w)
+/* From the newest to the oldest, all at once. True if there was nothing before: whoever takes all does not know
+ * yet. */
+static inline bool work_stack_push_all(struct work_stack *s, struct device_work *newest,
+                                       struct device_work *oldest)
 {
 	struct device_work *before = __atomic_load_n(&s->newest, __ATOMIC_RELAXED);
 
 	do
-		w->next = before;
-	while (!__atomic_compare_exchange_n(&s->newest, &before, w, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+		oldest->next = before;
+	while (!__atomic_compare_exchange_n(&s->newest, &before, newest, true, __ATOMIC_SEQ_CST,
+	                                    __ATOMIC_RELAXED));
 	return !before;
+}
+
+static inline bool work_stack_push(struct work_stack *s, struct device_work *w)
+{
+	return work_stack_push_all(s, w, w);
 }
 
 /* A list, oldest first. */
