@@ -44,8 +44,7 @@ static void begin(struct device_thread *t, struct device_work *w)
 	t->backend->start(t->dev, w->run);
 }
 
-/* True if anything finished. It goes back at once, since the loop answers many together sooner than one by one.
- */
+/* True if anything finished. All go back together: the loop answers many at once with fewer wake-ups. */
 static bool collect(struct device_thread *t)
 {
 	struct device_work *newest = NULL, *oldest = NULL;
