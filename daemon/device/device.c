@@ -72,7 +72,7 @@ static void on_woken(uv_poll_t *woken, int status, int events)
 
 	(void)status;
 	(void)events;
-	eventfd_read(d->wake_fd, &count);
+	eventfd_read(d->thread.wake_fd, &count);
 	until_ns = device_thread_take_call(&d->thread);
 	if (until_ns) {
 		d->look_until_ns = until_ns;
@@ -84,7 +84,7 @@ static void on_woken(uv_poll_t *woken, int status, int events)
 static void destroy(struct device *d)
 {
 	device_thread_destroy(&d->thread);
-	close(d->wake_fd);
+	close(d->thread.wake_fd);
 	canary_free(d->canary);
 	free(d);
 }
@@ -140,11 +140,11 @@ void device_start_canary(struct device *d)
 static int open_handles(struct device *d, uv_loop_t *loop)
 {
 	d->canary = canary_new(op_by_name("gemm"), KOPS_F32);
-	d->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (!d->canary || d->wake_fd < 0 || uv_poll_init(loop, &d->woken, d->wake_fd) < 0) {
+	d->thread.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (!d->canary || d->thread.wake_fd < 0 || uv_poll_init(loop, &d->woken, d->thread.wake_fd) < 0) {
 		canary_free(d->canary);
-		if (d->wake_fd >= 0)
-			close(d->wake_fd);
+		if (d->thread.wake_fd >= 0)
+			close(d->thread.wake_fd);
 		return KOPS_E_NOMEM;
 	}
 	uv_poll_start(&d->woken, UV_READABLE, on_woken);
@@ -173,7 +173,6 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 	d->thread.backend = backend;
 	d->thread.index = index;
 	d->thread.threads = threads;
-	d->thread.wake_fd = d->wake_fd;
 	d->thread.may_call_loop = d->may_look_out;
 	rc = device_thread_start(&d->thread, why);
 	if (rc < 0) {

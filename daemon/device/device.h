@@ -41,8 +41,7 @@ struct device {
 
 	/* device.c's own */
 	struct device_thread thread;
-	int wake_fd; /* raised by the thread; not a uv_async_t, which spins where its sender was preempted */
-	uv_poll_t woken;
+	uv_poll_t woken; /* by the thread; not a uv_async_t, which spins where its sender was preempted */
 	uv_idle_t look_out;
 	struct spin spin;
 	uint64_t look_until_ns;
