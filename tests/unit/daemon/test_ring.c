@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "loop.h"
 #include "ring.h"
 
 enum { ENTRIES = 4 };
@@ -43,20 +44,12 @@ static int setup(void **state)
 	return 0;
 }
 
-static void close_handle(uv_handle_t *handle, void *arg)
-{
-	(void)arg;
-	uv_close(handle, NULL);
-}
-
 static int teardown(void **state)
 {
 	struct fixture *f = *state;
 
 	ring_free(f->ring);
-	uv_walk(&f->loop, close_handle, NULL);
-	uv_run(&f->loop, UV_RUN_DEFAULT);
-	assert_int_equal(uv_loop_close(&f->loop), 0);
+	close_loop(&f->loop);
 	free(f);
 	return 0;
 }
