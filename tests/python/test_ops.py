@@ -1,10 +1,12 @@
 """Ops on arrays of every kind against NumPy in float64."""
+import gc
 import unittest
 import warnings
 
 import numpy as np
 
 import kops
+from kops import _seen
 from case import DTYPES, PythonTest, harness
 
 
@@ -71,6 +73,47 @@ class Ops(PythonTest):
             a.shape = c.shape = 4, 4
             a.dtype = np.int32
         self.fails(kops.DtypeError, "int32", self.kops.matmul, a, b, out=c)
+
+    def test_everything_that_can_change_in_an_array_is_looked_at(self):
+        self.assertTrue(_seen.KNOWS)  # else calls are slower than they need to be
+        a, b, c = self.shared((4, 4)), self.shared((4, 4)), self.poisoned((4, 4))
+        expected = a.astype(np.float64) @ b
+        for _ in range(4):
+            self.kops.matmul(a, b, out=c)
+        self.assertTrue(self.kops._seen)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NumPy advises against it
+            a.strides = 4, 16
+        self.near(self.kops.matmul(a, b, out=c), a.astype(np.float64) @ b, 4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            a.strides = 16, 4
+        self.near(self.kops.matmul(a, b, out=c), expected, 4)
+        c.flags.writeable = False
+        self.fails(kops.ArgumentError, "read-only", self.kops.matmul, a, b, out=c)
+
+    def test_views_at_the_address_of_others(self):
+        """Objects of views that are gone are used again, for other elements, shapes and classes."""
+        x, w, y = self.shared((8, 4, 4)), self.shared((4, 4)), self.poisoned((8, 4, 4))
+        for i in [0, 0, 0, 1, 0, 2, 2, 2, 3, 2] * 3:
+            y[i].fill(np.nan)
+            self.kops.matmul(x[i], w, out=y[i])
+            self.near(y[i], x[i].astype(np.float64) @ w, 4)
+            self.kops.matmul(x[i].view(np.matrix), w, out=y[i])
+            self.near(self.kops.matmul(x[i, :2], w, out=y[i, :2]), x[i, :2].astype(np.float64) @ w, 4)
+
+    def test_what_is_known_of_calls_is_bounded(self):
+        x, w, y = self.shared((400, 4)), self.shared((4, 4)), self.poisoned((400, 4))
+        rows = [(x[i:i + 1], y[i:i + 1]) for i in range(400)]
+        for row, result in rows:
+            for _ in range(3):
+                self.kops.matmul(row, w, out=result)
+        self.assertLessEqual(len(self.kops._seen), 256)
+        self.near(y, x.astype(np.float64) @ w, 4)
+        del x, w, y, rows, row, result
+        gc.collect()
+        self.kops._session.pool.trim(0)
+        self.assertEqual(self.kops._seen, {})
 
     def test_arrays_in_the_place_of_others(self):
         """The memory of an array that is gone is used again, by one of the same place and another layout."""

@@ -94,7 +94,7 @@ def owns(x: object) -> bool:
 
 def matmul(a: Operand, b: Operand, out: Array | None = None, *, precision: str = "f32", kernel: str | None = None) -> Any:
     """a @ b, with shapes as for numpy.matmul."""
-    return default_client()._op(_ops.matmul, (a, b), out, precision, kernel)  # Client.matmul() with a call less
+    return (_default or _connect_default())._op(_ops.matmul, (a, b), out, precision, kernel)  # not by Client.matmul(), for speed
 
 
 def gemm(alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, precision: str = "f32",

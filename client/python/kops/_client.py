@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from . import _array, _library, _ops, _receipt, _usage
+from . import _array, _library, _ops, _receipt, _seen, _usage
 from ._array import Array, DeviceArray, Layout, NDArray, Shape, layout
 from ._desk import Desk
 from ._job import Job, add_ops
@@ -23,8 +24,6 @@ from ._usage import SessionInfo, TracedJob, User
 CALLS_MAX = 256     # that are kept for being repeated
 OPS_MAX = 32        # of one call in one job; the message of a job has 16 KiB
 CACHE_BYTES = 256 << 20
-
-_layout = layout  # a global of this module is found faster
 
 
 @dataclass(frozen=True)
@@ -66,13 +65,15 @@ class _Call:
     """A job of one call, kept for calls with operands in the same places. libkops has the daemon prepare it the second
     time."""
 
-    __slots__ = ("job", "last", "calls", "keys", "slabs")
+    __slots__ = ("job", "last", "calls", "keys", "seen", "seen_as", "slabs")
 
-    def __init__(self, calls: dict[object, _Call], job: NativeJob, slabs: list[Slab]) -> None:
+    def __init__(self, calls: dict[object, _Call], seen: dict[object, _Seen], job: NativeJob, slabs: list[Slab]) -> None:
         self.job = job
         self.last = (job, 0.0, 0)  # for Client.receipt
         self.calls = calls
         self.keys: list[object] = []
+        self.seen = seen
+        self.seen_as: object = None  # the arrays that came last
         self.slabs = slabs
         for slab in slabs:
             slab.calls.add(self)
@@ -81,7 +82,17 @@ class _Call:
         self.keys.append(key)
         self.calls[key] = self
 
+    def see(self, key: object, arrays: tuple[NDArray, ...]) -> None:
+        """The same arrays came twice: they will come again."""
+        if key != self.seen_as:
+            self.seen.pop(self.seen_as, None)
+            self.seen_as = key
+        elif _seen.KNOWS and self.calls.get(self.keys[0]) is self:
+            types = [x.dtype for x in arrays]  # kept: another must not come to lie at the address of one
+            self.seen[key] = (self, [held for x in arrays for held in _seen.held(x)], types)
+
     def forget(self) -> None:
+        self.seen.pop(self.seen_as, None)
         for key in self.keys:
             self.calls.pop(key, None)
         for slab in self.slabs:
@@ -91,6 +102,10 @@ class _Call:
         """A job that is still out cannot be run again."""
         if self.job.is_left:
             self.forget()
+
+
+_Seen = tuple[Union[_Call, None], Sequence[_seen.Held], object]
+_UNSEEN: _Seen = (None, (), None)
 
 
 class Client:
@@ -108,6 +123,7 @@ class Client:
                  cache_bytes: int = CACHE_BYTES) -> None:
         self._session = Session(socket, name, timeout, spin_us, cache_bytes)
         self._calls: dict[object, _Call] = {}
+        self._seen: dict[object, _Seen] = {}  # by the identities of arrays
         self._results: dict[object, tuple[tuple[int, ...], np.dtype[Any]]] = {}  # shape and type, by function and operands
         self._last: tuple[NativeJob, float, int] | None = None
 
@@ -191,30 +207,44 @@ class Client:
         return Job(self, self._session, device, queue, priority, deadline, timed)
 
     def _op(self, function: _ops.Function, operands: tuple[Any, ...], out: Any, *params: Any) -> Any:
-        """Runs the job that had these arguments before, if there is one. Addresses in kops memory are the same elements
-        for as long as it is kept."""
-        key, result, call = None, out, None
+        """Runs the job that had these arguments before, if there is one."""
+        key = (function, params, *map(id, operands), id(out))
+        call, held, _ = self._seen.get(key, _UNSEEN)
+        for place, value in held:
+            if place.raw != value:
+                call = None
+                break
+        if call is None:
+            call, out = self._find(key, function, operands, out, params)
+            if call is None:
+                return self._first(function, operands, out, params)
         try:
-            if result is None:
-                key = (function, params, *map(_layout, operands))
-                if key in self._results:
-                    result = _array.empty(self._session, *self._results[key])
-                    call = self._calls.get((*key, _layout(result)))
-            else:
-                key = (function, params, *map(_layout, operands), _layout(result))
-                call = self._calls.get(key)
-        except AttributeError:  # some are not NumPy's
-            pass
-        if call is None or not result.flags.writeable:
-            return self._first(function, operands, result, params)
-        try:
-            self._session.run_alone(call.job, (operands, result))
+            self._session.run_alone(call.job, (operands, out))
         except BaseException:
             with self._session.lock:
                 call.forget_if_left()
             raise
         self._last = call.last
-        return result
+        return out
+
+    def _find(self, ids: object, function: _ops.Function, operands: tuple[Any, ...], out: Any,
+              params: tuple[Any, ...]) -> tuple[_Call | None, Any]:
+        """The job, and the array of its result, by where the arrays lie. Addresses in kops memory are the same elements for
+        as long as a job is kept."""
+        is_given = out is not None
+        try:
+            key = (function, params, *map(layout, operands))
+            if not is_given:
+                if key not in self._results:
+                    return None, None
+                out = _array.empty(self._session, *self._results[key])
+            call = self._calls.get((*key, layout(out))) if out.flags.writeable else None
+        except AttributeError:  # some are not NumPy's
+            return None, out
+        if call is not None and is_given:
+            with self._session:
+                call.see(ids, (*operands, out))
+        return call, out
 
     def _first(self, function: _ops.Function, operands: tuple[Any, ...], out: Any, params: tuple[Any, ...]) -> Array:
         desk = Desk(self, self._session)
@@ -262,7 +292,7 @@ class Client:
             next(iter(self._calls.values())).forget()
         job = NativeJob(self._session)
         slabs = add_ops(self._session, job, ops)
-        return _Call(self._calls, job, slabs)
+        return _Call(self._calls, self._seen, job, slabs)
 
     # The daemon
 
@@ -302,6 +332,7 @@ class Client:
         self._last = None
         self._session.close()
         self._calls.clear()
+        self._seen.clear()
 
     def __enter__(self) -> Client:
         return self

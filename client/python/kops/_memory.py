@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import threading
 from types import TracebackType
 from typing import Any
 
@@ -54,7 +53,7 @@ class Allocator:
     def _new(self, nbytes: int) -> Block | None:
         """None: ordinary memory has to do. MemoryError: there is none at all."""
         session = self.session
-        if session.handle is None or session.holder == threading.get_ident():
+        if session.handle is None or session.is_inside():
             return None
         block = session.block(max(1, nbytes))
         self.blocks[block.address] = block

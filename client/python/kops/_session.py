@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 WHY_BYTES = 512
 WAIT_MS = 1001  # a wait in libkops: Ctrl-C is seen between two. Below a second it would take a system call more
 
-_get_ident = threading.get_ident
 _run_for, _wait, _is_out = lib.kops_run_for, lib.kops_wait, lib.kops_job_is_out
 
 
@@ -49,15 +48,13 @@ class Session:
         self.timeout = timeout
         self.pid = os.getpid()
         self.lock = threading.RLock()
-        self.holder: int | None = None  # the thread that has the lock, and is in the middle of something
+        self.busy = False               # whoever has the lock is in the middle of something
         self.gone = ""                  # why nobody may call it any more
         self.pool = Pool(self._new_buffer, self._free_slab, cache_bytes)
         self.n_resident = 0
-        self.garbage: collections.deque[tuple[Any, ...]] = collections.deque()
+        self.due: collections.deque[tuple[Any, ...]] = collections.deque()  # functions and their arguments
         self.out: dict[int, Job] = {}   # Jobs that were sent, and what they need with them
         self.left: list[tuple[NativeJob, object]] = []  # jobs that nobody waits for any more, but may still write
-        self.ended: list[tuple[int, int]] = []
-        self.refused: list[int] = []    # buffers that could not be made, after they were given out
         self.callback = _library.Callback(self._on_end)
         self.callback_address = ctypes.cast(self.callback, ctypes.c_void_p).value
         self.buffer_callback = _library.Callback(self._on_buffer)
@@ -67,24 +64,18 @@ class Session:
     # The lock
 
     def enter(self) -> None:
-        me = _get_ident()
-        if self.holder == me:
-            raise error("STATE", "this thread is in a call of the same client already; a finalizer or signal handler "
-                                 "must not call it")
         self.lock.acquire()
-        if self.gone:
+        if self.busy or self.gone:
             self.lock.release()
-            raise error("STATE", self.gone)
-        self.holder = me
+            raise self._refusal()
+        self.busy = True
 
     def leave(self) -> None:
-        if self.ended or self.refused or self.garbage or self.gone:
+        if self.due or self.watch is not None:
             self._settle()
-        if self.watch is not None:
-            self.watch.soon()
-        self.holder = None
+        self.busy = False
         self.lock.release()
-        if self.garbage:
+        if self.due:
             self._collect()
 
     def __enter__(self) -> Session:
@@ -94,32 +85,42 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.leave()
 
+    def _refusal(self) -> Error:
+        return error("STATE", self.gone or "this thread is in a call of the same client already; a finalizer or signal "
+                                           "handler must not call it")
+
+    def is_inside(self) -> bool:
+        """Whether this thread is in the middle of a call."""
+        if not self.lock.acquire(False):
+            return False
+        inside = self.busy
+        self.lock.release()
+        return inside
+
     def discard(self, *item: Any) -> None:
         """item[0](*item[1:]) is called with the lock held. For finalizers."""
-        self.garbage.append(item)
+        self.due.append(item)
         self._collect()
 
     def _collect(self) -> None:
-        if self.holder == _get_ident() or not self.lock.acquire(False):
+        if not self.lock.acquire(False):
             return
-        self.holder = _get_ident()
+        if self.busy:
+            self.lock.release()
+            return
+        self.busy = True
         self.leave()
 
     def _settle(self) -> None:
-        while self.ended:
-            job, status = self.ended.pop()
-            owner = self.out.pop(job, None)
-            if owner is not None:
-                owner._ended(status)
-        while self.refused:
-            self.pool.refuse(self.refused.pop())
-        while self.garbage:
-            function, *arguments = self.garbage.popleft()
+        while self.due:
+            function, *arguments = self.due.popleft()
             function(*arguments)
         if self.left:
             self.left = [(job, needs) for job, needs in self.left if _is_out(job.pointer)]
         if self.gone:
             self._close_if_unused()
+        if self.watch is not None:
+            self.watch.soon()
 
     # Errors
 
@@ -142,24 +143,31 @@ class Session:
 
     def run(self, job: NativeJob, needs: object) -> None:
         """Sends it and waits; with the lock held. `needs` is kept for as long as the job may use it."""
-        pointer, status = job.pointer, TIMEOUT
+        status = TIMEOUT
         try:
-            status = _run_for(pointer, WAIT_MS)
+            status = _run_for(job.argument, WAIT_MS)
             if status == TIMEOUT:
-                status = self.wait(pointer, time.monotonic() + self.timeout - WAIT_MS / 1000)
+                status = self.wait(job.pointer, time.monotonic() + self.timeout - WAIT_MS / 1000)
         finally:
-            if status == TIMEOUT and _is_out(pointer):  # too late, or interrupted by Ctrl-C
+            if status == TIMEOUT and _is_out(job.pointer):  # too late, or interrupted by Ctrl-C
                 self.leave_out(job, needs)
         if status < 0:
-            raise self.error(status, pointer)
+            raise self.error(status, job.pointer)
 
     def run_alone(self, job: NativeJob, needs: object) -> None:
-        """run(), with the lock taken for it."""
-        self.enter()
-        try:
-            self.run(job, needs)
-        finally:
-            self.leave()
+        """run() between enter() and leave(), which are written out: every op that repeats comes here."""
+        with self.lock:
+            if self.busy or self.gone:
+                raise self._refusal()
+            self.busy = True
+            try:
+                self.run(job, needs)
+            finally:
+                if self.due or self.watch is not None:
+                    self._settle()
+                self.busy = False
+        if self.due:
+            self._collect()
 
     def leave_out(self, job: NativeJob, needs: object) -> None:
         """Nobody waits for it any more. It may still write, so its memory stays as it is until it has ended."""
@@ -178,7 +186,12 @@ class Session:
         return status
 
     def _on_end(self, job: int, status: int, _: object) -> None:
-        self.ended.append((job, status))
+        self.due.append((self._job_ended, job, status))
+
+    def _job_ended(self, job: int, status: int) -> None:
+        owner = self.out.pop(job, None)
+        if owner is not None:
+            owner._ended(status)
 
     # Memory
 
@@ -207,7 +220,7 @@ class Session:
 
     def _on_buffer(self, buffer: int, status: int, _: object) -> None:
         if status < 0:
-            self.refused.append(buffer)
+            self.due.append((self.pool.refuse, buffer))
 
     def _free_slab(self, slab: Slab) -> None:
         for call in list(slab.calls):
@@ -246,6 +259,7 @@ class Session:
         for job in list(self.out.values()):
             job._abandon(error("STATE", "the client was closed while this job was out"))
         self.out.clear()
+        self.due.append((self._close_if_unused,))
         self.leave()
 
     def _close_if_unused(self) -> None:
@@ -258,12 +272,12 @@ class Session:
     def after_fork(self) -> None:
         """In the child: the handle and its memory are the parent's."""
         handle, self.handle = self.handle, None
-        was_busy = self.holder is not None
+        was_busy = self.busy
         self.gone = (f"this client belongs to process {self.pid}, which forked: its arrays, jobs and connection are not "
                      "shared with this one; make arrays here, by a client of this process (kops.connect())")
         self.lock = threading.RLock()
-        self.holder = None
-        self.garbage.clear()
+        self.busy = False
+        self.due.clear()
         self.left.clear()
         self.out.clear()
         self.watch = None
@@ -286,7 +300,7 @@ def _in_event_loop() -> bool:
 class NativeJob:
     """A kops_job, freed with its last reference."""
 
-    __slots__ = ("session", "pointer", "is_left", "__weakref__")
+    __slots__ = ("session", "pointer", "argument", "is_left", "__weakref__")
 
     def __init__(self, session: Session, options: _library.JobOptions | None = None) -> None:
         pointer = ctypes.c_void_p()
@@ -294,6 +308,7 @@ class NativeJob:
         assert pointer.value
         self.session = session
         self.pointer: int = pointer.value
+        self.argument = pointer  # faster than a number, which ctypes makes one of first
         self.is_left = False
 
     def __del__(self) -> None:
