@@ -2,8 +2,10 @@
 """Times products from Python: kops.matmul of shared arrays of 64×64 and of ordinary arrays of 4096×4096, NumPy's, and
 PyTorch's with the arrays copied to the GPU and back. Medians in µs, as one JSON document.
 
-    with_python.py [numpy]       numpy: NumPy's alone
+    with_python.py C_CALL        the library made of c_call.c, whose calls take turns with those of shared arrays
+    with_python.py numpy         NumPy's products alone
 """
+import ctypes
 import json
 import os
 import statistics
@@ -13,6 +15,10 @@ import time
 import numpy as np
 
 SIZE = 4096
+SMALL = 64    # as in c_call.c
+TURNS = 30
+TURN = 100    # calls
+SETTLED = 10  # of them, until the caches have what this turn needs
 
 
 def median_us(action, reps):
@@ -23,6 +29,38 @@ def median_us(action, reps):
         if i >= 0:
             times.append((time.perf_counter() - begin) * 1e6)
     return statistics.median(times)
+
+
+def calls_us(a, b, c):
+    """Without a lambda, which would count."""
+    import kops
+    matmul, now, times = kops.matmul, time.perf_counter, []
+    for _ in range(TURN):
+        begin = now()
+        matmul(a, b, out=c)
+        times.append((now() - begin) * 1e6)
+    return times
+
+
+def c_calls_us(library):
+    times = (ctypes.c_double * TURN)()
+    if library.c_call_times(times, TURN) < 0:
+        sys.exit("a product from C failed")
+    return list(times)
+
+
+def shared(path, a, b, c):
+    """Turns of both, in one process, so that both find the same daemon and the same clock of the CPU."""
+    library = ctypes.CDLL(path)
+    if library.c_call_open() < 0:
+        sys.exit("kopsd cannot be reached from C")
+    calls, c_calls = [], []
+    for turn in range(-1, TURNS):
+        got, c_got = calls_us(a, b, c), c_calls_us(library)
+        if turn >= 0:
+            calls += got[SETTLED:]
+            c_calls += c_got[SETTLED:]
+    return {"shared_us": statistics.median(calls), "c_call_us": statistics.median(c_calls)}
 
 
 def blas():
@@ -48,8 +86,8 @@ def main():
     got = {"blas": blas(), "ordinary": {}}
     if not alone:
         import kops
-        a, b, c = (kops.asarray(rng.uniform(-1, 1, (64, 64)).astype(np.float32)) for _ in range(3))
-        got["shared_us"] = median_us(lambda: kops.matmul(a, b, out=c), 3000)
+        a, b, c = (kops.asarray(rng.uniform(-1, 1, (SMALL, SMALL)).astype(np.float32)) for _ in range(3))
+        got |= shared(sys.argv[1], a, b, c)
         got["new_us"] = median_us(lambda: kops.matmul(a, b), 3000)
     for dtype in ("float32", "float64"):
         a, b = (rng.uniform(-1, 1, (SIZE, SIZE)).astype(dtype) for _ in range(2))

@@ -262,14 +262,13 @@ def python_part(rows, build):
         env = {**d.env, "PYTHONPATH": str(ROOT / "client" / "python")}
         if library.exists():
             env["KOPS_LIBRARY"] = str(library)
-        got = python_peer("with_python.py", env=env)
+        got = python_peer("with_python.py", build / "bench" / "peers" / "libc_call.so", env=env)
         if got is None:
             return
-        in_c = d.bench("ipc", "--count", "2000")["job"]["p50_us"]
         with_blas = python_peer("with_python.py", "numpy", env={**env, "LD_PRELOAD": str(preload)})
     how, numpy = "bench/peers/with_python.py", f"NumPy, {got['blas']}"
     rows.add("python", "kops.matmul of shared arrays, 64³, out=", got["shared_us"], "µs", "≤ 5 µs above the C call", how,
-             [("the C call", in_c)])
+             [("the C call", got["c_call_us"])])
     rows.add("python", "kops.matmul of shared arrays, 64³, new result", got["new_us"], "µs", None, how)
     for dtype, us in got["ordinary"].items():
         rows.add("python", f"kops.matmul of ordinary arrays, 4096³ {dtype}", us["kops_us"] / 1e3, "ms", None, how,

@@ -1,0 +1,58 @@
+/* c_call.c: the product that with_python.py times from Python; it loads this. The connection is its own. */
+#include <time.h>
+
+#include "kops.h"
+
+#define SIZE   64
+#define MATRIX (SIZE * SIZE * sizeof(float))
+
+int c_call_open(void);
+int c_call_times(double *ret_us, int n);
+
+static kops *k;
+static kops_job *job;
+
+static double now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+static kops_view matrix(kops_buffer *buffer, unsigned which)
+{
+	return kops_matrix(buffer, which * MATRIX, KOPS_F32, SIZE, SIZE, 0);
+}
+
+/* Returns 0 or a negative KOPS_E_*, as c_call_times() does. */
+int c_call_open(void)
+{
+	kops_buffer *buffer = NULL;
+	int rc = kops_open(&k, NULL, NULL, 0);
+
+	if (rc == 0)
+		rc = kops_alloc(k, 3 * MATRIX, KOPS_SHARED, NULL, &buffer);
+	if (rc == 0)
+		rc = kops_job_new(k, NULL, &job);
+	if (rc < 0)
+		return rc;
+	for (unsigned i = 0; i < 2 * SIZE * SIZE; i++)
+		((float *)kops_data(buffer))[i] = (float)(i % 7) - 3;
+	return kops_job_gemm(job, 1, matrix(buffer, 0), matrix(buffer, 1), 0, matrix(buffer, 2),
+	                     KOPS_PRECISION_F32, NULL);
+}
+
+/* The same job n times; ret_us has what each took. */
+int c_call_times(double *ret_us, int n)
+{
+	int rc = 0;
+
+	for (int i = 0; i < n && rc == 0; i++) {
+		double start = now_us();
+
+		rc = kops_run(job);
+		ret_us[i] = now_us() - start;
+	}
+	return rc;
+}
