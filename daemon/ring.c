@@ -120,12 +120,15 @@ int ring_new(struct rings *all, void *user, uint32_t entries, struct ring **ret_
 	struct ring *r = calloc(1, sizeof *r);
 	void *memory;
 
-	if (!r)
+	if (!r) {
+		snprintf(why, WHY_BYTES, "no memory for a ring");
 		return KOPS_E_NOMEM;
+	}
 	if (make_memory(ring_bytes(entries), ret_fd, &memory) < 0) {
-		snprintf(why, WHY_BYTES, "cannot make a ring of %u entries: %s", entries, strerror(errno));
+		snprintf(why, WHY_BYTES, "cannot make a ring of %u entries: %s%s", entries, strerror(errno),
+		         errno == EMFILE || errno == ENFILE ? "; raise LimitNOFILE" : "");
 		free(r);
-		return KOPS_E_SYSTEM;
+		return KOPS_E_NOMEM;
 	}
 	*r = (struct ring){.all = all, .user = user, .memory = memory, .entries = entries};
 	ring_store(&r->memory->daemon_sleeps, 1);

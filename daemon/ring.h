@@ -48,8 +48,8 @@ void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user)
 /* Calls has_runs for those that have. */
 void rings_look(struct rings *all);
 
-/* entries: a power of 2, at most RING_ENTRIES_MAX. *ret_fd is the caller's to close. KOPS_E_NOMEM,
- * KOPS_E_SYSTEM, with a sentence. */
+/* entries: a power of 2, at most RING_ENTRIES_MAX. *ret_fd is the caller's to close. KOPS_E_NOMEM
+ * with a sentence. */
 int ring_new(struct rings *all, void *user, uint32_t entries, struct ring **ret_ring, int *ret_fd,
              char why[WHY_BYTES]);
 void ring_free(struct ring *ring); /* NULL allowed */

@@ -156,9 +156,9 @@ static int inspect(int fd, uint64_t bytes, struct file *ret, char why[WHY_BYTES]
 	}
 	if ((seals & needed) != needed) {
 		snprintf(why, WHY_BYTES,
-		         "the memfd lacks %s%s%s; add the seals with fcntl(fd, F_ADD_SEALS, …) first",
-		         seals & F_SEAL_SHRINK ? "" : "F_SEAL_SHRINK ",
-		         seals & F_SEAL_GROW ? "" : "F_SEAL_GROW ", seals & F_SEAL_SEAL ? "" : "F_SEAL_SEAL");
+		         "the memfd lacks%s%s%s; add the seals with fcntl(fd, F_ADD_SEALS, …) first",
+		         seals & F_SEAL_SHRINK ? "" : " F_SEAL_SHRINK",
+		         seals & F_SEAL_GROW ? "" : " F_SEAL_GROW", seals & F_SEAL_SEAL ? "" : " F_SEAL_SEAL");
 		return KOPS_E_FD;
 	}
 	if (fs.f_type != TMPFS_MAGIC || !S_ISREG(ret->st.st_mode)) {

@@ -439,6 +439,18 @@ class Exhaustion(harness.DaemonTest):
         c.import_fd(fd, 4096)
         os.close(fd)
 
+    def test_a_ring_without_room_for_its_descriptor(self):
+        """It gets a code of the protocol: those from 32 on are libkops's own."""
+        c = self.client()
+        before = resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, (self.daemon.fds() - 1, before[1]))
+        try:
+            refused = self.refused("NOMEM", c.open_ring)
+            self.assertIn("LimitNOFILE", refused.message)
+        finally:
+            resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, before)
+        c.open_ring()
+
     def ended(self, clients):
         poll = select.poll()
         for c in clients:
