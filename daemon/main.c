@@ -47,17 +47,18 @@ static void use_all_of_cpu(char **argv)
 
 /*
  * A thread of OpenBLAS takes 128 MiB of address space when it starts and waits for ever where there is none, at
- * our exit too.
+ * our exit too. Writable, because only such memory counts as data (RLIMIT_DATA).
  */
 static bool has_room_for_blas(void)
 {
 	size_t bytes = (size_t)openblas_get_num_threads() * (160u << 20);
-	void *room = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *room =
+	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (room == MAP_FAILED) {
 		log_error(
 		    "too little address space for OpenBLAS: %zu bytes could not be mapped; raise the limit "
-		    "(ulimit -v, LimitAS), or set OPENBLAS_NUM_THREADS=1",
+		    "(ulimit -v and -d, LimitAS, LimitDATA), or set OPENBLAS_NUM_THREADS=1",
 		    bytes);
 		return false;
 	}

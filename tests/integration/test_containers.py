@@ -285,12 +285,21 @@ class Processes(unittest.TestCase):
                     for kib in (1 << 17, 3 << 16, 1 << 18, 3 << 17, 1 << 19, 1 << 20, 1 << 22)]
         self.assertEqual(outcomes[-1], "served")
 
+    @unittest.skipIf(harness.QUICK, "sanitizers need data")
+    def test_data(self):
+        outcomes = [self.outcome("prlimit", f"--data={mib << 20}") for mib in (16, 32, 1 << 12)]
+        self.assertEqual(outcomes, ["refused", "refused", "served"])
+
     @unittest.skipIf(harness.QUICK, "sanitizers need threads")
     def test_threads(self):
         """Of a user of its own, since root is not held to it."""
         outcomes = [self.outcome("prlimit", f"--nproc={n}", "setpriv", "--reuid", "64001", "--clear-groups", "--")
                     for n in (1, 2, 3, 4, 5, 6, 8, 64)]
         self.assertEqual(outcomes[-1], "served")
+
+    def test_descriptors(self):
+        outcomes = [self.outcome("prlimit", f"--nofile={n}") for n in (12, 31, 63, 64)]
+        self.assertEqual(outcomes, ["refused"] * 3 + ["served"])
 
 
 if __name__ == "__main__":
