@@ -55,6 +55,10 @@ class SharedArrays(PythonTest):
         self.fails(kops.ShapeError, "must not be negative", self.kops.empty, (2, -1))
         self.fails((kops.OutOfMemoryError, kops.QuotaError), "", self.kops.empty, 1 << 50)
 
+    def test_a_size_beyond_64_bits(self):
+        for make in self.kops.empty, self.kops.zeros, self.kops.device_array:
+            self.fails(kops.ShapeError, "18446744073709551616 bytes", make, (1 << 32, 1 << 30))  # 2^64: 0 in ctypes
+
     def test_cached_memory_goes_before_a_quota_is_in_the_way(self):
         self.daemon.reload(max_mapped_per_uid="9M")
         self.addCleanup(self.daemon.reload, max_mapped_per_uid="1G")

@@ -45,6 +45,15 @@ class Jobs(PythonTest):
         self.assertTrue(np.isnan(c).all())
         self.assertIsNone(j.receipt)
 
+    def test_options_that_kops_h_cannot_have(self):
+        self.fails(kops.ArgumentError, "queue is -1", self.kops.job, queue=-1)
+        self.fails(kops.ArgumentError, "from 0 to 4294967295", self.kops.job, queue=1 << 32)
+        self.fails(kops.ArgumentError, "deadline", self.kops.job, deadline=-1)
+        for timeout in -1, 5e6, float("inf"), float("nan"):
+            self.fails(kops.ArgumentError, "timeout", kops.connect, self.daemon.socket, timeout=timeout)
+        self.fails(kops.ArgumentError, "spin_us is -1", kops.connect, self.daemon.socket, spin_us=-1)
+        self.kops.job(queue=(1 << 32) - 1, deadline=60)
+
     def test_submit_wait_cancel(self):
         a = self.shared((LONG, LONG), np.float64)
         first, second = self.kops.job(), self.kops.job()

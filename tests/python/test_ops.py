@@ -124,6 +124,12 @@ class Ops(PythonTest):
             self.near(self.kops.matmul(a, b), a.astype(np.float64) @ b, 6)
             del a
 
+    def test_an_axis_is_an_integer(self):
+        x = self.shared((2, 3))
+        for axis in None, 1.0, "0":
+            self.fails(TypeError, "integer", self.kops.reduce, x, "sum", axis)
+        self.near(self.kops.reduce(x, "sum", np.int64(1)), x.astype(np.float64).sum(1), 3)
+
     def test_subclasses(self):
         a, b = self.shared((5, 5)).view(np.matrix), self.shared((5, 5))
         for _ in range(3):

@@ -138,6 +138,8 @@ def _bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     n = dtype.itemsize
     for extent in shape:
         n *= extent
+    if n > sys.maxsize:
+        raise error("SHAPE", f"an array of shape {shape} and {dtype} has {n} bytes, more than any memory: make it smaller")
     return max(n, 1)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import _library, _loop, _ops, _receipt
 from ._array import Array, layout, view_of
 from ._desk import Desk
-from ._library import lib, text
+from ._library import UINT32_MAX, UINT64_MAX, lib, text, whole
 from ._ops import Op, Operand
 from ._pool import Slab
 from ._receipt import Receipt
@@ -48,9 +48,10 @@ class Job:
 
     def __init__(self, client: Client, session: Session, device: str | None, queue: int, priority: str,
                  deadline: float | None, timed: bool) -> None:
-        options = _library.JobOptions(ctypes.sizeof(_library.JobOptions), queue,
+        options = _library.JobOptions(ctypes.sizeof(_library.JobOptions), whole(queue, "queue", UINT32_MAX),
                                       _ops.choice(_library.PRIORITIES, priority, "priority"),
-                                      device and device.encode(), round((deadline or 0) * 1e6), timed)
+                                      device and device.encode(),
+                                      whole((deadline or 0) * 1e6, "deadline in µs", UINT64_MAX), timed)
         self._session = session
         with session:
             self._job = NativeJob(session, options)

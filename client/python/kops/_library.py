@@ -8,12 +8,15 @@ from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_short,
 from ctypes import c_uint64, c_void_p
 from typing import Any
 
+from .errors import error
+
 SONAME = "libkops.so.0"
 HERE = pathlib.Path(__file__).resolve().parent
 
 OK, TIMEOUT, BUSY = 0, -33, -13
 SHARED, RESIDENT = 0, 1
 RANK_MAX = 4
+UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
 PRECISIONS = {"f32": 0, "ieee": 1, "tf32": 2, "bf16": 3}
 REDUCTIONS = {"sum": 0, "max": 1, "mean": 2}
 PRIORITIES = {"normal": 0, "high": 1, "low": 2}
@@ -185,6 +188,13 @@ def load() -> Library:
 
 
 lib = load()
+
+
+def whole(value: float, what: str, most: int) -> int:
+    """As a number of kops.h, from 0 to most: ctypes would take others, and cut them off."""
+    if not 0 <= value <= most:
+        raise error("INVALID", f"{what} is {value:g}; it must be from 0 to {most}")
+    return round(value)
 
 
 def text(value: bytes | None) -> str:

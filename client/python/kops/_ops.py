@@ -5,6 +5,7 @@ Each function checks its arguments and returns the result's array and a list of 
 """
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
@@ -78,6 +79,7 @@ def _check_rank(x: NDArray, name: str, least: int = 1) -> None:
 
 
 def _axis(x: NDArray, axis: int) -> int:
+    axis = operator.index(axis)
     if not -x.ndim <= axis < x.ndim:
         raise error("SHAPE", f"there is no axis {axis} in an array of shape {x.shape}")
     return axis % x.ndim

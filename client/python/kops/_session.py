@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _library
-from ._library import TIMEOUT, lib, text
+from ._library import TIMEOUT, UINT32_MAX, lib, text, whole
 from ._pool import Pool, Slab
 from .errors import BusyError, Error, StateError, error
 
@@ -40,7 +40,8 @@ class Session:
         why = ctypes.create_string_buffer(WHY_BYTES)
         handle = ctypes.c_void_p()
         options = _library.Options(ctypes.sizeof(_library.Options), socket and os.fsencode(socket),
-                                   name and name.encode(), max(1, round(timeout * 1000)), spin_us)
+                                   name and name.encode(), max(1, whole(timeout * 1000, "timeout in ms", UINT32_MAX)),
+                                   whole(spin_us, "spin_us", UINT32_MAX))
         status = (lib.kops_open_start if _in_event_loop() else lib.kops_open)(handle, options, why, WHY_BYTES)
         if status < 0:
             raise error(status, text(why.value))
