@@ -438,6 +438,8 @@ class client
 	explicit client(const kops_options &options = kopsxx::options()) : client(kops_open, options)
 	{
 	}
+	client(client &&) noexcept = default;
+	client &operator=(client &&) noexcept = default;
 	/* The same, and does not wait: see kops_open_start(). */
 	static client start(const kops_options &options = kopsxx::options())
 	{

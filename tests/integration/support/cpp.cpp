@@ -41,6 +41,9 @@ template <class CALL> static int thrown(CALL call)
 
 static_assert(!std::is_copy_constructible_v<array<float>> && std::is_nothrow_move_constructible_v<array<float>>,
               "");
+static_assert(!std::is_copy_constructible_v<kopsxx::client> &&
+                  std::is_nothrow_move_constructible_v<kopsxx::client>,
+              "");
 static_assert(!std::is_copy_constructible_v<kopsxx::job> && std::is_nothrow_move_constructible_v<kopsxx::job>,
               "");
 
