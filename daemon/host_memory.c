@@ -17,6 +17,7 @@
 #define FOUND_FOR_NS 1000000000u
 
 static uint64_t claimed_bytes;       /* atomic; without pages of files */
+static uint64_t asked_bytes;         /* atomic; all that was ever granted, modulo 2^64 */
 static uint64_t files_bytes;         /* atomic */
 static bool cgroup_has_limit = true; /* atomic; at the last look */
 static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -272,12 +273,6 @@ static void each_limit(struct cgroup cgroup, void (*fn)(struct limit *, const st
 	}
 }
 
-void host_memory_set_root(const char *new_root)
-{
-	root = new_root ? new_root : "";
-	own.found_ns = 0;
-}
-
 /* ---- Pages of files ---- */
 
 uint64_t host_memory_missing(int fd, uint64_t bytes)
@@ -323,6 +318,7 @@ uint64_t host_memory_claim_pages(struct host_memory_pages *p, uint64_t bytes)
 		unlink_pages(p);
 	p->bytes = bytes;
 	pthread_mutex_unlock(&pages_lock);
+	__atomic_add_fetch(&asked_bytes, more, __ATOMIC_RELAXED);
 	if (more == 0 || (p->is_foreign && __atomic_load_n(&cgroup_has_limit, __ATOMIC_RELAXED)))
 		return more;
 	missing = host_memory_missing(p->fd, bytes);
@@ -455,13 +451,54 @@ uint64_t host_memory_room(void)
 	return left > 0 ? (uint64_t)left : 0;
 }
 
+/* ---- Claims ---- */
+
+/*
+ * A look at all limits takes 0.1 ms and more, most of it in the kernel. So the last one holds for a while, in
+ * which we know what we claim ourselves, and others can take so much at most: 50 GB/s.
+ */
+#define LOOK_HOLDS_NS 20000000u
+#define OTHERS_BYTES  (1ll << 30)
+
+struct look {
+	uint64_t at_ns; /* 0: none */
+	uint64_t asked; /* asked_bytes before it */
+	int64_t left;   /* when all claims of then are served */
+};
+
+static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct look last_look;
+
+static bool fits_since_last_look(const struct look *now)
+{
+	struct look last;
+
+	pthread_mutex_lock(&look_lock);
+	last = last_look;
+	pthread_mutex_unlock(&look_lock);
+	return last.at_ns != 0 && now->at_ns - last.at_ns < LOOK_HOLDS_NS &&
+	       (int64_t)(now->asked - last.asked) <= last.left - OTHERS_BYTES;
+}
+
+static void keep_look(const struct look *look)
+{
+	pthread_mutex_lock(&look_lock);
+	last_look = *look;
+	pthread_mutex_unlock(&look_lock);
+}
+
 int host_memory_check(uint64_t bytes, char *why, size_t why_bytes)
 {
+	struct look look = {.at_ns = clock_ns(), .asked = __atomic_load_n(&asked_bytes, __ATOMIC_RELAXED)};
 	struct limit tightest;
 	uint64_t promised;
 
-	if (!read_tightest(&tightest, &promised) || left_of(&tightest, promised) >= 0)
+	if (fits_since_last_look(&look) || !read_tightest(&tightest, &promised))
 		return 0; /* or there is no way to know */
+	look.left = left_of(&tightest, promised);
+	keep_look(&look);
+	if (look.left >= 0)
+		return 0;
 	snprintf(why, why_bytes,
 	         "%" PRIu64 " bytes more of memory do not fit: %s has %" PRIu64 " bytes, %" PRIu64
 	         " free, %" PRIu64 " of those promised to others; use less, or raise the limit",
@@ -469,14 +506,31 @@ int host_memory_check(uint64_t bytes, char *why, size_t why_bytes)
 	return KOPS_E_NOMEM;
 }
 
+/* None of it was touched. */
+static void take_back(uint64_t bytes)
+{
+	host_memory_settle(bytes);
+	__atomic_sub_fetch(&asked_bytes, bytes, __ATOMIC_RELAXED);
+}
+
 int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes)
 {
 	int rc;
 
 	__atomic_add_fetch(&claimed_bytes, bytes, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&asked_bytes, bytes, __ATOMIC_RELAXED);
 	rc = host_memory_check(bytes, why, why_bytes);
 	if (rc < 0)
-		host_memory_settle(bytes);
+		take_back(bytes);
+	return rc;
+}
+
+int host_memory_try(uint64_t bytes, char *why, size_t why_bytes)
+{
+	int rc = host_memory_claim(bytes, why, why_bytes);
+
+	if (rc == 0)
+		take_back(bytes);
 	return rc;
 }
 
@@ -499,6 +553,15 @@ void host_memory_settle(uint64_t bytes)
 {
 	__atomic_sub_fetch(&claimed_bytes, bytes, __ATOMIC_RELAXED);
 }
+
+void host_memory_set_root(const char *new_root)
+{
+	root = new_root ? new_root : "";
+	own.found_ns = 0;
+	last_look.at_ns = 0;
+}
+
+/* ---- Core dumps ---- */
 
 void host_memory_dump_matrices(bool dump)
 {

@@ -4,7 +4,7 @@
  * Linux does not refuse pages that it does not have: it takes them from page caches and then kills a process.
  * So whoever is about to touch a large piece claims it first. What may be claimed is what the tightest limit
  * leaves: the host's memory, or that of any memory cgroup above this process (a container, a slice), less a
- * sixteenth that stays free. Any thread.
+ * sixteenth that stays free. What is left is read anew after 20 ms, or when little is left. Any thread.
  */
 #ifndef KOPS_HOST_MEMORY_H
 #define KOPS_HOST_MEMORY_H
@@ -22,6 +22,9 @@
  */
 int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes);
 void host_memory_settle(uint64_t bytes);
+
+/* Whether a claim would be open by now. It is not. */
+int host_memory_try(uint64_t bytes, char *why, size_t why_bytes);
 
 /*
  * Pages of a file, such as a memfd, that somebody else can free at any time: whoever touches them next takes

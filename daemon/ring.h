@@ -13,9 +13,9 @@
 
 #include <uv.h>
 
-#include "cpu_share.h"
 #include "kernel.h"
 #include "ring_memory.h"
+#include "spin.h"
 
 #define RINGS_LOOK_NS 50000u
 

@@ -10,7 +10,6 @@
 
 #include "clock.h"
 #include "config/load.h"
-#include "cpu_share.h"
 #include "device/devices.h"
 #include "host_memory.h"
 #include "job/admit.h"
@@ -471,7 +470,6 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 
 int server_run(struct server *s)
 {
-	ask_for_short_slices(); /* the worker threads, which work for long at a time, run already */
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	s->state = SERVER_STOPPED;
 	return s->exit_code;

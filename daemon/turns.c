@@ -81,7 +81,9 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 
 	t->clock_ns = u->spent_ns;
 	remove_at(t, u, &u->first);
-	t->taking = u;
+	if (u != t->latest)
+		t->alone_since_ns = now;
+	t->taking = t->latest = u;
 	t->began_ns = now;
 	if (p->take ? p->take(p) : t->take(p))
 		turns_wait(t, p);
@@ -106,11 +108,16 @@ static void stop_watching(struct turns *t)
 	}
 }
 
+static uint64_t slice_ns(const struct turns *t, uint64_t now)
+{
+	return now - t->alone_since_ns < TURNS_ALONE_NS ? TURNS_SLICE_NS : TURNS_ALONE_SLICE_NS;
+}
+
 static void take_turns(struct turns *t)
 {
-	uint64_t now = clock_ns(), end = now + TURNS_SLICE_NS;
+	uint64_t began = clock_ns(), now = began;
 
-	while (t->users && now < end)
+	while (t->users && now - began < slice_ns(t, now))
 		now = take_turn(t, now);
 	stop_watching(t);
 }

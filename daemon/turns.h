@@ -4,8 +4,8 @@
  * A session with something to read waits for its turn; one turn is one datagram, from the bytes to the reply or
  * the queued job, or a few runs of a ring. Users share the loop by the time that their turns take (start-time
  * fair queuing, as in scheduler.h), sessions of one user go round. So a user with a thousand busy sessions
- * delays another one's request by the slice at hand: after TURNS_SLICE_NS of reading the loop looks who else
- * has come.
+ * delays another one's request by the slice at hand: after a slice of reading the loop looks who else has come.
+ * A look costs 2 us, so slices are longer while there is one user only.
  *
  * Whose a connection is shows only when it is taken, so the door that takes them shares the loop as one more
  * user: who is refused as often as it can connect does not take more of it than that. Whoever it was pays too:
@@ -24,7 +24,10 @@
 #include <stdint.h>
 #include <uv.h>
 
-#define TURNS_SLICE_NS 25000u
+#define TURNS_SLICE_NS       5000u
+#define TURNS_ALONE_SLICE_NS 25000u
+/* A user is alone when no other had a turn for so long. */
+#define TURNS_ALONE_NS 1000000000u
 
 struct turns_place;
 struct turns_user;
@@ -36,6 +39,8 @@ struct turns {
 	struct turns_place *watched; /* that wait since the last check, perhaps, and are watched still */
 	struct turns_user *taking;   /* whose turn it is just now */
 	uint64_t began_ns;           /* when that turn did */
+	struct turns_user *latest;   /* whose turn was the last one; it may be freed by now */
+	uint64_t alone_since_ns;     /* the first of its turns that no other user's came between */
 	uint64_t clock_ns;           /* where the user stood who had the last turn */
 	/* Before turns are taken: whoever has come another way than by a socket is to wait. NULL: nobody does.
 	 */

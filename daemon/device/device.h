@@ -11,9 +11,9 @@
 
 #include <uv.h>
 
-#include "cpu_share.h"
 #include "device/thread.h"
 #include "device/work.h"
+#include "spin.h"
 
 struct canary;
 

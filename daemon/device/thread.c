@@ -6,8 +6,8 @@
 #include <sys/eventfd.h>
 
 #include "clock.h"
-#include "cpu_share.h"
 #include "device/canary.h"
+#include "spin.h"
 
 /*
  * After its last work a device thread looks for more for this long before it sleeps. Waking a sleeper costs
@@ -192,7 +192,6 @@ static void *thread_main(void *arg)
 	pthread_mutex_unlock(&t->lock);
 	if (rc < 0)
 		return NULL;
-	ask_for_short_slices();
 	serve(t);
 	t->backend->close(t->dev);
 	return NULL;

@@ -8,7 +8,7 @@
 #include "job/finish.h"
 #include "job/prepared.h"
 
-/* A run that took no longer when it ran before may be run by the loop itself; TURNS_SLICE_NS is as long. */
+/* A run that took no longer when it ran before may be run by the loop itself, in its user's turn. */
 #define NOW_MAX_US 20.0
 /* Beyond, there is no need to say when. */
 #define MAX_AFTER_US 1e12

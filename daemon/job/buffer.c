@@ -195,12 +195,10 @@ static int map_import(struct buffer *b, int fd, const struct file *file, char wh
 		return rc;
 	missing = b->memory.missing_bytes = host_memory_missing(fd, file->map_bytes);
 	b->pages.is_foreign = file->may_get_holes;
-	if (missing && !buffer_memory_is_ample(b->engine)) {
-		rc = host_memory_claim(missing, why, WHY_BYTES);
-		if (rc < 0)
-			return rc;
-		host_memory_settle(missing); /* each job claims what it touches */
-	}
+	if (missing && !buffer_memory_is_ample(b->engine))
+		rc = host_memory_try(missing, why, WHY_BYTES); /* each job claims what it touches */
+	if (rc < 0)
+		return rc;
 	b->memory.host = mmap(NULL, file->map_bytes, b->memory.read_only ? PROT_READ : PROT_READ | PROT_WRITE,
 	                      MAP_SHARED, fd, 0);
 	if (b->memory.host == MAP_FAILED) {

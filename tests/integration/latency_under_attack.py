@@ -5,15 +5,15 @@ request of the victim is refused, or its p99 under attack is above
 
     FACTOR x its quiet p99 of that round trip + the longest op or part of one that the attack sends + ALLOWANCE_MS
 
+The quiet p99 is the larger of two: alone, and beside as many processes that burn CPU without kopsd, as the attackers do.
 The op takes as long as it does beside the attack, whose processes share the memory's rate with it. Two trips have more:
 the kernel queues connections in the order in which they come, whoever's they are, up to 4096, of which kopsd takes or
 refuses one in 5 to 20 us: CONNECT_MS. And RESIDENT memory that all worker threads zero for others shares the memory's
 rate too: ZEROING_MS.
 
 That holds where the victim has a core of its own: on machines with CORES cores. On smaller ones the attackers' and
-kopsd's work alone costs latency, which no daemon can give back. There a control burns CPU without kopsd, as many
-processes as attack and one more. In place of the quiet p99 stands the largest of any round trip, quiet or control,
-since a core that is taken delays whatever waits for it; and p50 is judged too, by that of quiet and control, with
+kopsd's work alone costs latency, which no daemon can give back. There the quiet p99 is the largest of any round trip,
+since a core that is taken delays whatever waits for it, with SHARED_ALLOWANCE_MS; and p50 is judged too, with
 P50_ALLOWANCE_MS. Needs root, to play two users.
 
     latency_under_attack.py [--seconds S] [--attackers N] [--factor F] [--allowance MS] [--list] [ATTACK...]
@@ -41,8 +41,9 @@ VICTIM_UID, ATTACKER_UID = 61001, 61002
 KINDS = ("gemm", "ping", "connect", "alloc", "resident")
 CORES = 8
 GIVES_UP_S, DIES_S = 60, 30  # the victim (its calls do after 20 s), an attacker
-ALLOWANCE_MS, CONNECT_MS, ZEROING_MS = 0.5, 120, 10
-P50_SAMPLES, P50_ALLOWANCE_MS = 100, 5  # slices of the kernel's scheduler
+OP_S = 0.2
+ALLOWANCE_MS, CONNECT_MS, ZEROING_MS = 0.1, 120, 10
+P50_SAMPLES, SHARED_ALLOWANCE_MS, P50_ALLOWANCE_MS = 100, 0.5, 5  # slices of the kernel's scheduler
 LIMITS = {"max_sessions_per_uid": 1024, "pool_cache": "1G", "hello_timeout": 5000}
 OPS = 64
 OWN_CORE = []  # how the victim gets it: keep_a_core()
@@ -92,11 +93,14 @@ def submits(ops, n, **options):
 
 
 def op_ms(daemon, op):
-    """What the op takes on the device, each of a few times."""
+    """What the op takes on the device, each time of OP_S seconds, and five times at least."""
     with daemon.connect() as c:
         for data, fds in buffers(100):
             c.send_bytes(data, fds)
-        return [c.submit(op)["compute_us"] / 1e3 for _ in range(5)]
+        taken, until = [], time.monotonic() + OP_S
+        while len(taken) < 5 or time.monotonic() < until:
+            taken.append(c.submit(op)["compute_us"] / 1e3)
+        return taken
 
 
 def calibrate(daemon):
@@ -483,8 +487,6 @@ def more_ms(attack, kind):
 
 
 class Judge:
-    """control: None where the victim has a core of its own."""
-
     def __init__(self, quiet, control, factor, allowance_ms):
         self.quiet = quiet
         self.control = control
@@ -494,12 +496,13 @@ class Judge:
 
     def bounds(self, kind, longest_ms):
         """Of p99 and p50."""
-        if not self.control:
-            return self.factor * self.quiet[kind].p99 + longest_ms + self.allowance_ms, float("inf")
-        # Not by those of RESIDENT memory, for which threads with a queue of their own are waited for.
-        both = [trips[k] for trips in (self.quiet, self.control) for k in KINDS if k in (kind, *KINDS[:4])]
-        return (self.factor * max(t.p99 for t in both) + longest_ms + self.allowance_ms,
-                self.factor * max(t.p50 for t in both) + longest_ms + P50_ALLOWANCE_MS)
+        kinds = [kind]
+        if not OWN_CORE:  # not RESIDENT memory, for which threads with a queue of their own are waited for
+            kinds += KINDS[:4]
+        both = [trips[k] for trips in (self.quiet, self.control) for k in kinds]
+        p99 = self.factor * max(t.p99 for t in both) + longest_ms + self.allowance_ms
+        p50 = self.factor * max(t.p50 for t in both) + longest_ms + P50_ALLOWANCE_MS
+        return p99, float("inf") if OWN_CORE else p50
 
     def judge(self, name, trips, longest_ms):
         """Refusals are failures too: the victim asks for next to nothing."""
@@ -523,14 +526,13 @@ def under(daemon, options, attack):
 
 def attack_all(daemon, options, attacks):
     quiet = victim(daemon.socket, 2 * options.seconds)
-    control = None
-    if not OWN_CORE:
-        control, _ = measure(daemon.socket, 2 * options.seconds, options.attackers + 1, lambda _: burn())
+    control, _ = measure(daemon.socket, 2 * options.seconds, options.attackers + 1, lambda _: burn())
     header()
     for name, trips in ("quiet", quiet), ("control: CPU burnt elsewhere", control):
-        for kind in KINDS if trips else ():
+        for kind in KINDS:
             row(name, kind, trips[kind])
-    judge = Judge(quiet, control, options.factor, options.allowance)
+    allowance_ms = options.allowance or (ALLOWANCE_MS if OWN_CORE else SHARED_ALLOWANCE_MS)
+    judge = Judge(quiet, control, options.factor, allowance_ms)
     for attack in attacks:
         judge.judge(attack.name, *under(daemon, options, attack))
         rest_s = wait_for_peace(daemon)
@@ -552,7 +554,7 @@ def parse():
     p.add_argument("--seconds", type=float, default=5, help="of each attack")
     p.add_argument("--attackers", type=int, default=max(1, os.cpu_count() // 2), help="processes")
     p.add_argument("--factor", type=float, default=2)
-    p.add_argument("--allowance", type=float, default=ALLOWANCE_MS, metavar="MS")
+    p.add_argument("--allowance", type=float, metavar="MS")
     p.add_argument("--short", action="store_true", help="some of the attacks only")
     p.add_argument("--list", action="store_true")
     p.add_argument("attacks", nargs="*", metavar="ATTACK", help="a part of the names of those to run")

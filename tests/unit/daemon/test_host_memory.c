@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -76,6 +77,63 @@ static void test_a_host_without_cgroups(void **state)
 	assert_int_equal(host_memory_room(), 7168 * MIB);
 	assert_int_equal(host_memory_claim(1ull << 62, why, sizeof why), KOPS_E_NOMEM);
 	assert_int_equal(host_memory_room(), 7168 * MIB);
+}
+
+#define LOOK_HOLDS_MS 20
+
+static const char all_free[] = "MemTotal: 16777216 kB\nMemAvailable: 16777216 kB\n";
+static const char none_free[] = "MemTotal: 16777216 kB\nMemAvailable: 0 kB\n";
+
+/*
+ * 15 GiB are left, of which `first` MiB are claimed. Then a host without any, at which a claim of `second` need
+ * not look for a while. Returns whether that was granted, and -1 when something else had the CPU meanwhile.
+ */
+static int grants_by_last_look(uint64_t first, uint64_t second, unsigned wait_ms)
+{
+	struct timespec began, now;
+	char why[256];
+	int rc;
+
+	put("/proc/meminfo", all_free);
+	usleep((LOOK_HOLDS_MS + 1) * 1000);
+	clock_gettime(CLOCK_MONOTONIC, &began);
+	assert_int_equal(host_memory_claim(first * MIB, why, sizeof why), 0);
+	put("/proc/meminfo", none_free);
+	usleep(wait_ms * 1000);
+	rc = host_memory_claim(second * MIB, why, sizeof why);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	host_memory_settle((first + (rc == 0 ? second : 0)) * MIB);
+	if ((now.tv_sec - began.tv_sec) * 1000 + (now.tv_nsec - began.tv_nsec) / 1000000 >=
+	    LOOK_HOLDS_MS + wait_ms)
+		return -1;
+	return rc == 0;
+}
+
+static int grants(uint64_t first, uint64_t second, unsigned wait_ms)
+{
+	int granted;
+
+	while ((granted = grants_by_last_look(first, second, wait_ms)) < 0) {
+	}
+	return granted;
+}
+
+static void test_a_look_holds_for_a_while(void **state)
+{
+	char why[256];
+
+	(void)state;
+	assert_true(grants(1, 1, 0));
+	assert_true(grants(1, 14335, 0)); /* 1 GiB is for what others take meanwhile */
+	assert_false(grants(1, 14336, 0));
+	assert_false(grants(14400, 1, 0));
+	assert_false(grants(1, 1, LOOK_HOLDS_MS + 1));
+	put("/proc/meminfo", all_free);
+	usleep((LOOK_HOLDS_MS + 1) * 1000);
+	for (int i = 0; i < 8; i++) /* nothing of it is claimed */
+		assert_int_equal(host_memory_try(15000 * MIB, why, sizeof why), 0);
+	assert_int_equal(host_memory_try(15361 * MIB, why, sizeof why), KOPS_E_NOMEM);
+	assert_int_equal(host_memory_room(), 15360 * MIB);
 }
 
 static void test_nothing_to_know(void **state)
@@ -286,6 +344,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_a_host_without_cgroups, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_a_look_holds_for_a_while, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_nothing_to_know, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_version_2, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_version_1_in_a_container, set_up, tear_down),

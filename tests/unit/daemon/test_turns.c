@@ -119,6 +119,36 @@ static void sessions_of_a_user_go_round(void **state)
 	assert_in_range(f->readers[1].taken, TURNS - 1, TURNS);
 }
 
+/* The turns of one round of the loop. */
+static unsigned turns_of_a_round(struct fixture *f)
+{
+	unsigned before = f->readers[0].taken + f->readers[2].taken;
+
+	uv_run(&f->loop, UV_RUN_NOWAIT);
+	return f->readers[0].taken + f->readers[2].taken - before;
+}
+
+static void the_loop_looks_up_less_often_for_one_user(void **state)
+{
+	struct fixture *f = *state;
+	unsigned most = 0;
+
+	wait_with(f, 0, TURNS);
+	wait_with(f, 2, 1);
+	while (f->readers[2].left > 0)
+		assert_int_equal(turns_of_a_round(f), 1); /* each is a slice long at least */
+	for (unsigned i = 0; i < TURNS / 4; i++)
+		assert_int_equal(turns_of_a_round(f), 1); /* the other one may come back */
+	f->turns.alone_since_ns -= TURNS_ALONE_NS;
+	while (f->readers[0].left > 0) {
+		unsigned n = turns_of_a_round(f);
+
+		assert_in_range(n, 1, TURNS_ALONE_SLICE_NS / SHORT_NS);
+		most = n > most ? n : most;
+	}
+	assert_in_range(most, 2, TURNS_ALONE_SLICE_NS / SHORT_NS);
+}
+
 /* A user is midway in one thing at most, whatever else waits. */
 static void who_is_midway_goes_on_first(void **state)
 {
@@ -191,6 +221,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(users_share_by_time, setup, teardown),
 	    cmocka_unit_test_setup_teardown(sessions_of_a_user_go_round, setup, teardown),
+	    cmocka_unit_test_setup_teardown(the_loop_looks_up_less_often_for_one_user, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_is_midway_goes_on_first, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_is_paid_by_its_user_alone, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_can_be_another_users_expense_too, setup, teardown),
