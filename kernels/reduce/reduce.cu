@@ -2,12 +2,12 @@
  * reduce on GPUs: sums, largest and means over the last axis, read once at the memory's rate.
  *
  *   way      what it takes                   idea                                        bound
- *   short    rows of up to 2 KiB that are    some lanes of a warp keep a row in          HBM; with odd ends,
- *            whole vectors of 16 bytes; of   registers, four loads of 16 bytes           the masks for them
- *            any ends if without gaps        each under way
- *   flat     very short ones of any ends     16 KiB of whole rows go to shared           reads of shared
- *            without gaps                    memory as vectors; some lanes of a          memory
- *                                            warp add up a row
+ *   short    rows of up to 2 KiB that are    some lanes of a warp keep a row in          HBM
+ *            whole vectors of 16 bytes       registers, four loads of 16 bytes
+ *                                            each under way
+ *   flat     others of up to 2 KiB without   a tile of whole rows goes to shared         HBM; of rows of a few
+ *            gaps                            memory as vectors; some lanes of a          elements, instructions
+ *                                            warp add up a row                           for each row
  *   long     other rows whose elements       a warp or a block for each row, four        HBM
  *            are side by side                vectors under way; few long rows are cut
  *                                            into pieces that a second kernel joins
@@ -21,6 +21,7 @@
  */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_pipeline_primitives.h>
 #include <math.h>
 #include <string.h>
 
@@ -126,9 +127,13 @@ __device__ __forceinline__ void store_as(const problem &p, int64_t at, double re
 {
 	T *y = (T *)p.y + at;
 
-	result *= p.scale;
-	if (p.goes_on)
-		result = total<MAX>::join((double)(float)*y, result);
+	/* Where neither holds, the compiler spares the conversions to f64 and back: rows of a few elements wait
+	 * for them. */
+	if (p.scale != 1 || p.goes_on) {
+		result *= p.scale;
+		if (p.goes_on)
+			result = total<MAX>::join((double)(float)*y, result);
+	}
 	*y = (T)(float)result;
 }
 
@@ -156,96 +161,132 @@ __device__ __forceinline__ void store_piece(const problem &p, uint64_t row, uint
 		p.partials[part * p.rows + row] = result;
 }
 
-/* ---- flat: very short rows without gaps ---- */
-
-/* Elements in 4 bytes. */
-template <typename T> constexpr unsigned PAIR = 4 / sizeof(T);
-
-constexpr unsigned FLAT_BYTES = 16384; /* of a tile */
-/* From here on rows are short's, of f32 sooner: with fewer elements in 16 bytes its masks are shorter. */
-template <typename T> constexpr unsigned FLAT_ROW_BYTES = sizeof(T) == 4 ? 256 : 512;
-
-/* Bytes [0, bytes) from `from` to the same place behind a multiple of 16 in `to`, of which they end up `shift`
- * bytes in. */
-template <typename T>
-__device__ __forceinline__ void bring(uint4 *to, const char *from, unsigned bytes, unsigned shift)
-{
-	const uint4 *vectors = (const uint4 *)(from - shift);
-	unsigned first = shift > 0, last = (shift + bytes) / sizeof(uint4),
-	         end = (shift + bytes) % sizeof(uint4);
-	constexpr unsigned EACH = FLAT_BYTES / sizeof(uint4) / THREADS;
-	uint4 v[EACH];
-
-#pragma unroll
-	for (unsigned u = 0; u < EACH; u++) {
-		unsigned i = first + u * THREADS + threadIdx.x;
-		if (i < last)
-			v[u] = vectors[i];
-	}
-#pragma unroll
-	for (unsigned u = 0; u < EACH; u++) {
-		unsigned i = first + u * THREADS + threadIdx.x;
-		if (i < last)
-			to[i] = v[u];
-	}
-	/* What shares its 16 bytes with others' elements. */
-	unsigned head =
-	    first ? ((unsigned)sizeof(uint4) - shift < bytes ? (unsigned)sizeof(uint4) - shift : bytes) /
-	                sizeof(T)
-	          : 0;
-	unsigned tail = last >= first ? end / sizeof(T) : 0;
-	if (threadIdx.x < head)
-		((T *)to)[shift / sizeof(T) + threadIdx.x] = ((const T *)from)[threadIdx.x];
-	if (threadIdx.x < tail)
-		((T *)(to + last))[threadIdx.x] = ((const T *)(vectors + last))[threadIdx.x];
-}
+/* ---- flat: short rows without gaps ---- */
 
 /* N elements that are loaded together. */
 template <typename T, unsigned N> struct alignas(N * sizeof(T)) some {
 	T of[N];
 };
 
-/*
- * Tiles of `rows_each` whole rows, each a number of N elements; GROUP lanes add up one, each beginning
- * elsewhere, so that banks differ.
+/* Elements in the 4 bytes that a bank of shared memory gives at a time. */
+template <typename T> constexpr unsigned PAIR = 4 / sizeof(T);
+
+constexpr unsigned FLAT_BYTES = 24 * 1024; /* that a tile is filled up to, where rows are short */
+constexpr unsigned LANE_BYTES = 128;       /* of a row that are worth a lane */
+
+/* How rows are shared out: so many in a tile; a warp adds up some at a time that are so many apart, 1 to WARPS.
  */
-template <bool MAX, typename T, unsigned N, unsigned GROUP>
-__global__ void __launch_bounds__(THREADS) reduce_flat(problem p, unsigned rows_each)
+struct tiling {
+	unsigned rows, apart;
+};
+
+/*
+ * n elements from `from` on, as they lie in 16 bytes each; those of the first begin `ahead` elements in, which
+ * is returned. The vectors at both ends are neighbours' too. What is not x's is not read.
+ */
+template <typename T>
+__device__ __forceinline__ unsigned bring(uint4 *to, const problem &p, const T *from, unsigned n)
 {
-	__shared__ uint4 tile[FLAT_BYTES / sizeof(uint4) + 1];
-	unsigned cols = (unsigned)p.cols, lane = threadIdx.x % GROUP, of_group = threadIdx.x / GROUP;
-	unsigned each = (cols / N + GROUP - 1 - lane) / GROUP; /* of this lane: lane, lane + GROUP, … */
-	uint64_t tiles = (p.rows + rows_each - 1) / rows_each;
+	constexpr unsigned N = sizeof(uint4) / sizeof(T);
+	const T *begin = (const T *)p.x, *end = begin + p.rows * p.cols;
+	unsigned ahead = (unsigned)((uintptr_t)from % sizeof(uint4) / sizeof(T)), behind = ahead + n;
+	const T *x = from - ahead;
+	unsigned first = x < begin, last = (behind + N - 1) / N;
+	unsigned i = threadIdx.x;
+
+	if (x + last * N > end)
+		last--;
+	for (unsigned v = first + i; v < last; v += THREADS)
+		__pipeline_memcpy_async(&to[v], (const uint4 *)x + v, sizeof(uint4));
+	if (first && i >= ahead && i < N && i < behind)
+		((T *)to)[i] = x[i];
+	if (last >= first && last * N + i < behind)
+		((T *)to)[last * N + i] = x[last * N + i];
+	__pipeline_commit();
+	__pipeline_wait_prior(0);
+	__syncthreads();
+	return ahead;
+}
+
+/* This lane's share of elements [from, to): whole words, and single elements at the ends. */
+template <bool MAX, typename T, unsigned GROUP>
+__device__ __forceinline__ float join_words(const T *x, unsigned from, unsigned to)
+{
+	constexpr unsigned N = PAIR<T>;
+	const some<T, N> *words = (const some<T, N> *)x;
+	unsigned lane = threadIdx.x % GROUP, last = to / N;
+	float sums[N];
+
+#pragma unroll
+	for (unsigned i = 0; i < N; i++)
+		sums[i] = total<MAX>::nothing();
+#pragma unroll 4
+	for (unsigned w = (from + N - 1) / N + lane; w < last; w += GROUP) {
+		some<T, N> v = words[w];
+#pragma unroll
+		for (unsigned i = 0; i < N; i++)
+			sums[i] = total<MAX>::join(sums[i], (float)v.of[i]);
+	}
+	if (from % N != 0 && lane == 0)
+		sums[0] = total<MAX>::join(sums[0], (float)x[from]);
+	if (to % N != 0 && lane == GROUP - 1)
+		sums[N - 1] = total<MAX>::join(sums[N - 1], (float)x[to - 1]);
+	return N == 1 ? sums[0] : total<MAX>::join(sums[0], sums[N - 1]);
+}
+
+/* What a lane alone adds up, element by element: its ends cost more than words save. */
+template <bool MAX, typename T> __device__ __forceinline__ float join_elements(const T *x, unsigned n)
+{
+	float sum = total<MAX>::nothing();
+
+#pragma unroll 4
+	for (unsigned k = 0; k < n; k++)
+		sum = total<MAX>::join(sum, (float)x[k]);
+	return sum;
+}
+
+template <bool MAX, typename T, unsigned GROUP>
+__device__ __forceinline__ float join_row(const T *tile, unsigned from, unsigned cols)
+{
+	if constexpr (GROUP == 1)
+		return join_elements<MAX, T>(tile + from, cols);
+	else
+		return join_lanes<MAX, GROUP>(join_words<MAX, T, GROUP>(tile, from, from + cols));
+}
+
+/* Sums of a tile's rows, from `first` on, which begin `ahead` elements in: GROUP lanes for each. */
+template <bool MAX, typename T, unsigned GROUP>
+__device__ __forceinline__ void reduce_tile(const problem &p, const tiling &t, const T *tile, unsigned ahead,
+                                            uint64_t first, unsigned rows)
+{
+	constexpr unsigned ROWS = WARP / GROUP; /* of a warp at a time */
+	unsigned cols = (unsigned)p.cols, of_warp = threadIdx.x % WARP / GROUP;
+	unsigned apart = GROUP > 1 ? t.apart : 1;
+
+	for (unsigned i = threadIdx.x / WARP; i < t.rows / ROWS; i += WARPS) {
+		unsigned r = (i - i % apart) * ROWS + i % apart + of_warp * apart;
+		unsigned from = ahead + (r < rows ? r : 0) * cols;
+		float sum = join_row<MAX, T, GROUP>(tile, from, cols);
+
+		if (threadIdx.x % GROUP == 0 && r < rows)
+			store_at<MAX, T>(p, (int64_t)(first + r) * p.y_batch[2], (double)sum);
+	}
+}
+
+template <bool MAX, typename T, unsigned GROUP>
+__global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS) reduce_flat(problem p, tiling t)
+{
+	extern __shared__ uint4 tile[];
 
 	await_kernel_before();
-	for (uint64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-		uint64_t row = t * rows_each;
-		unsigned rows = (unsigned)(p.rows - row < rows_each ? p.rows - row : rows_each);
-		const char *from = (const char *)((const T *)p.x + row * cols);
-		unsigned shift = (unsigned)((uintptr_t)from % sizeof(uint4));
+	for (uint64_t first = (uint64_t)blockIdx.x * t.rows; first < p.rows;
+	     first += (uint64_t)gridDim.x * t.rows) {
+		unsigned rows = (unsigned)(p.rows - first < t.rows ? p.rows - first : t.rows);
+		const T *from = (const T *)p.x + first * p.cols;
+		unsigned ahead = bring(tile, p, from, rows * (unsigned)p.cols);
 
-		bring<T>(tile, from, rows * cols * (unsigned)sizeof(T), shift);
-		__syncthreads();
-		for (unsigned base = 0; base < rows; base += THREADS / GROUP) {
-			unsigned r = base + of_group;
-			const some<T, N> *x = (const some<T, N> *)((const T *)tile + shift / sizeof(T) +
-			                                           (r < rows ? r : 0) * cols) +
-			                      lane;
-			unsigned at = each > 0 ? r % each : 0;
-			float sum = total<MAX>::nothing();
-#pragma unroll 4
-			for (unsigned k = 0; k < each; k++) {
-				some<T, N> v = x[at * GROUP];
-#pragma unroll
-				for (unsigned i = 0; i < N; i++)
-					sum = total<MAX>::join(sum, (float)v.of[i]);
-				at = at + 1 < each ? at + 1 : 0;
-			}
-			sum = join_lanes<MAX, GROUP>(sum);
-			if (lane == 0 && r < rows)
-				store_row<MAX, T>(p, row + r, (double)sum);
-		}
-		__syncthreads();
+		reduce_tile<MAX, T, GROUP>(p, t, (const T *)tile, ahead, first, rows);
+		__syncthreads(); /* the next one comes in its place */
 	}
 	let_next_kernel_come();
 }
@@ -261,71 +302,26 @@ constexpr unsigned SHORT_RESIDENT = 4; /* as many threads as it holds */
 constexpr unsigned SHORT_RESIDENT = 5;
 #endif
 
-/* Elements [from, to) of 16 bytes, which may begin before them and end behind them. */
-template <bool MAX, typename T>
-__device__ __forceinline__ float join_some_of(float sum, uint4 v, int from, int to)
-{
-	constexpr int N = sizeof(uint4) / sizeof(T);
-	unsigned there = ((1u << min(to, N)) - 1) & ~0u << max(from, 0);
-	T t[N];
-
-	memcpy(t, &v, sizeof v);
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		sum = there >> i & 1 ? total<MAX>::join(sum, (float)t[i]) : sum;
-	return sum;
-}
-
-/* 16 bytes, of which only [begin, end) may be read. */
-template <typename T>
-__device__ __forceinline__ uint4 load_inside(const uint4 *at, const T *begin, const T *end)
-{
-	constexpr int N = sizeof(uint4) / sizeof(T);
-	const T *x = (const T *)at;
-	T t[N] = {};
-	uint4 v;
-
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		if (x + i >= begin && x + i < end)
-			t[i] = x[i];
-	memcpy(&v, t, sizeof v);
-	return v;
-}
-
-template <typename T, bool EDGES, bool INNER>
-__device__ __forceinline__ uint4 load_vector(const uint4 *at, const T *begin, const T *end)
-{
-	if constexpr (!EDGES)
-		return hopper::load_once(at);
-	return INNER ? *at : load_inside(at, begin, end);
-}
-
 /*
- * ROWS rows from `first` on, THREADS / GROUP apart, of up to GROUP · VECTORS vectors each. EDGES: they begin
- * anywhere, and vectors at the ends of a row are its neighbours' too, which find them in L1. INNER: there are
- * all those rows, and if EDGES others on both sides of them.
+ * ROWS rows from `first` on, THREADS / GROUP apart, of up to GROUP · VECTORS vectors each. WHOLE: there are all
+ * those rows.
  */
-template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS, unsigned ROWS, bool EDGES, bool INNER>
+template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS, unsigned ROWS, bool WHOLE>
 __device__ __forceinline__ void reduce_rows_at(const problem &p, uint64_t first)
 {
 	constexpr unsigned APART = THREADS / GROUP, N = sizeof(uint4) / sizeof(T);
-	unsigned lane = threadIdx.x % GROUP, cols = (unsigned)p.cols;
-	const T *begin = (const T *)p.x, *end = begin + p.rows * p.cols;
+	unsigned lane = threadIdx.x % GROUP, vectors = (unsigned)p.cols / N;
 	uint4 v[ROWS][VECTORS];
-	unsigned from[ROWS]; /* elements of its first vector that are not the row's */
 
 #pragma unroll
 	for (unsigned r = 0; r < ROWS; r++) {
-		uint64_t row = INNER || first + r * APART < p.rows ? first + r * APART : 0;
-		const T *x = begin + (int64_t)row * p.x_batch[2];
+		uint64_t row = WHOLE || first + r * APART < p.rows ? first + r * APART : 0;
+		const uint4 *x = (const uint4 *)((const T *)p.x + (int64_t)row * p.x_batch[2]) + lane;
 
-		from[r] = EDGES ? (unsigned)((uintptr_t)x % sizeof(uint4) / sizeof(T)) : 0;
-		const uint4 *vectors = (const uint4 *)(x - from[r]) + lane;
 #pragma unroll
 		for (unsigned u = 0; u < VECTORS; u++)
-			if ((lane + u * GROUP) * N < from[r] + cols)
-				v[r][u] = load_vector<T, EDGES, INNER>(vectors + u * GROUP, begin, end);
+			if (lane + u * GROUP < vectors)
+				v[r][u] = hopper::load_once(x + u * GROUP);
 	}
 #pragma unroll
 	for (unsigned r = 0; r < ROWS; r++) {
@@ -333,20 +329,16 @@ __device__ __forceinline__ void reduce_rows_at(const problem &p, uint64_t first)
 		float sum = total<MAX>::nothing();
 
 #pragma unroll
-		for (unsigned u = 0; u < VECTORS; u++) {
-			int at = (int)((lane + u * GROUP) * N), to = (int)(from[r] + cols);
-
-			if (at < to)
-				sum = EDGES ? join_some_of<MAX, T>(sum, v[r][u], (int)from[r] - at, to - at)
-				            : join_vector<MAX, T>(sum, v[r][u]);
-		}
+		for (unsigned u = 0; u < VECTORS; u++)
+			if (lane + u * GROUP < vectors)
+				sum = join_vector<MAX, T>(sum, v[r][u]);
 		sum = join_lanes<MAX, GROUP>(sum);
-		if (lane == 0 && (INNER || row < p.rows))
+		if (lane == 0 && (WHOLE || row < p.rows))
 			store_at<MAX, T>(p, (int64_t)row * p.y_batch[2], (double)sum);
 	}
 }
 
-template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS, bool EDGES>
+template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS>
 __global__ void __launch_bounds__(THREADS, SHORT_RESIDENT) reduce_short(problem p)
 {
 	constexpr unsigned APART = THREADS / GROUP, ROWS = UNROLL / VECTORS, TILE = APART * ROWS;
@@ -355,12 +347,12 @@ __global__ void __launch_bounds__(THREADS, SHORT_RESIDENT) reduce_short(problem 
 	for (uint64_t base = (uint64_t)blockIdx.x * TILE; base < p.rows; base += (uint64_t)gridDim.x * TILE) {
 		uint64_t row = base + threadIdx.x / GROUP;
 
-		if (EDGES ? base > 0 && base + TILE < p.rows : base + TILE <= p.rows)
-			reduce_rows_at<MAX, T, GROUP, VECTORS, ROWS, EDGES, true>(p, row);
+		if (base + TILE <= p.rows)
+			reduce_rows_at<MAX, T, GROUP, VECTORS, ROWS, true>(p, row);
 		else
 #pragma unroll 1
 			for (unsigned r = 0; r < ROWS; r++, row += APART)
-				reduce_rows_at<MAX, T, GROUP, VECTORS, 1, EDGES, false>(p, row);
+				reduce_rows_at<MAX, T, GROUP, VECTORS, 1, false>(p, row);
 	}
 	let_next_kernel_come();
 }
@@ -597,67 +589,83 @@ bool has_columns(const problem &p, uint64_t size)
 	return p.x_batch[2] == 1 && apart % sizeof(uint4) == 0;
 }
 
-template <bool MAX, typename T, unsigned N, unsigned GROUP>
-void launch_flat(const problem &p, unsigned rows_each, cudaStream_t stream)
+/* The largest power of two that divides the elements of a row. */
+unsigned factor_of_two(const problem &p)
 {
-	launch_kernel(reduce_flat<MAX, T, N, GROUP>, {dim3(grid_of(p.rows, rows_each)), dim3(THREADS)}, stream,
-	              p, rows_each);
+	return (unsigned)(p.cols & (0 - p.cols));
 }
 
-/* As many lanes for a row as there are threads for those of a tile. */
-template <bool MAX, typename T, unsigned N> void launch_flat(const problem &p, cudaStream_t stream)
+/*
+ * Words that a warp reads together should be in different banks. Rows of an odd number of 16-bit elements begin
+ * in all of them, if those of a warp are 2 · group apart; of twice an odd number, if they are `group` apart;
+ * and so on. With up to WARPS apart no bank is asked for more than two words; with a lane for each row
+ * neighbours will do.
+ */
+template <typename T> tiling tiling_of(const problem &p, unsigned group)
 {
-	unsigned rows_each = FLAT_BYTES / (unsigned)(p.cols * sizeof(T));
+	unsigned pass = THREADS / group, bytes = pass * (unsigned)(p.cols * sizeof(T));
+	unsigned apart = PAIR<T> * group, even = factor_of_two(p);
 
-	if (rows_each >= THREADS)
-		launch_flat<MAX, T, N, 1>(p, rows_each / THREADS * THREADS, stream);
-	else if (rows_each >= 64)
-		launch_flat<MAX, T, N, 4>(p, rows_each / 64 * 64, stream);
-	else
-		launch_flat<MAX, T, N, 8>(p, 32, stream);
+	apart = even < apart ? apart / even : 1;
+	return {bytes < FLAT_BYTES ? FLAT_BYTES / bytes * pass : pass, apart < WARPS ? apart : WARPS};
 }
 
-template <bool MAX, typename T> void launch_flat_rows(const problem &p, cudaStream_t stream)
+template <bool MAX, typename T, unsigned GROUP> void launch_flat(const problem &p, cudaStream_t stream)
 {
-	if ((p.cols * sizeof(T) | (uintptr_t)p.x) % 4 == 0)
-		launch_flat<MAX, T, PAIR<T>>(p, stream);
-	else
+	tiling t = tiling_of<T>(p, GROUP);
+	size_t bytes = t.rows * p.cols * sizeof(T) + 2 * sizeof(uint4);
+
+	launch_kernel(reduce_flat<MAX, T, GROUP>, {dim3(grid_of(p.rows, t.rows)), dim3(THREADS), bytes}, stream,
+	              p, t);
+}
+
+/*
+ * Rows of many times 16 bytes come here if x itself is not aligned. All begin in the same banks, of 4 bytes.
+ * With fewer lanes for each, a bank would be asked for more than eight words at a time.
+ */
+template <bool MAX, typename T> void launch_flat(const problem &p, uint64_t bytes, cudaStream_t stream)
+{
+	uint64_t same = factor_of_two(p) * sizeof(T) / (8 * 4), lanes = (bytes + LANE_BYTES - 1) / LANE_BYTES;
+
+	lanes = lanes > same ? lanes : same;
+	if (lanes <= 1)
 		launch_flat<MAX, T, 1>(p, stream);
+	else if (lanes <= 2)
+		launch_flat<MAX, T, 2>(p, stream);
+	else if (lanes <= 4)
+		launch_flat<MAX, T, 4>(p, stream);
+	else if (lanes <= 8)
+		launch_flat<MAX, T, 8>(p, stream);
+	else
+		launch_flat<MAX, T, 16>(p, stream);
 }
 
-template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS, bool EDGES>
+template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS>
 void launch_short(const problem &p, cudaStream_t stream)
 {
-	launch_kernel(reduce_short<MAX, T, GROUP, VECTORS, EDGES>,
+	launch_kernel(reduce_short<MAX, T, GROUP, VECTORS>,
 	              {dim3(grid_of(p.rows, THREADS / GROUP * (UNROLL / VECTORS))), dim3(THREADS)}, stream, p);
 }
 
-/* vectors: that a row of p touches at most. */
-template <bool MAX, typename T, bool EDGES>
-void launch_by_warps(const problem &p, uint64_t vectors, cudaStream_t stream)
-{
-	if (vectors <= WARP)
-		launch_short<MAX, T, WARP, 1, EDGES>(p, stream);
-	else if (vectors <= 2 * WARP)
-		launch_short<MAX, T, WARP, 2, EDGES>(p, stream);
-	else
-		launch_short<MAX, T, WARP, 4, EDGES>(p, stream);
-}
-
-template <bool MAX, typename T> void launch_aligned(const problem &p, uint64_t vectors, cudaStream_t stream)
+/* vectors: of a row. */
+template <bool MAX, typename T> void launch_short(const problem &p, uint64_t vectors, cudaStream_t stream)
 {
 	if (vectors <= 1)
-		launch_short<MAX, T, 1, 1, false>(p, stream);
+		launch_short<MAX, T, 1, 1>(p, stream);
 	else if (vectors <= 2)
-		launch_short<MAX, T, 2, 1, false>(p, stream);
+		launch_short<MAX, T, 2, 1>(p, stream);
 	else if (vectors <= 4)
-		launch_short<MAX, T, 4, 1, false>(p, stream);
+		launch_short<MAX, T, 4, 1>(p, stream);
 	else if (vectors <= 8)
-		launch_short<MAX, T, 8, 1, false>(p, stream);
+		launch_short<MAX, T, 8, 1>(p, stream);
 	else if (vectors <= 16)
-		launch_short<MAX, T, 16, 1, false>(p, stream);
+		launch_short<MAX, T, 16, 1>(p, stream);
+	else if (vectors <= WARP)
+		launch_short<MAX, T, WARP, 1>(p, stream);
+	else if (vectors <= 2 * WARP)
+		launch_short<MAX, T, WARP, 2>(p, stream);
 	else
-		launch_by_warps<MAX, T, false>(p, vectors, stream);
+		launch_short<MAX, T, WARP, 4>(p, stream);
 }
 
 template <bool MAX, typename T, unsigned GROUP> void launch_long(const problem &p, cudaStream_t stream)
@@ -668,16 +676,13 @@ template <bool MAX, typename T, unsigned GROUP> void launch_long(const problem &
 
 template <bool MAX, typename T> void launch_rows(const problem &p, cudaStream_t stream)
 {
-	constexpr uint64_t N = sizeof(uint4) / sizeof(T);
-	uint64_t bytes = p.cols * sizeof(T), touched = (p.cols + 2 * N - 2) / N;
-	bool whole = p.splits == 1 && p.cols > 0;
+	uint64_t bytes = p.cols * sizeof(T);
+	bool small = p.splits == 1 && p.cols > 0 && bytes <= SHORT_VECTORS_MAX * sizeof(uint4);
 
-	if (whole && is_aligned(p, sizeof(T)) && bytes / sizeof(uint4) <= SHORT_VECTORS_MAX)
-		launch_aligned<MAX, T>(p, bytes / sizeof(uint4), stream);
-	else if (whole && is_flat(p) && bytes < FLAT_ROW_BYTES<T>)
-		launch_flat_rows<MAX, T>(p, stream);
-	else if (whole && is_flat(p) && touched <= SHORT_VECTORS_MAX)
-		launch_by_warps<MAX, T, true>(p, touched, stream);
+	if (small && is_aligned(p, sizeof(T)))
+		launch_short<MAX, T>(p, bytes / sizeof(uint4), stream);
+	else if (small && is_flat(p))
+		launch_flat<MAX, T>(p, bytes, stream);
 	else if (bytes <= 512 * sizeof(uint4))
 		launch_long<MAX, T, WARP>(p, stream);
 	else

@@ -1,6 +1,7 @@
 /* fused.cc: kernels/softmax/fused.cu, without clusters. */
 #include "instructions.h"
 #include "launch.h"
+#include "pipeline.h"
 
 /* In the place of kernels/softmax/exp2.cuh. */
 #define KOPS_KERNELS_SOFTMAX_EXP2_H
@@ -8,19 +9,6 @@
 static float exp2_fast(float x)
 {
 	return exp2f(x);
-}
-
-static void __pipeline_memcpy_async(void *to, const void *from, size_t bytes)
-{
-	memcpy(to, from, bytes);
-}
-
-static void __pipeline_commit()
-{
-}
-
-static void __pipeline_wait_prior(unsigned)
-{
 }
 
 template <class KERNEL>

@@ -1,7 +1,8 @@
 /* reduce.cc: kernels/reduce/reduce.cu. */
 #include "instructions.h"
 #include "launch.h"
+#include "pipeline.h"
 
 #include "reduce/reduce.cu"
 
-NO_DYNAMIC_SHARED
+DYNAMIC_SHARED(uint4, tile, 16)
