@@ -31,12 +31,15 @@ void log_set_level(int level)
 	__atomic_store_n(&max_level, level, __ATOMIC_RELAXED);
 }
 
-/* Control characters become '?': a client's name must not forge a line or drive a terminal. */
+/* Control characters, C1 in UTF-8 too, become '?': a client's name must not forge a line or drive a terminal.
+ */
 static void make_printable(char *text)
 {
 	for (unsigned char *p = (unsigned char *)text; *p; p++)
 		if (*p < 0x20 || *p == 0x7f)
 			*p = '?';
+		else if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
+			p[0] = p[1] = '?';
 }
 
 /* One write, so that lines of several threads do not mix. A log that cannot be written is no error. */

@@ -489,7 +489,7 @@ class Verbs(CliTest):
 
     def test_who_uses_kopsd(self):
         """Users with stats, sessions and the trace: in JSON, and as a person sees them."""
-        name = "a\x1b[2Jb" + "é" * 20  # a terminal must not see this
+        name = "a\x1b[2J\x9b\u202eb" + "é" * 20  # a terminal must not see this
         c = self.client(name=name)
         a = c.import_new(256)
         copy = wire.copy(wire.view(a, [8]), wire.view(a, [8], offset=128))
@@ -512,7 +512,7 @@ class Verbs(CliTest):
         self.assertFalse(late["ok"])
         self.assertIn("deadline", late["error"])
         text = self.run_cli("sessions").stdout.decode()
-        self.assertIn(f"{os.getpid()} a?[2Jb" + "é" * 10 + " ", text)
+        self.assertIn(f"{os.getpid()} a?[2J??b" + "é" * 8 + " ", text)
         self.assertNotIn("\x1b", text)
         lines = self.run_cli("trace", "-n", "4").stdout.decode().splitlines()
         self.assertRegex(lines[4], f"copy +{kernel} +2 .*done$")
