@@ -27,7 +27,7 @@
 #define TURNS_SLICE_NS       5000u
 #define TURNS_ALONE_SLICE_NS 25000u
 /* A user is alone when no other had a turn for so long. */
-#define TURNS_ALONE_NS 1000000000u
+#define TURNS_ALONE_NS 20000000u
 
 struct turns_place;
 struct turns_user;

@@ -23,8 +23,9 @@ static const struct verb {
 #undef X
 };
 
-/* Runs of a ring in one turn; fewer where they take longer than a slice, as those do that are planned anew. */
+/* Runs of a ring in one turn, and for how long; those that are planned anew take longer. */
 #define TAKE_MAX 8
+#define TAKE_NS  10000u
 
 /* ---- Step by step ---- */
 
@@ -160,7 +161,7 @@ int request_take_runs(struct session *s, char why[WHY_BYTES])
 	uint64_t began = clock_ns(), now = began;
 	struct ring_run run;
 
-	for (unsigned i = 0; i < TAKE_MAX && now - began < TURNS_SLICE_NS && !s->midway; i++) {
+	for (unsigned i = 0; i < TAKE_MAX && now - began < TAKE_NS && !s->midway; i++) {
 		struct request r = {.session = s, .arrived_ns = now, .verb = "Run", .by_ring = true};
 		int rc = ring_take(s->ring, &run);
 
