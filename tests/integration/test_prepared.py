@@ -307,6 +307,16 @@ class Limits(Prepared):
         for number, buffers in enumerate(sets, 1):
             self.check_run(number, buffers)
 
+    def test_what_is_forgotten_costs_nothing(self):
+        def held():
+            return self.c.list_users()[os.geteuid()]["prepared_bytes"]
+
+        before = held()
+        self.prepare(self.buffers())
+        self.assertGreater(held(), before)
+        self.c.forget(1)
+        self.assertEqual(held(), before)
+
     def test_without_room_jobs_run_as_ever(self):
         self.daemon.reload(max_prepared_per_uid="0")
         buffers = self.buffers()

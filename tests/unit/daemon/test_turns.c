@@ -109,6 +109,19 @@ static void users_share_by_time(void **state)
 	assert_in_range(f->readers[2].taken, TURNS * SHORT_NS / LONG_NS / 2, TURNS * SHORT_NS / LONG_NS * 2);
 }
 
+/* Time for which a user read nothing is no credit: else whoever comes back would have the loop alone. */
+static void who_was_away_has_saved_up_nothing(void **state)
+{
+	struct fixture *f = *state;
+
+	wait_with(f, 0, 2 * TURNS);
+	while (f->readers[0].taken < TURNS)
+		uv_run(&f->loop, UV_RUN_NOWAIT);
+	wait_with(f, 2, TURNS / 8);
+	run_until_read(f, 2);
+	assert_in_range(f->readers[0].taken, TURNS + 1, 2 * TURNS);
+}
+
 static void sessions_of_a_user_go_round(void **state)
 {
 	struct fixture *f = *state;
@@ -223,6 +236,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(users_share_by_time, setup, teardown),
+	    cmocka_unit_test_setup_teardown(who_was_away_has_saved_up_nothing, setup, teardown),
 	    cmocka_unit_test_setup_teardown(sessions_of_a_user_go_round, setup, teardown),
 	    cmocka_unit_test_setup_teardown(the_loop_looks_up_less_often_for_one_user, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_is_midway_goes_on_first, setup, teardown),
