@@ -274,6 +274,38 @@ class Threads(PythonTest):
 class Restarts(PythonTest):
     leaks_checked = False  # another process has other descriptors
 
+    def test_an_exception_of_a_signal_handler_leaves_the_client_usable(self):
+        """As Ctrl-C does, anywhere in the call of an op that repeats."""
+        class Stop(Exception):
+            pass
+
+        def stop(*_):
+            nonlocal armed
+            if armed:
+                armed = False
+                raise Stop
+
+        armed, stops = False, 0
+        a, b, c = self.shared((8, 8)), self.shared((8, 8)), self.poisoned((8, 8))
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, 1e-4, 0.7e-3)
+        try:
+            while stops < 1000:
+                try:
+                    armed = True
+                    while True:
+                        self.kops.matmul(a, b, out=c)
+                except Stop:
+                    stops += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        result = []
+        thread = threading.Thread(target=lambda: result.append(self.kops.matmul(a, b)), daemon=True)
+        thread.start()
+        thread.join(harness.LONG)
+        self.near(result[0], a.astype(np.float64) @ b, 8)
+
     def test_calls_go_on_after_the_daemon_died(self):
         a = self.shared((10, 10))
         d = self.kops.device_array((10, 10)).upload(a)
