@@ -303,7 +303,7 @@ class Restarts(PythonTest):
         result = []
         thread = threading.Thread(target=lambda: result.append(self.kops.matmul(a, b)), daemon=True)
         thread.start()
-        thread.join(harness.LONG)
+        thread.join(30)
         self.near(result[0], a.astype(np.float64) @ b, 8)
 
     def test_calls_go_on_after_the_daemon_died(self):
