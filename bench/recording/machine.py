@@ -1,4 +1,5 @@
 """The machine that figures come from, and what they were measured of."""
+import hashlib
 import os
 import pathlib
 import statistics
@@ -6,10 +7,17 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TREES = ["kernels", "daemon", "proto"]
+FITTED = "kernels/fitted.c"
+
+
+def tree_hash(tree):
+    """Of its sources in HEAD, but for constants that are fitted to what was recorded."""
+    files = subprocess.check_output(["git", "ls-tree", "-r", "HEAD", tree], cwd=ROOT, text=True).splitlines()
+    return hashlib.sha1("\n".join(f for f in files if not f.endswith(FITTED)).encode()).hexdigest()
 
 
 def tree_hashes():
-    return {t: subprocess.check_output(["git", "rev-parse", f"HEAD:{t}"], cwd=ROOT, text=True).strip() for t in TREES}
+    return {t: tree_hash(t) for t in TREES}
 
 
 def gpu():

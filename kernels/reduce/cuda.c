@@ -44,13 +44,14 @@ static uint64_t workspace_strided(const struct op_args *args)
 
 /* ---- How long they take: fitted.h has the constants ---- */
 
-static double begin_ns(const struct reduce_split *s)
+/* Short rows are bound by their number. */
+static double split_ns(const struct reduce_split *s, double elements_ns)
 {
-	return fitted.reduce.launch_ns * (s->splits > 1 ? 2 : 1) + (double)s->rows * fitted.reduce.row_ns;
+	return fitted.reduce.launch_ns * (s->splits > 1 ? 2 : 1) +
+	       fmax(elements_ns, (double)s->rows * fitted.reduce.row_ns);
 }
 
-/* Rows that are too few for all multiprocessors leave some of them idle; short ones are bound by their number.
- */
+/* Rows that are too few for all multiprocessors leave some of them idle. */
 static double rows_ns(const struct op_args *args)
 {
 	struct reduce_split s = reduce_split_rows(args);
@@ -58,7 +59,7 @@ static double rows_ns(const struct op_args *args)
 	double pieces = (double)s.rows * s.splits, bytes;
 
 	bytes = (double)view_elements(&args->views[0]) * (double)dtype_size(args->views[0].dtype);
-	return begin_ns(&s) + cuda_ns_of_bytes(bytes, fitted.reduce.share) * fmax(2 * sms / pieces, 1);
+	return split_ns(&s, cuda_ns_of_bytes(bytes, fitted.reduce.share) * fmax(2 * sms / pieces, 1));
 }
 
 /* What lies apart is fetched by sectors of 32 bytes; lanes are on neighbouring rows. */
@@ -84,8 +85,8 @@ static double strided_ns(const struct op_args *args)
 	apart = fmax(fmin(view_blocks(x, 32) * sector, (double)view_elements(x) * sector),
 	             (double)view_elements(x) * size);
 	clocks *= ceil((double)s.rows / REDUCE_TILE_ROWS) * (double)s.columns / sms;
-	return begin_ns(&s) +
-	       fmax(cuda_ns_of_bytes(apart, share), clocks / cuda_clocks_per_ns()) * fmax(4 * sms / tiles, 1);
+	return split_ns(&s, fmax(cuda_ns_of_bytes(apart, share), clocks / cuda_clocks_per_ns()) *
+	                        fmax(4 * sms / tiles, 1));
 }
 
 static const struct kernel kernels[] = {

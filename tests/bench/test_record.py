@@ -5,9 +5,11 @@ import importlib.util
 import io
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent.parent / "bench"
 sys.dont_write_bytecode = True
@@ -22,7 +24,7 @@ def program(name):
 
 
 record, tables = program("record"), program("tables")
-figures, programs = record.figures, sys.modules["recording.programs"]
+figures, machine, programs = record.figures, record.machine, sys.modules["recording.programs"]
 TREES = {"kernels": "1", "daemon": "2", "proto": "3"}
 
 
@@ -119,6 +121,29 @@ class Tables(WithFolder):
                                {"jobs": "of one op", "decided": "with trials", **better}]}
         (self.out.parent / "h200-choice-bf16-of-f32.json").write_text(json.dumps(document))
         self.assertIn("| bf16 of f32, of one op | 60 | 2; 0.5 %, 12 % | 0; 0.01 %, 1.5 % |\n", tables.choice("h200"))
+
+
+class Sources(unittest.TestCase):
+    def git(self, *words):
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=self.root, check=True,
+                       stdout=subprocess.DEVNULL)
+
+    def hash_with(self, path, text):
+        (self.root / "kernels" / path).write_text(text)
+        self.git("add", "-A")
+        self.git("commit", "-m", path)
+        return machine.tree_hash("kernels")
+
+    def test_constants_that_are_fitted_to_figures_are_none_of_them(self):
+        folder = tempfile.TemporaryDirectory(prefix="kops-record-")
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        (self.root / "kernels").mkdir()
+        self.git("init", "-q")
+        with unittest.mock.patch.object(machine, "ROOT", self.root):
+            first = self.hash_with("gemm.cu", "1")
+            self.assertEqual(self.hash_with("fitted.c", "2"), first)
+            self.assertNotEqual(self.hash_with("gemm.cu", "3"), first)
 
 
 if __name__ == "__main__":
