@@ -73,7 +73,7 @@ FITTED fitted = {
     .coalesced = {.row = 110, .lines = 13.5, .element = 0.74, .alone = 0.5, .together = 0.5},
     .blockreduce = {.row = 400, .lines = 24, .element = 2.5, .alone = 2.95, .together = 3.2},
     .by_elements = {.launch_ns = 2000, .full = 720, .element = 3, .visit = 0.186},
-    .pieces = {.launch_ns = 2500, .row_ns = 2, .share = 0.6, .step = 300, .join = 600},
+    .pieces = {.launch_ns = 1950, .row_ns = 3.549, .share = 0.7429, .step = 119.6, .join = 955.9},
     /* transpose: h200-transpose.json, h200-random-transpose.json */
     .tiles = {.tile = 200},
     .vector = {.launch_ns = 1650, .full_ns = 0, .share = 0.86},
@@ -85,7 +85,7 @@ FITTED fitted = {
     .perrow_elements = {.of_2 = 4, .of_4 = 5.8, .of_8 = 6.2},
     .serial = {.launch_ns = 900, .element = 83},
     /* reduce: h200-reduce-bf16.json, h200-reduce-f16.json, h200-reduce.json, h200-random-reduce.json */
-    .reduce = {.launch_ns = 1500, .row_ns = 0.008536, .share = 0.8919, .far = 32, .near = 0.45, .neighbours = 0.7,
+    .reduce = {.launch_ns = 215.3, .row_ns = 0.008536, .share = 0.9284, .far = 32, .near = 0.45, .neighbours = 0.7,
                .apart = 0.4, .step = 12},
     /* add: h200-add.json, h200-random-add.json */
     .add = {.launch_ns = 1100, .vectors = 0.89, .elements = 0.68, .clocks = 0.95, .few = 20480, .sooner_ns = 60},
