@@ -17,7 +17,7 @@
 #define FOUND_FOR_NS 1000000000u
 
 static uint64_t claimed_bytes;       /* atomic; without pages of files */
-static uint64_t asked_bytes;         /* atomic; all that was ever granted, modulo 2^64 */
+static uint64_t asked_bytes;         /* atomic; all that was ever asked for, modulo 2^64 */
 static uint64_t files_bytes;         /* atomic */
 static bool cgroup_has_limit = true; /* atomic; at the last look */
 static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -462,7 +462,7 @@ uint64_t host_memory_room(void)
 
 struct look {
 	uint64_t at_ns; /* 0: none */
-	uint64_t asked; /* asked_bytes before it */
+	uint64_t asked; /* asked_bytes before it, which never shrinks: what it counts, left may lack by then */
 	int64_t left;   /* when all claims of then are served */
 };
 
@@ -476,8 +476,8 @@ static bool fits_since_last_look(const struct look *now)
 	pthread_mutex_lock(&look_lock);
 	last = last_look;
 	pthread_mutex_unlock(&look_lock);
-	return last.at_ns != 0 && now->at_ns - last.at_ns < LOOK_HOLDS_NS &&
-	       (int64_t)(now->asked - last.asked) <= last.left - OTHERS_BYTES;
+	return last.at_ns != 0 && now->at_ns - last.at_ns < LOOK_HOLDS_NS && last.left >= OTHERS_BYTES &&
+	       now->asked - last.asked <= (uint64_t)(last.left - OTHERS_BYTES);
 }
 
 static void keep_look(const struct look *look)
@@ -506,13 +506,6 @@ int host_memory_check(uint64_t bytes, char *why, size_t why_bytes)
 	return KOPS_E_NOMEM;
 }
 
-/* None of it was touched. */
-static void take_back(uint64_t bytes)
-{
-	host_memory_settle(bytes);
-	__atomic_sub_fetch(&asked_bytes, bytes, __ATOMIC_RELAXED);
-}
-
 int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes)
 {
 	int rc;
@@ -521,7 +514,7 @@ int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes)
 	__atomic_add_fetch(&asked_bytes, bytes, __ATOMIC_RELAXED);
 	rc = host_memory_check(bytes, why, why_bytes);
 	if (rc < 0)
-		take_back(bytes);
+		host_memory_settle(bytes);
 	return rc;
 }
 
@@ -530,7 +523,7 @@ int host_memory_try(uint64_t bytes, char *why, size_t why_bytes)
 	int rc = host_memory_claim(bytes, why, why_bytes);
 
 	if (rc == 0)
-		take_back(bytes);
+		host_memory_settle(bytes);
 	return rc;
 }
 
