@@ -162,6 +162,21 @@ static void test_a_segment_stays_with_its_user(void **state)
 	close_pool(&f);
 }
 
+/* The uid of users that our user namespace does not know may be several. */
+static void test_a_uid_of_several_users(void **state)
+{
+	struct fixture f;
+	struct segment *s;
+
+	(void)state;
+	open_pool(&f, NULL, 0, MIB);
+	s = lend(&f, 65534, 100);
+	memset(s->map, 0xc5, s->bytes);
+	take_back(&f, s);
+	assert_int_equal(pool_bytes(f.pool), 0);
+	close_pool(&f);
+}
+
 /* While it is being zeroed nobody gets it. */
 static void test_not_lent_while_being_zeroed(void **state)
 {
@@ -423,11 +438,46 @@ static void test_pinned_and_unpinned(void **state)
 	assert_int_equal(pins, 0);
 }
 
+static void unpin_slowly(void *host)
+{
+	usleep(5000);
+	fake_unpin(host);
+}
+
+/*
+ * What the cache gives up is at nobody's expense until it is freed, which a GPU can make slow. It is bounded
+ * too: beside a full cache, as much again and a segment.
+ */
+static void test_what_is_at_nobodys_expense(void **state)
+{
+	enum { N = 32, CACHED = 2 };
+	static const struct backend gpu = {.pin = fake_pin, .unpin = unpin_slowly};
+	struct fixture f;
+	struct segment *s[N];
+	unsigned released = 0;
+
+	(void)state;
+	open_pool(&f, &gpu, 0, CACHED * MIB);
+	for (int i = 0; i < N; i++)
+		s[i] = lend(&f, 1, MIB);
+	for (int i = 0; i < N; i++)
+		pool_take_back(s[i], &f.flow, on_released, &released);
+	while (workers_are_busy(f.workers)) {
+		uint64_t freed = N * MIB - pool_bytes(f.pool);
+		assert_true(released * MIB <= freed + (2 * CACHED + 1) * MIB);
+		uv_run(&f.loop, UV_RUN_ONCE);
+	}
+	assert_int_equal(released, N);
+	close_pool(&f);
+	assert_int_equal(pins, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_sealed_touched_and_zeroed),
 	    cmocka_unit_test(test_a_segment_stays_with_its_user),
+	    cmocka_unit_test(test_a_uid_of_several_users),
 	    cmocka_unit_test(test_not_lent_while_being_zeroed),
 	    cmocka_unit_test(test_cache_is_trimmed_oldest_first),
 	    cmocka_unit_test(test_cache_is_bounded_in_number),
@@ -438,6 +488,7 @@ int main(void)
 	    cmocka_unit_test(test_warm_segments_are_lent_at_once_and_made_again),
 	    cmocka_unit_test(test_one_that_cannot_be_made),
 	    cmocka_unit_test(test_pinned_and_unpinned),
+	    cmocka_unit_test(test_what_is_at_nobodys_expense),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
