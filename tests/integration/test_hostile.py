@@ -402,6 +402,33 @@ class Closing(harness.DaemonTest):
         self.assertLess(spent, 0.03)
 
 
+class FewDescriptors(harness.DaemonTest):
+    wrapper = ("prlimit", "--nofile=128")
+    settings = {"max_sessions_per_uid": 2}
+
+    def send_last_descriptor(self, c, size):
+        fd = wire.memfd(size, seals=0)
+        os.posix_fallocate(fd, 0, size)
+        c.send_bytes(wire.encode("Request", {"id": 9, "import": {"buffer": 1, "bytes": 1}}), [fd])
+        os.close(fd)
+
+    def is_ended(self, c):
+        return bool(select.select([c.sock], [], [], 0)[0])
+
+    def test_connections_wait_for_descriptors_to_be_closed(self):
+        """The daemon takes none while it is at large memfds that it refused, and so keeps descriptors to spare."""
+        c = self.client()
+        self.daemon.signal(signal.SIGSTOP)
+        for _ in range(30):
+            self.send_last_descriptor(c, 8 << 20)
+        waiting = [self.client(hello=False) for _ in range(200)]
+        self.daemon.signal(signal.SIGCONT)
+        most = 0
+        while not self.is_ended(waiting[-1]):
+            most = max(most, self.daemon.fds())
+        self.assertLess(most, 90)  # 16 of its own, these 30, and a few of connections
+
+
 class Exhaustion(harness.DaemonTest):
     """The daemon itself runs out of descriptors: it sheds, waits and serves on."""
 

@@ -177,12 +177,13 @@ class DaemonTest(unittest.TestCase):
     """One daemon per class. After each test everything that the test took is back, or the test fails."""
 
     settings = {}
+    wrapper = ()  # a command that runs the daemon
     open_socket = False  # to other users too
     leaks_checked = True
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = Daemon(**cls.settings).start()
+        cls.daemon = Daemon(**cls.settings).start(wrapper=cls.wrapper)
         cls.addClassCleanup(cls.daemon.remove)
         if cls.open_socket:
             os.chmod(cls.daemon.socket, 0o666)
