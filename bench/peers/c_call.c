@@ -20,26 +20,28 @@ static double now_us(void)
 	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-static kops_view matrix(kops_buffer *buffer, unsigned which)
+static kops_view whole(kops_buffer *buffer)
 {
-	return kops_matrix(buffer, which * MATRIX, KOPS_F32, SIZE, SIZE, 0);
+	return kops_matrix(buffer, 0, KOPS_F32, SIZE, SIZE, 0);
 }
 
 /* Returns 0 or a negative KOPS_E_*, as c_call_times() does. */
 int c_call_open(void)
 {
-	kops_buffer *buffer = NULL;
+	kops_buffer *matrices[3]; /* each in a buffer of its own, as arrays of Python are */
 	int rc = kops_open(&k, NULL, NULL, 0);
 
-	if (rc == 0)
-		rc = kops_alloc(k, 3 * MATRIX, KOPS_SHARED, NULL, &buffer);
+	for (unsigned i = 0; i < 3 && rc == 0; i++)
+		rc = kops_alloc(k, MATRIX, KOPS_SHARED, NULL, &matrices[i]);
 	if (rc == 0)
 		rc = kops_job_new(k, NULL, &job);
 	if (rc < 0)
 		return rc;
-	for (unsigned i = 0; i < 2 * SIZE * SIZE; i++)
-		((float *)kops_data(buffer))[i] = (float)(i % 7) - 3;
-	return kops_job_gemm(job, 1, matrix(buffer, 0), matrix(buffer, 1), 0, matrix(buffer, 2),
+	for (unsigned i = 0; i < SIZE * SIZE; i++) {
+		((float *)kops_data(matrices[0]))[i] = (float)(i % 7) - 3;
+		((float *)kops_data(matrices[1]))[i] = (float)(i % 5) - 2;
+	}
+	return kops_job_gemm(job, 1, whole(matrices[0]), whole(matrices[1]), 0, whole(matrices[2]),
 	                     KOPS_PRECISION_F32, NULL);
 }
 
