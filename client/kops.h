@@ -132,7 +132,8 @@ typedef struct kops_options {
  * Connects to the daemon. Waits, but fails at once when nothing listens at the socket. options may be NULL.
  * Close the handle with kops_close(). On failure *ret_handle is untouched and, if why is not NULL, up to
  * why_size bytes of it hold the sentence.
- * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM, and the daemon's refusal (KOPS_E_QUOTA).
+ * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM; KOPS_E_QUOTA if there are too many sessions, of
+ * this user or in all.
  */
 int kops_open(kops **ret_handle, const kops_options *options, char *why, size_t why_size);
 

@@ -12,6 +12,7 @@
 
 #define PAUSE_MIN_US 5000
 #define PAUSE_MAX_US 100000
+#define PLACE_TRIES  10 /* with these pauses half a second */
 
 static void move_to(kops *k, enum link_state to)
 {
@@ -180,11 +181,39 @@ static void send_call(kops *k)
 		client_waiter_end(&k->call->waiter, status, k->error, NULL);
 }
 
+/*
+ * A refusal that passes. Beyond a limit of sessions a handle that was welcome before waits for a place as long
+ * as for a daemon; a new one half a second, as a session may just have ended.
+ */
+static bool is_worth_another_try(const kops *k, int status)
+{
+	bool waits_for_place = k->daemon[0] || k->attempts < PLACE_TRIES;
+	return status == KOPS_E_SHUTDOWN || status == KOPS_E_BUSY ||
+	       (status == KOPS_E_QUOTA && waits_for_place);
+}
+
+static void welcomed(kops *k, const Kops__V1__Reply *reply)
+{
+	k->hello = 0;
+	if (k->state == LINK_BROKEN) /* it died since */
+		return;
+	move_to(k, LINK_UP);
+	k->give_up_us = CLIENT_NEVER;
+	snprintf(k->daemon, sizeof k->daemon, "%s", reply->welcome->daemon);
+	if (reply->welcome->max_ops > 0)
+		k->ops_max = reply->welcome->max_ops;
+	k->prepares = reply->welcome->prepares;
+	k->lists = reply->welcome->lists;
+	k->ring_limit =
+	    reply->welcome->ring_entries < RING_ENTRIES_MAX ? reply->welcome->ring_entries : RING_ENTRIES_MAX;
+	client_waiter_end(k->greeting, 0, NULL, reply);
+	send_call(k);
+}
+
 void client_link_answered(kops *k, const Kops__V1__Reply *reply)
 {
 	char why[CLIENT_WHY_BYTES];
-	k->hello = 0;
-	if (reply->status == KOPS_E_SHUTDOWN || reply->status == KOPS_E_BUSY) {
+	if (is_worth_another_try(k, reply->status)) {
 		snprintf(k->why, sizeof k->why, "kopsd refuses new connections: %s", reply->message);
 		client_job_refused(k);
 		client_link_down(k);
@@ -198,17 +227,7 @@ void client_link_answered(kops *k, const Kops__V1__Reply *reply)
 		         reply->welcome->version, CLIENT_VERSION);
 		client_link_give_up(k, KOPS_E_VERSION, why);
 	} else {
-		move_to(k, LINK_UP);
-		k->give_up_us = CLIENT_NEVER;
-		snprintf(k->daemon, sizeof k->daemon, "%s", reply->welcome->daemon);
-		if (reply->welcome->max_ops > 0)
-			k->ops_max = reply->welcome->max_ops;
-		k->prepares = reply->welcome->prepares;
-		k->lists = reply->welcome->lists;
-		k->ring_limit = reply->welcome->ring_entries < RING_ENTRIES_MAX ? reply->welcome->ring_entries
-		                                                                : RING_ENTRIES_MAX;
-		client_waiter_end(k->greeting, 0, NULL, reply);
-		send_call(k);
+		welcomed(k, reply);
 	}
 }
 

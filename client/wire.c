@@ -210,6 +210,10 @@ static const char *dispatch(kops *k, const Kops__V1__Reply *reply, int *fds, uns
 		client_ring_take(k);
 		return NULL;
 	}
+	if (reply->id == 0 && reply->status < 0 && k->hello) {
+		client_link_answered(k, reply); /* there are too many sessions: Hello was not read */
+		return NULL;
+	}
 	if (reply->id == 0 && reply->status < 0)
 		return reply->message[0] ? reply->message : "it said so";
 	if (reply->id == 0 || reply->id >> CLIENT_KIND_BITS > k->sequence)

@@ -312,20 +312,55 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 /* ---- Opening and closing ---- */
 
-static const char *refuse(const struct sessions *all, const struct account *account, uint64_t most)
+/* 0 or KOPS_E_* with the sentence. most: sessions that the user may have. */
+static int may_open(const struct sessions *all, const struct account *account, uint64_t most,
+                    char why[WHY_BYTES])
 {
-	const struct config *config = all->engine->config;
+	uint64_t limit = all->engine->config->max_sessions;
 	unsigned n = all->engine->accounts.sessions;
 
-	if (all->stopping)
-		return "stopping";
-	if (n >= config->max_sessions)
-		return "max-sessions reached";
-	if (n >= all->max)
-		return "a quarter of the file descriptors are sessions; raise LimitNOFILE";
-	if (account->sessions >= most)
-		return "max-sessions-per-uid reached";
-	return NULL;
+	if (all->stopping) {
+		snprintf(why, WHY_BYTES, "kopsd is stopping");
+		return KOPS_E_SHUTDOWN;
+	}
+	if (n >= limit)
+		snprintf(why, WHY_BYTES,
+		         "kopsd has %u sessions, and max-sessions is %" PRIu64 "; try again later", n, limit);
+	else if (n >= all->max)
+		snprintf(
+		    why, WHY_BYTES,
+		    "kopsd has %u sessions, which take a quarter of its file descriptors; try again later, or "
+		    "have LimitNOFILE raised",
+		    n);
+	else if (account->sessions >= most)
+		snprintf(why, WHY_BYTES,
+		         "uid %u has %u sessions, and max-sessions-per-uid is %" PRIu64
+		         "; close one, or have the limit raised",
+		         (unsigned)account->uid, account->sessions, most);
+	else
+		return 0;
+	return KOPS_E_QUOTA;
+}
+
+/* It answers no request: none was read. It is the first on this socket, so there is room. */
+static void send_refusal(struct sessions *all, int fd, int status, char *why)
+{
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	size_t bytes;
+
+	reply.status = status;
+	reply.message = why;
+	if (message_pack(&reply.base, all->out, &bytes) == 0)
+		message_send(fd, all->out, bytes, NULL, 0); /* a client that is gone misses nothing */
+}
+
+/* While kopsd stops, the client hears nothing: it tries again by itself. */
+static void refuse(struct sessions *all, int fd, const struct peer *peer, int status, char *why)
+{
+	if (status == KOPS_E_QUOTA)
+		send_refusal(all, fd, status, why);
+	if (log_may(&all->refusals))
+		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
 }
 
 /* Takes over fd. */
@@ -335,18 +370,18 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 	struct accounts *accounts = &all->engine->accounts;
 	struct account *account = accounts_get(accounts, peer->uid);
 	struct user_limits limits = {0};
-	const char *why = NULL;
+	char why[WHY_BYTES];
+	int status = 0;
 	struct session *s;
 
 	if (account) {
 		limits = account_limits_beside(accounts, account, peer->groups, peer->n_groups);
-		why = refuse(all, account, limits.max_sessions_per_uid);
-	}
-	s = account && !why ? calloc(1, sizeof *s) : NULL;
-	if (account)
+		status = may_open(all, account, limits.max_sessions_per_uid, why);
 		turns_charge(&all->turns, &account->turns);
-	if (why && log_may(&all->refusals))
-		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
+	}
+	if (status < 0)
+		refuse(all, fd, peer, status, why);
+	s = account && status == 0 ? calloc(1, sizeof *s) : NULL;
 	if (!s) {
 		if (account) {
 			account_close(accounts, account, fd);

@@ -306,6 +306,10 @@ class Limits(harness.DaemonTest):
     def test_max_sessions_per_uid(self):
         got = [self.client() for _ in range(9)]
         refused = self.client(hello=False)
+        reply = refused.receive()
+        self.assertEqual((reply["id"], wire.STATUS_NAME[reply["status"]]), (0, "QUOTA"))
+        self.assertEqual(reply["message"], f"uid {os.getuid()} has 10 sessions, and max-sessions-per-uid is 10; close one, "
+                                           "or have the limit raised")
         self.assert_ended(refused)
         got[0].ping()
 

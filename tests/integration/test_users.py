@@ -95,7 +95,7 @@ class Users(harness.DaemonTest):
             got = [self.daemon.connect() for _ in range(20)]
             try:
                 self.daemon.connect()
-            except wire.Ended:
+            except wire.Refused:
                 return len(got)
         for uid in (ALICE, BOB):
             self.assertEqual(self.run_as(uid, take_all), 20)
@@ -294,10 +294,10 @@ class Limits(unittest.TestCase):
             got = [self.daemon.connect(), self.daemon.connect()]
             try:
                 self.daemon.connect()
-            except wire.Ended:
-                pass
-            else:
                 return "a third session"
+            except wire.Refused as e:
+                if "has 2 sessions, and max-sessions-per-uid is 2" not in e.message:
+                    return e.message
             c = got[0]
             buffers = [c.import_new(4096) for _ in range(4)]
             try:
@@ -342,13 +342,14 @@ class Limits(unittest.TestCase):
         def be_refused():
             try:
                 self.daemon.connect()
-            except wire.Ended:
-                return "refused"
+            except wire.Refused as e:
+                return e.message
             return "connected"
 
         self.start({f"group {LAB}": ["max-mapped-per-uid = 8M"]}, max_sessions=1)
         filled = self.fill_before_and_after(
-            lambda: self.assertEqual(result(as_user(BOB, be_refused, groups=[LAB])), "refused"))
+            lambda: self.assertEqual(result(as_user(BOB, be_refused, groups=[LAB])),
+                                     "kopsd has 1 sessions, and max-sessions is 1; try again later"))
         self.assertEqual(filled, (4, 4))
 
 

@@ -366,6 +366,7 @@ class Client:
         self.replies = {}
         self.order = []  # ids in the order of their replies
         self.maps = {}
+        self.was_reset = False
         if hello:
             self.welcome = self.hello(name=name)
 
@@ -407,7 +408,10 @@ class Client:
         try:
             data, fds, flags, _ = socket.recv_fds(self.sock, DATAGRAM_MAX, FDS_MAX)
         except ConnectionResetError as e:
-            raise Ended() from e
+            if self.was_reset:
+                raise Ended() from e
+            self.was_reset = True
+            return self.receive()  # what was sent before
         if not data:
             raise Ended()
         assert not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC), "the daemon's datagram was too large"
@@ -422,6 +426,8 @@ class Client:
             reply = self.receive()
             if reply["woken"] is not None and reply["id"] == 0:
                 continue
+            if reply["id"] == 0:
+                raise Refused(reply)  # there are too many sessions
             assert reply["id"] not in self.replies, "two replies with one id"
             self.replies[reply["id"]] = reply
         return self.replies.pop(id)
@@ -438,7 +444,12 @@ class Client:
     # Verbs
 
     def hello(self, low=1, high=1, name="test"):
-        return self.call("hello", {"version_min": low, "version_max": high, "client": name})["welcome"]
+        request = None
+        try:
+            request = self.start("hello", {"version_min": low, "version_max": high, "client": name})
+        except Ended:
+            pass  # it may have said why
+        return self.wait(request)["welcome"]
 
     def new_buffer(self):
         self.next_buffer += 1

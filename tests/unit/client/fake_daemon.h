@@ -248,7 +248,6 @@ static inline void fake_welcome(struct fake *f, uint64_t id, uint32_t version)
 	welcome.prepares = f->prepares;
 	welcome.lists = f->lists;
 	welcome.ring_entries = f->ring_entries;
-	welcome.ring_entries = f->ring_entries;
 	reply.id = id;
 	reply.body_case = KOPS__V1__REPLY__BODY_WELCOME;
 	reply.welcome = &welcome;

@@ -182,6 +182,87 @@ static void test_open_tries_again_while_the_daemon_is_busy(void **state)
 	fake_stop(f);
 }
 
+#define LIMIT "uid 1 has 2 sessions, and max-sessions-per-uid is 2"
+
+/* Says so and closes before it reads anything, as kopsd does. */
+static void refuse_place(struct fake *f)
+{
+	fake_accept(f);
+	fake_answer(f, 0, KOPS_E_QUOTA, LIMIT);
+	fake_hang_up(f);
+}
+
+static void script_no_place(struct fake *f)
+{
+	for (int i = 0; i < 10; i++)
+		refuse_place(f);
+}
+
+static void test_open_says_that_there_is_no_place(void **state)
+{
+	struct fake *f = *state;
+	char why[512];
+	kops *k;
+	uint64_t start = clock_ns();
+	fake_start(f, script_no_place);
+	assert_int_equal(fake_try_open(f, 30000, &k, why), KOPS_E_QUOTA);
+	assert_string_equal(why, "kopsd refused the connection: " LIMIT);
+	assert_true(clock_us(start, clock_ns()) < 10e6);
+	fake_stop(f);
+}
+
+static void script_place_after_a_while(struct fake *f)
+{
+	refuse_place(f);
+	fake_greet(f);
+	fake_expect(f, FAKE_VERB(PING));
+	fake_hang_up(f);
+	for (int i = 0; i < 11; i++)
+		refuse_place(f);
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_expect_end(f);
+}
+
+static void test_waits_for_a_place(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_place_after_a_while);
+	kops *k = fake_open(f);
+	assert_int_equal(kops_ping(k), 0); /* longer for one that it had before */
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_dies_after_welcome(struct fake *f)
+{
+	fake_accept(f);
+	uint64_t hello = fake_expect(f, FAKE_VERB(HELLO))->id;
+	fake_reach(f, 1);
+	FAKE_CHECK(f, fake_wait(f, 2));
+	fake_welcome(f, hello, 1);
+	fake_hang_up(f); /* with a request unread, so that the client sees a reset before the Welcome */
+	fake_reach(f, 3);
+	fake_greet(f);
+	fake_lend(f);
+	fake_expect_end(f);
+}
+
+static void test_welcome_of_a_dead_daemon(void **state)
+{
+	struct fake *f = *state;
+	kops_buffer *b;
+	kops *k = fake_open_start(f, FAKE_PATIENCE_MS);
+	fake_start(f, script_dies_after_welcome);
+	assert_true(fake_wait(f, 1));
+	assert_int_equal(kops_alloc_start(k, 4096, KOPS_SHARED, NULL, NULL, NULL, &b), 0);
+	fake_reach(f, 2);
+	assert_true(fake_wait(f, 3));
+	assert_int_equal(kops_buffer_wait(b, FAKE_PATIENCE_MS), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
 /* Where others keep the queue full, whoever asks more seldom than they never gets in. */
 static void test_open_keeps_asking_where_the_queue_is_full(void **state)
 {
@@ -413,6 +494,9 @@ int main(void)
 	    TEST(test_unknown_version_chosen),
 	    TEST(test_hello_without_answer_times_out),
 	    TEST(test_open_tries_again_while_the_daemon_is_busy),
+	    TEST(test_open_says_that_there_is_no_place),
+	    TEST(test_waits_for_a_place),
+	    TEST(test_welcome_of_a_dead_daemon),
 	    TEST(test_open_keeps_asking_where_the_queue_is_full),
 	    TEST(test_ping),
 	    TEST(test_query),
