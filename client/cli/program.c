@@ -85,6 +85,12 @@ static void refuse_command(const struct program *program, const char *name)
 	        nearest_hint(&nearest, "", help, hint));
 }
 
+/* `help help` and `help -h` are `help`. */
+static bool is_help(const char *name)
+{
+	return strcmp(name, HELP) == 0 || strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0;
+}
+
 /* "help", or "help VERB": what -h prints. */
 static int run_help(const struct program *program, const char *name)
 {
@@ -92,7 +98,7 @@ static int run_help(const struct program *program, const char *name)
 
 	if (command) {
 		print_command_help(program, command);
-	} else if (name) {
+	} else if (name && !is_help(name)) {
 		refuse_command(program, name);
 		return CLI_USAGE;
 	} else {

@@ -549,7 +549,8 @@ class Verbs(CliTest):
             its = self.run_cli(verb, "-h").stdout
             self.assertIn(f"Usage: kops-client {verb}", its.decode())
             self.assertEqual(self.run_cli("help", verb).stdout, its)
-        self.assertEqual(self.run_cli("help").stdout, self.run_cli("-h").stdout)
+        for words in ["help"], ["help", "help"], ["help", "-h"], ["help", "--help"]:
+            self.assertEqual(self.run_cli(*words).stdout, self.run_cli("-h").stdout)
         self.assertIn(b"did you mean 'reduce'?", self.run_cli("help", "redcue", code=USAGE).stderr)
         self.assertIn(b"did you mean 'help'?", self.run_cli("hlep", code=USAGE).stderr)
 
