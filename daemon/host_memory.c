@@ -469,15 +469,20 @@ struct look {
 static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct look last_look;
 
-static bool fits_since_last_look(const struct look *now)
+/* All that is claimed, and so many bytes beyond it. */
+static bool fits_since_last_look(const struct look *now, uint64_t beyond)
 {
 	struct look last;
+	uint64_t asked, room;
 
 	pthread_mutex_lock(&look_lock);
 	last = last_look;
 	pthread_mutex_unlock(&look_lock);
-	return last.at_ns != 0 && now->at_ns - last.at_ns < LOOK_HOLDS_NS && last.left >= OTHERS_BYTES &&
-	       now->asked - last.asked <= (uint64_t)(last.left - OTHERS_BYTES);
+	if (last.at_ns == 0 || now->at_ns - last.at_ns >= LOOK_HOLDS_NS || last.left < OTHERS_BYTES)
+		return false;
+	asked = now->asked - last.asked;
+	room = (uint64_t)(last.left - OTHERS_BYTES);
+	return asked <= room && beyond <= room - asked;
 }
 
 static void keep_look(const struct look *look)
@@ -487,23 +492,35 @@ static void keep_look(const struct look *look)
 	pthread_mutex_unlock(&look_lock);
 }
 
-int host_memory_check(uint64_t bytes, char *why, size_t why_bytes)
+/* Whether all that is claimed fits, `mine` bytes of it the caller's latest, and so many bytes beyond it. */
+static int check(uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
 {
 	struct look look = {.at_ns = clock_ns(), .asked = __atomic_load_n(&asked_bytes, __ATOMIC_RELAXED)};
 	struct limit tightest;
 	uint64_t promised;
 
-	if (fits_since_last_look(&look) || !read_tightest(&tightest, &promised))
+	if (fits_since_last_look(&look, beyond) || !read_tightest(&tightest, &promised))
 		return 0; /* or there is no way to know */
 	look.left = left_of(&tightest, promised);
 	keep_look(&look);
-	if (look.left >= 0)
+	if (look.left >= (int64_t)beyond)
 		return 0;
 	snprintf(why, why_bytes,
 	         "%" PRIu64 " bytes more of memory do not fit: %s has %" PRIu64 " bytes, %" PRIu64
 	         " free, %" PRIu64 " of those promised to others; use less, or raise the limit",
-	         bytes, tightest.what, tightest.total, tightest.free, promised > bytes ? promised - bytes : 0);
+	         mine + beyond, tightest.what, tightest.total, tightest.free,
+	         promised > mine ? promised - mine : 0);
 	return KOPS_E_NOMEM;
+}
+
+int host_memory_check(uint64_t bytes, char *why, size_t why_bytes)
+{
+	return check(bytes, 0, why, why_bytes);
+}
+
+int host_memory_try(uint64_t bytes, char *why, size_t why_bytes)
+{
+	return check(0, bytes, why, why_bytes);
 }
 
 int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes)
@@ -514,15 +531,6 @@ int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes)
 	__atomic_add_fetch(&asked_bytes, bytes, __ATOMIC_RELAXED);
 	rc = host_memory_check(bytes, why, why_bytes);
 	if (rc < 0)
-		host_memory_settle(bytes);
-	return rc;
-}
-
-int host_memory_try(uint64_t bytes, char *why, size_t why_bytes)
-{
-	int rc = host_memory_claim(bytes, why, why_bytes);
-
-	if (rc == 0)
 		host_memory_settle(bytes);
 	return rc;
 }
