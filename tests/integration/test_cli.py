@@ -137,7 +137,7 @@ class Files(CliTest):
         with open(self.path(good), "rb") as f:
             content = f.read()
         cases = {"missing.npy": None, "empty.npy": b"", "text.npy": b"hello, this is no array", "cut.npy": content[:-5],
-                 "header.npy": content[:40], "big-endian.npy": None, "integers.npy": None, "odd.bin": b"12345"}
+                 "header.npy": content[:40], "big-endian.npy": None, "integers.npy": None, "odd.bin": b"12345", "empty.bin": b""}
         for name, data in cases.items():
             if data is not None:
                 with open(self.path(name), "wb") as f:
@@ -149,6 +149,9 @@ class Files(CliTest):
                 r = self.fails("sgemm", name, good, "-o", "none.npy")
                 self.assertIn(name.encode(), r.stderr)
                 self.assertFalse(os.path.exists(self.path("none.npy")))
+        for verb in ("transpose", "softmax"):
+            self.assertIn(b"empty.bin", self.fails(verb, "empty.bin", "-o", "none.npy").stderr)
+        self.assertIn(b"is empty", self.fails("sgemm", "empty.bin", "empty.bin").stderr)
         self.fails("sgemm", ".", good)
         self.save("odd.npy", self.matrix(3, 5))
         r = self.fails("sgemm", good, "odd.npy")

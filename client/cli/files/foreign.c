@@ -6,31 +6,37 @@
 
 #include "cli.h"
 
-#define TEXT_BYTES 4096 /* looked at */
+#define TEXT_BYTES      4096           /* looked at */
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* before text, by some programs */
 
 struct format {
 	const char *ending; /* of names, in any case */
 	const char *is;
 	const char *module;         /* of Python, beside numpy; "" for none */
 	const char *before, *after; /* the file's name, in what reads it; NULL: it has to be unpacked */
+	const char *magic;          /* how such a file begins; NULL: it does not tell */
 };
 
 static const struct format formats[] = {
-    {".csv", "comma-separated text", "", "numpy.loadtxt(", ", delimiter=',')"},
-    {".tsv", "text with tabs", "", "numpy.loadtxt(", ", delimiter='\\t')"},
-    {".txt", "text", "", "numpy.loadtxt(", ")"},
-    {".npz", "an archive of arrays", "", "numpy.load(", ")['arr_0']"},
-    {".json", "JSON", ", json", "json.load(open(", "))"},
-    {".mat", "a MATLAB file", ", scipy.io", "scipy.io.loadmat(", ")['A']"},
-    {".h5", "an HDF5 file", ", h5py", "h5py.File(", ")['A'][:]"},
-    {".hdf5", "an HDF5 file", ", h5py", "h5py.File(", ")['A'][:]"},
-    {".parquet", "a Parquet table", ", pandas", "pandas.read_parquet(", ")"},
-    {".pt", "a PyTorch file", ", torch", "torch.load(", ")"},
-    {".pth", "a PyTorch file", ", torch", "torch.load(", ")"},
-    {".pkl", "a pickle", ", pickle", "pickle.load(open(", ", 'rb'))"},
-    {".pickle", "a pickle", ", pickle", "pickle.load(open(", ", 'rb'))"},
-    {".zip", "a zip archive", "", NULL, NULL},
-    {".gz", "compressed data", "", NULL, NULL},
+    {".csv", "comma-separated text", "", "numpy.loadtxt(", ", delimiter=',')", NULL},
+    {".tsv", "text with tabs", "", "numpy.loadtxt(", ", delimiter='\\t')", NULL},
+    {".txt", "text", "", "numpy.loadtxt(", ")", NULL},
+    {".npz", "an archive of arrays", "", "numpy.load(", ")['arr_0']", "PK\x03\x04"},
+    {".json", "JSON", ", json", "json.load(open(", "))", NULL},
+    {".mat", "a MATLAB file", ", scipy.io", "scipy.io.loadmat(", ")['A']", "MATLAB 5.0 MAT-file"},
+    {".h5", "an HDF5 file", ", h5py", "h5py.File(", ")['A'][:]", "\x89HDF\r\n\x1a\n"},
+    {".hdf5", "an HDF5 file", ", h5py", "h5py.File(", ")['A'][:]", NULL},
+    {".parquet", "a Parquet table", ", pandas", "pandas.read_parquet(", ")", "PAR1"},
+    {".pt", "a PyTorch file", ", torch", "torch.load(", ")", NULL},
+    {".pth", "a PyTorch file", ", torch", "torch.load(", ")", NULL},
+    {".pkl", "a pickle", ", pickle", "pickle.load(open(", ", 'rb'))", NULL},
+    {".pickle", "a pickle", ", pickle", "pickle.load(open(", ", 'rb'))", NULL},
+    {".zip", "a zip archive", "", NULL, NULL, NULL},
+    {".tar", "a tar archive", "", NULL, NULL, NULL},
+    {".gz", "compressed data", "", NULL, NULL, NULL},
+    {".bz2", "compressed data", "", NULL, NULL, "BZh91AY&SY"},
+    {".xz", "compressed data", "", NULL, NULL, "\3757zXZ"},
+    {".zst", "compressed data", "", NULL, NULL, "\x28\xb5\x2f\xfd"},
 };
 #define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 
@@ -80,10 +86,13 @@ static bool is_text(const unsigned char *head, size_t len)
 
 static const struct format *by_content(const unsigned char *head, size_t len)
 {
-	if (begins_with(head, len, "PK\x03\x04"))
-		return by_name(".npz");
-	if (begins_with(head, len, "\x89HDF\r\n\x1a\n"))
-		return by_name(".h5");
+	for (size_t i = 0; i < N_FORMATS; i++)
+		if (formats[i].magic && begins_with(head, len, formats[i].magic))
+			return &formats[i];
+	if (begins_with(head, len, BYTE_ORDER_MARK)) {
+		head += strlen(BYTE_ORDER_MARK);
+		len -= strlen(BYTE_ORDER_MARK);
+	}
 	if (len > TEXT_BYTES)
 		len = TEXT_BYTES;
 	if (is_text(head, len))

@@ -49,6 +49,10 @@ static int inspect(struct source *s, char *why)
 		return why_invalid(why, "cannot read %s: %s", s->path, strerror(errno));
 	if (npy_is_name(s->path) || (n >= NPY_MAGIC_BYTES && memcmp(head, NPY_MAGIC, NPY_MAGIC_BYTES) == 0))
 		return read_npy(s, head, n, (uint64_t)st.st_size, why);
+	if (n == 0)
+		return why_invalid(
+		    why, "cannot use %s: it is empty; a matrix without elements is a .npy, which has its shape",
+		    s->path);
 	s->bytes = (uint64_t)st.st_size;
 	return foreign_input(s->path, head, n, why);
 }

@@ -17,9 +17,10 @@
 
 static void test_names(void **state)
 {
-	static const char *const refused[] = {"a.csv", "a.TSV",     "b/a.txt", "a.npz", "a.json",
-	                                      "a.mat", "a.h5",      "a.hdf5",  "a.pt",  "a.pth",
-	                                      "a.pkl", "a.parquet", "a.zip",   "a.gz",  "a.npy.gz"};
+	static const char *const refused[] = {"a.csv",    "a.TSV",     "b/a.txt", "a.npz", "a.json",
+	                                      "a.mat",    "a.h5",      "a.hdf5",  "a.pt",  "a.pth",
+	                                      "a.pkl",    "a.parquet", "a.zip",   "a.gz",  "a.npy.gz",
+	                                      "a.npy.xz", "a.bz2",     "a.zst",   "a.tar"};
 	static const char *const taken[] = {"a.bin", "a", "a.f32", "csv", "a.csv.raw", "a.npy", "txt/a"};
 	char why[CLI_WHY_BYTES];
 	(void)state;
@@ -51,6 +52,9 @@ static void test_contents(void **state)
 	    {"[[1, 2], [3, 4]]", 16, "numpy.loadtxt"},
 	    {"PK\x03\x04\x14\0\0\0\0\0\0\0", 12, "numpy.load('m')['arr_0']"},
 	    {"\x89HDF\r\n\x1a\n\0\0\0\0", 12, "h5py"},
+	    {"MATLAB 5.0 MAT-file, Platform: GLNXA64\0\1", 40, "scipy.io.loadmat('m')"},
+	    {"PAR1\x15\4\x15\x10", 8, "pandas.read_parquet('m')"},
+	    {"\357\273\2771.5,2\r\n", 10, "delimiter=','"},
 	};
 	char why[CLI_WHY_BYTES];
 	(void)state;
@@ -60,6 +64,19 @@ static void test_contents(void **state)
 		                 KOPS_E_INVALID);
 		assert_non_null(strstr(why, "numpy.save('matrix.npy'"));
 		assert_non_null(strstr(why, rows[i].reader));
+	}
+}
+
+static void test_compressed_contents(void **state)
+{
+	static const char *const rows[] = {"BZh91AY&SY\x12\x34", "\3757zXZ\0\0\4\xe6\xd6\xb4\x46",
+	                                   "\x28\xb5\x2f\xfd\4\0\1\0\0\0\0\0"};
+	char why[CLI_WHY_BYTES];
+	(void)state;
+
+	for (size_t i = 0; i < N(rows); i++) {
+		assert_int_equal(foreign_input("m", (const unsigned char *)rows[i], 12, why), KOPS_E_INVALID);
+		assert_non_null(strstr(why, "unpack it and name what is inside"));
 	}
 }
 
@@ -106,6 +123,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_names),
 	    cmocka_unit_test(test_contents),
+	    cmocka_unit_test(test_compressed_contents),
 	    cmocka_unit_test(test_long_text),
 	    cmocka_unit_test(test_printable_elements),
 	};
