@@ -185,11 +185,11 @@ static void send_call(kops *k)
  * A refusal that passes. Beyond a limit of sessions a handle that was welcome before waits for a place as long
  * as for a daemon; a new one half a second, as a session may just have ended.
  */
-static bool is_worth_another_try(const kops *k, int status)
+static bool is_worth_another_try(const kops *k, const Kops__V1__Reply *reply)
 {
-	bool waits_for_place = k->daemon[0] || k->attempts < PLACE_TRIES;
-	return status == KOPS_E_SHUTDOWN || status == KOPS_E_BUSY ||
-	       (status == KOPS_E_QUOTA && waits_for_place);
+	if (reply->id == 0)
+		return k->daemon[0] || k->attempts < PLACE_TRIES;
+	return reply->status == KOPS_E_SHUTDOWN || reply->status == KOPS_E_BUSY;
 }
 
 static void welcomed(kops *k, const Kops__V1__Reply *reply)
@@ -213,7 +213,7 @@ static void welcomed(kops *k, const Kops__V1__Reply *reply)
 void client_link_answered(kops *k, const Kops__V1__Reply *reply)
 {
 	char why[CLIENT_WHY_BYTES];
-	if (is_worth_another_try(k, reply->status)) {
+	if (is_worth_another_try(k, reply)) {
 		snprintf(k->why, sizeof k->why, "kopsd refuses new connections: %s", reply->message);
 		client_job_refused(k);
 		client_link_down(k);
