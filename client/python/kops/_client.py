@@ -193,7 +193,7 @@ class Client:
     def receipt(self) -> Receipt | None:
         """Of the last op that was run here, not in a Job, by whichever thread. One that took several jobs has that of
         its last."""
-        with self._session:
+        with self._session.turn, self._session:
             if self._last is None:
                 return None
             job, copy_us, copied_bytes = self._last
@@ -242,7 +242,7 @@ class Client:
         except AttributeError:  # some are not NumPy's
             return None, out
         if call is not None and is_given:
-            with self._session:
+            with self._session.turn, self._session:
                 call.see(ids, (*operands, out))
         return call, out
 
@@ -266,7 +266,7 @@ class Client:
             key = (function, params, *map(layout, operands))
         except AttributeError:
             return
-        with self._session:
+        with self._session.turn, self._session:
             if self._calls.get(call.keys[0]) is call:
                 call.know_as((*key, layout(result)))
             while len(self._results) >= CALLS_MAX:
@@ -275,7 +275,7 @@ class Client:
 
     def _one_job(self, desk: Desk, ops: list[Op]) -> _Call:
         key = tuple((op.name, op.params, *map(layout, op.arrays)) for op in ops)
-        with self._session as session:
+        with self._session.turn, self._session as session:
             call = self._calls.get(key)
             if call is None:
                 call = self._new_call(ops)
@@ -298,12 +298,12 @@ class Client:
 
     def ping(self) -> None:
         """Returns when every device passed its last self-check; else kops.Error."""
-        with self._session as session:
+        with self._session.turn, self._session as session:
             session.check(lib.kops_ping(session.handle))
 
     def info(self) -> Info:
         pointer = ctypes.POINTER(_library.Info)()
-        with self._session as session:
+        with self._session.turn, self._session as session:
             session.check(lib.kops_query(session.handle, pointer))
         try:
             i = pointer.contents

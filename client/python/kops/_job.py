@@ -53,7 +53,7 @@ class Job:
                                       device and device.encode(),
                                       whole((deadline or 0) * 1e6, "deadline in µs", UINT64_MAX), timed)
         self._session = session
-        with session:
+        with session.turn, session:
             self._job = NativeJob(session, options)
         self._desk = Desk(client, session)
         self._ops: list[Op] = []
@@ -91,7 +91,7 @@ class Job:
         return self._add(*_ops.copy(self._desk, x, out, kernel))
 
     def _add(self, result: Array, ops: list[Op]) -> Array:
-        with self._session as session:
+        with self._session.turn, self._session as session:
             add_ops(session, self._job, ops)
         self._ops += ops
         return result
@@ -103,7 +103,7 @@ class Job:
         if self._is_out:
             raise error("STATE", "the job is out already: wait for its end")
         self._desk.load()
-        with self._session as session:
+        with self._session.turn, self._session as session:
             session.check(lib.kops_submit(self._job.pointer, session.callback_address, None))
             session.out[self._job.pointer] = self
             self._is_out = self._is_sent = True
@@ -117,7 +117,7 @@ class Job:
             raise error("STATE", "the job was not submitted")
         end = None if timeout is None else time.monotonic() + timeout
         if self._is_out:
-            with self._session as session:
+            with self._session.turn, self._session as session:
                 session.wait(self._job.pointer, end)
         if self._is_out:
             raise error("TIMEOUT", f"the job was not done after {timeout:g} s; it is still out: wait again, or cancel it")
@@ -134,14 +134,14 @@ class Job:
 
     def cancel(self) -> None:
         """Withdraws it from its queue; it then ends with CancelledError. One that runs already finishes as usual."""
-        with self._session as session:
+        with self._session.turn, self._session as session:
             session.check(lib.kops_cancel(self._job.pointer))
 
     @property
     def is_done(self) -> bool:
         """Whether it was sent, and its end is known. Does not wait."""
         if self._is_out:
-            with self._session as session:
+            with self._session.turn, self._session as session:
                 session.wait(self._job.pointer, 0)
         return self._is_sent and not self._is_out
 
@@ -150,7 +150,7 @@ class Job:
         """None unless it was done, and well."""
         if self._is_out:
             return None
-        with self._session:
+        with self._session.turn, self._session:
             return _receipt.read(self._job.pointer, self._desk.copy_us, self._desk.copied_bytes)
 
     def _finish(self) -> None:
@@ -196,7 +196,7 @@ class Job:
             self.submit()
         while self._is_out:
             waiter = _loop.Waiter(self._session)
-            with self._session:
+            with self._session.turn, self._session:
                 if self._is_out:
                     self._waiters.append(waiter)
                 else:

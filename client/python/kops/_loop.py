@@ -38,7 +38,7 @@ class Waiter:
 
 
 def _watch(session: Session, loop: asyncio.AbstractEventLoop) -> Watch:
-    with session:
+    with session.turn, session:
         watch = session.watch
         if watch is None or watch.loop.is_closed():
             watch = session.watch = Watch(session, loop)

@@ -110,7 +110,7 @@ class Memory:
         self._before: list[Any] = []
 
     def __enter__(self) -> None:
-        with self._session:  # fails here, with a sentence, if the client is closed
+        with self._session.turn, self._session:  # fails here, with a sentence, if the client is closed
             allocator = next((a for a in _allocators if a.session is self._session), None)
             if allocator is None:
                 allocator = Allocator(self._session)

@@ -2,7 +2,7 @@
 
 Threads take turns: whoever calls libkops holds the lock. Finalizers run at any moment, in any thread, also in one that is
 in the middle of a call. So they only note what is to be freed; it is freed with the lock, at once if nobody has it, else
-by whoever leaves.
+by whoever has it, or the next.
 """
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class Session:
         self.timeout = timeout
         self.pid = os.getpid()
         self.lock = threading.RLock()
-        self.busy = False               # whoever has the lock is in the middle of something
         self.gone = ""                  # why nobody may call it any more
         self.pool = Pool(self._new_buffer, self._free_slab, cache_bytes)
         self.n_resident = 0
@@ -64,27 +63,22 @@ class Session:
 
     # The lock
 
-    def enter(self) -> None:
-        self.lock.acquire()
-        if self.busy or self.gone:
-            self.lock.release()
+    @property
+    def turn(self) -> threading.RLock:
+        """The lock, for `with session.turn, session:`. `with` takes and gives back a lock of the interpreter's without a
+        place in between for the exception of a signal handler."""
+        if self.is_inside():
             raise self._refusal()
-        self.busy = True
-
-    def leave(self) -> None:
-        if self.due or self.watch is not None:
-            self._settle()
-        self.busy = False
-        self.lock.release()
-        if self.due:
-            self._collect()
+        return self.lock
 
     def __enter__(self) -> Session:
-        self.enter()
+        if self.gone:
+            raise self._refusal()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.leave()
+        if self.due or self.watch is not None:
+            self._settle()
 
     def _refusal(self) -> Error:
         return error("STATE", self.gone or "this thread is in a call of the same client already; a finalizer or signal "
@@ -92,11 +86,7 @@ class Session:
 
     def is_inside(self) -> bool:
         """Whether this thread is in the middle of a call."""
-        if not self.lock.acquire(False):
-            return False
-        inside = self.busy
-        self.lock.release()
-        return inside
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]
 
     def discard(self, *item: Any) -> None:
         """item[0](*item[1:]) is called with the lock held. For finalizers."""
@@ -104,13 +94,16 @@ class Session:
         self._collect()
 
     def _collect(self) -> None:
-        if not self.lock.acquire(False):
+        if self.is_inside():
             return
-        if self.busy:
-            self.lock.release()
-            return
-        self.busy = True
-        self.leave()
+        try:
+            if self.lock.acquire(False):
+                self._settle()
+        finally:
+            try:
+                self.lock.release()
+            except RuntimeError:  # another thread has it. To ask before would be a place for an exception
+                pass
 
     def _settle(self) -> None:
         while self.due:
@@ -156,17 +149,15 @@ class Session:
             raise self.error(status, job.pointer)
 
     def run_alone(self, job: NativeJob, needs: object) -> None:
-        """run() between enter() and leave(), which are written out: every op that repeats comes here."""
-        with self.lock:
-            if self.busy or self.gone:
+        """run() with the session's turn, written out: every op that repeats comes here."""
+        with self.turn:
+            if self.gone:
                 raise self._refusal()
-            self.busy = True
             try:
                 self.run(job, needs)
             finally:
                 if self.due or self.watch is not None:
                     self._settle()
-                self.busy = False
         if self.due:
             self._collect()
 
@@ -229,17 +220,14 @@ class Session:
         lib.kops_free(slab.buffer)
 
     def block(self, nbytes: int) -> Block:
-        self.enter()
-        try:
+        with self.turn, self:
             return Block(self, *self.pool.take(nbytes))
-        finally:
-            self.leave()
 
     def resident(self, nbytes: int, device: str | None) -> Resident:
         """A buffer of its own on the device. A place without memory in the address space stands for it, so that NumPy
         can make views of it."""
         place = np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0), np.uint8)
-        with self:
+        with self.turn, self:
             buffer, _ = self._new_buffer(nbytes, _library.RESIDENT, device)
             self.n_resident += 1
             return Resident(self, buffer, place)
@@ -255,13 +243,12 @@ class Session:
         """The connection ends when the last array is gone: their memory is its memory."""
         if self.gone:
             return
-        self.enter()
-        self.gone = "this client is closed: make another with kops.connect()"
-        for job in list(self.out.values()):
-            job._abandon(error("STATE", "the client was closed while this job was out"))
-        self.out.clear()
-        self.due.append((self._close_if_unused,))
-        self.leave()
+        with self.turn, self:
+            self.gone = "this client is closed: make another with kops.connect()"
+            for job in list(self.out.values()):
+                job._abandon(error("STATE", "the client was closed while this job was out"))
+            self.out.clear()
+            self.due.append((self._close_if_unused,))
 
     def _close_if_unused(self) -> None:
         if self.handle is None or self.pool.live or self.n_resident:
@@ -273,11 +260,10 @@ class Session:
     def after_fork(self) -> None:
         """In the child: the handle and its memory are the parent's."""
         handle, self.handle = self.handle, None
-        was_busy = self.busy
+        was_busy = self.is_inside() or not self.lock.acquire(False)
         self.gone = (f"this client belongs to process {self.pid}, which forked: its arrays, jobs and connection are not "
                      "shared with this one; make arrays here, by a client of this process (kops.connect())")
         self.lock = threading.RLock()
-        self.busy = False
         self.due.clear()
         self.left.clear()
         self.out.clear()

@@ -119,7 +119,7 @@ def _copy(struct: Any) -> Any:
 def read(session: Session, call: Callable[..., int], item: Callable[..., Any], *arguments: int) -> list[Any]:
     """Calls one of kops_list_*(), and copies each item of what it lists."""
     made = ctypes.c_void_p()
-    with session:
+    with session.turn, session:
         session.check(call(session.handle, *arguments, ctypes.byref(made)))
     try:
         return [_copy(item(made, i).contents) for i in range(lib.kops_list_count(made))]
