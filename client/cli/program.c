@@ -75,6 +75,7 @@ static bool find_command(const struct program *program, int argc, char **argv, s
 static void refuse_command(const struct program *program, const char *name)
 {
 	struct nearest nearest = nearest_to(name, strlen(name));
+	bool is_elsewhere = program->elsewhere && strcmp(name, program->elsewhere) == 0;
 	char hint[96], help[96];
 
 	for (size_t i = 0; program->commands[i] != NULL; i++)
@@ -82,7 +83,7 @@ static void refuse_command(const struct program *program, const char *name)
 	nearest_offer(&nearest, HELP);
 	snprintf(help, sizeof(help), "`%s -h` lists those there are", program->name);
 	fprintf(stderr, "%s: there is no %s '%s'; %s\n", program->name, program->noun, name,
-	        nearest_hint(&nearest, "", help, hint));
+	        is_elsewhere ? program->where : nearest_hint(&nearest, "", help, hint));
 }
 
 /* `help help` and `help -h` are `help`. */

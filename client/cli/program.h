@@ -12,6 +12,8 @@ struct program {
 	const char *example;                   /* of a command: "sgemm" */
 	const char *checks;                    /* what exit status 5 means */
 	const struct command *const *commands; /* in the order of -h; ends with NULL */
+	/* A command of another program that is looked for here, and where it is. NULL: none. */
+	const char *elsewhere, *where;
 };
 
 /* Before the command. */

@@ -20,6 +20,8 @@ const struct program *commands_program(void)
 	    .example = "sgemm",
 	    .checks = "--check failed",
 	    .commands = all,
+	    .elsewhere = "bench",
+	    .where = "kops-bench(1) measures",
 	};
 	size_t n = 0;
 
