@@ -210,12 +210,12 @@ static const char *dispatch(kops *k, const Kops__V1__Reply *reply, int *fds, uns
 		client_ring_take(k);
 		return NULL;
 	}
-	if (reply->id == 0 && reply->status < 0 && k->hello) {
+	if (reply->id == 0 && reply->status < 0) {
+		if (!k->hello)
+			return reply->message[0] ? reply->message : "it said so";
 		client_link_answered(k, reply); /* there are too many sessions: Hello was not read */
 		return NULL;
 	}
-	if (reply->id == 0 && reply->status < 0)
-		return reply->message[0] ? reply->message : "it said so";
 	if (reply->id == 0 || reply->id >> CLIENT_KIND_BITS > k->sequence)
 		return "a reply to no request";
 	if (reply->status > 0)
