@@ -100,7 +100,7 @@ struct shaper {
 	int (*describe)(const struct op_args *args, char *text, size_t size); /* its parameters, as snprintf */
 	bool fewer_axes; /* the output's last axis is not the inputs' */
 };
-const struct shaper *shaper_of(const struct op *op);
+const struct shaper *shaper_of(const struct op *op); /* NULL: shapes.c has no line for it */
 
 /* Every third large product has more tiles of C than there are multiprocessors. */
 bool has_many_tiles(unsigned large);
@@ -172,6 +172,7 @@ struct oracle {
 	uint64_t n;
 };
 
+bool judge_knows(const struct op *op); /* judge.c has a line for it */
 bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES]);
 void oracle_free(struct oracle *o);
 void judge(const struct oracle *o, const struct problem *p, struct verdict *ret);

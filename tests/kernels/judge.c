@@ -410,11 +410,15 @@ static const struct rule {
 
 static const struct rule *rule_of(const struct op *op)
 {
-	unsigned i = 0;
+	for (unsigned i = 0; i < sizeof rules / sizeof rules[0]; i++)
+		if (strcmp(rules[i].op, op->name) == 0)
+			return &rules[i];
+	return NULL;
+}
 
-	while (strcmp(rules[i].op, op->name) != 0)
-		i++;
-	return &rules[i];
+bool judge_knows(const struct op *op)
+{
+	return rule_of(op) != NULL;
 }
 
 bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES])

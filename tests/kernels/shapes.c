@@ -365,9 +365,8 @@ static const struct shaper shapers[] = {
 
 const struct shaper *shaper_of(const struct op *op)
 {
-	unsigned i = 0;
-
-	while (strcmp(shapers[i].op, op->name) != 0)
-		i++;
-	return &shapers[i];
+	for (unsigned i = 0; i < sizeof shapers / sizeof shapers[0]; i++)
+		if (strcmp(shapers[i].op, op->name) == 0)
+			return &shapers[i];
+	return NULL;
 }
