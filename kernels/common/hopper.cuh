@@ -45,6 +45,24 @@ __device__ __forceinline__ uint4 load_once(const uint4 *from)
 #endif
 }
 
+/* NaN if one is. */
+__device__ __forceinline__ float larger(float a, float b)
+{
+#if __CUDA_ARCH__ >= 800
+	float c;
+
+	asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+	return c;
+#else
+	return a > b || a != a ? a : b;
+#endif
+}
+
+__device__ __forceinline__ double larger(double a, double b)
+{
+	return a > b || a != a ? a : b;
+}
+
 /* ---- Products of a warp, in f64 ---- */
 
 /*

@@ -2,12 +2,13 @@
  * reduce on GPUs: sums, largest and means over the last axis, read once at the memory's rate.
  *
  *   way      what it takes                   idea                                        bound
- *   short    rows of up to 2 KiB that are    some lanes of a warp keep a row in          HBM
- *            whole vectors of 16 bytes       registers, four loads of 16 bytes
- *                                            each under way
- *   flat     others of up to 2 KiB without   a tile of whole rows goes to shared         HBM; of rows of a few
- *            gaps                            memory as vectors; some lanes of a          elements, instructions
- *                                            warp add up a row                           for each row
+ *   short    rows of 1, 2, 4, … 128          some lanes of a warp keep a row in          HBM
+ *            vectors of 16 bytes; of any     registers, four loads of 16 bytes
+ *            number of them if there are     each under way
+ *            gaps between rows
+ *   flat     others of up to 2 KiB without   a tile of whole rows goes to shared         HBM; of rows of one
+ *            gaps                            memory; some lanes of a warp add up a       element, instructions
+ *                                            row (flat.cuh)
  *   long     other rows whose elements       a warp or a block for each row, four        HBM
  *            are side by side                vectors under way; few long rows are cut
  *                                            into pieces that a second kernel joins
@@ -15,281 +16,16 @@
  *                                            bytes of them each where they are side by   side by side
  *                                            side, eight elements of each row under
  *                                            way; cut likewise
- *
- * A thread adds some 100 elements at most in f32, then in f64: millions of equal terms would all round the same
- * way. Parts of a sum are joined in a fixed order, so that results repeat bit for bit.
  */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_pipeline_primitives.h>
-#include <math.h>
-#include <string.h>
-
-#include "common/hopper.cuh"
-#include "common/launch.cuh"
-#include "reduce/split.h"
+#include "reduce/flat.cuh"
+#include "reduce/problem.cuh"
 
 namespace
 {
 
-constexpr unsigned THREADS = REDUCE_THREADS;
-constexpr unsigned WARP = 32;
-constexpr unsigned WARPS = THREADS / WARP;
-constexpr uint64_t GRID_MAX = 1u << 20;
 constexpr int UNROLL = 4;
 constexpr int FLUSH = 4; /* unrolled steps between f32 and f64 */
 constexpr int DEEP = 8;  /* elements of a row under way, of strided */
-
-struct problem {
-	const void *x;
-	void *y;
-	uint64_t rows, cols, batch[3];
-	int64_t x_batch[3], y_batch[3], x_col;
-	double scale;
-	bool goes_on, wide; /* wide: y is f32, whatever x is */
-	uint64_t chunk;
-	uint32_t splits;
-	double *partials; /* of each piece and row, where there are more than one */
-};
-
-/* ---- What is added up ---- */
-
-/* MAX: the largest, or NaN if there is one. */
-template <bool MAX> struct total {
-	static __device__ __forceinline__ float nothing()
-	{
-		return MAX ? -INFINITY : 0.0f;
-	}
-	template <typename F> static __device__ __forceinline__ F join(F a, F b)
-	{
-		if constexpr (MAX)
-			return a > b || a != a ? a : b;
-		else
-			return a + b;
-	}
-};
-
-/* 16 bytes of elements. */
-template <bool MAX, typename T> __device__ __forceinline__ float join_vector(float sum, uint4 v)
-{
-	constexpr int N = sizeof(uint4) / sizeof(T);
-	T t[N];
-	float part[N];
-
-	memcpy(t, &v, sizeof v);
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		part[i] = (float)t[i];
-#pragma unroll
-	for (int step = N / 2; step > 0; step /= 2)
-#pragma unroll
-		for (int i = 0; i < step; i++)
-			part[i] = total<MAX>::join(part[i], part[i + step]);
-	return total<MAX>::join(sum, part[0]);
-}
-
-template <bool MAX, unsigned GROUP, typename F> __device__ __forceinline__ F join_lanes(F result)
-{
-#pragma unroll
-	for (unsigned step = GROUP / 2; step > 0; step /= 2)
-		result = total<MAX>::join(result, __shfl_xor_sync(0xffffffff, result, step));
-	return result;
-}
-
-/* Of the whole block; valid in its first warp. */
-template <bool MAX> __device__ __forceinline__ double join_block(double result)
-{
-	__shared__ double of_warps[WARPS];
-	unsigned lane = threadIdx.x % WARP;
-
-	result = join_lanes<MAX, WARP>(result);
-	__syncthreads(); /* the piece before is through with of_warps */
-	if (lane == 0)
-		of_warps[threadIdx.x / WARP] = result;
-	__syncthreads();
-	return join_lanes<MAX, WARP>(lane < WARPS ? of_warps[lane] : (double)total<MAX>::nothing());
-}
-
-/* ---- Where rows are ---- */
-
-__device__ __forceinline__ int64_t at_row(const problem &p, const int64_t (&strides)[3], uint64_t i)
-{
-	if (i < p.batch[2])
-		return (int64_t)i * strides[2];
-
-	uint64_t rest = i / p.batch[2];
-	return (int64_t)(i % p.batch[2]) * strides[2] + (int64_t)(rest % p.batch[1]) * strides[1] +
-	       (int64_t)(rest / p.batch[1]) * strides[0];
-}
-
-template <bool MAX, typename T>
-__device__ __forceinline__ void store_as(const problem &p, int64_t at, double result)
-{
-	T *y = (T *)p.y + at;
-
-	/* Where neither holds, the compiler spares the conversions to f64 and back: rows of a few elements wait
-	 * for them. */
-	if (p.scale != 1 || p.goes_on) {
-		result *= p.scale;
-		if (p.goes_on)
-			result = total<MAX>::join((double)(float)*y, result);
-	}
-	*y = (T)(float)result;
-}
-
-template <bool MAX, typename T>
-__device__ __forceinline__ void store_at(const problem &p, int64_t at, double result)
-{
-	if (p.wide)
-		store_as<MAX, float>(p, at, result);
-	else
-		store_as<MAX, T>(p, at, result);
-}
-
-template <bool MAX, typename T>
-__device__ __forceinline__ void store_row(const problem &p, uint64_t row, double result)
-{
-	store_at<MAX, T>(p, at_row(p, p.y_batch, row), result);
-}
-
-template <bool MAX, typename T>
-__device__ __forceinline__ void store_piece(const problem &p, uint64_t row, uint64_t part, double result)
-{
-	if (p.splits == 1)
-		store_row<MAX, T>(p, row, result);
-	else
-		p.partials[part * p.rows + row] = result;
-}
-
-/* ---- flat: short rows without gaps ---- */
-
-/* N elements that are loaded together. */
-template <typename T, unsigned N> struct alignas(N * sizeof(T)) some {
-	T of[N];
-};
-
-/* Elements in the 4 bytes that a bank of shared memory gives at a time. */
-template <typename T> constexpr unsigned PAIR = 4 / sizeof(T);
-
-constexpr unsigned FLAT_BYTES = 24 * 1024; /* that a tile is filled up to, where rows are short */
-constexpr unsigned LANE_BYTES = 128;       /* of a row that are worth a lane */
-
-/* How rows are shared out: so many in a tile; a warp adds up some at a time that are so many apart, 1 to WARPS.
- */
-struct tiling {
-	unsigned rows, apart;
-};
-
-/*
- * n elements from `from` on, as they lie in 16 bytes each; those of the first begin `ahead` elements in, which
- * is returned. The vectors at both ends are neighbours' too. What is not x's is not read.
- */
-template <typename T>
-__device__ __forceinline__ unsigned bring(uint4 *to, const problem &p, const T *from, unsigned n)
-{
-	constexpr unsigned N = sizeof(uint4) / sizeof(T);
-	const T *begin = (const T *)p.x, *end = begin + p.rows * p.cols;
-	unsigned ahead = (unsigned)((uintptr_t)from % sizeof(uint4) / sizeof(T)), behind = ahead + n;
-	const T *x = from - ahead;
-	unsigned first = x < begin, last = (behind + N - 1) / N;
-	unsigned i = threadIdx.x;
-
-	if (x + last * N > end)
-		last--;
-	for (unsigned v = first + i; v < last; v += THREADS)
-		__pipeline_memcpy_async(&to[v], (const uint4 *)x + v, sizeof(uint4));
-	if (first && i >= ahead && i < N && i < behind)
-		((T *)to)[i] = x[i];
-	if (last >= first && last * N + i < behind)
-		((T *)to)[last * N + i] = x[last * N + i];
-	__pipeline_commit();
-	__pipeline_wait_prior(0);
-	__syncthreads();
-	return ahead;
-}
-
-/* This lane's share of elements [from, to): whole words, and single elements at the ends. */
-template <bool MAX, typename T, unsigned GROUP>
-__device__ __forceinline__ float join_words(const T *x, unsigned from, unsigned to)
-{
-	constexpr unsigned N = PAIR<T>;
-	const some<T, N> *words = (const some<T, N> *)x;
-	unsigned lane = threadIdx.x % GROUP, last = to / N;
-	float sums[N];
-
-#pragma unroll
-	for (unsigned i = 0; i < N; i++)
-		sums[i] = total<MAX>::nothing();
-#pragma unroll 4
-	for (unsigned w = (from + N - 1) / N + lane; w < last; w += GROUP) {
-		some<T, N> v = words[w];
-#pragma unroll
-		for (unsigned i = 0; i < N; i++)
-			sums[i] = total<MAX>::join(sums[i], (float)v.of[i]);
-	}
-	if (from % N != 0 && lane == 0)
-		sums[0] = total<MAX>::join(sums[0], (float)x[from]);
-	if (to % N != 0 && lane == GROUP - 1)
-		sums[N - 1] = total<MAX>::join(sums[N - 1], (float)x[to - 1]);
-	return N == 1 ? sums[0] : total<MAX>::join(sums[0], sums[N - 1]);
-}
-
-/* What a lane alone adds up, element by element: its ends cost more than words save. */
-template <bool MAX, typename T> __device__ __forceinline__ float join_elements(const T *x, unsigned n)
-{
-	float sum = total<MAX>::nothing();
-
-#pragma unroll 4
-	for (unsigned k = 0; k < n; k++)
-		sum = total<MAX>::join(sum, (float)x[k]);
-	return sum;
-}
-
-template <bool MAX, typename T, unsigned GROUP>
-__device__ __forceinline__ float join_row(const T *tile, unsigned from, unsigned cols)
-{
-	if constexpr (GROUP == 1)
-		return join_elements<MAX, T>(tile + from, cols);
-	else
-		return join_lanes<MAX, GROUP>(join_words<MAX, T, GROUP>(tile, from, from + cols));
-}
-
-/* Sums of a tile's rows, from `first` on, which begin `ahead` elements in: GROUP lanes for each. */
-template <bool MAX, typename T, unsigned GROUP>
-__device__ __forceinline__ void reduce_tile(const problem &p, const tiling &t, const T *tile, unsigned ahead,
-                                            uint64_t first, unsigned rows)
-{
-	constexpr unsigned ROWS = WARP / GROUP; /* of a warp at a time */
-	unsigned cols = (unsigned)p.cols, of_warp = threadIdx.x % WARP / GROUP;
-	unsigned apart = GROUP > 1 ? t.apart : 1;
-
-	for (unsigned i = threadIdx.x / WARP; i < t.rows / ROWS; i += WARPS) {
-		unsigned r = (i - i % apart) * ROWS + i % apart + of_warp * apart;
-		unsigned from = ahead + (r < rows ? r : 0) * cols;
-		float sum = join_row<MAX, T, GROUP>(tile, from, cols);
-
-		if (threadIdx.x % GROUP == 0 && r < rows)
-			store_at<MAX, T>(p, (int64_t)(first + r) * p.y_batch[2], (double)sum);
-	}
-}
-
-template <bool MAX, typename T, unsigned GROUP>
-__global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS) reduce_flat(problem p, tiling t)
-{
-	extern __shared__ uint4 tile[];
-
-	await_kernel_before();
-	for (uint64_t first = (uint64_t)blockIdx.x * t.rows; first < p.rows;
-	     first += (uint64_t)gridDim.x * t.rows) {
-		unsigned rows = (unsigned)(p.rows - first < t.rows ? p.rows - first : t.rows);
-		const T *from = (const T *)p.x + first * p.cols;
-		unsigned ahead = bring(tile, p, from, rows * (unsigned)p.cols);
-
-		reduce_tile<MAX, T, GROUP>(p, t, (const T *)tile, ahead, first, rows);
-		__syncthreads(); /* the next one comes in its place */
-	}
-	let_next_kernel_come();
-}
 
 /* ---- short: rows in the registers of some lanes ---- */
 
@@ -556,14 +292,8 @@ problem problem_of(const op_args *args, const reduce_split &s, void *workspace)
 	p.scale = args->params.reduce.scale;
 	p.goes_on = args->params.reduce.goes_on;
 	p.wide = y->dtype == KOPS_F32;
+	p.plain = p.y_batch[2] == 1 && !p.goes_on && y->dtype == x->dtype;
 	return p;
-}
-
-unsigned grid_of(uint64_t work, uint64_t per_block)
-{
-	uint64_t blocks = (work + per_block - 1) / per_block;
-
-	return (unsigned)(blocks < 1 ? 1 : blocks < GRID_MAX ? blocks : GRID_MAX);
 }
 
 /* The rows follow each other without gaps. */
@@ -589,55 +319,9 @@ bool has_columns(const problem &p, uint64_t size)
 	return p.x_batch[2] == 1 && apart % sizeof(uint4) == 0;
 }
 
-/* The largest power of two that divides the elements of a row. */
-unsigned factor_of_two(const problem &p)
+bool is_power_of_two(uint64_t n)
 {
-	return (unsigned)(p.cols & (0 - p.cols));
-}
-
-/*
- * Words that a warp reads together should be in different banks. Rows of an odd number of 16-bit elements begin
- * in all of them, if those of a warp are 2 · group apart; of twice an odd number, if they are `group` apart;
- * and so on. With up to WARPS apart no bank is asked for more than two words; with a lane for each row
- * neighbours will do.
- */
-template <typename T> tiling tiling_of(const problem &p, unsigned group)
-{
-	unsigned pass = THREADS / group, bytes = pass * (unsigned)(p.cols * sizeof(T));
-	unsigned apart = PAIR<T> * group, even = factor_of_two(p);
-
-	apart = even < apart ? apart / even : 1;
-	return {bytes < FLAT_BYTES ? FLAT_BYTES / bytes * pass : pass, apart < WARPS ? apart : WARPS};
-}
-
-template <bool MAX, typename T, unsigned GROUP> void launch_flat(const problem &p, cudaStream_t stream)
-{
-	tiling t = tiling_of<T>(p, GROUP);
-	size_t bytes = t.rows * p.cols * sizeof(T) + 2 * sizeof(uint4);
-
-	launch_kernel(reduce_flat<MAX, T, GROUP>, {dim3(grid_of(p.rows, t.rows)), dim3(THREADS), bytes}, stream,
-	              p, t);
-}
-
-/*
- * Rows of many times 16 bytes come here if x itself is not aligned. All begin in the same banks, of 4 bytes.
- * With fewer lanes for each, a bank would be asked for more than eight words at a time.
- */
-template <bool MAX, typename T> void launch_flat(const problem &p, uint64_t bytes, cudaStream_t stream)
-{
-	uint64_t same = factor_of_two(p) * sizeof(T) / (8 * 4), lanes = (bytes + LANE_BYTES - 1) / LANE_BYTES;
-
-	lanes = lanes > same ? lanes : same;
-	if (lanes <= 1)
-		launch_flat<MAX, T, 1>(p, stream);
-	else if (lanes <= 2)
-		launch_flat<MAX, T, 2>(p, stream);
-	else if (lanes <= 4)
-		launch_flat<MAX, T, 4>(p, stream);
-	else if (lanes <= 8)
-		launch_flat<MAX, T, 8>(p, stream);
-	else
-		launch_flat<MAX, T, 16>(p, stream);
+	return (n & (n - 1)) == 0;
 }
 
 template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS>
@@ -679,7 +363,7 @@ template <bool MAX, typename T> void launch_rows(const problem &p, cudaStream_t 
 	uint64_t bytes = p.cols * sizeof(T);
 	bool small = p.splits == 1 && p.cols > 0 && bytes <= SHORT_VECTORS_MAX * sizeof(uint4);
 
-	if (small && is_aligned(p, sizeof(T)))
+	if (small && is_aligned(p, sizeof(T)) && (is_power_of_two(bytes) || !is_flat(p)))
 		launch_short<MAX, T>(p, bytes / sizeof(uint4), stream);
 	else if (small && is_flat(p))
 		launch_flat<MAX, T>(p, bytes, stream);

@@ -215,6 +215,9 @@ static bool make_reduced_rows(struct problem *p, struct random *r)
 {
 	kops_dtype dtype = random_float(r);
 	uint64_t cols = random_chance(r, 50) ? 1 + random_below(r, 40) : random_extent(1100, r);
+
+	if (random_chance(r, 30))
+		cols = (cols + 7) / 8 * 8; /* whole vectors, wherever x begins */
 	uint64_t rows = 1 + random_below(r, random_chance(r, 30) ? 40 : 1 + 60000 / cols);
 	struct view x = {.dtype = dtype, .rank = 2, .shape = {rows, cols}};
 	struct view y = {.dtype = dtype, .rank = 1, .shape = {rows}, .strides = {1}};

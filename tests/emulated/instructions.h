@@ -64,6 +64,12 @@ inline uint4 load_once(const uint4 *from)
 	return *from;
 }
 
+/* NaN if one is. */
+template <typename F> F larger(F a, F b)
+{
+	return a > b || a != a ? a : b;
+}
+
 /* ---- Barriers ---- */
 
 inline void barrier_init(uint32_t barrier, unsigned count)
