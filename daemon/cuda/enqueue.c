@@ -84,23 +84,13 @@ static void note(const struct lane *lane, const struct out *out, enum run_moment
 		cudaEventRecord(out->events[moment], lane->stream);
 }
 
-/* Whether the run is to be enqueued in one slice. */
-static bool is_one_slice(const struct run *run)
-{
-	double us = 0;
-
-	for (unsigned i = 0; i < run->n_ops; i++)
-		us += run->ops[i].plan_us;
-	return us <= PART_US;
-}
-
 /* Operands of a run that begins. */
 static int lay_out(struct backend_device *dev, struct lane *lane, struct out *out)
 {
 	out->stage = out->run->planned;
 	cuda_stage_begin(out->stage, &dev->direct);
 	cuda_lane_use(lane, out->stage);
-	return cuda_get_scratch(dev, lane, out, !is_one_slice(out->run));
+	return cuda_get_scratch(dev, lane, out, !run_is_one_slice(out->run));
 }
 
 /* A slice: transfers and kernels. The end of a graph notes its last moment itself. */
@@ -130,7 +120,7 @@ static bool is_for_graph(const struct out *out)
 {
 	const struct run *run = out->run;
 
-	return run->repeats && !run->timed && !out->scratch && is_one_slice(run) &&
+	return run->repeats && !run->timed && !out->scratch && run_is_one_slice(run) &&
 	       cuda_stage_is_recordable(out->stage);
 }
 

@@ -216,6 +216,16 @@ static inline bool run_is_through(const struct run *run)
 	return run->next_op == run->n_ops;
 }
 
+/* Whether a device that takes a run slice by slice takes all of it at once. */
+static inline bool run_is_one_slice(const struct run *run)
+{
+	double us = 0;
+
+	for (unsigned i = 0; i < run->n_ops; i++)
+		us += run->ops[i].plan_us;
+	return us <= PART_US;
+}
+
 /* At each start(): one that is through begins again. */
 static inline void run_begin(struct run *run)
 {

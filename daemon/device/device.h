@@ -84,6 +84,15 @@ bool device_run_now(struct device *device, struct device_work *work);
  */
 void device_pause_at(struct device *device, uint64_t ns);
 
+/* Whether the run, which is planned, may come back before it is through. Then nothing of its lane may follow it
+ * yet. */
+static inline bool device_may_pause(const struct device *device, const struct run *run)
+{
+	bool works_by_itself = device->backend->notify;
+
+	return works_by_itself ? !run_is_one_slice(run) : run->n_ops > 1 || run->ops[0].cut.n_parts > 1;
+}
+
 /* Whether to hand over another run: it is worth it, and what is out is not planned to take long. */
 static inline bool device_has_room(const struct device *device)
 {

@@ -101,7 +101,7 @@ static void ask_for_pause(struct engine *e, unsigned index)
 	const struct job *job = e->devices[index].out;
 	double after_us;
 
-	if (!job || job == e->suspect || (job->run.n_ops == 1 && job->ops[0].cut.n_parts <= 1))
+	if (!job || job == e->suspect || !job->sched.may_pause)
 		return;
 	after_us = sched_yields_after_us(&e->sched, &job->sched);
 	if (after_us < MAX_AFTER_US)
@@ -383,6 +383,7 @@ void job_submit(struct job *job)
 	job->sched.cost_us = job->run.plan_us;
 	unblock(job);
 	begin_trial(job);
+	job->sched.may_pause = device_may_pause(job_device(job)->device, &job->run);
 	job_move(job, JOB_QUEUED);
 	sched_add(&e->sched, job->sched.queue, &job->sched);
 	if (job->deadline_ns) {

@@ -91,12 +91,18 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 	s->load[d]++;
 }
 
-/* A queue's head may start unless work of the queue is still out on another device. */
+/* Behind a job of its queue that is out only the device keeps a job in order, and only if that one does not
+ * pause. */
+static bool may_follow(const struct sched_queue *q, unsigned device)
+{
+	return !q->running || (q->running_device == device && !q->running_may_pause);
+}
+
 static bool eligible(const struct sched_queue *q, unsigned device)
 {
 	const struct sched_job *job = q->head;
 
-	return job->device == device && !job->blocked && (!q->running || q->running_device == device);
+	return job->device == device && !job->blocked && may_follow(q, device);
 }
 
 static int rank(kops_priority priority)
@@ -178,6 +184,7 @@ static void start(struct sched *s, struct sched_job *job)
 	take_out(s, job);
 	q->running++;
 	q->running_device = d;
+	q->running_may_pause = job->may_pause;
 	catch_up(s, f, d);
 	s->vclock[d] = f->vtime[d];
 	job->started_at = f->vtime[d];

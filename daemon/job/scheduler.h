@@ -38,6 +38,7 @@ struct sched_job {
 	double took_us;    /* measured, before sched_finish() or sched_pause(); 0: unknown */
 	double started_at; /* virtual time of its flow when it was last started */
 	bool blocked;      /* a buffer of it is not there yet */
+	bool may_pause; /* it may come back unfinished: those after it in its queue wait until it is through */
 };
 
 struct sched_queue {
@@ -46,7 +47,8 @@ struct sched_queue {
 	struct sched_job *head, *tail; /* waiting */
 	unsigned running;              /* dispatched, not finished */
 	unsigned running_device;
-	uint64_t lane; /* unique; the device keeps runs of one lane in order */
+	bool running_may_pause; /* the last of these */
+	uint64_t lane;          /* unique; the device keeps runs of one lane in order */
 };
 
 struct sched_flow {

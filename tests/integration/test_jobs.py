@@ -257,6 +257,34 @@ class Others(Arrays):
             self.assertEqual(set(ones), {np.float16(-np.log(n))})
             del ones
 
+    def test_a_queue_keeps_its_order_where_jobs_pause(self):
+        """Jobs of many short ops on the CPU, of one long op on a GPU; what follows in the queue reads what they wrote."""
+        n = 128
+        with self.daemon.connect() as c, self.daemon.connect() as other:
+            x, y, z, product = (c.import_new(4 * n * n) for _ in range(4))
+            square = {b: view(b, [n, n]) for b in (x, y, z, product)}
+            numbers = {b: np.frombuffer(c.maps[b], np.float32) for b in (x, y, z)}
+            at = other.import_new(64)
+            quick = wire.copy(view(at, [4]), view(at, [4], offset=32))
+
+            def follow(ops, want):
+                """Checks that a copy of y to z comes after the ops, which write y, while other jobs want to go first."""
+                numbers[y][:] = numbers[z][:] = np.nan
+                ids = [c.start_submit(ops, queue=1), c.start_submit(wire.copy(square[y], square[z]), queue=1)]
+                for i in [other.start_submit(quick, queue=q, priority=wire.HIGH) for q in range(20)]:
+                    other.wait(i)
+                for i in ids:
+                    c.wait(i)
+                np.testing.assert_array_equal(numbers[z], np.full(n * n, want, np.float32))
+
+            for i in range(100):
+                numbers[x][:] = i
+                follow([wire.gemm(square[x], square[x], square[product])] * (2 + i % 5) + [wire.copy(square[x], square[y])], i)
+            numbers[x][:] = 3
+            follow([wire.fma(view(x, [1]), view(product, [1]), 1.0, 0.0, 1 << harness.count(26, 16)),
+                    wire.copy(square[x], square[y])], 3)
+            del numbers
+
     def test_three_ops_in_one_message(self):
         """softmax(x @ w) @ v, through RESIDENT memory."""
         vx, x = self.place((20, 16), "plain")

@@ -235,6 +235,34 @@ static void test_a_queue_stays_on_its_device_while_it_runs(void **state)
 	assert_empty(&s);
 }
 
+/* Else it would run before the rest of that one. */
+static void test_nothing_of_a_queue_follows_a_job_that_may_pause(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow f = {0};
+	struct sched_queue q = {.flow = &f};
+	struct sched_job first = job(1, KOPS_NORMAL, GPU), large = job(100, KOPS_NORMAL, GPU),
+	                 behind = job(1, KOPS_NORMAL, GPU);
+
+	(void)state;
+	large.may_pause = true;
+	sched_add(&s, &q, &first);
+	sched_add(&s, &q, &large);
+	sched_add(&s, &q, &behind);
+	assert_ptr_equal(sched_next(&s, GPU, NULL), &first);
+	assert_ptr_equal(sched_next(&s, GPU, NULL), &large);
+	assert_null(sched_next(&s, GPU, NULL));
+	sched_finish(&s, &first);
+	assert_null(sched_next(&s, GPU, NULL));
+	large.took_us = 50;
+	sched_pause(&s, &large, 50);
+	assert_ptr_equal(sched_next(&s, GPU, NULL), &large);
+	assert_null(sched_next(&s, GPU, NULL));
+	sched_finish(&s, &large);
+	assert_ptr_equal(run_one(&s, GPU), &behind);
+	assert_empty(&s);
+}
+
 static void test_a_blocked_head_holds_its_queue_only(void **state)
 {
 	struct sched s = {0};
@@ -530,6 +558,7 @@ int main(void)
 	    cmocka_unit_test(test_low_waits_for_every_flow),
 	    cmocka_unit_test(test_priorities_of_one_flow),
 	    cmocka_unit_test(test_a_queue_stays_on_its_device_while_it_runs),
+	    cmocka_unit_test(test_nothing_of_a_queue_follows_a_job_that_may_pause),
 	    cmocka_unit_test(test_a_blocked_head_holds_its_queue_only),
 	    cmocka_unit_test(test_a_paused_job_gives_way_and_goes_on),
 	    cmocka_unit_test(test_a_slice_is_as_long_as_the_job_that_waits),
