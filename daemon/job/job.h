@@ -63,6 +63,7 @@ struct job {
 	uint64_t resumed_ns;       /* last handed to its device */
 	struct cost cost;          /* of all ops */
 	uint64_t shape;            /* marks_shape() */
+	bool has_choice;           /* several devices may run it */
 	bool is_suspect;           /* such a job was at work when kopsd died: it runs alone */
 	struct prepared *prepared; /* it goes on to be ready when it has ended; NULL: it is freed */
 	size_t bytes;              /* of this */

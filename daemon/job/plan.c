@@ -1,5 +1,6 @@
 #include "job/plan.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /*
@@ -103,6 +104,42 @@ static void forget_wishes(struct job *job)
 }
 
 /*
+ * To go to another device than where it is, or where its queue is, costs a job about this much: it is made
+ * anew, is no longer known as a graph, and waits until those before it are through, rather than right behind
+ * them. Backlogs are estimates, so it goes there for more than a share of that one's only.
+ */
+#define MOVE_US    200.0
+#define MOVE_SHARE 4
+
+/* Until the device would be at the job. home: where it goes unless another is clearly better; -1: all are
+ * alike. */
+static double wait_us(const struct job *job, unsigned device, int home)
+{
+	double us = job->engine->sched.backlog_us[device];
+
+	if (home < 0 || device == (unsigned)home)
+		return us;
+	return MOVE_US + fmax(us, job->sched.queue->backlog_us) * (1 + 1.0 / MOVE_SHARE);
+}
+
+bool job_should_move(const struct job *job)
+{
+	const struct engine *e = job->engine;
+	const struct backend *kind = job_device(job)->device->backend;
+	int home = sched_queue_device(job->sched.queue);
+
+	if (!job->has_choice)
+		return false;
+	if (home < 0)
+		home = (int)job->sched.device;
+	for (unsigned i = 0; i < e->n_devices; i++)
+		if (e->devices[i].device->backend == kind &&
+		    wait_us(job, i, home) < wait_us(job, job->sched.device, home))
+			return true;
+	return false;
+}
+
+/*
  * Plans the job on devices [first, end), of which it may use all of one kind: they stand in order of preference
  * by kind, so the CPU serves only what no GPU can.
  */
@@ -112,7 +149,9 @@ static int plan_on_each(struct job *job, unsigned first, unsigned end, char why[
 	const struct backend *kind = NULL;
 	unsigned last = end;
 	double soonest_us = 0;
-	int refusal = 0;
+	int refusal = 0, home = sched_queue_device(job->sched.queue);
+
+	job->has_choice = false;
 
 	for (unsigned i = first; i < end; i++) {
 		const struct backend *backend = e->devices[i].device->backend;
@@ -127,7 +166,8 @@ static int plan_on_each(struct job *job, unsigned first, unsigned end, char why[
 			refusal = rc;
 			snprintf(why, WHY_BYTES, "%s", job->run.error);
 		}
-		end_us = e->sched.backlog_us[i] + job->run.plan_us;
+		end_us = wait_us(job, i, home) + job->run.plan_us;
+		job->has_choice |= kind && rc == 0;
 		if (rc < 0 || (kind && end_us >= soonest_us))
 			continue;
 		kind = backend;

@@ -11,4 +11,8 @@
  */
 int job_plan(struct job *job, const char *device_name, char why[WHY_BYTES]);
 
+/* Whether a planned job that runs again should be planned anew, since another device would be through with it
+ * clearly sooner. */
+bool job_should_move(const struct job *job);
+
 #endif

@@ -6,6 +6,7 @@
 
 #include "host_memory.h"
 #include "job/buffer.h"
+#include "job/plan.h"
 
 /* ---- Those that are READY, by last use ---- */
 
@@ -153,25 +154,12 @@ void prepared_drop_buffer(struct account *account, struct buffer *buffer)
 	}
 }
 
-/* Whether another device of the kind would be through with it clearly sooner. */
-static bool is_better_elsewhere(const struct job *job)
-{
-	const struct engine *e = job->engine;
-	const struct backend *kind = job_device(job)->device->backend;
-	double bar_us = e->sched.backlog_us[job->sched.device] - job->run.plan_us;
-
-	for (unsigned i = 0; i < e->n_devices; i++)
-		if (e->devices[i].device->backend == kind && e->sched.backlog_us[i] < bar_us)
-			return true;
-	return false;
-}
-
 struct job *prepared_ready_job(struct prepared *p)
 {
 	struct job *job = p->job;
 
 	if (!job || job->state != JOB_READY || !job->settled || job->is_suspect ||
-	    p->plans != p->engine->plans || p->pinned != count_pinned(job) || is_better_elsewhere(job))
+	    p->plans != p->engine->plans || p->pinned != count_pinned(job) || job_should_move(job))
 		return NULL;
 	unlink_from(p);
 	link_newest(p);

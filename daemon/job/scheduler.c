@@ -85,6 +85,7 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 		s->flows_loaded[d]++;
 		catch_up(s, flow, d);
 	}
+	queue->backlog_us += job->cost_us;
 	flow->backlog_us[d] += job->cost_us;
 	s->backlog_us[d] += job->cost_us;
 	s->waiting[d]++;
@@ -220,6 +221,7 @@ static void unload(struct sched *s, struct sched_job *job)
 		s->flows_loaded[d]--;
 	if (--s->load[d] == 0)
 		s->vclock[d] = s->vlast[d];
+	shrink(&job->queue->backlog_us, job->cost_us, job->queue->head || job->queue->running);
 	shrink(&f->backlog_us[d], job->cost_us, f->load[d]);
 	shrink(&s->backlog_us[d], job->cost_us, s->load[d]);
 }
@@ -257,6 +259,7 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 
 	job->queue->running--;
 	f->vtime[d] += job->took_us - job->cost_us;
+	job->queue->backlog_us += left_us - job->cost_us;
 	f->backlog_us[d] += left_us - job->cost_us;
 	s->backlog_us[d] += left_us - job->cost_us;
 	job->cost_us = left_us;

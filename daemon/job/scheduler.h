@@ -48,6 +48,7 @@ struct sched_queue {
 	unsigned running;              /* dispatched, not finished */
 	unsigned running_device;
 	bool running_may_pause; /* the last of these */
+	double backlog_us;      /* estimated cost of waiting + running */
 	uint64_t lane;          /* unique; the device keeps runs of one lane in order */
 };
 
@@ -81,6 +82,14 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
  */
 struct sched_job *sched_next(struct sched *s, unsigned device,
                              struct sched_job *(*choose)(struct sched_job *next));
+
+/* The device of the last job of the queue that waits or runs; -1: there is none. */
+static inline int sched_queue_device(const struct sched_queue *queue)
+{
+	if (queue->head)
+		return (int)queue->tail->device;
+	return queue->running ? (int)queue->running_device : -1;
+}
 
 /* A started job has ended. */
 void sched_finish(struct sched *s, struct sched_job *job);

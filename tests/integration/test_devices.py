@@ -287,6 +287,31 @@ class Devices(unittest.TestCase):
             busy.submit(op, device=first)  # behind it, which lets it go
             busy.wait(held)
 
+    def test_prepared_jobs_move_seldom(self):
+        """They spread over the GPUs, but one that has a little less to do is no reason to make them anew, and none at all for
+        those that name theirs."""
+        jobs, times, n = 32, 10, 128
+        self.daemon.settings.update(devices="gpu", autotune=0)
+        self.daemon.start()
+        c = self.connect()
+        b = c.import_new(12 * n * n)
+        op = wire.gemm(*[wire.view(b, [n, n], offset=i * 4 * n * n) for i in range(3)])
+
+        def count_moves(device):
+            for i in range(jobs):
+                c.submit(op, device=device, queue=i, prepare=1 + i)
+            moves = 0
+            for _ in range(times):
+                for run in [c.start("run", {"prepared": 1 + i}) for i in range(jobs)]:
+                    moves += not c.wait(run)["receipt"]["as_before"]
+            return moves
+
+        self.assertLess(count_moves(""), jobs * times // 2)
+        self.assertGreater(min(d["jobs_done"] for d in c.stats()["devices"]), jobs * times // 8)
+        self.assertEqual(count_moves("gpu0"), 0)
+        c.close()
+        self.assertEqual(self.daemon.stop(), 0)
+
     def test_auto_takes_every_gpu_and_the_cpu_and_prefers_gpus(self):
         self.daemon.settings["hang_timeout"] = "60s"
         self.daemon.start()

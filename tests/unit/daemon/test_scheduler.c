@@ -218,9 +218,13 @@ static void test_a_queue_stays_on_its_device_while_it_runs(void **state)
 	                 other = job(1, KOPS_NORMAL, CPU);
 
 	(void)state;
+	assert_int_equal(sched_queue_device(&q), -1);
 	sched_add(&s, &q, &first);
 	sched_add(&s, &q, &same);
+	assert_int_equal(sched_queue_device(&q), GPU);
 	sched_add(&s, &q, &other);
+	assert_int_equal(sched_queue_device(&q), CPU);
+	assert_near(q.backlog_us, 3, 1e-9);
 	assert_null(sched_next(&s, CPU, NULL));
 	assert_ptr_equal(sched_next(&s, GPU, NULL), &first);
 	/* The device keeps a lane in order, so the next may go there behind it. */
@@ -231,7 +235,10 @@ static void test_a_queue_stays_on_its_device_while_it_runs(void **state)
 	assert_null(sched_next(&s, CPU, NULL));
 	sched_finish(&s, &same);
 	assert_ptr_equal(sched_next(&s, CPU, NULL), &other);
+	assert_int_equal(sched_queue_device(&q), CPU);
 	sched_finish(&s, &other);
+	assert_int_equal(sched_queue_device(&q), -1);
+	assert_near(q.backlog_us, 0, 0);
 	assert_empty(&s);
 }
 
@@ -306,6 +313,7 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 	large.took_us = 50;
 	sched_pause(&s, &large, 950);
 	assert_near(s.backlog_us[CPU], 950 + 1 + 4 * 20, 1e-9);
+	assert_near(qa.backlog_us, 950 + 1, 1e-9);
 	for (int i = 0; i < 3; i++)
 		assert_ptr_equal(run_one(&s, CPU), &b[i]);
 	assert_ptr_equal(sched_next(&s, CPU, NULL), &large);
