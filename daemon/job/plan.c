@@ -42,15 +42,34 @@ static bool is_short_enough(const struct engine *e, const struct device *device,
 	return plan_us <= (double)longest_ms(e->config, device, &setting) * 1e3;
 }
 
-/* Parts are short, but not every op can be cut. */
-static int check_hold(struct run *run, uint64_t max_hold_ms)
+static int check_length(const struct engine *e, const struct device *device, double plan_us,
+                        char why[WHY_BYTES])
 {
+	const char *setting;
+	uint64_t limit_ms;
+
+	if (is_short_enough(e, device, plan_us))
+		return 0;
+	limit_ms = longest_ms(e->config, device, &setting);
+	snprintf(why, WHY_BYTES, "the job would take an estimated %.3g s, more than the %.3g s of %s; split it",
+	         plan_us / 1e6, (double)limit_ms / 1e3, setting);
+	return KOPS_E_QUOTA;
+}
+
+/* Parts are short, but not every op can be cut. Where the whole job is too long besides, the sentence names
+ * that limit: a larger max-hold would not help. */
+static int check_hold(const struct engine *e, const struct device *device, struct run *run)
+{
+	const uint64_t max_hold_ms = e->config->max_hold;
+
 	for (unsigned i = 0; i < run->n_ops; i++) {
 		const struct run_op *op = &run->ops[i];
 		double part_us = run_part_us(op);
 
 		if (part_us <= (double)max_hold_ms * 1e3)
 			continue;
+		if (check_length(e, device, run->plan_us, run->error) < 0)
+			return KOPS_E_QUOTA;
 		snprintf(run->error, WHY_BYTES,
 		         "op %u of %u (%s by %s) cannot be paused and would keep others from the device for an "
 		         "estimated %.3g s, more than the %.3g s of max-hold; split it, or try another kernel",
@@ -65,7 +84,7 @@ static int plan_once(struct job *job, struct device *device)
 {
 	int rc = device->backend->plan(device->dev, &job->run);
 
-	return rc < 0 ? rc : check_hold(&job->run, job->engine->config->max_hold);
+	return rc < 0 ? rc : check_hold(job->engine, device, &job->run);
 }
 
 /*
@@ -200,22 +219,6 @@ static int place(struct job *job, const char *wanted, char why[WHY_BYTES])
 	return rc;
 }
 
-static int check_length(const struct job *job, char why[WHY_BYTES])
-{
-	const struct engine *e = job->engine;
-	const struct device *device = job_device(job)->device;
-	double plan_us = job->run.plan_us;
-	const char *setting;
-	uint64_t limit_ms;
-
-	if (is_short_enough(e, device, plan_us))
-		return 0;
-	limit_ms = longest_ms(e->config, device, &setting);
-	snprintf(why, WHY_BYTES, "the job would take an estimated %.3g s, more than the %.3g s of %s; split it",
-	         plan_us / 1e6, (double)limit_ms / 1e3, setting);
-	return KOPS_E_QUOTA;
-}
-
 /* Jobs that may have ended the daemon before: see marks.h. */
 static int check_marks(struct job *job, char why[WHY_BYTES])
 {
@@ -241,7 +244,7 @@ int job_plan(struct job *job, const char *device_name, char why[WHY_BYTES])
 	int rc = place(job, device_name, why);
 
 	if (rc == 0)
-		rc = check_length(job, why);
+		rc = check_length(job->engine, job_device(job)->device, job->run.plan_us, why);
 	if (rc == 0)
 		rc = check_marks(job, why);
 	return rc;

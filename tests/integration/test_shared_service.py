@@ -160,6 +160,15 @@ class Jobs(harness.DaemonTest):
             other.submit(self.slow_op(other, 1))
         self.assertLess(time.monotonic() - began, 10)
 
+    def test_a_job_beyond_both_limits_of_time_is_told_the_last(self):
+        """It is beyond max-hold too, but a larger one would not help."""
+        c = self.client()
+        b = c.import_new(4096)
+        sums = wire.reduce(view(b, [1, (1 << 63) - 1], [0, 0]), view(b, [1], offset=64))
+        for kernel in ("", "reference"):
+            why = self.refused("QUOTA", c.submit, {"kernel": kernel, **sums})
+            self.assertRegex(why.message, r"^the job would take an estimated .* of max-run-time; split it$")
+
     def test_a_job_that_is_not_representable_is_refused(self):
         """The f64 workspace of these operands is 2^33 - 8 bytes modulo 2^64."""
         c = self.client()
