@@ -26,6 +26,7 @@
 /* For plans: what any op costs, and each page of a workspace that is not kept. */
 #define OP_US             1.0
 #define WORKSPACE_PAGE_US 0.8
+#define PAGES_AT_WORST    6
 
 /* ThreadSanitizer does not see how OpenBLAS, which is built without it, keeps its threads in step. */
 #ifdef __SANITIZE_THREAD__
@@ -188,6 +189,16 @@ static bool is_ignored(const struct op_args *args, unsigned i)
 }
 
 /* before: the op that the job has before it; NULL: none. */
+static double pages_us(const struct op_args *args, const struct op_args *before)
+{
+	double us = 0;
+
+	for (unsigned i = 0; i <= args->op->n_inputs; i++)
+		if (!is_touched(before, &args->views[i]) && !is_ignored(args, i))
+			us += host_pages_us(&args->views[i], i == args->op->n_inputs);
+	return us;
+}
+
 static double op_us(const struct kernel *kernel, const struct op_args *args, const struct op_args *before)
 {
 	static const struct op_cut uncut = {.n_parts = 1, .n_steps = 1};
@@ -196,17 +207,19 @@ static double op_us(const struct kernel *kernel, const struct op_args *args, con
 
 	if (view_elements(op_output_const(args)) == 0)
 		return 0;
-	for (unsigned i = 0; i <= args->op->n_inputs; i++)
-		if (!is_touched(before, &args->views[i]) && !is_ignored(args, i))
-			us += host_pages_us(&args->views[i], i == args->op->n_inputs);
+	us += pages_us(args, before);
 	if (workspace > KEPT_WORKSPACE_BYTES)
 		us += (double)workspace / 4096 * WORKSPACE_PAGE_US;
 	return us + kernel->time_ns(args) * 1e-3;
 }
 
+/*
+ * At the worst, since others wait for a part: a page takes six times as long as planned where a virtual machine
+ * has to get the memory from its host first.
+ */
 static double part_ns(const struct kernel *kernel, const struct op_args *args)
 {
-	return op_us(kernel, args, NULL) * 1e3;
+	return (op_us(kernel, args, NULL) + (PAGES_AT_WORST - 1) * pages_us(args, NULL)) * 1e3;
 }
 
 static const struct part_limits part_limits = {part_ns, PART_US * 1e3, CARRIED_BYTES_MAX};

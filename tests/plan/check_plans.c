@@ -384,6 +384,18 @@ static bool check_gpu(const struct described_gpu *gpu, const struct choices *o)
 	return c.failed == 0;
 }
 
+/* Pages may take six times as long as planned: see cpu.c. Parts are short all the same. */
+static void check_fresh_pages(struct check *c)
+{
+	static const struct known fresh = {"copy",         "",           KOPS_F32, {1 << 20}, 1024,
+	                                   .shared = true, .fresh = true};
+	struct plan_job job;
+
+	set_known(&job, &fresh, NULL);
+	if (plan(c, &job) < 0 || 6 * run_part_us(&job.ops[0]) > 1.1 * PART_US)
+		fail(c, &job, 0, "auto", "plan_us of a part with fresh pages", run_part_us(&job.ops[0]));
+}
+
 /* Its jobs are planned by all kernels too, which are fewer. */
 static bool check_cpu(const struct choices *o)
 {
@@ -395,6 +407,7 @@ static bool check_cpu(const struct choices *o)
 
 	if (backend_cpu.open(0, 64, &c.cpu, why) < 0)
 		return false;
+	check_fresh_pages(&c);
 	for (uint64_t i = 0; i < o->cases; i++) {
 		plan_job_random(&job, c.cpu, &r);
 		check_job(&c, &job);
