@@ -271,11 +271,13 @@ static void handle_datagram(kops *k, size_t len, int *fds, unsigned n_fds)
 /* Reads one datagram, or the end of the connection. False when there was nothing to read. */
 static bool receive(kops *k, bool block)
 {
-	int fds[MESSAGE_FDS_MAX];
+	int fds[MESSAGE_FDS_ROOM];
 	unsigned n_fds = 0;
 	size_t len = 0;
 	int status = block ? message_recv_wait(k->sock, k->data, &len)
 	                   : message_recv(k->sock, k->data, &len, fds, &n_fds);
+	while (status < 0 && n_fds > 0)
+		close(fds[--n_fds]);
 	k->fds_lost = status == KOPS_E_NOMEM;
 	if (status == 0 || k->fds_lost) {
 		handle_datagram(k, len, fds, n_fds);

@@ -344,10 +344,10 @@ int message_pack(const ProtobufCMessage *msg, uint8_t out[MESSAGE_BYTES_MAX], si
 
 /* ---- Datagrams ---- */
 
-/* Room for the descriptors of one datagram; the kernel closes what does not fit and sets MSG_CTRUNC. */
+/* Room for the descriptors of one datagram. What does not fit the kernel would close, in our time. */
 union control {
 	struct cmsghdr align;
-	unsigned char bytes[CMSG_SPACE(sizeof(int) * MESSAGE_FDS_MAX)];
+	unsigned char bytes[CMSG_SPACE(sizeof(int) * MESSAGE_FDS_ROOM)];
 };
 
 static int socket_error(void)
@@ -390,38 +390,30 @@ int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsi
 	return n < 0 ? socket_error() : 0;
 }
 
-/* Collects the descriptors of every SCM_RIGHTS block; closes those beyond MESSAGE_FDS_MAX. False if any was. */
-static bool take_fds(struct msghdr *msg, int fds[MESSAGE_FDS_MAX], unsigned *ret_n)
+/* Collects the descriptors of every SCM_RIGHTS block. */
+static unsigned take_fds(struct msghdr *msg, int fds[MESSAGE_FDS_ROOM])
 {
-	bool all = true;
-	*ret_n = 0;
+	unsigned n_fds = 0;
+
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			int fd;
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-			if (*ret_n < MESSAGE_FDS_MAX) {
-				fds[(*ret_n)++] = fd;
-			} else {
-				close(fd);
-				all = false;
-			}
-		}
+		memcpy(&fds[n_fds], CMSG_DATA(c), n * sizeof(int));
+		n_fds += (unsigned)n;
 	}
-	return all;
+	return n_fds;
 }
 
-int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds)
+int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_ROOM], unsigned *ret_n_fds)
 {
 	union control control;
 	struct iovec iov = {.iov_base = data, .iov_len = MESSAGE_BYTES_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	int got[MESSAGE_FDS_MAX];
-	unsigned n_got;
 	ssize_t n;
 	int resets = 0;
+
+	*ret_n_fds = 0;
 	/* A peer that closed with datagrams unread is reported once as a reset, ahead of what it had sent. */
 	do {
 		msg.msg_control = control.bytes;
@@ -430,23 +422,15 @@ int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_M
 	} while (n < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
 	if (n < 0)
 		return socket_error();
-
-	bool whole = take_fds(&msg, got, &n_got) && !(msg.msg_flags & MSG_TRUNC);
-	/* The control buffer has room for all that are allowed: where the kernel filled less of it and still
-	 * cut, it found no free descriptor in this process. */
-	bool cut = msg.msg_flags & MSG_CTRUNC, lost = cut && n_got < MESSAGE_FDS_MAX;
+	*ret_n_fds = take_fds(&msg, fds);
 	/* An empty datagram looks like the end of the connection, and no message is empty. */
-	if (n == 0 || !whole || cut)
-		while (n_got > 0)
-			close(got[--n_got]);
 	if (n == 0)
 		return KOPS_E_CONNECT;
-	if (!whole || (cut && !lost))
+	if (*ret_n_fds > MESSAGE_FDS_MAX || (msg.msg_flags & MSG_TRUNC))
 		return KOPS_E_PROTOCOL;
-	memcpy(fds, got, sizeof got[0] * n_got);
 	*ret_len = (size_t)n;
-	*ret_n_fds = n_got;
-	return lost ? KOPS_E_NOMEM : 0;
+	/* There was room for all: where the kernel cut, it found no free descriptor in this process. */
+	return msg.msg_flags & MSG_CTRUNC ? KOPS_E_NOMEM : 0;
 }
 
 int message_recv_wait(int sock, uint8_t *data, size_t *ret_len)

@@ -16,6 +16,7 @@
 
 #define MESSAGE_BYTES_MAX   (16 * 1024) /* one datagram */
 #define MESSAGE_FDS_MAX     4
+#define MESSAGE_FDS_ROOM    253 /* the kernel sends no more at once */
 #define MESSAGE_ARENA_BYTES (128 * 1024)
 #define MESSAGE_OPS_MAX     64
 #define MESSAGE_DEPTH_MAX   5 /* Request > Submit > Op > Gemm > View */
@@ -61,12 +62,15 @@ int message_pack(const ProtobufCMessage *msg, uint8_t out[MESSAGE_BYTES_MAX], si
 int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsigned n_fds);
 
 /*
- * Receives one datagram into data[MESSAGE_BYTES_MAX] without blocking. Received descriptors are close-on-exec
- * and the caller's to close. 0, KOPS_E_BUSY when none waits, KOPS_E_CONNECT at the end, KOPS_E_PROTOCOL when
- * the datagram or its descriptors were too many (all closed), KOPS_E_NOMEM when the datagram is there but this
- * process had no descriptors left for those that came with it (none is), KOPS_E_SYSTEM.
+ * Receives one datagram into data[MESSAGE_BYTES_MAX] without blocking. 0, KOPS_E_BUSY when none waits,
+ * KOPS_E_CONNECT at the end, KOPS_E_PROTOCOL when the datagram is too large or has more than MESSAGE_FDS_MAX
+ * descriptors, KOPS_E_NOMEM when the datagram is there but this process had not enough descriptors left for
+ * those that came with it, KOPS_E_SYSTEM.
+ *
+ * Received descriptors are close-on-exec. They are the caller's to close, with any code: how long that takes is
+ * up to who sent them.
  */
-int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_MAX], unsigned *ret_n_fds);
+int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_ROOM], unsigned *ret_n_fds);
 
 /*
  * The same, but blocks as a blocking socket does, and takes no descriptors: the kernel discards any that come.

@@ -183,10 +183,16 @@ static bool has_runs_before(struct session *s)
 	return s->readable && !ring_is_past(s->ring, s->runs_before);
 }
 
+static void close_fds(struct session *s, const int *fds, unsigned *n)
+{
+	while (*n > 0)
+		account_close(&s->engine->accounts, s->account, fds[--*n]);
+}
+
 /* False when there was nothing to read. */
 static bool read_one(struct session *s)
 {
-	int fds[MESSAGE_FDS_MAX];
+	int fds[MESSAGE_FDS_ROOM];
 	char why[WHY_BYTES] = "";
 	unsigned n_fds;
 	size_t len;
@@ -197,6 +203,8 @@ static bool read_one(struct session *s)
 		s->readable = false;
 		return false;
 	}
+	if (rc < 0)
+		close_fds(s, fds, &n_fds);
 	if (rc == 0 || rc == KOPS_E_NOMEM)
 		rc = s->all->handle(s, len, fds, n_fds, rc == KOPS_E_NOMEM, why);
 	else if (rc == KOPS_E_PROTOCOL && !why[0])

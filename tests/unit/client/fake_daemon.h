@@ -44,7 +44,7 @@ struct fake {
 	/* The last request: its bytes, its descriptors (closed by the next fake_read()). */
 	uint8_t data[MESSAGE_BYTES_MAX];
 	size_t len;
-	int fds[MESSAGE_FDS_MAX];
+	int fds[MESSAGE_FDS_ROOM];
 	unsigned n_fds;
 	struct message_arena arena;
 	/* For scripts to leave things in. */
