@@ -165,9 +165,10 @@ static int open_socket(struct listener *l, char why[CONFIG_WHY_BYTES])
 	return bind_path(l, why);
 }
 
-static int open_reserve(void)
+static void open_reserve(struct listener *l)
 {
-	return open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (l->reserve_fd < 0)
+		l->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 /* Out of descriptors: the reserve one lets us take the connection and close it, else it would wake us for ever.
@@ -176,14 +177,15 @@ static void shed(struct listener *l)
 {
 	int fd;
 
-	if (log_may(&l->sessions->refusals))
+	if (log_may(&l->sheds))
 		log_warning("out of file descriptors: a connection was refused; raise LimitNOFILE");
 	if (l->reserve_fd >= 0)
 		close(l->reserve_fd);
+	l->reserve_fd = -1;
 	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
 		close(fd);
-	l->reserve_fd = open_reserve();
+	open_reserve(l);
 }
 
 /* A turn of the door. True: there may be more. */
@@ -195,12 +197,14 @@ static bool take_connection(struct turns_place *place)
 	if (l->sessions->engine->accounts.closing >= l->sessions->closing_max)
 		return false; /* the socket is watched still */
 	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd >= 0)
+	if (fd >= 0) {
 		session_arrive(l->sessions, fd);
-	else if (errno == EMFILE || errno == ENFILE)
+		open_reserve(l); /* where there was no room for it */
+	} else if (errno == EMFILE || errno == ENFILE) {
 		shed(l);
-	else if (errno != EINTR && errno != ECONNABORTED)
+	} else if (errno != EINTR && errno != ECONNABORTED) {
 		return false;
+	}
 	return true;
 }
 
@@ -226,7 +230,7 @@ int listener_open(struct listener *l, struct sessions *sessions, const char *pat
 
 	if (rc < 0)
 		return rc;
-	l->reserve_fd = open_reserve();
+	open_reserve(l);
 	rc = uv_poll_init(l->sessions->engine->loop, &l->poll, l->fd);
 	if (rc < 0) {
 		snprintf(why, CONFIG_WHY_BYTES, "cannot watch the listening socket: %s", uv_strerror(rc));

@@ -12,6 +12,7 @@ struct listener {
 	bool owns_path; /* bound here: to be unlinked */
 	int lock_fd;    /* of the file beside it; -1: the socket is inherited */
 	int reserve_fd; /* given up to accept and shed when descriptors run out */
+	struct log_limit sheds;
 	uv_poll_t poll;
 	/* Its turns: one is a connection. */
 	struct turns_user door;

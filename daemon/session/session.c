@@ -537,7 +537,7 @@ void session_close(struct session *s, const char *why)
 
 	if (s->state == SESSION_CLOSING)
 		return;
-	if (why && log_may(&s->all->refusals))
+	if (why && log_may(&s->all->ends))
 		log_notice("session %" PRIu64 " (uid %u pid %d) ended: %s", s->serial,
 		           (unsigned)s->account->uid, (int)s->pid, why);
 	s->state = SESSION_CLOSING;

@@ -11,6 +11,7 @@ from support import harness, wire
 from support.harness import count, eventually
 from support.wire import RESIDENT, view
 
+WARNING = b"warning: out of file descriptors"
 LATENCY_S = 5.0  # what another client may wait at most, on a machine with other work too
 
 
@@ -412,6 +413,19 @@ class FewDescriptors(harness.DaemonTest):
         c.send_bytes(wire.encode("Request", {"id": 9, "import": {"buffer": 1, "bytes": 1}}), [fd])
         os.close(fd)
 
+    def test_refused_connections_do_not_hide_that_descriptors_are_lacking(self):
+        """What a second's log may have of one kind of line leaves room for the other."""
+        first = self.client()
+        for _ in range(15):
+            self.assert_ended(self.client(hello=False))
+        before = resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, (3, 128))
+        try:
+            self.client(hello=False)
+            self.assertTrue(eventually(lambda: WARNING in self.daemon.log(), 5))
+        finally:
+            resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, before)
+        first.ping()
+        self.assertFalse(self.daemon.log().split(WARNING)[0].endswith(b"left out\n"))
     def is_ended(self, c):
         return bool(select.select([c.sock], [], [], 0)[0])
 
