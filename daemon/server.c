@@ -21,6 +21,8 @@
 #define WARM_POOL_GPU_BYTES (512ull << 20)
 #define HANG_CHECK_MS       1000
 #define CLOSING_MAX         1024
+#define CLOSERS_NS          500000000u
+#define CLOSERS_EACH_MAX    4u
 #define EXIT_DEVICE_FAILED  70 /* EX_SOFTWARE: the supervisor starts a new process */
 
 static struct server *of_engine(struct engine *engine)
@@ -291,7 +293,7 @@ static unsigned divide_descriptors(struct server *s)
 	most = limit.rlim_cur < UINT_MAX ? limit.rlim_cur : UINT_MAX;
 	s->engine.n_buffers_max = (unsigned)(mappings < most ? mappings / 2 : most / 2);
 	s->sessions.max = (unsigned)(most / 4);
-	s->sessions.closing_max = (unsigned)(most / 32 < CLOSING_MAX ? most / 32 : CLOSING_MAX);
+	s->engine.accounts.closing_max = (unsigned)(most / 32 < CLOSING_MAX ? most / 32 : CLOSING_MAX);
 	return (unsigned)(most / 8);
 }
 
@@ -350,16 +352,26 @@ static void open_marks(struct server *s)
 	watch_crashes();
 }
 
+/* They should not take the CPUs from those who wait for us, nor one user all threads. */
+static unsigned closers_each(void)
+{
+	unsigned n = uv_available_parallelism() / 4;
+
+	return n < 1 ? 1 : n < CLOSERS_EACH_MAX ? n : CLOSERS_EACH_MAX;
+}
+
 static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])
 {
 	char reason[WHY_BYTES];
-	int rc = workers_start(&s->loop, &s->engine.workers, reason);
+	int rc = workers_start(&s->loop, 0, &s->engine.workers, reason);
 
+	if (rc == 0)
+		rc = workers_start(&s->loop, WORKERS_MAX, &s->engine.accounts.closers, reason);
+	s->engine.accounts.closers_each = closers_each();
 	if (rc < 0)
 		snprintf(why, CONFIG_WHY_BYTES, "%s", reason);
 	else
 		s->engine.accounts.memory_sched = workers_sched(s->engine.workers);
-	s->engine.accounts.workers = s->engine.workers;
 	return rc;
 }
 
@@ -500,6 +512,22 @@ static void close_handle(uv_handle_t *handle, void *arg)
 		uv_close(handle, NULL);
 }
 
+/* Closing may take for ever: see account_close(). */
+static void await_closers(struct server *s)
+{
+	struct workers *closers = s->engine.accounts.closers;
+	uint64_t until = clock_ns() + CLOSERS_NS;
+
+	while (closers && workers_are_busy(closers) && clock_ns() < until) {
+		uv_run(&s->loop, UV_RUN_NOWAIT);
+		usleep(100);
+	}
+	if (closers && workers_are_busy(closers)) {
+		listener_close(&s->listener);
+		_exit(s->exit_code);
+	}
+}
+
 void server_close(struct server *s)
 {
 	struct engine *e = &s->engine;
@@ -519,6 +547,8 @@ void server_close(struct server *s)
 		device_close(e->devices[i].device);
 	pool_free(e->pool);
 	workers_stop(e->workers);
+	await_closers(s);
+	workers_stop(e->accounts.closers);
 	reload_stop(&s->reload);
 	uv_walk(&s->loop, close_handle, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT);

@@ -15,7 +15,6 @@ static void catch_up(const struct turns *t, struct turns_user *u)
 
 static void link_user(struct turns *t, struct turns_user *u)
 {
-	u->end = &u->first;
 	u->prev = NULL;
 	u->next = t->users;
 	if (u->next)
@@ -38,8 +37,11 @@ static void push(struct turns *t, struct turns_user *u, struct turns_place *p)
 {
 	struct turns_place **link;
 
-	if (!u->first)
-		link_user(t, u);
+	if (!u->first) {
+		u->end = &u->first;
+		if (!u->held)
+			link_user(t, u);
+	}
 	link = p->midway ? &u->first : u->end;
 	p->next = *link;
 	p->waits = true;
@@ -56,7 +58,7 @@ static void remove_at(struct turns *t, struct turns_user *u, struct turns_place 
 	if (!*link)
 		u->end = link;
 	p->waits = false;
-	if (!u->first)
+	if (!u->first && !u->held)
 		unlink_user(t, u);
 }
 
@@ -134,7 +136,7 @@ static void on_check(uv_check_t *check)
 
 	if (t->look)
 		t->look(t);
-	if (t->users)
+	if (t->users || t->watched)
 		take_turns(t);
 	if (!t->users)
 		uv_idle_stop(&t->idle);
@@ -190,6 +192,26 @@ void turns_leave(struct turns *t, struct turns_place *p)
 	while (*link != p)
 		link = &(*link)->next;
 	remove_at(t, u, link);
+}
+
+void turns_hold(struct turns *t, struct turns_user *u)
+{
+	if (u->held)
+		return;
+	u->held = true;
+	if (u->first)
+		unlink_user(t, u);
+}
+
+void turns_release(struct turns *t, struct turns_user *u)
+{
+	if (!u->held)
+		return;
+	u->held = false;
+	if (!u->first)
+		return;
+	link_user(t, u);
+	uv_idle_start(&t->idle, on_idle);
 }
 
 bool turns_pays(const struct turns *t, const struct turns_user *u)

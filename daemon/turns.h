@@ -14,6 +14,8 @@
  * A turn should not take much longer than a slice. What does is done in several, in which its session goes on
  * before others of its user, so that each user is midway in one thing at most.
  *
+ * A user may be held: its sessions wait, and no turn comes, until it is released.
+ *
  * A session that still waits at the end of a slice is not watched until its turn comes: the kernel would name
  * all that wait at every look.
  */
@@ -53,9 +55,10 @@ struct turns {
 
 /* A user, as part of an account. */
 struct turns_user {
-	struct turns_user *next, *prev;   /* among those with waiting sessions */
+	struct turns_user *next, *prev;   /* among those with waiting sessions that are not held */
 	struct turns_place *first, **end; /* these, in order; end is NULL at first */
 	uint64_t spent_ns;                /* of the loop's time */
+	bool held;
 };
 
 /* A session, as part of one, or the door. Its user is set before it waits. */
@@ -78,6 +81,10 @@ void turns_leave(struct turns *turns, struct turns_place *place);
 
 /* Whether the loop's time is the user's just now: it is its turn, or nobody waits for one. */
 bool turns_pays(const struct turns *turns, const struct turns_user *user);
+
+/* No turn of the user's begins before turns_release(). Both may be called again. */
+void turns_hold(struct turns *turns, struct turns_user *user);
+void turns_release(struct turns *turns, struct turns_user *user);
 
 /* The turn at hand is this user's expense too. */
 void turns_charge(struct turns *turns, struct turns_user *user);

@@ -259,6 +259,7 @@ void account_was_read(struct accounts *all, struct account *a, uint64_t bytes)
 
 struct closing {
 	struct task task;
+	struct closing *next; /* gathered after it */
 	struct accounts *all;
 	struct account *account;
 	unsigned n, at;
@@ -278,13 +279,35 @@ static bool close_step(struct task *task)
 	return c->at == c->n;
 }
 
+static void hold(struct turns *turns, struct turns_user *user, bool held)
+{
+	if (held)
+		turns_hold(turns, user);
+	else
+		turns_release(turns, user);
+}
+
+/* n more have to be closed, or fewer. */
+static void count_closings(struct accounts *all, struct account *a, int n)
+{
+	a->n_closing += (unsigned)n;
+	all->closing += (unsigned)n;
+	hold(all->turns, &a->turns, a->n_closing > 0 && a->n_closing + all->closing > all->closing_max);
+	if (all->door)
+		hold(all->turns, all->door, all->closing >= all->closing_max);
+}
+
+/* What was gathered first, if there is something and a thread for it: the first at once, more when they are
+ * full. */
 static void submit(struct account *a)
 {
 	struct closing *c = a->closing;
 
-	a->closing = NULL;
+	if (!c || (a->closings_out && (c->n < CLOSING_FDS || a->closings_out >= c->all->closers_each)))
+		return;
+	a->closing = c->next;
 	a->closings_out++;
-	workers_submit(c->all->workers, &a->memory_flow, &c->task);
+	workers_submit(c->all->closers, &a->closing_flow, &c->task);
 }
 
 static void closed(struct task *task)
@@ -292,17 +315,16 @@ static void closed(struct task *task)
 	struct closing *c = of_task(task);
 	struct account *a = c->account;
 
-	c->all->closing -= c->n;
+	count_closings(c->all, a, -(int)c->n);
 	a->closings_out--;
-	if (a->closing && !a->closings_out)
-		submit(a);
+	submit(a);
 	account_unref(c->all, a);
 	free(c);
 }
 
 static struct closing *closing_new(struct accounts *all, struct account *a)
 {
-	struct closing *c = all->workers ? calloc(1, sizeof *c) : NULL;
+	struct closing *c = all->closers ? calloc(1, sizeof *c) : NULL;
 
 	if (!c)
 		return NULL;
@@ -314,17 +336,28 @@ static struct closing *closing_new(struct accounts *all, struct account *a)
 	return c;
 }
 
+/* The one to gather in. */
+static struct closing *last_closing(struct accounts *all, struct account *a)
+{
+	struct closing **link = &a->closing;
+
+	while (*link && (*link)->n == CLOSING_FDS)
+		link = &(*link)->next;
+	if (!*link)
+		*link = closing_new(all, a);
+	return *link;
+}
+
 /* While some are on their way more are gathered: threads are not woken for each. */
 void account_close(struct accounts *all, struct account *a, int fd)
 {
-	struct closing *c = a->closing;
+	struct closing *c = last_closing(all, a);
 
-	if (!c && !(c = a->closing = closing_new(all, a))) {
+	if (!c) {
 		close(fd);
 		return;
 	}
 	c->fds[c->n++] = fd;
-	all->closing++;
-	if (!a->closings_out || c->n == CLOSING_FDS)
-		submit(a);
+	count_closings(all, a, 1);
+	submit(a);
 }

@@ -36,9 +36,11 @@ struct account {
 	struct prepared *newest, *oldest; /* prepared jobs that are ready, by last use */
 	uint64_t prepared_bytes;          /* of all its prepared jobs */
 	struct closing *closing;          /* descriptors to be closed next; NULL: none */
-	unsigned closings_out;
-	struct usage usage;  /* of all its sessions, past ones too */
-	uint64_t idle_since; /* without references: accounts.departures then */
+	struct task_flow closing_flow;
+	unsigned closings_out; /* that threads are at */
+	unsigned n_closing;    /* descriptors that have yet to be closed */
+	struct usage usage;    /* of all its sessions, past ones too */
+	uint64_t idle_since;   /* without references: accounts.departures then */
 };
 
 #define ACCOUNTS_IDLE_MAX 256u
@@ -51,11 +53,14 @@ struct account {
 struct accounts {
 	const struct config *config;
 	const struct sched *sched, *memory_sched; /* the latter NULL: not yet */
-	const struct turns *turns;
-	struct account *first;             /* by uid, the largest first */
-	uint64_t departures;               /* of last references, ever */
-	struct workers *workers;           /* that close descriptors; NULL: not yet */
-	unsigned sessions, closing;        /* closing: descriptors that have yet to be */
+	struct turns *turns;
+	struct turns_user *door; /* whose turns take connections; NULL: nobody's do */
+	struct account *first;   /* by uid, the largest first */
+	uint64_t departures;     /* of last references, ever */
+	struct workers *closers; /* that close descriptors; NULL: not yet */
+	unsigned closers_each;   /* so many threads of them for one user */
+	unsigned sessions;
+	unsigned closing, closing_max;     /* descriptors that have yet to be closed, of all users */
 	uint64_t unread_bytes, unread_max; /* of all users; by the memory that there is */
 	uint64_t bytes[ACCOUNT_KINDS];
 };
@@ -95,9 +100,14 @@ bool account_leave_unread(struct accounts *all, struct account *account, uint64_
 void account_was_read(struct accounts *all, struct account *account, uint64_t bytes);
 
 /*
- * Closes a descriptor that came from this user, in a worker thread and the user's share of them: how long that
+ * Closes a descriptor that came from this user in a thread, of which a user has a few at most: how long that
  * takes is up to the user. A connection's end frees what lies unread in it (0.2 ms where it is full), that of a
- * memfd its pages, if nobody else has it.
+ * memfd its pages, if nobody else has it. A socket may linger for as long as it was told to, and a file system
+ * of the user's own may never answer.
+ *
+ * Of a user with more to be closed than others may still have, nothing is read: so a user alone takes half of
+ * closing_max, n users take n / (n + 1) of it, and some is always left. Only refused connections can take the
+ * rest, since whose they are shows too late; then none is taken for a while.
  */
 void account_close(struct accounts *all, struct account *account, int fd);
 

@@ -18,7 +18,7 @@ struct task_list {
 
 struct workers {
 	uv_async_t async;
-	pthread_t threads[THREADS_MAX];
+	pthread_t threads[WORKERS_MAX];
 	unsigned n_threads;
 
 	pthread_mutex_t lock;
@@ -28,7 +28,7 @@ struct workers {
 
 	/* loop thread only */
 	struct sched sched;                /* of one device, number 0: all threads together */
-	struct task *at_work[THREADS_MAX]; /* that threads or begin() have */
+	struct task *at_work[WORKERS_MAX]; /* that threads or begin() have */
 	unsigned working;
 };
 
@@ -254,7 +254,7 @@ void workers_stop(struct workers *w)
 	uv_close((uv_handle_t *)&w->async, on_closed);
 }
 
-int workers_start(uv_loop_t *loop, struct workers **ret_workers, char why[WHY_BYTES])
+int workers_start(uv_loop_t *loop, unsigned threads, struct workers **ret_workers, char why[WHY_BYTES])
 {
 	struct workers *w = calloc(1, sizeof *w);
 	int rc = w ? uv_async_init(loop, &w->async, on_async) : UV_ENOMEM;
@@ -271,7 +271,7 @@ int workers_start(uv_loop_t *loop, struct workers **ret_workers, char why[WHY_BY
 	task_list_init(&w->outbox);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
-	while (w->n_threads < threads_wanted()) {
+	while (w->n_threads < (threads ? threads : threads_wanted())) {
 		rc = pthread_create(&w->threads[w->n_threads], NULL, worker, w);
 		if (rc) {
 			snprintf(why, WHY_BYTES,

@@ -49,8 +49,11 @@ struct task {
 	uint64_t began_ns;
 };
 
-/* KOPS_E_NOMEM, KOPS_E_SYSTEM with a sentence in why. */
-int workers_start(uv_loop_t *loop, struct workers **ret_workers, char why[WHY_BYTES]);
+#define WORKERS_MAX 16u /* threads */
+
+/* threads: 0: as many as it takes to zero memory about as fast as it can be. KOPS_E_NOMEM, KOPS_E_SYSTEM with a
+ * sentence in why. */
+int workers_start(uv_loop_t *loop, unsigned threads, struct workers **ret_workers, char why[WHY_BYTES]);
 
 /* Stops the threads. No task may be out. NULL allowed. The loop must run once more. */
 void workers_stop(struct workers *workers);

@@ -188,34 +188,44 @@ static void shed(struct listener *l)
 	open_reserve(l);
 }
 
+static void on_connection(uv_poll_t *poll, int status, int events);
+
+static void watch(struct listener *l)
+{
+	if (!uv_is_active((uv_handle_t *)&l->poll))
+		uv_poll_start(&l->poll, UV_READABLE, on_connection);
+}
+
 /* A turn of the door. True: there may be more. */
 static bool take_connection(struct turns_place *place)
 {
 	struct listener *l = (struct listener *)((char *)place - offsetof(struct listener, place));
-	int fd;
+	int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (l->sessions->engine->accounts.closing >= l->sessions->closing_max)
-		return false; /* the socket is watched still */
-	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0) {
 		session_arrive(l->sessions, fd);
 		open_reserve(l); /* where there was no room for it */
 	} else if (errno == EMFILE || errno == ENFILE) {
 		shed(l);
 	} else if (errno != EINTR && errno != ECONNABORTED) {
+		watch(l);
 		return false;
 	}
 	return true;
 }
 
-/* libuv cannot receive memfds over uv_pipe_t, and has no SOCK_SEQPACKET: uv_poll_t and our own recvmsg() it is.
+/*
+ * libuv cannot receive memfds over uv_pipe_t, and has no SOCK_SEQPACKET: uv_poll_t and our own recvmsg() it is.
+ * Where the door waits for its turn still, the socket is not watched until it had it.
  */
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
 	struct listener *l = poll->data;
 
 	(void)events;
-	if (status == 0)
+	if (l->place.waits)
+		uv_poll_stop(poll);
+	else if (status == 0)
 		turns_wait(&l->sessions->turns, &l->place);
 }
 
@@ -224,8 +234,9 @@ int listener_open(struct listener *l, struct sessions *sessions, const char *pat
 	int rc;
 
 	*l = (struct listener){.sessions = sessions, .path = path, .fd = -1, .lock_fd = -1, .reserve_fd = -1};
-	/* It is watched always: there is one event at most. */
+	/* Unwatched, as far as turns know: see on_connection(). */
 	l->place = (struct turns_place){.user = &l->door, .take = take_connection, .unwatched = true};
+	sessions->engine->accounts.door = &l->door;
 	rc = open_socket(l, why);
 
 	if (rc < 0)
@@ -242,7 +253,7 @@ int listener_open(struct listener *l, struct sessions *sessions, const char *pat
 
 void listener_start(struct listener *l)
 {
-	uv_poll_start(&l->poll, UV_READABLE, on_connection);
+	watch(l);
 }
 
 void listener_unlink(struct listener *l)
@@ -255,6 +266,7 @@ void listener_unlink(struct listener *l)
 void listener_stop(struct listener *l)
 {
 	uv_poll_stop(&l->poll);
+	turns_leave(&l->sessions->turns, &l->place);
 	listener_unlink(l);
 }
 

@@ -32,9 +32,8 @@ struct sessions {
 	struct turns turns;
 	struct rings rings;
 	struct session *first;
-	unsigned max;         /* by descriptors */
-	unsigned closing_max; /* likewise; with more to be closed no connection is taken */
-	bool stopping;        /* no new connections, no new jobs */
+	unsigned max;  /* by descriptors */
+	bool stopping; /* no new connections, no new jobs */
 	uint64_t started_ns;
 	struct trace trace;
 	struct sensing sensing[SCHED_DEVICES_MAX];

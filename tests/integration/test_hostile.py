@@ -4,6 +4,7 @@ import resource
 import select
 import signal
 import socket
+import struct
 import time
 import unittest
 
@@ -11,6 +12,7 @@ from support import harness, wire
 from support.harness import count, eventually
 from support.wire import RESIDENT, view
 
+OTHER_UID = 61001
 WARNING = b"warning: out of file descriptors"
 LATENCY_S = 5.0  # what another client may wait at most, on a machine with other work too
 
@@ -403,7 +405,59 @@ class Closing(harness.DaemonTest):
         self.assertLess(spent, 0.03)
 
 
+class Lingering(harness.DaemonTest):
+    """Descriptors whose closing takes as long as their sender likes, here for as long as the peer reads nothing."""
+
+    open_socket = True
+    LINGER_S = 60
+
+    def lingering(self):
+        """A socket; its peer ends it at the end of the test."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            s = socket.create_connection(server.getsockname())
+            self.clients.append(server.accept()[0])
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, self.LINGER_S))
+        s.setblocking(False)
+        try:
+            while True:
+                s.send(bytes(1 << 16))
+        except BlockingIOError:
+            return s
+
+    def send(self, data, before=0):
+        """A datagram with such a socket, and so many other descriptors before it."""
+        c = self.client()
+        self.daemon.signal(signal.SIGSTOP)  # so that it has the last one, and not we
+        with self.lingering() as s:
+            c.send_bytes(data, [0] * before + [s.fileno()])
+        self.daemon.signal(signal.SIGCONT)
+        return c
+
+    def assert_quick(self, action):
+        began = time.monotonic()
+        action()
+        self.assertLess(time.monotonic() - began, LATENCY_S)
+
+    def test_the_loop_closes_none(self):
+        for c in (self.send(b""), self.send(b"\0", 4), self.send(b"\0", 252), self.send(bytes(17000))):
+            self.assert_quick(self.control.ping)
+            self.assert_ended(c)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+    def test_other_users_get_memory(self):
+        for _ in range(5):  # more than there are threads for memory
+            c = self.send(wire.encode("Request", {"id": 9, "import": {"buffer": 1, "bytes": 1}}))
+            self.assertLess(c.receive()["status"], 0)
+        os.seteuid(OTHER_UID)
+        try:
+            other = self.client()
+        finally:
+            os.seteuid(0)
+        self.assert_quick(lambda: other.lend(4096))
+
+
 class FewDescriptors(harness.DaemonTest):
+    open_socket = True
     wrapper = ("prlimit", "--nofile=128")
     settings = {"max_sessions_per_uid": 2}
 
@@ -426,6 +480,29 @@ class FewDescriptors(harness.DaemonTest):
             resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, before)
         first.ping()
         self.assertFalse(self.daemon.log().split(WARNING)[0].endswith(b"left out\n"))
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+    def test_others_connect_while_descriptors_of_one_user_are_closed(self):
+        """The daemon does not read on what he sent, so as to keep descriptors for others."""
+        n, c = 30, self.client()
+        self.daemon.signal(signal.SIGSTOP)
+        for _ in range(n):
+            self.send_last_descriptor(c, 16 << 20)
+        self.daemon.signal(signal.SIGCONT)
+        for _ in range(5):
+            os.seteuid(OTHER_UID)
+            try:
+                other = self.daemon.connect()
+            finally:
+                os.seteuid(0)
+            other.ping()
+            other.close()
+        c.sock.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            for _ in range(n):
+                c.receive()
+        c.sock.setblocking(True)
+
     def is_ended(self, c):
         return bool(select.select([c.sock], [], [], 0)[0])
 

@@ -236,7 +236,7 @@ static void test_descriptors_are_closed(void **state)
 	(void)state;
 	set_up(&f);
 	uv_loop_init(&loop);
-	assert_int_equal(workers_start(&loop, &f.all.workers, why), 0);
+	assert_int_equal(workers_start(&loop, 1, &f.all.closers, why), 0);
 	for (unsigned n = 1; n < 200; n += 66) {
 		a = accounts_get(&f.all, 1);
 		assert_int_equal(pipe(ends), 0);
@@ -249,7 +249,55 @@ static void test_descriptors_are_closed(void **state)
 		assert_int_equal(read(ends[0], &byte, 1), 0); /* nobody can write any more */
 		close(ends[0]);
 	}
-	workers_stop(f.all.workers);
+	workers_stop(f.all.closers);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&loop), 0);
+	accounts_clear(&f.all);
+}
+
+static void close_some(struct accounts *all, struct account *a, unsigned n)
+{
+	while (n-- > 0)
+		account_close(all, a, dup(STDOUT_FILENO));
+}
+
+/* Whoever has more to be closed than others may still have; where nobody may have any, the door is too. */
+static void test_users_with_much_to_close_are_held(void **state)
+{
+	struct fixture f = fixture();
+	struct turns_user door = {0};
+	struct account *a, *b;
+	uv_loop_t loop;
+	char why[WHY_BYTES];
+
+	(void)state;
+	set_up(&f);
+	uv_loop_init(&loop);
+	turns_init(&f.turns, &loop, NULL, NULL);
+	assert_int_equal(workers_start(&loop, 1, &f.all.closers, why), 0);
+	f.all.closing_max = 12;
+	f.all.door = &door;
+	a = accounts_get(&f.all, 1);
+	b = accounts_get(&f.all, 2);
+	close_some(&f.all, a, 6);
+	assert_false(a->turns.held);
+	close_some(&f.all, a, 1);
+	assert_true(a->turns.held);
+	close_some(&f.all, b, 2);
+	assert_false(b->turns.held);
+	close_some(&f.all, b, 1);
+	assert_true(b->turns.held);
+	assert_false(door.held);
+	close_some(&f.all, a, 2);
+	assert_true(door.held);
+	while (f.all.closing)
+		uv_run(&loop, UV_RUN_ONCE);
+	assert_false(a->turns.held || b->turns.held || door.held);
+	account_unref(&f.all, a);
+	account_unref(&f.all, b);
+	workers_stop(f.all.closers);
+	uv_close((uv_handle_t *)&f.turns.check, NULL);
+	uv_close((uv_handle_t *)&f.turns.idle, NULL);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&loop), 0);
 	accounts_clear(&f.all);
@@ -350,6 +398,7 @@ int main(void)
 	    cmocka_unit_test(test_users_over_groups_over_everybody),
 	    cmocka_unit_test(test_limits_of_sessions),
 	    cmocka_unit_test(test_descriptors_are_closed),
+	    cmocka_unit_test(test_users_with_much_to_close_are_held),
 	    cmocka_unit_test(test_the_last_users_are_remembered),
 	    cmocka_unit_test(test_who_had_more_is_remembered),
 	    cmocka_unit_test(test_unread_replies),

@@ -26,6 +26,7 @@ struct fixture {
 	struct reader readers[3]; /* of quick, quick and slow */
 	bool paid, others_paid;
 	struct turns_user *pays_too; /* for each turn; NULL: nobody */
+	struct turns_user *holds;    /* each turn; NULL: nobody */
 };
 
 static struct fixture *fixture; /* turns hand over places only */
@@ -42,6 +43,8 @@ static bool take(struct turns_place *place)
 		;
 	if (fixture->pays_too)
 		turns_charge(&fixture->turns, fixture->pays_too);
+	if (fixture->holds)
+		turns_hold(&fixture->turns, fixture->holds);
 	r->taken++;
 	return --r->left > 0;
 }
@@ -120,6 +123,43 @@ static void who_was_away_has_saved_up_nothing(void **state)
 	wait_with(f, 2, TURNS / 8);
 	run_until_read(f, 2);
 	assert_in_range(f->readers[0].taken, TURNS + 1, 2 * TURNS);
+}
+
+/* Nor does the loop look again and again meanwhile. */
+static void who_is_held_gets_no_turn(void **state)
+{
+	struct fixture *f = *state;
+
+	wait_with(f, 0, 2);
+	turns_hold(&f->turns, &f->quick);
+	wait_with(f, 1, 2);
+	wait_with(f, 2, 2);
+	run_until_read(f, 2);
+	uv_run(&f->loop, UV_RUN_NOWAIT);
+	assert_false(uv_is_active((uv_handle_t *)&f->turns.idle));
+	assert_null(f->turns.watched);
+	turns_leave(&f->turns, &f->readers[0].place);
+	assert_int_equal(f->readers[0].taken + f->readers[1].taken, 0);
+	turns_release(&f->turns, &f->quick);
+	run_until_read(f, 1);
+	assert_int_equal(f->readers[0].taken, 0);
+	assert_int_equal(f->readers[1].taken, 2);
+}
+
+/* A turn may be the reason. */
+static void who_is_held_in_a_turn_goes_on_later(void **state)
+{
+	struct fixture *f = *state;
+
+	f->holds = &f->quick;
+	wait_with(f, 0, 3);
+	for (unsigned i = 0; i < 5; i++)
+		uv_run(&f->loop, UV_RUN_NOWAIT);
+	assert_int_equal(f->readers[0].taken, 1);
+	f->holds = NULL;
+	turns_release(&f->turns, &f->quick);
+	run_until_read(f, 0);
+	assert_int_equal(f->readers[0].taken, 3);
 }
 
 static void sessions_of_a_user_go_round(void **state)
@@ -237,6 +277,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(users_share_by_time, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_was_away_has_saved_up_nothing, setup, teardown),
+	    cmocka_unit_test_setup_teardown(who_is_held_gets_no_turn, setup, teardown),
+	    cmocka_unit_test_setup_teardown(who_is_held_in_a_turn_goes_on_later, setup, teardown),
 	    cmocka_unit_test_setup_teardown(sessions_of_a_user_go_round, setup, teardown),
 	    cmocka_unit_test_setup_teardown(the_loop_looks_up_less_often_for_one_user, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_is_midway_goes_on_first, setup, teardown),

@@ -49,7 +49,7 @@ static int setup(void **state)
 	char why[WHY_BYTES];
 
 	uv_loop_init(&f->loop);
-	assert_int_equal(workers_start(&f->loop, &f->workers, why), 0);
+	assert_int_equal(workers_start(&f->loop, 0, &f->workers, why), 0);
 	*state = f;
 	return 0;
 }
