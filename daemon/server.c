@@ -383,8 +383,10 @@ static int open_devices(struct server *s, char why[CONFIG_WHY_BYTES])
 
 	s->engine.pinning = devices.pinning;
 	s->engine.n_devices = devices.n;
-	for (unsigned i = 0; i < devices.n; i++)
+	for (unsigned i = 0; i < devices.n; i++) {
 		s->engine.devices[i].device = devices.list[i];
+		devices.list[i]->turns = &s->sessions.turns;
+	}
 	return rc;
 }
 

@@ -110,9 +110,14 @@ static void stop_watching(struct turns *t)
 	}
 }
 
+bool turns_are_shared(const struct turns *t, uint64_t now)
+{
+	return now - t->alone_since_ns < TURNS_ALONE_NS;
+}
+
 static uint64_t slice_ns(const struct turns *t, uint64_t now)
 {
-	return now - t->alone_since_ns < TURNS_ALONE_NS ? TURNS_SLICE_NS : TURNS_ALONE_SLICE_NS;
+	return turns_are_shared(t, now) ? TURNS_SLICE_NS : TURNS_ALONE_SLICE_NS;
 }
 
 static void take_turns(struct turns *t)

@@ -86,6 +86,9 @@ bool turns_pays(const struct turns *turns, const struct turns_user *user);
 void turns_hold(struct turns *turns, struct turns_user *user);
 void turns_release(struct turns *turns, struct turns_user *user);
 
+/* Whether more than one user had turns of late. */
+bool turns_are_shared(const struct turns *turns, uint64_t now);
+
 /* The turn at hand is this user's expense too. */
 void turns_charge(struct turns *turns, struct turns_user *user);
 

@@ -9,6 +9,7 @@
 #include "device/canary.h"
 #include "device/thread.h"
 #include "log.h"
+#include "turns.h"
 
 /*
  * After handing over a run that should take less than this, the loop thread looks for its end (and for
@@ -19,6 +20,7 @@
 #define SHORT_RUN_US   100.0
 #define LOOK_OUT_NS    150000u
 #define CANARY_LATE_NS 5000000000u
+#define TELL_NS        25000u
 
 /* ---- Work ---- */
 
@@ -30,18 +32,40 @@ static void finish_run(struct device *d, const struct device_work *work, uint64_
 		d->stats.busy_us += work->run->slice_us;
 }
 
-static void take_done(struct device *d, bool looking)
-{
-	struct device_work *w = device_thread_take_done(&d->thread, looking), *next;
-	uint64_t now = w ? clock_ns() : 0;
+static void on_look_out(uv_idle_t *idle);
 
-	for (; w; w = next) {
-		next = w->next;
+static bool may_go_on(const struct device *d, uint64_t began, uint64_t now)
+{
+	return now - began < TELL_NS || !d->turns || !turns_are_shared(d->turns, now);
+}
+
+/*
+ * Where users share the loop, no longer than TELL_NS: the rest waits until requests were read. One user alone
+ * would only have its clients woken for parts of what it waits for.
+ */
+static void finish_some(struct device *d)
+{
+	uint64_t began = clock_ns(), now = began;
+	struct device_work *w;
+
+	while ((w = d->back) && may_go_on(d, began, now)) {
+		d->back = w->next;
 		d->work_out--;
 		if (w->run)
 			finish_run(d, w, now);
 		w->done(w);
+		now = clock_ns();
 	}
+	if (d->back)
+		uv_idle_start(&d->look_out, on_look_out);
+}
+
+static void take_done(struct device *d, bool looking)
+{
+	if (!d->back)
+		d->back = device_thread_take_done(&d->thread, looking);
+	if (d->back)
+		finish_some(d);
 }
 
 /* An active idle handle keeps libuv from sleeping: sockets are polled, and this runs, again and again. */
@@ -50,6 +74,10 @@ static void on_look_out(uv_idle_t *idle)
 	struct device *d = idle->data;
 	uint64_t now = clock_ns();
 
+	if (d->back) {
+		finish_some(d);
+		return;
+	}
 	if (d->looks_anew)
 		d->look_until_ns = now + LOOK_OUT_NS;
 	d->looks_anew = false;

@@ -39,8 +39,11 @@ struct device {
 	bool canary_out;
 	struct device_stats stats;
 
+	const struct turns *turns; /* of the loop; NULL: it serves nobody else */
+
 	/* device.c's own */
 	struct device_thread thread;
+	struct device_work *back; /* from the thread, oldest first; done() was not called yet */
 	uv_poll_t woken; /* by the thread; not a uv_async_t, which spins where its sender was preempted */
 	uv_idle_t look_out;
 	struct spin spin;

@@ -1,0 +1,99 @@
+/* What comes back from a device's thread is told to the loop in slices, where users share it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "device/cpu.h"
+#include "device/device.h"
+#include "turns.h"
+
+enum { TASKS = 40 };
+#define SLICE_NS      25000u
+#define DONE_TAKES_NS (SLICE_NS / 4)
+
+static struct turns turns;
+static bool is_shared;
+static unsigned executed, told; /* the former atomic */
+
+static void execute(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+{
+	(void)work;
+	(void)backend;
+	(void)dev;
+	__atomic_add_fetch(&executed, 1, __ATOMIC_SEQ_CST);
+}
+
+static void done(struct device_work *work)
+{
+	uint64_t until = clock_ns() + DONE_TAKES_NS;
+
+	(void)work;
+	while (clock_ns() < until)
+		;
+	turns.alone_since_ns = is_shared ? clock_ns() : 0;
+	told++;
+}
+
+/* The most ends that the loop was told in a round. */
+static unsigned tell(void)
+{
+	static struct device_work tasks[TASKS];
+	struct device *device;
+	char why[WHY_BYTES];
+	uv_loop_t loop;
+	unsigned most = 0;
+
+	executed = told = 0;
+	uv_loop_init(&loop);
+	assert_int_equal(device_open(&loop, "cpu", &backend_cpu, 0, 1, &device, why), 0);
+	uv_ref((uv_handle_t *)&device->woken); /* as a listener keeps the loop alive */
+	while (device->work_out)
+		uv_run(&loop, UV_RUN_ONCE);
+	device->turns = &turns;
+	turns.alone_since_ns = is_shared ? clock_ns() : 0;
+	for (unsigned i = 0; i < TASKS; i++) {
+		tasks[i] = (struct device_work){.execute = execute, .done = done};
+		device_submit(device, &tasks[i]);
+	}
+	while (__atomic_load_n(&executed, __ATOMIC_SEQ_CST) < TASKS)
+		usleep(100);
+	while (device->work_out) {
+		unsigned before = told;
+
+		uv_run(&loop, UV_RUN_ONCE);
+		most = told - before > most ? told - before : most;
+	}
+	assert_int_equal(told, TASKS);
+	device_close(device);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&loop), 0);
+	return most;
+}
+
+static void test_the_loop_looks_up_between_slices(void **state)
+{
+	(void)state;
+	is_shared = true;
+	/* A round of the loop has two slices at most: of who looks out, and of who was woken. */
+	assert_in_range(tell(), 1, 2 * SLICE_NS / DONE_TAKES_NS);
+}
+
+static void test_one_user_is_told_all_at_once(void **state)
+{
+	(void)state;
+	is_shared = false;
+	assert_in_range(tell(), TASKS / 2, TASKS); /* a few may come late */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_loop_looks_up_between_slices),
+	                                   cmocka_unit_test(test_one_user_is_told_all_at_once)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
