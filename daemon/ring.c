@@ -57,7 +57,8 @@ void ring_awaken(struct ring *r)
 
 /*
  * The loop may be about to wait: for what comes from here on, clients have to wake it. (uv_backend_timeout()
- * does not tell whether it will, while changes of what is watched are due.)
+ * does not tell whether it will, while changes of what is watched are due.) Nor does it stay awake for a ring
+ * whose user cannot take runs for now.
  */
 static void on_prepare(uv_prepare_t *prepare)
 {
@@ -74,8 +75,7 @@ static void on_prepare(uv_prepare_t *prepare)
 		ring_store(&r->memory->daemon_sleeps, 1);
 		if (has_runs_to_take(r)) {
 			ring_awaken(r);
-			all->were_used = true;
-			uv_idle_start(&all->idle, on_idle);
+			all->has_runs(r->user);
 		}
 	}
 }

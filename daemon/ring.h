@@ -26,8 +26,8 @@ struct rings {
 	uint64_t look_until_ns;
 	bool were_used; /* since the last look */
 	struct spin spin;
-	bool may_look;                            /* there are CPUs enough */
-	void (*has_runs)(void *user);             /* of a ring: it has some to be taken */
+	bool may_look;                /* there are CPUs enough */
+	void (*has_runs)(void *user); /* of a ring: it has some, to be taken now or as soon as can be */
 	bool (*is_busy)(const struct rings *all); /* the loop has turns to give: it will not wait now */
 };
 

@@ -157,6 +157,8 @@ static void flush(struct session *s)
 		outbox_pop(s);
 	}
 	watch(s);
+	if (s->ring)
+		turns_wait(&s->all->turns, &s->place); /* runs may have been put in meanwhile */
 	s->engine->progress(s->engine);
 }
 

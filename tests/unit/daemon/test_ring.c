@@ -154,7 +154,22 @@ static void test_the_loop_says_that_it_sleeps(void **state)
 	put(m, 1);
 	uv_run(&f->loop, UV_RUN_NOWAIT); /* it sees the run, and does not sleep */
 	assert_int_equal(ring_load(&m->daemon_sleeps), 0);
+	assert_int_equal(f->looks, 1);
 	rings_look(&f->all);
+	assert_int_equal(f->looks, 2);
+}
+
+/* It would look until the user can, which a client may put off for ever. */
+static void test_the_loop_sleeps_while_runs_cannot_be_taken(void **state)
+{
+	struct fixture *f = *state;
+
+	f->all.may_look = false;
+	uv_ref((uv_handle_t *)&f->all.prepare);
+	ring_awaken(f->ring);
+	put(f->ring->memory, 1);
+	uv_run(&f->loop, UV_RUN_NOWAIT);
+	assert_false(uv_is_active((uv_handle_t *)&f->all.idle));
 	assert_int_equal(f->looks, 1);
 }
 
@@ -177,6 +192,7 @@ int main(void)
 	    TEST(test_a_run_needs_a_place_for_its_end),
 	    TEST(test_positions_that_cannot_be),
 	    TEST(test_the_loop_says_that_it_sleeps),
+	    TEST(test_the_loop_sleeps_while_runs_cannot_be_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
