@@ -4,11 +4,15 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "config/names.h"
 #include "config/values.h"
@@ -202,6 +206,30 @@ static int parse_line(struct config *config, struct file *file, char *line, size
 	return parse_setting(config, file, text, origin, why);
 }
 
+/* Reading something else may wait for ever; /dev/null stands for no settings. */
+static bool may_be_read(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) || (S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3));
+}
+
+/* NULL: with errno, or EINVAL where it is no regular file. */
+static FILE *open_regular(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+	FILE *f = NULL;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &st) == 0 && may_be_read(&st))
+		f = fdopen(fd, "r");
+	else
+		errno = EINVAL;
+	if (!f)
+		close(fd);
+	return f;
+}
+
 int config_read_file(struct config *config, const char *path, bool may_be_absent, char *why)
 {
 	struct file file = {.path = path};
@@ -209,10 +237,15 @@ int config_read_file(struct config *config, const char *path, bool may_be_absent
 	char *line = NULL;
 	ssize_t len;
 	int rc = 0;
-	FILE *f = fopen(path, "re");
+	FILE *f = open_regular(path);
 
 	if (!f && may_be_absent && errno == ENOENT)
 		return 0;
+	if (!f && errno == EINVAL)
+		return config_fail(why,
+		                   "the configuration file %.300s is no regular file, and reading it might "
+		                   "never end; put a text file in its place",
+		                   path);
 	if (!f)
 		return config_fail(why, "cannot open the configuration file %.300s: %s", path, strerror(errno));
 

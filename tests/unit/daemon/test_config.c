@@ -354,7 +354,21 @@ static void test_unreadable_files(void **state)
 
 	assert_int_equal(mkdir(f->file, 0700), 0);
 	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
-	assert_non_null(strstr(why, "Is a directory"));
+	assert_non_null(strstr(why, "is no regular file"));
+
+	assert_int_equal(rmdir(f->file), 0);
+	assert_int_equal(mkfifo(f->file, 0600), 0); /* nobody writes to it */
+	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
+	assert_non_null(strstr(why, "is no regular file"));
+
+	assert_int_equal(unlink(f->file), 0);
+	assert_int_equal(symlink("/dev/zero", f->file), 0);
+	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
+	assert_non_null(strstr(why, "is no regular file"));
+
+	assert_int_equal(unlink(f->file), 0);
+	assert_int_equal(symlink("/dev/null", f->file), 0);
+	assert_int_equal(load(f, NULL, NULL, &config, why), 0);
 }
 
 static void test_default_file_may_be_absent(void **state)
