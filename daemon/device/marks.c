@@ -231,20 +231,31 @@ static void count_deaths(struct marks *marks)
 	marks->file->crashed = 0;
 }
 
-/* An empty regular file gets its size; any other must have it. */
+/* Gives a regular file of ours its size, and what holds it. 0 or an errno. */
+static int make_room(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
+		return EPERM;
+	if (st.st_size != sizeof(struct file) && ftruncate(fd, sizeof(struct file)) < 0)
+		return errno;
+	return posix_fallocate(fd, 0, sizeof(struct file));
+}
+
 static int open_file(const char *path)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	struct stat st;
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600), error;
 
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-	    (st.st_size == sizeof(struct file) || ftruncate(fd, sizeof(struct file)) == 0) &&
-	    posix_fallocate(fd, 0, sizeof(struct file)) == 0)
+	error = make_room(fd);
+	if (!error)
 		return fd;
 	close(fd);
-	errno = EPERM;
+	errno = error;
 	return -1;
 }
 
@@ -258,7 +269,8 @@ struct marks *marks_open(const char *path, char why[WHY_BYTES])
 	if (fd >= 0)
 		close(fd);
 	if (map == MAP_FAILED) {
-		snprintf(why, WHY_BYTES, "%.150s: %s; kopsd will not know which jobs were running when it dies",
+		snprintf(why, WHY_BYTES,
+		         "cannot use %.150s: %s; kopsd will not know which jobs were running when it dies",
 		         path, strerror(errno));
 		free(marks);
 		return NULL;

@@ -1,12 +1,15 @@
 /* Jobs at work when the daemon died: counted, suspected, refused, forgiven, forgotten; and a file that cannot
  * be trusted. */
+#include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -189,6 +192,23 @@ static void test_files_of_no_use(void **state)
 	marks_close(NULL);
 }
 
+/* A full disk answers in the same way. */
+static void test_there_is_no_room_for_the_file(void **state)
+{
+	struct rlimit before, tight;
+	char why[WHY_BYTES];
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	tight = before;
+	tight.rlim_cur = 100;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+	assert_null(marks_open(path, why));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_non_null(strstr(why, strerror(EFBIG)));
+}
+
 static struct run_op op_of(const struct kernel *kernel, uint64_t rows, uint64_t cols)
 {
 	struct run_op op = {.args.op = &op_copy, .kernel = kernel};
@@ -231,6 +251,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_an_orderly_end_is_no_death, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_more_jobs_than_marks, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_files_of_no_use, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_there_is_no_room_for_the_file, set_up, tear_down),
 	    cmocka_unit_test(test_shapes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
