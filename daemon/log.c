@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "printable.h"
 
 #define LOG_LINE_BYTES 1024 /* longer lines are cut; journald takes one write as one line */
 
@@ -29,17 +30,6 @@ void log_open(void)
 void log_set_level(int level)
 {
 	__atomic_store_n(&max_level, level, __ATOMIC_RELAXED);
-}
-
-/* Control characters, C1 in UTF-8 too, become '?': a client's name must not forge a line or drive a terminal.
- */
-static void make_printable(char *text)
-{
-	for (unsigned char *p = (unsigned char *)text; *p; p++)
-		if (*p < 0x20 || *p == 0x7f)
-			*p = '?';
-		else if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
-			p[0] = p[1] = '?';
 }
 
 /* One write, so that lines of several threads do not mix. A log that cannot be written is no error. */
@@ -82,7 +72,7 @@ void log_line(enum log_level level, const char *format, ...)
 	else if (text >= LOG_LINE_BYTES - prefix)
 		memcpy(line + LOG_LINE_BYTES - sizeof(cut), cut, sizeof(cut));
 
-	make_printable(line + prefix);
+	make_printable(line + prefix); /* it may quote a client */
 	len = strlen(line);
 	line[len] = '\n';
 	write_line(line, len + 1);

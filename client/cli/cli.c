@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "printable.h"
+
 int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
 {
 	char text[CLI_WHY_BYTES]; /* an argument may be cli->why itself */
@@ -14,6 +16,7 @@ int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	make_printable(text); /* it may quote a file */
 	strcpy(cli->why, text);
 	return (int)code;
 }

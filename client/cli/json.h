@@ -1,7 +1,7 @@
 /*
- * json.h: writes one JSON document. Strings are escaped and numbers keep every digit that matters; numbers
- * that JSON cannot say (NaN, infinities) become null. Text that is no valid UTF-8 has its odd bytes replaced by
- * "?".
+ * json.h: writes one JSON document. Strings are escaped, so that none drives a terminal (printable.h), and
+ * numbers keep every digit that matters; numbers that JSON cannot say (NaN, infinities) become null. Text that
+ * is no valid UTF-8 has its odd bytes replaced by "?".
  */
 #ifndef KOPS_CLI_JSON_H
 #define KOPS_CLI_JSON_H

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <pwd.h>
 
+#include "printable.h"
+
 #define NAME_COLUMNS 16
 
 struct show_text rows_age(double us)
@@ -39,24 +41,6 @@ struct show_text rows_user(uint32_t uid)
 	return t;
 }
 
-/*
- * Bytes of the character at `at` if a terminal would take it for a command (C0, DEL, C1), or would turn the
- * direction of what follows (U+200E, U+200F, U+202A to E, U+2066 to 9, U+061C); else 0.
- */
-static size_t unsafe_bytes(const char *at)
-{
-	unsigned char first = (unsigned char)at[0], second = (unsigned char)at[1];
-	unsigned char third = first == 0xe2 && second ? (unsigned char)at[2] : 0;
-
-	if (first < 0x20 || first == 0x7f)
-		return 1;
-	if ((first == 0xc2 && second < 0xa0) || (first == 0xd8 && second == 0x9c))
-		return 2;
-	if (second == 0x80 && (third == 0x8e || third == 0x8f || (third >= 0xaa && third <= 0xae)))
-		return 3;
-	return second == 0x81 && third >= 0xa6 && third <= 0xa9 ? 3 : 0;
-}
-
 struct show_text rows_name(const char *name)
 {
 	struct show_text t = {""};
@@ -65,11 +49,11 @@ struct show_text rows_name(const char *name)
 
 	for (; *name && used + 1 < sizeof(t.text); name++) {
 		bool begins = (*name & 0xc0) != 0x80;
-		size_t unsafe = unsafe_bytes(name);
+		size_t unprintable = unprintable_bytes(name);
 		if (begins && columns++ == NAME_COLUMNS)
 			break;
-		t.text[used++] = unsafe ? '?' : *name;
-		name += unsafe ? unsafe - 1 : 0;
+		t.text[used++] = unprintable ? '?' : *name;
+		name += unprintable ? unprintable - 1 : 0;
 	}
 	return t;
 }

@@ -7,6 +7,7 @@
 #include "job/prepared.h"
 #include "kops_types.h"
 #include "log.h"
+#include "printable.h"
 #include "status.h"
 
 int reply_send(struct session *session, const Kops__V1__Reply *reply, int fd)
@@ -38,6 +39,7 @@ void reply_error(struct session *session, uint64_t id, int status, const char *m
 
 	snprintf(text, sizeof text, "%s", message && *message ? message : status_text(status));
 	message_make_text(text);
+	make_printable(text); /* it may quote what another program had its client say */
 	reply.id = id;
 	reply.status = status;
 	reply.message = text;

@@ -506,6 +506,7 @@ class Verbs(CliTest):
         self.assertEqual(set(user["usage"]), {"jobs_done", "jobs_failed", "flops", "bytes", "queue_us", "total_us",
                                               "device_us", "p50_us", "p99_us"})
         session = next(s for s in self.json("sessions")["sessions"] if s["client"] == name)
+        self.assertNotRegex(self.run_cli("sessions", "--json").stdout.decode(), "[\x1b\x9b\u202e]")
         self.assertEqual((session["pid"], session["user"]), (os.getpid(), user["user"]))
         self.assertEqual((session["usage"]["jobs_done"], session["usage"]["jobs_failed"]), (1, 1))
         jobs = self.json("trace", "-n", "4")["jobs"]

@@ -44,6 +44,15 @@ class Verbs(harness.DaemonTest):
         self.assertEqual(now["devices"][0]["jobs_done"], before["devices"][0]["jobs_done"] + 2)
         self.assertGreater(now["uptime_us"], before["uptime_us"])
 
+    def test_replies_can_be_shown(self):
+        """They quote what was asked for, without what would drive a terminal."""
+        c = self.client()
+        a = c.import_new(64)
+        op = wire.add(view(a, [4]), view(a, [4]), view(a, [4]))
+        name = "a\x1b[2J\x9b\u202e\nb"
+        self.assertIn('"a?[2J???b"', self.refused("DEVICE", c.submit, op, device=name).message)
+        self.assertIn("a?[2J???b", self.refused("UNSUPPORTED", c.submit, {**op, "kernel": name}).message)
+
     def test_busy_time_grows(self):
         """What was told while a job ran may be more than it took: then it stands still until that is caught up."""
         before = self.control.stats()["devices"][0]["busy_us"]

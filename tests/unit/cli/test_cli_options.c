@@ -187,7 +187,7 @@ static void json_is_escaped_and_nested(void **state)
 
 	(void)state;
 	json_begin(&json, out, "x");
-	json_text(&json, "a\"b", "q\"\\\n\x01 µ \xff\xc0\xaf.");
+	json_text(&json, "a\"b", "q\"\\\n\x01 µ \xff\xc0\xaf\x7f\xc2\x9b\xe2\x80\xae.");
 	json_text(&json, "none", NULL);
 	json_array(&json, "list");
 	json_real(&json, NULL, 0.1);
@@ -204,7 +204,7 @@ static void json_is_escaped_and_nested(void **state)
 	fclose(out);
 	assert_string_equal(
 	    text, "{\n  \"schema\": 1,\n  \"verb\": \"x\",\n"
-	          "  \"a\\\"b\": \"q\\\"\\\\\\u000a\\u0001 µ ???.\",\n  \"none\": null,\n"
+	          "  \"a\\\"b\": \"q\\\"\\\\\\u000a\\u0001 µ ???\\u007f\\u009b\\u202e.\",\n  \"none\": null,\n"
 	          "  \"list\": [\n    0.1,\n    0.3333333333333333,\n    -1e+300,\n    null,\n    null,\n"
 	          "    18446744073709551615,\n    {}\n  ],\n  \"yes\": true\n}\n");
 	free(text);

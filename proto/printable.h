@@ -1,0 +1,42 @@
+/*
+ * printable.h: text that somebody else chose, made safe to show: it can neither drive a terminal nor forge
+ * lines.
+ */
+#ifndef KOPS_PRINTABLE_H
+#define KOPS_PRINTABLE_H
+
+#include <stddef.h>
+
+/*
+ * Bytes of the character at `at` if a terminal would take it for a command (C0, DEL, C1), if it ends a line
+ * (U+2028, U+2029) or turns the direction of what follows (U+200E, U+200F, U+202A to E, U+2066 to 9, U+061C);
+ * else 0. At the end of the text: 0.
+ */
+static inline size_t unprintable_bytes(const char *at)
+{
+	unsigned char first = (unsigned char)at[0], second = first ? (unsigned char)at[1] : 0;
+	unsigned char third = first == 0xe2 && second ? (unsigned char)at[2] : 0;
+
+	if ((first && first < 0x20) || first == 0x7f)
+		return 1;
+	if ((first == 0xc2 && second >= 0x80 && second < 0xa0) || (first == 0xd8 && second == 0x9c))
+		return 2;
+	if (second == 0x80 && (third == 0x8e || third == 0x8f || (third >= 0xa8 && third <= 0xae)))
+		return 3;
+	return second == 0x81 && third >= 0xa6 && third <= 0xa9 ? 3 : 0;
+}
+
+/* Puts '?' for each such character, in place. */
+static inline void make_printable(char *text)
+{
+	char *to = text;
+
+	while (*text) {
+		size_t n = unprintable_bytes(text);
+		*to++ = n ? '?' : *text;
+		text += n ? n : 1;
+	}
+	*to = '\0';
+}
+
+#endif
