@@ -6,39 +6,75 @@
 
 #include "cli.h"
 
-#define TEXT_BYTES      4096           /* looked at */
-#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* before text, by some programs */
+#define TEXT_BYTES 4096 /* looked at */
 
 struct format {
-	const char *ending; /* of names, in any case */
+	const char *ending; /* of names, in any case; "": names do not tell */
 	const char *is;
 	const char *module;         /* of Python, beside numpy; "" for none */
 	const char *before, *after; /* the file's name, in what reads it; NULL: it has to be unpacked */
-	const char *magic;          /* how such a file begins; NULL: it does not tell */
+	const char *magic;          /* how such a file begins, with ANY for any byte; NULL: it does not tell */
+	size_t magic_bytes;
 };
 
+/*
+ * Raw elements may begin with any bytes. So four bytes of a magic are known at least: it refuses one random
+ * file in four thousand million, and as numbers most are far from what matrices hold.
+ */
+#define MAGIC(bytes) bytes, sizeof(bytes) - 1
+#define NO_MAGIC     NULL, 0
+#define ANY          '?'
+#define PICKLE       "a pickle", ", pickle", "pickle.load(open(", ", 'rb'))"
+
 static const struct format formats[] = {
-    {".csv", "comma-separated text", "", "numpy.loadtxt(", ", delimiter=',')", NULL},
-    {".tsv", "text with tabs", "", "numpy.loadtxt(", ", delimiter='\\t')", NULL},
-    {".txt", "text", "", "numpy.loadtxt(", ")", NULL},
-    {".npz", "an archive of arrays", "", "numpy.load(", ")['arr_0']", "PK\x03\x04"},
-    {".json", "JSON", ", json", "json.load(open(", "))", NULL},
-    {".mat", "a MATLAB file", ", scipy.io", "scipy.io.loadmat(", ")['A']", "MATLAB 5.0 MAT-file"},
-    {".h5", "an HDF5 file", ", h5py", "h5py.File(", ")['A'][:]", "\x89HDF\r\n\x1a\n"},
-    {".hdf5", "an HDF5 file", ", h5py", "h5py.File(", ")['A'][:]", NULL},
-    {".parquet", "a Parquet table", ", pandas", "pandas.read_parquet(", ")", "PAR1"},
-    {".pt", "a PyTorch file", ", torch", "torch.load(", ")", NULL},
-    {".pth", "a PyTorch file", ", torch", "torch.load(", ")", NULL},
-    {".pkl", "a pickle", ", pickle", "pickle.load(open(", ", 'rb'))", NULL},
-    {".pickle", "a pickle", ", pickle", "pickle.load(open(", ", 'rb'))", NULL},
-    {".zip", "a zip archive", "", NULL, NULL, NULL},
-    {".tar", "a tar archive", "", NULL, NULL, NULL},
-    {".gz", "compressed data", "", NULL, NULL, NULL},
-    {".bz2", "compressed data", "", NULL, NULL, "BZh91AY&SY"},
-    {".xz", "compressed data", "", NULL, NULL, "\3757zXZ"},
-    {".zst", "compressed data", "", NULL, NULL, "\x28\xb5\x2f\xfd"},
+    {".csv", "comma-separated text", "", "numpy.loadtxt(", ", delimiter=',')", NO_MAGIC},
+    {".tsv", "text with tabs", "", "numpy.loadtxt(", ", delimiter='\\t')", NO_MAGIC},
+    {".txt", "text", "", "numpy.loadtxt(", ")", NO_MAGIC},
+    {".npz", "an archive of arrays", "", "numpy.load(", ")['arr_0']", MAGIC("PK\x03\x04")},
+    {".json", "JSON", ", json", "json.load(open(", "))", NO_MAGIC},
+    {".mat", "a MATLAB file", ", scipy.io", "scipy.io.loadmat(", ")['A']", MAGIC("MATLAB 5.0 MAT-file")},
+    {".h5", "an HDF5 file", ", h5py", "h5py.File(", ")['A'][:]", MAGIC("\x89HDF\r\n\x1a\n")},
+    {".hdf5", "an HDF5 file", ", h5py", "h5py.File(", ")['A'][:]", NO_MAGIC},
+    {".parquet", "a Parquet table", ", pandas", "pandas.read_parquet(", ")", MAGIC("PAR1")},
+    {".pt", "a PyTorch file", ", torch", "torch.load(", ")", MAGIC("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46")},
+    {".pth", "a PyTorch file", ", torch", "torch.load(", ")", NO_MAGIC},
+    /* What follows the protocol's number is an array, a list or a dict, or, since 4, a length below 4 GiB. */
+    {".pkl", PICKLE, MAGIC("\200\2cnumpy")},
+    {".pickle", PICKLE, MAGIC("\200\3cnumpy")},
+    {"", PICKLE, MAGIC("\200\2?q\0")},
+    {"", PICKLE, MAGIC("\200\3?q\0")},
+    {"", PICKLE, MAGIC("\200\4\x95????\0\0\0\0")},
+    {"", PICKLE, MAGIC("\200\5\x95????\0\0\0\0")},
+    {".zip", "a zip archive", "", NULL, NULL, NO_MAGIC},
+    {".tar", "a tar archive", "", NULL, NULL, NO_MAGIC},
+    {".gz", "compressed data", "", NULL, NULL, MAGIC("\x1f\x8b\x08\0")}, /* without a name in it */
+    {"", "compressed data", "", NULL, NULL, MAGIC("\x1f\x8b\x08\x08")},  /* with */
+    {".bz2", "compressed data", "", NULL, NULL, MAGIC("BZh91AY&SY")},
+    {".xz", "compressed data", "", NULL, NULL, MAGIC("\3757zXZ")},
+    {".zst", "compressed data", "", NULL, NULL, MAGIC("\x28\xb5\x2f\xfd")},
 };
 #define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
+
+/* Of text, told by the mark before it. */
+static const struct encoding {
+	const char *mark;
+	size_t mark_bytes;
+	unsigned unit, at; /* bytes of a character, and which of them is not 0 in ASCII */
+	const char *read_as;
+} encodings[] = {
+    {MAGIC("\xff\xfe\0\0"), 4, 0, ", encoding='utf-32'"},
+    {MAGIC("\0\0\xfe\xff"), 4, 3, ", encoding='utf-32'"},
+    {MAGIC("\xff\xfe"), 2, 0, ", encoding='utf-16'"},
+    {MAGIC("\xfe\xff"), 2, 1, ", encoding='utf-16'"},
+    {MAGIC("\xef\xbb\xbf"), 1, 0, ", encoding='utf-8-sig'"},
+    {MAGIC(""), 1, 0, ""}, /* the last: every file begins so */
+};
+
+/* What a file is, and how Python is told the encoding of text. */
+struct finding {
+	const struct format *format; /* NULL: nothing else than elements */
+	const char *read_as;
+};
 
 static bool ends_with(const char *path, const char *ending)
 {
@@ -50,16 +86,19 @@ static bool ends_with(const char *path, const char *ending)
 static const struct format *by_name(const char *path)
 {
 	for (size_t i = 0; i < N_FORMATS; i++)
-		if (ends_with(path, formats[i].ending))
+		if (formats[i].ending[0] && ends_with(path, formats[i].ending))
 			return &formats[i];
 	return NULL;
 }
 
-static bool begins_with(const unsigned char *head, size_t len, const char *magic)
+static bool begins_with(const unsigned char *head, size_t len, const char *magic, size_t magic_bytes)
 {
-	size_t n = strlen(magic);
-
-	return len >= n && memcmp(head, magic, n) == 0;
+	if (magic == NULL || len < magic_bytes)
+		return false;
+	for (size_t i = 0; i < magic_bytes; i++)
+		if (magic[i] != ANY && head[i] != (unsigned char)magic[i])
+			return false;
+	return true;
 }
 
 static bool is_printable(unsigned char c)
@@ -84,30 +123,56 @@ static bool is_text(const unsigned char *head, size_t len)
 	return len > 0 && (lines || numbers);
 }
 
-static const struct format *by_content(const unsigned char *head, size_t len)
+static const struct encoding *find_encoding(const unsigned char *head, size_t len)
 {
-	for (size_t i = 0; i < N_FORMATS; i++)
-		if (formats[i].magic && begins_with(head, len, formats[i].magic))
-			return &formats[i];
-	if (begins_with(head, len, BYTE_ORDER_MARK)) {
-		head += strlen(BYTE_ORDER_MARK);
-		len -= strlen(BYTE_ORDER_MARK);
+	const struct encoding *e = encodings;
+
+	while (!begins_with(head, len, e->mark, e->mark_bytes))
+		e++;
+	return e;
+}
+
+/* The characters, of one byte each, and their count; 0 where one does not fit into a byte. */
+static size_t decode(const struct encoding *e, const unsigned char *head, size_t len, unsigned char *ret)
+{
+	size_t n = 0;
+
+	for (size_t i = e->mark_bytes; i + e->unit <= len && n < TEXT_BYTES; i += e->unit) {
+		for (unsigned k = 0; k < e->unit; k++)
+			if (k != e->at && head[i + k])
+				return 0;
+		ret[n++] = head[i + e->at];
 	}
-	if (len > TEXT_BYTES)
-		len = TEXT_BYTES;
-	if (is_text(head, len))
-		return by_name(memchr(head, ',', len) ? ".csv" : ".txt");
-	return NULL;
+	return n;
+}
+
+static struct finding by_content(const unsigned char *head, size_t len)
+{
+	const struct encoding *encoding = find_encoding(head, len);
+	unsigned char text[TEXT_BYTES];
+	size_t n;
+
+	for (size_t i = 0; i < N_FORMATS; i++)
+		if (begins_with(head, len, formats[i].magic, formats[i].magic_bytes))
+			return (struct finding){&formats[i], ""};
+	n = decode(encoding, head, len, text);
+	if (is_text(text, n))
+		return (struct finding){by_name(memchr(text, ',', n) ? ".csv" : ".txt"), encoding->read_as};
+	return (struct finding){NULL, ""};
 }
 
 int foreign_input(const char *path, const unsigned char *head, size_t len, char *why)
 {
-	const struct format *format = by_name(path);
-	const char *shown = format ? "by its name it is" : "it is";
-	const char *otherwise = format ? "; if it is raw elements, name it .bin" : "";
+	struct finding found = {by_name(path), ""};
+	const struct format *format = found.format;
+	const char *shown = "by its name it is", *otherwise = "; if it is raw elements, name it .bin";
 
-	if (format == NULL)
-		format = by_content(head, len);
+	if (format == NULL) {
+		found = by_content(head, len);
+		format = found.format;
+		shown = "by its first bytes it is";
+		otherwise = "; if it is raw elements, give them as .npy (numpy.fromfile, numpy.save)";
+	}
 	if (format == NULL)
 		return 0;
 	if (format->before == NULL)
@@ -115,9 +180,9 @@ int foreign_input(const char *path, const unsigned char *head, size_t len, char 
 		                   shown, format->is, otherwise);
 	return why_invalid(why,
 	                   "cannot use %s: %s %s, neither .npy nor raw elements; convert it: python3 -c "
-	                   "\"import numpy%s; numpy.save('matrix.npy', numpy.asarray(%s'%s'%s, 'f4'))\"%s",
-	                   path, shown, format->is, format->module, format->before, path, format->after,
-	                   otherwise);
+	                   "\"import numpy%s; numpy.save('matrix.npy', numpy.asarray(%s'%s'%s%s, 'f4'))\"%s",
+	                   path, shown, format->is, format->module, format->before, path, found.read_as,
+	                   format->after, otherwise);
 }
 
 int foreign_output(const char *path, char *why)

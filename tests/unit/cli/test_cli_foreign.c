@@ -54,7 +54,16 @@ static void test_contents(void **state)
 	    {"\x89HDF\r\n\x1a\n\0\0\0\0", 12, "h5py"},
 	    {"MATLAB 5.0 MAT-file, Platform: GLNXA64\0\1", 40, "scipy.io.loadmat('m')"},
 	    {"PAR1\x15\4\x15\x10", 8, "pandas.read_parquet('m')"},
-	    {"\357\273\2771.5,2\r\n", 10, "delimiter=','"},
+	    {"\357\273\2771.5,2\r\n", 10, "('m', encoding='utf-8-sig', delimiter=',')"},
+	    {"\xff\xfe\061\0,\0002\0\n\0", 10, "('m', encoding='utf-16', delimiter=',')"},
+	    {"\xfe\xff\0001\0 \0002\0\n", 10, "('m', encoding='utf-16')"},
+	    {"\xff\xfe\0\0\061\0\0\0\n\0\0\0", 12, "('m', encoding='utf-32')"},
+	    {"\0\0\xfe\xff\0\0\0001\0\0\0\n", 12, "('m', encoding='utf-32')"},
+	    {"\200\2cnumpy.core.multiarray\n_reconstruct\n", 40, "pickle.load(open('m', 'rb'))"},
+	    {"\200\3]q\0(G?\360\0\0\0\0\0\0", 15, "pickle.load"},
+	    {"\200\4\x95\x88\0\0\0\0\0\0\0\x8c", 12, "pickle.load"},
+	    {"\200\5\x95\x88\1\0\0\0\0\0\0\x8c", 12, "pickle.load"},
+	    {"\200\2\x8a\n\x6c\xfc\x9c\106\xf9\x20\x6a\xa8", 12, "torch.load('m')"},
 	};
 	char why[CLI_WHY_BYTES];
 	(void)state;
@@ -64,13 +73,15 @@ static void test_contents(void **state)
 		                 KOPS_E_INVALID);
 		assert_non_null(strstr(why, "numpy.save('matrix.npy'"));
 		assert_non_null(strstr(why, rows[i].reader));
+		assert_non_null(strstr(why, "if it is raw elements, give them as .npy"));
 	}
 }
 
 static void test_compressed_contents(void **state)
 {
 	static const char *const rows[] = {"BZh91AY&SY\x12\x34", "\3757zXZ\0\0\4\xe6\xd6\xb4\x46",
-	                                   "\x28\xb5\x2f\xfd\4\0\1\0\0\0\0\0"};
+	                                   "\x28\xb5\x2f\xfd\4\0\1\0\0\0\0\0", "\x1f\x8b\x08\0\0\0\0\0\0\3\1\0",
+	                                   "\x1f\x8b\x08\x08\1\2\3\4\0\3m\0"};
 	char why[CLI_WHY_BYTES];
 	(void)state;
 
@@ -118,6 +129,25 @@ static void test_printable_elements(void **state)
 	assert_int_equal(foreign_input("m", (const unsigned char *)&constant, sizeof(constant), why), 0);
 }
 
+/* Elements that begin as something else does, for two or three bytes. */
+static void test_elements_that_begin_alike(void **state)
+{
+	static const char *const rows[] = {
+	    "\x1f\x8b\x08\x3f\0\0\x80\x3f",     /* gzip never has this fourth byte */
+	    "\x1f\x8b\x3f\x3f\0\0\x80\x3f",     /* f32: 0.747… */
+	    "\xff\xfe\x80\x3f\0\0\x80\x3f",     /* f32: 1.007…; no text follows the mark */
+	    "\xff\xfe\x7f\x3f\xff\xfe\x7f\x3f", /* f32: 0.99998 */
+	    "\200\2\x80\x3f\0\0\x80\x3f",       /* f32: 1.00007… */
+	    "\200\4\x95\x3f\0\0\x80\x3f",       /* f32: 1.16… */
+	    "PK\x80\x3f\0\0\x80\x3f",           /* f32: 1.002… */
+	};
+	char why[CLI_WHY_BYTES];
+	(void)state;
+
+	for (size_t i = 0; i < N(rows); i++)
+		assert_int_equal(foreign_input("m", (const unsigned char *)rows[i], 8, why), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -126,6 +156,7 @@ int main(void)
 	    cmocka_unit_test(test_compressed_contents),
 	    cmocka_unit_test(test_long_text),
 	    cmocka_unit_test(test_printable_elements),
+	    cmocka_unit_test(test_elements_that_begin_alike),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
