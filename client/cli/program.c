@@ -30,7 +30,7 @@ static void print_help(const struct program *program)
 	       toupper(program->noun[0]), program->noun + 1);
 	for (size_t i = 0; program->commands[i] != NULL; i++)
 		printf("  %-10s %s\n", program->commands[i]->name, program->commands[i]->summary);
-	printf("\n`%s help %s` tells the rest, with examples.\n\nOptions:\n", program->name, program->example);
+	printf("\n`%s help %s` has the details, with examples.\n\nOptions:\n", program->name, program->example);
 	options_help(program_options);
 	printf("\n%sExit status: " PROGRAM_EXITS, PROGRAM_NOTES, program->checks);
 }

@@ -71,9 +71,9 @@ const struct command command_sessions = {
     .name = "sessions",
     .summary = "show who is connected to kopsd, and what their jobs do",
     .usage = "[options]",
-    .help = "Of each session: process, jobs that wait and run, jobs done and failed, the time from arrival to\n"
-            "the end of half of its latest jobs (P50) and of 99 % of them (P99), and of the job that has run\n"
-            "longest how far it is and what it was expected to take.\n"
+    .help = "For each session: its process, jobs that wait, run, are done and failed, and the latency within\n"
+            "which half of its latest jobs ended (P50), and 99 % of them (P99). For the job that has run the\n"
+            "longest: its progress, and the estimate of its time.\n"
             "You see your own sessions. kopsd's setting see-others says who sees those of others.\n"
             "\n"
             "Examples:\n"

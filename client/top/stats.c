@@ -76,15 +76,14 @@ const struct command command_stats = {
     .name = "stats",
     .summary = "show what kopsd has done and holds",
     .usage = "[options]",
-    .help =
-        "Sessions, memory, and per device: jobs done, failed, waiting and running, time spent on them,\n"
-        "memory of RESIDENT buffers, and how long ago the device last passed its self-check. Per user:\n"
-        "the same of its jobs, and the time from arrival to the end of half of the latest jobs (P50) and of\n"
-        "99 % of them (P99). kopsd's setting see-others says who sees other users.\n"
-        "\n"
-        "Examples:\n"
-        "  kops-client stats\n"
-        "  kops-client stats --json | jq '.devices[0].jobs_done'\n",
+    .help = "Sessions, memory, and per device: jobs done, failed, waiting and running, time spent on them,\n"
+            "memory of RESIDENT buffers, and how long ago the device last passed its self-check. Per user:\n"
+            "the same counts, and the latency within which half of the latest jobs ended (P50), and 99 % of\n"
+            "them (P99). kopsd's setting see-others says who sees other users.\n"
+            "\n"
+            "Examples:\n"
+            "  kops-client stats\n"
+            "  kops-client stats --json | jq '.devices[0].jobs_done'\n",
     .options = query_options,
     .list = list,
     .run = query_run,

@@ -85,13 +85,13 @@ const struct command command_top = {
     .summary = "watch devices, users and sessions",
     .usage = "[options]",
     .help =
-        "Of each device: how busy it is, jobs a second, what waits and runs, temperature and power. Of users\n"
-        "and sessions: what waits and runs, jobs a second, the share of time that they have of devices, and\n"
-        "the latency of half of their latest jobs (P50) and of 99 % of them (P99). Of a long job, how far it\n"
-        "is and what it was expected to take.\n"
-        "Keys: q ends, space looks at once, d j w p sort by device time, jobs, waiting jobs and P99,\n"
-        "+ and - change the interval, arrows and pages move, ^L draws anew. NO_COLOR in the environment leaves "
-        "out colours.\n"
+        "For each device: how busy it is, jobs per second, waiting and running jobs, temperature and power.\n"
+        "For users and sessions: waiting and running jobs, jobs per second, their share of device time, and\n"
+        "the latency within which half of their latest jobs ended (P50), and 99 % of them (P99). For a long\n"
+        "job: its progress, and the estimate of its time.\n"
+        "Keys: q quits, space refreshes; d j w p sort by device time, jobs, waiting jobs and P99; + and -\n"
+        "change the interval; arrows and page keys scroll; ^L redraws. NO_COLOR in the environment turns\n"
+        "colours off.\n"
         "\n"
         "Examples:\n"
         "  kops-client top\n"

@@ -127,8 +127,8 @@ const struct command command_trace = {
     .name = "trace",
     .summary = "show the latest jobs, and where their time went",
     .usage = "[options]",
-    .help = "Of each job that was answered: who sent it, the op and kernel that came first and how many there\n"
-            "were, the time that it waited, copied and computed, and what became of it.\n"
+    .help = "For each job that was answered: who sent it, its first op and kernel, the number of its ops, how\n"
+            "long it waited, copied and computed, and its result.\n"
             "You see your own jobs. kopsd's setting see-others says who sees those of others.\n"
             "\n"
             "Examples:\n"

@@ -159,7 +159,7 @@ static const struct option_row of_every_op[] = {OPTION_OUTPUT, OPTIONS_JOB, OPTI
 	"-m or -n tells its shape, and a square one needs neither.\n"
 #define HELP_OUTPUT                                                                                            \
 	"\n"                                                                                                   \
-	"One of the files may be -, which is standard input. Without -o, a terminal gets shape, corner and\n"  \
+	"A file named - is standard input; one may be. Without -o, a terminal gets shape, corner and\n"        \
 	"statistics, a pipe the raw elements, as with -o -. The receipt (what ran, and where the time went)\n" \
 	"goes to stderr. With --json the matrix is not printed: add -o FILE to have it.\n"                     \
 	"\n"                                                                                                   \
