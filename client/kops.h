@@ -644,6 +644,46 @@ const kops_user_info *kops_list_user(const kops_list *list, size_t i);
 const kops_session_info *kops_list_session(const kops_list *list, size_t i);
 const kops_traced_job *kops_list_job(const kops_list *list, size_t i);
 
+/* ---- For kops in Python ---- */
+
+/* A place in memory, and what it held. */
+typedef struct kops_held {
+	const void *place, *content;
+	size_t bytes;
+} kops_held;
+
+/*
+ * Whether all of these places hold what they held. One without bytes ends the list. A place is looked at only
+ * if those before it are as they were, which may point to it.
+ */
+bool kops_holds(const kops_held *places);
+
+typedef enum kops_numpy_call {
+	KOPS_NUMPY_MALLOC = 0,
+	KOPS_NUMPY_CALLOC = 1,
+	KOPS_NUMPY_REALLOC = 2,
+	KOPS_NUMPY_FREE = 3
+} kops_numpy_call;
+
+/*
+ * The context of the functions below, which are those of NumPy's PyDataMem_Handler (NEP 49). NumPy calls them
+ * with an exception set, too, which functions in Python cannot be called with. So these put it aside and
+ * call `call`, which is in Python: it sets answer[1] to an address, and then answer[0] to 1. They try again
+ * if an exception comes before. The others are functions of CPython.
+ */
+typedef struct kops_numpy {
+	int (*enter)(void);                                         /* PyGILState_Ensure() */
+	void (*leave)(int state);                                   /* PyGILState_Release() */
+	void (*fetch)(void **type, void **value, void **traceback); /* PyErr_Fetch() */
+	void (*restore)(void *type, void *value, void *traceback);  /* PyErr_Restore() */
+	void (*call)(kops_numpy_call what, void *address, size_t bytes, uint64_t answer[2]);
+} kops_numpy;
+
+void *kops_numpy_malloc(void *context, size_t bytes);
+void *kops_numpy_calloc(void *context, size_t count, size_t size);
+void *kops_numpy_realloc(void *context, void *address, size_t bytes);
+void kops_numpy_free(void *context, void *address, size_t bytes);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

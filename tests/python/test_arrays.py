@@ -130,6 +130,18 @@ class Memory(PythonTest):
         del x
         self.assertLess(self.control.stats()["mapped_bytes"], 8 << 20)
 
+    def test_arrays_that_die_of_an_exception(self):
+        def fail():
+            raise KeyError("mine")
+
+        with self.kops.memory():
+            with self.assertRaisesRegex(KeyError, "mine"):
+                np.ones(3) + fail()
+            with self.assertRaisesRegex(KeyError, "mine"):
+                np.array([np.ones(3), fail()])
+            self.assertRaises(ValueError, lambda: np.ones(3) @ np.ones(4))
+        self.assertEqual(self.kops._session.pool.live, 0)
+
     def test_blocks_nest_and_end_with_exceptions(self):
         with self.kops.memory():
             with self.assertRaises(ZeroDivisionError), self.kops.memory():

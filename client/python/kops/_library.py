@@ -6,7 +6,7 @@ import os
 import pathlib
 from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_short, c_size_t, c_uint, c_uint8, c_uint32
 from ctypes import c_uint64, c_void_p
-from typing import Any
+from typing import Any, Union
 
 from .errors import error
 
@@ -96,8 +96,22 @@ class TracedJob(ctypes.Structure):
 
 
 Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
+class Held(ctypes.Structure):
+    _fields_ = [("place", c_void_p), ("content", c_char_p), ("bytes", c_size_t)]
 
-_Table = dict[str, tuple[Any, list[Any]]]
+
+NumPyCall = ctypes.CFUNCTYPE(None, c_int, c_void_p, c_size_t, POINTER(c_uint64))
+
+
+class NumPy(ctypes.Structure):
+    _fields_ = [("enter", c_void_p), ("leave", c_void_p), ("fetch", c_void_p), ("restore", c_void_p), ("call", NumPyCall)]
+
+
+def address_of(function: Any) -> int | None:
+    return ctypes.cast(function, c_void_p).value
+
+
+_Table = dict[str, tuple[Any, Union[list[Any], None]]]  # results and arguments; None: not converted
 
 # These may take long, so other threads run meanwhile.
 _WITHOUT_GIL: _Table = {
@@ -149,6 +163,11 @@ _WITH_GIL: _Table = {
     "kops_list_user": (POINTER(UserInfo), [c_void_p, c_size_t]),
     "kops_list_session": (POINTER(SessionInfo), [c_void_p, c_size_t]),
     "kops_list_job": (POINTER(TracedJob), [c_void_p, c_size_t]),
+    "kops_holds": (c_bool, None),  # an address, likewise
+    "kops_numpy_malloc": (c_void_p, [c_void_p, c_size_t]),
+    "kops_numpy_calloc": (c_void_p, [c_void_p, c_size_t, c_size_t]),
+    "kops_numpy_realloc": (c_void_p, [c_void_p, c_void_p, c_size_t]),
+    "kops_numpy_free": (None, [c_void_p, c_void_p, c_size_t]),
 }
 
 

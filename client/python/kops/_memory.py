@@ -1,11 +1,17 @@
 """Ordinary NumPy arrays in shared memory, by NumPy's own way to change where arrays get their memory (NEP 49)."""
 from __future__ import annotations
 
+import _thread
 import ctypes
 import importlib
-from types import TracebackType
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
 from typing import Any
 
+from . import _library
+from ._library import lib
 from ._session import Block, Session
 
 try:
@@ -13,16 +19,11 @@ try:
 except ImportError:  # before NumPy 2
     _umath = importlib.import_module("numpy.core._multiarray_umath")
 
-_Malloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-_Calloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
-_Realloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-_Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-
-
 class _Handler(ctypes.Structure):
     """PyDataMem_Handler of ndarraytypes.h."""
     _fields_ = [("name", ctypes.c_char * 127), ("version", ctypes.c_uint8), ("context", ctypes.c_void_p),
-                ("malloc", _Malloc), ("calloc", _Calloc), ("realloc", _Realloc), ("free", _Free)]
+                ("malloc", ctypes.c_void_p), ("calloc", ctypes.c_void_p), ("realloc", ctypes.c_void_p),
+                ("free", ctypes.c_void_p)]
 
 
 _SET_HANDLER = 304  # PyDataMem_SetHandler's place in NumPy's table of functions
@@ -39,6 +40,11 @@ _libc.realloc.restype, _libc.realloc.argtypes = ctypes.c_void_p, [ctypes.c_void_
 _libc.free.restype, _libc.free.argtypes = None, [ctypes.c_void_p]
 
 
+_python = ctypes.pythonapi
+_OF_PYTHON = (_python.PyGILState_Ensure, _python.PyGILState_Release, _python.PyErr_Fetch, _python.PyErr_Restore)
+_OF_NUMPY = (lib.kops_numpy_malloc, lib.kops_numpy_calloc, lib.kops_numpy_realloc, lib.kops_numpy_free)
+
+
 class Allocator:
     """A session's memory as NumPy's. It lives as long as the process, as arrays may. Where the session cannot give memory
     (in a child of fork(), or in the middle of another call) arrays get ordinary memory."""
@@ -46,60 +52,99 @@ class Allocator:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.blocks: dict[int, Block] = {}
-        self.handler = _Handler(b"kops", 1, None, _Malloc(self._malloc), _Calloc(self._calloc), _Realloc(self._realloc),
-                                _Free(self._free))
+        self.calls = (self._malloc, self._calloc, self._realloc, self._free)  # by kops_numpy_call
+        self.context = _library.NumPy(*map(_library.address_of, _OF_PYTHON), _library.NumPyCall(self._call))
+        self.handler = _Handler(b"kops", 1, ctypes.addressof(self.context), *map(_library.address_of, _OF_NUMPY))
         self.capsule = _new_capsule(ctypes.addressof(self.handler), b"mem_handler", None)
 
     def _new(self, nbytes: int) -> Block | None:
         """None: ordinary memory has to do. MemoryError: there is none at all."""
         session = self.session
-        if session.handle is None or session.is_inside():
+        if session.gone or session.is_inside():
             return None
         block = session.block(max(1, nbytes))
         self.blocks[block.address] = block
         return block
 
-    # NumPy's calls. An exception would be printed and lost; 0 becomes NumPy's MemoryError.
+    def _call(self, what: int, address: int | None, nbytes: int, answer: Any) -> None:
+        """By kops_numpy_malloc() and its like. 0 becomes NumPy's MemoryError."""
+        try:
+            answer[1] = self.calls[what](address or 0, nbytes)
+        except Exception:
+            answer[1] = 0
+        answer[0] = 1
 
     def _malloc(self, _: int, nbytes: int) -> int:
-        try:
-            block = self._new(nbytes)
-            return block.address if block else _libc.malloc(nbytes) or 0
-        except Exception:
-            return 0
+        block = self._new(nbytes)
+        return block.address if block else _libc.malloc(nbytes) or 0
 
-    def _calloc(self, _: int, n: int, itemsize: int) -> int:
-        try:
-            block = self._new(n * itemsize)
-            is_zero = block is not None and block.is_fresh
-            address: int = block.address if block else _libc.malloc(n * itemsize) or 0
-            if address and not is_zero:
-                ctypes.memset(address, 0, n * itemsize)
-            return address
-        except Exception:
-            return 0
+    def _calloc(self, _: int, nbytes: int) -> int:
+        block = self._new(nbytes)
+        is_zero = block is not None and block.is_fresh
+        address: int = block.address if block else _libc.malloc(nbytes) or 0
+        if address and not is_zero:
+            ctypes.memset(address, 0, nbytes)
+        return address
 
-    def _realloc(self, _: int, address: int | None, nbytes: int) -> int:
-        try:
-            old = self.blocks.get(address or 0)
-            if old is None:
-                return _libc.realloc(address, nbytes) or 0
-            if nbytes <= old.slab.block:
-                return old.address
-            new = self._malloc(0, nbytes)
-            if new:
-                ctypes.memmove(new, old.address, old.slab.block)
-                del self.blocks[old.address]
-            return new
-        except Exception:
-            return 0
+    def _realloc(self, address: int, nbytes: int) -> int:
+        old = self.blocks.get(address)
+        if old is None:
+            return _libc.realloc(address, nbytes) or 0
+        if nbytes <= old.slab.block:
+            return old.address
+        new = self._malloc(0, nbytes)
+        if new:
+            ctypes.memmove(new, old.address, old.slab.block)
+            del self.blocks[old.address]
+        return new
 
-    def _free(self, _: int, address: int | None, __: int) -> None:
+    def _free(self, address: int, _: int) -> int:
         if address and self.blocks.pop(address, None) is None:
             _libc.free(address)
+        return 0
 
 
 _allocators: list[Allocator] = []
+
+# Signal handlers
+
+LATER_S = 1e-3
+
+
+class Patient:
+    """A signal handler that does not run in NumPy's calls, where its exception would be printed and lost, nor where a block
+    begins and ends: then the signal is sent anew a little later."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        at = frame
+        while at is not None and at.f_code not in _UNINTERRUPTED:
+            at = at.f_back
+        if at is None:
+            self.handler(number, frame)
+        else:
+            threading.Timer(LATER_S, _thread.interrupt_main, (number,)).start()
+
+
+def _be_patient() -> list[tuple[int, Any]]:
+    """The handlers that were replaced. Only the main thread runs any."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    patient: list[tuple[int, Any]] = []
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        if callable(handler) and not isinstance(handler, (Patient, signal.Handlers)):
+            patient.append((number, Patient(handler)))
+            signal.signal(*patient[-1])
+    return patient
+
+
+def _be_as_before(patient: list[tuple[int, Any]]) -> None:
+    for number, handler in patient:
+        if signal.getsignal(number) is handler:  # nobody has set another since
+            signal.signal(number, handler.handler)
 
 
 class Memory:
@@ -107,7 +152,7 @@ class Memory:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._before: list[Any] = []
+        self._before: list[tuple[Any, list[tuple[int, Any]]]] = []
 
     def __enter__(self) -> None:
         with self._session.turn, self._session:  # fails here, with a sentence, if the client is closed
@@ -115,7 +160,13 @@ class Memory:
             if allocator is None:
                 allocator = Allocator(self._session)
                 _allocators.append(allocator)
-        self._before.append(_set_handler(allocator.capsule))
+        patient = _be_patient()
+        self._before.append((_set_handler(allocator.capsule), patient))
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        _set_handler(self._before.pop())
+        handler, patient = self._before.pop()
+        _set_handler(handler)
+        _be_as_before(patient)
+
+
+_UNINTERRUPTED = {f.__code__ for f in (Allocator._call, Memory.__enter__, Memory.__exit__)}

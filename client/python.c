@@ -1,0 +1,55 @@
+/* python.c: what kops in Python cannot do in Python, or not as fast. */
+#include <string.h>
+
+#include "client.h"
+
+bool kops_holds(const kops_held *places)
+{
+	for (const kops_held *at = places; at->bytes > 0; at++)
+		if (memcmp(at->place, at->content, at->bytes))
+			return false;
+	return true;
+}
+
+/* ---- NumPy's memory ---- */
+
+#define TRIES 3
+
+static void *ask(const kops_numpy *python, kops_numpy_call what, void *address, size_t bytes)
+{
+	uint64_t answer[2] = {0}; /* whether there is one, and an address */
+	void *exception[3];
+	int state = python->enter();
+
+	python->fetch(&exception[0], &exception[1], &exception[2]);
+	/* The exception of a signal handler may come before its first statement. */
+	for (int i = 0; i < TRIES && !answer[0]; i++)
+		python->call(what, address, bytes, answer);
+	python->restore(exception[0], exception[1], exception[2]);
+	python->leave(state);
+	return (void *)(uintptr_t)answer[1];
+}
+
+void *kops_numpy_malloc(void *context, size_t bytes)
+{
+	return ask(context, KOPS_NUMPY_MALLOC, NULL, bytes);
+}
+
+void *kops_numpy_calloc(void *context, size_t count, size_t size)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(count, size, &bytes))
+		return NULL;
+	return ask(context, KOPS_NUMPY_CALLOC, NULL, bytes);
+}
+
+void *kops_numpy_realloc(void *context, void *address, size_t bytes)
+{
+	return ask(context, KOPS_NUMPY_REALLOC, address, bytes);
+}
+
+void kops_numpy_free(void *context, void *address, size_t bytes)
+{
+	ask(context, KOPS_NUMPY_FREE, address, bytes);
+}
