@@ -140,7 +140,9 @@ class Workers(unittest.TestCase):
 
     def test_2_softmax_and_transpose(self):
         x = numbers(3, "f")[:600]
-        y, t, before = self.values(kops.dask.softmax(x, scale=3), kops.dask.transpose(x), x)
+        y, t, none, before = self.values(kops.dask.softmax(x, scale=3), kops.dask.transpose(x),
+                                         kops.dask.matmul(x[:0], x[:50].T), x)
+        self.assertEqual(none.shape, (0, 50))
         e = np.exp(3 * before.astype(float))
         self.assertLess(abs(y - e / e.sum(1, keepdims=True)).max(), 1e-6)
         self.assertTrue(np.array_equal(t, before.T))

@@ -74,6 +74,14 @@ class Ops(PythonTest):
             a.dtype = np.int32
         self.fails(kops.DtypeError, "int32", self.kops.matmul, a, b, out=c)
 
+    def test_what_follows_an_array_without_axes_is_looked_at_too(self):
+        one, x, y = self.kops.zeros(()), self.shared((4,)), self.poisoned((4,))
+        one[...] = 1
+        for _ in range(5):
+            self.kops.add(one, x, out=y)
+        y.shape = (2, 2)
+        self.fails(kops.ShapeError, "out has shape", self.kops.add, one, x, out=y)
+
     def test_everything_that_can_change_in_an_array_is_looked_at(self):
         self.assertTrue(_seen.KNOWS)  # else calls are slower than they need to be
         a, b, c = self.shared((4, 4)), self.shared((4, 4)), self.poisoned((4, 4))

@@ -75,6 +75,12 @@ class Processes(PythonTest):
         self.assertIn("kops: ", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
 
+    def test_in_development_mode(self):
+        """Where memory that was freed loses its content."""
+        subclass = "import kops, numpy; x = kops.asarray(numpy.eye(2)).view(numpy.recarray); print(kops.owns(x), (x @ x).sum())"
+        done = subprocess.run([sys.executable, "-X", "dev", "-c", subclass], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.stdout, done.stderr), ("True 2.0\n", ""))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -94,7 +94,8 @@ def owns(x: object) -> bool:
 
 def matmul(a: Operand, b: Operand, out: Array | None = None, *, precision: str = "f32", kernel: str | None = None) -> Any:
     """a @ b, with shapes as for numpy.matmul."""
-    return (_default or _connect_default())._op(_ops.matmul, (a, b), out, precision, kernel)  # not by Client.matmul(), for speed
+    client = _default or _connect_default()
+    return client._op((_ops.matmul, id(a), id(b), id(out), precision, kernel), (a, b), out)  # not its matmul(), for speed
 
 
 def gemm(alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, precision: str = "f32",

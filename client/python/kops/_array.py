@@ -75,7 +75,8 @@ class _Interface(ctypes.Structure):
 
 
 def _address(x: NDArray) -> int:
-    return _word_at(_capsule_pointer(x.__array_struct__, None) + _Interface.data.offset).value
+    capsule = x.__array_struct__  # which frees what it points to
+    return _word_at(_capsule_pointer(capsule, None) + _Interface.data.offset).value
 
 
 # Where an ndarray has the address of its elements: in CPython it is the first member of PyArrayObject. To read it there

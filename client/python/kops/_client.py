@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -61,14 +60,15 @@ class Info:
     devices: tuple[Device, ...]
 
 
-class _Call:
+class Call:
     """A job of one call, kept for calls with operands in the same places. libkops has the daemon prepare it the second
     time."""
 
-    __slots__ = ("job", "last", "calls", "keys", "seen", "seen_as", "slabs")
+    __slots__ = ("job", "argument", "last", "calls", "keys", "seen", "seen_as", "slabs")
 
-    def __init__(self, calls: dict[object, _Call], seen: dict[object, _Seen], job: NativeJob, slabs: list[Slab]) -> None:
+    def __init__(self, calls: dict[object, Call], seen: dict[object, _Seen], job: NativeJob, slabs: list[Slab]) -> None:
         self.job = job
+        self.argument = job.argument
         self.last = (job, 0.0, 0)  # for Client.receipt
         self.calls = calls
         self.keys: list[object] = []
@@ -88,8 +88,7 @@ class _Call:
             self.seen.pop(self.seen_as, None)
             self.seen_as = key
         elif _seen.KNOWS and self.calls.get(self.keys[0]) is self:
-            types = [x.dtype for x in arrays]  # kept: another must not come to lie at the address of one
-            self.seen[key] = (self, [held for x in arrays for held in _seen.held(x)], types)
+            self.seen[key] = (self, *_seen.content(arrays))
 
     def forget(self) -> None:
         self.seen.pop(self.seen_as, None)
@@ -98,14 +97,11 @@ class _Call:
         for slab in self.slabs:
             slab.calls.discard(self)
 
-    def forget_if_left(self) -> None:
-        """A job that is still out cannot be run again."""
-        if self.job.is_left:
-            self.forget()
 
+_Seen = tuple[Union[Call, None], ctypes.c_void_p, object]
+_UNSEEN: _Seen = (None, ctypes.c_void_p(), None)
 
-_Seen = tuple[Union[_Call, None], Sequence[_seen.Held], object]
-_UNSEEN: _Seen = (None, (), None)
+_holds = lib.kops_holds
 
 
 class Client:
@@ -122,7 +118,7 @@ class Client:
     def __init__(self, socket: str | None = None, *, name: str | None = None, timeout: float = 30.0, spin_us: int = 0,
                  cache_bytes: int = CACHE_BYTES) -> None:
         self._session = Session(socket, name, timeout, spin_us, cache_bytes)
-        self._calls: dict[object, _Call] = {}
+        self._calls: dict[object, Call] = {}
         self._seen: dict[object, _Seen] = {}  # by the identities of arrays
         self._results: dict[object, tuple[tuple[int, ...], np.dtype[Any]]] = {}  # shape and type, by function and operands
         self._last: tuple[NativeJob, float, int] | None = None
@@ -160,34 +156,34 @@ class Client:
     def matmul(self, a: Operand, b: Operand, out: Array | None = None, *, precision: str = "f32",
                kernel: str | None = None) -> Any:
         """a @ b, with shapes as for numpy.matmul."""
-        return self._op(_ops.matmul, (a, b), out, precision, kernel)
+        return self._op((_ops.matmul, id(a), id(b), id(out), precision, kernel), (a, b), out)
 
     def gemm(self, alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, precision: str = "f32",
              kernel: str | None = None) -> Any:
         """c = alpha * a @ b + beta * c; returns c. With beta == 0, c is not read."""
-        return self._op(_ops.gemm, (a, b), c, float(alpha), float(beta), precision, kernel)
+        return self._op((_ops.gemm, id(a), id(b), id(c), float(alpha), float(beta), precision, kernel), (a, b), c)
 
     def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,
                 kernel: str | None = None) -> Any:
         """softmax(scale * x) along an axis, or its logarithm. out may be x."""
-        return self._op(_ops.softmax, (x,), out, axis, float(scale), bool(log), kernel)
+        return self._op((_ops.softmax, id(x), id(out), axis, float(scale), bool(log), kernel), (x,), out)
 
     def transpose(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         """A copy of x with the last two axes exchanged. Ops take x.T too, and copy nothing."""
-        return self._op(_ops.transpose, (x,), out, kernel)
+        return self._op((_ops.transpose, id(x), id(out), kernel), (x,), out)
 
     def add(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         """a + b, broadcast as in NumPy. out may be an operand that is not broadcast."""
-        return self._op(_ops.add, (a, b), out, kernel)
+        return self._op((_ops.add, id(a), id(b), id(out), kernel), (a, b), out)
 
     def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
                kernel: str | None = None) -> Any:
         """The "sum", "max" or "mean" along an axis."""
-        return self._op(_ops.reduce, (x,), out, kind, axis, keepdims, kernel)
+        return self._op((_ops.reduce, id(x), id(out), kind, axis, keepdims, kernel), (x,), out)
 
     def copy(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         """A copy of x, also between shared and a device's memory."""
-        return self._op(_ops.copy, (x,), out, kernel)
+        return self._op((_ops.copy, id(x), id(out), kernel), (x,), out)
 
     @property
     def receipt(self) -> Receipt | None:
@@ -206,29 +202,21 @@ class Client:
         """Several ops that are sent together; see Job."""
         return Job(self, self._session, device, queue, priority, deadline, timed)
 
-    def _op(self, function: _ops.Function, operands: tuple[Any, ...], out: Any, *params: Any) -> Any:
-        """Runs the job that had these arguments before, if there is one."""
-        key = (function, params, *map(id, operands), id(out))
-        call, held, _ = self._seen.get(key, _UNSEEN)
-        for place, value in held:
-            if place.raw != value:
-                call = None
-                break
-        if call is None:
+    def _op(self, key: tuple[Any, ...], operands: tuple[Any, ...], out: Any) -> Any:
+        """Runs the job that had these arguments before, if there is one. key: the op's function, the identities of operands
+        and out, the parameters."""
+        call, content, _ = self._seen.get(key, _UNSEEN)
+        if call is None or not _holds(content):
+            function, params = key[0], key[len(operands) + 2:]
             call, out = self._find(key, function, operands, out, params)
             if call is None:
                 return self._first(function, operands, out, params)
-        try:
-            self._session.run_alone(call.job, (operands, out))
-        except BaseException:
-            with self._session.lock:
-                call.forget_if_left()
-            raise
+        self._session.run(call, (operands, out))
         self._last = call.last
         return out
 
     def _find(self, ids: object, function: _ops.Function, operands: tuple[Any, ...], out: Any,
-              params: tuple[Any, ...]) -> tuple[_Call | None, Any]:
+              params: tuple[Any, ...]) -> tuple[Call | None, Any]:
         """The job, and the array of its result, by where the arrays lie. Addresses in kops memory are the same elements for
         as long as a job is kept."""
         is_given = out is not None
@@ -259,7 +247,7 @@ class Client:
             self._remember(call, function, operands, result, params)
         return result
 
-    def _remember(self, call: _Call, function: _ops.Function, operands: tuple[Any, ...], result: NDArray,
+    def _remember(self, call: Call, function: _ops.Function, operands: tuple[Any, ...], result: NDArray,
                   params: tuple[Any, ...]) -> None:
         """For _op()."""
         try:
@@ -273,26 +261,22 @@ class Client:
                 del self._results[next(iter(self._results))]
             self._results[key] = (result.shape, result.dtype)
 
-    def _one_job(self, desk: Desk, ops: list[Op]) -> _Call:
+    def _one_job(self, desk: Desk, ops: list[Op]) -> Call:
         key = tuple((op.name, op.params, *map(layout, op.arrays)) for op in ops)
-        with self._session.turn, self._session as session:
+        with self._session.turn, self._session:
             call = self._calls.get(key)
             if call is None:
                 call = self._new_call(ops)
                 call.know_as(key)
-            try:
-                session.run(call.job, (desk, ops))
-            except BaseException:
-                call.forget_if_left()
-                raise
+        self._session.run(call, (desk, ops))
         return call
 
-    def _new_call(self, ops: list[Op]) -> _Call:
+    def _new_call(self, ops: list[Op]) -> Call:
         while len(self._calls) >= CALLS_MAX:
             next(iter(self._calls.values())).forget()
         job = NativeJob(self._session)
         slabs = add_ops(self._session, job, ops)
-        return _Call(self._calls, self._seen, job, slabs)
+        return Call(self._calls, self._seen, job, slabs)
 
     # The daemon
 

@@ -99,16 +99,28 @@ class Job:
     # Running
 
     def submit(self) -> None:
-        """Copies operands that are not in kops memory, and sends the job. Does not wait."""
+        """Copies operands that are not in kops memory, and sends the job. Does not wait. A job without ops, as of arrays
+        without elements, is done at once."""
         if self._is_out:
             raise error("STATE", "the job is out already: wait for its end")
         self._desk.load()
-        with self._session.turn, self._session as session:
-            session.check(lib.kops_submit(self._job.pointer, session.callback_address, None))
-            session.out[self._job.pointer] = self
-            self._is_out = self._is_sent = True
+        with self._session.turn, self._session:
             self._failure = None
             self._is_stored = False
+            self._is_sent = True
+            if self._ops:
+                self._send(self._session)
+
+    def _send(self, session: Session) -> None:
+        """It counts as out before it is, so that the exception of a signal handler cannot lose it."""
+        pointer = self._job.pointer
+        session.out[pointer] = self
+        self._is_out = True
+        status = lib.kops_submit(pointer, session.callback_address, None)
+        if status < 0:
+            del session.out[pointer]
+            self._is_out = self._is_sent = False
+            raise session.error(status)
 
     def wait(self, timeout: float | None = None) -> None:
         """Until it is done, at most so many seconds; None: without limit. Raises what went wrong. After TimedOutError the
@@ -129,13 +141,18 @@ class Job:
         try:
             self.wait(self._session.timeout)
         finally:
-            if self._is_out:
-                self.cancel()
+            self._withdraw()
 
     def cancel(self) -> None:
         """Withdraws it from its queue; it then ends with CancelledError. One that runs already finishes as usual."""
         with self._session.turn, self._session as session:
             session.check(lib.kops_cancel(self._job.pointer))
+
+    def _withdraw(self) -> None:
+        """cancel(), if it is still out."""
+        if self._is_out:
+            with self._session.turn, self._session:
+                lib.kops_cancel(self._job.pointer)  # fails if it has ended
 
     @property
     def is_done(self) -> bool:
@@ -204,8 +221,7 @@ class Job:
             try:
                 yield from waiter.future
             except BaseException:
-                if self._is_out:
-                    self.cancel()
+                self._withdraw()
                 raise
         self._finish()
 

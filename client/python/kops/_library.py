@@ -95,7 +95,8 @@ class TracedJob(ctypes.Structure):
                 ("graph", c_bool), ("ring", c_bool)]
 
 
-Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
+# Of a job or buffer: which one, and how it ended. The third argument, which nobody uses, is left where it is.
+Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int)
 class Held(ctypes.Structure):
     _fields_ = [("place", c_void_p), ("content", c_char_p), ("bytes", c_size_t)]
 
@@ -122,7 +123,7 @@ _WITHOUT_GIL: _Table = {
     "kops_alloc": (c_int, [c_void_p, c_uint64, c_uint, c_char_p, POINTER(c_void_p)]),
     "kops_free": (None, [c_void_p]),
     "kops_wait": (c_int, [c_void_p, c_int]),
-    "kops_run_for": (c_int, [c_void_p, c_int]),
+    "kops_run_for": (c_int, None),  # a c_void_p and an int, as they are: every op that repeats comes here
     "kops_process": (c_int, [c_void_p]),
     "kops_job_prepare": (c_int, [c_void_p]),
     "kops_query": (c_int, [c_void_p, POINTER(POINTER(Info))]),

@@ -72,7 +72,7 @@ class Watch:
     def turn(self) -> None:
         self.is_due = True  # what happens here changes nothing that this does not see
         try:
-            with self.session as session:
+            with self.session.turn, self.session as session:
                 lib.kops_process(session.handle)  # its failures are those of jobs
                 self._attend(lib.kops_fd(session.handle), lib.kops_events(session.handle),
                              lib.kops_timeout(session.handle))

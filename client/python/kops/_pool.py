@@ -1,8 +1,12 @@
 """Shared memory in blocks. A session may have some thousand buffers, and asking kopsd for one takes its time, so buffers
 ("slabs") are cut into blocks of one size. The first slab of a size has one large block or 64 KiB of small ones. Later ones
-have twice as many each time, up to 64 MiB; and all as many as have room in what kopsd lends. Slabs without a block in use are kept for later arrays, up to a limit.
+have twice as many each time, up to 64 MiB; and all as many as have room in what kopsd lends. Slabs without a block in use
+are kept for later arrays, up to a limit.
 
 Whoever calls holds the session's lock, except for find().
+
+The exception of a signal handler may come at any call and at the end of a loop's turn, but nowhere else. So what must be
+done as a whole is done by statements without either: they say "as a whole".
 """
 from __future__ import annotations
 
@@ -44,107 +48,134 @@ def lent_bytes(nbytes: int) -> int:
 class Slab:
     """One buffer. `address` is where its first byte lies here; for a device's memory, the place that stands for it."""
 
-    __slots__ = ("buffer", "address", "nbytes", "lent", "block", "freed", "fresh", "live", "calls", "holds", "is_refused")
+    __slots__ = ("buffer", "address", "nbytes", "lent", "block", "freed", "fresh", "live", "calls", "holds", "is_refused",
+                 "is_dropped")
 
-    def __init__(self, buffer: int, address: int, nbytes: int, block: int, holds: object = None) -> None:
+    def __init__(self, buffer: int, address: int, nbytes: int, block: int, holds: Any = None) -> None:
         self.buffer = buffer
         self.address = address
         self.nbytes = nbytes
         self.lent = lent_bytes(nbytes)
         self.block = block
-        self.freed: list[int] = []  # offsets of blocks that were in use
-        self.fresh = 0              # from here on no block was ever in use: zeros
+        self.freed: dict[int, None] = {}  # offsets of blocks that were in use, the latest last
+        self.fresh = 0                # from here on no block was ever in use: zeros
         self.live = 0
         self.calls: set[Any] = set()  # prepared calls that name the buffer
         self.holds = holds
         self.is_refused = False       # by kopsd, after it was in use
+        self.is_dropped = False       # its buffer was given back
 
     @property
     def has_room(self) -> bool:
         return not self.is_refused and (bool(self.freed) or self.fresh + self.block <= self.nbytes)
 
 
-class Pool:
-    """allocate(nbytes) makes a slab's (buffer, address), or raises MemoryError or QuotaError; release(slab) gives it
-    back."""
+class Place:
+    """What take() gives a block."""
 
-    def __init__(self, allocate: Callable[[int], tuple[int, int]], release: Callable[[Slab], None],
-                 cache_bytes: int) -> None:
+    __slots__ = ("slab", "offset", "is_fresh")
+
+    slab: Slab
+    offset: int
+    is_fresh: bool  # all zeros
+
+
+class Pool:
+    """allocate(nbytes) makes a slab's (buffer, address), or raises MemoryError or QuotaError. forget(slab) is called before
+    free(buffer), a function of C, gives it back."""
+
+    def __init__(self, allocate: Callable[[int], tuple[int, int]], forget: Callable[[Slab], None],
+                 free: Callable[[int], None], cache_bytes: int) -> None:
         self.allocate = allocate
-        self.release = release
+        self.forget = forget
+        self.free = free
         self.cache_bytes = cache_bytes
-        self.with_room: dict[int, list[Slab]] = {}  # by size of block
-        self.count: dict[int, int] = {}             # of slabs, likewise
-        self.idle: dict[Slab, None] = {}            # without a live block, oldest first
+        self.with_room: dict[int, dict[Slab, None]] = {}  # by size of block
+        self.count: dict[int, int] = {}                   # of slabs, likewise
+        self.idle: dict[Slab, None] = {}                  # without a live block, oldest first
         self.idle_bytes = 0
-        self.live = 0                               # blocks in use
-        self.dropped_s = -math.inf                  # when a slab was given back
+        self.live = 0                                     # blocks in use
+        self.dropped_s = -math.inf                        # when a slab was given back
         self.ranges: tuple[list[int], list[Slab]] = ([], [])  # replaced, never changed: find() takes no lock
 
     # Blocks
 
-    def take(self, nbytes: int) -> tuple[Slab, int, bool]:
-        """A block of at least nbytes: its slab, its offset there, and whether it is all zeros."""
+    def take(self, nbytes: int, place: Place) -> None:
+        """Makes it the place of a block of at least nbytes."""
         size = block_bytes(nbytes)
-        slabs = self.with_room.setdefault(size, [])
-        if not slabs:
-            slabs.append(self._new_slab(size))
-        slab = slabs[-1]
-        if slab.live == 0 and slab in self.idle:
+        slab = self._slab_with_room(size)
+        if slab in self.idle:  # as a whole
             del self.idle[slab]
             self.idle_bytes -= slab.lent
         is_fresh = not slab.freed
-        if is_fresh:
-            offset = slab.fresh
+        offset = slab.fresh if is_fresh else next(reversed(slab.freed))
+        if is_fresh:  # as a whole
             slab.fresh += size
         else:
-            offset = slab.freed.pop()
+            del slab.freed[offset]
         slab.live += 1
         self.live += 1
-        if not slab.has_room:
-            slabs.pop()
-        return slab, offset, is_fresh
+        place.slab, place.offset, place.is_fresh = slab, offset, is_fresh
+
+    def _slab_with_room(self, size: int) -> Slab:
+        slabs = self.with_room.setdefault(size, {})
+        while slabs:
+            slab = next(reversed(slabs))
+            if slab.has_room:
+                return slab
+            del slabs[slab]
+        slab = self._new_slab(size)
+        slabs[slab] = None
+        return slab
 
     def give(self, slab: Slab, offset: int) -> None:
-        if not slab.has_room and not slab.is_refused:
-            self.with_room[slab.block].append(slab)
-        slab.freed.append(offset)
-        slab.live -= 1
-        self.live -= 1
-        if slab.live == 0 and slab.is_refused:
-            self._drop(slab)
-        elif slab.live == 0:
-            self.idle[slab] = None
-            self.idle_bytes += slab.lent
+        """Takes a block back. May be called again after an exception, before anything else."""
+        if slab.is_dropped:
+            return
+        if offset not in slab.freed:  # as a whole
+            slab.freed[offset] = None
+            slab.live -= 1
+            self.live -= 1
+        if slab.is_refused:
+            if slab.live == 0:
+                self._drop(slab)
+            return
+        self.with_room[slab.block][slab] = None
+        if slab.live == 0:
+            if slab not in self.idle:  # as a whole
+                self.idle[slab] = None
+                self.idle_bytes += slab.lent
             self.trim(self.cache_bytes)
 
     def trim(self, cache_bytes: int) -> None:
         """Gives idle slabs back until they have no more than cache_bytes."""
         while self.idle_bytes > cache_bytes:
-            slab = next(iter(self.idle))
-            del self.idle[slab]
-            self.idle_bytes -= slab.lent
-            self.with_room[slab.block].remove(slab)
-            self._drop(slab)
+            self._drop(next(iter(self.idle)))
 
     def refuse(self, buffer: int) -> None:
-        """kopsd cannot use this one. Its arrays keep their memory, later ones get other memory."""
+        """kopsd cannot use this one. Its arrays keep their memory, later ones get other memory. May be called again, as
+        give()."""
         slab = next((s for s in self.ranges[1] if s.buffer == buffer), None)
         if slab is None or slab.holds is not None:  # a device's is no memory for arrays
             return
-        if slab.has_room:
-            self.with_room[slab.block].remove(slab)
         slab.is_refused = True
-        if slab in self.idle:
-            del self.idle[slab]
-            self.idle_bytes -= slab.lent
+        self.with_room[slab.block].pop(slab, None)
+        if slab.live == 0:
             self._drop(slab)
 
     def _drop(self, slab: Slab) -> None:
-        self.count[slab.block] -= 1
+        """May be called again, as give()."""
+        self.with_room[slab.block].pop(slab, None)
         self.remove(slab)
-        self.release(slab)
+        self.forget(slab)
         self.dropped_s = time.monotonic()
+        free, buffer = self.free, slab.buffer
+        if slab in self.idle:  # as a whole
+            del self.idle[slab]
+            self.idle_bytes -= slab.lent
+        self.count[slab.block] -= 1
+        slab.is_dropped = True
+        free(buffer)
 
     def _new_slab(self, size: int) -> Slab:
         n = max(1, SLAB_MIN // size, min(1 << min(self.count.get(size, 0), 20), SLAB_MAX // size))
@@ -182,10 +213,11 @@ class Pool:
         self.ranges = (starts[:at] + [slab.address] + starts[at:], slabs[:at] + [slab] + slabs[at:])
 
     def remove(self, slab: Slab) -> None:
+        """Once removed, it stays so."""
         starts, slabs = self.ranges
         at = bisect.bisect(starts, slab.address) - 1
-        assert slabs[at] is slab
-        self.ranges = (starts[:at] + starts[at + 1:], slabs[:at] + slabs[at + 1:])
+        if at >= 0 and slabs[at] is slab:
+            self.ranges = (starts[:at] + starts[at + 1:], slabs[:at] + slabs[at + 1:])
 
     def find(self, address: int) -> Slab | None:
         """The slab that has this byte."""

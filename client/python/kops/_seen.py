@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-# Memory, and what it held. The next one may be read only while this one holds what it held.
-Held = tuple["ctypes.Array[ctypes.c_char]", bytes]
+from ._library import Held
+
+Content = tuple[ctypes.c_void_p, object]  # for kops_holds(), and what must live as long
 
 
 class _Head(ctypes.Structure):
@@ -24,12 +25,21 @@ _AT = object.__basicsize__ - _Head.data.offset
 _HeadBytes = ctypes.c_char * (_Head.flags.offset + _Head.flags.size)
 
 
-def held(x: np.ndarray[Any, Any]) -> list[Held]:
-    """While x lives and these places hold what they held, x is the same elements, and as writable as it was."""
+def content(arrays: tuple[np.ndarray[Any, Any], ...]) -> Content:
+    """While these live and kops_holds() it, they are the same elements, and as writable as they were."""
+    held = [Held(ctypes.addressof(place), place.raw, ctypes.sizeof(place)) for x in arrays for place in _places(x)]
+    places = (Held * (len(held) + 1))(*held)  # the last one ends the list
+    types = [x.dtype for x in arrays]         # another must not come to lie at the address of one
+    return ctypes.c_void_p(ctypes.addressof(places)), (places, held, types)
+
+
+def _places(x: np.ndarray[Any, Any]) -> list[ctypes.Array[ctypes.c_char]]:
     at = id(x) + _AT
-    lengths = ctypes.c_char * (2 * x.ndim * ctypes.sizeof(ctypes.c_ssize_t))  # strides lie behind the shape
-    places = _HeadBytes.from_address(at), lengths.from_address(_Head.from_address(at).shape)
-    return [(place, place.raw) for place in places]
+    places = [_HeadBytes.from_address(at)]
+    if x.ndim:
+        lengths = ctypes.c_char * (2 * x.ndim * ctypes.sizeof(ctypes.c_ssize_t))  # strides lie behind the shape
+        places.append(lengths.from_address(_Head.from_address(at).shape))
+    return places
 
 
 def _is_as_expected() -> bool:
@@ -40,7 +50,7 @@ def _is_as_expected() -> bool:
     head = _Head.from_address(id(x) + _AT)
     begin = {"type": id(np.ndarray), "data": x.ctypes.data, "nd": 2, "base": id(x.base), "descr": id(x.dtype),
              "flags": x.flags.num, "strides": head.shape + x.ndim * ctypes.sizeof(ctypes.c_ssize_t)}
-    return all(getattr(head, name) == value for name, value in begin.items()) and held(x)[1][1] == struct.pack(
+    return all(getattr(head, name) == value for name, value in begin.items()) and _places(x)[1].raw == struct.pack(
         "4n", *x.shape, *x.strides)
 
 

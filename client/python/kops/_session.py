@@ -3,6 +3,10 @@
 Threads take turns: whoever calls libkops holds the lock. Finalizers run at any moment, in any thread, also in one that is
 in the middle of a call. So they only note what is to be freed; it is freed with the lock, at once if nobody has it, else
 by whoever has it, or the next.
+
+The exception of a signal handler, such as KeyboardInterrupt, may come at any call and at the end of a loop's turn, but
+nowhere else. What is due stays noted until it was done. Whoever takes the lock first does what is due, so what was
+interrupted is begun anew before anything else happens.
 """
 from __future__ import annotations
 
@@ -22,10 +26,11 @@ import numpy as np
 
 from . import _library
 from ._library import TIMEOUT, UINT32_MAX, lib, text, whole
-from ._pool import Pool, Slab
+from ._pool import Place, Pool, Slab
 from .errors import BusyError, Error, StateError, error
 
 if TYPE_CHECKING:
+    from ._client import Call
     from ._job import Job
     from ._loop import Watch
 
@@ -50,14 +55,17 @@ class Session:
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.gone = ""                  # why nobody may call it any more
-        self.pool = Pool(self._new_buffer, self._free_slab, cache_bytes)
+        self.pool = Pool(self._new_buffer, _forget_calls, lib.kops_free, cache_bytes)
         self.n_resident = 0
-        self.due: collections.deque[tuple[Any, ...]] = collections.deque()  # functions and their arguments
+        self.due: collections.deque[tuple[Any, ...]] = collections.deque()  # functions, which remove it, and arguments
         self.out: dict[int, Job] = {}   # Jobs that were sent, and what they need with them
         self.left: list[tuple[NativeJob, object]] = []  # jobs that nobody waits for any more, but may still write
-        self.callback = _library.Callback(self._on_end)
+        self.ended: dict[int, int] = {}    # statuses of jobs in `out` that ended,
+        self.answered: dict[int, int] = {}  # and of buffers that kopsd was asked for
+        # Functions of C, in which no signal handler runs: an exception there would be printed and lost
+        self.callback = _library.Callback(self.ended.__setitem__)
         self.callback_address = ctypes.cast(self.callback, ctypes.c_void_p).value
-        self.buffer_callback = _library.Callback(self._on_buffer)
+        self.buffer_callback = _library.Callback(self.answered.__setitem__)
         self.watch: Watch | None = None  # of an event loop in which somebody waits
         _sessions.add(self)
 
@@ -72,13 +80,19 @@ class Session:
         return self.lock
 
     def __enter__(self) -> Session:
+        if self.has_due:
+            self._settle()
         if self.gone:
             raise self._refusal()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.due or self.watch is not None:
+        if self.has_due or self.watch is not None:
             self._settle()
+
+    @property
+    def has_due(self) -> bool:
+        return bool(self.due or self.ended or self.answered)
 
     def _refusal(self) -> Error:
         return error("STATE", self.gone or "this thread is in a call of the same client already; a finalizer or signal "
@@ -89,7 +103,7 @@ class Session:
         return bool(self.lock._is_owned())  # type: ignore[attr-defined]
 
     def discard(self, *item: Any) -> None:
-        """item[0](*item[1:]) is called with the lock held. For finalizers."""
+        """item[0](*item[1:]) is called with the lock held, and removes it. For finalizers."""
         self.due.append(item)
         self._collect()
 
@@ -107,8 +121,12 @@ class Session:
 
     def _settle(self) -> None:
         while self.due:
-            function, *arguments = self.due.popleft()
+            function, *arguments = self.due[0]
             function(*arguments)
+        while self.answered:
+            self._buffer_answered(*next(iter(self.answered.items())))
+        while self.ended:
+            self._job_ended(*next(iter(self.ended.items())))
         if self.left:
             self.left = [(job, needs) for job, needs in self.left if _is_out(job.pointer)]
         if self.gone:
@@ -135,37 +153,42 @@ class Session:
 
     # Jobs
 
-    def run(self, job: NativeJob, needs: object) -> None:
-        """Sends it and waits; with the lock held. `needs` is kept for as long as the job may use it."""
-        status = TIMEOUT
-        try:
-            status = _run_for(job.argument, WAIT_MS)
-            if status == TIMEOUT:
-                status = self.wait(job.pointer, time.monotonic() + self.timeout - WAIT_MS / 1000)
-        finally:
-            if status == TIMEOUT and _is_out(job.pointer):  # too late, or interrupted by Ctrl-C
-                self.leave_out(job, needs)
-        if status < 0:
-            raise self.error(status, job.pointer)
-
-    def run_alone(self, job: NativeJob, needs: object) -> None:
-        """run() with the session's turn, written out: every op that repeats comes here."""
-        with self.turn:
+    def run(self, call: Call, needs: object) -> None:
+        """Sends its job and waits. `needs` is kept for as long as the job may use it. `with session.turn, session` is written
+        out: every op that repeats comes here."""
+        lock = self.lock
+        if lock._is_owned():  # type: ignore[attr-defined]
+            raise self._refusal()
+        with lock:
             if self.gone:
                 raise self._refusal()
+            status = TIMEOUT
             try:
-                self.run(job, needs)
+                status = _run_for(call.argument, WAIT_MS)
+                if status:
+                    status = self._wait_on(call.job, status)
             finally:
-                if self.due or self.watch is not None:
+                if status and _is_out(call.job.pointer):  # too late, or interrupted by Ctrl-C
+                    self._leave_out(call, needs)
+                if self.due or self.ended or self.watch is not None:
                     self._settle()
         if self.due:
             self._collect()
 
-    def leave_out(self, job: NativeJob, needs: object) -> None:
-        """Nobody waits for it any more. It may still write, so its memory stays as it is until it has ended."""
-        lib.kops_cancel(job.pointer)
-        self.left.append((job, needs))
-        job.is_left = True
+    def _wait_on(self, job: NativeJob, status: int) -> int:
+        """After a first wait that ended with this status."""
+        if status == TIMEOUT:
+            status = self.wait(job.pointer, time.monotonic() + self.timeout - WAIT_MS / 1000)
+        if status < 0:
+            raise self.error(status, job.pointer)
+        return status
+
+    def _leave_out(self, call: Call, needs: object) -> None:
+        """Nobody waits for its job any more. It may still write, so its memory stays as it is until it has ended; and it
+        cannot be run again."""
+        self.left += [(call.job, needs)]
+        call.forget()
+        lib.kops_cancel(call.job.pointer)
 
     def wait(self, pointer: int, end: float | None) -> int:
         """Until the job ends, or time.monotonic() is end; None: without limit. KOPS_E_TIMEOUT: it is still out."""
@@ -177,27 +200,31 @@ class Session:
                 break
         return status
 
-    def _on_end(self, job: int, status: int, _: object) -> None:
-        self.due.append((self._job_ended, job, status))
-
     def _job_ended(self, job: int, status: int) -> None:
-        owner = self.out.pop(job, None)
+        owner = self.out.get(job)
         if owner is not None:
             owner._ended(status)
+        self.out.pop(job, None)
+        del self.ended[job]
 
     # Memory
 
     def _new_buffer(self, nbytes: int, flags: int = _library.SHARED, device: str | None = None) -> tuple[int, int]:
         buffer = ctypes.c_void_p()
+        try:
+            self._ask_for(buffer, nbytes, flags, None if device is None else device.encode())
+            return buffer.value or 0, lib.kops_data(buffer) or 0
+        except BaseException:  # a signal handler's comes when the call is over
+            lib.kops_free(buffer)
+            raise
+
+    def _ask_for(self, buffer: ctypes.c_void_p, nbytes: int, flags: int, device: bytes | None) -> None:
         if not _in_event_loop():
-            self.check(lib.kops_alloc(self.handle, nbytes, flags, device and device.encode(), buffer))
+            self.check(lib.kops_alloc(self.handle, nbytes, flags, device, buffer))
         elif flags == _library.SHARED:
             self._share(nbytes, buffer)
         else:
-            self.check(lib.kops_alloc_start(self.handle, nbytes, flags, device and device.encode(),
-                                            self.buffer_callback, None, buffer))
-        assert buffer.value
-        return buffer.value, lib.kops_data(buffer) or 0
+            self.check(lib.kops_alloc_start(self.handle, nbytes, flags, device, self.buffer_callback, None, buffer))
 
     def _share(self, nbytes: int, buffer: ctypes.c_void_p) -> None:
         """Memory that is here at once, before kopsd has it. Its jobs wait there until it has."""
@@ -210,32 +237,47 @@ class Session:
         finally:
             os.close(fd)
 
-    def _on_buffer(self, buffer: int, status: int, _: object) -> None:
+    def _buffer_answered(self, buffer: int, status: int) -> None:
         if status < 0:
-            self.due.append((self.pool.refuse, buffer))
-
-    def _free_slab(self, slab: Slab) -> None:
-        for call in list(slab.calls):
-            call.forget()
-        lib.kops_free(slab.buffer)
+            self.pool.refuse(buffer)
+        del self.answered[buffer]
 
     def block(self, nbytes: int) -> Block:
+        block = Block(self)
         with self.turn, self:
-            return Block(self, *self.pool.take(nbytes))
+            self.pool.take(nbytes, block)
+        return block
+
+    def free_block(self, slab: Slab, offset: int) -> None:
+        self.pool.give(slab, offset)
+        del self.due[0]
 
     def resident(self, nbytes: int, device: str | None) -> Resident:
         """A buffer of its own on the device. A place without memory in the address space stands for it, so that NumPy
         can make views of it."""
         place = np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0), np.uint8)
+        resident = Resident(self, Slab(0, place.ctypes.data, nbytes, nbytes, holds=place))
         with self.turn, self:
-            buffer, _ = self._new_buffer(nbytes, _library.RESIDENT, device)
+            resident.slab.buffer, _ = self._new_buffer(nbytes, _library.RESIDENT, device)
             self.n_resident += 1
-            return Resident(self, buffer, place)
+            self.pool.add(resident.slab)
+        return resident
 
-    def _free_resident(self, slab: Slab) -> None:
+    def free_resident(self, slab: Slab) -> None:
         self.pool.remove(slab)
-        self._free_slab(slab)
-        self.n_resident -= 1
+        _forget_calls(slab)
+        free = lib.kops_free
+        self.n_resident -= 1  # from here on as a whole
+        del self.due[0]
+        free(slab.buffer)
+
+    def free_job(self, pointer: int) -> None:
+        if self.handle is None:  # kops_close() freed it
+            del self.due[0]
+            return
+        free = lib.kops_job_free
+        del self.due[0]  # as a whole
+        free(pointer)
 
     # The end
 
@@ -248,14 +290,15 @@ class Session:
             for job in list(self.out.values()):
                 job._abandon(error("STATE", "the client was closed while this job was out"))
             self.out.clear()
-            self.due.append((self._close_if_unused,))
+            self._close_if_unused()
 
     def _close_if_unused(self) -> None:
         if self.handle is None or self.pool.live or self.n_resident:
             return
-        handle, self.handle = self.handle, None
-        self.left.clear()
-        lib.kops_close(handle)
+        close, handle = lib.kops_close, self.handle
+        self.handle = None  # as a whole
+        close(handle)
+        self.left = []
 
     def after_fork(self) -> None:
         """In the child: the handle and its memory are the parent's."""
@@ -265,6 +308,8 @@ class Session:
                      "shared with this one; make arrays here, by a client of this process (kops.connect())")
         self.lock = threading.RLock()
         self.due.clear()
+        self.ended.clear()
+        self.answered.clear()
         self.left.clear()
         self.out.clear()
         self.watch = None
@@ -273,6 +318,11 @@ class Session:
         for slab in self.pool.ranges[1]:
             if slab.holds is None:
                 _reserve(slab.address, slab.nbytes)
+
+
+def _forget_calls(slab: Slab) -> None:
+    for call in list(slab.calls):
+        call.forget()
 
 
 def _in_event_loop() -> bool:
@@ -287,38 +337,26 @@ def _in_event_loop() -> bool:
 class NativeJob:
     """A kops_job, freed with its last reference."""
 
-    __slots__ = ("session", "pointer", "argument", "is_left", "__weakref__")
+    __slots__ = ("session", "argument", "pointer", "__weakref__")
 
     def __init__(self, session: Session, options: _library.JobOptions | None = None) -> None:
-        pointer = ctypes.c_void_p()
-        session.check(lib.kops_job_new(session.handle, options, pointer))
-        assert pointer.value
         self.session = session
-        self.pointer: int = pointer.value
-        self.argument = pointer  # faster than a number, which ctypes makes one of first
-        self.is_left = False
+        self.argument = ctypes.c_void_p()  # faster than a number, which ctypes makes one of first
+        session.check(lib.kops_job_new(session.handle, options, self.argument))
+        self.pointer: int = self.argument.value or 0
 
     def __del__(self) -> None:
-        session = getattr(self, "session", None)  # not if kops_job_new() failed
-        if session is not None and session.handle is not None:
-            session.discard(_free_job, session, self.pointer)
+        if self.session.handle is not None and self.argument.value:
+            self.session.discard(self.session.free_job, self.argument.value)
 
 
-def _free_job(session: Session, pointer: int) -> None:
-    if session.handle is not None:
-        lib.kops_job_free(pointer)
-
-
-class Block:
+class Block(Place):
     """Shared memory of one array: what NumPy arrays on it have as their base."""
 
-    __slots__ = ("session", "slab", "offset", "is_fresh", "__array_interface__", "__weakref__")
+    __slots__ = ("session", "__array_interface__", "__weakref__")
 
-    def __init__(self, session: Session, slab: Slab, offset: int, is_fresh: bool) -> None:
+    def __init__(self, session: Session) -> None:
         self.session = session
-        self.slab = slab
-        self.offset = offset
-        self.is_fresh = is_fresh
         self.__array_interface__: dict[str, Any] = {}
 
     @property
@@ -326,26 +364,28 @@ class Block:
         return self.slab.address + self.offset
 
     def __del__(self) -> None:
-        session = self.session
-        if session.handle is not None:
-            session.discard(session.pool.give, self.slab, self.offset)
+        if hasattr(self, "slab") and self.session.handle is not None:
+            self.session.discard(self.session.free_block, self.slab, self.offset)
 
 
 class Resident:
     """A buffer in a device's memory."""
 
-    __slots__ = ("session", "slab", "place", "__weakref__")
+    __slots__ = ("session", "slab", "__weakref__")
 
-    def __init__(self, session: Session, buffer: int, place: np.ndarray[Any, Any]) -> None:
+    def __init__(self, session: Session, slab: Slab) -> None:
         self.session = session
-        self.place = place
-        self.slab = Slab(buffer, place.ctypes.data, place.nbytes, place.nbytes, holds=place)
-        session.pool.add(self.slab)
+        self.slab = slab
+
+    @property
+    def place(self) -> np.ndarray[Any, Any]:
+        """What stands for its elements."""
+        place: np.ndarray[Any, Any] = self.slab.holds
+        return place
 
     def __del__(self) -> None:
-        session = getattr(self, "session", None)
-        if session is not None and session.handle is not None:
-            session.discard(session._free_resident, self.slab)
+        if self.session.handle is not None and self.slab.buffer:
+            self.session.discard(self.session.free_resident, self.slab)
 
 
 # fork()
