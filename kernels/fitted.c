@@ -85,7 +85,7 @@ FITTED fitted = {
     .perrow_elements = {.of_2 = 4, .of_4 = 5.8, .of_8 = 6.2},
     .serial = {.launch_ns = 900, .element = 83},
     /* reduce: h200-reduce-bf16.json, h200-reduce-f16.json, h200-reduce.json, h200-random-reduce.json */
-    .reduce = {.launch_ns = 215.3, .row_ns = 0.008536, .share = 0.9284, .far = 32, .near = 0.45, .neighbours = 0.7,
+    .reduce = {.launch_ns = 215.3, .row_ns = 0.008536, .share = 0.928, .far = 32, .near = 0.45, .neighbours = 0.7,
                .apart = 0.4, .step = 12},
     /* add: h200-add.json, h200-random-add.json */
     .add = {.launch_ns = 1100, .vectors = 0.89, .elements = 0.68, .clocks = 0.95, .few = 20480, .sooner_ns = 60},
