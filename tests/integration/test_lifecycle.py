@@ -59,7 +59,7 @@ class CoreDumps(Life):
         daemon = Daemon(**settings)
         self.addCleanup(daemon.remove)
         daemon.spawn(["/bin/sh", "-c", 'ulimit -c unlimited && cd "$0" && exec "$@"', daemon.folder])
-        self.assertTrue(eventually(lambda: os.path.exists(daemon.socket)))
+        self.assertTrue(eventually(lambda: b" ready: " in daemon.log()))
         with daemon.connect() as c:
             self.place_everywhere(c)
             daemon.signal(signal.SIGABRT)

@@ -86,7 +86,6 @@ class Runs(Prepared):
                              (1, 1, [], ""))
             self.assertGreater(receipt["compute_us"], 0)
             self.assertGreaterEqual(receipt["total_us"], receipt["compute_us"])
-            self.assertEqual(len(receipt["ops_us"]), 1)
 
     def test_without_a_number_nothing_is_kept(self):
         buffers = self.buffers()
@@ -100,13 +99,15 @@ class Runs(Prepared):
         ops = [wire.add(views[0], views[1], views[2]), wire.transpose(views[2], views[0]),
                wire.add(views[0], views[2], views[1])]
         want = self.fill([a, b, y]) * 0
-        for i in range(6):
+        for i in range(50):  # on a GPU kernels are tried at first
             self.fill([a, b, y])
             x = self.matrix(a) + self.matrix(b)
             want = x + x.T
             receipt = self.c.submit(ops, prepare=7) if i == 0 else self.c.run(7)
             np.testing.assert_array_equal(self.matrix(b), want)
-            self.assertEqual(len(receipt["ops_us"]), 3 if i else 0)
+            if self.daemon.settings["devices"] == "cpu":  # a GPU times jobs, not their ops
+                self.assertEqual(len(receipt["ops_us"]), 3 * receipt["as_before"])
+        self.assertEqual(receipt["as_before"], 1)
 
     def test_empty_and_tiny(self):
         b = self.c.import_new(64)

@@ -71,12 +71,11 @@ class Cluster:
 
     def addresses(self):
         """{address: number of the worker}"""
-        return {address: int(w["name"]) for address, w in self.client.scheduler_info()["workers"].items()}
+        return self.client.run(number)
 
     def calls(self):
         """{number of the worker: its calls}"""
-        workers = self.addresses()
-        return {workers[address]: calls for address, calls in self.client.run(kops.dask.calls).items()}
+        return dict(self.client.run(lambda dask_worker: (number(dask_worker), kops.dask.calls())).values())
 
     def warnings(self):
         """Why chunks were not computed by kopsd."""
@@ -94,6 +93,10 @@ class Cluster:
             program.wait()
         for daemon in self.daemons:
             daemon.remove()
+
+
+def number(dask_worker):
+    return int(dask_worker.name)
 
 
 def spilled(dask_worker):
