@@ -562,6 +562,26 @@ void host_memory_set_root(const char *new_root)
 	last_look.at_ns = 0;
 }
 
+/* ---- Address space ---- */
+
+/* Writable, because only such memory counts as data (RLIMIT_DATA). */
+int host_memory_try_map(uint64_t bytes, char *why, size_t why_bytes)
+{
+	void *at =
+	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at == MAP_FAILED) {
+		snprintf(why, why_bytes,
+		         "%" PRIu64
+		         " bytes of address space could not be mapped; raise the limit (ulimit -v and -d, "
+		         "LimitAS, LimitDATA)",
+		         bytes);
+		return KOPS_E_NOMEM;
+	}
+	munmap(at, bytes);
+	return 0;
+}
+
 /* ---- Core dumps ---- */
 
 void host_memory_dump_matrices(bool dump)

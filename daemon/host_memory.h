@@ -23,6 +23,9 @@
 int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes);
 void host_memory_settle(uint64_t bytes);
 
+/* Whether so much address space could be had, for memory to write to. KOPS_E_NOMEM with a sentence. */
+int host_memory_try_map(uint64_t bytes, char *why, size_t why_bytes);
+
 /* Whether a claim would be open by now. It is not. */
 int host_memory_try(uint64_t bytes, char *why, size_t why_bytes);
 

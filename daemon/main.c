@@ -1,12 +1,12 @@
 /* main.c: kopsd. Options, start, serve, stop. */
 #include <cblas.h>
 #include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "config/load.h"
@@ -18,6 +18,8 @@
 
 /* The settings or the command line have to be changed first: to start again would not help. */
 enum { EXIT_SETTINGS = 2 };
+#define LARGE_BYTES       (128 << 10)
+#define BLAS_THREAD_BYTES (160u << 20)
 
 /*
  * OpenBLAS chooses its kernels by CPU model when it is loaded, and takes SSE3 ones (Prescott) for models newer
@@ -45,25 +47,16 @@ static void use_all_of_cpu(char **argv)
 #endif
 }
 
-/*
- * A thread of OpenBLAS takes 128 MiB of address space when it starts and waits for ever where there is none, at
- * our exit too. Writable, because only such memory counts as data (RLIMIT_DATA).
+/* A thread of OpenBLAS takes 128 MiB of address space when it starts, and waits for ever where there is none.
  */
 static bool has_room_for_blas(void)
 {
-	size_t bytes = (size_t)openblas_get_num_threads() * (160u << 20);
-	void *room =
-	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char why[WHY_BYTES / 2];
 
-	if (room == MAP_FAILED) {
-		log_error(
-		    "too little address space for OpenBLAS: %zu bytes could not be mapped; raise the limit "
-		    "(ulimit -v and -d, LimitAS, LimitDATA), or set OPENBLAS_NUM_THREADS=1",
-		    bytes);
-		return false;
-	}
-	munmap(room, bytes);
-	return true;
+	if (host_memory_try_map((uint64_t)openblas_get_num_threads() * BLAS_THREAD_BYTES, why, sizeof why) == 0)
+		return true;
+	log_error("too little memory for OpenBLAS: %s, or set OPENBLAS_NUM_THREADS=1", why);
+	return false;
 }
 
 static int serve(int argc, char **argv, const struct config *config)
@@ -89,6 +82,8 @@ int main(int argc, char **argv)
 	enum config_action action;
 	char why[CONFIG_WHY_BYTES];
 
+	/* What is large goes back when it is freed: each thread would keep as much as it ever had. */
+	mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
 	log_open();
 	if (config_load(argc, argv, &config, &action, why) < 0) {
 		log_error("%s", why);
@@ -109,6 +104,6 @@ int main(int argc, char **argv)
 	}
 	use_all_of_cpu(argv);
 	if (!has_room_for_blas())
-		_exit(EXIT_FAILURE);
+		_exit(EXIT_FAILURE); /* a thread of OpenBLAS may wait at our exit too */
 	return serve(argc, argv, &config);
 }

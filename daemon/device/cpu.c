@@ -28,11 +28,13 @@
 #define WORKSPACE_PAGE_US 0.8
 #define PAGES_AT_WORST    6
 
+#define BLAS_BUFFER_BYTES (136ull << 20) /* of OpenBLAS: 128 MiB, and what is lost to alignment */
+
 /* ThreadSanitizer does not see how OpenBLAS, which is built without it, keeps its threads in step. */
 #ifdef __SANITIZE_THREAD__
-#define OPENBLAS_THREADS(n) 1
+#define OPENBLAS_THREADS(n) 1u
 #else
-#define OPENBLAS_THREADS(n) ((int)(n))
+#define OPENBLAS_THREADS(n) (n)
 #endif
 
 struct backend_device {
@@ -105,6 +107,37 @@ static void fill_info(struct backend_device *dev)
 	dev->info.depth_us = 500; /* so that the next is there when a short one ends */
 }
 
+/* Of OpenBLAS, though in none of its headers: a buffer for a call of it, or for one of its threads. */
+void *blas_memory_alloc(int position) __attribute__((weak));
+void blas_memory_free(void *buffer) __attribute__((weak));
+
+/*
+ * OpenBLAS takes a buffer when it starts a thread and when more callers are in it than ever before, keeps it,
+ * and waits for ever where there is no room for it. So all that it will need is taken here: callers are the
+ * device's thread and the loop. Threads that are there may not have begun, so there must be room for all.
+ */
+static int start_blas(unsigned threads, char why[WHY_BYTES])
+{
+	enum { CALLERS = 2 };
+	unsigned there_are = (unsigned)openblas_get_num_threads();
+	unsigned n = CALLERS + (threads > there_are ? threads : there_are);
+	void *buffers[CALLERS];
+	char room[WHY_BYTES / 2];
+
+	if (host_memory_try_map(n * BLAS_BUFFER_BYTES, room, sizeof room) < 0) {
+		snprintf(why, WHY_BYTES, "too little memory for OpenBLAS: %s, or lower cpu-threads", room);
+		return KOPS_E_NOMEM;
+	}
+	openblas_set_num_threads((int)threads);
+	if (!blas_memory_alloc || !blas_memory_free)
+		return 0; /* another one's, which may wait */
+	for (unsigned i = 0; i < CALLERS; i++)
+		buffers[i] = blas_memory_alloc(0);
+	for (unsigned i = 0; i < CALLERS; i++)
+		blas_memory_free(buffers[i]);
+	return 0;
+}
+
 static int cpu_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
 {
 	if (index != 0) {
@@ -118,7 +151,10 @@ static int cpu_open(unsigned index, unsigned threads, struct backend_device **re
 	}
 	dev->threads = threads ? threads : usable_cpus();
 	threads_set(dev->threads);
-	openblas_set_num_threads(OPENBLAS_THREADS(dev->threads));
+	if (start_blas(OPENBLAS_THREADS(dev->threads), why) < 0) {
+		free(dev);
+		return KOPS_E_NOMEM;
+	}
 	fill_info(dev);
 	*ret_dev = dev;
 	return 0;

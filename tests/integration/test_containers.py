@@ -282,7 +282,7 @@ class Processes(unittest.TestCase):
     @unittest.skipIf(harness.QUICK, "sanitizers need address space")
     def test_address_space(self):
         outcomes = [self.outcome("/bin/sh", "-c", f'ulimit -v {kib} && exec "$0" "$@"')
-                    for kib in (1 << 17, 3 << 16, 1 << 18, 3 << 17, 1 << 19, 1 << 20, 1 << 22)]
+                    for kib in (1 << 17, 3 << 16, 1 << 18, 3 << 17, 7 << 16, 1 << 19, 5 << 17, 1 << 20, 1 << 22)]
         self.assertEqual(outcomes[-1], "served")
 
     @unittest.skipIf(harness.QUICK, "sanitizers need data")

@@ -354,6 +354,17 @@ static void test_foreign_pages(void **state)
 	close(second.fd);
 }
 
+static void test_address_space(void **state)
+{
+	char why[256] = "";
+	(void)state;
+
+	assert_int_equal(host_memory_try_map(1 << 20, why, sizeof why), 0);
+	assert_string_equal(why, "");
+	assert_int_equal(host_memory_try_map(1ull << 62, why, sizeof why), KOPS_E_NOMEM);
+	assert_non_null(strstr(why, "4611686018427387904 bytes of address space"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -368,6 +379,7 @@ int main(void)
 	    cmocka_unit_test(test_missing_pages),
 	    cmocka_unit_test_setup_teardown(test_pages_with_holes, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_foreign_pages, set_up, tear_down),
+	    cmocka_unit_test(test_address_space),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
