@@ -23,16 +23,9 @@ int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
 
 static enum cli_exit exit_for(int status)
 {
-	switch (status) {
-	case KOPS_E_CONNECT:
-	case KOPS_E_VERSION:
+	if (status == KOPS_E_CONNECT || status == KOPS_E_VERSION)
 		return CLI_NO_DAEMON;
-	case KOPS_E_TIMEOUT:
-	case KOPS_E_DEADLINE:
-		return CLI_TIMED_OUT;
-	default:
-		return CLI_FAILED;
-	}
+	return status == KOPS_E_TIMEOUT || status == KOPS_E_DEADLINE ? CLI_TIMED_OUT : CLI_FAILED;
 }
 
 int cli_fail_kops(struct cli *cli, int status, const char *sentence)

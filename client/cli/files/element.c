@@ -72,17 +72,11 @@ double element_get(kops_dtype dtype, const void *at)
 	union element e;
 
 	memcpy(&e, at, kops_dtype_size(dtype));
-	switch (dtype) {
-	case KOPS_F32:
+	if (dtype == KOPS_F32)
 		return (double)e.f32;
-	case KOPS_F64:
+	if (dtype == KOPS_F64)
 		return e.f64;
-	case KOPS_BF16:
-		return get_bf16(e.bf16);
-	case KOPS_F16:
-	default:
-		return (double)e.f16;
-	}
+	return dtype == KOPS_BF16 ? get_bf16(e.bf16) : (double)e.f16;
 }
 
 void element_put(kops_dtype dtype, void *at, double value)

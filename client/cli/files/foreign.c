@@ -59,15 +59,15 @@ static const struct format formats[] = {
 static const struct encoding {
 	const char *mark;
 	size_t mark_bytes;
-	unsigned unit, at; /* bytes of a character, and which of them is not 0 in ASCII */
+	bool is_wide; /* all but one byte of an ASCII character are 0 */
 	const char *read_as;
 } encodings[] = {
-    {MAGIC("\xff\xfe\0\0"), 4, 0, ", encoding='utf-32'"},
-    {MAGIC("\0\0\xfe\xff"), 4, 3, ", encoding='utf-32'"},
-    {MAGIC("\xff\xfe"), 2, 0, ", encoding='utf-16'"},
-    {MAGIC("\xfe\xff"), 2, 1, ", encoding='utf-16'"},
-    {MAGIC("\xef\xbb\xbf"), 1, 0, ", encoding='utf-8-sig'"},
-    {MAGIC(""), 1, 0, ""}, /* the last: every file begins so */
+    {MAGIC("\xff\xfe\0\0"), true, ", encoding='utf-32'"},
+    {MAGIC("\0\0\xfe\xff"), true, ", encoding='utf-32'"},
+    {MAGIC("\xff\xfe"), true, ", encoding='utf-16'"},
+    {MAGIC("\xfe\xff"), true, ", encoding='utf-16'"},
+    {MAGIC("\xef\xbb\xbf"), false, ", encoding='utf-8-sig'"},
+    {MAGIC(""), false, ""}, /* the last: every file begins so */
 };
 
 /* What a file is, and how Python is told the encoding of text. */
@@ -132,32 +132,20 @@ static const struct encoding *find_encoding(const unsigned char *head, size_t le
 	return e;
 }
 
-/* The characters, of one byte each, and their count; 0 where one does not fit into a byte. */
-static size_t decode(const struct encoding *e, const unsigned char *head, size_t len, unsigned char *ret)
-{
-	size_t n = 0;
-
-	for (size_t i = e->mark_bytes; i + e->unit <= len && n < TEXT_BYTES; i += e->unit) {
-		for (unsigned k = 0; k < e->unit; k++)
-			if (k != e->at && head[i + k])
-				return 0;
-		ret[n++] = head[i + e->at];
-	}
-	return n;
-}
-
 static struct finding by_content(const unsigned char *head, size_t len)
 {
-	const struct encoding *encoding = find_encoding(head, len);
+	const struct encoding *e = find_encoding(head, len);
 	unsigned char text[TEXT_BYTES];
-	size_t n;
+	size_t n = 0;
 
 	for (size_t i = 0; i < N_FORMATS; i++)
 		if (begins_with(head, len, formats[i].magic, formats[i].magic_bytes))
 			return (struct finding){&formats[i], ""};
-	n = decode(encoding, head, len, text);
+	for (size_t i = e->mark_bytes; i < len && n < TEXT_BYTES; i++)
+		if (head[i] || !e->is_wide)
+			text[n++] = head[i];
 	if (is_text(text, n))
-		return (struct finding){by_name(memchr(text, ',', n) ? ".csv" : ".txt"), encoding->read_as};
+		return (struct finding){by_name(memchr(text, ',', n) ? ".csv" : ".txt"), e->read_as};
 	return (struct finding){NULL, ""};
 }
 

@@ -274,16 +274,6 @@ static int save_all(struct pipeline *p)
 	return CLI_OK;
 }
 
-static void json_times(struct json *json, const struct pipeline *p)
-{
-	json_object(json, "client");
-	json_us(json, "connect_us", p->cli->connect_us);
-	json_us(json, "read_us", p->read_us);
-	json_us(json, "job_us", p->job_us);
-	json_us(json, "write_us", p->write_us);
-	json_close_object(json);
-}
-
 static void report_json(struct pipeline *p,
                         void (*describe)(const struct pipeline *pipeline, struct json *json))
 {
@@ -300,7 +290,12 @@ static void report_json(struct pipeline *p,
 				check_json(&json, NULL, name_of(&file->values[i]), &p->values[i].check);
 		json_close_array(&json);
 	}
-	json_times(&json, p);
+	json_object(&json, "client");
+	json_us(&json, "connect_us", p->cli->connect_us);
+	json_us(&json, "read_us", p->read_us);
+	json_us(&json, "job_us", p->job_us);
+	json_us(&json, "write_us", p->write_us);
+	json_close_object(&json);
 	receipt_json(&json, kops_job_receipt(p->job));
 	json_end(&json);
 	p->cli->printed = true;

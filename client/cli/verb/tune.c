@@ -152,13 +152,6 @@ static void report(const struct lesson *l, struct json *json)
 
 /* ---- The verb ---- */
 
-/* A dense matrix used transposed lies in memory as its transpose. */
-static void store_transposed(kops_view *view)
-{
-	view->strides[0] = 1;
-	view->strides[1] = (int64_t)view->shape[0];
-}
-
 static int prepare(struct lesson *l, const struct operation *op)
 {
 	struct cli *cli = l->cli;
@@ -167,10 +160,11 @@ static int prepare(struct lesson *l, const struct operation *op)
 	if (bench_shape_step(op, flags->dtype ? flags->dtype : KOPS_F32, l->shape, &l->step, cli->why) < 0)
 		return CLI_USAGE;
 	l->step.set.precision = flags->op.precision;
-	if (flags->trans_a)
-		store_transposed(&l->step.in[0]);
-	if (flags->trans_b)
-		store_transposed(&l->step.in[1]);
+	for (unsigned i = 0; i < 2; i++) {
+		kops_view *v = &l->step.in[i];
+		if (i == 0 ? flags->trans_a : flags->trans_b) /* a dense matrix that is used transposed */
+			*v = kops_transposed(step_matrix(v->dtype, v->shape[1], v->shape[0]));
+	}
 	return CLI_OK;
 }
 
