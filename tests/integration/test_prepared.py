@@ -342,7 +342,7 @@ class Memory(Prepared):
             os.seteuid(os.getuid())
 
     def prepare_many(self, first, count):
-        """No two alike, by a session of each user; more than they may keep. The sessions end."""
+        """No two alike, by a session of each user; more than they may keep. The sessions end, and are gone."""
         sessions = [self.connect_as(uid) for uid in self.users]
         buffers = [c.import_new(1 << 20) for c in sessions]
         for start in range(first, first + count, 100):
@@ -353,6 +353,7 @@ class Memory(Prepared):
                 c.wait(id)
         for c in sessions:
             c.close()
+        self.assertTrue(harness.eventually(lambda: self.control.stats()["mapped_bytes"] == 0))
 
     def test_memory_comes_back(self):
         """100,000 jobs in the long run."""
