@@ -363,10 +363,11 @@ static unsigned closers_each(void)
 static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])
 {
 	char reason[WHY_BYTES];
-	int rc = workers_start(&s->loop, 0, &s->engine.workers, reason);
+	unsigned n = workers_for_memory();
+	int rc = workers_start(&s->loop, n, n, &s->engine.workers, reason);
 
 	if (rc == 0)
-		rc = workers_start(&s->loop, WORKERS_MAX, &s->engine.accounts.closers, reason);
+		rc = workers_start(&s->loop, 1, WORKERS_MAX, &s->engine.accounts.closers, reason);
 	s->engine.accounts.closers_each = closers_each();
 	if (rc < 0)
 		snprintf(why, CONFIG_WHY_BYTES, "%s", reason);

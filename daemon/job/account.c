@@ -1,8 +1,11 @@
 #include "job/account.h"
 
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- Limits ---- */
@@ -253,6 +256,60 @@ void account_was_read(struct accounts *all, struct account *a, uint64_t bytes)
 	all->unread_bytes -= bytes;
 }
 
+/* ---- Closing one descriptor: a signal ends its waiting ---- */
+
+#define SIGNAL_CLOSE SIGUSR2
+#define PATIENCE_NS  1000000
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+/* Of this thread: sends it the signal. */
+static _Thread_local timer_t timer;
+static _Thread_local bool has_timer;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* All it is for is to interrupt. */
+static void on_signal(int number)
+{
+	(void)number;
+}
+
+static void take_signal(void)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+
+	sigaction(SIGNAL_CLOSE, &action, NULL);
+}
+
+static void make_timer(void)
+{
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGNAL_CLOSE};
+
+	pthread_once(&once, take_signal);
+	event.sigev_notify_thread_id = gettid();
+	has_timer = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
+}
+
+/* Again and again, since the first may come before the wait. 0: no more. */
+static void interrupt_after(long ns)
+{
+	struct itimerspec when = {.it_value.tv_nsec = ns, .it_interval.tv_nsec = ns};
+
+	if (has_timer)
+		timer_settime(timer, 0, &when, NULL);
+}
+
+static void close_soon(int fd)
+{
+	if (!has_timer)
+		make_timer(); /* without one it has to wait */
+	interrupt_after(PATIENCE_NS);
+	close(fd);
+	interrupt_after(0);
+}
+
 /* ---- Descriptors ---- */
 
 #define CLOSING_FDS 64u
@@ -275,7 +332,7 @@ static bool close_step(struct task *task)
 {
 	struct closing *c = of_task(task);
 
-	close(c->fds[c->at++]);
+	close_soon(c->fds[c->at++]);
 	return c->at == c->n;
 }
 
@@ -351,10 +408,10 @@ static struct closing *last_closing(struct accounts *all, struct account *a)
 /* While some are on their way more are gathered: threads are not woken for each. */
 void account_close(struct accounts *all, struct account *a, int fd)
 {
-	struct closing *c = last_closing(all, a);
+	struct closing *c = a ? last_closing(all, a) : NULL;
 
 	if (!c) {
-		close(fd);
+		close_soon(fd);
 		return;
 	}
 	c->fds[c->n++] = fd;

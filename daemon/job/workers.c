@@ -7,10 +7,10 @@
 
 #include "clock.h"
 
-/* As many as it takes to zero memory about as fast as it can be; half of the CPUs are for jobs and their
- * clients. */
-#define THREADS_MAX 4u
+#define THREADS_MAX 4u /* for memory */
 #define TURN_US     1000.0
+/* So many threads with the usual 8 MiB each would take much of an address space that is limited. */
+#define STACK_BYTES (256u << 10)
 
 struct task_list {
 	struct task *head, **tail;
@@ -19,7 +19,7 @@ struct task_list {
 struct workers {
 	uv_async_t async;
 	pthread_t threads[WORKERS_MAX];
-	unsigned n_threads;
+	unsigned n_threads, n_most; /* there are; there may be */
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;
@@ -92,6 +92,22 @@ static void *worker(void *arg)
 	return NULL;
 }
 
+/* 0 or an errno. */
+static int start_thread(struct workers *w)
+{
+	pthread_attr_t attributes;
+	int rc = pthread_attr_init(&attributes);
+
+	if (rc)
+		return rc;
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	rc = pthread_create(&w->threads[w->n_threads], &attributes, worker, w);
+	pthread_attr_destroy(&attributes);
+	if (rc == 0)
+		w->n_threads++;
+	return rc;
+}
+
 /* ---- The loop thread ---- */
 
 static struct task *of_sched(struct sched_job *sched)
@@ -129,12 +145,20 @@ static void begin(struct workers *w, struct task *task)
 		hand_over(w, task);
 }
 
+/* Whether there is one at leisure, which may be started for what waits. Where one cannot be, no more are. */
+static bool has_thread(struct workers *w)
+{
+	if (w->working == w->n_threads && w->n_threads < w->n_most && start_thread(w) != 0)
+		w->n_most = w->n_threads;
+	return w->working < w->n_threads;
+}
+
 /* Only what is under way keeps the loop from ending. */
 static void dispatch(struct workers *w)
 {
 	struct sched_job *next;
 
-	while (w->working < w->n_threads && (next = sched_next(&w->sched, 0, NULL)))
+	while (w->sched.waiting[0] && has_thread(w) && (next = sched_next(&w->sched, 0, NULL)))
 		begin(w, of_sched(next));
 	ask_to_yield(w);
 	if (workers_are_busy(w))
@@ -225,7 +249,7 @@ const struct sched *workers_sched(const struct workers *w)
 
 /* ---- Start and end ---- */
 
-static unsigned threads_wanted(void)
+unsigned workers_for_memory(void)
 {
 	unsigned cpus = uv_available_parallelism();
 
@@ -254,7 +278,8 @@ void workers_stop(struct workers *w)
 	uv_close((uv_handle_t *)&w->async, on_closed);
 }
 
-int workers_start(uv_loop_t *loop, unsigned threads, struct workers **ret_workers, char why[WHY_BYTES])
+int workers_start(uv_loop_t *loop, unsigned threads, unsigned most, struct workers **ret_workers,
+                  char why[WHY_BYTES])
 {
 	struct workers *w = calloc(1, sizeof *w);
 	int rc = w ? uv_async_init(loop, &w->async, on_async) : UV_ENOMEM;
@@ -271,8 +296,9 @@ int workers_start(uv_loop_t *loop, unsigned threads, struct workers **ret_worker
 	task_list_init(&w->outbox);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
-	while (w->n_threads < (threads ? threads : threads_wanted())) {
-		rc = pthread_create(&w->threads[w->n_threads], NULL, worker, w);
+	w->n_most = most;
+	while (w->n_threads < threads) {
+		rc = start_thread(w);
 		if (rc) {
 			snprintf(why, WHY_BYTES,
 			         "cannot start a worker thread: %s; raise the limits on processes (TasksMax, "
@@ -281,7 +307,6 @@ int workers_start(uv_loop_t *loop, unsigned threads, struct workers **ret_worker
 			workers_stop(w);
 			return KOPS_E_SYSTEM;
 		}
-		w->n_threads++;
 	}
 	*ret_workers = w;
 	return 0;

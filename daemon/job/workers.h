@@ -3,8 +3,8 @@
  *
  * A task is done in turns of a millisecond, and users share the threads by the time that these take
  * (scheduler.h): whoever asks for 12 GiB delays nobody who asks for 64 KiB. Where another user's task waits, a
- * turn ends after the step at hand. The threads are started with the
- * daemon, since a limit on threads or address space is a sentence then and would be a crash later.
+ * turn ends after the step at hand. The threads that there have to be are started with the daemon, so that a
+ * limit on threads or address space is a sentence then.
  *
  *     IDLE → WAITING ⇄ WORKING → IDLE (done() is called)
  */
@@ -51,9 +51,16 @@ struct task {
 
 #define WORKERS_MAX 16u /* threads */
 
-/* threads: 0: as many as it takes to zero memory about as fast as it can be. KOPS_E_NOMEM, KOPS_E_SYSTEM with a
- * sentence in why. */
-int workers_start(uv_loop_t *loop, unsigned threads, struct workers **ret_workers, char why[WHY_BYTES]);
+/* As many as it takes to zero memory about as fast as it can be; half of the CPUs are for jobs and their
+ * clients. */
+unsigned workers_for_memory(void);
+
+/*
+ * Starts so many threads, and later up to `most` (WORKERS_MAX) while all are at work. KOPS_E_NOMEM,
+ * KOPS_E_SYSTEM with a sentence in why.
+ */
+int workers_start(uv_loop_t *loop, unsigned threads, unsigned most, struct workers **ret_workers,
+                  char why[WHY_BYTES]);
 
 /* Stops the threads. No task may be out. NULL allowed. The loop must run once more. */
 void workers_stop(struct workers *workers);

@@ -15,6 +15,7 @@
 
 #define BACKLOG SOMAXCONN /* where it is full the kernel gives room to whoever is first, not in order */
 
+#define RETRY_MS        10
 #define LOCK_PATH_BYTES (CONFIG_TEXT_BYTES + sizeof ".lock")
 
 static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *what)
@@ -172,8 +173,8 @@ static void open_reserve(struct listener *l)
 }
 
 /* Out of descriptors: the reserve one lets us take the connection and close it, else it would wake us for ever.
- */
-static void shed(struct listener *l)
+ * False: none was taken. */
+static bool shed(struct listener *l)
 {
 	int fd;
 
@@ -184,8 +185,9 @@ static void shed(struct listener *l)
 	l->reserve_fd = -1;
 	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
-		close(fd);
+		account_close(&l->sessions->engine->accounts, NULL, fd);
 	open_reserve(l);
+	return fd >= 0;
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events);
@@ -194,6 +196,20 @@ static void watch(struct listener *l)
 {
 	if (!uv_is_active((uv_handle_t *)&l->poll))
 		uv_poll_start(&l->poll, UV_READABLE, on_connection);
+}
+
+/* Without the spare descriptor a connection would wake us at once, for nothing. */
+static void watch_when_possible(uv_timer_t *retry)
+{
+	struct listener *l = retry->data;
+
+	open_reserve(l);
+	if (l->reserve_fd >= 0) {
+		watch(l);
+	} else {
+		uv_poll_stop(&l->poll);
+		uv_timer_start(retry, watch_when_possible, RETRY_MS, 0);
+	}
 }
 
 /* A turn of the door. True: there may be more. */
@@ -206,7 +222,10 @@ static bool take_connection(struct turns_place *place)
 		session_arrive(l->sessions, fd);
 		open_reserve(l); /* where there was no room for it */
 	} else if (errno == EMFILE || errno == ENFILE) {
-		shed(l);
+		if (shed(l))
+			return true;
+		watch_when_possible(&l->retry);
+		return false;
 	} else if (errno != EINTR && errno != ECONNABORTED) {
 		watch(l);
 		return false;
@@ -248,6 +267,8 @@ int listener_open(struct listener *l, struct sessions *sessions, const char *pat
 		return KOPS_E_SYSTEM;
 	}
 	l->poll.data = l;
+	uv_timer_init(l->sessions->engine->loop, &l->retry);
+	l->retry.data = l;
 	return 0;
 }
 
@@ -266,6 +287,7 @@ void listener_unlink(struct listener *l)
 void listener_stop(struct listener *l)
 {
 	uv_poll_stop(&l->poll);
+	uv_timer_stop(&l->retry);
 	turns_leave(&l->sessions->turns, &l->place);
 	listener_unlink(l);
 }

@@ -14,6 +14,7 @@ struct listener {
 	int reserve_fd; /* given up to accept and shed when descriptors run out */
 	struct log_limit sheds;
 	uv_poll_t poll;
+	uv_timer_t retry; /* while there is no reserve descriptor */
 	/* Its turns: one is a connection. */
 	struct turns_user door;
 	struct turns_place place;

@@ -393,12 +393,9 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 		refuse(all, fd, peer, status, why);
 	s = account && status == 0 ? calloc(1, sizeof *s) : NULL;
 	if (!s) {
-		if (account) {
-			account_close(accounts, account, fd);
+		account_close(accounts, account, fd);
+		if (account)
 			account_unref(accounts, account);
-		} else {
-			close(fd);
-		}
 		return NULL;
 	}
 	s->all = all;
@@ -424,7 +421,7 @@ void session_arrive(struct sessions *all, int fd)
 	struct session *s;
 
 	if (peer_read(fd, &peer) < 0) {
-		close(fd);
+		account_close(&all->engine->accounts, NULL, fd);
 		return;
 	}
 	s = session_new(all, fd, &peer);

@@ -405,11 +405,19 @@ class Closing(harness.DaemonTest):
         self.assertLess(spent, 0.03)
 
 
-class Lingering(harness.DaemonTest):
+class Lingers(harness.DaemonTest):
     """Descriptors whose closing takes as long as their sender likes, here for as long as the peer reads nothing."""
 
     open_socket = True
     LINGER_S = 60
+
+    def as_other(self, action):
+        """By a user who sends nothing of the kind."""
+        os.seteuid(OTHER_UID)
+        try:
+            return action()
+        finally:
+            os.seteuid(0)
 
     def lingering(self):
         """A socket; its peer ends it at the end of the test."""
@@ -438,6 +446,8 @@ class Lingering(harness.DaemonTest):
         action()
         self.assertLess(time.monotonic() - began, LATENCY_S)
 
+
+class Lingering(Lingers):
     def test_the_loop_closes_none(self):
         for c in (self.send(b""), self.send(b"\0", 4), self.send(b"\0", 252), self.send(bytes(17000))):
             self.assert_quick(self.control.ping)
@@ -448,12 +458,33 @@ class Lingering(harness.DaemonTest):
         for _ in range(5):  # more than there are threads for memory
             c = self.send(wire.encode("Request", {"id": 9, "import": {"buffer": 1, "bytes": 1}}))
             self.assertLess(c.receive()["status"], 0)
-        os.seteuid(OTHER_UID)
-        try:
-            other = self.client()
-        finally:
-            os.seteuid(0)
+        other = self.as_other(self.client)
         self.assert_quick(lambda: other.lend(4096))
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+class LingeringAtTheDoor(Lingers):
+    """Of a user with as many sessions as it may have: what it sends is closed with its connections."""
+
+    wrapper = ("prlimit", "--nofile=1024")
+    settings = {"max_sessions_per_uid": 4}
+
+    def connect_in_vain(self, n):
+        return [self.client(hello=False) for _ in range(n)]
+
+    def test_behind_one_that_was_sent(self):
+        self.send(b"")
+        self.connect_in_vain(80)
+        self.assert_quick(lambda: self.as_other(self.client).ping())
+
+    def test_in_connections_themselves(self):
+        self.daemon.signal(signal.SIGSTOP)
+        for c in self.connect_in_vain(80):
+            with self.lingering() as s:
+                c.send_bytes(b"", [s.fileno()])
+            c.close()
+        self.daemon.signal(signal.SIGCONT)
+        self.assert_quick(lambda: self.as_other(self.client).ping())
 
 
 class FewDescriptors(harness.DaemonTest):
@@ -556,6 +587,21 @@ class Exhaustion(harness.DaemonTest):
             resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, before)
         c.import_fd(fd, 4096)
         os.close(fd)
+
+    def test_without_its_spare_descriptor_it_sleeps(self):
+        """A connection that it cannot even refuse waits; it is taken once there is room again."""
+        before = resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        try:
+            c = self.client(hello=False)
+            time.sleep(0.1)
+            busy = self.daemon.cpu_s()
+            time.sleep(0.5)
+            self.assertLess(self.daemon.cpu_s() - busy, 0.2)
+        finally:
+            resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, before)
+        c.hello()
+        c.ping()
 
     def test_a_ring_without_room_for_its_descriptor(self):
         """It gets a code of the protocol: those from 32 on are libkops's own."""

@@ -236,7 +236,7 @@ static void test_descriptors_are_closed(void **state)
 	(void)state;
 	set_up(&f);
 	uv_loop_init(&loop);
-	assert_int_equal(workers_start(&loop, 1, &f.all.closers, why), 0);
+	assert_int_equal(workers_start(&loop, 1, 1, &f.all.closers, why), 0);
 	for (unsigned n = 1; n < 200; n += 66) {
 		a = accounts_get(&f.all, 1);
 		assert_int_equal(pipe(ends), 0);
@@ -274,7 +274,7 @@ static void test_users_with_much_to_close_are_held(void **state)
 	set_up(&f);
 	uv_loop_init(&loop);
 	turns_init(&f.turns, &loop, NULL, NULL);
-	assert_int_equal(workers_start(&loop, 1, &f.all.closers, why), 0);
+	assert_int_equal(workers_start(&loop, 1, 1, &f.all.closers, why), 0);
 	f.all.closing_max = 12;
 	f.all.door = &door;
 	a = accounts_get(&f.all, 1);

@@ -30,12 +30,18 @@ static struct work *of_task(struct task *task)
 	return (struct work *)((char *)task - offsetof(struct work, task));
 }
 
+static bool held; /* atomic: no step ends */
+
 static bool step(struct task *task)
 {
 	struct work *w = of_task(task);
+	unsigned n;
 
 	usleep(STEP_US);
-	return __atomic_add_fetch(&w->steps, 1, __ATOMIC_RELAXED) == w->steps_wanted;
+	n = __atomic_add_fetch(&w->steps, 1, __ATOMIC_RELAXED);
+	while (__atomic_load_n(&held, __ATOMIC_RELAXED))
+		usleep(STEP_US);
+	return n == w->steps_wanted;
 }
 
 static void done(struct task *task)
@@ -49,7 +55,8 @@ static int setup(void **state)
 	char why[WHY_BYTES];
 
 	uv_loop_init(&f->loop);
-	assert_int_equal(workers_start(&f->loop, 0, &f->workers, why), 0);
+	assert_int_equal(workers_start(&f->loop, workers_for_memory(), workers_for_memory(), &f->workers, why),
+	                 0);
 	*state = f;
 	return 0;
 }
@@ -143,12 +150,37 @@ static void a_cancelled_task_stops_after_the_step_at_hand(void **state)
 	assert_true(f->other.steps < MANY_STEPS);
 }
 
+/* The first one is there; the others come while it is at work, up to three. */
+static void threads_come_as_they_are_needed(void **state)
+{
+	struct fixture f = {0};
+	char why[WHY_BYTES];
+	(void)state;
+
+	uv_loop_init(&f.loop);
+	assert_int_equal(workers_start(&f.loop, 1, 3, &f.workers, why), 0);
+	__atomic_store_n(&held, true, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < CROWD; i++)
+		submit(&f, &f.crowd[i], &f.crowds, 1);
+	while (steps_of_crowd(&f) < 3)
+		usleep(STEP_US);
+	usleep(20000);
+	assert_int_equal(steps_of_crowd(&f), 3);
+	__atomic_store_n(&held, false, __ATOMIC_RELAXED);
+	run(&f);
+	assert_int_equal(steps_of_crowd(&f), CROWD);
+	workers_stop(f.workers);
+	uv_run(&f.loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&f.loop), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(a_turn_ends_when_another_user_comes, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_task_goes_on_until_it_is_through, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_cancelled_task_stops_after_the_step_at_hand, setup, teardown),
+	    cmocka_unit_test(threads_come_as_they_are_needed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
