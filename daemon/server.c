@@ -452,7 +452,7 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	int rc;
 
 	memset(s, 0, offsetof(struct server, sessions));
-	memset(&s->sessions, 0, offsetof(struct sessions, arenas));
+	memset(&s->sessions, 0, offsetof(struct sessions, desks));
 	memset(&s->listener, 0, sizeof *s - offsetof(struct server, listener));
 	s->config = *config;
 	log_unknown_owners(&s->config);

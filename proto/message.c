@@ -15,7 +15,6 @@
 
 #define ARENA_ALIGN  16
 #define FIELDS_MAX   64 /* of one message type: bits of struct seen */
-#define REPEATED_MAX 16 /* elements of a repeated scalar, on the daemon's side */
 #define VARINT_BYTES 10
 #define TAG_BYTES    5 /* protobuf-c reads tags and lengths from at most 5 bytes */
 
@@ -61,7 +60,7 @@ struct seen {
 
 static const char truncated[] = "truncated message";
 
-static const char *read_varint(struct span *in, unsigned bytes_max, uint64_t *ret_value)
+static const char *read_long_varint(struct span *in, unsigned bytes_max, uint64_t *ret_value)
 {
 	uint64_t value = 0;
 	for (unsigned i = 0; i < bytes_max; i++) {
@@ -77,6 +76,15 @@ static const char *read_varint(struct span *in, unsigned bytes_max, uint64_t *re
 		}
 	}
 	return "overlong number";
+}
+
+/* Most are of one byte. */
+static inline const char *read_varint(struct span *in, unsigned bytes_max, uint64_t *ret_value)
+{
+	if (in->at == in->end || *in->at & 0x80)
+		return read_long_varint(in, bytes_max, ret_value);
+	*ret_value = *in->at++;
+	return NULL;
 }
 
 static const char *read_bytes(struct span *in, uint64_t n, struct span *ret_part)
@@ -209,8 +217,11 @@ static const char *scan_packed(struct span values, unsigned wire, uint64_t *ret_
 {
 	uint64_t n = 0;
 	while (values.at < values.end) {
-		struct span ignored;
-		const char *why = read_value(&values, wire, &ignored);
+		struct span value;
+		uint64_t ignored = 0;
+		const char *why = wire == PROTOBUF_C_WIRE_TYPE_VARINT
+		                      ? read_varint(&values, VARINT_BYTES, &ignored)
+		                      : read_value(&values, wire, &value);
 		if (why)
 			return why;
 		n++;
@@ -240,7 +251,7 @@ static const char *note_repeated(const ProtobufCMessageDescriptor *type, const P
 {
 	if (unknown == MESSAGE_UNKNOWN_ALLOWED)
 		return NULL; /* the datagram and the arena are limits enough */
-	unsigned max = field->type == PROTOBUF_C_TYPE_MESSAGE ? MESSAGE_OPS_MAX : REPEATED_MAX;
+	unsigned max = field->type == PROTOBUF_C_TYPE_MESSAGE ? MESSAGE_OPS_MAX : MESSAGE_NUMBERS_MAX;
 	uint16_t *count = &seen->repeated[field - type->fields];
 	if (n > max || *count + n > max)
 		return "too many elements in a repeated field";
@@ -260,8 +271,8 @@ static const char *scan_message(const ProtobufCMessageDescriptor *type, struct s
                                 enum message_unknown unknown, unsigned depth);
 
 static const char *scan_field(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
-                              unsigned wire, struct span value, enum message_unknown unknown, unsigned depth,
-                              struct seen *seen)
+                              unsigned wire, const struct span *value, enum message_unknown unknown,
+                              unsigned depth, struct seen *seen)
 {
 	bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
 	unsigned expected = wire_of(field->type);
@@ -270,7 +281,7 @@ static const char *scan_field(const ProtobufCMessageDescriptor *type, const Prot
 	if (wire != expected) {
 		if (!repeated || wire != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
 			return "wrong wire type for a field";
-		why = scan_packed(value, expected, &n);
+		why = scan_packed(*value, expected, &n);
 	}
 	if (!why)
 		why =
@@ -278,9 +289,9 @@ static const char *scan_field(const ProtobufCMessageDescriptor *type, const Prot
 	if (why)
 		return why;
 	if (field->type == PROTOBUF_C_TYPE_STRING)
-		return scan_string(value);
+		return scan_string(*value);
 	if (field->type == PROTOBUF_C_TYPE_MESSAGE)
-		return scan_message(field->descriptor, value, unknown, depth + 1);
+		return scan_message(field->descriptor, *value, unknown, depth + 1);
 	return NULL;
 }
 
@@ -305,7 +316,7 @@ static const char *scan_message(const ProtobufCMessageDescriptor *type, struct s
 			return why;
 		const ProtobufCFieldDescriptor *field = find_field(type, tag);
 		if (field)
-			why = scan_field(type, field, wire, value, unknown, depth, &seen);
+			why = scan_field(type, field, wire, &value, unknown, depth, &seen);
 		else if (unknown == MESSAGE_UNKNOWN_REFUSED)
 			why = "unknown field";
 		if (why)
@@ -314,22 +325,32 @@ static const char *scan_message(const ProtobufCMessageDescriptor *type, struct s
 	return NULL;
 }
 
+const char *message_scan(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
+                         enum message_unknown unknown)
+{
+	if (len > MESSAGE_BYTES_MAX)
+		return "message over the size limit";
+	return scan_message(type, (struct span){data, data + len}, unknown, 1);
+}
+
+ProtobufCMessage *message_unpack_scanned(const ProtobufCMessageDescriptor *type, const uint8_t *data,
+                                         size_t len, struct message_arena *arena)
+{
+	ProtobufCAllocator allocator = {arena_alloc, arena_free, arena};
+
+	arena->used = 0;
+	return protobuf_c_message_unpack(type, &allocator, len, data);
+}
+
 ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
                                  enum message_unknown unknown, struct message_arena *arena,
                                  const char **ret_why)
 {
-	ProtobufCAllocator allocator = {arena_alloc, arena_free, arena};
-	const char *why = "message over the size limit";
-	if (len <= MESSAGE_BYTES_MAX)
-		why = scan_message(type, (struct span){data, data + len}, unknown, 1);
-	if (why) {
-		*ret_why = why;
-		return NULL;
-	}
-	arena->used = 0;
-	ProtobufCMessage *msg = protobuf_c_message_unpack(type, &allocator, len, data);
+	const char *why = message_scan(type, data, len, unknown);
+	ProtobufCMessage *msg = why ? NULL : message_unpack_scanned(type, data, len, arena);
+
 	if (!msg)
-		*ret_why = "message needs too much memory";
+		*ret_why = why ? why : MESSAGE_TOO_LARGE;
 	return msg;
 }
 

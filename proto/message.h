@@ -2,8 +2,8 @@
  * message.h: one datagram ⇄ one protobuf message and its file descriptors.
  *
  * Packing and unpacking use storage of the caller, never the heap: protobuf-c recurses without limit,
- * amplifies memory and is quadratic on repeated singular fields, so message_unpack() scans the bytes
- * against the message's descriptor first and allocates from a capped arena.
+ * amplifies memory and is quadratic on repeated singular fields, so the bytes are scanned against the
+ * message's descriptor first, and what is unpacked comes from a capped arena.
  */
 #ifndef KOPS_MESSAGE_H
 #define KOPS_MESSAGE_H
@@ -19,9 +19,10 @@
 #define MESSAGE_FDS_ROOM    253 /* the kernel sends no more at once */
 #define MESSAGE_ARENA_BYTES (128 * 1024)
 #define MESSAGE_OPS_MAX     64
-#define MESSAGE_DEPTH_MAX   5 /* Request > Submit > Op > Gemm > View */
+#define MESSAGE_NUMBERS_MAX 16 /* repeated ones */
+#define MESSAGE_DEPTH_MAX   5  /* Request > Submit > Op > Gemm > View */
 
-/* A bump allocator; message_unpack() empties it. What it returned lives until the next unpack. */
+/* A bump allocator; unpacking empties it. What it returned lives until the next unpack. */
 struct message_arena {
 	size_t used;
 	_Alignas(16) unsigned char bytes[MESSAGE_ARENA_BYTES];
@@ -36,11 +37,21 @@ enum message_unknown {
 };
 
 /*
- * Decodes len bytes as `type` into the arena. Refuses, with a static phrase in *ret_why: malformed or
- * truncated bytes, nesting over MESSAGE_DEPTH_MAX, a singular field or oneof given twice, more than
- * MESSAGE_OPS_MAX of a repeated submessage (on the daemon's side), unknown fields (as asked), invalid
- * UTF-8 or NUL bytes in strings, more memory than the arena has. Linear time. NULL when refused.
+ * NULL where len bytes may be unpacked as `type`, else a static phrase. Refused are malformed or truncated
+ * bytes, nesting over MESSAGE_DEPTH_MAX, a singular field or oneof given twice, more than MESSAGE_OPS_MAX of a
+ * repeated submessage or MESSAGE_NUMBERS_MAX of a repeated number (on the daemon's side), unknown fields (as
+ * asked), invalid UTF-8 or NUL bytes in strings. Linear time.
  */
+const char *message_scan(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
+                         enum message_unknown unknown);
+
+/* What message_scan() has accepted, in the arena. NULL: it needs more memory than that has. Linear time. */
+ProtobufCMessage *message_unpack_scanned(const ProtobufCMessageDescriptor *type, const uint8_t *data,
+                                         size_t len, struct message_arena *arena);
+
+#define MESSAGE_TOO_LARGE "message needs too much memory"
+
+/* Both. NULL with a static phrase in *ret_why when refused. */
 ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
                                  enum message_unknown unknown, struct message_arena *arena,
                                  const char **ret_why);

@@ -207,9 +207,10 @@ static void name_op(struct request *r, unsigned index, unsigned n_ops, const str
 	         sentence);
 }
 
-static void hold_buffers(struct job *job)
+/* From the `first` use on. */
+static void hold_buffers(struct job *job, unsigned first)
 {
-	for (unsigned i = 0; i < job->uses.n; i++) {
+	for (unsigned i = first; i < job->uses.n; i++) {
 		struct buffer *buffer = job->uses.list[i].buffer;
 
 		buffer_hold(buffer);
@@ -217,19 +218,20 @@ static void hold_buffers(struct job *job)
 	}
 }
 
-int bind_job(struct request *r, const Kops__V1__Submit *submit, struct job *job)
+int bind_ops(struct request *r, const Kops__V1__Submit *submit, struct job *job, unsigned first, unsigned end)
 {
+	unsigned n_held = job->uses.n;
 	int rc = 0;
 
-	for (unsigned i = 0; i < submit->n_ops && rc == 0; i++) {
+	for (unsigned i = first; i < end && rc == 0; i++) {
 		rc = bind_op(r, job, i, submit->ops[i]);
 		if (rc < 0)
 			name_op(r, i, (unsigned)submit->n_ops, job->ops[i].args.op);
 	}
 	if (rc < 0) {
-		job->uses.n = 0; /* it holds none of them yet */
+		job->uses.n = n_held; /* it does not hold the others yet */
 		return rc;
 	}
-	hold_buffers(job);
+	hold_buffers(job, n_held);
 	return 0;
 }

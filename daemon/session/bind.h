@@ -6,8 +6,11 @@
 #include "job/job.h"
 #include "session/verbs.h"
 
-/* The job has as many ops as the message. What the wire or an op forbids is refused with its code and a
- * sentence in r->why, which names the op where there are several. */
-int bind_job(struct request *r, const Kops__V1__Submit *submit, struct job *job);
+/*
+ * Ops [first, end) of the job, which has as many as the message; all before are bound. It holds their buffers.
+ * What the wire or an op forbids is refused with its code and a sentence in r->why, which names the op where
+ * there are several.
+ */
+int bind_ops(struct request *r, const Kops__V1__Submit *submit, struct job *job, unsigned first, unsigned end);
 
 #endif

@@ -27,6 +27,9 @@ static const struct verb {
 #define TAKE_MAX 8
 #define TAKE_NS  10000u
 
+/* Longer messages are unpacked in a turn of their own. */
+#define SHORT_BYTES 512u
+
 /* ---- Step by step ---- */
 
 static void refuse(struct request *r, int rc)
@@ -45,24 +48,24 @@ static bool put_off(struct request *r)
 	struct sessions *all = s->all;
 	struct request *midway;
 
-	if (all->n_free_arenas == 0 || !(midway = message_arena_alloc(all->arena, sizeof *midway)))
+	if (all->n_free_desks == 0 || !(midway = message_arena_alloc(&all->desk->arena, sizeof *midway)))
 		return false;
 	*midway = *r;
-	midway->arena = all->arena;
-	all->arena = all->free_arenas[--all->n_free_arenas];
+	midway->desk = all->desk;
+	all->desk = all->free_desks[--all->n_free_desks];
 	s->midway = midway;
 	s->place.midway = true;
 	return true;
 }
 
-/* Its arena is the one at work again. */
+/* Its desk is the one at work again. */
 static struct request take_up(struct session *s)
 {
 	struct sessions *all = s->all;
 	struct request r = *s->midway;
 
-	all->free_arenas[all->n_free_arenas++] = all->arena;
-	all->arena = r.arena;
+	all->free_desks[all->n_free_desks++] = all->desk;
+	all->desk = r.desk;
 	s->midway = NULL;
 	s->place.midway = false;
 	return r;
@@ -84,20 +87,6 @@ static int go_on(struct request *r, int rc)
 	if (rc < 0)
 		refuse(r, rc);
 	return rc;
-}
-
-void request_resume(struct session *session)
-{
-	struct request r = take_up(session);
-
-	go_on(&r, step(&r));
-}
-
-void request_abandon(struct session *session)
-{
-	struct request r = take_up(session);
-
-	runs_unmake(&r);
 }
 
 /* ---- Datagrams ---- */
@@ -130,28 +119,70 @@ static int perform(struct request *r, char why[WHY_BYTES])
 	return 0;
 }
 
+/* What was scanned. */
+static int unpack_and_perform(struct request *r, char why[WHY_BYTES])
+{
+	struct desk *desk = r->session->all->desk;
+
+	r->msg = (const Kops__V1__Request *)message_unpack_scanned(&kops__v1__request__descriptor, desk->in,
+	                                                           r->bytes, &desk->arena);
+	if (!r->msg) {
+		snprintf(why, WHY_BYTES, MESSAGE_TOO_LARGE);
+		return KOPS_E_PROTOCOL;
+	}
+	r->id = r->msg->id;
+	return perform(r, why);
+}
+
+/* Nothing is in the arena yet but the request. */
+static bool put_off_unpacking(struct request *r)
+{
+	r->session->all->desk->arena.used = 0;
+	return r->bytes > SHORT_BYTES && r->n_fds == 0 && !r->fds_lost && put_off(r);
+}
+
 int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
                    char why[WHY_BYTES])
 {
-	struct sessions *all = session->all;
-	const char *refusal = NULL;
-	struct request r = {
-	    .session = session, .arrived_ns = clock_ns(), .fds = fds, .n_fds = n_fds, .fds_lost = fds_lost};
-	int rc;
+	struct request r = {.session = session,
+	                    .arrived_ns = clock_ns(),
+	                    .bytes = len,
+	                    .fds = fds,
+	                    .n_fds = n_fds,
+	                    .fds_lost = fds_lost};
+	const char *refusal =
+	    message_scan(&kops__v1__request__descriptor, session->all->desk->in, len, MESSAGE_UNKNOWN_REFUSED);
+	int rc = 0;
 
-	r.msg = (const Kops__V1__Request *)message_unpack(&kops__v1__request__descriptor, all->in, len,
-	                                                  MESSAGE_UNKNOWN_REFUSED, all->arena, &refusal);
-	if (r.msg) {
-		r.id = r.msg->id;
-		rc = perform(&r, why);
-	} else {
+	if (refusal) {
 		snprintf(why, WHY_BYTES, "%s", refusal);
 		rc = KOPS_E_PROTOCOL;
+	} else if (!put_off_unpacking(&r)) {
+		rc = unpack_and_perform(&r, why);
 	}
 	for (unsigned i = 0; i < n_fds; i++)
 		if (fds[i] >= 0)
 			account_close(&session->engine->accounts, session->account, fds[i]);
 	return rc;
+}
+
+/* ---- Midway ---- */
+
+int request_resume(struct session *session, char why[WHY_BYTES])
+{
+	struct request r = take_up(session);
+
+	if (!r.next)
+		return unpack_and_perform(&r, why);
+	go_on(&r, step(&r));
+	return 0;
+}
+
+void request_abandon(struct session *session)
+{
+	struct request r = take_up(session);
+
+	runs_unmake(&r);
 }
 
 /* ---- Runs of a ring ---- */

@@ -160,6 +160,7 @@ static int enter(struct request *r, struct job *job, uint64_t deadline_us)
 
 /* A job of more ops is made in several steps, for which others should not have to wait. */
 #define SHORT_OPS 8
+#define STEP_OPS  16 /* that are bound in one */
 
 static bool is_long(const Kops__V1__Submit *submit)
 {
@@ -212,7 +213,7 @@ static int keep_message(struct request *r)
 	return m->submit->only_prepare ? rc : 0;
 }
 
-static int make_job(struct request *r)
+static int begin_job(struct request *r)
 {
 	struct session *s = r->session;
 	const Kops__V1__Submit *submit = r->making.submit;
@@ -223,7 +224,26 @@ static int make_job(struct request *r)
 	r->making.job = job;
 	job->sched.priority = (kops_priority)submit->priority;
 	job->run.timed = submit->timed;
-	return bind_job(r, submit, job);
+	return 0;
+}
+
+/* The next of its ops. */
+static int bind_some(struct request *r)
+{
+	struct making *m = &r->making;
+	unsigned n = (unsigned)m->submit->n_ops;
+	unsigned end = n - m->n_bound > STEP_OPS ? m->n_bound + STEP_OPS : n;
+	int rc = bind_ops(r, m->submit, m->job, m->n_bound, end);
+
+	if (rc < 0) {
+		runs_unmake(r);
+		return rc;
+	}
+	m->n_bound = end;
+	if (!is_long(m->submit))
+		return plan(r);
+	r->next = end < n ? bind_some : plan_later;
+	return 0;
 }
 
 static int make(struct request *r)
@@ -231,14 +251,14 @@ static int make(struct request *r)
 	int rc = keep_message(r);
 
 	if (rc == 0)
-		rc = make_job(r);
+		rc = begin_job(r);
 	if (rc < 0) {
 		runs_unmake(r);
 		return rc;
 	}
 	if (!is_long(r->making.submit))
-		return plan(r);
-	r->next = plan_later;
+		return bind_some(r);
+	r->next = bind_some;
 	return 0;
 }
 
@@ -272,15 +292,13 @@ int runs_submit(struct request *r)
 /* From its message, as if that had come now. */
 static int run_anew(struct request *r, struct prepared *p, uint64_t deadline_us)
 {
-	const char *refusal;
 	const Kops__V1__Submit *submit;
 
 	prepared_cool(p);
-	submit = (const Kops__V1__Submit *)message_unpack(&kops__v1__submit__descriptor, p->message,
-	                                                  p->message_bytes, MESSAGE_UNKNOWN_REFUSED,
-	                                                  r->session->all->arena, &refusal);
+	submit = (const Kops__V1__Submit *)message_unpack_scanned(
+	    &kops__v1__submit__descriptor, p->message, p->message_bytes, &r->session->all->desk->arena);
 	if (!submit) { /* it was unpacked before, and packed by us */
-		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: %s", refusal);
+		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: " MESSAGE_TOO_LARGE);
 		return KOPS_E_FAULT;
 	}
 	r->making = (struct making){.submit = submit,

@@ -13,7 +13,7 @@
  * steps where the job is long. Its message is kept first, where it asks for that. KOPS_E_SHUTDOWN,
  * KOPS_E_EXISTS (the request id is in use), KOPS_E_BUSY, with a sentence in r->why: before any work, and again
  * before it is planned in a later step. KOPS_E_QUOTA: its message cannot be kept, and it is not to run. Else
- * errors as of bind_job() and job_plan().
+ * errors as of bind_ops() and job_plan().
  */
 int runs_make(struct request *r);
 

@@ -198,7 +198,7 @@ static bool read_one(struct session *s)
 	char why[WHY_BYTES] = "";
 	unsigned n_fds;
 	size_t len;
-	int rc = message_recv(s->fd, s->all->in, &len, fds, &n_fds);
+	int rc = message_recv(s->fd, s->all->desk->in, &len, fds, &n_fds);
 
 	s->is_marked = false;
 	if (rc == KOPS_E_BUSY) {
@@ -242,6 +242,14 @@ static bool take_runs(struct session *s)
 	if (s->all->take_runs(s, why) < 0)
 		session_close(s, why);
 	return s->state != SESSION_CLOSING && !s->outbox && !s->midway;
+}
+
+static void resume(struct session *s)
+{
+	char why[WHY_BYTES];
+
+	if (s->all->resume(s, why) < 0)
+		session_close(s, why);
 }
 
 static void on_hello_timeout(uv_timer_t *timer)
@@ -291,7 +299,7 @@ static bool take_turn(struct turns_place *place)
 	if (s->state == SESSION_ARRIVED)
 		open_session(s);
 	if (s->midway) {
-		s->all->resume(s);
+		resume(s);
 		return may_have_more(s, true);
 	}
 	if (s->outbox) {
@@ -602,10 +610,10 @@ void sessions_init(struct sessions *all)
 	turns_init(&all->turns, all->engine->loop, take_turn, unwatch);
 	all->turns.look = look;
 	rings_init(&all->rings, all->engine->loop, has_runs, is_busy);
-	all->arena = &all->arenas[SESSIONS_MIDWAY_MAX];
-	while (all->n_free_arenas < SESSIONS_MIDWAY_MAX) {
-		all->free_arenas[all->n_free_arenas] = &all->arenas[all->n_free_arenas];
-		all->n_free_arenas++;
+	all->desk = &all->desks[SESSIONS_MIDWAY_MAX];
+	while (all->n_free_desks < SESSIONS_MIDWAY_MAX) {
+		all->free_desks[all->n_free_desks] = &all->desks[all->n_free_desks];
+		all->n_free_desks++;
 	}
 }
 

@@ -26,6 +26,12 @@ struct session;
 
 #define SESSIONS_MIDWAY_MAX 7 /* further requests are done in one turn */
 
+/* Where a request is worked on. */
+struct desk {
+	uint8_t in[MESSAGE_BYTES_MAX]; /* its datagram, which is not needed once it is unpacked */
+	struct message_arena arena;    /* what that gave, and the request itself while its session is midway */
+};
+
 /* All sessions, and what they share. Part of struct server. */
 struct sessions {
 	struct engine *engine;
@@ -39,19 +45,19 @@ struct sessions {
 	struct sensing sensing[SCHED_DEVICES_MAX];
 	struct log_limit refusals,
 	    ends; /* lines about clients that were turned away, and that broke the rules */
-	/* A datagram of `len` bytes lies in `in`: request_handle(). */
+	/* A datagram of `len` bytes lies in desk->in: request_handle(). */
 	int (*handle)(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
 	              char why[WHY_BYTES]);
 	/* Of a session with a ring: request_take_runs(). */
 	int (*take_runs)(struct session *session, char why[WHY_BYTES]);
 	/* Of a session that is midway in a request: its next step, or that there will be none. */
-	void (*resume)(struct session *session);
+	int (*resume)(struct session *session, char why[WHY_BYTES]);
 	void (*abandon)(struct session *session);
-	/* One request is at work at a time, with this arena; those of others that are midway have theirs. */
-	struct message_arena *arena, *free_arenas[SESSIONS_MIDWAY_MAX];
-	unsigned n_free_arenas;
-	struct message_arena arenas[SESSIONS_MIDWAY_MAX + 1];
-	uint8_t in[MESSAGE_BYTES_MAX], out[MESSAGE_BYTES_MAX];
+	/* One request is at work at a time, at this desk; those of others that are midway have theirs. */
+	struct desk *desk, *free_desks[SESSIONS_MIDWAY_MAX];
+	unsigned n_free_desks;
+	struct desk desks[SESSIONS_MIDWAY_MAX + 1];
+	uint8_t out[MESSAGE_BYTES_MAX];
 };
 
 enum session_state { SESSION_ARRIVED, SESSION_GREETING, SESSION_OPEN, SESSION_CLOSING };

@@ -17,6 +17,7 @@ struct making {
 	bool is_new;                    /* that is forgotten where the job cannot be made */
 	uint64_t deadline_us;
 	struct job *job;
+	unsigned n_bound;                 /* so many of its ops */
 	int (*finish)(struct request *r); /* it is planned */
 };
 
@@ -25,15 +26,17 @@ struct request {
 	uint64_t id, arrived_ns;
 	const char *verb;             /* its name */
 	bool by_ring;                 /* it came by the ring, where a place for its end is reserved */
+	size_t bytes;                 /* of its datagram */
 	const Kops__V1__Request *msg; /* in the arena: gone with the request, and once more is unpacked */
 	int *fds;                     /* -1 where taken over */
 	unsigned n_fds;
 	bool fds_lost; /* descriptors came and we had no room for them */
 	char why[WHY_BYTES];
 	uint64_t retry_after_us; /* with KOPS_E_BUSY */
-	/* The next step, which the session may take in its next turn. Returns as a handler does. NULL: none. */
+	/* The next step, which the session may take in its next turn. Returns as a handler does. NULL: none, or
+	 * to be unpacked. */
 	int (*next)(struct request *r);
-	struct message_arena *arena; /* while it waits for that */
+	struct desk *desk; /* while it waits for that */
 	struct making making;
 };
 

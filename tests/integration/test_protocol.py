@@ -350,5 +350,59 @@ class Ops(harness.DaemonTest):
         self.assertEqual(unfloats(c.maps[y][:4]), [0.0])
 
 
+class LongMessages(harness.DaemonTest):
+    """Jobs of many ops are unpacked, bound and planned in turns of their own."""
+
+    def setUp(self):
+        super().setUp()
+        self.c = self.client()
+        self.buffers = [self.c.import_new(4096) for _ in range(64)]
+        self.ops = [wire.copy(view(a, [1]), view(a, [1], offset=64)) for a in self.buffers]
+
+    def assert_nothing_is_mapped(self):
+        self.assertTrue(harness.eventually(lambda: self.control.stats()["mapped_bytes"] == 0))
+
+    def test_before_hello(self):
+        c = self.client(hello=False)
+        c.start_submit(self.ops)
+        self.assert_ended(c)
+
+    def test_an_op_that_is_wrong_holds_no_buffer(self):
+        for i in (0, 1, 15, 16, 17, 47, 48, 63):
+            with self.subTest(op=i):
+                ops = self.ops[:]
+                ops[i] = wire.copy(view(self.buffers[i], [2]), view(self.buffers[i], [1], offset=64))
+                refusal = self.refused("SHAPE", self.c.submit, ops)
+                self.assertIn(f"op {i + 1} of 64 (copy)", str(refusal))
+        for b in self.buffers:
+            self.c.wait(self.c.start("drop", {"buffer": b}))
+        self.assert_nothing_is_mapped()
+
+    def test_others_between_its_turns(self):
+        """Its own session reads nothing more meanwhile; others do, and their jobs have their own values."""
+        other = self.client()
+        x = other.import_new(4096, floats([3.0]))
+        for k, b in enumerate(self.buffers):
+            self.c.maps[b][:4] = floats([float(k)])
+        jobs = [self.c.start_submit(self.ops) for _ in range(8)]
+        drops = [self.c.start("drop", {"buffer": b}) for b in self.buffers]
+        for _ in range(20):
+            other.submit(wire.copy(view(x, [1]), view(x, [1], offset=4)))
+        for id in jobs + drops:
+            self.c.wait(id)
+        for k, b in enumerate(self.buffers):
+            self.assertEqual(unfloats(self.c.maps[b][64:68]), [float(k)])
+        self.assertEqual(unfloats(other.maps[x][4:8]), [3.0])
+
+    def test_clients_that_leave_meanwhile(self):
+        for _ in range(50):
+            c = self.client()
+            b = c.import_new(4096)
+            c.start_submit([wire.copy(view(b, [1]), view(b, [1], offset=64))] * 64, prepare=1)
+            c.close()
+        self.c.close()
+        self.assert_nothing_is_mapped()
+
+
 if __name__ == "__main__":
     harness.main()
