@@ -18,6 +18,7 @@
 
 static uint64_t claimed_bytes;       /* atomic; without pages of files */
 static uint64_t asked_bytes;         /* atomic; all that was ever asked for, modulo 2^64 */
+static uint64_t freed_bytes;         /* atomic; all that was ever given back, or touched, modulo 2^64 */
 static uint64_t files_bytes;         /* atomic */
 static bool cgroup_has_limit = true; /* atomic; at the last look */
 static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -368,6 +369,8 @@ static uint64_t promised_in_cgroup(const struct claimed *c, const struct cgroup 
 void host_memory_add_file(int64_t bytes)
 {
 	__atomic_add_fetch(&files_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
+	if (bytes < 0)
+		__atomic_add_fetch(&freed_bytes, (uint64_t)-bytes, __ATOMIC_RELAXED);
 }
 
 /* ---- The tightest of all ---- */
@@ -455,34 +458,32 @@ uint64_t host_memory_room(void)
 
 /*
  * A look at all limits takes 0.1 ms and more, most of it in the kernel. So the last one holds for a while, in
- * which we know what we claim ourselves, and others can take so much at most: 50 GB/s.
+ * which we know what we claim and give back ourselves, and others can take or give back so much at most: 50
+ * GB/s.
  */
-#define LOOK_HOLDS_NS 20000000u
-#define OTHERS_BYTES  (1ll << 30)
+#define LOOK_HOLDS_NS       20000000u
+#define OTHERS_BYTES_PER_NS 50u
 
 struct look {
 	uint64_t at_ns; /* 0: none */
-	uint64_t asked; /* asked_bytes before it, which never shrinks: what it counts, left may lack by then */
-	int64_t left;   /* when all claims of then are served */
+	uint64_t asked,
+	    freed;    /* *_bytes before it, which never shrink: what it counts, left may lack by then */
+	int64_t left; /* when all claims of then are served */
+	struct limit tightest;
+	uint64_t promised; /* of that */
 };
 
 static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct look last_look;
 
-/* All that is claimed, and so many bytes beyond it. */
-static bool fits_since_last_look(const struct look *now, uint64_t beyond)
+static struct look latest_look(void)
 {
 	struct look last;
-	uint64_t asked, room;
 
 	pthread_mutex_lock(&look_lock);
 	last = last_look;
 	pthread_mutex_unlock(&look_lock);
-	if (last.at_ns == 0 || now->at_ns - last.at_ns >= LOOK_HOLDS_NS || last.left < OTHERS_BYTES)
-		return false;
-	asked = now->asked - last.asked;
-	room = (uint64_t)(last.left - OTHERS_BYTES);
-	return asked <= room && beyond <= room - asked;
+	return last;
 }
 
 static void keep_look(const struct look *look)
@@ -492,25 +493,60 @@ static void keep_look(const struct look *look)
 	pthread_mutex_unlock(&look_lock);
 }
 
-/* Whether all that is claimed fits, `mine` bytes of it the caller's latest, and so many bytes beyond it. */
-static int check(uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
+static bool holds(const struct look *last, const struct look *now)
 {
-	struct look look = {.at_ns = clock_ns(), .asked = __atomic_load_n(&asked_bytes, __ATOMIC_RELAXED)};
-	struct limit tightest;
-	uint64_t promised;
+	return last->at_ns != 0 && now->at_ns - last->at_ns < LOOK_HOLDS_NS;
+}
 
-	if (fits_since_last_look(&look, beyond) || !read_tightest(&tightest, &promised))
-		return 0; /* or there is no way to know */
-	look.left = left_of(&tightest, promised);
-	keep_look(&look);
-	if (look.left >= (int64_t)beyond)
-		return 0;
+static int64_t others_bytes(const struct look *last, const struct look *now)
+{
+	return (int64_t)(now->at_ns - last->at_ns) * OTHERS_BYTES_PER_NS;
+}
+
+/* All that is claimed, and so many bytes beyond it. */
+static bool fits(const struct look *last, const struct look *now, uint64_t beyond)
+{
+	int64_t room = last->left - others_bytes(last, now);
+	uint64_t asked = now->asked - last->asked;
+
+	return room >= 0 && asked <= (uint64_t)room && beyond <= (uint64_t)room - asked;
+}
+
+/* Whatever was given back since. */
+static bool cannot_fit(const struct look *last, const struct look *now, uint64_t beyond)
+{
+	uint64_t left = (uint64_t)((last->left > 0 ? last->left : 0) + others_bytes(last, now));
+
+	return beyond > left && beyond - left > now->freed - last->freed;
+}
+
+static int refuse(const struct look *look, uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
+{
 	snprintf(why, why_bytes,
 	         "%" PRIu64 " bytes more of memory do not fit: %s has %" PRIu64 " bytes, %" PRIu64
 	         " free, %" PRIu64 " of those promised to others; use less, or raise the limit",
-	         mine + beyond, tightest.what, tightest.total, tightest.free,
-	         promised > mine ? promised - mine : 0);
+	         mine + beyond, look->tightest.what, look->tightest.total, look->tightest.free,
+	         look->promised > mine ? look->promised - mine : 0);
 	return KOPS_E_NOMEM;
+}
+
+/* Whether all that is claimed fits, `mine` bytes of it the caller's latest, and so many bytes beyond it. */
+static int check(uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
+{
+	struct look last = latest_look();
+	struct look look = {.at_ns = clock_ns(),
+	                    .asked = __atomic_load_n(&asked_bytes, __ATOMIC_RELAXED),
+	                    .freed = __atomic_load_n(&freed_bytes, __ATOMIC_RELAXED)};
+
+	if (holds(&last, &look) && fits(&last, &look, beyond))
+		return 0;
+	if (holds(&last, &look) && mine == 0 && cannot_fit(&last, &look, beyond)) /* else it may count that */
+		return refuse(&last, mine, beyond, why, why_bytes);
+	if (!read_tightest(&look.tightest, &look.promised))
+		return 0; /* there is no way to know */
+	look.left = left_of(&look.tightest, look.promised);
+	keep_look(&look);
+	return look.left >= (int64_t)beyond ? 0 : refuse(&look, mine, beyond, why, why_bytes);
 }
 
 int host_memory_check(uint64_t bytes, char *why, size_t why_bytes)
@@ -553,6 +589,7 @@ bool host_memory_may_grow(struct host_memory_growth *g, uint64_t bytes)
 void host_memory_settle(uint64_t bytes)
 {
 	__atomic_sub_fetch(&claimed_bytes, bytes, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&freed_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 void host_memory_set_root(const char *new_root)

@@ -4,7 +4,8 @@
  * Linux does not refuse pages that it does not have: it takes them from page caches and then kills a process.
  * So whoever is about to touch a large piece claims it first. What may be claimed is what the tightest limit
  * leaves: the host's memory, or that of any memory cgroup above this process (a container, a slice), less a
- * sixteenth that stays free. What is left is read anew after 20 ms, or when little is left. Any thread.
+ * sixteenth that stays free. What is left is read anew after 20 ms, or before that where it matters what others
+ * may have taken or given back by then. Any thread.
  */
 #ifndef KOPS_HOST_MEMORY_H
 #define KOPS_HOST_MEMORY_H
