@@ -549,8 +549,8 @@ void server_close(struct server *s)
 	for (unsigned i = 0; i < e->n_devices; i++)
 		device_close(e->devices[i].device);
 	pool_free(e->pool);
+	await_closers(s); /* which asks of users what the other workers know of them */
 	workers_stop(e->workers);
-	await_closers(s);
 	workers_stop(e->accounts.closers);
 	reload_stop(&s->reload);
 	uv_walk(&s->loop, close_handle, NULL);

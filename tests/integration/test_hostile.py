@@ -487,6 +487,24 @@ class LingeringAtTheDoor(Lingers):
         self.assert_quick(lambda: self.as_other(self.client).ping())
 
 
+class LingeringAtTheStop(Lingers):
+    leaks_checked = False
+
+    def test_it_ends_well(self):
+        """Still closing what came from a user who is gone; tearDownClass() stops it."""
+        c = self.client()
+        self.daemon.signal(signal.SIGSTOP)
+        sockets = [self.lingering() for _ in range(50)]
+        c.send_bytes(b"", [s.fileno() for s in sockets])
+        for s in sockets:
+            s.close()
+        for peer in self.clients:  # until it has stopped
+            self.addClassCleanup(peer.close)
+        self.clients = []
+        self.daemon.signal(signal.SIGCONT)
+        self.assert_ended(c)
+
+
 class FewDescriptors(harness.DaemonTest):
     open_socket = True
     wrapper = ("prlimit", "--nofile=128")
