@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "config/load.h"
@@ -20,6 +21,7 @@
 enum { EXIT_SETTINGS = 2 };
 #define LARGE_BYTES       (128 << 10)
 #define BLAS_THREAD_BYTES (160u << 20)
+#define FDS_MIN           64u /* fewer cannot be shared out: see server.c */
 
 /*
  * OpenBLAS chooses its kernels by CPU model when it is loaded, and takes SSE3 ones (Prescott) for models newer
@@ -47,8 +49,7 @@ static void use_all_of_cpu(char **argv)
 #endif
 }
 
-/* A thread of OpenBLAS takes 128 MiB of address space when it starts, and waits for ever where there is none.
- */
+/* A thread of OpenBLAS maps 128 MiB when it starts, and waits for ever where it cannot. */
 static bool has_room_for_blas(void)
 {
 	char why[WHY_BYTES / 2];
@@ -56,6 +57,21 @@ static bool has_room_for_blas(void)
 	if (host_memory_try_map((uint64_t)openblas_get_num_threads() * BLAS_THREAD_BYTES, why, sizeof why) == 0)
 		return true;
 	log_error("too little memory for OpenBLAS: %s, or set OPENBLAS_NUM_THREADS=1", why);
+	return false;
+}
+
+static bool has_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return true;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	if (limit.rlim_max >= FDS_MIN)
+		return true;
+	log_error("kopsd may have %llu file descriptors and needs at least %u; raise LimitNOFILE",
+	          (unsigned long long)limit.rlim_max, FDS_MIN);
 	return false;
 }
 
@@ -103,7 +119,7 @@ int main(int argc, char **argv)
 		break;
 	}
 	use_all_of_cpu(argv);
-	if (!has_room_for_blas())
+	if (!has_room_for_blas() || !has_descriptors())
 		_exit(EXIT_FAILURE); /* a thread of OpenBLAS may wait at our exit too */
 	return serve(argc, argv, &config);
 }

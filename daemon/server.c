@@ -244,27 +244,6 @@ static void watch_signal(struct server *s, uv_signal_t *handle, int number, uv_s
 
 /* ---- Start and end ---- */
 
-/* With fewer there would be none to share out: see divide_descriptors(). */
-#define FDS_MIN 64u
-
-static int raise_fd_limit(char why[CONFIG_WHY_BYTES])
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-		if (limit.rlim_max < FDS_MIN) {
-			snprintf(
-			    why, CONFIG_WHY_BYTES,
-			    "kopsd may have %llu file descriptors and needs at least %u; raise LimitNOFILE",
-			    (unsigned long long)limit.rlim_max, FDS_MIN);
-			return KOPS_E_NOMEM;
-		}
-	}
-	return 0;
-}
-
 /* What the kernel allows a process to map. */
 static uint64_t read_max_mappings(void)
 {
@@ -456,15 +435,13 @@ int server_start(struct server *s, int argc, char **argv, const struct config *c
 	memset(&s->listener, 0, sizeof *s - offsetof(struct server, listener));
 	s->config = *config;
 	log_unknown_owners(&s->config);
-	rc = raise_fd_limit(why);
 	segments_max = divide_descriptors(s);
 	uv_loop_init(&s->loop);
 	init_engine(s);
 	init_sessions(s);
 	init_handles(s);
 	reload_init(&s->reload, &s->loop, argc, argv, on_settings);
-	if (rc == 0)
-		rc = listener_open(&s->listener, &s->sessions, s->config.socket, why);
+	rc = listener_open(&s->listener, &s->sessions, s->config.socket, why);
 	if (rc == 0)
 		rc = start_workers(s, why);
 	if (rc == 0)

@@ -298,8 +298,8 @@ class Processes(unittest.TestCase):
         self.assertEqual(outcomes[-1], "served")
 
     def test_descriptors(self):
-        outcomes = [self.outcome("prlimit", f"--nofile={n}") for n in (12, 31, 63, 64)]
-        self.assertEqual(outcomes, ["refused"] * 3 + ["served"])
+        outcomes = [self.outcome("prlimit", f"--nofile={n}") for n in (6, 12, 31, 63, 64)]
+        self.assertEqual(outcomes, ["refused"] * 4 + ["served"])
 
 
 if __name__ == "__main__":
