@@ -34,11 +34,6 @@ static void finish_run(struct device *d, const struct device_work *work, uint64_
 
 static void on_look_out(uv_idle_t *idle);
 
-static bool may_go_on(const struct device *d, uint64_t began, uint64_t now)
-{
-	return now - began < TELL_NS || !d->turns || !turns_are_shared(d->turns, now);
-}
-
 /*
  * Where users share the loop, no longer than TELL_NS: the rest waits until requests were read. One user alone
  * would only have its clients woken for parts of what it waits for.
@@ -46,15 +41,17 @@ static bool may_go_on(const struct device *d, uint64_t began, uint64_t now)
 static void finish_some(struct device *d)
 {
 	uint64_t began = clock_ns(), now = began;
+	bool shares = d->turns && turns_are_shared(d->turns, began);
 	struct device_work *w;
 
-	while ((w = d->back) && may_go_on(d, began, now)) {
+	while ((w = d->back) && now - began < TELL_NS) {
 		d->back = w->next;
 		d->work_out--;
 		if (w->run)
 			finish_run(d, w, now);
 		w->done(w);
-		now = clock_ns();
+		if (shares)
+			now = clock_ns();
 	}
 	if (d->back)
 		uv_idle_start(&d->look_out, on_look_out);
