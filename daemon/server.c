@@ -22,7 +22,8 @@
 #define HANG_CHECK_MS       1000
 #define CLOSING_MAX         1024
 #define CLOSERS_NS          500000000u
-#define CLOSERS_EACH_MAX    4u
+#define CPUS_PER_ZEROER     2
+#define CPUS_PER_CLOSER     4  /* of one user, who is not to have all closers either */
 #define EXIT_DEVICE_FAILED  70 /* EX_SOFTWARE: the supervisor starts a new process */
 
 static struct server *of_engine(struct engine *engine)
@@ -331,27 +332,19 @@ static void open_marks(struct server *s)
 	watch_crashes();
 }
 
-/* They should not take the CPUs from those who wait for us, nor one user all threads. */
-static unsigned closers_each(void)
-{
-	unsigned n = uv_available_parallelism() / 4;
-
-	return n < 1 ? 1 : n < CLOSERS_EACH_MAX ? n : CLOSERS_EACH_MAX;
-}
-
 static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])
 {
 	char reason[WHY_BYTES];
-	unsigned n = workers_for_memory();
+	unsigned n = workers_by_cpus(CPUS_PER_ZEROER);
 	int rc = workers_start(&s->loop, n, n, &s->engine.workers, reason);
 
 	if (rc == 0)
 		rc = workers_start(&s->loop, 1, WORKERS_MAX, &s->engine.accounts.closers, reason);
-	s->engine.accounts.closers_each = closers_each();
 	if (rc < 0)
 		snprintf(why, CONFIG_WHY_BYTES, "%s", reason);
 	else
 		s->engine.accounts.memory_sched = workers_sched(s->engine.workers);
+	s->engine.accounts.closers_each = workers_by_cpus(CPUS_PER_CLOSER);
 	return rc;
 }
 

@@ -7,7 +7,7 @@
 
 #include "clock.h"
 
-#define THREADS_MAX 4u /* for memory */
+#define BY_CPUS_MAX 4u
 #define TURN_US     1000.0
 /* So many threads with the usual 8 MiB each would take much of an address space that is limited. */
 #define STACK_BYTES (256u << 10)
@@ -249,11 +249,11 @@ const struct sched *workers_sched(const struct workers *w)
 
 /* ---- Start and end ---- */
 
-unsigned workers_for_memory(void)
+unsigned workers_by_cpus(unsigned cpus_each)
 {
-	unsigned cpus = uv_available_parallelism();
+	unsigned n = uv_available_parallelism() / cpus_each;
 
-	return cpus / 2 < 1 ? 1 : cpus / 2 < THREADS_MAX ? cpus / 2 : THREADS_MAX;
+	return n < 1 ? 1 : n < BY_CPUS_MAX ? n : BY_CPUS_MAX;
 }
 
 static void on_closed(uv_handle_t *handle)

@@ -51,9 +51,11 @@ struct task {
 
 #define WORKERS_MAX 16u /* threads */
 
-/* As many as it takes to zero memory about as fast as it can be; half of the CPUs are for jobs and their
- * clients. */
-unsigned workers_for_memory(void);
+/*
+ * One thread for so many CPUs, since the others are for jobs and their clients; 1 to 4. Four zero memory about
+ * as fast as it can be.
+ */
+unsigned workers_by_cpus(unsigned cpus_each);
 
 /*
  * Starts so many threads, and later up to `most` (WORKERS_MAX) while all are at work. KOPS_E_NOMEM,

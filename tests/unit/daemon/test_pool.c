@@ -43,8 +43,7 @@ static void open_pool(struct fixture *f, const struct backend *gpu, uint64_t war
 
 	memset(f, 0, sizeof *f);
 	uv_loop_init(&f->loop);
-	assert_int_equal(workers_start(&f->loop, workers_for_memory(), workers_for_memory(), &f->workers, why),
-	                 0);
+	assert_int_equal(workers_start(&f->loop, workers_by_cpus(2), workers_by_cpus(2), &f->workers, why), 0);
 	f->pool = pool_new(&f->loop, f->workers, gpu, warm_bytes, cache_bytes, CACHE_SEGMENTS);
 	assert_non_null(f->pool);
 }

@@ -55,8 +55,7 @@ static int setup(void **state)
 	char why[WHY_BYTES];
 
 	uv_loop_init(&f->loop);
-	assert_int_equal(workers_start(&f->loop, workers_for_memory(), workers_for_memory(), &f->workers, why),
-	                 0);
+	assert_int_equal(workers_start(&f->loop, workers_by_cpus(2), workers_by_cpus(2), &f->workers, why), 0);
 	*state = f;
 	return 0;
 }
