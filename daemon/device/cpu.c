@@ -210,7 +210,7 @@ static int check_owners(const struct backend_device *dev, const struct op_args *
 	return 0;
 }
 
-/* Consecutive ops on the same views touch their pages once. */
+/* Whether the op before this one in its job touched the view's pages already. NULL: there is none before. */
 static bool is_touched(const struct op_args *before, const struct view *v)
 {
 	for (unsigned i = 0; before && i <= before->op->n_inputs; i++)
@@ -224,7 +224,6 @@ static bool is_ignored(const struct op_args *args, unsigned i)
 	return i < args->op->n_inputs && args->op->ignores_inputs && args->op->ignores_inputs(args);
 }
 
-/* before: the op that the job has before it; NULL: none. */
 static double pages_us(const struct op_args *args, const struct op_args *before)
 {
 	double us = 0;
@@ -235,7 +234,9 @@ static double pages_us(const struct op_args *args, const struct op_args *before)
 	return us;
 }
 
-static double op_us(const struct kernel *kernel, const struct op_args *args, const struct op_args *before)
+/* page_factor: how many times longer pages take than expected. */
+static double op_us(const struct kernel *kernel, const struct op_args *args, const struct op_args *before,
+                    double page_factor)
 {
 	static const struct op_cut uncut = {.n_parts = 1, .n_steps = 1};
 	uint64_t workspace = kernel_workspace(kernel, args, &uncut);
@@ -243,7 +244,7 @@ static double op_us(const struct kernel *kernel, const struct op_args *args, con
 
 	if (view_elements(op_output_const(args)) == 0)
 		return 0;
-	us += pages_us(args, before);
+	us += page_factor * pages_us(args, before);
 	if (workspace > KEPT_WORKSPACE_BYTES)
 		us += (double)workspace / 4096 * WORKSPACE_PAGE_US;
 	return us + kernel->time_ns(args) * 1e-3;
@@ -255,7 +256,7 @@ static double op_us(const struct kernel *kernel, const struct op_args *args, con
  */
 static double part_ns(const struct kernel *kernel, const struct op_args *args)
 {
-	return (op_us(kernel, args, NULL) + (PAGES_AT_WORST - 1) * pages_us(args, NULL)) * 1e3;
+	return op_us(kernel, args, NULL, PAGES_AT_WORST) * 1e3;
 }
 
 static const struct part_limits part_limits = {part_ns, PART_US * 1e3, CARRIED_BYTES_MAX};
@@ -293,7 +294,7 @@ static int plan_op(const struct backend_device *dev, struct run *run, struct run
 
 static void estimate(struct run_op *op, const struct op_args *before)
 {
-	op->plan_us = op_us(op->kernel, &op->args, before);
+	op->plan_us = op_us(op->kernel, &op->args, before, 1);
 	op->plan_us *= kernel_cut(op->kernel, &op->args, &part_limits, &op->cut);
 }
 
