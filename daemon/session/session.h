@@ -43,8 +43,8 @@ struct sessions {
 	uint64_t started_ns;
 	struct trace trace;
 	struct sensing sensing[SCHED_DEVICES_MAX];
-	struct log_limit refusals,
-	    ends; /* lines about clients that were turned away, and that broke the rules */
+	struct log_limit refusals; /* lines about clients that were turned away */
+	struct log_limit ends;     /* and about those whose sessions kopsd ended */
 	/* A datagram of `len` bytes lies in desk->in: request_handle(). */
 	int (*handle)(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
 	              char why[WHY_BYTES]);
