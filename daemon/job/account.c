@@ -283,11 +283,16 @@ static void take_signal(void)
 	sigaction(SIGNAL_CLOSE, &action, NULL);
 }
 
+/* Whoever started kopsd may have blocked the signal: then it would interrupt nothing. */
 static void make_timer(void)
 {
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGNAL_CLOSE};
+	sigset_t signals;
 
 	pthread_once(&once, take_signal);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGNAL_CLOSE);
+	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 	event.sigev_notify_thread_id = gettid();
 	has_timer = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
 }
@@ -354,8 +359,8 @@ static void count_closings(struct accounts *all, struct account *a, int n)
 		hold(all->turns, all->door, all->closing >= all->closing_max);
 }
 
-/* What was gathered first, if there is something and a thread for it: the first at once, more when they are
- * full. */
+/* Hands over what was gathered first. While some of this user is out, that is done only when it is full, and up
+ * to closers_each times. */
 static void submit(struct account *a)
 {
 	struct closing *c = a->closing;

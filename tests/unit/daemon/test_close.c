@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
@@ -122,9 +123,22 @@ static void test_unread_deeper(void **state)
 	check(connection_with_connections);
 }
 
+/* As whoever started kopsd may have left them. The first test, since a thread's first close makes its timer. */
+static void test_signals_are_blocked(void **state)
+{
+	sigset_t all, before;
+
+	(void)state;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	check(lingering);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_signals_are_blocked),
 	    cmocka_unit_test(test_alone),
 	    cmocka_unit_test(test_unread),
 	    cmocka_unit_test(test_unread_deeper),
