@@ -145,11 +145,11 @@ static void begin(struct workers *w, struct task *task)
 		hand_over(w, task);
 }
 
-/* Whether there is one at leisure, which may be started for what waits. Where one cannot be, no more are. */
+/* Whether one is at leisure. Else one is started; where it cannot be, the next task tries again. */
 static bool has_thread(struct workers *w)
 {
-	if (w->working == w->n_threads && w->n_threads < w->n_most && start_thread(w) != 0)
-		w->n_most = w->n_threads;
+	if (w->working == w->n_threads && w->n_threads < w->n_most)
+		start_thread(w);
 	return w->working < w->n_threads;
 }
 

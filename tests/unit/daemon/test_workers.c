@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -173,9 +174,51 @@ static void threads_come_as_they_are_needed(void **state)
 	assert_int_equal(uv_loop_close(&f.loop), 0);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they need address space */
+/* One has no stack while there is no room, and is started when there is. The first test, since stacks are kept.
+ */
+static void a_thread_that_could_not_be_started_is_started_later(void **state)
+{
+	struct fixture f = {0};
+	struct rlimit before, none;
+	char why[WHY_BYTES];
+	(void)state;
+
+	uv_loop_init(&f.loop);
+	assert_int_equal(workers_start(&f.loop, 1, 2, &f.workers, why), 0);
+	__atomic_store_n(&held, true, __ATOMIC_RELAXED);
+	submit(&f, &f.crowd[0], &f.crowds, 1);
+	while (steps_of_crowd(&f) < 1)
+		usleep(STEP_US);
+	getrlimit(RLIMIT_AS, &before);
+	none = (struct rlimit){.rlim_cur = 1, .rlim_max = before.rlim_max};
+	setrlimit(RLIMIT_AS, &none);
+	submit(&f, &f.crowd[1], &f.crowds, 1);
+	setrlimit(RLIMIT_AS, &before);
+	usleep(20000);
+	assert_int_equal(steps_of_crowd(&f), 1);
+	submit(&f, &f.crowd[2], &f.crowds, 1);
+	for (unsigned i = 0; i < 10000 && steps_of_crowd(&f) < 2; i++)
+		usleep(1000);
+	assert_int_equal(steps_of_crowd(&f), 2);
+	__atomic_store_n(&held, false, __ATOMIC_RELAXED);
+	run(&f);
+	workers_stop(f.workers);
+	uv_run(&f.loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&f.loop), 0);
+}
+#else
+static void a_thread_that_could_not_be_started_is_started_later(void **state)
+{
+	(void)state;
+	skip();
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_thread_that_could_not_be_started_is_started_later),
 	    cmocka_unit_test_setup_teardown(a_turn_ends_when_another_user_comes, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_task_goes_on_until_it_is_through, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_cancelled_task_stops_after_the_step_at_hand, setup, teardown),
