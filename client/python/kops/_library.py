@@ -95,12 +95,12 @@ class TracedJob(ctypes.Structure):
                 ("graph", c_bool), ("ring", c_bool)]
 
 
-# Of a job or buffer: which one, and how it ended. The third argument, which nobody uses, is left where it is.
-Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int)
 class Held(ctypes.Structure):
     _fields_ = [("place", c_void_p), ("content", c_char_p), ("bytes", c_size_t)]
 
 
+# Of a job or buffer: which one, and how it ended. The third argument, which nobody uses, is left where it is.
+Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int)
 NumPyCall = ctypes.CFUNCTYPE(None, c_int, c_void_p, c_size_t, POINTER(c_uint64))
 
 

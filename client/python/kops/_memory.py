@@ -19,6 +19,7 @@ try:
 except ImportError:  # before NumPy 2
     _umath = importlib.import_module("numpy.core._multiarray_umath")
 
+
 class _Handler(ctypes.Structure):
     """PyDataMem_Handler of ndarraytypes.h."""
     _fields_ = [("name", ctypes.c_char * 127), ("version", ctypes.c_uint8), ("context", ctypes.c_void_p),
@@ -38,7 +39,6 @@ _libc = ctypes.CDLL(None)
 _libc.malloc.restype, _libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 _libc.realloc.restype, _libc.realloc.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t]
 _libc.free.restype, _libc.free.argtypes = None, [ctypes.c_void_p]
-
 
 _python = ctypes.pythonapi
 _OF_PYTHON = (_python.PyGILState_Ensure, _python.PyGILState_Release, _python.PyErr_Fetch, _python.PyErr_Restore)
