@@ -485,19 +485,19 @@ static void close_handle(uv_handle_t *handle, void *arg)
 		uv_close(handle, NULL);
 }
 
-/* Closing may take for ever: see account_close(). */
-static void await_closers(struct server *s)
+static bool closers_are_busy(const struct server *s)
 {
-	struct workers *closers = s->engine.accounts.closers;
+	return s->engine.accounts.closers && workers_are_busy(s->engine.accounts.closers);
+}
+
+/* While all that the loop's timers look at is there still. Closing may take for ever: see account_close(). */
+static void await_threads(struct server *s)
+{
 	uint64_t until = clock_ns() + CLOSERS_NS;
 
-	while (closers && workers_are_busy(closers) && clock_ns() < until) {
+	while (work_is_out(s) || (closers_are_busy(s) && clock_ns() < until)) {
 		uv_run(&s->loop, UV_RUN_NOWAIT);
 		usleep(100);
-	}
-	if (closers && workers_are_busy(closers)) {
-		listener_close(&s->listener);
-		_exit(s->exit_code);
 	}
 }
 
@@ -513,13 +513,15 @@ void server_close(struct server *s)
 		keeper_stop(&s->keeper);
 		_exit(s->exit_code); /* it outlasted drain-timeout: its memory must stay until we are gone */
 	}
-	while (work_is_out(s))
-		uv_run(&s->loop, UV_RUN_ONCE);
+	await_threads(s);
 	keeper_stop(&s->keeper);
+	if (closers_are_busy(s)) {
+		listener_close(&s->listener);
+		_exit(s->exit_code);
+	}
 	for (unsigned i = 0; i < e->n_devices; i++)
 		device_close(e->devices[i].device);
 	pool_free(e->pool);
-	await_closers(s); /* which asks of users what the other workers know of them */
 	workers_stop(e->workers);
 	workers_stop(e->accounts.closers);
 	reload_stop(&s->reload);

@@ -505,6 +505,12 @@ class LingeringAtTheStop(Lingers):
         self.assert_ended(c)
 
 
+class LingeringAtTheStopUnderAWatchdog(LingeringAtTheStop):
+    """Which wants canaries of the devices meanwhile."""
+
+    wrapper = ("env", "WATCHDOG_USEC=3000")
+
+
 class FewDescriptors(harness.DaemonTest):
     open_socket = True
     wrapper = ("prlimit", "--nofile=128")
