@@ -117,7 +117,7 @@ static void a_turn_ends_when_another_user_comes(void **state)
 	n = steps_of_crowd(f);
 	wait_for_end_of_turns(f);
 	for (unsigned i = 0; i < CROWD; i++)
-		threads += f->crowd[i].steps > 0;
+		threads += __atomic_load_n(&f->crowd[i].steps, __ATOMIC_RELAXED) > 0;
 	assert_in_range(steps_of_crowd(f) - n, 0, threads);
 	while (!f->other.done)
 		uv_run(&f->loop, UV_RUN_ONCE);
