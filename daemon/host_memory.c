@@ -466,8 +466,9 @@ uint64_t host_memory_room(void)
 
 struct look {
 	uint64_t at_ns; /* 0: none */
-	uint64_t asked,
-	    freed;    /* *_bytes before it, which never shrink: what it counts, left may lack by then */
+	/* asked_bytes and freed_bytes before it, which never shrink: what they count since, it may have seen.
+	 */
+	uint64_t asked, freed;
 	int64_t left; /* when all claims of then are served */
 	struct limit tightest;
 	uint64_t promised; /* of that */

@@ -24,10 +24,7 @@
 int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes);
 void host_memory_settle(uint64_t bytes);
 
-/* Whether so much address space could be had, for memory to write to. KOPS_E_NOMEM with a sentence. */
-int host_memory_try_map(uint64_t bytes, char *why, size_t why_bytes);
-
-/* Whether a claim would be open by now. It is not. */
+/* As host_memory_claim(), but only tells whether there is room: nothing is claimed. */
 int host_memory_try(uint64_t bytes, char *why, size_t why_bytes);
 
 /*
@@ -75,6 +72,10 @@ uint64_t host_memory_total(void);
 
 /* What a claim may have now, the open ones taken off; UINT64_MAX where it cannot be known. */
 uint64_t host_memory_room(void);
+
+/* Whether so much writable memory can be mapped, however much of it is there. Else KOPS_E_NOMEM with a
+ * sentence. */
+int host_memory_try_map(uint64_t bytes, char *why, size_t why_bytes);
 
 /* Whether the host has swap: then any page may have to come from a disk. */
 bool host_memory_can_swap(void);
