@@ -261,8 +261,8 @@ static uint64_t read_max_mappings(void)
 /*
  * Each buffer is a mapping and a descriptor, and without them the allocator and other users' buffers fail too:
  * half of what the kernel allows is for buffers, a quarter of the descriptors for sessions, an eighth for the
- * pool's cache, the rest for descriptors under way (some of them to be closed), devices and ourselves. Returns
- * what the pool may keep.
+ * pool's cache, the rest for descriptors under way (some of them to be closed, or unread by clients), devices
+ * and ourselves. Returns what the pool may keep.
  */
 static unsigned divide_descriptors(struct server *s)
 {
@@ -274,6 +274,7 @@ static unsigned divide_descriptors(struct server *s)
 	s->engine.n_buffers_max = (unsigned)(mappings < most ? mappings / 2 : most / 2);
 	s->sessions.max = (unsigned)(most / 4);
 	s->engine.accounts.closing_max = (unsigned)(most / 32 < CLOSING_MAX ? most / 32 : CLOSING_MAX);
+	s->engine.accounts.unread_fds_max = (unsigned)(most / 16);
 	return (unsigned)(most / 8);
 }
 

@@ -71,8 +71,10 @@ static void outbox_pop(struct session *s)
 	account_was_read(&s->engine->accounts, s->account, sizeof *out + out->bytes);
 	if (!s->outbox)
 		s->outbox_end = &s->outbox;
-	if (out->fd >= 0)
+	if (out->fd >= 0) {
+		s->unread->kept--;
 		close(out->fd);
+	}
 	free(out);
 }
 
@@ -111,16 +113,16 @@ static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int
 	}
 	*s->outbox_end = out;
 	s->outbox_end = &out->next;
+	if (fd >= 0)
+		s->unread->kept++;
 	return 0;
 }
 
 /* Never closes the session, since callers are in the midst of walking its jobs: it ends soon instead. */
-int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
+static int send_or_keep(struct session *s, const uint8_t *data, size_t bytes, int fd)
 {
 	int rc = KOPS_E_BUSY;
 
-	if (s->state == SESSION_CLOSING)
-		return 0;
 	if (!s->outbox)
 		rc = message_send(s->fd, data, bytes, &fd, fd >= 0);
 	if (rc == KOPS_E_QUOTA)
@@ -141,6 +143,20 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 		end_soon(s);
 	}
 	return 0;
+}
+
+int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
+{
+	int rc;
+
+	if (s->state == SESSION_CLOSING)
+		return 0;
+	if (fd >= 0 && !unread_add(&s->all->unreads, &s->unread, s->account, s->fd))
+		return KOPS_E_QUOTA;
+	rc = send_or_keep(s, data, bytes, fd);
+	if (fd >= 0 && rc < 0)
+		unread_take_back(&s->all->unreads, s->unread);
+	return rc;
 }
 
 static void flush(struct session *s)
@@ -562,8 +578,6 @@ void session_close(struct session *s, const char *why)
 	while (s->outbox)
 		outbox_pop(s);
 	session_close_ring(s);
-	s->account->sessions--;
-	e->accounts.sessions--;
 	pool_look_soon(e->pool);
 	shutdown(s->fd, SHUT_RDWR); /* the client learns at once */
 	switch (s->open_handles) {
@@ -573,8 +587,8 @@ void session_close(struct session *s, const char *why)
 	case 1:
 		uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
 	}
-	account_close(&e->accounts, s->account, s->fd); /* nobody polls it any more */
-	if (!s->open_handles)                           /* it never had its first turn */
+	unread_leave(&s->all->unreads, s->unread, s->account, s->fd); /* nobody polls it any more */
+	if (!s->open_handles)                                         /* it never had its first turn */
 		session_free(s);
 	jobs_dispatch(e);
 	e->progress(e);
@@ -610,6 +624,7 @@ void sessions_init(struct sessions *all)
 	turns_init(&all->turns, all->engine->loop, take_turn, unwatch);
 	all->turns.look = look;
 	rings_init(&all->rings, all->engine->loop, has_runs, is_busy);
+	unreads_init(&all->unreads, all->engine->loop, &all->engine->accounts);
 	all->desk = &all->desks[SESSIONS_MIDWAY_MAX];
 	while (all->n_free_desks < SESSIONS_MIDWAY_MAX) {
 		all->free_desks[all->n_free_desks] = &all->desks[all->n_free_desks];
@@ -635,4 +650,5 @@ void sessions_close(struct sessions *all)
 {
 	while (all->first)
 		session_close(all->first, NULL);
+	unreads_clear(&all->unreads);
 }

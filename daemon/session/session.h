@@ -37,6 +37,7 @@ struct sessions {
 	struct engine *engine;
 	struct turns turns;
 	struct rings rings;
+	struct unreads unreads;
 	struct session *first;
 	unsigned max;  /* by descriptors */
 	bool stopping; /* no new connections, no new jobs */
@@ -92,8 +93,9 @@ struct session {
 	uv_poll_t poll;
 	uv_timer_t hello_timer;
 	struct session_out *outbox, **outbox_end;
-	struct idmap buffers; /* id → struct buffer */
-	struct idmap jobs;    /* request id → struct job, unanswered */
+	struct unread *unread; /* NULL: it has read all descriptors, as far as we know */
+	struct idmap buffers;  /* id → struct buffer */
+	struct idmap jobs;     /* request id → struct job, unanswered */
 	struct job_queues queues;
 	struct idmap prepared;          /* number → struct prepared */
 	struct buffer *pending;         /* whose Alloc is unanswered; maybe dropped already */

@@ -511,6 +511,61 @@ class LingeringAtTheStopUnderAWatchdog(LingeringAtTheStop):
     wrapper = ("env", "WATCHDOG_USEC=3000")
 
 
+@unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+class Unread(harness.DaemonTest):
+    """Descriptors that a client leaves unread are under way: of those the kernel allows kopsd as many as it may open."""
+
+    open_socket = True
+    # Root may have any number under way, but for these capabilities.
+    wrapper = ("prlimit", "--nofile=1024", "setpriv", "--bounding-set=-sys_resource,-sys_admin")
+
+    def leave_unread(self, sessions, each):
+        """By another user, who drops the memory at once."""
+        os.seteuid(OTHER_UID)
+        try:
+            clients = [self.client() for _ in range(sessions)]
+        finally:
+            os.seteuid(0)
+        for c in clients:
+            for _ in range(each):
+                _, b = c.start_alloc(8)
+                c.start("drop", {"buffer": b})
+            self.assertTrue(eventually(lambda: self.control.stats()["buffers"] == 0))
+        return clients
+
+    def assert_others_get_memory(self):
+        with self.daemon.connect() as c:
+            c.lend(8)
+            c.open_ring().close()
+        self.assertLess(self.daemon.fds(), 256)
+
+    def test_others_get_memory(self):
+        unread = self.leave_unread(20, 130)
+        self.assert_others_get_memory()
+        for c in unread:
+            c.send_bytes(b"\0")  # which ends the session, yet not what waits at its client
+        self.assert_others_get_memory()
+        self.assertGreater(self.control.stats()["sessions"], 1)  # those of which something waits stay open
+        for c in unread:
+            with self.assertRaises(wire.Ended):
+                while True:
+                    for fd in c.receive()["fds"]:
+                        os.close(fd)
+        self.assertTrue(eventually(lambda: self.control.stats()["sessions"] == 1))
+
+    def test_who_reads_gets_more(self):
+        for _ in range(3):
+            (c,) = self.leave_unread(1, 100)
+            statuses = []
+            for _ in range(200):
+                reply = c.receive()
+                statuses.append(reply["status"])
+                for fd in reply["fds"]:
+                    os.close(fd)
+            self.assertTrue(-wire.STATUS["QUOTA"] in statuses)
+            c.drop(c.lend(8))
+
+
 class FewDescriptors(harness.DaemonTest):
     open_socket = True
     wrapper = ("prlimit", "--nofile=128")

@@ -37,10 +37,7 @@ static void answer_alloc(struct session *session, uint64_t request, struct buffe
 	if (rc == 0)
 		return;
 	buffers_remove(session, buffer);
-	reply_error(session, request, rc,
-	            "too many descriptors are open, or wait unread at clients; try again later, or raise "
-	            "LimitNOFILE",
-	            0);
+	reply_error(session, request, rc, unread_why, 0);
 }
 
 /* It is made, or cannot be. */

@@ -35,8 +35,10 @@ int verb_open_ring(struct request *r)
 	reply.ring = &ring;
 	rc = reply_send(s, &reply, fd);
 	close(fd);
-	if (rc < 0)
+	if (rc < 0) {
 		session_close_ring(s);
+		snprintf(r->why, sizeof r->why, "%s", unread_why);
+	}
 	return rc;
 }
 

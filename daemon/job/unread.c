@@ -1,0 +1,180 @@
+/* unread.c: descriptors that wait unread at clients; declared in account.h. */
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+
+#include "job/account.h"
+
+/* At once when the limit is met, which takes some 10 us; by the timer. */
+#define LOOK_AT_ONCE  64u
+#define LOOK_BY_TIMER 256u
+#define LOOK_FIRST_MS 10u
+#define LOOK_LAST_MS  60000u
+
+const char unread_why[] =
+    "too many descriptors are open, or wait unread at clients; read your replies, try again later, or raise "
+    "LimitNOFILE";
+
+/* ---- The list ---- */
+
+static void append(struct unreads *all, struct unread *u)
+{
+	u->next = NULL;
+	u->link = all->end;
+	*all->end = u;
+	all->end = &u->next;
+}
+
+static void take_out(struct unreads *all, struct unread *u)
+{
+	*u->link = u->next;
+	if (u->next)
+		u->next->link = u->link;
+	else
+		all->end = u->link;
+}
+
+static void count(struct unreads *all, struct unread *u, int n)
+{
+	u->n += (unsigned)n;
+	u->account->unread_fds += (unsigned)n;
+	all->accounts->unread_fds += (unsigned)n;
+}
+
+static void close_connection(struct unreads *all, struct account *account, int fd)
+{
+	account->sessions--;
+	all->accounts->sessions--;
+	account_close(all->accounts, account, fd);
+}
+
+static void forget(struct unreads *all, struct unread *u)
+{
+	count(all, u, -(int)u->n);
+	take_out(all, u);
+	if (u->holder) {
+		*u->holder = NULL;
+	} else {
+		close_connection(all, u->account, u->fd);
+		account_unref(all->accounts, u->account);
+	}
+	free(u);
+}
+
+/* ---- Looking ---- */
+
+/* What its client has not read is memory of our end's still. */
+static bool is_read(const struct unread *u)
+{
+	int bytes;
+
+	return !u->kept && ioctl(u->fd, SIOCOUTQ, &bytes) == 0 && bytes == 0;
+}
+
+/* At the n that were looked at longest ago. False: none was read. */
+static bool look(struct unreads *all, unsigned n)
+{
+	bool any = false;
+	struct unread *u, *seen = NULL; /* the first that stays */
+
+	while ((u = all->first) && u != seen && n-- > 0) {
+		if (is_read(u)) {
+			forget(all, u);
+			any = true;
+			continue;
+		}
+		take_out(all, u);
+		append(all, u);
+		seen = seen ? seen : u;
+	}
+	return any;
+}
+
+static void look_again(uv_timer_t *timer)
+{
+	struct unreads *all = timer->data;
+
+	if (look(all, LOOK_BY_TIMER))
+		all->look_ms = LOOK_FIRST_MS;
+	else
+		all->look_ms = all->look_ms < LOOK_LAST_MS / 2 ? all->look_ms * 2 : LOOK_LAST_MS;
+	if (all->first)
+		uv_timer_start(timer, look_again, all->look_ms, 0);
+}
+
+static void look_soon(struct unreads *all)
+{
+	if (uv_is_active((uv_handle_t *)&all->timer) && all->look_ms == LOOK_FIRST_MS)
+		return;
+	all->look_ms = LOOK_FIRST_MS;
+	uv_timer_start(&all->timer, look_again, all->look_ms, 0);
+}
+
+/* ---- From outside ---- */
+
+void unreads_init(struct unreads *all, uv_loop_t *loop, struct accounts *accounts)
+{
+	all->accounts = accounts;
+	all->first = NULL;
+	all->end = &all->first;
+	uv_timer_init(loop, &all->timer);
+	all->timer.data = all;
+	uv_unref((uv_handle_t *)&all->timer);
+}
+
+void unreads_clear(struct unreads *all)
+{
+	while (all->first)
+		forget(all, all->first);
+	uv_timer_stop(&all->timer);
+}
+
+static bool make(struct unreads *all, struct unread **holder, struct account *account, int fd)
+{
+	struct unread *u = calloc(1, sizeof *u);
+
+	if (!u)
+		return false;
+	*u = (struct unread){.holder = holder, .account = account, .fd = fd};
+	*holder = u;
+	append(all, u);
+	look_soon(all);
+	return true;
+}
+
+static bool may_add(const struct unreads *all, const struct account *a)
+{
+	return a->unread_fds + all->accounts->unread_fds < all->accounts->unread_fds_max;
+}
+
+bool unread_add(struct unreads *all, struct unread **holder, struct account *account, int fd)
+{
+	if (*holder && is_read(*holder))
+		count(all, *holder, -(int)(*holder)->n);
+	if (!may_add(all, account) && !(look(all, LOOK_AT_ONCE) && may_add(all, account)))
+		return false;
+	if (!*holder && !make(all, holder, account, fd))
+		return false;
+	count(all, *holder, 1);
+	return true;
+}
+
+void unread_take_back(struct unreads *all, struct unread *u)
+{
+	if (u->n > 0)
+		count(all, u, -1);
+}
+
+void unread_leave(struct unreads *all, struct unread *u, struct account *account, int fd)
+{
+	if (u && !is_read(u)) {
+		*u->holder = NULL;
+		u->holder = NULL;
+		account_ref(account);
+		look_soon(all);
+		return;
+	}
+	if (u)
+		forget(all, u);
+	close_connection(all, account, fd);
+}
