@@ -199,21 +199,19 @@ void turns_leave(struct turns *t, struct turns_place *p)
 	remove_at(t, u, link);
 }
 
-void turns_hold(struct turns *t, struct turns_user *u)
+void turns_hold(struct turns *t, struct turns_user *u, enum turns_reason why)
 {
-	if (u->held)
-		return;
-	u->held = true;
-	if (u->first)
+	if (!u->held && u->first)
 		unlink_user(t, u);
+	u->held |= why;
 }
 
-void turns_release(struct turns *t, struct turns_user *u)
+void turns_release(struct turns *t, struct turns_user *u, enum turns_reason why)
 {
-	if (!u->held)
-		return;
-	u->held = false;
-	if (!u->first)
+	bool was_held = u->held;
+
+	u->held &= ~(unsigned)why;
+	if (!was_held || u->held || !u->first)
 		return;
 	link_user(t, u);
 	uv_idle_start(&t->idle, on_idle);

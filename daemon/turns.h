@@ -58,7 +58,13 @@ struct turns_user {
 	struct turns_user *next, *prev;   /* among those with waiting sessions that are not held */
 	struct turns_place *first, **end; /* these, in order; end is NULL at first */
 	uint64_t spent_ns;                /* of the loop's time */
-	bool held;
+	unsigned held;                    /* by enum turns_reason; 0: it is not */
+};
+
+/* Why a user is held. */
+enum turns_reason {
+	TURNS_CLOSING = 1, /* much of it has yet to be closed: account.h */
+	TURNS_SLOW = 2,    /* its sockets are slow: session/slow.c */
 };
 
 /* A session, as part of one, or the door. Its user is set before it waits. */
@@ -82,9 +88,9 @@ void turns_leave(struct turns *turns, struct turns_place *place);
 /* Whether the loop's time is the user's just now: it is its turn, or nobody waits for one. */
 bool turns_pays(const struct turns *turns, const struct turns_user *user);
 
-/* No turn of the user's begins before turns_release(). Both may be called again. */
-void turns_hold(struct turns *turns, struct turns_user *user);
-void turns_release(struct turns *turns, struct turns_user *user);
+/* No turn of the user's begins before turns_release() for each of the reasons. Both may be called again. */
+void turns_hold(struct turns *turns, struct turns_user *user, enum turns_reason why);
+void turns_release(struct turns *turns, struct turns_user *user, enum turns_reason why);
 
 /* Whether more than one user had turns of late. */
 bool turns_are_shared(const struct turns *turns, uint64_t now);

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+
 /* ---- Limits ---- */
 
 /* As numbers, in the order of the settings. */
@@ -121,7 +123,8 @@ void account_ref(struct account *a)
 
 static bool is_ahead(const struct accounts *all, const struct account *a)
 {
-	return sched_flow_is_ahead(all->sched, &a->flow) || turns_is_ahead(all->turns, &a->turns) ||
+	return a->slow_until_ns > clock_ns() || sched_flow_is_ahead(all->sched, &a->flow) ||
+	       turns_is_ahead(all->turns, &a->turns) ||
 	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow.flow));
 }
 
@@ -344,9 +347,9 @@ static bool close_step(struct task *task)
 static void hold(struct turns *turns, struct turns_user *user, bool held)
 {
 	if (held)
-		turns_hold(turns, user);
+		turns_hold(turns, user, TURNS_CLOSING);
 	else
-		turns_release(turns, user);
+		turns_release(turns, user, TURNS_CLOSING);
 }
 
 /* n more have to be closed, or fewer. */

@@ -37,11 +37,12 @@ struct account {
 	uint64_t prepared_bytes;          /* of all its prepared jobs */
 	struct closing *closing;          /* descriptors to be closed next; NULL: none */
 	struct task_flow closing_flow;
-	unsigned closings_out; /* that threads are at */
-	unsigned n_closing;    /* descriptors that have yet to be closed */
-	unsigned unread_fds;   /* that were sent to it */
-	struct usage usage;    /* of all its sessions, past ones too */
-	uint64_t idle_since;   /* without references: accounts.departures then */
+	unsigned closings_out;                      /* that threads are at */
+	unsigned n_closing;                         /* descriptors that have yet to be closed */
+	unsigned unread_fds;                        /* that were sent to it */
+	uint64_t suspected_until_ns, slow_until_ns; /* session/slow.c */
+	struct usage usage;                         /* of all its sessions, past ones too */
+	uint64_t idle_since;                        /* without references: accounts.departures then */
 };
 
 #define ACCOUNTS_IDLE_MAX 256u

@@ -15,13 +15,21 @@
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 
+static void shut_down(struct session *s)
+{
+	struct slow_call call = slow_begin(s->account);
+
+	shutdown(s->fd, SHUT_RDWR);
+	slow_end(s->all, s->account, &call);
+}
+
 /*
  * A connection that cannot be kept in order is shut down, and its next turn finds it so. It is not watched for
  * that: a connection that is gone would be named at every look until then.
  */
 static void end_soon(struct session *s)
 {
-	shutdown(s->fd, SHUT_RDWR);
+	shut_down(s);
 	s->hung_up = s->readable = true;
 	turns_wait(&s->all->turns, &s->place);
 }
@@ -62,6 +70,15 @@ static void unwatch(struct turns_place *place)
 }
 
 /* ---- Out ---- */
+
+static int send_now(struct session *s, const uint8_t *data, size_t bytes, int fd)
+{
+	struct slow_call call = slow_begin(s->account);
+	int rc = message_send(s->fd, data, bytes, &fd, fd >= 0);
+
+	slow_end(s->all, s->account, &call);
+	return rc;
+}
 
 static void outbox_pop(struct session *s)
 {
@@ -123,8 +140,8 @@ static int send_or_keep(struct session *s, const uint8_t *data, size_t bytes, in
 {
 	int rc = KOPS_E_BUSY;
 
-	if (!s->outbox)
-		rc = message_send(s->fd, data, bytes, &fd, fd >= 0);
+	if (!s->outbox && !slow_is_held(s->account))
+		rc = send_now(s, data, bytes, fd);
 	if (rc == KOPS_E_QUOTA)
 		return rc;
 	if (rc == KOPS_E_BUSY) {
@@ -163,7 +180,7 @@ static void flush(struct session *s)
 {
 	while (s->outbox) {
 		struct session_out *out = s->outbox;
-		int rc = message_send(s->fd, out->data, out->bytes, &out->fd, out->fd >= 0);
+		int rc = slow_is_held(s->account) ? KOPS_E_BUSY : send_now(s, out->data, out->bytes, out->fd);
 		if (rc == KOPS_E_BUSY)
 			return;
 		if (rc < 0) {
@@ -214,8 +231,10 @@ static bool read_one(struct session *s)
 	char why[WHY_BYTES] = "";
 	unsigned n_fds;
 	size_t len;
+	struct slow_call call = slow_begin(s->account);
 	int rc = message_recv(s->fd, s->all->desk->in, &len, fds, &n_fds);
 
+	slow_end(s->all, s->account, &call);
 	s->is_marked = false;
 	if (rc == KOPS_E_BUSY) {
 		s->readable = false;
@@ -377,8 +396,9 @@ static int may_open(const struct sessions *all, const struct account *account, u
 }
 
 /* It answers no request: none was read. It is the first on this socket, so there is room. */
-static void send_refusal(struct sessions *all, int fd, int status, char *why)
+static void send_refusal(struct sessions *all, struct account *account, int fd, int status, char *why)
 {
+	struct slow_call call = slow_begin(account);
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	size_t bytes;
 
@@ -386,13 +406,15 @@ static void send_refusal(struct sessions *all, int fd, int status, char *why)
 	reply.message = why;
 	if (message_pack(&reply.base, all->out, &bytes) == 0)
 		message_send(fd, all->out, bytes, NULL, 0); /* a client that is gone misses nothing */
+	slow_end(all, account, &call);
 }
 
 /* While kopsd stops, the client hears nothing: it tries again by itself. */
-static void refuse(struct sessions *all, int fd, const struct peer *peer, int status, char *why)
+static void refuse(struct sessions *all, struct account *account, int fd, const struct peer *peer, int status,
+                   char *why)
 {
-	if (status == KOPS_E_QUOTA)
-		send_refusal(all, fd, status, why);
+	if (status == KOPS_E_QUOTA && !slow_is_held(account))
+		send_refusal(all, account, fd, status, why);
 	if (log_may(&all->refusals))
 		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
 }
@@ -414,7 +436,7 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 		turns_charge(&all->turns, &account->turns);
 	}
 	if (status < 0)
-		refuse(all, fd, peer, status, why);
+		refuse(all, account, fd, peer, status, why);
 	s = account && status == 0 ? calloc(1, sizeof *s) : NULL;
 	if (!s) {
 		account_close(accounts, account, fd);
@@ -579,7 +601,8 @@ void session_close(struct session *s, const char *why)
 		outbox_pop(s);
 	session_close_ring(s);
 	pool_look_soon(e->pool);
-	shutdown(s->fd, SHUT_RDWR); /* the client learns at once */
+	if (s->unread)
+		shut_down(s); /* for now it may stay open */
 	switch (s->open_handles) {
 	case 2:
 		uv_close((uv_handle_t *)&s->poll, on_handle_closed);
@@ -625,6 +648,7 @@ void sessions_init(struct sessions *all)
 	all->turns.look = look;
 	rings_init(&all->rings, all->engine->loop, has_runs, is_busy);
 	unreads_init(&all->unreads, all->engine->loop, &all->engine->accounts);
+	slow_init(all);
 	all->desk = &all->desks[SESSIONS_MIDWAY_MAX];
 	while (all->n_free_desks < SESSIONS_MIDWAY_MAX) {
 		all->free_desks[all->n_free_desks] = &all->desks[all->n_free_desks];

@@ -1,4 +1,5 @@
 """Clients that break the protocol, flood, stall or die: they end, everybody else is served, nothing stays behind."""
+import contextlib
 import os
 import resource
 import select
@@ -564,6 +565,56 @@ class Unread(harness.DaemonTest):
                     os.close(fd)
             self.assertTrue(-wire.STATUS["QUOTA"] in statuses)
             c.drop(c.lend(8))
+
+
+class Watched(harness.DaemonTest):
+    """Each datagram wakes all that watch the client's end of a socket, within the daemon's call: 10 ms and more here."""
+
+    SETS, COPIES, SECONDS = 200, 1000, 2
+
+    @contextlib.contextmanager
+    def watched(self, c):
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+        with contextlib.ExitStack() as stack:
+            stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+            copies = [stack.enter_context(c.sock.dup()) for _ in range(self.COPIES)]
+            for _ in range(self.SETS):
+                watch = stack.enter_context(select.epoll())
+                for s in copies:
+                    watch.register(s, select.EPOLLIN)
+            yield
+
+    def spent_s(self, action=lambda: None):
+        """The loop's CPU time, while this is done again and again."""
+        before, until = self.daemon.loop_s(), time.monotonic() + self.SECONDS
+        while time.monotonic() < until:
+            action()
+            time.sleep(0.001)
+        return self.daemon.loop_s() - before
+
+    def test_the_loop_does_not_wake_them_on_and_on(self):
+        c, sent = self.client(), []
+
+        def ask():
+            with contextlib.suppress(BlockingIOError):
+                sent.append(c.start("ping", {}))
+
+        with self.watched(c):
+            c.sock.setblocking(False)
+            self.assertLess(self.spent_s(ask), self.SECONDS / 6)
+            c.sock.setblocking(True)
+        for i in sent:
+            self.assertEqual(c.wait_any(i)["status"], 0)
+
+    def test_answers_to_jobs_wait_too(self):
+        c = self.client()
+        op = self.slow_op(c, 6)
+        sent = [c.start_submit(op) for _ in range(250)]
+        with self.watched(c):
+            self.assertLess(self.spent_s(), self.SECONDS / 6)
+        for i in sent:
+            self.assertEqual(c.wait_any(i)["status"], 0)
 
 
 class FewDescriptors(harness.DaemonTest):

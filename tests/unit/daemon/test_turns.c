@@ -44,7 +44,7 @@ static bool take(struct turns_place *place)
 	if (fixture->pays_too)
 		turns_charge(&fixture->turns, fixture->pays_too);
 	if (fixture->holds)
-		turns_hold(&fixture->turns, fixture->holds);
+		turns_hold(&fixture->turns, fixture->holds, TURNS_CLOSING);
 	r->taken++;
 	return --r->left > 0;
 }
@@ -131,7 +131,7 @@ static void who_is_held_gets_no_turn(void **state)
 	struct fixture *f = *state;
 
 	wait_with(f, 0, 2);
-	turns_hold(&f->turns, &f->quick);
+	turns_hold(&f->turns, &f->quick, TURNS_CLOSING);
 	wait_with(f, 1, 2);
 	wait_with(f, 2, 2);
 	run_until_read(f, 2);
@@ -140,7 +140,7 @@ static void who_is_held_gets_no_turn(void **state)
 	assert_null(f->turns.watched);
 	turns_leave(&f->turns, &f->readers[0].place);
 	assert_int_equal(f->readers[0].taken + f->readers[1].taken, 0);
-	turns_release(&f->turns, &f->quick);
+	turns_release(&f->turns, &f->quick, TURNS_CLOSING);
 	run_until_read(f, 1);
 	assert_int_equal(f->readers[0].taken, 0);
 	assert_int_equal(f->readers[1].taken, 2);
@@ -157,7 +157,7 @@ static void who_is_held_in_a_turn_goes_on_later(void **state)
 		uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_int_equal(f->readers[0].taken, 1);
 	f->holds = NULL;
-	turns_release(&f->turns, &f->quick);
+	turns_release(&f->turns, &f->quick, TURNS_CLOSING);
 	run_until_read(f, 0);
 	assert_int_equal(f->readers[0].taken, 3);
 }
