@@ -25,6 +25,7 @@ import dataclasses
 import os
 import random
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -251,6 +252,19 @@ def stopped(path, ops):
     jobs(path, ops, 200, depth=16)
 
 
+def watched_sockets(path):
+    """Each datagram wakes 100,000 places in epoll sets, within the daemon's call."""
+    ping, _ = request(1, ping={})
+    client = wire.Client(path)
+    copies = [client.sock.dup() for _ in range(500)]
+    sets = [select.epoll() for _ in range(200)]
+    for watch in sets:
+        for s in copies:
+            watch.register(s, select.EPOLLIN)
+    while True:
+        send_and_drain(client, ping)
+
+
 # ---- Rings ----
 
 def with_ring(path, n):
@@ -370,6 +384,7 @@ def table():
         Attack("stopped client", lambda p: stopped(p, [half()]), half),
         Attack("Hello twice", hello_twice),
         Attack("half-closed peers", half_closed),
+        Attack("watched sockets", watched_sockets),
         Attack("two Submits in a Request", twice_in_one),
         Attack("datagrams of 64 KiB", too_large),
         Attack("truncated Submits", cut_off),
