@@ -330,11 +330,11 @@ double kernel_cut(const struct kernel *kernel, const struct op_args *args, const
 	*ret = uncut;
 	if (view_elements(op_output_const(args)) == 0)
 		return 1;
-	c.times = times_of(&c, &uncut);
-	whole_ns = c.times.all_ns;
+	whole_ns = limits->time_ns(kernel, args);
 	wanted = whole_ns / limits->most_ns;
 	if (!(wanted > 1))
 		return 1;
+	c.times = (struct times){whole_ns, whole_ns};
 	find_cut(&c, wanted);
 	*ret = c.best;
 	c.times.all_ns = fmax(c.times.all_ns, whole_ns);
