@@ -5,7 +5,7 @@ grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || { echo "skipped: the bu
 
 root=$scratch/root
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/kops-tests
-in_tree=systemd,systemd-sysv,dbus,procps,libmicrohttpd12,libuv1,libprotobuf-c1,libopenblas0,libopenblas0-pthread
+in_tree=systemd,systemd-sysv,dbus,libmicrohttpd12,libuv1,libprotobuf-c1,libopenblas0,libopenblas0-pthread
 tree=$cache/bookworm-$(echo "$in_tree" | cksum | tr -d " ") # with other packages it is another tree
 
 make_tree() {
