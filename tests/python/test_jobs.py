@@ -65,6 +65,9 @@ class Jobs(PythonTest):
         for timeout in -1, 5e6, float("inf"), float("nan"):
             self.fails(kops.ArgumentError, "timeout", kops.connect, self.daemon.socket, timeout=timeout)
         self.fails(kops.ArgumentError, "spin_us is -1", kops.connect, self.daemon.socket, spin_us=-1)
+        self.fails(TypeError, "device is 0; it must be a string", self.kops.job, device=0)
+        self.fails(TypeError, "device is 0; it must be a string", self.kops.device_array, 3, device=0)
+        self.fails(TypeError, "name is 0; it must be a string", kops.connect, self.daemon.socket, name=0)
         self.kops.job(queue=(1 << 32) - 1, deadline=60)
 
     def test_submit_wait_cancel(self):
@@ -76,6 +79,7 @@ class Jobs(PythonTest):
         second.matmul(a, a)
         first.submit()
         self.fails(kops.StateError, "out already", first.submit)
+        self.fails(kops.StateError, "after submit()", first.add, a, a)
         second.submit()
         second.cancel()
         self.fails(kops.TimedOutError, "still out", first.wait, 0.001)

@@ -209,6 +209,7 @@ class Ops(PythonTest):
         self.fails(kops.ArgumentError, "read-only", self.kops.matmul, a, a.T, out=read_only)
         self.fails(kops.ArgumentError, "precision", self.kops.matmul, a, a.T, precision="f8")
         self.fails(kops.ArgumentError, "kernel", self.kops.matmul, a, a.T, kernel="none such")
+        self.fails(TypeError, "kernel is 3; it must be a string", self.kops.matmul, a, a.T, kernel=3)
         self.fails(kops.ShapeError, "no axis 2", self.kops.softmax, a, 2)
         self.fails(kops.ShapeError, "axes", self.kops.softmax, np.zeros((1,) * 5, "f"))
         self.fails(kops.ArgumentError, "reduction", self.kops.reduce, a, "product")

@@ -69,6 +69,10 @@ class Processes(PythonTest):
         done = subprocess.run([sys.executable, "-m", "kops"], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("cpu", done.stdout)
+        for words, code in (["--help"], 0), (["surplus"], 2):
+            done = subprocess.run([sys.executable, "-m", "kops", *words], capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn("Usage: python -m kops", done.stdout if code == 0 else done.stderr)
         env = {**os.environ, "KOPS_SOCKET": "/no/such/socket"}
         done = subprocess.run([sys.executable, "-m", "kops"], capture_output=True, text=True, timeout=60, env=env)
         self.assertEqual(done.returncode, 1)

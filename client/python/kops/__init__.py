@@ -28,8 +28,8 @@ from .errors import (ArgumentError, BusyError, CancelledError, ConnectError, Dea
 
 __all__ = [
     "connect", "default_client", "empty", "zeros", "asarray", "device_array", "memory", "owns", "matmul", "gemm",
-    "softmax", "transpose", "add", "reduce", "copy", "job", "receipt", "info", "users", "sessions", "trace", "Client",
-    "Job", "DeviceArray", "Receipt", "OpReceipt", "Info", "Device", "User", "SessionInfo", "TracedJob", "Usage",
+    "softmax", "transpose", "add", "reduce", "copy", "job", "receipt", "ping", "info", "users", "sessions", "trace",
+    "Client", "Job", "DeviceArray", "Receipt", "OpReceipt", "Info", "Device", "User", "SessionInfo", "TracedJob", "Usage",
     "RunningJob", "Error", "ArgumentError", "BusyError", "CancelledError", "ConnectError", "DeadlineError", "DtypeError",
     "InterruptedJobError", "LostError", "OutOfMemoryError", "QuotaError", "ShapeError", "StateError", "TimedOutError",
 ]
@@ -140,6 +140,11 @@ def job(*, device: str | None = None, queue: int = 0, priority: str = "normal", 
 def receipt() -> Receipt | None:
     """Of the last op that a function of this module ran."""
     return default_client().receipt
+
+
+def ping() -> None:
+    """Returns when every device passed its last self-check; else Error."""
+    default_client().ping()
 
 
 def info() -> Info:

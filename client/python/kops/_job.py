@@ -50,7 +50,7 @@ class Job:
                  deadline: float | None, timed: bool) -> None:
         options = _library.JobOptions(ctypes.sizeof(_library.JobOptions), whole(queue, "queue", UINT32_MAX),
                                       _ops.choice(_library.PRIORITIES, priority, "priority"),
-                                      device and device.encode(),
+                                      _library.name(device, "device"),
                                       whole((deadline or 0) * 1e6, "deadline in µs", UINT64_MAX), timed)
         self._session = session
         with session.turn, session:
@@ -91,6 +91,8 @@ class Job:
         return self._add(*_ops.copy(self._desk, x, out, kernel))
 
     def _add(self, result: Array, ops: list[Op]) -> Array:
+        if self._is_sent and self._ops:
+            raise error("STATE", "no op can be added after submit(): make another job")
         with self._session.turn, self._session as session:
             add_ops(session, self._job, ops)
         self._ops += ops

@@ -217,5 +217,11 @@ def whole(value: float, what: str, most: int) -> int:
     return round(value)
 
 
+def name(value: str | None, what: str) -> bytes | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{what} is {value!r}; it must be a string or None")
+    return value.encode() if value else None
+
+
 def text(value: bytes | None) -> str:
     return (value or b"").decode(errors="replace")

@@ -92,7 +92,7 @@ def choice(table: dict[str, int], value: str, what: str) -> int:
 
 
 def _kernel(kernel: str | None) -> bytes | None:
-    return None if kernel is None else kernel.encode()
+    return _library.name(kernel, "kernel")
 
 
 # ---- Products

@@ -45,7 +45,7 @@ class Session:
         why = ctypes.create_string_buffer(WHY_BYTES)
         handle = ctypes.c_void_p()
         options = _library.Options(ctypes.sizeof(_library.Options), socket and os.fsencode(socket),
-                                   name and name.encode(), max(1, whole(timeout * 1000, "timeout in ms", UINT32_MAX)),
+                                   _library.name(name, "name"), max(1, whole(timeout * 1000, "timeout in ms", UINT32_MAX)),
                                    whole(spin_us, "spin_us", UINT32_MAX))
         status = (lib.kops_open_start if _in_event_loop() else lib.kops_open)(handle, options, why, WHY_BYTES)
         if status < 0:
@@ -209,10 +209,10 @@ class Session:
 
     # Memory
 
-    def _new_buffer(self, nbytes: int, flags: int = _library.SHARED, device: str | None = None) -> tuple[int, int]:
+    def _new_buffer(self, nbytes: int, flags: int = _library.SHARED, device: bytes | None = None) -> tuple[int, int]:
         buffer = ctypes.c_void_p()
         try:
-            self._ask_for(buffer, nbytes, flags, None if device is None else device.encode())
+            self._ask_for(buffer, nbytes, flags, device)
             return buffer.value or 0, lib.kops_data(buffer) or 0
         except BaseException:  # a signal handler's comes when the call is over
             lib.kops_free(buffer)
@@ -255,10 +255,11 @@ class Session:
     def resident(self, nbytes: int, device: str | None) -> Resident:
         """A buffer of its own on the device. A place without memory in the address space stands for it, so that NumPy
         can make views of it."""
+        name = _library.name(device, "device")
         place = np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0), np.uint8)
         resident = Resident(self, Slab(0, place.ctypes.data, nbytes, nbytes, holds=place))
         with self.turn, self:
-            resident.slab.buffer, _ = self._new_buffer(nbytes, _library.RESIDENT, device)
+            resident.slab.buffer, _ = self._new_buffer(nbytes, _library.RESIDENT, name)
             self.n_resident += 1
             self.pool.add(resident.slab)
         return resident
