@@ -42,7 +42,7 @@ void nearest_offer(struct nearest *nearest, const char *word)
 	if (length == 0 || length > LENGTH_MAX || nearest->length > LENGTH_MAX)
 		return;
 	unsigned d = distance(nearest->word, nearest->length, word, length);
-	if (d >= nearest->distance || d >= nearest->length || d >= length)
+	if (d >= nearest->distance || 2 * d > nearest->length || 2 * d > length)
 		return; /* short words are near everything */
 	nearest->distance = d;
 	nearest->best = word;

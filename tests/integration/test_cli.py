@@ -573,6 +573,7 @@ class ExitCodes(CliTest):
         self.save("a.npy", self.matrix(3, 3))
         for args, says in [(("redcue", "a.npy"), "no verb 'redcue'; did you mean 'reduce'?"),
                            (("frobnicate",), "no verb 'frobnicate'; `kops-client -h` lists those there are"),
+                           (("foo",), "no verb 'foo'; `kops-client -h` lists those there are"),
                            (("bench",), "no verb 'bench'; kops-bench(1) measures"),
                            (("help", "bench"), "no verb 'bench'; kops-bench(1) measures"),
                            (("softmax", "--scael", "2", "a.npy"), "no option '--scael' here; did you mean '--scale'?"),
