@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RING_ENTRIES_MAX 256u /* a power of 2, as is what a client asks for */
+#define RING_ENTRIES_MAX 256u /* a power of 2 */
 #define RING_HEAD_BYTES  4096u
 
 /* Where each word is the only one of its cache line. */
