@@ -65,6 +65,14 @@ class Processes(PythonTest):
                 for y in pool.map(square, [x] * 6):
                     self.near(y, x.astype(np.float64) @ x, 20)
 
+    def test_a_default_client_that_was_closed_has_a_successor(self):
+        closed = kops.default_client()
+        closed.close()
+        self.assertEqual(float(kops.add(np.ones(1, np.float32), 1.0)[0]), 2.0)
+        closed.close()
+        self.assertIs(kops.default_client(), kops.default_client())
+        self.fails(kops.StateError, "closed", closed.ping)
+
     def test_module(self):
         done = subprocess.run([sys.executable, "-m", "kops"], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)

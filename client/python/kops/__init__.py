@@ -40,8 +40,16 @@ _default: Client | None = None
 _default_lock = threading.Lock()
 
 
+class _Default(Client):
+    def close(self) -> None:
+        global _default
+        if _default is self:
+            _default = None
+        super().close()
+
+
 def default_client() -> Client:
-    """The client of this module's functions. A child of fork() gets one of its own."""
+    """The client of this module's functions. A child of fork() gets one of its own. After its close() there is another."""
     client = _default
     return client if client is not None else _connect_default()
 
@@ -50,7 +58,7 @@ def _connect_default() -> Client:
     global _default
     with _default_lock:
         if _default is None:
-            _default = connect()
+            _default = _Default()
         return _default
 
 
