@@ -17,7 +17,7 @@ static void on_poll(uv_poll_t *poll, int status, int events);
 
 static void shut_down(struct session *s)
 {
-	struct slow_call call = slow_begin(s->account);
+	struct slow_call call = slow_begin(s->account, clock_ns());
 
 	shutdown(s->fd, SHUT_RDWR);
 	slow_end(s->all, s->account, &call);
@@ -73,7 +73,7 @@ static void unwatch(struct turns_place *place)
 
 static int send_now(struct session *s, const uint8_t *data, size_t bytes, int fd)
 {
-	struct slow_call call = slow_begin(s->account);
+	struct slow_call call = slow_begin(s->account, clock_ns());
 	int rc = message_send(s->fd, data, bytes, &fd, fd >= 0);
 
 	slow_end(s->all, s->account, &call);
@@ -231,7 +231,7 @@ static bool read_one(struct session *s)
 	char why[WHY_BYTES] = "";
 	unsigned n_fds;
 	size_t len;
-	struct slow_call call = slow_begin(s->account);
+	struct slow_call call = slow_begin(s->account, s->all->turns.began_ns);
 	int rc = message_recv(s->fd, s->all->desk->in, &len, fds, &n_fds);
 
 	slow_end(s->all, s->account, &call);
@@ -398,7 +398,7 @@ static int may_open(const struct sessions *all, const struct account *account, u
 /* It answers no request: none was read. It is the first on this socket, so there is room. */
 static void send_refusal(struct sessions *all, struct account *account, int fd, int status, char *why)
 {
-	struct slow_call call = slow_begin(account);
+	struct slow_call call = slow_begin(account, clock_ns());
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	size_t bytes;
 

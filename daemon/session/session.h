@@ -143,10 +143,8 @@ uint64_t slow_cpu_ns(void);
 /* That took so long. */
 void slow_took(struct sessions *all, struct account *account, const struct slow_call *call, uint64_t now);
 
-static inline struct slow_call slow_begin(const struct account *a)
+static inline struct slow_call slow_begin(const struct account *a, uint64_t now)
 {
-	uint64_t now = clock_ns();
-
 	return (struct slow_call){now, now < a->suspected_until_ns ? slow_cpu_ns() : 0};
 }
 

@@ -3,7 +3,8 @@
  * of the socket, within our call: 100,000 places in epoll sets, which a client makes in 0.3 s, take 30 ms each
  * time. No other user should wait for that, so the user has to: a hundredth of the loop's time is what such
  * calls can take. CPU time counts, since a call may also be long because the loop's thread lost its CPU; as
- * asking for it costs, that is done for a user who had a call that seemed long.
+ * asking for it costs, that is done for a user who had a call that seemed long. A user alone delays nobody, and
+ * may be one whose CPU time has what a virtual machine's host took of it: it is never held.
  */
 #include <inttypes.h>
 
@@ -66,7 +67,7 @@ void slow_took(struct sessions *all, struct account *a, const struct slow_call *
 	uint64_t took = call->cpu_ns ? slow_cpu_ns() - call->cpu_ns : 0;
 
 	a->suspected_until_ns = now + SUSPECTED_NS;
-	if (took < SLOW_NS)
+	if (took < SLOW_NS || !turns_are_shared(&all->turns, call->began_ns))
 		return;
 	a->slow_until_ns = (a->slow_until_ns > now ? a->slow_until_ns : now) + took * HELD_TIMES;
 	if (a->slow_until_ns > now + LENIENT_NS)
