@@ -63,8 +63,8 @@ struct turns_user {
 
 /* Why a user is held. */
 enum turns_reason {
-	TURNS_CLOSING = 1, /* much of it has yet to be closed: account.h */
-	TURNS_SLOW = 2,    /* its sockets are slow: session/slow.c */
+	TURNS_CLOSING = 1, /* much of it has yet to be closed: share/closing.h */
+	TURNS_SLOW = 2,    /* its sockets are slow: share/slow.h */
 };
 
 /* A session, as part of one, or the door. Its user is set before it waits. */

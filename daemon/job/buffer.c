@@ -14,6 +14,7 @@
 
 #include "job/engine.h"
 #include "log.h"
+#include "share/closing.h"
 
 /* Below this a pageable copy costs less than registering (0.1 ms even for one page, measured on an H200). */
 #define PIN_WORTH_BYTES (256ull << 10)
@@ -55,7 +56,7 @@ static void buffer_delete(struct buffer *b)
 	b->account->buffers--;
 	engine->n_buffers--;
 	if (b->fd >= 0 && b->file_bytes > UNMAP_INLINE_BYTES)
-		account_close(all, b->account, b->fd);
+		closing_add(all, b->account, b->fd);
 	else if (b->fd >= 0)
 		close(b->fd);
 	if (b->gone)
@@ -233,13 +234,13 @@ int buffer_import(struct engine *engine, struct account *account, int fd, uint64
 	int rc = inspect(fd, bytes, &file, why);
 
 	if (rc < 0) {
-		account_close(&engine->accounts, account, fd);
+		closing_add(&engine->accounts, account, fd);
 		return rc;
 	}
 	b = buffer_new(engine, account, bytes);
 	if (!b) {
 		snprintf(why, WHY_BYTES, "the daemon is out of memory");
-		account_close(&engine->accounts, account, fd);
+		closing_add(&engine->accounts, account, fd);
 		return KOPS_E_NOMEM;
 	}
 	b->memory.read_only = read_only || file.read_only;

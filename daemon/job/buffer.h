@@ -16,9 +16,9 @@
 
 #include "device/device.h"
 #include "host_memory.h"
-#include "job/account.h"
 #include "job/pool.h"
-#include "job/workers.h"
+#include "share/account.h"
+#include "share/workers.h"
 
 struct engine;
 struct session;

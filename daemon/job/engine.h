@@ -14,10 +14,10 @@
 #include "device/learned.h"
 #include "device/marks.h"
 #include "host_memory.h"
-#include "job/account.h"
 #include "job/pool.h"
-#include "job/scheduler.h"
-#include "job/workers.h"
+#include "share/account.h"
+#include "share/scheduler.h"
+#include "share/workers.h"
 
 struct job;
 

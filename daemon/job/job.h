@@ -21,8 +21,8 @@
 
 #include "idmap.h"
 #include "job/engine.h"
-#include "job/scheduler.h"
 #include "job/uses.h"
+#include "share/scheduler.h"
 
 struct prepared;
 struct session;

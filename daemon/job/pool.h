@@ -22,7 +22,7 @@
 
 #include "device/backend.h"
 #include "host_memory.h"
-#include "job/workers.h"
+#include "share/workers.h"
 
 struct pool;
 

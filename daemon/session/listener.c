@@ -12,6 +12,7 @@
 
 #include "log.h"
 #include "notify.h"
+#include "share/closing.h"
 
 #define BACKLOG SOMAXCONN /* where it is full the kernel gives room to whoever is first, not in order */
 
@@ -185,7 +186,7 @@ static bool shed(struct listener *l)
 	l->reserve_fd = -1;
 	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
-		account_close(&l->sessions->engine->accounts, NULL, fd);
+		closing_add(&l->sessions->engine->accounts, NULL, fd);
 	open_reserve(l);
 	return fd >= 0;
 }

@@ -9,6 +9,7 @@
 #include "session/reply.h"
 #include "session/runs.h"
 #include "session/verbs.h"
+#include "share/closing.h"
 #include "status.h"
 
 static const struct verb {
@@ -162,7 +163,7 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 	}
 	for (unsigned i = 0; i < n_fds; i++)
 		if (fds[i] >= 0)
-			account_close(&session->engine->accounts, session->account, fds[i]);
+			closing_add(&session->engine->accounts, session->account, fds[i]);
 	return rc;
 }
 

@@ -12,6 +12,7 @@
 #include "job/admit.h"
 #include "job/prepared.h"
 #include "session/peer.h"
+#include "share/closing.h"
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 
@@ -20,7 +21,7 @@ static void shut_down(struct session *s)
 	struct slow_call call = slow_begin(s->account, clock_ns());
 
 	shutdown(s->fd, SHUT_RDWR);
-	slow_end(s->all, s->account, &call);
+	slow_end(&s->all->slow, s->account, &call);
 }
 
 /*
@@ -76,7 +77,7 @@ static int send_now(struct session *s, const uint8_t *data, size_t bytes, int fd
 	struct slow_call call = slow_begin(s->account, clock_ns());
 	int rc = message_send(s->fd, data, bytes, &fd, fd >= 0);
 
-	slow_end(s->all, s->account, &call);
+	slow_end(&s->all->slow, s->account, &call);
 	return rc;
 }
 
@@ -221,7 +222,7 @@ static bool has_runs_before(struct session *s)
 static void close_fds(struct session *s, const int *fds, unsigned *n)
 {
 	while (*n > 0)
-		account_close(&s->engine->accounts, s->account, fds[--*n]);
+		closing_add(&s->engine->accounts, s->account, fds[--*n]);
 }
 
 /* False when there was nothing to read. */
@@ -234,7 +235,7 @@ static bool read_one(struct session *s)
 	struct slow_call call = slow_begin(s->account, s->all->turns.began_ns);
 	int rc = message_recv(s->fd, s->all->desk->in, &len, fds, &n_fds);
 
-	slow_end(s->all, s->account, &call);
+	slow_end(&s->all->slow, s->account, &call);
 	s->is_marked = false;
 	if (rc == KOPS_E_BUSY) {
 		s->readable = false;
@@ -406,7 +407,7 @@ static void send_refusal(struct sessions *all, struct account *account, int fd, 
 	reply.message = why;
 	if (message_pack(&reply.base, all->out, &bytes) == 0)
 		message_send(fd, all->out, bytes, NULL, 0); /* a client that is gone misses nothing */
-	slow_end(all, account, &call);
+	slow_end(&all->slow, account, &call);
 }
 
 /* While kopsd stops, the client hears nothing: it tries again by itself. */
@@ -439,7 +440,7 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 		refuse(all, account, fd, peer, status, why);
 	s = account && status == 0 ? calloc(1, sizeof *s) : NULL;
 	if (!s) {
-		account_close(accounts, account, fd);
+		closing_add(accounts, account, fd);
 		if (account)
 			account_unref(accounts, account);
 		return NULL;
@@ -467,7 +468,7 @@ void session_arrive(struct sessions *all, int fd)
 	struct session *s;
 
 	if (peer_read(fd, &peer) < 0) {
-		account_close(&all->engine->accounts, NULL, fd);
+		closing_add(&all->engine->accounts, NULL, fd);
 		return;
 	}
 	s = session_new(all, fd, &peer);
@@ -648,7 +649,7 @@ void sessions_init(struct sessions *all)
 	all->turns.look = look;
 	rings_init(&all->rings, all->engine->loop, has_runs, is_busy);
 	unreads_init(&all->unreads, all->engine->loop, &all->engine->accounts);
-	slow_init(all);
+	slow_init(&all->slow, all->engine->loop, &all->engine->accounts);
 	all->desk = &all->desks[SESSIONS_MIDWAY_MAX];
 	while (all->n_free_desks < SESSIONS_MIDWAY_MAX) {
 		all->free_desks[all->n_free_desks] = &all->desks[all->n_free_desks];

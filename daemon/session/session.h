@@ -10,7 +10,6 @@
 #ifndef KOPS_SESSION_H
 #define KOPS_SESSION_H
 
-#include "clock.h"
 #include "idmap.h"
 #include "job/job.h"
 #include "log.h"
@@ -18,6 +17,8 @@
 #include "ring.h"
 #include "session/questions.h"
 #include "session/sensing.h"
+#include "share/slow.h"
+#include "share/unread.h"
 #include "turns.h"
 #include "usage/trace.h"
 
@@ -39,7 +40,7 @@ struct sessions {
 	struct turns turns;
 	struct rings rings;
 	struct unreads unreads;
-	uv_timer_t slow_timer; /* of those that are held for it */
+	struct slow slow;
 	struct session *first;
 	unsigned max;  /* by descriptors */
 	bool stopping; /* no new connections, no new jobs */
@@ -48,7 +49,6 @@ struct sessions {
 	struct sensing sensing[SCHED_DEVICES_MAX];
 	struct log_limit refusals; /* lines about clients that were turned away */
 	struct log_limit ends;     /* and about those whose sessions kopsd ended */
-	struct log_limit slow;     /* and about slow sockets */
 	/* A datagram of `len` bytes lies in desk->in: request_handle(). */
 	int (*handle)(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
 	              char why[WHY_BYTES]);
@@ -127,41 +127,6 @@ void session_arrive(struct sessions *all, int fd);
 /* Sends one packed reply, with a descriptor of which a copy is made if it must wait (-1: none). Never closes
  * the session. 0, or KOPS_E_QUOTA when nothing was sent, since too many descriptors are under way. */
 int session_send(struct session *session, const uint8_t *data, size_t bytes, int fd);
-
-/*
- * Calls on a client's socket (slow.c): what the kernel does in one is up to the client too, since it wakes all
- * that watch the client's end. A user whose calls take long is held for a hundred times as long, and its
- * replies wait.
- */
-#define SLOW_NS 200000u
-
-struct slow_call {
-	uint64_t began_ns, cpu_ns; /* 0: it is not suspected */
-};
-
-uint64_t slow_cpu_ns(void);
-/* That took so long. */
-void slow_took(struct sessions *all, struct account *account, const struct slow_call *call, uint64_t now);
-
-static inline struct slow_call slow_begin(const struct account *a, uint64_t now)
-{
-	return (struct slow_call){now, now < a->suspected_until_ns ? slow_cpu_ns() : 0};
-}
-
-static inline void slow_end(struct sessions *all, struct account *a, const struct slow_call *call)
-{
-	uint64_t now = clock_ns();
-
-	if (now - call->began_ns >= SLOW_NS)
-		slow_took(all, a, call, now);
-}
-
-static inline bool slow_is_held(const struct account *a)
-{
-	return a->turns.held & TURNS_SLOW;
-}
-
-void slow_init(struct sessions *all);
 
 /* Its memory is unmapped and refunded. Nothing where there is none. */
 void session_close_ring(struct session *session);

@@ -18,7 +18,7 @@ from support import harness, wire  # noqa: E402
 
 ENTRIES_MAX = 3
 DOWN = ["turns.c", "session/session.c", "session/request.c", "session/verb/submit.c", "session/runs.c", "job/job.c",
-        "session/bind.c", "job/plan.c", "job/admit.c", "job/scheduler.c", "device/device.c", "job/finish.c",
+        "session/bind.c", "job/plan.c", "job/admit.c", "share/scheduler.c", "device/device.c", "job/finish.c",
         "session/reply.c"]
 
 

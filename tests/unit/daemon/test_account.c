@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "job/account.h"
+#include "share/closing.h"
 
 struct fixture {
 	struct config config;
@@ -241,8 +241,8 @@ static void test_descriptors_are_closed(void **state)
 		a = accounts_get(&f.all, 1);
 		assert_int_equal(pipe(ends), 0);
 		for (unsigned i = 1; i < n; i++)
-			account_close(&f.all, a, dup(ends[1]));
-		account_close(&f.all, a, ends[1]);
+			closing_add(&f.all, a, dup(ends[1]));
+		closing_add(&f.all, a, ends[1]);
 		account_unref(&f.all, a);
 		while (f.all.closing)
 			uv_run(&loop, UV_RUN_ONCE);
@@ -258,7 +258,7 @@ static void test_descriptors_are_closed(void **state)
 static void close_some(struct accounts *all, struct account *a, unsigned n)
 {
 	while (n-- > 0)
-		account_close(all, a, dup(STDOUT_FILENO));
+		closing_add(all, a, dup(STDOUT_FILENO));
 }
 
 /* Whoever has more to be closed than others may still have; where nobody may have any, the door is too. */

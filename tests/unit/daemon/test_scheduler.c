@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "job/scheduler.h"
 #include "seed.h"
+#include "share/scheduler.h"
 
 #define CPU 0u
 #define GPU 1u

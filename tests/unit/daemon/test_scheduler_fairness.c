@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "job/scheduler.h"
+#include "share/scheduler.h"
 
 #define CPU 0u
 #define GPU 1u

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "job/workers.h"
+#include "share/workers.h"
 
 enum { CROWD = 8, STEP_US = 50, MANY_STEPS = 1000 };
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "clock.h"
-#include "job/account.h"
+#include "share/closing.h"
 
 enum { MANY = 20, LINGER_S = 60 };
 #define AT_MOST_US 5e6 /* a millisecond on an idle machine */
@@ -98,7 +98,7 @@ static void check(int (*make)(void))
 	int fd = make();
 	uint64_t began = clock_ns();
 
-	account_close(&nobody, NULL, fd);
+	closing_add(&nobody, NULL, fd);
 	assert_true(clock_us(began, clock_ns()) < AT_MOST_US);
 	assert_int_equal(fcntl(fd, F_GETFD), -1);
 	while (n_peers > 0)

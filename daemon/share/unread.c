@@ -1,9 +1,10 @@
-/* unread.c: descriptors that wait unread at clients; declared in account.h. */
+#include "share/unread.h"
+
 #include <linux/sockios.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 
-#include "job/account.h"
+#include "share/closing.h"
 
 /* At once when the limit is met, which takes some 10 us; by the timer. */
 #define LOOK_AT_ONCE  64u
@@ -45,7 +46,7 @@ static void close_connection(struct unreads *all, struct account *account, int f
 {
 	account->sessions--;
 	all->accounts->sessions--;
-	account_close(all->accounts, account, fd);
+	closing_add(all->accounts, account, fd);
 }
 
 static void forget(struct unreads *all, struct unread *u)

@@ -1,4 +1,4 @@
-#include "job/workers.h"
+#include "share/workers.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "job/scheduler.h"
+#include "share/scheduler.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /*
- * workers.h: threads that make, zero and unmake memory, so that the loop and the devices never wait for it.
+ * workers.h: threads for memory and for closing descriptors, which the loop and the devices never wait for.
  *
  * A task is done in turns of a millisecond, and users share the threads by the time that these take
  * (scheduler.h): whoever asks for 12 GiB delays nobody who asks for 64 KiB. Where another user's task waits, a
@@ -13,8 +13,8 @@
 
 #include <uv.h>
 
-#include "job/scheduler.h"
 #include "kernel.h"
+#include "share/scheduler.h"
 
 struct workers;
 

@@ -7,9 +7,9 @@
 #include <sys/types.h>
 
 #include "config/config.h"
-#include "job/scheduler.h"
-#include "job/workers.h"
 #include "kernel.h"
+#include "share/scheduler.h"
+#include "share/workers.h"
 #include "turns.h"
 #include "usage/usage.h"
 
@@ -40,7 +40,7 @@ struct account {
 	unsigned closings_out;                      /* that threads are at */
 	unsigned n_closing;                         /* descriptors that have yet to be closed */
 	unsigned unread_fds;                        /* that were sent to it */
-	uint64_t suspected_until_ns, slow_until_ns; /* session/slow.c */
+	uint64_t suspected_until_ns, slow_until_ns; /* share/slow.h */
 	struct usage usage;                         /* of all its sessions, past ones too */
 	uint64_t idle_since;                        /* without references: accounts.departures then */
 };
@@ -101,64 +101,5 @@ void account_refund(struct accounts *all, struct account *account, enum account_
  */
 bool account_leave_unread(struct accounts *all, struct account *account, uint64_t bytes);
 void account_was_read(struct accounts *all, struct account *account, uint64_t bytes);
-
-/*
- * Closes a descriptor that came from this user in a thread, of which a user has a few at most: how long that
- * takes is up to the user. A connection's end frees what lies unread in it (0.2 ms where it is full), that of a
- * memfd its pages, if nobody else has it. A file system of the user's own may never answer. A socket may linger
- * for as long as it was told to (SO_LINGER), and so may those that lie unread in a connection, however deep; a
- * signal ends that after a millisecond. account: NULL: not known; then it is closed by the caller's thread.
- *
- * Of a user with more to be closed than others may still have, nothing is read: so a user alone takes half of
- * closing_max, n users take n / (n + 1) of it, and some is always left. Only refused connections can take the
- * rest, since whose they are shows too late; then none is taken for a while.
- */
-void account_close(struct accounts *all, struct account *account, int fd);
-
-/* ---- Descriptors that wait unread at clients (unread.c) ----
- *
- * The kernel lets one user's processes have only so many descriptors under way: as many as the sender may have
- * open (RLIMIT_NOFILE). Beyond that no client gets lent memory or a ring, whoever leaves them unread; and a
- * socket keeps what was sent until its owner closes it, also when the session has long ended. So they are
- * counted by user, and the connection of a session that ended with some unread stays open, and counts as a
- * session, until they are read or the client's end of it is closed.
- *
- * Like account_close(), it leaves some to everybody: a user alone may leave half of unread_fds_max, n users
- * n / (n + 1) of it. That a client has read is known only when we look: at its next one, when the limit is met,
- * and after a while.
- */
-
-/* Of one connection; private but for `kept`. */
-struct unread {
-	struct unread *next, **link;
-	struct unread **holder; /* the session's pointer here; NULL: it ended */
-	struct account *account;
-	int fd;
-	unsigned n;
-	unsigned kept; /* of these: that the socket has not taken yet */
-};
-
-struct unreads {
-	struct accounts *accounts;
-	struct unread *first, **end; /* looked at last: at the end */
-	uv_timer_t timer;
-	uint64_t look_ms;
-};
-
-void unreads_init(struct unreads *all, uv_loop_t *loop, struct accounts *accounts);
-/* Closes all connections that stayed open. No session may be there. */
-void unreads_clear(struct unreads *all);
-
-/*
- * Another descriptor goes to this user by the connection fd, and counts. *holder is NULL where it has read all,
- * as far as we know. False: too many wait unread, or there is no memory.
- */
-bool unread_add(struct unreads *all, struct unread **holder, struct account *account, int fd);
-/* For the client. */
-extern const char unread_why[];
-/* It could not be sent. */
-void unread_take_back(struct unreads *all, struct unread *unread);
-/* The session ends: its connection is closed, now or later, and counts until then. NULL allowed. */
-void unread_leave(struct unreads *all, struct unread *unread, struct account *account, int fd);
 
 #endif

@@ -1,0 +1,175 @@
+#include "share/closing.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- One: a signal ends its waiting ---- */
+
+#define SIGNAL_CLOSE SIGUSR2
+#define PATIENCE_NS  1000000
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+/* Of this thread: sends it the signal. */
+static _Thread_local timer_t timer;
+static _Thread_local bool has_timer;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* All it is for is to interrupt. */
+static void on_signal(int number)
+{
+	(void)number;
+}
+
+static void take_signal(void)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+
+	sigaction(SIGNAL_CLOSE, &action, NULL);
+}
+
+/* Whoever started kopsd may have blocked the signal: then it would interrupt nothing. */
+static void make_timer(void)
+{
+	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGNAL_CLOSE};
+	sigset_t signals;
+
+	pthread_once(&once, take_signal);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGNAL_CLOSE);
+	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+	event.sigev_notify_thread_id = gettid();
+	has_timer = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
+}
+
+/* Again and again, since the first may come before the wait. 0: no more. */
+static void interrupt_after(long ns)
+{
+	struct itimerspec when = {.it_value.tv_nsec = ns, .it_interval.tv_nsec = ns};
+
+	if (has_timer)
+		timer_settime(timer, 0, &when, NULL);
+}
+
+static void close_soon(int fd)
+{
+	if (!has_timer)
+		make_timer(); /* without one it has to wait */
+	interrupt_after(PATIENCE_NS);
+	close(fd);
+	interrupt_after(0);
+}
+
+/* ---- Many, by threads ---- */
+
+#define CLOSING_FDS 64u
+
+struct closing {
+	struct task task;
+	struct closing *next; /* gathered after it */
+	struct accounts *all;
+	struct account *account;
+	unsigned n, at;
+	int fds[CLOSING_FDS];
+};
+
+static struct closing *of_task(struct task *task)
+{
+	return (struct closing *)((char *)task - offsetof(struct closing, task));
+}
+
+static bool close_step(struct task *task)
+{
+	struct closing *c = of_task(task);
+
+	close_soon(c->fds[c->at++]);
+	return c->at == c->n;
+}
+
+static void hold(struct turns *turns, struct turns_user *user, bool held)
+{
+	if (held)
+		turns_hold(turns, user, TURNS_CLOSING);
+	else
+		turns_release(turns, user, TURNS_CLOSING);
+}
+
+/* n more have to be closed, or fewer. */
+static void count_closings(struct accounts *all, struct account *a, int n)
+{
+	a->n_closing += (unsigned)n;
+	all->closing += (unsigned)n;
+	hold(all->turns, &a->turns, a->n_closing > 0 && a->n_closing + all->closing > all->closing_max);
+	if (all->door)
+		hold(all->turns, all->door, all->closing >= all->closing_max);
+}
+
+/* Hands over what was gathered first. While some of this user is out, that is done only when it is full, and up
+ * to closers_each times. */
+static void submit(struct account *a)
+{
+	struct closing *c = a->closing;
+
+	if (!c || (a->closings_out && (c->n < CLOSING_FDS || a->closings_out >= c->all->closers_each)))
+		return;
+	a->closing = c->next;
+	a->closings_out++;
+	workers_submit(c->all->closers, &a->closing_flow, &c->task);
+}
+
+static void closed(struct task *task)
+{
+	struct closing *c = of_task(task);
+	struct account *a = c->account;
+
+	count_closings(c->all, a, -(int)c->n);
+	a->closings_out--;
+	submit(a);
+	account_unref(c->all, a);
+	free(c);
+}
+
+static struct closing *closing_new(struct accounts *all, struct account *a)
+{
+	struct closing *c = all->closers ? calloc(1, sizeof *c) : NULL;
+
+	if (!c)
+		return NULL;
+	c->task.step = close_step;
+	c->task.done = closed;
+	c->all = all;
+	c->account = a;
+	account_ref(a);
+	return c;
+}
+
+/* The one to gather in. */
+static struct closing *last_closing(struct accounts *all, struct account *a)
+{
+	struct closing **link = &a->closing;
+
+	while (*link && (*link)->n == CLOSING_FDS)
+		link = &(*link)->next;
+	if (!*link)
+		*link = closing_new(all, a);
+	return *link;
+}
+
+/* While some are on their way more are gathered: threads are not woken for each. */
+void closing_add(struct accounts *all, struct account *a, int fd)
+{
+	struct closing *c = a ? last_closing(all, a) : NULL;
+
+	if (!c) {
+		close_soon(fd);
+		return;
+	}
+	c->fds[c->n++] = fd;
+	count_closings(all, a, 1);
+	submit(a);
+}
