@@ -601,6 +601,8 @@ void session_close(struct session *s, const char *why)
 	while (s->outbox)
 		outbox_pop(s);
 	session_close_ring(s);
+	s->account->sessions--;
+	e->accounts.sessions--;
 	pool_look_soon(e->pool);
 	if (s->unread)
 		shut_down(s); /* for now it may stay open */

@@ -42,13 +42,6 @@ static void count(struct unreads *all, struct unread *u, int n)
 	all->accounts->unread_fds += (unsigned)n;
 }
 
-static void close_connection(struct unreads *all, struct account *account, int fd)
-{
-	account->sessions--;
-	all->accounts->sessions--;
-	closing_add(all->accounts, account, fd);
-}
-
 static void forget(struct unreads *all, struct unread *u)
 {
 	count(all, u, -(int)u->n);
@@ -56,7 +49,7 @@ static void forget(struct unreads *all, struct unread *u)
 	if (u->holder) {
 		*u->holder = NULL;
 	} else {
-		close_connection(all, u->account, u->fd);
+		closing_add(all->accounts, u->account, u->fd);
 		account_unref(all->accounts, u->account);
 	}
 	free(u);
@@ -177,5 +170,5 @@ void unread_leave(struct unreads *all, struct unread *u, struct account *account
 	}
 	if (u)
 		forget(all, u);
-	close_connection(all, account, fd);
+	closing_add(all->accounts, account, fd);
 }

@@ -4,8 +4,8 @@
  * The kernel lets one user's processes have only so many descriptors under way: as many as the sender may have
  * open (RLIMIT_NOFILE). Beyond that no client gets lent memory or a ring, whoever leaves them unread; and a
  * socket keeps what was sent until its owner closes it, also when the session has long ended. So they are
- * counted by user, and the connection of a session that ended with some unread stays open, and counts as a
- * session, until they are read or the client's end of it is closed.
+ * counted by user, and the connection of a session that ended with some unread stays open until they are read
+ * or the client's end of it is closed.
  *
  * Like closing_add(), it leaves some to everybody: a user alone may leave half of unread_fds_max, n users
  * n / (n + 1) of it. That a client has read is known only when we look: at its next one, when the limit is met,
@@ -48,7 +48,7 @@ bool unread_add(struct unreads *all, struct unread **holder, struct account *acc
 extern const char unread_why[];
 /* It could not be sent. */
 void unread_take_back(struct unreads *all, struct unread *unread);
-/* The session ends: its connection is closed, now or later, and counts until then. NULL allowed. */
+/* The session ends: its connection is closed, now or later. NULL allowed. */
 void unread_leave(struct unreads *all, struct unread *unread, struct account *account, int fd);
 
 #endif

@@ -546,13 +546,14 @@ class Unread(harness.DaemonTest):
         for c in unread:
             c.send_bytes(b"\0")  # which ends the session, yet not what waits at its client
         self.assert_others_get_memory()
-        self.assertGreater(self.control.stats()["sessions"], 1)  # those of which something waits stay open
+        self.assertTrue(eventually(lambda: self.control.stats()["sessions"] == 1))
+        self.assertGreater(self.daemon.fds(), self.before["fds"])  # connections in which something waits stay open
         for c in unread:
             with self.assertRaises(wire.Ended):
                 while True:
                     for fd in c.receive()["fds"]:
                         os.close(fd)
-        self.assertTrue(eventually(lambda: self.control.stats()["sessions"] == 1))
+        self.assertTrue(eventually(lambda: self.daemon.fds() == self.before["fds"]))
 
     def test_who_reads_gets_more(self):
         for _ in range(3):
