@@ -569,6 +569,7 @@ class Unread(harness.DaemonTest):
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+@unittest.skipIf(harness.QUICK, "figures of CPU time are those of builds without sanitizers")
 class Watched(harness.DaemonTest):
     """Each datagram wakes all that watch the client's end of a socket, within the daemon's call: 10 ms and more here."""
 
