@@ -125,7 +125,7 @@ void cuda_describe(const struct backend_device *dev, struct device_info *ret);
 /* plan.c: the functions of the vtable. */
 const struct kernel_list *cuda_kernels(const struct op *op);
 void cuda_disable(struct backend_device *dev, const struct op *op, unsigned kernel);
-int cuda_plan(const struct backend_device *dev, struct run *run);
+int cuda_plan(const struct backend_device *dev, struct run *run, unsigned first, unsigned end);
 unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *args,
                      struct rival ret[RIVALS_MAX]);
 /* The op's args with the strides that its kernel will see; addresses stay open. */

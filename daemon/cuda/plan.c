@@ -277,18 +277,11 @@ static void forget_plan(struct run *run)
 	cuda_stage_free(run->planned);
 }
 
-int cuda_plan(const struct backend_device *dev, struct run *run)
+static int plan_stage(const struct backend_device *dev, struct run *run)
 {
 	struct cuda_stage *stage;
-	int rc;
+	int rc = cuda_stage_new(run, &stage);
 
-	run_forget_plan(run);
-	run->error[0] = '\0';
-	cudaSetDevice(dev->index); /* kernels ask what GPU it is */
-	for (unsigned i = 0; i < run->n_ops; i++)
-		if ((rc = plan_op(dev, run, i)) < 0)
-			return rc;
-	rc = cuda_stage_new(run, &stage);
 	if (rc < 0) {
 		snprintf(run->error, WHY_BYTES, "out of host memory");
 		return rc;
@@ -306,4 +299,19 @@ int cuda_plan(const struct backend_device *dev, struct run *run)
 	    "the job needs %llu MiB of device memory, the device has %llu MiB; split it, or use device cpu",
 	    (unsigned long long)(run->device_bytes >> 20), (unsigned long long)(dev->info.memory_bytes >> 20));
 	return KOPS_E_NOMEM;
+}
+
+int cuda_plan(const struct backend_device *dev, struct run *run, unsigned first, unsigned end)
+{
+	int rc;
+
+	if (first == 0) {
+		run_forget_plan(run);
+		run->error[0] = '\0';
+	}
+	cudaSetDevice(dev->index); /* kernels ask what GPU it is */
+	for (unsigned i = first; i < end; i++)
+		if ((rc = plan_op(dev, run, i)) < 0)
+			return rc;
+	return end < run->n_ops ? 0 : plan_stage(dev, run);
 }

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   13
+#define BACKEND_ABI   14
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -127,11 +127,13 @@ struct backend {
 	void (*disable)(struct backend_device *dev, const struct op *op, unsigned kernel);
 
 	/*
-	 * Any thread; pure but for what it keeps in run->planned. Chooses kernels and fills run's device_bytes,
-	 * plan_us and its ops' kernel and why. KOPS_E_UNSUPPORTED, KOPS_E_DEVICE (RESIDENT memory of another
-	 * device), KOPS_E_NOMEM (more than the device has) with a sentence in run->error.
+	 * Any thread; pure but for what it keeps in run->planned. Chooses kernels for ops [first, end) and
+	 * fills in their kernel and why. A plan begins with first == 0 and goes on from where it was, as far as
+	 * the caller has time for; with the last op it fills run's device_bytes and plan_us.
+	 * KOPS_E_UNSUPPORTED, KOPS_E_DEVICE (RESIDENT memory of another device), KOPS_E_NOMEM (more than the
+	 * device has) with a sentence in run->error.
 	 */
-	int (*plan)(const struct backend_device *dev, struct run *run);
+	int (*plan)(const struct backend_device *dev, struct run *run, unsigned first, unsigned end);
 	/* Any thread; pure. See kernel_rivals(). NULL: no trials here. */
 	unsigned (*rivals)(const struct backend_device *dev, const struct op_args *args,
 	                   struct rival ret[RIVALS_MAX]);
@@ -161,6 +163,12 @@ struct backend {
 	int (*pin)(void *host, uint64_t bytes, bool read_only);
 	void (*unpin)(void *host);
 };
+
+/* Plans all of it. */
+static inline int backend_plan(const struct backend *backend, const struct backend_device *dev, struct run *run)
+{
+	return backend->plan(dev, run, 0, run->n_ops);
+}
 
 /* Frees what plan() keeps for start(): of a run that is planned anew, or is not started any more. */
 static inline void run_forget_plan(struct run *run)

@@ -207,7 +207,7 @@ static bool run_through(const struct backend *backend, struct backend_device *de
 {
 	uint64_t give_up = clock_ns() + CANARY_TIMEOUT_S * 1000000000ull;
 
-	run->status = backend->plan(dev, run);
+	run->status = backend_plan(backend, dev, run);
 	if (run->status < 0)
 		return true;
 	backend->start(dev, run);

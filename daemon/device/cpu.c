@@ -312,14 +312,16 @@ static void estimate_cut(const struct backend_device *dev, struct run_op *op, co
 		estimate(op, before);
 }
 
-static int cpu_plan(const struct backend_device *dev, struct run *run)
+static int cpu_plan(const struct backend_device *dev, struct run *run, unsigned first, unsigned end)
 {
 	int rc;
 
-	run_forget_plan(run);
-	run->device_bytes = 0;
-	run->plan_us = 0;
-	for (unsigned i = 0; i < run->n_ops; i++) {
+	if (first == 0) {
+		run_forget_plan(run);
+		run->device_bytes = 0;
+		run->plan_us = 0;
+	}
+	for (unsigned i = first; i < end; i++) {
 		struct run_op *op = &run->ops[i];
 		rc = plan_op(dev, run, op);
 		if (rc < 0)

@@ -151,7 +151,7 @@ void device_start_canary(struct device *d)
 	if (d->canary_out)
 		return;
 	run = canary_prepare(d->canary, "");
-	if (!run || d->backend->plan(d->dev, run) < 0) {
+	if (!run || backend_plan(d->backend, d->dev, run) < 0) {
 		d->canary_right = false;
 		return;
 	}

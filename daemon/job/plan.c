@@ -2,23 +2,27 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+/* That are planned in one step: 10 to 20 us. */
+#define STEP_OPS 8
 
 /*
- * What jobs of the same shape showed, for ops that leave the choice of a kernel to us. learned: NULL: nothing.
- * True: there was something for some op.
+ * What jobs of the same shape showed, for those of ops [first, end) that leave the choice of a kernel to us.
+ * learned: NULL: nothing. True: there was something for some op. It holds for now: the table changes.
  */
-static bool look_up(struct job *job, struct learned *learned)
+static bool look_up(struct job *job, struct learned *learned, unsigned first, unsigned end)
 {
 	bool found = false;
 
-	for (unsigned i = 0; i < job->run.n_ops; i++) {
+	for (unsigned i = first; i < end; i++) {
 		struct run_op *op = &job->ops[i];
 
 		op->preferred = NULL;
 		if (*op->pinned || !learned)
 			continue;
-		if (i > 0 && job->n_alike > 0) /* what holds for the first does for all */
-			op->preferred = job->ops[0].preferred;
+		if (i > first && job->n_alike > 0) /* what holds for one does for all */
+			op->preferred = job->ops[first].preferred;
 		else
 			op->preferred = learned_find(learned, &op->args, job->n_alike);
 		found |= op->preferred != NULL;
@@ -80,11 +84,24 @@ static int check_hold(const struct engine *e, const struct device *device, struc
 	return 0;
 }
 
-static int plan_once(struct job *job, struct device *device)
-{
-	int rc = device->backend->plan(device->dev, &job->run);
+/* ---- On one device ---- */
 
-	return rc < 0 ? rc : check_hold(job->engine, device, &job->run);
+/* The next ops. Returns as job_plan() does. */
+static int plan_some(struct job *job, struct planning *p)
+{
+	const struct engine_device *of = &job->engine->devices[p->device];
+	unsigned first = p->n_planned, left = job->run.n_ops - first;
+	unsigned end = first + (left < STEP_OPS ? left : STEP_OPS);
+	int rc;
+
+	if (first == 0 && !p->plainly)
+		job->n_alike = of->learned ? learned_alike(&job->run) : 0;
+	p->heeds_some |= look_up(job, p->plainly ? NULL : of->learned, first, end);
+	rc = of->device->backend->plan(of->device->dev, &job->run, first, end);
+	p->n_planned = end;
+	if (rc < 0 || end < job->run.n_ops)
+		return rc < 0 ? rc : PLAN_GOES_ON;
+	return check_hold(job->engine, of->device, &job->run);
 }
 
 /*
@@ -92,25 +109,28 @@ static int plan_once(struct job *job, struct device *device)
  * kernel can do. Where the fault is the kernel's own it is not asked for again; a shortage of memory is
  * temporary.
  */
-static int plan_on(struct job *job, unsigned index)
+static int plan_on_device(struct job *job, struct planning *p)
 {
 	const struct engine *e = job->engine;
-	struct device *device = e->devices[index].device;
-	struct learned *learned = e->devices[index].learned;
+	const struct engine_device *of = &e->devices[p->device];
+	int rc = plan_some(job, p);
+	bool is_short = rc == 0 && is_short_enough(e, of->device, job->run.plan_us);
 
-	job->n_alike = learned ? learned_alike(&job->run) : 0;
-	bool preferred = look_up(job, learned);
-	int rc = plan_once(job, device);
-	bool at_fault = rc < 0 || !is_short_enough(e, device, job->run.plan_us);
-	if (!preferred || rc == KOPS_E_DEVICE ||
-	    (!at_fault && job->run.device_bytes <= device_room_bytes(device)))
+	if (rc == PLAN_GOES_ON)
 		return rc;
-	look_up(job, NULL);
-	rc = plan_once(job, device);
-	if (job->n_alike > 0 && at_fault && rc == 0 && is_short_enough(e, device, job->run.plan_us))
-		learned_reject(learned, &job->ops[0].args, job->n_alike);
-	job->n_alike = 0;
-	return rc;
+	if (p->plainly) {
+		if (of->learned && job->n_alike > 0 && p->was_at_fault && is_short)
+			learned_reject(of->learned, &job->ops[0].args, job->n_alike);
+		job->n_alike = 0;
+		return rc;
+	}
+	if (!p->heeds_some || rc == KOPS_E_DEVICE ||
+	    (is_short && job->run.device_bytes <= device_room_bytes(of->device)))
+		return rc;
+	p->was_at_fault = !is_short;
+	p->plainly = true;
+	p->n_planned = 0;
+	return PLAN_GOES_ON;
 }
 
 /* Both have been heeded; one lies in the request's arena, the other in a table that changes. */
@@ -158,65 +178,81 @@ bool job_should_move(const struct job *job)
 	return false;
 }
 
-/*
- * Plans the job on devices [first, end), of which it may use all of one kind: they stand in order of preference
- * by kind, so the CPU serves only what no GPU can.
- */
-static int plan_on_each(struct job *job, unsigned first, unsigned end, char why[WHY_BYTES])
+static void turn_to(struct planning *p, unsigned device)
 {
-	const struct engine *e = job->engine;
-	const struct backend *kind = NULL;
-	unsigned last = end;
-	double soonest_us = 0;
-	int refusal = 0, home = sched_queue_device(job->sched.queue);
-
-	job->has_choice = false;
-
-	for (unsigned i = first; i < end; i++) {
-		const struct backend *backend = e->devices[i].device->backend;
-		double end_us;
-		int rc;
-
-		if (kind && backend != kind)
-			continue;
-		last = i;
-		rc = plan_on(job, i);
-		if (rc < 0 && refusal == 0) {
-			refusal = rc;
-			snprintf(why, WHY_BYTES, "%s", job->run.error);
-		}
-		end_us = wait_us(job, i, home) + job->run.plan_us;
-		job->has_choice |= kind && rc == 0;
-		if (rc < 0 || (kind && end_us >= soonest_us))
-			continue;
-		kind = backend;
-		soonest_us = end_us;
-		job->sched.device = i;
-	}
-	if (!kind)
-		return refusal;
-	why[0] = '\0';
-	return job->sched.device == last ? 0
-	                                 : plan_on(job, job->sched.device); /* the run holds the last plan */
+	p->device = device;
+	p->n_planned = 0;
+	p->plainly = p->heeds_some = false;
 }
 
-/* Picks the device that is expected to be through with it first. */
-static int place(struct job *job, const char *wanted, char why[WHY_BYTES])
+/* It is planned on the device at hand, or cannot be: rc. Whether it is the best so far. */
+static void compare(struct job *job, struct planning *p, int rc, char why[WHY_BYTES])
+{
+	double end_us = wait_us(job, p->device, sched_queue_device(job->sched.queue)) + job->run.plan_us;
+
+	if (rc < 0 && p->refusal == 0) {
+		p->refusal = rc;
+		memcpy(why, job->run.error, WHY_BYTES);
+	}
+	job->has_choice |= p->kind && rc == 0;
+	if (rc < 0 || (p->kind && end_us >= p->soonest_us))
+		return;
+	p->kind = job->engine->devices[p->device].device->backend;
+	p->soonest_us = end_us;
+	job->sched.device = p->device;
+}
+
+/* The next device that the job may go to: those of one kind only, once one of them can do it. */
+static bool next_device(const struct job *job, struct planning *p)
+{
+	for (unsigned i = p->device + 1; i < p->end; i++)
+		if (!p->kind || job->engine->devices[i].device->backend == p->kind) {
+			turn_to(p, i);
+			return true;
+		}
+	return false;
+}
+
+/*
+ * On each device that the job may go to; they stand in order of preference by kind, so the CPU serves only what
+ * no GPU can. Then on the best once more, unless that was the last: the run holds the last plan.
+ */
+static int plan_on_each(struct job *job, struct planning *p, char why[WHY_BYTES])
+{
+	int rc = plan_on_device(job, p);
+
+	if (p->is_decided && rc < 0)
+		memcpy(why, job->run.error, WHY_BYTES);
+	if (rc == PLAN_GOES_ON || p->is_decided)
+		return rc;
+	compare(job, p, rc, why);
+	if (next_device(job, p))
+		return PLAN_GOES_ON;
+	if (!p->kind)
+		return p->refusal;
+	why[0] = '\0';
+	p->is_decided = true;
+	if (job->sched.device == p->device)
+		return 0;
+	turn_to(p, job->sched.device);
+	return PLAN_GOES_ON;
+}
+
+/* Finds the devices that it may use. */
+static int begin(struct job *job, struct planning *p, char why[WHY_BYTES])
 {
 	const struct engine *e = job->engine;
-	unsigned first = 0, end = e->n_devices;
-	int rc;
+	unsigned first = 0;
 
-	if (*wanted && !engine_device(e, wanted, &first)) {
+	if (*p->device_name && !engine_device(e, p->device_name, &first)) {
 		snprintf(why, WHY_BYTES, "there is no device \"%.32s\"; `kops-client devices` lists them",
-		         wanted);
+		         p->device_name);
 		return KOPS_E_DEVICE;
 	}
-	if (*wanted)
-		end = first + 1;
-	rc = plan_on_each(job, first, end, why);
-	forget_wishes(job);
-	return rc;
+	p->end = *p->device_name ? first + 1 : e->n_devices;
+	turn_to(p, first);
+	job->has_choice = false;
+	return 0;
 }
 
 /* Jobs that may have ended the daemon before: see marks.h. */
@@ -239,10 +275,15 @@ static int check_marks(struct job *job, char why[WHY_BYTES])
 	return KOPS_E_INTERRUPTED;
 }
 
-int job_plan(struct job *job, const char *device_name, char why[WHY_BYTES])
+int job_plan(struct job *job, struct planning *p, char why[WHY_BYTES])
 {
-	int rc = place(job, device_name, why);
+	int rc = p->end > 0 ? 0 : begin(job, p, why);
 
+	if (rc == 0)
+		rc = plan_on_each(job, p, why);
+	if (rc == PLAN_GOES_ON)
+		return rc;
+	forget_wishes(job);
 	if (rc == 0)
 		rc = check_length(job->engine, job_device(job)->device, job->run.plan_us, why);
 	if (rc == 0)

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "host_memory.h"
 #include "job/buffer.h"
@@ -210,10 +211,10 @@ void prepared_explain(const struct engine *e, const struct account *account, cha
 	         account->prepared_bytes, e->prepared_bytes, limit_of_all(e));
 }
 
-int prepared_new(struct engine *e, struct account *account, struct idmap *map, uint64_t number,
-                 const Kops__V1__Submit *message, struct prepared **ret_prepared, char why[WHY_BYTES])
+int prepared_new(struct engine *e, struct account *account, struct idmap *map, const Kops__V1__Submit *submit,
+                 const uint8_t *message, size_t bytes, struct prepared **ret_prepared, char why[WHY_BYTES])
 {
-	size_t bytes = kops__v1__submit__get_packed_size(message);
+	uint64_t number = submit->prepare;
 	struct prepared *p = idmap_get(map, number);
 	int rc;
 
@@ -223,7 +224,7 @@ int prepared_new(struct engine *e, struct account *account, struct idmap *map, u
 		prepared_explain(e, account, why);
 		return KOPS_E_QUOTA;
 	}
-	p = calloc(1, sizeof *p + bytes);
+	p = malloc(sizeof *p + bytes);
 	if (!p)
 		return KOPS_E_NOMEM;
 	rc = idmap_put(map, number, p);
@@ -231,14 +232,14 @@ int prepared_new(struct engine *e, struct account *account, struct idmap *map, u
 		free(p);
 		return rc;
 	}
-	p->engine = e;
-	p->account = account;
+	*p = (struct prepared){.engine = e,
+	                       .account = account,
+	                       .map = map,
+	                       .number = number,
+	                       .deadline_us = submit->deadline_us,
+	                       .message_bytes = bytes};
 	account_ref(account);
-	p->map = map;
-	p->number = number;
-	p->deadline_us = message->deadline_us;
-	p->message_bytes = bytes;
-	kops__v1__submit__pack(message, p->message);
+	memcpy(p->message, message, bytes);
 	charge(p, sizeof *p + bytes);
 	*ret_prepared = p;
 	return 0;

@@ -28,15 +28,16 @@ struct prepared {
 	uint64_t deadline_us;
 	double took_us; /* about, of the last runs; 0: not known */
 	size_t message_bytes;
-	uint8_t message[]; /* Submit */
+	uint8_t message[]; /* the Request that its Submit came in */
 };
 
 /*
- * Keeps a message under a number of the session's map; what was there is forgotten. KOPS_E_QUOTA with a
- * sentence in why, KOPS_E_NOMEM.
+ * Keeps a message, of which `submit` is a part, under the number in that, in the session's map; what was there
+ * is forgotten. KOPS_E_QUOTA with a sentence in why, KOPS_E_NOMEM.
  */
-int prepared_new(struct engine *engine, struct account *account, struct idmap *map, uint64_t number,
-                 const Kops__V1__Submit *message, struct prepared **ret_prepared, char why[WHY_BYTES]);
+int prepared_new(struct engine *engine, struct account *account, struct idmap *map,
+                 const Kops__V1__Submit *submit, const uint8_t *message, size_t bytes,
+                 struct prepared **ret_prepared, char why[WHY_BYTES]);
 
 /* Why there is no room for more of this user's. */
 void prepared_explain(const struct engine *engine, const struct account *account, char why[WHY_BYTES]);

@@ -175,27 +175,41 @@ void runs_unmake(struct request *r)
 		prepared_forget(r->making.prepared);
 }
 
-static int plan(struct request *r)
+static int end_making(struct request *r, int rc)
 {
-	struct making *m = &r->making;
-	int rc = job_plan(m->job, m->submit->device, r->why);
-
-	if (rc == 0)
-		rc = m->finish(r);
 	if (rc < 0)
 		runs_unmake(r);
 	return rc;
 }
 
 /* Others have had their turns since the job was begun. */
-static int plan_later(struct request *r)
+static int finish(struct request *r)
 {
-	int rc = check(r, r->making.submit->device);
+	int rc = check(r, r->making.planning.device_name);
 
-	if (rc == 0)
-		return plan(r);
-	runs_unmake(r);
-	return rc;
+	return end_making(r, rc < 0 ? rc : r->making.finish(r));
+}
+
+static int plan_some(struct request *r)
+{
+	struct making *m = &r->making;
+	int rc = job_plan(m->job, &m->planning, r->why);
+
+	if (rc < 0)
+		return end_making(r, rc);
+	r->next = rc == PLAN_GOES_ON ? plan_some : finish;
+	return 0;
+}
+
+static int plan_at_once(struct request *r)
+{
+	struct making *m = &r->making;
+	int rc;
+
+	do
+		rc = job_plan(m->job, &m->planning, r->why);
+	while (rc == PLAN_GOES_ON);
+	return end_making(r, rc < 0 ? rc : m->finish(r));
 }
 
 /* So that Run finds it. Where it cannot be kept the job runs all the same. */
@@ -207,8 +221,8 @@ static int keep_message(struct request *r)
 
 	if (!m->submit->prepare || m->prepared)
 		return 0;
-	rc = prepared_new(s->engine, s->account, &s->prepared, m->submit->prepare, m->submit, &m->prepared,
-	                  r->why);
+	rc = prepared_new(s->engine, s->account, &s->prepared, m->submit, s->all->desk->in, r->bytes,
+	                  &m->prepared, r->why);
 	m->is_new = rc == 0;
 	return m->submit->only_prepare ? rc : 0;
 }
@@ -235,14 +249,13 @@ static int bind_some(struct request *r)
 	unsigned end = n - m->n_bound > STEP_OPS ? m->n_bound + STEP_OPS : n;
 	int rc = bind_ops(r, m->submit, m->job, m->n_bound, end);
 
-	if (rc < 0) {
-		runs_unmake(r);
-		return rc;
-	}
+	if (rc < 0)
+		return end_making(r, rc);
 	m->n_bound = end;
+	m->planning = (struct planning){.device_name = m->submit->device};
 	if (!is_long(m->submit))
-		return plan(r);
-	r->next = end < n ? bind_some : plan_later;
+		return plan_at_once(r);
+	r->next = end < n ? bind_some : plan_some;
 	return 0;
 }
 
@@ -252,10 +265,8 @@ static int make(struct request *r)
 
 	if (rc == 0)
 		rc = begin_job(r);
-	if (rc < 0) {
-		runs_unmake(r);
-		return rc;
-	}
+	if (rc < 0)
+		return end_making(r, rc);
 	if (!is_long(r->making.submit))
 		return bind_some(r);
 	r->next = bind_some;
@@ -292,18 +303,18 @@ int runs_submit(struct request *r)
 /* From its message, as if that had come now. */
 static int run_anew(struct request *r, struct prepared *p, uint64_t deadline_us)
 {
-	const Kops__V1__Submit *submit;
+	const Kops__V1__Request *request;
 
 	prepared_cool(p);
-	submit = (const Kops__V1__Submit *)message_unpack_scanned(
-	    &kops__v1__submit__descriptor, p->message, p->message_bytes, &r->session->all->desk->arena);
-	if (!submit) { /* it was unpacked before, and packed by us */
+	request = (const Kops__V1__Request *)message_unpack_scanned(
+	    &kops__v1__request__descriptor, p->message, p->message_bytes, &r->session->all->desk->arena);
+	if (!request) { /* it was unpacked before */
 		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: " MESSAGE_TOO_LARGE);
 		return KOPS_E_FAULT;
 	}
-	r->making = (struct making){.submit = submit,
+	r->making = (struct making){.submit = request->submit,
 	                            .prepared = p,
-	                            .deadline_us = deadline_us ? deadline_us : submit->deadline_us,
+	                            .deadline_us = deadline_us ? deadline_us : p->deadline_us,
 	                            .finish = runs_submit};
 	r->next = make;
 	return 0;

@@ -30,7 +30,7 @@ struct session;
 
 /* Where a request is worked on. */
 struct desk {
-	uint8_t in[MESSAGE_BYTES_MAX]; /* its datagram, which is not needed once it is unpacked */
+	uint8_t in[MESSAGE_BYTES_MAX]; /* its datagram */
 	struct message_arena arena;    /* what that gave, and the request itself while its session is midway */
 };
 

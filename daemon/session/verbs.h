@@ -7,6 +7,7 @@
 #ifndef KOPS_VERBS_H
 #define KOPS_VERBS_H
 
+#include "job/plan.h"
 #include "message.h"
 #include "session/session.h"
 
@@ -17,7 +18,8 @@ struct making {
 	bool is_new;                    /* that is forgotten where the job cannot be made */
 	uint64_t deadline_us;
 	struct job *job;
-	unsigned n_bound;                 /* so many of its ops */
+	unsigned n_bound; /* so many of its ops */
+	struct planning planning;
 	int (*finish)(struct request *r); /* it is planned */
 };
 

@@ -104,7 +104,7 @@ void check_op(struct op_args *args, const char *what)
 
 void begin(struct bench *t, struct run *run)
 {
-	if (t->backend->plan(t->dev, run) < 0)
+	if (backend_plan(t->backend, t->dev, run) < 0)
 		die("plan", run->error);
 	t->backend->start(t->dev, run);
 }

@@ -84,7 +84,7 @@ void check_timed(struct bench *t, unsigned buffer)
 			adds[i].args.views[v] = bytes_view(m, 4096);
 		check_op(&adds[i].args, "timed");
 	}
-	if (t->backend->plan(t->dev, &run) < 0)
+	if (backend_plan(t->backend, t->dev, &run) < 0)
 		die("timed", run.error);
 	untimed_us = least_wall_us(t, &run);
 	run.timed = true;
@@ -130,7 +130,7 @@ void check_many_graphs(struct bench *t)
 			runs[r].ops = &adds[r * GRAPH_OPS];
 			runs[r].n_ops = GRAPH_OPS;
 			runs[r].repeats = round > 0;
-			if (round == 0 && t->backend->plan(t->dev, &runs[r]) < 0)
+			if (round == 0 && backend_plan(t->backend, t->dev, &runs[r]) < 0)
 				die("graphs", runs[r].error);
 			t->backend->start(t->dev, &runs[r]);
 			wait_for(t, 1);
@@ -236,7 +236,7 @@ static void check_in_run(struct bench *t, struct run_op *each, const unsigned ch
 {
 	struct run run = {.ops = each, .n_ops = ALIKE};
 
-	if (t->backend->plan(t->dev, &run) < 0)
+	if (backend_plan(t->backend, t->dev, &run) < 0)
 		die("together", run.error);
 	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
 		run.repeats = round > 0;
@@ -262,7 +262,7 @@ static unsigned check_of_runs(struct bench *t, struct run_op *each, const unsign
 			runs[i].n_ops = 1;
 			runs[i].lane = i;
 			runs[i].repeats = round > 0;
-			if (round == 0 && t->backend->plan(t->dev, &runs[i]) < 0)
+			if (round == 0 && backend_plan(t->backend, t->dev, &runs[i]) < 0)
 				die("together", runs[i].error);
 			t->backend->start(t->dev, &runs[i]);
 		}
@@ -349,7 +349,7 @@ static struct run_op second_of_work(struct bench *t, const struct memory *x)
 	struct run_op op = arithmetic(x, steps);
 	struct run run = {.ops = &op, .n_ops = 1};
 
-	if (t->backend->plan(t->dev, &run) < 0)
+	if (backend_plan(t->backend, t->dev, &run) < 0)
 		die("slices", run.error);
 	run_forget_plan(&run);
 	return arithmetic(x, (uint32_t)(steps * fmin(SLICED_US / op.plan_us, UINT32_MAX / steps)));
@@ -449,7 +449,7 @@ static void check_long_sum(struct bench *t, const struct long_sum *s)
 
 	half_store(host->host, KOPS_BF16, 0, 1);
 	copy_between(t, host, &m, 512);
-	if (t->backend->plan(t->dev, &run) < 0)
+	if (backend_plan(t->backend, t->dev, &run) < 0)
 		die("long sums", run.error);
 	if (op.cut.n_steps <= 1 || op.cut.carried_bytes == 0)
 		die("long sums", "the op is not cut along its steps");

@@ -393,7 +393,7 @@ static int run_kernel(struct arena *a, const struct large *l, const struct shape
 	y->offset = GUARD;
 	int rc = op.args.op->check(&op.args, run.error);
 	if (rc == 0)
-		rc = a->t->backend->plan(a->t->dev, &run);
+		rc = backend_plan(a->t->backend, a->t->dev, &run);
 	if (rc == 0 && run.plan_us > PLAN_MAX_US) {
 		run_forget_plan(&run);
 		snprintf(tally->reason, WHY_BYTES, "planned to take %.3g s", run.plan_us / 1e6);

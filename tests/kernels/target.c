@@ -108,7 +108,7 @@ bool target_wait(struct target *t, unsigned n)
 
 int target_compute(struct target *t, struct run *run)
 {
-	int rc = t->backend->plan(t->dev, run);
+	int rc = backend_plan(t->backend, t->dev, run);
 
 	if (rc < 0)
 		return rc;

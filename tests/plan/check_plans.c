@@ -221,9 +221,14 @@ static bool is_refusal(int rc)
 	return rc == KOPS_E_UNSUPPORTED || rc == KOPS_E_NOMEM;
 }
 
+static int plan_ops(const struct check *c, struct run *run, unsigned first, unsigned end)
+{
+	return c->cpu ? backend_cpu.plan(c->cpu, run, first, end) : cuda_plan(&c->dev, run, first, end);
+}
+
 static int plan(struct check *c, struct plan_job *job)
 {
-	int rc = c->cpu ? backend_cpu.plan(c->cpu, &job->run) : cuda_plan(&c->dev, &job->run);
+	int rc = plan_ops(c, &job->run, 0, job->run.n_ops);
 
 	if (rc == 0)
 		check_planned(c, job);
@@ -241,6 +246,22 @@ static void note_plan(struct check *c, const struct plan_job *job, int rc)
 	note(c, &job->run.device_bytes, rc == 0 ? sizeof job->run.device_bytes : 0);
 }
 
+/* A plan, which gave rc, does not depend on how far each step of it goes: here one op. */
+static void check_steps(struct check *c, struct plan_job *job, int rc)
+{
+	double plan_us = job->run.plan_us;
+	uint64_t device_bytes = job->run.device_bytes;
+	int by_steps = 0;
+
+	for (unsigned i = 0; i < job->run.n_ops && by_steps == 0; i++)
+		by_steps = plan_ops(c, &job->run, i, i + 1);
+	if (by_steps != rc)
+		fail(c, job, 0, "by steps", "code", by_steps);
+	if (rc == 0 && (job->run.plan_us != plan_us || job->run.device_bytes != device_bytes))
+		fail(c, job, 0, "by steps", "plan_us", job->run.plan_us);
+	run_forget_plan(&job->run);
+}
+
 /* By auto, and by each kernel's name. */
 static void check_job(struct check *c, struct plan_job *job)
 {
@@ -251,6 +272,7 @@ static void check_job(struct check *c, struct plan_job *job)
 	if (rc == 0)
 		check_parts(c, job);
 	note_plan(c, job, rc);
+	check_steps(c, job, rc);
 	for (unsigned i = 0; i < job->run.n_ops; i++)
 		check_kernels(c, job, i);
 	for (size_t kernel = 0; kernel < list->n; kernel++) {
@@ -503,7 +525,7 @@ static void compare(struct check *c, const struct backend *module, const struct 
 				    theirs.buffers +
 				    ((const struct memory *)job->ops[i].args.views[v].space - job->buffers);
 	give_buffers_to(&theirs, dev);
-	their_rc = module->plan(dev, &theirs.run);
+	their_rc = backend_plan(module, dev, &theirs.run);
 	note_plan(c, job, rc);
 	if (rc != their_rc)
 		fail(c, job, 0, "the module", "code", their_rc);

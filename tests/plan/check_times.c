@@ -293,7 +293,7 @@ static bool measure(struct backend_device *dev, const struct timing *t, double *
 	bool right = false;
 
 	*ret_us = INFINITY;
-	if (!prepare(t, &op, &b) || backend_cpu.plan(dev, &run) < 0)
+	if (!prepare(t, &op, &b) || backend_plan(&backend_cpu, dev, &run) < 0)
 		goto out;
 	*ret_plan_us = op.plan_us;
 	for (int i = 0; i < (t->fresh ? 1 : TRIES); i++) {

@@ -144,7 +144,7 @@ static double plan_of(const struct question *q, const struct op_args *args)
 
 	for (unsigned v = 0; v <= args->op->n_inputs; v++)
 		((struct memory *)op.args.views[v].space)->owner = &gpu;
-	if (cuda_plan(&gpu, &run) < 0)
+	if (cuda_plan(&gpu, &run, 0, run.n_ops) < 0)
 		return NAN;
 	run_forget_plan(&run);
 	return run.plan_us * 1e3;

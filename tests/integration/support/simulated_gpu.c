@@ -134,11 +134,11 @@ static unsigned rivals(const struct backend_device *dev, const struct op_args *a
 	return n;
 }
 
-static int plan(const struct backend_device *dev, struct run *run)
+static int plan(const struct backend_device *dev, struct run *run, unsigned first, unsigned end)
 {
-	int rc = backend_cpu.plan(dev, run);
+	int rc = backend_cpu.plan(dev, run, first, end);
 
-	for (unsigned i = 0; rc == 0 && is_there("uncut") && i < run->n_ops; i++)
+	for (unsigned i = first; rc == 0 && is_there("uncut") && i < end; i++)
 		run->ops[i].cut = (struct op_cut){.n_parts = 1, .n_steps = 1, .share = 1};
 	return rc;
 }
