@@ -115,6 +115,11 @@ bool turns_are_shared(const struct turns *t, uint64_t now)
 	return now - t->alone_since_ns < TURNS_ALONE_NS;
 }
 
+bool turns_have_others(const struct turns *t, const struct turns_user *u, uint64_t now)
+{
+	return turns_are_shared(t, now) || (t->latest != u && now - t->began_ns < TURNS_ALONE_NS);
+}
+
 static uint64_t slice_ns(const struct turns *t, uint64_t now)
 {
 	return turns_are_shared(t, now) ? TURNS_SLICE_NS : TURNS_ALONE_SLICE_NS;

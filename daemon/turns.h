@@ -94,6 +94,8 @@ void turns_release(struct turns *turns, struct turns_user *user, enum turns_reas
 
 /* Whether more than one user had turns of late. */
 bool turns_are_shared(const struct turns *turns, uint64_t now);
+/* Whether another user than this one had. */
+bool turns_have_others(const struct turns *turns, const struct turns_user *user, uint64_t now);
 
 /* The turn at hand is this user's expense too. */
 void turns_charge(struct turns *turns, struct turns_user *user);

@@ -59,7 +59,7 @@ void slow_took(struct slow *slow, struct account *a, const struct slow_call *cal
 	uint64_t took = call->cpu_ns ? slow_cpu_ns() - call->cpu_ns : 0;
 
 	a->suspected_until_ns = now + SUSPECTED_NS;
-	if (took < SLOW_NS || !turns_are_shared(slow->accounts->turns, call->began_ns))
+	if (took < SLOW_NS || !turns_have_others(slow->accounts->turns, &a->turns, call->began_ns))
 		return;
 	a->slow_until_ns = (a->slow_until_ns > now ? a->slow_until_ns : now) + took * HELD_TIMES;
 	if (a->slow_until_ns > now + LENIENT_NS)
