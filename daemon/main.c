@@ -75,33 +75,32 @@ static bool has_descriptors(void)
 	return false;
 }
 
-static int serve(int argc, char **argv, const struct config *config)
+static int serve(int argc, char **argv, struct server *server)
 {
-	static struct server server;
 	char why[CONFIG_WHY_BYTES];
 	int rc, code;
 
 	signal(SIGPIPE, SIG_IGN);
-	log_set_level((int)config->log_level);
-	host_memory_dump_matrices(config->dump_matrices);
-	rc = server_start(&server, argc, argv, config, why);
+	log_set_level((int)server->config.log_level);
+	host_memory_dump_matrices(server->config.dump_matrices);
+	rc = server_start(server, argc, argv, why);
 	if (rc < 0)
 		log_error("%s", why);
-	code = rc == 0 ? server_run(&server) : rc == KOPS_E_INVALID ? EXIT_SETTINGS : EXIT_FAILURE;
-	server_close(&server);
+	code = rc == 0 ? server_run(server) : rc == KOPS_E_INVALID ? EXIT_SETTINGS : EXIT_FAILURE;
+	server_close(server);
 	return code;
 }
 
 int main(int argc, char **argv)
 {
-	struct config config;
+	static struct server server;
 	enum config_action action;
 	char why[CONFIG_WHY_BYTES];
 
 	/* What is large goes back when it is freed: each thread would keep as much as it ever had. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
 	log_open();
-	if (config_load(argc, argv, &config, &action, why) < 0) {
+	if (config_load(argc, argv, &server.config, &action, why) < 0) {
 		log_error("%s", why);
 		return EXIT_SETTINGS;
 	}
@@ -113,7 +112,7 @@ int main(int argc, char **argv)
 		printf("kopsd " KOPS_VERSION "\n");
 		return EXIT_SUCCESS;
 	case CONFIG_CHECK:
-		config_print(&config);
+		config_print(&server.config);
 		return EXIT_SUCCESS;
 	case CONFIG_RUN:
 		break;
@@ -121,5 +120,5 @@ int main(int argc, char **argv)
 	use_all_of_cpu(argv);
 	if (!has_room_for_blas() || !has_descriptors())
 		_exit(EXIT_FAILURE); /* a thread of OpenBLAS may wait at our exit too */
-	return serve(argc, argv, &config);
+	return serve(argc, argv, &server);
 }

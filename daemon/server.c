@@ -418,16 +418,11 @@ static void init_handles(struct server *s)
 	watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
 }
 
-int server_start(struct server *s, int argc, char **argv, const struct config *config,
-                 char why[CONFIG_WHY_BYTES])
+int server_start(struct server *s, int argc, char **argv, char why[CONFIG_WHY_BYTES])
 {
 	unsigned segments_max;
 	int rc;
 
-	memset(s, 0, offsetof(struct server, sessions));
-	memset(&s->sessions, 0, offsetof(struct sessions, desks));
-	memset(&s->listener, 0, sizeof *s - offsetof(struct server, listener));
-	s->config = *config;
 	log_unknown_owners(&s->config);
 	segments_max = divide_descriptors(s);
 	uv_loop_init(&s->loop);

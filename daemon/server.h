@@ -35,10 +35,12 @@ struct server {
 	int exit_code;
 };
 
-/* Opens devices and socket and installs signal handlers. 0, or a code with a sentence in why: KOPS_E_INVALID
- * where only other settings can help. */
-int server_start(struct server *server, int argc, char **argv, const struct config *config,
-                 char why[CONFIG_WHY_BYTES]);
+/*
+ * Opens devices and socket and installs signal handlers. *server: zeros, but for its config; much of it is
+ * memory that is never touched. 0, or a code with a sentence in why: KOPS_E_INVALID where only other settings
+ * can help.
+ */
+int server_start(struct server *server, int argc, char **argv, char why[CONFIG_WHY_BYTES]);
 /* Serves until drained. Returns the exit code. */
 int server_run(struct server *server);
 /* Frees everything that server_start() made. */

@@ -4,13 +4,16 @@
  */
 #include "config/load.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "config/file.h"
 #include "config/names.h"
 #include "config/values.h"
+#include "kops_types.h"
 
 /* ---- Environment ---------------------------------------------------------------------------- */
 
@@ -138,23 +141,34 @@ static int read_all(struct command_line *cl, struct config *config, char *why)
 	return rc;
 }
 
+/* Sections that are not there are memory that is never touched. */
+static void copy(struct config *ret, const struct config *config)
+{
+	memcpy(ret, config, offsetof(struct config, owners) + config->n_owners * sizeof(config->owners[0]));
+}
+
 int config_load(int argc, char **argv, struct config *ret, enum config_action *ret_action,
                 char why[CONFIG_WHY_BYTES])
 {
 	struct command_line cl = {.argc = argc, .argv = argv, .action = CONFIG_RUN};
-	struct config config;
+	struct config *config = malloc(sizeof(*config));
 	int rc;
 
-	config_set_defaults(&config);
+	if (!config) {
+		snprintf(why, CONFIG_WHY_BYTES, "out of memory reading the settings");
+		return KOPS_E_NOMEM;
+	}
+	config_set_defaults(config);
 	rc = read_flags(&cl, NULL, why);
 	/* Help must be there even when a file is wrong. */
 	if (rc == 0 && cl.action != CONFIG_HELP && cl.action != CONFIG_SHOW_VERSION)
-		rc = read_all(&cl, &config, why);
-	if (rc < 0)
-		return rc;
-	*ret = config;
-	*ret_action = cl.action;
-	return 0;
+		rc = read_all(&cl, config, why);
+	if (rc >= 0) {
+		copy(ret, config);
+		*ret_action = cl.action;
+	}
+	free(config);
+	return rc < 0 ? rc : 0;
 }
 
 static bool differs(struct config *a, struct config *b, const struct setting *s)
@@ -175,8 +189,9 @@ static void add_name(const struct setting *s, char names[CONFIG_WHY_BYTES])
 
 bool config_reload(struct config *live, const struct config *fresh, char ret_names[CONFIG_WHY_BYTES])
 {
-	struct config wanted = *fresh;
+	struct config wanted;
 
+	copy(&wanted, fresh);
 	ret_names[0] = '\0';
 	for (const struct setting *s = config_settings; s < config_settings + CONFIG_SETTINGS; s++) {
 		if (!s->reloadable) {
@@ -192,6 +207,6 @@ bool config_reload(struct config *live, const struct config *fresh, char ret_nam
 		       CONFIG_TEXT_BYTES);
 	}
 	live->n_owners = wanted.n_owners;
-	memcpy(live->owners, wanted.owners, sizeof(live->owners));
+	memcpy(live->owners, wanted.owners, wanted.n_owners * sizeof(wanted.owners[0]));
 	return ret_names[0] != '\0';
 }

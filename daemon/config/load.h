@@ -13,7 +13,7 @@ enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_SHOW_VERSION 
 /*
  * Reads files, environment and flags into *ret (complete, defaults included). --config FILE names
  * another file, which must then exist. Files are re-read by calling it again with the same argv.
- * KOPS_E_INVALID with one sentence in why, naming file:line, variable or flag.
+ * KOPS_E_INVALID with one sentence in why, naming file:line, variable or flag; KOPS_E_NOMEM.
  */
 int config_load(int argc, char **argv, struct config *ret, enum config_action *ret_action,
                 char why[CONFIG_WHY_BYTES]);

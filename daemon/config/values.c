@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -121,7 +122,7 @@ int config_assign(struct config *config, const struct setting *s, const char *te
 
 void config_set_defaults(struct config *config)
 {
-	memset(config, 0, sizeof(*config));
+	memset(config, 0, offsetof(struct config, owners)); /* most of those are never touched */
 	for (const struct setting *s = config_settings; s < config_settings + CONFIG_SETTINGS; s++) {
 		if (s->kind == KIND_TEXT)
 			snprintf(config_text(config, s), CONFIG_TEXT_BYTES, "%s", s->text);

@@ -560,7 +560,7 @@ static void test_owners(void **state)
 	memset(live.owners, 0, sizeof(live.owners));
 	assert_false(config_reload(&live, &config, why));
 	assert_int_equal(live.n_owners, 5);
-	assert_memory_equal(live.owners, config.owners, sizeof(live.owners));
+	assert_memory_equal(live.owners, config.owners, live.n_owners * sizeof(live.owners[0]));
 }
 
 static void test_owners_have_a_limit(void **state)
