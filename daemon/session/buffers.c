@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* There have to be as many left for others as a user has. */
 static int check_counts(struct request *r)
 {
 	const struct session *session = r->session;
@@ -17,11 +18,11 @@ static int check_counts(struct request *r)
 		snprintf(r->why, sizeof r->why,
 		         "you have %u buffers, a user's limit; drop some, or raise max-buffers-per-uid",
 		         session->account->buffers);
-	else if (e->n_buffers >= e->n_buffers_max)
+	else if (e->n_buffers + session->account->buffers >= e->n_buffers_max)
 		snprintf(r->why, sizeof r->why,
-		         "all users have %u buffers, half the mappings or descriptors that the kernel allows; "
-		         "drop some, or raise vm.max_map_count and LimitNOFILE",
-		         e->n_buffers);
+		         "you have %u buffers and all users %u: for more there are too few mappings or "
+		         "descriptors; drop some, or raise vm.max_map_count and LimitNOFILE",
+		         session->account->buffers, e->n_buffers);
 	else
 		return 0;
 	return KOPS_E_QUOTA;

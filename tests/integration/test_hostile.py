@@ -658,6 +658,22 @@ class FewDescriptors(harness.DaemonTest):
         self.assertFalse(self.daemon.log().split(WARNING)[0].endswith(b"left out\n"))
 
     @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+    def test_one_user_leaves_others_buffers(self):
+        c = self.client()
+        with self.assertRaises(wire.Refused) as refused:
+            for _ in range(64):
+                c.import_new(4096)
+        self.assertEqual(refused.exception.name, "QUOTA")
+        self.assertTrue("LimitNOFILE" in refused.exception.message)
+        os.seteuid(OTHER_UID)
+        try:
+            other = self.client()
+        finally:
+            os.seteuid(0)
+        for _ in range(8):
+            other.import_new(4096)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
     def test_others_connect_while_descriptors_of_one_user_are_closed(self):
         """The daemon does not read on what he sent, so as to keep descriptors for others."""
         n, c = 30, self.client()
