@@ -185,7 +185,7 @@ static void turn_to(struct planning *p, unsigned device)
 	p->plainly = p->heeds_some = false;
 }
 
-/* It is planned on the device at hand, or cannot be: rc. Whether it is the best so far. */
+/* It is planned on the device at hand, or cannot be: rc. Keeps which device is the best so far. */
 static void compare(struct job *job, struct planning *p, int rc, char why[WHY_BYTES])
 {
 	double end_us = wait_us(job, p->device, sched_queue_device(job->sched.queue)) + job->run.plan_us;

@@ -185,7 +185,7 @@ static int end_making(struct request *r, int rc)
 /* Others have had their turns since the job was begun. */
 static int finish(struct request *r)
 {
-	int rc = check(r, r->making.planning.device_name);
+	int rc = check(r, r->making.submit->device);
 
 	return end_making(r, rc < 0 ? rc : r->making.finish(r));
 }
@@ -236,6 +236,7 @@ static int begin_job(struct request *r)
 	if (!job)
 		return KOPS_E_NOMEM;
 	r->making.job = job;
+	r->making.planning.device_name = submit->device;
 	job->sched.priority = (kops_priority)submit->priority;
 	job->run.timed = submit->timed;
 	return 0;
@@ -252,7 +253,6 @@ static int bind_some(struct request *r)
 	if (rc < 0)
 		return end_making(r, rc);
 	m->n_bound = end;
-	m->planning = (struct planning){.device_name = m->submit->device};
 	if (!is_long(m->submit))
 		return plan_at_once(r);
 	r->next = end < n ? bind_some : plan_some;

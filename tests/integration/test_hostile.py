@@ -18,6 +18,15 @@ WARNING = b"warning: out of file descriptors"
 LATENCY_S = 5.0  # what another client may wait at most, on a machine with other work too
 
 
+def as_other(action):
+    """What it returns, done as another user."""
+    os.seteuid(OTHER_UID)
+    try:
+        return action()
+    finally:
+        os.seteuid(0)
+
+
 class Hostile(harness.DaemonTest):
     settings = {"hello_timeout": 60000, "max_jobs": 256}
 
@@ -412,14 +421,6 @@ class Lingers(harness.DaemonTest):
     open_socket = True
     LINGER_S = 60
 
-    def as_other(self, action):
-        """By a user who sends nothing of the kind."""
-        os.seteuid(OTHER_UID)
-        try:
-            return action()
-        finally:
-            os.seteuid(0)
-
     def lingering(self):
         """A socket; its peer ends it at the end of the test."""
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -459,7 +460,7 @@ class Lingering(Lingers):
         for _ in range(5):  # more than there are threads for memory
             c = self.send(wire.encode("Request", {"id": 9, "import": {"buffer": 1, "bytes": 1}}))
             self.assertLess(c.receive()["status"], 0)
-        other = self.as_other(self.client)
+        other = as_other(self.client)
         self.assert_quick(lambda: other.lend(4096))
 
 
@@ -476,7 +477,7 @@ class LingeringAtTheDoor(Lingers):
     def test_behind_one_that_was_sent(self):
         self.send(b"")
         self.connect_in_vain(80)
-        self.assert_quick(lambda: self.as_other(self.client).ping())
+        self.assert_quick(lambda: as_other(self.client).ping())
 
     def test_in_connections_themselves(self):
         self.daemon.signal(signal.SIGSTOP)
@@ -485,7 +486,7 @@ class LingeringAtTheDoor(Lingers):
                 c.send_bytes(b"", [s.fileno()])
             c.close()
         self.daemon.signal(signal.SIGCONT)
-        self.assert_quick(lambda: self.as_other(self.client).ping())
+        self.assert_quick(lambda: as_other(self.client).ping())
 
 
 class LingeringAtTheStop(Lingers):
@@ -522,11 +523,7 @@ class Unread(harness.DaemonTest):
 
     def leave_unread(self, sessions, each):
         """By another user, who drops the memory at once."""
-        os.seteuid(OTHER_UID)
-        try:
-            clients = [self.client() for _ in range(sessions)]
-        finally:
-            os.seteuid(0)
+        clients = as_other(lambda: [self.client() for _ in range(sessions)])
         for c in clients:
             for _ in range(each):
                 _, b = c.start_alloc(8)
@@ -591,11 +588,7 @@ class Watched(harness.DaemonTest):
 
     def spent_s(self, action=lambda: None, after_s=0.0):
         """The loop's CPU time, while this is done again and again, and another user pings, as it did before for a while."""
-        os.seteuid(OTHER_UID)
-        try:
-            other = self.client()
-        finally:
-            os.seteuid(0)
+        other = as_other(self.client)
         until = time.monotonic() + after_s
         while time.monotonic() < until:
             other.ping()
@@ -665,11 +658,7 @@ class FewDescriptors(harness.DaemonTest):
                 c.import_new(4096)
         self.assertEqual(refused.exception.name, "QUOTA")
         self.assertTrue("LimitNOFILE" in refused.exception.message)
-        os.seteuid(OTHER_UID)
-        try:
-            other = self.client()
-        finally:
-            os.seteuid(0)
+        other = as_other(self.client)
         for _ in range(8):
             other.import_new(4096)
 
@@ -682,11 +671,7 @@ class FewDescriptors(harness.DaemonTest):
             self.send_last_descriptor(c, 16 << 20)
         self.daemon.signal(signal.SIGCONT)
         for _ in range(5):
-            os.seteuid(OTHER_UID)
-            try:
-                other = self.daemon.connect()
-            finally:
-                os.seteuid(0)
+            other = as_other(self.daemon.connect)
             other.ping()
             other.close()
         c.sock.setblocking(False)
