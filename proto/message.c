@@ -1,6 +1,6 @@
 /*
- * message.c: see message.h. In reading order: the arena, the scan that comes before unpacking, packing,
- * datagrams with descriptors.
+ * message.c: see message.h. In reading order: the arena, bytes, values, unpacking, packing, datagrams with
+ * descriptors.
  */
 #include "message.h"
 
@@ -33,29 +33,12 @@ void *message_arena_alloc(struct message_arena *arena, size_t size)
 	return at;
 }
 
-static void *arena_alloc(void *data, size_t size)
-{
-	return message_arena_alloc(data, size);
-}
-
-static void arena_free(void *data, void *pointer)
-{
-	(void)data;
-	(void)pointer;
-}
-
-/* ---- Scan ---- */
+/* ---- Reading bytes ---- */
 
 /* Bytes not yet read. Every read_* advances over what it accepts and returns a phrase or NULL. */
 struct span {
 	const uint8_t *at;
 	const uint8_t *end;
-};
-
-/* What one message level has met so far; indices are those of type->fields. */
-struct seen {
-	uint64_t singular;
-	uint16_t repeated[FIELDS_MAX];
 };
 
 static const char truncated[] = "truncated message";
@@ -116,27 +99,29 @@ static const char *read_tag(struct span *in, uint32_t *ret_tag, unsigned *ret_wi
 	return NULL;
 }
 
-/* The bytes of one value: the payload alone where it has a length prefix. */
-static const char *read_value(struct span *in, unsigned wire, struct span *ret_value)
+/* As it stands in the message. */
+struct value {
+	uint64_t number;   /* of a varint */
+	struct span bytes; /* of anything else; the payload alone where it has a length prefix */
+};
+
+static const char *read_value(struct span *in, unsigned wire, struct value *ret)
 {
-	uint64_t ignored = 0;
-	ret_value->at = in->at;
-	const char *why = NULL;
 	switch (wire) {
 	case PROTOBUF_C_WIRE_TYPE_VARINT:
-		why = read_varint(in, VARINT_BYTES, &ignored);
-		ret_value->end = in->at;
-		return why;
+		return read_varint(in, VARINT_BYTES, &ret->number);
 	case PROTOBUF_C_WIRE_TYPE_64BIT:
-		return read_bytes(in, 8, ret_value);
+		return read_bytes(in, 8, &ret->bytes);
 	case PROTOBUF_C_WIRE_TYPE_32BIT:
-		return read_bytes(in, 4, ret_value);
+		return read_bytes(in, 4, &ret->bytes);
 	case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
-		return read_prefixed(in, ret_value);
+		return read_prefixed(in, &ret->bytes);
 	default:
 		return "groups are not accepted";
 	}
 }
+
+/* ---- Values ---- */
 
 static unsigned wire_of(ProtobufCType type)
 {
@@ -192,15 +177,15 @@ static size_t utf8_char(const uint8_t *s, size_t n)
 	return len;
 }
 
-static const char *scan_string(struct span text)
+static bool is_text(struct span bytes)
 {
-	while (text.at < text.end) {
-		size_t n = utf8_char(text.at, (size_t)(text.end - text.at));
+	while (bytes.at < bytes.end) {
+		size_t n = utf8_char(bytes.at, (size_t)(bytes.end - bytes.at));
 		if (n == 0)
-			return "text is not UTF-8, or holds a NUL";
-		text.at += n;
+			return false;
+		bytes.at += n;
 	}
-	return NULL;
+	return true;
 }
 
 void message_make_text(char *text)
@@ -213,50 +198,220 @@ void message_make_text(char *text)
 	}
 }
 
-static const char *scan_packed(struct span values, unsigned wire, uint64_t *ret_n)
+/* In the struct that protobuf-c generates. */
+static size_t size_in_struct(ProtobufCType type)
 {
-	uint64_t n = 0;
-	while (values.at < values.end) {
-		struct span value;
-		uint64_t ignored = 0;
-		const char *why = wire == PROTOBUF_C_WIRE_TYPE_VARINT
-		                      ? read_varint(&values, VARINT_BYTES, &ignored)
-		                      : read_value(&values, wire, &value);
-		if (why)
-			return why;
-		n++;
+	switch (type) {
+	case PROTOBUF_C_TYPE_STRING:
+	case PROTOBUF_C_TYPE_MESSAGE:
+		return sizeof(void *);
+	case PROTOBUF_C_TYPE_BOOL:
+		return sizeof(protobuf_c_boolean);
+	case PROTOBUF_C_TYPE_ENUM:
+	case PROTOBUF_C_TYPE_INT32:
+	case PROTOBUF_C_TYPE_UINT32:
+	case PROTOBUF_C_TYPE_SINT32:
+	case PROTOBUF_C_TYPE_FIXED32:
+	case PROTOBUF_C_TYPE_SFIXED32:
+	case PROTOBUF_C_TYPE_FLOAT:
+		return 4;
+	default:
+		return 8;
 	}
-	*ret_n = n;
+}
+
+static uint64_t unzigzag(uint64_t number)
+{
+	return (number >> 1) ^ (0 - (number & 1));
+}
+
+/* Longer numbers lose their upper bits, as protobuf says. */
+static void store_number(ProtobufCType type, const struct value *value, void *at)
+{
+	uint64_t number = value->number;
+	uint32_t low = (uint32_t)number;
+	protobuf_c_boolean flag = number != 0;
+
+	switch (type) {
+	case PROTOBUF_C_TYPE_BOOL:
+		memcpy(at, &flag, sizeof flag);
+		return;
+	case PROTOBUF_C_TYPE_SINT32:
+		low = (uint32_t)unzigzag(low);
+		/* fall through */
+	case PROTOBUF_C_TYPE_ENUM:
+	case PROTOBUF_C_TYPE_INT32:
+	case PROTOBUF_C_TYPE_UINT32:
+		memcpy(at, &low, sizeof low);
+		return;
+	case PROTOBUF_C_TYPE_SINT64:
+		number = unzigzag(number);
+		/* fall through */
+	case PROTOBUF_C_TYPE_INT64:
+	case PROTOBUF_C_TYPE_UINT64:
+		memcpy(at, &number, sizeof number);
+		return;
+	default: /* the others lie in the message as in memory, here as in most machines */
+		memcpy(at, value->bytes.at, size_in_struct(type));
+	}
+}
+
+/* ---- Unpacking ---- */
+
+/* What goes for all levels of a message. */
+struct unpacking {
+	enum message_unknown unknown;
+	struct message_arena *arena;
+};
+
+static const char out_of_memory[] = "message needs too much memory";
+
+static const char *unpack_level(const struct unpacking *u, const ProtobufCMessageDescriptor *type,
+                                struct span in, unsigned depth, void **ret_msg);
+
+static const char *store_string(const struct unpacking *u, struct span text, void *at)
+{
+	size_t n = (size_t)(text.end - text.at);
+	char *copy;
+
+	if (!is_text(text))
+		return "text is not UTF-8, or holds a NUL";
+	copy = message_arena_alloc(u->arena, n + 1);
+	if (!copy)
+		return out_of_memory;
+	memcpy(copy, text.at, n);
+	copy[n] = '\0';
+	memcpy(at, &copy, sizeof copy);
 	return NULL;
 }
 
-/* Notes a singular field, and with a oneof its other members; a second one is refused. */
-static const char *note_singular(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
-                                 struct seen *seen)
+static const char *store(const struct unpacking *u, const ProtobufCFieldDescriptor *field,
+                         const struct value *value, unsigned depth, void *at)
 {
-	if (seen->singular & 1ull << (field - type->fields))
-		return "a field or oneof is given twice";
-	seen->singular |= 1ull << (field - type->fields);
-	if (!(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
+	void *child = NULL;
+	const char *why;
+
+	switch (field->type) {
+	case PROTOBUF_C_TYPE_STRING:
+		return store_string(u, value->bytes, at);
+	case PROTOBUF_C_TYPE_MESSAGE:
+		why = unpack_level(u, field->descriptor, value->bytes, depth + 1, &child);
+		memcpy(at, &child, sizeof child);
+		return why;
+	default:
+		store_number(field->type, value, at);
 		return NULL;
-	for (unsigned i = 0; i < type->n_fields; i++)
-		if (type->fields[i].flags & PROTOBUF_C_FIELD_FLAG_ONEOF &&
-		    type->fields[i].quantifier_offset == field->quantifier_offset)
-			seen->singular |= 1ull << i;
+	}
+}
+
+/* Of an array of n, which is where it is for as long as it does not grow beyond. */
+static size_t capacity(size_t n)
+{
+	size_t room = n ? 4 : 0;
+
+	while (room < n)
+		room *= 2;
+	return room;
+}
+
+/* Where `more` go, behind the n of the array whose address is at `at`. NULL: out of memory. */
+static void *grow(const struct unpacking *u, void *at, size_t n, size_t more, size_t size)
+{
+	uint8_t *array, *larger;
+
+	memcpy(&array, at, sizeof array);
+	if (n + more <= capacity(n))
+		return array + n * size;
+	larger = message_arena_alloc(u->arena, capacity(n + more) * size);
+	if (!larger)
+		return NULL;
+	if (n)
+		memcpy(larger, array, n * size);
+	memcpy(at, &larger, sizeof larger);
+	return larger + n * size;
+}
+
+/* Room for `more` of a repeated field, which are counted already. */
+static const char *add_repeated(const struct unpacking *u, const ProtobufCFieldDescriptor *field, size_t more,
+                                uint8_t *msg, void **ret_at)
+{
+	/* From our side of the wire the datagram and the arena are limits enough. */
+	size_t max = field->type == PROTOBUF_C_TYPE_MESSAGE ? MESSAGE_OPS_MAX : MESSAGE_NUMBERS_MAX;
+	size_t *n = (size_t *)(void *)(msg + field->quantifier_offset);
+
+	if (more == 0)
+		return NULL; /* nothing, or the beginning of a number */
+	if (u->unknown == MESSAGE_UNKNOWN_REFUSED && *n + more > max)
+		return "too many elements in a repeated field";
+	*ret_at = grow(u, msg + field->offset, *n, more, size_in_struct(field->type));
+	if (!*ret_at)
+		return out_of_memory;
+	*n += more;
 	return NULL;
 }
 
-static const char *note_repeated(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
-                                 uint64_t n, enum message_unknown unknown, struct seen *seen)
+/* A varint ends at the byte whose upper bit is 0. */
+static size_t count_packed(struct span values, unsigned wire)
 {
-	if (unknown == MESSAGE_UNKNOWN_ALLOWED)
-		return NULL; /* the datagram and the arena are limits enough */
-	unsigned max = field->type == PROTOBUF_C_TYPE_MESSAGE ? MESSAGE_OPS_MAX : MESSAGE_NUMBERS_MAX;
-	uint16_t *count = &seen->repeated[field - type->fields];
-	if (n > max || *count + n > max)
-		return "too many elements in a repeated field";
-	*count = (uint16_t)(*count + n);
+	size_t bytes = (size_t)(values.end - values.at), n = 0;
+
+	if (wire != PROTOBUF_C_WIRE_TYPE_VARINT)
+		return bytes / (wire == PROTOBUF_C_WIRE_TYPE_64BIT ? 8 : 4);
+	for (; values.at < values.end; values.at++)
+		n += *values.at < 0x80;
+	return n;
+}
+
+static const char *add_packed(const struct unpacking *u, const ProtobufCFieldDescriptor *field,
+                              struct span values, uint8_t *msg)
+{
+	size_t size = size_in_struct(field->type);
+	unsigned wire = wire_of(field->type);
+	void *at = NULL;
+	const char *why = add_repeated(u, field, count_packed(values, wire), msg, &at);
+
+	while (!why && values.at < values.end) {
+		struct value value;
+		why = read_value(&values, wire, &value);
+		if (why)
+			break;
+		store_number(field->type, &value, at);
+		at = (uint8_t *)at + size;
+	}
+	return why;
+}
+
+/* A second one is refused, and with a oneof another member of it. `seen` has bits of type->fields. */
+static const char *note_singular(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
+                                 uint64_t *seen, uint8_t *msg)
+{
+	uint64_t bit = 1ull << (field - type->fields);
+	uint32_t id = field->id, which = 0;
+
+	if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
+		memcpy(&which, msg + field->quantifier_offset, sizeof which);
+		memcpy(msg + field->quantifier_offset, &id, sizeof id);
+	}
+	if (*seen & bit || which)
+		return "a field or oneof is given twice";
+	*seen |= bit;
 	return NULL;
+}
+
+static const char *unpack_field(const struct unpacking *u, const ProtobufCMessageDescriptor *type,
+                                const ProtobufCFieldDescriptor *field, unsigned wire, const struct value *value,
+                                unsigned depth, uint64_t *seen, uint8_t *msg)
+{
+	bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
+	void *at = msg + field->offset;
+	const char *why;
+
+	if (wire != wire_of(field->type))
+		return repeated && wire == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED
+		           ? add_packed(u, field, value->bytes, msg)
+		           : "wrong wire type for a field";
+	why = repeated ? add_repeated(u, field, 1, msg, &at) : note_singular(type, field, seen, msg);
+	return why ? why : store(u, field, value, depth, at);
 }
 
 /* NULL for unknown ones. Fields numbered without gaps, as ours are, need no search. */
@@ -267,48 +422,31 @@ static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescript
 	return protobuf_c_message_descriptor_get_field(type, tag);
 }
 
-static const char *scan_message(const ProtobufCMessageDescriptor *type, struct span in,
-                                enum message_unknown unknown, unsigned depth);
-
-static const char *scan_field(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
-                              unsigned wire, const struct span *value, enum message_unknown unknown,
-                              unsigned depth, struct seen *seen)
+static void *new_message(const struct unpacking *u, const ProtobufCMessageDescriptor *type)
 {
-	bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
-	unsigned expected = wire_of(field->type);
-	uint64_t n = 1;
-	const char *why = NULL;
-	if (wire != expected) {
-		if (!repeated || wire != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
-			return "wrong wire type for a field";
-		why = scan_packed(*value, expected, &n);
-	}
-	if (!why)
-		why =
-		    repeated ? note_repeated(type, field, n, unknown, seen) : note_singular(type, field, seen);
-	if (why)
-		return why;
-	if (field->type == PROTOBUF_C_TYPE_STRING)
-		return scan_string(*value);
-	if (field->type == PROTOBUF_C_TYPE_MESSAGE)
-		return scan_message(field->descriptor, *value, unknown, depth + 1);
-	return NULL;
+	void *msg = message_arena_alloc(u->arena, type->sizeof_message);
+
+	if (msg)
+		protobuf_c_message_init(type, msg);
+	return msg;
 }
 
-/* Everything protobuf-c would do at a cost that the sender chooses is refused here. NULL or the phrase. */
-static const char *scan_message(const ProtobufCMessageDescriptor *type, struct span in,
-                                enum message_unknown unknown, unsigned depth)
+/* NULL or the phrase. */
+static const char *unpack_level(const struct unpacking *u, const ProtobufCMessageDescriptor *type,
+                                struct span in, unsigned depth, void **ret_msg)
 {
-	struct seen seen;
+	uint64_t seen = 0;
+	uint8_t *msg;
 	assert(type->n_fields <= FIELDS_MAX);
-	seen.singular = 0;
-	memset(seen.repeated, 0, type->n_fields * sizeof seen.repeated[0]);
 	if (depth > MESSAGE_DEPTH_MAX)
 		return "nested too deeply";
+	*ret_msg = msg = new_message(u, type);
+	if (!msg)
+		return out_of_memory;
 	while (in.at < in.end) {
 		uint32_t tag = 0;
 		unsigned wire = 0;
-		struct span value;
+		struct value value;
 		const char *why = read_tag(&in, &tag, &wire);
 		if (!why)
 			why = read_value(&in, wire, &value);
@@ -316,8 +454,8 @@ static const char *scan_message(const ProtobufCMessageDescriptor *type, struct s
 			return why;
 		const ProtobufCFieldDescriptor *field = find_field(type, tag);
 		if (field)
-			why = scan_field(type, field, wire, &value, unknown, depth, &seen);
-		else if (unknown == MESSAGE_UNKNOWN_REFUSED)
+			why = unpack_field(u, type, field, wire, &value, depth, &seen, msg);
+		else if (u->unknown == MESSAGE_UNKNOWN_REFUSED)
 			why = "unknown field";
 		if (why)
 			return why;
@@ -325,34 +463,23 @@ static const char *scan_message(const ProtobufCMessageDescriptor *type, struct s
 	return NULL;
 }
 
-const char *message_scan(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
-                         enum message_unknown unknown)
-{
-	if (len > MESSAGE_BYTES_MAX)
-		return "message over the size limit";
-	return scan_message(type, (struct span){data, data + len}, unknown, 1);
-}
-
-ProtobufCMessage *message_unpack_scanned(const ProtobufCMessageDescriptor *type, const uint8_t *data,
-                                         size_t len, struct message_arena *arena)
-{
-	ProtobufCAllocator allocator = {arena_alloc, arena_free, arena};
-
-	arena->used = 0;
-	return protobuf_c_message_unpack(type, &allocator, len, data);
-}
-
 ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
                                  enum message_unknown unknown, struct message_arena *arena,
                                  const char **ret_why)
 {
-	const char *why = message_scan(type, data, len, unknown);
-	ProtobufCMessage *msg = why ? NULL : message_unpack_scanned(type, data, len, arena);
+	struct unpacking u = {unknown, arena};
+	void *msg = NULL;
+	const char *why = "message over the size limit";
 
-	if (!msg)
-		*ret_why = why ? why : MESSAGE_TOO_LARGE;
-	return msg;
+	arena->used = 0;
+	if (len <= MESSAGE_BYTES_MAX)
+		why = unpack_level(&u, type, (struct span){data, data + len}, 1, &msg);
+	if (why)
+		*ret_why = why;
+	return why ? NULL : msg;
 }
+
+/* ---- Packing ---- */
 
 int message_pack(const ProtobufCMessage *msg, uint8_t out[MESSAGE_BYTES_MAX], size_t *ret_len)
 {

@@ -1,9 +1,9 @@
 /*
  * message.h: one datagram ⇄ one protobuf message and its file descriptors.
  *
- * Packing and unpacking use storage of the caller, never the heap: protobuf-c recurses without limit,
- * amplifies memory and is quadratic on repeated singular fields, so the bytes are scanned against the
- * message's descriptor first, and what is unpacked comes from a capped arena.
+ * Packing and unpacking use storage of the caller, never the heap. protobuf-c packs, but does not unpack: it
+ * recurses without limit, amplifies memory, is quadratic on repeated singular fields, and reads each message
+ * twice. Ours takes what its descriptors say, in one pass, into a capped arena.
  */
 #ifndef KOPS_MESSAGE_H
 #define KOPS_MESSAGE_H
@@ -22,7 +22,7 @@
 #define MESSAGE_NUMBERS_MAX 16 /* repeated ones */
 #define MESSAGE_DEPTH_MAX   5  /* Request > Submit > Op > Gemm > View */
 
-/* A bump allocator; unpacking empties it. What it returned lives until the next unpack. */
+/* A bump allocator; unpacking empties it first. What it returned lives until the next unpack. */
 struct message_arena {
 	size_t used;
 	_Alignas(16) unsigned char bytes[MESSAGE_ARENA_BYTES];
@@ -37,21 +37,13 @@ enum message_unknown {
 };
 
 /*
- * NULL where len bytes may be unpacked as `type`, else a static phrase. Refused are malformed or truncated
- * bytes, nesting over MESSAGE_DEPTH_MAX, a singular field or oneof given twice, more than MESSAGE_OPS_MAX of a
+ * len bytes as a message of that type, in the arena: as protobuf_c_message_unpack() gives it, but without the
+ * unknown fields. NULL with a static phrase in *ret_why where they are refused: malformed or truncated bytes,
+ * nesting over MESSAGE_DEPTH_MAX, a singular field or oneof given twice, more than MESSAGE_OPS_MAX of a
  * repeated submessage or MESSAGE_NUMBERS_MAX of a repeated number (on the daemon's side), unknown fields (as
- * asked), invalid UTF-8 or NUL bytes in strings. Linear time.
+ * asked), invalid UTF-8 or NUL bytes in strings, more memory than the arena has. Linear time. No field may be
+ * of type bytes, nor have a default value or a presence of its own (optional).
  */
-const char *message_scan(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
-                         enum message_unknown unknown);
-
-/* What message_scan() has accepted, in the arena. NULL: it needs more memory than that has. Linear time. */
-ProtobufCMessage *message_unpack_scanned(const ProtobufCMessageDescriptor *type, const uint8_t *data,
-                                         size_t len, struct message_arena *arena);
-
-#define MESSAGE_TOO_LARGE "message needs too much memory"
-
-/* Both. NULL with a static phrase in *ret_why when refused. */
 ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
                                  enum message_unknown unknown, struct message_arena *arena,
                                  const char **ret_why);

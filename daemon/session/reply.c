@@ -47,15 +47,6 @@ void reply_error(struct session *session, uint64_t id, int status, const char *m
 	reply_send(session, &reply, -1);
 }
 
-/* The receipt of very many ops says less of each. */
-static void shorten(const Kops__V1__Reply *reply, Kops__V1__Receipt *receipt)
-{
-	if (kops__v1__reply__get_packed_size(reply) <= MESSAGE_BYTES_MAX)
-		return;
-	for (size_t i = 0; i < receipt->n_ops; i++)
-		receipt->ops[i]->passed_over = (char *)"";
-}
-
 static void fill_op(const struct run_op *op, bool learning, Kops__V1__OpReceipt *ret)
 {
 	struct cost cost;
@@ -86,15 +77,23 @@ static void fill_times(const struct job *job, Kops__V1__Receipt *ret)
 	ret->graph = run->as_graph;
 }
 
+/* That of very many ops may have to say less of each. */
 static void send_receipt(const struct job *job, Kops__V1__Receipt *receipt)
 {
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	struct session *session = job->session;
+	size_t bytes;
 
 	reply.id = job->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_RECEIPT;
 	reply.receipt = receipt;
-	shorten(&reply, receipt);
-	reply_send(job->session, &reply, -1);
+	if (message_pack(&reply.base, session->all->out, &bytes) == 0) {
+		session_send(session, session->all->out, bytes, -1);
+		return;
+	}
+	for (size_t i = 0; i < receipt->n_ops; i++)
+		receipt->ops[i]->passed_over = (char *)"";
+	reply_send(session, &reply, -1);
 }
 
 /* What has been told once is not told again. */

@@ -28,9 +28,6 @@ static const struct verb {
 #define TAKE_MAX 8
 #define TAKE_NS  10000u
 
-/* Longer messages are unpacked in a turn of their own. */
-#define SHORT_BYTES 512u
-
 /* ---- Step by step ---- */
 
 static void refuse(struct request *r, int rc)
@@ -120,28 +117,6 @@ static int perform(struct request *r, char why[WHY_BYTES])
 	return 0;
 }
 
-/* What was scanned. */
-static int unpack_and_perform(struct request *r, char why[WHY_BYTES])
-{
-	struct desk *desk = r->session->all->desk;
-
-	r->msg = (const Kops__V1__Request *)message_unpack_scanned(&kops__v1__request__descriptor, desk->in,
-	                                                           r->bytes, &desk->arena);
-	if (!r->msg) {
-		snprintf(why, WHY_BYTES, MESSAGE_TOO_LARGE);
-		return KOPS_E_PROTOCOL;
-	}
-	r->id = r->msg->id;
-	return perform(r, why);
-}
-
-/* Nothing is in the arena yet but the request. */
-static bool put_off_unpacking(struct request *r)
-{
-	r->session->all->desk->arena.used = 0;
-	return r->bytes > SHORT_BYTES && r->n_fds == 0 && !r->fds_lost && put_off(r);
-}
-
 int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
                    char why[WHY_BYTES])
 {
@@ -151,15 +126,18 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 	                    .fds = fds,
 	                    .n_fds = n_fds,
 	                    .fds_lost = fds_lost};
-	const char *refusal =
-	    message_scan(&kops__v1__request__descriptor, session->all->desk->in, len, MESSAGE_UNKNOWN_REFUSED);
-	int rc = 0;
+	struct desk *desk = session->all->desk;
+	const char *refusal;
+	int rc;
 
-	if (refusal) {
+	r.msg = (const Kops__V1__Request *)message_unpack(&kops__v1__request__descriptor, desk->in, len,
+	                                                  MESSAGE_UNKNOWN_REFUSED, &desk->arena, &refusal);
+	if (r.msg) {
+		r.id = r.msg->id;
+		rc = perform(&r, why);
+	} else {
 		snprintf(why, WHY_BYTES, "%s", refusal);
 		rc = KOPS_E_PROTOCOL;
-	} else if (!put_off_unpacking(&r)) {
-		rc = unpack_and_perform(&r, why);
 	}
 	for (unsigned i = 0; i < n_fds; i++)
 		if (fds[i] >= 0)
@@ -169,14 +147,11 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 
 /* ---- Midway ---- */
 
-int request_resume(struct session *session, char why[WHY_BYTES])
+void request_resume(struct session *session)
 {
 	struct request r = take_up(session);
 
-	if (!r.next)
-		return unpack_and_perform(&r, why);
 	go_on(&r, step(&r));
-	return 0;
 }
 
 void request_abandon(struct session *session)

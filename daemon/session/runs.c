@@ -303,13 +303,16 @@ int runs_submit(struct request *r)
 /* From its message, as if that had come now. */
 static int run_anew(struct request *r, struct prepared *p, uint64_t deadline_us)
 {
+	struct message_arena *arena = &r->session->all->desk->arena;
 	const Kops__V1__Request *request;
+	const char *refusal;
 
 	prepared_cool(p);
-	request = (const Kops__V1__Request *)message_unpack_scanned(
-	    &kops__v1__request__descriptor, p->message, p->message_bytes, &r->session->all->desk->arena);
+	request = (const Kops__V1__Request *)message_unpack(&kops__v1__request__descriptor, p->message,
+	                                                    p->message_bytes, MESSAGE_UNKNOWN_REFUSED, arena,
+	                                                    &refusal);
 	if (!request) { /* it was unpacked before */
-		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: " MESSAGE_TOO_LARGE);
+		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: %s", refusal);
 		return KOPS_E_FAULT;
 	}
 	r->making = (struct making){.submit = request->submit,

@@ -55,7 +55,7 @@ struct sessions {
 	/* Of a session with a ring: request_take_runs(). */
 	int (*take_runs)(struct session *session, char why[WHY_BYTES]);
 	/* Of a session that is midway in a request: its next step, or that there will be none. */
-	int (*resume)(struct session *session, char why[WHY_BYTES]);
+	void (*resume)(struct session *session);
 	void (*abandon)(struct session *session);
 	/* One request is at work at a time, at this desk; those of others that are midway have theirs. */
 	struct desk *desk, *free_desks[SESSIONS_MIDWAY_MAX];

@@ -35,8 +35,7 @@ struct request {
 	bool fds_lost; /* descriptors came and we had no room for them */
 	char why[WHY_BYTES];
 	uint64_t retry_after_us; /* with KOPS_E_BUSY */
-	/* The next step, which the session may take in its next turn. Returns as a handler does. NULL: none, or
-	 * to be unpacked. */
+	/* The next step, which the session may take in its next turn. Returns as a handler does. NULL: none. */
 	int (*next)(struct request *r);
 	struct desk *desk; /* while it waits for that */
 	struct making making;

@@ -317,6 +317,11 @@ static ProtobufCFieldDescriptor node_fields[1];
 static const unsigned node_by_name[] = {0};
 static const ProtobufCIntRange node_ranges[] = {{1, 0}, {0, 1}};
 
+static void node_init(ProtobufCMessage *node)
+{
+	*(struct node *)node = (struct node){.base.descriptor = &node_type};
+}
+
 static void node_type_init(void)
 {
 	node_fields[0] = (ProtobufCFieldDescriptor){.name = "child",
@@ -332,7 +337,8 @@ static void node_type_init(void)
 	                                         .fields = node_fields,
 	                                         .fields_sorted_by_name = node_by_name,
 	                                         .n_field_ranges = 1,
-	                                         .field_ranges = node_ranges};
+	                                         .field_ranges = node_ranges,
+	                                         .message_init = node_init};
 }
 
 /* n levels below the outermost, built from the inside out at the end of the space. */
@@ -365,6 +371,111 @@ static void test_depth_is_limited(void **state)
 	data = nest(MESSAGE_BYTES_MAX / 4, space, &len);
 	assert_null(message_unpack(&node_type, data, len, MESSAGE_UNKNOWN_ALLOWED, &arena, &why));
 	assert_string_equal(why, "nested too deeply");
+}
+
+/* ---- Types ---- */
+
+/* What protobuf-c makes of the same bytes; as bytes again, both are the same. */
+static void assert_as_protobuf_c(const ProtobufCMessage *ours, const uint8_t *data, size_t len)
+{
+	static uint8_t out[2][2 * MESSAGE_BYTES_MAX];
+	ProtobufCMessage *theirs = protobuf_c_message_unpack(ours->descriptor, NULL, len, data);
+	size_t n = protobuf_c_message_get_packed_size(ours);
+
+	assert_non_null(theirs);
+	assert_true(n <= sizeof out[0]);
+	assert_int_equal(protobuf_c_message_get_packed_size(theirs), n);
+	protobuf_c_message_pack(ours, out[0]);
+	protobuf_c_message_pack(theirs, out[1]);
+	assert_memory_equal(out[0], out[1], n);
+	protobuf_c_message_free_unpacked(theirs, NULL);
+}
+
+/* Of every field below a message: what message_unpack() does not know it would get wrong. */
+static void assert_fields_are_known(const ProtobufCMessageDescriptor *type)
+{
+	for (unsigned i = 0; i < type->n_fields; i++) {
+		const ProtobufCFieldDescriptor *field = &type->fields[i];
+
+		assert_int_not_equal(field->type, PROTOBUF_C_TYPE_BYTES);
+		assert_true(field->label == PROTOBUF_C_LABEL_NONE || field->label == PROTOBUF_C_LABEL_REPEATED);
+		assert_true(field->default_value == NULL || field->type == PROTOBUF_C_TYPE_STRING);
+		if (field->type == PROTOBUF_C_TYPE_MESSAGE)
+			assert_fields_are_known(field->descriptor);
+	}
+}
+
+static void test_types_of_fields(void **state)
+{
+	(void)state;
+	assert_fields_are_known(REQUEST);
+	assert_fields_are_known(REPLY);
+}
+
+/* As protobuf has it: longer numbers lose their upper bits, and a number with no bits is 0. */
+static void test_numbers_of_each_type(void **state)
+{
+	(void)state;
+	static const uint8_t numbers[][10] = {{0x00},
+	                                      {0x01},
+	                                      {0x7f},
+	                                      {0x80, 0x00},
+	                                      {0x80, 0x01},
+	                                      {0xff, 0xff, 0xff, 0xff, 0x0f},
+	                                      {0x80, 0x80, 0x80, 0x80, 0x10},
+	                                      {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01},
+	                                      {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}};
+	const ProtobufCMessageDescriptor *types[] = {
+	    &kops__v1__view__descriptor,   &kops__v1__gemm__descriptor,  &kops__v1__softmax__descriptor,
+	    &kops__v1__submit__descriptor, &kops__v1__reply__descriptor, &kops__v1__receipt__descriptor};
+	unsigned n_checked = 0;
+
+	for (unsigned t = 0; t < sizeof types / sizeof types[0]; t++)
+		for (unsigned f = 0; f < types[t]->n_fields; f++)
+			for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+				uint8_t data[11] = {(uint8_t)(types[t]->fields[f].id << 3)};
+				const char *why;
+				ProtobufCMessage *msg;
+				size_t n = 0;
+
+				memcpy(data + 1, numbers[i], sizeof numbers[i]);
+				while (data[++n] & 0x80)
+					;
+				msg = message_unpack(types[t], data, n + 1, MESSAGE_UNKNOWN_REFUSED, &arena,
+				                     &why);
+				if (!msg)
+					continue; /* it is no number, or has 8 or 4 bytes */
+				assert_as_protobuf_c(msg, data, n + 1);
+				n_checked++;
+			}
+	assert_true(n_checked >= 100);
+}
+
+/* An array that has grown, several times, and one that begins with nothing. */
+static void test_repeated_fields_grow(void **state)
+{
+	(void)state;
+	uint8_t data[MESSAGE_BYTES_MAX];
+	const ProtobufCMessageDescriptor *view = &kops__v1__view__descriptor;
+	const char *why;
+	ProtobufCMessage *msg;
+
+	for (unsigned n = 1; n <= MESSAGE_OPS_MAX; n++) {
+		size_t len = tiny_ops(n, data);
+
+		msg = &unpack(data, len, &why)->base;
+		assert_as_protobuf_c(msg, data, len);
+	}
+	msg = message_unpack(view, BYTES("\x22\x00\x20\x05\x22\x04\x01\x02\x03\x04\x20\x06\x22\x00"),
+	                     MESSAGE_UNKNOWN_REFUSED, &arena, &why);
+	assert_non_null(msg);
+	assert_int_equal(((Kops__V1__View *)msg)->n_shape, 6);
+	assert_int_equal(((Kops__V1__View *)msg)->shape[5], 6);
+	assert_null(message_unpack(view, BYTES("\x22\x01\x80"), MESSAGE_UNKNOWN_REFUSED, &arena, &why));
+	assert_string_equal(why, "truncated message");
+	assert_null(message_unpack(&kops__v1__receipt__descriptor, BYTES("\x52\x03\x01\x02\x03"),
+	                           MESSAGE_UNKNOWN_ALLOWED, &arena, &why));
+	assert_string_equal(why, "truncated message");
 }
 
 /* ---- Damage ---- */
@@ -437,6 +548,7 @@ static void test_random_mutations(void **state)
 			continue;
 		}
 		accepted++;
+		assert_as_protobuf_c(&r->base, data, n);
 		assert_int_equal(message_pack(&r->base, again, &n_again), 0);
 		assert_accepted(again, n_again);
 	}
@@ -640,6 +752,9 @@ int main(void)
 	    cmocka_unit_test(test_repeated_messages_are_limited),
 	    cmocka_unit_test(test_repeated_scalars_are_limited),
 	    cmocka_unit_test(test_depth_is_limited),
+	    cmocka_unit_test(test_types_of_fields),
+	    cmocka_unit_test(test_numbers_of_each_type),
+	    cmocka_unit_test(test_repeated_fields_grow),
 	    cmocka_unit_test(test_truncated_at_every_byte),
 	    cmocka_unit_test(test_random_mutations),
 	    cmocka_unit_test_setup_teardown(test_send_and_receive, pair_open, pair_close),
