@@ -20,7 +20,7 @@
 #define SHORT_RUN_US   100.0
 #define LOOK_OUT_NS    150000u
 #define CANARY_LATE_NS 5000000000u
-#define TELL_NS        25000u
+#define TELL_NS        10000u
 
 /* ---- Work ---- */
 

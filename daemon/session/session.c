@@ -14,6 +14,9 @@
 #include "session/peer.h"
 #include "share/closing.h"
 
+/* Longer replies may wait for a turn: receipts of many ops, and lists. */
+#define SHORT_BYTES 1024u
+
 static void on_poll(uv_poll_t *poll, int status, int events);
 
 static void shut_down(struct session *s)
@@ -136,11 +139,24 @@ static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int
 	return 0;
 }
 
+/* Other users have theirs meanwhile: most of such a reply's cost is to send it. */
+static bool waits_for_its_turn(const struct session *s, size_t bytes, int fd)
+{
+	const struct turns *turns = &s->all->turns;
+
+	return bytes > SHORT_BYTES && fd < 0 && !turns_pays(turns, &s->account->turns) &&
+	       turns_have_others(turns, &s->account->turns, clock_ns());
+}
+
 /* Never closes the session, since callers are in the midst of walking its jobs: it ends soon instead. */
 static int send_or_keep(struct session *s, const uint8_t *data, size_t bytes, int fd)
 {
 	int rc = KOPS_E_BUSY;
 
+	if (!s->outbox && waits_for_its_turn(s, bytes, fd) && outbox_push(s, data, bytes, fd) == 0) {
+		turns_wait(&s->all->turns, &s->place);
+		return 0;
+	}
 	if (!s->outbox && !slow_is_held(s->account))
 		rc = send_now(s, data, bytes, fd);
 	if (rc == KOPS_E_QUOTA)
@@ -267,7 +283,7 @@ static void send_on(struct session *s)
 	}
 	flush(s);
 	if (s->outbox && s->state != SESSION_CLOSING)
-		watch_again(s);
+		watch(s);
 }
 
 /* A few. False: the session ends, or has to wait for its client. */

@@ -6,6 +6,7 @@ import select
 import signal
 import socket
 import struct
+import threading
 import time
 import unittest
 
@@ -623,6 +624,43 @@ class Watched(harness.DaemonTest):
             self.assertLess(self.spent_s(after_s=0.2), self.SECONDS / 6)
         for i in sent:
             self.assertEqual(c.wait_any(i)["status"], 0)
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+class LongReplies(harness.DaemonTest):
+    """Receipts of many ops go out in their user's turns while others have theirs."""
+    settings = {"max_jobs": 512, "max_jobs_per_uid": 512}
+    JOBS = 300  # whose receipts fill the socket several times
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        os.chmod(cls.daemon.socket, 0o666)
+
+    def test_all_of_them_come_in_order(self):
+        c, other = self.client(), as_other(self.client)
+        a = c.import_new(64)
+        v = view(a, [4])
+        sent = []
+
+        def send():
+            for i in range(self.JOBS):
+                sent.append(c.start_submit([wire.add(v, v, v)] * (64 if i % 3 else 1)))
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        until = time.monotonic() + 0.5  # by then nothing more is read of whoever reads no replies
+        while time.monotonic() < until:
+            other.ping()
+        self.assertTrue(sender.is_alive())
+        replies = []
+        for _ in range(self.JOBS):
+            other.ping()
+            replies.append(c.receive())
+        sender.join()
+        self.assertEqual([(r["id"], r["status"]) for r in replies], [(id, 0) for id in sent])
+        self.assertEqual([len(r["receipt"]["ops"]) for r in replies], [64 if i % 3 else 1 for i in range(self.JOBS)])
+        c.ping()
 
 
 class FewDescriptors(harness.DaemonTest):

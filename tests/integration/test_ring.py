@@ -267,6 +267,7 @@ class Allocations(RingTest):
         """Allocations that so many runs take, after as many of them as may settle something."""
         for _ in range(100):
             run()
+        time.sleep(2.5)  # what they taught is written after two seconds
         before = struct.unpack("<Q", self.counter)[0]
         self.assertGreater(before, 0, "nothing counts")
         for _ in range(times):
@@ -284,7 +285,8 @@ class Allocations(RingTest):
 
         self.assertEqual(self.count(10000, by_ring), 0)
         self.assertEqual(self.count(1000, lambda: self.c.run(1)), 0)
-        self.assertLessEqual(self.count(1000, lambda: self.c.submit(op)), 1000)  # a job
+        each = 2 if "gpu" in os.environ.get("KOPS_TEST_DEVICES", "") else 1  # a job, and on a GPU its layout
+        self.assertLessEqual(self.count(1000, lambda: self.c.submit(op)), 1000 * each)
 
 
 class Hostile(RingTest):
