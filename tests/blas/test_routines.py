@@ -17,7 +17,7 @@ NAMES = {f"{before}{letter}{name}{after}" for name in ("gemm", "syrk", "symm", "
 
 class Routines(case.BlasTest):
     def test_every_routine_is_right(self):
-        n = harness.count(300, 60)
+        n = harness.count(300, 25)
         out, calls = self.run_program(ROUTINES, "calls", str(n))
         self.assertEqual(out, "")
         self.assertEqual(set(calls), NAMES)
