@@ -381,37 +381,43 @@ static const char *add_packed(const struct unpacking *u, const ProtobufCFieldDes
 	return why;
 }
 
-/* A second one is refused, and with a oneof another member of it. `seen` has bits of type->fields. */
-static const char *note_singular(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field,
-                                 uint64_t *seen, uint8_t *msg)
+/* One message among those that it lies in. */
+struct level {
+	const ProtobufCMessageDescriptor *type;
+	uint8_t *msg;
+	uint64_t seen; /* singular fields: bits of type->fields */
+	unsigned depth;
+};
+
+/* A second one is refused, and with a oneof another member of it. */
+static const char *note_singular(struct level *l, const ProtobufCFieldDescriptor *field)
 {
-	uint64_t bit = 1ull << (field - type->fields);
+	uint64_t bit = 1ull << (field - l->type->fields);
 	uint32_t id = field->id, which = 0;
 
 	if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) {
-		memcpy(&which, msg + field->quantifier_offset, sizeof which);
-		memcpy(msg + field->quantifier_offset, &id, sizeof id);
+		memcpy(&which, l->msg + field->quantifier_offset, sizeof which);
+		memcpy(l->msg + field->quantifier_offset, &id, sizeof id);
 	}
-	if (*seen & bit || which)
+	if (l->seen & bit || which)
 		return "a field or oneof is given twice";
-	*seen |= bit;
+	l->seen |= bit;
 	return NULL;
 }
 
-static const char *unpack_field(const struct unpacking *u, const ProtobufCMessageDescriptor *type,
-                                const ProtobufCFieldDescriptor *field, unsigned wire, const struct value *value,
-                                unsigned depth, uint64_t *seen, uint8_t *msg)
+static const char *unpack_field(const struct unpacking *u, struct level *l,
+                                const ProtobufCFieldDescriptor *field, unsigned wire, const struct value *value)
 {
 	bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
-	void *at = msg + field->offset;
+	void *at = l->msg + field->offset;
 	const char *why;
 
 	if (wire != wire_of(field->type))
 		return repeated && wire == PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED
-		           ? add_packed(u, field, value->bytes, msg)
+		           ? add_packed(u, field, value->bytes, l->msg)
 		           : "wrong wire type for a field";
-	why = repeated ? add_repeated(u, field, 1, msg, &at) : note_singular(type, field, seen, msg);
-	return why ? why : store(u, field, value, depth, at);
+	why = repeated ? add_repeated(u, field, 1, l->msg, &at) : note_singular(l, field);
+	return why ? why : store(u, field, value, l->depth, at);
 }
 
 /* NULL for unknown ones. Fields numbered without gaps, as ours are, need no search. */
@@ -435,13 +441,12 @@ static void *new_message(const struct unpacking *u, const ProtobufCMessageDescri
 static const char *unpack_level(const struct unpacking *u, const ProtobufCMessageDescriptor *type,
                                 struct span in, unsigned depth, void **ret_msg)
 {
-	uint64_t seen = 0;
-	uint8_t *msg;
+	struct level l = {.type = type, .depth = depth};
 	assert(type->n_fields <= FIELDS_MAX);
 	if (depth > MESSAGE_DEPTH_MAX)
 		return "nested too deeply";
-	*ret_msg = msg = new_message(u, type);
-	if (!msg)
+	*ret_msg = l.msg = new_message(u, type);
+	if (!l.msg)
 		return out_of_memory;
 	while (in.at < in.end) {
 		uint32_t tag = 0;
@@ -454,7 +459,7 @@ static const char *unpack_level(const struct unpacking *u, const ProtobufCMessag
 			return why;
 		const ProtobufCFieldDescriptor *field = find_field(type, tag);
 		if (field)
-			why = unpack_field(u, type, field, wire, &value, depth, &seen, msg);
+			why = unpack_field(u, &l, field, wire, &value);
 		else if (u->unknown == MESSAGE_UNKNOWN_REFUSED)
 			why = "unknown field";
 		if (why)
