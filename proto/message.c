@@ -14,7 +14,7 @@
 #include "kops_types.h"
 
 #define ARENA_ALIGN  16
-#define FIELDS_MAX   64 /* of one message type: bits of struct seen */
+#define FIELDS_MAX   64 /* of one message type: bits of struct level */
 #define VARINT_BYTES 10
 #define TAG_BYTES    5 /* protobuf-c reads tags and lengths from at most 5 bytes */
 

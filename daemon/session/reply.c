@@ -10,18 +10,25 @@
 #include "printable.h"
 #include "status.h"
 
+/* As session_send(), or KOPS_E_RANGE where it does not fit in a datagram. */
+static int send_if_it_fits(struct session *session, const Kops__V1__Reply *reply, int fd)
+{
+	uint8_t *out = session->all->out;
+	size_t bytes;
+	int rc = message_pack(&reply->base, out, &bytes);
+
+	return rc < 0 ? rc : session_send(session, out, bytes, fd);
+}
+
 int reply_send(struct session *session, const Kops__V1__Reply *reply, int fd)
 {
-	struct sessions *all = session->all;
-	size_t bytes;
+	int rc = send_if_it_fits(session, reply, fd);
 
-	if (message_pack(&reply->base, all->out, &bytes) < 0) {
-		log_error("session %llu: a reply did not fit in a datagram",
-		          (unsigned long long)session->serial);
-		reply_error(session, reply->id, KOPS_E_RANGE, "the answer does not fit in one datagram", 0);
-		return 0;
-	}
-	return session_send(session, all->out, bytes, fd);
+	if (rc != KOPS_E_RANGE)
+		return rc;
+	log_error("session %llu: a reply did not fit in a datagram", (unsigned long long)session->serial);
+	reply_error(session, reply->id, KOPS_E_RANGE, "the answer does not fit in one datagram", 0);
+	return 0;
 }
 
 void reply_ok(struct session *session, uint64_t id)
@@ -81,19 +88,15 @@ static void fill_times(const struct job *job, Kops__V1__Receipt *ret)
 static void send_receipt(const struct job *job, Kops__V1__Receipt *receipt)
 {
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
-	struct session *session = job->session;
-	size_t bytes;
 
 	reply.id = job->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_RECEIPT;
 	reply.receipt = receipt;
-	if (message_pack(&reply.base, session->all->out, &bytes) == 0) {
-		session_send(session, session->all->out, bytes, -1);
+	if (send_if_it_fits(job->session, &reply, -1) != KOPS_E_RANGE)
 		return;
-	}
 	for (size_t i = 0; i < receipt->n_ops; i++)
 		receipt->ops[i]->passed_over = (char *)"";
-	reply_send(session, &reply, -1);
+	reply_send(job->session, &reply, -1);
 }
 
 /* What has been told once is not told again. */
