@@ -150,10 +150,14 @@ void ring_free(struct ring *r)
 	free(r);
 }
 
-static void stay_awake(struct rings *all)
+/* The ring too: else its client would have to wake the loop that looks. */
+static void stay_awake(struct ring *r)
 {
+	struct rings *all = r->all;
+
 	if (!all->may_look)
 		return;
+	ring_awaken(r);
 	all->were_used = true;
 	if (!uv_is_active((uv_handle_t *)&all->idle))
 		uv_idle_start(&all->idle, on_idle);
@@ -174,7 +178,7 @@ int ring_take(struct ring *r, struct ring_run *ret_run)
 	ring_store(&r->memory->run_head, ++r->taken);
 	r->reserved++;
 	if (waiting == 1)
-		stay_awake(r->all);
+		stay_awake(r);
 	return 1;
 }
 
@@ -204,6 +208,6 @@ bool ring_put(struct ring *r, const struct ring_end *end)
 
 	r->reserved--;
 	ring_ends(memory, r->entries)[r->put % r->entries] = *end;
-	stay_awake(r->all);
+	stay_awake(r);
 	return ring_publish(&memory->end_tail, ++r->put, &memory->client_sleeps);
 }

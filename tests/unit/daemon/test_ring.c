@@ -173,6 +173,30 @@ static void test_the_loop_sleeps_while_runs_cannot_be_taken(void **state)
 	assert_int_equal(f->looks, 1);
 }
 
+/* A run that takes longer than the loop looks for more: after its end the client's next wakes nobody. */
+static void test_the_loop_looks_again_after_an_end(void **state)
+{
+	struct fixture *f = *state;
+	struct ring_memory *m = f->ring->memory;
+	struct ring_run run;
+
+	f->all.may_look = true;
+	uv_ref((uv_handle_t *)&f->all.prepare);
+	ring_awaken(f->ring);
+	put(m, 1);
+	assert_int_equal(ring_take(f->ring, &run), 1);
+	while (!ring_load(&m->daemon_sleeps))
+		uv_run(&f->loop, UV_RUN_NOWAIT);
+	ring_put(f->ring, &(struct ring_end){.id = run.id});
+	assert_int_equal(ring_load(&m->daemon_sleeps), 0);
+	put(m, 2);
+	rings_look(&f->all);
+	assert_int_equal(f->looks, 1);
+	assert_int_equal(ring_take(f->ring, &run), 1);
+	while (!ring_load(&m->daemon_sleeps))
+		uv_run(&f->loop, UV_RUN_NOWAIT);
+}
+
 static void test_it_is_watched_by_a_client_that_spins(void **state)
 {
 	struct fixture *f = *state;
@@ -192,6 +216,7 @@ int main(void)
 	    TEST(test_a_run_needs_a_place_for_its_end),
 	    TEST(test_positions_that_cannot_be),
 	    TEST(test_the_loop_says_that_it_sleeps),
+	    TEST(test_the_loop_looks_again_after_an_end),
 	    TEST(test_the_loop_sleeps_while_runs_cannot_be_taken),
 	};
 
