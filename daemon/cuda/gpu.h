@@ -51,6 +51,12 @@ struct out {
 	struct out *next;
 };
 
+/* The last that is noted of what it holds. */
+static inline enum run_moment cuda_last_moment(const struct cuda_stage *stage)
+{
+	return cuda_stage_moves(stage) ? RUN_DOWNLOADED : RUN_COMPUTED;
+}
+
 /* Pinned: numbers of the last runs that are through, and that are enqueued. A cache line for each writer. */
 struct lane_words {
 	alignas(64) uint32_t through;  /* the GPU's */

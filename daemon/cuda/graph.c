@@ -170,8 +170,7 @@ struct cuda_graph *cuda_graph_begin(struct backend_device *dev, const struct lan
 /* What was recorded, made ready to be launched; last it writes that it is through. */
 static bool instantiate(struct cuda_graph *graph, int rc)
 {
-	enum run_moment last = cuda_stage_moves(graph->stage) ? RUN_DOWNLOADED : RUN_COMPUTED;
-	uint64_t *stamp = graph->timed ? &graph->word->stamps[last] : NULL;
+	uint64_t *stamp = graph->timed ? &graph->word->stamps[cuda_last_moment(graph->stage)] : NULL;
 	bool ends = rc == 0 && cuda_signal(&graph->word->through, 1, stamp, graph->lane->stream) == 0;
 	cudaGraph_t recorded = NULL;
 	cudaError_t error = cudaStreamEndCapture(graph->lane->stream, &recorded);
@@ -222,6 +221,7 @@ int cuda_graph_launch(struct cuda_graph *graph, const uint32_t **ret_word)
 {
 	graph->out = true;
 	__atomic_store_n(&graph->word->through, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&graph->word->stamps[cuda_last_moment(graph->stage)], 0, __ATOMIC_RELAXED);
 	*ret_word = &graph->word->through;
 	return cudaGraphLaunch(graph->exec, graph->lane->stream) == cudaSuccess ? 0 : KOPS_E_FAULT;
 }

@@ -3,8 +3,8 @@
 
 #include "cuda/gpu.h"
 
-/* What a stream keeps between runs: a share of the device's memory, 1.1 GiB of an H200's. */
-#define SCRATCH_KEPT_SHARE 128
+/* What a stream keeps between runs: a share of the device's memory, 1.2 GiB of an H100's. */
+#define SCRATCH_KEPT_SHARE 64
 #define SCRATCH_MIN        (1ull << 20)
 
 /* The device whose context cuda_pin() uses; -1 before the first is open. */
