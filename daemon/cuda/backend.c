@@ -12,12 +12,12 @@
 #include <stdlib.h>
 
 #include "clock.h"
+#include "cuda/crowd.h"
 #include "cuda/enqueue.h"
 #include "cuda/gpu.h"
 #include "cuda/graph.h"
 #include "cuda/lane.h"
 #include "cuda/sensors.h"
-#include "cuda/together.h"
 
 #define QUERY_NS 1000000u /* between looks for errors while runs are out */
 #define COLD_US  400.0    /* of runs after which a launch finds nothing in the caches */

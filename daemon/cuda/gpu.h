@@ -6,7 +6,8 @@
  *     plan.c          which kernels run what, and how long that takes
  *     backend.c       starting and finishing runs; the vtable
  *     enqueue.c       what a run puts on its stream
- *     together.c      small ops that are alike, by one launch
+ *     together.c      small ops of a run that are alike, by one launch
+ *     crowd.c         those of several runs
  *     graph.c         runs that come again, recorded
  *     lane.c          the streams, and what is out on each
  *     stage.c         operands of one run: device copies, uploads, downloads (layout.c, transfer.c)
@@ -32,8 +33,9 @@ enum run_moment { RUN_BEGUN, RUN_UPLOADED, RUN_COMPUTED, RUN_DOWNLOADED, RUN_MOM
 /* What a run needs while it is out, or paused as its run->state. Kept for reuse: events are slow to make. */
 struct out {
 	struct run *run;
-	struct cuda_stage *stage; /* run->planned, once it has begun */
-	struct cuda_graph *graph; /* that was launched for it; NULL: none */
+	struct cuda_stage *stage;        /* run->planned, once it has begun */
+	struct cuda_graph *graph;        /* that was launched for it; NULL: none */
+	struct crowd_graph *crowd_graph; /* that is free again after it; NULL: none */
 	void *scratch; /* of its own, when it was too much for the lane's or has to outlast a pause; freed in
 	                  stream order */
 	cudaEvent_t ended; /* for notify() */
@@ -93,6 +95,24 @@ struct crowd {
 	struct op_args args[TOGETHER_MAX];
 };
 
+#define CROWD_GRAPH_OPS 16u /* in larger crowds an op's share of a launch is small */
+
+/* Pinned: where a crowd's graph writes that it is through, and reads where its operands are. */
+struct crowd_words {
+	alignas(64) uint32_t through;
+	alignas(64) void *addresses[CROWD_GRAPH_OPS * OP_VIEWS_MAX];
+};
+
+/* The launch of a crowd, recorded for one lane and number of ops. */
+struct crowd_graph {
+	cudaGraphExec_t exec; /* NULL: none yet */
+	struct crowd_words *words;
+	const struct kernel *kernel;
+	struct op_args args; /* of its first op */
+	unsigned missed;     /* crowds of so many ops that it was not for, since it last was for one */
+	bool out;
+};
+
 /* Of a device; under lock. */
 struct graphs {
 	pthread_mutex_t lock;
@@ -116,6 +136,9 @@ struct backend_device {
 	struct out *spare;
 	struct graphs graphs;
 	struct crowd crowd;
+	struct crowd_words *crowd_words;                                  /* pinned */
+	struct crowd_graph crowd_graphs[CUDA_LANES][CROWD_GRAPH_OPS + 1]; /* by number of ops, 2 and more */
+	bool crowds_unrecordable;
 	struct run *done, **done_tail; /* back without having been out */
 	uint64_t queried_ns;
 	char fault[WHY_BYTES]; /* "" while the context is sound */

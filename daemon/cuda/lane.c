@@ -84,6 +84,9 @@ void cuda_out_put(struct backend_device *dev, struct out *out)
 	if (out->graph)
 		cuda_graph_rest(out->graph);
 	out->graph = NULL;
+	if (out->crowd_graph)
+		out->crowd_graph->out = false;
+	out->crowd_graph = NULL;
 	out->stage = NULL;
 	out->scratch = NULL;
 	out->next = dev->spare;

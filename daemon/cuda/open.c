@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/crowd.h"
 #include "cuda/gpu.h"
 #include "cuda/graph.h"
 #include "cuda/lane.h"
@@ -250,6 +251,8 @@ static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
 	if (error == cudaSuccess)
 		error = cudaHostAlloc((void **)&dev->graphs.words, CUDA_GRAPHS_MAX * sizeof *dev->graphs.words,
 		                      cudaHostAllocMapped);
+	if (error == cudaSuccess)
+		error = cuda_crowd_open(dev);
 	for (unsigned i = 0; error == cudaSuccess && i < CUDA_GRAPHS_MAX; i++) {
 		dev->graphs.words[i].next = dev->graphs.free_words;
 		dev->graphs.free_words = &dev->graphs.words[i];
@@ -294,6 +297,7 @@ void cuda_close(struct backend_device *dev)
 	cuda_graph_end_rehearsals(dev);
 	cudaFreeHost(dev->words);
 	cudaFreeHost(dev->graphs.words);
+	cuda_crowd_close(dev);
 	if (dev->pool)
 		cudaMemPoolDestroy(dev->pool);
 	cudaGetLastError();

@@ -227,7 +227,8 @@ int launch_by_type(const operands<3, OPS> &where, const view *views, const struc
 	}                                                                                                      \
 	extern "C" CUDA_TOGETHER(name##_together)                                                              \
 	{                                                                                                      \
-		return launch_by_type<threads, unroll>(operands_of<3>(args, n), args[0]->views, launch);       \
+		return launch_by_type<threads, unroll>(operands_of<3>(args, n, launch), args[0]->views,        \
+		                                       launch);                                                \
 	}
 
 KERNEL(add_scalar, 0, 0)

@@ -15,9 +15,17 @@ namespace
 template <unsigned VIEWS, unsigned OPS> struct operands {
 	void *of[OPS][VIEWS];
 	unsigned n;
+	void *const *elsewhere = NULL; /* of all, op by op; NULL: they are here */
+	bool exchanged = false;        /* elsewhere the first two views have each other's places */
 
+	/* Elsewhere is host memory, so reads of it should be cached, and need not be done again. */
 	__device__ __forceinline__ void *at(unsigned view, uint64_t op) const
 	{
+		if (OPS > 1 && elsewhere) {
+			unsigned there = exchanged && view < 2 ? 1 - view : view;
+
+			return (void *)__ldg((const unsigned long long *)(elsewhere + op * VIEWS + there));
+		}
 		return of[OPS > 1 ? op : 0][view];
 	}
 };
@@ -26,10 +34,12 @@ constexpr unsigned PARAMETERS_MAX = 4096; /* bytes of all of a kernel's */
 static_assert(sizeof(operands<OP_VIEWS_MAX, TOGETHER_MAX>) + 512 <= PARAMETERS_MAX, "leaves room for others");
 
 template <unsigned VIEWS, unsigned OPS>
-operands<VIEWS, OPS> operands_of_all(const op_args *const *args, unsigned n)
+operands<VIEWS, OPS> operands_of_all(const op_args *const *args, unsigned n, void *const *elsewhere)
 {
 	operands<VIEWS, OPS> where;
 
+	where.elsewhere = elsewhere;
+	where.exchanged = false;
 	for (unsigned i = 0; i < n; i++)
 		for (unsigned v = 0; v < VIEWS; v++)
 			where.of[i][v] = args[i]->views[v].data;
@@ -39,12 +49,13 @@ operands<VIEWS, OPS> operands_of_all(const op_args *const *args, unsigned n)
 
 template <unsigned VIEWS> operands<VIEWS, 1> operands_of(const op_args *args)
 {
-	return operands_of_all<VIEWS, 1>(&args, 1);
+	return operands_of_all<VIEWS, 1>(&args, 1, NULL);
 }
 
-template <unsigned VIEWS> operands<VIEWS, TOGETHER_MAX> operands_of(const op_args *const *args, unsigned n)
+template <unsigned VIEWS>
+operands<VIEWS, TOGETHER_MAX> operands_of(const op_args *const *args, unsigned n, const struct launch *launch)
 {
-	return operands_of_all<VIEWS, TOGETHER_MAX>(args, n);
+	return operands_of_all<VIEWS, TOGETHER_MAX>(args, n, launch->addresses);
 }
 
 } // namespace

@@ -107,5 +107,5 @@ extern "C" CUDA_LAUNCH(copy_vector)
 
 extern "C" CUDA_TOGETHER(copy_vector_together)
 {
-	return launch_by_width(operands_of<2>(args, n), args[0]->views, launch);
+	return launch_by_width(operands_of<2>(args, n, launch), args[0]->views, launch);
 }

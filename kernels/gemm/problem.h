@@ -74,10 +74,16 @@ static inline struct gemm_problem gemm_transposed(const struct gemm_problem *p)
 	return t;
 }
 
+/* Whether gemm_by_rows() exchanges A and B. */
+static inline bool gemm_is_turned(const struct gemm_problem *p)
+{
+	return stride_magnitude(p->c.row) < stride_magnitude(p->c.col);
+}
+
 /* The product that has the finer axis of C as its columns, so that neighbouring threads write neighbours. */
 static inline struct gemm_problem gemm_by_rows(const struct gemm_problem *p)
 {
-	return stride_magnitude(p->c.row) < stride_magnitude(p->c.col) ? gemm_transposed(p) : *p;
+	return gemm_is_turned(p) ? gemm_transposed(p) : *p;
 }
 
 /* The multiprocessors of this thread's GPU if its tensor cores are programmed as those of Hopper, else 0. */

@@ -801,14 +801,15 @@ extern "C" CUDA_TOGETHER(gemm_simt_together)
 	work_together w;
 
 	if (!goes_together(config, args[0])) {
-		int rc = 0;
+		int rc = launch->addresses ? KOPS_E_STATE : 0;
+
 		for (unsigned i = 0; i < n && rc == 0; i++)
 			rc = gemm_simt(args[i], launch);
 		return rc;
 	}
 	w.t = gemm_task_of(args[0]);
 	w.t.p.batch = n;
-	w.where = operands_of_tasks<TOGETHER_MAX>(args, n);
+	w.where = operands_of_tasks<TOGETHER_MAX>(args, n, launch->addresses);
 	return config.shape->launch_together(&w, gemm_has_aligned_lines(args[0]), config.splits,
 	                                     (cudaStream_t)launch->stream);
 }

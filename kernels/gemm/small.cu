@@ -315,7 +315,8 @@ extern "C" CUDA_LAUNCH(gemm_small)
 
 	bool wide = args->views[2].dtype == KOPS_F32;
 
-	return launch_by_type(work<1>{t, operands_of_tasks<1>(&args, 1), wide}, args->views[0].dtype, launch);
+	return launch_by_type(work<1>{t, operands_of_tasks<1>(&args, 1, NULL), wide}, args->views[0].dtype,
+	                      launch);
 }
 
 /* Products that do not keep the GPU busy by themselves. */
@@ -328,7 +329,8 @@ extern "C" unsigned gemm_small_together_max(const struct op_args *args)
 
 extern "C" CUDA_TOGETHER(gemm_small_together)
 {
-	work<TOGETHER_MAX> w = {gemm_task_of(args[0]), operands_of_tasks<TOGETHER_MAX>(args, n), false};
+	work<TOGETHER_MAX> w = {gemm_task_of(args[0]),
+	                        operands_of_tasks<TOGETHER_MAX>(args, n, launch->addresses), false};
 
 	w.t.p.batch = n;
 	return launch_by_type(w, args[0]->views[0].dtype, launch);

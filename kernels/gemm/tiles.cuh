@@ -69,10 +69,14 @@ inline gemm_task gemm_task_of(const op_args *args)
 }
 
 /* Where the operands of n ops that are alike are, as a gemm_task has them. */
-template <unsigned OPS> operands<3, OPS> operands_of_tasks(const op_args *const *args, unsigned n)
+template <unsigned OPS>
+operands<3, OPS> operands_of_tasks(const op_args *const *args, unsigned n, void *const *elsewhere)
 {
 	operands<3, OPS> where;
+	gemm_problem first = gemm_problem_of(args[0]);
 
+	where.elsewhere = elsewhere;
+	where.exchanged = gemm_is_turned(&first);
 	for (unsigned i = 0; i < n; i++) {
 		gemm_problem p = gemm_task_of(args[i]).p;
 		where.of[i][0] = p.a.data, where.of[i][1] = p.b.data, where.of[i][2] = p.c.data;

@@ -550,7 +550,8 @@ void launch_fused_together(const op_args *const *args, unsigned n, const struct 
 	problem p = problem_of(args[0]);
 
 	static_assert(CUDA_TOGETHER_BYTES / 16 <= 384 * 11, "choose_blocks() gives it one block");
-	launch_whole_rows<T>(operands_of<2>(args, n), p, row_params_of<T>(p), (cudaStream_t)launch->stream);
+	launch_whole_rows<T>(operands_of<2>(args, n, launch), p, row_params_of<T>(p),
+	                     (cudaStream_t)launch->stream);
 }
 
 } // namespace

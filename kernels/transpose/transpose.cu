@@ -435,7 +435,7 @@ extern "C" CUDA_LAUNCH(transpose_perelement)
 
 extern "C" CUDA_TOGETHER(transpose_perelement_together)
 {
-	return launch_perelement(operands_of<2>(args, n), args[0], launch);
+	return launch_perelement(operands_of<2>(args, n, launch), args[0], launch);
 }
 
 extern "C" CUDA_LAUNCH(transpose_tiled)

@@ -417,5 +417,5 @@ extern "C" CUDA_LAUNCH(transpose_vector)
 
 extern "C" CUDA_TOGETHER(transpose_vector_together)
 {
-	return launch_vectors(operands_of<2>(args, n), args[0], launch);
+	return launch_vectors(operands_of<2>(args, n, launch), args[0], launch);
 }

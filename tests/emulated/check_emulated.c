@@ -305,6 +305,37 @@ static int launch_small_together(const struct op_args *args, const struct launch
 	return gemm_small_together(pointers, (unsigned)args->views[2].shape[0], launch);
 }
 
+/* The kernel gets addresses of nothing, and looks up those that count. */
+static int launch_elsewhere(int (*launch_together)(const struct op_args *const *, unsigned,
+                                                   const struct launch *),
+                            const struct op_args *args, const struct launch *launch)
+{
+	struct op_args each[TOGETHER_MAX];
+	const struct op_args *pointers[TOGETHER_MAX];
+	void *addresses[TOGETHER_MAX * 3];
+	struct launch elsewhere = *launch;
+	unsigned n = (unsigned)args->views[2].shape[0];
+
+	each_of_batch(args, each, pointers);
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned v = 0; v < 3; v++) {
+			addresses[i * 3 + v] = each[i].views[v].data;
+			each[i].views[v].data = (void *)(4096 + (uintptr_t)each[i].views[v].data % 256);
+		}
+	elsewhere.addresses = addresses;
+	return launch_together(pointers, n, &elsewhere);
+}
+
+static int launch_simt_elsewhere(const struct op_args *args, const struct launch *launch)
+{
+	return launch_elsewhere(gemm_simt_together, args, launch);
+}
+
+static int launch_small_elsewhere(const struct op_args *args, const struct launch *launch)
+{
+	return launch_elsewhere(gemm_small_together, args, launch);
+}
+
 /* Each element of x takes as long; a product is one tile, so that only a shorter K makes it quicker. */
 static double work_ns(const struct kernel *kernel, const struct op_args *args)
 {
@@ -400,9 +431,11 @@ static const struct candidate {
     {"gemm", "wgmma splits", make_splits, 2, {2, 8, 24, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
     {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, gemm_simt_workspace, gemm_simt},
     {"gemm", "simt together", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, launch_simt_together},
+    {"gemm", "simt elsewhere", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, launch_simt_elsewhere},
     {"gemm", "small", make_small_16, 1, {1, 1, 1, 1}, NULL, NULL, gemm_small},
     {"gemm", "small in parts", make_long_sums, 1, {1, 1, 1, 1}, NULL, workspace_of_parts, launch_parts},
     {"gemm", "small together", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, launch_small_together},
+    {"gemm", "small elsewhere", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, launch_small_elsewhere},
     {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
     {"softmax", "pieces", make_anyhow, 3, {1, 2, 5, 9}, NULL, softmax_pieces_workspace, softmax_pieces},

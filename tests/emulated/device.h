@@ -14,6 +14,11 @@ using std::min;
 #define threadIdx (::emulator::self->thread)
 #define blockIdx  (uint3{::emulator::self->block->index, 0, 0})
 
+template <class T> T __ldg(const T *from)
+{
+	return *from;
+}
+
 /* ---- Threads that wait for each other ---- */
 
 inline void __syncthreads()

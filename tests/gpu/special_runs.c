@@ -152,6 +152,8 @@ void check_many_graphs(struct bench *t)
 }
 
 enum { ALIKE = 20, ALIKE_ROUNDS = 3, WITH_NAN = 7 };
+/* After some of them a crowd of that size is recorded, on whichever stream it comes to. */
+enum { CROWD_ROUNDS = 20 };
 #define ALIKE_BYTES 8192ull /* of the operands of one op */
 
 /* Ops that go together, there are ALIKE of each. */
@@ -211,9 +213,12 @@ static void move_content(struct bench *t, const struct memory *m, unsigned char 
 		copy_between(t, to_device ? &host : m, to_device ? m : &host, host.bytes);
 }
 
-/* All outputs, and whether they are those of before, bit for bit; then they are no more. */
-static void compare_outputs(struct bench *t, struct run_op *each, const unsigned char *expected,
-                            const char *how)
+/*
+ * The outputs of n ops from `from` on, and whether they are those of before, bit for bit, and those of others
+ * are still no more; then none is.
+ */
+static void compare_some(struct bench *t, struct run_op *each, const unsigned char *expected, unsigned from,
+                         unsigned n, const char *how)
 {
 	unsigned char *content = malloc(ALIKE * ALIKE_BYTES);
 	const struct memory *m = op_output(&each[0].args)->space;
@@ -222,13 +227,23 @@ static void compare_outputs(struct bench *t, struct run_op *each, const unsigned
 	for (unsigned i = 0; i < ALIKE; i++) {
 		const struct view *y = op_output(&each[i].args);
 		uint64_t bytes = view_elements(y) * dtype_size(y->dtype);
+		bool was_run = (i + ALIKE - from) % ALIKE < n;
 
-		if (memcmp(content + y->offset, expected + y->offset, bytes) != 0)
+		if (was_run && memcmp(content + y->offset, expected + y->offset, bytes) != 0)
 			die(how, "an op's result is not what it is alone");
+		for (uint64_t b = 0; !was_run && b < bytes; b++)
+			if (content[y->offset + b] != 0xff)
+				die(how, "an op that was not run has a result");
 		memset(content + y->offset, 0xff, bytes);
 	}
 	move_content(t, m, content, true);
 	free(content);
+}
+
+static void compare_outputs(struct bench *t, struct run_op *each, const unsigned char *expected,
+                            const char *how)
+{
+	compare_some(t, each, expected, 0, ALIKE, how);
 }
 
 /* Of one run. */
@@ -249,31 +264,55 @@ static void check_in_run(struct bench *t, struct run_op *each, const unsigned ch
 	run_forget_plan(&run);
 }
 
-/* Of as many runs that come again and are started before any is polled for. Returns how many shared a launch.
+/* These runs, started before any is polled for. Returns how many shared a launch. */
+static unsigned run_crowd(struct bench *t, struct run *runs, unsigned from, unsigned n)
+{
+	unsigned together = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		t->backend->start(t->dev, &runs[(from + i) % ALIKE]);
+	wait_for(t, n);
+	for (unsigned i = 0; i < n; i++) {
+		const struct run *run = &runs[(from + i) % ALIKE];
+
+		if (run->status < 0)
+			die("together", run->error);
+		together += !run->as_graph;
+	}
+	return together;
+}
+
+/*
+ * Of as many runs that come again; then of crowds of every size, each time other runs, so that what was
+ * recorded of one serves others. Returns how many of the first shared a launch.
  */
 static unsigned check_of_runs(struct bench *t, struct run_op *each, const unsigned char *expected)
 {
 	struct run runs[ALIKE] = {0};
 	unsigned together = 0;
 
-	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
-		for (unsigned i = 0; i < ALIKE; i++) {
-			runs[i].ops = &each[i];
-			runs[i].n_ops = 1;
-			runs[i].lane = i;
-			runs[i].repeats = round > 0;
-			if (round == 0 && backend_plan(t->backend, t->dev, &runs[i]) < 0)
-				die("together", runs[i].error);
-			t->backend->start(t->dev, &runs[i]);
-		}
-		wait_for(t, ALIKE);
-		for (unsigned i = 0; i < ALIKE; i++) {
-			if (runs[i].status < 0)
-				die("together", runs[i].error);
-			together += round > 0 && !runs[i].as_graph;
-		}
-		compare_outputs(t, each, expected, "together, of several runs");
+	for (unsigned i = 0; i < ALIKE; i++) {
+		runs[i].ops = &each[i];
+		runs[i].n_ops = 1;
+		runs[i].lane = i;
+		if (backend_plan(t->backend, t->dev, &runs[i]) < 0)
+			die("together", runs[i].error);
 	}
+	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
+		unsigned shared = run_crowd(t, runs, 0, ALIKE);
+
+		together += round > 0 ? shared : 0;
+		compare_outputs(t, each, expected, "together, of several runs");
+		for (unsigned i = 0; i < ALIKE; i++)
+			runs[i].repeats = true;
+	}
+	for (unsigned n = 2; n < ALIKE; n++)
+		for (unsigned round = 0; round < CROWD_ROUNDS; round++) {
+			unsigned from = (round * 7 + n) % ALIKE;
+
+			run_crowd(t, runs, from, n);
+			compare_some(t, each, expected, from, n, "together, of some runs");
+		}
 	for (unsigned i = 0; i < ALIKE; i++)
 		run_forget_plan(&runs[i]);
 	return together;
