@@ -6,6 +6,8 @@ request of the victim is refused, or its p99 under attack is above
     FACTOR x its quiet p99 of that round trip + the longest op or part of one that the attack sends + ALLOWANCE_MS
 
 The quiet p99 is the larger of two: alone, and beside as many processes that burn CPU without kopsd, as the attackers do.
+What is above its bound is measured again, TRIES times in all, beside burning processes first: the noise of a host that
+is shared comes and goes, what an attack does stays.
 The op takes as long as it does beside the attack, whose processes share the memory's rate with it. Two trips have more:
 the kernel queues connections in the order in which they come, whoever's they are, up to 4096, of which kopsd takes or
 refuses one in 5 to 20 us: CONNECT_MS. And RESIDENT memory that all worker threads zero for others shares the memory's
@@ -44,6 +46,7 @@ CORES = 8
 GIVES_UP_S, DIES_S = 60, 30  # the victim (its calls do after 20 s), an attacker
 OP_S = 0.2
 ALLOWANCE_MS, CONNECT_MS, ZEROING_MS = 0.1, 120, 10
+TRIES = 3
 P50_SAMPLES, SHARED_ALLOWANCE_MS, P50_ALLOWANCE_MS = 100, 0.5, 5  # slices of the kernel's scheduler
 LIMITS = {"max_sessions_per_uid": 1024, "pool_cache": "1G", "hello_timeout": 5000}
 OPS = 64
@@ -507,7 +510,7 @@ class Judge:
         self.control = control
         self.factor = factor
         self.allowance_ms = allowance_ms
-        self.above = []
+        self.refused = []
 
     def bounds(self, kind, longest_ms):
         """Of p99 and p50."""
@@ -520,14 +523,18 @@ class Judge:
         return p99, float("inf") if OWN_CORE else p50
 
     def judge(self, name, trips, longest_ms):
-        """Refusals are failures too: the victim asks for next to nothing."""
+        """The kinds above their bounds. A refusal is a failure at once: the victim asks for next to nothing."""
+        found = []
         for kind in KINDS:
             t = trips[kind]
             p99, p50 = self.bounds(kind, longest_ms + more_ms(name, kind))
             above = t.p99 > p99 or (t.p50 > p50 and t.n >= P50_SAMPLES)
             row(name, kind, t, t.p99 / self.quiet[kind].p99, p99, above)
-            if above or t.refused:
-                self.above.append(f"{name}: {kind}")
+            if above:
+                found.append(f"{name}: {kind}")
+            if t.refused:
+                self.refused.append(f"{name}: {kind}")
+        return found
 
 
 def under(daemon, options, attack):
@@ -539,21 +546,40 @@ def under(daemon, options, attack):
     return trips, max(alone_ms, beside_ms)
 
 
+def burnt(daemon, options):
+    """The victim's trips beside processes that burn CPU elsewhere."""
+    trips, _ = measure(daemon.socket, options.seconds, options.attackers + 1, lambda _: burn())
+    for kind in KINDS:
+        row("control: CPU burnt elsewhere", kind, trips[kind])
+    return trips
+
+
+def attack_once(daemon, options, attack, judge):
+    found = judge.judge(attack.name, *under(daemon, options, attack))
+    rest_s = wait_for_peace(daemon)
+    if rest_s > 1:
+        print(f"{'':36} at rest {rest_s:.1f} s after the attack", flush=True)
+    return found
+
+
 def attack_all(daemon, options, attacks):
-    quiet = victim(daemon.socket, 2 * options.seconds)
-    control, _ = measure(daemon.socket, 2 * options.seconds, options.attackers + 1, lambda _: burn())
+    """What stays above its bound, or was refused."""
+    allowance_ms = options.allowance
+    if allowance_ms is None:
+        allowance_ms = ALLOWANCE_MS if OWN_CORE else SHARED_ALLOWANCE_MS
+    quiet, above = victim(daemon.socket, 2 * options.seconds), []
     header()
-    for name, trips in ("quiet", quiet), ("control: CPU burnt elsewhere", control):
-        for kind in KINDS:
-            row(name, kind, trips[kind])
-    allowance_ms = options.allowance or (ALLOWANCE_MS if OWN_CORE else SHARED_ALLOWANCE_MS)
-    judge = Judge(quiet, control, options.factor, allowance_ms)
+    for kind in KINDS:
+        row("quiet", kind, quiet[kind])
+    judge = Judge(quiet, burnt(daemon, options), options.factor, allowance_ms)
     for attack in attacks:
-        judge.judge(attack.name, *under(daemon, options, attack))
-        rest_s = wait_for_peace(daemon)
-        if rest_s > 1:
-            print(f"{'':36} at rest {rest_s:.1f} s after the attack", flush=True)
-    return judge.above
+        found = attack_once(daemon, options, attack, judge)
+        for _ in range(TRIES - 1):
+            if found:
+                judge.control = burnt(daemon, options)
+                found = attack_once(daemon, options, attack, judge)
+        above += found
+    return above + judge.refused
 
 
 def keep_a_core():
