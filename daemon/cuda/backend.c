@@ -1,7 +1,7 @@
 /*
  * backend.c: NVIDIA GPUs, as the module kops-cuda.so.
  *
- * start() holds small runs back as a crowd (together.h), or enqueues the next slice of a run (enqueue.h) on one
+ * start() holds small runs back as a crowd (crowd.h), or enqueues the next slice of a run (enqueue.h) on one
  * of the device's streams (lane.h). poll() compares the word that the GPU writes when a slice is through.
  *
  * Errors that leave the CUDA context broken (illegal addresses, hardware faults) show up in

@@ -67,13 +67,13 @@ static unsigned views_of(const struct op_args *args)
 /* ---- Graphs ---- */
 
 /*
- * To launch the same graph again takes the host 1.5 us; a kernel and its number take 4.5, and one more between
- * four streams are seen to end after 18 us instead of 8 (measured on an H100). With parameters set anew it is
- * no better: 3.6 and 15 us. So the addresses are not parameters.
+ * To launch the same graph again takes the host 1.5 us, a kernel and its number 4.5. With four streams busy the
+ * end of a graph is seen after 8 us, that of a kernel after 18. A graph with its parameters set anew takes 3.6
+ * and 15. Measured on an H100.
  */
 
-#define RECORDED_AFTER 3  /* crowds of a kind */
-#define REPLACED_AFTER 64 /* others in a row */
+#define RECORDED_AFTER 3  /* crowds of a size on a lane */
+#define REPLACED_AFTER 64 /* that it is not for; and as many after it could not be recorded */
 
 static struct crowd_graph *graph_of(struct backend_device *dev, const struct crowd *crowd, unsigned n)
 {
@@ -123,6 +123,8 @@ static bool record(struct crowd_graph *graph, const struct crowd *crowd, unsigne
 	graph->exec = NULL;
 	graph->kernel = crowd->outs[0]->run->ops[0].kernel;
 	graph->args = crowd->args[0];
+	graph->missed = 0;
+	graph->patience = REPLACED_AFTER;
 	if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess) {
 		rc = launch_crowd(crowd, n, graph->words->addresses);
 		if (rc == 0)
@@ -142,31 +144,33 @@ static struct crowd_graph *find_graph(struct backend_device *dev, const struct c
 {
 	struct crowd_graph *graph = n > 1 && n <= CROWD_GRAPH_OPS ? graph_of(dev, crowd, n) : NULL;
 
-	if (!graph || graph->out || dev->crowds_unrecordable)
+	if (!graph || graph->out)
 		return NULL;
-	if (!is_for(graph, crowd)) {
-		if (++graph->missed < (graph->exec ? REPLACED_AFTER : RECORDED_AFTER))
-			return NULL;
-		if (!record(graph, crowd, n)) {
-			dev->crowds_unrecordable = true;
-			return NULL;
-		}
-	}
+	if (!is_for(graph, crowd) && (++graph->missed < graph->patience || !record(graph, crowd, n)))
+		return NULL;
 	graph->missed = 0;
 	return graph;
 }
 
-static cudaError_t launch_graph(struct crowd_graph *graph, const struct crowd *crowd, unsigned n)
+/* False: the GPU did not take it. */
+static bool launch_graph(struct crowd_graph *graph, const struct crowd *crowd, unsigned n)
 {
 	unsigned n_views = views_of(&graph->args);
+	cudaError_t error;
 
-	graph->out = true;
 	__atomic_store_n(&graph->words->through, 0, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < n; i++)
 		for (unsigned v = 0; v < n_views; v++)
 			graph->words->addresses[i * n_views + v] = crowd->args[i].views[v].data;
-	crowd->lane->issued++;
-	return cudaGraphLaunch(graph->exec, crowd->lane->stream);
+	nvtxRangePushA(graph->kernel->name);
+	error = cudaGraphLaunch(graph->exec, crowd->lane->stream);
+	nvtxRangePop();
+	graph->out = error == cudaSuccess;
+	if (graph->out)
+		crowd->lane->issued++;
+	else
+		cudaGetLastError();
+	return graph->out;
 }
 
 cudaError_t cuda_crowd_open(struct backend_device *dev)
@@ -176,8 +180,8 @@ cudaError_t cuda_crowd_open(struct backend_device *dev)
 	    cudaHostAlloc((void **)&dev->crowd_words, n * sizeof *dev->crowd_words, cudaHostAllocMapped);
 
 	for (unsigned i = 0; error == cudaSuccess && i < n; i++)
-		dev->crowd_graphs[i / (CROWD_GRAPH_OPS + 1)][i % (CROWD_GRAPH_OPS + 1)].words =
-		    &dev->crowd_words[i];
+		dev->crowd_graphs[i / (CROWD_GRAPH_OPS + 1)][i % (CROWD_GRAPH_OPS + 1)] =
+		    (struct crowd_graph){.words = &dev->crowd_words[i], .patience = RECORDED_AFTER};
 	return error;
 }
 
@@ -206,6 +210,7 @@ static void push_crowd(const struct crowd *crowd, unsigned n, struct crowd_graph
 		out->sharers = n;
 		out->status = rc < 0 ? cuda_not_started(out->run, 0, rc) : 0;
 		out->run->next_op = 1;
+		out->run->as_graph = graph != NULL;
 		cuda_lane_push(lane, out);
 	}
 }
@@ -239,16 +244,16 @@ void cuda_crowd_start(struct backend_device *dev)
 	struct crowd *crowd = &dev->crowd;
 	unsigned n = crowd->n;
 	struct crowd_graph *graph;
-	cudaError_t error;
+	cudaError_t error = cudaSuccess;
 	int rc = 0;
 
 	if (n == 0)
 		return;
 	crowd->n = 0;
 	graph = find_graph(dev, crowd, n);
-	if (graph) {
-		error = launch_graph(graph, crowd, n);
-	} else {
+	if (graph && !launch_graph(graph, crowd, n))
+		graph = NULL;
+	if (!graph) {
 		rc = launch_crowd(crowd, n, NULL);
 		error = cuda_lane_number(dev, crowd->lane);
 	}

@@ -2,8 +2,8 @@
  * crowd.h: small ops of several runs that are alike, by one launch.
  *
  * Runs of one small op each that differ in addresses only are held back until poll(), as the crowd. Crowds that
- * come again and again are launched as graphs whose kernels look up the addresses: unlike the kernel's
- * parameters these can change without the graph being made anew.
+ * come again and again are launched as graphs whose kernels look up the addresses: to set the kernel's
+ * parameters anew would cost as much as a launch.
  */
 #ifndef KOPS_CUDA_CROWD_H
 #define KOPS_CUDA_CROWD_H
@@ -21,8 +21,9 @@ bool cuda_crowd_takes(struct backend_device *dev, const struct run *run);
 /* Holds such a run back. False: out of memory. */
 bool cuda_crowd_join(struct backend_device *dev, struct run *run);
 /*
- * Where there are idle lanes for all, each run is better off as a graph on one of them: the host takes a fifth
- * of the time for that, and they run side by side. Returns how many these are, which are held back no longer.
+ * Where there are idle lanes for all, each run is better off as a graph on one of them: the host takes a third
+ * of the time of a launch for each, and they run side by side. Returns how many these are, which are held back
+ * no longer.
  */
 unsigned cuda_crowd_dissolve(struct backend_device *dev, struct run *ret_runs[CUDA_LANES]);
 /* Starts all that is held back, by one launch. */

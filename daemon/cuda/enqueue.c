@@ -200,6 +200,7 @@ cudaError_t cuda_enqueue_end(struct backend_device *dev, struct lane *lane, stru
 		lane->issued++;
 		return cuda_is_short(out->run) ? cudaSuccess : cuda_lane_record_end(lane, out);
 	}
+	out->stamps = NULL; /* of a graph that was not launched, which nobody writes */
 	error = cuda_lane_number(dev, lane);
 	if (error != cudaSuccess)
 		return error;

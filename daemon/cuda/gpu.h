@@ -53,7 +53,7 @@ struct out {
 	struct out *next;
 };
 
-/* The last that is noted of what it holds. */
+/* The last moment that is noted of a run. */
 static inline enum run_moment cuda_last_moment(const struct cuda_stage *stage)
 {
 	return cuda_stage_moves(stage) ? RUN_DOWNLOADED : RUN_COMPUTED;
@@ -109,7 +109,8 @@ struct crowd_graph {
 	struct crowd_words *words;
 	const struct kernel *kernel;
 	struct op_args args; /* of its first op */
-	unsigned missed;     /* crowds of so many ops that it was not for, since it last was for one */
+	unsigned missed;     /* crowds of this size that it was not for, in a row */
+	unsigned patience;   /* after so many of them it is recorded anew */
 	bool out;
 };
 
@@ -138,8 +139,7 @@ struct backend_device {
 	struct crowd crowd;
 	struct crowd_words *crowd_words;                                  /* pinned */
 	struct crowd_graph crowd_graphs[CUDA_LANES][CROWD_GRAPH_OPS + 1]; /* by number of ops, 2 and more */
-	bool crowds_unrecordable;
-	struct run *done, **done_tail; /* back without having been out */
+	struct run *done, **done_tail;                                    /* back without having been out */
 	uint64_t queried_ns;
 	char fault[WHY_BYTES]; /* "" while the context is sound */
 	uint64_t disabled[OP_COUNT];

@@ -3,7 +3,7 @@
 
 #include "cuda/gpu.h"
 
-/* What a stream keeps between runs: a share of the device's memory, 1.2 GiB of an H100's. */
+/* What a stream keeps between runs at most: a share of the device's memory, 1.2 GiB of an H100's. */
 #define SCRATCH_KEPT_SHARE 64
 #define SCRATCH_MIN        (1ull << 20)
 
@@ -47,6 +47,11 @@ static cudaError_t pool_alloc(struct backend_device *dev, uint64_t bytes, cudaSt
 	return cudaMallocFromPoolAsync(ret, bytes, dev->pool, stream);
 }
 
+static uint64_t scratch_kept_max(const struct backend_device *dev)
+{
+	return dev->info.memory_bytes / SCRATCH_KEPT_SHARE;
+}
+
 /* Runs of a lane follow each other, so they may share its scratch memory. */
 static cudaError_t grow_lane_scratch(struct backend_device *dev, struct lane *lane, uint64_t bytes)
 {
@@ -56,6 +61,8 @@ static cudaError_t grow_lane_scratch(struct backend_device *dev, struct lane *la
 
 	while (room < bytes)
 		room *= 2;
+	if (room > scratch_kept_max(dev))
+		room = bytes;
 	error = pool_alloc(dev, room, lane->stream, &scratch);
 	if (error != cudaSuccess)
 		return error;
@@ -71,7 +78,7 @@ int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *
 	uint64_t bytes = cuda_stage_scratch_bytes(out->stage);
 	cudaError_t error = cudaSuccess;
 
-	if (bytes > dev->info.memory_bytes / SCRATCH_KEPT_SHARE || (own && bytes > 0))
+	if (bytes > scratch_kept_max(dev) || (own && bytes > 0))
 		error = pool_alloc(dev, bytes, lane->stream, &out->scratch);
 	else if (bytes > lane->scratch_bytes)
 		error = grow_lane_scratch(dev, lane, bytes);

@@ -20,8 +20,8 @@ void cuda_stamp(uint64_t *word, cudaStream_t stream);
 
 /*
  * Writes the number to the word when the stream has come so far; by then the host sees what the stream wrote
- * before. stamp: where the time goes, as cuda_stamp() has it, at about the same moment, be it after the number;
- * NULL: nowhere. Enqueues; KOPS_E_FAULT where that fails.
+ * before. stamp: where the time goes, as cuda_stamp() has it, which may arrive after the number; NULL:
+ * nowhere. Enqueues; KOPS_E_FAULT where that fails.
  *
  * A kernel, since in a graph it is cheaper than cuStreamWriteValue32(), for which the GPU lets its other
  * streams run dry. Measured on an H200, graphs of one small kernel and this, each launched again as soon as its

@@ -8,7 +8,7 @@
  *
  * A kernel that is launched early calls await_kernel_before() in every block, before it reads or writes global
  * memory. What it reads by ld.global.nc, which the compiler chooses for `const *__restrict__` and __ldg(), may
- * be read before that: there must be none.
+ * be read before that: there must be none but of what no kernel writes.
  */
 #ifndef KOPS_KERNELS_OVERLAP_H
 #define KOPS_KERNELS_OVERLAP_H

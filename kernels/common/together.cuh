@@ -18,7 +18,8 @@ template <unsigned VIEWS, unsigned OPS> struct operands {
 	void *const *elsewhere = NULL; /* of all, op by op; NULL: they are here */
 	bool exchanged = false;        /* elsewhere the first two views have each other's places */
 
-	/* Elsewhere is host memory, so reads of it should be cached, and need not be done again. */
+	/* Elsewhere is host memory, so reads of it should be cached. No kernel writes it: they can be done
+	 * before the kernel before is through (overlap.cuh). */
 	__device__ __forceinline__ void *at(unsigned view, uint64_t op) const
 	{
 		if (OPS > 1 && elsewhere) {
@@ -39,7 +40,6 @@ operands<VIEWS, OPS> operands_of_all(const op_args *const *args, unsigned n, voi
 	operands<VIEWS, OPS> where;
 
 	where.elsewhere = elsewhere;
-	where.exchanged = false;
 	for (unsigned i = 0; i < n; i++)
 		for (unsigned v = 0; v < VIEWS; v++)
 			where.of[i][v] = args[i]->views[v].data;

@@ -152,8 +152,9 @@ void check_many_graphs(struct bench *t)
 }
 
 enum { ALIKE = 20, ALIKE_ROUNDS = 3, WITH_NAN = 7 };
-/* After some of them a crowd of that size is recorded, on whichever stream it comes to. */
-enum { CROWD_ROUNDS = 20 };
+/* Crowds of 2 to 16 are recorded, also where those of other ops were before; up to 4 find an idle stream each.
+ */
+enum { CROWD_MIN = 5, CROWD_MAX = 16, CROWD_ROUNDS = 70 };
 #define ALIKE_BYTES 8192ull /* of the operands of one op */
 
 /* Ops that go together, there are ALIKE of each. */
@@ -213,9 +214,8 @@ static void move_content(struct bench *t, const struct memory *m, unsigned char 
 		copy_between(t, to_device ? &host : m, to_device ? m : &host, host.bytes);
 }
 
-/*
- * The outputs of n ops from `from` on, and whether they are those of before, bit for bit, and those of others
- * are still no more; then none is.
+/* Whether the outputs of n ops from `from` on are those of before, bit for bit, and those of others 0xff. Then
+ * all are.
  */
 static void compare_some(struct bench *t, struct run_op *each, const unsigned char *expected, unsigned from,
                          unsigned n, const char *how)
@@ -264,7 +264,7 @@ static void check_in_run(struct bench *t, struct run_op *each, const unsigned ch
 	run_forget_plan(&run);
 }
 
-/* These runs, started before any is polled for. Returns how many shared a launch. */
+/* These runs, started before any is polled for. Returns how many shared a launch that was no graph. */
 static unsigned run_crowd(struct bench *t, struct run *runs, unsigned from, unsigned n)
 {
 	unsigned together = 0;
@@ -282,10 +282,24 @@ static unsigned run_crowd(struct bench *t, struct run *runs, unsigned from, unsi
 	return together;
 }
 
-/*
- * Of as many runs that come again; then of crowds of every size, each time other runs, so that what was
- * recorded of one serves others. Returns how many of the first shared a launch.
- */
+/* Each time other runs, so that what was recorded of one crowd serves others. */
+static void check_crowds(struct bench *t, struct run_op *each, struct run *runs, const unsigned char *expected)
+{
+	for (unsigned n = 2; n < ALIKE; n++) {
+		unsigned not_as_graphs = 0;
+
+		for (unsigned round = 0; round < CROWD_ROUNDS; round++) {
+			unsigned from = (round * 7 + n) % ALIKE;
+
+			not_as_graphs = run_crowd(t, runs, from, n);
+			compare_some(t, each, expected, from, n, "together, of some runs");
+		}
+		if (n >= CROWD_MIN && n <= CROWD_MAX && not_as_graphs > 0)
+			die("together", "a crowd that came again and again was not launched as a graph");
+	}
+}
+
+/* Of as many runs that come again, then of some of them. Returns how many of the first shared a launch. */
 static unsigned check_of_runs(struct bench *t, struct run_op *each, const unsigned char *expected)
 {
 	struct run runs[ALIKE] = {0};
@@ -306,13 +320,7 @@ static unsigned check_of_runs(struct bench *t, struct run_op *each, const unsign
 		for (unsigned i = 0; i < ALIKE; i++)
 			runs[i].repeats = true;
 	}
-	for (unsigned n = 2; n < ALIKE; n++)
-		for (unsigned round = 0; round < CROWD_ROUNDS; round++) {
-			unsigned from = (round * 7 + n) % ALIKE;
-
-			run_crowd(t, runs, from, n);
-			compare_some(t, each, expected, from, n, "together, of some runs");
-		}
+	check_crowds(t, each, runs, expected);
 	for (unsigned i = 0; i < ALIKE; i++)
 		run_forget_plan(&runs[i]);
 	return together;

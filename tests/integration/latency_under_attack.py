@@ -510,7 +510,7 @@ class Judge:
         self.control = control
         self.factor = factor
         self.allowance_ms = allowance_ms
-        self.refused = []
+        self.refused = set()
 
     def bounds(self, kind, longest_ms):
         """Of p99 and p50."""
@@ -533,7 +533,7 @@ class Judge:
             if above:
                 found.append(f"{name}: {kind}")
             if t.refused:
-                self.refused.append(f"{name}: {kind}")
+                self.refused.add(f"{name}: {kind}")
         return found
 
 
@@ -546,9 +546,9 @@ def under(daemon, options, attack):
     return trips, max(alone_ms, beside_ms)
 
 
-def burnt(daemon, options):
+def beside_burners(daemon, options):
     """The victim's trips beside processes that burn CPU elsewhere."""
-    trips, _ = measure(daemon.socket, options.seconds, options.attackers + 1, lambda _: burn())
+    trips, _ = measure(daemon.socket, 2 * options.seconds, options.attackers + 1, lambda _: burn())
     for kind in KINDS:
         row("control: CPU burnt elsewhere", kind, trips[kind])
     return trips
@@ -571,15 +571,15 @@ def attack_all(daemon, options, attacks):
     header()
     for kind in KINDS:
         row("quiet", kind, quiet[kind])
-    judge = Judge(quiet, burnt(daemon, options), options.factor, allowance_ms)
+    judge = Judge(quiet, beside_burners(daemon, options), options.factor, allowance_ms)
     for attack in attacks:
         found = attack_once(daemon, options, attack, judge)
         for _ in range(TRIES - 1):
             if found:
-                judge.control = burnt(daemon, options)
+                judge.control = beside_burners(daemon, options)
                 found = attack_once(daemon, options, attack, judge)
         above += found
-    return above + judge.refused
+    return above + sorted(judge.refused)
 
 
 def keep_a_core():

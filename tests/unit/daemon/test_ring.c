@@ -173,7 +173,7 @@ static void test_the_loop_sleeps_while_runs_cannot_be_taken(void **state)
 	assert_int_equal(f->looks, 1);
 }
 
-/* A run that takes longer than the loop looks for more: after its end the client's next wakes nobody. */
+/* After the end of a run that takes longer than RINGS_LOOK_NS the client's next one wakes nobody. */
 static void test_the_loop_looks_again_after_an_end(void **state)
 {
 	struct fixture *f = *state;
