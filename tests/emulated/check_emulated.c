@@ -23,6 +23,8 @@
 
 CUDA_LAUNCH(gemm_pipelined);
 CUDA_LAUNCH(softmax_fused);
+CUDA_TOGETHER(softmax_fused_together);
+CUDA_TOGETHER(copy_vector_together);
 uint64_t softmax_fused_workspace(const struct op_args *args);
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
@@ -160,24 +162,48 @@ static bool make_splits(struct problem *p, struct random *r)
 	return problem_complete(p, true, true, r);
 }
 
-/* That begin anywhere, if alike in x and y. */
-static bool make_rows(struct problem *p, uint64_t rows, uint64_t cols, kops_dtype dtype, struct random *r)
-{
-	struct view v = {.dtype = dtype, .rank = 2, .shape = {rows, cols}};
-
-	v.strides[0] = (int64_t)(random_chance(r, 30) ? (cols + 7) / 8 * 8 : cols + random_below(r, 9));
-	v.strides[1] = 1;
-	p->args.views[0] = p->args.views[1] = v;
-	p->args.params.softmax.scale = random_chance(r, 40) ? 1 : 4 * random_unit(r);
-	p->args.params.softmax.log = random_chance(r, 30);
-	return problem_complete(p, true, true, r);
-}
-
 static kops_dtype random_float(struct random *r)
 {
 	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
 
 	return dtypes[random_below(r, 3)];
+}
+
+static uint64_t round_up_to_8(uint64_t n)
+{
+	return (n + 7) / 8 * 8;
+}
+
+/* So many elements apart, in x and in y. */
+static bool make_rows_apart(struct problem *p, uint64_t rows, uint64_t cols, uint64_t apart, kops_dtype dtype,
+                            struct random *r)
+{
+	struct view v = {.dtype = dtype, .rank = 2, .shape = {rows, cols}};
+
+	v.strides[0] = (int64_t)apart;
+	v.strides[1] = 1;
+	p->args.views[0] = p->args.views[1] = v;
+	if (strcmp(p->args.op->name, "softmax") != 0)
+		return problem_complete(p, true, true, r);
+	p->args.params.softmax.scale = random_chance(r, 40) ? 1 : 4 * random_unit(r);
+	p->args.params.softmax.log = random_chance(r, 30);
+	return problem_complete(p, true, true, r);
+}
+
+/* That begin anywhere, if alike in x and y. */
+static bool make_rows(struct problem *p, uint64_t rows, uint64_t cols, kops_dtype dtype, struct random *r)
+{
+	uint64_t apart = random_chance(r, 30) ? round_up_to_8(cols) : cols + random_below(r, 9);
+
+	return make_rows_apart(p, rows, cols, apart, dtype, r);
+}
+
+/* That begin at multiples of 16 bytes, or all as far behind one. */
+static bool make_alike_rows(struct problem *p, struct random *r)
+{
+	uint64_t cols = random_extent(3000, r);
+
+	return make_rows_apart(p, 2 + random_below(r, 12), cols, round_up_to_8(cols), random_float(r), r);
 }
 
 /* Of a few elements, many of less than 16 bytes; or of more than the lanes of a warp keep. */
@@ -253,88 +279,101 @@ static int launch_simt_large(const struct op_args *args, const struct launch *la
 	return gemm_simt_large(args, launch, &status) ? status : KOPS_E_FAULT;
 }
 
-/* A batch of products as so many ops, one launch. */
+static uint32_t axis_of_batch(const struct op_args *args)
+{
+	return strcmp(args->op->name, "gemm") == 0 ? 0 : op_output_const(args)->rank - 2;
+}
+
+static unsigned size_of_batch(const struct op_args *args)
+{
+	return (unsigned)op_output_const(args)->shape[axis_of_batch(args)];
+}
+
+/* A batch of products, or rows, as so many ops, one launch. */
 static void each_of_batch(const struct op_args *args, struct op_args ret[], const struct op_args *pointers[])
 {
-	for (uint64_t i = 0; i < args->views[2].shape[0]; i++) {
+	uint32_t axis = axis_of_batch(args);
+
+	for (unsigned i = 0; i < size_of_batch(args); i++) {
 		ret[i] = *args;
 		pointers[i] = &ret[i];
-		for (unsigned v = 0; v < 3; v++) {
+		for (unsigned v = 0; v <= args->op->n_inputs; v++) {
 			struct view *view = &ret[i].views[v];
-			int64_t stride = view->shape[0] > 1 ? view->strides[0] : 0;
-			int64_t bytes = (int64_t)i * stride * (int64_t)dtype_size(view->dtype);
+			int64_t stride = view->shape[axis] > 1 ? view->strides[axis] : 0;
+			int64_t bytes = i * stride * (int64_t)dtype_size(view->dtype);
 
 			view->offset += (uint64_t)bytes;
 			view->data = view->data ? (char *)view->data + bytes : NULL;
-			view->shape[0] = 1;
+			view->shape[axis] = 1;
 		}
 	}
 }
 
+static unsigned together_max(const struct op_args *args)
+{
+	if (strcmp(args->op->name, "gemm") != 0)
+		return cuda_together_max(args);
+	return args->views[0].dtype == KOPS_F32 ? gemm_simt_together_max(args) : gemm_small_together_max(args);
+}
+
 static bool are_alike(const struct op_args *args, const char **ret_why_not)
 {
-	uint64_t n = args->views[2].shape[0];
+	unsigned n = size_of_batch(args);
 	struct op_args each[TOGETHER_MAX];
 	const struct op_args *pointers[TOGETHER_MAX];
 
 	*ret_why_not = "one, or not alike";
 	each_of_batch(args, each, pointers);
-	for (uint64_t i = 1; i < n; i++)
+	for (unsigned i = 1; i < n; i++)
 		if (!op_args_alike(&each[0], &each[i]))
 			return false;
-	if (args->views[0].dtype != KOPS_F32)
-		return n > 1 && gemm_small_together_max(&each[0]) == TOGETHER_MAX;
-	return n > 1 && gemm_simt_together_max(&each[0]) == TOGETHER_MAX;
+	return n > 1 && together_max(&each[0]) == TOGETHER_MAX;
 }
 
-static int launch_simt_together(const struct op_args *args, const struct launch *launch)
+typedef int (*launching)(const struct op_args *const *args, unsigned n, const struct launch *launch);
+
+static int launch_together(launching together, const struct op_args *args, const struct launch *launch)
 {
 	struct op_args each[TOGETHER_MAX];
 	const struct op_args *pointers[TOGETHER_MAX];
 
 	each_of_batch(args, each, pointers);
-	return gemm_simt_together(pointers, (unsigned)args->views[2].shape[0], launch);
-}
-
-static int launch_small_together(const struct op_args *args, const struct launch *launch)
-{
-	struct op_args each[TOGETHER_MAX];
-	const struct op_args *pointers[TOGETHER_MAX];
-
-	each_of_batch(args, each, pointers);
-	return gemm_small_together(pointers, (unsigned)args->views[2].shape[0], launch);
+	return together(pointers, size_of_batch(args), launch);
 }
 
 /* The kernel gets addresses of nothing, and looks up those that count. */
-static int launch_elsewhere(int (*launch_together)(const struct op_args *const *, unsigned,
-                                                   const struct launch *),
-                            const struct op_args *args, const struct launch *launch)
+static int launch_elsewhere(launching together, const struct op_args *args, const struct launch *launch)
 {
 	struct op_args each[TOGETHER_MAX];
 	const struct op_args *pointers[TOGETHER_MAX];
-	void *addresses[TOGETHER_MAX * 3];
+	void *addresses[TOGETHER_MAX * OP_VIEWS_MAX];
 	struct launch elsewhere = *launch;
-	unsigned n = (unsigned)args->views[2].shape[0];
+	unsigned n = size_of_batch(args), n_views = args->op->n_inputs + 1;
 
 	each_of_batch(args, each, pointers);
 	for (unsigned i = 0; i < n; i++)
-		for (unsigned v = 0; v < 3; v++) {
-			addresses[i * 3 + v] = each[i].views[v].data;
+		for (unsigned v = 0; v < n_views; v++) {
+			addresses[i * n_views + v] = each[i].views[v].data;
 			each[i].views[v].data = (void *)(4096 + (uintptr_t)each[i].views[v].data % 256);
 		}
 	elsewhere.addresses = addresses;
-	return launch_together(pointers, n, &elsewhere);
+	return together(pointers, n, &elsewhere);
 }
 
-static int launch_simt_elsewhere(const struct op_args *args, const struct launch *launch)
-{
-	return launch_elsewhere(gemm_simt_together, args, launch);
-}
-
-static int launch_small_elsewhere(const struct op_args *args, const struct launch *launch)
-{
-	return launch_elsewhere(gemm_small_together, args, launch);
-}
+/* By which a kernel is told where its ops are, and by which where that is told. */
+#define TOGETHER_AND_ELSEWHERE(kernel)                                                                         \
+	static int kernel##_at_once(const struct op_args *args, const struct launch *launch)                   \
+	{                                                                                                      \
+		return launch_together(kernel##_together, args, launch);                                       \
+	}                                                                                                      \
+	static int kernel##_elsewhere(const struct op_args *args, const struct launch *launch)                 \
+	{                                                                                                      \
+		return launch_elsewhere(kernel##_together, args, launch);                                      \
+	}
+TOGETHER_AND_ELSEWHERE(gemm_simt)
+TOGETHER_AND_ELSEWHERE(gemm_small)
+TOGETHER_AND_ELSEWHERE(softmax_fused)
+TOGETHER_AND_ELSEWHERE(copy_vector)
 
 /* Each element of x takes as long; a product is one tile, so that only a shorter K makes it quicker. */
 static double work_ns(const struct kernel *kernel, const struct op_args *args)
@@ -430,12 +469,12 @@ static const struct candidate {
     {"gemm", "wgmma tiles", make_tiles, 4, {2, 2, 2, 2}, gemm_wgmma_supports, NULL, gemm_wgmma},
     {"gemm", "wgmma splits", make_splits, 2, {2, 8, 24, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
     {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, gemm_simt_workspace, gemm_simt},
-    {"gemm", "simt together", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, launch_simt_together},
-    {"gemm", "simt elsewhere", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, launch_simt_elsewhere},
+    {"gemm", "simt together", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, gemm_simt_at_once},
+    {"gemm", "simt elsewhere", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, gemm_simt_elsewhere},
     {"gemm", "small", make_small_16, 1, {1, 1, 1, 1}, NULL, NULL, gemm_small},
     {"gemm", "small in parts", make_long_sums, 1, {1, 1, 1, 1}, NULL, workspace_of_parts, launch_parts},
-    {"gemm", "small together", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, launch_small_together},
-    {"gemm", "small elsewhere", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, launch_small_elsewhere},
+    {"gemm", "small together", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, gemm_small_at_once},
+    {"gemm", "small elsewhere", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, gemm_small_elsewhere},
     {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
     {"softmax", "pieces", make_anyhow, 3, {1, 2, 5, 9}, NULL, softmax_pieces_workspace, softmax_pieces},
@@ -443,6 +482,10 @@ static const struct candidate {
     {"reduce", "rows", make_reduced_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
     {"reduce", "strided in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"softmax", "fused", make_short_rows, 1, {1, 1, 1, 1}, NULL, softmax_fused_workspace, softmax_fused},
+    {"softmax", "fused together", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, softmax_fused_at_once},
+    {"softmax", "fused elsewhere", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, softmax_fused_elsewhere},
+    {"copy", "vector together", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, copy_vector_at_once},
+    {"copy", "vector elsewhere", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, copy_vector_elsewhere},
     {"softmax",
      "ring",
      make_long_rows,

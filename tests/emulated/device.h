@@ -12,7 +12,7 @@ using std::max;
 using std::min;
 
 #define threadIdx (::emulator::self->thread)
-#define blockIdx  (uint3{::emulator::self->block->index, 0, 0})
+#define blockIdx  (uint3{::emulator::self->block->index, ::emulator::row, 0})
 
 template <class T> T __ldg(const T *from)
 {

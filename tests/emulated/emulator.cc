@@ -568,6 +568,8 @@ static size_t places_for(size_t teams, const form &form)
 	return 1 + random_below(std::clamp(places, (size_t)1, teams));
 }
 
+unsigned row;
+
 void launch(const form &form, const std::function<void()> &body)
 {
 	static const unsigned event_patiences[] = {2, 30, 1000}, clock_patiences[] = {300, 10000, 100000};

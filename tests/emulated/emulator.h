@@ -184,6 +184,8 @@ struct form {
 	memory (*dynamic_shared)(); /* of the calling thread */
 };
 
+extern unsigned row; /* of the grid, along y: each is launched by itself */
+
 /* Returns when the kernel is done. */
 void launch(const form &form, const std::function<void()> &kernel);
 

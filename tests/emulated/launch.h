@@ -62,8 +62,8 @@ inline emulator::form form_of(const cudaLaunchConfig_t &config)
 		if (a.id == cudaLaunchAttributeClusterDimension)
 			form.cluster = a.val.clusterDim.x;
 	}
-	if (config.gridDim.y * config.gridDim.z * config.blockDim.y * config.blockDim.z != 1)
-		emulator::fail("a launch of more than one dimension");
+	if (config.gridDim.z * config.blockDim.y * config.blockDim.z != 1)
+		emulator::fail("a launch of more dimensions than x, and y for blocks");
 	return form;
 }
 
@@ -73,7 +73,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(
 	std::tuple<P...> copies(arguments...);
 
 	check_shared((const void *)kernel, config->dynamicSmemBytes);
-	emulator::launch(form_of(*config), [&] { std::apply(kernel, copies); });
+	for (emulator::row = 0; emulator::row < config->gridDim.y; emulator::row++)
+		emulator::launch(form_of(*config), [&] { std::apply(kernel, copies); });
+	emulator::row = 0;
 	return cudaSuccess;
 }
 
