@@ -15,7 +15,7 @@
 
 /* A look that takes so long gave another thread the CPU; for how long it is not looked again. */
 #define GIVEN_WAY_US 50
-#define CROWDED_US   10000
+#define CROWDED_US   100000
 
 struct packet {
 	struct packet *next;
