@@ -23,6 +23,8 @@ WALL = {False: {(1, 64, False): 32, (32, 64, True): 130, (32, 256, True): 235, (
         True: {(1, 64, False): 20}}
 LOST = {False: 28, True: 14}  # wall clock less device time, of one product
 # Clients, out → products of 64³ a second, p50 and worst p99 in µs. Those whose peer spins are to be reached spinning.
+# How often is measured what differs from run to run by where the kernel puts threads: odd, for medians.
+IPC_TURNS, PATH_TURNS = 9, 3
 RATES = {(1, 64): (400e3, None, None), (4, 1): (150e3, 28, 60), (16, 1): (350e3, 50, 120), (16, 16): (400e3, None, 1500)}
 
 
@@ -47,6 +49,16 @@ def of(found, *keys):
     for key in keys:
         found = found and found.get(key)
     return found
+
+
+def middle(documents):
+    """Of an odd number of documents alike: one with the median of each number."""
+    first = documents[0]
+    if isinstance(first, dict):
+        return {key: middle([d[key] for d in documents]) for key in first}
+    if isinstance(first, list):
+        return [middle(each) for each in zip(*documents)]
+    return statistics.median(documents) if isinstance(first, (int, float)) else first
 
 
 # ---- the daemon itself ----
@@ -79,10 +91,10 @@ def idle(rows, daemon, device):
 
 def round_trips(rows, daemon, device):
     """Adds the ping; the echo's time."""
-    ipc = daemon.bench("ipc", "--count", "5000")
+    ipc = middle([daemon.bench("ipc", "--count", "5000") for _ in range(IPC_TURNS)])
     echo = ipc["echo"]["p50_us"]
-    rows.add("daemon", f"ping, {device}", ipc["ping"]["p50_us"], "µs", "≤ 1.15 × the echo", "kops-bench ipc",
-             [("bare SEQPACKET echo", echo)])
+    rows.add("daemon", f"ping, {device}", ipc["ping"]["p50_us"], "µs", "≤ 1.15 × the echo",
+             f"kops-bench ipc, median of {IPC_TURNS} turns", [("bare SEQPACKET echo", echo)])
     return echo
 
 
@@ -226,17 +238,19 @@ def jobs_part(rows, build):
     if floor:  # of as many products in one launch as a client has out
         beside["floor"] = {(1, floor["together"]): {"per_second": floor["together"] / floor["host_us"] * 1e6}}
     with Daemon(build, "gpu0") as d:
-        paths = {spin: d.bench("path", *(SPIN if spin else [])) for spin in (False, True)}
-        blas = cublas(build, dict.fromkeys((j["ops"], j["size"]) for j in paths[False]["jobs"]
+        turns = [[d.bench("path", *(SPIN if spin else [])) for spin in (False, True)] for _ in range(PATH_TURNS)]
+        paths = middle(turns)
+        blas = cublas(build, dict.fromkeys((j["ops"], j["size"]) for j in paths[0]["jobs"]
                                            if j["op"] == "gemm" and not j["independent"]))
-        both = [(spin, " ".join(["kops-bench path", *(SPIN if spin else [])])) for spin in (False, True)]
-        for jobs in zip(paths[False]["jobs"], paths[True]["jobs"]):
+        both = [(spin, f"{' '.join(['kops-bench path', *(SPIN if spin else [])])}, median of {PATH_TURNS} turns")
+                for spin in (False, True)]
+        for jobs in zip(*[path["jobs"] for path in paths]):
             for (spin, how), job in zip(both, jobs):
                 if job["independent"]:
                     independent_row(rows, job, spin, how, floor)
                 else:
                     job_rows(rows, job, spin, how, blas, floor)
-        for rates in zip(paths[False]["rates"], paths[True]["rates"]):
+        for rates in zip(*[path["rates"] for path in paths]):
             for (spin, how), rate in zip(both, rates):
                 crowd_rows(rows, rate, spin, how, beside)
 

@@ -45,9 +45,10 @@ def product_s(*exports):
 
 
 def mpi_part(rows, build):
-    """Ranks that share one kopsd; the least of runs that take turns."""
+    """Ranks that share one kopsd; the least of runs that take turns. OpenBLAS has the kernels that kopsd chose for it."""
     with Daemon(build, "cpu") as daemon:
         preload = ["-x", f"LD_PRELOAD={build / 'client' / 'libblas' / 'libkops-blas.so'}", "-x", f"KOPS_SOCKET={daemon.socket}"]
+        preload += [word for key, value in daemon.openblas_choice().items() for word in ("-x", f"{key}={value}")]
         ways = {}
         for block in (32, 512):
             ways[f"openblas {block}"] = [*preload, "-x", "KOPS_BLAS_THRESHOLD=inf", "-x", f"KOPS_PBLAS_BLOCK={block}"]

@@ -55,6 +55,14 @@ class WithFolder(unittest.TestCase):
         return recording.failed, json.loads(self.out.read_text())
 
 
+class Middle(unittest.TestCase):
+    def test_each_number_is_the_median_of_the_turns(self):
+        turns = [{"ok": True, "kernel": "simt", "jobs": [{"out": 4, "p50_us": p50}], "rate": rate}
+                 for p50, rate in ((3.5, 20), (1.5, 90), (2.5, 10))]
+        self.assertEqual(figures.middle(turns),
+                         {"ok": True, "kernel": "simt", "jobs": [{"out": 4, "p50_us": 2.5}], "rate": 20})
+
+
 class Record(WithFolder):
     def test_a_part_that_fails_keeps_its_rows_and_the_others(self):
         failed, document = self.measure(first=good, second=bad, third=good)
