@@ -238,12 +238,11 @@ def jobs_part(rows, build):
     if floor:  # of as many products in one launch as a client has out
         beside["floor"] = {(1, floor["together"]): {"per_second": floor["together"] / floor["host_us"] * 1e6}}
     with Daemon(build, "gpu0") as d:
-        turns = [[d.bench("path", *(SPIN if spin else [])) for spin in (False, True)] for _ in range(PATH_TURNS)]
-        paths = middle(turns)
+        words = {spin: ["path", *(SPIN if spin else [])] for spin in (False, True)}
+        paths = middle([[d.bench(*w) for w in words.values()] for _ in range(PATH_TURNS)])
         blas = cublas(build, dict.fromkeys((j["ops"], j["size"]) for j in paths[0]["jobs"]
                                            if j["op"] == "gemm" and not j["independent"]))
-        both = [(spin, f"{' '.join(['kops-bench path', *(SPIN if spin else [])])}, median of {PATH_TURNS} turns")
-                for spin in (False, True)]
+        both = [(spin, f"kops-bench {' '.join(w)}, median of {PATH_TURNS} turns") for spin, w in words.items()]
         for jobs in zip(*[path["jobs"] for path in paths]):
             for (spin, how), job in zip(both, jobs):
                 if job["independent"]:

@@ -28,9 +28,10 @@ def dask_part(rows, build):
                  [("kops.matmul, one process", got["alone"]["cpu_s"])])
 
 
-def product_s(*exports):
-    """Of ScaLAPACK's pdgemm by some ranks; exports: words for mpirun."""
-    words = ["mpirun", "--oversubscribe", "-n", str(MPI_RANKS), "-x", "OPENBLAS_NUM_THREADS=1", *exports, sys.executable,
+def product_s(exports):
+    """Of ScaLAPACK's pdgemm by some ranks; exports: what their environment has more."""
+    exported = [word for key, value in {"OPENBLAS_NUM_THREADS": 1, **exports}.items() for word in ("-x", f"{key}={value}")]
+    words = ["mpirun", "--oversubscribe", "-n", str(MPI_RANKS), *exported, sys.executable,
              str(ROOT / "bench" / "peers" / "pdgemm.py"), ctypes.util.find_library("scalapack-openmpi") or "none",
              str(MPI_SIDE), str(MPI_BLOCK)]
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -47,16 +48,16 @@ def product_s(*exports):
 def mpi_part(rows, build):
     """Ranks that share one kopsd; the least of runs that take turns. OpenBLAS has the kernels that kopsd chose for it."""
     with Daemon(build, "cpu") as daemon:
-        preload = ["-x", f"LD_PRELOAD={build / 'client' / 'libblas' / 'libkops-blas.so'}", "-x", f"KOPS_SOCKET={daemon.socket}"]
-        preload += [word for key, value in daemon.openblas_choice().items() for word in ("-x", f"{key}={value}")]
+        common = {"LD_PRELOAD": build / "client" / "libblas" / "libkops-blas.so", "KOPS_SOCKET": daemon.socket,
+                  **daemon.openblas_choice()}
         ways = {}
         for block in (32, 512):
-            ways[f"openblas {block}"] = [*preload, "-x", "KOPS_BLAS_THRESHOLD=inf", "-x", f"KOPS_PBLAS_BLOCK={block}"]
-            ways[f"kops {block}"] = [*preload, "-x", "KOPS_BLAS_THRESHOLD=128", "-x", f"KOPS_PBLAS_BLOCK={block}"]
+            for way, threshold in (("openblas", "inf"), ("kops", 128)):
+                ways[f"{way} {block}"] = {**common, "KOPS_BLAS_THRESHOLD": threshold, "KOPS_PBLAS_BLOCK": block}
         times = {way: [] for way in ways}
         for _ in range(MPI_RUNS):
             for way, exports in ways.items():
-                times[way].append(product_s(*exports))
+                times[way].append(product_s(exports))
     best = {way: min(seconds) for way, seconds in times.items()}
     for block in (32, 512):
         rows.add("mpi", f"pdgemm {MPI_SIDE}³ float64, {MPI_RANKS} ranks, {block} columns at a time", best[f"kops {block}"], "s",

@@ -5,8 +5,8 @@
  *
  * Does round trips of several kinds in turn for SECONDS and prints one line for each kind. A kind that is
  * rare anyway is left out for a round while it has had a quarter of the time: slow connections would leave too
- * few samples of the others for a p99. A product after one of these does not count: threads and CPUs may have
- * gone to sleep meanwhile, for which a virtual machine takes 0.2 ms, attacked or not.
+ * few samples of the others for a p99. After one of these comes a product whose time does not count: threads
+ * and CPUs may have gone to sleep meanwhile, and to wake them takes a virtual machine 0.2 ms, attacked or not.
  *
  *     KIND  COUNT  REFUSED  P50_US  P99_US  MAX_US
  *
@@ -104,17 +104,27 @@ static struct kind kinds[] = {
 
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
-static void take(struct victim *v, struct kind *kind)
+/* One round trip. Returns how long it took, us. */
+static double make(struct victim *v, struct kind *kind)
 {
 	uint64_t start = clock_ns();
 	int rc = kind->trip(v);
 	double us = clock_us(start, clock_ns());
 
+	if (rc < 0 && kind->refused++ == 0)
+		fprintf(stderr, "victim: %s: %s: %s\n", kind->name, kops_strerror(rc), kops_error(v->k));
+	return us;
+}
+
+static void take(struct victim *v, struct kind *kind)
+{
+	double us = make(v, kind);
+
 	kind->spent_us += us;
 	if (kind->n < SAMPLES_MAX)
 		kind->us[kind->n++] = us;
-	if (rc < 0 && kind->refused++ == 0)
-		fprintf(stderr, "victim: %s: %s: %s\n", kind->name, kops_strerror(rc), kops_error(v->k));
+	if (kind->every > 1)
+		make(v, &kinds[0]);
 }
 
 static bool is_due(const struct kind *kind, unsigned round, double elapsed_us)
@@ -167,13 +177,9 @@ int main(int argc, char **argv)
 	}
 	uint64_t start = clock_ns(), end = start + (uint64_t)(atof(argv[2]) * 1e9);
 	for (unsigned round = 0; clock_ns() < end; round++)
-		for (size_t i = 0; i < KINDS; i++) {
-			if (!is_due(&kinds[i], round, clock_us(start, clock_ns())))
-				continue;
-			take(&v, &kinds[i]);
-			if (kinds[i].every > 1)
-				trip_gemm(&v);
-		}
+		for (size_t i = 0; i < KINDS; i++)
+			if (is_due(&kinds[i], round, clock_us(start, clock_ns())))
+				take(&v, &kinds[i]);
 	for (size_t i = 0; i < KINDS; i++) {
 		print(&kinds[i]);
 		free(kinds[i].us);
