@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "log.h"
+#include "timers.h"
 
 #define DELAY_MS 2000 /* trials come in bursts */
 
@@ -90,7 +91,7 @@ void keeper_note(struct keeper *k)
 	for (unsigned i = 0; i < k->engine->n_devices; i++)
 		due |= is_due(k, i);
 	if (due && !uv_is_active((uv_handle_t *)&k->timer))
-		uv_timer_start(&k->timer, on_timer, DELAY_MS, 0);
+		timers_start(&k->timer, on_timer, DELAY_MS, 0);
 }
 
 /* ---- Start and end ---- */

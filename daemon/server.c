@@ -59,7 +59,7 @@ static void progress(struct engine *engine)
 	struct server *s = of_engine(engine);
 
 	if (s->state == SERVER_DRAINING)
-		uv_timer_start(&s->drain_check, on_drain_check, 0, 0);
+		timers_start(&s->drain_check, on_drain_check, 0, 0);
 }
 
 /* ---- Health ---- */
@@ -88,7 +88,7 @@ static void watch_runs(struct engine *engine)
 	struct server *s = of_engine(engine);
 
 	if (engine->pinning && !uv_is_active((uv_handle_t *)&s->hang_timer))
-		uv_timer_start(&s->hang_timer, on_hang_check, HANG_CHECK_MS, HANG_CHECK_MS);
+		timers_start(&s->hang_timer, on_hang_check, HANG_CHECK_MS, HANG_CHECK_MS);
 }
 
 static void on_watchdog(uv_timer_t *timer)
@@ -115,7 +115,7 @@ static void become_ready(struct server *s)
 	           s->listener.owns_path ? s->config.socket : "inherited socket");
 	listener_start(&s->listener);
 	if (s->watchdog_ms)
-		uv_timer_start(&s->watchdog_timer, on_watchdog, 0, s->watchdog_ms / 3 + 1);
+		timers_start(&s->watchdog_timer, on_watchdog, 0, s->watchdog_ms / 3 + 1);
 }
 
 static void on_canary(void *arg)
@@ -181,7 +181,7 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 	s->sessions.stopping = true;
 	listener_stop(&s->listener);
 	jobs_shut_down(&s->engine);
-	uv_timer_start(&s->drain_timer, on_drain_timeout, s->config.drain_timeout, 0);
+	timers_start(&s->drain_timer, on_drain_timeout, s->config.drain_timeout, 0);
 	progress(&s->engine);
 }
 
@@ -282,8 +282,8 @@ static int make_pool(struct server *s, unsigned segments_max, char why[CONFIG_WH
 {
 	uint64_t warm = s->config.warm_pool ? s->config.warm_pool : s->engine.pinning ? WARM_POOL_GPU_BYTES : 0;
 
-	s->engine.pool =
-	    pool_new(&s->loop, s->engine.workers, s->engine.pinning, warm, s->config.pool_cache, segments_max);
+	s->engine.pool = pool_new(&s->timers.loop, s->engine.workers, s->engine.pinning, warm,
+	                          s->config.pool_cache, segments_max);
 	if (s->engine.pool)
 		return 0;
 	snprintf(why, CONFIG_WHY_BYTES, "out of memory");
@@ -374,6 +374,7 @@ static void init_engine(struct server *s)
 	struct engine *e = &s->engine;
 
 	e->loop = &s->loop;
+	e->timers = &s->timers.loop;
 	e->config = &s->config;
 	e->accounts.config = &s->config;
 	e->accounts.sched = &e->sched;
@@ -401,7 +402,7 @@ static void init_sessions(struct server *s)
 
 static void init_timer(struct server *s, uv_timer_t *timer)
 {
-	uv_timer_init(&s->loop, timer);
+	uv_timer_init(&s->timers.loop, timer);
 	timer->data = s;
 }
 
@@ -418,14 +419,29 @@ static void init_handles(struct server *s)
 	watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
 }
 
+static int make_loops(struct server *s, char why[CONFIG_WHY_BYTES])
+{
+	int rc = uv_loop_init(&s->loop);
+
+	if (rc == 0) {
+		rc = timers_init(&s->timers, &s->loop);
+		if (rc == 0)
+			return 0;
+		uv_loop_close(&s->loop);
+	}
+	snprintf(why, CONFIG_WHY_BYTES, "cannot make the event loop: %s", uv_strerror(rc));
+	return KOPS_E_SYSTEM;
+}
+
 int server_start(struct server *s, int argc, char **argv, char why[CONFIG_WHY_BYTES])
 {
 	unsigned segments_max;
-	int rc;
+	int rc = make_loops(s, why);
 
+	if (rc < 0)
+		return rc;
 	log_unknown_owners(&s->config);
 	segments_max = divide_descriptors(s);
-	uv_loop_init(&s->loop);
 	init_engine(s);
 	init_sessions(s);
 	init_handles(s);
@@ -501,6 +517,8 @@ void server_close(struct server *s)
 {
 	struct engine *e = &s->engine;
 
+	if (!e->loop)
+		return; /* there was not even a loop */
 	sessions_close(&s->sessions);
 	marks_of_process = NULL;
 	marks_close(e->marks); /* what still runs did not end us */
@@ -522,7 +540,9 @@ void server_close(struct server *s)
 	workers_stop(e->accounts.closers);
 	reload_stop(&s->reload);
 	uv_walk(&s->loop, close_handle, NULL);
+	uv_walk(&s->timers.loop, close_handle, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT);
+	timers_close(&s->timers);
 	uv_loop_close(&s->loop);
 	accounts_clear(&e->accounts);
 	listener_close(&s->listener);

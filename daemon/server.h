@@ -17,11 +17,13 @@
 #include "reload.h"
 #include "session/listener.h"
 #include "session/session.h"
+#include "timers.h"
 
 enum server_state { SERVER_STARTING, SERVER_SERVING, SERVER_DRAINING, SERVER_STOPPED };
 
 struct server {
 	uv_loop_t loop;
+	struct timers timers;
 	enum server_state state;
 	struct config config;
 	struct reload reload;

@@ -9,7 +9,7 @@
 #include "device/canary.h"
 #include "device/thread.h"
 #include "log.h"
-#include "turns.h"
+#include "share/turns.h"
 
 /*
  * After handing over a run that should take less than this, the loop thread looks for its end (and for

@@ -7,6 +7,7 @@
 #include "host_memory.h"
 #include "job/finish.h"
 #include "job/prepared.h"
+#include "timers.h"
 
 /* A run that took no longer when it ran before may be run by the loop itself, in its user's turn. */
 #define NOW_MAX_US 20.0
@@ -127,7 +128,7 @@ static void on_lasting(uv_timer_t *timer)
 static void watch_lasting(struct engine *e)
 {
 	if (e->marks && !uv_is_active((uv_handle_t *)&e->lasting_timer))
-		uv_timer_start(&e->lasting_timer, on_lasting, MARKS_LASTING_MS, MARKS_LASTING_MS);
+		timers_start(&e->lasting_timer, on_lasting, MARKS_LASTING_MS, MARKS_LASTING_MS);
 }
 
 /* ---- Starting ---- */
@@ -333,7 +334,7 @@ static void expire(struct engine *e)
 	if (earliest == UINT64_MAX)
 		uv_timer_stop(&e->deadline_timer);
 	else
-		uv_timer_start(&e->deadline_timer, on_deadline, (earliest - now + 999999) / 1000000, 0);
+		timers_start(&e->deadline_timer, on_deadline, (earliest - now + 999999) / 1000000, 0);
 }
 
 static void on_deadline(uv_timer_t *timer)
@@ -346,7 +347,7 @@ static void on_deadline(uv_timer_t *timer)
 
 static void init_timer(struct engine *e, uv_timer_t *timer)
 {
-	uv_timer_init(e->loop, timer);
+	uv_timer_init(e->timers, timer);
 	timer->data = e;
 }
 

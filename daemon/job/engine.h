@@ -31,7 +31,7 @@ struct engine_device {
 };
 
 struct engine {
-	uv_loop_t *loop;
+	uv_loop_t *loop, *timers; /* timers: see timers.h */
 	const struct config *config;
 	struct accounts accounts;
 	struct sched sched;

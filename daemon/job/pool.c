@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "timers.h"
 
 #define CLASS_MIN_BYTES (64ull << 10)
 #define CLASS_MAX_BYTES                                                                                        \
@@ -491,14 +492,14 @@ static void on_look(uv_timer_t *timer)
 	release_unheld(pool, NULL);
 	pool->look_ms = pool->look_ms * 2 < LOOK_LAST_MS ? pool->look_ms * 2 : LOOK_LAST_MS;
 	if (pool->kept)
-		uv_timer_start(timer, on_look, pool->look_ms, 0);
+		timers_start(timer, on_look, pool->look_ms, 0);
 }
 
 void pool_look_soon(struct pool *pool)
 {
 	pool->look_ms = LOOK_FIRST_MS;
 	if (pool->kept)
-		uv_timer_start(&pool->look_timer, on_look, pool->look_ms, 0);
+		timers_start(&pool->look_timer, on_look, pool->look_ms, 0);
 }
 
 static void unmapped(struct task *task)
@@ -542,7 +543,7 @@ struct segment *pool_adopt(struct pool *pool, uid_t uid, dev_t device, ino_t ino
 
 /* ---- The pool ---- */
 
-struct pool *pool_new(uv_loop_t *loop, struct workers *workers, const struct backend *pinning,
+struct pool *pool_new(uv_loop_t *timers, struct workers *workers, const struct backend *pinning,
                       uint64_t warm_bytes, uint64_t cache_bytes, unsigned cache_segments)
 {
 	struct pool *pool = calloc(1, sizeof *pool);
@@ -554,8 +555,7 @@ struct pool *pool_new(uv_loop_t *loop, struct workers *workers, const struct bac
 	pool->pinning = pinning;
 	pool->cache_limit_bytes = cache_bytes;
 	pool->cache_limit = cache_segments;
-	uv_timer_init(loop, &pool->look_timer);
-	uv_unref((uv_handle_t *)&pool->look_timer);
+	uv_timer_init(timers, &pool->look_timer);
 	pool->look_timer.data = pool;
 	for (unsigned c = 0; c < CLASSES; c++) {
 		total += WARM_PER_CLASS * class_bytes(c);

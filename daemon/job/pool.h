@@ -51,7 +51,7 @@ struct segment {
  * what is kept for users is bounded by cache_bytes, and by cache_segments, since each has a descriptor. NULL:
  * out of memory.
  */
-struct pool *pool_new(uv_loop_t *loop, struct workers *workers, const struct backend *pinning,
+struct pool *pool_new(uv_loop_t *timers, struct workers *workers, const struct backend *pinning,
                       uint64_t warm_bytes, uint64_t cache_bytes, unsigned cache_segments);
 void pool_set_cache(struct pool *pool, uint64_t cache_bytes);
 

@@ -13,6 +13,7 @@
 #include "log.h"
 #include "notify.h"
 #include "share/closing.h"
+#include "timers.h"
 
 #define BACKLOG SOMAXCONN /* where it is full the kernel gives room to whoever is first, not in order */
 
@@ -209,7 +210,7 @@ static void watch_when_possible(uv_timer_t *retry)
 		watch(l);
 	} else {
 		uv_poll_stop(&l->poll);
-		uv_timer_start(retry, watch_when_possible, RETRY_MS, 0);
+		timers_start(retry, watch_when_possible, RETRY_MS, 0);
 	}
 }
 
@@ -268,7 +269,7 @@ int listener_open(struct listener *l, struct sessions *sessions, const char *pat
 		return KOPS_E_SYSTEM;
 	}
 	l->poll.data = l;
-	uv_timer_init(l->sessions->engine->loop, &l->retry);
+	uv_timer_init(l->sessions->engine->timers, &l->retry);
 	l->retry.data = l;
 	return 0;
 }

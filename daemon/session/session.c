@@ -13,6 +13,7 @@
 #include "job/prepared.h"
 #include "session/peer.h"
 #include "share/closing.h"
+#include "timers.h"
 
 /* Longer replies may wait for a turn: receipts of many ops, and lists. */
 #define SHORT_BYTES 1024u
@@ -304,10 +305,10 @@ static void on_hello_timeout(uv_timer_t *timer)
 static void open_session(struct session *s)
 {
 	s->state = SESSION_GREETING;
-	uv_timer_init(s->engine->loop, &s->hello_timer);
+	uv_timer_init(s->engine->timers, &s->hello_timer);
 	s->hello_timer.data = s;
 	s->open_handles = 1;
-	uv_timer_start(&s->hello_timer, on_hello_timeout, s->engine->config->hello_timeout, 0);
+	timers_start(&s->hello_timer, on_hello_timeout, s->engine->config->hello_timeout, 0);
 	log_debug("session %" PRIu64 ": opened by uid %u pid %d", s->serial, (unsigned)s->account->uid,
 	          (int)s->pid);
 }
@@ -658,8 +659,8 @@ void sessions_init(struct sessions *all)
 	turns_init(&all->turns, all->engine->loop, take_turn, unwatch);
 	all->turns.look = look;
 	rings_init(&all->rings, all->engine->loop, has_runs, is_busy);
-	unreads_init(&all->unreads, all->engine->loop, &all->engine->accounts);
-	slow_init(&all->slow, all->engine->loop, &all->engine->accounts);
+	unreads_init(&all->unreads, all->engine->timers, &all->engine->accounts);
+	slow_init(&all->slow, all->engine->timers, &all->engine->accounts);
 	all->desk = &all->desks[SESSIONS_MIDWAY_MAX];
 	while (all->n_free_desks < SESSIONS_MIDWAY_MAX) {
 		all->free_desks[all->n_free_desks] = &all->desks[all->n_free_desks];

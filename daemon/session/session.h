@@ -18,8 +18,8 @@
 #include "session/questions.h"
 #include "session/sensing.h"
 #include "share/slow.h"
+#include "share/turns.h"
 #include "share/unread.h"
-#include "turns.h"
 #include "usage/trace.h"
 
 struct buffer;

@@ -9,8 +9,8 @@
 #include "config/config.h"
 #include "kernel.h"
 #include "share/scheduler.h"
+#include "share/turns.h"
 #include "share/workers.h"
-#include "turns.h"
 #include "usage/usage.h"
 
 enum account_kind {

@@ -3,7 +3,8 @@
 #include <inttypes.h>
 #include <time.h>
 
-#define SUSPECTED_NS   60000000000u
+#include "timers.h"
+
 #define HELD_TIMES     100u
 #define FORGIVEN_NS    20000000u /* at once */
 #define LENIENT_NS     ((uint64_t)FORGIVEN_NS * HELD_TIMES)
@@ -40,13 +41,13 @@ static void on_timer(uv_timer_t *timer)
 	uint64_t now = clock_ns(), next = release_some(timer->data, now);
 
 	if (next != UINT64_MAX)
-		uv_timer_start(timer, on_timer, RELEASE_MS_MIN + (next - now) / 1000000, 0);
+		timers_start(timer, on_timer, RELEASE_MS_MIN + (next - now) / 1000000, 0);
 }
 
 static void hold(struct slow *slow, struct account *a, uint64_t took_ns, uint64_t ns)
 {
 	turns_hold(slow->accounts->turns, &a->turns, TURNS_SLOW);
-	uv_timer_start(&slow->timer, on_timer, RELEASE_MS_MIN, 0);
+	timers_start(&slow->timer, on_timer, RELEASE_MS_MIN, 0);
 	if (log_may(&slow->lines))
 		log_warning(
 		    "uid %u has to wait for %.1f s: a call on a socket of it took the kernel %.1f ms; too "
@@ -58,7 +59,7 @@ void slow_took(struct slow *slow, struct account *a, const struct slow_call *cal
 {
 	uint64_t took = call->cpu_ns ? slow_cpu_ns() - call->cpu_ns : 0;
 
-	a->suspected_until_ns = now + SUSPECTED_NS;
+	a->suspected_until_ns = now + (now - call->began_ns) * HELD_TIMES;
 	if (took < SLOW_NS || !turns_have_others(slow->accounts->turns, &a->turns, call->began_ns))
 		return;
 	a->slow_until_ns = (a->slow_until_ns > now ? a->slow_until_ns : now) + took * HELD_TIMES;
@@ -66,10 +67,9 @@ void slow_took(struct slow *slow, struct account *a, const struct slow_call *cal
 		hold(slow, a, took, a->slow_until_ns - LENIENT_NS - now);
 }
 
-void slow_init(struct slow *slow, uv_loop_t *loop, struct accounts *accounts)
+void slow_init(struct slow *slow, uv_loop_t *timers, struct accounts *accounts)
 {
 	slow->accounts = accounts;
-	uv_timer_init(loop, &slow->timer);
+	uv_timer_init(timers, &slow->timer);
 	slow->timer.data = slow;
-	uv_unref((uv_handle_t *)&slow->timer);
 }

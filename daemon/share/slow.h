@@ -3,8 +3,9 @@
  * of the socket, within our call: 100,000 places in epoll sets, which a client makes in 0.3 s, take 30 ms each
  * time. No other user should wait for that, so the user has to: a hundredth of the loop's time is what such
  * calls can take. CPU time counts, since a call may also be long because the loop's thread lost its CPU; as
- * asking for it costs, that is done for a user who had a call that seemed long. A user alone delays nobody, and
- * may be one whose CPU time has what a virtual machine's host took of it: it is never held.
+ * asking for it costs, that is done for a user who had a call that seemed long, for a hundred times as long as
+ * it took: so who escapes takes no more of the loop's time than a hundredth either. A user alone delays nobody,
+ * and may be one whose CPU time has what a virtual machine's host took of it: it is never held.
  * Loop thread only.
  */
 #ifndef KOPS_SLOW_H
@@ -28,7 +29,7 @@ struct slow_call {
 	uint64_t began_ns, cpu_ns; /* cpu_ns: 0: the user is not suspected */
 };
 
-void slow_init(struct slow *slow, uv_loop_t *loop, struct accounts *accounts);
+void slow_init(struct slow *slow, uv_loop_t *timers, struct accounts *accounts);
 
 uint64_t slow_cpu_ns(void);
 /* That took so long. */

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 
 #include "share/closing.h"
+#include "timers.h"
 
 /* At once when the limit is met, which takes some 10 us; by the timer. */
 #define LOOK_AT_ONCE  64u
@@ -93,7 +94,7 @@ static void look_again(uv_timer_t *timer)
 	else
 		all->look_ms = all->look_ms < LOOK_LAST_MS / 2 ? all->look_ms * 2 : LOOK_LAST_MS;
 	if (all->first)
-		uv_timer_start(timer, look_again, all->look_ms, 0);
+		timers_start(timer, look_again, all->look_ms, 0);
 }
 
 static void look_soon(struct unreads *all)
@@ -101,19 +102,18 @@ static void look_soon(struct unreads *all)
 	if (uv_is_active((uv_handle_t *)&all->timer) && all->look_ms == LOOK_FIRST_MS)
 		return;
 	all->look_ms = LOOK_FIRST_MS;
-	uv_timer_start(&all->timer, look_again, all->look_ms, 0);
+	timers_start(&all->timer, look_again, all->look_ms, 0);
 }
 
 /* ---- From outside ---- */
 
-void unreads_init(struct unreads *all, uv_loop_t *loop, struct accounts *accounts)
+void unreads_init(struct unreads *all, uv_loop_t *timers, struct accounts *accounts)
 {
 	all->accounts = accounts;
 	all->first = NULL;
 	all->end = &all->first;
-	uv_timer_init(loop, &all->timer);
+	uv_timer_init(timers, &all->timer);
 	all->timer.data = all;
-	uv_unref((uv_handle_t *)&all->timer);
 }
 
 void unreads_clear(struct unreads *all)

@@ -35,7 +35,7 @@ struct unreads {
 	uint64_t look_ms;
 };
 
-void unreads_init(struct unreads *all, uv_loop_t *loop, struct accounts *accounts);
+void unreads_init(struct unreads *all, uv_loop_t *timers, struct accounts *accounts);
 /* Closes all connections that stayed open. No session may be there. */
 void unreads_clear(struct unreads *all);
 

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from support import harness, wire  # noqa: E402
 
 ENTRIES_MAX = 3
-DOWN = ["turns.c", "session/session.c", "session/request.c", "session/verb/submit.c", "session/runs.c", "job/job.c",
+DOWN = ["share/turns.c", "session/session.c", "session/request.c", "session/verb/submit.c", "session/runs.c", "job/job.c",
         "session/bind.c", "job/plan.c", "job/admit.c", "share/scheduler.c", "device/device.c", "job/finish.c",
         "session/reply.c"]
 
@@ -64,7 +64,7 @@ def path_of_submit(calls):
     """The turn in which the last Submit was read, and the return of its run."""
     calls = list(calls.all())
     turn = max(i for i, call in enumerate(calls)
-               if (call.function, call.file) == ("take_turn", "turns.c") and call.reaches("verb_submit"))
+               if (call.function, call.file) == ("take_turn", "share/turns.c") and call.reaches("verb_submit"))
     back = next(call for call in calls[turn:] if call.file == "device/device.c" and call.reaches("reply_receipt"))
     return [calls[turn], back]
 

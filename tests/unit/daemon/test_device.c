@@ -10,7 +10,7 @@
 #include "clock.h"
 #include "device/cpu.h"
 #include "device/device.h"
-#include "turns.h"
+#include "share/turns.h"
 
 enum { TASKS = 40 };
 #define SLICE_NS      25000u

@@ -8,7 +8,7 @@
 
 #include "clock.h"
 #include "loop.h"
-#include "turns.h"
+#include "share/turns.h"
 
 enum { TURNS = 200, LONG_NS = 20000, SHORT_NS = 5000 };
 

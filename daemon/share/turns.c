@@ -1,4 +1,4 @@
-#include "turns.h"
+#include "share/turns.h"
 
 #include <stddef.h>
 
