@@ -13,9 +13,14 @@
 #define PROCESS_MAX 64  /* datagrams read by one kops_process() */
 #define LATE_MAX    256 /* datagrams read for others when the time of a wait is up */
 
-/* A look that takes so long gave another thread the CPU; for how long it is not looked again. */
-#define GIVEN_WAY_US 50
-#define CROWDED_US   100000
+/*
+ * A look that takes so long gave another thread the CPU, or a virtual machine's host took it. For a while it is
+ * not looked again, longer where that happens again soon: it will where there are more threads than CPUs.
+ */
+#define GIVEN_WAY_US   50
+#define CROWDED_US     10000
+#define CROWDED_US_MAX 100000
+#define CROWDED_TIMES  4
 
 struct packet {
 	struct packet *next;
@@ -315,6 +320,18 @@ static bool poll_once(kops *k, int64_t now_us, int64_t until_us)
 	return moved;
 }
 
+static int64_t min(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void sleep_for_a_while(kops *k, int64_t now_us)
+{
+	bool again = now_us - k->sleep_until_us < k->crowded_us;
+	k->crowded_us = again ? min(k->crowded_us * CROWDED_TIMES, CROWDED_US_MAX) : CROWDED_US;
+	k->sleep_until_us = now_us + k->crowded_us;
+}
+
 /*
  * Looks for an answer without sleeping. A thread that waits for this CPU, perhaps kopsd's own, goes first:
  * where there is one, there are more threads than CPUs, and it is better to sleep for a while.
@@ -329,7 +346,7 @@ static bool spin(kops *k, int64_t now_us, int64_t until_us)
 		now_us = client_now_us();
 		if (now_us - before_us < GIVEN_WAY_US)
 			continue;
-		k->sleep_until_us = now_us + CROWDED_US;
+		sleep_for_a_while(k, now_us);
 		return false;
 	}
 	return false;
@@ -343,11 +360,6 @@ static int64_t looks_until_us(const kops *k, const struct waiter *waiter, int64_
 		return now_us;
 	bool near = now_us >= waiter->look_from_us && now_us < waiter->look_until_us;
 	return near && waiter->look_until_us > until ? waiter->look_until_us : until;
-}
-
-static int64_t min(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
 }
 
 /* Moves the connection on, waiting at most until the deadline. False when nothing happened. */

@@ -104,6 +104,47 @@ static void test_it_sleeps_while_others_want_the_cpu(void **state)
 	fake_stop(f);
 }
 
+/* Looks while others want the CPU, having slept for so long until then. Returns for how long it sleeps now. */
+static int64_t sleeps_for(kops *k, int64_t before_us, int64_t until_us)
+{
+	struct waiter waiter = {0};
+	k->crowded_us = before_us;
+	k->sleep_until_us = until_us;
+	yield_ns = 1000000;
+	assert_int_equal(client_await(k, &waiter, 2000), KOPS_E_TIMEOUT);
+	yield_ns = 0;
+	return k->crowded_us;
+}
+
+/* The same, when it has just slept. */
+static int64_t sleeps_again_for(kops *k, int64_t before_us)
+{
+	int64_t slept_us, for_us;
+	do {
+		slept_us = client_now_us();
+		for_us = sleeps_for(k, before_us, slept_us);
+	} while (client_now_us() - slept_us >= before_us); /* this thread lost its CPU for so long */
+	return for_us;
+}
+
+static void test_it_sleeps_for_longer_where_others_go_on(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script);
+	kops *k = fake_open(f);
+	k->spin_us = 2000000;
+	int64_t first_us = sleeps_for(k, 0, 0);
+	assert_true(first_us > 0);
+	int64_t again_us = sleeps_again_for(k, first_us);
+	assert_true(again_us > first_us);
+	int64_t most_us = sleeps_again_for(k, again_us);
+	assert_true(most_us > again_us);
+	assert_int_equal(sleeps_again_for(k, most_us), most_us);
+	assert_int_equal(sleeps_for(k, most_us, client_now_us() - 2 * most_us), first_us);
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void test_it_sleeps_else(void **state)
 {
 	struct fake *f = *state;
@@ -123,6 +164,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_it_looks_out_when_told, fake_setup, fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_looks_and_then_sleeps, fake_setup, fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_while_others_want_the_cpu, fake_setup,
+	                                    fake_teardown),
+	    cmocka_unit_test_setup_teardown(test_it_sleeps_for_longer_where_others_go_on, fake_setup,
 	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_else, fake_setup, fake_teardown),
 	};
