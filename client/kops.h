@@ -124,8 +124,8 @@ typedef struct kops_options {
 	uint32_t spin_us; /* calls that wait look for the answer so long before they sleep. It takes a CPU, and
 	                     saves the time to wake a sleeper, 5 to 50 µs; 0: sleep at once. Without spinning, a
 	                     call that waits for a repeated job longer than 0.1 ms wakes shortly before its
-	                     usual end, if there are CPUs to spare. Calls sleep while other threads want
-	                     the CPU */
+	                     usual end, if there are CPUs to spare. Calls sleep at once while other threads
+	                     want the CPU, and with more than 8 jobs out */
 } kops_options;
 
 /*

@@ -22,6 +22,9 @@
 #define CROWDED_US_MAX 100000
 #define CROWDED_TIMES  4
 
+/* With more jobs out than this the device does others while the caller wakes up. */
+#define SPIN_JOBS_MAX 8
+
 struct packet {
 	struct packet *next;
 	kops_job *job;
@@ -355,7 +358,7 @@ static bool spin(kops *k, int64_t now_us, int64_t until_us)
 /* When to stop looking and go to sleep. */
 static int64_t looks_until_us(const kops *k, const struct waiter *waiter, int64_t now_us)
 {
-	int64_t until = now_us + k->spin_us;
+	int64_t until = now_us + (k->jobs_out > SPIN_JOBS_MAX ? 0 : k->spin_us);
 	if (now_us < k->sleep_until_us)
 		return now_us;
 	bool near = now_us >= waiter->look_from_us && now_us < waiter->look_until_us;

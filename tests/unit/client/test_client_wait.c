@@ -86,6 +86,27 @@ static void test_it_looks_and_then_sleeps(void **state)
 	fake_stop(f);
 }
 
+static void test_it_sleeps_at_once_with_many_jobs_out(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script);
+	kops *k = fake_open(f);
+	struct waiter waiter = {0};
+	k->spin_us = 2000000;
+	k->jobs_out = 9;
+	n_sleeps = 0;
+	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
+	assert_true(n_sleeps >= 1 && sleeps[0].asked_us > 0);
+	assert_int_equal(k->sleep_until_us, 0); /* it did not look */
+	k->jobs_out = 8;
+	n_sleeps = 0;
+	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
+	assert_true(n_sleeps == 0 || sleeps[0].asked_us == 0 || k->sleep_until_us > 0);
+	k->jobs_out = 0;
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void test_it_sleeps_while_others_want_the_cpu(void **state)
 {
 	struct fake *f = *state;
@@ -163,6 +184,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_it_looks_out_when_told, fake_setup, fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_looks_and_then_sleeps, fake_setup, fake_teardown),
+	    cmocka_unit_test_setup_teardown(test_it_sleeps_at_once_with_many_jobs_out, fake_setup,
+	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_while_others_want_the_cpu, fake_setup,
 	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_for_longer_where_others_go_on, fake_setup,
