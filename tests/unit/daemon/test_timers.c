@@ -13,12 +13,17 @@
 
 enum { SHORT_MS = 20, LONG_MS = 60 };
 
+struct alarm {
+	uv_timer_t timer;
+	unsigned fired;
+	uint64_t fired_ns; /* last */
+};
+
 struct fixture {
 	uv_loop_t outer;
 	struct timers timers;
-	uv_timer_t a, b;
-	unsigned fired_a, fired_b, closed;
-	uint64_t fired_a_ns, fired_b_ns;
+	struct alarm a, b;
+	unsigned closed;
 };
 
 static int setup(void **state)
@@ -28,9 +33,8 @@ static int setup(void **state)
 	assert_int_equal(uv_loop_init(&f->outer), 0);
 	assert_int_equal(timers_init(&f->timers, &f->outer), 0);
 	uv_ref((uv_handle_t *)&f->timers.poll); /* as a listener keeps the loop alive */
-	uv_timer_init(&f->timers.loop, &f->a);
-	uv_timer_init(&f->timers.loop, &f->b);
-	f->a.data = f->b.data = f;
+	uv_timer_init(&f->timers.loop, &f->a.timer);
+	uv_timer_init(&f->timers.loop, &f->b.timer);
 	*state = f;
 	return 0;
 }
@@ -46,20 +50,17 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void on_a(uv_timer_t *timer)
+static void on_alarm(uv_timer_t *timer)
 {
-	struct fixture *f = timer->data;
+	struct alarm *alarm = (struct alarm *)timer;
 
-	f->fired_a++;
-	f->fired_a_ns = clock_ns();
+	alarm->fired++;
+	alarm->fired_ns = clock_ns();
 }
 
-static void on_b(uv_timer_t *timer)
+static void start(struct alarm *alarm, unsigned ms, unsigned repeat_ms)
 {
-	struct fixture *f = timer->data;
-
-	f->fired_b++;
-	f->fired_b_ns = clock_ns();
+	timers_start(&alarm->timer, on_alarm, ms, repeat_ms);
 }
 
 static void sleep_ms(unsigned ms)
@@ -78,15 +79,15 @@ static void test_fires_while_the_loop_sleeps(void **state)
 	struct fixture *f = *state;
 	uint64_t began = clock_ns();
 
-	timers_start(&f->a, on_a, SHORT_MS, 0);
+	start(&f->a, SHORT_MS, 0);
 	uv_run(&f->outer, UV_RUN_NOWAIT);
 	assert_int_equal(uv_backend_timeout(&f->outer), -1);
-	while (!f->fired_a)
+	while (!f->a.fired)
 		uv_run(&f->outer, UV_RUN_ONCE);
-	assert_lasted(began, f->fired_a_ns, SHORT_MS);
+	assert_lasted(began, f->a.fired_ns, SHORT_MS);
 	sleep_ms(SHORT_MS * 2);
 	uv_run(&f->outer, UV_RUN_NOWAIT);
-	assert_int_equal(f->fired_a, 1);
+	assert_int_equal(f->a.fired, 1);
 }
 
 static void test_counts_from_its_start(void **state)
@@ -94,15 +95,15 @@ static void test_counts_from_its_start(void **state)
 	struct fixture *f = *state;
 	uint64_t began;
 
-	timers_start(&f->b, on_b, SHORT_MS, 0);
-	while (!f->fired_b)
+	start(&f->b, SHORT_MS, 0);
+	while (!f->b.fired)
 		uv_run(&f->outer, UV_RUN_ONCE);
 	sleep_ms(LONG_MS); /* as the loop does, which tells the inner one nothing */
 	began = clock_ns();
-	timers_start(&f->a, on_a, SHORT_MS, 0);
-	while (!f->fired_a)
+	start(&f->a, SHORT_MS, 0);
+	while (!f->a.fired)
 		uv_run(&f->outer, UV_RUN_ONCE);
-	assert_lasted(began, f->fired_a_ns, SHORT_MS);
+	assert_lasted(began, f->a.fired_ns, SHORT_MS);
 }
 
 static void test_earlier_one_comes_first(void **state)
@@ -110,14 +111,14 @@ static void test_earlier_one_comes_first(void **state)
 	struct fixture *f = *state;
 	uint64_t began = clock_ns();
 
-	timers_start(&f->b, on_b, LONG_MS, 0);
+	start(&f->b, LONG_MS, 0);
 	uv_run(&f->outer, UV_RUN_NOWAIT);
-	timers_start(&f->a, on_a, SHORT_MS, 0);
-	while (!f->fired_b)
+	start(&f->a, SHORT_MS, 0);
+	while (!f->b.fired)
 		uv_run(&f->outer, UV_RUN_ONCE);
-	assert_int_equal(f->fired_a, 1);
-	assert_true(f->fired_a_ns < f->fired_b_ns);
-	assert_lasted(began, f->fired_b_ns, LONG_MS);
+	assert_int_equal(f->a.fired, 1);
+	assert_true(f->a.fired_ns < f->b.fired_ns);
+	assert_lasted(began, f->b.fired_ns, LONG_MS);
 }
 
 static void test_stopped_one_does_not_fire(void **state)
@@ -125,14 +126,14 @@ static void test_stopped_one_does_not_fire(void **state)
 	struct fixture *f = *state;
 	uint64_t began = clock_ns();
 
-	timers_start(&f->a, on_a, SHORT_MS, 0);
+	start(&f->a, SHORT_MS, 0);
 	uv_run(&f->outer, UV_RUN_NOWAIT);
-	uv_timer_stop(&f->a);
-	timers_start(&f->b, on_b, LONG_MS, 0);
-	while (!f->fired_b)
+	uv_timer_stop(&f->a.timer);
+	start(&f->b, LONG_MS, 0);
+	while (!f->b.fired)
 		uv_run(&f->outer, UV_RUN_ONCE);
-	assert_int_equal(f->fired_a, 0);
-	assert_lasted(began, f->fired_b_ns, LONG_MS);
+	assert_int_equal(f->a.fired, 0);
+	assert_lasted(began, f->b.fired_ns, LONG_MS);
 }
 
 static void test_repeats(void **state)
@@ -140,19 +141,19 @@ static void test_repeats(void **state)
 	struct fixture *f = *state;
 	uint64_t began = clock_ns();
 
-	timers_start(&f->a, on_a, SHORT_MS, SHORT_MS);
-	while (f->fired_a < 3)
+	start(&f->a, SHORT_MS, SHORT_MS);
+	while (f->a.fired < 3)
 		uv_run(&f->outer, UV_RUN_ONCE);
-	assert_lasted(began, f->fired_a_ns, 3 * SHORT_MS);
+	assert_lasted(began, f->a.fired_ns, 3 * SHORT_MS);
 }
 
 static void test_what_is_due_is_done_before_the_loop_sleeps(void **state)
 {
 	struct fixture *f = *state;
 
-	timers_start(&f->a, on_a, 0, 0);
+	start(&f->a, 0, 0);
 	uv_run(&f->outer, UV_RUN_NOWAIT);
-	assert_int_equal(f->fired_a, 1);
+	assert_int_equal(f->a.fired, 1);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -165,13 +166,13 @@ static void test_tells_of_closing_before_the_loop_sleeps(void **state)
 	struct fixture *f = *state;
 	uv_timer_t third;
 
-	timers_start(&f->a, on_a, LONG_MS, 0);
+	start(&f->a, LONG_MS, 0);
 	uv_timer_init(&f->timers.loop, &third);
 	third.data = f;
 	uv_close((uv_handle_t *)&third, on_closed);
 	uv_run(&f->outer, UV_RUN_NOWAIT);
 	assert_int_equal(f->closed, 1);
-	assert_int_equal(f->fired_a, 0);
+	assert_int_equal(f->a.fired, 0);
 }
 
 int main(void)
