@@ -122,6 +122,7 @@ struct kops {
 	uint32_t timeout_ms, spin_us;
 	int64_t sleep_until_us; /* no looking for answers before: other threads want the CPU */
 	int64_t crowded_us;     /* how long that lasts */
+	long switches;          /* to other threads, by then: see wire.c */
 	bool may_look;          /* there are CPUs for it: around the usual end of a long job, struct waiter */
 	pid_t owner;            /* the process that opened it */
 	const bool

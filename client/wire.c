@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -14,8 +15,8 @@
 #define LATE_MAX    256 /* datagrams read for others when the time of a wait is up */
 
 /*
- * A look that takes so long gave another thread the CPU, or a virtual machine's host took it. For a while it is
- * not looked again, longer where that happens again soon: it will where there are more threads than CPUs.
+ * A look that takes so long gave another thread the CPU. For a while it is not looked again, longer where that
+ * happens again soon: it will where there are more threads than CPUs.
  */
 #define GIVEN_WAY_US   50
 #define CROWDED_US     10000
@@ -328,6 +329,17 @@ static int64_t min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+/* Since this was last asked. If not, a virtual machine's host took the CPU, and nobody here gains by our sleep.
+ */
+static bool another_thread_ran(kops *k)
+{
+	struct rusage used;
+	getrusage(RUSAGE_THREAD, &used);
+	bool ran = used.ru_nivcsw != k->switches;
+	k->switches = used.ru_nivcsw;
+	return ran;
+}
+
 static void sleep_for_a_while(kops *k, int64_t now_us)
 {
 	bool again = now_us - k->sleep_until_us < k->crowded_us;
@@ -347,7 +359,7 @@ static bool spin(kops *k, int64_t now_us, int64_t until_us)
 			return true;
 		sched_yield();
 		now_us = client_now_us();
-		if (now_us - before_us < GIVEN_WAY_US)
+		if (now_us - before_us < GIVEN_WAY_US || !another_thread_ran(k))
 			continue;
 		sleep_for_a_while(k, now_us);
 		return false;

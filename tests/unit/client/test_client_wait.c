@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "client.h"
@@ -29,14 +30,22 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const si
 	return found;
 }
 
-/* How long other threads have the CPU when the test's lets them. */
-static _Thread_local long yield_ns;
+/* How long other threads have the CPU when the test's lets them, or a virtual machine's host. */
+static _Thread_local long yield_ns, host_ns, switches;
 
 int sched_yield(void)
 {
-	const struct timespec others = {.tv_nsec = yield_ns};
-	if (yield_ns > 0)
+	const struct timespec others = {.tv_nsec = yield_ns + host_ns};
+	switches += yield_ns > 0;
+	if (others.tv_nsec > 0)
 		nanosleep(&others, NULL);
+	return 0;
+}
+
+int getrusage(__rusage_who_t who, struct rusage *ret)
+{
+	(void)who;
+	*ret = (struct rusage){.ru_nivcsw = switches};
 	return 0;
 }
 
@@ -125,6 +134,24 @@ static void test_it_sleeps_while_others_want_the_cpu(void **state)
 	fake_stop(f);
 }
 
+static void test_it_looks_on_when_the_host_took_the_cpu(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script);
+	kops *k = fake_open(f);
+	struct waiter waiter = {0};
+	k->spin_us = 2000000;
+	k->switches = switches;
+	host_ns = 1000000;
+	n_sleeps = 0;
+	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
+	host_ns = 0;
+	assert_int_equal(k->sleep_until_us, 0);
+	assert_true(n_sleeps == 0 || sleeps[0].asked_us == 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
 /* Looks while others want the CPU, having slept for so long until then. Returns for how long it sleeps now. */
 static int64_t sleeps_for(kops *k, int64_t before_us, int64_t until_us)
 {
@@ -187,6 +214,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_at_once_with_many_jobs_out, fake_setup,
 	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_while_others_want_the_cpu, fake_setup,
+	                                    fake_teardown),
+	    cmocka_unit_test_setup_teardown(test_it_looks_on_when_the_host_took_the_cpu, fake_setup,
 	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_for_longer_where_others_go_on, fake_setup,
 	                                    fake_teardown),
