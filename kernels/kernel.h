@@ -159,6 +159,9 @@ struct launch {
 	uint64_t workspace_bytes;
 	void *stream;  /* cudaStream_t; NULL on the CPU */
 	void *library; /* cublasHandle_t bound to stream; NULL on the CPU */
+	/* GPU: some operands lie in host memory, so that each read of them crosses the link. Results are bit
+	 * for bit the same. */
+	bool over_link;
 	/* launch_together(): memory that the GPU can read, where the addresses of all views of all ops are by
 	 * the time the kernel runs, op by op: of other ops than args, perhaps, but like them, the first at the
 	 * same place within 256 bytes. KOPS_E_STATE where it cannot use them. NULL: those of args are meant. */

@@ -306,6 +306,14 @@ uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage)
 	return stage->copies_bytes + stage->workspace_bytes + stage->carried_bytes;
 }
 
+bool cuda_stage_reads_host(const struct cuda_stage *stage)
+{
+	for (unsigned c = 0; c < stage->n_copies; c++)
+		if (stage->copies[c].direct && stage->copies[c].is_read)
+			return true;
+	return false;
+}
+
 bool cuda_stage_waits(const struct cuda_stage *stage)
 {
 	for (unsigned c = 0; c < stage->n_copies; c++)

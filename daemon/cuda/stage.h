@@ -73,6 +73,9 @@ static inline bool cuda_stage_moves(const struct cuda_stage *stage)
 	return stage->copies_bytes > 0;
 }
 
+/* Whether kernels read host memory itself. */
+bool cuda_stage_reads_host(const struct cuda_stage *stage);
+
 /* Whether transfers will wait for the stream: those of memory that is not pinned do. */
 bool cuda_stage_waits(const struct cuda_stage *stage);
 /* Whether what the run enqueues is the same each time, and waits for nothing. */

@@ -701,6 +701,12 @@ const choice choices[] = {
     choice_of<shape<32, 8, 4, 8, 4, 4, 3, true>>(&fitted.simt_f64),
 };
 
+/*
+ * For products in f64 that go together and whose operands cross the link: 64 of 64³ read 2 MiB, in blocks of
+ * 32 × 32 it is 4. The sums are the same, as no part of K is added up in another order.
+ */
+typedef shape<64, 8, 4, 8, 3, 4, 1, true> wide_f64;
+
 /* p by rows; slower: times as much per k. */
 double time_of(const gpu &gpu, const choice &c, const gemm_problem &p, int splits, double slower)
 {
@@ -760,6 +766,11 @@ simt_config simt_config_of(const op_args *args)
 	return best;
 }
 
+bool is_for_wide(const simt_config &config, const gemm_problem &p)
+{
+	return config.shape->in_f64 && config.splits == 1 && (p.m > 32 || p.n > 32);
+}
+
 /* Blocks of 64 × 64 are for products that keep the GPU busy by themselves. */
 bool goes_together(const simt_config &config, const op_args *args)
 {
@@ -810,6 +821,7 @@ extern "C" CUDA_TOGETHER(gemm_simt_together)
 	w.t = gemm_task_of(args[0]);
 	w.t.p.batch = n;
 	w.where = operands_of_tasks<TOGETHER_MAX>(args, n, launch->addresses);
-	return config.shape->launch_together(&w, gemm_has_aligned_lines(args[0]), config.splits,
-	                                     (cudaStream_t)launch->stream);
+	auto launch_blocks = launch->over_link && is_for_wide(config, w.t.p) ? launch_shape_together<wide_f64>
+	                                                                     : config.shape->launch_together;
+	return launch_blocks(&w, gemm_has_aligned_lines(args[0]), config.splits, (cudaStream_t)launch->stream);
 }

@@ -357,6 +357,7 @@ static int launch_elsewhere(launching together, const struct op_args *args, cons
 			each[i].views[v].data = (void *)(4096 + (uintptr_t)each[i].views[v].data % 256);
 		}
 	elsewhere.addresses = addresses;
+	elsewhere.over_link = n % 2;
 	return together(pointers, n, &elsewhere);
 }
 

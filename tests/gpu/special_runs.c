@@ -166,6 +166,8 @@ static const struct alike {
 	bool needs_hopper; /* other GPUs have no kernel for several of them */
 } alike[] = {
     {"gemm", KOPS_F32, {{24, 40}, {40, 16}, {24, 16}}, true, true},
+    {"gemm", KOPS_F32, {{36, 24}, {24, 16}, {36, 16}}, true, true},
+    {"gemm", KOPS_F32, {{16, 24}, {24, 36}, {16, 36}}, true, true},
     {"gemm", KOPS_F32, {{24, 40}, {40, 16}, {24, 16}}, false, true},
     {"gemm", KOPS_F16, {{24, 40}, {40, 16}, {24, 16}}, false, true},
     {"gemm", KOPS_BF16, {{25, 39}, {39, 17}, {25, 17}}, false, true},
