@@ -110,7 +110,7 @@ static const char *take_one(kops *k, uint32_t there)
 	if (there > k->ring_entries)
 		return "more ends in the ring than it has room for";
 	end = ring_ends(k->ring, k->ring_entries)[k->ring_taken % k->ring_entries];
-	ring_store(&k->ring->end_head, ++k->ring_taken);
+	ring_store_head(&k->ring->end_head, ++k->ring_taken);
 	return client_job_ended_by_ring(k, &end);
 }
 

@@ -86,6 +86,12 @@ static inline void ring_store(struct ring_word *word, uint32_t value)
 	__atomic_store_n(&word->value, value, RING_ORDER);
 }
 
+/* A new head: nobody sleeps on it. */
+static inline void ring_store_head(struct ring_word *head, uint32_t value)
+{
+	__atomic_store_n(&head->value, value, __ATOMIC_RELEASE);
+}
+
 /* A new tail. True: the reader has to be woken. */
 static inline bool ring_publish(struct ring_word *tail, uint32_t value, struct ring_word *reader_sleeps)
 {

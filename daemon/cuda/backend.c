@@ -82,7 +82,8 @@ static bool join_crowd(struct backend_device *dev, struct run *run)
 
 static void gpu_start(struct backend_device *dev, struct run *run)
 {
-	run->error[0] = '\0';
+	if (run->error[0]) /* else its cache line stays the loop's */
+		run->error[0] = '\0';
 	run->as_graph = false;
 	run_begin(run);
 	if (dev->fault[0]) {

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   14
+#define BACKEND_ABI   15
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -59,34 +59,38 @@ struct run_op {
  * run that is paused between two parts goes on with the next start().
  */
 struct run {
+	/* What is to be done. */
 	struct run_op *ops;
 	unsigned n_ops;
-	uint64_t lane;         /* runs of equal lane execute in order */
-	bool timed;            /* time the ops by the device's own clock, whatever it costs */
-	bool repeats;          /* it ran before with this plan, and may many times more */
-	bool watched;          /* its caller looks for its end without sleeping */
-	uint64_t device_bytes; /* by plan(): staging and workspace, not RESIDENT buffers */
-	double plan_us;        /* by plan(): the time it will take, its ops' and what comes with them */
+	bool timed;     /* time the ops by the device's own clock, whatever it costs */
+	bool repeats;   /* it ran before with this plan, and may many times more */
+	bool watched;   /* its caller looks for its end without sleeping */
+	uint64_t lane;  /* runs of equal lane execute in order */
+	double plan_us; /* by plan(): the time it will take, its ops' and what comes with them */
+	/* On a device that computes at once: when this time has come (clock.h), pause before the next part.
+	 * Atomic; NULL: never. A run makes progress at each start. */
+	const uint64_t *pause_at_ns;
+	void *owner; /* whoever submitted it; the backend leaves it alone */
+	/* What plan() found out and start() goes by. NULL: nothing; forgotten with run_forget_plan(). */
+	void *planned;
+
+	/* The device's thread writes these while the run is out. So they lie together: each cache line that two
+	 * threads write by turns costs each run 0.1 us. */
 	/* Where it is: the next part to start. Both at first 0; n_ops: it is through. */
 	unsigned next_op;
 	uint32_t next_part;
 	uint32_t parts_done; /* atomic: of all ops, or enqueued on a GPU: for who watches it */
-	/* On a device that computes at once: when this time has come (clock.h), pause before the next part.
-	 * Atomic; NULL: never. A run makes progress at each start. */
-	const uint64_t *pause_at_ns;
-	/* results */
-	double slice_us; /* what it has taken since it was last started */
-	int status;      /* below 0 it does not go on */
-	char error[WHY_BYTES];
+	int status;          /* below 0 it does not go on, and error says why */
+	bool as_graph;       /* the GPU got all of it by one call, as a CUDA graph */
+	double slice_us;     /* what it has taken since it was last started */
 	double upload_us, compute_us, download_us;
-	bool as_graph; /* the GPU got all of it by one call, as a CUDA graph */
-	void *owner;   /* whoever submitted it; the backend leaves it alone */
-	/* What plan() found out and start() goes by. NULL: nothing; forgotten with run_forget_plan(). */
-	void *planned;
-	void (*forget_plan)(struct run *run);
 	/* private to the backend while the run is out */
 	void *state;
 	struct run *next;
+
+	void (*forget_plan)(struct run *run);
+	uint64_t device_bytes; /* by plan(): staging and workspace, not RESIDENT buffers */
+	char error[WHY_BYTES];
 };
 
 struct device_info {

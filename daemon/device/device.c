@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -46,6 +47,8 @@ static void finish_some(struct device *d)
 
 	while ((w = d->back) && now - began < TELL_NS) {
 		d->back = w->next;
+		if (d->back && d->back->run)
+			__builtin_prefetch(&d->back->run->status); /* the device's thread wrote there */
 		d->work_out--;
 		if (w->run)
 			finish_run(d, w, now);
@@ -63,6 +66,14 @@ static void take_done(struct device *d, bool looking)
 		d->back = device_thread_take_done(&d->thread, looking);
 	if (d->back)
 		finish_some(d);
+}
+
+bool device_look(struct device *d)
+{
+	if (d->back || !uv_is_active((uv_handle_t *)&d->look_out) || !device_thread_has_done(&d->thread))
+		return false;
+	take_done(d, true);
+	return true;
 }
 
 /* An active idle handle keeps libuv from sleeping: sockets are polled, and this runs, again and again. */
@@ -178,10 +189,20 @@ static int open_handles(struct device *d, uv_loop_t *loop)
 	return 0;
 }
 
+/* calloc() would not align it. */
+static struct device *new_device(void)
+{
+	struct device *d = aligned_alloc(_Alignof(struct device), sizeof *d);
+
+	if (d)
+		memset(d, 0, sizeof *d);
+	return d;
+}
+
 int device_open(uv_loop_t *loop, const char *name, const struct backend *backend, unsigned index,
                 unsigned threads, struct device **ret_device, char why[WHY_BYTES])
 {
-	struct device *d = calloc(1, sizeof *d);
+	struct device *d = new_device();
 	int rc;
 
 	if (!d || open_handles(d, loop) < 0) {

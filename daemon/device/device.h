@@ -75,6 +75,12 @@ void device_close(struct device *device);
 void device_submit(struct device *device, struct device_work *work);
 
 /*
+ * While the loop looks out for short runs: calls done() of those that are through by now. True: there were
+ * some. Loop thread.
+ */
+bool device_look(struct device *device);
+
+/*
  * Instead, where the device computes at once and has nothing to do: the run is through when this returns, and
  * done() was called. Saves two changes of thread, which take longer than a short run; the loop waits for it.
  * False: not here or not now. Loop thread.

@@ -143,6 +143,8 @@ static void serve(struct device_thread *t)
 
 		for (; w; w = next) {
 			next = w->next;
+			if (next && next->run)
+				__builtin_prefetch(next->run); /* the loop wrote there */
 			begin(t, w);
 			if (!t->backend->notify) /* it is through already */
 				collect(t);
@@ -252,7 +254,7 @@ void device_thread_stop(struct device_thread *t)
 
 void device_thread_push(struct device_thread *t, struct device_work *work, bool looking)
 {
-	if (looking)
+	if (looking && !__atomic_load_n(&t->looking, __ATOMIC_RELAXED))
 		__atomic_store_n(&t->looking, true, __ATOMIC_RELAXED);
 	work_stack_push(&t->inbox, work);
 	if (!__atomic_load_n(&t->sleeping, __ATOMIC_SEQ_CST))

@@ -34,16 +34,18 @@ struct device_thread {
 	pthread_mutex_t lock;
 	pthread_cond_t wake, opened;
 	enum device_thread_state state; /* under lock */
-	struct work_stack inbox, done;
-	bool sleeping;          /* atomic, changed under lock: whoever fills the inbox has to wake it */
-	bool looking;           /* atomic: the loop thread looks at done by itself */
-	uint64_t call_until_ns; /* atomic: the loop thread shall look out until then; 0: it need not */
-	bool notified;          /* under lock: the backend says a run has finished */
-	int open_status;        /* under lock until READY */
+	bool notified;                  /* under lock: the backend says a run has finished */
+	int open_status;                /* under lock until READY */
 	char open_why[WHY_BYTES];
+	uint64_t call_until_ns; /* atomic: the loop thread shall look out until then; 0: it need not */
 
-	/* the thread's */
-	struct forecast forecast;
+	/* Each way has a cache line of its own, and so has what the thread alone writes: else who looks again
+	 * and again on one side would slow the other down. */
+	_Alignas(64) struct work_stack inbox;
+	bool sleeping; /* atomic, changed under lock: whoever fills the inbox has to wake it */
+	_Alignas(64) struct work_stack done;
+	bool looking;                          /* atomic: the loop thread looks at done by itself */
+	_Alignas(64) struct forecast forecast; /* the thread's */
 };
 
 /* Before anything else; device_thread_destroy() undoes it. */

@@ -14,6 +14,25 @@
 /* Beyond, there is no need to say when. */
 #define MAX_AFTER_US 1e12
 
+/* ---- Out ---- */
+
+static void out_push(struct engine_device *device, struct job *job)
+{
+	job->prev_out = device->out ? device->out_end : &device->out;
+	job->next_out = NULL;
+	*job->prev_out = job;
+	device->out_end = &job->next_out;
+}
+
+static void out_remove(struct engine_device *device, struct job *job)
+{
+	*job->prev_out = job->next_out;
+	if (job->next_out)
+		job->next_out->prev_out = job->prev_out;
+	else
+		device->out_end = job->prev_out;
+}
+
 /* ---- Pausing ---- */
 
 static void paused_remove(struct job *job)
@@ -74,16 +93,14 @@ void job_orphan(struct job *job)
 
 static void run_done(struct device_work *work)
 {
-	struct job *job = job_of_work(work), **link;
+	struct job *job = job_of_work(work);
 	struct engine *e = job->engine;
 	struct engine_device *device = job_device(job);
 	bool pauses = job->run.status == 0 && !run_is_through(&job->run);
 
 	if (job->run.status == KOPS_E_FAULT)
 		e->device_failed(e, device->device, job->run.error);
-	for (link = &device->out; *link != job; link = &(*link)->next_out)
-		;
-	*link = job->next_out;
+	out_remove(device, job);
 	marks_unset(e->marks, job->account->uid, job->shape, !pauses);
 	job->sched.took_us = job->run.slice_us;
 	job->account->usage.device_us += job->run.slice_us;
@@ -169,15 +186,11 @@ static void hand_over(struct job *job)
 {
 	struct engine *e = job->engine;
 	struct engine_device *device = job_device(job);
-	struct job **end = &device->out;
 
 	if (job->state == JOB_PAUSED)
 		paused_remove(job);
 	job_move(job, JOB_RUNNING);
-	while (*end)
-		end = &(*end)->next_out;
-	*end = job;
-	job->next_out = NULL;
+	out_push(device, job);
 	job->resumed_ns = clock_ns();
 	if (!job->started_ns)
 		job->started_ns = job->resumed_ns;

@@ -23,9 +23,9 @@ struct job;
 
 struct engine_device {
 	struct device *device;
-	struct learned *learned; /* what jobs showed; NULL: not to be looked at */
-	uint64_t bytes_out;      /* admitted: staging and workspace of runs out */
-	struct job *out;         /* jobs that the device has, first started first */
+	struct learned *learned;    /* what jobs showed; NULL: not to be looked at */
+	uint64_t bytes_out;         /* admitted: staging and workspace of runs out */
+	struct job *out, **out_end; /* jobs that the device has, first started first */
 	struct job *paused;
 	bool seen_hung; /* by the last look for hung devices */
 };

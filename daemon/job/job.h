@@ -68,8 +68,8 @@ struct job {
 	struct prepared *prepared; /* it goes on to be ready when it has ended; NULL: it is freed */
 	size_t bytes;              /* of this */
 	struct job *next_expiring, **prev_expiring;
-	struct job *next_out;    /* of those that its device has, in order */
-	struct job *next_paused; /* of those that its device holds memory for */
+	struct job *next_out, **prev_out; /* of those that its device has, in order */
+	struct job *next_paused;          /* of those that its device holds memory for */
 	struct uses uses;
 	struct run_op ops[];
 };

@@ -647,11 +647,17 @@ static bool is_busy(const struct rings *rings)
 	return all->turns.users != NULL;
 }
 
-static void look(struct turns *turns)
+/* Ends of runs first: who gets one sends the next. */
+static bool look(struct turns *turns)
 {
 	struct sessions *all = (struct sessions *)((char *)turns - offsetof(struct sessions, turns));
+	const struct engine *e = all->engine;
+	bool any = false;
 
+	for (unsigned i = 0; i < e->n_devices; i++)
+		any |= device_look(e->devices[i].device);
 	rings_look(&all->rings);
+	return any;
 }
 
 void sessions_init(struct sessions *all)

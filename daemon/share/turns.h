@@ -44,9 +44,9 @@ struct turns {
 	struct turns_user *latest;   /* whose turn was the last one; it may be freed by now */
 	uint64_t alone_since_ns;     /* the first of its turns that no other user's came between */
 	uint64_t clock_ns;           /* where the user stood who had the last turn */
-	/* Before turns are taken: whoever has come another way than by a socket is to wait. NULL: nobody does.
-	 */
-	void (*look)(struct turns *turns);
+	/* Before turns are taken: whoever has come another way than by a socket is to wait. True: it did other
+	 * things that had come so. NULL: nothing does. */
+	bool (*look)(struct turns *turns);
 	/* A turn; true: it may have more to read. Neither it nor its user is freed within. */
 	bool (*take)(struct turns_place *place);
 	/* It has to wait: until a turn of it says that there is no more, nobody needs to watch it. */

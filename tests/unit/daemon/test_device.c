@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "clock.h"
+#include "device/canary.h"
 #include "device/cpu.h"
 #include "device/device.h"
 #include "share/turns.h"
@@ -39,21 +40,41 @@ static void done(struct device_work *work)
 	told++;
 }
 
+static void run_until_idle(uv_loop_t *loop, const struct device *device)
+{
+	while (device->work_out)
+		uv_run(loop, UV_RUN_ONCE);
+}
+
+/* Idle. */
+static struct device *open_cpu(uv_loop_t *loop)
+{
+	struct device *device;
+	char why[WHY_BYTES];
+
+	uv_loop_init(loop);
+	assert_int_equal(device_open(loop, "cpu", &backend_cpu, 0, 1, &device, why), 0);
+	uv_ref((uv_handle_t *)&device->woken); /* as a listener keeps the loop alive */
+	run_until_idle(loop, device);
+	return device;
+}
+
+static void close_cpu(uv_loop_t *loop, struct device *device)
+{
+	device_close(device);
+	uv_run(loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(loop), 0);
+}
+
 /* The most ends that the loop was told in a round. */
 static unsigned tell(void)
 {
 	static struct device_work tasks[TASKS];
-	struct device *device;
-	char why[WHY_BYTES];
 	uv_loop_t loop;
+	struct device *device = open_cpu(&loop);
 	unsigned most = 0;
 
 	executed = told = 0;
-	uv_loop_init(&loop);
-	assert_int_equal(device_open(&loop, "cpu", &backend_cpu, 0, 1, &device, why), 0);
-	uv_ref((uv_handle_t *)&device->woken); /* as a listener keeps the loop alive */
-	while (device->work_out)
-		uv_run(&loop, UV_RUN_ONCE);
 	device->turns = &turns;
 	turns.alone_since_ns = is_shared ? clock_ns() : 0;
 	for (unsigned i = 0; i < TASKS; i++) {
@@ -69,9 +90,7 @@ static unsigned tell(void)
 		most = told - before > most ? told - before : most;
 	}
 	assert_int_equal(told, TASKS);
-	device_close(device);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	assert_int_equal(uv_loop_close(&loop), 0);
+	close_cpu(&loop, device);
 	return most;
 }
 
@@ -90,10 +109,37 @@ static void test_one_user_is_told_all_at_once(void **state)
 	assert_in_range(tell(), TASKS / 2, TASKS); /* a few may come late */
 }
 
+/* Of a short run, where there are CPUs enough; else it is for the eventfd. */
+static void test_a_look_ends_what_is_through(void **state)
+{
+	uv_loop_t loop;
+	struct device *device = open_cpu(&loop);
+	struct run *run = canary_prepare(device->canary, "");
+	struct device_work work = {.run = run, .done = done};
+
+	(void)state;
+	assert_int_equal(backend_plan(device->backend, device->dev, run), 0);
+	run->plan_us = 1;
+	for (unsigned may = 0; may < 2; may++) {
+		told = 0;
+		device->may_look_out = may;
+		device_submit(device, &work);
+		while (!device_thread_has_done(&device->thread))
+			usleep(100);
+		assert_int_equal(device_look(device), may);
+		assert_int_equal(told, may);
+		assert_false(device_look(device));
+		run_until_idle(&loop, device);
+		assert_int_equal(told, 1);
+	}
+	close_cpu(&loop, device);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_loop_looks_up_between_slices),
-	                                   cmocka_unit_test(test_one_user_is_told_all_at_once)};
+	                                   cmocka_unit_test(test_one_user_is_told_all_at_once),
+	                                   cmocka_unit_test(test_a_look_ends_what_is_through)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

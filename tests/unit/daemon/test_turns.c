@@ -205,6 +205,45 @@ static void the_loop_looks_up_less_often_for_one_user(void **state)
 	assert_in_range(most, 2, TURNS_ALONE_SLICE_NS / SHORT_NS);
 }
 
+enum { FINDS = 4 };
+static unsigned looks, found;
+
+static bool look(struct turns *turns)
+{
+	(void)turns;
+	looks++;
+	return found < FINDS && ++found;
+}
+
+/* In one round of the loop. */
+static unsigned looks_when_alone_since(struct fixture *f, uint64_t ns)
+{
+	looks = found = 0;
+	f->turns.look = look;
+	f->turns.alone_since_ns = ns;
+	uv_run(&f->loop, UV_RUN_NOWAIT);
+	f->turns.look = NULL;
+	return looks;
+}
+
+static void one_user_is_looked_after_again_where_there_was_something(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t began;
+	unsigned n;
+
+	do {
+		began = clock_ns();
+		n = looks_when_alone_since(f, began - TURNS_ALONE_NS);
+	} while (clock_ns() - began >= TURNS_ALONE_SLICE_NS);
+	assert_int_equal(n, FINDS + 1);
+	do {
+		began = clock_ns();
+		n = looks_when_alone_since(f, began);
+	} while (clock_ns() - began >= TURNS_ALONE_NS);
+	assert_int_equal(n, 1);
+}
+
 /* A user is midway in one thing at most, whatever else waits. */
 static void who_is_midway_goes_on_first(void **state)
 {
@@ -281,6 +320,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(who_is_held_in_a_turn_goes_on_later, setup, teardown),
 	    cmocka_unit_test_setup_teardown(sessions_of_a_user_go_round, setup, teardown),
 	    cmocka_unit_test_setup_teardown(the_loop_looks_up_less_often_for_one_user, setup, teardown),
+	    cmocka_unit_test_setup_teardown(one_user_is_looked_after_again_where_there_was_something, setup,
+	                                    teardown),
 	    cmocka_unit_test_setup_teardown(who_is_midway_goes_on_first, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_is_paid_by_its_user_alone, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_can_be_another_users_expense_too, setup, teardown),
