@@ -766,9 +766,14 @@ simt_config simt_config_of(const op_args *args)
 	return best;
 }
 
+/* Not every GPU that is newer than Hopper has room for such blocks. */
 bool is_for_wide(const simt_config &config, const gemm_problem &p)
 {
-	return config.shape->in_f64 && config.splits == 1 && (p.m > 32 || p.n > 32);
+	access how = access_of(p);
+	int bytes = wide_f64::bytes(how.a_along_k + how.b_along_k, false);
+
+	return config.shape->in_f64 && config.splits == 1 && (p.m > 32 || p.n > 32) &&
+	       bytes <= cuda_device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
 /* Blocks of 64 × 64 are for products that keep the GPU busy by themselves. */
