@@ -100,7 +100,7 @@ struct launch cuda_lane_launch(const struct lane *lane, const struct out *out)
 	    .workspace_bytes = out->stage->workspace_bytes,
 	    .stream = lane->stream,
 	    .library = lane->cublas,
-	    .over_link = cuda_stage_reads_host(out->stage),
+	    .over_link = out->stage->reads_host,
 	};
 }
 

@@ -239,6 +239,9 @@ static void decide_direct(struct cuda_stage *stage, const struct cuda_direct *di
 			if (!kernel_agrees(stage, i))
 				changed |= withdraw(stage, i);
 	}
+	stage->reads_host = false;
+	for (unsigned c = 0; c < stage->n_copies; c++)
+		stage->reads_host |= stage->copies[c].direct && stage->copies[c].is_read;
 }
 
 static void give_room(struct cuda_stage *stage)
@@ -304,14 +307,6 @@ void cuda_stage_free(struct cuda_stage *stage)
 uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage)
 {
 	return stage->copies_bytes + stage->workspace_bytes + stage->carried_bytes;
-}
-
-bool cuda_stage_reads_host(const struct cuda_stage *stage)
-{
-	for (unsigned c = 0; c < stage->n_copies; c++)
-		if (stage->copies[c].direct && stage->copies[c].is_read)
-			return true;
-	return false;
 }
 
 bool cuda_stage_waits(const struct cuda_stage *stage)

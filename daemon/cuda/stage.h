@@ -37,6 +37,7 @@ struct cuda_stage {
 	bool others_out;          /* likewise: earlier runs are out on the stream */
 	bool downloaded;          /* a download has been enqueued */
 	bool is_settled;
+	bool reads_host;           /* once it is settled: some copy that is read is direct */
 	bool unrecordable;         /* as a graph */
 	struct cuda_graph *graphs; /* of the run; graph.c's */
 	struct backend_device *graphs_of;
@@ -72,9 +73,6 @@ static inline bool cuda_stage_moves(const struct cuda_stage *stage)
 {
 	return stage->copies_bytes > 0;
 }
-
-/* Whether kernels read host memory itself. */
-bool cuda_stage_reads_host(const struct cuda_stage *stage);
 
 /* Whether transfers will wait for the stream: those of memory that is not pinned do. */
 bool cuda_stage_waits(const struct cuda_stage *stage);

@@ -90,9 +90,7 @@ static void on_look_out(uv_idle_t *idle)
 		d->look_until_ns = now + LOOK_OUT_NS;
 	d->looks_anew = false;
 	if (d->work_out && now < d->look_until_ns) {
-		if (device_thread_has_done(&d->thread))
-			take_done(d, true);
-		else
+		if (!device_look(d))
 			spin_on(&d->spin, SPIN_ROUNDS);
 		return;
 	}
