@@ -258,18 +258,9 @@ static void store_number(ProtobufCType type, const struct value *value, void *at
 
 /* ---- Unpacking ---- */
 
-/* What goes for all levels of a message. */
-struct unpacking {
-	enum message_unknown unknown;
-	struct message_arena *arena;
-};
-
 static const char out_of_memory[] = "message needs too much memory";
 
-static const char *unpack_level(const struct unpacking *u, const ProtobufCMessageDescriptor *type,
-                                struct span in, unsigned depth, void **ret_msg);
-
-static const char *store_string(const struct unpacking *u, struct span text, void *at)
+static const char *store_string(const struct message_unpacking *u, struct span text, void *at)
 {
 	size_t n = (size_t)(text.end - text.at);
 	char *copy;
@@ -285,8 +276,32 @@ static const char *store_string(const struct unpacking *u, struct span text, voi
 	return NULL;
 }
 
-static const char *store(const struct unpacking *u, const ProtobufCFieldDescriptor *field,
-                         const struct value *value, unsigned depth, void *at)
+static void *new_message(const struct message_unpacking *u, const ProtobufCMessageDescriptor *type)
+{
+	void *msg = message_arena_alloc(u->arena, type->sizeof_message);
+
+	if (msg)
+		protobuf_c_message_init(type, msg);
+	return msg;
+}
+
+/* From now on its fields are read, until it ends. NULL or the phrase. */
+static const char *enter(struct message_unpacking *u, const ProtobufCMessageDescriptor *type, struct span in,
+                         void **ret_msg)
+{
+	assert(type->n_fields <= FIELDS_MAX);
+	if (u->depth == MESSAGE_DEPTH_MAX)
+		return "nested too deeply";
+	*ret_msg = new_message(u, type);
+	if (!*ret_msg)
+		return out_of_memory;
+	u->levels[u->depth++] =
+	    (struct message_level){.type = type, .msg = *ret_msg, .at = in.at, .end = in.end};
+	return NULL;
+}
+
+static const char *store(struct message_unpacking *u, const ProtobufCFieldDescriptor *field,
+                         const struct value *value, void *at)
 {
 	void *child = NULL;
 	const char *why;
@@ -295,7 +310,7 @@ static const char *store(const struct unpacking *u, const ProtobufCFieldDescript
 	case PROTOBUF_C_TYPE_STRING:
 		return store_string(u, value->bytes, at);
 	case PROTOBUF_C_TYPE_MESSAGE:
-		why = unpack_level(u, field->descriptor, value->bytes, depth + 1, &child);
+		why = enter(u, field->descriptor, value->bytes, &child);
 		memcpy(at, &child, sizeof child);
 		return why;
 	default:
@@ -315,7 +330,7 @@ static size_t capacity(size_t n)
 }
 
 /* Where `more` go, behind the n of the array whose address is at `at`. NULL: out of memory. */
-static void *grow(const struct unpacking *u, void *at, size_t n, size_t more, size_t size)
+static void *grow(const struct message_unpacking *u, void *at, size_t n, size_t more, size_t size)
 {
 	uint8_t *array, *larger;
 
@@ -332,8 +347,8 @@ static void *grow(const struct unpacking *u, void *at, size_t n, size_t more, si
 }
 
 /* Room for `more` of a repeated field, which are counted already. */
-static const char *add_repeated(const struct unpacking *u, const ProtobufCFieldDescriptor *field, size_t more,
-                                uint8_t *msg, void **ret_at)
+static const char *add_repeated(const struct message_unpacking *u, const ProtobufCFieldDescriptor *field,
+                                size_t more, uint8_t *msg, void **ret_at)
 {
 	/* From our side of the wire the datagram and the arena are limits enough. */
 	size_t max = field->type == PROTOBUF_C_TYPE_MESSAGE ? MESSAGE_OPS_MAX : MESSAGE_NUMBERS_MAX;
@@ -362,7 +377,7 @@ static size_t count_packed(struct span values, unsigned wire)
 	return n;
 }
 
-static const char *add_packed(const struct unpacking *u, const ProtobufCFieldDescriptor *field,
+static const char *add_packed(const struct message_unpacking *u, const ProtobufCFieldDescriptor *field,
                               struct span values, uint8_t *msg)
 {
 	size_t size = size_in_struct(field->type);
@@ -381,16 +396,8 @@ static const char *add_packed(const struct unpacking *u, const ProtobufCFieldDes
 	return why;
 }
 
-/* One message among those that it lies in. */
-struct level {
-	const ProtobufCMessageDescriptor *type;
-	uint8_t *msg;
-	uint64_t seen; /* singular fields: bits of type->fields */
-	unsigned depth;
-};
-
 /* A second one is refused, and with a oneof another member of it. */
-static const char *note_singular(struct level *l, const ProtobufCFieldDescriptor *field)
+static const char *note_singular(struct message_level *l, const ProtobufCFieldDescriptor *field)
 {
 	uint64_t bit = 1ull << (field - l->type->fields);
 	uint32_t id = field->id, which = 0;
@@ -405,7 +412,7 @@ static const char *note_singular(struct level *l, const ProtobufCFieldDescriptor
 	return NULL;
 }
 
-static const char *unpack_field(const struct unpacking *u, struct level *l,
+static const char *unpack_field(struct message_unpacking *u, struct message_level *l,
                                 const ProtobufCFieldDescriptor *field, unsigned wire, const struct value *value)
 {
 	bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
@@ -417,7 +424,7 @@ static const char *unpack_field(const struct unpacking *u, struct level *l,
 		           ? add_packed(u, field, value->bytes, l->msg)
 		           : "wrong wire type for a field";
 	why = repeated ? add_repeated(u, field, 1, l->msg, &at) : note_singular(l, field);
-	return why ? why : store(u, field, value, l->depth, at);
+	return why ? why : store(u, field, value, at);
 }
 
 /* NULL for unknown ones. Fields numbered without gaps, as ours are, need no search. */
@@ -428,60 +435,70 @@ static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescript
 	return protobuf_c_message_descriptor_get_field(type, tag);
 }
 
-static void *new_message(const struct unpacking *u, const ProtobufCMessageDescriptor *type)
+/* The next field of the level that was entered last. NULL or the phrase. */
+static const char *unpack_next(struct message_unpacking *u)
 {
-	void *msg = message_arena_alloc(u->arena, type->sizeof_message);
+	struct message_level *l = &u->levels[u->depth - 1];
+	struct span in = {l->at, l->end};
+	const ProtobufCFieldDescriptor *field;
+	struct value value;
+	unsigned wire = 0;
+	uint32_t tag = 0;
+	const char *why = read_tag(&in, &tag, &wire);
 
-	if (msg)
-		protobuf_c_message_init(type, msg);
-	return msg;
+	if (!why)
+		why = read_value(&in, wire, &value);
+	if (why)
+		return why;
+	l->at = in.at;
+	field = find_field(l->type, tag);
+	if (field)
+		return unpack_field(u, l, field, wire, &value);
+	return u->unknown == MESSAGE_UNKNOWN_REFUSED ? "unknown field" : NULL;
 }
 
-/* NULL or the phrase. */
-static const char *unpack_level(const struct unpacking *u, const ProtobufCMessageDescriptor *type,
-                                struct span in, unsigned depth, void **ret_msg)
+void message_unpack_begin(struct message_unpacking *u, const ProtobufCMessageDescriptor *type,
+                          const uint8_t *data, size_t len, enum message_unknown unknown,
+                          struct message_arena *arena)
 {
-	struct level l = {.type = type, .depth = depth};
-	assert(type->n_fields <= FIELDS_MAX);
-	if (depth > MESSAGE_DEPTH_MAX)
-		return "nested too deeply";
-	*ret_msg = l.msg = new_message(u, type);
-	if (!l.msg)
-		return out_of_memory;
-	while (in.at < in.end) {
-		uint32_t tag = 0;
-		unsigned wire = 0;
-		struct value value;
-		const char *why = read_tag(&in, &tag, &wire);
-		if (!why)
-			why = read_value(&in, wire, &value);
-		if (why)
-			return why;
-		const ProtobufCFieldDescriptor *field = find_field(type, tag);
-		if (field)
-			why = unpack_field(u, &l, field, wire, &value);
-		else if (u->unknown == MESSAGE_UNKNOWN_REFUSED)
-			why = "unknown field";
-		if (why)
-			return why;
+	void *msg = NULL;
+
+	u->unknown = unknown;
+	u->arena = arena;
+	u->depth = 0;
+	arena->used = 0;
+	u->why = len > MESSAGE_BYTES_MAX ? "message over the size limit"
+	                                 : enter(u, type, (struct span){data, data + len}, &msg);
+	u->msg = msg;
+}
+
+bool message_unpack_some(struct message_unpacking *u, size_t bytes)
+{
+	const uint8_t *from = u->depth ? u->levels[u->depth - 1].at : NULL;
+
+	while (!u->why && u->depth) {
+		const struct message_level *l = &u->levels[u->depth - 1];
+		if (l->at == l->end)
+			u->depth--;
+		else if (l->at > from && (size_t)(l->at - from) >= bytes)
+			return false;
+		else
+			u->why = unpack_next(u);
 	}
-	return NULL;
+	return true;
 }
 
 ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
                                  enum message_unknown unknown, struct message_arena *arena,
                                  const char **ret_why)
 {
-	struct unpacking u = {unknown, arena};
-	void *msg = NULL;
-	const char *why = "message over the size limit";
+	struct message_unpacking u;
 
-	arena->used = 0;
-	if (len <= MESSAGE_BYTES_MAX)
-		why = unpack_level(&u, type, (struct span){data, data + len}, 1, &msg);
-	if (why)
-		*ret_why = why;
-	return why ? NULL : msg;
+	message_unpack_begin(&u, type, data, len, unknown, arena);
+	message_unpack_some(&u, len);
+	if (u.why)
+		*ret_why = u.why;
+	return u.why ? NULL : u.msg;
 }
 
 /* ---- Packing ---- */

@@ -48,6 +48,33 @@ ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const u
                                  enum message_unknown unknown, struct message_arena *arena,
                                  const char **ret_why);
 
+/* One message among those that it lies in, and what is left of it to read. */
+struct message_level {
+	const ProtobufCMessageDescriptor *type;
+	uint8_t *msg;
+	const uint8_t *at, *end;
+	uint64_t seen; /* singular fields: bits of type->fields */
+};
+
+/* A message of which some is unpacked. */
+struct message_unpacking {
+	ProtobufCMessage *msg; /* whole when all is done and why is NULL */
+	const char *why;       /* it is refused */
+	enum message_unknown unknown;
+	struct message_arena *arena;
+	unsigned depth;
+	struct message_level levels[MESSAGE_DEPTH_MAX];
+};
+
+/*
+ * The same in several steps, each of which reads about so many bytes more, and at least one field; data stays,
+ * and the arena is only added to meanwhile. True: all is done.
+ */
+void message_unpack_begin(struct message_unpacking *u, const ProtobufCMessageDescriptor *type,
+                          const uint8_t *data, size_t len, enum message_unknown unknown,
+                          struct message_arena *arena);
+bool message_unpack_some(struct message_unpacking *u, size_t bytes);
+
 /* Puts '?' for what is not UTF-8, such as half a character where a name was cut. Protobuf strings have to be.
  */
 void message_make_text(char *text);

@@ -77,44 +77,62 @@ static int step(struct request *r)
 	return next(r);
 }
 
-/* After a step that returned rc. Returns 0, or what the request was refused with. */
-static int go_on(struct request *r, int rc)
+/* After a step that returned rc: KOPS_E_PROTOCOL, with a reason in why, when the session has to end; else 0. */
+static int go_on(struct request *r, int rc, char why[WHY_BYTES])
 {
 	while (rc == 0 && r->next && !put_off(r))
 		rc = step(r);
-	if (rc < 0)
-		refuse(r, rc);
-	return rc;
+	if (rc == KOPS_E_PROTOCOL)
+		snprintf(why, WHY_BYTES, "%s", r->why);
+	if (rc == 0 || rc == KOPS_E_PROTOCOL)
+		return rc;
+	refuse(r, rc);
+	if (r->session->state != SESSION_GREETING)
+		return 0;
+	snprintf(why, WHY_BYTES, "Hello refused: %.200s", r->why);
+	return KOPS_E_PROTOCOL;
 }
 
 /* ---- Datagrams ---- */
 
-static int perform(struct request *r, char why[WHY_BYTES])
+static int perform(struct request *r)
 {
 	unsigned c = (unsigned)r->msg->body_case;
 	const struct verb *verb = c < sizeof verbs / sizeof verbs[0] && verbs[c].handle ? &verbs[c] : NULL;
-	int rc;
 
 	if (!verb) {
-		snprintf(why, WHY_BYTES, "a request without a verb");
+		snprintf(r->why, sizeof r->why, "a request without a verb");
 		return KOPS_E_PROTOCOL;
 	}
 	if (verb->state != r->session->state) {
-		snprintf(why, WHY_BYTES, "%s %s Hello", verb->name,
+		snprintf(r->why, sizeof r->why, "%s %s Hello", verb->name,
 		         verb->state == SESSION_OPEN ? "before" : "after another");
 		return KOPS_E_PROTOCOL;
 	}
 	if (r->n_fds > verb->fds_max) {
-		snprintf(why, WHY_BYTES, "%s with %u descriptors", verb->name, r->n_fds);
+		snprintf(r->why, sizeof r->why, "%s with %u descriptors", verb->name, r->n_fds);
 		return KOPS_E_PROTOCOL;
 	}
 	r->verb = verb->name;
-	rc = go_on(r, verb->handle(r));
-	if (rc < 0 && r->session->state == SESSION_GREETING) {
-		snprintf(why, WHY_BYTES, "Hello refused: %.200s", r->why);
+	return verb->handle(r);
+}
+
+/* Descriptors are the caller's, and those messages that may have any are short. */
+static int unpack_some(struct request *r)
+{
+	struct message_unpacking *u = &r->session->all->desk->unpacking;
+
+	if (!message_unpack_some(u, r->n_fds ? MESSAGE_BYTES_MAX : STEP_BYTES)) {
+		r->next = unpack_some;
+		return 0;
+	}
+	if (u->why) {
+		snprintf(r->why, sizeof r->why, "%s", u->why);
 		return KOPS_E_PROTOCOL;
 	}
-	return 0;
+	r->msg = (const Kops__V1__Request *)u->msg;
+	r->id = r->msg->id;
+	return perform(r);
 }
 
 int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
@@ -127,18 +145,11 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 	                    .n_fds = n_fds,
 	                    .fds_lost = fds_lost};
 	struct desk *desk = session->all->desk;
-	const char *refusal;
 	int rc;
 
-	r.msg = (const Kops__V1__Request *)message_unpack(&kops__v1__request__descriptor, desk->in, len,
-	                                                  MESSAGE_UNKNOWN_REFUSED, &desk->arena, &refusal);
-	if (r.msg) {
-		r.id = r.msg->id;
-		rc = perform(&r, why);
-	} else {
-		snprintf(why, WHY_BYTES, "%s", refusal);
-		rc = KOPS_E_PROTOCOL;
-	}
+	message_unpack_begin(&desk->unpacking, &kops__v1__request__descriptor, desk->in, len,
+	                     MESSAGE_UNKNOWN_REFUSED, &desk->arena);
+	rc = go_on(&r, unpack_some(&r), why);
 	for (unsigned i = 0; i < n_fds; i++)
 		if (fds[i] >= 0)
 			closing_add(&session->engine->accounts, session->account, fds[i]);
@@ -147,11 +158,11 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 
 /* ---- Midway ---- */
 
-void request_resume(struct session *session)
+int request_resume(struct session *session, char why[WHY_BYTES])
 {
 	struct request r = take_up(session);
 
-	go_on(&r, step(&r));
+	return go_on(&r, step(&r), why);
 }
 
 void request_abandon(struct session *session)
@@ -177,7 +188,9 @@ int request_take_runs(struct session *s, char why[WHY_BYTES])
 		if (rc <= 0)
 			return rc;
 		r.id = run.id;
-		go_on(&r, runs_run(&r, run.prepared, 0));
+		rc = go_on(&r, runs_run(&r, run.prepared, 0), why);
+		if (rc < 0)
+			return rc;
 		now = clock_ns();
 	}
 	return 0;

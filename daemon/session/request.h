@@ -15,8 +15,8 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
 /* Takes a few runs out of the session's ring. KOPS_E_PROTOCOL with a reason in why. */
 int request_take_runs(struct session *session, char why[WHY_BYTES]);
 
-/* Goes on with the request in which the session is midway; or it is not gone on with. */
-void request_resume(struct session *session);
+/* Goes on with the request in which the session is midway, with the same answers; or it is not gone on with. */
+int request_resume(struct session *session, char why[WHY_BYTES]);
 void request_abandon(struct session *session);
 
 #endif

@@ -300,27 +300,34 @@ int runs_submit(struct request *r)
 
 /* ---- Prepared jobs ---- */
 
+static int unpack_again(struct request *r)
+{
+	struct message_unpacking *u = &r->session->all->desk->unpacking;
+
+	if (!message_unpack_some(u, STEP_BYTES)) {
+		r->next = unpack_again;
+		return 0;
+	}
+	if (u->why) { /* it was unpacked before */
+		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: %s", u->why);
+		return KOPS_E_FAULT;
+	}
+	r->making.submit = ((const Kops__V1__Request *)u->msg)->submit;
+	r->next = make;
+	return 0;
+}
+
 /* From its message, as if that had come now. */
 static int run_anew(struct request *r, struct prepared *p, uint64_t deadline_us)
 {
-	struct message_arena *arena = &r->session->all->desk->arena;
-	const Kops__V1__Request *request;
-	const char *refusal;
+	struct desk *desk = r->session->all->desk;
 
 	prepared_cool(p);
-	request = (const Kops__V1__Request *)message_unpack(&kops__v1__request__descriptor, p->message,
-	                                                    p->message_bytes, MESSAGE_UNKNOWN_REFUSED, arena,
-	                                                    &refusal);
-	if (!request) { /* it was unpacked before */
-		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: %s", refusal);
-		return KOPS_E_FAULT;
-	}
-	r->making = (struct making){.submit = request->submit,
-	                            .prepared = p,
-	                            .deadline_us = deadline_us ? deadline_us : p->deadline_us,
-	                            .finish = runs_submit};
-	r->next = make;
-	return 0;
+	r->making = (struct making){
+	    .prepared = p, .deadline_us = deadline_us ? deadline_us : p->deadline_us, .finish = runs_submit};
+	message_unpack_begin(&desk->unpacking, &kops__v1__request__descriptor, p->message, p->message_bytes,
+	                     MESSAGE_UNKNOWN_REFUSED, &desk->arena);
+	return unpack_again(r);
 }
 
 int runs_run(struct request *r, uint64_t number, uint64_t deadline_us)

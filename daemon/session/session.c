@@ -297,6 +297,14 @@ static bool take_runs(struct session *s)
 	return s->state != SESSION_CLOSING && !s->outbox && !s->midway;
 }
 
+static void resume(struct session *s)
+{
+	char why[WHY_BYTES];
+
+	if (s->all->resume(s, why) < 0)
+		session_close(s, why);
+}
+
 static void on_hello_timeout(uv_timer_t *timer)
 {
 	session_close(timer->data, "no Hello in time");
@@ -344,7 +352,7 @@ static bool take_turn(struct turns_place *place)
 	if (s->state == SESSION_ARRIVED)
 		open_session(s);
 	if (s->midway) {
-		s->all->resume(s);
+		resume(s);
 		return may_have_more(s, true);
 	}
 	if (s->outbox) {

@@ -30,8 +30,9 @@ struct session;
 
 /* Where a request is worked on. */
 struct desk {
-	uint8_t in[MESSAGE_BYTES_MAX]; /* its datagram */
-	struct message_arena arena;    /* what that gave, and the request itself while its session is midway */
+	uint8_t in[MESSAGE_BYTES_MAX];      /* its datagram */
+	struct message_unpacking unpacking; /* of that */
+	struct message_arena arena; /* what it gave, and the request itself while its session is midway */
 };
 
 /* All sessions, and what they share. Part of struct server. */
@@ -55,7 +56,7 @@ struct sessions {
 	/* Of a session with a ring: request_take_runs(). */
 	int (*take_runs)(struct session *session, char why[WHY_BYTES]);
 	/* Of a session that is midway in a request: its next step, or that there will be none. */
-	void (*resume)(struct session *session);
+	int (*resume)(struct session *session, char why[WHY_BYTES]);
 	void (*abandon)(struct session *session);
 	/* One request is at work at a time, at this desk; those of others that are midway have theirs. */
 	struct desk *desk, *free_desks[SESSIONS_MIDWAY_MAX];

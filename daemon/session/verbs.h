@@ -11,6 +11,8 @@
 #include "message.h"
 #include "session/session.h"
 
+#define STEP_BYTES 1024u /* of a message are unpacked in one step */
+
 /* A job on its way from a message into its session: see runs.h. */
 struct making {
 	const Kops__V1__Submit *submit; /* in the arena */

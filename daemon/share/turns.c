@@ -120,17 +120,21 @@ bool turns_have_others(const struct turns *t, const struct turns_user *u, uint64
 	return turns_are_shared(t, now) || (t->latest != u && now - t->began_ns < TURNS_ALONE_NS);
 }
 
-static uint64_t slice_ns(const struct turns *t, uint64_t now)
+/* Less than a slice ago the loop looked at the sockets, and nobody else is about who would have to wait. */
+static bool may_go_on(const struct turns *t, uint64_t began, uint64_t now)
 {
-	return turns_are_shared(t, now) ? TURNS_SLICE_NS : TURNS_ALONE_SLICE_NS;
+	return !turns_are_shared(t, now) && now - began < TURNS_SLICE_NS;
 }
 
 static void take_turns(struct turns *t)
 {
 	uint64_t began = clock_ns(), now = began;
 
-	while (t->users && now - began < slice_ns(t, now))
+	while (t->users) {
 		now = take_turn(t, now);
+		if (!may_go_on(t, began, now))
+			break;
+	}
 	stop_watching(t);
 }
 
@@ -138,14 +142,6 @@ static void take_turns(struct turns *t)
 static void on_idle(uv_idle_t *idle)
 {
 	(void)idle;
-}
-
-/* Less than a slice ago the sockets were looked at. */
-static bool may_go_round(const struct turns *t, uint64_t began)
-{
-	uint64_t now = clock_ns();
-
-	return !turns_are_shared(t, now) && now - began < TURNS_ALONE_SLICE_NS;
 }
 
 /*
@@ -163,7 +159,7 @@ static void on_check(uv_check_t *check)
 		any |= t->users != NULL;
 		if (t->users || t->watched)
 			take_turns(t);
-	} while (any && may_go_round(t, began));
+	} while (any && may_go_on(t, began, clock_ns()));
 	if (!t->users)
 		uv_idle_stop(&t->idle);
 }

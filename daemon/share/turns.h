@@ -4,20 +4,20 @@
  * A session with something to read waits for its turn; one turn is one datagram, from the bytes to the reply or
  * the queued job, or a few runs of a ring. Users share the loop by the time that their turns take (start-time
  * fair queuing, as in scheduler.h), sessions of one user go round. So a user with a thousand busy sessions
- * delays another one's request by the slice at hand: after a slice of reading the loop looks who else has come.
- * A look costs 2 us, so slices are longer while there is one user only.
+ * delays another one's request by the turn at hand: after each the loop looks who else has come. A look costs 1
+ * to 2 us, so while there is one user only it takes turns for a slice of time.
  *
  * Whose a connection is shows only when it is taken, so the door that takes them shares the loop as one more
  * user: who is refused as often as it can connect does not take more of it than that. Whoever it was pays too:
  * a flood of connections is taken at the expense of what its user's sessions want, not of others' connections.
  *
- * A turn should not take much longer than a slice. What does is done in several, in which its session goes on
- * before others of its user, so that each user is midway in one thing at most.
+ * A turn should take 10 us at most. What takes longer is done in several, in which its session goes on before
+ * others of its user, so that each user is midway in one thing at most.
  *
  * A user may be held: its sessions wait, and no turn comes, until it is released.
  *
- * A session that still waits at the end of a slice is not watched until its turn comes: the kernel would name
- * all that wait at every look.
+ * A session that still waits when the loop looks again is not watched until its turn comes: the kernel would
+ * name all that wait at every look.
  */
 #ifndef KOPS_TURNS_H
 #define KOPS_TURNS_H
@@ -26,8 +26,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#define TURNS_SLICE_NS       5000u
-#define TURNS_ALONE_SLICE_NS 25000u
+#define TURNS_SLICE_NS 25000u
 /* A user is alone when no other had a turn for so long. */
 #define TURNS_ALONE_NS 20000000u
 

@@ -1,12 +1,24 @@
 /*
  * fuzz_message.c: libFuzzer target. Any bytes, taken as the daemon takes a Request and as libkops takes a
  * Reply: an answer or a phrase, and what was accepted packs again to bytes that are accepted too. What the
- * daemon accepts is as protobuf-c has it.
+ * daemon accepts is as protobuf-c has it, and in steps it accepts the same.
  */
 #include <stdlib.h>
 
 #include "as_protobuf_c.h"
 #include "message.h"
+
+static bool accepts_in_steps(const ProtobufCMessageDescriptor *type, enum message_unknown unknown,
+                             const uint8_t *data, size_t len)
+{
+	static struct message_arena arena;
+	struct message_unpacking u;
+
+	message_unpack_begin(&u, type, data, len, unknown, &arena);
+	while (!message_unpack_some(&u, len % 16))
+		;
+	return !u.why;
+}
 
 static void check(const ProtobufCMessageDescriptor *type, enum message_unknown unknown, const uint8_t *data,
                   size_t len)
@@ -16,6 +28,8 @@ static void check(const ProtobufCMessageDescriptor *type, enum message_unknown u
 	const char *why = NULL;
 	size_t len_again = 0;
 	ProtobufCMessage *msg = message_unpack(type, data, len, unknown, &arena, &why);
+	if (accepts_in_steps(type, unknown, data, len) != (msg != NULL))
+		abort();
 	if (!msg) {
 		if (!why)
 			abort();

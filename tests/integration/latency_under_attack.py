@@ -51,6 +51,7 @@ ALLOWANCE_MS, CONNECT_MS, ZEROING_MS = 0.1, 120, 10
 TRIES = 3
 P50_SAMPLES, SHARED_ALLOWANCE_MS, P50_ALLOWANCE_MS = 100, 0.5, 5  # slices of the kernel's scheduler
 LIMITS = {"max_sessions_per_uid": 1024, "pool_cache": "1G", "hello_timeout": 5000}
+SESSIONS = []  # of an attacker at most, set by main(): beyond the limit all attacks would be the one of refused connections
 OPS = 64
 OWN_CORE = []  # how the victim gets it: keep_a_core()
 MIB = 1 << 20
@@ -118,17 +119,21 @@ def calibrate(daemon):
 # ---- Attacks ----
 # Each function is one attacking process; it never returns.
 
+def flood(path, sessions, batch, *args, **options):
+    Flood(path, min(sessions, *SESSIONS), batch, *args, **options).run()
+
+
 def jobs(path, ops, sessions=1, depth=1, **options):
-    Flood(path, sessions, submits(ops, depth, **options), with_buffers()).run()
+    flood(path, sessions, submits(ops, depth, **options), with_buffers())
 
 
 def repeat(path, sessions, depth, fds=(), **body):
     """The same request over and over."""
-    Flood(path, sessions, [request(100 + i, fds, **body) for i in range(depth)], with_buffers()).run()
+    flood(path, sessions, [request(100 + i, fds, **body) for i in range(depth)], with_buffers())
 
 
 def datagrams(path, sessions, batch):
-    Flood(path, sessions, batch).run()
+    flood(path, sessions, batch)
 
 
 def invalid_jobs(path, sessions):
@@ -154,6 +159,12 @@ def never_hello(path):
             silent.pop(0).close()
 
 
+def beyond_the_limit(path):
+    """Twice as many sessions as there may be, of which the refused ones try again at once."""
+    ping = [request(100 + i, ping={}) for i in range(32)]
+    Flood(path, 2 * LIMITS["max_sessions_per_uid"], ping).run()
+
+
 def descriptors(path):
     """Four with each Import, which may have one: the session ends, the next one begins."""
     fds = [wire.memfd(4096) for _ in range(4)]
@@ -167,7 +178,7 @@ def descriptors_in_garbage(path):
 
 def slow_reader(path):
     """Asks for the largest replies and reads none."""
-    Flood(path, 500, [request(100, describe={})], reads=False).run()
+    flood(path, 500, [request(100, describe={})], reads=False)
 
 
 def garbage(path):
@@ -240,14 +251,14 @@ def imports_of_no_memory(path):
 def prepare_and_forget(path):
     pairs = [(request(100 + i, submit={"ops": [small_op()] * OPS, "prepare": i + 1, "only_prepare": True}),
               request(200 + i, forget={"prepared": i + 1})) for i in range(8)]
-    Flood(path, 200, [r for pair in pairs for r in pair], with_buffers()).run()
+    flood(path, 200, [r for pair in pairs for r in pair], with_buffers())
 
 
 def cold_runs(path):
     """Each run finds another buffer than the one before, so it is planned anew."""
     prepare = request(9, submit={"ops": [small_op()] * OPS, "prepare": 1, "only_prepare": True})
     again = [request(100, drop={"buffer": 1}), *buffers(101)[:1], request(102, run={"prepared": 1})]
-    Flood(path, 200, again, with_buffers() + [prepare]).run()
+    flood(path, 200, again, with_buffers() + [prepare])
 
 
 def stopped(path, ops):
@@ -329,7 +340,7 @@ def killed(path, ops):
         pid = os.fork()
         if pid == 0:
             alloc = request(4, alloc={"buffer": 3, "bytes": MIB})
-            Flood(path, 20, submits(ops, 8), with_buffers() + [alloc]).run()
+            flood(path, 20, submits(ops, 8), with_buffers() + [alloc])
         time.sleep(0.05)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -359,6 +370,7 @@ def table():
         Attack("jobs with a bad op, 1000 sessions", lambda p: invalid_jobs(p, many)),
         Attack("connect and close", connect_and_close),
         Attack("never Hello", never_hello),
+        Attack("sessions beyond the limit", beyond_the_limit),
         Attack("4 descriptors to an Import", descriptors),
         Attack("4 descriptors to garbage", descriptors_in_garbage),
         Attack("slow readers", slow_reader),
@@ -635,6 +647,7 @@ def main():
     if not os.access(harness.KOPSD, os.X_OK) or not os.access(VICTIM, os.X_OK):
         sys.exit("KOPS_TEST_KOPSD and KOPS_TEST_VICTIM must name binaries; run through ctest")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # attackers would go on
+    SESSIONS[:] = [LIMITS["max_sessions_per_uid"] // options.attackers]
     keep_a_core()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -97,6 +97,23 @@ class Hostile(harness.DaemonTest):
                     pass
                 c.close()
 
+    def test_long_messages(self):
+        """They are read in several turns: what is wrong at their end, or goes meanwhile, ends that session alone."""
+        wide, too_wide = (wire.copy(view(1, [1] * n, [1] * n), view(2, [1] * n, [1] * n)) for n in (16, 17))
+        c = self.client()
+        a = c.import_new(64)
+        with self.assertRaises(wire.Refused) as refused:
+            c.submit([wire.copy(view(a, [1] * 16, [1] * 16), view(a, [1] * 16, [1] * 16))] * 64)
+        self.assertEqual(refused.exception.message, "op 1 of 64 (copy): a view has 16 extents; 1 to 4 are allowed")
+        c.close()
+        self.ends_session(self.request(submit={"ops": [wide] * 63 + [too_wide]}))
+        self.ends_session(self.request(submit={"ops": [wide] * 64}), hello=False)
+        for _ in range(50):
+            c = self.client()
+            c.send_bytes(self.request(submit={"ops": [wide] * 64}))
+            c.close()
+        self.assert_others_served()
+
     def test_empty_datagram_is_the_end(self):
         self.ends_session(b"")
 

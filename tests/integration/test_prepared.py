@@ -8,6 +8,7 @@ import numpy as np
 from support import harness, wire
 
 N = 24
+STEP_BYTES = 1024  # of a message that kopsd reads in a turn
 
 
 class Prepared(harness.DaemonTest):
@@ -255,6 +256,27 @@ class Buffers(Prepared):
                 self.assertEqual(self.refused(self.c.run, 1)[0], name)
             else:
                 self.check_run(1, buffers)
+
+    def test_a_long_message_is_read_again(self):
+        """Which takes several turns, before others and after them."""
+        buffers = self.buffers(2)
+        x, y = buffers
+        ops = [wire.copy(*[wire.view(buffer, [1] * 4, [1 << 40] * 4, offset=4 * at) for buffer, at in ((x, i), (y, 63 - i))])
+               for i in range(64)]
+        self.assertGreater(len(wire.encode("Submit", {"ops": ops})), 2 * STEP_BYTES)
+        self.c.submit(ops, prepare=1, only_prepare=1)
+        for size in (256, 256, 260, 252, 256):
+            self.c.drop(y)
+            self.c.next_buffer, later = y, self.c.next_buffer
+            self.c.import_new(size)
+            self.c.next_buffer = later
+            first, last = (np.frombuffer(self.c.maps[b], np.float32) for b in buffers)
+            first[:], last[:] = self.rng.random(len(first)), np.nan
+            if size < 256:
+                self.assertEqual(self.refused(self.c.run, 1)[0], "RANGE")
+            else:
+                self.c.run(1)
+                np.testing.assert_array_equal(last[:64], first[63::-1])
 
     def test_dropped_while_out(self):
         buffers = self.buffers()

@@ -99,6 +99,82 @@ static void test_round_trip(void **state)
 	assert_memory_equal(again, data, len);
 }
 
+/* 64 ops whose views have as many numbers as they may. */
+static size_t wide_request(uint8_t out[MESSAGE_BYTES_MAX])
+{
+	uint64_t shape[MESSAGE_NUMBERS_MAX];
+	int64_t strides[MESSAGE_NUMBERS_MAX];
+	Kops__V1__View view = KOPS__V1__VIEW__INIT;
+	Kops__V1__Copy copy = KOPS__V1__COPY__INIT;
+	Kops__V1__Op op = KOPS__V1__OP__INIT, *ops[MESSAGE_OPS_MAX];
+	Kops__V1__Submit submit = KOPS__V1__SUBMIT__INIT;
+	Kops__V1__Request request = KOPS__V1__REQUEST__INIT;
+	size_t len = 0;
+
+	for (unsigned i = 0; i < MESSAGE_NUMBERS_MAX; i++)
+		shape[i] = i + 1, strides[i] = -(int64_t)i * 50;
+	for (unsigned i = 0; i < MESSAGE_OPS_MAX; i++)
+		ops[i] = &op;
+	view.buffer = 1, view.n_shape = view.n_strides = MESSAGE_NUMBERS_MAX;
+	view.shape = shape, view.strides = strides;
+	copy.x = copy.y = &view;
+	op.params_case = KOPS__V1__OP__PARAMS_COPY, op.copy = &copy;
+	submit.n_ops = MESSAGE_OPS_MAX, submit.ops = ops;
+	request.id = 5, request.body_case = KOPS__V1__REQUEST__BODY_SUBMIT, request.submit = &submit;
+	assert_int_equal(message_pack(&request.base, out, &len), 0);
+	return len;
+}
+
+/* In steps of so many bytes, the same comes out as at once. Returns how many steps. */
+static unsigned unpack_in_steps(const uint8_t *data, size_t len, size_t bytes)
+{
+	static struct message_arena other;
+	static uint8_t packed[MESSAGE_BYTES_MAX], again[MESSAGE_BYTES_MAX];
+	size_t len_packed = 0, len_again = 0;
+	struct message_unpacking u;
+	unsigned steps = 1;
+	const char *why = NULL;
+	Kops__V1__Request *whole = unpack(data, len, &why);
+
+	message_unpack_begin(&u, REQUEST, data, len, MESSAGE_UNKNOWN_REFUSED, &other);
+	while (!message_unpack_some(&u, bytes))
+		steps++;
+	assert_true(!u.why == (whole != NULL));
+	if (!whole) {
+		assert_string_equal(u.why, why);
+		return steps;
+	}
+	assert_int_equal(message_pack(&whole->base, packed, &len_packed), 0);
+	assert_int_equal(message_pack(u.msg, again, &len_again), 0);
+	assert_int_equal(len_again, len_packed);
+	assert_memory_equal(again, packed, len_packed);
+	return steps;
+}
+
+static void test_in_steps(void **state)
+{
+	(void)state;
+	const size_t field_most = 2 + MESSAGE_NUMBERS_MAX * 10;
+	uint8_t data[MESSAGE_BYTES_MAX];
+	size_t len = real_request(data);
+
+	assert_int_equal(unpack_in_steps(data, 0, 1), 1);
+	assert_int_equal(unpack_in_steps(data, len, len), 1);
+	assert_true(unpack_in_steps(data, len, 1) > 20);
+	len = wide_request(data);
+	assert_in_range(len, 6000, MESSAGE_BYTES_MAX);
+	assert_int_equal(unpack_in_steps(data, len, 0), unpack_in_steps(data, len, 1));
+	for (size_t bytes = 1; bytes < 2 * len; bytes *= 2) {
+		unsigned steps = unpack_in_steps(data, len, bytes);
+
+		assert_in_range(steps, len / (bytes + field_most), len / bytes + 1);
+	}
+	assert_int_equal(unpack_in_steps(data, len - 1, 1),
+	                 2); /* behind the id it shows that the end is cut off */
+	data[len - 1] |= 0x80;
+	assert_in_range(unpack_in_steps(data, len, 500), len / (500 + field_most), len / 500 + 1);
+}
+
 static void test_empty_is_a_message(void **state)
 {
 	(void)state;
@@ -523,6 +599,8 @@ static void test_random_mutations(void **state)
 		size_t n = len, n_again = 0;
 		memcpy(data, whole, len);
 		mutate(data, &n);
+		if (i % 8 == 0)
+			unpack_in_steps(data, n, i % 128);
 		Kops__V1__Request *r = unpack(data, n, &why);
 		if (!r) {
 			assert_non_null(why);
@@ -541,6 +619,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_round_trip),
+	    cmocka_unit_test(test_in_steps),
 	    cmocka_unit_test(test_empty_is_a_message),
 	    cmocka_unit_test(test_pack_refuses_what_does_not_fit),
 	    cmocka_unit_test(test_refuses_malformed),
