@@ -665,9 +665,12 @@ template <class S> int launch_shape(work *w, int splits, cudaStream_t stream)
 	return launch_blocks_of<S>(w, kernels, mapped, splits, stream);
 }
 
-template <class S> int launch_shape_together(work_together *w, bool aligned, int splits, cudaStream_t stream)
+/* UNALIGNED: the loading of lines that are not aligned; PIECES: none come, and no kernels are compiled for
+ * them. */
+template <class S, loading UNALIGNED = ELEMENTS>
+int launch_shape_together(work_together *w, bool aligned, int splits, cudaStream_t stream)
 {
-	static void (*const kernels[8])(work_together) = KERNELS_OF(work_together, ELEMENTS, PIECES);
+	static void (*const kernels[8])(work_together) = KERNELS_OF(work_together, UNALIGNED, PIECES);
 
 	return launch_blocks_of<S>(w, kernels, aligned, splits, stream);
 }
@@ -703,7 +706,7 @@ const choice choices[] = {
 
 /*
  * For products in f64 that go together and whose operands cross the link: 64 of 64³ read 2 MiB, in blocks of
- * 32 × 32 it is 4. The sums are the same, as no part of K is added up in another order.
+ * 32 × 32 it is 4. The sums are the same, as no part of K is added up in another order. Aligned lines only.
  */
 typedef shape<64, 8, 4, 8, 3, 4, 1, true> wide_f64;
 
@@ -767,12 +770,12 @@ simt_config simt_config_of(const op_args *args)
 }
 
 /* Not every GPU that is newer than Hopper has room for such blocks. */
-bool is_for_wide(const simt_config &config, const gemm_problem &p)
+bool is_for_wide(const simt_config &config, const gemm_problem &p, bool aligned)
 {
 	access how = access_of(p);
 	int bytes = wide_f64::bytes(how.a_along_k + how.b_along_k, false);
 
-	return config.shape->in_f64 && config.splits == 1 && (p.m > 32 || p.n > 32) &&
+	return aligned && config.shape->in_f64 && config.splits == 1 && (p.m > 32 || p.n > 32) &&
 	       bytes <= cuda_device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
@@ -826,7 +829,9 @@ extern "C" CUDA_TOGETHER(gemm_simt_together)
 	w.t = gemm_task_of(args[0]);
 	w.t.p.batch = n;
 	w.where = operands_of_tasks<TOGETHER_MAX>(args, n, launch->addresses);
-	auto launch_blocks = launch->over_link && is_for_wide(config, w.t.p) ? launch_shape_together<wide_f64>
-	                                                                     : config.shape->launch_together;
-	return launch_blocks(&w, gemm_has_aligned_lines(args[0]), config.splits, (cudaStream_t)launch->stream);
+	bool aligned = gemm_has_aligned_lines(args[0]);
+	bool wide = launch->over_link && is_for_wide(config, w.t.p, aligned);
+	auto launch_blocks = wide ? launch_shape_together<wide_f64, PIECES> : config.shape->launch_together;
+
+	return launch_blocks(&w, aligned, config.splits, (cudaStream_t)launch->stream);
 }
