@@ -20,6 +20,7 @@ static void link_user(struct turns *t, struct turns_user *u)
 	if (u->next)
 		u->next->prev = u;
 	t->users = u;
+	u->is_new = true;
 	catch_up(t, u);
 }
 
@@ -64,13 +65,25 @@ static void remove_at(struct turns *t, struct turns_user *u, struct turns_place 
 
 /* ---- Turns ---- */
 
+static bool goes_first(const struct turns *t, const struct turns_user *u)
+{
+	return u->is_new && u->spent_ns - t->clock_ns < TURNS_AHEAD_NS;
+}
+
+/* Who has had least, of those that go first if there are any. */
 static struct turns_user *pick(const struct turns *t)
 {
 	struct turns_user *best = t->users;
+	bool first = goes_first(t, best);
 
-	for (struct turns_user *u = best; u; u = u->next)
-		if (u->spent_ns < best->spent_ns)
+	for (struct turns_user *u = best->next; u; u = u->next) {
+		bool f = goes_first(t, u);
+
+		if (f == first ? u->spent_ns < best->spent_ns : f) {
 			best = u;
+			first = f;
+		}
+	}
 	return best;
 }
 
@@ -81,14 +94,18 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 	struct turns_place *p = u->first;
 	uint64_t end;
 
-	t->clock_ns = u->spent_ns;
+	if (!goes_first(t, u))
+		t->clock_ns = u->spent_ns;
+	u->is_new = false;
 	remove_at(t, u, &u->first);
 	if (u != t->latest)
 		t->alone_since_ns = now;
 	t->taking = t->latest = u;
 	t->began_ns = now;
-	if (p->take ? p->take(p) : t->take(p))
+	if (p->take ? p->take(p) : t->take(p)) {
 		turns_wait(t, p);
+		u->is_new = false;
+	}
 	t->taking = NULL;
 	end = clock_ns();
 	u->spent_ns += end - now;

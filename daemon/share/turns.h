@@ -7,6 +7,9 @@
  * delays another one's request by the turn at hand: after each the loop looks who else has come. A look costs 1
  * to 2 us, so while there is one user only it takes turns for a slice of time.
  *
+ * Who comes anew goes before those that have waited since their last turn, unless it has had much more than its
+ * share: else somebody who wants little would pay for each request with a wait at the next one.
+ *
  * Whose a connection is shows only when it is taken, so the door that takes them shares the loop as one more
  * user: who is refused as often as it can connect does not take more of it than that. Whoever it was pays too:
  * a flood of connections is taken at the expense of what its user's sessions want, not of others' connections.
@@ -27,6 +30,8 @@
 #include <uv.h>
 
 #define TURNS_SLICE_NS 25000u
+/* So much more than its share a user may have had that goes first. */
+#define TURNS_AHEAD_NS 200000u
 /* A user is alone when no other had a turn for so long. */
 #define TURNS_ALONE_NS 20000000u
 
@@ -42,7 +47,7 @@ struct turns {
 	uint64_t began_ns;           /* when that turn did */
 	struct turns_user *latest;   /* whose turn was the last one; it may be freed by now */
 	uint64_t alone_since_ns;     /* the first of its turns that no other user's came between */
-	uint64_t clock_ns;           /* where the user stood who had the last turn */
+	uint64_t clock_ns;           /* where the user stood who had the last turn for having had least */
 	/* Before turns are taken: whoever has come another way than by a socket is to wait. True: it did other
 	 * things that had come so. NULL: nothing does. */
 	bool (*look)(struct turns *turns);
@@ -58,6 +63,7 @@ struct turns_user {
 	struct turns_place *first, **end; /* these, in order; end is NULL at first */
 	uint64_t spent_ns;                /* of the loop's time */
 	unsigned held;                    /* by enum turns_reason; 0: it is not */
+	bool is_new;                      /* it had no turn since it came to wait */
 };
 
 /* Why a user is held. */

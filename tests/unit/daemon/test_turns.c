@@ -125,6 +125,45 @@ static void who_was_away_has_saved_up_nothing(void **state)
 	assert_in_range(f->readers[0].taken, TURNS + 1, 2 * TURNS);
 }
 
+/* Beside one that always has more, and only so far that shares stay what they are. */
+static void who_comes_anew_goes_first(void **state)
+{
+	const unsigned most = TURNS_AHEAD_NS / SHORT_NS;
+	struct fixture *f = *state;
+	unsigned first = 0, at_first = 0; /* of a quarter as many as may be */
+
+	wait_with(f, 2, TURNS);
+	uv_run(&f->loop, UV_RUN_NOWAIT);
+	for (unsigned i = 0; i < 2 * most; i++) {
+		unsigned before = f->readers[2].taken;
+
+		wait_with(f, 0, 1);
+		run_until_read(f, 0);
+		first += before == f->readers[2].taken;
+		if (i + 1 == most / 4)
+			at_first = first;
+	}
+	if (f->quick.spent_ns > 2 * most * SHORT_NS + TURNS_AHEAD_NS / 2 || was_disturbed(f))
+		skip();
+	assert_int_equal(at_first, most / 4);
+	assert_in_range(first, at_first, 2 * most - 1);
+	assert_in_range(f->readers[2].taken, 2, 1 + most * SHORT_NS / LONG_NS * 2);
+	assert_in_range(f->quick.spent_ns - f->turns.clock_ns, 0, 2 * TURNS_AHEAD_NS);
+}
+
+/* One that always has more is never new, however few its sessions are. */
+static void who_goes_on_does_not_go_first(void **state)
+{
+	struct fixture *f = *state;
+
+	wait_with(f, 0, TURNS);
+	wait_with(f, 2, TURNS);
+	for (unsigned i = 0; i < 10; i++) {
+		uv_run(&f->loop, UV_RUN_NOWAIT);
+		assert_int_equal(f->quick.is_new + f->slow.is_new, i == 0);
+	}
+}
+
 /* Nor does the loop look again and again meanwhile. */
 static void who_is_held_gets_no_turn(void **state)
 {
@@ -316,6 +355,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(users_share_by_time, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_was_away_has_saved_up_nothing, setup, teardown),
+	    cmocka_unit_test_setup_teardown(who_comes_anew_goes_first, setup, teardown),
+	    cmocka_unit_test_setup_teardown(who_goes_on_does_not_go_first, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_is_held_gets_no_turn, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_is_held_in_a_turn_goes_on_later, setup, teardown),
 	    cmocka_unit_test_setup_teardown(sessions_of_a_user_go_round, setup, teardown),
