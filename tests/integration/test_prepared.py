@@ -23,6 +23,13 @@ class Prepared(harness.DaemonTest):
     def buffers(self, count=3, n=N):
         return [self.c.import_new(4 * n * n) for _ in range(count)]
 
+    def replace(self, buffer, size):
+        """By another buffer of that id."""
+        self.c.drop(buffer)
+        self.c.next_buffer, later = buffer, self.c.next_buffer
+        self.c.import_new(size)
+        self.c.next_buffer = later
+
     def product(self, buffers, n=N, **options):
         return wire.gemm(*[wire.view(b, [n, n]) for b in buffers], **options)
 
@@ -248,10 +255,7 @@ class Buffers(Prepared):
         buffers = self.buffers()
         self.prepare(buffers)
         for size, name in ((4 * N * N, None), (4 * N * N - 4, "RANGE"), (8 * N * N, None)):
-            self.c.drop(buffers[1])
-            self.c.next_buffer, later = buffers[1], self.c.next_buffer
-            self.c.import_new(size)
-            self.c.next_buffer = later
+            self.replace(buffers[1], size)
             if name:
                 self.assertEqual(self.refused(self.c.run, 1)[0], name)
             else:
@@ -266,10 +270,7 @@ class Buffers(Prepared):
         self.assertGreater(len(wire.encode("Submit", {"ops": ops})), 2 * STEP_BYTES)
         self.c.submit(ops, prepare=1, only_prepare=1)
         for size in (256, 256, 260, 252, 256):
-            self.c.drop(y)
-            self.c.next_buffer, later = y, self.c.next_buffer
-            self.c.import_new(size)
-            self.c.next_buffer = later
+            self.replace(y, size)
             first, last = (np.frombuffer(self.c.maps[b], np.float32) for b in buffers)
             first[:], last[:] = self.rng.random(len(first)), np.nan
             if size < 256:
