@@ -250,10 +250,11 @@ void client_waiter_end(struct waiter *waiter, int status, const char *why, const
 /* ---- link.c ---- */
 
 /*
- * One attempt: connects, says Hello and sends all that is unanswered. KOPS_E_BUSY when trying again soon may
- * help, KOPS_E_CONNECT, _NOMEM, _SYSTEM; k->why has the sentence.
+ * One attempt: connects, says Hello and sends all that is unanswered. Where connections queue it blocks for
+ * some time, until until_us at most; 0: not at all. KOPS_E_BUSY when trying again soon may help,
+ * KOPS_E_CONNECT, _NOMEM, _SYSTEM; k->why has the sentence.
  */
-int client_link_connect(kops *k);
+int client_link_connect(kops *k, int64_t until_us);
 
 /* The daemon does not answer any more. Replies that came before are still to be read. */
 void client_link_broken(kops *k);
@@ -261,8 +262,9 @@ void client_link_broken(kops *k);
 /* Something has to be sent: start connecting if nobody does. */
 void client_link_want(kops *k);
 
-/* Timers: connects when it is time, gives up when it is too late. False when it was time for nothing. */
-bool client_link_tick(kops *k, int64_t now_us);
+/* Timers: connects when it is time (until_us: see there), gives up when it is too late. False when it was time
+ * for nothing. */
+bool client_link_tick(kops *k, int64_t now_us, int64_t until_us);
 
 /* When client_link_tick() has something to do; CLIENT_NEVER. */
 int64_t client_link_next_us(const kops *k);

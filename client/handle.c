@@ -116,10 +116,10 @@ static kops *handle_new(void)
 }
 
 /* No daemon is said at once; one that is too busy to accept is asked again later. */
-static int connect_first(kops *k)
+static int connect_first(kops *k, bool waits)
 {
 	client_link_want(k);
-	int status = client_link_connect(k);
+	int status = client_link_connect(k, waits ? k->give_up_us : 0);
 	if (status == 0 || status == KOPS_E_BUSY)
 		return 0;
 	return client_fail(k, status, "cannot reach kopsd at %s: %s", k->address.sun_path, k->why);
@@ -154,7 +154,7 @@ static int open_handle(kops **ret_handle, const kops_options *given, char *why, 
 	set_name(k, options.name);
 	status = set_address(k, options.socket);
 	if (status == 0)
-		status = connect_first(k);
+		status = connect_first(k, waits);
 	if (status == 0 && waits)
 		status = await_welcome(k);
 	if (status < 0)

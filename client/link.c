@@ -13,6 +13,7 @@
 #define PAUSE_MIN_US 5000
 #define PAUSE_MAX_US 100000
 #define PLACE_TRIES  10 /* with these pauses half a second */
+#define PLACE_US     100000
 
 static void move_to(kops *k, enum link_state to)
 {
@@ -41,6 +42,7 @@ static int explain(kops *k, int error)
 	     "nothing listens there; is kopsd running? (systemctl status kopsd.socket)"},
 	    {EACCES, KOPS_E_CONNECT, "permission denied; is your user in group kops?"},
 	    {EAGAIN, KOPS_E_BUSY, "too many connections wait there; is kopsd stuck? (systemctl status kopsd)"},
+	    {EINTR, KOPS_E_BUSY, "a signal came while others were to connect first"},
 	    {EPROTOTYPE, KOPS_E_CONNECT, "that socket belongs to another program"},
 	    {EMFILE, KOPS_E_CONNECT, CLIENT_NO_FDS},
 	};
@@ -54,17 +56,26 @@ static int explain(kops *k, int error)
 	return KOPS_E_CONNECT;
 }
 
-/*
- * Connecting never blocks. Afterwards the socket does, with a time limit of a second, so that waiting for a
- * reply takes one system call; whoever must not block says MSG_DONTWAIT.
- */
-static int open_socket(kops *k)
+static struct timeval timeval_of(int64_t us)
 {
-	const struct timeval limit = {.tv_sec = CLIENT_BLOCK_US / 1000000};
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+}
+
+/*
+ * Where the daemon's queue of connections is full, Linux lets those in who wait for a place, in order; who asks
+ * again and again comes behind them. Later the socket blocks for a second at most, so that waiting for a reply
+ * takes one system call; whoever must not block says MSG_DONTWAIT.
+ */
+static int open_socket(kops *k, int64_t until_us)
+{
+	int64_t left_us = until_us - client_now_us();
+	const struct timeval limit = timeval_of(CLIENT_BLOCK_US);
+	const struct timeval place = timeval_of(left_us < PLACE_US ? left_us : PLACE_US);
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | (left_us > 0 ? 0 : SOCK_NONBLOCK), 0);
 	if (sock < 0)
 		return explain(k, errno);
-	if (connect(sock, (const struct sockaddr *)&k->address, sizeof k->address) < 0 ||
+	if ((left_us > 0 && setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &place, sizeof place) < 0) ||
+	    connect(sock, (const struct sockaddr *)&k->address, sizeof k->address) < 0 ||
 	    setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0 ||
 	    fcntl(sock, F_SETFL, 0) < 0) {
 		int error = errno;
@@ -142,7 +153,7 @@ static bool disconnect(kops *k)
 	return died;
 }
 
-int client_link_connect(kops *k)
+int client_link_connect(kops *k, int64_t until_us)
 {
 	k->pause_us = k->pause_us * 2 < PAUSE_MIN_US ? PAUSE_MIN_US : k->pause_us * 2;
 	if (k->pause_us > PAUSE_MAX_US)
@@ -150,7 +161,7 @@ int client_link_connect(kops *k)
 	k->attempt_us = client_now_us() + k->pause_us;
 	k->attempts++;
 
-	int status = open_socket(k);
+	int status = open_socket(k, until_us);
 	if (status == KOPS_E_BUSY)
 		k->pause_us = 0; /* a place goes to whoever asks at the right moment */
 	if (status < 0)
@@ -322,7 +333,7 @@ static void too_late(kops *k)
 	}
 }
 
-bool client_link_tick(kops *k, int64_t now_us)
+bool client_link_tick(kops *k, int64_t now_us, int64_t until_us)
 {
 	int64_t next = client_link_next_us(k);
 	if (next == CLIENT_NEVER || k->state == LINK_BROKEN || now_us < next)
@@ -333,7 +344,7 @@ bool client_link_tick(kops *k, int64_t now_us)
 	if (now_us >= k->give_up_us)
 		too_late(k);
 	else if (k->state == LINK_DOWN && is_wanted(k))
-		client_link_connect(k);
+		client_link_connect(k, until_us < k->give_up_us ? until_us : k->give_up_us);
 	else if (k->state == LINK_DOWN)
 		k->give_up_us = CLIENT_NEVER;
 	return true;

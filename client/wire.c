@@ -380,7 +380,7 @@ static int64_t looks_until_us(const kops *k, const struct waiter *waiter, int64_
 /* Moves the connection on, waiting at most until the deadline. False when nothing happened. */
 static bool step(kops *k, const struct waiter *waiter, int64_t now_us, int64_t deadline_us)
 {
-	if (client_link_tick(k, now_us) || client_ring_take(k))
+	if (client_link_tick(k, now_us, deadline_us) || client_ring_take(k))
 		return true;
 	int64_t until = min(client_link_next_us(k), deadline_us);
 	int64_t look_until = looks_until_us(k, waiter, now_us);
@@ -482,7 +482,7 @@ int kops_process(kops *k)
 	if (status < 0)
 		return status;
 	k->lost_status = 0;
-	client_link_tick(k, client_now_us());
+	client_link_tick(k, client_now_us(), 0);
 	if (k->sock >= 0 && !client_is_copy(k)) /* a callback may have made one */
 		flush(k);
 	for (unsigned i = 0; i < PROCESS_MAX && k->sock >= 0 && !client_is_copy(k); i++)

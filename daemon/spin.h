@@ -3,6 +3,7 @@
 #define KOPS_SPIN_H
 
 #include <sched.h>
+#include <stdbool.h>
 
 /* Who looks gives way after so many looks at memory, or rounds of a loop, which make system calls: some 10 µs.
  */
@@ -14,19 +15,22 @@ struct spin {
 };
 
 /*
- * After a look that found nothing; every so many of them it gives way. Linux likes to put a thread that was
- * woken on the CPU of the one that woke it. If that one never sleeps, the other waits for the end of its slice.
- * It costs half a microsecond where nobody waits.
+ * After a look that found nothing; every so many of them it gives way, and returns true. Linux likes to put a
+ * thread that was woken on the CPU of the one that woke it. If that one never sleeps, the other waits for the
+ * end of its slice. It costs half a microsecond where nobody waits.
  */
-static inline void spin_on(struct spin *spin, unsigned give_way)
+static inline bool spin_on(struct spin *spin, unsigned give_way)
 {
-	if (++spin->looks >= give_way) {
+	bool gives_way = ++spin->looks >= give_way;
+
+	if (gives_way) {
 		spin->looks = 0;
 		sched_yield();
 	}
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #endif
+	return gives_way;
 }
 
 #endif

@@ -6,7 +6,6 @@
 #include "device/cpu.h"
 
 #include <cblas.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
+#include "device/affinity.h"
 #include "device/host_pages.h"
 #include "host_memory.h"
 
@@ -59,18 +59,6 @@ static unsigned cpu_count(char why[WHY_BYTES])
 }
 
 /* ---- Opening ---- */
-
-static unsigned usable_cpus(void)
-{
-	size_t bytes = CPU_ALLOC_SIZE(4096);
-	cpu_set_t *set = CPU_ALLOC(4096);
-	int n = 0;
-
-	if (set && sched_getaffinity(0, bytes, set) == 0)
-		n = CPU_COUNT_S(bytes, set);
-	CPU_FREE(set);
-	return n > 0 ? (unsigned)n : 1;
-}
 
 /* The text after "model name : ", or "CPU" where the system does not say. */
 static void read_model(char *name, size_t size)
@@ -149,7 +137,7 @@ static int cpu_open(unsigned index, unsigned threads, struct backend_device **re
 		snprintf(why, WHY_BYTES, "out of memory opening the CPU device");
 		return KOPS_E_NOMEM;
 	}
-	dev->threads = threads ? threads : usable_cpus();
+	dev->threads = threads ? threads : affinity_count();
 	threads_set(dev->threads);
 	if (start_blas(OPENBLAS_THREADS(dev->threads), why) < 0) {
 		free(dev);

@@ -1,11 +1,13 @@
 /* thread.c: when a device's thread works, spins and sleeps. */
 #include "device/thread.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
 #include "clock.h"
+#include "device/affinity.h"
 #include "device/canary.h"
 #include "spin.h"
 
@@ -132,6 +134,19 @@ static void call_loop(struct device_thread *t)
 	eventfd_write(t->wake_fd, 1);
 }
 
+/*
+ * Where no CPU is idle, Linux leaves the loop's thread and this one together on one of them, as any other two,
+ * and clients wait for each while the other works.
+ */
+static void keep_off_the_loop(const struct device_thread *t)
+{
+	int cpu = sched_getcpu();
+
+	if (__atomic_load_n(&t->looking, __ATOMIC_RELAXED) &&
+	    cpu == __atomic_load_n(&t->loop_cpu, __ATOMIC_RELAXED))
+		affinity_leave(cpu);
+}
+
 static void serve(struct device_thread *t)
 {
 	uint64_t idle_since = clock_ns(), nap;
@@ -157,10 +172,10 @@ static void serve(struct device_thread *t)
 		nap = nap_ns(t, idle_since);
 		if (t->forecast.out)
 			call_loop(t);
-		if (nap == 0)
-			spin_on(&spin, SPIN_LOOKS);
-		else if (!take_nap(t, nap))
+		if (nap > 0 && !take_nap(t, nap))
 			return;
+		if (nap == 0 && spin_on(&spin, SPIN_LOOKS))
+			keep_off_the_loop(t);
 	}
 }
 
@@ -211,6 +226,7 @@ void device_thread_init(struct device_thread *t)
 	pthread_cond_init(&t->wake, &attr);
 	pthread_cond_init(&t->opened, &attr);
 	pthread_condattr_destroy(&attr);
+	t->loop_cpu = -1;
 }
 
 void device_thread_destroy(struct device_thread *t)
@@ -266,6 +282,7 @@ void device_thread_push(struct device_thread *t, struct device_work *work, bool 
 
 struct device_work *device_thread_take_done(struct device_thread *t, bool looking)
 {
+	__atomic_store_n(&t->loop_cpu, sched_getcpu(), __ATOMIC_RELAXED);
 	__atomic_store_n(&t->looking, looking, __ATOMIC_SEQ_CST);
 	return work_stack_take_all(&t->done);
 }

@@ -45,6 +45,7 @@ struct device_thread {
 	bool sleeping; /* atomic, changed under lock: whoever fills the inbox has to wake it */
 	_Alignas(64) struct work_stack done;
 	bool looking;                          /* atomic: the loop thread looks at done by itself */
+	int loop_cpu;                          /* atomic: where it took something the last time */
 	_Alignas(64) struct forecast forecast; /* the thread's */
 };
 

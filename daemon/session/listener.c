@@ -10,12 +10,21 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "log.h"
 #include "notify.h"
 #include "share/closing.h"
 #include "timers.h"
 
-#define BACKLOG SOMAXCONN /* where it is full the kernel gives room to whoever is first, not in order */
+/*
+ * Connections queue in the order in which they came, whoever's they are, and each keeps those behind it waiting
+ * for some 10 µs. A flood fills any queue. While there is one, the queue is short: where it is full, Linux lets
+ * those in who wait for a place, in order, too.
+ */
+#define BACKLOG       SOMAXCONN
+#define FLOOD_BACKLOG 4
+#define FLOOD_MS      1000
+#define FLOOD         4096u /* in that time: by default as many as there may be sessions */
 
 #define RETRY_MS        10
 #define LOCK_PATH_BYTES (CONFIG_TEXT_BYTES + sizeof ".lock")
@@ -147,8 +156,6 @@ static int bind_path(struct listener *l, char why[CONFIG_WHY_BYTES])
 	if (rc < 0)
 		return socket_why(why, address.sun_path, "bind");
 	l->owns_path = true;
-	if (listen(l->fd, BACKLOG) < 0)
-		return socket_why(why, address.sun_path, "listen");
 	return 0;
 }
 
@@ -214,6 +221,44 @@ static void watch_when_possible(uv_timer_t *retry)
 	}
 }
 
+/* ---- Floods ---- */
+
+static bool is_flooded(const struct listener *l)
+{
+	return uv_is_active((const uv_handle_t *)&l->flood);
+}
+
+static void on_flood_second(uv_timer_t *flood)
+{
+	struct listener *l = flood->data;
+
+	if (l->n_taken < FLOOD) {
+		uv_timer_stop(flood);
+		listen(l->fd, BACKLOG);
+	}
+	l->n_taken = 0;
+}
+
+static void count_connection(struct listener *l)
+{
+	uint64_t now = clock_ns();
+
+	l->n_taken++;
+	if (is_flooded(l))
+		return;
+	if (now - l->counted_since_ns > FLOOD_MS * 1000000u) {
+		l->counted_since_ns = now;
+		l->n_taken = 1;
+	}
+	if (l->n_taken < FLOOD)
+		return;
+	l->n_taken = 0;
+	listen(l->fd, FLOOD_BACKLOG);
+	timers_start(&l->flood, on_flood_second, FLOOD_MS, FLOOD_MS);
+}
+
+/* ---- Accepting ---- */
+
 /* A turn of the door. True: there may be more. */
 static bool take_connection(struct turns_place *place)
 {
@@ -221,6 +266,7 @@ static bool take_connection(struct turns_place *place)
 	int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd >= 0) {
+		count_connection(l);
 		session_arrive(l->sessions, fd);
 		open_reserve(l); /* where there was no room for it */
 	} else if (errno == EMFILE || errno == ENFILE) {
@@ -259,9 +305,10 @@ int listener_open(struct listener *l, struct sessions *sessions, const char *pat
 	l->place = (struct turns_place){.user = &l->door, .take = take_connection, .unwatched = true};
 	sessions->engine->accounts.door = &l->door;
 	rc = open_socket(l, why);
-
 	if (rc < 0)
 		return rc;
+	if (listen(l->fd, BACKLOG) < 0) /* an inherited one, too: the last kopsd may have died in a flood */
+		return socket_why(why, path, "listen");
 	open_reserve(l);
 	rc = uv_poll_init(l->sessions->engine->loop, &l->poll, l->fd);
 	if (rc < 0) {
@@ -270,7 +317,8 @@ int listener_open(struct listener *l, struct sessions *sessions, const char *pat
 	}
 	l->poll.data = l;
 	uv_timer_init(l->sessions->engine->timers, &l->retry);
-	l->retry.data = l;
+	uv_timer_init(l->sessions->engine->timers, &l->flood);
+	l->retry.data = l->flood.data = l;
 	return 0;
 }
 
@@ -290,6 +338,7 @@ void listener_stop(struct listener *l)
 {
 	uv_poll_stop(&l->poll);
 	uv_timer_stop(&l->retry);
+	uv_timer_stop(&l->flood);
 	turns_leave(&l->sessions->turns, &l->place);
 	listener_unlink(l);
 }

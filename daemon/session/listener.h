@@ -15,6 +15,9 @@ struct listener {
 	struct log_limit sheds;
 	uv_poll_t poll;
 	uv_timer_t retry; /* while there is no reserve descriptor */
+	uv_timer_t flood; /* while there is a flood of connections */
+	unsigned n_taken; /* connections of this second */
+	uint64_t counted_since_ns;
 	/* Its turns: one is a connection. */
 	struct turns_user door;
 	struct turns_place place;

@@ -390,6 +390,44 @@ class ConnectionFloods(harness.DaemonTest):
         self.assertTrue(eventually(lambda: self.control.stats()["sessions"] == 1))
         self.client().ping()
 
+    def flood(self, seconds):
+        pid = os.fork()
+        if pid == 0:
+            while True:
+                with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+                    s.connect(self.daemon.socket)
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+    def queue_room(self):
+        """For how many more connections, up to 100; kopsd stands still meanwhile."""
+        os.kill(self.daemon.process.pid, signal.SIGSTOP)
+        try:
+            os.waitid(os.P_PID, self.daemon.process.pid, os.WSTOPPED | os.WNOWAIT)
+            with contextlib.ExitStack() as stack:
+                for n in range(100):
+                    s = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                    s.setblocking(False)
+                    try:
+                        s.connect(self.daemon.socket)
+                    except BlockingIOError:
+                        return n
+            return 100
+        finally:
+            os.kill(self.daemon.process.pid, signal.SIGCONT)
+
+    def test_a_flood_of_them_makes_the_queue_short(self):
+        """Whoever comes then waits for a few of the flood, not for thousands."""
+        self.assertEqual(self.queue_room(), 100)
+
+        def is_short():
+            self.flood(1)
+            return self.queue_room() <= 5
+        self.assertTrue(eventually(is_short, 60))
+        self.client().ping()
+        self.assertTrue(eventually(lambda: self.queue_room() == 100, 60, 0.5))
+
 
 @unittest.skipIf(harness.QUICK, "figures of time")
 class Closing(harness.DaemonTest):

@@ -263,27 +263,75 @@ static void test_welcome_of_a_dead_daemon(void **state)
 	fake_stop(f);
 }
 
-/* Where others keep the queue full, whoever asks more seldom than they never gets in. */
-static void test_open_keeps_asking_where_the_queue_is_full(void **state)
+/* Leaves room for nobody. The one connection in it. */
+static int fill_queue(struct fake *f)
 {
-	struct fake *f = *state;
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	char why[512];
-	int in_queue[8];
-	unsigned n = 0, tries = 0;
-	kops *k;
+	int first = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	strcpy(address.sun_path, f->path);
 	assert_int_equal(listen(f->listener, 0), 0);
-	do
-		in_queue[n++] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	while (connect(in_queue[n - 1], (struct sockaddr *)&address, sizeof address) == 0 && n < 8);
-	assert_int_equal(fake_try_open(f, 300, &k, why), KOPS_E_CONNECT);
-	const char *tried = strstr(why, "tried ");
+	assert_int_equal(connect(first, (struct sockaddr *)&address, sizeof address), 0);
+	return first;
+}
+
+static unsigned tries_in(const char *sentence)
+{
+	const char *tried = strstr(sentence, "tried ");
+	unsigned tries = 0;
+
 	assert_true(tried && sscanf(tried, "tried %u times", &tries) == 1);
-	assert_true(tries >= 15);
-	while (n > 0)
-		close(in_queue[--n]);
+	return tries;
+}
+
+/* In the order in which they came, which only those have who do not ask again and again. */
+static void test_open_waits_where_the_queue_is_full(void **state)
+{
+	struct fake *f = *state;
+	int first = fill_queue(f);
+	char why[512];
+	kops *k;
+
+	assert_int_equal(fake_try_open(f, 300, &k, why), KOPS_E_CONNECT);
+	assert_in_range(tries_in(why), 1, 5);
+	close(first);
+}
+
+static void script_room_after_the_first(struct fake *f)
+{
+	usleep(20000); /* for the other to wait */
+	fake_accept(f);
+	fake_hang_up(f);
+	fake_greet(f);
+	fake_expect_end(f);
+}
+
+static void test_open_has_the_place_that_it_waited_for(void **state)
+{
+	struct fake *f = *state;
+	int first = fill_queue(f);
+
+	fake_start(f, script_room_after_the_first);
+	kops_close(fake_open(f));
+	fake_stop(f);
+	close(first);
+}
+
+/* Where others keep the queue full, whoever asks more seldom than they never gets in. */
+static void test_event_loops_keep_asking_where_the_queue_is_full(void **state)
+{
+	struct fake *f = *state;
+	int first = fill_queue(f), status;
+	kops *k = fake_open_start(f, 300);
+	kops_buffer *b;
+
+	assert_int_equal(kops_alloc_start(k, 4096, KOPS_SHARED, NULL, NULL, NULL, &b), 0);
+	while ((status = kops_process(k)) >= 0)
+		poll(NULL, 0, kops_timeout(k));
+	assert_int_equal(status, KOPS_E_CONNECT);
+	assert_true(tries_in(kops_error(k)) >= 15);
+	kops_close(k);
+	close(first);
 }
 
 /* ---- Calls ---- */
@@ -497,7 +545,9 @@ int main(void)
 	    TEST(test_open_says_that_there_is_no_place),
 	    TEST(test_waits_for_a_place),
 	    TEST(test_welcome_of_a_dead_daemon),
-	    TEST(test_open_keeps_asking_where_the_queue_is_full),
+	    TEST(test_open_waits_where_the_queue_is_full),
+	    TEST(test_open_has_the_place_that_it_waited_for),
+	    TEST(test_event_loops_keep_asking_where_the_queue_is_full),
 	    TEST(test_ping),
 	    TEST(test_query),
 	    TEST(test_violations_end_the_connection),
