@@ -20,7 +20,7 @@ static void link_user(struct turns *t, struct turns_user *u)
 	if (u->next)
 		u->next->prev = u;
 	t->users = u;
-	u->is_new = true;
+	u->is_new = u != t->taking;
 	catch_up(t, u);
 }
 
@@ -102,10 +102,8 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 		t->alone_since_ns = now;
 	t->taking = t->latest = u;
 	t->began_ns = now;
-	if (p->take ? p->take(p) : t->take(p)) {
+	if (p->take ? p->take(p) : t->take(p))
 		turns_wait(t, p);
-		u->is_new = false;
-	}
 	t->taking = NULL;
 	end = clock_ns();
 	u->spent_ns += end - now;
