@@ -262,8 +262,8 @@ void client_link_broken(kops *k);
 /* Something has to be sent: start connecting if nobody does. */
 void client_link_want(kops *k);
 
-/* Timers: connects when it is time (until_us: see there), gives up when it is too late. False when it was time
- * for nothing. */
+/* Timers: connects when it is time, until_us as client_link_connect() has it; gives up when it is too late.
+ * False when it was time for nothing. */
 bool client_link_tick(kops *k, int64_t now_us, int64_t until_us);
 
 /* When client_link_tick() has something to do; CLIENT_NEVER. */
