@@ -422,7 +422,7 @@ class ConnectionFloods(harness.DaemonTest):
         self.assertEqual(self.queue_room(), 100)
 
         def is_short():
-            self.flood(1)
+            self.flood(0.3)
             return self.queue_room() <= 5
         self.assertTrue(eventually(is_short, 60))
         self.client().ping()
