@@ -402,7 +402,7 @@ class ConnectionFloods(harness.DaemonTest):
 
     def queue_room(self):
         """For how many more connections, up to 100; kopsd stands still meanwhile."""
-        os.kill(self.daemon.process.pid, signal.SIGSTOP)
+        self.daemon.signal(signal.SIGSTOP)
         try:
             os.waitid(os.P_PID, self.daemon.process.pid, os.WSTOPPED | os.WNOWAIT)
             with contextlib.ExitStack() as stack:
@@ -415,7 +415,7 @@ class ConnectionFloods(harness.DaemonTest):
                         return n
             return 100
         finally:
-            os.kill(self.daemon.process.pid, signal.SIGCONT)
+            self.daemon.signal(signal.SIGCONT)
 
     def test_a_flood_of_them_makes_the_queue_short(self):
         """Whoever comes then waits for a few of the flood, not for thousands."""
