@@ -14,8 +14,8 @@
 #include "config/config.h"
 #include "job/engine.h"
 #include "keeper.h"
+#include "listen/listener.h"
 #include "reload.h"
-#include "session/listener.h"
 #include "session/session.h"
 #include "timers.h"
 

@@ -172,10 +172,12 @@ static void serve(struct device_thread *t)
 		nap = nap_ns(t, idle_since);
 		if (t->forecast.out)
 			call_loop(t);
-		if (nap > 0 && !take_nap(t, nap))
-			return;
-		if (nap == 0 && spin_on(&spin, SPIN_LOOKS))
+		if (nap > 0) {
+			if (!take_nap(t, nap))
+				return;
+		} else if (spin_on(&spin, SPIN_LOOKS)) {
 			keep_off_the_loop(t);
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ static void watch(struct session *s)
 		end_soon(s);
 		return;
 	}
-	uv_poll_start(&s->poll, s->outbox ? UV_WRITABLE : UV_READABLE, on_poll);
+	uv_poll_start(&s->poll, s->outbox.first ? UV_WRITABLE : UV_READABLE, on_poll);
 }
 
 static struct session *of_place(struct turns_place *place)
@@ -76,108 +76,13 @@ static void unwatch(struct turns_place *place)
 
 /* ---- Out ---- */
 
-static int send_now(struct session *s, const uint8_t *data, size_t bytes, int fd)
-{
-	struct slow_call call = slow_begin(s->account, clock_ns());
-	int rc = message_send(s->fd, data, bytes, &fd, fd >= 0);
-
-	slow_end(&s->all->slow, s->account, &call);
-	return rc;
-}
-
-static void outbox_pop(struct session *s)
-{
-	struct session_out *out = s->outbox;
-
-	s->outbox = out->next;
-	account_was_read(&s->engine->accounts, s->account, sizeof *out + out->bytes);
-	if (!s->outbox)
-		s->outbox_end = &s->outbox;
-	if (out->fd >= 0) {
-		s->unread->kept--;
-		close(out->fd);
-	}
-	free(out);
-}
-
-/* With a copy of the descriptor. NULL: out of memory, or of descriptors, which is no fault of this client's. */
-static struct session_out *out_new(const uint8_t *data, size_t bytes, int fd, int *ret_rc)
-{
-	struct session_out *out = malloc(sizeof *out + bytes);
-
-	*ret_rc = KOPS_E_NOMEM;
-	if (!out)
-		return NULL;
-	out->next = NULL;
-	out->bytes = bytes;
-	memcpy(out->data, data, bytes);
-	out->fd = fd >= 0 ? dup(fd) : -1;
-	if (fd < 0 || out->fd >= 0)
-		return out;
-	*ret_rc = KOPS_E_QUOTA;
-	free(out);
-	return NULL;
-}
-
-/* 0 also when the client is gone: the poll handler will see that. */
-static int outbox_push(struct session *s, const uint8_t *data, size_t bytes, int fd)
-{
-	struct accounts *accounts = &s->engine->accounts;
-	struct session_out *out;
-	int rc;
-
-	if (!account_leave_unread(accounts, s->account, sizeof *out + bytes))
-		return KOPS_E_NOMEM;
-	out = out_new(data, bytes, fd, &rc);
-	if (!out) {
-		account_was_read(accounts, s->account, sizeof *out + bytes);
-		return rc;
-	}
-	*s->outbox_end = out;
-	s->outbox_end = &out->next;
-	if (fd >= 0)
-		s->unread->kept++;
-	return 0;
-}
-
 /* Other users have theirs meanwhile: most of such a reply's cost is to send it. */
 static bool waits_for_its_turn(const struct session *s, size_t bytes, int fd)
 {
 	const struct turns *turns = &s->all->turns;
 
-	return bytes > SHORT_BYTES && fd < 0 && !turns_pays(turns, &s->account->turns) &&
+	return bytes > SHORT_BYTES && fd < 0 && !s->outbox.first && !turns_pays(turns, &s->account->turns) &&
 	       turns_have_others(turns, &s->account->turns, clock_ns());
-}
-
-/* Never closes the session, since callers are in the midst of walking its jobs: it ends soon instead. */
-static int send_or_keep(struct session *s, const uint8_t *data, size_t bytes, int fd)
-{
-	int rc = KOPS_E_BUSY;
-
-	if (!s->outbox && waits_for_its_turn(s, bytes, fd) && outbox_push(s, data, bytes, fd) == 0) {
-		turns_wait(&s->all->turns, &s->place);
-		return 0;
-	}
-	if (!s->outbox && !slow_is_held(s->account))
-		rc = send_now(s, data, bytes, fd);
-	if (rc == KOPS_E_QUOTA)
-		return rc;
-	if (rc == KOPS_E_BUSY) {
-		rc = outbox_push(s, data, bytes, fd);
-		if (rc == KOPS_E_QUOTA)
-			return rc; /* we lack descriptors: no fault of this client's */
-		if (rc == 0) {
-			if (!s->midway) /* nothing is read of it until it has read this */
-				turns_leave(&s->all->turns, &s->place);
-			watch(s);
-			return 0;
-		}
-	}
-	if (rc < 0) {
-		log_debug("session %" PRIu64 " ends: it leaves too much unread, or is gone", s->serial);
-		end_soon(s);
-	}
-	return 0;
 }
 
 int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
@@ -186,28 +91,36 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 
 	if (s->state == SESSION_CLOSING)
 		return 0;
-	if (fd >= 0 && !unread_add(&s->all->unreads, &s->unread, s->account, s->fd))
-		return KOPS_E_QUOTA;
-	rc = send_or_keep(s, data, bytes, fd);
-	if (fd >= 0 && rc < 0)
-		unread_take_back(&s->all->unreads, s->unread);
-	return rc;
+	if (waits_for_its_turn(s, bytes, fd) && outbox_keep(&s->outbox, data, bytes, fd) == 0) {
+		turns_wait(&s->all->turns, &s->place);
+		return 0;
+	}
+	rc = outbox_send(&s->outbox, data, bytes, fd);
+	if (rc == KOPS_E_QUOTA)
+		return rc;
+	if (rc == KOPS_E_BUSY) {
+		if (!s->midway) /* nothing is read of it until it has read this */
+			turns_leave(&s->all->turns, &s->place);
+		watch(s);
+	} else if (rc < 0) {
+		log_debug("session %" PRIu64 " ends: it leaves too much unread, or is gone", s->serial);
+		end_soon(s); /* callers are in the midst of walking its jobs */
+	}
+	return 0;
 }
 
-static void flush(struct session *s)
+/* Replies that waited. */
+static void send_on(struct session *s)
 {
-	while (s->outbox) {
-		struct session_out *out = s->outbox;
-		int rc = slow_is_held(s->account) ? KOPS_E_BUSY : send_now(s, out->data, out->bytes, out->fd);
-		if (rc == KOPS_E_BUSY)
-			return;
-		if (rc < 0) {
-			session_close(s, NULL);
-			return;
-		}
-		outbox_pop(s);
+	int rc = s->hung_up ? KOPS_E_CONNECT : outbox_flush(&s->outbox);
+
+	if (rc < 0 && rc != KOPS_E_BUSY) {
+		session_close(s, NULL);
+		return;
 	}
 	watch(s);
+	if (rc < 0)
+		return;
 	if (s->ring)
 		turns_wait(&s->all->turns, &s->place); /* runs may have been put in meanwhile */
 	s->engine->progress(s->engine);
@@ -275,18 +188,6 @@ static void watch_again(struct session *s)
 		watch(s);
 }
 
-/* Replies that waited. */
-static void send_on(struct session *s)
-{
-	if (s->hung_up) {
-		session_close(s, NULL);
-		return;
-	}
-	flush(s);
-	if (s->outbox && s->state != SESSION_CLOSING)
-		watch(s);
-}
-
 /* A few. False: the session ends, or has to wait for its client. */
 static bool take_runs(struct session *s)
 {
@@ -294,7 +195,7 @@ static bool take_runs(struct session *s)
 
 	if (s->all->take_runs(s, why) < 0)
 		session_close(s, why);
-	return s->state != SESSION_CLOSING && !s->outbox && !s->midway;
+	return s->state != SESSION_CLOSING && !s->outbox.first && !s->midway;
 }
 
 static void resume(struct session *s)
@@ -332,7 +233,7 @@ static bool may_have_more(struct session *s, bool any)
 		return false;
 	if (s->midway)
 		return true;
-	if (s->outbox) {
+	if (s->outbox.first) {
 		watch_again(s);
 		return false;
 	}
@@ -355,7 +256,7 @@ static bool take_turn(struct turns_place *place)
 		resume(s);
 		return may_have_more(s, true);
 	}
-	if (s->outbox) {
+	if (s->outbox.first) {
 		send_on(s);
 		return false;
 	}
@@ -472,7 +373,9 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 	s->is_colleague = peer_is_in(peer, getegid());
 	s->arrived_ns = clock_ns();
 	s->serial = ++serial;
-	s->outbox_end = &s->outbox;
+	s->outbox = (struct outbox){
+	    .accounts = accounts, .slow = &all->slow, .unreads = &all->unreads, .account = account, .sock = fd};
+	outbox_init(&s->outbox);
 	account->limits = limits;
 	account->sessions++;
 	accounts->sessions++;
@@ -615,13 +518,12 @@ void session_close(struct session *s, const char *why)
 	prepared_forget_all(&s->prepared);
 	drop_jobs(s);
 	drop_buffers(s);
-	while (s->outbox)
-		outbox_pop(s);
+	outbox_clear(&s->outbox);
 	session_close_ring(s);
 	s->account->sessions--;
 	e->accounts.sessions--;
 	pool_look_soon(e->pool);
-	if (s->unread)
+	if (s->outbox.unread)
 		shut_down(s); /* for now it may stay open */
 	switch (s->open_handles) {
 	case 2:
@@ -630,8 +532,8 @@ void session_close(struct session *s, const char *why)
 	case 1:
 		uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
 	}
-	unread_leave(&s->all->unreads, s->unread, s->account, s->fd); /* nobody polls it any more */
-	if (!s->open_handles)                                         /* it never had its first turn */
+	unread_leave(&s->all->unreads, s->outbox.unread, s->account, s->fd); /* nobody polls it any more */
+	if (!s->open_handles)                                                /* it never had its first turn */
 		session_free(s);
 	jobs_dispatch(e);
 	e->progress(e);
@@ -643,7 +545,7 @@ static void has_runs(void *user)
 {
 	struct session *s = user;
 
-	if (!s->outbox)
+	if (!s->outbox.first)
 		turns_wait(&s->all->turns, &s->place);
 }
 
@@ -684,7 +586,7 @@ void sessions_init(struct sessions *all)
 
 static bool is_quiet(const struct session *s)
 {
-	return !s->jobs.count && !s->midway && !s->outbox && !s->pending && !s->dropped && !s->pings &&
+	return !s->jobs.count && !s->midway && !s->outbox.first && !s->pending && !s->dropped && !s->pings &&
 	       !s->stats;
 }
 

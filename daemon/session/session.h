@@ -15,6 +15,7 @@
 #include "log.h"
 #include "message.h"
 #include "ring.h"
+#include "session/outbox.h"
 #include "session/questions.h"
 #include "session/sensing.h"
 #include "share/slow.h"
@@ -67,13 +68,6 @@ struct sessions {
 
 enum session_state { SESSION_ARRIVED, SESSION_GREETING, SESSION_OPEN, SESSION_CLOSING };
 
-struct session_out {
-	struct session_out *next;
-	int fd; /* -1: none */
-	size_t bytes;
-	uint8_t data[];
-};
-
 struct session {
 	struct session *next, *prev;
 	struct sessions *all;
@@ -96,10 +90,9 @@ struct session {
 	char client[65];
 	uv_poll_t poll;
 	uv_timer_t hello_timer;
-	struct session_out *outbox, **outbox_end;
-	struct unread *unread; /* NULL: it has read all descriptors, as far as we know */
-	struct idmap buffers;  /* id → struct buffer */
-	struct idmap jobs;     /* request id → struct job, unanswered */
+	struct outbox outbox;
+	struct idmap buffers; /* id → struct buffer */
+	struct idmap jobs;    /* request id → struct job, unanswered */
 	struct job_queues queues;
 	struct idmap prepared;          /* number → struct prepared */
 	struct buffer *pending;         /* whose Alloc is unanswered; maybe dropped already */

@@ -1,4 +1,4 @@
-#include "session/listener.h"
+#include "listen/listener.h"
 
 #include <errno.h>
 #include <fcntl.h>
