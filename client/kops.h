@@ -581,7 +581,7 @@ typedef struct kops_usage {
 	                          0: there was none */
 } kops_usage;
 
-/* A user with sessions, or one of the last 256 that had some. */
+/* A user with sessions, or one of the last 256 or more that had some. */
 typedef struct kops_user_info {
 	uint32_t uid;
 	uint64_t sessions, buffers;

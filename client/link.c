@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "user_socket.h"
 
 #define PAUSE_MIN_US 5000
 #define PAUSE_MAX_US 100000
@@ -63,19 +64,40 @@ static struct timeval timeval_of(int64_t us)
 
 /*
  * Where the daemon's queue of connections is full, Linux lets those in who wait for a place, in order; who asks
- * again and again comes behind them. Later the socket blocks for a second at most, so that waiting for a reply
- * takes one system call; whoever must not block says MSG_DONTWAIT.
+ * again and again comes behind them.
+ */
+static int connect_to(int sock, const struct sockaddr_un *address, int64_t until_us)
+{
+	int64_t left_us = until_us - client_now_us();
+	const struct timeval place = timeval_of(left_us < 1 ? 1 : left_us < PLACE_US ? left_us : PLACE_US);
+	if (setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &place, sizeof place) < 0)
+		return -1;
+	return connect(sock, (const struct sockaddr *)address, sizeof *address);
+}
+
+/* A user that got in before may have a socket of its own, whose queue others' connections do not fill. */
+static int connect_socket(const kops *k, int sock, int64_t until_us)
+{
+	const char *path = k->address.sun_path;
+	struct sockaddr_un own;
+	if (user_socket_is_safe(path) && user_socket_address(path, geteuid(), &own) &&
+	    connect_to(sock, &own, until_us) == 0)
+		return 0;
+	return connect_to(sock, &k->address, until_us);
+}
+
+/*
+ * Later the socket blocks for a second at most, so that waiting for a reply takes one system call; whoever must
+ * not block says MSG_DONTWAIT.
  */
 static int open_socket(kops *k, int64_t until_us)
 {
-	int64_t left_us = until_us - client_now_us();
 	const struct timeval limit = timeval_of(CLIENT_BLOCK_US);
-	const struct timeval place = timeval_of(left_us < PLACE_US ? left_us : PLACE_US);
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | (left_us > 0 ? 0 : SOCK_NONBLOCK), 0);
+	int waits = until_us > client_now_us() ? 0 : SOCK_NONBLOCK;
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | waits, 0);
 	if (sock < 0)
 		return explain(k, errno);
-	if ((left_us > 0 && setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &place, sizeof place) < 0) ||
-	    connect(sock, (const struct sockaddr *)&k->address, sizeof k->address) < 0 ||
+	if (connect_socket(k, sock, until_us) < 0 ||
 	    setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0 ||
 	    fcntl(sock, F_SETFL, 0) < 0) {
 		int error = errno;

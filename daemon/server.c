@@ -316,14 +316,32 @@ static void watch_crashes(void)
 }
 #endif
 
+/* Of the folders that systemd made, in an order of its own, the one that is not for users' sockets; its length.
+ */
+static int state_folder(const char **ret)
+{
+	static const char suffix[] = ".users";
+	const char *folder = getenv("RUNTIME_DIRECTORY");
+	size_t n, tail = sizeof suffix - 1;
+
+	for (; folder && *folder; folder += n + (folder[n] == ':')) {
+		n = strcspn(folder, ":");
+		*ret = folder;
+		if (n > 0 && (n < tail || memcmp(folder + n - tail, suffix, tail) != 0))
+			return (int)n;
+	}
+	return 0;
+}
+
 /* Beside the socket, or where systemd says. Without them we serve all the same. */
 static void open_marks(struct server *s)
 {
-	const char *folder = getenv("RUNTIME_DIRECTORY"), *name = strrchr(s->config.socket, '/');
+	const char *folder, *name = strrchr(s->config.socket, '/');
 	char path[PATH_MAX], why[WHY_BYTES];
+	int n = state_folder(&folder);
 
-	if (folder && *folder)
-		snprintf(path, sizeof path, "%s/%s.running", folder, name ? name + 1 : s->config.socket);
+	if (n > 0)
+		snprintf(path, sizeof path, "%.*s/%s.running", n, folder, name ? name + 1 : s->config.socket);
 	else
 		snprintf(path, sizeof path, "%s.running", s->config.socket);
 	s->engine.marks = marks_open(path, why);

@@ -10,23 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "log.h"
 #include "notify.h"
-#include "share/closing.h"
-#include "timers.h"
 
-/*
- * Connections queue in the order in which they came, whoever's they are, and each keeps those behind it waiting
- * for some 10 µs. A flood fills any queue. While there is one, the queue is short: where it is full, Linux lets
- * those in who wait for a place, in order, too.
- */
-#define BACKLOG       SOMAXCONN
-#define FLOOD_BACKLOG 4
-#define FLOOD_MS      1000
-#define FLOOD         4096u /* in that time: by default as many as there may be sessions */
-
-#define RETRY_MS        10
 #define LOCK_PATH_BYTES (CONFIG_TEXT_BYTES + sizeof ".lock")
 
 static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *what)
@@ -175,156 +160,24 @@ static int open_socket(struct listener *l, char why[CONFIG_WHY_BYTES])
 	return bind_path(l, why);
 }
 
-static void open_reserve(struct listener *l)
-{
-	if (l->reserve_fd < 0)
-		l->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-}
-
-/* Out of descriptors: the reserve one lets us take the connection and close it, else it would wake us for ever.
- * False: none was taken. */
-static bool shed(struct listener *l)
-{
-	int fd;
-
-	if (log_may(&l->sheds))
-		log_warning("out of file descriptors: a connection was refused; raise LimitNOFILE");
-	if (l->reserve_fd >= 0)
-		close(l->reserve_fd);
-	l->reserve_fd = -1;
-	fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
-	if (fd >= 0)
-		closing_add(&l->sessions->engine->accounts, NULL, fd);
-	open_reserve(l);
-	return fd >= 0;
-}
-
-static void on_connection(uv_poll_t *poll, int status, int events);
-
-static void watch(struct listener *l)
-{
-	if (!uv_is_active((uv_handle_t *)&l->poll))
-		uv_poll_start(&l->poll, UV_READABLE, on_connection);
-}
-
-/* Without the spare descriptor a connection would wake us at once, for nothing. */
-static void watch_when_possible(uv_timer_t *retry)
-{
-	struct listener *l = retry->data;
-
-	open_reserve(l);
-	if (l->reserve_fd >= 0) {
-		watch(l);
-	} else {
-		uv_poll_stop(&l->poll);
-		timers_start(retry, watch_when_possible, RETRY_MS, 0);
-	}
-}
-
-/* ---- Floods ---- */
-
-static bool is_flooded(const struct listener *l)
-{
-	return uv_is_active((const uv_handle_t *)&l->flood);
-}
-
-static void on_flood_second(uv_timer_t *flood)
-{
-	struct listener *l = flood->data;
-
-	if (l->n_taken < FLOOD) {
-		uv_timer_stop(flood);
-		listen(l->fd, BACKLOG);
-	}
-	l->n_taken = 0;
-}
-
-static void count_connection(struct listener *l)
-{
-	uint64_t now = clock_ns();
-
-	l->n_taken++;
-	if (is_flooded(l))
-		return;
-	if (now - l->counted_since_ns > FLOOD_MS * 1000000u) {
-		l->counted_since_ns = now;
-		l->n_taken = 1;
-	}
-	if (l->n_taken < FLOOD)
-		return;
-	l->n_taken = 0;
-	listen(l->fd, FLOOD_BACKLOG);
-	timers_start(&l->flood, on_flood_second, FLOOD_MS, FLOOD_MS);
-}
-
-/* ---- Accepting ---- */
-
-/* A turn of the door. True: there may be more. */
-static bool take_connection(struct turns_place *place)
-{
-	struct listener *l = (struct listener *)((char *)place - offsetof(struct listener, place));
-	int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-	if (fd >= 0) {
-		count_connection(l);
-		session_arrive(l->sessions, fd);
-		open_reserve(l); /* where there was no room for it */
-	} else if (errno == EMFILE || errno == ENFILE) {
-		if (shed(l))
-			return true;
-		watch_when_possible(&l->retry);
-		return false;
-	} else if (errno != EINTR && errno != ECONNABORTED) {
-		watch(l);
-		return false;
-	}
-	return true;
-}
-
-/*
- * libuv cannot receive memfds over uv_pipe_t, and has no SOCK_SEQPACKET: uv_poll_t and our own recvmsg() it is.
- * Where the door waits for its turn still, the socket is not watched until it had it.
- */
-static void on_connection(uv_poll_t *poll, int status, int events)
-{
-	struct listener *l = poll->data;
-
-	(void)events;
-	if (l->place.waits)
-		uv_poll_stop(poll);
-	else if (status == 0)
-		turns_wait(&l->sessions->turns, &l->place);
-}
-
 int listener_open(struct listener *l, struct sessions *sessions, const char *path, char why[CONFIG_WHY_BYTES])
 {
+	char reason[WHY_BYTES];
 	int rc;
 
-	*l = (struct listener){.sessions = sessions, .path = path, .fd = -1, .lock_fd = -1, .reserve_fd = -1};
-	/* Unwatched, as far as turns know: see on_connection(). */
-	l->place = (struct turns_place){.user = &l->door, .take = take_connection, .unwatched = true};
-	sessions->engine->accounts.door = &l->door;
+	*l = (struct listener){.path = path, .fd = -1, .lock_fd = -1, .doors.reserve_fd = -1};
 	rc = open_socket(l, why);
 	if (rc < 0)
 		return rc;
-	if (listen(l->fd, BACKLOG) < 0) /* an inherited one, too: the last kopsd may have died in a flood */
-		return socket_why(why, path, "listen");
-	open_reserve(l);
-	rc = uv_poll_init(l->sessions->engine->loop, &l->poll, l->fd);
-	if (rc < 0) {
-		snprintf(why, CONFIG_WHY_BYTES, "cannot watch the listening socket: %s", uv_strerror(rc));
-		return KOPS_E_SYSTEM;
-	}
-	l->poll.data = l;
-	uv_timer_init(l->sessions->engine->timers, &l->retry);
-	uv_timer_init(l->sessions->engine->timers, &l->flood);
-	l->retry.data = l->flood.data = l;
-	return 0;
+	rc = doors_open(&l->doors, sessions, l->fd, reason);
+	if (rc < 0)
+		snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: %s", path, reason);
+	return rc;
 }
 
 void listener_start(struct listener *l)
 {
-	watch(l);
+	doors_start(&l->doors);
 }
 
 void listener_unlink(struct listener *l)
@@ -336,10 +189,7 @@ void listener_unlink(struct listener *l)
 
 void listener_stop(struct listener *l)
 {
-	uv_poll_stop(&l->poll);
-	uv_timer_stop(&l->retry);
-	uv_timer_stop(&l->flood);
-	turns_leave(&l->sessions->turns, &l->place);
+	doors_stop(&l->doors);
 	listener_unlink(l);
 }
 
@@ -348,7 +198,6 @@ void listener_close(struct listener *l)
 	listener_unlink(l);
 	if (l->fd >= 0)
 		close(l->fd);
-	if (l->reserve_fd >= 0)
-		close(l->reserve_fd);
+	doors_close(&l->doors);
 	drop_lock(l);
 }

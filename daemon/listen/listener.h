@@ -1,26 +1,16 @@
-/* listener.h: the listening socket, inherited or bound here, and accepting. Loop thread only. */
+/* listener.h: the socket that clients connect to, inherited or bound here. Loop thread only. */
 #ifndef KOPS_LISTENER_H
 #define KOPS_LISTENER_H
 
 #include "config/config.h"
-#include "session/session.h"
+#include "listen/doors.h"
 
 struct listener {
-	struct sessions *sessions;
 	const char *path;
 	int fd;
 	bool owns_path; /* bound here: to be unlinked */
 	int lock_fd;    /* of the file beside it; -1: the socket is inherited */
-	int reserve_fd; /* given up to accept and shed when descriptors run out */
-	struct log_limit sheds;
-	uv_poll_t poll;
-	uv_timer_t retry; /* while there is no reserve descriptor */
-	uv_timer_t flood; /* while there is a flood of connections */
-	unsigned n_taken; /* connections of this second */
-	uint64_t counted_since_ns;
-	/* Its turns: one is a connection. */
-	struct turns_user door;
-	struct turns_place place;
+	struct doors doors;
 };
 
 /*

@@ -382,24 +382,25 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 	return s;
 }
 
-void session_arrive(struct sessions *all, int fd)
+struct account *session_arrive(struct sessions *all, int fd)
 {
 	struct peer peer;
 	struct session *s;
 
 	if (peer_read(fd, &peer) < 0) {
 		closing_add(&all->engine->accounts, NULL, fd);
-		return;
+		return NULL;
 	}
 	s = session_new(all, fd, &peer);
 	peer_free(&peer);
 	if (!s)
-		return;
+		return NULL;
 	s->next = all->first;
 	if (s->next)
 		s->next->prev = s;
 	all->first = s;
-	turns_wait(&all->turns, &s->place);
+	turns_wait_anew(&all->turns, &s->place);
+	return s->account;
 }
 
 void sessions_reload(struct sessions *all)

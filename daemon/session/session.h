@@ -114,9 +114,9 @@ void sessions_reload(struct sessions *all);
 /* Ends all of them. */
 void sessions_close(struct sessions *all);
 
-/* Takes over an accepted connection, to be opened when its user's turn comes; closes fd and logs where it is
- * refused. */
-void session_arrive(struct sessions *all, int fd);
+/* Takes over an accepted connection, to be opened when its user's turn comes. Its user's account; NULL: it is
+ * refused, which the log says, and closed. */
+struct account *session_arrive(struct sessions *all, int fd);
 
 /* Sends one packed reply, with a descriptor of which a copy is made if it must wait (-1: none). Never closes
  * the session. 0, or KOPS_E_QUOTA when nothing was sent, since too many descriptors are under way. */

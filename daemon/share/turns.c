@@ -206,6 +206,15 @@ void turns_wait(struct turns *t, struct turns_place *p)
 	t->watched = p;
 }
 
+void turns_wait_anew(struct turns *t, struct turns_place *p)
+{
+	bool waited = p->user->first != NULL;
+
+	turns_wait(t, p);
+	if (!waited)
+		p->user->is_new = true;
+}
+
 static void unlist(struct turns *t, struct turns_place *p)
 {
 	struct turns_place **link = &t->watched;
@@ -256,6 +265,8 @@ bool turns_pays(const struct turns *t, const struct turns_user *u)
 
 void turns_charge(struct turns *t, struct turns_user *u)
 {
+	if (u == t->taking)
+		return;
 	catch_up(t, u);
 	u->spent_ns += clock_ns() - t->began_ns;
 }

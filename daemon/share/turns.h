@@ -10,9 +10,10 @@
  * Who comes anew goes before those that have waited since their last turn, unless it has had much more than its
  * share: else somebody who wants little would pay for each request with a wait at the next one.
  *
- * Whose a connection is shows only when it is taken, so the door that takes them shares the loop as one more
- * user: who is refused as often as it can connect does not take more of it than that. Whoever it was pays too:
- * a flood of connections is taken at the expense of what its user's sessions want, not of others' connections.
+ * Whose a connection is shows only when it is taken, so the door that takes everybody's shares the loop as one
+ * more user: who is refused as often as it can connect does not take more of it than that. Whoever it was pays
+ * too: a flood of connections is taken at the expense of what its user's sessions want, not of others'
+ * connections.
  *
  * A turn should take 10 us at most. What takes longer is done in several, in which its session goes on before
  * others of its user, so that each user is midway in one thing at most.
@@ -72,7 +73,7 @@ enum turns_reason {
 	TURNS_SLOW = 2,    /* its sockets are slow: share/slow.h */
 };
 
-/* A session, as part of one, or the door. Its user is set before it waits. */
+/* A session or a door, as part of one. Its user is set before it waits. */
 struct turns_place {
 	struct turns_place *next, *next_watched;
 	struct turns_user *user;
@@ -86,6 +87,10 @@ void turns_init(struct turns *turns, uv_loop_t *loop, bool (*take)(struct turns_
 
 /* It has something to read: it waits for its turn, if it does not yet. */
 void turns_wait(struct turns *turns, struct turns_place *place);
+
+/* As above, for one that is new: with it its user comes anew, also in a turn of its own, if no other of its
+ * places waits. */
+void turns_wait_anew(struct turns *turns, struct turns_place *place);
 
 /* It goes, or must not be read for now. */
 void turns_leave(struct turns *turns, struct turns_place *place);
@@ -102,7 +107,7 @@ bool turns_are_shared(const struct turns *turns, uint64_t now);
 /* Whether another user than this one had. */
 bool turns_have_others(const struct turns *turns, const struct turns_user *user, uint64_t now);
 
-/* The turn at hand is this user's expense too. */
+/* The turn at hand is this user's expense too, if it is not anyway. */
 void turns_charge(struct turns *turns, struct turns_user *user);
 
 /* Whether the user has had more than its share so far, which it must not escape from. */

@@ -400,9 +400,94 @@ class Starting(Life):
                 os.execv(harness.KOPSD, [harness.KOPSD, "--config", d.config])
             waiting.hello()
             self.assertEqual(waiting.ping()["devices"], 1)
+            self.assertEqual(d.user_sockets(), [os.geteuid()])
             os.kill(pid, signal.SIGTERM)
             self.assertEqual(os.waitpid(pid, 0)[1], 0, d.log().decode())
             self.assertTrue(os.path.exists(d.socket))
+
+    def test_the_folder_for_what_is_at_work(self):
+        """systemd tells it beside that for users' sockets, in an order of its own."""
+        for users_first in (True, False):
+            self.daemon = d = Daemon()
+            self.addCleanup(d.remove)
+            folders = [d.socket + ".users", os.path.join(d.folder, "state")]
+            for folder in folders:
+                os.mkdir(folder, 0o700)
+            d.start(RUNTIME_DIRECTORY=":".join(folders if users_first else folders[::-1]))
+            self.assertEqual(os.listdir(folders[1]), ["kopsd.sock.running"])
+            self.ping_by_client()
+            self.assertEqual(os.listdir(folders[0]), [str(os.geteuid())])
+            d.signal(signal.SIGTERM)
+            self.assert_stopped()
+
+    # Sockets of users beside it
+
+    def ping_by_client(self):
+        ping = subprocess.run([harness.KOPS_CLIENT, "ping"], env=harness.client_env(self.daemon.socket), timeout=60,
+                              check=True, capture_output=True)
+        self.assertIn(b"healthy", ping.stdout)
+
+    def test_users_sockets_end_with_the_daemon(self):
+        d = self.start()
+        self.ping_by_client()
+        self.assertEqual(d.user_sockets(), [os.geteuid()])
+        d.signal(signal.SIGTERM)
+        self.assert_stopped()
+        self.assertFalse(os.path.exists(d.socket + ".users"))
+
+    def test_users_sockets_of_a_daemon_that_was_killed(self):
+        """They are in nobody's way; what is no socket stays."""
+        d = self.start()
+        self.ping_by_client()
+        d.signal(signal.SIGKILL)
+        d.wait()
+        self.assertEqual(d.user_sockets(), [os.geteuid()])
+        notes = d.socket + ".users/notes"
+        with open(notes, "w", encoding="utf-8") as f:
+            f.write("not a socket")
+        os.unlink(d.log_path)  # it says that the first was ready
+        d.start()
+        self.assertEqual(os.listdir(d.socket + ".users"), ["notes"])
+        os.unlink(notes)
+        for _ in range(2):
+            self.ping_by_client()
+        self.assertEqual(d.user_sockets(), [os.geteuid()])
+
+    def test_no_users_socket_in_the_place_of_something_else(self):
+        d = self.daemon_of_later()
+        mine = f"{d.socket}.users/{os.geteuid()}"
+        os.mkdir(os.path.dirname(mine))
+        with open(mine, "w", encoding="utf-8") as f:
+            f.write("not a socket")
+        d.start()
+        for _ in range(2):
+            self.ping_by_client()
+        with open(mine, encoding="utf-8") as f:
+            self.assertEqual(f.read(), "not a socket")
+
+    def assert_no_users_sockets(self, d, why):
+        d.start()
+        self.assertIn(why, d.log())
+        for _ in range(2):
+            self.ping_by_client()
+        self.assertEqual(d.user_sockets(), [])
+
+    def daemon_of_later(self):
+        self.daemon = Daemon(log_level=6)
+        self.addCleanup(self.daemon.remove)
+        return self.daemon
+
+    def test_no_users_sockets_where_others_may_write(self):
+        """They could be anybody's."""
+        d = self.daemon_of_later()
+        os.chmod(d.folder, 0o1777)
+        self.assert_no_users_sockets(d, b"others may write to its folder")
+
+    def test_no_users_sockets_where_something_else_is(self):
+        d = self.daemon_of_later()
+        with open(d.socket + ".users", "w", encoding="utf-8"):
+            pass
+        self.assert_no_users_sockets(d, b"File exists")
 
     def test_reload(self):
         d = self.start(max_buffers=5)
@@ -421,7 +506,6 @@ class Starting(Life):
         self.assertIn(b"kopsd.conf:", d.log()[seen:])
         c.ping()
         self.assertEqual(self.connect().welcome["max_buffers"], 6)
-
 
     def slow_settings(self, d, **settings):
         """A fragment that takes a while to read, as names of users may: a second, of comments."""

@@ -1,15 +1,19 @@
 """Users with different uids: fair shares, quotas of their own, and nothing of one in the hands of another."""
+import contextlib
+import errno
 import mmap
 import os
 import pickle
 import signal
+import socket
+import subprocess
 import time
 import traceback
 import unittest
 import warnings
 
 from support import harness, wire
-from support.harness import count
+from support.harness import count, eventually
 from support.wire import view
 
 ALICE, BOB, CAROL = 61001, 61002, 61003
@@ -429,6 +433,154 @@ class Canaries(harness.DaemonTest):
         alice, bob = result(as_user(ALICE, hold)), result(as_user(BOB, hold))
         self.assertLess(len(alice), 50, "the cache is not used")
         self.assertEqual(alice & bob, set())
+
+
+def own_socket(path, uid):
+    return f"{path}.users/{uid}"
+
+
+def connect(path):
+    """At once or not at all."""
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.setblocking(False)
+    try:
+        s.connect(path)
+    except OSError:
+        s.close()
+        raise
+    return s
+
+
+def try_to(function, *args):
+    """The name of the error with which it fails."""
+    try:
+        result = function(*args)
+        if isinstance(result, socket.socket):
+            result.close()
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    return "done"
+
+
+def waiting_at(path):
+    """How many connections a daemon that stands still has there."""
+    with open("/proc/net/unix", encoding="utf-8") as f:
+        return sum(line.split()[-1] == path for line in f) - 1
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+class Sockets(harness.DaemonTest):
+    """Each user that got in has a socket that nobody else can come by."""
+
+    open_socket = True
+    settings = {"max_sessions_per_uid": 4}
+    most = 64
+
+    def run_as(self, uid, function, *args, groups=()):
+        return result(as_user(uid, function, *args, groups=groups))
+
+    def come(self, uid, groups=()):
+        self.run_as(uid, lambda: self.daemon.connect().close(), groups=groups)
+
+    def knock(self, uid, groups=(), at=None):
+        return self.run_as(uid, try_to, connect, own_socket(self.daemon.socket, at or uid), groups=groups)
+
+    def test_who_got_in_has_one(self):
+        self.assertEqual(self.knock(ALICE), "ENOENT")
+        self.come(ALICE)
+
+        def use():
+            with contextlib.closing(wire.Client(own_socket(self.daemon.socket, ALICE))) as c:
+                c.ping()
+                return list(c.list_users())
+        self.assertIn(ALICE, self.run_as(ALICE, use))
+        self.assertEqual(self.daemon.user_sockets().count(ALICE), 1)
+
+    def test_nobody_else_gets_in_there(self):
+        for uid in (ALICE, BOB):
+            self.come(uid)
+        for uid, other in ((ALICE, BOB), (BOB, ALICE)):
+            self.assertEqual(self.knock(uid), "done")
+            self.assertEqual(self.knock(uid, at=other), "EACCES")
+
+    def test_nobody_lists_them_or_puts_one_there(self):
+        self.come(ALICE)
+        folder = self.daemon.socket + ".users"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            for action in ((os.listdir, folder), (os.unlink, own_socket(self.daemon.socket, ALICE)),
+                           (s.bind, own_socket(self.daemon.socket, 1))):
+                self.assertEqual(self.run_as(ALICE, try_to, *action), "EACCES")
+
+    def test_who_left_the_group_does_not_get_in_there(self):
+        """The folder lets in whom everybody's socket did when a user last got one."""
+        try:
+            os.chown(self.daemon.socket, 0, LAB)
+            os.chmod(self.daemon.socket, 0o660)
+            self.come(CAROL, [LAB])
+            self.assertEqual(self.knock(CAROL, [LAB]), "done")
+            self.assertEqual(self.knock(CAROL), "EACCES")
+        finally:
+            os.chown(self.daemon.socket, 0, 0)
+            os.chmod(self.daemon.socket, 0o666)
+        self.come(CAROL + 1)
+        self.assertEqual(self.knock(CAROL), "done")
+
+    def test_beside_a_full_queue(self):
+        """While others' connections fill everybody's, a user with a socket need not wait for a place."""
+        self.come(ALICE)
+        path = own_socket(self.daemon.socket, ALICE)
+        with contextlib.ExitStack() as stack:
+            self.daemon.signal(signal.SIGSTOP)
+            stack.callback(self.daemon.signal, signal.SIGCONT)
+            os.waitid(os.P_PID, self.daemon.pid, os.WSTOPPED | os.WNOWAIT)
+            with self.assertRaises(BlockingIOError):
+                for _ in range(100000):
+                    stack.enter_context(connect(self.daemon.socket))
+            self.assertEqual(self.knock(ALICE), "done")
+            client = subprocess.Popen([harness.KOPS_CLIENT, "ping"], env=harness.client_env(self.daemon.socket), text=True,
+                                      stdout=subprocess.PIPE, user=ALICE, group=ALICE, extra_groups=[])
+            self.assertTrue(eventually(lambda: waiting_at(path) == 2))
+            self.assertIsNone(client.poll())
+        self.assertIn("healthy", client.communicate(timeout=60)[0])
+        self.assertEqual(client.returncode, 0)
+        self.assertTrue(eventually(lambda: self.control.stats()["sessions"] == 1, 120))  # it has refused thousands
+
+    def test_the_one_used_least_goes(self):
+        first, *others, last = range(62000, 62001 + self.most)
+        for uid in (first, *others):
+            self.come(uid)
+        self.assertEqual(self.knock(first), "done")  # it is used of late now
+        self.assertTrue(eventually(lambda: waiting_at(own_socket(self.daemon.socket, first)) == 0))
+        self.come(last)
+        self.assertTrue(eventually(lambda: len(self.daemon.user_sockets()) == self.most))
+        here = self.daemon.user_sockets()
+        self.assertEqual([uid for uid in (first, *others, last) if uid not in here], [others[0]])
+        self.assertEqual(self.knock(others[0]), "ENOENT")
+        self.come(others[0])
+        self.assertEqual(self.knock(others[0]), "done")
+
+    def test_few_where_descriptors_are_few(self):
+        d = harness.Daemon()
+        self.addCleanup(d.remove)
+        d.start(wrapper=["prlimit", "--nofile=512"])
+        os.chmod(d.socket, 0o666)
+        for uid in range(62000, 62020):
+            self.run_as(uid, lambda: d.connect().close())
+        self.assertTrue(eventually(lambda: d.user_sockets() == list(range(62012, 62020))))
+        self.assertEqual(d.stop(), 0)
+
+    def test_limits_hold_there_too(self):
+        self.come(ALICE)
+
+        def take_all():
+            with contextlib.ExitStack() as stack:
+                for n in range(100):
+                    try:
+                        c = wire.Client(own_socket(self.daemon.socket, ALICE))
+                    except wire.Refused as e:
+                        return e.name, n
+                    stack.callback(c.close)
+        self.assertEqual(self.run_as(ALICE, take_all), ("QUOTA", 4))
 
 
 if __name__ == "__main__":

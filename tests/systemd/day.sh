@@ -18,6 +18,14 @@ served "after the start"
 [ "$(awk '/^Max core/ { print $5 }' "/proc/$(pid)/limits")" = unlimited ] || die "no core dumps"
 ok "started"
 
+# A member of the group, by number, gets a socket of its own, which is of no use without the group.
+as_user() { setpriv --reuid 1234 --regid "$1" --clear-groups kops-client ping >/dev/null 2>&1; }
+as_user kops || die "a member of the group is not served"
+[ -S /run/kopsd/kopsd.sock.users/1234 ] || die "a user that got in has no socket of its own"
+as_user kops || die "a member of the group is not served again"
+as_user 1234 && die "who is not in the group is served"
+ok "sockets of users"
+
 # Another one beside it, of which a crash, a reload and the end do not touch the first.
 lab_pid() { systemctl show -p MainPID --value kopsd@lab.service; }
 first=$(pid)

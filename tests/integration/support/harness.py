@@ -141,8 +141,14 @@ class Daemon:
 
     # What it holds
 
+    def user_sockets(self):
+        """The uids whose sockets there are."""
+        folder = self.socket + ".users"
+        return sorted(map(int, os.listdir(folder))) if os.path.isdir(folder) else []
+
     def fds(self):
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        """Without those of users' sockets, which stay when the users go."""
+        return len(os.listdir(f"/proc/{self.pid}/fd")) - len(self.user_sockets())
 
     def maps(self):
         with open(f"/proc/{self.pid}/maps", encoding="utf-8") as f:

@@ -334,6 +334,101 @@ static void test_event_loops_keep_asking_where_the_queue_is_full(void **state)
 	close(first);
 }
 
+/* ---- The user's own socket ---- */
+
+static struct sockaddr_un own_address(const struct fake *f)
+{
+	struct sockaddr_un own = {.sun_family = AF_UNIX};
+
+	snprintf(own.sun_path, sizeof own.sun_path, "%s.users/%u", f->path, (unsigned)geteuid());
+	return own;
+}
+
+/* Scripts accept there. The listener of everybody's socket. */
+static int listen_at_own(struct fake *f)
+{
+	struct sockaddr_un own = own_address(f);
+	char folder[sizeof f->path + 8];
+	int everybodys = f->listener;
+
+	snprintf(folder, sizeof folder, "%s.users", f->path);
+	assert_int_equal(mkdir(folder, 0700), 0);
+	f->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(f->listener, (struct sockaddr *)&own, sizeof own), 0);
+	assert_int_equal(listen(f->listener, 4), 0);
+	return everybodys;
+}
+
+static void remove_own(struct fake *f)
+{
+	struct sockaddr_un own = own_address(f);
+
+	unlink(own.sun_path);
+	*strrchr(own.sun_path, '/') = '\0';
+	assert_int_equal(rmdir(own.sun_path), 0);
+}
+
+static void test_open_prefers_its_own_socket(void **state)
+{
+	struct fake *f = *state;
+	int everybodys = listen_at_own(f), own = f->listener;
+	struct pollfd unused = {.fd = everybodys, .events = POLLIN};
+
+	fake_start(f, script_hello);
+	kops_close(fake_open(f));
+	fake_stop(f);
+	assert_int_equal(poll(&unused, 1, 0), 0);
+	f->listener = everybodys;
+	close(own);
+	remove_own(f);
+}
+
+/* Its queue is not everybody's, whoever fills that. */
+static void test_open_needs_no_place_in_everybodys_queue(void **state)
+{
+	struct fake *f = *state;
+	int first = fill_queue(f), everybodys = listen_at_own(f), own = f->listener;
+
+	fake_start(f, script_hello);
+	kops_close(fake_open(f));
+	fake_stop(f);
+	f->listener = everybodys;
+	close(first);
+	close(own);
+	remove_own(f);
+}
+
+/* A daemon that is gone left it behind. */
+static void test_open_where_its_own_socket_is_dead(void **state)
+{
+	struct fake *f = *state;
+	int everybodys = listen_at_own(f);
+
+	close(f->listener);
+	f->listener = everybodys;
+	fake_start(f, script_hello);
+	kops_close(fake_open(f));
+	fake_stop(f);
+	remove_own(f);
+}
+
+/* Anybody could have put it there. */
+static void test_open_distrusts_a_folder_of_everybody(void **state)
+{
+	struct fake *f = *state;
+	int everybodys = listen_at_own(f), own = f->listener;
+	struct pollfd unused = {.fd = own, .events = POLLIN};
+
+	f->listener = everybodys;
+	assert_int_equal(chmod(f->folder, 0777), 0);
+	fake_start(f, script_hello);
+	kops_close(fake_open(f));
+	fake_stop(f);
+	assert_int_equal(poll(&unused, 1, 0), 0);
+	close(own);
+	remove_own(f);
+}
+
 /* ---- Calls ---- */
 
 static void script_pings(struct fake *f)
@@ -548,6 +643,10 @@ int main(void)
 	    TEST(test_open_waits_where_the_queue_is_full),
 	    TEST(test_open_has_the_place_that_it_waited_for),
 	    TEST(test_event_loops_keep_asking_where_the_queue_is_full),
+	    TEST(test_open_prefers_its_own_socket),
+	    TEST(test_open_needs_no_place_in_everybodys_queue),
+	    TEST(test_open_where_its_own_socket_is_dead),
+	    TEST(test_open_distrusts_a_folder_of_everybody),
 	    TEST(test_ping),
 	    TEST(test_query),
 	    TEST(test_violations_end_the_connection),

@@ -27,6 +27,7 @@ struct fixture {
 	bool paid, others_paid;
 	struct turns_user *pays_too; /* for each turn; NULL: nobody */
 	struct turns_user *holds;    /* each turn; NULL: nobody */
+	struct turns_place *brings;  /* the next turn, anew; NULL: nothing */
 };
 
 static struct fixture *fixture; /* turns hand over places only */
@@ -45,6 +46,9 @@ static bool take(struct turns_place *place)
 		turns_charge(&fixture->turns, fixture->pays_too);
 	if (fixture->holds)
 		turns_hold(&fixture->turns, fixture->holds, TURNS_CLOSING);
+	if (fixture->brings)
+		turns_wait_anew(&fixture->turns, fixture->brings);
+	fixture->brings = NULL;
 	r->taken++;
 	return --r->left > 0;
 }
@@ -149,6 +153,41 @@ static void who_comes_anew_goes_first(void **state)
 	assert_in_range(first, at_first, 2 * most - 1);
 	assert_in_range(f->readers[2].taken, 2, 1 + most * SHORT_NS / LONG_NS * 2);
 	assert_in_range(f->quick.spent_ns - f->turns.clock_ns, 0, 2 * TURNS_AHEAD_NS);
+}
+
+/* As a connection that its user's own door took does. */
+static void who_brings_something_new_goes_first(void **state)
+{
+	struct fixture *f = *state;
+	unsigned before;
+
+	wait_with(f, 2, TURNS);
+	uv_run(&f->loop, UV_RUN_NOWAIT);
+	before = f->readers[2].taken;
+	f->readers[0].takes_ns = 3 * LONG_NS; /* more than the other has had */
+	f->readers[1].left = 1;
+	f->brings = &f->readers[1].place;
+	wait_with(f, 0, 1);
+	run_until_read(f, 1);
+	if (f->quick.spent_ns > TURNS_AHEAD_NS || was_disturbed(f))
+		skip();
+	assert_int_equal(f->readers[0].taken, 1);
+	assert_int_equal(f->readers[2].taken, before);
+}
+
+/* Else who connects again and again, with a thousand sessions that wait, would always go first. */
+static void who_brings_more_of_the_same_does_not_go_first(void **state)
+{
+	struct fixture *f = *state;
+
+	wait_with(f, 0, TURNS);
+	wait_with(f, 2, TURNS);
+	for (unsigned i = 0; i < 4; i++)
+		uv_run(&f->loop, UV_RUN_NOWAIT);
+	assert_false(f->quick.is_new);
+	f->readers[1].left = 1;
+	turns_wait_anew(&f->turns, &f->readers[1].place);
+	assert_false(f->quick.is_new);
 }
 
 /* One that always has more is never new, however few its sessions are. */
@@ -323,6 +362,18 @@ static void a_turn_can_be_another_users_expense_too(void **state)
 	assert_true(f->quick.spent_ns >= f->slow.spent_ns);
 }
 
+static void nobody_pays_twice(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t began = clock_ns();
+
+	f->readers[0].takes_ns = 1000000;
+	f->pays_too = &f->quick;
+	wait_with(f, 0, 3);
+	run_until_read(f, 0);
+	assert_in_range(f->quick.spent_ns, 3000000, clock_ns() - began);
+}
+
 static void a_place_that_leaves_gets_no_turn(void **state)
 {
 	struct fixture *f = *state;
@@ -356,6 +407,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(users_share_by_time, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_was_away_has_saved_up_nothing, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_comes_anew_goes_first, setup, teardown),
+	    cmocka_unit_test_setup_teardown(who_brings_something_new_goes_first, setup, teardown),
+	    cmocka_unit_test_setup_teardown(who_brings_more_of_the_same_does_not_go_first, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_goes_on_does_not_go_first, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_is_held_gets_no_turn, setup, teardown),
 	    cmocka_unit_test_setup_teardown(who_is_held_in_a_turn_goes_on_later, setup, teardown),
@@ -366,6 +419,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(who_is_midway_goes_on_first, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_is_paid_by_its_user_alone, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_can_be_another_users_expense_too, setup, teardown),
+	    cmocka_unit_test_setup_teardown(nobody_pays_twice, setup, teardown),
 	    cmocka_unit_test_setup_teardown(the_loop_sleeps_while_nobody_waits, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_place_that_leaves_gets_no_turn, setup, teardown),
 	};

@@ -1,0 +1,345 @@
+#include "listen/doors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "share/closing.h"
+#include "timers.h"
+
+/*
+ * Connections queue in the order in which they came, whoever's they are, and each keeps those behind it waiting
+ * for some 10 µs. A flood fills any queue. While there is one, the queue is short: where it is full, Linux lets
+ * those in who wait for a place, in order, too. A user's own queue is always short.
+ */
+#define BACKLOG       SOMAXCONN
+#define SHORT_BACKLOG 4
+#define FLOOD_MS      1000
+#define FLOOD         4096u /* in that time: by default as many as there may be sessions */
+
+#define RETRY_MS 10
+
+/* Beside so many sessions as there may be by the limit of descriptors, a user's door is one more. */
+#define SESSIONS_PER_DOOR 16u
+
+/* ---- Out of descriptors ---- */
+
+static void open_reserve(struct doors *all)
+{
+	if (all->reserve_fd < 0)
+		all->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* The reserve one lets us take the connection and close it, else it would wake us for ever. False: none was
+ * taken. */
+static bool shed(struct door *door)
+{
+	struct doors *all = door->all;
+	int fd;
+
+	if (log_may(&all->sheds))
+		log_warning("out of file descriptors: a connection was refused; raise LimitNOFILE");
+	if (all->reserve_fd >= 0)
+		close(all->reserve_fd);
+	all->reserve_fd = -1;
+	fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0)
+		closing_add(&all->sessions->engine->accounts, NULL, fd);
+	open_reserve(all);
+	return fd >= 0;
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events);
+
+static void watch(struct door *door)
+{
+	if (door->fd >= 0 && !uv_is_active((uv_handle_t *)&door->poll))
+		uv_poll_start(&door->poll, UV_READABLE, on_connection);
+}
+
+static void unwatch(struct door *door)
+{
+	if (door->fd >= 0)
+		uv_poll_stop(&door->poll);
+}
+
+static void each(struct doors *all, void (*action)(struct door *door))
+{
+	action(&all->main);
+	for (unsigned i = 0; i < DOORS_PLACES; i++)
+		action(&all->users[i]);
+}
+
+/* Without the spare descriptor a connection would wake us at once, for nothing. */
+static void watch_when_possible(uv_timer_t *retry)
+{
+	struct doors *all = retry->data;
+
+	open_reserve(all);
+	if (all->reserve_fd >= 0) {
+		each(all, watch);
+	} else {
+		each(all, unwatch);
+		timers_start(retry, watch_when_possible, RETRY_MS, 0);
+	}
+}
+
+/* ---- Floods ---- */
+
+static bool is_flooded(const struct doors *all)
+{
+	return uv_is_active((const uv_handle_t *)&all->flood);
+}
+
+static void end_flood(struct doors *all)
+{
+	uv_timer_stop(&all->flood);
+	listen(all->main.fd, BACKLOG);
+}
+
+static void on_flood_second(uv_timer_t *flood)
+{
+	struct doors *all = flood->data;
+
+	if (all->n_taken < FLOOD)
+		end_flood(all);
+	all->n_taken = 0;
+}
+
+static void count_connection(struct doors *all)
+{
+	uint64_t now = clock_ns();
+
+	all->n_taken++;
+	if (is_flooded(all))
+		return;
+	if (now - all->counted_since_ns > FLOOD_MS * 1000000u) {
+		all->counted_since_ns = now;
+		all->n_taken = 1;
+	}
+	if (all->n_taken < FLOOD)
+		return;
+	all->n_taken = 0;
+	listen(all->main.fd, SHORT_BACKLOG);
+	timers_start(&all->flood, on_flood_second, FLOOD_MS, FLOOD_MS);
+}
+
+/* ---- One door ---- */
+
+static bool take_connection(struct turns_place *place);
+
+static int door_open(struct door *door, int fd, struct turns_user *user)
+{
+	int rc = uv_poll_init(door->all->sessions->engine->loop, &door->poll, fd);
+
+	if (rc < 0)
+		return rc;
+	door->fd = fd;
+	door->poll.data = door;
+	/* Unwatched, as far as turns know: see on_connection(). */
+	door->place = (struct turns_place){.user = user, .take = take_connection, .unwatched = true};
+	return 0;
+}
+
+static void door_stop(struct door *door)
+{
+	unwatch(door);
+	turns_leave(&door->all->sessions->turns, &door->place);
+}
+
+/* ---- Users' doors ---- */
+
+static void on_door_closed(uv_handle_t *poll)
+{
+	struct door *door = poll->data;
+
+	door->is_closing = false;
+}
+
+static void close_user_door(struct door *door)
+{
+	struct account *account = door->account;
+
+	if (!account)
+		return;
+	door_stop(door);
+	user_sockets_remove(&door->all->files, account->uid);
+	door->is_closing = true;
+	uv_close((uv_handle_t *)&door->poll, on_door_closed);
+	close(door->fd);
+	door->fd = -1;
+	door->account = NULL;
+	door->all->n_users--;
+	account_unref(&door->all->sessions->engine->accounts, account);
+}
+
+static struct door *find_door(struct doors *all, const struct account *account)
+{
+	for (unsigned i = 0; i < DOORS_PLACES; i++)
+		if (all->users[i].account == account)
+			return &all->users[i];
+	return NULL;
+}
+
+/* NULL: libuv has not let go of it yet. */
+static struct door *find_free(struct doors *all)
+{
+	for (unsigned i = 0; i < DOORS_PLACES; i++)
+		if (!all->users[i].account && !all->users[i].is_closing)
+			return &all->users[i];
+	return NULL;
+}
+
+/* That of the user who used theirs least of late, so that a place is free soon. */
+static void close_oldest(struct doors *all)
+{
+	struct door *oldest = NULL;
+
+	for (unsigned i = 0; i < DOORS_PLACES; i++) {
+		struct door *door = &all->users[i];
+
+		if (door->account && (!oldest || door->used < oldest->used))
+			oldest = door;
+	}
+	close_user_door(oldest);
+}
+
+/* The user got in. Without a door it comes by the main one, and may get one then. */
+static void give_door(struct doors *all, struct account *account)
+{
+	struct door *door;
+	int fd;
+
+	if (!user_sockets_are_there(&all->files) || find_door(all, account))
+		return;
+	door = find_free(all);
+	fd = door ? user_sockets_add(&all->files, account->uid, SHORT_BACKLOG) : -1;
+	if (fd < 0)
+		return;
+	if (door_open(door, fd, &account->turns) < 0) {
+		user_sockets_remove(&all->files, account->uid);
+		close(fd);
+		return;
+	}
+	account_ref(account);
+	door->account = account;
+	door->used = ++all->uses;
+	watch(door);
+	if (++all->n_users > all->users_max)
+		close_oldest(all);
+}
+
+/* ---- Accepting ---- */
+
+static void arrive(struct door *door, int fd)
+{
+	struct doors *all = door->all;
+	struct account *account;
+
+	if (door == &all->main)
+		count_connection(all);
+	else
+		door->used = ++all->uses;
+	account = session_arrive(all->sessions, fd);
+	if (account && door == &all->main)
+		give_door(all, account);
+	open_reserve(all); /* where there was no room for it */
+}
+
+/* True: there may be more. */
+static bool take_connection(struct turns_place *place)
+{
+	struct door *door = (struct door *)((char *)place - offsetof(struct door, place));
+	int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd >= 0) {
+		arrive(door, fd);
+	} else if (errno == EMFILE || errno == ENFILE) {
+		if (shed(door))
+			return true;
+		watch_when_possible(&door->all->retry);
+		return false;
+	} else if (errno != EINTR && errno != ECONNABORTED) {
+		watch(door);
+		return false;
+	}
+	return true;
+}
+
+/*
+ * libuv cannot receive memfds over uv_pipe_t, and has no SOCK_SEQPACKET: uv_poll_t and our own recvmsg() it is.
+ * Where the door waits for its turn still, the socket is not watched until it had it.
+ */
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+	struct door *door = poll->data;
+
+	(void)events;
+	if (door->place.waits)
+		uv_poll_stop(poll);
+	else if (status == 0)
+		turns_wait(&door->all->sessions->turns, &door->place);
+}
+
+/* ---- All of them ---- */
+
+static void door_init(struct doors *all, struct door *door)
+{
+	*door = (struct door){.all = all, .fd = -1};
+}
+
+int doors_open(struct doors *all, struct sessions *sessions, int fd, char why[WHY_BYTES])
+{
+	int rc;
+
+	*all = (struct doors){.sessions = sessions, .reserve_fd = -1};
+	door_init(all, &all->main);
+	for (unsigned i = 0; i < DOORS_PLACES; i++)
+		door_init(all, &all->users[i]);
+	open_reserve(all);
+	rc = door_open(&all->main, fd, &all->everybody);
+	if (rc < 0) {
+		snprintf(why, WHY_BYTES, "it cannot be watched: %s", uv_strerror(rc));
+		return KOPS_E_SYSTEM;
+	}
+	if (listen(fd, BACKLOG) < 0) { /* an inherited one, too: the last kopsd may have died in a flood */
+		snprintf(why, WHY_BYTES, "listen: %s", strerror(errno));
+		return KOPS_E_SYSTEM;
+	}
+	sessions->engine->accounts.door = &all->everybody;
+	all->users_max = sessions->max / SESSIONS_PER_DOOR;
+	if (all->users_max >= DOORS_PLACES)
+		all->users_max = DOORS_PLACES - 1;
+	uv_timer_init(sessions->engine->timers, &all->retry);
+	uv_timer_init(sessions->engine->timers, &all->flood);
+	all->retry.data = all->flood.data = all;
+	user_sockets_open(&all->files, fd);
+	return 0;
+}
+
+void doors_start(struct doors *all)
+{
+	watch(&all->main);
+}
+
+void doors_stop(struct doors *all)
+{
+	door_stop(&all->main);
+	uv_timer_stop(&all->retry);
+	if (is_flooded(all))
+		end_flood(all); /* for a successor, where it is inherited */
+	for (unsigned i = 0; i < DOORS_PLACES; i++)
+		close_user_door(&all->users[i]);
+	user_sockets_close(&all->files);
+}
+
+void doors_close(struct doors *all)
+{
+	if (all->reserve_fd >= 0)
+		close(all->reserve_fd);
+	all->reserve_fd = -1;
+}

@@ -1,0 +1,56 @@
+/*
+ * doors.h: listening sockets, at which connections are accepted in turns. Loop thread only.
+ *
+ * Everybody may come by the main door. Who got in once has a door of its own too, by which nobody else can come
+ * (user_sockets.h), so that a flood of others' connections is not before theirs.
+ */
+#ifndef KOPS_DOORS_H
+#define KOPS_DOORS_H
+
+#include "listen/user_sockets.h"
+#include "session/session.h"
+
+/* For the 64 users who used theirs last, where there are descriptors for that, and the next one. */
+#define DOORS_PLACES 65u
+
+struct doors;
+
+struct door {
+	struct doors *all;
+	int fd;                  /* -1: it is free */
+	struct account *account; /* whose it is, with a reference; NULL: everybody's */
+	uint64_t used;           /* doors.uses when somebody came by it last */
+	bool is_closing;         /* libuv has the poll handle still */
+	uv_poll_t poll;
+	struct turns_place place; /* a turn is a connection */
+};
+
+struct doors {
+	struct sessions *sessions;
+	struct user_sockets files;
+	struct door main, users[DOORS_PLACES];
+	unsigned n_users, users_max;
+	uint64_t uses;
+	struct turns_user everybody; /* the main door's turns */
+	/* Out of descriptors. */
+	int reserve_fd; /* given up to accept and shed */
+	struct log_limit sheds;
+	uv_timer_t retry; /* while there is no reserve descriptor */
+	/* Floods at the main door. */
+	uv_timer_t flood; /* while there is one */
+	unsigned n_taken; /* connections of this second */
+	uint64_t counted_since_ns;
+};
+
+/*
+ * Listens on the socket, which stays the caller's, and accepts nobody yet. KOPS_E_SYSTEM with a sentence; to be
+ * closed then too.
+ */
+int doors_open(struct doors *doors, struct sessions *sessions, int fd, char why[WHY_BYTES]);
+void doors_start(struct doors *doors);
+/* Accepts no more; users' doors are gone. */
+void doors_stop(struct doors *doors);
+/* Closes the descriptors; no loop is needed any more. */
+void doors_close(struct doors *doors);
+
+#endif
