@@ -139,7 +139,7 @@ int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds
                    char why[WHY_BYTES])
 {
 	struct request r = {.session = session,
-	                    .arrived_ns = clock_ns(),
+	                    .arrived_ns = session->all->turns.began_ns,
 	                    .bytes = len,
 	                    .fds = fds,
 	                    .n_fds = n_fds,
@@ -176,7 +176,7 @@ void request_abandon(struct session *session)
 
 int request_take_runs(struct session *s, char why[WHY_BYTES])
 {
-	uint64_t began = clock_ns(), now = began;
+	uint64_t began = s->all->turns.began_ns, now = began;
 	struct ring_run run;
 
 	for (unsigned i = 0; i < TAKE_MAX && now - began < TAKE_NS && !s->midway; i++) {

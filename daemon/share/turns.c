@@ -141,9 +141,10 @@ static bool may_go_on(const struct turns *t, uint64_t began, uint64_t now)
 	return !turns_are_shared(t, now) && now - began < TURNS_SLICE_NS;
 }
 
-static void take_turns(struct turns *t)
+/* From `began` on. Returns the time after them. */
+static uint64_t take_turns(struct turns *t, uint64_t began)
 {
-	uint64_t began = clock_ns(), now = began;
+	uint64_t now = began;
 
 	while (t->users) {
 		now = take_turn(t, now);
@@ -151,6 +152,7 @@ static void take_turns(struct turns *t)
 			break;
 	}
 	stop_watching(t);
+	return now;
 }
 
 /* Being active is all it is for. */
@@ -166,15 +168,17 @@ static void on_idle(uv_idle_t *idle)
 static void on_check(uv_check_t *check)
 {
 	struct turns *t = check->data;
-	uint64_t began = clock_ns();
+	uint64_t began = clock_ns(), now = began;
 	bool any;
 
 	do {
 		any = t->look && t->look(t);
+		if (any)
+			now = clock_ns();
 		any |= t->users != NULL;
 		if (t->users || t->watched)
-			take_turns(t);
-	} while (any && may_go_on(t, began, clock_ns()));
+			now = take_turns(t, now);
+	} while (any && may_go_on(t, began, now));
 	if (!t->users)
 		uv_idle_stop(&t->idle);
 }
