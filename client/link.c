@@ -14,7 +14,7 @@
 #define PAUSE_MIN_US 5000
 #define PAUSE_MAX_US 100000
 #define PLACE_TRIES  10     /* with these pauses half a second */
-#define PLACE_US     100000 /* at most in one attempt, for a place in the daemon's queue of connections */
+#define PLACE_US     100000 /* at most for a place in one queue of connections */
 
 static void move_to(kops *k, enum link_state to)
 {

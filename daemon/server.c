@@ -318,16 +318,15 @@ static void watch_crashes(void)
 
 /* Of the folders that systemd made, in an order of its own, the one that is not for users' sockets; its length.
  */
-static int state_folder(const char **ret)
+static int state_folder(const struct server *s, const char **ret)
 {
-	static const char suffix[] = ".users";
 	const char *folder = getenv("RUNTIME_DIRECTORY");
-	size_t n, tail = sizeof suffix - 1;
+	size_t n;
 
 	for (; folder && *folder; folder += n + (folder[n] == ':')) {
 		n = strcspn(folder, ":");
 		*ret = folder;
-		if (n > 0 && (n < tail || memcmp(folder + n - tail, suffix, tail) != 0))
+		if (n > 0 && !user_sockets_are_in(&s->listener.doors.files, folder, n))
 			return (int)n;
 	}
 	return 0;
@@ -336,9 +335,9 @@ static int state_folder(const char **ret)
 /* Beside the socket, or where systemd says. Without them we serve all the same. */
 static void open_marks(struct server *s)
 {
-	const char *folder, *name = strrchr(s->config.socket, '/');
+	const char *folder = NULL, *name = strrchr(s->config.socket, '/');
 	char path[PATH_MAX], why[WHY_BYTES];
-	int n = state_folder(&folder);
+	int n = state_folder(s, &folder);
 
 	if (n > 0)
 		snprintf(path, sizeof path, "%.*s/%s.running", n, folder, name ? name + 1 : s->config.socket);

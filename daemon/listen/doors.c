@@ -25,6 +25,7 @@
 
 /* Beside so many sessions as there may be by the limit of descriptors, a user's door is one more. */
 #define SESSIONS_PER_DOOR 16u
+#define IDLE_NS           60000000000u /* so long a door is kept that nobody comes by */
 
 /* ---- Out of descriptors ---- */
 
@@ -162,6 +163,7 @@ static void on_door_closed(uv_handle_t *poll)
 
 static void close_user_door(struct door *door)
 {
+	struct accounts *accounts = &door->all->sessions->engine->accounts;
 	struct account *account = door->account;
 
 	if (!account)
@@ -170,11 +172,11 @@ static void close_user_door(struct door *door)
 	user_sockets_remove(&door->all->files, account->uid);
 	door->is_closing = true;
 	uv_close((uv_handle_t *)&door->poll, on_door_closed);
-	close(door->fd);
+	closing_add(accounts, account, door->fd); /* with the connections that wait there, and what they sent */
 	door->fd = -1;
 	door->account = NULL;
 	door->all->n_users--;
-	account_unref(&door->all->sessions->engine->accounts, account);
+	account_unref(accounts, account);
 }
 
 static struct door *find_door(struct doors *all, const struct account *account)
@@ -194,29 +196,44 @@ static struct door *find_free(struct doors *all)
 	return NULL;
 }
 
-/* That of the user who used theirs least of late, so that a place is free soon. */
-static void close_oldest(struct doors *all)
+static struct door *find_oldest(struct doors *all)
 {
 	struct door *oldest = NULL;
 
 	for (unsigned i = 0; i < DOORS_PLACES; i++) {
 		struct door *door = &all->users[i];
 
-		if (door->account && (!oldest || door->used < oldest->used))
+		if (door->account && (!oldest || door->used_ns < oldest->used_ns))
 			oldest = door;
 	}
+	return oldest;
+}
+
+/* Of those that are there, at most one goes that was not used of late: else whoever can be many users takes
+ * them all. */
+static struct door *make_room(struct doors *all, uint64_t now)
+{
+	struct door *oldest;
+
+	if (all->n_users < all->users_max)
+		return find_free(all);
+	oldest = find_oldest(all);
+	if (!oldest || now - oldest->used_ns < IDLE_NS)
+		return NULL;
 	close_user_door(oldest);
+	return find_free(all);
 }
 
 /* The user got in. Without a door it comes by the main one, and may get one then. */
 static void give_door(struct doors *all, struct account *account)
 {
+	uint64_t now = clock_ns();
 	struct door *door;
 	int fd;
 
-	if (!user_sockets_are_there(&all->files) || find_door(all, account))
+	if (find_door(all, account))
 		return;
-	door = find_free(all);
+	door = make_room(all, now);
 	fd = door ? user_sockets_add(&all->files, account->uid, SHORT_BACKLOG) : -1;
 	if (fd < 0)
 		return;
@@ -227,27 +244,47 @@ static void give_door(struct doors *all, struct account *account)
 	}
 	account_ref(account);
 	door->account = account;
-	door->used = ++all->uses;
+	door->used_ns = now;
+	all->n_users++;
 	watch(door);
-	if (++all->n_users > all->users_max)
-		close_oldest(all);
+	turns_charge(&all->sessions->turns, &account->turns);
+}
+
+static void close_user_doors(struct doors *all)
+{
+	for (unsigned i = 0; i < DOORS_PLACES; i++)
+		close_user_door(&all->users[i]);
+}
+
+static void on_renew(uv_timer_t *renew)
+{
+	close_user_doors(renew->data);
 }
 
 /* ---- Accepting ---- */
 
-static void arrive(struct door *door, int fd)
+static void arrive(struct doors *all, int fd)
 {
-	struct doors *all = door->all;
 	struct account *account;
 
-	if (door == &all->main)
-		count_connection(all);
-	else
-		door->used = ++all->uses;
+	count_connection(all);
 	account = session_arrive(all->sessions, fd);
-	if (account && door == &all->main)
+	if (account)
 		give_door(all, account);
-	open_reserve(all); /* where there was no room for it */
+}
+
+/* Who may connect to everybody's socket may have been changed: then all have to come by that again. */
+static void arrive_by_own(struct door *door, int fd)
+{
+	struct doors *all = door->all;
+
+	if (user_sockets_are_current(&all->files)) {
+		door->used_ns = clock_ns();
+		session_arrive(all->sessions, fd);
+		return;
+	}
+	closing_add(&all->sessions->engine->accounts, door->account, fd);
+	timers_start(&all->renew, on_renew, 0, 0); /* not within a turn at one of them */
 }
 
 /* True: there may be more. */
@@ -257,13 +294,20 @@ static bool take_connection(struct turns_place *place)
 	int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd >= 0) {
-		arrive(door, fd);
-	} else if (errno == EMFILE || errno == ENFILE) {
+		if (door->account)
+			arrive_by_own(door, fd);
+		else
+			arrive(door->all, fd);
+		open_reserve(door->all); /* where there was no room for it */
+		return true;
+	}
+	if (errno == EMFILE || errno == ENFILE) {
 		if (shed(door))
 			return true;
 		watch_when_possible(&door->all->retry);
 		return false;
-	} else if (errno != EINTR && errno != ECONNABORTED) {
+	}
+	if (errno != EINTR && errno != ECONNABORTED) {
 		watch(door);
 		return false;
 	}
@@ -292,14 +336,19 @@ static void door_init(struct doors *all, struct door *door)
 	*door = (struct door){.all = all, .fd = -1};
 }
 
-int doors_open(struct doors *all, struct sessions *sessions, int fd, char why[WHY_BYTES])
+void doors_init(struct doors *all, struct sessions *sessions)
 {
-	int rc;
-
-	*all = (struct doors){.sessions = sessions, .reserve_fd = -1};
+	*all = (struct doors){.sessions = sessions, .reserve_fd = -1, .files.folder_fd = -1};
 	door_init(all, &all->main);
 	for (unsigned i = 0; i < DOORS_PLACES; i++)
 		door_init(all, &all->users[i]);
+}
+
+int doors_open(struct doors *all, int fd, char why[WHY_BYTES])
+{
+	struct sessions *sessions = all->sessions;
+	int rc;
+
 	open_reserve(all);
 	rc = door_open(&all->main, fd, &all->everybody);
 	if (rc < 0) {
@@ -316,7 +365,8 @@ int doors_open(struct doors *all, struct sessions *sessions, int fd, char why[WH
 		all->users_max = DOORS_PLACES - 1;
 	uv_timer_init(sessions->engine->timers, &all->retry);
 	uv_timer_init(sessions->engine->timers, &all->flood);
-	all->retry.data = all->flood.data = all;
+	uv_timer_init(sessions->engine->timers, &all->renew);
+	all->retry.data = all->flood.data = all->renew.data = all;
 	user_sockets_open(&all->files, fd);
 	return 0;
 }
@@ -330,10 +380,10 @@ void doors_stop(struct doors *all)
 {
 	door_stop(&all->main);
 	uv_timer_stop(&all->retry);
+	uv_timer_stop(&all->renew);
 	if (is_flooded(all))
 		end_flood(all); /* for a successor, where it is inherited */
-	for (unsigned i = 0; i < DOORS_PLACES; i++)
-		close_user_door(&all->users[i]);
+	close_user_doors(all);
 	user_sockets_close(&all->files);
 }
 
@@ -342,4 +392,5 @@ void doors_close(struct doors *all)
 	if (all->reserve_fd >= 0)
 		close(all->reserve_fd);
 	all->reserve_fd = -1;
+	user_sockets_close(&all->files); /* where the start failed */
 }

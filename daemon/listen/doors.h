@@ -10,7 +10,7 @@
 #include "listen/user_sockets.h"
 #include "session/session.h"
 
-/* For the 64 users who used theirs last, where there are descriptors for that, and the next one. */
+/* For 64 users, where there are descriptors for that; and one that libuv has not let go of yet. */
 #define DOORS_PLACES 65u
 
 struct doors;
@@ -19,7 +19,7 @@ struct door {
 	struct doors *all;
 	int fd;                  /* -1: it is free */
 	struct account *account; /* whose it is, with a reference; NULL: everybody's */
-	uint64_t used;           /* doors.uses when somebody came by it last */
+	uint64_t used_ns;        /* when somebody came by it last */
 	bool is_closing;         /* libuv has the poll handle still */
 	uv_poll_t poll;
 	struct turns_place place; /* a turn is a connection */
@@ -30,7 +30,7 @@ struct doors {
 	struct user_sockets files;
 	struct door main, users[DOORS_PLACES];
 	unsigned n_users, users_max;
-	uint64_t uses;
+	uv_timer_t renew;            /* when all of them have to go */
 	struct turns_user everybody; /* the main door's turns */
 	/* Out of descriptors. */
 	int reserve_fd; /* given up to accept and shed */
@@ -42,11 +42,10 @@ struct doors {
 	uint64_t counted_since_ns;
 };
 
-/*
- * Listens on the socket, which stays the caller's, and accepts nobody yet. KOPS_E_SYSTEM with a sentence; to be
- * closed then too.
- */
-int doors_open(struct doors *doors, struct sessions *sessions, int fd, char why[WHY_BYTES]);
+/* From then on they may be closed. */
+void doors_init(struct doors *doors, struct sessions *sessions);
+/* Listens on the socket, which stays the caller's, and accepts nobody yet. KOPS_E_SYSTEM with a sentence. */
+int doors_open(struct doors *doors, int fd, char why[WHY_BYTES]);
 void doors_start(struct doors *doors);
 /* Accepts no more; users' doors are gone. */
 void doors_stop(struct doors *doors);

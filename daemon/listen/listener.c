@@ -165,11 +165,12 @@ int listener_open(struct listener *l, struct sessions *sessions, const char *pat
 	char reason[WHY_BYTES];
 	int rc;
 
-	*l = (struct listener){.path = path, .fd = -1, .lock_fd = -1, .doors.reserve_fd = -1};
+	*l = (struct listener){.path = path, .fd = -1, .lock_fd = -1};
+	doors_init(&l->doors, sessions);
 	rc = open_socket(l, why);
 	if (rc < 0)
 		return rc;
-	rc = doors_open(&l->doors, sessions, l->fd, reason);
+	rc = doors_open(&l->doors, l->fd, reason);
 	if (rc < 0)
 		snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: %s", path, reason);
 	return rc;

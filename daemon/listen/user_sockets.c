@@ -18,20 +18,21 @@
 #include "user_socket.h"
 
 #define ACL_NAME    "system.posix_acl_access"
-#define FOLDER_MODE 0700
 #define ACL_ENTRIES 6
+#define SUFFIX      ".users"
+#define FOLDER_MODE 0700
 
 /* ---- Access ---- */
 
-/* What others than the owner, who may do everything, may do: ACL_READ and so on. */
-struct access {
+/* What others than the owner, who may do everything, may do: ACL_READ and so on. The owner's group may not. */
+struct rights {
 	uid_t uid;
 	gid_t gid;
 	unsigned short user, group, everybody;
 };
 
 /* The binary form that Linux takes, so that libacl is not needed: linux/posix_acl_xattr.h. */
-static int set_access(const char *path, const struct access *a)
+static int set_rights(const char *path, const struct rights *r)
 {
 	struct {
 		struct posix_acl_xattr_header header;
@@ -39,11 +40,11 @@ static int set_access(const char *path, const struct access *a)
 	} acl = {
 	    {htole32(POSIX_ACL_XATTR_VERSION)},
 	    {{htole16(ACL_USER_OBJ), htole16(ACL_READ | ACL_WRITE | ACL_EXECUTE), htole32(ACL_UNDEFINED_ID)},
-	     {htole16(ACL_USER), htole16(a->user), htole32(a->uid)},
+	     {htole16(ACL_USER), htole16(r->user), htole32(r->uid)},
 	     {htole16(ACL_GROUP_OBJ), 0, htole32(ACL_UNDEFINED_ID)},
-	     {htole16(ACL_GROUP), htole16(a->group), htole32(a->gid)},
-	     {htole16(ACL_MASK), htole16(a->user | a->group), htole32(ACL_UNDEFINED_ID)},
-	     {htole16(ACL_OTHER), htole16(a->everybody), htole32(ACL_UNDEFINED_ID)}},
+	     {htole16(ACL_GROUP), htole16(r->group), htole32(r->gid)},
+	     {htole16(ACL_MASK), htole16(r->user | r->group), htole32(ACL_UNDEFINED_ID)},
+	     {htole16(ACL_OTHER), htole16(r->everybody), htole32(ACL_UNDEFINED_ID)}},
 	};
 
 	return setxattr(path, ACL_NAME, &acl, sizeof acl, 0);
@@ -51,78 +52,110 @@ static int set_access(const char *path, const struct access *a)
 
 /* ---- The folder ---- */
 
-/* The folder's path. False: a socket in it could have no name. */
-static bool name_folder(struct user_sockets *u)
+/*
+ * Its files by way of its descriptor: whoever owns a folder above it may put another in its place. uid: of a
+ * socket in it; NULL: the folder itself.
+ */
+static struct sockaddr_un address_of(const struct user_sockets *u, const uid_t *uid)
 {
-	struct sockaddr_un longest;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int n = snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d", u->folder_fd);
 
-	if (!user_socket_address(u->everybodys, UINT_MAX, &longest))
-		return false;
-	*strrchr(longest.sun_path, '/') = '\0';
-	memcpy(u->folder, longest.sun_path, sizeof u->folder);
-	return true;
+	if (uid)
+		snprintf(address.sun_path + n, sizeof address.sun_path - (size_t)n, "/%u", (unsigned)*uid);
+	return address;
 }
 
-/* A predecessor that was killed left them. */
-static void empty_folder(const struct user_sockets *u)
+/* Who may connect to everybody's socket may look for their own. NULL, or why that cannot be. */
+static const char *let_in(struct user_sockets *u)
 {
-	DIR *folder = opendir(u->folder);
-	struct dirent *entry;
-	struct stat st;
-
-	if (!folder)
-		return;
-	while ((entry = readdir(folder)))
-		if (fstatat(dirfd(folder), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    S_ISSOCK(st.st_mode))
-			unlinkat(dirfd(folder), entry->d_name, 0);
-	closedir(folder);
-}
-
-static bool make_folder(const struct user_sockets *u)
-{
-	struct stat st;
-
-	if (mkdir(u->folder, FOLDER_MODE) < 0 && errno != EEXIST)
-		return false;
-	if (lstat(u->folder, &st) < 0)
-		return false;
-	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid()) {
-		errno = EEXIST;
-		return false;
-	}
-	empty_folder(u);
-	return true;
-}
-
-/* Who may connect to everybody's socket may look for their own. */
-static int let_in(const struct user_sockets *u)
-{
-	struct access access = {0};
+	struct rights rights = {0};
 	struct stat socket;
 
 	if (lstat(u->everybodys, &socket) < 0)
-		return -1;
-	access.uid = socket.st_uid;
-	access.gid = socket.st_gid;
-	access.user = socket.st_mode & S_IWUSR ? ACL_EXECUTE : 0;
-	access.group = socket.st_mode & S_IWGRP ? ACL_EXECUTE : 0;
-	access.everybody = socket.st_mode & S_IWOTH ? ACL_EXECUTE : 0;
-	return set_access(u->folder, &access);
+		return strerror(errno);
+	if (lgetxattr(u->everybodys, ACL_NAME, NULL, 0) > 0)
+		return "it has an access control list";
+	rights.uid = socket.st_uid;
+	rights.gid = socket.st_gid;
+	rights.user = socket.st_mode & S_IWUSR ? ACL_EXECUTE : 0;
+	rights.group = socket.st_mode & S_IWGRP ? ACL_EXECUTE : 0;
+	rights.everybody = socket.st_mode & S_IWOTH ? ACL_EXECUTE : 0;
+	u->let_in = socket;
+	return set_rights(address_of(u, NULL).sun_path, &rights) < 0 ? strerror(errno) : NULL;
+}
+
+bool user_sockets_are_current(const struct user_sockets *u)
+{
+	const struct stat *then = &u->let_in;
+	struct stat now;
+
+	return lstat(u->everybodys, &now) == 0 && now.st_ino == then->st_ino && now.st_dev == then->st_dev &&
+	       now.st_ctim.tv_sec == then->st_ctim.tv_sec && now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
+}
+
+static void path_of_folder(const struct user_sockets *u, char path[USER_SOCKETS_PATH_BYTES])
+{
+	snprintf(path, USER_SOCKETS_PATH_BYTES, "%.*s" SUFFIX, (int)(USER_SOCKETS_PATH_BYTES - sizeof SUFFIX),
+	         u->everybodys);
+}
+
+/* A predecessor that was killed left sockets. */
+static void empty_folder(const struct user_sockets *u)
+{
+	int fd = openat(u->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *entry;
+	struct stat st;
+
+	if (!folder) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((entry = readdir(folder)))
+		if (fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(st.st_mode))
+			unlinkat(fd, entry->d_name, 0);
+	closedir(folder);
+}
+
+/* False, with errno. */
+static bool open_folder(struct user_sockets *u)
+{
+	char path[USER_SOCKETS_PATH_BYTES];
+	struct stat st;
+
+	path_of_folder(u, path);
+	if (mkdir(path, FOLDER_MODE) < 0 && errno != EEXIST)
+		return false;
+	u->folder_fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (u->folder_fd < 0)
+		return false;
+	if (fstat(u->folder_fd, &st) < 0 || st.st_uid != geteuid()) {
+		close(u->folder_fd);
+		u->folder_fd = -1;
+		errno = EEXIST;
+		return false;
+	}
+	return true;
 }
 
 /* NULL, or why there can be none. */
 static const char *open_beside(struct user_sockets *u)
 {
-	if (!name_folder(u))
+	struct sockaddr_un longest;
+	const char *why;
+
+	if (!user_socket_address(u->everybodys, UINT_MAX, &longest))
 		return "its path is too long, or it has none";
 	if (!user_socket_is_safe(u->everybodys))
 		return "others may write to its folder";
-	if (getxattr(u->everybodys, ACL_NAME, NULL, 0) > 0)
-		return "it has an access control list";
-	if (!make_folder(u) || let_in(u) < 0)
+	if (!open_folder(u))
 		return strerror(errno);
-	return NULL;
+	why = let_in(u);
+	if (!why)
+		empty_folder(u);
+	return why;
 }
 
 void user_sockets_open(struct user_sockets *u, int fd)
@@ -133,47 +166,60 @@ void user_sockets_open(struct user_sockets *u, int fd)
 
 	getsockname(fd, (struct sockaddr *)&address, &len);
 	memcpy(u->everybodys, address.sun_path, sizeof u->everybodys);
+	u->folder_fd = -1;
 	why = open_beside(u);
 	if (!why)
 		return;
 	log_info("users have no sockets of their own beside %s, and all of them wait in a flood of "
 	         "connections: %s",
 	         u->everybodys, why);
-	u->folder[0] = '\0';
+	user_sockets_close(u);
 }
 
 void user_sockets_close(struct user_sockets *u)
 {
-	if (user_sockets_are_there(u))
-		rmdir(u->folder); /* not where the service manager made it */
-	u->folder[0] = '\0';
+	char path[USER_SOCKETS_PATH_BYTES];
+
+	if (u->folder_fd < 0)
+		return;
+	path_of_folder(u, path);
+	rmdir(path); /* not where the service manager made it */
+	close(u->folder_fd);
+	u->folder_fd = -1;
+}
+
+bool user_sockets_are_in(const struct user_sockets *u, const char *folder, size_t bytes)
+{
+	char path[USER_SOCKETS_PATH_BYTES];
+
+	path_of_folder(u, path);
+	return strlen(path) == bytes && memcmp(path, folder, bytes) == 0;
 }
 
 /* ---- The sockets ---- */
 
 /* Nobody gets in before it is known who may: it does not listen yet. */
-static int listen_for(int fd, const struct sockaddr_un *address, uid_t uid, int backlog)
+static int listen_for(const struct user_sockets *u, int fd, uid_t uid, int backlog)
 {
-	const struct access access = {.uid = uid, .user = ACL_READ | ACL_WRITE};
+	const struct rights rights = {.uid = uid, .user = ACL_READ | ACL_WRITE};
+	const struct sockaddr_un address = address_of(u, &uid);
 
-	if (bind(fd, (const struct sockaddr *)address, sizeof *address) < 0)
+	if (bind(fd, (const struct sockaddr *)&address, sizeof address) < 0)
 		return -1;
-	if (set_access(address->sun_path, &access) == 0 && listen(fd, backlog) == 0)
+	if (set_rights(address.sun_path, &rights) == 0 && listen(fd, backlog) == 0)
 		return 0;
-	unlink(address->sun_path);
+	user_sockets_remove(u, uid);
 	return -1;
 }
 
-int user_sockets_add(const struct user_sockets *u, uid_t uid, int backlog)
+int user_sockets_add(struct user_sockets *u, uid_t uid, int backlog)
 {
-	struct sockaddr_un address;
 	int fd;
 
-	user_socket_address(u->everybodys, uid, &address);
-	if (let_in(u) < 0)
+	if (u->folder_fd < 0 || let_in(u))
 		return -1;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || listen_for(fd, &address, uid, backlog) == 0)
+	if (fd < 0 || listen_for(u, fd, uid, backlog) == 0)
 		return fd;
 	close(fd);
 	return -1;
@@ -181,8 +227,8 @@ int user_sockets_add(const struct user_sockets *u, uid_t uid, int backlog)
 
 void user_sockets_remove(const struct user_sockets *u, uid_t uid)
 {
-	struct sockaddr_un address;
+	char name[16];
 
-	user_socket_address(u->everybodys, uid, &address);
-	unlink(address.sun_path);
+	snprintf(name, sizeof name, "%u", (unsigned)uid);
+	unlinkat(u->folder_fd, name, 0);
 }

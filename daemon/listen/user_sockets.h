@@ -14,30 +14,33 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/un.h>
 
 #define USER_SOCKETS_PATH_BYTES sizeof(((struct sockaddr_un *)NULL)->sun_path)
 
 struct user_sockets {
-	char everybodys[USER_SOCKETS_PATH_BYTES];
-	char folder[USER_SOCKETS_PATH_BYTES]; /* empty: there are none */
+	char everybodys[USER_SOCKETS_PATH_BYTES]; /* the path of everybody's socket */
+	int folder_fd;                            /* -1: there are none */
+	struct stat let_in; /* everybody's socket, when the folder last let in who may connect to it */
 };
 
 /* Beside the listening socket fd, bound to a path. Says in the log why there are none. */
 void user_sockets_open(struct user_sockets *sockets, int fd);
 
-static inline bool user_sockets_are_there(const struct user_sockets *sockets)
-{
-	return sockets->folder[0];
-}
+/* Whether the folder still lets in who may connect to everybody's socket. */
+bool user_sockets_are_current(const struct user_sockets *sockets);
 
 /* A new one that listens with this queue. From now on the folder lets in who may connect to everybody's socket
  * now. -1: it cannot be made. */
-int user_sockets_add(const struct user_sockets *sockets, uid_t uid, int backlog);
+int user_sockets_add(struct user_sockets *sockets, uid_t uid, int backlog);
 void user_sockets_remove(const struct user_sockets *sockets, uid_t uid);
 
-/* Takes the folder away; the sockets are removed. */
+/* Takes the folder away; the sockets are removed. May be called again. */
 void user_sockets_close(struct user_sockets *sockets);
+
+/* Whether that is their folder, by its path of so many bytes. */
+bool user_sockets_are_in(const struct user_sockets *sockets, const char *folder, size_t bytes);
 
 #endif

@@ -517,6 +517,22 @@ class Lingering(Lingers):
             self.assert_quick(self.control.ping)
             self.assert_ended(c)
 
+    def test_what_waits_at_a_users_socket_as_it_stops(self):
+        d = harness.Daemon()
+        self.addCleanup(d.remove)
+        d.start()
+        d.connect().close()
+        d.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, d.pid, os.WSTOPPED | os.WNOWAIT)
+        for _ in range(5):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as c, self.lingering() as s:
+                c.connect(f"{d.socket}.users/{os.geteuid()}")
+                socket.send_fds(c, [b"\0"], [s.fileno()])
+        d.signal(signal.SIGTERM)
+        d.signal(signal.SIGCONT)
+        self.assert_quick(d.wait)
+        self.assertEqual(d.process.returncode, 0)
+
     @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
     def test_other_users_get_memory(self):
         for _ in range(5):  # more than there are threads for memory

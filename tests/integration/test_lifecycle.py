@@ -366,6 +366,7 @@ class Starting(Life):
         r = self.run_kopsd(*base, "--devices", "gpu99")
         self.assertEqual(r.returncode, 1)
         self.assertIn("gpu99", r.stderr)
+        self.assertFalse(os.path.exists(other + ".users"))
         # What is not a socket does not go by itself.
         r = self.run_kopsd("--config", d.config, "--socket", d.config)
         self.assertEqual(r.returncode, 2)
@@ -410,7 +411,7 @@ class Starting(Life):
         for users_first in (True, False):
             self.daemon = d = Daemon()
             self.addCleanup(d.remove)
-            folders = [d.socket + ".users", os.path.join(d.folder, "state")]
+            folders = [d.socket + ".users", os.path.join(d.folder, "state-of.users")]
             for folder in folders:
                 os.mkdir(folder, 0o700)
             d.start(RUNTIME_DIRECTORY=":".join(folders if users_first else folders[::-1]))
@@ -487,7 +488,7 @@ class Starting(Life):
         d = self.daemon_of_later()
         with open(d.socket + ".users", "w", encoding="utf-8"):
             pass
-        self.assert_no_users_sockets(d, b"File exists")
+        self.assert_no_users_sockets(d, b"Not a directory")
 
     def test_reload(self):
         d = self.start(max_buffers=5)
