@@ -8,8 +8,8 @@
 bool user_socket_address(const char *everybodys, uid_t uid, struct sockaddr_un *ret)
 {
 	ret->sun_family = AF_UNIX;
-	return *everybodys && snprintf(ret->sun_path, sizeof ret->sun_path, "%s.users/%u", everybodys,
-	                               (unsigned)uid) < (int)sizeof ret->sun_path;
+	return *everybodys && snprintf(ret->sun_path, sizeof ret->sun_path, "%s" USER_SOCKET_SUFFIX "/%u",
+	                               everybodys, (unsigned)uid) < (int)sizeof ret->sun_path;
 }
 
 bool user_socket_is_safe(const char *everybodys)

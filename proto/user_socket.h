@@ -9,6 +9,9 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
+/* Their folder has the name of everybody's socket with this behind it. */
+#define USER_SOCKET_SUFFIX ".users"
+
 /* That of the user `uid` beside everybody's at this path: in a folder, by the uid's digits. False: its path is
  * too long, or there is none. */
 bool user_socket_address(const char *everybodys, uid_t uid, struct sockaddr_un *ret);

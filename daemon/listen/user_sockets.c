@@ -19,7 +19,6 @@
 
 #define ACL_NAME    "system.posix_acl_access"
 #define ACL_ENTRIES 6
-#define SUFFIX      ".users"
 #define FOLDER_MODE 0700
 
 /* ---- Access ---- */
@@ -96,8 +95,8 @@ bool user_sockets_are_current(const struct user_sockets *u)
 
 static void path_of_folder(const struct user_sockets *u, char path[USER_SOCKETS_PATH_BYTES])
 {
-	snprintf(path, USER_SOCKETS_PATH_BYTES, "%.*s" SUFFIX, (int)(USER_SOCKETS_PATH_BYTES - sizeof SUFFIX),
-	         u->everybodys);
+	snprintf(path, USER_SOCKETS_PATH_BYTES, "%.*s" USER_SOCKET_SUFFIX,
+	         (int)(USER_SOCKETS_PATH_BYTES - sizeof USER_SOCKET_SUFFIX), u->everybodys);
 }
 
 /* A predecessor that was killed left sockets. */

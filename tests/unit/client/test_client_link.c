@@ -54,6 +54,14 @@ static void test_open_permission_denied(void **state)
 	assert_non_null(strstr(why, ": permission denied"));
 }
 
+/* Opens and closes, while the script plays the daemon. */
+static void open_by(struct fake *f, void (*script)(struct fake *))
+{
+	fake_start(f, script);
+	kops_close(fake_open(f));
+	fake_stop(f);
+}
+
 static void script_hello(struct fake *f)
 {
 	fake_accept(f);
@@ -177,9 +185,7 @@ static void script_busy_then_welcome(struct fake *f)
 static void test_open_tries_again_while_the_daemon_is_busy(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_busy_then_welcome);
-	kops_close(fake_open(f));
-	fake_stop(f);
+	open_by(f, script_busy_then_welcome);
 }
 
 #define LIMIT "uid 1 has 2 sessions, and max-sessions-per-uid is 2"
@@ -311,9 +317,7 @@ static void test_open_has_the_place_that_it_waited_for(void **state)
 	struct fake *f = *state;
 	int first = fill_queue(f);
 
-	fake_start(f, script_room_after_the_first);
-	kops_close(fake_open(f));
-	fake_stop(f);
+	open_by(f, script_room_after_the_first);
 	close(first);
 }
 
@@ -374,9 +378,7 @@ static void test_open_prefers_its_own_socket(void **state)
 	int everybodys = listen_at_own(f), own = f->listener;
 	struct pollfd unused = {.fd = everybodys, .events = POLLIN};
 
-	fake_start(f, script_hello);
-	kops_close(fake_open(f));
-	fake_stop(f);
+	open_by(f, script_hello);
 	assert_int_equal(poll(&unused, 1, 0), 0);
 	f->listener = everybodys;
 	close(own);
@@ -389,9 +391,7 @@ static void test_open_needs_no_place_in_everybodys_queue(void **state)
 	struct fake *f = *state;
 	int first = fill_queue(f), everybodys = listen_at_own(f), own = f->listener;
 
-	fake_start(f, script_hello);
-	kops_close(fake_open(f));
-	fake_stop(f);
+	open_by(f, script_hello);
 	f->listener = everybodys;
 	close(first);
 	close(own);
@@ -406,9 +406,7 @@ static void test_open_where_its_own_socket_is_dead(void **state)
 
 	close(f->listener);
 	f->listener = everybodys;
-	fake_start(f, script_hello);
-	kops_close(fake_open(f));
-	fake_stop(f);
+	open_by(f, script_hello);
 	remove_own(f);
 }
 
@@ -421,9 +419,7 @@ static void test_open_distrusts_a_folder_of_everybody(void **state)
 
 	f->listener = everybodys;
 	assert_int_equal(chmod(f->folder, 0777), 0);
-	fake_start(f, script_hello);
-	kops_close(fake_open(f));
-	fake_stop(f);
+	open_by(f, script_hello);
 	assert_int_equal(poll(&unused, 1, 0), 0);
 	close(own);
 	remove_own(f);
