@@ -122,6 +122,8 @@ struct kops {
 	uint32_t timeout_ms, spin_us;
 	int64_t sleep_until_us; /* no looking for answers before: other threads want the CPU */
 	int64_t crowded_us;     /* how long that lasts */
+	int64_t given_way_us;   /* when another thread took the CPU last */
+	unsigned moves_left;    /* to other CPUs, until it had its own for a while */
 	long switches;          /* to other threads, by then: see wire.c */
 	bool may_look;          /* there are CPUs for it: around the usual end of a long job, struct waiter */
 	pid_t owner;            /* the process that opened it */

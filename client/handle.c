@@ -1,5 +1,4 @@
 /* handle.c: opening and closing a handle, its sentences. */
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "affinity.h"
 #include "client.h"
 #include "status.h"
 
@@ -135,12 +135,6 @@ static int await_welcome(kops *k)
 	return status;
 }
 
-static bool may_look(void)
-{
-	cpu_set_t cpus;
-	return sched_getaffinity(0, sizeof cpus, &cpus) < 0 || CPU_COUNT(&cpus) >= LOOK_CPUS;
-}
-
 static int open_handle(kops **ret_handle, const kops_options *given, char *why, size_t why_size, bool waits)
 {
 	kops_options options = read_options(given);
@@ -150,7 +144,7 @@ static int open_handle(kops **ret_handle, const kops_options *given, char *why, 
 		goto fail;
 	k->timeout_ms = options.timeout_ms ? options.timeout_ms : TIMEOUT_DEFAULT_MS;
 	k->spin_us = options.spin_us;
-	k->may_look = may_look();
+	k->may_look = affinity_count() >= LOOK_CPUS;
 	set_name(k, options.name);
 	status = set_address(k, options.socket);
 	if (status == 0)

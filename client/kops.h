@@ -124,8 +124,10 @@ typedef struct kops_options {
 	uint32_t spin_us; /* calls that wait look for the answer so long before they sleep. It takes a CPU, and
 	                     saves the time to wake a sleeper, 5 to 50 µs; 0: sleep at once. Without spinning, a
 	                     call that waits for a repeated job longer than 0.1 ms wakes shortly before its
-	                     usual end, if there are CPUs to spare. Calls sleep at once while other threads
-	                     want the CPU, and with more than 8 jobs out */
+	                     usual end, if there are CPUs to spare. Where other threads take the CPU, a call
+	                     moves its thread to another one (by sched_setaffinity(2), and then back to all
+	                     that it had). Where that does not help, and with more than 8 jobs out, calls
+	                     sleep at once */
 } kops_options;
 
 /*

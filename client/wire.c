@@ -9,16 +9,20 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "affinity.h"
 #include "client.h"
 
 #define PROCESS_MAX 64  /* datagrams read by one kops_process() */
 #define LATE_MAX    256 /* datagrams read for others when the time of a wait is up */
 
 /*
- * A look that takes so long gave another thread the CPU. For a while it is not looked again, longer where that
- * happens again soon: it will where there are more threads than CPUs.
+ * A look that takes so long gave another thread the CPU, and that one works: who only looks gives it back
+ * sooner. The threads of other CPUs may all only look, so some of these are tried. Where that does not help, it
+ * is not looked again for a while, longer where that happens again soon: it will where more threads than there
+ * are CPUs work.
  */
 #define GIVEN_WAY_US   50
+#define MOVES_MAX      4
 #define CROWDED_US     10000
 #define CROWDED_US_MAX 100000
 #define CROWDED_TIMES  4
@@ -340,16 +344,34 @@ static bool another_thread_ran(kops *k)
 	return ran;
 }
 
+static bool slept_lately(const kops *k, int64_t now_us)
+{
+	return now_us - k->sleep_until_us < k->crowded_us;
+}
+
+/* False: it did lately, and it did not help. */
+static bool changes_cpu(kops *k, int64_t now_us)
+{
+	if (now_us - k->given_way_us >= CROWDED_US)
+		k->moves_left = MOVES_MAX;
+	k->given_way_us = now_us;
+	if (slept_lately(k, now_us) || k->moves_left == 0 || !affinity_leave(sched_getcpu()))
+		return false;
+	k->moves_left--;
+	another_thread_ran(k); /* a move counts as one */
+	return true;
+}
+
 static void sleep_for_a_while(kops *k, int64_t now_us)
 {
-	bool again = now_us - k->sleep_until_us < k->crowded_us;
+	bool again = slept_lately(k, now_us);
 	k->crowded_us = again ? min(k->crowded_us * CROWDED_TIMES, CROWDED_US_MAX) : CROWDED_US;
 	k->sleep_until_us = now_us + k->crowded_us;
 }
 
 /*
- * Looks for an answer without sleeping. A thread that waits for this CPU, perhaps kopsd's own, goes first:
- * where there is one, there are more threads than CPUs, and it is better to sleep for a while.
+ * Looks for an answer without sleeping. A thread that waits for this CPU, perhaps kopsd's own, goes first.
+ * Where there is one, there are more threads than CPUs.
  */
 static bool spin(kops *k, int64_t now_us, int64_t until_us)
 {
@@ -361,8 +383,11 @@ static bool spin(kops *k, int64_t now_us, int64_t until_us)
 		now_us = client_now_us();
 		if (now_us - before_us < GIVEN_WAY_US || !another_thread_ran(k))
 			continue;
-		sleep_for_a_while(k, now_us);
-		return false;
+		if (!changes_cpu(k, now_us)) {
+			sleep_for_a_while(k, now_us);
+			return false;
+		}
+		now_us = client_now_us();
 	}
 	return false;
 }

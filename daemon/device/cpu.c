@@ -12,11 +12,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "affinity.h"
 #include "clock.h"
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
-#include "device/affinity.h"
 #include "device/host_pages.h"
 #include "host_memory.h"
 

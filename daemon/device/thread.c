@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "affinity.h"
 #include "clock.h"
-#include "device/affinity.h"
 #include "device/canary.h"
 #include "spin.h"
 

@@ -1,5 +1,5 @@
-/* libkops: a wait sleeps, except in the time for which it is told to look out, while no other thread wants the
- * CPU. */
+/* libkops: a wait sleeps, except in the time for which it is told to look out, while it finds a CPU that no
+ * other thread wants. */
 #include <dlfcn.h>
 #include <poll.h>
 #include <sched.h>
@@ -46,6 +46,40 @@ int getrusage(__rusage_who_t who, struct rusage *ret)
 {
 	(void)who;
 	*ret = (struct rusage){.ru_nivcsw = switches};
+	return 0;
+}
+
+/* The CPUs that libkops may use, for all that it knows, and its moves away from the one that it is on. */
+static unsigned cpus = 1, moves;
+static cpu_set_t allowed;
+
+static void fill(cpu_set_t *set)
+{
+	CPU_ZERO(set);
+	for (unsigned i = 0; i < cpus; i++)
+		CPU_SET(i, set);
+}
+
+int sched_getcpu(void)
+{
+	return 0;
+}
+
+int sched_getaffinity(pid_t tid, size_t size, cpu_set_t *ret)
+{
+	assert_int_equal(tid, 0);
+	assert_true(size >= sizeof *ret);
+	fill(ret);
+	return 0;
+}
+
+int sched_setaffinity(pid_t tid, size_t size, const cpu_set_t *set)
+{
+	assert_int_equal(tid, 0);
+	assert_true(size >= sizeof *set);
+	moves += !CPU_ISSET(0, set);
+	switches += !CPU_ISSET(0, set);
+	allowed = *set;
 	return 0;
 }
 
@@ -134,6 +168,41 @@ static void test_it_sleeps_while_others_want_the_cpu(void **state)
 	fake_stop(f);
 }
 
+/* Those that only look give a CPU back sooner. */
+static void test_it_tries_other_cpus_before_it_sleeps(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script);
+	kops *k = fake_open(f);
+	struct waiter waiter = {0};
+	cpu_set_t all;
+	cpus = 16;
+	fill(&all);
+	moves = 0;
+	k->spin_us = 2000000;
+	yield_ns = 1000000;
+	n_sleeps = 0;
+	assert_int_equal(client_await(k, &waiter, 200000), KOPS_E_TIMEOUT);
+	unsigned before_it_slept = moves;
+	assert_true(before_it_slept >= 1 && before_it_slept < 16);
+	assert_true(k->sleep_until_us > 0 && n_sleeps >= 1);
+	assert_true(CPU_EQUAL(&allowed, &all));
+	k->sleep_until_us = client_now_us(); /* it has just slept */
+	k->crowded_us = 2000000;
+	assert_int_equal(client_await(k, &waiter, 10000), KOPS_E_TIMEOUT);
+	assert_int_equal(moves, before_it_slept);
+	k->sleep_until_us = k->crowded_us = 0;
+	yield_ns = 0;
+	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
+	yield_ns = 1000000; /* after a time in which it had its CPU */
+	assert_int_equal(client_await(k, &waiter, 10000), KOPS_E_TIMEOUT);
+	yield_ns = 0;
+	cpus = 1;
+	assert_true(moves > before_it_slept);
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void test_it_looks_on_when_the_host_took_the_cpu(void **state)
 {
 	struct fake *f = *state;
@@ -214,6 +283,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_at_once_with_many_jobs_out, fake_setup,
 	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_while_others_want_the_cpu, fake_setup,
+	                                    fake_teardown),
+	    cmocka_unit_test_setup_teardown(test_it_tries_other_cpus_before_it_sleeps, fake_setup,
 	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_looks_on_when_the_host_took_the_cpu, fake_setup,
 	                                    fake_teardown),

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "device/affinity.h"
+#include "affinity.h"
 
 #define TRIES 100
 

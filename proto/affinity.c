@@ -1,7 +1,6 @@
-#include "device/affinity.h"
+#include "affinity.h"
 
 #include <sched.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 #define CPUS_MAX 4096
@@ -28,14 +27,16 @@ unsigned affinity_count(void)
 	return n > 0 ? (unsigned)n : 1;
 }
 
-void affinity_leave(int cpu)
+bool affinity_leave(int cpu)
 {
 	struct cpus all = {0}, others;
 
 	if (cpu < 0 || !get(&all))
-		return;
+		return false;
 	others = all;
 	CPU_CLR_S((size_t)cpu, sizeof others.sets, others.sets);
-	if (CPU_COUNT_S(sizeof others.sets, others.sets) > 0 && set(&others))
-		set(&all);
+	if (CPU_COUNT_S(sizeof others.sets, others.sets) == 0 || !set(&others))
+		return false;
+	set(&all);
+	return true;
 }
