@@ -132,7 +132,7 @@ struct backend_device {
 	cudaMemPool_t pool;
 	cudaStream_t memory_stream; /* alloc() and free() */
 	PFN_cuStreamWriteValue32_v11070 write_value;
-	struct lane_words *words; /* pinned, one for each lane and one for rehearsals */
+	struct lane_words *words; /* pinned, one for each lane */
 	struct lane lanes[CUDA_LANES];
 	struct out *spare;
 	struct graphs graphs;

@@ -246,8 +246,8 @@ static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
 	if (error == cudaSuccess)
 		error = cudaStreamCreateWithFlags(&dev->memory_stream, cudaStreamNonBlocking);
 	if (error == cudaSuccess)
-		error = cudaHostAlloc((void **)&dev->words, (CUDA_LANES + 1) * sizeof *dev->words,
-		                      cudaHostAllocMapped);
+		error =
+		    cudaHostAlloc((void **)&dev->words, CUDA_LANES * sizeof *dev->words, cudaHostAllocMapped);
 	if (error == cudaSuccess)
 		error = cudaHostAlloc((void **)&dev->graphs.words, CUDA_GRAPHS_MAX * sizeof *dev->graphs.words,
 		                      cudaHostAllocMapped);
