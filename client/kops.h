@@ -126,8 +126,8 @@ typedef struct kops_options {
 	                     call that waits for a repeated job longer than 0.1 ms wakes shortly before its
 	                     usual end, if there are CPUs to spare. Where other threads take the CPU, a call
 	                     moves its thread to another one (by sched_setaffinity(2), and then back to all
-	                     that it had). Where that does not help, and with more than 8 jobs out, calls
-	                     sleep at once */
+	                     that it had; a seccomp filter has to allow that). Where that does not help,
+	                     and with more than 8 jobs out, calls sleep at once */
 } kops_options;
 
 /*
