@@ -4,10 +4,11 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "affinity.h"
 
 /* Below 128 × 128 × 128 a message each way takes longer than the product. */
 #define SMALLEST (128.0 * 128.0 * 128.0)
@@ -45,12 +46,6 @@ static void read_threshold(void)
 	settings.threshold = settings.automatic ? SMALLEST : side * side * side;
 }
 
-static unsigned cpus(void)
-{
-	cpu_set_t set;
-	return sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
-}
-
 /* What the program's other BLAS is told, for the CPUs are shared with it. */
 static unsigned others_threads(void)
 {
@@ -66,7 +61,7 @@ static unsigned others_threads(void)
 
 static void read_threads(void)
 {
-	unsigned most = others_threads(), n = cpus();
+	unsigned most = others_threads(), n = affinity_count();
 	if (most > THREADS_STANDARD)
 		most = THREADS_STANDARD;
 	settings.threads = (unsigned)read_number("KOPS_BLAS_THREADS", 1, THREADS_MAX, n < most ? n : most);
