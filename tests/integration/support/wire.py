@@ -368,7 +368,11 @@ class Client:
         self.maps = {}
         self.was_reset = False
         if hello:
-            self.welcome = self.hello(name=name)
+            try:
+                self.welcome = self.hello(name=name)
+            except BaseException:
+                self.close()
+                raise
 
     def __enter__(self):
         return self
