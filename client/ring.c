@@ -4,7 +4,7 @@
 
 #include "client.h"
 
-#define SPIN_LOOKS 32 /* at the ring, for each at the socket */
+#define SPIN_LOOKS 64 /* at the ring, for each at the socket */
 
 /* ---- Opening and closing ---- */
 

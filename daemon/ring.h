@@ -45,6 +45,12 @@ struct ring {
 void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user),
                 bool (*is_busy)(const struct rings *all));
 
+/* Whether the loop does not sleep, since some were used just now. */
+static inline bool rings_are_awake(const struct rings *all)
+{
+	return all->may_look && all->awake;
+}
+
 /* Calls has_runs for those that have. */
 void rings_look(struct rings *all);
 

@@ -70,7 +70,7 @@ static void take_done(struct device *d, bool looking)
 
 bool device_look(struct device *d)
 {
-	if (d->back || !uv_is_active((uv_handle_t *)&d->look_out) || !device_thread_has_done(&d->thread))
+	if (d->back || !device_looks_out(d) || !device_thread_has_done(&d->thread))
 		return false;
 	take_done(d, true);
 	return true;
@@ -112,7 +112,7 @@ static void on_woken(uv_poll_t *woken, int status, int events)
 		d->look_until_ns = until_ns;
 		uv_idle_start(&d->look_out, on_look_out);
 	}
-	take_done(d, uv_is_active((uv_handle_t *)&d->look_out));
+	take_done(d, device_looks_out(d));
 }
 
 static void destroy(struct device *d)

@@ -74,11 +74,20 @@ void device_close(struct device *device);
 /* Hands over work, in order. Loop thread. */
 void device_submit(struct device *device, struct device_work *work);
 
-/*
- * While the loop looks out for short runs: calls done() of those that are through by now. True: there were
- * some. Loop thread.
- */
+/* Whether the loop looks for the end of a run, without sleeping. */
+static inline bool device_looks_out(const struct device *device)
+{
+	return uv_is_active((const uv_handle_t *)&device->look_out);
+}
+
+/* While it does: calls done() of those that are through by now. True: there were some. Loop thread. */
 bool device_look(struct device *device);
+
+/* Whether others have turns before done() of the rest is called. */
+static inline bool device_waits_to_tell(const struct device *device)
+{
+	return device->back;
+}
 
 /*
  * Instead, where the device computes at once and has nothing to do: the run is through when this returns, and
