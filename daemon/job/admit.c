@@ -100,6 +100,8 @@ static void run_done(struct device_work *work)
 
 	if (job->run.status == KOPS_E_FAULT)
 		e->device_failed(e, device->device, job->run.error);
+	if (!pauses)
+		job_answer(job);
 	out_remove(device, job);
 	marks_unset(e->marks, job->account->uid, job->shape, !pauses);
 	job->sched.took_us = job->run.slice_us;
@@ -195,10 +197,10 @@ static void hand_over(struct job *job)
 	if (!job->started_ns)
 		job->started_ns = job->resumed_ns;
 	marks_set(e->marks, job->account->uid, job->shape);
-	watch_lasting(e);
 	if (is_for_now(job) && run_now(job))
 		return;
 	device_submit(device->device, &job->work);
+	watch_lasting(e);
 	e->watch_runs(e);
 }
 
@@ -301,7 +303,7 @@ static struct sched_job *choose(struct sched_job *next)
 /* True when it started or ended a job. */
 static bool dispatch_one(struct engine *e, unsigned index)
 {
-	unsigned waiting = e->sched.waiting[index];
+	unsigned waiting = e->sched.devices[index].waiting;
 	struct sched_job *next;
 
 	if (!device_has_room(e->devices[index].device))
@@ -309,21 +311,21 @@ static bool dispatch_one(struct engine *e, unsigned index)
 	next = sched_next(&e->sched, index, choose);
 	if (next)
 		hand_over(job_of_sched(next));
-	return e->sched.waiting[index] < waiting;
+	return e->sched.devices[index].waiting < waiting;
 }
 
 static void dispatch(struct engine *e, unsigned index)
 {
-	while (e->sched.waiting[index] && dispatch_one(e, index))
+	while (e->sched.devices[index].waiting && dispatch_one(e, index))
 		;
-	if (e->sched.waiting[index])
+	if (e->sched.devices[index].waiting)
 		ask_for_pause(e, index);
 }
 
 void jobs_dispatch(struct engine *e)
 {
 	for (unsigned i = 0; i < e->n_devices; i++)
-		if (e->sched.waiting[i])
+		if (e->sched.devices[i].waiting)
 			dispatch(e, i);
 }
 

@@ -33,14 +33,14 @@ static double took_us(const struct run *run)
 	return run->upload_us + run->compute_us + run->download_us;
 }
 
-static void end_trial(struct job *job, enum job_state state)
+static void end_trial(struct job *job)
 {
 	struct learned *learned = job_device(job)->learned;
 
 	if (!learned || !job->trial.op)
 		return;
 	if (job->started_ns)
-		learned_end(learned, &job->trial, state == JOB_DONE ? took_us(&job->run) : 0);
+		learned_end(learned, &job->trial, job->state == JOB_DONE ? took_us(&job->run) : 0);
 	else
 		learned_cancel(learned, &job->trial);
 	job->engine->learned_something(job->engine);
@@ -59,20 +59,25 @@ static void note_usage(const struct job *job)
 			usages[i]->jobs_failed++;
 }
 
-/* Out of the scheduler already; the job is gone afterwards, or ready again. */
-static void end(struct job *job, enum job_state state, int status, const char *why)
+/* Before all that its end changes in the daemon: somebody waits for it. */
+static void answer(struct job *job, enum job_state state, int status, const char *why)
+{
+	job->ended_ns = clock_ns();
+	job_move(job, state);
+	if (job->answer)
+		job->answer(job, status, why);
+}
+
+/* Answered, and out of the scheduler already; the job is gone afterwards, or ready again. */
+static void end(struct job *job)
 {
 	struct engine *e = job->engine;
 
-	job->ended_ns = clock_ns();
-	job_move(job, state);
 	job_expires_not(job);
 	if (e->suspect == job)
 		e->suspect = NULL;
-	end_trial(job, state);
+	end_trial(job);
 	job->account->jobs--;
-	if (job->answer)
-		job->answer(job, status, why);
 	note_usage(job);
 	if (job->prepared)
 		prepared_job_ended(job);
@@ -83,8 +88,9 @@ static void end(struct job *job, enum job_state state, int status, const char *w
 
 void job_end_queued(struct job *job, enum job_state state, int status, const char *why)
 {
+	answer(job, state, status, why);
 	sched_remove(&job->engine->sched, &job->sched);
-	end(job, state, status, why);
+	end(job);
 }
 
 /* A device gives up what it held for the job. */
@@ -96,21 +102,28 @@ static void leave_device(struct job *job, bool done)
 
 void job_end_paused(struct job *job)
 {
+	answer(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
 	leave_device(job, false);
-	end(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
+	end(job);
+}
+
+void job_answer(struct job *job)
+{
+	int status = job->run.status;
+
+	answer(job, status < 0 ? JOB_FAILED : JOB_DONE, status, job->run.error);
 }
 
 void job_finish(struct job *job)
 {
-	struct engine *e = job->engine;
 	struct device_stats *stats = &job_device(job)->device->stats;
-	int status = job->run.status;
+	bool done = job->state == JOB_DONE;
 
-	leave_device(job, status >= 0);
-	if (status < 0)
-		stats->jobs_failed++;
-	else
+	leave_device(job, done);
+	if (done)
 		stats->jobs_done++;
-	sched_finish(&e->sched, &job->sched);
-	end(job, status < 0 ? JOB_FAILED : JOB_DONE, status, job->run.error);
+	else
+		stats->jobs_failed++;
+	sched_finish(&job->engine->sched, &job->sched);
+	end(job);
 }

@@ -1,10 +1,12 @@
-/* finish.h: the end of a job: what it held is given back, what it showed is noted, its client is answered. */
+/* finish.h: the end of a job: its client is answered, what it held is given back, what it showed is noted. */
 #ifndef KOPS_FINISH_H
 #define KOPS_FINISH_H
 
 #include "job/job.h"
 
-/* Its device is through with it, at its end or by a failure. Frees the job, or makes it READY. */
+/* Its device is through with it, at its end or by a failure: its client is answered. job_finish() follows. */
+void job_answer(struct job *job);
+/* Frees the job, or makes it READY. */
 void job_finish(struct job *job);
 
 /* Ends a job that is QUEUED: cancelled, expired, spoiled by a buffer. Frees the job, or makes it READY. */

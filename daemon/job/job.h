@@ -57,7 +57,7 @@ struct job {
 	/* Called once at its end, unless the client has gone: NULL then. The rest is the caller's. */
 	void (*answer)(struct job *job, int status, const char *why);
 	struct session *session;
-	bool by_ring;        /* it came by its ring, where a place for the answer is reserved; the session's */
+	bool by_ring;        /* it came by its ring, where a place for the answer is reserved */
 	struct usage *usage; /* its session's; NULL: that has gone */
 	uint64_t arrived_ns, started_ns, ended_ns, deadline_ns;
 	uint64_t resumed_ns;       /* last handed to its device */

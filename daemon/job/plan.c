@@ -154,7 +154,7 @@ static void forget_wishes(struct job *job)
  * alike. */
 static double wait_us(const struct job *job, unsigned device, int home)
 {
-	double us = job->engine->sched.backlog_us[device];
+	double us = job->engine->sched.devices[device].backlog_us;
 
 	if (home < 0 || device == (unsigned)home)
 		return us;

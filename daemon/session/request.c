@@ -1,7 +1,9 @@
 #include "session/request.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "clock.h"
 #include "log.h"
@@ -29,6 +31,15 @@ static const struct verb {
 #define TAKE_NS  10000u
 
 /* ---- Step by step ---- */
+
+/* To clear all of it would take each run of a ring longer than to be taken. */
+static void begin(struct request *r, struct session *s, uint64_t arrived_ns)
+{
+	memset(r, 0, offsetof(struct request, why));
+	r->why[0] = '\0';
+	r->session = s;
+	r->arrived_ns = arrived_ns;
+}
 
 static void refuse(struct request *r, int rc)
 {
@@ -138,15 +149,15 @@ static int unpack_some(struct request *r)
 int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
                    char why[WHY_BYTES])
 {
-	struct request r = {.session = session,
-	                    .arrived_ns = session->all->turns.began_ns,
-	                    .bytes = len,
-	                    .fds = fds,
-	                    .n_fds = n_fds,
-	                    .fds_lost = fds_lost};
 	struct desk *desk = session->all->desk;
+	struct request r;
 	int rc;
 
+	begin(&r, session, session->all->turns.began_ns);
+	r.bytes = len;
+	r.fds = fds;
+	r.n_fds = n_fds;
+	r.fds_lost = fds_lost;
 	message_unpack_begin(&desk->unpacking, &kops__v1__request__descriptor, desk->in, len,
 	                     MESSAGE_UNKNOWN_REFUSED, &desk->arena);
 	rc = go_on(&r, unpack_some(&r), why);
@@ -178,15 +189,18 @@ int request_take_runs(struct session *s, char why[WHY_BYTES])
 {
 	uint64_t began = s->all->turns.began_ns, now = began;
 	struct ring_run run;
+	struct request r;
 
 	for (unsigned i = 0; i < TAKE_MAX && now - began < TAKE_NS && !s->midway; i++) {
-		struct request r = {.session = s, .arrived_ns = now, .verb = "Run", .by_ring = true};
 		int rc = ring_take(s->ring, &run);
 
 		if (rc < 0)
 			snprintf(why, WHY_BYTES, "positions in the ring that cannot be");
 		if (rc <= 0)
 			return rc;
+		begin(&r, s, now);
+		r.verb = "Run";
+		r.by_ring = true;
 		r.id = run.id;
 		rc = go_on(&r, runs_run(&r, run.prepared, 0), why);
 		if (rc < 0)

@@ -27,7 +27,7 @@ static int check_room(struct request *r, const struct job *job)
 	const struct engine *e = r->session->engine;
 	const struct config *c = e->config;
 	unsigned device = job->sched.device;
-	double backlog_us = e->sched.backlog_us[device];
+	double backlog_us = e->sched.devices[device].backlog_us;
 
 	if (!sched_is_full(&e->sched, &r->session->account->flow, device, (double)c->max_backlog * 1e3))
 		return 0;
@@ -58,7 +58,8 @@ static int check_limits(struct request *r, const char *wanted)
 	double backlog_us = 0;
 
 	for (unsigned i = 0; i < e->n_devices; i++)
-		backlog_us = e->sched.backlog_us[i] > backlog_us ? e->sched.backlog_us[i] : backlog_us;
+		backlog_us =
+		    e->sched.devices[i].backlog_us > backlog_us ? e->sched.devices[i].backlog_us : backlog_us;
 	if (r->session->jobs.count >= c->max_jobs)
 		return busy(r, backlog_us, UINT64_MAX, "this session has max-jobs jobs out");
 	if (account->jobs >= account->limits.max_jobs_per_uid)
@@ -113,22 +114,24 @@ static void trace(const struct job *job, int status)
 	};
 }
 
+static void reply(const struct job *job, int status, const char *why)
+{
+	if (job->by_ring && job->state == JOB_DONE && reply_by_ring(job))
+		return;
+	if (job->by_ring)
+		ring_release(job->session->ring);
+	if (job->state == JOB_DONE)
+		reply_receipt(job);
+	else
+		reply_error(job->session, job->id, status, why, 0);
+}
+
 /* The end of a job whose session is still there. */
 static void answer(struct job *job, int status, const char *why)
 {
-	bool by_ring = job->by_ring;
-
+	reply(job, status, why);
 	idmap_remove(&job->session->jobs, job->id);
 	trace(job, status);
-	job->by_ring = false;
-	if (!by_ring || job->state != JOB_DONE || !reply_by_ring(job)) {
-		if (by_ring)
-			ring_release(job->session->ring);
-		if (job->state == JOB_DONE)
-			reply_receipt(job);
-		else
-			reply_error(job->session, job->id, status, why, 0);
-	}
 }
 
 /*

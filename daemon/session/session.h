@@ -73,28 +73,31 @@ struct session {
 	struct sessions *all;
 	struct engine *engine;
 	struct account *account;
+
+	/* What each run of a ring needs lies together. */
 	enum session_state state;
-	struct turns_place place;
-	struct request *midway; /* to be gone on with before anything else is read; NULL: none */
 	bool hung_up;           /* what it sent before is still to be read */
 	bool readable;          /* perhaps: the socket has something */
-	struct ring *ring;      /* NULL: not opened */
 	bool is_marked;         /* with a ring: a datagram waits, and … */
 	uint32_t runs_before;   /* … runs up to this mark come before it */
+	struct ring *ring;      /* NULL: not opened */
+	struct request *midway; /* to be gone on with before anything else is read; NULL: none */
+	struct turns_place place;
+	struct outbox outbox;
+	struct idmap jobs;     /* request id → struct job, unanswered */
+	struct idmap prepared; /* number → struct prepared */
+	uint64_t serial;       /* for the log, and for who lists sessions */
+	pid_t pid;
+
 	int fd;
 	unsigned open_handles;
-	uint64_t serial; /* for the log, and for who lists sessions */
-	uint64_t arrived_ns;
-	pid_t pid;
 	bool is_colleague; /* its process has the daemon's group: see-others */
 	char client[65];
+	uint64_t arrived_ns;
 	uv_poll_t poll;
 	uv_timer_t hello_timer;
-	struct outbox outbox;
 	struct idmap buffers; /* id → struct buffer */
-	struct idmap jobs;    /* request id → struct job, unanswered */
 	struct job_queues queues;
-	struct idmap prepared;          /* number → struct prepared */
 	struct buffer *pending;         /* whose Alloc is unanswered; maybe dropped already */
 	struct buffer *dropped;         /* whose Drop is unanswered */
 	unsigned n_dropped;             /* of these: they count against max-buffers until answered */

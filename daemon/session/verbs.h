@@ -34,13 +34,13 @@ struct request {
 	const Kops__V1__Request *msg; /* in the arena: gone with the request, and once more is unpacked */
 	int *fds;                     /* -1 where taken over */
 	unsigned n_fds;
-	bool fds_lost; /* descriptors came and we had no room for them */
-	char why[WHY_BYTES];
+	bool fds_lost;           /* descriptors came and we had no room for them */
 	uint64_t retry_after_us; /* with KOPS_E_BUSY */
 	/* The next step, which the session may take in its next turn. Returns as a handler does. NULL: none. */
 	int (*next)(struct request *r);
 	struct desk *desk; /* while it waits for that */
-	struct making making;
+	char why[WHY_BYTES];
+	struct making making; /* see runs.h; set by who begins one */
 };
 
 #define X(name, NAME, function, state, fds_max) int function(struct request *r);

@@ -67,8 +67,8 @@ static void put_between(struct sched_job *before, struct sched_job *job, struct 
 /* Behind the clock is only who could not run before: idle, blocked, LOW. That saves up nothing. */
 static void catch_up(const struct sched *s, struct sched_flow *f, unsigned device)
 {
-	if (f->vtime[device] < s->vclock[device])
-		f->vtime[device] = s->vclock[device];
+	if (f->devices[device].vtime < s->devices[device].vclock)
+		f->devices[device].vtime = s->devices[device].vclock;
 }
 
 void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job)
@@ -81,15 +81,15 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 	if (!queue->head)
 		queue_link(s, queue);
 	put_between(queue->head ? queue->tail : NULL, job, NULL);
-	if (flow->load[d]++ == 0) {
-		s->flows_loaded[d]++;
+	if (flow->devices[d].load++ == 0) {
+		s->devices[d].flows_loaded++;
 		catch_up(s, flow, d);
 	}
 	queue->backlog_us += job->cost_us;
-	flow->backlog_us[d] += job->cost_us;
-	s->backlog_us[d] += job->cost_us;
-	s->waiting[d]++;
-	s->load[d]++;
+	flow->devices[d].backlog_us += job->cost_us;
+	s->devices[d].backlog_us += job->cost_us;
+	s->devices[d].waiting++;
+	s->devices[d].load++;
 }
 
 /* Behind a job of its queue that is out only the device keeps a job in order, and only if that one does not
@@ -118,8 +118,8 @@ static bool goes_before(const struct sched_job *a, const struct sched_job *b)
 
 	if (low_a != low_b)
 		return low_b;
-	if (fa != fb && fa->vtime[a->device] != fb->vtime[b->device])
-		return fa->vtime[a->device] < fb->vtime[b->device];
+	if (fa != fb && fa->devices[a->device].vtime != fb->devices[b->device].vtime)
+		return fa->devices[a->device].vtime < fb->devices[b->device].vtime;
 	if (fa == fb && a->priority != b->priority)
 		return rank(a->priority) < rank(b->priority);
 	return a->seq < b->seq;
@@ -141,7 +141,7 @@ static struct sched_job *pick(const struct sched *s, unsigned device, const stru
 {
 	struct sched_job *best = NULL;
 
-	if (!s->waiting[device])
+	if (!s->devices[device].waiting)
 		return NULL;
 	for (const struct sched_flow *f = s->flows; f; f = f->next) {
 		struct sched_job *job = flow_pick(f, device, but);
@@ -153,9 +153,9 @@ static struct sched_job *pick(const struct sched *s, unsigned device, const stru
 
 static void charge(struct sched *s, struct sched_flow *f, unsigned device, double us)
 {
-	f->vtime[device] += us;
-	if (f->vtime[device] > s->vlast[device])
-		s->vlast[device] = f->vtime[device];
+	f->devices[device].vtime += us;
+	if (f->devices[device].vtime > s->devices[device].vlast)
+		s->devices[device].vlast = f->devices[device].vtime;
 }
 
 static void take_out(struct sched *s, struct sched_job *job)
@@ -173,7 +173,7 @@ static void take_out(struct sched *s, struct sched_job *job)
 	job->next = job->prev = NULL;
 	if (!q->head)
 		queue_unlink(s, q);
-	s->waiting[job->device]--;
+	s->devices[job->device].waiting--;
 }
 
 static void start(struct sched *s, struct sched_job *job)
@@ -187,8 +187,8 @@ static void start(struct sched *s, struct sched_job *job)
 	q->running_device = d;
 	q->running_may_pause = job->may_pause;
 	catch_up(s, f, d);
-	s->vclock[d] = f->vtime[d];
-	job->started_at = f->vtime[d];
+	s->devices[d].vclock = f->devices[d].vtime;
+	job->started_at = f->devices[d].vtime;
 	charge(s, f, d, job->cost_us);
 }
 
@@ -217,19 +217,19 @@ static void unload(struct sched *s, struct sched_job *job)
 	struct sched_flow *f = job->queue->flow;
 	unsigned d = job->device;
 
-	if (--f->load[d] == 0)
-		s->flows_loaded[d]--;
-	if (--s->load[d] == 0)
-		s->vclock[d] = s->vlast[d];
+	if (--f->devices[d].load == 0)
+		s->devices[d].flows_loaded--;
+	if (--s->devices[d].load == 0)
+		s->devices[d].vclock = s->devices[d].vlast;
 	shrink(&job->queue->backlog_us, job->cost_us, job->queue->head || job->queue->running);
-	shrink(&f->backlog_us[d], job->cost_us, f->load[d]);
-	shrink(&s->backlog_us[d], job->cost_us, s->load[d]);
+	shrink(&f->devices[d].backlog_us, job->cost_us, f->devices[d].load);
+	shrink(&s->devices[d].backlog_us, job->cost_us, s->devices[d].load);
 }
 
 bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
 {
 	for (unsigned d = 0; d < SCHED_DEVICES_MAX; d++)
-		if (flow->vtime[d] > s->vclock[d])
+		if (flow->devices[d].vtime > s->devices[d].vclock)
 			return true;
 	return false;
 }
@@ -249,7 +249,7 @@ static void put_first(struct sched *s, struct sched_job *job)
 	if (!q->head)
 		queue_link(s, q);
 	put_between(NULL, job, q->head);
-	s->waiting[job->device]++;
+	s->devices[job->device].waiting++;
 }
 
 void sched_pause(struct sched *s, struct sched_job *job, double left_us)
@@ -258,10 +258,10 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 	unsigned d = job->device;
 
 	job->queue->running--;
-	f->vtime[d] += job->took_us - job->cost_us;
+	f->devices[d].vtime += job->took_us - job->cost_us;
 	job->queue->backlog_us += left_us - job->cost_us;
-	f->backlog_us[d] += left_us - job->cost_us;
-	s->backlog_us[d] += left_us - job->cost_us;
+	f->devices[d].backlog_us += left_us - job->cost_us;
+	s->devices[d].backlog_us += left_us - job->cost_us;
 	job->cost_us = left_us;
 	job->took_us = 0;
 	job->seq = s->next_seq++; /* behind the other queues of its flow */
@@ -279,7 +279,7 @@ static double yields_after_us(const struct sched_job *started, const struct sche
 		return rank(next->priority) < rank(started->priority) ? 0 : INFINITY;
 	if (next->queue->flow == f)
 		return SCHED_TURN_US;
-	return next->queue->flow->vtime[started->device] - started->started_at;
+	return next->queue->flow->devices[started->device].vtime - started->started_at;
 }
 
 static double slice_us(const struct sched_job *next)

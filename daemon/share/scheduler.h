@@ -55,20 +55,24 @@ struct sched_queue {
 struct sched_flow {
 	struct sched_flow *next, *prev; /* among flows with waiting jobs */
 	struct sched_queue *queues;     /* with waiting jobs */
-	double vtime[SCHED_DEVICES_MAX];
-	unsigned load[SCHED_DEVICES_MAX];     /* waiting + running */
-	double backlog_us[SCHED_DEVICES_MAX]; /* estimated cost of waiting + running */
+	struct {
+		double vtime;
+		double backlog_us; /* estimated cost of waiting + running */
+		unsigned load;     /* waiting + running */
+	} devices[SCHED_DEVICES_MAX];
 };
 
 struct sched {
 	struct sched_flow *flows;
-	double vclock[SCHED_DEVICES_MAX];     /* start of what was last given to the device, in virtual time */
-	double vlast[SCHED_DEVICES_MAX];      /* latest end of what it was ever given */
-	unsigned load[SCHED_DEVICES_MAX];     /* waiting + running */
-	double backlog_us[SCHED_DEVICES_MAX]; /* estimated cost of waiting + running */
-	unsigned waiting[SCHED_DEVICES_MAX];
-	unsigned flows_loaded[SCHED_DEVICES_MAX]; /* flows with waiting or running jobs */
 	uint64_t next_seq;
+	struct {
+		double vclock;         /* start of what was last given to the device, in virtual time */
+		double vlast;          /* latest end of what it was ever given */
+		double backlog_us;     /* estimated cost of waiting + running */
+		unsigned load;         /* waiting + running */
+		unsigned waiting;      /* of these */
+		unsigned flows_loaded; /* flows with waiting or running jobs */
+	} devices[SCHED_DEVICES_MAX];
 };
 
 /* Queues a job at the end of queue, whose flow is set. The caller has filled device, priority, cost_us,
@@ -114,9 +118,9 @@ bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow);
 static inline bool sched_is_full(const struct sched *s, const struct sched_flow *flow, unsigned device,
                                  double limit_us)
 {
-	unsigned flows = s->flows_loaded[device] + (flow->load[device] ? 0 : 1);
+	unsigned flows = s->devices[device].flows_loaded + (flow->devices[device].load ? 0 : 1);
 
-	return s->backlog_us[device] > limit_us && flow->backlog_us[device] > limit_us / flows;
+	return s->devices[device].backlog_us > limit_us && flow->devices[device].backlog_us > limit_us / flows;
 }
 
 /* Takes a waiting job out: cancelled, expired, its session gone. */

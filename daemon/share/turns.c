@@ -171,6 +171,7 @@ static void on_check(uv_check_t *check)
 	uint64_t began = clock_ns(), now = began;
 	bool any;
 
+	t->is_checking = true;
 	do {
 		any = t->look && t->look(t);
 		if (any)
@@ -179,7 +180,10 @@ static void on_check(uv_check_t *check)
 		if (t->users || t->watched)
 			now = take_turns(t, now);
 	} while (any && may_go_on(t, began, now));
-	if (!t->users)
+	t->is_checking = false;
+	if (t->users)
+		uv_idle_start(&t->idle, on_idle);
+	else
 		uv_idle_stop(&t->idle);
 }
 
@@ -202,7 +206,8 @@ void turns_wait(struct turns *t, struct turns_place *p)
 	if (p->waits)
 		return;
 	push(t, p->user, p);
-	uv_idle_start(&t->idle, on_idle);
+	if (!t->is_checking) /* which most often gives it its turn */
+		uv_idle_start(&t->idle, on_idle);
 	if (p->listed || p->unwatched)
 		return;
 	p->listed = true;

@@ -42,6 +42,7 @@ struct turns_user;
 struct turns {
 	uv_check_t check; /* after the sockets were looked at */
 	uv_idle_t idle;   /* while any waits the loop does not sleep */
+	bool is_checking; /* after which it is decided whether the loop may sleep */
 	struct turns_user *users;
 	struct turns_place *watched; /* that wait since the last check, perhaps, and are watched still */
 	struct turns_user *taking;   /* whose turn it is just now */

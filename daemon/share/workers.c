@@ -158,7 +158,7 @@ static void dispatch(struct workers *w)
 {
 	struct sched_job *next;
 
-	while (w->sched.waiting[0] && has_thread(w) && (next = sched_next(&w->sched, 0, NULL)))
+	while (w->sched.devices[0].waiting && has_thread(w) && (next = sched_next(&w->sched, 0, NULL)))
 		begin(w, of_sched(next));
 	ask_to_yield(w);
 	if (workers_are_busy(w))
@@ -239,7 +239,7 @@ void workers_begun_done(struct task *task)
 
 bool workers_are_busy(const struct workers *w)
 {
-	return w->working || w->sched.waiting[0];
+	return w->working || w->sched.devices[0].waiting;
 }
 
 const struct sched *workers_sched(const struct workers *w)

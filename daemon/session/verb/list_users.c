@@ -14,7 +14,7 @@ static double backlog_us(const struct engine *e, const struct sched_flow *flow)
 	double us = 0;
 
 	for (unsigned i = 0; i < e->n_devices; i++)
-		us += flow->backlog_us[i];
+		us += flow->devices[i].backlog_us;
 	return us;
 }
 

@@ -13,7 +13,7 @@ static void fill_device(const struct engine *e, unsigned i, const struct device_
 	ret->name = (char *)d->name;
 	ret->jobs_done = s->jobs_done;
 	ret->jobs_failed = s->jobs_failed;
-	ret->queued = e->sched.waiting[i];
+	ret->queued = e->sched.devices[i].waiting;
 	ret->running = device_jobs_out(d);
 	ret->resident_bytes = s->resident_bytes;
 	ret->busy_us = device_busy_us(d);

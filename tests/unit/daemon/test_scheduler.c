@@ -37,9 +37,9 @@ static void assert_empty(const struct sched *s)
 {
 	assert_null(s->flows);
 	for (unsigned d = 0; d < SCHED_DEVICES_MAX; d++) {
-		assert_int_equal(s->waiting[d], 0);
-		assert_int_equal(s->load[d], 0);
-		assert_near(s->backlog_us[d], 0.0, 1e-6);
+		assert_int_equal(s->devices[d].waiting, 0);
+		assert_int_equal(s->devices[d].load, 0);
+		assert_near(s->devices[d].backlog_us, 0.0, 1e-6);
 	}
 }
 
@@ -312,7 +312,7 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 	assert_near(sched_yields_after_us(&s, &large), SCHED_SLICE_MIN_US, 1e-9);
 	large.took_us = 50;
 	sched_pause(&s, &large, 950);
-	assert_near(s.backlog_us[CPU], 950 + 1 + 4 * 20, 1e-9);
+	assert_near(s.devices[CPU].backlog_us, 950 + 1 + 4 * 20, 1e-9);
 	assert_near(qa.backlog_us, 950 + 1, 1e-9);
 	for (int i = 0; i < 3; i++)
 		assert_ptr_equal(run_one(&s, CPU), &b[i]);
@@ -433,7 +433,7 @@ static void test_the_caller_chooses(void **state)
 		chosen = choices[i];
 		assert_ptr_equal(sched_next(&s, CPU, choose), chosen);
 		assert_ptr_equal(asked_about, &first);
-		assert_int_equal(s.waiting[CPU], 2 - i);
+		assert_int_equal(s.devices[CPU].waiting, 2 - i);
 	}
 	sched_finish(&s, &first);
 	sched_finish(&s, &other);
@@ -490,9 +490,9 @@ static void check_model(const struct model *m)
 		waiting[m->jobs[i].device] += m->where[i] == WAITING;
 	}
 	for (unsigned d = 0; d < 2; d++) {
-		assert_int_equal(m->s.waiting[d], waiting[d]);
-		assert_int_equal(m->s.load[d], load[d]);
-		assert_near(m->s.backlog_us[d], backlog[d], 1e-3);
+		assert_int_equal(m->s.devices[d].waiting, waiting[d]);
+		assert_int_equal(m->s.devices[d].load, load[d]);
+		assert_near(m->s.devices[d].backlog_us, backlog[d], 1e-3);
 	}
 }
 

@@ -136,7 +136,7 @@ static void test_a_quick_job_costs_what_it_took(void **state)
 	assert_ptr_equal(sched_next(&t.s, CPU, NULL), &a);
 	a.took_us = 1;
 	sched_finish(&t.s, &a);
-	assert_true(t.honest.vtime[CPU] == 1);
+	assert_true(t.honest.devices[CPU].vtime == 1);
 }
 
 static void test_rounding_leaves_no_backlog(void **state)
@@ -153,7 +153,7 @@ static void test_rounding_leaves_no_backlog(void **state)
 	}
 	while (run_one(&t.s))
 		;
-	assert_true(t.s.backlog_us[CPU] == 0);
+	assert_true(t.s.devices[CPU].backlog_us == 0);
 }
 
 /* One user fills the device; the others find it full by their own share only. */
@@ -181,7 +181,7 @@ static void test_a_full_device_has_room_for_others(void **state)
 	while (run_one(&t.s))
 		;
 	assert_false(sched_is_full(&t.s, &t.sly, CPU, 95));
-	assert_true(t.sly.backlog_us[CPU] == 0);
+	assert_true(t.sly.devices[CPU].backlog_us == 0);
 }
 
 int main(void)
