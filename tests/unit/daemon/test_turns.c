@@ -385,6 +385,28 @@ static void a_place_that_leaves_gets_no_turn(void **state)
 	assert_int_equal(f->readers[0].taken, 0);
 }
 
+static bool bring(struct turns *turns)
+{
+	turns_wait(turns, &fixture->readers[0].place);
+	return false;
+}
+
+/* What a look found has more than the turns of one round. */
+static void the_loop_does_not_sleep_while_one_waits(void **state)
+{
+	struct fixture *f = *state;
+
+	f->readers[0].takes_ns = TURNS_SLICE_NS;
+	f->readers[0].left = 2;
+	f->turns.look = bring;
+	uv_run(&f->loop, UV_RUN_NOWAIT);
+	f->turns.look = NULL;
+	assert_int_equal(f->readers[0].left, 1);
+	assert_int_equal(uv_backend_timeout(&f->loop), 0);
+	run_until_read(f, 0);
+	assert_int_equal(uv_backend_timeout(&f->loop), -1);
+}
+
 /* Whenever somebody comes, and no longer than somebody is there. */
 static void the_loop_sleeps_while_nobody_waits(void **state)
 {
@@ -420,6 +442,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(a_turn_is_paid_by_its_user_alone, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_can_be_another_users_expense_too, setup, teardown),
 	    cmocka_unit_test_setup_teardown(nobody_pays_twice, setup, teardown),
+	    cmocka_unit_test_setup_teardown(the_loop_does_not_sleep_while_one_waits, setup, teardown),
 	    cmocka_unit_test_setup_teardown(the_loop_sleeps_while_nobody_waits, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_place_that_leaves_gets_no_turn, setup, teardown),
 	};
