@@ -117,8 +117,6 @@ struct call {
 struct packet; /* wire.c: a datagram that the socket did not take yet */
 
 struct kops {
-	struct sockaddr_un address;
-	char name[CLIENT_NAME_BYTES + 1];
 	uint32_t timeout_ms, spin_us;
 	int64_t sleep_until_us; /* no looking for answers before: other threads want the CPU */
 	int64_t crowded_us;     /* how long that lasts */
@@ -131,18 +129,16 @@ struct kops {
 	    *own; /* a page that the kernel zeroes in a child of fork(): true in the owner; may be NULL */
 
 	enum link_state state;
-	int sock;                   /* -1 when DOWN */
-	int watched;                /* what kops_fd() said last */
-	int64_t give_up_us;         /* end of trying to connect; CLIENT_NEVER: not trying, or connected */
-	int64_t attempt_us;         /* when DOWN and trying: the next attempt */
-	unsigned attempts;          /* to connect since trying began */
-	int64_t pause_us;           /* between attempts; grows until an answer comes */
-	bool draining;              /* the daemon said SHUTDOWN: send nothing more on this connection */
-	uint64_t hello;             /* id of the Hello */
-	char why[CLIENT_WHY_BYTES]; /* why the last attempt or connection failed; part of a sentence */
-	int lost_status;            /* why the handle gave up; for kops_process() */
-	char daemon[CLIENT_NAME_BYTES + 1]; /* from Welcome */
-	uint64_t ops_max;
+	int sock;               /* -1 when DOWN */
+	int watched;            /* what kops_fd() said last */
+	int64_t give_up_us;     /* end of trying to connect; CLIENT_NEVER: not trying, or connected */
+	int64_t attempt_us;     /* when DOWN and trying: the next attempt */
+	unsigned attempts;      /* to connect since trying began */
+	int64_t pause_us;       /* between attempts; grows until an answer comes */
+	bool draining;          /* the daemon said SHUTDOWN: send nothing more on this connection */
+	uint64_t hello;         /* id of the Hello */
+	int lost_status;        /* why the handle gave up; for kops_process() */
+	uint64_t ops_max;       /* from Welcome */
 	bool prepares;          /* knows prepared jobs */
 	bool lists;             /* knows lists of users, sessions and jobs */
 	uint64_t last_prepared; /* number of one */
@@ -169,8 +165,13 @@ struct kops {
 	kops_job *one_op;                  /* blas.c makes its jobs in this one */
 	kops_job *one_ops[CLIENT_ONE_OPS]; /* those of late, which may come again; NULL: free places */
 	unsigned one_ops_next;             /* to be replaced */
-	char error[CLIENT_WHY_BYTES];
 
+	/* Behind what every run needs. */
+	struct sockaddr_un address;
+	char name[CLIENT_NAME_BYTES + 1];
+	char daemon[CLIENT_NAME_BYTES + 1]; /* from Welcome */
+	char why[CLIENT_WHY_BYTES];         /* why the last attempt or connection failed; part of a sentence */
+	char error[CLIENT_WHY_BYTES];
 	uint8_t data[MESSAGE_BYTES_MAX]; /* a datagram in the making or just read */
 	struct message_arena arena;      /* the reply just read */
 };
@@ -403,10 +404,10 @@ struct kops_job {
 
 	int status;
 	uint64_t retry_after_us;
-	char error[CLIENT_WHY_BYTES];
+	bool has_receipt;
 	struct receipt *receipt; /* and all that it points to: one block */
 	size_t receipt_cap;
-	bool has_receipt;
+	char error[CLIENT_WHY_BYTES];
 };
 
 /* Forgets its ops, for use with others. Not while OUT. */

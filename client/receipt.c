@@ -68,11 +68,11 @@ static void update(struct receipt *to, const Kops__V1__Receipt *from)
 
 int client_receipt_keep(kops_job *job, const Kops__V1__Receipt *from)
 {
-	size_t need = sizeof(struct receipt) + from->n_ops * sizeof(kops_op_receipt) + text_bytes(from);
 	if (from->as_before && job->receipt) {
 		update(job->receipt, from);
 		return 0;
 	}
+	size_t need = sizeof(struct receipt) + from->n_ops * sizeof(kops_op_receipt) + text_bytes(from);
 	if (need > job->receipt_cap) {
 		struct receipt *grown = realloc(job->receipt, need);
 		if (!grown)

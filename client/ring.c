@@ -84,12 +84,12 @@ bool client_ring_send(kops_job *job)
 	run->prepared = job->number;
 	run->id = job->id;
 	job->sent = job->by_ring = true;
-	job->due_us = job->usual_us > 0 ? client_now_us() + (int64_t)job->usual_us : 0;
 	k->by_ring++;
 	if (k->watched >= 0) /* an event loop waits for the socket */
 		ring_store(&k->ring->client_sleeps, 1);
 	if (ring_publish(&k->ring->run_tail, ++k->ring_put, &k->ring->daemon_sleeps))
 		wake_daemon(k);
+	job->due_us = job->usual_us > 0 ? client_now_us() + (int64_t)job->usual_us : 0;
 	return true;
 }
 
