@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "client.h"
+#include "cpu_pause.h"
 
 #define SPIN_LOOKS 64 /* at the ring, for each at the socket */
 
@@ -160,9 +161,7 @@ bool client_ring_spin(kops *k)
 	for (int i = 0; i < SPIN_LOOKS && k->ring && k->by_ring > 0; i++) {
 		if (client_ring_take(k))
 			return true;
-#if defined(__x86_64__)
-		__builtin_ia32_pause();
-#endif
+		cpu_pause();
 	}
 	return false;
 }

@@ -5,6 +5,8 @@
 #include <sched.h>
 #include <stdbool.h>
 
+#include "cpu_pause.h"
+
 /* Who looks gives way after so many looks at memory, or rounds of a loop, which make system calls: some 10 µs.
  */
 #define SPIN_LOOKS  64
@@ -13,13 +15,6 @@
 struct spin {
 	unsigned looks;
 };
-
-static inline void spin_pause(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#endif
-}
 
 /*
  * After a look that found nothing; every so many of them it gives way, and returns true. Linux likes to put a
@@ -34,7 +29,7 @@ static inline bool spin_on(struct spin *spin, unsigned give_way)
 		spin->looks = 0;
 		sched_yield();
 	}
-	spin_pause();
+	cpu_pause();
 	return gives_way;
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "cpu_pause.h"
 #include "job/admit.h"
 #include "job/prepared.h"
 #include "session/peer.h"
@@ -590,14 +591,17 @@ static bool look_once(struct sessions *all)
 static bool look(struct turns *turns)
 {
 	struct sessions *all = (struct sessions *)((char *)turns - offsetof(struct sessions, turns));
-	uint64_t until_ns = looks_out(all) ? clock_ns() + LOOK_NS : 0;
+	bool found = look_once(all);
+	uint64_t until_ns;
 
-	while (!look_once(all)) {
-		if (turns->users || !until_ns || clock_ns() >= until_ns)
-			return false;
-		spin_pause();
-	}
-	return true;
+	if (found || !looks_out(all))
+		return found;
+	until_ns = clock_ns() + LOOK_NS;
+	do {
+		cpu_pause();
+		found = look_once(all);
+	} while (!found && !turns->users && clock_ns() < until_ns);
+	return found;
 }
 
 void sessions_init(struct sessions *all)

@@ -1,0 +1,13 @@
+/* cpu_pause.h: for who looks at memory again and again. */
+#ifndef KOPS_CPU_PAUSE_H
+#define KOPS_CPU_PAUSE_H
+
+/* Between two looks: leaves the core to its other hyperthread for some 50 ns. */
+static inline void cpu_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+#endif
