@@ -767,10 +767,11 @@ class FewDescriptors(harness.DaemonTest):
             self.assert_ended(self.client(hello=False))
         before = resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, (3, 128))
         try:
-            self.client(hello=False)
+            waiting = self.client(hello=False)
             self.assertTrue(eventually(lambda: WARNING in self.daemon.log(), 5))
         finally:
             resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, before)
+        self.assert_ended(waiting)  # taken, so the spare descriptor is back
         first.ping()
         self.assertFalse(self.daemon.log().split(WARNING)[0].endswith(b"left out\n"))
 
