@@ -91,7 +91,7 @@ static void gpu_start(struct backend_device *dev, struct run *run)
 		cuda_done_push(dev, run, KOPS_E_FAULT);
 		return;
 	}
-	cudaSetDevice(dev->index);
+	cuda_use_device(dev->index);
 	if (join_crowd(dev, run))
 		return;
 	start_crowd(dev);
@@ -153,7 +153,7 @@ static void gpu_abandon(struct backend_device *dev, struct run *run)
 
 	if (!out)
 		return;
-	cudaSetDevice(dev->index);
+	cuda_use_device(dev->index);
 	if (out->scratch)
 		cudaFreeAsync(out->scratch, dev->memory_stream);
 	cudaGetLastError();
@@ -265,7 +265,7 @@ static void gpu_notify(struct backend_device *dev, void (*wake)(void *arg), void
 		return;
 	}
 	*waker = (struct waker){.wake = wake, .arg = arg, .users = 1};
-	cudaSetDevice(dev->index);
+	cuda_use_device(dev->index);
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		if (dev->lanes[i].head)
 			notify_lane(&dev->lanes[i], waker);

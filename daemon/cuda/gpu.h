@@ -150,6 +150,8 @@ unsigned cuda_count(char why[WHY_BYTES]);
 int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES]);
 void cuda_close(struct backend_device *dev);
 void cuda_describe(const struct backend_device *dev, struct device_info *ret);
+/* For what the calling thread asks of CUDA next; instead of cudaSetDevice(). */
+cudaError_t cuda_use_device(int index);
 
 /* plan.c: the functions of the vtable. */
 const struct kernel_list *cuda_kernels(const struct op *op);

@@ -101,7 +101,7 @@ static void forget(struct run *run)
 	struct cuda_stage *stage = run->planned;
 	struct backend_device *dev = stage->graphs_of;
 
-	cudaSetDevice(dev->index);
+	cuda_use_device(dev->index);
 	pthread_mutex_lock(&dev->graphs.lock);
 	while (stage->graphs)
 		drop(stage->graphs);

@@ -104,7 +104,7 @@ int cuda_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address)
 
 	if (dev->fault[0])
 		return KOPS_E_FAULT;
-	cudaSetDevice(dev->index);
+	cuda_use_device(dev->index);
 	error = pool_alloc(dev, bytes, dev->memory_stream, &address);
 	if (error != cudaSuccess) {
 		cudaGetLastError();
@@ -127,7 +127,7 @@ void cuda_free(struct backend_device *dev, void *address)
 {
 	if (!address)
 		return;
-	cudaSetDevice(dev->index);
+	cuda_use_device(dev->index);
 	cudaFreeAsync(address, dev->memory_stream);
 	cudaGetLastError();
 }
@@ -137,7 +137,7 @@ static bool enter_any_context(void)
 {
 	int index = __atomic_load_n(&pin_device, __ATOMIC_ACQUIRE);
 
-	return index >= 0 && cudaSetDevice(index) == cudaSuccess;
+	return index >= 0 && cuda_use_device(index) == cudaSuccess;
 }
 
 int cuda_pin(void *host, uint64_t bytes, bool read_only)

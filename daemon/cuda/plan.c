@@ -230,7 +230,7 @@ unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *arg
 	const struct kernel_list *list = cuda_kernels(args->op);
 	struct op_args staged;
 
-	cudaSetDevice(dev->index); /* kernels ask what GPU it is */
+	cuda_use_device(dev->index); /* kernels ask what GPU it is */
 	cuda_plan_args(args, &staged);
 	unsigned n = kernel_rivals(list, &staged, dev->disabled[op_index(args->op)], ret);
 	return keep_company(list, &staged, ret, n);
@@ -309,7 +309,7 @@ int cuda_plan(const struct backend_device *dev, struct run *run, unsigned first,
 		run_forget_plan(run);
 		run->error[0] = '\0';
 	}
-	cudaSetDevice(dev->index); /* kernels ask what GPU it is */
+	cuda_use_device(dev->index); /* kernels ask what GPU it is */
 	for (unsigned i = first; i < end; i++)
 		if ((rc = plan_op(dev, run, i)) < 0)
 			return rc;

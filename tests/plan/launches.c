@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/cuda.h"
+#include "cuda/gpu.h"
 #include "cuda/transfer.h"
 
 #include <cublas_v2.h>
@@ -103,14 +104,14 @@ int cuda_download(const struct cuda_layout *layout, void *host, bool pinned, con
 	abort();
 }
 
-/* ---- The CUDA runtime, cuBLAS ---- */
-
 /* The one device is the described one. */
-cudaError_t cudaSetDevice(int device)
+cudaError_t cuda_use_device(int index)
 {
-	(void)device;
+	(void)index;
 	return cudaSuccess;
 }
+
+/* ---- The CUDA runtime, cuBLAS ---- */
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {

@@ -42,7 +42,6 @@ cudaError_t cudaPeekAtLastError(void);
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);
 
 /* tests/plan has these; nothing of them computes. */
-cudaError_t cudaSetDevice(int device);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream);
