@@ -15,10 +15,10 @@
 #define TAG_RUN_PREPARED   CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
 
 /* With less to wait for than LONG_US a CPU sleeps lightly. Else: around a job's usual end, so much, since
- * virtual machines wake a sleeper up to 0.2 ms late, and this share of its time. */
+ * virtual machines wake a sleeper up to 0.35 ms late, timers' slack included, and this share of its time. */
 #define LONG_US        100
 #define HOUR_US        3600e6
-#define LOOK_OUT_US    200
+#define LOOK_OUT_US    350
 #define LOOK_OUT_SHARE 32
 
 static void move_to(kops_job *job, enum job_phase to)
@@ -535,7 +535,6 @@ void client_job_fail(kops *k, int status, const char *why)
 
 /* ---- Waiting ---- */
 
-/* To wake up from a sleep of milliseconds takes 100 µs where it is badly placed, timers' slack included. */
 static void set_look_out(const kops_job *job, struct waiter *waiter)
 {
 	int64_t lead_us = LOOK_OUT_US + (int64_t)job->usual_us / LOOK_OUT_SHARE;

@@ -2,14 +2,14 @@
 
 /*
  * A device's thread spins around the planned end of a run, for a share of the plan and this much more on either
- * side; then it sleeps until the backend wakes it. Waking up from sleep can cost 50 µs on a virtual machine, so
- * it should not stand at the end of a run.
+ * side; then it sleeps until the backend wakes it. A virtual machine can wake it 0.3 ms late, so that should
+ * not stand at the end of a run.
  */
-#define SPIN_AROUND_NS 150000u
+#define SPIN_AROUND_NS 300000u
 #define SPIN_SHARE     8
 /* It has the loop look out so long and this share of the plan before, and as long as it spins itself. A virtual
  * machine may need most of that to wake the loop. */
-#define CALL_NS    150000u
+#define CALL_NS    300000u
 #define CALL_SHARE 16
 /*
  * For a run whose caller spins, neither thread sleeps so long before its planned end: a CPU that slept for some

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -109,6 +110,30 @@ static void test_one_user_is_told_all_at_once(void **state)
 	assert_in_range(tell(), TASKS / 2, TASKS); /* a few may come late */
 }
 
+static int slack_ns;
+
+static void ask_slack(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+{
+	(void)work;
+	(void)backend;
+	(void)dev;
+	slack_ns = prctl(PR_GET_TIMERSLACK, 0ul, 0ul, 0ul, 0ul);
+}
+
+static void test_the_thread_ends_its_sleeps_on_time(void **state)
+{
+	uv_loop_t loop;
+	struct device *device = open_cpu(&loop);
+	struct device_work work = {.execute = ask_slack, .done = done};
+
+	(void)state;
+	slack_ns = 0;
+	device_submit(device, &work);
+	run_until_idle(&loop, device);
+	assert_int_equal(slack_ns, 1);
+	close_cpu(&loop, device);
+}
+
 /* Of a short run, where there are CPUs enough; else it is for the eventfd. */
 static void test_a_look_ends_what_is_through(void **state)
 {
@@ -139,6 +164,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_loop_looks_up_between_slices),
 	                                   cmocka_unit_test(test_one_user_is_told_all_at_once),
+	                                   cmocka_unit_test(test_the_thread_ends_its_sleeps_on_time),
 	                                   cmocka_unit_test(test_a_look_ends_what_is_through)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ static void a_long_run_lets_it_sleep_until_shortly_before_its_end(void **state)
 	(void)state;
 	forecast_started(&f, 5 * MS, 20 * MS, true, false);
 	nap = forecast_nap_ns(&f, 5 * MS);
-	assert_in_range(nap, 16 * MS, 20 * MS - 150 * US);
+	assert_in_range(nap, 16 * MS, 20 * MS - 300 * US);
 	assert_false(forecast_may_end_in(&f, 5 * MS, nap));
 	assert_int_equal(forecast_nap_ns(&f, 25 * MS), 0);
 	assert_int_equal(forecast_nap_ns(&f, 40 * MS), SLEEP_OUT_NS); /* far too late: the device wakes it */
