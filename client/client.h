@@ -207,10 +207,6 @@ enum client_kind { CLIENT_JOB, CLIENT_BUFFER, CLIENT_CALL, CLIENT_SILENT };
 
 uint64_t client_new_id(kops *k, enum client_kind kind);
 
-/* For what is cheaper written by hand than by protobuf-c: the first byte of a field below 16, a number. */
-#define CLIENT_TAG(field, wire_type) ((uint8_t)((field) << 3 | (wire_type)))
-size_t client_put_varint(uint8_t *out, uint64_t value);
-
 /* Whether requests may go out now; what cannot waits for the next connection. */
 bool client_can_send(const kops *k);
 

@@ -7,12 +7,12 @@
 #include "client.h"
 
 /* Fields of proto/kops.proto that are written by hand. */
-#define TAG_REQUEST_ID     CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
-#define TAG_REQUEST_SUBMIT CLIENT_TAG(6, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
-#define TAG_SUBMIT_PREPARE CLIENT_TAG(7, PROTOBUF_C_WIRE_TYPE_VARINT)
-#define TAG_SUBMIT_ONLY    CLIENT_TAG(8, PROTOBUF_C_WIRE_TYPE_VARINT)
-#define TAG_REQUEST_RUN    CLIENT_TAG(11, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
-#define TAG_RUN_PREPARED   CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
+#define TAG_REQUEST_ID     MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
+#define TAG_REQUEST_SUBMIT MESSAGE_TAG(6, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+#define TAG_SUBMIT_PREPARE MESSAGE_TAG(7, PROTOBUF_C_WIRE_TYPE_VARINT)
+#define TAG_SUBMIT_ONLY    MESSAGE_TAG(8, PROTOBUF_C_WIRE_TYPE_VARINT)
+#define TAG_REQUEST_RUN    MESSAGE_TAG(11, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+#define TAG_RUN_PREPARED   MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
 
 /* With less to wait for than LONG_US a CPU sleeps lightly. Else: around a job's usual end, so much, since
  * virtual machines wake a sleeper up to 0.35 ms late, timers' slack included, and this share of its time. */
@@ -156,9 +156,9 @@ static void set_prefix(kops_job *job, size_t submit_bytes)
 	uint8_t prefix[CLIENT_PREFIX_BYTES];
 	size_t n = 0;
 	prefix[n++] = TAG_REQUEST_ID;
-	n += client_put_varint(prefix + n, job->id);
+	n += message_put_varint(prefix + n, job->id);
 	prefix[n++] = TAG_REQUEST_SUBMIT;
-	n += client_put_varint(prefix + n, submit_bytes);
+	n += message_put_varint(prefix + n, submit_bytes);
 	job->start = CLIENT_PREFIX_BYTES - n;
 	memcpy(job->bytes + job->start, prefix, n);
 }
@@ -171,7 +171,7 @@ static size_t set_tail(kops_job *job)
 	if (job->number == 0 || !job->k->prepares)
 		return 0;
 	at[n++] = TAG_SUBMIT_PREPARE;
-	n += client_put_varint(at + n, job->number);
+	n += message_put_varint(at + n, job->number);
 	if (job->only_prepare) {
 		at[n++] = TAG_SUBMIT_ONLY;
 		at[n++] = 1;
@@ -184,11 +184,11 @@ static int send_run(kops_job *job)
 	uint8_t run[CLIENT_PREFIX_BYTES], data[2 * CLIENT_PREFIX_BYTES];
 	size_t run_bytes = 0, n = 0;
 	run[run_bytes++] = TAG_RUN_PREPARED;
-	run_bytes += client_put_varint(run + run_bytes, job->number);
+	run_bytes += message_put_varint(run + run_bytes, job->number);
 	data[n++] = TAG_REQUEST_ID;
-	n += client_put_varint(data + n, job->id);
+	n += message_put_varint(data + n, job->id);
 	data[n++] = TAG_REQUEST_RUN;
-	n += client_put_varint(data + n, run_bytes);
+	n += message_put_varint(data + n, run_bytes);
 	memcpy(data + n, run, run_bytes);
 	return client_send(job->k, data, n + run_bytes, -1, job);
 }

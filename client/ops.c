@@ -4,7 +4,7 @@
 #include "client.h"
 
 /* A field of proto/kops.proto that is written by hand. */
-#define TAG_SUBMIT_OPS CLIENT_TAG(5, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+#define TAG_SUBMIT_OPS MESSAGE_TAG(5, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
 
 static void *grow(void *array, size_t *cap, size_t need, size_t size)
 {
@@ -85,7 +85,7 @@ static int append_op(kops_job *job, const Kops__V1__Op *op)
 		return status;
 	uint8_t *at = job->bytes + job->bytes_len;
 	*at++ = TAG_SUBMIT_OPS;
-	at += client_put_varint(at, size);
+	at += message_put_varint(at, size);
 	at += kops__v1__op__pack(op, at);
 	job->bytes_len = (size_t)(at - job->bytes);
 	return 0;

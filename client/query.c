@@ -10,6 +10,7 @@ int client_ask(kops *k, struct call *call)
 	if (status < 0)
 		return status;
 	call->waiter.done = false;
+	call->waiter.look_from_us = call->waiter.look_until_us = 0;
 	call->id = 0;
 	k->call = call;
 	client_link_want(k);
@@ -23,7 +24,9 @@ int client_ask(kops *k, struct call *call)
 
 int kops_ping(kops *k)
 {
-	struct call call = {.verb = KOPS__V1__REQUEST__BODY_PING};
+	struct call call; /* an initializer would write its text, too */
+	call.verb = KOPS__V1__REQUEST__BODY_PING;
+	call.before = 0;
 	return client_ask(k, &call);
 }
 

@@ -38,15 +38,6 @@ struct packet {
 	uint8_t data[];
 };
 
-size_t client_put_varint(uint8_t *out, uint64_t value)
-{
-	size_t n = 0;
-	for (; value >= 0x80; value >>= 7)
-		out[n++] = (uint8_t)(value | 0x80);
-	out[n++] = (uint8_t)value;
-	return n;
-}
-
 uint64_t client_new_id(kops *k, enum client_kind kind)
 {
 	return ++k->sequence << CLIENT_KIND_BITS | kind;
@@ -189,13 +180,13 @@ int client_call_send(kops *k)
 		return 0;
 	k->call->id = client_new_id(k, CLIENT_CALL);
 	if (k->call->before) {
-		body[body_len++] = CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT);
-		body_len += client_put_varint(body + body_len, k->call->before);
+		body[body_len++] = MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT);
+		body_len += message_put_varint(body + body_len, k->call->before);
 	}
-	data[len++] = CLIENT_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT);
-	len += client_put_varint(data + len, k->call->id);
+	data[len++] = MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT);
+	len += message_put_varint(data + len, k->call->id);
 	len +=
-	    client_put_varint(data + len, (uint64_t)k->call->verb << 3 | PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
+	    message_put_varint(data + len, (uint64_t)k->call->verb << 3 | PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
 	data[len++] = (uint8_t)body_len;
 	memcpy(data + len, body, body_len);
 	return client_send(k, data, len + body_len, -1, NULL);

@@ -512,6 +512,15 @@ int message_pack(const ProtobufCMessage *msg, uint8_t out[MESSAGE_BYTES_MAX], si
 	return 0;
 }
 
+size_t message_put_varint(uint8_t *out, uint64_t value)
+{
+	size_t n = 0;
+	for (; value >= 0x80; value >>= 7)
+		out[n++] = (uint8_t)(value | 0x80);
+	out[n++] = (uint8_t)value;
+	return n;
+}
+
 /* ---- Datagrams ---- */
 
 /* Room for the descriptors of one datagram. What does not fit the kernel would close, in our time. */

@@ -84,6 +84,11 @@ void message_make_text(char *text);
  */
 int message_pack(const ProtobufCMessage *msg, uint8_t out[MESSAGE_BYTES_MAX], size_t *ret_len);
 
+/* For what is cheaper written by hand: the first byte of a field below 16, a number (its length). */
+#define MESSAGE_TAG(field, wire_type) ((uint8_t)((field) << 3 | (wire_type)))
+#define MESSAGE_VARINT_MAX            10
+size_t message_put_varint(uint8_t *out, uint64_t value);
+
 /*
  * Sends one datagram with n_fds <= MESSAGE_FDS_MAX descriptors, without blocking and without SIGPIPE.
  * 0, KOPS_E_BUSY when the socket is full, KOPS_E_CONNECT when the peer is gone, KOPS_E_QUOTA when too many

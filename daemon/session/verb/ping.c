@@ -4,6 +4,11 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
+/* Fields of proto/kops.proto that are written by hand: to pack a reply was a third of what a Ping took. */
+#define TAG_REPLY_ID     MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
+#define TAG_REPLY_PONG   MESSAGE_TAG(10, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+#define TAG_PONG_DEVICES MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
+
 /* A canary no older than this answers a Ping at once. */
 #define CANARY_FRESH_NS 1000000000u
 
@@ -11,8 +16,7 @@ static void answer_ping(struct session *session, uint64_t id)
 {
 	const struct engine *e = session->engine;
 	const struct device *sick = engine_sick_device(e);
-	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
-	Kops__V1__Pong pong = KOPS__V1__PONG__INIT;
+	uint8_t data[3 + 2 * MESSAGE_VARINT_MAX], *at = data;
 	char why[WHY_BYTES];
 
 	if (sick) {
@@ -20,11 +24,13 @@ static void answer_ping(struct session *session, uint64_t id)
 		reply_error(session, id, KOPS_E_FAULT, why, 0);
 		return;
 	}
-	pong.devices = e->n_devices;
-	reply.id = id;
-	reply.body_case = KOPS__V1__REPLY__BODY_PONG;
-	reply.pong = &pong;
-	reply_send(session, &reply, -1);
+	*at++ = TAG_REPLY_ID;
+	at += message_put_varint(at, id);
+	*at++ = TAG_REPLY_PONG;
+	*at++ = 2; /* bytes */
+	*at++ = TAG_PONG_DEVICES;
+	*at++ = (uint8_t)e->n_devices;
+	session_send(session, data, (size_t)(at - data), -1);
 }
 
 /* A device at work is judged by its work; an idle one by a canary that is fresh or has to be. */
