@@ -54,7 +54,7 @@ void cuda_describe(const struct backend_device *dev, struct device_info *ret)
 	*ret = dev->info;
 }
 
-/* To tell CUDA again takes it 0.1 us, and 1 to 2 after it waited for a run of milliseconds. */
+/* CUDA takes 0.1 us to be told again, and 1 to 2 when the last run took milliseconds. */
 static _Thread_local int device_in_use = -1;
 
 cudaError_t cuda_use_device(int index)

@@ -9,6 +9,8 @@
 #define TAG_REPLY_PONG   MESSAGE_TAG(10, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
 #define TAG_PONG_DEVICES MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
 
+_Static_assert(SCHED_DEVICES_MAX < 128, "their number is one byte of a Pong");
+
 /* A canary no older than this answers a Ping at once. */
 #define CANARY_FRESH_NS 1000000000u
 
@@ -16,7 +18,7 @@ static void answer_ping(struct session *session, uint64_t id)
 {
 	const struct engine *e = session->engine;
 	const struct device *sick = engine_sick_device(e);
-	uint8_t data[3 + 2 * MESSAGE_VARINT_MAX], *at = data;
+	uint8_t data[5 + MESSAGE_VARINT_MAX], *at = data;
 	char why[WHY_BYTES];
 
 	if (sick) {
