@@ -13,10 +13,9 @@
 
 #include "kops_types.h"
 
-#define ARENA_ALIGN  16
-#define FIELDS_MAX   64 /* of one message type: bits of struct level */
-#define VARINT_BYTES 10
-#define TAG_BYTES    5 /* protobuf-c reads tags and lengths from at most 5 bytes */
+#define ARENA_ALIGN 16
+#define FIELDS_MAX  64 /* of one message type: bits of struct level */
+#define TAG_BYTES   5  /* protobuf-c reads tags and lengths from at most 5 bytes */
 
 /* ---- Arena ---- */
 
@@ -50,7 +49,7 @@ static const char *read_long_varint(struct span *in, unsigned bytes_max, uint64_
 		if (in->at == in->end)
 			return truncated;
 		uint64_t byte = *in->at++;
-		if (i == VARINT_BYTES - 1 && byte > 1)
+		if (i == MESSAGE_VARINT_MAX - 1 && byte > 1)
 			return "number over 64 bits";
 		value |= (byte & 0x7f) << (7 * i);
 		if (!(byte & 0x80)) {
@@ -109,7 +108,7 @@ static const char *read_value(struct span *in, unsigned wire, struct value *ret)
 {
 	switch (wire) {
 	case PROTOBUF_C_WIRE_TYPE_VARINT:
-		return read_varint(in, VARINT_BYTES, &ret->number);
+		return read_varint(in, MESSAGE_VARINT_MAX, &ret->number);
 	case PROTOBUF_C_WIRE_TYPE_64BIT:
 		return read_bytes(in, 8, &ret->bytes);
 	case PROTOBUF_C_WIRE_TYPE_32BIT:
