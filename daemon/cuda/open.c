@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "cuda/crowd.h"
 #include "cuda/gpu.h"
@@ -14,6 +15,8 @@
 #define DEPTH_US    60e3
 #define CROWD_US    1e3
 #define SPARE_BYTES (256ull << 20) /* device memory left for cuBLAS, kernels and the driver */
+
+#define DRIVER_SLACK_NS 1000000000000ul
 
 /* ---- What there is ---- */
 
@@ -320,11 +323,27 @@ void cuda_close(struct backend_device *dev)
 	free(dev);
 }
 
+/*
+ * A device's first use makes its context, and a thread of the driver's that waits for events, and looks up ten
+ * times a second if there are none. It inherits from this one how late its timers may be: so it sleeps on until
+ * an event, or until its CPU wakes for another timer.
+ */
+static cudaError_t make_context(int index)
+{
+	int slack_ns = prctl(PR_GET_TIMERSLACK, 0ul, 0ul, 0ul, 0ul);
+	cudaError_t error;
+
+	prctl(PR_SET_TIMERSLACK, DRIVER_SLACK_NS, 0ul, 0ul, 0ul);
+	error = cuda_use_device(index);
+	prctl(PR_SET_TIMERSLACK, (unsigned long)slack_ns, 0ul, 0ul, 0ul);
+	return error;
+}
+
 static int open_parts(struct backend_device *dev, char why[WHY_BYTES])
 {
 	struct cudaDeviceProp prop;
 	size_t free_bytes = 0, total_bytes = 0;
-	cudaError_t error = cuda_use_device(dev->index);
+	cudaError_t error = make_context(dev->index);
 	int rc;
 
 	if (error == cudaSuccess)

@@ -1,15 +1,16 @@
 /*
  * check_runs: random jobs through the CUDA module against the ops' references.
  *
- *     check_runs --module PATH [--seed N|random] [--cases N] [--fault]
+ *     check_runs --module PATH [--seed N|random] [--cases N] [--idle] [--fault]
  *
  * A case is a chain of ops over four buffers (two pinned, one pageable, one RESIDENT), spread over a few
  * runs of one lane that are all out at once. Views overlap, interleave, repeat and run backwards. After it
  * every byte of the buffers is compared: written elements within the tolerance of their type, the others
  * exactly.
  * Kernels whose blocks wait for each other have to end where they do not all find room. A job that finds the
- * device full has to fail and to succeed later. --fault: what a broken context looks like, last. Prints its
- * seed. Exit status 0 only if all is right, 77 where there is no GPU.
+ * device full has to fail and to succeed later. --idle: nor may anything wake up while there is nothing to do.
+ * --fault: what a broken context looks like, last. Prints its seed. Exit status 0 only if all is right, 77
+ * where there is no GPU.
  */
 #include "check_runs.h"
 
@@ -201,11 +202,13 @@ int main(int argc, char **argv)
 	const char *module = NULL;
 	unsigned long cases = 2000;
 	uint64_t seed = seed_of_run();
-	bool fault = false;
+	bool fault = false, idle = false;
 
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--fault") == 0)
 			fault = true;
+		else if (strcmp(argv[i], "--idle") == 0)
+			idle = true;
 		else if (i + 1 < argc && strcmp(argv[i], "--module") == 0)
 			module = argv[++i];
 		else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0)
@@ -213,7 +216,8 @@ int main(int argc, char **argv)
 		else if (i + 1 < argc && strcmp(argv[i], "--cases") == 0)
 			cases = strtoul(argv[++i], NULL, 0);
 		else
-			die("usage", "check_runs --module PATH [--seed N|random] [--cases N] [--fault]");
+			die("usage",
+			    "check_runs --module PATH [--seed N|random] [--cases N] [--idle] [--fault]");
 	}
 	if (!module)
 		die("usage", "--module is missing");
@@ -230,6 +234,8 @@ int main(int argc, char **argv)
 	printf("%lu cases, %lu runs, %lu of them as graphs, %lu ops right\n", cases, t.runs, t.graphs, t.ops);
 	if (cases >= 20 && t.graphs == 0)
 		die("graphs", "no run that came again was launched as one");
+	if (idle)
+		check_idle();
 	if (!fault) {
 		check_many_graphs(&t);
 		check_refused_graph(&t);

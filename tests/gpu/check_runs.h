@@ -3,7 +3,7 @@
  *
  *   random_runs.c   chains of random ops, compared with their references
  *   graph_runs.c    graphs that are refused, forgotten, or meet other data
- *   special_runs.c  timed runs, runs that do not find room, a broken context
+ *   special_runs.c  an idle device, timed runs, runs that do not find room, a broken context
  *   check_runs.c    the device, its buffers, what runs on it; options
  */
 #ifndef KOPS_CHECK_RUNS_H
@@ -67,6 +67,8 @@ void check_data_in_graph(struct bench *t);
 
 /* ---- special_runs.c: these end the program where anything is wrong ---- */
 
+/* Not under compute-sanitizer, whose threads wake up. */
+void check_idle(void);
 void check_many_graphs(struct bench *t);
 void check_together(struct bench *t);
 void check_timed(struct bench *t, unsigned buffer);

@@ -1,17 +1,48 @@
-/* special_runs.c: timed runs, runs that do not find room, a broken context. */
+/* special_runs.c: an idle device, timed runs, runs that do not find room, a broken context. */
 #include "check_runs.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
 
 #include "clock.h"
 #include "common/half.h"
 
 enum { TIMED_OPS = 20 };
 #define TIMED_TIMES 4.0 /* of an untimed run, in wall time; held as long as it may be, it takes 10 */
+
+/* How often threads of this process woke up while this one slept, half a second. */
+static long wake_ups_while_idle(void)
+{
+	const struct timespec half = {.tv_nsec = 500000000};
+	struct rusage before, after;
+
+	getrusage(RUSAGE_SELF, &before);
+	nanosleep(&half, NULL);
+	getrusage(RUSAGE_SELF, &after);
+	return after.ru_nvcsw - before.ru_nvcsw - 1;
+}
+
+/* Where other programs keep the CPUs awake, threads of the driver's may wake up with them; in one of some looks
+ * they do not. */
+void check_idle(void)
+{
+	long least = LONG_MAX;
+
+	for (int i = 0; i < 10 && least > 1; i++) {
+		long n = wake_ups_while_idle();
+
+		least = n < least ? n : least;
+	}
+	printf("idle: %ld wake-ups in half a second\n", least);
+	if (least > 1)
+		die("idle", "threads of the driver's wake up for nothing");
+}
 
 void check_out_of_memory(struct bench *t)
 {
