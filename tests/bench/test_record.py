@@ -118,7 +118,7 @@ class Tables(WithFolder):
         self.assertEqual(tables.bench("h200", "headlines"), "Not recorded yet.\n")
         self.addCleanup(setattr, tables, "HEADLINES", tables.HEADLINES)
         tables.HEADLINES = ("64³",)
-        self.assertTrue(tables.bench("h200", "headlines").endswith("|\n" + first))
+        self.assertTrue(tables.bench("h200", "headlines").endswith("|\n" + first + second))
         self.assertEqual(tables.bench("h200", "python"), "Not recorded yet.\n")
 
     def test_choice_is_one_line_for_each_kind_of_job(self):
