@@ -12,16 +12,18 @@
 #define CALL_NS    300000u
 #define CALL_SHARE 16
 /*
- * For a run whose caller spins, neither thread sleeps so long before its planned end: a CPU that slept for some
- * milliseconds forgot the driver, and the next launch would take 10 µs longer.
+ * Neither thread sleeps in a run of up to so long whose caller spins: a CPU that slept for some milliseconds
+ * forgot the driver, and the next launch would take 10 µs longer. What lasts longer does not gain by that.
  */
 #define WATCHED_NS 8000000u
 
 static void expect_next(struct forecast *f, uint64_t now, uint64_t in_ns, bool watched)
 {
+	bool spins = watched && in_ns <= WATCHED_NS;
+
 	f->next_ns = now + in_ns;
-	f->spin_ns = watched ? WATCHED_NS : SPIN_AROUND_NS + in_ns / SPIN_SHARE;
-	f->call_ns = watched ? WATCHED_NS : CALL_NS + in_ns / CALL_SHARE;
+	f->spin_ns = spins ? WATCHED_NS : SPIN_AROUND_NS + in_ns / SPIN_SHARE;
+	f->call_ns = spins ? WATCHED_NS : CALL_NS + in_ns / CALL_SHARE;
 }
 
 void forecast_started(struct forecast *f, uint64_t now, uint64_t plan_ns, bool repeats, bool watched)

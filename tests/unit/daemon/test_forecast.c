@@ -37,7 +37,7 @@ static void the_loop_is_called_once_before_the_end(void **state)
 	assert_int_equal(forecast_call_until_ns(&f, 19 * MS + US), 0);
 }
 
-static void nobody_sleeps_while_a_caller_spins(void **state)
+static void nobody_sleeps_in_a_short_run_whose_caller_spins(void **state)
 {
 	struct forecast f = {0};
 
@@ -45,6 +45,16 @@ static void nobody_sleeps_while_a_caller_spins(void **state)
 	forecast_started(&f, 0, 5 * MS, true, true);
 	assert_int_equal(forecast_nap_ns(&f, US), 0);
 	assert_true(forecast_call_until_ns(&f, US) > 5 * MS);
+}
+
+static void a_long_run_is_slept_through_though_its_caller_spins(void **state)
+{
+	struct forecast f = {0};
+
+	(void)state;
+	forecast_started(&f, 0, 20 * MS, true, true);
+	assert_in_range(forecast_nap_ns(&f, US), 16 * MS, 20 * MS - 300 * US);
+	assert_int_equal(forecast_call_until_ns(&f, 17 * MS), 0);
 }
 
 static void one_after_the_other_has_its_own_plan(void **state)
@@ -88,7 +98,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_long_run_lets_it_sleep_until_shortly_before_its_end),
 	    cmocka_unit_test(the_loop_is_called_once_before_the_end),
-	    cmocka_unit_test(nobody_sleeps_while_a_caller_spins),
+	    cmocka_unit_test(nobody_sleeps_in_a_short_run_whose_caller_spins),
+	    cmocka_unit_test(a_long_run_is_slept_through_though_its_caller_spins),
 	    cmocka_unit_test(one_after_the_other_has_its_own_plan),
 	    cmocka_unit_test(runs_beside_each_other_are_not_put_off),
 	};
