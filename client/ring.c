@@ -1,4 +1,5 @@
 /* ring.c: runs of prepared jobs by memory shared with the daemon; proto/ring_memory.h. */
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -31,6 +32,7 @@ const char *client_ring_answered(kops *k, const Kops__V1__Reply *reply, const in
 	const Kops__V1__Ring *ring = reply->ring;
 	struct stat st;
 	void *memory;
+	int seals;
 
 	k->ring_awaited = false;
 	if (reply->status < 0)
@@ -41,6 +43,9 @@ const char *client_ring_answered(kops *k, const Kops__V1__Reply *reply, const in
 		return k->fds_lost ? NULL : "an invalid ring";
 	if (fstat(fds[0], &st) < 0 || st.st_size < (off_t)ring_bytes(ring->entries))
 		return "a ring that is too small";
+	seals = fcntl(fds[0], F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return "a ring that could shrink";
 	memory = mmap(NULL, ring_bytes(ring->entries), PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 	if (memory == MAP_FAILED)
 		return NULL;

@@ -343,7 +343,7 @@ def scribbled_ring(path):
         client, ring = with_ring(path, 1)
         try:
             while True:
-                ring.set(rnd.randrange(6) * 64, rnd.choice([0, 1, 200, 256, 1 << 31, ring.word(ring.RUN_HEAD) + 200]))
+                ring.set(rnd.randrange(0, ring.WORDS_END, 64), rnd.choice([0, 1, 200, 256, 1 << 31, ring.word(ring.RUN_HEAD) + 200]))
                 send_and_drain(client, wake)
         except (wire.Ended, OSError):
             client.close()

@@ -235,7 +235,6 @@ class Runs(RingTest):
             time.sleep(0.01)
 
     @unittest.skipIf(harness.QUICK, "figures of time are those of builds without sanitizers")
-    @unittest.skipIf("gpu" in os.environ.get("KOPS_TEST_DEVICES", ""), "threads of CUDA wake up by themselves")
     def test_an_idle_ring_wakes_nobody(self):
         self.prepare(self.c, 1)
         ring = self.c.open_ring(2)
@@ -360,7 +359,7 @@ class Hostile(RingTest):
                 def scribble(seed):
                     rng = np.random.default_rng(seed)
                     while not stop.is_set():
-                        at = int(rng.integers(0, 384 // 4)) * 4 if rng.integers(2) else int(rng.integers(4096, len(ring.map) - 8))
+                        at = int(rng.integers(0, ring.WORDS_END // 4)) * 4 if rng.integers(2) else int(rng.integers(4096, len(ring.map) - 8))
                         value = int(rng.choice([0, 1, 8, 9, 0xFFFFFFFF, 0x80000000, int(rng.integers(1 << 32))]))
                         struct.pack_into("<I", ring.map, at & ~3, value)
 

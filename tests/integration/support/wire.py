@@ -284,7 +284,8 @@ class Ended(Exception):
 class Ring:
     """Runs and their ends in shared memory, as docs/protocol.md has it."""
 
-    RUN_TAIL, RUN_HEAD, END_TAIL, END_HEAD, DAEMON_SLEEPS, CLIENT_SLEEPS = range(0, 384, 64)
+    RUN_TAIL, RUN_HEAD, END_TAIL, END_HEAD, DAEMON_SLEEPS, CLIENT_SLEEPS, CLIENT_SPINS = range(0, 448, 64)
+    WORDS_END = 448
     RUNS = 4096
 
     def __init__(self, client, reply):

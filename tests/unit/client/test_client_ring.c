@@ -12,7 +12,8 @@ struct lent_ring {
 	uint32_t entries;    /* as it says */
 	uint64_t bytes;      /* as it says; 0: what these entries take */
 	uint64_t real_bytes; /* 0: as it says */
-	bool without_fd;
+	bool without_fd, unsealed;
+	bool refused;
 };
 
 static struct ring_memory *memory; /* of the ring that was lent last */
@@ -30,9 +31,16 @@ static void lend(struct fake *f, const struct lent_ring *lent)
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(OPEN_RING));
 	FAKE_CHECK(f, r->open_ring->entries == ENTRIES);
+	if (lent->refused) {
+		fake_answer(f, r->id, KOPS_E_QUOTA, "no ring");
+		return;
+	}
 	ring.entries = lent->entries;
 	ring.bytes = lent->bytes ? lent->bytes : ring_bytes(lent->entries);
-	int fd = fake_memfd(lent->real_bytes ? lent->real_bytes : ring.bytes);
+	uint64_t real_bytes = lent->real_bytes ? lent->real_bytes : ring.bytes;
+	int fd =
+	    lent->unsealed ? memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING) : fake_memfd(real_bytes);
+	FAKE_CHECK(f, !lent->unsealed || ftruncate(fd, (off_t)real_bytes) == 0);
 	unmap();
 	memory = mmap(NULL, ring_bytes(ENTRIES), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	reply.id = r->id;
@@ -248,6 +256,7 @@ static const struct lent_ring wrong_rings[] = {
     {.entries = ENTRIES, .without_fd = true},
     {.entries = ENTRIES, .bytes = RING_HEAD_BYTES},
     {.entries = ENTRIES, .real_bytes = RING_HEAD_BYTES},
+    {.entries = ENTRIES, .unsealed = true}, /* it could shrink */
 };
 
 static const struct lent_ring *wrong_ring;
@@ -272,6 +281,29 @@ static void test_rings_that_cannot_be(void **state)
 		assert_non_null(strstr(kops_error(k), "ring"));
 		stop(f, k);
 	}
+}
+
+/* Runs go by the socket, and the ring is not asked for again. */
+static void script_refused_ring(struct fake *f)
+{
+	prepare(f, JOBS, &(struct lent_ring){.refused = true});
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	for (unsigned i = 0; i < 2 * JOBS; i++)
+		fake_receipt_prepared(f, fake_expect(f, FAKE_VERB(RUN))->id, true, 2);
+	fake_expect_end(f);
+}
+
+static void test_a_ring_that_is_refused(void **state)
+{
+	struct fake *f = *state;
+	kops_job *jobs[JOBS];
+	fake_start(f, script_refused_ring);
+	kops *k = open_jobs(f, jobs);
+	for (unsigned i = 0; i < 2 * JOBS; i++) {
+		assert_int_equal(kops_run(jobs[i % JOBS]), 0);
+		assert_true(kops_job_receipt(jobs[i % JOBS])->prepared);
+	}
+	stop(f, k);
 }
 
 /* ---- Ends that cannot be ---- */
@@ -434,6 +466,7 @@ int main(void)
 	    TEST(test_an_event_loop_is_woken_for_each_end),
 	    TEST(test_an_event_loop_is_woken_after_a_wait),
 	    TEST(test_rings_that_cannot_be),
+	    TEST(test_a_ring_that_is_refused),
 	    TEST(test_more_ends_than_the_ring_holds),
 	    TEST(test_a_tail_that_goes_back),
 	    TEST(test_an_end_of_nothing),
