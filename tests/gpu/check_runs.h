@@ -67,7 +67,6 @@ void check_data_in_graph(struct bench *t);
 
 /* ---- special_runs.c: these end the program where anything is wrong ---- */
 
-/* Not under compute-sanitizer, whose threads wake up. */
 void check_idle(void);
 void check_many_graphs(struct bench *t);
 void check_together(struct bench *t);
