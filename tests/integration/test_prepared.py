@@ -1,5 +1,6 @@
 """Prepared jobs: kept by their Submit's number, run by it, forgotten; their limits, and what happens to their buffers."""
 import os
+import signal
 import time
 import unittest
 
@@ -8,7 +9,10 @@ import numpy as np
 from support import harness, wire
 
 N = 24
+BIG = 192
 STEP_BYTES = 1024  # of a message that kopsd reads in a turn
+DEVICE = os.environ.get("KOPS_TEST_DEVICES", "cpu").split(",")[0]
+HAS_GRAPHS = DEVICE.startswith("gpu") and "SIMULATED_GPU" not in os.environ
 
 
 class Prepared(harness.DaemonTest):
@@ -21,7 +25,7 @@ class Prepared(harness.DaemonTest):
         return np.frombuffer(self.c.maps[buffer], np.float32)[:n * n].reshape(n, n)
 
     def buffers(self, count=3, n=N):
-        return [self.c.import_new(4 * n * n) for _ in range(count)]
+        return [self.c.lend(4 * n * n) for _ in range(count)]  # which a GPU's graphs need
 
     def replace(self, buffer, size):
         """By another buffer of that id."""
@@ -280,7 +284,7 @@ class Buffers(Prepared):
                 np.testing.assert_array_equal(last[:64], first[63::-1])
 
     def test_dropped_while_out(self):
-        buffers = self.buffers()
+        buffers = [self.c.import_new(4 * N * N) for _ in range(3)]  # whose content stays
         self.prepare(buffers, queue=5)
         out = self.long_job(queue=5)
         want, y = self.fill(buffers), self.matrix(buffers[2])
@@ -304,6 +308,85 @@ class Buffers(Prepared):
                 if number == 1:
                     self.matrix(shared)[:] = np.nan
             self.assertTrue((self.matrix(shared) == i).all())
+
+
+class Graphs(Prepared):
+    """Where there is a GPU these runs are graphs. Elsewhere the same has to hold of others."""
+
+    def until_graph(self, number):
+        """Kernels are tried before."""
+        for _ in range(50):
+            if self.c.run(number)["graph"] or not HAS_GRAPHS:
+                return
+        self.fail("a run that comes again and again is no graph")
+
+    def test_the_receipt_says_so(self):
+        buffers = self.buffers()
+        self.assertEqual(self.prepare(buffers, device=DEVICE)["graph"], 0)
+        self.until_graph(1)
+        for _ in range(20):
+            self.assertEqual(self.check_run(1, buffers)["graph"], HAS_GRAPHS)
+
+    def test_memory_dropped_with_a_graph_out_becomes_anothers(self):
+        """The device's own memory, which a later buffer gets with another content."""
+        shared, pattern, back = self.buffers(3)
+        view = {b: wire.view(b, [N, N]) for b in (shared, pattern, back)}
+        self.matrix(shared)[:], self.matrix(pattern)[:] = 1, 7
+        for number in range(1, harness.count(40, 10)):
+            old = self.c.resident(4 * N * N, DEVICE)
+            self.c.submit(wire.copy(view[shared], wire.view(old, [N, N])), prepare=number, device=DEVICE)
+            self.until_graph(number)
+            run, drop = self.c.start("run", {"prepared": number}), self.c.start("drop", {"buffer": old})
+            new = self.c.resident(4 * N * N, DEVICE)
+            there = self.c.start_submit(wire.copy(view[pattern], wire.view(new, [N, N])), device=DEVICE)
+            self.assertEqual([self.c.wait(r)["status"] for r in (run, drop, there)], [0] * 3)
+            self.assertEqual(self.refused(self.c.run, number)[0], "NOT_FOUND")
+            self.matrix(back)[:] = np.nan
+            self.c.submit(wire.copy(wire.view(new, [N, N]), view[back]), device=DEVICE)
+            self.assertTrue((self.matrix(back) == 7).all())
+            self.c.drop(new)
+
+    def run_until_killed(self, ready):
+        """A client's process, with all that its ring holds out."""
+        self.c = self.daemon.connect()
+        sets = [self.buffers(n=BIG) for _ in range(4)]
+        for number, buffers in enumerate(sets, 1):
+            self.fill(buffers, BIG)
+            self.c.submit(self.product(buffers, BIG), prepare=number, queue=number, device=DEVICE)
+            self.until_graph(number)
+        ring = self.c.open_ring(64)
+        for i in range(64):
+            ring.put(1 + i % len(sets))
+        os.write(ready, b"x")
+        while True:
+            ring.wait()
+            ring.put(1 + ring.put_in % len(sets))
+
+    def test_a_client_killed_with_graphs_out(self):
+        """Its memory becomes another's while they run, or after."""
+        for _ in range(harness.count(12, 3)):
+            ready, written = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    self.run_until_killed(written)
+                finally:
+                    os._exit(1)
+            os.close(written)
+            self.assertEqual(os.read(ready, 1), b"x")
+            os.close(ready)
+            time.sleep(self.rng.uniform(0, 0.01))
+            os.kill(pid, signal.SIGKILL)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), -signal.SIGKILL)
+            got = self.buffers(12, BIG)
+            for b in got:
+                self.matrix(b, BIG)[:] = 7
+            time.sleep(0.02)
+            self.assertTrue(all((self.matrix(b, BIG) == 7).all() for b in got))
+            for b in got:
+                self.c.drop(b)
+        buffers = self.buffers()
+        self.prepare(buffers, number=9)
 
 
 class Limits(Prepared):
