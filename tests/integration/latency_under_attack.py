@@ -277,11 +277,11 @@ def cold_runs(path):
     flood(path, 200, again, with_buffers() + [prepare])
 
 
-def stopped(path, ops):
+def stopped(attack):
     """Everything out, and nobody to read it."""
     signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGSTOP))
     signal.setitimer(signal.ITIMER_REAL, 0.5)
-    jobs(path, ops, 200, depth=16)
+    attack()
 
 
 def watched_sockets(path):
@@ -416,7 +416,8 @@ def table():
         Attack("scribbled ring", scribbled_ring, small_op),
         Attack("prepare and Forget", prepare_and_forget),
         Attack("cold runs", cold_runs, small_op),
-        Attack("stopped client", lambda p: stopped(p, [half()]), half),
+        Attack("stopped client", lambda p: stopped(lambda: jobs(p, [half()], 200, depth=16)), half),
+        Attack("stopped client, full ring", lambda p: stopped(lambda: full_rings(p, 1)), small_op),
         Attack("Hello twice", hello_twice),
         Attack("half-closed peers", half_closed),
         Attack("watched sockets", watched_sockets),
@@ -434,7 +435,8 @@ def table():
 
 # The default run has these only.
 SHORT = ("jobs of 64 ops, 1000 sessions", "slow readers", "Alloc SHARED 64 MiB, 8 sessions",
-         "Alloc RESIDENT 64 MiB, 8 sessions", "Stats", "one op of 50 ms", "kill -9", "full ring")
+         "Alloc RESIDENT 64 MiB, 8 sessions", "Stats", "one op of 50 ms", "kill -9", "full ring",
+         "stopped client, full ring")
 
 
 # ---- Measuring ----
