@@ -33,6 +33,8 @@ class Mixed(unittest.TestCase):
     def test_random_runs(self):
         counts = self.finish(self.begin(1000000 if harness.LONG else harness.count(10000, 2000)))
         self.assertEqual(counts.pop("interrupted"), 0)
+        if not harness.ON_GPU:
+            self.assertEqual(counts.pop("graphs"), 0)
         self.assertGreater(min(counts.values()), 0, counts)
 
     def test_random_runs_while_kopsd_dies(self):

@@ -11,8 +11,6 @@ from support import harness, wire
 N = 24
 BIG = 192
 STEP_BYTES = 1024  # of a message that kopsd reads in a turn
-DEVICE = os.environ.get("KOPS_TEST_DEVICES", "cpu").split(",")[0]
-HAS_GRAPHS = DEVICE.startswith("gpu") and "SIMULATED_GPU" not in os.environ
 
 
 class Prepared(harness.DaemonTest):
@@ -316,16 +314,16 @@ class Graphs(Prepared):
     def until_graph(self, number):
         """Kernels are tried before."""
         for _ in range(50):
-            if self.c.run(number)["graph"] or not HAS_GRAPHS:
+            if self.c.run(number)["graph"] or not harness.ON_GPU:
                 return
         self.fail("a run that comes again and again is no graph")
 
     def test_the_receipt_says_so(self):
         buffers = self.buffers()
-        self.assertEqual(self.prepare(buffers, device=DEVICE)["graph"], 0)
+        self.assertEqual(self.prepare(buffers, device=harness.FIRST_DEVICE)["graph"], 0)
         self.until_graph(1)
         for _ in range(20):
-            self.assertEqual(self.check_run(1, buffers)["graph"], HAS_GRAPHS)
+            self.assertEqual(self.check_run(1, buffers)["graph"], harness.ON_GPU)
 
     def test_memory_dropped_with_a_graph_out_becomes_anothers(self):
         """The device's own memory, which a later buffer gets with another content."""
@@ -333,16 +331,16 @@ class Graphs(Prepared):
         view = {b: wire.view(b, [N, N]) for b in (shared, pattern, back)}
         self.matrix(shared)[:], self.matrix(pattern)[:] = 1, 7
         for number in range(1, harness.count(40, 10)):
-            old = self.c.resident(4 * N * N, DEVICE)
-            self.c.submit(wire.copy(view[shared], wire.view(old, [N, N])), prepare=number, device=DEVICE)
+            old = self.c.resident(4 * N * N, harness.FIRST_DEVICE)
+            self.c.submit(wire.copy(view[shared], wire.view(old, [N, N])), prepare=number, device=harness.FIRST_DEVICE)
             self.until_graph(number)
             run, drop = self.c.start("run", {"prepared": number}), self.c.start("drop", {"buffer": old})
-            new = self.c.resident(4 * N * N, DEVICE)
-            there = self.c.start_submit(wire.copy(view[pattern], wire.view(new, [N, N])), device=DEVICE)
+            new = self.c.resident(4 * N * N, harness.FIRST_DEVICE)
+            there = self.c.start_submit(wire.copy(view[pattern], wire.view(new, [N, N])), device=harness.FIRST_DEVICE)
             self.assertEqual([self.c.wait(r)["status"] for r in (run, drop, there)], [0] * 3)
             self.assertEqual(self.refused(self.c.run, number)[0], "NOT_FOUND")
             self.matrix(back)[:] = np.nan
-            self.c.submit(wire.copy(wire.view(new, [N, N]), view[back]), device=DEVICE)
+            self.c.submit(wire.copy(wire.view(new, [N, N]), view[back]), device=harness.FIRST_DEVICE)
             self.assertTrue((self.matrix(back) == 7).all())
             self.c.drop(new)
 
@@ -352,7 +350,7 @@ class Graphs(Prepared):
         sets = [self.buffers(n=BIG) for _ in range(4)]
         for number, buffers in enumerate(sets, 1):
             self.fill(buffers, BIG)
-            self.c.submit(self.product(buffers, BIG), prepare=number, queue=number, device=DEVICE)
+            self.c.submit(self.product(buffers, BIG), prepare=number, queue=number, device=harness.FIRST_DEVICE)
             self.until_graph(number)
         ring = self.c.open_ring(64)
         for i in range(64):

@@ -67,7 +67,7 @@ class Runs(RingTest):
             np.testing.assert_array_equal(self.matrix(self.c, buffers[2]), want)
         self.assertEqual(ring.word(ring.RUN_HEAD), ring.put_in)
 
-    @unittest.skipIf("gpu" in os.environ.get("KOPS_TEST_DEVICES", ""), "slow_op() is slow on the CPU device")
+    @unittest.skipIf("gpu" in harness.DEVICES, "slow_op() is slow on the CPU device")
     def test_an_end_says_how_long_its_run_was_queued(self):
         """At least as long as Stats shows it, at most from its entry to its end. Both hold on any machine."""
         self.prepare(self.c, 1)
@@ -189,7 +189,7 @@ class Runs(RingTest):
         self.assertEqual(sorted(e["id"] for e in ends), ids)
         self.assertLessEqual({wire.STATUS_NAME[e["status"]] for e in ends}, {"OK", "EXISTS"})
 
-    @unittest.skipIf("gpu" in os.environ.get("KOPS_TEST_DEVICES", ""), "occupy() occupies the CPU device")
+    @unittest.skipIf("gpu" in harness.DEVICES, "occupy() occupies the CPU device")
     def test_high_goes_before_the_others_of_its_user(self):
         for number in range(1, 6):
             self.prepare(self.c, number, queue=number, priority=wire.HIGH if number == 5 else wire.NORMAL)
@@ -284,7 +284,7 @@ class Allocations(RingTest):
 
         self.assertEqual(self.count(10000, by_ring), 0)
         self.assertEqual(self.count(1000, lambda: self.c.run(1)), 0)
-        each = 2 if "gpu" in os.environ.get("KOPS_TEST_DEVICES", "") else 1  # a job, and on a GPU its layout
+        each = 2 if "gpu" in harness.DEVICES else 1  # a job, and on a GPU its layout
         self.assertLessEqual(self.count(1000, lambda: self.c.submit(op)), 1000 * each)
 
 

@@ -24,6 +24,9 @@ KOPS_CLIENT = os.environ.get("KOPS_TEST_CLIENT", "")
 KOPS_BENCH = os.environ.get("KOPS_TEST_BENCH", "")
 QUICK = os.environ.get("KOPS_TEST_QUICK", "") not in ("", "0")
 LONG = os.environ.get("KOPS_TEST_LONG", "") not in ("", "0")
+DEVICES = os.environ.get("KOPS_TEST_DEVICES", "cpu")
+FIRST_DEVICE = DEVICES.split(",")[0]
+ON_GPU = "gpu" in DEVICES and "SIMULATED_GPU" not in os.environ
 START_S = 60
 SETTLE_S = 20
 CLEAN_ENV = ("KOPSD_", "LISTEN_", "NOTIFY_", "WATCHDOG_")
@@ -65,7 +68,7 @@ class Daemon:
         self.config = os.path.join(self.folder, "kopsd.conf")
         self.log_path = os.path.join(self.folder, "log")
         # No warm pool, also with a GPU: its filling in the background would look like a leak.
-        self.settings = {"devices": os.environ.get("KOPS_TEST_DEVICES", "cpu"), "pool_cache": 0, "warm_pool": 1,
+        self.settings = {"devices": DEVICES, "pool_cache": 0, "warm_pool": 1,
                          **settings}
         self.process = None
 
@@ -296,8 +299,7 @@ def main():
     print(f"seed {SEED}; repeat with KOPS_TEST_SEED={SEED}", file=sys.stderr, flush=True)
     if not os.access(KOPSD, os.X_OK):
         sys.exit("KOPS_TEST_KOPSD must name the daemon's binary; run through ctest")
-    wants_gpu = "gpu" in os.environ.get("KOPS_TEST_DEVICES", "") and "SIMULATED_GPU" not in os.environ
-    if wants_gpu and not os.path.exists("/proc/driver/nvidia/version"):
+    if ON_GPU and not os.path.exists("/proc/driver/nvidia/version"):
         print("skipped: there is no NVIDIA GPU here")
         sys.exit(77)
     unittest.main(verbosity=2)

@@ -56,7 +56,7 @@ struct passed {
 };
 
 struct counts {
-	unsigned long done, prepared, cancelled, expired, interrupted, dropped, remade;
+	unsigned long done, prepared, graphs, cancelled, expired, interrupted, dropped, remade;
 };
 
 struct session {
@@ -281,6 +281,7 @@ static void check_done(struct session *s, const struct work *w)
 
 	s->counts.done++;
 	s->counts.prepared += receipt && receipt->prepared;
+	s->counts.graphs += receipt && receipt->graph;
 	if (w->kind == MULTIPLY)
 		check_product(w);
 	else if (w->kind == LOAD)
@@ -440,6 +441,7 @@ static void add_counts(struct counts *sum, const struct counts *more)
 	sum->interrupted += more->interrupted;
 	sum->dropped += more->dropped;
 	sum->remade += more->remade;
+	sum->graphs += more->graphs;
 }
 
 int main(int argc, char **argv)
@@ -465,7 +467,9 @@ int main(int argc, char **argv)
 		pthread_join(sessions[i].thread, NULL);
 		add_counts(&all, &sessions[i].counts);
 	}
-	printf("done %lu prepared %lu cancelled %lu expired %lu interrupted %lu dropped %lu remade %lu\n",
-	       all.done, all.prepared, all.cancelled, all.expired, all.interrupted, all.dropped, all.remade);
+	printf("done %lu prepared %lu graphs %lu cancelled %lu expired %lu interrupted %lu dropped %lu remade "
+	       "%lu\n",
+	       all.done, all.prepared, all.graphs, all.cancelled, all.expired, all.interrupted, all.dropped,
+	       all.remade);
 	return 0;
 }
