@@ -1,17 +1,21 @@
 /*
  * check_runs: random jobs through the CUDA module against the ops' references.
  *
- *     check_runs --module PATH [--seed N|random] [--cases N] [--brief] [--fault]
+ *     check_runs --module PATH [--seed N|random] [--cases N] [--brief] [--refused] [--fault]
  *
  * A case is a chain of ops over four buffers (two pinned, one pageable, one RESIDENT), spread over a few
  * runs of one lane that are all out at once. Views overlap, interleave, repeat and run backwards. After it
  * every byte of the buffers is compared: written elements within the tolerance of their type, the others
  * exactly.
  * Kernels whose blocks wait for each other have to end where they do not all find room. A job that finds the
- * device full has to fail and to succeed later. Nothing may wake up while there is nothing to do. --brief:
- * without that, and without runs of a second and more: for sanitizers, which have threads of their own and take
- * minutes for such runs. --fault: what a broken context looks like, last. Prints its seed. Exit status 0 only
- * if all is right, 77 where there is no GPU.
+ * device full has to fail and to succeed later. Nothing may wake up while there is nothing to do.
+ *
+ * --brief     without that, and without runs of a second and more: for sanitizers, which have threads of their
+ *             own and take minutes for such runs
+ * --refused   the cases alone, with a module whose GPU refuses graphs
+ * --fault     what a broken context looks like, last
+ *
+ * Prints its seed. Exit status 0 only if all is right, 77 where there is no GPU.
  */
 #include "check_runs.h"
 
@@ -197,19 +201,41 @@ static void tear_down(struct bench *t)
 	t->backend->close(t->dev);
 }
 
+static void check_special(struct bench *t, bool brief)
+{
+	if (!brief) {
+		check_idle();
+		check_slices(t);
+		check_long_sums(t);
+	}
+	check_many_graphs(t);
+	check_refused_graph(t);
+	check_forgotten_graph(t);
+	check_together(t);
+	for (unsigned b = 0; b < BUFFERS; b++)
+		check_timed(t, b);
+	if (has_hopper(t)) { /* others have no such kernels */
+		check_crowded(t);
+		check_data_in_graph(t);
+	}
+	check_out_of_memory(t);
+}
+
 int main(int argc, char **argv)
 {
 	static struct bench t;
 	const char *module = NULL;
 	unsigned long cases = 2000;
 	uint64_t seed = seed_of_run();
-	bool fault = false, brief = false;
+	bool fault = false, brief = false, refused = false;
 
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--fault") == 0)
 			fault = true;
 		else if (strcmp(argv[i], "--brief") == 0)
 			brief = true;
+		else if (strcmp(argv[i], "--refused") == 0)
+			refused = true;
 		else if (i + 1 < argc && strcmp(argv[i], "--module") == 0)
 			module = argv[++i];
 		else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0)
@@ -217,8 +243,8 @@ int main(int argc, char **argv)
 		else if (i + 1 < argc && strcmp(argv[i], "--cases") == 0)
 			cases = strtoul(argv[++i], NULL, 0);
 		else
-			die("usage",
-			    "check_runs --module PATH [--seed N|random] [--cases N] [--brief] [--fault]");
+			die("usage", "check_runs --module PATH [--seed N|random] [--cases N] [--brief] "
+			             "[--refused] [--fault]");
 	}
 	if (!module)
 		die("usage", "--module is missing");
@@ -233,28 +259,13 @@ int main(int argc, char **argv)
 		}
 	}
 	printf("%lu cases, %lu runs, %lu of them as graphs, %lu ops right\n", cases, t.runs, t.graphs, t.ops);
-	if (cases >= 20 && t.graphs == 0)
-		die("graphs", "no run that came again was launched as one");
-	if (!fault && !brief) {
-		check_idle();
-		check_slices(&t);
-		check_long_sums(&t);
-	}
-	if (!fault) {
-		check_many_graphs(&t);
-		check_refused_graph(&t);
-		check_forgotten_graph(&t);
-		check_together(&t);
-		for (unsigned b = 0; b < BUFFERS; b++)
-			check_timed(&t, b);
-		if (has_hopper(&t)) { /* others have no such kernels */
-			check_crowded(&t);
-			check_data_in_graph(&t);
-		}
-		check_out_of_memory(&t);
-	}
+	if (refused ? t.graphs > 0 : cases >= 20 && t.graphs == 0)
+		die("graphs", refused ? "one is told of, though the GPU refuses them"
+		                      : "no run that came again was launched as one");
 	if (fault)
 		check_fault(&t);
+	else if (!refused)
+		check_special(&t, brief);
 	tear_down(&t);
 	return 0;
 }
