@@ -209,7 +209,9 @@ def job_rows(rows, job, spin, how, blas, floor):
 def crowd_rows(rows, rate, spin, how, beside):
     """beside: {"under MPS": {(clients, out): …}, …}, whose programs spin."""
     key = (rate["clients"], rate["out"])
-    targets = dict(zip(("per_second", "p50_us", "worst_p99_us"), RATES.get(key, (None, None, None))))
+    is_meant = spin or key[0] == 1  # several clients shall compare with programs that spin
+    limits = RATES.get(key) if is_meant else None
+    targets = dict(zip(("per_second", "p50_us", "worst_p99_us"), limits or (None, None, None)))
     crowd = f"{key[0]} client{'s' if key[0] > 1 else ''}, {key[1]} out{', spinning' if spin else ''}"
     for what, unit, field in (("64³ products", "1/s", "per_second"), ("p50", "µs", "p50_us"),
                               ("worst p99", "µs", "worst_p99_us")):
