@@ -5,8 +5,8 @@
  * device is shared by estimated cost: each flow has a virtual time per device that advances by the cost
  * of what it was given, and the flow that is furthest behind goes next (start-time fair queuing, Goyal,
  * Vin and Cheng 1996). A flow that was idle, or whose jobs could not run, starts at the device's clock, so
- * neither saves up anything. When a job ends it is charged for what it took instead of its estimate. A device
- * without work forgets what each flow has had: its clock moves past all of them.
+ * neither saves up anything. When a job ends it is charged for how long it kept the device from others instead
+ * of its estimate. A device without work forgets what each flow has had: its clock moves past all of them.
  *
  * A job that can be paused between two ops is, when another's turn has come: it is charged for what it took so
  * far.

@@ -299,13 +299,13 @@ def watched_sockets(path):
 
 # ---- Rings ----
 
-def with_ring(path, n):
-    """A client with jobs prepared as 1 to n, and its ring."""
+def with_ring(path, n, ops=OPS):
+    """A client with jobs of so many ops prepared as 1 to n, and its ring."""
     c = wire.Client(path)
     for bytes in (4096, 65536):
         c.import_new(bytes)
     for i in range(1, n + 1):
-        c.submit([small_op()] * OPS, prepare=i, only_prepare=True)
+        c.submit([small_op()] * ops, prepare=i, only_prepare=True)
     return c, c.open_ring(256)
 
 
@@ -321,10 +321,10 @@ def send_and_drain(client, data):
         pass
 
 
-def full_rings(path, sessions):
-    """Kept full, always with a request behind the runs."""
+def full_rings(path, sessions, ops=OPS):
+    """Kept full, always with a request behind the runs. Runs of one op go together on a GPU."""
     n = max(256 // sessions, 32)
-    clients = [with_ring(path, n) for _ in range(sessions)]
+    clients = [with_ring(path, n, ops) for _ in range(sessions)]
     stats, _ = request(1 << 40, stats={})
     while True:
         for client, ring in clients:
@@ -412,6 +412,7 @@ def table():
         Attack("HIGH jobs of 5 ms", lambda p: jobs(p, [half()], 100, 8, priority=HIGH), half),
         Attack("kill -9", lambda p: killed(p, [half()]), half),
         Attack("full ring", lambda p: full_rings(p, 1), small_op),
+        Attack("full ring of single ops", lambda p: full_rings(p, 1, 1), small_op),
         Attack("full rings of 64 sessions", lambda p: full_rings(p, 64), small_op),
         Attack("scribbled ring", scribbled_ring, small_op),
         Attack("prepare and Forget", prepare_and_forget),

@@ -159,6 +159,31 @@ class Users(harness.DaemonTest):
         a, b = sum(result(x) for x in a), result(b)
         self.assertGreater(b, 0.55 * a)
 
+    def test_the_shortest_runs_take_no_more_than_their_share(self):
+        """To hand them over takes longer than they do: that is their user's time too."""
+        def flood():
+            c = self.daemon.connect()
+            op = wire.add(*[view(c.import_new(64), [4])] * 3)
+            for number in range(1, 257):
+                c.submit(op, prepare=number, only_prepare=1)
+            ring = c.open_ring(256)
+            while True:
+                while ring.take():
+                    pass
+                while ring.put_in < ring.word(ring.RUN_HEAD) + ring.entries:
+                    ring.write(1 + ring.put_in % 256, ring.put_in + 1000)
+                ring.publish()
+
+        with self.daemon.connect() as c:
+            self.slow_op(c, 1)
+        seconds, (pid, out) = count(2, 4), as_user(ALICE, flood)
+        self.start_at = time.monotonic() + 0.5
+        done_ms = self.run_as(BOB, self.share, 4, seconds, False)
+        os.kill(pid, signal.SIGKILL)
+        os.close(out)
+        os.waitpid(pid, 0)
+        self.assertGreater(done_ms, 200 * seconds)
+
     def test_high_priority_gains_nothing_over_others(self):
         def flood(priority, seconds):
             c = self.daemon.connect()
