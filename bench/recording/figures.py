@@ -210,14 +210,13 @@ def crowd_rows(rows, rate, spin, how, beside):
     """beside: {"under MPS": {(clients, out): …}, …}, whose programs spin."""
     key = (rate["clients"], rate["out"])
     is_meant = spin or key[0] == 1  # several clients shall compare with programs that spin
-    limits = RATES.get(key) if is_meant else None
-    targets = dict(zip(("per_second", "p50_us", "worst_p99_us"), limits or (None, None, None)))
+    targets = dict(zip(("per_second", "p50_us", "worst_p99_us"), RATES.get(key, ()) if is_meant else ()))
     crowd = f"{key[0]} client{'s' if key[0] > 1 else ''}, {key[1]} out{', spinning' if spin else ''}"
     for what, unit, field in (("64³ products", "1/s", "per_second"), ("p50", "µs", "p50_us"),
                               ("worst p99", "µs", "worst_p99_us")):
         if field == "p50_us" and rate["out"] > 1:
             continue  # it says how many are out, and no more
-        least = targets[field]
+        least = targets.get(field)
         target = least and (f"≥ {least / 1e3:.0f} k" if unit == "1/s" else f"≤ {least} µs")
         peers = [(name, of(got.get(key), field)) for name, got in beside.items()] if spin else ()
         rows.add("processes" if spin else "clients", f"{crowd}: {what}", rate[field], unit, target, how, peers)

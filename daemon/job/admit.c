@@ -93,15 +93,18 @@ void job_orphan(struct job *job)
 }
 
 /*
- * What it took, or kept the device from others. Around the shortest runs, handing them over and noticing their
- * end takes many times as long as they do: a user of such runs would get nearly all of the device.
+ * For how long it kept the device from others. Where runs overlap that is what it took. Where the device has
+ * one at a time, handing over the shortest runs and noticing their end takes many times as long as they do: a
+ * user of such runs would get nearly all of it.
  */
-static double occupied_us(struct engine_device *device, const struct job *job)
+static double kept_us(struct engine_device *device, const struct job *job, uint64_t now)
 {
 	uint64_t since = job->resumed_ns > device->freed_ns ? job->resumed_ns : device->freed_ns;
 
-	device->freed_ns = job->ended_ns;
-	return fmax(job->run.slice_us, clock_us(since, job->ended_ns));
+	if (device_can_hang(device->device))
+		return job->run.slice_us;
+	device->freed_ns = now;
+	return fmax(job->run.slice_us, clock_us(since, now));
 }
 
 static void run_done(struct device_work *work)
@@ -117,7 +120,7 @@ static void run_done(struct device_work *work)
 		job_answer(job);
 	out_remove(device, job);
 	marks_unset(e->marks, job->account->uid, job->shape, !pauses);
-	job->sched.took_us = pauses ? job->run.slice_us : occupied_us(device, job);
+	job->sched.took_us = kept_us(device, job, pauses ? clock_ns() : job->ended_ns);
 	job->account->usage.device_us += job->run.slice_us;
 	if (job->usage)
 		job->usage->device_us += job->run.slice_us;

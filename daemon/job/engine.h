@@ -27,7 +27,7 @@ struct engine_device {
 	uint64_t bytes_out;         /* admitted: staging and workspace of runs out */
 	struct job *out, **out_end; /* jobs that the device has, first started first */
 	struct job *paused;
-	uint64_t freed_ns; /* when a run was last known to be through */
+	uint64_t freed_ns; /* when a run was last known to be through, or paused; not where runs overlap */
 	bool seen_hung;    /* by the last look for hung devices */
 };
 

@@ -328,10 +328,7 @@ def full_rings(path, sessions, ops=OPS):
     stats, _ = request(1 << 40, stats={})
     while True:
         for client, ring in clients:
-            while ring.take():
-                pass
-            while ring.put_in < ring.word(ring.RUN_HEAD) + ring.entries:
-                ring.write(1 + ring.put_in % n, ring.put_in + 1000)
+            ring.refill(n)
             ring.set(ring.RUN_TAIL, ring.put_in)
             send_and_drain(client, stats)
 

@@ -53,6 +53,13 @@ def result(handle):
     return value
 
 
+def kill(handle):
+    pid, out = handle
+    os.kill(pid, signal.SIGKILL)
+    os.close(out)
+    os.waitpid(pid, 0)
+
+
 @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
 class Users(harness.DaemonTest):
     open_socket = True
@@ -168,20 +175,15 @@ class Users(harness.DaemonTest):
                 c.submit(op, prepare=number, only_prepare=1)
             ring = c.open_ring(256)
             while True:
-                while ring.take():
-                    pass
-                while ring.put_in < ring.word(ring.RUN_HEAD) + ring.entries:
-                    ring.write(1 + ring.put_in % 256, ring.put_in + 1000)
+                ring.refill(256)
                 ring.publish()
 
         with self.daemon.connect() as c:
             self.slow_op(c, 1)
-        seconds, (pid, out) = count(2, 4), as_user(ALICE, flood)
+        seconds, a = count(2, 4), as_user(ALICE, flood)
         self.start_at = time.monotonic() + 0.5
         done_ms = self.run_as(BOB, self.share, 4, seconds, False)
-        os.kill(pid, signal.SIGKILL)
-        os.close(out)
-        os.waitpid(pid, 0)
+        kill(a)
         self.assertGreater(done_ms, 200 * seconds)
 
     def test_high_priority_gains_nothing_over_others(self):
@@ -256,9 +258,7 @@ class Users(harness.DaemonTest):
         a = as_user(ALICE, flood)
         time.sleep(0.3)
         worst = self.run_as(BOB, small)
-        os.kill(a[0], signal.SIGKILL)
-        os.close(a[1])
-        os.waitpid(a[0], 0)
+        kill(a)
         # The two that are out, and one that starts between the requests on either side.
         self.assertLessEqual(worst, 4)
 

@@ -313,6 +313,13 @@ class Ring:
             self.set(self.DAEMON_SLEEPS, 0)
             self.client.start("wake", {})
 
+    def refill(self, n):
+        """Takes all ends, and writes runs of the jobs 1 to n in turn while there is room, for publish()."""
+        while self.take():
+            pass
+        while self.put_in < self.word(self.RUN_HEAD) + self.entries:
+            self.write(1 + self.put_in % n, self.put_in + 1000)
+
     def put(self, prepared):
         """Puts in a run; its request id."""
         id = self.client.next_id
