@@ -37,6 +37,8 @@ static void begin(struct request *r, struct session *s, uint64_t arrived_ns)
 {
 	memset(r, 0, offsetof(struct request, why));
 	r->why[0] = '\0';
+	r->making.job = NULL; /* which runs_unmake() goes by, whatever the request turns out to be */
+	r->making.is_new = false;
 	r->session = s;
 	r->arrived_ns = arrived_ns;
 }

@@ -1,4 +1,5 @@
 """Starting, draining, reloading and idling of the daemon."""
+import contextlib
 import os
 import signal
 import socket
@@ -133,6 +134,25 @@ class Draining(Life):
         self.daemon.signal(signal.SIGTERM)
         self.assert_stopped()
         self.assertLess(time.monotonic() - began, 10)
+
+    def test_with_messages_half_read(self):
+        """Long ones are read in several turns: the sessions end between them."""
+        for _ in range(count(5, 2)):
+            self.start(drain_timeout="0")
+            clients = [self.connect() for _ in range(40)]
+            for c in clients:
+                c.import_new(4096)
+                c.sock.setblocking(False)
+            short, long = (wire.encode("Request", {"id": len(ops), "submit": {"ops": ops}}) for ops in (
+                [wire.copy(view(1, [4]), view(1, [4], offset=64))], [wire.gemm(*[view(1, [4, 4], [4, 1])] * 3)] * 64))
+            for left in reversed(range(30)):
+                if left == 0:
+                    self.daemon.signal(signal.SIGTERM)
+                for c in clients:
+                    with contextlib.suppress(OSError, wire.Ended):
+                        c.send_bytes(short)
+                        c.send_bytes(long)
+            self.assert_stopped()
 
     def test_a_client_that_never_reads(self):
         self.start(drain_timeout="500ms")
