@@ -235,20 +235,6 @@ bool client_job_is_same(const kops_job *a, const kops_job *b)
 	              a->bytes_len - CLIENT_PREFIX_BYTES) == 0;
 }
 
-int kops_job_prepare(kops_job *job)
-{
-	kops *k = job->k;
-	int status = client_may_wait(k);
-	if (status == 0 && k->state != LINK_UP) /* what the daemon can do is in its Welcome */
-		status = kops_ping(k);
-	if (status < 0 || job->prepared || !k->prepares)
-		return status;
-	job->only_prepare = true;
-	status = kops_run(job);
-	job->only_prepare = job->phase == PHASE_OUT; /* after a timeout its answer may still come */
-	return status;
-}
-
 static void use_buffers(kops_job *job)
 {
 	for (size_t i = 0; i < job->n_operands; i++)
@@ -323,6 +309,24 @@ int kops_submit(kops_job *job, kops_callback *done, void *user)
 	return 0;
 }
 
+int kops_job_prepare(kops_job *job)
+{
+	kops *k = job->k;
+	int status = client_may_wait(k);
+	if (status == 0 && k->state != LINK_UP) /* what the daemon can do is in its Welcome */
+		status = kops_ping(k);
+	if (status < 0 || job->prepared || !k->prepares)
+		return status;
+	status = may_submit(job);
+	if (status < 0)
+		return status;
+	job->only_prepare = true; /* until its answer comes, which may be after a timeout */
+	status = kops_run(job);
+	if (job->phase != PHASE_OUT)
+		job->only_prepare = false;
+	return status;
+}
+
 bool kops_job_is_out(const kops_job *job)
 {
 	return job->phase == PHASE_OUT;
@@ -390,6 +394,7 @@ void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__
 	job->k->jobs_out--;
 	job->waiter = NULL;
 	job->status = status < 0 ? set_error(job, status, why) : 0;
+	job->only_prepare = false;
 	job->k->ended++;
 	release_buffers(job);
 	client_waiter_end(waiter, job->status, job->error, reply);

@@ -247,6 +247,43 @@ static void test_a_job_may_be_prepared_before_its_first_run(void **state)
 	fake_stop(f);
 }
 
+static void script_after_a_refusal(struct fake *f)
+{
+	greet(f);
+	fake_lend(f);
+	fake_receipt(f, expect_submit(f, 0, false)->id);
+	fake_receipt_prepared(f, expect_submit(f, 1, false)->id, false, 2);
+	uint64_t late = expect_submit(f, 2, true)->id;
+	uint64_t cancel = fake_expect(f, FAKE_VERB(CANCEL))->id;
+	fake_answer(f, late, KOPS_E_QUOTA, "no room to prepare the job");
+	fake_answer(f, cancel, KOPS_E_NOT_FOUND, "it has ended");
+	fake_receipt(f, expect_submit(f, 2, false)->id);
+	fake_expect_end(f);
+}
+
+/* Out already, or prepared too late: the next run is one. */
+static void test_a_job_that_could_not_be_prepared_runs(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_after_a_refusal);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
+	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	assert_int_equal(kops_job_prepare(job), KOPS_E_STATE);
+	assert_int_equal(kops_wait(job, -1), 0);
+	assert_int_equal(kops_run(job), 0);
+	kops_job *slow = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	uint32_t usual_ms = k->timeout_ms;
+	k->timeout_ms = 50;
+	assert_int_equal(kops_job_prepare(slow), KOPS_E_TIMEOUT);
+	assert_int_equal(kops_wait(slow, -1), KOPS_E_QUOTA);
+	k->timeout_ms = usual_ms;
+	assert_int_equal(kops_run(slow), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
 /* Nine calls, of which eight are remembered. */
 static void script_one_op(struct fake *f)
 {
@@ -298,6 +335,7 @@ int main(void)
 	    TEST(test_an_older_daemon_is_not_asked),
 	    TEST(test_after_a_restart_it_is_prepared_anew),
 	    TEST(test_a_job_may_be_prepared_before_its_first_run),
+	    TEST(test_a_job_that_could_not_be_prepared_runs),
 	    TEST(test_one_op_calls_that_come_again_are_prepared),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
