@@ -1,8 +1,19 @@
 #include "idmap.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
 
+#include "clock.h"
 #include "kops_types.h"
+
+uint64_t idmap_key;
+
+/* Early after a boot there may be no random numbers yet. */
+void idmap_choose_key(void)
+{
+	if (getrandom(&idmap_key, sizeof idmap_key, GRND_NONBLOCK) != (ssize_t)sizeof idmap_key)
+		idmap_key = clock_ns();
+}
 
 static int grow(struct idmap *map)
 {

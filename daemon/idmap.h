@@ -17,10 +17,18 @@ struct idmap {
 	size_t count;
 };
 
-/* Clients choose the ids; the multiplier keeps arithmetic sequences apart (Fibonacci hashing). */
+/* Of this process, since clients choose the ids: nobody can choose those that all have one home. */
+extern uint64_t idmap_key;
+void idmap_choose_key(void);
+
+/* As SplitMix64 mixes (Steele, Lea and Flood 2014). */
 static inline size_t idmap_home(uint64_t id, size_t capacity)
 {
-	return (size_t)((id * 0x9e3779b97f4a7c15u) >> 32) & (capacity - 1);
+	uint64_t h = (id ^ idmap_key) * 0x9e3779b97f4a7c15u;
+
+	h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9u;
+	h = (h ^ h >> 27) * 0x94d049bb133111ebu;
+	return (size_t)(h >> 32) & (capacity - 1);
 }
 
 /* Where id is, or would be put. The map has a free slot. */

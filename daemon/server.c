@@ -414,6 +414,7 @@ static void init_sessions(struct server *s)
 	s->sessions.take_runs = request_take_runs;
 	s->sessions.resume = request_resume;
 	s->sessions.abandon = request_abandon;
+	idmap_choose_key();
 	sessions_init(&s->sessions);
 }
 

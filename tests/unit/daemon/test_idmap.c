@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -105,12 +106,39 @@ static void test_random(void **state)
 	assert_null(idmap_get(&map, id_of(0)));
 }
 
+/* Arithmetic sequences, and the numbers that all had one home while that was Fibonacci hashing's. */
+static void test_no_numbers_collide_on_purpose(void **state)
+{
+	enum { N = 4096, CAPACITY = 2 * N };
+	static const uint64_t steps[] = {1, 1ull << 32, 1ull << 51, 0xf1de83e19937733d};
+	static bool taken[CAPACITY];
+
+	(void)state;
+	assert_true(steps[3] * 0x9e3779b97f4a7c15u == 1);
+	for (int key = 0; key < 50; key++) {
+		idmap_choose_key();
+		for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
+			size_t homes = 0;
+
+			memset(taken, 0, sizeof taken);
+			for (uint64_t i = 1; i <= N; i++) {
+				bool *home = &taken[idmap_home(i * steps[s], CAPACITY)];
+
+				homes += !*home;
+				*home = true;
+			}
+			assert_true(homes > N * 3 / 4); /* of as many random ones it is 0.79 */
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_empty),
 	    cmocka_unit_test(test_put_twice),
 	    cmocka_unit_test(test_random),
+	    cmocka_unit_test(test_no_numbers_collide_on_purpose),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
