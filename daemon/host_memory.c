@@ -375,10 +375,15 @@ void host_memory_add_file(int64_t bytes)
 
 /* ---- The tightest of all ---- */
 
+static uint64_t kept_free(const struct limit *limit)
+{
+	return limit->total / 16;
+}
+
 /* What may be claimed of a limit when nothing is claimed yet. */
 static uint64_t spare(const struct limit *limit)
 {
-	uint64_t kept = limit->total / 16;
+	uint64_t kept = kept_free(limit);
 
 	return limit->free > kept ? limit->free - kept : 0;
 }
@@ -525,9 +530,10 @@ static int refuse(const struct look *look, uint64_t mine, uint64_t beyond, char 
 {
 	snprintf(why, why_bytes,
 	         "%" PRIu64 " bytes more of memory do not fit: %s has %" PRIu64 " bytes, %" PRIu64
-	         " free, %" PRIu64 " of those promised to others; use less, or raise the limit",
+	         " free, of which %" PRIu64 " stay free and %" PRIu64
+	         " are promised to others; use less, or raise the limit",
 	         mine + beyond, look->tightest.what, look->tightest.total, look->tightest.free,
-	         look->promised > mine ? look->promised - mine : 0);
+	         kept_free(&look->tightest), look->promised > mine ? look->promised - mine : 0);
 	return KOPS_E_NOMEM;
 }
 

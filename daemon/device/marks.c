@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "log.h"
+
 #define MAGIC      0x6b6f70736d61726bu /* "kopsmark" */
 #define VERSION    1u
 #define SLOTS      1024u /* several times what devices can have at once */
@@ -208,6 +210,20 @@ static void begin_anew(struct file *file)
 	file->slots = SLOTS;
 }
 
+static void tell_death(const struct mark *m)
+{
+	if (m->deaths < MARKS_DEATHS_MAX)
+		log_notice(
+		    "a job of uid %u was running when kopsd died: until one of its shape has ended, such jobs "
+		    "of this user run alone, for an hour at most",
+		    (unsigned)m->uid);
+	else
+		log_notice(
+		    "a job of uid %u was running when kopsd died, the last %u times: for an hour such jobs of "
+		    "this user are refused with INTERRUPTED",
+		    (unsigned)m->uid, m->deaths);
+}
+
 /* What the one before us left. */
 static void count_deaths(struct marks *marks)
 {
@@ -219,6 +235,7 @@ static void count_deaths(struct marks *marks)
 		if (m->shape && m->at_work && (m->lasting || marks->file->crashed)) {
 			m->deaths = m->deaths < UINT8_MAX ? (uint8_t)(m->deaths + 1) : m->deaths;
 			m->died_s = now;
+			tell_death(m);
 		} else if (now - m->died_s >= FORGET_S || m->died_s > now) {
 			m->deaths = 0;
 		}

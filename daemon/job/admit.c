@@ -12,6 +12,8 @@
 
 /* A run that took no longer when it ran before may be run by the loop itself, in its user's turn. */
 #define NOW_MAX_US 20.0
+/* And may touch so much memory: where pages were taken away since, each takes a microsecond. */
+#define NOW_MAX_BYTES (128u << 10)
 /* Beyond, there is no need to say when. */
 #define MAX_AFTER_US 1e12
 
@@ -49,8 +51,10 @@ static void paused_remove(struct job *job)
 static void abandoned(struct device_work *work)
 {
 	struct job *job = job_of_work(work);
+	struct engine *e = job->engine;
 
 	job_end_paused(job);
+	jobs_dispatch(e); /* others may have waited for its memory */
 }
 
 static void abandon_run(struct device_work *work, const struct backend *backend, struct backend_device *dev)
@@ -59,8 +63,16 @@ static void abandon_run(struct device_work *work, const struct backend *backend,
 		backend->abandon(dev, &job_of_work(work)->run);
 }
 
+/* It is at work no more, if it was a suspect that ran alone. */
+static void no_longer_alone(const struct job *job)
+{
+	if (job->engine->suspect == job)
+		job->engine->suspect = NULL;
+}
+
 static void abandon(struct job *job)
 {
+	no_longer_alone(job);
 	sched_remove(&job->engine->sched, &job->sched);
 	paused_remove(job);
 	job->work = (struct device_work){.execute = abandon_run, .done = abandoned};
@@ -73,12 +85,27 @@ static void pause_job(struct job *job)
 	struct job **paused = &job_device(job)->paused;
 
 	job_move(job, JOB_PAUSED);
+	no_longer_alone(job);
 	job->work.execute = NULL; /* what it pins is pinned */
 	job->next_paused = *paused;
 	*paused = job;
 	sched_pause(&e->sched, &job->sched, run_left_us(&job->run));
 	if (!job->answer)
 		abandon(job);
+}
+
+/* The first that was started is the one that a device which computes at once is at. Nobody waits any more for
+ * one without an answer. */
+static void ask_for_pause(struct engine *e, unsigned index)
+{
+	const struct job *job = e->devices[index].out;
+	double after_us;
+
+	if (!job || !job->sched.may_pause)
+		return;
+	after_us = job->answer ? sched_yields_after_us(&e->sched, &job->sched) : 0;
+	if (after_us < MAX_AFTER_US)
+		device_pause_at(e->devices[index].device, job->resumed_ns + (uint64_t)(after_us * 1e3));
 }
 
 void job_orphan(struct job *job)
@@ -90,6 +117,8 @@ void job_orphan(struct job *job)
 		job_end_queued(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
 	else if (job->state == JOB_PAUSED)
 		abandon(job);
+	else
+		ask_for_pause(job->engine, job->sched.device);
 }
 
 /*
@@ -131,20 +160,21 @@ static void run_done(struct device_work *work)
 	jobs_dispatch(e);
 }
 
-/* The first that was started is the one that a device which computes at once is at. */
-static void ask_for_pause(struct engine *e, unsigned index)
-{
-	const struct job *job = e->devices[index].out;
-	double after_us;
+/* ---- Jobs that are at work for long: their marks (marks.h), and what is left of them ---- */
 
-	if (!job || job == e->suspect || !job->sched.may_pause)
-		return;
-	after_us = sched_yields_after_us(&e->sched, &job->sched);
-	if (after_us < MAX_AFTER_US)
-		device_pause_at(e->devices[index].device, job->resumed_ns + (uint64_t)(after_us * 1e3));
+static bool is_lasting(const struct job *job, uint64_t now)
+{
+	return now - job->started_ns >= MARKS_LASTING_MS * 1000000ull;
 }
 
-/* ---- Jobs that are at work for long: see marks.h ---- */
+static void note_lasting(struct job *job, uint64_t now)
+{
+	double left_us = job->sched.cost_us - clock_us(job->resumed_ns, now);
+
+	sched_progress(&job->engine->sched, &job->sched, fmax(left_us, 0));
+	if (is_lasting(job, now))
+		marks_set_lasting(job->engine->marks, job->account->uid, job->shape);
+}
 
 /* Stops by itself when nothing is out: an idle daemon wakes up for nothing. */
 static void on_lasting(uv_timer_t *timer)
@@ -153,16 +183,15 @@ static void on_lasting(uv_timer_t *timer)
 	uint64_t now = clock_ns();
 
 	for (unsigned i = 0; i < e->n_devices; i++)
-		for (const struct job *job = e->devices[i].out; job; job = job->next_out)
-			if (now - job->started_ns >= MARKS_LASTING_MS * 1000000ull)
-				marks_set_lasting(e->marks, job->account->uid, job->shape);
+		for (struct job *job = e->devices[i].out; job; job = job->next_out)
+			note_lasting(job, now);
 	if (!engine_has_jobs_out(e))
 		uv_timer_stop(timer);
 }
 
 static void watch_lasting(struct engine *e)
 {
-	if (e->marks && !uv_is_active((uv_handle_t *)&e->lasting_timer))
+	if (!uv_is_active((uv_handle_t *)&e->lasting_timer))
 		timers_start(&e->lasting_timer, on_lasting, MARKS_LASTING_MS, MARKS_LASTING_MS);
 }
 
@@ -172,6 +201,15 @@ static void pin_buffers(struct device_work *work, const struct backend *backend,
 {
 	(void)dev;
 	uses_pin(&job_of_work(work)->uses, backend);
+}
+
+static bool touches_little(const struct uses *uses)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < uses->n; i++)
+		bytes += uses->list[i].reach_bytes;
+	return bytes <= NOW_MAX_BYTES;
 }
 
 /*
@@ -184,7 +222,8 @@ static bool is_for_now(const struct job *job)
 	const struct prepared *p = job->prepared;
 
 	return p && p->took_us > 0 && p->took_us <= NOW_MAX_US && !job->work.execute && !e->runs_now &&
-	       !e->can_swap && turns_pays(e->accounts.turns, &job->account->turns);
+	       !e->can_swap && turns_pays(e->accounts.turns, &job->account->turns) &&
+	       touches_little(&job->uses);
 }
 
 /* What it makes room for is handed over, or this would be as deep as the queue is long. */
@@ -213,6 +252,8 @@ static void hand_over(struct job *job)
 	if (!job->started_ns)
 		job->started_ns = job->resumed_ns;
 	marks_set(e->marks, job->account->uid, job->shape);
+	if (is_lasting(job, job->resumed_ns))
+		marks_set_lasting(e->marks, job->account->uid, job->shape);
 	if (is_for_now(job) && run_now(job))
 		return;
 	device_submit(device->device, &job->work);
@@ -293,7 +334,8 @@ static struct job *admitted(struct engine *e, struct job *job)
 	return NULL;
 }
 
-/* A suspect runs alone: the first that is next waits until nothing is out, and nothing starts meanwhile. */
+/* A suspect runs alone: the first that is next waits until nothing is out, and nothing starts until it is back,
+ * paused or at its end. */
 static bool has_to_wait(struct engine *e, struct job *job)
 {
 	if (!e->suspect && job->is_suspect)
@@ -334,15 +376,19 @@ static void dispatch(struct engine *e, unsigned index)
 {
 	while (e->sched.devices[index].waiting && dispatch_one(e, index))
 		;
-	if (e->sched.devices[index].waiting)
-		ask_for_pause(e, index);
+	ask_for_pause(e, index);
 }
 
+/* Where a suspect ends at its start, devices that waited for it have their turns once more. */
 void jobs_dispatch(struct engine *e)
 {
-	for (unsigned i = 0; i < e->n_devices; i++)
-		if (e->sched.devices[i].waiting)
+	const struct job *suspect;
+
+	do {
+		suspect = e->suspect;
+		for (unsigned i = 0; i < e->n_devices; i++)
 			dispatch(e, i);
+	} while (suspect && e->suspect != suspect);
 }
 
 /* ---- Deadlines ---- */

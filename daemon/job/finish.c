@@ -39,7 +39,7 @@ static void end_trial(struct job *job)
 
 	if (!learned || !job->trial.op)
 		return;
-	if (job->started_ns)
+	if (job->started_ns && job->state != JOB_CANCELLED)
 		learned_end(learned, &job->trial, job->state == JOB_DONE ? took_us(&job->run) : 0);
 	else
 		learned_cancel(learned, &job->trial);

@@ -66,6 +66,7 @@ struct job {
 	bool has_choice;           /* several devices may run it */
 	bool is_suspect;           /* such a job was at work when kopsd died: it runs alone */
 	struct prepared *prepared; /* it goes on to be ready when it has ended; NULL: it is freed */
+	uint64_t number;           /* what its message was kept as, if it was; 0: nothing */
 	size_t bytes;              /* of this */
 	struct job *next_expiring, **prev_expiring;
 	struct job *next_out, **prev_out; /* of those that its device has, in order */

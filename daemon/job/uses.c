@@ -1,5 +1,6 @@
 #include "job/uses.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "job/engine.h"
@@ -24,8 +25,13 @@ static int spoiled(const struct uses *uses, char why[WHY_BYTES])
 			snprintf(why, WHY_BYTES, "%s", use->buffer->why);
 			return use->buffer->failure;
 		}
-		if (use->buffer->lost && use->reads)
+		if (use->buffer->lost && use->reads) {
+			snprintf(why, WHY_BYTES,
+			         "the content of RESIDENT buffer %" PRIu64
+			         " was lost when kopsd restarted; have one op write all of it first",
+			         use->buffer->id);
 			return KOPS_E_LOST;
+		}
 	}
 	return 0;
 }

@@ -138,14 +138,20 @@ static bool covers_buffer(const struct view *output, const struct buffer *buffer
 	return view_elements(output) * dtype_size(output->dtype) == buffer->memory.bytes;
 }
 
+/* Of what an op before it in the job has not filled. */
+static void note_read(struct buffer_use *use, const struct view *v)
+{
+	use->reads |= !use->fills && view_elements(v) > 0;
+}
+
 static void note_use(const struct op_args *args, struct buffer_use *const uses[OP_VIEWS_MAX])
 {
 	unsigned n = args->op->n_inputs;
 
 	for (unsigned i = 0; i < n; i++)
-		uses[i]->reads |= !uses[i]->fills;
+		note_read(uses[i], &args->views[i]);
 	if (args->op->reads_output(args))
-		uses[n]->reads |= !uses[n]->fills;
+		note_read(uses[n], &args->views[n]);
 	uses[n]->fills |= covers_buffer(&args->views[n], uses[n]->buffer);
 }
 

@@ -71,6 +71,12 @@ static void fill_op(const struct run_op *op, bool learning, Kops__V1__OpReceipt 
 	ret->learning = learning;
 }
 
+/* There may have been room for its message alone: it is made anew from that for each run. */
+static bool run_works(const struct job *job)
+{
+	return job->prepared || (job->number && idmap_get(&job->session->prepared, job->number));
+}
+
 static void fill_times(const struct job *job, Kops__V1__Receipt *ret)
 {
 	const struct run *run = &job->run;
@@ -80,7 +86,7 @@ static void fill_times(const struct job *job, Kops__V1__Receipt *ret)
 	ret->compute_us = run->compute_us;
 	ret->download_us = run->download_us;
 	ret->total_us = clock_us(job->arrived_ns, job->ended_ns);
-	ret->prepared = job->prepared != NULL;
+	ret->prepared = run_works(job);
 	ret->graph = run->as_graph;
 }
 

@@ -295,8 +295,10 @@ int runs_submit(struct request *r)
 
 	if (rc < 0)
 		return rc;
-	if (m->prepared)
+	if (m->prepared) {
+		m->job->number = m->prepared->number;
 		prepared_take(m->prepared, m->job);
+	}
 	job_submit(m->job);
 	return 0;
 }

@@ -71,6 +71,16 @@ static void catch_up(const struct sched *s, struct sched_flow *f, unsigned devic
 		f->devices[device].vtime = s->devices[device].vclock;
 }
 
+void sched_progress(struct sched *s, struct sched_job *job, double left_us)
+{
+	double more_us = left_us - job->left_us;
+
+	job->queue->backlog_us += more_us;
+	job->queue->flow->devices[job->device].backlog_us += more_us;
+	s->devices[job->device].backlog_us += more_us;
+	job->left_us = left_us;
+}
+
 void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job)
 {
 	struct sched_flow *flow = queue->flow;
@@ -85,9 +95,8 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 		s->devices[d].flows_loaded++;
 		catch_up(s, flow, d);
 	}
-	queue->backlog_us += job->cost_us;
-	flow->devices[d].backlog_us += job->cost_us;
-	s->devices[d].backlog_us += job->cost_us;
+	job->left_us = 0;
+	sched_progress(s, job, job->cost_us);
 	s->devices[d].waiting++;
 	s->devices[d].load++;
 }
@@ -205,9 +214,9 @@ struct sched_job *sched_next(struct sched *s, unsigned device,
 }
 
 /* Rounding must leave nothing behind. */
-static void shrink(double *backlog_us, double cost_us, unsigned load)
+static void shrink(double *backlog_us, double left_us, unsigned load)
 {
-	*backlog_us -= cost_us;
+	*backlog_us -= left_us;
 	if (*backlog_us < 0.0 || load == 0)
 		*backlog_us = 0.0;
 }
@@ -221,9 +230,9 @@ static void unload(struct sched *s, struct sched_job *job)
 		s->devices[d].flows_loaded--;
 	if (--s->devices[d].load == 0)
 		s->devices[d].vclock = s->devices[d].vlast;
-	shrink(&job->queue->backlog_us, job->cost_us, job->queue->head || job->queue->running);
-	shrink(&f->devices[d].backlog_us, job->cost_us, f->devices[d].load);
-	shrink(&s->devices[d].backlog_us, job->cost_us, s->devices[d].load);
+	shrink(&job->queue->backlog_us, job->left_us, job->queue->head || job->queue->running);
+	shrink(&f->devices[d].backlog_us, job->left_us, f->devices[d].load);
+	shrink(&s->devices[d].backlog_us, job->left_us, s->devices[d].load);
 }
 
 bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
@@ -258,10 +267,8 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 	unsigned d = job->device;
 
 	job->queue->running--;
-	f->devices[d].vtime += job->took_us - job->cost_us;
-	job->queue->backlog_us += left_us - job->cost_us;
-	f->devices[d].backlog_us += left_us - job->cost_us;
-	s->devices[d].backlog_us += left_us - job->cost_us;
+	charge(s, f, d, job->took_us - job->cost_us);
+	sched_progress(s, job, left_us);
 	job->cost_us = left_us;
 	job->took_us = 0;
 	job->seq = s->next_seq++; /* behind the other queues of its flow */

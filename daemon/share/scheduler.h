@@ -35,6 +35,7 @@ struct sched_job {
 	unsigned device; /* index */
 	kops_priority priority;
 	double cost_us;    /* estimate */
+	double left_us;    /* what backlogs count of it */
 	double took_us;    /* measured, before sched_finish() or sched_pause(); 0: unknown */
 	double started_at; /* virtual time of its flow when it was last started */
 	bool blocked;      /* a buffer of it is not there yet */
@@ -48,7 +49,7 @@ struct sched_queue {
 	unsigned running;              /* dispatched, not finished */
 	unsigned running_device;
 	bool running_may_pause; /* the last of these */
-	double backlog_us;      /* estimated cost of waiting + running */
+	double backlog_us;      /* estimated, of what is left of waiting + running */
 	uint64_t lane;          /* unique; the device keeps runs of one lane in order */
 };
 
@@ -57,7 +58,7 @@ struct sched_flow {
 	struct sched_queue *queues;     /* with waiting jobs */
 	struct {
 		double vtime;
-		double backlog_us; /* estimated cost of waiting + running */
+		double backlog_us; /* estimated, of what is left of waiting + running */
 		unsigned load;     /* waiting + running */
 	} devices[SCHED_DEVICES_MAX];
 };
@@ -68,7 +69,7 @@ struct sched {
 	struct {
 		double vclock;         /* start of what was last given to the device, in virtual time */
 		double vlast;          /* latest end of what it was ever given */
-		double backlog_us;     /* estimated cost of waiting + running */
+		double backlog_us;     /* estimated, of what is left of waiting + running */
 		unsigned load;         /* waiting + running */
 		unsigned waiting;      /* of these */
 		unsigned flows_loaded; /* flows with waiting or running jobs */
@@ -94,6 +95,9 @@ static inline int sched_queue_device(const struct sched_queue *queue)
 		return (int)queue->tail->device;
 	return queue->running ? (int)queue->running_device : -1;
 }
+
+/* A started job has run for a while: so much of its estimate is left. It is charged when it ends. */
+void sched_progress(struct sched *s, struct sched_job *job, double left_us);
 
 /* A started job has ended. */
 void sched_finish(struct sched *s, struct sched_job *job);

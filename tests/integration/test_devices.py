@@ -525,6 +525,36 @@ class Devices(unittest.TestCase):
             c.wait(i)
         self.assertEqual(self.daemon.stop(), 0)
 
+    def test_a_suspect_that_ends_at_its_start_leaves_nobody_waiting(self):
+        """Devices before its own in the list waited for it, a job of theirs paused."""
+        self.daemon.make("count", "1")
+        self.daemon.settings["hang_timeout"] = "60s"
+        self.daemon.start()
+        c, k = self.connect(), 1 << 23  # reference takes long for them
+
+        def product(c, **options):
+            a, y = c.resident(4096, device="cpu", **options), c.import_new(64 * 64 * 4)
+            return wire.gemm(wire.view(a, [64, k], [0, 0]), wire.view(a, [k, 64], [0, 0]), wire.view(y, [64, 64]),
+                             kernel="reference")
+
+        c.start_submit(product(c), device="cpu")
+        self.assertTrue(harness.eventually(lambda: any(d["running"] for d in c.stats()["devices"])))
+        time.sleep(0.3)
+        self.daemon.signal(signal.SIGKILL)
+        self.daemon.wait()
+        self.daemon.start()
+        c, other = self.connect(), self.connect()
+        b = other.import_new(4096)
+        long = other.start_submit(self.slow_op(other, 1000), device="gpu0", queue=1)
+        suspect = c.start_submit(product(c, lost=True), device="cpu")
+        c.stats()
+        behind = other.start_submit(wire.copy(wire.view(b, [4]), wire.view(b, [4], offset=64)), device="gpu0", queue=2)
+        self.assertEqual(wire.STATUS_NAME[c.wait_any(suspect)["status"]], "LOST")
+        other.sock.settimeout(30)
+        other.wait(behind)
+        other.wait(long)
+        self.assertEqual(self.daemon.stop(), 0)
+
     def test_a_fault_in_a_canary_ends_the_process_too(self):
         self.daemon.write_config(devices="gpu0")
         self.daemon.start()

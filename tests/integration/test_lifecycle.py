@@ -441,6 +441,38 @@ class Starting(Life):
             d.signal(signal.SIGTERM)
             self.assert_stopped()
 
+    def test_a_suspect_runs_alone_but_takes_turns(self):
+        """What ran at a death runs with no other beside it. Others have their turns all the same, and once its client has
+        gone it is dropped."""
+        def start_long(c):
+            v = view(c.import_new(1 << 18), [1 << 16])
+            c.start_submit(wire.fma(v, v, 1.0, 0.0, 1 << 26))  # of some 20 s
+
+        d = self.start(max_backlog="10min")
+        c = self.connect()
+        start_long(c)
+        self.assertTrue(eventually(lambda: c.stats()["devices"][0]["running"]))
+        time.sleep(0.3)  # less does not count at a death from outside
+        a = c.import_new(4096)
+        for _ in range(5):  # it is paused, and goes on
+            c.submit(wire.copy(view(a, [1]), view(a, [1], offset=64)), queue=1)
+        self.assertTrue(eventually(lambda: c.stats()["devices"][0]["running"]))
+        d.signal(signal.SIGKILL)
+        d.wait()
+        d.log_path += "+"
+        d.start()
+        self.assertIn(b"was running when kopsd died", d.log())
+        c, other = self.connect(), self.connect()
+        start_long(c)
+        a = other.import_new(4096)
+        began = time.monotonic()
+        for _ in range(20):
+            other.submit(wire.copy(view(a, [1]), view(a, [1], offset=64)))
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertEqual(other.stats()["devices"][0]["running"], 1)
+        c.close()
+        self.assertTrue(eventually(lambda: not other.stats()["devices"][0]["running"], 2))
+
     # Sockets of users beside it
 
     def ping_by_client(self):

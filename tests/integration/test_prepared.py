@@ -404,6 +404,19 @@ class Limits(Prepared):
         recent = [self.check_run(len(sets), sets[-1])["as_before"] for _ in range(2)]
         self.assertEqual(recent, [1, 1])
 
+    def test_where_there_is_room_for_messages_alone_runs_work_too(self):
+        """And receipts say so."""
+        self.daemon.reload(max_prepared_per_uid="8K")
+        sets = [self.buffers() for _ in range(60)]
+        kept = [self.prepare(buffers, number)["prepared"] for number, buffers in enumerate(sets, 1)]
+        self.assertEqual(kept, sorted(kept, reverse=True))
+        self.assertIn(0, kept)
+        for number, buffers in enumerate(sets, 1):
+            if kept[number - 1]:
+                self.assertEqual(self.check_run(number, buffers)["prepared"], 1)
+            else:
+                self.assertEqual(self.refused(self.c.run, number)[0], "NOT_FOUND")
+
     def test_of_all_users(self):
         self.daemon.reload(max_prepared="32K")
         sets = [self.buffers() for _ in range(30)]

@@ -3,7 +3,7 @@ import os
 import time
 
 from support import harness, wire
-from support.harness import floats, unfloats
+from support.harness import eventually, floats, unfloats
 from support.wire import RESIDENT, view
 
 
@@ -188,6 +188,23 @@ class Backlog(harness.DaemonTest):
         c.wait(first)
         time.sleep(why.reply["retry_after_us"] / 1e6)
         c.submit(copy)
+
+    def test_the_backlog_shrinks_while_a_job_runs(self):
+        """And a job whose client has gone, when nobody else wants its device, does not run on to its end."""
+        c = self.client()
+        c.start_submit(self.slow_op(c, 6000))
+        with self.client() as other:
+            a = other.import_new(4096)
+            copy = wire.copy(view(a, [1]), view(a, [1], offset=64))
+            first = self.refused("BUSY", other.submit, copy).reply["retry_after_us"]
+            time.sleep(0.5)
+            later = self.refused("BUSY", other.submit, copy).reply["retry_after_us"]
+            self.assertTrue(0 < later < first - 250_000, (first, later))
+            c.close()
+            began = time.monotonic()
+            self.assertTrue(eventually(lambda: not any(d["running"] for d in self.control.stats()["devices"])))
+            other.submit(copy)
+            self.assertLess(time.monotonic() - began, 1.5)
 
 
 class Statuses(harness.DaemonTest):
@@ -416,6 +433,13 @@ class Statuses(harness.DaemonTest):
         self.assertEqual(unfloats(c.maps[self.y][:16]), [1, 2, 3, 4])
         c.submit(wire.copy(half, view(self.y, [2], offset=64)))
         self.assertEqual(unfloats(c.maps[self.y][64:72]), [1, 2])
+
+    def test_what_is_lost_is_named_and_may_be_read_where_it_is_empty(self):
+        r = self.c.resident(16, lost=True)
+        self.c.submit(wire.copy(view(r, [0]), view(self.y, [0])))
+        why = self.submit_refused("LOST", wire.copy(view(r, [1]), view(self.y, [1])))
+        self.assertEqual(why.message, f"the content of RESIDENT buffer {r} was lost when kopsd restarted; have one op "
+                                      "write all of it first")
 
     def test_lost_until_the_writer_has_run(self):
         c = self.c

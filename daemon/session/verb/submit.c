@@ -9,9 +9,13 @@
 
 static int check_submit(struct request *r, const Kops__V1__Submit *submit)
 {
-	if (submit->n_ops < 1 || submit->n_ops > MESSAGE_OPS_MAX || (unsigned)submit->priority > KOPS_LOW) {
-		snprintf(r->why, sizeof r->why, "a job has 1 to %d ops and a priority of 0 to %d",
-		         MESSAGE_OPS_MAX, KOPS_LOW);
+	if (submit->n_ops < 1) { /* too many are a violation */
+		snprintf(r->why, sizeof r->why, "the job has no ops; give it 1 to %d", MESSAGE_OPS_MAX);
+		return KOPS_E_INVALID;
+	}
+	if ((unsigned)submit->priority > KOPS_LOW) {
+		snprintf(r->why, sizeof r->why, "there is no priority %u; use 0 to %d",
+		         (unsigned)submit->priority, KOPS_LOW);
 		return KOPS_E_INVALID;
 	}
 	if (submit->only_prepare && !submit->prepare) {

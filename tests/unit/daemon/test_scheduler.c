@@ -318,6 +318,12 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 		assert_ptr_equal(run_one(&s, CPU), &b[i]);
 	assert_ptr_equal(sched_next(&s, CPU, NULL), &large);
 	assert_near(sched_yields_after_us(&s, &large), SCHED_SLICE_MIN_US, 1e-9);
+	/* What is left of it while it runs is no matter of what it is charged. */
+	sched_progress(&s, &large, 300);
+	assert_near(s.devices[CPU].backlog_us, 300 + 1 + 20, 1e-9);
+	assert_near(qa.backlog_us, 300 + 1, 1e-9);
+	assert_near(fa.devices[CPU].vtime, 50 + 950, 1e-9);
+	sched_progress(&s, &large, 0);
 	sched_finish(&s, &large);
 	assert_ptr_equal(run_one(&s, CPU), &b[3]);
 	assert_ptr_equal(run_one(&s, CPU), &behind);
