@@ -205,7 +205,7 @@ static void push_crowd(const struct crowd *crowd, unsigned n, struct crowd_graph
 		struct out *out = crowd->outs[i];
 
 		out->word = graph ? &graph->words->through : &lane->words->through;
-		out->number = graph ? 1 : lane->issued;
+		out->number = graph ? 1 : lane->numbered;
 		out->crowd_graph = i == n - 1 ? graph : NULL;
 		out->sharers = n;
 		out->status = rc < 0 ? cuda_not_started(out->run, 0, rc) : 0;

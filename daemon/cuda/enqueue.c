@@ -141,6 +141,7 @@ static bool record(struct backend_device *dev, struct lane *lane, struct out *ou
 	}
 	out->run->error[0] = '\0';
 	out->run->next_op = out->run->next_part = 0;
+	run_begin(out->run);
 	cuda_stage_begin(out->stage, &dev->direct);
 	return false;
 }
@@ -205,6 +206,6 @@ cudaError_t cuda_enqueue_end(struct backend_device *dev, struct lane *lane, stru
 	if (error != cudaSuccess)
 		return error;
 	out->word = &lane->words->through;
-	out->number = lane->issued;
+	out->number = lane->numbered;
 	return cuda_lane_record_end(lane, out);
 }

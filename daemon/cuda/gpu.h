@@ -48,7 +48,7 @@ struct out {
 	unsigned sharers; /* of the launch that it was started by; 1: it had its own */
 	uint64_t started_ns;
 	const uint32_t *word; /* pinned: the GPU writes, when the run is through, */
-	uint32_t number;      /* this: counted on the lane, wraps; of a graph 1 */
+	uint32_t number;      /* this: lane->numbered, which wraps; of a graph 1 */
 	int status;
 	struct out *next;
 };
@@ -72,7 +72,8 @@ struct lane {
 	void *cublas_workspace;
 	void *scratch;
 	uint64_t scratch_bytes;
-	uint32_t issued;
+	uint32_t issued;   /* runs, and crowds of them */
+	uint32_t numbered; /* of these: graphs tell their ends themselves, and may come 2^31 times in between */
 	struct lane_words *words;
 	struct out *head, **tail;
 	unsigned n_out;

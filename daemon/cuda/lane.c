@@ -134,8 +134,9 @@ cudaError_t cuda_lane_number(struct backend_device *dev, struct lane *lane)
 	CUdeviceptr word = (CUdeviceptr)(uintptr_t)&lane->words->through;
 
 	lane->issued++;
-	return dev->write_value(lane->stream, word, lane->issued, 0) == CUDA_SUCCESS ? cudaSuccess
-	                                                                             : cudaErrorUnknown;
+	lane->numbered++;
+	return dev->write_value(lane->stream, word, lane->numbered, 0) == CUDA_SUCCESS ? cudaSuccess
+	                                                                               : cudaErrorUnknown;
 }
 
 cudaError_t cuda_lane_record_end(const struct lane *lane, struct out *out)

@@ -32,7 +32,7 @@ struct out *cuda_lane_pop(struct lane *lane);
 void cuda_lane_use(const struct lane *lane, struct cuda_stage *stage);
 /* What kernels need to know to be launched for `out` here. */
 struct launch cuda_lane_launch(const struct lane *lane, const struct out *out);
-/* Has the GPU write the lane's next number, which lane->issued is from here on, when it has come so far. */
+/* Has the GPU write the lane's next number, which lane->numbered is from here on, when it has come so far. */
 cudaError_t cuda_lane_number(struct backend_device *dev, struct lane *lane);
 /* An error that outlives its call. */
 cudaError_t cuda_lane_error(const struct lane *lane);
