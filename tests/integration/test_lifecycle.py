@@ -466,12 +466,12 @@ class Starting(Life):
         start_long(c)
         a = other.import_new(4096)
         began = time.monotonic()
-        for _ in range(20):
+        for _ in range(count(20, 3)):
             other.submit(wire.copy(view(a, [1]), view(a, [1], offset=64)))
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, 15 if harness.QUICK else 5)  # a part's plan knows no sanitizer
         self.assertEqual(other.stats()["devices"][0]["running"], 1)
         c.close()
-        self.assertTrue(eventually(lambda: not other.stats()["devices"][0]["running"], 2))
+        self.assertTrue(eventually(lambda: not other.stats()["devices"][0]["running"], 10 if harness.QUICK else 2))
 
     # Sockets of users beside it
 
