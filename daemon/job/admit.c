@@ -440,8 +440,8 @@ void jobs_init(struct engine *e)
 /* Where it waited for a buffer, which may be there by now. */
 static void unblock(struct job *job)
 {
-	if (job->sched.blocked)
-		job->sched.blocked = uses_are_pending(&job->uses);
+	if (job->sched.blocked && !uses_are_pending(&job->uses))
+		sched_unblock(&job->engine->sched, &job->sched);
 }
 
 static void begin_trial(struct job *job)
@@ -459,7 +459,7 @@ void job_submit(struct job *job)
 
 	job->account->jobs++;
 	job->sched.cost_us = job->run.plan_us;
-	unblock(job);
+	job->sched.blocked = job->sched.blocked && uses_are_pending(&job->uses);
 	begin_trial(job);
 	job->sched.may_pause = device_may_pause(job_device(job)->device, &job->run);
 	job_move(job, JOB_QUEUED);
@@ -494,7 +494,8 @@ static void each_waiting(struct engine *e, void (*fn)(struct job *job))
 
 void jobs_unblock(struct engine *e)
 {
-	each_waiting(e, unblock);
+	if (e->sched.blocked > 0)
+		each_waiting(e, unblock);
 	jobs_dispatch(e);
 }
 

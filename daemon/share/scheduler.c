@@ -64,6 +64,147 @@ static void put_between(struct sched_job *before, struct sched_job *job, struct 
 		q->tail = job;
 }
 
+/* Behind a job of its queue that is out only the device keeps a job in order, and only if that one does not
+ * pause. */
+static bool may_follow(const struct sched_queue *q, unsigned device)
+{
+	return !q->running || (q->running_device == device && !q->running_may_pause);
+}
+
+static bool is_eligible(const struct sched_job *job)
+{
+	return !job->blocked && may_follow(job->queue, job->device);
+}
+
+static int rank(kops_priority priority)
+{
+	return priority == KOPS_HIGH ? 0 : priority == KOPS_LOW ? 2 : 1;
+}
+
+/* Of one flow. */
+static bool goes_first(const struct sched_job *a, const struct sched_job *b)
+{
+	return a->priority != b->priority ? rank(a->priority) < rank(b->priority) : a->seq < b->seq;
+}
+
+/* Of two flows: only their own choices compete, so that HIGH counts inside a flow only. */
+static bool goes_before(const struct sched_job *a, const struct sched_job *b)
+{
+	const struct sched_flow *fa = a->queue->flow, *fb = b->queue->flow;
+	bool low_a = a->priority == KOPS_LOW, low_b = b->priority == KOPS_LOW;
+
+	if (low_a != low_b)
+		return low_b;
+	if (fa->devices[a->device].vtime != fb->devices[b->device].vtime)
+		return fa->devices[a->device].vtime < fb->devices[b->device].vtime;
+	return a->seq < b->seq;
+}
+
+/* ---- Queues whose first job may start ---- */
+
+/*
+ * A pairing heap for each flow and device (Fredman, Sedgewick, Sleator and Tarjan 1986): a user may have a
+ * thousand queues, and a choice takes the loop's time. The first job of a queue in it stays while it is there.
+ */
+static struct sched_queue *meld(struct sched_queue *a, struct sched_queue *b)
+{
+	struct sched_queue *top = b && (!a || goes_first(b->head, a->head)) ? b : a, *below = top == a ? b : a;
+
+	if (!below)
+		return top;
+	below->sibling = top->child;
+	if (below->sibling)
+		below->sibling->place = &below->sibling;
+	below->place = &top->child;
+	top->child = below;
+	return top;
+}
+
+/* Of siblings: pairs from the first on, then these from the last on. */
+static struct sched_queue *meld_all(struct sched_queue *first)
+{
+	struct sched_queue *pairs = NULL, *top = NULL, *next;
+
+	while (first) {
+		struct sched_queue *second = first->sibling, *pair;
+
+		next = second ? second->sibling : NULL;
+		pair = meld(first, second);
+		pair->sibling = pairs;
+		pairs = pair;
+		first = next;
+	}
+	for (; pairs; pairs = next) {
+		next = pairs->sibling;
+		top = meld(top, pairs);
+	}
+	return top;
+}
+
+static void put_on_top(struct sched_queue **heap, struct sched_queue *top)
+{
+	*heap = top;
+	if (!top)
+		return;
+	top->sibling = NULL;
+	top->place = heap;
+}
+
+/* Before its first job or what may follow changes. */
+static void leave_heap(struct sched_queue *q)
+{
+	struct sched_queue **heap, *rest;
+
+	if (!q->place)
+		return;
+	heap = &q->flow->devices[q->head->device].ready;
+	rest = meld_all(q->child);
+	if (*heap != q) {
+		*q->place = q->sibling;
+		if (q->sibling)
+			q->sibling->place = q->place;
+		rest = meld(*heap, rest);
+	}
+	put_on_top(heap, rest);
+	q->child = q->sibling = NULL;
+	q->place = NULL;
+}
+
+/* Afterwards. */
+static void enter_heap(struct sched_queue *q)
+{
+	struct sched_queue **heap;
+
+	if (q->place || !q->head || !is_eligible(q->head))
+		return;
+	heap = &q->flow->devices[q->head->device].ready;
+	put_on_top(heap, meld(*heap, q));
+}
+
+static struct sched_job *pick(const struct sched *s, unsigned device)
+{
+	struct sched_job *best = NULL;
+
+	if (!s->devices[device].waiting)
+		return NULL;
+	for (const struct sched_flow *f = s->flows; f; f = f->next) {
+		const struct sched_queue *q = f->devices[device].ready;
+
+		if (q && (!best || goes_before(q->head, best)))
+			best = q->head;
+	}
+	return best;
+}
+
+void sched_unblock(struct sched *s, struct sched_job *job)
+{
+	job->blocked = false;
+	s->blocked--;
+	enter_heap(job->queue);
+}
+
+/* ---- Jobs in and out ---- */
+
 /* Behind the clock is only who could not run before: idle, blocked, LOW. That saves up nothing. */
 static void catch_up(const struct sched *s, struct sched_flow *f, unsigned device)
 {
@@ -91,6 +232,7 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 	if (!queue->head)
 		queue_link(s, queue);
 	put_between(queue->head ? queue->tail : NULL, job, NULL);
+	enter_heap(queue);
 	if (flow->devices[d].load++ == 0) {
 		s->devices[d].flows_loaded++;
 		catch_up(s, flow, d);
@@ -99,65 +241,7 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 	sched_progress(s, job, job->cost_us);
 	s->devices[d].waiting++;
 	s->devices[d].load++;
-}
-
-/* Behind a job of its queue that is out only the device keeps a job in order, and only if that one does not
- * pause. */
-static bool may_follow(const struct sched_queue *q, unsigned device)
-{
-	return !q->running || (q->running_device == device && !q->running_may_pause);
-}
-
-static bool eligible(const struct sched_queue *q, unsigned device)
-{
-	const struct sched_job *job = q->head;
-
-	return job->device == device && !job->blocked && may_follow(q, device);
-}
-
-static int rank(kops_priority priority)
-{
-	return priority == KOPS_HIGH ? 0 : priority == KOPS_LOW ? 2 : 1;
-}
-
-static bool goes_before(const struct sched_job *a, const struct sched_job *b)
-{
-	const struct sched_flow *fa = a->queue->flow, *fb = b->queue->flow;
-	bool low_a = a->priority == KOPS_LOW, low_b = b->priority == KOPS_LOW;
-
-	if (low_a != low_b)
-		return low_b;
-	if (fa != fb && fa->devices[a->device].vtime != fb->devices[b->device].vtime)
-		return fa->devices[a->device].vtime < fb->devices[b->device].vtime;
-	if (fa == fb && a->priority != b->priority)
-		return rank(a->priority) < rank(b->priority);
-	return a->seq < b->seq;
-}
-
-/* A flow's own choice; only these compete between flows, so that HIGH counts inside a flow only. */
-static struct sched_job *flow_pick(const struct sched_flow *f, unsigned device, const struct sched_queue *but)
-{
-	struct sched_job *best = NULL;
-
-	for (struct sched_queue *q = f->queues; q; q = q->next)
-		if (q != but && eligible(q, device) && (!best || goes_before(q->head, best)))
-			best = q->head;
-	return best;
-}
-
-/* Of all queues but one; NULL: of all. */
-static struct sched_job *pick(const struct sched *s, unsigned device, const struct sched_queue *but)
-{
-	struct sched_job *best = NULL;
-
-	if (!s->devices[device].waiting)
-		return NULL;
-	for (const struct sched_flow *f = s->flows; f; f = f->next) {
-		struct sched_job *job = flow_pick(f, device, but);
-		if (job && (!best || goes_before(job, best)))
-			best = job;
-	}
-	return best;
+	s->blocked += job->blocked;
 }
 
 static void charge(struct sched *s, struct sched_flow *f, unsigned device, double us)
@@ -171,6 +255,8 @@ static void take_out(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
 
+	if (q->head == job)
+		leave_heap(q);
 	if (job->prev)
 		job->prev->next = job->next;
 	else
@@ -183,6 +269,7 @@ static void take_out(struct sched *s, struct sched_job *job)
 	if (!q->head)
 		queue_unlink(s, q);
 	s->devices[job->device].waiting--;
+	s->blocked -= job->blocked;
 }
 
 static void start(struct sched *s, struct sched_job *job)
@@ -192,9 +279,11 @@ static void start(struct sched *s, struct sched_job *job)
 	unsigned d = job->device;
 
 	take_out(s, job);
+	leave_heap(q);
 	q->running++;
 	q->running_device = d;
 	q->running_may_pause = job->may_pause;
+	enter_heap(q);
 	catch_up(s, f, d);
 	s->devices[d].vclock = f->devices[d].vtime;
 	job->started_at = f->devices[d].vtime;
@@ -204,7 +293,7 @@ static void start(struct sched *s, struct sched_job *job)
 struct sched_job *sched_next(struct sched *s, unsigned device,
                              struct sched_job *(*choose)(struct sched_job *next))
 {
-	struct sched_job *next = pick(s, device, NULL);
+	struct sched_job *next = pick(s, device);
 
 	if (next && choose)
 		next = choose(next);
@@ -246,6 +335,7 @@ bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
 void sched_finish(struct sched *s, struct sched_job *job)
 {
 	job->queue->running--;
+	enter_heap(job->queue);
 	if (job->took_us > 0)
 		charge(s, job->queue->flow, job->device, job->took_us - job->cost_us);
 	unload(s, job);
@@ -257,7 +347,9 @@ static void put_first(struct sched *s, struct sched_job *job)
 
 	if (!q->head)
 		queue_link(s, q);
+	leave_heap(q);
 	put_between(NULL, job, q->head);
+	enter_heap(q);
 	s->devices[job->device].waiting++;
 }
 
@@ -296,7 +388,7 @@ static double slice_us(const struct sched_job *next)
 
 double sched_yields_after_us(const struct sched *s, const struct sched_job *started)
 {
-	const struct sched_job *next = pick(s, started->device, started->queue);
+	const struct sched_job *next = pick(s, started->device);
 
 	return next ? fmax(yields_after_us(started, next), slice_us(next)) : INFINITY;
 }
@@ -304,5 +396,6 @@ double sched_yields_after_us(const struct sched *s, const struct sched_job *star
 void sched_remove(struct sched *s, struct sched_job *job)
 {
 	take_out(s, job);
+	enter_heap(job->queue);
 	unload(s, job);
 }

@@ -38,7 +38,7 @@ struct sched_job {
 	double left_us;    /* what backlogs count of it */
 	double took_us;    /* measured, before sched_finish() or sched_pause(); 0: unknown */
 	double started_at; /* virtual time of its flow when it was last started */
-	bool blocked;      /* a buffer of it is not there yet */
+	bool blocked;      /* a buffer of it is not there yet; see sched_unblock() */
 	bool may_pause; /* it may come back unfinished: those after it in its queue wait until it is through */
 };
 
@@ -51,12 +51,15 @@ struct sched_queue {
 	bool running_may_pause; /* the last of these */
 	double backlog_us;      /* estimated, of what is left of waiting + running */
 	uint64_t lane;          /* unique; the device keeps runs of one lane in order */
+	/* In a heap of its flow, while its first job may start: see scheduler.c. */
+	struct sched_queue *child, *sibling, **place;
 };
 
 struct sched_flow {
 	struct sched_flow *next, *prev; /* among flows with waiting jobs */
 	struct sched_queue *queues;     /* with waiting jobs */
 	struct {
+		struct sched_queue *ready; /* whose first job may start, the one that goes first on top */
 		double vtime;
 		double backlog_us; /* estimated, of what is left of waiting + running */
 		unsigned load;     /* waiting + running */
@@ -66,6 +69,7 @@ struct sched_flow {
 struct sched {
 	struct sched_flow *flows;
 	uint64_t next_seq;
+	unsigned blocked; /* of the waiting jobs */
 	struct {
 		double vclock;         /* start of what was last given to the device, in virtual time */
 		double vlast;          /* latest end of what it was ever given */
@@ -111,6 +115,9 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us);
 /* µs after its start from which on a started job should give way to the one that waits; INFINITY: not. No
  * sooner than the latter is long, within bounds. */
 double sched_yields_after_us(const struct sched *s, const struct sched_job *started);
+
+/* The buffers of a waiting job are there by now. */
+void sched_unblock(struct sched *s, struct sched_job *job);
 
 /* Whether the flow has had more of some device than its share so far, which it must not escape from. */
 bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow);

@@ -285,7 +285,7 @@ static void test_a_blocked_head_holds_its_queue_only(void **state)
 	sched_add(&s, &q2, &other);
 	assert_ptr_equal(run_one(&s, CPU), &other);
 	assert_null(run_one(&s, CPU));
-	blocked.blocked = false;
+	sched_unblock(&s, &blocked);
 	assert_ptr_equal(run_one(&s, CPU), &blocked);
 	assert_ptr_equal(run_one(&s, CPU), &behind);
 	assert_empty(&s);
@@ -301,6 +301,7 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 	struct sched_job large = job(1000, KOPS_NORMAL, CPU), behind = job(1, KOPS_NORMAL, CPU), b[4];
 
 	(void)state;
+	large.may_pause = true;
 	sched_add(&s, &qa, &large);
 	sched_add(&s, &qa, &behind);
 	assert_ptr_equal(sched_next(&s, CPU, NULL), &large);
@@ -502,37 +503,98 @@ static void check_model(const struct model *m)
 	}
 }
 
-/* It was the oldest waiting job of its queue, and no job of the queue is out elsewhere. */
-static void check_started(const struct model *m, const struct sched_job *started)
+/* Whether no job of its queue stands before it, nor is out where it could not follow. */
+static bool may_start(const struct model *m, const struct sched_job *job)
 {
+	if (job->blocked || job->queue->head != job)
+		return false;
+	for (int i = 0; i < JOBS; i++)
+		if (m->where[i] == RUNNING && m->jobs[i].queue == job->queue &&
+		    (m->jobs[i].device != job->device || m->jobs[i].may_pause))
+			return false;
+	return true;
+}
+
+static bool is_better(const struct sched_job *a, const struct sched_job *b)
+{
+	static const int ranks[] = {[KOPS_HIGH] = 0, [KOPS_NORMAL] = 1, [KOPS_LOW] = 2};
+	double vtime_a = a->queue->flow->devices[a->device].vtime;
+	double vtime_b = b->queue->flow->devices[b->device].vtime;
+
+	if ((a->priority == KOPS_LOW) != (b->priority == KOPS_LOW))
+		return b->priority == KOPS_LOW;
+	if (a->queue->flow == b->queue->flow && a->priority != b->priority)
+		return ranks[a->priority] < ranks[b->priority];
+	if (a->queue->flow != b->queue->flow && vtime_a != vtime_b)
+		return vtime_a < vtime_b;
+	return a->seq < b->seq;
+}
+
+/* What sched_next() should start: of each flow its best, of these the best. */
+static const struct sched_job *best_of(const struct model *m, unsigned device)
+{
+	const struct sched_job *best_of_flow[FLOWS] = {NULL}, *best = NULL;
+
 	for (int i = 0; i < JOBS; i++) {
-		if (m->jobs[i].queue != started->queue)
+		const struct sched_job *j = &m->jobs[i], **of_flow;
+
+		if (m->where[i] != WAITING || j->device != device || !may_start(m, j))
 			continue;
-		if (m->where[i] == WAITING)
-			assert_true(m->jobs[i].seq >= started->seq);
-		if (m->where[i] == RUNNING)
-			assert_int_equal(m->jobs[i].device, started->device);
+		of_flow = &best_of_flow[j->queue->flow - m->flows];
+		if (!*of_flow || is_better(j, *of_flow))
+			*of_flow = j;
 	}
+	for (int f = 0; f < FLOWS; f++)
+		if (best_of_flow[f] && (!best || is_better(best_of_flow[f], best)))
+			best = best_of_flow[f];
+	return best;
+}
+
+static void start_next(struct model *m, unsigned device)
+{
+	const struct sched_job *expected = best_of(m, device);
+	struct sched_job *started = sched_next(&m->s, device, NULL);
+
+	assert_ptr_equal(started, expected);
+	if (started)
+		m->where[started - m->jobs] = RUNNING;
+}
+
+/* A device keeps the order of a queue. */
+static int first_running_of_its_queue(const struct model *m, int i)
+{
+	for (int j = 0; j < JOBS; j++)
+		if (m->where[j] == RUNNING && m->jobs[j].queue == m->jobs[i].queue &&
+		    m->jobs[j].seq < m->jobs[i].seq)
+			i = j;
+	return i;
 }
 
 static void step(struct model *m)
 {
 	int i = rand() % JOBS;
 
-	if (m->where[i] == RUNNING) {
+	if (m->where[i] == RUNNING)
+		i = first_running_of_its_queue(m, i);
+
+	if (m->where[i] == RUNNING && m->jobs[i].may_pause && rand() % 2) {
+		m->jobs[i].took_us = m->jobs[i].cost_us;
+		sched_pause(&m->s, &m->jobs[i], 1 + rand() % 50);
+		m->where[i] = WAITING;
+	} else if (m->where[i] == RUNNING) {
 		sched_finish(&m->s, &m->jobs[i]);
 		m->where[i] = IDLE;
+	} else if (m->where[i] == WAITING && m->jobs[i].blocked) {
+		sched_unblock(&m->s, &m->jobs[i]);
 	} else if (m->where[i] == WAITING && rand() % 4 == 0) {
 		sched_remove(&m->s, &m->jobs[i]);
 		m->where[i] = IDLE;
 	} else if (m->where[i] == WAITING) {
-		struct sched_job *started = sched_next(&m->s, (unsigned)rand() % 2, NULL);
-		if (!started)
-			return;
-		check_started(m, started);
-		m->where[started - m->jobs] = RUNNING;
+		start_next(m, (unsigned)rand() % 2);
 	} else {
 		m->jobs[i] = job(1 + rand() % 100, (kops_priority)(rand() % 3), (unsigned)rand() % 2);
+		m->jobs[i].may_pause = rand() % 3 == 0;
+		m->jobs[i].blocked = rand() % 5 == 0;
 		sched_add(&m->s, &m->queues[rand() % QUEUES], &m->jobs[i]);
 		m->where[i] = WAITING;
 	}
