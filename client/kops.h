@@ -590,7 +590,7 @@ typedef struct kops_user_info {
 	uint64_t mapped_bytes, pinned_bytes, resident_bytes; /* of its buffers */
 	uint64_t prepared_bytes;                             /* of its prepared jobs */
 	uint64_t queued, running;                            /* jobs that wait, and that have started */
-	double backlog_us;                                   /* what these are planned to take */
+	double backlog_us;                                   /* what is left of these is planned to take */
 	const kops_usage *usage;                             /* of all its sessions, past ones too */
 } kops_user_info;
 
