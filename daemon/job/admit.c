@@ -12,8 +12,10 @@
 
 /* A run that took no longer when it ran before may be run by the loop itself, in its user's turn. */
 #define NOW_MAX_US 20.0
-/* And may touch so much memory: where pages were taken away since, each takes a microsecond. */
-#define NOW_MAX_BYTES (128u << 10)
+/* And may touch so much memory: where pages were taken away since, each takes a microsecond. Who touches a page
+ * waits while its owner takes any away with it, so files must be small too: of 4 GiB that takes 0.3 s. */
+#define NOW_MAX_BYTES      (128u << 10)
+#define NOW_MAX_FILE_BYTES (1u << 20)
 /* Beyond, there is no need to say when. */
 #define MAX_AFTER_US 1e12
 
@@ -207,8 +209,11 @@ static bool touches_little(const struct uses *uses)
 {
 	uint64_t bytes = 0;
 
-	for (unsigned i = 0; i < uses->n; i++)
+	for (unsigned i = 0; i < uses->n; i++) {
+		if (buffer_file_bytes(uses->list[i].buffer) > NOW_MAX_FILE_BYTES)
+			return false;
 		bytes += uses->list[i].reach_bytes;
+	}
 	return bytes <= NOW_MAX_BYTES;
 }
 

@@ -72,6 +72,12 @@ int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, 
 int buffer_resident(struct engine *engine, struct account *account, struct device *device, uint64_t bytes,
                     struct buffer **ret_buffer, char why[WHY_BYTES]);
 
+/* Of the file that its owner may change: SHARED ones have one. */
+static inline uint64_t buffer_file_bytes(const struct buffer *buffer)
+{
+	return buffer->segment ? buffer->segment->bytes : buffer->file_bytes;
+}
+
 /* A job names it: with a reference, and a look whether the pages that nobody had written still are missing,
  * which its plan goes by. What was there once is taken to stay. */
 void buffer_hold(struct buffer *buffer);

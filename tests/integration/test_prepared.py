@@ -387,6 +387,36 @@ class Graphs(Prepared):
         self.prepare(buffers, number=9)
 
 
+@unittest.skipIf(harness.QUICK or harness.ON_GPU, "the loop runs what is short on the CPU device, in plain builds")
+class OnTheLoop(Prepared):
+    def nanoseconds_of_others(self):
+        """On a CPU, of the daemon's threads that are not its loop."""
+        ns = 0
+        for task in os.listdir(f"/proc/{self.daemon.pid}/task"):
+            if int(task) != self.daemon.pid:
+                with open(f"/proc/{self.daemon.pid}/task/{task}/schedstat", encoding="ascii") as f:
+                    ns += int(f.read().split()[0])
+        return ns
+
+    def nanoseconds_of_a_run(self):
+        before = self.nanoseconds_of_others()
+        for _ in range(200):
+            self.c.run(1)
+        return (self.nanoseconds_of_others() - before) / 200
+
+    def test_it_runs_what_is_short_and_small(self):
+        """But where pages of a large file may be taken away, who touches one waits for as long as that takes: not the loop."""
+        small, large = 4096, 1 << 21
+        least = {}  # of several rounds: beside other work a run may have to wait for its turn
+        for bytes in (small, large):
+            x, y = self.c.import_new(bytes), self.c.import_new(64)
+            self.c.submit(wire.copy(wire.view(x, [1]), wire.view(y, [1])), prepare=1)
+            self.assertTrue(harness.eventually(lambda: self.c.run(1)["as_before"]))
+            least[bytes] = min(self.nanoseconds_of_a_run() for _ in range(20))
+        self.assertLess(least[small], 200)
+        self.assertGreater(least[large], 500)
+
+
 class Limits(Prepared):
     def tearDown(self):
         self.daemon.reload(max_prepared_per_uid="64M", max_prepared="1G")
