@@ -20,6 +20,7 @@
 #include "share/account.h"
 #include "share/workers.h"
 
+struct buffer_use;
 struct engine;
 struct session;
 
@@ -47,7 +48,7 @@ struct buffer {
 	void (*settled)(struct buffer *buffer);
 	void (*gone)(struct buffer *buffer);
 	struct session *session, *drop_session;
-	unsigned prepared_uses; /* by prepared jobs that are ready */
+	struct buffer_use *prepared_uses; /* by prepared jobs that are ready */
 	struct buffer *next_pending, *next_dropped;
 	uint64_t request, drop_request;
 	struct device_work device_work;

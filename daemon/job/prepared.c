@@ -88,16 +88,29 @@ static bool make_room(struct engine *e, struct account *account, uint64_t bytes)
 
 /* ---- The job of one ---- */
 
-static void use_buffers(const struct job *job)
+static void use_buffers(struct job *job)
 {
-	for (unsigned i = 0; i < job->uses.n; i++)
-		job->uses.list[i].buffer->prepared_uses++;
+	for (unsigned i = 0; i < job->uses.n; i++) {
+		struct buffer_use *use = &job->uses.list[i], **first = &use->buffer->prepared_uses;
+
+		use->job = job;
+		use->next = *first;
+		use->place = first;
+		if (use->next)
+			use->next->place = &use->next;
+		*first = use;
+	}
 }
 
 static void release_buffers(const struct job *job)
 {
-	for (unsigned i = 0; i < job->uses.n; i++)
-		job->uses.list[i].buffer->prepared_uses--;
+	for (unsigned i = 0; i < job->uses.n; i++) {
+		const struct buffer_use *use = &job->uses.list[i];
+
+		*use->place = use->next;
+		if (use->next)
+			use->next->place = use->place;
+	}
 }
 
 /* Plans depend on it: what is registered is copied another way, or read where it lies. */
@@ -141,18 +154,10 @@ void prepared_cool(struct prepared *p)
 	job_free(job);
 }
 
-void prepared_drop_buffer(struct account *account, struct buffer *buffer)
+void prepared_drop_buffer(const struct buffer *buffer)
 {
-	struct prepared *next;
-
-	for (struct prepared *p = account->newest; p && buffer->prepared_uses; p = next) {
-		next = p->older;
-		for (unsigned i = 0; i < p->job->uses.n; i++)
-			if (p->job->uses.list[i].buffer == buffer) {
-				prepared_cool(p);
-				break;
-			}
-	}
+	while (buffer->prepared_uses)
+		prepared_cool(buffer->prepared_uses->job->prepared);
 }
 
 struct job *prepared_ready_job(struct prepared *p)
@@ -220,6 +225,11 @@ int prepared_new(struct engine *e, struct account *account, struct idmap *map, c
 
 	if (p)
 		prepared_forget(p);
+	if (map->count >= PREPARED_MAX) {
+		snprintf(why, WHY_BYTES,
+		         "this session has %u prepared jobs, the most there may be; forget some", PREPARED_MAX);
+		return KOPS_E_QUOTA;
+	}
 	if (!make_room(e, account, sizeof *p + bytes)) {
 		prepared_explain(e, account, why);
 		return KOPS_E_QUOTA;

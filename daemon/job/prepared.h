@@ -15,6 +15,8 @@
 #include "job/job.h"
 #include "kops.pb-c.h"
 
+#define PREPARED_MAX 8192u /* of a session: all go in one turn at its end */
+
 struct prepared {
 	struct prepared *newer, *older; /* of those of its user that are READY */
 	struct idmap *map;              /* of its session: its number leads here */
@@ -60,7 +62,7 @@ struct job *prepared_ready_job(struct prepared *prepared);
 void prepared_cool(struct prepared *prepared);
 
 /* The buffer is dropped. */
-void prepared_drop_buffer(struct account *account, struct buffer *buffer);
+void prepared_drop_buffer(const struct buffer *buffer);
 
 /* A job that belongs to one has ended and was answered. */
 void prepared_job_ended(struct job *job);

@@ -15,6 +15,9 @@ struct buffer_use {
 	bool fills;            /* an op writes all of it */
 	uint64_t reach_bytes;  /* at most so many are touched: of whole pages, of all views */
 	uint64_t lo, hi;       /* all views are between these bytes */
+	/* While the job is a prepared one's: in the buffer's list. */
+	struct job *job;
+	struct buffer_use *next, **place;
 	/* From the job's start to its end. */
 	bool pin;      /* to be registered before the run */
 	bool was_lost; /* fills it, and it was lost before */

@@ -465,6 +465,25 @@ class Limits(Prepared):
         self.c.forget(1)
         self.assertEqual(held(), before)
 
+    @unittest.skipIf(harness.QUICK, "8192 jobs take long")
+    def test_a_session_has_8192_at_most(self):
+        x = self.c.import_new(1 << 16)
+        op = wire.copy(wire.view(x, [1]), wire.view(x, [1], offset=64))
+        for first in range(1, 8193, 64):
+            for id in [self.c.start_submit(op, prepare=number, only_prepare=1) for number in range(first, first + 64)]:
+                self.c.wait(id)
+        name, message = self.refused(self.c.submit, op, prepare=9000, only_prepare=1)
+        self.assertEqual(name, "QUOTA")
+        self.assertIn("this session has 8192 prepared jobs", message)
+        self.assertEqual(self.c.submit(op, prepare=9000)["prepared"], 0)
+        self.assertEqual(self.c.submit(op, prepare=8000)["prepared"], 1)  # in the place of another
+        self.c.forget(1)
+        self.assertEqual(self.c.submit(op, prepare=9000)["prepared"], 1)
+        began = time.monotonic()
+        self.c.drop(x)
+        self.assertLess(time.monotonic() - began, 1)
+        self.assertEqual(self.refused(self.c.run, 2)[0], "NOT_FOUND")
+
     def test_without_room_jobs_run_as_ever(self):
         self.daemon.reload(max_prepared_per_uid="0")
         buffers = self.buffers()

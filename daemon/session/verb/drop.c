@@ -28,7 +28,7 @@ int verb_drop(struct request *r)
 		snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, r->msg->drop->buffer);
 		return KOPS_E_NOT_FOUND;
 	}
-	prepared_drop_buffer(r->session->account, buffer);
+	prepared_drop_buffer(buffer);
 	buffer->given_back = true;
 	buffer->gone = gone;
 	buffer->drop_session = r->session;
