@@ -96,8 +96,24 @@ static void pause_job(struct job *job)
 		abandon(job);
 }
 
-/* The first that was started is the one that a device which computes at once is at. Nobody waits any more for
- * one without an answer. */
+/* A suspect that runs alone keeps them all. */
+static bool other_devices_wait(const struct engine *e, const struct job *suspect)
+{
+	for (unsigned i = 0; i < e->n_devices; i++)
+		if (i != suspect->sched.device && e->sched.devices[i].waiting)
+			return true;
+	return false;
+}
+
+/* When a job that runs should give way. Nobody waits any more for one without an answer. */
+static double gives_way_after_us(const struct engine *e, const struct job *job)
+{
+	double us = job->answer ? sched_yields_after_us(&e->sched, &job->sched) : 0;
+
+	return job == e->suspect && other_devices_wait(e, job) ? fmin(us, SCHED_TURN_US) : us;
+}
+
+/* The first that was started is the one that a device which computes at once is at. */
 static void ask_for_pause(struct engine *e, unsigned index)
 {
 	const struct job *job = e->devices[index].out;
@@ -105,7 +121,7 @@ static void ask_for_pause(struct engine *e, unsigned index)
 
 	if (!job || !job->sched.may_pause)
 		return;
-	after_us = job->answer ? sched_yields_after_us(&e->sched, &job->sched) : 0;
+	after_us = gives_way_after_us(e, job);
 	if (after_us < MAX_AFTER_US)
 		device_pause_at(e->devices[index].device, job->resumed_ns + (uint64_t)(after_us * 1e3));
 }
@@ -340,9 +356,13 @@ static struct job *admitted(struct engine *e, struct job *job)
 }
 
 /* A suspect runs alone: the first that is next waits until nothing is out, and nothing starts until it is back,
- * paused or at its end. */
+ * paused or at its end. Before, other devices have their turns. */
 static bool has_to_wait(struct engine *e, struct job *job)
 {
+	if (!e->suspect && job->is_suspect && e->others_first) {
+		e->suspect_waits = true;
+		return true;
+	}
 	if (!e->suspect && job->is_suspect)
 		e->suspect = job;
 	return e->suspect && (e->suspect != job || engine_has_jobs_out(e));
@@ -384,6 +404,13 @@ static void dispatch(struct engine *e, unsigned index)
 	ask_for_pause(e, index);
 }
 
+static void dispatch_all(struct engine *e, bool others_first)
+{
+	e->others_first = others_first;
+	for (unsigned i = 0; i < e->n_devices; i++)
+		dispatch(e, i);
+}
+
 /* Where a suspect ends at its start, devices that waited for it have their turns once more. */
 void jobs_dispatch(struct engine *e)
 {
@@ -391,8 +418,10 @@ void jobs_dispatch(struct engine *e)
 
 	do {
 		suspect = e->suspect;
-		for (unsigned i = 0; i < e->n_devices; i++)
-			dispatch(e, i);
+		e->suspect_waits = false;
+		dispatch_all(e, true);
+		if (e->suspect_waits)
+			dispatch_all(e, false);
 	} while (suspect && e->suspect != suspect);
 }
 

@@ -48,6 +48,8 @@ struct engine {
 	bool memory_is_ample;
 	struct job *expiring; /* queued jobs with a deadline */
 	struct job *suspect;  /* waits until nothing else is out, or is out alone; NULL: none */
+	bool others_first;    /* no suspect starts for now */
+	bool suspect_waits;   /* for that */
 	uint64_t next_lane;
 	uint64_t prepared_bytes; /* of all users */
 	uint64_t prepared_max;   /* by the memory that there is */

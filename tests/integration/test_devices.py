@@ -525,28 +525,48 @@ class Devices(unittest.TestCase):
             c.wait(i)
         self.assertEqual(self.daemon.stop(), 0)
 
-    def test_a_suspect_that_ends_at_its_start_leaves_nobody_waiting(self):
-        """Devices before its own in the list waited for it, a job of theirs paused."""
+    def long_product(self, c, **options):
+        """On the CPU, of many seconds."""
+        a, y, k = c.resident(4096, device="cpu", **options), c.import_new(64 * 64 * 4), 1 << 23
+        return wire.gemm(wire.view(a, [64, k], [0, 0]), wire.view(a, [k, 64], [0, 0]), wire.view(y, [64, 64]),
+                         kernel="reference")
+
+    def kill_at_long_product(self):
         self.daemon.make("count", "1")
         self.daemon.settings["hang_timeout"] = "60s"
         self.daemon.start()
-        c, k = self.connect(), 1 << 23  # reference takes long for them
-
-        def product(c, **options):
-            a, y = c.resident(4096, device="cpu", **options), c.import_new(64 * 64 * 4)
-            return wire.gemm(wire.view(a, [64, k], [0, 0]), wire.view(a, [k, 64], [0, 0]), wire.view(y, [64, 64]),
-                             kernel="reference")
-
-        c.start_submit(product(c), device="cpu")
+        c = self.connect()
+        c.start_submit(self.long_product(c), device="cpu")
         self.assertTrue(harness.eventually(lambda: any(d["running"] for d in c.stats()["devices"])))
         time.sleep(0.3)
         self.daemon.signal(signal.SIGKILL)
         self.daemon.wait()
         self.daemon.start()
+
+    def test_a_suspect_gives_way_to_other_devices(self):
+        self.kill_at_long_product()
+        c, other = self.connect(), self.connect()
+        b = other.import_new(4096)
+        suspect = c.start_submit(self.long_product(c), device="cpu")
+        self.assertTrue(harness.eventually(lambda: any(d["running"] for d in c.stats()["devices"])))
+        began = time.monotonic()
+        for _ in range(10):
+            other.submit(wire.copy(wire.view(b, [4]), wire.view(b, [4], offset=64)), device="gpu0")
+        self.assertLess(time.monotonic() - began, 30 if harness.QUICK else 5)
+        with self.assertRaises(wire.Refused) as caught:
+            c.cancel(suspect)
+        self.assertEqual(caught.exception.name, "BUSY")  # it runs
+        c.close()
+        self.assertTrue(harness.eventually(lambda: not any(d["running"] for d in other.stats()["devices"])))
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_a_suspect_that_ends_at_its_start_leaves_nobody_waiting(self):
+        """Devices before its own in the list waited for it, a job of theirs paused."""
+        self.kill_at_long_product()
         c, other = self.connect(), self.connect()
         b = other.import_new(4096)
         long = other.start_submit(self.slow_op(other, 1000), device="gpu0", queue=1)
-        suspect = c.start_submit(product(c, lost=True), device="cpu")
+        suspect = c.start_submit(self.long_product(c, lost=True), device="cpu")
         c.stats()
         behind = other.start_submit(wire.copy(wire.view(b, [4]), wire.view(b, [4], offset=64)), device="gpu0", queue=2)
         self.assertEqual(wire.STATUS_NAME[c.wait_any(suspect)["status"]], "LOST")
