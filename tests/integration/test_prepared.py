@@ -387,7 +387,7 @@ class Graphs(Prepared):
         self.prepare(buffers, number=9)
 
 
-@unittest.skipIf(harness.QUICK or harness.ON_GPU, "the loop runs what is short on the CPU device, in plain builds")
+@unittest.skipIf(harness.QUICK or harness.FIRST_DEVICE != "cpu", "the loop runs what is short on the CPU device, in plain builds")
 class OnTheLoop(Prepared):
     def nanoseconds_of_others(self):
         """On a CPU, of the daemon's threads that are not its loop."""
