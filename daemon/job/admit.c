@@ -65,16 +65,9 @@ static void abandon_run(struct device_work *work, const struct backend *backend,
 		backend->abandon(dev, &job_of_work(work)->run);
 }
 
-/* It is at work no more, if it was a suspect that ran alone. */
-static void no_longer_alone(const struct job *job)
-{
-	if (job->engine->suspect == job)
-		job->engine->suspect = NULL;
-}
-
 static void abandon(struct job *job)
 {
-	no_longer_alone(job);
+	job_no_longer_alone(job);
 	sched_remove(&job->engine->sched, &job->sched);
 	paused_remove(job);
 	job->work = (struct device_work){.execute = abandon_run, .done = abandoned};
@@ -87,7 +80,7 @@ static void pause_job(struct job *job)
 	struct job **paused = &job_device(job)->paused;
 
 	job_move(job, JOB_PAUSED);
-	no_longer_alone(job);
+	job_no_longer_alone(job);
 	job->work.execute = NULL; /* what it pins is pinned */
 	job->next_paused = *paused;
 	*paused = job;

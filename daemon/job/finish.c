@@ -74,8 +74,7 @@ static void end(struct job *job)
 	struct engine *e = job->engine;
 
 	job_expires_not(job);
-	if (e->suspect == job)
-		e->suspect = NULL;
+	job_no_longer_alone(job);
 	end_trial(job);
 	job->account->jobs--;
 	note_usage(job);

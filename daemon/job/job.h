@@ -92,6 +92,13 @@ static inline bool job_may_move(enum job_state from, enum job_state to)
 	return next[from] & 1u << to;
 }
 
+/* It is at work no more, if it was a suspect that ran alone, or waited to. */
+static inline void job_no_longer_alone(const struct job *job)
+{
+	if (job->engine->suspect == job)
+		job->engine->suspect = NULL;
+}
+
 /* Ends the daemon: it has a bug. */
 void job_refuse_move(const struct job *job, enum job_state to) __attribute__((noreturn, cold));
 

@@ -251,12 +251,12 @@ static void charge(struct sched *s, struct sched_flow *f, unsigned device, doubl
 		s->devices[device].vlast = f->devices[device].vtime;
 }
 
+/* Its queue enters the heap again when all else is as it will be. */
 static void take_out(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
 
-	if (q->head == job)
-		leave_heap(q);
+	leave_heap(q);
 	if (job->prev)
 		job->prev->next = job->next;
 	else
@@ -279,7 +279,6 @@ static void start(struct sched *s, struct sched_job *job)
 	unsigned d = job->device;
 
 	take_out(s, job);
-	leave_heap(q);
 	q->running++;
 	q->running_device = d;
 	q->running_may_pause = job->may_pause;

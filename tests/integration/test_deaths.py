@@ -44,12 +44,9 @@ class Deaths(unittest.TestCase):
     def kill_at_work(self):
         """Kills the daemon once a job runs, and starts the next."""
         with_job = self.daemon.connect()
-        self.assertTrue(harness.eventually(lambda: with_job.stats()["devices"][0]["running"] > 0, 20))
+        self.assertTrue(harness.eventually(with_job.any_running, 20))
         with_job.close()
-        self.daemon.process.kill()
-        self.daemon.wait()
-        self.daemon.log_path += "+"
-        self.daemon.start()
+        self.daemon.kill_and_start()
 
     def test_three_deaths_in_a_row_are_the_end_of_a_job(self):
         handle = self.open()

@@ -537,38 +537,35 @@ class Devices(unittest.TestCase):
         self.daemon.start()
         c = self.connect()
         c.start_submit(self.long_product(c), device="cpu")
-        self.assertTrue(harness.eventually(lambda: any(d["running"] for d in c.stats()["devices"])))
+        self.assertTrue(harness.eventually(c.any_running))
         time.sleep(0.3)
-        self.daemon.signal(signal.SIGKILL)
-        self.daemon.wait()
-        self.daemon.start()
+        self.daemon.kill_and_start()
 
     def test_a_suspect_gives_way_to_other_devices(self):
         self.kill_at_long_product()
         c, other = self.connect(), self.connect()
-        b = other.import_new(4096)
         suspect = c.start_submit(self.long_product(c), device="cpu")
-        self.assertTrue(harness.eventually(lambda: any(d["running"] for d in c.stats()["devices"])))
+        self.assertTrue(harness.eventually(c.any_running))
+        op = self.copy(other, 4)
         began = time.monotonic()
         for _ in range(10):
-            other.submit(wire.copy(wire.view(b, [4]), wire.view(b, [4], offset=64)), device="gpu0")
+            other.submit(op, device="gpu0")
         self.assertLess(time.monotonic() - began, 30 if harness.QUICK else 5)
         with self.assertRaises(wire.Refused) as caught:
             c.cancel(suspect)
         self.assertEqual(caught.exception.name, "BUSY")  # it runs
         c.close()
-        self.assertTrue(harness.eventually(lambda: not any(d["running"] for d in other.stats()["devices"])))
+        self.assertTrue(harness.eventually(lambda: not other.any_running()))
         self.assertEqual(self.daemon.stop(), 0)
 
     def test_a_suspect_that_ends_at_its_start_leaves_nobody_waiting(self):
         """Devices before its own in the list waited for it, a job of theirs paused."""
         self.kill_at_long_product()
         c, other = self.connect(), self.connect()
-        b = other.import_new(4096)
         long = other.start_submit(self.slow_op(other, 1000), device="gpu0", queue=1)
         suspect = c.start_submit(self.long_product(c, lost=True), device="cpu")
         c.stats()
-        behind = other.start_submit(wire.copy(wire.view(b, [4]), wire.view(b, [4], offset=64)), device="gpu0", queue=2)
+        behind = other.start_submit(self.copy(other, 4), device="gpu0", queue=2)
         self.assertEqual(wire.STATUS_NAME[c.wait_any(suspect)["status"]], "LOST")
         other.sock.settimeout(30)
         other.wait(behind)

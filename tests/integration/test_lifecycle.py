@@ -451,16 +451,13 @@ class Starting(Life):
         d = self.start(max_backlog="10min")
         c = self.connect()
         start_long(c)
-        self.assertTrue(eventually(lambda: c.stats()["devices"][0]["running"]))
+        self.assertTrue(eventually(c.any_running))
         time.sleep(0.3)  # less does not count at a death from outside
         a = c.import_new(4096)
         for _ in range(5):  # it is paused, and goes on
             c.submit(wire.copy(view(a, [1]), view(a, [1], offset=64)), queue=1)
-        self.assertTrue(eventually(lambda: c.stats()["devices"][0]["running"]))
-        d.signal(signal.SIGKILL)
-        d.wait()
-        d.log_path += "+"
-        d.start()
+        self.assertTrue(eventually(c.any_running))
+        d.kill_and_start()
         self.assertIn(b"was running when kopsd died", d.log())
         c, other = self.connect(), self.connect()
         start_long(c)
@@ -471,7 +468,7 @@ class Starting(Life):
         self.assertLess(time.monotonic() - began, 15 if harness.QUICK else 5)  # a part's plan knows no sanitizer
         self.assertEqual(other.stats()["devices"][0]["running"], 1)
         c.close()
-        self.assertTrue(eventually(lambda: not other.stats()["devices"][0]["running"], 10 if harness.QUICK else 2))
+        self.assertTrue(eventually(lambda: not other.any_running(), 10 if harness.QUICK else 2))
 
     # Sockets of users beside it
 

@@ -42,10 +42,7 @@ class Mixed(unittest.TestCase):
         rng = random.Random(harness.SEED)
         while program.poll() is None:
             time.sleep(rng.uniform(0.02, 0.4))
-            self.daemon.process.kill()
-            self.daemon.wait()
-            self.daemon.log_path += "+"
-            self.daemon.start()
+            self.daemon.kill_and_start()
         self.finish(program)
 
 

@@ -202,7 +202,7 @@ class Backlog(harness.DaemonTest):
             self.assertTrue(0 < later < first - 250_000, (first, later))
             c.close()
             began = time.monotonic()
-            self.assertTrue(eventually(lambda: not any(d["running"] for d in self.control.stats()["devices"])))
+            self.assertTrue(eventually(lambda: not self.control.any_running()))
             other.submit(copy)
             self.assertLess(time.monotonic() - began, 1.5)
 

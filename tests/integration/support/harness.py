@@ -68,8 +68,7 @@ class Daemon:
         self.config = os.path.join(self.folder, "kopsd.conf")
         self.log_path = os.path.join(self.folder, "log")
         # No warm pool, also with a GPU: its filling in the background would look like a leak.
-        self.settings = {"devices": DEVICES, "pool_cache": 0, "warm_pool": 1,
-                         **settings}
+        self.settings = {"devices": DEVICES, "pool_cache": 0, "warm_pool": 1, **settings}
         self.process = None
 
     def write_config(self, **settings):
@@ -122,6 +121,13 @@ class Daemon:
 
     def wait(self, seconds=60):
         return self.process.wait(seconds)
+
+    def kill_and_start(self):
+        """Another one, with a log of its own."""
+        self.process.kill()
+        self.wait()
+        self.log_path += "+"
+        self.start()
 
     def stop(self):
         """The exit code after SIGTERM."""
@@ -284,7 +290,7 @@ class DaemonTest(unittest.TestCase):
 
     def assert_busy(self):
         """The jobs of occupy() still run."""
-        self.assertTrue(any(d["running"] for d in self.control.stats()["devices"]))
+        self.assertTrue(self.control.any_running())
 
 
 def floats(values):

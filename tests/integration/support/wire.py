@@ -559,6 +559,9 @@ class Client:
         """uid → user."""
         return {u["uid"]: u for u in self.pages("list_users", "users", "users")}
 
+    def any_running(self):
+        return any(d["running"] for d in self.stats()["devices"])
+
     def list_sessions(self):
         return self.pages("list_sessions", "sessions", "sessions")
 

@@ -430,6 +430,20 @@ static inline kops_job *fake_transpose(kops *k, kops_view from, kops_view to)
 	return job;
 }
 
+/* A script that greets and lends a buffer, and with the client's handle a job on that buffer. ret_buffer: may
+ * be NULL. */
+static inline kops_job *fake_start_job(struct fake *f, void (*script)(struct fake *), kops_buffer **ret_buffer)
+{
+	kops_buffer *b;
+	kops *k;
+	fake_start(f, script);
+	k = fake_open(f);
+	b = fake_alloc(k, 64, KOPS_SHARED);
+	if (ret_buffer)
+		*ret_buffer = b;
+	return fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+}
+
 /* A job of one gemm of 2 × 2 matrices at the start of three buffers. */
 static inline kops_job *fake_gemm(kops *k, kops_buffer *a, kops_buffer *b, kops_buffer *c, double beta)
 {

@@ -51,10 +51,8 @@ static void script_again(struct fake *f)
 static void test_what_is_submitted_again_is_prepared(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_again);
-	kops *k = fake_open(f);
-	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
-	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	kops_job *job = fake_start_job(f, script_again, NULL);
+	kops *k = job->k;
 	assert_int_equal(kops_run(job), 0);
 	assert_int_equal(kops_run(job), 0);
 	check_receipt(job, 2);
@@ -119,10 +117,8 @@ static void script_ring(struct fake *f)
 static void test_what_ends_in_the_ring_has_a_receipt(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_ring);
-	kops *k = fake_open(f);
-	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
-	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	kops_job *job = fake_start_job(f, script_ring, NULL);
+	kops *k = job->k;
 	assert_int_equal(kops_run(job), 0);
 	assert_int_equal(kops_run(job), 0);
 	assert_int_equal(kops_ping(k), 0); /* the ring is there */
@@ -146,10 +142,8 @@ static void script_no_room(struct fake *f)
 static void test_without_room_it_is_sent_whole(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_no_room);
-	kops *k = fake_open(f);
-	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
-	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	kops_job *job = fake_start_job(f, script_no_room, NULL);
+	kops *k = job->k;
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(kops_run(job), 0);
 	kops_close(k);
@@ -168,10 +162,8 @@ static void script_old(struct fake *f)
 static void test_an_older_daemon_is_not_asked(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_old);
-	kops *k = fake_open(f);
-	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
-	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	kops_job *job = fake_start_job(f, script_old, NULL);
+	kops *k = job->k;
 	assert_int_equal(kops_job_prepare(job), 0);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(kops_run(job), 0);
@@ -201,10 +193,8 @@ static void script_restart(struct fake *f)
 static void test_after_a_restart_it_is_prepared_anew(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_restart);
-	kops *k = fake_open(f);
-	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
-	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	kops_job *job = fake_start_job(f, script_restart, NULL);
+	kops *k = job->k;
 	for (unsigned i = 0; i < 5; i++)
 		assert_int_equal(kops_run(job), 0);
 	check_receipt(job, 3);
@@ -227,10 +217,9 @@ static void script_ahead(struct fake *f)
 static void test_a_job_may_be_prepared_before_its_first_run(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_ahead);
-	kops *k = fake_open(f);
-	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
-	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	kops_buffer *b;
+	kops_job *job = fake_start_job(f, script_ahead, &b);
+	kops *k = job->k;
 	assert_int_equal(kops_job_prepare(job), 0);
 	assert_string_equal(kops_receipt_op(kops_job_receipt(job), 0)->kernel, "fake");
 	assert_int_equal(kops_job_prepare(job), 0); /* it is */
@@ -265,20 +254,18 @@ static void script_after_a_refusal(struct fake *f)
 static void test_a_job_that_could_not_be_prepared_runs(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_after_a_refusal);
-	kops *k = fake_open(f);
-	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
-	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
+	kops_buffer *b;
+	kops_job *job = fake_start_job(f, script_after_a_refusal, &b);
+	kops *k = job->k;
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	assert_int_equal(kops_job_prepare(job), KOPS_E_STATE);
 	assert_int_equal(kops_wait(job, -1), 0);
 	assert_int_equal(kops_run(job), 0);
 	kops_job *slow = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
-	uint32_t usual_ms = k->timeout_ms;
-	k->timeout_ms = 50;
+	fake_set_timeout(k, 50);
 	assert_int_equal(kops_job_prepare(slow), KOPS_E_TIMEOUT);
 	assert_int_equal(kops_wait(slow, -1), KOPS_E_QUOTA);
-	k->timeout_ms = usual_ms;
+	fake_set_timeout(k, FAKE_PATIENCE_MS);
 	assert_int_equal(kops_run(slow), 0);
 	kops_close(k);
 	fake_stop(f);

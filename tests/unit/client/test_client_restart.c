@@ -137,10 +137,8 @@ static void script_gone_before_the_cancel_is_answered(struct fake *f)
 static void test_a_cancelled_job_is_not_sent_again(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_gone_before_the_cancel_is_answered);
-	kops *k = fake_open(f);
-	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
-	kops_job *job = fake_transpose(k, fake_matrix(a, 0), fake_matrix(a, 32));
+	kops_job *job = fake_start_job(f, script_gone_before_the_cancel_is_answered, NULL);
+	kops *k = job->k;
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	assert_int_equal(kops_cancel(job), 0);
 	assert_int_equal(kops_wait(job, -1), KOPS_E_INTERRUPTED);
@@ -241,10 +239,8 @@ static void script_not_taken_back(struct fake *f)
 static void test_buffer_not_taken_back_is_the_cause(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_not_taken_back);
-	kops *k = fake_open(f);
-	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
-	kops_job *job = fake_transpose(k, fake_matrix(a, 0), fake_matrix(a, 32));
+	kops_job *job = fake_start_job(f, script_not_taken_back, NULL);
+	kops *k = job->k;
 	assert_int_equal(kops_run(job), KOPS_E_QUOTA);
 	assert_string_equal(kops_error(k),
 	                    "kopsd restarted and did not take a buffer back: over 1 GiB of user 7");
@@ -274,10 +270,8 @@ static void script_dies_of_it(struct fake *f)
 static void test_poisonous_job_is_given_up(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_dies_of_it);
-	kops *k = fake_open(f);
-	kops_buffer *a = fake_alloc(k, 64, KOPS_SHARED);
-	kops_job *job = fake_transpose(k, fake_matrix(a, 0), fake_matrix(a, 32));
+	kops_job *job = fake_start_job(f, script_dies_of_it, NULL);
+	kops *k = job->k;
 	assert_int_equal(kops_run(job), KOPS_E_INTERRUPTED);
 	assert_string_equal(
 	    kops_error(k),
