@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/threads.h"
 #include "kops_types.h"
 
 static void *load(void *arg)
@@ -23,7 +24,7 @@ static void *load(void *arg)
 static int start_thread(struct reload *r)
 {
 	pthread_t thread;
-	int error = pthread_create(&thread, NULL, load, r);
+	int error = threads_create(&thread, NULL, load, r);
 
 	if (error) {
 		snprintf(r->why, sizeof(r->why), "cannot start a thread to read it: %s", strerror(error));

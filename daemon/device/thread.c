@@ -9,6 +9,7 @@
 
 #include "affinity.h"
 #include "clock.h"
+#include "common/threads.h"
 #include "device/canary.h"
 #include "spin.h"
 
@@ -242,7 +243,7 @@ void device_thread_destroy(struct device_thread *t)
 
 int device_thread_start(struct device_thread *t, char why[WHY_BYTES])
 {
-	int rc = pthread_create(&t->thread, NULL, thread_main, t);
+	int rc = threads_create(&t->thread, NULL, thread_main, t);
 
 	if (rc) {
 		snprintf(why, WHY_BYTES,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "common/threads.h"
 
 #define BY_CPUS_MAX 4u
 #define TURN_US     1000.0
@@ -101,7 +102,7 @@ static int start_thread(struct workers *w)
 	if (rc)
 		return rc;
 	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	rc = pthread_create(&w->threads[w->n_threads], &attributes, worker, w);
+	rc = threads_create(&w->threads[w->n_threads], &attributes, worker, w);
 	pthread_attr_destroy(&attributes);
 	if (rc == 0)
 		w->n_threads++;

@@ -1,6 +1,5 @@
 #include "common/threads.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -65,19 +64,27 @@ static void *worker(void *unused)
 	return NULL;
 }
 
+int threads_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *arg), void *arg)
+{
+	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+	sigset_t sent, before;
+	int rc;
+
+	sigfillset(&sent);
+	for (unsigned i = 0; i < sizeof own / sizeof own[0]; i++)
+		sigdelset(&sent, own[i]);
+	pthread_sigmask(SIG_BLOCK, &sent, &before); /* a thread begins with its maker's mask */
+	rc = pthread_create(thread, attributes, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
 /* Under pool.user. Fewer workers than wanted, even none, are a slower pool and no error. */
 static void start_workers(void)
 {
-	sigset_t all, before;
-
-	if (pool.n_workers + 1 >= pool.limit)
-		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (pool.n_workers + 1 < pool.limit && pool.n_workers < WORKERS_MAX &&
-	       pthread_create(&pool.workers[pool.n_workers], NULL, worker, NULL) == 0)
+	       threads_create(&pool.workers[pool.n_workers], NULL, worker, NULL) == 0)
 		pool.n_workers++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* Under pool.user. */

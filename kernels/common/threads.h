@@ -1,12 +1,20 @@
 /*
  * threads.h: the pool of threads behind the CPU kernels and libkops-blas's copies. Workers start with the first
- * large op, take no signals and sleep in between: an idle process has no wake-ups. One user at a time has the
- * pool; another one runs its parts by itself.
+ * large op and sleep in between: an idle process has no wake-ups. One user at a time has the pool; another one
+ * runs its parts by itself.
  */
 #ifndef KOPS_THREADS_H
 #define KOPS_THREADS_H
 
+#include <pthread.h>
 #include <stdint.h>
+
+/*
+ * pthread_create() of a thread that takes none of the signals that processes are sent. Those go to the threads
+ * that the program has for them, never to one that begins or ends, and never interrupt work. The signals of a
+ * thread's own faults stay as they are.
+ */
+int threads_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *arg), void *arg);
 
 /* How many threads an op may use, the calling one included; 0 counts as 1. Not while parts run. */
 void threads_set(unsigned n);

@@ -176,13 +176,17 @@ class Daemon:
         """CPU time of the thread that has the loop, so far."""
         return self.cpu_s(f"task/{self.pid}/stat")
 
-    def wakeups(self):
-        """Voluntary context switches of all its threads, so far."""
-        total = 0
+    def of_threads(self, what):
+        """A line of /proc's status of each thread, by the thread's id."""
+        lines = {}
         for task in os.listdir(f"/proc/{self.pid}/task"):
             with open(f"/proc/{self.pid}/task/{task}/status", encoding="utf-8") as f:
-                total += sum(int(line.split()[1]) for line in f if line.startswith("voluntary_ctxt"))
-        return total
+                lines[int(task)] = next(line.split()[1] for line in f if line.startswith(f"{what}:"))
+        return lines
+
+    def wakeups(self):
+        """Voluntary context switches of all its threads, so far."""
+        return sum(map(int, self.of_threads("voluntary_ctxt_switches").values()))
 
 
 SANITIZER_MARKS = (b"Sanitizer", b"runtime error:", b"this is a bug in kopsd")
