@@ -10,7 +10,10 @@
 
 #include "clock.h"
 
-#define LOOK_CPUS 4 /* with fewer the loop would take the client's place */
+/* With fewer CPUs, who looks may be in another's way; and once it was, not for so long. */
+#define MANY_CPUS   4
+#define NO_LOOKS_NS 1000000000u
+#define GAVE_WAY_NS 100000u
 
 /* ---- Awake and asleep ---- */
 
@@ -41,6 +44,17 @@ void rings_look(struct rings *all)
 	}
 }
 
+/* A run that comes while another thread has its slice, which the loop gave it, waits for the end of that. */
+static void end_if_in_the_way(struct rings *all, uint64_t since_ns)
+{
+	uint64_t now = clock_ns();
+
+	if (now - since_ns < GAVE_WAY_NS)
+		return;
+	all->no_looks_until_ns = now + NO_LOOKS_NS;
+	uv_idle_stop(&all->idle);
+}
+
 static void on_idle(uv_idle_t *idle)
 {
 	struct rings *all = idle->data;
@@ -50,8 +64,8 @@ static void on_idle(uv_idle_t *idle)
 		all->look_until_ns = now + RINGS_LOOK_NS;
 	else if (now >= all->look_until_ns)
 		uv_idle_stop(idle);
-	else
-		spin_on(&all->spin, SPIN_ROUNDS);
+	else if (spin_on(&all->spin, SPIN_ROUNDS) && all->cpus_are_few)
+		end_if_in_the_way(all, now);
 	all->were_used = false;
 }
 
@@ -94,7 +108,7 @@ void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user)
                 bool (*is_busy)(const struct rings *all))
 {
 	*all = (struct rings){
-	    .has_runs = has_runs, .is_busy = is_busy, .may_look = uv_available_parallelism() >= LOOK_CPUS};
+	    .has_runs = has_runs, .is_busy = is_busy, .cpus_are_few = uv_available_parallelism() < MANY_CPUS};
 	uv_prepare_init(loop, &all->prepare);
 	uv_idle_init(loop, &all->idle);
 	all->prepare.data = all->idle.data = all;
@@ -165,12 +179,22 @@ static void stay_awake(struct ring *r)
 {
 	struct rings *all = r->all;
 
-	if (!all->may_look)
-		return;
 	ring_awaken(r);
 	all->were_used = true;
 	if (!uv_is_active((uv_handle_t *)&all->idle))
 		uv_idle_start(&all->idle, on_idle);
+}
+
+/*
+ * Two threads that wake each other on two CPUs lose far more by it than a short run takes. Otherwise, few CPUs
+ * are better used by others, and a loop that sleeps takes the runs of several clients in batches.
+ */
+static bool is_worth_looking(const struct ring *r, const struct ring_end *end)
+{
+	const struct rings *all = r->all;
+
+	return !all->cpus_are_few || (r->reserved == 0 && end->total_us * 1000 < RINGS_LOOK_NS &&
+	                              !all->is_busy(all) && clock_ns() >= all->no_looks_until_ns);
 }
 
 int ring_take(struct ring *r, struct ring_run *ret_run)
@@ -187,7 +211,7 @@ int ring_take(struct ring *r, struct ring_run *ret_run)
 	ret_run->id = __atomic_load_n(&from->id, __ATOMIC_RELAXED);
 	ring_store_head(&r->memory->run_head, ++r->taken);
 	r->reserved++;
-	if (waiting == 1)
+	if (waiting == 1 && !r->all->cpus_are_few)
 		stay_awake(r);
 	return 1;
 }
@@ -218,6 +242,7 @@ bool ring_put(struct ring *r, const struct ring_end *end)
 
 	r->reserved--;
 	ring_ends(memory, r->entries)[r->put % r->entries] = *end;
-	stay_awake(r);
+	if (is_worth_looking(r, end))
+		stay_awake(r);
 	return ring_publish(&memory->end_tail, ++r->put, &memory->client_sleeps);
 }

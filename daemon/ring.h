@@ -3,7 +3,8 @@
  *
  * While the loop is awake it looks at the rings that are: those that were used since it last slept. Before it
  * sleeps it says so in each of them and looks once more. After a run, and after its end, it stays awake for
- * RINGS_LOOK_NS, where there are CPUs enough for that; else clients wake it.
+ * RINGS_LOOK_NS; where CPUs are few, only after the end of a short one whose client has no other out, while
+ * nobody waits for a turn or for the CPU. Else clients wake it.
  *
  * A client can write anything at any time. A position that cannot be is a violation. A run is taken only when
  * there is a free place for its end, so what a client leaves unread bounds what it has out.
@@ -26,7 +27,8 @@ struct rings {
 	uint64_t look_until_ns;
 	bool were_used; /* since the last look */
 	struct spin spin;
-	bool may_look;                /* there are CPUs enough */
+	bool cpus_are_few;
+	uint64_t no_looks_until_ns;   /* where they are */
 	void (*has_runs)(void *user); /* of a ring: it has some, to be taken now or as soon as can be */
 	bool (*is_busy)(const struct rings *all); /* the loop has turns to give: it will not wait now */
 };
@@ -48,7 +50,7 @@ void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user)
 /* Whether the loop does not sleep, since some were used just now. */
 static inline bool rings_are_awake(const struct rings *all)
 {
-	return all->may_look && all->awake;
+	return uv_is_active((const uv_handle_t *)&all->idle);
 }
 
 /* Calls has_runs for those that have. */

@@ -17,7 +17,18 @@ struct fixture {
 	struct rings all;
 	struct ring *ring;
 	unsigned looks;
+	bool is_busy;
 };
+
+/* How long another thread has the CPU that the loop gives up. */
+static unsigned slice_us;
+
+int sched_yield(void)
+{
+	if (slice_us)
+		usleep(slice_us);
+	return 0;
+}
 
 static void has_runs(void *user)
 {
@@ -26,8 +37,7 @@ static void has_runs(void *user)
 
 static bool is_busy(const struct rings *all)
 {
-	(void)all;
-	return false;
+	return ((const struct fixture *)((const char *)all - offsetof(struct fixture, all)))->is_busy;
 }
 
 static int setup(void **state)
@@ -38,6 +48,7 @@ static int setup(void **state)
 
 	uv_loop_init(&f->loop);
 	rings_init(&f->all, &f->loop, has_runs, is_busy);
+	f->all.cpus_are_few = false;
 	assert_int_equal(ring_new(&f->all, f, ENTRIES, &f->ring, &fd, why), 0);
 	close(fd);
 	*state = f;
@@ -61,6 +72,12 @@ static void put(struct ring_memory *m, uint64_t prepared)
 
 	ring_runs(m)[tail % ENTRIES] = (struct ring_run){.prepared = prepared, .id = prepared * 2};
 	ring_store(&m->run_tail, tail + 1);
+}
+
+static void run_until_it_sleeps(struct fixture *f)
+{
+	while (!ring_load(&f->ring->memory->daemon_sleeps))
+		uv_run(&f->loop, UV_RUN_NOWAIT);
 }
 
 static uint64_t get_end(struct ring_memory *m)
@@ -142,7 +159,6 @@ static void test_the_loop_says_that_it_sleeps(void **state)
 	struct fixture *f = *state;
 	struct ring_memory *m = f->ring->memory;
 
-	f->all.may_look = false;
 	uv_ref((uv_handle_t *)&f->all.prepare); /* the loop would not run for nothing */
 	assert_int_equal(ring_load(&m->daemon_sleeps), 1);
 	ring_awaken(f->ring);
@@ -164,7 +180,6 @@ static void test_the_loop_sleeps_while_runs_cannot_be_taken(void **state)
 {
 	struct fixture *f = *state;
 
-	f->all.may_look = false;
 	uv_ref((uv_handle_t *)&f->all.prepare);
 	ring_awaken(f->ring);
 	put(f->ring->memory, 1);
@@ -180,21 +195,76 @@ static void test_the_loop_looks_again_after_an_end(void **state)
 	struct ring_memory *m = f->ring->memory;
 	struct ring_run run;
 
-	f->all.may_look = true;
 	uv_ref((uv_handle_t *)&f->all.prepare);
 	ring_awaken(f->ring);
 	put(m, 1);
 	assert_int_equal(ring_take(f->ring, &run), 1);
-	while (!ring_load(&m->daemon_sleeps))
-		uv_run(&f->loop, UV_RUN_NOWAIT);
+	run_until_it_sleeps(f);
 	ring_put(f->ring, &(struct ring_end){.id = run.id});
 	assert_int_equal(ring_load(&m->daemon_sleeps), 0);
 	put(m, 2);
 	rings_look(&f->all);
 	assert_int_equal(f->looks, 1);
 	assert_int_equal(ring_take(f->ring, &run), 1);
-	while (!ring_load(&m->daemon_sleeps))
-		uv_run(&f->loop, UV_RUN_NOWAIT);
+	run_until_it_sleeps(f);
+}
+
+/* A run of n that the client has out ends after total_us; whether the loop looks for the next one then. */
+static bool looks_after(struct fixture *f, unsigned n, double total_us)
+{
+	struct ring_run run = {0};
+	bool looks;
+
+	ring_awaken(f->ring);
+	for (unsigned i = 0; i < n; i++) {
+		put(f->ring->memory, 1);
+		assert_int_equal(ring_take(f->ring, &run), 1);
+		assert_false(rings_are_awake(&f->all));
+	}
+	ring_put(f->ring, &(struct ring_end){.id = run.id, .total_us = total_us});
+	looks = rings_are_awake(&f->all);
+	for (unsigned i = 1; i < n; i++)
+		ring_release(f->ring);
+	ring_store(&f->ring->memory->end_head, f->ring->put);
+	run_until_it_sleeps(f);
+	assert_false(rings_are_awake(&f->all));
+	return looks;
+}
+
+static void test_few_cpus_are_used_to_look_for_what_comes_soon(void **state)
+{
+	struct fixture *f = *state;
+
+	f->all.cpus_are_few = true;
+	uv_ref((uv_handle_t *)&f->all.prepare);
+	assert_true(looks_after(f, 1, 10));
+	assert_false(looks_after(f, 1, 80)); /* its client takes its time too */
+	assert_false(looks_after(f, 2, 10)); /* more will end */
+	f->is_busy = true;
+	ring_awaken(f->ring);
+	put(f->ring->memory, 1);
+	assert_int_equal(ring_take(f->ring, &(struct ring_run){0}), 1);
+	ring_put(f->ring, &(struct ring_end){.total_us = 10});
+	assert_false(rings_are_awake(&f->all));
+	f->is_busy = false;
+}
+
+/* For a second. */
+static void test_few_cpus_are_left_to_others(void **state)
+{
+	struct fixture *f = *state;
+
+	f->all.cpus_are_few = true;
+	uv_ref((uv_handle_t *)&f->all.prepare);
+	slice_us = 300;
+	for (unsigned i = 0; f->all.no_looks_until_ns == 0; i++) { /* a look may end before it gives way */
+		assert_int_not_equal(i, 1000);
+		assert_true(looks_after(f, 1, 10));
+	}
+	slice_us = 0;
+	assert_false(looks_after(f, 1, 10));
+	f->all.no_looks_until_ns -= 1000000000u;
+	assert_true(looks_after(f, 1, 10));
 }
 
 static void test_it_is_watched_by_a_client_that_spins(void **state)
@@ -217,6 +287,8 @@ int main(void)
 	    TEST(test_positions_that_cannot_be),
 	    TEST(test_the_loop_says_that_it_sleeps),
 	    TEST(test_the_loop_looks_again_after_an_end),
+	    TEST(test_few_cpus_are_used_to_look_for_what_comes_soon),
+	    TEST(test_few_cpus_are_left_to_others),
 	    TEST(test_the_loop_sleeps_while_runs_cannot_be_taken),
 	};
 
