@@ -12,7 +12,7 @@
 
 /* With fewer CPUs, who looks may be in another's way; and once it was, not for so long. */
 #define MANY_CPUS   4
-#define NO_LOOKS_NS 1000000000u
+#define NO_LOOKS_NS 100000000u
 #define GAVE_WAY_NS 100000u
 
 /* ---- Awake and asleep ---- */
@@ -192,9 +192,12 @@ static void stay_awake(struct ring *r)
 static bool is_worth_looking(const struct ring *r, const struct ring_end *end)
 {
 	const struct rings *all = r->all;
+	const struct ring_memory *m = r->memory;
 
-	return !all->cpus_are_few || (r->reserved == 0 && end->total_us * 1000 < RINGS_LOOK_NS &&
-	                              !all->is_busy(all) && clock_ns() >= all->no_looks_until_ns);
+	if (!all->cpus_are_few)
+		return true;
+	return ring_load(&m->run_tail) - ring_load(&m->end_head) <= 1 && end->total_us * 1000 < RINGS_LOOK_NS &&
+	       !all->is_busy(all) && clock_ns() >= all->no_looks_until_ns;
 }
 
 int ring_take(struct ring *r, struct ring_run *ret_run)
