@@ -1,7 +1,7 @@
 /*
- * threads.h: the pool of threads behind the CPU kernels and libkops-blas's copies. Workers start with the first
- * large op and sleep in between: an idle process has no wake-ups. One user at a time has the pool; another one
- * runs its parts by itself.
+ * threads.h: how kopsd's threads start, and the pool of threads behind the CPU kernels and libkops-blas's
+ * copies. Its workers start with the first large op and sleep in between: an idle process has no wake-ups. One
+ * user at a time has the pool; another one runs its parts by itself.
  */
 #ifndef KOPS_THREADS_H
 #define KOPS_THREADS_H

@@ -226,7 +226,7 @@ class Signals(Life):
         n = 1 << 20
         x = c.lend(4 * n)  # a worker makes its memory
         c.submit(wire.add(view(x, [n]), view(x, [n]), view(x, [n])))  # by more threads than the device's
-        blocked = {task: int(mask, 16) for task, mask in self.daemon.of_threads("SigBlk").items()}
+        blocked = {task: int(mask, 16) for task, mask in self.daemon.statuses_of_threads("SigBlk").items()}
         loop = blocked.pop(self.daemon.pid)
         self.assertGreaterEqual(len(blocked), 2)
         self.assertEqual({s for s in self.sent | self.own if loop >> (s - 1) & 1}, set())
@@ -251,8 +251,7 @@ class Logging(unittest.TestCase):
         daemon.write_config(devices="auto")
         for number in (signal.SIGHUP, signal.SIGTERM):
             process.send_signal(number)
-        self.assertTrue(eventually(lambda: process.poll() is not None, 60), "it does not end")
-        self.assertEqual(process.returncode, 0)
+        self.assertEqual(process.wait(60), 0)
 
     @staticmethod
     def answers(daemon):

@@ -391,12 +391,8 @@ class Graphs(Prepared):
 class OnTheLoop(Prepared):
     def nanoseconds_of_others(self):
         """On a CPU, of the daemon's threads that are not its loop."""
-        ns = 0
-        for task in os.listdir(f"/proc/{self.daemon.pid}/task"):
-            if int(task) != self.daemon.pid:
-                with open(f"/proc/{self.daemon.pid}/task/{task}/schedstat", encoding="ascii") as f:
-                    ns += int(f.read().split()[0])
-        return ns
+        of_threads = self.daemon.of_threads("schedstat")
+        return sum(int(words[0]) for task, words in of_threads.items() if task != self.daemon.pid)
 
     def nanoseconds_of_a_run(self):
         before = self.nanoseconds_of_others()

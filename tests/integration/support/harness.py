@@ -176,17 +176,21 @@ class Daemon:
         """CPU time of the thread that has the loop, so far."""
         return self.cpu_s(f"task/{self.pid}/stat")
 
-    def of_threads(self, what):
-        """A line of /proc's status of each thread, by the thread's id."""
-        lines = {}
+    def of_threads(self, file):
+        """The words of a file that /proc has of each thread, by the thread's id."""
+        words = {}
         for task in os.listdir(f"/proc/{self.pid}/task"):
-            with open(f"/proc/{self.pid}/task/{task}/status", encoding="utf-8") as f:
-                lines[int(task)] = next(line.split()[1] for line in f if line.startswith(f"{what}:"))
-        return lines
+            with open(f"/proc/{self.pid}/task/{task}/{file}", encoding="utf-8") as f:
+                words[int(task)] = f.read().split()
+        return words
+
+    def statuses_of_threads(self, what):
+        """What a line of their status says."""
+        return {task: words[words.index(f"{what}:") + 1] for task, words in self.of_threads("status").items()}
 
     def wakeups(self):
         """Voluntary context switches of all its threads, so far."""
-        return sum(map(int, self.of_threads("voluntary_ctxt_switches").values()))
+        return sum(map(int, self.statuses_of_threads("voluntary_ctxt_switches").values()))
 
 
 SANITIZER_MARKS = (b"Sanitizer", b"runtime error:", b"this is a bug in kopsd")
