@@ -504,27 +504,36 @@ class Memory(Prepared):
             os.seteuid(os.getuid())
 
     def prepare_many(self, first, count):
-        """No two alike, by a session of each user; more than they may keep. The sessions end, and are gone."""
+        """No two alike, by a session of each user; more than they may keep. The sessions end, and are gone.
+        Returns how many runs were graphs."""
         sessions = [self.connect_as(uid) for uid in self.users]
         buffers = [c.import_new(1 << 20) for c in sessions]
-        for start in range(first, first + count, 100):
+        graphs = 0
+        for start in range(first, first + count, 25):
+            jobs = [(c, b, number) for number in range(start, start + 25) for c, b in zip(sessions, buffers)]
             out = [(c, c.start_submit(wire.copy(wire.view(b, [1]), wire.view(b, [1], offset=4 * number)),
-                                      prepare=number))
-                   for number in range(start, start + 100) for c, b in zip(sessions, buffers)]
+                                      prepare=number, device=harness.FIRST_DEVICE)) for c, b, number in jobs]
             for c, id in out:
-                c.wait(id)
+                self.assertEqual(c.wait(id)["status"], 0)
+            for _ in range(2):
+                graphs += sum(c.run(number)["graph"] for c, _, number in jobs)
+            for c, _, number in jobs[::2]:
+                c.forget(number)
         for c in sessions:
             c.close()
         self.assertTrue(harness.eventually(lambda: self.control.stats()["mapped_bytes"] == 0))
+        return graphs
 
     def test_memory_comes_back(self):
-        """100,000 jobs in the long run."""
+        """100,000 jobs in the long run. The host's memory, and a GPU's, which keeps graphs of them."""
         rounds, each = (100000 if harness.LONG else 16000) // 4000, 4000 // len(self.users)
         self.prepare_many(1, each)
-        before = self.daemon.rss_bytes()
+        before, gpu_before = self.daemon.rss_bytes(), harness.gpu_bytes()
         for i in range(1, rounds):
-            self.prepare_many(1 + i * each, each)
+            graphs = self.prepare_many(1 + i * each, each)
+            self.assertGreaterEqual(graphs, 4000 * harness.ON_GPU)
         self.assertLess(self.daemon.rss_bytes() - before, 4 << 20)
+        self.assertLess(harness.gpu_bytes() - gpu_before, 4 << 20)
 
 
 class Mixed(Prepared):

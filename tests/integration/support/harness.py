@@ -53,6 +53,13 @@ def eventually(condition, seconds=SETTLE_S, step=0.005):
     return value
 
 
+def gpu_bytes():
+    """Memory in use on all GPUs, by whomever. 0 without one."""
+    used = ON_GPU and subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+                                     check=True, capture_output=True, text=True).stdout
+    return sum(map(int, used.split())) << 20 if used else 0
+
+
 def client_env(socket):
     """For a kops-client on this socket: nothing of how this process is set up reaches it."""
     return {**{k: v for k, v in os.environ.items() if not k.startswith("KOPS_")}, "KOPS_SOCKET": socket}
