@@ -42,10 +42,18 @@ static const struct kind kinds[] = {
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-static const struct {
+/* So many clients with so many jobs out each, and what they got done. */
+struct crowd {
 	unsigned clients, out;
-} crowds[] = {{1, 1}, {1, 64}, {4, 1}, {16, 1}, {16, 16}};
-#define CROWDS (sizeof(crowds) / sizeof(crowds[0]))
+	double per_second, p50_us, worst_p99_us;
+};
+
+static const struct crowd all_crowds[] = {{.clients = 1, .out = 1},
+                                          {.clients = 1, .out = 64},
+                                          {.clients = 4, .out = 1},
+                                          {.clients = 16, .out = 1},
+                                          {.clients = 16, .out = 16}};
+#define CROWDS (sizeof(all_crowds) / sizeof(all_crowds[0]))
 
 /*
  * Of the same job again and again. Of a job made anew each time: fresh, its wall clock, and to_start, what the
@@ -61,7 +69,9 @@ struct path {
 	struct bench bench;
 	uint64_t count;
 	struct measured of_kind[KINDS];
-	double per_second[CROWDS], p50_us[CROWDS], worst_p99_us[CROWDS];
+	struct crowd crowds[CROWDS];
+	size_t n_crowds;
+	bool crowd_only; /* one of the caller's choice, and no jobs one at a time */
 	pthread_mutex_t lock;
 	char why[CLI_WHY_BYTES]; /* of the first client that failed; under lock */
 };
@@ -287,9 +297,9 @@ static void *run_client(void *arg)
 	return NULL;
 }
 
-static int measure_crowd(struct path *p, size_t which)
+static int measure_crowd(struct path *p, struct crowd *crowd)
 {
-	unsigned n = crowds[which].clients;
+	unsigned n = crowd->clients;
 	struct client clients[CLIENTS_MAX];
 	struct samples all;
 	pthread_t threads[CLIENTS_MAX];
@@ -298,7 +308,7 @@ static int measure_crowd(struct path *p, size_t which)
 
 	pthread_barrier_init(&start, NULL, n);
 	for (unsigned i = 0; i < n; i++) {
-		clients[i] = (struct client){.path = p, .start = &start, .out = crowds[which].out};
+		clients[i] = (struct client){.path = p, .start = &start, .out = crowd->out};
 		if (rc == 0)
 			rc = samples_init(&clients[i].us, RATE_SAMPLES);
 	}
@@ -310,17 +320,17 @@ static int measure_crowd(struct path *p, size_t which)
 		double p99;
 
 		pthread_join(threads[i], NULL);
-		p->per_second[which] += (double)c->done / (RATE_US * 1e-6);
+		crowd->per_second += (double)c->done / (RATE_US * 1e-6);
 		for (size_t s = 0; s < c->us.n; s++)
 			samples_add(&all, c->us.us[s]);
 		p99 = samples_quantile(&c->us, 0.99);
-		p->worst_p99_us[which] = p99 > p->worst_p99_us[which] ? p99 : p->worst_p99_us[which];
+		crowd->worst_p99_us = p99 > crowd->worst_p99_us ? p99 : crowd->worst_p99_us;
 	}
 	for (unsigned i = 0; i < n; i++) {
 		rc = rc < 0 ? rc : clients[i].rc;
 		samples_free(&clients[i].us);
 	}
-	p->p50_us[which] = samples_quantile(&all, 0.5);
+	crowd->p50_us = samples_quantile(&all, 0.5);
 	samples_free(&all);
 	pthread_barrier_destroy(&start);
 	return rc;
@@ -328,10 +338,8 @@ static int measure_crowd(struct path *p, size_t which)
 
 /* ---- The report ---- */
 
-static void report_text(struct path *p)
+static void report_jobs(struct path *p)
 {
-	printf("%s; a client that %s\n", p->bench.device->name,
-	       p->bench.cli->flags.spin.value ? "spins" : "sleeps while it waits");
 	printf("%-36s %-9s %11s %11s %11s %11s %11s %s\n", "ops, square matrices", "", "wall p50", "p99",
 	       "device p50", "lost p50", "lost p99", "new job p50");
 	for (size_t i = 0; i < KINDS; i++) {
@@ -353,11 +361,22 @@ static void report_text(struct path *p)
 		       samples_quantile(&m->fresh, 0.5));
 	}
 	printf("all in µs; lost: wall clock less device\n");
-	for (size_t i = 0; i < CROWDS; i++)
+}
+
+static void report_text(struct path *p)
+{
+	printf("%s; a client that %s\n", p->bench.device->name,
+	       p->bench.cli->flags.spin.value ? "spins" : "sleeps while it waits");
+	if (!p->crowd_only)
+		report_jobs(p);
+	for (size_t i = 0; i < p->n_crowds; i++) {
+		const struct crowd *c = &p->crowds[i];
+
 		printf(
 		    "%u client%s with %u out: %.0f products of %d³ a second, p50 %.1f µs, worst p99 %.1f µs\n",
-		    crowds[i].clients, crowds[i].clients > 1 ? "s" : "", crowds[i].out, p->per_second[i],
-		    RATE_SIZE, p->p50_us[i], p->worst_p99_us[i]);
+		    c->clients, c->clients > 1 ? "s" : "", c->out, c->per_second, RATE_SIZE, c->p50_us,
+		    c->worst_p99_us);
+	}
 }
 
 static void report_json(struct path *p)
@@ -393,14 +412,16 @@ static void report_json(struct path *p)
 	}
 	json_close_array(&json);
 	json_array(&json, "rates");
-	for (size_t i = 0; i < CROWDS; i++) {
+	for (size_t i = 0; i < p->n_crowds; i++) {
+		const struct crowd *c = &p->crowds[i];
+
 		json_object(&json, NULL);
-		json_count(&json, "clients", crowds[i].clients);
-		json_count(&json, "out", crowds[i].out);
+		json_count(&json, "clients", c->clients);
+		json_count(&json, "out", c->out);
 		json_count(&json, "size", RATE_SIZE);
-		json_real(&json, "per_second", p->per_second[i]);
-		json_us(&json, "p50_us", p->p50_us[i]);
-		json_us(&json, "worst_p99_us", p->worst_p99_us[i]);
+		json_real(&json, "per_second", c->per_second);
+		json_us(&json, "p50_us", c->p50_us);
+		json_us(&json, "worst_p99_us", c->worst_p99_us);
 		json_close_object(&json);
 	}
 	json_close_array(&json);
@@ -412,12 +433,33 @@ static int measure(struct path *p)
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < KINDS && rc == 0; i++)
+	for (size_t i = 0; i < KINDS && rc == 0 && !p->crowd_only; i++)
 		if (is_measured(p, &kinds[i]))
 			rc = measure_kind(p, i);
-	for (size_t i = 0; i < CROWDS && rc == 0; i++)
-		rc = measure_crowd(p, i);
+	for (size_t i = 0; i < p->n_crowds && rc == 0; i++)
+		rc = measure_crowd(p, &p->crowds[i]);
 	return rc;
+}
+
+static int choose_crowds(struct path *p)
+{
+	struct cli *cli = p->bench.cli;
+	const struct opt_count *clients = &cli->flags.clients, *out = &cli->flags.out;
+
+	p->crowd_only = clients->set || out->set;
+	if (!p->crowd_only) {
+		memcpy(p->crowds, all_crowds, sizeof(all_crowds));
+		p->n_crowds = CROWDS;
+		return CLI_OK;
+	}
+	p->crowds[0] = (struct crowd){.clients = clients->set ? (unsigned)clients->value : 1,
+	                              .out = out->set ? (unsigned)out->value : 1};
+	p->n_crowds = 1;
+	if (p->crowds[0].clients < 1 || p->crowds[0].clients > CLIENTS_MAX)
+		return cli_fail(cli, CLI_USAGE, "--clients takes 1 to %d", CLIENTS_MAX);
+	if (p->crowds[0].out < 1 || p->crowds[0].out > OUT_MAX)
+		return cli_fail(cli, CLI_USAGE, "--out takes 1 to %d", OUT_MAX);
+	return CLI_OK;
 }
 
 static int run(struct cli *cli, char **argv)
@@ -429,6 +471,9 @@ static int run(struct cli *cli, char **argv)
 	p.count = cli->flags.count.set ? cli->flags.count.value : COUNT_DEFAULT;
 	if (p.count < COUNT_MIN || p.count > 1000000)
 		return cli_fail(cli, CLI_USAGE, "--count takes 30 to 1000000");
+	rc = choose_crowds(&p);
+	if (rc != CLI_OK)
+		return rc;
 	rc = bench_open(&p.bench);
 	if (rc == CLI_OK) {
 		int status = measure(&p);
@@ -452,6 +497,10 @@ static int run(struct cli *cli, char **argv)
 
 static const struct option_row options[] = {
     OPTION("count", 0, "N", count, count, "runs of each job, fewer of long ones; default 1000"),
+    OPTION("clients", 0, "N", count32, clients,
+           "only products a second, of so many clients: 1 to 16; default 1"),
+    OPTION("out", 0, "N", count32, out,
+           "only products a second, with so many jobs out each: 1 to 64; default 1"),
     OPTION("spin", 0, "US", count32, spin, "microseconds for which clients look for answers before they sleep"),
     OPTION_DEVICE,
     OPTION_TIMEOUT,
@@ -469,7 +518,8 @@ const struct command command_path = {
             "\n"
             "Examples:\n"
             "  kops-bench path\n"
-            "  kops-bench path --spin 20000 --device gpu0 --json\n",
+            "  kops-bench path --spin 20000 --device gpu0 --json\n"
+            "  kops-bench path --clients 8 --out 16\n",
     .min_args = 0,
     .max_args = 0,
     .args_are = "no shape",

@@ -3,6 +3,7 @@
 A part is measured at a time. Its rows are of several themes, and bench/tables makes a table of each theme.
 """
 import array
+import concurrent.futures
 import os
 import random
 import socket
@@ -25,6 +26,7 @@ LOST = {False: 28, True: 14}  # wall clock less device time, of one product
 # Clients, out → products of 64³ a second, p50 and worst p99 in µs. Those whose peer spins are to be reached spinning.
 # How often is measured what differs from run to run by where the kernel puts threads: odd, for medians.
 IPC_TURNS, PATH_TURNS = 9, 3
+AT_ONCE = ((8, 16, False), (1, 64, False), (8, 1, True))  # clients, out, spinning; on each of two GPUs
 RATES = {(1, 64): (400e3, None, None), (4, 1): (150e3, 28, 60), (16, 1): (350e3, 50, 120), (16, 16): (400e3, None, 1500)}
 
 
@@ -206,12 +208,16 @@ def job_rows(rows, job, spin, how, blas, floor):
                  job["new_job_to_start"]["p50_us"] / job["ops"], "µs", "≤ 3 µs", how)
 
 
+def words_of_crowd(clients, out, spin):
+    return f"{clients} client{'s' if clients > 1 else ''}, {out} out{', spinning' if spin else ''}"
+
+
 def crowd_rows(rows, rate, spin, how, beside):
     """beside: {"under MPS": {(clients, out): …}, …}, whose programs spin."""
     key = (rate["clients"], rate["out"])
     is_meant = spin or key[0] == 1  # several clients shall compare with programs that spin
     targets = dict(zip(("per_second", "p50_us", "worst_p99_us"), RATES.get(key, ()) if is_meant else ()))
-    crowd = f"{key[0]} client{'s' if key[0] > 1 else ''}, {key[1]} out{', spinning' if spin else ''}"
+    crowd = words_of_crowd(*key, spin)
     for what, unit, field in (("64³ products", "1/s", "per_second"), ("p50", "µs", "p50_us"),
                               ("worst p99", "µs", "worst_p99_us")):
         if field == "p50_us" and rate["out"] > 1:
@@ -253,6 +259,28 @@ def jobs_part(rows, build):
         for rates in zip(*[path["rates"] for path in paths]):
             for (spin, how), rate in zip(both, rates):
                 crowd_rows(rows, rate, spin, how, beside)
+
+
+def at_once(daemons, clients, out, spin):
+    """Products a second, all together, of a crowd on the first GPU and its like on the second, as far as there are daemons."""
+    words = ["path", "--clients", str(clients), "--out", str(out), *(SPIN if spin else [])]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        running = [pool.submit(d.bench, *words, "--device", f"gpu{i}") for i, d in enumerate(daemons)]
+        return sum(r.result()["rates"][0]["per_second"] for r in running)
+
+
+def gpus_part(rows, build):
+    """Two GPUs with a daemon each, beside one daemon for both."""
+    turns = []
+    for _ in range(PATH_TURNS):
+        with Daemon(build, "gpu0") as one, Daemon(build, "gpu1") as two:
+            each = [(at_once((one, two), *crowd), at_once((one,), *crowd)) for crowd in AT_ONCE]
+        with Daemon(build, "gpu0,gpu1") as d:
+            turns.append([(*rates, at_once((d, d), *crowd)) for rates, crowd in zip(each, AT_ONCE)])
+    for (each, alone, both), (clients, out, spin) in zip(middle(turns), AT_ONCE):
+        rows.add("gpus", f"{words_of_crowd(clients, out, spin)}, on each of two GPUs: 64³ products", each, "1/s", None,
+                 f"kops-bench path --clients {clients} --out {out}, median of {PATH_TURNS} turns",
+                 [("one daemon for both", both), ("one GPU and its daemon", alone)])
 
 
 def host_part(rows, build):
@@ -308,6 +336,6 @@ def blas_part(rows, build):
                  [(f"OpenBLAS, {machine.cores()} cores", alone[routine])])
 
 
-PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "host": host_part, "python": python_part,
-         "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part}
-ON_CPU = ("cpu", "dask", "mpi")
+PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "gpus": gpus_part, "host": host_part,
+         "python": python_part, "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part}
+GPUS = {"cpu": 0, "dask": 0, "mpi": 0, "gpus": 2}  # that a part needs; the others need one

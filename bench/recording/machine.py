@@ -30,6 +30,14 @@ def gpu():
     return dict(zip(fields.split(","), [f.strip() for f in out.strip().split(",")]))
 
 
+def gpus():
+    """How many there are."""
+    try:
+        return len(subprocess.check_output(["nvidia-smi", "--list-gpus"], text=True).splitlines())
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+
+
 def cpu_model():
     for line in open("/proc/cpuinfo"):
         if line.startswith("model name"):

@@ -52,7 +52,7 @@ struct flags {
 	unsigned sort; /* enum top_sort */
 	/* kops-bench */
 	struct opt_count count, size, warmup, reps, launches, seed;
-	struct opt_count random, spin;
+	struct opt_count random, spin, clients, out;
 	const char *shape, *table, *cache;
 	bool host, no_check, no_ceiling, csv;
 	/* kops-exporter */

@@ -89,6 +89,34 @@ class Record(WithFolder):
         self.assertIsNone(figures.of(None, "shapes", "us"))
         self.assertEqual(figures.of({"shapes": {"us": 3}}, "shapes", "us"), 3)
 
+    def test_two_gpus_have_a_daemon_each_beside_one_for_both(self):
+        started = []
+
+        class Daemon:
+            def __init__(self, _, devices):
+                self.devices = devices
+                started.append(devices)
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+            def bench(self, *words):
+                assert words[-1] in self.devices.split(",")
+                return {"rates": [{"per_second": 100 if self.devices == words[-1] else 70}]}
+
+        self.addCleanup(setattr, figures, "Daemon", figures.Daemon)
+        figures.Daemon = Daemon
+        rows = figures.Rows("gpus")
+        with contextlib.redirect_stdout(io.StringIO()):
+            figures.gpus_part(rows, self.out.parent)
+        self.assertEqual(started, ["gpu0", "gpu1", "gpu0,gpu1"] * 3)
+        self.assertEqual(rows.list[0]["name"], "8 clients, 16 out, on each of two GPUs: 64³ products")
+        for row in rows.list:
+            self.assertEqual([row["value"], *(p["value"] for p in row["peers"])], [200, 140, 100])
+
     def test_names_are_parts_keys_and_patterns(self):
         parts, keys = ["cpu", "jobs"], ["gemm", "choice-f32", "choice-f16"]
         self.assertEqual(record.chosen(None, parts, keys), (parts, keys))

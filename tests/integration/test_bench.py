@@ -135,6 +135,16 @@ class Measures(BenchTest):
         self.assertEqual([(r["clients"], r["out"]) for r in d["rates"]], [(1, 1), (1, 64), (4, 1), (16, 1), (16, 16)])
         self.assertTrue(all(r["per_second"] > 0 and r["worst_p99_us"] >= r["p50_us"] > 0 for r in d["rates"]))
 
+    def test_one_crowd(self):
+        for words, crowd in ((["--clients", "3", "--out", "2"], (3, 2)), (["--out", "5"], (1, 5)), (["--clients", "2"], (2, 1))):
+            d = self.json("path", *words)
+            self.assertEqual((d["jobs"], [(r["clients"], r["out"]) for r in d["rates"]]), ([], [crowd]))
+            self.assertGreater(d["rates"][0]["per_second"], 0)
+        out = self.bench("path", "--clients", "2", "--spin", "1000").stdout.splitlines()
+        self.assertEqual([line.split(":")[0] for line in out], ["cpu; a client that spins", "2 clients with 1 out"])
+        for words in (["--clients", "0"], ["--clients", "17"], ["--out", "0"], ["--out", "65"], ["--out", str(1 << 32)]):
+            self.assertIn(words[0], self.bench("path", *words, code=USAGE).stderr)
+
     def test_ipc(self):
         d = self.json("ipc", "--count", "50")
         self.assertGreater(d["echo"]["p50_us"], 0)
