@@ -261,9 +261,13 @@ def jobs_part(rows, build):
                 crowd_rows(rows, rate, spin, how, beside)
 
 
-def at_once(daemons, clients, out, spin):
+def crowd_alone(clients, out, spin):
+    return ["path", "--clients", str(clients), "--out", str(out), *(SPIN if spin else [])]
+
+
+def at_once(daemons, crowd):
     """Products a second, all together, of a crowd on the first GPU and its like on the second, as far as there are daemons."""
-    words = ["path", "--clients", str(clients), "--out", str(out), *(SPIN if spin else [])]
+    words = crowd_alone(*crowd)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         running = [pool.submit(d.bench, *words, "--device", f"gpu{i}") for i, d in enumerate(daemons)]
         return sum(r.result()["rates"][0]["per_second"] for r in running)
@@ -274,12 +278,12 @@ def gpus_part(rows, build):
     turns = []
     for _ in range(PATH_TURNS):
         with Daemon(build, "gpu0") as one, Daemon(build, "gpu1") as two:
-            each = [(at_once((one, two), *crowd), at_once((one,), *crowd)) for crowd in AT_ONCE]
+            each = [(at_once((one, two), crowd), at_once((one,), crowd)) for crowd in AT_ONCE]
         with Daemon(build, "gpu0,gpu1") as d:
-            turns.append([(*rates, at_once((d, d), *crowd)) for rates, crowd in zip(each, AT_ONCE)])
-    for (each, alone, both), (clients, out, spin) in zip(middle(turns), AT_ONCE):
-        rows.add("gpus", f"{words_of_crowd(clients, out, spin)}, on each of two GPUs: 64³ products", each, "1/s", None,
-                 f"kops-bench path --clients {clients} --out {out}, median of {PATH_TURNS} turns",
+            turns.append([(*rates, at_once((d, d), crowd)) for rates, crowd in zip(each, AT_ONCE)])
+    for (each, alone, both), crowd in zip(middle(turns), AT_ONCE):
+        rows.add("gpus", f"{words_of_crowd(*crowd)}, on each of two GPUs: 64³ products", each, "1/s", None,
+                 f"kops-bench {' '.join(crowd_alone(*crowd))}, median of {PATH_TURNS} turns",
                  [("one daemon for both", both), ("one GPU and its daemon", alone)])
 
 
