@@ -286,8 +286,8 @@ static int run(struct cli *cli, char **argv)
 	int rc;
 
 	(void)argv;
-	ipc.count = cli->flags.count.set ? cli->flags.count.value : COUNT_DEFAULT;
-	ipc.size = cli->flags.size.set ? cli->flags.size.value : SIZE_DEFAULT;
+	ipc.count = count_or(cli->flags.count, COUNT_DEFAULT);
+	ipc.size = count_or(cli->flags.size, SIZE_DEFAULT);
 	if (ipc.count == 0 || ipc.count > 10000000 || ipc.size == 0 || ipc.size > 8192)
 		return cli_fail(cli, CLI_USAGE, "--count takes 1 to 10000000, --size 1 to 8192");
 	room = (size_t)ipc.count + TURNS + WARMUP;

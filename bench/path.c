@@ -71,15 +71,22 @@ struct path {
 	struct measured of_kind[KINDS];
 	struct crowd crowds[CROWDS];
 	size_t n_crowds;
-	bool crowd_only; /* one of the caller's choice, and no jobs one at a time */
 	pthread_mutex_t lock;
 	char why[CLI_WHY_BYTES]; /* of the first client that failed; under lock */
 };
+
+/* Of the caller's choice, which is measured alone, without jobs one at a time. */
+static bool is_one_crowd(const struct flags *flags)
+{
+	return flags->clients.set || flags->out.set;
+}
 
 /* ---- One job at a time ---- */
 
 static bool is_measured(const struct path *p, const struct kind *kind)
 {
+	if (is_one_crowd(&p->bench.cli->flags))
+		return false;
 	return strcmp(p->bench.kind, "cpu") != 0 || kind->size <= SIZE_MAX_CPU;
 }
 
@@ -367,7 +374,7 @@ static void report_text(struct path *p)
 {
 	printf("%s; a client that %s\n", p->bench.device->name,
 	       p->bench.cli->flags.spin.value ? "spins" : "sleeps while it waits");
-	if (!p->crowd_only)
+	if (!is_one_crowd(&p->bench.cli->flags))
 		report_jobs(p);
 	for (size_t i = 0; i < p->n_crowds; i++) {
 		const struct crowd *c = &p->crowds[i];
@@ -433,7 +440,7 @@ static int measure(struct path *p)
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < KINDS && rc == 0 && !p->crowd_only; i++)
+	for (size_t i = 0; i < KINDS && rc == 0; i++)
 		if (is_measured(p, &kinds[i]))
 			rc = measure_kind(p, i);
 	for (size_t i = 0; i < p->n_crowds && rc == 0; i++)
@@ -444,16 +451,15 @@ static int measure(struct path *p)
 static int choose_crowds(struct path *p)
 {
 	struct cli *cli = p->bench.cli;
-	const struct opt_count *clients = &cli->flags.clients, *out = &cli->flags.out;
+	const struct flags *flags = &cli->flags;
 
-	p->crowd_only = clients->set || out->set;
-	if (!p->crowd_only) {
+	if (!is_one_crowd(flags)) {
 		memcpy(p->crowds, all_crowds, sizeof(all_crowds));
 		p->n_crowds = CROWDS;
 		return CLI_OK;
 	}
-	p->crowds[0] = (struct crowd){.clients = clients->set ? (unsigned)clients->value : 1,
-	                              .out = out->set ? (unsigned)out->value : 1};
+	p->crowds[0] = (struct crowd){.clients = (unsigned)count_or(flags->clients, 1),
+	                              .out = (unsigned)count_or(flags->out, 1)};
 	p->n_crowds = 1;
 	if (p->crowds[0].clients < 1 || p->crowds[0].clients > CLIENTS_MAX)
 		return cli_fail(cli, CLI_USAGE, "--clients takes 1 to %d", CLIENTS_MAX);
@@ -468,7 +474,7 @@ static int run(struct cli *cli, char **argv)
 	int rc;
 
 	(void)argv;
-	p.count = cli->flags.count.set ? cli->flags.count.value : COUNT_DEFAULT;
+	p.count = count_or(cli->flags.count, COUNT_DEFAULT);
 	if (p.count < COUNT_MIN || p.count > 1000000)
 		return cli_fail(cli, CLI_USAGE, "--count takes 30 to 1000000");
 	rc = choose_crowds(&p);

@@ -68,11 +68,6 @@ static int settle_modes(struct bench_plan *p)
 	return CLI_OK;
 }
 
-static uint64_t count_or(struct opt_count count, uint64_t otherwise)
-{
-	return count.set ? count.value : otherwise;
-}
-
 int plan_settle(struct bench_plan *p, const char *argument)
 {
 	struct bench *b = &p->bench;

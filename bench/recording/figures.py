@@ -23,11 +23,11 @@ HOST_SIZES = (64, 256, 1024, 4096, 8192)
 WALL = {False: {(1, 64, False): 32, (32, 64, True): 130, (32, 256, True): 235, (32, 512, True): 430},
         True: {(1, 64, False): 20}}
 LOST = {False: 28, True: 14}  # wall clock less device time, of one product
-# Clients, out → products of 64³ a second, p50 and worst p99 in µs. Those whose peer spins are to be reached spinning.
 # How often is measured what differs from run to run by where the kernel puts threads: odd, for medians.
 IPC_TURNS, PATH_TURNS = 9, 3
-AT_ONCE = ((8, 16, False), (1, 64, False), (8, 1, True))  # clients, out, spinning; on each of two GPUs
+# Clients, out → products of 64³ a second, p50 and worst p99 in µs. Those whose peer spins are to be reached spinning.
 RATES = {(1, 64): (400e3, None, None), (4, 1): (150e3, 28, 60), (16, 1): (350e3, 50, 120), (16, 16): (400e3, None, 1500)}
+AT_ONCE = ((8, 16, False), (1, 64, False), (8, 1, True))  # clients, out, spinning; on each of two GPUs
 
 
 class Rows:

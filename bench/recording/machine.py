@@ -20,22 +20,23 @@ def tree_hashes():
     return {t: tree_hash(t) for t in TREES}
 
 
+def nvidia_smi(*words):
+    """What it prints; empty without a GPU."""
+    try:
+        return subprocess.check_output(["nvidia-smi", *words], text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 def gpu():
     fields = "name,driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.draw,power.limit,temperature.gpu"
-    try:
-        out = subprocess.check_output(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", "-i", "0"],
-                                      text=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return dict(zip(fields.split(","), [f.strip() for f in out.strip().split(",")]))
+    out = nvidia_smi(f"--query-gpu={fields}", "--format=csv,noheader", "-i", "0")
+    return dict(zip(fields.split(","), [f.strip() for f in out.strip().split(",")])) if out else None
 
 
 def gpus():
     """How many there are."""
-    try:
-        return len(subprocess.check_output(["nvidia-smi", "--list-gpus"], text=True).splitlines())
-    except (OSError, subprocess.CalledProcessError):
-        return 0
+    return len(nvidia_smi("--list-gpus").splitlines())
 
 
 def cpu_model():

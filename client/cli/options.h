@@ -29,6 +29,11 @@ static inline double opt_or(struct opt_real given, double otherwise)
 	return given.set ? given.value : otherwise;
 }
 
+static inline uint64_t count_or(struct opt_count given, uint64_t otherwise)
+{
+	return given.set ? given.value : otherwise;
+}
+
 /* Of an op, from a verb's options or a job file's settings. All zero: nothing was given. */
 struct settings {
 	struct opt_real alpha, beta, scale;

@@ -6,7 +6,7 @@
 
 static uint32_t steps_of(const struct step *s)
 {
-	return s->set.steps.set ? (uint32_t)s->set.steps.value : 1;
+	return (uint32_t)count_or(s->set.steps, 1);
 }
 
 /* Each step rounds, and passes on alpha times the error that it found. */

@@ -19,7 +19,7 @@ static void report_json(const struct cli *cli, uint64_t n, double best_us, doubl
 
 static int run(struct cli *cli, char **argv)
 {
-	uint64_t n = cli->flags.count.set ? cli->flags.count.value : 1;
+	uint64_t n = count_or(cli->flags.count, 1);
 	double best = 0, sum = 0;
 
 	(void)argv;

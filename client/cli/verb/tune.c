@@ -88,9 +88,8 @@ static const kops_op_receipt *last_op(const struct lesson *l)
 
 static int send_job(struct lesson *l)
 {
-	const struct opt_count ops = l->cli->flags.launches;
 	struct step steps[OPS_MAX];
-	size_t n = ops.set ? ops.value : 1;
+	size_t n = count_or(l->cli->flags.launches, 1);
 	kops_job *job;
 
 	for (size_t i = 0; i < n; i++)

@@ -55,9 +55,11 @@ def eventually(condition, seconds=SETTLE_S, step=0.005):
 
 def gpu_bytes():
     """Memory in use on all GPUs, by whomever. 0 without one."""
-    used = ON_GPU and subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
-                                     check=True, capture_output=True, text=True).stdout
-    return sum(map(int, used.split())) << 20 if used else 0
+    if not ON_GPU:
+        return 0
+    mib = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], check=True,
+                         capture_output=True, text=True).stdout
+    return sum(map(int, mib.split())) << 20
 
 
 def client_env(socket):
