@@ -7,16 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "metrics.h"
+#include "scrapes.h"
 
-#define CONNECTIONS 64  /* at once; more wait */
-#define IDLE_S      120 /* then a connection is closed. Prometheus keeps its own, and asks every minute */
+/* Seconds for the first request, and from one request to the next: Prometheus keeps its connection. */
+#define REQUEST_S 10
+#define IDLE_S    120
+
+struct server {
+	struct MHD_Daemon *http;
+	struct places places;
+	struct scrapes *scrapes;
+};
 
 static const char page[] = "<!DOCTYPE html>\n<html lang=\"en\"><head><title>kops-exporter</title></head>\n"
                            "<body><h1>kops-exporter " KOPS_VERSION "</h1>\n"
                            "<p><a href=\"/metrics\">Metrics</a> of kopsd, for Prometheus.</p></body></html>\n";
-static const char not_found[] = "there are / and /metrics\n", not_allowed[] = "only GET and HEAD\n",
-                  no_memory[] = "out of memory\n";
+static const char not_found[] = "there are / and /metrics\n", not_allowed[] = "only GET and HEAD\n";
 
 /* ---- Requests ---- */
 
@@ -42,45 +48,75 @@ static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned st
 	             MHD_create_response_from_buffer(strlen(text), (char *)text, MHD_RESPMEM_PERSISTENT));
 }
 
-static enum MHD_Result reply_metrics(struct MHD_Connection *connection, struct source *source)
-{
-	struct answer answer = source_ask(source);
-	char *text;
-	size_t bytes;
-	int status = metrics_text(&answer, &text, &bytes);
-
-	source_free_answer(&answer);
-	if (status < 0)
-		return reply_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "text/plain", no_memory);
-	struct MHD_Response *response = MHD_create_response_from_buffer(bytes, text, MHD_RESPMEM_MUST_FREE);
-	if (!response)
-		free(text);
-	return reply(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", response);
-}
-
 static bool is_read(const char *method)
 {
 	return strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
 }
 
-static enum MHD_Result answer(void *source, struct MHD_Connection *connection, const char *url,
-                              const char *method, const char *version, const char *body, size_t *body_bytes,
-                              void **state)
+static enum MHD_Result reply_metrics(struct server *s, struct place *p, struct MHD_Connection *connection)
 {
-	(void)version, (void)body;
-	/* The first call has the header only, and later ones a body, which nobody needs. */
-	if (!*state || *body_bytes > 0) {
-		*state = source;
-		*body_bytes = 0;
-		return MHD_YES;
-	}
+	bool has_waited = p->waits;
+
+	p->waits = NULL;
+	return !has_waited && scrapes_wait(s->scrapes, p, connection) ? MHD_YES
+	                                                              : scrapes_reply(s->scrapes, connection);
+}
+
+static enum MHD_Result reply_to(struct server *s, struct place *p, struct MHD_Connection *connection,
+                                const char *url, const char *method)
+{
 	if (!is_read(method))
 		return reply_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain", not_allowed);
 	if (strcmp(url, "/metrics") == 0)
-		return reply_metrics(connection, source);
+		return reply_metrics(s, p, connection);
 	if (strcmp(url, "/") == 0)
 		return reply_text(connection, MHD_HTTP_OK, "text/html; charset=utf-8", page);
 	return reply_text(connection, MHD_HTTP_NOT_FOUND, "text/plain", not_found);
+}
+
+static enum MHD_Result answer(void *server, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *body, size_t *body_bytes,
+                              void **state)
+{
+	struct place *p =
+	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+
+	(void)version, (void)body;
+	if (!p)
+		return MHD_NO; /* there was no memory for it */
+	/* The first call has the header only, and later ones a body, which nobody needs. */
+	if (!*state || *body_bytes > 0) {
+		*state = p;
+		*body_bytes = 0;
+		return MHD_YES;
+	}
+	return reply_to(server, p, connection, url, method);
+}
+
+/* A request has ended, well or not. */
+static void note_completed(void *server, struct MHD_Connection *connection, void **state,
+                           enum MHD_RequestTerminationCode code)
+{
+	(void)server;
+	if (*state && code == MHD_REQUEST_TERMINATED_COMPLETED_OK) {
+		places_answered(*state);
+		MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)IDLE_S);
+	}
+	*state = NULL;
+}
+
+static void note_connection(void *server, struct MHD_Connection *connection, void **place,
+                            enum MHD_ConnectionNotificationCode code)
+{
+	struct server *s = server;
+
+	if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+		places_leave(*place);
+		return;
+	}
+	*place = places_take(
+	    &s->places, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
 }
 
 /* ---- The address ---- */
@@ -129,30 +165,60 @@ static struct addrinfo *resolve(const char *listen, char why[CLI_WHY_BYTES])
 	return NULL;
 }
 
+/* NULL, with the reason in errno. */
+static struct MHD_Daemon *start_http(struct server *s, const struct addrinfo *at)
+{
+	/* By poll(): where it watches edges, 0.9.75 does not see that a client leaves after half a request. */
+	unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+	                 (at->ai_family == AF_INET6 ? (unsigned)MHD_USE_IPv6 : 0);
+
+	/* One place more than there are is for a new connection while the place of another becomes free. */
+	return MHD_start_daemon(flags, 0, NULL, NULL, answer, s, MHD_OPTION_SOCK_ADDR, at->ai_addr,
+	                        MHD_OPTION_CONNECTION_LIMIT, (unsigned)PLACES + 1,
+	                        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)REQUEST_S,
+	                        MHD_OPTION_NOTIFY_CONNECTION, note_connection, s, MHD_OPTION_NOTIFY_COMPLETED,
+	                        note_completed, s, MHD_OPTION_END);
+}
+
 struct server *server_start(const char *listen, struct source *source, char why[CLI_WHY_BYTES])
 {
 	struct addrinfo *at = resolve(listen, why);
+	struct server *s = at ? calloc(1, sizeof(*s)) : NULL;
 
 	if (!at)
 		return NULL;
-	unsigned flags =
-	    MHD_USE_AUTO_INTERNAL_THREAD | (at->ai_family == AF_INET6 ? (unsigned)MHD_USE_IPv6 : 0);
-	struct MHD_Daemon *http =
-	    MHD_start_daemon(flags, 0, NULL, NULL, answer, source, MHD_OPTION_SOCK_ADDR, at->ai_addr,
-	                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-	                     (unsigned)IDLE_S, MHD_OPTION_END);
-	if (!http)
-		snprintf(why, CLI_WHY_BYTES, "cannot listen at %s: %s", listen, strerror(errno));
+	snprintf(why, CLI_WHY_BYTES, "out of memory or threads");
+	if (!s)
+		goto no_server;
+	s->scrapes = scrapes_start(source);
+	if (!s->scrapes)
+		goto no_scrapes;
+	s->http = start_http(s, at);
+	if (!s->http)
+		goto no_http;
 	freeaddrinfo(at);
-	return (struct server *)http;
+	return s;
+
+no_http:
+	snprintf(why, CLI_WHY_BYTES, "cannot listen at %s: %s", listen, strerror(errno));
+	scrapes_stop(s->scrapes);
+	scrapes_free(s->scrapes);
+no_scrapes:
+	free(s);
+no_server:
+	freeaddrinfo(at);
+	return NULL;
 }
 
-void server_stop(struct server *server)
+void server_stop(struct server *s)
 {
-	MHD_stop_daemon((struct MHD_Daemon *)server);
+	scrapes_stop(s->scrapes);
+	MHD_stop_daemon(s->http);
+	scrapes_free(s->scrapes);
+	free(s);
 }
 
-unsigned server_port(struct server *server)
+unsigned server_port(struct server *s)
 {
-	return MHD_get_daemon_info((struct MHD_Daemon *)server, MHD_DAEMON_INFO_BIND_PORT)->port;
+	return MHD_get_daemon_info(s->http, MHD_DAEMON_INFO_BIND_PORT)->port;
 }

@@ -7,9 +7,8 @@
 struct server;
 
 /*
- * Serves at "ADDRESS:PORT" on a thread of its own, which alone uses *source until server_stop(): scrapes are
- * answered one after the other. "[::1]:9847" is IPv6, ":9847" every address, port 0 any free one. NULL with a
- * sentence in why.
+ * Serves at "ADDRESS:PORT" on threads of its own, which alone use *source until server_stop(). "[::1]:9847" is
+ * IPv6, ":9847" every address, port 0 any free one. NULL with a sentence in why.
  */
 struct server *server_start(const char *listen, struct source *source, char why[CLI_WHY_BYTES]);
 void server_stop(struct server *server);

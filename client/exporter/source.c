@@ -12,19 +12,28 @@ static int connect_to(struct source *s, char why[CLI_WHY_BYTES])
 	return s->handle ? 0 : kops_open(&s->handle, &options, why, CLI_WHY_BYTES);
 }
 
+/* Each step may take the timeout, and begins only within the first one. */
+static bool is_late(double start_us)
+{
+	return cli_now_us() - start_us > SOURCE_TIMEOUT_MS * 1e3;
+}
+
 static int ask(struct source *s, struct answer *ret, char why[CLI_WHY_BYTES])
 {
+	double start_us = cli_now_us();
 	int status = connect_to(s, why);
 
 	if (status < 0)
 		return status;
-	status = kops_query(s->handle, &ret->info);
+	status = is_late(start_us) ? KOPS_E_TIMEOUT : kops_query(s->handle, &ret->info);
 	if (status == 0)
-		status = kops_list_users(s->handle, &ret->list);
+		status = is_late(start_us) ? KOPS_E_TIMEOUT : kops_list_users(s->handle, &ret->list);
 	if (status == KOPS_E_UNSUPPORTED) /* an older kopsd, which has no list of users */
 		status = 0;
-	if (status < 0)
-		snprintf(why, CLI_WHY_BYTES, "%s", kops_error(s->handle));
+	if (status < 0) {
+		const char *error = kops_error(s->handle);
+		snprintf(why, CLI_WHY_BYTES, "%s", *error ? error : "it is too slow");
+	}
 	return status;
 }
 

@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-/* For each answer of kopsd. Prometheus gives up on a scrape after 10 s. */
+/* For each answer of kopsd. A question takes twice that at most: see source_ask(). */
 #define SOURCE_TIMEOUT_MS 2000
 
 struct source {
@@ -13,8 +13,11 @@ struct source {
 	bool is_down;       /* it did not answer the last time, and the log says so */
 };
 
-/* What kopsd says; no info where it does not answer. Free it with source_free_answer(). By one thread at a
- * time. */
+/*
+ * What kopsd says; no info where it does not answer. Free it with source_free_answer(). By one thread at a
+ * time. Takes at most 4 s. A scrape that comes during a question waits for the next one too. Prometheus gives
+ * up on it after 10 s.
+ */
 struct answer source_ask(struct source *s);
 void source_free_answer(struct answer *answer);
 

@@ -1,5 +1,6 @@
 """kops-exporter: what it serves is Prometheus' format and what kopsd says, whether kopsd is there or not."""
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import os
@@ -21,6 +22,9 @@ from support import harness, wire
 EXPORTER = os.environ.get("KOPS_TEST_EXPORTER", "")
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "monitoring")
 USAGE = 2
+HALF = b"GET /metrics HTTP/1.1\r\nHost: loc"
+PLACES = 128  # client/exporter/places.h
+LISTENING = "0A"
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)+)\})? ([0-9.e+-]+)')
 LABEL = re.compile(r'([a-z]+)="((?:[^"\\]|\\.)*)"')
 LABELS = {"device", "uid", "user", "version", "quantile"}
@@ -71,6 +75,12 @@ class Exporter:
         r, text = self.request("/metrics")
         assert r.status == 200 and r.getheader("Content-Type").startswith("text/plain; version=0.0.4")
         return parse(text)
+
+    def connect(self, data=b"", address="127.0.0.1"):
+        """A connection from this address that has sent the data."""
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=30, source_address=(address, 0))
+        s.sendall(data)
+        return s
 
     def up(self):
         return self.scrape()[1]["kops_up", frozenset()]
@@ -164,6 +174,53 @@ class Serving(harness.DaemonTest):
         r, _ = self.exporter.request("/metrics", "POST")
         self.assertEqual((r.status, r.getheader("Allow")), (405, "GET, HEAD"))
 
+    def test_clients_that_leave_after_half_a_request(self):
+        for _ in range(1000):
+            self.exporter.connect(HALF).close()
+        self.assertEqual(self.exporter.up(), 1)
+        self.assertTrue(harness.eventually(lambda: self.connections() == 0))  # all are seen, at once
+
+    def connections(self):
+        """How many the exporter has: sockets beyond those for listening, for kopsd, and its own pairs."""
+        folder = f"/proc/{self.exporter.process.pid}/fd"
+        inodes = {f"socket:[{line.split()[9]}]" for line in tcp_lines() if line.split()[3] != LISTENING}
+        return sum(os.readlink(f"{folder}/{fd}") in inodes for fd in os.listdir(folder))
+
+    def test_clients_that_stay(self):
+        """Whatever they have sent. All are at the address of the scrape."""
+        for data in (b"", HALF, b"G", b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc"):
+            with contextlib.ExitStack() as all_of_them:
+                for _ in range(1000):
+                    all_of_them.enter_context(self.exporter.connect(data))
+                self.assertEqual(self.exporter.up(), 1, data)
+                self.assertLessEqual(self.connections(), PLACES + 1)
+
+    def test_an_address_with_many_connections_takes_places_of_its_own(self):
+        c = http.client.HTTPConnection("127.0.0.1", self.exporter.port, timeout=30)
+        c.request("GET", "/metrics")
+        c.getresponse().read()
+        with contextlib.ExitStack() as all_of_them:
+            for _ in range(300):
+                all_of_them.enter_context(self.exporter.connect(HALF, "127.0.0.2"))
+            mine = c.sock
+            c.request("GET", "/metrics")
+            self.assertEqual(c.getresponse().status, 200)
+            self.assertIs(c.sock, mine)  # no new connection was needed
+        c.close()
+
+    def test_a_client_that_says_it_sends_no_more(self):
+        with self.exporter.connect(b"GET /metrics HTTP/1.0\r\n\r\n") as s:
+            s.shutdown(socket.SHUT_WR)
+            with s.makefile("rb") as f:
+                self.assertIn(b"kops_up 1\n", f.read())
+
+    def test_many_requests_of_one_connection(self):
+        with self.exporter.connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50 +
+                                   b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as s, s.makefile("rb") as f:
+            text = f.read()
+        self.assertEqual(text.count(b"kops_up 1\n"), 50)
+        self.assertEqual(text.count(b"HTTP/1.1 200 OK"), 51)
+
     def test_what_the_documents_use_is_there(self):
         served = set(self.exporter.scrape()[0])
         self.assertGreater(len(served), 30)
@@ -210,6 +267,11 @@ class Serving(harness.DaemonTest):
             finally:
                 prometheus.terminate()
                 prometheus.wait()
+
+
+def tcp_lines():
+    with open("/proc/net/tcp", encoding="utf-8") as f:
+        return f.read().splitlines()[1:]
 
 
 def free_port():
@@ -264,6 +326,34 @@ class Absence(unittest.TestCase):
         self.daemon.signal(signal.SIGCONT)
         self.assertEqual(exporter.up(), 1)
         exporter.stop()
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_scrapes_at_once_of_one_that_is_stuck(self):
+        """One question answers all that wait for it."""
+        self.daemon.start()
+        exporter = Exporter(self, self.daemon.socket)
+        self.assertEqual(exporter.up(), 1)
+        self.daemon.signal(signal.SIGSTOP)
+        start = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(200) as pool:
+            ups = list(pool.map(lambda _: exporter.up(), range(200)))
+        self.assertLess(time.monotonic() - start, 10)
+        self.assertEqual(set(ups[:PLACES // 2]), {0})
+        self.daemon.signal(signal.SIGCONT)
+        self.assertEqual(exporter.up(), 1)
+        self.assertEqual(exporter.stop()[0], 0)
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_a_stop_while_scrapes_wait(self):
+        self.daemon.start()
+        exporter = Exporter(self, self.daemon.socket)
+        self.daemon.signal(signal.SIGSTOP)
+        waiting = [exporter.connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(20)]
+        code, log = exporter.stop()
+        self.assertEqual(code, 0, log)
+        for s in waiting:
+            s.close()
+        self.daemon.signal(signal.SIGCONT)
         self.assertEqual(self.daemon.stop(), 0)
 
     def test_mistakes(self):
