@@ -495,6 +495,9 @@ void client_view_extent(struct operand *operand);
 /* The wire form; points into *view. Strides are left out where they are the dense ones. */
 void client_view_encode(const kops_view *view, Kops__V1__View *ret_wire);
 
+/* The members of a message that tell an op's size. A newer daemon's further extents are left out. */
+kops_op_shape client_op_shape(Kops__V1__DType dtype, size_t n, const uint64_t *extents);
+
 /* Copies a receipt into job->receipt, which grows as needed. KOPS_E_NOMEM. */
 int client_receipt_keep(kops_job *job, const Kops__V1__Receipt *receipt);
 

@@ -432,6 +432,16 @@ const char *kops_job_error(const kops_job *job);
 uint64_t kops_job_retry_after_us(const kops_job *job);
 
 /*
+ * The size of an op as people call it: f32, 4096 × 4096 × 1024. Of a gemm [batch,] M, N, K; of an add the
+ * extents of y; of other ops those of x. rank 0: the daemon is too old to tell.
+ */
+typedef struct kops_op_shape {
+	kops_dtype dtype;
+	uint32_t rank;
+	uint64_t extents[KOPS_VIEW_AXES]; /* the first `rank` of them count, the others are 0 */
+} kops_op_shape;
+
+/*
  * The library makes receipts. Later versions may add members at the end: read them by name, never copy or count
  * them by size.
  */
@@ -446,6 +456,7 @@ typedef struct kops_op_receipt {
 	bool larger_errors; /* errors may be larger than the precision allows: the kernel was asked for by name,
 	                       or there is no other */
 	bool learning;      /* the daemon tries kernels on jobs of this shape: a later one may run another */
+	kops_op_shape shape;
 } kops_op_receipt;
 
 typedef struct kops_receipt {
@@ -600,6 +611,7 @@ typedef struct kops_running_job {
 	uint32_t parts, parts_done; /* long ops are cut into parts; on a GPU done means enqueued */
 	double running_us;          /* since its start */
 	double estimate_us;         /* what it was planned to take */
+	kops_op_shape shape;        /* of the first op */
 } kops_running_job;
 
 typedef struct kops_session_info {
@@ -622,7 +634,9 @@ typedef struct kops_traced_job {
 	double flops, bytes;                                           /* of all ops, counted from the shapes */
 	double queue_us, upload_us, compute_us, download_us, total_us; /* as in kops_receipt */
 	bool prepared, graph;                                          /* likewise */
-	bool ring; /* it came by shared memory, without a system call */
+	bool ring;           /* it came by shared memory, without a system call */
+	kops_op_shape shape; /* of the first op */
+	uint64_t ended_ns;   /* when it ended, by CLOCK_MONOTONIC; 0: the daemon is too old to tell */
 } kops_traced_job;
 
 typedef struct kops_list kops_list;

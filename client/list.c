@@ -125,7 +125,8 @@ static void copy_running_job(const Kops__V1__RunningJob *from, struct session *t
 	                                .parts = from->parts,
 	                                .parts_done = from->parts_done,
 	                                .running_us = from->running_us,
-	                                .estimate_us = from->estimate_us};
+	                                .estimate_us = from->estimate_us,
+	                                .shape = client_op_shape(from->dtype, from->n_shape, from->shape)};
 }
 
 static int append_sessions(kops_list *list, const Kops__V1__Reply *reply)
@@ -196,7 +197,9 @@ static int append_jobs(kops_list *list, const Kops__V1__Reply *reply)
 		                              .total_us = from->total_us,
 		                              .prepared = from->prepared,
 		                              .graph = from->graph,
-		                              .ring = from->ring};
+		                              .ring = from->ring,
+		                              .shape = client_op_shape(from->dtype, from->n_shape, from->shape),
+		                              .ended_ns = from->ended_ns};
 		copy_name(to->device, from->device);
 		copy_name(to->op, from->op);
 		copy_name(to->kernel, from->kernel);

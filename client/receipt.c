@@ -25,6 +25,15 @@ static const char *put_text(char **at, const char *text)
 	return put;
 }
 
+kops_op_shape client_op_shape(Kops__V1__DType dtype, size_t n, const uint64_t *extents)
+{
+	kops_op_shape shape = {.dtype = (kops_dtype)dtype,
+	                       .rank = n < KOPS_VIEW_AXES ? (uint32_t)n : KOPS_VIEW_AXES};
+	for (uint32_t i = 0; i < shape.rank; i++)
+		shape.extents[i] = extents[i];
+	return shape;
+}
+
 static void fill(struct receipt *to, const Kops__V1__Receipt *from)
 {
 	kops_op_receipt *ops = to->ops;
@@ -48,7 +57,8 @@ static void fill(struct receipt *to, const Kops__V1__Receipt *from)
 		                           .compute_us = op->compute_us,
 		                           .passed_over = put_text(&text, op->passed_over),
 		                           .larger_errors = op->larger_errors,
-		                           .learning = op->learning};
+		                           .learning = op->learning,
+		                           .shape = client_op_shape(op->dtype, op->n_shape, op->shape)};
 	}
 }
 

@@ -87,6 +87,13 @@ struct op_args {
 	void *carried; /* of parts: what they hand on, where it is not all in the output */
 };
 
+/* What people call the size of an op: "f32 4096×4096×1024". extents: the first `rank` of them count. */
+struct op_shape {
+	kops_dtype dtype;
+	uint32_t rank;
+	uint64_t extents[KOPS_RANK_MAX];
+};
+
 struct cost {
 	double flops;
 	double bytes; /* each input read once, each output written once */
@@ -127,6 +134,11 @@ struct op {
 	/* Reads the op's wire parameters: views[i] points into msg, NULL where absent. No allocation. */
 	void (*decode)(const struct Kops__V1__Op *msg, struct op_args *args,
 	               const struct Kops__V1__View *views[OP_VIEWS_MAX]);
+	/*
+	 * The extents that describe the op's size, of args as the client sent them: check() may fold axes and
+	 * has not yet looked at ranks. NULL: those of the first input. See op_shape_of().
+	 */
+	void (*shape)(const struct op_args *args, struct op_shape *ret);
 	/*
 	 * Shapes, dtypes, aliasing. Spreads broadcast inputs to the output's shape with strides 0.
 	 * KOPS_E_SHAPE, _DTYPE, _OVERLAP, _INVALID with a sentence in why. Never looks at elements.
@@ -227,6 +239,9 @@ enum {
 #undef X
 };
 extern const struct op *const ops[OP_COUNT];
+
+/* The size of an op whose views are bound but not checked. All zeros where the ranks make no sense. */
+void op_shape_of(const struct op_args *args, struct op_shape *ret);
 
 /* Its place in ops[], by name: a module has a copy of the list. OP_COUNT for an op that is not there. */
 unsigned op_index(const struct op *op);

@@ -5,44 +5,23 @@
 #include <stdlib.h>
 
 #include "printable.h"
-
-/*
- * Length of the valid UTF-8 sequence at s, and its code point; 0 if there is none. Overlong forms and
- * surrogates are none.
- */
-static unsigned sequence_length(const unsigned char *s, uint32_t *ret_point)
-{
-	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	unsigned n = s[0] < 0x80 ? 1 : s[0] >> 5 == 0x6 ? 2 : s[0] >> 4 == 0xe ? 3 : s[0] >> 3 == 0x1e ? 4 : 0;
-	uint32_t point = n > 1 ? s[0] & (0xffu >> (n + 1)) : s[0];
-
-	for (unsigned i = 1; i < n; i++) {
-		if (s[i] >> 6 != 2)
-			return 0;
-		point = point << 6 | (s[i] & 0x3f);
-	}
-	*ret_point = point;
-	bool surrogate = point >= 0xd800 && point < 0xe000;
-	return n > 1 && (point < least[n] || point > 0x10ffff || surrogate) ? 0 : n;
-}
+#include "utf8.h"
 
 static void put_text(FILE *out, const char *text)
 {
-	const unsigned char *s = (const unsigned char *)text;
-
 	fputc('"', out);
-	while (*s) {
+	while (*text) {
 		uint32_t point;
-		unsigned n = sequence_length(s, &point);
-		if (*s == '"' || *s == '\\')
-			fprintf(out, "\\%c", *s);
+		unsigned n = utf8_decode(text, &point);
+		if (*text == '"' || *text == '\\')
+			fprintf(out, "\\%c", *text);
 		else if (n == 0)
 			fputc('?', out);
-		else if (unprintable_bytes((const char *)s))
+		else if (unprintable_bytes(text))
 			fprintf(out, "\\u%04x", point);
 		else
-			fwrite(s, 1, n, out);
-		s += n ? n : 1;
+			fwrite(text, 1, n, out);
+		text += n ? n : 1;
 	}
 	fputc('"', out);
 }

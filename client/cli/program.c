@@ -1,6 +1,7 @@
 #include "program.h"
 
 #include <ctype.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -143,11 +144,17 @@ static int run_command(const struct program *program, struct cli *cli, int argc,
 	return command->run(cli, args);
 }
 
+void program_set_characters(void)
+{
+	setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 int program_main(const struct program *program, int argc, char **argv)
 {
 	struct cli cli = {.program = program->name};
 	int code, at;
 
+	program_set_characters();
 	signal(SIGPIPE, SIG_IGN);
 	sink_catch_signals();
 	if (!find_command(program, argc, argv, &cli, &at, &code))

@@ -28,6 +28,9 @@ extern const struct option_row program_options[];
 /* NULL if there is none. */
 const struct command *program_command(const struct program *program, const char *name);
 
+/* What is shown is UTF-8 whatever the locale, and numbers are written as in C. */
+void program_set_characters(void);
+
 /* All of main(). An exit code. */
 int program_main(const struct program *program, int argc, char **argv);
 

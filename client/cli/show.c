@@ -4,6 +4,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "printable.h"
+#include "utf8.h"
+
 #define CORNER_ROWS    4
 #define CORNER_COLUMNS 6
 
@@ -77,21 +80,90 @@ struct show_text show_shape(uint32_t rank, const uint64_t *shape)
 	return t;
 }
 
-void show_shape_json(struct json *json, const kops_view *view)
+static void shape_json(struct json *json, uint32_t rank, const uint64_t *extents)
 {
 	json_array(json, "shape");
-	for (uint32_t d = 0; d < view->rank; d++)
-		json_count(json, NULL, view->shape[d]);
+	for (uint32_t d = 0; d < rank; d++)
+		json_count(json, NULL, extents[d]);
 	json_close_array(json);
+}
+
+void show_shape_json(struct json *json, const kops_view *view)
+{
+	shape_json(json, view->rank, view->shape);
+}
+
+void show_op_shape_json(struct json *json, const kops_op_shape *shape)
+{
+	json_text(json, "dtype", shape->rank ? element_type_name(shape->dtype) : NULL);
+	shape_json(json, shape->rank, shape->extents);
+}
+
+struct show_line show_op(const char *op, const kops_op_shape *shape)
+{
+	struct show_line t;
+	size_t used = (size_t)snprintf(t.text, sizeof(t.text), "%.64s", op);
+
+	for (uint32_t d = 0; d < shape->rank && used < sizeof(t.text); d++) {
+		if (d == 0)
+			used += (size_t)snprintf(t.text + used, sizeof(t.text) - used, " %s ",
+			                         element_type_name(shape->dtype));
+		used += (size_t)snprintf(t.text + used, sizeof(t.text) - used, d ? "×%" PRIu64 : "%" PRIu64,
+		                         shape->extents[d]);
+	}
+	return t;
+}
+
+/* Bytes of the character at `at`, its columns, and how it is shown: itself, or "?" where a terminal must not
+ * get it. */
+static unsigned next_character(const char *at, int *ret_columns, const char **ret_shown)
+{
+	size_t unprintable = unprintable_bytes(at);
+	uint32_t point;
+	unsigned n = utf8_decode(at, &point);
+
+	if (n && !unprintable) {
+		*ret_columns = utf8_columns(point);
+		*ret_shown = at;
+		return n;
+	}
+	*ret_columns = 1;
+	*ret_shown = "?";
+	return unprintable ? (unsigned)unprintable : 1;
 }
 
 int show_width(const char *text)
 {
-	int columns = 0;
+	int all = 0, columns;
+	const char *shown;
 
-	for (; *text; text++)
-		columns += (*text & 0xc0) != 0x80 ? 1 : 0;
-	return columns;
+	for (; *text; all += columns)
+		text += next_character(text, &columns, &shown);
+	return all;
+}
+
+struct show_line show_cut(const char *text, int most)
+{
+	static const char mark[] = "…";
+	struct show_line t = {""};
+	size_t used = 0, marked = 0;
+	int columns, all = 0;
+	const char *shown;
+
+	while (*text) {
+		unsigned read = next_character(text, &columns, &shown);
+		size_t n = *shown == '?' ? 1 : read;
+		if (all + columns > most || used + n + sizeof(mark) > sizeof(t.text)) {
+			strcpy(t.text + marked, mark);
+			break;
+		}
+		memcpy(t.text + used, shown, n);
+		all += columns;
+		used += n;
+		marked = all < most ? used : marked; /* here there would be a column for the mark */
+		text += read;
+	}
+	return t;
 }
 
 int show_field(int columns, const char *text)

@@ -211,9 +211,10 @@ static int compare(const void *a, const void *b, void *sort)
 static void put_user(struct frame *frame, const struct entry *e)
 {
 	const kops_user_info *u = e->user;
+	struct show_line user = show_cut(rows_user(u->uid).text, 10);
 
-	put(frame, LOOK_PLAIN, "%-10.10s %8" PRIu64 " %6" PRIu64 " %7" PRIu64 " %8s %5.1f%% %10s %*s %*s",
-	    rows_user(u->uid).text, u->sessions, u->queued, u->running, show_per_s(e->jobs_per_s).text,
+	put(frame, LOOK_PLAIN, "%-*s %8" PRIu64 " %6" PRIu64 " %7" PRIu64 " %8s %5.1f%% %10s %*s %*s",
+	    COLUMN(10, user), u->sessions, u->queued, u->running, show_per_s(e->jobs_per_s).text,
 	    e->device_share * 100, show_bytes(u->mapped_bytes).text, COLUMN(8, rows_latency(u->usage->p50_us)),
 	    COLUMN(8, rows_latency(u->usage->p99_us)));
 }
@@ -221,11 +222,11 @@ static void put_user(struct frame *frame, const struct entry *e)
 static void put_session(struct frame *frame, const struct entry *e)
 {
 	const kops_session_info *s = e->session;
+	struct show_line user = show_cut(rows_user(s->uid).text, 8), client = show_cut(s->client, 16);
 
-	put(frame, LOOK_PLAIN, "%7" PRIu64 " %-8.8s %7" PRIu32 " %-*s %6" PRIu64 " %8s %5.1f%% %*s  %s",
-	    s->session, rows_user(s->uid).text, s->pid, COLUMN(16, rows_name(s->client)), s->queued,
-	    show_per_s(e->jobs_per_s).text, e->device_share * 100, COLUMN(8, rows_latency(s->usage->p99_us)),
-	    rows_running(s->oldest).text);
+	put(frame, LOOK_PLAIN, "%7" PRIu64 " %-*s %7" PRIu32 " %-*s %6" PRIu64 " %8s %5.1f%% %*s  %s",
+	    s->session, COLUMN(8, user), s->pid, COLUMN(16, client), s->queued, show_per_s(e->jobs_per_s).text,
+	    e->device_share * 100, COLUMN(8, rows_latency(s->usage->p99_us)), rows_running(s->oldest).text);
 }
 
 static void put_entries(struct frame *frame, struct entry *entries, size_t n, enum top_sort sort,

@@ -3,10 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <pwd.h>
-
-#include "printable.h"
-
-#define NAME_COLUMNS 16
+#include <string.h>
 
 struct show_text rows_age(double us)
 {
@@ -41,29 +38,23 @@ struct show_text rows_user(uint32_t uid)
 	return t;
 }
 
-struct show_text rows_name(const char *name)
+struct show_line rows_op(const char *op, const kops_op_shape *shape, uint32_t n_ops)
 {
-	struct show_text t = {""};
-	int columns = 0;
-	size_t used = 0;
+	struct show_line t = show_op(op, shape);
+	size_t used = strlen(t.text);
 
-	for (; *name && used + 1 < sizeof(t.text); name++) {
-		bool begins = (*name & 0xc0) != 0x80;
-		size_t unprintable = unprintable_bytes(name);
-		if (begins && columns++ == NAME_COLUMNS)
-			break;
-		t.text[used++] = unprintable ? '?' : *name;
-		name += unprintable ? unprintable - 1 : 0;
-	}
+	if (n_ops > 1)
+		snprintf(t.text + used, sizeof(t.text) - used, " +%" PRIu32, n_ops - 1);
 	return t;
 }
 
-struct show_text rows_running(const kops_running_job *job)
+struct show_line rows_running(const kops_running_job *job)
 {
-	struct show_text t = {""};
+	struct show_line t = {""};
 
 	if (job)
-		snprintf(t.text, sizeof(t.text), "%.16s %" PRIu32 "/%" PRIu32 ", %.12s of %.12s", job->op,
+		snprintf(t.text, sizeof(t.text), "%.180s %" PRIu32 "/%" PRIu32 ", %.12s of %.12s",
+		         show_cut(rows_op(job->op, &job->shape, job->n_ops).text, ROWS_OP_COLUMNS).text,
 		         job->parts_done, job->parts, show_us(job->running_us).text,
 		         show_us(job->estimate_us).text);
 	return t;
@@ -76,9 +67,10 @@ static void put_user(FILE *out, const kops_user_info *u)
 	struct show_text device = show_us(u->usage->device_us), p50 = rows_latency(u->usage->p50_us),
 	                 p99 = rows_latency(u->usage->p99_us);
 
+	struct show_line user = show_cut(rows_user(u->uid).text, 10);
 	fprintf(
-	    out, "%-10s %8" PRIu64 " %6" PRIu64 " %7" PRIu64 " %10" PRIu64 " %8" PRIu64 " %*s %10s %*s %*s\n",
-	    rows_user(u->uid).text, u->sessions, u->queued, u->running, u->usage->jobs_done,
+	    out, "%-*s %8" PRIu64 " %6" PRIu64 " %7" PRIu64 " %10" PRIu64 " %8" PRIu64 " %*s %10s %*s %*s\n",
+	    show_field(10, user.text), user.text, u->sessions, u->queued, u->running, u->usage->jobs_done,
 	    u->usage->jobs_failed, show_field(10, device.text), device.text, show_bytes(u->mapped_bytes).text,
 	    show_field(8, p50.text), p50.text, show_field(8, p99.text), p99.text);
 }

@@ -6,11 +6,14 @@
 #include "json.h"
 #include "show.h"
 
-struct show_text rows_age(double us);         /* as show_us(), then "5 min", "3.2 h", "4.1 days" */
-struct show_text rows_latency(double us);     /* as show_us(); "-" where there was no job */
-struct show_text rows_user(uint32_t uid);     /* "alice"; the number where there is no name */
-struct show_text rows_name(const char *name); /* of a client: 16 columns at most, no control characters */
-struct show_text rows_running(const kops_running_job *job); /* "gemm 120/760, 5.00 s of 38.0 s"; NULL: "" */
+struct show_text rows_age(double us);     /* as show_us(), then "5 min", "3.2 h", "4.1 days" */
+struct show_text rows_latency(double us); /* as show_us(); "-" where there was no job */
+struct show_text rows_user(uint32_t uid); /* "alice"; the number where there is no name */
+
+#define ROWS_OP_COLUMNS 30
+/* "gemm f32 512×512×64 +3": the first op of a job, with its size, and how many follow it. */
+struct show_line rows_op(const char *op, const kops_op_shape *shape, uint32_t n_ops);
+struct show_line rows_running(const kops_running_job *job); /* that, "120/760, 5.00 s of 38.0 s"; NULL: "" */
 
 /* Of stats: a table, and member "users". */
 void rows_users(FILE *out, const kops_list *users);

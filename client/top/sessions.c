@@ -19,12 +19,13 @@ static void text(const struct answer *answer)
 	for (size_t i = 0; (s = kops_list_session(answer->list, i)); i++) {
 		struct show_text age = rows_age((double)s->age_us), p50 = rows_latency(s->usage->p50_us),
 		                 p99 = rows_latency(s->usage->p99_us);
-		printf("%7" PRIu64 " %-10s %7" PRIu32 " %-16s %*s %6" PRIu64 " %7" PRIu64 " %8" PRIu64
+		struct show_line user = show_cut(rows_user(s->uid).text, 10), client = show_cut(s->client, 16);
+		printf("%7" PRIu64 " %-*s %7" PRIu32 " %-*s %*s %6" PRIu64 " %7" PRIu64 " %8" PRIu64
 		       " %6" PRIu64 " %*s %*s  %s\n",
-		       s->session, rows_user(s->uid).text, s->pid, rows_name(s->client).text,
-		       show_field(8, age.text), age.text, s->queued, s->running, s->usage->jobs_done,
-		       s->usage->jobs_failed, show_field(8, p50.text), p50.text, show_field(8, p99.text),
-		       p99.text, rows_running(s->oldest).text);
+		       s->session, show_field(10, user.text), user.text, s->pid, show_field(16, client.text),
+		       client.text, show_field(8, age.text), age.text, s->queued, s->running,
+		       s->usage->jobs_done, s->usage->jobs_failed, show_field(8, p50.text), p50.text,
+		       show_field(8, p99.text), p99.text, rows_running(s->oldest).text);
 	}
 }
 
@@ -33,6 +34,7 @@ static void json_running(struct json *json, const kops_running_job *job)
 	json_object(json, "oldest");
 	json_text(json, "device", job->device);
 	json_text(json, "op", job->op);
+	show_op_shape_json(json, &job->shape);
 	json_text(json, "kernel", job->kernel);
 	json_count(json, "ops", job->n_ops);
 	json_count(json, "parts", job->parts);

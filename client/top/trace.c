@@ -26,14 +26,25 @@ static void put_us(double us)
 	printf(" %*s", show_field(8, t.text), t.text);
 }
 
+static void put_cut(int columns, const char *text)
+{
+	struct show_line t = show_cut(text, columns);
+
+	printf(" %-*s", show_field(columns, t.text), t.text);
+}
+
 static void put_job(const kops_traced_job *job)
 {
 	time_t ended = time(NULL) - (time_t)(job->age_us / 1000000);
 	char at[16];
 
 	strftime(at, sizeof(at), "%T", localtime(&ended));
-	printf("%s %-10s %7" PRIu32 " %-5s %-9s %-12s %3" PRIu32, at, rows_user(job->uid).text, job->pid,
-	       job->device, job->op, job->kernel, job->n_ops);
+	printf("%s", at);
+	put_cut(10, rows_user(job->uid).text);
+	printf(" %7" PRIu32, job->pid);
+	put_cut(5, job->device);
+	put_cut(ROWS_OP_COLUMNS, rows_op(job->op, &job->shape, job->n_ops).text);
+	put_cut(12, job->kernel);
 	put_us(job->queue_us);
 	put_us(job->upload_us);
 	put_us(job->compute_us);
@@ -51,20 +62,18 @@ static void text_jobs(const struct answer *answer)
 	}
 }
 
-/* In the order in which they ended. */
 static void text(const struct answer *answer)
 {
-	printf("%-8s %-10s %7s %-5s %-9s %-12s %3s %8s %8s %8s %8s %8s  %s\n", "ENDED", "USER", "PID", "ON",
-	       "OP", "KERNEL", "OPS", "QUEUED", "UPLOAD", "COMPUTE", "DOWNLOAD", "TOTAL", "RESULT");
+	printf("%-8s %-10s %7s %-5s %-*s %-12s %8s %8s %8s %8s %8s  %s\n", "ENDED", "USER", "PID", "ON",
+	       ROWS_OP_COLUMNS, "OP", "KERNEL", "QUEUED", "UPLOAD", "COMPUTE", "DOWNLOAD", "TOTAL", "RESULT");
 	text_jobs(answer);
 }
 
 static void json(struct json *json, const struct answer *answer)
 {
-	const kops_traced_job *job;
-
 	json_array(json, "jobs");
-	for (size_t i = 0; (job = kops_list_job(answer->list, i)); i++) {
+	for (size_t i = kops_list_count(answer->list); i-- > 0;) {
+		const kops_traced_job *job = kops_list_job(answer->list, i);
 		json_object(json, NULL);
 		json_count(json, "number", job->number);
 		json_count(json, "session", job->session);
@@ -76,6 +85,7 @@ static void json(struct json *json, const struct answer *answer)
 		json_count(json, "age_us", job->age_us);
 		json_text(json, "device", job->device);
 		json_text(json, "op", job->op);
+		show_op_shape_json(json, &job->shape);
 		json_text(json, "kernel", job->kernel);
 		json_count(json, "ops", job->n_ops);
 		json_real(json, "flops", job->flops);
@@ -127,14 +137,15 @@ const struct command command_trace = {
     .name = "trace",
     .summary = "show the latest jobs, and where their time went",
     .usage = "[options]",
-    .help = "For each job that was answered: who sent it, its first op and kernel, the number of its ops, how\n"
-            "long it waited, copied and computed, and its result.\n"
-            "You see your own jobs. kopsd's setting see-others says who sees those of others.\n"
-            "\n"
-            "Examples:\n"
-            "  kops-client trace\n"
-            "  kops-client trace -f\n"
-            "  kops-client trace -n 0 --json | jq '[.jobs[].queue_us] | max'\n",
+    .help =
+        "For each job that was answered, in the order in which they ended: who sent it, its first op and how\n"
+        "many follow (+3), the kernel, how long it waited, copied and computed, and its result.\n"
+        "You see your own jobs. kopsd's setting see-others says who sees those of others.\n"
+        "\n"
+        "Examples:\n"
+        "  kops-client trace\n"
+        "  kops-client trace -f\n"
+        "  kops-client trace -n 0 --json | jq '[.jobs[].queue_us] | max'\n",
     .options = options,
     .list = list,
     .run = run,

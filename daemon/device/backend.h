@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define BACKEND_ABI   15
+#define BACKEND_ABI   16
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -46,9 +46,10 @@ struct run_op {
 	bool larger_errors; /* than the precision allows, perhaps: kernel_is_accurate() */
 	char why[WHY_BYTES], passed_over[PASSED_OVER_BYTES];
 	double plan_us; /* the time that the op alone is planned to take; 0 where it has nothing to compute */
-	double compute_us; /* 0 where not timed */
-	struct op_cut cut; /* by plan(): into parts that are short enough */
-	unsigned together; /* by plan(): so many of its like are one launch, at most */
+	double compute_us;     /* 0 where not timed */
+	struct op_cut cut;     /* by plan(): into parts that are short enough */
+	unsigned together;     /* by plan(): so many of its like are one launch, at most */
+	struct op_shape shape; /* as its client sent it: args' views are folded */
 };
 
 /* An op planned to be longer is cut into parts, if it can be, and others may go between any two of them. */

@@ -155,9 +155,10 @@ static void note_use(const struct op_args *args, struct buffer_use *const uses[O
 	uses[n]->fills |= covers_buffer(&args->views[n], uses[n]->buffer);
 }
 
-static int bind_views(struct request *r, struct job *job, struct op_args *args,
+static int bind_views(struct request *r, struct job *job, struct run_op *op,
                       const Kops__V1__View *const views[OP_VIEWS_MAX])
 {
+	struct op_args *args = &op->args;
 	struct buffer *buffers[OP_VIEWS_MAX];
 	struct buffer_use *uses[OP_VIEWS_MAX];
 	unsigned n_inputs = args->op->n_inputs;
@@ -165,6 +166,8 @@ static int bind_views(struct request *r, struct job *job, struct op_args *args,
 
 	for (unsigned i = 0; i <= n_inputs && rc == 0; i++)
 		rc = bind_view(r, job, views[i], buffers[i], &args->views[i], i == n_inputs, &uses[i]);
+	if (rc == 0)
+		op_shape_of(args, &op->shape);
 	if (rc == 0)
 		rc = args->op->check(args, r->why);
 	if (rc == 0)
@@ -195,7 +198,7 @@ static int bind_op(struct request *r, struct job *job, unsigned index, const Kop
 	op->args.op = op_of_case[c];
 	op->pinned = msg->kernel;
 	op->args.op->decode(msg, &op->args, views);
-	rc = bind_views(r, job, &op->args, views);
+	rc = bind_views(r, job, op, views);
 	if (rc == 0)
 		count_cost(job, &op->args);
 	return rc;

@@ -54,6 +54,14 @@ void reply_error(struct session *session, uint64_t id, int status, const char *m
 	reply_send(session, &reply, -1);
 }
 
+void reply_put_shape(const struct op_shape *shape, Kops__V1__DType *ret_dtype, size_t *ret_n,
+                     uint64_t **ret_extents)
+{
+	*ret_dtype = (Kops__V1__DType)shape->dtype;
+	*ret_n = shape->rank;
+	*ret_extents = (uint64_t *)shape->extents; /* it is only read */
+}
+
 static void fill_op(const struct run_op *op, bool learning, Kops__V1__OpReceipt *ret)
 {
 	struct cost cost;
@@ -69,6 +77,7 @@ static void fill_op(const struct run_op *op, bool learning, Kops__V1__OpReceipt 
 	ret->passed_over = (char *)op->passed_over;
 	ret->larger_errors = op->larger_errors;
 	ret->learning = learning;
+	reply_put_shape(&op->shape, &ret->dtype, &ret->n_shape, &ret->shape);
 }
 
 /* There may have been room for its message alone: it is made anew from that for each run. */

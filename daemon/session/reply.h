@@ -18,5 +18,8 @@ void reply_error(struct session *session, uint64_t id, int status, const char *m
 bool reply_by_ring(const struct job *job);
 /* The receipt of a DONE job. */
 void reply_receipt(const struct job *job);
+/* The members of a message that tell an op's size. The extents stay where they are. */
+void reply_put_shape(const struct op_shape *shape, Kops__V1__DType *ret_dtype, size_t *ret_n,
+                     uint64_t **ret_extents);
 
 #endif

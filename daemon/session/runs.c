@@ -98,6 +98,7 @@ static void trace(const struct job *job, int status)
 	    .device = job_device(job)->device->name,
 	    .op = job->ops[0].args.op->name,
 	    .kernel = kernel ? kernel->name : "",
+	    .shape = job->ops[0].shape,
 	    .cost = job->cost,
 	    .queue_us = clock_us(job->arrived_ns, job->started_ns ? job->started_ns : job->ended_ns),
 	    .upload_us = run->upload_us,

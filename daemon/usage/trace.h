@@ -18,6 +18,7 @@ struct trace_entry {
 	uint64_t session, job; /* its serial, and the request's id */
 	uint64_t ended_ns;
 	const char *device, *op, *kernel; /* of the first op */
+	struct op_shape shape;            /* likewise */
 	struct cost cost;
 	double queue_us, upload_us, compute_us, download_us, total_us;
 	uid_t uid;

@@ -52,6 +52,12 @@ static int spread(struct view *v, const char *name, const struct view *y, char w
 	return 0;
 }
 
+/* Inputs may be smaller. */
+static void shape(const struct op_args *args, struct op_shape *ret)
+{
+	rules_take_shape(op_output_const(args), ret);
+}
+
 static int check_types(const struct op_args *args, char why[WHY_BYTES])
 {
 	int rc;
@@ -140,6 +146,7 @@ const struct op op_add = {
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .n_inputs = 2,
     .decode = decode,
+    .shape = shape,
     .check = check,
     .reads_output = reads_output,
     .cost = cost,

@@ -32,6 +32,22 @@ const struct op *op_by_name(const char *name)
 	return i < OP_COUNT ? ops[i] : NULL;
 }
 
+void rules_take_shape(const struct view *v, struct op_shape *ret)
+{
+	ret->dtype = v->dtype;
+	ret->rank = v->rank;
+	memcpy(ret->extents, v->shape, sizeof ret->extents);
+}
+
+void op_shape_of(const struct op_args *args, struct op_shape *ret)
+{
+	*ret = (struct op_shape){.rank = 0};
+	if (args->op->shape)
+		args->op->shape(args, ret);
+	else
+		rules_take_shape(&args->views[0], ret);
+}
+
 int rules_refuse(char why[WHY_BYTES], int code, const char *format, ...)
 {
 	va_list list;

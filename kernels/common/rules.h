@@ -19,6 +19,9 @@ __attribute__((format(printf, 3, 4))) int rules_refuse(char why[WHY_BYTES], int 
 /* "3x4"; returns text. */
 const char *rules_shape(const struct view *v, char text[RULES_SHAPE_BYTES]);
 
+/* For op.shape: dtype and extents of v. */
+void rules_take_shape(const struct view *v, struct op_shape *ret);
+
 /* Each returns 0, or a code with its sentence: KOPS_E_SHAPE, _DTYPE, _SHAPE. */
 int rules_rank(const struct view *v, const char *name, uint32_t min, uint32_t max, char why[WHY_BYTES]);
 int rules_same_shape(const struct view *x, const char *x_name, const struct view *y, const char *y_name,

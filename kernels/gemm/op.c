@@ -44,6 +44,19 @@ static uint64_t batch_of(const struct view *v)
 	return v->rank == 3 ? v->shape[0] : 1;
 }
 
+/* M, N, K, behind the batch where there is one. */
+static void shape(const struct op_args *args, struct op_shape *ret)
+{
+	const struct view *a = &args->views[A], *c = &args->views[C];
+	bool is_batch = c->rank == 3;
+
+	if (a->rank < 2 || c->rank < 2)
+		return;
+	rules_take_shape(c, ret);
+	ret->rank = is_batch ? 4 : 3;
+	ret->extents[ret->rank - 1] = cols_of(a);
+}
+
 static int check_types(const struct op_args *args, char why[WHY_BYTES])
 {
 	const struct view *v = args->views;
@@ -314,6 +327,7 @@ const struct op op_gemm = {
     .carried_bytes = rules_wide_bytes,
     .n_inputs = 2,
     .decode = decode,
+    .shape = shape,
     .check = check,
     .precision = precision,
     .reads_output = reads_output,

@@ -307,7 +307,7 @@ class Files(CliTest):
         self.save("a.bin", a)
         r = self.run_cli("sgemm", "a.bin", "a.bin")
         self.near(np.frombuffer(r.stdout, np.float32).reshape(6, 6), a.astype(np.float64) @ a)
-        self.assertIn(b"openblas", r.stderr)
+        self.assertIn(b"gemm f32 6\xc3\x976\xc3\x976  openblas: ", r.stderr)
         self.assertEqual(self.run_cli("sgemm", "a.bin", "a.bin", "-q").stderr, b"")
 
     def test_a_terminal_gets_no_raw_bytes(self):
@@ -339,6 +339,7 @@ class Verbs(CliTest):
                       "--kernel", "reference", "--device", "cpu", "--priority", "high", "--timeout", "20s",
                       "--precision", "ieee", "a.npy", "b.npy", "-o", "y.npy")
         self.near(self.load("y.npy"), 0.5 * a.T.astype(np.float64) @ b.T - 2 * c.astype(np.float64))
+        self.assertEqual((d["receipt"]["ops"][-1]["dtype"], d["receipt"]["ops"][-1]["shape"]), ("f32", [6, 11, 9]))
         text = json.dumps(d)
         self.assertIn("reference", text)
         self.assertIn("cpu", text)
@@ -510,17 +511,18 @@ class Verbs(CliTest):
         self.assertEqual((session["pid"], session["user"]), (os.getpid(), user["user"]))
         self.assertEqual((session["usage"]["jobs_done"], session["usage"]["jobs_failed"]), (1, 1))
         jobs = self.json("trace", "-n", "4")["jobs"]
-        copied, late = [j for j in jobs if j["session"] == session["session"]]
+        late, copied = [j for j in jobs if j["session"] == session["session"]]
         self.assertEqual((copied["op"], copied["kernel"], copied["ops"], copied["ok"], copied["error"]),
                          ("copy", kernel, 2, True, None))
+        self.assertEqual((copied["dtype"], copied["shape"]), ("f32", [8]))
         self.assertFalse(late["ok"])
         self.assertIn("deadline", late["error"])
         text = self.run_cli("sessions").stdout.decode()
-        self.assertIn(f"{os.getpid()} a?[2J??b" + "é" * 8 + " ", text)
+        self.assertIn(f"{os.getpid()} a?[2J??b" + "é" * 7 + "… ", text)
         self.assertNotIn("\x1b", text)
         lines = self.run_cli("trace", "-n", "4").stdout.decode().splitlines()
-        self.assertRegex(lines[4], f"copy +{kernel} +2 .*done$")
-        self.assertRegex("".join(lines), "deadline")
+        self.assertRegex(lines[4], rf"copy f32 8 \+1 +{kernel} .*done$")
+        self.assertRegex("\n".join(lines[1:4]), "copy f32 8 .*deadline")  # in the order of the document
         self.assertEqual(len(lines), 5)
         self.assertIn(user["user"], self.run_cli("stats").stdout.decode())
         self.run_cli("trace", "-f", "--json", code=USAGE)
@@ -537,7 +539,7 @@ class Verbs(CliTest):
             for _ in range(n):
                 c.submit([wire.copy(wire.view(a, [8]), wire.view(a, [8], offset=128))] * (60 + n))
             for _ in range(n):
-                while f" {60 + n} " not in (line := process.stdout.readline()):
+                while f" +{59 + n} " not in (line := process.stdout.readline()):
                     self.assertTrue(line)
         self.assertEqual(self.json("trace", "-n", "1")["jobs"][0]["number"] - (before[0]["number"] if before else 0), 6)
         process.stdout.close()

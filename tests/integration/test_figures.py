@@ -87,6 +87,8 @@ class Figures(harness.DaemonTest):
         running = [s for s in shown if s["oldest"] and s["oldest"]["parts"] > 1]
         jobs = [s["oldest"] for s in running]
         self.assertEqual({(j["device"], j["op"], j["kernel"], j["ops"]) for j in jobs}, {("cpu", "gemm", "reference", 24)})
+        self.assertEqual({j["dtype"] for j in jobs}, {wire.F32})
+        self.assertEqual({tuple(j["shape"][:2]) for j in jobs}, {(64, 64)})
         self.assertEqual({(s["queued"], s["running"]) for s in running}, {(1, 1)})
         self.assertGreaterEqual(jobs[0]["parts"], 24)
         self.assertGreater(len({j["parts_done"] for j in jobs}), 5)
@@ -144,6 +146,42 @@ class Figures(harness.DaemonTest):
         self.assertEqual(last["bytes"], sum(o["bytes"] for o in r["ops"]))
         ages = [j["age_us"] for j in jobs]
         self.assertEqual(ages, sorted(ages))
+
+    def test_sizes_are_told_as_they_were_sent(self):
+        """In receipts and in the trace, of each op; not as they are folded to be computed."""
+        c = self.named("sizes")
+        a = c.import_new(4096)
+        m = lambda shape, at, dtype=wire.F32, **more: view(a, shape, offset=at, dtype=dtype, **more)
+        cases = [(wire.gemm(m([4, 8], 0), m([8, 2], 256), m([4, 2], 512)), wire.F32, [4, 2, 8]),
+                 (wire.gemm(m([3, 4, 8], 0), m([8, 2], 1024), m([3, 4, 2], 2048)), wire.F32, [3, 4, 2, 8]),
+                 (wire.copy(m([2, 3, 4], 0, wire.F64), m([2, 3, 4], 1024, wire.F64)), wire.F64, [2, 3, 4]),
+                 (wire.add(m([1, 8], 0), m([8], 64), m([4, 8], 1024)), wire.F32, [4, 8]),
+                 (wire.transpose(m([4, 8], 0, wire.F16), m([8, 4], 1024, wire.F16)), wire.F16, [4, 8]),
+                 (wire.softmax(m([2, 1, 8], 0, wire.BF16), m([2, 1, 8], 1024, wire.BF16)), wire.BF16, [2, 1, 8]),
+                 (wire.copy(m([0, 8], 0), m([0, 8], 1024)), wire.F32, [0, 8])]
+        before = time.monotonic_ns()
+        for op, dtype, shape in cases:
+            receipt = c.submit(op)
+            self.assertEqual((receipt["ops"][0]["dtype"], receipt["ops"][0]["shape"]), (dtype, shape))
+            traced = c.trace()[0]
+            self.assertEqual((traced["dtype"], traced["shape"]), (dtype, shape))
+            self.assertTrue(before < traced["ended_ns"] < time.monotonic_ns())
+        receipt = c.submit([op for op, *_ in cases])
+        self.assertEqual([(o["dtype"], o["shape"]) for o in receipt["ops"]], [(d, s) for _, d, s in cases])
+        self.assertEqual(c.trace()[0]["shape"], cases[0][2])
+
+    def test_pages_of_the_longest_items_fit(self):
+        """32 jobs and sessions whose figures are large, and whose names are."""
+        huge = 1 << 31
+        clients = [self.client(name="ä" * 32) for _ in range(PAGE)]
+        for c in clients:
+            a, y = c.import_new(64), c.import_new(64)
+            x = view(a, [huge, 1, 1, 0], [0, 0, 0, 0])
+            c.submit(wire.copy(x, view(y, [huge, 1, 1, 0], [0, 0, 0, 0])))
+        traced = self.control.call("trace", {})["traced_jobs"]
+        self.assertEqual(len(traced["jobs"]), PAGE)
+        self.assertEqual(traced["jobs"][0]["shape"], [huge, 1, 1, 0])
+        self.assertEqual(len(self.control.call("list_sessions", {})["sessions"]["sessions"]), PAGE)
 
     def test_runs_of_a_ring(self):
         c = self.named("ring")

@@ -84,7 +84,7 @@ class Batch(TopTest):
         self.assertEqual({row[3] for row in s["SESSION"]}, {"worker", "kops-top", "control"})
         first = s["SESSION"][0]  # by device time
         self.assertEqual((first[2], first[3]), (str(os.getpid()), "worker"))
-        self.assertRegex(" ".join(first), r" gemm \d+/\d+, \S+ \w+ of \S+ m?s$")
+        self.assertRegex(" ".join(first), r" gemm f32 64×64×\d+ \d+/\d+, \S+ \w+ of \S+ m?s$")
         for line in text.splitlines():
             self.assertLessEqual(len(line.split("  gemm")[0]), 80)
             self.assertEqual(line, line.rstrip())

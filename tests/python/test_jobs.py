@@ -122,7 +122,9 @@ class Figures(PythonTest):
         self.assertGreaterEqual(user.usage.jobs_done, 3)
         self.assertGreater(user.mapped_bytes, 0)
         jobs = [j for j in self.kops.trace() if j.session == session.session]
-        self.assertEqual([(j.op, j.status, j.n_ops, j.bytes) for j in jobs], [("add", 0, 1, 3 * 256)] * 3)
+        self.assertEqual([(j.op, j.dtype, j.shape, j.status, j.n_ops, j.bytes) for j in jobs],
+                         [("add", "f32", (8, 8), 0, 1, 3 * 256)] * 3)
+        self.assertLess(abs(time.monotonic_ns() - jobs[0].ended_ns), 60e9)
         self.assertEqual([j.number for j in self.kops.trace(2)], [j.number for j in jobs[:2]])
         self.assertEqual([j.number for j in self.kops.trace(after=jobs[1].number)], [jobs[0].number])
 

@@ -3,7 +3,7 @@
 #include "op/operation.h"
 #include "show.h"
 
-static void show_op(FILE *out, const kops_receipt *receipt, const kops_op_receipt *op)
+static void put_op(FILE *out, const kops_receipt *receipt, const kops_op_receipt *op)
 {
 	/* Where single ops are not timed, the only op's time is the job's. */
 	double us = op->compute_us > 0 ? op->compute_us : receipt->n_ops == 1 ? receipt->compute_us : 0;
@@ -11,7 +11,7 @@ static void show_op(FILE *out, const kops_receipt *receipt, const kops_op_receip
 	bool counts_flops = known && known->bench.counts_flops;
 	struct show_text speed = counts_flops ? show_flops(op->flops, us) : show_rate(op->bytes, us);
 
-	fprintf(out, "  %-9s %s: %s", op->op, op->kernel, op->why);
+	fprintf(out, "  %s  %s: %s", show_op(op->op, &op->shape).text, op->kernel, op->why);
 	if (us > 0)
 		fprintf(out, "; %s", show_us(us).text);
 	if (speed.text[0])
@@ -31,7 +31,7 @@ void receipt_show(FILE *out, const kops_receipt *receipt)
 	        show_us(receipt->compute_us).text, show_us(receipt->download_us).text,
 	        show_us(receipt->total_us).text);
 	for (size_t i = 0; i < receipt->n_ops; i++)
-		show_op(out, receipt, kops_receipt_op(receipt, i));
+		put_op(out, receipt, kops_receipt_op(receipt, i));
 }
 
 void receipt_json(struct json *json, const kops_receipt *receipt)
@@ -50,6 +50,7 @@ void receipt_json(struct json *json, const kops_receipt *receipt)
 		const kops_op_receipt *op = kops_receipt_op(receipt, i);
 		json_object(json, NULL);
 		json_text(json, "op", op->op);
+		show_op_shape_json(json, &op->shape);
 		json_text(json, "kernel", op->kernel);
 		json_text(json, "why", op->why);
 		json_text(json, "passed_over", op->passed_over);

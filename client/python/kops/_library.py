@@ -17,6 +17,7 @@ OK, TIMEOUT, BUSY = 0, -33, -13
 SHARED, RESIDENT = 0, 1
 RANK_MAX = 4
 UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
+DTYPES = {1: "f32", 2: "f64", 3: "f16", 4: "bf16"}
 PRECISIONS = {"f32": 0, "ieee": 1, "tf32": 2, "bf16": 3}
 REDUCTIONS = {"sum": 0, "max": 1, "mean": 2}
 PRIORITIES = {"normal": 0, "high": 1, "low": 2}
@@ -39,9 +40,14 @@ class JobOptions(ctypes.Structure):
                 ("deadline_us", c_uint64), ("timed", c_bool), ("reserved", c_uint8 * 7)]
 
 
+class OpShape(ctypes.Structure):
+    _fields_ = [("dtype", c_int), ("rank", c_uint32), ("extents", c_uint64 * _VIEW_AXES)]
+
+
 class OpReceipt(ctypes.Structure):
     _fields_ = [("op", c_char_p), ("kernel", c_char_p), ("why", c_char_p), ("flops", c_double), ("bytes", c_double),
-                ("compute_us", c_double), ("passed_over", c_char_p), ("larger_errors", c_bool), ("learning", c_bool)]
+                ("compute_us", c_double), ("passed_over", c_char_p), ("larger_errors", c_bool), ("learning", c_bool),
+                ("shape", OpShape)]
 
 
 class Receipt(ctypes.Structure):
@@ -78,7 +84,8 @@ class UserInfo(ctypes.Structure):
 
 class RunningJob(ctypes.Structure):
     _fields_ = [("device", c_char_p), ("op", c_char_p), ("kernel", c_char_p), ("n_ops", c_uint32), ("parts", c_uint32),
-                ("parts_done", c_uint32), ("running_us", c_double), ("estimate_us", c_double)]
+                ("parts_done", c_uint32), ("running_us", c_double), ("estimate_us", c_double),
+                ("shape", OpShape)]
 
 
 class SessionInfo(ctypes.Structure):
@@ -92,7 +99,7 @@ class TracedJob(ctypes.Structure):
                 ("age_us", c_uint64), ("device", c_char_p), ("op", c_char_p), ("kernel", c_char_p), ("n_ops", c_uint32),
                 ("flops", c_double), ("bytes", c_double), ("queue_us", c_double), ("upload_us", c_double),
                 ("compute_us", c_double), ("download_us", c_double), ("total_us", c_double), ("prepared", c_bool),
-                ("graph", c_bool), ("ring", c_bool)]
+                ("graph", c_bool), ("ring", c_bool), ("shape", OpShape), ("ended_ns", c_uint64)]
 
 
 class Held(ctypes.Structure):
@@ -221,6 +228,11 @@ def name(value: str | None, what: str) -> bytes | None:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{what} is {value!r}; it must be a string or None")
     return value.encode() if value else None
+
+
+def op_shape(value: OpShape) -> tuple[str, tuple[int, ...]]:
+    """Element type and extents, as receipts have them."""
+    return DTYPES.get(value.dtype, ""), tuple(value.extents[:value.rank])
 
 
 def text(value: bytes | None) -> str:

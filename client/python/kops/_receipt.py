@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._library import lib, text
+from ._library import lib, op_shape, text
 
 
 @dataclass(frozen=True)
 class OpReceipt:
-    """Of one op, in the words of kops.h."""
+    """Of one op, in the words of kops.h. dtype: "f32", "f64", "f16" or "bf16". shape: of a gemm ([batch,] M, N, K),
+    of an add the result's, of other ops that of x."""
 
     op: str
     kernel: str
@@ -19,6 +20,8 @@ class OpReceipt:
     passed_over: str
     larger_errors: bool
     learning: bool
+    dtype: str
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,6 @@ def read(job: int, copy_us: float, copied_bytes: int) -> Receipt | None:
     for i in range(r.n_ops):
         o = lib.kops_receipt_op(pointer, i).contents
         ops.append(OpReceipt(text(o.op), text(o.kernel), text(o.why), o.flops, o.bytes, o.compute_us,
-                             text(o.passed_over), o.larger_errors, o.learning))
+                             text(o.passed_over), o.larger_errors, o.learning, *op_shape(o.shape)))
     return Receipt(text(r.device), r.queue_us, r.upload_us, r.compute_us, r.download_us, r.total_us, r.prepared, r.graph,
                    tuple(ops), copy_us, copied_bytes)

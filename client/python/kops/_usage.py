@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from . import _library
-from ._library import lib, text
+from ._library import lib, op_shape, text
 from ._session import Session
 
 
@@ -44,7 +44,7 @@ class User:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A job that has started, in the words of kops.h."""
+    """A job that has started, in the words of kops.h. dtype and shape: of its first op, as in OpReceipt."""
 
     device: str
     op: str
@@ -54,6 +54,8 @@ class RunningJob:
     parts_done: int
     running_us: float
     estimate_us: float
+    dtype: str
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class SessionInfo:
 
 @dataclass(frozen=True)
 class TracedJob:
-    """A job that was answered, in the words of kops.h."""
+    """A job that was answered, in the words of kops.h. dtype and shape: of its first op, as in OpReceipt. ended_ns: on
+    the clock of time.monotonic_ns()."""
 
     number: int
     session: int
@@ -97,6 +100,9 @@ class TracedJob:
     prepared: bool
     graph: bool
     ring: bool
+    dtype: str
+    shape: tuple[int, ...]
+    ended_ns: int
 
 
 _CLASSES: dict[type, Any] = {_library.Usage: Usage, _library.UserInfo: User, _library.RunningJob: RunningJob,
@@ -112,6 +118,8 @@ def _copy(struct: Any) -> Any:
             value = text(value)
         elif isinstance(value, ctypes._Pointer):
             value = _copy(value.contents) if value else None
+        elif isinstance(value, _library.OpShape):
+            values["dtype"], value = op_shape(value)
         values[name] = value
     return _CLASSES[type(struct)](**values)
 

@@ -26,6 +26,7 @@ static void fill_job(const struct job *job, Kops__V1__RunningJob *ret)
 	ret->parts_done = __atomic_load_n(&job->run.parts_done, __ATOMIC_RELAXED);
 	ret->running_us = clock_us(job->started_ns, clock_ns());
 	ret->estimate_us = job->run.plan_us;
+	reply_put_shape(&first->shape, &ret->dtype, &ret->n_shape, &ret->shape);
 }
 
 static void add_session(struct page *page, struct session *s)

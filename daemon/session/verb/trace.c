@@ -35,6 +35,8 @@ static void add_job(struct page *page, uint64_t number, const struct trace_entry
 	job->prepared = e->prepared;
 	job->graph = e->graph;
 	job->ring = e->by_ring;
+	reply_put_shape(&e->shape, &job->dtype, &job->n_shape, &job->shape);
+	job->ended_ns = e->ended_ns;
 	page->pointers[page->n++] = job;
 }
 

@@ -72,7 +72,7 @@ SCHEMA = {
     "Ring": {"entries": (1, "u"), "bytes": (2, "u")},
     "OpReceipt": {"op": (1, "t"), "kernel": (2, "t"), "why": (3, "t"), "flops": (4, "d"), "bytes": (5, "d"),
                   "compute_us": (6, "d"), "passed_over": (7, "t"), "learning": (10, "u"),
-                  "larger_errors": (9, "u")},
+                  "larger_errors": (9, "u"), "dtype": (11, "u"), "shape": (12, "*u")},
     "Receipt": {"device": (1, "t"), "queue_us": (2, "d"), "upload_us": (3, "d"), "compute_us": (4, "d"),
                 "download_us": (5, "d"), "total_us": (6, "d"), "ops": (7, "*OpReceipt"), "prepared": (8, "u"), "as_before": (9, "u"),
                 "ops_us": (10, "*d"), "graph": (11, "u")},
@@ -99,13 +99,15 @@ SCHEMA = {
                 "buffers": (6, "u"), "prepared": (7, "u"), "queued": (8, "u"), "running": (9, "u"),
                 "oldest": (10, "RunningJob"), "usage": (11, "Usage")},
     "RunningJob": {"device": (1, "t"), "op": (2, "t"), "kernel": (3, "t"), "ops": (4, "u"), "parts": (5, "u"),
-                   "parts_done": (6, "u"), "running_us": (7, "d"), "estimate_us": (8, "d")},
+                   "parts_done": (6, "u"), "running_us": (7, "d"), "estimate_us": (8, "d"), "dtype": (9, "u"),
+                   "shape": (10, "*u")},
     "Sessions": {"sessions": (1, "*Session"), "next": (2, "u")},
     "TracedJob": {"number": (1, "u"), "session": (2, "u"), "job": (3, "u"), "uid": (4, "u"), "pid": (5, "u"),
                   "status": (6, "s"), "age_us": (7, "u"), "device": (8, "t"), "op": (9, "t"), "kernel": (10, "t"),
                   "ops": (11, "u"), "flops": (12, "d"), "bytes": (13, "d"), "queue_us": (14, "d"),
                   "upload_us": (15, "d"), "compute_us": (16, "d"), "download_us": (17, "d"), "total_us": (18, "d"),
-                  "prepared": (19, "u"), "graph": (20, "u"), "ring": (21, "u")},
+                  "prepared": (19, "u"), "graph": (20, "u"), "ring": (21, "u"), "dtype": (22, "u"),
+                  "shape": (23, "*u"), "ended_ns": (24, "u")},
     "TracedJobs": {"jobs": (1, "*TracedJob"), "next": (2, "u")},
 }
 
@@ -177,6 +179,14 @@ def read_varint(data, at):
             return value, at
 
 
+def read_varints(data):
+    values, at = [], 0
+    while at < len(data):
+        value, at = read_varint(data, at)
+        values.append(value)
+    return values
+
+
 def unzigzag(n):
     return (n >> 1) ^ -(n & 1)
 
@@ -195,6 +205,8 @@ def decode_value(kind, wire, data, at):
         raise ValueError("truncated")
     if kind == "d":  # packed
         return list(struct.unpack(f"<{size // 8}d", part)), at + size
+    if kind == "u":  # likewise
+        return read_varints(part), at + size
     return (part.decode() if kind == "t" else decode(kind, part)), at + size
 
 
@@ -207,7 +219,7 @@ def decode(name, data):
         tag, at = read_varint(data, at)
         key, kind = fields[tag >> 3]
         value, at = decode_value(kind.lstrip("*"), tag & 7, data, at)
-        if kind == "*d":
+        if kind in ("*d", "*u"):
             message[key] += value
         elif kind[0] == "*":
             message[key].append(value)

@@ -67,11 +67,13 @@ static void script_sessions(struct fake *f)
 	Kops__V1__Session busy = KOPS__V1__SESSION__INIT, idle = busy, *all[] = {&busy, &idle};
 	Kops__V1__RunningJob job = KOPS__V1__RUNNING_JOB__INIT;
 	char long_name[201] = "";
+	uint64_t extents[] = {12, 11, 10, 9, 8, 7, 6, 5, 4, 3}; /* more than kops.h has room for */
 	greet(f);
 	memset(long_name, 'x', 200);
 	busy.session = 9, busy.uid = 1000, busy.pid = 77, busy.client = "caf\xc3\xa9", busy.running = 2;
 	busy.oldest = &job;
 	job.device = "gpu0", job.op = "gemm", job.kernel = long_name, job.ops = 3, job.parts = 700;
+	job.dtype = KOPS__V1__DTYPE__F16, job.shape = extents, job.n_shape = 10;
 	job.parts_done = 20, job.running_us = 1e6, job.estimate_us = 38e6;
 	idle.session = 4;
 	page.n_sessions = 2, page.sessions = all;
@@ -96,6 +98,9 @@ static void test_sessions(void **state)
 	assert_int_equal(busy->oldest->parts, 700);
 	assert_int_equal(busy->oldest->parts_done, 20);
 	assert_true(busy->oldest->estimate_us == 38e6);
+	assert_int_equal(busy->oldest->shape.dtype, KOPS_F16);
+	assert_int_equal(busy->oldest->shape.rank, KOPS_VIEW_AXES);
+	assert_int_equal(busy->oldest->shape.extents[KOPS_VIEW_AXES - 1], 5);
 	assert_int_equal(idle->session, 4);
 	assert_null(idle->oldest);
 	assert_int_equal(idle->usage->jobs_done, 0);

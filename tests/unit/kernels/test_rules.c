@@ -336,6 +336,54 @@ static void ops_are_alike_that_differ_in_places_only(void **state)
 	assert_false(op_args_alike(&a, &b));
 }
 
+/* ---- What people call the size of an op ---- */
+
+static void size_is(struct op_args args, kops_dtype dtype, uint32_t rank, const uint64_t *extents)
+{
+	struct op_shape shape;
+
+	op_shape_of(&args, &shape);
+	assert_int_equal(shape.dtype, dtype);
+	assert_int_equal(shape.rank, rank);
+	for (uint32_t i = 0; i < rank; i++)
+		assert_int_equal(shape.extents[i], extents[i]);
+}
+
+#define SIZE_IS(args, dtype, ...)                                                                              \
+	size_is(args, dtype, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (uint64_t[]){__VA_ARGS__})
+
+static void sizes_are_what_was_sent(void **state)
+{
+	struct view none = {.rank = 0}, f64 = matrix(0, 5, 7);
+	(void)state;
+
+	SIZE_IS(args_of("gemm", matrix(0, 3, 4), matrix(1, 4, 5), matrix(2, 3, 5)), KOPS_F32, 3, 5, 4);
+	SIZE_IS(args_of("gemm", matrix(0, 3, 4), view3(1, 3, 8, 4, 5), view3(2, 3, 8, 3, 5)), KOPS_F32, 8, 3, 5,
+	        4);
+	SIZE_IS(args_of("gemm", matrix(0, 3, 0), matrix(1, 0, 5), matrix(2, 3, 5)), KOPS_F32, 3, 5, 0);
+	SIZE_IS(args_of("add", matrix(0, 1, 9), view3(1, 1, 1, 0, 0), matrix(2, 6, 9)), KOPS_F32, 6, 9);
+	SIZE_IS(args_of("transpose", matrix(0, 6, 9), matrix(1, 9, 6), none), KOPS_F32, 6, 9);
+	SIZE_IS(args_of("reduce", matrix(0, 6, 9), view3(1, 1, 6, 0, 0), none), KOPS_F32, 6, 9);
+	SIZE_IS(args_of("softmax", matrix(0, 6, 9), matrix(1, 6, 9), none), KOPS_F32, 6, 9);
+	f64.dtype = KOPS_F64;
+	SIZE_IS(args_of("copy", f64, f64, none), KOPS_F64, 5, 7); /* check() makes it one axis */
+}
+
+/* Of ranks that check() refuses, since it is asked before. */
+static void sizes_of_wrong_ranks(void **state)
+{
+	struct view line = view3(0, 1, 4, 0, 0);
+	struct op_shape shape;
+	struct op_args args = args_of("gemm", line, line, line);
+	(void)state;
+
+	op_shape_of(&args, &shape);
+	assert_int_equal(shape.rank, 0);
+	args = args_of("gemm", matrix(0, 2, 2), line, line);
+	op_shape_of(&args, &shape);
+	assert_int_equal(shape.rank, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -354,6 +402,8 @@ int main(void)
 	    cmocka_unit_test(costs_count_what_is_there),
 	    cmocka_unit_test(samples_pass_their_own_check),
 	    cmocka_unit_test(ops_are_alike_that_differ_in_places_only),
+	    cmocka_unit_test(sizes_are_what_was_sent),
+	    cmocka_unit_test(sizes_of_wrong_ranks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
