@@ -49,7 +49,6 @@ static void paused_remove(struct job *job)
 	*link = job->next_paused;
 }
 
-/* Of a job in the scheduler. Its session is gone, and with it whoever waits for it. */
 static void abandoned(struct device_work *work)
 {
 	struct job *job = job_of_work(work);
@@ -61,17 +60,23 @@ static void abandoned(struct device_work *work)
 
 static void abandon_run(struct device_work *work, const struct backend *backend, struct backend_device *dev)
 {
-	if (backend->abandon)
-		backend->abandon(dev, &job_of_work(work)->run);
+	backend->abandon(dev, &job_of_work(work)->run);
 }
 
+/* Ends a PAUSED job that is withdrawn: at once, unless its device has to forget it first. */
 static void abandon(struct job *job)
 {
+	struct device *device = job_device(job)->device;
+
 	job_no_longer_alone(job);
 	sched_remove(&job->engine->sched, &job->sched);
 	paused_remove(job);
+	if (!device->backend->abandon) {
+		job_end_paused(job);
+		return;
+	}
 	job->work = (struct device_work){.execute = abandon_run, .done = abandoned};
-	device_submit(job_device(job)->device, &job->work);
+	device_submit(device, &job->work);
 }
 
 static void pause_job(struct job *job)
@@ -85,7 +90,7 @@ static void pause_job(struct job *job)
 	job->next_paused = *paused;
 	*paused = job;
 	sched_pause(&e->sched, &job->sched, run_left_us(&job->run));
-	if (!job->answer)
+	if (job->is_withdrawn)
 		abandon(job);
 }
 
@@ -98,10 +103,10 @@ static bool other_devices_wait(const struct engine *e, const struct job *suspect
 	return false;
 }
 
-/* When a job that runs should give way. Nobody waits any more for one without an answer. */
+/* When a job that runs should give way: at once where nobody waits for it any more. */
 static double gives_way_after_us(const struct engine *e, const struct job *job)
 {
-	double us = job->answer ? sched_yields_after_us(&e->sched, &job->sched) : 0;
+	double us = job->is_withdrawn ? 0 : sched_yields_after_us(&e->sched, &job->sched);
 
 	return job == e->suspect && other_devices_wait(e, job) ? fmin(us, SCHED_TURN_US) : us;
 }
@@ -119,17 +124,29 @@ static void ask_for_pause(struct engine *e, unsigned index)
 		device_pause_at(e->devices[index].device, job->resumed_ns + (uint64_t)(after_us * 1e3));
 }
 
+/* Where its device is at another job now, it is asked for the pause when it has come to this one. */
+bool job_withdraw(struct job *job)
+{
+	bool is_abandoned = job->is_withdrawn && job->state == JOB_PAUSED;
+
+	job->is_withdrawn = true;
+	if (job->state == JOB_RUNNING && !job->sched.may_pause)
+		return false;
+	if (job->state == JOB_QUEUED)
+		job_end_queued(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
+	else if (job->state == JOB_RUNNING)
+		ask_for_pause(job->engine, job->sched.device);
+	else if (!is_abandoned)
+		abandon(job);
+	return true;
+}
+
 void job_orphan(struct job *job)
 {
 	job->answer = NULL;
 	job->session = NULL;
 	job->usage = NULL;
-	if (job->state == JOB_QUEUED)
-		job_end_queued(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
-	else if (job->state == JOB_PAUSED)
-		abandon(job);
-	else
-		ask_for_pause(job->engine, job->sched.device);
+	job_withdraw(job);
 }
 
 /*

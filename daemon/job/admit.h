@@ -14,7 +14,14 @@ void jobs_init(struct engine *engine);
  * within this call. */
 void job_submit(struct job *job);
 
-/* Its session has gone: ends it if QUEUED, lets it finish unanswered if RUNNING. */
+/*
+ * Nobody wants its results any more. One that is QUEUED or PAUSED ends as CANCELLED: at once, or when its
+ * device has forgotten it. One that is RUNNING does so at its next pause, unless it is through before. False:
+ * it cannot be paused, and runs to its end. jobs_dispatch() should follow.
+ */
+bool job_withdraw(struct job *job);
+
+/* Its session has gone: the same, without an answer. */
 void job_orphan(struct job *job);
 
 /* Starts whatever can start on any device. */

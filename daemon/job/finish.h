@@ -12,7 +12,7 @@ void job_finish(struct job *job);
 /* Ends a job that is QUEUED: cancelled, expired, spoiled by a buffer. Frees the job, or makes it READY. */
 void job_end_queued(struct job *job, enum job_state state, int status, const char *why);
 
-/* Ends a PAUSED job whose session has gone, once the device has forgotten it. Frees the job. */
+/* Ends a PAUSED job that is withdrawn, once the device has forgotten it. Frees the job, or makes it READY. */
 void job_end_paused(struct job *job);
 
 /* Adds a queued job to those whose deadline is looked at. */

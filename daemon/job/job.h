@@ -3,7 +3,7 @@
  *
  *     NEW → QUEUED → RUNNING ─→ DONE          (one that is prepared: → READY → QUEUED …; prepared.h)
  *      │       │       ⇅   └────→ FAILED
- *      │       │     PAUSED ────→ CANCELLED  (the session gone)
+ *      │       │     PAUSED ────→ CANCELLED  (Cancel, the session gone)
  *      │       ├────→ CANCELLED  (Cancel, the session gone)
  *      │       └────→ FAILED     (deadline, shutdown, a buffer that could not be made)
  *      └→ freed: refused by its request
@@ -57,6 +57,7 @@ struct job {
 	/* Called once at its end, unless the client has gone: NULL then. The rest is the caller's. */
 	void (*answer)(struct job *job, int status, const char *why);
 	struct session *session;
+	bool is_withdrawn;   /* nobody wants its results any more: it stops where it can be paused */
 	bool by_ring;        /* it came by its ring, where a place for the answer is reserved */
 	struct usage *usage; /* its session's; NULL: that has gone */
 	uint64_t arrived_ns, started_ns, ended_ns, deadline_ns;

@@ -199,6 +199,7 @@ void prepared_job_ended(struct job *job)
 	job->n_alike = 0;
 	job->answer = NULL;
 	job->usage = NULL;
+	job->is_withdrawn = false;
 	job->started_ns = 0;
 	job->deadline_ns = 0;
 	job_move(job, JOB_READY);

@@ -28,12 +28,10 @@ class Replies(harness.DaemonTest):
         self.assertIsNotNone(replies[2]["receipt"])
 
     def test_cancel(self):
-        """Of a running job BUSY without a time; of a queued one CANCELLED comes before the Cancel's answer."""
+        """Of one that waits, CANCELLED comes before the Cancel's answer."""
         c = self.client()
         op = self.slow_op(c, 10)
         other, running = self.occupy(300)
-        busy = self.refused("BUSY", other.cancel, running[0])
-        self.assertEqual(busy.reply["retry_after_us"], 0)
         queued = c.start_submit(op)
         cancel = c.start("cancel", {"job": queued})
         c.order.clear()
@@ -42,6 +40,80 @@ class Replies(harness.DaemonTest):
         self.refused("CANCELLED", c.wait, queued)
         for job in running:
             other.wait(job)
+
+    def device(self):
+        return self.control.stats()["devices"][0]
+
+    def assert_idle(self):
+        self.assertEqual((self.device()["running"], self.device()["queued"]), (0, 0))
+
+    def test_cancel_of_a_running_job(self):
+        """It stops at its next pause: of 20 s of work the device has done a few parts."""
+        c = self.client()
+        long = c.start_submit(self.slow_op(c, 20_000))
+        self.assertTrue(harness.eventually(self.control.any_running))
+        before = self.device()["busy_us"]
+        c.cancel(long)
+        self.refused("CANCELLED", c.wait, long)
+        self.assert_idle()
+        self.assertLess(self.device()["busy_us"] - before, 10e6)
+        self.refused("NOT_FOUND", c.cancel, long)
+        c.submit(self.slow_op(c, 10))
+
+    def test_cancel_of_a_paused_job(self):
+        """Of two that take turns one is paused; asked for twice, too."""
+        both = [self.client(name=name) for name in ("one", "two")]
+        long = [c.start_submit(self.slow_op(c, 8_000)) for c in both]
+        self.assertTrue(harness.eventually(
+            lambda: sum(s["running"] for s in self.control.list_sessions() if s["client"] in ("one", "two")) == 2))
+        for c, job in zip(both, long):
+            cancels = [c.start("cancel", {"job": job}) for _ in range(2)]
+            self.refused("CANCELLED", c.wait, job)
+            c.wait(cancels[0])
+            self.assertIn(wire.STATUS_NAME[c.wait_any(cancels[1])["status"]], ("OK", "NOT_FOUND"))
+        self.assert_idle()
+        both[0].submit(self.slow_op(both[0], 10))
+
+    def test_cancel_and_leave(self):
+        """The end of the session comes while the job is yet to stop."""
+        for _ in range(3):
+            c = self.client()
+            job = c.start_submit(self.slow_op(c, 20_000))
+            self.assertTrue(harness.eventually(self.control.any_running))
+            c.start("cancel", {"job": job})
+            c.close()
+            self.assertTrue(harness.eventually(lambda: not self.control.any_running()))
+        self.assert_idle()
+
+    def test_cancel_of_a_prepared_run(self):
+        """The next run of it begins at its beginning."""
+        c = self.client()
+        x, y = c.import_new(4096, floats([1.0])), c.import_new(4096)
+        ops = [wire.copy(view(x, [1]), view(y, [1])), self.slow_op(c, 1000)]
+        c.submit(ops, prepare=7, only_prepare=1)
+        run = c.start("run", {"prepared": 7})
+        self.assertTrue(harness.eventually(self.control.any_running))
+        c.cancel(run)
+        self.refused("CANCELLED", c.wait, run)
+        c.maps[x][:4] = floats([2.0])
+        c.run(7)
+        self.assertEqual(unfloats(c.maps[y][:4]), [2.0])
+
+    def test_cancel_of_a_job_that_cannot_be_paused(self):
+        """BUSY, without a time; unless it is through already."""
+        c = self.client()
+        short = self.slow_op(c, 20)
+        said = set()
+        for _ in range(200):
+            job = c.start_submit(short)
+            reply = c.wait_any(c.start("cancel", {"job": job}))
+            self.assertEqual(reply["retry_after_us"], 0)
+            said.add(wire.STATUS_NAME[reply["status"]])
+            if reply["status"] == 0:
+                self.refused("CANCELLED", c.wait, job)
+            else:
+                c.wait(job)
+        self.assertLessEqual(said, {"BUSY", "NOT_FOUND", "OK"})
 
     def test_a_failed_job_stops_none_behind_it(self):
         c = self.client()

@@ -390,12 +390,6 @@ class Statuses(harness.DaemonTest):
             self.c.wait(i)
         self.c.submit(op)
 
-    def test_busy_cancel_of_running(self):
-        job = self.c.start_submit(self.slow_op(self.c, 300))
-        self.refused("BUSY", self.c.cancel, job)
-        self.c.wait(job)
-        self.refused("NOT_FOUND", self.c.cancel, job)
-
     def test_deadline(self):
         other, ids = self.occupy(300)
         copy = wire.copy(view(self.a, [1]), view(self.y, [1]))

@@ -1,9 +1,8 @@
-/* verb/cancel.c: Cancel: a job that has not started is withdrawn. */
+/* verb/cancel.c: Cancel: a job whose results nobody wants any more is withdrawn, or stops where it can. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "job/admit.h"
-#include "job/finish.h"
 #include "session/reply.h"
 #include "session/verbs.h"
 
@@ -17,11 +16,11 @@ int verb_cancel(struct request *r)
 		         id);
 		return KOPS_E_NOT_FOUND;
 	}
-	if (job->state != JOB_QUEUED) {
-		snprintf(r->why, sizeof r->why, "job %" PRIu64 " runs already and will finish", id);
+	if (!job_withdraw(job)) {
+		snprintf(r->why, sizeof r->why,
+		         "job %" PRIu64 " runs already and is too short to be stopped; it will finish", id);
 		return KOPS_E_BUSY;
 	}
-	job_end_queued(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
 	reply_ok(r->session, r->id);
 	jobs_dispatch(r->session->engine);
 	return 0;
