@@ -65,6 +65,15 @@ void client_buffer_destroy(kops_buffer *b)
 	free(b);
 }
 
+void client_buffer_release(kops_buffer *b)
+{
+	if (--b->operands_out > 0)
+		return;
+	client_waiter_end(b->idle, 0, NULL, NULL);
+	b->idle = NULL;
+	client_buffer_settle(b);
+}
+
 void client_buffer_settle(kops_buffer *b)
 {
 	if (!b->freed || b->request || b->operands_out > 0)
@@ -485,7 +494,33 @@ int kops_buffer_wait(kops_buffer *b, int timeout_ms)
 		return client_fail(b->k, b->status, "%s", b->why);
 	if (b->state == BUFFER_READY)
 		return 0;
-	return await(b, timeout_ms < 0 ? CLIENT_NEVER : (int64_t)timeout_ms * 1000);
+	status = await(b, client_us_of(timeout_ms));
+	if (status == KOPS_E_TIMEOUT)
+		client_fail(b->k, status, "the buffer was not ready after %g s; wait again",
+		            timeout_ms / 1000.0);
+	return status;
+}
+
+bool kops_buffer_is_busy(const kops_buffer *b)
+{
+	return b->operands_out > 0 && !client_is_copy(b->k);
+}
+
+int kops_buffer_wait_idle(kops_buffer *b, int timeout_ms)
+{
+	kops *k = b->k;
+	struct waiter waiter = {0};
+	int status = client_may_wait(k);
+	if (status < 0 || b->operands_out == 0)
+		return status;
+	b->idle = &waiter;
+	status = client_await(k, &waiter, client_us_of(timeout_ms));
+	if (!waiter.done) /* else the buffer may be gone */
+		b->idle = NULL;
+	if (status == KOPS_E_TIMEOUT)
+		client_fail(k, status, "a job that names the buffer was still out after %g s; wait again",
+		            timeout_ms / 1000.0);
+	return status;
 }
 
 const char *kops_buffer_error(const kops_buffer *b)
@@ -501,7 +536,8 @@ void kops_free(kops_buffer *b)
 	unmap(b);
 	b->freed = true;
 	client_waiter_end(b->waiter, KOPS_E_CANCELLED, "the buffer was freed by a callback", NULL);
-	b->waiter = NULL;
+	client_waiter_end(b->idle, KOPS_E_CANCELLED, "the buffer was freed by a callback", NULL);
+	b->waiter = b->idle = NULL;
 	if (b->state == BUFFER_READY)
 		send_drop(b);
 	client_buffer_settle(b);

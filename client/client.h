@@ -231,17 +231,25 @@ void client_violation(kops *k, const char *phrase);
 /* Sends k->call, if there is one that can go out on this connection as far as that is known. */
 int client_call_send(kops *k);
 
-/* Waits for the answer to the call, whose verb and before are set: its waiter has the reply. */
-int client_ask(kops *k, struct call *call);
+/* Waits for the answer to the call, whose verb and before are set, until until_us: its waiter has the reply. */
+int client_ask(kops *k, struct call *call, int64_t until_us);
+
+/* kops_ping() until until_us. */
+int client_ping(kops *k, int64_t until_us);
 
 /*
- * Runs the connection until waiter->done: its status, with kops_error() set when negative. KOPS_E_TIMEOUT, with
- * a sentence, after timeout_us (CLIENT_NEVER: no limit); the waiter must then be taken back.
+ * Runs the connection until waiter->done: its status, with kops_error() set when negative. KOPS_E_TIMEOUT after
+ * timeout_us (CLIENT_NEVER: no limit), with a sentence for calls that have the handle's timeout; the waiter
+ * must then be taken back.
  */
 int client_await(kops *k, const struct waiter *waiter, int64_t timeout_us);
 
-/* The handle's timeout. */
+/* The handle's timeout, and when it is over for a call that begins now. */
 int64_t client_timeout_us(const kops *k);
+int64_t client_until_us(const kops *k);
+
+/* A timeout of a public call, in us. */
+int64_t client_us_of(int timeout_ms);
 
 /* Ends a waiter; NULL is allowed. why may be NULL for success. */
 void client_waiter_end(struct waiter *waiter, int status, const char *why, const Kops__V1__Reply *reply);
@@ -301,9 +309,10 @@ struct kops_buffer {
 	enum buffer_state state;
 	uint64_t id, bytes;
 	unsigned flags;
-	bool freed;       /* by the user */
-	uint64_t request; /* id of the unanswered Import or Alloc; 0: none */
-	struct waiter *waiter;
+	bool freed;            /* by the user */
+	uint64_t request;      /* id of the unanswered Import or Alloc; 0: none */
+	struct waiter *waiter; /* until it is READY or FAILED */
+	struct waiter *idle;   /* until no job that names it is out */
 	kops_buffer_callback *done;
 	void *user;
 	unsigned deaths;       /* of the daemon in a row at which it was ASKED */
@@ -343,6 +352,9 @@ void client_buffer_fail(kops *k, int status, const char *why);
 
 /* Frees the struct, or what it holds, when nothing needs it any more. */
 void client_buffer_settle(kops_buffer *b);
+
+/* A job that names it is out no more. */
+void client_buffer_release(kops_buffer *b);
 
 /* Unmaps, closes, frees whatever its state. */
 void client_buffer_destroy(kops_buffer *b);
@@ -448,9 +460,6 @@ void client_job_fail(kops *k, int status, const char *why);
 
 /* Frees whatever its state, without a callback. */
 void client_job_destroy(kops_job *job);
-
-/* Wait, cancel and fail as kops_run(). */
-int client_job_wait(kops_job *job, int64_t timeout_us);
 
 /* ---- ops.c ---- */
 

@@ -243,11 +243,8 @@ static void use_buffers(kops_job *job)
 
 static void release_buffers(kops_job *job)
 {
-	for (size_t i = 0; i < job->n_operands; i++) {
-		kops_buffer *b = job->operands[i].view.buffer;
-		if (--b->operands_out == 0)
-			client_buffer_settle(b);
-	}
+	for (size_t i = 0; i < job->n_operands; i++)
+		client_buffer_release(job->operands[i].view.buffer);
 }
 
 static int may_use_buffer(kops *k, const kops_buffer *b, unsigned op)
@@ -307,24 +304,6 @@ int kops_submit(kops_job *job, kops_callback *done, void *user)
 	links_append(&k->out, &job->out);
 	k->jobs_out++;
 	return 0;
-}
-
-int kops_job_prepare(kops_job *job)
-{
-	kops *k = job->k;
-	int status = client_may_wait(k);
-	if (status == 0 && k->state != LINK_UP) /* what the daemon can do is in its Welcome */
-		status = kops_ping(k);
-	if (status < 0 || job->prepared || !k->prepares)
-		return status;
-	status = may_submit(job);
-	if (status < 0)
-		return status;
-	job->only_prepare = true; /* until its answer comes, which may be after a timeout */
-	status = kops_run(job);
-	if (job->phase != PHASE_OUT)
-		job->only_prepare = false;
-	return status;
 }
 
 bool kops_job_is_out(const kops_job *job)
@@ -548,7 +527,7 @@ static void set_look_out(const kops_job *job, struct waiter *waiter)
 	waiter->look_until_us = looks_out ? job->due_us + lead_us : 0;
 }
 
-int client_job_wait(kops_job *job, int64_t timeout_us)
+static int wait_for(kops_job *job, int64_t timeout_us)
 {
 	kops *k = job->k;
 	struct waiter waiter;
@@ -558,6 +537,16 @@ int client_job_wait(kops_job *job, int64_t timeout_us)
 	int status = client_await(k, &waiter, timeout_us);
 	if (!waiter.done)
 		job->waiter = NULL;
+	return status;
+}
+
+static int wait_further(kops_job *job, int timeout_ms)
+{
+	int status = wait_for(job, client_us_of(timeout_ms));
+	if (status == KOPS_E_TIMEOUT && job->phase == PHASE_OUT)
+		client_fail(job->k, status,
+		            "the job was not done after %g s; it is still out: wait again, or cancel it",
+		            timeout_ms / 1000.0);
 	return status;
 }
 
@@ -571,32 +560,67 @@ int kops_wait(kops_job *job, int timeout_ms)
 		return client_fail(k, KOPS_E_STATE, "the job was not submitted");
 	if (job->phase == PHASE_ENDED)
 		return job->status < 0 ? client_fail(k, job->status, "%s", job->error) : 0;
-	return client_job_wait(job, timeout_ms < 0 ? CLIENT_NEVER : (int64_t)timeout_ms * 1000);
+	return wait_further(job, timeout_ms);
 }
 
-static int submit_and_wait(kops_job *job, int64_t timeout_us)
+static int submit(kops_job *job)
 {
 	int status = client_may_wait(job->k);
+	return status < 0 ? status : kops_submit(job, NULL, NULL);
+}
+
+int kops_submit_and_wait(kops_job *job, int timeout_ms)
+{
+	int status = submit(job);
+	return status < 0 ? status : wait_further(job, timeout_ms);
+}
+
+/* Nobody waits for it any more. */
+static int too_late(kops_job *job, int64_t timeout_us)
+{
+	kops_cancel(job);
+	return client_fail(
+	    job->k, KOPS_E_TIMEOUT,
+	    "the job was not done after %g s and is cancelled; kopsd may write its outputs until "
+	    "it has stopped: wait for that, or allow more time",
+	    (double)timeout_us / 1e6);
+}
+
+static int run(kops_job *job, int64_t timeout_us)
+{
+	int status = submit(job);
 	if (status == 0)
-		status = kops_submit(job, NULL, NULL);
-	return status < 0 ? status : client_job_wait(job, timeout_us);
+		status = wait_for(job, timeout_us);
+	return status == KOPS_E_TIMEOUT && job->phase == PHASE_OUT ? too_late(job, timeout_us) : status;
 }
 
 int kops_run_for(kops_job *job, int timeout_ms)
 {
-	return submit_and_wait(job, timeout_ms < 0 ? CLIENT_NEVER : (int64_t)timeout_ms * 1000);
+	return run(job, client_us_of(timeout_ms));
 }
 
 int kops_run(kops_job *job)
 {
+	return run(job, client_timeout_us(job->k));
+}
+
+int kops_job_prepare(kops_job *job)
+{
 	kops *k = job->k;
-	char why[CLIENT_WHY_BYTES];
-	int status = submit_and_wait(job, client_timeout_us(k));
-	if (status == KOPS_E_TIMEOUT && job->phase == PHASE_OUT) {
-		memcpy(why, k->error, sizeof why);
-		kops_cancel(job);
-		memcpy(k->error, why, sizeof why);
-	}
+	int64_t until_us = client_until_us(k);
+	int status = client_may_wait(k);
+	if (status == 0 && k->state != LINK_UP) /* what the daemon can do is in its Welcome */
+		status = client_ping(k, until_us);
+	if (status < 0 || job->prepared || !k->prepares)
+		return status;
+	status = may_submit(job);
+	if (status < 0)
+		return status;
+	job->only_prepare = true; /* until its answer comes, which may be after a timeout */
+	int64_t left_us = until_us - client_now_us();
+	status = run(job, left_us > 0 ? left_us : 0);
+	if (job->phase != PHASE_OUT)
+		job->only_prepare = false;
 	return status;
 }
 

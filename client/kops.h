@@ -29,16 +29,28 @@
  * callback, or kops_process() from an event loop.
  *
  * Blocking: these calls wait for the daemon, and say "Waits":
- *   kops_open()          kops_alloc()  kops_import()  kops_buffer_wait()  kops_ping()  kops_query()
- *   kops_job_prepare()   kops_wait()   kops_run()     kops_run_for()
- *   kops_list_users(), _sessions(), _jobs(), and the one-op calls
+ *   kops_open()          kops_alloc()   kops_import()     kops_buffer_wait()   kops_buffer_wait_idle()
+ *   kops_job_prepare()   kops_wait()    kops_run()        kops_run_for()       kops_submit_and_wait()
+ *   kops_ping()          kops_query()   kops_list_users(), _sessions(), _jobs()    and the one-op calls
  * They wait at most for the handle's timeout (kops_options.timeout_ms), reconnecting included, and then
- * return KOPS_E_TIMEOUT or KOPS_E_CONNECT; kops_wait(), kops_run_for() and kops_buffer_wait() take a
- * timeout of their own. While they wait they run callbacks. Inside a callback they return KOPS_E_STATE. All
+ * return KOPS_E_TIMEOUT or KOPS_E_CONNECT; those with a parameter timeout_ms wait for that. While they wait
+ * they run callbacks. Inside a callback they return KOPS_E_STATE. All
  * other calls return at once, whatever the daemon does: while it is stopped, stuck, restarting or gone. An
  * event loop needs no other: it begins with kops_open_start(), kops_alloc_start() and kops_submit(). Questions
  * about health, devices, users and jobs are for threads that may wait: such a thread asks on a handle of its
  * own, with a short timeout if it watches over a daemon.
+ *
+ * Timeouts: a call that runs a job (kops_run(), kops_run_for() and the one-op calls) cancels the job when its
+ * time is over, and returns at once. kopsd then drops the job if it waits, and stops it at the next point where
+ * it can be paused if it runs: within some 50 ms. Until then kopsd may still read its inputs and write its
+ * outputs. kops_buffer_is_busy() says whether it may, and kops_buffer_wait_idle() waits for the end. A call
+ * that only waits for a job (kops_wait(), kops_submit_and_wait()) leaves it out: wait again, or kops_cancel()
+ * it.
+ *
+ * Signals: calls that wait go on after a signal handler has returned. Do not leave a call by longjmp() or an
+ * exception from a signal handler, nor by pthread_cancel(), which can act in every call: the handle is then in
+ * the middle of that call. Disable cancellation around calls (pthread_setcancelstate()), or let threads that
+ * may be cancelled ask another thread. To be able to stop waiting, wait in short steps.
  *
  * Memory order: a job sees what this thread stored to its SHARED buffers before kops_submit(), and
  * this thread sees the job's output once kops_wait() or the callback reported it done. Between the
@@ -222,6 +234,20 @@ int kops_import_start(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buff
  */
 int kops_buffer_wait(kops_buffer *buffer, int timeout_ms);
 
+/*
+ * Whether a job that names the buffer is out: submitted, and its end not known yet here. Then kopsd may read
+ * and write the memory. Jobs count too that were cancelled, freed or left behind by a call whose time was over.
+ * Ends become known in calls that wait and in kops_process(). False in a child of fork().
+ */
+bool kops_buffer_is_busy(const kops_buffer *buffer);
+
+/*
+ * Waits until no job that names the buffer is out, at most timeout_ms: 0 only looks, negative waits without
+ * limit. Returns 0 however those jobs ended. KOPS_E_TIMEOUT: one is still out. KOPS_E_CANCELLED when a callback
+ * freed the buffer.
+ */
+int kops_buffer_wait_idle(kops_buffer *buffer, int timeout_ms);
+
 /* The sentence of a buffer that could not be made; "" otherwise. Valid until it is freed. */
 const char *kops_buffer_error(const kops_buffer *buffer);
 
@@ -404,24 +430,29 @@ int kops_wait(kops_job *job, int timeout_ms);
 int kops_job_prepare(kops_job *job);
 
 /*
- * kops_submit() without a callback, then kops_wait() with the handle's timeout. Waits. On KOPS_E_TIMEOUT it
- * asks the daemon to cancel the job, as kops_cancel() does. The job is then still out and, if it runs
- * already, still writes its outputs.
+ * Submits the job without a callback and waits until it is done, at most for the handle's timeout, or
+ * kops_run_for() for timeout_ms: 0 does not wait, negative waits without limit. Returns the job's status. On
+ * KOPS_E_TIMEOUT it has asked the daemon to cancel the job, as kops_cancel() does. The job is then out until it
+ * has stopped: kops_wait() waits for that.
  */
 int kops_run(kops_job *job);
+int kops_run_for(kops_job *job, int timeout_ms);
 
 /*
- * kops_submit() without a callback, then kops_wait() with this timeout. Waits. After KOPS_E_TIMEOUT the job is
- * still out, and not cancelled: kops_wait() goes on waiting.
+ * kops_submit() without a callback, then kops_wait() with this timeout, for callers that look after something
+ * else between two waits. Waits. After KOPS_E_TIMEOUT the job is still out, and not cancelled: kops_wait() goes
+ * on waiting.
  */
-int kops_run_for(kops_job *job, int timeout_ms);
+int kops_submit_and_wait(kops_job *job, int timeout_ms);
 
 /* True between kops_submit() and the end. */
 bool kops_job_is_out(const kops_job *job);
 
 /*
- * Asks the daemon to withdraw a queued job, which then ends with KOPS_E_CANCELLED. A job that runs already
- * finishes as usual. Does not wait: kops_wait() tells which it was. KOPS_E_STATE when the job is not out.
+ * Asks the daemon to withdraw the job. One that waits, or is paused for others, ends at once with
+ * KOPS_E_CANCELLED. One that runs does so at the next point where it can be paused, between two ops or parts of
+ * one: within some 50 ms. It ends as usual if it is through before. What a cancelled job would have written is
+ * undefined. Does not wait: kops_wait() tells how it ended. KOPS_E_STATE when the job is not out.
  */
 int kops_cancel(kops_job *job);
 
@@ -483,9 +514,9 @@ const kops_op_receipt *kops_receipt_op(const kops_receipt *receipt, size_t i);
 /*
  * Each makes a job of one op, runs it as kops_run() does and forgets it. They wait. They return 0, or an error
  * of the kops_job_OP() call of the same name or of the job: see "Adding ops" and "Errors of jobs". kops_error()
- * has the sentence, with the shapes. There is no receipt: use a job for one. After KOPS_E_TIMEOUT the op may
- * still run. Do not touch its buffers until a later one-op call on this handle has succeeded: these calls run
- * in order.
+ * has the sentence, with the shapes. There is no receipt: use a job for one. After KOPS_E_TIMEOUT the op is
+ * cancelled. Do not touch its buffers until kops_buffer_wait_idle() says that kopsd has let go of them. These
+ * calls run in order.
  */
 
 typedef enum kops_trans {

@@ -356,7 +356,7 @@ class job
 	{
 		return kops_job_is_out(get());
 	}
-	/* Asks the daemon to withdraw it, if it has not begun. */
+	/* Asks the daemon to withdraw it; one that has begun stops where it can be paused. */
 	void cancel()
 	{
 		added(kops_cancel(get()));

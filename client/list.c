@@ -224,11 +224,11 @@ static const struct kind sessions = {KOPS__V1__REQUEST__BODY_LIST_SESSIONS, KOPS
 static const struct kind jobs = {KOPS__V1__REQUEST__BODY_TRACE, KOPS__V1__REPLY__BODY_TRACED_JOBS,
                                  sizeof(struct traced_job), append_jobs, settle_job};
 
-static int fetch_page(kops *k, kops_list *list)
+static int fetch_page(kops *k, int64_t until_us, kops_list *list)
 {
 	struct call call = {.verb = list->kind->verb, .before = list->next};
 	uint64_t before = list->next;
-	int status = client_ask(k, &call);
+	int status = client_ask(k, &call, until_us);
 	if (status < 0)
 		return status;
 	if (call.waiter.reply->body_case != list->kind->answer)
@@ -243,8 +243,9 @@ static int fetch_page(kops *k, kops_list *list)
 
 static int fetch(kops *k, kops_list *list)
 {
+	int64_t until_us = client_until_us(k);
 	do {
-		int status = fetch_page(k, list);
+		int status = fetch_page(k, until_us, list);
 		if (status < 0)
 			return status;
 	} while (list->next);

@@ -4,7 +4,7 @@
 
 #include "client.h"
 
-int client_ask(kops *k, struct call *call)
+int client_ask(kops *k, struct call *call, int64_t until_us)
 {
 	int status = client_may_wait(k);
 	if (status < 0)
@@ -17,17 +17,22 @@ int client_ask(kops *k, struct call *call)
 	if (client_can_send(k))
 		status = client_call_send(k);
 	if (status == 0)
-		status = client_await(k, &call->waiter, client_timeout_us(k));
+		status = client_await(k, &call->waiter, until_us - client_now_us());
 	k->call = NULL;
 	return status;
 }
 
-int kops_ping(kops *k)
+int client_ping(kops *k, int64_t until_us)
 {
 	struct call call; /* an initializer would write its text, too */
 	call.verb = KOPS__V1__REQUEST__BODY_PING;
 	call.before = 0;
-	return client_ask(k, &call);
+	return client_ask(k, &call, until_us);
+}
+
+int kops_ping(kops *k)
+{
+	return client_ping(k, client_until_us(k));
 }
 
 /* ---- kops_query(): one block holds the kops_info and all that it points to ---- */
@@ -126,10 +131,10 @@ static void add_statistics(struct info *info, const Kops__V1__Statistics *from)
 		add_device_statistics(info, from->devices[i]);
 }
 
-static int describe(kops *k, struct info **ret_info)
+static int describe(kops *k, int64_t until_us, struct info **ret_info)
 {
 	struct call call = {.verb = KOPS__V1__REQUEST__BODY_DESCRIBE};
-	int status = client_ask(k, &call);
+	int status = client_ask(k, &call, until_us);
 	if (status < 0)
 		return status;
 	if (call.waiter.reply->body_case != KOPS__V1__REPLY__BODY_DESCRIPTION)
@@ -145,10 +150,11 @@ int kops_query(kops *k, kops_info **ret_info)
 {
 	struct info *info = NULL;
 	struct call call = {.verb = KOPS__V1__REQUEST__BODY_STATS};
-	int status = describe(k, &info);
+	int64_t until_us = client_until_us(k);
+	int status = describe(k, until_us, &info);
 	if (status < 0)
 		return status;
-	status = client_ask(k, &call);
+	status = client_ask(k, &call, until_us);
 	if (status == 0 && call.waiter.reply->body_case != KOPS__V1__REPLY__BODY_STATISTICS)
 		status = client_fail(k, KOPS_E_PROTOCOL, "kopsd answered Stats without Statistics");
 	if (status < 0) {

@@ -53,6 +53,16 @@ int64_t client_timeout_us(const kops *k)
 	return (int64_t)k->timeout_ms * 1000;
 }
 
+int64_t client_until_us(const kops *k)
+{
+	return client_now_us() + client_timeout_us(k);
+}
+
+int64_t client_us_of(int timeout_ms)
+{
+	return timeout_ms < 0 ? CLIENT_NEVER : (int64_t)timeout_ms * 1000;
+}
+
 /* ---- Out ---- */
 
 static void note_sent(kops_job *job)
@@ -436,7 +446,11 @@ int client_await(kops *k, const struct waiter *waiter, int64_t timeout_us)
 		if (now < deadline || (k->state != LINK_UP && now >= k->give_up_us))
 			continue; /* in the second case the next step gives up, and knows why */
 		if (!moved || ++late > LATE_MAX)
-			return client_fail(k, KOPS_E_TIMEOUT, "no answer from kopsd in time");
+			return client_fail(
+			    k, KOPS_E_TIMEOUT,
+			    "kopsd did not answer within %g s; it may be stopped or busy (systemctl "
+			    "status kopsd): allow a longer timeout",
+			    k->timeout_ms / 1000.0);
 	}
 	if (waiter->status < 0)
 		return client_fail(k, waiter->status, "%s", waiter->why);

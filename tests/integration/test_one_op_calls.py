@@ -1,12 +1,15 @@
 """The one-op calls of libkops (kops_sgemm, kops_softmax, ...) against the real daemon: values, and what they refuse."""
+import ctypes
 import unittest
 
 import numpy as np
 
-from support import harness
-from support.libkops import F32, F64, N, Handle, load_library
+from support import harness, wire
+from support.libkops import F32, F64, N, BufferCallback, Handle, load_library
 
 SHAPE, DTYPE, OVERLAP, INVALID, RANGE = -4, -5, -6, -2, -3
+TIMEOUT = -33
+LARGE = 4000  # a product takes longer than 20 ms
 AS_STORED, TRANSPOSED = 0, 1
 SUM, MAX, MEAN = 0, 1, 2
 
@@ -133,6 +136,56 @@ class OneOpCalls(harness.DaemonTest):
         self.assert_refused(RANGE, lib.kops_sgemm(k, 0, 0, N + 1, N, N, 1, self.a, N, self.b, N, 0, self.y, N))
         self.assert_refused(OVERLAP, lib.kops_sgemm(k, 0, 0, 4, 4, 4, 1, self.y, 4, self.b, 4, 0, self.y, 4))
         self.done(lib.kops_copy(k, self.view(self.a, 4, 4), square))  # the handle is as good as before
+
+
+@unittest.skipIf(harness.QUICK, "Python cannot load a library with sanitizers; unit.test_client_jobs has their part")
+class OutOfTime(harness.DaemonTest):
+    """A call whose time is over leaves no work behind, and says when its memory is the caller's again."""
+
+    def setUp(self):
+        super().setUp()
+        self.lib = load_library()
+        self.handle = None
+        self.assertTrue(harness.eventually(self.open))
+        self.buffers = [self.large_buffer() for _ in range(3)]
+
+    def tearDown(self):
+        self.handle.close()
+        super().tearDown()
+
+    def open(self):
+        """On a busy machine that may take longer, too."""
+        try:
+            self.handle = Handle(self.lib, self.daemon.socket, timeout_ms=20)
+        except OSError:
+            return False
+        return True
+
+    def large_buffer(self):
+        buffer = ctypes.c_void_p()
+        self.lib.kops_alloc_start(self.handle.k, 8 * LARGE * LARGE, 0, None, BufferCallback(), None, ctypes.byref(buffer))
+        self.assertEqual(self.lib.kops_buffer_wait(buffer, -1), 0, self.handle.error())
+        return buffer
+
+    def output(self):
+        doubles = ctypes.cast(self.lib.kops_data(self.buffers[2]), ctypes.POINTER(ctypes.c_double))
+        return np.ctypeslib.as_array(doubles, (LARGE, LARGE))
+
+    def multiply(self):
+        a, b, c = self.buffers
+        return self.lib.kops_dgemm(self.handle.k, 0, 0, LARGE, LARGE, LARGE, 1, a, LARGE, b, LARGE, 0, c, LARGE)
+
+    def test_one_op_call(self):
+        self.assertEqual(self.multiply(), TIMEOUT)
+        self.assertIn("not done after 0.02 s and is cancelled", self.handle.error())
+        self.assertTrue(self.lib.kops_buffer_is_busy(self.buffers[2]))
+        self.assertEqual(self.lib.kops_buffer_wait_idle(self.buffers[2], -1), 0, self.handle.error())
+        self.assertFalse(any(map(self.lib.kops_buffer_is_busy, self.buffers)))
+        self.assertFalse(self.control.any_running())
+        self.assertEqual(wire.STATUS_NAME[self.control.trace()[0]["status"]], "CANCELLED")
+        self.output()[:] = 7
+        self.assertTrue(harness.eventually(lambda: self.handle.multiply() == 0))
+        self.assertTrue((self.output() == 7).all())
 
 
 if __name__ == "__main__":

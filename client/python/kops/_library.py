@@ -130,7 +130,7 @@ _WITHOUT_GIL: _Table = {
     "kops_alloc": (c_int, [c_void_p, c_uint64, c_uint, c_char_p, POINTER(c_void_p)]),
     "kops_free": (None, [c_void_p]),
     "kops_wait": (c_int, [c_void_p, c_int]),
-    "kops_run_for": (c_int, None),  # a c_void_p and an int, as they are: every op that repeats comes here
+    "kops_submit_and_wait": (c_int, None),  # a c_void_p and an int, as they are: every op that repeats comes here
     "kops_process": (c_int, [c_void_p]),
     "kops_job_prepare": (c_int, [c_void_p]),
     "kops_query": (c_int, [c_void_p, POINTER(POINTER(Info))]),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 WHY_BYTES = 512
 WAIT_MS = 1001  # a wait in libkops: Ctrl-C is seen between two. Below a second it would take a system call more
 
-_run_for, _wait, _is_out = lib.kops_run_for, lib.kops_wait, lib.kops_job_is_out
+_submit_and_wait, _wait, _is_out = lib.kops_submit_and_wait, lib.kops_wait, lib.kops_job_is_out
 
 
 class Session:
@@ -164,7 +164,7 @@ class Session:
                 raise self._refusal()
             status = TIMEOUT
             try:
-                status = _run_for(call.argument, WAIT_MS)
+                status = _submit_and_wait(call.argument, WAIT_MS)
                 if status:
                     status = self._wait_on(call.job, status)
             finally:

@@ -106,6 +106,9 @@ static const char *call_everything(void *data)
 	CHILD_CHECK(is_refused(p, kops_submit(p->fresh, NULL, NULL)));
 	CHILD_CHECK(is_refused(p, kops_run(p->fresh)));
 	CHILD_CHECK(is_refused(p, kops_run_for(p->fresh, 1)));
+	CHILD_CHECK(is_refused(p, kops_submit_and_wait(p->fresh, 1)));
+	CHILD_CHECK(is_refused(p, kops_buffer_wait_idle(p->lent, -1)));
+	CHILD_CHECK(!kops_buffer_is_busy(p->lent));
 	CHILD_CHECK(is_refused(p, kops_wait(p->out, -1)));
 	CHILD_CHECK(is_refused(p, kops_wait(p->fresh, 0)));
 	CHILD_CHECK(is_refused(p, kops_cancel(p->out)));

@@ -381,33 +381,137 @@ static void test_run_out_of_time(void **state)
 	kops_job *job = fake_gemm(k, b, b, b, 1);
 	fake_set_timeout(k, 50);
 	assert_int_equal(kops_run(job), KOPS_E_TIMEOUT);
-	assert_string_equal(kops_error(k), "no answer from kopsd in time");
+	assert_string_equal(kops_error(k),
+	                    "the job was not done after 0.05 s and is cancelled; kopsd may write its "
+	                    "outputs until it has stopped: wait for that, or allow more time");
 	assert_true(kops_job_is_out(job));
-	assert_int_equal(kops_wait(job, -1), 0); /* it ran already when the Cancel came */
+	assert_int_equal(kops_wait(job, -1), 0); /* it was through when the Cancel came */
 	assert_non_null(kops_job_receipt(job));
 	kops_close(k);
 	fake_stop(f);
 }
 
+static void script_cancelled(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	uint64_t job = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(CANCEL))->cancel->job == job);
+	FAKE_CHECK(f, fake_wait(f, 1)); /* until the test has seen that it is out */
+	fake_answer(f, job, KOPS_E_CANCELLED, "");
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_expect_end(f);
+}
+
+/* Until the daemon has answered, the memory is not the caller's. */
 static void test_run_for_a_while(void **state)
 {
 	struct fake *f = *state;
-	fake_start(f, script_timeout);
+	fake_start(f, script_cancelled);
 	kops *k = fake_open(f);
 	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
 	kops_job *job = fake_gemm(k, b, b, b, 1);
+	assert_false(kops_buffer_is_busy(b));
+	assert_int_equal(kops_buffer_wait_idle(b, -1), 0);
 	assert_int_equal(kops_run_for(job, 50), KOPS_E_TIMEOUT);
+	assert_non_null(strstr(kops_error(k), "not done after 0.05 s and is cancelled"));
 	assert_int_equal(kops_run_for(job, 50), KOPS_E_STATE); /* out already */
 	assert_true(kops_job_is_out(job));
-	assert_int_equal(kops_cancel(job), 0); /* for which the script waits */
+	assert_true(kops_buffer_is_busy(b));
+	assert_int_equal(kops_buffer_wait_idle(b, 0), KOPS_E_TIMEOUT);
+	fake_reach(f, 1);
+	assert_int_equal(kops_wait(job, -1), KOPS_E_CANCELLED);
+	assert_false(kops_buffer_is_busy(b));
+	assert_int_equal(kops_ping(k), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void test_one_op_call_out_of_time(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_cancelled);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	fake_set_timeout(k, 50);
+	assert_int_equal(kops_copy(k, fake_matrix(b, 0), fake_matrix(b, 512)), KOPS_E_TIMEOUT);
+	assert_true(kops_buffer_is_busy(b));
+	assert_int_equal(kops_buffer_wait_idle(b, 1), KOPS_E_TIMEOUT);
+	assert_string_equal(kops_error(k),
+	                    "a job that names the buffer was still out after 0.001 s; wait again");
+	fake_reach(f, 1);
+	assert_int_equal(kops_buffer_wait_idle(b, -1), 0);
+	assert_false(kops_buffer_is_busy(b));
+	fake_set_timeout(k, FAKE_PATIENCE_MS);
+	assert_int_equal(kops_ping(k), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void script_left_out(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	uint64_t job = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, ""); /* no Cancel */
+	fake_receipt(f, job);
+	fake_expect_end(f);
+}
+
+static void test_submit_and_wait_in_steps(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_left_out);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *job = fake_gemm(k, b, b, b, 1);
+	assert_int_equal(kops_submit_and_wait(job, 20), KOPS_E_TIMEOUT);
+	assert_int_equal(kops_wait(job, 5), KOPS_E_TIMEOUT);
+	assert_string_equal(kops_error(k),
+	                    "the job was not done after 0.005 s; it is still out: wait again, or cancel it");
+	assert_int_equal(kops_ping(k), 0);
 	assert_int_equal(kops_wait(job, -1), 0);
-	assert_non_null(kops_job_receipt(job));
+	kops_close(k);
+	fake_stop(f);
+}
+
+static void free_buffer(kops_job *job, int status, void *user)
+{
+	(void)job, (void)status;
+	kops_free(user);
+}
+
+static void script_two_ends(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	uint64_t first = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	uint64_t second = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+	fake_receipt(f, first);
+	fake_expect(f, FAKE_VERB(DROP));
+	fake_receipt(f, second);
+	fake_expect_end(f);
+}
+
+/* Somebody waits for it, and a callback frees it. */
+static void test_busy_buffer_freed_by_a_callback(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_two_ends);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *first = fake_gemm(k, b, b, b, 1), *second = fake_gemm(k, b, b, b, 1);
+	assert_int_equal(kops_submit(first, free_buffer, b), 0);
+	assert_int_equal(kops_submit(second, NULL, NULL), 0);
+	assert_int_equal(kops_buffer_wait_idle(b, -1), KOPS_E_CANCELLED);
+	assert_int_equal(kops_wait(second, -1), 0);
 	kops_close(k);
 	fake_stop(f);
 }
 
 struct waiting {
 	kops *k;
+	kops_buffer *b;
 	unsigned refused;
 };
 
@@ -420,6 +524,8 @@ static void on_end_wait(kops_job *job, int status, void *user)
 	(void)status;
 	waiting->refused += kops_run(job) == KOPS_E_STATE;
 	waiting->refused += kops_run_for(job, 1) == KOPS_E_STATE;
+	waiting->refused += kops_submit_and_wait(job, 1) == KOPS_E_STATE;
+	waiting->refused += kops_buffer_wait_idle(waiting->b, 1) == KOPS_E_STATE;
 	waiting->refused += kops_wait(job, 1) == KOPS_E_STATE;
 	waiting->refused += kops_ping(k) == KOPS_E_STATE;
 	waiting->refused += kops_process(k) == KOPS_E_STATE;
@@ -435,11 +541,11 @@ static void test_callbacks_must_not_wait(void **state)
 	struct waiting waiting = {0};
 	fake_start(f, script_freed_while_waiting);
 	kops *k = waiting.k = fake_open(f);
-	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_buffer *b = waiting.b = fake_alloc(k, 1024, KOPS_SHARED);
 	kops_job *job = fake_gemm(k, b, b, b, 0);
 	assert_int_equal(kops_submit(job, on_end_wait, &waiting), 0);
 	assert_int_equal(kops_wait(job, -1), 0);
-	assert_int_equal(waiting.refused, 8);
+	assert_int_equal(waiting.refused, 10);
 	kops_close(k);
 	fake_stop(f);
 }
@@ -565,6 +671,9 @@ int main(void)
 	    TEST(test_cancel),
 	    TEST(test_run_out_of_time),
 	    TEST(test_run_for_a_while),
+	    TEST(test_one_op_call_out_of_time),
+	    TEST(test_submit_and_wait_in_steps),
+	    TEST(test_busy_buffer_freed_by_a_callback),
 	    TEST(test_callbacks_must_not_wait),
 	    TEST(test_a_poll_reads_past_replies_to_other_jobs),
 	    TEST(test_full_socket),

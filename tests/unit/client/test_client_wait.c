@@ -83,6 +83,24 @@ int sched_setaffinity(pid_t tid, size_t size, const cpu_set_t *set)
 	return 0;
 }
 
+/* The clock runs ahead by so much. */
+static int64_t ahead_s;
+
+int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+	static int (*real)(clockid_t, struct timespec *);
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "clock_gettime");
+	int rc = real(clock, ret);
+	ret->tv_sec += __atomic_load_n(&ahead_s, __ATOMIC_ACQUIRE);
+	return rc;
+}
+
+static void let_pass(int64_t seconds)
+{
+	__atomic_add_fetch(&ahead_s, seconds, __ATOMIC_RELEASE);
+}
+
 static void script(struct fake *f)
 {
 	fake_greet(f);
@@ -275,6 +293,39 @@ static void test_it_sleeps_else(void **state)
 	fake_stop(f);
 }
 
+/* A page of a list takes two thirds of the time, and the next one as long. */
+static void script_slow_pages(struct fake *f)
+{
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	Kops__V1__Users page = KOPS__V1__USERS__INIT;
+	f->lists = true;
+	fake_greet(f);
+	reply.id = fake_expect(f, FAKE_VERB(LIST_USERS))->id;
+	reply.body_case = KOPS__V1__REPLY__BODY_USERS, reply.users = &page;
+	page.next = 5;
+	let_pass(200);
+	fake_send(f, &reply, -1);
+	fake_expect(f, FAKE_VERB(LIST_USERS));
+	let_pass(200);
+	FAKE_CHECK(f, fake_wait(f, 1)); /* until the call has returned */
+	fake_expect_end(f);
+}
+
+static void test_a_call_of_several_questions_has_one_timeout(void **state)
+{
+	struct fake *f = *state;
+	kops_list *list = NULL;
+	fake_start(f, script_slow_pages);
+	kops *k = fake_open(f);
+	fake_set_timeout(k, 300000);
+	assert_int_equal(kops_list_users(k, &list), KOPS_E_TIMEOUT);
+	assert_non_null(strstr(kops_error(k), "did not answer within 300 s"));
+	assert_null(list);
+	fake_reach(f, 1);
+	kops_close(k);
+	fake_stop(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -291,6 +342,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_for_longer_where_others_go_on, fake_setup,
 	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_else, fake_setup, fake_teardown),
+	    cmocka_unit_test_setup_teardown(test_a_call_of_several_questions_has_one_timeout, fake_setup,
+	                                    fake_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
