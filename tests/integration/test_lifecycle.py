@@ -94,13 +94,15 @@ class Draining(Life):
             c.receive()
 
     def test_submits_while_draining(self):
-        self.start()
-        c = self.connect()
-        op = self.slow_op(c, 500)
+        self.start(drain_timeout="10min", max_backlog="10min")
+        c, holder = self.connect(), self.connect()
+        op = self.slow_op(c, 200)
         first = c.start_submit(op)
-        c.stats()
+        holder.start_submit(self.slow_op(holder, 300_000))  # kopsd drains until this session has gone
+        for each in (c, holder):
+            each.stats()
         self.daemon.signal(signal.SIGTERM)
-        self.assertTrue(eventually(lambda: b"stopping" in self.daemon.log(), 10))
+        self.assertTrue(eventually(lambda: b"stopping" in self.daemon.log()))
         with self.assertRaises(wire.Refused) as caught:
             c.submit(op)
         self.assertEqual(caught.exception.name, "SHUTDOWN")
@@ -108,6 +110,7 @@ class Draining(Life):
             with self.daemon.connect():
                 pass
         c.wait(first)
+        holder.close()
         self.assert_stopped()
 
     def test_drain_timeout(self):
@@ -468,7 +471,7 @@ class Starting(Life):
         gone it is dropped."""
         def start_long(c):
             v = view(c.import_new(1 << 18), [1 << 16])
-            c.start_submit(wire.fma(v, v, 1.0, 0.0, 1 << 26))  # of some 20 s
+            c.start_submit(wire.fma(v, v, 1.0, 0.0, 1 << 29))  # of some 160 s
 
         d = self.start(max_backlog="10min")
         c = self.connect()
@@ -484,13 +487,12 @@ class Starting(Life):
         c, other = self.connect(), self.connect()
         start_long(c)
         a = other.import_new(4096)
-        began = time.monotonic()
         for _ in range(count(20, 3)):
             other.submit(wire.copy(view(a, [1]), view(a, [1], offset=64)))
-        self.assertLess(time.monotonic() - began, 15 if harness.QUICK else 5)  # a part's plan knows no sanitizer
-        self.assertEqual(other.stats()["devices"][0]["running"], 1)
+        suspect, = [s["oldest"] for s in other.list_sessions() if s["oldest"]]
+        self.assertLess(suspect["parts_done"], suspect["parts"] / 10)
         c.close()
-        self.assertTrue(eventually(lambda: not other.any_running(), 10 if harness.QUICK else 2))
+        self.assertTrue(eventually(lambda: not other.any_running()))
 
     # Sockets of users beside it
 
