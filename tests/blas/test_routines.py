@@ -68,7 +68,7 @@ class Routines(case.BlasTest):
 
     def test_settings_that_are_no_numbers(self):
         env = self.environment(KOPS_BLAS_THRESHOLD="many", KOPS_PBLAS_BLOCK="0")
-        done = subprocess.run([ROUTINES, "calls", "1"], env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([ROUTINES, "calls", "1"], env=env, capture_output=True, text=True, timeout=600)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.assertIn('KOPS_BLAS_THRESHOLD is "many", which is not a number from 0 to inf: ignored', done.stderr)
         self.assertIn('KOPS_PBLAS_BLOCK is "0", which is not a number from 1 to 65536: ignored', done.stderr)
@@ -76,7 +76,7 @@ class Routines(case.BlasTest):
     def test_silence(self):
         """Who asks for no report gets none, whatever happens."""
         done = subprocess.run([ROUTINES, "calls", "5"], env=self.environment(KOPS_BLAS_VERBOSE="", KOPS_SOCKET="/no"),
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True, timeout=600)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
 
@@ -97,7 +97,7 @@ class Deaths(case.BlasTest):
         self.daemon.wait()
         self.assertEqual(program.stdout.read(20), 20 * b".")
         self.restart()
-        out, err = program.communicate(timeout=60)
+        out, err = program.communicate(timeout=600)
         self.assertEqual((program.returncode, out.strip(b".")), (0, b""), err)
         calls = case.report(err.decode())
         self.assertGreater(sum(c["kopsd"] for c in calls.values()), 40)
@@ -116,7 +116,7 @@ class Deaths(case.BlasTest):
         os.set_blocking(program.stdout.fileno(), True)
         self.assertEqual(program.stdout.read(1) + program.stdout.read(1), b"..")
         self.restart()
-        out, err = program.communicate(timeout=60)
+        out, err = program.communicate(timeout=600)
         self.assertEqual((program.returncode, out.strip(b".")), (0, b""), err)
         calls = case.report(err.decode())
         self.assertGreater(sum(c.get("kopsd away", 0) for c in calls.values()), 0)

@@ -32,7 +32,7 @@ class BenchTest(harness.DaemonTest):
         return os.path.join(self.folder.name, name)
 
     def bench(self, *args, code=OK):
-        r = subprocess.run([harness.KOPS_BENCH, *args], capture_output=True, timeout=250,
+        r = subprocess.run([harness.KOPS_BENCH, *args], capture_output=True, timeout=600,
                            env=harness.client_env(self.daemon.socket), cwd=self.folder.name, text=True)
         self.assertEqual(r.returncode, code, f"{args}: {r.stderr}")
         return r

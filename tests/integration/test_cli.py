@@ -43,7 +43,7 @@ class CliTest(harness.DaemonTest):
         """The finished process; asserts its exit code."""
         env = harness.client_env(socket or self.daemon.socket)
         r = subprocess.run([harness.KOPS_CLIENT, *args], capture_output=True, env=env, cwd=self.folder.name,
-                           timeout=120, **options)
+                           timeout=600, **options)
         self.assertEqual(r.returncode, code, f"{args}: {r.stderr.decode(errors='replace')}")
         if code != OK:
             self.assertGreater(len(r.stderr), 10, "a failure without a sentence")
@@ -126,7 +126,7 @@ class Files(CliTest):
         """Wrong usage or a failure; nothing on stdout."""
         env = {**os.environ, "KOPS_SOCKET": self.daemon.socket}
         r = subprocess.run([harness.KOPS_CLIENT, *args], capture_output=True, env=env, cwd=self.folder.name,
-                           timeout=60, **options)
+                           timeout=600, **options)
         self.assertIn(r.returncode, (FAILED, USAGE), r.stderr)
         self.assertEqual(r.stdout, b"")
         self.assertGreater(len(r.stderr), 10)
@@ -269,7 +269,7 @@ class Files(CliTest):
         self.save("b.bin", b)
         chain = ('"$0" sgemm -q - b.bin -o - <a.bin | "$0" transpose -q - --npy | "$0" sgemm -q - <(cat b.bin) -o c.npy && '
                  'mkfifo pipe && { "$0" transpose -q a.bin -o pipe & "$0" transpose -q pipe -o same.bin; wait; }')
-        subprocess.run(["bash", "-c", "set -o pipefail; " + chain, harness.KOPS_CLIENT], check=True, timeout=60,
+        subprocess.run(["bash", "-c", "set -o pipefail; " + chain, harness.KOPS_CLIENT], check=True, timeout=600,
                        cwd=self.folder.name, env=harness.client_env(self.daemon.socket))
         self.near(self.load("c.npy"), (a.astype(np.float64) @ b).T @ b, 1e-2)
         np.testing.assert_array_equal(self.load("same.bin", (300, 300)), a)
@@ -280,7 +280,7 @@ class Files(CliTest):
             out, into = os.pipe()
             os.close(out)
             p = subprocess.run([harness.KOPS_CLIENT, "transpose", "big.bin", "-q", *args], stdout=into, stderr=subprocess.PIPE,
-                               text=True, cwd=self.folder.name, env=harness.client_env(self.daemon.socket), timeout=60,
+                               text=True, cwd=self.folder.name, env=harness.client_env(self.daemon.socket), timeout=600,
                                check=False)
             os.close(into)
             self.assertEqual((p.returncode, p.stderr), (FAILED, says))
@@ -610,7 +610,7 @@ class ExitCodes(CliTest):
         if reachable.returncode not in (OK, CONNECT):
             self.skipTest(f"another user cannot read the libraries in {libraries}")
         r = subprocess.run([binary, "ping", "--socket", self.daemon.socket, "--timeout", "1s"], preexec_fn=drop,
-                           capture_output=True, cwd="/", timeout=60)
+                           capture_output=True, cwd="/", timeout=600)
         self.assertEqual(r.returncode, CONNECT, r.stderr)
         self.assertIn(b"ermission", r.stderr)
 

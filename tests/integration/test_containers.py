@@ -44,7 +44,7 @@ class Contained(unittest.TestCase):
         self.daemon = harness.Daemon(**self.settings)
         self.addCleanup(self.daemon.remove)
         self.daemon.spawn_in(os.path.join(self.cgroup, "cgroup.procs"))
-        self.assertTrue(eventually(lambda: b" ready: " in self.daemon.log(), harness.START_S), self.daemon.log())
+        self.assertTrue(eventually(lambda: b" ready: " in self.daemon.log()), self.daemon.log())
         self.c = self.daemon.connect()
         self.addCleanup(self.c.close)
 
@@ -266,7 +266,7 @@ class Processes(unittest.TestCase):
         self.addCleanup(daemon.remove)
         os.chmod(daemon.folder, 0o777)
         daemon.spawn(wrapper)
-        eventually(lambda: b" ready: " in daemon.log() or daemon.process.poll() is not None, harness.START_S, 0.02)
+        eventually(lambda: b" ready: " in daemon.log() or daemon.process.poll() is not None, step=0.02)
         if daemon.process.poll() is None:
             with daemon.connect() as c:
                 b = c.wait_any(c.start_alloc(1 << 20)[0])

@@ -44,7 +44,7 @@ class Deaths(unittest.TestCase):
     def kill_at_work(self):
         """Kills the daemon once a job runs, and starts the next."""
         with_job = self.daemon.connect()
-        self.assertTrue(harness.eventually(with_job.any_running, 20))
+        self.assertTrue(harness.eventually(with_job.any_running))
         with_job.close()
         self.daemon.kill_and_start()
 

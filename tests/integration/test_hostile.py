@@ -435,9 +435,9 @@ class ConnectionFloods(harness.DaemonTest):
             self.flood(0.3)
             self.assertTrue(eventually(gets_in))  # so the queue is not just full
             return self.queue_room() <= 5
-        self.assertTrue(eventually(is_short, 60))
+        self.assertTrue(eventually(is_short))
         self.assertTrue(eventually(gets_in))
-        self.assertTrue(eventually(lambda: self.queue_room() == 100, 60, 0.5))
+        self.assertTrue(eventually(lambda: self.queue_room() == 100, step=0.5))
 
 
 @unittest.skipIf(harness.QUICK, "figures of time")
@@ -770,7 +770,7 @@ class FewDescriptors(harness.DaemonTest):
         before = resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, (3, 128))
         try:
             waiting = self.client(hello=False)
-            self.assertTrue(eventually(lambda: WARNING in self.daemon.log(), 5))
+            self.assertTrue(eventually(lambda: WARNING in self.daemon.log()))
         finally:
             resource.prlimit(self.daemon.pid, resource.RLIMIT_NOFILE, before)
         self.assert_ended(waiting)  # taken, so the spare descriptor is back

@@ -11,6 +11,10 @@ from support import harness, wire
 from support.harness import Daemon, DaemonTest, count, eventually
 from support.wire import view
 
+# A job that outlasts every wait of a test, and the settings that allow it.
+ENDLESS_MS = 1500 * harness.PATIENCE_S
+ENDLESS = {"max_run_time": "1440min", "max_backlog": "60min"}
+
 
 class Life(unittest.TestCase):
     """A daemon of its own for each test."""
@@ -29,7 +33,7 @@ class Life(unittest.TestCase):
         self.addCleanup(c.close)
         return c
 
-    def assert_stopped(self, code=0, seconds=60):
+    def assert_stopped(self, code=0, seconds=harness.PATIENCE_S):
         self.assertEqual(self.daemon.wait(seconds), code, self.daemon.log().decode())
         self.assertFalse(os.path.exists(self.daemon.socket))
         for mark in harness.SANITIZER_MARKS:
@@ -94,13 +98,13 @@ class Draining(Life):
             c.receive()
 
     def test_submits_while_draining(self):
-        self.start(drain_timeout="10min", max_backlog="10min")
+        self.start(drain_timeout="10min", **ENDLESS)
         c, holder = self.connect(), self.connect()
         op = self.slow_op(c, 200)
         first = c.start_submit(op)
-        holder.start_submit(self.slow_op(holder, 300_000))  # kopsd drains until this session has gone
+        holder.start_submit(self.slow_op(holder, ENDLESS_MS))  # kopsd drains until this session has gone
         for each in (c, holder):
-            each.stats()
+            self.assertGreater(each.stats()["devices"][0]["running"], 0)
         self.daemon.signal(signal.SIGTERM)
         self.assertTrue(eventually(lambda: b"stopping" in self.daemon.log()))
         with self.assertRaises(wire.Refused) as caught:
@@ -114,29 +118,24 @@ class Draining(Life):
         self.assert_stopped()
 
     def test_drain_timeout(self):
-        self.start(drain_timeout="200ms")
+        self.start(drain_timeout="200ms", **ENDLESS)
         c = self.connect()
-        c.start_submit(self.slow_op(c, 20_000))
+        c.start_submit(self.slow_op(c, ENDLESS_MS))
         c.stats()
-        began = time.monotonic()
         self.daemon.signal(signal.SIGTERM)
         self.assert_stopped()
-        self.assertLess(time.monotonic() - began, 10)
         self.assertIn(b"drain-timeout", self.daemon.log())
 
     def test_drain_timeout_with_a_canary_behind_the_job(self):
         """The health check's own job must not make the exit wait for the job before it."""
-        self.start({"WATCHDOG_USEC": "300000"}, drain_timeout="200ms")
+        self.start({"WATCHDOG_USEC": "300000"}, drain_timeout="200ms", **ENDLESS)
         c = self.connect()
-        c.start_submit(self.slow_op(c, 20_000))
-        time.sleep(0.5)
-        device = c.stats()["devices"][0]
-        self.assertEqual(device["running"], 1)
-        self.assertGreater(device["canary_age_us"], 300_000)  # the watchdog has asked for another by now
-        began = time.monotonic()
+        c.start_submit(self.slow_op(c, ENDLESS_MS))
+        # The watchdog has asked for another by then.
+        self.assertTrue(eventually(lambda: c.stats()["devices"][0]["canary_age_us"] > 500_000))
+        self.assertEqual(c.stats()["devices"][0]["running"], 1)
         self.daemon.signal(signal.SIGTERM)
         self.assert_stopped()
-        self.assertLess(time.monotonic() - began, 10)
 
     def test_with_messages_half_read(self):
         """Long ones are read in several turns: the sessions end between them."""
@@ -166,25 +165,21 @@ class Draining(Life):
                 c.start("describe", {})
         except BlockingIOError:
             pass
-        began = time.monotonic()
         self.daemon.signal(signal.SIGTERM)
         self.assert_stopped()
-        self.assertLess(time.monotonic() - began, 10)
 
     def test_idle(self):
-        self.start()
+        self.start(drain_timeout="10min")
         c = self.connect()
         silent = self.connect(hello=False)
-        began = time.monotonic()
         self.daemon.signal(signal.SIGTERM)
         self.assert_stopped()
-        self.assertLess(time.monotonic() - began, 30)
         for each in (c, silent):
             with self.assertRaises(wire.Ended):
                 each.receive()
 
     def test_twice(self):
-        self.start()
+        self.start(drain_timeout="10min")
         c = self.connect()
         job = c.start_submit(self.slow_op(c, 300))
         c.stats()
@@ -206,15 +201,13 @@ class Draining(Life):
 
     def test_with_buffers_under_way(self):
         for _ in range(count(20, 3)):
-            self.start()
+            self.start(drain_timeout="10min")
             c = self.connect()
             for _ in range(20):
                 c.start_alloc(1 << 20)
                 c.start_alloc(1 << 20, wire.RESIDENT)
-            began = time.monotonic()
             self.daemon.signal(signal.SIGTERM)
             self.assert_stopped()
-            self.assertLess(time.monotonic() - began, 30)
 
 
 class Signals(Life):
@@ -250,7 +243,7 @@ class Logging(unittest.TestCase):
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={**os.environ, **env})
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.assertTrue(eventually(lambda: self.answers(daemon), harness.START_S))
+        self.assertTrue(eventually(lambda: self.answers(daemon)))
         daemon.write_config(devices="auto")
         for number in (signal.SIGHUP, signal.SIGTERM):
             process.send_signal(number)
@@ -295,7 +288,7 @@ class Starting(Life):
     def run_kopsd(self, *args, **env):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(harness.CLEAN_ENV)}
         return subprocess.run([harness.KOPSD, *args], env={**clean, **env}, capture_output=True, text=True,
-                              timeout=60)
+                              timeout=600)
 
     def test_stale_socket_is_replaced(self):
         d = self.start()
@@ -497,7 +490,7 @@ class Starting(Life):
     # Sockets of users beside it
 
     def ping_by_client(self):
-        ping = subprocess.run([harness.KOPS_CLIENT, "ping"], env=harness.client_env(self.daemon.socket), timeout=60,
+        ping = subprocess.run([harness.KOPS_CLIENT, "ping"], env=harness.client_env(self.daemon.socket), timeout=600,
                               check=True, capture_output=True)
         self.assertIn(b"healthy", ping.stdout)
 
@@ -576,7 +569,7 @@ class Starting(Life):
         with open(d.config, "a", encoding="ascii") as f:
             f.write("nonsense = 1\n")
         d.signal(signal.SIGHUP)
-        self.assertTrue(eventually(lambda: b"not reloaded" in d.log()[seen:], 5))
+        self.assertTrue(eventually(lambda: b"not reloaded" in d.log()[seen:]))
         self.assertIn(b"kopsd.conf:", d.log()[seen:])
         c.ping()
         self.assertEqual(self.connect().welcome["max_buffers"], 6)
@@ -599,7 +592,7 @@ class Starting(Life):
         self.assertEqual(self.connect().welcome["max_buffers"], 5)
         waited = time.monotonic() - began
         d.signal(signal.SIGHUP)  # it has them read again
-        self.assertTrue(eventually(lambda: d.log().count(b"reloaded") == 2, 60))
+        self.assertTrue(eventually(lambda: d.log().count(b"reloaded") == 2))
         self.assertLess(waited, 0.5 * (time.monotonic() - began))
         self.assertEqual(self.connect().welcome["max_buffers"], 6)
 

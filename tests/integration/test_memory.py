@@ -191,12 +191,12 @@ class Lent(harness.DaemonTest):
         self.assertGreaterEqual(self.control.stats()["pool_bytes"], 160 << 20)
         for _, b in buffers:
             c.drop(b)
-        self.assertTrue(harness.eventually(lambda: self.control.stats()["pool_bytes"] <= 64 << 20, 10))
+        self.assertTrue(harness.eventually(lambda: self.control.stats()["pool_bytes"] <= 64 << 20))
         self.assertGreater(self.control.stats()["pool_bytes"], 0)
         self.daemon.reload(pool_cache=0)
         try:
-            self.assertTrue(harness.eventually(lambda: self.control.stats()["pool_bytes"] == 0, 10))
-            self.assertTrue(harness.eventually(lambda: self.daemon.maps() == 0, 5))
+            self.assertTrue(harness.eventually(lambda: self.control.stats()["pool_bytes"] == 0))
+            self.assertTrue(harness.eventually(lambda: self.daemon.maps() == 0))
         finally:
             self.daemon.reload(pool_cache="64M")
 
@@ -243,7 +243,7 @@ class Making(harness.DaemonTest):
         c.stats()
         c.close()
         self.clients.remove(c)
-        self.assertTrue(harness.eventually(lambda: self.control.stats()["buffers"] == 0, 30))
+        self.assertTrue(harness.eventually(lambda: self.control.stats()["buffers"] == 0))
         return self.daemon.cpu_s() - before
 
     def test_requests_of_a_dead_session_are_dropped(self):
@@ -265,7 +265,7 @@ class WarmPool(harness.DaemonTest):
     def test_warm_memory_is_ready(self):
         # Classes of 64 KiB, 128 KiB, … with four segments each while they fit in 8 MiB: up to 1 MiB.
         want = 4 * sum(64 << 10 << c for c in range(4))
-        self.assertTrue(harness.eventually(lambda: self.control.stats()["pool_bytes"] >= want, 5))
+        self.assertTrue(harness.eventually(lambda: self.control.stats()["pool_bytes"] >= want))
         c = self.client()
         r, _ = c.start_alloc(100 << 10)
         (fd,) = c.wait(r)["fds"]

@@ -56,7 +56,7 @@ class TopTest(harness.DaemonTest):
 
     def batch(self, *args, code=OK, **env):
         r = subprocess.run([harness.KOPS_CLIENT, "top", "-b", "-d", "100ms", *args], capture_output=True, text=True,
-                           env=self.env(**env), timeout=60)
+                           env=self.env(**env), timeout=600)
         self.assertEqual(r.returncode, code, r.stderr)
         return r.stdout if code == OK else r.stderr
 
@@ -119,7 +119,7 @@ class Batch(TopTest):
         self.assertIn("device, jobs, queued or p99", self.batch("--sort", "name", code=USAGE))
         self.assertIn("--intervall", self.batch("--intervall", "3", code=USAGE))
         self.assertIn("kopsd", self.batch("--socket", "/nowhere/kopsd.sock", code=CONNECT))
-        r = subprocess.run([harness.KOPS_CLIENT, "top"], capture_output=True, env=self.env(), timeout=60, text=True)
+        r = subprocess.run([harness.KOPS_CLIENT, "top"], capture_output=True, env=self.env(), timeout=600, text=True)
         self.assertEqual(r.returncode, USAGE)
         self.assertIn("--batch", r.stderr)
 

@@ -549,9 +549,9 @@ class Sockets(harness.DaemonTest):
                                       stdout=subprocess.PIPE, user=uid, group=uid, extra_groups=[])
             self.assertTrue(eventually(lambda: sockets_at(f"/{uid}") == 3))
             self.assertIsNone(client.poll())
-        self.assertIn("healthy", client.communicate(timeout=60)[0])
+        self.assertIn("healthy", client.communicate(timeout=600)[0])
         self.assertEqual(client.returncode, 0)
-        self.assertTrue(eventually(lambda: sockets_at(self.daemon.socket) == before, 120))  # it has refused thousands
+        self.assertTrue(eventually(lambda: sockets_at(self.daemon.socket) == before))  # it has refused thousands
 
     def test_those_of_others_stay(self):
         """However many come: one person may be many users. What nobody uses for a minute goes."""

@@ -125,7 +125,7 @@ class Completion(harness.DaemonTest):
             script = (f"source {self.completions(words[0] + '.bash')}; COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}')\n"
                       f"COMP_CWORD={len(words) - 1}; _{function}; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
             r = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, check=True, cwd=self.folder,
-                               env=self.environment(), timeout=60)
+                               env=self.environment(), timeout=600)
             self.assertEqual(r.stderr, "")
             return set(r.stdout.split())
 
@@ -141,7 +141,7 @@ class Completion(harness.DaemonTest):
         def offered(line):
             script = f"source {self.completions(line.split(' ')[0] + '.fish')}; complete -C '{line}'"
             r = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True, check=True,
-                               cwd=self.folder, env=self.environment(), timeout=60)
+                               cwd=self.folder, env=self.environment(), timeout=600)
             return {word.split("\t")[0] for word in r.stdout.splitlines()}
 
         self.check(offered)

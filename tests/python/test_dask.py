@@ -58,8 +58,8 @@ class Cluster:
             self.run(*module("worker"), self.address, "--name", str(i), "--no-nanny", "--nthreads", "1", "--no-dashboard",
                      "--memory-limit", str(MEMORY_LIMIT), "--local-directory", self.folder,
                      KOPS_SOCKET=daemon.socket)
-        self.client = distributed.Client(self.address, timeout=60)
-        self.client.wait_for_workers(WORKERS, timeout=60)
+        self.client = distributed.Client(self.address, timeout=600)
+        self.client.wait_for_workers(WORKERS, timeout=600)
         self.client.run(start_over, 30, 5)
 
     def run(self, *command, **env):

@@ -388,7 +388,7 @@ class Interruptions(PythonTest):
             if not went_on:
                 break
         self.assertGreater(n, 20)
-        self.assertTrue(eventually(lambda: client.info().buffers == buffers, 10))
+        self.assertTrue(eventually(lambda: client.info().buffers == buffers))
         del x, y
         client.close()
         self.assertIsNone(session.handle)

@@ -74,15 +74,15 @@ class Processes(PythonTest):
         self.fails(kops.StateError, "closed", closed.ping)
 
     def test_module(self):
-        done = subprocess.run([sys.executable, "-m", "kops"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-m", "kops"], capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("cpu", done.stdout)
         for words, code in (["--help"], 0), (["surplus"], 2):
-            done = subprocess.run([sys.executable, "-m", "kops", *words], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([sys.executable, "-m", "kops", *words], capture_output=True, text=True, timeout=600)
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertIn("Usage: python -m kops", done.stdout if code == 0 else done.stderr)
         env = {**os.environ, "KOPS_SOCKET": "/no/such/socket"}
-        done = subprocess.run([sys.executable, "-m", "kops"], capture_output=True, text=True, timeout=60, env=env)
+        done = subprocess.run([sys.executable, "-m", "kops"], capture_output=True, text=True, timeout=600, env=env)
         self.assertEqual(done.returncode, 1)
         self.assertIn("kops: ", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
@@ -90,7 +90,7 @@ class Processes(PythonTest):
     def test_in_development_mode(self):
         """Where memory that was freed loses its content."""
         subclass = "import kops, numpy; x = kops.asarray(numpy.eye(2)).view(numpy.recarray); print(kops.owns(x), (x @ x).sum())"
-        done = subprocess.run([sys.executable, "-X", "dev", "-c", subclass], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-X", "dev", "-c", subclass], capture_output=True, text=True, timeout=600)
         self.assertEqual((done.stdout, done.stderr), ("True 2.0\n", ""))
 
 

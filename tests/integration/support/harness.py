@@ -27,8 +27,7 @@ LONG = os.environ.get("KOPS_TEST_LONG", "") not in ("", "0")
 DEVICES = os.environ.get("KOPS_TEST_DEVICES", "cpu")
 FIRST_DEVICE = DEVICES.split(",")[0]
 ON_GPU = "gpu" in DEVICES and "SIMULATED_GPU" not in os.environ
-START_S = 60
-SETTLE_S = 20
+PATIENCE_S = 200  # with what should come soon, on a machine however busy
 CLEAN_ENV = ("KOPSD_", "LISTEN_", "NOTIFY_", "WATCHDOG_")
 
 
@@ -45,7 +44,7 @@ def count(normal, quick):
     return quick if QUICK else normal
 
 
-def eventually(condition, seconds=SETTLE_S, step=0.005):
+def eventually(condition, seconds=PATIENCE_S, step=0.005):
     """Polls until condition() is true; its last value."""
     end = time.monotonic() + seconds
     while not (value := condition()) and time.monotonic() < end:
@@ -101,7 +100,7 @@ class Daemon:
 
     def start(self, **env):
         self.spawn(**env)
-        if not eventually(lambda: b" ready: " in self.log() or self.process.poll() is not None, START_S, 0.02) \
+        if not eventually(lambda: b" ready: " in self.log() or self.process.poll() is not None, step=0.02) \
                 or self.process.poll() is not None:
             raise AssertionError("kopsd did not start:\n" + self.log().decode())
         return self
@@ -128,7 +127,7 @@ class Daemon:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def wait(self, seconds=60):
+    def wait(self, seconds=PATIENCE_S):
         return self.process.wait(seconds)
 
     def kill_and_start(self):

@@ -373,7 +373,7 @@ class Ring:
 class Client:
     """One session. start_*() sends and returns the request's id; wait(id) returns its reply."""
 
-    def __init__(self, path, hello=True, name="test", timeout=60):
+    def __init__(self, path, hello=True, name="test", timeout=600):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self.sock.connect(path)  # with a timeout it would not wait for a place in the backlog

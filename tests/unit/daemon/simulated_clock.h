@@ -1,4 +1,5 @@
-/* simulated_clock.h: a test's own CLOCK_MONOTONIC, which moves only when the test says so. For one file per program. */
+/* simulated_clock.h: a test's own CLOCK_MONOTONIC, which moves only when the test says so. One file per program
+ * includes it. */
 #ifndef KOPS_TEST_SIMULATED_CLOCK_H
 #define KOPS_TEST_SIMULATED_CLOCK_H
 

@@ -304,7 +304,7 @@ static void who_is_midway_goes_on_first(void **state)
 	f->readers[1].place.midway = true;
 	wait_with(f, 1, TURNS);
 	run_until_read(f, 1);
-	assert_int_equal(f->readers[0].taken, 0); /* the last round of the loop ends with the midway one's last turn */
+	assert_int_equal(f->readers[0].taken, 0);
 	run_until_read(f, 0);
 	assert_int_equal(f->readers[0].taken, TURNS);
 }
