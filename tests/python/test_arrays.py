@@ -1,4 +1,5 @@
 """Arrays in shared and in device memory: NumPy's in every respect, and alive for as long as anything looks at them."""
+import importlib
 import pickle
 import unittest
 
@@ -106,6 +107,117 @@ class SharedArrays(PythonTest):
             return
         x = self.kops.asarray(self.numbers((16, 16)).astype(ml_dtypes.bfloat16))
         self.assertEqual(self.kops.matmul(x, x).dtype, np.dtype(ml_dtypes.bfloat16))
+
+
+class Labelled:
+    """As of pandas, xarray and pint: it has elements, and NumPy's functions mean something else on it."""
+
+    def __init__(self, elements):
+        self.elements = elements
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.elements, dtype)
+
+    def __array_ufunc__(self, *_, **__):
+        return NotImplemented
+
+
+class Quantity(np.ndarray):
+    """As of astropy."""
+
+    def __array_function__(self, *_, **__):
+        return NotImplemented
+
+
+class Tagged(np.ndarray):
+    """More than elements, but NumPy's functions compute with those."""
+
+    tag = "mine"
+
+
+class Kinds(PythonTest):
+    """Classes of arrays."""
+
+    def calls(self, x):
+        """Every way in which x comes to kops, as an operand of 4 × 4."""
+        k, plain = self.kops, self.shared((4, 4))
+        ways = [lambda f=f: f(x) for f in (k.asarray, k.softmax, k.transpose, k.reduce, k.copy,
+                                           k.device_array((4, 4)).upload)]
+        ways += [lambda: k.matmul(x, plain), lambda: k.matmul(plain, x), lambda: k.add(x, 1), lambda: k.add(plain, x),
+                 lambda: k.gemm(1, x, plain, 0, plain.copy()), lambda: k.asarray(x, np.float64)]
+        return ways + [lambda f=f: getattr(k.job(), f)(x) for f in ("softmax", "copy")]
+
+    def outputs(self, x):
+        k, plain = self.kops, self.shared((4, 4))
+        return [lambda f=f: f(plain, out=x) for f in (k.softmax, k.transpose, k.copy)] + [
+            lambda: k.matmul(plain, plain, out=x), lambda: k.add(plain, 1, out=x), lambda: k.gemm(1, plain, plain, 1, x),
+            lambda: k.job().copy(plain, out=x), lambda: k.device_array((4, 4)).download(out=x)]
+
+    def test_masked_arrays_are_refused(self):
+        for elements in self.numbers((4, 4)), self.shared((4, 4)):
+            for mask in elements > 0, np.ma.nomask:
+                x = np.ma.MaskedArray(elements, mask)
+                before = elements.copy()
+                for call in self.calls(x) + self.outputs(x):
+                    self.fails(kops.ArgumentError, "x.filled(value)", call)
+                self.assertTrue((elements == before).all())
+                self.assertFalse(self.kops.owns(x))
+        self.fails(kops.ArgumentError, "x.filled(value)", self.kops.asarray, [x[0], x[1]])
+        self.fails(kops.ArgumentError, "x.filled(value)", self.kops.asarray, [[1.0, np.ma.masked]], np.float32)
+
+    def test_a_masked_array_in_the_place_of_one_that_came_before(self):
+        """Of the same elements, whose job is known."""
+        a, out = self.shared((4, 4)), self.poisoned((4, 4))
+        for _ in range(4):
+            self.kops.softmax(a, out=out)
+            self.kops.softmax(a)
+        x, y = np.ma.MaskedArray(a, a > 0), np.ma.MaskedArray(out)
+        self.fails(kops.ArgumentError, "x.filled(value)", self.kops.softmax, x, out=out)
+        self.fails(kops.ArgumentError, "x.filled(value)", self.kops.softmax, x)
+        self.fails(kops.ArgumentError, "x.filled(value)", self.kops.softmax, a, out=y)
+
+    def test_units_and_labels_are_refused(self):
+        for x in self.shared((4, 4)).view(Quantity), self.numbers((4, 4)).view(Quantity):
+            for call in self.calls(x) + self.outputs(x):
+                self.fails(kops.ArgumentError, "numpy.asarray(x)", call)
+        for call in self.calls(Labelled(self.numbers((4, 4)))):
+            self.fails(kops.ArgumentError, "Labelled may mean more than its elements", call)
+
+    def test_classes_with_elements_only(self):
+        for kind in np.matrix, np.recarray, np.memmap, Tagged:
+            for elements in self.numbers((4, 4)), self.shared((4, 4)):
+                x, expected = elements.view(kind), elements.astype(np.float64) @ elements
+                for _ in range(3):
+                    result = self.kops.matmul(x, elements)
+                    self.assertIs(type(result), np.ndarray)
+                    self.near(result, expected, 8)
+                self.assertIs(type(self.kops.asarray(x)), np.ndarray)
+                self.assertEqual(self.kops.owns(x), self.kops.owns(elements))
+                out = np.full((4, 4), np.nan, np.float32).view(kind)
+                self.assertIs(self.kops.matmul(x, x, out=out), out)
+                self.near(np.asarray(out), expected, 8)
+                for call in self.calls(x) + self.outputs(x):
+                    call()
+
+    def test_libraries_that_are_here(self):
+        plain = self.numbers((4, 4))
+        for module, make in [("pandas", lambda m: m.DataFrame(plain)), ("pandas", lambda m: m.Series(plain[0])),
+                             ("xarray", lambda m: m.DataArray(plain)), ("pint", lambda m: m.UnitRegistry().meter * plain),
+                             ("astropy.units", lambda m: plain * m.m)]:
+            try:
+                x = make(importlib.import_module(module))
+            except ImportError:
+                continue
+            with self.subTest(module):
+                self.fails(kops.ArgumentError, "numpy.asarray(x)", self.kops.asarray, x)
+                self.fails(kops.ArgumentError, "numpy.asarray(x)", self.kops.softmax, x)
+
+    def test_a_number_of_numpy_in_shared_memory(self):
+        """NumPy makes an array of it for whoever asks for its address: the next one lies in the same place."""
+        x = self.shared((4,))
+        with self.kops.memory():
+            for value in np.arange(1, 9, dtype=np.float32):
+                self.near(self.kops.add(x, value), x.astype(np.float64) + value, 4)
 
 
 class Memory(PythonTest):

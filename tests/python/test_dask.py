@@ -10,6 +10,7 @@ import numpy as np
 from case import LONG, eventually, harness
 
 try:
+    import dask
     import dask.array as da
     import distributed
 except ImportError:
@@ -182,6 +183,11 @@ class Workers(unittest.TestCase):
         return self.cluster.calls()[1]["kopsd"] > before
 
 
+def filtered(x, axis):
+    """Without every other element along the axis, as chunks of sizes that Dask does not know."""
+    return x[(slice(None),) * axis + (da.arange(x.shape[axis], chunks=x.chunks[axis]) % 2 == 0,)]
+
+
 class Graphs(unittest.TestCase):
     """What is wrong is said when the graph is made, not in a worker."""
 
@@ -195,6 +201,12 @@ class Graphs(unittest.TestCase):
                 (kops.DtypeError, "a is float32, b is float64", lambda: kops.dask.matmul(x, x.T.astype("d"))),
                 (kops.DtypeError, "not with int64", lambda: kops.dask.matmul(x.astype(int), x.T)),
                 (kops.DtypeError, "softmax takes float32", lambda: kops.dask.softmax(x.astype("d"))),
+                (kops.ShapeError, "compute_chunk_sizes()", lambda: kops.dask.matmul(
+                    filtered(da.ones((3, 6), chunks=(3, 2), dtype="f"), 1), filtered(da.ones((4, 3), chunks=2, dtype="f"), 0))),
+                (kops.ShapeError, "compute_chunk_sizes()", lambda: kops.dask.matmul(
+                    filtered(da.ones((3, 6), chunks=6, dtype="f"), 1), filtered(da.ones((4, 3), chunks=2, dtype="f"), 0))),
+                (kops.ArgumentError, "x.filled(value)", lambda: kops.dask.softmax(da.ma.masked_equal(x, 1))),
+                (kops.ArgumentError, "x.filled(value)", lambda: kops.dask.transpose(np.ma.masked_equal(np.eye(3), 0))),
                 (kops.ArgumentError, "no precision 'best'", lambda: kops.dask.matmul(x, x.T, precision="best"))]:
             with self.assertRaises(kind) as caught:
                 call()
@@ -208,9 +220,75 @@ class Graphs(unittest.TestCase):
         self.assertEqual(kops.dask.transpose(a).chunks, a.swapaxes(1, 2).chunks)
 
 
+class Chunks(harness.DaemonTest):
+    """Computed in this process, without a cluster."""
+
+    leaks_checked = False  # the client of kops.dask stays
+
+    def setUp(self):
+        super().setUp()
+        os.environ["KOPS_SOCKET"] = self.daemon.socket
+        kops._chunks._forget_here()
+
+    def tearDown(self):
+        self.assertEqual(kops.dask.calls()["numpy"], 0)
+        super().tearDown()
+
+    def test_a_buffer_that_is_filled_anew_is_read_anew(self):
+        w = np.ones((64, 64), np.float32)
+        for x in np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32, "F"), np.zeros((8, 64, 64), np.float32)[3]:
+            for value in 1, 2, 3:
+                x[:] = value
+                for d in da.from_array(x, chunks=64), da.from_array(x, chunks=32):
+                    self.assertEqual(kops.dask.matmul(d, w).compute()[0, 0], 64 * value)
+                self.assertEqual(kops.dask.transpose(x).compute()[5, 7], value)
+
+    def test_a_task_that_fills_and_returns_one_buffer(self):
+        buffer = np.zeros((16, 16), np.float32)
+
+        def fill(value):
+            buffer[:] = value
+            return buffer
+
+        for value in 1, 2, 3:
+            d = da.from_delayed(dask.delayed(fill)(value), (16, 16), np.float32)
+            self.assertEqual(kops.dask.matmul(d, np.eye(16, dtype=np.float32)).compute()[0, 0], value)
+
+    def test_unknown_chunk_sizes_on_the_shared_axis(self):
+        a, b = numbers(1, "f", 60, 20), numbers(2, "f", 60, 20)
+        for x, y in [(filtered(a, 1), filtered(b, 0)), (filtered(a, 0), b), (a, filtered(b, 1)),
+                     (filtered(a.rechunk(60), 1), filtered(b.rechunk(60), 0))]:
+            ours, theirs = kops.dask.matmul(x, y), x @ y
+            self.assertEqual(str(ours.chunks), str(theirs.chunks))
+            self.assertTrue(np.allclose(*dask.compute(ours, theirs), atol=1e-5))
+
+    def test_unknown_chunks_that_do_not_fit(self):
+        x, y = filtered(da.ones((4, 6), chunks=6, dtype="f"), 1), filtered(da.ones((8, 4), chunks=8, dtype="f"), 0)
+        with self.assertRaisesRegex(kops.ShapeError, "last axis of a"):
+            kops.dask.matmul(x, y).compute()
+
+    def test_big_endian_chunks(self):
+        a, b = numbers(1, "f", 40, 20), numbers(2, "f", 40, 20)
+        for x, y in (a.astype(">f4"), b), (a, b.astype(">f4")), (a.astype(">f4"), b.astype(">f4")):
+            c = kops.dask.matmul(x, y)
+            self.assertEqual(c.dtype, np.dtype("f"))
+            ours, theirs = dask.compute(c, a @ b)
+            self.assertTrue(ours.dtype.isnative and np.allclose(ours, theirs, atol=1e-5))
+            s, t, before = dask.compute(kops.dask.softmax(y), kops.dask.transpose(y), b)
+            self.assertTrue(s.dtype.isnative and np.allclose(s.sum(1), 1) and np.array_equal(t, before.T))
+
+    def test_masked_chunks_that_dask_does_not_know_of(self):
+        masked = np.ma.masked_less(np.eye(4, dtype=np.float32), 0.5)
+        d = da.from_delayed(dask.delayed(lambda: masked)(), (4, 4), np.float32)
+        for op in kops.dask.softmax, kops.dask.transpose, lambda x: kops.dask.matmul(x, np.eye(4, dtype=np.float32)):
+            with self.assertRaisesRegex(kops.ArgumentError, "x.filled"):
+                op(d).compute()
+
+
 class WithoutKopsd(unittest.TestCase):
     def test_numpy_computes(self):
         os.environ["KOPS_SOCKET"] = "/no/such/socket"
+        kops._chunks._forget_here()
         x = da.random.RandomState(1).uniform(-1, 1, (3, 50, 40), chunks=(2, 20, 30)).astype("f")
         before = kops.dask.calls()
         with self.assertLogs("kops.dask", "WARNING") as logged:

@@ -210,6 +210,10 @@ class Ops(PythonTest):
         self.fails(kops.ArgumentError, "precision", self.kops.matmul, a, a.T, precision="f8")
         self.fails(kops.ArgumentError, "kernel", self.kops.matmul, a, a.T, kernel="none such")
         self.fails(TypeError, "kernel is 3; it must be a string", self.kops.matmul, a, a.T, kernel=3)
+        wide, job = np.ones((3, 3)), self.kops.job()
+        job.softmax(wide)
+        for call in (lambda: self.kops.softmax(wide), lambda: self.kops.reduce(wide), lambda: self.kops.add(wide, wide), job.run):
+            self.fails(kops.DtypeError, "x.astype(numpy.float32)", call)
         self.fails(kops.ShapeError, "no axis 2", self.kops.softmax, a, 2)
         self.fails(kops.ShapeError, "axes", self.kops.softmax, np.zeros((1,) * 5, "f"))
         self.fails(kops.ArgumentError, "reduction", self.kops.reduce, a, "product")

@@ -60,6 +60,41 @@ def as_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return result
 
 
+# ---- What is more than its elements
+
+
+def check_kind(x: object) -> None:
+    """Refuses what means more than its elements: masks, units, labels. kops would drop that without a word. NumPy has such
+    a class say so by functions of its own (NEP 13, NEP 18); its masked arrays, which are older, do not."""
+    kind = type(x)
+    if issubclass(kind, np.ma.MaskedArray):
+        raise error("INVALID", "kops would compute with the masked elements of a masked array too: pass x.filled(value), "
+                               "or x.data if they are to count")
+    if isinstance(x, (list, tuple)):
+        for item in x:
+            if type(item) is not float:
+                check_kind(item)
+    elif kind is not np.ndarray and not _has_elements_only(kind):
+        raise error("INVALID", f"a {kind.__module__}.{kind.__qualname__} may mean more than its elements (units, labels, "
+                               "masks), which kops would drop: pass the elements alone, as numpy.asarray(x)")
+
+
+def _has_elements_only(kind: type) -> bool:
+    if issubclass(kind, np.ma.MaskedArray):
+        return False
+    return all(getattr(kind, name, getattr(np.ndarray, name)) is getattr(np.ndarray, name)
+               for name in ("__array_ufunc__", "__array_function__"))
+
+
+def elements(x: object, dtype: np.dtype[Any] | None = None) -> NDArray:
+    """As a NumPy array, of its base class."""
+    if type(x) is not np.ndarray:
+        if isinstance(x, DeviceArray):
+            raise error("INVALID", "this array is in a device's memory: fetch it with download()")
+        check_kind(x)
+    return np.asarray(x, dtype)
+
+
 # ---- Layouts
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -88,8 +123,13 @@ _plain = np.ndarray if sys.implementation.name == "cpython" and _word_at(id(_pro
 
 
 def layout(x: NDArray) -> Layout:
-    """Two arrays of one layout are the same elements."""
-    address = _word_at(id(x) + _IN_ARRAY).value if type(x) is _plain else _address(x)
+    """Two arrays of one layout are the same elements. AttributeError: x is no array, or means more than its elements."""
+    if type(x) is _plain:
+        address = _word_at(id(x) + _IN_ARRAY).value
+    elif isinstance(x, np.ndarray) and _has_elements_only(type(x)):
+        address = _address(x)
+    else:  # a number of NumPy has an address too, of a copy that is made for whoever asks
+        raise AttributeError("no layout")
     return address, x.shape, x.strides, x.dtype
 
 
@@ -172,9 +212,7 @@ def empty_like(session: Session, x: NDArray) -> NDArray:
 
 
 def asarray(session: Session, value: ArrayLike, dtype: DTypeLike | None) -> NDArray:
-    if isinstance(value, DeviceArray):
-        raise error("INVALID", "this array is in a device's memory: fetch it with download()")
-    x = np.asarray(value, None if dtype is None else as_dtype(dtype))
+    x = elements(value, None if dtype is None else as_dtype(dtype))
     dtype_code(native(x.dtype))
     if is_here(session, x):
         return x
@@ -245,7 +283,7 @@ class DeviceArray:
 
     def upload(self, value: ArrayLike) -> DeviceArray:
         """Copies value, which is broadcast to this shape, here. Returns itself."""
-        x = np.asarray(value, dtype=self.dtype)
+        x = elements(value, self.dtype)
         try:
             x = np.broadcast_to(x, self.shape)
         except ValueError:

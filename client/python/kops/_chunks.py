@@ -2,24 +2,24 @@
 kopsd cannot.
 
 Chunks are NumPy arrays. Results are in kops memory while there is room, so the next op takes them without a copy. What
-came from another process or from disk is ordinary memory; the first op on it copies it, and later ones find the copy.
+came from another process or from disk is ordinary memory, which each op copies anew: whoever made it may write it again
+at any time, so no copy of it is kept.
 """
 from __future__ import annotations
 
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from . import _session
-from ._array import NDArray
+from ._array import NDArray, elements, native
 from ._client import Client
 from ._job import Job
-from .errors import ArgumentError, ConnectError, Error, OutOfMemoryError, QuotaError, TimedOutError
+from .errors import ArgumentError, ConnectError, Error, TimedOutError
 
 CONNECT_S = 2.0    # reconnecting after a death included
 AWAY_S = 5.0       # after a failure kopsd is left alone
@@ -41,21 +41,20 @@ class Op:
 
 
 class Chunks:
-    """What a process has for chunks: its client, copies, and counts. Any thread may call compute()."""
+    """What a process has for chunks: its client, and counts. Any thread may call compute()."""
 
     def __init__(self, memory_bytes: int) -> None:
         self.memory_bytes = memory_bytes  # of kops memory that chunks may hold
         self.counts = {"kopsd": 0, "numpy": 0, "copied_bytes": 0}
         self._client: Client | None = None
         self._away_until = 0.0
-        self._copies: dict[int, tuple[weakref.ref[NDArray], NDArray]] = {}  # by id() of what was copied
         self._lock = threading.Lock()
 
     def compute(self, op: Op, *operands: NDArray) -> NDArray:
         result = self._by_kopsd(op, operands)
         with self._lock:
             self.counts["numpy" if result is None else "kopsd"] += 1
-        return op.substitute(*operands).astype(operands[0].dtype, copy=False) if result is None else result
+        return op.substitute(*operands).astype(native(operands[0].dtype), copy=False) if result is None else result
 
     def _by_kopsd(self, op: Op, operands: tuple[NDArray, ...]) -> NDArray | None:
         """None: kopsd could not. What is wrong with the call itself is raised."""
@@ -63,11 +62,7 @@ class Chunks:
             client = self._connected()
             if client is None:
                 return None
-            try:
-                return self._run(client, op, operands)
-            except (QuotaError, OutOfMemoryError):
-                self._copies.clear()
-                return self._run(client, op, operands)
+            return self._run(client, op, operands)
         except ArgumentError:
             raise
         except Error as e:
@@ -75,12 +70,11 @@ class Chunks:
             return None
 
     def _run(self, client: Client, op: Op, operands: tuple[NDArray, ...]) -> NDArray:
-        inside = [self._inside(client, x) for x in operands]
-        dtype = operands[0].dtype
+        dtype = native(operands[0].dtype)
         has_room = self._has_room(client, int(np.prod(op.shape)) * dtype.itemsize)
         out = client.empty(op.shape, dtype) if has_room else np.empty(op.shape, dtype)
         job = client.job()
-        op.add(job, out, *inside)
+        op.add(job, out, *operands)
         job.submit()
         _wait(job, LIMIT_S + op.flops / FLOPS_PER_S)
         receipt = job.receipt
@@ -106,31 +100,6 @@ class Chunks:
     def _has_room(self, client: Client, nbytes: int) -> bool:
         return client._session.pool.live_bytes + nbytes <= self.memory_bytes
 
-    def _inside(self, client: Client, x: NDArray) -> NDArray:
-        """x in kops memory if there is room: what it is a view of is copied once, for as long as that lives. Without
-        room, x: the job copies it and keeps nothing."""
-        root = _root(x)
-        by_rows = root.T if root.flags.f_contiguous else root
-        if client.owns(x) or not by_rows.flags.c_contiguous or root.nbytes > 2 * x.nbytes:
-            return x
-        copy = self._copies.get(id(root), (None, None))[1]
-        if copy is None:
-            if not self._has_room(client, root.nbytes):
-                return x
-            copy = self._copy(client, root, by_rows.reshape(-1).view(np.uint8))
-        inside: NDArray = np.ndarray(x.shape, x.dtype, copy, x.ctypes.data - root.ctypes.data, x.strides)
-        return inside
-
-    def _copy(self, client: Client, root: NDArray, content: NDArray) -> NDArray:
-        """As bytes: what Dask receives is views of those."""
-        copy: NDArray = client.empty(-(-content.size // 4)).view(np.uint8)
-        copy[:content.size] = content
-        key = id(root)
-        self._copies[key] = weakref.ref(root, lambda _: self._copies.pop(key, None)), copy
-        with self._lock:
-            self.counts["copied_bytes"] += content.size
-        return copy
-
 
 def _wait(job: Job, seconds: float) -> None:
     try:
@@ -140,18 +109,12 @@ def _wait(job: Job, seconds: float) -> None:
         raise
 
 
-def _root(x: NDArray) -> NDArray:
-    """The array whose memory x is a view of."""
-    while isinstance(x.base, np.ndarray):
-        x = x.base
-    return x
-
-
 # ---- The ops
 
 
 def product(a: NDArray, b: NDArray, so_far: NDArray | None, precision: str) -> tuple[Op, tuple[NDArray, ...]]:
     """a @ b, added to a sum of products."""
+    a, b = elements(a), elements(b)
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1])
 
     def add(job: Job, out: NDArray, a: NDArray, b: NDArray, *sums: NDArray) -> None:
@@ -167,6 +130,8 @@ def product(a: NDArray, b: NDArray, so_far: NDArray | None, precision: str) -> t
 
 
 def softmax(x: NDArray, axis: int, scale: float, log: bool) -> tuple[Op, tuple[NDArray, ...]]:
+    x = elements(x)
+
     def add(job: Job, out: NDArray, x: NDArray) -> None:
         job.softmax(x, axis, scale=scale, log=log, out=out)
 
@@ -181,6 +146,8 @@ def softmax(x: NDArray, axis: int, scale: float, log: bool) -> tuple[Op, tuple[N
 
 
 def transpose(x: NDArray) -> tuple[Op, tuple[NDArray, ...]]:
+    x = elements(x)
+
     def add(job: Job, out: NDArray, x: NDArray) -> None:
         job.transpose(x, out=out)
 

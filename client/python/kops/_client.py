@@ -144,7 +144,10 @@ class Client:
         """Whether ops use x where it is, without a copy."""
         if isinstance(x, DeviceArray):
             return x._client is self
-        return isinstance(x, np.ndarray) and _array.is_here(self._session, x)
+        try:
+            return isinstance(x, np.ndarray) and _array.is_here(self._session, x)
+        except AttributeError:  # a subclass whose elements are not all
+            return False
 
     def memory(self) -> Memory:
         """with client.memory(): arrays that NumPy makes in the block, in this thread, are in shared memory, results and
@@ -227,7 +230,7 @@ class Client:
                     return None, None
                 out = _array.empty(self._session, *self._results[key])
             call = self._calls.get((*key, layout(out))) if out.flags.writeable else None
-        except AttributeError:  # some are not NumPy's
+        except AttributeError:  # some have no layout
             return None, out
         if call is not None and is_given:
             with self._session.turn, self._session:

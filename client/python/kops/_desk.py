@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _array
-from ._array import Array, DeviceArray, Layout, NDArray, dtype_code, is_here, layout, native
+from ._array import Array, DeviceArray, Layout, NDArray, dtype_code, elements, is_here, layout, native
 from ._copy import copy_array
 from ._session import Session
 from .errors import error
@@ -45,7 +45,7 @@ class Desk:
         """An array in kops memory with x's elements, once load() was called."""
         if isinstance(x, DeviceArray):
             return self._place(x)
-        y = np.asarray(x)
+        y = elements(x)
         dtype_code(native(y.dtype))
         if is_here(self.session, y):
             return y
@@ -57,9 +57,10 @@ class Desk:
         """An array in kops memory whose elements x will have, once store() was called."""
         if isinstance(x, DeviceArray):
             return self._place(x)
-        if is_here(self.session, x):
-            return x
-        copy = self._copy(x, True)
+        y = elements(x)
+        if is_here(self.session, y):
+            return y
+        copy = self._copy(y, True)
         copy.is_read |= is_read and not copy.is_written
         copy.is_written = True
         return copy.inside

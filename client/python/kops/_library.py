@@ -13,7 +13,7 @@ from .errors import error
 SONAME = "libkops.so.0"
 HERE = pathlib.Path(__file__).resolve().parent
 
-OK, TIMEOUT, BUSY = 0, -33, -13
+DTYPE, TIMEOUT = -5, -33
 SHARED, RESIDENT = 0, 1
 RANK_MAX = 4
 UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _library
-from ._library import TIMEOUT, UINT32_MAX, lib, text, whole
+from ._library import DTYPE, TIMEOUT, UINT32_MAX, lib, text, whole
 from ._pool import Place, Pool, Slab
 from .errors import BusyError, Error, StateError, error
 
@@ -142,6 +142,8 @@ class Session:
 
     @staticmethod
     def explained(status: int, sentence: str, job: int | None) -> Error:
+        if status == DTYPE:
+            sentence += "; convert it with astype(), as x.astype(numpy.float32)"
         e = error(status, sentence)
         if isinstance(e, BusyError) and job:
             e.retry_after = lib.kops_job_retry_after_us(job) / 1e6

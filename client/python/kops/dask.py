@@ -21,7 +21,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.utils import parse_bytes
 
 from . import _chunks, _library, _ops
-from ._array import NDArray, as_dtype
+from ._array import NDArray, check_kind, dtype_code, native
 from .errors import error
 
 __all__ = ["matmul", "softmax", "transpose", "calls"]
@@ -35,22 +35,35 @@ def matmul(a: Any, b: Any, *, precision: str = "f32") -> da.Array:
     shared axis, so a worker holds no more than a task's three operands for it."""
     _ops.choice(_library.PRECISIONS, precision, "precision")
     a, b = _array(a, "a"), _array(b, "b")
-    if a.dtype != b.dtype:
+    if native(a.dtype) != native(b.dtype):
         raise error("DTYPE", f"a is {a.dtype}, b is {b.dtype}: the operands of a product have one type; convert with "
                              "astype()")
-    if a.shape[-1] != b.shape[-2]:
+    if a.shape[-1] != b.shape[-2] and not np.isnan(a.shape[-1] + b.shape[-2]):
         raise error("SHAPE", f"a has shape {a.shape}, b has {b.shape}: the last axis of a ({a.shape[-1]}) must be as long "
                              f"as the last but one axis of b ({b.shape[-2]})")
     batch = tuple(f"batch{i}" for i in range(max(a.ndim, b.ndim) - 2))
-    chunks, (a, b) = da.core.unify_chunks(a, (*batch[len(batch) - a.ndim + 2:], "m", "k"),
-                                          b, (*batch[len(batch) - b.ndim + 2:], "k", "n"), warn=False)
+    axes_of_a, axes_of_b = (*batch[len(batch) - a.ndim + 2:], "m", "k"), (*batch[len(batch) - b.ndim + 2:], "k", "n")
+    try:
+        chunks, (a, b) = da.core.unify_chunks(a, axes_of_a, b, axes_of_b, warn=False)
+    except ValueError as e:
+        raise error("SHAPE", str(e)) from None
+    for x, axes in (a, axes_of_a), (b, axes_of_b):
+        _check_blocks(x, axes, chunks)
     name = f"kops-matmul-{tokenize(a, b, precision)}"
     chunks_of_result = tuple(chunks[axis] for axis in (*batch, "m", "n"))
     graph: dict[Any, Any] = {}
     for index in itertools.product(*(range(len(c)) for c in chunks_of_result)):
         _add_chain(graph, name, index, a, b, precision)
     return da.Array(HighLevelGraph.from_collections(name, graph, dependencies=[a, b]), name, chunks_of_result,
-                    dtype=a.dtype)
+                    dtype=native(a.dtype))
+
+
+def _check_blocks(x: da.Array, axes: tuple[str, ...], chunks: dict[str, tuple[float, ...]]) -> None:
+    """Dask cannot cut chunks of unknown size. Those of both operands belong together in their order, one for one."""
+    for axis, extent, n in zip(axes, x.shape, x.numblocks):
+        if np.isnan(sum(chunks[axis])) and n != len(chunks[axis]) and extent != 1:
+            raise error("SHAPE", f"an axis has {n} chunks in one operand and {len(chunks[axis])} in the other, of unknown "
+                                 "sizes: call compute_chunk_sizes() on both before")
 
 
 def _add_chain(graph: dict[Any, Any], name: str, index: tuple[int, ...], a: da.Array, b: da.Array,
@@ -72,12 +85,14 @@ def _block(x: da.Array, index: tuple[int, ...]) -> tuple[Any, ...]:
 def softmax(x: Any, axis: int = -1, *, scale: float = 1.0, log: bool = False) -> da.Array:
     """softmax(scale * x) along an axis, or its logarithm. Chunks are first merged along that axis."""
     x = _array(x, "x", 1)
-    if x.dtype == np.float64:
-        raise error("DTYPE", "x is float64; softmax takes float32, float16 and bfloat16: convert it with astype()")
+    if native(x.dtype) == np.float64:
+        raise error("DTYPE", "x is float64; softmax takes float32, float16 and bfloat16: convert it with "
+                             "x.astype(numpy.float32)")
     if not -x.ndim <= axis < x.ndim:
         raise error("SHAPE", f"there is no axis {axis} in an array of shape {x.shape}")
     axis %= x.ndim
-    return x.rechunk({axis: -1}).map_blocks(_softmax, axis, float(scale), bool(log), dtype=x.dtype, meta=x._meta,
+    return x.rechunk({axis: -1}).map_blocks(_softmax, axis, float(scale), bool(log), dtype=native(x.dtype),
+                                            meta=x._meta.astype(native(x.dtype)),
                                             name=f"kops-softmax-{tokenize(x, axis, scale, log)}")
 
 
@@ -85,7 +100,8 @@ def transpose(x: Any) -> da.Array:
     """A copy of x with the last two axes exchanged, in each chunk's memory too. x.T is a view, and as good for a product."""
     x = _array(x, "x")
     axes = tuple(range(x.ndim))
-    return da.blockwise(_transpose, (*axes[:-2], axes[-1], axes[-2]), x, axes, dtype=x.dtype, meta=x._meta)
+    return da.blockwise(_transpose, (*axes[:-2], axes[-1], axes[-2]), x, axes, dtype=native(x.dtype),
+                        meta=x._meta.astype(native(x.dtype)))
 
 
 def calls() -> dict[str, int]:
@@ -95,8 +111,11 @@ def calls() -> dict[str, int]:
 
 
 def _array(x: Any, name: str, least: int = 2) -> da.Array:
+    if not isinstance(x, da.Array):
+        check_kind(x)
     x = da.asarray(x)
-    as_dtype(x.dtype)
+    check_kind(x._meta)
+    dtype_code(native(x.dtype))
     if not least <= x.ndim <= _library.RANK_MAX:
         raise error("SHAPE", f"{name} has shape {x.shape}; kops takes {least} to {_library.RANK_MAX} axes here: reshape it")
     return x
