@@ -552,3 +552,24 @@ uint64_t kops_size(const kops_buffer *b)
 {
 	return b->bytes;
 }
+
+/* Whether fd is a memfd such as this buffer's: the program may have closed that and used its number again. */
+static bool is_large_enough_memfd(int fd, uint64_t bytes)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+	return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &st) == 0 && (uint64_t)st.st_size >= bytes;
+}
+
+void *kops_inherit(const kops_buffer *b)
+{
+	if (!client_is_copy(b->k) || !b->data || b->fd < 0 || !is_large_enough_memfd(b->fd, b->bytes))
+		return NULL;
+	void *data = mmap(b->data, b->bytes, PROT_READ | PROT_WRITE,
+	                  MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE, b->fd, 0);
+	if (data != MAP_FAILED && data != b->data) { /* Linux before 4.17 takes the address for a hint */
+		munmap(data, b->bytes);
+		return NULL;
+	}
+	return data == MAP_FAILED ? NULL : data;
+}

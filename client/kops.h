@@ -78,7 +78,7 @@
  *   - In a child, calls on the parent's handle return KOPS_E_STATE, and those without a code do nothing.
  *     The parent's connection, jobs and buffers are not disturbed.
  *   - SHARED buffers are not mapped in a child: kops_data() is NULL, and an address from before fork()
- *     faults.
+ *     faults, unless the child calls kops_inherit().
  *   - kops_close() in a child closes the copy's descriptors and frees its memory. Until then, or until
  *     exec(), the child keeps the session alive if the parent dies without kops_close().
  *   - If another thread was in a call on the handle at fork(), the child must leave the copy alone and not
@@ -263,6 +263,17 @@ void kops_free(kops_buffer *buffer);
  */
 void *kops_data(const kops_buffer *buffer);
 uint64_t kops_size(const kops_buffer *buffer);
+
+/*
+ * In a child of fork(): maps the memory of a SHARED buffer of the parent at the address that it has there, so
+ * that pointers from before fork() may be used. What the child writes is private to it. A page that the child
+ * has not written shows what parent and daemon store there, until the parent frees the buffer: then its content
+ * is undefined. Call it before kops_close(), which leaves the mapping; munmap(2) ends it. Does not wait.
+ *
+ * Returns the address, or NULL: not a child of the process that opened the handle; the buffer has no memory
+ * there; its descriptor was closed; something else lies at the address by now; or the system refuses.
+ */
+void *kops_inherit(const kops_buffer *buffer);
 
 /* ---- Views -------------------------------------------------------------------------------- */
 
@@ -704,6 +715,13 @@ typedef struct kops_held {
  * if those before it are as they were, which may point to it.
  */
 bool kops_holds(const kops_held *places);
+
+/*
+ * Replaces the memory of a SHARED buffer in this process by a private copy, at the same address: what a job
+ * still writes to the buffer is not seen there any more. The copy goes with kops_free(). Copies all of the
+ * buffer. KOPS_E_NOMEM, and KOPS_E_INVALID for a buffer without memory here: then nothing has changed.
+ */
+int kops_keep_private(kops_buffer *buffer);
 
 typedef enum kops_numpy_call {
 	KOPS_NUMPY_MALLOC = 0,

@@ -1,5 +1,6 @@
 /* python.c: what kops in Python cannot do in Python, or not as fast. */
 #include <string.h>
+#include <sys/mman.h>
 
 #include "client.h"
 
@@ -9,6 +10,23 @@ bool kops_holds(const kops_held *places)
 		if (memcmp(at->place, at->content, at->bytes))
 			return false;
 	return true;
+}
+
+int kops_keep_private(kops_buffer *b)
+{
+	if (!b->data)
+		return client_fail(b->k, KOPS_E_INVALID,
+		                   "a buffer without memory in this process cannot be copied");
+	void *copy = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (copy == MAP_FAILED)
+		return client_fail(b->k, KOPS_E_NOMEM, "out of memory for a copy of %llu bytes",
+		                   (unsigned long long)b->bytes);
+	memcpy(copy, b->data, b->bytes);
+	if (mremap(copy, b->bytes, b->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, b->data) == b->data)
+		return 0;
+	munmap(copy, b->bytes);
+	return client_fail(b->k, KOPS_E_NOMEM, "no memory to move a copy of %llu bytes",
+	                   (unsigned long long)b->bytes);
 }
 
 /* ---- NumPy's memory ---- */

@@ -200,6 +200,40 @@ static void test_import(void **state)
 	fake_stop(f);
 }
 
+static void script_lend_and_end(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	fake_lend(f);
+	fake_expect(f, FAKE_VERB(DROP));
+	fake_expect_end(f);
+}
+
+static void test_a_private_copy(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_lend_and_end);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 5000, KOPS_SHARED), *resident = fake_alloc(k, 64, KOPS_RESIDENT);
+	char *data = kops_data(b);
+	strcpy(data, "seen");
+	data[4999] = 'x';
+	assert_int_equal(kops_keep_private(b), 0);
+	assert_ptr_equal(kops_data(b), data);
+	assert_string_equal(data, "seen");
+	assert_int_equal(data[4999], 'x');
+	assert_int_equal(pwrite(f->memfd, "late", 4, 0), 4); /* as a job that is still out does */
+	assert_string_equal(data, "seen");
+	strcpy(data, "mine");
+	assert_int_equal(kops_keep_private(b), 0);
+	assert_string_equal(data, "mine");
+	assert_int_equal(kops_keep_private(resident), KOPS_E_INVALID);
+	kops_free(b);
+	assert_int_equal(msync(data, 4096, MS_ASYNC), -1); /* it is gone */
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void script_nothing(struct fake *f)
 {
 	fake_greet(f);
@@ -254,6 +288,7 @@ int main(void)
 	    TEST(test_late_lend_is_given_back),
 	    TEST(test_out_of_descriptors),
 	    TEST(test_import),
+	    TEST(test_a_private_copy),
 	    TEST(test_import_says_what_is_wrong_with_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

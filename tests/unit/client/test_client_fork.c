@@ -229,6 +229,79 @@ static const char *fork_again(void *data)
 	return call_everything(data);
 }
 
+static const char *check_inherited(const struct parent *p)
+{
+	char *data = kops_inherit(p->lent);
+	CHILD_CHECK(data && data == p->data);
+	CHILD_CHECK(!kops_inherit(p->lent)); /* it lies there already */
+	CHILD_CHECK(!kops_inherit(p->resident));
+	CHILD_CHECK(memcmp(data, "kept", 4) == 0);
+	memcpy(data, "mine", 4);
+	return NULL;
+}
+
+/* A grandchild gets what its parent sees. */
+static const char *see_the_same(void *data)
+{
+	struct parent *p = data;
+	CHILD_CHECK(memcmp(p->data, "mine", 4) == 0);
+	return NULL;
+}
+
+static const char *inherit_memory(void *data)
+{
+	struct parent *p = data;
+	const char *wrong = check_inherited(p);
+	int status = -1;
+	if (wrong)
+		return wrong;
+	CHILD_CHECK(waitpid(start_child(see_the_same, p), &status, 0) > 0 && status == 0);
+	kops_close(p->k);
+	CHILD_CHECK(memcmp(p->data, "mine", 4) == 0);
+	return NULL;
+}
+
+/* The program closed the descriptor, and used its number for a file of its own. */
+static const char *inherit_after_closing(void *data)
+{
+	struct parent *p = data;
+	int other = open("/dev/zero", O_RDWR | O_CLOEXEC);
+	CHILD_CHECK(other >= 0 && dup2(other, p->lent->fd) == p->lent->fd);
+	CHILD_CHECK(!kops_inherit(p->lent));
+	close(p->lent->fd);
+	CHILD_CHECK(!kops_inherit(p->lent));
+	return NULL;
+}
+
+static const char *inherit_beside_something_else(void *data)
+{
+	struct parent *p = data;
+	int *other = mmap(p->data, 4096, PROT_READ | PROT_WRITE,
+	                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	CHILD_CHECK(other == p->data);
+	*other = 4711;
+	CHILD_CHECK(!kops_inherit(p->lent) && *other == 4711);
+	return NULL;
+}
+
+static void test_children_may_inherit_memory(void **state)
+{
+	struct fake *f = *state;
+	struct parent p;
+	fake_start(f, script_undisturbed);
+	open_parent(f, &p);
+	memcpy(p.data, "kept", 4);
+	assert_null(kops_inherit(p.lent)); /* no child */
+	in_child(inherit_memory, &p);
+	in_child(inherit_after_closing, &p);
+	in_child(inherit_beside_something_else, &p);
+	assert_memory_equal(kops_data(p.lent), "kept", 4);
+	assert_int_equal(kops_ping(p.k), 0);
+	assert_int_equal(kops_wait(p.out, -1), 0);
+	assert_int_equal(kops_run(p.fresh), 0);
+	close_parent(f, &p);
+}
+
 static void test_grandchildren(void **state)
 {
 	struct fake *f = *state;
@@ -560,6 +633,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_child_is_refused_and_parent_goes_on),
 	    TEST(test_pids_tell_a_child_too),
+	    TEST(test_children_may_inherit_memory),
 	    TEST(test_grandchildren),
 	    TEST(test_child_while_a_buffer_is_made),
 	    TEST(test_child_with_a_handle_of_its_own),
