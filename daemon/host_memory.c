@@ -7,12 +7,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include "clock.h"
+#include "host_files.h"
 #include "kops_types.h"
 
-#define PATH_BYTES   1024
-#define LINE_BYTES   1024
 #define GROWTH_BYTES (1ull << 20)
 #define FOUND_FOR_NS 1000000000u
 
@@ -32,45 +33,73 @@ struct limit {
 	char what[128]; /* for people */
 };
 
+/*
+ * A file of this look was not read, though it is there. What it would say is not known; that is not the same as
+ * 0, or no limit. So the look is made again, up to so many times.
+ */
+static _Thread_local bool missed;
+#define LOOK_TRIES 3
+
 static FILE *open_file(const char *path)
 {
-	char full[PATH_BYTES];
+	return host_files_open(root, path, &missed);
+}
 
-	if (snprintf(full, sizeof full, "%s%s", root, path) >= (int)sizeof full)
-		return NULL;
-	return fopen(full, "re");
+static void close_file(FILE *file)
+{
+	host_files_close(file, &missed);
 }
 
 /* ---- The host ---- */
+
+/* What this process itself has of it: /proc/self is there where /proc/meminfo is not (ProcSubset=pid). */
+static uint64_t read_own_bytes(void)
+{
+	unsigned long long pages = 0;
+	FILE *file = open_file("/proc/self/statm");
+
+	if (file && fscanf(file, "%*u %llu", &pages) != 1)
+		pages = 0;
+	close_file(file);
+	return pages * HOST_PAGE_BYTES;
+}
+
+/* Without /proc/meminfo: what others use is not known, so all that we do not use ourselves may be free. */
+static bool ask_host(struct limit *ret)
+{
+	uint64_t own = read_own_bytes();
+	struct sysinfo info;
+
+	if (sysinfo(&info) < 0)
+		return false;
+	*ret = (struct limit){.total = (uint64_t)info.totalram * info.mem_unit, .what = "the host"};
+	ret->free = ret->total - (own < ret->total ? own : ret->total);
+	return true;
+}
 
 static bool read_host(struct limit *ret)
 {
 	FILE *file = open_file("/proc/meminfo");
 	unsigned long long total = 0, available = 0;
-	char line[LINE_BYTES];
+	bool has_available = false;
+	char line[HOST_FILES_LINE_BYTES];
 
-	if (!file)
-		return false;
-	while (fgets(line, sizeof line, file)) {
+	while (file && fgets(line, sizeof line, file)) {
 		sscanf(line, "MemTotal: %llu", &total);
-		sscanf(line, "MemAvailable: %llu", &available);
+		has_available |= sscanf(line, "MemAvailable: %llu", &available) == 1;
 	}
-	fclose(file);
+	close_file(file);
+	if (total == 0 || !has_available)
+		return ask_host(ret);
 	*ret = (struct limit){.total = total << 10, .free = available << 10, .what = "the host"};
-	return total > 0;
+	return true;
 }
 
 bool host_memory_can_swap(void)
 {
-	FILE *file = open_file("/proc/meminfo");
-	unsigned long long swap = 1;
-	char line[LINE_BYTES];
+	struct sysinfo info;
 
-	while (file && fgets(line, sizeof line, file))
-		sscanf(line, "SwapTotal: %llu", &swap);
-	if (file)
-		fclose(file);
-	return swap > 0;
+	return sysinfo(&info) < 0 || info.totalswap > 0;
 }
 
 /* ---- Memory cgroups ---- */
@@ -86,12 +115,10 @@ static const struct cgroup_files files_v1 = {
 static const struct cgroup_files files_v2 = {
     {"memory.max", "memory.high"}, "memory.current", "inactive_file", "shmem"};
 
-/* Where the memory cgroups of this process are. */
-struct cgroup {
-	const struct cgroup_files *files;
-	char mount[PATH_BYTES / 2],
-	    path[PATH_BYTES / 2]; /* the folder is mount + path; path begins with '/' or is empty */
-};
+static const struct cgroup_files *files_of(const struct cgroup *cgroup)
+{
+	return cgroup->is_v1 ? &files_v1 : &files_v2;
+}
 
 static struct {
 	pthread_mutex_t lock;
@@ -103,7 +130,7 @@ static struct {
 /* A number in bytes; "max", like a file that is not there, is no limit. */
 static uint64_t read_bytes(const char *folder, const char *name)
 {
-	char path[PATH_BYTES];
+	char path[HOST_FILES_PATH_BYTES];
 	unsigned long long value;
 	FILE *file;
 	int n;
@@ -112,14 +139,14 @@ static uint64_t read_bytes(const char *folder, const char *name)
 	    !(file = open_file(path)))
 		return UINT64_MAX;
 	n = fscanf(file, "%llu", &value);
-	fclose(file);
+	close_file(file);
 	return n == 1 ? value : UINT64_MAX;
 }
 
 /* A line of memory.stat. */
 static uint64_t read_stat(const char *folder, const char *key)
 {
-	char path[PATH_BYTES], line[LINE_BYTES], name[64];
+	char path[HOST_FILES_PATH_BYTES], line[HOST_FILES_LINE_BYTES], name[64];
 	unsigned long long value, found = 0;
 	FILE *file;
 
@@ -129,7 +156,7 @@ static uint64_t read_stat(const char *folder, const char *key)
 	while (fgets(line, sizeof line, file))
 		if (sscanf(line, "%63s %llu", name, &value) == 2 && strcmp(name, key) == 0)
 			found = value;
-	fclose(file);
+	close_file(file);
 	return found;
 }
 
@@ -150,88 +177,6 @@ static bool read_folder(const struct cgroup_files *files, const char *folder, st
 	return true;
 }
 
-/* Whether the comma-separated list has the word. */
-static bool has_word(const char *list, const char *word)
-{
-	size_t n = strlen(word);
-
-	for (; list; list = strchr(list, ',')) {
-		list += *list == ',';
-		if (strncmp(list, word, n) == 0 && (list[n] == ',' || list[n] == '\0'))
-			return true;
-	}
-	return false;
-}
-
-/*
- * One line of mountinfo: "36 25 0:31 ROOT MOUNT OPTIONS - TYPE SOURCE SUPER". True when it is where the memory
- * controller's cgroups are; version 1 where both are there, since the controller is in one of them only.
- */
-static bool read_mount(char *line, struct cgroup *cgroup, char top[PATH_BYTES / 2])
-{
-	char mount[PATH_BYTES / 2], type[32], super[256];
-	char *rest = strstr(line, " - ");
-	bool is_v1;
-
-	if (!rest || sscanf(line, "%*s %*s %*s %511s %511s", top, mount) != 2 ||
-	    sscanf(rest, " - %31s %*s %255s", type, super) != 2)
-		return false;
-	is_v1 = strcmp(type, "cgroup") == 0 && has_word(super, "memory");
-	if (!is_v1 && (strcmp(type, "cgroup2") != 0 || cgroup->files == &files_v1))
-		return false;
-	cgroup->files = is_v1 ? &files_v1 : &files_v2;
-	snprintf(cgroup->mount, sizeof cgroup->mount, "%s", mount);
-	return true;
-}
-
-/* The path of this process, from /proc/self/cgroup: "7:memory:/a/b", or "0::/a/b" of version 2. */
-static bool read_own_path(const struct cgroup *cgroup, char path[PATH_BYTES / 2])
-{
-	FILE *file = open_file("/proc/self/cgroup");
-	char line[LINE_BYTES];
-	bool found = false;
-
-	while (file && !found && fgets(line, sizeof line, file)) {
-		char *controllers = strchr(line, ':'), *at = controllers ? strchr(controllers + 1, ':') : NULL;
-
-		if (!at)
-			continue;
-		*at++ = '\0';
-		at[strcspn(at, "\n")] = '\0';
-		found = cgroup->files == &files_v1 ? has_word(controllers + 1, "memory")
-		                                   : strcmp(controllers, ":") == 0;
-		if (found)
-			snprintf(path, PATH_BYTES / 2, "%s", at);
-	}
-	if (file)
-		fclose(file);
-	return found;
-}
-
-static bool find_cgroup(struct cgroup *ret)
-{
-	FILE *file = open_file("/proc/self/mountinfo");
-	char line[LINE_BYTES], top[PATH_BYTES / 2] = "", found_top[PATH_BYTES / 2] = "", path[PATH_BYTES / 2];
-	size_t n;
-
-	*ret = (struct cgroup){0};
-	if (!file)
-		return false;
-	while (fgets(line, sizeof line, file))
-		if (read_mount(line, ret, top))
-			snprintf(found_top, sizeof found_top, "%s", top);
-	fclose(file);
-	if (!ret->files || !read_own_path(ret, path))
-		return false;
-	/* In a container a mount may begin below the root of all cgroups, or our path lie outside of it. */
-	n = strcmp(found_top, "/") == 0 ? 0 : strlen(found_top);
-	if (strncmp(path, found_top, n) == 0 && !strstr(path, ".."))
-		snprintf(ret->path, sizeof ret->path, "%s", path + n);
-	if (strcmp(ret->path, "/") == 0)
-		ret->path[0] = '\0';
-	return true;
-}
-
 /* As it was found within the last second: processes are seldom moved, and to look takes longer than all the
  * rest. */
 static bool own_cgroup(struct cgroup *ret)
@@ -241,8 +186,8 @@ static bool own_cgroup(struct cgroup *ret)
 
 	pthread_mutex_lock(&own.lock);
 	if (own.found_ns == 0 || now - own.found_ns >= FOUND_FOR_NS) {
-		own.exists = find_cgroup(&own.cgroup);
-		own.found_ns = now;
+		own.exists = cgroup_find(root, "memory", &own.cgroup, &missed);
+		own.found_ns = missed ? 0 : now;
 	}
 	exists = own.exists;
 	*ret = own.cgroup;
@@ -250,28 +195,18 @@ static bool own_cgroup(struct cgroup *ret)
 	return exists;
 }
 
-static void folder_of(const struct cgroup *cgroup, char ret[PATH_BYTES])
-{
-	snprintf(ret, PATH_BYTES, "%s%s", cgroup->mount, cgroup->path);
-}
-
 /* Each cgroup from our own up to the mount's top. fn is told of each limit. */
 static void each_limit(struct cgroup cgroup, void (*fn)(struct limit *, const struct limit *),
                        struct limit *arg)
 {
 	struct limit limit;
-	char folder[PATH_BYTES];
+	char folder[HOST_FILES_PATH_BYTES];
 
-	for (;;) {
-		char *slash = strrchr(cgroup.path, '/');
-
-		folder_of(&cgroup, folder);
-		if (read_folder(cgroup.files, folder, &limit))
+	do {
+		cgroup_folder(&cgroup, folder);
+		if (read_folder(files_of(&cgroup), folder, &limit))
 			fn(arg, &limit);
-		if (!slash)
-			return;
-		*slash = '\0';
-	}
+	} while (cgroup_up(&cgroup));
 }
 
 /* ---- Pages of files ---- */
@@ -356,10 +291,10 @@ static struct claimed count_pages(void)
 static uint64_t promised_in_cgroup(const struct claimed *c, const struct cgroup *cgroup)
 {
 	uint64_t files = __atomic_load_n(&files_bytes, __ATOMIC_RELAXED), shmem, rest, ours, foreign;
-	char folder[PATH_BYTES];
+	char folder[HOST_FILES_PATH_BYTES];
 
-	folder_of(cgroup, folder);
-	shmem = read_stat(folder, cgroup->files->shmem);
+	cgroup_folder(cgroup, folder);
+	shmem = read_stat(folder, files_of(cgroup)->shmem);
 	rest = files > c->foreign ? files - c->foreign : 0;
 	ours = shmem > rest ? shmem - rest : 0;
 	foreign = c->foreign > ours ? c->foreign - ours : 0;
@@ -400,51 +335,67 @@ static int64_t left_of(const struct limit *limit, uint64_t promised)
 	return (int64_t)spare(limit) - (int64_t)promised;
 }
 
-/*
- * The limit that leaves the least, and what is promised of it. Limits are read before pages are counted: those
- * that are freed in between count twice, and not never.
- */
-static bool read_tightest(struct limit *ret, uint64_t *ret_promised)
+/* Once; see `missed`. */
+static bool look_at_tightest(struct limit *ret, uint64_t *ret_promised)
 {
 	uint64_t claimed = __atomic_load_n(&claimed_bytes, __ATOMIC_RELAXED), in_cgroup;
 	struct limit limit = {0};
 	struct claimed pages;
 	struct cgroup cgroup;
-	bool has_cgroup = own_cgroup(&cgroup);
+	bool has_cgroup = own_cgroup(&cgroup), has_host = read_host(ret);
 
-	if (!read_host(ret))
-		return false;
 	if (has_cgroup)
 		each_limit(cgroup, take_less_spare, &limit);
-	__atomic_store_n(&cgroup_has_limit, limit.total > 0, __ATOMIC_RELAXED);
+	if (!missed)
+		__atomic_store_n(&cgroup_has_limit, limit.total > 0, __ATOMIC_RELAXED);
 	pages = count_pages();
 	*ret_promised = claimed + pages.missing;
 	if (!limit.total)
-		return true;
+		return has_host;
 	in_cgroup = claimed + promised_in_cgroup(&pages, &cgroup);
-	if (left_of(&limit, in_cgroup) < left_of(ret, *ret_promised)) {
+	if (!has_host || left_of(&limit, in_cgroup) < left_of(ret, *ret_promised)) {
 		*ret = limit;
 		*ret_promised = in_cgroup;
 	}
 	return true;
 }
 
+/*
+ * The limit that leaves the least, and what is promised of it. Limits are read before pages are counted: those
+ * that are freed in between count twice, and not never.
+ */
+static bool read_tightest(struct limit *ret, uint64_t *ret_promised)
+{
+	bool is_known = false;
+
+	missed = true;
+	for (unsigned i = 0; i < LOOK_TRIES && missed; i++) {
+		missed = false;
+		is_known = look_at_tightest(ret, ret_promised);
+	}
+	return is_known;
+}
+
 static void take_smaller(struct limit *smallest, const struct limit *other)
 {
-	if (other->total < smallest->total)
+	if (smallest->total == 0 || other->total < smallest->total)
 		*smallest = *other;
 }
 
 uint64_t host_memory_total(void)
 {
-	struct limit smallest;
+	struct limit smallest = {0};
 	struct cgroup cgroup;
 
-	if (!read_host(&smallest))
-		return 0;
-	if (own_cgroup(&cgroup))
-		each_limit(cgroup, take_smaller, &smallest);
-	return smallest.total;
+	missed = true;
+	for (unsigned i = 0; i < LOOK_TRIES && missed; i++) {
+		missed = false;
+		if (!read_host(&smallest))
+			smallest = (struct limit){0};
+		if (own_cgroup(&cgroup))
+			each_limit(cgroup, take_smaller, &smallest);
+	}
+	return smallest.total > 0 ? smallest.total : UINT64_MAX;
 }
 
 uint64_t host_memory_room(void)
@@ -607,6 +558,22 @@ void host_memory_set_root(const char *new_root)
 }
 
 /* ---- Address space ---- */
+
+uint64_t host_memory_max_mappings(void)
+{
+	const unsigned long kernels_default = 65530;
+	unsigned long max;
+	char line[64];
+
+	missed = true;
+	for (unsigned i = 0; i < LOOK_TRIES && missed; i++) {
+		missed = false;
+		if (host_files_read_line(root, "/proc/sys/vm/max_map_count", line, sizeof line, &missed) &&
+		    sscanf(line, "%lu", &max) == 1)
+			return max;
+	}
+	return kernels_default;
+}
 
 /* Writable, because only such memory counts as data (RLIMIT_DATA). */
 int host_memory_try_map(uint64_t bytes, char *why, size_t why_bytes)

@@ -6,6 +6,9 @@
  * leaves: the host's memory, or that of any memory cgroup above this process (a container, a slice), less a
  * sixteenth that stays free. What is left is read anew after 20 ms, or before that where it matters what others
  * may have taken or given back by then. Any thread.
+ *
+ * Where /proc/meminfo cannot be read, the host's size is known by sysinfo(2), but not what others use of it.
+ * Then only what this process uses is taken off.
  */
 #ifndef KOPS_HOST_MEMORY_H
 #define KOPS_HOST_MEMORY_H
@@ -67,7 +70,7 @@ void host_memory_add_file(int64_t bytes);
 /* How many of so many bytes of a file, wherever they are in it, may be without pages. */
 uint64_t host_memory_missing(int fd, uint64_t bytes);
 
-/* The tightest limit itself, whatever is in use; 0 where it cannot be known. */
+/* The tightest limit itself, whatever is in use; UINT64_MAX where it cannot be known. */
 uint64_t host_memory_total(void);
 
 /* What a claim may have now, the open ones taken off; UINT64_MAX where it cannot be known. */
@@ -76,6 +79,9 @@ uint64_t host_memory_room(void);
 /* Whether so much writable memory can be mapped, however much of it is there. Else KOPS_E_NOMEM with a
  * sentence. */
 int host_memory_try_map(uint64_t bytes, char *why, size_t why_bytes);
+
+/* How many mappings the kernel lets a process have; its default where that cannot be known. */
+uint64_t host_memory_max_mappings(void);
 
 /* Whether the host has swap: then any page may have to come from a disk. */
 bool host_memory_can_swap(void);

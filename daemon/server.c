@@ -151,8 +151,6 @@ static void limit_by_memory(struct engine *e)
 {
 	uint64_t total = host_memory_total();
 
-	if (total == 0)
-		total = UINT64_MAX; /* it cannot be known */
 	e->prepared_max = total / 8;
 	e->prepared_growth.free_bytes = total / 64;
 	e->accounts.unread_max = total / 64;
@@ -245,19 +243,6 @@ static void watch_signal(struct server *s, uv_signal_t *handle, int number, uv_s
 
 /* ---- Start and end ---- */
 
-/* What the kernel allows a process to map. */
-static uint64_t read_max_mappings(void)
-{
-	unsigned long max = 65530; /* the kernel's default */
-	FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
-
-	if (file && fscanf(file, "%lu", &max) != 1)
-		max = 65530;
-	if (file)
-		fclose(file);
-	return max;
-}
-
 /*
  * Each buffer is a mapping and a descriptor, and without them the allocator and other users' buffers fail too:
  * half of what the kernel allows is for buffers, a quarter of the descriptors for sessions, an eighth for the
@@ -266,7 +251,7 @@ static uint64_t read_max_mappings(void)
  */
 static unsigned divide_descriptors(struct server *s)
 {
-	uint64_t mappings = read_max_mappings(), most;
+	uint64_t mappings = host_memory_max_mappings(), most;
 	struct rlimit limit = {.rlim_cur = 1024};
 
 	getrlimit(RLIMIT_NOFILE, &limit);

@@ -115,6 +115,41 @@ static void wrong_kernels_are_disabled_whatever_their_size(void **state)
 	assert_int_equal(disabled, 1 << 2 | 1 << 3);
 }
 
+static unsigned short_runs; /* so many have no memory yet */
+
+static int plan_or_run_short(const struct backend_device *dev, struct run *run, unsigned first, unsigned end)
+{
+	if (short_runs > 0) {
+		short_runs--;
+		return KOPS_E_NOMEM;
+	}
+	return plan(dev, run, first, end);
+}
+
+/* Once it is tried again; for good it is neither blamed nor passed. */
+static void a_lack_of_memory_is_no_fault_of_a_kernel(void **state)
+{
+	const struct backend backend = {
+	    .kernels = list_of, .disable = disable, .plan = plan_or_run_short, .start = start, .poll = poll};
+	char failed[WHY_BYTES];
+
+	(void)state;
+	for (short_runs = 1; short_runs <= 2; short_runs++) {
+		unsigned n = short_runs;
+
+		disabled = 0;
+		assert_int_equal(canary_self_test(&backend, NULL, failed), 2);
+		assert_string_equal(failed, "gemm/wrong-small,gemm/wrong-large");
+		short_runs = n;
+	}
+	disabled = 0;
+	short_runs = 1000000;
+	assert_int_equal(canary_self_test(&backend, NULL, failed), 0);
+	assert_string_equal(failed, "");
+	assert_int_equal(disabled, 0);
+	assert_true(short_runs < 1000000);
+}
+
 static unsigned n_references;
 
 static void count_reference(const struct op_args *args)
@@ -159,6 +194,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(wrong_kernels_are_disabled_whatever_their_size),
+	    cmocka_unit_test(a_lack_of_memory_is_no_fault_of_a_kernel),
 	    cmocka_unit_test(the_answer_is_computed_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,10 @@
 /* What may be claimed: the tightest of the host's memory and the memory cgroups above us, of both versions. */
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +24,31 @@
 #define MIB (1ull << 20)
 
 static char root[] = "/tmp/kops-host-XXXXXX";
+
+static unsigned opens_until_failure; /* 0: none fails; the one that fails makes it 0 */
+
+static bool fails(void)
+{
+	if (opens_until_failure == 0 || --opens_until_failure > 0)
+		return false;
+	errno = EMFILE;
+	return true;
+}
+
+/* In place of the system's. */
+FILE *fopen(const char *path, const char *mode)
+{
+	FILE *(*real)(const char *, const char *) = dlsym(RTLD_NEXT, "fopen");
+
+	return fails() ? NULL : real(path, mode);
+}
+
+int open(const char *path, int flags, ...)
+{
+	int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, "open");
+
+	return fails() ? -1 : real(path, flags);
+}
 
 /* Makes the folders too. */
 static void put(const char *path, const char *text)
@@ -193,16 +222,60 @@ static void test_a_refusal_holds_for_a_while(void **state)
 	host_memory_settle(8000 * MIB);
 }
 
-static void test_nothing_to_know(void **state)
+/* A host whose /proc has nothing but a folder for each process (ProcSubset=pid). */
+static void test_without_meminfo(void **state)
 {
 	char why[256] = "";
+	struct sysinfo info;
+	uint64_t total;
 
 	(void)state;
 	host_memory_set_root("/tmp/kops-host-none");
-	assert_int_equal(host_memory_total(), 0);
-	assert_int_equal(host_memory_room(), UINT64_MAX);
-	assert_int_equal(host_memory_claim(1ull << 50, why, sizeof why), 0);
-	host_memory_settle(1ull << 50);
+	assert_int_equal(sysinfo(&info), 0);
+	total = (uint64_t)info.totalram * info.mem_unit;
+	assert_int_equal(host_memory_total(), total);
+	assert_int_equal(host_memory_room(), total - total / 16);
+	assert_int_equal(host_memory_claim(total - total / 16, why, sizeof why), 0);
+	assert_int_equal(host_memory_claim(1, why, sizeof why), KOPS_E_NOMEM);
+	host_memory_settle(total - total / 16);
+	assert_int_equal(host_memory_max_mappings(), 65530);
+	/* What is our own is not free. */
+	host_memory_set_root(root);
+	put("/proc/meminfo", "MemTotal: 0 kB\n");
+	put("/proc/self/statm", "99999 2560 7 7 0 7 0\n");
+	assert_int_equal(host_memory_room(), total - total / 16 - 10 * MIB);
+	/* A cgroup's limit is known without the host's. */
+	put("/proc/self/cgroup", "0::/\n");
+	put("/proc/self/mountinfo", "31 22 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n");
+	put("/sys/fs/cgroup/memory.max", "16777216\n");
+	put("/sys/fs/cgroup/memory.current", "0\n");
+	host_memory_set_root(root);
+	assert_int_equal(host_memory_total(), 16 * MIB);
+	assert_int_equal(host_memory_room(), 15 * MIB);
+}
+
+/* Whichever file is not opened for want of descriptors or memory, no limit is taken for one that is not there.
+ */
+static void test_a_file_fails_once(void **state)
+{
+	unsigned n = 0;
+
+	(void)state;
+	put("/proc/self/cgroup", "0::/a\n");
+	put("/proc/self/mountinfo", "31 22 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n");
+	put("/proc/sys/vm/max_map_count", "262144\n");
+	put("/sys/fs/cgroup/a/memory.max", "16777216\n");
+	put("/sys/fs/cgroup/a/memory.current", "2097152\n");
+	put("/sys/fs/cgroup/a/memory.stat", "inactive_file 1048576\n");
+	do {
+		host_memory_set_root(root);
+		opens_until_failure = ++n;
+		assert_int_equal(host_memory_total(), 16 * MIB);
+		assert_int_equal(host_memory_room(), 14 * MIB);
+		assert_int_equal(host_memory_max_mappings(), 262144);
+	} while (opens_until_failure == 0);
+	assert_true(n > 10);
+	opens_until_failure = 0;
 }
 
 /* The parent's limit is the tighter one. */
@@ -414,7 +487,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_a_host_without_cgroups, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_look_holds_for_a_while, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_refusal_holds_for_a_while, set_up, tear_down),
-	    cmocka_unit_test_setup_teardown(test_nothing_to_know, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_without_meminfo, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_a_file_fails_once, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_version_2, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_version_1_in_a_container, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_path_outside_of_the_mount, set_up, tear_down),
