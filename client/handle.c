@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "affinity.h"
 #include "client.h"
+#include "cpus.h"
 #include "status.h"
 
 #define SOCKET_DEFAULT     "/run/kopsd/kopsd.sock"
@@ -144,7 +144,7 @@ static int open_handle(kops **ret_handle, const kops_options *given, char *why, 
 		goto fail;
 	k->timeout_ms = options.timeout_ms ? options.timeout_ms : TIMEOUT_DEFAULT_MS;
 	k->spin_us = options.spin_us;
-	k->may_look = affinity_count() >= LOOK_CPUS;
+	k->may_look = cpus_count() >= LOOK_CPUS;
 	set_name(k, options.name);
 	status = set_address(k, options.socket);
 	if (status == 0)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "cpus.h"
 
 /* With fewer CPUs, who looks may be in another's way; and once it was, not for so long. */
 #define MANY_CPUS   4
@@ -107,8 +108,8 @@ static void on_prepare(uv_prepare_t *prepare)
 void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user),
                 bool (*is_busy)(const struct rings *all))
 {
-	*all = (struct rings){
-	    .has_runs = has_runs, .is_busy = is_busy, .cpus_are_few = uv_available_parallelism() < MANY_CPUS};
+	*all =
+	    (struct rings){.has_runs = has_runs, .is_busy = is_busy, .cpus_are_few = cpus_count() < MANY_CPUS};
 	uv_prepare_init(loop, &all->prepare);
 	uv_idle_init(loop, &all->idle);
 	all->prepare.data = all->idle.data = all;

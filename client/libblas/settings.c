@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "affinity.h"
+#include "cpus.h"
 
 /* Below 128 × 128 × 128 a message each way takes longer than the product. */
 #define SMALLEST (128.0 * 128.0 * 128.0)
@@ -61,7 +61,7 @@ static unsigned others_threads(void)
 
 static void read_threads(void)
 {
-	unsigned most = others_threads(), n = affinity_count();
+	unsigned most = others_threads(), n = cpus_count();
 	if (most > THREADS_STANDARD)
 		most = THREADS_STANDARD;
 	settings.threads = (unsigned)read_number("KOPS_BLAS_THREADS", 1, THREADS_MAX, n < most ? n : most);

@@ -12,11 +12,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "affinity.h"
 #include "clock.h"
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
+#include "cpus.h"
 #include "device/host_pages.h"
 #include "host_memory.h"
 
@@ -137,7 +137,7 @@ static int cpu_open(unsigned index, unsigned threads, struct backend_device **re
 		snprintf(why, WHY_BYTES, "out of memory opening the CPU device");
 		return KOPS_E_NOMEM;
 	}
-	dev->threads = threads ? threads : affinity_count();
+	dev->threads = threads ? threads : cpus_count();
 	threads_set(dev->threads);
 	if (start_blas(OPENBLAS_THREADS(dev->threads), why) < 0) {
 		free(dev);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "cpus.h"
 #include "device/canary.h"
 #include "device/thread.h"
 #include "log.h"
@@ -209,7 +210,7 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 		return KOPS_E_NOMEM;
 	}
 	snprintf(d->name, sizeof d->name, "%s", name);
-	d->may_look_out = uv_available_parallelism() >= LOOK_OUT_CPUS;
+	d->may_look_out = cpus_count() >= LOOK_OUT_CPUS;
 	d->backend = backend;
 	d->info = &d->thread.info;
 	d->disabled_kernels = d->thread.disabled_kernels;

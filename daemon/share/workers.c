@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "common/threads.h"
+#include "cpus.h"
 
 #define BY_CPUS_MAX 4u
 #define TURN_US     1000.0
@@ -252,7 +253,7 @@ const struct sched *workers_sched(const struct workers *w)
 
 unsigned workers_by_cpus(unsigned cpus_each)
 {
-	unsigned n = uv_available_parallelism() / cpus_each;
+	unsigned n = cpus_count() / cpus_each;
 
 	return n < 1 ? 1 : n < BY_CPUS_MAX ? n : BY_CPUS_MAX;
 }
