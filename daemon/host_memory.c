@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -52,28 +53,33 @@ static void close_file(FILE *file)
 
 /* ---- The host ---- */
 
-/* What this process itself has of it: /proc/self is there where /proc/meminfo is not (ProcSubset=pid). */
-static uint64_t read_own_bytes(void)
-{
-	unsigned long long pages = 0;
-	FILE *file = open_file("/proc/self/statm");
+/* What this process has: address space, and memory. */
+struct own {
+	uint64_t mapped, resident;
+};
 
-	if (file && fscanf(file, "%*u %llu", &pages) != 1)
-		pages = 0;
-	close_file(file);
-	return pages * HOST_PAGE_BYTES;
+/* /proc/self is there where /proc/meminfo is not (ProcSubset=pid). Zeros where it is not. */
+static struct own read_own(void)
+{
+	unsigned long long mapped, resident;
+	char line[HOST_FILES_LINE_BYTES];
+
+	if (!host_files_read_line(root, "/proc/self/statm", line, sizeof line, &missed) ||
+	    sscanf(line, "%llu %llu", &mapped, &resident) != 2)
+		return (struct own){0};
+	return (struct own){mapped * HOST_PAGE_BYTES, resident * HOST_PAGE_BYTES};
 }
 
 /* Without /proc/meminfo: what others use is not known, so all that we do not use ourselves may be free. */
 static bool ask_host(struct limit *ret)
 {
-	uint64_t own = read_own_bytes();
+	uint64_t used = read_own().resident;
 	struct sysinfo info;
 
 	if (sysinfo(&info) < 0)
 		return false;
 	*ret = (struct limit){.total = (uint64_t)info.totalram * info.mem_unit, .what = "the host"};
-	ret->free = ret->total - (own < ret->total ? own : ret->total);
+	ret->free = ret->total - (used < ret->total ? used : ret->total);
 	return true;
 }
 
@@ -120,6 +126,7 @@ static const struct cgroup_files *files_of(const struct cgroup *cgroup)
 	return cgroup->is_v1 ? &files_v1 : &files_v2;
 }
 
+/* Where the memory cgroups of this process are. */
 static struct {
 	pthread_mutex_t lock;
 	uint64_t found_ns; /* 0: never */
@@ -335,14 +342,31 @@ static int64_t left_of(const struct limit *limit, uint64_t promised)
 	return (int64_t)spare(limit) - (int64_t)promised;
 }
 
+/*
+ * The address space is a limit like any other (RLIMIT_AS), except that what is mapped counts whether it is
+ * touched or not. False where there is no limit.
+ */
+static bool read_address_space(struct limit *ret)
+{
+	struct rlimit limit;
+	uint64_t mapped;
+
+	if (getrlimit(RLIMIT_AS, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+		return false;
+	mapped = read_own().mapped;
+	*ret = (struct limit){.total = limit.rlim_cur, .what = "the address space (ulimit -v, LimitAS)"};
+	ret->free = mapped < ret->total ? ret->total - mapped : 0;
+	return true;
+}
+
 /* Once; see `missed`. */
 static bool look_at_tightest(struct limit *ret, uint64_t *ret_promised)
 {
 	uint64_t claimed = __atomic_load_n(&claimed_bytes, __ATOMIC_RELAXED), in_cgroup;
-	struct limit limit = {0};
+	struct limit limit = {0}, space;
 	struct claimed pages;
 	struct cgroup cgroup;
-	bool has_cgroup = own_cgroup(&cgroup), has_host = read_host(ret);
+	bool has_cgroup = own_cgroup(&cgroup), is_known = read_host(ret);
 
 	if (has_cgroup)
 		each_limit(cgroup, take_less_spare, &limit);
@@ -350,14 +374,19 @@ static bool look_at_tightest(struct limit *ret, uint64_t *ret_promised)
 		__atomic_store_n(&cgroup_has_limit, limit.total > 0, __ATOMIC_RELAXED);
 	pages = count_pages();
 	*ret_promised = claimed + pages.missing;
-	if (!limit.total)
-		return has_host;
-	in_cgroup = claimed + promised_in_cgroup(&pages, &cgroup);
-	if (!has_host || left_of(&limit, in_cgroup) < left_of(ret, *ret_promised)) {
+	in_cgroup = limit.total ? claimed + promised_in_cgroup(&pages, &cgroup) : 0;
+	if (limit.total && (!is_known || left_of(&limit, in_cgroup) < left_of(ret, *ret_promised))) {
 		*ret = limit;
 		*ret_promised = in_cgroup;
+		is_known = true;
 	}
-	return true;
+	if (read_address_space(&space) &&
+	    (!is_known || left_of(&space, claimed) < left_of(ret, *ret_promised))) {
+		*ret = space;
+		*ret_promised = claimed; /* pages of files are mapped already */
+		is_known = true;
+	}
+	return is_known;
 }
 
 /*
@@ -573,6 +602,21 @@ uint64_t host_memory_max_mappings(void)
 			return max;
 	}
 	return kernels_default;
+}
+
+int host_memory_may_map(uint64_t bytes, char *why, size_t why_bytes)
+{
+	struct limit space;
+
+	missed = false;
+	if (!read_address_space(&space) || bytes <= spare(&space))
+		return 0;
+	snprintf(why, why_bytes,
+	         "%" PRIu64 " bytes more do not fit in the address space of kopsd: of %" PRIu64
+	         " bytes (LimitAS) %" PRIu64 " are left, and %" PRIu64
+	         " stay free; drop some buffers, or have the limit raised",
+	         bytes, space.total, space.free, kept_free(&space));
+	return KOPS_E_NOMEM;
 }
 
 /* Writable, because only such memory counts as data (RLIMIT_DATA). */

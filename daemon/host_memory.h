@@ -3,9 +3,9 @@
  *
  * Linux does not refuse pages that it does not have: it takes them from page caches and then kills a process.
  * So whoever is about to touch a large piece claims it first. What may be claimed is what the tightest limit
- * leaves: the host's memory, or that of any memory cgroup above this process (a container, a slice), less a
- * sixteenth that stays free. What is left is read anew after 20 ms, or before that where it matters what others
- * may have taken or given back by then. Any thread.
+ * leaves: the host's memory, that of any memory cgroup above this process (a container, a slice), or the
+ * address space that it may have (RLIMIT_AS), less a sixteenth that stays free. What is left is read anew after
+ * 20 ms, or before that where it matters what others may have taken or given back by then. Any thread.
  *
  * Where /proc/meminfo cannot be read, the host's size is known by sysinfo(2), but not what others use of it.
  * Then only what this process uses is taken off.
@@ -75,6 +75,13 @@ uint64_t host_memory_total(void);
 
 /* What a claim may have now, the open ones taken off; UINT64_MAX where it cannot be known. */
 uint64_t host_memory_room(void);
+
+/*
+ * 0 where so many bytes may be mapped without claiming them, as memory of a client's. KOPS_E_NOMEM with a
+ * sentence where that would leave less than a sixteenth of the address space that kopsd may have (RLIMIT_AS),
+ * which sessions and threads need. One system call where there is no limit.
+ */
+int host_memory_may_map(uint64_t bytes, char *why, size_t why_bytes);
 
 /* Whether so much writable memory can be mapped, however much of it is there. Else KOPS_E_NOMEM with a
  * sentence. */

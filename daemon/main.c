@@ -21,7 +21,8 @@
 enum { EXIT_SETTINGS = 2 };
 #define LARGE_BYTES       (128 << 10)
 #define BLAS_THREAD_BYTES (160u << 20)
-#define FDS_MIN           64u /* fewer cannot be shared out: see server.c */
+#define FDS_MIN           64u        /* fewer cannot be shared out: see server.c */
+#define FDS_MAX           (1u << 20) /* the loop and the kernel have a table for all of them: 16 MiB */
 
 /*
  * OpenBLAS chooses its kernels by CPU model when it is loaded, and takes SSE3 ones (Prescott) for models newer
@@ -66,7 +67,7 @@ static bool has_descriptors(void)
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return true;
-	limit.rlim_cur = limit.rlim_max;
+	limit.rlim_cur = limit.rlim_max < FDS_MAX ? limit.rlim_max : FDS_MAX;
 	setrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_max >= FDS_MIN)
 		return true;

@@ -17,6 +17,7 @@
 #include "notify.h"
 #include "session/request.h"
 #include "session/verbs.h"
+#include "share/watch.h"
 
 #define WARM_POOL_GPU_BYTES (512ull << 20)
 #define HANG_CHECK_MS       1000
@@ -42,6 +43,48 @@ device_failed(struct engine *engine, const struct device *device, const char *wh
 	listener_unlink(&s->listener);
 	_exit(EXIT_DEVICE_FAILED);
 }
+
+/* ---- Ends that nobody chose ---- */
+
+/*
+ * Libraries abort where their own start lacks something: libuv where it finds no descriptors for its pipe or
+ * cannot watch it, for example. Until kopsd serves, that is a start that failed, and not a crash.
+ */
+static void on_abort_at_start(int number)
+{
+	static const char line[] =
+	    "kopsd cannot start: a library gave up (abort) for want of memory, threads, file descriptors or "
+	    "fs.epoll.max_user_watches; raise the limit that is reached";
+
+	(void)number;
+	log_error("%s", line);
+	_exit(EXIT_FAILURE);
+}
+
+static struct marks *marks_of_process; /* for a signal handler */
+
+/* Sanitizers have handlers of their own, which tell more. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static void watch_crashes(void)
+{
+	signal(SIGABRT, SIG_DFL);
+}
+#else
+static void on_crash(int number)
+{
+	marks_note_crash(marks_of_process);
+	raise(number); /* its disposition is the default one again: see below */
+}
+
+static void watch_crashes(void)
+{
+	static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+	struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_RESETHAND | SA_NODEFER};
+
+	for (unsigned i = 0; i < sizeof signals / sizeof signals[0]; i++)
+		sigaction(signals[i], &action, NULL);
+}
+#endif
 
 /* ---- Progress of a drain ---- */
 
@@ -107,6 +150,7 @@ static void become_ready(struct server *s)
 	char status[128];
 
 	s->state = SERVER_SERVING;
+	watch_crashes();
 	snprintf(status, sizeof status, "READY=1\nSTATUS=Serving with %u device%s", s->engine.n_devices,
 	         s->engine.n_devices == 1 ? "" : "s");
 	notify(status);
@@ -234,11 +278,13 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 	reload_start(&s->reload);
 }
 
-static void watch_signal(struct server *s, uv_signal_t *handle, int number, uv_signal_cb fn)
+/* 0 or UV_*. */
+static int watch_signal(struct server *s, uv_signal_t *handle, int number, uv_signal_cb fn)
 {
-	uv_signal_init(&s->loop, handle);
+	int rc = uv_signal_init(&s->loop, handle);
+
 	handle->data = s;
-	uv_signal_start(handle, fn, number);
+	return rc < 0 ? rc : uv_signal_start(handle, fn, number);
 }
 
 /* ---- Start and end ---- */
@@ -277,30 +323,6 @@ static int make_pool(struct server *s, unsigned segments_max, char why[CONFIG_WH
 
 /* ---- What jobs are at work ---- */
 
-static struct marks *marks_of_process; /* for a signal handler */
-
-/* Sanitizers have handlers of their own, which tell more. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static void watch_crashes(void)
-{
-}
-#else
-static void on_crash(int number)
-{
-	marks_note_crash(marks_of_process);
-	raise(number); /* its disposition is the default one again: see below */
-}
-
-static void watch_crashes(void)
-{
-	static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
-	struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_RESETHAND | SA_NODEFER};
-
-	for (unsigned i = 0; i < sizeof signals / sizeof signals[0]; i++)
-		sigaction(signals[i], &action, NULL);
-}
-#endif
-
 /* Of the folders that systemd made, in an order of its own, the one that is not for users' sockets; its length.
  */
 static int state_folder(const struct server *s, const char **ret)
@@ -332,7 +354,6 @@ static void open_marks(struct server *s)
 	if (!s->engine.marks)
 		log_notice("%s", why);
 	marks_of_process = s->engine.marks;
-	watch_crashes();
 }
 
 static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])
@@ -417,9 +438,20 @@ static void init_handles(struct server *s)
 	init_timer(s, &s->hang_timer);
 	init_timer(s, &s->keeper.timer);
 	s->keeper.timer.data = &s->keeper;
-	watch_signal(s, &s->sigterm, SIGTERM, on_stop_signal);
-	watch_signal(s, &s->sigint, SIGINT, on_stop_signal);
-	watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
+}
+
+static int watch_signals(struct server *s, char why[CONFIG_WHY_BYTES])
+{
+	int rc = watch_signal(s, &s->sigterm, SIGTERM, on_stop_signal);
+
+	if (rc == 0)
+		rc = watch_signal(s, &s->sigint, SIGINT, on_stop_signal);
+	if (rc == 0)
+		rc = watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
+	if (rc == 0)
+		return 0;
+	snprintf(why, CONFIG_WHY_BYTES, "signals cannot be watched: %s", uv_strerror(rc));
+	return KOPS_E_SYSTEM;
 }
 
 static int make_loops(struct server *s, char why[CONFIG_WHY_BYTES])
@@ -427,9 +459,12 @@ static int make_loops(struct server *s, char why[CONFIG_WHY_BYTES])
 	int rc = uv_loop_init(&s->loop);
 
 	if (rc == 0) {
-		rc = timers_init(&s->timers, &s->loop);
+		rc = watch_make_room(&s->loop);
+		if (rc == 0)
+			rc = timers_init(&s->timers, &s->loop);
 		if (rc == 0)
 			return 0;
+		uv_run(&s->loop, UV_RUN_NOWAIT);
 		uv_loop_close(&s->loop);
 	}
 	snprintf(why, CONFIG_WHY_BYTES, "cannot make the event loop: %s", uv_strerror(rc));
@@ -439,8 +474,10 @@ static int make_loops(struct server *s, char why[CONFIG_WHY_BYTES])
 int server_start(struct server *s, int argc, char **argv, char why[CONFIG_WHY_BYTES])
 {
 	unsigned segments_max;
-	int rc = make_loops(s, why);
+	int rc;
 
+	signal(SIGABRT, on_abort_at_start);
+	rc = make_loops(s, why);
 	if (rc < 0)
 		return rc;
 	log_unknown_owners(&s->config);
@@ -450,6 +487,8 @@ int server_start(struct server *s, int argc, char **argv, char why[CONFIG_WHY_BY
 	init_handles(s);
 	reload_init(&s->reload, &s->loop, argc, argv, on_settings);
 	rc = listener_open(&s->listener, &s->sessions, s->config.socket, why);
+	if (rc == 0)
+		rc = watch_signals(s, why);
 	if (rc == 0)
 		rc = start_workers(s, why);
 	if (rc == 0)

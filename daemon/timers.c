@@ -44,12 +44,32 @@ static void on_due(uv_poll_t *poll, int status, int events)
 	uv_run(&t->loop, UV_RUN_NOWAIT);
 }
 
+static void on_idle(uv_idle_t *idle)
+{
+	uv_close((uv_handle_t *)idle, NULL);
+}
+
+/*
+ * The inner loop watches a descriptor of libuv's own, from its first look on. It looks now, while libuv may
+ * abort: that is a start that failed (on_abort_at_start() in server.c).
+ */
+static void look_once(struct timers *t)
+{
+	uv_idle_t idle;
+
+	uv_idle_init(&t->loop, &idle);
+	uv_idle_start(&idle, on_idle);
+	while (uv_run(&t->loop, UV_RUN_NOWAIT) != 0)
+		;
+}
+
 static int watch(struct timers *t, uv_loop_t *outer)
 {
 	int rc = uv_poll_init(outer, &t->poll, t->fd);
 
 	if (rc < 0)
 		return rc;
+	look_once(t);
 	uv_prepare_init(outer, &t->prepare);
 	t->poll.data = t->prepare.data = t;
 	uv_poll_start(&t->poll, UV_READABLE, on_due);

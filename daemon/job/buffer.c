@@ -198,6 +198,8 @@ static int map_import(struct buffer *b, int fd, const struct file *file, char wh
 	b->pages.is_foreign = file->may_get_holes;
 	if (missing && !buffer_memory_is_ample(b->engine))
 		rc = host_memory_try(missing, why, WHY_BYTES); /* each job claims what it touches */
+	if (rc == 0)
+		rc = host_memory_may_map(file->map_bytes, why, WHY_BYTES);
 	if (rc < 0)
 		return rc;
 	b->memory.host = mmap(NULL, file->map_bytes, b->memory.read_only ? PROT_READ : PROT_READ | PROT_WRITE,

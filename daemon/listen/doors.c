@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "share/closing.h"
+#include "share/watch.h"
 #include "timers.h"
 
 /*
@@ -35,7 +36,7 @@ static void open_reserve(struct doors *all)
 		all->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* The reserve one lets us take the connection and close it, else it would wake us for ever. False: none was
+/* The reserve one lets us take the connection and refuse it, else it would wake us for ever. False: none was
  * taken. */
 static bool shed(struct door *door)
 {
@@ -48,18 +49,32 @@ static bool shed(struct door *door)
 		close(all->reserve_fd);
 	all->reserve_fd = -1;
 	fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC);
-	if (fd >= 0)
+	if (fd >= 0) {
+		sessions_turn_away(all->sessions, fd,
+		                   "kopsd has no file descriptor left; try again later, or have "
+		                   "LimitNOFILE raised");
 		closing_add(&all->sessions->engine->accounts, NULL, fd);
+	}
 	open_reserve(all);
 	return fd >= 0;
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events);
 
+static void watch_when_possible(uv_timer_t *retry);
+
 static void watch(struct door *door)
 {
-	if (door->fd >= 0 && !uv_is_active((uv_handle_t *)&door->poll))
-		uv_poll_start(&door->poll, UV_READABLE, on_connection);
+	int rc;
+
+	if (door->fd < 0 || uv_is_active((uv_handle_t *)&door->poll))
+		return;
+	rc = watch_start(&door->poll, UV_READABLE, on_connection);
+	if (rc == 0)
+		return;
+	if (log_may(&door->all->sheds))
+		log_warning("connections wait, since their socket cannot be watched: %s", uv_strerror(rc));
+	timers_start(&door->all->retry, watch_when_possible, RETRY_MS, 0);
 }
 
 static void unwatch(struct door *door)

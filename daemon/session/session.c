@@ -14,6 +14,7 @@
 #include "job/prepared.h"
 #include "session/peer.h"
 #include "share/closing.h"
+#include "share/watch.h"
 #include "timers.h"
 
 /* Longer replies may wait for a turn: receipts of many ops, and lists. */
@@ -54,14 +55,18 @@ static bool make_poll(struct session *s)
 	return true;
 }
 
+/* One that cannot be watched ends: its client connects again. */
 static void watch(struct session *s)
 {
 	s->place.unwatched = false;
-	if (s->open_handles < 2 && !make_poll(s)) {
-		end_soon(s);
+	if ((s->open_handles == 2 || make_poll(s)) &&
+	    watch_start(&s->poll, s->outbox.first ? UV_WRITABLE : UV_READABLE, on_poll) == 0)
 		return;
-	}
-	uv_poll_start(&s->poll, s->outbox.first ? UV_WRITABLE : UV_READABLE, on_poll);
+	if (log_may(&s->all->ends))
+		log_warning("session %" PRIu64 " (uid %u pid %d) ends: its socket cannot be watched; is there "
+		            "memory, and room below fs.epoll.max_user_watches?",
+		            s->serial, (unsigned)s->account->uid, (int)s->pid);
+	end_soon(s);
 }
 
 static struct session *of_place(struct turns_place *place)
@@ -321,7 +326,7 @@ static int may_open(const struct sessions *all, const struct account *account, u
 /* It answers no request: none was read. It is the first on this socket, so there is room. */
 static void send_refusal(struct sessions *all, struct account *account, int fd, int status, char *why)
 {
-	struct slow_call call = slow_begin(account, clock_ns());
+	struct slow_call call = account ? slow_begin(account, clock_ns()) : (struct slow_call){0};
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	size_t bytes;
 
@@ -329,14 +334,20 @@ static void send_refusal(struct sessions *all, struct account *account, int fd, 
 	reply.message = why;
 	if (message_pack(&reply.base, all->out, &bytes) == 0)
 		message_send(fd, all->out, bytes, NULL, 0); /* a client that is gone misses nothing */
-	slow_end(&all->slow, account, &call);
+	if (account)
+		slow_end(&all->slow, account, &call);
+}
+
+void sessions_turn_away(struct sessions *all, int fd, char *why)
+{
+	send_refusal(all, NULL, fd, KOPS_E_NOMEM, why);
 }
 
 /* While kopsd stops, the client hears nothing: it tries again by itself. */
 static void refuse(struct sessions *all, struct account *account, int fd, const struct peer *peer, int status,
                    char *why)
 {
-	if (status == KOPS_E_QUOTA && !slow_is_held(account))
+	if (status != KOPS_E_SHUTDOWN && !(account && slow_is_held(account)))
 		send_refusal(all, account, fd, status, why);
 	if (log_may(&all->refusals))
 		log_notice("connection of uid %u pid %d refused: %s", (unsigned)peer->uid, (int)peer->pid, why);
@@ -358,10 +369,13 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 		status = may_open(all, account, limits.max_sessions_per_uid, why);
 		turns_charge(&all->turns, &account->turns);
 	}
-	if (status < 0)
-		refuse(all, account, fd, peer, status, why);
 	s = account && status == 0 ? calloc(1, sizeof *s) : NULL;
+	if (!s && status == 0) {
+		snprintf(why, sizeof why, "kopsd is out of memory; try again later");
+		status = KOPS_E_NOMEM;
+	}
 	if (!s) {
+		refuse(all, account, fd, peer, status, why);
 		closing_add(accounts, account, fd);
 		if (account)
 			account_unref(accounts, account);
@@ -392,6 +406,8 @@ struct account *session_arrive(struct sessions *all, int fd)
 	struct session *s;
 
 	if (peer_read(fd, &peer) < 0) {
+		sessions_turn_away(all, fd,
+		                   "kopsd could not find out whose connection this is; try again later");
 		closing_add(&all->engine->accounts, NULL, fd);
 		return NULL;
 	}

@@ -121,6 +121,9 @@ void sessions_close(struct sessions *all);
  * refused, which the log says, and closed. */
 struct account *session_arrive(struct sessions *all, int fd);
 
+/* Tells a connection for which there is no room why it is about to be closed. */
+void sessions_turn_away(struct sessions *all, int fd, char *why);
+
 /* Sends one packed reply, with a descriptor of which a copy is made if it must wait (-1: none). Never closes
  * the session. 0, or KOPS_E_QUOTA when nothing was sent, since too many descriptors are under way. */
 int session_send(struct session *session, const uint8_t *data, size_t bytes, int fd);

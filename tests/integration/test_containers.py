@@ -1,6 +1,7 @@
 """kopsd in a memory cgroup smaller than what clients ask for: they are refused, with the numbers, and nothing is killed."""
 import fcntl
 import os
+import resource
 import sys
 import time
 import unittest
@@ -284,6 +285,28 @@ class Processes(unittest.TestCase):
         outcomes = [self.outcome("/bin/sh", "-c", f'ulimit -v {kib} && exec "$0" "$@"')
                     for kib in (1 << 17, 3 << 16, 1 << 18, 3 << 17, 7 << 16, 1 << 19, 5 << 17, 1 << 20, 1 << 22)]
         self.assertEqual(outcomes[-1], "served")
+
+    @unittest.skipIf(harness.QUICK, "sanitizers need address space")
+    def test_one_takes_all_address_space(self):
+        """By every kind of memory, until it is told that there is no more: all others are served."""
+        daemon = harness.Daemon().start()
+        self.addCleanup(daemon.remove)
+        with open(f"/proc/{daemon.pid}/statm", encoding="ascii") as f:
+            mapped = int(f.read().split()[0]) * PAGE
+        resource.prlimit(daemon.pid, resource.RLIMIT_AS, (mapped + (mapped >> 4) + (256 << 20),) * 2)
+        with daemon.connect() as greedy:
+            for take in (greedy.import_new, greedy.lend, greedy.resident):
+                for size in (64 << 20, 1 << 20, PAGE):
+                    with self.assertRaises(wire.Refused) as caught:
+                        for _ in range(300):
+                            take(size)
+                    self.assertEqual(caught.exception.name, "NOMEM", caught.exception.message)
+                    self.assertIn("address space", caught.exception.message)
+            others = [daemon.connect() for _ in range(100)]
+            for c in others:
+                c.ping()
+                c.close()
+        self.assertEqual(daemon.stop(), 0)
 
     @unittest.skipIf(harness.QUICK, "sanitizers need data")
     def test_data(self):

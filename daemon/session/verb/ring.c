@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "host_memory.h"
 #include "session/reply.h"
 #include "session/verbs.h"
 
@@ -22,7 +23,9 @@ int verb_open_ring(struct request *r)
 		entries *= 2;
 	ring.entries = entries;
 	ring.bytes = ring_bytes(entries);
-	rc = account_charge(&s->engine->accounts, s->account, ACCOUNT_MAPPED, ring.bytes, r->why);
+	rc = host_memory_may_map(ring.bytes, r->why, sizeof r->why);
+	if (rc == 0)
+		rc = account_charge(&s->engine->accounts, s->account, ACCOUNT_MAPPED, ring.bytes, r->why);
 	if (rc < 0)
 		return rc;
 	rc = ring_new(&s->all->rings, s, entries, &s->ring, &fd, r->why);

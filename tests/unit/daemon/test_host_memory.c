@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -481,6 +482,34 @@ static void test_address_space(void **state)
 	assert_non_null(strstr(why, "4611686018427387904 bytes of address space"));
 }
 
+/* What is mapped counts, touched or not, and a sixteenth stays free. */
+static void test_limited_address_space(void **state)
+{
+	struct rlimit before, limit;
+	char why[256] = "";
+
+	(void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip(); /* they map terabytes */
+#endif
+	put("/proc/self/statm", "262144 1 1 1 0 1 0\n");
+	assert_int_equal(host_memory_may_map(1ull << 62, why, sizeof why),
+	                 0); /* without a limit it does not look */
+	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+	limit = (struct rlimit){.rlim_cur = 4096 * MIB, .rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+	assert_int_equal(host_memory_room(), (4096 - 1024 - 256) * MIB);
+	assert_int_equal(host_memory_may_map(2816 * MIB, why, sizeof why), 0);
+	assert_int_equal(host_memory_may_map(2816 * MIB + 1, why, sizeof why), KOPS_E_NOMEM);
+	assert_non_null(
+	    strstr(why, "of 4294967296 bytes (LimitAS) 3221225472 are left, and 268435456 stay free"));
+	assert_int_equal(host_memory_claim(2816 * MIB, why, sizeof why), 0);
+	assert_int_equal(host_memory_claim(1, why, sizeof why), KOPS_E_NOMEM);
+	assert_non_null(strstr(why, "the address space (ulimit -v, LimitAS) has 4294967296 bytes"));
+	host_memory_settle(2816 * MIB);
+	setrlimit(RLIMIT_AS, &before);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -498,6 +527,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_pages_with_holes, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_foreign_pages, set_up, tear_down),
 	    cmocka_unit_test(test_address_space),
+	    cmocka_unit_test_setup_teardown(test_limited_address_space, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
