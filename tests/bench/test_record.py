@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -159,6 +160,7 @@ class Tables(WithFolder):
         self.assertIn("| bf16 of f32, of one op | 60 | 2; 0.5 %, 12 % | 0; 0.01 %, 1.5 % |\n", tables.choice("h200"))
 
 
+@unittest.skipIf(shutil.which("git") is None, "there is no git")
 class Sources(unittest.TestCase):
     def git(self, *words):
         subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=self.root, check=True,

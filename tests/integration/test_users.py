@@ -545,8 +545,9 @@ class Sockets(harness.DaemonTest):
                 for _ in range(100000):
                     stack.enter_context(connect(self.daemon.socket))
             self.assertEqual(self.knock(uid), "done")
-            client = subprocess.Popen([harness.KOPS_CLIENT, "ping"], env=harness.client_env(self.daemon.socket), text=True,
-                                      stdout=subprocess.PIPE, user=uid, group=uid, extra_groups=[])
+            program, env = harness.client_for_all(self.daemon.folder, self.daemon.socket)
+            client = subprocess.Popen([program, "ping"], env=env, text=True, stdout=subprocess.PIPE, user=uid, group=uid,
+                                      extra_groups=[])
             self.assertTrue(eventually(lambda: sockets_at(f"/{uid}") == 3))
             self.assertIsNone(client.poll())
         self.assertIn("healthy", client.communicate(timeout=600)[0])

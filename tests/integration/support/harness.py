@@ -22,6 +22,7 @@ from . import wire
 KOPSD = os.environ.get("KOPS_TEST_KOPSD", "")
 KOPS_CLIENT = os.environ.get("KOPS_TEST_CLIENT", "")
 KOPS_BENCH = os.environ.get("KOPS_TEST_BENCH", "")
+LIBKOPS = os.environ.get("KOPS_TEST_LIBKOPS", "")
 QUICK = os.environ.get("KOPS_TEST_QUICK", "") not in ("", "0")
 LONG = os.environ.get("KOPS_TEST_LONG", "") not in ("", "0")
 DEVICES = os.environ.get("KOPS_TEST_DEVICES", "cpu")
@@ -64,6 +65,15 @@ def gpu_bytes():
 def client_env(socket):
     """For a kops-client on this socket: nothing of how this process is set up reaches it."""
     return {**{k: v for k, v in os.environ.items() if not k.startswith("KOPS_")}, "KOPS_SOCKET": socket}
+
+
+def client_for_all(folder, socket):
+    """kops-client and its environment, for users who cannot reach the build: a copy in a folder that they can."""
+    libkops = os.path.realpath(LIBKOPS)
+    for file, name in ((KOPS_CLIENT, "kops-client"), (libkops, "libkops.so.0")):
+        shutil.copy(file, os.path.join(folder, name))
+        os.chmod(os.path.join(folder, name), 0o755)
+    return os.path.join(folder, "kops-client"), {**client_env(socket), "LD_LIBRARY_PATH": folder}
 
 
 class Daemon:

@@ -1,10 +1,10 @@
 """libkops through ctypes, as far as the tests need it."""
 import ctypes
-import os
 
 import numpy as np
 
-LIBKOPS = os.environ.get("KOPS_TEST_LIBKOPS", "")
+from .harness import LIBKOPS
+
 N = 48
 STATE, INTERRUPTED, CONNECT = -34, -18, -32
 F32, F64 = 1, 2
