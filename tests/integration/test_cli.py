@@ -137,12 +137,11 @@ class Files(CliTest):
         with open(self.path(good), "rb") as f:
             content = f.read()
         cases = {"missing.npy": None, "empty.npy": b"", "text.npy": b"hello, this is no array", "cut.npy": content[:-5],
-                 "header.npy": content[:40], "big-endian.npy": None, "integers.npy": None, "odd.bin": b"12345", "empty.bin": b""}
+                 "header.npy": content[:40], "integers.npy": None, "odd.bin": b"12345", "empty.bin": b""}
         for name, data in cases.items():
             if data is not None:
                 with open(self.path(name), "wb") as f:
                     f.write(data)
-        np.save(self.path("big-endian.npy"), self.matrix(4, 4).astype(">f4"))
         np.save(self.path("integers.npy"), np.ones((4, 4), np.int32))
         for name in cases:
             with self.subTest(name):
@@ -186,7 +185,7 @@ class Files(CliTest):
         a = self.matrix(4, 4)
         np.savetxt(self.path("m.csv"), a, delimiter=",")
         np.savetxt(self.path("text"), a)
-        np.savez(self.path("m.npz"), a)
+        np.savez(self.path("m.npz"), weights=a)
         with open(self.path("m.json"), "w", encoding="ascii") as f:
             json.dump(a.tolist(), f)
         for name in ("m.csv", "text", "m.npz", "m.json"):
@@ -255,8 +254,7 @@ class Files(CliTest):
                 (("softmax", "-"), b"", b"cannot read standard input: No data"),
                 (("softmax", "-"), bytes(7), b"standard input has 7 bytes"),
                 (("transpose", "-"), b"1.0 2.0\n3.0 4.0\n", b"cannot use standard input"),
-                (("transpose", "-"), b"\x93NUMPY\x01\x00v\x00", b"standard input"),
-                (("gemm", "--dtype", "bf16", "-", "b.bin", "--npy"), bytes(8), b".npy has no bf16")]:
+                (("transpose", "-"), b"\x93NUMPY\x01\x00v\x00", b"standard input")]:
             with self.subTest(args):
                 self.save("b.bin", np.zeros(4, np.uint16))
                 self.assertIn(says, self.fails(*args, "-o", "-", input=given).stderr)
@@ -445,6 +443,57 @@ class Verbs(CliTest):
         y = (self.load("y.bin", (6, 40), np.uint16).astype(np.uint32) << 16).view(np.float32)
         z = np.exp(x.astype(np.float64))
         np.testing.assert_allclose(y, z / z.sum(-1, keepdims=True), rtol=2 ** -8)
+
+    def save_bf16(self, name, bits):
+        """As np.save() does where ml_dtypes.bfloat16 is the type: '<V2' is what NumPy calls it."""
+        with open(self.path(name), "wb") as f:
+            np.lib.format.write_array_header_1_0(f, {"descr": "<V2", "fortran_order": False, "shape": bits.shape})
+            f.write(bits.tobytes())
+
+    def test_bf16_of_npy_files(self):
+        bits = self.rng.integers(0x3f00, 0x4000, (6, 40)).astype(np.uint16)
+        self.save_bf16("x.npy", bits)
+        self.run_cli("transpose", "--dtype", "bf16", "x.npy", "-o", "y.npy", "--check")
+        y = self.load("y.npy")
+        self.assertEqual(y.dtype, np.dtype("V2"))
+        np.testing.assert_array_equal(y.view(np.uint16), bits.T)
+        with open(self.path("y.npy"), "rb") as f:
+            self.assertIn(b"'descr': '<V2'", f.read(128))
+        self.run_cli("gemm", "--dtype", "bf16", "x.npy", "y.npy", "-o", "z.npy", "--check")
+        with open(self.path("bf16.job"), "w", encoding="ascii") as f:
+            f.write("x = load x.npy dtype=bf16\ny = load y.npy dtype=bf16\nz = gemm x y\nsave z w.npy\n")
+        self.run_cli("run", "bf16.job", "--check")
+        np.testing.assert_array_equal(self.load("z.npy"), self.load("w.npy"))
+        r = self.run_cli("transpose", "--dtype", "bf16", "x.npy", "--npy", "-o", "-")
+        np.testing.assert_array_equal(np.load(io.BytesIO(r.stdout)), y)
+        for args, hint in ((("transpose", "x.npy"), b"say so: --dtype bf16"),
+                           (("sgemm", "x.npy", "y.npy"), b"say so: kops-client gemm --dtype bf16"),
+                           (("gemm", "--dtype", "f16", "x.npy", "y.npy"), b"say so: --dtype bf16")):
+            self.assertIn(hint, self.run_cli(*args, code=FAILED).stderr)
+        with open(self.path("open.job"), "w", encoding="ascii") as f:
+            f.write("x = load x.npy\ny = transpose x\n")
+        self.assertIn(b"say so: dtype=bf16 after the name", self.run_cli("run", "open.job", code=FAILED).stderr)
+
+    def test_bf16_is_that_of_ml_dtypes(self):
+        try:
+            import ml_dtypes
+        except ModuleNotFoundError:
+            self.skipTest("there is no ml_dtypes; pip has it")
+        x = self.matrix(30, 20).astype(ml_dtypes.bfloat16)
+        np.save(self.path("x.npy"), x)
+        self.run_cli("add", "--dtype", "bf16", "x.npy", "x.npy", "-o", "y.npy", "--check")
+        np.testing.assert_array_equal(self.load("y.npy").view(ml_dtypes.bfloat16), x + x)
+
+    def test_big_endian_files(self):
+        for dtype in (">f2", ">f4", ">f8"):
+            x = self.matrix(7, 5).astype(dtype)
+            self.save("x.npy", x)
+            self.save("f.npy", np.asfortranarray(x))
+            for name in ("x.npy", "f.npy"):
+                self.run_cli("transpose", name, "-o", "y.npy", "--check")
+                y = self.load("y.npy")
+                self.assertEqual(y.dtype, x.dtype.newbyteorder("<"))
+                np.testing.assert_array_equal(y, x.T)
 
     def test_types_that_do_not_fit(self):
         self.save("d.npy", self.matrix(4, 4, dtype=np.float64))

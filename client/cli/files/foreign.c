@@ -1,6 +1,8 @@
 #include "files/foreign.h"
 
+#include <ctype.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -11,9 +13,11 @@
 struct format {
 	const char *ending; /* of names, in any case; "": names do not tell */
 	const char *is;
-	const char *module;         /* of Python, beside numpy; "" for none */
-	const char *before, *after; /* the file's name, in what reads it; NULL: it has to be unpacked */
-	const char *magic;          /* how such a file begins, with ANY for any byte; NULL: it does not tell */
+	const char *module; /* of Python, beside numpy; "" for none */
+	const char *before,
+	    *after;        /* the file's name, in what reads it; NULL: it has to be unpacked. %s: a member */
+	const char *note;  /* about that; may have a %s for the file's name */
+	const char *magic; /* how such a file begins, with ANY for any byte; NULL: it does not tell */
 	size_t magic_bytes;
 };
 
@@ -24,20 +28,25 @@ struct format {
 #define MAGIC(bytes) bytes, sizeof(bytes) - 1
 #define NO_MAGIC     NULL, 0
 #define ANY          '?'
-#define PICKLE       "a pickle", ", pickle", "pickle.load(open(", ", 'rb'))"
+#define PICKLE       "a pickle", ", pickle", "pickle.load(open(", ", 'rb'))", TRUST
+#define HDF5         "an HDF5 file", ", h5py", "h5py.File(", ")['%s'][:]", "; h5py.File('%s').keys() has the names"
+#define TRUST        "; only if you trust the file, as its reading may run what it holds"
+#define UNPACK       NULL, NULL, ""
 
 static const struct format formats[] = {
-    {".csv", "comma-separated text", "", "numpy.loadtxt(", ", delimiter=',')", NO_MAGIC},
-    {".tsv", "text with tabs", "", "numpy.loadtxt(", ", delimiter='\\t')", NO_MAGIC},
-    {".txt", "text", "", "numpy.loadtxt(", ")", NO_MAGIC},
-    {".npz", "an archive of arrays", "", "numpy.load(", ")['arr_0']", MAGIC("PK\x03\x04")},
-    {".json", "JSON", ", json", "json.load(open(", "))", NO_MAGIC},
-    {".mat", "a MATLAB file", ", scipy.io", "scipy.io.loadmat(", ")['A']", MAGIC("MATLAB 5.0 MAT-file")},
-    {".h5", "an HDF5 file", ", h5py", "h5py.File(", ")['A'][:]", MAGIC("\x89HDF\r\n\x1a\n")},
-    {".hdf5", "an HDF5 file", ", h5py", "h5py.File(", ")['A'][:]", NO_MAGIC},
-    {".parquet", "a Parquet table", ", pandas", "pandas.read_parquet(", ")", MAGIC("PAR1")},
-    {".pt", "a PyTorch file", ", torch", "torch.load(", ")", MAGIC("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46")},
-    {".pth", "a PyTorch file", ", torch", "torch.load(", ")", NO_MAGIC},
+    {".csv", "comma-separated text", "", "numpy.loadtxt(", ", delimiter=',')", "", NO_MAGIC},
+    {".tsv", "text with tabs", "", "numpy.loadtxt(", ", delimiter='\\t')", "", NO_MAGIC},
+    {".txt", "text", "", "numpy.loadtxt(", ")", "", NO_MAGIC},
+    {".npz", "an archive of arrays", "", "numpy.load(", ")['%s']", "; numpy.load('%s').files has the names",
+     MAGIC("PK\x03\x04")},
+    {".json", "JSON", ", json", "json.load(open(", "))", "", NO_MAGIC},
+    {".mat", "a MATLAB file", ", scipy.io", "scipy.io.loadmat(", ")['%s']",
+     "; scipy.io.whosmat('%s') has the names", MAGIC("MATLAB 5.0 MAT-file")},
+    {".h5", HDF5, MAGIC("\x89HDF\r\n\x1a\n")},
+    {".hdf5", HDF5, NO_MAGIC},
+    {".parquet", "a Parquet table", ", pandas", "pandas.read_parquet(", ")", "", MAGIC("PAR1")},
+    {".pt", "a PyTorch file", ", torch", "torch.load(", ")", TRUST, MAGIC("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46")},
+    {".pth", "a PyTorch file", ", torch", "torch.load(", ")", TRUST, NO_MAGIC},
     /* What follows the protocol's number is an array, a list or a dict, or, since 4, a length below 4 GiB. */
     {".pkl", PICKLE, MAGIC("\200\2cnumpy")},
     {".pickle", PICKLE, MAGIC("\200\3cnumpy")},
@@ -45,13 +54,13 @@ static const struct format formats[] = {
     {"", PICKLE, MAGIC("\200\3?q\0")},
     {"", PICKLE, MAGIC("\200\4\x95????\0\0\0\0")},
     {"", PICKLE, MAGIC("\200\5\x95????\0\0\0\0")},
-    {".zip", "a zip archive", "", NULL, NULL, NO_MAGIC},
-    {".tar", "a tar archive", "", NULL, NULL, NO_MAGIC},
-    {".gz", "compressed data", "", NULL, NULL, MAGIC("\x1f\x8b\x08\0")}, /* without a name in it */
-    {"", "compressed data", "", NULL, NULL, MAGIC("\x1f\x8b\x08\x08")},  /* with */
-    {".bz2", "compressed data", "", NULL, NULL, MAGIC("BZh91AY&SY")},
-    {".xz", "compressed data", "", NULL, NULL, MAGIC("\3757zXZ")},
-    {".zst", "compressed data", "", NULL, NULL, MAGIC("\x28\xb5\x2f\xfd")},
+    {".zip", "a zip archive", "", UNPACK, NO_MAGIC},
+    {".tar", "a tar archive", "", UNPACK, NO_MAGIC},
+    {".gz", "compressed data", "", UNPACK, MAGIC("\x1f\x8b\x08\0")}, /* without a name in it */
+    {"", "compressed data", "", UNPACK, MAGIC("\x1f\x8b\x08\x08")},  /* with */
+    {".bz2", "compressed data", "", UNPACK, MAGIC("BZh91AY&SY")},
+    {".xz", "compressed data", "", UNPACK, MAGIC("\3757zXZ")},
+    {".zst", "compressed data", "", UNPACK, MAGIC("\x28\xb5\x2f\xfd")},
 };
 #define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 
@@ -149,28 +158,67 @@ static struct finding by_content(const unsigned char *head, size_t len)
 	return (struct finding){NULL, ""};
 }
 
+/* Shell and Python take such a name as it stands, between quotation marks. */
+static bool is_plain(const char *path)
+{
+	for (; *path; path++)
+		if (!isalnum((unsigned char)*path) && !strchr("_./+,:@=%~-", *path))
+			return false;
+	return true;
+}
+
+/* Of the first array of a .npz, which has it as NAME.npy in its first 4 KiB; else a word for it. */
+static void name_member(const unsigned char *head, size_t len, char out[64])
+{
+	enum { LENGTH = 26, NAME = 30 };
+	size_t n =
+	    len >= NAME && begins_with(head, len, "PK\x03\x04", 4) ? head[LENGTH] + 256u * head[LENGTH + 1] : 0;
+
+	strcpy(out, "NAME");
+	if (n <= 4 || n - 4 >= 64 || n > len - NAME || memcmp(head + NAME + n - 4, ".npy", 4) != 0)
+		return;
+	memcpy(out, head + NAME, n - 4);
+	out[n - 4] = '\0';
+	if (!is_plain(out))
+		strcpy(out, "NAME");
+}
+
+/* What reads it in Python, as numbers; a complex array is refused there, and not cut. */
+static int refuse_foreign(const char *path, const struct finding *found, const char *member, const char *shown,
+                          const char *otherwise, char *why)
+{
+	const struct format *f = found->format;
+	const char *name = is_plain(path) ? path : "FILE";
+	char note[CLI_WHY_BYTES / 4], after[96];
+
+	snprintf(after, sizeof(after), f->after, member);
+	snprintf(note, sizeof(note), f->note, name);
+	return why_invalid(why,
+	                   "cannot use %s: %s %s, neither .npy nor raw elements; convert it: python3 -c "
+	                   "\"import numpy%s; numpy.save('matrix.npy', numpy.asarray(%s'%s'%s%s).astype('f4', "
+	                   "casting='same_kind'))\"%s%s",
+	                   path, shown, f->is, f->module, f->before, name, found->read_as, after, note,
+	                   otherwise);
+}
+
 int foreign_input(const char *path, const unsigned char *head, size_t len, char *why)
 {
 	struct finding found = {by_name(path), ""};
-	const struct format *format = found.format;
+	char member[64];
 	const char *shown = "by its name it is", *otherwise = "; if it is raw elements, name it .bin";
 
-	if (format == NULL) {
+	if (found.format == NULL) {
 		found = by_content(head, len);
-		format = found.format;
 		shown = "by its first bytes it is";
 		otherwise = "; if it is raw elements, give them as .npy (numpy.fromfile, numpy.save)";
 	}
-	if (format == NULL)
+	if (found.format == NULL)
 		return 0;
-	if (format->before == NULL)
+	if (found.format->before == NULL)
 		return why_invalid(why, "cannot use %s: %s %s; unpack it and name what is inside%s", path,
-		                   shown, format->is, otherwise);
-	return why_invalid(why,
-	                   "cannot use %s: %s %s, neither .npy nor raw elements; convert it: python3 -c "
-	                   "\"import numpy%s; numpy.save('matrix.npy', numpy.asarray(%s'%s'%s%s, 'f4'))\"%s",
-	                   path, shown, format->is, format->module, format->before, path, found.read_as,
-	                   format->after, otherwise);
+		                   shown, found.format->is, otherwise);
+	name_member(head, len, member);
+	return refuse_foreign(path, &found, member, shown, otherwise, why);
 }
 
 int foreign_output(const char *path, char *why)

@@ -71,10 +71,23 @@ static int find(const struct jobfile *file, const char *name)
 	return -1;
 }
 
+static bool is_number(const char *word)
+{
+	char *end;
+
+	strtod(word, &end);
+	return end != word && *end == '\0';
+}
+
 static int look_up(const struct line *line, const char *name, unsigned *ret_index)
 {
 	int index = find(line->file, name);
 
+	if (index < 0 && is_number(name))
+		return why_invalid(
+		    line->why,
+		    "'%s' is a number; operands are names of values, and numbers are settings: NAME=%s", name,
+		    name);
 	if (index < 0 && (strchr(name, '.') || strchr(name, '/')))
 		return why_invalid(line->why, "'%s' is not a value; load a file first: x = load %s", name,
 		                   name);

@@ -9,13 +9,28 @@
 #include "cli.h"
 #include "files/element.h"
 
-#define ACCEPTED "accepted are <f4, <f8 and <f2, written by a.astype('<f4')"
-
+/* Behind the byte order. */
 static const struct {
 	kops_dtype dtype;
 	const char *descr;
-} descrs[] = {{KOPS_F32, "<f4"}, {KOPS_F64, "<f8"}, {KOPS_F16, "<f2"}};
+} descrs[] = {{KOPS_F32, "f4"}, {KOPS_F64, "f8"}, {KOPS_F16, "f2"}, {KOPS_BF16, "V2"}};
 #define N_DESCRS (sizeof(descrs) / sizeof(descrs[0]))
+
+/* What else NumPy saves: what to do about it, in place of a conversion that would lose something. */
+static const struct {
+	const char *kinds; /* NumPy's letters */
+	const char *hint;
+} refused[] = {
+    {"b", "truth values; save a.astype('f4')"},
+    {"iu", "integers; save a.astype('f4'), which is exact up to 2^24, or a.astype('f8'), up to 2^53"},
+    {"f", "floats of another size; save a.astype('f8'), which rounds them"},
+    {"c", "complex numbers, which no op takes; save a.real and a.imag, and compute with each"},
+    {"O", "Python objects; make an array of numbers of them and save that"},
+    {"US", "text; make an array of numbers of it and save that"},
+    {"mM", "times; make an array of numbers of them and save that"},
+    {"V", "bytes without a type; make an array of numbers of them and save that"},
+};
+#define N_REFUSED (sizeof(refused) / sizeof(refused[0]))
 
 static int damaged(char *why, const char *how)
 {
@@ -64,20 +79,33 @@ static bool read_count(const char **at, uint64_t *ret)
 	return errno == 0;
 }
 
+static int refuse_descr(const char *descr, char *why)
+{
+	size_t i = 0;
+
+	while (i < N_REFUSED && (!descr[0] || !descr[1] || !strchr(refused[i].kinds, descr[1])))
+		i++;
+	if (i == N_REFUSED)
+		return why_invalid(why, "its dtype is '%s'; f4, f8 and f2 are read", descr);
+	return why_invalid(why, "its dtype is '%s': %s", descr, refused[i].hint);
+}
+
 static int read_descr(const char **at, struct npy_header *h, char *why)
 {
 	char descr[32];
 
 	if (take(at, "["))
-		return why_invalid(why, "its dtype is a record; " ACCEPTED);
+		return why_invalid(why, "its dtype is a record; save one field of it: a['NAME']");
 	if (!read_text(at, descr, sizeof(descr)))
 		return damaged(why, "no dtype after 'descr'");
-	for (size_t i = 0; i < N_DESCRS; i++) {
+	h->is_swapped = descr[0] == '>';
+	for (size_t i = 0; i < N_DESCRS && strchr("<>|", descr[0]); i++) {
 		h->dtype = descrs[i].dtype;
-		if (strcmp(descr, descrs[i].descr) == 0)
+		h->is_untyped = h->dtype == KOPS_BF16;
+		if ((descr[0] != '|' || h->is_untyped) && strcmp(descr + 1, descrs[i].descr) == 0)
 			return 0;
 	}
-	return why_invalid(why, "its dtype is '%s'%s; " ACCEPTED, descr, descr[0] == '>' ? ", big endian" : "");
+	return refuse_descr(descr, why);
 }
 
 static int read_order(const char **at, struct npy_header *h, char *why)
@@ -210,7 +238,7 @@ static const char *descr_of(kops_dtype dtype)
 	for (size_t i = 0; i < N_DESCRS; i++)
 		if (descrs[i].dtype == dtype)
 			return descrs[i].descr;
-	return NULL;
+	return "";
 }
 
 size_t npy_format(kops_dtype dtype, uint32_t rank, const uint64_t *shape, char out[256])
@@ -219,12 +247,10 @@ size_t npy_format(kops_dtype dtype, uint32_t rank, const uint64_t *shape, char o
 	const char *descr = descr_of(dtype);
 	size_t used;
 
-	if (descr == NULL)
-		return 0;
 	memset(out, ' ', 256);
 	memcpy(out, NPY_MAGIC "\x01\x00", NPY_MAGIC_BYTES + 2);
 	used = prefix;
-	used += (size_t)snprintf(out + used, 256 - used, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+	used += (size_t)snprintf(out + used, 256 - used, "{'descr': '<%s', 'fortran_order': False, 'shape': (",
 	                         descr);
 	for (uint32_t d = 0; d < rank; d++)
 		used += (size_t)snprintf(out + used, 256 - used, d + 1 < rank ? "%" PRIu64 ", " : "%" PRIu64,

@@ -121,19 +121,14 @@ static int open_beside(struct sink *sink)
 	return 0;
 }
 
-struct sink *sink_open(const char *path, kops_dtype dtype, bool npy, char *why)
+struct sink *sink_open(const char *path, bool npy, char *why)
 {
 	bool standard = strcmp(path, "-") == 0;
 	struct sink *sink = NULL;
 
 	path = standard ? "standard output" : path;
 	npy = standard ? npy : npy_is_name(path);
-	if (npy && dtype == KOPS_BF16)
-		why_invalid(why,
-		            "cannot write %s: .npy has no bf16; for the raw elements give -o a name such as "
-		            "c.bin, or leave out --npy",
-		            path);
-	else if (foreign_output(path, why) == 0 && (sink = calloc(1, sizeof(*sink))) == NULL)
+	if (foreign_output(path, why) == 0 && (sink = calloc(1, sizeof(*sink))) == NULL)
 		why_invalid(why, "out of memory");
 	if (sink == NULL)
 		return NULL;

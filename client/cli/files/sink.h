@@ -15,9 +15,9 @@ struct sink; /* opaque */
 /*
  * Opens for writing beside `path`, so that a wrong directory is known before work is done. A path that is there
  * and no regular file (/dev/null, a pipe) is written in place. "-" is standard output, where npy asks for what
- * a .npy file holds. dtype: of what will be written. NULL with a sentence in why (CLI_WHY_BYTES).
+ * a .npy file holds. NULL with a sentence in why (CLI_WHY_BYTES).
  */
-struct sink *sink_open(const char *path, kops_dtype dtype, bool npy, char *why);
+struct sink *sink_open(const char *path, bool npy, char *why);
 
 /* Writes the elements in C order, in a .npy behind a header, and puts a file in place. 0, or KOPS_E_SYSTEM with
  * errno. */

@@ -23,6 +23,8 @@ static int read_npy(struct source *s, const unsigned char *head, size_t len, uin
 		    h.bytes > file_bytes - h.offset ? "cut short" : "too long", file_bytes - h.offset, h.bytes);
 	s->npy = true;
 	s->fortran = h.fortran;
+	s->is_untyped = h.is_untyped;
+	s->is_swapped = h.is_swapped;
 	s->dtype = h.dtype;
 	s->rank = h.rank;
 	memcpy(s->shape, h.shape, sizeof(s->shape));
@@ -73,6 +75,17 @@ int source_open(const char *path, struct source *ret, char *why)
 	return 0;
 }
 
+int source_check_typed(const struct source *s, kops_dtype asked, const char *how, char *why)
+{
+	if (!s->is_untyped || asked == KOPS_BF16)
+		return 0;
+	return why_invalid(
+	    why,
+	    "%s has elements of two bytes and no type ('V2'), as NumPy saves ml_dtypes.bfloat16; "
+	    "if they are that, say so: %s",
+	    s->path, how);
+}
+
 void source_close(struct source *source)
 {
 	if (source->fd >= 0)
@@ -100,6 +113,16 @@ static kops_view view_of(const struct source *s, kops_buffer *buffer)
 	return v;
 }
 
+static void turn(unsigned char *data, uint64_t bytes, size_t size)
+{
+	for (uint64_t at = 0; at < bytes; at += size)
+		for (size_t i = 0, j = size - 1; i < j; i++, j--) {
+			unsigned char byte = data[at + i];
+			data[at + i] = data[at + j];
+			data[at + j] = byte;
+		}
+}
+
 int source_load(const struct source *s, struct cli *cli, kops_view *ret_view)
 {
 	kops_buffer *buffer;
@@ -114,6 +137,8 @@ int source_load(const struct source *s, struct cli *cli, kops_view *ret_view)
 		return cli_fail(cli, CLI_FAILED, "cannot read %s after %" PRIu64 " of %" PRIu64 " bytes: %s",
 		                s->path, s->offset + done, s->offset + s->bytes,
 		                errno ? strerror(errno) : "it became shorter meanwhile");
+	if (s->is_swapped)
+		turn(kops_data(buffer), s->bytes, kops_dtype_size(s->dtype));
 	*ret_view = view_of(s, buffer);
 	return CLI_OK;
 }

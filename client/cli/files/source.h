@@ -14,6 +14,8 @@ struct source {
 	int fd;           /* -1 when closed */
 	bool npy;         /* else raw: dtype and shape are the caller's to set */
 	bool fortran;
+	bool is_untyped; /* a .npy of bf16, if the caller says so: its header does not */
+	bool is_swapped; /* big-endian; source_load() turns it */
 	kops_dtype dtype;
 	uint32_t rank;
 	uint64_t shape[KOPS_RANK_MAX];
@@ -27,6 +29,10 @@ struct source {
  * that names the file in why (CLI_WHY_BYTES); *ret is untouched then.
  */
 int source_open(const char *path, struct source *ret, char *why);
+
+/* KOPS_E_INVALID with a sentence in why where it is untyped and the user has not asked for bf16; how: to ask.
+ */
+int source_check_typed(const struct source *source, kops_dtype asked, const char *how, char *why);
 
 /* Allowed on one that is closed or was never opened but has fd -1. */
 void source_close(struct source *source);

@@ -284,7 +284,9 @@ const struct operation operation_gemm = {
     .transposes = true,
     .settings = settings,
     .verb = {.summary = "matrix product of two files, any dtype",
-             .help = HELP "A .npy has f32, f64 or f16, raw files also bf16; it and f16 accumulate in f32.\n",
+             .help = HELP
+             "f32, f64, f16 and bf16; the latter two accumulate in f32. A .npy of bf16, as NumPy saves\n"
+             "ml_dtypes.bfloat16, does not tell that: --dtype bf16.\n",
              .examples = "  kops-client gemm a.npy b.npy -o c.npy\n"
                          "  kops-client gemm --dtype f64 -k 512 a.bin b.bin -o c.bin --check\n"
                          "  kops-client gemm --trans-b queries.npy keys.npy --alpha 0.125 -o scores.npy\n"

@@ -55,7 +55,7 @@ static int refuse_dtype(const struct operation *op, kops_dtype dtype, char *why)
 		if (op->dtypes & STEP_DTYPE(d))
 			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
 			                         element_type_name(d));
-	return why_invalid(why, "%s takes %s, not %s; in NumPy: a.astype('<f4')", op->name, list,
+	return why_invalid(why, "%s takes %s, not %s; a.astype('f4') in NumPy rounds to f32", op->name, list,
 	                   element_type_name(dtype));
 }
 

@@ -54,7 +54,13 @@ static int settle_dtype(struct cli *cli, struct source *const *sources, const ch
 {
 	kops_dtype dtype = cli->flags.dtype;
 
+	char how[64];
+
+	snprintf(how, sizeof(how),
+	         strcmp(cli->command->name, op) == 0 ? "--dtype bf16" : "kops-client %s --dtype bf16", op);
 	for (int i = 0; sources[i]; i++) {
+		if (source_check_typed(sources[i], cli->flags.dtype, how, cli->why) < 0)
+			return CLI_FAILED;
 		if (sources[i]->npy && cli->flags.dtype && sources[i]->dtype != dtype)
 			return refuse_dtype(cli, sources[i], op);
 		if (sources[i]->npy && dtype == 0)

@@ -135,12 +135,12 @@ static int plan(struct pipeline *p)
 }
 
 /* For a value, and the path of -o or of a line "save"; NULL with the sentence in cli->why. */
-static struct sink *open_sink(struct pipeline *p, const struct value *v, const char *path)
+static struct sink *open_sink(struct pipeline *p, const char *path)
 {
 	const struct flags *flags = &p->cli->flags;
 
 	if (strcmp(path, "-") != 0 || (!flags->json && !p->uses_stdout++))
-		return sink_open(path, v->view.dtype, flags->npy, p->cli->why);
+		return sink_open(path, flags->npy, p->cli->why);
 	why_invalid(p->cli->why, "standard output takes one matrix, or what --json prints; save to a file");
 	return NULL;
 }
@@ -156,7 +156,7 @@ static int open_sinks(struct pipeline *p)
 		p->n_saves = 1;
 	}
 	for (size_t i = 0; i < p->n_saves; i++) {
-		p->sinks[i] = open_sink(p, &p->values[p->saves[i].value], p->saves[i].path);
+		p->sinks[i] = open_sink(p, p->saves[i].path);
 		if (p->sinks[i] == NULL)
 			return pipeline_fail_at(p, p->saves[i].line, CLI_FAILED);
 	}

@@ -10,6 +10,8 @@ static int open_source(struct cli *cli, const struct jobfile_value *line, struct
 
 	if (source_open(line->path, s, cli->why) < 0)
 		return CLI_FAILED;
+	if (source_check_typed(s, said->dtype, "dtype=bf16 after the name", cli->why) < 0)
+		return CLI_FAILED;
 	if (s->npy && said->dtype && said->dtype != s->dtype)
 		return cli_fail(cli, CLI_FAILED, "%s holds %s, not %s", line->path, element_type_name(s->dtype),
 		                element_type_name(said->dtype));

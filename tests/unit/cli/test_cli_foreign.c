@@ -50,7 +50,11 @@ static void test_contents(void **state)
 	    {"x,y,z\r\n1.0,2.0,3.0\r\n", 20, "delimiter=','"},
 	    {"# a comment of any kind\n1 2\n", 28, "numpy.loadtxt('m')"},
 	    {"[[1, 2], [3, 4]]", 16, "numpy.loadtxt"},
-	    {"PK\x03\x04\x14\0\0\0\0\0\0\0", 12, "numpy.load('m')['arr_0']"},
+	    {"PK\x03\x04\x14\0\0\0\0\0\0\0", 12, "numpy.load('m')['NAME'])"},
+	    {"PK\x03\x04\x14\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\0\0\0weights.npy", 41,
+	     "numpy.load('m')['weights'])"},
+	    {"PK\x03\x04\x14\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\0\0\0weights.npy", 40, "['NAME']"},
+	    {"PK\x03\x04\x14\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\x0b\0\0\0a'b;c\"d.npy", 41, "['NAME']"},
 	    {"\x89HDF\r\n\x1a\n\0\0\0\0", 12, "h5py"},
 	    {"MATLAB 5.0 MAT-file, Platform: GLNXA64\0\1", 40, "scipy.io.loadmat('m')"},
 	    {"PAR1\x15\4\x15\x10", 8, "pandas.read_parquet('m')"},
@@ -74,6 +78,34 @@ static void test_contents(void **state)
 		assert_non_null(strstr(why, "numpy.save('matrix.npy'"));
 		assert_non_null(strstr(why, rows[i].reader));
 		assert_non_null(strstr(why, "if it is raw elements, give them as .npy"));
+	}
+}
+
+static void test_what_a_hint_adds(void **state)
+{
+	static const struct {
+		const char *path, *hint;
+	} rows[] = {
+	    {"a.npz", "; numpy.load('a.npz').files has the names"},
+	    {"a.h5", "; h5py.File('a.h5').keys() has the names"},
+	    {"a.mat", "; scipy.io.whosmat('a.mat') has the names"},
+	    {"a.pkl", "; only if you trust the file"},
+	    {"a.pth", "; only if you trust the file"},
+	    {"a.csv", "casting='same_kind'"}, /* refuses complex numbers */
+	    /* A name that a shell or Python would take for more than a name stays out of what is to be pasted.
+	     */
+	    {"$(reboot).csv", "numpy.loadtxt('FILE', delimiter=',')"},
+	    {"a'b.txt", "numpy.loadtxt('FILE')"},
+	    {"a b.npz", "; numpy.load('FILE').files"},
+	};
+	char why[CLI_WHY_BYTES];
+	(void)state;
+
+	for (size_t i = 0; i < N(rows); i++) {
+		assert_int_equal(foreign_input(rows[i].path, (const unsigned char *)"", 0, why),
+		                 KOPS_E_INVALID);
+		if (strstr(why, rows[i].hint) == NULL)
+			fail_msg("%s: \"%s\" does not say \"%s\"", rows[i].path, why, rows[i].hint);
 	}
 }
 
@@ -153,6 +185,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_names),
 	    cmocka_unit_test(test_contents),
+	    cmocka_unit_test(test_what_a_hint_adds),
 	    cmocka_unit_test(test_compressed_contents),
 	    cmocka_unit_test(test_long_text),
 	    cmocka_unit_test(test_printable_elements),

@@ -105,6 +105,8 @@ static void a_bad_line_is_named_with_its_reason(void **state)
 	     "a.job:4: 'gem' is not load, gemm, softmax, transpose, add, copy, fma or reduce"},
 	    {"x = load a.npy\ny = gemm x\n", "a.job:2: gemm takes 2 operands, got 1"},
 	    {"x = load a.npy\ny = softmax x x\n", "a.job:2: softmax takes 1 operand; 'x' is one too many"},
+	    {"y = softmax 1.0\n", "a.job:1: '1.0' is a number; operands are names of values"},
+	    {"y = softmax 2\n", "a.job:1: '2' is a number"},
 	    {"y = softmax a.npy\n", "a.job:1: 'a.npy' is not a value; load a file first: x = load a.npy"},
 	    {"x = load a.npy\ny = gemm x x alpha=one\n", "a.job:2: alpha takes a number, not 'one'"},
 	    {"x = load a.npy\ny = gemm x x alpha=nan\n", "a.job:2: alpha takes a number, not 'nan'"},

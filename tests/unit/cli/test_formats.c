@@ -90,6 +90,8 @@ static void dtypes_order_and_ranks_are_read(void **state)
 	    {"{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3), }", KOPS_F64, true, 2, 48},
 	    {"{'descr': '<f2', 'fortran_order': False, 'shape': (7,), }", KOPS_F16, false, 1, 14},
 	    {"{'descr': '<f4', 'fortran_order': False, 'shape': (), }", KOPS_F32, false, 1, 4},
+	    {"{'descr': '>f4', 'fortran_order': False, 'shape': (5,), }", KOPS_F32, false, 1, 20},
+	    {"{'descr': '>f2', 'fortran_order': True, 'shape': (5,), }", KOPS_F16, true, 1, 10},
 	    {"{\"shape\": (1,2,3,4), \"descr\": \"<f4\", \"fortran_order\": False}", KOPS_F32, false, 4, 96},
 	    {"{'descr':'<f4','fortran_order':False,'shape':(2L, 3L)}", KOPS_F32, false, 2, 24},
 	    {"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4000000000000), }", KOPS_F32, false, 2, 0},
@@ -104,7 +106,29 @@ static void dtypes_order_and_ranks_are_read(void **state)
 		assert_int_equal(h.fortran, cases[i].fortran);
 		assert_int_equal(h.rank, cases[i].rank);
 		assert_int_equal(h.bytes, cases[i].bytes);
+		assert_false(h.is_untyped);
+		assert_int_equal(h.is_swapped, strstr(cases[i].dictionary, ">f") != NULL);
 	}
+}
+
+/* As NumPy saves arrays of ml_dtypes.bfloat16, and of bytes. */
+static void two_bytes_without_a_type_may_be_bf16(void **state)
+{
+	struct source source = {.path = "x.npy", .npy = true, .is_untyped = true};
+	char why[CLI_WHY_BYTES];
+	struct npy_header h;
+
+	(void)state;
+	assert_int_equal(parse("{'descr': '<V2', 'fortran_order': False, 'shape': (2, 3), }", &h, why), 0);
+	assert_int_equal(h.dtype, KOPS_BF16);
+	assert_true(h.is_untyped);
+	assert_int_equal(h.bytes, 12);
+	assert_int_equal(parse("{'descr': '|V2', 'fortran_order': False, 'shape': (2, 3), }", &h, why), 0);
+	assert_true(h.is_untyped);
+	assert_int_equal(source_check_typed(&source, KOPS_BF16, "", why), 0);
+	assert_int_equal(source_check_typed(&source, 0, "--dtype bf16", why), KOPS_E_INVALID);
+	assert_non_null(strstr(why, "say so: --dtype bf16"));
+	assert_int_equal(source_check_typed(&source, KOPS_F16, "", why), KOPS_E_INVALID);
 }
 
 static void what_cannot_be_used_is_refused_with_its_reason(void **state)
@@ -112,9 +136,17 @@ static void what_cannot_be_used_is_refused_with_its_reason(void **state)
 	static const struct {
 		const char *dictionary, *reason;
 	} cases[] = {
-	    {"{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }",
-	     "'>f4', big endian; accepted are <f4"},
-	    {"{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }", "'<i4'; accepted are <f4"},
+	    {"{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }",
+	     "'<i4': integers; save a.astype('f4'), which is exact up to 2^24"},
+	    {"{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }", "truth values; save a.astype('f4')"},
+	    {"{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", "complex numbers, which no op takes"},
+	    {"{'descr': '|O', 'fortran_order': False, 'shape': (2,), }", "Python objects; make an array"},
+	    {"{'descr': '<U7', 'fortran_order': False, 'shape': (2,), }", "text"},
+	    {"{'descr': '<f16', 'fortran_order': False, 'shape': (2,), }", "a.astype('f8'), which rounds"},
+	    {"{'descr': '|V1', 'fortran_order': False, 'shape': (2,), }", "bytes without a type"},
+	    {"{'descr': '', 'fortran_order': False, 'shape': (2,), }", "dtype is ''; f4, f8 and f2 are read"},
+	    {"{'descr': '|f4', 'fortran_order': False, 'shape': (2,), }", "'|f4'"},
+	    {"{'descr': 'f4', 'fortran_order': False, 'shape': (2,), }", "'f4'"},
 	    {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", "record"},
 	    {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,2,3,4,5), }", "more than 4 dimensions"},
 	    {"{'descr': '<f4', 'fortran_order': False}", "lacks"},
@@ -225,7 +257,10 @@ static void what_is_written_is_read_back(void **state)
 		assert_int_equal(h.offset, n);
 		assert_memory_equal(h.shape, shape, rank * sizeof(shape[0]));
 	}
-	assert_int_equal(npy_format(KOPS_BF16, 1, shape, header), 0);
+	size_t n = npy_format(KOPS_BF16, 1, shape, header);
+	assert_int_equal(npy_parse((unsigned char *)header, n, &h, why), 0);
+	assert_true(h.is_untyped);
+	assert_memory_equal(header + 10, "{'descr': '<V2',", 16); /* as ml_dtypes has it */
 }
 
 /* ---- elements ---- */
@@ -569,7 +604,7 @@ static void a_written_file_appears_whole(void **state)
 	struct stat st;
 
 	for (int round = 0; round < 2; round++) { /* new, then over the old one */
-		struct sink *sink = sink_open(p->file, KOPS_F32, false, why);
+		struct sink *sink = sink_open(p->file, false, why);
 		assert_non_null(sink);
 		assert_int_equal(access(p->file, F_OK), round == 0 ? -1 : 0);
 		assert_int_equal(sink_write(sink, &three_elements, why), 0);
@@ -594,7 +629,7 @@ static void a_file_not_written_leaves_the_old_one(void **state)
 	char why[CLI_WHY_BYTES], back[4] = "";
 
 	put(p->file, "old", 3);
-	struct sink *sink = sink_open(p->file, KOPS_F32, false, why);
+	struct sink *sink = sink_open(p->file, false, why);
 	assert_non_null(sink);
 	sink_close(sink);
 	assert_int_equal(entries(p->dir), 1);
@@ -613,7 +648,7 @@ static void a_symbolic_link_stays_one(void **state)
 	put(p->file, "old", 3);
 	snprintf(link, sizeof(link), "%s/link.bin", p->dir);
 	assert_int_equal(symlink("out.npy", link), 0);
-	struct sink *sink = sink_open(link, KOPS_F32, false, why);
+	struct sink *sink = sink_open(link, false, why);
 	assert_non_null(sink);
 	assert_int_equal(sink_write(sink, &three_elements, why), 0);
 	sink_close(sink);
@@ -628,15 +663,13 @@ static void wrong_places_are_named(void **state)
 	struct place *p = *state;
 	char why[CLI_WHY_BYTES], path[128];
 
-	assert_null(sink_open(p->dir, KOPS_F32, false, why));
+	assert_null(sink_open(p->dir, false, why));
 	assert_non_null(strstr(why, "Is a directory"));
 	snprintf(path, sizeof(path), "%s/none/out.bin", p->dir);
-	assert_null(sink_open(path, KOPS_F32, false, why));
+	assert_null(sink_open(path, false, why));
 	assert_non_null(strstr(why, path));
 	assert_non_null(strstr(why, "No such file or directory"));
-	assert_null(sink_open(p->file, KOPS_BF16, false, why));
-	assert_non_null(strstr(why, "no bf16"));
-	struct sink *sink = sink_open("/dev/null", KOPS_F32, false, why);
+	struct sink *sink = sink_open("/dev/null", false, why);
 	assert_non_null(sink);
 	assert_int_equal(sink_write(sink, &three_elements, why), 0);
 	sink_close(sink);
@@ -669,6 +702,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(every_version_is_read),
 	    cmocka_unit_test(dtypes_order_and_ranks_are_read),
+	    cmocka_unit_test(two_bytes_without_a_type_may_be_bf16),
 	    cmocka_unit_test(what_cannot_be_used_is_refused_with_its_reason),
 	    cmocka_unit_test(every_truncation_is_refused),
 	    cmocka_unit_test(damage_never_crashes),
