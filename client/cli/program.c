@@ -46,7 +46,8 @@ static void print_command_help(const struct program *program, const struct comma
 
 /* ---- the command ---- */
 
-/* Options before the command. True with argv[*ret_at] the command; else *ret_exit is what to exit with. */
+/* Options before the command. True with argv[*ret_at] the command; else *ret_exit is what to exit with, and on
+ * any but 0 why has a sentence. */
 static bool find_command(const struct program *program, int argc, char **argv, struct cli *cli, int *ret_at,
                          int *ret_exit)
 {
@@ -57,7 +58,6 @@ static bool find_command(const struct program *program, int argc, char **argv, s
 	*ret_at = at;
 	*ret_exit = CLI_OK;
 	if (options_parse(program_options, at, argv, &cli->flags, &n, &(char **){NULL}, cli->why) < 0) {
-		fprintf(stderr, "%s: %s\n", program->name, cli->why);
 		*ret_exit = CLI_USAGE;
 	} else if (cli->flags.help) {
 		print_help(program);
@@ -66,14 +66,15 @@ static bool find_command(const struct program *program, int argc, char **argv, s
 	} else if (at < argc) {
 		return true;
 	} else {
-		fprintf(stderr, "%s: no %s given, such as %s; `%s -h` lists them\n", program->name,
-		        program->noun, program->example, program->name);
+		why_invalid(cli->why, "no %s given, such as %s; `%s -h` lists them", program->noun,
+		            program->example, program->name);
 		*ret_exit = CLI_USAGE;
 	}
 	return false;
 }
 
-static void refuse_command(const struct program *program, const char *name)
+/* A sentence in why. */
+static int refuse_command(const struct program *program, const char *name, char *why)
 {
 	struct nearest nearest = nearest_to(name, strlen(name));
 	bool is_elsewhere = program->elsewhere && strcmp(name, program->elsewhere) == 0;
@@ -83,8 +84,9 @@ static void refuse_command(const struct program *program, const char *name)
 		nearest_offer(&nearest, program->commands[i]->name);
 	nearest_offer(&nearest, HELP);
 	snprintf(help, sizeof(help), "`%s -h` lists those there are", program->name);
-	fprintf(stderr, "%s: there is no %s '%s'; %s\n", program->name, program->noun, name,
-	        is_elsewhere ? program->where : nearest_hint(&nearest, "", help, hint));
+	why_invalid(why, "there is no %s '%s'; %s", program->noun, name,
+	            is_elsewhere ? program->where : nearest_hint(&nearest, "", help, hint));
+	return CLI_USAGE;
 }
 
 /* `help help` and `help -h` are `help`. */
@@ -93,33 +95,43 @@ static bool is_help(const char *name)
 	return strcmp(name, HELP) == 0 || strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0;
 }
 
-/* "help", or "help VERB": what -h prints. */
-static int run_help(const struct program *program, const char *name)
+/* "help", or "help VERB": what -h prints. An exit code; not CLI_OK: a sentence in why. */
+static int run_help(const struct program *program, const char *name, char *why)
 {
 	const struct command *command = name ? program_command(program, name) : NULL;
 
 	if (command) {
 		print_command_help(program, command);
 	} else if (name && !is_help(name)) {
-		refuse_command(program, name);
-		return CLI_USAGE;
+		return refuse_command(program, name, why);
 	} else {
 		print_help(program);
 	}
 	return CLI_OK;
 }
 
-static void report_failure(struct cli *cli, int code)
+/* What could not be parsed may have asked for JSON all the same. */
+static bool asks_for_json(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], "--json") == 0)
+			return true;
+	return false;
+}
+
+/* name: as the user gave the command; NULL: it gave none. */
+static void report_failure(const struct cli *cli, const char *name, int code)
 {
 	const struct command *command = cli->command;
 	struct json json;
 
 	if (cli->silent)
 		return;
-	fprintf(stderr, "%s %s: %s\n", cli->program, command->name, cli->why);
+	fprintf(stderr, "%s%s%s: %s\n", cli->program, command ? " " : "", command ? command->name : "",
+	        cli->why);
 	if (!cli->flags.json || cli->printed)
 		return;
-	json_begin(&json, stdout, command->json_verb ? command->json_verb : command->name);
+	json_begin(&json, stdout, command && command->json_verb ? command->json_verb : name);
 	json_bool(&json, "ok", false);
 	json_count(&json, "exit_status", (uint64_t)code);
 	json_text(&json, "error", cli->why);
@@ -149,28 +161,36 @@ void program_set_characters(void)
 	setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+/* The command's exit code, or that of what kept it from running. */
+static int find_and_run(const struct program *program, struct cli *cli, int argc, char **argv,
+                        const char **ret_name)
+{
+	int code, at;
+
+	if (!find_command(program, argc, argv, cli, &at, &code))
+		return code;
+	*ret_name = argv[at];
+	if (strcmp(argv[at], HELP) == 0)
+		return run_help(program, argv[at + 1], cli->why);
+	cli->command = program_command(program, argv[at]);
+	return cli->command ? run_command(program, cli, argc - at, argv + at)
+	                    : refuse_command(program, argv[at], cli->why);
+}
+
 int program_main(const struct program *program, int argc, char **argv)
 {
 	struct cli cli = {.program = program->name};
-	int code, at;
+	const char *name = "";
 
 	program_set_characters();
 	signal(SIGPIPE, SIG_IGN);
 	sink_catch_signals();
-	if (!find_command(program, argc, argv, &cli, &at, &code))
-		return code;
-	if (strcmp(argv[at], HELP) == 0)
-		return run_help(program, argv[at + 1]);
-	cli.command = program_command(program, argv[at]);
-	if (cli.command == NULL) {
-		refuse_command(program, argv[at]);
-		return CLI_USAGE;
-	}
-	code = run_command(program, &cli, argc - at, argv + at);
+	int code = find_and_run(program, &cli, argc, argv, &name);
 	if (code == CLI_OK)
 		code = cli_flush(&cli);
+	cli.flags.json |= code == CLI_USAGE && asks_for_json(argc, argv);
 	if (code != CLI_OK)
-		report_failure(&cli, code);
+		report_failure(&cli, name, code);
 	kops_close(cli.handle);
 	return code;
 }

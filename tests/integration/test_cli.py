@@ -444,6 +444,39 @@ class Verbs(CliTest):
         z = np.exp(x.astype(np.float64))
         np.testing.assert_allclose(y, z / z.sum(-1, keepdims=True), rtol=2 ** -8)
 
+    def test_wrong_options_are_answered_in_json_too(self):
+        for args, verb, says in ((("sgemm", "--nope"), "sgemm", "no option '--nope'"),
+                                 (("sgemm", "-m", "-5", "a", "b"), "sgemm", "-m takes"),
+                                 (("sgemm", "a"), "sgemm", "takes two files"),
+                                 (("ping", "--count", "0"), "ping", "asks nothing"),
+                                 (("nope",), "nope", "there is no verb 'nope'"),
+                                 (("--nope", "sgemm"), "", "no option '--nope'")):
+            for given in (("--json", *args), (*args, "--json")):
+                if args[0] == "--nope" and given[0] == "--json":
+                    continue
+                if given[0] == "--json":
+                    given = (args[0], "--json", *args[1:])
+                d = json.loads(self.run_cli(*given, code=USAGE).stdout)
+                self.assertEqual((d["schema"], d["verb"], d["ok"], d["exit_status"]), (1, verb, False, USAGE))
+                self.assertIn(says, d["error"])
+        self.assertEqual(self.run_cli("sgemm", "--nope", code=USAGE).stdout, b"")
+        self.assertEqual(self.run_cli("sgemm", "--nope", "--", "--json", code=USAGE).stdout, b"")
+
+    def test_elements_do_not_go_to_a_terminal(self):
+        self.save("x.npy", self.matrix(4, 4))
+        for options in (("-o", "-"), ("--npy",), ("--npy", "-o", "-")):
+            ours, theirs = pty.openpty()
+            try:
+                r = subprocess.run([harness.KOPS_CLIENT, "transpose", "x.npy", *options], stdout=theirs, stderr=subprocess.PIPE,
+                                   env=harness.client_env(self.daemon.socket), cwd=self.folder.name, timeout=60)
+                self.assertEqual(r.returncode, FAILED)
+                self.assertIn(b"standard output is a terminal: send them to a file or a pipe", r.stderr)
+                os.set_blocking(ours, False)
+                self.assertRaises(BlockingIOError, os.read, ours, 1)  # not one byte
+            finally:
+                os.close(ours)
+                os.close(theirs)
+
     def save_bf16(self, name, bits):
         """As np.save() does where ml_dtypes.bfloat16 is the type: '<V2' is what NumPy calls it."""
         with open(self.path(name), "wb") as f:

@@ -139,7 +139,15 @@ static struct sink *open_sink(struct pipeline *p, const char *path)
 {
 	const struct flags *flags = &p->cli->flags;
 
-	if (strcmp(path, "-") != 0 || (!flags->json && !p->uses_stdout++))
+	bool standard = strcmp(path, "-") == 0;
+
+	if (standard && !flags->json && isatty(STDOUT_FILENO)) {
+		why_invalid(p->cli->why,
+		            "the elements are no text, and standard output is a terminal: send them to a "
+		            "file or a pipe, or leave out -o - and --npy to see the matrix");
+		return NULL;
+	}
+	if (!standard || (!flags->json && !p->uses_stdout++))
 		return sink_open(path, flags->npy, p->cli->why);
 	why_invalid(p->cli->why, "standard output takes one matrix, or what --json prints; save to a file");
 	return NULL;
