@@ -41,7 +41,8 @@ static int explain(kops *k, int error)
 	    {ENOENT, KOPS_E_CONNECT, "no such file; is kopsd running? (systemctl status kopsd.socket)"},
 	    {ECONNREFUSED, KOPS_E_CONNECT,
 	     "nothing listens there; is kopsd running? (systemctl status kopsd.socket)"},
-	    {EACCES, KOPS_E_CONNECT, "permission denied; is your user in group kops?"},
+	    {EACCES, KOPS_E_CONNECT,
+	     "permission denied; is your user in group kops? After usermod, log in again or run newgrp kops"},
 	    {EAGAIN, KOPS_E_BUSY, "too many connections wait there; is kopsd stuck? (systemctl status kopsd)"},
 	    {EINTR, KOPS_E_BUSY, "a signal came while others were to connect first"},
 	    {EPROTOTYPE, KOPS_E_CONNECT, "that socket belongs to another program"},
@@ -344,7 +345,8 @@ static void too_late(kops *k)
 	char why[CLIENT_WHY_BYTES];
 	if (k->state == LINK_GREETING) {
 		snprintf(why, sizeof why,
-		         "kopsd at %s did not answer within %u ms; is it stuck? (systemctl status kopsd)",
+		         "kopsd at %s did not answer within %u ms; is it stuck? Or does it not start? "
+		         "(systemctl status kopsd)",
 		         k->address.sun_path, k->timeout_ms);
 		client_link_give_up(k, k->greeting ? KOPS_E_TIMEOUT : KOPS_E_CONNECT, why);
 	} else {

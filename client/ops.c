@@ -26,10 +26,16 @@ int client_job_reserve(kops_job *job, size_t n)
 	return 0;
 }
 
-static int check_view(kops_job *job, const kops_view *view)
+/* The i-th of an op's n views; the last is the output. */
+static int check_view(kops_job *job, const kops_view *views, size_t i, size_t n)
 {
+	const kops_view *view = &views[i];
 	if (!view->buffer)
-		return client_fail(job->k, KOPS_E_INVALID, "op %u: a view without a buffer", job->n_ops);
+		return client_fail(
+		    job->k, KOPS_E_INVALID,
+		    "op %u: view %zu of %zu has no buffer; kops_view.buffer is one that kops_alloc() "
+		    "or kops_import() made",
+		    job->n_ops, i + 1, n);
 	if (view->buffer->k != job->k)
 		return client_fail(job->k, KOPS_E_INVALID, "op %u: a view of another handle's buffer",
 		                   job->n_ops);
@@ -59,7 +65,7 @@ static int check_op(kops_job *job, const char *kernel, const kops_view *views, s
 		return client_fail(job->k, KOPS_E_INVALID,
 		                   "a kernel's name is at most 64 printable characters");
 	for (size_t i = 0; i < n && status == 0; i++)
-		status = check_view(job, &views[i]);
+		status = check_view(job, views, i, n);
 	return status;
 }
 

@@ -14,11 +14,14 @@
 #include "config/print.h"
 #include "host_memory.h"
 #include "kops_types.h"
+#include "listen/decline.h"
 #include "log.h"
+#include "notify.h"
 #include "server.h"
 
 /* The settings or the command line have to be changed first: to start again would not help. */
 enum { EXIT_SETTINGS = 2 };
+#define TOLD_CLIENTS      "kopsd does not start, as its settings are wrong; its log says where (journalctl -u kopsd)"
 #define LARGE_BYTES       (128 << 10)
 #define BLAS_THREAD_BYTES (160u << 20)
 #define FDS_MIN           64u        /* fewer cannot be shared out: see server.c */
@@ -87,6 +90,8 @@ static int serve(int argc, char **argv, struct server *server)
 	rc = server_start(server, argc, argv, why);
 	if (rc < 0)
 		log_error("%s", why);
+	if (rc == KOPS_E_INVALID && !server->listener.owns_path)
+		decline_waiting(server->listener.fd, TOLD_CLIENTS);
 	code = rc == 0 ? server_run(server) : rc == KOPS_E_INVALID ? EXIT_SETTINGS : EXIT_FAILURE;
 	server_close(server);
 	return code;
@@ -103,6 +108,7 @@ int main(int argc, char **argv)
 	log_open();
 	if (config_load(argc, argv, &server.config, &action, why) < 0) {
 		log_error("%s", why);
+		decline_waiting(notify_inherited_socket(), TOLD_CLIENTS);
 		return EXIT_SETTINGS;
 	}
 	switch (action) {

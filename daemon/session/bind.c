@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define X(name, NAME) extern const struct op op_##name;
-#include "ops.def"
-#undef X
+#include "common/rules.h"
 
 static const struct op *const op_of_case[] = {
 #define X(name, NAME) [KOPS__V1__OP__PARAMS_##NAME] = &op_##name,
@@ -41,8 +39,27 @@ static int copy_view(const Kops__V1__View *msg, struct view *v, char why[WHY_BYT
 	return 0;
 }
 
+/* ", strides 1, 4,"; nothing where they follow from the shape. */
+static const char *name_strides(const struct view *v, char text[RULES_SHAPE_BYTES + 16])
+{
+	struct view dense = *v;
+	size_t used = 0;
+
+	view_make_dense(&dense);
+	text[0] = '\0';
+	if (memcmp(dense.strides, v->strides, v->rank * sizeof v->strides[0]) == 0)
+		return text;
+	for (uint32_t d = 0; d < v->rank; d++)
+		used += (size_t)snprintf(text + used, RULES_SHAPE_BYTES + 16 - used, "%s%" PRId64,
+		                         d ? ", " : ", strides ", v->strides[d]);
+	strcpy(text + used, ",");
+	return text;
+}
+
 static void explain_extent(const struct view *v, uint64_t id, uint64_t bytes, int code, char why[WHY_BYTES])
 {
+	char shape[RULES_SHAPE_BYTES], strides[RULES_SHAPE_BYTES + 16];
+
 	if (code == KOPS_E_INVALID)
 		snprintf(why, WHY_BYTES,
 		         "a view begins at byte %" PRIu64 " of buffer %" PRIu64
@@ -50,10 +67,10 @@ static void explain_extent(const struct view *v, uint64_t id, uint64_t bytes, in
 		         v->offset, id, dtype_size(v->dtype), dtype_name(v->dtype));
 	else
 		snprintf(why, WHY_BYTES,
-		         "a view at byte %" PRIu64
-		         " with its shape and strides does not lie inside buffer %" PRIu64 " of %" PRIu64
-		         " bytes",
-		         v->offset, id, bytes);
+		         "a view %s of %s at byte %" PRIu64 "%s does not lie inside buffer %" PRIu64
+		         " of %" PRIu64 " bytes",
+		         rules_shape(v, shape), dtype_name(v->dtype), v->offset, name_strides(v, strides), id,
+		         bytes);
 }
 
 /* The pages that elements over `span` bytes of memory may lie on. */

@@ -1,6 +1,7 @@
 """Starting, draining, reloading and idling of the daemon."""
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -417,6 +418,19 @@ class Starting(Life):
         d = self.start()
         self.assertEqual(os.stat(d.socket).st_mode & 0o777, 0o660)
 
+    @staticmethod
+    def fork_kopsd(d, listener):
+        """As a service manager starts it, with the listening socket; its pid."""
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(listener.fileno(), 3)
+            os.set_inheritable(3, True)
+            log = os.open(d.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 2)
+            os.environ["LISTEN_FDS"], os.environ["LISTEN_PID"] = "1", str(os.getpid())
+            os.execv(harness.KOPSD, [harness.KOPSD, "--config", d.config])
+        return pid
+
     def test_inherited_socket(self):
         """As a service manager passes it; it outlives the daemon."""
         d = Daemon()
@@ -429,20 +443,34 @@ class Starting(Life):
         listener.listen(8)
         for _ in range(2):
             waiting = self.connect(hello=False)  # before there is a daemon
-            pid = os.fork()
-            if pid == 0:
-                os.dup2(listener.fileno(), 3)
-                os.set_inheritable(3, True)
-                log = os.open(d.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-                os.dup2(log, 2)
-                os.environ["LISTEN_FDS"], os.environ["LISTEN_PID"] = "1", str(os.getpid())
-                os.execv(harness.KOPSD, [harness.KOPSD, "--config", d.config])
+            pid = self.fork_kopsd(d, listener)
             waiting.hello()
             self.assertEqual(waiting.ping()["devices"], 1)
             self.assertEqual(d.user_sockets(), [os.geteuid()])
             os.kill(pid, signal.SIGTERM)
             self.assertEqual(os.waitpid(pid, 0)[1], 0, d.log().decode())
             self.assertTrue(os.path.exists(d.socket))
+
+    def test_wrong_settings_are_told_to_those_who_wait(self):
+        """A service manager starts kopsd for them again and again, and each time it ends at once."""
+        d = Daemon(log_level="loud")
+        self.addCleanup(d.remove)
+        d.write_config()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(listener.close)
+        listener.bind(d.socket)
+        listener.listen(8)
+        client = subprocess.Popen([harness.KOPS_CLIENT, "ping", "--socket", d.socket], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(client.stderr.close)
+        starts = 0
+        while client.poll() is None:
+            if select.select([listener], [], [], 0.1)[0]:
+                starts += 1
+                pid = self.fork_kopsd(d, listener)
+                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 2, d.log().decode())
+        self.assertEqual(client.returncode, 3)
+        self.assertIn("does not start, as its settings are wrong; its log says where", client.stderr.read())
+        self.assertGreater(starts, 1)  # it is tried again: somebody may be mending them
 
     def test_the_folder_for_what_is_at_work(self):
         """systemd tells it beside that for users' sockets, in an order of its own."""

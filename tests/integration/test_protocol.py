@@ -238,6 +238,16 @@ class Views(harness.DaemonTest):
         self.c.submit(wire.copy(view(a, [1, 3]), view(y, [1, 3], [0, 1])))  # one index: its stride says nothing
         self.refused("SHAPE", self.c.submit, wire.copy(view(a, [2, 2], [2]), view(y, [2, 2])))
 
+    def test_what_leaves_its_buffer_is_described(self):
+        def says(sentence, *args, **kwargs):
+            refusal = self.refused("RANGE", self.c.submit, wire.copy(view(self.a, *args, **kwargs), view(self.y, [1])))
+            self.assertIn(f"a view {sentence} does not lie inside buffer {self.a} of 4096 bytes", refusal.message)
+        says("1025x1 of f32 at byte 0", [1025, 1])
+        says("2 of f64 at byte 4088", [2], dtype=wire.F64, offset=4088)
+        says("4x3 of f32 at byte 0, strides 1000, -1,", [4, 3], [1000, -1])
+        huge = (1 << 63) - 1
+        says(f"{huge}x2 of f32 at byte 0, strides {-huge}, {huge},", [huge, 2], [-huge, huge])
+
     def test_empty_views(self):
         a, y = self.a, self.y
         self.c.submit(wire.copy(view(a, [0]), view(y, [0])))
