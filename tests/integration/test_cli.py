@@ -444,6 +444,24 @@ class Verbs(CliTest):
         z = np.exp(x.astype(np.float64))
         np.testing.assert_allclose(y, z / z.sum(-1, keepdims=True), rtol=2 ** -8)
 
+    def test_random(self):
+        self.run_cli("random", "30x40", "--seed", "7", "-o", "x.npy")
+        x = self.load("x.npy")
+        self.assertEqual((x.dtype, x.shape), (np.float32, (30, 40)))
+        self.assertTrue((abs(x) < 1).all())
+        self.assertLess(abs(x.mean()), 0.1)
+        self.assertGreater(x.std(), 0.5)
+        r = self.run_cli("random", "30x40", "--seed", "7")
+        np.testing.assert_array_equal(np.frombuffer(r.stdout, np.float32).reshape(30, 40), x)
+        self.assertNotEqual(self.run_cli("random", "8").stdout, self.run_cli("random", "8").stdout)
+        self.run_cli("random", "2x3x4x5", "--dtype", "f16", "-o", "h.npy")
+        self.assertEqual((self.load("h.npy").dtype, self.load("h.npy").shape), (np.float16, (2, 3, 4, 5)))
+        r = self.run_cli("random", "3x0", "--npy", socket="/nowhere")  # no kopsd is needed
+        self.assertEqual(np.load(io.BytesIO(r.stdout)).shape, (3, 0))
+        for shape in ("", "x", "3x", "x3", "3x-4", "3 x4", "1x2x3x4x5", "99999999999999999999", "3y4"):
+            self.assertIn(b"is not a shape", self.run_cli("random", shape, code=USAGE).stderr)
+        self.assertIn(b"more than memory can hold", self.run_cli("random", "4294967296x4294967296", code=FAILED).stderr)
+
     def test_wrong_options_are_answered_in_json_too(self):
         for args, verb, says in ((("sgemm", "--nope"), "sgemm", "no option '--nope'"),
                                  (("sgemm", "-m", "-5", "a", "b"), "sgemm", "-m takes"),
@@ -629,7 +647,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "reduce", "run", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "reduce", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:

@@ -5,7 +5,7 @@
 #include "cli.h"
 
 extern const struct command command_run, command_ping, command_devices, command_ops, command_stats,
-    command_sessions, command_top, command_trace, command_tune, command_version;
+    command_sessions, command_top, command_trace, command_random, command_tune, command_version;
 
 /* run() of those that ask kopsd and print: text() or json() of the command. Their options. */
 int query_run(struct cli *cli, char **argv);
