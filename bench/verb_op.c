@@ -78,6 +78,7 @@ const struct command *bench_command(const struct operation *op)
 	         cases->examples ? cases->examples : example);
 	next->command = (struct command){
 	    .name = op->name,
+	    .op = op->name,
 	    .summary = next->summary,
 	    .usage = "[options] [SHAPE[,SHAPE…] | --table seed | --random N]",
 	    .help = next->help,

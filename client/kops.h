@@ -695,6 +695,7 @@ int kops_list_sessions(kops *k, kops_list **ret_list);
 int kops_list_jobs(kops *k, uint64_t after, size_t max, kops_list **ret_list);
 void kops_list_free(kops_list *list);
 
+/* How many items a list has. */
 size_t kops_list_count(const kops_list *list);
 
 /* Item i, counted from 0; NULL from kops_list_count() on, and in a list of something else. Part of the list. */
@@ -744,6 +745,7 @@ typedef struct kops_numpy {
 	void (*call)(kops_numpy_call what, void *address, size_t bytes, uint64_t answer[2]);
 } kops_numpy;
 
+/* The four functions of a handler whose context is a kops_numpy; for NumPy alone to call. */
 void *kops_numpy_malloc(void *context, size_t bytes);
 void *kops_numpy_calloc(void *context, size_t count, size_t size);
 void *kops_numpy_realloc(void *context, void *address, size_t bytes);

@@ -163,6 +163,10 @@ static void call_page(const char *folder, const struct block *b)
 	char name[64], file[80], *text = plain(b->comment);
 
 	snprintf(name, sizeof(name), "%.*s", (int)b->names[0].length, b->names[0].text);
+	if (!text[0]) {
+		fprintf(stderr, "kops-manual: kops.h does not say what %s() does\n", name);
+		exit(1);
+	}
 	snprintf(file, sizeof(file), "%s.3.scd", name);
 	FILE *out = pages_open(folder, file);
 	scdoc_begin(out, name, 3);

@@ -17,9 +17,14 @@ void pages_of_program(const char *folder, const struct program *program);
 /* calls.c: kops.3 and KOPS_CALL.3, from kops.h. */
 void pages_of_calls(const char *folder, const char *header);
 
-/* complete.c */
-void complete_bash(FILE *out, const struct program *program);
-void complete_zsh(FILE *out, const struct program *program);
-void complete_fish(FILE *out, const struct program *program);
+/* complete.c: a program that is a list of commands, or (without commands) one that has options only. */
+struct completed {
+	const char *name;
+	const struct program *program; /* NULL: options only */
+	const struct option_row *options;
+};
+void complete_bash(FILE *out, const struct completed *c);
+void complete_zsh(FILE *out, const struct completed *c);
+void complete_fish(FILE *out, const struct completed *c);
 
 #endif

@@ -39,6 +39,7 @@ struct command {
 	int min_args, max_args;
 	const char *args_are;             /* "two files, A and B": for errors; NULL: no files */
 	enum option_values args;          /* what the arguments are, or the first of them */
+	const char *op;                   /* whose kernels --kernel may name; NULL: it has no such option */
 	const struct option_row *options; /* ends with a row without name */
 	const char *json_verb;            /* "verb" in its JSON; NULL: the name */
 	int (*run)(struct cli *cli, char **argv);

@@ -3,13 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "server.h"
-
-#define LISTEN "127.0.0.1:9847"
-
-static const struct option_row options[] = {
-    OPTION("listen", 0, "ADDRESS:PORT", text, listen, "where to serve; default " LISTEN),
-    OPTION("version", 'V', NULL, switch, version, "print the version"), OPTIONS_END};
 
 /* Called before there is another thread, which inherits it. */
 static void block_signals(sigset_t *ret_ending)
@@ -24,7 +19,7 @@ static void block_signals(sigset_t *ret_ending)
 /* Serves until a signal ends it. An exit code; not CLI_OK: with a sentence in why. */
 static int serve(const struct flags *flags, char why[CLI_WHY_BYTES])
 {
-	const char *listen = flags->listen ? flags->listen : LISTEN;
+	const char *listen = flags->listen ? flags->listen : ARGUMENTS_LISTEN;
 	struct source source = {.socket = flags->socket};
 	sigset_t ending;
 
@@ -46,7 +41,7 @@ static int run(int argc, char **argv, char why[CLI_WHY_BYTES])
 	char **args;
 	int n_args;
 
-	if (options_parse(options, argc, argv, &flags, &n_args, &args, why) < 0)
+	if (options_parse(arguments_options, argc, argv, &flags, &n_args, &args, why) < 0)
 		return CLI_USAGE;
 	if (n_args > 0) {
 		why_invalid(why, "takes no arguments, got '%s'; see -h", args[0]);
@@ -54,7 +49,7 @@ static int run(int argc, char **argv, char why[CLI_WHY_BYTES])
 	}
 	if (flags.help) {
 		puts("Usage: kops-exporter [options]\nServes kopsd's figures to Prometheus.\n\nOptions:");
-		options_help(options);
+		options_help(arguments_options);
 		return CLI_OK;
 	}
 	if (flags.version) {

@@ -61,6 +61,17 @@ class Pages(unittest.TestCase):
                 self.assertIn(f"{call}(", page(3, alias[1]) if alias else text)
                 self.assertIn(call, page(3, "kops"))
 
+    def test_every_page_says_what_it_is_about(self):
+        """apropos and whatis read that line: words after the name."""
+        pages = glob.glob(os.path.join(MANUAL, "man[1-8]", "*.[1-8]"))
+        self.assertGreater(len(pages), 60)
+        for path in pages:
+            with open(path, encoding="utf-8") as f:
+                text = f.read().replace("\\&", "").replace("\\", "")
+            if not text.startswith(".so "):
+                name = re.search(r'^\.SH NAME\n(?:\.P\w*\n)*(.*)$', text, re.M)[1]
+                self.assertRegex(name, r"^[\w.-]+(, [\w.-]+)* - \S.{4}", path)
+
     def test_every_setting_is_in_its_page(self):
         shown = subprocess.run([harness.KOPSD, "--config", os.devnull, "--check-config"], capture_output=True, text=True,
                                check=True).stdout
@@ -113,8 +124,17 @@ class Completion(harness.DaemonTest):
         self.assertEqual(offered("kops-client sgemm left.npy ri"), {"right.npy"})
         self.assertEqual(offered("kops-client softmax left.npy -o r"), {"right.npy"})
         self.assertEqual(offered("kops-client softmax --device "), {"cpu"})
-        self.assertIn("openblas", offered("kops-client gemm --kernel o"))
+        for command, kernels in (("gemm", {"openblas", "reference"}), ("sgemm", {"openblas", "reference"}),
+                                 ("softmax", {"vectorised", "reference"})):
+            self.assertEqual(offered(f"kops-client {command} --kernel "), kernels)
+        self.assertEqual(offered("kops-bench transpose --kernel v"), {"vectorised"})
         self.assertEqual(offered("kops-client ping le"), set())
+        self.assertEqual(offered("kopsd --max-jobs"), {"--max-jobs", "--max-jobs-per-uid"})
+        self.assertEqual(offered("kopsd --devices a"), {"auto"})
+        self.assertEqual(offered("kopsd --config le"), {"left.npy"})
+        self.assertEqual(offered("kopsd --config left.npy --check"), {"--check-config"})
+        self.assertEqual(offered("kops-exporter --li"), {"--listen"})
+        self.assertEqual(offered("kops-exporter --socket ri"), {"right.npy"})
         self.assertEqual(offered("kops-client tune so"), {"softmax"})
         self.assertEqual(offered("kops-bench ip"), {"ipc"})
 

@@ -200,6 +200,7 @@ const struct command *verb_op_command(const struct operation *op, const struct v
 	         verb->examples);
 	next->command = (struct command){
 	    .name = verb->name ? verb->name : op->name,
+	    .op = op->name,
 	    .summary = verb->summary,
 	    .usage = one ? "[options] X" : "[options] A B",
 	    .help = next->help,

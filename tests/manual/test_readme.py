@@ -9,7 +9,9 @@ import sys
 import tempfile
 import unittest
 
-from support import harness
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+
+from support import harness  # noqa: E402
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BLAS = os.environ.get("KOPS_TEST_BLAS", "")
