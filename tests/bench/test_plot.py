@@ -2,6 +2,7 @@
 import csv
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,35 @@ class Plots(unittest.TestCase):
             self.assertIn(f"roof, {name}: {ceilings[f'{name}_gbytes_per_s'] * 1e-3:.3g} TB/s", svg)
         for text in ("PyTorch", "plain copy", "fused"):
             self.assertIn(text, svg)
+
+    def test_nothing_is_above_its_roof(self):
+        for name in "reduce", "reduce-bf16", "softmax", "gemm", "gemm-bf16", "transpose", "add", "copy":
+            svg = self.draw(RECORDED / f"h200-{name}.json")
+            shares = [int(n) for n in re.findall(r"(\d+) % of the roof", svg)]
+            self.assertTrue(shares and max(shares) <= 100, name)
+
+    @staticmethod
+    def lines(svg):
+        """The points of every line that is drawn: curves, roofs, axes and grids."""
+        return [[tuple(map(float, p.split())) for p in re.split(r"[ML]", path) if p.strip()]
+                for path in re.findall(r'<g id="line2d_\d+">\s*<path d="([^"z]*)"', svg)]
+
+    def test_lines_join_shapes_of_one_row_length(self):
+        run = json.loads((RECORDED / "h200-reduce.json").read_text())
+        shapes = {r["shape"] for r in run["rows"]}
+        alike = {s for s in shapes if s.endswith("x1024")}
+        self.assertGreater(len(shapes), len(alike))
+        self.assertEqual(max(map(len, self.lines(self.draw(RECORDED / "h200-reduce.json")))), len(alike))
+        squares = {r["shape"] for r in json.loads((RECORDED / "h200-transpose.json").read_text())["rows"]}
+        self.assertEqual(max(map(len, self.lines(self.draw(RECORDED / "h200-transpose.json")))), len(squares))
+
+    def test_labels_are_beside_the_curves(self):
+        svg = self.draw(RECORDED / "h200-gemm.json")
+        (label,) = set(re.findall(r'translate\(([\d.]+) [\d.]+\)[^>]*>roof, ', svg) or
+                       re.findall(r'<text[^>]* x="([\d.]+)"[^>]*>roof, ', svg))
+        curves = [points for points in self.lines(svg) if len(points) > 2]
+        self.assertGreater(len(curves), 8)
+        self.assertLess(max(x for points in curves for x, _ in points), float(label))
 
     def test_csv_says_the_same(self):
         run = json.loads((RECORDED / "h200-add.json").read_text())
