@@ -153,8 +153,10 @@ static int parse_op(struct line *line, struct jobfile_value *value)
 	if (n < value->op->n_inputs)
 		return why_invalid(line->why, "%s takes %u operand%s, got %u", value->op->name,
 		                   value->op->n_inputs, value->op->n_inputs == 1 ? "" : "s", n);
-	if (value->op->accumulates && value->flags.op.beta.set && !value->has_old)
-		return why_invalid(line->why, "beta= needs c=NAME, the matrix that it multiplies");
+	const char *setting =
+	    value->op->accumulates && !value->has_old ? value->op->needs_old(&value->flags.op) : NULL;
+	if (setting)
+		return why_invalid(line->why, "%s= needs c=NAME, the matrix that it multiplies", setting);
 	return 0;
 }
 

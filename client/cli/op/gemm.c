@@ -172,6 +172,11 @@ static double beta_of(const struct step *s)
 	return s->accumulates ? opt_or(s->set.beta, 1) : 0;
 }
 
+static const char *needs_old(const struct settings *set)
+{
+	return opt_or(set->beta, 0) != 0 ? "beta" : NULL;
+}
+
 static int enqueue(kops_job *job, const struct step *s)
 {
 	return kops_job_gemm(job, opt_or(s->set.alpha, 1), s->in[0], s->in[1], beta_of(s), s->out,
@@ -281,6 +286,7 @@ const struct operation operation_gemm = {
     .n_inputs = 2,
     .dtypes = STEP_DTYPES_ALL,
     .accumulates = true,
+    .needs_old = needs_old,
     .transposes = true,
     .settings = settings,
     .verb = {.summary = "matrix product of two files, any dtype",

@@ -77,8 +77,11 @@ struct operation {
 	const char *name;
 	unsigned n_inputs;
 	unsigned dtypes;  /* of the inputs: STEP_DTYPES_… */
-	bool accumulates; /* a job file's c=NAME is what the result is added to, times beta= */
-	bool transposes;  /* a matrix may be stored transposed: --trans-a, --trans-b */
+	bool accumulates; /* a job file's c=NAME is what the result is added to */
+	/* The setting that says something about that matrix, and so needs one; NULL: these settings have none.
+	 * Of ops that accumulate. */
+	const char *(*needs_old)(const struct settings *set);
+	bool transposes; /* a matrix may be stored transposed: --trans-a, --trans-b */
 	/* What a job file's line may set beside kernel=, as the verb's options do; or NULL. */
 	const struct option_row *settings;
 	struct verb verb;

@@ -135,8 +135,10 @@ int verb_op_run(struct cli *cli, const struct operation *op, char **files)
 	struct pipeline *p = NULL;
 	int rc = CLI_FAILED;
 
-	if (opt_or(cli->flags.op.beta, 0) != 0 && cli->flags.accumulate == NULL) {
-		rc = cli_fail(cli, CLI_USAGE, "--beta needs the old C: add -c FILE");
+	const char *setting = op->accumulates && !cli->flags.accumulate ? op->needs_old(&cli->flags.op) : NULL;
+
+	if (setting) {
+		rc = cli_fail(cli, CLI_USAGE, "--%s needs the old C: add -c FILE", setting);
 	} else if (job == NULL) {
 		cli_fail(cli, CLI_FAILED, "out of memory");
 	} else {

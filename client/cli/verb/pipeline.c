@@ -103,7 +103,7 @@ static int infer(struct pipeline *p, const struct jobfile_value *line, kops_view
 	const kops_view *y = &step.out, *old = line->has_old ? &p->values[line->old].view : y;
 	if (old->dtype != y->dtype || old->rank != y->rank ||
 	    memcmp(old->shape, y->shape, y->rank * sizeof(y->shape[0])) != 0)
-		return cli_fail(p->cli, CLI_FAILED, "%s is %s %s, but the product is %s %s",
+		return cli_fail(p->cli, CLI_FAILED, "%s is %s %s, but the result is %s %s",
 		                name_of(&p->file->values[line->old]), show_shape(old->rank, old->shape).text,
 		                element_type_name(old->dtype), show_shape(y->rank, y->shape).text,
 		                element_type_name(y->dtype));

@@ -16,6 +16,7 @@
 #include "op/operation.h"
 #include "program.h"
 #include "verb/commands.h"
+#include "verb/op.h"
 
 /* ---- options ---- */
 
@@ -210,13 +211,40 @@ static void json_is_escaped_and_nested(void **state)
 	free(text);
 }
 
+/* beta is a factor of the old C for gemm alone; another op's is that op's business. */
+static void a_setting_means_what_its_op_says(void **state)
+{
+	static const struct option_row settings[] = {OPTION("beta", 0, "X", real, op.beta, ""), SETTINGS_END};
+	const struct operation other = {.name = "other",
+	                                .n_inputs = 1,
+	                                .dtypes = STEP_DTYPES_ALL,
+	                                .settings = settings,
+	                                .verb = {.summary = "other"}};
+	char nowhere[] = "/nowhere/x.npy", *files[] = {nowhere, nowhere, NULL};
+	struct cli cli = {
+	    .program = "test", .command = commands_program()->commands[0], .flags.op.beta = {true, 2}};
+
+	(void)state;
+	assert_int_equal(verb_op_run(&cli, &operation_gemm, files), CLI_USAGE);
+	assert_string_equal(cli.why, "--beta needs the old C: add -c FILE");
+	assert_int_equal(verb_op_run(&cli, &other, files), CLI_FAILED);
+	assert_non_null(strstr(cli.why, nowhere));
+	cli.flags.op.beta.value = 0; /* says nothing */
+	assert_int_equal(verb_op_run(&cli, &operation_gemm, files), CLI_FAILED);
+	assert_non_null(strstr(cli.why, nowhere));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(options_and_files_may_be_mixed),  cmocka_unit_test(times_have_units),
-	    cmocka_unit_test(wrong_options_are_named),         cmocka_unit_test(every_verb_has_what_help_needs),
-	    cmocka_unit_test(mistyped_words_find_the_nearest), cmocka_unit_test(the_ops_are_those_of_the_list),
+	    cmocka_unit_test(options_and_files_may_be_mixed),
+	    cmocka_unit_test(times_have_units),
+	    cmocka_unit_test(wrong_options_are_named),
+	    cmocka_unit_test(every_verb_has_what_help_needs),
+	    cmocka_unit_test(mistyped_words_find_the_nearest),
+	    cmocka_unit_test(the_ops_are_those_of_the_list),
 	    cmocka_unit_test(json_is_escaped_and_nested),
+	    cmocka_unit_test(a_setting_means_what_its_op_says),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
