@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -12,6 +13,7 @@
 #include "status.h"
 
 #define SOCKET_DEFAULT     "/run/kopsd/kopsd.sock"
+#define SOCKET_OWN         "kopsd.sock" /* in $XDG_RUNTIME_DIR */
 #define TIMEOUT_DEFAULT_MS 30000
 #define LOOK_CPUS          4 /* with fewer, who does not sleep takes kopsd's place */
 
@@ -59,11 +61,26 @@ static void set_name(kops *k, const char *name)
 		k->name[i] = name[i] >= 0x20 && name[i] <= 0x7e ? name[i] : '?';
 }
 
+/* A daemon of the user's own comes before the host's. NULL: there is none. */
+static const char *own_socket(char path[sizeof(struct sockaddr_un)])
+{
+	const char *folder = getenv("XDG_RUNTIME_DIR");
+	struct stat st;
+	/* One that sudo -E has handed on is another user's. */
+	if (!folder || folder[0] != '/' || stat(folder, &st) < 0 || st.st_uid != geteuid())
+		return NULL;
+	snprintf(path, sizeof(struct sockaddr_un), "%s/" SOCKET_OWN, folder);
+	return access(path, F_OK) == 0 ? path : NULL;
+}
+
 static int set_address(kops *k, const char *path)
 {
+	char own[sizeof(struct sockaddr_un)];
 	if (!path || !path[0])
 		path = getenv("KOPS_SOCKET");
 	if (!path || !path[0])
+		path = own_socket(own);
+	if (!path)
 		path = SOCKET_DEFAULT;
 	if (strlen(path) >= sizeof k->address.sun_path)
 		return client_fail(

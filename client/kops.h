@@ -130,7 +130,8 @@ const char *kops_strerror(int code);
  */
 typedef struct kops_options {
 	size_t size;
-	const char *socket;  /* NULL: $KOPS_SOCKET, else /run/kopsd/kopsd.sock */
+	/* NULL: $KOPS_SOCKET, else $XDG_RUNTIME_DIR/kopsd.sock if it is there, else /run/kopsd/kopsd.sock */
+	const char *socket;
 	const char *name;    /* shown in the daemon's log, at most 64 bytes; NULL: none */
 	uint32_t timeout_ms; /* for calls that wait and for reconnecting; 0: 30000 */
 	uint32_t spin_us; /* calls that wait look for the answer so long before they sleep. It takes a CPU, and

@@ -132,8 +132,9 @@ struct option_row {
 	}
 /* With those of every command. */
 #define OPTIONS_END                                                                                            \
-	OPTION("socket", 0, "PATH", file, socket,                                                              \
-	       "kopsd's socket; default $KOPS_SOCKET, else /run/kopsd/kopsd.sock"),                            \
+	OPTION(                                                                                                \
+	    "socket", 0, "PATH", file, socket,                                                                 \
+	    "kopsd's socket; default $KOPS_SOCKET, else one of the user's own, else /run/kopsd/kopsd.sock"),   \
 	    OPTION("help", 'h', NULL, switch, help, "show this text"), SETTINGS_END
 
 /*

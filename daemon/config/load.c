@@ -147,6 +147,21 @@ static void copy(struct config *ret, const struct config *config)
 	memcpy(ret, config, offsetof(struct config, owners) + config->n_owners * sizeof(config->owners[0]));
 }
 
+/* Without root, and without a service manager that makes /run/kopsd, the socket is where clients look for one
+ * of their user's own. */
+static void choose_socket(struct config *config)
+{
+	const char *folder = getenv("XDG_RUNTIME_DIR");
+	char path[CONFIG_TEXT_BYTES];
+
+	if (geteuid() == 0 || !folder || folder[0] != '/' || strcmp(config->origin[0], "default") != 0)
+		return;
+	if (snprintf(path, sizeof(path), "%s/kopsd.sock", folder) >= (int)sizeof(path))
+		return;
+	strcpy(config->socket, path);
+	strcpy(config->origin[0], "XDG_RUNTIME_DIR");
+}
+
 int config_load(int argc, char **argv, struct config *ret, enum config_action *ret_action,
                 char why[CONFIG_WHY_BYTES])
 {
@@ -163,6 +178,7 @@ int config_load(int argc, char **argv, struct config *ret, enum config_action *r
 	/* Help must be there even when a file is wrong. */
 	if (rc == 0 && cl.action != CONFIG_HELP && cl.action != CONFIG_SHOW_VERSION)
 		rc = read_all(&cl, config, why);
+	choose_socket(config);
 	if (rc >= 0) {
 		copy(ret, config);
 		*ret_action = cl.action;

@@ -5,6 +5,7 @@ import select
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -51,6 +52,62 @@ def core_pattern():
 
 @unittest.skipIf(harness.QUICK, "sanitizers have no core dumps")
 @unittest.skipIf(core_pattern() not in ("core", "core.%p"), "core dumps go elsewhere on this host")
+class WithoutRoot(Life):
+    """A user's own kopsd: nobody names its socket."""
+
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory(prefix="kops-user-")
+        self.addCleanup(folder.cleanup)
+        self.folder, self.user = folder.name, {}
+        if os.geteuid() == 0:
+            os.chown(self.folder, 65534, 65534)
+            self.user = {"user": 65534, "group": 65534, "extra_groups": []}
+            for program in (harness.KOPSD, harness.KOPS_CLIENT):
+                if subprocess.run(["test", "-x", program], **self.user).returncode != 0:
+                    self.skipTest(f"{program} is where other users cannot run it")
+        self.env = {**harness.client_env("unused"), "XDG_RUNTIME_DIR": self.folder, "HOME": self.folder}
+        del self.env["KOPS_SOCKET"]
+
+    def run_client(self, *args, **options):
+        return subprocess.run([harness.KOPS_CLIENT, *args], env={**self.env, **options.pop("env", {})}, capture_output=True,
+                              text=True, timeout=60, **{**self.user, **options})
+
+    def test_clients_find_it(self):
+        kopsd = subprocess.Popen([harness.KOPSD, "--config", os.devnull, "--devices", "cpu"], env=self.env, cwd="/",
+                                 stderr=subprocess.PIPE, text=True, **self.user)
+        self.addCleanup(kopsd.stderr.close)
+        self.addCleanup(kopsd.kill)
+        for line in kopsd.stderr:
+            if " ready: " in line:
+                break
+        self.assertEqual(os.listdir(self.folder).count("kopsd.sock"), 1)
+        r = self.run_client("devices")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("cpu", r.stdout)
+        self.assertEqual(self.run_client("ping", env={"KOPS_SOCKET": "/nowhere"}).returncode, 3)  # what is said comes first
+        if self.user:  # it is nobody's but the folder's owner's
+            r = subprocess.run([harness.KOPS_CLIENT, "ping"], env=self.env, capture_output=True, text=True, timeout=60)
+            self.assertIn("/run/kopsd/kopsd.sock", r.stderr + "/run/kopsd/kopsd.sock" * (r.returncode == 0))
+        kopsd.terminate()
+        self.assertEqual(kopsd.wait(60), 0)
+        self.assertNotIn("kopsd.sock", os.listdir(self.folder))
+
+    def test_without_one_the_hosts_is_asked(self):
+        r = self.run_client("ping")
+        self.assertTrue(r.returncode == 0 or "/run/kopsd/kopsd.sock" in r.stderr, r.stderr)
+
+    def test_what_settings_say_comes_first(self):
+        def shown(*args, **env):
+            r = subprocess.run([harness.KOPSD, "--config", os.devnull, "--check-config", *args], env={**self.env, **env},
+                               capture_output=True, text=True, check=True, **self.user)
+            return next(line for line in r.stdout.splitlines() if line.startswith("socket = "))
+        self.assertEqual(shown(), f"socket = {self.folder}/kopsd.sock # XDG_RUNTIME_DIR")
+        self.assertEqual(shown("--socket", "/tmp/x.sock"), "socket = /tmp/x.sock # --socket")
+        self.assertEqual(shown(KOPSD_SOCKET="/tmp/y.sock"), "socket = /tmp/y.sock # KOPSD_SOCKET")
+        self.assertEqual(shown(XDG_RUNTIME_DIR="relative"), "socket = /run/kopsd/kopsd.sock # default")
+
+
 class CoreDumps(Life):
     marker = bytes(range(7, 256, 2)) * 32
 

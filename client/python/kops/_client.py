@@ -107,7 +107,7 @@ _holds = lib.kops_holds
 class Client:
     """A connection to kopsd.
 
-    socket: as for kops_open(), by default $KOPS_SOCKET, else /run/kopsd/kopsd.sock. name: for the daemon's log. timeout:
+    socket: as for kops_open(), by default $KOPS_SOCKET, else one of the user's own, else /run/kopsd/kopsd.sock. name: for the daemon's log. timeout:
     seconds that calls wait at most. spin_us: microseconds for which calls look for the answer before they sleep.
     cache_bytes: memory of arrays that are gone, kept for later ones.
 
