@@ -173,7 +173,7 @@ static void every_verb_has_what_help_needs(void **state)
 		for (const struct option_row *row = c->options; row->name || row->letter; row++)
 			assert_true(row->help[0] != '\0' && (row->type->parse || row->type->words));
 	}
-	assert_int_equal(n, 17);
+	assert_true(n > OPERATIONS);
 	assert_null(program_command(&program, "gem"));
 }
 
