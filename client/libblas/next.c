@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "width.h"
+
 /* Tried in this order where nothing is loaded. */
 static const char *const standard[] = {"libopenblas.so.0", "libblas.so.3"};
 
@@ -30,11 +32,15 @@ static bool is_ours(const void *function)
 	       strstr(file, "/libkops-blas.so");
 }
 
-/* libblas64.so.3 and libopenblas64.so.0 have 64-bit integers under the names of those with 32 bits. */
-static bool is_wide(const void *function)
+/* The names of others say how wide their integers are. */
+static bool is_plain(const char *name)
 {
-	const char *file = file_of(function), *slash = strrchr(file, '/');
-	return strstr(slash ? slash + 1 : file, "64") != NULL;
+	return strncmp(name, "scipy_", 6) != 0;
+}
+
+static bool is_wide(const char *name, const void *function)
+{
+	return is_plain(name) && width_is_64(function);
 }
 
 struct names {
@@ -72,7 +78,7 @@ static void *look_in(const char *library, int flags, const char *name, bool wide
 {
 	void *handle = dlopen(library, flags);
 	void *function = handle ? dlsym(handle, name) : NULL;
-	if (function && !is_ours(function) && is_wide(function) == wide)
+	if (function && !is_ours(function) && is_wide(name, function) == wide)
 		return function;
 	if (handle)
 		dlclose(handle);
@@ -98,19 +104,18 @@ static void *load_standard(const char *name)
 
 void *next_find(const char *name, bool *ret_wide)
 {
-	/* Others' names say themselves how wide their integers are. */
-	bool plain = strncmp(name, "scipy_", 6) != 0;
 	struct names names = {0};
 	void *next = dlsym(RTLD_NEXT, name);
-	*ret_wide = false;
-	if (next && !is_ours(next) && !(plain && is_wide(next)))
+	if (next && !is_ours(next)) {
+		*ret_wide = is_wide(name, next);
 		return next;
+	}
 	dl_iterate_phdr(add_name, &names);
 	void *narrow = look_in_loaded(&names, name, false);
 	void *wide = narrow ? NULL : look_in_loaded(&names, name, true);
 	free_names(&names);
-	*ret_wide = plain && wide;
-	if (!narrow && !wide && plain)
+	if (!narrow && !wide && is_plain(name))
 		narrow = load_standard(name);
+	*ret_wide = wide != NULL;
 	return narrow ? narrow : wide;
 }

@@ -7,8 +7,7 @@
 /*
  * Finds `name` in another library of this process; for names without a prefix it loads a standard BLAS where
  * none is there. The very name is looked up, so a function with 32-bit integers never gets calls of one with
- * 64-bit integers. NULL: there is none. *ret_wide: the library's file is named like one that has 64-bit
- * integers under the plain names.
+ * 64-bit integers. NULL: there is none. *ret_wide: the function takes 64-bit integers under a plain name.
  */
 void *next_find(const char *name, bool *ret_wide);
 

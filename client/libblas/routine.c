@@ -18,6 +18,7 @@ static const char *const words[OUTCOMES] = {
     [OUTCOME_KOPSD] = "kopsd",
     [OUTCOME_SMALL] = "small",
     [OUTCOME_UNUSUAL] = "invalid or empty",
+    [OUTCOME_WIDE] = "64-bit integers",
     [OUTCOME_SLOWER] = "faster there",
     [OUTCOME_NO_GPU] = "kopsd has no GPU",
     [OUTCOME_AWAY] = "kopsd away",
@@ -51,9 +52,10 @@ _Noreturn static void give_up(const struct routine *r)
 static void publish(struct routine *r, void *next, bool wide)
 {
 	const struct settings *settings = settings_get();
-	double floor = settings->verbose > 0 ? -INFINITY : settings->threshold;
+	double floor = settings->verbose > 0 ? -INFINITY : wide ? INFINITY : settings->threshold;
 	atomic_store_explicit(&r->next, next, memory_order_relaxed);
-	atomic_store_explicit(&r->floor, wide ? INFINITY : floor, memory_order_release);
+	atomic_store_explicit(&r->wide, wide, memory_order_relaxed);
+	atomic_store_explicit(&r->floor, floor, memory_order_release);
 	r->later = called;
 	called = r;
 	atomic_store_explicit(&r->state, 1, memory_order_release);
@@ -64,7 +66,9 @@ static void prepare(struct routine *r)
 {
 	bool wide;
 	void *next = next_find(r->name, &wide);
-	if (!next && !r->optional)
+	if (!next && r->instead)
+		next_find(r->instead, &wide);
+	else if (!next)
 		give_up(r);
 	pthread_mutex_lock(&lock);
 	if (!r->state)

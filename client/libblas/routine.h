@@ -4,6 +4,9 @@
  *
  * A function compares its product m * n * k with `floor`. Below, it jumps to `next`, and that is all. Above, it
  * begins a call, asks kopsd, and where that did not compute the product, calls `next` and ends the call.
+ *
+ * Before the first call nothing is known of `next`, not even how wide its integers are. So integers are handed
+ * on as they came, and routine_begin() comes before the first look at them that counts.
  */
 #ifndef KOPS_LIBBLAS_ROUTINE_H
 #define KOPS_LIBBLAS_ROUTINE_H
@@ -17,6 +20,7 @@ enum outcome {
 	OUTCOME_KOPSD,
 	OUTCOME_SMALL,
 	OUTCOME_UNUSUAL, /* an invalid or empty call, or alpha = 0 */
+	OUTCOME_WIDE,    /* 64-bit integers under a name of those with 32 bits */
 	OUTCOME_SLOWER,  /* kopsd takes longer, as measured */
 	OUTCOME_NO_GPU,
 	OUTCOME_AWAY,   /* kopsd cannot be reached */
@@ -27,17 +31,18 @@ enum outcome {
 
 struct routine {
 	const char *name;
-	bool optional; /* it can do without a next one */
+	const char *instead; /* of the same library, where this one need not exist; NULL: it must */
 	_Atomic double floor;
 	void *_Atomic next;
+	_Atomic bool wide;
 	_Atomic int state;
 	_Atomic uint64_t calls[OUTCOMES], ns[OUTCOMES];
 	struct routine *later; /* in the list of those that were called */
 };
 
-#define ROUTINE(text, optional_)                                                                               \
+#define ROUTINE(text, instead_)                                                                                \
 	{                                                                                                      \
-		.name = text, .optional = optional_, .floor = -1.0 / 0.0                                       \
+		.name = text, .instead = instead_, .floor = -1.0 / 0.0                                         \
 	}
 
 /* A call that is not handed on at once. */
@@ -56,10 +61,16 @@ static inline bool routine_hands_on(struct routine *r, double product)
 	return product < atomic_load_explicit(&r->floor, memory_order_acquire);
 }
 
-/* Set once a call began. NULL for an optional one only. */
+/* Set once a call began. NULL only where there is another one instead. */
 static inline void *routine_next(struct routine *r)
 {
 	return atomic_load_explicit(&r->next, memory_order_relaxed);
+}
+
+/* Whether `next` takes 64-bit integers, and so the caller means them. Set once a call began. */
+static inline bool routine_is_wide(struct routine *r)
+{
+	return atomic_load_explicit(&r->wide, memory_order_relaxed);
 }
 
 void routine_begin(struct call *call, struct routine *r);

@@ -15,12 +15,16 @@
 #define FORTRAN(name)     JOIN(FORTRAN_BEFORE, LETTER, name, FORTRAN_AFTER)
 #define CBLAS(name)       JOIN(CBLAS_BEFORE, LETTER, name, CBLAS_AFTER)
 
-#define MATRIX(data_, ld_) ((struct entry_matrix){.data = data_, .ld = ld_})
-#define TIMES(a, b, c)     ((double)(a) * (double)(b) * (double)(c))
+#define MATRIX(data_, ld_) ((struct entry_matrix){.data = data_, .ld = (INT)(ld_)})
+#define TIMES(a, b, c)     ((double)(INT)(a) * (double)(INT)(b) * (double)(INT)(c))
 /* Of the product between the halves of a triangle of this order. */
 #define HALVES(m, n, order) (TIMES(m, n, order) / 4)
 
 #define MATRICES(each_, ld_) ((struct entry_matrix){.ld = ld_, .each = (const void *const *)(uintptr_t)(each_)})
+
+/* Of an array of the caller's, and an array of one of them. */
+#define INTEGER(array, i) (wide ? ((const int64_t *)(const void *)(array))[i] : (array)[i])
+#define ONE(value)        ((INT[]){(INT)(value)})
 
 /* By kopsd, the product that the arguments make; GEMM: or parts of it by the next BLAS. */
 #define PRODUCT(...) compute_product(&(struct product[]){__VA_ARGS__}[0], NULL, &call)
@@ -28,10 +32,24 @@
 #define TRIANGULAR(...)                                                                                        \
 	triangular_compute(&(struct triangular[]){entry_triangular(__VA_ARGS__)}[0], &FORTRAN(calls), &call)
 
-#define ROUTINE_OF_(name, optional) static struct routine name##_routine = ROUTINE(#name, optional)
-#define ROUTINE_OF(name, optional)  ROUTINE_OF_(name, optional)
-#define ITS_ROUTINE_(name)          (&name##_routine)
-#define ITS_ROUTINE(name)           ITS_ROUTINE_(name)
+#define ROUTINE_OF_(name, instead) static struct routine name##_routine = ROUTINE(#name, #instead)
+#define ROUTINE_OF(name, instead)  ROUTINE_OF_(name, instead)
+#define ITS_ROUTINE_(name)         (&name##_routine)
+#define ITS_ROUTINE(name)          ITS_ROUTINE_(name)
+
+/* Calls with such integers are the next BLAS's. */
+static bool is_wide(struct call *call)
+{
+	if (routine_is_wide(call->routine))
+		call->outcome = OUTCOME_WIDE;
+	return routine_is_wide(call->routine);
+}
+
+/*
+ * An integer that is passed by value: a register or a place on the stack, which goes on as it came. Its lower
+ * half is the caller's number where integers have 32 bits.
+ */
+typedef intptr_t word;
 
 /*
  * Defines `name`. A product of less than the routine's floor in `size` multiplications jumps to the next BLAS;
@@ -42,13 +60,13 @@
 #define EXPORT_(name, parameters, arguments, size, ...)                                                        \
 	typedef void name##_function parameters;                                                               \
 	name##_function name;                                                                                  \
-	static struct routine name##_routine = ROUTINE(#name, false);                                          \
+	static struct routine name##_routine = ROUTINE(#name, NULL);                                           \
                                                                                                                \
 	__attribute__((noinline)) static void name##_compute parameters                                        \
 	{                                                                                                      \
 		struct call call;                                                                              \
 		routine_begin(&call, &name##_routine);                                                         \
-		if (!(__VA_ARGS__))                                                                            \
+		if (is_wide(&call) || !(__VA_ARGS__))                                                          \
 			((name##_function *)routine_next(&name##_routine)) arguments;                          \
 		routine_end(&call);                                                                            \
 	}                                                                                                      \

@@ -17,10 +17,10 @@ EXPORT(FORTRAN(gemm),
             MATRIX(b, *ldb), *beta, MATRIX(c, *ldc)))
 
 EXPORT(CBLAS(gemm),
-       (int order, int trans_a, int trans_b, INT m, INT n, INT k, REAL alpha, const REAL *a, INT lda,
-        const REAL *b, INT ldb, REAL beta, REAL *c, INT ldc),
+       (int order, int trans_a, int trans_b, word m, word n, word k, REAL alpha, const REAL *a, word lda,
+        const REAL *b, word ldb, REAL beta, REAL *c, word ldc),
        (order, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc), TIMES(m, n, k),
-       GEMM(DTYPE, order, trans_a, trans_b, m, n, k, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta,
+       GEMM(DTYPE, order, trans_a, trans_b, (INT)m, (INT)n, (INT)k, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta,
             MATRIX(c, ldc)))
 
 EXPORT(FORTRAN(syrk),
@@ -31,10 +31,11 @@ EXPORT(FORTRAN(syrk),
                           MATRIX(a, *lda), *beta, MATRIX(c, *ldc))))
 
 EXPORT(CBLAS(syrk),
-       (int order, int uplo, int trans, INT n, INT k, REAL alpha, const REAL *a, INT lda, REAL beta, REAL *c,
-        INT ldc),
+       (int order, int uplo, int trans, word n, word k, REAL alpha, const REAL *a, word lda, REAL beta, REAL *c,
+        word ldc),
        (order, uplo, trans, n, k, alpha, a, lda, beta, c, ldc), TIMES(n, n, k) / 2,
-       PRODUCT(entry_syrk(DTYPE, order, uplo, trans, n, k, alpha, MATRIX(a, lda), beta, MATRIX(c, ldc))))
+       PRODUCT(entry_syrk(DTYPE, order, uplo, trans, (INT)n, (INT)k, alpha, MATRIX(a, lda), beta,
+                          MATRIX(c, ldc))))
 
 EXPORT(FORTRAN(symm),
        (const char *side, const char *uplo, const INT *m, const INT *n, const REAL *alpha, const REAL *a,
@@ -46,10 +47,10 @@ EXPORT(FORTRAN(symm),
                           MATRIX(a, *lda), MATRIX(b, *ldb), *beta, MATRIX(c, *ldc))))
 
 EXPORT(CBLAS(symm),
-       (int order, int side, int uplo, INT m, INT n, REAL alpha, const REAL *a, INT lda, const REAL *b, INT ldb,
-        REAL beta, REAL *c, INT ldc),
+       (int order, int side, int uplo, word m, word n, REAL alpha, const REAL *a, word lda, const REAL *b,
+        word ldb, REAL beta, REAL *c, word ldc),
        (order, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc), TIMES(m, n, side == LEFT ? m : n),
-       PRODUCT(entry_symm(DTYPE, order, side, uplo, m, n, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta,
+       PRODUCT(entry_symm(DTYPE, order, side, uplo, (INT)m, (INT)n, alpha, MATRIX(a, lda), MATRIX(b, ldb), beta,
                           MATRIX(c, ldc))))
 
 /*
@@ -59,13 +60,13 @@ EXPORT(CBLAS(symm),
 typedef void CBLAS(gemm_batch_function)(int order, const int *trans_a, const int *trans_b, const INT *m,
                                         const INT *n, const INT *k, const REAL *alpha, const REAL **a,
                                         const INT *lda, const REAL **b, const INT *ldb, const REAL *beta,
-                                        REAL **c, const INT *ldc, INT groups, const INT *sizes);
+                                        REAL **c, const INT *ldc, word groups, const INT *sizes);
 CBLAS(gemm_batch_function) CBLAS(gemm_batch);
-ROUTINE_OF(CBLAS(gemm_batch), true);
+ROUTINE_OF(CBLAS(gemm_batch), CBLAS(gemm));
 
-static void CBLAS(gemm_group)(int order, int trans_a, int trans_b, INT m, INT n, INT k, REAL alpha,
-                              const REAL **a, INT lda, const REAL **b, INT ldb, REAL beta, REAL **c, INT ldc,
-                              INT size)
+static void CBLAS(gemm_group)(int order, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, REAL alpha,
+                              const REAL **a, int64_t lda, const REAL **b, int64_t ldb, REAL beta, REAL **c,
+                              int64_t ldc, int64_t size)
 {
 	struct routine *routine = ITS_ROUTINE(CBLAS(gemm_batch));
 	struct call call;
@@ -76,28 +77,43 @@ static void CBLAS(gemm_group)(int order, int trans_a, int trans_b, INT m, INT n,
 	CBLAS(gemm_batch_function) *next = (CBLAS(gemm_batch_function) *)routine_next(routine);
 	bool computed = size > 0 && compute_product(&p, NULL, &call);
 	if (!computed && next)
-		next(order, &trans_a, &trans_b, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, &size);
-	for (INT i = 0; i < size && !computed && !next; i++)
+		next(order, &trans_a, &trans_b, ONE(m), ONE(n), ONE(k), &alpha, a, ONE(lda), b, ONE(ldb), &beta,
+		     c, ONE(ldc), 1, ONE(size));
+	for (int64_t i = 0; i < size && !computed && !next; i++)
 		CBLAS(gemm)(order, trans_a, trans_b, m, n, k, alpha, a[i], lda, b[i], ldb, beta, c[i], ldc);
 	routine_end(&call);
 }
 
+/* By kopsd or by gemm, where the next BLAS has no function for groups, or not for all at once. */
+static void CBLAS(gemm_groups)(int order, const int *trans_a, const int *trans_b, const INT *m, const INT *n,
+                               const INT *k, const REAL *alpha, const REAL **a, const INT *lda, const REAL **b,
+                               const INT *ldb, const REAL *beta, REAL **c, const INT *ldc, int64_t groups,
+                               const INT *sizes, bool wide)
+{
+	for (int64_t g = 0, first = 0; g < groups; first += INTEGER(sizes, g++))
+		CBLAS(gemm_group)
+	(order, trans_a[g], trans_b[g], INTEGER(m, g), INTEGER(n, g), INTEGER(k, g), alpha[g], a + first,
+	 INTEGER(lda, g), b + first, INTEGER(ldb, g), beta[g], c + first, INTEGER(ldc, g), INTEGER(sizes, g));
+}
+
 void CBLAS(gemm_batch)(int order, const int *trans_a, const int *trans_b, const INT *m, const INT *n,
                        const INT *k, const REAL *alpha, const REAL **a, const INT *lda, const REAL **b,
-                       const INT *ldb, const REAL *beta, REAL **c, const INT *ldc, INT groups, const INT *sizes)
+                       const INT *ldb, const REAL *beta, REAL **c, const INT *ldc, word groups,
+                       const INT *sizes)
 {
 	struct routine *routine = ITS_ROUTINE(CBLAS(gemm_batch));
 	struct call call;
 	routine_begin(&call, routine);
 	CBLAS(gemm_batch_function) *next = (CBLAS(gemm_batch_function) *)routine_next(routine);
-	if (next && routine_hands_on(routine, DBL_MAX)) {
+	bool wide = is_wide(&call);
+	if (next && (wide || routine_hands_on(routine, DBL_MAX))) {
 		next(order, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, groups, sizes);
+		routine_end(&call);
 		return;
 	}
-	for (INT g = 0, first = 0; g < groups; first += sizes[g++])
-		CBLAS(gemm_group)
-	(order, trans_a[g], trans_b[g], m[g], n[g], k[g], alpha[g], a + first, lda[g], b + first, ldb[g],
-	 beta[g], c + first, ldc[g], sizes[g]);
+	CBLAS(gemm_groups)
+	(order, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, wide ? groups : (INT)groups,
+	 sizes, wide);
 }
 
 /* Of this family and type, for the parts of a triangular product; FORTRAN(calls) names functions that use it.
@@ -115,10 +131,11 @@ EXPORT(FORTRAN(trsm),
                   entry_diag(*diag), *m, *n, *alpha, MATRIX(a, *lda), MATRIX(b, *ldb)))
 
 EXPORT(CBLAS(trsm),
-       (int order, int side, int uplo, int trans, int diag, INT m, INT n, REAL alpha, const REAL *a, INT lda,
-        REAL *b, INT ldb),
+       (int order, int side, int uplo, int trans, int diag, word m, word n, REAL alpha, const REAL *a, word lda,
+        REAL *b, word ldb),
        (order, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb), HALVES(m, n, side == LEFT ? m : n),
-       TRIANGULAR(DTYPE, true, order, side, uplo, trans, diag, m, n, alpha, MATRIX(a, lda), MATRIX(b, ldb)))
+       TRIANGULAR(DTYPE, true, order, side, uplo, trans, diag, (INT)m, (INT)n, alpha, MATRIX(a, lda),
+                  MATRIX(b, ldb)))
 
 EXPORT(FORTRAN(trmm),
        (const char *side, const char *uplo, const char *trans, const char *diag, const INT *m, const INT *n,
@@ -131,10 +148,11 @@ EXPORT(FORTRAN(trmm),
                   entry_diag(*diag), *m, *n, *alpha, MATRIX(a, *lda), MATRIX(b, *ldb)))
 
 EXPORT(CBLAS(trmm),
-       (int order, int side, int uplo, int trans, int diag, INT m, INT n, REAL alpha, const REAL *a, INT lda,
-        REAL *b, INT ldb),
+       (int order, int side, int uplo, int trans, int diag, word m, word n, REAL alpha, const REAL *a, word lda,
+        REAL *b, word ldb),
        (order, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb), HALVES(m, n, side == LEFT ? m : n),
-       TRIANGULAR(DTYPE, false, order, side, uplo, trans, diag, m, n, alpha, MATRIX(a, lda), MATRIX(b, ldb)))
+       TRIANGULAR(DTYPE, false, order, side, uplo, trans, diag, (INT)m, (INT)n, alpha, MATRIX(a, lda),
+                  MATRIX(b, ldb)))
 
 static void FORTRAN(part_gemm)(const struct product *p)
 {
