@@ -46,6 +46,7 @@ struct view {
 struct gemm_params {
 	double alpha, beta;
 	kops_precision precision;
+	bool a_by_columns, b_by_columns; /* as given, where an axis of one index hides it after check() */
 };
 
 /* SUM and WRITE: parts of one op, over some columns, which hand on a softmax_partial for each row. */

@@ -18,6 +18,8 @@ static bool lay(struct layout *l, const struct product *p, int64_t rows, int64_t
 	place->rows = (uint64_t)rows;
 	place->cols = (uint64_t)cols;
 	place->ld = place->rows * element < LONG_BYTES ? place->rows : (place->rows + line - 1) / line * line;
+	if (rows == 1 && cols == 1)
+		place->ld = 2; /* so that kopsd sees which way it is transposed */
 	place->offset = l->bytes;
 	if (__builtin_mul_overflow(place->ld, place->cols, &bytes) ||
 	    __builtin_mul_overflow(bytes, (uint64_t)product_count(p), &bytes) ||

@@ -41,11 +41,12 @@ bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not
 double cpu_reference_ns(const struct op_args *args);
 int cpu_reference_launch(const struct op_args *args, const struct launch *launch);
 
-#define CPU_REFERENCE_KERNEL(types)                                                                            \
+#define CPU_REFERENCE_KERNEL(types) CPU_REFERENCE_KERNEL_OF(types, cpu_reference_ns)
+#define CPU_REFERENCE_KERNEL_OF(types, ns)                                                                     \
 	{                                                                                                      \
 		.name = "reference", .idea = "plain loops, float64 accumulation, one thread: the oracle",      \
 		.dtypes = (types), .takes = "any strides", .supports = cpu_reference_supports,                 \
-		.time_ns = cpu_reference_ns, .carries = true, .launch = cpu_reference_launch                   \
+		.time_ns = (ns), .carries = true, .launch = cpu_reference_launch                               \
 	}
 
 #endif

@@ -4,8 +4,9 @@
  * After check() all three views have rank 3: a (batch, M, K), b (batch, K, N), c (batch, M, N). The batch
  * stride is 0 where an operand serves every batch and where there is one batch. Strides of axes of one
  * index are such that a matrix with unit column stride and row stride >= columns is row-major with that leading
- * dimension, and the other way round for column-major; rows need look no further. alpha and beta of
- * f32, f16 and bf16 products are exact in f32.
+ * dimension, and the other way round for column-major; rows need look no further. What such a matrix was before
+ * is in the parameters, for libraries whose bits depend on it. alpha and beta of f32, f16 and bf16 products are
+ * exact in f32.
  */
 #include <float.h>
 #include <math.h>
@@ -121,6 +122,21 @@ static int check_params(struct op_args *args, char why[WHY_BYTES])
 	return check_scalar(&p->beta, "beta", args->views[C].dtype, why);
 }
 
+static bool is_one_vector(const struct view *v)
+{
+	return rows_of(v) == 1 || cols_of(v) == 1;
+}
+
+/* A matrix of one row or column that is column-major and not row-major, by its leading dimension. */
+static bool is_given_by_columns(const struct view *v)
+{
+	int64_t row_stride = v->strides[v->rank - 2], col_stride = v->strides[v->rank - 1];
+	bool by_columns = row_stride == 1 && col_stride >= (int64_t)rows_of(v);
+	bool by_rows = col_stride == 1 && row_stride >= (int64_t)cols_of(v);
+
+	return is_one_vector(v) && by_columns && !by_rows;
+}
+
 static void normalise(struct view *v, uint64_t batch)
 {
 	rules_pad_rank(v, 3);
@@ -144,6 +160,8 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	    (rc = rules_apart(b, "b", c, "c", false, why)) < 0)
 		return rc;
 	uint64_t batch = batch_of(c);
+	args->params.gemm.a_by_columns = is_given_by_columns(a);
+	args->params.gemm.b_by_columns = is_given_by_columns(b);
 	normalise(a, batch);
 	normalise(b, batch);
 	normalise(c, batch);

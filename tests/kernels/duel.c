@@ -175,7 +175,7 @@ static int make_op(const struct bout *b, const enum array arrays[3], kops_dtype 
 	*op = (struct run_op){.args = {.op = op_by_name("gemm")}, .pinned = kernel};
 	for (unsigned i = A; i <= C; i++)
 		op->args.views[i] = matrix(b, arrays[i], dtype, i);
-	op->args.params.gemm = (struct gemm_params){b->d->alpha, b->d->beta, KOPS_PRECISION_F32};
+	op->args.params.gemm = (struct gemm_params){.alpha = b->d->alpha, .beta = b->d->beta};
 	return op->args.op->check(&op->args, why);
 }
 

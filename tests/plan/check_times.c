@@ -255,7 +255,7 @@ static void set_params(struct op_args *args, const struct timing *t)
 	bool given = t->alpha != 0 || t->beta != 0;
 
 	if (strcmp(t->op, "gemm") == 0)
-		args->params.gemm = (struct gemm_params){given ? t->alpha : 1, t->beta, KOPS_PRECISION_F32};
+		args->params.gemm = (struct gemm_params){.alpha = given ? t->alpha : 1, .beta = t->beta};
 	else if (strcmp(t->op, "softmax") == 0)
 		args->params.softmax = (struct softmax_params){.scale = 1};
 	else if (strcmp(t->op, "fma") == 0)

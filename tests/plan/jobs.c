@@ -154,8 +154,9 @@ static void shape_gemm(struct op_args *args, struct random *r)
 	set_view(&args->views[0], dtype, 3 - flat_a, a + flat_a);
 	set_view(&args->views[1], dtype, 3 - flat_b, b + flat_b);
 	set_view(&args->views[2], dtype, 3 - flat_c, c + flat_c);
-	args->params.gemm =
-	    (struct gemm_params){random_factor(r), random_factor(r), (kops_precision)random_below(r, 4)};
+	args->params.gemm = (struct gemm_params){.alpha = random_factor(r),
+	                                         .beta = random_factor(r),
+	                                         .precision = (kops_precision)random_below(r, 4)};
 }
 
 /* One shape for all; x of a transpose has the last two axes exchanged. */

@@ -1,4 +1,7 @@
-/* What a product on the CPU needs beside its operands, at the extremes of their extents. */
+/*
+ * A product on the CPU: what it needs beside its operands, at the extremes of their extents, and which kernel
+ * computes the smallest.
+ */
 #include <limits.h>
 #include <math.h>
 #include <setjmp.h>
@@ -82,6 +85,24 @@ static void test_equal_terms_are_one(void **state)
 		assert_true(fabs(c[i] - (double)a * b * (1 << 20)) < 0.01);
 }
 
+/* An element's bits must not depend on the product's size, so neither must the kernel. */
+static void test_one_kernel_for_all_sizes(void **state)
+{
+	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F64, KOPS_F16, KOPS_BF16};
+	const struct kernel *chosen;
+	char why[WHY_BYTES];
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		for (uint64_t m = 1; m <= 64; m++)
+			for (uint64_t k = 1; k <= 64; k += k < 4 ? 1 : 5) {
+				struct op_args args = product(dtypes[i], m, k);
+				assert_int_equal(
+				    kernel_choose(&gemm_cpu_kernels, &args, "", NULL, 0, &chosen, why), 0);
+				assert_string_equal(chosen->name, "openblas");
+			}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -89,6 +110,7 @@ int main(void)
 	    cmocka_unit_test(test_more_than_64_bits),
 	    cmocka_unit_test(test_just_64_bits),
 	    cmocka_unit_test(test_equal_terms_are_one),
+	    cmocka_unit_test(test_one_kernel_for_all_sizes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
