@@ -1,8 +1,10 @@
 """Jobs of several ops, event loops, threads, and restarts of the daemon."""
 import asyncio
 import contextlib
+import errno
 import itertools
 import os
+import resource
 import signal
 import sys
 import threading
@@ -69,6 +71,13 @@ class Jobs(PythonTest):
         self.fails(TypeError, "device is 0; it must be a string", self.kops.device_array, 3, device=0)
         self.fails(TypeError, "name is 0; it must be a string", kops.connect, self.daemon.socket, name=0)
         self.kops.job(queue=(1 << 32) - 1, deadline=60)
+        for text, words in ("a\0b", "has a NUL"), ("x" * 5000, "has 5000 bytes: it may have 64"), ("\u00e9" * 33, "66 bytes"):
+            self.fails(kops.ArgumentError, words, kops.connect, self.daemon.socket, name=text)
+            self.fails(kops.ArgumentError, words, self.kops.job, device=text)
+            self.fails(kops.ArgumentError, words, self.kops.device_array, 3, device=text)
+            self.fails(kops.ArgumentError, words, self.kops.softmax, self.shared((3,)), kernel=text)
+        self.fails(kops.ArgumentError, "has a NUL", kops.connect, self.daemon.socket + "\0")
+        kops.connect(self.daemon.socket, name="x" * 64).close()
 
     def test_submit_wait_cancel(self):
         a = self.shared((LONG, LONG), np.float64)
@@ -236,6 +245,48 @@ class EventLoops(PythonTest):
 
         asyncio.run(main())
         self.assertLess(slowest, PROMPT_S)
+
+
+class Limits(PythonTest):
+    """Of this process, in a coroutine, where it makes the memory itself."""
+
+    def makes(self, shape):
+        async def main():
+            return self.kops.zeros(shape)
+        return asyncio.run(main())
+
+    @contextlib.contextmanager
+    def limit(self, which, soft):
+        before = resource.getrlimit(which)
+        resource.setrlimit(which, (soft, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(which, before)
+
+    def test_errors_are_those_of_kops(self):
+        for error, kind, words in [(errno.EMFILE, kops.Error, "ulimit -n"), (errno.ENFILE, kops.Error, "no descriptor"),
+                                   (errno.ENOMEM, kops.OutOfMemoryError, "no memory"), (errno.EPERM, kops.Error, "not permitted")]:
+            with unittest.mock.patch.object(os, "memfd_create", side_effect=OSError(error, os.strerror(error))):
+                self.fails(kind, words, self.makes, (1 << 20,))
+        with self.limit(resource.RLIMIT_FSIZE, 1 << 20):
+            self.fails(kops.OutOfMemoryError, "ulimit -f", self.makes, (1 << 20,))
+            self.assertEqual(self.makes((1 << 17,)).sum(), 0)
+        self.assertEqual(self.makes((1 << 20,)).sum(), 0)
+
+    def test_no_descriptor_is_left(self):
+        async def main():
+            with self.limit(resource.RLIMIT_NOFILE, max(map(int, os.listdir("/proc/self/fd"))) + 1):
+                all_of_them = []
+                with contextlib.suppress(OSError):
+                    while True:
+                        all_of_them.append(os.dup(0))
+                try:
+                    self.fails(kops.Error, "ulimit -n", self.kops.zeros, (1 << 20,))
+                finally:
+                    for fd in all_of_them:
+                        os.close(fd)
+        asyncio.run(main())
 
 
 class Refusals(PythonTest):

@@ -10,12 +10,12 @@ process that they make when they first need one; kops.connect() makes others. do
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from . import _ops, _session
+from . import _library, _ops, _session
 from ._array import Array, DeviceArray, NDArray, Shape
 from ._client import Client, Device, Info
 from ._job import Job
@@ -35,6 +35,21 @@ __all__ = [
 ]
 
 connect = Client
+
+if TYPE_CHECKING:
+    __version__: str
+else:
+    def __getattr__(name: str) -> str:
+        """To find out which version was installed takes longer than all else that an import does here."""
+        if name != "__version__":
+            raise AttributeError(f"module 'kops' has no attribute {name!r}")
+        globals()["__version__"] = _library.version()
+        return globals()["__version__"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "errors", "__doc__", "__name__", "__version__"]
+
 
 _default: Client | None = None
 _default_lock = threading.Lock()

@@ -161,8 +161,8 @@ def view_of(slab: Slab, x: NDArray) -> _library.View:
 def _refuse_foreign(address: int) -> None:
     owner = owner_of(address)
     if owner is not None:
-        raise error("STATE", f"this array belongs to process {owner.pid}, which forked: its memory is not shared with "
-                             "this one; pass it by multiprocessing, which copies, or make it here")
+        raise error("STATE", f"this array belongs to process {owner.pid}, which forked, and its memory could not be mapped "
+                             "here: pass it by multiprocessing, which copies, or make it here")
 
 
 # ---- Arrays on shared memory

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import re
 from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_int64, c_short, c_size_t, c_uint, c_uint8, c_uint32
 from ctypes import c_uint64, c_void_p
 from typing import Any, Union
@@ -16,6 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 DTYPE, TIMEOUT = -5, -33
 SHARED, RESIDENT = 0, 1
 RANK_MAX = 4
+NAME_MAX = 64  # bytes, of names of clients, devices and kernels
 UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
 DTYPES = {1: "f32", 2: "f64", 3: "f16", 4: "bf16"}
 PRECISIONS = {"f32": 0, "ieee": 1, "tf32": 2, "bf16": 3}
@@ -146,6 +148,7 @@ _WITH_GIL: _Table = {
     "kops_import_start": (c_int, [c_void_p, c_int, c_uint64, c_uint, Callback, c_void_p, POINTER(c_void_p)]),
     "kops_data": (c_void_p, [c_void_p]),
     "kops_size": (c_uint64, [c_void_p]),
+    "kops_inherit": (c_void_p, [c_void_p]),
     "kops_job_new": (c_int, [c_void_p, POINTER(JobOptions), POINTER(c_void_p)]),
     "kops_job_free": (None, [c_void_p]),
     "kops_job_gemm": (c_int, [c_void_p, c_double, View, View, c_double, View, c_int, c_char_p]),
@@ -214,6 +217,16 @@ def load() -> Library:
         raise ImportError(f"{path} is not the libkops that this kops was made for: {e}") from None
 
 
+def version() -> str:
+    """Of this package: of kops.h where it is used in the tree beside that, else as it was installed."""
+    header = HERE.parent.parent / "kops.h"
+    if not header.exists():
+        import importlib.metadata
+        return importlib.metadata.version("kops")
+    return ".".join(re.findall(r"^#define KOPS_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", header.read_text(encoding="utf-8"),
+                               re.MULTILINE))
+
+
 lib = load()
 
 
@@ -227,7 +240,16 @@ def whole(value: float, what: str, most: int) -> int:
 def name(value: str | None, what: str) -> bytes | None:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{what} is {value!r}; it must be a string or None")
-    return value.encode() if value else None
+    encoded = without_nul((value or "").encode(errors="replace"), what)
+    if len(encoded) > NAME_MAX:
+        raise error("INVALID", f"{what} has {len(encoded)} bytes: it may have {NAME_MAX}")
+    return encoded or None
+
+
+def without_nul(value: bytes, what: str) -> bytes:
+    if b"\0" in value:
+        raise error("INVALID", f"{what} {value!r} has a NUL, where a string of C ends: leave it out")
+    return value
 
 
 def op_shape(value: OpShape) -> tuple[str, tuple[int, ...]]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ._children import children
 from .errors import QuotaError
 
 ALIGNMENT = 64
@@ -48,8 +49,8 @@ def lent_bytes(nbytes: int) -> int:
 class Slab:
     """One buffer. `address` is where its first byte lies here; for a device's memory, the place that stands for it."""
 
-    __slots__ = ("buffer", "address", "nbytes", "lent", "block", "freed", "fresh", "live", "calls", "holds", "is_refused",
-                 "is_dropped")
+    __slots__ = ("buffer", "address", "nbytes", "lent", "block", "freed", "fresh", "live", "calls", "holds", "forks",
+                 "is_refused", "is_dropped")
 
     def __init__(self, buffer: int, address: int, nbytes: int, block: int, holds: Any = None) -> None:
         self.buffer = buffer
@@ -62,6 +63,7 @@ class Slab:
         self.live = 0
         self.calls: set[Any] = set()  # prepared calls that name the buffer
         self.holds = holds
+        self.forks = children.forks   # that it is known to be free of: no child of them looks at it
         self.is_refused = False       # by kopsd, after it was in use
         self.is_dropped = False       # its buffer was given back
 
@@ -94,6 +96,7 @@ class Pool:
         self.count: dict[int, int] = {}                   # of slabs, likewise
         self.idle: dict[Slab, None] = {}                  # without a live block, oldest first
         self.idle_bytes = 0
+        self.lingering: dict[Slab, None] = {}             # likewise, but a child of fork() may look at them
         self.live = 0                                     # blocks in use
         self.dropped_s = -math.inf                        # when a slab was given back
         self.ranges: tuple[list[int], list[Slab]] = ([], [])  # replaced, never changed: find() takes no lock
@@ -107,6 +110,7 @@ class Pool:
         if slab in self.idle:  # as a whole
             del self.idle[slab]
             self.idle_bytes -= slab.lent
+            slab.forks = children.forks
         is_fresh = not slab.freed
         offset = slab.fresh if is_fresh else next(reversed(slab.freed))
         if is_fresh:  # as a whole
@@ -121,7 +125,7 @@ class Pool:
         slabs = self.with_room.setdefault(size, {})
         while slabs:
             slab = next(reversed(slabs))
-            if slab.has_room:
+            if slab.has_room and (slab in self.idle or self._is_unseen(slab)):
                 return slab
             del slabs[slab]
         slab = self._new_slab(size)
@@ -141,11 +145,29 @@ class Pool:
                 self._drop(slab)
             return
         self.with_room[slab.block][slab] = None
-        if slab.live == 0:
-            if slab not in self.idle:  # as a whole
-                self.idle[slab] = None
-                self.idle_bytes += slab.lent
+        if slab.live == 0 and not self._is_unseen(slab):
+            self.lingering[slab] = None
+        elif slab.live == 0:
+            self._be_idle(slab)
             self.trim(self.cache_bytes)
+
+    def _be_idle(self, slab: Slab) -> None:
+        if slab not in self.idle:  # as a whole
+            self.idle[slab] = None
+            self.idle_bytes += slab.lent
+
+    def _is_unseen(self, slab: Slab) -> bool:
+        """Whether no child of fork() may look at arrays that were here before: else the memory stays as it is."""
+        if slab.forks != children.forks and not children.may_look():
+            slab.forks = children.forks
+        return slab.forks == children.forks
+
+    def _end_lingering(self) -> None:
+        for slab in list(self.lingering):
+            if not self._is_unseen(slab):
+                break
+            self._be_idle(slab)
+            self.lingering.pop(slab, None)
 
     def trim(self, cache_bytes: int) -> None:
         """Gives idle slabs back until they have no more than cache_bytes."""
@@ -166,6 +188,7 @@ class Pool:
     def _drop(self, slab: Slab) -> None:
         """May be called again, as give()."""
         self.with_room[slab.block].pop(slab, None)
+        self.lingering.pop(slab, None)
         self.remove(slab)
         self.forget(slab)
         self.dropped_s = time.monotonic()
@@ -178,6 +201,7 @@ class Pool:
         free(buffer)
 
     def _new_slab(self, size: int) -> Slab:
+        self._end_lingering()
         n = max(1, SLAB_MIN // size, min(1 << min(self.count.get(size, 0), 20), SLAB_MAX // size))
         n = lent_bytes(n * size) // size
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _library
+from ._children import children, clear_of_stdio, reserve
 from ._library import DTYPE, TIMEOUT, UINT32_MAX, lib, text, whole
 from ._pool import Place, Pool, Slab
 from .errors import BusyError, Error, StateError, error
@@ -44,7 +46,7 @@ class Session:
     def __init__(self, socket: str | None, name: str | None, timeout: float, spin_us: int, cache_bytes: int) -> None:
         why = ctypes.create_string_buffer(WHY_BYTES)
         handle = ctypes.c_void_p()
-        options = _library.Options(ctypes.sizeof(_library.Options), socket and os.fsencode(socket),
+        options = _library.Options(ctypes.sizeof(_library.Options), _library.without_nul(os.fsencode(socket), "socket") if socket else None,
                                    _library.name(name, "name"), max(1, whole(timeout * 1000, "timeout in ms", UINT32_MAX)),
                                    whole(spin_us, "spin_us", UINT32_MAX))
         status = (lib.kops_open_start if _in_event_loop() else lib.kops_open)(handle, options, why, WHY_BYTES)
@@ -230,10 +232,8 @@ class Session:
 
     def _share(self, nbytes: int, buffer: ctypes.c_void_p) -> None:
         """Memory that is here at once, before kopsd has it. Its jobs wait there until it has."""
-        fd = os.memfd_create("kops", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fd = _memfd(nbytes)
         try:
-            os.ftruncate(fd, nbytes)
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
             self.check(lib.kops_import_start(self.handle, fd, nbytes, _library.SHARED, self.buffer_callback, None,
                                              buffer))
         finally:
@@ -304,11 +304,12 @@ class Session:
         self.left = []
 
     def after_fork(self) -> None:
-        """In the child: the handle and its memory are the parent's."""
+        """In the child: the handle is the parent's. Its memory is mapped here, too, copied on write."""
         handle, self.handle = self.handle, None
         was_busy = self.is_inside() or not self.lock.acquire(False)
-        self.gone = (f"this client belongs to process {self.pid}, which forked: its arrays, jobs and connection are not "
-                     "shared with this one; make arrays here, by a client of this process (kops.connect())")
+        self.gone = (f"this client belongs to process {self.pid}, which forked: its connection, jobs and device arrays are "
+                     "not shared with this one; call functions of the module kops here, or those of another client "
+                     "(kops.connect())")
         self.lock = threading.RLock()
         self.due.clear()
         self.ended.clear()
@@ -316,16 +317,50 @@ class Session:
         self.left.clear()
         self.out.clear()
         self.watch = None
+        for slab in self.pool.ranges[1]:
+            if slab.holds is not None:
+                continue
+            if lib.kops_inherit(slab.buffer):  # now it is as other memory of this process
+                self.pool.remove(slab)
+            else:
+                reserve(slab.address, slab.nbytes)
         if handle is not None and not was_busy:
             lib.kops_close(handle)  # only this process's copies of the descriptors
-        for slab in self.pool.ranges[1]:
-            if slab.holds is None:
-                _reserve(slab.address, slab.nbytes)
 
 
 def _forget_calls(slab: Slab) -> None:
     for call in list(slab.calls):
         call.forget()
+
+
+def _memfd(nbytes: int) -> int:
+    """A descriptor of zeros, sealed as kops_import() wants it."""
+    fd = -1
+    try:
+        fd = clear_of_stdio(os.memfd_create("kops", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        os.ftruncate(fd, 0)  # while it had a number of stdio, another thread may have printed into it
+        os.ftruncate(fd, nbytes)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return fd
+    except BaseException as e:
+        if fd >= 0:
+            os.close(fd)
+        if isinstance(e, (OSError, OverflowError)):
+            raise error(*_why_no_memfd(e, nbytes)) from None
+        raise
+
+
+def _why_no_memfd(e: Exception, nbytes: int) -> tuple[str, str]:
+    why = getattr(e, "errno", errno.EFBIG)
+    if why in (errno.EMFILE, errno.ENFILE):
+        return "SYSTEM", (f"no descriptor is left for an array of {nbytes} bytes: close files, or raise the limit "
+                          "(ulimit -n, LimitNOFILE=)")
+    if why == errno.EFBIG:
+        return "NOMEM", (f"an array of {nbytes} bytes is larger than a file of this process may be: make it smaller, or "
+                         "raise the limit (ulimit -f, LimitFSIZE=)")
+    if why in (errno.ENOMEM, errno.ENOSPC):
+        return "NOMEM", f"the system has no memory for an array of {nbytes} bytes: make it smaller, or free others"
+    return "SYSTEM", f"no memory can be made for an array of {nbytes} bytes: {e}"
 
 
 def _in_event_loop() -> bool:
@@ -394,19 +429,10 @@ class Resident:
 # fork()
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-_libc = ctypes.CDLL(None)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-_MAP_NORESERVE, _MAP_FIXED_NOREPLACE = 0x4000, 0x100000
-
-
-def _reserve(address: int, nbytes: int) -> None:
-    """Nothing else comes to lie where arrays of the parent were: they fault, and are never taken for others."""
-    _libc.mmap(address, nbytes, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED_NOREPLACE, -1, 0)
 
 
 def owner_of(address: int) -> Session | None:
-    """The session of a process that forked this one which has the memory at this address."""
+    """The session of a process that forked this one which has memory at this address that could not be mapped here."""
     for session in _foreign:
         if session.pool.find(address) is not None:
             return session
@@ -418,6 +444,7 @@ in_child: list[Callable[[], None]] = []  # what else a child of fork() has to do
 
 
 def _after_fork_in_child() -> None:
+    children.after_in_child()
     for session in list(_sessions):
         if session.handle is not None:
             session.after_fork()
@@ -426,4 +453,5 @@ def _after_fork_in_child() -> None:
         function()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(before=children.before, after_in_parent=children.after_in_parent,
+                    after_in_child=_after_fork_in_child)
