@@ -1,10 +1,14 @@
 #include "log.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +20,102 @@
 static int max_level = LOG_LEVEL_INFO;
 static bool to_journal;
 
+/* ---- Writing, which never waits for a reader ---- */
+
+/*
+ * A reader that stalls must not stall kopsd. O_NONBLOCK cannot be set on stderr: whoever started kopsd shares
+ * its open file description. So a pipe or terminal is opened anew, with a description of our own. Where that is
+ * not allowed (the pipe of another user), poll() tells whether there is room: a pipe that polls as writable
+ * takes PIPE_BUF bytes at once, and lines are shorter.
+ */
+enum how {
+	PLAINLY,    /* a file: always takes what is written */
+	AS_SOCKET,  /* send() can be told not to wait */
+	UNBLOCKED,  /* a description of our own */
+	AFTER_POLL, /* only when there is room */
+};
+
+static struct {
+	pthread_mutex_t lock; /* for all below */
+	enum how how;
+	int own_fd;    /* UNBLOCKED; else -1 */
+	unsigned lost; /* lines since the last one that was written */
+	bool is_cut;   /* the last one was written in part */
+} out = {.lock = PTHREAD_MUTEX_INITIALIZER, .own_fd = -1};
+
+static enum how how_to_write(const struct stat *st)
+{
+	if (S_ISSOCK(st->st_mode))
+		return AS_SOCKET;
+	if (!S_ISFIFO(st->st_mode) && !isatty(STDERR_FILENO))
+		return PLAINLY;
+	out.own_fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	return out.own_fd >= 0 ? UNBLOCKED : AFTER_POLL;
+}
+
+static bool has_room(void)
+{
+	struct pollfd stderr_fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+	return poll(&stderr_fd, 1, 0) > 0;
+}
+
+static ssize_t try_to_write(const char *text, size_t len)
+{
+	switch (out.how) {
+	case AS_SOCKET:
+		return send(STDERR_FILENO, text, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	case UNBLOCKED:
+		return write(out.own_fd, text, len);
+	case AFTER_POLL:
+		if (!has_room()) {
+			errno = EAGAIN;
+			return -1;
+		}
+		/* fall through */
+	default:
+		return write(STDERR_FILENO, text, len);
+	}
+}
+
+/* In one call, so that lines of several processes do not mix. False: it is lost, or some of it. */
+static bool put_line(const char *line, size_t len)
+{
+	ssize_t n;
+
+	if (out.is_cut && try_to_write("\n", 1) != 1)
+		return false;
+	out.is_cut = false;
+	do
+		n = try_to_write(line, len);
+	while (n < 0 && errno == EINTR);
+	out.is_cut = n > 0 && (size_t)n < len;
+	return n == (ssize_t)len;
+}
+
+static int put_level(char *line, enum log_level level);
+
+static bool tell_what_was_lost(void)
+{
+	char line[LOG_LINE_BYTES];
+	int n = put_level(line, LOG_LEVEL_WARNING);
+
+	n += snprintf(line + n, sizeof line - (size_t)n,
+	              "%u lines lost: what reads this log was too slow, or could not write it\n", out.lost);
+	return put_line(line, (size_t)n);
+}
+
+/* A log that cannot be written is no error: its lines are counted, and the count is written when it can be. */
+static void write_line(const char *line, size_t len)
+{
+	pthread_mutex_lock(&out.lock);
+	if (out.lost && tell_what_was_lost())
+		out.lost = 0;
+	if (out.lost || !put_line(line, len))
+		out.lost++;
+	pthread_mutex_unlock(&out.lock);
+}
+
 /* systemd names the journal's stream by device and inode: stderr may have been turned elsewhere since. */
 void log_open(void)
 {
@@ -23,8 +123,16 @@ void log_open(void)
 	unsigned long long device, inode;
 	struct stat st;
 
-	to_journal = stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
-	             fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+	if (out.own_fd >= 0)
+		close(out.own_fd);
+	out.own_fd = -1;
+	out.how = PLAINLY;
+	to_journal = false;
+	if (fstat(STDERR_FILENO, &st) < 0)
+		return;
+	out.how = how_to_write(&st);
+	to_journal = stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && st.st_dev == device &&
+	             st.st_ino == inode;
 }
 
 void log_set_level(int level)
@@ -32,12 +140,7 @@ void log_set_level(int level)
 	__atomic_store_n(&max_level, level, __ATOMIC_RELAXED);
 }
 
-/* One write, so that lines of several threads do not mix. A log that cannot be written is no error. */
-static void write_line(const char *line, size_t len)
-{
-	while (write(STDERR_FILENO, line, len) < 0 && errno == EINTR)
-		;
-}
+/* ---- Lines ---- */
 
 static int put_level(char *line, enum log_level level)
 {

@@ -2,7 +2,8 @@
  * log.h: events on stderr, one line each, with its level: as "<N>", which journald takes, where stderr is the
  * journal; in words ("warning: ") on a terminal, in a file or a pipe.
  *
- * Lines never hold matrix content or descriptors' paths. Any thread may log.
+ * Lines never hold matrix content or descriptors' paths. Any thread may log. Nobody waits for who reads stderr:
+ * lines that it does not take are lost, and the next one that it takes is preceded by their number.
  */
 #ifndef KOPS_LOG_H
 #define KOPS_LOG_H
@@ -18,7 +19,7 @@ enum log_level {
 	LOG_LEVEL_DEBUG = 7
 };
 
-/* Looks where stderr goes. Before other threads log; without it, levels are in words. */
+/* Looks where stderr goes. Before other threads log; without it, levels are in words and writes may wait. */
 void log_open(void);
 void log_set_level(int level);
 /* Control characters in the text (client names) are written as '?'. */

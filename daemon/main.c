@@ -18,6 +18,7 @@
 #include "log.h"
 #include "notify.h"
 #include "server.h"
+#include "standard_fds.h"
 
 /* The settings or the command line have to be changed first: to start again would not help. */
 enum { EXIT_SETTINGS = 2 };
@@ -103,6 +104,7 @@ int main(int argc, char **argv)
 	enum config_action action;
 	char why[CONFIG_WHY_BYTES];
 
+	standard_fds_open();
 	/* What is large goes back when it is freed: each thread would keep as much as it ever had. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
 	log_open();

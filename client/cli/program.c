@@ -9,6 +9,7 @@
 #include "files/sink.h"
 #include "json.h"
 #include "nearest.h"
+#include "standard_fds.h"
 
 #define HELP "help" /* a command of every program */
 
@@ -182,6 +183,7 @@ int program_main(const struct program *program, int argc, char **argv)
 	struct cli cli = {.program = program->name};
 	const char *name = "";
 
+	standard_fds_open();
 	program_set_characters();
 	signal(SIGPIPE, SIG_IGN);
 	sink_catch_signals();

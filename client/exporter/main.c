@@ -5,6 +5,7 @@
 
 #include "arguments.h"
 #include "server.h"
+#include "standard_fds.h"
 
 /* Called before there is another thread, which inherits it. */
 static void block_signals(sigset_t *ret_ending)
@@ -62,8 +63,10 @@ static int run(int argc, char **argv, char why[CLI_WHY_BYTES])
 int main(int argc, char **argv)
 {
 	char why[CLI_WHY_BYTES] = "";
-	int rc = run(argc, argv, why);
+	int rc;
 
+	standard_fds_open();
+	rc = run(argc, argv, why);
 	if (rc != CLI_OK)
 		fprintf(stderr, "kops-exporter: %s\n", why);
 	return rc;

@@ -6,6 +6,7 @@
 
 #include "frame.h"
 #include "screen.h"
+#include "standard_fds.h"
 #include "top.h"
 
 static void wait_ms(uint32_t ms)
@@ -77,6 +78,7 @@ int main(int argc, char **argv)
 	struct cli cli = {.program = "kops-top", .command = &command_top};
 	int rc;
 
+	standard_fds_open();
 	signal(SIGPIPE, SIG_IGN);
 	rc = run(&cli, argc, argv);
 	if (rc != CLI_OK && !cli.silent)

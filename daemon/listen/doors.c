@@ -22,13 +22,13 @@
 #define FLOOD_MS      1000
 #define FLOOD         4096u /* in that time: by default as many as there may be sessions */
 
-#define RETRY_MS 10
+#define RETRY_MS 100
 
 /* Beside so many sessions as there may be by the limit of descriptors, a user's door is one more. */
 #define SESSIONS_PER_DOOR 16u
 #define IDLE_NS           60000000000u /* so long a door is kept that nobody comes by */
 
-/* ---- Out of descriptors ---- */
+/* ---- Connections that cannot be accepted ---- */
 
 static void open_reserve(struct doors *all)
 {
@@ -36,12 +36,12 @@ static void open_reserve(struct doors *all)
 		all->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* The reserve one lets us take the connection and refuse it, else it would wake us for ever. False: none was
- * taken. */
+/* The reserve one lets us take the connection and refuse it, else it would wake us for ever. False, with errno:
+ * none was taken. */
 static bool shed(struct door *door)
 {
 	struct doors *all = door->all;
-	int fd;
+	int fd, error;
 
 	if (log_may(&all->sheds))
 		log_warning("out of file descriptors: a connection was refused; raise LimitNOFILE");
@@ -49,6 +49,7 @@ static bool shed(struct door *door)
 		close(all->reserve_fd);
 	all->reserve_fd = -1;
 	fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC);
+	error = errno;
 	if (fd >= 0) {
 		sessions_turn_away(all->sessions, fd,
 		                   "kopsd has no file descriptor left; try again later, or have "
@@ -56,12 +57,13 @@ static bool shed(struct door *door)
 		closing_add(&all->sessions->engine->accounts, NULL, fd);
 	}
 	open_reserve(all);
+	errno = error;
 	return fd >= 0;
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events);
 
-static void watch_when_possible(uv_timer_t *retry);
+static void watch_again(uv_timer_t *retry);
 
 static void watch(struct door *door)
 {
@@ -74,7 +76,7 @@ static void watch(struct door *door)
 		return;
 	if (log_may(&door->all->sheds))
 		log_warning("connections wait, since their socket cannot be watched: %s", uv_strerror(rc));
-	timers_start(&door->all->retry, watch_when_possible, RETRY_MS, 0);
+	timers_start(&door->all->retry, watch_again, RETRY_MS, 0);
 }
 
 static void unwatch(struct door *door)
@@ -90,18 +92,22 @@ static void each(struct doors *all, void (*action)(struct door *door))
 		action(&all->users[i]);
 }
 
-/* Without the spare descriptor a connection would wake us at once, for nothing. */
-static void watch_when_possible(uv_timer_t *retry)
+static void watch_again(uv_timer_t *retry)
 {
 	struct doors *all = retry->data;
 
 	open_reserve(all);
-	if (all->reserve_fd >= 0) {
-		each(all, watch);
-	} else {
-		each(all, unwatch);
-		timers_start(retry, watch_when_possible, RETRY_MS, 0);
-	}
+	each(all, watch);
+}
+
+/* Whatever it is, it may last. A connection that waits would wake us at once, for nothing. */
+static void pause_for(struct doors *all, int error)
+{
+	if (error != all->accept_error)
+		log_error("cannot accept connections: %s; trying again every %d ms", strerror(error), RETRY_MS);
+	all->accept_error = error;
+	each(all, unwatch);
+	timers_start(&all->retry, watch_again, RETRY_MS, 0);
 }
 
 /* ---- Floods ---- */
@@ -309,6 +315,7 @@ static bool take_connection(struct turns_place *place)
 	int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd >= 0) {
+		door->all->accept_error = 0;
 		if (door->account)
 			arrive_by_own(door, fd);
 		else
@@ -316,17 +323,13 @@ static bool take_connection(struct turns_place *place)
 		open_reserve(door->all); /* where there was no room for it */
 		return true;
 	}
-	if (errno == EMFILE || errno == ENFILE) {
-		if (shed(door))
-			return true;
-		watch_when_possible(&door->all->retry);
-		return false;
-	}
-	if (errno != EINTR && errno != ECONNABORTED) {
+	if ((errno == EMFILE || errno == ENFILE) && shed(door))
+		return true;
+	if (errno == EAGAIN)
 		watch(door);
-		return false;
-	}
-	return true;
+	else
+		pause_for(door->all, errno);
+	return false;
 }
 
 /*

@@ -32,10 +32,11 @@ struct doors {
 	unsigned n_users, users_max;
 	uv_timer_t renew;            /* when all of them have to go */
 	struct turns_user everybody; /* the main door's turns */
-	/* Out of descriptors. */
-	int reserve_fd; /* given up to accept and shed */
+	/* Connections that cannot be accepted. */
+	int reserve_fd; /* given up to accept and shed, where there are no more descriptors */
 	struct log_limit sheds;
-	uv_timer_t retry; /* while there is no reserve descriptor */
+	uv_timer_t retry; /* while nobody is watched */
+	int accept_error; /* of the latest attempt; 0: it succeeded */
 	/* Floods at the main door. */
 	uv_timer_t flood; /* while there is one */
 	unsigned n_taken; /* connections of this second */

@@ -29,40 +29,68 @@ static void lock_path(const struct listener *l, char path[LOCK_PATH_BYTES])
 	snprintf(path, LOCK_PATH_BYTES, "%s.lock", l->path);
 }
 
-/* Whether the locked file is still the one at the path: its last owner takes it away when it stops. */
+/* Whether the locked file is still the one at the path: its last owner takes it away when it stops. If not,
+ * errno. */
 static bool is_at(int fd, const char *path)
 {
 	struct stat ours, there;
 
-	return fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_ino == there.st_ino &&
-	       ours.st_dev == there.st_dev;
+	if (fstat(fd, &ours) < 0 || lstat(path, &there) < 0)
+		return false;
+	errno = ENOENT;
+	return ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
+static int lock(int fd)
+{
+	int rc;
+
+	do
+		rc = flock(fd, LOCK_EX | LOCK_NB);
+	while (rc < 0 && errno == EINTR);
+	return rc;
+}
+
+static int lock_why(char why[CONFIG_WHY_BYTES], const char *path)
+{
+	if (errno != EWOULDBLOCK)
+		return socket_why(why, path, "flock() of the lock beside it");
+	snprintf(why, CONFIG_WHY_BYTES,
+	         "another kopsd is listening at %s, or about to; stop it or choose another --socket", path);
+	return KOPS_E_EXISTS;
+}
+
+/* KOPS_E_BUSY: the file that was locked is not there any more. */
+static int try_lock(struct listener *l, const char *path, char why[CONFIG_WHY_BYTES])
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	int rc = KOPS_E_BUSY;
+
+	if (fd < 0)
+		return socket_why(why, l->path, "its lock beside it");
+	if (lock(fd) < 0) {
+		rc = lock_why(why, l->path);
+	} else if (is_at(fd, path)) {
+		l->lock_fd = fd;
+		return 0;
+	} else if (errno != ENOENT) {
+		rc = socket_why(why, l->path, "fstat() of the lock beside it");
+	}
+	close(fd);
+	return rc;
 }
 
 /* Held until we end. */
 static int take_lock(struct listener *l, char why[CONFIG_WHY_BYTES])
 {
 	char path[LOCK_PATH_BYTES];
+	int rc;
 
 	lock_path(l, path);
-	for (;;) {
-		int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-
-		if (fd < 0)
-			return socket_why(why, l->path, "its lock beside it");
-		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-			close(fd);
-			snprintf(why, CONFIG_WHY_BYTES,
-			         "another kopsd is listening at %s, or about to; stop it or choose another "
-			         "--socket",
-			         l->path);
-			return KOPS_E_EXISTS;
-		}
-		if (is_at(fd, path)) {
-			l->lock_fd = fd;
-			return 0;
-		}
-		close(fd);
-	}
+	do
+		rc = try_lock(l, path, why);
+	while (rc == KOPS_E_BUSY);
+	return rc;
 }
 
 static void drop_lock(struct listener *l)

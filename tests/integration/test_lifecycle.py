@@ -1,5 +1,7 @@
-"""Starting, draining, reloading and idling of the daemon."""
+"""Starting, draining, reloading and idling of the daemon; its standard descriptors, and calls that go on failing."""
 import contextlib
+import errno
+import fcntl
 import os
 import select
 import signal
@@ -16,6 +18,10 @@ from support.wire import view
 # A job that outlasts every wait of a test, and the settings that allow it.
 ENDLESS_MS = 1500 * harness.PATIENCE_S
 ENDLESS = {"max_run_time": "1440min", "max_backlog": "60min"}
+
+LOST = b" lines lost: "
+FAILING_CALLS = os.environ.get("KOPS_TEST_FAILING_CALLS", "")
+EXPORTER = os.environ.get("KOPS_TEST_EXPORTER", "")
 
 
 class Life(unittest.TestCase):
@@ -720,6 +726,148 @@ class Idle(Life):
         for c in sessions:
             c.close()
         self.assertTrue(eventually(lambda: self.connect().stats()["sessions"] < 10))
+
+
+class Spawned(Life):
+    """Whose log does not say when it serves, or which never does."""
+
+    def spawn(self, wrapper=(), env={}, stderr=None, **settings):
+        self.daemon = Daemon(**settings)
+        self.addCleanup(self.daemon.remove)
+        self.daemon.spawn(wrapper, stderr, **env)
+
+    def connect(self):
+        """A session, as soon as the daemon serves."""
+        def try_it():
+            try:
+                return self.daemon.connect()
+            except (FileNotFoundError, ConnectionRefusedError):
+                return None
+        c = eventually(try_it, step=0.02)
+        self.assertIsNotNone(c, "kopsd does not serve")
+        self.addCleanup(c.close)
+        return c
+
+
+class StalledLog(Spawned):
+    """What reads stderr has stopped. No client notices, nor does the daemon's end."""
+
+    def flood(self, c, lines):
+        for _ in range(lines):
+            with self.assertRaises(wire.Refused):
+                c.drop(4711)  # a line at level debug
+
+    def read_all(self, reader):
+        reader.setblocking(False) if isinstance(reader, socket.socket) else os.set_blocking(reader, False)
+        parts = []
+        try:
+            while part := reader.recv(1 << 16) if isinstance(reader, socket.socket) else os.read(reader, 1 << 16):
+                parts.append(part)
+        except BlockingIOError:
+            pass
+        return b"".join(parts)
+
+    def check(self, reader, writer):
+        """Both ends of what stderr is; few lines fit in."""
+        self.spawn(stderr=writer, log_level=7)
+        c = self.connect()
+        for _ in range(3):
+            self.flood(c, 500)
+            c.ping()
+        text = self.read_all(reader)
+        self.assertNotIn(LOST, text)
+        self.flood(c, 1)
+        text = self.read_all(reader)
+        self.assertRegex(text, rb"^\n?warning: \d+ lines lost: .*\n(debug: .*\n)+$")
+        self.flood(c, 1000)
+        self.daemon.signal(signal.SIGTERM)
+        self.assertEqual(self.daemon.wait(), 0)
+
+    def test_pipe(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        self.check(reader, writer)
+        # The description that the daemon shared with us is as it was.
+        self.assertTrue(os.get_blocking(writer))
+        os.close(writer)
+
+    def test_socket(self):
+        reader, writer = socket.socketpair()
+        with reader, writer:
+            writer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            self.check(reader, writer)
+            self.assertTrue(os.get_blocking(writer.fileno()))
+
+
+class Closed(Spawned):
+    """Started without some of descriptors 0 to 2."""
+
+    def targets(self):
+        return [os.readlink(f"/proc/{self.daemon.pid}/fd/{fd}") for fd in range(3)]
+
+    def check(self, how, *closed):
+        self.spawn(["/bin/sh", "-c", f'exec "$0" "$@" {how}'])
+        c = self.connect()
+        buffer = c.import_new(4096)
+        c.drop(buffer)
+        for fd in closed:
+            self.assertEqual(self.targets()[fd], "/dev/null")
+        self.assertEqual(self.daemon.stop(), 0)
+
+    def test_input(self):
+        self.check("<&-", 0)
+
+    def test_error(self):
+        self.check("2>&-", 2)
+
+    def test_all(self):
+        self.check("<&- >&- 2>&-", 0, 1, 2)
+
+    @unittest.skipUnless(EXPORTER, "there is no kops-exporter")
+    def test_exporter(self):
+        p = subprocess.Popen(["/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', EXPORTER, "--listen", "127.0.0.1:0"])
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+
+        def listens():
+            try:
+                fds = {int(fd): os.readlink(f"/proc/{p.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{p.pid}/fd")}
+            except FileNotFoundError:
+                return None  # closed meanwhile
+            return fds if any(name.startswith("socket:") for name in fds.values()) else None
+        fds = eventually(listens)
+        self.assertEqual([fds[fd] for fd in range(3)], ["/dev/null"] * 3)
+
+
+@unittest.skipUnless(FAILING_CALLS, "a sanitizer's library has to be loaded first")
+class FailingCalls(Spawned):
+    """Simulated by a library that is loaded into kopsd."""
+
+    def test_connections_cannot_be_accepted(self):
+        path = os.path.join(os.path.dirname(FAILING_CALLS), f"accept-fails-{os.getpid()}")
+        self.addCleanup(lambda: os.path.exists(path) and os.unlink(path))
+        self.spawn(env={"LD_PRELOAD": FAILING_CALLS, "KOPS_FAIL_ACCEPT": path})
+        served = self.connect()
+        with open(path, "wb"):
+            pass
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect(self.daemon.socket)
+            self.assertTrue(eventually(lambda: os.path.getsize(path) >= 1))
+            began, tries = time.monotonic(), os.path.getsize(path)
+            self.assertTrue(eventually(lambda: os.path.getsize(path) >= tries + 5))
+            self.assertGreater(time.monotonic() - began, 0.35, "it spins")
+            served.ping()
+            os.unlink(path)
+        self.connect().ping()
+        self.assertEqual(self.daemon.log().count(b"cannot accept connections: Cannot allocate memory"), 1)
+
+    def test_the_lock_cannot_be_taken(self):
+        for number in (errno.ENOLCK, errno.EIO):
+            self.spawn(env={"LD_PRELOAD": FAILING_CALLS, "KOPS_FAIL_FLOCK": str(number)})
+            self.assertEqual(self.daemon.wait(), 1)
+            self.assertIn(f"flock() of the lock beside it: {os.strerror(number)}".encode(), self.daemon.log())
+            self.assertNotIn(b"another kopsd", self.daemon.log())
 
 
 if __name__ == "__main__":

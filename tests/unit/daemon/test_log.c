@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -222,13 +224,95 @@ static void test_a_client_cannot_flood(void **state)
 	assert_string_equal(logged(), "<5>7 lines like the next were left out\n");
 }
 
+/* ---- A reader that stalls ---- */
+
+/* Fills what takes stderr, which must not hold up who logs: else the test never ends. */
+static unsigned log_until_full(void)
+{
+	unsigned lines = 0;
+
+	for (; lines < 40000; lines++)
+		log_info("%04000u", lines);
+	return lines;
+}
+
+static unsigned count_lines(const char *text)
+{
+	unsigned n = 0;
+
+	for (; (text = strchr(text, '\n')); text++)
+		n++;
+	return n;
+}
+
+static void check_stalls(void)
+{
+	unsigned sent = log_until_full(), written = count_lines(logged()), lost = 0;
+
+	assert_in_range(written, 1, sent - 1);
+	log_info("it goes on");
+	assert_int_equal(sscanf(logged(), "warning: %u lines lost", &lost), 1);
+	assert_int_equal(written + lost, sent);
+	log_info("and on");
+	assert_string_equal(logged(), "info: and on\n");
+}
+
+static void test_a_stalled_pipe_holds_up_nobody(void **state)
+{
+	(void)state;
+	setenv("JOURNAL_STREAM", "1:1", 1);
+	log_open();
+	check_stalls();
+	assert_int_equal(fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0); /* others' writes wait as before */
+}
+
+/* A pipe may belong to another user. Here it cannot be opened for want of descriptors. */
+static void test_a_stalled_pipe_that_cannot_be_opened(void **state)
+{
+	struct rlimit limit, none;
+
+	(void)state;
+	setenv("JOURNAL_STREAM", "1:1", 1);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 3;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	log_open();
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	check_stalls();
+}
+
+static void test_a_stalled_socket_holds_up_nobody(void **state)
+{
+	int ends[2];
+
+	(void)state;
+	setenv("JOURNAL_STREAM", "1:1", 1);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+	assert_int_equal(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+	close(ends[1]);
+	close(reader);
+	reader = ends[0];
+	fcntl(reader, F_SETFL, O_NONBLOCK);
+	log_open();
+	check_stalls();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, capture, release)
-	    TEST(test_prefix_is_the_level),      TEST(test_other_places_get_words), TEST(test_level_filters),
-	    TEST(test_one_event_is_one_line),    TEST(test_long_lines_are_cut),     TEST(test_errno_is_kept),
-	    TEST(test_threads_do_not_mix_lines), TEST(test_a_client_cannot_flood),
+	    TEST(test_prefix_is_the_level),
+	    TEST(test_other_places_get_words),
+	    TEST(test_level_filters),
+	    TEST(test_one_event_is_one_line),
+	    TEST(test_long_lines_are_cut),
+	    TEST(test_errno_is_kept),
+	    TEST(test_threads_do_not_mix_lines),
+	    TEST(test_a_client_cannot_flood),
+	    TEST(test_a_stalled_pipe_holds_up_nobody),
+	    TEST(test_a_stalled_pipe_that_cannot_be_opened),
+	    TEST(test_a_stalled_socket_holds_up_nobody),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
