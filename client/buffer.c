@@ -24,7 +24,7 @@ static kops_buffer *buffer_new(kops *k, uint64_t bytes, unsigned flags)
 	b->id = ++k->last_buffer;
 	b->bytes = bytes;
 	b->flags = flags;
-	b->fd = -1;
+	b->fd.number = -1;
 	links_append(&k->buffers, &b->node);
 	return b;
 }
@@ -53,9 +53,7 @@ static void unmap(kops_buffer *b)
 static void release_memory(kops_buffer *b)
 {
 	unmap(b);
-	if (b->fd >= 0)
-		close(b->fd);
-	b->fd = -1;
+	client_fd_close(&b->fd);
 }
 
 void client_buffer_destroy(kops_buffer *b)
@@ -96,7 +94,7 @@ static int send_import(kops_buffer *b)
 	request.id = b->request;
 	request.body_case = KOPS__V1__REQUEST__BODY_IMPORT;
 	request.import = &import;
-	return client_send_request(b->k, &request, b->fd);
+	return client_send_request(b->k, &request, &b->fd);
 }
 
 static int send_alloc(kops_buffer *b)
@@ -112,14 +110,19 @@ static int send_alloc(kops_buffer *b)
 	request.id = b->request;
 	request.body_case = KOPS__V1__REQUEST__BODY_ALLOC;
 	request.alloc = &alloc;
-	return client_send_request(b->k, &request, -1);
+	return client_send_request(b->k, &request, NULL);
+}
+
+static bool has_memfd(const kops_buffer *b)
+{
+	return b->fd.number >= 0 || b->fd_is_lost;
 }
 
 /* Memory whose memfd is here is imported; the rest is asked for, a second time as lost. */
 static int send_request(kops_buffer *b)
 {
 	b->request = client_new_id(b->k, CLIENT_BUFFER);
-	int status = b->fd >= 0 ? send_import(b) : send_alloc(b);
+	int status = has_memfd(b) ? send_import(b) : send_alloc(b);
 	if (status < 0)
 		b->request = 0;
 	else
@@ -215,7 +218,12 @@ static const char *take_lent(kops_buffer *b, const Kops__V1__Lent *lent, int *fd
 		return "a lent buffer smaller than asked for";
 	if (!b->freed && (*ret_status = map_lent(b, fds[0])) < 0)
 		return NULL;
-	b->fd = fds[0];
+	if (client_fd_keep(&b->fd, fds[0]) < 0) {
+		unmap(b);
+		*ret_status =
+		    client_fail(b->k, KOPS_E_SYSTEM, "cannot examine lent memory: %s", strerror(errno));
+	}
+	b->lent = true;
 	fds[0] = -1;
 	return NULL;
 }
@@ -225,7 +233,7 @@ static void run_callback(kops_buffer *b)
 	kops *k = b->k;
 	k->in_callback = true;
 	b->done(b, b->status, b->user);
-	k->in_callback = false;
+	k->in_callback = k->sock_is_known = false;
 }
 
 /* To READY or FAILED; runs the callback. The buffer may be gone afterwards. */
@@ -243,11 +251,20 @@ static void end(kops_buffer *b, int status, const char *why)
 		run_callback(b);
 }
 
+static const char *why_refused(const kops_buffer *b, const Kops__V1__Reply *reply)
+{
+	if (reply->status < 0 && b->fd_is_lost)
+		return "this program closed libkops's descriptor of the memory, or put another file in its "
+		       "place; make "
+		       "the buffer anew";
+	return reply->message;
+}
+
 static const char *first_answer(kops_buffer *b, const Kops__V1__Reply *reply, int *fds, unsigned n_fds)
 {
 	int status = reply->status;
-	const char *why = reply->message;
-	if (status == 0 && b->fd < 0) {
+	const char *why = why_refused(b, reply);
+	if (status == 0 && !has_memfd(b)) {
 		if (reply->body_case != KOPS__V1__REPLY__BODY_LENT)
 			return "an allocation's reply without Lent";
 		const char *phrase = take_lent(b, reply->lent, fds, n_fds, &status);
@@ -283,7 +300,7 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 		k->pause_us = 0;
 		if (b->state == BUFFER_ASKED)
 			return first_answer(b, reply, fds, n_fds);
-		set_failure(b, reply->status, reply->message);
+		set_failure(b, reply->status, why_refused(b, reply));
 	}
 	client_buffer_settle(b);
 	return NULL;
@@ -311,13 +328,83 @@ void client_buffer_forget_requests(kops *k, bool died)
 	}
 }
 
+/* A memfd of so many bytes with this content. */
+static int new_memfd(const void *content, uint64_t bytes, struct descriptor *ret)
+{
+	int rc = client_fd_keep(ret, memfd_create("kops", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	if (rc == 0)
+		rc = ftruncate(ret->number, (off_t)bytes);
+	for (uint64_t done = 0; rc == 0 && done < bytes;) {
+		ssize_t n = pwrite(ret->number, (const char *)content + done, bytes - done, (off_t)done);
+		done += n > 0 ? (uint64_t)n : 0;
+		rc = n < 0 && errno != EINTR ? -1 : 0;
+	}
+	return rc < 0 ? rc : fcntl(ret->number, F_ADD_SEALS, SEALS);
+}
+
+/* Puts a mapping of the memfd where the memory is. All that may fail comes before the old mapping goes. */
+static int replace_mapping(kops_buffer *b, int fd)
+{
+	void *data = map(b, fd, PROT_READ | PROT_WRITE, 0);
+	if (data == MAP_FAILED)
+		return -1;
+	if (mremap(data, b->bytes, b->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, b->data) != MAP_FAILED)
+		return 0;
+	munmap(data, b->bytes);
+	return -1;
+}
+
+/*
+ * Lent memory whose memfd is not here any more is replaced by memory of the same content at the same address,
+ * since only a memfd can be given to the daemon.
+ */
+static int renew(kops_buffer *b)
+{
+	struct descriptor fd = {.number = -1};
+	if (new_memfd(b->data, b->bytes, &fd) < 0 || replace_mapping(b, fd.number) < 0) {
+		int error = errno;
+		client_fd_close(&fd);
+		return client_fail(b->k, error == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM,
+		                   "cannot replace %llu bytes whose descriptor this program closed: %s",
+		                   (unsigned long long)b->bytes, strerror(error));
+	}
+	b->fd = fd;
+	b->fd_is_lost = false;
+	return 0;
+}
+
+/* Where this fails the daemon does not know the buffer, and jobs that use it fail. */
+static int send_again(kops_buffer *b)
+{
+	if (b->fd.number >= 0 && !client_fd_is_ours(&b->fd)) {
+		b->fd.number = -1;
+		b->fd_is_lost = true;
+	}
+	int status = b->lent && b->fd_is_lost && b->data && !b->is_private ? renew(b) : 0;
+	if (status == 0)
+		return send_request(b);
+	set_failure(b, status, b->k->error);
+	return 0;
+}
+
+void client_buffer_distrust(kops *k)
+{
+	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
+		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
+		if (!b->lent || !b->data || b->operands_out == 0)
+			continue;
+		client_fd_close(&b->fd);
+		b->fd_is_lost = true;
+	}
+}
+
 int client_buffer_restore(kops *k)
 {
 	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
 		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		bool needed = b->state != BUFFER_FAILED && (!b->freed || b->operands_out > 0);
 		b->status = b->state == BUFFER_FAILED ? b->status : 0;
-		int status = needed ? send_request(b) : 0;
+		int status = needed ? send_again(b) : 0;
 		if (status < 0)
 			return status;
 	}
@@ -439,13 +526,13 @@ static int check_memfd(kops *k, int fd, uint64_t bytes)
 /* Writable where the memfd allows it. */
 static int map_import(kops_buffer *b)
 {
-	void *data = map(b, b->fd, PROT_READ | PROT_WRITE, 0);
+	void *data = map(b, b->fd.number, PROT_READ | PROT_WRITE, 0);
 	if (data == MAP_FAILED && (errno == EACCES || errno == EPERM))
-		data = map(b, b->fd, PROT_READ, 0);
+		data = map(b, b->fd.number, PROT_READ, 0);
 	if (data == MAP_FAILED)
 		return client_fail(b->k, errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM,
-		                   "cannot map %llu bytes of memfd %d: %s", (unsigned long long)b->bytes, b->fd,
-		                   strerror(errno));
+		                   "cannot map %llu bytes of memfd %d: %s", (unsigned long long)b->bytes,
+		                   b->fd.number, strerror(errno));
 	b->data = data;
 	return 0;
 }
@@ -465,8 +552,7 @@ int kops_import_start(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buff
 	kops_buffer *b = buffer_new(k, bytes, flags);
 	if (!b)
 		return KOPS_E_NOMEM;
-	b->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-	status = b->fd < 0
+	status = client_fd_duplicate(&b->fd, fd) < 0
 	             ? client_fail(k, KOPS_E_SYSTEM, "cannot duplicate a file descriptor: %s", strerror(errno))
 	             : map_import(b);
 	if (status < 0) {
@@ -533,6 +619,7 @@ void kops_free(kops_buffer *b)
 {
 	if (!b || b->freed || client_is_copy(b->k))
 		return;
+	b->k->sock_is_known = false;
 	unmap(b);
 	b->freed = true;
 	client_waiter_end(b->waiter, KOPS_E_CANCELLED, "the buffer was freed by a callback", NULL);
@@ -553,20 +640,12 @@ uint64_t kops_size(const kops_buffer *b)
 	return b->bytes;
 }
 
-/* Whether fd is a memfd such as this buffer's: the program may have closed that and used its number again. */
-static bool is_large_enough_memfd(int fd, uint64_t bytes)
-{
-	struct stat st;
-	int seals = fcntl(fd, F_GET_SEALS);
-	return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &st) == 0 && (uint64_t)st.st_size >= bytes;
-}
-
 void *kops_inherit(const kops_buffer *b)
 {
-	if (!client_is_copy(b->k) || !b->data || b->fd < 0 || !is_large_enough_memfd(b->fd, b->bytes))
+	if (!client_is_copy(b->k) || !b->data || !client_fd_is_ours(&b->fd))
 		return NULL;
 	void *data = mmap(b->data, b->bytes, PROT_READ | PROT_WRITE,
-	                  MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE, b->fd, 0);
+	                  MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE, b->fd.number, 0);
 	if (data != MAP_FAILED && data != b->data) { /* Linux before 4.17 takes the address for a hint */
 		munmap(data, b->bytes);
 		return NULL;

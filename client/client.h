@@ -2,12 +2,12 @@
  * client.h: what the files of libkops share; the public side is kops.h. In reading order:
  *
  *   handle.c   open, close, errors         job.c      a job made, one Submit out, its end
- *   view.c     views                       ops.c      its ops
- *   buffer.c   alloc, import, free         repeat.c   which jobs may run twice
- *   wire.c     outbox, replies, waiting    receipt.c  the answer, kept
- *   link.c     connect, greet, again       blas.c     one-op calls
- *   ring.c     runs without system calls   query.c    ping, devices, statistics
- *                                          list.c     users, sessions, the latest jobs
+ *   fd.c       descriptors that are kept   ops.c      its ops
+ *   view.c     views                       repeat.c   which jobs may run twice
+ *   buffer.c   alloc, import, free         receipt.c  the answer, kept
+ *   wire.c     outbox, replies, waiting    blas.c     one-op calls
+ *   link.c     connect, greet, again       query.c    ping, devices, statistics
+ *   ring.c     runs without system calls   list.c     users, sessions, the latest jobs
  *
  * Everything here is hidden from users of the library, so the prefix client_ only guards against the
  * names of other kops code in one test program.
@@ -18,6 +18,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -80,6 +81,34 @@ static inline int64_t client_now_us(void)
 	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+/* ---- fd.c ---- */
+
+/*
+ * A descriptor that is kept while the program runs code of its own. That code may close the number, or put
+ * another file in its place (closefrom(), dup2(), a child of fork() that daemonizes). So before a kept number
+ * is used after a return to the caller, or after a sleep, in which other threads run, it is compared with what
+ * it was. Every kept number is above those of standard input, output and error, which may be closed.
+ */
+struct descriptor {
+	int number; /* -1: none */
+	dev_t device;
+	ino_t inode;
+};
+
+/* Takes over the number, or a duplicate of it; moves it above the standard ones. -1 with errno: it is closed.
+ */
+int client_fd_keep(struct descriptor *ret, int number);
+int client_fd_duplicate(struct descriptor *ret, int number);
+
+/* For one that is not kept: the number, or one above the standard ones in its place; -1 with errno. */
+int client_fd_raise(int number);
+
+/* Whether the number still is what it was. */
+bool client_fd_is_ours(const struct descriptor *d);
+
+/* Closes it, unless something else has the number by now; *d is none afterwards. */
+void client_fd_close(struct descriptor *d);
+
 /* ---- The handle ---- */
 
 /*
@@ -129,7 +158,9 @@ struct kops {
 	    *own; /* a page that the kernel zeroes in a child of fork(): true in the owner; may be NULL */
 
 	enum link_state state;
-	int sock;               /* -1 when DOWN */
+	struct descriptor sock; /* none when DOWN, and when BROKEN because its number is ours no more */
+	bool sock_is_known;     /* to be ours: neither slept nor returned to the caller since that was seen */
+	bool closed_here;       /* that is how the last connection was lost */
 	int watched;            /* what kops_fd() said last */
 	int64_t give_up_us;     /* end of trying to connect; CLIENT_NEVER: not trying, or connected */
 	int64_t attempt_us;     /* when DOWN and trying: the next attempt */
@@ -211,14 +242,14 @@ uint64_t client_new_id(kops *k, enum client_kind kind);
 bool client_can_send(const kops *k);
 
 /*
- * Sends a datagram, or keeps a copy (and a duplicate of fd >= 0) until the socket takes it. job may be NULL;
- * its `sent` is set when it has gone out. A peer that is gone makes the link BROKEN, which is no failure here.
- * KOPS_E_NOMEM, KOPS_E_SYSTEM.
+ * Sends a datagram, or keeps a copy until the socket takes it; fd, which may be NULL, stays where it is until
+ * the request is answered. job may be NULL; its `sent` is set when it has gone out. A peer that is gone makes
+ * the link BROKEN, which is no failure here. KOPS_E_NOMEM, KOPS_E_SYSTEM.
  */
-int client_send(kops *k, const uint8_t *data, size_t len, int fd, kops_job *job);
+int client_send(kops *k, const uint8_t *data, size_t len, const struct descriptor *fd, kops_job *job);
 
 /* Packs into k->data and sends. */
-int client_send_request(kops *k, const Kops__V1__Request *request, int fd);
+int client_send_request(kops *k, const Kops__V1__Request *request, const struct descriptor *fd);
 
 /* A request whose answer does not matter: Drop, Cancel. Nothing when there is no connection. */
 void client_send_silent(kops *k, Kops__V1__Request *request);
@@ -265,6 +296,9 @@ int client_link_connect(kops *k, int64_t until_us);
 
 /* The daemon does not answer any more. Replies that came before are still to be read. */
 void client_link_broken(kops *k);
+
+/* Whether the socket may be used. Where its number is ours no more the link is BROKEN, without it. */
+bool client_link_has_socket(kops *k);
 
 /* Something has to be sent: start connecting if nobody does. */
 void client_link_want(kops *k);
@@ -318,8 +352,11 @@ struct kops_buffer {
 	unsigned deaths;       /* of the daemon in a row at which it was ASKED */
 	unsigned operands;     /* of jobs that name it */
 	unsigned operands_out; /* of jobs that are out */
-	int fd;                /* its memfd, -1 when RESIDENT; kept to give it again */
+	struct descriptor fd;  /* its memfd, kept to give it again; none when RESIDENT */
+	bool lent;             /* the memfd is the daemon's */
+	bool fd_is_lost;       /* its number is ours no more, or the memory is to be replaced */
 	void *data;
+	bool is_private;                    /* data is a copy, by kops_keep_private() */
 	char device[CLIENT_NAME_BYTES + 1]; /* asked for, then where it lives */
 	int status;                         /* FAILED, or why the daemon did not take it back after a restart */
 	char why[CLIENT_WHY_BYTES];
@@ -331,6 +368,12 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 
 /* The connection is gone, by the daemon's death or not: nothing was asked. */
 void client_buffer_forget_requests(kops *k, bool died);
+
+/*
+ * The connection is lost, though the daemon lives. It may still write what jobs that are out had as outputs:
+ * these get other memory on the next connection, as far as it was lent.
+ */
+void client_buffer_distrust(kops *k);
 
 /* Those that were ASKED at CLIENT_DEATHS_MAX deaths in a row fail. */
 void client_buffer_end_doomed(kops *k);

@@ -28,8 +28,10 @@ int client_fail(kops *k, int code, const char *format, ...)
 	return code;
 }
 
+/* The caller's own code ran since the last call. */
 int client_may_use(kops *k)
 {
+	k->sock_is_known = false;
 	if (client_is_copy(k))
 		return client_fail(
 		    k, KOPS_E_STATE,
@@ -122,7 +124,7 @@ static kops *handle_new(void)
 		return NULL;
 	k->owner = getpid();
 	k->own = new_fork_mark();
-	k->sock = k->watched = -1;
+	k->sock.number = k->watched = -1;
 	k->give_up_us = CLIENT_NEVER;
 	k->ops_max = MESSAGE_OPS_MAX;
 	k->outbox_end = &k->outbox;

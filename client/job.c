@@ -142,6 +142,7 @@ void kops_job_free(kops_job *job)
 {
 	if (!job || client_is_copy(job->k))
 		return;
+	job->k->sock_is_known = false;
 	if (job->phase == PHASE_OUT)
 		job->abandoned = true;
 	else
@@ -190,7 +191,7 @@ static int send_run(kops_job *job)
 	data[n++] = TAG_REQUEST_RUN;
 	n += message_put_varint(data + n, run_bytes);
 	memcpy(data + n, run, run_bytes);
-	return client_send(job->k, data, n + run_bytes, -1, job);
+	return client_send(job->k, data, n + run_bytes, NULL, job);
 }
 
 int client_job_send(kops_job *job)
@@ -203,7 +204,7 @@ int client_job_send(kops_job *job)
 	if (end > MESSAGE_BYTES_MAX) /* no room for the tail: it is sent whole each time */
 		end = job->bytes_len;
 	set_prefix(job, end - CLIENT_PREFIX_BYTES);
-	return client_send(job->k, job->bytes + job->start, end - job->start, -1, job);
+	return client_send(job->k, job->bytes + job->start, end - job->start, NULL, job);
 }
 
 /* ---- Prepared jobs ---- */
@@ -361,7 +362,7 @@ static void run_callback(kops_job *job)
 	kops *k = job->k;
 	k->in_callback = true;
 	job->done(job, job->status, job->user);
-	k->in_callback = false;
+	k->in_callback = k->sock_is_known = false;
 }
 
 void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__Reply *reply)
@@ -486,6 +487,10 @@ static const char *doom_sentence(const kops_job *job)
 		return "kopsd died three times while this job was out, so it is not sent again; see kopsd's "
 		       "log "
 		       "(journalctl -u kopsd)";
+	if (job->k->closed_here)
+		return "this program closed libkops's connection to kopsd while this job was out; it may have "
+		       "run in "
+		       "part, so it was not sent again: restore its inputs and submit it anew";
 	if (job->cancelled)
 		return "kopsd restarted after this job was cancelled; it may have run";
 	return "kopsd restarted while this job was out; what it reads may be overwritten, so it was not sent "

@@ -79,11 +79,23 @@
  *     The parent's connection, jobs and buffers are not disturbed.
  *   - SHARED buffers are not mapped in a child: kops_data() is NULL, and an address from before fork()
  *     faults, unless the child calls kops_inherit().
- *   - kops_close() in a child closes the copy's descriptors and frees its memory. Until then, or until
- *     exec(), the child keeps the session alive if the parent dies without kops_close().
+ *   - kops_close() in a child closes the copy's descriptors, as far as they still are what they were, and
+ *     frees its memory. Until then, or until exec(), the child keeps the session alive if the parent dies
+ *     without kops_close().
  *   - If another thread was in a call on the handle at fork(), the child must leave the copy alone and not
  *     even close it.
  *   - vfork() or posix_spawn() with exec() need no care: every descriptor is close-on-exec.
+ *
+ * Descriptors: a handle keeps a socket, and a memfd for each SHARED buffer. Their numbers are above 2, whatever
+ * the program was started with. A program may close descriptors that it does not know (closefrom(), daemons),
+ * and open files of its own under their numbers. Calls notice that: they neither write to nor close a file that
+ * is not libkops's. The connection is then lost as in a restart of the daemon, with the same consequences for
+ * jobs that are out and for RESIDENT buffers. The next call connects again. SHARED buffers stay mapped where
+ * they are, with their content, and are shared again; what lost its memfd is copied into a new one for that.
+ * Two things cannot be mended:
+ *   - Imported memory whose descriptor was closed: its jobs fail with KOPS_E_FD. Import it again.
+ *   - While another thread is in a call on the handle, closing its descriptors may go unnoticed until that call
+ *     sleeps the next time.
  *
  * Accuracy: `precision` of a gemm on f32 says what its kernel may do.
  *   KOPS_PRECISION_F32   (default) error no worse than cuBLAS SGEMM's on the same data
@@ -578,6 +590,8 @@ int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
  *      (-1: no limit).
  *   3. Call kops_process(), whatever poll() said. It runs callbacks, and returns how many jobs ended and
  *      buffers were made, or a negative code when the connection is lost for good.
+ * If the program closed the descriptor itself, or put another file in its place, kops_fd() says -1, and step 3
+ * connects again. The loop must not unregister the old number then if it is the number of another file by now.
  */
 int kops_fd(kops *k);
 short kops_events(const kops *k);

@@ -95,7 +95,7 @@ static int open_socket(kops *k, int64_t until_us)
 {
 	const struct timeval limit = timeval_of(CLIENT_BLOCK_US);
 	int waits = until_us > client_now_us() ? 0 : SOCK_NONBLOCK;
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | waits, 0);
+	int sock = client_fd_raise(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | waits, 0));
 	if (sock < 0)
 		return explain(k, errno);
 	if (connect_socket(k, sock, until_us) < 0 ||
@@ -105,7 +105,9 @@ static int open_socket(kops *k, int64_t until_us)
 		close(sock);
 		return explain(k, error);
 	}
-	k->sock = sock;
+	if (client_fd_keep(&k->sock, sock) < 0)
+		return explain(k, errno);
+	k->sock_is_known = true;
 	move_to(k, LINK_GREETING);
 	return 0;
 }
@@ -113,13 +115,14 @@ static int open_socket(kops *k, int64_t until_us)
 /* A loop that watches the last connection would take one of the same number for it, and never hear of it. */
 static int change_number(kops *k)
 {
-	if (k->sock != k->watched)
+	int number = k->sock.number;
+	if (number != k->watched)
 		return 0;
-	int other = fcntl(k->sock, F_DUPFD_CLOEXEC, k->sock + 1);
+	int other = fcntl(number, F_DUPFD_CLOEXEC, number + 1);
 	if (other < 0)
 		return client_fail(k, KOPS_E_SYSTEM, "cannot duplicate the socket: %s", strerror(errno));
-	close(k->sock);
-	k->sock = other;
+	close(number);
+	k->sock.number = other;
 	return 0;
 }
 
@@ -132,7 +135,7 @@ static int send_hello(kops *k)
 	request.id = k->hello = client_new_id(k, CLIENT_CALL);
 	request.body_case = KOPS__V1__REQUEST__BODY_HELLO;
 	request.hello = &hello;
-	return client_send_request(k, &request, -1);
+	return client_send_request(k, &request, NULL);
 }
 
 static int send_jobs(kops *k)
@@ -147,12 +150,9 @@ static int send_jobs(kops *k)
 
 void client_link_hang_up(kops *k)
 {
-	if (k->sock < 0)
-		return;
-	if (!client_is_copy(k))
-		shutdown(k->sock, SHUT_RDWR);
-	close(k->sock);
-	k->sock = -1;
+	if (!client_is_copy(k) && client_fd_is_ours(&k->sock))
+		shutdown(k->sock.number, SHUT_RDWR);
+	client_fd_close(&k->sock);
 }
 
 /*
@@ -161,7 +161,8 @@ void client_link_hang_up(kops *k)
  */
 static bool disconnect(kops *k)
 {
-	bool died = k->state == LINK_BROKEN && k->hello == 0 && !k->draining;
+	k->closed_here = k->state == LINK_BROKEN && k->sock.number < 0;
+	bool died = k->state == LINK_BROKEN && !k->closed_here && k->hello == 0 && !k->draining;
 	client_outbox_clear(k);
 	client_ring_close(k);
 	client_link_hang_up(k);
@@ -274,6 +275,22 @@ void client_link_broken(kops *k)
 	client_outbox_clear(k);
 }
 
+bool client_link_has_socket(kops *k)
+{
+	if (k->sock_is_known || k->sock.number < 0)
+		return k->sock.number >= 0;
+	k->sock_is_known = client_fd_is_ours(&k->sock);
+	if (k->sock_is_known)
+		return true;
+	snprintf(k->why, sizeof k->why,
+	         "this program closed descriptor %d, libkops's connection to kopsd, or put another file in its "
+	         "place",
+	         k->sock.number);
+	k->sock.number = -1;
+	client_link_broken(k);
+	return false;
+}
+
 static bool is_wanted(const kops *k)
 {
 	return !links_is_empty(&k->out) || k->call || k->greeting || client_buffer_is_awaited(k);
@@ -295,7 +312,10 @@ void client_link_want(kops *k)
 void client_link_down(kops *k)
 {
 	client_ring_take(k); /* what the daemon had done */
-	client_job_unsend(k, disconnect(k));
+	bool died = disconnect(k);
+	if (k->closed_here)
+		client_buffer_distrust(k);
+	client_job_unsend(k, died);
 	client_job_end_doomed(k);
 	client_buffer_end_doomed(k);
 	if (is_wanted(k))

@@ -22,8 +22,10 @@ int kops_keep_private(kops_buffer *b)
 		return client_fail(b->k, KOPS_E_NOMEM, "out of memory for a copy of %llu bytes",
 		                   (unsigned long long)b->bytes);
 	memcpy(copy, b->data, b->bytes);
-	if (mremap(copy, b->bytes, b->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, b->data) == b->data)
+	if (mremap(copy, b->bytes, b->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, b->data) == b->data) {
+		b->is_private = true;
 		return 0;
+	}
 	munmap(copy, b->bytes);
 	return client_fail(b->k, KOPS_E_NOMEM, "no memory to move a copy of %llu bytes",
 	                   (unsigned long long)b->bytes);

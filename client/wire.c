@@ -33,7 +33,7 @@
 struct packet {
 	struct packet *next;
 	kops_job *job;
-	int fd;
+	const struct descriptor *fd;
 	size_t len;
 	uint8_t data[];
 };
@@ -71,7 +71,14 @@ static void note_sent(kops_job *job)
 		job->sent = true;
 }
 
-static int keep(kops *k, const uint8_t *data, size_t len, int fd, kops_job *job)
+/* One that is ours no more is not sent: the daemon refuses the request then. */
+static int send_with(const kops *k, const uint8_t *data, size_t len, const struct descriptor *fd)
+{
+	bool has_fd = fd && client_fd_is_ours(fd);
+	return message_send(k->sock.number, data, len, has_fd ? &fd->number : NULL, has_fd);
+}
+
+static int keep(kops *k, const uint8_t *data, size_t len, const struct descriptor *fd, kops_job *job)
 {
 	struct packet *packet = malloc(sizeof *packet + len);
 	if (!packet)
@@ -79,12 +86,8 @@ static int keep(kops *k, const uint8_t *data, size_t len, int fd, kops_job *job)
 	packet->next = NULL;
 	packet->job = job;
 	packet->len = len;
-	packet->fd = -1;
+	packet->fd = fd;
 	memcpy(packet->data, data, len);
-	if (fd >= 0 && (packet->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0) {
-		free(packet);
-		return client_fail(k, KOPS_E_SYSTEM, "cannot duplicate a file descriptor: %s", strerror(errno));
-	}
 	*k->outbox_end = packet;
 	k->outbox_end = &packet->next;
 	return 0;
@@ -96,8 +99,6 @@ static void outbox_pop(kops *k)
 	k->outbox = packet->next;
 	if (!k->outbox)
 		k->outbox_end = &k->outbox;
-	if (packet->fd >= 0)
-		close(packet->fd);
 	free(packet);
 }
 
@@ -107,12 +108,12 @@ void client_outbox_clear(kops *k)
 		outbox_pop(k);
 }
 
-int client_send(kops *k, const uint8_t *data, size_t len, int fd, kops_job *job)
+int client_send(kops *k, const uint8_t *data, size_t len, const struct descriptor *fd, kops_job *job)
 {
-	if (k->state == LINK_BROKEN)
-		return 0; /* it broke on an earlier request of a row; all of it goes out on the next connection
+	if (k->state == LINK_BROKEN || !client_link_has_socket(k))
+		return 0; /* it broke now or on an earlier request of a row; all goes out on the next connection
 		           */
-	int status = k->outbox ? KOPS_E_BUSY : message_send(k->sock, data, len, &fd, fd >= 0);
+	int status = k->outbox ? KOPS_E_BUSY : send_with(k, data, len, fd);
 	switch (status) {
 	case 0:
 		note_sent(job);
@@ -127,7 +128,7 @@ int client_send(kops *k, const uint8_t *data, size_t len, int fd, kops_job *job)
 	}
 }
 
-int client_send_request(kops *k, const Kops__V1__Request *request, int fd)
+int client_send_request(kops *k, const Kops__V1__Request *request, const struct descriptor *fd)
 {
 	size_t len = 0;
 	int status = message_pack(&request->base, k->data, &len);
@@ -141,16 +142,16 @@ void client_send_silent(kops *k, Kops__V1__Request *request)
 	if (k->state != LINK_UP && k->state != LINK_GREETING)
 		return;
 	request->id = client_new_id(k, CLIENT_SILENT);
-	client_send_request(k, request, -1);
+	client_send_request(k, request, NULL);
 }
 
 /* False when the socket took nothing. */
 static bool flush(kops *k)
 {
 	bool moved = false;
-	while (k->outbox) {
+	while (k->outbox && client_link_has_socket(k)) {
 		struct packet *packet = k->outbox;
-		int status = message_send(k->sock, packet->data, packet->len, &packet->fd, packet->fd >= 0);
+		int status = send_with(k, packet->data, packet->len, packet->fd);
 		if (status == KOPS_E_BUSY)
 			break;
 		moved = true;
@@ -199,7 +200,7 @@ int client_call_send(kops *k)
 	    message_put_varint(data + len, (uint64_t)k->call->verb << 3 | PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
 	data[len++] = (uint8_t)body_len;
 	memcpy(data + len, body, body_len);
-	return client_send(k, data, len + body_len, -1, NULL);
+	return client_send(k, data, len + body_len, NULL, NULL);
 }
 
 static void call_answered(kops *k, const Kops__V1__Reply *reply)
@@ -282,16 +283,35 @@ static void handle_datagram(kops *k, size_t len, int *fds, unsigned n_fds)
 		client_link_down(k);
 }
 
+/* Sleeps in it where it blocks. */
+static int receive_datagram(kops *k, bool block, size_t *ret_len, int *fds, unsigned *ret_n_fds)
+{
+	if (block)
+		k->sock_is_known = false;
+	int status = block ? message_recv_wait(k->sock.number, k->data, ret_len)
+	                   : message_recv(k->sock.number, k->data, ret_len, fds, ret_n_fds);
+	for (unsigned i = 0; i < *ret_n_fds; i++) {
+		fds[i] = client_fd_raise(fds[i]);
+		if (fds[i] < 0)
+			status = KOPS_E_NOMEM;
+	}
+	while (status < 0 && *ret_n_fds > 0)
+		if (fds[--*ret_n_fds] >= 0)
+			close(fds[*ret_n_fds]);
+	return status;
+}
+
 /* Reads one datagram, or the end of the connection. False when there was nothing to read. */
 static bool receive(kops *k, bool block)
 {
 	int fds[MESSAGE_FDS_ROOM];
 	unsigned n_fds = 0;
 	size_t len = 0;
-	int status = block ? message_recv_wait(k->sock, k->data, &len)
-	                   : message_recv(k->sock, k->data, &len, fds, &n_fds);
-	while (status < 0 && n_fds > 0)
-		close(fds[--n_fds]);
+	if (!client_link_has_socket(k)) {
+		client_link_down(k);
+		return true;
+	}
+	int status = receive_datagram(k, block, &len, fds, &n_fds);
 	k->fds_lost = status == KOPS_E_NOMEM;
 	if (status == 0 || k->fds_lost) {
 		handle_datagram(k, len, fds, n_fds);
@@ -316,11 +336,14 @@ static bool receive(kops *k, bool block)
 
 static bool poll_once(kops *k, int64_t now_us, int64_t until_us)
 {
-	struct pollfd p = {.fd = k->sock, .events = kops_events(k)};
 	bool moved = false;
+	if (k->state != LINK_DOWN && !client_link_has_socket(k))
+		return true;
+	struct pollfd p = {.fd = k->sock.number, .events = kops_events(k)};
 	int64_t left_us = until_us > now_us ? until_us - now_us : 0;
 	const struct timespec left = {.tv_sec = left_us / 1000000, .tv_nsec = left_us % 1000000 * 1000};
-	if (ppoll(&p, k->sock >= 0, until_us == CLIENT_NEVER ? NULL : &left, NULL) <= 0)
+	k->sock_is_known = false;
+	if (ppoll(&p, k->sock.number >= 0, until_us == CLIENT_NEVER ? NULL : &left, NULL) <= 0)
 		return false;
 	if (p.revents & POLLOUT)
 		moved = flush(k);
@@ -384,6 +407,7 @@ static bool spin(kops *k, int64_t now_us, int64_t until_us)
 		now_us = client_now_us();
 		if (now_us - before_us < GIVEN_WAY_US || !another_thread_ran(k))
 			continue;
+		k->sock_is_known = false;
 		if (!changes_cpu(k, now_us)) {
 			sleep_for_a_while(k, now_us);
 			return false;
@@ -472,15 +496,16 @@ void client_waiter_end(struct waiter *waiter, int status, const char *why, const
 
 int kops_fd(kops *k)
 {
-	if (client_is_copy(k))
+	if (client_may_use(k) < 0)
 		return -1;
-	k->watched = k->sock;
-	return k->sock;
+	client_link_has_socket(k);
+	k->watched = k->sock.number;
+	return k->watched;
 }
 
 short kops_events(const kops *k)
 {
-	if (k->sock < 0 || client_is_copy(k))
+	if (k->sock.number < 0 || client_is_copy(k))
 		return 0;
 	return k->outbox ? POLLIN | POLLOUT : POLLIN;
 }
@@ -513,9 +538,9 @@ int kops_process(kops *k)
 		return status;
 	k->lost_status = 0;
 	client_link_tick(k, client_now_us(), 0);
-	if (k->sock >= 0 && !client_is_copy(k)) /* a callback may have made one */
+	if (k->state != LINK_DOWN && !client_is_copy(k)) /* a callback may have made one */
 		flush(k);
-	for (unsigned i = 0; i < PROCESS_MAX && k->sock >= 0 && !client_is_copy(k); i++)
+	for (unsigned i = 0; i < PROCESS_MAX && k->state != LINK_DOWN && !client_is_copy(k); i++)
 		if (!receive(k, false))
 			break;
 	status = client_may_use(k);

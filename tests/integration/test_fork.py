@@ -89,6 +89,18 @@ class Fork(harness.DaemonTest):
             self.assertEqual(self.handle.products(self.rng, 5), 0)
         self.assertEqual(self.control.stats()["sessions"], sessions)
 
+    def test_closing_in_a_child_leaves_the_childs_own_files(self):
+        """Which have the numbers that the handle's copies had."""
+        def child():
+            os.closerange(3, 1024)
+            mine = [os.pipe2(os.O_NONBLOCK) for _ in range(16)]
+            self.handle.close()
+            for read, write in mine:
+                os.write(write, b"x")
+                assert os.read(read, 1) == b"x"
+        self.assert_ended_well(self.fork(child))
+        self.assertEqual(self.handle.products(self.rng, 5), 0)
+
     def test_freeing_in_a_child_leaves_the_buffer(self):
         self.assert_ended_well(self.fork(lambda: self.lib.kops_free(self.handle.buffers[0])))
         self.assertEqual(self.handle.products(self.rng, 5), 0)

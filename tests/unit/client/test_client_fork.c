@@ -266,9 +266,9 @@ static const char *inherit_after_closing(void *data)
 {
 	struct parent *p = data;
 	int other = open("/dev/zero", O_RDWR | O_CLOEXEC);
-	CHILD_CHECK(other >= 0 && dup2(other, p->lent->fd) == p->lent->fd);
+	CHILD_CHECK(other >= 0 && dup2(other, p->lent->fd.number) == p->lent->fd.number);
 	CHILD_CHECK(!kops_inherit(p->lent));
-	close(p->lent->fd);
+	close(p->lent->fd.number);
 	CHILD_CHECK(!kops_inherit(p->lent));
 	return NULL;
 }

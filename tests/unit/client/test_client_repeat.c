@@ -97,7 +97,7 @@ static int handle_setup(void **state)
 	if (!k)
 		return -1;
 	k->owner = getpid();
-	k->sock = -1;
+	k->sock.number = -1;
 	k->timeout_ms = 1000;
 	k->give_up_us = CLIENT_NEVER;
 	k->ops_max = MESSAGE_OPS_MAX;
@@ -121,7 +121,7 @@ static kops_buffer *buffer(kops *k)
 	assert_non_null(b);
 	b->k = k;
 	b->id = ++k->last_buffer;
-	b->fd = -1;
+	b->fd.number = -1;
 	b->state = BUFFER_READY;
 	links_append(&k->buffers, &b->node);
 	return b;

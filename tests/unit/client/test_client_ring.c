@@ -439,6 +439,35 @@ static void script_scribble(struct fake *f)
 	fake_hang_up(f);
 }
 
+static void script_lost_socket(struct fake *f)
+{
+	begin(f);
+	FAKE_CHECK(f, fake_read(f) == NULL);
+	fake_hang_up(f);
+	begin_again(f);
+	fake_expect_end(f);
+}
+
+/* By another file of the program, which the client is not to sleep on. */
+static void test_a_run_when_the_socket_is_lost(void **state)
+{
+	struct fake *f = *state;
+	kops_job *jobs[JOBS];
+	int pair[2];
+	fake_start(f, script_lost_socket);
+	kops *k = open_jobs(f, jobs);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	int number = k->sock.number;
+	assert_int_equal(dup3(pair[0], number, O_CLOEXEC), number);
+	assert_int_equal(kops_run(jobs[0]), 0);
+	assert_false(kops_job_receipt(jobs[0])->prepared); /* it was sent anew */
+	stop(f, k);
+	assert_true(recv(pair[1], &(char){0}, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	close(number);
+	close(pair[0]);
+	close(pair[1]);
+}
+
 static void test_a_daemon_that_writes_anything(void **state)
 {
 	struct fake *f = *state;
@@ -472,6 +501,7 @@ int main(void)
 	    TEST(test_an_end_of_nothing),
 	    TEST(test_a_run_that_ends_twice),
 	    TEST(test_a_death_with_runs_out),
+	    TEST(test_a_run_when_the_socket_is_lost),
 	    TEST(test_a_daemon_that_writes_anything),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
