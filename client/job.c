@@ -269,7 +269,7 @@ static int may_submit(kops_job *job)
 		return client_fail(job->k, KOPS_E_INVALID, "the job has no ops");
 	for (size_t i = 0; status == 0 && i < job->n_operands; i++)
 		status = may_use_buffer(job->k, job->operands[i].view.buffer, job->operands[i].op);
-	return status;
+	return status < 0 ? status : client_receipt_reserve(job);
 }
 
 static void begin(kops_job *job, kops_callback *done, void *user)
@@ -410,7 +410,8 @@ const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
 		return "a job's reply without a receipt";
 	k->pause_us = 0;
 	if (reply->status == 0) {
-		job->has_receipt = client_receipt_keep(job, reply->receipt) == 0;
+		client_receipt_keep(job, reply->receipt);
+		job->has_receipt = true;
 		job->prepared = reply->receipt->prepared && job->number > 0;
 		if (job->prepared)
 			client_ring_want(k);
@@ -436,7 +437,8 @@ const char *client_job_ended_by_ring(kops *k, const struct ring_end *end)
 	receipt.download_us = end->download_us;
 	receipt.total_us = end->total_us;
 	k->pause_us = 0;
-	job->has_receipt = job->receipt && client_receipt_keep(job, &receipt) == 0;
+	client_receipt_keep(job, &receipt);
+	job->has_receipt = true;
 	double device_us = end->upload_us + end->compute_us + end->download_us;
 	job->usual_us = device_us > LONG_US && end->total_us < HOUR_US ? end->total_us : 0;
 	client_job_end(job, 0, NULL, NULL);

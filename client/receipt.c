@@ -9,6 +9,14 @@ struct receipt {
 	kops_op_receipt ops[];
 };
 
+/* Room for texts that each op has, whatever happens: for its names, and mostly for the rest too. */
+#define OP_TEXT_BYTES 512
+
+static size_t room_for(size_t n_ops, size_t text)
+{
+	return sizeof(struct receipt) + n_ops * sizeof(kops_op_receipt) + text;
+}
+
 static size_t text_bytes(const Kops__V1__Receipt *from)
 {
 	size_t n = strlen(from->device) + 1;
@@ -18,10 +26,20 @@ static size_t text_bytes(const Kops__V1__Receipt *from)
 	return n;
 }
 
-static const char *put_text(char **at, const char *text)
+/* Where texts go. */
+struct room {
+	char *at, *end;
+};
+
+/* "" where there is no room. */
+static const char *put_text(struct room *room, const char *text)
 {
-	const char *put = *at;
-	*at = stpcpy(*at, text) + 1;
+	char *put = room->at;
+	size_t bytes = strlen(text) + 1;
+	if (bytes > (size_t)(room->end - put))
+		return "";
+	memcpy(put, text, bytes);
+	room->at += bytes;
 	return put;
 }
 
@@ -34,31 +52,36 @@ kops_op_shape client_op_shape(Kops__V1__DType dtype, size_t n, const uint64_t *e
 	return shape;
 }
 
-static void fill(struct receipt *to, const Kops__V1__Receipt *from)
+/* Names come before sentences, for which there may be no room. */
+static void fill(struct receipt *to, size_t bytes, const Kops__V1__Receipt *from)
 {
 	kops_op_receipt *ops = to->ops;
-	char *text = (char *)(ops + from->n_ops);
+	size_t most = (bytes - room_for(0, 0)) / sizeof *ops;
+	size_t n_ops = from->n_ops < most ? from->n_ops : most;
+	struct room text = {(char *)(ops + n_ops), (char *)to + bytes};
 	to->shown = (kops_receipt){.device = put_text(&text, from->device),
 	                           .queue_us = from->queue_us,
 	                           .upload_us = from->upload_us,
 	                           .compute_us = from->compute_us,
 	                           .download_us = from->download_us,
 	                           .total_us = from->total_us,
-	                           .n_ops = from->n_ops,
+	                           .n_ops = n_ops,
 	                           .prepared = from->prepared,
 	                           .graph = from->graph};
-	for (size_t i = 0; i < from->n_ops; i++) {
+	for (size_t i = 0; i < n_ops; i++) {
 		const Kops__V1__OpReceipt *op = from->ops[i];
 		ops[i] = (kops_op_receipt){.op = put_text(&text, op->op),
 		                           .kernel = put_text(&text, op->kernel),
-		                           .why = put_text(&text, op->why),
 		                           .flops = op->flops,
 		                           .bytes = op->bytes,
 		                           .compute_us = op->compute_us,
-		                           .passed_over = put_text(&text, op->passed_over),
 		                           .larger_errors = op->larger_errors,
 		                           .learning = op->learning,
 		                           .shape = client_op_shape(op->dtype, op->n_shape, op->shape)};
+	}
+	for (size_t i = 0; i < n_ops; i++) {
+		ops[i].why = put_text(&text, from->ops[i]->why);
+		ops[i].passed_over = put_text(&text, from->ops[i]->passed_over);
 	}
 }
 
@@ -76,22 +99,35 @@ static void update(struct receipt *to, const Kops__V1__Receipt *from)
 		to->ops[i].compute_us = i < from->n_ops_us ? from->ops_us[i] : 0;
 }
 
-int client_receipt_keep(kops_job *job, const Kops__V1__Receipt *from)
+static bool grow(kops_job *job, size_t bytes)
 {
-	if (from->as_before && job->receipt) {
-		update(job->receipt, from);
+	if (bytes <= job->receipt_cap)
+		return true;
+	struct receipt *grown = realloc(job->receipt, bytes);
+	if (!grown)
+		return false;
+	if (!job->receipt)
+		grown->shown = (kops_receipt){.device = ""};
+	job->receipt = grown;
+	job->receipt_cap = bytes;
+	return true;
+}
+
+int client_receipt_reserve(kops_job *job)
+{
+	if (grow(job, room_for(job->n_ops, job->n_ops * OP_TEXT_BYTES)))
 		return 0;
+	return client_fail(job->k, KOPS_E_NOMEM, "out of memory for the receipt of a job");
+}
+
+void client_receipt_keep(kops_job *job, const Kops__V1__Receipt *from)
+{
+	if (from->as_before) {
+		update(job->receipt, from);
+		return;
 	}
-	size_t need = sizeof(struct receipt) + from->n_ops * sizeof(kops_op_receipt) + text_bytes(from);
-	if (need > job->receipt_cap) {
-		struct receipt *grown = realloc(job->receipt, need);
-		if (!grown)
-			return KOPS_E_NOMEM;
-		job->receipt = grown;
-		job->receipt_cap = need;
-	}
-	fill(job->receipt, from);
-	return 0;
+	grow(job, room_for(from->n_ops, text_bytes(from)));
+	fill(job->receipt, job->receipt_cap, from);
 }
 
 const kops_receipt *kops_job_receipt(const kops_job *job)

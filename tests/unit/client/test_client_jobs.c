@@ -1,6 +1,8 @@
 /*
  * libkops against a scripted daemon: what a job says on the wire, its end, callbacks, back-pressure.
  */
+#include <dlfcn.h>
+
 #include "fake_daemon.h"
 
 /* ---- What a job says ---- */
@@ -365,6 +367,70 @@ static void test_cancel(void **state)
 	fake_stop(f);
 }
 
+/* ---- Without memory ---- */
+
+static bool no_more_memory; /* for this program: the daemon's thread asks for none */
+
+/* libkops's own calls come here too. */
+void *realloc(void *old, size_t bytes)
+{
+	static void *(*real)(void *, size_t);
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "realloc");
+	return no_more_memory ? NULL : real(old, bytes);
+}
+
+static void script_long_receipt(struct fake *f)
+{
+	static char sentence[3000];
+	Kops__V1__OpReceipt op = KOPS__V1__OP_RECEIPT__INIT, *ops[] = {&op};
+	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;
+	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
+	memset(sentence, 'x', sizeof sentence - 1);
+	op.op = "gemm", op.kernel = "fake", op.why = sentence, op.passed_over = "none", op.compute_us = 2.5;
+	receipt.device = "cpu", receipt.n_ops = 1, receipt.ops = ops;
+	FAKE_TIMES(&receipt, 12.5);
+	reply.body_case = KOPS__V1__REPLY__BODY_RECEIPT, reply.receipt = &receipt;
+	fake_greet(f);
+	fake_lend(f);
+	for (int i = 0; i < 2; i++) {
+		reply.id = fake_expect(f, FAKE_VERB(SUBMIT))->id;
+		fake_send(f, &reply, -1);
+	}
+	fake_expect_end(f);
+}
+
+/* A job that succeeded has a receipt, without sentences if need be. */
+static void test_receipt_without_memory(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_long_receipt);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_job *job = fake_gemm(k, b, b, b, 1);
+	no_more_memory = true;
+	assert_int_equal(kops_submit(job, NULL, NULL), KOPS_E_NOMEM);
+	no_more_memory = false;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(kops_submit(job, NULL, NULL), 0);
+		no_more_memory = i == 0;
+		int status = kops_wait(job, -1);
+		no_more_memory = false;
+		assert_int_equal(status, 0);
+		const kops_receipt *receipt = kops_job_receipt(job);
+		assert_non_null(receipt);
+		assert_string_equal(receipt->device, "cpu");
+		fake_check_times(receipt, 12.5);
+		const kops_op_receipt *op = kops_receipt_op(receipt, 0);
+		assert_string_equal(op->op, "gemm");
+		assert_string_equal(op->kernel, "fake");
+		assert_string_equal(op->passed_over, "none");
+		assert_int_equal(strlen(op->why), i == 0 ? 0 : 2999);
+	}
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void script_timeout(struct fake *f)
 {
 	fake_greet(f);
@@ -672,6 +738,7 @@ int main(void)
 	    TEST(test_job_freed_by_its_callback_while_waited_for),
 	    TEST(test_busy_says_when_to_try_again),
 	    TEST(test_cancel),
+	    TEST(test_receipt_without_memory),
 	    TEST(test_run_out_of_time),
 	    TEST(test_run_for_a_while),
 	    TEST(test_one_op_call_out_of_time),
