@@ -1,4 +1,5 @@
 /* handle.c: opening and closing a handle, its sentences. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,15 +76,36 @@ static const char *own_socket(char path[sizeof(struct sockaddr_un)])
 	return access(path, F_OK) == 0 ? path : NULL;
 }
 
+/* The program may make another folder the current one later. */
+static int make_absolute(kops *k, const char *path, char ret[2 * PATH_MAX])
+{
+	char folder[PATH_MAX];
+	if (!getcwd(folder, sizeof folder))
+		return client_fail(
+		    k, KOPS_E_CONNECT,
+		    "cannot reach kopsd: the socket's path is relative to a folder that cannot be "
+		    "found (%s): %s; give an absolute path",
+		    strerror(errno), path);
+	snprintf(ret, 2 * PATH_MAX, "%s/%s", folder, path);
+	return 0;
+}
+
 static int set_address(kops *k, const char *path)
 {
 	char own[sizeof(struct sockaddr_un)];
+	char absolute[2 * PATH_MAX];
 	if (!path || !path[0])
 		path = getenv("KOPS_SOCKET");
 	if (!path || !path[0])
 		path = own_socket(own);
 	if (!path)
 		path = SOCKET_DEFAULT;
+	if (path[0] != '/') {
+		int status = make_absolute(k, path, absolute);
+		if (status < 0)
+			return status;
+		path = absolute;
+	}
 	if (strlen(path) >= sizeof k->address.sun_path)
 		return client_fail(
 		    k, KOPS_E_CONNECT,

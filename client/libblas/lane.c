@@ -2,7 +2,10 @@
 #include "lane.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,7 +33,8 @@ struct lane {
 static struct lane lanes[LANES];
 static _Atomic int64_t leave_until_ns;
 static _Atomic int leave_why = OUTCOME_AWAY;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char *socket_path; /* NULL: as libkops finds it */
 
 static void leave_alone(enum outcome why)
 {
@@ -67,8 +71,19 @@ static void close_copies(void)
 	}
 }
 
-static void watch_forks(void)
+/* Handles are opened now and then, and the program may make another folder the current one meanwhile. */
+static void keep_socket_path(void)
 {
+	const char *path = getenv("KOPS_SOCKET");
+	char folder[PATH_MAX];
+	if (!path || !path[0] || path[0] == '/' || !getcwd(folder, sizeof folder) ||
+	    asprintf(&socket_path, "%s/%s", folder, path) < 0)
+		socket_path = NULL;
+}
+
+static void begin(void)
+{
+	keep_socket_path();
 	pthread_atfork(NULL, NULL, close_copies);
 }
 
@@ -92,9 +107,12 @@ static bool lane_open(struct lane *l, bool needs_gpu)
 	char name[64];
 	strncpy(name, program_invocation_short_name, sizeof name - 1);
 	name[sizeof name - 1] = 0;
-	const kops_options options = {
-	    .size = sizeof options, .name = name, .timeout_ms = CONNECT_MS, .spin_us = SPIN_US};
-	pthread_once(&fork_once, watch_forks);
+	pthread_once(&once, begin);
+	const kops_options options = {.size = sizeof options,
+	                              .socket = socket_path,
+	                              .name = name,
+	                              .timeout_ms = CONNECT_MS,
+	                              .spin_us = SPIN_US};
 	int status = kops_open(&l->k, &options, NULL, 0);
 	if (status < 0) {
 		l->k = NULL;

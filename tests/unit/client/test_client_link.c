@@ -32,6 +32,7 @@ static void test_open_says_what_is_wrong(void **state)
 	assert_ptr_equal(k, (kops *)1);
 
 	memset(long_path, 'x', sizeof long_path - 1);
+	long_path[0] = '/';
 	long_path[sizeof long_path - 1] = 0;
 	kops_options options = {.size = sizeof options, .socket = long_path};
 	assert_int_equal(kops_open(&k, &options, why, sizeof why), KOPS_E_CONNECT);
@@ -238,6 +239,62 @@ static void test_waits_for_a_place(void **state)
 	assert_int_equal(kops_ping(k), 0); /* longer for one that it had before */
 	kops_close(k);
 	fake_stop(f);
+}
+
+static void script_two_connections(struct fake *f)
+{
+	for (int i = 0; i < 2; i++) {
+		fake_greet(f);
+		fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+		fake_hang_up(f);
+	}
+}
+
+/* A relative path is one from where the program was when it opened the handle. */
+static void relative_path(struct fake *f, const char *socket)
+{
+	kops_options options = {.size = sizeof options, .socket = socket, .timeout_ms = FAKE_PATIENCE_MS};
+	char before[4096], why[512] = "";
+	kops *k = NULL;
+	assert_non_null(getcwd(before, sizeof before));
+	assert_int_equal(chdir(f->folder), 0);
+	fake_start(f, script_two_connections);
+	assert_int_equal(kops_open(&k, &options, why, sizeof why), 0);
+	assert_int_equal(kops_ping(k), 0);
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(kops_ping(k), 0); /* by another connection */
+	kops_close(k);
+	assert_int_equal(chdir(before), 0);
+	fake_stop(f);
+}
+
+static void test_relative_path(void **state)
+{
+	relative_path(*state, "kopsd.sock");
+}
+
+static void test_relative_path_in_the_environment(void **state)
+{
+	assert_int_equal(setenv("KOPS_SOCKET", "./kopsd.sock", 1), 0);
+	relative_path(*state, NULL);
+	unsetenv("KOPS_SOCKET");
+}
+
+static void test_relative_path_to_nowhere(void **state)
+{
+	struct fake *f = *state;
+	kops_options options = {.size = sizeof options, .socket = "kopsd.sock"};
+	char before[4096], folder[128], why[512] = "";
+	kops *k = NULL;
+	snprintf(folder, sizeof folder, "%s/gone", f->folder);
+	assert_non_null(getcwd(before, sizeof before));
+	assert_int_equal(mkdir(folder, 0700), 0);
+	assert_int_equal(chdir(folder), 0);
+	assert_int_equal(rmdir(folder), 0);
+	assert_int_equal(kops_open(&k, &options, why, sizeof why), KOPS_E_CONNECT);
+	assert_non_null(strstr(why, "is relative to a folder that cannot be found"));
+	assert_non_null(strstr(why, "kopsd.sock; give an absolute path"));
+	assert_int_equal(chdir(before), 0);
 }
 
 static void script_dies_after_welcome(struct fake *f)
@@ -637,6 +694,9 @@ int main(void)
 	    TEST(test_open_tries_again_while_the_daemon_is_busy),
 	    TEST(test_open_says_that_there_is_no_place),
 	    TEST(test_waits_for_a_place),
+	    TEST(test_relative_path),
+	    TEST(test_relative_path_in_the_environment),
+	    TEST(test_relative_path_to_nowhere),
 	    TEST(test_welcome_of_a_dead_daemon),
 	    TEST(test_open_waits_where_the_queue_is_full),
 	    TEST(test_open_has_the_place_that_it_waited_for),
