@@ -142,7 +142,9 @@ const char *kops_strerror(int code);
  */
 typedef struct kops_options {
 	size_t size;
-	/* NULL: $KOPS_SOCKET, else $XDG_RUNTIME_DIR/kopsd.sock if it is there, else /run/kopsd/kopsd.sock */
+	/* NULL: $KOPS_SOCKET, else $XDG_RUNTIME_DIR/kopsd.sock if it is there, else /run/kopsd/kopsd.sock. A
+	 * relative path begins at the folder that is the current one at kops_open(), for later connections too.
+	 */
 	const char *socket;
 	const char *name;    /* shown in the daemon's log, at most 64 bytes; NULL: none */
 	uint32_t timeout_ms; /* for calls that wait and for reconnecting; 0: 30000 */
@@ -175,8 +177,9 @@ int kops_open_start(kops **ret_handle, const kops_options *options, char *why, s
 
 /*
  * Ends the session and frees the handle with every buffer and job of it, mappings included. Does not wait:
- * unfinished jobs and buffers are abandoned and their callbacks not called. NULL is allowed. Does nothing
- * inside a callback. In a child of fork() it frees this process's copy only; the session is the parent's.
+ * unfinished jobs and buffers are abandoned and their callbacks not called. The daemon stops such jobs as
+ * cancelled ones; until then it may write imported memory. NULL is allowed. Does nothing inside a callback. In
+ * a child of fork() it frees this process's copy only; the session is the parent's.
  */
 void kops_close(kops *k);
 
@@ -526,8 +529,10 @@ typedef struct kops_receipt {
 	bool graph;    /* the GPU got the whole job by one call, as a CUDA graph */
 } kops_receipt;
 
-/* What ran, and where the time went; NULL unless the job succeeded. Valid until the job is submitted again or
- * freed. */
+/*
+ * What ran, and where the time went; NULL unless the job succeeded. Valid until the job is submitted again or
+ * freed. Its texts may be "" where this process had no memory for them.
+ */
 const kops_receipt *kops_job_receipt(const kops_job *job);
 
 /* The part of op i, counted from 0; NULL from n_ops on. Valid as long as the receipt. */

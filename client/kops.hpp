@@ -161,6 +161,21 @@ class buffer
 		detail::check(held_.get_deleter().k, rc);
 		return true;
 	}
+	/* Whether the daemon may read and write it: a job that names it is out. See kops_buffer_is_busy(). */
+	bool is_busy() const
+	{
+		return kops_buffer_is_busy(get());
+	}
+	/* Waits until that is over. False: it is not after timeout_ms; negative waits without limit. */
+	bool wait_idle(int timeout_ms = -1)
+	{
+		int rc = kops_buffer_wait_idle(get(), timeout_ms);
+
+		if (rc == KOPS_E_TIMEOUT)
+			return false;
+		detail::check(held_.get_deleter().k, rc);
+		return true;
+	}
 	/* Why it could not be made; else "". */
 	const char *failure() const
 	{
@@ -319,10 +334,14 @@ class job
 	{
 		added(kops_job_prepare(get()));
 	}
-	/* Submits and waits. */
+	/* Submits and waits; after the client's timeout, or timeout_ms, it is cancelled. */
 	void run()
 	{
 		ended(kops_run(get()));
+	}
+	void run_for(int timeout_ms)
+	{
+		ended(kops_run_for(get(), timeout_ms));
 	}
 	void submit()
 	{

@@ -256,6 +256,20 @@ static void a_job_repeats(client &k)
 	EXPECT(b[0] == 21 && !job.is_out());
 }
 
+/* Of seconds of work, which is cancelled. */
+static void a_job_that_takes_too_long(client &k)
+{
+	auto x = k.alloc(1 << 16), y = k.alloc(1 << 16);
+	auto job = k.make_job();
+	auto all = [](const kopsxx::buffer &b) { return kops_matrix(b.get(), 0, KOPS_F32, 128, 128, 0); };
+
+	kops_job_fma(job.get(), all(x), all(y), 1, 0, 4000000, nullptr);
+	EXPECT(thrown([&] { job.run_for(1); }) == KOPS_E_TIMEOUT);
+	EXPECT(x.is_busy() && y.is_busy());
+	EXPECT(y.wait_idle() && !y.is_busy() && !job.is_out());
+	EXPECT(thrown([&] { job.wait(); }) == KOPS_E_CANCELLED);
+}
+
 static void lists_show_this_client(client &k)
 {
 	auto trace = k.trace(0, 1);
@@ -283,5 +297,6 @@ int main()
 	callbacks_come_once(k);
 	started_ones_need_no_waiting();
 	a_job_repeats(k);
+	a_job_that_takes_too_long(k);
 	return wrong != 0;
 }
