@@ -57,9 +57,12 @@ bool client_name_is_valid(const char *text)
 	return n <= CLIENT_NAME_BYTES;
 }
 
-/* The name is for people: what is not printable ASCII becomes '?', what is too long is cut. */
+/* The name is for people: what is not printable ASCII becomes '?', what is too long is cut. kopsd could read
+ * the program's in /proc, but it may not see other users' processes there. */
 static void set_name(kops *k, const char *name)
 {
+	if (!name)
+		name = program_invocation_short_name;
 	for (size_t i = 0; name && name[i] && i < CLIENT_NAME_BYTES; i++)
 		k->name[i] = name[i] >= 0x20 && name[i] <= 0x7e ? name[i] : '?';
 }

@@ -146,7 +146,7 @@ typedef struct kops_options {
 	 * relative path begins at the folder that is the current one at kops_open(), for later connections too.
 	 */
 	const char *socket;
-	const char *name;    /* shown in the daemon's log, at most 64 bytes; NULL: none */
+	const char *name;    /* shown in lists and the daemon's log, at most 64 bytes; NULL: the program's */
 	uint32_t timeout_ms; /* for calls that wait and for reconnecting; 0: 30000 */
 	uint32_t spin_us; /* calls that wait look for the answer so long before they sleep. It takes a CPU, and
 	                     saves the time to wake a sleeper, 5 to 50 µs; 0: sleep at once. Without spinning, a
@@ -614,6 +614,10 @@ typedef struct kops_device_info {
 	uint64_t jobs_done, jobs_failed, queued, running, resident_bytes, canary_age_us;
 	double busy_us;                               /* of jobs, and of the one that runs so far; summed */
 	double temperature_c, power_w, power_limit_w; /* 0: it does not say */
+	uint64_t memory_used_bytes;                   /* by all programs; of the CPU what kopsd may not take */
+	uint64_t memory_free_bytes;                   /* both 0: not known */
+	double utilization; /* share of the last second or so in which it worked, 0 to 1: of a GPU for any
+	                       program, of others for kopsd; below 0: not known */
 } kops_device_info;
 
 typedef struct kops_kernel_info {
@@ -679,10 +683,12 @@ typedef struct kops_running_job {
 typedef struct kops_session_info {
 	uint64_t session; /* number, from 1 when the daemon started */
 	uint32_t uid, pid;
-	const char *client; /* its kops_options.name */
+	const char *client; /* its kops_options.name, else its program's; may be "" */
 	uint64_t age_us, buffers, prepared, queued, running;
 	const kops_running_job *oldest; /* of those that run, the one that started first; NULL: none does */
 	const kops_usage *usage;
+	uint64_t mapped_bytes, resident_bytes; /* of its buffers, as they count towards the limits */
+	bool own;                              /* it is the one that asks */
 } kops_session_info;
 
 typedef struct kops_traced_job {

@@ -145,7 +145,10 @@ static int append_sessions(kops_list *list, const Kops__V1__Reply *reply)
 		                                .buffers = from->buffers,
 		                                .prepared = from->prepared,
 		                                .queued = from->queued,
-		                                .running = from->running};
+		                                .running = from->running,
+		                                .mapped_bytes = from->mapped_bytes,
+		                                .resident_bytes = from->resident_bytes,
+		                                .own = from->own};
 		copy_name(to->client, from->client);
 		copy_usage(from->usage, &to->usage);
 		if (from->oldest)

@@ -115,6 +115,10 @@ static void add_device_statistics(struct info *info, const Kops__V1__DeviceStats
 		devices[i].temperature_c = from->temperature_c;
 		devices[i].power_w = from->power_w;
 		devices[i].power_limit_w = from->power_limit_w;
+		devices[i].memory_used_bytes = from->memory_used_bytes;
+		devices[i].memory_free_bytes = from->memory_free_bytes;
+		bool is_older = from->memory_used_bytes == 0 && from->memory_free_bytes == 0;
+		devices[i].utilization = is_older ? -1 : from->utilization;
 	}
 }
 

@@ -127,7 +127,8 @@ struct graphs {
 
 struct backend_device {
 	int index;
-	void *nvml; /* cuda_sensors_open() */
+	void *nvml;           /* cuda_sensors_open() */
+	uint64_t total_bytes; /* of its memory, whoever has it */
 	struct device_info info;
 	struct cuda_direct direct;
 	cudaMemPool_t pool;

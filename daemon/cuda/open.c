@@ -178,6 +178,7 @@ static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *p
 	         prop->name, prop->major, prop->minor, prop->multiProcessorCount, driver, CUDART_VERSION / 1000,
 	         CUDART_VERSION % 1000 / 10);
 	snprintf(dev->info.description, sizeof(dev->info.description), "%.127s", text);
+	dev->total_bytes = prop->totalGlobalMem;
 	dev->info.memory_bytes = free_bytes > SPARE_BYTES ? free_bytes - SPARE_BYTES : 0;
 	dev->info.cache_bytes = (uint64_t)attribute(dev->index, cudaDevAttrL2CacheSize);
 	dev->info.depth = DEPTH;

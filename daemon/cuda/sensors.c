@@ -9,12 +9,22 @@
 #define NVML_SONAME      "libnvidia-ml.so.1"
 #define NVML_TEMPERATURE 0 /* NVML_TEMPERATURE_GPU */
 
+struct nvml_memory {
+	unsigned long long total, free, used; /* bytes */
+};
+
+struct nvml_utilization {
+	unsigned gpu, memory; /* percent of the latest sample, of 1/6 to 1 s */
+};
+
 static struct {
 	int (*init)(void);
 	int (*find)(const char *bus_id, void **ret_device);
 	int (*temperature)(void *device, int sensor, unsigned *ret_celsius);
 	int (*power)(void *device, unsigned *ret_milliwatts);
 	int (*power_limit)(void *device, unsigned *ret_milliwatts);
+	int (*memory)(void *device, struct nvml_memory *ret);
+	int (*utilization)(void *device, struct nvml_utilization *ret);
 } nvml;
 static bool is_there;
 
@@ -36,7 +46,8 @@ static void load(void)
 	           load_symbol(library, "nvmlDeviceGetTemperature", &nvml.temperature) &&
 	           load_symbol(library, "nvmlDeviceGetPowerUsage", &nvml.power) &&
 	           load_symbol(library, "nvmlDeviceGetEnforcedPowerLimit", &nvml.power_limit) &&
-	           nvml.init() == 0;
+	           load_symbol(library, "nvmlDeviceGetMemoryInfo", &nvml.memory) &&
+	           load_symbol(library, "nvmlDeviceGetUtilizationRates", &nvml.utilization) && nvml.init() == 0;
 }
 
 void *cuda_sensors_open(int index)
@@ -51,6 +62,27 @@ void *cuda_sensors_open(int index)
 	return nvml.find(bus_id, &device) == 0 ? device : NULL;
 }
 
+/* NVML tells of the whole GPU: of a part of one (MIG), as CUDA has it, what it tells is of others too. */
+static bool is_whole(const struct backend_device *dev, const struct nvml_memory *memory)
+{
+	return (double)dev->total_bytes > 0.9 * (double)memory->total;
+}
+
+static void sense_memory(const struct backend_device *dev, struct device_sensors *ret)
+{
+	struct nvml_utilization utilization;
+	struct nvml_memory memory;
+
+	if (nvml.memory(dev->nvml, &memory) != 0 || !is_whole(dev, &memory))
+		return;
+	ret->memory_used_bytes = memory.used;
+	ret->memory_free_bytes = memory.free;
+	if (nvml.utilization(dev->nvml, &utilization) != 0)
+		return;
+	ret->has_utilization = true;
+	ret->utilization = utilization.gpu / 100.0;
+}
+
 void cuda_sense(const struct backend_device *dev, struct device_sensors *ret)
 {
 	unsigned value;
@@ -63,4 +95,5 @@ void cuda_sense(const struct backend_device *dev, struct device_sensors *ret)
 		ret->power_w = value / 1e3;
 	if (nvml.power_limit(dev->nvml, &value) == 0)
 		ret->power_limit_w = value / 1e3;
+	sense_memory(dev, ret);
 }

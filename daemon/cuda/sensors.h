@@ -1,4 +1,4 @@
-/* sensors.h: temperature and power of a GPU, by NVML, which the driver brings. */
+/* sensors.h: temperature, power, memory and utilization of a GPU, by NVML, which the driver brings. */
 #ifndef KOPS_CUDA_SENSORS_H
 #define KOPS_CUDA_SENSORS_H
 

@@ -107,6 +107,9 @@ struct device_info {
 /* 0: it does not say. */
 struct device_sensors {
 	double temperature_c, power_w, power_limit_w;
+	uint64_t memory_used_bytes, memory_free_bytes; /* by all programs */
+	bool has_utilization;
+	double utilization; /* share of the last second or so in which it worked for any program */
 };
 
 struct backend_device; /* opaque, one per device */

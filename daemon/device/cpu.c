@@ -527,6 +527,17 @@ static struct run *cpu_poll(struct backend_device *dev)
 	return run;
 }
 
+/* What may be claimed, against the limit for all programs that share it. */
+static void cpu_sense(const struct backend_device *dev, struct device_sensors *ret)
+{
+	uint64_t room = host_memory_room();
+
+	if (room > dev->info.memory_bytes)
+		return; /* it is not known */
+	ret->memory_free_bytes = room;
+	ret->memory_used_bytes = dev->info.memory_bytes - room;
+}
+
 const struct backend backend_cpu = {
     .abi = BACKEND_ABI,
     .kind = "cpu",
@@ -534,6 +545,7 @@ const struct backend backend_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,
+    .sense = cpu_sense,
     .kernels = cpu_kernels,
     .disable = cpu_disable,
     .plan = cpu_plan,

@@ -26,12 +26,19 @@
 
 /* ---- Work ---- */
 
+/* A run is back from the device that it kept busy. */
+static void note_busy(struct device *d, const struct run *run, uint64_t now)
+{
+	d->stats.busy_us += run->slice_us;
+	load_note(&d->stats.load, (uint64_t)(run->slice_us * 1e3), now);
+}
+
 static void finish_run(struct device *d, const struct device_work *work, uint64_t now)
 {
 	d->planned_us = --d->runs_out ? d->planned_us - work->planned_us : 0;
 	d->oldest_ns = now;
 	if (work != &d->canary_work)
-		d->stats.busy_us += work->run->slice_us;
+		note_busy(d, work->run, now);
 }
 
 static void on_look_out(uv_idle_t *idle);
@@ -280,7 +287,7 @@ bool device_run_now(struct device *d, struct device_work *work)
 	d->backend->start(d->dev, work->run);
 	d->backend->poll(d->dev);
 	d->oldest_ns = clock_ns();
-	d->stats.busy_us += work->run->slice_us;
+	note_busy(d, work->run, d->oldest_ns);
 	work->done(work);
 	return true;
 }
@@ -302,6 +309,11 @@ double device_busy_us(struct device *d)
 	if (d->told_busy_us < us)
 		d->told_busy_us = us;
 	return d->told_busy_us;
+}
+
+double device_load(const struct device *d)
+{
+	return load_share(&d->stats.load, (uint64_t)(device_live_us(d) * 1e3), clock_ns());
 }
 
 bool device_is_hung(const struct device *d, uint64_t hang_ns)

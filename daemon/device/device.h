@@ -14,6 +14,7 @@
 #include "device/thread.h"
 #include "device/work.h"
 #include "spin.h"
+#include "usage/load.h"
 
 struct canary;
 
@@ -21,7 +22,8 @@ struct canary;
 struct device_stats {
 	uint64_t jobs_done, jobs_failed;
 	uint64_t resident_bytes;
-	double busy_us; /* of jobs that came back: device.c's */
+	double busy_us;   /* of jobs that came back: device.c's */
+	struct load load; /* likewise */
 };
 
 struct device {
@@ -138,6 +140,8 @@ unsigned device_jobs_out(const struct device *device);
 double device_live_us(const struct device *device);
 /* With that. Never less than it was: monitors take differences. */
 double device_busy_us(struct device *device);
+/* With that too: the share of the last second or so in which it had a job. */
+double device_load(const struct device *device);
 
 /*
  * Health. A canary is a small gemm with a known answer that goes the way of every job. The device is healthy

@@ -44,6 +44,11 @@ int buffers_may_add(struct request *r, uint64_t id, uint64_t bytes)
 	return check_counts(r);
 }
 
+static uint64_t *bytes_with(struct session *session, const struct buffer *buffer)
+{
+	return &session->bytes[buffer->device ? ACCOUNT_RESIDENT : ACCOUNT_MAPPED];
+}
+
 int buffers_add(struct request *r, uint64_t id, struct buffer *buffer)
 {
 	int rc = idmap_put(&r->session->buffers, id, buffer);
@@ -53,13 +58,22 @@ int buffers_add(struct request *r, uint64_t id, struct buffer *buffer)
 		return rc;
 	}
 	buffer->id = id;
+	*bytes_with(r->session, buffer) += buffer->charged_bytes;
 	return 0;
+}
+
+struct buffer *buffers_take(struct session *session, uint64_t id)
+{
+	struct buffer *buffer = idmap_remove(&session->buffers, id);
+
+	if (buffer)
+		*bytes_with(session, buffer) -= buffer->charged_bytes;
+	return buffer;
 }
 
 void buffers_remove(struct session *session, struct buffer *buffer)
 {
 	if (idmap_get(&session->buffers, buffer->id) != buffer)
 		return; /* dropped meanwhile */
-	idmap_remove(&session->buffers, buffer->id);
-	buffer_unref(buffer);
+	buffer_unref(buffers_take(session, buffer->id));
 }

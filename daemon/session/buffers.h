@@ -12,7 +12,10 @@ int buffers_may_add(struct request *r, uint64_t id, uint64_t bytes);
 /* Takes over the reference, also on failure: KOPS_E_NOMEM. */
 int buffers_add(struct request *r, uint64_t id, struct buffer *buffer);
 
-/* Takes it out again, if it is still there under its id. */
+/* Takes it out of the session, with the reference. NULL: there is none of this id. */
+struct buffer *buffers_take(struct session *session, uint64_t id);
+
+/* Takes it out and gives up the reference, if it is still there under its id. */
 void buffers_remove(struct session *session, struct buffer *buffer);
 
 #endif

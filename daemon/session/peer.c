@@ -1,9 +1,14 @@
 #include "session/peer.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "kops_types.h"
+#include "message.h"
+#include "printable.h"
 
 static void read_groups(int fd, gid_t own, struct peer *peer)
 {
@@ -34,6 +39,25 @@ int peer_read(int fd, struct peer *ret)
 void peer_free(struct peer *peer)
 {
 	free(peer->groups);
+}
+
+void peer_read_name(pid_t pid, char name[PEER_NAME_BYTES])
+{
+	char path[32];
+	ssize_t n = 0;
+	int fd;
+
+	name[0] = '\0';
+	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+	fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1; /* 0: it is in another pid namespace */
+	if (fd < 0)
+		return;
+	n = read(fd, name, PEER_NAME_BYTES - 1);
+	close(fd);
+	n -= n > 0 && name[n - 1] == '\n';
+	name[n > 0 ? n : 0] = '\0';
+	message_make_text(name);
+	make_printable(name);
 }
 
 bool peer_is_in(const struct peer *peer, gid_t group)

@@ -20,6 +20,13 @@ struct peer {
 int peer_read(int fd, struct peer *ret);
 void peer_free(struct peer *peer);
 
+/*
+ * The name of a process (/proc/PID/comm), made printable; "" where it cannot be seen. It is what the process
+ * likes, and after its end perhaps another's. Does not wait: the kernel has the name in its own memory.
+ */
+#define PEER_NAME_BYTES 65
+void peer_read_name(pid_t pid, char name[PEER_NAME_BYTES]);
+
 bool peer_is_in(const struct peer *peer, gid_t group);
 
 #endif

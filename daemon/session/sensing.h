@@ -1,7 +1,7 @@
 /*
- * sensing.h: temperature and power of devices, for Stats. Asking a driver may take milliseconds, so worker
- * threads do it, when somebody wants to know and what is known is older than a second. An idle daemon asks
- * nothing.
+ * sensing.h: what devices say of themselves, for Stats: temperature, power, memory. Asking may take
+ * milliseconds, so worker threads do it, when somebody wants to know and what is known is older than a second.
+ * An idle daemon asks nothing.
  */
 #ifndef KOPS_SENSING_H
 #define KOPS_SENSING_H

@@ -16,6 +16,7 @@
 #include "message.h"
 #include "ring.h"
 #include "session/outbox.h"
+#include "session/peer.h"
 #include "session/questions.h"
 #include "session/sensing.h"
 #include "share/slow.h"
@@ -91,12 +92,13 @@ struct session {
 
 	int fd;
 	unsigned open_handles;
-	bool is_colleague; /* its process has the daemon's group: see-others */
-	char client[65];
+	bool is_colleague;            /* its process has the daemon's group: see-others */
+	char client[PEER_NAME_BYTES]; /* as in Hello, or its process's name */
 	uint64_t arrived_ns;
 	uv_poll_t poll;
 	uv_timer_t hello_timer;
-	struct idmap buffers; /* id → struct buffer */
+	struct idmap buffers;          /* id → struct buffer */
+	uint64_t bytes[ACCOUNT_KINDS]; /* of these, as they are charged; pinned ones are not told apart */
 	struct job_queues queues;
 	struct buffer *pending;         /* whose Alloc is unanswered; maybe dropped already */
 	struct buffer *dropped;         /* whose Drop is unanswered */

@@ -44,6 +44,49 @@ class Figures(harness.DaemonTest):
         self.assertLess(abs(u["p50_us"] / totals[4] - 1), 1 / 32)
         self.assertLess(abs(u["p99_us"] / totals[9] - 1), 1 / 32)
 
+    def test_a_session_without_a_name_has_its_programs(self):
+        c, named = self.client(name=""), self.client(name="own")
+        with open("/proc/self/comm", encoding="utf-8") as f:
+            program = f.read().rstrip("\n")
+        self.assertEqual({s["client"] for s in c.list_sessions()}, {program, "own", "control"})
+        self.assertEqual([s["client"] for s in c.list_sessions() if s["own"]], [program])
+        self.assertEqual([s["client"] for s in named.list_sessions() if s["own"]], ["own"])
+
+    def test_memory_of_a_session(self):
+        """Of its buffers, as they count for its user, until they are dropped."""
+        c, other = self.named("holds"), self.named("other")
+        before = c.list_users()[os.geteuid()]
+
+        def held():
+            s, user = self.mine(c), c.list_users()[os.geteuid()]
+            self.assertEqual(s["mapped_bytes"], user["mapped_bytes"] - before["mapped_bytes"])
+            self.assertEqual(s["resident_bytes"], user["resident_bytes"] - before["resident_bytes"])
+            return s["mapped_bytes"], s["resident_bytes"]
+        self.assertEqual(held(), (0, 0))
+        lent, imported, resident = c.lend(100000), c.import_new(5000), c.resident(1 << 20)
+        self.assertEqual(held(), ((128 << 10) + 8192, 1 << 20))
+        for refused in ({"buffer": lent, "bytes": 1}, {"buffer": 99, "bytes": 1 << 60}):
+            with self.assertRaises(wire.Refused):
+                c.call("alloc", refused)
+        self.assertEqual(held(), ((128 << 10) + 8192, 1 << 20))
+        c.drop(lent)
+        c.drop(resident)
+        self.assertEqual(held(), (8192, 0))
+        c.drop(imported)
+        self.assertEqual(held(), (0, 0))
+        self.assertEqual((self.mine(other)["mapped_bytes"], self.mine(other)["resident_bytes"]), (0, 0))
+
+    def test_memory_and_load_of_the_cpu(self):
+        d = self.control.stats()["devices"][0]
+        total = self.control.describe()["devices"][0]["memory_bytes"]
+        self.assertEqual(d["memory_used_bytes"] + d["memory_free_bytes"], total)
+        self.assertTrue(0 < d["memory_used_bytes"] < total)
+        load = lambda: self.control.stats()["devices"][0]["utilization"]
+        with self.daemon.connect() as c:
+            c.start_submit(self.slow_op(c, 1000 * harness.SETTLE_S))
+            self.assertTrue(eventually(lambda: load() > 0.8))
+        self.assertTrue(eventually(lambda: load() < 0.2))
+
     def test_jobs_that_fail(self):
         c = self.named("fails")
         x, y = self.operands(c)

@@ -44,6 +44,9 @@ class Device:
     temperature_c: float
     power_w: float
     power_limit_w: float
+    memory_used_bytes: int
+    memory_free_bytes: int
+    utilization: float
 
 
 @dataclass(frozen=True)

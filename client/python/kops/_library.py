@@ -63,7 +63,8 @@ class DeviceInfo(ctypes.Structure):
                 ("memory_bytes", c_uint64), ("cache_bytes", c_uint64), ("jobs_done", c_uint64),
                 ("jobs_failed", c_uint64), ("queued", c_uint64), ("running", c_uint64), ("resident_bytes", c_uint64),
                 ("canary_age_us", c_uint64), ("busy_us", c_double), ("temperature_c", c_double),
-                ("power_w", c_double), ("power_limit_w", c_double)]
+                ("power_w", c_double), ("power_limit_w", c_double), ("memory_used_bytes", c_uint64),
+                ("memory_free_bytes", c_uint64), ("utilization", c_double)]
 
 
 class Info(ctypes.Structure):
@@ -93,7 +94,8 @@ class RunningJob(ctypes.Structure):
 class SessionInfo(ctypes.Structure):
     _fields_ = [("session", c_uint64), ("uid", c_uint32), ("pid", c_uint32), ("client", c_char_p), ("age_us", c_uint64),
                 ("buffers", c_uint64), ("prepared", c_uint64), ("queued", c_uint64), ("running", c_uint64),
-                ("oldest", POINTER(RunningJob)), ("usage", POINTER(Usage))]
+                ("oldest", POINTER(RunningJob)), ("usage", POINTER(Usage)), ("mapped_bytes", c_uint64),
+                ("resident_bytes", c_uint64), ("own", c_bool)]
 
 
 class TracedJob(ctypes.Structure):

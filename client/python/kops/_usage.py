@@ -73,6 +73,9 @@ class SessionInfo:
     running: int
     oldest: RunningJob | None
     usage: Usage
+    mapped_bytes: int
+    resident_bytes: int
+    own: bool
 
 
 @dataclass(frozen=True)

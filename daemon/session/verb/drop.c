@@ -22,7 +22,7 @@ static void gone(struct buffer *buffer)
 
 int verb_drop(struct request *r)
 {
-	struct buffer *buffer = idmap_remove(&r->session->buffers, r->msg->drop->buffer);
+	struct buffer *buffer = buffers_take(r->session, r->msg->drop->buffer);
 
 	if (!buffer) {
 		snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, r->msg->drop->buffer);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "log.h"
+#include "session/peer.h"
 #include "session/reply.h"
 #include "session/verbs.h"
 
@@ -28,6 +29,8 @@ int verb_hello(struct request *r)
 		return KOPS_E_INVALID;
 	}
 	snprintf(session->client, sizeof session->client, "%s", hello->client);
+	if (!*session->client)
+		peer_read_name(session->pid, session->client);
 	session->state = SESSION_OPEN;
 	uv_timer_stop(&session->hello_timer);
 	log_debug("session %" PRIu64 ": hello from \"%s\"", session->serial, session->client);

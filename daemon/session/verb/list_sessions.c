@@ -29,7 +29,7 @@ static void fill_job(const struct job *job, Kops__V1__RunningJob *ret)
 	reply_put_shape(&first->shape, &ret->dtype, &ret->n_shape, &ret->shape);
 }
 
-static void add_session(struct page *page, struct session *s)
+static void add_session(struct page *page, const struct session *asking, struct session *s)
 {
 	const struct usage_now *now = &s->usage.now;
 	Kops__V1__Session *to = &page->sessions[page->n];
@@ -39,8 +39,11 @@ static void add_session(struct page *page, struct session *s)
 	to->uid = s->account->uid;
 	to->pid = (uint32_t)s->pid;
 	to->client = s->client;
+	to->own = s == asking;
 	to->age_us = (clock_ns() - s->arrived_ns) / 1000;
 	to->buffers = s->buffers.count;
+	to->mapped_bytes = s->bytes[ACCOUNT_MAPPED];
+	to->resident_bytes = s->bytes[ACCOUNT_RESIDENT];
 	to->prepared = s->prepared.count;
 	to->queued = s->jobs.count - now->running;
 	to->running = now->running;
@@ -69,7 +72,7 @@ int verb_list_sessions(struct request *r)
 			sessions.next = page.sessions[page.n - 1].session;
 			break;
 		}
-		add_session(&page, s);
+		add_session(&page, asking, s);
 	}
 	figures_end(asking->engine);
 	sessions.n_sessions = page.n;

@@ -3,6 +3,20 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
+/* Of a device that does not say, kopsd's own part is known. */
+static void fill_memory(const struct engine_device *d, const struct device_sensors *sensors,
+                        Kops__V1__DeviceStats *ret)
+{
+	uint64_t all = d->device->info->memory_bytes, own = d->device->stats.resident_bytes + d->bytes_out;
+
+	ret->memory_used_bytes = sensors->memory_used_bytes;
+	ret->memory_free_bytes = sensors->memory_free_bytes;
+	if (sensors->memory_used_bytes || sensors->memory_free_bytes)
+		return;
+	ret->memory_used_bytes = own;
+	ret->memory_free_bytes = all > own ? all - own : 0;
+}
+
 static void fill_device(const struct engine *e, unsigned i, const struct device_sensors *sensors,
                         Kops__V1__DeviceStats *ret)
 {
@@ -21,6 +35,8 @@ static void fill_device(const struct engine *e, unsigned i, const struct device_
 	ret->temperature_c = sensors->temperature_c;
 	ret->power_w = sensors->power_w;
 	ret->power_limit_w = sensors->power_limit_w;
+	ret->utilization = sensors->has_utilization ? sensors->utilization : device_load(d);
+	fill_memory(&e->devices[i], sensors, ret);
 }
 
 static void answer(struct session *session, uint64_t id)

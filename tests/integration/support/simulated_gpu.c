@@ -13,7 +13,7 @@
  *     hold          the next run (the file is removed) does not begin before another is started after it
  *     together      repeated runs of one op are held back until the next poll(), as small ones are on a GPU;
  *                   its number becomes the most that were started by one
- *     hang-sensors  who asks for temperature and power waits
+ *     hang-sensors  who asks for temperature, power and memory waits
  *     uncut         no op can be cut into parts
  *     rivals        kernels of gemm, one on a line: the nanoseconds that they are expected to take, and the
  *                   microseconds that runs of them are said to have taken
@@ -263,6 +263,10 @@ static void sense(const struct backend_device *dev, struct device_sensors *ret)
 	ret->temperature_c = 40 + __atomic_fetch_add(&asked, 1, __ATOMIC_RELAXED);
 	ret->power_w = 123.5;
 	ret->power_limit_w = 700;
+	ret->memory_used_bytes = 3ull << 30;
+	ret->memory_free_bytes = 5ull << 30;
+	ret->has_utilization = true;
+	ret->utilization = 0.25;
 }
 
 static int pin(void *host, uint64_t bytes, bool read_only)

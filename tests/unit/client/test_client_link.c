@@ -86,6 +86,26 @@ static void test_hello(void **state)
 	fake_stop(f);
 }
 
+static void script_no_name(struct fake *f)
+{
+	fake_accept(f);
+	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(HELLO));
+	FAKE_CHECK(f, strcmp(r->hello->client, program_invocation_short_name) == 0);
+	fake_welcome(f, r->id, 1);
+	fake_expect_end(f);
+}
+
+static void test_a_handle_without_a_name_has_its_programs(void **state)
+{
+	struct fake *f = *state;
+	kops_options options = {.size = sizeof options, .socket = f->path};
+	kops *k = NULL;
+	fake_start(f, script_no_name);
+	assert_int_equal(kops_open(&k, &options, NULL, 0), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void script_odd_name(struct fake *f)
 {
 	fake_accept(f);
@@ -687,6 +707,7 @@ int main(void)
 	    TEST(test_open_says_what_is_wrong),
 	    TEST(test_open_permission_denied),
 	    TEST(test_hello),
+	    TEST(test_a_handle_without_a_name_has_its_programs),
 	    TEST(test_name_is_made_harmless),
 	    TEST(test_version_refused),
 	    TEST(test_unknown_version_chosen),

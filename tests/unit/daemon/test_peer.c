@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -90,12 +91,47 @@ static void test_few_and_many_groups(void **state)
 	check_in_child(100);
 }
 
+static void named(const char *own, const char *expected)
+{
+	char name[PEER_NAME_BYTES];
+
+	assert_int_equal(prctl(PR_SET_NAME, own), 0);
+	peer_read_name(getpid(), name);
+	assert_string_equal(name, expected);
+}
+
+/* Whatever a process calls itself, a line of a list stays one, and text. */
+static void test_names_of_processes(void **state)
+{
+	char name[PEER_NAME_BYTES] = "before";
+
+	(void)state;
+	named("trainer", "trainer");
+	named("fifteen letters", "fifteen letters");
+	named("", "");
+	named("caf\xc3\xa9", "caf\xc3\xa9");
+	named("a\x1b[2J\nb", "a?[2J?b");
+	named("\xff\xfe"
+	      "cut\xc3",
+	      "??cut?");
+	named("a\xe2\x80\xae"
+	      "b",
+	      "a?b");
+	peer_read_name(0, name);
+	assert_string_equal(name, "");
+	peer_read_name(-1, name);
+	assert_string_equal(name, "");
+	peer_read_name(0x7fffffff, name);
+	assert_string_equal(name, "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_the_process_that_connected),
 	    cmocka_unit_test(test_no_socket),
 	    cmocka_unit_test(test_few_and_many_groups),
+	    cmocka_unit_test(test_names_of_processes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

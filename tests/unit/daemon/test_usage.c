@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "seed.h"
+#include "usage/load.h"
 #include "usage/trace.h"
 #include "usage/usage.h"
 
@@ -130,6 +131,61 @@ static void test_device_time_never_falls(void **state)
 	assert_true(usage_device_us(&u) == 160);
 }
 
+#define MS 1000000ull
+
+static void near(double share, double expected)
+{
+	if (fabs(share - expected) > 0.02)
+		fail_msg("%g, not %g", share, expected);
+}
+
+/* Of work of so many ms every 10 ms, for so long. */
+static void work(struct load *l, uint64_t *now, unsigned ms, unsigned during_ms)
+{
+	for (unsigned at = 0; at < during_ms; at += 10) {
+		*now += (10 - ms) * MS;
+		*now += ms * MS;
+		load_note(l, ms * MS, *now);
+	}
+}
+
+static void test_load(void **state)
+{
+	struct load l = {.share = 0};
+	uint64_t now = 7000 * MS;
+
+	(void)state;
+	near(load_share(&l, 0, now), 0);
+	work(&l, &now, 5, 5000);
+	near(load_share(&l, 0, now), 0.5);
+	near(load_share(&l, 0, now + 1000 * MS), 0.5 * exp(-1)); /* idle since */
+	near(load_share(&l, 1000 * MS, now + 1000 * MS), 1 - 0.5 * exp(-1));
+	near(load_share(&l, 0, now), 0.5); /* nobody's look changed anything */
+	work(&l, &now, 10, 5000);
+	near(load_share(&l, 0, now), 1);
+	now += 60000 * MS;
+	near(load_share(&l, 0, now), 0);
+	load_note(&l, 1000 * MS, now); /* a long one after a pause: not spread over that */
+	near(load_share(&l, 0, now), 1 - exp(-1));
+}
+
+/* Of a device that works at several jobs at a time. */
+static void test_load_of_pieces_that_overlap(void **state)
+{
+	struct load l = {.share = 0};
+	uint64_t now = 7000 * MS;
+
+	(void)state;
+	for (unsigned i = 0; i < 1000; i++) {
+		now += 10 * MS;
+		load_note(&l, 30 * MS, now);
+	}
+	near(load_share(&l, 5 * MS, now), 1);
+	assert_true(load_share(&l, 5 * MS, now) <= 1);
+	load_note(&l, UINT64_MAX, now);
+	assert_true(load_share(&l, UINT64_MAX, now + MS) <= 1);
+}
+
 static void test_trace(void **state)
 {
 	static struct trace t;
@@ -153,6 +209,8 @@ int main(void)
 	    cmocka_unit_test(test_old_jobs_count_less),
 	    cmocka_unit_test(test_sums),
 	    cmocka_unit_test(test_device_time_never_falls),
+	    cmocka_unit_test(test_load),
+	    cmocka_unit_test(test_load_of_pieces_that_overlap),
 	    cmocka_unit_test(test_trace),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
