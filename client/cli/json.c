@@ -28,6 +28,8 @@ static void put_text(FILE *out, const char *text)
 
 static void newline(struct json *json)
 {
+	if (json->is_line)
+		return;
 	fputc('\n', json->out);
 	for (unsigned i = 0; i < json->depth; i++)
 		fputs("  ", json->out);
@@ -63,12 +65,23 @@ static void close_bracket(struct json *json, char bracket)
 	fputc(bracket, json->out);
 }
 
-void json_begin(struct json *json, FILE *out, const char *verb)
+static void begin(struct json *json, const char *verb)
 {
-	*json = (struct json){.out = out};
 	open_bracket(json, '{');
 	json_count(json, "schema", JSON_SCHEMA);
 	json_text(json, "verb", verb);
+}
+
+void json_begin(struct json *json, FILE *out, const char *verb)
+{
+	*json = (struct json){.out = out};
+	begin(json, verb);
+}
+
+void json_begin_line(struct json *json, FILE *out, const char *verb)
+{
+	*json = (struct json){.out = out, .is_line = true};
+	begin(json, verb);
 }
 
 void json_end(struct json *json)

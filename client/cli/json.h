@@ -16,12 +16,14 @@
 struct json {
 	FILE *out;
 	unsigned depth;
+	bool is_line;                /* all in one */
 	bool filled[JSON_DEPTH_MAX]; /* the open object or array has a member */
 };
 
 /* Opens the document: an object with "schema" and "verb". */
 void json_begin(struct json *json, FILE *out, const char *verb);
-void json_end(struct json *json); /* closes it, with a newline */
+void json_begin_line(struct json *json, FILE *out, const char *verb); /* where document follows document */
+void json_end(struct json *json);                                     /* closes it, with a newline */
 
 /* key is NULL inside an array. */
 void json_object(struct json *json, const char *key);

@@ -120,8 +120,7 @@ static bool asks_for_json(int argc, char **argv)
 	return false;
 }
 
-/* name: as the user gave the command; NULL: it gave none. */
-static void report_failure(const struct cli *cli, const char *name, int code)
+void program_report_failure(const struct cli *cli, const char *name, int code)
 {
 	const struct command *command = cli->command;
 	struct json json;
@@ -159,7 +158,8 @@ static int run_command(const struct program *program, struct cli *cli, int argc,
 
 void program_set_characters(void)
 {
-	setlocale(LC_CTYPE, "C.UTF-8");
+	if (!setlocale(LC_CTYPE, "C.UTF-8"))
+		setlocale(LC_CTYPE, "");
 }
 
 /* The command's exit code, or that of what kept it from running. */
@@ -192,7 +192,7 @@ int program_main(const struct program *program, int argc, char **argv)
 		code = cli_flush(&cli);
 	cli.flags.json |= code == CLI_USAGE && asks_for_json(argc, argv);
 	if (code != CLI_OK)
-		report_failure(&cli, name, code);
+		program_report_failure(&cli, name, code);
 	kops_close(cli.handle);
 	return code;
 }

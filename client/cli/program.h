@@ -31,6 +31,12 @@ const struct command *program_command(const struct program *program, const char 
 /* What is shown is UTF-8 whatever the locale, and numbers are written as in C. */
 void program_set_characters(void);
 
+/*
+ * Why the command failed: on stderr and, with --json where nothing was printed, as a document on stdout. name:
+ * as the user gave the command; NULL: it gave none.
+ */
+void program_report_failure(const struct cli *cli, const char *name, int code);
+
 /* All of main(). An exit code. */
 int program_main(const struct program *program, int argc, char **argv);
 

@@ -9,7 +9,7 @@
 
 #define FRAME_LINE_BYTES  384
 #define FRAME_BAR_AT      15 /* column of a device's bar: nothing before is wide */
-#define FRAME_BAR_COLUMNS 12
+#define FRAME_BAR_COLUMNS 8
 
 enum look { LOOK_PLAIN, LOOK_HEADING, LOOK_DEVICE };
 

@@ -4,9 +4,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "document.h"
 #include "frame.h"
+#include "program.h"
 #include "screen.h"
 #include "standard_fds.h"
+#include "terminal.h"
 #include "top.h"
 
 static void wait_ms(uint32_t ms)
@@ -22,6 +25,19 @@ static void print(const struct frame *frame, bool is_first)
 		puts(frame->lines[i].text);
 }
 
+/* What there was between two looks. */
+static int show(struct cli *cli, const struct snapshot *before, const struct snapshot *now, struct frame *frame,
+                bool is_first)
+{
+	if (cli->flags.json) {
+		cli->printed = true;
+		return document_print(before, now, cli->flags.sort);
+	}
+	int status = frame_make(frame, before, now, cli->flags.sort);
+	print(frame, is_first);
+	return status;
+}
+
 /* Frames one after the other, each of an interval. */
 static int print_frames(struct cli *cli, struct snapshot *before, struct snapshot *now, struct frame *frame)
 {
@@ -33,8 +49,7 @@ static int print_frames(struct cli *cli, struct snapshot *before, struct snapsho
 		status = snapshot_take(cli->handle, now);
 		if (status < 0)
 			break;
-		status = frame_make(frame, before, now, cli->flags.sort);
-		print(frame, i == 0);
+		status = show(cli, before, now, frame, i == 0);
 		rc = cli_flush(cli);
 		snapshot_free(before);
 		*before = *now;
@@ -63,14 +78,15 @@ static int run(struct cli *cli, int argc, char **argv)
 
 	if (options_parse(command_top.options, argc, argv, flags, &n_args, &args, cli->why) < 0)
 		return CLI_USAGE;
-	if (!flags->batch && !isatty(STDOUT_FILENO))
+	bool prints = flags->batch || flags->json;
+	if (!prints && !isatty(STDOUT_FILENO))
 		return cli_fail(cli, CLI_USAGE, "standard output is no terminal; --batch prints plain text");
 	flags->interval_ms = flags->interval_ms ? flags->interval_ms : TOP_INTERVAL_MS;
 	flags->timeout_ms = flags->timeout_ms ? flags->timeout_ms : TOP_TIMEOUT_MS;
 	int rc = cli_open(cli);
 	if (rc != CLI_OK)
 		return rc;
-	return flags->batch ? batch(cli) : screen_run(cli);
+	return prints || !terminal_moves_cursor() ? batch(cli) : screen_run(cli);
 }
 
 int main(int argc, char **argv)
@@ -79,10 +95,12 @@ int main(int argc, char **argv)
 	int rc;
 
 	standard_fds_open();
+	program_set_characters();
 	signal(SIGPIPE, SIG_IGN);
 	rc = run(&cli, argc, argv);
-	if (rc != CLI_OK && !cli.silent)
-		fprintf(stderr, "kops-client top: %s\n", cli.why);
+	cli.program = "kops-client"; /* to whoever called it */
+	if (rc != CLI_OK)
+		program_report_failure(&cli, command_top.name, rc);
 	kops_close(cli.handle);
 	return rc;
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <pwd.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct show_text rows_age(double us)
@@ -83,38 +84,7 @@ void rows_users(FILE *out, const kops_list *users)
 		put_user(out, kops_list_user(users, i));
 }
 
-static void user_json(struct json *json, const kops_user_info *u)
-{
-	json_object(json, NULL);
-	json_count(json, "uid", u->uid);
-	json_text(json, "user", rows_user(u->uid).text);
-	json_count(json, "sessions", u->sessions);
-	json_count(json, "buffers", u->buffers);
-	json_count(json, "mapped_bytes", u->mapped_bytes);
-	json_count(json, "pinned_bytes", u->pinned_bytes);
-	json_count(json, "resident_bytes", u->resident_bytes);
-	json_count(json, "prepared_bytes", u->prepared_bytes);
-	json_count(json, "queued", u->queued);
-	json_count(json, "running", u->running);
-	json_us(json, "backlog_us", u->backlog_us);
-	rows_usage_json(json, u->usage);
-	json_close_object(json);
-}
-
-void rows_users_json(struct json *json, const kops_list *users)
-{
-	json_array(json, "users");
-	for (size_t i = 0; i < kops_list_count(users); i++)
-		user_json(json, kops_list_user(users, i));
-	json_close_array(json);
-}
-
-void rows_sensor_json(struct json *json, const char *key, double value)
-{
-	json_real(json, key, value > 0 ? value : (double)NAN);
-}
-
-void rows_usage_json(struct json *json, const kops_usage *u)
+static void usage_json(struct json *json, const kops_usage *u)
 {
 	json_object(json, "usage");
 	json_count(json, "jobs_done", u->jobs_done);
@@ -127,4 +97,121 @@ void rows_usage_json(struct json *json, const kops_usage *u)
 	json_us(json, "p50_us", u->p50_us);
 	json_us(json, "p99_us", u->p99_us);
 	json_close_object(json);
+}
+
+void rows_user_json(struct json *json, const kops_user_info *u)
+{
+	json_count(json, "uid", u->uid);
+	json_text(json, "user", rows_user(u->uid).text);
+	json_count(json, "sessions", u->sessions);
+	json_count(json, "buffers", u->buffers);
+	json_count(json, "mapped_bytes", u->mapped_bytes);
+	json_count(json, "pinned_bytes", u->pinned_bytes);
+	json_count(json, "resident_bytes", u->resident_bytes);
+	json_count(json, "prepared_bytes", u->prepared_bytes);
+	json_count(json, "queued", u->queued);
+	json_count(json, "running", u->running);
+	json_us(json, "backlog_us", u->backlog_us);
+	usage_json(json, u->usage);
+}
+
+/* ---- Devices ---- */
+
+static bool knows_memory(const kops_device_info *d)
+{
+	return d->memory_used_bytes > 0 || d->memory_free_bytes > 0;
+}
+
+struct show_text rows_memory(const kops_device_info *d)
+{
+	uint64_t all = d->memory_used_bytes + d->memory_free_bytes;
+	struct show_text t = {"-"}, total = show_bytes(all);
+	const char *unit = strchr(total.text, ' ');
+
+	if (knows_memory(d)) /* both in the unit of the larger */
+		snprintf(t.text, sizeof(t.text), "%.1f/%.*s%.8s",
+		         (double)d->memory_used_bytes / (double)all * strtod(total.text, NULL),
+		         (int)(unit - total.text), total.text, unit);
+	return t;
+}
+
+struct show_text rows_utilization(const kops_device_info *d)
+{
+	struct show_text t = {"-"};
+
+	if (d->utilization >= 0)
+		snprintf(t.text, sizeof(t.text), "%.0f%%", d->utilization * 100);
+	return t;
+}
+
+static void sensor_json(struct json *json, const char *key, double value, bool is_known)
+{
+	json_real(json, key, is_known ? value : (double)NAN);
+}
+
+static void memory_json(struct json *json, const char *key, uint64_t bytes, const kops_device_info *d)
+{
+	if (knows_memory(d))
+		json_count(json, key, bytes);
+	else
+		json_text(json, key, NULL);
+}
+
+void rows_memory_json(struct json *json, const kops_device_info *d)
+{
+	memory_json(json, "memory_used_bytes", d->memory_used_bytes, d);
+	memory_json(json, "memory_free_bytes", d->memory_free_bytes, d);
+	sensor_json(json, "utilization", d->utilization, d->utilization >= 0);
+}
+
+void rows_device_json(struct json *json, const kops_device_info *d)
+{
+	json_text(json, "name", d->name);
+	json_count(json, "jobs_done", d->jobs_done);
+	json_count(json, "jobs_failed", d->jobs_failed);
+	json_count(json, "queued", d->queued);
+	json_count(json, "running", d->running);
+	json_count(json, "resident_bytes", d->resident_bytes);
+	json_us(json, "busy_us", d->busy_us);
+	json_count(json, "canary_age_us", d->canary_age_us);
+	sensor_json(json, "temperature_c", d->temperature_c, d->temperature_c > 0);
+	sensor_json(json, "power_w", d->power_w, d->power_w > 0);
+	sensor_json(json, "power_limit_w", d->power_limit_w, d->power_limit_w > 0);
+	rows_memory_json(json, d);
+}
+
+/* ---- Sessions ---- */
+
+static void json_running(struct json *json, const kops_running_job *job)
+{
+	json_object(json, "oldest");
+	json_text(json, "device", job->device);
+	json_text(json, "op", job->op);
+	show_op_shape_json(json, &job->shape);
+	json_text(json, "kernel", job->kernel);
+	json_count(json, "ops", job->n_ops);
+	json_count(json, "parts", job->parts);
+	json_count(json, "parts_done", job->parts_done);
+	json_us(json, "running_us", job->running_us);
+	json_us(json, "estimate_us", job->estimate_us);
+	json_close_object(json);
+}
+
+void rows_session_json(struct json *json, const kops_session_info *s)
+{
+	json_count(json, "session", s->session);
+	json_count(json, "uid", s->uid);
+	json_text(json, "user", rows_user(s->uid).text);
+	json_count(json, "pid", s->pid);
+	json_text(json, "client", s->client);
+	json_count(json, "age_us", s->age_us);
+	json_count(json, "buffers", s->buffers);
+	json_count(json, "mapped_bytes", s->mapped_bytes);
+	json_count(json, "resident_bytes", s->resident_bytes);
+	json_count(json, "prepared", s->prepared);
+	json_count(json, "queued", s->queued);
+	json_count(json, "running", s->running);
+	if (s->oldest)
+		json_running(json, s->oldest);
+	usage_json(json, s->usage);
 }

@@ -15,14 +15,18 @@ struct show_text rows_user(uint32_t uid); /* "alice"; the number where there is 
 struct show_line rows_op(const char *op, const kops_op_shape *shape, uint32_t n_ops);
 struct show_line rows_running(const kops_running_job *job); /* that, "120/760, 5.00 s of 38.0 s"; NULL: "" */
 
-/* Of stats: a table, and member "users". */
+/* Of stats: a table. */
 void rows_users(FILE *out, const kops_list *users);
-void rows_users_json(struct json *json, const kops_list *users);
 
-/* What a device says; null where it does not. */
-void rows_sensor_json(struct json *json, const char *key, double value);
+/* "3.1/62.8 GiB": used, of what there is; "-" where it is not known. */
+struct show_text rows_memory(const kops_device_info *device);
+struct show_text rows_utilization(const kops_device_info *device); /* "42%"; "-" */
 
-/* Member "usage", an object. */
-void rows_usage_json(struct json *json, const kops_usage *usage);
+/* The same as members of an object; null where it is not known. */
+void rows_memory_json(struct json *json, const kops_device_info *device);
+/* All figures of each, as members of an object. */
+void rows_device_json(struct json *json, const kops_device_info *device);
+void rows_user_json(struct json *json, const kops_user_info *user);
+void rows_session_json(struct json *json, const kops_session_info *session);
 
 #endif

@@ -1,13 +1,12 @@
 #include "screen.h"
 
 #include <curses.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "frame.h"
 #include "show.h"
+#include "utf8.h"
 
 #define FIRST_LOOK_MS   250 /* rates need two looks */
 #define INTERVAL_MS_MIN 100
@@ -23,6 +22,7 @@ struct screen {
 	uint32_t interval_ms;
 	bool has_colours;
 	size_t top; /* first line that is shown */
+	bool shows_help;
 	uint64_t frames;
 	double next_look_us;
 	char error[CLI_WHY_BYTES]; /* of the last look; "": it succeeded */
@@ -51,14 +51,19 @@ static short colour_of(const struct screen *s, double busy)
 	return busy < 0.5 ? COLOUR_CALM : busy < 0.9 ? COLOUR_BUSY : COLOUR_FULL;
 }
 
-/* The bytes of UTF-8 text that so many columns hold. */
+/* Bytes of the text that so many columns hold. */
 static int bytes_of(const char *text, int columns)
 {
 	int n = 0;
 
-	for (; text[n]; n++)
-		if ((text[n] & 0xc0) != 0x80 && columns-- == 0)
+	while (text[n]) {
+		uint32_t point = '?';
+		unsigned bytes = utf8_decode(text + n, &point);
+		columns -= utf8_columns(point);
+		if (columns < 0)
 			break;
+		n += bytes ? (int)bytes : 1;
+	}
 	return n;
 }
 
@@ -74,6 +79,32 @@ static void draw_line(const struct screen *s, int row, const struct line *line)
 		mvchgat(row, FRAME_BAR_AT, FRAME_BAR_COLUMNS, A_BOLD, colour_of(s, line->busy), NULL);
 }
 
+static void draw_help(void)
+{
+	static const char *const lines[] = {
+	    "Keys of kops-client top",
+	    "",
+	    "  q            quits",
+	    "  h ?          this help; any key goes back",
+	    "  space        looks now",
+	    "  d j w p      sort by device time, jobs a second, waiting jobs, P99",
+	    "  + -          half as often, twice as often",
+	    "  arrows       scroll by a line; page keys by a page",
+	    "  ^L           draws all again",
+	    "",
+	    "BUSY    share of the time in which kopsd had a job on the device",
+	    "UTIL    share of the last second in which it worked, of a GPU for any program",
+	    "MEMORY  in use, of all there is; of a session: that of its buffers",
+	    "DEVICE  share of the time of devices that was the user's or session's",
+	    "P50 P99 latency within which half of the latest jobs ended, and 99 % of them",
+	    "RUNS    the job that started first: its first op and how many follow, parts done,",
+	    "        how long it runs, and what it was planned to take",
+	};
+
+	for (int i = 0; i < (int)(sizeof(lines) / sizeof(lines[0])) && i < LINES - 1; i++)
+		mvaddnstr(i, 0, lines[i], COLS);
+}
+
 static void draw_footer(const struct screen *s)
 {
 	char text[CLI_WHY_BYTES + 128];
@@ -82,7 +113,7 @@ static void draw_footer(const struct screen *s)
 		snprintf(text, sizeof(text), "%s", s->error);
 	else
 		snprintf(text, sizeof(text),
-		         "q quit  space now  sorted by %s: d j w p  every %g s: + -  arrows move",
+		         "q quit  h help  space now  sorted by %s: d j w p  every %g s: + -  arrows move",
 		         top_sorts[s->sort], s->interval_ms / 1e3);
 	attron(s->error[0] ? A_BOLD : A_DIM);
 	mvaddnstr(LINES - 1, 0, text, bytes_of(text, COLS));
@@ -100,8 +131,10 @@ static void draw(struct screen *s)
 
 	s->top = s->top < last ? s->top : last;
 	erase();
-	for (size_t i = 0; i < page_lines() && s->top + i < s->frame.n; i++)
+	for (size_t i = 0; !s->shows_help && i < page_lines() && s->top + i < s->frame.n; i++)
 		draw_line(s, (int)i, &s->frame.lines[s->top + i]);
+	if (s->shows_help)
+		draw_help();
 	draw_footer(s);
 	refresh();
 }
@@ -149,12 +182,20 @@ static void move_by(struct screen *s, long lines)
 	s->top = lines < 0 && (size_t)-lines > s->top ? 0 : s->top + (size_t)lines;
 }
 
-/* False: it is the end. */
+/* False: it is the end. ERR: no key was pressed. */
 static bool press(struct screen *s, int key)
 {
+	if (s->shows_help && key != '\f') {
+		s->shows_help = key == ERR || key == KEY_RESIZE;
+		return true;
+	}
 	switch (key) {
 	case 'q':
 		return false;
+	case 'h':
+	case '?':
+		s->shows_help = true;
+		break;
 	case ' ':
 		s->next_look_us = 0;
 		break;
@@ -219,20 +260,11 @@ static void watch(struct screen *s)
 	} while (press(s, key));
 }
 
-/* What is shown is UTF-8; numbers are written as everywhere. */
-static void set_characters(void)
-{
-	setlocale(LC_CTYPE, "");
-	if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
-		setlocale(LC_CTYPE, "C.UTF-8");
-}
-
 int screen_run(struct cli *cli)
 {
 	struct screen s = {.cli = cli, .sort = cli->flags.sort, .interval_ms = cli->flags.interval_ms};
 	const char *name = getenv("TERM");
 
-	set_characters();
 	SCREEN *terminal = newterm(NULL, stdout, stdin);
 	if (!terminal)
 		return cli_fail(cli, CLI_FAILED, "the terminal \"%s\" is not known here; --batch needs none",

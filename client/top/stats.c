@@ -39,17 +39,14 @@ static void text(const struct answer *answer)
 static void json_device(struct json *json, const kops_device_info *d)
 {
 	json_object(json, NULL);
-	json_text(json, "name", d->name);
-	json_count(json, "jobs_done", d->jobs_done);
-	json_count(json, "jobs_failed", d->jobs_failed);
-	json_count(json, "queued", d->queued);
-	json_count(json, "running", d->running);
-	json_count(json, "resident_bytes", d->resident_bytes);
-	json_us(json, "busy_us", d->busy_us);
-	json_count(json, "canary_age_us", d->canary_age_us);
-	rows_sensor_json(json, "temperature_c", d->temperature_c);
-	rows_sensor_json(json, "power_w", d->power_w);
-	rows_sensor_json(json, "power_limit_w", d->power_limit_w);
+	rows_device_json(json, d);
+	json_close_object(json);
+}
+
+static void json_user(struct json *json, const kops_user_info *u)
+{
+	json_object(json, NULL);
+	rows_user_json(json, u);
 	json_close_object(json);
 }
 
@@ -68,8 +65,12 @@ static void json(struct json *json, const struct answer *answer)
 	for (size_t i = 0; i < info->n_devices; i++)
 		json_device(json, kops_info_device(info, i));
 	json_close_array(json);
-	if (answer->list)
-		rows_users_json(json, answer->list);
+	if (!answer->list)
+		return;
+	json_array(json, "users");
+	for (size_t i = 0; i < kops_list_count(answer->list); i++)
+		json_user(json, kops_list_user(answer->list, i));
+	json_close_array(json);
 }
 
 const struct command command_stats = {

@@ -65,6 +65,8 @@ static int run(struct cli *cli, char **argv)
 		args[n++] = "--socket", args[n++] = (char *)f->socket;
 	if (f->batch)
 		args[n++] = "--batch";
+	if (f->json)
+		args[n++] = "--json";
 	execute(args);
 	return cli_fail(cli, CLI_FAILED, "cannot execute " PROGRAM ": %s; it is built where ncurses is",
 	                strerror(errno));
@@ -76,7 +78,9 @@ static const struct option_row options[] = {
     OPTION("sort", 0, "KEY", sort, sort,
            "users and sessions by device (time, default), jobs (a second), queued or p99"),
     OPTION("batch", 'b', NULL, switch, batch, "print frames as plain text, for scripts"),
-    OPTION("count", 'n', "N", count, count, "end after so many frames; default: with --batch 1, else never"),
+    OPTION("json", 0, NULL, switch, json, "print frames as JSON documents (\"schema\": 1), each in one line"),
+    OPTION("count", 'n', "N", count, count,
+           "end after so many frames; default: with --batch and --json 1, else never"),
     OPTION("timeout", 0, "TIME", time, timeout_ms, "wait so long for an answer of kopsd; default 2s"),
     OPTIONS_END};
 
@@ -85,18 +89,21 @@ const struct command command_top = {
     .summary = "watch devices, users and sessions",
     .usage = "[options]",
     .help =
-        "For each device: how busy it is, jobs per second, waiting and running jobs, temperature and power.\n"
-        "For users and sessions: waiting and running jobs, jobs per second, their share of device time, and\n"
-        "the latency within which half of their latest jobs ended (P50), and 99 % of them (P99). For a long\n"
-        "job: its progress, and the estimate of its time.\n"
-        "Keys: q quits, space refreshes; d j w p sort by device time, jobs, waiting jobs and P99; + and -\n"
-        "change the interval; arrows and page keys scroll; ^L redraws. NO_COLOR in the environment turns\n"
-        "colours off.\n"
+        "For each device: how busy kopsd keeps it (BUSY), the share of time that it works for any program\n"
+        "(UTIL), jobs per second, waiting and running jobs, memory in use of all there is, temperature and\n"
+        "power. For users and sessions: waiting and running jobs, jobs per second, their share of device "
+        "time,\n"
+        "memory, and the latency within which half of their latest jobs ended (P50), and 99 % of them (P99).\n"
+        "For a long job: its progress, and the estimate of its time.\n"
+        "Keys: q quits, h or ? shows all keys, space refreshes; d j w p sort by device time, jobs, waiting\n"
+        "jobs and P99; + and - change the interval; arrows and page keys scroll; ^L redraws. NO_COLOR in the\n"
+        "environment turns colours off. A terminal that cannot move its cursor (TERM=dumb) gets one frame.\n"
         "\n"
         "Examples:\n"
         "  kops-client top\n"
         "  kops-client top --sort queued --interval 5\n"
-        "  kops-client top -b -n 60 >minute.txt\n",
+        "  kops-client top -b -n 60 >minute.txt\n"
+        "  kops-client top --json | jq '.devices[0].memory_free_bytes'\n",
     .options = options,
     .run = run,
 };

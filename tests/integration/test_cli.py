@@ -578,7 +578,9 @@ class Verbs(CliTest):
         self.run_cli("run", "-", input=b"x = load x.npy\ny = frobnicate x\n", code=FAILED)
 
     def test_questions(self):
-        self.assertEqual(len(self.json("devices")["devices"]), 1)
+        (device,) = self.json("devices")["devices"]
+        self.assertEqual(device["memory_used_bytes"] + device["memory_free_bytes"], device["memory_bytes"])
+        self.assertTrue(0 <= device["utilization"] <= 1)
         kernels = self.json("ops")["kernels"]
         self.assertIn("gemm", {k["op"] for k in kernels})
         before = self.json("stats")["devices"][0]["jobs_done"]
@@ -587,7 +589,7 @@ class Verbs(CliTest):
         self.assertEqual(self.json("stats")["devices"][0]["jobs_done"], before + 1)
         self.assertTrue(self.json("ping", "--count", "20"))
         self.assertIn("kopsd", self.json("version")["daemon"])
-        self.assertIn(b"cpu", self.run_cli("devices").stdout)
+        self.assertRegex(self.run_cli("devices").stdout, rb"\ncpu +[\d.]+ .iB +[\d.]+/[\d.]+ .iB +\d+%  ")
         for verb in ("ops", "stats", "ping", "version", "sessions", "trace"):
             self.run_cli(verb)
 
@@ -609,6 +611,7 @@ class Verbs(CliTest):
         session = next(s for s in self.json("sessions")["sessions"] if s["client"] == name)
         self.assertNotRegex(self.run_cli("sessions", "--json").stdout.decode(), "[\x1b\x9b\u202e]")
         self.assertEqual((session["pid"], session["user"]), (os.getpid(), user["user"]))
+        self.assertEqual((session["mapped_bytes"], session["resident_bytes"]), (4096, 0))
         self.assertEqual((session["usage"]["jobs_done"], session["usage"]["jobs_failed"]), (1, 1))
         jobs = self.json("trace", "-n", "4")["jobs"]
         late, copied = [j for j in jobs if j["session"] == session["session"]]

@@ -1,9 +1,11 @@
 """kops-client top: its frames as text, and on a terminal of 80 columns and 24 lines."""
 import fcntl
+import json
 import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -79,10 +81,11 @@ class Batch(TopTest):
         self.assertGreater(float(s["DEVICE"][0][1].rstrip("%")), 50)
         self.assertIn("||||||", text)
         self.assertEqual(s["DEVICE"][0][-2:], ["-", "-"])
+        self.assertRegex(" ".join(s["DEVICE"][0]), r"\] \d+% \S+ \d+ \d+ [\d.]+/[\d.]+ [KMGT]iB - -$")
         self.assertEqual(len(s["USER"]), 1)
         self.assertEqual(s["USER"][0][1:4], ["3", "0", "1"])
-        self.assertEqual({row[3] for row in s["SESSION"]}, {"worker", "kops-top", "control"})
-        first = s["SESSION"][0]  # by device time
+        self.assertEqual({row[3] for row in s["SESS"]}, {"worker", "kops-top", "control"})
+        first = s["SESS"][0]  # by device time
         self.assertEqual((first[2], first[3]), (str(os.getpid()), "worker"))
         self.assertRegex(" ".join(first), r" gemm f32 64×64×\d+ \d+/\d+, \S+ \w+ of \S+ m?s$")
         for line in text.splitlines():
@@ -97,10 +100,11 @@ class Batch(TopTest):
         self.assertEqual(len(frames), 2)
         for frame in frames:
             s = self.sections(frame)
-            self.assertEqual(s["SESSION"][0][3], "worker")
-            self.assertGreater(float(s["SESSION"][0][5]), 10)
+            self.assertEqual(s["SESS"][0][3], "worker")
+            self.assertGreater(float(s["SESS"][0][5]), 10)
             self.assertGreater(float(s["USER"][0][4]), 10)
-            self.assertRegex(s["SESSION"][0][7], r"\d")  # p99
+            self.assertEqual(s["SESS"][0][7:9], ["4.00", "KiB"])
+            self.assertRegex(s["SESS"][0][9], r"\d")  # p99
 
     @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
     def test_users_without_sessions_are_left_out(self):
@@ -114,6 +118,42 @@ class Batch(TopTest):
         text = self.batch()
         self.assertIn(": 1 user, ", text)
         self.assertNotIn("61001", text)
+
+    def test_documents(self):
+        """One in each line, with the figures of the frame."""
+        self.work_long()
+        first, second = [json.loads(line) for line in self.batch("--json", "-n", "2", "--sort", "jobs").splitlines()]
+        for d in (first, second):
+            self.assertEqual((d["schema"], d["verb"], d["ok"]), (1, "top", True))
+            (device,), (user,) = d["devices"], d["users"]
+            self.assertTrue(0.5 < device["busy"] <= 1)
+            self.assertTrue(0 < device["utilization"] <= 1)
+            self.assertGreater(device["memory_used_bytes"] * device["memory_free_bytes"], 0)
+            self.assertIsNone(device["temperature_c"])
+            self.assertEqual((user["uid"], user["sessions"], user["running"]), (os.geteuid(), 3, 1))
+            worker = next(s for s in d["sessions"] if s["client"] == "worker")
+            self.assertEqual((worker["oldest"]["op"], worker["oldest"]["dtype"], worker["oldest"]["shape"][:2]),
+                             ("gemm", "f32", [64, 64]))
+            self.assertGreater(worker["device_share"], 0.5)
+            self.assertEqual(worker["mapped_bytes"], user["mapped_bytes"])
+            self.assertGreater(d["interval_us"], 1e5)
+        self.assertGreater(second["uptime_us"], first["uptime_us"])
+        self.daemon.signal(signal.SIGSTOP)
+        try:
+            r = subprocess.run([harness.KOPS_CLIENT, "top", "--json", "--timeout", "200ms"], capture_output=True, text=True,
+                               env=self.env(), timeout=60)
+        finally:
+            self.daemon.signal(signal.SIGCONT)
+        self.assertEqual(r.returncode, 4, r.stderr)
+        self.assertEqual((json.loads(r.stdout)["ok"], json.loads(r.stdout)["verb"]), (False, "top"))
+        self.assertTrue(r.stderr.startswith("kops-client top: "), r.stderr)
+
+    def test_long_names_are_cut(self):
+        self.client(name="a-name-that-is-longer")
+        self.client(name="漢字の名前はこれより長い")
+        text = self.batch()
+        self.assertRegex(text, r" a-name-that… +0 ")
+        self.assertRegex(text, r" 漢字の名前… +0 ")
 
     def test_mistakes(self):
         self.assertIn("device, jobs, queued or p99", self.batch("--sort", "name", code=USAGE))
@@ -166,7 +206,7 @@ class Screen(TopTest):
     def test_keys(self):
         self.work_long()
         self.open()
-        for words in ("kopsd", "DEVICE", "USER", "SESSION", "worker", "gemm", "sorted by device"):
+        for words in ("kopsd", "DEVICE", "USER", "SESS", "worker", "gemm", "sorted by device"):
             self.see(words)
         self.assertRegex(self.text, r"\x1b\[3[123]m\|\|\|")  # the bar has a colour
         for key, words in (("j", "jobs"), ("w", "queued"), ("p", "p99"), ("d", "device"), ("+", "0.2"), ("-", "0.1")):
@@ -196,6 +236,25 @@ class Screen(TopTest):
         self.open(TERM="none-such")
         self.see("--batch")
         self.assertEqual(self.process.wait(20), FAILED)
+
+    def test_a_terminal_that_only_prints(self):
+        for name in ("dumb", ""):
+            self.open(TERM=name)
+            while self.read():
+                pass
+            self.assertEqual(self.process.wait(20), OK)
+            self.assertEqual(self.text.count("UTIL"), 1)
+            self.assertNotIn("\x1b", self.text)
+
+    def test_help(self):
+        self.open()
+        self.see("sorted by device")
+        for key in "h?":
+            self.press(key)
+            self.see("draws all again")
+            self.press("q")  # back, not away
+            self.see("SESS")
+        self.end()
 
     def test_count(self):
         self.open("-n", "2")
