@@ -1,9 +1,11 @@
 """kops.dask on a cluster of processes: a scheduler and workers, each with a kopsd of its own, some of which die."""
+import gc
 import os
 import socket
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -20,6 +22,7 @@ except ImportError:
 import kops
 import kops.dask
 
+CANCELLED = kops.errors.CODES["CANCELLED"]
 WORKERS = 3
 QUOTA = 24 << 20  # a quarter for what chunks hold, the rest for operands of one op: two of 8 MiB in the long run
 CHUNK = 250
@@ -230,8 +233,10 @@ class Chunks(harness.DaemonTest):
         os.environ["KOPS_SOCKET"] = self.daemon.socket
         kops._chunks._forget_here()
 
+    by_numpy = 0
+
     def tearDown(self):
-        self.assertEqual(kops.dask.calls()["numpy"], 0)
+        self.assertEqual(kops.dask.calls()["numpy"], self.by_numpy)
         super().tearDown()
 
     def test_a_buffer_that_is_filled_anew_is_read_anew(self):
@@ -283,6 +288,34 @@ class Chunks(harness.DaemonTest):
         for op in kops.dask.softmax, kops.dask.transpose, lambda x: kops.dask.matmul(x, np.eye(4, dtype=np.float32)):
             with self.assertRaisesRegex(kops.ArgumentError, "x.filled"):
                 op(d).compute()
+
+
+    def test_a_job_that_takes_too_long_is_cancelled(self):
+        x = da.ones((1200, 1200), chunks=1200)
+        with unittest.mock.patch.multiple(kops._chunks, LIMIT_S=0, FLOPS_PER_S=1e15), self.assertLogs("kops.dask") as logged:
+            self.assertTrue((kops.dask.matmul(x, x).compute() == 1200).all())
+        self.assertIn("NumPy computes this chunk", logged.output[0])
+        self.by_numpy = 1
+        logged.records.clear()  # they have the exception, and with it the arrays
+        self.assert_cancelled()
+
+    def test_ctrl_c_cancels_the_job(self):
+        x = np.ones((1200, 1200))
+        with unittest.mock.patch.object(kops.Job, "wait", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            kops.dask._product(x, x, None, "f32")
+        self.assert_cancelled()
+
+    def assert_cancelled(self):
+        """And its memory is free again."""
+        session = kops._chunks._here._client._session
+        with kops.connect(self.daemon.socket) as other:
+            self.assertTrue(eventually(lambda: any(job.status == CANCELLED for job in other.trace()), 60))
+        with session.turn, session:
+            for pointer in list(session.out):
+                session.wait(pointer, None)
+        gc.collect()
+        kops._chunks._here._client.ping()  # what was due is done
+        self.assertEqual((session.out, session.pool.live), ({}, 0))
 
 
 class WithoutKopsd(unittest.TestCase):

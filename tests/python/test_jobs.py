@@ -2,6 +2,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import itertools
 import os
 import resource
@@ -384,9 +385,10 @@ class Interruptions(PythonTest):
 
     def test_a_buffer_that_was_just_made(self):
         for make in self.kops.zeros, self.kops.device_array:
-            with self.interrupted_after("kops_alloc"):
-                make((1 << 20,))
-            self.assertTrue(eventually(lambda: self.kops.info().buffers == 0, 10), make)
+            for call in "kops_alloc_start", "kops_buffer_wait":
+                with self.interrupted_after(call):
+                    make((1 << 20,))
+                self.assertTrue(eventually(lambda: self.kops.info().buffers == 0, 10), (make, call))
 
     @contextlib.contextmanager
     def interrupted_after(self, name):
@@ -451,6 +453,170 @@ class Interruptions(PythonTest):
                 break
             self.assertEqual(session.pool.live, 0, n)
         self.assertGreater(n, 20)
+
+
+class GivenUp(PythonTest):
+    """Jobs that nobody waits for any more never write to arrays that the caller has back."""
+
+    def setUp(self):
+        super().setUp()
+        self.a = self.shared((LONG, LONG), np.float64)
+        self.out = self.poisoned((LONG, LONG), np.float64)
+        self.idle = kops.connect(self.daemon.socket)
+
+    def tearDown(self):
+        self.idle.close()
+        del self.a, self.out
+        super().tearDown()
+
+    def impatient(self, timeout=0.001):
+        """self.kops, with another timeout."""
+        session = self.kops._session
+        session.timeout, session.first_wait_ms = timeout, max(1, round(timeout * 1000))
+        return self.kops
+
+    def assert_stays(self, out):
+        """What the caller writes now, until kopsd has nothing to do any more."""
+        out.fill(7)
+        self.wait_for_idleness()
+        self.assertTrue((out == 7).all())
+        x = self.numbers((20, 20), out.dtype)
+        self.impatient(30)
+        self.near(self.kops.matmul(x, x, out=out[:20, :20]), x.astype(np.float64) @ x, 20)
+        self.assertTrue((out[20:] == 7).all())
+
+    def wait_for_idleness(self):
+        self.assertTrue(eventually(lambda: not any(d.queued or d.running for d in self.idle.info().devices), 60))
+
+    def every_way(self, out):
+        """Calls with self.out or its like as the output that are too late."""
+        def run(with_block):
+            job = self.kops.job()
+            if with_block:
+                with job:
+                    job.matmul(self.a, self.a, out=out)
+            job.matmul(self.a, self.a, out=out)
+            job.run()
+
+        return [lambda: self.kops.matmul(self.a, self.a, out=out), lambda: run(False), lambda: run(True),
+                lambda: self.kops.gemm(1, self.a, self.a, 1, out)]
+
+    def test_after_a_timeout(self):
+        for call in self.every_way(self.out):
+            self.out.fill(0)
+            self.impatient()
+            e = self.fails(kops.TimedOutError, "client's timeout of 0.001 s, and was cancelled", call)
+            self.assertIn("longer timeout", str(e))
+            self.assertTrue(self.kops.owns(self.out))  # kopsd stopped the job
+            self.assert_stays(self.out)
+
+    def test_after_a_timeout_of_a_job_that_cannot_be_stopped(self):
+        for which in range(4):
+            out = self.kops.zeros((LONG, LONG), np.float64)
+            row = out[3]
+            row[:] = 5
+            self.impatient()
+            with unittest.mock.patch.object(_loop.lib, "kops_cancel", lambda _: 0), \
+                    unittest.mock.patch.object(kops._session, "LET_GO_S", 0.0), \
+                    unittest.mock.patch.object(type(self.kops._session)._take_from, "__defaults__", (0.0,)), \
+                    unittest.mock.patch.object(type(self.kops._session).take_from, "__defaults__", (0.0,)):
+                self.fails(kops.TimedOutError, "was cancelled", self.every_way(out)[which])
+            self.assertFalse(self.kops.owns(out))
+            self.assert_stays(out)
+            del row
+
+    def test_a_small_result_beside_others(self):
+        """Of small arrays many lie in one buffer."""
+        blocks = [self.kops.asarray(np.full((8, 8), i, np.float64)) for i in range(20)]
+        slow = self.kops.job()
+        for _ in range(3):
+            slow.matmul(self.a, self.a, out=self.out)
+        slow.submit()
+        self.impatient()
+        with unittest.mock.patch.object(_loop.lib, "kops_cancel", lambda _: 0):
+            self.fails(kops.TimedOutError, "", self.kops.matmul, blocks[0], blocks[1], out=blocks[2])
+        blocks[2].fill(2)
+        self.assertFalse(self.kops.owns(blocks[7]))
+        slow.wait()
+        self.impatient(30)
+        self.assertTrue(all((x == i).all() for i, x in enumerate(blocks)))
+        self.near(self.kops.matmul(blocks[3], blocks[4]), np.full((8, 8), 96.0), 8)
+        self.assertTrue(self.kops.owns(self.kops.zeros((8, 8), np.float64)))
+        used = self.kops._session.pool.live
+        del blocks
+        gc.collect()
+        self.assertLess(self.kops._session.pool.live, used - 15)
+
+    def test_while_kopsd_is_stuck(self):
+        self.kops.matmul(self.a[:8, :8], self.a[:8, :8], out=self.out[:8, :8])
+        self.impatient(0.05)
+        self.daemon.signal(signal.SIGSTOP)
+        try:
+            begin = time.monotonic()
+            self.fails(kops.TimedOutError, "", self.kops.matmul, self.a, self.a, out=self.out)
+            took = time.monotonic() - begin
+        finally:
+            self.daemon.signal(signal.SIGCONT)
+        self.assertLess(took, 10)
+        self.assertFalse(self.kops.owns(self.out))
+        self.assert_stays(self.out)
+
+    def test_ctrl_c(self):
+        for call in self.every_way(self.out)[:2]:
+            self.out.fill(0)
+            self.daemon.signal(signal.SIGSTOP)
+            try:
+                threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+                with self.assertRaises(KeyboardInterrupt):
+                    call()
+            finally:
+                self.daemon.signal(signal.SIGCONT)
+            self.assert_stays(self.out)
+
+    def test_cancelling_the_wait(self):
+        async def main(job):
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(_await(job), 0.001)
+
+        job = self.kops.job()
+        job.matmul(self.a, self.a, out=self.out)
+        asyncio.run(main(job))
+        self.assertTrue(job.is_done)
+        self.assert_stays(self.out)
+        self.fails(kops.CancelledError, "", job.wait)
+
+    def test_cancelling_the_wait_for_a_job_that_cannot_be_stopped(self):
+        async def main(job):
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(_await(job), 0.001)
+
+        ordinary = np.zeros((LONG, LONG))
+        job = self.kops.job()
+        job.matmul(self.a, self.a, out=self.out)
+        job.copy(self.out, out=ordinary)
+        with unittest.mock.patch.object(_loop.lib, "kops_cancel", lambda _: 0), \
+                unittest.mock.patch.object(kops._job, "LET_GO_S", 0.0):
+            asyncio.run(main(job))
+        self.assertFalse(self.kops.owns(self.out))
+        self.assert_stays(self.out)
+        self.fails(kops.CancelledError, "given up", job.wait)
+        self.fails(kops.StateError, "make another job", job.run)
+        self.assertFalse(ordinary.any())
+
+    def test_closing_the_client(self):
+        job = self.kops.job()
+        job.matmul(self.a, self.a, out=self.out)
+        job.submit()
+        self.kops.close()
+        self.out.fill(7)
+        self.wait_for_idleness()
+        self.assertTrue((self.out == 7).all())
+
+    def test_what_is_done_in_time_is_not_late(self):
+        self.impatient(0.5)
+        for _ in range(5):
+            self.kops.matmul(self.a[:8, :8], self.a[:8, :8], out=self.out[:8, :8])
+        self.assertTrue(self.kops.owns(self.out))
 
 
 class Restarts(PythonTest):

@@ -104,8 +104,9 @@ class Chunks:
 def _wait(job: Job, seconds: float) -> None:
     try:
         job.wait(seconds)
-    except TimedOutError:
-        job.cancel()
+    except BaseException:  # Ctrl-C too. Its arrays are nobody else's
+        if not job.is_done:
+            job.cancel()
         raise
 
 

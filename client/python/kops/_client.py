@@ -67,9 +67,10 @@ class Call:
     """A job of one call, kept for calls with operands in the same places. libkops has the daemon prepare it the second
     time."""
 
-    __slots__ = ("job", "argument", "last", "calls", "keys", "seen", "seen_as", "slabs")
+    __slots__ = ("job", "argument", "last", "calls", "keys", "seen", "seen_as", "slabs", "written")
 
-    def __init__(self, calls: dict[object, Call], seen: dict[object, _Seen], job: NativeJob, slabs: list[Slab]) -> None:
+    def __init__(self, calls: dict[object, Call], seen: dict[object, _Seen], job: NativeJob, slabs: list[Slab],
+                 written: list[Slab]) -> None:
         self.job = job
         self.argument = job.argument
         self.last = (job, 0.0, 0)  # for Client.receipt
@@ -78,6 +79,7 @@ class Call:
         self.seen = seen
         self.seen_as: object = None  # the arrays that came last
         self.slabs = slabs
+        self.written = written
         for slab in slabs:
             slab.calls.add(self)
 
@@ -211,13 +213,14 @@ class Client:
     def _op(self, key: tuple[Any, ...], operands: tuple[Any, ...], out: Any) -> Any:
         """Runs the job that had these arguments before, if there is one. key: the op's function, the identities of operands
         and out, the parameters."""
+        is_given = out is not None
         call, content, _ = self._seen.get(key, _UNSEEN)
         if call is None or not _holds(content):
             function, params = key[0], key[len(operands) + 2:]
             call, out = self._find(key, function, operands, out, params)
             if call is None:
                 return self._first(function, operands, out, params)
-        self._session.run(call, (operands, out))
+        self._session.run(call, (operands, out), is_given)
         self._last = call.last
         return out
 
@@ -245,7 +248,7 @@ class Client:
         result, ops = function(desk, *operands, out, *params)
         desk.load()
         for i in range(0, len(ops), OPS_MAX):
-            call = self._one_job(desk, ops[i:i + OPS_MAX])
+            call = self._one_job(desk, ops[i:i + OPS_MAX], out is not None)
         desk.store()
         if ops:
             self._last = (call.job, desk.copy_us, desk.copied_bytes)
@@ -267,22 +270,21 @@ class Client:
                 del self._results[next(iter(self._results))]
             self._results[key] = (result.shape, result.dtype)
 
-    def _one_job(self, desk: Desk, ops: list[Op]) -> Call:
+    def _one_job(self, desk: Desk, ops: list[Op], out_is_given: bool) -> Call:
         key = tuple((op.name, op.params, *map(layout, op.arrays)) for op in ops)
         with self._session.turn, self._session:
             call = self._calls.get(key)
             if call is None:
                 call = self._new_call(ops)
                 call.know_as(key)
-        self._session.run(call, (desk, ops))
+        self._session.run(call, (desk, ops), out_is_given)
         return call
 
     def _new_call(self, ops: list[Op]) -> Call:
         while len(self._calls) >= CALLS_MAX:
             next(iter(self._calls.values())).forget()
         job = NativeJob(self._session)
-        slabs = add_ops(self._session, job, ops)
-        return Call(self._calls, self._seen, job, slabs)
+        return Call(self._calls, self._seen, job, *add_ops(self._session, job, ops))
 
     # The daemon
 

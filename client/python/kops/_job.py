@@ -1,6 +1,7 @@
 """Jobs of several ops."""
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import time
 from collections.abc import Generator
@@ -13,16 +14,16 @@ from ._library import UINT32_MAX, UINT64_MAX, lib, text, whole
 from ._ops import Op, Operand
 from ._pool import Slab
 from ._receipt import Receipt
-from ._session import NativeJob, Session
+from ._session import LET_GO_S, NativeJob, Session
 from .errors import Error, error
 
 if TYPE_CHECKING:
     from ._client import Client
 
 
-def add_ops(session: Session, job: NativeJob, ops: list[Op]) -> list[Slab]:
-    """The slabs that they use."""
-    slabs = []
+def add_ops(session: Session, job: NativeJob, ops: list[Op]) -> tuple[list[Slab], list[Slab]]:
+    """The slabs that they use, and those that they write."""
+    slabs, written = [], []
     for op in ops:
         views = []
         for x in op.arrays:
@@ -31,7 +32,8 @@ def add_ops(session: Session, job: NativeJob, ops: list[Op]) -> list[Slab]:
             slabs.append(slab)
             views.append(view_of(slab, x))
         session.check(_ops.append(job.pointer, op, views))
-    return slabs
+        written.append(slabs[-1])
+    return slabs, written
 
 
 class Job:
@@ -57,6 +59,8 @@ class Job:
             self._job = NativeJob(session, options)
         self._desk = Desk(client, session)
         self._ops: list[Op] = []
+        self._slabs: list[Slab] = []
+        self._written: list[Slab] = []
         self._is_out = False
         self._is_sent = False
         self._failure: tuple[int, str] | None = None
@@ -94,7 +98,9 @@ class Job:
         if self._is_sent and self._ops:
             raise error("STATE", "no op can be added after submit(): make another job")
         with self._session.turn, self._session as session:
-            add_ops(session, self._job, ops)
+            slabs, written = add_ops(session, self._job, ops)
+            self._slabs += slabs
+            self._written += written
         self._ops += ops
         return result
 
@@ -105,6 +111,9 @@ class Job:
         without elements, is done at once."""
         if self._is_out:
             raise error("STATE", "the job is out already: wait for its end")
+        if any(slab.is_private for slab in self._slabs):
+            raise error("STATE", "arrays of this job got other memory, since a job that was given up did not end: make "
+                                 "another job, with the same arrays if you like")
         self._desk.load()
         with self._session.turn, self._session:
             self._failure = None
@@ -130,31 +139,52 @@ class Job:
         if not self._is_sent:
             raise error("STATE", "the job was not submitted")
         end = None if timeout is None else time.monotonic() + timeout
-        if self._is_out:
-            with self._session.turn, self._session as session:
-                session.wait(self._job.pointer, end)
+        self._wait_until(end)
         if self._is_out:
             raise error("TIMEOUT", f"the job was not done after {timeout:g} s; it is still out: wait again, or cancel it")
         self._finish()
 
+    def _wait_until(self, end: float | None) -> None:
+        if self._is_out:
+            with self._session.turn, self._session as session:
+                session.wait(self._job.pointer, end)
+
     def run(self) -> None:
-        """submit() and wait(), for the client's timeout; then the job is cancelled."""
+        """submit() and wait(), for the client's timeout; then the job is cancelled, and no longer writes to its arrays."""
         self.submit()
+        is_late = True
         try:
-            self.wait(self._session.timeout)
+            self._wait_until(time.monotonic() + self._session.timeout)
+            is_late = self._is_out
         finally:
-            self._withdraw()
+            self._give_up()
+        if is_late:
+            raise self._session.too_late()
+        self._finish()
 
     def cancel(self) -> None:
-        """Withdraws it from its queue; it then ends with CancelledError. One that runs already finishes as usual."""
+        """Withdraws it; it then ends with CancelledError. One that runs is stopped within some 50 ms, unless it is through
+        before. Until it has ended it may still write to its arrays: wait() for that."""
         with self._session.turn, self._session as session:
             session.check(lib.kops_cancel(self._job.pointer))
 
-    def _withdraw(self) -> None:
-        """cancel(), if it is still out."""
+    def _give_up(self) -> None:
+        """If it is still out, cancels it, and returns when it no longer writes to its arrays."""
         if self._is_out:
-            with self._session.turn, self._session:
-                lib.kops_cancel(self._job.pointer)  # fails if it has ended
+            with self._session.turn, self._session as session:
+                session.take_from(self._job.pointer, self._written)
+
+    async def _stop(self) -> None:
+        """The same, in an event loop."""
+        with self._session.turn, self._session:
+            lib.kops_cancel(self._job.pointer)  # fails if it has ended
+        try:
+            if self._is_out:
+                await asyncio.wait([self._waiter().future], timeout=LET_GO_S)
+        finally:
+            if self._is_out:
+                with self._session.turn, self._session as session:
+                    session.take_from(self._job.pointer, self._written, 0)
 
     @property
     def is_done(self) -> bool:
@@ -176,6 +206,9 @@ class Job:
         if self._failure:
             raise Session.explained(*self._failure, self._job.pointer)
         if not self._is_stored:
+            if any(slab.is_private for slab in self._written):
+                raise error("CANCELLED", "the job was given up before it ended, so its arrays do not have its results: make "
+                                         "another job")
             self._is_stored = True
             self._desk.store()
 
@@ -214,18 +247,25 @@ class Job:
         if not self._is_sent:
             self.submit()
         while self._is_out:
-            waiter = _loop.Waiter(self._session)
-            with self._session.turn, self._session:
-                if self._is_out:
-                    self._waiters.append(waiter)
-                else:
-                    waiter.wake()
+            waiter = self._waiter()
             try:
                 yield from waiter.future
+            except asyncio.CancelledError:
+                yield from self._stop().__await__()
+                raise
             except BaseException:
-                self._withdraw()
+                self._give_up()
                 raise
         self._finish()
+
+    def _waiter(self) -> _loop.Waiter:
+        waiter = _loop.Waiter(self._session)
+        with self._session.turn, self._session:
+            if self._is_out:
+                self._waiters.append(waiter)
+            else:
+                waiter.wake()
+        return waiter
 
     def __reduce__(self) -> Any:
         raise TypeError("a kops.Job cannot be pickled: it belongs to this process's session with kopsd")

@@ -131,7 +131,7 @@ _WITHOUT_GIL: _Table = {
     "kops_open_start": (c_int, [POINTER(c_void_p), POINTER(Options), c_char_p, c_size_t]),
     "kops_close": (None, [c_void_p]),
     "kops_ping": (c_int, [c_void_p]),
-    "kops_alloc": (c_int, [c_void_p, c_uint64, c_uint, c_char_p, POINTER(c_void_p)]),
+    "kops_buffer_wait": (c_int, [c_void_p, c_int]),
     "kops_free": (None, [c_void_p]),
     "kops_wait": (c_int, [c_void_p, c_int]),
     "kops_submit_and_wait": (c_int, None),  # a c_void_p and an int, as they are: every op that repeats comes here
@@ -151,6 +151,7 @@ _WITH_GIL: _Table = {
     "kops_data": (c_void_p, [c_void_p]),
     "kops_size": (c_uint64, [c_void_p]),
     "kops_inherit": (c_void_p, [c_void_p]),
+    "kops_keep_private": (c_int, [c_void_p]),
     "kops_job_new": (c_int, [c_void_p, POINTER(JobOptions), POINTER(c_void_p)]),
     "kops_job_free": (None, [c_void_p]),
     "kops_job_gemm": (c_int, [c_void_p, c_double, View, View, c_double, View, c_int, c_char_p]),

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ._session import Session
 
 
+TURN_S = 1.0  # a descriptor that the program closed wakes nobody: libkops looks whether it is still its own
+
+
 class Waiter:
     """Somebody in the running loop who waits for the end of a job."""
 
@@ -105,4 +108,5 @@ class Watch:
         self.writes = writes
         if self.timer:
             self.timer.cancel()
-        self.timer = self.loop.call_later(timeout_ms / 1000, self.turn) if timeout_ms >= 0 else None
+        wait_s = TURN_S if timeout_ms < 0 else min(TURN_S, timeout_ms / 1000)
+        self.timer = self.loop.call_later(wait_s, self.turn) if self.waiting else None

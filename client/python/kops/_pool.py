@@ -50,7 +50,7 @@ class Slab:
     """One buffer. `address` is where its first byte lies here; for a device's memory, the place that stands for it."""
 
     __slots__ = ("buffer", "address", "nbytes", "lent", "block", "freed", "fresh", "live", "calls", "holds", "forks",
-                 "is_refused", "is_dropped")
+                 "is_refused", "is_private", "is_dropped")
 
     def __init__(self, buffer: int, address: int, nbytes: int, block: int, holds: Any = None) -> None:
         self.buffer = buffer
@@ -65,6 +65,7 @@ class Slab:
         self.holds = holds
         self.forks = children.forks   # that it is known to be free of: no child of them looks at it
         self.is_refused = False       # by kopsd, after it was in use
+        self.is_private = False       # no longer kopsd's memory
         self.is_dropped = False       # its buffer was given back
 
     @property
@@ -184,6 +185,13 @@ class Pool:
         self.with_room[slab.block].pop(slab, None)
         if slab.live == 0:
             self._drop(slab)
+
+    def part_with(self, slab: Slab) -> None:
+        """It was made private: its arrays are ordinary ones now, later ones get other memory. May be called again."""
+        slab.is_refused = slab.is_private = True
+        self.with_room[slab.block].pop(slab, None)
+        self.remove(slab)
+        self.forget(slab)
 
     def _drop(self, slab: Slab) -> None:
         """May be called again, as give()."""

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 WHY_BYTES = 512
 WAIT_MS = 1001  # a wait in libkops: Ctrl-C is seen between two. Below a second it would take a system call more
+LET_GO_S = 0.2  # for kopsd to stop a job that was cancelled, which takes some 50 ms
 
+_NOBODY = _library.Callback(0)
 _submit_and_wait, _wait, _is_out = lib.kops_submit_and_wait, lib.kops_wait, lib.kops_job_is_out
 
 
@@ -54,6 +56,7 @@ class Session:
             raise error(status, text(why.value))
         self.handle: int | None = handle.value
         self.timeout = timeout
+        self.first_wait_ms = max(1, min(WAIT_MS, round(timeout * 1000)))
         self.pid = os.getpid()
         self.lock = threading.RLock()
         self.gone = ""                  # why nobody may call it any more
@@ -157,9 +160,9 @@ class Session:
 
     # Jobs
 
-    def run(self, call: Call, needs: object) -> None:
-        """Sends its job and waits. `needs` is kept for as long as the job may use it. `with session.turn, session` is written
-        out: every op that repeats comes here."""
+    def run(self, call: Call, needs: object, out_is_given: bool) -> None:
+        """Sends its job and waits. `needs` is kept for as long as the job may use it. out_is_given: the caller has the array
+        of the result already. `with session.turn, session` is written out: every op that repeats comes here."""
         lock = self.lock
         if lock._is_owned():  # type: ignore[attr-defined]
             raise self._refusal()
@@ -168,12 +171,12 @@ class Session:
                 raise self._refusal()
             status = TIMEOUT
             try:
-                status = _submit_and_wait(call.argument, WAIT_MS)
+                status = _submit_and_wait(call.argument, self.first_wait_ms)
                 if status:
                     status = self._wait_on(call.job, status)
             finally:
                 if status and _is_out(call.job.pointer):  # too late, or interrupted by Ctrl-C
-                    self._leave_out(call, needs)
+                    self._leave_out(call, needs, out_is_given)
                 if self.due or self.ended or self.watch is not None:
                     self._settle()
         if self.due:
@@ -182,17 +185,44 @@ class Session:
     def _wait_on(self, job: NativeJob, status: int) -> int:
         """After a first wait that ended with this status."""
         if status == TIMEOUT:
-            status = self.wait(job.pointer, time.monotonic() + self.timeout - WAIT_MS / 1000)
+            status = self.wait(job.pointer, time.monotonic() + self.timeout - self.first_wait_ms / 1000)
+        if status == TIMEOUT and _is_out(job.pointer):
+            raise self.too_late()
         if status < 0:
             raise self.error(status, job.pointer)
         return status
 
-    def _leave_out(self, call: Call, needs: object) -> None:
-        """Nobody waits for its job any more. It may still write, so its memory stays as it is until it has ended; and it
-        cannot be run again."""
+    def too_late(self) -> Error:
+        return error("TIMEOUT", f"the job was not done after the client's timeout of {self.timeout:g} s, and was cancelled: "
+                                "give kops.connect() a longer timeout, or compute less at a time")
+
+    def _leave_out(self, call: Call, needs: object, out_is_given: bool) -> None:
+        """Nobody waits for its job any more. It cannot be run again, and its memory stays as it is until it has ended."""
         self.left += [(call.job, needs)]
         call.forget()
         lib.kops_cancel(call.job.pointer)
+        if out_is_given:
+            self.due.append((self._take_from, call.job.pointer, call.written))
+
+    def take_from(self, pointer: int, written: list[Slab], patience_s: float = LET_GO_S) -> None:
+        """Cancels a job that is out, and sees to it that it no longer writes to arrays."""
+        lib.kops_cancel(pointer)  # fails if it has ended
+        self.due.append((self._take_from, pointer, written, patience_s))
+        self._settle()
+
+    def _take_from(self, pointer: int, written: list[Slab], patience_s: float = LET_GO_S) -> None:
+        """Until a cancelled job has ended, kopsd may still write. If that takes too long, as while kopsd is stuck, what it
+        would write gets memory of its own."""
+        if not _is_out(pointer) or self.wait(pointer, time.monotonic() + patience_s) != TIMEOUT or not _is_out(pointer):
+            del self.due[0]
+            return
+        try:
+            for slab in written:
+                if not slab.is_private and not slab.is_dropped and slab.holds is None:
+                    self.check(lib.kops_keep_private(slab.buffer))
+                    self.pool.part_with(slab)
+        finally:
+            del self.due[0]
 
     def wait(self, pointer: int, end: float | None) -> int:
         """Until the job ends, or time.monotonic() is end; None: without limit. KOPS_E_TIMEOUT: it is still out."""
@@ -223,12 +253,25 @@ class Session:
             raise
 
     def _ask_for(self, buffer: ctypes.c_void_p, nbytes: int, flags: int, device: bytes | None) -> None:
-        if not _in_event_loop():
-            self.check(lib.kops_alloc(self.handle, nbytes, flags, device, buffer))
-        elif flags == _library.SHARED:
+        in_loop = _in_event_loop()
+        if in_loop and flags == _library.SHARED:
             self._share(nbytes, buffer)
-        else:
-            self.check(lib.kops_alloc_start(self.handle, nbytes, flags, device, self.buffer_callback, None, buffer))
+            return
+        done = self.buffer_callback if in_loop else _NOBODY
+        self.check(lib.kops_alloc_start(self.handle, nbytes, flags, device, done, None, buffer))
+        if not in_loop:
+            self._wait_for(buffer, time.monotonic() + self.timeout)
+
+    def _wait_for(self, buffer: ctypes.c_void_p, end: float) -> None:
+        """As kops_alloc() does, but Ctrl-C is seen."""
+        status: int = TIMEOUT
+        while status == TIMEOUT:
+            left = round((end - time.monotonic()) * 1000)
+            status = lib.kops_buffer_wait(buffer, max(0, min(WAIT_MS, left)))
+            if status == TIMEOUT and left <= 0:
+                raise error("TIMEOUT", f"kopsd did not give memory within the client's timeout of {self.timeout:g} s: see "
+                                       "whether it runs (kops-client stats), or give kops.connect() a longer timeout")
+        self.check(status)
 
     def _share(self, nbytes: int, buffer: ctypes.c_void_p) -> None:
         """Memory that is here at once, before kopsd has it. Its jobs wait there until it has."""
@@ -290,7 +333,8 @@ class Session:
             return
         with self.turn, self:
             self.gone = "this client is closed: make another with kops.connect()"
-            for job in list(self.out.values()):
+            for pointer, job in list(self.out.items()):
+                self.take_from(pointer, job._written)
                 job._abandon(error("STATE", "the client was closed while this job was out"))
             self.out.clear()
             self._close_if_unused()

@@ -32,7 +32,7 @@ class ConnectError(Error, ConnectionError):
 
 
 class TimedOutError(Error, TimeoutError):
-    """No answer in time. The job was cancelled; if it runs already, it still writes its outputs."""
+    """No answer in time. The job was cancelled, and no longer writes its outputs; after Job.wait() it is still out."""
 
 
 class OutOfMemoryError(Error, MemoryError):
@@ -54,7 +54,7 @@ class DeadlineError(Error):
 
 
 class CancelledError(Error):
-    """The job was cancelled before it ran."""
+    """The job was cancelled before it ended."""
 
 
 class LostError(Error):
