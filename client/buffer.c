@@ -223,7 +223,7 @@ static const char *take_lent(kops_buffer *b, const Kops__V1__Lent *lent, int *fd
 		*ret_status =
 		    client_fail(b->k, KOPS_E_SYSTEM, "cannot examine lent memory: %s", strerror(errno));
 	}
-	b->lent = true;
+	b->replaceable = true;
 	fds[0] = -1;
 	return NULL;
 }
@@ -355,7 +355,7 @@ static int replace_mapping(kops_buffer *b, int fd)
 }
 
 /*
- * Lent memory whose memfd is not here any more is replaced by memory of the same content at the same address,
+ * Memory whose memfd is not here any more is replaced by memory of the same content at the same address,
  * since only a memfd can be given to the daemon.
  */
 static int renew(kops_buffer *b)
@@ -380,7 +380,7 @@ static int send_again(kops_buffer *b)
 		b->fd.number = -1;
 		b->fd_is_lost = true;
 	}
-	int status = b->lent && b->fd_is_lost && b->data && !b->is_private ? renew(b) : 0;
+	int status = b->replaceable && b->fd_is_lost && b->data && !b->is_private ? renew(b) : 0;
 	if (status == 0)
 		return send_request(b);
 	set_failure(b, status, b->k->error);
@@ -391,7 +391,7 @@ void client_buffer_distrust(kops *k)
 {
 	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
 		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
-		if (!b->lent || !b->data || b->operands_out == 0)
+		if (!b->replaceable || !b->data || b->operands_out == 0)
 			continue;
 		client_fd_close(&b->fd);
 		b->fd_is_lost = true;
@@ -543,7 +543,7 @@ int kops_import_start(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buff
 	int status = client_may_use(k);
 	if (status < 0)
 		return status;
-	if (bytes == 0 || (flags & ~(unsigned)KOPS_READ_ONLY))
+	if (bytes == 0 || (flags & ~(unsigned)(KOPS_READ_ONLY | KOPS_GIVEN)))
 		return client_fail(k, KOPS_E_INVALID, "cannot import %llu bytes with flags %#x",
 		                   (unsigned long long)bytes, flags);
 	status = check_memfd(k, fd, bytes);
@@ -552,6 +552,7 @@ int kops_import_start(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buff
 	kops_buffer *b = buffer_new(k, bytes, flags);
 	if (!b)
 		return KOPS_E_NOMEM;
+	b->replaceable = (flags & (KOPS_READ_ONLY | KOPS_GIVEN)) == KOPS_GIVEN;
 	status = client_fd_duplicate(&b->fd, fd) < 0
 	             ? client_fail(k, KOPS_E_SYSTEM, "cannot duplicate a file descriptor: %s", strerror(errno))
 	             : map_import(b);

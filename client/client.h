@@ -353,7 +353,7 @@ struct kops_buffer {
 	unsigned operands;     /* of jobs that name it */
 	unsigned operands_out; /* of jobs that are out */
 	struct descriptor fd;  /* its memfd, kept to give it again; none when RESIDENT */
-	bool lent;             /* the memfd is the daemon's */
+	bool replaceable;      /* nobody else here has the memfd: it was lent, or is KOPS_GIVEN */
 	bool fd_is_lost;       /* its number is ours no more, or the memory is to be replaced */
 	void *data;
 	bool is_private;                    /* data is a copy, by kops_keep_private() */

@@ -91,9 +91,10 @@
  * and open files of its own under their numbers. Calls notice that: they neither write to nor close a file that
  * is not libkops's. The connection is then lost as in a restart of the daemon, with the same consequences for
  * jobs that are out and for RESIDENT buffers. The next call connects again. SHARED buffers stay mapped where
- * they are, with their content, and are shared again; what lost its memfd is copied into a new one for that.
- * Two things cannot be mended:
- *   - Imported memory whose descriptor was closed: its jobs fail with KOPS_E_FD. Import it again.
+ * they are, with their content, and are shared again. What lost its memfd is copied into a new one for that,
+ * which takes some 0.5 ms a MiB. Two things cannot be mended:
+ *   - Imported memory whose descriptor was closed, unless it was KOPS_GIVEN: its jobs fail with KOPS_E_FD.
+ * Import it again.
  *   - While another thread is in a call on the handle, closing its descriptors may go unnoticed until that call
  *     sleeps the next time.
  *
@@ -198,6 +199,7 @@ enum kops_buffer_flags {
 	KOPS_SHARED = 0,    /* kops_alloc: memory lent by the daemon: touched, zeroed, ready for DMA */
 	KOPS_RESIDENT = 1,  /* kops_alloc: memory of one device */
 	KOPS_READ_ONLY = 2, /* kops_import: the daemon must not write it */
+	KOPS_GIVEN = 4,     /* kops_import: nobody else has or maps the memfd, so libkops may replace it */
 };
 
 /*
@@ -211,9 +213,9 @@ int kops_alloc(kops *k, uint64_t bytes, unsigned flags, const char *device, kops
 /*
  * Shares a memfd of yours, sealed with F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL and at least `bytes`
  * long. Waits. The library keeps a duplicate and its own mapping; fd stays yours. KOPS_READ_ONLY in flags:
- * jobs may only read it. Prefer kops_alloc(): its memory needs no first touch and no pinning.
- * KOPS_E_FD (the sentence says what is wrong with fd), KOPS_E_INVALID (bytes is 0), KOPS_E_NOMEM,
- * KOPS_E_QUOTA.
+ * jobs may only read it. KOPS_GIVEN: you close fd, and map the memfd nowhere else. Prefer kops_alloc(): its
+ * memory needs no first touch and no pinning. KOPS_E_FD (the sentence says what is wrong with fd),
+ * KOPS_E_INVALID (bytes is 0), KOPS_E_NOMEM, KOPS_E_QUOTA.
  */
 int kops_import(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buffer **ret_buffer);
 

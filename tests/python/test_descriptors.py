@@ -1,4 +1,5 @@
 """Programs that close descriptors that they do not know, and those that were started without standard ones."""
+import asyncio
 import os
 import subprocess
 import sys
@@ -71,6 +72,16 @@ class Descriptors(PythonTest):
             for read in mine:
                 with self.assertRaises(BlockingIOError):
                     os.read(read, 1)
+
+    def test_arrays_made_in_an_event_loop(self):
+        async def make():
+            return [self.integers() for _ in range(3)]
+
+        def action():
+            x, y, z = asyncio.run(make())
+            os.closerange(3, 1024)
+            self.check(x, y, z)
+        self.in_a_child(action)
 
     def test_all_are_closed(self):
         self.in_a_child(lambda: self.close_all(False))

@@ -15,7 +15,7 @@ SONAME = "libkops.so.0"
 HERE = pathlib.Path(__file__).resolve().parent
 
 DTYPE, TIMEOUT = -5, -33
-SHARED, RESIDENT = 0, 1
+SHARED, RESIDENT, GIVEN = 0, 1, 4
 RANK_MAX = 4
 NAME_MAX = 64  # bytes, of names of clients, devices and kernels
 UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1

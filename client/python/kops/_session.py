@@ -277,7 +277,7 @@ class Session:
         """Memory that is here at once, before kopsd has it. Its jobs wait there until it has."""
         fd = _memfd(nbytes)
         try:
-            self.check(lib.kops_import_start(self.handle, fd, nbytes, _library.SHARED, self.buffer_callback, None,
+            self.check(lib.kops_import_start(self.handle, fd, nbytes, _library.GIVEN, self.buffer_callback, None,
                                              buffer))
         finally:
             os.close(fd)

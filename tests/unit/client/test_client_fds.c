@@ -230,6 +230,40 @@ static void test_with_a_job_out_that_overwrites_its_input(void **state)
 
 /* ---- Memory that the program shares itself ---- */
 
+static void script_given(struct fake *f)
+{
+	fake_greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(IMPORT))->id, 0, "");
+	expect_loss(f);
+	fake_greet(f);
+	expect_import(f, "here");
+	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
+	fake_expect_end(f);
+}
+
+/* Of which nobody else has the memfd: it is as good as lent. */
+static void test_given_memory(void **state)
+{
+	struct fake *f = *state;
+	kops_buffer *b = NULL;
+	int memfd = fake_memfd(4096);
+	fake_start(f, script_given);
+	kops *k = fake_open(f);
+	assert_int_equal(kops_import(k, memfd, 4096, KOPS_GIVEN, &b), 0);
+	close(memfd);
+	char *data = kops_data(b);
+	memcpy(data, "here", 4);
+	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 32));
+	close(k->sock.number);
+	struct foreign foreign = put_in_place_of(b->fd.number);
+	assert_int_equal(kops_run(job), 0);
+	assert_ptr_equal(kops_data(b), data);
+	assert_memory_equal(data + 32, "back", 4);
+	kops_close(k);
+	check_and_close(&foreign);
+	fake_stop(f);
+}
+
 static void script_lost_import(struct fake *f)
 {
 	fake_greet(f);
@@ -457,6 +491,7 @@ int main(void)
 	    TEST(test_no_daemon_any_more),
 	    TEST(test_with_a_job_out),
 	    TEST(test_with_a_job_out_that_overwrites_its_input),
+	    TEST(test_given_memory),
 	    TEST(test_imported_memory),
 	    TEST(test_in_an_event_loop),
 	    TEST(test_close_in_a_child),
