@@ -42,7 +42,7 @@ static void synopsis(FILE *out, const char *program, const char *command, const 
 
 static void ending(FILE *out, const struct program *program, const char *see_also)
 {
-	char exits[256];
+	char exits[512];
 
 	scdoc_heading(out, "Exit status");
 	snprintf(exits, sizeof(exits), PROGRAM_EXITS, program->checks);

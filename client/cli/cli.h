@@ -56,8 +56,9 @@ struct cli {
 	struct flags flags;
 	kops *handle; /* by cli_open() */
 	double connect_us;
-	bool printed; /* stdout has a JSON document already */
-	bool silent;  /* fail without a word: the reader of stdout went away */
+	uint32_t patience_ms; /* with a kopsd that does not answer, where --timeout is not given; 0: 30 s */
+	bool printed;         /* stdout has a JSON document already */
+	bool silent;          /* fail without a word: the reader of stdout went away */
 	char why[CLI_WHY_BYTES];
 };
 

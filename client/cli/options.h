@@ -84,7 +84,7 @@ extern const struct option_type options_text, options_file, options_device, opti
 extern const struct option_type options_count, options_count32; /* struct opt_count; up to UINT32_MAX */
 extern const struct option_type options_real;                   /* struct opt_real, finite */
 extern const struct option_type options_dtype, options_precision, options_priority; /* kops_… */
-extern const struct option_type options_time; /* uint32_t milliseconds: 2, 0.5, 500ms, 2s, 1min */
+extern const struct option_type options_time;     /* uint32_t milliseconds: 2, 0.5, 500ms, 2s, 1min */
 
 struct option_row {
 	const char *name;     /* without the dashes */
@@ -104,6 +104,10 @@ struct option_row {
 #define OPTION_TIMEOUT                                                                                         \
 	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
 	       "give up after this time: 2 (seconds), 500ms, 1min; default 30s")
+/* Of verbs that compute. */
+#define OPTION_TIMEOUT_JOB                                                                                     \
+	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
+	       "give up after this time: 2 (seconds), 500ms, 1min; default: wait while kopsd answers")
 #define OPTION_DEVICE                                                                                          \
 	OPTION("device", 0, "NAME", device, device, "where to run: gpu0, cpu, …; default: kopsd chooses")
 #define OPTION_KERNEL                                                                                          \
@@ -117,7 +121,7 @@ struct option_row {
 /* Verbs that compute; OPTIONS_JOB: one op. */
 #define OPTIONS_RUN                                                                                            \
 	OPTION_DEVICE, OPTION("priority", 0, "P", priority, priority, "normal (default), high or low"),        \
-	    OPTION_TIMEOUT,                                                                                    \
+	    OPTION_TIMEOUT_JOB,                                                                                \
 	    OPTION("check", 0, NULL, switch, check,                                                            \
 	           "compute it again here in float64 and compare; exit 5 if it differs"),                      \
 	    OPTION("npy", 0, NULL, switch, npy, "to standard output as NumPy does, with a header"),            \

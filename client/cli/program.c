@@ -9,6 +9,7 @@
 #include "files/sink.h"
 #include "json.h"
 #include "nearest.h"
+#include "progress.h"
 #include "standard_fds.h"
 
 #define HELP "help" /* a command of every program */
@@ -186,7 +187,7 @@ int program_main(const struct program *program, int argc, char **argv)
 	standard_fds_open();
 	program_set_characters();
 	signal(SIGPIPE, SIG_IGN);
-	sink_catch_signals();
+	sink_catch_signals(progress_erase);
 	int code = find_and_run(program, &cli, argc, argv, &name);
 	if (code == CLI_OK)
 		code = cli_flush(&cli);

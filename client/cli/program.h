@@ -23,7 +23,9 @@ extern const struct option_row program_options[];
 #define PROGRAM_NOTES                                                                                          \
 	"Data and JSON go to stdout, everything else to stderr. In JSON, infinity and NaN are written as\n"    \
 	"null, and a failure is a document with \"ok\": false.\n"
-#define PROGRAM_EXITS "0 done, 1 failed, 2 wrong usage, 3 cannot connect to kopsd, 4 timeout, 5 %s.\n"
+#define PROGRAM_EXITS                                                                                          \
+	"0 done, 1 failed, 2 wrong usage, 3 cannot connect to kopsd, 4 timeout, 5 %s;\n"                       \
+	"as shells see it, 130 after Ctrl-C, which cancels the job and leaves no partial file.\n"
 
 /* NULL if there is none. */
 const struct command *program_command(const struct program *program, const char *name);

@@ -1,11 +1,16 @@
 """The real kops-client against the real daemon: files of every kind, exit codes, JSON, pipes, and a real job."""
+import fcntl
 import io
 import json
 import os
 import pty
+import re
+import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -740,6 +745,106 @@ class ExitCodes(CliTest):
         a[0, 0], a[1, 1], a[2, 2] = np.nan, np.inf, -np.inf
         self.save("a.npy", a)
         self.run_cli("sgemm", "a.npy", "a.npy", "--check", "-o", "c.npy")
+
+
+class Waiting(CliTest):
+    """On a terminal, which sees how far a long job is."""
+
+    def slow_matrix(self, seconds):
+        """The name of a file whose product with itself takes the kernel `reference` about so long, and its rows."""
+        with self.daemon.connect() as c:
+            self.slow_op(c, 1)  # measures
+        n = round((64 * 64 * self._rate[self.daemon.pid] * seconds * 1e6) ** (1 / 3))
+        self.save("slow.npy", self.matrix(n, n))
+        return "slow.npy", n
+
+    def open(self, *args, term="xterm"):
+        """kops-client, whose stderr is a terminal of its own that also sends signals."""
+        leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.process = subprocess.Popen([harness.KOPS_CLIENT, *args], stdin=follower, stdout=subprocess.DEVNULL,
+                                        stderr=follower, cwd=self.folder.name, start_new_session=True,
+                                        env={**harness.client_env(self.daemon.socket), "TERM": term},
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(follower)
+        self.terminal, self.bytes, self.text = leader, b"", ""
+        self.addCleanup(os.close, leader)
+        self.addCleanup(self.process.wait)
+        self.addCleanup(self.process.kill)
+
+    def read(self):
+        """False at its end."""
+        try:
+            data = os.read(self.terminal, 65536)
+        except OSError:
+            return False
+        self.bytes += data
+        self.text = self.bytes.decode(errors="replace")  # the last character may not be all there
+        return bool(data)
+
+    def see(self, words):
+        while not re.search(words, self.text):
+            self.assertTrue(self.read(), self.text)
+
+    def end(self):
+        while self.read():
+            pass
+        return self.process.wait(60)
+
+    def test_a_running_job(self):
+        name, n = self.slow_matrix(3)
+        self.open("sgemm", name, name, "--kernel", "reference", "-o", "y.npy")
+        self.see(rf"\r\x1b\[Kgemm f32 {n}×{n}×{n} on cpu: \d+ %, [\d.]+ m?s")
+        self.assertEqual(self.end(), OK)
+        self.assertTrue(os.path.exists(self.path("y.npy")))
+        # The line is erased before the receipt comes, and it was never wider than the terminal.
+        self.assertRegex(self.text, r"[^\n]\r\x1b\[Kcpu: queue")
+        shown = self.text[:self.text.index("cpu: queue")]
+        self.assertNotIn("\n", shown)
+        self.assertTrue(all(len(line) < 80 for line in shown.split("\r\x1b[K")))
+
+    def test_a_job_that_waits(self):
+        other, ids = self.occupy(4000)
+        self.save("a.npy", self.matrix(3, 3))
+        self.open("sgemm", "a.npy", "a.npy", "-o", "y.npy")
+        self.see(r"\r\x1b\[Kwaiting behind [12] jobs?, [\d.]+ m?s")
+        self.assertEqual(self.end(), OK)
+        for i in ids:
+            other.wait(i)
+
+    def test_control_c(self):
+        """The job is cancelled, and nothing remains: neither a file nor the line."""
+        name, _ = self.slow_matrix(20)
+        before = os.listdir(self.folder.name)
+        self.open("sgemm", name, name, "--kernel", "reference", "-o", "cut.npy")
+        self.see(" %, ")
+        os.write(self.terminal, b"\x03")
+        self.assertEqual(self.end(), -signal.SIGINT)  # 128 + 2 to a shell
+        self.assertRegex(self.text, r"\r\x1b\[K$")
+        self.assertEqual(os.listdir(self.folder.name), before)
+        self.assertTrue(harness.eventually(lambda: not self.control.any_running()))
+
+    def test_kopsd_stops_answering(self):
+        name, _ = self.slow_matrix(2)
+        self.open("sgemm", name, name, "--kernel", "reference", "-o", "y.npy")
+        self.see(" %, ")
+        self.daemon.signal(signal.SIGSTOP)
+        try:
+            self.see(r"\r\x1b\[Kkopsd has not answered for [\d.]+ m?s")
+        finally:
+            self.daemon.signal(signal.SIGCONT)
+        self.assertEqual(self.end(), OK)
+
+    def test_where_nobody_watches(self):
+        name, _ = self.slow_matrix(1)
+        args = "sgemm", name, name, "--kernel", "reference", "-o", "y.npy"
+        self.assertNotIn(b"\r", self.run_cli(*args).stderr)
+        self.open(*args, term="dumb")
+        self.assertEqual(self.end(), OK)
+        self.assertNotIn("\x1b", self.text)
+        self.open(*args, "--quiet")
+        self.assertEqual(self.end(), OK)
+        self.assertEqual(self.text, "")
 
 
 @unittest.skipUnless(DATA, "KOPS_TEST_DATA is not set: the digits are not there")

@@ -27,8 +27,12 @@ struct sink {
 /* Whose temporary names a signal handler must remove; changed with those signals blocked. */
 static struct sink *volatile doomed;
 
+/* What else is done first; async-signal-safe. */
+static void (*before_the_end)(void);
+
 static void remove_doomed(int signal_number)
 {
+	before_the_end();
 	for (struct sink *sink = doomed; sink; sink = sink->next)
 		unlink(sink->temporary);
 	raise(signal_number); /* SA_RESETHAND: the default action, once this returns */
@@ -37,10 +41,11 @@ static void remove_doomed(int signal_number)
 static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
 #define N_SIGNALS (sizeof(ending_signals) / sizeof(ending_signals[0]))
 
-void sink_catch_signals(void)
+void sink_catch_signals(void (*first)(void))
 {
 	struct sigaction action = {.sa_handler = remove_doomed, .sa_flags = (int)SA_RESETHAND}, old;
 
+	before_the_end = first;
 	for (size_t i = 0; i < N_SIGNALS; i++) {
 		sigaction(ending_signals[i], NULL, &old);
 		if (old.sa_handler != SIG_IGN) /* nohup stays in force */

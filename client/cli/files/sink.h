@@ -26,7 +26,10 @@ int sink_write(struct sink *sink, const struct elements *e, char *why);
 /* Frees; without a successful write nothing remains. NULL is allowed. */
 void sink_close(struct sink *sink);
 
-/* Has the signals that end a program remove the temporary name first. Once, from main(). */
-void sink_catch_signals(void);
+/*
+ * Has the signals that end a program call first(), which may be interrupted anywhere, and remove the temporary
+ * names. The program then dies of the signal, and its session with it: kopsd drops its jobs. Once, from main().
+ */
+void sink_catch_signals(void (*first)(void));
 
 #endif

@@ -7,33 +7,9 @@
 
 #include "show.h"
 #include "verb/receipt.h"
-
-#define TIMEOUT_MS_DEFAULT 30000
-#define RETRY_US_MIN       200
-#define RETRY_US_MAX       200000
+#include "verb/wait.h"
 
 /* ---- one job ---- */
-
-/* Runs the job until it is done, refused for good, or out of time. */
-static int run_patiently(struct cli *cli, kops_job *job)
-{
-	uint32_t timeout_ms = cli->flags.timeout_ms ? cli->flags.timeout_ms : TIMEOUT_MS_DEFAULT;
-	double end = cli_now_us() + timeout_ms * 1e3;
-	int rc;
-
-	while ((rc = kops_run(job)) == KOPS_E_BUSY && cli_now_us() < end) {
-		uint64_t us = kops_job_retry_after_us(job);
-		usleep(us < RETRY_US_MIN ? RETRY_US_MIN : us > RETRY_US_MAX ? RETRY_US_MAX : (useconds_t)us);
-	}
-	if (rc == KOPS_E_TIMEOUT)
-		return cli_fail(cli, CLI_TIMED_OUT, "no answer within %s; --timeout 2min waits longer",
-		                show_us(timeout_ms * 1e3).text);
-	if (rc < 0) {
-		const char *sentence = kops_job_error(job);
-		return cli_fail_kops(cli, rc, sentence[0] ? sentence : kops_error(cli->handle));
-	}
-	return CLI_OK;
-}
 
 int pipeline_send(struct cli *cli, const struct step *steps, size_t n, const char *device, kops_job **ret_job)
 {
@@ -45,7 +21,7 @@ int pipeline_send(struct cli *cli, const struct step *steps, size_t n, const cha
 		return cli_fail_kops(cli, rc, kops_error(cli->handle));
 	for (size_t i = 0; i < n && rc == 0; i++)
 		rc = steps[i].op->enqueue(job, &steps[i]);
-	rc = rc < 0 ? cli_fail_kops(cli, rc, kops_error(cli->handle)) : run_patiently(cli, job);
+	rc = rc < 0 ? cli_fail_kops(cli, rc, kops_error(cli->handle)) : wait_for_job(cli, job, device);
 	if (rc == CLI_OK)
 		*ret_job = job;
 	else

@@ -49,8 +49,8 @@ int pipeline_run(struct pipeline *pipeline,
                  void (*describe)(const struct pipeline *pipeline, struct json *json));
 
 /*
- * Runs steps as one job under cli->flags (priority, timeout). A busy daemon is asked again when it says until
- * the timeout. *ret_job has the receipt; free it with kops_job_free(). An exit code.
+ * Runs steps as one job under cli->flags (priority, timeout), until its end: wait.h. *ret_job has the receipt;
+ * free it with kops_job_free(). An exit code.
  */
 int pipeline_send(struct cli *cli, const struct step *steps, size_t n, const char *device, kops_job **ret_job);
 

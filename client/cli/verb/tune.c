@@ -236,7 +236,7 @@ static const struct option_row options[] = {
     OPTION("ops", 0, "N", count, launches,
            "equal ops in each job, which have a choice of their own; default 1"),
     OPTION_DEVICE,
-    OPTION_TIMEOUT,
+    OPTION_TIMEOUT_JOB,
     OPTION_JSON,
     OPTIONS_END,
 };
