@@ -78,6 +78,12 @@ void json_begin(struct json *json, FILE *out, const char *verb)
 	begin(json, verb);
 }
 
+void json_begin_plain(struct json *json, FILE *out)
+{
+	*json = (struct json){.out = out, .is_line = true};
+	open_bracket(json, '{');
+}
+
 void json_begin_line(struct json *json, FILE *out, const char *verb)
 {
 	*json = (struct json){.out = out, .is_line = true};

@@ -22,6 +22,7 @@ struct json {
 
 /* Opens the document: an object with "schema" and "verb". */
 void json_begin(struct json *json, FILE *out, const char *verb);
+void json_begin_plain(struct json *json, FILE *out); /* without the two: a document of somebody else's form */
 void json_begin_line(struct json *json, FILE *out, const char *verb); /* where document follows document */
 void json_end(struct json *json);                                     /* closes it, with a newline */
 

@@ -66,25 +66,44 @@ static bool parse_real(const char *text, void *member)
 	return end != text && *end == '\0' && isfinite(real->value);
 }
 
-static bool parse_time(const char *text, void *member)
+/* In milliseconds, of 2 (seconds), 500ms, 20us. */
+static bool read_time(const char *text, double *ret_ms)
 {
 	static const struct {
 		const char *suffix;
 		double ms;
-	} units[] = {{"", 1e3}, {"ms", 1}, {"s", 1e3}, {"min", 60e3}};
+	} units[] = {{"", 1e3}, {"us", 1e-3}, {"µs", 1e-3}, {"ms", 1}, {"s", 1e3}, {"min", 60e3}};
 	char *end;
 	double value = strtod(text, &end);
 
-	if (end == text)
-		return false;
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-		double ms = ceil(value * units[i].ms);
-		if (strcmp(end, units[i].suffix) != 0 || !(ms >= 1 && ms <= 2147483647.0))
+	for (size_t i = 0; end != text && i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(end, units[i].suffix) != 0)
 			continue;
-		*(uint32_t *)member = (uint32_t)ms;
-		return true;
+		*ret_ms = value * units[i].ms;
+		return isfinite(*ret_ms) && *ret_ms >= 0;
 	}
 	return false;
+}
+
+static bool parse_time(const char *text, void *member)
+{
+	double ms;
+
+	if (!read_time(text, &ms) || !(ceil(ms) >= 1 && ceil(ms) <= 2147483647.0))
+		return false;
+	*(uint32_t *)member = (uint32_t)ceil(ms);
+	return true;
+}
+
+static bool parse_duration(const char *text, void *member)
+{
+	struct opt_real *us = member;
+	double ms;
+
+	if (!read_time(text, &ms))
+		return false;
+	*us = (struct opt_real){.set = true, .value = ms * 1e3};
+	return true;
 }
 
 static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", NULL};
@@ -106,6 +125,8 @@ const struct option_type options_precision = {.takes = "f32, ieee, tf32 or bf16"
 const struct option_type options_priority = {.takes = "normal, high or low", .words = priorities};
 const struct option_type options_time = {.takes = "a time above 0 such as 2 (seconds), 500ms or 1min",
                                          .parse = parse_time};
+const struct option_type options_duration = {.takes = "a time such as 500us, 20ms or 2 (seconds)",
+                                             .parse = parse_duration};
 
 static bool read_value(const struct option_type *type, const char *text, void *member)
 {

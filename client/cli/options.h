@@ -55,6 +55,9 @@ struct flags {
 	uint32_t timeout_ms; /* 0: libkops' default */
 	uint32_t interval_ms;
 	unsigned sort; /* enum top_sort */
+	/* trace */
+	const char *user, *of_op, *perfetto;
+	struct opt_real longer_than;
 	/* kops-bench */
 	struct opt_count count, size, warmup, reps, launches, seed;
 	struct opt_count random, spin, clients, out;
@@ -85,6 +88,7 @@ extern const struct option_type options_count, options_count32; /* struct opt_co
 extern const struct option_type options_real;                   /* struct opt_real, finite */
 extern const struct option_type options_dtype, options_precision, options_priority; /* kops_… */
 extern const struct option_type options_time;     /* uint32_t milliseconds: 2, 0.5, 500ms, 2s, 1min */
+extern const struct option_type options_duration; /* struct opt_real, microseconds: the same, and 20us */
 
 struct option_row {
 	const char *name;     /* without the dashes */

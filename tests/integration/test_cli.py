@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import pwd
 import re
 import signal
 import struct
@@ -745,6 +746,121 @@ class ExitCodes(CliTest):
         a[0, 0], a[1, 1], a[2, 2] = np.nan, np.inf, -np.inf
         self.save("a.npy", a)
         self.run_cli("sgemm", "a.npy", "a.npy", "--check", "-o", "c.npy")
+
+
+class Trace(CliTest):
+    def setUp(self):
+        """A session that sends jobs; those of other tests are left out."""
+        super().setUp()
+        self.latest = self.control.trace()[0]["number"] if self.control.trace() else 0
+        self.sender = self.client(name="sender")
+        a = self.sender.import_new(4096)
+        matrix = lambda at: wire.view(a, [8, 8], offset=at)
+        self.copy = wire.copy(matrix(0), matrix(1024))
+        self.gemm = wire.gemm(matrix(0), matrix(0), matrix(2048), kernel="reference")
+
+    def jobs(self, *args):
+        return [j for j in self.json("trace", "-n", "0", *args)["jobs"] if j["number"] > self.latest]
+
+    def test_filters(self):
+        for op in (self.copy, self.gemm, [self.gemm, self.copy], self.copy):
+            self.sender.submit(op)
+        slow = self.sender.submit(self.slow_op(self.sender, 200))["total_us"]
+        ops = lambda *args: [j["op"] for j in self.jobs(*args)]
+        sent = ops("--longer-than", "0")
+        self.assertEqual([op for op in sent if op == "copy"], ops("--op", "copy"))
+        self.assertEqual(ops("--op", "copy"), ["copy", "copy"])
+        self.assertEqual(set(ops("--op", "gemm")), {"gemm"})
+        for user in (str(os.geteuid()), pwd.getpwuid(os.geteuid()).pw_name):
+            self.assertEqual(ops("--user", user), sent)
+        self.assertEqual(ops("--user", str(os.geteuid() + 1)), [])
+        longer = self.jobs("--longer-than", "100ms")
+        self.assertEqual(longer[-1]["total_us"], slow)
+        self.assertTrue(all(j["total_us"] >= 100e3 for j in longer))
+        self.assertEqual(ops("--longer-than", f"{slow - 1}us", "--op", "gemm")[-1], "gemm")
+        # The latest of those that are wanted, in the order of all lists.
+        numbers = [j["number"] for j in self.json("trace", "-n", "2", "--op", "copy")["jobs"]]
+        self.assertEqual(numbers, [j["number"] for j in self.jobs("--op", "copy")][-2:])
+        lines = self.run_cli("trace", "-n", "1", "--op", "copy").stdout.decode().splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertIn(" copy f32 8×8 ", lines[1])
+        for args, says in ((("--op", "gem"), "there is no op 'gem'"), (("--user", "no-such-user"), "no-such-user"),
+                           (("--longer-than", "soon"), "--longer-than takes a time"), (("-f", "--perfetto", "-"), "--follow"),
+                           (("--json", "--perfetto", "-"), "two documents")):
+            self.assertIn(says, self.run_cli("trace", *args, code=USAGE).stderr.decode())
+
+    def test_follow_with_a_filter(self):
+        process = subprocess.Popen([harness.KOPS_CLIENT, "trace", "-f", "-n", "1", "--op", "copy"], stdout=subprocess.PIPE,
+                                   env=harness.client_env(self.daemon.socket), text=True)
+        self.sender.submit(self.copy)
+        process.stdout.readline()
+        for _ in range(3):
+            self.sender.submit(self.gemm)
+            self.sender.submit([self.copy] * 3)
+        for _ in range(3):
+            while " copy f32 8×8 +2 " not in (line := process.stdout.readline()):
+                self.assertIn(" copy f32 8×8 ", line)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+    def nested(self, slices):
+        """Of one track: each slice ends before the next begins, or lies in it."""
+        open_until = []
+        for s in sorted(slices, key=lambda s: (s["ts"], -s["dur"])):
+            end = s["ts"] + s["dur"]
+            while open_until and open_until[-1] <= s["ts"] + 5e-4:
+                open_until.pop()
+            self.assertTrue(not open_until or end <= open_until[-1] + 5e-4, s)
+            open_until.append(end)
+
+    def test_for_perfetto(self):
+        """Trace events as chrome://tracing and ui.perfetto.dev take them, of jobs that wait, overlap and fail."""
+        _, ids = self.occupy(200)
+        late = self.sender.start_submit(self.copy, deadline_us=1)
+        both = [self.sender.start_submit([self.gemm, self.copy], queue=q) for q in (0, 0, 1, 2)]
+        for job in both:
+            self.sender.wait(job)
+        with self.assertRaises(wire.Refused):
+            self.sender.wait(late)
+        self.assertEqual(self.run_cli("trace", "--perfetto", "jobs.json").stdout, b"")
+        with open(self.path("jobs.json"), encoding="utf-8") as f:
+            document = json.load(f)
+        self.assertEqual(set(document), {"displayTimeUnit", "traceEvents"})
+        events = document["traceEvents"]
+        self.assertEqual({e["ph"] for e in events}, {"M", "X"})
+        names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        groups = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+        self.assertEqual(set(groups.values()), {"devices", "sessions"})
+        slices = [e for e in events if e["ph"] == "X"]
+        tracks = {}
+        for s in slices:
+            self.assertGreater(s["dur"], 0)
+            self.assertLess(abs(s["ts"] / 1e6 - time.monotonic()), 3600)
+            tracks.setdefault((s["pid"], s["tid"]), []).append(s)
+        self.assertEqual(set(tracks), set(names))
+        for of_track in tracks.values():
+            self.nested(of_track)
+        own = next(s for s in self.control.list_sessions() if s["client"] == "sender")["session"]
+        self.assertTrue(any(n.startswith(f"session {own}: ") and n.endswith(" sender") for n in names.values()), names)
+        self.assertIn("cpu", names.values())
+        traced = {j["number"]: j for j in self.json("trace", "-n", "0")["jobs"]}
+        jobs = [s for s in slices if "args" in s and groups[s["pid"]] == "sessions"]
+        self.assertEqual({s["args"]["number"] for s in jobs}, set(traced))
+        for s in jobs:
+            job = traced[s["args"]["number"]]
+            self.assertAlmostEqual(s["dur"], job["total_us"], delta=0.01)
+            self.assertAlmostEqual(s["ts"] + s["dur"], job["ended_ns"] / 1e3, delta=0.01)
+            inside = [p for p in tracks[s["pid"], s["tid"]] if "args" not in p and s["ts"] - 1e-3 <= p["ts"] < s["ts"] + s["dur"]]
+            phases = {p["name"]: p["dur"] for p in inside}
+            for phase in ("queue", "compute"):
+                self.assertAlmostEqual(phases.get(phase, 0), job[f"{phase}_us"], delta=0.01)
+        self.assertEqual({s["name"] for s in jobs if s["args"]["session"] == own}, {"gemm f32 8×8×8 +1", "copy f32 8×8"})
+        on_devices = {s["args"]["number"] for s in slices if "args" in s and groups[s["pid"]] == "devices"}
+        self.assertEqual(on_devices, {n for n, j in traced.items() if j["ok"]})  # the late one never started
+        one = json.loads(self.run_cli("trace", "--perfetto", "-", "-n", "1", "--op", "gemm").stdout)
+        self.assertEqual(len({e["args"]["number"] for e in one["traceEvents"] if "number" in e.get("args", {})}), 1)
+        self.run_cli("trace", "--perfetto", "no/such/folder/jobs.json", code=FAILED)
 
 
 class Waiting(CliTest):
