@@ -517,9 +517,7 @@ class GivenUp(PythonTest):
             row[:] = 5
             self.impatient()
             with unittest.mock.patch.object(_loop.lib, "kops_cancel", lambda _: 0), \
-                    unittest.mock.patch.object(kops._session, "LET_GO_S", 0.0), \
-                    unittest.mock.patch.object(type(self.kops._session)._take_from, "__defaults__", (0.0,)), \
-                    unittest.mock.patch.object(type(self.kops._session).take_from, "__defaults__", (0.0,)):
+                    unittest.mock.patch.object(kops._session, "LET_GO_S", 0.0):
                 self.fails(kops.TimedOutError, "was cancelled", self.every_way(out)[which])
             self.assertFalse(self.kops.owns(out))
             self.assert_stays(out)
@@ -599,9 +597,31 @@ class GivenUp(PythonTest):
             asyncio.run(main(job))
         self.assertFalse(self.kops.owns(self.out))
         self.assert_stays(self.out)
-        self.fails(kops.CancelledError, "given up", job.wait)
+        self.fails(kops.CancelledError, "without its results", job.wait)
         self.fails(kops.StateError, "make another job", job.run)
         self.assertFalse(ordinary.any())
+
+    def test_another_job_that_writes_to_the_same_buffer(self):
+        """Its results would not be seen, which it says. What was done before stays."""
+        x = self.shared((8, 8))
+        done, slow, other, given_up = (self.kops.job() for _ in range(4))
+        before, after = done.add(x, 1.0), other.add(x, 1.0)
+        for _ in range(3):
+            slow.matmul(self.a, self.a, out=self.out)
+        given_up.add(x, 1.0, out=x)
+        done.run()
+        done.submit()
+        self.assertTrue(eventually(lambda: done.is_done))
+        for job in slow, other, given_up:
+            job.submit()
+        with unittest.mock.patch.object(_loop.lib, "kops_cancel", lambda _: 0):
+            given_up._give_up()
+        done.wait()
+        slow.wait()
+        self.fails(kops.CancelledError, "without its results", other.wait)
+        self.fails(kops.CancelledError, "without its results", given_up.wait)
+        self.assertTrue((before == x + 1).all())
+        del after
 
     def test_closing_the_client(self):
         job = self.kops.job()

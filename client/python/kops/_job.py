@@ -65,6 +65,7 @@ class Job:
         self._is_sent = False
         self._failure: tuple[int, str] | None = None
         self._is_stored = False
+        self._is_lost = False  # its results
         self._waiters: list[_loop.Waiter] = []
 
     # Ops
@@ -112,8 +113,8 @@ class Job:
         if self._is_out:
             raise error("STATE", "the job is out already: wait for its end")
         if any(slab.is_private for slab in self._slabs):
-            raise error("STATE", "arrays of this job got other memory, since a job that was given up did not end: make "
-                                 "another job, with the same arrays if you like")
+            raise error("STATE", "arrays of this job got other memory, since a job was given up while kopsd did not answer: "
+                                 "make another job")
         self._desk.load()
         with self._session.turn, self._session:
             self._failure = None
@@ -206,11 +207,15 @@ class Job:
         if self._failure:
             raise Session.explained(*self._failure, self._job.pointer)
         if not self._is_stored:
-            if any(slab.is_private for slab in self._written):
-                raise error("CANCELLED", "the job was given up before it ended, so its arrays do not have its results: make "
-                                         "another job")
+            if self._is_lost:
+                raise error("CANCELLED", "a job was given up while kopsd did not answer, and arrays that this job writes got "
+                                         "other memory, without its results: make another job")
             self._is_stored = True
             self._desk.store()
+
+    def _lose(self, slab: Slab) -> None:
+        """What it writes there will not be seen."""
+        self._is_lost |= slab in self._written
 
     def _ended(self, status: int) -> None:
         """By the session, with its lock held, in any thread."""

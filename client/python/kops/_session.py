@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 WHY_BYTES = 512
 WAIT_MS = 1001  # a wait in libkops: Ctrl-C is seen between two. Below a second it would take a system call more
-LET_GO_S = 0.2  # for kopsd to stop a job that was cancelled, which takes some 50 ms
+LET_GO_S = 0.5  # for kopsd to stop a job that was cancelled, which takes some 50 ms
 
 _NOBODY = _library.Callback(0)
 _submit_and_wait, _wait, _is_out = lib.kops_submit_and_wait, lib.kops_wait, lib.kops_job_is_out
@@ -202,15 +202,15 @@ class Session:
         call.forget()
         lib.kops_cancel(call.job.pointer)
         if out_is_given:
-            self.due.append((self._take_from, call.job.pointer, call.written))
+            self.due.append((self._take_from, call.job.pointer, call.written, LET_GO_S))
 
-    def take_from(self, pointer: int, written: list[Slab], patience_s: float = LET_GO_S) -> None:
+    def take_from(self, pointer: int, written: list[Slab], patience_s: float | None = None) -> None:
         """Cancels a job that is out, and sees to it that it no longer writes to arrays."""
         lib.kops_cancel(pointer)  # fails if it has ended
-        self.due.append((self._take_from, pointer, written, patience_s))
+        self.due.append((self._take_from, pointer, written, LET_GO_S if patience_s is None else patience_s))
         self._settle()
 
-    def _take_from(self, pointer: int, written: list[Slab], patience_s: float = LET_GO_S) -> None:
+    def _take_from(self, pointer: int, written: list[Slab], patience_s: float) -> None:
         """Until a cancelled job has ended, kopsd may still write. If that takes too long, as while kopsd is stuck, what it
         would write gets memory of its own."""
         if not _is_out(pointer) or self.wait(pointer, time.monotonic() + patience_s) != TIMEOUT or not _is_out(pointer):
@@ -221,6 +221,8 @@ class Session:
                 if not slab.is_private and not slab.is_dropped and slab.holds is None:
                     self.check(lib.kops_keep_private(slab.buffer))
                     self.pool.part_with(slab)
+                    for job in self.out.values():  # others too, of small arrays in the same buffer
+                        job._lose(slab)
         finally:
             del self.due[0]
 
