@@ -222,6 +222,26 @@ class Processes(PythonTest):
         self.kops.empty(5 << 20)
         self.assertEqual(len(pool.lingering), 0)
 
+    def test_memory_that_is_used_again_after_children_have_ended(self):
+        pool, buffers = self.kops._session.pool, set()
+        for i in range(12):
+            arrays = [self.kops.asarray(np.full((60, 60), k, np.float32)) for k in range(20)]
+            buffers.add(len(pool.ranges[1]))
+            with self.child(lambda: [float(x[0, 0]) for x in arrays]) as ask:
+                self.assertEqual(ask(), list(range(20)))
+                more = [self.kops.asarray(np.full((60, 60), k, np.float32)) for k in range(5)]
+                del more[3]
+                if i % 2:
+                    arrays.clear()
+                    more.clear()
+            again = [self.kops.asarray(np.full((60, 60), -k, np.float32)) for k in range(30)]
+            self.kops._session.pool.trim(0)
+            for x, k in [*zip(again, range(0, -30, -1)), *zip(arrays, range(20)), *zip(more, (0, 1, 2, 4))]:
+                self.assertTrue((x == k).all())
+            self.assertEqual(sum(slab.live for slab in pool.ranges[1]), pool.live)
+            self.assertFalse([slab for slab in [*pool.idle, *pool.lingering] if slab.live])
+        self.assertLess(max(buffers), 12)
+
     def test_a_default_client_that_was_closed_has_a_successor(self):
         closed = kops.default_client()
         closed.close()

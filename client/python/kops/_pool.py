@@ -112,6 +112,8 @@ class Pool:
             del self.idle[slab]
             self.idle_bytes -= slab.lent
             slab.forks = children.forks
+        if slab in self.lingering:
+            del self.lingering[slab]
         is_fresh = not slab.freed
         offset = slab.fresh if is_fresh else next(reversed(slab.freed))
         if is_fresh:  # as a whole
@@ -129,6 +131,8 @@ class Pool:
             if slab.has_room and (slab in self.idle or self._is_unseen(slab)):
                 return slab
             del slabs[slab]
+        if self._end_lingering() and slabs:
+            return self._slab_with_room(size)
         slab = self._new_slab(size)
         slabs[slab] = None
         return slab
@@ -163,12 +167,18 @@ class Pool:
             slab.forks = children.forks
         return slab.forks == children.forks
 
-    def _end_lingering(self) -> None:
+    def _end_lingering(self) -> bool:
+        """Whether any is free for others again."""
+        before = len(self.lingering)
         for slab in list(self.lingering):
             if not self._is_unseen(slab):
                 break
-            self._be_idle(slab)
+            if slab.live == 0:
+                self._be_idle(slab)
+            self.with_room[slab.block][slab] = None
             self.lingering.pop(slab, None)
+        self.trim(self.cache_bytes)
+        return len(self.lingering) < before
 
     def trim(self, cache_bytes: int) -> None:
         """Gives idle slabs back until they have no more than cache_bytes."""
@@ -209,7 +219,6 @@ class Pool:
         free(buffer)
 
     def _new_slab(self, size: int) -> Slab:
-        self._end_lingering()
         n = max(1, SLAB_MIN // size, min(1 << min(self.count.get(size, 0), 20), SLAB_MAX // size))
         n = lent_bytes(n * size) // size
         try:
