@@ -391,10 +391,11 @@ void client_buffer_distrust(kops *k)
 {
 	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
 		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
-		if (!b->replaceable || !b->data || b->operands_out == 0)
+		if (!b->replaceable || !b->data || b->is_private || b->operands_out == 0)
 			continue;
 		client_fd_close(&b->fd);
 		b->fd_is_lost = true;
+		renew(b); /* or before it is shared again */
 	}
 }
 

@@ -371,7 +371,7 @@ void client_buffer_forget_requests(kops *k, bool died);
 
 /*
  * The connection is lost, though the daemon lives. It may still write what jobs that are out had as outputs:
- * these get other memory on the next connection, as far as it was lent.
+ * the buffers that they name get other memory, where nobody else here shares it.
  */
 void client_buffer_distrust(kops *k);
 

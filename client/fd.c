@@ -29,6 +29,8 @@ int client_fd_raise(int number)
 	if (number < 0 || number >= FIRST)
 		return number;
 	int higher = fcntl(number, F_DUPFD_CLOEXEC, FIRST);
+	if (higher < 0 && errno == EINVAL)
+		errno = EMFILE; /* the limit of numbers is not above FIRST */
 	close_quietly(number);
 	return higher;
 }

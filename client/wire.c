@@ -259,6 +259,7 @@ void client_violation(kops *k, const char *phrase)
 {
 	char why[CLIENT_WHY_BYTES];
 	snprintf(why, sizeof why, "protocol violation between kopsd and libkops: %s", phrase);
+	client_buffer_distrust(k);
 	client_link_give_up(k, KOPS_E_PROTOCOL, why);
 }
 

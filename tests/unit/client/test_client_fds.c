@@ -228,6 +228,56 @@ static void test_with_a_job_out_that_overwrites_its_input(void **state)
 	fake_stop(f);
 }
 
+static void script_no_successor(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	fake_expect(f, FAKE_VERB(SUBMIT));
+	close(f->listener);
+	f->listener = -1;
+	fake_reach(f, 1);
+	expect_loss(f);
+}
+
+static void script_violation(struct fake *f)
+{
+	fake_greet(f);
+	fake_lend(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(SUBMIT))->id + 1000, 0, "");
+	fake_reach(f, 1);
+	expect_loss(f);
+}
+
+/* The daemon lives, and writes what the job had as its output when the caller has been told of the end. */
+static void write_late(struct fake *f, void (*script)(struct fake *), bool closes, int expected)
+{
+	kops_buffer *b = NULL;
+	kops_job *job = fake_start_job(f, script, &b);
+	char *data = kops_data(b);
+	memcpy(data, "mine", 4);
+	assert_int_equal(kops_submit(job, NULL, NULL), 0);
+	assert_true(fake_wait(f, 1));
+	fake_set_timeout(b->k, 50);
+	if (closes)
+		close(b->k->sock.number);
+	assert_int_equal(kops_wait(job, -1), expected);
+	assert_false(kops_buffer_is_busy(b));
+	assert_int_equal(pwrite(f->memfd, "late", 4, 0), 4);
+	assert_memory_equal(data, "mine", 4);
+	kops_close(b->k);
+	fake_stop(f);
+}
+
+static void test_late_writes_after_a_loss(void **state)
+{
+	write_late(*state, script_no_successor, true, KOPS_E_CONNECT);
+}
+
+static void test_late_writes_after_a_violation(void **state)
+{
+	write_late(*state, script_violation, false, KOPS_E_PROTOCOL);
+}
+
 /* ---- Memory that the program shares itself ---- */
 
 static void script_given(struct fake *f)
@@ -439,6 +489,31 @@ static void test_without_standard_descriptors(void **state)
 	}
 }
 
+/* There are numbers below 3 only: none is left there behind a failure. */
+static int start_without_numbers(const struct fake *f)
+{
+	const struct rlimit limit = {.rlim_cur = 3, .rlim_max = 3};
+	char why[512];
+	kops *k = NULL;
+	close(0);
+	LOW_CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	LOW_CHECK(fake_try_open(f, FAKE_PATIENCE_MS, &k, why) == KOPS_E_CONNECT);
+	LOW_CHECK(strstr(why, "this process is out of file descriptors"));
+	LOW_CHECK(fcntl(0, F_GETFD) < 0);
+	return 0;
+}
+
+static void test_without_numbers_above_standard_ones(void **state)
+{
+	struct fake *f = *state;
+	int status = -1;
+	pid_t child = fork();
+	if (child == 0)
+		_exit(start_without_numbers(f) % 251);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 /* ---- What it costs ---- */
 
 static unsigned looks; /* at descriptors, of this thread */
@@ -491,11 +566,14 @@ int main(void)
 	    TEST(test_no_daemon_any_more),
 	    TEST(test_with_a_job_out),
 	    TEST(test_with_a_job_out_that_overwrites_its_input),
+	    TEST(test_late_writes_after_a_loss),
+	    TEST(test_late_writes_after_a_violation),
 	    TEST(test_given_memory),
 	    TEST(test_imported_memory),
 	    TEST(test_in_an_event_loop),
 	    TEST(test_close_in_a_child),
 	    TEST(test_without_standard_descriptors),
+	    TEST(test_without_numbers_above_standard_ones),
 	    TEST(test_one_look_a_call),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
