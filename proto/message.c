@@ -532,6 +532,8 @@ static int socket_error(void)
 {
 	switch (errno) {
 	case EAGAIN:
+	case ENOBUFS: /* the kernel had no memory for it just now */
+	case ENOMEM:
 		return KOPS_E_BUSY;
 	case EPIPE:
 	case ECONNRESET:

@@ -91,8 +91,9 @@ size_t message_put_varint(uint8_t *out, uint64_t value);
 
 /*
  * Sends one datagram with n_fds <= MESSAGE_FDS_MAX descriptors, without blocking and without SIGPIPE.
- * 0, KOPS_E_BUSY when the socket is full, KOPS_E_CONNECT when the peer is gone, KOPS_E_QUOTA when too many
- * descriptors of this user are under way to readers that do not read, KOPS_E_SYSTEM (errno).
+ * 0, KOPS_E_BUSY when the socket is full or the kernel has no memory just now, KOPS_E_CONNECT when the peer is
+ * gone, KOPS_E_QUOTA when too many descriptors of this user are under way to readers that do not read,
+ * KOPS_E_SYSTEM (errno).
  */
 int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsigned n_fds);
 

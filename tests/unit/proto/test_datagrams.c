@@ -25,6 +25,17 @@ static int count_fds(void)
 	return n;
 }
 
+static int send_error; /* of the next send(), in place of the system's */
+
+ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+	int error = send_error;
+
+	send_error = 0;
+	errno = error;
+	return error ? -1 : sendto(fd, data, bytes, flags, NULL, 0);
+}
+
 struct pair {
 	int a, b;
 };
@@ -197,6 +208,20 @@ static void test_full_socket_is_busy(void **state)
 	assert_int_equal(errno, EBADF);
 }
 
+/* It is worth another try; what will not pass is not. */
+static void test_no_memory_just_now_is_busy(void **state)
+{
+	struct pair *pair = *state;
+
+	send_error = ENOBUFS;
+	assert_int_equal(message_send(pair->a, BYTES("hello"), NULL, 0), KOPS_E_BUSY);
+	send_error = ENOMEM;
+	assert_int_equal(message_send(pair->a, BYTES("hello"), NULL, 0), KOPS_E_BUSY);
+	send_error = EIO;
+	assert_int_equal(message_send(pair->a, BYTES("hello"), NULL, 0), KOPS_E_SYSTEM);
+	assert_int_equal(message_send(pair->a, BYTES("hello"), NULL, 0), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -206,6 +231,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_empty_datagram_ends_the_connection, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_peer_gone, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_full_socket_is_busy, pair_open, pair_close),
+	    cmocka_unit_test_setup_teardown(test_no_memory_just_now_is_busy, pair_open, pair_close),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
