@@ -83,6 +83,16 @@ static bool find_id(bool is_group, const char *name, id_t *ret_id)
 	return find_id_of_name(is_group, name, ret_id) || read_id(name, ret_id);
 }
 
+/* False: the system could not tell just now, which is not the same as that there is none. */
+static bool can_look_up(bool is_group, const char *name)
+{
+	id_t id;
+
+	errno = 0;
+	return find_id(is_group, name, &id) ||
+	       (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != EINTR && errno != EIO);
+}
+
 /* "[user NAME]" or "[group NAME]". */
 static bool split_owner(const char *text, bool *ret_is_group, char name[CONFIG_OWNER_BYTES])
 {
@@ -131,6 +141,11 @@ static int parse_section(struct config *config, struct file *file, const char *t
 	bool is_group;
 
 	if (split_owner(text, &is_group, name)) {
+		if (!can_look_up(is_group, trim(name))) {
+			config_fail(why, "%s: cannot look up who is meant by %s: %s", origin, text,
+			            strerror(errno));
+			return KOPS_E_SYSTEM;
+		}
 		file->owner = get_owner(config, is_group, trim(name), origin);
 		if (!file->owner)
 			return config_fail(
@@ -254,8 +269,10 @@ int config_read_file(struct config *config, const char *path, bool may_be_absent
 		file.line++;
 		rc = parse_line(config, &file, line, (size_t)len, why);
 	}
-	if (rc == 0 && ferror(f))
-		rc = config_fail(why, "cannot read the configuration file %.300s: %s", path, strerror(errno));
+	if (rc == 0 && !feof(f)) { /* nor did it fail for want of memory */
+		config_fail(why, "cannot read the configuration file %.300s: %s", path, strerror(errno));
+		rc = KOPS_E_SYSTEM;
+	}
 
 	free(line);
 	fclose(f);

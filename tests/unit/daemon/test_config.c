@@ -1,5 +1,8 @@
 /* Settings: every limit, every way to be wrong, and which place beats which. */
+#include <dlfcn.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -371,6 +374,59 @@ static void test_unreadable_files(void **state)
 	assert_int_equal(load(f, NULL, NULL, &config, why), 0);
 }
 
+static bool no_memory_for_lines;
+
+/* What getline() is, in place of the system's. */
+ssize_t __getdelim(char **line, size_t *capacity, int delimiter, FILE *file)
+{
+	ssize_t (*real)(char **, size_t *, int, FILE *) = dlsym(RTLD_NEXT, "__getdelim");
+
+	if (no_memory_for_lines) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return real(line, capacity, delimiter, file);
+}
+
+ssize_t getline(char **line, size_t *capacity, FILE *file)
+{
+	return __getdelim(line, capacity, '\n', file);
+}
+
+static int lookup_error; /* of getpwnam(), where it is not 0 */
+
+struct passwd *getpwnam(const char *name)
+{
+	struct passwd *(*real)(const char *) = dlsym(RTLD_NEXT, "getpwnam");
+
+	errno = lookup_error;
+	return lookup_error ? NULL : real(name);
+}
+
+/* It is neither an empty file nor one about nobody: another start may read it, so it is not KOPS_E_INVALID. */
+static void test_what_cannot_be_read_just_now(void **state)
+{
+	struct fixture *f = *state;
+	char why[CONFIG_WHY_BYTES];
+	struct config config;
+
+	write_main(f, "[kopsd]\nmax-jobs = 7\n[user root]\nmax-jobs-per-uid = 5\n");
+	no_memory_for_lines = true;
+	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_SYSTEM);
+	no_memory_for_lines = false;
+	assert_non_null(strstr(why, "cannot read the configuration file"));
+	assert_non_null(strstr(why, strerror(ENOMEM)));
+	lookup_error = EMFILE;
+	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_SYSTEM);
+	assert_non_null(strstr(why, "cannot look up who is meant by [user root]"));
+	lookup_error = ENOENT;
+	assert_int_equal(load(f, NULL, NULL, &config, why), 0);
+	assert_false(config.owners[0].is_known);
+	lookup_error = 0;
+	assert_int_equal(load(f, NULL, NULL, &config, why), 0);
+	assert_true(config.owners[0].is_known);
+}
+
 static void test_default_file_may_be_absent(void **state)
 {
 	char *argv[] = {"kopsd", "--max-jobs=9", NULL}, why[CONFIG_WHY_BYTES] = "";
@@ -647,6 +703,7 @@ int main(void)
 	    TEST(test_units),
 	    TEST(test_file_syntax),
 	    TEST(test_file_errors),
+	    TEST(test_what_cannot_be_read_just_now),
 	    TEST(test_failure_leaves_outputs),
 	    TEST(test_lists_of_devices),
 	    TEST(test_unreadable_files),
