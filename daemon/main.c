@@ -25,7 +25,8 @@ enum { EXIT_SETTINGS = 2 };
 #define TOLD_CLIENTS      "kopsd does not start, as its settings are wrong; its log says where (journalctl -u kopsd)"
 #define LARGE_BYTES       (128 << 10)
 #define BLAS_THREAD_BYTES (160u << 20)
-#define FDS_MIN           64u        /* fewer cannot be shared out: see server.c */
+#define FDS_MIN           64u /* fewer cannot be shared out: see server.c */
+#define STACK_MIN         (512u << 10)
 #define FDS_MAX           (1u << 20) /* the loop and the kernel have a table for all of them: 16 MiB */
 
 /*
@@ -80,6 +81,29 @@ static bool has_descriptors(void)
 	return false;
 }
 
+/* Of threads too, which have as much as the first one may. */
+static bool has_stack(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_STACK, &limit) < 0 || limit.rlim_cur >= STACK_MIN)
+		return true;
+	log_error("kopsd may have a stack of %llu bytes and needs %u; raise LimitSTACK (ulimit -s)",
+	          (unsigned long long)limit.rlim_cur, STACK_MIN);
+	return false;
+}
+
+static void warn_of_short_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		log_warning(
+		    "memory that kopsd lends may have at most %llu bytes each, as files may; raise LimitFSIZE "
+		    "(ulimit -f)",
+		    (unsigned long long)limit.rlim_cur);
+}
+
 static int serve(int argc, char **argv, struct server *server)
 {
 	char why[CONFIG_WHY_BYTES];
@@ -103,13 +127,19 @@ int main(int argc, char **argv)
 	static struct server server;
 	enum config_action action;
 	char why[CONFIG_WHY_BYTES];
+	int rc;
 
 	standard_fds_open();
+	/* Without it a log, a matrix or a file of ours at that limit would end us, without a word. */
+	signal(SIGXFSZ, SIG_IGN);
 	/* What is large goes back when it is freed: each thread would keep as much as it ever had. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
 	log_open();
-	if (config_load(argc, argv, &server.config, &action, why) < 0) {
+	rc = config_load(argc, argv, &server.config, &action, why);
+	if (rc < 0) {
 		log_error("%s", why);
+		if (rc != KOPS_E_INVALID)
+			return EXIT_FAILURE;
 		decline_waiting(notify_inherited_socket(), TOLD_CLIENTS);
 		return EXIT_SETTINGS;
 	}
@@ -127,7 +157,8 @@ int main(int argc, char **argv)
 		break;
 	}
 	use_all_of_cpu(argv);
-	if (!has_room_for_blas() || !has_descriptors())
+	warn_of_short_files();
+	if (!has_stack() || !has_room_for_blas() || !has_descriptors())
 		_exit(EXIT_FAILURE); /* a thread of OpenBLAS may wait at our exit too */
 	return serve(argc, argv, &server);
 }

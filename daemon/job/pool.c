@@ -100,7 +100,9 @@ static void unmake(struct segment *s)
 
 static int fail_to_make(struct segment *s, const char *what)
 {
-	const char *advice = errno == EMFILE || errno == ENFILE ? "; raise LimitNOFILE" : "";
+	const char *advice = errno == EMFILE || errno == ENFILE ? "; raise LimitNOFILE"
+	                     : errno == EFBIG                   ? "; raise LimitFSIZE"
+	                                                        : "";
 
 	snprintf(s->why, sizeof s->why, "kopsd cannot make shared memory of %llu bytes: %s: %s%s",
 	         (unsigned long long)s->bytes, what, strerror(errno), advice);

@@ -320,6 +320,28 @@ class Processes(unittest.TestCase):
                     for n in (1, 2, 3, 4, 5, 6, 8, 64)]
         self.assertEqual(outcomes[-1], "served")
 
+    @unittest.skipIf(harness.QUICK, "sanitizers need stack")
+    def test_stack(self):
+        outcomes = [self.outcome("prlimit", f"--stack={kib << 10}") for kib in (64, 256, 511, 512, 8192)]
+        self.assertEqual(outcomes, ["refused"] * 3 + ["served"] * 2)
+
+    def test_size_of_files(self):
+        """Lent memory counts as files, and so does the log; imports do not."""
+        for limit in (1, 4096):
+            daemon = harness.Daemon()
+            self.addCleanup(daemon.remove)
+            daemon.spawn(["prlimit", f"--fsize={limit}"])
+            self.assertTrue(eventually(lambda d=daemon: os.path.exists(d.socket)))
+            with daemon.connect() as c:
+                with self.assertRaises(wire.Refused) as caught:
+                    c.lend(1 << 20)
+                self.assertEqual(caught.exception.name, "NOMEM")
+                self.assertIn("raise LimitFSIZE", caught.exception.message)
+                b = c.import_new(PAGE, harness.floats([1, 2, 3, 4]))
+                c.submit(wire.add(*[view(b, [4])] * 3))
+                self.assertEqual(harness.unfloats(c.maps[b][:16]), [2, 4, 6, 8])
+            self.assertEqual(daemon.stop(), 0)
+
     def test_descriptors(self):
         outcomes = [self.outcome("prlimit", f"--nofile={n}") for n in (6, 12, 31, 63, 64)]
         self.assertEqual(outcomes, ["refused"] * 4 + ["served"])
