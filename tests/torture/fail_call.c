@@ -1,0 +1,529 @@
+/*
+ * fail_call: preloaded into a program, it makes one call of a function fail, with an errno that the function
+ * really has. scripts/torture uses it. Environment:
+ *
+ *   TORTURE_PROGRAM   only in processes of this name. Calls count from main() on: what libraries do before that
+ * is not the program's TORTURE_SKIP      a part of a name: calls out of this file of code do not count.
+ * Libraries that end the process themselves, as OpenBLAS does, cannot be mended here TORTURE_LOG       a file
+ * that gets a line for each new path, "path FUNCTION NUMBER HASH", for the call that failed, "failed FUNCTION
+ * NUMBER HASH" and where from, and at the end "total FUNCTION CALLS" TORTURE_FUNCTION  the function one call of
+ * which fails: TORTURE_NTH       the call with this number, from 1 on; or TORTURE_PATH      the first call by
+ * the path with this hash
+ *
+ * A path is the function and its callers: their places in the code, wherever that was loaded. It stays the same
+ * from run to run, while numbers depend on how threads take turns.
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <link.h>
+#include <poll.h>
+#include <pthread.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FRAMES = 24, DEPTH = 10, OBJECTS = 64, PATHS = 1 << 14, LINE_BYTES = 256 };
+
+/* The functions that fail: NAME, errno. Those that the kernel or glibc never let fail are not here. */
+#define FUNCTIONS                                                                                              \
+	X(malloc, ENOMEM)                                                                                      \
+	X(calloc, ENOMEM)                                                                                      \
+	X(realloc, ENOMEM)                                                                                     \
+	X(aligned_alloc, ENOMEM)                                                                               \
+	X(mmap, ENOMEM)                                                                                        \
+	X(munmap, ENOMEM)                                                                                      \
+	X(madvise, ENOMEM)                                                                                     \
+	X(memfd_create, EMFILE)                                                                                \
+	X(ftruncate, ENOSPC)                                                                                   \
+	X(fallocate, ENOSPC)                                                                                   \
+	X(fcntl, ENOMEM)                                                                                       \
+	X(open, EMFILE)                                                                                        \
+	X(openat, EMFILE)                                                                                      \
+	X(fopen, EMFILE)                                                                                       \
+	X(fdopen, ENOMEM)                                                                                      \
+	X(opendir, EMFILE)                                                                                     \
+	X(read, EIO)                                                                                           \
+	X(pread, EIO)                                                                                          \
+	X(write, ENOSPC)                                                                                       \
+	X(pwrite, ENOSPC)                                                                                      \
+	X(dup, EMFILE)                                                                                         \
+	X(socket, EMFILE)                                                                                      \
+	X(socketpair, EMFILE)                                                                                  \
+	X(bind, ENOMEM)                                                                                        \
+	X(listen, EADDRINUSE)                                                                                  \
+	X(connect, EAGAIN)                                                                                     \
+	X(accept4, EMFILE)                                                                                     \
+	X(sendmsg, ENOBUFS)                                                                                    \
+	X(sendto, ENOBUFS)                                                                                     \
+	X(send, ENOBUFS)                                                                                       \
+	X(recvmsg, ENOMEM)                                                                                     \
+	X(recv, ENOMEM)                                                                                        \
+	X(shutdown, ENOTCONN)                                                                                  \
+	X(setsockopt, ENOMEM)                                                                                  \
+	X(getsockopt, ENOMEM)                                                                                  \
+	X(epoll_create1, EMFILE)                                                                               \
+	X(epoll_ctl, ENOSPC)                                                                                   \
+	X(eventfd, EMFILE)                                                                                     \
+	X(pipe2, EMFILE)                                                                                       \
+	X(timerfd_create, EMFILE)                                                                              \
+	X(timer_create, EAGAIN)                                                                                \
+	X(pthread_create, EAGAIN)                                                                              \
+	X(poll, ENOMEM)                                                                                        \
+	X(ppoll, ENOMEM)                                                                                       \
+	X(flock, ENOLCK)                                                                                       \
+	X(fstat, ENOMEM)                                                                                       \
+	X(stat, ENOMEM)                                                                                        \
+	X(lstat, ENOMEM)                                                                                       \
+	X(fstatat, ENOMEM)                                                                                     \
+	X(statfs, ENOMEM)                                                                                      \
+	X(fstatfs, ENOMEM)                                                                                     \
+	X(chmod, EROFS)                                                                                        \
+	X(fchmod, EROFS)                                                                                       \
+	X(setxattr, ENOSPC)                                                                                    \
+	X(getxattr, ENOMEM)                                                                                    \
+	X(lgetxattr, ENOMEM)                                                                                   \
+	X(rename, ENOSPC)                                                                                      \
+	X(unlink, EROFS)                                                                                       \
+	X(unlinkat, EROFS)                                                                                     \
+	X(mkdir, ENOSPC)                                                                                       \
+	X(fsync, EIO)                                                                                          \
+	X(fdatasync, EIO)                                                                                      \
+	X(readlink, ENOMEM)                                                                                    \
+	X(getrandom, EAGAIN)                                                                                   \
+	X(getpwnam, EMFILE)                                                                                    \
+	X(getgrnam, EMFILE)
+
+enum function {
+#define X(name, error) F_##name,
+	FUNCTIONS
+#undef X
+	    N_FUNCTIONS
+};
+
+static const struct {
+	const char *name;
+	int error;
+} functions[] = {
+#define X(name, error) {#name, error},
+    FUNCTIONS
+#undef X
+};
+
+/* A file of code and where it was loaded. */
+struct object {
+	uintptr_t start, end;
+	uint64_t name_hash;
+	bool skipped;
+};
+
+static struct object objects[OBJECTS];
+static unsigned n_objects;
+static uint64_t paths[PATHS]; /* hashes seen; 0: free */
+static unsigned calls[N_FUNCTIONS];
+static bool is_armed;
+static int log_fd = -1;
+static const char *chosen, *skip;
+static unsigned long chosen_nth;
+static uint64_t chosen_path;
+static bool has_failed;
+static _Thread_local __attribute__((tls_model("initial-exec"))) bool is_inside;
+
+/* ---- The log; by system calls, since this may be within any function ---- */
+
+static void __attribute__((format(printf, 1, 2))) note(const char *format, ...)
+{
+	char line[LINE_BYTES];
+	va_list args;
+	int n;
+
+	if (log_fd < 0)
+		return;
+	va_start(args, format);
+	n = vsnprintf(line, sizeof line, format, args);
+	va_end(args);
+	syscall(SYS_write, log_fd, line, (size_t)n);
+}
+
+/* ---- Paths ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+	return hash ^ hash >> 29;
+}
+
+static uint64_t hash_text(const char *text)
+{
+	uint64_t hash = 1;
+
+	for (; *text; text++)
+		hash = mix(hash, (unsigned char)*text);
+	return hash;
+}
+
+static int add_object(struct dl_phdr_info *info, size_t size, void *unused)
+{
+	const char *base = strrchr(info->dlpi_name, '/');
+	struct object *o = &objects[n_objects];
+
+	(void)size;
+	(void)unused;
+	if (n_objects == OBJECTS)
+		return 1;
+	*o = (struct object){.start = UINTPTR_MAX};
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		if (info->dlpi_addr + p->p_vaddr < o->start)
+			o->start = info->dlpi_addr + p->p_vaddr;
+		if (info->dlpi_addr + p->p_vaddr + p->p_memsz > o->end)
+			o->end = info->dlpi_addr + p->p_vaddr + p->p_memsz;
+	}
+	base = base ? base + 1 : info->dlpi_name; /* "" is the program */
+	o->name_hash = hash_text(base);
+	o->skipped = skip && *skip && strstr(*base ? base : program_invocation_short_name, skip);
+	n_objects++;
+	return 0;
+}
+
+static const struct object *object_of(const void *address)
+{
+	for (unsigned i = 0; i < n_objects; i++)
+		if ((uintptr_t)address >= objects[i].start && (uintptr_t)address < objects[i].end)
+			return &objects[i];
+	return NULL;
+}
+
+static bool is_ours(const struct object *o)
+{
+	return o && (uintptr_t)functions >= o->start && (uintptr_t)functions < o->end;
+}
+
+/* 0: this call does not count. */
+static uint64_t path_of_call(enum function function)
+{
+	void *frames[FRAMES];
+	int n = backtrace(frames, FRAMES), depth = 0;
+	uint64_t hash = mix(2, (uint64_t)function);
+
+	for (int i = 0; i < n && depth < DEPTH; i++) {
+		const struct object *o = object_of(frames[i]);
+
+		if (is_ours(o))
+			continue;
+		if (depth++ == 0 && o && o->skipped)
+			return 0;
+		hash = mix(hash, o ? mix(o->name_hash, (uintptr_t)frames[i] - o->start) : 3);
+	}
+	return hash ? hash : 1;
+}
+
+static bool is_new(uint64_t path)
+{
+	for (unsigned i = 0; i < PATHS; i++) {
+		uint64_t *place = &paths[(path + i) % PATHS], none = 0;
+
+		if (__atomic_compare_exchange_n(place, &none, path, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			return true;
+		if (none == path)
+			return false;
+	}
+	return false;
+}
+
+/* Whether this call is the one. */
+static bool counts_and_fails(enum function function)
+{
+	uint64_t path = path_of_call(function);
+	bool first, fails = false;
+	unsigned number;
+
+	if (path == 0)
+		return false;
+	number = __atomic_add_fetch(&calls[function], 1, __ATOMIC_RELAXED);
+	first = is_new(path);
+	if (first)
+		note("path %s %u %016llx\n", functions[function].name, number, (unsigned long long)path);
+	if (chosen && strcmp(chosen, functions[function].name) == 0 && !has_failed)
+		fails = chosen_path ? path == chosen_path : number == chosen_nth;
+	if (fails) {
+		void *frames[FRAMES];
+
+		has_failed = true;
+		note("failed %s %u %016llx\n", functions[function].name, number, (unsigned long long)path);
+		if (log_fd >= 0)
+			backtrace_symbols_fd(frames, backtrace(frames, FRAMES), log_fd);
+	}
+	return fails;
+}
+
+static bool fails(enum function function)
+{
+	int saved = errno;
+	bool yes;
+
+	if (!is_armed || is_inside)
+		return false;
+	is_inside = true;
+	yes = counts_and_fails(function);
+	is_inside = false;
+	errno = yes ? functions[function].error : saved;
+	return yes;
+}
+
+/* ---- Start and end ---- */
+
+static int (*main_of_program)(int, char **, char **);
+
+/* What main() calls counts. */
+static int armed_main(int argc, char **argv, char **environment)
+{
+	const char *program = getenv("TORTURE_PROGRAM"), *log = getenv("TORTURE_LOG"), *text;
+	void *frame[1];
+
+	if (program && strcmp(program, program_invocation_short_name) == 0) {
+		backtrace(frame, 1); /* it loads its library */
+		skip = getenv("TORTURE_SKIP");
+		chosen = getenv("TORTURE_FUNCTION");
+		text = getenv("TORTURE_NTH");
+		chosen_nth = text ? strtoul(text, NULL, 10) : 0;
+		text = getenv("TORTURE_PATH");
+		chosen_path = text ? strtoull(text, NULL, 16) : 0;
+		dl_iterate_phdr(add_object, NULL);
+		log_fd = log ? (int)syscall(SYS_openat, AT_FDCWD, log,
+		                            O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)
+		             : -1;
+		if (log_fd >= 0)
+			log_fd = (int)syscall(SYS_fcntl, log_fd, F_DUPFD_CLOEXEC, 500);
+		is_armed = true;
+	}
+	return main_of_program(argc, argv, environment);
+}
+
+int __libc_start_main(int (*program)(int, char **, char **), int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*rtld_fini)(void), void *stack_end);
+
+int __libc_start_main(int (*program)(int, char **, char **), int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*rtld_fini)(void), void *stack_end)
+{
+	__typeof__(&__libc_start_main) real = dlsym(RTLD_NEXT, "__libc_start_main");
+
+	main_of_program = program;
+	return real(armed_main, argc, argv, init, fini, rtld_fini, stack_end);
+}
+
+static __attribute__((destructor)) void end(void)
+{
+	is_armed = false;
+	for (unsigned i = 0; i < N_FUNCTIONS; i++)
+		if (calls[i] > 0)
+			note("total %s %u\n", functions[i].name, calls[i]);
+}
+
+/* ---- The functions ---- */
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *address, size_t bytes);
+void *__libc_memalign(size_t alignment, size_t bytes);
+
+void *malloc(size_t bytes)
+{
+	return fails(F_malloc) ? NULL : __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+	return fails(F_calloc) ? NULL : __libc_calloc(n, bytes);
+}
+
+void *realloc(void *address, size_t bytes)
+{
+	return fails(F_realloc) ? NULL : __libc_realloc(address, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+	return fails(F_aligned_alloc) ? NULL : __libc_memalign(alignment, bytes);
+}
+
+#define REAL(name) ((__typeof__(&name))find(&real_##name, #name))
+
+static void *find(void **real, const char *name)
+{
+	bool was_inside = is_inside;
+
+	if (!*real) {
+		is_inside = true; /* dlsym() may allocate */
+		*real = dlsym(RTLD_NEXT, name);
+		is_inside = was_inside;
+	}
+	return *real;
+}
+
+#define WRAP(type, name, failed, parameters, arguments)                                                        \
+	static void *real_##name;                                                                              \
+	type name parameters                                                                                   \
+	{                                                                                                      \
+		return fails(F_##name) ? failed : REAL(name) arguments;                                        \
+	}
+
+/* Regular files and sockets: reading and writing events, timers and pipes of our own never fails. */
+static bool may_fail(int fd)
+{
+	struct stat st;
+
+	return is_armed && syscall(SYS_fstat, fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
+#define WRAP_IO(type, name, parameters, arguments)                                                             \
+	static void *real_##name;                                                                              \
+	type name parameters                                                                                   \
+	{                                                                                                      \
+		return may_fail(fd) && fails(F_##name) ? -1 : REAL(name) arguments;                            \
+	}
+
+WRAP(void *, mmap, MAP_FAILED, (void *at, size_t n, int protection, int flags, int fd, off_t offset),
+     (at, n, protection, flags, fd, offset))
+WRAP(int, munmap, -1, (void *at, size_t n), (at, n))
+WRAP(int, madvise, -1, (void *at, size_t n, int advice), (at, n, advice))
+WRAP(int, memfd_create, -1, (const char *name, unsigned flags), (name, flags))
+WRAP(int, ftruncate, -1, (int fd, off_t n), (fd, n))
+WRAP(int, fallocate, -1, (int fd, int mode, off_t from, off_t n), (fd, mode, from, n))
+WRAP(FILE *, fopen, NULL, (const char *path, const char *mode), (path, mode))
+WRAP(FILE *, fdopen, NULL, (int fd, const char *mode), (fd, mode))
+WRAP(DIR *, opendir, NULL, (const char *path), (path))
+WRAP_IO(ssize_t, read, (int fd, void *to, size_t n), (fd, to, n))
+WRAP_IO(ssize_t, pread, (int fd, void *to, size_t n, off_t at), (fd, to, n, at))
+WRAP_IO(ssize_t, write, (int fd, const void *from, size_t n), (fd, from, n))
+WRAP_IO(ssize_t, pwrite, (int fd, const void *from, size_t n, off_t at), (fd, from, n, at))
+WRAP(int, dup, -1, (int fd), (fd))
+WRAP(int, socket, -1, (int domain, int type, int protocol), (domain, type, protocol))
+WRAP(int, socketpair, -1, (int domain, int type, int protocol, int fds[2]), (domain, type, protocol, fds))
+WRAP(int, bind, -1, (int fd, const struct sockaddr *address, socklen_t n), (fd, address, n))
+WRAP(int, listen, -1, (int fd, int n), (fd, n))
+WRAP(int, connect, -1, (int fd, const struct sockaddr *address, socklen_t n), (fd, address, n))
+WRAP(int, accept4, -1, (int fd, struct sockaddr *address, socklen_t *n, int flags), (fd, address, n, flags))
+WRAP(ssize_t, sendmsg, -1, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
+WRAP(ssize_t, sendto, -1,
+     (int fd, const void *from, size_t n, int flags, const struct sockaddr *to, socklen_t to_n),
+     (fd, from, n, flags, to, to_n))
+WRAP(ssize_t, send, -1, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags))
+WRAP(ssize_t, recvmsg, -1, (int fd, struct msghdr *message, int flags), (fd, message, flags))
+WRAP(ssize_t, recv, -1, (int fd, void *to, size_t n, int flags), (fd, to, n, flags))
+WRAP(int, shutdown, -1, (int fd, int how), (fd, how))
+WRAP(int, setsockopt, -1, (int fd, int level, int name, const void *value, socklen_t n),
+     (fd, level, name, value, n))
+WRAP(int, getsockopt, -1, (int fd, int level, int name, void *value, socklen_t *n), (fd, level, name, value, n))
+WRAP(int, epoll_create1, -1, (int flags), (flags))
+WRAP(int, eventfd, -1, (unsigned value, int flags), (value, flags))
+WRAP(int, pipe2, -1, (int fds[2], int flags), (fds, flags))
+WRAP(int, timerfd_create, -1, (int clock, int flags), (clock, flags))
+WRAP(int, timer_create, -1, (clockid_t clock, struct sigevent *event, timer_t *timer), (clock, event, timer))
+WRAP(int, pthread_create, EAGAIN,
+     (pthread_t * thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *arg),
+     (thread, attributes, fn, arg))
+WRAP(int, poll, -1, (struct pollfd * fds, nfds_t n, int timeout_ms), (fds, n, timeout_ms))
+WRAP(int, ppoll, -1, (struct pollfd * fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask),
+     (fds, n, timeout, mask))
+WRAP(int, flock, -1, (int fd, int operation), (fd, operation))
+WRAP(int, fstat, -1, (int fd, struct stat *st), (fd, st))
+WRAP(int, stat, -1, (const char *path, struct stat *st), (path, st))
+WRAP(int, lstat, -1, (const char *path, struct stat *st), (path, st))
+WRAP(int, fstatat, -1, (int fd, const char *path, struct stat *st, int flags), (fd, path, st, flags))
+WRAP(int, statfs, -1, (const char *path, struct statfs *st), (path, st))
+WRAP(int, fstatfs, -1, (int fd, struct statfs *st), (fd, st))
+WRAP(int, chmod, -1, (const char *path, mode_t mode), (path, mode))
+WRAP(int, fchmod, -1, (int fd, mode_t mode), (fd, mode))
+WRAP(int, setxattr, -1, (const char *path, const char *name, const void *value, size_t n, int flags),
+     (path, name, value, n, flags))
+WRAP(ssize_t, getxattr, -1, (const char *path, const char *name, void *value, size_t n), (path, name, value, n))
+WRAP(ssize_t, lgetxattr, -1, (const char *path, const char *name, void *value, size_t n),
+     (path, name, value, n))
+WRAP(int, rename, -1, (const char *from, const char *to), (from, to))
+WRAP(int, unlink, -1, (const char *path), (path))
+WRAP(int, unlinkat, -1, (int fd, const char *path, int flags), (fd, path, flags))
+WRAP(int, mkdir, -1, (const char *path, mode_t mode), (path, mode))
+WRAP(int, fsync, -1, (int fd), (fd))
+WRAP(int, fdatasync, -1, (int fd), (fd))
+WRAP(ssize_t, readlink, -1, (const char *path, char *to, size_t n), (path, to, n))
+WRAP(ssize_t, getrandom, -1, (void *to, size_t n, unsigned flags), (to, n, flags))
+WRAP(struct passwd *, getpwnam, NULL, (const char *name), (name))
+WRAP(struct group *, getgrnam, NULL, (const char *name), (name))
+
+/* To modify or to remove needs nothing that could lack. */
+static void *real_epoll_ctl;
+int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
+{
+	return op == EPOLL_CTL_ADD && fails(F_epoll_ctl) ? -1 : REAL(epoll_ctl)(set, op, fd, event);
+}
+
+static void *real_fcntl;
+int fcntl(int fd, int command, ...)
+{
+	va_list args;
+	long argument;
+
+	va_start(args, command);
+	argument = va_arg(args, long);
+	va_end(args);
+	return fails(F_fcntl) ? -1 : REAL(fcntl)(fd, command, argument);
+}
+
+static void *real_open;
+int open(const char *path, int flags, ...)
+{
+	va_list args;
+	mode_t mode;
+
+	va_start(args, flags);
+	mode = va_arg(args, mode_t);
+	va_end(args);
+	return fails(F_open) ? -1 : REAL(open)(path, flags, mode);
+}
+
+static void *real_openat;
+int openat(int folder, const char *path, int flags, ...)
+{
+	va_list args;
+	mode_t mode;
+
+	va_start(args, flags);
+	mode = va_arg(args, mode_t);
+	va_end(args);
+	return fails(F_openat) ? -1 : REAL(openat)(folder, path, flags, mode);
+}
+
+/* What programs with 64-bit offsets call; here they are the same functions. */
+int fcntl64(int, int, ...) __attribute__((alias("fcntl")));
+int open64(const char *, int, ...) __attribute__((alias("open")));
+int fstat64(int, struct stat64 *) __attribute__((alias("fstat")));
+int stat64(const char *, struct stat64 *) __attribute__((alias("stat")));
+int lstat64(const char *, struct stat64 *) __attribute__((alias("lstat")));
+int ftruncate64(int, off64_t) __attribute__((alias("ftruncate")));
+ssize_t pread64(int, void *, size_t, off64_t) __attribute__((alias("pread")));
+ssize_t pwrite64(int, const void *, size_t, off64_t) __attribute__((alias("pwrite")));

@@ -1,0 +1,330 @@
+/*
+ * scenario: a bit of everything that clients do, with each result checked.
+ *
+ *     scenario SOCKET strict|lenient
+ *
+ * lenient: where one call fails somewhere, a step may end with an error of kops, and those that build on it are
+ * left out. strict: each step has to succeed. Exit status 0 where all is well. 1: a wrong result, or an error
+ * that is none of kops's, without a sentence, or not allowed: a reply that never came (KOPS_E_TIMEOUT) never
+ * is.
+ */
+#include <math.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <fcntl.h>
+
+#include "kops.h"
+
+enum { SIDE = 24, RUNS = 6, TIMEOUT_MS = 30000, LARGE = 1 << 20 };
+
+static bool is_strict;
+static bool is_bad;
+
+static void __attribute__((format(printf, 1, 2))) complain(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	is_bad = true;
+}
+
+/* Whether the step succeeded. */
+static bool step(const char *what, int status, const char *why)
+{
+	if (status == 0)
+		return true;
+	if (status == KOPS_E_TIMEOUT || strcmp(kops_strerror(status), "unknown error") == 0)
+		complain("%s: %d (%s): %s", what, status, kops_strerror(status), why);
+	else if (!why[0])
+		complain("%s: %d (%s), without a sentence", what, status, kops_strerror(status));
+	else if (is_strict)
+		complain("%s: %s", what, why);
+	return false;
+}
+
+static bool call(kops *k, const char *what, int status)
+{
+	return step(what, status, kops_error(k));
+}
+
+static bool run(kops_job *job, const char *what, int status)
+{
+	(void)job;
+	return step(what, status,
+	            status == 0 || kops_job_error(job)[0] ? kops_job_error(job) : kops_strerror(status));
+}
+
+static void expect(const char *what, const float *got, size_t n, float (*value)(size_t i))
+{
+	for (size_t i = 0; i < n; i++)
+		if (!(fabsf(got[i] - value(i)) <= 1e-5f * fabsf(value(i)))) {
+			complain("%s: element %zu is %g, not %g", what, i, (double)got[i], (double)value(i));
+			return;
+		}
+}
+
+/* ---- Matrices of SIDE × SIDE small integers ---- */
+
+static float at_a(size_t i)
+{
+	return (float)(i % 5) - 2;
+}
+
+static float at_b(size_t i)
+{
+	return (float)(i % 7) - 3;
+}
+
+static float product(size_t i)
+{
+	float sum = 0;
+
+	for (size_t k = 0; k < SIDE; k++)
+		sum += at_a(i / SIDE * SIDE + k) * at_b(k * SIDE + i % SIDE);
+	return sum;
+}
+
+static float transposed(size_t i)
+{
+	return at_a(i % SIDE * SIDE + i / SIDE);
+}
+
+static float doubled(size_t i)
+{
+	return 2 * at_a(i);
+}
+
+static float sum_of_row(size_t i)
+{
+	float sum = 0;
+
+	for (size_t k = 0; k < SIDE; k++)
+		sum += at_a(i * SIDE + k);
+	return sum;
+}
+
+static float softmax(size_t i)
+{
+	double sum = 0;
+
+	for (size_t k = 0; k < SIDE; k++)
+		sum += exp((double)at_a(i / SIDE * SIDE + k));
+	return (float)(exp((double)at_a(i)) / sum);
+}
+
+static void fill(kops_buffer *buffer, float (*value)(size_t i))
+{
+	float *x = kops_data(buffer);
+
+	for (size_t i = 0; i < SIDE * SIDE; i++)
+		x[i] = value(i);
+}
+
+static kops_view matrix(kops_buffer *buffer)
+{
+	return kops_matrix(buffer, 0, KOPS_F32, SIDE, SIDE, 0);
+}
+
+/* ---- Steps ---- */
+
+static kops_buffer *lend(kops *k, uint64_t bytes)
+{
+	kops_buffer *buffer = NULL;
+
+	call(k, "alloc", kops_alloc(k, bytes, KOPS_SHARED, NULL, &buffer));
+	return buffer;
+}
+
+static kops_buffer *import(kops *k)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	kops_buffer *buffer = NULL;
+	int fd = memfd_create("scenario", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, SIDE * SIDE * 4) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0) {
+		complain("no memfd");
+		return NULL;
+	}
+	call(k, "import", kops_import(k, fd, SIDE * SIDE * 4, 0, &buffer));
+	close(fd);
+	return buffer;
+}
+
+static void one_op_calls(kops *k, kops_buffer *a, kops_buffer *b, kops_buffer *y)
+{
+	fill(a, at_a);
+	fill(b, at_b);
+	for (unsigned i = 0; i < RUNS; i++) { /* so often that kopsd tries kernels */
+		memset(kops_data(y), 0xff, SIDE * SIDE * 4);
+		if (call(k, "sgemm",
+		         kops_sgemm(k, KOPS_N, KOPS_N, SIDE, SIDE, SIDE, 1, a, SIDE, b, SIDE, 0, y, SIDE)))
+			expect("sgemm", kops_data(y), SIDE * SIDE, product);
+	}
+	memset(kops_data(y), 0xff, SIDE * SIDE * 4);
+	if (call(k, "transpose", kops_transpose(k, matrix(a), matrix(y))))
+		expect("transpose", kops_data(y), SIDE * SIDE, transposed);
+	memset(kops_data(y), 0xff, SIDE * SIDE * 4);
+	if (call(k, "reduce",
+	         kops_reduce(k, matrix(a), kops_tensor(y, 0, KOPS_F32, 1, (uint64_t[]){SIDE}), KOPS_SUM)))
+		expect("reduce", kops_data(y), SIDE, sum_of_row);
+}
+
+static void run_again_and_again(kops_job *job, kops_buffer *y)
+{
+	for (unsigned i = 0; i < RUNS; i++) {
+		memset(kops_data(y), 0xff, SIDE * SIDE * 4);
+		if (run(job, "run", kops_run(job)))
+			expect("run", kops_data(y), SIDE * SIDE, product);
+	}
+}
+
+/* From its third run on it goes by the ring. */
+static void repeat(kops *k, kops_buffer *a, kops_buffer *b, kops_buffer *y)
+{
+	kops_job *job;
+
+	if (!call(k, "job", kops_job_new(k, NULL, &job)))
+		return;
+	if (call(k, "softmax", kops_job_softmax(job, matrix(a), matrix(y), 1, false, NULL)) &&
+	    call(k, "gemm",
+	         kops_job_gemm(job, 1, matrix(a), matrix(b), 0, matrix(y), KOPS_PRECISION_F32, NULL)))
+		run_again_and_again(job, y);
+	kops_job_free(job);
+}
+
+static void prepare_and_cancel(kops *k, kops_buffer *a, kops_buffer *y)
+{
+	kops_job *job;
+	int status;
+
+	if (!call(k, "job",
+	          kops_job_new(k, &(kops_job_options){.size = sizeof(kops_job_options), .queue = 3}, &job)))
+		return;
+	if (call(k, "softmax", kops_job_softmax(job, matrix(a), matrix(y), 1, false, NULL)) &&
+	    run(job, "prepare", kops_job_prepare(job))) {
+		memset(kops_data(y), 0xff, SIDE * SIDE * 4);
+		if (run(job, "prepared", kops_run(job)))
+			expect("softmax", kops_data(y), SIDE * SIDE, softmax);
+		if (run(job, "submit", kops_submit(job, NULL, NULL))) {
+			call(k, "cancel", kops_cancel(job));
+			status = kops_wait(job, TIMEOUT_MS);
+			if (status != KOPS_E_CANCELLED)
+				run(job, "cancelled", status);
+		}
+	}
+	kops_job_free(job);
+}
+
+/* Into RESIDENT memory, added to itself there, and back. */
+static void use_resident(kops *k, kops_buffer *a, kops_buffer *y)
+{
+	kops_buffer *there = NULL;
+
+	if (!call(k, "resident", kops_alloc(k, SIDE * SIDE * 4, KOPS_RESIDENT, NULL, &there)))
+		return;
+	memset(kops_data(y), 0xff, SIDE * SIDE * 4);
+	if (call(k, "copy", kops_copy(k, matrix(a), matrix(there))) &&
+	    call(k, "add", kops_add(k, matrix(there), matrix(there), matrix(there))) &&
+	    call(k, "copy back", kops_copy(k, matrix(there), matrix(y))))
+		expect("resident", kops_data(y), SIDE * SIDE, doubled);
+	kops_free(there);
+}
+
+/* As an event loop does. */
+static void start_and_process(kops *k, kops_buffer *a)
+{
+	kops_buffer *y = NULL;
+	kops_job *job = NULL;
+	bool is_there = call(k, "alloc_start", kops_alloc_start(k, LARGE, KOPS_SHARED, NULL, NULL, NULL, &y));
+
+	if (is_there && call(k, "job", kops_job_new(k, NULL, &job)) &&
+	    call(k, "copy", kops_job_copy(job, matrix(a), matrix(y), NULL)) &&
+	    run(job, "submit", kops_submit(job, NULL, NULL))) {
+		while (kops_job_is_out(job)) {
+			struct pollfd p = {.fd = kops_fd(k), .events = kops_events(k)};
+
+			poll(&p, 1, kops_timeout(k));
+			if (kops_process(k) < 0)
+				break;
+		}
+		if (!kops_job_is_out(job) && run(job, "processed", kops_wait(job, 0)) && kops_data(y))
+			expect("copy", kops_data(y), SIDE * SIDE, at_a);
+	}
+	kops_job_free(job);
+	kops_free(y);
+}
+
+static void ask(kops *k)
+{
+	kops_info *info = NULL;
+	kops_list *list = NULL;
+
+	call(k, "ping", kops_ping(k));
+	if (call(k, "query", kops_query(k, &info)) && (info->n_devices == 0 || info->n_kernels == 0))
+		complain("query: %zu devices, %zu kernels", info->n_devices, info->n_kernels);
+	kops_info_free(info);
+	if (call(k, "users", kops_list_users(k, &list)) && kops_list_count(list) == 0)
+		complain("users: none");
+	kops_list_free(list);
+	list = NULL;
+	if (call(k, "sessions", kops_list_sessions(k, &list)) && kops_list_count(list) == 0)
+		complain("sessions: none");
+	kops_list_free(list);
+	list = NULL;
+	call(k, "trace", kops_list_jobs(k, 0, 0, &list));
+	kops_list_free(list);
+}
+
+static void use(kops *k)
+{
+	kops_buffer *a = lend(k, SIDE * SIDE * 4), *b = import(k), *y = lend(k, LARGE);
+
+	if (a && b && y) {
+		one_op_calls(k, a, b, y);
+		repeat(k, a, b, y);
+		prepare_and_cancel(k, a, y);
+		use_resident(k, a, y);
+		start_and_process(k, a);
+	}
+	ask(k);
+	kops_free(a);
+	kops_free(b);
+	kops_free(y);
+}
+
+static void open_and_use(const char *socket, unsigned n)
+{
+	const kops_options options = {
+	    .size = sizeof options, .socket = socket, .name = "scenario", .timeout_ms = TIMEOUT_MS};
+	char why[256] = "";
+	kops *k;
+
+	if (!step("open", kops_open(&k, &options, why, sizeof why), why))
+		return;
+	if (n > 1)
+		open_and_use(socket, n - 1);
+	use(k);
+	kops_close(k);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3) {
+		fprintf(stderr, "usage: scenario SOCKET strict|lenient\n");
+		return 2;
+	}
+	is_strict = strcmp(argv[2], "strict") == 0;
+	open_and_use(argv[1], 2);
+	open_and_use(argv[1], 1);
+	return is_bad;
+}
