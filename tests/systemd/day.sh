@@ -16,6 +16,8 @@ served "after the start"
 [ "$(stat -c %U /run/kopsd/state/kopsd.sock.running)" = kopsd ] || die "no file of the jobs at work"
 [ "$(stat -c %U "/proc/$(pid)/environ")" = kopsd ] || die "the daemon is not dumpable"
 [ "$(awk '/^Max core/ { print $5 }' "/proc/$(pid)/limits")" = unlimited ] || die "no core dumps"
+# Steps that may fail would be shown by status as failed all the same.
+systemctl show -p ExecStartPre kopsd.service | grep 'status=[^0]' && die "a start that went well shows a failed step"
 ok "started"
 
 # A member of the group, by number, gets a socket of its own, which is of no use without the group.
@@ -25,6 +27,31 @@ as_user kops || die "a member of the group is not served"
 as_user kops || die "a member of the group is not served again"
 as_user 1234 && die "who is not in the group is served"
 ok "sockets of users"
+
+# One of a user's own, by the user's systemd. Nothing here makes its folder, which a login would.
+own=/run/user/1500
+own_systemctl() { setpriv --reuid 1500 --regid 1500 --clear-groups env XDG_RUNTIME_DIR=$own HOME=$own systemctl --user "$@"; }
+own_client() { setpriv --reuid 1500 --regid 1500 --clear-groups env XDG_RUNTIME_DIR=$own kops-client "$@"; }
+useradd --uid 1500 --home-dir $own own && install -d -m 700 -o own -g own $own || die "a user"
+systemd-run --quiet --unit=own --uid=own --gid=own -p Delegate=yes -E XDG_RUNTIME_DIR=$own -E HOME=$own /lib/systemd/systemd --user ||
+	die "the user's systemd"
+tries=0
+until own_systemctl is-active -q basic.target; do
+	tries=$((tries + 1))
+	[ $tries -lt 300 ] || die "the user's systemd does not start: $(journalctl --no-pager -n 20 -u own)"
+	sleep 0.1
+done
+own_systemctl start kopsd.socket || die "the user's socket"
+[ "$(stat -c %a $own/kopsd.sock)" = 600 ] || die "others may connect to a user's own kopsd"
+own_client ping || die "the user's own kopsd: $(journalctl --no-pager -n 20 -u own)"
+own_systemctl is-active -q kopsd.service || die "another kopsd answered"
+[ "$(stat -c %U "/proc/$(own_systemctl show -p MainPID --value kopsd.service)")" = own ] || die "it is not the user's"
+own_systemctl kill -s KILL kopsd.service
+own_client ping || die "the user's own kopsd after a kill"
+own_systemctl stop kopsd.socket kopsd.service || die "stop the user's own"
+systemctl stop own.service
+served "by the host's daemon afterwards"
+ok "a user's own"
 
 # Another one beside it, of which a crash, a reload and the end do not touch the first.
 lab_pid() { systemctl show -p MainPID --value kopsd@lab.service; }
