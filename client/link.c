@@ -217,12 +217,13 @@ static void send_call(kops *k)
 }
 
 /*
- * A refusal that passes. Beyond a limit of sessions a handle that was welcome before waits for a place as long
- * as for a daemon; a new one half a second, as a session may just have ended.
+ * A refusal that passes. A daemon that cannot start says so until its settings are corrected. Beyond a limit of
+ * sessions a handle that was welcome before waits for a place as long as for a daemon; a new one half a second,
+ * as a session may just have ended.
  */
 static bool is_worth_another_try(const kops *k, const Kops__V1__Reply *reply)
 {
-	if (reply->id == 0)
+	if (reply->id == 0 && reply->status != KOPS_E_SHUTDOWN)
 		return k->daemon[0] || k->attempts < PLACE_TRIES;
 	return reply->status == KOPS_E_SHUTDOWN || reply->status == KOPS_E_BUSY;
 }
@@ -366,8 +367,9 @@ static void too_late(kops *k)
 	if (k->state == LINK_GREETING) {
 		snprintf(why, sizeof why,
 		         "kopsd at %s did not answer within %u ms; is it stuck? Or does it not start? "
-		         "(systemctl status kopsd)",
-		         k->address.sun_path, k->timeout_ms);
+		         "(systemctl status kopsd)%s%.250s",
+		         k->address.sun_path, k->timeout_ms, k->attempts > 1 ? "; the try before: " : "",
+		         k->attempts > 1 ? k->why : "");
 		client_link_give_up(k, k->greeting ? KOPS_E_TIMEOUT : KOPS_E_CONNECT, why);
 	} else {
 		snprintf(why, sizeof why,

@@ -23,7 +23,7 @@ int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
 
 static enum cli_exit exit_for(int status)
 {
-	if (status == KOPS_E_CONNECT || status == KOPS_E_VERSION || status == KOPS_E_SHUTDOWN)
+	if (status == KOPS_E_CONNECT || status == KOPS_E_VERSION)
 		return CLI_NO_DAEMON;
 	return status == KOPS_E_TIMEOUT || status == KOPS_E_DEADLINE ? CLI_TIMED_OUT : CLI_FAILED;
 }

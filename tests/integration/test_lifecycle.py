@@ -523,7 +523,8 @@ class Starting(Life):
         self.addCleanup(listener.close)
         listener.bind(d.socket)
         listener.listen(8)
-        client = subprocess.Popen([harness.KOPS_CLIENT, "ping", "--socket", d.socket], stderr=subprocess.PIPE, text=True)
+        client = subprocess.Popen([harness.KOPS_CLIENT, "ping", "--socket", d.socket, "--timeout", "3s"], stderr=subprocess.PIPE,
+                                  text=True)
         self.addCleanup(client.stderr.close)
         starts = 0
         while client.poll() is None:
@@ -531,9 +532,9 @@ class Starting(Life):
                 starts += 1
                 pid = self.fork_kopsd(d, listener)
                 self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 2, d.log().decode())
-        self.assertEqual(client.returncode, 3)
+        self.assertIn(client.returncode, (3, 4))  # refused, or not answered yet by the next one
         self.assertIn("does not start, as its settings are wrong; its log says where", client.stderr.read())
-        self.assertGreater(starts, 1)  # it is tried again: somebody may be mending them
+        self.assertGreater(starts, 1)  # it is tried again until the client's timeout: somebody may be mending them
 
     def test_the_folder_for_what_is_at_work(self):
         """systemd tells it beside that for users' sockets, in an order of its own."""
