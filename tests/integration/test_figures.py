@@ -83,7 +83,7 @@ class Figures(harness.DaemonTest):
         self.assertTrue(0 < d["memory_used_bytes"] < total)
         load = lambda: self.control.stats()["devices"][0]["utilization"]
         with self.daemon.connect() as c:
-            c.start_submit(self.slow_op(c, 1000 * harness.SETTLE_S))
+            c.start_submit(self.slow_op(c, 60000))
             self.assertTrue(eventually(lambda: load() > 0.8))
         self.assertTrue(eventually(lambda: load() < 0.2))
 
