@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "printable.h"
+#include "progress.h"
 
 int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
 {
@@ -35,6 +36,17 @@ int cli_fail_kops(struct cli *cli, int status, const char *sentence)
 	return cli_fail(cli, exit_for(status), "%s", sentence);
 }
 
+bool cli_shows_progress(const struct cli *cli)
+{
+	return !cli->flags.quiet && progress_is_possible();
+}
+
+void cli_announce(const struct cli *cli, const char *text)
+{
+	if (cli_shows_progress(cli))
+		progress_announce(text);
+}
+
 int cli_open(struct cli *cli)
 {
 	kops_options options = {.size = sizeof(options),
@@ -45,7 +57,9 @@ int cli_open(struct cli *cli)
 	char why[CLI_WHY_BYTES] = "";
 	double start = cli_now_us();
 
+	cli_announce(cli, "waiting for an answer of kopsd");
 	int rc = kops_open(&cli->handle, &options, why, sizeof(why));
+	progress_erase();
 	if (rc < 0)
 		return cli_fail_kops(cli, rc, why);
 	cli->connect_us = cli_now_us() - start;

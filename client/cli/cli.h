@@ -69,6 +69,12 @@ int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
 /* The same for a failed call of libkops: picks the exit code for `status` and keeps `sentence`. */
 int cli_fail_kops(struct cli *cli, int status, const char *sentence);
 
+/* Whether a terminal shows how far long calls are. */
+bool cli_shows_progress(const struct cli *cli);
+
+/* Has it show the text, until progress_erase(), if that takes longer than half a second. */
+void cli_announce(const struct cli *cli, const char *text);
+
 /* Connects cli->handle, as --socket and --timeout say. */
 int cli_open(struct cli *cli);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "show.h"
@@ -13,7 +14,10 @@
 #define ERASE           "\r\x1b[K" /* to the line's start, and all from there on */
 #define COLUMNS_DEFAULT 80
 
+#define ANNOUNCE_US 500000
+
 static volatile sig_atomic_t is_shown;
+static const char *volatile announced;
 
 bool progress_is_possible(void)
 {
@@ -39,11 +43,48 @@ static void put(const char *text)
 	(void)n;
 }
 
+/* A timer's signal: calls of libkops that wait go on after it. */
+static void set_timer(suseconds_t us)
+{
+	setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = us}, NULL);
+}
+
+static void show_announced(int signal_number)
+{
+	const char *text = announced;
+	int saved = errno;
+
+	(void)signal_number;
+	if (text) {
+		is_shown = true;
+		put(ERASE);
+		put(text);
+	}
+	errno = saved;
+}
+
+void progress_announce(const char *text)
+{
+	struct sigaction action = {.sa_handler = show_announced, .sa_flags = SA_RESTART};
+
+	announced = text;
+	sigaction(SIGALRM, &action, NULL);
+	set_timer(ANNOUNCE_US);
+}
+
+static void forget_announced(void)
+{
+	if (announced)
+		set_timer(0);
+	announced = NULL;
+}
+
 void progress_show(const char *text)
 {
 	struct show_line cut = show_cut(text, columns());
 	char line[sizeof(cut.text) + sizeof(ERASE)];
 
+	forget_announced();
 	snprintf(line, sizeof(line), ERASE "%s", cut.text);
 	is_shown = true;
 	put(line);
@@ -53,6 +94,7 @@ void progress_erase(void)
 {
 	int saved = errno;
 
+	forget_announced();
 	if (is_shown)
 		put(ERASE);
 	is_shown = false;

@@ -13,7 +13,13 @@ bool progress_is_possible(void);
 /* Shows the text in place of what was shown, cut to the width of the terminal. */
 void progress_show(const char *text);
 
-/* Nothing is shown any more. May be called by signal handlers. */
+/*
+ * Shows a text that lives on, and fits into a line, half a second from now, unless something is shown or erased
+ * before: for a call that does not return in between.
+ */
+void progress_announce(const char *text);
+
+/* Nothing is shown any more, nor will be. May be called by signal handlers. */
 void progress_erase(void);
 
 #endif

@@ -951,6 +951,17 @@ class Waiting(CliTest):
             self.daemon.signal(signal.SIGCONT)
         self.assertEqual(self.end(), OK)
 
+    def test_kopsd_does_not_answer_at_all(self):
+        self.save("a.npy", self.matrix(3, 3))
+        self.daemon.signal(signal.SIGSTOP)
+        try:
+            self.open("sgemm", "a.npy", "a.npy", "-o", "y.npy")
+            self.see(r"^\r\x1b\[Kwaiting for an answer of kopsd$")
+        finally:
+            self.daemon.signal(signal.SIGCONT)
+        self.assertEqual(self.end(), OK)
+        self.assertRegex(self.text, r"^\r\x1b\[Kwaiting for an answer of kopsd\r\x1b\[K")
+
     def test_where_nobody_watches(self):
         name, _ = self.slow_matrix(1)
         args = "sgemm", name, name, "--kernel", "reference", "-o", "y.npy"

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "progress.h"
 #include "show.h"
 #include "verb/receipt.h"
 #include "verb/wait.h"
@@ -32,8 +33,10 @@ int pipeline_send(struct cli *cli, const struct step *steps, size_t n, const cha
 int pipeline_alloc(struct cli *cli, uint64_t bytes, unsigned flags, const char *device,
                    kops_buffer **ret_buffer)
 {
+	cli_announce(cli, "waiting for memory of kopsd");
 	int rc = kops_alloc(cli->handle, bytes ? bytes : 8, flags, device, ret_buffer);
 
+	progress_erase();
 	return rc < 0 ? cli_fail_kops(cli, rc, kops_error(cli->handle)) : CLI_OK;
 }
 

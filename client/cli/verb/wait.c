@@ -261,7 +261,7 @@ int wait_for_job(struct cli *cli, kops_job *job, const char *device)
 	struct waiting w = {.cli = cli,
 	                    .job = job,
 	                    .device = device,
-	                    .shows = !cli->flags.quiet && progress_is_possible(),
+	                    .shows = cli_shows_progress(cli),
 	                    .began_us = now,
 	                    .until_us =
 	                        cli->flags.timeout_ms ? now + cli->flags.timeout_ms * 1e3 : (double)INFINITY,
