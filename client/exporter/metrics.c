@@ -10,7 +10,14 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* How a member is stored, and so how it is written. Times are microseconds there, and seconds here. */
-enum form { COUNT, US_COUNT, US, REAL, SENSOR /* REAL; 0: the device does not say */ };
+enum form {
+	COUNT,
+	US_COUNT,
+	US,
+	REAL,
+	SENSOR, /* REAL; 0: the device does not say */
+	SHARE,  /* REAL; below 0: it is not known */
+};
 
 struct metric {
 	const char *name, *type, *help;
@@ -37,6 +44,11 @@ static const struct metric of_device[] = {
     {"kops_device_jobs_running", "gauge", "Jobs that have started.", DEVICE(COUNT, running)},
     {"kops_device_memory_bytes", "gauge", "Memory of the device.", DEVICE(COUNT, memory_bytes)},
     {"kops_device_resident_bytes", "gauge", "Memory of RESIDENT buffers.", DEVICE(COUNT, resident_bytes)},
+    {"kops_device_memory_used_bytes", "gauge", "Memory in use, by all programs.",
+     DEVICE(COUNT, memory_used_bytes)},
+    {"kops_device_memory_free_bytes", "gauge", "Memory that is left.", DEVICE(COUNT, memory_free_bytes)},
+    {"kops_device_utilization_ratio", "gauge", "Share of the last second in which it worked.",
+     DEVICE(SHARE, utilization)},
     {"kops_device_self_check_age_seconds", "gauge", "Time since the device last passed its self-check.",
      DEVICE(US_COUNT, canary_age_us)},
     {"kops_device_temperature_celsius", "gauge", "Temperature, of devices that tell it.",
@@ -106,7 +118,8 @@ static void put_metric(FILE *out, const struct metric *m, const struct subject *
 {
 	const void *member = (const char *)s->of + m->member;
 
-	if (m->form == SENSOR && *(const double *)member == 0)
+	if ((m->form == SENSOR && *(const double *)member == 0) ||
+	    (m->form == SHARE && *(const double *)member < 0))
 		return;
 	fputs(m->name, out);
 	if (s->labels[0])

@@ -130,6 +130,9 @@ class Serving(harness.DaemonTest):
                 self.assertEqual(value(f"kops_device_{name}", device=d["name"]), d[name.removesuffix("_total")])
             self.assertAlmostEqual(value("kops_device_busy_seconds_total", device=d["name"]), d["busy_us"] / 1e6)
             self.assertEqual(value("kops_device_disabled_kernels", device=d["name"]), 0)
+            memory = [value(f"kops_device_memory{m}_bytes", device=d["name"]) for m in ("_used", "_free", "")]
+            self.assertEqual(memory[0] + memory[1], memory[2])
+            self.assertTrue(0 <= value("kops_device_utilization_ratio", device=d["name"]) <= 1)
             self.assertNotIn(("kops_device_power_watts", frozenset({("device", d["name"])})), values)
         (uid, u), = users.items()
         mine = {"uid": str(uid), "user": pwd.getpwuid(uid).pw_name}
