@@ -64,9 +64,9 @@ static void tell_running(const kops_running_job *job)
 	char line[256], rest[80] = "";
 
 	if (expected > job->running_us)
-		snprintf(rest, sizeof(rest), " of about %s", show_us(expected).text);
-	snprintf(line, sizeof(line), "%.120s on %.16s: %.0f %%, %s%s", show_op(job->op, &job->shape).text,
-	         job->device, floor(share * 100), show_us(job->running_us).text, rest);
+		snprintf(rest, sizeof(rest), " of about %.16s", show_us(expected).text);
+	snprintf(line, sizeof(line), "%.120s on %.16s: %u %%, %.16s%.40s", show_op(job->op, &job->shape).text,
+	         job->device, (unsigned)(share * 100), show_us(job->running_us).text, rest);
 	progress_show(line);
 }
 
