@@ -36,6 +36,16 @@ CPU_CLONES static float sum_block(const float *x, int64_t n)
 	return sum;
 }
 
+/* In float64, which has room for what leaves f32's range. */
+static double sum_wide(const float *x, int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += (double)x[i];
+	return sum;
+}
+
 /* The largest, or NaN if there is one. */
 CPU_CLONES static float max_block(const float *x, int64_t n)
 {
@@ -58,7 +68,7 @@ CPU_CLONES static void sum_short(double *results, const float *x, int64_t pitch,
 
 		for (int64_t i = 0; i < n; i++)
 			sum += x[i];
-		results[r] = (double)sum;
+		results[r] = isfinite(sum) ? (double)sum : sum_wide(x, n);
 	}
 }
 
@@ -83,8 +93,12 @@ static double reduce_floats(kops_reduction kind, const float *x, int64_t n)
 
 	if (kind == KOPS_MAX)
 		return n > 0 ? (double)max_block(x, n) : result;
-	for (int64_t i = 0; i < n; i += SUM_BLOCK)
-		result += (double)sum_block(x + i, least(n - i, SUM_BLOCK));
+	for (int64_t i = 0; i < n; i += SUM_BLOCK) {
+		int64_t width = least(n - i, SUM_BLOCK);
+		float sum = sum_block(x + i, width);
+
+		result += isfinite(sum) ? (double)sum : sum_wide(x + i, width);
+	}
 	return result;
 }
 

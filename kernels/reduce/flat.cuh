@@ -147,6 +147,18 @@ __device__ __forceinline__ float join_row(const uint4 *tile, unsigned ahead, uns
 	return join_lanes<MAX, GROUP>(sum);
 }
 
+/* This lane's share of the elements of a row, in f64; the sum of all of them. */
+template <typename T, unsigned GROUP>
+__device__ __forceinline__ double add_row_wide(const uint4 *tile, unsigned from, unsigned cols)
+{
+	double sum = 0;
+
+#pragma unroll 1
+	for (unsigned k = threadIdx.x % GROUP; k < cols; k += GROUP)
+		sum += (double)(float)((const T *)tile)[from + k];
+	return join_lanes<false, GROUP>(sum);
+}
+
 /* What y has of a sum where p.plain. f32 is exact enough for a scale if y is of 16 bits. */
 template <typename T> __device__ __forceinline__ T plain_result(const problem &p, float sum)
 {
@@ -171,11 +183,16 @@ __device__ __forceinline__ void reduce_tile(const problem &p, const tiling &t, c
 
 	for (unsigned i = threadIdx.x / WARP; i < t.rows / ROWS; i += WARPS) {
 		unsigned within = i & (apart - 1), r = (i - within) * ROWS + within + of_warp * apart;
-		float sum = join_row<MAX, T, GROUP>(tile, ahead, r < rows ? r : 0, cols);
+		unsigned row = r < rows ? r : 0;
+		float sum = join_row<MAX, T, GROUP>(tile, ahead, row, cols);
+		bool again = COLS != 1 && overflows<MAX, T, GROUP>(sum);
+		double wide = again ? add_row_wide<T, GROUP>(tile, ahead + row * cols, cols) : 0;
 
 		if (threadIdx.x % GROUP != 0 || r >= rows)
 			continue;
-		if (PLAIN)
+		if (again && !is_finite(sum)) /* not another row's of the warp */
+			store_at<MAX, T>(p, (int64_t)(first + r) * p.y_batch[2], wide);
+		else if (PLAIN)
 			y[r] = plain_result<T>(p, sum);
 		else
 			store_at<MAX, T>(p, (int64_t)(first + r) * p.y_batch[2], (double)sum);

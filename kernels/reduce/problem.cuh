@@ -2,7 +2,9 @@
  * problem.cuh: what a kernel of reduce is given, how parts of a row are joined, and where results go.
  *
  * A thread adds some 100 elements at most in f32, then in f64: millions of equal terms would all round the same
- * way. Parts of a sum are joined in a fixed order, so that results repeat bit for bit.
+ * way. Where such a sum is not finite, its elements are added again in f64, which has room for all: the mean of
+ * the largest numbers is a number. Parts of a sum are joined in a fixed order, so that results repeat bit for
+ * bit.
  */
 #ifndef KOPS_KERNELS_REDUCE_PROBLEM_H
 #define KOPS_KERNELS_REDUCE_PROBLEM_H
@@ -73,12 +75,46 @@ template <bool MAX, typename T> __device__ __forceinline__ float join_vector(flo
 	return total<MAX>::join(sum, part[0]);
 }
 
+/* Whether an f32 sum of elements can leave its range: 100 of f16 cannot. */
+template <bool MAX, typename T> constexpr bool MAY_OVERFLOW = !MAX;
+template <> constexpr bool MAY_OVERFLOW<false, __half> = false;
+
+__device__ __forceinline__ bool is_finite(float x)
+{
+	return fabsf(x) <= 0x1.fffffep127f;
+}
+
+/* join_vector() in f64. */
+template <typename T> __device__ __forceinline__ double add_wide(double sum, uint4 v)
+{
+	constexpr int N = sizeof(uint4) / sizeof(T);
+	T t[N];
+
+	memcpy(t, &v, sizeof v);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		sum += (double)(float)t[i];
+	return sum;
+}
+
 template <bool MAX, unsigned GROUP, typename F> __device__ __forceinline__ F join_lanes(F result)
 {
 #pragma unroll
 	for (unsigned step = GROUP / 2; step > 0; step /= 2)
 		result = total<MAX>::join(result, __shfl_xor_sync(0xffffffff, result, step));
 	return result;
+}
+
+/* Whether a sum that GROUP lanes have is to be made again in f64, by the whole warp if lanes help each other.
+ */
+template <bool MAX, typename T, unsigned GROUP> __device__ __forceinline__ bool overflows(float sum)
+{
+	if constexpr (!MAY_OVERFLOW<MAX, T>)
+		return false;
+	else if constexpr (GROUP == 1)
+		return !is_finite(sum);
+	else
+		return !__all_sync(0xffffffff, is_finite(sum));
 }
 
 /* Of the whole block; valid in its first warp. */

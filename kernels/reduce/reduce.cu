@@ -27,6 +27,18 @@ constexpr int UNROLL = 4;
 constexpr int FLUSH = 4; /* unrolled steps between f32 and f64 */
 constexpr int DEEP = 8;  /* elements of a row under way, of strided */
 
+/* Every `step`th vector from i to `to`, in f64. */
+template <typename T>
+__device__ __forceinline__ double add_wide(const uint4 *vectors, uint64_t i, uint64_t to, unsigned step)
+{
+	double sum = 0;
+
+#pragma unroll 1
+	for (; i < to; i += step)
+		sum = add_wide<T>(sum, vectors[i]);
+	return sum;
+}
+
 /* ---- short: rows in the registers of some lanes ---- */
 
 constexpr uint64_t SHORT_VECTORS_MAX = UNROLL * WARP; /* of a row */
@@ -69,8 +81,17 @@ __device__ __forceinline__ void reduce_rows_at(const problem &p, uint64_t first)
 			if (lane + u * GROUP < vectors)
 				sum = join_vector<MAX, T>(sum, v[r][u]);
 		sum = join_lanes<MAX, GROUP>(sum);
+
+		double result = (double)sum;
+		if (overflows<MAX, T, GROUP>(sum)) {
+			const uint4 *x =
+			    (const uint4 *)((const T *)p.x + (int64_t)(row < p.rows ? row : 0) * p.x_batch[2]);
+
+			result = join_lanes<MAX, GROUP>(add_wide<T>(x, lane, vectors, GROUP));
+			result = is_finite(sum) ? (double)sum : result; /* another row's was not */
+		}
 		if (lane == 0 && (WHOLE || row < p.rows))
-			store_at<MAX, T>(p, (int64_t)row * p.y_batch[2], (double)sum);
+			store_at<MAX, T>(p, (int64_t)row * p.y_batch[2], result);
 	}
 }
 
@@ -102,7 +123,6 @@ __device__ __forceinline__ double reduce_run(const T *x, uint64_t n, unsigned th
 	constexpr uint64_t N = sizeof(uint4) / sizeof(T);
 	uint64_t head = (sizeof(uint4) - (uintptr_t)x % sizeof(uint4)) % sizeof(uint4) / sizeof(T);
 	double result = total<MAX>::nothing();
-	float sum = total<MAX>::nothing();
 
 	head = head < n ? head : n;
 	const uint4 *vectors = (const uint4 *)(x + head);
@@ -111,6 +131,9 @@ __device__ __forceinline__ double reduce_run(const T *x, uint64_t n, unsigned th
 	unsigned n_tail = (unsigned)(n - head - n_vectors * N);
 
 	while (i < n_vectors) {
+		float sum = total<MAX>::nothing();
+		uint64_t first = i;
+
 		for (int flush = 0; flush < FLUSH && i < n_vectors; flush++) {
 			uint4 v[UNROLL];
 #pragma unroll
@@ -123,14 +146,16 @@ __device__ __forceinline__ double reduce_run(const T *x, uint64_t n, unsigned th
 					sum = join_vector<MAX, T>(sum, v[u]);
 			i += UNROLL * GROUP;
 		}
-		result = total<MAX>::join(result, (double)sum);
-		sum = total<MAX>::nothing();
+		double share = (double)sum;
+		if (overflows<MAX, T, 1>(sum))
+			share = add_wide<T>(vectors, first, i < n_vectors ? i : n_vectors, GROUP);
+		result = total<MAX>::join(result, share);
 	}
 	for (unsigned k = thread; k < head; k += GROUP)
-		sum = total<MAX>::join(sum, (float)x[k]);
+		result = total<MAX>::join(result, (double)(float)x[k]);
 	for (unsigned k = thread; k < n_tail; k += GROUP)
-		sum = total<MAX>::join(sum, (float)tail[k]);
-	return total<MAX>::join(result, (double)sum);
+		result = total<MAX>::join(result, (double)(float)tail[k]);
+	return result;
 }
 
 template <bool MAX, typename T, unsigned GROUP>
@@ -162,6 +187,17 @@ __global__ void __launch_bounds__(THREADS) reduce_long(problem p)
 
 /* ---- strided ---- */
 
+/* Elements of a row, in f64. */
+template <typename T> __device__ __forceinline__ double add_apart(const T *x, int64_t x_col, uint64_t n)
+{
+	double sum = 0;
+
+#pragma unroll 1
+	for (uint64_t i = 0; i < n; i++)
+		sum += (double)(float)x[(int64_t)i * x_col];
+	return sum;
+}
+
 /* Of N rows' elements k, k + WARPS, … up to `to`, DEEP at most: all are loaded before the first is waited for.
  */
 template <bool MAX, typename T, unsigned N>
@@ -185,8 +221,12 @@ __device__ __forceinline__ void join_some(double (&results)[N], const T *x, uint
 			if (k + u < to)
 				sums[i] = total<MAX>::join(sums[i], (float)v[u].of[i]);
 #pragma unroll
-	for (unsigned i = 0; i < N; i++)
-		results[i] = total<MAX>::join(results[i], (double)sums[i]);
+	for (unsigned i = 0; i < N; i++) {
+		double sum = (double)sums[i];
+		if (overflows<MAX, T, 1>(sums[i]))
+			sum = add_apart(x + (int64_t)k * x_col + i, x_col, to - k < DEEP ? to - k : DEEP);
+		results[i] = total<MAX>::join(results[i], sum);
+	}
 }
 
 /*

@@ -237,7 +237,7 @@ static bool make_many_rows(struct problem *p, struct random *r)
 
 /* Up to several tiles of rows that follow each other without gaps, or all alike from 16 bytes on, or neither.
  */
-static bool make_reduced_rows(struct problem *p, struct random *r)
+static bool make_rows_for(kops_reduction kind, struct problem *p, struct random *r)
 {
 	kops_dtype dtype = random_float(r);
 	uint64_t cols = random_chance(r, 50) ? 1 + random_below(r, 40) : random_extent(1100, r);
@@ -252,7 +252,32 @@ static bool make_reduced_rows(struct problem *p, struct random *r)
 	x.strides[1] = 1;
 	p->args.views[0] = x;
 	p->args.views[1] = y;
-	p->args.params.reduce.kind = (kops_reduction)random_below(r, 3);
+	p->args.params.reduce.kind = kind;
+	return problem_complete(p, random_chance(r, 50), true, r);
+}
+
+static bool make_reduced_rows(struct problem *p, struct random *r)
+{
+	return make_rows_for((kops_reduction)random_below(r, 3), p, r);
+}
+
+/* Means of numbers whose sums leave the range. */
+static bool make_largest_rows(struct problem *p, struct random *r)
+{
+	p->huge = true;
+	return make_rows_for(KOPS_MEAN, p, r);
+}
+
+static bool make_largest_columns(struct problem *p, struct random *r)
+{
+	uint64_t rows = random_extent(200, r), cols = random_extent(300, r);
+	kops_dtype dtype = random_float(r);
+
+	p->huge = true;
+	p->args.views[0] = (struct view){
+	    .dtype = dtype, .rank = 2, .shape = {rows, cols}, .strides = {1, (int64_t)(rows + 7) / 8 * 8}};
+	p->args.views[1] = (struct view){.dtype = dtype, .rank = 1, .shape = {rows}, .strides = {1}};
+	p->args.params.reduce.kind = KOPS_MEAN;
 	return problem_complete(p, random_chance(r, 50), true, r);
 }
 
@@ -481,6 +506,15 @@ static const struct candidate {
     {"softmax", "pieces", make_anyhow, 3, {1, 2, 5, 9}, NULL, softmax_pieces_workspace, softmax_pieces},
     {"softmax", "pieces in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"reduce", "rows", make_reduced_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
+    {"reduce", "rows, largest", make_largest_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
+    {"reduce",
+     "strided, largest",
+     make_largest_columns,
+     1,
+     {1, 2, 5, 9},
+     NULL,
+     workspace_strided,
+     reduce_strided},
     {"reduce", "strided in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"softmax", "fused", make_short_rows, 1, {1, 1, 1, 1}, NULL, softmax_fused_workspace, softmax_fused},
     {"softmax", "fused together", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, softmax_fused_at_once},

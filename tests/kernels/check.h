@@ -75,7 +75,8 @@ struct problem {
 	unsigned n_storage;
 	unsigned large; /* for kernels that leave small problems to others; seconds for the reference. 0: it is
 	                   not */
-	bool huge;      /* magnitudes near the end of the range: overflow may come early or late */
+	bool huge;      /* magnitudes near the end of the range: overflow may come early or late. Set before: as
+	                   asked for */
 	bool special;   /* some input has NaN or Inf */
 };
 

@@ -133,7 +133,7 @@ void layout_place(struct view *v, uint64_t *used, struct random *r)
 
 /* ---- Values ---- */
 
-enum profile { ORDINARY, INTEGERS, WIDE, SPECIAL, HUGE_VALUES, PROFILES };
+enum profile { ORDINARY, INTEGERS, WIDE, SPECIAL, HUGE_VALUES, PROFILES, LARGEST };
 
 static const double specials[] = {NAN,     INFINITY,    -INFINITY, 0,       -0.0,    0x1p-149,
                                   0x1p-24, -0x1.8p-130, 1,         0x1p-15, -0x1p-14};
@@ -151,6 +151,14 @@ static double huge_value(kops_dtype dtype, struct random *r)
 	return random_unit(r) < 0 ? -size : size;
 }
 
+/* Two of them leave the range, and their mean does not. */
+static double largest_value(kops_dtype dtype, struct random *r)
+{
+	double size = dtype == KOPS_F16 ? 65504 : 3e38;
+
+	return (random_chance(r, 80) ? size : -size) * (1 - fabs(random_unit(r)) / 8);
+}
+
 static double value(enum profile profile, kops_dtype dtype, struct random *r)
 {
 	double x = random_unit(r);
@@ -165,6 +173,8 @@ static double value(enum profile profile, kops_dtype dtype, struct random *r)
 		return random_chance(r, 1) ? special_value(r) : x;
 	case HUGE_VALUES:
 		return random_chance(r, 2) ? huge_value(dtype, r) : x;
+	case LARGEST:
+		return largest_value(dtype, r);
 	case ORDINARY:
 	case PROFILES:
 		break;
@@ -217,6 +227,8 @@ static void mask(const struct problem *p, unsigned i, struct random *r)
 
 static enum profile random_profile(const struct problem *p, struct random *r)
 {
+	if (p->huge)
+		return HUGE_VALUES;
 	if (p->large != 0 && p->large % 2 == 0 && strcmp(p->args.op->name, "gemm") == 0)
 		return WIDE;
 	if (random_chance(r, 30))
@@ -316,6 +328,8 @@ static void fill_views(struct problem *p, struct random *r)
 	unsigned n = p->args.op->n_inputs;
 
 	p->huge = profile == HUGE_VALUES;
+	if (p->huge && strcmp(p->args.op->name, "reduce") == 0)
+		profile = LARGEST;
 	for (unsigned i = 0; i < n; i++)
 		fill(p, i, profile, r);
 	if (strcmp(p->args.op->name, "softmax") == 0 && random_chance(r, 15))
