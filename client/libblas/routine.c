@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "next.h"
+#include "next/next.h"
 #include "settings.h"
 #include "side.h"
 
