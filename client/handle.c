@@ -11,6 +11,7 @@
 
 #include "client.h"
 #include "cpus.h"
+#include "decimal.h"
 #include "status.h"
 
 #define SOCKET_DEFAULT     "/run/kopsd/kopsd.sock"
@@ -23,7 +24,7 @@ int client_fail(kops *k, int code, const char *format, ...)
 	char text[CLIENT_WHY_BYTES]; /* an argument may be k->error itself */
 	va_list args;
 	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
+	decimal_print(text, sizeof text, format, args);
 	va_end(args);
 	memcpy(k->error, text, sizeof text);
 	return code;

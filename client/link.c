@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "decimal.h"
 #include "user_socket.h"
 
 #define PAUSE_MIN_US 5000
@@ -363,7 +364,7 @@ int64_t client_link_next_us(const kops *k)
 
 static void too_late(kops *k)
 {
-	char why[CLIENT_WHY_BYTES];
+	char why[CLIENT_WHY_BYTES], seconds[DECIMAL_BYTES];
 	if (k->state == LINK_GREETING) {
 		snprintf(why, sizeof why,
 		         "kopsd at %s did not answer within %u ms; is it stuck? Or does it not start? "
@@ -372,9 +373,9 @@ static void too_late(kops *k)
 		         k->attempts > 1 ? k->why : "");
 		client_link_give_up(k, k->greeting ? KOPS_E_TIMEOUT : KOPS_E_CONNECT, why);
 	} else {
-		snprintf(why, sizeof why,
-		         "cannot reach kopsd at %s: tried %u times in %g s, the last time: %.250s",
-		         k->address.sun_path, k->attempts, k->timeout_ms / 1000.0, k->why);
+		snprintf(
+		    why, sizeof why, "cannot reach kopsd at %s: tried %u times in %s s, the last time: %.250s",
+		    k->address.sun_path, k->attempts, decimal_write(seconds, k->timeout_ms / 1000.0), k->why);
 		client_link_give_up(k, KOPS_E_CONNECT, why);
 	}
 }

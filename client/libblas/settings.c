@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "cpus.h"
+#include "decimal.h"
+#include "guard.h"
 
 /* Below 128 × 128 × 128 a message each way takes longer than the product. */
 #define SMALLEST (128.0 * 128.0 * 128.0)
@@ -24,18 +26,24 @@
 static struct settings settings;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* The daemon's own products, should its BLAS be this library: they must not come back to it. */
+static bool is_kopsd(void)
+{
+	return strcmp(program_invocation_short_name, "kopsd") == 0;
+}
+
 /* The variable's number; `standard` if there is none, or none from `least` to `most`, which is said. */
 static double read_number(const char *name, double least, double most, double standard)
 {
 	const char *text = secure_getenv(name);
-	char *end;
+	char from[DECIMAL_BYTES], to[DECIMAL_BYTES];
+	double number;
 	if (!text || !*text)
 		return standard;
-	double number = strtod(text, &end);
-	if (!*end && number >= least && number <= most)
+	if (decimal_read(text, &number) && number >= least && number <= most)
 		return number;
-	dprintf(2, "kops-blas: %s is \"%s\", which is not a number from %g to %g: ignored\n", name, text, least,
-	        most);
+	dprintf(2, "kops-blas: %s is \"%s\", which is not a number from %s to %s: ignored\n", name, text,
+	        decimal_write(from, least), decimal_write(to, most));
 	return standard;
 }
 
@@ -67,16 +75,23 @@ static void read_threads(void)
 	settings.threads = (unsigned)read_number("KOPS_BLAS_THREADS", 1, THREADS_MAX, n < most ? n : most);
 }
 
+int settings_verbose(void)
+{
+	const char *text = secure_getenv("KOPS_BLAS_VERBOSE");
+	return text && !is_kopsd() ? atoi(text) : 0;
+}
+
 static void read_all(void)
 {
-	const char *verbose = secure_getenv("KOPS_BLAS_VERBOSE");
+	struct guard guard;
+	guard_begin(&guard);
 	read_threshold();
 	read_threads();
-	settings.verbose = verbose ? atoi(verbose) : 0;
+	settings.verbose = settings_verbose();
 	settings.pblas_block = (int32_t)read_number("KOPS_PBLAS_BLOCK", 1, PBLAS_BLOCK_MAX, PBLAS_BLOCK);
-	/* The daemon's own products, should its BLAS be this library: they must not come back to it. */
-	if (strcmp(program_invocation_short_name, "kopsd") == 0)
+	if (is_kopsd())
 		settings = (struct settings){.threshold = INFINITY};
+	guard_end(&guard);
 }
 
 const struct settings *settings_get(void)

@@ -16,4 +16,7 @@ struct settings {
 /* Never changes after the first call. */
 const struct settings *settings_get(void);
 
+/* settings_get()->verbose, without a look at the others. */
+int settings_verbose(void);
+
 #endif

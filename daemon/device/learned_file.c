@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "decimal.h"
 #include "log.h"
 
 #define FIRST_LINE "kops learned 1"
@@ -62,8 +63,8 @@ static bool take_hash(const char *word, uint64_t *ret)
 
 static bool take_us(const char *word, double *ret)
 {
-	*ret = strtod(word, NULL);
-	return strlen(word) < 24 && word[strspn(word, "0123456789.e+-")] == '\0' && word[0] != '-';
+	return strlen(word) < 24 && word[strspn(word, "0123456789.e+-")] == '\0' && word[0] != '-' &&
+	       decimal_read(word, ret);
 }
 
 static bool take_trials(const char *word, unsigned *ret)
