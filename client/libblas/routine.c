@@ -1,33 +1,21 @@
-/* routine.c: the first call of each function, and the count of all others. */
+/* routine.c: the first call of each function, and the beginning and end of all others. */
 #include "routine.h"
 
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "guard.h"
 #include "next/next.h"
 #include "settings.h"
 #include "side.h"
 
-static const char *const words[OUTCOMES] = {
-    [OUTCOME_KOPSD] = "kopsd",
-    [OUTCOME_SMALL] = "small",
-    [OUTCOME_UNUSUAL] = "invalid or empty",
-    [OUTCOME_WIDE] = "64-bit integers",
-    [OUTCOME_SLOWER] = "faster there",
-    [OUTCOME_NO_GPU] = "kopsd has no GPU",
-    [OUTCOME_AWAY] = "kopsd away",
-    [OUTCOME_TAKEN] = "handles taken",
-    [OUTCOME_FAILED] = "job failed",
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct routine *called;
 
 int64_t routine_now_ns(void)
 {
@@ -56,13 +44,12 @@ static void publish(struct routine *r, void *next, bool wide)
 	atomic_store_explicit(&r->next, next, memory_order_relaxed);
 	atomic_store_explicit(&r->wide, wide, memory_order_relaxed);
 	atomic_store_explicit(&r->floor, floor, memory_order_release);
-	r->later = called;
-	called = r;
+	r->number = report_add(r->name);
 	atomic_store_explicit(&r->state, 1, memory_order_release);
 }
 
 /* Looks before it locks: the loader has a lock of its own, which a constructor that computes may hold. */
-static void prepare(struct routine *r)
+static void prepare_alone(struct routine *r)
 {
 	bool wide;
 	void *next = next_find(r->name, &wide);
@@ -76,11 +63,22 @@ static void prepare(struct routine *r)
 	pthread_mutex_unlock(&lock);
 }
 
+static void prepare(struct routine *r)
+{
+	struct guard guard;
+	sigset_t signals;
+	guard_begin(&guard);
+	guard_block_signals(&signals);
+	prepare_alone(r);
+	guard_restore_signals(&signals);
+	guard_end(&guard);
+}
+
 /* ---- Every call ---- */
 
-void routine_begin(struct call *call, struct routine *r)
+void routine_begin(struct call *call, struct routine *r, bool is_part)
 {
-	*call = (struct call){.routine = r, .outcome = OUTCOME_UNUSUAL, .error = errno};
+	*call = (struct call){.routine = r, .is_part = is_part, .outcome = OUTCOME_UNUSUAL, .error = errno};
 	if (!atomic_load_explicit(&r->state, memory_order_acquire))
 		prepare(r);
 	call->started_ns = routine_now_ns();
@@ -89,59 +87,25 @@ void routine_begin(struct call *call, struct routine *r)
 /* A write, not stdio: the program may be using that, and may be in a signal handler. */
 static void print_call(const struct call *call, int64_t ns)
 {
-	dprintf(2, "kops-blas[%d]: %s %s: %s%s, %.1f us\n", (int)getpid(), call->routine->name, call->what,
-	        call->outcome == OUTCOME_KOPSD ? "" : "next BLAS, ", words[call->outcome], (double)ns / 1e3);
+	dprintf(2, "kops-blas[%d]: %s%s %s: %s%s, %lld.%lld us\n", (int)getpid(),
+	        call->is_part ? "  part: " : "", call->routine->name, call->what,
+	        call->outcome == OUTCOME_KOPSD ? "" : "next BLAS, ", report_word(call->outcome),
+	        (long long)(ns / 1000), (long long)(ns / 100 % 10));
 }
 
 void routine_end(struct call *call)
 {
-	struct routine *r = call->routine;
+	struct guard guard;
+	guard_begin(&guard);
 	int64_t ns = routine_now_ns() - call->started_ns;
 	if (call->side)
 		side_note(call->side, call->outcome != OUTCOME_SLOWER, (double)ns / call->flops);
-	atomic_fetch_add_explicit(&r->calls[call->outcome], 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&r->ns[call->outcome], (uint64_t)ns, memory_order_relaxed);
+	if (!call->is_part)
+		report_count(call->routine->number, call->outcome, (uint64_t)ns);
 	if (settings_get()->verbose > 1)
 		print_call(call, ns);
+	guard_end(&guard);
 	errno = call->error;
-}
-
-/* ---- The report ---- */
-
-static void append(char *line, size_t size, size_t *used, const char *text, uint64_t number, const char *after)
-{
-	int n = snprintf(line + *used, size - *used, "%s%llu %s", text, (unsigned long long)number, after);
-	if (n > 0 && (size_t)n < size - *used)
-		*used += (size_t)n;
-}
-
-static void print_routine(const struct routine *r)
-{
-	char line[512];
-	uint64_t calls = 0, ns = 0;
-	size_t used = 0;
-	const char *mark = ": ";
-	for (int i = 1; i < OUTCOMES; i++) {
-		calls += r->calls[i];
-		ns += r->ns[i];
-	}
-	line[0] = 0;
-	for (int i = 1; i < OUTCOMES; i++) {
-		if (r->calls[i] == 0)
-			continue;
-		append(line, sizeof line, &used, mark, r->calls[i], words[i]);
-		mark = ", ";
-	}
-	dprintf(2, "kops-blas[%d]: %s: %llu calls by kopsd in %.3f ms; %llu by the next BLAS in %.3f ms%s\n",
-	        (int)getpid(), r->name, (unsigned long long)r->calls[OUTCOME_KOPSD],
-	        (double)r->ns[OUTCOME_KOPSD] / 1e6, (unsigned long long)calls, (double)ns / 1e6, line);
-}
-
-__attribute__((destructor)) static void report(void)
-{
-	if (called && settings_get()->verbose > 0)
-		for (const struct routine *r = called; r; r = r->later)
-			print_routine(r);
 }
 
 /* ---- fork() ---- */
@@ -156,12 +120,9 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The child's report counts the child's calls. */
 static void in_child(void)
 {
-	for (struct routine *r = called; r; r = r->later)
-		for (int i = 0; i < OUTCOMES; i++)
-			r->calls[i] = r->ns[i] = 0;
+	report_child();
 	pthread_mutex_unlock(&lock);
 }
 

@@ -15,19 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where a call went; all but the first went to the next BLAS. */
-enum outcome {
-	OUTCOME_KOPSD,
-	OUTCOME_SMALL,
-	OUTCOME_UNUSUAL, /* an invalid or empty call, or alpha = 0 */
-	OUTCOME_WIDE,    /* 64-bit integers under a name of those with 32 bits */
-	OUTCOME_SLOWER,  /* kopsd takes longer, as measured */
-	OUTCOME_NO_GPU,
-	OUTCOME_AWAY,   /* kopsd cannot be reached */
-	OUTCOME_TAKEN,  /* as many threads as may wait for kopsd do so */
-	OUTCOME_FAILED, /* kopsd refused or lost the job, or took too long */
-	OUTCOMES
-};
+#include "report.h"
 
 struct routine {
 	const char *name;
@@ -36,8 +24,7 @@ struct routine {
 	void *_Atomic next;
 	_Atomic bool wide;
 	_Atomic int state;
-	_Atomic uint64_t calls[OUTCOMES], ns[OUTCOMES];
-	struct routine *later; /* in the list of those that were called */
+	uint32_t number; /* in the report */
 };
 
 #define ROUTINE(text, instead_)                                                                                \
@@ -48,6 +35,7 @@ struct routine {
 /* A call that is not handed on at once. */
 struct call {
 	struct routine *routine;
+	bool is_part; /* of another call, which is counted */
 	enum outcome outcome;
 	int64_t started_ns;
 	struct side *side; /* where its time counts; NULL: nowhere. A failed job counts as kopsd's time */
@@ -73,7 +61,7 @@ static inline bool routine_is_wide(struct routine *r)
 	return atomic_load_explicit(&r->wide, memory_order_relaxed);
 }
 
-void routine_begin(struct call *call, struct routine *r);
+void routine_begin(struct call *call, struct routine *r, bool is_part);
 void routine_end(struct call *call);
 
 int64_t routine_now_ns(void);

@@ -91,5 +91,8 @@ static bool by_halves(const struct triangular *t, const struct triangular_calls 
 bool triangular_compute(const struct triangular *t, const struct triangular_calls *calls, struct call *call)
 {
 	call->outcome = OUTCOME_UNUSUAL;
-	return is_usual(t) && by_halves(t, calls, call);
+	if (!is_usual(t))
+		return false;
+	call->outcome = OUTCOME_SMALL;
+	return order_of(t) > 1 && by_halves(t, calls, call);
 }

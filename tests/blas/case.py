@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 
@@ -25,6 +26,19 @@ class BlasTest(harness.DaemonTest):
                               timeout=seconds)
         self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-4000:])
         return done.stdout, report(done.stderr)
+
+
+def locale_with_comma(test):
+    """The settings of one in which 0.5 is 0,5. No system has to have one, so it is made."""
+    folder = tempfile.TemporaryDirectory(prefix="kops-test-")
+    test.addCleanup(folder.cleanup)
+    source = os.path.join(folder.name, "source")
+    with open(source, "w", encoding="ascii") as f:
+        f.write('LC_NUMERIC\ndecimal_point ","\nthousands_sep ""\ngrouping -1\nEND LC_NUMERIC\n')
+    subprocess.run(["localedef", "-c", "-i", source, os.path.join(folder.name, "comma")], capture_output=True)
+    if not os.path.exists(os.path.join(folder.name, "comma", "LC_NUMERIC")):
+        test.skipTest("localedef makes no locale here")
+    return {"LOCPATH": folder.name, "LC_ALL": "comma"}
 
 
 def report(text):

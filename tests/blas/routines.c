@@ -6,20 +6,29 @@
  *     routines invalid     what is wrong or empty is the next BLAS's, which prints its errors
  *     routines threads     products of many threads
  *     routines fork        products of a parent and its children
+ *     routines flags       exact products, which raise no floating-point flags
+ *     routines jumps       calls that a signal's handler leaves by longjmp()
+ *     routines cancel      calls of threads that are cancelled
  *     routines loop        products until standard input ends
  *     routines loop-large  likewise with matrices of many MiB
  *
- * Prints what is wrong; exit status 0: nothing.
+ * `jumps` and `cancel` print a dot and wait for a byte: kopsd is to be stopped then, and at the next dot to go
+ * on. Prints what is wrong; exit status 0: nothing.
  */
+#include <fenv.h>
 #include <float.h>
+#include <locale.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -698,6 +707,129 @@ static void forks(void)
 		fork_between(products, 2, 3, 2);
 }
 
+/* ---- What a caller must not notice ---- */
+
+#define SIDE 64
+
+static double square_a[SIDE * SIDE], square_b[SIDE * SIDE];
+
+/* With small whole numbers products are exact. */
+static void fill_squares(void)
+{
+	for (int i = 0; i < SIDE * SIDE; i++)
+		square_a[i] = square_b[i] = i % 5;
+}
+
+static void multiply_squares(double c[SIDE * SIDE])
+{
+	const int n = SIDE;
+	const double one = 1, nothing = 0;
+	dgemm_("N", "T", &n, &n, &n, &one, square_a, &n, square_b, &n, &nothing, c, &n, 1, 1);
+}
+
+static double square_dot(void)
+{
+	double sum = 0;
+	for (int k = 0; k < SIDE; k++)
+		sum += square_a[k * SIDE] * square_b[k * SIDE];
+	return sum;
+}
+
+static void flags(void)
+{
+	static double c[SIDE * SIDE];
+	for (int i = 0; i < 3; i++) {
+		feclearexcept(FE_ALL_EXCEPT);
+		multiply_squares(c);
+		EXPECT(fetestexcept(FE_ALL_EXCEPT) == 0);
+		EXPECT(c[0] == square_dot());
+	}
+}
+
+static void next_act(void)
+{
+	char byte;
+	if (write(1, ".", 1) != 1 || read(0, &byte, 1) != 1)
+		exit(2);
+}
+
+static sigjmp_buf outside;
+
+static void leave(int signal)
+{
+	(void)signal;
+	siglongjmp(outside, 1);
+}
+
+/* At this depth of the stack, with room that others write to. */
+static __attribute__((noinline)) int multiply_below(int depth)
+{
+	volatile char room[512];
+	static double c[SIDE * SIDE];
+	for (size_t i = 0; i < sizeof room; i++)
+		room[i] = (char)depth;
+	if (depth == 0)
+		multiply_squares(c);
+	return depth == 0 ? 0 : multiply_below(depth - 1) + room[depth];
+}
+
+static void jumps(void)
+{
+	static double c[SIDE * SIDE];
+	volatile int left = 0;
+	multiply_squares(c);
+	signal(SIGALRM, leave);
+	next_act();
+	for (volatile int i = 0; i < 24; i++) {
+		const struct itimerval soon = {.it_value.tv_usec = 10000};
+		if (sigsetjmp(outside, 1) != 0) {
+			left++;
+			continue;
+		}
+		setitimer(ITIMER_REAL, &soon, NULL);
+		multiply_below(i % 5);
+	}
+	EXPECT(left == 24);
+	next_act();
+	products(4);
+}
+
+static _Atomic int inside, done;
+
+static void *cancelled(void *unused)
+{
+	double c[SIDE * SIDE];
+	inside++;
+	multiply_squares(c);
+	done++;
+	pthread_testcancel();
+	return unused;
+}
+
+static void cancel(void)
+{
+	static double c[SIDE * SIDE];
+	pthread_t ids[4];
+	void *ends[4] = {NULL};
+	multiply_squares(c);
+	next_act();
+	for (int i = 0; i < 4; i++)
+		if (pthread_create(&ids[i], NULL, cancelled, NULL) != 0)
+			exit(2);
+	while (inside < 4)
+		usleep(1000);
+	usleep(100000); /* to where they wait for kopsd */
+	for (int i = 0; i < 4; i++)
+		pthread_cancel(ids[i]);
+	next_act();
+	for (int i = 0; i < 4; i++)
+		pthread_join(ids[i], &ends[i]);
+	for (int i = 0; i < 4; i++)
+		EXPECT(ends[i] == PTHREAD_CANCELED);
+	EXPECT(done == 4);
+	threads();
+}
+
 /* A line of dots says that it is alive. */
 static void loop(void (*run)(int n))
 {
@@ -712,6 +844,8 @@ static void loop(void (*run)(int n))
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
+	setlocale(LC_ALL, "");
+	fill_squares();
 	state = seed_of_run() * UINT64_C(0x9E3779B97F4A7C15) | 1;
 	if (strcmp(what, "calls") == 0)
 		calls(argc > 2 ? atoi(argv[2]) : 100);
@@ -721,6 +855,12 @@ int main(int argc, char **argv)
 		threads();
 	else if (strcmp(what, "fork") == 0)
 		forks();
+	else if (strcmp(what, "flags") == 0)
+		flags();
+	else if (strcmp(what, "jumps") == 0)
+		jumps();
+	else if (strcmp(what, "cancel") == 0)
+		cancel();
 	else if (strcmp(what, "loop") == 0)
 		loop(products);
 	else if (strcmp(what, "loop-large") == 0)

@@ -37,6 +37,12 @@
 #define ITS_ROUTINE_(name)         (&name##_routine)
 #define ITS_ROUTINE(name)          ITS_ROUTINE_(name)
 
+#define UNPACKED(...) __VA_ARGS__
+
+/* What a call of `name` does, as a part of another call. */
+#define PART_OF_(name) name##_compute
+#define PART_OF(name)  PART_OF_(name)
+
 /* Calls with such integers are the next BLAS's. */
 static bool is_wide(struct call *call)
 {
@@ -62,10 +68,10 @@ typedef intptr_t word;
 	name##_function name;                                                                                  \
 	static struct routine name##_routine = ROUTINE(#name, NULL);                                           \
                                                                                                                \
-	__attribute__((noinline)) static void name##_compute parameters                                        \
+	__attribute__((noinline)) static void name##_compute(bool is_part, UNPACKED parameters)                \
 	{                                                                                                      \
 		struct call call;                                                                              \
-		routine_begin(&call, &name##_routine);                                                         \
+		routine_begin(&call, &name##_routine, is_part);                                                \
 		if (is_wide(&call) || !(__VA_ARGS__))                                                          \
 			((name##_function *)routine_next(&name##_routine)) arguments;                          \
 		routine_end(&call);                                                                            \
@@ -76,7 +82,7 @@ typedef intptr_t word;
 		if (routine_hands_on(&name##_routine, size))                                                   \
 			((name##_function *)routine_next(&name##_routine)) arguments;                          \
 		else                                                                                           \
-			name##_compute arguments;                                                              \
+			name##_compute(false, UNPACKED arguments);                                             \
 	}
 
 #pragma GCC visibility push(default)

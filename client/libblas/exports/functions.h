@@ -70,7 +70,7 @@ static void CBLAS(gemm_group)(int order, int trans_a, int trans_b, int64_t m, in
 {
 	struct routine *routine = ITS_ROUTINE(CBLAS(gemm_batch));
 	struct call call;
-	routine_begin(&call, routine);
+	routine_begin(&call, routine, false);
 	struct product p = entry_gemm(DTYPE, order, trans_a, trans_b, m, n, k, alpha, MATRICES(a, lda),
 	                              MATRICES(b, ldb), beta, MATRICES(c, ldc));
 	p.batch = size;
@@ -80,7 +80,8 @@ static void CBLAS(gemm_group)(int order, int trans_a, int trans_b, int64_t m, in
 		next(order, &trans_a, &trans_b, ONE(m), ONE(n), ONE(k), &alpha, a, ONE(lda), b, ONE(ldb), &beta,
 		     c, ONE(ldc), 1, ONE(size));
 	for (int64_t i = 0; i < size && !computed && !next; i++)
-		CBLAS(gemm)(order, trans_a, trans_b, m, n, k, alpha, a[i], lda, b[i], ldb, beta, c[i], ldc);
+		PART_OF(CBLAS(gemm))
+	(true, order, trans_a, trans_b, m, n, k, alpha, a[i], lda, b[i], ldb, beta, c[i], ldc);
 	routine_end(&call);
 }
 
@@ -103,7 +104,7 @@ void CBLAS(gemm_batch)(int order, const int *trans_a, const int *trans_b, const 
 {
 	struct routine *routine = ITS_ROUTINE(CBLAS(gemm_batch));
 	struct call call;
-	routine_begin(&call, routine);
+	routine_begin(&call, routine, false);
 	CBLAS(gemm_batch_function) *next = (CBLAS(gemm_batch_function) *)routine_next(routine);
 	bool wide = is_wide(&call);
 	if (next && (wide || routine_hands_on(routine, DBL_MAX))) {
@@ -159,18 +160,18 @@ static void FORTRAN(part_gemm)(const struct product *p)
 	const INT m = (INT)p->m, n = (INT)p->n, k = (INT)p->k;
 	const INT lda = (INT)p->a.ld, ldb = (INT)p->b.ld, ldc = (INT)p->c.ld;
 	const REAL alpha = (REAL)p->alpha, beta = (REAL)p->beta;
-	FORTRAN(gemm)
-	(p->trans_a ? "T" : "N", p->trans_b ? "T" : "N", &m, &n, &k, &alpha, p->a.data, &lda, p->b.data, &ldb,
-	 &beta, (REAL *)p->c.data, &ldc, 1, 1);
+	PART_OF(FORTRAN(gemm))
+	(true, p->trans_a ? "T" : "N", p->trans_b ? "T" : "N", &m, &n, &k, &alpha, p->a.data, &lda, p->b.data,
+	 &ldb, &beta, (REAL *)p->c.data, &ldc, 1, 1);
 }
 
 static void FORTRAN(part_triangular)(const struct triangular *t)
 {
 	const INT m = (INT)t->m, n = (INT)t->n, lda = (INT)t->a.ld, ldb = (INT)t->b.ld;
 	const REAL alpha = (REAL)t->alpha;
-	(t->solve ? FORTRAN(trsm) : FORTRAN(trmm))(t->left ? "L" : "R", t->upper ? "U" : "L",
-	                                           t->trans ? "T" : "N", t->unit ? "U" : "N", &m, &n, &alpha,
-	                                           t->a.data, &lda, (REAL *)t->b.data, &ldb, 1, 1, 1, 1);
+	(t->solve ? PART_OF(FORTRAN(trsm)) : PART_OF(FORTRAN(trmm)))(
+	    true, t->left ? "L" : "R", t->upper ? "U" : "L", t->trans ? "T" : "N", t->unit ? "U" : "N", &m, &n,
+	    &alpha, t->a.data, &lda, (REAL *)t->b.data, &ldb, 1, 1, 1, 1);
 }
 
 static const struct triangular_calls FORTRAN(calls) = {FORTRAN(part_gemm), FORTRAN(part_triangular)};

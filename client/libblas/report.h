@@ -1,0 +1,40 @@
+/*
+ * report.h: what became of the calls, for KOPS_BLAS_VERBOSE.
+ *
+ * Each process prints its lines when it ends. Children of fork() may end without a word: multiprocessing's
+ * workers leave by _exit() or are killed. So a process and all its descendants by fork() count in memory that
+ * they share, and one that ends also prints the lines of those that ended without.
+ *
+ *     FREE --report_child()--> COUNTING --its end, or another's after its end--> PRINTING --> FREE
+ */
+#ifndef KOPS_LIBBLAS_REPORT_H
+#define KOPS_LIBBLAS_REPORT_H
+
+#include <stdint.h>
+
+/* Where a call went; all but the first went to the next BLAS. */
+enum outcome {
+	OUTCOME_KOPSD,
+	OUTCOME_SMALL,
+	OUTCOME_UNUSUAL, /* an invalid or empty call, or alpha = 0 */
+	OUTCOME_WIDE,    /* 64-bit integers under a name of those with 32 bits */
+	OUTCOME_SLOWER,  /* kopsd takes longer, as measured */
+	OUTCOME_NO_GPU,
+	OUTCOME_AWAY,   /* kopsd cannot be reached */
+	OUTCOME_TAKEN,  /* as many threads as may wait for kopsd do so */
+	OUTCOME_FAILED, /* kopsd refused or lost the job, or took too long */
+	OUTCOMES
+};
+
+/* For people. */
+const char *report_word(enum outcome outcome);
+
+/* A number to count a function's calls by; the same in children. One thread at a time. name: for ever. */
+uint32_t report_add(const char *name);
+
+void report_count(uint32_t number, enum outcome outcome, uint64_t ns);
+
+/* In a child of fork(), before it counts. */
+void report_child(void);
+
+#endif
