@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "blocks.h"
+#include "guard.h"
 #include "lane.h"
 #include "place.h"
 #include "settings.h"
@@ -53,8 +54,11 @@ static bool is_wanted(const struct product *p, struct call *call)
 
 bool compute_is_wanted(const struct product *p, struct call *call)
 {
+	struct guard guard;
+	guard_begin(&guard);
 	bool wanted = is_wanted(p, call) && lane_may_be_had(&call->outcome);
 	call->side = NULL;
+	guard_end(&guard);
 	return wanted;
 }
 
@@ -93,16 +97,25 @@ static bool compute_in(struct lane *lane, const struct product *p, product_funct
 	return done;
 }
 
-bool compute_product(const struct product *p, product_function *gemm, struct call *call)
+static bool compute(const struct product *p, product_function *gemm, struct call *call, struct hold *hold)
 {
 	if (!is_wanted(p, call))
 		return false;
-	struct lane *lane = lane_take(settings_get()->automatic, &call->outcome);
+	struct lane *lane = lane_take(hold, settings_get()->automatic, &call->outcome);
 	if (!lane) {
 		call->side = NULL;
 		return false;
 	}
 	bool done = compute_in(lane, p, gemm, &call->outcome);
 	lane_give(lane);
+	return done;
+}
+
+bool compute_product(const struct product *p, product_function *gemm, struct call *call)
+{
+	struct hold hold = {0};
+	guard_begin(&hold.guard);
+	bool done = compute(p, gemm, call, &hold);
+	guard_end(&hold.guard);
 	return done;
 }

@@ -15,6 +15,7 @@
 #endif
 
 #include "common/threads.h"
+#include "guard.h"
 #include "settings.h"
 
 #define TILE         32
@@ -35,6 +36,17 @@ static unsigned parts_of(uint64_t bytes)
 		return 1;
 	pthread_once(&once, prepare_threads);
 	return threads_parts(bytes, GRAIN_BYTES);
+}
+
+/* With other threads, which use this one's stack: no signal's handler may leave it by longjmp(). */
+static void run(unsigned n_parts, void (*fn)(void *ctx, unsigned part), void *ctx)
+{
+	sigset_t signals;
+	if (n_parts > 1)
+		guard_block_signals(&signals);
+	threads_run(n_parts, fn, ctx);
+	if (n_parts > 1)
+		guard_restore_signals(&signals);
 }
 
 /* ---- Whole columns ---- */
@@ -127,7 +139,7 @@ void copy_matrix(const struct copy *copy, enum triangle triangle)
 		s.copy.rows *= copy->cols;
 		s.copy.cols = 1;
 	}
-	threads_run(s.n_parts, copy_part, &s);
+	run(s.n_parts, copy_part, &s);
 }
 
 /* ---- Symmetric matrices ---- */
@@ -164,7 +176,7 @@ void copy_symmetric(const struct copy *copy, enum triangle stored)
 	copy_matrix(copy, stored);
 	uint64_t bytes = copy->rows * copy->cols * copy->element;
 	struct shared_copy s = {*copy, stored, false, parts_of(bytes)};
-	threads_run(s.n_parts, mirror_part, &s);
+	run(s.n_parts, mirror_part, &s);
 }
 
 /* ---- Many matrices ---- */
@@ -187,5 +199,5 @@ static void copy_some(void *ctx, unsigned part)
 void copy_each(uint64_t n, uint64_t bytes, void (*copy_one)(void *ctx, uint64_t i), void *ctx)
 {
 	struct many m = {n, copy_one, ctx, n > 1 ? parts_of(n * bytes) : 1};
-	threads_run(m.n_parts, copy_some, &m);
+	run(m.n_parts, copy_some, &m);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,18 @@
 #define ROOMY_CALLS 64   /* after so many that used less than a quarter, the memory is replaced */
 #define CONNECT_MS  2000 /* reconnecting after a death included */
 #define SPIN_US     50
-#define AWAY_NS     INT64_C(5000000000)  /* after a failure kopsd is left alone */
-#define NO_GPU_NS   INT64_C(60000000000) /* a daemon that has no GPU hardly gets one */
+#define AWAY_NS     INT64_C(5000000000)   /* after a failure kopsd is left alone */
+#define AWAY_NS_MAX INT64_C(320000000000) /* twice as long after each further one for which a call waited */
+#define LONG_NS     INT64_C(100000000)    /* that a call waits */
+#define NO_GPU_NS   INT64_C(60000000000)  /* a daemon that has no GPU hardly gets one */
+#define MARK        UINT64_C(0x8d3f5b1c00000000) /* and a number, on the stack of whoever has a lane */
 
 struct lane {
-	_Atomic bool taken;
+	const void *_Atomic owner; /* the thread that has it, by the address of `self` there */
+	const struct hold *hold;   /* the owner's, with this mark as long as its call is there */
+	uint64_t mark;
+	int cancellation; /* as it was in the owner */
+	int64_t since_ns;
 	kops *k;
 	kops_buffer *memory;
 	unsigned roomy;
@@ -31,15 +39,57 @@ struct lane {
 };
 
 static struct lane lanes[LANES];
-static _Atomic int64_t leave_until_ns;
-static _Atomic int leave_why = OUTCOME_AWAY;
+static _Thread_local char self;
+static _Atomic uint32_t marks;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t at_thread_end;
 static char *socket_path; /* NULL: as libkops finds it */
 
-static void leave_alone(enum outcome why)
+/* ---- Leaving kopsd alone ---- */
+
+static _Atomic int64_t leave_until_ns, failed_ns, away_ns = AWAY_NS;
+static _Atomic int leave_why = OUTCOME_AWAY;
+
+static void leave_alone(const struct lane *l, enum outcome why)
 {
+	int64_t ns = why == OUTCOME_NO_GPU ? NO_GPU_NS : away_ns, now = routine_now_ns();
+	if (l->since_ns < failed_ns)
+		return; /* another thread waited at the same time */
+	failed_ns = now;
 	leave_why = why;
-	leave_until_ns = routine_now_ns() + (why == OUTCOME_NO_GPU ? NO_GPU_NS : AWAY_NS);
+	leave_until_ns = now + ns;
+	if (why == OUTCOME_AWAY && now - l->since_ns > LONG_NS)
+		away_ns = 2 * ns < AWAY_NS_MAX ? 2 * ns : AWAY_NS_MAX;
+}
+
+static void answered(void)
+{
+	if (away_ns != AWAY_NS)
+		away_ns = AWAY_NS;
+	if (leave_until_ns)
+		leave_until_ns = 0;
+}
+
+bool lane_may_be_had(enum outcome *ret_why)
+{
+	bool left_alone = leave_until_ns && routine_now_ns() < leave_until_ns;
+	if (left_alone)
+		*ret_why = (enum outcome)leave_why;
+	return !left_alone;
+}
+
+/* When the time is over one thread looks whether kopsd answers. The others leave it alone as long as that
+ * takes.
+ */
+static bool may_look(enum outcome *ret_why)
+{
+	int64_t until = leave_until_ns;
+	if (until == 0)
+		return true;
+	*ret_why = (enum outcome)leave_why;
+	int64_t now = routine_now_ns();
+	return now >= until &&
+	       atomic_compare_exchange_strong(&leave_until_ns, &until, now + CONNECT_MS * INT64_C(1000000));
 }
 
 /* ---- fork() ---- */
@@ -63,12 +113,58 @@ static void lane_close(struct lane *l)
 static void close_copies(void)
 {
 	for (struct lane *l = lanes; l < lanes + LANES; l++) {
-		if (l->taken)
+		if (l->owner)
 			forget(l);
 		else
 			lane_close(l);
-		l->taken = false;
+		l->owner = NULL;
 	}
+}
+
+/* ---- Calls that are gone ---- */
+
+static bool is_on_other_stack(void)
+{
+	stack_t stack;
+	return sigaltstack(NULL, &stack) < 0 || (stack.ss_flags & SS_ONSTACK);
+}
+
+/*
+ * Whether the call that took this thread's lane can still be under way beneath the present one, as where a
+ * signal's handler computes a product. Its frame is then above, and nobody wrote over the mark.
+ */
+__attribute__((no_sanitize("address"))) static bool is_under_way(const struct lane *l, const struct hold *now)
+{
+	if ((uintptr_t)now >= (uintptr_t)l->hold)
+		return is_on_other_stack();
+	return l->hold->mark == l->mark;
+}
+
+/* Its handle may be in the midst of anything: kops_close() looks at nothing that a call left half done. */
+static void abandon(struct lane *l)
+{
+	lane_close(l);
+	l->owner = NULL;
+}
+
+/* Also ends what the guard of the call that is gone began. */
+static void abandon_gone(struct hold *now)
+{
+	for (struct lane *l = lanes; l < lanes + LANES; l++) {
+		if (l->owner != &self || is_under_way(l, now))
+			continue;
+		if (l->cancellation == PTHREAD_CANCEL_ENABLE)
+			now->guard.cancellation = PTHREAD_CANCEL_ENABLE;
+		abandon(l);
+	}
+}
+
+static void end_thread(void *unused)
+{
+	(void)unused;
+	for (struct lane *l = lanes; l < lanes + LANES; l++)
+		if (l->owner == &self)
+			abandon(l);
 }
 
 /* Handles are opened now and then, and the program may make another folder the current one meanwhile. */
@@ -85,6 +181,7 @@ static void begin(void)
 {
 	keep_socket_path();
 	pthread_atfork(NULL, NULL, close_copies);
+	pthread_key_create(&at_thread_end, end_thread);
 }
 
 /* ---- Handles ---- */
@@ -107,48 +204,53 @@ static bool lane_open(struct lane *l, bool needs_gpu)
 	char name[64];
 	strncpy(name, program_invocation_short_name, sizeof name - 1);
 	name[sizeof name - 1] = 0;
-	pthread_once(&once, begin);
 	const kops_options options = {.size = sizeof options,
 	                              .socket = socket_path,
 	                              .name = name,
 	                              .timeout_ms = CONNECT_MS,
 	                              .spin_us = SPIN_US};
-	int status = kops_open(&l->k, &options, NULL, 0);
-	if (status < 0) {
-		l->k = NULL;
-		leave_alone(OUTCOME_AWAY);
+	/* Waits only when the lane has the handle: who leaves by longjmp() leaves it to be closed. */
+	if (kops_open_start(&l->k, &options, NULL, 0) < 0 || kops_ping(l->k) < 0) {
+		lane_close(l);
+		leave_alone(l, OUTCOME_AWAY);
 		return false;
 	}
+	answered();
 	if (!needs_gpu || has_gpu(l->k))
 		return true;
 	lane_close(l);
-	leave_alone(OUTCOME_NO_GPU);
+	leave_alone(l, OUTCOME_NO_GPU);
 	return false;
 }
 
 static bool is_mine_now(struct lane *l)
 {
-	return !l->taken && !atomic_exchange(&l->taken, true);
+	const void *nobody = NULL;
+	return !l->owner && atomic_compare_exchange_strong(&l->owner, &nobody, &self);
 }
 
-bool lane_may_be_had(enum outcome *ret_why)
+static void mark_hold(struct lane *l, struct hold *hold)
 {
-	bool left_alone = leave_until_ns && routine_now_ns() < leave_until_ns;
-	if (left_alone)
-		*ret_why = (enum outcome)leave_why;
-	return !left_alone;
+	hold->mark = l->mark = MARK + ++marks;
+	l->hold = hold;
+	l->cancellation = hold->guard.cancellation;
+	l->since_ns = routine_now_ns();
 }
 
-struct lane *lane_take(bool needs_gpu, enum outcome *ret_why)
+struct lane *lane_take(struct hold *hold, bool needs_gpu, enum outcome *ret_why)
 {
 	struct lane *l = lanes;
-	if (!lane_may_be_had(ret_why))
+	pthread_once(&once, begin);
+	abandon_gone(hold);
+	if (!may_look(ret_why))
 		return NULL;
 	*ret_why = OUTCOME_TAKEN;
 	while (l < lanes + LANES && !is_mine_now(l))
 		l++;
 	if (l == lanes + LANES)
 		return NULL;
+	mark_hold(l, hold);
+	pthread_setspecific(at_thread_end, &self);
 	if (l->k || lane_open(l, needs_gpu))
 		return l;
 	*ret_why = (enum outcome)leave_why;
@@ -158,7 +260,9 @@ struct lane *lane_take(bool needs_gpu, enum outcome *ret_why)
 
 void lane_give(struct lane *l)
 {
-	l->taken = false;
+	((struct hold *)(uintptr_t)l->hold)->mark = 0;
+	l->hold = NULL;
+	l->owner = NULL;
 }
 
 /* ---- Memory ---- */
@@ -192,7 +296,7 @@ kops_buffer *lane_memory(struct lane *l, uint64_t bytes)
 	int status = kops_alloc(l->k, bytes, KOPS_SHARED, NULL, &l->memory);
 	if (status == KOPS_E_CONNECT || status == KOPS_E_TIMEOUT) {
 		lane_close(l);
-		leave_alone(OUTCOME_AWAY);
+		leave_alone(l, OUTCOME_AWAY);
 	}
 	return status < 0 ? NULL : l->memory;
 }
@@ -240,9 +344,11 @@ int lane_wait(struct lane *l, kops_job *job, int limit_ms)
 	int status = kops_wait(job, limit_ms);
 	if (status == KOPS_E_CONNECT || status == KOPS_E_TIMEOUT) {
 		lane_close(l);
-		leave_alone(OUTCOME_AWAY);
+		leave_alone(l, OUTCOME_AWAY);
 	} else if (status < 0) {
 		lane_drop(l, job);
+	} else {
+		answered();
 	}
 	return status;
 }

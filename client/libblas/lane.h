@@ -6,6 +6,11 @@
  * beside those, so threads never wait for each other. The first lane is opened by the first large product.
  *
  *     FREE --lane_take()--> TAKEN --lane_give()--> FREE
+ *                             |
+ *                             +-- its call is gone: closed --> FREE
+ *
+ * A signal's handler may leave a call by longjmp(), or its thread may end within. The thread's next call closes
+ * what it had, or the end of the thread does.
  *
  * A child of fork() finds the parent's lanes. It closes its copies of those that were free, and forgets those
  * that another thread of the parent used at that moment.
@@ -16,16 +21,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "guard.h"
 #include "kops.h"
 #include "routine.h"
 
 struct lane;
 
+/* On the stack of the call that has a lane, as long as it has it. */
+struct hold {
+	struct guard guard; /* begun before */
+	volatile uint64_t mark;
+};
+
 /*
  * A lane with an open handle; NULL and *ret_why when there is none. After a failure it says so at once for a
- * few seconds. needs_gpu: a daemon without a GPU is as good as none.
+ * few seconds, and twice as long after each further one for which a call waited. needs_gpu: a daemon without a
+ * GPU is as good as none.
  */
-struct lane *lane_take(bool needs_gpu, enum outcome *ret_why);
+struct lane *lane_take(struct hold *hold, bool needs_gpu, enum outcome *ret_why);
 void lane_give(struct lane *lane);
 
 /* Whether kopsd is not left alone at the moment; else *ret_why. */

@@ -2,6 +2,7 @@
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -89,6 +90,13 @@ class Routines(case.BlasTest):
         self.assertRegex(done.stderr, r"dgemm_: 3 calls by kopsd in \d+\.\d{3} ms; 0 by the next BLAS in 0\.000 ms\n")
         self.assertRegex(done.stderr, r"dgemm_ 64 x 64 x 64: kopsd, \d+\.\d us\n")
 
+    def test_no_floating_point_flags(self):
+        for threshold in ("0", "0.3", "nan", "1e400", "1e-400", "many", ""):
+            with self.subTest(threshold):
+                out, calls = self.run_program(ROUTINES, "flags", KOPS_BLAS_THRESHOLD=threshold)
+                self.assertEqual(out, "")
+                self.assertEqual(sum(calls["dgemm_"].values()), 3)
+
     def test_parts_are_not_counted(self):
         """Nor ends of the recursion as invalid."""
         code = ("import ctypes; at = lambda n: ctypes.byref(ctypes.c_int(n)); one = ctypes.c_double(1)\n"
@@ -129,6 +137,33 @@ class Routines(case.BlasTest):
         done = subprocess.run([ROUTINES, "calls", "5"], env=self.environment(KOPS_BLAS_VERBOSE="", KOPS_SOCKET="/no"),
                               capture_output=True, text=True, timeout=600)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+
+class Hangs(case.BlasTest):
+    """Calls that wait for a kopsd which is stopped."""
+    leaks_checked = False
+
+    def act(self, what):
+        program = subprocess.Popen([ROUTINES, what], env=self.environment(), bufsize=0, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for signal_ in (signal.SIGSTOP, signal.SIGCONT):
+            self.assertEqual(program.stdout.read(1), b".")
+            self.daemon.process.send_signal(signal_)
+            program.stdin.write(b".")
+        out, err = program.communicate(timeout=60)
+        self.assertEqual((program.returncode, out), (0, b""), err)
+        return case.report(err.decode())
+
+    def test_calls_left_by_a_signal(self):
+        """As Ctrl-C does in programs that go on at their prompt. More than there are handles."""
+        calls = self.act("jumps")
+        self.assertEqual({why for c in calls.values() for why in c} - {"invalid or empty"}, {"kopsd"})
+        self.assertGreater(sum(c["kopsd"] for c in calls.values()), 5)
+
+    def test_cancelled_threads(self):
+        """A product is no cancellation point."""
+        calls = self.act("cancel")
+        self.assertGreater(sum(c["kopsd"] for c in calls.values()), 100)
 
 
 class Deaths(case.BlasTest):
