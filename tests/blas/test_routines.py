@@ -4,7 +4,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 import unittest
 
@@ -96,41 +95,6 @@ class Routines(case.BlasTest):
                 out, calls = self.run_program(ROUTINES, "flags", KOPS_BLAS_THRESHOLD=threshold)
                 self.assertEqual(out, "")
                 self.assertEqual(sum(calls["dgemm_"].values()), 3)
-
-    def test_parts_are_not_counted(self):
-        """Nor ends of the recursion as invalid."""
-        code = ("import ctypes; at = lambda n: ctypes.byref(ctypes.c_int(n)); one = ctypes.c_double(1)\n"
-                "a, b = ((ctypes.c_double * 10000)(*[1.0] * 10000) for _ in range(2))\n"
-                "ctypes.CDLL(None).dtrsm_(b'L', b'U', b'N', b'U', at(100), at(100), ctypes.byref(one), a, at(100), b, "
-                "at(100), *[ctypes.c_size_t(1)] * 4)")
-        _, calls = self.run_program(sys.executable, "-c", code, LD_PRELOAD=case.LIBRARY)
-        self.assertEqual(calls, {"dtrsm_": {"kopsd": 1}})
-        env = self.environment(LD_PRELOAD=case.LIBRARY, KOPS_BLAS_VERBOSE="2")
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
-        self.assertGreater(len(re.findall(r"]:   part: dgemm_ \d+ x 100 x \d+: kopsd, ", done.stderr)), 10)
-        self.assertNotIn("invalid", done.stderr)
-
-    def test_workers_that_end_without_a_word(self):
-        """multiprocessing's leave by _exit(), or are killed."""
-        code = ("import ctypes, multiprocessing, os, signal, sys\n"
-                "def work(i):\n"
-                "    at = lambda n: ctypes.byref(ctypes.c_int(n)); one = ctypes.c_double(1)\n"
-                "    a, b, c = ((ctypes.c_double * 64)(*[1.0] * 64) for _ in range(3))\n"
-                "    ctypes.CDLL(None).dgemm_(b'N', b'N', at(8), at(8), at(8), ctypes.byref(one), a, at(8), b, at(8), "
-                "ctypes.byref(one), c, at(8), ctypes.c_size_t(1), ctypes.c_size_t(1))\n"
-                "    return os.getpid()\n"
-                "context = multiprocessing.get_context('fork')\n"
-                "with context.Pool(3) as pool: pids = set(pool.map(work, range(30), 1))\n"
-                "with context.Pool(1, maxtasksperchild=2) as pool: pids |= set(pool.map(work, range(10), 1))\n"
-                "child = os.fork()\n"
-                "if child == 0: work(0); os.kill(os.getpid(), signal.SIGKILL)\n"
-                "os.waitpid(child, 0); work(0); print(*pids | {child, os.getpid()})")
-        env = self.environment(LD_PRELOAD=case.LIBRARY)
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        found = {int(pid) for pid in re.findall(r"kops-blas\[(\d+)\]", done.stderr)}
-        self.assertEqual(found, {int(pid) for pid in done.stdout.split()}, done.stderr)
-        self.assertEqual(sum(case.report(done.stderr)["dgemm_"].values()), 30 + 10 + 1 + 1)
 
     def test_silence(self):
         """Who asks for no report gets none, whatever happens."""
