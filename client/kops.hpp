@@ -144,6 +144,13 @@ class buffer
 	{
 		return kops_data(get());
 	}
+	/* In a child of fork(): maps the parent's memory, copied on write. NULL if that cannot be. See
+	 * kops_inherit().
+	 */
+	void *inherit() const
+	{
+		return kops_inherit(get());
+	}
 	std::uint64_t size() const
 	{
 		return kops_size(get());

@@ -335,8 +335,11 @@ class Session:
             return
         with self.turn, self:
             self.gone = "this client is closed: make another with kops.connect()"
-            for pointer, job in list(self.out.items()):
-                self.take_from(pointer, job._written)
+            jobs, end = list(self.out.items()), time.monotonic() + LET_GO_S
+            for pointer, _ in jobs:
+                lib.kops_cancel(pointer)
+            for pointer, job in jobs:
+                self.take_from(pointer, job._written, max(0.0, end - time.monotonic()))
                 job._abandon(error("STATE", "the client was closed while this job was out"))
             self.out.clear()
             self._close_if_unused()

@@ -11,8 +11,10 @@
 #include <cstring>
 #include <numeric>
 #include <poll.h>
+#include <sys/wait.h>
 #include <thread>
 #include <type_traits>
+#include <unistd.h>
 
 using kopsxx::array;
 using kopsxx::client;
@@ -270,6 +272,24 @@ static void a_job_that_takes_too_long(client &k)
 	EXPECT(thrown([&] { job.wait(); }) == KOPS_E_CANCELLED);
 }
 
+static void a_child_reads_what_its_parent_has(client &k)
+{
+	auto buffer = k.alloc(64);
+	char *text = static_cast<char *>(buffer.data());
+	int status = -1;
+
+	std::strcpy(text, "the parent's");
+	EXPECT(!buffer.inherit());
+	pid_t child = fork();
+	if (child == 0) {
+		bool right = buffer.inherit() == text && std::strcmp(text, "the parent's") == 0;
+		std::strcpy(text, "the child's");
+		_exit(right ? 0 : 1);
+	}
+	EXPECT(waitpid(child, &status, 0) == child && status == 0);
+	EXPECT(std::strcmp(text, "the parent's") == 0);
+}
+
 static void lists_show_this_client(client &k)
 {
 	auto trace = k.trace(0, 1);
@@ -298,5 +318,6 @@ int main()
 	started_ones_need_no_waiting();
 	a_job_repeats(k);
 	a_job_that_takes_too_long(k);
+	a_child_reads_what_its_parent_has(k);
 	return wrong != 0;
 }
