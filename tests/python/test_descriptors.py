@@ -89,6 +89,34 @@ class Descriptors(PythonTest):
     def test_all_are_closed_and_reused(self):
         self.in_a_child(lambda: self.close_all(True))
 
+    def close_in_a_loop(self, reuse):
+        """A loop is not told of a descriptor that the program closed."""
+        async def main():
+            job = self.kops.job()
+            x, y = self.integers(1000), self.kops.empty((1000, 1000))
+            for _ in range(10):
+                job.matmul(x, x, out=y)
+            job.submit()
+            waiting = asyncio.ensure_future(wait(job))
+            await asyncio.sleep(0.02)
+            os.close(self.kops._session.watch.fd)
+            read, _ = os.pipe() if reuse else (-1, -1)
+            await asyncio.wait_for(waiting, 60)
+            np.testing.assert_array_equal(y, np.asarray(x) @ x)
+            if reuse:
+                os.set_blocking(read, False)
+                with self.assertRaises(BlockingIOError):
+                    os.read(read, 1)
+
+        async def wait(job):
+            await job
+
+        asyncio.run(main())
+
+    def test_in_an_event_loop(self):
+        for reuse in False, True:
+            self.in_a_child(lambda: self.close_in_a_loop(reuse))
+
     def test_without_standard_ones(self):
         env = {**os.environ, "KOPS_SOCKET": self.daemon.socket}
         for closed in ("0", "1", "2", "0,1,2"):
