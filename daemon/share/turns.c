@@ -34,33 +34,75 @@ static void unlink_user(struct turns *t, struct turns_user *u)
 		u->next->prev = u->prev;
 }
 
-static void push(struct turns *t, struct turns_user *u, struct turns_place *p)
+static void put_first(struct turns_user *u, struct turns_place *p)
 {
-	struct turns_place **link;
-
-	if (!u->first) {
-		u->end = &u->first;
-		if (!u->held)
-			link_user(t, u);
-	}
-	link = p->midway ? &u->first : u->end;
-	p->next = *link;
-	p->waits = true;
-	*link = p;
-	if (!p->next)
-		u->end = &p->next;
+	p->prev = NULL;
+	p->next = u->first;
+	if (p->next)
+		p->next->prev = p;
+	else
+		u->last = p;
+	u->first = p;
 }
 
-static void remove_at(struct turns *t, struct turns_user *u, struct turns_place **link)
+static void put_last(struct turns_user *u, struct turns_place *p)
 {
-	struct turns_place *p = *link;
+	p->next = NULL;
+	p->prev = u->last;
+	if (p->prev)
+		p->prev->next = p;
+	else
+		u->first = p;
+	u->last = p;
+}
 
-	*link = p->next;
-	if (!*link)
-		u->end = link;
+static void push(struct turns *t, struct turns_user *u, struct turns_place *p)
+{
+	if (!u->first && !u->held)
+		link_user(t, u);
+	p->waits = true;
+	if (p->midway)
+		put_first(u, p);
+	else
+		put_last(u, p);
+}
+
+static void take_out(struct turns *t, struct turns_place *p)
+{
+	struct turns_user *u = p->user;
+
+	if (p->prev)
+		p->prev->next = p->next;
+	else
+		u->first = p->next;
+	if (p->next)
+		p->next->prev = p->prev;
+	else
+		u->last = p->prev;
 	p->waits = false;
 	if (!u->first && !u->held)
 		unlink_user(t, u);
+}
+
+static void list_watched(struct turns *t, struct turns_place *p)
+{
+	p->listed = true;
+	p->prev_watched = NULL;
+	p->next_watched = t->watched;
+	if (p->next_watched)
+		p->next_watched->prev_watched = p;
+	t->watched = p;
+}
+
+static void unlist_watched(struct turns *t, struct turns_place *p)
+{
+	if (p->prev_watched)
+		p->prev_watched->next_watched = p->next_watched;
+	else
+		t->watched = p->next_watched;
+	if (p->next_watched)
+		p->next_watched->prev_watched = p->prev_watched;
+	p->listed = false;
 }
 
 /* ---- Turns ---- */
@@ -97,7 +139,7 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 	if (!goes_first(t, u))
 		t->clock_ns = u->spent_ns;
 	u->is_new = false;
-	remove_at(t, u, &u->first);
+	take_out(t, p);
 	if (u != t->latest)
 		t->alone_since_ns = now;
 	t->taking = t->latest = u;
@@ -116,8 +158,7 @@ static void stop_watching(struct turns *t)
 	struct turns_place *p;
 
 	while ((p = t->watched)) {
-		t->watched = p->next_watched;
-		p->listed = false;
+		unlist_watched(t, p);
 		if (!p->waits || p->unwatched)
 			continue;
 		p->unwatched = true;
@@ -210,9 +251,7 @@ void turns_wait(struct turns *t, struct turns_place *p)
 		uv_idle_start(&t->idle, on_idle);
 	if (p->listed || p->unwatched)
 		return;
-	p->listed = true;
-	p->next_watched = t->watched;
-	t->watched = p;
+	list_watched(t, p);
 }
 
 void turns_wait_anew(struct turns *t, struct turns_place *p)
@@ -224,29 +263,12 @@ void turns_wait_anew(struct turns *t, struct turns_place *p)
 		p->user->is_new = true;
 }
 
-static void unlist(struct turns *t, struct turns_place *p)
-{
-	struct turns_place **link = &t->watched;
-
-	if (!p->listed)
-		return;
-	while (*link != p)
-		link = &(*link)->next_watched;
-	*link = p->next_watched;
-	p->listed = false;
-}
-
 void turns_leave(struct turns *t, struct turns_place *p)
 {
-	struct turns_user *u = p->user;
-	struct turns_place **link = &u->first;
-
-	unlist(t, p);
-	if (!p->waits)
-		return;
-	while (*link != p)
-		link = &(*link)->next;
-	remove_at(t, u, link);
+	if (p->listed)
+		unlist_watched(t, p);
+	if (p->waits)
+		take_out(t, p);
 }
 
 void turns_hold(struct turns *t, struct turns_user *u, enum turns_reason why)

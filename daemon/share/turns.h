@@ -62,7 +62,7 @@ struct turns {
 /* A user, as part of an account. */
 struct turns_user {
 	struct turns_user *next, *prev;   /* among those with waiting sessions that are not held */
-	struct turns_place *first, **end; /* these, in order; end is NULL at first */
+	struct turns_place *first, *last; /* these, in order */
 	uint64_t spent_ns;                /* of the loop's time */
 	unsigned held;                    /* by enum turns_reason; 0: it is not */
 	bool is_new;                      /* it had no turn since it came to wait */
@@ -76,7 +76,7 @@ enum turns_reason {
 
 /* A session or a door, as part of one. Its user is set before it waits. */
 struct turns_place {
-	struct turns_place *next, *next_watched;
+	struct turns_place *next, *prev, *next_watched, *prev_watched;
 	struct turns_user *user;
 	bool waits, unwatched, listed;           /* listed: among turns.watched */
 	bool midway;                             /* its next turn goes before others of its user */
