@@ -80,6 +80,22 @@ void *idmap_remove(struct idmap *map, uint64_t id)
 	return value;
 }
 
+/* Slots before that are empty, and stay so: what fills a gap comes from behind it. */
+void *idmap_take_next(struct idmap *map)
+{
+	for (unsigned n = 0; map->count && n < IDMAP_LOOKS; n++) {
+		void *value = map->slots[map->taken].value;
+
+		if (value) {
+			map->count--;
+			close_gap(map, map->taken);
+			return value;
+		}
+		map->taken++;
+	}
+	return NULL;
+}
+
 void idmap_each(const struct idmap *map, void (*visit)(void *value, void *arg), void *arg)
 {
 	for (size_t i = 0; i < map->capacity; i++)

@@ -15,6 +15,7 @@ struct idmap {
 	struct idmap_slot *slots;
 	size_t capacity; /* power of two, or 0 */
 	size_t count;
+	size_t taken; /* idmap_take_next() goes on here */
 };
 
 /* Of this process, since clients choose the ids: nobody can choose those that all have one home. */
@@ -52,6 +53,12 @@ int idmap_put(struct idmap *map, uint64_t id, void *value);
 void *idmap_remove(struct idmap *map, uint64_t id); /* what was there, or NULL */
 /* Calls visit for each value; visit must not change the map. */
 void idmap_each(const struct idmap *map, void (*visit)(void *value, void *arg), void *arg);
+/*
+ * Takes out some value. Call it until map->count is 0, and put nothing in meanwhile: each call goes on where
+ * the last one was, and looks at IDMAP_LOOKS slots at most. NULL: there was none in these.
+ */
+#define IDMAP_LOOKS 256u
+void *idmap_take_next(struct idmap *map);
 void idmap_clear(struct idmap *map); /* frees the table, not the values */
 
 #endif

@@ -551,6 +551,7 @@ static void await_threads(struct server *s)
 
 	while (work_is_out(s) || (closers_are_busy(s) && clock_ns() < until)) {
 		uv_run(&s->loop, UV_RUN_NOWAIT);
+		accounts_finish_errands(&s->engine.accounts); /* also of users that are held */
 		usleep(100);
 	}
 }

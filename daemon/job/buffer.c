@@ -18,8 +18,8 @@
 
 /* Below this a pageable copy costs less than registering (0.1 ms even for one page, measured on an H200). */
 #define PIN_WORTH_BYTES (256ull << 10)
-/* Unmapping and freeing more than this leaves the loop thread. */
-#define UNMAP_INLINE_BYTES (1ull << 20)
+/* Closing a file may free its pages: of more than this, in a thread that others' memory does not wait for. */
+#define CLOSE_BYTES (1ull << 20)
 /* Below this memory of the CPU device is not worth huge pages. */
 #define HUGE_PAGES_BYTES (8ull << 20)
 /* Between looks at what memory there is, which take up to half a millisecond. */
@@ -55,10 +55,8 @@ static void buffer_delete(struct buffer *b)
 		account_refund(all, b->account, ACCOUNT_PINNED, b->memory.bytes);
 	b->account->buffers--;
 	engine->n_buffers--;
-	if (b->fd >= 0 && b->file_bytes > UNMAP_INLINE_BYTES)
+	if (b->fd >= 0)
 		closing_add(all, b->account, b->fd);
-	else if (b->fd >= 0)
-		close(b->fd);
 	if (b->gone)
 		b->gone(b);
 	account_unref(all, b->account);
@@ -324,12 +322,66 @@ fail:
 	return rc;
 }
 
-/* ---- RESIDENT ---- */
+/* ---- Memory that goes ---- */
 
 static struct buffer *of_task(struct task *task)
 {
 	return (struct buffer *)((char *)task - offsetof(struct buffer, task));
 }
+
+static struct buffer *of_errand(struct errand *errand)
+{
+	return (struct buffer *)((char *)errand - offsetof(struct buffer, errand));
+}
+
+static bool delete_step(struct errand *errand)
+{
+	buffer_delete(of_errand(errand));
+	return false;
+}
+
+/* Its memory is given back. To tell who waits for that takes a turn, and there may be thousands. */
+static void buffer_gone(struct buffer *b)
+{
+	errands_add(&b->account->errands, &b->errand, delete_step);
+}
+
+static void unpin(struct buffer *b)
+{
+	if (__atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED)
+		b->engine->pinning->unpin(b->memory.host);
+}
+
+/* What is of this process: of an imported buffer, or of a RESIDENT one of the CPU. */
+static bool unmap_step(struct task *task)
+{
+	struct buffer *b = of_task(task);
+	uint64_t all = b->device ? b->memory.bytes : b->map_bytes, left = all - b->at;
+	uint64_t bytes = left < WORKERS_UNMAKE_BYTES ? left : WORKERS_UNMAKE_BYTES;
+
+	if (b->at == 0 && !b->device)
+		unpin(b);
+	munmap((char *)(b->device ? b->memory.device : b->memory.host) + b->at, bytes);
+	b->at += bytes;
+	if (b->at < all)
+		return false;
+	if (b->fd >= 0 && b->file_bytes <= CLOSE_BYTES) {
+		close(b->fd);
+		b->fd = -1;
+	}
+	return true;
+}
+
+static void unmap(struct buffer *b, void (*done)(struct task *task))
+{
+	b->at = 0;
+	b->task.begin = NULL;
+	b->task.step = unmap_step;
+	b->task.done = done;
+	workers_submit(b->engine->workers, &b->account->memory_flow, &b->task);
+}
+
+/* ---- RESIDENT ---- */
 
 static struct buffer *of_device_work(struct device_work *work)
 {
@@ -385,16 +437,6 @@ static bool populate_step(struct task *task)
 	return b->failure < 0 || b->at == b->memory.bytes;
 }
 
-static bool unpopulate_step(struct task *task)
-{
-	struct buffer *b = of_task(task);
-	uint64_t bytes = piece_of(b, WORKERS_UNMAKE_BYTES);
-
-	munmap((char *)b->memory.device + b->at, bytes);
-	b->at += bytes;
-	return b->at == b->memory.bytes;
-}
-
 static void resident_gone(struct buffer *b)
 {
 	b->device->stats.resident_bytes -= b->memory.bytes;
@@ -410,15 +452,12 @@ static void unpopulated(struct task *task)
 	if (b->state == BUFFER_PENDING)
 		settle(b, KOPS_E_CANCELLED);
 	else
-		buffer_delete(b);
+		buffer_gone(b);
 }
 
 static void unpopulate(struct buffer *b)
 {
-	b->at = 0;
-	b->task.step = unpopulate_step;
-	b->task.done = unpopulated;
-	workers_submit(b->engine->workers, &b->account->memory_flow, &b->task);
+	unmap(b, unpopulated);
 }
 
 static void populated(struct task *task)
@@ -531,40 +570,17 @@ void buffer_settle_pages(struct buffer *b, uint64_t bytes)
 
 /* ---- The end ---- */
 
-static void unmap(struct buffer *b)
-{
-	if (__atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED)
-		b->engine->pinning->unpin(b->memory.host);
-	munmap(b->memory.host, b->map_bytes);
-	host_memory_add_file(-(int64_t)b->map_bytes);
-}
-
-static bool unmap_step(struct task *task)
-{
-	unmap(of_task(task));
-	return true;
-}
-
 static void unmapped(struct task *task)
 {
-	buffer_delete(of_task(task));
-}
+	struct buffer *b = of_task(task);
 
-static void release_mapping(struct buffer *b)
-{
-	if (b->memory.pin == MEMORY_PAGEABLE && b->map_bytes <= UNMAP_INLINE_BYTES) {
-		unmap(b);
-		buffer_delete(b);
-		return;
-	}
-	b->task.step = unmap_step;
-	b->task.done = unmapped;
-	workers_submit(b->engine->workers, &b->account->memory_flow, &b->task);
+	host_memory_add_file(-(int64_t)b->map_bytes);
+	buffer_gone(b);
 }
 
 static void segment_released(void *arg)
 {
-	buffer_delete(arg);
+	buffer_gone(arg);
 }
 
 /*
@@ -577,7 +593,7 @@ static void release_segment(struct buffer *b)
 	struct task_flow *flow = &b->account->memory_flow;
 
 	b->segment->pinned = b->memory.pin == MEMORY_PINNED; /* a job may have done it */
-	if (b->given_back)
+	if (b->is_dropped)
 		pool_take_back(b->segment, flow, segment_released, b);
 	else
 		pool_let_go(b->segment, flow, segment_released, b);
@@ -593,13 +609,12 @@ static void device_freed(struct device_work *work)
 	struct buffer *b = of_device_work(work);
 
 	resident_gone(b);
-	buffer_delete(b);
+	buffer_gone(b);
 }
 
 static void release_resident(struct buffer *b)
 {
 	if (!b->device->backend->alloc) {
-		b->task.begin = NULL;
 		unpopulate(b);
 		return;
 	}
@@ -610,7 +625,7 @@ static void release_resident(struct buffer *b)
 static void release(struct buffer *b)
 {
 	if (b->state == BUFFER_FAILED) {
-		buffer_delete(b);
+		buffer_gone(b);
 		return;
 	}
 	b->state = BUFFER_RELEASING;
@@ -619,7 +634,7 @@ static void release(struct buffer *b)
 	else if (b->segment)
 		release_segment(b);
 	else
-		release_mapping(b);
+		unmap(b, unmapped);
 }
 
 /* Nobody will use what is being made, and nobody waits for an answer. */

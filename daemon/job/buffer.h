@@ -9,7 +9,8 @@
  * one, and the making of it one. The making ends early when nobody else holds any.
  *
  * A buffer counts as its user's until its memory is given back, and Drop is answered then: so an Alloc after
- * the answer has the room.
+ * the answer has the room. All buffers go one way, by Drop or with their session: prepared jobs let go of it,
+ * a worker or device thread gives its memory back, and the rest is an errand of its user (errands.h).
  */
 #ifndef KOPS_BUFFER_H
 #define KOPS_BUFFER_H
@@ -37,7 +38,7 @@ struct buffer {
 	int fd;             /* imported: tells which pages are there; else -1 */
 	uint64_t charged_bytes;
 	struct segment *segment; /* lent */
-	bool given_back;         /* lent: by Drop, not by the end of its session */
+	bool is_dropped;         /* by Drop, not by the end of its session: a lent one is given back */
 	struct device *device;   /* RESIDENT */
 	bool lost;               /* RESIDENT: stands for content destroyed by a restart */
 	bool pin_charged;
@@ -49,10 +50,12 @@ struct buffer {
 	void (*gone)(struct buffer *buffer);
 	struct session *session, *drop_session;
 	struct buffer_use *prepared_uses; /* by prepared jobs that are ready */
-	struct buffer *next_pending, *next_dropped;
+	/* In the lists of its session; link: where it is linked from. */
+	struct buffer *next_pending, **pending_link, *next_dropped, **dropped_link;
 	uint64_t request, drop_request;
 	struct device_work device_work;
 	struct task task;
+	struct errand errand;
 	uint64_t at, claimed_bytes; /* how far the task is */
 	uint64_t file_bytes;        /* imported: what closing fd may free */
 	struct host_memory_pages pages;

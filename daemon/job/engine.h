@@ -43,6 +43,7 @@ struct engine {
 	struct engine_device devices[SCHED_DEVICES_MAX];
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */
+	unsigned n_dropping;               /* dropped ones of which prepared jobs have not let go yet */
 	/* See buffer_memory_is_ample(): what may be mapped for it to be so, by the last look at memory. */
 	uint64_t ample_bytes, looked_at_memory_ms;
 	bool memory_is_ample;

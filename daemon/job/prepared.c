@@ -1,6 +1,7 @@
 #include "job/prepared.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,16 @@ static unsigned count_pinned(const struct job *job)
 	return n;
 }
 
+/* Jobs of a dropped buffer fall back to KEPT by and by. */
+static bool has_dropped(const struct job *job)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < job->uses.n; i++)
+		any |= job->uses.list[i].buffer->is_dropped;
+	return any;
+}
+
 bool prepared_take(struct prepared *p, struct job *job)
 {
 	if (!make_room(p->engine, p->account, job->bytes))
@@ -154,10 +165,29 @@ void prepared_cool(struct prepared *p)
 	job_free(job);
 }
 
-void prepared_drop_buffer(const struct buffer *buffer)
+/* Of the prepared jobs that hold it, which may be thousands. */
+static bool drop_step(struct errand *errand)
 {
-	while (buffer->prepared_uses)
-		prepared_cool(buffer->prepared_uses->job->prepared);
+	struct buffer *b = (struct buffer *)((char *)errand - offsetof(struct buffer, errand));
+
+	if (b->prepared_uses) {
+		prepared_cool(b->prepared_uses->job->prepared);
+		return true;
+	}
+	b->engine->n_dropping--;
+	buffer_unref(b);
+	return false;
+}
+
+void prepared_drop_buffer(struct buffer *b)
+{
+	b->is_dropped = true;
+	if (!b->prepared_uses) {
+		buffer_unref(b);
+		return;
+	}
+	b->engine->n_dropping++;
+	errands_add(&b->account->errands, &b->errand, drop_step);
 }
 
 struct job *prepared_ready_job(struct prepared *p)
@@ -165,7 +195,8 @@ struct job *prepared_ready_job(struct prepared *p)
 	struct job *job = p->job;
 
 	if (!job || job->state != JOB_READY || !job->settled || job->is_suspect ||
-	    p->plans != p->engine->plans || p->pinned != count_pinned(job) || job_should_move(job))
+	    p->plans != p->engine->plans || p->pinned != count_pinned(job) ||
+	    (p->engine->n_dropping && has_dropped(job)) || job_should_move(job))
 		return NULL;
 	unlink_from(p);
 	link_newest(p);
@@ -256,7 +287,7 @@ int prepared_new(struct engine *e, struct account *account, struct idmap *map, c
 	return 0;
 }
 
-static void free_one(struct prepared *p)
+void prepared_free(struct prepared *p)
 {
 	prepared_cool(p);
 	refund(p, sizeof *p + p->message_bytes);
@@ -267,17 +298,5 @@ static void free_one(struct prepared *p)
 void prepared_forget(struct prepared *p)
 {
 	idmap_remove(p->map, p->number);
-	free_one(p);
-}
-
-static void visit(void *value, void *arg)
-{
-	(void)arg;
-	free_one(value);
-}
-
-void prepared_forget_all(struct idmap *map)
-{
-	idmap_each(map, visit, NULL);
-	idmap_clear(map);
+	prepared_free(p);
 }

@@ -15,7 +15,7 @@
 #include "job/job.h"
 #include "kops.pb-c.h"
 
-#define PREPARED_MAX 8192u /* of a session: all go in one turn at its end */
+#define PREPARED_MAX 8192u /* of a session */
 
 struct prepared {
 	struct prepared *newer, *older; /* of those of its user that are READY */
@@ -47,8 +47,8 @@ void prepared_explain(const struct engine *engine, const struct account *account
 /* Forgets it; its job ends as if it had not been prepared. */
 void prepared_forget(struct prepared *prepared);
 
-/* The session of this map has gone. */
-void prepared_forget_all(struct idmap *map);
+/* As above, of one that is out of its session's map. */
+void prepared_free(struct prepared *prepared);
 
 /* The planned job becomes its job, and READY again at each end. False: there is no room for it. */
 bool prepared_take(struct prepared *prepared, struct job *job);
@@ -61,8 +61,9 @@ struct job *prepared_ready_job(struct prepared *prepared);
 /* From READY to KEPT; of one that is out, when it ends. */
 void prepared_cool(struct prepared *prepared);
 
-/* The buffer is dropped. */
-void prepared_drop_buffer(const struct buffer *buffer);
+/* The buffer is dropped: takes over its session's reference, and gives it up when no prepared job has the
+ * buffer any more. No run starts with it meanwhile. */
+void prepared_drop_buffer(struct buffer *buffer);
 
 /* A job that belongs to one has ended and was answered. */
 void prepared_job_ended(struct job *job);

@@ -60,7 +60,7 @@ int outbox_keep(struct outbox *box, const uint8_t *data, size_t bytes, int fd)
 	return 0;
 }
 
-static void drop_first(struct outbox *box)
+void outbox_drop(struct outbox *box)
 {
 	struct outbox_reply *reply = box->first;
 
@@ -73,12 +73,6 @@ static void drop_first(struct outbox *box)
 		close(reply->fd);
 	}
 	free(reply);
-}
-
-void outbox_clear(struct outbox *box)
-{
-	while (box->first)
-		drop_first(box);
 }
 
 /* ---- Sending ---- */
@@ -121,7 +115,7 @@ int outbox_flush(struct outbox *box)
 
 		if (rc < 0)
 			return rc;
-		drop_first(box);
+		outbox_drop(box);
 	}
 	return 0;
 }

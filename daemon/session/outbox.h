@@ -40,7 +40,7 @@ int outbox_keep(struct outbox *box, const uint8_t *data, size_t bytes, int fd);
 /* 0: nothing waits any more; KOPS_E_BUSY: something does. Else the client is gone. */
 int outbox_flush(struct outbox *box);
 
-/* What waits will not be sent. */
-void outbox_clear(struct outbox *box);
+/* The first of what waits will not be sent. */
+void outbox_drop(struct outbox *box);
 
 #endif

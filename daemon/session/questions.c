@@ -15,6 +15,17 @@ int questions_add(struct question **questions, uint64_t id)
 	return 0;
 }
 
+bool questions_drop(struct question **questions)
+{
+	struct question *q = *questions;
+
+	if (!q)
+		return false;
+	*questions = q->next;
+	free(q);
+	return true;
+}
+
 void questions_end(struct question **questions, struct session *session,
                    void (*answer)(struct session *session, uint64_t id))
 {
@@ -23,8 +34,7 @@ void questions_end(struct question **questions, struct session *session,
 	*questions = NULL;
 	for (; q; q = next) {
 		next = q->next;
-		if (answer)
-			answer(session, q->id);
+		answer(session, q->id);
 		free(q);
 	}
 }

@@ -3,6 +3,7 @@
 #ifndef KOPS_QUESTIONS_H
 #define KOPS_QUESTIONS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct session;
@@ -15,7 +16,10 @@ struct question {
 /* KOPS_E_NOMEM. */
 int questions_add(struct question **questions, uint64_t id);
 
-/* Calls answer for each and forgets them. NULL: only that. */
+/* Forgets one. False: there was none. */
+bool questions_drop(struct question **questions);
+
+/* Calls answer for each and forgets them. */
 void questions_end(struct question **questions, struct session *session,
                    void (*answer)(struct session *session, uint64_t id));
 

@@ -439,52 +439,6 @@ void sessions_reload(struct sessions *all)
 	}
 }
 
-static void drop_buffer(void *value, void *arg)
-{
-	(void)arg;
-	buffer_unref(value);
-}
-
-static void drop_buffers(struct session *s)
-{
-	idmap_each(&s->buffers, drop_buffer, NULL);
-	idmap_clear(&s->buffers);
-}
-
-static void forget_drops(struct session *s)
-{
-	for (struct buffer *b = s->dropped; b; b = b->next_dropped) {
-		b->gone = NULL;
-		b->drop_session = NULL;
-	}
-	s->dropped = NULL;
-	s->n_dropped = 0;
-}
-
-static void forget_allocs(struct session *s)
-{
-	struct buffer *next;
-
-	for (struct buffer *b = s->pending; b; b = next) {
-		next = b->next_pending;
-		buffer_forget_session(b);
-	}
-	s->pending = NULL;
-}
-
-static void drop_job(void *value, void *arg)
-{
-	(void)arg;
-	job_orphan(value);
-}
-
-static void drop_jobs(struct session *s)
-{
-	job_queues_forget(&s->queues);
-	idmap_each(&s->jobs, drop_job, NULL);
-	idmap_clear(&s->jobs);
-}
-
 static void unlist(struct session *s)
 {
 	if (s->prev)
@@ -501,12 +455,15 @@ static void session_free(struct session *s)
 	free(s);
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+static void release_handle(struct session *s)
 {
-	struct session *s = handle->data;
-
 	if (--s->open_handles == 0)
 		session_free(s);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	release_handle(handle->data);
 }
 
 void session_close_ring(struct session *s)
@@ -518,10 +475,28 @@ void session_close_ring(struct session *s)
 	s->ring = NULL;
 }
 
-void session_close(struct session *s, const char *why)
+void session_leave_connection(struct session *s)
+{
+	unread_leave(&s->all->unreads, s->outbox.unread, s->account, s->fd);
+	s->fd = -1;
+}
+
+void session_ended(struct session *s)
 {
 	struct engine *e = s->engine;
 
+	job_queues_forget(&s->queues);
+	idmap_clear(&s->jobs);
+	idmap_clear(&s->prepared);
+	idmap_clear(&s->buffers);
+	session_close_ring(s);
+	pool_look_soon(e->pool);
+	e->progress(e);
+	release_handle(s);
+}
+
+void session_close(struct session *s, const char *why)
+{
 	if (s->state == SESSION_CLOSING)
 		return;
 	if (why && log_may(&s->all->ends))
@@ -530,34 +505,23 @@ void session_close(struct session *s, const char *why)
 	s->state = SESSION_CLOSING;
 	turns_leave(&s->all->turns, &s->place);
 	unlist(s);
-	questions_end(&s->pings, s, NULL);
-	questions_end(&s->stats, s, NULL);
-	forget_drops(s);
-	forget_allocs(s);
 	if (s->midway)
 		s->all->abandon(s);
-	prepared_forget_all(&s->prepared);
-	drop_jobs(s);
-	drop_buffers(s);
-	outbox_clear(&s->outbox);
-	session_close_ring(s);
 	s->account->sessions--;
-	e->accounts.sessions--;
-	pool_look_soon(e->pool);
-	if (s->outbox.unread)
-		shut_down(s); /* for now it may stay open */
-	switch (s->open_handles) {
+	s->engine->accounts.sessions--;
+	if (s->outbox.unread || s->outbox.first)
+		shut_down(s); /* for now it stays open */
+	switch (s->open_handles++) {
 	case 2:
 		uv_close((uv_handle_t *)&s->poll, on_handle_closed);
 		/* fall through */
 	case 1:
 		uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
 	}
-	unread_leave(&s->all->unreads, s->outbox.unread, s->account, s->fd); /* nobody polls it any more */
-	if (!s->open_handles)                                                /* it never had its first turn */
-		session_free(s);
-	jobs_dispatch(e);
-	e->progress(e);
+	if (!s->outbox.first) /* nobody polls it any more */
+		session_leave_connection(s);
+	session_end(s);
+	s->engine->progress(s->engine);
 }
 
 /* ---- All of them ---- */
@@ -566,7 +530,7 @@ static void has_runs(void *user)
 {
 	struct session *s = user;
 
-	if (!s->outbox.first)
+	if (!s->outbox.first && s->state != SESSION_CLOSING)
 		turns_wait(&s->all->turns, &s->place);
 }
 
@@ -652,5 +616,6 @@ void sessions_close(struct sessions *all)
 {
 	while (all->first)
 		session_close(all->first, NULL);
+	accounts_finish_errands(&all->engine->accounts);
 	unreads_clear(&all->unreads);
 }

@@ -4,6 +4,9 @@
  *     ARRIVED ──first turn──→ GREETING ──Hello──→ OPEN ──→ CLOSING → freed
  *                                 └── timeout, refusal ──────↑
  *
+ * A session that is CLOSING is in no list any more. Its client is told by the end of the connection. What it
+ * has goes piece by piece, as an errand of its user (ending.c).
+ *
  * A reply that the socket does not take waits in the outbox; until it is empty nothing more is read from
  * this client, so a slow reader bounds itself by what it has out; and its user by max-unread-per-uid.
  */
@@ -19,6 +22,7 @@
 #include "session/peer.h"
 #include "session/questions.h"
 #include "session/sensing.h"
+#include "share/errands.h"
 #include "share/slow.h"
 #include "share/turns.h"
 #include "share/unread.h"
@@ -90,8 +94,8 @@ struct session {
 	uint64_t serial;       /* for the log, and for who lists sessions */
 	pid_t pid;
 
-	int fd;
-	unsigned open_handles;
+	int fd;                       /* -1: somebody else closes it */
+	unsigned open_handles;        /* of libuv's; and the errand of its end counts as one */
 	bool is_colleague;            /* its process has the daemon's group: see-others */
 	char client[PEER_NAME_BYTES]; /* as in Hello, or its process's name */
 	uint64_t arrived_ns;
@@ -105,6 +109,7 @@ struct session {
 	unsigned n_dropped;             /* of these: they count against max-buffers until answered */
 	struct question *pings, *stats; /* unanswered */
 	struct usage usage;
+	struct errand ending;
 };
 
 /* engine, max, started_ns and what is called back are set. */
@@ -116,7 +121,7 @@ bool sessions_are_quiet(const struct sessions *all);
 /* Settings were reloaded: their users' limits follow them. */
 void sessions_reload(struct sessions *all);
 
-/* Ends all of them. */
+/* Ends all of them, and does what that leaves to be done on the loop. */
 void sessions_close(struct sessions *all);
 
 /* Takes over an accepted connection, to be opened when its user's turn comes. Its user's account; NULL: it is
@@ -132,6 +137,12 @@ int session_send(struct session *session, const uint8_t *data, size_t bytes, int
 
 /* Its memory is unmapped and refunded. Nothing where there is none. */
 void session_close_ring(struct session *session);
+
+/* ending.c: a session that is CLOSING gives up all that it has, and then calls session_ended(). */
+void session_end(struct session *session);
+/* Somebody else closes its connection when that is due. */
+void session_leave_connection(struct session *session);
+void session_ended(struct session *session);
 
 /* Ends the session for a reason, logged once; NULL: the client hung up. Idempotent. */
 void session_close(struct session *session, const char *why);

@@ -104,6 +104,7 @@ struct account *accounts_get(struct accounts *all, uid_t uid)
 		if (!a)
 			return NULL;
 		a->uid = uid;
+		errands_init(&a->errands, all->turns, &a->turns);
 		a->limits = find_limits(all->config, uid, NULL, 0).of;
 		a->next = *link;
 		*link = a;
@@ -117,10 +118,11 @@ void account_ref(struct account *a)
 	a->refs++;
 }
 
+/* Also one whose turn ends with its last reference: the turn is charged to it. */
 static bool is_ahead(const struct accounts *all, const struct account *a)
 {
-	return a->slow_until_ns > clock_ns() || sched_flow_is_ahead(all->sched, &a->flow) ||
-	       turns_is_ahead(all->turns, &a->turns) ||
+	return all->turns->taking == &a->turns || a->slow_until_ns > clock_ns() ||
+	       sched_flow_is_ahead(all->sched, &a->flow) || turns_is_ahead(all->turns, &a->turns) ||
 	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow.flow));
 }
 
@@ -157,6 +159,26 @@ void account_unref(struct accounts *all, struct account *a)
 		return;
 	a->idle_since = all->departures++;
 	forget_idle(all);
+}
+
+static struct account *find_errands(const struct accounts *all)
+{
+	struct account *a = all->first;
+
+	while (a && !a->errands.first)
+		a = a->next;
+	return a;
+}
+
+void accounts_finish_errands(struct accounts *all)
+{
+	struct account *a;
+
+	while ((a = find_errands(all))) {
+		account_ref(a);
+		errands_finish(&a->errands);
+		account_unref(all, a);
+	}
 }
 
 void accounts_clear(struct accounts *all)

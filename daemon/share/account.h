@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "kernel.h"
+#include "share/errands.h"
 #include "share/scheduler.h"
 #include "share/turns.h"
 #include "share/workers.h"
@@ -33,6 +34,7 @@ struct account {
 	struct sched_flow flow;           /* its jobs, on the devices */
 	struct task_flow memory_flow;     /* its memory, in worker threads */
 	struct turns_user turns;          /* its requests, on the loop */
+	struct errands errands;           /* what is done in its turns beside these */
 	struct prepared *newest, *oldest; /* prepared jobs that are ready, by last use */
 	uint64_t prepared_bytes;          /* of all its prepared jobs */
 	struct closing *closing;          /* descriptors to be closed next; NULL: none */
@@ -84,6 +86,8 @@ struct user_limits account_limits_beside(const struct accounts *all, const struc
 void accounts_reset_limits(struct accounts *all);
 void account_ref(struct account *account);
 void account_unref(struct accounts *all, struct account *account);
+/* Does all errands of all users at once: kopsd stops. */
+void accounts_finish_errands(struct accounts *all);
 /* Frees what stayed. No references may be left. */
 void accounts_clear(struct accounts *all);
 

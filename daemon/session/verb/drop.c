@@ -7,17 +7,31 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
+static void unlist(struct session *session, struct buffer *buffer)
+{
+	*buffer->dropped_link = buffer->next_dropped;
+	if (buffer->next_dropped)
+		buffer->next_dropped->dropped_link = buffer->dropped_link;
+	session->n_dropped--;
+}
+
 /* Its memory is given back. */
 static void gone(struct buffer *buffer)
 {
 	struct session *session = buffer->drop_session;
-	struct buffer **link = &session->dropped;
 
-	while (*link != buffer)
-		link = &(*link)->next_dropped;
-	*link = buffer->next_dropped;
-	session->n_dropped--;
+	unlist(session, buffer);
 	reply_ok(session, buffer->drop_request);
+}
+
+static void list(struct session *session, struct buffer *buffer)
+{
+	buffer->next_dropped = session->dropped;
+	buffer->dropped_link = &session->dropped;
+	if (buffer->next_dropped)
+		buffer->next_dropped->dropped_link = &buffer->next_dropped;
+	session->dropped = buffer;
+	session->n_dropped++;
 }
 
 int verb_drop(struct request *r)
@@ -28,14 +42,10 @@ int verb_drop(struct request *r)
 		snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, r->msg->drop->buffer);
 		return KOPS_E_NOT_FOUND;
 	}
-	prepared_drop_buffer(buffer);
-	buffer->given_back = true;
 	buffer->gone = gone;
 	buffer->drop_session = r->session;
 	buffer->drop_request = r->id;
-	buffer->next_dropped = r->session->dropped;
-	r->session->dropped = buffer;
-	r->session->n_dropped++;
-	buffer_unref(buffer);
+	list(r->session, buffer);
+	prepared_drop_buffer(buffer);
 	return 0;
 }

@@ -106,6 +106,49 @@ static void test_random(void **state)
 	assert_null(idmap_get(&map, id_of(0)));
 }
 
+/* While others are removed by their ids, each is taken once, and no call looks at many slots. */
+static void test_take_all(void **state)
+{
+	struct idmap map = {0};
+	int in[IDS] = {0};
+	unsigned calls = 0;
+	void *value;
+
+	(void)state;
+	srand((unsigned)seed_of_run());
+	for (int i = 0; i < IDS; i++)
+		in[i] = idmap_put(&map, id_of(i), &things[i]) == 0;
+	while (map.count > 0) {
+		int i = rand() % IDS;
+
+		if (rand() % 4 == 0) {
+			assert_ptr_equal(idmap_remove(&map, id_of(i)), in[i] ? &things[i] : NULL);
+			in[i] = 0;
+		}
+		value = idmap_take_next(&map);
+		if (value) {
+			i = (int)((int *)value - things);
+			assert_int_equal(in[i], 1);
+			in[i] = 0;
+		}
+		check_all(&map, in);
+	}
+	assert_null(idmap_take_next(&map));
+	for (int i = 0; i < IDS; i++)
+		assert_int_equal(in[i], 0);
+	idmap_clear(&map);
+	/* The last of a thousand: most slots are empty. */
+	for (int i = 0; i < IDS; i++)
+		assert_int_equal(idmap_put(&map, id_of(i), &things[i]), 0);
+	for (int i = 1; i < IDS; i++)
+		assert_ptr_equal(idmap_remove(&map, id_of(i)), &things[i]);
+	while (!(value = idmap_take_next(&map)))
+		calls++;
+	assert_ptr_equal(value, &things[0]);
+	assert_in_range(calls, 0, map.capacity / IDMAP_LOOKS);
+	idmap_clear(&map);
+}
+
 /* Arithmetic sequences, and the numbers that all had one home while that was Fibonacci hashing's. */
 static void test_no_numbers_collide_on_purpose(void **state)
 {
@@ -138,6 +181,7 @@ int main(void)
 	    cmocka_unit_test(test_empty),
 	    cmocka_unit_test(test_put_twice),
 	    cmocka_unit_test(test_random),
+	    cmocka_unit_test(test_take_all),
 	    cmocka_unit_test(test_no_numbers_collide_on_purpose),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

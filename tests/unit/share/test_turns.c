@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "loop.h"
 #include "share/turns.h"
-#include "simulated_clock.h"
+#include "unit/daemon/loop.h"
+#include "unit/daemon/simulated_clock.h"
 
 enum { TURNS = 200, LONG_NS = 20000, SHORT_NS = 5000 };
 
