@@ -313,8 +313,8 @@ static int make_pool(struct server *s, unsigned segments_max, char why[CONFIG_WH
 {
 	uint64_t warm = s->config.warm_pool ? s->config.warm_pool : s->engine.pinning ? WARM_POOL_GPU_BYTES : 0;
 
-	s->engine.pool = pool_new(&s->timers.loop, s->engine.workers, s->engine.pinning, warm,
-	                          s->config.pool_cache, segments_max);
+	s->engine.pool = pool_new(&s->timers.loop, &s->engine.accounts, s->engine.workers, s->engine.pinning,
+	                          warm, s->config.pool_cache, segments_max);
 	if (s->engine.pool)
 		return 0;
 	snprintf(why, CONFIG_WHY_BYTES, "out of memory");
@@ -402,6 +402,7 @@ static void init_engine(struct server *s)
 	e->accounts.config = &s->config;
 	e->accounts.sched = &e->sched;
 	e->accounts.turns = &s->sessions.turns;
+	accounts_init(&e->accounts);
 	e->can_swap = host_memory_can_swap();
 	limit_by_memory(e);
 	e->progress = progress;
@@ -579,6 +580,7 @@ void server_close(struct server *s)
 	for (unsigned i = 0; i < e->n_devices; i++)
 		device_close(e->devices[i].device);
 	pool_free(e->pool);
+	accounts_finish_errands(&e->accounts);
 	workers_stop(e->workers);
 	workers_stop(e->accounts.closers);
 	reload_stop(&s->reload);

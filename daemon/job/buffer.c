@@ -44,17 +44,24 @@ static struct buffer *buffer_new(struct engine *engine, struct account *account,
 	return b;
 }
 
-static void buffer_delete(struct buffer *b)
+/* It counts no more. */
+static void uncount(struct buffer *b)
 {
-	struct engine *engine = b->engine;
-	struct accounts *all = &engine->accounts;
+	struct accounts *all = &b->engine->accounts;
 	enum account_kind kind = b->device ? ACCOUNT_RESIDENT : ACCOUNT_MAPPED;
 
 	account_refund(all, b->account, kind, b->charged_bytes);
 	if (b->pin_charged)
 		account_refund(all, b->account, ACCOUNT_PINNED, b->memory.bytes);
 	b->account->buffers--;
-	engine->n_buffers--;
+	b->engine->n_buffers--;
+}
+
+static void buffer_free(struct buffer *b)
+{
+	struct engine *engine = b->engine;
+	struct accounts *all = &engine->accounts;
+
 	if (b->fd >= 0)
 		closing_add(all, b->account, b->fd);
 	if (b->gone)
@@ -64,14 +71,16 @@ static void buffer_delete(struct buffer *b)
 	engine->progress(engine);
 }
 
-/* Memory that a user kept beyond its session, and has no more, makes room first. */
+static void buffer_delete(struct buffer *b)
+{
+	uncount(b);
+	buffer_free(b);
+}
+
 static int charge(struct buffer *b, enum account_kind kind, uint64_t bytes, char why[WHY_BYTES])
 {
-	struct accounts *all = &b->engine->accounts;
-	int rc = account_charge(all, b->account, kind, bytes, why);
+	int rc = account_charge(&b->engine->accounts, b->account, kind, bytes, why);
 
-	if (rc < 0 && kind == ACCOUNT_MAPPED && pool_release_unheld(b->engine->pool, b->account->uid))
-		rc = account_charge(all, b->account, kind, bytes, why);
 	if (rc == 0)
 		b->charged_bytes = bytes;
 	return rc;
@@ -218,11 +227,23 @@ static int adopt_kept(struct buffer *b, struct segment *segment, char why[WHY_BY
 	int rc = charge(b, ACCOUNT_MAPPED, segment->bytes, why);
 
 	if (rc < 0) {
-		pool_let_go(segment, &b->account->memory_flow, NULL, NULL);
+		pool_let_go(segment, b->account, NULL, NULL);
 		return rc;
 	}
+	b->pin_charged = segment->pinned && charge_pin(b);
 	adopt_segment(b, segment);
 	return 0;
+}
+
+bool buffer_is_kept(const struct engine *engine, const struct account *account, int fd, bool *ret_wait)
+{
+	struct stat st;
+
+	*ret_wait = false;
+	if (fstat(fd, &st) < 0 || !pool_keeps(engine->pool, account, st.st_dev, st.st_ino))
+		return false;
+	*ret_wait = pool_is_unmapping(engine->pool, account, st.st_dev, st.st_ino);
+	return true;
 }
 
 int buffer_import(struct engine *engine, struct account *account, int fd, uint64_t bytes, bool read_only,
@@ -244,7 +265,7 @@ int buffer_import(struct engine *engine, struct account *account, int fd, uint64
 		return KOPS_E_NOMEM;
 	}
 	b->memory.read_only = read_only || file.read_only;
-	kept = pool_adopt(engine->pool, account->uid, file.st.st_dev, file.st.st_ino);
+	kept = pool_adopt(engine->pool, account, file.st.st_dev, file.st.st_ino);
 	if (kept) {
 		close(fd);
 		rc = adopt_kept(b, kept, why);
@@ -334,16 +355,17 @@ static struct buffer *of_errand(struct errand *errand)
 	return (struct buffer *)((char *)errand - offsetof(struct buffer, errand));
 }
 
-static bool delete_step(struct errand *errand)
+static bool free_step(struct errand *errand)
 {
-	buffer_delete(of_errand(errand));
+	buffer_free(of_errand(errand));
 	return false;
 }
 
 /* Its memory is given back. To tell who waits for that takes a turn, and there may be thousands. */
 static void buffer_gone(struct buffer *b)
 {
-	errands_add(&b->account->errands, &b->errand, delete_step);
+	uncount(b);
+	errands_add(&b->account->errands, &b->errand, free_step);
 }
 
 static void unpin(struct buffer *b)
@@ -590,13 +612,11 @@ static void segment_released(void *arg)
  */
 static void release_segment(struct buffer *b)
 {
-	struct task_flow *flow = &b->account->memory_flow;
-
 	b->segment->pinned = b->memory.pin == MEMORY_PINNED; /* a job may have done it */
 	if (b->is_dropped)
-		pool_take_back(b->segment, flow, segment_released, b);
+		pool_take_back(b->segment, &b->account->memory_flow, segment_released, b);
 	else
-		pool_let_go(b->segment, flow, segment_released, b);
+		pool_let_go(b->segment, b->account, segment_released, b);
 }
 
 static void device_free(struct device_work *work, const struct backend *backend, struct backend_device *dev)

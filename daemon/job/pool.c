@@ -7,11 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "job/kept.h"
 #include "log.h"
-#include "timers.h"
 
 #define CLASS_MIN_BYTES (64ull << 10)
 #define CLASS_MAX_BYTES                                                                                        \
@@ -21,9 +20,8 @@
 #define OVERFLOW_UID   65534
 #define WARM_PER_CLASS 4
 #define CLASSES        11 /* 64 KiB … 64 MiB */
-/* A client that dies closes its files just after its connection; one that lives may keep them for ever. */
-#define LOOK_FIRST_MS 10u
-#define LOOK_LAST_MS  60000u
+/* The cache gives up so many at once, and others by and by. */
+#define TRIM_AT_ONCE 8u
 
 struct pool {
 	struct workers *workers;
@@ -34,11 +32,11 @@ struct pool {
 	unsigned warm_classes;        /* classes [0, warm_classes) are kept stocked */
 	unsigned warm_stock[CLASSES]; /* fresh or being made */
 	struct segment *fresh[CLASSES];
-	struct segment *cached; /* most recently given back first */
-	struct segment *kept;
+	struct segment *cached, *oldest; /* most recently given back first */
+	struct idmap cached_by_key;      /* → the first of those that are one user's, and of one size */
+	struct kept_all kept;
 	struct task_flow flow; /* of the work that is for no user */
-	uv_timer_t look_timer;
-	unsigned look_ms;
+	struct errand trim;    /* an errand of kopsd's */
 };
 
 static uint64_t class_bytes(unsigned c)
@@ -332,19 +330,127 @@ static struct segment *take_fresh(struct pool *pool, uint64_t bytes)
 	return s;
 }
 
-/* ---- Lending ---- */
+/* ---- Cached ones ---- */
+
+/* Of one user and size. No two have the same: sizes are multiples of the smallest, and the cache has less than
+ * 2^32 of these. */
+static uint64_t key_of(uid_t uid, uint64_t bytes)
+{
+	return (uint64_t)uid << 32 | bytes / CLASS_MIN_BYTES;
+}
+
+static void link_newest(struct pool *pool, struct segment *s)
+{
+	s->prev = NULL;
+	s->next = pool->cached;
+	if (s->next)
+		s->next->prev = s;
+	else
+		pool->oldest = s;
+	pool->cached = s;
+}
+
+static void unlink_cached(struct pool *pool, struct segment *s)
+{
+	if (s->prev)
+		s->prev->next = s->next;
+	else
+		pool->cached = s->next;
+	if (s->next)
+		s->next->prev = s->prev;
+	else
+		pool->oldest = s->prev;
+}
+
+/* The first of its key. False: out of memory. */
+static bool link_alike(struct pool *pool, struct segment *s)
+{
+	uint64_t key = key_of(s->uid, s->bytes);
+	struct segment *first = idmap_get(&pool->cached_by_key, key);
+
+	s->prev_alike = NULL;
+	s->next_alike = first;
+	if (!first)
+		return idmap_put(&pool->cached_by_key, key, s) == 0;
+	first->prev_alike = s;
+	idmap_find(&pool->cached_by_key, key)->value = s;
+	return true;
+}
+
+static void unlink_alike(struct pool *pool, struct segment *s)
+{
+	uint64_t key = key_of(s->uid, s->bytes);
+
+	if (s->next_alike)
+		s->next_alike->prev_alike = s->prev_alike;
+	if (s->prev_alike)
+		s->prev_alike->next_alike = s->next_alike;
+	else if (s->next_alike)
+		idmap_find(&pool->cached_by_key, key)->value = s->next_alike;
+	else
+		idmap_remove(&pool->cached_by_key, key);
+}
+
+static bool cache(struct pool *pool, struct segment *s)
+{
+	if (!link_alike(pool, s))
+		return false;
+	link_newest(pool, s);
+	pool->cached_bytes += s->bytes;
+	pool->n_cached++;
+	return true;
+}
+
+static void uncache(struct pool *pool, struct segment *s)
+{
+	unlink_alike(pool, s);
+	unlink_cached(pool, s);
+	pool->cached_bytes -= s->bytes;
+	pool->n_cached--;
+}
 
 static struct segment *take_cached(struct pool *pool, uid_t uid, uint64_t bytes)
 {
-	for (struct segment **link = &pool->cached, *s; (s = *link); link = &s->next)
-		if (s->uid == uid && s->bytes == bytes) {
-			*link = s->next;
-			pool->cached_bytes -= s->bytes;
-			pool->n_cached--;
-			return s;
-		}
-	return NULL;
+	struct segment *s = idmap_get(&pool->cached_by_key, key_of(uid, bytes));
+
+	if (!s || s->bytes != bytes) /* a size that no cache could have */
+		return NULL;
+	uncache(pool, s);
+	return s;
 }
+
+static bool has_too_much(const struct pool *pool)
+{
+	return pool->cached_bytes > pool->cache_limit_bytes || pool->n_cached > pool->cache_limit;
+}
+
+static void trim_one(struct pool *pool)
+{
+	struct segment *s = pool->oldest;
+
+	uncache(pool, s);
+	discard(s, &pool->flow);
+}
+
+static bool trim_step(struct errand *errand)
+{
+	struct pool *pool = (struct pool *)((char *)errand - offsetof(struct pool, trim));
+
+	if (has_too_much(pool))
+		trim_one(pool);
+	return has_too_much(pool);
+}
+
+/* One large segment may take the place of thousands. */
+static void trim_cache(struct pool *pool)
+{
+	for (unsigned n = 0; n < TRIM_AT_ONCE && has_too_much(pool); n++)
+		trim_one(pool);
+	if (has_too_much(pool) && !pool->trim.step)
+		errands_add(&pool->kept.accounts->errands, &pool->trim, trim_step);
+}
+
+/* ---- Lending ---- */
 
 static void lend_made(struct task *task)
 {
@@ -398,20 +504,6 @@ int pool_open_for_client(const struct segment *s)
 
 /* ---- Taking back ---- */
 
-static void trim_cache(struct pool *pool)
-{
-	while (pool->cached_bytes > pool->cache_limit_bytes || pool->n_cached > pool->cache_limit) {
-		struct segment **link = &pool->cached, *oldest;
-		while ((*link)->next)
-			link = &(*link)->next;
-		oldest = *link;
-		*link = NULL;
-		pool->cached_bytes -= oldest->bytes;
-		pool->n_cached--;
-		discard(oldest, &pool->flow);
-	}
-}
-
 static void zeroed(struct task *task)
 {
 	struct segment *s = of_task(task);
@@ -420,14 +512,10 @@ static void zeroed(struct task *task)
 	host_memory_claim_pages(&s->pages, 0);
 	/* What the cache gives up is at nobody's expense until it is freed: no more of it than the cache
 	 * itself. */
-	if (pool->discarding_bytes > pool->cache_limit_bytes) {
+	if (pool->discarding_bytes > pool->cache_limit_bytes || !cache(pool, s)) {
 		discard(s, &pool->flow);
 		return;
 	}
-	s->next = pool->cached;
-	pool->cached = s;
-	pool->cached_bytes += s->bytes;
-	pool->n_cached++;
 	tell_released(s);
 	trim_cache(pool);
 }
@@ -455,98 +543,81 @@ void pool_set_cache(struct pool *pool, uint64_t cache_bytes)
 
 /* ---- Kept ones ---- */
 
-/* Whether anybody else has the file open or mapped. Where the kernel cannot tell, nobody is taken to. */
-static bool is_held(const struct segment *s)
+static void unheld(struct segment *s)
 {
-	if (fcntl(s->fd, F_SETLEASE, F_WRLCK) < 0)
-		return errno == EAGAIN || errno == EINTR;
-	fcntl(s->fd, F_SETLEASE, F_UNLCK);
-	return false;
-}
-
-/* Of one user, or of all. Whether there was any. */
-static bool release_unheld(struct pool *pool, const uid_t *uid)
-{
-	bool any = false;
-
-	for (struct segment **link = &pool->kept, *s; (s = *link);) {
-		if ((uid && s->uid != *uid) || is_held(s)) {
-			link = &s->next;
-			continue;
-		}
-		*link = s->next;
-		tell_released(s);
-		discard(s, &pool->flow);
-		any = true;
-	}
-	return any;
-}
-
-bool pool_release_unheld(struct pool *pool, uid_t uid)
-{
-	return release_unheld(pool, &uid);
-}
-
-static void on_look(uv_timer_t *timer)
-{
-	struct pool *pool = timer->data;
-
-	release_unheld(pool, NULL);
-	pool->look_ms = pool->look_ms * 2 < LOOK_LAST_MS ? pool->look_ms * 2 : LOOK_LAST_MS;
-	if (pool->kept)
-		timers_start(timer, on_look, pool->look_ms, 0);
-}
-
-void pool_look_soon(struct pool *pool)
-{
-	pool->look_ms = LOOK_FIRST_MS;
-	if (pool->kept)
-		timers_start(&pool->look_timer, on_look, pool->look_ms, 0);
+	tell_released(s);
+	discard(s, &s->pool->flow);
 }
 
 static void unmapped(struct task *task)
 {
 	struct segment *s = of_task(task);
 
-	s->next = s->pool->kept;
-	s->pool->kept = s;
-	pool_look_soon(s->pool);
+	kept_add(&s->pool->kept, s);
 }
 
-void pool_let_go(struct segment *s, struct task_flow *flow, void (*released)(void *arg), void *arg)
+void pool_let_go(struct segment *s, struct account *account, void (*released)(void *arg), void *arg)
 {
 	s->released = released;
 	s->arg = arg;
-	submit(s, flow, unmap_step, unmapped);
+	s->account = account;
+	kept_index(&s->pool->kept, s);
+	submit(s, &account->memory_flow, unmap_step, unmapped);
 }
 
-static bool is_file(const struct segment *s, dev_t device, ino_t inode)
+bool pool_look(struct pool *pool, struct account *account)
 {
-	struct stat st;
-
-	return fstat(s->fd, &st) == 0 && st.st_ino == inode && st.st_dev == device;
+	return kept_look(&pool->kept, account);
 }
 
-struct segment *pool_adopt(struct pool *pool, uid_t uid, dev_t device, ino_t inode)
+void pool_look_soon(struct pool *pool, struct account *account)
 {
-	for (struct segment **link = &pool->kept, *s; (s = *link); link = &s->next) {
-		if (s->uid != uid || !is_file(s, device, inode))
-			continue;
-		s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
-		if (s->map == MAP_FAILED)
-			return NULL;
-		host_memory_holds_matrices(s->map, s->bytes);
-		*link = s->next;
-		tell_released(s);
-		return s;
-	}
-	return NULL;
+	kept_look_soon(&pool->kept, account);
+}
+
+bool pool_keeps(const struct pool *pool, const struct account *account, dev_t device, ino_t inode)
+{
+	return kept_find(&pool->kept, account, device, inode);
+}
+
+bool pool_is_unmapping(const struct pool *pool, const struct account *account, dev_t device, ino_t inode)
+{
+	const struct segment *s = kept_find(&pool->kept, account, device, inode);
+
+	return s && !s->is_kept && !workers_may_withdraw(&s->task);
+}
+
+/* One that no thread has begun to unmap is mapped still. */
+static bool map_again(struct segment *s)
+{
+	void *map;
+
+	if (!s->is_kept)
+		return workers_withdraw(&s->task);
+	map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+	if (map == MAP_FAILED)
+		return false;
+	s->map = map;
+	host_memory_holds_matrices(s->map, s->bytes);
+	return true;
+}
+
+struct segment *pool_adopt(struct pool *pool, struct account *account, dev_t device, ino_t inode)
+{
+	struct segment *s = kept_find(&pool->kept, account, device, inode);
+
+	if (!s || !map_again(s))
+		return NULL;
+	kept_remove(&pool->kept, s);
+	tell_released(s);
+	return s;
 }
 
 /* ---- The pool ---- */
 
-struct pool *pool_new(uv_loop_t *timers, struct workers *workers, const struct backend *pinning,
-                      uint64_t warm_bytes, uint64_t cache_bytes, unsigned cache_segments)
+struct pool *pool_new(uv_loop_t *timers, struct accounts *accounts, struct workers *workers,
+                      const struct backend *pinning, uint64_t warm_bytes, uint64_t cache_bytes,
+                      unsigned cache_segments)
 {
 	struct pool *pool = calloc(1, sizeof *pool);
 	uint64_t total = 0;
@@ -557,8 +628,7 @@ struct pool *pool_new(uv_loop_t *timers, struct workers *workers, const struct b
 	pool->pinning = pinning;
 	pool->cache_limit_bytes = cache_bytes;
 	pool->cache_limit = cache_segments;
-	uv_timer_init(timers, &pool->look_timer);
-	pool->look_timer.data = pool;
+	kept_init(&pool->kept, timers, accounts, unheld);
 	for (unsigned c = 0; c < CLASSES; c++) {
 		total += WARM_PER_CLASS * class_bytes(c);
 		if (total > warm_bytes)
@@ -575,21 +645,40 @@ uint64_t pool_bytes(const struct pool *pool)
 	return pool->total_bytes;
 }
 
+static void free_segment(struct segment *s)
+{
+	tell_released(s);
+	unmake(s);
+	segment_free(s);
+}
+
 static void free_list(struct segment *s)
 {
 	struct segment *next;
 
 	for (; s; s = next) {
 		next = s->next;
-		tell_released(s);
-		unmake(s);
-		segment_free(s);
+		free_segment(s);
 	}
+}
+
+static void free_kept(struct pool *pool)
+{
+	struct segment *s;
+
+	while (pool->kept.users) {
+		s = pool->kept.users->kept.first;
+		kept_remove(&pool->kept, s);
+		free_segment(s);
+	}
+	kept_clear(&pool->kept);
 }
 
 static void on_closed(uv_handle_t *handle)
 {
-	free(handle->data);
+	struct kept_all *kept = handle->data;
+
+	free((char *)kept - offsetof(struct pool, kept));
 }
 
 void pool_free(struct pool *pool)
@@ -599,6 +688,7 @@ void pool_free(struct pool *pool)
 	for (unsigned c = 0; c < CLASSES; c++)
 		free_list(pool->fresh[c]);
 	free_list(pool->cached);
-	free_list(pool->kept);
-	uv_close((uv_handle_t *)&pool->look_timer, on_closed);
+	idmap_clear(&pool->cached_by_key);
+	free_kept(pool);
+	uv_close((uv_handle_t *)&pool->kept.timer, on_closed);
 }

@@ -7,9 +7,7 @@
  *     (made) → FRESH → LENT ⇄ CACHED (for the same user) → gone
  *                        └⇄ KEPT (its session ended; its client may have it and come again with it) → gone
  *
- * A KEPT segment is released, its pages included, once nobody else has the file open or mapped. The kernel
- * tells: it grants a write lease (fcntl F_SETLEASE) to the only opener of a file. So what clients get is an
- * open file of their own, and looking costs one system call.
+ * A KEPT segment is released, its pages included, once nobody else has the file open or mapped: kept.h.
  *
  * Making, zeroing and unmapping are tasks of worker threads (workers.h); everything else happens on the loop
  * thread.
@@ -22,6 +20,7 @@
 
 #include "device/backend.h"
 #include "host_memory.h"
+#include "share/account.h"
 #include "share/workers.h"
 
 struct pool;
@@ -34,8 +33,13 @@ struct segment {
 	bool pinned;
 	/* the pool's own */
 	struct pool *pool;
-	struct segment *next;
-	uid_t uid; /* once lent */
+	struct segment *next, *prev;
+	struct segment *next_alike, *prev_alike; /* cached: of the same user and size */
+	uid_t uid;                               /* once lent */
+	struct account *account;                 /* whose it is, once let go */
+	dev_t device;                            /* of its file, then */
+	ino_t inode;
+	bool is_kept; /* unmapped by now */
 	struct task task;
 	uint64_t at, claimed_bytes;     /* how far the task is */
 	struct host_memory_pages pages; /* while they are zeroed */
@@ -51,8 +55,9 @@ struct segment {
  * what is kept for users is bounded by cache_bytes, and by cache_segments, since each has a descriptor. NULL:
  * out of memory.
  */
-struct pool *pool_new(uv_loop_t *timers, struct workers *workers, const struct backend *pinning,
-                      uint64_t warm_bytes, uint64_t cache_bytes, unsigned cache_segments);
+struct pool *pool_new(uv_loop_t *timers, struct accounts *accounts, struct workers *workers,
+                      const struct backend *pinning, uint64_t warm_bytes, uint64_t cache_bytes,
+                      unsigned cache_segments);
 void pool_set_cache(struct pool *pool, uint64_t cache_bytes);
 
 /* What a segment of at least `bytes` takes. No overflow below 2^63. */
@@ -83,25 +88,29 @@ void pool_take_back(struct segment *segment, struct task_flow *flow, void (*rele
  * The same, but its user did not give it back and may come again with it: its content stays. released(arg)
  * follows when nobody has it any more, or when it is adopted.
  */
-void pool_let_go(struct segment *segment, struct task_flow *flow, void (*released)(void *arg), void *arg);
+void pool_let_go(struct segment *segment, struct account *account, void (*released)(void *arg), void *arg);
 
 /*
- * The segment that this uid kept and whose file this is, mapped and lent again with its content; NULL: there is
- * none. The one who let it go is told that it is released.
+ * The segment that this user kept and whose file this is, mapped and lent again with its content; NULL: there
+ * is none. The one who let it go is told that it is released.
  */
-struct segment *pool_adopt(struct pool *pool, uid_t uid, dev_t device, ino_t inode);
+struct segment *pool_adopt(struct pool *pool, struct account *account, dev_t device, ino_t inode);
+/* Whether there is one; and whether it is being unmapped, so that it can be had a moment later only. */
+bool pool_keeps(const struct pool *pool, const struct account *account, dev_t device, ino_t inode);
+bool pool_is_unmapping(const struct pool *pool, const struct account *account, dev_t device, ino_t inode);
 
-/* Releases what the uid kept and has no more. Whether there was any such. */
-bool pool_release_unheld(struct pool *pool, uid_t uid);
+/* Looks at one segment that the user keeps (account->kept.n is not 0). True: nobody has it, and it is released.
+ */
+bool pool_look(struct pool *pool, struct account *account);
 
-/* A client has gone: looks at kept segments soon. */
-void pool_look_soon(struct pool *pool);
+/* A client of this user's has gone: looks soon at all that the user keeps. */
+void pool_look_soon(struct pool *pool, struct account *account);
 
 /* Bytes of all segments, lent ones included. */
 uint64_t pool_bytes(const struct pool *pool);
 
-/* Frees everything that is not lent, and forgets what is KEPT. No task may be out, nothing lent. NULL allowed.
- * The loop must run once more. */
+/* Frees everything that is not lent, and forgets what is KEPT. No task and no errand may be out, nothing lent.
+ * NULL allowed. The loop must run once more. */
 void pool_free(struct pool *pool);
 
 #endif

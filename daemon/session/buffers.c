@@ -49,6 +49,30 @@ static uint64_t *bytes_with(struct session *session, const struct buffer *buffer
 	return &session->bytes[buffer->device ? ACCOUNT_RESIDENT : ACCOUNT_MAPPED];
 }
 
+/* A look takes 1 to 3 µs. */
+#define LOOKS_IN_A_STEP 8u
+
+/* Where no further steps can be had, this one is all there is. */
+static bool may_go_on(const struct request *r)
+{
+	return r->looks > 0 && r->session->all->n_free_desks > 0;
+}
+
+bool buffers_look_for_room(struct request *r, uint64_t bytes)
+{
+	struct session *s = r->session;
+
+	for (unsigned n = 0; r->looks > 0 && s->account->kept.n > 0; n++) {
+		if (account_has_room(&s->engine->accounts, s->account, ACCOUNT_MAPPED, bytes))
+			return false;
+		if (n == LOOKS_IN_A_STEP)
+			return may_go_on(r);
+		r->looks--;
+		pool_look(s->engine->pool, s->account);
+	}
+	return false;
+}
+
 int buffers_add(struct request *r, uint64_t id, struct buffer *buffer)
 {
 	int rc = idmap_put(&r->session->buffers, id, buffer);

@@ -9,6 +9,13 @@
  */
 int buffers_may_add(struct request *r, uint64_t id, uint64_t bytes);
 
+/*
+ * Memory that the user kept beyond its sessions, and has no more, makes room for `bytes` of it. True: some of
+ * it was looked at, and the rest is to be in the request's next step. To begin with, r->looks is how much there
+ * is, or 0 where nothing needs to make room.
+ */
+bool buffers_look_for_room(struct request *r, uint64_t bytes);
+
 /* Takes over the reference, also on failure: KOPS_E_NOMEM. */
 int buffers_add(struct request *r, uint64_t id, struct buffer *buffer);
 

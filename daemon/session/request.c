@@ -39,12 +39,21 @@ static void begin(struct request *r, struct session *s, uint64_t arrived_ns)
 	r->why[0] = '\0';
 	r->making.job = NULL; /* which runs_unmake() goes by, whatever the request turns out to be */
 	r->making.is_new = false;
+	r->import_fd = -1;
 	r->session = s;
 	r->arrived_ns = arrived_ns;
 }
 
+static void close_import(struct request *r)
+{
+	if (r->import_fd >= 0)
+		closing_add(&r->session->engine->accounts, r->session->account, r->import_fd);
+	r->import_fd = -1;
+}
+
 static void refuse(struct request *r, int rc)
 {
+	close_import(r);
 	log_debug("session %" PRIu64 " request %" PRIu64 ": %s: %s: %s", r->session->serial, r->id, r->verb,
 	          status_name(rc), r->why[0] ? r->why : status_text(rc));
 	if (r->by_ring)
@@ -182,6 +191,7 @@ void request_abandon(struct session *session)
 {
 	struct request r = take_up(session);
 
+	close_import(&r);
 	runs_unmake(&r);
 }
 

@@ -490,7 +490,7 @@ void session_ended(struct session *s)
 	idmap_clear(&s->prepared);
 	idmap_clear(&s->buffers);
 	session_close_ring(s);
-	pool_look_soon(e->pool);
+	pool_look_soon(e->pool, s->account);
 	e->progress(e);
 	release_handle(s);
 }

@@ -92,6 +92,11 @@ void accounts_reset_limits(struct accounts *all)
 
 /* ---- Accounts ---- */
 
+void accounts_init(struct accounts *all)
+{
+	errands_init(&all->errands, all->turns, &all->kopsd);
+}
+
 struct account *accounts_get(struct accounts *all, uid_t uid)
 {
 	struct account **link = &all->first, *a;
@@ -174,6 +179,7 @@ void accounts_finish_errands(struct accounts *all)
 {
 	struct account *a;
 
+	errands_finish(&all->errands);
 	while ((a = find_errands(all))) {
 		account_ref(a);
 		errands_finish(&a->errands);
@@ -217,6 +223,14 @@ static struct limit limit_of(const struct config *c, const struct user_limits *u
 bool account_fits(uint64_t used, uint64_t bytes, uint64_t limit)
 {
 	return used <= limit && bytes <= limit - used;
+}
+
+bool account_has_room(const struct accounts *all, const struct account *a, enum account_kind kind,
+                      uint64_t bytes)
+{
+	struct limit l = limit_of(all->config, &a->limits, kind);
+
+	return account_fits(a->bytes[kind], bytes, l.user) && account_fits(all->bytes[kind], bytes, l.all);
 }
 
 int account_charge(struct accounts *all, struct account *a, enum account_kind kind, uint64_t bytes,

@@ -22,6 +22,18 @@ enum account_kind {
 };
 
 struct closing;
+struct kept_all;
+struct segment;
+
+/* Memory that its clients may have beyond their sessions: job/kept.h. */
+struct user_kept {
+	struct kept_all *all;
+	struct account *next, *prev;  /* of those that keep something */
+	struct segment *first, *last; /* the one that was looked at longest ago first */
+	unsigned n, left;             /* left: yet to be looked at, where all are */
+	struct errand look;           /* that does so */
+	uint64_t due_ms, wait_ms;     /* when that begins again */
+};
 
 struct account {
 	struct account *next;
@@ -31,10 +43,11 @@ struct account {
 	uint64_t unread_bytes;     /* of replies in its sessions' outboxes */
 	unsigned sessions, jobs, buffers;
 	uint64_t bytes[ACCOUNT_KINDS];
-	struct sched_flow flow;           /* its jobs, on the devices */
-	struct task_flow memory_flow;     /* its memory, in worker threads */
-	struct turns_user turns;          /* its requests, on the loop */
-	struct errands errands;           /* what is done in its turns beside these */
+	struct sched_flow flow;       /* its jobs, on the devices */
+	struct task_flow memory_flow; /* its memory, in worker threads */
+	struct turns_user turns;      /* its requests, on the loop */
+	struct errands errands;       /* what is done in its turns beside these */
+	struct user_kept kept;
 	struct prepared *newest, *oldest; /* prepared jobs that are ready, by last use */
 	uint64_t prepared_bytes;          /* of all its prepared jobs */
 	struct closing *closing;          /* descriptors to be closed next; NULL: none */
@@ -59,6 +72,8 @@ struct accounts {
 	const struct sched *sched, *memory_sched; /* the latter NULL: not yet */
 	struct turns *turns;
 	struct turns_user *door; /* whose turns take connections; NULL: nobody's do */
+	struct turns_user kopsd; /* as if kopsd itself were one more user, and … */
+	struct errands errands;  /* … its errands, which are for no user */
 	struct account *first;   /* by uid, the largest first */
 	uint64_t departures;     /* of last references, ever */
 	struct workers *closers; /* that close descriptors; NULL: not yet */
@@ -70,6 +85,8 @@ struct accounts {
 	uint64_t bytes[ACCOUNT_KINDS];
 };
 
+/* Its turns are set; what it has of others comes later. */
+void accounts_init(struct accounts *all);
 /* The uid's account, made when there is none, with everybody's limits, and with a new reference. NULL: out of
  * memory. */
 struct account *accounts_get(struct accounts *all, uid_t uid);
@@ -93,6 +110,10 @@ void accounts_clear(struct accounts *all);
 
 /* Whether so many bytes more are within the limit. */
 bool account_fits(uint64_t used, uint64_t bytes, uint64_t limit);
+
+/* Whether so many bytes more are within the limits of the user and of all users. */
+bool account_has_room(const struct accounts *all, const struct account *account, enum account_kind kind,
+                      uint64_t bytes);
 
 /* Takes bytes. KOPS_E_QUOTA with a sentence (why may be NULL), nothing taken. */
 int account_charge(struct accounts *all, struct account *account, enum account_kind kind, uint64_t bytes,

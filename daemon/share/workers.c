@@ -215,6 +215,7 @@ void workers_submit(struct workers *w, struct task_flow *flow, struct task *task
 	flow->queue.flow = &flow->flow;
 	task->sched = (struct sched_job){.priority = KOPS_NORMAL, .cost_us = TURN_US};
 	task->cancelled = task->through = false;
+	task->began_ns = 0;
 	add(w, task);
 	dispatch(w);
 }
@@ -228,6 +229,20 @@ void workers_cancel(struct task *task)
 	task->waiting = false;
 	sched_remove(&task->workers->sched, &task->sched);
 	task->done(task);
+}
+
+bool workers_may_withdraw(const struct task *task)
+{
+	return task->waiting && !task->began_ns;
+}
+
+bool workers_withdraw(struct task *task)
+{
+	if (!workers_may_withdraw(task))
+		return false;
+	task->waiting = false;
+	sched_remove(&task->workers->sched, &task->sched);
+	return true;
 }
 
 void workers_begun_done(struct task *task)

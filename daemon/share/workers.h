@@ -74,6 +74,11 @@ void workers_submit(struct workers *workers, struct task_flow *flow, struct task
  * that is not the last. Nothing where it is IDLE. */
 void workers_cancel(struct task *task);
 
+/* It is IDLE again, as if it had never been submitted. False: it was begun, or is IDLE. */
+bool workers_withdraw(struct task *task);
+/* Whether that would be so. */
+bool workers_may_withdraw(const struct task *task);
+
 /* A task that begin() handed over is through. */
 void workers_begun_done(struct task *task);
 

@@ -99,7 +99,8 @@ static int make_buffer(struct request *r, struct buffer **ret_buffer)
 	return rc;
 }
 
-int verb_alloc(struct request *r)
+/* What other sessions of the user did meanwhile counts. */
+static int alloc(struct request *r)
 {
 	const Kops__V1__Alloc *alloc = r->msg->alloc;
 	struct session *session = r->session;
@@ -123,4 +124,25 @@ int verb_alloc(struct request *r)
 		answer_alloc(session, r->id, buffer);
 	}
 	return 0;
+}
+
+static int make_room(struct request *r)
+{
+	uint64_t bytes = r->msg->alloc->bytes;
+
+	if (!buffers_look_for_room(r, bytes > INT64_MAX ? bytes : pool_segment_bytes(bytes)))
+		return alloc(r);
+	r->next = make_room;
+	return 0;
+}
+
+int verb_alloc(struct request *r)
+{
+	const Kops__V1__Alloc *alloc = r->msg->alloc;
+	int rc = buffers_may_add(r, alloc->buffer, alloc->bytes);
+
+	if (rc < 0)
+		return rc;
+	r->looks = alloc->kind == KOPS__V1__BUFFER_KIND__SHARED ? r->session->account->kept.n : 0;
+	return make_room(r);
 }

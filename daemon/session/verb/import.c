@@ -5,12 +5,51 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
-int verb_import(struct request *r)
+#define WAITS_MAX 1000u /* a millisecond or two */
+
+/* What other sessions of the user did meanwhile counts. */
+static int import(struct request *r)
 {
 	const Kops__V1__Import *import = r->msg->import;
 	struct session *session = r->session;
 	struct buffer *buffer;
-	int fd, rc;
+	int rc = buffers_may_add(r, import->buffer, import->bytes), fd = r->import_fd;
+
+	if (rc < 0)
+		return rc;
+	r->import_fd = -1;
+	rc = buffer_import(session->engine, session->account, fd, import->bytes, import->read_only, &buffer,
+	                   r->why);
+	if (rc < 0)
+		return rc;
+	rc = buffers_add(r, import->buffer, buffer);
+	if (rc == 0)
+		reply_ok(session, r->id);
+	return rc;
+}
+
+/* Memory that is being unmapped is most often had a moment later; else it is imported as any other. */
+static bool is_worth_waiting(struct request *r)
+{
+	return r->waits++ < WAITS_MAX && r->session->all->n_free_desks > 0;
+}
+
+static int make_room(struct request *r)
+{
+	const struct session *s = r->session;
+	bool is_kept, wait;
+
+	is_kept = buffer_is_kept(s->engine, s->account, r->import_fd, &wait);
+	if (is_kept ? !wait || !is_worth_waiting(r) : !buffers_look_for_room(r, r->msg->import->bytes))
+		return import(r);
+	r->next = make_room;
+	return 0;
+}
+
+int verb_import(struct request *r)
+{
+	const Kops__V1__Import *import = r->msg->import;
+	int rc;
 
 	if (r->fds_lost) {
 		snprintf(r->why, sizeof r->why,
@@ -24,14 +63,8 @@ int verb_import(struct request *r)
 	rc = buffers_may_add(r, import->buffer, import->bytes);
 	if (rc < 0)
 		return rc;
-	fd = r->fds[0];
+	r->import_fd = r->fds[0];
 	r->fds[0] = -1;
-	rc = buffer_import(session->engine, session->account, fd, import->bytes, import->read_only, &buffer,
-	                   r->why);
-	if (rc < 0)
-		return rc;
-	rc = buffers_add(r, import->buffer, buffer);
-	if (rc == 0)
-		reply_ok(session, r->id);
-	return rc;
+	r->looks = r->session->account->kept.n;
+	return make_room(r);
 }

@@ -18,6 +18,11 @@
 
 struct fixture {
 	uv_loop_t loop;
+	struct turns turns;
+	struct config config;
+	struct sched sched;
+	struct accounts accounts;
+	struct account *user, *other;
 	struct workers *workers;
 	struct task_flow flow;
 	struct pool *pool;
@@ -37,20 +42,31 @@ static void on_ready(struct segment *segment, int status, void *arg)
 
 #define CACHE_SEGMENTS 100
 
+/* No place has a socket. */
+static void unwatch(struct turns_place *place)
+{
+	(void)place;
+}
+
 static void open_pool(struct fixture *f, const struct backend *gpu, uint64_t warm_bytes, uint64_t cache_bytes)
 {
 	char why[WHY_BYTES];
 
 	memset(f, 0, sizeof *f);
 	uv_loop_init(&f->loop);
+	turns_init(&f->turns, &f->loop, NULL, unwatch);
+	f->accounts = (struct accounts){.config = &f->config, .sched = &f->sched, .turns = &f->turns};
+	accounts_init(&f->accounts);
+	f->user = accounts_get(&f->accounts, 1);
+	f->other = accounts_get(&f->accounts, 2);
 	assert_int_equal(workers_start(&f->loop, workers_by_cpus(2), workers_by_cpus(2), &f->workers, why), 0);
-	f->pool = pool_new(&f->loop, f->workers, gpu, warm_bytes, cache_bytes, CACHE_SEGMENTS);
+	f->pool = pool_new(&f->loop, &f->accounts, f->workers, gpu, warm_bytes, cache_bytes, CACHE_SEGMENTS);
 	assert_non_null(f->pool);
 }
 
 static void settle(struct fixture *f)
 {
-	while (workers_are_busy(f->workers))
+	while (workers_are_busy(f->workers) || f->turns.users)
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
@@ -59,6 +75,11 @@ static void close_pool(struct fixture *f)
 	settle(f);
 	pool_free(f->pool);
 	workers_stop(f->workers);
+	account_unref(&f->accounts, f->user);
+	account_unref(&f->accounts, f->other);
+	accounts_clear(&f->accounts);
+	uv_close((uv_handle_t *)&f->turns.check, NULL);
+	uv_close((uv_handle_t *)&f->turns.idle, NULL);
 	uv_run(&f->loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&f->loop), 0);
 }
@@ -232,6 +253,57 @@ static void test_cache_is_trimmed_oldest_first(void **state)
 	close_pool(&f);
 }
 
+/* The latest that was given back, whatever others gave back since. */
+static void test_the_cache_finds_by_user_and_size(void **state)
+{
+	enum { N = 4 };
+	static const uint64_t sizes[N] = {64 * KIB, 128 * KIB, 64 * KIB, 64 * KIB};
+	static const uid_t uids[N] = {1, 1, 2, 1};
+	struct fixture f;
+	struct segment *s[N];
+	ino_t inodes[N];
+
+	(void)state;
+	open_pool(&f, NULL, 0, MIB);
+	for (int i = 0; i < N; i++)
+		s[i] = lend(&f, uids[i], sizes[i]);
+	for (int i = 0; i < N; i++) {
+		inodes[i] = inode(s[i]);
+		take_back(&f, s[i]);
+	}
+	assert_int_equal(inode(s[3] = lend(&f, 1, 64 * KIB)), inodes[3]);
+	assert_int_equal(inode(s[1] = lend(&f, 1, 128 * KIB)), inodes[1]);
+	assert_int_equal(inode(s[0] = lend(&f, 1, 64 * KIB)), inodes[0]);
+	assert_int_equal(inode(s[2] = lend(&f, 2, 64 * KIB)), inodes[2]);
+	assert_int_equal(pool_bytes(f.pool), (64 + 128 + 64 + 64) * KIB);
+	for (int i = 0; i < N; i++)
+		take_back(&f, s[i]);
+	close_pool(&f);
+}
+
+/* What is more than a turn's work goes by and by. */
+static void test_a_large_segment_takes_the_place_of_many(void **state)
+{
+	enum { N = 64 };
+	struct fixture f;
+	struct segment *s[N], *large;
+
+	(void)state;
+	open_pool(&f, NULL, 0, N * 64 * KIB);
+	large = lend(&f, 1, N * 64 * KIB);
+	for (int i = 0; i < N; i++)
+		s[i] = lend(&f, 1, 64 * KIB);
+	for (int i = 0; i < N; i++)
+		take_back(&f, s[i]);
+	assert_int_equal(pool_bytes(f.pool), 2 * N * 64 * KIB);
+	take_back(&f, large);
+	settle(&f);
+	assert_int_equal(pool_bytes(f.pool), N * 64 * KIB);
+	assert_ptr_equal(lend(&f, 1, N * 64 * KIB), large);
+	take_back(&f, large);
+	close_pool(&f);
+}
+
 /* Each has a descriptor. */
 static void test_cache_is_bounded_in_number(void **state)
 {
@@ -246,6 +318,16 @@ static void test_cache_is_bounded_in_number(void **state)
 		take_back(&f, s[i]);
 	assert_int_equal(pool_bytes(f.pool), CACHE_SEGMENTS * 64 * KIB);
 	close_pool(&f);
+}
+
+/* Looks at all that the user keeps, once. How many nobody had. */
+static unsigned look_at_all(struct fixture *f, struct account *a)
+{
+	unsigned n = a->kept.n, unheld = 0;
+
+	while (n-- > 0)
+		unheld += pool_look(f->pool, a);
+	return unheld;
 }
 
 /* One that a session's end left with its client stays the client's, with its content, until nobody has it. */
@@ -265,29 +347,98 @@ static void test_kept_while_somebody_has_it(void **state)
 	assert_true(fd >= 0);
 	map = mmap(NULL, s->bytes, PROT_READ, MAP_SHARED, fd, 0);
 	memset(s->map, 0xc5, s->bytes);
-	pool_let_go(s, &f.flow, on_released, &released);
+	pool_let_go(s, f.user, on_released, &released);
 	settle(&f);
-	assert_false(pool_release_unheld(f.pool, 1));
+	assert_int_equal(f.user->kept.n, 1);
+	assert_int_equal(look_at_all(&f, f.user), 0);
 	assert_int_equal(fstat(fd, &st), 0);
 	close(fd);
-	assert_false(pool_release_unheld(f.pool, 1));
+	assert_int_equal(look_at_all(&f, f.user), 0);
 	assert_int_equal(released, 0);
 	assert_int_equal(pool_bytes(f.pool), MIB);
 	assert_int_equal(((unsigned char *)map)[4711], 0xc5);
 
-	assert_null(pool_adopt(f.pool, 2, st.st_dev, st.st_ino));
-	again = pool_adopt(f.pool, 1, st.st_dev, st.st_ino);
+	assert_false(pool_keeps(f.pool, f.other, st.st_dev, st.st_ino));
+	assert_null(pool_adopt(f.pool, f.other, st.st_dev, st.st_ino));
+	assert_null(pool_adopt(f.pool, f.user, st.st_dev + 1, st.st_ino));
+	assert_true(pool_keeps(f.pool, f.user, st.st_dev, st.st_ino));
+	again = pool_adopt(f.pool, f.user, st.st_dev, st.st_ino);
 	assert_ptr_equal(again, s);
 	assert_int_equal(released, 1);
 	assert_int_equal(((unsigned char *)again->map)[4711], 0xc5);
+	assert_null(pool_adopt(f.pool, f.user, st.st_dev, st.st_ino));
 
-	pool_let_go(again, &f.flow, on_released, &released);
+	pool_let_go(again, f.user, on_released, &released);
 	settle(&f);
 	munmap(map, MIB);
-	assert_true(pool_release_unheld(f.pool, 1));
+	assert_int_equal(look_at_all(&f, f.user), 1);
 	assert_int_equal(released, 2);
 	settle(&f);
 	assert_int_equal(pool_bytes(f.pool), 0);
+	close_pool(&f);
+}
+
+static void keep_many(struct fixture *f, struct account *a, unsigned n, unsigned *released)
+{
+	for (unsigned i = 0; i < n; i++)
+		pool_let_go(lend(f, a->uid, 64 * KIB), a, on_released, released);
+	while (workers_are_busy(f->workers))
+		uv_run(&f->loop, UV_RUN_ONCE);
+}
+
+/* By the timer, as an errand of their user, and of no other. */
+static void test_many_kept_are_looked_at_by_and_by(void **state)
+{
+	enum { N = 100 };
+	struct fixture f;
+	unsigned released = 0;
+	struct segment *held;
+	int fd;
+
+	(void)state;
+	open_pool(&f, NULL, 0, 0);
+	held = lend(&f, 2, 64 * KIB);
+	fd = pool_open_for_client(held);
+	pool_let_go(held, f.other, on_released, &released);
+	keep_many(&f, f.user, N, &released);
+	uv_ref((uv_handle_t *)&f.turns.check);
+	while (f.user->kept.n > 0)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	assert_true(f.user->turns.spent_ns > 0);
+	assert_int_equal(released, N);
+	assert_int_equal(f.other->kept.n, 1);
+	close(fd);
+	pool_look_soon(f.pool, f.other);
+	while (f.other->kept.n > 0)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	assert_int_equal(released, N + 1);
+	uv_unref((uv_handle_t *)&f.turns.check);
+	close_pool(&f);
+}
+
+/* And all that is left at once where kopsd stops. */
+static void test_a_turn_looks_at_few(void **state)
+{
+	enum { N = 100 };
+	struct fixture f;
+	unsigned released = 0;
+	struct errands *errands;
+
+	(void)state;
+	open_pool(&f, NULL, 0, 0);
+	errands = &f.user->errands;
+	keep_many(&f, f.user, N, &released);
+	turns_hold(&f.turns, &f.user->turns, TURNS_CLOSING);
+	pool_look_soon(f.pool, f.user);
+	while (!errands->first)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	f.turns.began_ns = UINT64_MAX / 2;
+	released = 0;
+	errands->place.take(&errands->place);
+	assert_in_range(released, 1, ERRANDS_STEPS);
+	errands_finish(errands);
+	assert_int_equal(f.user->kept.n, 0);
+	turns_release(&f.turns, &f.user->turns, TURNS_CLOSING);
 	close_pool(&f);
 }
 
@@ -482,6 +633,10 @@ int main(void)
 	    cmocka_unit_test(test_cache_is_trimmed_oldest_first),
 	    cmocka_unit_test(test_cache_is_bounded_in_number),
 	    cmocka_unit_test(test_kept_while_somebody_has_it),
+	    cmocka_unit_test(test_many_kept_are_looked_at_by_and_by),
+	    cmocka_unit_test(test_a_turn_looks_at_few),
+	    cmocka_unit_test(test_the_cache_finds_by_user_and_size),
+	    cmocka_unit_test(test_a_large_segment_takes_the_place_of_many),
 	    cmocka_unit_test(test_cancelled),
 	    cmocka_unit_test(test_users_share_the_threads),
 	    cmocka_unit_test(test_too_large_for_the_cache),
