@@ -20,7 +20,7 @@ struct canary;
 
 /* Kept by those who end jobs, and make and free buffers. */
 struct device_stats {
-	uint64_t jobs_done, jobs_failed;
+	uint64_t jobs_done, jobs_failed; /* failed: all that were not done, cancelled ones too */
 	uint64_t resident_bytes;
 	double busy_us;   /* of jobs that came back: device.c's */
 	struct load load; /* likewise */

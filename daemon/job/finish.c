@@ -46,11 +46,16 @@ static void end_trial(struct job *job)
 	job->engine->learned_something(job->engine);
 }
 
-/* Of its user, and of its session while that is there. */
-static void note_usage(const struct job *job)
+/* Of its device, of its user, and of its session while that is there. */
+static void note_end(const struct job *job)
 {
+	struct device_stats *stats = &job_device(job)->device->stats;
 	struct usage *const usages[] = {&job->account->usage, job->usage};
 
+	if (job->state == JOB_DONE)
+		stats->jobs_done++;
+	else
+		stats->jobs_failed++;
 	for (unsigned i = 0; i < 2 && usages[i]; i++)
 		if (job->state == JOB_DONE)
 			usage_note_done(usages[i], &job->cost, job->started_ns - job->arrived_ns,
@@ -77,7 +82,7 @@ static void end(struct job *job)
 	job_no_longer_alone(job);
 	end_trial(job);
 	job->account->jobs--;
-	note_usage(job);
+	note_end(job);
 	if (job->prepared)
 		prepared_job_ended(job);
 	else
@@ -115,14 +120,7 @@ void job_answer(struct job *job)
 
 void job_finish(struct job *job)
 {
-	struct device_stats *stats = &job_device(job)->device->stats;
-	bool done = job->state == JOB_DONE;
-
-	leave_device(job, done);
-	if (done)
-		stats->jobs_done++;
-	else
-		stats->jobs_failed++;
+	leave_device(job, job->state == JOB_DONE);
 	sched_finish(&job->engine->sched, &job->sched);
 	end(job);
 }

@@ -91,14 +91,16 @@ class Figures(harness.DaemonTest):
         c = self.named("fails")
         x, y = self.operands(c)
         _, ids = self.occupy(200)
+        before = self.control.stats()["devices"][0]
         late = c.start_submit(wire.copy(x, y), deadline_us=1)
         cancelled = c.start_submit(wire.copy(x, y), queue=1)
         c.cancel(cancelled)
         for job in (late, cancelled):
             with self.assertRaises(wire.Refused):
                 c.wait(job)
-        u = self.mine(c)["usage"]
+        u, device = self.mine(c)["usage"], self.control.stats()["devices"][0]
         self.assertEqual((u["jobs_done"], u["jobs_failed"], u["p50_us"]), (0, 2, 0))
+        self.assertEqual(device["jobs_failed"] - before["jobs_failed"], 2)
         traced = {t["job"]: t for t in c.trace() if t["session"] == self.mine(c)["session"]}
         self.assertEqual({wire.STATUS_NAME[traced[j]["status"]] for j in (late, cancelled)}, {"DEADLINE", "CANCELLED"})
         self.assertEqual(traced[cancelled]["compute_us"], 0)
