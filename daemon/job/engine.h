@@ -21,6 +21,14 @@
 
 struct job;
 
+/* Memory of prepared jobs that was freed, and is given back to the system by a worker thread: job/prepared.c.
+ */
+struct freed {
+	uint64_t bytes; /* since the last time */
+	struct task task;
+	struct account *account; /* whose time that takes; NULL: it is not out */
+};
+
 struct engine_device {
 	struct device *device;
 	struct learned *learned;    /* what jobs showed; NULL: not to be looked at */
@@ -55,6 +63,7 @@ struct engine {
 	uint64_t prepared_bytes; /* of all users */
 	uint64_t prepared_max;   /* by the memory that there is */
 	struct host_memory_growth prepared_growth;
+	struct freed freed;
 	bool can_swap;  /* the host's memory may be on a disk */
 	bool runs_now;  /* within device_run_now() */
 	unsigned plans; /* goes up when plans made so far may no longer be what they would be */

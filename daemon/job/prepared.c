@@ -1,6 +1,7 @@
 #include "job/prepared.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 #include "host_memory.h"
 #include "job/buffer.h"
 #include "job/plan.h"
+
+#define TRIM_BYTES (1u << 20)
 
 /* ---- Those that are READY, by last use ---- */
 
@@ -47,10 +50,42 @@ static void charge(struct prepared *p, size_t bytes)
 	p->engine->prepared_bytes += bytes;
 }
 
+static bool trim_step(struct task *task)
+{
+	(void)task;
+	malloc_trim(0);
+	return true;
+}
+
+static void trimmed(struct task *task)
+{
+	struct engine *e = (struct engine *)((char *)task - offsetof(struct engine, freed.task));
+
+	account_unref(&e->accounts, e->freed.account);
+	e->freed.account = NULL;
+}
+
+/*
+ * The allocator keeps what is freed below anything that is not. To give it back takes 0.1 ms for each MiB, in
+ * which others wait for the allocator: so no more than that at once.
+ */
+static void note_freed(struct engine *e, struct account *account, size_t bytes)
+{
+	e->freed.bytes += bytes;
+	if (e->freed.bytes < TRIM_BYTES || e->freed.account)
+		return;
+	e->freed.bytes = 0;
+	e->freed.account = account;
+	account_ref(account);
+	e->freed.task = (struct task){.step = trim_step, .done = trimmed};
+	workers_submit(e->workers, &account->memory_flow, &e->freed.task);
+}
+
 static void refund(struct prepared *p, size_t bytes)
 {
 	p->account->prepared_bytes -= bytes;
 	p->engine->prepared_bytes -= bytes;
+	note_freed(p->engine, p->account, bytes);
 }
 
 /* Who has most, of those that have something to give up. */

@@ -536,6 +536,29 @@ class Memory(Prepared):
         self.assertLess(harness.gpu_bytes() - gpu_before, 4 << 20)
 
 
+@unittest.skipIf(harness.QUICK, "figures of memory are those of builds without sanitizers")
+class TheSystem(Prepared):
+    def prepare_all(self):
+        c = self.daemon.connect()
+        x = c.import_new(1 << 16)
+        op = wire.copy(wire.view(x, [1]), wire.view(x, [1], offset=64))
+        for number in range(1, 8193):
+            c.wait(c.start_submit(op, prepare=number, only_prepare=1))
+        return c
+
+    def test_gets_back_what_is_forgotten(self):
+        """The allocator kept all of it, where anything that stayed lay above."""
+        before = self.daemon.rss_bytes()
+        for _ in range(3):
+            with self.prepare_all() as c:
+                self.assertGreater(self.daemon.rss_bytes() - before, 8 << 20)
+                self.c.import_new(4096)
+                for number in range(1, 4097):
+                    c.forget(number)
+            self.assertTrue(harness.eventually(lambda: self.daemon.rss_bytes() - before < 4 << 20),
+                            f"{self.daemon.rss_bytes() - before} bytes stay")
+
+
 class Mixed(Prepared):
     def test_random_runs(self):
         """First, prepared, forgotten, dropped and resized, against NumPy."""
