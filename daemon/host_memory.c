@@ -25,7 +25,6 @@ static uint64_t files_bytes;         /* atomic */
 static bool cgroup_has_limit = true; /* atomic; at the last look */
 static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct host_memory_pages *claimed_pages;
-static bool dumps_matrices;
 static const char *root = "";
 
 /* One limit on our memory, in bytes, and how much of it is free. */
@@ -635,17 +634,4 @@ int host_memory_try_map(uint64_t bytes, char *why, size_t why_bytes)
 	}
 	munmap(at, bytes);
 	return 0;
-}
-
-/* ---- Core dumps ---- */
-
-void host_memory_dump_matrices(bool dump)
-{
-	dumps_matrices = dump;
-}
-
-void host_memory_holds_matrices(void *address, uint64_t bytes)
-{
-	if (!dumps_matrices)
-		madvise(address, bytes, MADV_DONTDUMP);
 }

@@ -93,11 +93,6 @@ uint64_t host_memory_max_mappings(void);
 /* Whether the host has swap: then any page may have to come from a disk. */
 bool host_memory_can_swap(void);
 
-/* Whether core dumps have the users' matrices. Before any memory is mapped for them; at first they have not. */
-void host_memory_dump_matrices(bool dump);
-/* A new mapping is for matrices. */
-void host_memory_holds_matrices(void *address, uint64_t bytes);
-
 /* ---- For tests ---- */
 
 /* The same for a made-up host: where /proc and /sys are, NULL for the real ones. Not while others use this. */

@@ -12,6 +12,7 @@
 
 #include "config/load.h"
 #include "config/print.h"
+#include "core_dump.h"
 #include "host_memory.h"
 #include "kops_types.h"
 #include "listen/decline.h"
@@ -111,7 +112,7 @@ static int serve(int argc, char **argv, struct server *server)
 
 	signal(SIGPIPE, SIG_IGN);
 	log_set_level((int)server->config.log_level);
-	host_memory_dump_matrices(server->config.dump_matrices);
+	core_dump_include_matrices(server->config.dump_matrices);
 	rc = server_start(server, argc, argv, why);
 	if (rc < 0)
 		log_error("%s", why);

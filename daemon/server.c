@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "config/load.h"
+#include "core_dump.h"
 #include "device/devices.h"
 #include "host_memory.h"
 #include "job/admit.h"
@@ -72,6 +73,7 @@ static void watch_crashes(void)
 #else
 static void on_crash(int number)
 {
+	core_dump_exclude_libraries();
 	marks_note_crash(marks_of_process);
 	raise(number); /* its disposition is the default one again: see below */
 }
@@ -151,6 +153,7 @@ static void become_ready(struct server *s)
 
 	s->state = SERVER_SERVING;
 	watch_crashes();
+	core_dump_exclude_libraries(); /* for signals that nobody handles */
 	snprintf(status, sizeof status, "READY=1\nSTATUS=Serving with %u device%s", s->engine.n_devices,
 	         s->engine.n_devices == 1 ? "" : "s");
 	notify(status);

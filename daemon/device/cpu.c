@@ -16,6 +16,7 @@
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
+#include "core_dump.h"
 #include "cpus.h"
 #include "device/host_pages.h"
 #include "host_memory.h"
@@ -340,7 +341,7 @@ static void *map_zeroed(uint64_t bytes)
 		return NULL;
 	if (bytes >= 8ull << 20)
 		madvise(address, bytes, MADV_HUGEPAGE);
-	host_memory_holds_matrices(address, bytes);
+	core_dump_exclude(address, bytes);
 	return address;
 }
 
@@ -408,12 +409,12 @@ static void free_carried(struct run *run)
 	struct carried *carried = run->planned;
 
 	host_memory_settle(carried->bytes);
-	free(carried);
+	munmap(carried, carried->bytes);
 }
 
 static int make_carried(struct run *run, const struct run_op *op)
 {
-	uint64_t bytes = cpu_align(sizeof(struct carried) + op->cut.carried_bytes);
+	uint64_t bytes = sizeof(struct carried) + op->cut.carried_bytes;
 	struct carried *carried;
 	int rc;
 
@@ -421,7 +422,7 @@ static int make_carried(struct run *run, const struct run_op *op)
 	rc = host_memory_claim(bytes, run->error, WHY_BYTES);
 	if (rc < 0)
 		return rc;
-	carried = aligned_alloc(_Alignof(struct carried), bytes);
+	carried = map_zeroed(bytes);
 	if (!carried) {
 		host_memory_settle(bytes);
 		snprintf(run->error, WHY_BYTES, "out of memory: op %u keeps %llu bytes from part to part",

@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "core_dump.h"
 #include "job/engine.h"
 #include "log.h"
 #include "share/closing.h"
@@ -216,7 +217,7 @@ static int map_import(struct buffer *b, int fd, const struct file *file, char wh
 		return errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_FD;
 	}
 	b->map_bytes = file->map_bytes;
-	host_memory_holds_matrices(b->memory.host, b->map_bytes);
+	core_dump_exclude(b->memory.host, b->map_bytes);
 	host_memory_add_file((int64_t)b->map_bytes);
 	return 0;
 }
@@ -435,7 +436,7 @@ static int map_resident(struct buffer *b)
 	}
 	if (b->memory.bytes >= HUGE_PAGES_BYTES)
 		madvise(address, b->memory.bytes, MADV_HUGEPAGE);
-	host_memory_holds_matrices(address, b->memory.bytes);
+	core_dump_exclude(address, b->memory.bytes);
 	b->memory.device = address;
 	return 0;
 }

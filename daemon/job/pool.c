@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core_dump.h"
 #include "job/kept.h"
 #include "log.h"
 
@@ -164,7 +165,7 @@ static int finish_file(struct segment *s)
 	s->map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
 	if (s->map == MAP_FAILED)
 		return fail_to_make(s, "mmap");
-	host_memory_holds_matrices(s->map, s->bytes);
+	core_dump_exclude(s->map, s->bytes);
 	if (s->pin)
 		s->pinned =
 		    s->pool->pinning->pin(s->map, s->bytes, false) == 0; /* unpinned memory works, slower */
@@ -598,7 +599,7 @@ static bool map_again(struct segment *s)
 	if (map == MAP_FAILED)
 		return false;
 	s->map = map;
-	host_memory_holds_matrices(s->map, s->bytes);
+	core_dump_exclude(s->map, s->bytes);
 	return true;
 }
 

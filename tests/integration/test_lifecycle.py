@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -116,6 +117,7 @@ class WithoutRoot(Life):
 
 class CoreDumps(Life):
     marker = bytes(range(7, 256, 2)) * 32
+    packed = struct.pack("<f", 12345.678) * 64  # how libraries pack a matrix of one number does not change it
 
     def place_everywhere(self, c):
         """In memory that is imported, lent and RESIDENT."""
@@ -124,6 +126,12 @@ class CoreDumps(Life):
         for to in (lent, resident):
             c.submit(wire.copy(view(imported, [n], dtype=wire.F16), view(to, [n], dtype=wire.F16)))
 
+    def multiply(self, c):
+        """By OpenBLAS, whose copies of operands are in memory of its own."""
+        n = 300
+        a, y = c.import_new(4 * n * n, self.packed[:4] * n * n), c.import_new(4 * n * n)
+        c.submit(wire.gemm(view(a, [n, n]), view(a, [n, n]), view(y, [n, n]), kernel="openblas"))
+
     def dump(self, **settings):
         daemon = Daemon(**settings)
         self.addCleanup(daemon.remove)
@@ -131,6 +139,7 @@ class CoreDumps(Life):
         self.assertTrue(eventually(lambda: b" ready: " in daemon.log()))
         with daemon.connect() as c:
             self.place_everywhere(c)
+            self.multiply(c)
             daemon.signal(signal.SIGABRT)
             self.assertEqual(daemon.wait(), -signal.SIGABRT)
         (core,) = [name for name in os.listdir(daemon.folder) if name.startswith("core")]
@@ -141,7 +150,10 @@ class CoreDumps(Life):
         core = self.dump()
         self.assertIn(b"kopsd", core)
         self.assertEqual(core.count(self.marker), 0)
-        self.assertEqual(self.dump(dump_matrices=1).count(self.marker), 3)
+        self.assertEqual(core.count(self.packed), 0)
+        core = self.dump(dump_matrices=1)
+        self.assertEqual(core.count(self.marker), 3)
+        self.assertGreater(core.count(self.packed), 300 * 300 // 64)
 
 
 class Draining(Life):
