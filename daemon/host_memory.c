@@ -31,6 +31,7 @@ static const char *root = "";
 struct limit {
 	uint64_t total, free;
 	char what[128]; /* for people */
+	bool is_address_space;
 };
 
 /*
@@ -353,7 +354,9 @@ static bool read_address_space(struct limit *ret)
 	if (getrlimit(RLIMIT_AS, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return false;
 	mapped = read_own().mapped;
-	*ret = (struct limit){.total = limit.rlim_cur, .what = "the address space (ulimit -v, LimitAS)"};
+	*ret = (struct limit){.total = limit.rlim_cur,
+	                      .what = "the address space (ulimit -v, LimitAS)",
+	                      .is_address_space = true};
 	ret->free = mapped < ret->total ? ret->total - mapped : 0;
 	return true;
 }
@@ -445,6 +448,7 @@ uint64_t host_memory_room(void)
  * which we know what we claim and give back ourselves, and others can take or give back so much at most: 50
  * GB/s.
  */
+#define DETAILS_BYTES       384
 #define LOOK_HOLDS_NS       20000000u
 #define OTHERS_BYTES_PER_NS 50u
 
@@ -505,14 +509,36 @@ static bool cannot_fit(const struct look *last, const struct look *now, uint64_t
 	return beyond > left && beyond - left > now->freed - last->freed;
 }
 
-static int refuse(const struct look *look, uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
+static void (*tell_details)(const char *details);
+
+/* What the host has, and where kopsd's cgroup is, is not for clients, which are strangers to each other. */
+static void tell(const struct look *look, uint64_t mine, uint64_t beyond)
 {
-	snprintf(why, why_bytes,
+	char details[DETAILS_BYTES];
+
+	if (!tell_details)
+		return;
+	snprintf(details, sizeof details,
 	         "%" PRIu64 " bytes more of memory do not fit: %s has %" PRIu64 " bytes, %" PRIu64
-	         " free, of which %" PRIu64 " stay free and %" PRIu64
-	         " are promised to others; use less, or raise the limit",
+	         " free, of which %" PRIu64 " stay free and %" PRIu64 " are promised to others",
 	         mine + beyond, look->tightest.what, look->tightest.total, look->tightest.free,
 	         kept_free(&look->tightest), look->promised > mine ? look->promised - mine : 0);
+	tell_details(details);
+}
+
+void host_memory_tell_refusals(void (*fn)(const char *details))
+{
+	tell_details = fn;
+}
+
+static int refuse(const struct look *look, uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
+{
+	tell(look, mine, beyond);
+	snprintf(why, why_bytes,
+	         "%" PRIu64
+	         " bytes more of %s do not fit beside what is in use or promised; use less, try again "
+	         "later, or have kopsd given more",
+	         mine + beyond, look->tightest.is_address_space ? "address space" : "memory");
 	return KOPS_E_NOMEM;
 }
 

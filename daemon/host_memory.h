@@ -20,12 +20,16 @@
 #define HOST_PAGE_BYTES 4096u
 
 /*
- * 0 when so many bytes, less than 2^62, fit beside the open claims. Else KOPS_E_NOMEM with a sentence that has
- * the numbers in why[why_bytes]. The claim is open until host_memory_settle(), which may settle it in parts as
- * its pages are touched and so count as used by themselves, or when it is known that they will not be.
+ * 0 when so many bytes, less than 2^62, fit beside the open claims. Else KOPS_E_NOMEM with a sentence for
+ * clients in why[why_bytes]; host_memory_tell_refusals() has the numbers told. The claim is open until
+ * host_memory_settle(), which may settle it in parts as its pages are touched and so count as used by
+ * themselves, or when it is known that they will not be.
  */
 int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes);
 void host_memory_settle(uint64_t bytes);
+
+/* Whom to tell, at each refusal and in any thread, why there is no room. NULL, as at first: nobody. */
+void host_memory_tell_refusals(void (*tell)(const char *details));
 
 /* As host_memory_claim(), but only tells whether there is room: nothing is claimed. */
 int host_memory_try(uint64_t bytes, char *why, size_t why_bytes);

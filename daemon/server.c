@@ -1,6 +1,7 @@
 #include "server.h"
 
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,6 +190,18 @@ static void on_canary(void *arg)
 }
 
 /* ---- Memory ---- */
+
+/* For host_memory_tell_refusals(). */
+static void log_refusal(const char *details)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct log_limit limit;
+
+	pthread_mutex_lock(&lock);
+	if (log_may(&limit))
+		log_notice("%s", details);
+	pthread_mutex_unlock(&lock);
+}
 
 /*
  * What is kept for clients beside buffers. Unread replies, and the first of what is prepared, are not looked
@@ -484,6 +497,7 @@ int server_start(struct server *s, int argc, char **argv, char why[CONFIG_WHY_BY
 	rc = make_loops(s, why);
 	if (rc < 0)
 		return rc;
+	host_memory_tell_refusals(log_refusal);
 	log_unknown_owners(&s->config);
 	segments_max = divide_descriptors(s);
 	init_engine(s);

@@ -276,11 +276,12 @@ void prepared_job_ended(struct job *job)
 void prepared_explain(const struct engine *e, const struct account *account, char why[WHY_BYTES])
 {
 	snprintf(why, WHY_BYTES,
-	         "no room to prepare the job: yours hold %" PRIu64 " bytes and all users' %" PRIu64
-	         " of %" PRIu64
-	         "; free some, raise max-prepared-per-uid or max-prepared in kopsd.conf, or give kopsd more "
+	         "no room to prepare the job: yours hold %" PRIu64 " of %" PRIu64
+	         " bytes (max-prepared-per-uid), %s; forget some, have the limit raised, or kopsd given more "
 	         "memory: an eighth of it may be so used",
-	         account->prepared_bytes, e->prepared_bytes, limit_of_all(e));
+	         account->prepared_bytes, account->limits.max_prepared_per_uid,
+	         e->prepared_bytes < limit_of_all(e) ? "and memory is short"
+	                                             : "and all users' together fill max-prepared");
 }
 
 int prepared_new(struct engine *e, struct account *account, struct idmap *map, const Kops__V1__Submit *submit,
