@@ -11,7 +11,7 @@
 
 #include "clock.h"
 #include "config/load.h"
-#include "core_dump.h"
+#include "device/core_dump.h"
 #include "device/devices.h"
 #include "host_memory.h"
 #include "job/admit.h"

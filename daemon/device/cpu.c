@@ -16,8 +16,8 @@
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
-#include "core_dump.h"
 #include "cpus.h"
+#include "device/core_dump.h"
 #include "device/host_pages.h"
 #include "host_memory.h"
 

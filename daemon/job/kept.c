@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "clock.h"
-#include "job/pool.h"
+#include "job/segment.h"
 #include "timers.h"
 
 /* A client that dies closes its files just after its connection; one that lives may keep them for ever. */
