@@ -26,6 +26,14 @@ bool progress_is_possible(void)
 	return isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
 }
 
+/* In the background the terminal is somebody else's: a shell's prompt, or another program. */
+static bool is_in_foreground(void)
+{
+	pid_t group = tcgetpgrp(STDERR_FILENO);
+
+	return group < 0 || group == getpgrp(); /* below 0: it is no terminal that has one */
+}
+
 /* Less one: writing into the last column may move the cursor to the next line. */
 static int columns(void)
 {
@@ -55,7 +63,7 @@ static void show_announced(int signal_number)
 	int saved = errno;
 
 	(void)signal_number;
-	if (text) {
+	if (text && is_in_foreground()) {
 		is_shown = true;
 		put(ERASE);
 		put(text);
@@ -85,6 +93,8 @@ void progress_show(const char *text)
 	char line[sizeof(cut.text) + sizeof(ERASE)];
 
 	forget_announced();
+	if (!is_in_foreground())
+		return;
 	snprintf(line, sizeof(line), ERASE "%s", cut.text);
 	is_shown = true;
 	put(line);
@@ -95,7 +105,7 @@ void progress_erase(void)
 	int saved = errno;
 
 	forget_announced();
-	if (is_shown)
+	if (is_shown && is_in_foreground())
 		put(ERASE);
 	is_shown = false;
 	errno = saved;

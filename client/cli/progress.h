@@ -10,7 +10,8 @@
 /* Whether there is a terminal behind stderr that can erase a line. */
 bool progress_is_possible(void);
 
-/* Shows the text in place of what was shown, cut to the width of the terminal. */
+/* Shows the text in place of what was shown, cut to the width of the terminal; nothing while in the background.
+ */
 void progress_show(const char *text);
 
 /*

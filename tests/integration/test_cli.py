@@ -874,11 +874,11 @@ class Waiting(CliTest):
         self.save("slow.npy", self.matrix(n, n))
         return "slow.npy", n
 
-    def open(self, *args, term="xterm"):
-        """kops-client, whose stderr is a terminal of its own that also sends signals."""
+    def open(self, *args, term="xterm", program=(harness.KOPS_CLIENT,)):
+        """kops-client, whose stderr is a terminal of its own that also sends signals; program: what runs it."""
         leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.process = subprocess.Popen([harness.KOPS_CLIENT, *args], stdin=follower, stdout=subprocess.DEVNULL,
+        self.process = subprocess.Popen([*program, *args], stdin=follower, stdout=subprocess.DEVNULL,
                                         stderr=follower, cwd=self.folder.name, start_new_session=True,
                                         env={**harness.client_env(self.daemon.socket), "TERM": term},
                                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
@@ -972,6 +972,10 @@ class Waiting(CliTest):
         self.open(*args, "--quiet")
         self.assertEqual(self.end(), OK)
         self.assertEqual(self.text, "")
+        self.open(*args, program=("sh", "-c", 'set -m; "$@" & wait', "sh", harness.KOPS_CLIENT))  # in the background
+        self.assertEqual(self.end(), OK)
+        self.assertNotIn("\x1b", self.text)
+        self.assertIn("cpu: queue", self.text)
 
 
 @unittest.skipUnless(DATA, "KOPS_TEST_DATA is not set: the digits are not there")
