@@ -326,6 +326,25 @@ class Processes(unittest.TestCase):
                     for n in (1, 2, 3, 4, 5, 6, 8, 64)]
         self.assertEqual(outcomes[-1], "served")
 
+    def test_without_meminfo(self):
+        """A host that does not say what memory it has is not one without: the CPU has memory, and all its kernels."""
+        daemon = harness.Daemon()
+        self.addCleanup(daemon.remove)
+        hide = 'mount --bind "$0" /proc/meminfo && mount --bind "$0" /proc/sys/vm/max_map_count && exec "$@"'
+        daemon.spawn(["unshare", "--mount", "/bin/sh", "-c", hide, os.devnull])
+        if not eventually(lambda: b" ready: " in daemon.log() or daemon.process.poll() is not None) or \
+                daemon.process.poll() is not None:
+            self.skipTest(f"no mounts of its own here: {daemon.log()}")
+        with daemon.connect() as c:
+            (device,) = c.describe()["devices"]
+            self.assertEqual(device["memory_bytes"], os.sysconf("SC_PHYS_PAGES") * PAGE)
+            self.assertEqual(device["disabled_kernels"], "")
+            b = c.resident(1 << 20)
+            c.submit(wire.add(*[view(b, [4])] * 3))
+            for _ in range(8):  # more than the buffers of a process that may map nothing
+                c.import_new(PAGE)
+        self.assertEqual(daemon.stop(), 0)
+
     @unittest.skipIf(harness.QUICK, "sanitizers need stack")
     def test_stack(self):
         outcomes = [self.outcome("prlimit", f"--stack={kib << 10}") for kib in (64, 256, 511, 512, 8192)]
