@@ -746,6 +746,12 @@ typedef struct kops_held {
 bool kops_holds(const kops_held *places);
 
 /*
+ * How many CPUs the process can keep busy: those that the thread may run on, or fewer where a cgroup above the
+ * process has a quota of CPU time. At least 1. Reads files of /proc and /sys, in about 0.1 ms.
+ */
+unsigned kops_cpus(void);
+
+/*
  * Replaces the memory of a SHARED buffer in this process by a private copy, at the same address: what a job
  * still writes to the buffer is not seen there any more. The copy goes with kops_free(). Copies all of the
  * buffer. KOPS_E_NOMEM, and KOPS_E_INVALID for a buffer without memory here: then nothing has changed.

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "client.h"
+#include "cpus.h"
 
 bool kops_holds(const kops_held *places)
 {
@@ -29,6 +30,11 @@ int kops_keep_private(kops_buffer *b)
 	munmap(copy, b->bytes);
 	return client_fail(b->k, KOPS_E_NOMEM, "no memory to move a copy of %llu bytes",
 	                   (unsigned long long)b->bytes);
+}
+
+unsigned kops_cpus(void)
+{
+	return cpus_count();
 }
 
 /* ---- NumPy's memory ---- */

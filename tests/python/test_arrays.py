@@ -1,11 +1,14 @@
 """Arrays in shared and in device memory: NumPy's in every respect, and alive for as long as anything looks at them."""
 import importlib
+import os
 import pickle
 import unittest
+import unittest.mock
 
 import numpy as np
 
 import kops
+from kops import _copy, _library
 from case import DTYPES, PythonTest, harness
 
 
@@ -133,6 +136,18 @@ class Tagged(np.ndarray):
     """More than elements, but NumPy's functions compute with those."""
 
     tag = "mine"
+
+
+class Threads(unittest.TestCase):
+    def test_copies_take_a_thread_for_each_cpu_that_there_is(self):
+        allowed = len(os.sched_getaffinity(0))
+        self.assertIn(_library.lib.kops_cpus(), range(1, allowed + 1))  # a cgroup's quota may leave fewer
+        with unittest.mock.patch.dict(os.environ):
+            for name in "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS":
+                os.environ.pop(name, None)
+            self.assertEqual(_copy._threads(), min(_library.lib.kops_cpus(), _copy.THREADS_MAX))
+            os.environ["OMP_NUM_THREADS"] = "1"
+            self.assertEqual(_copy._threads(), 1)
 
 
 class Kinds(PythonTest):

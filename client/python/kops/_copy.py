@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import os
 from typing import Any
 
 import numpy as np
 
 from . import _session
+from ._library import lib
 
 GRAIN_BYTES = 2 << 20  # a thread wakes up in less time than copying as much takes
 THREADS_MAX = 16       # more wait for the memory
@@ -15,11 +17,16 @@ THREADS_MAX = 16       # more wait for the memory
 _helpers: concurrent.futures.ThreadPoolExecutor | None = None
 
 
+@functools.lru_cache(maxsize=None)
+def _cpus() -> int:
+    return int(lib.kops_cpus())
+
+
 def _threads() -> int:
     """One for each CPU of the process, or as many as its BLAS is told."""
     named = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or ""
     most = int(named) if named.isdecimal() and int(named) > 0 else THREADS_MAX
-    return min(len(os.sched_getaffinity(0)), most, THREADS_MAX)
+    return min(_cpus(), most, THREADS_MAX)
 
 
 def copy_array(to: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:

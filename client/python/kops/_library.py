@@ -178,6 +178,7 @@ _WITH_GIL: _Table = {
     "kops_list_session": (POINTER(SessionInfo), [c_void_p, c_size_t]),
     "kops_list_job": (POINTER(TracedJob), [c_void_p, c_size_t]),
     "kops_holds": (c_bool, None),  # an address, likewise
+    "kops_cpus": (c_uint, []),
     "kops_numpy_malloc": (c_void_p, [c_void_p, c_size_t]),
     "kops_numpy_calloc": (c_void_p, [c_void_p, c_size_t, c_size_t]),
     "kops_numpy_realloc": (c_void_p, [c_void_p, c_void_p, c_size_t]),
