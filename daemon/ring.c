@@ -35,13 +35,51 @@ static void expect_take(const struct ring *r)
 	__builtin_prefetch(&r->memory->run_head, 1);
 }
 
+static void link_last(struct rings *all, struct ring *r)
+{
+	r->next_awake = NULL;
+	r->prev_awake = all->awake_last;
+	if (r->prev_awake)
+		r->prev_awake->next_awake = r;
+	else
+		all->awake = r;
+	all->awake_last = r;
+}
+
+static void take_out(struct rings *all, struct ring *r)
+{
+	if (all->next_look == r)
+		all->next_look = r->next_awake;
+	if (r->prev_awake)
+		r->prev_awake->next_awake = r->next_awake;
+	else
+		all->awake = r->next_awake;
+	if (r->next_awake)
+		r->next_awake->prev_awake = r->prev_awake;
+	else
+		all->awake_last = r->prev_awake;
+}
+
+static void look_at(const struct ring *r)
+{
+	if (!has_runs_to_take(r))
+		return;
+	expect_take(r);
+	r->all->has_runs(r->user);
+}
+
+static unsigned at_once(unsigned n)
+{
+	return n < RINGS_AT_ONCE ? n : RINGS_AT_ONCE;
+}
+
 void rings_look(struct rings *all)
 {
-	for (struct ring *r = all->awake; r; r = r->next_awake) {
-		if (!has_runs_to_take(r))
-			continue;
-		expect_take(r);
-		all->has_runs(r->user);
+	for (unsigned n = at_once(all->n_awake); n > 0; n--) {
+		struct ring *r = all->next_look ? all->next_look : all->awake;
+
+		all->next_look = r->next_awake;
+		look_at(r);
 	}
 }
 
@@ -76,8 +114,36 @@ void ring_awaken(struct ring *r)
 		return;
 	ring_store(&r->memory->daemon_sleeps, 0);
 	r->is_awake = true;
-	r->next_awake = r->all->awake;
-	r->all->awake = r;
+	r->all->n_awake++;
+	r->all->to_sleep = 0;
+	link_last(r->all, r);
+}
+
+static void fall_asleep(struct ring *r)
+{
+	r->is_awake = false;
+	r->all->n_awake--;
+	take_out(r->all, r);
+}
+
+/* Its user may be unable to take the runs just now, so it is not put to sleep again before the loop is. */
+static void put_to_sleep(struct ring *r)
+{
+	unsigned left = r->all->to_sleep;
+
+	fall_asleep(r);
+	ring_store(&r->memory->daemon_sleeps, 1);
+	if (!has_runs_to_take(r))
+		return;
+	ring_awaken(r);
+	r->all->to_sleep = left;
+	r->all->has_runs(r->user);
+}
+
+/* Being active is all it is for. */
+static void on_to_come(uv_idle_t *idle)
+{
+	(void)idle;
 }
 
 /*
@@ -88,21 +154,24 @@ void ring_awaken(struct ring *r)
 static void on_prepare(uv_prepare_t *prepare)
 {
 	struct rings *all = prepare->data;
-	struct ring *r, *next;
 
-	if (!all->awake || uv_is_active((uv_handle_t *)&all->idle) || all->is_busy(all))
+	unsigned n;
+
+	if (!all->awake || uv_is_active((uv_handle_t *)&all->idle) || all->is_busy(all)) {
+		all->to_sleep = 0;
+		uv_idle_stop(&all->to_come);
 		return;
-	r = all->awake;
-	all->awake = NULL;
-	for (; r; r = next) {
-		next = r->next_awake;
-		r->is_awake = false;
-		ring_store(&r->memory->daemon_sleeps, 1);
-		if (has_runs_to_take(r)) {
-			ring_awaken(r);
-			all->has_runs(r->user);
-		}
 	}
+	if (all->to_sleep == 0)
+		all->to_sleep = all->n_awake;
+	for (n = at_once(all->to_sleep); n > 0 && all->awake; n--) {
+		all->to_sleep--;
+		put_to_sleep(all->awake);
+	}
+	if (all->to_sleep > 0)
+		uv_idle_start(&all->to_come, on_to_come);
+	else
+		uv_idle_stop(&all->to_come);
 }
 
 void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user),
@@ -112,10 +181,12 @@ void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user)
 	    (struct rings){.has_runs = has_runs, .is_busy = is_busy, .cpus_are_few = cpus_count() < MANY_CPUS};
 	uv_prepare_init(loop, &all->prepare);
 	uv_idle_init(loop, &all->idle);
+	uv_idle_init(loop, &all->to_come);
 	all->prepare.data = all->idle.data = all;
 	uv_prepare_start(&all->prepare, on_prepare);
 	uv_unref((uv_handle_t *)&all->prepare);
 	uv_unref((uv_handle_t *)&all->idle);
+	uv_unref((uv_handle_t *)&all->to_come);
 }
 
 /* ---- One ring ---- */
@@ -163,14 +234,10 @@ int ring_new(struct rings *all, void *user, uint32_t entries, struct ring **ret_
 
 void ring_free(struct ring *r)
 {
-	struct ring **link;
-
 	if (!r)
 		return;
-	for (link = &r->all->awake; r->is_awake && *link != r; link = &(*link)->next_awake)
-		;
 	if (r->is_awake)
-		*link = r->next_awake;
+		fall_asleep(r);
 	munmap(r->memory, ring_bytes(r->entries));
 	free(r);
 }

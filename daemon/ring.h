@@ -19,11 +19,17 @@
 #include "spin.h"
 
 #define RINGS_LOOK_NS 50000u
+/* So many are looked at, or put to sleep, at once: each may have to come from another CPU's cache. */
+#define RINGS_AT_ONCE 16u
 
 struct rings {
 	uv_prepare_t prepare;
-	uv_idle_t idle; /* keeps the loop awake */
-	struct ring *awake;
+	uv_idle_t idle;                  /* keeps the loop awake */
+	uv_idle_t to_come;               /* so does this, while more of them have to be put to sleep */
+	struct ring *awake, *awake_last; /* in the order in which they awoke */
+	unsigned n_awake;
+	struct ring *next_look; /* where rings_look() goes on; NULL: at the first */
+	unsigned to_sleep;      /* first ones that have to be put to sleep before the loop is; 0: all */
 	uint64_t look_until_ns;
 	bool were_used; /* since the last look */
 	struct spin spin;
@@ -41,7 +47,7 @@ struct ring {
 	uint32_t taken, put; /* run_head and end_tail, which clients cannot change */
 	uint32_t reserved;   /* places for ends of runs that were taken */
 	bool is_awake;
-	struct ring *next_awake;
+	struct ring *next_awake, *prev_awake;
 };
 
 void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user),
@@ -53,7 +59,7 @@ static inline bool rings_are_awake(const struct rings *all)
 	return uv_is_active((const uv_handle_t *)&all->idle);
 }
 
-/* Calls has_runs for those that have. */
+/* Calls has_runs for those that have, of the RINGS_AT_ONCE that it looked at longest ago. */
 void rings_look(struct rings *all);
 
 /* entries: a power of 2, at most RING_ENTRIES_MAX. *ret_fd is the caller's to close. KOPS_E_NOMEM

@@ -274,6 +274,106 @@ static void test_it_is_watched_by_a_client_that_spins(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* ---- Many ---- */
+
+enum { MANY = 1000 };
+
+static struct ring *many[MANY];
+
+static void open_many(struct fixture *f)
+{
+	char why[WHY_BYTES];
+	int fd;
+
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(ring_new(&f->all, f, ENTRIES, &many[i], &fd, why), 0);
+		close(fd);
+		ring_awaken(many[i]);
+	}
+}
+
+static void close_many(struct fixture *f)
+{
+	for (int i = 0; i < MANY; i++)
+		ring_free(many[i]);
+	assert_null(f->all.awake);
+	assert_int_equal(f->all.n_awake, 0);
+}
+
+/* A look at each ring of a thousand would be a turn of 0.1 ms and more. */
+static void test_a_look_is_at_a_few(void **state)
+{
+	struct fixture *f = *state;
+	unsigned looks = 0;
+
+	open_many(f);
+	for (int i = 0; i < MANY; i++)
+		put(many[i]->memory, 1);
+	for (unsigned before = 0; f->looks < MANY; before = f->looks, looks++) {
+		rings_look(&f->all);
+		assert_in_range(f->looks - before, 1, RINGS_AT_ONCE);
+	}
+	assert_int_equal(looks, (MANY + RINGS_AT_ONCE - 1) / RINGS_AT_ONCE);
+	ring_free(many[MANY - 1]); /* where the next look would be */
+	ring_free(many[0]);
+	rings_look(&f->all);
+	assert_int_equal(f->looks, (looks + 1) * RINGS_AT_ONCE);
+	many[0] = many[MANY - 1] = NULL;
+	close_many(f);
+}
+
+static unsigned asleep(void)
+{
+	unsigned n = 0;
+
+	for (int i = 0; i < MANY; i++)
+		n += ring_load(&many[i]->memory->daemon_sleeps);
+	return n;
+}
+
+/* Nor are they all put to sleep at once; but the loop does not sleep before they are. */
+static void test_they_fall_asleep_by_and_by(void **state)
+{
+	struct fixture *f = *state;
+	unsigned before = 0;
+
+	open_many(f);
+	uv_ref((uv_handle_t *)&f->all.prepare);
+	while (before < MANY) {
+		unsigned now;
+
+		uv_run(&f->loop, UV_RUN_NOWAIT);
+		now = asleep();
+		assert_in_range(now - before, 1, RINGS_AT_ONCE);
+		assert_int_equal(uv_is_active((uv_handle_t *)&f->all.to_come), now < MANY);
+		if (now > MANY / 2 && before <= MANY / 2) { /* one awakes again meanwhile */
+			ring_awaken(many[0]);
+			now--;
+		}
+		before = now;
+	}
+	close_many(f);
+	uv_unref((uv_handle_t *)&f->all.prepare);
+}
+
+/* Of users that cannot take runs just now, the loop does not stay awake. */
+static void test_runs_that_cannot_be_taken_keep_nobody_awake(void **state)
+{
+	struct fixture *f = *state;
+
+	open_many(f);
+	for (int i = 0; i < MANY; i++)
+		put(many[i]->memory, 1);
+	uv_ref((uv_handle_t *)&f->all.prepare);
+	do
+		uv_run(&f->loop, UV_RUN_NOWAIT);
+	while (uv_is_active((uv_handle_t *)&f->all.to_come));
+	assert_int_equal(f->looks, MANY);
+	assert_int_equal(f->all.n_awake, MANY);
+	close_many(f);
+	uv_unref((uv_handle_t *)&f->all.prepare);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -286,6 +386,9 @@ int main(void)
 	    TEST(test_few_cpus_are_used_to_look_for_what_comes_soon),
 	    TEST(test_few_cpus_are_left_to_others),
 	    TEST(test_the_loop_sleeps_while_runs_cannot_be_taken),
+	    TEST(test_a_look_is_at_a_few),
+	    TEST(test_they_fall_asleep_by_and_by),
+	    TEST(test_runs_that_cannot_be_taken_keep_nobody_awake),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
