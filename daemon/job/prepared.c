@@ -12,6 +12,7 @@
 #include "job/plan.h"
 
 #define TRIM_BYTES (1u << 20)
+#define ROOM_STEPS 32u /* jobs that make room for one */
 
 /* ---- Those that are READY, by last use ---- */
 
@@ -104,18 +105,22 @@ static uint64_t limit_of_all(const struct engine *e)
 	return e->config->max_prepared < e->prepared_max ? e->config->max_prepared : e->prepared_max;
 }
 
-/* Makes room by what was used least recently. False: there is nothing to give up. */
+/* Makes room by what was used least recently. False: there is nothing to give up, or, after a limit was
+ * lowered, it takes more than this time. */
 static bool make_room(struct engine *e, struct account *account, uint64_t bytes)
 {
+	struct account *other = NULL;
+	unsigned n = 0;
+
 	while (!account_fits(account->prepared_bytes, bytes, account->limits.max_prepared_per_uid)) {
-		if (!account->oldest)
+		if (!account->oldest || n++ == ROOM_STEPS)
 			return false;
 		prepared_cool(account->oldest);
 	}
 	while (!account_fits(e->prepared_bytes, bytes, limit_of_all(e))) {
-		struct account *other = richest(e);
-
-		if (!other)
+		if (!other || !other->oldest)
+			other = richest(e);
+		if (!other || n++ == ROOM_STEPS)
 			return false;
 		prepared_cool(other->oldest);
 	}

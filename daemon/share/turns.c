@@ -107,6 +107,8 @@ static void unlist_watched(struct turns *t, struct turns_place *p)
 
 /* ---- Turns ---- */
 
+#define STOP_WATCHING 32u
+
 static bool goes_first(const struct turns *t, const struct turns_user *u)
 {
 	return u->is_new && u->spent_ns - t->clock_ns < TURNS_AHEAD_NS;
@@ -152,12 +154,13 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 	return end;
 }
 
-/* Sessions that wait for long are not watched meanwhile. */
+/* Sessions that wait for long are not watched meanwhile. Each costs a system call, so the rest waits for the
+ * next time. */
 static void stop_watching(struct turns *t)
 {
 	struct turns_place *p;
 
-	while ((p = t->watched)) {
+	for (unsigned n = 0; n < STOP_WATCHING && (p = t->watched); n++) {
 		unlist_watched(t, p);
 		if (!p->waits || p->unwatched)
 			continue;
