@@ -254,6 +254,18 @@ static void log_unknown_owners(const struct config *config)
 	}
 }
 
+static void tell_reloaded(const struct server *s)
+{
+	if (s->state == SERVER_SERVING && !s->reload.is_wanted_again)
+		notify("READY=1");
+}
+
+static void on_reloaded(struct sessions *sessions)
+{
+	log_notice("configuration reloaded");
+	tell_reloaded((struct server *)((char *)sessions - offsetof(struct server, sessions)));
+}
+
 static void apply_settings(struct server *s, const struct config *fresh)
 {
 	char names[CONFIG_WHY_BYTES];
@@ -262,11 +274,10 @@ static void apply_settings(struct server *s, const struct config *fresh)
 		log_warning("changed settings that need a restart (systemctl restart kopsd): %s", names);
 	log_set_level((int)s->config.log_level);
 	log_unknown_owners(&s->config);
-	sessions_reload(&s->sessions);
+	sessions_reload(&s->sessions, on_reloaded);
 	pool_set_cache(s->engine.pool, s->config.pool_cache);
 	limit_by_memory(&s->engine);
 	keeper_reload(&s->keeper);
-	log_notice("configuration reloaded");
 }
 
 static void on_settings(struct reload *reload, int rc)
@@ -275,12 +286,12 @@ static void on_settings(struct reload *reload, int rc)
 
 	if (s->state != SERVER_SERVING)
 		return;
-	if (rc < 0)
-		log_error("configuration not reloaded, the old one stays: %s", reload->why);
-	else
+	if (rc == 0) {
 		apply_settings(s, &reload->fresh);
-	if (!reload->is_wanted_again)
-		notify("READY=1");
+		return;
+	}
+	log_error("configuration not reloaded, the old one stays: %s", reload->why);
+	tell_reloaded(s);
 }
 
 static void on_reload_signal(uv_signal_t *signal, int number)

@@ -400,6 +400,20 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 	return s;
 }
 
+/* What its user may have by the new settings. */
+static void note_limits(const struct session *s)
+{
+	struct accounts *accounts = &s->engine->accounts;
+	struct peer peer;
+
+	if (peer_read(s->fd, &peer) < 0) {
+		account_note_session(accounts, s->account, NULL, 0); /* its groups are not known just now */
+		return;
+	}
+	account_note_session(accounts, s->account, peer.groups, peer.n_groups);
+	peer_free(&peer);
+}
+
 struct account *session_arrive(struct sessions *all, int fd)
 {
 	struct peer peer;
@@ -419,28 +433,43 @@ struct account *session_arrive(struct sessions *all, int fd)
 	if (s->next)
 		s->next->prev = s;
 	all->first = s;
+	if (all->reload.step)
+		note_limits(s);
 	turns_wait_anew(&all->turns, &s->place);
 	return s->account;
 }
 
-void sessions_reload(struct sessions *all)
+static bool reload_step(struct errand *errand)
+{
+	struct sessions *all = (struct sessions *)((char *)errand - offsetof(struct sessions, reload));
+	struct session *s = all->to_reload;
+
+	if (s) {
+		all->to_reload = s->next;
+		note_limits(s);
+		return true;
+	}
+	accounts_take_limits(&all->engine->accounts);
+	all->reloaded(all);
+	return false;
+}
+
+/* A round that is under way begins anew. */
+void sessions_reload(struct sessions *all, void (*reloaded)(struct sessions *all))
 {
 	struct accounts *accounts = &all->engine->accounts;
-	struct peer peer;
 
-	accounts_reset_limits(accounts);
-	for (struct session *s = all->first; s; s = s->next) {
-		if (peer_read(s->fd, &peer) < 0) {
-			account_widen(accounts, s->account, NULL, 0); /* its groups are not known just now */
-			continue;
-		}
-		account_widen(accounts, s->account, peer.groups, peer.n_groups);
-		peer_free(&peer);
-	}
+	accounts_begin_limits(accounts);
+	all->to_reload = all->first;
+	all->reloaded = reloaded;
+	if (!all->reload.step)
+		errands_add(&accounts->errands, &all->reload, reload_step);
 }
 
 static void unlist(struct session *s)
 {
+	if (s->all->to_reload == s)
+		s->all->to_reload = s->next;
 	if (s->prev)
 		s->prev->next = s->next;
 	else

@@ -51,6 +51,10 @@ struct sessions {
 	struct session *first;
 	unsigned max;  /* by descriptors */
 	bool stopping; /* no new connections, no new jobs */
+	/* While settings are reloaded. */
+	struct errand reload;
+	struct session *to_reload; /* next; NULL: that was all */
+	void (*reloaded)(struct sessions *all);
 	uint64_t started_ns;
 	struct trace trace;
 	struct sensing sensing[SCHED_DEVICES_MAX];
@@ -118,8 +122,9 @@ void sessions_init(struct sessions *all);
 /* True when nothing is left to answer or to send to anybody. */
 bool sessions_are_quiet(const struct sessions *all);
 
-/* Settings were reloaded: their users' limits follow them. */
-void sessions_reload(struct sessions *all);
+/* Settings were reloaded: their users' limits follow them, when all sessions were looked at. Then calls
+ * reloaded. */
+void sessions_reload(struct sessions *all, void (*reloaded)(struct sessions *all));
 
 /* Ends all of them, and does what that leaves to be done on the loop. */
 void sessions_close(struct sessions *all);

@@ -65,29 +65,39 @@ static union limits find_limits(const struct config *config, uid_t uid, const gi
 	return limits;
 }
 
+static struct user_limits widest(struct user_limits a, struct user_limits b)
+{
+	union limits both = {.of = a}, other = {.of = b};
+
+	for (unsigned i = 0; i < CONFIG_LIMITS; i++)
+		if (both.number[i] < other.number[i])
+			both.number[i] = other.number[i];
+	return both.of;
+}
+
 struct user_limits account_limits_beside(const struct accounts *all, const struct account *a,
                                          const gid_t *groups, size_t n_groups)
 {
-	union limits widest = find_limits(all->config, a->uid, groups, n_groups), before = {.of = a->limits};
+	struct user_limits own = find_limits(all->config, a->uid, groups, n_groups).of;
 
-	for (unsigned i = 0; a->sessions > 0 && i < CONFIG_LIMITS; i++)
-		if (before.number[i] > widest.number[i])
-			widest.number[i] = before.number[i];
-	return widest.of;
+	return a->sessions > 0 ? widest(own, a->limits) : own;
 }
 
-void account_widen(const struct accounts *all, struct account *a, const gid_t *groups, size_t n_groups)
-{
-	a->limits = account_limits_beside(all, a, groups, n_groups);
-}
-
-void accounts_reset_limits(struct accounts *all)
+void accounts_begin_limits(struct accounts *all)
 {
 	for (struct account *a = all->first; a; a = a->next)
-		if (a->sessions > 0) /* zeros: groups may have less than everybody */
-			a->limits = (struct user_limits){0};
-		else
-			a->limits = find_limits(all->config, a->uid, NULL, 0).of;
+		a->fresh = (struct user_limits){0}; /* groups may have less than everybody */
+}
+
+void account_note_session(const struct accounts *all, struct account *a, const gid_t *groups, size_t n_groups)
+{
+	a->fresh = widest(a->fresh, find_limits(all->config, a->uid, groups, n_groups).of);
+}
+
+void accounts_take_limits(struct accounts *all)
+{
+	for (struct account *a = all->first; a; a = a->next)
+		a->limits = a->sessions > 0 ? a->fresh : find_limits(all->config, a->uid, NULL, 0).of;
 }
 
 /* ---- Accounts ---- */

@@ -40,6 +40,7 @@ struct account {
 	uid_t uid;
 	unsigned refs;
 	struct user_limits limits; /* the widest that its sessions have */
+	struct user_limits fresh;  /* those after a reload, while it goes on */
 	uint64_t unread_bytes;     /* of replies in its sessions' outboxes */
 	unsigned sessions, jobs, buffers;
 	uint64_t bytes[ACCOUNT_KINDS];
@@ -92,15 +93,16 @@ void accounts_init(struct accounts *all);
 struct account *accounts_get(struct accounts *all, uid_t uid);
 /*
  * Limits come from the settings: a user's section goes before those of groups, and these before [kopsd]; of
- * several groups the largest value counts. For a new session of a process in these groups: those of the first
- * replace what was there, those of others widen it.
+ * several groups the largest value counts. With a new session of a process in these groups: those of the first
+ * replace what was there, those of others widen it. The account stays as it is.
  */
-void account_widen(const struct accounts *all, struct account *account, const gid_t *groups, size_t n_groups);
-/* What they are with such a session; the account stays as it is. */
 struct user_limits account_limits_beside(const struct accounts *all, const struct account *account,
                                          const gid_t *groups, size_t n_groups);
-/* After a reload, before all sessions widen them anew. */
-void accounts_reset_limits(struct accounts *all);
+/* Limits after a reload, which take a while to find: all sessions are looked at before they count. */
+void accounts_begin_limits(struct accounts *all);
+void account_note_session(const struct accounts *all, struct account *account, const gid_t *groups,
+                          size_t n_groups);
+void accounts_take_limits(struct accounts *all);
 void account_ref(struct account *account);
 void account_unref(struct accounts *all, struct account *account);
 /* Does all errands of all users at once: kopsd stops. */

@@ -732,6 +732,28 @@ class Ends(LoopTest):
         self.await_buffers(2)
         self.assert_few()
 
+    def test_a_lowered_limit(self):
+        """What no longer fits goes by and by, as new jobs come."""
+        c = self.client()
+        b = self.prepare_many(c)
+        op = wire.copy(view(b, [16]), view(b, [16], offset=1024))
+        self.addCleanup(self.daemon.reload, max_prepared_per_uid="64M")
+        self.daemon.reload(max_prepared_per_uid="64K")
+        held = self.control.list_users()[os.geteuid()]["prepared_bytes"]
+        self.count()
+        for _ in range(3):
+            c.submit(op, prepare=1)
+        self.assert_few()
+        self.assertLess(self.control.list_users()[os.geteuid()]["prepared_bytes"], held)
+        self.assertEqual(c.run(MANY)["ops"][0]["kernel"], c.submit(op)["ops"][0]["kernel"])
+
+    def test_a_reload_with_many_sessions(self):
+        clients = [self.client() for _ in range(500)]
+        self.count()
+        self.daemon.reload(max_buffers_per_uid=MANY + 1)
+        self.assert_few()
+        clients[0].ping()
+
     def test_the_next_session_finds_room(self):
         """What the last one had is given back before requests of the next are read."""
         for _ in range(3):

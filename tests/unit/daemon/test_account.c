@@ -121,7 +121,9 @@ static void test_over_a_lowered_limit(void **state)
 	a = accounts_get(&f.all, 1);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 100, NULL), 0);
 	f.config.max_mapped_per_uid = 50;
-	accounts_reset_limits(&f.all);
+	accounts_begin_limits(&f.all);
+	assert_int_equal(a->limits.max_mapped_per_uid, 100); /* until the new ones are known */
+	accounts_take_limits(&f.all);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 1, NULL), KOPS_E_QUOTA);
 	account_refund(&f.all, a, ACCOUNT_MAPPED, 60);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 10, NULL), 0);
@@ -161,7 +163,7 @@ static uint64_t mapped(struct fixture *f, uid_t uid, const gid_t *groups, size_t
 	struct account *a = accounts_get(&f->all, uid);
 	uint64_t max;
 
-	account_widen(&f->all, a, groups, n);
+	a->limits = account_limits_beside(&f->all, a, groups, n);
 	max = a->limits.max_mapped_per_uid;
 	assert_int_equal(a->limits.max_pinned_per_uid, 10);
 	account_unref(&f->all, a);
@@ -205,18 +207,26 @@ static void test_limits_of_sessions(void **state)
 	add(&f.config, true, LAB, 300);
 	a = accounts_get(&f.all, 1);
 	assert_int_equal(a->limits.max_mapped_per_uid, 100);
-	account_widen(&f.all, a, narrow, 1);
+	a->limits = account_limits_beside(&f.all, a, narrow, 1);
 	assert_int_equal(a->limits.max_mapped_per_uid, 30);
 	a->sessions = 1;
-	account_widen(&f.all, a, wide, 1);
-	account_widen(&f.all, a, narrow, 1);
+	a->limits = account_limits_beside(&f.all, a, wide, 1);
+	a->limits = account_limits_beside(&f.all, a, narrow, 1);
 	assert_int_equal(a->limits.max_mapped_per_uid, 300);
 
-	accounts_reset_limits(&f.all);
-	account_widen(&f.all, a, narrow, 1);
+	accounts_begin_limits(&f.all);
+	account_note_session(&f.all, a, narrow, 1);
+	assert_int_equal(a->limits.max_mapped_per_uid, 300);
+	accounts_take_limits(&f.all);
 	assert_int_equal(a->limits.max_mapped_per_uid, 30);
+	accounts_begin_limits(&f.all);
+	account_note_session(&f.all, a, wide, 1);
+	account_note_session(&f.all, a, narrow, 1);
+	accounts_take_limits(&f.all);
+	assert_int_equal(a->limits.max_mapped_per_uid, 300);
 	a->sessions = 0;
-	accounts_reset_limits(&f.all);
+	accounts_begin_limits(&f.all);
+	accounts_take_limits(&f.all);
 	assert_int_equal(a->limits.max_mapped_per_uid, 100);
 	account_unref(&f.all, a);
 	accounts_clear(&f.all);
