@@ -7,6 +7,7 @@ at any time, so no copy of it is kept.
 """
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -105,7 +106,7 @@ def _wait(job: Job, seconds: float) -> None:
     try:
         job.wait(seconds)
     except BaseException:  # Ctrl-C too. Its arrays are nobody else's
-        if not job.is_done:
+        with contextlib.suppress(Error):  # it has ended
             job.cancel()
         raise
 
