@@ -642,15 +642,25 @@ uint64_t kops_size(const kops_buffer *b)
 	return b->bytes;
 }
 
+/* NULL with errno: it cannot be there. */
+static void *map_private(const kops_buffer *b, int protection)
+{
+	void *data = mmap(b->data, b->bytes, protection, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE,
+	                  b->fd.number, 0);
+	if (data == b->data)
+		return data;
+	if (data != MAP_FAILED) { /* Linux before 4.17 takes the address for a hint */
+		munmap(data, b->bytes);
+		errno = EEXIST;
+	}
+	return NULL;
+}
+
+/* What may be written counts towards limits of memory as if all of it were. */
 void *kops_inherit(const kops_buffer *b)
 {
 	if (!client_is_copy(b->k) || !b->data || !client_fd_is_ours(&b->fd))
 		return NULL;
-	void *data = mmap(b->data, b->bytes, PROT_READ | PROT_WRITE,
-	                  MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED_NOREPLACE, b->fd.number, 0);
-	if (data != MAP_FAILED && data != b->data) { /* Linux before 4.17 takes the address for a hint */
-		munmap(data, b->bytes);
-		return NULL;
-	}
-	return data == MAP_FAILED ? NULL : data;
+	void *data = map_private(b, PROT_READ | PROT_WRITE);
+	return data || errno != ENOMEM ? data : map_private(b, PROT_READ);
 }

@@ -286,7 +286,8 @@ uint64_t kops_size(const kops_buffer *buffer);
  * In a child of fork(): maps the memory of a SHARED buffer of the parent at the address that it has there, so
  * that pointers from before fork() may be used. What the child writes is private to it. A page that the child
  * has not written shows what parent and daemon store there, until the parent frees the buffer: then its content
- * is undefined. Call it before kops_close(), which leaves the mapping; munmap(2) ends it. Does not wait.
+ * is undefined. Call it before kops_close(), which leaves the mapping; munmap(2) ends it. Where the system
+ * grants no memory for copies (vm.overcommit_memory=2, RLIMIT_DATA), it can only be read. Does not wait.
  *
  * Returns the address, or NULL: not a child of the process that opened the handle; the buffer has no memory
  * there; its descriptor was closed; something else lies at the address by now; or the system refuses.

@@ -3,6 +3,7 @@
  */
 #include "fake_daemon.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "client.h"
@@ -229,6 +230,15 @@ static const char *fork_again(void *data)
 	return call_everything(data);
 }
 
+/* Whether this process may write there. */
+static bool is_writable(void *address)
+{
+	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	bool writable = read(zero, address, 1) == 1;
+	close(zero);
+	return writable;
+}
+
 static const char *check_inherited(const struct parent *p)
 {
 	char *data = kops_inherit(p->lent);
@@ -236,6 +246,7 @@ static const char *check_inherited(const struct parent *p)
 	CHILD_CHECK(!kops_inherit(p->lent)); /* it lies there already */
 	CHILD_CHECK(!kops_inherit(p->resident));
 	CHILD_CHECK(memcmp(data, "kept", 4) == 0);
+	CHILD_CHECK(is_writable(data));
 	memcpy(data, "mine", 4);
 	return NULL;
 }
@@ -273,6 +284,17 @@ static const char *inherit_after_closing(void *data)
 	return NULL;
 }
 
+static const char *inherit_where_copies_have_no_memory(void *data)
+{
+	struct parent *p = data;
+	const struct rlimit none = {0, 0};
+	CHILD_CHECK(setrlimit(RLIMIT_DATA, &none) == 0);
+	CHILD_CHECK(kops_inherit(p->lent) == p->data);
+	CHILD_CHECK(memcmp(p->data, "kept", 4) == 0);
+	CHILD_CHECK(!is_writable(p->data));
+	return NULL;
+}
+
 static const char *inherit_beside_something_else(void *data)
 {
 	struct parent *p = data;
@@ -294,6 +316,7 @@ static void test_children_may_inherit_memory(void **state)
 	assert_null(kops_inherit(p.lent)); /* no child */
 	in_child(inherit_memory, &p);
 	in_child(inherit_after_closing, &p);
+	in_child(inherit_where_copies_have_no_memory, &p);
 	in_child(inherit_beside_something_else, &p);
 	assert_memory_equal(kops_data(p.lent), "kept", 4);
 	assert_int_equal(kops_ping(p.k), 0);
