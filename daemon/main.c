@@ -19,6 +19,7 @@
 #include "log.h"
 #include "notify.h"
 #include "server.h"
+#include "share/receiver.h"
 #include "standard_fds.h"
 
 /* The settings or the command line have to be changed first: to start again would not help. */
@@ -130,6 +131,8 @@ int main(int argc, char **argv)
 	char why[CONFIG_WHY_BYTES];
 	int rc;
 
+	if (spawner_is_wanted(argv))
+		spawner_main();
 	standard_fds_open();
 	/* Without it a log, a matrix or a file of ours at that limit would end us, without a word. */
 	signal(SIGXFSZ, SIG_IGN);

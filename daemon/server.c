@@ -24,6 +24,7 @@
 #define WARM_POOL_GPU_BYTES (512ull << 20)
 #define HANG_CHECK_MS       1000
 #define CLOSING_MAX         1024
+#define RECEIVERS_HUNG_MAX  256
 #define CLOSERS_NS          500000000u
 #define CPUS_PER_ZEROER     2
 #define CPUS_PER_CLOSER     4  /* of one user, who is not to have all closers either */
@@ -383,6 +384,19 @@ static void open_marks(struct server *s)
 	marks_of_process = s->engine.marks;
 }
 
+/* Each that hangs costs a descriptor. */
+static int start_receivers(struct server *s, char why[CONFIG_WHY_BYTES])
+{
+	unsigned most = s->sessions.max / 16;
+	char reason[WHY_BYTES];
+	int rc = sessions_start_receivers(&s->sessions, most < RECEIVERS_HUNG_MAX ? most : RECEIVERS_HUNG_MAX,
+	                                  reason);
+
+	if (rc < 0)
+		snprintf(why, CONFIG_WHY_BYTES, "%s", reason);
+	return rc;
+}
+
 static int start_workers(struct server *s, char why[CONFIG_WHY_BYTES])
 {
 	char reason[WHY_BYTES];
@@ -515,7 +529,9 @@ int server_start(struct server *s, int argc, char **argv, char why[CONFIG_WHY_BY
 	init_sessions(s);
 	init_handles(s);
 	reload_init(&s->reload, &s->loop, argc, argv, on_settings);
-	rc = listener_open(&s->listener, &s->sessions, s->config.socket, why);
+	rc = start_receivers(s, why);
+	if (rc == 0)
+		rc = listener_open(&s->listener, &s->sessions, s->config.socket, why);
 	if (rc == 0)
 		rc = watch_signals(s, why);
 	if (rc == 0)

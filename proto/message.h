@@ -109,6 +109,12 @@ int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsi
 int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_ROOM], unsigned *ret_n_fds);
 
 /*
+ * The same, but takes a datagram only if no descriptors came with it: KOPS_E_FD when some did, and it stays.
+ * For a process that must not have in its table what others send.
+ */
+int message_recv_bytes(int sock, uint8_t *data, size_t *ret_len);
+
+/*
  * The same, but blocks as a blocking socket does, and takes no descriptors: the kernel discards any that come.
  * KOPS_E_BUSY when the socket's SO_RCVTIMEO has passed or a signal came.
  */

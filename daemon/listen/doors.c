@@ -362,11 +362,24 @@ void doors_init(struct doors *all, struct sessions *sessions)
 		door_init(all, &all->users[i]);
 }
 
+/*
+ * Connections have these from the listening socket, which is inherited perhaps (PassCredentials=). With them
+ * each datagram would look as if descriptors came with it.
+ */
+static void take_no_credentials(int fd)
+{
+	const int options[] = {SO_PASSCRED, SO_PASSSEC}, no = 0;
+
+	for (unsigned i = 0; i < sizeof options / sizeof options[0]; i++)
+		setsockopt(fd, SOL_SOCKET, options[i], &no, sizeof no);
+}
+
 int doors_open(struct doors *all, int fd, char why[WHY_BYTES])
 {
 	struct sessions *sessions = all->sessions;
 	int rc;
 
+	take_no_credentials(fd);
 	open_reserve(all);
 	rc = door_open(&all->main, fd, &all->everybody);
 	if (rc < 0) {

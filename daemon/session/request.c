@@ -131,8 +131,8 @@ static int perform(struct request *r)
 		         verb->state == SESSION_OPEN ? "before" : "after another");
 		return KOPS_E_PROTOCOL;
 	}
-	if (r->n_fds > verb->fds_max) {
-		snprintf(r->why, sizeof r->why, "%s with %u descriptors", verb->name, r->n_fds);
+	if (r->received.n_fds > verb->fds_max) {
+		snprintf(r->why, sizeof r->why, "%s with %u descriptors", verb->name, r->received.n_fds);
 		return KOPS_E_PROTOCOL;
 	}
 	r->verb = verb->name;
@@ -144,7 +144,7 @@ static int unpack_some(struct request *r)
 {
 	struct message_unpacking *u = &r->session->all->desk->unpacking;
 
-	if (!message_unpack_some(u, r->n_fds ? MESSAGE_BYTES_MAX : STEP_BYTES)) {
+	if (!message_unpack_some(u, r->received.n_fds ? MESSAGE_BYTES_MAX : STEP_BYTES)) {
 		r->next = unpack_some;
 		return 0;
 	}
@@ -157,24 +157,20 @@ static int unpack_some(struct request *r)
 	return perform(r);
 }
 
-int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
-                   char why[WHY_BYTES])
+int request_handle(struct session *session, const struct received *received, char why[WHY_BYTES])
 {
 	struct desk *desk = session->all->desk;
 	struct request r;
 	int rc;
 
 	begin(&r, session, session->all->turns.began_ns);
-	r.bytes = len;
-	r.fds = fds;
-	r.n_fds = n_fds;
-	r.fds_lost = fds_lost;
-	message_unpack_begin(&desk->unpacking, &kops__v1__request__descriptor, desk->in, len,
+	r.bytes = received->bytes;
+	r.received = *received;
+	message_unpack_begin(&desk->unpacking, &kops__v1__request__descriptor, desk->in, r.bytes,
 	                     MESSAGE_UNKNOWN_REFUSED, &desk->arena);
 	rc = go_on(&r, unpack_some(&r), why);
-	for (unsigned i = 0; i < n_fds; i++)
-		if (fds[i] >= 0)
-			closing_add(&session->engine->accounts, session->account, fds[i]);
+	if (r.received.fd >= 0)
+		closing_add(&session->engine->accounts, session->account, r.received.fd);
 	return rc;
 }
 
@@ -211,6 +207,7 @@ int request_take_runs(struct session *s, char why[WHY_BYTES])
 		if (rc <= 0)
 			return rc;
 		begin(&r, s, now);
+		r.received.fd = -1;
 		r.verb = "Run";
 		r.by_ring = true;
 		r.id = run.id;

@@ -5,12 +5,10 @@
 #include "session/session.h"
 
 /*
- * Handles desk->in[0, len) with its descriptors, of which it disposes; fds_lost: this process had no room for
- * them. 0, also when the request was bad and got an error reply; KOPS_E_PROTOCOL with a reason in why when the
- * session has to end.
+ * Handles a datagram in desk->in with its descriptor, of which it disposes. 0, also when the request was bad
+ * and got an error reply; KOPS_E_PROTOCOL with a reason in why when the session has to end.
  */
-int request_handle(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
-                   char why[WHY_BYTES]);
+int request_handle(struct session *session, const struct received *received, char why[WHY_BYTES]);
 
 /* Takes a few runs out of the session's ring. KOPS_E_PROTOCOL with a reason in why. */
 int request_take_runs(struct session *session, char why[WHY_BYTES]);

@@ -55,20 +55,6 @@ static bool make_poll(struct session *s)
 	return true;
 }
 
-/* One that cannot be watched ends: its client connects again. */
-static void watch(struct session *s)
-{
-	s->place.unwatched = false;
-	if ((s->open_handles == 2 || make_poll(s)) &&
-	    watch_start(&s->poll, s->outbox.first ? UV_WRITABLE : UV_READABLE, on_poll) == 0)
-		return;
-	if (log_may(&s->all->ends))
-		log_warning("session %" PRIu64 " (uid %u pid %d) ends: its socket cannot be watched; is there "
-		            "memory, and room below fs.epoll.max_user_watches?",
-		            s->serial, (unsigned)s->account->uid, (int)s->pid);
-	end_soon(s);
-}
-
 static struct session *of_place(struct turns_place *place)
 {
 	return (struct session *)((char *)place - offsetof(struct session, place));
@@ -81,6 +67,37 @@ static void unwatch(struct turns_place *place)
 
 	if (s->open_handles == 2)
 		uv_poll_stop(&s->poll);
+}
+
+static void unwatch_now(struct session *s)
+{
+	if (!s->place.unwatched)
+		unwatch(&s->place);
+	s->place.unwatched = true;
+}
+
+/* A datagram that is received elsewhere is in the socket still, and would be named at every look. */
+static bool is_received_elsewhere(const struct session *s)
+{
+	return s->receiving.is_out && !s->receiving.is_ready;
+}
+
+/* One that cannot be watched ends: its client connects again. */
+static void watch(struct session *s)
+{
+	if (is_received_elsewhere(s) && !s->outbox.first) {
+		unwatch_now(s);
+		return;
+	}
+	s->place.unwatched = false;
+	if ((s->open_handles == 2 || make_poll(s)) &&
+	    watch_start(&s->poll, s->outbox.first ? UV_WRITABLE : UV_READABLE, on_poll) == 0)
+		return;
+	if (log_may(&s->all->ends))
+		log_warning("session %" PRIu64 " (uid %u pid %d) ends: its socket cannot be watched; is there "
+		            "memory, and room below fs.epoll.max_user_watches?",
+		            s->serial, (unsigned)s->account->uid, (int)s->pid);
+	end_soon(s);
 }
 
 /* ---- Out ---- */
@@ -130,8 +147,8 @@ static void send_on(struct session *s)
 	watch(s);
 	if (rc < 0)
 		return;
-	if (s->ring)
-		turns_wait(&s->all->turns, &s->place); /* runs may have been put in meanwhile */
+	if (s->ring || s->receiving.is_out)
+		turns_wait(&s->all->turns, &s->place); /* runs or a datagram may have come meanwhile */
 	s->engine->progress(s->engine);
 }
 
@@ -158,21 +175,20 @@ static bool has_runs_before(struct session *s)
 	return s->readable && !ring_is_past(s->ring, s->runs_before);
 }
 
-static void close_fds(struct session *s, const int *fds, unsigned *n)
+static void end_for(struct session *s, int rc, const char *why)
 {
-	while (*n > 0)
-		closing_add(&s->engine->accounts, s->account, fds[--*n]);
+	if (rc == KOPS_E_PROTOCOL && !why[0])
+		why = "a datagram too large, or with too many descriptors";
+	session_close(s, rc == KOPS_E_CONNECT ? NULL : why[0] ? why : "cannot receive");
 }
 
-/* False when there was nothing to read. */
+/* False when there was nothing to read, or it is received elsewhere. */
 static bool read_one(struct session *s)
 {
-	int fds[MESSAGE_FDS_ROOM];
+	struct received received = {.fd = -1};
 	char why[WHY_BYTES] = "";
-	unsigned n_fds;
-	size_t len;
 	struct slow_call call = slow_begin(s->account, s->all->turns.began_ns);
-	int rc = message_recv(s->fd, s->all->desk->in, &len, fds, &n_fds);
+	int rc = message_recv_bytes(s->fd, s->all->desk->in, &received.bytes);
 
 	slow_end(&s->all->slow, s->account, &call);
 	s->is_marked = false;
@@ -180,15 +196,35 @@ static bool read_one(struct session *s)
 		s->readable = false;
 		return false;
 	}
+	if (rc == KOPS_E_FD) {
+		receivers_take(&s->all->receivers, &s->receiving, s->account, s->fd);
+		unwatch_now(s);
+		return false;
+	}
+	if (rc == 0)
+		rc = s->all->handle(s, &received, why);
 	if (rc < 0)
-		close_fds(s, fds, &n_fds);
-	if (rc == 0 || rc == KOPS_E_NOMEM)
-		rc = s->all->handle(s, len, fds, n_fds, rc == KOPS_E_NOMEM, why);
-	else if (rc == KOPS_E_PROTOCOL && !why[0])
-		snprintf(why, sizeof why, "a datagram too large, or with too many descriptors");
-	if (rc < 0)
-		session_close(s, rc == KOPS_E_CONNECT ? NULL : why[0] ? why : "cannot receive");
+		end_for(s, rc, why);
 	return true;
+}
+
+/* What read_one() left to others came, or cannot come. */
+static void take_received(struct session *s)
+{
+	struct receiving *r = &s->receiving;
+	struct received received = r->received;
+	char why[WHY_BYTES] = "";
+	int rc = r->status;
+
+	r->received.fd = -1;
+	receivers_forget(&s->all->receivers, r);
+	memcpy(s->all->desk->in, r->data, received.bytes);
+	if (rc == 0)
+		rc = s->all->handle(s, &received, why);
+	else if (rc == KOPS_E_SYSTEM)
+		snprintf(why, sizeof why, "its descriptors cannot be received");
+	if (rc < 0 && rc != KOPS_E_BUSY)
+		end_for(s, rc, why);
 }
 
 static void watch_again(struct session *s)
@@ -238,7 +274,7 @@ static void open_session(struct session *s)
  */
 static bool may_have_more(struct session *s, bool any)
 {
-	if (s->state == SESSION_CLOSING)
+	if (s->state == SESSION_CLOSING || is_received_elsewhere(s))
 		return false;
 	if (s->midway)
 		return true;
@@ -268,6 +304,11 @@ static bool take_turn(struct turns_place *place)
 	if (s->outbox.first) {
 		send_on(s);
 		return false;
+	}
+	if (s->receiving.is_out) {
+		if (s->receiving.is_ready)
+			take_received(s);
+		return may_have_more(s, true);
 	}
 	if (s->ring && !take_runs(s))
 		return s->midway != NULL;
@@ -536,6 +577,7 @@ void session_close(struct session *s, const char *why)
 	unlist(s);
 	if (s->midway)
 		s->all->abandon(s);
+	receivers_forget(&s->all->receivers, &s->receiving);
 	s->account->sessions--;
 	s->engine->accounts.sessions--;
 	if (s->outbox.unread || s->outbox.first)
@@ -559,8 +601,15 @@ static void has_runs(void *user)
 {
 	struct session *s = user;
 
-	if (!s->outbox.first && s->state != SESSION_CLOSING)
+	if (!s->outbox.first && !s->receiving.is_out && s->state != SESSION_CLOSING)
 		turns_wait(&s->all->turns, &s->place);
+}
+
+static void has_received(struct receiving *receiving)
+{
+	struct session *s = (struct session *)((char *)receiving - offsetof(struct session, receiving));
+
+	turns_wait(&s->all->turns, &s->place);
 }
 
 static bool is_busy(const struct rings *rings)
@@ -613,6 +662,12 @@ static bool look(struct turns *turns)
 	return found;
 }
 
+int sessions_start_receivers(struct sessions *all, unsigned most, char why[WHY_BYTES])
+{
+	return receivers_start(&all->receivers, all->engine->loop, all->engine->timers, &all->engine->accounts,
+	                       most, has_received, why);
+}
+
 void sessions_init(struct sessions *all)
 {
 	turns_init(&all->turns, all->engine->loop, take_turn, unwatch);
@@ -646,5 +701,6 @@ void sessions_close(struct sessions *all)
 	while (all->first)
 		session_close(all->first, NULL);
 	accounts_finish_errands(&all->engine->accounts);
+	receivers_stop(&all->receivers);
 	unreads_clear(&all->unreads);
 }

@@ -23,6 +23,7 @@
 #include "session/questions.h"
 #include "session/sensing.h"
 #include "share/errands.h"
+#include "share/receivers.h"
 #include "share/slow.h"
 #include "share/turns.h"
 #include "share/unread.h"
@@ -46,6 +47,7 @@ struct sessions {
 	struct engine *engine;
 	struct turns turns;
 	struct rings rings;
+	struct receivers receivers;
 	struct unreads unreads;
 	struct slow slow;
 	struct session *first;
@@ -60,9 +62,8 @@ struct sessions {
 	struct sensing sensing[SCHED_DEVICES_MAX];
 	struct log_limit refusals; /* lines about clients that were turned away */
 	struct log_limit ends;     /* and about those whose sessions kopsd ended */
-	/* A datagram of `len` bytes lies in desk->in: request_handle(). */
-	int (*handle)(struct session *session, size_t len, int *fds, unsigned n_fds, bool fds_lost,
-	              char why[WHY_BYTES]);
+	/* A datagram lies in desk->in: request_handle(). */
+	int (*handle)(struct session *session, const struct received *received, char why[WHY_BYTES]);
 	/* Of a session with a ring: request_take_runs(). */
 	int (*take_runs)(struct session *session, char why[WHY_BYTES]);
 	/* Of a session that is midway in a request: its next step, or that there will be none. */
@@ -112,12 +113,16 @@ struct session {
 	struct buffer *dropped;         /* whose Drop is unanswered */
 	unsigned n_dropped;             /* of these: they count against max-buffers until answered */
 	struct question *pings, *stats; /* unanswered */
+	struct receiving receiving;     /* a datagram with descriptors: nothing else is read meanwhile */
 	struct usage usage;
 	struct errand ending;
 };
 
 /* engine, max, started_ns and what is called back are set. */
 void sessions_init(struct sessions *all);
+
+/* Starts those that receive descriptors; most: that may hang. KOPS_E_SYSTEM with a sentence. */
+int sessions_start_receivers(struct sessions *all, unsigned most, char why[WHY_BYTES]);
 
 /* True when nothing is left to answer or to send to anybody. */
 bool sessions_are_quiet(const struct sessions *all);

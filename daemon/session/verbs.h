@@ -32,13 +32,11 @@ struct request {
 	bool by_ring;                 /* it came by the ring, where a place for its end is reserved */
 	size_t bytes;                 /* of its datagram */
 	const Kops__V1__Request *msg; /* in the arena: gone with the request, and once more is unpacked */
-	int *fds;                     /* -1 where taken over */
-	unsigned n_fds;
-	bool fds_lost;           /* descriptors came and we had no room for them */
-	int import_fd;           /* taken over, to be imported or closed; -1: none */
-	unsigned looks;          /* at kept memory, which may make room: buffers.h */
-	unsigned waits;          /* of Import: verb/import.c */
-	uint64_t retry_after_us; /* with KOPS_E_BUSY */
+	struct received received;     /* its descriptor: -1 when it is taken over */
+	int import_fd;                /* taken over, to be imported or closed; -1: none */
+	unsigned looks;               /* at kept memory, which may make room: buffers.h */
+	unsigned waits;               /* of Import: verb/import.c */
+	uint64_t retry_after_us;      /* with KOPS_E_BUSY */
 	/* The next step, which the session may take in its next turn. Returns as a handler does. NULL: none. */
 	int (*next)(struct request *r);
 	struct desk *desk; /* while it waits for that */

@@ -35,6 +35,19 @@ struct user_kept {
 	uint64_t due_ms, wait_ms;     /* when that begins again */
 };
 
+struct receiving;
+struct receiver;
+
+/* Descriptors that it sends: share/receivers.h. */
+struct account_receives {
+	struct receiving *first, **end; /* the datagrams that wait for it, the first maybe being received */
+	struct receiver *worker;        /* at one of them */
+	struct receiver *closer;        /* that closes what was no memfd */
+	struct receiver *stuck;         /* a worker that hangs */
+	bool waits;                     /* since others are at work */
+	bool is_known;                  /* memory of it was accepted */
+};
+
 struct account {
 	struct account *next;
 	uid_t uid;
@@ -53,8 +66,9 @@ struct account {
 	uint64_t prepared_bytes;          /* of all its prepared jobs */
 	struct closing *closing;          /* descriptors to be closed next; NULL: none */
 	struct task_flow closing_flow;
-	unsigned closings_out;                      /* that threads are at */
-	unsigned n_closing;                         /* descriptors that have yet to be closed */
+	unsigned closings_out; /* that threads are at */
+	unsigned n_closing;    /* descriptors that have yet to be closed */
+	struct account_receives receives;
 	unsigned unread_fds;                        /* that were sent to it */
 	uint64_t suspected_until_ns, slow_until_ns; /* share/slow.h */
 	struct usage usage;                         /* of all its sessions, past ones too */

@@ -1,5 +1,6 @@
 /* verb/import.c: Import: memory of the client's becomes a buffer. */
 #include <stdio.h>
+#include <string.h>
 
 #include "session/buffers.h"
 #include "session/reply.h"
@@ -22,6 +23,7 @@ static int import(struct request *r)
 	                   r->why);
 	if (rc < 0)
 		return rc;
+	session->account->receives.is_known = true;
 	rc = buffers_add(r, import->buffer, buffer);
 	if (rc == 0)
 		reply_ok(session, r->id);
@@ -49,22 +51,33 @@ static int make_room(struct request *r)
 int verb_import(struct request *r)
 {
 	const Kops__V1__Import *import = r->msg->import;
+	struct received *came = &r->received;
 	int rc;
 
-	if (r->fds_lost) {
+	if (came->why) {
+		snprintf(r->why, sizeof r->why, "%s", came->why);
+		return KOPS_E_QUOTA;
+	}
+	if (came->lost) {
 		snprintf(r->why, sizeof r->why,
 		         "kopsd has run out of file descriptors; try again later, or raise LimitNOFILE");
 		return KOPS_E_NOMEM;
 	}
-	if (r->n_fds != 1) {
-		snprintf(r->why, sizeof r->why, "Import needs one descriptor, %u came", r->n_fds);
+	if (came->n_fds != 1) {
+		snprintf(r->why, sizeof r->why, "Import needs one descriptor, %u came", came->n_fds);
 		return KOPS_E_FD;
 	}
 	rc = buffers_may_add(r, import->buffer, import->bytes);
 	if (rc < 0)
 		return rc;
-	r->import_fd = r->fds[0];
-	r->fds[0] = -1;
+	if (came->fd < 0) {
+		snprintf(r->why, sizeof r->why,
+		         "the descriptor is not a memfd (%s); make one with memfd_create()",
+		         strerror(came->error));
+		return KOPS_E_FD;
+	}
+	r->import_fd = came->fd;
+	came->fd = -1;
 	r->looks = r->session->account->kept.n;
 	return make_room(r);
 }

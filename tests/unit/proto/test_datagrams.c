@@ -169,6 +169,36 @@ static void test_waiting_takes_no_descriptors(void **state)
 	assert_int_equal(len, 5);
 }
 
+/* What comes with descriptors stays, and none of them gets into this process. */
+static void test_bytes_alone(void **state)
+{
+	struct pair *pair = *state;
+	uint8_t data[MESSAGE_BYTES_MAX];
+	int before, null = open("/dev/null", O_RDONLY | O_CLOEXEC), got[MESSAGE_FDS_ROOM];
+	unsigned n_got;
+	size_t len = 9;
+	assert_int_equal(message_recv_bytes(pair->b, data, &len), KOPS_E_BUSY);
+	assert_int_equal(message_send(pair->a, BYTES("hello"), NULL, 0), 0);
+	assert_int_equal(message_send(pair->a, BYTES("with"), &null, 1), 0);
+	close(null);
+	before = count_fds();
+	assert_int_equal(message_recv_bytes(pair->b, data, &len), 0);
+	assert_int_equal(len, 5);
+	assert_memory_equal(data, "hello", 5);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(message_recv_bytes(pair->b, data, &len), KOPS_E_FD);
+	assert_int_equal(count_fds(), before);
+	assert_int_equal(message_recv(pair->b, data, &len, got, &n_got), 0);
+	assert_int_equal(n_got, 1);
+	close_all(got, n_got);
+	send_raw(pair->a, MESSAGE_BYTES_MAX + 1, 0);
+	assert_int_equal(message_recv_bytes(pair->b, data, &len), KOPS_E_PROTOCOL);
+	message_recv(pair->b, data, &len, got, &n_got);
+	close(pair->a);
+	pair->a = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(message_recv_bytes(pair->b, data, &len), KOPS_E_CONNECT);
+}
+
 static void test_empty_datagram_ends_the_connection(void **state)
 {
 	struct pair *pair = *state;
@@ -228,6 +258,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_send_and_receive, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_floods_are_refused, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_waiting_takes_no_descriptors, pair_open, pair_close),
+	    cmocka_unit_test_setup_teardown(test_bytes_alone, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_empty_datagram_ends_the_connection, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_peer_gone, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_full_socket_is_busy, pair_open, pair_close),

@@ -1,0 +1,517 @@
+#include "share/receivers.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "message.h"
+#include "share/closing.h"
+#include "share/receiver.h"
+#include "share/watch.h"
+#include "timers.h"
+
+#define AT_WORK_MAX 8u /* they take some 20 µs */
+#define IDLE_MAX    1u
+/* Looks rather than time: after a pause of the whole machine the first one may come before their reports. */
+#define LOOK_MS       100
+#define LOOKS_CLOSING 10u
+#define LOOKS_AT_WORK 100u
+
+enum receiver_state { IDLE, AT_WORK, CLOSING };
+
+struct receiver {
+	struct receiver *next;
+	struct receivers *all;
+	enum receiver_state state;
+	struct account *account;     /* for whom, with a reference; NULL: IDLE */
+	struct receiving *receiving; /* NULL: nobody waits for its report any more */
+	unsigned looks;              /* at it in this state */
+	bool is_hung;
+	int fd;
+	uv_poll_t poll;
+};
+
+/* ---- The list of them ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+/* Its process ends, if it can. */
+static void receiver_end(struct receiver *r)
+{
+	struct receiver **link = &r->all->first;
+
+	while (*link != r)
+		link = &(*link)->next;
+	*link = r->next;
+	uv_close((uv_handle_t *)&r->poll, on_closed);
+	close(r->fd);
+}
+
+static void on_channel(uv_poll_t *poll, int status, int events);
+
+static struct receiver *add(struct receivers *all, int fd)
+{
+	struct receiver *r = calloc(1, sizeof *r);
+
+	if (!r || uv_poll_init(all->loop, &r->poll, fd) < 0) {
+		free(r);
+		return NULL;
+	}
+	r->poll.data = r;
+	if (watch_start(&r->poll, UV_READABLE, on_channel) < 0) {
+		uv_close((uv_handle_t *)&r->poll, on_closed);
+		return NULL;
+	}
+	r->all = all;
+	r->fd = fd;
+	r->next = all->first;
+	all->first = r;
+	all->n_idle++;
+	return r;
+}
+
+/* It is not there, or has ended. */
+static int start_spawner(struct receivers *all)
+{
+	if (all->spawner >= 0) {
+		log_error("the process that starts receivers of descriptors has ended; starting it anew");
+		close(all->spawner);
+		waitpid(all->spawner_pid, NULL, WNOHANG);
+	}
+	all->spawner = -1;
+	return spawner_start(&all->spawner, &all->spawner_pid);
+}
+
+/* 0, or KOPS_E_CONNECT where the spawner has ended. */
+static int order_receiver(struct receivers *all, int fd)
+{
+	return all->spawner < 0 ? KOPS_E_CONNECT : message_send(all->spawner, (const uint8_t *)"", 1, &fd, 1);
+}
+
+/* Whether the spawner has the socket. */
+static bool have_spawned(struct receivers *all, int fd)
+{
+	int rc = order_receiver(all, fd);
+
+	if (rc == KOPS_E_CONNECT && start_spawner(all) == 0)
+		rc = order_receiver(all, fd);
+	return rc == 0;
+}
+
+/* It has what it is sent already while its process starts. NULL: there can be none. */
+static struct receiver *receiver_new(struct receivers *all)
+{
+	struct receiver *r = NULL;
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+		return NULL;
+	if (have_spawned(all, ends[1]))
+		r = add(all, ends[0]);
+	close(ends[1]);
+	if (!r)
+		close(ends[0]);
+	return r;
+}
+
+static struct receiver *find_idle(struct receivers *all)
+{
+	for (struct receiver *r = all->first; r; r = r->next)
+		if (r->state == IDLE)
+			return r;
+	return receiver_new(all);
+}
+
+static void become_idle(struct receiver *r)
+{
+	struct receivers *all = r->all;
+
+	account_unref(all->accounts, r->account);
+	r->account = NULL;
+	r->state = IDLE;
+	r->is_hung = false;
+	if (all->n_idle < IDLE_MAX)
+		all->n_idle++;
+	else
+		receiver_end(r);
+}
+
+/* ---- Datagrams that wait ---- */
+
+static void push(struct account_receives *of, struct receiving *r)
+{
+	if (!of->first)
+		of->end = &of->first;
+	r->next = NULL;
+	*of->end = r;
+	of->end = &r->next;
+}
+
+static void take_out(struct account_receives *of, struct receiving *r)
+{
+	struct receiving **link = &of->first;
+
+	while (*link != r)
+		link = &(*link)->next;
+	*link = r->next;
+	if (!*link)
+		of->end = link;
+}
+
+/* It came, or cannot come. */
+static void settle(struct receivers *all, struct receiving *r, int status)
+{
+	take_out(&r->account->receives, r);
+	r->receiver = NULL;
+	r->status = status;
+	r->is_ready = true;
+	all->ready(r);
+}
+
+/* ---- Whose turn it is ---- */
+
+static void look_soon(struct receivers *all, struct receiver *r);
+
+static void on_end(struct receiver *r);
+
+/* To an idle one. One whose process has ended meanwhile is found so. NULL: nobody can take it. */
+static struct receiver *give(struct receivers *all, const struct receive_order *order, int sock)
+{
+	for (unsigned i = 0; i <= IDLE_MAX; i++) {
+		struct receiver *r = find_idle(all);
+		int rc =
+		    r ? message_send(r->fd, (const uint8_t *)order, sizeof *order, &sock, 1) : KOPS_E_SYSTEM;
+
+		if (rc == 0)
+			return r;
+		if (rc != KOPS_E_CONNECT)
+			break;
+		on_end(r);
+	}
+	return NULL;
+}
+
+static void start(struct receivers *all, struct receiving *r)
+{
+	struct account *a = r->account;
+	struct receive_order order = {.bytes_max = RECEIVED_BYTES_MAX,
+	                              .drops = a->receives.closer ||
+	                                       (all->n_closing >= all->closing_max && !a->receives.is_known)};
+	struct receiver *receiver = a->receives.stuck ? NULL : give(all, &order, r->sock);
+
+	if (!receiver) {
+		settle(all, r, KOPS_E_SYSTEM);
+		return;
+	}
+	all->n_idle--;
+	all->n_at_work++;
+	receiver->state = AT_WORK;
+	receiver->account = a;
+	receiver->receiving = r;
+	r->receiver = a->receives.worker = receiver;
+	account_ref(a);
+	look_soon(all, receiver);
+}
+
+static bool may_start(const struct account_receives *of)
+{
+	return of->first && !of->worker && (!of->closer || of->closer->is_hung);
+}
+
+/* What waits of the user, if it need not wait for what came before. */
+static void start_next(struct receivers *all, struct account *a)
+{
+	while (may_start(&a->receives)) {
+		if (all->n_at_work >= AT_WORK_MAX) {
+			all->n_waiting += !a->receives.waits;
+			a->receives.waits = true;
+			return;
+		}
+		start(all, a->receives.first);
+	}
+}
+
+static void start_waiting(struct receivers *all)
+{
+	for (struct account *a = all->accounts->first; a && all->n_waiting && all->n_at_work < AT_WORK_MAX;
+	     a = a->next) {
+		all->n_waiting -= a->receives.waits;
+		if (a->receives.waits) {
+			a->receives.waits = false;
+			start_next(all, a);
+		}
+	}
+}
+
+/* ---- Those that hang ---- */
+
+static void abandon(struct receiver *r)
+{
+	struct receivers *all = r->all;
+	struct account *a = r->account;
+
+	r->is_hung = true;
+	if (log_may(&all->lines))
+		log_warning(
+		    "a descriptor of uid %u does not close; until it does, kopsd takes none from this user%s",
+		    (unsigned)a->uid,
+		    all->n_closing >= all->closing_max
+		        ? ", and as too many hang, none from users whose memory it has not had before"
+		        : "");
+	if (r->state == AT_WORK) {
+		all->n_at_work--;
+		a->receives.worker = NULL;
+		a->receives.stuck = r;
+		if (r->receiving)
+			settle(all, r->receiving, KOPS_E_SYSTEM);
+		r->receiving = NULL;
+	}
+	start_next(all, a);
+	start_waiting(all);
+}
+
+static void look(uv_timer_t *timer)
+{
+	struct receivers *all = timer->data;
+	struct receiver *r, *next;
+	bool any = false;
+
+	for (r = all->first; r; r = next) {
+		next = r->next;
+		if (r->state == IDLE || r->is_hung)
+			continue;
+		any = true;
+		if (++r->looks >= (r->state == CLOSING ? LOOKS_CLOSING : LOOKS_AT_WORK))
+			abandon(r);
+	}
+	if (!any)
+		uv_timer_stop(timer);
+}
+
+static void look_soon(struct receivers *all, struct receiver *r)
+{
+	r->looks = 0;
+	if (!uv_is_active((uv_handle_t *)&all->timer))
+		timers_start(&all->timer, look, LOOK_MS, LOOK_MS);
+}
+
+/* ---- What they say ---- */
+
+/* It is at nothing any more, or has ended. */
+static void leave(struct receiver *r)
+{
+	struct receivers *all = r->all;
+	struct account_receives *of = r->account ? &r->account->receives : NULL;
+
+	all->n_idle -= r->state == IDLE;
+	all->n_at_work -= r->state == AT_WORK && !r->is_hung;
+	all->n_closing -= r->state == CLOSING;
+	if (!of)
+		return;
+	if (of->worker == r)
+		of->worker = NULL;
+	if (of->closer == r)
+		of->closer = NULL;
+	if (of->stuck == r)
+		of->stuck = NULL;
+	r->is_hung = false;
+}
+
+static void go_on(struct receivers *all, struct account *a)
+{
+	if (!a)
+		return;
+	start_next(all, a);
+	start_waiting(all);
+	account_unref(all->accounts, a);
+}
+
+static void on_end(struct receiver *r)
+{
+	struct receivers *all = r->all;
+	struct account *a = r->account;
+
+	leave(r);
+	if (r->receiving)
+		settle(all, r->receiving, KOPS_E_SYSTEM);
+	receiver_end(r);
+	go_on(all, a);
+}
+
+static void on_all_closed(struct receiver *r)
+{
+	struct account *a = r->account;
+
+	account_ref(a);
+	leave(r);
+	become_idle(r);
+	go_on(r->all, a);
+}
+
+static const char *why_dropped(const struct account *a)
+{
+	static const char of_user[] =
+	    "kopsd takes no descriptors from you while one that you sent does not close; send memfds";
+	static const char of_all[] =
+	    "kopsd takes descriptors from nobody new while too many that it was sent do not close";
+
+	return a->receives.closer ? of_user : of_all;
+}
+
+static void deliver(struct receivers *all, struct receiving *to, const struct receive_report *report,
+                    const uint8_t *data, int fd, bool lost)
+{
+	to->received = (struct received){
+	    .bytes = report->bytes, .n_fds = report->n_fds, .fd = fd, .error = report->error, .lost = lost};
+	if (report->dropped)
+		to->received.why = why_dropped(to->account);
+	memcpy(to->data, data, report->bytes);
+	settle(all, to, report->status);
+}
+
+static void on_report(struct receiver *r, const struct receive_report *report, const uint8_t *data, int fd,
+                      bool lost)
+{
+	struct receivers *all = r->all;
+	struct account *a = r->account;
+	struct receiving *to = r->receiving;
+
+	account_ref(a);
+	leave(r);
+	r->receiving = NULL;
+	if (to)
+		deliver(all, to, report, data, fd, lost);
+	else if (fd >= 0)
+		closing_add(all->accounts, a, fd);
+	if (report->closes) {
+		r->state = CLOSING;
+		all->n_closing++;
+		a->receives.closer = r;
+		look_soon(all, r);
+	} else {
+		become_idle(r);
+	}
+	go_on(all, a);
+}
+
+static void read_report(struct receiver *r)
+{
+	union {
+		struct cmsghdr header;
+		unsigned char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct receive_report report;
+	uint8_t data[RECEIVED_BYTES_MAX];
+	struct iovec iov[] = {{&report, sizeof report}, {data, sizeof data}};
+	struct msghdr msg = {.msg_iov = iov,
+	                     .msg_iovlen = 2,
+	                     .msg_control = control.bytes,
+	                     .msg_controllen = sizeof control.bytes};
+	ssize_t n = recvmsg(r->fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	const struct cmsghdr *c;
+	int fd = -1;
+
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n < (ssize_t)sizeof report || n != (ssize_t)(sizeof report + report.bytes)) {
+		on_end(r);
+		return;
+	}
+	c = CMSG_FIRSTHDR(&msg);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(&fd, CMSG_DATA(c), sizeof fd);
+	/* Where the kernel cut, it found no free descriptor in this process. */
+	on_report(r, &report, data, fd, report.lost || (msg.msg_flags & MSG_CTRUNC));
+}
+
+static void read_byte(struct receiver *r)
+{
+	char byte;
+	ssize_t n = recv(r->fd, &byte, 1, MSG_DONTWAIT);
+
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n == 1 && r->state == CLOSING)
+		on_all_closed(r);
+	else
+		on_end(r);
+}
+
+static void on_channel(uv_poll_t *poll, int status, int events)
+{
+	struct receiver *r = poll->data;
+
+	(void)status;
+	(void)events;
+	if (r->state == AT_WORK)
+		read_report(r);
+	else
+		read_byte(r);
+}
+
+/* ---- From outside ---- */
+
+int receivers_start(struct receivers *all, uv_loop_t *loop, uv_loop_t *timers, struct accounts *accounts,
+                    unsigned most, void (*ready)(struct receiving *receiving), char why[WHY_BYTES])
+{
+	int rc;
+
+	*all = (struct receivers){
+	    .loop = loop, .accounts = accounts, .ready = ready, .spawner = -1, .closing_max = most};
+	uv_timer_init(timers, &all->timer);
+	all->timer.data = all;
+	rc = start_spawner(all);
+	if (rc == 0 && receiver_new(all))
+		return 0;
+	snprintf(why, WHY_BYTES, "cannot start the process that receives descriptors: %s%s",
+	         strerror(rc ? rc : errno), rc == ENOENT ? "; is /proc mounted?" : "");
+	return KOPS_E_SYSTEM;
+}
+
+void receivers_stop(struct receivers *all)
+{
+	while (all->first) {
+		if (all->first->account)
+			account_unref(all->accounts, all->first->account);
+		receiver_end(all->first);
+	}
+	if (all->loop && all->spawner >= 0)
+		close(all->spawner);
+	all->spawner = -1;
+}
+
+void receivers_take(struct receivers *all, struct receiving *r, struct account *account, int sock)
+{
+	r->account = account;
+	r->sock = sock;
+	r->is_out = true;
+	r->is_ready = false;
+	r->receiver = NULL;
+	r->received = (struct received){.fd = -1};
+	push(&account->receives, r);
+	start_next(all, account);
+}
+
+void receivers_forget(struct receivers *all, struct receiving *r)
+{
+	if (!r->is_out)
+		return;
+	r->is_out = false;
+	if (!r->is_ready) {
+		if (r->receiver)
+			r->receiver->receiving = NULL;
+		take_out(&r->account->receives, r);
+	} else if (r->received.fd >= 0) {
+		closing_add(all->accounts, r->account, r->received.fd);
+	}
+	r->received.fd = -1;
+}
