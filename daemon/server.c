@@ -589,7 +589,7 @@ static bool closers_are_busy(const struct server *s)
 	return s->engine.accounts.closers && workers_are_busy(s->engine.accounts.closers);
 }
 
-/* While all that the loop's timers look at is there still. Closing may take for ever: see closing_add(). */
+/* While all that the loop's timers look at is there still. Closing may take a while: see closing_add(). */
 static void await_threads(struct server *s)
 {
 	uint64_t until = clock_ns() + CLOSERS_NS;

@@ -120,6 +120,48 @@ class Fuse(Served):
         self.mount.release()
         self.assertTrue(eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in helpers)))
 
+    @unittest.skipIf(harness.QUICK, "Python cannot load a library with sanitizers")
+    @unittest.skipIf(os.getuid(), "other uids need root")
+    def test_a_job_is_done_by_the_successor(self):
+        from support.libkops import Handle, load_library  # needs NumPy
+        d = self.start()
+        handle = Handle(load_library(), d.socket)
+        self.addCleanup(handle.close)
+        job = handle.job(1 << 16)
+        handle.matrix(0)[:] = 3
+        self.assertEqual(self.mount.hold(send_once(d.socket), UIDS[0]), NOT_A_MEMFD)
+        d.signal(signal.SIGSTOP)  # so that the job is out when it dies
+        statuses = []
+        thread = threading.Thread(target=lambda: statuses.append(handle.run(job)))
+        thread.start()
+        d.kill_and_start()
+        thread.join()
+        self.assertEqual(statuses, [0], handle.error())
+        self.assertEqual(handle.matrix(1).min(), 3)
+        handle.close()
+        self.assertEqual(d.stop(), 0)
+
+    @unittest.skipIf(os.getuid(), "other uids need root")
+    def test_as_many_hang_as_may(self):
+        """Then only those are believed whose memory was accepted before."""
+        d = self.start(wrapper=["/bin/sh", "-c", 'ulimit -n 256 && exec "$0" "$@"'])
+        most = 256 // 64
+        with wire.Client(d.socket) as known:
+            known.drop(known.import_new(4096))
+            for uid in UIDS[:most]:
+                self.assertEqual(self.mount.hold(send_once(d.socket), uid), NOT_A_MEMFD)
+
+            def send(fd):
+                c = wire.Client(d.socket)
+                c.drop(c.lend(4096))  # which needs no descriptor from it
+                return refusal(c, fd), refusal(c, wire.memfd(4096))
+            new = self.mount.hold(send, UIDS[most])
+            self.assertEqual(["from nobody new" in sentence for sentence in new], [True, True], new)
+            known.drop(known.import_new(4096))
+            self.mount.release()
+            self.assertTrue(eventually(lambda: len(children(d.pid)) == 2), "processes stay")
+        self.assertEqual(d.stop(), 0)
+
     def test_a_stopped_daemon_is_gone(self):
         d = self.start()
         self.assertEqual(self.mount.hold(send_once(d.socket)), NOT_A_MEMFD)
