@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "message.h"
 #include "share/closing.h"
 #include "share/receiver.h"
@@ -446,16 +447,26 @@ static void read_byte(struct receiver *r)
 		on_end(r);
 }
 
+/* What it takes is its user's time, as a turn is. */
 static void on_channel(uv_poll_t *poll, int status, int events)
 {
 	struct receiver *r = poll->data;
+	struct accounts *accounts = r->all->accounts;
+	struct account *a = r->account;
+	uint64_t began_ns = clock_ns();
 
 	(void)status;
 	(void)events;
+	if (a)
+		account_ref(a);
 	if (r->state == AT_WORK)
 		read_report(r);
 	else
 		read_byte(r);
+	if (!a)
+		return;
+	a->turns.spent_ns += clock_ns() - began_ns;
+	account_unref(accounts, a);
 }
 
 /* ---- From outside ---- */
