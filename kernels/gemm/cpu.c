@@ -20,7 +20,8 @@
 
 enum { A, B, C };
 
-#define PACK_GRAIN (64 * 1024) /* elements per part */
+#define PACK_GRAIN     (64 * 1024) /* elements per part */
+#define PACK_BYTES_FEW (1 << 20)
 
 /* One operand as cblas takes it. transposed: against row-major order. */
 struct operand {
@@ -321,14 +322,15 @@ static double time_ns(const struct op_args *args)
 
 /*
  * Not below openblas's, which computes the smallest products as fast: an element's bits are then those that
- * OpenBLAS gives for the same call, whatever the size. LAPACK relies on one arithmetic.
+ * OpenBLAS gives for the same call, whatever the size. LAPACK relies on one arithmetic. Where openblas would
+ * pack operands into much memory, which a device may not have, either may be faster.
  */
 static double reference_ns(const struct op_args *args)
 {
 	const char *why_not;
 	double ns = cpu_reference_ns(args);
 
-	return supports(args, &why_not) ? fmax(ns, time_ns(args)) : ns;
+	return supports(args, &why_not) && workspace(args) <= PACK_BYTES_FEW ? fmax(ns, time_ns(args)) : ns;
 }
 
 static const struct kernel kernels[] = {

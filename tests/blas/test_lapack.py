@@ -37,16 +37,14 @@ class Eigenvalues(case.BlasTest):
         self.assertEqual(found, alone)
         self.assertGreater(sum(c["kopsd"] for c in calls.values()), 100, calls)
 
-    def test_double(self):
+    def test_generalised_problems(self):
         self.check("xeigtstd", "dgd.in")
 
-    def test_single(self):
-        self.check("xeigtsts", "sed.in")
-
-    @unittest.skipUnless(LONG, "twice as long")
+    @unittest.skipUnless(LONG, "five times as long")
     def test_the_others(self):
-        self.check("xeigtstd", "ded.in")
-        self.check("xeigtsts", "sgd.in")
+        for tester, name in (("xeigtstd", "ded.in"), ("xeigtsts", "sed.in"), ("xeigtsts", "sgd.in")):
+            with self.subTest(name):
+                self.check(tester, name)
 
 
 if __name__ == "__main__":
