@@ -16,6 +16,7 @@
  * waits while its owner takes any away with it, so files must be small too: of 4 GiB that takes 0.3 s. */
 #define NOW_MAX_BYTES      (128u << 10)
 #define NOW_MAX_FILE_BYTES (1u << 20)
+#define EXPIRE_AT_ONCE     8u
 /* Beyond, there is no need to say when. */
 #define MAX_AFTER_US 1e12
 
@@ -439,31 +440,52 @@ void jobs_dispatch(struct engine *e)
 
 static void on_deadline(uv_timer_t *timer);
 
-/* Ends the queued jobs whose deadline has passed, and arms the timer for the next. */
-static void expire(struct engine *e)
+static void expire_at(struct engine *e, uint64_t deadline_ns)
 {
-	uint64_t now = clock_ns(), earliest = UINT64_MAX;
-	struct job *job, *next;
+	uint64_t now = clock_ns(), left_ns = deadline_ns > now ? deadline_ns - now : 0;
 
-	for (job = e->expiring; job; job = next) {
-		next = job->next_expiring;
-		if (job->deadline_ns <= now)
+	e->expires_ns = deadline_ns;
+	timers_start(&e->deadline_timer, on_deadline, (left_ns + 999999) / 1000000, 0);
+}
+
+/* Ends one queued job whose deadline has passed. False: there is none. *ret_next: when the next one's will
+ * have, then; UINT64_MAX: there is none either. */
+static bool expire_one(struct engine *e, uint64_t *ret_next)
+{
+	uint64_t now = clock_ns();
+
+	*ret_next = UINT64_MAX;
+	for (struct job *job = e->expiring; job; job = job->next_expiring) {
+		if (job->deadline_ns <= now) {
 			job_end_queued(job, JOB_FAILED, KOPS_E_DEADLINE, NULL);
-		else if (job->deadline_ns < earliest)
-			earliest = job->deadline_ns;
+			return true;
+		}
+		*ret_next = job->deadline_ns < *ret_next ? job->deadline_ns : *ret_next;
 	}
-	if (earliest == UINT64_MAX)
-		uv_timer_stop(&e->deadline_timer);
-	else
-		timers_start(&e->deadline_timer, on_deadline, (earliest - now + 999999) / 1000000, 0);
+	return false;
+}
+
+/* Each is answered, and thousands may have one deadline. */
+static bool expire_step(struct errand *errand)
+{
+	struct engine *e = (struct engine *)((char *)errand - offsetof(struct engine, expiry));
+	uint64_t next_ns;
+
+	if (expire_one(e, &next_ns))
+		return true;
+	e->expires_ns = 0;
+	if (next_ns < UINT64_MAX)
+		expire_at(e, next_ns);
+	jobs_dispatch(e);
+	return false;
 }
 
 static void on_deadline(uv_timer_t *timer)
 {
 	struct engine *e = timer->data;
 
-	expire(e);
-	jobs_dispatch(e);
+	if (!e->expiry.step)
+		errands_add(&e->accounts.errands, &e->expiry, expire_step);
 }
 
 static void init_timer(struct engine *e, uv_timer_t *timer)
@@ -510,7 +532,8 @@ void job_submit(struct job *job)
 	sched_add(&e->sched, job->sched.queue, &job->sched);
 	if (job->deadline_ns) {
 		job_expires(job);
-		expire(e);
+		if (!e->expires_ns || job->deadline_ns < e->expires_ns)
+			expire_at(e, job->deadline_ns);
 	}
 	jobs_dispatch(e);
 }

@@ -56,6 +56,8 @@ struct engine {
 	uint64_t ample_bytes, looked_at_memory_ms;
 	bool memory_is_ample;
 	struct job *expiring; /* queued jobs with a deadline */
+	uint64_t expires_ns;  /* when they are looked at next; 0: not */
+	struct errand expiry; /* which does so */
 	struct job *suspect;  /* waits until nothing else is out, or is out alone; NULL: none */
 	bool others_first;    /* no suspect starts for now */
 	bool suspect_waits;   /* for that */

@@ -732,6 +732,21 @@ class Ends(LoopTest):
         self.await_buffers(2)
         self.assert_few()
 
+    def test_many_deadlines_at_once(self):
+        c, ids = self.occupy(1200)
+        others = [self.client() for _ in range(3)]
+        b = [other.import_new(4096) for other in others]
+        self.count()
+        end = time.monotonic() + 0.6
+        late = [(other, other.start_submit(wire.copy(view(x, [16]), view(x, [16], offset=1024)),
+                                           deadline_us=max(1, int((end - time.monotonic()) * 1e6))))
+                for other, x in zip(others, b) for _ in range(other.welcome["max_jobs"])]
+        for other, job in late:
+            self.assertEqual(wire.STATUS_NAME[other.wait_any(job)["status"]], "DEADLINE")
+        self.assert_few()
+        for i in ids:
+            c.wait(i)
+
     def test_a_lowered_limit(self):
         """What no longer fits goes by and by, as new jobs come."""
         c = self.client()
