@@ -479,7 +479,14 @@ WRAP(struct group *, getgrnam, NULL, (const char *name), (name))
 static void *real_epoll_ctl;
 int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 {
-	return op == EPOLL_CTL_ADD && fails(F_epoll_ctl) ? -1 : REAL(epoll_ctl)(set, op, fd, event);
+	bool has_to_fail = op == EPOLL_CTL_ADD && fails(F_epoll_ctl);
+	int rc = REAL(epoll_ctl)(set, op, fd, event);
+
+	if (rc < 0 || !has_to_fail) /* what is there already lacks nothing: EEXIST */
+		return rc;
+	REAL(epoll_ctl)(set, EPOLL_CTL_DEL, fd, NULL);
+	errno = functions[F_epoll_ctl].error;
+	return -1;
 }
 
 static void *real_fcntl;
