@@ -54,7 +54,11 @@ int client_fd_duplicate(struct descriptor *ret, int number)
 bool client_fd_is_ours(const struct descriptor *d)
 {
 	struct stat st;
-	return d->number >= 0 && fstat(d->number, &st) == 0 && st.st_dev == d->device && st.st_ino == d->inode;
+	if (d->number < 0)
+		return false;
+	if (fstat(d->number, &st) < 0)
+		return errno != EBADF; /* one that cannot be examined is still there */
+	return st.st_dev == d->device && st.st_ino == d->inode;
 }
 
 void client_fd_close(struct descriptor *d)

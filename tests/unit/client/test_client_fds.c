@@ -518,6 +518,7 @@ static void test_without_numbers_above_standard_ones(void **state)
 
 static unsigned looks; /* at descriptors, of this thread */
 static pthread_t looker;
+static bool looks_fail;
 
 /* libkops's own calls come here too. */
 int fstat(int fd, struct stat *ret)
@@ -526,7 +527,8 @@ int fstat(int fd, struct stat *ret)
 	if (!real)
 		*(void **)&real = dlsym(RTLD_NEXT, "fstat");
 	looks += pthread_equal(pthread_self(), looker) != 0;
-	return real(fd, ret);
+	errno = EPERM;
+	return looks_fail ? -1 : real(fd, ret);
 }
 
 static void script_of_a_run(struct fake *f)
@@ -554,6 +556,21 @@ static void test_one_look_a_call(void **state)
 	fake_stop(f);
 }
 
+/* As under a filter of system calls: it is there, and that is all that is known. */
+static void test_descriptors_that_cannot_be_examined(void **state)
+{
+	struct fake *f = *state;
+	kops_buffer *b = NULL;
+	kops_job *job = fake_start_job(f, script_of_a_run, &b);
+	assert_int_equal(kops_run(job), 0);
+	looks_fail = true;
+	int status = kops_run(job);
+	kops_close(b->k);
+	looks_fail = false;
+	assert_int_equal(status, 0);
+	fake_stop(f);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
@@ -575,6 +592,7 @@ int main(void)
 	    TEST(test_without_standard_descriptors),
 	    TEST(test_without_numbers_above_standard_ones),
 	    TEST(test_one_look_a_call),
+	    TEST(test_descriptors_that_cannot_be_examined),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
