@@ -48,7 +48,7 @@ void sensing_refresh(struct sensing all[SCHED_DEVICES_MAX], struct engine *e, st
 		s->user = user;
 		s->asked_ns = now;
 		s->is_out = true;
-		workers_submit(e->workers, &account->memory_flow, &s->task);
+		workers_submit(e->accounts.closers, &account->closing_flow, &s->task);
 	}
 }
 

@@ -1,5 +1,5 @@
-/* Temperature and power of devices: asked by a worker thread, when somebody wants to know, once a second at
- * most. */
+/* Temperature and power of devices: asked by a thread that may hang, when somebody wants to know, once a second
+ * at most. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static int set_up(void **state)
 	f->engine.devices[1].device = &f->devices[1];
 	f->engine.n_devices = 2;
 	*state = f;
-	if (workers_start(&f->loop, 1, 1, &f->engine.workers, why) < 0)
+	if (workers_start(&f->loop, 1, 1, &f->engine.accounts.closers, why) < 0)
 		return -1;
 	f->account = accounts_get(&f->engine.accounts, 1001);
 	return f->account ? 0 : -1;
@@ -70,7 +70,7 @@ static int tear_down(void **state)
 {
 	struct fixture *f = *state;
 
-	workers_stop(f->engine.workers);
+	workers_stop(f->engine.accounts.closers);
 	uv_run(&f->loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&f->loop), 0);
 	assert_int_equal(f->account->refs, 1); /* each question gave back its own */
