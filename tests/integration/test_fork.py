@@ -163,5 +163,44 @@ class Fork(harness.DaemonTest):
         self.assertEqual(self.handle.products(self.rng, 20), 0)
 
 
+@unittest.skipIf(harness.QUICK, "Python cannot load a library with sanitizers; unit.test_client_fds has their part")
+class Descriptors(harness.DaemonTest):
+    """A program that closes its descriptors again and again: what kopsd holds for it."""
+
+    def lose_all(self, times):
+        """In a child: right products after each loss. Then it waits to be killed."""
+        handle = Handle(load_library(), self.daemon.socket)
+        rng = np.random.default_rng(harness.SEED)
+        for _ in range(times):
+            os.closerange(3, 1024)
+            assert handle.products(rng, 2) == 0
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def start(self, times):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.lose_all(times)
+            except BaseException as e:  # pylint: disable=broad-except
+                print("the child:", repr(e), file=sys.stderr, flush=True)
+            os._exit(1)
+        return pid
+
+    def assert_held(self, sessions, buffers, mapped_bytes):
+        def held():
+            stats = self.control.stats()
+            return stats["sessions"] == sessions and stats["buffers"] == buffers and stats["mapped_bytes"] <= mapped_bytes
+        self.assertTrue(harness.eventually(held), self.control.stats())
+
+    def test_nothing_is_left_of_lost_sessions(self):
+        for times in (1, 40):
+            pid = self.start(times)
+            self.assertTrue(os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1]))
+            self.assert_held(2, 3, 128 << 10)  # three matrices of 9 KiB, and a ring
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            self.assert_held(1, 0, 0)
+
+
 if __name__ == "__main__":
     harness.main()
