@@ -483,8 +483,10 @@ int receivers_start(struct receivers *all, uv_loop_t *loop, uv_loop_t *timers, s
 	rc = start_spawner(all);
 	if (rc == 0 && receiver_new(all))
 		return 0;
-	snprintf(why, WHY_BYTES, "cannot start the process that receives descriptors: %s%s",
-	         strerror(rc ? rc : errno), rc == ENOENT ? "; is /proc mounted?" : "");
+	rc = rc ? rc : errno;
+	snprintf(why, WHY_BYTES, "cannot start the process that receives descriptors: %s; %s", strerror(rc),
+	         rc == ENOENT ? "make /proc visible to kopsd"
+	                      : "raise the limits on processes (TasksMax, ulimit -u), memory and descriptors");
 	return KOPS_E_SYSTEM;
 }
 
