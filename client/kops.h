@@ -143,8 +143,9 @@ const char *kops_strerror(int code);
  */
 typedef struct kops_options {
 	size_t size;
-	/* NULL: $KOPS_SOCKET, else $XDG_RUNTIME_DIR/kopsd.sock if it is there, else /run/kopsd/kopsd.sock. A
-	 * relative path begins at the folder that is the current one at kops_open(), for later connections too.
+	/* NULL: $KOPS_SOCKET, else $XDG_RUNTIME_DIR/kopsd.sock if it is there and that folder is the user's,
+	 * else /run/kopsd/kopsd.sock. A relative path begins at the folder that is the current one at
+	 * kops_open(), for later connections too.
 	 */
 	const char *socket;
 	const char *name;    /* shown in lists and the daemon's log, at most 64 bytes; NULL: the program's */
