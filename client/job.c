@@ -255,6 +255,11 @@ static int may_use_buffer(kops *k, const kops_buffer *b, unsigned op)
 	if (b->state == BUFFER_FAILED)
 		return client_fail(k, b->status, "op %u uses a buffer that could not be made: %.400s", op,
 		                   b->why);
+	if (b->is_private)
+		return client_fail(k, KOPS_E_STATE,
+		                   "op %u uses a buffer whose memory in this process was replaced while a job "
+		                   "was given up; make the buffer anew",
+		                   op);
 	return 0;
 }
 

@@ -92,11 +92,12 @@
  * is not libkops's. The connection is then lost as in a restart of the daemon, with the same consequences for
  * jobs that are out and for RESIDENT buffers. The next call connects again. SHARED buffers stay mapped where
  * they are, with their content, and are shared again. What lost its memfd, or is named by a job that is out, is
- * copied into a new memfd for that, which takes some 0.5 ms a MiB. Two things cannot be mended:
+ * copied into a new memfd for that, which takes some 0.5 ms a MiB. Three things cannot be mended:
  *   - Imported memory whose descriptor was closed, unless it was KOPS_GIVEN: jobs that use it fail with
  *     KOPS_E_FD. Import it again.
  *   - While another thread is in a call on the handle, closing its descriptors may go unnoticed until that call
  *     sleeps the next time.
+ *   - What another thread of the program stores into a buffer while it is copied may be lost.
  *
  * Accuracy: `precision` of a gemm on f32 says what its kernel may do.
  *   KOPS_PRECISION_F32   (default) error no worse than cuBLAS SGEMM's on the same data

@@ -23,8 +23,8 @@
 #define MARK        UINT64_C(0x8d3f5b1c00000000) /* and a number, on the stack of whoever has a lane */
 
 struct lane {
-	const void *_Atomic owner; /* the thread that has it, by the address of `self` there */
-	const struct hold *hold;   /* the owner's, with this mark as long as its call is there */
+	const void *_Atomic owner;        /* the thread that has it, by the address of `self` there */
+	const struct hold *volatile hold; /* the owner's, with this mark as long as its call is there */
 	uint64_t mark;
 	int cancellation; /* as it was in the owner */
 	int64_t since_ns;
@@ -135,6 +135,8 @@ static bool is_on_other_stack(void)
  */
 __attribute__((no_sanitize("address"))) static bool is_under_way(const struct lane *l, const struct hold *now)
 {
+	if (!l->hold) /* the handler of a signal came while the lane was being taken or given */
+		return true;
 	if ((uintptr_t)now >= (uintptr_t)l->hold)
 		return is_on_other_stack();
 	return l->hold->mark == l->mark;
@@ -260,8 +262,9 @@ struct lane *lane_take(struct hold *hold, bool needs_gpu, enum outcome *ret_why)
 
 void lane_give(struct lane *l)
 {
-	((struct hold *)(uintptr_t)l->hold)->mark = 0;
+	struct hold *hold = (struct hold *)(uintptr_t)l->hold;
 	l->hold = NULL;
+	hold->mark = 0;
 	l->owner = NULL;
 }
 

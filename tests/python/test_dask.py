@@ -271,6 +271,14 @@ class Chunks(harness.DaemonTest):
         with self.assertRaisesRegex(kops.ShapeError, "last axis of a"):
             kops.dask.matmul(x, y).compute()
 
+    def test_no_chunk_of_unknown_size_is_left_out_or_repeated(self):
+        """One index on the shared axis, and unknown ones in several chunks: Dask takes that for broadcasting."""
+        column, row = da.ones((4, 1), chunks=(4, 1), dtype="f"), da.ones((1, 4), chunks=(1, 4), dtype="f")
+        rows, columns = filtered(da.ones((6, 4), chunks=(2, 4), dtype="f"), 0), filtered(da.ones((4, 6), chunks=(4, 2), dtype="f"), 1)
+        for x, y in (column, rows), (columns, row):
+            with self.assertRaises(kops.ShapeError):
+                kops.dask.matmul(x, y).compute()
+
     def test_big_endian_chunks(self):
         a, b = numbers(1, "f", 40, 20), numbers(2, "f", 40, 20)
         for x, y in (a.astype(">f4"), b), (a, b.astype(">f4")), (a.astype(">f4"), b.astype(">f4")):

@@ -99,7 +99,7 @@ static int read_descr(const char **at, struct npy_header *h, char *why)
 	if (!read_text(at, descr, sizeof(descr)))
 		return damaged(why, "no dtype after 'descr'");
 	h->is_swapped = descr[0] == '>';
-	for (size_t i = 0; i < N_DESCRS && strchr("<>|", descr[0]); i++) {
+	for (size_t i = 0; i < N_DESCRS && descr[0] && strchr("<>|", descr[0]); i++) {
 		h->dtype = descrs[i].dtype;
 		h->is_untyped = h->dtype == KOPS_BF16;
 		if ((descr[0] != '|' || h->is_untyped) && strcmp(descr + 1, descrs[i].descr) == 0)

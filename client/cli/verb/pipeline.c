@@ -113,7 +113,7 @@ static int plan(struct pipeline *p)
 	return CLI_OK;
 }
 
-/* For a value, and the path of -o or of a line "save"; NULL with the sentence in cli->why. */
+/* For the path of -o or of a line "save"; NULL with the sentence in cli->why. */
 static struct sink *open_sink(struct pipeline *p, const char *path)
 {
 	const struct flags *flags = &p->cli->flags;

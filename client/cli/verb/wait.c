@@ -165,13 +165,20 @@ static int ask(struct waiting *w)
 	return status;
 }
 
-/* Whether kopsd is still there: also a refusal is an answer. */
+/* Also a refusal is one. What this process itself lacks is none. */
+static bool is_answer(int status)
+{
+	return status != KOPS_E_TIMEOUT && status != KOPS_E_CONNECT && status != KOPS_E_SYSTEM &&
+	       status != KOPS_E_NOMEM;
+}
+
+/* Whether kopsd is still there. */
 static void look(struct waiting *w)
 {
 	int status = ask(w);
 	char line[128];
 
-	if (status != KOPS_E_TIMEOUT && status != KOPS_E_CONNECT) {
+	if (is_answer(status)) {
 		w->answered_us = cli_now_us();
 		return;
 	}

@@ -78,6 +78,7 @@ class Children:
         try:
             fd = self._own_file()
             self.childs = clear_of_stdio(os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC))
+            fcntl.flock(fd, fcntl.LOCK_UN)  # an exception between the two calls of may_look() leaves it locked
             fcntl.flock(self.childs, fcntl.LOCK_SH)
         except OSError:
             self.cannot_tell = True

@@ -151,10 +151,13 @@ class Job:
                 session.wait(self._job.pointer, end)
 
     def run(self) -> None:
-        """submit() and wait(), for the client's timeout; then the job is cancelled, and no longer writes to its arrays."""
-        self.submit()
+        """submit() and wait(), for the client's timeout; then the job is cancelled, and no longer writes to its arrays. A device's
+        arrays may still be written until it has stopped."""
+        if self._is_out:
+            raise error("STATE", "the job is out already: wait for its end")
         is_late = True
         try:
+            self.submit()
             self._wait_until(time.monotonic() + self._session.timeout)
             is_late = self._is_out
         finally:

@@ -163,8 +163,9 @@ class Pool:
 
     def _is_unseen(self, slab: Slab) -> bool:
         """Whether no child of fork() may look at arrays that were here before: else the memory stays as it is."""
-        if slab.forks != children.forks and not children.may_look():
-            slab.forks = children.forks
+        forks = children.forks  # another thread may fork after the look
+        if slab.forks != forks and not children.may_look():
+            slab.forks = forks
         return slab.forks == children.forks
 
     def _end_lingering(self) -> bool:

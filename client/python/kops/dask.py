@@ -61,7 +61,7 @@ def matmul(a: Any, b: Any, *, precision: str = "f32") -> da.Array:
 def _check_blocks(x: da.Array, axes: tuple[str, ...], chunks: dict[str, tuple[float, ...]]) -> None:
     """Dask cannot cut chunks of unknown size. Those of both operands belong together in their order, one for one."""
     for axis, extent, n in zip(axes, x.shape, x.numblocks):
-        if np.isnan(sum(chunks[axis])) and n != len(chunks[axis]) and extent != 1:
+        if np.isnan(sum(chunks[axis])) and n != len(chunks[axis]) and (extent != 1 or axis == "k"):
             raise error("SHAPE", f"an axis has {n} chunks in one operand and {len(chunks[axis])} in the other, of unknown "
                                  "sizes: call compute_chunk_sizes() on both before")
 

@@ -32,7 +32,8 @@ class ConnectError(Error, ConnectionError):
 
 
 class TimedOutError(Error, TimeoutError):
-    """No answer in time. The job was cancelled, and no longer writes its outputs; after Job.wait() it is still out."""
+    """No answer in time. The job was cancelled, and no longer writes its outputs (a device's arrays: until it has
+    stopped); after Job.wait() it is still out."""
 
 
 class OutOfMemoryError(Error, MemoryError):

@@ -227,6 +227,7 @@ static void test_a_private_copy(void **state)
 	strcpy(data, "mine");
 	assert_int_equal(kops_keep_private(b), 0);
 	assert_string_equal(data, "mine");
+	assert_int_equal(kops_copy(k, fake_matrix(b, 0), fake_matrix(b, 32)), KOPS_E_STATE);
 	assert_int_equal(kops_keep_private(resident), KOPS_E_INVALID);
 	kops_free(b);
 	assert_int_equal(msync(data, 4096, MS_ASYNC), -1); /* it is gone */
