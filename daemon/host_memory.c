@@ -636,12 +636,7 @@ int host_memory_may_map(uint64_t bytes, char *why, size_t why_bytes)
 	missed = false;
 	if (!read_address_space(&space) || bytes <= spare(&space))
 		return 0;
-	snprintf(why, why_bytes,
-	         "%" PRIu64 " bytes more do not fit in the address space of kopsd: of %" PRIu64
-	         " bytes (LimitAS) %" PRIu64 " are left, and %" PRIu64
-	         " stay free; drop some buffers, or have the limit raised",
-	         bytes, space.total, space.free, kept_free(&space));
-	return KOPS_E_NOMEM;
+	return refuse(&(struct look){.tightest = space}, 0, bytes, why, why_bytes);
 }
 
 /* Writable, because only such memory counts as data (RLIMIT_DATA). */

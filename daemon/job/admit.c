@@ -16,7 +16,7 @@
  * waits while its owner takes any away with it, so files must be small too: of 4 GiB that takes 0.3 s. */
 #define NOW_MAX_BYTES      (128u << 10)
 #define NOW_MAX_FILE_BYTES (1u << 20)
-#define EXPIRE_AT_ONCE     8u
+#define EXPIRE_STEP        16u /* jobs whose deadline is looked at in one step */
 /* Beyond, there is no need to say when. */
 #define MAX_AFTER_US 1e12
 
@@ -448,34 +448,26 @@ static void expire_at(struct engine *e, uint64_t deadline_ns)
 	timers_start(&e->deadline_timer, on_deadline, (left_ns + 999999) / 1000000, 0);
 }
 
-/* Ends one queued job whose deadline has passed. False: there is none. *ret_next: when the next one's will
- * have, then; UINT64_MAX: there is none either. */
-static bool expire_one(struct engine *e, uint64_t *ret_next)
-{
-	uint64_t now = clock_ns();
-
-	*ret_next = UINT64_MAX;
-	for (struct job *job = e->expiring; job; job = job->next_expiring) {
-		if (job->deadline_ns <= now) {
-			job_end_queued(job, JOB_FAILED, KOPS_E_DEADLINE, NULL);
-			return true;
-		}
-		*ret_next = job->deadline_ns < *ret_next ? job->deadline_ns : *ret_next;
-	}
-	return false;
-}
-
-/* Each is answered, and thousands may have one deadline. */
+/* Ends those whose deadline has passed, a few in each step: each is answered, and thousands may have one
+ * deadline. */
 static bool expire_step(struct errand *errand)
 {
 	struct engine *e = (struct engine *)((char *)errand - offsetof(struct engine, expiry));
-	uint64_t next_ns;
+	uint64_t now = clock_ns();
+	struct job *job;
 
-	if (expire_one(e, &next_ns))
+	for (unsigned n = 0; n < EXPIRE_STEP && (job = e->expires_next); n++) {
+		e->expires_next = job->next_expiring;
+		if (job->deadline_ns <= now)
+			job_end_queued(job, JOB_FAILED, KOPS_E_DEADLINE, NULL);
+		else
+			e->earliest_ns = job->deadline_ns < e->earliest_ns ? job->deadline_ns : e->earliest_ns;
+	}
+	if (e->expires_next)
 		return true;
 	e->expires_ns = 0;
-	if (next_ns < UINT64_MAX)
-		expire_at(e, next_ns);
+	if (e->earliest_ns < UINT64_MAX)
+		expire_at(e, e->earliest_ns);
 	jobs_dispatch(e);
 	return false;
 }
@@ -484,8 +476,11 @@ static void on_deadline(uv_timer_t *timer)
 {
 	struct engine *e = timer->data;
 
-	if (!e->expiry.step)
-		errands_add(&e->accounts.errands, &e->expiry, expire_step);
+	if (e->expiry.step)
+		return;
+	e->expires_next = e->expiring;
+	e->earliest_ns = UINT64_MAX;
+	errands_add(&e->accounts.errands, &e->expiry, expire_step);
 }
 
 static void init_timer(struct engine *e, uv_timer_t *timer)
@@ -532,6 +527,7 @@ void job_submit(struct job *job)
 	sched_add(&e->sched, job->sched.queue, &job->sched);
 	if (job->deadline_ns) {
 		job_expires(job);
+		e->earliest_ns = job->deadline_ns < e->earliest_ns ? job->deadline_ns : e->earliest_ns;
 		if (!e->expires_ns || job->deadline_ns < e->expires_ns)
 			expire_at(e, job->deadline_ns);
 	}

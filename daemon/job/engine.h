@@ -55,12 +55,14 @@ struct engine {
 	/* See buffer_memory_is_ample(): what may be mapped for it to be so, by the last look at memory. */
 	uint64_t ample_bytes, looked_at_memory_ms;
 	bool memory_is_ample;
-	struct job *expiring; /* queued jobs with a deadline */
-	uint64_t expires_ns;  /* when they are looked at next; 0: not */
-	struct errand expiry; /* which does so */
-	struct job *suspect;  /* waits until nothing else is out, or is out alone; NULL: none */
-	bool others_first;    /* no suspect starts for now */
-	bool suspect_waits;   /* for that */
+	struct job *expiring;     /* queued jobs with a deadline */
+	uint64_t expires_ns;      /* when they are looked at next; 0: not */
+	struct errand expiry;     /* which does so, with these: */
+	struct job *expires_next; /* the one to look at */
+	uint64_t earliest_ns;     /* deadline of those that were looked at, or have come meanwhile */
+	struct job *suspect;      /* waits until nothing else is out, or is out alone; NULL: none */
+	bool others_first;        /* no suspect starts for now */
+	bool suspect_waits;       /* for that */
 	uint64_t next_lane;
 	uint64_t prepared_bytes; /* of all users */
 	uint64_t prepared_max;   /* by the memory that there is */

@@ -20,6 +20,8 @@ void job_expires_not(struct job *job)
 {
 	if (!job->prev_expiring)
 		return;
+	if (job->engine->expires_next == job)
+		job->engine->expires_next = job->next_expiring;
 	*job->prev_expiring = job->next_expiring;
 	if (job->next_expiring)
 		job->next_expiring->prev_expiring = job->prev_expiring;

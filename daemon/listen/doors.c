@@ -333,7 +333,7 @@ static bool take_connection(struct turns_place *place)
 }
 
 /*
- * libuv cannot receive memfds over uv_pipe_t, and has no SOCK_SEQPACKET: uv_poll_t and our own recvmsg() it is.
+ * libuv has no SOCK_SEQPACKET: uv_poll_t it is, and calls of our own.
  * Where the door waits for its turn still, the socket is not watched until it had it.
  */
 static void on_connection(uv_poll_t *poll, int status, int events)

@@ -1,8 +1,8 @@
 /*
  * sensing.h: what devices say of themselves, for Stats: temperature, power, memory. Asking may take
  * milliseconds, so threads do it, when somebody wants to know and what is known is older than a second. They
- * are those that close descriptors, for a driver may hang as such a close may: then others go on, and memory
- * has threads of its own. An idle daemon asks nothing.
+ * are those that close descriptors, of which more are started while some are busy, since a driver may hang;
+ * memory has threads of its own. An idle daemon asks nothing.
  */
 #ifndef KOPS_SENSING_H
 #define KOPS_SENSING_H

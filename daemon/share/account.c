@@ -133,10 +133,11 @@ void account_ref(struct account *a)
 	a->refs++;
 }
 
-/* Also one whose turn ends with its last reference: the turn is charged to it. */
+/* Also one whose turn ends with its last reference: the turn is charged to it. And one that waits for a turn.
+ */
 static bool is_ahead(const struct accounts *all, const struct account *a)
 {
-	return all->turns->taking == &a->turns || a->slow_until_ns > clock_ns() ||
+	return all->turns->taking == &a->turns || a->turns.first || a->slow_until_ns > clock_ns() ||
 	       sched_flow_is_ahead(all->sched, &a->flow) || turns_is_ahead(all->turns, &a->turns) ||
 	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow.flow));
 }

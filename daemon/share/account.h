@@ -91,7 +91,7 @@ struct accounts {
 	struct errands errands;  /* … its errands, which are for no user */
 	struct account *first;   /* by uid, the largest first */
 	uint64_t departures;     /* of last references, ever */
-	struct workers *closers; /* that close descriptors; NULL: not yet */
+	struct workers *closers; /* close descriptors and ask devices; NULL: not yet */
 	unsigned closers_each;   /* so many threads of them for one user */
 	unsigned sessions;
 	unsigned closing, closing_max; /* descriptors that have yet to be closed, of all users */

@@ -201,12 +201,17 @@ static struct receiver *give(struct receivers *all, const struct receive_order *
 	return NULL;
 }
 
+/* Users whose memory was accepted before have a reserve. */
+static bool too_many_hang(const struct receivers *all, const struct account *a)
+{
+	return all->n_closing >= all->closing_max * (a->receives.is_known ? 2 : 1);
+}
+
 static void start(struct receivers *all, struct receiving *r)
 {
 	struct account *a = r->account;
 	struct receive_order order = {.bytes_max = RECEIVED_BYTES_MAX,
-	                              .drops = a->receives.closer ||
-	                                       (all->n_closing >= all->closing_max && !a->receives.is_known)};
+	                              .drops = a->receives.closer || too_many_hang(all, a)};
 	struct receiver *receiver = a->receives.stuck ? NULL : give(all, &order, r->sock);
 
 	if (!receiver) {
@@ -241,15 +246,35 @@ static void start_next(struct receivers *all, struct account *a)
 	}
 }
 
+/* By uid, round and round: no user is served twice before another that waits. */
+static struct account *next_waiting(const struct receivers *all)
+{
+	struct account *first = NULL;
+
+	for (struct account *a = all->accounts->first; a; a = a->next) {
+		if (!a->receives.waits)
+			continue;
+		if (a->uid < all->served)
+			return a;
+		first = first ? first : a;
+	}
+	return first;
+}
+
+static void wait_no_more(struct receivers *all, struct account *a)
+{
+	all->n_waiting -= a->receives.waits;
+	a->receives.waits = false;
+}
+
 static void start_waiting(struct receivers *all)
 {
-	for (struct account *a = all->accounts->first; a && all->n_waiting && all->n_at_work < AT_WORK_MAX;
-	     a = a->next) {
-		all->n_waiting -= a->receives.waits;
-		if (a->receives.waits) {
-			a->receives.waits = false;
-			start_next(all, a);
-		}
+	struct account *a;
+
+	while (all->n_waiting && all->n_at_work < AT_WORK_MAX && (a = next_waiting(all))) {
+		wait_no_more(all, a);
+		all->served = a->uid;
+		start_next(all, a);
 	}
 }
 
@@ -465,7 +490,7 @@ static void on_channel(uv_poll_t *poll, int status, int events)
 		read_byte(r);
 	if (!a)
 		return;
-	a->turns.spent_ns += clock_ns() - began_ns;
+	turns_add(accounts->turns, &a->turns, clock_ns() - began_ns);
 	account_unref(accounts, a);
 }
 
@@ -523,6 +548,8 @@ void receivers_forget(struct receivers *all, struct receiving *r)
 		if (r->receiver)
 			r->receiver->receiving = NULL;
 		take_out(&r->account->receives, r);
+		if (!r->account->receives.first)
+			wait_no_more(all, r->account);
 	} else if (r->received.fd >= 0) {
 		closing_add(all->accounts, r->account, r->received.fd);
 	}

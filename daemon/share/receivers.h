@@ -6,8 +6,8 @@
  *
  * A user has one receiver at work at a time; its other sessions wait. A receiver whose close does not end is
  * abandoned: until it does end, descriptors of its user are dropped by another receiver, which closes nothing.
- * So a user can hang one process at most. When as many hang as there may, descriptors are taken only from users
- * whose memory was accepted before.
+ * So a user can hang one process at most. When closing_max of them close or hang, descriptors are taken only
+ * from users whose memory was accepted before, and when twice as many do, from nobody.
  */
 #ifndef KOPS_RECEIVERS_H
 #define KOPS_RECEIVERS_H
@@ -54,6 +54,7 @@ struct receivers {
 	unsigned n_idle, n_at_work, n_closing; /* the last: hung ones too */
 	unsigned closing_max;
 	unsigned n_waiting; /* users, since too many are at work */
+	uid_t served;       /* the user who waited no more, last */
 	uv_timer_t timer;   /* while some might hang */
 	struct log_limit lines;
 };

@@ -297,12 +297,16 @@ bool turns_pays(const struct turns *t, const struct turns_user *u)
 	return t->taking == u || (!t->taking && !t->users);
 }
 
+void turns_add(struct turns *t, struct turns_user *u, uint64_t ns)
+{
+	catch_up(t, u);
+	u->spent_ns += ns;
+}
+
 void turns_charge(struct turns *t, struct turns_user *u)
 {
-	if (u == t->taking)
-		return;
-	catch_up(t, u);
-	u->spent_ns += clock_ns() - t->began_ns;
+	if (u != t->taking)
+		turns_add(t, u, clock_ns() - t->began_ns);
 }
 
 bool turns_is_ahead(const struct turns *t, const struct turns_user *u)

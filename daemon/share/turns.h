@@ -111,6 +111,9 @@ bool turns_have_others(const struct turns *turns, const struct turns_user *user,
 /* The turn at hand is this user's expense too, if it is not anyway. */
 void turns_charge(struct turns *turns, struct turns_user *user);
 
+/* Work for this user outside its turns took so long. */
+void turns_add(struct turns *turns, struct turns_user *user, uint64_t ns);
+
 /* Whether the user has had more than its share so far, which it must not escape from. */
 bool turns_is_ahead(const struct turns *turns, const struct turns_user *user);
 

@@ -12,22 +12,13 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 
 from support import harness, wire  # noqa: E402
-from support.harness import Daemon, DaemonTest, eventually  # noqa: E402
+from support.harness import Daemon, DaemonTest, descendants, eventually  # noqa: E402
 
 import never_closing  # noqa: E402
 
 HANGING_CLOSE = os.environ.get("KOPS_TEST_HANGING_CLOSE", "")
 NOT_A_MEMFD = "the descriptor is not a memfd (Invalid argument); make one with memfd_create()"
 UIDS = range(62001, 62021)
-
-
-def children(pid):
-    """Of all generations."""
-    found = []
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
-        for child in map(int, f.read().split()):
-            found += [child, *children(child)]
-    return found
 
 
 def refusal(c, fd):
@@ -101,7 +92,7 @@ class Fuse(Served):
             self.assertIn("does not close", refusal(c, wire.memfd(4096)))
             self.mount.release()
             self.assertTrue(eventually(lambda: refusal(c, wire.memfd(4096)) == "accepted"))
-            self.assertTrue(eventually(lambda: len(children(d.pid)) == 2), "processes stay")
+            self.assertTrue(eventually(lambda: len(descendants(d.pid)) == 2), "processes stay")
         self.assertEqual(d.stop(), 0)
 
     def test_a_killed_daemon_is_gone_and_its_successor_serves(self):
@@ -109,7 +100,7 @@ class Fuse(Served):
         self.assertEqual(self.mount.hold(send_once(d.socket)), NOT_A_MEMFD)
         client = wire.Client(d.socket)
         self.addCleanup(client.close)
-        helpers = children(d.pid)
+        helpers = descendants(d.pid)
         d.kill_and_start()  # a process with a thread that cannot be killed is never waited for
         with self.assertRaises(wire.Ended):
             client.ping()
@@ -162,7 +153,25 @@ class Fuse(Served):
             self.assertEqual(["from nobody new" in sentence for sentence in new], [True, True], new)
             known.drop(known.import_new(4096))
             self.mount.release()
-            self.assertTrue(eventually(lambda: len(children(d.pid)) == 2), "processes stay")
+            self.assertTrue(eventually(lambda: len(descendants(d.pid)) == 2), "processes stay")
+        self.assertEqual(d.stop(), 0)
+
+    @unittest.skipIf(os.getuid(), "other uids need root")
+    def test_known_users_hang_as_many_again(self):
+        d = self.start(wrapper=["/bin/sh", "-c", 'ulimit -n 256 && exec "$0" "$@"'])
+        most = 2 * (256 // 64)
+
+        def send_a_memfd(_):
+            with wire.Client(d.socket) as c:
+                return refusal(c, wire.memfd(4096))
+        for uid in UIDS[:most + 1]:
+            self.assertEqual(self.mount.hold(send_a_memfd, uid), "accepted")
+        for uid in UIDS[:most]:
+            self.assertEqual(self.mount.hold(send_once(d.socket), uid), NOT_A_MEMFD)
+        self.assertIn("too many that it was sent do not close", self.mount.hold(send_once(d.socket), UIDS[most]))
+        self.assertLessEqual(len(descendants(d.pid)), 1 + most + 4)
+        self.mount.release()
+        self.assertTrue(eventually(lambda: len(descendants(d.pid)) == 2), "processes stay")
         self.assertEqual(d.stop(), 0)
 
     def test_a_stopped_daemon_is_gone(self):
@@ -203,7 +212,7 @@ class Fuse(Served):
         for _ in range(30):
             self.assert_served(d.socket)
             self.assert_session_ends(d.socket, control)
-        self.assertLess(len(children(d.pid)), len(UIDS) + 5)
+        self.assertLess(len(descendants(d.pid)), len(UIDS) + 5)
         self.assertEqual(d.stop(), 0)
 
 
@@ -260,12 +269,12 @@ class Order(DaemonTest):
             t.start()
         for t in threads:
             t.join()
-        self.assertEqual(len(children(self.daemon.pid)), 2, "receivers stay")
+        self.assertEqual(len(descendants(self.daemon.pid)), 2, "receivers stay")
 
     def test_receivers_that_are_killed(self):
         """By whom it may be, for want of memory: others are started."""
         for which in (-1, 0):  # the receiver, the spawner
-            os.kill(children(self.daemon.pid)[which], signal.SIGKILL)
+            os.kill(descendants(self.daemon.pid)[which], signal.SIGKILL)
 
             def served():
                 try:
@@ -298,7 +307,7 @@ class Simulated(Served):
             c.lend(4096)
             os.unlink(self.flag)
             self.assertTrue(eventually(lambda: refusal(c, wire.memfd(4096)) == "accepted"))
-        self.assertTrue(eventually(lambda: len(children(d.pid)) == 2), "receivers stay")
+        self.assertTrue(eventually(lambda: len(descendants(d.pid)) == 2), "receivers stay")
         self.assertEqual(d.stop(), 0)
 
     @unittest.skipIf(os.getuid(), "other uids need root")

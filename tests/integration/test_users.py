@@ -837,6 +837,7 @@ class Kept(LoopTest):
         fds = self.keep_many()
         c = self.client()
         self.await_buffers(MANY)
+        self.assertTrue(harness.eventually(lambda: self.daemon.maps() == 0))
         os.pwrite(fds[7], b"content", 0)
         self.count()
         buffers = [c.import_fd(fd, self.BYTES) for fd in fds]

@@ -6,6 +6,7 @@ time), KOPS_TEST_LONG=1 for much larger counts, KOPS_TEST_SEED another seed than
 devices than the CPU where a test does not choose, SIMULATED_GPU the folder of simulated_gpu.c where those GPUs are no
 real ones, KOPS_TEST_DATA the folder of the digits.
 """
+import contextlib
 import os
 import random
 import shutil
@@ -51,6 +52,16 @@ def eventually(condition, seconds=PATIENCE_S, step=0.005):
     while not (value := condition()) and time.monotonic() < end:
         time.sleep(step)
     return value
+
+
+def descendants(pid):
+    """The children of a process, of all generations."""
+    found = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+            for child in map(int, f.read().split()):
+                found += [child, *descendants(child)]
+    return found
 
 
 def gpu_bytes():
@@ -174,8 +185,9 @@ class Daemon:
         return sorted(map(int, os.listdir(folder))) if os.path.isdir(folder) else []
 
     def fds(self):
-        """Without those of users' sockets, which stay when the users go."""
-        return len(os.listdir(f"/proc/{self.pid}/fd")) - len(self.user_sockets())
+        """Without those of users' sockets, which stay when the users go, and of processes that receive descriptors, of
+        which some stay."""
+        return len(os.listdir(f"/proc/{self.pid}/fd")) - len(self.user_sockets()) - len(descendants(self.pid))
 
     def maps(self):
         with open(f"/proc/{self.pid}/maps", encoding="utf-8") as f:

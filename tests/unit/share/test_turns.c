@@ -335,6 +335,19 @@ static void a_turn_can_be_another_users_expense_too(void **state)
 	assert_true(f->quick.spent_ns >= f->slow.spent_ns);
 }
 
+/* Else it were no charge: who comes back begins where the others are. */
+static void work_for_a_user_who_is_behind_is_charged_in_full(void **state)
+{
+	struct fixture *f = *state;
+
+	wait_with(f, 0, TURNS);
+	run_until_read(f, 0);
+	assert_true(f->turns.clock_ns > SHORT_NS);
+	turns_add(&f->turns, &f->slow, SHORT_NS);
+	assert_int_equal(f->slow.spent_ns, f->turns.clock_ns + SHORT_NS);
+	assert_true(turns_is_ahead(&f->turns, &f->slow));
+}
+
 static void nobody_pays_twice(void **state)
 {
 	struct fixture *f = *state;
@@ -413,6 +426,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(who_is_midway_goes_on_first, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_is_paid_by_its_user_alone, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_turn_can_be_another_users_expense_too, setup, teardown),
+	    cmocka_unit_test_setup_teardown(work_for_a_user_who_is_behind_is_charged_in_full, setup, teardown),
 	    cmocka_unit_test_setup_teardown(nobody_pays_twice, setup, teardown),
 	    cmocka_unit_test_setup_teardown(the_loop_does_not_sleep_while_one_waits, setup, teardown),
 	    cmocka_unit_test_setup_teardown(the_loop_sleeps_while_nobody_waits, setup, teardown),
