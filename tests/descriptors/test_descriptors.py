@@ -21,6 +21,15 @@ NOT_A_MEMFD = "the descriptor is not a memfd (Invalid argument); make one with m
 UIDS = range(62001, 62021)
 
 
+def has_ended(pid):
+    """Whether nobody waited for it or not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def refusal(c, fd):
     """The sentence that answers an Import of it."""
     try:
@@ -273,8 +282,10 @@ class Order(DaemonTest):
 
     def test_receivers_that_are_killed(self):
         """By whom it may be, for want of memory: others are started."""
-        for which in (-1, 0):  # the receiver, the spawner
-            os.kill(descendants(self.daemon.pid)[which], signal.SIGKILL)
+        for end_of in (lambda all: all[-1:], lambda all: all):  # of a receiver; of the spawner, with which all end
+            ended = end_of(descendants(self.daemon.pid))
+            os.kill(ended[0], signal.SIGKILL)
+            self.assertTrue(eventually(lambda: all(map(has_ended, ended))))
 
             def served():
                 try:
