@@ -19,12 +19,11 @@
 
 #include <cmocka.h>
 
+#include "../fake_root.h"
 #include "host_memory.h"
 #include "kops.h"
 
 #define MIB (1ull << 20)
-
-static char root[] = "/tmp/kops-host-XXXXXX";
 
 static unsigned opens_until_failure; /* 0: none fails; the one that fails makes it 0 */
 
@@ -49,24 +48,6 @@ int open(const char *path, int flags, ...)
 	int (*real)(const char *, int, ...) = dlsym(RTLD_NEXT, "open");
 
 	return fails() ? -1 : real(path, flags);
-}
-
-/* Makes the folders too. */
-static void put(const char *path, const char *text)
-{
-	char full[512];
-	FILE *file;
-
-	snprintf(full, sizeof full, "%s%s", root, path);
-	for (char *slash = strchr(full + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		mkdir(full, 0755);
-		*slash = '/';
-	}
-	file = fopen(full, "w");
-	assert_non_null(file);
-	fputs(text, file);
-	fclose(file);
 }
 
 /* Of the latest refusal: for the log, and not for clients. */

@@ -7,32 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cmocka.h>
 
+#include "../fake_root.h"
 #include "affinity.h"
 #include "cpus.h"
-
-static char root[32];
-
-/* Makes the folders too. */
-static void put(const char *path, const char *text)
-{
-	char full[512];
-	FILE *file;
-
-	snprintf(full, sizeof full, "%s%s", root, path);
-	for (char *slash = strchr(full + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		mkdir(full, 0755);
-		*slash = '/';
-	}
-	file = fopen(full, "w");
-	assert_non_null(file);
-	fputs(text, file);
-	fclose(file);
-}
 
 static int set_up(void **state)
 {
