@@ -341,7 +341,9 @@ class Absence(unittest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(200) as pool:
             ups = list(pool.map(lambda _: exporter.up(), range(200)))
         self.assertLess(time.monotonic() - start, 10)
-        self.assertEqual(set(ups[:PLACES // 2]), {0})
+        # Who comes while so many wait gets the answer before, and it is not said who comes first.
+        self.assertGreaterEqual(ups.count(0), PLACES // 2)
+        self.assertLessEqual(set(ups), {0, 1})
         self.daemon.signal(signal.SIGCONT)
         self.assertEqual(exporter.up(), 1)
         self.assertEqual(exporter.stop()[0], 0)
