@@ -462,6 +462,9 @@ static void init_sessions(struct server *s)
 	s->sessions.take_runs = request_take_runs;
 	s->sessions.resume = request_resume;
 	s->sessions.abandon = request_abandon;
+	s->sessions.sensors.engine = &s->engine;
+	s->sessions.sensors.done = sessions_sensed;
+	s->sessions.sensors.user = &s->sessions;
 	idmap_choose_key();
 	sessions_init(&s->sessions);
 }

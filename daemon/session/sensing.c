@@ -1,6 +1,7 @@
 #include "session/sensing.h"
 
 #include "clock.h"
+#include "timers.h"
 
 #define FRESH_NS 1000000000u
 
@@ -24,40 +25,57 @@ static void sensed(struct task *task)
 
 	s->latest = s->fresh;
 	s->is_out = false;
-	account_unref(s->accounts, s->account);
-	s->done(s->user);
+	account_unref(&s->all->engine->accounts, s->account);
+	s->all->done(s->all->user);
 }
 
-void sensing_refresh(struct sensing all[SCHED_DEVICES_MAX], struct engine *e, struct account *account,
-                     void (*done)(void *user), void *user)
+static void on_late(uv_timer_t *timer)
+{
+	struct sensors *all = timer->data;
+
+	all->done(all->user);
+}
+
+void sensors_init(struct sensors *all)
+{
+	uv_timer_init(all->engine->timers, &all->late);
+	all->late.data = all;
+}
+
+static void ask(struct sensors *all, unsigned i, struct account *account, uint64_t now)
+{
+	struct sensing *s = &all->of[i];
+
+	s->task = (struct task){.step = sense, .done = sensed};
+	s->device = all->engine->devices[i].device;
+	s->account = account;
+	account_ref(account);
+	s->asked_ns = now;
+	s->is_out = true;
+	s->all = all;
+	workers_submit(all->engine->accounts.closers, &account->closing_flow, &s->task);
+	timers_start(&all->late, on_late, FRESH_NS / 1000000 + 1, 0);
+}
+
+void sensors_refresh(struct sensors *all, struct account *account)
 {
 	uint64_t now = clock_ns();
 
-	for (unsigned i = 0; i < e->n_devices; i++) {
-		struct sensing *s = &all[i];
+	for (unsigned i = 0; i < all->engine->n_devices; i++) {
+		const struct sensing *s = &all->of[i];
 
-		if (!e->devices[i].device->backend->sense || s->is_out ||
-		    (s->asked_ns && now - s->asked_ns < FRESH_NS))
-			continue;
-		s->task = (struct task){.step = sense, .done = sensed};
-		s->device = e->devices[i].device;
-		s->accounts = &e->accounts;
-		s->account = account;
-		account_ref(account);
-		s->done = done;
-		s->user = user;
-		s->asked_ns = now;
-		s->is_out = true;
-		workers_submit(e->accounts.closers, &account->closing_flow, &s->task);
+		if (all->engine->devices[i].device->backend->sense && !s->is_out &&
+		    (!s->asked_ns || now - s->asked_ns >= FRESH_NS))
+			ask(all, i, account, now);
 	}
 }
 
-bool sensing_is_out(const struct sensing all[SCHED_DEVICES_MAX])
+bool sensors_are_out(const struct sensors *all)
 {
 	uint64_t now = clock_ns();
 
-	for (unsigned i = 0; i < SCHED_DEVICES_MAX; i++)
-		if (all[i].is_out && now - all[i].asked_ns < FRESH_NS)
+	for (unsigned i = 0; i < all->engine->n_devices; i++)
+		if (all->of[i].is_out && now - all->of[i].asked_ns < FRESH_NS)
 			return true;
 	return false;
 }

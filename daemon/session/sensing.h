@@ -9,24 +9,34 @@
 
 #include "job/engine.h"
 
+struct sensors;
+
 struct sensing {
 	struct task task;
 	const struct device *device;
-	struct accounts *accounts;
 	struct account *account;             /* whose time it takes: who asked */
 	struct device_sensors latest, fresh; /* fresh: being made, by a worker thread */
 	uint64_t asked_ns;                   /* 0: never */
 	bool is_out;
-	/* Of who asked. */
-	void (*done)(void *user);
-	void *user;
+	struct sensors *all;
 };
 
-/* Begins to ask each device that can tell, where it is time. done(user) is called when one has told. */
-void sensing_refresh(struct sensing all[SCHED_DEVICES_MAX], struct engine *engine, struct account *account,
-                     void (*done)(void *user), void *user);
+struct sensors {
+	struct engine *engine;
+	uv_timer_t late;
+	/* Called when a device has told, and when the second in which others may tell is over. */
+	void (*done)(void *user);
+	void *user;
+	struct sensing of[SCHED_DEVICES_MAX]; /* by device */
+};
+
+/* engine, done and user are set. */
+void sensors_init(struct sensors *all);
+
+/* Begins to ask each device that can tell, where it is time. */
+void sensors_refresh(struct sensors *all, struct account *account);
 
 /* Whether any has yet to tell, of those that were asked within the last second: a driver may hang. */
-bool sensing_is_out(const struct sensing all[SCHED_DEVICES_MAX]);
+bool sensors_are_out(const struct sensors *all);
 
 #endif

@@ -675,6 +675,7 @@ void sessions_init(struct sessions *all)
 	rings_init(&all->rings, all->engine->loop, has_runs, is_busy);
 	unreads_init(&all->unreads, all->engine->timers, &all->engine->accounts);
 	slow_init(&all->slow, all->engine->timers, &all->engine->accounts);
+	sensors_init(&all->sensors);
 	all->desk = &all->desks[SESSIONS_MIDWAY_MAX];
 	while (all->n_free_desks < SESSIONS_MIDWAY_MAX) {
 		all->free_desks[all->n_free_desks] = &all->desks[all->n_free_desks];

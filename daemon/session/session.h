@@ -59,7 +59,7 @@ struct sessions {
 	void (*reloaded)(struct sessions *all);
 	uint64_t started_ns;
 	struct trace trace;
-	struct sensing sensing[SCHED_DEVICES_MAX];
+	struct sensors sensors;
 	struct log_limit refusals; /* lines about clients that were turned away */
 	struct log_limit ends;     /* and about those whose sessions kopsd ended */
 	/* A datagram lies in desk->in: request_handle(). */

@@ -50,5 +50,7 @@ struct request {
 
 /* verb/ping.c: a canary has come back: answers the Pings that waited for all of them. */
 void sessions_canaries_back(struct sessions *all);
+/* verb/stats.c: sensors.done of the sessions: answers the Stats that waited for devices to tell. */
+void sessions_sensed(void *sessions);
 
 #endif

@@ -73,7 +73,7 @@ class Devices(unittest.TestCase):
 
     def test_sensors(self):
         """Temperature, power and memory, a second old at most; the CPU tells its memory only. A driver that hangs keeps
-        only who asked first, until another device tells something."""
+        nobody for more than a second."""
         self.daemon.start()
         c = self.connect()
         first = c.stats()
@@ -91,10 +91,11 @@ class Devices(unittest.TestCase):
         self.product(c)
         time.sleep(1.05)
         self.assertEqual(self.temperatures(self.connect().stats()), [0, 40, 41])
-        self.assertFalse(set(asked) & set(c.replies))  # still unanswered
-        self.daemon.take("hang-sensors")
         for id in asked:
             c.wait(id)
+        time.sleep(1.05)
+        c.stats()  # one that no other question follows, and that no device asked about tells
+        self.daemon.take("hang-sensors")
         self.assertTrue(harness.eventually(lambda: max(self.temperatures(c.stats())) > 41))
         time.sleep(1.05)
         c.start("stats", {})
@@ -283,11 +284,12 @@ class Devices(unittest.TestCase):
 
     def check_that_busy_gpus_are_passed_over(self, c):
         busy = self.connect()
-        op = wire.copy(*[wire.view(busy.import_new(16), [4]) for _ in range(2)])
+        n = 1 << 16  # by plan it takes long beside what kernels on trial for the product may differ by
+        op = wire.copy(*[wire.view(busy.import_new(4 * n), [n]) for _ in range(2)])
         for first, second in (("gpu0", "gpu1"), ("gpu1", "gpu0")):
             self.daemon.make("hold")
             held = busy.start_submit(op, device=first)
-            harness.eventually(lambda: not self.daemon.has("hold"))
+            self.assertTrue(harness.eventually(lambda: not self.daemon.has("hold")))
             self.assertEqual(self.product(c)[1]["device"], second)
             busy.submit(op, device=first)  # behind it, which lets it go
             busy.wait(held)

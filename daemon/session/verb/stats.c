@@ -47,7 +47,7 @@ static void answer(struct session *session, uint64_t id)
 	Kops__V1__DeviceStats devices[SCHED_DEVICES_MAX], *pointers[SCHED_DEVICES_MAX];
 
 	for (unsigned i = 0; i < e->n_devices; i++) {
-		fill_device(e, i, &session->all->sensing[i].latest, &devices[i]);
+		fill_device(e, i, &session->all->sensors.of[i].latest, &devices[i]);
 		pointers[i] = &devices[i];
 	}
 	stats.uptime_us = (clock_ns() - session->all->started_ns) / 1000;
@@ -64,11 +64,11 @@ static void answer(struct session *session, uint64_t id)
 	reply_send(session, &reply, -1);
 }
 
-static void sensed(void *user)
+void sessions_sensed(void *sessions)
 {
-	struct sessions *all = user;
+	struct sessions *all = sessions;
 
-	if (sensing_is_out(all->sensing))
+	if (sensors_are_out(&all->sensors))
 		return;
 	for (struct session *s = all->first; s; s = s->next)
 		questions_end(&s->stats, s, answer);
@@ -80,8 +80,8 @@ int verb_stats(struct request *r)
 	struct session *s = r->session;
 	struct sessions *all = s->all;
 
-	sensing_refresh(all->sensing, s->engine, s->account, sensed, all);
-	if (sensing_is_out(all->sensing))
+	sensors_refresh(&all->sensors, s->account);
+	if (sensors_are_out(&all->sensors))
 		return questions_add(&s->stats, r->id);
 	answer(s, r->id);
 	return 0;

@@ -11,6 +11,7 @@
 #include "../daemon/loop.h"
 #include "clock.h"
 #include "session/sensing.h"
+#include "timers.h"
 
 struct fixture {
 	uv_loop_t loop;
@@ -19,7 +20,8 @@ struct fixture {
 	struct turns turns; /* nobody waits for one */
 	struct account *account;
 	struct device devices[2];
-	struct sensing sensing[SCHED_DEVICES_MAX];
+	struct timers timers;
+	struct sensors sensors;
 	unsigned told;
 };
 
@@ -59,6 +61,12 @@ static int set_up(void **state)
 	f->engine.devices[0].device = &f->devices[0];
 	f->engine.devices[1].device = &f->devices[1];
 	f->engine.n_devices = 2;
+	timers_init(&f->timers, &f->loop);
+	f->engine.timers = &f->timers.loop;
+	f->sensors.engine = &f->engine;
+	f->sensors.done = told;
+	f->sensors.user = f;
+	sensors_init(&f->sensors);
 	*state = f;
 	if (workers_start(&f->loop, 1, 1, &f->engine.accounts.closers, why) < 0)
 		return -1;
@@ -71,7 +79,11 @@ static int tear_down(void **state)
 	struct fixture *f = *state;
 
 	workers_stop(f->engine.accounts.closers);
+	uv_close((uv_handle_t *)&f->sensors.late, NULL);
+	uv_close((uv_handle_t *)&f->timers.poll, NULL);
+	uv_close((uv_handle_t *)&f->timers.prepare, NULL);
 	uv_run(&f->loop, UV_RUN_DEFAULT);
+	timers_close(&f->timers);
 	assert_int_equal(uv_loop_close(&f->loop), 0);
 	assert_int_equal(f->account->refs, 1); /* each question gave back its own */
 	account_unref(&f->engine.accounts, f->account);
@@ -82,7 +94,7 @@ static int tear_down(void **state)
 
 static void refresh(struct fixture *f)
 {
-	sensing_refresh(f->sensing, &f->engine, f->account, told, f);
+	sensors_refresh(&f->sensors, f->account);
 }
 
 static void run_until_told(struct fixture *f, unsigned times)
@@ -95,15 +107,15 @@ static void only_devices_that_can_tell_are_asked(void **state)
 {
 	struct fixture *f = *state;
 
-	assert_false(sensing_is_out(f->sensing));
+	assert_false(sensors_are_out(&f->sensors));
 	refresh(f);
-	assert_true(sensing_is_out(f->sensing));
+	assert_true(sensors_are_out(&f->sensors));
 	run_until_told(f, 1);
-	assert_false(sensing_is_out(f->sensing));
+	assert_false(sensors_are_out(&f->sensors));
 	assert_int_equal(n_asked, 1);
-	assert_true(f->sensing[1].latest.temperature_c == 41);
-	assert_true(f->sensing[1].latest.power_w == 300);
-	assert_int_equal(f->sensing[0].asked_ns, 0);
+	assert_true(f->sensors.of[1].latest.temperature_c == 41);
+	assert_true(f->sensors.of[1].latest.power_w == 300);
+	assert_int_equal(f->sensors.of[0].asked_ns, 0);
 }
 
 static void what_is_fresh_is_not_asked_again(void **state)
@@ -112,14 +124,14 @@ static void what_is_fresh_is_not_asked_again(void **state)
 
 	refresh(f);
 	run_until_told(f, 1);
-	f->sensing[1].asked_ns = clock_ns(); /* however long that took */
+	f->sensors.of[1].asked_ns = clock_ns(); /* however long that took */
 	refresh(f);
-	assert_false(sensing_is_out(f->sensing));
-	f->sensing[1].asked_ns -= 1000000000u;
+	assert_false(sensors_are_out(&f->sensors));
+	f->sensors.of[1].asked_ns -= 1000000000u;
 	refresh(f);
 	run_until_told(f, 2);
 	assert_int_equal(n_asked, 2);
-	assert_true(f->sensing[1].latest.temperature_c == 42);
+	assert_true(f->sensors.of[1].latest.temperature_c == 42);
 }
 
 /* Nobody waits for it for more than a second, and it is not asked once more meanwhile. */
@@ -129,13 +141,28 @@ static void a_driver_may_hang(void **state)
 
 	hangs = true;
 	refresh(f);
-	f->sensing[1].asked_ns = clock_ns() - 1000000000u;
-	assert_false(sensing_is_out(f->sensing));
+	f->sensors.of[1].asked_ns = clock_ns() - 1000000000u;
+	assert_false(sensors_are_out(&f->sensors));
 	refresh(f);
 	__atomic_store_n(&hangs, false, __ATOMIC_RELAXED);
 	run_until_told(f, 1);
 	assert_int_equal(n_asked, 1);
-	assert_true(f->sensing[1].latest.temperature_c == 41);
+	assert_true(f->sensors.of[1].latest.temperature_c == 41);
+}
+
+/* Those that wait are told, though nobody asks again. */
+static void the_second_ends_by_itself(void **state)
+{
+	struct fixture *f = *state;
+
+	hangs = true;
+	refresh(f);
+	run_until_told(f, 1);
+	assert_false(sensors_are_out(&f->sensors));
+	assert_true(f->sensors.of[1].is_out);
+	__atomic_store_n(&hangs, false, __ATOMIC_RELAXED);
+	run_until_told(f, 2);
+	assert_false(f->sensors.of[1].is_out);
 }
 
 int main(void)
@@ -144,6 +171,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(only_devices_that_can_tell_are_asked, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(what_is_fresh_is_not_asked_again, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(a_driver_may_hang, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(the_second_ends_by_itself, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
