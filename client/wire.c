@@ -521,6 +521,14 @@ static int poll_ms(int64_t now_us, int64_t until_us)
 	return left >= INT64_C(1000) * (INT_MAX - 1) ? INT_MAX : (int)((left + 999) / 1000);
 }
 
+/* The program may close our socket, of which poll() and epoll say nothing. */
+#define LOOK_MS 1000
+
+static bool is_awaiting(const kops *k)
+{
+	return k->jobs_out > 0 || k->buffer_requests > 0;
+}
+
 int kops_timeout(const kops *k)
 {
 	int64_t next = client_link_next_us(k);
@@ -528,7 +536,8 @@ int kops_timeout(const kops *k)
 		return -1;
 	if (!client_ring_lets_sleep(k))
 		return 0;
-	return next == CLIENT_NEVER ? -1 : poll_ms(client_now_us(), next);
+	int ms = next == CLIENT_NEVER ? -1 : poll_ms(client_now_us(), next);
+	return is_awaiting(k) && (ms < 0 || ms > LOOK_MS) ? LOOK_MS : ms;
 }
 
 int kops_process(kops *k)

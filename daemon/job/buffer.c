@@ -240,11 +240,7 @@ bool buffer_is_kept(const struct engine *engine, const struct account *account, 
 {
 	struct stat st;
 
-	*ret_wait = false;
-	if (fstat(fd, &st) < 0 || !pool_keeps(engine->pool, account, st.st_dev, st.st_ino))
-		return false;
-	*ret_wait = pool_is_unmapping(engine->pool, account, st.st_dev, st.st_ino);
-	return true;
+	return fstat(fd, &st) == 0 && pool_keeps(engine->pool, account, st.st_dev, st.st_ino, ret_wait);
 }
 
 int buffer_import(struct engine *engine, struct account *account, int fd, uint64_t bytes, bool read_only,

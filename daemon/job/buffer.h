@@ -69,8 +69,8 @@ int buffer_import(struct engine *engine, struct account *account, int fd, uint64
                   struct buffer **ret_buffer, char why[WHY_BYTES]);
 
 /*
- * Whether it is memory that the user was lent before and kept: to import that takes no room. *ret_wait: it is
- * being unmapped just now, so it is better imported a moment later.
+ * Whether it is memory that the user was lent before and kept: to import that takes no room. Then
+ * *ret_wait tells whether it is being unmapped just now, so that it is better imported a moment later.
  */
 bool buffer_is_kept(const struct engine *engine, const struct account *account, int fd, bool *ret_wait);
 

@@ -576,16 +576,13 @@ void pool_look_soon(struct pool *pool, struct account *account)
 	kept_look_soon(&pool->kept, account);
 }
 
-bool pool_keeps(const struct pool *pool, const struct account *account, dev_t device, ino_t inode)
-{
-	return kept_find(&pool->kept, account, device, inode);
-}
-
-bool pool_is_unmapping(const struct pool *pool, const struct account *account, dev_t device, ino_t inode)
+bool pool_keeps(const struct pool *pool, const struct account *account, dev_t device, ino_t inode,
+                bool *ret_wait)
 {
 	const struct segment *s = kept_find(&pool->kept, account, device, inode);
 
-	return s && !s->is_kept && !workers_may_withdraw(&s->task);
+	*ret_wait = s && !s->is_kept && !workers_may_withdraw(&s->task);
+	return s;
 }
 
 /* One that no thread has begun to unmap is mapped still. */

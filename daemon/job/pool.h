@@ -70,9 +70,9 @@ void pool_let_go(struct segment *segment, struct account *account, void (*releas
  * is none. The one who let it go is told that it is released.
  */
 struct segment *pool_adopt(struct pool *pool, struct account *account, dev_t device, ino_t inode);
-/* Whether there is one; and whether it is being unmapped, so that it can be had a moment later only. */
-bool pool_keeps(const struct pool *pool, const struct account *account, dev_t device, ino_t inode);
-bool pool_is_unmapping(const struct pool *pool, const struct account *account, dev_t device, ino_t inode);
+/* Whether there is one. *ret_wait: it is being unmapped, so that it can be had a moment later only. */
+bool pool_keeps(const struct pool *pool, const struct account *account, dev_t device, ino_t inode,
+                bool *ret_wait);
 
 /* Looks at one segment that the user keeps (account->kept.n is not 0). True: nobody has it, and it is released.
  */

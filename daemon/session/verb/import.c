@@ -39,7 +39,7 @@ static bool is_worth_waiting(struct request *r)
 static int make_room(struct request *r)
 {
 	const struct session *s = r->session;
-	bool is_kept, wait;
+	bool is_kept, wait = false;
 
 	is_kept = buffer_is_kept(s->engine, s->account, r->import_fd, &wait);
 	if (is_kept ? !wait || !is_worth_waiting(r) : !buffers_look_for_room(r, r->msg->import->bytes))

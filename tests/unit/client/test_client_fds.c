@@ -371,6 +371,7 @@ static void test_in_an_event_loop(void **state)
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	int number = kops_fd(k);
 	assert_true(number >= 0 && fake_wait(f, 1));
+	assert_in_range(kops_timeout(k), 0, 1000); /* the loop looks again, whatever it is told */
 	struct foreign foreign = put_in_place_of(number);
 	assert_int_equal(kops_fd(k), -1);
 	assert_int_equal(kops_events(k), 0);

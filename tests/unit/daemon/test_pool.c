@@ -339,6 +339,7 @@ static void test_kept_while_somebody_has_it(void **state)
 	unsigned released = 0;
 	void *map;
 	int fd;
+	bool wait;
 
 	(void)state;
 	open_pool(&f, NULL, 0, MIB);
@@ -358,10 +359,11 @@ static void test_kept_while_somebody_has_it(void **state)
 	assert_int_equal(pool_bytes(f.pool), MIB);
 	assert_int_equal(((unsigned char *)map)[4711], 0xc5);
 
-	assert_false(pool_keeps(f.pool, f.other, st.st_dev, st.st_ino));
+	assert_false(pool_keeps(f.pool, f.other, st.st_dev, st.st_ino, &wait));
 	assert_null(pool_adopt(f.pool, f.other, st.st_dev, st.st_ino));
 	assert_null(pool_adopt(f.pool, f.user, st.st_dev + 1, st.st_ino));
-	assert_true(pool_keeps(f.pool, f.user, st.st_dev, st.st_ino));
+	assert_true(pool_keeps(f.pool, f.user, st.st_dev, st.st_ino, &wait));
+	assert_false(wait);
 	again = pool_adopt(f.pool, f.user, st.st_dev, st.st_ino);
 	assert_ptr_equal(again, s);
 	assert_int_equal(released, 1);
