@@ -570,7 +570,7 @@ class Starting(Life):
             v = view(c.import_new(1 << 18), [1 << 16])
             c.start_submit(wire.fma(v, v, 1.0, 0.0, 1 << 29))  # of some 160 s
 
-        d = self.start(max_backlog="1h", max_run_time="1d")  # by what a busy machine shows of its speed, it takes long
+        d = self.start(max_backlog="60min", max_run_time="1440min")  # by what a busy machine shows of its speed, it takes long
         c = self.connect()
         start_long(c)
         self.assertTrue(eventually(c.any_running))
