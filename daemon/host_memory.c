@@ -11,7 +11,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "host_files.h"
 #include "kops_types.h"
 

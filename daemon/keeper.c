@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/timers.h"
 #include "log.h"
-#include "timers.h"
 
 #define DELAY_MS 2000 /* trials come in bursts */
 

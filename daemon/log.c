@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "printable.h"
 
 #define LOG_LINE_BYTES 1024 /* longer lines are cut; journald takes one write as one line */

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "cpus.h"
 
 /* With fewer CPUs, who looks may be in another's way; and once it was, not for so long. */

@@ -14,9 +14,9 @@
 
 #include <uv.h>
 
+#include "base/spin.h"
 #include "kernel.h"
 #include "ring_memory.h"
-#include "spin.h"
 
 #define RINGS_LOOK_NS 50000u
 /* So many are looked at, or put to sleep, at once: each may have to come from another CPU's cache. */

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "config/load.h"
 #include "device/core_dump.h"
 #include "device/devices.h"

@@ -11,13 +11,13 @@
 
 #include <uv.h>
 
+#include "base/timers.h"
 #include "config/config.h"
 #include "job/engine.h"
 #include "keeper.h"
 #include "listen/listener.h"
 #include "reload.h"
 #include "session/session.h"
-#include "timers.h"
 
 enum server_state { SERVER_STARTING, SERVER_SERVING, SERVER_DRAINING, SERVER_STOPPED };
 

@@ -1,9 +1,9 @@
-#include "idmap.h"
+#include "base/idmap.h"
 
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "kops_types.h"
 
 uint64_t idmap_key;

@@ -1,4 +1,4 @@
-#include "timers.h"
+#include "base/timers.h"
 
 #include <errno.h>
 #include <sys/timerfd.h>

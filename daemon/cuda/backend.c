@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "cuda/crowd.h"
 #include "cuda/enqueue.h"
 #include "cuda/gpu.h"

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "cuda/words.h"
 
 #define REHEARSE_NS    50000u

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "cuda/graph.h"
 
 struct lane *cuda_lane_with(struct backend_device *dev, uint64_t queue)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 enum { CANARY_TIMEOUT_S = 60, TRIES = 3 };
 

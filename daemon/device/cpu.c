@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"

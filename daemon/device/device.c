@@ -6,7 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "cpus.h"
 #include "device/canary.h"
 #include "device/thread.h"

@@ -11,9 +11,9 @@
 
 #include <uv.h>
 
+#include "base/spin.h"
 #include "device/thread.h"
 #include "device/work.h"
-#include "spin.h"
 #include "usage/load.h"
 
 struct canary;

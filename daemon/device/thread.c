@@ -8,10 +8,10 @@
 #include <sys/prctl.h>
 
 #include "affinity.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "base/spin.h"
 #include "common/threads.h"
 #include "device/canary.h"
-#include "spin.h"
 
 /*
  * After its last work a device thread looks for more for this long before it sleeps. Waking a sleeper costs

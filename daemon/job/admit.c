@@ -4,11 +4,11 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/timers.h"
 #include "host_memory.h"
 #include "job/finish.h"
 #include "job/prepared.h"
-#include "timers.h"
 
 /* A run that took no longer when it ran before may be run by the loop itself, in its user's turn. */
 #define NOW_MAX_US 20.0
@@ -499,8 +499,10 @@ void jobs_init(struct engine *e)
 /* ---- Submitting ---- */
 
 /* Where it waited for a buffer, which may be there by now. */
-static void unblock(struct job *job)
+static void unblock(struct sched_job *sched)
 {
+	struct job *job = job_of_sched(sched);
+
 	if (job->sched.blocked && !uses_are_pending(&job->uses))
 		sched_unblock(&job->engine->sched, &job->sched);
 }
@@ -536,40 +538,23 @@ void job_submit(struct job *job)
 
 /* ---- All queued jobs ---- */
 
-/* Calls fn for each waiting job; fn may take that job out. */
-static void each_waiting(struct engine *e, void (*fn)(struct job *job))
-{
-	struct sched_flow *f, *next_flow;
-	struct sched_queue *q, *next_queue;
-	struct sched_job *j, *next_job;
-
-	for (f = e->sched.flows; f; f = next_flow) {
-		next_flow = f->next;
-		for (q = f->queues; q; q = next_queue) {
-			next_queue = q->next;
-			for (j = q->head; j; j = next_job) {
-				next_job = j->next;
-				fn(job_of_sched(j));
-			}
-		}
-	}
-}
-
 void jobs_unblock(struct engine *e)
 {
 	if (e->sched.blocked > 0)
-		each_waiting(e, unblock);
+		sched_each_waiting(&e->sched, unblock);
 	jobs_dispatch(e);
 }
 
 /* One that is paused counts as running. */
-static void shut_down(struct job *job)
+static void shut_down(struct sched_job *sched)
 {
+	struct job *job = job_of_sched(sched);
+
 	if (job->state == JOB_QUEUED)
 		job_end_queued(job, JOB_FAILED, KOPS_E_SHUTDOWN, NULL);
 }
 
 void jobs_shut_down(struct engine *e)
 {
-	each_waiting(e, shut_down);
+	sched_each_waiting(&e->sched, shut_down);
 }

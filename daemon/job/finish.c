@@ -1,6 +1,6 @@
 #include "job/finish.h"
 
-#include "clock.h"
+#include "base/clock.h"
 #include "job/prepared.h"
 
 /* ---- Deadlines ---- */

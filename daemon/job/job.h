@@ -19,7 +19,7 @@
 #ifndef KOPS_JOB_H
 #define KOPS_JOB_H
 
-#include "idmap.h"
+#include "base/idmap.h"
 #include "job/engine.h"
 #include "job/uses.h"
 #include "share/scheduler.h"

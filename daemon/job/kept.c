@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/timers.h"
 #include "job/segment.h"
-#include "timers.h"
 
 /* A client that dies closes its files just after its connection; one that lives may keep them for ever. */
 #define LOOK_FIRST_MS 10u

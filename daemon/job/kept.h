@@ -13,7 +13,7 @@
 #include <sys/types.h>
 #include <uv.h>
 
-#include "idmap.h"
+#include "base/idmap.h"
 #include "share/account.h"
 
 struct segment;

@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/timers.h"
 #include "share/closing.h"
 #include "share/watch.h"
-#include "timers.h"
 
 /*
  * Connections queue in the order in which they came, whoever's they are, and each keeps those behind it waiting
@@ -170,7 +170,7 @@ static int door_open(struct door *door, int fd, struct turns_user *user)
 static void door_stop(struct door *door)
 {
 	unwatch(door);
-	turns_leave(&door->all->sessions->turns, &door->place);
+	turns_leave(&door->place);
 }
 
 /* ---- Users' doors ---- */
@@ -341,7 +341,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	struct door *door = poll->data;
 
 	(void)events;
-	if (door->place.waits)
+	if (turns_place_waits(&door->place))
 		uv_poll_stop(poll);
 	else if (status == 0)
 		turns_wait(&door->all->sessions->turns, &door->place);

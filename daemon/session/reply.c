@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "job/prepared.h"
 #include "kops_types.h"
 #include "log.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "log.h"
 #include "message.h"
 #include "session/reply.h"

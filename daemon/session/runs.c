@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "job/admit.h"
 #include "job/plan.h"
 #include "job/prepared.h"

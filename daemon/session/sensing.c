@@ -1,7 +1,7 @@
 #include "session/sensing.h"
 
-#include "clock.h"
-#include "timers.h"
+#include "base/clock.h"
+#include "base/timers.h"
 
 #define FRESH_NS 1000000000u
 

@@ -8,14 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/timers.h"
 #include "cpu_pause.h"
 #include "job/admit.h"
 #include "job/prepared.h"
 #include "session/peer.h"
 #include "share/closing.h"
 #include "share/watch.h"
-#include "timers.h"
 
 /* Longer replies may wait for a turn: receipts of many ops, and lists. */
 #define SHORT_BYTES 1024u
@@ -126,7 +126,7 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 		return rc;
 	if (rc == KOPS_E_BUSY) {
 		if (!s->midway) /* nothing is read of it until it has read this */
-			turns_leave(&s->all->turns, &s->place);
+			turns_leave(&s->place);
 		watch(s);
 	} else if (rc < 0) {
 		log_debug("session %" PRIu64 " ends: it leaves too much unread, or is gone", s->serial);
@@ -573,7 +573,7 @@ void session_close(struct session *s, const char *why)
 		log_notice("session %" PRIu64 " (uid %u pid %d) ended: %s", s->serial,
 		           (unsigned)s->account->uid, (int)s->pid, why);
 	s->state = SESSION_CLOSING;
-	turns_leave(&s->all->turns, &s->place);
+	turns_leave(&s->place);
 	unlist(s);
 	if (s->midway)
 		s->all->abandon(s);
@@ -617,7 +617,7 @@ static bool is_busy(const struct rings *rings)
 	const struct sessions *all =
 	    (const struct sessions *)((const char *)rings - offsetof(struct sessions, rings));
 
-	return all->turns.users != NULL;
+	return turns_are_wanted(&all->turns);
 }
 
 /* Whether the loop has nothing to do and does not sleep, since the next thing should come by memory. */
@@ -631,7 +631,7 @@ static bool looks_out(const struct sessions *all)
 			return false;
 		any |= device_looks_out(e->devices[i].device);
 	}
-	return any && !all->turns.users;
+	return any && !turns_are_wanted(&all->turns);
 }
 
 /* Ends of runs first: who gets one sends the next. */
@@ -658,7 +658,7 @@ static bool look(struct turns *turns)
 	do {
 		cpu_pause();
 		found = look_once(all);
-	} while (!found && !turns->users && clock_ns() < until_ns);
+	} while (!found && !turns_are_wanted(turns) && clock_ns() < until_ns);
 	return found;
 }
 

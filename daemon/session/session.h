@@ -13,7 +13,7 @@
 #ifndef KOPS_SESSION_H
 #define KOPS_SESSION_H
 
-#include "idmap.h"
+#include "base/idmap.h"
 #include "job/job.h"
 #include "log.h"
 #include "message.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 /* ---- Limits ---- */
 
@@ -137,8 +137,9 @@ void account_ref(struct account *a)
  */
 static bool is_ahead(const struct accounts *all, const struct account *a)
 {
-	return all->turns->taking == &a->turns || a->turns.first || a->slow_until_ns > clock_ns() ||
-	       sched_flow_is_ahead(all->sched, &a->flow) || turns_is_ahead(all->turns, &a->turns) ||
+	return all->turns->taking == &a->turns || !list_is_empty(&a->turns.places) ||
+	       a->slow_until_ns > clock_ns() || sched_flow_is_ahead(all->sched, &a->flow) ||
+	       turns_is_ahead(all->turns, &a->turns) ||
 	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow.flow));
 }
 

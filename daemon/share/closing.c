@@ -94,7 +94,7 @@ static bool close_step(struct task *task)
 static void hold(struct turns *turns, struct turns_user *user, bool held)
 {
 	if (held)
-		turns_hold(turns, user, TURNS_CLOSING);
+		turns_hold(user, TURNS_CLOSING);
 	else
 		turns_release(turns, user, TURNS_CLOSING);
 }

@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 static struct errands *of_place(struct turns_place *place)
 {
@@ -71,5 +71,5 @@ void errands_finish(struct errands *e)
 {
 	while (e->first)
 		do_step(e);
-	turns_leave(e->turns, &e->place);
+	turns_leave(&e->place);
 }

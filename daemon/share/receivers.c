@@ -10,12 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/timers.h"
 #include "message.h"
 #include "share/closing.h"
 #include "share/receiver.h"
 #include "share/watch.h"
-#include "timers.h"
 
 #define AT_WORK_MAX 8u /* they take some 20 µs */
 #define IDLE_MAX    1u

@@ -3,65 +3,23 @@
 #include <math.h>
 #include <stddef.h>
 
-static void flow_link(struct sched *s, struct sched_flow *f)
+static struct sched_job *first_of(const struct sched_queue *q)
 {
-	f->prev = NULL;
-	f->next = s->flows;
-	if (s->flows)
-		s->flows->prev = f;
-	s->flows = f;
-}
-
-static void flow_unlink(struct sched *s, struct sched_flow *f)
-{
-	if (f->prev)
-		f->prev->next = f->next;
-	else
-		s->flows = f->next;
-	if (f->next)
-		f->next->prev = f->prev;
-	f->next = f->prev = NULL;
+	return list_first(&q->jobs, struct sched_job, link);
 }
 
 static void queue_link(struct sched *s, struct sched_queue *q)
 {
-	if (!q->flow->queues)
-		flow_link(s, q->flow);
-	q->prev = NULL;
-	q->next = q->flow->queues;
-	if (q->next)
-		q->next->prev = q;
-	q->flow->queues = q;
+	if (list_is_empty(&q->flow->queues))
+		list_push_first(&s->flows, &q->flow->link);
+	list_push_first(&q->flow->queues, &q->link);
 }
 
-static void queue_unlink(struct sched *s, struct sched_queue *q)
+static void queue_unlink(struct sched_queue *q)
 {
-	if (q->prev)
-		q->prev->next = q->next;
-	else
-		q->flow->queues = q->next;
-	if (q->next)
-		q->next->prev = q->prev;
-	q->next = q->prev = NULL;
-	if (!q->flow->queues)
-		flow_unlink(s, q->flow);
-}
-
-/* In its queue; NULL: nothing is there. */
-static void put_between(struct sched_job *before, struct sched_job *job, struct sched_job *after)
-{
-	struct sched_queue *q = job->queue;
-
-	job->prev = before;
-	job->next = after;
-	if (before)
-		before->next = job;
-	else
-		q->head = job;
-	if (after)
-		after->prev = job;
-	else
-		q->tail = job;
+	list_remove(&q->link);
+	if (list_is_empty(&q->flow->queues))
+		list_remove(&q->flow->link);
 }
 
 /* Behind a job of its queue that is out only the device keeps a job in order, and only if that one does not
@@ -87,130 +45,79 @@ static bool goes_first(const struct sched_job *a, const struct sched_job *b)
 	return a->priority != b->priority ? rank(a->priority) < rank(b->priority) : a->seq < b->seq;
 }
 
-/* Of two flows: only their own choices compete, so that HIGH counts inside a flow only. */
-static bool goes_before(const struct sched_job *a, const struct sched_job *b)
+/* For heap.h. */
+static bool queue_goes_first(const struct heap_node *a, const struct heap_node *b)
 {
-	const struct sched_flow *fa = a->queue->flow, *fb = b->queue->flow;
-	bool low_a = a->priority == KOPS_LOW, low_b = b->priority == KOPS_LOW;
+	return goes_first(first_of(container_of(a, struct sched_queue, ready)),
+	                  first_of(container_of(b, struct sched_queue, ready)));
+}
 
+/* The job that a flow would have the device run next. */
+static struct sched_job *choice_of(const struct fair_party *party)
+{
+	const struct sched_share *share = container_of(party, struct sched_share, party);
+
+	return first_of(container_of(share->ready.first, struct sched_queue, ready));
+}
+
+/* For fair.h: only the flows' own choices compete, so that HIGH counts inside a flow only. */
+static bool flow_goes_before(const struct fair_queue *queue, const struct fair_party *a,
+                             const struct fair_party *b)
+{
+	const struct sched_job *job_a = choice_of(a), *job_b = choice_of(b);
+	bool low_a = job_a->priority == KOPS_LOW, low_b = job_b->priority == KOPS_LOW;
+
+	(void)queue;
 	if (low_a != low_b)
 		return low_b;
-	if (fa->devices[a->device].vtime != fb->devices[b->device].vtime)
-		return fa->devices[a->device].vtime < fb->devices[b->device].vtime;
-	return a->seq < b->seq;
+	return a->vtime != b->vtime ? a->vtime < b->vtime : job_a->seq < job_b->seq;
 }
 
 /* ---- Queues whose first job may start ---- */
 
-/*
- * A pairing heap for each flow and device (Fredman, Sedgewick, Sleator and Tarjan 1986): a user may have a
- * thousand queues, and a choice takes the loop's time. The first job of a queue in it stays while it is there.
- */
-static struct sched_queue *meld(struct sched_queue *a, struct sched_queue *b)
-{
-	struct sched_queue *top = b && (!a || goes_first(b->head, a->head)) ? b : a, *below = top == a ? b : a;
-
-	if (!below)
-		return top;
-	below->sibling = top->child;
-	if (below->sibling)
-		below->sibling->place = &below->sibling;
-	below->place = &top->child;
-	top->child = below;
-	return top;
-}
-
-/* Of siblings: pairs from the first on, then these from the last on. */
-static struct sched_queue *meld_all(struct sched_queue *first)
-{
-	struct sched_queue *pairs = NULL, *top = NULL, *next;
-
-	while (first) {
-		struct sched_queue *second = first->sibling, *pair;
-
-		next = second ? second->sibling : NULL;
-		pair = meld(first, second);
-		pair->sibling = pairs;
-		pairs = pair;
-		first = next;
-	}
-	for (; pairs; pairs = next) {
-		next = pairs->sibling;
-		top = meld(top, pairs);
-	}
-	return top;
-}
-
-static void put_on_top(struct sched_queue **heap, struct sched_queue *top)
-{
-	*heap = top;
-	if (!top)
-		return;
-	top->sibling = NULL;
-	top->place = heap;
-}
-
-/* Before its first job or what may follow changes. */
+/* Takes q out of the heap, if it is there. Call it before the first job of q, or what may follow, changes. */
 static void leave_heap(struct sched_queue *q)
 {
-	struct sched_queue **heap, *rest;
+	struct sched_share *share;
 
-	if (!q->place)
+	if (!heap_has(&q->ready))
 		return;
-	heap = &q->flow->devices[q->head->device].ready;
-	rest = meld_all(q->child);
-	if (*heap != q) {
-		*q->place = q->sibling;
-		if (q->sibling)
-			q->sibling->place = q->place;
-		rest = meld(*heap, rest);
-	}
-	put_on_top(heap, rest);
-	q->child = q->sibling = NULL;
-	q->place = NULL;
+	share = &q->flow->devices[first_of(q)->device];
+	heap_remove(&share->ready, &q->ready, queue_goes_first);
+	if (!share->ready.first)
+		fair_leave(&share->party);
 }
 
-/* Afterwards. */
-static void enter_heap(struct sched_queue *q)
+/* Puts q into the heap of its flow, if its first job may start. Call it after the change. */
+static void enter_heap(struct sched *s, struct sched_queue *q)
 {
-	struct sched_queue **heap;
+	const struct sched_job *first = first_of(q);
+	struct sched_share *share;
 
-	if (q->place || !q->head || !is_eligible(q->head))
+	if (heap_has(&q->ready) || !first || !is_eligible(first))
 		return;
-	heap = &q->flow->devices[q->head->device].ready;
-	put_on_top(heap, meld(*heap, q));
+	share = &q->flow->devices[first->device];
+	heap_put(&share->ready, &q->ready, queue_goes_first);
+	if (!fair_waits(&share->party))
+		fair_wait(&s->devices[first->device].fair, &share->party);
 }
 
 static struct sched_job *pick(const struct sched *s, unsigned device)
 {
-	struct sched_job *best = NULL;
+	const struct fair_party *next = fair_next(&s->devices[device].fair, flow_goes_before);
 
-	if (!s->devices[device].waiting)
-		return NULL;
-	for (const struct sched_flow *f = s->flows; f; f = f->next) {
-		const struct sched_queue *q = f->devices[device].ready;
-
-		if (q && (!best || goes_before(q->head, best)))
-			best = q->head;
-	}
-	return best;
+	return next ? choice_of(next) : NULL;
 }
 
 void sched_unblock(struct sched *s, struct sched_job *job)
 {
+	PRE(job->blocked);
 	job->blocked = false;
 	s->blocked--;
-	enter_heap(job->queue);
+	enter_heap(s, job->queue);
 }
 
 /* ---- Jobs in and out ---- */
-
-/* Behind the clock is only who could not run before: idle, blocked, LOW. That saves up nothing. */
-static void catch_up(const struct sched *s, struct sched_flow *f, unsigned device)
-{
-	if (f->devices[device].vtime < s->devices[device].vclock)
-		f->devices[device].vtime = s->devices[device].vclock;
-}
 
 void sched_progress(struct sched *s, struct sched_job *job, double left_us)
 {
@@ -224,18 +131,18 @@ void sched_progress(struct sched *s, struct sched_job *job, double left_us)
 
 void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job)
 {
-	struct sched_flow *flow = queue->flow;
+	struct sched_share *share = &queue->flow->devices[job->device];
 	unsigned d = job->device;
 
 	job->queue = queue;
 	job->seq = s->next_seq++;
-	if (!queue->head)
+	if (list_is_empty(&queue->jobs))
 		queue_link(s, queue);
-	put_between(queue->head ? queue->tail : NULL, job, NULL);
-	enter_heap(queue);
-	if (flow->devices[d].load++ == 0) {
+	list_push_last(&queue->jobs, &job->link);
+	enter_heap(s, queue);
+	if (share->load++ == 0) {
 		s->devices[d].flows_loaded++;
-		catch_up(s, flow, d);
+		fair_catch_up(&s->devices[d].fair, &share->party);
 	}
 	job->left_us = 0;
 	sched_progress(s, job, job->cost_us);
@@ -244,49 +151,35 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 	s->blocked += job->blocked;
 }
 
-static void charge(struct sched *s, struct sched_flow *f, unsigned device, double us)
-{
-	f->devices[device].vtime += us;
-	if (f->devices[device].vtime > s->devices[device].vlast)
-		s->devices[device].vlast = f->devices[device].vtime;
-}
-
-/* Its queue enters the heap again when all else is as it will be. */
+/* The caller lets the queue enter the heap again when all else is as it will be. */
 static void take_out(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
 
 	leave_heap(q);
-	if (job->prev)
-		job->prev->next = job->next;
-	else
-		q->head = job->next;
-	if (job->next)
-		job->next->prev = job->prev;
-	else
-		q->tail = job->prev;
-	job->next = job->prev = NULL;
-	if (!q->head)
-		queue_unlink(s, q);
+	list_remove(&job->link);
+	if (list_is_empty(&q->jobs))
+		queue_unlink(q);
 	s->devices[job->device].waiting--;
 	s->blocked -= job->blocked;
 }
 
+/* A flow that could not run until now, since its jobs were blocked or LOW, has saved up nothing either. */
 static void start(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
-	struct sched_flow *f = q->flow;
-	unsigned d = job->device;
+	struct fair_queue *fair = &s->devices[job->device].fair;
+	struct fair_party *party = &q->flow->devices[job->device].party;
 
 	take_out(s, job);
 	q->running++;
-	q->running_device = d;
+	q->running_device = job->device;
 	q->running_may_pause = job->may_pause;
-	enter_heap(q);
-	catch_up(s, f, d);
-	s->devices[d].vclock = f->devices[d].vtime;
-	job->started_at = f->devices[d].vtime;
-	charge(s, f, d, job->cost_us);
+	enter_heap(s, q);
+	fair_catch_up(fair, party);
+	fair_begin(fair, party);
+	job->started_at = party->vtime;
+	fair_charge(fair, party, job->cost_us);
 }
 
 struct sched_job *sched_next(struct sched *s, unsigned device,
@@ -311,32 +204,41 @@ static void shrink(double *backlog_us, double left_us, unsigned load)
 
 static void unload(struct sched *s, struct sched_job *job)
 {
-	struct sched_flow *f = job->queue->flow;
+	struct sched_share *share = &job->queue->flow->devices[job->device];
 	unsigned d = job->device;
 
-	if (--f->devices[d].load == 0)
+	PRE(share->load > 0 && s->devices[d].load > 0);
+	if (--share->load == 0)
 		s->devices[d].flows_loaded--;
 	if (--s->devices[d].load == 0)
-		s->devices[d].vclock = s->devices[d].vlast;
-	shrink(&job->queue->backlog_us, job->left_us, job->queue->head || job->queue->running);
-	shrink(&f->devices[d].backlog_us, job->left_us, f->devices[d].load);
+		fair_forget(&s->devices[d].fair);
+	shrink(&job->queue->backlog_us, job->left_us, !list_is_empty(&job->queue->jobs) || job->queue->running);
+	shrink(&share->backlog_us, job->left_us, share->load);
 	shrink(&s->devices[d].backlog_us, job->left_us, s->devices[d].load);
 }
 
 bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
 {
 	for (unsigned d = 0; d < SCHED_DEVICES_MAX; d++)
-		if (flow->devices[d].vtime > s->devices[d].vclock)
+		if (fair_is_ahead(&s->devices[d].fair, &flow->devices[d].party))
 			return true;
 	return false;
 }
 
+/* Of a started job that the device has given back: what it took more, or less, than it was charged for. */
+static void settle(struct sched *s, const struct sched_job *job)
+{
+	fair_charge(&s->devices[job->device].fair, &job->queue->flow->devices[job->device].party,
+	            job->took_us - job->cost_us);
+}
+
 void sched_finish(struct sched *s, struct sched_job *job)
 {
+	PRE(job->queue->running > 0);
 	job->queue->running--;
-	enter_heap(job->queue);
+	enter_heap(s, job->queue);
 	if (job->took_us > 0)
-		charge(s, job->queue->flow, job->device, job->took_us - job->cost_us);
+		settle(s, job);
 	unload(s, job);
 }
 
@@ -344,21 +246,19 @@ static void put_first(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
 
-	if (!q->head)
+	if (list_is_empty(&q->jobs))
 		queue_link(s, q);
 	leave_heap(q);
-	put_between(NULL, job, q->head);
-	enter_heap(q);
+	list_push_first(&q->jobs, &job->link);
+	enter_heap(s, q);
 	s->devices[job->device].waiting++;
 }
 
 void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 {
-	struct sched_flow *f = job->queue->flow;
-	unsigned d = job->device;
-
+	PRE(job->queue->running > 0);
 	job->queue->running--;
-	charge(s, f, d, job->took_us - job->cost_us);
+	settle(s, job);
 	sched_progress(s, job, left_us);
 	job->cost_us = left_us;
 	job->took_us = 0;
@@ -377,7 +277,7 @@ static double yields_after_us(const struct sched_job *started, const struct sche
 		return rank(next->priority) < rank(started->priority) ? 0 : INFINITY;
 	if (next->queue->flow == f)
 		return SCHED_TURN_US;
-	return next->queue->flow->devices[started->device].vtime - started->started_at;
+	return next->queue->flow->devices[started->device].party.vtime - started->started_at;
 }
 
 static double slice_us(const struct sched_job *next)
@@ -395,6 +295,18 @@ double sched_yields_after_us(const struct sched *s, const struct sched_job *star
 void sched_remove(struct sched *s, struct sched_job *job)
 {
 	take_out(s, job);
-	enter_heap(job->queue);
+	enter_heap(s, job->queue);
 	unload(s, job);
+}
+
+void sched_each_waiting(struct sched *s, void (*visit)(struct sched_job *job))
+{
+	struct sched_flow *flow, *next_flow;
+	struct sched_queue *queue, *next_queue;
+	struct sched_job *job, *next_job;
+
+	list_for_each_safe (flow, next_flow, &s->flows, link)
+		list_for_each_safe (queue, next_queue, &flow->queues, link)
+			list_for_each_safe (job, next_job, &queue->jobs, link)
+				visit(job);
 }

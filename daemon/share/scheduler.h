@@ -20,6 +20,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/fair.h"
+#include "base/heap.h"
+#include "base/list.h"
 #include "kops_types.h"
 
 #define SCHED_DEVICES_MAX 16
@@ -29,7 +32,7 @@
 #define SCHED_SLICE_US     200.0
 
 struct sched_job {
-	struct sched_job *next, *prev; /* in its queue */
+	struct list_link link; /* in its queue, while it waits */
 	struct sched_queue *queue;
 	uint64_t seq;    /* order of arrival */
 	unsigned device; /* index */
@@ -43,40 +46,41 @@ struct sched_job {
 };
 
 struct sched_queue {
-	struct sched_queue *next, *prev; /* in its flow, while it holds a job */
+	struct list_link link; /* in its flow, while it holds a job */
 	struct sched_flow *flow;
-	struct sched_job *head, *tail; /* waiting */
-	unsigned running;              /* dispatched, not finished */
+	struct list jobs; /* waiting, in order */
+	unsigned running; /* dispatched, not finished */
 	unsigned running_device;
 	bool running_may_pause; /* the last of these */
 	double backlog_us;      /* estimated, of what is left of waiting + running */
 	uint64_t lane;          /* unique; the device keeps runs of one lane in order */
-	/* In a heap of its flow, while its first job may start: see scheduler.c. */
-	struct sched_queue *child, *sibling, **place;
+	struct heap_node ready; /* in its flow's, while its first job may start */
+};
+
+/* What a flow has of a device. It waits for the device while its heap of ready queues holds any. */
+struct sched_share {
+	struct fair_party party;
+	struct heap ready; /* the queue whose job goes first is first */
+	double backlog_us; /* estimated, of what is left of waiting + running */
+	unsigned load;     /* waiting + running */
 };
 
 struct sched_flow {
-	struct sched_flow *next, *prev; /* among flows with waiting jobs */
-	struct sched_queue *queues;     /* with waiting jobs */
-	struct {
-		struct sched_queue *ready; /* whose first job may start, the one that goes first on top */
-		double vtime;
-		double backlog_us; /* estimated, of what is left of waiting + running */
-		unsigned load;     /* waiting + running */
-	} devices[SCHED_DEVICES_MAX];
+	struct list_link link; /* among flows with waiting jobs */
+	struct list queues;    /* with waiting jobs */
+	struct sched_share devices[SCHED_DEVICES_MAX];
 };
 
 struct sched {
-	struct sched_flow *flows;
+	struct list flows; /* with waiting jobs */
 	uint64_t next_seq;
 	unsigned blocked; /* of the waiting jobs */
 	struct {
-		double vclock;         /* start of what was last given to the device, in virtual time */
-		double vlast;          /* latest end of what it was ever given */
-		double backlog_us;     /* estimated, of what is left of waiting + running */
-		unsigned load;         /* waiting + running */
-		unsigned waiting;      /* of these */
-		unsigned flows_loaded; /* flows with waiting or running jobs */
+		struct fair_queue fair; /* of sched_share.party */
+		double backlog_us;      /* estimated, of what is left of waiting + running */
+		unsigned load;          /* waiting + running */
+		unsigned waiting;       /* of these */
+		unsigned flows_loaded;  /* flows with waiting or running jobs */
 	} devices[SCHED_DEVICES_MAX];
 };
 
@@ -95,8 +99,10 @@ struct sched_job *sched_next(struct sched *s, unsigned device,
 /* The device of the last job of the queue that waits or runs; -1: there is none. */
 static inline int sched_queue_device(const struct sched_queue *queue)
 {
-	if (queue->head)
-		return (int)queue->tail->device;
+	const struct sched_job *last = list_last(&queue->jobs, struct sched_job, link);
+
+	if (last)
+		return (int)last->device;
 	return queue->running ? (int)queue->running_device : -1;
 }
 
@@ -136,5 +142,8 @@ static inline bool sched_is_full(const struct sched *s, const struct sched_flow 
 
 /* Takes a waiting job out: cancelled, expired, its session gone. */
 void sched_remove(struct sched *s, struct sched_job *job);
+
+/* Calls visit for each waiting job; visit may take out or end that job, and no other. */
+void sched_each_waiting(struct sched *s, void (*visit)(struct sched_job *job));
 
 #endif

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <time.h>
 
-#include "timers.h"
+#include "base/timers.h"
 
 #define HELD_TIMES     100u
 #define FORGIVEN_NS    20000000u /* at once */
@@ -46,7 +46,7 @@ static void on_timer(uv_timer_t *timer)
 
 static void hold(struct slow *slow, struct account *a, uint64_t took_ns, uint64_t ns)
 {
-	turns_hold(slow->accounts->turns, &a->turns, TURNS_SLOW);
+	turns_hold(&a->turns, TURNS_SLOW);
 	timers_start(&slow->timer, on_timer, RELEASE_MS_MIN, 0);
 	if (log_may(&slow->lines))
 		log_warning(

@@ -13,7 +13,7 @@
 
 #include <uv.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "log.h"
 #include "share/account.h"
 

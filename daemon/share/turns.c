@@ -2,146 +2,77 @@
 
 #include <stddef.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 /* ---- Lists ---- */
 
-/* Who had nothing to read saves up nothing. */
-static void catch_up(const struct turns *t, struct turns_user *u)
+static struct turns_place *first_of(const struct turns_user *u)
 {
-	if (u->spent_ns < t->clock_ns)
-		u->spent_ns = t->clock_ns;
+	return list_first(&u->places, struct turns_place, link);
 }
 
+/* A user that had nothing to read has saved up nothing. */
 static void link_user(struct turns *t, struct turns_user *u)
 {
-	u->prev = NULL;
-	u->next = t->users;
-	if (u->next)
-		u->next->prev = u;
-	t->users = u;
+	fair_wait(&t->users, &u->party);
 	u->is_new = u != t->taking;
-	catch_up(t, u);
-}
-
-static void unlink_user(struct turns *t, struct turns_user *u)
-{
-	if (u->prev)
-		u->prev->next = u->next;
-	else
-		t->users = u->next;
-	if (u->next)
-		u->next->prev = u->prev;
-}
-
-static void put_first(struct turns_user *u, struct turns_place *p)
-{
-	p->prev = NULL;
-	p->next = u->first;
-	if (p->next)
-		p->next->prev = p;
-	else
-		u->last = p;
-	u->first = p;
-}
-
-static void put_last(struct turns_user *u, struct turns_place *p)
-{
-	p->next = NULL;
-	p->prev = u->last;
-	if (p->prev)
-		p->prev->next = p;
-	else
-		u->first = p;
-	u->last = p;
+	fair_catch_up(&t->users, &u->party);
 }
 
 static void push(struct turns *t, struct turns_user *u, struct turns_place *p)
 {
-	if (!u->first && !u->held)
+	if (list_is_empty(&u->places) && !u->held)
 		link_user(t, u);
-	p->waits = true;
 	if (p->midway)
-		put_first(u, p);
+		list_push_first(&u->places, &p->link);
 	else
-		put_last(u, p);
+		list_push_last(&u->places, &p->link);
 }
 
-static void take_out(struct turns *t, struct turns_place *p)
+static void take_out(struct turns_place *p)
 {
 	struct turns_user *u = p->user;
 
-	if (p->prev)
-		p->prev->next = p->next;
-	else
-		u->first = p->next;
-	if (p->next)
-		p->next->prev = p->prev;
-	else
-		u->last = p->prev;
-	p->waits = false;
-	if (!u->first && !u->held)
-		unlink_user(t, u);
-}
-
-static void list_watched(struct turns *t, struct turns_place *p)
-{
-	p->listed = true;
-	p->prev_watched = NULL;
-	p->next_watched = t->watched;
-	if (p->next_watched)
-		p->next_watched->prev_watched = p;
-	t->watched = p;
-}
-
-static void unlist_watched(struct turns *t, struct turns_place *p)
-{
-	if (p->prev_watched)
-		p->prev_watched->next_watched = p->next_watched;
-	else
-		t->watched = p->next_watched;
-	if (p->next_watched)
-		p->next_watched->prev_watched = p->prev_watched;
-	p->listed = false;
+	list_remove(&p->link);
+	if (list_is_empty(&u->places) && !u->held)
+		fair_leave(&u->party);
 }
 
 /* ---- Turns ---- */
 
 #define STOP_WATCHING 32u
 
-static bool goes_first(const struct turns *t, const struct turns_user *u)
+static struct turns_user *user_of(const struct fair_party *party)
 {
-	return u->is_new && u->spent_ns - t->clock_ns < TURNS_AHEAD_NS;
+	return container_of(party, struct turns_user, party);
 }
 
-/* Who has had least, of those that go first if there are any. */
-static struct turns_user *pick(const struct turns *t)
+/* Nobody that waits is behind the clock, since the one that has had least moves it. */
+static bool goes_first(const struct fair_queue *users, const struct turns_user *u)
 {
-	struct turns_user *best = t->users;
-	bool first = goes_first(t, best);
+	INVARIANT(u->party.vtime >= users->clock);
+	return u->is_new && u->party.vtime - users->clock < TURNS_AHEAD_NS;
+}
 
-	for (struct turns_user *u = best->next; u; u = u->next) {
-		bool f = goes_first(t, u);
+/* For fair.h: who has had least, of those that go first if there are any. */
+static bool goes_before(const struct fair_queue *users, const struct fair_party *a, const struct fair_party *b)
+{
+	bool first_a = goes_first(users, user_of(a)), first_b = goes_first(users, user_of(b));
 
-		if (f == first ? u->spent_ns < best->spent_ns : f) {
-			best = u;
-			first = f;
-		}
-	}
-	return best;
+	return first_a != first_b ? first_a : a->vtime < b->vtime;
 }
 
 /* From `now` on. Returns the time after it. */
 static uint64_t take_turn(struct turns *t, uint64_t now)
 {
-	struct turns_user *u = pick(t);
-	struct turns_place *p = u->first;
+	struct turns_user *u = user_of(fair_next(&t->users, goes_before));
+	struct turns_place *p = first_of(u);
 	uint64_t end;
 
-	if (!goes_first(t, u))
-		t->clock_ns = u->spent_ns;
+	if (!goes_first(&t->users, u))
+		fair_begin(&t->users, &u->party);
 	u->is_new = false;
-	take_out(t, p);
+	take_out(p);
 	if (u != t->latest)
 		t->alone_since_ns = now;
 	t->taking = t->latest = u;
@@ -150,7 +81,7 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 		turns_wait(t, p);
 	t->taking = NULL;
 	end = clock_ns();
-	u->spent_ns += end - now;
+	fair_charge(&t->users, &u->party, (double)(end - now));
 	return end;
 }
 
@@ -160,9 +91,9 @@ static void stop_watching(struct turns *t)
 {
 	struct turns_place *p;
 
-	for (unsigned n = 0; n < STOP_WATCHING && (p = t->watched); n++) {
-		unlist_watched(t, p);
-		if (!p->waits || p->unwatched)
+	for (unsigned n = 0; n < STOP_WATCHING && (p = list_take(&t->watched, struct turns_place, watched));
+	     n++) {
+		if (!turns_place_waits(p) || p->unwatched)
 			continue;
 		p->unwatched = true;
 		t->unwatch(p);
@@ -190,7 +121,7 @@ static uint64_t take_turns(struct turns *t, uint64_t began)
 {
 	uint64_t now = began;
 
-	while (t->users) {
+	while (turns_are_wanted(t)) {
 		now = take_turn(t, now);
 		if (!may_go_on(t, began, now))
 			break;
@@ -220,12 +151,12 @@ static void on_check(uv_check_t *check)
 		any = t->look && t->look(t);
 		if (any)
 			now = clock_ns();
-		any |= t->users != NULL;
-		if (t->users || t->watched)
+		any |= turns_are_wanted(t);
+		if (turns_are_wanted(t) || !list_is_empty(&t->watched))
 			now = take_turns(t, now);
 	} while (any && may_go_on(t, began, now));
 	t->is_checking = false;
-	if (t->users)
+	if (turns_are_wanted(t))
 		uv_idle_start(&t->idle, on_idle);
 	else
 		uv_idle_stop(&t->idle);
@@ -247,37 +178,36 @@ void turns_init(struct turns *t, uv_loop_t *loop, bool (*take)(struct turns_plac
 
 void turns_wait(struct turns *t, struct turns_place *p)
 {
-	if (p->waits)
+	if (turns_place_waits(p))
 		return;
 	push(t, p->user, p);
 	if (!t->is_checking) /* which most often gives it its turn */
 		uv_idle_start(&t->idle, on_idle);
-	if (p->listed || p->unwatched)
-		return;
-	list_watched(t, p);
+	if (!list_has(&p->watched) && !p->unwatched)
+		list_push_first(&t->watched, &p->watched);
 }
 
 void turns_wait_anew(struct turns *t, struct turns_place *p)
 {
-	bool waited = p->user->first != NULL;
+	bool waited = !list_is_empty(&p->user->places);
 
 	turns_wait(t, p);
 	if (!waited)
 		p->user->is_new = true;
 }
 
-void turns_leave(struct turns *t, struct turns_place *p)
+void turns_leave(struct turns_place *p)
 {
-	if (p->listed)
-		unlist_watched(t, p);
-	if (p->waits)
-		take_out(t, p);
+	if (list_has(&p->watched))
+		list_remove(&p->watched);
+	if (turns_place_waits(p))
+		take_out(p);
 }
 
-void turns_hold(struct turns *t, struct turns_user *u, enum turns_reason why)
+void turns_hold(struct turns_user *u, enum turns_reason why)
 {
-	if (!u->held && u->first)
-		unlink_user(t, u);
+	if (fair_waits(&u->party))
+		fair_leave(&u->party);
 	u->held |= why;
 }
 
@@ -286,7 +216,7 @@ void turns_release(struct turns *t, struct turns_user *u, enum turns_reason why)
 	bool was_held = u->held;
 
 	u->held &= ~(unsigned)why;
-	if (!was_held || u->held || !u->first)
+	if (!was_held || u->held || list_is_empty(&u->places))
 		return;
 	link_user(t, u);
 	uv_idle_start(&t->idle, on_idle);
@@ -294,13 +224,13 @@ void turns_release(struct turns *t, struct turns_user *u, enum turns_reason why)
 
 bool turns_pays(const struct turns *t, const struct turns_user *u)
 {
-	return t->taking == u || (!t->taking && !t->users);
+	return t->taking == u || (!t->taking && !turns_are_wanted(t));
 }
 
 void turns_add(struct turns *t, struct turns_user *u, uint64_t ns)
 {
-	catch_up(t, u);
-	u->spent_ns += ns;
+	fair_catch_up(&t->users, &u->party);
+	fair_charge(&t->users, &u->party, (double)ns);
 }
 
 void turns_charge(struct turns *t, struct turns_user *u)
@@ -311,5 +241,5 @@ void turns_charge(struct turns *t, struct turns_user *u)
 
 bool turns_is_ahead(const struct turns *t, const struct turns_user *u)
 {
-	return u->spent_ns > t->clock_ns;
+	return fair_is_ahead(&t->users, &u->party);
 }

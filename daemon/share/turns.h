@@ -30,6 +30,9 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/fair.h"
+#include "base/list.h"
+
 #define TURNS_SLICE_NS 25000u
 /* So much more than its share a user may have had that goes first. */
 #define TURNS_AHEAD_NS 200000u
@@ -40,16 +43,15 @@ struct turns_place;
 struct turns_user;
 
 struct turns {
-	uv_check_t check; /* after the sockets were looked at */
-	uv_idle_t idle;   /* while any waits the loop does not sleep */
-	bool is_checking; /* after which it is decided whether the loop may sleep */
-	struct turns_user *users;
-	struct turns_place *watched; /* that wait since the last check, perhaps, and are watched still */
-	struct turns_user *taking;   /* whose turn it is just now */
-	uint64_t began_ns;           /* when that turn did */
-	struct turns_user *latest;   /* whose turn was the last one; it may be freed by now */
-	uint64_t alone_since_ns;     /* the first of its turns that no other user's came between */
-	uint64_t clock_ns;           /* where the user stood who had the last turn for having had least */
+	uv_check_t check;          /* after the sockets were looked at */
+	uv_idle_t idle;            /* while any waits the loop does not sleep */
+	bool is_checking;          /* after which it is decided whether the loop may sleep */
+	struct fair_queue users;   /* with waiting sessions that are not held; by ns of the loop's time */
+	struct list watched;       /* places that wait since the last check, perhaps, and are watched still */
+	struct turns_user *taking; /* whose turn it is just now */
+	uint64_t began_ns;         /* when that turn did */
+	struct turns_user *latest; /* whose turn was the last one; it may be freed by now */
+	uint64_t alone_since_ns;   /* the first of its turns that no other user's came between */
 	/* Before turns are taken: whoever has come another way than by a socket is to wait. True: it did other
 	 * things that had come so. NULL: nothing does. */
 	bool (*look)(struct turns *turns);
@@ -61,11 +63,10 @@ struct turns {
 
 /* A user, as part of an account. */
 struct turns_user {
-	struct turns_user *next, *prev;   /* among those with waiting sessions that are not held */
-	struct turns_place *first, *last; /* these, in order */
-	uint64_t spent_ns;                /* of the loop's time */
-	unsigned held;                    /* by enum turns_reason; 0: it is not */
-	bool is_new;                      /* it had no turn since it came to wait */
+	struct fair_party party; /* waits while `places` holds any, unless it is held */
+	struct list places;      /* waiting sessions, in order */
+	unsigned held;           /* by enum turns_reason; 0: it is not */
+	bool is_new;             /* it had no turn since it came to wait */
 };
 
 /* Why a user is held. */
@@ -76,12 +77,24 @@ enum turns_reason {
 
 /* A session or a door, as part of one. Its user is set before it waits. */
 struct turns_place {
-	struct turns_place *next, *prev, *next_watched, *prev_watched;
+	struct list_link link;    /* among its user's, while it waits */
+	struct list_link watched; /* among turns.watched */
 	struct turns_user *user;
-	bool waits, unwatched, listed;           /* listed: among turns.watched */
+	bool unwatched;
 	bool midway;                             /* its next turn goes before others of its user */
 	bool (*take)(struct turns_place *place); /* instead of turns.take; NULL: that */
 };
+
+static inline bool turns_place_waits(const struct turns_place *place)
+{
+	return list_has(&place->link);
+}
+
+/* Whether any user waits for a turn, and may have one. */
+static inline bool turns_are_wanted(const struct turns *turns)
+{
+	return !list_is_empty(&turns->users.waiting);
+}
 
 void turns_init(struct turns *turns, uv_loop_t *loop, bool (*take)(struct turns_place *place),
                 void (*unwatch)(struct turns_place *place));
@@ -94,13 +107,13 @@ void turns_wait(struct turns *turns, struct turns_place *place);
 void turns_wait_anew(struct turns *turns, struct turns_place *place);
 
 /* It goes, or must not be read for now. */
-void turns_leave(struct turns *turns, struct turns_place *place);
+void turns_leave(struct turns_place *place);
 
 /* Whether the loop's time is the user's just now: it is its turn, or nobody waits for one. */
 bool turns_pays(const struct turns *turns, const struct turns_user *user);
 
 /* No turn of the user's begins before turns_release() for each of the reasons. Both may be called again. */
-void turns_hold(struct turns *turns, struct turns_user *user, enum turns_reason why);
+void turns_hold(struct turns_user *user, enum turns_reason why);
 void turns_release(struct turns *turns, struct turns_user *user, enum turns_reason why);
 
 /* Whether more than one user had turns of late. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 
+#include "base/timers.h"
 #include "share/closing.h"
-#include "timers.h"
 
 /* At once when the limit is met, which takes some 10 us; by the timer. */
 #define LOOK_AT_ONCE  64u

@@ -26,7 +26,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "seed.h"
 
 static uint64_t next_random(struct bench *t)

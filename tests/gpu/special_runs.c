@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "common/half.h"
 
 enum { TIMED_OPS = 20 };

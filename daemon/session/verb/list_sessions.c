@@ -1,5 +1,5 @@
 /* verb/list_sessions.c: ListSessions: who is connected, and what their jobs do. */
-#include "clock.h"
+#include "base/clock.h"
 #include "job/job.h"
 #include "session/figures.h"
 #include "session/reply.h"

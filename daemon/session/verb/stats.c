@@ -1,5 +1,5 @@
 /* verb/stats.c: Stats: what the daemon holds and has done. */
-#include "clock.h"
+#include "base/clock.h"
 #include "session/reply.h"
 #include "session/verbs.h"
 

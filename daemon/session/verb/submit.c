@@ -1,7 +1,7 @@
 /* verb/submit.c: Submit: a job is checked, bound to its buffers, planned and queued; or prepared for Run. */
 #include <stdio.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "job/prepared.h"
 #include "session/reply.h"
 #include "session/runs.h"

@@ -1,5 +1,5 @@
 /* verb/trace.c: Trace: the latest jobs that were answered. */
-#include "clock.h"
+#include "base/clock.h"
 #include "session/figures.h"
 #include "session/reply.h"
 #include "session/verbs.h"

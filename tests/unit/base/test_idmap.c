@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "idmap.h"
+#include "base/idmap.h"
 #include "kops.h"
 #include "seed.h"
 

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "clock.h"
-#include "loop.h"
-#include "timers.h"
+#include "base/clock.h"
+#include "base/timers.h"
+#include "unit/daemon/loop.h"
 
 enum { SHORT_MS = 20, LONG_MS = 60 };
 

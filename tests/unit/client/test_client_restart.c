@@ -5,7 +5,7 @@
 
 #include <sys/stat.h>
 
-#include "clock.h"
+#include "base/clock.h"
 
 /* ---- Replay ---- */
 

@@ -354,14 +354,14 @@ static void test_who_had_more_is_remembered(void **state)
 	(void)state;
 	set_up(&f);
 	a = accounts_get(&f.all, 1);
-	a->flow.devices[3].vtime = 5.0;
+	a->flow.devices[3].party.vtime = 5.0;
 	account_unref(&f.all, a);
 	for (uid_t uid = 0; uid <= ACCOUNTS_IDLE_MAX; uid++)
 		come_and_go(&f.all, 1000 + uid);
 	assert_ptr_equal(accounts_get(&f.all, 1), a);
-	assert_true(a->flow.devices[3].vtime == 5.0);
+	assert_true(a->flow.devices[3].party.vtime == 5.0);
 	account_unref(&f.all, a);
-	f.sched.devices[3].vclock = 5.0;
+	f.sched.devices[3].fair.clock = 5.0;
 	for (uid_t uid = 0; uid <= ACCOUNTS_IDLE_MAX; uid++)
 		come_and_go(&f.all, 1000 + uid);
 	assert_false(is_there(&f.all, 1));

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "share/closing.h"
 
 enum { MANY = 20, LINGER_S = 60 };

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "clock.h"
+#include "base/clock.h"
 #include "device/canary.h"
 #include "device/cpu.h"
 #include "device/device.h"

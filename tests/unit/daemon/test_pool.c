@@ -66,7 +66,7 @@ static void open_pool(struct fixture *f, const struct backend *gpu, uint64_t war
 
 static void settle(struct fixture *f)
 {
-	while (workers_are_busy(f->workers) || f->turns.users)
+	while (workers_are_busy(f->workers) || turns_are_wanted(&f->turns))
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
@@ -406,7 +406,7 @@ static void test_many_kept_are_looked_at_by_and_by(void **state)
 	uv_ref((uv_handle_t *)&f.turns.check);
 	while (f.user->kept.n > 0)
 		uv_run(&f.loop, UV_RUN_ONCE);
-	assert_true(f.user->turns.spent_ns > 0);
+	assert_true(f.user->turns.party.vtime > 0);
 	assert_int_equal(released, N);
 	assert_int_equal(f.other->kept.n, 1);
 	close(fd);
@@ -430,7 +430,7 @@ static void test_a_turn_looks_at_few(void **state)
 	open_pool(&f, NULL, 0, 0);
 	errands = &f.user->errands;
 	keep_many(&f, f.user, N, &released);
-	turns_hold(&f.turns, &f.user->turns, TURNS_CLOSING);
+	turns_hold(&f.user->turns, TURNS_CLOSING);
 	pool_look_soon(f.pool, f.user);
 	while (!errands->first)
 		uv_run(&f.loop, UV_RUN_ONCE);

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "../daemon/loop.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "base/timers.h"
 #include "session/sensing.h"
-#include "timers.h"
 
 struct fixture {
 	uv_loop_t loop;

@@ -70,7 +70,7 @@ static int teardown(void **state)
 {
 	struct fixture *f = *state;
 
-	turns_leave(&f->turns, &f->others);
+	turns_leave(&f->others);
 	close_loop(&f->loop);
 	free(f);
 	return 0;
@@ -121,7 +121,7 @@ static void others_have_turns_meanwhile(void **state)
 	run_until_done(f);
 	assert_int_equal(c.done, MANY);
 	assert_in_range(f->others_turns, 2, UINT32_MAX);
-	assert_true(f->user.spent_ns > 0);
+	assert_true(f->user.party.vtime > 0);
 }
 
 static void they_go_round(void **state)
@@ -147,7 +147,7 @@ static void one_may_be_added_by_the_last_step(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_int_equal(first.done + second.done, 2);
-	assert_null(f->turns.users);
+	assert_null(turns_are_wanted(&f->turns));
 }
 
 static void a_held_user_waits_but_at_the_stop(void **state)
@@ -155,7 +155,7 @@ static void a_held_user_waits_but_at_the_stop(void **state)
 	struct fixture *f = *state;
 	struct counted c = {.left = MANY};
 
-	turns_hold(&f->turns, &f->user, TURNS_CLOSING);
+	turns_hold(&f->user, TURNS_CLOSING);
 	errands_add(&f->errands, &c.errand, step);
 	for (unsigned i = 0; i < 3; i++)
 		uv_run(&f->loop, UV_RUN_NOWAIT);
@@ -163,7 +163,7 @@ static void a_held_user_waits_but_at_the_stop(void **state)
 	errands_finish(&f->errands);
 	assert_int_equal(c.done, MANY);
 	turns_release(&f->turns, &f->user, TURNS_CLOSING);
-	assert_null(f->turns.users);
+	assert_null(turns_are_wanted(&f->turns));
 }
 
 int main(void)

@@ -35,7 +35,7 @@ static struct sched_job *run_one(struct sched *s, unsigned device)
 
 static void assert_empty(const struct sched *s)
 {
-	assert_null(s->flows);
+	assert_true(list_is_empty(&s->flows));
 	for (unsigned d = 0; d < SCHED_DEVICES_MAX; d++) {
 		assert_int_equal(s->devices[d].waiting, 0);
 		assert_int_equal(s->devices[d].load, 0);
@@ -323,7 +323,7 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 	sched_progress(&s, &large, 300);
 	assert_near(s.devices[CPU].backlog_us, 300 + 1 + 20, 1e-9);
 	assert_near(qa.backlog_us, 300 + 1, 1e-9);
-	assert_near(fa.devices[CPU].vtime, 50 + 950, 1e-9);
+	assert_near(fa.devices[CPU].party.vtime, 50 + 950, 1e-9);
 	sched_progress(&s, &large, 0);
 	sched_finish(&s, &large);
 	assert_ptr_equal(run_one(&s, CPU), &b[3]);
@@ -506,7 +506,7 @@ static void check_model(const struct model *m)
 /* Whether no job of its queue stands before it, nor is out where it could not follow. */
 static bool may_start(const struct model *m, const struct sched_job *job)
 {
-	if (job->blocked || job->queue->head != job)
+	if (job->blocked || list_first(&job->queue->jobs, struct sched_job, link) != job)
 		return false;
 	for (int i = 0; i < JOBS; i++)
 		if (m->where[i] == RUNNING && m->jobs[i].queue == job->queue &&
@@ -518,8 +518,8 @@ static bool may_start(const struct model *m, const struct sched_job *job)
 static bool is_better(const struct sched_job *a, const struct sched_job *b)
 {
 	static const int ranks[] = {[KOPS_HIGH] = 0, [KOPS_NORMAL] = 1, [KOPS_LOW] = 2};
-	double vtime_a = a->queue->flow->devices[a->device].vtime;
-	double vtime_b = b->queue->flow->devices[b->device].vtime;
+	double vtime_a = a->queue->flow->devices[a->device].party.vtime;
+	double vtime_b = b->queue->flow->devices[b->device].party.vtime;
 
 	if ((a->priority == KOPS_LOW) != (b->priority == KOPS_LOW))
 		return b->priority == KOPS_LOW;

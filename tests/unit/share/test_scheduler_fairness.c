@@ -136,7 +136,7 @@ static void test_a_quick_job_costs_what_it_took(void **state)
 	assert_ptr_equal(sched_next(&t.s, CPU, NULL), &a);
 	a.took_us = 1;
 	sched_finish(&t.s, &a);
-	assert_true(t.honest.devices[CPU].vtime == 1);
+	assert_true(t.honest.devices[CPU].party.vtime == 1);
 }
 
 static void test_rounding_leaves_no_backlog(void **state)

@@ -43,7 +43,7 @@ static bool take(struct turns_place *place)
 	if (fixture->pays_too)
 		turns_charge(&fixture->turns, fixture->pays_too);
 	if (fixture->holds)
-		turns_hold(&fixture->turns, fixture->holds, TURNS_CLOSING);
+		turns_hold(fixture->holds, TURNS_CLOSING);
 	if (fixture->brings)
 		turns_wait_anew(&fixture->turns, fixture->brings);
 	fixture->brings = NULL;
@@ -137,7 +137,7 @@ static void who_comes_anew_goes_first(void **state)
 	assert_int_equal(at_first, most / 4);
 	assert_in_range(first, at_first, 2 * most - 1);
 	assert_in_range(f->readers[2].taken, 2, 1 + most * SHORT_NS / LONG_NS * 2);
-	assert_in_range(f->quick.spent_ns - f->turns.clock_ns, 0, 2 * TURNS_AHEAD_NS);
+	assert_in_range(f->quick.party.vtime - f->turns.users.clock, 0, 2 * TURNS_AHEAD_NS);
 }
 
 /* As a connection that its user's own door took does. */
@@ -192,14 +192,14 @@ static void who_is_held_gets_no_turn(void **state)
 	struct fixture *f = *state;
 
 	wait_with(f, 0, 2);
-	turns_hold(&f->turns, &f->quick, TURNS_CLOSING);
+	turns_hold(&f->quick, TURNS_CLOSING);
 	wait_with(f, 1, 2);
 	wait_with(f, 2, 2);
 	run_until_read(f, 2);
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_false(uv_is_active((uv_handle_t *)&f->turns.idle));
-	assert_null(f->turns.watched);
-	turns_leave(&f->turns, &f->readers[0].place);
+	assert_true(list_is_empty(&f->turns.watched));
+	turns_leave(&f->readers[0].place);
 	assert_int_equal(f->readers[0].taken + f->readers[1].taken, 0);
 	turns_release(&f->turns, &f->quick, TURNS_CLOSING);
 	run_until_read(f, 1);
@@ -331,8 +331,8 @@ static void a_turn_can_be_another_users_expense_too(void **state)
 	wait_with(f, 0, 3);
 	f->pays_too = &f->slow;
 	run_until_read(f, 0);
-	assert_true(f->slow.spent_ns >= 3 * SHORT_NS);
-	assert_true(f->quick.spent_ns >= f->slow.spent_ns);
+	assert_true(f->slow.party.vtime >= 3 * SHORT_NS);
+	assert_true(f->quick.party.vtime >= f->slow.party.vtime);
 }
 
 /* Else it were no charge: who comes back begins where the others are. */
@@ -342,9 +342,9 @@ static void work_for_a_user_who_is_behind_is_charged_in_full(void **state)
 
 	wait_with(f, 0, TURNS);
 	run_until_read(f, 0);
-	assert_true(f->turns.clock_ns > SHORT_NS);
+	assert_true(f->turns.users.clock > SHORT_NS);
 	turns_add(&f->turns, &f->slow, SHORT_NS);
-	assert_int_equal(f->slow.spent_ns, f->turns.clock_ns + SHORT_NS);
+	assert_int_equal(f->slow.party.vtime, f->turns.users.clock + SHORT_NS);
 	assert_true(turns_is_ahead(&f->turns, &f->slow));
 }
 
@@ -356,7 +356,7 @@ static void nobody_pays_twice(void **state)
 	f->pays_too = &f->quick;
 	wait_with(f, 0, 3);
 	run_until_read(f, 0);
-	assert_int_equal(f->quick.spent_ns, 3000000);
+	assert_int_equal(f->quick.party.vtime, 3000000);
 }
 
 static void a_place_that_leaves_gets_no_turn(void **state)
@@ -365,7 +365,7 @@ static void a_place_that_leaves_gets_no_turn(void **state)
 
 	wait_with(f, 0, 1);
 	wait_with(f, 2, 1);
-	turns_leave(&f->turns, &f->readers[0].place);
+	turns_leave(&f->readers[0].place);
 	run_until_read(f, 2);
 	assert_int_equal(f->readers[0].taken, 0);
 }
@@ -403,7 +403,7 @@ static void the_loop_sleeps_while_nobody_waits(void **state)
 	assert_int_equal(uv_backend_timeout(&f->loop), 0);
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_int_equal(f->readers[2].taken, 1);
-	turns_leave(&f->turns, &f->readers[2].place);
+	turns_leave(&f->readers[2].place);
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_int_not_equal(uv_backend_timeout(&f->loop), 0);
 }

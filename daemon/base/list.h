@@ -1,0 +1,137 @@
+/*
+ * list.h: the daemon's doubly linked list. A struct is in it by a member of type struct list_link, so it can be
+ * in several lists at once, and nothing is allocated.
+ *
+ * Zero is an empty list, and a link that is in none. A link knows its list, so it can be asked whether it is in
+ * one, and leaves it in constant time. A list that holds something stays where it is in memory.
+ *
+ * Invariants: the links of a list name it as theirs; each is its successor's predecessor; the first has no
+ * predecessor and the last has no successor.
+ */
+#ifndef KOPS_LIST_H
+#define KOPS_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/invariant.h"
+
+/* The struct that has this member at this address, which is not NULL. */
+#define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+
+struct list {
+	struct list_link *first, *last;
+};
+
+struct list_link {
+	struct list_link *next, *prev;
+	struct list *list; /* NULL: it is in none */
+};
+
+static inline bool list_is_empty(const struct list *list)
+{
+	INVARIANT(!list->first == !list->last);
+	return !list->first;
+}
+
+static inline bool list_has(const struct list_link *link)
+{
+	return link->list;
+}
+
+/* The neighbours of a link, and that they know it. */
+static inline bool list_link_is_sound(const struct list_link *link)
+{
+	const struct list *list = link->list;
+
+	return list &&
+	       (link->prev ? link->prev->next == link && link->prev->list == list : list->first == link) &&
+	       (link->next ? link->next->prev == link && link->next->list == list : list->last == link);
+}
+
+/* Puts the link behind `before`, which is in the list; NULL: at its head. */
+static inline void list_insert(struct list *list, struct list_link *before, struct list_link *link)
+{
+	struct list_link *after = before ? before->next : list->first;
+
+	PRE(!list_has(link));
+	PRE(!before || before->list == list);
+	*link = (struct list_link){.next = after, .prev = before, .list = list};
+	if (before)
+		before->next = link;
+	else
+		list->first = link;
+	if (after)
+		after->prev = link;
+	else
+		list->last = link;
+	POST(list_link_is_sound(link));
+}
+
+static inline void list_push_first(struct list *list, struct list_link *link)
+{
+	list_insert(list, NULL, link);
+}
+
+static inline void list_push_last(struct list *list, struct list_link *link)
+{
+	list_insert(list, list->last, link);
+}
+
+/* Takes the link out of the list that it is in. */
+static inline void list_remove(struct list_link *link)
+{
+	struct list *list = link->list;
+
+	PRE(list_link_is_sound(link));
+	if (link->prev)
+		link->prev->next = link->next;
+	else
+		list->first = link->next;
+	if (link->next)
+		link->next->prev = link->prev;
+	else
+		list->last = link->prev;
+	*link = (struct list_link){0};
+	POST(!list->first == !list->last);
+}
+
+/* Takes out the first link. NULL: the list is empty. */
+static inline struct list_link *list_pop(struct list *list)
+{
+	struct list_link *first = list->first;
+
+	if (first)
+		list_remove(first);
+	return first;
+}
+
+static inline void *list_container(const struct list_link *link, size_t offset)
+{
+	return link ? (char *)link - offset : NULL;
+}
+
+/* The struct of this type that is first, or last; NULL: the list is empty. */
+#define list_first(list, type, member) ((type *)list_container((list)->first, offsetof(type, member)))
+#define list_last(list, type, member)  ((type *)list_container((list)->last, offsetof(type, member)))
+
+/* The one behind this one, or before it; NULL: there is none. */
+#define list_next(object, member)                                                                              \
+	((__typeof__(object))list_container((object)->member.next, offsetof(__typeof__(*(object)), member)))
+#define list_prev(object, member)                                                                              \
+	((__typeof__(object))list_container((object)->member.prev, offsetof(__typeof__(*(object)), member)))
+
+/* Takes out the struct that is first. NULL: the list is empty. */
+#define list_take(list, type, member) ((type *)list_container(list_pop(list), offsetof(type, member)))
+
+/* For each struct from the first on; `object` stays in the list meanwhile. */
+#define list_for_each(object, list, member)                                                                    \
+	for ((object) = list_first(list, __typeof__(*(object)), member); (object);                             \
+	     (object) = list_next(object, member))
+
+/* The same; `object` may be taken out or freed meanwhile, but not `following`. */
+#define list_for_each_safe(object, following, list, member)                                                    \
+	for ((object) = list_first(list, __typeof__(*(object)), member);                                       \
+	     (object) && ((following) = list_next(object, member), true); (object) = (following))
+
+#endif
