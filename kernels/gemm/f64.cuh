@@ -5,8 +5,8 @@
  * of magnitudes for each addition: C is rounded once, from a sum that is as good as exact. Nothing overflows
  * before that, so a sum whose terms overflow f32 one by one, but not together, is finite here.
  *
- * Tiles come as in pipelined.cu and stay f32 in shared memory; a warp has 64 × 32 sums of a block of 128 × 128
- * and widens what it reads, 96 numbers for 2048 products.
+ * Tiles come as in ladder/pipelined.cu and stay f32 in shared memory; a warp has 64 × 32 sums of a block of 128
+ * × 128 and widens what it reads, 96 numbers for 2048 products.
  */
 #ifndef KOPS_KERNELS_GEMM_F64_H
 #define KOPS_KERNELS_GEMM_F64_H

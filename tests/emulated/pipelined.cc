@@ -1,7 +1,7 @@
-/* pipelined.cc: kernels/gemm/pipelined.cu. */
+/* pipelined.cc: kernels/gemm/ladder/pipelined.cu. */
 #include "device.h"
 #include "launch.h"
 
-#include "gemm/pipelined.cu"
+#include "gemm/ladder/pipelined.cu"
 
 NO_DYNAMIC_SHARED
