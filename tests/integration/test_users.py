@@ -776,7 +776,7 @@ class Ends(LoopTest):
             jobs = [self.prepare_many(c)]
             self.close(c)
             c = self.client()
-            self.assertEqual(self.control.list_users()[0]["prepared_bytes"], 0, jobs)
+            self.assertEqual(self.control.list_users()[os.geteuid()]["prepared_bytes"], 0, jobs)
             self.close(c)
         self.await_buffers(0)
 
