@@ -8,8 +8,9 @@
 
 #include "share/errands.h"
 #include "unit/daemon/loop.h"
+#include "unit/daemon/simulated_clock.h"
 
-enum { MANY = 1000 };
+enum { MANY = 1000, STEP_NS = 1000 /* of errands and of others' turns */ };
 
 struct counted {
 	struct errand errand;
@@ -34,6 +35,7 @@ static bool step(struct errand *errand)
 
 	assert_null(errand->step); /* it is not out now, and may be added again */
 	c->done++;
+	simulated_ns += STEP_NS;
 	if (--c->left > 0)
 		return true;
 	if (c->adds)
@@ -45,6 +47,7 @@ static bool take_others(struct turns_place *place)
 {
 	(void)place;
 	fixture->others_turns++;
+	simulated_ns += STEP_NS;
 	return true;
 }
 
