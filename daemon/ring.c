@@ -35,29 +35,9 @@ static void expect_take(const struct ring *r)
 	__builtin_prefetch(&r->memory->run_head, 1);
 }
 
-static void link_last(struct rings *all, struct ring *r)
+static struct ring *first_awake(const struct rings *all)
 {
-	r->next_awake = NULL;
-	r->prev_awake = all->awake_last;
-	if (r->prev_awake)
-		r->prev_awake->next_awake = r;
-	else
-		all->awake = r;
-	all->awake_last = r;
-}
-
-static void take_out(struct rings *all, struct ring *r)
-{
-	if (all->next_look == r)
-		all->next_look = r->next_awake;
-	if (r->prev_awake)
-		r->prev_awake->next_awake = r->next_awake;
-	else
-		all->awake = r->next_awake;
-	if (r->next_awake)
-		r->next_awake->prev_awake = r->prev_awake;
-	else
-		all->awake_last = r->prev_awake;
+	return list_first(&all->awake, struct ring, awake);
 }
 
 static void look_at(const struct ring *r)
@@ -76,9 +56,9 @@ static unsigned at_once(unsigned n)
 void rings_look(struct rings *all)
 {
 	for (unsigned n = at_once(all->n_awake); n > 0; n--) {
-		struct ring *r = all->next_look ? all->next_look : all->awake;
+		struct ring *r = all->next_look ? all->next_look : first_awake(all);
 
-		all->next_look = r->next_awake;
+		all->next_look = list_next(r, awake);
 		look_at(r);
 	}
 }
@@ -110,20 +90,20 @@ static void on_idle(uv_idle_t *idle)
 
 void ring_awaken(struct ring *r)
 {
-	if (r->is_awake)
+	if (list_has(&r->awake))
 		return;
 	ring_store(&r->memory->daemon_sleeps, 0);
-	r->is_awake = true;
 	r->all->n_awake++;
 	r->all->to_sleep = 0;
-	link_last(r->all, r);
+	list_push_last(&r->all->awake, &r->awake);
 }
 
 static void fall_asleep(struct ring *r)
 {
-	r->is_awake = false;
 	r->all->n_awake--;
-	take_out(r->all, r);
+	if (r->all->next_look == r)
+		r->all->next_look = list_next(r, awake);
+	list_remove(&r->awake);
 }
 
 /* Its user may be unable to take the runs just now, so it is not put to sleep again before the loop is. */
@@ -157,16 +137,16 @@ static void on_prepare(uv_prepare_t *prepare)
 
 	unsigned n;
 
-	if (!all->awake || uv_is_active((uv_handle_t *)&all->idle) || all->is_busy(all)) {
+	if (list_is_empty(&all->awake) || uv_is_active((uv_handle_t *)&all->idle) || all->is_busy(all)) {
 		all->to_sleep = 0;
 		uv_idle_stop(&all->to_come);
 		return;
 	}
 	if (all->to_sleep == 0)
 		all->to_sleep = all->n_awake;
-	for (n = at_once(all->to_sleep); n > 0 && all->awake; n--) {
+	for (n = at_once(all->to_sleep); n > 0 && !list_is_empty(&all->awake); n--) {
 		all->to_sleep--;
-		put_to_sleep(all->awake);
+		put_to_sleep(first_awake(all));
 	}
 	if (all->to_sleep > 0)
 		uv_idle_start(&all->to_come, on_to_come);
@@ -236,7 +216,7 @@ void ring_free(struct ring *r)
 {
 	if (!r)
 		return;
-	if (r->is_awake)
+	if (list_has(&r->awake))
 		fall_asleep(r);
 	munmap(r->memory, ring_bytes(r->entries));
 	free(r);

@@ -14,6 +14,7 @@
 
 #include <uv.h>
 
+#include "base/list.h"
 #include "base/spin.h"
 #include "kernel.h"
 #include "ring_memory.h"
@@ -24,9 +25,9 @@
 
 struct rings {
 	uv_prepare_t prepare;
-	uv_idle_t idle;                  /* keeps the loop awake */
-	uv_idle_t to_come;               /* so does this, while more of them have to be put to sleep */
-	struct ring *awake, *awake_last; /* in the order in which they awoke */
+	uv_idle_t idle;    /* keeps the loop awake */
+	uv_idle_t to_come; /* so does this, while more of them have to be put to sleep */
+	struct list awake; /* in the order in which they awoke */
 	unsigned n_awake;
 	struct ring *next_look; /* where rings_look() goes on; NULL: at the first */
 	unsigned to_sleep;      /* first ones that have to be put to sleep before the loop is; 0: all */
@@ -44,10 +45,9 @@ struct ring {
 	void *user;
 	struct ring_memory *memory;
 	uint32_t entries;
-	uint32_t taken, put; /* run_head and end_tail, which clients cannot change */
-	uint32_t reserved;   /* places for ends of runs that were taken */
-	bool is_awake;
-	struct ring *next_awake, *prev_awake;
+	uint32_t taken, put;    /* run_head and end_tail, which clients cannot change */
+	uint32_t reserved;      /* places for ends of runs that were taken */
+	struct list_link awake; /* in rings.awake, while it is awake */
 };
 
 void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user),

@@ -18,50 +18,6 @@ static uint64_t now_ms(void)
 	return clock_ns() / 1000000;
 }
 
-/* ---- Lists ---- */
-
-static void append(struct user_kept *k, struct segment *s)
-{
-	s->next = NULL;
-	s->prev = k->last;
-	if (s->prev)
-		s->prev->next = s;
-	else
-		k->first = s;
-	k->last = s;
-}
-
-static void take_out(struct user_kept *k, struct segment *s)
-{
-	if (s->prev)
-		s->prev->next = s->next;
-	else
-		k->first = s->next;
-	if (s->next)
-		s->next->prev = s->prev;
-	else
-		k->last = s->prev;
-}
-
-static void link_user(struct kept_all *all, struct account *a)
-{
-	a->kept.prev = NULL;
-	a->kept.next = all->users;
-	if (a->kept.next)
-		a->kept.next->kept.prev = a;
-	all->users = a;
-}
-
-static void unlink_user(struct kept_all *all, struct account *a)
-{
-	if (a->kept.prev)
-		a->kept.prev->kept.next = a->kept.next;
-	else
-		all->users = a->kept.next;
-	if (a->kept.next)
-		a->kept.next->kept.prev = a->kept.prev;
-}
-
 /* ---- One ---- */
 
 /* Whether anybody else has the file open or mapped. Where the kernel cannot tell, nobody is taken to. */
@@ -75,11 +31,11 @@ static bool is_held(const struct segment *s)
 
 bool kept_look(struct kept_all *all, struct account *a)
 {
-	struct segment *s = a->kept.first;
+	struct segment *s = list_first(&a->kept.segments, struct segment, link);
 
 	if (is_held(s)) {
-		take_out(&a->kept, s);
-		append(&a->kept, s);
+		list_remove(&s->link);
+		list_push_last(&a->kept.segments, &s->link);
 		return false;
 	}
 	kept_remove(all, s);
@@ -91,7 +47,7 @@ bool kept_look(struct kept_all *all, struct account *a)
 
 static struct account *of_errand(struct errand *errand)
 {
-	return (struct account *)((char *)errand - offsetof(struct account, kept.look));
+	return container_of(errand, struct account, kept.look);
 }
 
 static void start_timer(struct kept_all *all, uint64_t due_ms);
@@ -110,7 +66,7 @@ static bool look_step(struct errand *errand)
 {
 	struct account *a = of_errand(errand);
 
-	if (a->kept.first && a->kept.left > 0) {
+	if (a->kept.n > 0 && a->kept.left > 0) {
 		a->kept.left--;
 		kept_look(a->kept.all, a);
 		return true;
@@ -136,9 +92,10 @@ static void on_timer(uv_timer_t *timer)
 {
 	struct kept_all *all = timer->data;
 	uint64_t now = now_ms(), next = UINT64_MAX;
+	struct account *a;
 
 	all->due_ms = UINT64_MAX;
-	for (struct account *a = all->users; a; a = a->kept.next)
+	list_for_each (a, &all->users, kept.link)
 		if (a->kept.due_ms <= now)
 			look_at_all(a);
 		else if (a->kept.due_ms < next)
@@ -188,26 +145,26 @@ void kept_add(struct kept_all *all, struct segment *s)
 	struct account *a = s->account;
 
 	s->is_kept = true;
-	append(&a->kept, s);
+	list_push_last(&a->kept.segments, &s->link);
 	a->kept.all = all;
 	if (a->kept.n++ == 0)
-		link_user(all, a);
+		list_push_first(&all->users, &a->kept.link);
 	kept_look_soon(all, a);
 }
 
-static void unlist(struct kept_all *all, struct segment *s)
+static void unlist(struct segment *s)
 {
 	struct account *a = s->account;
 
-	take_out(&a->kept, s);
+	list_remove(&s->link);
 	if (--a->kept.n == 0)
-		unlink_user(all, a);
+		list_remove(&a->kept.link);
 }
 
 void kept_remove(struct kept_all *all, struct segment *s)
 {
 	if (s->is_kept)
-		unlist(all, s);
+		unlist(s);
 	if (idmap_get(&all->by_inode, s->inode) == s)
 		idmap_remove(&all->by_inode, s->inode);
 	account_unref(all->accounts, s->account);

@@ -23,7 +23,7 @@ struct kept_all {
 	struct accounts *accounts;
 	/* Nobody has it any more, and it is no longer kept. */
 	void (*unheld)(struct segment *segment);
-	struct account *users; /* that keep something */
+	struct list users;     /* that keep something: user_kept.link */
 	struct idmap by_inode; /* → segment */
 	uv_timer_t timer;
 	uint64_t due_ms; /* when that fires; UINT64_MAX: it is stopped */

@@ -32,12 +32,17 @@ struct pool {
 	unsigned cache_limit, n_cached;
 	unsigned warm_classes;        /* classes [0, warm_classes) are kept stocked */
 	unsigned warm_stock[CLASSES]; /* fresh or being made */
-	struct segment *fresh[CLASSES];
-	struct segment *cached, *oldest; /* most recently given back first */
-	struct idmap cached_by_key;      /* → the first of those that are one user's, and of one size */
+	struct list fresh[CLASSES];
+	struct list cached;         /* most recently given back first */
+	struct idmap cached_by_key; /* → struct alike */
 	struct kept_all kept;
 	struct task_flow flow; /* of the work that is for no user */
 	struct errand trim;    /* an errand of kopsd's */
+};
+
+/* Cached segments that are one user's, and of one size; there is at least one. */
+struct alike {
+	struct list segments;
 };
 
 static uint64_t class_bytes(unsigned c)
@@ -67,7 +72,7 @@ uint64_t pool_segment_bytes(uint64_t bytes)
 
 static struct segment *of_task(struct task *task)
 {
-	return (struct segment *)((char *)task - offsetof(struct segment, task));
+	return container_of(task, struct segment, task);
 }
 
 static uint64_t piece_of(const struct segment *s, uint64_t most)
@@ -302,8 +307,7 @@ static void warm_made(struct task *task)
 		segment_free(s);
 		return;
 	}
-	s->next = pool->fresh[c];
-	pool->fresh[c] = s;
+	list_push_first(&pool->fresh[c], &s->link);
 }
 
 static void restock(struct pool *pool, unsigned c)
@@ -321,11 +325,10 @@ static void restock(struct pool *pool, unsigned c)
 static struct segment *take_fresh(struct pool *pool, uint64_t bytes)
 {
 	unsigned c = class_of(bytes);
-	struct segment *s = c < CLASSES ? pool->fresh[c] : NULL;
+	struct segment *s = c < CLASSES ? list_take(&pool->fresh[c], struct segment, link) : NULL;
 
 	if (!s)
 		return NULL;
-	pool->fresh[c] = s->next;
 	pool->warm_stock[c]--;
 	restock(pool, c);
 	return s;
@@ -340,63 +343,43 @@ static uint64_t key_of(uid_t uid, uint64_t bytes)
 	return (uint64_t)uid << 32 | bytes / CLASS_MIN_BYTES;
 }
 
-static void link_newest(struct pool *pool, struct segment *s)
+static struct alike *alike_new(struct pool *pool, uint64_t key)
 {
-	s->prev = NULL;
-	s->next = pool->cached;
-	if (s->next)
-		s->next->prev = s;
-	else
-		pool->oldest = s;
-	pool->cached = s;
-}
+	struct alike *alike = calloc(1, sizeof *alike);
 
-static void unlink_cached(struct pool *pool, struct segment *s)
-{
-	if (s->prev)
-		s->prev->next = s->next;
-	else
-		pool->cached = s->next;
-	if (s->next)
-		s->next->prev = s->prev;
-	else
-		pool->oldest = s->prev;
+	if (alike && idmap_put(&pool->cached_by_key, key, alike) == 0)
+		return alike;
+	free(alike);
+	return NULL;
 }
 
 /* The first of its key. False: out of memory. */
 static bool link_alike(struct pool *pool, struct segment *s)
 {
 	uint64_t key = key_of(s->uid, s->bytes);
-	struct segment *first = idmap_get(&pool->cached_by_key, key);
+	struct alike *alike = idmap_get(&pool->cached_by_key, key);
 
-	s->prev_alike = NULL;
-	s->next_alike = first;
-	if (!first)
-		return idmap_put(&pool->cached_by_key, key, s) == 0;
-	first->prev_alike = s;
-	idmap_find(&pool->cached_by_key, key)->value = s;
-	return true;
+	if (!alike)
+		alike = alike_new(pool, key);
+	if (alike)
+		list_push_first(&alike->segments, &s->alike);
+	return alike;
 }
 
 static void unlink_alike(struct pool *pool, struct segment *s)
 {
-	uint64_t key = key_of(s->uid, s->bytes);
+	struct alike *alike = container_of(s->alike.list, struct alike, segments);
 
-	if (s->next_alike)
-		s->next_alike->prev_alike = s->prev_alike;
-	if (s->prev_alike)
-		s->prev_alike->next_alike = s->next_alike;
-	else if (s->next_alike)
-		idmap_find(&pool->cached_by_key, key)->value = s->next_alike;
-	else
-		idmap_remove(&pool->cached_by_key, key);
+	list_remove(&s->alike);
+	if (list_is_empty(&alike->segments))
+		free(idmap_remove(&pool->cached_by_key, key_of(s->uid, s->bytes)));
 }
 
 static bool cache(struct pool *pool, struct segment *s)
 {
 	if (!link_alike(pool, s))
 		return false;
-	link_newest(pool, s);
+	list_push_first(&pool->cached, &s->link);
 	pool->cached_bytes += s->bytes;
 	pool->n_cached++;
 	return true;
@@ -405,14 +388,15 @@ static bool cache(struct pool *pool, struct segment *s)
 static void uncache(struct pool *pool, struct segment *s)
 {
 	unlink_alike(pool, s);
-	unlink_cached(pool, s);
+	list_remove(&s->link);
 	pool->cached_bytes -= s->bytes;
 	pool->n_cached--;
 }
 
 static struct segment *take_cached(struct pool *pool, uid_t uid, uint64_t bytes)
 {
-	struct segment *s = idmap_get(&pool->cached_by_key, key_of(uid, bytes));
+	const struct alike *alike = idmap_get(&pool->cached_by_key, key_of(uid, bytes));
+	struct segment *s = alike ? list_first(&alike->segments, struct segment, alike) : NULL;
 
 	if (!s || s->bytes != bytes) /* a size that no cache could have */
 		return NULL;
@@ -427,7 +411,7 @@ static bool has_too_much(const struct pool *pool)
 
 static void trim_one(struct pool *pool)
 {
-	struct segment *s = pool->oldest;
+	struct segment *s = list_last(&pool->cached, struct segment, link);
 
 	uncache(pool, s);
 	discard(s, &pool->flow);
@@ -435,7 +419,7 @@ static void trim_one(struct pool *pool)
 
 static bool trim_step(struct errand *errand)
 {
-	struct pool *pool = (struct pool *)((char *)errand - offsetof(struct pool, trim));
+	struct pool *pool = container_of(errand, struct pool, trim);
 
 	if (has_too_much(pool))
 		trim_one(pool);
@@ -650,22 +634,31 @@ static void free_segment(struct segment *s)
 	segment_free(s);
 }
 
-static void free_list(struct segment *s)
+static void free_list(struct list *segments)
 {
-	struct segment *next;
+	struct segment *s;
 
-	for (; s; s = next) {
-		next = s->next;
+	while ((s = list_take(segments, struct segment, link)))
 		free_segment(s);
-	}
+}
+
+static void free_cached(struct pool *pool)
+{
+	struct segment *s, *following;
+
+	list_for_each_safe (s, following, &pool->cached, link)
+		unlink_alike(pool, s);
+	free_list(&pool->cached);
+	idmap_clear(&pool->cached_by_key);
 }
 
 static void free_kept(struct pool *pool)
 {
+	struct user_kept *user;
 	struct segment *s;
 
-	while (pool->kept.users) {
-		s = pool->kept.users->kept.first;
+	while ((user = list_first(&pool->kept.users, struct user_kept, link))) {
+		s = list_first(&user->segments, struct segment, link);
 		kept_remove(&pool->kept, s);
 		free_segment(s);
 	}
@@ -676,7 +669,7 @@ static void on_closed(uv_handle_t *handle)
 {
 	struct kept_all *kept = handle->data;
 
-	free((char *)kept - offsetof(struct pool, kept));
+	free(container_of(kept, struct pool, kept));
 }
 
 void pool_free(struct pool *pool)
@@ -684,9 +677,8 @@ void pool_free(struct pool *pool)
 	if (!pool)
 		return;
 	for (unsigned c = 0; c < CLASSES; c++)
-		free_list(pool->fresh[c]);
-	free_list(pool->cached);
-	idmap_clear(&pool->cached_by_key);
+		free_list(&pool->fresh[c]);
+	free_cached(pool);
 	free_kept(pool);
 	uv_close((uv_handle_t *)&pool->kept.timer, on_closed);
 }

@@ -16,31 +16,16 @@
 
 /* ---- Those that are READY, by last use ---- */
 
-static void link_newest(struct prepared *p)
+static struct prepared *oldest_of(const struct account *a)
 {
-	struct account *a = p->account;
-
-	p->newer = NULL;
-	p->older = a->newest;
-	if (p->older)
-		p->older->newer = p;
-	else
-		a->oldest = p;
-	a->newest = p;
+	return list_last(&a->ready, struct prepared, link);
 }
 
-static void unlink_from(struct prepared *p)
+static void note_use(struct prepared *p)
 {
-	struct account *a = p->account;
-
-	if (p->newer)
-		p->newer->older = p->older;
-	else
-		a->newest = p->older;
-	if (p->older)
-		p->older->newer = p->newer;
-	else
-		a->oldest = p->newer;
+	if (list_has(&p->link))
+		list_remove(&p->link);
+	list_push_first(&p->account->ready, &p->link);
 }
 
 /* ---- Memory ---- */
@@ -60,7 +45,7 @@ static bool trim_step(struct task *task)
 
 static void trimmed(struct task *task)
 {
-	struct engine *e = (struct engine *)((char *)task - offsetof(struct engine, freed.task));
+	struct engine *e = container_of(task, struct engine, freed.task);
 
 	account_unref(&e->accounts, e->freed.account);
 	e->freed.account = NULL;
@@ -92,10 +77,10 @@ static void refund(struct prepared *p, size_t bytes)
 /* Who has most, of those that have something to give up. */
 static struct account *richest(const struct engine *e)
 {
-	struct account *most = NULL;
+	struct account *most = NULL, *a;
 
-	for (struct account *a = e->accounts.first; a; a = a->next)
-		if (a->oldest && (!most || a->prepared_bytes > most->prepared_bytes))
+	list_for_each (a, &e->accounts.all, link)
+		if (!list_is_empty(&a->ready) && (!most || a->prepared_bytes > most->prepared_bytes))
 			most = a;
 	return most;
 }
@@ -113,16 +98,16 @@ static bool make_room(struct engine *e, struct account *account, uint64_t bytes)
 	unsigned n = 0;
 
 	while (!account_fits(account->prepared_bytes, bytes, account->limits.max_prepared_per_uid)) {
-		if (!account->oldest || n++ == ROOM_STEPS)
+		if (list_is_empty(&account->ready) || n++ == ROOM_STEPS)
 			return false;
-		prepared_cool(account->oldest);
+		prepared_cool(oldest_of(account));
 	}
 	while (!account_fits(e->prepared_bytes, bytes, limit_of_all(e))) {
-		if (!other || !other->oldest)
+		if (!other || list_is_empty(&other->ready))
 			other = richest(e);
 		if (!other || n++ == ROOM_STEPS)
 			return false;
-		prepared_cool(other->oldest);
+		prepared_cool(oldest_of(other));
 	}
 	return host_memory_may_grow(&e->prepared_growth, e->prepared_bytes + bytes);
 }
@@ -185,7 +170,7 @@ bool prepared_take(struct prepared *p, struct job *job)
 	p->pinned = count_pinned(job);
 	job->prepared = p;
 	use_buffers(job);
-	link_newest(p);
+	note_use(p);
 	return true;
 }
 
@@ -197,7 +182,7 @@ void prepared_cool(struct prepared *p)
 		return;
 	p->job = NULL;
 	job->prepared = NULL;
-	unlink_from(p);
+	list_remove(&p->link);
 	refund(p, job->bytes);
 	release_buffers(job);
 	if (job->state != JOB_READY)
@@ -208,7 +193,7 @@ void prepared_cool(struct prepared *p)
 /* Of the prepared jobs that hold it, which may be thousands. */
 static bool drop_step(struct errand *errand)
 {
-	struct buffer *b = (struct buffer *)((char *)errand - offsetof(struct buffer, errand));
+	struct buffer *b = container_of(errand, struct buffer, errand);
 
 	if (b->prepared_uses) {
 		prepared_cool(b->prepared_uses->job->prepared);
@@ -238,8 +223,7 @@ struct job *prepared_ready_job(struct prepared *p)
 	    p->plans != p->engine->plans || p->pinned != count_pinned(job) ||
 	    (p->engine->n_dropping && has_dropped(job)) || job_should_move(job))
 		return NULL;
-	unlink_from(p);
-	link_newest(p);
+	note_use(p);
 	return job;
 }
 

@@ -18,8 +18,8 @@
 #define PREPARED_MAX 8192u /* of a session */
 
 struct prepared {
-	struct prepared *newer, *older; /* of those of its user that are READY */
-	struct idmap *map;              /* of its session: its number leads here */
+	struct list_link link; /* in account.ready, while it has a job */
+	struct idmap *map;     /* of its session: its number leads here */
 	uint64_t number;
 	struct engine *engine;
 	struct account *account;

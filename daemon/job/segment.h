@@ -19,11 +19,11 @@ struct segment {
 	bool pinned;
 	/* the pool's own */
 	struct pool *pool;
-	struct segment *next, *prev;
-	struct segment *next_alike, *prev_alike; /* cached: of the same user and size */
-	uid_t uid;                               /* once lent */
-	struct account *account;                 /* whose it is, once let go */
-	dev_t device;                            /* of its file, then */
+	struct list_link link;   /* while it is fresh, cached or kept */
+	struct list_link alike;  /* cached: among those of the same user and size */
+	uid_t uid;               /* once lent */
+	struct account *account; /* whose it is, once let go */
+	dev_t device;            /* of its file, then */
 	ino_t inode;
 	bool is_kept; /* unmapped by now */
 	struct task task;

@@ -85,7 +85,9 @@ struct user_limits account_limits_beside(const struct accounts *all, const struc
 
 void accounts_begin_limits(struct accounts *all)
 {
-	for (struct account *a = all->first; a; a = a->next)
+	struct account *a;
+
+	list_for_each (a, &all->all, link)
 		a->fresh = (struct user_limits){0}; /* groups may have less than everybody */
 }
 
@@ -96,7 +98,9 @@ void account_note_session(const struct accounts *all, struct account *a, const g
 
 void accounts_take_limits(struct accounts *all)
 {
-	for (struct account *a = all->first; a; a = a->next)
+	struct account *a;
+
+	list_for_each (a, &all->all, link)
 		a->limits = a->sessions > 0 ? a->fresh : find_limits(all->config, a->uid, NULL, 0).of;
 }
 
@@ -107,24 +111,33 @@ void accounts_init(struct accounts *all)
 	errands_init(&all->errands, all->turns, &all->kopsd);
 }
 
+/* Behind `before`, NULL: as the first. */
+static struct account *account_new(struct accounts *all, uid_t uid, struct account *before)
+{
+	struct account *a = calloc(1, sizeof *a);
+
+	if (!a)
+		return NULL;
+	a->uid = uid;
+	errands_init(&a->errands, all->turns, &a->turns);
+	a->limits = find_limits(all->config, uid, NULL, 0).of;
+	list_insert(&all->all, before ? &before->link : NULL, &a->link);
+	return a;
+}
+
 struct account *accounts_get(struct accounts *all, uid_t uid)
 {
-	struct account **link = &all->first, *a;
+	struct account *before = NULL, *a;
 
-	while (*link && (*link)->uid > uid)
-		link = &(*link)->next;
-	a = *link;
-	if (!a || a->uid != uid) {
-		a = calloc(1, sizeof *a);
-		if (!a)
-			return NULL;
-		a->uid = uid;
-		errands_init(&a->errands, all->turns, &a->turns);
-		a->limits = find_limits(all->config, uid, NULL, 0).of;
-		a->next = *link;
-		*link = a;
+	list_for_each (a, &all->all, link) {
+		if (a->uid <= uid)
+			break;
+		before = a;
 	}
-	a->refs++;
+	if (!a || a->uid != uid)
+		a = account_new(all, uid, before);
+	if (a)
+		a->refs++;
 	return a;
 }
 
@@ -143,29 +156,28 @@ static bool is_ahead(const struct accounts *all, const struct account *a)
 	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow.flow));
 }
 
-/* Where the one is that was left first; NULL: they are few enough, or all ahead. */
-static struct account **find_forgettable(struct accounts *all)
+/* The one that was left first; NULL: they are few enough, or all ahead. */
+static struct account *find_forgettable(const struct accounts *all)
 {
-	struct account **oldest = NULL, *a;
+	struct account *oldest = NULL, *a;
 	unsigned n_idle = 0;
 
-	for (struct account **link = &all->first; (a = *link); link = &a->next) {
+	list_for_each (a, &all->all, link) {
 		if (a->refs)
 			continue;
 		n_idle++;
-		if ((!oldest || a->idle_since < (*oldest)->idle_since) && !is_ahead(all, a))
-			oldest = link;
+		if ((!oldest || a->idle_since < oldest->idle_since) && !is_ahead(all, a))
+			oldest = a;
 	}
 	return n_idle > ACCOUNTS_IDLE_MAX ? oldest : NULL;
 }
 
 static void forget_idle(struct accounts *all)
 {
-	struct account **link, *a;
+	struct account *a;
 
-	while ((link = find_forgettable(all))) {
-		a = *link;
-		*link = a->next;
+	while ((a = find_forgettable(all))) {
+		list_remove(&a->link);
 		free(a);
 	}
 }
@@ -180,11 +192,12 @@ void account_unref(struct accounts *all, struct account *a)
 
 static struct account *find_errands(const struct accounts *all)
 {
-	struct account *a = all->first;
+	struct account *a;
 
-	while (a && !a->errands.first)
-		a = a->next;
-	return a;
+	list_for_each (a, &all->all, link)
+		if (!list_is_empty(&a->errands.waiting))
+			return a;
+	return NULL;
 }
 
 void accounts_finish_errands(struct accounts *all)
@@ -201,13 +214,10 @@ void accounts_finish_errands(struct accounts *all)
 
 void accounts_clear(struct accounts *all)
 {
-	struct account *next;
+	struct account *a;
 
-	for (struct account *a = all->first; a; a = next) {
-		next = a->next;
+	while ((a = list_take(&all->all, struct account, link)))
 		free(a);
-	}
-	all->first = NULL;
 }
 
 /* ---- Bytes ---- */
@@ -277,9 +287,10 @@ void account_refund(struct accounts *all, struct account *a, enum account_kind k
 /* Of what may be unread, where others leave something too. */
 static uint64_t equal_share(const struct accounts *all, const struct account *user)
 {
+	const struct account *a;
 	unsigned n = 1;
 
-	for (const struct account *a = all->first; a; a = a->next)
+	list_for_each (a, &all->all, link)
 		n += a != user && a->unread_bytes > 0;
 	return all->unread_max / n;
 }

@@ -21,35 +21,32 @@ enum account_kind {
 	ACCOUNT_KINDS,
 };
 
-struct closing;
 struct kept_all;
-struct segment;
 
 /* Memory that its clients may have beyond their sessions: job/kept.h. */
 struct user_kept {
 	struct kept_all *all;
-	struct account *next, *prev;  /* of those that keep something */
-	struct segment *first, *last; /* the one that was looked at longest ago first */
-	unsigned n, left;             /* left: yet to be looked at, where all are */
-	struct errand look;           /* that does so */
-	uint64_t due_ms, wait_ms;     /* when that begins again */
+	struct list_link link;    /* in kept_all.users, while it keeps something */
+	struct list segments;     /* the one that was looked at longest ago first */
+	unsigned n, left;         /* left: yet to be looked at, where all are */
+	struct errand look;       /* that does so */
+	uint64_t due_ms, wait_ms; /* when that begins again */
 };
 
-struct receiving;
 struct receiver;
 
 /* Descriptors that it sends: share/receivers.h. */
 struct account_receives {
-	struct receiving *first, **end; /* the datagrams that wait for it, the first maybe being received */
-	struct receiver *worker;        /* at one of them */
-	struct receiver *closer;        /* that closes what was no memfd */
-	struct receiver *stuck;         /* a worker that hangs */
-	bool waits;                     /* since others are at work */
-	bool is_known;                  /* memory of it was accepted */
+	struct list waiting;     /* datagrams, struct receiving; the first may be being received */
+	struct receiver *worker; /* at one of them */
+	struct receiver *closer; /* that closes what was no memfd */
+	struct receiver *stuck;  /* a worker that hangs */
+	bool waits;              /* since others are at work */
+	bool is_known;           /* memory of it was accepted */
 };
 
 struct account {
-	struct account *next;
+	struct list_link link; /* in accounts.all */
 	uid_t uid;
 	unsigned refs;
 	struct user_limits limits; /* the widest that its sessions have */
@@ -62,9 +59,9 @@ struct account {
 	struct turns_user turns;      /* its requests, on the loop */
 	struct errands errands;       /* what is done in its turns beside these */
 	struct user_kept kept;
-	struct prepared *newest, *oldest; /* prepared jobs that are ready, by last use */
-	uint64_t prepared_bytes;          /* of all its prepared jobs */
-	struct closing *closing;          /* descriptors to be closed next; NULL: none */
+	struct list ready;       /* its prepared jobs that are READY, the one used last first */
+	uint64_t prepared_bytes; /* of all its prepared jobs */
+	struct list closings;    /* descriptors to be closed next */
 	struct task_flow closing_flow;
 	unsigned closings_out; /* that threads are at */
 	unsigned n_closing;    /* descriptors that have yet to be closed */
@@ -89,7 +86,7 @@ struct accounts {
 	struct turns_user *door; /* whose turns take connections; NULL: nobody's do */
 	struct turns_user kopsd; /* as if kopsd itself were one more user, and … */
 	struct errands errands;  /* … its errands, which are for no user */
-	struct account *first;   /* by uid, the largest first */
+	struct list all;         /* by uid, the largest first */
 	uint64_t departures;     /* of last references, ever */
 	struct workers *closers; /* close descriptors and ask devices; NULL: not yet */
 	unsigned closers_each;   /* so many threads of them for one user */

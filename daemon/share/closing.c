@@ -71,7 +71,7 @@ static void close_soon(int fd)
 
 struct closing {
 	struct task task;
-	struct closing *next; /* gathered after it */
+	struct list_link link; /* in account.closings, until it is handed over */
 	struct accounts *all;
 	struct account *account;
 	unsigned n, at;
@@ -80,7 +80,7 @@ struct closing {
 
 static struct closing *of_task(struct task *task)
 {
-	return (struct closing *)((char *)task - offsetof(struct closing, task));
+	return container_of(task, struct closing, task);
 }
 
 static bool close_step(struct task *task)
@@ -113,11 +113,11 @@ static void count_closings(struct accounts *all, struct account *a, int n)
  * to closers_each times. */
 static void submit(struct account *a)
 {
-	struct closing *c = a->closing;
+	struct closing *c = list_first(&a->closings, struct closing, link);
 
 	if (!c || (a->closings_out && (c->n < CLOSING_FDS || a->closings_out >= c->all->closers_each)))
 		return;
-	a->closing = c->next;
+	list_remove(&c->link);
 	a->closings_out++;
 	workers_submit(c->all->closers, &a->closing_flow, &c->task);
 }
@@ -148,16 +148,17 @@ static struct closing *closing_new(struct accounts *all, struct account *a)
 	return c;
 }
 
-/* The one to gather in. */
+/* The one to gather in: those before it are full. */
 static struct closing *last_closing(struct accounts *all, struct account *a)
 {
-	struct closing **link = &a->closing;
+	struct closing *c = list_last(&a->closings, struct closing, link);
 
-	while (*link && (*link)->n == CLOSING_FDS)
-		link = &(*link)->next;
-	if (!*link)
-		*link = closing_new(all, a);
-	return *link;
+	if (c && c->n < CLOSING_FDS)
+		return c;
+	c = closing_new(all, a);
+	if (c)
+		list_push_last(&a->closings, &c->link);
+	return c;
 }
 
 /* While some are on their way more are gathered: threads are not woken for each. */

@@ -15,7 +15,7 @@
 #define ERRANDS_NS    10000u /* … none begins later than this in it */
 
 struct errand {
-	struct errand *next;
+	struct list_link link; /* while it waits for its next step */
 	/* Some µs at most. False: it was the last step, and the errand may be freed. NULL: the errand is not
 	 * out. */
 	bool (*step)(struct errand *errand);
@@ -25,7 +25,7 @@ struct errand {
 struct errands {
 	struct turns *turns;
 	struct turns_place place;
-	struct errand *first, **end;
+	struct list waiting;
 };
 
 void errands_init(struct errands *errands, struct turns *turns, struct turns_user *user);

@@ -27,7 +27,7 @@
 enum receiver_state { IDLE, AT_WORK, CLOSING };
 
 struct receiver {
-	struct receiver *next;
+	struct list_link link; /* in receivers.all */
 	struct receivers *all;
 	enum receiver_state state;
 	struct account *account;     /* for whom, with a reference; NULL: IDLE */
@@ -48,11 +48,7 @@ static void on_closed(uv_handle_t *handle)
 /* Its process ends, if it can. */
 static void receiver_end(struct receiver *r)
 {
-	struct receiver **link = &r->all->first;
-
-	while (*link != r)
-		link = &(*link)->next;
-	*link = r->next;
+	list_remove(&r->link);
 	uv_close((uv_handle_t *)&r->poll, on_closed);
 	close(r->fd);
 }
@@ -74,8 +70,7 @@ static struct receiver *add(struct receivers *all, int fd)
 	}
 	r->all = all;
 	r->fd = fd;
-	r->next = all->first;
-	all->first = r;
+	list_push_first(&all->all, &r->link);
 	all->n_idle++;
 	return r;
 }
@@ -126,7 +121,9 @@ static struct receiver *receiver_new(struct receivers *all)
 
 static struct receiver *find_idle(struct receivers *all)
 {
-	for (struct receiver *r = all->first; r; r = r->next)
+	struct receiver *r;
+
+	list_for_each (r, &all->all, link)
 		if (r->state == IDLE)
 			return r;
 	return receiver_new(all);
@@ -148,30 +145,10 @@ static void become_idle(struct receiver *r)
 
 /* ---- Datagrams that wait ---- */
 
-static void push(struct account_receives *of, struct receiving *r)
-{
-	if (!of->first)
-		of->end = &of->first;
-	r->next = NULL;
-	*of->end = r;
-	of->end = &r->next;
-}
-
-static void take_out(struct account_receives *of, struct receiving *r)
-{
-	struct receiving **link = &of->first;
-
-	while (*link != r)
-		link = &(*link)->next;
-	*link = r->next;
-	if (!*link)
-		of->end = link;
-}
-
 /* It came, or cannot come. */
 static void settle(struct receivers *all, struct receiving *r, int status)
 {
-	take_out(&r->account->receives, r);
+	list_remove(&r->link);
 	r->receiver = NULL;
 	r->status = status;
 	r->is_ready = true;
@@ -230,7 +207,7 @@ static void start(struct receivers *all, struct receiving *r)
 
 static bool may_start(const struct account_receives *of)
 {
-	return of->first && !of->worker && (!of->closer || of->closer->is_hung);
+	return !list_is_empty(&of->waiting) && !of->worker && (!of->closer || of->closer->is_hung);
 }
 
 /* What waits of the user, if it need not wait for what came before. */
@@ -242,16 +219,16 @@ static void start_next(struct receivers *all, struct account *a)
 			a->receives.waits = true;
 			return;
 		}
-		start(all, a->receives.first);
+		start(all, list_first(&a->receives.waiting, struct receiving, link));
 	}
 }
 
 /* By uid, round and round: no user is served twice before another that waits. */
 static struct account *next_waiting(const struct receivers *all)
 {
-	struct account *first = NULL;
+	struct account *first = NULL, *a;
 
-	for (struct account *a = all->accounts->first; a; a = a->next) {
+	list_for_each (a, &all->accounts->all, link) {
 		if (!a->receives.waits)
 			continue;
 		if (a->uid < all->served)
@@ -311,8 +288,7 @@ static void look(uv_timer_t *timer)
 	struct receiver *r, *next;
 	bool any = false;
 
-	for (r = all->first; r; r = next) {
-		next = r->next;
+	list_for_each_safe (r, next, &all->all, link) {
 		if (r->state == IDLE || r->is_hung)
 			continue;
 		any = true;
@@ -517,10 +493,12 @@ int receivers_start(struct receivers *all, uv_loop_t *loop, uv_loop_t *timers, s
 
 void receivers_stop(struct receivers *all)
 {
-	while (all->first) {
-		if (all->first->account)
-			account_unref(all->accounts, all->first->account);
-		receiver_end(all->first);
+	struct receiver *r;
+
+	while ((r = list_first(&all->all, struct receiver, link))) {
+		if (r->account)
+			account_unref(all->accounts, r->account);
+		receiver_end(r);
 	}
 	if (all->loop && all->spawner >= 0)
 		close(all->spawner);
@@ -535,7 +513,7 @@ void receivers_take(struct receivers *all, struct receiving *r, struct account *
 	r->is_ready = false;
 	r->receiver = NULL;
 	r->received = (struct received){.fd = -1};
-	push(&account->receives, r);
+	list_push_last(&account->receives.waiting, &r->link);
 	start_next(all, account);
 }
 
@@ -547,8 +525,8 @@ void receivers_forget(struct receivers *all, struct receiving *r)
 	if (!r->is_ready) {
 		if (r->receiver)
 			r->receiver->receiving = NULL;
-		take_out(&r->account->receives, r);
-		if (!r->account->receives.first)
+		list_remove(&r->link);
+		if (list_is_empty(&r->account->receives.waiting))
 			wait_no_more(all, r->account);
 	} else if (r->received.fd >= 0) {
 		closing_add(all->accounts, r->account, r->received.fd);

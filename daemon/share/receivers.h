@@ -33,7 +33,7 @@ struct received {
 
 /* A datagram with descriptors that is received for a session. Zero: none is. */
 struct receiving {
-	struct receiving *next; /* of its user */
+	struct list_link link; /* among its user's, until it is ready */
 	struct account *account;
 	int sock;
 	bool is_out;               /* from receivers_take() to receivers_forget() */
@@ -50,7 +50,7 @@ struct receivers {
 	struct accounts *accounts;
 	void (*ready)(struct receiving *receiving);
 	int spawner, spawner_pid; /* -1: none */
-	struct receiver *first;
+	struct list all;
 	unsigned n_idle, n_at_work, n_closing; /* the last: hung ones too */
 	unsigned closing_max;
 	unsigned n_waiting; /* users, since too many are at work */

@@ -24,8 +24,9 @@ uint64_t slow_cpu_ns(void)
 static uint64_t release_some(struct slow *slow, uint64_t now)
 {
 	uint64_t next = UINT64_MAX;
+	struct account *a;
 
-	for (struct account *a = slow->accounts->first; a; a = a->next) {
+	list_for_each (a, &slow->accounts->all, link) {
 		if (!slow_is_held(a))
 			continue;
 		if (a->slow_until_ns <= now + LENIENT_NS)

@@ -19,21 +19,9 @@ const char unread_why[] =
 
 /* ---- The list ---- */
 
-static void append(struct unreads *all, struct unread *u)
+static struct unread *first_of(const struct unreads *all)
 {
-	u->next = NULL;
-	u->link = all->end;
-	*all->end = u;
-	all->end = &u->next;
-}
-
-static void take_out(struct unreads *all, struct unread *u)
-{
-	*u->link = u->next;
-	if (u->next)
-		u->next->link = u->link;
-	else
-		all->end = u->link;
+	return list_first(&all->all, struct unread, link);
 }
 
 static void count(struct unreads *all, struct unread *u, int n)
@@ -46,7 +34,7 @@ static void count(struct unreads *all, struct unread *u, int n)
 static void forget(struct unreads *all, struct unread *u)
 {
 	count(all, u, -(int)u->n);
-	take_out(all, u);
+	list_remove(&u->link);
 	if (u->holder) {
 		*u->holder = NULL;
 	} else {
@@ -72,14 +60,14 @@ static bool look(struct unreads *all, unsigned n)
 	bool any = false;
 	struct unread *u, *seen = NULL; /* the first that stays */
 
-	while ((u = all->first) && u != seen && n-- > 0) {
+	while ((u = first_of(all)) && u != seen && n-- > 0) {
 		if (is_read(u)) {
 			forget(all, u);
 			any = true;
 			continue;
 		}
-		take_out(all, u);
-		append(all, u);
+		list_remove(&u->link);
+		list_push_last(&all->all, &u->link);
 		seen = seen ? seen : u;
 	}
 	return any;
@@ -93,7 +81,7 @@ static void look_again(uv_timer_t *timer)
 		all->look_ms = LOOK_FIRST_MS;
 	else
 		all->look_ms = all->look_ms < LOOK_LAST_MS / 2 ? all->look_ms * 2 : LOOK_LAST_MS;
-	if (all->first)
+	if (first_of(all))
 		timers_start(timer, look_again, all->look_ms, 0);
 }
 
@@ -110,16 +98,17 @@ static void look_soon(struct unreads *all)
 void unreads_init(struct unreads *all, uv_loop_t *timers, struct accounts *accounts)
 {
 	all->accounts = accounts;
-	all->first = NULL;
-	all->end = &all->first;
+	all->all = (struct list){0};
 	uv_timer_init(timers, &all->timer);
 	all->timer.data = all;
 }
 
 void unreads_clear(struct unreads *all)
 {
-	while (all->first)
-		forget(all, all->first);
+	struct unread *u;
+
+	while ((u = first_of(all)))
+		forget(all, u);
 	uv_timer_stop(&all->timer);
 }
 
@@ -131,7 +120,7 @@ static bool make(struct unreads *all, struct unread **holder, struct account *ac
 		return false;
 	*u = (struct unread){.holder = holder, .account = account, .fd = fd};
 	*holder = u;
-	append(all, u);
+	list_push_last(&all->all, &u->link);
 	look_soon(all);
 	return true;
 }

@@ -20,7 +20,7 @@
 
 /* Of one connection; private but for `kept`. */
 struct unread {
-	struct unread *next, **link;
+	struct list_link link;  /* in unreads.all */
 	struct unread **holder; /* the session's pointer here; NULL: it ended */
 	struct account *account;
 	int fd;
@@ -30,7 +30,7 @@ struct unread {
 
 struct unreads {
 	struct accounts *accounts;
-	struct unread *first, **end; /* looked at last: at the end */
+	struct list all; /* looked at last: at the end */
 	uv_timer_t timer;
 	uint64_t look_ms;
 };

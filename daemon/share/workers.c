@@ -14,10 +14,6 @@
 /* So many threads with the usual 8 MiB each would take much of an address space that is limited. */
 #define STACK_BYTES (256u << 10)
 
-struct task_list {
-	struct task *head, **tail;
-};
-
 struct workers {
 	uv_async_t async;
 	pthread_t threads[WORKERS_MAX];
@@ -25,39 +21,14 @@ struct workers {
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;
-	struct task_list inbox, outbox; /* under lock */
-	bool stopping;                  /* under lock */
+	struct list inbox, outbox; /* under lock */
+	bool stopping;             /* under lock */
 
 	/* loop thread only */
 	struct sched sched;                /* of one device, number 0: all threads together */
 	struct task *at_work[WORKERS_MAX]; /* that threads or begin() have */
 	unsigned working;
 };
-
-static void task_list_init(struct task_list *l)
-{
-	l->head = NULL;
-	l->tail = &l->head;
-}
-
-static void task_list_push(struct task_list *l, struct task *t)
-{
-	t->next = NULL;
-	*l->tail = t;
-	l->tail = &t->next;
-}
-
-static struct task *task_list_pop(struct task_list *l)
-{
-	struct task *t = l->head;
-
-	if (!t)
-		return NULL;
-	l->head = t->next;
-	if (!l->head)
-		l->tail = &l->head;
-	return t;
-}
 
 /* ---- Worker threads ---- */
 
@@ -76,13 +47,13 @@ static void *worker(void *arg)
 
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		struct task *task = task_list_pop(&w->inbox);
+		struct task *task = list_take(&w->inbox, struct task, link);
 
 		if (task) {
 			pthread_mutex_unlock(&w->lock);
 			take_turn(task);
 			pthread_mutex_lock(&w->lock);
-			task_list_push(&w->outbox, task);
+			list_push_last(&w->outbox, &task->link);
 			uv_async_send(&w->async);
 		} else if (w->stopping) {
 			break;
@@ -114,13 +85,13 @@ static int start_thread(struct workers *w)
 
 static struct task *of_sched(struct sched_job *sched)
 {
-	return (struct task *)((char *)sched - offsetof(struct task, sched));
+	return container_of(sched, struct task, sched);
 }
 
 static void hand_over(struct workers *w, struct task *task)
 {
 	pthread_mutex_lock(&w->lock);
-	task_list_push(&w->inbox, task);
+	list_push_last(&w->inbox, &task->link);
 	pthread_cond_signal(&w->work);
 	pthread_mutex_unlock(&w->lock);
 }
@@ -192,19 +163,23 @@ static void finish_turn(struct workers *w, struct task *task)
 		add(w, task);
 }
 
+static struct task *take_done(struct workers *w)
+{
+	struct task *task;
+
+	pthread_mutex_lock(&w->lock);
+	task = list_take(&w->outbox, struct task, link);
+	pthread_mutex_unlock(&w->lock);
+	return task;
+}
+
 static void on_async(uv_async_t *async)
 {
 	struct workers *w = async->data;
-	struct task *task, *next;
+	struct task *task;
 
-	pthread_mutex_lock(&w->lock);
-	task = w->outbox.head;
-	task_list_init(&w->outbox);
-	pthread_mutex_unlock(&w->lock);
-	for (; task; task = next) {
-		next = task->next;
+	while ((task = take_done(w)))
 		finish_turn(w, task);
-	}
 	dispatch(w);
 }
 
@@ -309,8 +284,6 @@ int workers_start(uv_loop_t *loop, unsigned threads, unsigned most, struct worke
 	}
 	w->async.data = w;
 	uv_unref((uv_handle_t *)&w->async);
-	task_list_init(&w->inbox);
-	task_list_init(&w->outbox);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->work, NULL);
 	w->n_most = most;

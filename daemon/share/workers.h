@@ -43,7 +43,7 @@ struct task {
 	struct workers *workers;
 	struct sched_job sched;
 	struct task_flow *flow;
-	struct task *next;
+	struct list_link link; /* on its way to a thread or back */
 	bool waiting, through;
 	bool yields; /* atomic: its turn ends after this step */
 	uint64_t began_ns;

@@ -46,9 +46,10 @@ int verb_list_users(struct request *r)
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Users users = KOPS__V1__USERS__INIT;
 	struct page page = {.n = 0};
+	struct account *a;
 
 	figures_begin(session->engine);
-	for (struct account *a = session->engine->accounts.first; a; a = a->next) {
+	list_for_each (a, &session->engine->accounts.all, link) {
 		if ((before && a->uid >= before) || !figures_may_see(session, a->uid))
 			continue;
 		if (page.n == FIGURES_PAGE) {

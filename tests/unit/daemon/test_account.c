@@ -52,7 +52,7 @@ static void test_one_account_per_uid(void **state)
 	account_unref(&f.all, b);
 	account_unref(&f.all, a);
 	accounts_clear(&f.all);
-	assert_null(f.all.first);
+	assert_true(list_is_empty(&f.all.all));
 }
 
 static void test_user_limits(void **state)
@@ -320,7 +320,9 @@ static void come_and_go(struct accounts *all, uid_t uid)
 
 static bool is_there(const struct accounts *all, uid_t uid)
 {
-	for (const struct account *a = all->first; a; a = a->next)
+	const struct account *a;
+
+	list_for_each (a, &all->all, link)
 		if (a->uid == uid)
 			return true;
 	return false;
@@ -329,14 +331,17 @@ static bool is_there(const struct accounts *all, uid_t uid)
 static void test_the_last_users_are_remembered(void **state)
 {
 	struct fixture f = fixture();
+	const struct account *a;
 	unsigned n = 0;
 
 	(void)state;
 	set_up(&f);
 	for (uid_t uid = 0; uid <= ACCOUNTS_IDLE_MAX; uid++)
 		come_and_go(&f.all, 1000 + uid * 7 % 257);
-	for (const struct account *a = f.all.first; a; a = a->next, n++)
-		assert_true(!a->next || a->uid > a->next->uid);
+	list_for_each (a, &f.all.all, link) {
+		assert_true(!list_next(a, link) || a->uid > list_next(a, link)->uid);
+		n++;
+	}
 	assert_int_equal(n, ACCOUNTS_IDLE_MAX);
 	assert_false(is_there(&f.all, 1000));
 	come_and_go(&f.all, 1007); /* now another was left first */
@@ -366,7 +371,7 @@ static void test_who_had_more_is_remembered(void **state)
 		come_and_go(&f.all, 1000 + uid);
 	assert_false(is_there(&f.all, 1));
 	accounts_clear(&f.all);
-	assert_null(f.all.first);
+	assert_true(list_is_empty(&f.all.all));
 }
 
 static void test_unread_replies(void **state)

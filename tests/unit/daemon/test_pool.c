@@ -432,7 +432,7 @@ static void test_a_turn_looks_at_few(void **state)
 	keep_many(&f, f.user, N, &released);
 	turns_hold(&f.user->turns, TURNS_CLOSING);
 	pool_look_soon(f.pool, f.user);
-	while (!errands->first)
+	while (list_is_empty(&errands->waiting))
 		uv_run(&f.loop, UV_RUN_ONCE);
 	f.turns.began_ns = UINT64_MAX / 2;
 	released = 0;

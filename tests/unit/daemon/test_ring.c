@@ -296,7 +296,7 @@ static void close_many(struct fixture *f)
 {
 	for (int i = 0; i < MANY; i++)
 		ring_free(many[i]);
-	assert_null(f->all.awake);
+	assert_true(list_is_empty(&f->all.awake));
 	assert_int_equal(f->all.n_awake, 0);
 }
 

@@ -81,7 +81,7 @@ static int teardown(void **state)
 
 static void run_until_done(struct fixture *f)
 {
-	while (f->errands.first)
+	while (!list_is_empty(&f->errands.waiting))
 		uv_run(&f->loop, UV_RUN_NOWAIT);
 }
 
