@@ -24,7 +24,7 @@ const struct device *engine_sick_device(const struct engine *e)
 bool engine_has_jobs_out(const struct engine *e)
 {
 	for (unsigned i = 0; i < e->n_devices; i++)
-		if (e->devices[i].out)
+		if (!list_is_empty(&e->devices[i].out))
 			return true;
 	return false;
 }

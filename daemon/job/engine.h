@@ -31,10 +31,10 @@ struct freed {
 
 struct engine_device {
 	struct device *device;
-	struct learned *learned;    /* what jobs showed; NULL: not to be looked at */
-	uint64_t bytes_out;         /* admitted: staging and workspace of runs out */
-	struct job *out, **out_end; /* jobs that the device has, first started first */
-	struct job *paused;
+	struct learned *learned; /* what jobs showed; NULL: not to be looked at */
+	uint64_t bytes_out;      /* admitted: staging and workspace of runs out */
+	struct list out;         /* jobs that the device has, first started first */
+	struct list paused;      /* jobs that it holds memory for */
 	uint64_t freed_ns; /* when a run was last known to be through, or paused; not where runs overlap */
 	bool seen_hung;    /* by the last look for hung devices */
 };
@@ -55,7 +55,7 @@ struct engine {
 	/* See buffer_memory_is_ample(): what may be mapped for it to be so, by the last look at memory. */
 	uint64_t ample_bytes, looked_at_memory_ms;
 	bool memory_is_ample;
-	struct job *expiring;     /* queued jobs with a deadline */
+	struct list expiring;     /* queued jobs with a deadline */
 	uint64_t expires_ns;      /* when they are looked at next; 0: not */
 	struct errand expiry;     /* which does so, with these: */
 	struct job *expires_next; /* the one to look at */

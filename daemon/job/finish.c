@@ -5,27 +5,13 @@
 
 /* ---- Deadlines ---- */
 
-void job_expires(struct job *job)
-{
-	struct engine *e = job->engine;
-
-	job->prev_expiring = &e->expiring;
-	job->next_expiring = e->expiring;
-	if (job->next_expiring)
-		job->next_expiring->prev_expiring = &job->next_expiring;
-	e->expiring = job;
-}
-
 void job_expires_not(struct job *job)
 {
-	if (!job->prev_expiring)
+	if (!list_has(&job->expiring))
 		return;
 	if (job->engine->expires_next == job)
-		job->engine->expires_next = job->next_expiring;
-	*job->prev_expiring = job->next_expiring;
-	if (job->next_expiring)
-		job->next_expiring->prev_expiring = job->prev_expiring;
-	job->prev_expiring = NULL;
+		job->engine->expires_next = list_next(job, expiring);
+	list_remove(&job->expiring);
 }
 
 /* ---- Ends ---- */

@@ -15,8 +15,6 @@ void job_end_queued(struct job *job, enum job_state state, int status, const cha
 /* Ends a PAUSED job that is withdrawn, once the device has forgotten it. Frees the job, or makes it READY. */
 void job_end_paused(struct job *job);
 
-/* Adds a queued job to those whose deadline is looked at. */
-void job_expires(struct job *job);
 /* It starts, or ends: its deadline is of no interest any more. */
 void job_expires_not(struct job *job);
 

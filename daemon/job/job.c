@@ -58,8 +58,7 @@ static void forget_idle(struct job_queues *queues)
 /* Left by its last job it is kept: whoever sends one job at a time has it in the same queue. */
 static void leave_queue(struct job *job)
 {
-	struct job_queue *q =
-	    (struct job_queue *)((char *)job->sched.queue - offsetof(struct job_queue, sched));
+	struct job_queue *q = container_of(job->sched.queue, struct job_queue, sched);
 
 	if (--q->jobs)
 		return;

@@ -14,7 +14,7 @@
  * A job holds a reference on every buffer it names until it has ended, so a device never loses memory
  * under its hands, whatever the client does.
  *
- * plan.h decides where a job goes and by which kernels, admit.h when it starts, finish.h ends it.
+ * plan.h decides where a job goes and by which kernels, dispatch/ when it starts, finish.h ends it.
  */
 #ifndef KOPS_JOB_H
 #define KOPS_JOB_H
@@ -69,9 +69,9 @@ struct job {
 	struct prepared *prepared; /* it goes on to be ready when it has ended; NULL: it is freed */
 	uint64_t number;           /* what its message was kept as, if it was; 0: nothing */
 	size_t bytes;              /* of this */
-	struct job *next_expiring, **prev_expiring;
-	struct job *next_out, **prev_out; /* of those that its device has, in order */
-	struct job *next_paused;          /* of those that its device holds memory for */
+	struct list_link expiring; /* in engine.expiring, while it is QUEUED and has a deadline */
+	struct list_link out;      /* in its device's, while it is RUNNING */
+	struct list_link paused;   /* in its device's, while it is PAUSED */
 	struct uses uses;
 	struct run_op ops[];
 };
@@ -127,12 +127,12 @@ static inline struct engine_device *job_device(const struct job *job)
 
 static inline struct job *job_of_sched(struct sched_job *sched)
 {
-	return (struct job *)((char *)sched - offsetof(struct job, sched));
+	return container_of(sched, struct job, sched);
 }
 
 static inline struct job *job_of_work(struct device_work *work)
 {
-	return (struct job *)((char *)work - offsetof(struct job, work));
+	return container_of(work, struct job, work);
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* ending.c: what a session had goes, piece by piece. A client may have left thousands of buffers and jobs. */
-#include "job/admit.h"
+#include "dispatch/dispatch.h"
+#include "dispatch/withdraw.h"
 #include "job/buffer.h"
 #include "job/prepared.h"
 #include "session/session.h"

@@ -22,7 +22,7 @@ static void count(struct usage *usage, const struct job *job)
 	usage->now.running++;
 	if (!usage->now.oldest || job->started_ns < usage->now.oldest->started_ns)
 		usage->now.oldest = job;
-	if (d->out == job)
+	if (d->out.first == &job->out)
 		usage->now.live_us += device_live_us(d->device);
 }
 
@@ -42,9 +42,11 @@ static void visit(void (*fn)(struct usage *usage, const struct job *job), const 
 static void each_started(const struct engine *e, void (*fn)(struct usage *usage, const struct job *job))
 {
 	for (unsigned i = 0; i < e->n_devices; i++) {
-		for (const struct job *job = e->devices[i].out; job; job = job->next_out)
+		const struct job *job;
+
+		list_for_each (job, &e->devices[i].out, out)
 			visit(fn, job);
-		for (const struct job *job = e->devices[i].paused; job; job = job->next_paused)
+		list_for_each (job, &e->devices[i].paused, paused)
 			visit(fn, job);
 	}
 }

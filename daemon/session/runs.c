@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "job/admit.h"
+#include "dispatch/submit.h"
 #include "job/plan.h"
 #include "job/prepared.h"
 #include "session/bind.h"

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/timers.h"
 #include "cpu_pause.h"
-#include "job/admit.h"
 #include "job/prepared.h"
 #include "session/peer.h"
 #include "share/closing.h"

@@ -18,7 +18,8 @@ from support import harness, wire  # noqa: E402
 
 ENTRIES_MAX = 3
 DOWN = ["share/turns.c", "session/session.c", "session/request.c", "session/verb/submit.c", "session/runs.c", "job/job.c",
-        "session/bind.c", "job/plan.c", "job/admit.c", "share/scheduler.c", "device/device.c", "job/finish.c",
+        "session/bind.c", "job/plan.c", "dispatch/submit.c", "share/scheduler.c", "dispatch/dispatch.c", "dispatch/admit.c",
+        "dispatch/start.c", "device/device.c", "dispatch/back.c", "job/finish.c",
         "session/reply.c"]
 
 

@@ -2,7 +2,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "job/admit.h"
+#include "dispatch/dispatch.h"
+#include "dispatch/withdraw.h"
 #include "session/reply.h"
 #include "session/verbs.h"
 

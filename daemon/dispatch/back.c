@@ -1,0 +1,55 @@
+#include "dispatch/back.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "dispatch/dispatch.h"
+#include "dispatch/pause.h"
+#include "dispatch/withdraw.h"
+#include "job/finish.h"
+
+/*
+ * For how long it kept the device from others. Where runs overlap that is what it took. Where the device has
+ * one at a time, handing over the shortest runs and noticing their end takes many times as long as they do: a
+ * user of such runs would get nearly all of it.
+ */
+static double kept_us(struct engine_device *device, const struct job *job, uint64_t now)
+{
+	uint64_t since = job->resumed_ns > device->freed_ns ? job->resumed_ns : device->freed_ns;
+
+	if (device_can_hang(device->device))
+		return job->run.slice_us;
+	device->freed_ns = now;
+	return fmax(job->run.slice_us, clock_us(since, now));
+}
+
+static void stop(struct job *job)
+{
+	job_pause(job);
+	if (job->is_withdrawn)
+		job_abandon(job);
+}
+
+void job_run_is_back(struct device_work *work)
+{
+	struct job *job = job_of_work(work);
+	struct engine *e = job->engine;
+	struct engine_device *device = job_device(job);
+	bool pauses = job->run.status == 0 && !run_is_through(&job->run);
+
+	if (job->run.status == KOPS_E_FAULT)
+		e->device_failed(e, device->device, job->run.error);
+	if (!pauses)
+		job_answer(job);
+	list_remove(&job->out);
+	marks_unset(e->marks, job->account->uid, job->shape, !pauses);
+	job->sched.took_us = kept_us(device, job, pauses ? clock_ns() : job->ended_ns);
+	job->account->usage.device_us += job->run.slice_us;
+	if (job->usage)
+		job->usage->device_us += job->run.slice_us;
+	if (!pauses)
+		job_finish(job);
+	else
+		stop(job);
+	jobs_dispatch(e);
+}

@@ -1,0 +1,75 @@
+#include "dispatch/dispatch.h"
+
+#include "dispatch/admit.h"
+#include "dispatch/pause.h"
+#include "dispatch/start.h"
+
+/* A suspect runs alone: the first that is next waits until nothing is out, and nothing starts until it is back,
+ * paused or at its end. Before, other devices have their turns. */
+static bool has_to_wait(struct engine *e, struct job *job)
+{
+	if (!e->suspect && job->is_suspect && e->others_first) {
+		e->suspect_waits = true;
+		return true;
+	}
+	if (!e->suspect && job->is_suspect)
+		e->suspect = job;
+	return e->suspect && (e->suspect != job || engine_has_jobs_out(e));
+}
+
+/* For sched_next(). */
+static struct sched_job *choose(struct sched_job *next)
+{
+	struct job *job = job_of_sched(next);
+	struct engine *e = job->engine;
+
+	if (e->suspect && e->suspect->sched.device == next->device)
+		job = e->suspect; /* its turn had come */
+	if (has_to_wait(e, job))
+		return NULL;
+	if (job->state != JOB_PAUSED)
+		job = job_admit(e, job);
+	return job ? &job->sched : NULL;
+}
+
+/* True when it started or ended a job. */
+static bool dispatch_one(struct engine *e, unsigned index)
+{
+	unsigned waiting = e->sched.devices[index].waiting;
+	struct sched_job *next;
+
+	if (!device_has_room(e->devices[index].device))
+		return false;
+	next = sched_next(&e->sched, index, choose);
+	if (next)
+		job_start(job_of_sched(next));
+	return e->sched.devices[index].waiting < waiting;
+}
+
+static void dispatch(struct engine *e, unsigned index)
+{
+	while (e->sched.devices[index].waiting && dispatch_one(e, index))
+		;
+	device_gives_way(e, index);
+}
+
+static void dispatch_all(struct engine *e, bool others_first)
+{
+	e->others_first = others_first;
+	for (unsigned i = 0; i < e->n_devices; i++)
+		dispatch(e, i);
+}
+
+/* Where a suspect ends at its start, devices that waited for it have their turns once more. */
+void jobs_dispatch(struct engine *e)
+{
+	const struct job *suspect;
+
+	do {
+		suspect = e->suspect;
+		e->suspect_waits = false;
+		dispatch_all(e, true);
+		if (e->suspect_waits)
+			dispatch_all(e, false);
+	} while (suspect && e->suspect != suspect);
+}

@@ -1,0 +1,73 @@
+#include "dispatch/start.h"
+
+#include "base/clock.h"
+#include "dispatch/lasting.h"
+#include "job/prepared.h"
+
+/* A run that took no longer when it ran before may be run by the loop itself, in its user's turn. */
+#define NOW_MAX_US 20.0
+/* And may touch so much memory: where pages were taken away since, each takes a microsecond. A thread that
+ * touches a page waits while its owner punches a hole with it, so files must be small too: for 4 GiB that takes
+ * 0.3 s. */
+#define NOW_MAX_BYTES      (128u << 10)
+#define NOW_MAX_FILE_BYTES (1u << 20)
+
+static bool touches_little(const struct uses *uses)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < uses->n; i++) {
+		if (buffer_file_bytes(uses->list[i].buffer) > NOW_MAX_FILE_BYTES)
+			return false;
+		bytes += uses->list[i].reach_bytes;
+	}
+	return bytes <= NOW_MAX_BYTES;
+}
+
+/*
+ * Whether the loop should run it, rather than hand it over: it is short, as its last runs showed, its user has
+ * the loop's time just now, and no page of it can have gone to a disk.
+ */
+static bool is_for_now(const struct job *job)
+{
+	const struct engine *e = job->engine;
+	const struct prepared *p = job->prepared;
+
+	return p && p->took_us > 0 && p->took_us <= NOW_MAX_US && !job->work.execute && !e->runs_now &&
+	       !e->can_swap && turns_pays(e->accounts.turns, &job->account->turns) &&
+	       touches_little(&job->uses);
+}
+
+/* What it makes room for is handed over, or this would be as deep as the queue is long. */
+static bool run_now(struct job *job)
+{
+	struct engine *e = job->engine;
+	bool done;
+
+	e->runs_now = true;
+	done = device_run_now(job_device(job)->device, &job->work);
+	e->runs_now = false;
+	return done;
+}
+
+void job_start(struct job *job)
+{
+	struct engine *e = job->engine;
+	struct engine_device *device = job_device(job);
+
+	if (job->state == JOB_PAUSED)
+		list_remove(&job->paused);
+	job_move(job, JOB_RUNNING);
+	list_push_last(&device->out, &job->out);
+	job->resumed_ns = clock_ns();
+	if (!job->started_ns)
+		job->started_ns = job->resumed_ns;
+	marks_set(e->marks, job->account->uid, job->shape);
+	if (job_is_lasting(job, job->resumed_ns))
+		marks_set_lasting(e->marks, job->account->uid, job->shape);
+	if (is_for_now(job) && run_now(job))
+		return;
+	device_submit(device->device, &job->work);
+	lasting_watch(e);
+	e->watch_runs(e);
+}

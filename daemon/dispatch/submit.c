@@ -1,0 +1,31 @@
+#include "dispatch/submit.h"
+
+#include "dispatch/back.h"
+#include "dispatch/deadline.h"
+#include "dispatch/dispatch.h"
+
+static void begin_trial(struct job *job)
+{
+	struct learned *learned = job_device(job)->learned;
+
+	job->settled = true;
+	if (learned && job->n_alike > 0 && learned_begin(learned, &job->run, &job->trial, &job->settled))
+		job->run.timed = true;
+}
+
+void job_submit(struct job *job)
+{
+	struct engine *e = job->engine;
+
+	job->account->jobs++;
+	job->work.done = job_run_is_back;
+	job->sched.cost_us = job->run.plan_us;
+	job->sched.blocked = job->sched.blocked && uses_are_pending(&job->uses);
+	begin_trial(job);
+	job->sched.may_pause = device_may_pause(job_device(job)->device, &job->run);
+	job_move(job, JOB_QUEUED);
+	sched_add(&e->sched, job->sched.queue, &job->sched);
+	if (job->deadline_ns)
+		job_expires(job);
+	jobs_dispatch(e);
+}
