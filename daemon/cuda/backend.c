@@ -170,7 +170,7 @@ static bool has_time(const struct out *out)
 
 static bool is_through(const struct lane *lane)
 {
-	const struct out *out = lane->head;
+	const struct out *out = cuda_lane_first(lane);
 
 	return out && (int32_t)(__atomic_load_n(out->word, __ATOMIC_ACQUIRE) - out->number) >= 0 &&
 	       has_time(out);
@@ -185,7 +185,7 @@ static void look_for_errors(struct backend_device *dev)
 		return;
 	dev->queried_ns = now;
 	for (unsigned i = 0; i < CUDA_LANES; i++) {
-		cudaError_t error = dev->lanes[i].head ? cuda_lane_error(&dev->lanes[i]) : cudaSuccess;
+		cudaError_t error = dev->lanes[i].n_out ? cuda_lane_error(&dev->lanes[i]) : cudaSuccess;
 
 		if (error != cudaSuccess) {
 			cuda_give_up(dev, error);
@@ -196,16 +196,19 @@ static void look_for_errors(struct backend_device *dev)
 
 static bool has_long_out(const struct backend_device *dev)
 {
-	for (unsigned i = 0; i < CUDA_LANES; i++)
-		if (dev->lanes[i].head && dev->lanes[i].head->run->plan_us >= COLD_US)
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
+		const struct out *first = cuda_lane_first(&dev->lanes[i]);
+
+		if (first && first->run->plan_us >= COLD_US)
 			return true;
+	}
 	return false;
 }
 
 static struct run *gpu_poll(struct backend_device *dev)
 {
 	start_crowd(dev);
-	if (dev->done)
+	if (!list_is_empty(&dev->done))
 		return cuda_done_pop(dev);
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		if (is_through(&dev->lanes[i]))
@@ -244,7 +247,7 @@ static void notify_lane(struct lane *lane, struct waker *waker)
 {
 	__atomic_add_fetch(&waker->users, 1, __ATOMIC_ACQ_REL);
 	cuda_lane_record_ends(lane);
-	if (cudaStreamWaitEvent(lane->waker, lane->head->ended, 0) == cudaSuccess &&
+	if (cudaStreamWaitEvent(lane->waker, cuda_lane_first(lane)->ended, 0) == cudaSuccess &&
 	    cudaLaunchHostFunc(lane->waker, on_finished, waker) == cudaSuccess)
 		return;
 	cudaGetLastError();
@@ -255,7 +258,7 @@ static void gpu_notify(struct backend_device *dev, void (*wake)(void *arg), void
 {
 	struct waker *waker;
 
-	if (dev->done) {
+	if (!list_is_empty(&dev->done)) {
 		wake(arg);
 		return;
 	}
@@ -267,7 +270,7 @@ static void gpu_notify(struct backend_device *dev, void (*wake)(void *arg), void
 	*waker = (struct waker){.wake = wake, .arg = arg, .users = 1};
 	cuda_use_device(dev->index);
 	for (unsigned i = 0; i < CUDA_LANES; i++)
-		if (dev->lanes[i].head)
+		if (dev->lanes[i].n_out)
 			notify_lane(&dev->lanes[i], waker);
 	drop_waker(waker);
 }

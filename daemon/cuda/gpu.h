@@ -50,7 +50,7 @@ struct out {
 	const uint32_t *word; /* pinned: the GPU writes, when the run is through, */
 	uint32_t number;      /* this: lane->numbered, which wraps; of a graph 1 */
 	int status;
-	struct out *next;
+	struct list_link link; /* in lane.outs, or in backend_device.spare */
 };
 
 /* The last moment that is noted of a run. */
@@ -75,7 +75,7 @@ struct lane {
 	uint32_t issued;   /* runs, and crowds of them */
 	uint32_t numbered; /* of these: graphs tell their ends themselves, and may come 2^31 times in between */
 	struct lane_words *words;
-	struct out *head, **tail;
+	struct list outs; /* what is out, in the order in which it was enqueued */
 	unsigned n_out;
 };
 
@@ -83,7 +83,7 @@ struct lane {
 struct graph_word {
 	alignas(64) uint32_t through;
 	uint64_t stamps[RUN_MOMENTS]; /* of a graph that is timed */
-	struct graph_word *next;      /* of those that are free */
+	struct list_link link;        /* in graphs.free_words */
 };
 
 #define CUDA_GRAPHS_MAX 1024u
@@ -118,9 +118,10 @@ struct crowd_graph {
 /* Of a device; under lock. */
 struct graphs {
 	pthread_mutex_t lock;
-	struct cuda_graph *newest, *oldest;
-	size_t nodes; /* of all */
-	struct graph_word *words, *free_words;
+	struct list by_use; /* struct cuda_graph, the one launched last first */
+	size_t nodes;       /* of all */
+	struct graph_word *words;
+	struct list free_words;
 	cudaGraphExec_t rehearsal; /* the device thread's */
 	uint64_t rehearsed_ns;
 };
@@ -136,12 +137,12 @@ struct backend_device {
 	PFN_cuStreamWriteValue32_v11070 write_value;
 	struct lane_words *words; /* pinned, one for each lane */
 	struct lane lanes[CUDA_LANES];
-	struct out *spare;
+	struct list spare; /* struct out */
 	struct graphs graphs;
 	struct crowd crowd;
 	struct crowd_words *crowd_words;                                  /* pinned */
 	struct crowd_graph crowd_graphs[CUDA_LANES][CROWD_GRAPH_OPS + 1]; /* by number of ops, 2 and more */
-	struct run *done, **done_tail;                                    /* back without having been out */
+	struct list done; /* runs that are back without having been out */
 	uint64_t queried_ns;
 	char fault[WHY_BYTES]; /* "" while the context is sound */
 	uint64_t disabled[OP_COUNT];

@@ -8,6 +8,13 @@
 #define REHEARSE_NS    50000u
 #define REHEARSE_NODES 3 /* as a product has */
 
+/*
+ *     RECORDING ──cuda_graph_end()──→ KEPT ⇄ OUT (cuda_graph_launch(), cuda_graph_rest())
+ *         └────────────────────────────┴───────→ destroyed
+ *
+ * Invariants: it is KEPT or OUT while it is in both lists, and graphs.nodes counts its nodes only then. It has
+ * a word that is in no list, from cuda_graph_begin() on. One that is OUT is neither dropped nor launched.
+ */
 struct cuda_graph {
 	struct backend_device *dev;
 	struct cuda_stage *stage;
@@ -17,8 +24,8 @@ struct cuda_graph {
 	size_t nodes;
 	struct graph_word *word;
 	bool timed, out;
-	struct cuda_graph *next;          /* of the stage's */
-	struct cuda_graph *newer, *older; /* of the device's, by last launch */
+	struct list_link link;   /* in the stage's */
+	struct list_link by_use; /* in the device's, by last launch */
 };
 
 static const void *scratch_of(const struct cuda_stage *stage)
@@ -28,69 +35,57 @@ static const void *scratch_of(const struct cuda_stage *stage)
 
 /* ---- The device's graphs; under graphs.lock ---- */
 
-static void link_newest(struct graphs *all, struct cuda_graph *graph)
+static bool is_kept(const struct cuda_graph *graph)
 {
-	graph->newer = NULL;
-	graph->older = all->newest;
-	if (all->newest)
-		all->newest->newer = graph;
-	else
-		all->oldest = graph;
-	all->newest = graph;
+	INVARIANT(list_has(&graph->link) == list_has(&graph->by_use));
+	return list_has(&graph->by_use);
 }
 
-static void unlink_from(struct graphs *all, struct cuda_graph *graph)
+static void note_use(struct cuda_graph *graph)
 {
-	if (graph->newer)
-		graph->newer->older = graph->older;
-	else
-		all->newest = graph->older;
-	if (graph->older)
-		graph->older->newer = graph->newer;
-	else
-		all->oldest = graph->newer;
+	list_remove(&graph->by_use);
+	list_push_first(&graph->dev->graphs.by_use, &graph->by_use);
 }
 
 /* One that is in no list. */
 static void destroy(struct cuda_graph *graph)
 {
-	struct graphs *all = &graph->dev->graphs;
-
+	PRE(!is_kept(graph) && !graph->out);
 	if (graph->exec)
 		cudaGraphExecDestroy(graph->exec);
 	cudaGetLastError();
-	if (graph->word) {
-		graph->word->next = all->free_words;
-		all->free_words = graph->word;
-	}
+	if (graph->word)
+		list_push_first(&graph->dev->graphs.free_words, &graph->word->link);
 	free(graph);
 }
 
 static void drop(struct cuda_graph *graph)
 {
 	struct graphs *all = &graph->dev->graphs;
-	struct cuda_graph **link = &graph->stage->graphs;
 
-	while (*link != graph)
-		link = &(*link)->next;
-	*link = graph->next;
-	unlink_from(all, graph);
+	PRE(is_kept(graph) && !graph->out && all->nodes >= graph->nodes);
+	list_remove(&graph->link);
+	list_remove(&graph->by_use);
 	all->nodes -= graph->nodes;
 	destroy(graph);
+}
+
+static bool has_room(const struct graphs *all, size_t nodes, bool word)
+{
+	return all->nodes + nodes <= CUDA_GRAPH_NODES_MAX && (!word || !list_is_empty(&all->free_words));
 }
 
 /* For so many nodes and words more. False: those that are left are out. */
 static bool make_room(struct graphs *all, size_t nodes, bool word)
 {
-	struct cuda_graph *graph = all->oldest, *newer;
+	struct cuda_graph *graph = list_last(&all->by_use, struct cuda_graph, by_use), *newer;
 
-	for (; graph && (all->nodes + nodes > CUDA_GRAPH_NODES_MAX || (word && !all->free_words));
-	     graph = newer) {
-		newer = graph->newer;
+	for (; graph && !has_room(all, nodes, word); graph = newer) {
+		newer = list_prev(graph, by_use);
 		if (!graph->out)
 			drop(graph);
 	}
-	return all->nodes + nodes <= CUDA_GRAPH_NODES_MAX && (!word || all->free_words);
+	return has_room(all, nodes, word);
 }
 
 /* ---- One run's ---- */
@@ -100,11 +95,12 @@ static void forget(struct run *run)
 {
 	struct cuda_stage *stage = run->planned;
 	struct backend_device *dev = stage->graphs_of;
+	struct cuda_graph *graph;
 
 	cuda_use_device(dev->index);
 	pthread_mutex_lock(&dev->graphs.lock);
-	while (stage->graphs)
-		drop(stage->graphs);
+	while ((graph = list_first(&stage->graphs, struct cuda_graph, link)))
+		drop(graph);
 	pthread_mutex_unlock(&dev->graphs.lock);
 	cuda_stage_free(stage);
 }
@@ -112,15 +108,15 @@ static void forget(struct run *run)
 struct cuda_graph *cuda_graph_find(struct backend_device *dev, const struct lane *lane, struct run *run)
 {
 	struct cuda_stage *stage = run->planned;
-	struct cuda_graph *graph = stage->graphs;
+	struct cuda_graph *graph;
 
-	while (graph && graph->lane != lane)
-		graph = graph->next;
+	list_for_each (graph, &stage->graphs, link)
+		if (graph->lane == lane)
+			break;
 	if (!graph)
 		return NULL;
 	pthread_mutex_lock(&dev->graphs.lock);
-	unlink_from(&dev->graphs, graph);
-	link_newest(&dev->graphs, graph);
+	note_use(graph);
 	if (graph->scratch != scratch_of(stage)) { /* the lane has other memory by now */
 		drop(graph);
 		graph = NULL;
@@ -143,10 +139,8 @@ static struct graph_word *take_word(struct graphs *all)
 	struct graph_word *word = NULL;
 
 	pthread_mutex_lock(&all->lock);
-	if (make_room(all, 0, true)) {
-		word = all->free_words;
-		all->free_words = word->next;
-	}
+	if (make_room(all, 0, true))
+		word = list_take(&all->free_words, struct graph_word, link);
 	pthread_mutex_unlock(&all->lock);
 	return word;
 }
@@ -197,9 +191,8 @@ static bool keep(struct cuda_graph *graph, struct run *run)
 	fits = make_room(all, graph->nodes, false);
 	if (fits) {
 		graph->stage->graphs_of = graph->dev;
-		graph->next = graph->stage->graphs;
-		graph->stage->graphs = graph;
-		link_newest(all, graph);
+		list_push_first(&graph->stage->graphs, &graph->link);
+		list_push_first(&all->by_use, &graph->by_use);
 		all->nodes += graph->nodes;
 		run->forget_plan = forget;
 	}
@@ -220,6 +213,7 @@ bool cuda_graph_end(struct cuda_graph *graph, struct run *run, int rc)
 
 int cuda_graph_launch(struct cuda_graph *graph, const uint32_t **ret_word)
 {
+	PRE(is_kept(graph) && !graph->out);
 	graph->out = true;
 	__atomic_store_n(&graph->word->through, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&graph->word->stamps[cuda_last_moment(graph->stage)], 0, __ATOMIC_RELAXED);
@@ -229,6 +223,7 @@ int cuda_graph_launch(struct cuda_graph *graph, const uint32_t **ret_word)
 
 void cuda_graph_rest(struct cuda_graph *graph)
 {
+	PRE(graph->out);
 	graph->out = false;
 }
 

@@ -9,8 +9,10 @@
 
 struct lane *cuda_lane_with(struct backend_device *dev, uint64_t queue)
 {
+	const struct out *out;
+
 	for (unsigned i = 0; i < CUDA_LANES; i++)
-		for (const struct out *out = dev->lanes[i].head; out; out = out->next)
+		list_for_each (out, &dev->lanes[i].outs, link)
 			if (out->run->lane == queue)
 				return &dev->lanes[i];
 	return NULL;
@@ -28,20 +30,16 @@ struct lane *cuda_lane_for(struct backend_device *dev, uint64_t queue)
 
 void cuda_lane_push(struct lane *lane, struct out *out)
 {
-	out->next = NULL;
-	*lane->tail = out;
-	lane->tail = &out->next;
+	list_push_last(&lane->outs, &out->link);
 	lane->n_out++;
 }
 
 struct out *cuda_lane_pop(struct lane *lane)
 {
-	struct out *out = lane->head;
+	struct out *out = list_take(&lane->outs, struct out, link);
 
-	lane->head = out->next;
-	if (!lane->head)
-		lane->tail = &lane->head;
 	lane->n_out--;
+	POST(list_is_empty(&lane->outs) == (lane->n_out == 0));
 	return out;
 }
 
@@ -55,12 +53,10 @@ static bool make_events(struct out *out)
 
 struct out *cuda_out_take(struct backend_device *dev)
 {
-	struct out *out = dev->spare;
+	struct out *out = list_take(&dev->spare, struct out, link);
 
-	if (out) {
-		dev->spare = out->next;
+	if (out)
 		return out;
-	}
 	out = calloc(1, sizeof(*out));
 	if (out && !make_events(out)) {
 		cuda_out_free(out);
@@ -89,8 +85,7 @@ void cuda_out_put(struct backend_device *dev, struct out *out)
 	out->crowd_graph = NULL;
 	out->stage = NULL;
 	out->scratch = NULL;
-	out->next = dev->spare;
-	dev->spare = out;
+	list_push_first(&dev->spare, &out->link);
 }
 
 struct launch cuda_lane_launch(const struct lane *lane, const struct out *out)
@@ -147,7 +142,9 @@ cudaError_t cuda_lane_record_end(const struct lane *lane, struct out *out)
 
 void cuda_lane_record_ends(const struct lane *lane)
 {
-	for (struct out *out = lane->head; out; out = out->next)
+	struct out *out;
+
+	list_for_each (out, &lane->outs, link)
 		if (!out->ended_recorded)
 			cuda_lane_record_end(lane, out);
 }
@@ -155,21 +152,12 @@ void cuda_lane_record_ends(const struct lane *lane)
 void cuda_done_push(struct backend_device *dev, struct run *run, int status)
 {
 	run->status = status;
-	run->next = NULL;
-	*dev->done_tail = run;
-	dev->done_tail = &run->next;
+	list_push_last(&dev->done, &run->link);
 }
 
 struct run *cuda_done_pop(struct backend_device *dev)
 {
-	struct run *run = dev->done;
-
-	if (!run)
-		return NULL;
-	dev->done = run->next;
-	if (!dev->done)
-		dev->done_tail = &dev->done;
-	return run;
+	return list_take(&dev->done, struct run, link);
 }
 
 cudaError_t cuda_lane_error(const struct lane *lane)
@@ -190,14 +178,12 @@ void cuda_give_up(struct backend_device *dev, cudaError_t error)
 	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		struct lane *lane = &dev->lanes[i];
 
-		for (struct out *out = lane->head, *next; out; out = next) {
-			next = out->next;
+		while (lane->n_out > 0) {
+			struct out *out = cuda_lane_pop(lane);
+
 			snprintf(out->run->error, WHY_BYTES, "%s", dev->fault);
 			cuda_done_push(dev, out->run, KOPS_E_FAULT);
 			cuda_out_put(dev, out);
 		}
-		lane->head = NULL;
-		lane->tail = &lane->head;
-		lane->n_out = 0;
 	}
 }

@@ -26,6 +26,11 @@ struct lane *cuda_lane_with(struct backend_device *dev, uint64_t queue);
 /* That one, or the one with the fewest runs. */
 struct lane *cuda_lane_for(struct backend_device *dev, uint64_t queue);
 void cuda_lane_push(struct lane *lane, struct out *out);
+/* The first that is out; NULL: none is. */
+static inline struct out *cuda_lane_first(const struct lane *lane)
+{
+	return list_first(&lane->outs, struct out, link);
+}
 /* The first that is out is no longer. */
 struct out *cuda_lane_pop(struct lane *lane);
 /* That it transfers by this lane from here on. */

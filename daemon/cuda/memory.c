@@ -25,7 +25,7 @@ static void release_kept(struct backend_device *dev)
 	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		struct lane *lane = &dev->lanes[i];
 
-		if (lane->scratch && !lane->head) {
+		if (lane->scratch && !lane->n_out) {
 			cudaFreeAsync(lane->scratch, lane->stream);
 			lane->scratch = NULL;
 			lane->scratch_bytes = 0;

@@ -241,7 +241,6 @@ static int open_lane(struct backend_device *dev, unsigned i, const struct cudaDe
 	struct lane *lane = &dev->lanes[i];
 	cudaError_t error = cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking);
 
-	lane->tail = &lane->head;
 	lane->words = &dev->words[i];
 	*lane->words = (struct lane_words){0};
 	if (error == cudaSuccess)
@@ -273,8 +272,8 @@ static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
 	if (error == cudaSuccess)
 		error = cuda_crowd_open(dev);
 	for (unsigned i = 0; error == cudaSuccess && i < CUDA_GRAPHS_MAX; i++) {
-		dev->graphs.words[i].next = dev->graphs.free_words;
-		dev->graphs.free_words = &dev->graphs.words[i];
+		dev->graphs.words[i].link = (struct list_link){0};
+		list_push_first(&dev->graphs.free_words, &dev->graphs.words[i].link);
 	}
 	return error == cudaSuccess ? 0 : cuda_failed(error, "no memory pool", why);
 }
@@ -298,17 +297,15 @@ static void close_lane(struct lane *lane)
 
 void cuda_close(struct backend_device *dev)
 {
-	struct out *next;
+	struct out *out;
 
 	if (!dev)
 		return;
 	cuda_use_device(dev->index);
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		close_lane(&dev->lanes[i]);
-	for (struct out *out = dev->spare; out; out = next) {
-		next = out->next;
+	while ((out = list_take(&dev->spare, struct out, link)))
 		cuda_out_free(out);
-	}
 	if (dev->memory_stream) {
 		cudaStreamSynchronize(dev->memory_stream);
 		cudaStreamDestroy(dev->memory_stream);
@@ -375,7 +372,6 @@ int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev,
 		return KOPS_E_NOMEM;
 	}
 	dev->index = (int)index;
-	dev->done_tail = &dev->done;
 	pthread_mutex_init(&dev->graphs.lock, NULL);
 	rc = open_parts(dev, why);
 	if (rc < 0) {

@@ -50,6 +50,12 @@ static struct cuda_copy *copy_of(const struct cuda_stage *stage, unsigned i, uns
 	return use == CUDA_STAGE_NONE ? NULL : &stage->copies[use];
 }
 
+static bool is_sound(const struct cuda_copy *copy)
+{
+	return !(copy->direct && (copy->valid || copy->dirty)) &&
+	       (!copy->dirty || (copy->valid && copy->is_written));
+}
+
 /* ---- Laying out ---- */
 
 static unsigned find_or_add_copy(struct cuda_stage *stage, const struct view *v)
@@ -297,6 +303,7 @@ void cuda_stage_begin(struct cuda_stage *stage, const struct cuda_direct *direct
 	for (unsigned c = 0; c < stage->n_copies; c++)
 		stage->copies[c].valid = stage->copies[c].dirty = false;
 	stage->downloaded = false;
+	POST(stage->is_settled);
 }
 
 void cuda_stage_free(struct cuda_stage *stage)
@@ -341,6 +348,7 @@ static int upload(struct cuda_stage *stage, struct cuda_copy *copy)
 {
 	int rc = copy->pinned ? 0 : settle(stage);
 
+	PRE(!copy->direct && !copy->dirty); /* else it would lose what an op has written */
 	if (rc < 0)
 		return rc;
 	rc = cuda_upload(&copy->layout, copy->memory->host, copy->pinned, stage->scratch + copy->offset,
@@ -348,13 +356,17 @@ static int upload(struct cuda_stage *stage, struct cuda_copy *copy)
 	if (rc < 0)
 		return rc;
 	copy->valid = true;
+	POST(is_sound(copy));
 	return 0;
 }
 
 static int download(struct cuda_stage *stage, struct cuda_copy *copy)
 {
-	int rc = cuda_download(&copy->layout, copy->memory->host, copy->pinned, stage->scratch + copy->offset,
-	                       stage->stream);
+	int rc;
+
+	PRE(is_sound(copy) && copy->dirty);
+	rc = cuda_download(&copy->layout, copy->memory->host, copy->pinned, stage->scratch + copy->offset,
+	                   stage->stream);
 
 	if (rc < 0)
 		return rc;
@@ -446,10 +458,16 @@ void cuda_stage_end_op(struct cuda_stage *stage, unsigned i)
 
 	if (!copy)
 		return;
-	for (unsigned c = 0; c < stage->n_copies; c++)
-		if (&stage->copies[c] != copy && view_overlap(stage->copies[c].view, copy->view))
-			stage->copies[c].valid = false;
+	for (unsigned c = 0; c < stage->n_copies; c++) {
+		struct cuda_copy *other = &stage->copies[c];
+
+		if (other == copy || !view_overlap(other->view, copy->view))
+			continue;
+		INVARIANT(!other->dirty); /* cuda_stage_begin_op() has downloaded it */
+		other->valid = false;
+	}
 	copy->valid = copy->dirty = !copy->direct;
+	POST(is_sound(copy));
 	stage->downloaded |= copy->direct;
 }
 

@@ -15,9 +15,16 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/list.h"
 #include "cuda/layout.h"
 #include "device/backend.h"
 
+/*
+ * Invariants, from cuda_stage_begin() on:
+ *     direct     there is no image: neither valid nor dirty
+ *     dirty      the image is valid, some op has written it, and no other dirty copy shares a byte with it
+ *     pinned     as it was at cuda_stage_begin(), however often others look
+ */
 struct cuda_copy {
 	const struct view *view; /* the first of the run's views that it serves */
 	struct memory *memory;
@@ -34,12 +41,14 @@ struct cuda_stage {
 	uint64_t carried_bytes;   /* the most that an op's parts hand on; behind the workspace */
 	char *scratch;            /* cuda_stage_scratch_bytes(); the caller's, set before the first transfer */
 	cudaStream_t stream;      /* likewise */
-	bool others_out;          /* likewise: earlier runs are out on the stream */
-	bool downloaded;          /* a download has been enqueued */
-	bool is_settled;
-	bool reads_host;           /* once it is settled: some copy that is read is direct */
-	bool unrecordable;         /* as a graph */
-	struct cuda_graph *graphs; /* of the run; graph.c's */
+	/* Whoever may still write host memory on the stream; the CPU reads none of it before settle(). */
+	bool others_out; /* earlier runs; likewise the caller's */
+	bool downloaded; /* this run: a download, or a kernel that writes it directly */
+	/* Of the layout: */
+	bool is_settled;    /* which copies are direct was decided, by what is pinned */
+	bool reads_host;    /* settled, and some copy that is read is direct */
+	bool unrecordable;  /* recording a graph failed, so it is not tried again */
+	struct list graphs; /* of the run; graph.c's */
 	struct backend_device *graphs_of;
 	unsigned n_copies;
 	struct cuda_copy *copies;

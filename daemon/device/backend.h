@@ -10,13 +10,14 @@
 
 #include <string.h>
 
+#include "base/list.h"
 #include "kernel.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define BACKEND_ABI   16
+#define BACKEND_ABI   17
 #define BACKEND_ENTRY "kops_backend"
 
 enum memory_pin {
@@ -87,7 +88,7 @@ struct run {
 	double upload_us, compute_us, download_us;
 	/* private to the backend while the run is out */
 	void *state;
-	struct run *next;
+	struct list_link link; /* the backend's, from start() to poll() */
 
 	void (*forget_plan)(struct run *run);
 	uint64_t device_bytes; /* by plan(): staging and workspace, not RESIDENT buffers */

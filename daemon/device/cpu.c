@@ -42,7 +42,7 @@ struct backend_device {
 	struct device_info info;
 	unsigned threads;
 	uint64_t disabled[OP_COUNT]; /* bit i: kernel i */
-	struct run *first, *last;    /* finished, waiting for poll() */
+	struct list done;            /* runs waiting for poll() */
 	void *workspace;             /* kept between runs, at most KEPT_WORKSPACE_BYTES; only grows */
 	uint64_t workspace_bytes;
 };
@@ -484,16 +484,6 @@ static int run_ops(struct run *run, const struct launch *launch)
 	return rc;
 }
 
-static void finish(struct backend_device *dev, struct run *run)
-{
-	run->next = NULL;
-	if (dev->last)
-		dev->last->next = run;
-	else
-		dev->first = run;
-	dev->last = run;
-}
-
 static void cpu_start(struct backend_device *dev, struct run *run)
 {
 	struct launch launch = {.workspace_bytes = run->device_bytes};
@@ -512,20 +502,12 @@ static void cpu_start(struct backend_device *dev, struct run *run)
 		run->status = run_ops(run, &launch);
 	}
 	put_workspace(dev, launch.workspace, run->device_bytes);
-	finish(dev, run);
+	list_push_last(&dev->done, &run->link);
 }
 
 static struct run *cpu_poll(struct backend_device *dev)
 {
-	struct run *run = dev->first;
-
-	if (!run)
-		return NULL;
-	dev->first = run->next;
-	if (!dev->first)
-		dev->last = NULL;
-	run->next = NULL;
-	return run;
+	return list_take(&dev->done, struct run, link);
 }
 
 /* What may be claimed, against the limit for all programs that share it. */

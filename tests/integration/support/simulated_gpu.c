@@ -33,7 +33,8 @@ enum { HUNG_MAX = 64 };
 static struct run *hung[HUNG_MAX];
 static unsigned n_hung;
 /* Of the device whose thread this is. */
-static __thread struct run *held, *crowd, *crowd_last;
+static __thread struct run *held;
+static __thread struct list crowd;
 static __thread unsigned most_together;
 
 static const char *path_of(const char *name, char path[512])
@@ -177,12 +178,7 @@ static void release_held(struct backend_device *dev)
 
 static void hold_back(struct run *run)
 {
-	run->next = NULL;
-	if (crowd)
-		crowd_last->next = run;
-	else
-		crowd = run;
-	crowd_last = run;
+	list_push_last(&crowd, &run->link);
 }
 
 static void say_together(unsigned n)
@@ -199,14 +195,11 @@ static void say_together(unsigned n)
 
 static void start_crowd(struct backend_device *dev)
 {
+	struct run *run;
 	unsigned n = 0;
 
-	for (struct run *run = crowd, *next; run; run = next) {
-		next = run->next;
+	for (; (run = list_take(&crowd, struct run, link)); n++)
 		backend_cpu.start(dev, run);
-		n++;
-	}
-	crowd = NULL;
 	say_together(n);
 }
 
