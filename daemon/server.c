@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "config/load.h"
+#include "decode.h"
 #include "device/core_dump.h"
 #include "device/devices.h"
 #include "dispatch/jobs.h"
@@ -522,7 +523,9 @@ int server_start(struct server *s, int argc, char **argv, char why[CONFIG_WHY_BY
 	int rc;
 
 	signal(SIGABRT, on_abort_at_start);
-	rc = make_loops(s, why);
+	rc = decode_open(why);
+	if (rc == 0)
+		rc = make_loops(s, why);
 	if (rc < 0)
 		return rc;
 	host_memory_tell_refusals(log_refusal);

@@ -20,18 +20,15 @@
 extern "C" {
 #endif
 
-#define OP_VIEWS_MAX 3   /* inputs, then the output */
-#define WHY_BYTES    256 /* room for a sentence to people */
+#define OP_OPERANDS_MAX 8
+#define WHY_BYTES       256 /* room for a sentence to people */
 
 #define PASSED_OVER_BYTES 512
-
-struct Kops__V1__Op;
-struct Kops__V1__View;
 
 /*
  * A view resolved against memory. `space` and `offset` say where it lies for overlap tests, before
  * any device has an address for it; `data` is element (0, 0, …) as the launching code may
- * dereference it: a host address on the CPU, a device address on a GPU.
+ * dereference it: a host address on the CPU, a device address on a GPU. An operand that is absent is all zeros.
  */
 struct view {
 	const void *space;
@@ -75,15 +72,65 @@ struct reduce_params {
 	bool goes_on; /* from what is in y: parts of one op */
 };
 
-/* One op of a job, resolved. views: op->n_inputs inputs, then the output. */
+/* For ops whose attributes need no struct of their own. */
+struct plain_params {
+	double numbers[4];
+	uint32_t counts[4];
+	bool flags[4];
+};
+
+/* ---- What an op is: plain data, from which the wire's reading, libraries, tools and docs are made ---- */
+
+enum operand_role {
+	OPERAND_INPUT,
+	OPERAND_OUTPUT,
+	OPERAND_UPDATED, /* an output whose old content may be an input: see op.reads_output */
+};
+
+#define DTYPE_BIT(dtype) (1u << (dtype))
+#define OWN_DTYPE        (-1)
+
+/* Inputs come before outputs. Outputs never share a byte. */
+struct op_operand {
+	const char *name; /* as in kops.h and on the wire */
+	enum operand_role role;
+	bool is_optional;
+	uint32_t dtypes; /* DTYPE_BIT of each that it may have */
+	int8_t
+	    dtype_of; /* the operand before it whose type it has, too, where that is given; OWN_DTYPE: none */
+	uint8_t in_place;  /* of an output: bit i is set where it may be the very view that operand i is */
+	const char *about; /* shape and meaning: a phrase */
+};
+
+enum attribute_type {
+	ATTRIBUTE_NUMBER, /* double */
+	ATTRIBUTE_COUNT,  /* uint32_t */
+	ATTRIBUTE_FLAG,   /* bool */
+	ATTRIBUTE_CHOICE, /* int or enum: an index of choices */
+};
+
+struct op_attribute {
+	const char *name;
+	enum attribute_type type;
+	uint16_t offset;  /* in op_args.params */
+	bool takes_nan;   /* NUMBER */
+	double min, max;  /* NUMBER and COUNT, both included */
+	double otherwise; /* what it is where a client does not name it. CHOICE: the index */
+	const char *const *choices;
+	unsigned n_choices;
+	const char *about; /* a phrase */
+};
+
+/* One op of a job, resolved. views: in the order of op->operands. */
 struct op_args {
 	const struct op *op;
-	struct view views[OP_VIEWS_MAX];
+	struct view views[OP_OPERANDS_MAX];
 	union {
 		struct gemm_params gemm;
 		struct softmax_params softmax;
 		struct fma_params fma;
 		struct reduce_params reduce;
+		struct plain_params plain;
 	} params;
 	void *carried; /* of parts: what they hand on, where it is not all in the output */
 };
@@ -107,13 +154,17 @@ struct cost {
  */
 #define PART_NONE (-1)
 struct part_axis {
-	int8_t axis[OP_VIEWS_MAX];
+	int8_t axis[OP_OPERANDS_MAX];
 	bool keeps_stride;
 };
 
 struct op {
 	const char *name;
-	unsigned n_inputs;
+	const char *about; /* what it computes: "y = a + b with a and b repeated to y's shape" */
+	const struct op_operand *operands;
+	unsigned n_operands; /* at most OP_OPERANDS_MAX */
+	const struct op_attribute *attributes;
+	unsigned n_attributes;
 	const struct part_axis *part_axes; /* best first */
 	unsigned n_part_axes;
 	/*
@@ -132,23 +183,22 @@ struct op {
 	 * that, and rounds the result after the last part. NULL: always 0.
 	 */
 	uint64_t (*carried_bytes)(const struct op_args *args);
-	/* Reads the op's wire parameters: views[i] points into msg, NULL where absent. No allocation. */
-	void (*decode)(const struct Kops__V1__Op *msg, struct op_args *args,
-	               const struct Kops__V1__View *views[OP_VIEWS_MAX]);
 	/*
 	 * The extents that describe the op's size, of args as the client sent them: check() may fold axes and
 	 * has not yet looked at ranks. NULL: those of the first input. See op_shape_of().
 	 */
 	void (*shape)(const struct op_args *args, struct op_shape *ret);
 	/*
-	 * Shapes, dtypes, aliasing. Spreads broadcast inputs to the output's shape with strides 0.
-	 * KOPS_E_SHAPE, _DTYPE, _OVERLAP, _INVALID with a sentence in why. Never looks at elements.
+	 * Shapes, aliasing, and what the description cannot say of types and attributes: op_check() calls it
+	 * last. Spreads broadcast inputs to the output's shape with strides 0. KOPS_E_SHAPE, _DTYPE, _OVERLAP,
+	 * _INVALID with a sentence in why. Never looks at elements.
 	 */
 	int (*check)(struct op_args *args, char why[WHY_BYTES]);
 	/* What the op may do to f32 data, given checked args; NULL: nothing is asked for. */
 	kops_precision (*precision)(const struct op_args *args);
-	/* Whether the output's old content is an input (gemm with beta != 0), given checked args. */
-	bool (*reads_output)(const struct op_args *args);
+	/* Whether the old content of output v is an input (gemm with beta != 0), given checked args. NULL: only
+	 * where it is the very view of one. Callers ask op_reads_output(). */
+	bool (*reads_output)(const struct op_args *args, unsigned v);
 	/* Whether nothing of the inputs counts (gemm with alpha == 0), given checked args; NULL: never. */
 	bool (*ignores_inputs)(const struct op_args *args);
 	void (*cost)(const struct op_args *args, struct cost *ret);
@@ -204,7 +254,7 @@ struct kernel {
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
 	/*
 	 * Computes, or on a GPU enqueues on launch->stream. 0, KOPS_E_FAULT or KOPS_E_NOMEM.
-	 * Output views with no element never get here.
+	 * Ops whose outputs have no element never get here.
 	 */
 	int (*launch)(const struct op_args *args, const struct launch *launch);
 	/*
@@ -235,7 +285,7 @@ struct kernel_list {
 
 enum {
 	OP_COUNT = 0
-#define X(name, NAME) +1
+#define X(name) +1
 #include "ops.def"
 #undef X
 };
@@ -251,19 +301,72 @@ unsigned op_index(const struct op *op);
 const struct op *op_by_name(const char *name);
 
 #define TOGETHER_MAX 128
+/* What a kernel that takes so many views of each op can say in together_max(): their addresses have to fit into
+ * its parameters, beside 512 bytes of others. */
+#define TOGETHER_OPS(views) ((views) <= 3 ? TOGETHER_MAX : (4096 - 512 - 32) / (8 * (views)))
 
 /* Whether they differ in nothing but where their operands are, and there not in the remainder by 16 bytes. */
 bool op_args_alike(const struct op_args *a, const struct op_args *b);
 
-/* The output of an op. */
+/* ---- operands.c ---- */
+
+static inline bool view_is_absent(const struct view *v)
+{
+	return v->dtype == 0;
+}
+
+static inline bool op_is_output(const struct op *op, unsigned v)
+{
+	return op->operands[v].role != OPERAND_INPUT;
+}
+
+/* The index of the first output, and how many inputs are before it. */
+static inline unsigned op_first_output(const struct op *op)
+{
+	unsigned v = 0;
+
+	while (!op_is_output(op, v))
+		v++;
+	return v;
+}
+
+/* The output of an op that has one; the first of several. */
 static inline const struct view *op_output_const(const struct op_args *args)
 {
-	return &args->views[args->op->n_inputs];
+	return &args->views[op_first_output(args->op)];
 }
 static inline struct view *op_output(struct op_args *args)
 {
-	return &args->views[args->op->n_inputs];
+	return &args->views[op_first_output(args->op)];
 }
+
+/* No output has an element: there is nothing to compute. */
+bool op_is_empty(const struct op_args *args);
+
+/* Whether an output may share a byte with v. */
+bool op_writes(const struct op_args *args, const struct view *v);
+
+/* Of checked args: whether output v's old content is an input; and whether any output's is. */
+bool op_reads_output(const struct op_args *args, unsigned v);
+bool op_reads_outputs(const struct op_args *args);
+/* Of checked args: whether the content of view v counts: not that of absent ones. */
+bool op_reads(const struct op_args *args, unsigned v);
+
+/* Whether it takes such elements: those of its first operand. */
+bool op_takes(const struct op *op, kops_dtype dtype);
+
+/* Their place in the description; op->n_operands or n_attributes where there is none of that name. */
+unsigned op_operand_index(const struct op *op, const char *name);
+unsigned op_attribute_index(const struct op *op, const char *name);
+
+/* Gives every attribute its default. */
+void op_set_defaults(struct op_args *args);
+
+/*
+ * Whether an op may run so: which operands are given, their types, attributes' ranges, then op->check(). Codes
+ * and sentence as of that.
+ */
+int op_check(struct op_args *args, char why[WHY_BYTES]);
 
 /* ---- part.c ---- */
 
@@ -379,7 +482,7 @@ static inline uint64_t stride_magnitude(int64_t stride)
 size_t dtype_size(kops_dtype dtype); /* 0: no dtype */
 const char *dtype_name(kops_dtype dtype);
 
-/* Some extent is 0: there are no elements, and the strides mean nothing. */
+/* Some extent is 0, or it is absent: there are no elements, and the strides mean nothing. */
 bool view_is_empty(const struct view *v);
 
 /* Product of the extents; KOPS_E_RANGE where it does not fit in 63 bits. */

@@ -61,7 +61,7 @@ bool cuda_crowd_join(struct backend_device *dev, struct run *run)
 
 static unsigned views_of(const struct op_args *args)
 {
-	return args->op->n_inputs + 1;
+	return args->op->n_operands;
 }
 
 /* ---- Graphs ---- */

@@ -24,7 +24,7 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 	struct op_args args;
 	int rc;
 
-	if (view_elements(op_output_const(&op->args)) == 0)
+	if (op_is_empty(&op->args))
 		return 0;
 	rc = cuda_stage_begin_op(out->stage, i, &args);
 	if (rc < 0)

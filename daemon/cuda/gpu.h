@@ -101,7 +101,7 @@ struct crowd {
 /* Pinned: where a crowd's graph writes that it is through, and reads where its operands are. */
 struct crowd_words {
 	alignas(64) uint32_t through;
-	alignas(64) void *addresses[CROWD_GRAPH_OPS * OP_VIEWS_MAX];
+	alignas(64) void *addresses[CROWD_GRAPH_OPS * OP_OPERANDS_MAX];
 };
 
 /* The launch of a crowd, recorded for one lane and number of ops. */

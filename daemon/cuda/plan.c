@@ -12,7 +12,7 @@
 #include "fitted.h"
 
 static const struct kernel_list *const lists[OP_COUNT] = {
-#define X(name, NAME) &name##_cuda_kernels,
+#define X(name) &name##_cuda_kernels,
 #include "ops.def"
 #undef X
 };
@@ -34,21 +34,22 @@ void cuda_disable(struct backend_device *dev, const struct op *op, unsigned kern
 		dev->disabled[i] |= 1ull << kernel;
 }
 
+/* Absent operands are nowhere. */
 static bool is_elsewhere(const struct backend_device *dev, const struct view *v)
 {
 	const struct memory *m = v->space;
 
-	return m->owner && m->owner != dev;
+	return m && m->owner && m->owner != dev;
 }
 
 void cuda_plan_args(const struct op_args *args, struct op_args *ret)
 {
 	*ret = *args;
-	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
 		const struct memory *m = args->views[v].space;
 		struct cuda_layout layout;
 
-		if (m->owner)
+		if (!m || m->owner)
 			continue;
 		cuda_layout_of(&args->views[v], &layout);
 		memcpy(ret->views[v].strides, layout.strides, sizeof(layout.strides));
@@ -63,9 +64,16 @@ void cuda_plan_args(const struct op_args *args, struct op_args *ret)
 
 static double op_us(const struct kernel *kernel, const struct op_args *args)
 {
-	if (view_elements(op_output_const(args)) == 0)
+	if (op_is_empty(args))
 		return 0;
 	return fitted.host.launch + kernel->time_ns(args) * 1e-3;
+}
+
+static bool is_in_host_memory(const struct view *v)
+{
+	const struct memory *m = v->space;
+
+	return m && m->owner == NULL;
 }
 
 /*
@@ -78,8 +86,8 @@ static void prefer_in_place(const struct op_args *args, struct preference *ret)
 	bool is_host = false;
 
 	*ret = (struct preference){.why = "reads host memory in place"};
-	for (unsigned v = 0; v <= args->op->n_inputs; v++)
-		is_host |= ((const struct memory *)args->views[v].space)->owner == NULL;
+	for (unsigned v = 0; v < args->op->n_operands; v++)
+		is_host |= is_in_host_memory(&args->views[v]);
 	for (size_t i = 0; is_host && i < list->n && ret->n < PREFERRED_MAX; i++)
 		if (list->kernels[i].once)
 			ret->kernels[ret->n++] = (uint8_t)i;
@@ -89,9 +97,8 @@ static void prefer_in_place(const struct op_args *args, struct preference *ret)
  * Ops that go together save more than kernels differ by alone: what a launch takes. So one that goes together
  * is taken before one that does not, where alone it takes so much longer at most.
  */
-#define COMPANY_NS 1000.0
-#define COMPANY_BYTES_MAX                                                                                      \
-	(512u << 10) /* of an output: no kernel takes larger ones together, so none is asked */
+#define COMPANY_NS        1000.0
+#define COMPANY_BYTES_MAX (512u << 10) /* of outputs: no kernel takes more together, so none is asked */
 
 static bool goes_together(const struct kernel *kernel, const struct op_args *args)
 {
@@ -137,9 +144,11 @@ static void prefer_company(const struct kernel_list *list, const struct op_args 
 
 static bool may_have_company(const struct run_op *op)
 {
-	const struct view *y = op_output_const(&op->args);
+	uint64_t bytes = 0;
 
-	return !op->preferred && !*op->pinned && view_elements(y) * dtype_size(y->dtype) <= COMPANY_BYTES_MAX;
+	for (unsigned v = op_first_output(op->args.op); v < op->args.op->n_operands; v++)
+		bytes += view_elements(&op->args.views[v]) * dtype_size(op->args.views[v].dtype);
+	return !op->preferred && !*op->pinned && bytes <= COMPANY_BYTES_MAX;
 }
 
 static double part_ns(const struct kernel *kernel, const struct op_args *args)
@@ -200,7 +209,7 @@ static int plan_op(const struct backend_device *dev, struct run *run, unsigned i
 		op->together = before->together;
 		return 0;
 	}
-	for (unsigned v = 0; v <= op->args.op->n_inputs; v++) {
+	for (unsigned v = 0; v < op->args.op->n_operands; v++) {
 		if (!is_elsewhere(dev, &op->args.views[v]))
 			continue;
 		snprintf(run->error, WHY_BYTES,

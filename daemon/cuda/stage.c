@@ -24,23 +24,23 @@ static const struct op_args *args_of(const struct cuda_stage *stage, unsigned i)
 
 static unsigned view_total(const struct op_args *args)
 {
-	return args->op->n_inputs + 1;
+	return args->op->n_operands;
 }
 
 static bool is_output(const struct op_args *args, unsigned v)
 {
-	return v == args->op->n_inputs;
+	return op_is_output(args->op, v);
 }
 
 static bool needs_content(const struct op_args *args, unsigned v)
 {
-	return !is_output(args, v) || args->op->reads_output(args);
+	return op_reads(args, v);
 }
 
-/* Nothing is launched then, so nothing is moved. */
-static bool is_empty(const struct op_args *args)
+/* Whether nothing is moved: its memory is the device's, or it is absent, or nothing is launched. */
+static bool stays(const struct op_args *args, unsigned v)
 {
-	return view_elements(op_output_const(args)) == 0;
+	return view_is_absent(&args->views[v]) || memory_of(&args->views[v])->owner || op_is_empty(args);
 }
 
 static struct cuda_copy *copy_of(const struct cuda_stage *stage, unsigned i, unsigned v)
@@ -89,11 +89,11 @@ static void find_copies(struct cuda_stage *stage)
 		const struct op_args *args = args_of(stage, i);
 
 		for (unsigned v = 0; v < view_total(args); v++) {
-			bool none = memory_of(&args->views[v])->owner || is_empty(args);
-
-			stage->uses[i][v] = none ? CUDA_STAGE_NONE : find_or_add_copy(stage, &args->views[v]);
-			if (!none)
-				note_use(&stage->copies[stage->uses[i][v]], args, v);
+			stage->uses[i][v] = CUDA_STAGE_NONE;
+			if (stays(args, v))
+				continue;
+			stage->uses[i][v] = find_or_add_copy(stage, &args->views[v]);
+			note_use(&stage->copies[stage->uses[i][v]], args, v);
 		}
 	}
 }
@@ -144,9 +144,15 @@ static bool is_near(const struct cuda_copy *copy, const struct view *v, uint64_t
 	return hi - lo <= max_bytes && (hi - lo <= SCATTERED_MAX_BYTES || view_is_dense(v));
 }
 
+/* Outputs come before inputs, otherwise they go in their order. */
+static bool is_preferred(const struct op_args *args, unsigned v, unsigned to)
+{
+	return is_output(args, v) == is_output(args, to) ? v < to : is_output(args, v);
+}
+
 /*
- * A kernel that touches each element once takes one host view: its output, or its input where the
- * output is RESIDENT. Of memory that is not pinned, only where both are runs: then it is one DMA copy.
+ * A kernel that touches each element once takes one host view: an output, or an input where the
+ * outputs are RESIDENT. Of memory that is not pinned, only where both are runs: then it is one DMA copy.
  */
 static bool takes_host_view(const struct cuda_stage *stage, unsigned i, unsigned v)
 {
@@ -155,8 +161,9 @@ static bool takes_host_view(const struct cuda_stage *stage, unsigned i, unsigned
 
 	if (!stage->run->ops[i].kernel->once)
 		return false;
-	if (!is_output(args, v) && copy_of(stage, i, args->op->n_inputs))
-		return false;
+	for (unsigned w = 0; w < view_total(args); w++)
+		if (is_preferred(args, w, v) && copy_of(stage, i, w))
+			return false;
 	if (copy->pinned)
 		return true;
 	for (unsigned w = 0; w < view_total(args); w++)
@@ -187,6 +194,8 @@ static void fill_args(const struct cuda_stage *stage, unsigned i, struct op_args
 		const struct cuda_copy *copy = copy_of(stage, i, v);
 		struct view *view = &ret_args->views[v];
 
+		if (view_is_absent(view))
+			continue;
 		if (!copy)
 			view->data = memory_at(memory_of(view), view->offset);
 		else if (copy->direct)
@@ -266,7 +275,7 @@ static void give_room(struct cuda_stage *stage)
 
 		if (bytes > stage->carried_bytes)
 			stage->carried_bytes = bytes;
-		if (!op->kernel->workspace || is_empty(args_of(stage, i)))
+		if (!op->kernel->workspace || op_is_empty(args_of(stage, i)))
 			continue;
 		fill_args(stage, i, &args);
 		bytes = aligned(kernel_workspace(op->kernel, &args, &op->cut));
@@ -275,17 +284,27 @@ static void give_room(struct cuda_stage *stage)
 	}
 }
 
+static size_t operand_total(const struct run *run)
+{
+	size_t n = 0;
+
+	for (unsigned i = 0; i < run->n_ops; i++)
+		n += view_total(&run->ops[i].args);
+	return n;
+}
+
 int cuda_stage_new(const struct run *run, struct cuda_stage **ret_stage)
 {
 	size_t n = run->n_ops;
+	size_t n_copies = operand_total(run);
 	struct cuda_stage *stage =
-	    calloc(1, sizeof(*stage) + n * OP_VIEWS_MAX * sizeof(struct cuda_copy) + n * sizeof(*stage->uses));
+	    calloc(1, sizeof(*stage) + n_copies * sizeof(struct cuda_copy) + n * sizeof(*stage->uses));
 
 	if (!stage)
 		return KOPS_E_NOMEM;
 	stage->run = run;
 	stage->copies = (struct cuda_copy *)(stage + 1);
-	stage->uses = (unsigned(*)[OP_VIEWS_MAX])(stage->copies + n * OP_VIEWS_MAX);
+	stage->uses = (unsigned(*)[OP_OPERANDS_MAX])(stage->copies + n_copies);
 	find_copies(stage);
 	find_pinned(stage);
 	give_room(stage);
@@ -394,7 +413,7 @@ static int flush_others(struct cuda_stage *stage, const struct cuda_copy *copy)
 static bool written_before(const struct cuda_stage *stage, unsigned i, const struct view *v)
 {
 	for (unsigned j = 0; j < i; j++)
-		if (view_overlap(op_output_const(args_of(stage, j)), v))
+		if (op_writes(args_of(stage, j), v))
 			return true;
 	return false;
 }
@@ -404,7 +423,7 @@ int cuda_stage_upload_all(struct cuda_stage *stage)
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		const struct op_args *args = args_of(stage, i);
 
-		for (unsigned v = 0; v < view_total(args) && !is_empty(args); v++) {
+		for (unsigned v = 0; v < view_total(args) && !op_is_empty(args); v++) {
 			struct cuda_copy *copy = copy_of(stage, i, v);
 			int rc;
 
@@ -451,13 +470,8 @@ int cuda_stage_begin_op(struct cuda_stage *stage, unsigned i, struct op_args *re
 	return 0;
 }
 
-void cuda_stage_end_op(struct cuda_stage *stage, unsigned i)
+static void end_output(struct cuda_stage *stage, struct cuda_copy *copy)
 {
-	const struct op_args *args = args_of(stage, i);
-	struct cuda_copy *copy = copy_of(stage, i, args->op->n_inputs);
-
-	if (!copy)
-		return;
 	for (unsigned c = 0; c < stage->n_copies; c++) {
 		struct cuda_copy *other = &stage->copies[c];
 
@@ -469,6 +483,18 @@ void cuda_stage_end_op(struct cuda_stage *stage, unsigned i)
 	copy->valid = copy->dirty = !copy->direct;
 	POST(is_sound(copy));
 	stage->downloaded |= copy->direct;
+}
+
+void cuda_stage_end_op(struct cuda_stage *stage, unsigned i)
+{
+	const struct op_args *args = args_of(stage, i);
+
+	for (unsigned v = 0; v < view_total(args); v++) {
+		struct cuda_copy *copy = is_output(args, v) ? copy_of(stage, i, v) : NULL;
+
+		if (copy)
+			end_output(stage, copy);
+	}
 }
 
 int cuda_stage_download_all(struct cuda_stage *stage)

@@ -52,8 +52,8 @@ struct cuda_stage {
 	struct backend_device *graphs_of;
 	unsigned n_copies;
 	struct cuda_copy *copies;
-	unsigned (*uses)[OP_VIEWS_MAX]; /* per op and view: index of its copy; CUDA_STAGE_NONE: RESIDENT, or of
-	                                   an op without output */
+	unsigned (*uses)[OP_OPERANDS_MAX]; /* per op and view: index of its copy; CUDA_STAGE_NONE: RESIDENT,
+	                                      absent, or of an op whose outputs have no element */
 };
 
 #define CUDA_STAGE_NONE UINT_MAX

@@ -6,10 +6,8 @@
 /* Neither touches what the other writes. */
 static bool are_independent(const struct op_args *a, const struct op_args *b)
 {
-	const struct view *of_a = op_output_const(a), *of_b = op_output_const(b);
-
-	for (unsigned v = 0; v <= a->op->n_inputs; v++)
-		if (view_overlap(of_a, &b->views[v]) || view_overlap(&a->views[v], of_b))
+	for (unsigned v = 0; v < a->op->n_operands; v++)
+		if (op_writes(a, &b->views[v]) || op_writes(b, &a->views[v]))
 			return false;
 	return true;
 }

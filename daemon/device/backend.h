@@ -198,10 +198,10 @@ static inline const struct run_op *run_like_before(const struct run *run, unsign
 	if (i == 0 || op->preferred != before->preferred || strcmp(op->pinned, before->pinned) != 0 ||
 	    !op_args_alike(&op->args, &before->args))
 		return NULL;
-	for (unsigned v = 0; v <= op->args.op->n_inputs; v++) {
+	for (unsigned v = 0; v < op->args.op->n_operands; v++) {
 		const struct memory *of_op = op->args.views[v].space, *of_before = before->args.views[v].space;
 
-		if (of_op->owner != of_before->owner)
+		if (of_op && of_op->owner != of_before->owner) /* absent in both, where it is in one */
 			return NULL;
 	}
 	return before;

@@ -15,7 +15,7 @@ struct canary {
 	struct run_op op;
 	struct memory memory;    /* what the device works on */
 	unsigned char *expected; /* the same layout, computed by the reference */
-	uint64_t view_bytes[OP_VIEWS_MAX];
+	uint64_t view_bytes[OP_OPERANDS_MAX];
 	uint32_t random;
 	bool is_known; /* expected holds the inputs and the answer */
 };
@@ -86,7 +86,7 @@ static double load(const void *at, kops_dtype dtype)
 
 static unsigned view_total(const struct canary *c)
 {
-	return c->op.args.op->n_inputs + 1;
+	return c->op.args.op->n_operands;
 }
 
 static int lay_out(struct canary *c)
@@ -97,6 +97,8 @@ static int lay_out(struct canary *c)
 	for (unsigned i = 0; i < view_total(c); i++) {
 		struct view *v = &c->op.args.views[i];
 		c->view_bytes[i] = view_elements(v) * dtype_size(v->dtype);
+		if (view_is_absent(v))
+			continue;
 		v->space = &c->memory;
 		v->offset = total;
 		total += (c->view_bytes[i] + 255) & ~255ull;
@@ -146,7 +148,8 @@ static void compute_expected(struct canary *c)
 
 	memcpy(c->expected, c->memory.host, c->memory.bytes);
 	for (unsigned i = 0; i < view_total(c); i++)
-		args.views[i].data = c->expected + args.views[i].offset;
+		if (!view_is_absent(&args.views[i]))
+			args.views[i].data = c->expected + args.views[i].offset;
 	args.op->reference(&args);
 }
 
@@ -160,45 +163,60 @@ static void fill(struct canary *c)
 	}
 }
 
+static void spoil_outputs(struct canary *c)
+{
+	const struct op *op = c->op.args.op;
+
+	for (unsigned i = op_first_output(op); i < op->n_operands; i++)
+		memset((char *)c->memory.host + c->op.args.views[i].offset, 0xff, c->view_bytes[i]); /* NaN */
+}
+
 /* The answer once found out serves again: it takes a millisecond, and the health check asks in the loop. */
 struct run *canary_prepare(struct canary *c, const char *kernel)
 {
-	const struct view *out = op_output(&c->op.args);
 	char why[WHY_BYTES];
 
-	if (c->op.args.op->check(&c->op.args, why) < 0)
+	if (op_check(&c->op.args, why) < 0)
 		return NULL; /* a sample that breaks its own rules: canary_is_right() will say no */
 	if (c->is_known) {
 		memcpy(c->memory.host, c->expected, c->memory.bytes);
 	} else {
 		fill(c);
 		compute_expected(c);
-		c->is_known = !c->op.args.op->reads_output(&c->op.args);
+		c->is_known = !op_reads_outputs(&c->op.args);
 	}
-	if (!c->op.args.op->reads_output(&c->op.args))
-		memset((char *)c->memory.host + out->offset, 0xff,
-		       c->view_bytes[c->op.args.op->n_inputs]); /* NaN */
+	if (!op_reads_outputs(&c->op.args))
+		spoil_outputs(c);
 	c->op.pinned = kernel;
 	run_forget_plan(&c->run);
 	c->run = (struct run){.ops = &c->op, .n_ops = 1, .status = KOPS_E_FAULT, .lane = UINT64_MAX};
 	return &c->run;
 }
 
-bool canary_is_right(const struct canary *c)
+static bool output_is_right(const struct canary *c, unsigned i, double tolerance)
 {
-	const struct op_args *args = &c->op.args;
-	const struct view *out = op_output_const(args);
+	const struct view *out = &c->op.args.views[i];
 	size_t size = dtype_size(out->dtype);
-	double tolerance = args->op->tolerance(args);
 
-	if (c->run.status < 0)
-		return false;
-	for (uint64_t at = 0; at < c->view_bytes[args->op->n_inputs]; at += size) {
+	for (uint64_t at = 0; at < c->view_bytes[i]; at += size) {
 		double got = load((char *)c->memory.host + out->offset + at, out->dtype);
 		double want = load(c->expected + out->offset + at, out->dtype);
 		if (!(fabs(got - want) <= tolerance)) /* NaN is never right */
 			return false;
 	}
+	return true;
+}
+
+bool canary_is_right(const struct canary *c)
+{
+	const struct op_args *args = &c->op.args;
+	double tolerance = args->op->tolerance(args);
+
+	if (c->run.status < 0)
+		return false;
+	for (unsigned i = op_first_output(args->op); i < args->op->n_operands; i++)
+		if (!output_is_right(c, i, tolerance))
+			return false;
 	return true;
 }
 
@@ -226,7 +244,7 @@ static bool takes(const struct kernel *kernel, struct canary *c)
 	char why[WHY_BYTES];
 	const char *why_not;
 
-	return args->op->check(args, why) == 0 && kernel->supports(args, &why_not);
+	return op_check(args, why) == 0 && kernel->supports(args, &why_not);
 }
 
 static enum verdict test_sample(const struct backend *backend, struct backend_device *dev,

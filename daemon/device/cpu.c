@@ -48,7 +48,7 @@ struct backend_device {
 };
 
 static const struct kernel_list *const lists[OP_COUNT] = {
-#define X(name, NAME) &name##_cpu_kernels,
+#define X(name) &name##_cpu_kernels,
 #include "ops.def"
 #undef X
 };
@@ -185,9 +185,9 @@ static void cpu_disable(struct backend_device *dev, const struct op *op, unsigne
 /* RESIDENT memory belongs to one device; `owner` is NULL for memory of this process. */
 static int check_owners(const struct backend_device *dev, const struct op_args *args, char error[WHY_BYTES])
 {
-	for (unsigned i = 0; i <= args->op->n_inputs; i++) {
+	for (unsigned i = 0; i < args->op->n_operands; i++) {
 		const struct memory *m = args->views[i].space;
-		if (!m->owner || m->owner == dev)
+		if (!m || !m->owner || m->owner == dev)
 			continue;
 		snprintf(error, WHY_BYTES,
 		         "a buffer of this %s is resident on another device; run the job there, or copy it "
@@ -202,7 +202,7 @@ static int check_owners(const struct backend_device *dev, const struct op_args *
 /* Whether the op before this one in its job touched the view's pages already. NULL: there is none before. */
 static bool is_touched(const struct op_args *before, const struct view *v)
 {
-	for (unsigned i = 0; before && i <= before->op->n_inputs; i++)
+	for (unsigned i = 0; before && i < before->op->n_operands; i++)
 		if (before->views[i].space == v->space && before->views[i].offset == v->offset)
 			return true;
 	return false;
@@ -210,16 +210,17 @@ static bool is_touched(const struct op_args *before, const struct view *v)
 
 static bool is_ignored(const struct op_args *args, unsigned i)
 {
-	return i < args->op->n_inputs && args->op->ignores_inputs && args->op->ignores_inputs(args);
+	return view_is_absent(&args->views[i]) ||
+	       (!op_is_output(args->op, i) && args->op->ignores_inputs && args->op->ignores_inputs(args));
 }
 
 static double pages_us(const struct op_args *args, const struct op_args *before)
 {
 	double us = 0;
 
-	for (unsigned i = 0; i <= args->op->n_inputs; i++)
+	for (unsigned i = 0; i < args->op->n_operands; i++)
 		if (!is_touched(before, &args->views[i]) && !is_ignored(args, i))
-			us += host_pages_us(&args->views[i], i == args->op->n_inputs);
+			us += host_pages_us(&args->views[i], op_is_output(args->op, i));
 	return us;
 }
 
@@ -231,7 +232,7 @@ static double op_us(const struct kernel *kernel, const struct op_args *args, con
 	uint64_t workspace = kernel_workspace(kernel, args, &uncut);
 	double us = OP_US;
 
-	if (view_elements(op_output_const(args)) == 0)
+	if (op_is_empty(args))
 		return 0;
 	us += page_factor * pages_us(args, before);
 	if (workspace > KEPT_WORKSPACE_BYTES)
@@ -442,10 +443,11 @@ static int run_part(struct run *run, const struct launch *launch)
 	struct op_args args = op->args;
 	int rc = carries && run->next_part == 0 ? make_carried(run, op) : 0;
 
-	if (rc < 0 || view_elements(op_output_const(&args)) == 0)
+	if (rc < 0 || op_is_empty(&args))
 		return rc;
-	for (unsigned i = 0; i <= args.op->n_inputs; i++)
-		args.views[i].data = memory_at(args.views[i].space, args.views[i].offset);
+	for (unsigned i = 0; i < args.op->n_operands; i++)
+		if (!view_is_absent(&args.views[i]))
+			args.views[i].data = memory_at(args.views[i].space, args.views[i].offset);
 	args.carried = carries ? ((struct carried *)run->planned)->memory : NULL;
 	if (op->cut.n_parts <= 1)
 		return op->kernel->launch(&args, launch);

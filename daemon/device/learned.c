@@ -92,9 +92,9 @@ static uint64_t shape_of(const struct op_args *args, bool is_one_of_many)
 	bool ignores_inputs = args->op->ignores_inputs && args->op->ignores_inputs(args);
 	uint64_t hash = mixed(is_one_of_many, ignores_inputs);
 
-	hash = mixed(hash, args->op->reads_output(args));
+	hash = mixed(hash, op_reads_outputs(args));
 	hash = mixed(hash, args->op->precision ? args->op->precision(args) : 0);
-	for (unsigned i = 0; i <= args->op->n_inputs; i++)
+	for (unsigned i = 0; i < args->op->n_operands; i++)
 		hash = hash_view(hash, &args->views[i]);
 	return hash;
 }

@@ -85,7 +85,7 @@ uint64_t marks_shape(const struct run *run)
 
 		hash = add_bytes(hash, op->args.op->name, strlen(op->args.op->name));
 		hash = add_bytes(hash, op->kernel->name, strlen(op->kernel->name));
-		for (unsigned v = 0; v <= op->args.op->n_inputs; v++)
+		for (unsigned v = 0; v < op->args.op->n_operands; v++)
 			hash = add_view(hash, &op->args.views[v]);
 	}
 	return hash ? hash : 1; /* 0 marks a free slot */

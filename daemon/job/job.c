@@ -91,7 +91,7 @@ struct job *job_new(struct engine *engine, struct account *account, struct job_q
                     unsigned n_ops)
 {
 	size_t ops_bytes = n_ops * sizeof(struct run_op);
-	size_t bytes = sizeof(struct job) + ops_bytes + n_ops * OP_VIEWS_MAX * sizeof(struct buffer_use);
+	size_t bytes = sizeof(struct job) + ops_bytes + n_ops * OP_OPERANDS_MAX * sizeof(struct buffer_use);
 	struct job *job = calloc(1, bytes);
 
 	if (!job)

@@ -5,12 +5,7 @@
 #include <string.h>
 
 #include "common/rules.h"
-
-static const struct op *const op_of_case[] = {
-#define X(name, NAME) [KOPS__V1__OP__PARAMS_##NAME] = &op_##name,
-#include "ops.def"
-#undef X
-};
+#include "decode.h"
 
 static int copy_view(const Kops__V1__View *msg, struct view *v, char why[WHY_BYTES])
 {
@@ -97,21 +92,13 @@ static void note_reach(struct buffer_use *use, const struct view *v, uint64_t lo
 		use->reach_bytes = all;
 }
 
-static int find_buffers(struct request *r, const Kops__V1__View *const views[OP_VIEWS_MAX], unsigned n,
-                        struct buffer *ret[OP_VIEWS_MAX])
+static int find_buffer(struct request *r, uint64_t id, struct buffer **ret)
 {
-	for (unsigned i = 0; i < n; i++) {
-		if (!views[i]) {
-			snprintf(r->why, sizeof r->why, "an operand is missing");
-			return KOPS_E_INVALID;
-		}
-		ret[i] = idmap_get(&r->session->buffers, views[i]->buffer);
-		if (!ret[i]) {
-			snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, views[i]->buffer);
-			return KOPS_E_NOT_FOUND;
-		}
-	}
-	return 0;
+	*ret = idmap_get(&r->session->buffers, id);
+	if (*ret)
+		return 0;
+	snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, id);
+	return KOPS_E_NOT_FOUND;
 }
 
 /* The job's use of it, begun when there is none. */
@@ -125,13 +112,14 @@ static struct buffer_use *use_of(struct uses *uses, struct buffer *buffer)
 }
 
 /* Binds one view to its buffer. Shapes among views are the op's own business. */
-static int bind_view(struct request *r, struct job *job, const Kops__V1__View *msg, struct buffer *buffer,
-                     struct view *v, bool is_output, struct buffer_use **ret_use)
+static int bind_view(struct request *r, struct job *job, const Kops__V1__View *msg, struct view *v,
+                     bool is_output, struct buffer_use **ret_use)
 {
+	struct buffer *buffer;
 	uint64_t lo, hi;
-	int rc = copy_view(msg, v, r->why);
+	int rc = find_buffer(r, msg->buffer, &buffer);
 
-	if (rc < 0)
+	if (rc < 0 || (rc = copy_view(msg, v, r->why)) < 0)
 		return rc;
 	rc = view_extent(v, buffer->memory.bytes, &lo, &hi);
 	if (rc < 0) {
@@ -155,38 +143,39 @@ static bool covers_buffer(const struct view *output, const struct buffer *buffer
 	return view_elements(output) * dtype_size(output->dtype) == buffer->memory.bytes;
 }
 
-/* Of what an op before it in the job has not filled. */
+/* A read, unless an op before it in the job has filled the buffer. */
 static void note_read(struct buffer_use *use, const struct view *v)
 {
 	use->reads |= !use->fills && view_elements(v) > 0;
 }
 
-static void note_use(const struct op_args *args, struct buffer_use *const uses[OP_VIEWS_MAX])
+/* All reads of an op come before its writes. */
+static void note_use(const struct op_args *args, struct buffer_use *const uses[OP_OPERANDS_MAX])
 {
-	unsigned n = args->op->n_inputs;
+	const struct op *op = args->op;
 
-	for (unsigned i = 0; i < n; i++)
-		note_read(uses[i], &args->views[i]);
-	if (args->op->reads_output(args))
-		note_read(uses[n], &args->views[n]);
-	uses[n]->fills |= covers_buffer(&args->views[n], uses[n]->buffer);
+	for (unsigned v = 0; v < op->n_operands; v++)
+		if (op_reads(args, v))
+			note_read(uses[v], &args->views[v]);
+	for (unsigned v = op_first_output(op); v < op->n_operands; v++)
+		if (!view_is_absent(&args->views[v]))
+			uses[v]->fills |= covers_buffer(&args->views[v], uses[v]->buffer);
 }
 
 static int bind_views(struct request *r, struct job *job, struct run_op *op,
-                      const Kops__V1__View *const views[OP_VIEWS_MAX])
+                      const Kops__V1__View *const views[OP_OPERANDS_MAX])
 {
 	struct op_args *args = &op->args;
-	struct buffer *buffers[OP_VIEWS_MAX];
-	struct buffer_use *uses[OP_VIEWS_MAX];
-	unsigned n_inputs = args->op->n_inputs;
-	int rc = find_buffers(r, views, n_inputs + 1, buffers);
+	struct buffer_use *uses[OP_OPERANDS_MAX];
+	int rc = 0;
 
-	for (unsigned i = 0; i <= n_inputs && rc == 0; i++)
-		rc = bind_view(r, job, views[i], buffers[i], &args->views[i], i == n_inputs, &uses[i]);
+	for (unsigned v = 0; v < args->op->n_operands && rc == 0; v++)
+		if (views[v])
+			rc = bind_view(r, job, views[v], &args->views[v], op_is_output(args->op, v), &uses[v]);
 	if (rc == 0)
 		op_shape_of(args, &op->shape);
 	if (rc == 0)
-		rc = args->op->check(args, r->why);
+		rc = op_check(args, r->why);
 	if (rc == 0)
 		note_use(args, uses);
 	return rc;
@@ -203,18 +192,13 @@ static void count_cost(struct job *job, const struct op_args *args)
 
 static int bind_op(struct request *r, struct job *job, unsigned index, const Kops__V1__Op *msg)
 {
-	const Kops__V1__View *views[OP_VIEWS_MAX] = {NULL};
+	const Kops__V1__View *views[OP_OPERANDS_MAX] = {NULL};
 	struct run_op *op = &job->ops[index];
-	unsigned c = (unsigned)msg->params_case;
-	int rc;
+	int rc = decode_op(msg, &op->args, views, r->why);
 
-	if (c >= sizeof op_of_case / sizeof op_of_case[0] || !op_of_case[c]) {
-		snprintf(r->why, sizeof r->why, "an op without parameters");
-		return KOPS_E_INVALID;
-	}
-	op->args.op = op_of_case[c];
+	if (rc < 0)
+		return rc;
 	op->pinned = msg->kernel;
-	op->args.op->decode(msg, &op->args, views);
 	rc = bind_views(r, job, op, views);
 	if (rc == 0)
 		count_cost(job, &op->args);

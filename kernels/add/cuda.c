@@ -34,7 +34,7 @@ static double float4_ns(const struct op_args *args)
 {
 	struct cost cost;
 
-	for (unsigned v = 0; v <= args->op->n_inputs; v++)
+	for (unsigned v = 0; v < args->op->n_operands; v++)
 		if (!view_is_dense(&args->views[v]))
 			return scalar_ns(args);
 	args->op->cost(args, &cost);

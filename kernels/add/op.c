@@ -11,22 +11,20 @@
  */
 #include "common/half.h"
 #include "common/rules.h"
-#include "kops.pb-c.h"
 
 enum { A, B, Y };
 
-static const char *const names[] = {"a", "b", "y"};
+#define DTYPES (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
 
-#define DTYPES (RULES_BIT(KOPS_F32) | RULES_BIT(KOPS_F16) | RULES_BIT(KOPS_BF16))
-
-static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
-                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
-{
-	(void)args;
-	views[A] = msg->add->a;
-	views[B] = msg->add->b;
-	views[Y] = msg->add->y;
-}
+static const struct op_operand operands[] = {
+    [A] = {.name = "a", .dtypes = DTYPES, .about = "1 to 4 axes; extents of 1 and missing leading ones repeat"},
+    [B] = {.name = "b", .dtypes = DTYPES, .about = "likewise"},
+    [Y] = {.name = "y",
+           .role = OPERAND_OUTPUT,
+           .dtypes = DTYPES,
+           .in_place = 1u << A | 1u << B,
+           .about = "1 to 4 axes; may be a or b where that is not repeated"},
+};
 
 /* Gives v the shape that y has with rank 4. */
 static int spread(struct view *v, const char *name, const struct view *y, char why[WHY_BYTES])
@@ -58,16 +56,14 @@ static void shape(const struct op_args *args, struct op_shape *ret)
 	rules_take_shape(op_output_const(args), ret);
 }
 
-static int check_types(const struct op_args *args, char why[WHY_BYTES])
+static int check_ranks(const struct op_args *args, char why[WHY_BYTES])
 {
 	int rc;
 
 	for (unsigned i = A; i <= Y; i++)
-		if ((rc = rules_rank(&args->views[i], names[i], 1, 4, why)) < 0)
+		if ((rc = rules_rank(&args->views[i], operands[i].name, 1, 4, why)) < 0)
 			return rc;
-	if ((rc = rules_dtypes(args, names, DTYPES, why)) < 0)
-		return rc;
-	return rules_output(&args->views[Y], "y", why);
+	return 0;
 }
 
 static int check(struct op_args *args, char why[WHY_BYTES])
@@ -75,23 +71,16 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	struct view *a = &args->views[A], *b = &args->views[B], *y = &args->views[Y];
 	int rc;
 
-	if ((rc = check_types(args, why)) < 0)
-		return rc;
-	if ((rc = spread(a, "a", y, why)) < 0 || (rc = spread(b, "b", y, why)) < 0)
+	if ((rc = check_ranks(args, why)) < 0 || (rc = spread(a, "a", y, why)) < 0 ||
+	    (rc = spread(b, "b", y, why)) < 0)
 		return rc;
 	rules_pad_rank(y, 4);
-	if ((rc = rules_apart(a, "a", y, "y", true, why)) < 0 ||
-	    (rc = rules_apart(b, "b", y, "y", true, why)) < 0)
+	if ((rc = rules_outputs(args, why)) < 0)
 		return rc;
 	struct view *const all[] = {a, b, y};
 	rules_order(all, 3);
 	rules_fold(all, 3, 4);
 	return 0;
-}
-
-static bool reads_output(const struct op_args *args)
-{
-	return view_same(&args->views[A], &args->views[Y]) || view_same(&args->views[B], &args->views[Y]);
 }
 
 static void cost(const struct op_args *args, struct cost *ret)
@@ -120,7 +109,7 @@ static void reference(const struct op_args *args)
 /* A matrix plus a row, in the form that check() leaves. */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
-	if (!rules_takes(DTYPES, dtype))
+	if (!op_takes(&op_add, dtype))
 		return false;
 	*args = (struct op_args){.op = &op_add};
 	for (unsigned i = A; i <= Y; i++) {
@@ -142,13 +131,13 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_add = {
     .name = "add",
+    .about = "y = a + b with a and b repeated to y's shape",
+    .operands = operands,
+    .n_operands = sizeof operands / sizeof operands[0],
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
-    .n_inputs = 2,
-    .decode = decode,
     .shape = shape,
     .check = check,
-    .reads_output = reads_output,
     .cost = cost,
     .reference = reference,
     .sample = sample,

@@ -7,7 +7,7 @@
 #include "kernel.h"
 
 /* gemm_cpu_kernels, …: the kernels of each op (kernels/<op>/cpu.c). */
-#define X(name, NAME) extern const struct kernel_list name##_cpu_kernels;
+#define X(name) extern const struct kernel_list name##_cpu_kernels;
 #include "ops.def"
 #undef X
 

@@ -37,7 +37,7 @@ double cpu_memory_ns(const struct op_args *args, double parts)
 {
 	double ns = 0;
 
-	for (unsigned i = 0; i <= args->op->n_inputs; i++)
+	for (unsigned i = 0; i < args->op->n_operands; i++)
 		ns += cpu_view_ns(&args->views[i]);
 	return ns / fmin(cpu_threads(parts), SHARERS);
 }

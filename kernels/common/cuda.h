@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* The kernels of each op: kernels/<op>/cuda.c. */
-#define X(name, NAME) extern const struct kernel_list name##_cuda_kernels;
+#define X(name) extern const struct kernel_list name##_cuda_kernels;
 #include "ops.def"
 #undef X
 
@@ -58,7 +58,9 @@ static inline unsigned cuda_together_max(const struct op_args *args)
 {
 	const struct view *y = op_output_const(args);
 
-	return view_elements(y) * dtype_size(y->dtype) <= CUDA_TOGETHER_BYTES ? TOGETHER_MAX : 1;
+	return view_elements(y) * dtype_size(y->dtype) <= CUDA_TOGETHER_BYTES
+	           ? TOGETHER_OPS(args->op->n_operands)
+	           : 1;
 }
 
 /*
@@ -81,10 +83,11 @@ double cuda_memory_ns(const struct op_args *args);
  * by the last view's stride, innermost first, and neighbours that are one run in every view joined.
  * Rank 0 is a single element. strides[v][d]: elements, view v, axis d.
  */
+#define CUDA_AXES_VIEWS 3 /* at most: it is a parameter of kernels */
 struct cuda_axes {
 	uint32_t rank;
 	uint64_t extent[KOPS_RANK_MAX];
-	int64_t strides[OP_VIEWS_MAX][KOPS_RANK_MAX];
+	int64_t strides[CUDA_AXES_VIEWS][KOPS_RANK_MAX];
 };
 
 void cuda_axes_of(const struct view *views, unsigned n, struct cuda_axes *ret);

@@ -49,7 +49,7 @@ double cuda_memory_ns(const struct op_args *args)
 {
 	double bytes = 0, scattered = 0;
 
-	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
 		bytes += LINE_BYTES * view_blocks(&args->views[v], LINE_BYTES);
 		if (!view_is_dense(&args->views[v]))
 			scattered = (double)view_elements(op_output_const(args));

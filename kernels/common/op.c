@@ -6,7 +6,7 @@
 #include <string.h>
 
 const struct op *const ops[OP_COUNT] = {
-#define X(name, NAME) &op_##name,
+#define X(name) &op_##name,
 #include "ops.def"
 #undef X
 };
@@ -77,47 +77,6 @@ int rules_rank(const struct view *v, const char *name, uint32_t min, uint32_t ma
 	                    min, max);
 }
 
-bool rules_takes(unsigned dtypes, kops_dtype dtype)
-{
-	return dtype_size(dtype) != 0 && (dtypes & RULES_BIT(dtype)) != 0;
-}
-
-/* "f32, f16 and bf16"; text has room for all. */
-static const char *list_dtypes(unsigned dtypes, char text[32])
-{
-	static const kops_dtype all[] = {KOPS_F32, KOPS_F64, KOPS_F16, KOPS_BF16};
-	int left = __builtin_popcount(dtypes & RULES_ALL);
-	size_t used = 0;
-
-	text[0] = 0;
-	for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++) {
-		if (!rules_takes(dtypes, all[i]))
-			continue;
-		left--;
-		used += (size_t)snprintf(text + used, 32 - used, "%s%s", dtype_name(all[i]),
-		                         left > 1    ? ", "
-		                         : left == 1 ? " and "
-		                                     : "");
-	}
-	return text;
-}
-
-int rules_dtypes(const struct op_args *args, const char *const names[], unsigned dtypes, char why[WHY_BYTES])
-{
-	const struct view *v = args->views;
-	char text[32];
-
-	for (unsigned i = 1; i <= args->op->n_inputs; i++)
-		if (v[i].dtype != v[0].dtype)
-			return rules_refuse(why, KOPS_E_DTYPE, "%s is %s, %s is %s: %s wants one type for all",
-			                    names[0], dtype_name(v[0].dtype), names[i], dtype_name(v[i].dtype),
-			                    args->op->name);
-	if (rules_takes(dtypes, v[0].dtype))
-		return 0;
-	return rules_refuse(why, KOPS_E_DTYPE, "%s is %s; %s takes %s", names[0], dtype_name(v[0].dtype),
-	                    args->op->name, list_dtypes(dtypes, text));
-}
-
 int rules_same_shape(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
                      char why[WHY_BYTES])
 {
@@ -130,28 +89,6 @@ int rules_same_shape(const struct view *x, const char *x_name, const struct view
 		return 0;
 	return rules_refuse(why, KOPS_E_SHAPE, "%s is %s, %s is %s: the shapes must be equal", x_name,
 	                    rules_shape(x, x_text), y_name, rules_shape(y, y_text));
-}
-
-int rules_output(const struct view *y, const char *name, char why[WHY_BYTES])
-{
-	char text[RULES_SHAPE_BYTES];
-
-	if (view_is_injective(y))
-		return 0;
-	return rules_refuse(
-	    why, KOPS_E_OVERLAP,
-	    "the strides of output %s (%s) place several elements at one address; use strides that "
-	    "keep them apart",
-	    name, rules_shape(y, text));
-}
-
-int rules_apart(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
-                bool in_place, char why[WHY_BYTES])
-{
-	if (!view_overlap(x, y) || (in_place && view_same(x, y)))
-		return 0;
-	return rules_refuse(why, KOPS_E_OVERLAP, "output %s overlaps input %s%s; write to other memory", y_name,
-	                    x_name, in_place ? " without being the same view" : "");
 }
 
 void rules_pad_rank(struct view *v, uint32_t rank)
@@ -296,7 +233,7 @@ bool op_args_alike(const struct op_args *a, const struct op_args *b)
 {
 	if (a->op != b->op || memcmp(&a->params, &b->params, sizeof(a->params)) != 0)
 		return false;
-	for (unsigned v = 0; v <= a->op->n_inputs; v++)
+	for (unsigned v = 0; v < a->op->n_operands; v++)
 		if (!view_alike(&a->views[v], &b->views[v]))
 			return false;
 	return true;

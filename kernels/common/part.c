@@ -13,7 +13,7 @@ static const struct op_cut uncut = {.n_parts = 1, .n_steps = 1, .share = 1};
 static uint64_t extent_of(const struct op_args *args, int axis)
 {
 	const int8_t *axes = args->op->part_axes[axis].axis;
-	unsigned output = args->op->n_inputs;
+	unsigned output = op_first_output(args->op);
 
 	return args->views[output].shape[axes[output]];
 }
@@ -44,8 +44,8 @@ void op_block(const struct op_args *args, const struct op_cut *cut, uint32_t i, 
 	uint32_t n = cut->n_parts / cut->n_steps, block = i / cut->n_steps;
 
 	*ret = *args;
-	for (unsigned v = 0; n > 1 && v <= args->op->n_inputs; v++)
-		if (axis->axis[v] != PART_NONE)
+	for (unsigned v = 0; n > 1 && v < args->op->n_operands; v++)
+		if (axis->axis[v] != PART_NONE && !view_is_absent(&ret->views[v]))
 			narrow(&ret->views[v], axis->axis[v], axis->keeps_stride, block * cut->chunk,
 			       size_of(extent_of(args, cut->axis), cut->chunk, block, n));
 }
@@ -69,15 +69,16 @@ int kernel_launch_part(const struct kernel *kernel, const struct op_args *args, 
 {
 	struct op_args block, part;
 	const struct view *y, *wide;
+	unsigned output = op_first_output(args->op);
 	int rc = 0;
 
 	op_block(args, cut, i, &block);
 	op_part(args, cut, i, &part);
-	y = op_output_const(&block);
-	wide = op_output_const(&part);
+	y = &block.views[output];
+	wide = &part.views[output];
 	if (y->dtype == wide->dtype)
 		return kernel->launch(&part, launch);
-	if (i % cut->n_steps == 0 && args->op->reads_output(args))
+	if (i % cut->n_steps == 0 && op_reads_output(args, output))
 		rc = convert(y, wide, launch);
 	if (rc == 0)
 		rc = kernel->launch(&part, launch);
@@ -130,7 +131,7 @@ uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *arg
 	struct op_args part;
 	uint32_t kinds[KINDS];
 
-	if (!kernel->workspace || view_elements(op_output_const(args)) == 0)
+	if (!kernel->workspace || op_is_empty(args))
 		return 0;
 	if (cut->n_parts <= 1)
 		return kernel->workspace(args);
@@ -328,7 +329,7 @@ double kernel_cut(const struct kernel *kernel, const struct op_args *args, const
 	double whole_ns, wanted;
 
 	*ret = uncut;
-	if (view_elements(op_output_const(args)) == 0)
+	if (op_is_empty(args))
 		return 1;
 	whole_ns = limits->time_ns(kernel, args);
 	wanted = whole_ns / limits->most_ns;

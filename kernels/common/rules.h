@@ -1,5 +1,6 @@
 /*
- * rules.h: what the checks of several ops share (op.c). Names in sentences are those of kops.h: a, b, x, y.
+ * rules.h: what the checks of several ops share (op.c; rules_outputs: operands.c). Names in sentences are those
+ * of kops.h: a, b, x, y.
  */
 #ifndef KOPS_RULES_H
 #define KOPS_RULES_H
@@ -7,7 +8,7 @@
 #include "kernel.h"
 
 /* op_gemm, …: the ops of ops[]. */
-#define X(name, NAME) extern const struct op op_##name;
+#define X(name) extern const struct op op_##name;
 #include "ops.def"
 #undef X
 
@@ -28,19 +29,13 @@ int rules_same_shape(const struct view *x, const char *x_name, const struct view
                      char why[WHY_BYTES]);
 
 /* Sets of dtypes. */
-#define RULES_BIT(dtype) (1u << (dtype))
-#define RULES_ALL        (RULES_BIT(KOPS_F32) | RULES_BIT(KOPS_F64) | RULES_BIT(KOPS_F16) | RULES_BIT(KOPS_BF16))
-bool rules_takes(unsigned dtypes, kops_dtype dtype);
+#define RULES_FLOATS (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F64) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
 
-/* KOPS_E_DTYPE unless all views of the op, whose names are given, have one dtype and it is in the set. */
-int rules_dtypes(const struct op_args *args, const char *const names[], unsigned dtypes, char why[WHY_BYTES]);
-
-/* KOPS_E_OVERLAP unless each element of output y has an address of its own. */
-int rules_output(const struct view *y, const char *name, char why[WHY_BYTES]);
-
-/* KOPS_E_OVERLAP if output y and input x may share bytes; in_place: unless they are the same view. */
-int rules_apart(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
-                bool in_place, char why[WHY_BYTES]);
+/*
+ * KOPS_E_OVERLAP unless each element of an output has an address of its own, and none is touched by another
+ * operand: an input may be the same view where the description says so.
+ */
+int rules_outputs(const struct op_args *args, char why[WHY_BYTES]);
 
 /*
  * Adds leading axes of one index, stride 0, up to `rank`. Without elements the strides may be any numbers; they

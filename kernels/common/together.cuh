@@ -32,7 +32,9 @@ template <unsigned VIEWS, unsigned OPS> struct operands {
 };
 
 constexpr unsigned PARAMETERS_MAX = 4096; /* bytes of all of a kernel's */
-static_assert(sizeof(operands<OP_VIEWS_MAX, TOGETHER_MAX>) + 512 <= PARAMETERS_MAX, "leaves room for others");
+static_assert(sizeof(operands<OP_OPERANDS_MAX, TOGETHER_OPS(OP_OPERANDS_MAX)>) + 512 <= PARAMETERS_MAX &&
+                  sizeof(operands<3, TOGETHER_OPS(3)>) + 512 <= PARAMETERS_MAX,
+              "leaves room for others");
 
 template <unsigned VIEWS, unsigned OPS>
 operands<VIEWS, OPS> operands_of_all(const op_args *const *args, unsigned n, void *const *elsewhere)
@@ -53,9 +55,10 @@ template <unsigned VIEWS> operands<VIEWS, 1> operands_of(const op_args *args)
 }
 
 template <unsigned VIEWS>
-operands<VIEWS, TOGETHER_MAX> operands_of(const op_args *const *args, unsigned n, const struct launch *launch)
+operands<VIEWS, TOGETHER_OPS(VIEWS)> operands_of(const op_args *const *args, unsigned n,
+                                                 const struct launch *launch)
 {
-	return operands_of_all<VIEWS, TOGETHER_MAX>(args, n, launch->addresses);
+	return operands_of_all<VIEWS, TOGETHER_OPS(VIEWS)>(args, n, launch->addresses);
 }
 
 } // namespace

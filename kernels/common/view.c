@@ -32,6 +32,8 @@ const char *dtype_name(kops_dtype dtype)
 
 bool view_is_empty(const struct view *v)
 {
+	if (view_is_absent(v))
+		return true;
 	for (uint32_t d = 0; d < v->rank; d++)
 		if (v->shape[d] == 0)
 			return true;

@@ -8,30 +8,21 @@
 #include <string.h>
 
 #include "common/rules.h"
-#include "kops.pb-c.h"
 
 enum { X, Y };
 
-static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
-                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
-{
-	(void)args;
-	views[X] = msg->copy->x;
-	views[Y] = msg->copy->y;
-}
+static const struct op_operand operands[] = {
+    [X] = {.name = "x", .dtypes = RULES_FLOATS, .about = "1 to 4 axes"},
+    [Y] = {.name = "y", .role = OPERAND_OUTPUT, .dtypes = RULES_FLOATS, .about = "x's shape"},
+};
 
 static int check(struct op_args *args, char why[WHY_BYTES])
 {
 	struct view *x = &args->views[X], *y = &args->views[Y];
 	int rc;
 
-	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_same_shape(x, "x", y, "y", why)) < 0)
-		return rc;
-	if (dtype_size(x->dtype) == 0 || x->dtype != y->dtype)
-		return rules_refuse(why, KOPS_E_DTYPE,
-		                    "x is %s, y is %s: a copy does not convert; both need one type",
-		                    dtype_name(x->dtype), dtype_name(y->dtype));
-	if ((rc = rules_output(y, "y", why)) < 0 || (rc = rules_apart(x, "x", y, "y", false, why)) < 0)
+	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_same_shape(x, "x", y, "y", why)) < 0 ||
+	    (rc = rules_outputs(args, why)) < 0)
 		return rc;
 	rules_pad_rank(x, 4);
 	rules_pad_rank(y, 4);
@@ -39,12 +30,6 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	rules_order(both, 2);
 	rules_fold(both, 2, 4);
 	return 0;
-}
-
-static bool reads_output(const struct op_args *args)
-{
-	(void)args;
-	return false;
 }
 
 static void cost(const struct op_args *args, struct cost *ret)
@@ -73,7 +58,7 @@ static void reference(const struct op_args *args)
 /* In the form that check() leaves. */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
-	if (dtype_size(dtype) == 0)
+	if (!op_takes(&op_copy, dtype))
 		return false;
 	*args = (struct op_args){.op = &op_copy};
 	for (unsigned i = X; i <= Y; i++)
@@ -93,12 +78,12 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_copy = {
     .name = "copy",
+    .about = "y = x, bit for bit",
+    .operands = operands,
+    .n_operands = sizeof operands / sizeof operands[0],
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
-    .n_inputs = 1,
-    .decode = decode,
     .check = check,
-    .reads_output = reads_output,
     .cost = cost,
     .reference = reference,
     .sample = sample,

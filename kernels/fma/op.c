@@ -10,23 +10,41 @@
 
 #include "common/half.h"
 #include "common/rules.h"
-#include "kops.pb-c.h"
 
 enum { X, Y };
 
-#define DTYPES (RULES_BIT(KOPS_F32) | RULES_BIT(KOPS_F64))
+#define DTYPES (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F64))
 
-static const char *const names[] = {"x", "y"};
+static const struct op_operand operands[] = {
+    [X] = {.name = "x", .dtypes = DTYPES, .about = "1 to 4 axes"},
+    [Y] = {.name = "y",
+           .role = OPERAND_OUTPUT,
+           .dtypes = DTYPES,
+           .in_place = 1u << X,
+           .about = "x's shape; may be x"},
+};
 
-static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
-                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
-{
-	views[X] = msg->fma->x;
-	views[Y] = msg->fma->y;
-	args->params.fma.alpha = msg->fma->alpha;
-	args->params.fma.beta = msg->fma->beta;
-	args->params.fma.steps = msg->fma->steps;
-}
+static const struct op_attribute attributes[] = {
+    {.name = "alpha",
+     .type = ATTRIBUTE_NUMBER,
+     .offset = offsetof(struct fma_params, alpha),
+     .takes_nan = true,
+     .min = -(double)INFINITY,
+     .max = (double)INFINITY,
+     .about = "what v is multiplied by"},
+    {.name = "beta",
+     .type = ATTRIBUTE_NUMBER,
+     .offset = offsetof(struct fma_params, beta),
+     .takes_nan = true,
+     .min = -(double)INFINITY,
+     .max = (double)INFINITY,
+     .about = "what is added to it"},
+    {.name = "steps",
+     .type = ATTRIBUTE_COUNT,
+     .offset = offsetof(struct fma_params, steps),
+     .max = UINT32_MAX,
+     .about = "how often; 0 copies"},
+};
 
 static int check_factor(double *factor, const char *name, kops_dtype dtype, char why[WHY_BYTES])
 {
@@ -46,22 +64,16 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	struct view *const both[] = {x, y};
 	int rc;
 
-	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_dtypes(args, names, DTYPES, why)) < 0 ||
-	    (rc = rules_same_shape(x, "x", y, "y", why)) < 0 ||
+	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_same_shape(x, "x", y, "y", why)) < 0 ||
 	    (rc = check_factor(&args->params.fma.alpha, "alpha", x->dtype, why)) < 0 ||
 	    (rc = check_factor(&args->params.fma.beta, "beta", x->dtype, why)) < 0 ||
-	    (rc = rules_output(y, "y", why)) < 0 || (rc = rules_apart(x, "x", y, "y", true, why)) < 0)
+	    (rc = rules_outputs(args, why)) < 0)
 		return rc;
 	rules_pad_rank(x, 4);
 	rules_pad_rank(y, 4);
 	rules_order(both, 2);
 	rules_fold(both, 2, 4);
 	return 0;
-}
-
-static bool reads_output(const struct op_args *args)
-{
-	return view_same(&args->views[X], &args->views[Y]);
 }
 
 static void cost(const struct op_args *args, struct cost *ret)
@@ -96,7 +108,7 @@ static void reference(const struct op_args *args)
 /* In the form that check() leaves. */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
-	if (!rules_takes(DTYPES, dtype))
+	if (!op_takes(&op_fma, dtype))
 		return false;
 	*args = (struct op_args){.op = &op_fma, .params.fma = {.alpha = -0.75, .beta = 0.375, .steps = 37}};
 	for (unsigned i = X; i <= Y; i++)
@@ -129,15 +141,17 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_fma = {
     .name = "fma",
+    .about = "y = x put `steps` times through v = alpha * v + beta",
+    .operands = operands,
+    .n_operands = sizeof operands / sizeof operands[0],
+    .attributes = attributes,
+    .n_attributes = sizeof attributes / sizeof attributes[0],
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .passes = 1,
     .steps = steps,
     .step_part = step_part,
-    .n_inputs = 1,
-    .decode = decode,
     .check = check,
-    .reads_output = reads_output,
     .cost = cost,
     .reference = reference,
     .sample = sample,

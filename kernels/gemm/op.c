@@ -13,22 +13,49 @@
 
 #include "common/half.h"
 #include "common/rules.h"
-#include "kops.pb-c.h"
 
 enum { A, B, C };
 
-static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
-                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
-{
-	const Kops__V1__Gemm *gemm = msg->gemm;
+static const struct op_operand operands[] = {
+    [A] = {.name = "a",
+           .dtypes = RULES_FLOATS,
+           .about = "[batch,] M, K; without batch, or of 1, it serves every one"},
+    [B] = {.name = "b", .dtypes = RULES_FLOATS, .about = "[batch,] K, N; likewise"},
+    [C] = {.name = "c",
+           .role = OPERAND_UPDATED,
+           .dtypes = RULES_FLOATS,
+           .about = "[batch,] M, N; not read where beta is 0"},
+};
 
-	views[A] = gemm->a;
-	views[B] = gemm->b;
-	views[C] = gemm->c;
-	args->params.gemm.alpha = gemm->alpha;
-	args->params.gemm.beta = gemm->beta;
-	args->params.gemm.precision = (kops_precision)gemm->precision;
-}
+static const char *const precisions[] = {[KOPS_PRECISION_F32] = "f32",
+                                         [KOPS_PRECISION_IEEE] = "ieee",
+                                         [KOPS_PRECISION_TF32] = "tf32",
+                                         [KOPS_PRECISION_BF16] = "bf16"};
+
+static const struct op_attribute attributes[] = {
+    {.name = "alpha",
+     .type = ATTRIBUTE_NUMBER,
+     .offset = offsetof(struct gemm_params, alpha),
+     .takes_nan = true,
+     .min = -(double)INFINITY,
+     .max = (double)INFINITY,
+     .otherwise = 1,
+     .about = "what the product is multiplied by; 0 computes none"},
+    {.name = "beta",
+     .type = ATTRIBUTE_NUMBER,
+     .offset = offsetof(struct gemm_params, beta),
+     .takes_nan = true,
+     .min = -(double)INFINITY,
+     .max = (double)INFINITY,
+     .about = "what the old c is multiplied by"},
+    {.name = "precision",
+     .type = ATTRIBUTE_CHOICE,
+     .offset = offsetof(struct gemm_params, precision),
+     .otherwise = KOPS_PRECISION_F32,
+     .choices = precisions,
+     .n_choices = sizeof precisions / sizeof precisions[0],
+     .about = "what a kernel may do to f32 operands"},
+};
 
 static uint64_t rows_of(const struct view *v)
 {
@@ -58,21 +85,14 @@ static void shape(const struct op_args *args, struct op_shape *ret)
 	ret->extents[ret->rank - 1] = cols_of(a);
 }
 
-static int check_types(const struct op_args *args, char why[WHY_BYTES])
+static int check_ranks(const struct op_args *args, char why[WHY_BYTES])
 {
 	const struct view *v = args->views;
 	int rc;
 
-	if ((rc = rules_rank(&v[A], "a", 2, 3, why)) < 0 || (rc = rules_rank(&v[B], "b", 2, 3, why)) < 0 ||
-	    (rc = rules_rank(&v[C], "c", 2, 3, why)) < 0)
+	if ((rc = rules_rank(&v[A], "a", 2, 3, why)) < 0 || (rc = rules_rank(&v[B], "b", 2, 3, why)) < 0)
 		return rc;
-	if (v[A].dtype != v[B].dtype || v[A].dtype != v[C].dtype)
-		return rules_refuse(why, KOPS_E_DTYPE,
-		                    "a is %s, b is %s, c is %s: a gemm wants one type for all",
-		                    dtype_name(v[A].dtype), dtype_name(v[B].dtype), dtype_name(v[C].dtype));
-	if (dtype_size(v[A].dtype) == 0)
-		return rules_refuse(why, KOPS_E_DTYPE, "a gemm takes f32, f64, f16 and bf16");
-	return 0;
+	return rules_rank(&v[C], "c", 2, 3, why);
 }
 
 static int check_shapes(const struct op_args *args, char why[WHY_BYTES])
@@ -115,8 +135,6 @@ static int check_params(struct op_args *args, char why[WHY_BYTES])
 	struct gemm_params *p = &args->params.gemm;
 	int rc;
 
-	if ((unsigned)p->precision > KOPS_PRECISION_BF16)
-		return rules_refuse(why, KOPS_E_INVALID, "there is no precision %d", (int)p->precision);
 	if ((rc = check_scalar(&p->alpha, "alpha", args->views[C].dtype, why)) < 0)
 		return rc;
 	return check_scalar(&p->beta, "beta", args->views[C].dtype, why);
@@ -154,10 +172,8 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	struct view *a = &args->views[A], *b = &args->views[B], *c = &args->views[C];
 	int rc;
 
-	if ((rc = check_types(args, why)) < 0 || (rc = check_shapes(args, why)) < 0 ||
-	    (rc = check_params(args, why)) < 0 || (rc = rules_output(c, "c", why)) < 0 ||
-	    (rc = rules_apart(a, "a", c, "c", false, why)) < 0 ||
-	    (rc = rules_apart(b, "b", c, "c", false, why)) < 0)
+	if ((rc = check_ranks(args, why)) < 0 || (rc = check_shapes(args, why)) < 0 ||
+	    (rc = check_params(args, why)) < 0 || (rc = rules_outputs(args, why)) < 0)
 		return rc;
 	uint64_t batch = batch_of(c);
 	args->params.gemm.a_by_columns = is_given_by_columns(a);
@@ -174,8 +190,9 @@ static kops_precision precision(const struct op_args *args)
 	return args->views[A].dtype == KOPS_F32 ? args->params.gemm.precision : KOPS_PRECISION_F32;
 }
 
-static bool reads_output(const struct op_args *args)
+static bool reads_output(const struct op_args *args, unsigned v)
 {
+	(void)v;
 	return args->params.gemm.beta != 0;
 }
 
@@ -191,7 +208,7 @@ static void cost(const struct op_args *args, struct cost *ret)
 
 	ret->flops = 2 * outputs * (double)a->shape[2];
 	ret->bytes = rules_bytes(a) + rules_bytes(b) +
-	             outputs * (double)dtype_size(c->dtype) * (reads_output(args) ? 2 : 1);
+	             outputs * (double)dtype_size(c->dtype) * (reads_output(args, C) ? 2 : 1);
 }
 
 #define STRIP 64 /* columns of c that one sweep over K accumulates */
@@ -261,7 +278,7 @@ static void sample_view(struct view *v, kops_dtype dtype, uint64_t batch, uint64
 static bool sample_of(kops_dtype dtype, uint64_t batch, uint64_t m, uint64_t n, uint64_t k,
                       struct op_args *args)
 {
-	if (dtype_size(dtype) == 0)
+	if (!op_takes(&op_gemm, dtype))
 		return false;
 	*args = (struct op_args){.op = &op_gemm, .params.gemm = {.alpha = 1.25}};
 	sample_view(&args->views[A], dtype, batch, m, k);
@@ -337,14 +354,17 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_gemm = {
     .name = "gemm",
+    .about = "c = alpha * a * b + beta * c, batched",
+    .operands = operands,
+    .n_operands = sizeof operands / sizeof operands[0],
+    .attributes = attributes,
+    .n_attributes = sizeof attributes / sizeof attributes[0],
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .passes = 1,
     .steps = steps,
     .step_part = step_part,
     .carried_bytes = rules_wide_bytes,
-    .n_inputs = 2,
-    .decode = decode,
     .shape = shape,
     .check = check,
     .precision = precision,

@@ -13,21 +13,30 @@
 
 #include "common/half.h"
 #include "common/rules.h"
-#include "kops.pb-c.h"
 
 enum { X, Y };
 
-static const char *const names[] = {"x", "y"};
+#define DTYPES (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
 
-#define DTYPES (RULES_BIT(KOPS_F32) | RULES_BIT(KOPS_F16) | RULES_BIT(KOPS_BF16))
+static const struct op_operand operands[] = {
+    [X] = {.name = "x", .dtypes = DTYPES, .about = "1 to 4 axes"},
+    [Y] = {.name = "y",
+           .role = OPERAND_OUTPUT,
+           .dtypes = DTYPES,
+           .about = "x's shape without the last axis, or with 1 there"},
+};
 
-static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
-                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
-{
-	views[X] = msg->reduce->x;
-	views[Y] = msg->reduce->y;
-	args->params.reduce.kind = (kops_reduction)msg->reduce->kind;
-}
+static const char *const kinds[] = {[KOPS_SUM] = "sum", [KOPS_MAX] = "max", [KOPS_MEAN] = "mean"};
+
+static const struct op_attribute attributes[] = {
+    {.name = "kind",
+     .type = ATTRIBUTE_CHOICE,
+     .offset = offsetof(struct reduce_params, kind),
+     .otherwise = KOPS_SUM,
+     .choices = kinds,
+     .n_choices = sizeof kinds / sizeof kinds[0],
+     .about = "what is computed of each row"},
+};
 
 /* Gives y the rank of x. */
 static int match_shapes(const struct view *x, struct view *y, char why[WHY_BYTES])
@@ -52,38 +61,36 @@ static int match_shapes(const struct view *x, struct view *y, char why[WHY_BYTES
 	return 0;
 }
 
-static int check_kind(const struct view *x, struct reduce_params *p, char why[WHY_BYTES])
+/* A mean of nothing is 0 · Inf. */
+static double scale_of(const struct view *x, kops_reduction kind)
 {
 	double n = (double)x->shape[x->rank - 1];
 
-	if (p->kind != KOPS_SUM && p->kind != KOPS_MAX && p->kind != KOPS_MEAN)
-		return rules_refuse(why, KOPS_E_INVALID, "kind is %d; it is sum (0), max (1) or mean (2)",
-		                    (int)p->kind);
-	p->scale = p->kind != KOPS_MEAN ? 1
-	           : n > 0              ? 1 / n
-	                                : (double)INFINITY; /* a mean of nothing is 0 · Inf */
-	p->goes_on = false;
-	return 0;
+	if (kind != KOPS_MEAN)
+		return 1;
+	return n > 0 ? 1 / n : (double)INFINITY;
 }
 
 static int check(struct op_args *args, char why[WHY_BYTES])
 {
 	struct view *x = &args->views[X], *y = &args->views[Y];
+	struct reduce_params *p = &args->params.reduce;
 	int rc;
 
 	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_rank(y, "y", 1, 4, why)) < 0 ||
-	    (rc = rules_dtypes(args, names, DTYPES, why)) < 0 || (rc = match_shapes(x, y, why)) < 0 ||
-	    (rc = check_kind(x, &args->params.reduce, why)) < 0 || (rc = rules_output(y, "y", why)) < 0 ||
-	    (rc = rules_apart(x, "x", y, "y", false, why)) < 0)
+	    (rc = match_shapes(x, y, why)) < 0 || (rc = rules_outputs(args, why)) < 0)
 		return rc;
+	p->scale = scale_of(x, p->kind);
+	p->goes_on = false;
 	rules_pad_rank(x, 4);
 	rules_pad_rank(y, 4);
 	rules_fold((struct view *[]){x, y}, 2, 3);
 	return 0;
 }
 
-static bool reads_output(const struct op_args *args)
+static bool reads_output(const struct op_args *args, unsigned v)
 {
+	(void)v;
 	return args->params.reduce.goes_on;
 }
 
@@ -139,7 +146,7 @@ static void reference(const struct op_args *args)
 
 static bool sample_of(kops_dtype dtype, uint64_t rows, uint64_t cols, struct op_args *args)
 {
-	if (!rules_takes(DTYPES, dtype))
+	if (!op_takes(&op_reduce, dtype))
 		return false;
 	*args = (struct op_args){.op = &op_reduce, .params.reduce = {.kind = KOPS_MEAN}};
 	args->views[X] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 1, rows, cols}};
@@ -200,14 +207,17 @@ static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {
 
 const struct op op_reduce = {
     .name = "reduce",
+    .about = "y = the sum, the largest or the mean of x over its last axis",
+    .operands = operands,
+    .n_operands = sizeof operands / sizeof operands[0],
+    .attributes = attributes,
+    .n_attributes = sizeof attributes / sizeof attributes[0],
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .passes = 1,
     .steps = steps,
     .step_part = step_part,
     .carried_bytes = carried_bytes,
-    .n_inputs = 1,
-    .decode = decode,
     .check = check,
     .reads_output = reads_output,
     .cost = cost,

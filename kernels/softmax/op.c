@@ -15,52 +15,50 @@
 
 #include "common/half.h"
 #include "common/rules.h"
-#include "kops.pb-c.h"
 
 enum { X, Y };
 
-static const char *const names[] = {"x", "y"};
+#define DTYPES (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
 
-#define DTYPES (RULES_BIT(KOPS_F32) | RULES_BIT(KOPS_F16) | RULES_BIT(KOPS_BF16))
+static const struct op_operand operands[] = {
+    [X] = {.name = "x", .dtypes = DTYPES, .about = "1 to 4 axes"},
+    [Y] = {.name = "y",
+           .role = OPERAND_OUTPUT,
+           .dtypes = DTYPES,
+           .in_place = 1u << X,
+           .about = "x's shape; may be x"},
+};
 
-static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
-                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
-{
-	views[X] = msg->softmax->x;
-	views[Y] = msg->softmax->y;
-	args->params.softmax.scale = msg->softmax->scale;
-	args->params.softmax.log = msg->softmax->log;
-}
-
-static int check_scale(double *scale, char why[WHY_BYTES])
-{
-	if (!isfinite(*scale) || fabs(*scale) > (double)FLT_MAX)
-		return rules_refuse(why, KOPS_E_INVALID, "scale is %g; it must be a finite f32 number", *scale);
-	*scale = (double)(float)*scale;
-	return 0;
-}
+static const struct op_attribute attributes[] = {
+    {.name = "scale",
+     .type = ATTRIBUTE_NUMBER,
+     .offset = offsetof(struct softmax_params, scale),
+     .min = -(double)FLT_MAX,
+     .max = (double)FLT_MAX,
+     .otherwise = 1,
+     .about = "what x is multiplied by first"},
+    {.name = "log",
+     .type = ATTRIBUTE_FLAG,
+     .offset = offsetof(struct softmax_params, log),
+     .about = "the logarithm of it"},
+};
 
 static int check(struct op_args *args, char why[WHY_BYTES])
 {
 	struct view *x = &args->views[X], *y = &args->views[Y];
+	struct softmax_params *p = &args->params.softmax;
 	int rc;
 
-	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_dtypes(args, names, DTYPES, why)) < 0 ||
-	    (rc = rules_same_shape(x, "x", y, "y", why)) < 0 ||
-	    (rc = check_scale(&args->params.softmax.scale, why)) < 0 || (rc = rules_output(y, "y", why)) < 0 ||
-	    (rc = rules_apart(x, "x", y, "y", true, why)) < 0)
+	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_same_shape(x, "x", y, "y", why)) < 0 ||
+	    (rc = rules_outputs(args, why)) < 0)
 		return rc;
-	args->params.softmax.pass = SOFTMAX_WHOLE;
-	args->params.softmax.goes_on = false;
+	p->scale = (double)(float)p->scale;
+	p->pass = SOFTMAX_WHOLE;
+	p->goes_on = false;
 	rules_pad_rank(x, 4);
 	rules_pad_rank(y, 4);
 	rules_fold((struct view *[]){x, y}, 2, 3);
 	return 0;
-}
-
-static bool reads_output(const struct op_args *args)
-{
-	return view_same(&args->views[X], &args->views[Y]);
 }
 
 /* Scale, subtract, exp, add, divide: five operations an element, of which a part has four again. */
@@ -137,7 +135,7 @@ static void reference(const struct op_args *args)
 
 static bool sample_of(kops_dtype dtype, uint64_t rows, uint64_t cols, struct op_args *args)
 {
-	if (!rules_takes(DTYPES, dtype))
+	if (!op_takes(&op_softmax, dtype))
 		return false;
 	*args = (struct op_args){.op = &op_softmax, .params.softmax = {.scale = 3}};
 	for (unsigned i = X; i <= Y; i++) {
@@ -208,16 +206,18 @@ static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {
 
 const struct op op_softmax = {
     .name = "softmax",
+    .about = "y = softmax(scale * x) over the last axis, or its logarithm",
+    .operands = operands,
+    .n_operands = sizeof operands / sizeof operands[0],
+    .attributes = attributes,
+    .n_attributes = sizeof attributes / sizeof attributes[0],
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .passes = 2,
     .steps = steps,
     .step_part = step_part,
     .carried_bytes = carried_bytes,
-    .n_inputs = 1,
-    .decode = decode,
     .check = check,
-    .reads_output = reads_output,
     .cost = cost,
     .reference = reference,
     .sample = sample,

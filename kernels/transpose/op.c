@@ -7,19 +7,16 @@
 #include <string.h>
 
 #include "common/rules.h"
-#include "kops.pb-c.h"
 
 enum { X, Y };
 
-static const char *const names[] = {"x", "y"};
-
-static void decode(const struct Kops__V1__Op *msg, struct op_args *args,
-                   const struct Kops__V1__View *views[OP_VIEWS_MAX])
-{
-	(void)args;
-	views[X] = msg->transpose->x;
-	views[Y] = msg->transpose->y;
-}
+static const struct op_operand operands[] = {
+    [X] = {.name = "x", .dtypes = RULES_FLOATS, .about = "2 to 4 axes"},
+    [Y] = {.name = "y",
+           .role = OPERAND_OUTPUT,
+           .dtypes = RULES_FLOATS,
+           .about = "x's shape with the last two extents exchanged"},
+};
 
 static int check_shapes(const struct view *x, const struct view *y, char why[WHY_BYTES])
 {
@@ -41,20 +38,13 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	struct view *x = &args->views[X], *y = &args->views[Y];
 	int rc;
 
-	if ((rc = rules_rank(x, "x", 2, 4, why)) < 0 || (rc = rules_dtypes(args, names, RULES_ALL, why)) < 0 ||
-	    (rc = check_shapes(x, y, why)) < 0 || (rc = rules_output(y, "y", why)) < 0 ||
-	    (rc = rules_apart(x, "x", y, "y", false, why)) < 0)
+	if ((rc = rules_rank(x, "x", 2, 4, why)) < 0 || (rc = check_shapes(x, y, why)) < 0 ||
+	    (rc = rules_outputs(args, why)) < 0)
 		return rc;
 	rules_pad_rank(x, 4);
 	rules_pad_rank(y, 4);
 	rules_fold((struct view *[]){x, y}, 2, 2);
 	return 0;
-}
-
-static bool reads_output(const struct op_args *args)
-{
-	(void)args;
-	return false;
 }
 
 static void cost(const struct op_args *args, struct cost *ret)
@@ -84,7 +74,7 @@ static void reference(const struct op_args *args)
  */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
-	if (dtype_size(dtype) == 0)
+	if (!op_takes(&op_transpose, dtype))
 		return false;
 	*args = (struct op_args){.op = &op_transpose};
 	args->views[X] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 1, 129, 253}};
@@ -105,12 +95,12 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_transpose = {
     .name = "transpose",
+    .about = "y[…, j, i] = x[…, i, j], bit for bit",
+    .operands = operands,
+    .n_operands = sizeof operands / sizeof operands[0],
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
-    .n_inputs = 1,
-    .decode = decode,
     .check = check,
-    .reads_output = reads_output,
     .cost = cost,
     .reference = reference,
     .sample = sample,

@@ -322,7 +322,7 @@ static void each_of_batch(const struct op_args *args, struct op_args ret[], cons
 	for (unsigned i = 0; i < size_of_batch(args); i++) {
 		ret[i] = *args;
 		pointers[i] = &ret[i];
-		for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+		for (unsigned v = 0; v < args->op->n_operands; v++) {
 			struct view *view = &ret[i].views[v];
 			int64_t stride = view->shape[axis] > 1 ? view->strides[axis] : 0;
 			int64_t bytes = i * stride * (int64_t)dtype_size(view->dtype);
@@ -371,9 +371,9 @@ static int launch_elsewhere(launching together, const struct op_args *args, cons
 {
 	struct op_args each[TOGETHER_MAX];
 	const struct op_args *pointers[TOGETHER_MAX];
-	void *addresses[TOGETHER_MAX * OP_VIEWS_MAX];
+	void *addresses[TOGETHER_MAX * OP_OPERANDS_MAX];
 	struct launch elsewhere = *launch;
-	unsigned n = size_of_batch(args), n_views = args->op->n_inputs + 1;
+	unsigned n = size_of_batch(args), n_views = args->op->n_operands;
 
 	each_of_batch(args, each, pointers);
 	for (unsigned i = 0; i < n; i++)
@@ -407,7 +407,7 @@ static double work_ns(const struct kernel *kernel, const struct op_args *args)
 	const struct view *x = &args->views[0];
 
 	(void)kernel;
-	return (double)(args->op->n_inputs == 2 ? x->shape[x->rank - 1] : view_elements(x));
+	return (double)(strcmp(args->op->name, "gemm") == 0 ? x->shape[x->rank - 1] : view_elements(x));
 }
 
 static bool takes_all(const struct op_args *args, const char **ret_why_not)
@@ -589,7 +589,7 @@ static void run_kernel(const struct candidate *kernel, struct problem *p, struct
 	if (oracle_make(&oracle, p, ret->why)) {
 		for (unsigned i = 0; i < p->n_storage; i++)
 			memcpy(p->storage[i].host, p->storage[i].before, p->storage[i].bytes);
-		for (unsigned i = 0; i <= args.op->n_inputs; i++)
+		for (unsigned i = 0; i < args.op->n_operands; i++)
 			args.views[i].data = p->spaces[i]->host + args.views[i].offset;
 		if (launch_kernel(kernel, &args, ret->why) == 0)
 			judge(&oracle, p, ret);

@@ -104,7 +104,7 @@ void check_op(struct op_args *args, const char *what)
 {
 	char why[WHY_BYTES];
 
-	if (args->op->check(args, why) < 0)
+	if (op_check(args, why) < 0)
 		die(what, why);
 }
 

@@ -95,7 +95,7 @@ static bool random_uniform(struct bench *t, struct op_args *args, kops_dtype dty
 {
 	uint32_t rank = 1 + (uint32_t)below(t, 4);
 	uint64_t shape[KOPS_RANK_MAX];
-	unsigned n = args->op->n_inputs;
+	unsigned n = op_first_output(args->op);
 
 	if (transpose && rank < 2)
 		rank = 2;
@@ -140,7 +140,7 @@ static void random_op(struct bench *t, struct run_op *ret, kops_dtype dtype)
 		char why[WHY_BYTES];
 
 		*ret = (struct run_op){.pinned = ""};
-		if (!random_args(t, &ret->args, dtype) || ret->args.op->check(&ret->args, why) < 0)
+		if (!random_args(t, &ret->args, dtype) || op_check(&ret->args, why) < 0)
 			continue;
 		list = t->backend->kernels(ret->args.op);
 		if (below(t, 2))
@@ -199,7 +199,7 @@ static void expect(struct bench *t, const struct run_op *op)
 {
 	struct op_args args = op->args;
 
-	for (unsigned v = 0; v <= args.op->n_inputs; v++)
+	for (unsigned v = 0; v < args.op->n_operands; v++)
 		args.views[v].data = buffer_of(t, &args.views[v])->expected + args.views[v].offset;
 	args.op->reference(&args);
 	mark_written(buffer_of(t, op_output(&args))->written, op_output(&args), 0, 0);
@@ -209,11 +209,11 @@ static void describe_op(const struct run_op *op)
 {
 	fprintf(stderr, "  %s by %s (%s)\n", op->args.op->name, op->kernel ? op->kernel->name : "?",
 	        op->pinned);
-	for (unsigned v = 0; v <= op->args.op->n_inputs; v++) {
+	for (unsigned v = 0; v < op->args.op->n_operands; v++) {
 		const struct view *x = &op->args.views[v];
 		const struct memory *m = x->space;
 
-		fprintf(stderr, "    %s %s %s at %llu:", v < op->args.op->n_inputs ? "in " : "out",
+		fprintf(stderr, "    %s %s %s at %llu:", op_is_output(op->args.op, v) ? "out" : "in ",
 		        dtype_name(x->dtype),
 		        !m->host                  ? "resident"
 		        : m->pin == MEMORY_PINNED ? "pinned"

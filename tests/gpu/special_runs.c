@@ -192,7 +192,7 @@ enum { CROWD_MIN = 5, CROWD_MAX = 16, CROWD_ROUNDS = 70 };
 static const struct alike {
 	const char *op;
 	kops_dtype dtype;
-	uint64_t shapes[OP_VIEWS_MAX][2];
+	uint64_t shapes[OP_OPERANDS_MAX][2];
 	bool in_host;      /* in pinned memory, else RESIDENT */
 	bool needs_hopper; /* other GPUs have no kernel for several of them */
 } alike[] = {
@@ -218,7 +218,7 @@ static struct run_op alike_op(const struct alike *a, const struct memory *m, uns
 	struct run_op op = {.args = {.op = op_by_name(a->op)}, .pinned = ""};
 	uint64_t at = which * ALIKE_BYTES;
 
-	for (unsigned v = 0; v <= op.args.op->n_inputs; v++) {
+	for (unsigned v = 0; v < op.args.op->n_operands; v++) {
 		struct view *view = &op.args.views[v];
 
 		*view = (struct view){.space = m, .offset = at, .dtype = a->dtype, .rank = 2};
@@ -364,7 +364,7 @@ static void fill_content(struct bench *t, const struct run_op *each, unsigned ch
 {
 	memset(content, 0xff, ALIKE * ALIKE_BYTES);
 	for (unsigned i = 0; i < ALIKE; i++)
-		for (unsigned v = 0; v < each[i].args.op->n_inputs; v++) {
+		for (unsigned v = 0; v < op_first_output(each[i].args.op); v++) {
 			const struct view *x = &each[i].args.views[v];
 
 			for (uint64_t e = 0; e < view_elements(x); e++)
@@ -508,10 +508,10 @@ static struct run_op long_sum_op(const struct long_sum *s, const struct memory *
 	struct run_op op = {.args = {.op = op_by_name(s->op)}, .pinned = s->kernel};
 	const uint64_t terms = 1ull << s->log2_terms;
 
-	for (unsigned v = 0; v <= op.args.op->n_inputs; v++)
+	for (unsigned v = 0; v < op.args.op->n_operands; v++)
 		op.args.views[v] = (struct view){.space = m, .dtype = KOPS_BF16, .rank = 2, .shape = {1, 1}};
 	op.args.views[0].shape[1] = terms;
-	if (op.args.op->n_inputs == 2) {
+	if (strcmp(op.args.op->name, "gemm") == 0) {
 		op.args.views[1].shape[0] = terms;
 		op.args.params.gemm.alpha = 1;
 	}

@@ -141,12 +141,12 @@ static bool run_references(struct chain *c)
 		memcpy(c->spaces[i].expected, c->spaces[i].before, c->spaces[i].bytes);
 	for (unsigned i = 0; i < OPS; i++) {
 		struct op_args *args = &c->ops[i].args;
-		if (args->op->check(args, why) < 0) {
+		if (op_check(args, why) < 0) {
 			printf("chain: check() of op %u, %s, refused it: %s\n", i, args->op->name, why);
 			return false;
 		}
 		struct op_args reference = *args;
-		for (unsigned j = 0; j <= args->op->n_inputs; j++)
+		for (unsigned j = 0; j < args->op->n_operands; j++)
 			reference.views[j].data = (char *)base_of(c, &args->views[j]) + args->views[j].offset;
 		args->op->reference(&reference);
 	}

@@ -70,8 +70,8 @@ struct space {
 /* An op over spaces. args have passed check(). */
 struct problem {
 	struct op_args args;
-	struct space *spaces[OP_VIEWS_MAX]; /* of each view; may repeat */
-	struct space storage[OP_VIEWS_MAX];
+	struct space *spaces[OP_OPERANDS_MAX]; /* of each view; may repeat */
+	struct space storage[OP_OPERANDS_MAX];
 	unsigned n_storage;
 	unsigned large; /* for kernels that leave small problems to others; seconds for the reference. 0: it is
 	                   not */
@@ -97,7 +97,6 @@ void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES]);
 struct shaper {
 	const char *op;
 	void (*shape)(struct problem *p, struct random *r); /* p->large and args.op are there */
-	bool in_place;                                      /* the output may be an input */
 	int (*describe)(const struct op_args *args, char *text, size_t size); /* its parameters, as snprintf */
 	bool fewer_axes; /* the output's last axis is not the inputs' */
 };

@@ -73,7 +73,7 @@ static void check_kernel(struct target *t, const struct options *o, struct probl
 {
 	struct run_op op = {.args = p->args, .pinned = kernel->name};
 	struct run run = {.ops = &op, .n_ops = 1, .lane = number % 3};
-	struct space *spaces[OP_VIEWS_MAX];
+	struct space *spaces[OP_OPERANDS_MAX];
 	struct verdict verdict = {0};
 
 	for (unsigned i = 0; i < p->n_storage; i++)

@@ -176,7 +176,7 @@ static int make_op(const struct bout *b, const enum array arrays[3], kops_dtype 
 	for (unsigned i = A; i <= C; i++)
 		op->args.views[i] = matrix(b, arrays[i], dtype, i);
 	op->args.params.gemm = (struct gemm_params){.alpha = b->d->alpha, .beta = b->d->beta};
-	return op->args.op->check(&op->args, why);
+	return op_check(&op->args, why);
 }
 
 static bool compute(struct bout *b, const struct run_op *made, const char *what)

@@ -53,9 +53,11 @@ static struct op_args over_images(const struct problem *p, bool expected)
 {
 	struct op_args args = p->args;
 
-	for (unsigned i = 0; i <= args.op->n_inputs; i++)
+	for (unsigned i = 0; i < args.op->n_operands; i++)
 		args.views[i].data =
-		    (expected ? p->spaces[i]->expected : p->spaces[i]->before) + args.views[i].offset;
+		    view_is_absent(&args.views[i])
+		        ? NULL
+		        : (expected ? p->spaces[i]->expected : p->spaces[i]->before) + args.views[i].offset;
 	return args;
 }
 
@@ -94,18 +96,29 @@ bool judge_surroundings(struct space *s, const struct view *const views[], unsig
 	return equal_images(s->host, s->expected, s->bytes, why);
 }
 
-/* Runs the reference on `expected`, and sees that it wrote nothing but the output. */
+/* Sees that the reference wrote nothing but outputs. */
+static bool wrote_outputs_only(const struct problem *p, struct space *s, char why[CHECK_TEXT_BYTES])
+{
+	const struct op *op = p->args.op;
+
+	memcpy(s->host, s->before, s->bytes);
+	for (unsigned v = op_first_output(op); v < op->n_operands; v++)
+		if (p->spaces[v] == s)
+			patch(s->host, s->expected, &p->args.views[v]);
+	return equal_images(s->expected, s->host, s->bytes, why);
+}
+
 static bool run_reference(struct problem *p, char why[CHECK_TEXT_BYTES])
 {
 	struct op_args args = over_images(p, true);
-	struct space *s = p->spaces[args.op->n_inputs];
 
 	for (unsigned i = 0; i < p->n_storage; i++)
 		memcpy(p->storage[i].expected, p->storage[i].before, p->storage[i].bytes);
 	args.op->reference(&args);
-	memcpy(s->host, s->before, s->bytes);
-	patch(s->host, s->expected, op_output(&args));
-	return equal_images(s->expected, s->host, s->bytes, why);
+	for (unsigned i = 0; i < p->n_storage; i++)
+		if (!wrote_outputs_only(p, &p->storage[i], why))
+			return false;
+	return true;
 }
 
 /* ---- gemm ---- */
@@ -128,8 +141,8 @@ static double *dense_copy(const struct view *v, bool absolute)
 static double *run_wide(const struct op_args *args, bool absolute)
 {
 	struct op_args wide = *args;
-	unsigned n = args->op->n_inputs + 1;
-	double *copies[OP_VIEWS_MAX];
+	unsigned n = args->op->n_operands;
+	double *copies[OP_OPERANDS_MAX];
 	bool complete = true;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -167,7 +180,7 @@ struct rounding {
 static struct rounding rounding_of(const struct op_args *args)
 {
 	struct rounding r = {0x1p-24, 0, 0, (double)FLT_MIN, (double)FLT_MAX / 64};
-	kops_precision precision = args->op->n_inputs == 2 ? args->params.gemm.precision : KOPS_PRECISION_F32;
+	kops_precision precision = args->op->precision ? args->op->precision(args) : KOPS_PRECISION_F32;
 
 	switch (op_output_const(args)->dtype) {
 	case KOPS_F64:
@@ -388,15 +401,19 @@ static bool oracle_reduce(struct oracle *o, const struct problem *p)
 static bool oracle_expected(struct oracle *o, const struct problem *p)
 {
 	struct op_args args = over_images(p, true);
-	const struct view *y = op_output(&args);
-	uint64_t index[KOPS_RANK_MAX] = {0};
+	double *to;
 
-	o->exact = calloc(o->n + 1, sizeof *o->exact);
+	o->exact = to = calloc(o->n + 1, sizeof *o->exact);
 	o->bound = calloc(o->n + 1, sizeof *o->bound);
 	if (!o->exact || !o->bound)
 		return false;
-	for (uint64_t i = 0; i < o->n; i++, view_step(y, index))
-		o->exact[i] = half_load(y->data, y->dtype, view_at(y, index));
+	for (unsigned v = op_first_output(args.op); v < args.op->n_operands; v++) {
+		const struct view *y = &args.views[v];
+		uint64_t index[KOPS_RANK_MAX] = {0};
+
+		for (uint64_t n = view_elements(y); n > 0; n--, view_step(y, index))
+			*to++ = half_load(y->data, y->dtype, view_at(y, index));
+	}
 	return true;
 }
 
@@ -426,7 +443,9 @@ bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES]
 {
 	const struct rule *rule = rule_of(p->args.op);
 
-	*o = (struct oracle){.n = view_elements(op_output(&p->args))};
+	*o = (struct oracle){0};
+	for (unsigned v = op_first_output(p->args.op); v < p->args.op->n_operands; v++)
+		o->n += view_elements(&p->args.views[v]);
 	if (!run_reference(p, why))
 		return false;
 	snprintf(why, CHECK_TEXT_BYTES, "out of memory");
@@ -455,9 +474,8 @@ static double weigh(double got, double exact, double bound)
 	return isnan(part) ? INFINITY : part;
 }
 
-static bool judge_bits(const struct problem *p, struct verdict *ret)
+static bool judge_bits(const struct problem *p, unsigned out, struct verdict *ret)
 {
-	unsigned out = p->args.op->n_inputs;
 	const struct view *y = &p->args.views[out];
 	const struct space *s = p->spaces[out];
 	uint64_t index[KOPS_RANK_MAX] = {0}, size = dtype_size(y->dtype);
@@ -477,14 +495,15 @@ static bool judge_bits(const struct problem *p, struct verdict *ret)
 	return true;
 }
 
-static bool judge_values(const struct oracle *o, const struct problem *p, struct verdict *ret)
+/* first: its first element among those of all outputs. */
+static bool judge_values(const struct oracle *o, uint64_t first, const struct problem *p, unsigned out,
+                         struct verdict *ret)
 {
-	unsigned out = p->args.op->n_inputs;
 	const struct view *y = &p->args.views[out];
 	const unsigned char *base = p->spaces[out]->host + y->offset;
 	uint64_t index[KOPS_RANK_MAX] = {0};
 
-	for (uint64_t i = 0; i < o->n; i++, view_step(y, index)) {
+	for (uint64_t i = first, end = first + view_elements(y); i < end; i++, view_step(y, index)) {
 		double got = half_load(base, y->dtype, view_at(y, index));
 		double part = weigh(got, o->exact[i], o->bound[i]);
 		ret->worst = part > ret->worst ? part : ret->worst;
@@ -492,9 +511,9 @@ static bool judge_values(const struct oracle *o, const struct problem *p, struct
 			continue;
 		snprintf(ret->why, sizeof ret->why,
 		         "element %llu (%llu %llu %llu %llu) is %.9g, should be %.9g within %g",
-		         (unsigned long long)i, (unsigned long long)index[0], (unsigned long long)index[1],
-		         (unsigned long long)index[2], (unsigned long long)index[3], got, o->exact[i],
-		         o->bound[i]);
+		         (unsigned long long)(i - first), (unsigned long long)index[0],
+		         (unsigned long long)index[1], (unsigned long long)index[2],
+		         (unsigned long long)index[3], got, o->exact[i], o->bound[i]);
 		return false;
 	}
 	return true;
@@ -502,14 +521,25 @@ static bool judge_values(const struct oracle *o, const struct problem *p, struct
 
 void judge(const struct oracle *o, const struct problem *p, struct verdict *ret)
 {
-	const struct view *y = op_output_const(&p->args);
+	const struct op *op = p->args.op;
+	const struct view *outputs[OP_OPERANDS_MAX];
+	unsigned n = 0;
+	uint64_t first = 0;
 
 	*ret = (struct verdict){0};
-	if (!(rule_of(p->args.op)->oracle ? judge_values(o, p, ret) : judge_bits(p, ret)))
-		return;
+	for (unsigned v = op_first_output(op); v < op->n_operands; v++) {
+		const struct view *y = &p->args.views[v];
+
+		if (view_is_absent(y))
+			continue;
+		if (!(rule_of(op)->oracle ? judge_values(o, first, p, v, ret) : judge_bits(p, v, ret)))
+			return;
+		first += view_elements(y);
+		outputs[n++] = y;
+	}
 	for (unsigned i = 0; i < p->n_storage; i++) {
 		struct space *s = (struct space *)&p->storage[i];
-		if (!judge_surroundings(s, &y, 1, ret->why))
+		if (!judge_surroundings(s, outputs, n, ret->why))
 			return;
 	}
 	ret->right = true;

@@ -189,7 +189,7 @@ static int copy(struct arena *a, struct view to, struct view from, char why[WHY_
 {
 	struct run_op op = {.args = {.op = op_by_name("copy"), .views = {from, to}}, .pinned = ""};
 	struct run run = {.ops = &op, .n_ops = 1};
-	int rc = op.args.op->check(&op.args, run.error);
+	int rc = op_check(&op.args, run.error);
 
 	if (rc == 0)
 		rc = target_compute(a->t, &run);
@@ -386,12 +386,12 @@ static int run_kernel(struct arena *a, const struct large *l, const struct shape
 	struct view *y = op_output(&op.args);
 
 	l->views(&op.args, a->dtype, s);
-	for (unsigned i = 0; i < op.args.op->n_inputs; i++)
+	for (unsigned i = 0; i < op_first_output(op.args.op); i++)
 		op.args.views[i].space = &a->in;
 	*y = dense(a->dtype, s->rows, s->cols);
 	y->space = &a->out;
 	y->offset = GUARD;
-	int rc = op.args.op->check(&op.args, run.error);
+	int rc = op_check(&op.args, run.error);
 	if (rc == 0)
 		rc = backend_plan(a->t->backend, a->t->dev, &run);
 	if (rc == 0 && run.plan_us > PLAN_MAX_US) {

@@ -273,30 +273,42 @@ static bool same_shape(const struct view *a, const struct view *b)
 	return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof a->shape[0]) == 0;
 }
 
-/* Which earlier view this one is to be identical with; -1: none. */
-static int twin_of(const struct problem *p, unsigned i, bool in_place, struct random *r)
+/* Whether view i may be the very view `twin`: any two inputs may; of outputs the first, where its op allows it.
+ */
+static bool may_be(const struct problem *p, unsigned i, unsigned twin)
 {
-	unsigned n_inputs = p->args.op->n_inputs;
+	const struct op *op = p->args.op;
+	const struct view *v = &p->args.views[twin];
 
-	if (i == 0 || (i == n_inputs && !in_place) || !random_chance(r, i == n_inputs ? 30 : 10))
-		return -1;
-	int twin = (int)random_below(r, i);
-	return same_shape(&p->args.views[i], &p->args.views[twin]) ? twin : -1;
+	if (view_is_absent(v) || v->dtype != p->args.views[i].dtype || !same_shape(&p->args.views[i], v))
+		return false;
+	return !op_is_output(op, i) ||
+	       (i == op_first_output(op) && (op->operands[i].in_place >> twin & 1) && view_is_injective(v));
 }
 
-static bool place_views(struct problem *p, bool in_place, bool neat, bool resident, struct random *r)
+/* Which earlier view this one is to be identical with; -1: none. */
+static int twin_of(const struct problem *p, unsigned i, struct random *r)
 {
-	uint64_t used[OP_VIEWS_MAX] = {0};
-	int twins[OP_VIEWS_MAX];
-	unsigned n = p->args.op->n_inputs + 1, owners[OP_VIEWS_MAX];
+	if (i == 0 || !random_chance(r, op_is_output(p->args.op, i) ? 30 : 10))
+		return -1;
+	unsigned twin = (unsigned)random_below(r, i);
+	return may_be(p, i, twin) ? (int)twin : -1;
+}
+
+static bool place_views(struct problem *p, bool neat, bool resident, struct random *r)
+{
+	uint64_t used[OP_OPERANDS_MAX] = {0};
+	unsigned n = p->args.op->n_operands, owners[OP_OPERANDS_MAX];
 	bool together = random_chance(r, 20);
 
 	for (unsigned i = 0; i < n; i++) {
 		struct view *v = &p->args.views[i];
-		twins[i] = twin_of(p, i, in_place, r);
-		if (twins[i] >= 0 && (i < n - 1 || view_is_injective(&p->args.views[twins[i]]))) {
-			*v = p->args.views[twins[i]];
-			owners[i] = owners[twins[i]];
+		int twin = twin_of(p, i, r);
+		if (view_is_absent(v))
+			continue;
+		if (twin >= 0) {
+			*v = p->args.views[twin];
+			owners[i] = owners[twin];
 			continue;
 		}
 		owners[i] = together && i ? owners[0] : p->n_storage++;
@@ -316,6 +328,8 @@ static bool place_views(struct problem *p, bool in_place, bool neat, bool reside
 		p->storage[i].pinnable = random_chance(r, 50);
 	}
 	for (unsigned i = 0; i < n; i++) {
+		if (view_is_absent(&p->args.views[i]))
+			continue;
 		p->spaces[i] = &p->storage[owners[i]];
 		p->args.views[i].space = &p->spaces[i]->memory;
 	}
@@ -325,20 +339,22 @@ static bool place_views(struct problem *p, bool in_place, bool neat, bool reside
 static void fill_views(struct problem *p, struct random *r)
 {
 	enum profile profile = random_profile(p, r);
-	unsigned n = p->args.op->n_inputs;
+	unsigned n = op_first_output(p->args.op);
 
 	p->huge = profile == HUGE_VALUES;
 	if (p->huge && strcmp(p->args.op->name, "reduce") == 0)
 		profile = LARGEST;
 	for (unsigned i = 0; i < n; i++)
-		fill(p, i, profile, r);
+		if (!view_is_absent(&p->args.views[i]))
+			fill(p, i, profile, r);
 	if (strcmp(p->args.op->name, "softmax") == 0 && random_chance(r, 15))
 		mask(p, 0, r);
 	if (profile == SPECIAL)
 		p->special = spoil(p, (unsigned)random_below(r, n), r);
-	/* Else the output stays poisoned; twins of inputs are filled already. */
-	if (strcmp(p->args.op->name, "gemm") == 0 && p->args.params.gemm.beta != 0)
-		fill(p, n, profile, r);
+	/* Else the outputs stay poisoned; twins of inputs are filled already. */
+	for (unsigned i = n; i < p->args.op->n_operands; i++)
+		if (p->args.op->operands[i].role == OPERAND_UPDATED && op_reads_output(&p->args, i))
+			fill(p, i, profile, r);
 }
 
 bool problem_complete(struct problem *p, bool neat, bool resident, struct random *r)
@@ -346,10 +362,10 @@ bool problem_complete(struct problem *p, bool neat, bool resident, struct random
 	const struct op *op = p->args.op;
 	char why[WHY_BYTES];
 
-	if (!place_views(p, shaper_of(op)->in_place, neat, resident, r))
+	if (!place_views(p, neat, resident, r))
 		return false;
 	fill_views(p, r);
-	if (op->check(&p->args, why) == 0)
+	if (op_check(&p->args, why) == 0)
 		return true;
 	fprintf(stderr, "check() of %s refused a problem that is valid: %s\n", op->name, why);
 	return false;
@@ -362,7 +378,7 @@ bool problem_make(struct problem *p, const struct op *op, unsigned large, struct
 	full &= !shaper_of(op)->fewer_axes;
 	*p = (struct problem){.args.op = op, .large = large};
 	shaper_of(op)->shape(p, r);
-	for (unsigned i = 0; neat && i <= op->n_inputs; i++)
+	for (unsigned i = 0; neat && i < op->n_operands; i++)
 		make_neat(&p->args.views[i], full, r);
 	/* Gaps between lines are lost on the way from host memory. */
 	return problem_complete(p, neat, neat && !full, r);
@@ -378,6 +394,8 @@ void problem_free(struct problem *p)
 static int describe_view(const struct problem *p, unsigned i, char *text, size_t size)
 {
 	const struct view *v = &p->args.views[i];
+	if (view_is_absent(v))
+		return snprintf(text, size, " absent");
 	int n = snprintf(text, size, " %s%s[", dtype_name(v->dtype), p->spaces[i]->resident ? " resident" : "");
 
 	for (uint32_t d = 0; d < v->rank && n < (int)size; d++)
@@ -393,7 +411,7 @@ void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES])
 	const struct shaper *shaper = shaper_of(p->args.op);
 	int n = snprintf(text, CHECK_TEXT_BYTES, "%s", p->args.op->name);
 
-	for (unsigned i = 0; i <= p->args.op->n_inputs && n < CHECK_TEXT_BYTES; i++)
+	for (unsigned i = 0; i < p->args.op->n_operands && n < CHECK_TEXT_BYTES; i++)
 		n += describe_view(p, i, text + n, (size_t)(CHECK_TEXT_BYTES - n));
 	if (n < CHECK_TEXT_BYTES && shaper->describe)
 		shaper->describe(&p->args, text + n, (size_t)(CHECK_TEXT_BYTES - n));

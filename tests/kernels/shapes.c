@@ -354,13 +354,13 @@ static int describe_reduce(const struct op_args *args, char *text, size_t size)
 
 /* A new op adds its line. */
 static const struct shaper shapers[] = {
-    {"gemm", shape_gemm, false, describe_gemm, false},
-    {"softmax", shape_softmax, true, describe_softmax, false},
-    {"transpose", shape_transpose, false, NULL, false},
-    {"add", shape_add, true, NULL, false},
-    {"copy", shape_copy, false, NULL, false},
-    {"fma", shape_fma, true, describe_fma, false},
-    {"reduce", shape_reduce, false, describe_reduce, true},
+    {"gemm", shape_gemm, describe_gemm, false},
+    {"softmax", shape_softmax, describe_softmax, false},
+    {"transpose", shape_transpose, NULL, false},
+    {"add", shape_add, NULL, false},
+    {"copy", shape_copy, NULL, false},
+    {"fma", shape_fma, describe_fma, false},
+    {"reduce", shape_reduce, describe_reduce, true},
 };
 
 const struct shaper *shaper_of(const struct op *op)

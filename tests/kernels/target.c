@@ -133,7 +133,7 @@ static int copy_memory(struct target *t, const struct memory *to, const struct m
 	struct run_op op = {.args = {.op = op_by_name("copy"), .views = {all_of(from), all_of(to)}},
 	                    .pinned = ""};
 	struct run run = {.ops = &op, .n_ops = 1};
-	int rc = op.args.op->check(&op.args, why);
+	int rc = op_check(&op.args, why);
 
 	if (rc < 0)
 		return rc;

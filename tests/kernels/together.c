@@ -18,9 +18,9 @@ enum outcome { SAME, NOT_TOGETHER, DIFFERENT };
 struct crowd {
 	struct run_op ops[TOGETHER_MAX];
 	struct run run;
-	struct space spaces[OP_VIEWS_MAX];
+	struct space spaces[OP_OPERANDS_MAX];
 	unsigned n_spaces;
-	uint64_t apart[OP_VIEWS_MAX]; /* bytes from op to op in each space */
+	uint64_t apart[OP_OPERANDS_MAX]; /* bytes from op to op in each space */
 };
 
 /* The same content at first, then each op's own: a little smaller from op to op. NaN and Inf stay. */
@@ -43,7 +43,7 @@ static void fill_op(struct crowd *c, const struct problem *p, unsigned i, unsign
 static void make_op(struct crowd *c, const struct problem *p, unsigned i, const char *kernel)
 {
 	c->ops[i] = (struct run_op){.args = p->args, .pinned = kernel};
-	for (unsigned v = 0; v <= p->args.op->n_inputs; v++) {
+	for (unsigned v = 0; v < p->args.op->n_operands; v++) {
 		unsigned s = (unsigned)(p->spaces[v] - p->storage);
 
 		fill_op(c, p, i, v);
@@ -79,7 +79,7 @@ static void free_crowd(struct crowd *c)
 
 static int run_crowd(struct target *t, struct crowd *c, bool repeats)
 {
-	struct space *spaces[OP_VIEWS_MAX];
+	struct space *spaces[OP_OPERANDS_MAX];
 
 	for (unsigned s = 0; s < c->n_spaces; s++)
 		spaces[s] = &c->spaces[s];

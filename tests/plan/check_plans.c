@@ -78,7 +78,7 @@ static double most_bytes(const struct op_args *args)
 {
 	double sum = 0;
 
-	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
 		double bytes = 8;
 		for (uint32_t d = 0; d < args->views[v].rank; d++)
 			bytes *= d + 2 < args->views[v].rank ? (double)args->views[v].shape[d]
@@ -345,7 +345,7 @@ static void set_known(struct plan_job *job, const struct known *k, const void *o
 	*job = (struct plan_job){.run = {.ops = job->ops, .n_ops = 1}};
 	job->ops[0].pinned = k->kernel;
 	args->op = op_by_name(k->op);
-	for (unsigned v = 0; v <= args->op->n_inputs; v++)
+	for (unsigned v = 0; v < args->op->n_operands; v++)
 		args->views[v] = (struct view){
 		    .dtype = k->dtype, .rank = 1, .shape = {e[0]}, .strides = {v ? 1 : k->stride}};
 	if (strcmp(k->op, "gemm") == 0) {
@@ -356,7 +356,7 @@ static void set_known(struct plan_job *job, const struct known *k, const void *o
 	}
 	if (strcmp(k->op, "fma") == 0)
 		args->params.fma = (struct fma_params){0.5, 0.5, k->steps};
-	for (unsigned v = 0; v <= args->op->n_inputs; v++) {
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
 		job->buffers[v] =
 		    (struct memory){.bytes = UINT64_MAX, .owner = k->shared ? NULL : owner, .host = job};
 		job->buffers[v].missing_bytes = k->fresh ? UINT64_MAX : 0;
@@ -374,9 +374,8 @@ static bool check_knowns(void)
 	for (size_t i = 0; i < sizeof knowns / sizeof knowns[0]; i++) {
 		const struct known *k = &knowns[i];
 		set_known(&job, k, &c.dev);
-		double us = job.ops[0].args.op->check(&job.ops[0].args, why) == 0 && plan(&c, &job) == 0
-		                ? job.run.plan_us
-		                : INFINITY;
+		double us =
+		    op_check(&job.ops[0].args, why) == 0 && plan(&c, &job) == 0 ? job.run.plan_us : INFINITY;
 		bool empty = k->most_us == 0; /* a run's own time is all */
 		if (isfinite(us))
 			check_parts(&c, &job);
@@ -519,7 +518,7 @@ static void compare(struct check *c, const struct backend *module, const struct 
 
 	theirs.run.ops = theirs.ops;
 	for (unsigned i = 0; i < job->run.n_ops; i++)
-		for (unsigned v = 0; v < OP_VIEWS_MAX; v++)
+		for (unsigned v = 0; v < OP_OPERANDS_MAX; v++)
 			if (theirs.ops[i].args.views[v].space)
 				theirs.ops[i].args.views[v].space =
 				    theirs.buffers +

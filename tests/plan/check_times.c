@@ -28,7 +28,7 @@ struct shape {
 struct timing {
 	const char *name, *op;
 	kops_dtype dtype;
-	struct shape views[OP_VIEWS_MAX];
+	struct shape views[OP_OPERANDS_MAX];
 	uint32_t steps; /* of fma */
 	double alpha, beta;
 	const char *pinned;
@@ -164,8 +164,8 @@ static const struct timing timings[] = {
 /* ---- One op ---- */
 
 struct buffers {
-	struct memory memory[OP_VIEWS_MAX];
-	int fds[OP_VIEWS_MAX];
+	struct memory memory[OP_OPERANDS_MAX];
+	int fds[OP_OPERANDS_MAX];
 	unsigned n;
 };
 
@@ -213,7 +213,7 @@ static bool make_memory(struct memory *m, int fd, bool fresh)
 
 static bool map_views(struct op_args *args, struct buffers *b, const struct timing *t)
 {
-	for (unsigned i = 0; i <= args->op->n_inputs; i++) {
+	for (unsigned i = 0; i < args->op->n_operands; i++) {
 		struct view *v = &args->views[i];
 		struct memory *m = &b->memory[i];
 		uint64_t lo, hi;
@@ -268,7 +268,7 @@ static bool prepare(const struct timing *t, struct run_op *op, struct buffers *b
 	char why[WHY_BYTES] = "out of memory";
 
 	*op = (struct run_op){.pinned = t->pinned ? t->pinned : "", .args.op = op_by_name(t->op)};
-	for (unsigned i = 0; i <= op->args.op->n_inputs; i++)
+	for (unsigned i = 0; i < op->args.op->n_operands; i++)
 		set_view(&op->args.views[i], t->dtype, &t->views[i]);
 	if (strcmp(t->op, "transpose") == 0) {
 		struct view *y = &op->args.views[1];
@@ -278,7 +278,7 @@ static bool prepare(const struct timing *t, struct run_op *op, struct buffers *b
 		view_make_dense(y);
 	}
 	set_params(&op->args, t);
-	if (map_views(&op->args, b, t) && op->args.op->check(&op->args, why) == 0)
+	if (map_views(&op->args, b, t) && op_check(&op->args, why) == 0)
 		return true;
 	printf("FAILED %s: %s\n", t->name, why);
 	return false;

@@ -169,7 +169,7 @@ static void shape_alike(struct op_args *args, struct random *r)
 
 	for (uint32_t d = 0; d < rank; d++)
 		shape[d] = random_extent(r);
-	for (unsigned v = 0; v <= args->op->n_inputs; v++)
+	for (unsigned v = 0; v < args->op->n_operands; v++)
 		set_view(&args->views[v], dtype, rank, shape);
 	if (turned) {
 		args->views[0].shape[rank - 2] = shape[rank - 1];
@@ -240,24 +240,24 @@ static bool is_inside(const struct view *v, const struct memory *m)
 	return view_extent(v, m->bytes, &lo, &hi) == 0;
 }
 
-/* One try. buffers: three of its own. */
+/* One try. buffers: OP_OPERANDS_MAX of its own. */
 static bool random_op(struct op_args *args, struct memory *buffers, const void *owner, struct random *r)
 {
 	char why[WHY_BYTES];
-	unsigned n;
 
 	*args =
 	    (struct op_args){.op = random_chance(r, 30) ? op_by_name("gemm") : ops[random_below(r, OP_COUNT)]};
-	n = args->op->n_inputs;
 	shape_op(args, r);
-	for (unsigned v = 0; v <= n; v++) {
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
+		if (view_is_absent(&args->views[v]))
+			continue;
 		random_buffer(&buffers[v], (unsigned)random_below(r, 100), owner, r);
 		args->views[v].space = &buffers[v];
-		if (!lay_out(&args->views[v], buffers[v].bytes, v == n, r) ||
+		if (!lay_out(&args->views[v], buffers[v].bytes, op_is_output(args->op, v), r) ||
 		    !is_inside(&args->views[v], &buffers[v]))
 			return false;
 	}
-	return args->op->check(args, why) == 0;
+	return op_check(args, why) == 0;
 }
 
 void plan_job_random(struct plan_job *job, const void *owner, struct random *r)
@@ -267,7 +267,7 @@ void plan_job_random(struct plan_job *job, const void *owner, struct random *r)
 	*job = (struct plan_job){.run = {.ops = job->ops, .n_ops = n}};
 	for (unsigned i = 0; i < n; i++) {
 		job->ops[i].pinned = "";
-		while (!random_op(&job->ops[i].args, &job->buffers[i * OP_VIEWS_MAX], owner, r))
+		while (!random_op(&job->ops[i].args, &job->buffers[i * OP_OPERANDS_MAX], owner, r))
 			;
 	}
 }
@@ -291,7 +291,7 @@ void plan_job_describe(const struct plan_job *job, unsigned i, char *text, size_
 	const struct op_args *args = &job->ops[i].args;
 	size_t used = (size_t)snprintf(text, size, "%s", args->op->name);
 
-	for (unsigned v = 0; v <= args->op->n_inputs && used < size; v++)
+	for (unsigned v = 0; v < args->op->n_operands && used < size; v++)
 		used += describe_view(&args->views[v], text + used, size - used);
 	if (used < size && strcmp(args->op->name, "gemm") == 0)
 		snprintf(text + used, size - used, " alpha %g beta %g precision %d", args->params.gemm.alpha,

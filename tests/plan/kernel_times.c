@@ -70,7 +70,7 @@ static void set_shapes(struct op_args *args, const uint64_t *e, unsigned n)
 {
 	struct view *v = args->views;
 
-	for (unsigned i = 0; i <= args->op->n_inputs; i++) {
+	for (unsigned i = 0; i < args->op->n_operands; i++) {
 		v[i].rank = n;
 		memcpy(v[i].shape, e, n * sizeof *e);
 	}
@@ -99,7 +99,7 @@ static bool set_args(const struct question *q, struct memory *memory, struct op_
 	if (!ret->op)
 		return false;
 	set_shapes(ret, extents, n);
-	for (unsigned i = 0; i <= ret->op->n_inputs; i++) {
+	for (unsigned i = 0; i < ret->op->n_operands; i++) {
 		ret->views[i].dtype = dtype_of(q->dtype);
 		ret->views[i].space = &memory[i];
 		view_make_dense(&ret->views[i]);
@@ -112,7 +112,7 @@ static bool set_args(const struct question *q, struct memory *memory, struct op_
 		ret->params.fma = (struct fma_params){.alpha = -1, .beta = 0.5, .steps = (uint32_t)extents[1]};
 	if (strcmp(q->op, "reduce") == 0)
 		ret->params.reduce.kind = KOPS_SUM;
-	return ret->op->check(ret, why) == 0;
+	return op_check(ret, why) == 0;
 }
 
 static double time_of(const struct question *q, const struct op_args *args)
@@ -142,7 +142,7 @@ static double plan_of(const struct question *q, const struct op_args *args)
 	struct run_op op = {.args = *args, .pinned = q->kernel};
 	struct run run = {.ops = &op, .n_ops = 1};
 
-	for (unsigned v = 0; v <= args->op->n_inputs; v++)
+	for (unsigned v = 0; v < args->op->n_operands; v++)
 		((struct memory *)op.args.views[v].space)->owner = &gpu;
 	if (cuda_plan(&gpu, &run, 0, run.n_ops) < 0)
 		return NAN;
@@ -163,7 +163,7 @@ static bool set_constant(const char *line)
 
 static bool answer(const char *line)
 {
-	struct memory memory[OP_VIEWS_MAX] = {{0}};
+	struct memory memory[OP_OPERANDS_MAX] = {{0}};
 	struct question q = {0};
 	struct op_args args;
 	char what[8];

@@ -10,7 +10,7 @@
 #include "device/backend.h"
 
 #define JOB_OPS     4
-#define JOB_BUFFERS (JOB_OPS * OP_VIEWS_MAX)
+#define JOB_BUFFERS (JOB_OPS * OP_OPERANDS_MAX)
 
 struct plan_job {
 	struct memory buffers[JOB_BUFFERS];

@@ -6,7 +6,7 @@
 #include "cli.h"
 #include "show.h"
 
-#define X(name, NAME) &operation_##name,
+#define X(name) &operation_##name,
 static const struct operation *const operations[] = {
 #include "ops.def"
 };

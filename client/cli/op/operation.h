@@ -109,11 +109,11 @@ struct operation {
 #define STEP_DTYPES_ALL      (STEP_DTYPES_TO_F32 | STEP_DTYPES_FROM_F32)
 
 /* Each in the file of its name. */
-#define X(name, NAME) extern const struct operation operation_##name;
+#define X(name) extern const struct operation operation_##name;
 #include "ops.def"
 #undef X
 
-#define X(name, NAME) +1
+#define X(name) +1
 enum {
 	OPERATIONS = 0
 #include "ops.def"

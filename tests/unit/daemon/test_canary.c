@@ -88,7 +88,7 @@ static void start(struct backend_device *dev, struct run *run)
 	struct op_args args = run->ops[0].args;
 
 	(void)dev;
-	for (unsigned i = 0; i <= args.op->n_inputs; i++)
+	for (unsigned i = 0; i < args.op->n_operands; i++)
 		args.views[i].data = memory_at(args.views[i].space, args.views[i].offset);
 	run->status = run->ops[0].kernel->launch(&args, NULL);
 	finished = run;

@@ -89,7 +89,7 @@ static struct op_args gemm_of(struct fixture *f, uint64_t n)
 {
 	struct op_args args = {.op = op_by_name("gemm"), .params.gemm = {.alpha = 1}};
 
-	for (int i = 0; i < OP_VIEWS_MAX; i++) {
+	for (int i = 0; i < OP_OPERANDS_MAX; i++) {
 		args.views[i] =
 		    (struct view){.space = &f->memory, .dtype = KOPS_F32, .rank = 2, .shape = {n, n}};
 		view_make_dense(&args.views[i]);
@@ -574,7 +574,7 @@ static void what_a_kernel_may_depend_on_is_another_shape(void **state)
 	others[4].params.gemm.beta = 1;
 	others[5].views[2].space = &resident;
 	others[6].op = op_by_name("add");
-	for (int i = 0; i < OP_VIEWS_MAX; i++)
+	for (int i = 0; i < OP_OPERANDS_MAX; i++)
 		others[7].views[i].dtype = KOPS_F64;
 	others[8].params.gemm.alpha = 0;
 	others[9].views[1].space = &pinned;

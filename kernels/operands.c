@@ -1,0 +1,281 @@
+/* operands.c: what the descriptions of ops say of all of them alike: operands, types, attributes. See kernel.h.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/rules.h"
+
+bool op_is_empty(const struct op_args *args)
+{
+	for (unsigned v = op_first_output(args->op); v < args->op->n_operands; v++)
+		if (view_elements(&args->views[v]) > 0)
+			return false;
+	return true;
+}
+
+bool op_writes(const struct op_args *args, const struct view *v)
+{
+	for (unsigned i = op_first_output(args->op); i < args->op->n_operands; i++)
+		if (view_overlap(&args->views[i], v))
+			return true;
+	return false;
+}
+
+static bool is_in_place(const struct op_args *args, unsigned v)
+{
+	unsigned inputs = args->op->operands[v].in_place;
+
+	for (unsigned i = 0; inputs >> i; i++)
+		if ((inputs >> i & 1) && view_same(&args->views[i], &args->views[v]))
+			return true;
+	return false;
+}
+
+bool op_reads_output(const struct op_args *args, unsigned v)
+{
+	if (view_is_absent(&args->views[v]))
+		return false;
+	return (args->op->reads_output && args->op->reads_output(args, v)) || is_in_place(args, v);
+}
+
+bool op_reads_outputs(const struct op_args *args)
+{
+	for (unsigned v = op_first_output(args->op); v < args->op->n_operands; v++)
+		if (op_reads_output(args, v))
+			return true;
+	return false;
+}
+
+bool op_reads(const struct op_args *args, unsigned v)
+{
+	if (op_is_output(args->op, v))
+		return op_reads_output(args, v);
+	return !view_is_absent(&args->views[v]);
+}
+
+/* By name alone: a type that exists but that no op names is taken by none. */
+static bool takes(const struct op_operand *operand, kops_dtype dtype)
+{
+	return (unsigned)dtype < 32 && (operand->dtypes & DTYPE_BIT(dtype)) != 0;
+}
+
+bool op_takes(const struct op *op, kops_dtype dtype)
+{
+	return takes(&op->operands[0], dtype);
+}
+
+unsigned op_operand_index(const struct op *op, const char *name)
+{
+	unsigned i = 0;
+
+	while (i < op->n_operands && strcmp(op->operands[i].name, name) != 0)
+		i++;
+	return i;
+}
+
+unsigned op_attribute_index(const struct op *op, const char *name)
+{
+	unsigned i = 0;
+
+	while (i < op->n_attributes && strcmp(op->attributes[i].name, name) != 0)
+		i++;
+	return i;
+}
+
+/* ---- Attributes ---- */
+
+static void set_default(const struct op_attribute *a, char *params)
+{
+	switch (a->type) {
+	case ATTRIBUTE_NUMBER:
+		memcpy(params + a->offset, &a->otherwise, sizeof a->otherwise);
+		break;
+	case ATTRIBUTE_COUNT:
+		memcpy(params + a->offset, &(uint32_t){(uint32_t)a->otherwise}, sizeof(uint32_t));
+		break;
+	case ATTRIBUTE_FLAG:
+		memcpy(params + a->offset, &(bool){a->otherwise != 0}, sizeof(bool));
+		break;
+	case ATTRIBUTE_CHOICE:
+		memcpy(params + a->offset, &(int){(int)a->otherwise}, sizeof(int));
+		break;
+	}
+}
+
+void op_set_defaults(struct op_args *args)
+{
+	for (unsigned i = 0; i < args->op->n_attributes; i++)
+		set_default(&args->op->attributes[i], (char *)&args->params);
+}
+
+static bool is_last_but_one(const struct op_attribute *a, unsigned i)
+{
+	return i + 2 == a->n_choices;
+}
+
+/* "kind is 7; it is sum (0), max (1) or mean (2)" */
+static int refuse_choice(const struct op_attribute *a, int choice, char why[WHY_BYTES])
+{
+	size_t used = (size_t)snprintf(why, WHY_BYTES, "%s is %d; it is ", a->name, choice);
+
+	for (unsigned i = 0; i < a->n_choices && used < WHY_BYTES; i++)
+		used += (size_t)snprintf(why + used, WHY_BYTES - used, "%s (%u)%s", a->choices[i], i,
+		                         is_last_but_one(a, i)  ? " or "
+		                         : i + 1 < a->n_choices ? ", "
+		                                                : "");
+	return KOPS_E_INVALID;
+}
+
+static int refuse_number(const struct op_attribute *a, double value, char why[WHY_BYTES])
+{
+	if (a->max == (double)FLT_MAX && a->min == -(double)FLT_MAX)
+		return rules_refuse(why, KOPS_E_INVALID, "%s is %g; it must be a finite f32 number", a->name,
+		                    value);
+	if (isnan(value))
+		return rules_refuse(why, KOPS_E_INVALID, "%s is not a number", a->name);
+	return rules_refuse(why, KOPS_E_INVALID, "%s is %.10g; it must be from %.10g to %.10g", a->name, value,
+	                    a->min, a->max);
+}
+
+static int check_number(const struct op_attribute *a, double value, char why[WHY_BYTES])
+{
+	if ((value >= a->min && value <= a->max) || (isnan(value) && a->takes_nan))
+		return 0;
+	return refuse_number(a, value, why);
+}
+
+static int check_attribute(const struct op_attribute *a, const char *params, char why[WHY_BYTES])
+{
+	const void *at = params + a->offset;
+	double number;
+	uint32_t count;
+	int choice;
+
+	switch (a->type) {
+	case ATTRIBUTE_NUMBER:
+		memcpy(&number, at, sizeof number);
+		return check_number(a, number, why);
+	case ATTRIBUTE_COUNT:
+		memcpy(&count, at, sizeof count);
+		return check_number(a, count, why);
+	case ATTRIBUTE_FLAG:
+		return 0;
+	case ATTRIBUTE_CHOICE:
+		memcpy(&choice, at, sizeof choice);
+		return choice >= 0 && (unsigned)choice < a->n_choices ? 0 : refuse_choice(a, choice, why);
+	}
+	return KOPS_E_INVALID;
+}
+
+/* ---- Operands ---- */
+
+/* "f32, f16 and bf16" */
+static const char *list_dtypes(unsigned dtypes, char *text, size_t bytes)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (unsigned i = 0; dtypes >> i && used < bytes; i++) {
+		unsigned left = dtypes >> i >> 1;
+
+		if (dtypes >> i & 1)
+			used += (size_t)snprintf(text + used, bytes - used, "%s%s", dtype_name((kops_dtype)i),
+			                         left == 0             ? ""
+			                         : (left & (left - 1)) ? ", "
+			                                               : " and ");
+	}
+	return text;
+}
+
+/* Its type is that of another one, too, unless that is absent. */
+static int check_same_dtype(const struct op_args *args, unsigned v, char why[WHY_BYTES])
+{
+	const struct op_operand *operands = args->op->operands;
+	int of = operands[v].dtype_of;
+
+	if (of == OWN_DTYPE || view_is_absent(&args->views[of]) ||
+	    args->views[of].dtype == args->views[v].dtype)
+		return 0;
+	return rules_refuse(why, KOPS_E_DTYPE, "%s is %s, %s is %s: %s wants one type for both",
+	                    operands[of].name, dtype_name(args->views[of].dtype), operands[v].name,
+	                    dtype_name(args->views[v].dtype), args->op->name);
+}
+
+static int check_operand(const struct op_args *args, unsigned v, char why[WHY_BYTES])
+{
+	const struct op_operand *operand = &args->op->operands[v];
+	kops_dtype dtype = args->views[v].dtype;
+	char text[WHY_BYTES / 2];
+	int rc;
+
+	if (view_is_absent(&args->views[v])) {
+		if (operand->is_optional)
+			return 0;
+		return rules_refuse(why, KOPS_E_INVALID, "operand %s of %s is missing", operand->name,
+		                    args->op->name);
+	}
+	if ((rc = check_same_dtype(args, v, why)) < 0)
+		return rc;
+	if (takes(operand, dtype))
+		return 0;
+	return rules_refuse(why, KOPS_E_DTYPE, "%s is %s; %s takes %s", operand->name, dtype_name(dtype),
+	                    args->op->name, list_dtypes(operand->dtypes, text, sizeof text));
+}
+
+int op_check(struct op_args *args, char why[WHY_BYTES])
+{
+	const struct op *op = args->op;
+	int rc = 0;
+
+	for (unsigned v = 0; v < op->n_operands && rc == 0; v++)
+		rc = check_operand(args, v, why);
+	for (unsigned i = 0; i < op->n_attributes && rc == 0; i++)
+		rc = check_attribute(&op->attributes[i], (const char *)&args->params, why);
+	return rc < 0 ? rc : op->check(args, why);
+}
+
+/* ---- Overlaps ---- */
+
+static int check_injective(const struct op_args *args, unsigned v, char why[WHY_BYTES])
+{
+	char text[RULES_SHAPE_BYTES];
+
+	if (view_is_injective(&args->views[v]))
+		return 0;
+	return rules_refuse(
+	    why, KOPS_E_OVERLAP,
+	    "the strides of output %s (%s) place several elements at one address; use strides that "
+	    "keep them apart",
+	    args->op->operands[v].name, rules_shape(&args->views[v], text));
+}
+
+static int check_apart(const struct op_args *args, unsigned v, unsigned from, char why[WHY_BYTES])
+{
+	const struct op_operand *y = &args->op->operands[v], *x = &args->op->operands[from];
+	bool in_place = y->in_place >> from & 1;
+
+	if (!view_overlap(&args->views[from], &args->views[v]) ||
+	    (in_place && view_same(&args->views[from], &args->views[v])))
+		return 0;
+	return rules_refuse(why, KOPS_E_OVERLAP, "output %s overlaps %s %s%s; write to other memory", y->name,
+	                    x->role == OPERAND_INPUT ? "input" : "output", x->name,
+	                    in_place ? " without being the same view" : "");
+}
+
+int rules_outputs(const struct op_args *args, char why[WHY_BYTES])
+{
+	int rc;
+
+	for (unsigned v = op_first_output(args->op); v < args->op->n_operands; v++) {
+		if (view_is_absent(&args->views[v]))
+			continue;
+		if ((rc = check_injective(args, v, why)) < 0)
+			return rc;
+		for (unsigned i = 0; i < v; i++)
+			if (!view_is_absent(&args->views[i]) && (rc = check_apart(args, v, i, why)) < 0)
+				return rc;
+	}
+	return 0;
+}
