@@ -7,7 +7,7 @@
  *   operands.c        memory for operands, and random content
  *   measure.c         one shape and kernel: runs, samples, the check
  *   accuracy.c        blocks of a result against float64
- *   ceiling.c         what the device can do at most
+ *   ceiling.c         what memory and cache can do at most; the FMA rate is given
  *   ipc.c             round trips, small jobs, rates
  *   path.c            what jobs lose on their way
  *   choice/           all kernels on one shape, and what kopsd's choice of them loses
@@ -78,7 +78,7 @@ int bench_check(struct bench *b, const struct step *step, struct check *ret_chec
 
 /* ---- ceiling.c ---- */
 
-/* Measures what head has room for. What the device has no kernel for stays NaN. */
+/* Measures memory and cache, and takes --fma-rate. What the device has no kernel for stays NaN. */
 int bench_ceilings(struct bench *b, struct bench_head *head);
 
 #endif

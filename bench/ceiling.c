@@ -6,15 +6,10 @@
 #include "measure.h"
 #include "operands.h"
 
-#define REPS            10
-#define STREAM_GPU      (3ull << 30) /* bytes read and written */
-#define STREAM_CPU      (192ull << 20)
-#define CACHE_CPU       (32ull << 20) /* of the last level at most: others use it too */
-#define FMA_GPU         (64ull << 20) /* elements: some thirty for each thread that it runs at a time */
-#define FMA_CPU         (4ull << 20)
-#define FMA_STEPS_FIRST 64
-#define FMA_STEPS_LAST  16384
-#define FMA_LONG_US     3e3 /* launching is of no account then */
+#define REPS       10
+#define STREAM_GPU (3ull << 30) /* bytes read and written */
+#define STREAM_CPU (192ull << 20)
+#define CACHE_CPU  (32ull << 20) /* of the last level at most: others use it too */
 
 /* What is to be measured for a ceiling, by the kernel that kopsd prefers. */
 struct probe {
@@ -77,25 +72,7 @@ static int cache_rate(struct bench *b, uint64_t cache_bytes, double *ret_gbytes)
 	return 0;
 }
 
-/* With as many steps as make the run long. */
-static int fma_rate(struct bench *b, uint64_t elements, double *ret_gflops)
-{
-	struct probe probe = {.op = "fma", .dtype = b->dtype, .rows = elements, .mode = BENCH_WARM};
-	struct bench_head head = {.op = "fma", .counts_flops = true};
-	struct bench_row row;
-
-	for (probe.columns = FMA_STEPS_FIRST; probe.columns <= FMA_STEPS_LAST; probe.columns *= 4) {
-		int rc = run_probe(b, &probe, &row);
-		if (rc < 0)
-			return rc;
-		*ret_gflops = fmax(*ret_gflops, bench_row_gflops(&head, &row));
-		if (!(row.median_us < FMA_LONG_US))
-			break;
-	}
-	return 0;
-}
-
-/* Tensor cores have another ceiling than the FMA units, and there is no op to measure it with. */
+/* Tensor cores have another ceiling than the FMA units. */
 static bool counts_fma(const struct bench *b)
 {
 	kops_precision precision = b->cli->flags.op.precision;
@@ -113,14 +90,14 @@ int bench_ceilings(struct bench *b, struct bench_head *head)
 {
 	bool cpu = strcmp(b->kind, "cpu") == 0;
 	uint64_t cache_bytes = b->device->cache_bytes;
-	int rc = counts_fma(b) ? fma_rate(b, cpu ? FMA_CPU : FMA_GPU, &head->fma_gflops) : 0;
+	struct opt_real fma_rate = b->cli->flags.fma_rate;
 
-	if (rc == 0)
-		rc = stream_rate(b, cpu ? STREAM_CPU : STREAM_GPU, BENCH_COLD, &head->memory_gbytes);
+	if (fma_rate.set && counts_fma(b))
+		head->fma_gflops = to_thousandths(fma_rate.value);
+	int rc = stream_rate(b, cpu ? STREAM_CPU : STREAM_GPU, BENCH_COLD, &head->memory_gbytes);
 	if (rc == 0)
 		rc = cache_rate(b, cpu && cache_bytes > CACHE_CPU ? CACHE_CPU : cache_bytes,
 		                &head->cache_gbytes);
-	head->fma_gflops = to_thousandths(head->fma_gflops);
 	head->memory_gbytes = to_thousandths(head->memory_gbytes);
 	head->cache_gbytes = to_thousandths(head->cache_gbytes);
 	return rc;

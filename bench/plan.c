@@ -81,6 +81,8 @@ int plan_settle(struct bench_plan *p, const char *argument)
 	b->launches = count_or(flags->launches, 0);
 	if (flags->launches.set && (b->launches == 0 || b->launches > LAUNCHES_MAX))
 		return cli_fail(b->cli, CLI_USAGE, "--launches takes 1 to %d", LAUNCHES_MAX);
+	if (flags->fma_rate.set && !(flags->fma_rate.value > 0))
+		return cli_fail(b->cli, CLI_USAGE, "--fma-rate takes GFLOP/s above 0");
 	if (flags->json && flags->csv)
 		return cli_fail(b->cli, CLI_USAGE, "--json and --csv both want standard output: give one");
 	b->dtype = flags->dtype ? flags->dtype : KOPS_F32;

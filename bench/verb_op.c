@@ -28,6 +28,8 @@ static const struct option_row options[] = {
            "ops in a sample, up to 32; default: as many as take 1 ms; 1 shows what single jobs get"),
     OPTION("seed", 0, "N", count, seed, "seed of the random input and shapes; default: a new one each time"),
     OPTION("no-check", 0, NULL, switch, no_check, "do not compare with float64"),
+    OPTION("fma-rate", 0, "GFLOPS", real, fma_rate,
+           "what the device's FMA units can do, as bench/peers measures it: a ceiling of products"),
     OPTION("no-ceiling", 0, NULL, switch, no_ceiling, "do not measure what the device allows"),
     OPTION("csv", 0, NULL, switch, csv, "one line per shape, kernel and mode, for machines"),
     OPTION_DEVICE,
@@ -45,8 +47,9 @@ static const struct option_row options[] = {
 	"where it fits the cache. A case ends after --reps samples, after 2 s with 5 of them, or after 10 "    \
 	"s.\n"                                                                                                 \
 	"  GFLOP/s    for arithmetic; GB/s for what moves memory, each byte counted once each way\n"           \
-	"  %% ceiling  of what the device allows: what fma, copy and add reach in the same run; for warm\n"    \
-	"             operands, what they reach within the cache\n"                                            \
+	"  %% ceiling  of what the device allows: what copy and add reach in the same run, for warm "          \
+	"operands\n"                                                                                           \
+	"             within the cache; for products, what that feeds of --fma-rate. Without it, none\n"       \
 	"  %% peer     of cublas or openblas where they have the op, else of a copy of as many bytes\n"        \
 	"  max error  against float64, on blocks of a result that held NaN before; of bound: as a part of\n"   \
 	"             what rounding may do. Exit status 5 if it is larger.\n"                                  \

@@ -415,14 +415,6 @@ int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const cha
 int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
 /*
- * y = x after `steps` times v = alpha * v + beta, each step one fused multiply-add. One shape, of rank 1 to 4,
- * and one dtype: f32 or f64. alpha and beta are finite. y may be x. With many steps it measures the most that
- * a device's arithmetic units can do: 2 * steps FLOPs an element.
- */
-int kops_job_fma(kops_job *job, kops_view x, kops_view y, double alpha, double beta, uint32_t steps,
-                 const char *kernel);
-
-/*
  * y = the sum, the largest or the mean of x over its last axis; both f32, f16 or bf16. y has x's shape without
  * that axis, or with 1 there. Of zero elements they are 0, -Inf and NaN. A NaN among the elements gives NaN.
  * y must not overlap x.

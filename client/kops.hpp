@@ -327,10 +327,6 @@ class job
 	{
 		return added(kops_job_copy(get(), x, y, kernel));
 	}
-	job &fma(view x, view y, double alpha, double beta, std::uint32_t steps, const char *kernel = nullptr)
-	{
-		return added(kops_job_fma(get(), x, y, alpha, beta, steps, kernel));
-	}
 	job &reduce(view x, view y, kops_reduction kind = KOPS_SUM, const char *kernel = nullptr)
 	{
 		return added(kops_job_reduce(get(), x, y, kind, kernel));

@@ -199,23 +199,6 @@ int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel)
 	return add_op(job, &op, kernel, views, wire, 2, false);
 }
 
-int kops_job_fma(kops_job *job, kops_view x, kops_view y, double alpha, double beta, uint32_t steps,
-                 const char *kernel)
-{
-	const kops_view views[] = {x, y};
-	Kops__V1__View wire[2];
-	Kops__V1__Fma fma = KOPS__V1__FMA__INIT;
-	Kops__V1__Op op = KOPS__V1__OP__INIT;
-	fma.x = &wire[0];
-	fma.y = &wire[1];
-	fma.alpha = alpha;
-	fma.beta = beta;
-	fma.steps = steps;
-	op.params_case = KOPS__V1__OP__PARAMS_FMA;
-	op.fma = &fma;
-	return add_op(job, &op, kernel, views, wire, 2, false);
-}
-
 int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel)
 {
 	const kops_view views[] = {x, y};

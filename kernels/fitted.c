@@ -91,8 +91,6 @@ FITTED fitted = {
     .add = {.launch_ns = 1100, .vectors = 0.89, .elements = 0.68, .clocks = 0.95, .few = 20480, .sooner_ns = 60},
     /* copy: h200-copy.json, h200-random-copy.json */
     .copy = {.engine_ns = 2200, .kernel_ns = 1200},
-    /* fma: h200-random-fma.json */
-    .fma = {.step = 8.5},
     /* A run: measured by hand. */
     .host = {.launch = 3, .run = 15, .link = 55e3, .pageable = 20e3, .gather = 2e-3, .streaming = 320, .reusing = 0.745},
 };

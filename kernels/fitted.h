@@ -182,7 +182,7 @@ struct fitted {
 		double launch_ns, element;
 	} serial;
 
-	/* ---- reduce, add, copy, fma ---- */
+	/* ---- reduce, add, copy ---- */
 
 	/* Of the memory's rate, shares: near, where lanes are on rows of a few sectors; neighbours, on
 	 * neighbouring elements; apart, on any others. Clocks of a multiprocessor for an element of each of a
@@ -198,9 +198,6 @@ struct fitted {
 	struct {
 		double engine_ns, kernel_ns;
 	} copy;
-	struct {
-		double step; /* clocks */
-	} fma;
 
 	/* ---- A run (daemon/cuda/plan.c), all by the host: us, bytes in a us ---- */
 

@@ -61,11 +61,6 @@ struct softmax_partial {
 	double peak, sum;
 };
 
-struct fma_params {
-	double alpha, beta;
-	uint32_t steps;
-};
-
 struct reduce_params {
 	kops_reduction kind;
 	double scale; /* of the result, by check(): 1 / n for a mean */
@@ -128,7 +123,6 @@ struct op_args {
 	union {
 		struct gemm_params gemm;
 		struct softmax_params softmax;
-		struct fma_params fma;
 		struct reduce_params reduce;
 		struct plain_params plain;
 	} params;
@@ -168,10 +162,9 @@ struct op {
 	const struct part_axis *part_axes; /* best first */
 	unsigned n_part_axes;
 	/*
-	 * Where parts must follow each other, each going on with what the one before left (gemm along K, the
-	 * steps of fma): how many indices there are to share out, and the part of them that begins at `first`.
-	 * passes: how often they go through all of them (softmax: sums first, then results). NULL: no such
-	 * parts.
+	 * Where parts must follow each other, each going on with what the one before left (gemm along K): how
+	 * many indices there are to share out, and the part of them that begins at `first`. passes: how often
+	 * they go through all of them (softmax: sums first, then results). NULL: no such parts.
 	 */
 	unsigned passes;
 	uint64_t (*steps)(const struct op_args *args);

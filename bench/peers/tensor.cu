@@ -1,6 +1,6 @@
 /*
  * tensor_peer: what a GPU's tensor cores do at most. Two warpgroups of each multiprocessor run wgmma on random
- * operands in shared memory, and nothing else, as the op fma does for the FMA units. The best of some runs of a
+ * operands in shared memory, and nothing else, as fma.cu does for the FMA units. The best of some runs of a
  * millisecond or two, in GFLOP/s, for each type that kernels multiply. Prints one JSON document; exit code 77
  * where the GPU has no wgmma. For Hopper: compile it for sm_90a.
  */

@@ -62,16 +62,24 @@ RANDOM = {
     "transpose": [([], 50), (["--dtype", "f16"], 16), (["--dtype", "f64"], 14)],
     "add": [([], 50), (["--dtype", "f16"], 14)],
     "copy": [([], 16), (["--dtype", "f16"], 8), (["--dtype", "f64"], 6)],
-    "fma": [([], 10), (["--dtype", "f64"], 6)],
     "reduce": [([], 40), (["--dtype", "f16"], 20), (["--dtype", "bf16"], 20)],
 }
 RANDOM_SEED = 2026
 
 
+def fma_rate(build, device, options):
+    """The option that tells kops-bench the device's FMA rate, of types that FMA units take."""
+    dtype = options[options.index("--dtype") + 1] if "--dtype" in options else "f32"
+    if dtype not in ("f32", "f64"):
+        return []
+    found = peer(build / "bench" / "peers" / ("fma_peer" if device == "cpu" else "fma_cuda_peer"), dtype)
+    return ["--fma-rate", str(found["fma_gflops_per_s"])] if found else []
+
+
 def table(build, device, key):
     """Kernels of an op at several sizes."""
     with Daemon(build, device) as d:
-        document = d.bench(*KERNELS[key])
+        document = d.bench(*KERNELS[key], *fma_rate(build, device, KERNELS[key]))
     if device != "cpu" and key in WITH_TORCH:
         document["torch"] = python_peer("with_torch.py", input=json.dumps(document))
     for r in document["rows"]:

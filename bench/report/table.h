@@ -25,7 +25,7 @@ struct bench_head {
 	char op[16], dtype[8], precision[8], device[32], description[160];
 	bool counts_flops;          /* the op is judged by its FLOPs; others are by their bytes */
 	uint64_t seed, cache_bytes; /* of the device; 0: not known */
-	/* Ceilings, by the device's own FMA and copy kernels in the same run. */
+	/* Ceilings: the FMA rate as given, the others by the device's own copy and add in the same run. */
 	double fma_gflops, memory_gbytes, cache_gbytes;
 };
 

@@ -37,7 +37,6 @@ static inline uint64_t count_or(struct opt_count given, uint64_t otherwise)
 /* Of an op, from a verb's options or a job file's settings. All zero: nothing was given. */
 struct settings {
 	struct opt_real alpha, beta, scale;
-	struct opt_count steps;
 	bool log;
 	kops_reduction kind;
 	kops_precision precision;
@@ -62,6 +61,7 @@ struct flags {
 	struct opt_count count, size, warmup, reps, launches, seed;
 	struct opt_count random, spin, clients, out;
 	const char *shape, *table, *cache;
+	struct opt_real fma_rate;
 	bool host, no_check, no_ceiling, csv;
 	/* kops-exporter */
 	const char *listen;

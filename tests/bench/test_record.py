@@ -90,6 +90,17 @@ class Record(WithFolder):
         self.assertIsNone(figures.of(None, "shapes", "us"))
         self.assertEqual(figures.of({"shapes": {"us": 3}}, "shapes", "us"), 3)
 
+    def test_the_fma_rate_is_of_the_device_and_type(self):
+        def peer(program, dtype):
+            return {"fma_gflops_per_s": 62800.5} if (program.name, dtype) in found else None
+
+        build, found = pathlib.Path("build"), [("fma_peer", "f64"), ("fma_cuda_peer", "f32")]
+        with unittest.mock.patch.object(record.kernels, "peer", peer):
+            for device, options, want in (("cpu", ["gemm", "--dtype", "f64"], ["--fma-rate", "62800.5"]),
+                                          ("gpu0", ["softmax"], ["--fma-rate", "62800.5"]), ("cpu", ["gemm"], []),
+                                          ("gpu0", ["gemm", "--dtype", "f16"], [])):
+                self.assertEqual(record.kernels.fma_rate(build, device, options), want)
+
     def test_two_gpus_have_a_daemon_each_beside_one_for_both(self):
         started = []
 

@@ -92,8 +92,8 @@ static void submit_request(void)
 	add.a = add.b = add.y = &view;
 	Kops__V1__Copy copy = KOPS__V1__COPY__INIT;
 	copy.x = copy.y = &view;
-	Kops__V1__Fma fma = KOPS__V1__FMA__INIT;
-	fma.x = fma.y = &view, fma.alpha = -0.5, fma.beta = 1, fma.steps = 100;
+	Kops__V1__Reduce reduce = KOPS__V1__REDUCE__INIT;
+	reduce.x = reduce.y = &view, reduce.kind = KOPS__V1__REDUCTION__MEAN;
 
 	Kops__V1__Op op[6];
 	Kops__V1__Op *ops[6];
@@ -107,7 +107,7 @@ static void submit_request(void)
 	op[2].params_case = KOPS__V1__OP__PARAMS_TRANSPOSE, op[2].transpose = &transpose;
 	op[3].params_case = KOPS__V1__OP__PARAMS_ADD, op[3].add = &add;
 	op[4].params_case = KOPS__V1__OP__PARAMS_COPY, op[4].copy = &copy;
-	op[5].params_case = KOPS__V1__OP__PARAMS_FMA, op[5].fma = &fma;
+	op[5].params_case = KOPS__V1__OP__PARAMS_REDUCE, op[5].reduce = &reduce;
 	Kops__V1__Submit submit = KOPS__V1__SUBMIT__INIT;
 	submit.queue = 1, submit.priority = KOPS__V1__PRIORITY__HIGH, submit.device = "cpu";
 	submit.deadline_us = 1000, submit.n_ops = 6, submit.ops = ops;

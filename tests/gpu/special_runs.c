@@ -410,44 +410,54 @@ void check_together(struct bench *t)
 
 #define SLICED_US     1e6
 #define BESIDE_US_MAX 150e3       /* the slice that is out, the next, and what plans are short by */
-#define SLICED_BYTES  (64u << 20) /* of numbers that take the whole device */
+#define SLICED_SIDE   4096u       /* of a product that takes the whole device */
+#define SLICED_BYTES  (64u << 20) /* of that product; of both its operands, too */
 
-static struct run_op arithmetic(const struct memory *x, uint32_t steps)
+/* Rows lie 16 bytes apart in the operands, so that little memory is enough for any K. */
+static struct run_op wide_product(const struct memory *x, const struct memory *y, uint64_t k)
 {
-	struct run_op op = {.args = {.op = op_by_name("fma")}, .pinned = ""};
+	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = ""};
 
-	op.args.views[0] = op.args.views[1] = bytes_view(x, SLICED_BYTES);
-	op.args.params.fma = (struct fma_params){.alpha = -0.5, .beta = 0.5, .steps = steps};
+	op.args.views[0] = (struct view){
+	    .space = x, .dtype = KOPS_F32, .rank = 2, .shape = {SLICED_SIDE, k}, .strides = {4, 1}};
+	op.args.views[1] = (struct view){
+	    .space = x, .dtype = KOPS_F32, .rank = 2, .shape = {k, SLICED_SIDE}, .strides = {1, 4}};
+	op.args.views[2] = bytes_view(y, SLICED_BYTES);
+	op.args.views[2].rank = 2;
+	op.args.views[2].shape[0] = op.args.views[2].shape[1] = SLICED_SIDE;
+	view_make_dense(&op.args.views[2]);
+	op.args.params.gemm = (struct gemm_params){.alpha = 1, .precision = KOPS_PRECISION_IEEE};
 	check_op(&op.args, "slices");
 	return op;
 }
 
 /* A run that takes a second, planned. */
-static struct run_op second_of_work(struct bench *t, const struct memory *x)
+static struct run_op second_of_work(struct bench *t, const struct memory *x, const struct memory *y)
 {
-	const uint32_t steps = 1u << 20;
-	struct run_op op = arithmetic(x, steps);
+	const uint64_t k = 1u << 20, most = SLICED_BYTES / sizeof(float) - 4 * SLICED_SIDE;
+	struct run_op op = wide_product(x, y, k);
 	struct run run = {.ops = &op, .n_ops = 1};
 
 	if (backend_plan(t->backend, t->dev, &run) < 0)
 		die("slices", run.error);
 	run_forget_plan(&run);
-	return arithmetic(x, (uint32_t)(steps * fmin(SLICED_US / op.plan_us, UINT32_MAX / steps)));
+	return wide_product(x, y, (uint64_t)fmin((double)k * SLICED_US / op.plan_us, (double)most));
 }
 
 /* One in slices, and another that starts when the first of them is out: it is back long before the first run.
  */
 void check_slices(struct bench *t)
 {
-	struct memory x = resident(t, SLICED_BYTES), y = resident(t, 4096);
-	struct run_op large = second_of_work(t, &x), small = {.args = {.op = op_by_name("add")}, .pinned = ""};
+	struct memory x = resident(t, SLICED_BYTES), y = resident(t, SLICED_BYTES), z = resident(t, 4096);
+	struct run_op large = second_of_work(t, &x, &y),
+	              small = {.args = {.op = op_by_name("add")}, .pinned = ""};
 	struct run sliced = {.ops = &large, .n_ops = 1, .lane = 1},
 	           beside = {.ops = &small, .n_ops = 1, .lane = 2};
 	double beside_us = INFINITY, sliced_us = INFINITY;
 	uint64_t start;
 
 	for (unsigned v = 0; v < 3; v++)
-		small.args.views[v] = bytes_view(&y, 4096);
+		small.args.views[v] = bytes_view(&z, 4096);
 	check_op(&small.args, "slices");
 	run_one(t, &small); /* which loads its kernel */
 	begin(t, &sliced);
@@ -477,6 +487,7 @@ void check_slices(struct bench *t)
 	run_forget_plan(&beside);
 	t->backend->free(t->dev, x.device);
 	t->backend->free(t->dev, y.device);
+	t->backend->free(t->dev, z.device);
 }
 
 /* Until it is through, slice by slice. */

@@ -88,10 +88,6 @@ def long_row(n):
     return wire.reduce(view(1, [n], [0], wire.F16), view(2, [1], None, wire.F16))
 
 
-def fma_op(steps):
-    return wire.fma(view(1, [1]), view(2, [1]), 1.0, 1.0, steps)
-
-
 def submits(ops, n, **options):
     """n jobs of these ops, each in a queue of its own."""
     return [request(100 + i, submit={"queue": i, "ops": ops, **options}) for i in range(n)]
@@ -376,7 +372,6 @@ class Attack:
 
 def table():
     small, one, half = [small_op()] * OPS, lambda: slow_op(50), lambda: slow_op(5)
-    endless = lambda: fma_op(1 << 28)
     many = 1000
     return [
         Attack("jobs of 64 ops, 1000 sessions", lambda p: jobs(p, small, many), small_op),
@@ -405,7 +400,6 @@ def table():
         Attack("one op of 50 ms, 200 sessions", lambda p: jobs(p, [one()], 200, 4), one),
         Attack("64 ops of 5 ms", lambda p: jobs(p, [half()] * OPS, 4, 4), half),
         Attack("64 ops of 5 ms, LOW", lambda p: jobs(p, [half()] * OPS, 4, 4, priority=LOW), half),
-        Attack("fma of 2^28 steps", lambda p: jobs(p, [endless()], 4, 4), endless),
         Attack("HIGH jobs of 5 ms", lambda p: jobs(p, [half()], 100, 8, priority=HIGH), half),
         Attack("kill -9", lambda p: killed(p, [half()]), half),
         Attack("full ring", lambda p: full_rings(p, 1), small_op),

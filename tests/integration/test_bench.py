@@ -11,9 +11,9 @@ from support import harness
 OK, FAILED, USAGE, CONNECT, TIMEOUT, CHECK = range(6)
 KERNELS = {"gemm": ["reference", "openblas"], "softmax": ["reference", "vectorised"],
            "transpose": ["reference", "vectorised"], "add": ["reference", "vectorised"],
-           "copy": ["reference", "vectorised"], "fma": ["reference", "vectorised"], "reduce": ["reference", "vectorised"]}
+           "copy": ["reference", "vectorised"], "reduce": ["reference", "vectorised"]}
 SHAPES = {"gemm": "33x65x17,64", "softmax": "5x1000,64", "transpose": "33x65,64", "add": "33x65,64", "copy": "33x65,64",
-          "fma": "1000x16,5000", "reduce": "33x1000,64"}
+          "reduce": "33x1000,64"}
 FEW = ("--reps", "3", "--warmup", "1")
 QUICKLY = (*FEW, "--no-ceiling")
 
@@ -74,17 +74,23 @@ class Measures(BenchTest):
         self.assertTrue(0 <= r["error_to_bound"] <= 1)
         if op in ("transpose", "copy"):
             self.assertEqual((r["max_error"], r["flops"]), (0, 0))
-        peers = {"gemm": "openblas", "copy": None, "fma": None}
+        peers = {"gemm": "openblas", "copy": None}
         self.assertEqual(r["peer"], peers.get(op, "vectorised"))
         if r["peer"] == r["kernel"] and op == "gemm":
             self.assertAlmostEqual(r["peer_percent"], 100)
 
     def test_ceilings(self):
-        d = self.json("gemm", "64", "--cache", "warm", "--no-check", *FEW)
-        for name in ("fma_gflops_per_s", "memory_gbytes_per_s"):
-            self.assertGreater(d["ceilings"][name], 0)
+        d = self.json("gemm", "64", "--cache", "warm", "--no-check", "--fma-rate", "123.4567", *FEW)
+        self.assertEqual(d["ceilings"]["fma_gflops_per_s"], 123.457)
+        self.assertGreater(d["ceilings"]["memory_gbytes_per_s"], 0)
         [r] = d["rows"]
+        self.assertLessEqual(r["ceiling"], 123.457)
         self.assertAlmostEqual(r["ceiling_percent"], 100 * r["gflops_per_s"] / r["ceiling"], delta=1e-6)
+        for words in ([], ["--fma-rate", "123", "--dtype", "f16"], ["--fma-rate", "123", "--precision", "tf32"]):
+            d = self.json("gemm", "64", "--cache", "warm", "--no-check", *words, *FEW)
+            self.assertIsNone(d["ceilings"]["fma_gflops_per_s"])
+            self.assertIsNone(d["rows"][0]["ceiling_percent"])
+        self.bench("gemm", "64", "--fma-rate", "-1", code=USAGE)
         d = self.json("gemm", "64", "--cache", "warm", "--no-check", *QUICKLY)
         self.assertEqual(set(d["ceilings"].values()), {None, d["ceilings"]["cache_bytes"]})
         self.assertIsNone(d["rows"][0]["ceiling_percent"])
@@ -236,7 +242,7 @@ class Choice(BenchTest):
                 self.assertEqual((row["wrong"], row["larger_errors"]), ("no", "no"))
 
     def test_text(self):
-        for op in ("reduce",) if harness.QUICK else ("transpose", "add", "copy", "fma", "reduce"):
+        for op in ("reduce",) if harness.QUICK else ("transpose", "add", "copy", "reduce"):
             lines = self.bench(op, "--random", "2", "--seed", "5", "--no-check", *FEW).stdout.splitlines()
             self.assertIn("seed 5", lines[1])
             self.assertEqual(lines[3].split(), ["shape", "auto", "median", "fastest", "median", "loss", "%"])

@@ -24,14 +24,14 @@ class Deaths(unittest.TestCase):
 
     def long_job(self, handle, seconds):
         """A job that takes about so long."""
-        steps = 1 << 16
+        terms = 1 << 10
         while True:
             start = time.monotonic()
-            self.assertEqual(handle.run(handle.job(steps)), 0, handle.error())
+            self.assertEqual(handle.run(handle.job(terms)), 0, handle.error())
             took = time.monotonic() - start
             if took > 0.05:
-                return handle.job(int(steps * seconds / took))
-            steps *= 4
+                return handle.job(int(terms * seconds / took))
+            terms *= 4
 
     def start_running(self, handle, job):
         """A thread that runs the job; its result comes to self.status."""

@@ -66,7 +66,7 @@ class Loop:
         job = ctypes.c_void_p()
         self.check(self.call("kops_job_new", self.k, None, ctypes.byref(job)))
         views = [lib.kops_matrix(b, 0, F32, N, N, 0) for b in (x, y)]
-        self.check(self.call("kops_job_fma", job, *views, 1, 0, 1, None))
+        self.check(self.call("kops_job_copy", job, *views, None))
         self.check(self.call("kops_submit", job, self.callback, None))
         return job
 

@@ -281,7 +281,8 @@ class Others(Arrays):
                 numbers[x][:] = i
                 follow([wire.gemm(square[x], square[x], square[product])] * (2 + i % 5) + [wire.copy(square[x], square[y])], i)
             numbers[x][:] = 3
-            follow([wire.fma(view(x, [1]), view(product, [1]), 1.0, 0.0, 1 << harness.count(26, 16)),
+            terms = 1 << harness.count(30 if harness.FIRST_DEVICE == "cpu" else 36, 18)
+            follow([wire.long_sum(x, product, terms),
                     wire.copy(square[x], square[y])], 3)
             del numbers
 

@@ -567,8 +567,7 @@ class Starting(Life):
         """What ran at a death runs with no other beside it. Others have their turns all the same, and once its client has
         gone it is dropped."""
         def start_long(c):
-            v = view(c.import_new(1 << 18), [1 << 16])
-            c.start_submit(wire.fma(v, v, 1.0, 0.0, 1 << 29))  # of some 160 s
+            c.start_submit(wire.long_sum(c.import_new(4096), c.import_new(4096), 1 << 40))  # of some minutes
 
         d = self.start(max_backlog="60min", max_run_time="1440min")  # by what a busy machine shows of its speed, it takes long
         c = self.connect()

@@ -68,17 +68,16 @@ class Prepared(harness.DaemonTest):
 
     def long_job(self, **options):
         """Something that takes a quarter of a second, on buffers of its own; the id of its Submit."""
-        x = self.c.import_new(64)
-        steps = 1 << 20
+        x, y = self.c.import_new(64), self.c.import_new(64)
+        terms = 1 << 20
         while True:
             start = time.monotonic()
-            self.c.submit(wire.fma(wire.view(x, [1]), wire.view(x, [1]), 1.0, 0.0, steps))
+            self.c.submit(wire.long_sum(x, y, terms))
             took = time.monotonic() - start
             if took > 0.02:
                 break
-            steps *= 4
-        return self.c.start_submit(wire.fma(wire.view(x, [1]), wire.view(x, [1]), 1.0, 0.0, int(steps * 0.25 / took)),
-                                   **options)
+            terms *= 4
+        return self.c.start_submit(wire.long_sum(x, y, int(terms * 0.25 / took)), **options)
 
 
 class Runs(Prepared):

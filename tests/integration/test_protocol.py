@@ -271,8 +271,7 @@ class Ops(harness.DaemonTest):
 
     def unary(self, op, shape, y_shape=None, dtype=F32, y_dtype=None):
         x, y = self.v(self.x, shape, dtype), self.v(self.y, y_shape or shape, y_dtype or dtype)
-        return {"softmax": wire.softmax, "transpose": wire.transpose, "copy": wire.copy,
-                "fma": lambda x, y: wire.fma(x, y, 1.0, 0.0, 1)}[op](x, y)
+        return {"softmax": wire.softmax, "transpose": wire.transpose, "copy": wire.copy}[op](x, y)
 
     def binary(self, op, a, b, y, dtypes=(F32, F32, F32)):
         make = {"add": wire.add, "gemm": wire.gemm}[op]
@@ -285,7 +284,7 @@ class Ops(harness.DaemonTest):
         self.refused(status, self.c.submit, op)
 
     def test_dtypes(self):
-        table = {"softmax": (F32, F16, BF16), "transpose": DTYPES, "copy": DTYPES, "fma": (F32, F64)}
+        table = {"softmax": (F32, F16, BF16), "transpose": DTYPES, "copy": DTYPES}
         for op, taken in table.items():
             for dtype in DTYPES:
                 job = self.unary(op, [2, 2], dtype=dtype)
@@ -296,7 +295,7 @@ class Ops(harness.DaemonTest):
                 self.takes(job) if dtype in taken else self.refuses("DTYPE", job)
 
     def test_nothing_converts(self):
-        for op in ("softmax", "transpose", "copy", "fma"):
+        for op in ("softmax", "transpose", "copy"):
             self.refuses("DTYPE", self.unary(op, [2, 2], dtype=F32, y_dtype=F16))
         for op, odd in itertools.product(("add", "gemm"), range(3)):
             dtypes = [F32] * 3
@@ -304,7 +303,7 @@ class Ops(harness.DaemonTest):
             self.refuses("DTYPE", self.binary(op, [2, 2], [2, 2], [2, 2], dtypes))
 
     def test_ranks(self):
-        for op in ("softmax", "copy", "fma"):
+        for op in ("softmax", "copy"):
             for rank in (1, 2, 3, 4):
                 self.takes(self.unary(op, [2] * rank))
             self.refuses("SHAPE", self.unary(op, [1, 3], [3]))
@@ -348,8 +347,7 @@ class Ops(harness.DaemonTest):
     def test_in_place(self):
         same, next_to = view(self.x, [2, 2]), view(self.x, [2, 2], offset=4)
         other = view(self.x2, [2, 2])
-        fma = lambda x, y: wire.fma(x, y, 1.0, 0.0, 1)
-        for make in (wire.softmax, fma, lambda x, y: wire.add(x, other, y), lambda x, y: wire.add(other, x, y)):
+        for make in (wire.softmax, lambda x, y: wire.add(x, other, y), lambda x, y: wire.add(other, x, y)):
             self.takes(make(same, same))
             self.refuses("OVERLAP", make(same, next_to))
             self.refuses("OVERLAP", make(view(self.x, [2, 2], [1, 2]), same))
@@ -367,12 +365,8 @@ class Ops(harness.DaemonTest):
         self.assertEqual(unfloats(c.maps[y][:16]), [0] * 4)
         c.submit({"softmax": {"x": vx, "y": vy}})
         self.assertEqual(unfloats(c.maps[y][:16]), [0.5] * 4)
-        c.submit({"fma": {"x": vx, "y": vy}})
-        self.assertEqual(unfloats(c.maps[y][:16]), [1, 2, 3, 4])
         c.submit({"reduce": {"x": vx, "y": view(y, [2])}})
         self.assertEqual(unfloats(c.maps[y][:8]), [3, 7])
-        c.submit({"fma": {"x": vx, "y": vy, "steps": 1}})
-        self.assertEqual(unfloats(c.maps[y][:16]), [0] * 4)
 
     def test_gemm_reads_what_it_needs(self):
         c, x, y = self.c, self.x, self.y
@@ -387,10 +381,6 @@ class Ops(harness.DaemonTest):
         doubles = [view(b, [2, 2], dtype=F64) for b in (self.x, self.x2, self.y)]
         for bad in (math.inf, math.nan, 1e39):
             self.refuses("INVALID", wire.softmax(vx, vy, scale=bad))
-            self.refuses("INVALID", wire.fma(vx, vy, bad, 0.0, 1))
-            self.refuses("INVALID", wire.fma(vx, vy, 0.0, bad, 1))
-        self.refuses("INVALID", wire.fma(doubles[0], doubles[2], math.inf, 0.0, 1))
-        self.takes(wire.fma(doubles[0], doubles[2], 1e39, 0.0, 1))
         self.refuses("INVALID", wire.gemm(vx, vx2, vy, alpha=1e39))
         self.refuses("INVALID", wire.gemm(vx, vx2, vy, beta=-1e39))
         self.takes(wire.gemm(vx, vx2, vy, alpha=math.inf))

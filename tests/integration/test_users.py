@@ -324,8 +324,7 @@ class Limits(unittest.TestCase):
             except wire.Refused as e:
                 if "max-buffers-per-uid" not in e.message:
                     return e.message
-            x, y = (view(b, [16]) for b in buffers[:2])
-            jobs = [c.start_submit(wire.fma(x, y, 1.0, 0.0, 1 << 28)) for _ in range(4)]
+            jobs = [c.start_submit(wire.long_sum(*buffers[:2], 1 << 32)) for _ in range(4)]
             return wire.STATUS_NAME[c.wait_any(jobs[3])["status"]]
 
         self.assertEqual(result(as_user(ALICE, take_all)), "BUSY")

@@ -22,12 +22,6 @@
  * the smallest normal numbers of f32, for kernels that flush subnormals, and half the distance of f16's
  * subnormals. For the logarithm the same as an absolute error.
  *
- * fma: each step v' = alpha v + beta may round twice and passes on the error e that it found:
- *
- *     e' = |alpha| e + u (|alpha v| + |v'|) + smallest
- *
- * Not judged: elements that come near the largest number on their way.
- *
  * reduce: of the largest the very number. Of a sum or mean, with T the sum of |x|, times the mean's 1 / n,
  *
  *     |y - y64| <= 16 * 2^-24 T + w |y64| + smallest
@@ -318,44 +312,6 @@ static bool oracle_softmax(struct oracle *o, const struct problem *p)
 	return true;
 }
 
-/* ---- fma ---- */
-
-static double fma_bound(const struct fma_params *p, const struct rounding *r, double v)
-{
-	double error = 0;
-
-	if (!isfinite(v))
-		return 0;
-	for (uint32_t s = 0; s < p->steps; s++) {
-		double next = p->alpha * v + p->beta;
-
-		if (fabs(p->alpha * v) > r->largest || fabs(next) > r->largest)
-			return -1;
-		error =
-		    fabs(p->alpha) * error + r->accumulate * (fabs(p->alpha * v) + fabs(next)) + r->smallest;
-		v = next;
-	}
-	/* The oracle rounds like a kernel of f64; of f32, what rounding does to roundings is left out above. */
-	return r->accumulate < 0x1p-50 ? 2 * error : 1.01 * error;
-}
-
-static bool oracle_fma(struct oracle *o, const struct problem *p)
-{
-	struct op_args args = over_images(p, false);
-	struct rounding rounding = rounding_of(&args);
-	const struct view *x = &args.views[0];
-	uint64_t index[KOPS_RANK_MAX] = {0};
-
-	o->exact = run_wide(&args, false);
-	o->bound = calloc(o->n + 1, sizeof *o->bound);
-	if (!o->exact || !o->bound)
-		return false;
-	for (uint64_t i = 0; i < o->n; i++, view_step(x, index))
-		o->bound[i] =
-		    fma_bound(&args.params.fma, &rounding, half_load(x->data, x->dtype, view_at(x, index)));
-	return true;
-}
-
 /* ---- reduce ---- */
 
 static double reduce_bound(const struct op_args *args, int64_t x0, double exact)
@@ -422,8 +378,8 @@ static const struct rule {
 	const char *op;
 	bool (*oracle)(struct oracle *o, const struct problem *p); /* NULL: the same bits as the reference */
 } rules[] = {
-    {"gemm", oracle_gemm}, {"softmax", oracle_softmax}, {"transpose", NULL},       {"add", oracle_expected},
-    {"copy", NULL},        {"fma", oracle_fma},         {"reduce", oracle_reduce},
+    {"gemm", oracle_gemm}, {"softmax", oracle_softmax}, {"transpose", NULL}, {"add", oracle_expected},
+    {"copy", NULL},        {"reduce", oracle_reduce},
 };
 
 static const struct rule *rule_of(const struct op *op)

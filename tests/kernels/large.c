@@ -128,17 +128,6 @@ static void views_gemm(struct op_args *args, kops_dtype dtype, const struct shap
 	args->params.gemm.alpha = 1;
 }
 
-static double want_iterated(const struct shape *s, uint64_t i, uint64_t j)
-{
-	return 0.5 * (0.5 * want_same(s, i, j) + 1) + 1;
-}
-
-static void views_fma(struct op_args *args, kops_dtype dtype, const struct shape *s)
-{
-	views_same(args, dtype, s);
-	args->params.fma = (struct fma_params){.alpha = 0.5, .beta = 1, .steps = 2};
-}
-
 /* A new op adds its line. */
 static const struct large {
 	const char *op;
@@ -153,7 +142,6 @@ static const struct large {
     {"transpose", {KOPS_F32, KOPS_F16}, views_transpose, want_transposed, 0},
     {"softmax", {KOPS_F32, KOPS_BF16}, views_softmax, want_softmax, 1e-5},
     {"gemm", {KOPS_F32, KOPS_BF16}, views_gemm, want_product, 1e-6},
-    {"fma", {KOPS_F32}, views_fma, want_iterated, 0},
 };
 
 #define LARGES (sizeof larges / sizeof larges[0])

@@ -297,18 +297,6 @@ static void shape_copy(struct problem *p, struct random *r)
 	p->args.views[1] = new_view(dtype, rank, shape, true, r);
 }
 
-static void shape_fma(struct problem *p, struct random *r)
-{
-	kops_dtype dtype = random_chance(r, 60) ? KOPS_F32 : KOPS_F64;
-	uint64_t shape[KOPS_RANK_MAX];
-	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
-
-	p->args.views[0] = new_view(dtype, rank, shape, false, r);
-	p->args.views[1] = new_view(dtype, rank, shape, true, r);
-	p->args.params.fma =
-	    (struct fma_params){random_scalar(r), random_scalar(r), (uint32_t)random_below(r, 40)};
-}
-
 /* y without the last axis, or with one index there. */
 static void shape_reduce(struct problem *p, struct random *r)
 {
@@ -338,13 +326,6 @@ static int describe_softmax(const struct op_args *args, char *text, size_t size)
 	return snprintf(text, size, " scale %g log %d", p->scale, p->log);
 }
 
-static int describe_fma(const struct op_args *args, char *text, size_t size)
-{
-	const struct fma_params *p = &args->params.fma;
-
-	return snprintf(text, size, " alpha %g beta %g steps %u", p->alpha, p->beta, p->steps);
-}
-
 static int describe_reduce(const struct op_args *args, char *text, size_t size)
 {
 	const struct reduce_params *p = &args->params.reduce;
@@ -354,13 +335,9 @@ static int describe_reduce(const struct op_args *args, char *text, size_t size)
 
 /* A new op adds its line. */
 static const struct shaper shapers[] = {
-    {"gemm", shape_gemm, describe_gemm, false},
-    {"softmax", shape_softmax, describe_softmax, false},
-    {"transpose", shape_transpose, NULL, false},
-    {"add", shape_add, NULL, false},
-    {"copy", shape_copy, NULL, false},
-    {"fma", shape_fma, describe_fma, false},
-    {"reduce", shape_reduce, describe_reduce, true},
+    {"gemm", shape_gemm, describe_gemm, false},  {"softmax", shape_softmax, describe_softmax, false},
+    {"transpose", shape_transpose, NULL, false}, {"add", shape_add, NULL, false},
+    {"copy", shape_copy, NULL, false},           {"reduce", shape_reduce, describe_reduce, true},
 };
 
 const struct shaper *shaper_of(const struct op *op)

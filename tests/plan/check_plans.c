@@ -296,7 +296,6 @@ struct known {
 	kops_dtype dtype;
 	uint64_t extents[3];
 	int64_t stride;
-	uint32_t steps;
 	bool shared, fresh; /* in host memory, whose pages are not there yet */
 	double least_us, most_us;
 };
@@ -309,9 +308,6 @@ static const struct known knowns[] = {
     {"gemm", "cublas", KOPS_F16, {16384, 1, 4096}, .least_us = 20, .most_us = 60}, /* a vector */
     {"gemm", "cublas", KOPS_F64, {4096, 4096, 4096}, .least_us = 2.1e3, .most_us = 9e3},
     {"gemm", "naive", KOPS_F64, {1, 1, 1 << 28}, .least_us = 5e6, .most_us = 100e6}, /* one thread */
-    {"fma", "", KOPS_F32, {1}, 1, UINT32_MAX, .least_us = 18e6, .most_us = 20e6},
-    {"fma", "", KOPS_F64, {1}, 1, UINT32_MAX, .least_us = 18e6, .most_us = 40e6},
-    {"fma", "", KOPS_F32, {1 << 26}, 1, 4096, .least_us = 8.7e3, .most_us = 10e3},
     {"copy", "vector", KOPS_F32, {1 << 28}, 1, .least_us = 507, .most_us = 700},
     /* An element a page, which nobody has written yet; and which all have been. */
     {"copy", "", KOPS_F32, {1 << 20}, 1024, .shared = true, .fresh = true, .least_us = 1e6, .most_us = 4e6},
@@ -354,8 +350,6 @@ static void set_known(struct plan_job *job, const struct known *k, const void *o
 		set_matrix(&args->views[2], k->dtype, e[0], e[1]);
 		args->params.gemm = (struct gemm_params){.alpha = 1};
 	}
-	if (strcmp(k->op, "fma") == 0)
-		args->params.fma = (struct fma_params){0.5, 0.5, k->steps};
 	for (unsigned v = 0; v < args->op->n_operands; v++) {
 		job->buffers[v] =
 		    (struct memory){.bytes = UINT64_MAX, .owner = k->shared ? NULL : owner, .host = job};

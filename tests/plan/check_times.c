@@ -29,7 +29,6 @@ struct timing {
 	const char *name, *op;
 	kops_dtype dtype;
 	struct shape views[OP_OPERANDS_MAX];
-	uint32_t steps; /* of fma */
 	double alpha, beta;
 	const char *pinned;
 	double over; /* the plan may be so many times longer, where it is */
@@ -150,15 +149,6 @@ static const struct timing timings[] = {
     {"reduce f32 columns", "reduce", KOPS_F32, {{{8000, 4000}, {1, 8000}}, M(8000, 1)}},
     {"reduce f32 far", "reduce", KOPS_F32, {{{1000, 1000}, {64000, 64}}, M(1000, 1)}},
     {"reduce reference", "reduce", KOPS_F32, {M(4000, 1000), M(4000, 1)}, .pinned = "reference"},
-    {"fma f32 one element", "fma", KOPS_F32, ALIKE({1}, {0}), .steps = 1 << 24},
-    {"fma f64 one element", "fma", KOPS_F64, ALIKE({1}, {0}), .steps = 1 << 24},
-    {"fma f32 a few", "fma", KOPS_F32, ALIKE({300}, {0}), .steps = 1 << 22},
-    {"fma f32", "fma", KOPS_F32, ALIKE({Mi}, {0}), .steps = 1 << 12},
-    {"fma f64", "fma", KOPS_F64, ALIKE({Mi}, {0}), .steps = 1 << 12},
-    {"fma f32 short rows", "fma", KOPS_F32, ALIKE({40000, 3}, {5, 1}), .steps = 1 << 10},
-    {"fma f32 no steps", "fma", KOPS_F32, ALIKE({32 * Mi}, {0}), .steps = 1},
-    {"fma f64 far", "fma", KOPS_F64, {{{Mi}, {32}}, {{Mi}, {32}}}, .steps = 1},
-    {"fma reference", "fma", KOPS_F32, ALIKE({1000}, {0}), .steps = 1 << 14, .pinned = "reference"},
 };
 
 /* ---- One op ---- */
@@ -258,8 +248,6 @@ static void set_params(struct op_args *args, const struct timing *t)
 		args->params.gemm = (struct gemm_params){.alpha = given ? t->alpha : 1, .beta = t->beta};
 	else if (strcmp(t->op, "softmax") == 0)
 		args->params.softmax = (struct softmax_params){.scale = 1};
-	else if (strcmp(t->op, "fma") == 0)
-		args->params.fma = (struct fma_params){-0.75, 0.375, t->steps};
 }
 
 /* The op of t, ready to run. */

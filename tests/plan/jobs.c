@@ -206,10 +206,6 @@ static void shape_op(struct op_args *args, struct random *r)
 	if (strcmp(args->op->name, "softmax") == 0)
 		args->params.softmax =
 		    (struct softmax_params){.scale = random_factor(r), .log = random_chance(r, 50)};
-	if (strcmp(args->op->name, "fma") == 0)
-		args->params.fma =
-		    (struct fma_params){random_factor(r), random_factor(r),
-		                        random_chance(r, 30) ? UINT32_MAX : (uint32_t)random_extent(r)};
 	if (strcmp(args->op->name, "reduce") == 0)
 		shape_reduce(args, r);
 	for (unsigned v = 0; strcmp(args->op->name, "add") == 0 && v < 2; v++)
@@ -296,8 +292,6 @@ void plan_job_describe(const struct plan_job *job, unsigned i, char *text, size_
 	if (used < size && strcmp(args->op->name, "gemm") == 0)
 		snprintf(text + used, size - used, " alpha %g beta %g precision %d", args->params.gemm.alpha,
 		         args->params.gemm.beta, (int)args->params.gemm.precision);
-	if (used < size && strcmp(args->op->name, "fma") == 0)
-		snprintf(text + used, size - used, " steps %u", args->params.fma.steps);
 	if (used < size && strcmp(args->op->name, "reduce") == 0)
 		snprintf(text + used, size - used, " kind %d", (int)args->params.reduce.kind);
 }

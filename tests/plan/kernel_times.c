@@ -8,7 +8,7 @@
  *     set N VALUE                              the N-th constant of kernels/fitted.c, from 0 on; prints
  *                                              nothing
  *
- * Operands are dense. SHAPE: extents joined by x, MxNxK of gemm, ELEMENTSxSTEPS of fma.
+ * Operands are dense. SHAPE: extents joined by x, MxNxK of gemm.
  */
 #include <math.h>
 #include <stdio.h>
@@ -79,10 +79,6 @@ static void set_shapes(struct op_args *args, const uint64_t *e, unsigned n)
 		set_matrix(&v[1], e[2], e[1]);
 		set_matrix(&v[2], e[0], e[1]);
 	}
-	if (strcmp(args->op->name, "fma") == 0) {
-		set_matrix(&v[0], 1, e[0]);
-		set_matrix(&v[1], 1, e[0]);
-	}
 	if (strcmp(args->op->name, "transpose") == 0)
 		set_matrix(&v[1], e[1], e[0]);
 	if (strcmp(args->op->name, "reduce") == 0)
@@ -108,8 +104,6 @@ static bool set_args(const struct question *q, struct memory *memory, struct op_
 		ret->params.gemm = (struct gemm_params){.alpha = 1, .precision = precision_of(q->precision)};
 	if (strcmp(q->op, "softmax") == 0)
 		ret->params.softmax.scale = 1;
-	if (strcmp(q->op, "fma") == 0)
-		ret->params.fma = (struct fma_params){.alpha = -1, .beta = 0.5, .steps = (uint32_t)extents[1]};
 	if (strcmp(q->op, "reduce") == 0)
 		ret->params.reduce.kind = KOPS_SUM;
 	return op_check(ret, why) == 0;

@@ -29,7 +29,6 @@
 	X(add_float4)                                                                                          \
 	X(add_float4x)                                                                                         \
 	X(copy_vector)                                                                                         \
-	X(fma_registers)                                                                                       \
 	X(reduce_rows)                                                                                         \
 	X(reduce_strided)
 

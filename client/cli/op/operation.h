@@ -45,8 +45,6 @@ struct bench_cases {
 	const char *examples; /* lines for -h; NULL: a square, by all kernels */
 	const char *seed;     /* --table seed: the shapes, with commas between; the first is small */
 	unsigned n_extents;   /* 0: 2 */
-	uint64_t alone;       /* what one number leaves out; 0: the same number again */
-	uint64_t most[3];     /* extents; 0: 2^40 */
 	struct bench_span random, random_cpu; /* the CPU's ends where it takes as long as a GPU does */
 	bool counts_flops; /* judged by its FLOPs, 2 times the product of the extents; else by bytes */
 	bool is_measure;   /* what others are compared with: it has no peer */
@@ -103,10 +101,9 @@ struct operation {
 	struct bench_cases bench;
 };
 
-#define STEP_DTYPE(dtype)    (1u << (dtype))
-#define STEP_DTYPES_TO_F32   (STEP_DTYPE(KOPS_F32) | STEP_DTYPE(KOPS_F16) | STEP_DTYPE(KOPS_BF16))
-#define STEP_DTYPES_FROM_F32 (STEP_DTYPE(KOPS_F32) | STEP_DTYPE(KOPS_F64))
-#define STEP_DTYPES_ALL      (STEP_DTYPES_TO_F32 | STEP_DTYPES_FROM_F32)
+#define STEP_DTYPE(dtype)  (1u << (dtype))
+#define STEP_DTYPES_TO_F32 (STEP_DTYPE(KOPS_F32) | STEP_DTYPE(KOPS_F16) | STEP_DTYPE(KOPS_BF16))
+#define STEP_DTYPES_ALL    (STEP_DTYPES_TO_F32 | STEP_DTYPE(KOPS_F64))
 
 /* Each in the file of its name. */
 #define X(name) extern const struct operation operation_##name;

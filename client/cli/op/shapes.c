@@ -15,11 +15,6 @@ size_t bench_extents(const struct operation *op)
 	return op->bench.n_extents ? op->bench.n_extents : 2;
 }
 
-static uint64_t most_of(const struct operation *op, size_t axis)
-{
-	return op->bench.most[axis] ? op->bench.most[axis] : EXTENT_MAX;
-}
-
 void bench_shape_name(const struct operation *op, struct bench_shape *shape)
 {
 	const uint64_t *e = shape->extents;
@@ -42,7 +37,7 @@ static bool read_shape(const struct operation *op, const char *text, size_t leng
 		if (text >= end || *text < '0' || *text > '9' || n == n_extents)
 			return false;
 		ret->extents[n] = strtoull(text, &next, 10);
-		if (ret->extents[n] == 0 || ret->extents[n] > most_of(op, n))
+		if (ret->extents[n] == 0 || ret->extents[n] > EXTENT_MAX)
 			return false;
 		n++;
 		if (next == end)
@@ -51,7 +46,7 @@ static bool read_shape(const struct operation *op, const char *text, size_t leng
 			return false;
 	}
 	for (size_t i = 1; n == 1 && i < n_extents; i++)
-		ret->extents[i] = op->bench.alone ? op->bench.alone : ret->extents[0];
+		ret->extents[i] = ret->extents[0];
 	bench_shape_name(op, ret);
 	return n == 1 || n == n_extents;
 }

@@ -263,9 +263,12 @@ static void a_job_that_takes_too_long(client &k)
 {
 	auto x = k.alloc(1 << 16), y = k.alloc(1 << 16);
 	auto job = k.make_job();
-	auto all = [](const kopsxx::buffer &b) { return kops_matrix(b.get(), 0, KOPS_F32, 128, 128, 0); };
+	auto one = [](const kopsxx::buffer &b) { return kops_matrix(b.get(), 0, KOPS_F32, 1, 1, 0); };
+	kops_view terms = one(x);
 
-	kops_job_fma(job.get(), all(x), all(y), 1, 0, 4000000, nullptr);
+	terms.shape[1] = std::uint64_t(1) << 34;
+	terms.strides[1] = 0;
+	kops_job_reduce(job.get(), terms, one(y), KOPS_SUM, nullptr);
 	EXPECT(thrown([&] { job.run_for(1); }) == KOPS_E_TIMEOUT);
 	EXPECT(x.is_busy() && y.is_busy());
 	EXPECT(y.wait_idle() && !y.is_busy() && !job.is_out());

@@ -60,10 +60,9 @@ SCHEMA = {
     "Transpose": {"x": (1, "View"), "y": (2, "View")},
     "Add": {"a": (1, "View"), "b": (2, "View"), "y": (3, "View")},
     "Copy": {"x": (1, "View"), "y": (2, "View")},
-    "Fma": {"x": (1, "View"), "y": (2, "View"), "alpha": (3, "d"), "beta": (4, "d"), "steps": (5, "u")},
     "Reduce": {"x": (1, "View"), "y": (2, "View"), "kind": (3, "u")},
     "Op": {"kernel": (1, "t"), "gemm": (2, "Gemm"), "softmax": (3, "Softmax"), "transpose": (4, "Transpose"),
-           "add": (5, "Add"), "copy": (6, "Copy"), "fma": (7, "Fma"), "reduce": (8, "Reduce")},
+           "add": (5, "Add"), "copy": (6, "Copy"), "reduce": (8, "Reduce")},
     "Submit": {"queue": (1, "u"), "priority": (2, "u"), "device": (3, "t"), "deadline_us": (4, "u"),
                "ops": (5, "*Op"), "timed": (6, "u"), "prepare": (7, "u"), "only_prepare": (8, "u")},
     "Run": {"prepared": (1, "u"), "deadline_us": (2, "u")},
@@ -275,8 +274,10 @@ def reduce(x, y, kind=SUM):
     return {"reduce": {"x": x, "y": y, "kind": kind}}
 
 
-def fma(x, y, alpha, beta, steps):
-    return {"fma": {"x": x, "y": y, "alpha": alpha, "beta": beta, "steps": steps}}
+def long_sum(x, y, terms):
+    """The first number of buffer x added up so many times, to the first of buffer y: one op that takes as long as is asked
+    for, and whose parts follow each other."""
+    return reduce(view(x, [terms], [0]), view(y, [1]))
 
 
 # ---- A session ----

@@ -154,7 +154,7 @@ static void the_ops_are_those_of_the_list(void **state)
 		assert_ptr_equal(operation_by_name(operation_at(i)->name), operation_at(i));
 	assert_null(operation_by_name("gem"));
 	assert_string_equal(operation_names(text, sizeof(text)),
-	                    "gemm, softmax, transpose, add, copy, fma or reduce");
+	                    "gemm, softmax, transpose, add, copy or reduce");
 	assert_string_equal(operation_names(small, sizeof(small)), "gemm, s");
 }
 

@@ -101,7 +101,6 @@ static const char *call_everything(void *data)
 	CHILD_CHECK(is_refused(p, kops_job_transpose(p->fresh, v, w, NULL)));
 	CHILD_CHECK(is_refused(p, kops_job_add(p->fresh, v, v, w, NULL)));
 	CHILD_CHECK(is_refused(p, kops_job_copy(p->fresh, v, w, NULL)));
-	CHILD_CHECK(is_refused(p, kops_job_fma(p->fresh, v, w, 1, 0, 1, NULL)));
 	CHILD_CHECK(is_refused(p, kops_job_reduce(p->fresh, v, w, KOPS_SUM, NULL)));
 	CHILD_CHECK(is_refused(p, kops_job_prepare(p->fresh)));
 	CHILD_CHECK(is_refused(p, kops_submit(p->fresh, NULL, NULL)));

@@ -69,9 +69,6 @@ static void make_alike(struct op_args *args)
 		args->views[i] = random_view(shape, rank, i);
 	if (args->op == &op_softmax)
 		args->params.softmax.scale = 0.5;
-	if (args->op == &op_fma)
-		args->params.fma =
-		    (struct fma_params){.alpha = 0.875, .beta = 0.125, .steps = (uint32_t)pick(50)};
 }
 
 static void make_transpose(struct op_args *args)
@@ -271,7 +268,21 @@ static struct op_args dense(const struct op *op, uint64_t rows, uint64_t cols)
 
 	for (unsigned i = 0; i < op->n_operands; i++)
 		args.views[i] = random_view((uint64_t[]){rows, cols}, 2, i), view_make_dense(&args.views[i]);
-	args.params.fma.steps = 1u << 31;
+	assert_int_equal(op_check(&args, why), 0);
+	return args;
+}
+
+static struct op_args product(kops_dtype dtype, uint64_t m, uint64_t n, uint64_t k)
+{
+	const uint64_t shapes[3][2] = {{m, k}, {k, n}, {m, n}};
+	struct op_args args = {.op = &op_gemm, .params.gemm.alpha = 1};
+	char why[WHY_BYTES];
+
+	for (unsigned v = 0; v < 3; v++) {
+		args.views[v] = random_view(shapes[v], 2, v);
+		args.views[v].dtype = dtype;
+		view_make_dense(&args.views[v]);
+	}
 	assert_int_equal(op_check(&args, why), 0);
 	return args;
 }
@@ -283,7 +294,7 @@ static void cut_into(const struct op_args *args, double wanted, struct op_cut *r
 
 static void test_how_finely(void **state)
 {
-	struct op_args args = dense(&op_copy, 4096, 4096), one = dense(&op_fma, 1, 1),
+	struct op_args args = dense(&op_copy, 4096, 4096), one = product(KOPS_F64, 1, 1, 1ull << 31),
 	               empty = dense(&op_copy, 0, 7);
 	struct op_cut cut;
 
@@ -302,7 +313,7 @@ static void test_how_finely(void **state)
 	assert_int_equal(cut.chunk % 256, 0);
 	cut_into(&empty, 1e9, &cut);
 	assert_int_equal(cut.n_parts, 1);
-	/* The steps of a single element follow each other. */
+	/* The steps of a single product follow each other. */
 	cut_into(&one, 360, &cut);
 	assert_int_equal(cut.chunk, 0);
 	assert_true(cut.n_steps == cut.n_parts && cut.n_parts >= 360 && cut.n_parts <= 380);
@@ -310,14 +321,13 @@ static void test_how_finely(void **state)
 	assert_true(cut.n_parts > 1);
 }
 
-/* Few rows of few columns: each axis alone is too short. */
+/* Of few rows: the axis alone is too short. */
 static void test_blocks_are_cut_along_their_steps(void **state)
 {
-	struct op_args args = dense(&op_fma, 8, 2);
+	struct op_args args = product(KOPS_F64, 16, 1, 1000);
 	struct op_cut cut;
 
 	(void)state;
-	args.params.fma.steps = 1000;
 	cut_into(&args, 5000, &cut);
 	assert_int_equal(cut.n_parts, 16 * cut.n_steps);
 	assert_true(cut.share <= 1 / 5000.0);
@@ -329,21 +339,6 @@ static double tiles_ns(const struct op_args *args)
 	const uint64_t *shape = op_output_const(args)->shape;
 
 	return ceil((double)shape[1] / 128) * (double)shape[2] * (double)args->views[0].shape[2] + 1;
-}
-
-static struct op_args product(kops_dtype dtype, uint64_t m, uint64_t n, uint64_t k)
-{
-	const uint64_t shapes[3][2] = {{m, k}, {k, n}, {m, n}};
-	struct op_args args = {.op = &op_gemm, .params.gemm.alpha = 1};
-	char why[WHY_BYTES];
-
-	for (unsigned v = 0; v < 3; v++) {
-		args.views[v] = random_view(shapes[v], 2, v);
-		args.views[v].dtype = dtype;
-		view_make_dense(&args.views[v]);
-	}
-	assert_int_equal(op_check(&args, why), 0);
-	return args;
 }
 
 /* Of 300 rows, not one at a time but along K. */
