@@ -1,6 +1,5 @@
 """bench/plot draws recorded figures and CSV, with the roof that belongs to each kernel; bench/tables notices old plots."""
 import csv
-import json
 import pathlib
 import re
 import subprocess
@@ -11,6 +10,9 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PLOT = ROOT / "bench" / "plot"
 RECORDED = ROOT / "bench" / "recorded"
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "bench"))
+from recording import files
 
 
 def plot(*words):
@@ -31,8 +33,8 @@ class Plots(unittest.TestCase):
 
     def test_roofs_are_those_of_the_arithmetic(self):
         svg = self.draw(RECORDED / "h200-gemm.json")
-        tensor = json.loads((RECORDED / "h200-tensor.json").read_text())["ceilings"]
-        fma = json.loads((RECORDED / "h200-gemm.json").read_text())["ceilings"]["fma_gflops_per_s"]
+        tensor = files.read(RECORDED / "h200-tensor.json")["ceilings"]
+        fma = files.read(RECORDED / "h200-gemm.json")["ceilings"]["fma_gflops_per_s"]
         for name, gflops in (("f32 FMA", fma), ("f16 ÷ 3", tensor["f16_gflops_per_s"] / 3),
                              ("bf16 ÷ 6", tensor["bf16_gflops_per_s"] / 6)):
             self.assertIn(f"roof, {name}: {gflops * 1e-3:.3g} TFLOP/s", svg)
@@ -44,7 +46,7 @@ class Plots(unittest.TestCase):
 
     def test_memory_and_cache_have_a_roof_each(self):
         svg = self.draw(RECORDED / "h200-softmax.json")
-        ceilings = json.loads((RECORDED / "h200-softmax.json").read_text())["ceilings"]
+        ceilings = files.read(RECORDED / "h200-softmax.json")["ceilings"]
         for name in "memory", "cache":
             self.assertIn(f"roof, {name}: {ceilings[f'{name}_gbytes_per_s'] * 1e-3:.3g} TB/s", svg)
         for text in ("PyTorch", "plain copy", "fused"):
@@ -63,12 +65,12 @@ class Plots(unittest.TestCase):
                 for path in re.findall(r'<g id="line2d_\d+">\s*<path d="([^"z]*)"', svg)]
 
     def test_lines_join_shapes_of_one_row_length(self):
-        run = json.loads((RECORDED / "h200-reduce.json").read_text())
+        run = files.read(RECORDED / "h200-reduce.json")
         shapes = {r["shape"] for r in run["rows"]}
         alike = {s for s in shapes if s.endswith("x1024")}
         self.assertGreater(len(shapes), len(alike))
         self.assertEqual(max(map(len, self.lines(self.draw(RECORDED / "h200-reduce.json")))), len(alike))
-        squares = {r["shape"] for r in json.loads((RECORDED / "h200-transpose.json").read_text())["rows"]}
+        squares = {r["shape"] for r in files.read(RECORDED / "h200-transpose.json")["rows"]}
         self.assertEqual(max(map(len, self.lines(self.draw(RECORDED / "h200-transpose.json")))), len(squares))
 
     def test_labels_are_beside_the_curves(self):
@@ -80,11 +82,11 @@ class Plots(unittest.TestCase):
         self.assertLess(max(x for points in curves for x, _ in points), float(label))
 
     def test_csv_says_the_same(self):
-        run = json.loads((RECORDED / "h200-add.json").read_text())
+        run = files.read(RECORDED / "h200-add.json")
         source = self.folder / "add.csv"
         rows = [{**run, **run["ceilings"], **r} for r in run["rows"]]
         names = [*"op dtype precision device description seed".split(), *run["ceilings"],
-                 *(k for k in run["rows"][0] if k not in ("measured", "ceiling", "why", "passed_over", "shape_class"))]
+                 *(k for k in run["rows"][0] if k not in ("measured", "accurate"))]
         with open(source, "w", encoding="utf-8", newline="") as f:
             out = csv.DictWriter(f, names, extrasaction="ignore")
             out.writeheader()
@@ -94,7 +96,7 @@ class Plots(unittest.TestCase):
             self.assertIn(text, svg)
 
     def test_jobs_have_their_time_and_what_of_it_is_lost(self):
-        figures = json.loads((RECORDED / "h200.json").read_text())["figures"]
+        figures = files.read(RECORDED / "h200.json")["figures"]
         value = {(f["theme"], f["name"]): f for f in figures}
         wall, lost = value["job", "64³ resident"], value["lost", "64³ resident"]
         svg = self.draw(RECORDED / "h200.json")

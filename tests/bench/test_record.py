@@ -25,7 +25,7 @@ def program(name):
 
 
 record, tables = program("record"), program("tables")
-figures, machine, programs = record.figures, record.machine, sys.modules["recording.programs"]
+figures, files, machine, programs = record.figures, record.files, record.machine, sys.modules["recording.programs"]
 TREES = {"kernels": "1", "daemon": "2", "proto": "3"}
 
 
@@ -137,11 +137,36 @@ class Record(WithFolder):
         with self.assertRaisesRegex(SystemExit, "nothing is called gem; there are figures, cpu, jobs, gemm"):
             record.chosen("gem", parts, keys)
 
-    def test_times_stand_on_lines_of_their_own(self):
-        document = {"schema": 1, "times": [["gemm", "3x4", 1.5, True], ["add", "7", 2, False]]}
-        text = record.text_of(document)
-        self.assertEqual(json.loads(text), document)
-        self.assertIn('\n  ["gemm", "3x4", 1.5, true],\n', text)
+    def written(self, document):
+        """The text, and what is read of it."""
+        record.write(self.out, document)
+        return self.out.read_text(), files.read(self.out)
+
+    def test_times_of_a_shape_are_a_line(self):
+        times = [["gemm", "f32", "ieee", "3x4x5", kernel, us, accurate]
+                 for kernel, us, accurate in (("simt", 1.5, True), ("cublas", 2, True), ("naive", 3, False))]
+        times.append(["add", "f16", "f32", "7x9", "scalar", 4.5, True])
+        text, again = self.written({"schema": 2, "times": times})
+        self.assertEqual(again, {"schema": 2, "times": times})
+        self.assertIn('\n  ["gemm", "f32", "ieee", "3x4x5", {"simt": 1.5, "cublas": 2}, {"naive": 3}],\n', text)
+
+    def test_a_row_is_a_line_and_has_what_follows_from_it(self):
+        row = {"shape": "64x64x64", "kernel": "simt", "mode": "cold", "measured": True, "samples": 20, "flops": 524288,
+               "bytes": 49152, "footprint_bytes": 49152, "min_us": 3.5, "median_us": 4, "max_us": 5, "gflops_per_s": 131.072,
+               "gbytes_per_s": 12.288, "ceiling_percent": 12.5, "peer": "cublas", "peer_us": 3, "peer_percent": 75,
+               "max_error": 1.234e-7, "accurate": True, "note": ""}
+        refused = {**row, **dict.fromkeys(("flops", "bytes", "min_us", "median_us", "max_us", "gflops_per_s", "gbytes_per_s",
+                                           "ceiling_percent", "peer_percent", "max_error")), "measured": False, "note": "no"}
+        alone = {**row, "peer": "", "peer_us": None, "peer_percent": None}
+        text, again = self.written({"op": "gemm", "rows": [{**row, "why": "asked for"}, refused, alone]})
+        self.assertEqual(again, {"op": "gemm", "rows": [row, refused, alone]})
+        self.assertEqual(self.written(again), (text, again))
+        self.assertIn('\n  ["64x64x64", "simt", "cold", 20, 524288, 49152, 49152, 3.5, 4, 5, 12.5, "cublas", 3, 1.234e-07, true, ""],\n', text)
+
+    def test_a_figure_is_a_line(self):
+        text, again = self.written({"seconds": {"cpu": 1}, "figures": [{"name": "64³", "value": 1}, {"name": "b", "value": 2}]})
+        self.assertEqual(text, '{\n "seconds": {"cpu": 1},\n "figures": [\n  {"name": "64³", "value": 1},\n  {"name": "b", "value": 2}\n ]\n}\n')
+        self.assertEqual(again["figures"][1], {"name": "b", "value": 2})
 
 
 class Tables(WithFolder):

@@ -9,34 +9,32 @@ those that are as accurate. --all prints each row that is further off. --write p
 <!-- estimates --> and <!-- /estimates -->. Exit status: 0 right, 1 wrong.
 """
 import argparse
-import glob
-import json
-import os
 import pathlib
 import re
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+from recording import files
+
 LEAST_US = 100
 CLOSE = 0.25
 SHARE = 0.9
 MUCH = 0.05
-INEXACT = "may have larger errors"
 
 
 def read_rows(folder):
     """[(op, dtype, precision, shape, kernel), median_us, mode, whether it is as accurate as was asked for]"""
     rows = []
-    for path in sorted(glob.glob(os.path.join(folder, "h200-*.json"))):
-        with open(path) as f:
-            table = json.load(f)
-        if "times" in table:  # random shapes: fields of a row are named once
-            rows += [((op, dtype, precision, shape, kernel), us, "random", accurate)
-                     for op, dtype, precision, shape, kernel, us, accurate in table["times"]]
+    for path in sorted(pathlib.Path(folder).glob("h200-*.json")):
+        table = files.read(path)
+        rows += [((op, dtype, precision, shape, kernel), us, "random", accurate)
+                 for op, dtype, precision, shape, kernel, us, accurate in table.get("times", [])]
         for row in table.get("rows", []):  # some record other things
             if row["measured"]:
                 what = (table["op"], table["dtype"], table["precision"], row["shape"], row["kernel"])
-                rows.append((what, row["median_us"], row["mode"], INEXACT not in row["why"]))
+                rows.append((what, row["median_us"], row["mode"], row["accurate"]))
     return rows
 
 
