@@ -135,7 +135,7 @@ static struct {
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* A number in bytes; "max", like a file that is not there, is no limit. */
-static uint64_t read_bytes(const char *folder, const char *name)
+static uint64_t read_limit(const char *folder, const char *name)
 {
 	char path[HOST_FILES_PATH_BYTES];
 	unsigned long long value;
@@ -170,8 +170,8 @@ static uint64_t read_stat(const char *folder, const char *key)
 /* False where this folder limits nothing. */
 static bool read_folder(const struct cgroup_files *files, const char *folder, struct limit *ret)
 {
-	uint64_t total = read_bytes(folder, files->limits[0]), high = read_bytes(folder, files->limits[1]);
-	uint64_t usage = read_bytes(folder, files->usage), reclaimable;
+	uint64_t total = read_limit(folder, files->limits[0]), high = read_limit(folder, files->limits[1]);
+	uint64_t usage = read_limit(folder, files->usage), reclaimable;
 
 	total = high < total ? high : total;
 	if (total == UINT64_MAX || usage == UINT64_MAX)
@@ -531,7 +531,7 @@ void host_memory_tell_refusals(void (*fn)(const char *details))
 	tell_details = fn;
 }
 
-static int refuse(const struct look *look, uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
+static int refuse_bytes(const struct look *look, uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
 {
 	tell(look, mine, beyond);
 	snprintf(why, why_bytes,
@@ -543,7 +543,7 @@ static int refuse(const struct look *look, uint64_t mine, uint64_t beyond, char 
 }
 
 /* Whether all that is claimed fits, `mine` bytes of it the caller's latest, and so many bytes beyond it. */
-static int check(uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
+static int check_claims(uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
 {
 	struct look last = latest_look();
 	struct look look = {.at_ns = clock_ns(),
@@ -553,22 +553,22 @@ static int check(uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
 	if (holds(&last, &look) && fits(&last, &look, beyond))
 		return 0;
 	if (holds(&last, &look) && mine == 0 && cannot_fit(&last, &look, beyond)) /* else it may count that */
-		return refuse(&last, mine, beyond, why, why_bytes);
+		return refuse_bytes(&last, mine, beyond, why, why_bytes);
 	if (!read_tightest(&look.tightest, &look.promised))
 		return 0; /* there is no way to know */
 	look.left = left_of(&look.tightest, look.promised);
 	keep_look(&look);
-	return look.left >= (int64_t)beyond ? 0 : refuse(&look, mine, beyond, why, why_bytes);
+	return look.left >= (int64_t)beyond ? 0 : refuse_bytes(&look, mine, beyond, why, why_bytes);
 }
 
 int host_memory_check(uint64_t bytes, char *why, size_t why_bytes)
 {
-	return check(bytes, 0, why, why_bytes);
+	return check_claims(bytes, 0, why, why_bytes);
 }
 
 int host_memory_try(uint64_t bytes, char *why, size_t why_bytes)
 {
-	return check(0, bytes, why, why_bytes);
+	return check_claims(0, bytes, why, why_bytes);
 }
 
 int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes)
@@ -636,7 +636,7 @@ int host_memory_may_map(uint64_t bytes, char *why, size_t why_bytes)
 	missed = false;
 	if (!read_address_space(&space) || bytes <= spare(&space))
 		return 0;
-	return refuse(&(struct look){.tightest = space}, 0, bytes, why, why_bytes);
+	return refuse_bytes(&(struct look){.tightest = space}, 0, bytes, why, why_bytes);
 }
 
 /* Writable, because only such memory counts as data (RLIMIT_DATA). */

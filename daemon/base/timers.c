@@ -53,7 +53,7 @@ static void on_idle(uv_idle_t *idle)
  * The inner loop watches a descriptor of libuv's own, from its first look on. It looks now, while libuv may
  * abort: that is a start that failed (on_abort_at_start() in server.c).
  */
-static void look_once(struct timers *t)
+static void look_at_timers_once(struct timers *t)
 {
 	uv_idle_t idle;
 
@@ -63,13 +63,13 @@ static void look_once(struct timers *t)
 		;
 }
 
-static int watch(struct timers *t, uv_loop_t *outer)
+static int watch_timers(struct timers *t, uv_loop_t *outer)
 {
 	int rc = uv_poll_init(outer, &t->poll, t->fd);
 
 	if (rc < 0)
 		return rc;
-	look_once(t);
+	look_at_timers_once(t);
 	uv_prepare_init(outer, &t->prepare);
 	t->poll.data = t->prepare.data = t;
 	uv_poll_start(&t->poll, UV_READABLE, on_due);
@@ -87,7 +87,7 @@ int timers_init(struct timers *t, uv_loop_t *outer)
 		return rc;
 	t->set_ms = UINT64_MAX;
 	t->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	rc = t->fd < 0 ? uv_translate_sys_error(errno) : watch(t, outer);
+	rc = t->fd < 0 ? uv_translate_sys_error(errno) : watch_timers(t, outer);
 	if (rc == 0)
 		return 0;
 	if (t->fd >= 0)

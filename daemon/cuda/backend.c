@@ -132,7 +132,7 @@ static void add_times(struct run *run, const struct out *out)
 	run->slice_us = upload_us + compute_us + download_us;
 }
 
-static struct run *finish(struct backend_device *dev, struct lane *lane)
+static struct run *finish_slice(struct backend_device *dev, struct lane *lane)
 {
 	struct out *out = cuda_lane_pop(lane);
 	struct run *run = out->run;
@@ -212,7 +212,7 @@ static struct run *gpu_poll(struct backend_device *dev)
 		return cuda_done_pop(dev);
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		if (is_through(&dev->lanes[i]))
-			return finish(dev, &dev->lanes[i]);
+			return finish_slice(dev, &dev->lanes[i]);
 	look_for_errors(dev);
 	if (has_long_out(dev))
 		cuda_graph_rehearse(dev);

@@ -111,7 +111,7 @@ static int launch_crowd(const struct crowd *crowd, unsigned n, void *const *addr
 }
 
 /* False: it cannot be. */
-static bool record(struct crowd_graph *graph, const struct crowd *crowd, unsigned n)
+static bool record_crowd(struct crowd_graph *graph, const struct crowd *crowd, unsigned n)
 {
 	cudaStream_t stream = crowd->lane->stream;
 	cudaGraph_t recorded = NULL;
@@ -146,14 +146,14 @@ static struct crowd_graph *find_graph(struct backend_device *dev, const struct c
 
 	if (!graph || graph->out)
 		return NULL;
-	if (!is_for(graph, crowd) && (++graph->missed < graph->patience || !record(graph, crowd, n)))
+	if (!is_for(graph, crowd) && (++graph->missed < graph->patience || !record_crowd(graph, crowd, n)))
 		return NULL;
 	graph->missed = 0;
 	return graph;
 }
 
 /* False: the GPU did not take it. */
-static bool launch_graph(struct crowd_graph *graph, const struct crowd *crowd, unsigned n)
+static bool launch_crowd_graph(struct crowd_graph *graph, const struct crowd *crowd, unsigned n)
 {
 	unsigned n_views = views_of(&graph->args);
 	cudaError_t error;
@@ -251,7 +251,7 @@ void cuda_crowd_start(struct backend_device *dev)
 		return;
 	crowd->n = 0;
 	graph = find_graph(dev, crowd, n);
-	if (graph && !launch_graph(graph, crowd, n))
+	if (graph && !launch_crowd_graph(graph, crowd, n))
 		graph = NULL;
 	if (!graph) {
 		rc = launch_crowd(crowd, n, NULL);

@@ -2,7 +2,7 @@
  * gpu.h: one NVIDIA GPU as the files of the CUDA backend share it.
  *
  *     open.c          what there is; opening and closing a device
- *     memory.c        scratch of runs, RESIDENT memory, pinning
+ *     memory.c        the device that a thread asks; scratch of runs, RESIDENT memory, pinning
  *     plan.c          which kernels run what, and how long that takes
  *     backend.c       starting and finishing runs; the vtable
  *     enqueue.c       what a run puts on its stream
@@ -153,8 +153,6 @@ unsigned cuda_count(char why[WHY_BYTES]);
 int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES]);
 void cuda_close(struct backend_device *dev);
 void cuda_describe(const struct backend_device *dev, struct device_info *ret);
-/* For what the calling thread asks of CUDA next; instead of cudaSetDevice(). */
-cudaError_t cuda_use_device(int index);
 
 /* plan.c: the functions of the vtable. */
 const struct kernel_list *cuda_kernels(const struct op *op);
@@ -166,6 +164,8 @@ unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *arg
 void cuda_plan_args(const struct op_args *args, struct op_args *ret);
 
 /* memory.c */
+/* For what the calling thread asks of CUDA next; instead of cudaSetDevice(). */
+cudaError_t cuda_use_device(int index);
 /* A device is open: its context may serve cuda_pin(). */
 void cuda_memory_opened(int index);
 /* Finds out->stage the scratch memory it needs, `own` or what the lane's runs share. KOPS_E_NOMEM with a

@@ -41,7 +41,7 @@ static bool is_kept(const struct cuda_graph *graph)
 	return list_has(&graph->by_use);
 }
 
-static void note_use(struct cuda_graph *graph)
+static void graph_was_used(struct cuda_graph *graph)
 {
 	list_remove(&graph->by_use);
 	list_push_first(&graph->dev->graphs.by_use, &graph->by_use);
@@ -70,28 +70,28 @@ static void drop(struct cuda_graph *graph)
 	destroy(graph);
 }
 
-static bool has_room(const struct graphs *all, size_t nodes, bool word)
+static bool graphs_have_room(const struct graphs *all, size_t nodes, bool word)
 {
 	return all->nodes + nodes <= CUDA_GRAPH_NODES_MAX && (!word || !list_is_empty(&all->free_words));
 }
 
 /* For so many nodes and words more. False: those that are left are out. */
-static bool make_room(struct graphs *all, size_t nodes, bool word)
+static bool make_room_for_graph(struct graphs *all, size_t nodes, bool word)
 {
 	struct cuda_graph *graph = list_last(&all->by_use, struct cuda_graph, by_use), *newer;
 
-	for (; graph && !has_room(all, nodes, word); graph = newer) {
+	for (; graph && !graphs_have_room(all, nodes, word); graph = newer) {
 		newer = list_prev(graph, by_use);
 		if (!graph->out)
 			drop(graph);
 	}
-	return has_room(all, nodes, word);
+	return graphs_have_room(all, nodes, word);
 }
 
 /* ---- One run's ---- */
 
 /* As run->forget_plan. */
-static void forget(struct run *run)
+static void forget_graphs(struct run *run)
 {
 	struct cuda_stage *stage = run->planned;
 	struct backend_device *dev = stage->graphs_of;
@@ -116,7 +116,7 @@ struct cuda_graph *cuda_graph_find(struct backend_device *dev, const struct lane
 	if (!graph)
 		return NULL;
 	pthread_mutex_lock(&dev->graphs.lock);
-	note_use(graph);
+	graph_was_used(graph);
 	if (graph->scratch != scratch_of(stage)) { /* the lane has other memory by now */
 		drop(graph);
 		graph = NULL;
@@ -125,7 +125,7 @@ struct cuda_graph *cuda_graph_find(struct backend_device *dev, const struct lane
 	return graph;
 }
 
-static void discard(struct cuda_graph *graph)
+static void discard_recording(struct cuda_graph *graph)
 {
 	struct graphs *all = &graph->dev->graphs;
 
@@ -139,7 +139,7 @@ static struct graph_word *take_word(struct graphs *all)
 	struct graph_word *word = NULL;
 
 	pthread_mutex_lock(&all->lock);
-	if (make_room(all, 0, true))
+	if (make_room_for_graph(all, 0, true))
 		word = list_take(&all->free_words, struct graph_word, link);
 	pthread_mutex_unlock(&all->lock);
 	return word;
@@ -158,7 +158,7 @@ struct cuda_graph *cuda_graph_begin(struct backend_device *dev, const struct lan
 	if (graph->word &&
 	    cudaStreamBeginCapture(lane->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess)
 		return graph;
-	discard(graph);
+	discard_recording(graph);
 	return NULL;
 }
 
@@ -188,13 +188,13 @@ static bool keep(struct cuda_graph *graph, struct run *run)
 	bool fits;
 
 	pthread_mutex_lock(&all->lock);
-	fits = make_room(all, graph->nodes, false);
+	fits = make_room_for_graph(all, graph->nodes, false);
 	if (fits) {
 		graph->stage->graphs_of = graph->dev;
 		list_push_first(&graph->stage->graphs, &graph->link);
 		list_push_first(&all->by_use, &graph->by_use);
 		all->nodes += graph->nodes;
-		run->forget_plan = forget;
+		run->forget_plan = forget_graphs;
 	}
 	pthread_mutex_unlock(&all->lock);
 	return fits;
@@ -207,7 +207,7 @@ bool cuda_graph_end(struct cuda_graph *graph, struct run *run, int rc)
 	if (instantiate(graph, rc) && keep(graph, run))
 		return true;
 	graph->stage->unrecordable = true;
-	discard(graph);
+	discard_recording(graph);
 	return false;
 }
 

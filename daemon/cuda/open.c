@@ -57,21 +57,6 @@ void cuda_describe(const struct backend_device *dev, struct device_info *ret)
 	*ret = dev->info;
 }
 
-/* CUDA takes 0.1 us to be told again, and 1 to 2 when the last run took milliseconds. */
-static _Thread_local int device_in_use = -1;
-
-cudaError_t cuda_use_device(int index)
-{
-	cudaError_t error;
-
-	if (device_in_use == index)
-		return cudaSuccess;
-	error = cudaSetDevice(index);
-	if (error == cudaSuccess)
-		device_in_use = index;
-	return error;
-}
-
 /* ---- Opening and closing ---- */
 
 static int cuda_failed(cudaError_t error, const char *what, char why[WHY_BYTES])

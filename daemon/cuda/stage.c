@@ -77,7 +77,7 @@ static unsigned find_or_add_copy(struct cuda_stage *stage, const struct view *v)
 	return i;
 }
 
-static void note_use(struct cuda_copy *copy, const struct op_args *args, unsigned v)
+static void note_copy_use(struct cuda_copy *copy, const struct op_args *args, unsigned v)
 {
 	copy->is_read |= needs_content(args, v) && !copy->is_written;
 	copy->is_written |= is_output(args, v);
@@ -93,7 +93,7 @@ static void find_copies(struct cuda_stage *stage)
 			if (stays(args, v))
 				continue;
 			stage->uses[i][v] = find_or_add_copy(stage, &args->views[v]);
-			note_use(&stage->copies[stage->uses[i][v]], args, v);
+			note_copy_use(&stage->copies[stage->uses[i][v]], args, v);
 		}
 	}
 }
@@ -354,7 +354,7 @@ bool cuda_stage_is_recordable(const struct cuda_stage *stage)
 /* ---- Moving ---- */
 
 /* Before the CPU reads host memory on its own: whatever may still be writing it has to be through. */
-static int settle(struct cuda_stage *stage)
+static int settle_stream(struct cuda_stage *stage)
 {
 	if (!stage->others_out && !stage->downloaded)
 		return 0;
@@ -365,7 +365,7 @@ static int settle(struct cuda_stage *stage)
 
 static int upload(struct cuda_stage *stage, struct cuda_copy *copy)
 {
-	int rc = copy->pinned ? 0 : settle(stage);
+	int rc = copy->pinned ? 0 : settle_stream(stage);
 
 	PRE(!copy->direct && !copy->dirty); /* else it would lose what an op has written */
 	if (rc < 0)
@@ -452,7 +452,7 @@ static int begin_view(struct cuda_stage *stage, unsigned i, unsigned v)
 	if (rc < 0)
 		return rc;
 	if (copy->direct)
-		return copy->pinned || is_output(args, v) ? 0 : settle(stage);
+		return copy->pinned || is_output(args, v) ? 0 : settle_stream(stage);
 	return needs_content(args, v) && !copy->valid ? upload(stage, copy) : 0;
 }
 

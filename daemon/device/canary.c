@@ -89,7 +89,7 @@ static unsigned view_total(const struct canary *c)
 	return c->op.args.op->n_operands;
 }
 
-static int lay_out(struct canary *c)
+static int lay_out_buffers(struct canary *c)
 {
 	uint64_t total = 0;
 	long page = sysconf(_SC_PAGESIZE);
@@ -120,7 +120,7 @@ static struct canary *new_from(const struct op *op, sampler *sample, kops_dtype 
 		return NULL;
 	c->op.args.op = op;
 	c->random = 12345;
-	if (!sample || !sample(dtype, &c->op.args) || lay_out(c) < 0) {
+	if (!sample || !sample(dtype, &c->op.args) || lay_out_buffers(c) < 0) {
 		canary_free(c);
 		return NULL;
 	}

@@ -157,7 +157,7 @@ static int add_all(const struct opening *o)
 	return rc;
 }
 
-static int refuse(const struct opening *o, const char *what, const char *because)
+static int refuse_device(const struct opening *o, const char *what, const char *because)
 {
 	snprintf(o->why, CONFIG_WHY_BYTES, "devices asks for %s, but %s", what, because);
 	return KOPS_E_DEVICE;
@@ -170,11 +170,11 @@ static int add_named(const struct opening *o, const struct device_word *word)
 
 	name_device(word->kind, word->index, word->is_numbered, name);
 	if (loaded->n == 0)
-		return refuse(o, name, loaded->why);
+		return refuse_device(o, name, loaded->why);
 	if (!word->is_numbered)
 		return add_kind(o, word->kind);
 	if (word->index >= loaded->n)
-		return refuse(o, name, "there are fewer (counting from 0)");
+		return refuse_device(o, name, "there are fewer (counting from 0)");
 	return add_device(o, word->kind, word->index);
 }
 

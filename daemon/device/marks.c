@@ -98,7 +98,7 @@ static struct mark *probe(const struct marks *marks, uint64_t shape, unsigned i)
 	return &marks->file->marks[(shape + i) % SLOTS];
 }
 
-static struct mark *find(const struct marks *marks, uid_t uid, uint64_t shape)
+static struct mark *find_mark(const struct marks *marks, uid_t uid, uint64_t shape)
 {
 	for (unsigned i = 0; i < PROBES; i++) {
 		struct mark *m = probe(marks, shape, i);
@@ -136,7 +136,7 @@ unsigned marks_deaths(const struct marks *marks, uid_t uid, uint64_t shape)
 
 	if (!marks || !marks->with_deaths)
 		return 0;
-	m = find(marks, uid, shape);
+	m = find_mark(marks, uid, shape);
 	return m && now_s() - m->died_s < FORGET_S ? m->deaths : 0;
 }
 
@@ -146,7 +146,7 @@ void marks_set(struct marks *marks, uid_t uid, uint64_t shape)
 
 	if (!marks)
 		return;
-	m = find(marks, uid, shape);
+	m = find_mark(marks, uid, shape);
 	if (!m) {
 		m = take_slot(marks, shape);
 		if (!m)
@@ -166,7 +166,7 @@ static void forgive(struct marks *marks, struct mark *m)
 
 void marks_unset(struct marks *marks, uid_t uid, uint64_t shape, bool forgiven)
 {
-	struct mark *m = marks ? find(marks, uid, shape) : NULL;
+	struct mark *m = marks ? find_mark(marks, uid, shape) : NULL;
 
 	if (!m)
 		return;
@@ -183,7 +183,7 @@ void marks_unset(struct marks *marks, uid_t uid, uint64_t shape, bool forgiven)
 
 void marks_set_lasting(struct marks *marks, uid_t uid, uint64_t shape)
 {
-	struct mark *m = marks ? find(marks, uid, shape) : NULL;
+	struct mark *m = marks ? find_mark(marks, uid, shape) : NULL;
 
 	if (m)
 		m->lasting = 1;
@@ -249,7 +249,7 @@ static void count_deaths(struct marks *marks)
 }
 
 /* Gives a regular file of ours its size, and what holds it. 0 or an errno. */
-static int make_room(int fd)
+static int make_room_for_marks(int fd)
 {
 	struct stat st;
 
@@ -268,7 +268,7 @@ static int open_file(const char *path)
 
 	if (fd < 0)
 		return -1;
-	error = make_room(fd);
+	error = make_room_for_marks(fd);
 	if (!error)
 		return fd;
 	close(fd);

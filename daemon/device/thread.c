@@ -32,7 +32,7 @@ static uint64_t plan_ns(const struct device_work *work)
 	return (uint64_t)(work->planned_us * 1e3);
 }
 
-static void begin(struct device_thread *t, struct device_work *w)
+static void begin_work(struct device_thread *t, struct device_work *w)
 {
 	if (w->execute)
 		w->execute(w, t->backend, t->dev);
@@ -149,7 +149,7 @@ static void keep_off_the_loop(const struct device_thread *t)
 		affinity_leave(cpu);
 }
 
-static void serve(struct device_thread *t)
+static void serve_device(struct device_thread *t)
 {
 	uint64_t idle_since = clock_ns(), nap;
 	struct spin spin = {0};
@@ -162,7 +162,7 @@ static void serve(struct device_thread *t)
 			next = w->next;
 			if (next && next->run)
 				__builtin_prefetch(next->run); /* the loop wrote there */
-			begin(t, w);
+			begin_work(t, w);
 			if (!t->backend->notify) /* it is through already */
 				collect(t);
 		}
@@ -214,7 +214,7 @@ static void *thread_main(void *arg)
 	pthread_mutex_unlock(&t->lock);
 	if (rc < 0)
 		return NULL;
-	serve(t);
+	serve_device(t);
 	t->backend->close(t->dev);
 	return NULL;
 }

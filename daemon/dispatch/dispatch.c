@@ -18,7 +18,7 @@ static bool has_to_wait(struct engine *e, struct job *job)
 }
 
 /* For sched_next(). */
-static struct sched_job *choose(struct sched_job *next)
+static struct sched_job *choose_job(struct sched_job *next)
 {
 	struct job *job = job_of_sched(next);
 	struct engine *e = job->engine;
@@ -40,13 +40,13 @@ static bool dispatch_one(struct engine *e, unsigned index)
 
 	if (!device_has_room(e->devices[index].device))
 		return false;
-	next = sched_next(&e->sched, index, choose);
+	next = sched_next(&e->sched, index, choose_job);
 	if (next)
 		job_start(job_of_sched(next));
 	return e->sched.devices[index].waiting < waiting;
 }
 
-static void dispatch(struct engine *e, unsigned index)
+static void dispatch_to(struct engine *e, unsigned index)
 {
 	while (e->sched.devices[index].waiting && dispatch_one(e, index))
 		;
@@ -57,7 +57,7 @@ static void dispatch_all(struct engine *e, bool others_first)
 {
 	e->others_first = others_first;
 	for (unsigned i = 0; i < e->n_devices; i++)
-		dispatch(e, i);
+		dispatch_to(e, i);
 }
 
 /* Where a suspect ends at its start, devices that waited for it have their turns once more. */

@@ -30,7 +30,7 @@ void jobs_unblock(struct engine *e)
 }
 
 /* One that is paused counts as running. */
-static void shut_down(struct sched_job *sched)
+static void shut_job_down(struct sched_job *sched)
 {
 	struct job *job = job_of_sched(sched);
 
@@ -40,5 +40,5 @@ static void shut_down(struct sched_job *sched)
 
 void jobs_shut_down(struct engine *e)
 {
-	sched_each_waiting(&e->sched, shut_down);
+	sched_each_waiting(&e->sched, shut_job_down);
 }

@@ -53,7 +53,7 @@ static void note_end(const struct job *job)
 }
 
 /* Before all that its end changes in the daemon: somebody waits for it. */
-static void answer(struct job *job, enum job_state state, int status, const char *why)
+static void answer_client(struct job *job, enum job_state state, int status, const char *why)
 {
 	job->ended_ns = clock_ns();
 	job_move(job, state);
@@ -80,7 +80,7 @@ static void end(struct job *job)
 
 void job_end_queued(struct job *job, enum job_state state, int status, const char *why)
 {
-	answer(job, state, status, why);
+	answer_client(job, state, status, why);
 	sched_remove(&job->engine->sched, &job->sched);
 	end(job);
 }
@@ -94,7 +94,7 @@ static void leave_device(struct job *job, bool done)
 
 void job_end_paused(struct job *job)
 {
-	answer(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
+	answer_client(job, JOB_CANCELLED, KOPS_E_CANCELLED, NULL);
 	leave_device(job, false);
 	end(job);
 }
@@ -103,7 +103,7 @@ void job_answer(struct job *job)
 {
 	int status = job->run.status;
 
-	answer(job, status < 0 ? JOB_FAILED : JOB_DONE, status, job->run.error);
+	answer_client(job, status < 0 ? JOB_FAILED : JOB_DONE, status, job->run.error);
 }
 
 void job_finish(struct job *job)

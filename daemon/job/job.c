@@ -46,7 +46,7 @@ static int join_queue(struct job *job, struct job_queues *queues, uint32_t id)
 	return 0;
 }
 
-static void forget_idle(struct job_queues *queues)
+static void forget_idle_queue(struct job_queues *queues)
 {
 	if (!queues->idle)
 		return;
@@ -66,11 +66,11 @@ static void leave_queue(struct job *job)
 		free(q);
 		return;
 	}
-	forget_idle(q->queues);
+	forget_idle_queue(q->queues);
 	q->queues->idle = q;
 }
 
-static void forget(void *value, void *arg)
+static void forget_queue(void *value, void *arg)
 {
 	struct job_queue *q = value;
 
@@ -80,8 +80,8 @@ static void forget(void *value, void *arg)
 
 void job_queues_forget(struct job_queues *queues)
 {
-	forget_idle(queues);
-	idmap_each(&queues->by_id, forget, NULL);
+	forget_idle_queue(queues);
+	idmap_each(&queues->by_id, forget_queue, NULL);
 	idmap_clear(&queues->by_id);
 }
 

@@ -152,7 +152,7 @@ void kept_add(struct kept_all *all, struct segment *s)
 	kept_look_soon(all, a);
 }
 
-static void unlist(struct segment *s)
+static void unlist_kept(struct segment *s)
 {
 	struct account *a = s->account;
 
@@ -164,7 +164,7 @@ static void unlist(struct segment *s)
 void kept_remove(struct kept_all *all, struct segment *s)
 {
 	if (s->is_kept)
-		unlist(s);
+		unlist_kept(s);
 	if (idmap_get(&all->by_inode, s->inode) == s)
 		idmap_remove(&all->by_inode, s->inode);
 	account_unref(all->accounts, s->account);

@@ -239,7 +239,7 @@ static int plan_on_each(struct job *job, struct planning *p, char why[WHY_BYTES]
 }
 
 /* Finds the devices that it may use. */
-static int begin(struct job *job, struct planning *p, char why[WHY_BYTES])
+static int begin_plan(struct job *job, struct planning *p, char why[WHY_BYTES])
 {
 	const struct engine *e = job->engine;
 	unsigned first = 0;
@@ -277,7 +277,7 @@ static int check_marks(struct job *job, char why[WHY_BYTES])
 
 int job_plan(struct job *job, struct planning *p, char why[WHY_BYTES])
 {
-	int rc = p->end > 0 ? 0 : begin(job, p, why);
+	int rc = p->end > 0 ? 0 : begin_plan(job, p, why);
 
 	if (rc == 0)
 		rc = plan_on_each(job, p, why);

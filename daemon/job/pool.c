@@ -75,14 +75,14 @@ static struct segment *of_task(struct task *task)
 	return container_of(task, struct segment, task);
 }
 
-static uint64_t piece_of(const struct segment *s, uint64_t most)
+static uint64_t next_piece(const struct segment *s, uint64_t most)
 {
 	uint64_t left = s->bytes - s->at;
 
 	return left < most ? left : most;
 }
 
-static void unpin(struct segment *s)
+static void unpin_segment(struct segment *s)
 {
 	if (s->pinned)
 		s->pool->pinning->unpin(s->map);
@@ -91,7 +91,7 @@ static void unpin(struct segment *s)
 
 static void unmake(struct segment *s)
 {
-	unpin(s);
+	unpin_segment(s);
 	if (s->map != MAP_FAILED)
 		munmap(s->map, s->bytes);
 	s->map = MAP_FAILED;
@@ -149,7 +149,7 @@ static int begin_file(struct segment *s)
  * SIGBUS. */
 static int make_piece(struct segment *s)
 {
-	uint64_t bytes = piece_of(s, WORKERS_PIECE_BYTES);
+	uint64_t bytes = next_piece(s, WORKERS_PIECE_BYTES);
 	int rc;
 
 	do
@@ -194,7 +194,7 @@ static bool make_step(struct task *task)
 static bool zero_step(struct task *task)
 {
 	struct segment *s = of_task(task);
-	uint64_t bytes = piece_of(s, WORKERS_PIECE_BYTES);
+	uint64_t bytes = next_piece(s, WORKERS_PIECE_BYTES);
 
 	memset((char *)s->map + s->at, 0, bytes);
 	s->at += bytes;
@@ -206,9 +206,9 @@ static bool zero_step(struct task *task)
 static bool discard_step(struct task *task)
 {
 	struct segment *s = of_task(task);
-	uint64_t bytes = piece_of(s, WORKERS_UNMAKE_BYTES);
+	uint64_t bytes = next_piece(s, WORKERS_UNMAKE_BYTES);
 
-	unpin(s);
+	unpin_segment(s);
 	if (s->fd >= 0 &&
 	    fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)s->at, (off_t)bytes) == 0)
 		s->at += bytes;
@@ -221,12 +221,12 @@ static bool discard_step(struct task *task)
 }
 
 /* The content stays. */
-static bool unmap_step(struct task *task)
+static bool unmap_kept_step(struct task *task)
 {
 	struct segment *s = of_task(task);
-	uint64_t bytes = piece_of(s, WORKERS_UNMAKE_BYTES);
+	uint64_t bytes = next_piece(s, WORKERS_UNMAKE_BYTES);
 
-	unpin(s);
+	unpin_segment(s);
 	munmap((char *)s->map + s->at, bytes);
 	s->at += bytes;
 	if (s->at < s->bytes)
@@ -237,8 +237,8 @@ static bool unmap_step(struct task *task)
 
 /* ---- On the loop thread ---- */
 
-static void submit(struct segment *s, struct task_flow *flow, bool (*step)(struct task *),
-                   void (*done)(struct task *))
+static void submit_step(struct segment *s, struct task_flow *flow, bool (*step)(struct task *),
+                        void (*done)(struct task *))
 {
 	s->at = 0;
 	s->task.step = step;
@@ -290,7 +290,7 @@ static void discarded(struct task *task)
 static void discard(struct segment *s, struct task_flow *flow)
 {
 	s->pool->discarding_bytes += s->bytes;
-	submit(s, flow, discard_step, discarded);
+	submit_step(s, flow, discard_step, discarded);
 }
 
 /* ---- Fresh ones ---- */
@@ -318,7 +318,7 @@ static void restock(struct pool *pool, unsigned c)
 			return;
 		pool->warm_stock[c]++;
 		s->pin = pool->pinning != NULL;
-		submit(s, &pool->flow, make_step, warm_made);
+		submit_step(s, &pool->flow, make_step, warm_made);
 	}
 }
 
@@ -471,7 +471,7 @@ struct segment *pool_lend(struct pool *pool, uid_t uid, struct task_flow *flow, 
 	s->pin = pin && pool->pinning;
 	s->ready = ready;
 	s->arg = arg;
-	submit(s, flow, make_step, lend_made);
+	submit_step(s, flow, make_step, lend_made);
 	return s;
 }
 
@@ -517,7 +517,7 @@ void pool_take_back(struct segment *s, struct task_flow *flow, void (*released)(
 		discard(s, flow);
 		return;
 	}
-	submit(s, flow, zero_step, zeroed);
+	submit_step(s, flow, zero_step, zeroed);
 }
 
 void pool_set_cache(struct pool *pool, uint64_t cache_bytes)
@@ -534,7 +534,7 @@ static void unheld(struct segment *s)
 	discard(s, &s->pool->flow);
 }
 
-static void unmapped(struct task *task)
+static void kept_is_unmapped(struct task *task)
 {
 	struct segment *s = of_task(task);
 
@@ -547,7 +547,7 @@ void pool_let_go(struct segment *s, struct account *account, void (*released)(vo
 	s->arg = arg;
 	s->account = account;
 	kept_index(&s->pool->kept, s);
-	submit(s, &account->memory_flow, unmap_step, unmapped);
+	submit_step(s, &account->memory_flow, unmap_kept_step, kept_is_unmapped);
 }
 
 bool pool_look(struct pool *pool, struct account *account)

@@ -21,7 +21,7 @@ static struct prepared *oldest_of(const struct account *a)
 	return list_last(&a->ready, struct prepared, link);
 }
 
-static void note_use(struct prepared *p)
+static void prepared_was_used(struct prepared *p)
 {
 	if (list_has(&p->link))
 		list_remove(&p->link);
@@ -30,13 +30,13 @@ static void note_use(struct prepared *p)
 
 /* ---- Memory ---- */
 
-static void charge(struct prepared *p, size_t bytes)
+static void charge_memory(struct prepared *p, size_t bytes)
 {
 	p->account->prepared_bytes += bytes;
 	p->engine->prepared_bytes += bytes;
 }
 
-static bool trim_step(struct task *task)
+static bool trim_heap_step(struct task *task)
 {
 	(void)task;
 	malloc_trim(0);
@@ -63,11 +63,11 @@ static void note_freed(struct engine *e, struct account *account, size_t bytes)
 	e->freed.bytes = 0;
 	e->freed.account = account;
 	account_ref(account);
-	e->freed.task = (struct task){.step = trim_step, .done = trimmed};
+	e->freed.task = (struct task){.step = trim_heap_step, .done = trimmed};
 	workers_submit(e->workers, &account->memory_flow, &e->freed.task);
 }
 
-static void refund(struct prepared *p, size_t bytes)
+static void refund_memory(struct prepared *p, size_t bytes)
 {
 	p->account->prepared_bytes -= bytes;
 	p->engine->prepared_bytes -= bytes;
@@ -92,7 +92,7 @@ static uint64_t limit_of_all(const struct engine *e)
 
 /* Makes room by what was used least recently. False: there is nothing to give up, or, after a limit was
  * lowered, it takes more than this time. */
-static bool make_room(struct engine *e, struct account *account, uint64_t bytes)
+static bool make_room_for_prepared(struct engine *e, struct account *account, uint64_t bytes)
 {
 	struct account *other = NULL;
 	unsigned n = 0;
@@ -161,16 +161,16 @@ static bool has_dropped(const struct job *job)
 
 bool prepared_take(struct prepared *p, struct job *job)
 {
-	if (!make_room(p->engine, p->account, job->bytes))
+	if (!make_room_for_prepared(p->engine, p->account, job->bytes))
 		return false;
-	charge(p, job->bytes);
+	charge_memory(p, job->bytes);
 	p->job = job;
 	p->is_told = false;
 	p->plans = p->engine->plans;
 	p->pinned = count_pinned(job);
 	job->prepared = p;
 	use_buffers(job);
-	note_use(p);
+	prepared_was_used(p);
 	return true;
 }
 
@@ -183,7 +183,7 @@ void prepared_cool(struct prepared *p)
 	p->job = NULL;
 	job->prepared = NULL;
 	list_remove(&p->link);
-	refund(p, job->bytes);
+	refund_memory(p, job->bytes);
 	release_buffers(job);
 	if (job->state != JOB_READY)
 		return; /* it is out, and is freed at its end */
@@ -223,7 +223,7 @@ struct job *prepared_ready_job(struct prepared *p)
 	    p->plans != p->engine->plans || p->pinned != count_pinned(job) ||
 	    (p->engine->n_dropping && has_dropped(job)) || job_should_move(job))
 		return NULL;
-	note_use(p);
+	prepared_was_used(p);
 	return job;
 }
 
@@ -287,7 +287,7 @@ int prepared_new(struct engine *e, struct account *account, struct idmap *map, c
 		         "this session has %u prepared jobs, the most there may be; forget some", PREPARED_MAX);
 		return KOPS_E_QUOTA;
 	}
-	if (!make_room(e, account, sizeof *p + bytes)) {
+	if (!make_room_for_prepared(e, account, sizeof *p + bytes)) {
 		prepared_explain(e, account, why);
 		return KOPS_E_QUOTA;
 	}
@@ -307,7 +307,7 @@ int prepared_new(struct engine *e, struct account *account, struct idmap *map, c
 	                       .message_bytes = bytes};
 	account_ref(account);
 	memcpy(p->message, message, bytes);
-	charge(p, sizeof *p + bytes);
+	charge_memory(p, sizeof *p + bytes);
 	*ret_prepared = p;
 	return 0;
 }
@@ -315,7 +315,7 @@ int prepared_new(struct engine *e, struct account *account, struct idmap *map, c
 void prepared_free(struct prepared *p)
 {
 	prepared_cool(p);
-	refund(p, sizeof *p + p->message_bytes);
+	refund_memory(p, sizeof *p + p->message_bytes);
 	account_unref(&p->engine->accounts, p->account);
 	free(p);
 }

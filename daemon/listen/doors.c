@@ -63,9 +63,9 @@ static bool shed(struct door *door)
 
 static void on_connection(uv_poll_t *poll, int status, int events);
 
-static void watch_again(uv_timer_t *retry);
+static void watch_door_again(uv_timer_t *retry);
 
-static void watch(struct door *door)
+static void watch_door(struct door *door)
 {
 	int rc;
 
@@ -76,10 +76,10 @@ static void watch(struct door *door)
 		return;
 	if (log_may(&door->all->sheds))
 		log_warning("connections wait, since their socket cannot be watched: %s", uv_strerror(rc));
-	timers_start(&door->all->retry, watch_again, RETRY_MS, 0);
+	timers_start(&door->all->retry, watch_door_again, RETRY_MS, 0);
 }
 
-static void unwatch(struct door *door)
+static void unwatch_door(struct door *door)
 {
 	if (door->fd >= 0)
 		uv_poll_stop(&door->poll);
@@ -92,12 +92,12 @@ static void each(struct doors *all, void (*action)(struct door *door))
 		action(&all->users[i]);
 }
 
-static void watch_again(uv_timer_t *retry)
+static void watch_door_again(uv_timer_t *retry)
 {
 	struct doors *all = retry->data;
 
 	open_reserve(all);
-	each(all, watch);
+	each(all, watch_door);
 }
 
 /* Whatever it is, it may last. A connection that waits would wake us at once, for nothing. */
@@ -106,8 +106,8 @@ static void pause_for(struct doors *all, int error)
 	if (error != all->accept_error)
 		log_error("cannot accept connections: %s; trying again every %d ms", strerror(error), RETRY_MS);
 	all->accept_error = error;
-	each(all, unwatch);
-	timers_start(&all->retry, watch_again, RETRY_MS, 0);
+	each(all, unwatch_door);
+	timers_start(&all->retry, watch_door_again, RETRY_MS, 0);
 }
 
 /* ---- Floods ---- */
@@ -169,7 +169,7 @@ static int door_open(struct door *door, int fd, struct turns_user *user)
 
 static void door_stop(struct door *door)
 {
-	unwatch(door);
+	unwatch_door(door);
 	turns_leave(&door->place);
 }
 
@@ -232,7 +232,7 @@ static struct door *find_oldest(struct doors *all)
 
 /* Of those that are there, at most one goes that was not used of late: else whoever can be many users takes
  * them all. */
-static struct door *make_room(struct doors *all, uint64_t now)
+static struct door *make_room_for_connection(struct doors *all, uint64_t now)
 {
 	struct door *oldest;
 
@@ -254,7 +254,7 @@ static void give_door(struct doors *all, struct account *account)
 
 	if (find_door(all, account))
 		return;
-	door = make_room(all, now);
+	door = make_room_for_connection(all, now);
 	fd = door ? user_sockets_add(&all->files, account->uid, SHORT_BACKLOG) : -1;
 	if (fd < 0)
 		return;
@@ -267,7 +267,7 @@ static void give_door(struct doors *all, struct account *account)
 	door->account = account;
 	door->used_ns = now;
 	all->n_users++;
-	watch(door);
+	watch_door(door);
 	turns_charge(&all->sessions->turns, &account->turns);
 }
 
@@ -326,7 +326,7 @@ static bool take_connection(struct turns_place *place)
 	if ((errno == EMFILE || errno == ENFILE) && shed(door))
 		return true;
 	if (errno == EAGAIN)
-		watch(door);
+		watch_door(door);
 	else
 		pause_for(door->all, errno);
 	return false;
@@ -404,7 +404,7 @@ int doors_open(struct doors *all, int fd, char why[WHY_BYTES])
 
 void doors_start(struct doors *all)
 {
-	watch(&all->main);
+	watch_door(&all->main);
 }
 
 void doors_stop(struct doors *all)

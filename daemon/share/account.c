@@ -172,7 +172,7 @@ static struct account *find_forgettable(const struct accounts *all)
 	return n_idle > ACCOUNTS_IDLE_MAX ? oldest : NULL;
 }
 
-static void forget_idle(struct accounts *all)
+static void forget_idle_accounts(struct accounts *all)
 {
 	struct account *a;
 
@@ -187,7 +187,7 @@ void account_unref(struct accounts *all, struct account *a)
 	if (--a->refs)
 		return;
 	a->idle_since = all->departures++;
-	forget_idle(all);
+	forget_idle_accounts(all);
 }
 
 static struct account *find_errands(const struct accounts *all)

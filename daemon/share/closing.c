@@ -91,7 +91,7 @@ static bool close_step(struct task *task)
 	return c->at == c->n;
 }
 
-static void hold(struct turns *turns, struct turns_user *user, bool held)
+static void set_held(struct turns *turns, struct turns_user *user, bool held)
 {
 	if (held)
 		turns_hold(user, TURNS_CLOSING);
@@ -104,14 +104,14 @@ static void count_closings(struct accounts *all, struct account *a, int n)
 {
 	a->n_closing += (unsigned)n;
 	all->closing += (unsigned)n;
-	hold(all->turns, &a->turns, a->n_closing > 0 && a->n_closing + all->closing > all->closing_max);
+	set_held(all->turns, &a->turns, a->n_closing > 0 && a->n_closing + all->closing > all->closing_max);
 	if (all->door)
-		hold(all->turns, all->door, all->closing >= all->closing_max);
+		set_held(all->turns, all->door, all->closing >= all->closing_max);
 }
 
 /* Hands over what was gathered first. While some of this user is out, that is done only when it is full, and up
  * to closers_each times. */
-static void submit(struct account *a)
+static void hand_over_gathered(struct account *a)
 {
 	struct closing *c = list_first(&a->closings, struct closing, link);
 
@@ -129,7 +129,7 @@ static void closed(struct task *task)
 
 	count_closings(c->all, a, -(int)c->n);
 	a->closings_out--;
-	submit(a);
+	hand_over_gathered(a);
 	account_unref(c->all, a);
 	free(c);
 }
@@ -172,5 +172,5 @@ void closing_add(struct accounts *all, struct account *a, int fd)
 	}
 	c->fds[c->n++] = fd;
 	count_closings(all, a, 1);
-	submit(a);
+	hand_over_gathered(a);
 }

@@ -55,7 +55,7 @@ static void receiver_end(struct receiver *r)
 
 static void on_channel(uv_poll_t *poll, int status, int events);
 
-static struct receiver *add(struct receivers *all, int fd)
+static struct receiver *add_receiver(struct receivers *all, int fd)
 {
 	struct receiver *r = calloc(1, sizeof *r);
 
@@ -112,7 +112,7 @@ static struct receiver *receiver_new(struct receivers *all)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
 		return NULL;
 	if (have_spawned(all, ends[1]))
-		r = add(all, ends[0]);
+		r = add_receiver(all, ends[0]);
 	close(ends[1]);
 	if (!r)
 		close(ends[0]);
@@ -146,7 +146,7 @@ static void become_idle(struct receiver *r)
 /* ---- Datagrams that wait ---- */
 
 /* It came, or cannot come. */
-static void settle(struct receivers *all, struct receiving *r, int status)
+static void settle_datagram(struct receivers *all, struct receiving *r, int status)
 {
 	list_remove(&r->link);
 	r->receiver = NULL;
@@ -157,7 +157,7 @@ static void settle(struct receivers *all, struct receiving *r, int status)
 
 /* ---- Whose turn it is ---- */
 
-static void look_soon(struct receivers *all, struct receiver *r);
+static void look_for_hung_soon(struct receivers *all, struct receiver *r);
 
 static void on_end(struct receiver *r);
 
@@ -184,7 +184,7 @@ static bool too_many_hang(const struct receivers *all, const struct account *a)
 	return all->n_closing >= all->closing_max * (a->receives.is_known ? 2 : 1);
 }
 
-static void start(struct receivers *all, struct receiving *r)
+static void start_receiving(struct receivers *all, struct receiving *r)
 {
 	struct account *a = r->account;
 	struct receive_order order = {.bytes_max = RECEIVED_BYTES_MAX,
@@ -192,7 +192,7 @@ static void start(struct receivers *all, struct receiving *r)
 	struct receiver *receiver = a->receives.stuck ? NULL : give(all, &order, r->sock);
 
 	if (!receiver) {
-		settle(all, r, KOPS_E_SYSTEM);
+		settle_datagram(all, r, KOPS_E_SYSTEM);
 		return;
 	}
 	all->n_idle--;
@@ -202,7 +202,7 @@ static void start(struct receivers *all, struct receiving *r)
 	receiver->receiving = r;
 	r->receiver = a->receives.worker = receiver;
 	account_ref(a);
-	look_soon(all, receiver);
+	look_for_hung_soon(all, receiver);
 }
 
 static bool may_start(const struct account_receives *of)
@@ -219,7 +219,7 @@ static void start_next(struct receivers *all, struct account *a)
 			a->receives.waits = true;
 			return;
 		}
-		start(all, list_first(&a->receives.waiting, struct receiving, link));
+		start_receiving(all, list_first(&a->receives.waiting, struct receiving, link));
 	}
 }
 
@@ -275,14 +275,14 @@ static void abandon(struct receiver *r)
 		a->receives.worker = NULL;
 		a->receives.stuck = r;
 		if (r->receiving)
-			settle(all, r->receiving, KOPS_E_SYSTEM);
+			settle_datagram(all, r->receiving, KOPS_E_SYSTEM);
 		r->receiving = NULL;
 	}
 	start_next(all, a);
 	start_waiting(all);
 }
 
-static void look(uv_timer_t *timer)
+static void look_for_hung(uv_timer_t *timer)
 {
 	struct receivers *all = timer->data;
 	struct receiver *r, *next;
@@ -299,11 +299,11 @@ static void look(uv_timer_t *timer)
 		uv_timer_stop(timer);
 }
 
-static void look_soon(struct receivers *all, struct receiver *r)
+static void look_for_hung_soon(struct receivers *all, struct receiver *r)
 {
 	r->looks = 0;
 	if (!uv_is_active((uv_handle_t *)&all->timer))
-		timers_start(&all->timer, look, LOOK_MS, LOOK_MS);
+		timers_start(&all->timer, look_for_hung, LOOK_MS, LOOK_MS);
 }
 
 /* ---- What they say ---- */
@@ -328,7 +328,7 @@ static void leave(struct receiver *r)
 	r->is_hung = false;
 }
 
-static void go_on(struct receivers *all, struct account *a)
+static void serve_next(struct receivers *all, struct account *a)
 {
 	if (!a)
 		return;
@@ -344,9 +344,9 @@ static void on_end(struct receiver *r)
 
 	leave(r);
 	if (r->receiving)
-		settle(all, r->receiving, KOPS_E_SYSTEM);
+		settle_datagram(all, r->receiving, KOPS_E_SYSTEM);
 	receiver_end(r);
-	go_on(all, a);
+	serve_next(all, a);
 }
 
 static void on_all_closed(struct receiver *r)
@@ -356,7 +356,7 @@ static void on_all_closed(struct receiver *r)
 	account_ref(a);
 	leave(r);
 	become_idle(r);
-	go_on(r->all, a);
+	serve_next(r->all, a);
 }
 
 static const char *why_dropped(const struct account *a)
@@ -377,7 +377,7 @@ static void deliver(struct receivers *all, struct receiving *to, const struct re
 	if (report->dropped)
 		to->received.why = why_dropped(to->account);
 	memcpy(to->data, data, report->bytes);
-	settle(all, to, report->status);
+	settle_datagram(all, to, report->status);
 }
 
 static void on_report(struct receiver *r, const struct receive_report *report, const uint8_t *data, int fd,
@@ -398,11 +398,11 @@ static void on_report(struct receiver *r, const struct receive_report *report, c
 		r->state = CLOSING;
 		all->n_closing++;
 		a->receives.closer = r;
-		look_soon(all, r);
+		look_for_hung_soon(all, r);
 	} else {
 		become_idle(r);
 	}
-	go_on(all, a);
+	serve_next(all, a);
 }
 
 static void read_report(struct receiver *r)

@@ -40,7 +40,7 @@ static int rank(kops_priority priority)
 }
 
 /* Of one flow. */
-static bool goes_first(const struct sched_job *a, const struct sched_job *b)
+static bool job_goes_first(const struct sched_job *a, const struct sched_job *b)
 {
 	return a->priority != b->priority ? rank(a->priority) < rank(b->priority) : a->seq < b->seq;
 }
@@ -48,8 +48,8 @@ static bool goes_first(const struct sched_job *a, const struct sched_job *b)
 /* For heap.h. */
 static bool queue_goes_first(const struct heap_node *a, const struct heap_node *b)
 {
-	return goes_first(first_of(container_of(a, struct sched_queue, ready)),
-	                  first_of(container_of(b, struct sched_queue, ready)));
+	return job_goes_first(first_of(container_of(a, struct sched_queue, ready)),
+	                      first_of(container_of(b, struct sched_queue, ready)));
 }
 
 /* The job that a flow would have the device run next. */
@@ -152,7 +152,7 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 }
 
 /* The caller lets the queue enter the heap again when all else is as it will be. */
-static void take_out(struct sched *s, struct sched_job *job)
+static void take_job_out(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
 
@@ -165,13 +165,13 @@ static void take_out(struct sched *s, struct sched_job *job)
 }
 
 /* A flow that could not run until now, since its jobs were blocked or LOW, has saved up nothing either. */
-static void start(struct sched *s, struct sched_job *job)
+static void start_job(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
 	struct fair_queue *fair = &s->devices[job->device].fair;
 	struct fair_party *party = &q->flow->devices[job->device].party;
 
-	take_out(s, job);
+	take_job_out(s, job);
 	q->running++;
 	q->running_device = job->device;
 	q->running_may_pause = job->may_pause;
@@ -190,7 +190,7 @@ struct sched_job *sched_next(struct sched *s, unsigned device,
 	if (next && choose)
 		next = choose(next);
 	if (next)
-		start(s, next);
+		start_job(s, next);
 	return next;
 }
 
@@ -226,7 +226,7 @@ bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
 }
 
 /* Of a started job that the device has given back: what it took more, or less, than it was charged for. */
-static void settle(struct sched *s, const struct sched_job *job)
+static void settle_charge(struct sched *s, const struct sched_job *job)
 {
 	fair_charge(&s->devices[job->device].fair, &job->queue->flow->devices[job->device].party,
 	            job->took_us - job->cost_us);
@@ -238,7 +238,7 @@ void sched_finish(struct sched *s, struct sched_job *job)
 	job->queue->running--;
 	enter_heap(s, job->queue);
 	if (job->took_us > 0)
-		settle(s, job);
+		settle_charge(s, job);
 	unload(s, job);
 }
 
@@ -258,7 +258,7 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 {
 	PRE(job->queue->running > 0);
 	job->queue->running--;
-	settle(s, job);
+	settle_charge(s, job);
 	sched_progress(s, job, left_us);
 	job->cost_us = left_us;
 	job->took_us = 0;
@@ -294,7 +294,7 @@ double sched_yields_after_us(const struct sched *s, const struct sched_job *star
 
 void sched_remove(struct sched *s, struct sched_job *job)
 {
-	take_out(s, job);
+	take_job_out(s, job);
 	enter_heap(s, job->queue);
 	unload(s, job);
 }

@@ -29,7 +29,7 @@ static void push(struct turns *t, struct turns_user *u, struct turns_place *p)
 		list_push_last(&u->places, &p->link);
 }
 
-static void take_out(struct turns_place *p)
+static void take_place_out(struct turns_place *p)
 {
 	struct turns_user *u = p->user;
 
@@ -48,7 +48,7 @@ static struct turns_user *user_of(const struct fair_party *party)
 }
 
 /* Nobody that waits is behind the clock, since the one that has had least moves it. */
-static bool goes_first(const struct fair_queue *users, const struct turns_user *u)
+static bool user_goes_first(const struct fair_queue *users, const struct turns_user *u)
 {
 	INVARIANT(u->party.vtime >= users->clock);
 	return u->is_new && u->party.vtime - users->clock < TURNS_AHEAD_NS;
@@ -57,7 +57,7 @@ static bool goes_first(const struct fair_queue *users, const struct turns_user *
 /* For fair.h: who has had least, of those that go first if there are any. */
 static bool goes_before(const struct fair_queue *users, const struct fair_party *a, const struct fair_party *b)
 {
-	bool first_a = goes_first(users, user_of(a)), first_b = goes_first(users, user_of(b));
+	bool first_a = user_goes_first(users, user_of(a)), first_b = user_goes_first(users, user_of(b));
 
 	return first_a != first_b ? first_a : a->vtime < b->vtime;
 }
@@ -69,10 +69,10 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 	struct turns_place *p = first_of(u);
 	uint64_t end;
 
-	if (!goes_first(&t->users, u))
+	if (!user_goes_first(&t->users, u))
 		fair_begin(&t->users, &u->party);
 	u->is_new = false;
-	take_out(p);
+	take_place_out(p);
 	if (u != t->latest)
 		t->alone_since_ns = now;
 	t->taking = t->latest = u;
@@ -111,7 +111,7 @@ bool turns_have_others(const struct turns *t, const struct turns_user *u, uint64
 }
 
 /* Less than a slice ago the loop looked at the sockets, and nobody else is about who would have to wait. */
-static bool may_go_on(const struct turns *t, uint64_t began, uint64_t now)
+static bool may_take_more(const struct turns *t, uint64_t began, uint64_t now)
 {
 	return !turns_are_shared(t, now) && now - began < TURNS_SLICE_NS;
 }
@@ -123,7 +123,7 @@ static uint64_t take_turns(struct turns *t, uint64_t began)
 
 	while (turns_are_wanted(t)) {
 		now = take_turn(t, now);
-		if (!may_go_on(t, began, now))
+		if (!may_take_more(t, began, now))
 			break;
 	}
 	stop_watching(t);
@@ -154,7 +154,7 @@ static void on_check(uv_check_t *check)
 		any |= turns_are_wanted(t);
 		if (turns_are_wanted(t) || !list_is_empty(&t->watched))
 			now = take_turns(t, now);
-	} while (any && may_go_on(t, began, now));
+	} while (any && may_take_more(t, began, now));
 	t->is_checking = false;
 	if (turns_are_wanted(t))
 		uv_idle_start(&t->idle, on_idle);
@@ -201,7 +201,7 @@ void turns_leave(struct turns_place *p)
 	if (list_has(&p->watched))
 		list_remove(&p->watched);
 	if (turns_place_waits(p))
-		take_out(p);
+		take_place_out(p);
 }
 
 void turns_hold(struct turns_user *u, enum turns_reason why)

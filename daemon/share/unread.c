@@ -24,16 +24,16 @@ static struct unread *first_of(const struct unreads *all)
 	return list_first(&all->all, struct unread, link);
 }
 
-static void count(struct unreads *all, struct unread *u, int n)
+static void count_unread(struct unreads *all, struct unread *u, int n)
 {
 	u->n += (unsigned)n;
 	u->account->unread_fds += (unsigned)n;
 	all->accounts->unread_fds += (unsigned)n;
 }
 
-static void forget(struct unreads *all, struct unread *u)
+static void forget_unread(struct unreads *all, struct unread *u)
 {
-	count(all, u, -(int)u->n);
+	count_unread(all, u, -(int)u->n);
 	list_remove(&u->link);
 	if (u->holder) {
 		*u->holder = NULL;
@@ -55,14 +55,14 @@ static bool is_read(const struct unread *u)
 }
 
 /* At the n that were looked at longest ago. False: none was read. */
-static bool look(struct unreads *all, unsigned n)
+static bool look_for_read(struct unreads *all, unsigned n)
 {
 	bool any = false;
 	struct unread *u, *seen = NULL; /* the first that stays */
 
 	while ((u = first_of(all)) && u != seen && n-- > 0) {
 		if (is_read(u)) {
-			forget(all, u);
+			forget_unread(all, u);
 			any = true;
 			continue;
 		}
@@ -77,7 +77,7 @@ static void look_again(uv_timer_t *timer)
 {
 	struct unreads *all = timer->data;
 
-	if (look(all, LOOK_BY_TIMER))
+	if (look_for_read(all, LOOK_BY_TIMER))
 		all->look_ms = LOOK_FIRST_MS;
 	else
 		all->look_ms = all->look_ms < LOOK_LAST_MS / 2 ? all->look_ms * 2 : LOOK_LAST_MS;
@@ -85,7 +85,7 @@ static void look_again(uv_timer_t *timer)
 		timers_start(timer, look_again, all->look_ms, 0);
 }
 
-static void look_soon(struct unreads *all)
+static void look_for_read_soon(struct unreads *all)
 {
 	if (uv_is_active((uv_handle_t *)&all->timer) && all->look_ms == LOOK_FIRST_MS)
 		return;
@@ -108,11 +108,11 @@ void unreads_clear(struct unreads *all)
 	struct unread *u;
 
 	while ((u = first_of(all)))
-		forget(all, u);
+		forget_unread(all, u);
 	uv_timer_stop(&all->timer);
 }
 
-static bool make(struct unreads *all, struct unread **holder, struct account *account, int fd)
+static bool unread_new(struct unreads *all, struct unread **holder, struct account *account, int fd)
 {
 	struct unread *u = calloc(1, sizeof *u);
 
@@ -121,7 +121,7 @@ static bool make(struct unreads *all, struct unread **holder, struct account *ac
 	*u = (struct unread){.holder = holder, .account = account, .fd = fd};
 	*holder = u;
 	list_push_last(&all->all, &u->link);
-	look_soon(all);
+	look_for_read_soon(all);
 	return true;
 }
 
@@ -133,19 +133,19 @@ static bool may_add(const struct unreads *all, const struct account *a)
 bool unread_add(struct unreads *all, struct unread **holder, struct account *account, int fd)
 {
 	if (*holder && is_read(*holder))
-		count(all, *holder, -(int)(*holder)->n);
-	if (!may_add(all, account) && !(look(all, LOOK_AT_ONCE) && may_add(all, account)))
+		count_unread(all, *holder, -(int)(*holder)->n);
+	if (!may_add(all, account) && !(look_for_read(all, LOOK_AT_ONCE) && may_add(all, account)))
 		return false;
-	if (!*holder && !make(all, holder, account, fd))
+	if (!*holder && !unread_new(all, holder, account, fd))
 		return false;
-	count(all, *holder, 1);
+	count_unread(all, *holder, 1);
 	return true;
 }
 
 void unread_take_back(struct unreads *all, struct unread *u)
 {
 	if (u->n > 0)
-		count(all, u, -1);
+		count_unread(all, u, -1);
 }
 
 void unread_leave(struct unreads *all, struct unread *u, struct account *account, int fd)
@@ -154,10 +154,10 @@ void unread_leave(struct unreads *all, struct unread *u, struct account *account
 		*u->holder = NULL;
 		u->holder = NULL;
 		account_ref(account);
-		look_soon(all);
+		look_for_read_soon(all);
 		return;
 	}
 	if (u)
-		forget(all, u);
+		forget_unread(all, u);
 	closing_add(all->accounts, account, fd);
 }

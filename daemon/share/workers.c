@@ -26,13 +26,13 @@ struct workers {
 
 	/* loop thread only */
 	struct sched sched;                /* of one device, number 0: all threads together */
-	struct task *at_work[WORKERS_MAX]; /* that threads or begin() have */
+	struct task *at_work[WORKERS_MAX]; /* that threads or begin_task() have */
 	unsigned working;
 };
 
 /* ---- Worker threads ---- */
 
-static void take_turn(struct task *task)
+static void work_a_turn(struct task *task)
 {
 	uint64_t end = clock_ns() + (uint64_t)(TURN_US * 1e3);
 
@@ -51,7 +51,7 @@ static void *worker(void *arg)
 
 		if (task) {
 			pthread_mutex_unlock(&w->lock);
-			take_turn(task);
+			work_a_turn(task);
 			pthread_mutex_lock(&w->lock);
 			list_push_last(&w->outbox, &task->link);
 			uv_async_send(&w->async);
@@ -107,7 +107,7 @@ static void ask_to_yield(struct workers *w)
 	}
 }
 
-static void begin(struct workers *w, struct task *task)
+static void begin_task(struct workers *w, struct task *task)
 {
 	w->at_work[w->working++] = task;
 	task->waiting = task->yields = false;
@@ -132,7 +132,7 @@ static void dispatch(struct workers *w)
 	struct sched_job *next;
 
 	while (w->sched.devices[0].waiting && has_thread(w) && (next = sched_next(&w->sched, 0, NULL)))
-		begin(w, of_sched(next));
+		begin_task(w, of_sched(next));
 	ask_to_yield(w);
 	if (workers_are_busy(w))
 		uv_ref((uv_handle_t *)&w->async);
@@ -140,7 +140,7 @@ static void dispatch(struct workers *w)
 		uv_unref((uv_handle_t *)&w->async);
 }
 
-static void add(struct workers *w, struct task *task)
+static void queue_task(struct workers *w, struct task *task)
 {
 	task->waiting = true;
 	sched_add(&w->sched, &task->flow->queue, &task->sched);
@@ -160,10 +160,10 @@ static void finish_turn(struct workers *w, struct task *task)
 	if (task->through || task->cancelled)
 		task->done(task);
 	else
-		add(w, task);
+		queue_task(w, task);
 }
 
-static struct task *take_done(struct workers *w)
+static struct task *take_finished(struct workers *w)
 {
 	struct task *task;
 
@@ -178,7 +178,7 @@ static void on_async(uv_async_t *async)
 	struct workers *w = async->data;
 	struct task *task;
 
-	while ((task = take_done(w)))
+	while ((task = take_finished(w)))
 		finish_turn(w, task);
 	dispatch(w);
 }
@@ -191,7 +191,7 @@ void workers_submit(struct workers *w, struct task_flow *flow, struct task *task
 	task->sched = (struct sched_job){.priority = KOPS_NORMAL, .cost_us = TURN_US};
 	task->cancelled = task->through = false;
 	task->began_ns = 0;
-	add(w, task);
+	queue_task(w, task);
 	dispatch(w);
 }
 
