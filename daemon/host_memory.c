@@ -18,15 +18,6 @@
 #define GROWTH_BYTES (1ull << 20)
 #define FOUND_FOR_NS 1000000000u
 
-static uint64_t claimed_bytes;       /* atomic; without pages of files */
-static uint64_t asked_bytes;         /* atomic; all that was ever asked for, modulo 2^64 */
-static uint64_t freed_bytes;         /* atomic; all that was ever given back, or touched, modulo 2^64 */
-static uint64_t files_bytes;         /* atomic */
-static bool cgroup_has_limit = true; /* atomic; at the last look */
-static pthread_mutex_t pages_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct host_memory_pages *claimed_pages;
-static const char *root = "";
-
 /* One limit on our memory, in bytes, and how much of it is free. */
 struct limit {
 	uint64_t total, free;
@@ -34,21 +25,72 @@ struct limit {
 	bool is_address_space;
 };
 
+/* A look at all limits, and when it was. */
+struct look {
+	uint64_t at_ns; /* 0: none */
+	/* bytes.asked and bytes.freed before it, which never shrink: what they count since, it may have seen.
+	 */
+	uint64_t asked, freed;
+	int64_t left; /* when all claims of then are served */
+	struct limit tightest;
+	uint64_t promised; /* of that */
+};
+
 /*
- * A file of this look was not read, though it is there. What it would say is not known; that is not the same as
- * 0, or no limit. So the look is made again, up to so many times.
+ * The host as this process sees it, and what the process has claimed of it. No lock is taken within another.
  */
-static _Thread_local bool missed;
+struct host {
+	const char *root; /* before /proc and /sys; only tests set it */
+	void (*tell)(const char *details);
+	struct {                       /* all atomic */
+		uint64_t claimed;      /* open claims, without pages of files */
+		uint64_t asked;        /* all that was ever asked for, modulo 2^64 */
+		uint64_t freed;        /* all that was ever given back, or touched, modulo 2^64 */
+		uint64_t files;        /* shared memory that is mapped */
+		bool cgroup_has_limit; /* at the last look */
+	} bytes;
+	struct {
+		pthread_mutex_t lock;
+		struct list claimed; /* struct host_memory_pages with bytes */
+	} pages;
+	struct {
+		pthread_mutex_t lock;
+		uint64_t found_ns; /* 0: never */
+		bool exists;
+		struct cgroup own; /* where the memory cgroups of this process are */
+	} cgroup;
+	struct {
+		pthread_mutex_t lock;
+		struct look latest;
+	} look;
+};
+
+/* The process owns it: limits are a process's, and whatever thread or device takes memory counts against them.
+ */
+static struct host host = {.root = "",
+                           .bytes.cgroup_has_limit = true,
+                           .pages.lock = PTHREAD_MUTEX_INITIALIZER,
+                           .cgroup.lock = PTHREAD_MUTEX_INITIALIZER,
+                           .look.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/*
+ * Reading files of the host. `missed`: one was not read, though it is there. What it would say is not known;
+ * that is not the same as 0, or no limit. So the look is made again, up to so many times.
+ */
+struct reading {
+	struct host *host;
+	bool missed;
+};
 #define LOOK_TRIES 3
 
-static FILE *open_file(const char *path)
+static FILE *open_file(struct reading *r, const char *path)
 {
-	return host_files_open(root, path, &missed);
+	return host_files_open(r->host->root, path, &r->missed);
 }
 
-static void close_file(FILE *file)
+static void close_file(struct reading *r, FILE *file)
 {
-	host_files_close(file, &missed);
+	host_files_close(file, &r->missed);
 }
 
 /* ---- The host ---- */
@@ -59,21 +101,21 @@ struct own {
 };
 
 /* /proc/self is there where /proc/meminfo is not (ProcSubset=pid). Zeros where it is not. */
-static struct own read_own(void)
+static struct own read_own(struct reading *r)
 {
 	unsigned long long mapped, resident;
 	char line[HOST_FILES_LINE_BYTES];
 
-	if (!host_files_read_line(root, "/proc/self/statm", line, sizeof line, &missed) ||
+	if (!host_files_read_line(r->host->root, "/proc/self/statm", line, sizeof line, &r->missed) ||
 	    sscanf(line, "%llu %llu", &mapped, &resident) != 2)
 		return (struct own){0};
 	return (struct own){mapped * HOST_PAGE_BYTES, resident * HOST_PAGE_BYTES};
 }
 
 /* Without /proc/meminfo: what others use is not known, so all that we do not use ourselves may be free. */
-static bool ask_host(struct limit *ret)
+static bool ask_host(struct reading *r, struct limit *ret)
 {
-	uint64_t used = read_own().resident;
+	uint64_t used = read_own(r).resident;
 	struct sysinfo info;
 
 	if (sysinfo(&info) < 0)
@@ -83,9 +125,9 @@ static bool ask_host(struct limit *ret)
 	return true;
 }
 
-static bool read_host(struct limit *ret)
+static bool read_host(struct reading *r, struct limit *ret)
 {
-	FILE *file = open_file("/proc/meminfo");
+	FILE *file = open_file(r, "/proc/meminfo");
 	unsigned long long total = 0, available = 0;
 	bool has_available = false;
 	char line[HOST_FILES_LINE_BYTES];
@@ -94,9 +136,9 @@ static bool read_host(struct limit *ret)
 		sscanf(line, "MemTotal: %llu", &total);
 		has_available |= sscanf(line, "MemAvailable: %llu", &available) == 1;
 	}
-	close_file(file);
+	close_file(r, file);
 	if (total == 0 || !has_available)
-		return ask_host(ret);
+		return ask_host(r, ret);
 	*ret = (struct limit){.total = total << 10, .free = available << 10, .what = "the host"};
 	return true;
 }
@@ -126,16 +168,8 @@ static const struct cgroup_files *files_of(const struct cgroup *cgroup)
 	return cgroup->is_v1 ? &files_v1 : &files_v2;
 }
 
-/* Where the memory cgroups of this process are. */
-static struct {
-	pthread_mutex_t lock;
-	uint64_t found_ns; /* 0: never */
-	bool exists;
-	struct cgroup cgroup;
-} own = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
 /* A number in bytes; "max", like a file that is not there, is no limit. */
-static uint64_t read_limit(const char *folder, const char *name)
+static uint64_t read_limit(struct reading *r, const char *folder, const char *name)
 {
 	char path[HOST_FILES_PATH_BYTES];
 	unsigned long long value;
@@ -143,41 +177,43 @@ static uint64_t read_limit(const char *folder, const char *name)
 	int n;
 
 	if (!name || snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path ||
-	    !(file = open_file(path)))
+	    !(file = open_file(r, path)))
 		return UINT64_MAX;
 	n = fscanf(file, "%llu", &value);
-	close_file(file);
+	close_file(r, file);
 	return n == 1 ? value : UINT64_MAX;
 }
 
 /* A line of memory.stat. */
-static uint64_t read_stat(const char *folder, const char *key)
+static uint64_t read_stat(struct reading *r, const char *folder, const char *key)
 {
 	char path[HOST_FILES_PATH_BYTES], line[HOST_FILES_LINE_BYTES], name[64];
 	unsigned long long value, found = 0;
 	FILE *file;
 
 	if (snprintf(path, sizeof path, "%s/memory.stat", folder) >= (int)sizeof path ||
-	    !(file = open_file(path)))
+	    !(file = open_file(r, path)))
 		return 0;
 	while (fgets(line, sizeof line, file))
 		if (sscanf(line, "%63s %llu", name, &value) == 2 && strcmp(name, key) == 0)
 			found = value;
-	close_file(file);
+	close_file(r, file);
 	return found;
 }
 
 /* False where this folder limits nothing. */
-static bool read_folder(const struct cgroup_files *files, const char *folder, struct limit *ret)
+static bool read_folder(struct reading *r, const struct cgroup_files *files, const char *folder,
+                        struct limit *ret)
 {
-	uint64_t total = read_limit(folder, files->limits[0]), high = read_limit(folder, files->limits[1]);
-	uint64_t usage = read_limit(folder, files->usage), reclaimable;
+	uint64_t total = read_limit(r, folder, files->limits[0]),
+	         high = read_limit(r, folder, files->limits[1]);
+	uint64_t usage = read_limit(r, folder, files->usage), reclaimable;
 
 	total = high < total ? high : total;
 	if (total == UINT64_MAX || usage == UINT64_MAX)
 		return false;
 	/* The kernel gives it up before it kills anybody. */
-	reclaimable = read_stat(folder, files->reclaimable);
+	reclaimable = read_stat(r, folder, files->reclaimable);
 	usage -= reclaimable < usage ? reclaimable : usage;
 	*ret = (struct limit){.total = total, .free = usage < total ? total - usage : 0};
 	snprintf(ret->what, sizeof ret->what, "the memory cgroup %.100s", folder);
@@ -186,32 +222,33 @@ static bool read_folder(const struct cgroup_files *files, const char *folder, st
 
 /* As it was found within the last second: processes are seldom moved, and to look takes longer than all the
  * rest. */
-static bool own_cgroup(struct cgroup *ret)
+static bool own_cgroup(struct reading *r, struct cgroup *ret)
 {
+	struct host *h = r->host;
 	uint64_t now = clock_ns();
 	bool exists;
 
-	pthread_mutex_lock(&own.lock);
-	if (own.found_ns == 0 || now - own.found_ns >= FOUND_FOR_NS) {
-		own.exists = cgroup_find(root, "memory", &own.cgroup, &missed);
-		own.found_ns = missed ? 0 : now;
+	pthread_mutex_lock(&h->cgroup.lock);
+	if (h->cgroup.found_ns == 0 || now - h->cgroup.found_ns >= FOUND_FOR_NS) {
+		h->cgroup.exists = cgroup_find(h->root, "memory", &h->cgroup.own, &r->missed);
+		h->cgroup.found_ns = r->missed ? 0 : now;
 	}
-	exists = own.exists;
-	*ret = own.cgroup;
-	pthread_mutex_unlock(&own.lock);
+	exists = h->cgroup.exists;
+	*ret = h->cgroup.own;
+	pthread_mutex_unlock(&h->cgroup.lock);
 	return exists;
 }
 
 /* Each cgroup from our own up to the mount's top. fn is told of each limit. */
-static void each_limit(struct cgroup cgroup, void (*fn)(struct limit *, const struct limit *),
-                       struct limit *arg)
+static void each_limit(struct reading *r, struct cgroup cgroup,
+                       void (*fn)(struct limit *, const struct limit *), struct limit *arg)
 {
 	struct limit limit;
 	char folder[HOST_FILES_PATH_BYTES];
 
 	do {
 		cgroup_folder(&cgroup, folder);
-		if (read_folder(files_of(&cgroup), folder, &limit))
+		if (read_folder(r, files_of(&cgroup), folder, &limit))
 			fn(arg, &limit);
 	} while (cgroup_up(&cgroup));
 }
@@ -232,37 +269,22 @@ uint64_t host_memory_missing(int fd, uint64_t bytes)
 	return size - there < bytes ? size - there : bytes;
 }
 
-static void link_pages(struct host_memory_pages *p)
-{
-	p->link = &claimed_pages;
-	p->next = claimed_pages;
-	if (p->next)
-		p->next->link = &p->next;
-	claimed_pages = p;
-}
-
-static void unlink_pages(struct host_memory_pages *p)
-{
-	*p->link = p->next;
-	if (p->next)
-		p->next->link = p->link;
-}
-
 uint64_t host_memory_claim_pages(struct host_memory_pages *p, uint64_t bytes)
 {
 	uint64_t more = bytes > p->bytes ? bytes - p->bytes : 0, missing;
 
 	if (bytes == p->bytes)
 		return 0;
-	pthread_mutex_lock(&pages_lock);
+	pthread_mutex_lock(&host.pages.lock);
+	INVARIANT(list_has(&p->link) == (p->bytes > 0));
 	if (p->bytes == 0)
-		link_pages(p);
+		list_push_first(&host.pages.claimed, &p->link);
 	else if (bytes == 0)
-		unlink_pages(p);
+		list_remove(&p->link);
 	p->bytes = bytes;
-	pthread_mutex_unlock(&pages_lock);
-	__atomic_add_fetch(&asked_bytes, more, __ATOMIC_RELAXED);
-	if (more == 0 || (p->is_foreign && __atomic_load_n(&cgroup_has_limit, __ATOMIC_RELAXED)))
+	pthread_mutex_unlock(&host.pages.lock);
+	__atomic_add_fetch(&host.bytes.asked, more, __ATOMIC_RELAXED);
+	if (more == 0 || (p->is_foreign && __atomic_load_n(&host.bytes.cgroup_has_limit, __ATOMIC_RELAXED)))
 		return more;
 	missing = host_memory_missing(p->fd, bytes);
 	return missing < more ? missing : more;
@@ -275,19 +297,20 @@ struct claimed {
 	uint64_t foreign_missing;
 };
 
-static struct claimed count_pages(void)
+static struct claimed count_pages(struct host *h)
 {
+	const struct host_memory_pages *p;
 	struct claimed c = {0};
 
-	pthread_mutex_lock(&pages_lock);
-	for (const struct host_memory_pages *p = claimed_pages; p; p = p->next) {
+	pthread_mutex_lock(&h->pages.lock);
+	list_for_each (p, &h->pages.claimed, link) {
 		uint64_t missing = host_memory_missing(p->fd, p->bytes);
 
 		c.missing += missing;
 		c.foreign += p->is_foreign ? p->bytes : 0;
 		c.foreign_missing += p->is_foreign ? missing : 0;
 	}
-	pthread_mutex_unlock(&pages_lock);
+	pthread_mutex_unlock(&h->pages.lock);
 	return c;
 }
 
@@ -295,13 +318,13 @@ static struct claimed count_pages(void)
  * What is promised to limits of cgroups. Of foreign pages, those count once that must be in our cgroup already:
  * it has so much shared memory that the rest of our files cannot be all of it.
  */
-static uint64_t promised_in_cgroup(const struct claimed *c, const struct cgroup *cgroup)
+static uint64_t promised_in_cgroup(struct reading *r, const struct claimed *c, const struct cgroup *cgroup)
 {
-	uint64_t files = __atomic_load_n(&files_bytes, __ATOMIC_RELAXED), shmem, rest, ours, foreign;
+	uint64_t files = __atomic_load_n(&r->host->bytes.files, __ATOMIC_RELAXED), shmem, rest, ours, foreign;
 	char folder[HOST_FILES_PATH_BYTES];
 
 	cgroup_folder(cgroup, folder);
-	shmem = read_stat(folder, files_of(cgroup)->shmem);
+	shmem = read_stat(r, folder, files_of(cgroup)->shmem);
 	rest = files > c->foreign ? files - c->foreign : 0;
 	ours = shmem > rest ? shmem - rest : 0;
 	foreign = c->foreign > ours ? c->foreign - ours : 0;
@@ -310,9 +333,9 @@ static uint64_t promised_in_cgroup(const struct claimed *c, const struct cgroup 
 
 void host_memory_add_file(int64_t bytes)
 {
-	__atomic_add_fetch(&files_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&host.bytes.files, (uint64_t)bytes, __ATOMIC_RELAXED);
 	if (bytes < 0)
-		__atomic_add_fetch(&freed_bytes, (uint64_t)-bytes, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&host.bytes.freed, (uint64_t)-bytes, __ATOMIC_RELAXED);
 }
 
 /* ---- The tightest of all ---- */
@@ -346,14 +369,14 @@ static int64_t left_of(const struct limit *limit, uint64_t promised)
  * The address space is a limit like any other (RLIMIT_AS), except that what is mapped counts whether it is
  * touched or not. False where there is no limit.
  */
-static bool read_address_space(struct limit *ret)
+static bool read_address_space(struct reading *r, struct limit *ret)
 {
 	struct rlimit limit;
 	uint64_t mapped;
 
 	if (getrlimit(RLIMIT_AS, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return false;
-	mapped = read_own().mapped;
+	mapped = read_own(r).mapped;
 	*ret = (struct limit){.total = limit.rlim_cur,
 	                      .what = "the address space (ulimit -v, LimitAS)",
 	                      .is_address_space = true};
@@ -361,28 +384,28 @@ static bool read_address_space(struct limit *ret)
 	return true;
 }
 
-/* Once; see `missed`. */
-static bool look_at_tightest(struct limit *ret, uint64_t *ret_promised)
+/* Once; see struct reading. */
+static bool look_at_tightest(struct reading *r, struct limit *ret, uint64_t *ret_promised)
 {
-	uint64_t claimed = __atomic_load_n(&claimed_bytes, __ATOMIC_RELAXED), in_cgroup;
+	uint64_t claimed = __atomic_load_n(&r->host->bytes.claimed, __ATOMIC_RELAXED), in_cgroup;
 	struct limit limit = {0}, space;
 	struct claimed pages;
 	struct cgroup cgroup;
-	bool has_cgroup = own_cgroup(&cgroup), is_known = read_host(ret);
+	bool has_cgroup = own_cgroup(r, &cgroup), is_known = read_host(r, ret);
 
 	if (has_cgroup)
-		each_limit(cgroup, take_less_spare, &limit);
-	if (!missed)
-		__atomic_store_n(&cgroup_has_limit, limit.total > 0, __ATOMIC_RELAXED);
-	pages = count_pages();
+		each_limit(r, cgroup, take_less_spare, &limit);
+	if (!r->missed)
+		__atomic_store_n(&r->host->bytes.cgroup_has_limit, limit.total > 0, __ATOMIC_RELAXED);
+	pages = count_pages(r->host);
 	*ret_promised = claimed + pages.missing;
-	in_cgroup = limit.total ? claimed + promised_in_cgroup(&pages, &cgroup) : 0;
+	in_cgroup = limit.total ? claimed + promised_in_cgroup(r, &pages, &cgroup) : 0;
 	if (limit.total && (!is_known || left_of(&limit, in_cgroup) < left_of(ret, *ret_promised))) {
 		*ret = limit;
 		*ret_promised = in_cgroup;
 		is_known = true;
 	}
-	if (read_address_space(&space) &&
+	if (read_address_space(r, &space) &&
 	    (!is_known || left_of(&space, claimed) < left_of(ret, *ret_promised))) {
 		*ret = space;
 		*ret_promised = claimed; /* pages of files are mapped already */
@@ -395,14 +418,14 @@ static bool look_at_tightest(struct limit *ret, uint64_t *ret_promised)
  * The limit that leaves the least, and what is promised of it. Limits are read before pages are counted: those
  * that are freed in between count twice, and not never.
  */
-static bool read_tightest(struct limit *ret, uint64_t *ret_promised)
+static bool read_tightest(struct host *h, struct limit *ret, uint64_t *ret_promised)
 {
+	struct reading r = {.host = h, .missed = true};
 	bool is_known = false;
 
-	missed = true;
-	for (unsigned i = 0; i < LOOK_TRIES && missed; i++) {
-		missed = false;
-		is_known = look_at_tightest(ret, ret_promised);
+	for (unsigned i = 0; i < LOOK_TRIES && r.missed; i++) {
+		r.missed = false;
+		is_known = look_at_tightest(&r, ret, ret_promised);
 	}
 	return is_known;
 }
@@ -415,16 +438,16 @@ static void take_smaller(struct limit *smallest, const struct limit *other)
 
 uint64_t host_memory_total(void)
 {
+	struct reading r = {.host = &host, .missed = true};
 	struct limit smallest = {0};
 	struct cgroup cgroup;
 
-	missed = true;
-	for (unsigned i = 0; i < LOOK_TRIES && missed; i++) {
-		missed = false;
-		if (!read_host(&smallest))
+	for (unsigned i = 0; i < LOOK_TRIES && r.missed; i++) {
+		r.missed = false;
+		if (!read_host(&r, &smallest))
 			smallest = (struct limit){0};
-		if (own_cgroup(&cgroup))
-			each_limit(cgroup, take_smaller, &smallest);
+		if (own_cgroup(&r, &cgroup))
+			each_limit(&r, cgroup, take_smaller, &smallest);
 	}
 	return smallest.total > 0 ? smallest.total : UINT64_MAX;
 }
@@ -435,7 +458,7 @@ uint64_t host_memory_room(void)
 	uint64_t promised;
 	int64_t left;
 
-	if (!read_tightest(&tightest, &promised))
+	if (!read_tightest(&host, &tightest, &promised))
 		return UINT64_MAX;
 	left = left_of(&tightest, promised);
 	return left > 0 ? (uint64_t)left : 0;
@@ -452,34 +475,21 @@ uint64_t host_memory_room(void)
 #define LOOK_HOLDS_NS       20000000u
 #define OTHERS_BYTES_PER_NS 50u
 
-struct look {
-	uint64_t at_ns; /* 0: none */
-	/* asked_bytes and freed_bytes before it, which never shrink: what they count since, it may have seen.
-	 */
-	uint64_t asked, freed;
-	int64_t left; /* when all claims of then are served */
-	struct limit tightest;
-	uint64_t promised; /* of that */
-};
-
-static pthread_mutex_t look_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct look last_look;
-
-static struct look latest_look(void)
+static struct look latest_look(struct host *h)
 {
 	struct look last;
 
-	pthread_mutex_lock(&look_lock);
-	last = last_look;
-	pthread_mutex_unlock(&look_lock);
+	pthread_mutex_lock(&h->look.lock);
+	last = h->look.latest;
+	pthread_mutex_unlock(&h->look.lock);
 	return last;
 }
 
-static void keep_look(const struct look *look)
+static void keep_look(struct host *h, const struct look *look)
 {
-	pthread_mutex_lock(&look_lock);
-	last_look = *look;
-	pthread_mutex_unlock(&look_lock);
+	pthread_mutex_lock(&h->look.lock);
+	h->look.latest = *look;
+	pthread_mutex_unlock(&h->look.lock);
 }
 
 static bool holds(const struct look *last, const struct look *now)
@@ -509,26 +519,24 @@ static bool cannot_fit(const struct look *last, const struct look *now, uint64_t
 	return beyond > left && beyond - left > now->freed - last->freed;
 }
 
-static void (*tell_details)(const char *details);
-
 /* What the host has, and where kopsd's cgroup is, is not for clients, which are strangers to each other. */
 static void tell(const struct look *look, uint64_t mine, uint64_t beyond)
 {
 	char details[DETAILS_BYTES];
 
-	if (!tell_details)
+	if (!host.tell)
 		return;
 	snprintf(details, sizeof details,
 	         "%" PRIu64 " bytes more of memory do not fit: %s has %" PRIu64 " bytes, %" PRIu64
 	         " free, of which %" PRIu64 " stay free and %" PRIu64 " are promised to others",
 	         mine + beyond, look->tightest.what, look->tightest.total, look->tightest.free,
 	         kept_free(&look->tightest), look->promised > mine ? look->promised - mine : 0);
-	tell_details(details);
+	host.tell(details);
 }
 
 void host_memory_tell_refusals(void (*fn)(const char *details))
 {
-	tell_details = fn;
+	host.tell = fn;
 }
 
 static int refuse_bytes(const struct look *look, uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
@@ -545,19 +553,19 @@ static int refuse_bytes(const struct look *look, uint64_t mine, uint64_t beyond,
 /* Whether all that is claimed fits, `mine` bytes of it the caller's latest, and so many bytes beyond it. */
 static int check_claims(uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
 {
-	struct look last = latest_look();
+	struct look last = latest_look(&host);
 	struct look look = {.at_ns = clock_ns(),
-	                    .asked = __atomic_load_n(&asked_bytes, __ATOMIC_RELAXED),
-	                    .freed = __atomic_load_n(&freed_bytes, __ATOMIC_RELAXED)};
+	                    .asked = __atomic_load_n(&host.bytes.asked, __ATOMIC_RELAXED),
+	                    .freed = __atomic_load_n(&host.bytes.freed, __ATOMIC_RELAXED)};
 
 	if (holds(&last, &look) && fits(&last, &look, beyond))
 		return 0;
 	if (holds(&last, &look) && mine == 0 && cannot_fit(&last, &look, beyond)) /* else it may count that */
 		return refuse_bytes(&last, mine, beyond, why, why_bytes);
-	if (!read_tightest(&look.tightest, &look.promised))
+	if (!read_tightest(&host, &look.tightest, &look.promised))
 		return 0; /* there is no way to know */
 	look.left = left_of(&look.tightest, look.promised);
-	keep_look(&look);
+	keep_look(&host, &look);
 	return look.left >= (int64_t)beyond ? 0 : refuse_bytes(&look, mine, beyond, why, why_bytes);
 }
 
@@ -575,8 +583,8 @@ int host_memory_claim(uint64_t bytes, char *why, size_t why_bytes)
 {
 	int rc;
 
-	__atomic_add_fetch(&claimed_bytes, bytes, __ATOMIC_RELAXED);
-	__atomic_add_fetch(&asked_bytes, bytes, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&host.bytes.claimed, bytes, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&host.bytes.asked, bytes, __ATOMIC_RELAXED);
 	rc = host_memory_check(bytes, why, why_bytes);
 	if (rc < 0)
 		host_memory_settle(bytes);
@@ -600,15 +608,15 @@ bool host_memory_may_grow(struct host_memory_growth *g, uint64_t bytes)
 
 void host_memory_settle(uint64_t bytes)
 {
-	__atomic_sub_fetch(&claimed_bytes, bytes, __ATOMIC_RELAXED);
-	__atomic_add_fetch(&freed_bytes, bytes, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&host.bytes.claimed, bytes, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&host.bytes.freed, bytes, __ATOMIC_RELAXED);
 }
 
 void host_memory_set_root(const char *new_root)
 {
-	root = new_root ? new_root : "";
-	own.found_ns = 0;
-	last_look.at_ns = 0;
+	host.root = new_root ? new_root : "";
+	host.cgroup.found_ns = 0;
+	host.look.latest.at_ns = 0;
 }
 
 /* ---- Address space ---- */
@@ -616,13 +624,14 @@ void host_memory_set_root(const char *new_root)
 uint64_t host_memory_max_mappings(void)
 {
 	const unsigned long kernels_default = 65530;
+	struct reading r = {.host = &host, .missed = true};
 	unsigned long max;
 	char line[64];
 
-	missed = true;
-	for (unsigned i = 0; i < LOOK_TRIES && missed; i++) {
-		missed = false;
-		if (host_files_read_line(root, "/proc/sys/vm/max_map_count", line, sizeof line, &missed) &&
+	for (unsigned i = 0; i < LOOK_TRIES && r.missed; i++) {
+		r.missed = false;
+		if (host_files_read_line(host.root, "/proc/sys/vm/max_map_count", line, sizeof line,
+		                         &r.missed) &&
 		    sscanf(line, "%lu", &max) == 1)
 			return max;
 	}
@@ -631,10 +640,10 @@ uint64_t host_memory_max_mappings(void)
 
 int host_memory_may_map(uint64_t bytes, char *why, size_t why_bytes)
 {
+	struct reading r = {.host = &host};
 	struct limit space;
 
-	missed = false;
-	if (!read_address_space(&space) || bytes <= spare(&space))
+	if (!read_address_space(&r, &space) || bytes <= spare(&space))
 		return 0;
 	return refuse_bytes(&(struct look){.tightest = space}, 0, bytes, why, why_bytes);
 }

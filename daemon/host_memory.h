@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/list.h"
+
 #define HOST_PAGE_BYTES 4096u
 
 /*
@@ -46,7 +48,7 @@ struct host_memory_pages {
 	bool is_foreign;
 	/* its own */
 	uint64_t bytes;
-	struct host_memory_pages *next, **link;
+	struct list_link link; /* while it has bytes */
 };
 
 /*
