@@ -61,7 +61,7 @@ static void write_all(struct keeper *k)
 
 static bool write_step(struct task *task)
 {
-	write_all((struct keeper *)((char *)task - offsetof(struct keeper, task)));
+	write_all(container_of(task, struct keeper, task));
 	return true;
 }
 
@@ -78,7 +78,7 @@ static void on_timer(uv_timer_t *timer)
 
 static void written(struct task *task)
 {
-	struct keeper *k = (struct keeper *)((char *)task - offsetof(struct keeper, task));
+	struct keeper *k = container_of(task, struct keeper, task);
 
 	k->is_writing = false;
 	keeper_note(k);

@@ -33,7 +33,7 @@
 
 static struct server *of_engine(struct engine *engine)
 {
-	return (struct server *)((char *)engine - offsetof(struct server, engine));
+	return container_of(engine, struct server, engine);
 }
 
 static void __attribute__((noreturn))
@@ -265,7 +265,7 @@ static void tell_reloaded(const struct server *s)
 static void on_reloaded(struct sessions *sessions)
 {
 	log_notice("configuration reloaded");
-	tell_reloaded((struct server *)((char *)sessions - offsetof(struct server, sessions)));
+	tell_reloaded(container_of(sessions, struct server, sessions));
 }
 
 static void apply_settings(struct server *s, const struct config *fresh)
@@ -284,7 +284,7 @@ static void apply_settings(struct server *s, const struct config *fresh)
 
 static void on_settings(struct reload *reload, int rc)
 {
-	struct server *s = (struct server *)((char *)reload - offsetof(struct server, reload));
+	struct server *s = container_of(reload, struct server, reload);
 
 	if (s->state != SERVER_SERVING)
 		return;

@@ -148,7 +148,7 @@ static void close_handles(struct device *d)
 
 static void canary_done(struct device_work *work)
 {
-	struct device *d = (struct device *)((char *)work - offsetof(struct device, canary_work));
+	struct device *d = container_of(work, struct device, canary_work);
 
 	d->canary_out = false;
 	d->canary_right = canary_is_right(d->canary);

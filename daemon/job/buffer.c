@@ -344,12 +344,12 @@ fail:
 
 static struct buffer *of_task(struct task *task)
 {
-	return (struct buffer *)((char *)task - offsetof(struct buffer, task));
+	return container_of(task, struct buffer, task);
 }
 
 static struct buffer *of_errand(struct errand *errand)
 {
-	return (struct buffer *)((char *)errand - offsetof(struct buffer, errand));
+	return container_of(errand, struct buffer, errand);
 }
 
 static bool free_step(struct errand *errand)
@@ -404,7 +404,7 @@ static void unmap(struct buffer *b, void (*done)(struct task *task))
 
 static struct buffer *of_device_work(struct device_work *work)
 {
-	return (struct buffer *)((char *)work - offsetof(struct buffer, device_work));
+	return container_of(work, struct buffer, device_work);
 }
 
 static uint64_t piece_of(const struct buffer *b, uint64_t most)

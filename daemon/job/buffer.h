@@ -49,9 +49,8 @@ struct buffer {
 	void (*settled)(struct buffer *buffer);
 	void (*gone)(struct buffer *buffer);
 	struct session *session, *drop_session;
-	struct buffer_use *prepared_uses; /* by prepared jobs that are ready */
-	/* In the lists of its session; link: where it is linked from. */
-	struct buffer *next_pending, **pending_link, *next_dropped, **dropped_link;
+	struct list prepared_uses;         /* struct buffer_use, by prepared jobs that are ready */
+	struct list_link pending, dropped; /* in the lists of its session */
 	uint64_t request, drop_request;
 	struct device_work device_work;
 	struct task task;

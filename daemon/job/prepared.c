@@ -117,26 +117,17 @@ static bool make_room_for_prepared(struct engine *e, struct account *account, ui
 static void use_buffers(struct job *job)
 {
 	for (unsigned i = 0; i < job->uses.n; i++) {
-		struct buffer_use *use = &job->uses.list[i], **first = &use->buffer->prepared_uses;
+		struct buffer_use *use = &job->uses.list[i];
 
 		use->job = job;
-		use->next = *first;
-		use->place = first;
-		if (use->next)
-			use->next->place = &use->next;
-		*first = use;
+		list_push_first(&use->buffer->prepared_uses, &use->link);
 	}
 }
 
-static void release_buffers(const struct job *job)
+static void release_buffers(struct job *job)
 {
-	for (unsigned i = 0; i < job->uses.n; i++) {
-		const struct buffer_use *use = &job->uses.list[i];
-
-		*use->place = use->next;
-		if (use->next)
-			use->next->place = use->place;
-	}
+	for (unsigned i = 0; i < job->uses.n; i++)
+		list_remove(&job->uses.list[i].link);
 }
 
 /* Plans depend on it: what is registered is copied another way, or read where it lies. */
@@ -195,8 +186,10 @@ static bool drop_step(struct errand *errand)
 {
 	struct buffer *b = container_of(errand, struct buffer, errand);
 
-	if (b->prepared_uses) {
-		prepared_cool(b->prepared_uses->job->prepared);
+	const struct buffer_use *use = list_first(&b->prepared_uses, struct buffer_use, link);
+
+	if (use) {
+		prepared_cool(use->job->prepared);
 		return true;
 	}
 	b->engine->n_dropping--;
@@ -207,7 +200,7 @@ static bool drop_step(struct errand *errand)
 void prepared_drop_buffer(struct buffer *b)
 {
 	b->is_dropped = true;
-	if (!b->prepared_uses) {
+	if (list_is_empty(&b->prepared_uses)) {
 		buffer_unref(b);
 		return;
 	}

@@ -17,7 +17,7 @@ struct buffer_use {
 	uint64_t lo, hi;       /* all views are between these bytes */
 	/* While the job is a prepared one's: in the buffer's list. */
 	struct job *job;
-	struct buffer_use *next, **place;
+	struct list_link link;
 	/* From the job's start to its end. */
 	bool pin;      /* to be registered before the run */
 	bool was_lost; /* fills it, and it was lost before */

@@ -311,7 +311,7 @@ static void arrive_by_own(struct door *door, int fd)
 /* True: there may be more. */
 static bool take_connection(struct turns_place *place)
 {
-	struct door *door = (struct door *)((char *)place - offsetof(struct door, place));
+	struct door *door = container_of(place, struct door, place);
 	int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd >= 0) {

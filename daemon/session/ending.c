@@ -7,14 +7,14 @@
 
 static struct session *of_errand(struct errand *errand)
 {
-	return (struct session *)((char *)errand - offsetof(struct session, ending));
+	return container_of(errand, struct session, ending);
 }
 
 static bool drop_reply(struct session *s)
 {
 	if (s->fd < 0)
 		return false;
-	if (s->outbox.first)
+	if (!outbox_is_empty(&s->outbox))
 		outbox_drop(&s->outbox);
 	else
 		session_leave_connection(s);
@@ -29,13 +29,10 @@ static bool drop_question(struct session *s)
 /* Nobody waits for the answer to its Drop any more. */
 static bool forget_drop(struct session *s)
 {
-	struct buffer *b = s->dropped;
+	struct buffer *b = list_take(&s->dropped, struct buffer, dropped);
 
 	if (!b)
 		return false;
-	s->dropped = b->next_dropped;
-	if (s->dropped)
-		s->dropped->dropped_link = &s->dropped;
 	b->gone = NULL;
 	b->drop_session = NULL;
 	return true;
@@ -44,13 +41,10 @@ static bool forget_drop(struct session *s)
 /* Nor to its Alloc. */
 static bool forget_alloc(struct session *s)
 {
-	struct buffer *b = s->pending;
+	struct buffer *b = list_take(&s->pending, struct buffer, pending);
 
 	if (!b)
 		return false;
-	s->pending = b->next_pending;
-	if (s->pending)
-		s->pending->pending_link = &s->pending;
 	buffer_forget_session(b);
 	return true;
 }

@@ -7,16 +7,15 @@
 #include "message.h"
 
 struct outbox_reply {
-	struct outbox_reply *next;
-	int fd; /* -1: none */
+	struct list_link link; /* in outbox.waiting */
+	int fd;                /* -1: none */
 	size_t bytes;
 	uint8_t data[];
 };
 
 void outbox_init(struct outbox *box)
 {
-	box->first = NULL;
-	box->end = &box->first;
+	box->waiting = (struct list){0};
 	box->unread = NULL;
 }
 
@@ -30,7 +29,7 @@ static struct outbox_reply *reply_new(const uint8_t *data, size_t bytes, int fd,
 	*ret_rc = KOPS_E_NOMEM;
 	if (!reply)
 		return NULL;
-	reply->next = NULL;
+	reply->link = (struct list_link){0};
 	reply->bytes = bytes;
 	memcpy(reply->data, data, bytes);
 	reply->fd = fd >= 0 ? dup(fd) : -1;
@@ -53,8 +52,7 @@ int outbox_keep(struct outbox *box, const uint8_t *data, size_t bytes, int fd)
 		account_was_read(box->accounts, box->account, sizeof *reply + bytes);
 		return rc;
 	}
-	*box->end = reply;
-	box->end = &reply->next;
+	list_push_last(&box->waiting, &reply->link);
 	if (fd >= 0)
 		box->unread->kept++;
 	return 0;
@@ -62,12 +60,9 @@ int outbox_keep(struct outbox *box, const uint8_t *data, size_t bytes, int fd)
 
 void outbox_drop(struct outbox *box)
 {
-	struct outbox_reply *reply = box->first;
+	struct outbox_reply *reply = list_take(&box->waiting, struct outbox_reply, link);
 
-	box->first = reply->next;
 	account_was_read(box->accounts, box->account, sizeof *reply + reply->bytes);
-	if (!box->first)
-		box->end = &box->first;
 	if (reply->fd >= 0) {
 		box->unread->kept--;
 		close(reply->fd);
@@ -96,7 +91,7 @@ int outbox_send(struct outbox *box, const uint8_t *data, size_t bytes, int fd)
 
 	if (fd >= 0 && !unread_add(box->unreads, &box->unread, box->account, box->sock))
 		return KOPS_E_QUOTA;
-	rc = box->first ? KOPS_E_BUSY : send_now(box, data, bytes, fd);
+	rc = outbox_is_empty(box) ? send_now(box, data, bytes, fd) : KOPS_E_BUSY;
 	if (rc == KOPS_E_BUSY) {
 		rc = outbox_keep(box, data, bytes, fd);
 		if (rc == 0)
@@ -109,8 +104,9 @@ int outbox_send(struct outbox *box, const uint8_t *data, size_t bytes, int fd)
 
 int outbox_flush(struct outbox *box)
 {
-	while (box->first) {
-		const struct outbox_reply *reply = box->first;
+	const struct outbox_reply *reply;
+
+	while ((reply = list_first(&box->waiting, struct outbox_reply, link))) {
 		int rc = send_now(box, reply->data, reply->bytes, reply->fd);
 
 		if (rc < 0)

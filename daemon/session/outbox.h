@@ -8,11 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "share/account.h"
 #include "share/slow.h"
 #include "share/unread.h"
-
-struct outbox_reply;
 
 struct outbox {
 	struct accounts *accounts;
@@ -20,9 +19,15 @@ struct outbox {
 	struct unreads *unreads;
 	struct account *account;
 	int sock;
-	struct outbox_reply *first, **end; /* that wait */
-	struct unread *unread;             /* NULL: it has read all descriptors, as far as we know */
+	struct list waiting;   /* replies */
+	struct unread *unread; /* NULL: it has read all descriptors, as far as we know */
 };
+
+/* Whether everything was sent. */
+static inline bool outbox_is_empty(const struct outbox *box)
+{
+	return list_is_empty(&box->waiting);
+}
 
 /* accounts, slow, unreads, account and sock are set; they stay the caller's. */
 void outbox_init(struct outbox *box);

@@ -4,36 +4,33 @@
 
 #include "kops_types.h"
 
-int questions_add(struct question **questions, uint64_t id)
+int questions_add(struct list *questions, uint64_t id)
 {
 	struct question *q = malloc(sizeof *q);
 
 	if (!q)
 		return KOPS_E_NOMEM;
-	*q = (struct question){.next = *questions, .id = id};
-	*questions = q;
+	*q = (struct question){.id = id};
+	list_push_first(questions, &q->link);
 	return 0;
 }
 
-bool questions_drop(struct question **questions)
+bool questions_drop(struct list *questions)
 {
-	struct question *q = *questions;
+	struct question *q = list_take(questions, struct question, link);
 
 	if (!q)
 		return false;
-	*questions = q->next;
 	free(q);
 	return true;
 }
 
-void questions_end(struct question **questions, struct session *session,
+void questions_end(struct list *questions, struct session *session,
                    void (*answer)(struct session *session, uint64_t id))
 {
-	struct question *q = *questions, *next;
+	struct question *q;
 
-	*questions = NULL;
-	for (; q; q = next) {
-		next = q->next;
+	while ((q = list_take(questions, struct question, link))) {
 		answer(session, q->id);
 		free(q);
 	}

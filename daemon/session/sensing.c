@@ -7,7 +7,7 @@
 
 static struct sensing *of_task(struct task *task)
 {
-	return (struct sensing *)((char *)task - offsetof(struct sensing, task));
+	return container_of(task, struct sensing, task);
 }
 
 static bool sense(struct task *task)

@@ -56,7 +56,7 @@ static bool make_poll(struct session *s)
 
 static struct session *of_place(struct turns_place *place)
 {
-	return (struct session *)((char *)place - offsetof(struct session, place));
+	return container_of(place, struct session, place);
 }
 
 /* Until a turn of it has nothing more to read. */
@@ -84,13 +84,13 @@ static bool is_received_elsewhere(const struct session *s)
 /* One that cannot be watched ends: its client connects again. */
 static void watch(struct session *s)
 {
-	if (is_received_elsewhere(s) && !s->outbox.first) {
+	if (is_received_elsewhere(s) && outbox_is_empty(&s->outbox)) {
 		unwatch_now(s);
 		return;
 	}
 	s->place.unwatched = false;
 	if ((s->open_handles == 2 || make_poll(s)) &&
-	    watch_start(&s->poll, s->outbox.first ? UV_WRITABLE : UV_READABLE, on_poll) == 0)
+	    watch_start(&s->poll, !outbox_is_empty(&s->outbox) ? UV_WRITABLE : UV_READABLE, on_poll) == 0)
 		return;
 	if (log_may(&s->all->ends))
 		log_warning("session %" PRIu64 " (uid %u pid %d) ends: its socket cannot be watched; is there "
@@ -106,7 +106,8 @@ static bool waits_for_its_turn(const struct session *s, size_t bytes, int fd)
 {
 	const struct turns *turns = &s->all->turns;
 
-	return bytes > SHORT_BYTES && fd < 0 && !s->outbox.first && !turns_pays(turns, &s->account->turns) &&
+	return bytes > SHORT_BYTES && fd < 0 && outbox_is_empty(&s->outbox) &&
+	       !turns_pays(turns, &s->account->turns) &&
 	       turns_have_others(turns, &s->account->turns, clock_ns());
 }
 
@@ -239,7 +240,7 @@ static bool take_runs(struct session *s)
 
 	if (s->all->take_runs(s, why) < 0)
 		session_close(s, why);
-	return s->state != SESSION_CLOSING && !s->outbox.first && !s->midway;
+	return s->state != SESSION_CLOSING && outbox_is_empty(&s->outbox) && !s->midway;
 }
 
 static void resume(struct session *s)
@@ -277,7 +278,7 @@ static bool may_have_more(struct session *s, bool any)
 		return false;
 	if (s->midway)
 		return true;
-	if (s->outbox.first) {
+	if (!outbox_is_empty(&s->outbox)) {
 		watch_again(s);
 		return false;
 	}
@@ -300,7 +301,7 @@ static bool take_turn(struct turns_place *place)
 		resume(s);
 		return may_have_more(s, true);
 	}
-	if (s->outbox.first) {
+	if (!outbox_is_empty(&s->outbox)) {
 		send_on(s);
 		return false;
 	}
@@ -469,10 +470,7 @@ struct account *session_arrive(struct sessions *all, int fd)
 	peer_free(&peer);
 	if (!s)
 		return NULL;
-	s->next = all->first;
-	if (s->next)
-		s->next->prev = s;
-	all->first = s;
+	list_push_first(&all->list, &s->link);
 	if (all->reload.step)
 		note_limits(s);
 	turns_wait_anew(&all->turns, &s->place);
@@ -481,11 +479,11 @@ struct account *session_arrive(struct sessions *all, int fd)
 
 static bool reload_step(struct errand *errand)
 {
-	struct sessions *all = (struct sessions *)((char *)errand - offsetof(struct sessions, reload));
+	struct sessions *all = container_of(errand, struct sessions, reload);
 	struct session *s = all->to_reload;
 
 	if (s) {
-		all->to_reload = s->next;
+		all->to_reload = list_next(s, link);
 		note_limits(s);
 		return true;
 	}
@@ -500,7 +498,7 @@ void sessions_reload(struct sessions *all, void (*reloaded)(struct sessions *all
 	struct accounts *accounts = &all->engine->accounts;
 
 	accounts_begin_limits(accounts);
-	all->to_reload = all->first;
+	all->to_reload = list_first(&all->list, struct session, link);
 	all->reloaded = reloaded;
 	if (!all->reload.step)
 		errands_add(&accounts->errands, &all->reload, reload_step);
@@ -509,13 +507,8 @@ void sessions_reload(struct sessions *all, void (*reloaded)(struct sessions *all
 static void unlist(struct session *s)
 {
 	if (s->all->to_reload == s)
-		s->all->to_reload = s->next;
-	if (s->prev)
-		s->prev->next = s->next;
-	else
-		s->all->first = s->next;
-	if (s->next)
-		s->next->prev = s->prev;
+		s->all->to_reload = list_next(s, link);
+	list_remove(&s->link);
 }
 
 static void session_free(struct session *s)
@@ -579,7 +572,7 @@ void session_close(struct session *s, const char *why)
 	receivers_forget(&s->all->receivers, &s->receiving);
 	s->account->sessions--;
 	s->engine->accounts.sessions--;
-	if (s->outbox.unread || s->outbox.first)
+	if (s->outbox.unread || !outbox_is_empty(&s->outbox))
 		shut_down(s); /* for now it stays open */
 	switch (s->open_handles++) {
 	case 2:
@@ -588,7 +581,7 @@ void session_close(struct session *s, const char *why)
 	case 1:
 		uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
 	}
-	if (!s->outbox.first) /* nobody polls it any more */
+	if (outbox_is_empty(&s->outbox)) /* nobody polls it any more */
 		session_leave_connection(s);
 	session_end(s);
 	s->engine->progress(s->engine);
@@ -600,21 +593,20 @@ static void has_runs(void *user)
 {
 	struct session *s = user;
 
-	if (!s->outbox.first && !s->receiving.is_out && s->state != SESSION_CLOSING)
+	if (outbox_is_empty(&s->outbox) && !s->receiving.is_out && s->state != SESSION_CLOSING)
 		turns_wait(&s->all->turns, &s->place);
 }
 
 static void has_received(struct receiving *receiving)
 {
-	struct session *s = (struct session *)((char *)receiving - offsetof(struct session, receiving));
+	struct session *s = container_of(receiving, struct session, receiving);
 
 	turns_wait(&s->all->turns, &s->place);
 }
 
 static bool is_busy(const struct rings *rings)
 {
-	const struct sessions *all =
-	    (const struct sessions *)((const char *)rings - offsetof(struct sessions, rings));
+	const struct sessions *all = container_of(rings, struct sessions, rings);
 
 	return turns_are_wanted(&all->turns);
 }
@@ -647,7 +639,7 @@ static bool look_once(struct sessions *all)
 
 static bool look(struct turns *turns)
 {
-	struct sessions *all = (struct sessions *)((char *)turns - offsetof(struct sessions, turns));
+	struct sessions *all = container_of(turns, struct sessions, turns);
 	bool found = look_once(all);
 	uint64_t until_ns;
 
@@ -684,13 +676,15 @@ void sessions_init(struct sessions *all)
 
 static bool is_quiet(const struct session *s)
 {
-	return !s->jobs.count && !s->midway && !s->outbox.first && !s->pending && !s->dropped && !s->pings &&
-	       !s->stats;
+	return !s->jobs.count && !s->midway && outbox_is_empty(&s->outbox) && list_is_empty(&s->pending) &&
+	       list_is_empty(&s->dropped) && list_is_empty(&s->pings) && list_is_empty(&s->stats);
 }
 
 bool sessions_are_quiet(const struct sessions *all)
 {
-	for (const struct session *s = all->first; s; s = s->next)
+	const struct session *s;
+
+	list_for_each (s, &all->list, link)
 		if (!is_quiet(s))
 			return false;
 	return true;
@@ -698,8 +692,10 @@ bool sessions_are_quiet(const struct sessions *all)
 
 void sessions_close(struct sessions *all)
 {
-	while (all->first)
-		session_close(all->first, NULL);
+	struct session *s;
+
+	while ((s = list_first(&all->list, struct session, link)))
+		session_close(s, NULL);
 	accounts_finish_errands(&all->engine->accounts);
 	receivers_stop(&all->receivers);
 	unreads_clear(&all->unreads);

@@ -50,9 +50,9 @@ struct sessions {
 	struct receivers receivers;
 	struct unreads unreads;
 	struct slow slow;
-	struct session *first;
-	unsigned max;  /* by descriptors */
-	bool stopping; /* no new connections, no new jobs */
+	struct list list; /* of struct session */
+	unsigned max;     /* by descriptors */
+	bool stopping;    /* no new connections, no new jobs */
 	/* While settings are reloaded. */
 	struct errand reload;
 	struct session *to_reload; /* next; NULL: that was all */
@@ -79,7 +79,7 @@ struct sessions {
 enum session_state { SESSION_ARRIVED, SESSION_GREETING, SESSION_OPEN, SESSION_CLOSING };
 
 struct session {
-	struct session *next, *prev;
+	struct list_link link; /* in sessions.list */
 	struct sessions *all;
 	struct engine *engine;
 	struct account *account;
@@ -109,11 +109,11 @@ struct session {
 	struct idmap buffers;          /* id → struct buffer */
 	uint64_t bytes[ACCOUNT_KINDS]; /* of these, as they are charged; pinned ones are not told apart */
 	struct job_queues queues;
-	struct buffer *pending;         /* whose Alloc is unanswered; maybe dropped already */
-	struct buffer *dropped;         /* whose Drop is unanswered */
-	unsigned n_dropped;             /* of these: they count against max-buffers until answered */
-	struct question *pings, *stats; /* unanswered */
-	struct receiving receiving;     /* a datagram with descriptors: nothing else is read meanwhile */
+	struct list pending;        /* buffers whose Alloc is unanswered; maybe dropped already */
+	struct list dropped;        /* buffers whose Drop is unanswered */
+	unsigned n_dropped;         /* of these: they count against max-buffers until answered */
+	struct list pings, stats;   /* questions that are unanswered */
+	struct receiving receiving; /* a datagram with descriptors: nothing else is read meanwhile */
 	struct usage usage;
 	struct errand ending;
 };

@@ -40,29 +40,13 @@ static void answer_alloc(struct session *session, uint64_t request, struct buffe
 	reply_error(session, request, rc, unread_why, 0);
 }
 
-static void list(struct session *session, struct buffer *buffer)
-{
-	buffer->next_pending = session->pending;
-	buffer->pending_link = &session->pending;
-	if (buffer->next_pending)
-		buffer->next_pending->pending_link = &buffer->next_pending;
-	session->pending = buffer;
-}
-
-static void unlist(struct buffer *buffer)
-{
-	*buffer->pending_link = buffer->next_pending;
-	if (buffer->next_pending)
-		buffer->next_pending->pending_link = buffer->pending_link;
-}
-
 /* It is made, or cannot be. */
 static void settled(struct buffer *buffer)
 {
 	struct session *session = buffer->session;
 	uint64_t request = buffer->request;
 
-	unlist(buffer);
+	list_remove(&buffer->pending);
 	buffer->settled = NULL;
 	buffer->session = NULL;
 	if (buffer->state == BUFFER_READY) {
@@ -119,7 +103,7 @@ static int alloc(struct request *r)
 		buffer->settled = settled;
 		buffer->session = session;
 		buffer->request = r->id;
-		list(session, buffer);
+		list_push_first(&session->pending, &buffer->pending);
 	} else {
 		answer_alloc(session, r->id, buffer);
 	}

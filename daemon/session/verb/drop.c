@@ -7,31 +7,14 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
-static void unlist(struct session *session, struct buffer *buffer)
-{
-	*buffer->dropped_link = buffer->next_dropped;
-	if (buffer->next_dropped)
-		buffer->next_dropped->dropped_link = buffer->dropped_link;
-	session->n_dropped--;
-}
-
 /* Its memory is given back. */
 static void gone(struct buffer *buffer)
 {
 	struct session *session = buffer->drop_session;
 
-	unlist(session, buffer);
+	list_remove(&buffer->dropped);
+	session->n_dropped--;
 	reply_ok(session, buffer->drop_request);
-}
-
-static void list(struct session *session, struct buffer *buffer)
-{
-	buffer->next_dropped = session->dropped;
-	buffer->dropped_link = &session->dropped;
-	if (buffer->next_dropped)
-		buffer->next_dropped->dropped_link = &buffer->next_dropped;
-	session->dropped = buffer;
-	session->n_dropped++;
 }
 
 int verb_drop(struct request *r)
@@ -45,7 +28,8 @@ int verb_drop(struct request *r)
 	buffer->gone = gone;
 	buffer->drop_session = r->session;
 	buffer->drop_request = r->id;
-	list(r->session, buffer);
+	list_push_first(&r->session->dropped, &buffer->dropped);
+	r->session->n_dropped++;
 	prepared_drop_buffer(buffer);
 	return 0;
 }

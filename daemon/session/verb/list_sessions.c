@@ -58,14 +58,14 @@ static void add_session(struct page *page, const struct session *asking, struct 
 
 int verb_list_sessions(struct request *r)
 {
-	struct session *asking = r->session;
+	struct session *asking = r->session, *s;
 	uint64_t before = r->msg->list_sessions->before;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Sessions sessions = KOPS__V1__SESSIONS__INIT;
 	struct page page = {.n = 0};
 
 	figures_begin(asking->engine);
-	for (struct session *s = asking->all->first; s; s = s->next) {
+	list_for_each (s, &asking->all->list, link) {
 		if ((before && s->serial >= before) || !figures_may_see(asking, s->account->uid))
 			continue;
 		if (page.n == FIGURES_PAGE) {

@@ -62,10 +62,11 @@ int verb_ping(struct request *r)
 void sessions_canaries_back(struct sessions *all)
 {
 	const struct engine *e = all->engine;
+	struct session *s;
 
 	for (unsigned i = 0; i < e->n_devices; i++)
 		if (e->devices[i].device->canary_out)
 			return;
-	for (struct session *s = all->first; s; s = s->next)
+	list_for_each (s, &all->list, link)
 		questions_end(&s->pings, s, answer_ping);
 }

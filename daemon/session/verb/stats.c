@@ -67,10 +67,11 @@ static void answer(struct session *session, uint64_t id)
 void sessions_sensed(void *sessions)
 {
 	struct sessions *all = sessions;
+	struct session *s;
 
 	if (sensors_are_out(&all->sensors))
 		return;
-	for (struct session *s = all->first; s; s = s->next)
+	list_for_each (s, &all->list, link)
 		questions_end(&s->stats, s, answer);
 	all->engine->progress(all->engine);
 }
