@@ -43,12 +43,27 @@ static bool trim_heap_step(struct task *task)
 	return true;
 }
 
+static void trimmed(struct task *task);
+
+static void trim_heap(struct engine *e, struct account *account)
+{
+	e->freed.bytes = 0;
+	e->freed.account = account;
+	account_ref(account);
+	e->freed.task = (struct task){.step = trim_heap_step, .done = trimmed};
+	workers_submit(e->workers, &account->memory_flow, &e->freed.task);
+}
+
+/* More may have been freed meanwhile, and nothing may be any more. */
 static void trimmed(struct task *task)
 {
 	struct engine *e = container_of(task, struct engine, freed.task);
+	struct account *account = e->freed.account;
 
-	account_unref(&e->accounts, e->freed.account);
 	e->freed.account = NULL;
+	if (e->freed.bytes >= TRIM_BYTES)
+		trim_heap(e, account);
+	account_unref(&e->accounts, account);
 }
 
 /*
@@ -58,13 +73,8 @@ static void trimmed(struct task *task)
 static void note_freed(struct engine *e, struct account *account, size_t bytes)
 {
 	e->freed.bytes += bytes;
-	if (e->freed.bytes < TRIM_BYTES || e->freed.account)
-		return;
-	e->freed.bytes = 0;
-	e->freed.account = account;
-	account_ref(account);
-	e->freed.task = (struct task){.step = trim_heap_step, .done = trimmed};
-	workers_submit(e->workers, &account->memory_flow, &e->freed.task);
+	if (e->freed.bytes >= TRIM_BYTES && !e->freed.account)
+		trim_heap(e, account);
 }
 
 static void refund_memory(struct prepared *p, size_t bytes)
