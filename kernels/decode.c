@@ -1,5 +1,7 @@
 #include "decode.h"
 
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,12 +119,128 @@ static void read_form(const struct form *form, const char *message, struct op_ar
 		copy_attribute(&op->attributes[i], message + form->attributes[i], (char *)&args->params);
 }
 
+/* ---- An instance: all by name ---- */
+
+__attribute__((format(printf, 2, 3))) static int refuse(char why[WHY_BYTES], const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(why, WHY_BYTES, format, list);
+	va_end(list);
+	return KOPS_E_INVALID;
+}
+
+/* Text of a client's in a sentence. */
+#define QUOTED "\"%.40s\""
+
+static int read_operand(const Kops__V1__Instance__Operand *msg, const struct op *op,
+                        const Kops__V1__View *views[OP_OPERANDS_MAX], char why[WHY_BYTES])
+{
+	unsigned i = op_operand_index(op, msg->name);
+
+	if (i == op->n_operands)
+		return refuse(why, "%s has no operand " QUOTED, op->name, msg->name);
+	if (views[i])
+		return refuse(why, "operand %s of %s is given twice", msg->name, op->name);
+	if (!msg->view)
+		return refuse(why, "operand %s of %s has no view", msg->name, op->name);
+	views[i] = msg->view;
+	return 0;
+}
+
+static int read_choice(const struct op_attribute *a, const char *name, char *params, char why[WHY_BYTES])
+{
+	int i = 0;
+
+	while ((unsigned)i < a->n_choices && strcmp(a->choices[i], name) != 0)
+		i++;
+	if ((unsigned)i == a->n_choices)
+		return refuse(why, "%s cannot be " QUOTED, a->name, name);
+	copy_attribute(a, &i, params);
+	return 0;
+}
+
+static int read_count(const struct op_attribute *a, uint64_t count, char *params, char why[WHY_BYTES])
+{
+	if (count > UINT32_MAX)
+		return refuse(why, "%s is %" PRIu64 "; it must be from %.10g to %.10g", a->name, count, a->min,
+		              a->max);
+	copy_attribute(a, &(uint32_t){(uint32_t)count}, params);
+	return 0;
+}
+
+/* What a client calls the types. */
+static const struct {
+	Kops__V1__Instance__Attribute__ValueCase wire;
+	const char *name;
+} kinds[] = {
+    [ATTRIBUTE_NUMBER] = {KOPS__V1__INSTANCE__ATTRIBUTE__VALUE_NUMBER, "a number"},
+    [ATTRIBUTE_COUNT] = {KOPS__V1__INSTANCE__ATTRIBUTE__VALUE_COUNT, "a count"},
+    [ATTRIBUTE_FLAG] = {KOPS__V1__INSTANCE__ATTRIBUTE__VALUE_FLAG, "a flag"},
+    [ATTRIBUTE_CHOICE] = {KOPS__V1__INSTANCE__ATTRIBUTE__VALUE_CHOICE, "a choice"},
+};
+
+static int read_value(const Kops__V1__Instance__Attribute *msg, const struct op_attribute *a, char *params,
+                      char why[WHY_BYTES])
+{
+	if (msg->value_case != kinds[a->type].wire)
+		return refuse(why, "%s is %s, and nothing else", a->name, kinds[a->type].name);
+	switch (a->type) {
+	case ATTRIBUTE_NUMBER:
+		copy_attribute(a, &msg->number, params);
+		return 0;
+	case ATTRIBUTE_COUNT:
+		return read_count(a, msg->count, params, why);
+	case ATTRIBUTE_FLAG:
+		copy_attribute(a, &msg->flag, params);
+		return 0;
+	case ATTRIBUTE_CHOICE:
+		return read_choice(a, msg->choice, params, why);
+	}
+	return KOPS_E_INVALID;
+}
+
+/* given: bit i is set where attribute i has been given. */
+static int read_attribute(const Kops__V1__Instance__Attribute *msg, struct op_args *args, uint32_t *given,
+                          char why[WHY_BYTES])
+{
+	const struct op *op = args->op;
+	unsigned i = op_attribute_index(op, msg->name);
+
+	if (i == op->n_attributes)
+		return refuse(why, "%s has no attribute " QUOTED, op->name, msg->name);
+	if (*given >> i & 1)
+		return refuse(why, "attribute %s of %s is given twice", msg->name, op->name);
+	*given |= 1u << i;
+	return read_value(msg, &op->attributes[i], (char *)&args->params, why);
+}
+
+static int read_instance(const Kops__V1__Instance *msg, struct op_args *args,
+                         const Kops__V1__View *views[OP_OPERANDS_MAX], char why[WHY_BYTES])
+{
+	uint32_t given = 0;
+	int rc = 0;
+
+	args->op = op_by_name(msg->op);
+	if (!args->op)
+		return refuse(why, "there is no op " QUOTED, msg->op);
+	op_set_defaults(args);
+	for (size_t i = 0; i < msg->n_operands && rc == 0; i++)
+		rc = read_operand(msg->operands[i], args->op, views, why);
+	for (size_t i = 0; i < msg->n_attributes && rc == 0; i++)
+		rc = read_attribute(msg->attributes[i], args, &given, why);
+	return rc;
+}
+
 int decode_op(const Kops__V1__Op *msg, struct op_args *args, const Kops__V1__View *views[OP_OPERANDS_MAX],
               char why[WHY_BYTES])
 {
 	unsigned number = (unsigned)msg->params_case;
 	const char *message;
 
+	if (msg->params_case == KOPS__V1__OP__PARAMS_INSTANCE)
+		return read_instance(msg->instance, args, views, why);
 	if (number >= FIELDS_MAX || !forms[number].op) {
 		snprintf(why, WHY_BYTES, "an op without parameters");
 		return KOPS_E_INVALID;
@@ -131,4 +249,23 @@ int decode_op(const Kops__V1__Op *msg, struct op_args *args, const Kops__V1__Vie
 	memcpy(&message, (const char *)msg + forms[number].message, sizeof message);
 	read_form(&forms[number], message, args, views);
 	return 0;
+}
+
+static size_t views_max(const Kops__V1__Op *msg)
+{
+	unsigned number = (unsigned)msg->params_case;
+
+	if (msg->params_case == KOPS__V1__OP__PARAMS_INSTANCE)
+		return msg->instance->n_operands < OP_OPERANDS_MAX ? msg->instance->n_operands
+		                                                   : OP_OPERANDS_MAX;
+	return number < FIELDS_MAX && forms[number].op ? forms[number].op->n_operands : 0;
+}
+
+size_t decode_views_max(const Kops__V1__Submit *submit)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < submit->n_ops; i++)
+		n += views_max(submit->ops[i]);
+	return n;
 }

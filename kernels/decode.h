@@ -18,4 +18,7 @@ int decode_open(char why[WHY_BYTES]);
 int decode_op(const Kops__V1__Op *msg, struct op_args *args, const Kops__V1__View *views[OP_OPERANDS_MAX],
               char why[WHY_BYTES]);
 
+/* How many views the ops of a message have, at most. */
+size_t decode_views_max(const Kops__V1__Submit *submit);
+
 #endif

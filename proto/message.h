@@ -20,7 +20,7 @@
 #define MESSAGE_ARENA_BYTES (128 * 1024)
 #define MESSAGE_OPS_MAX     64
 #define MESSAGE_NUMBERS_MAX 16 /* repeated ones */
-#define MESSAGE_DEPTH_MAX   5  /* Request > Submit > Op > Gemm > View */
+#define MESSAGE_DEPTH_MAX   6  /* Request > Submit > Op > Instance > Operand > View */
 
 /* A bump allocator; unpacking empties it first. What it returned lives until the next unpack. */
 struct message_arena {

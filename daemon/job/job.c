@@ -88,10 +88,10 @@ void job_queues_forget(struct job_queues *queues)
 /* ---- Jobs ---- */
 
 struct job *job_new(struct engine *engine, struct account *account, struct job_queues *queues, uint32_t queue,
-                    unsigned n_ops)
+                    unsigned n_ops, size_t n_views)
 {
 	size_t ops_bytes = n_ops * sizeof(struct run_op);
-	size_t bytes = sizeof(struct job) + ops_bytes + n_ops * OP_OPERANDS_MAX * sizeof(struct buffer_use);
+	size_t bytes = sizeof(struct job) + ops_bytes + n_views * sizeof(struct buffer_use);
 	struct job *job = calloc(1, bytes);
 
 	if (!job)

@@ -110,11 +110,10 @@ static inline void job_move(struct job *job, enum job_state to)
 	job->state = to;
 }
 
-/* A NEW job of n_ops for a user, in the queue of this id, which is made when there is none. NULL: out of
- * memory.
- */
+/* A NEW job of n_ops with n_views at most for a user, in the queue of this id, which is made when there is
+ * none. NULL: out of memory. */
 struct job *job_new(struct engine *engine, struct account *account, struct job_queues *queues, uint32_t queue,
-                    unsigned n_ops);
+                    unsigned n_ops, size_t n_views);
 /* Frees a job that is NEW or READY, or has ended. */
 void job_free(struct job *job);
 /* The session of these queues has gone; their jobs may still run. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "decode.h"
 #include "dispatch/submit.h"
 #include "job/plan.h"
 #include "job/prepared.h"
@@ -235,7 +236,8 @@ static int begin_job(struct request *r)
 {
 	struct session *s = r->session;
 	const Kops__V1__Submit *submit = r->making.submit;
-	struct job *job = job_new(s->engine, s->account, &s->queues, submit->queue, (unsigned)submit->n_ops);
+	struct job *job = job_new(s->engine, s->account, &s->queues, submit->queue, (unsigned)submit->n_ops,
+	                          decode_views_max(submit));
 
 	if (!job)
 		return KOPS_E_NOMEM;

@@ -94,10 +94,20 @@ static void submit_request(void)
 	copy.x = copy.y = &view;
 	Kops__V1__Reduce reduce = KOPS__V1__REDUCE__INIT;
 	reduce.x = reduce.y = &view, reduce.kind = KOPS__V1__REDUCTION__MEAN;
+	Kops__V1__Instance__Operand x = KOPS__V1__INSTANCE__OPERAND__INIT, y = x, *operands[] = {&x, &y};
+	x.name = "x", x.view = &view, y.name = "y", y.view = &view;
+	Kops__V1__Instance__Attribute scale = KOPS__V1__INSTANCE__ATTRIBUTE__INIT, log = scale,
+	                              *attributes[] = {&scale, &log};
+	scale.name = "scale", scale.value_case = KOPS__V1__INSTANCE__ATTRIBUTE__VALUE_NUMBER,
+	scale.number = 0.5;
+	log.name = "log", log.value_case = KOPS__V1__INSTANCE__ATTRIBUTE__VALUE_FLAG, log.flag = 1;
+	Kops__V1__Instance instance = KOPS__V1__INSTANCE__INIT;
+	instance.op = "softmax", instance.n_operands = 2, instance.operands = operands;
+	instance.n_attributes = 2, instance.attributes = attributes;
 
-	Kops__V1__Op op[6];
-	Kops__V1__Op *ops[6];
-	for (size_t i = 0; i < 6; i++) {
+	Kops__V1__Op op[7];
+	Kops__V1__Op *ops[7];
+	for (size_t i = 0; i < 7; i++) {
 		ops[i] = &op[i];
 		kops__v1__op__init(ops[i]);
 	}
@@ -108,9 +118,10 @@ static void submit_request(void)
 	op[3].params_case = KOPS__V1__OP__PARAMS_ADD, op[3].add = &add;
 	op[4].params_case = KOPS__V1__OP__PARAMS_COPY, op[4].copy = &copy;
 	op[5].params_case = KOPS__V1__OP__PARAMS_REDUCE, op[5].reduce = &reduce;
+	op[6].params_case = KOPS__V1__OP__PARAMS_INSTANCE, op[6].instance = &instance;
 	Kops__V1__Submit submit = KOPS__V1__SUBMIT__INIT;
 	submit.queue = 1, submit.priority = KOPS__V1__PRIORITY__HIGH, submit.device = "cpu";
-	submit.deadline_us = 1000, submit.n_ops = 6, submit.ops = ops;
+	submit.deadline_us = 1000, submit.n_ops = 7, submit.ops = ops;
 	submit.timed = 1;
 	REQUEST("submit", submit, SUBMIT, &submit);
 }

@@ -7,7 +7,7 @@ import struct
 
 from support import harness, wire
 from support.harness import floats, unfloats
-from support.wire import BF16, F16, F32, F64, RESIDENT, view
+from support.wire import BF16, F16, F32, F64, RESIDENT, attribute, instance, view
 
 DTYPES = (F32, F64, F16, BF16)
 F_SEAL_FUTURE_WRITE = 0x10
@@ -420,6 +420,115 @@ class Ops(harness.DaemonTest):
         c.maps[x][:4] = floats([3.0])
         self.refused("SHAPE", c.submit, [wire.copy(view(x, [1]), view(y, [1])), wire.copy(view(x, [2]), view(y, [1]))])
         self.assertEqual(unfloats(c.maps[y][:4]), [0.0])
+
+
+class Instances(harness.DaemonTest):
+    """Ops sent by names: the same results as by messages of their own. Buffers as in Ops."""
+
+    def setUp(self):
+        super().setUp()
+        self.c = self.client()
+        self.x, self.x2, self.y = (self.c.import_new(4096) for _ in range(3))
+        self.c.maps[self.x][:32] = floats([1, -2, 3, 0.5, -5, 6, 7, 8])
+        self.c.maps[self.x2][:32] = floats([0.25, 2, -1, 4, 3, 2, 1, 9])
+        self.vx, self.vx2, self.vy = (view(b, [2, 4]) for b in (self.x, self.x2, self.y))
+        self.xy = {"x": self.vx, "y": self.vy}
+
+    def result(self, op):
+        self.c.maps[self.y][:64] = floats([7.0] * 16)
+        receipt = self.c.submit(op)
+        return self.c.maps[self.y][:64], [(o["op"], o["kernel"], o["flops"], o["dtype"], o["shape"])
+                                          for o in receipt["ops"]]
+
+    def test_the_same_as_by_messages(self):
+        self.assertTrue(self.c.welcome["instances"])
+        vx, vx2, vy, xy = self.vx, self.vx2, self.vy, self.xy
+        square, rows = view(self.y, [2, 2]), view(self.y, [2])
+        turned = view(self.x2, [4, 2])
+        for typed, by_names in (
+                (wire.gemm(vx, turned, square, 0.5, 2.0, 1),
+                 instance("gemm", {"c": square, "b": turned, "a": vx},
+                          {"beta": 2.0, "precision": "ieee", "alpha": 0.5})),
+                (wire.softmax(vx, vy, 0.25, True), instance("softmax", xy, {"log": True, "scale": 0.25})),
+                (wire.transpose(vx, view(self.y, [4, 2])),
+                 instance("transpose", {"x": vx, "y": view(self.y, [4, 2])})),
+                (wire.add(vx, vx2, vy), instance("add", {"a": vx, "b": vx2, "y": vy})),
+                (wire.copy(vx, vy), instance("copy", xy)),
+                (wire.reduce(vx, rows, wire.MAX), instance("reduce", {"x": vx, "y": rows}, {"kind": "max"}))):
+            self.assertEqual(self.result(by_names), self.result(typed), typed)
+
+    def test_defaults(self):
+        square, turned = view(self.y, [2, 2]), view(self.x2, [4, 2])
+        for typed, by_names in (
+                (wire.gemm(self.vx, turned, square, 1.0, 0.0, 0),
+                 instance("gemm", {"a": self.vx, "b": turned, "c": square})),
+                (wire.softmax(self.vx, self.vy, 1.0, False), instance("softmax", self.xy)),
+                (wire.softmax(self.vx, self.vy, 0.0, False), instance("softmax", self.xy, {"scale": 0.0}))):
+            self.assertEqual(self.result(by_names), self.result(typed), typed)
+
+    def test_in_a_job_with_others(self):
+        self.c.submit([instance("copy", self.xy), wire.add(self.vy, self.vy, self.vy)])
+        self.assertEqual(unfloats(self.c.maps[self.y][:16]), [2, -4, 6, 1])
+
+    def test_a_kernel_by_name(self):
+        receipt = self.c.submit(instance("copy", self.xy, kernel="reference"))
+        self.assertEqual(receipt["ops"][0]["kernel"], "reference")
+        self.refused("UNSUPPORTED", self.c.submit, instance("copy", self.xy, kernel="openblas"))
+
+    def test_prepared(self):
+        self.c.call("submit", {"ops": [instance("copy", self.xy)], "prepare": 3})
+        self.c.maps[self.y][:4] = floats([9.0])
+        self.c.call("run", {"prepared": 3})
+        self.assertEqual(unfloats(self.c.maps[self.y][:4]), [1.0])
+
+    def refuses(self, status, says, op):
+        self.assertIn(says, self.refused(status, self.c.submit, op).message)
+
+    def test_names_that_there_are_not(self):
+        self.refuses("INVALID", 'there is no op "sotfmax"', instance("sotfmax", self.xy))
+        self.refuses("INVALID", 'there is no op ""', {"instance": {}})
+        self.refuses("INVALID", 'there is no op "' + "é" * 3, instance("é" * 1000, self.xy))
+        self.refuses("INVALID", 'copy has no operand "z"', instance("copy", {**self.xy, "z": self.vx}))
+        self.refuses("INVALID", 'copy has no operand ""', instance("copy", {**self.xy, "": self.vx}))
+        self.refuses("INVALID", 'copy has no attribute "scale"', instance("copy", self.xy, {"scale": 1.0}))
+        self.refuses("INVALID", 'kind cannot be "product"',
+                     instance("reduce", {"x": self.vx, "y": view(self.y, [2])}, {"kind": "product"}))
+
+    def test_operands_that_are_missing_or_given_twice(self):
+        twice = instance("copy", self.xy)
+        twice["instance"]["operands"].append({"name": "x", "view": self.vx2})
+        self.refuses("INVALID", "operand x of copy is given twice", twice)
+        self.refuses("INVALID", "operand y of copy is missing", instance("copy", {"x": self.vx}))
+        self.refuses("INVALID", "is missing", instance("copy", {}))
+        bare = instance("copy", {"x": self.vx})
+        bare["instance"]["operands"].append({"name": "y"})
+        self.refuses("INVALID", "operand y of copy has no view", bare)
+
+    def test_attributes_of_wrong_types_and_values(self):
+        self.refuses("INVALID", "scale is a number", instance("softmax", self.xy, {"scale": 1}))
+        self.refuses("INVALID", "scale is a number", instance("softmax", self.xy, {"scale": "1"}))
+        self.refuses("INVALID", "log is a flag", instance("softmax", self.xy, {"log": 1.0}))
+        for bad in (math.nan, math.inf, 1e39):
+            self.refuses("INVALID", "it must be a finite f32 number", instance("softmax", self.xy, {"scale": bad}))
+        twice = instance("softmax", self.xy, {"scale": 1.0})
+        twice["instance"]["attributes"].append(attribute("scale", 2.0))
+        self.refuses("INVALID", "attribute scale of softmax is given twice", twice)
+        empty = instance("softmax", self.xy)
+        empty["instance"]["attributes"].append({"name": "scale"})
+        self.refuses("INVALID", "scale is a number", empty)
+
+    def test_views_are_checked_as_ever(self):
+        self.refuses("SHAPE", "the shapes must be equal", instance("copy", {"x": self.vx, "y": view(self.y, [8])}))
+        self.refuses("DTYPE", "one type", instance("copy", {"x": self.vx, "y": view(self.y, [2, 4], dtype=F64)}))
+        self.refuses("OVERLAP", "overlaps", instance("copy", {"x": self.vx, "y": self.vx}))
+        self.refuses("NOT_FOUND", "no buffer", instance("copy", {"x": self.vx, "y": view(999, [2, 4])}))
+        self.refuses("RANGE", "does not lie inside", instance("copy", {"x": view(self.x, [4096]), "y": self.vy}))
+
+    def test_two_values_end_the_session(self):
+        op = instance("softmax", self.xy)
+        op["instance"]["attributes"].append({"name": "scale", "number": 1.0, "flag": True})
+        with self.assertRaises(wire.Ended):
+            self.c.submit(op)
 
 
 class LongMessages(harness.DaemonTest):

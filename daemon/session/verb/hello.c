@@ -44,6 +44,7 @@ int verb_hello(struct request *r)
 	welcome.prepares = true;
 	welcome.ring_entries = RING_ENTRIES_MAX;
 	welcome.lists = true;
+	welcome.instances = true;
 	reply.id = r->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_WELCOME;
 	reply.welcome = &welcome;

@@ -31,7 +31,7 @@ STATUS = read_status_codes()
 STATUS_NAME = {0: "OK", **{-code: name for name, code in STATUS.items()}}
 
 # Message → field → (number, kind). Kinds: u unsigned, bool or enum; s zigzag; d double; t text; else a message.
-# A '*' in front: repeated.
+# A '*' in front: repeated; a '!' behind: of a oneof, so that 0 is sent too.
 SCHEMA = {
     "Request": {"id": (1, "u"), "hello": (2, "Hello"), "import": (3, "Import"), "alloc": (4, "Alloc"),
                 "drop": (5, "Drop"), "submit": (6, "Submit"), "cancel": (7, "Cancel"),
@@ -47,7 +47,7 @@ SCHEMA = {
     "Hello": {"version_min": (1, "u"), "version_max": (2, "u"), "client": (3, "t")},
     "Welcome": {"version": (1, "u"), "daemon": (2, "t"), "max_datagram_bytes": (3, "u"), "max_ops": (4, "u"),
                 "max_buffers": (5, "u"), "max_jobs": (6, "u"), "prepares": (7, "u"), "ring_entries": (8, "u"),
-                "lists": (9, "u")},
+                "lists": (9, "u"), "instances": (10, "u")},
     "Import": {"buffer": (1, "u"), "bytes": (2, "u"), "read_only": (3, "u")},
     "Alloc": {"buffer": (1, "u"), "bytes": (2, "u"), "kind": (3, "u"), "device": (4, "t"), "lost": (5, "u")},
     "Lent": {"bytes": (1, "u"), "device": (2, "t")},
@@ -62,7 +62,11 @@ SCHEMA = {
     "Copy": {"x": (1, "View"), "y": (2, "View")},
     "Reduce": {"x": (1, "View"), "y": (2, "View"), "kind": (3, "u")},
     "Op": {"kernel": (1, "t"), "gemm": (2, "Gemm"), "softmax": (3, "Softmax"), "transpose": (4, "Transpose"),
-           "add": (5, "Add"), "copy": (6, "Copy"), "reduce": (8, "Reduce")},
+           "add": (5, "Add"), "copy": (6, "Copy"), "reduce": (8, "Reduce"),
+           "instance": (9, "Instance")},
+    "Instance": {"op": (1, "t"), "operands": (2, "*InstanceOperand"), "attributes": (3, "*InstanceAttribute")},
+    "InstanceOperand": {"name": (1, "t"), "view": (2, "View")},
+    "InstanceAttribute": {"name": (1, "t"), "number": (2, "d!"), "count": (3, "u!"), "flag": (4, "u!"), "choice": (5, "t!")},
     "Submit": {"queue": (1, "u"), "priority": (2, "u"), "device": (3, "t"), "deadline_us": (4, "u"),
                "ops": (5, "*Op"), "timed": (6, "u"), "prepare": (7, "u"), "only_prepare": (8, "u")},
     "Run": {"prepared": (1, "u"), "deadline_us": (2, "u")},
@@ -138,6 +142,12 @@ def prefixed(number, payload):
 
 
 def encode_value(number, kind, value):
+    if kind == "u!":
+        return field(number, 0, varint(int(value)))
+    if kind == "d!":
+        return field(number, 1, struct.pack("<d", value))
+    if kind == "t!":
+        return prefixed(number, value.encode())
     if kind == "u":
         return field(number, 0, varint(int(value))) if value else b""
     if kind == "s":
@@ -278,6 +288,20 @@ def long_sum(x, y, terms):
     """The first number of buffer x added up so many times, to the first of buffer y: one op that takes as long as is asked
     for, and whose parts follow each other."""
     return reduce(view(x, [terms], [0]), view(y, [1]))
+
+
+def attribute(name, value):
+    """A float is a number, a bool a flag, an int a count, text a choice."""
+    kind = {float: "number", bool: "flag", int: "count", str: "choice"}[type(value)]
+    return {"name": name, kind: value}
+
+
+def instance(op, operands, attributes=None, kernel=""):
+    """Any op: operands and attributes by name, None for an operand that is absent."""
+    return {"kernel": kernel,
+            "instance": {"op": op,
+                         "operands": [{"name": n, "view": v} for n, v in operands.items() if v is not None],
+                         "attributes": [attribute(n, v) for n, v in (attributes or {}).items()]}}
 
 
 # ---- A session ----

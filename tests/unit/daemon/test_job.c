@@ -47,7 +47,7 @@ static void test_ends_are_final(void **state)
 /* Of one op, in the queue of this id. */
 static struct job *new_job(struct engine *e, struct account *account, struct job_queues *queues, uint32_t id)
 {
-	struct job *job = job_new(e, account, queues, id, 1);
+	struct job *job = job_new(e, account, queues, id, 1, 3);
 
 	assert_non_null(job);
 	return job;
