@@ -4,7 +4,7 @@
  */
 #include "client.h"
 
-static int begin(kops *k, kops_job **ret_job)
+int client_one_op_begin(kops *k, kops_job **ret_job)
 {
 	int status = client_may_wait(k);
 	if (status < 0)
@@ -38,7 +38,7 @@ static kops_job **keep(kops *k)
 }
 
 /* A job that is out after its time was cancelled: it is left to end alone, and the next call makes another. */
-static int finish(kops *k, int status)
+int client_one_op_finish(kops *k, int status)
 {
 	kops_job **place;
 	if (status < 0)
@@ -89,10 +89,10 @@ static int gemm(kops *k, kops_dtype dtype, const struct product *p, double alpha
 	if (status == 0)
 		status = stored(k, KOPS_N, dtype, p->m, p->n, p->c, p->ldc, 'c', &c);
 	if (status == 0)
-		status = begin(k, &job);
+		status = client_one_op_begin(k, &job);
 	if (status < 0)
 		return status;
-	return finish(k, kops_job_gemm(job, alpha, a, b, beta, c, KOPS_PRECISION_F32, NULL));
+	return client_one_op_finish(k, kops_job_gemm(job, alpha, a, b, beta, c, KOPS_PRECISION_F32, NULL));
 }
 
 int kops_sgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint64_t n, uint64_t depth,
@@ -109,39 +109,4 @@ int kops_dgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint
 {
 	const struct product p = {trans_a, trans_b, m, n, depth, a, b, c, lda, ldb, ldc};
 	return gemm(k, KOPS_F64, &p, alpha, beta);
-}
-
-int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
-{
-	kops_job *job;
-	int status = begin(k, &job);
-	return status < 0 ? status : finish(k, kops_job_softmax(job, x, y, scale, false, NULL));
-}
-
-int kops_transpose(kops *k, kops_view x, kops_view y)
-{
-	kops_job *job;
-	int status = begin(k, &job);
-	return status < 0 ? status : finish(k, kops_job_transpose(job, x, y, NULL));
-}
-
-int kops_add(kops *k, kops_view a, kops_view b, kops_view y)
-{
-	kops_job *job;
-	int status = begin(k, &job);
-	return status < 0 ? status : finish(k, kops_job_add(job, a, b, y, NULL));
-}
-
-int kops_copy(kops *k, kops_view x, kops_view y)
-{
-	kops_job *job;
-	int status = begin(k, &job);
-	return status < 0 ? status : finish(k, kops_job_copy(job, x, y, NULL));
-}
-
-int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind)
-{
-	kops_job *job;
-	int status = begin(k, &job);
-	return status < 0 ? status : finish(k, kops_job_reduce(job, x, y, kind, NULL));
 }

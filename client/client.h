@@ -509,6 +509,23 @@ void client_job_destroy(kops_job *job);
 /* Room for so many bytes more of its Submit. KOPS_E_NOMEM. */
 int client_job_reserve(kops_job *job, size_t n);
 
+#define CLIENT_OWN_MESSAGE_BYTES 128  /* room for an op's own message, of whichever type */
+#define CLIENT_OP_BYTES_MAX      2048 /* packed: eight views of 120 bytes, the attributes, a kernel's name */
+
+/*
+ * Adds an op: views[] and values[] are its operands and attributes in the order of its description, values as
+ * in kops_attribute. The views of absent operands have no buffer.
+ */
+struct op;
+int client_add_op(kops_job *job, const struct op *op, const kops_view *views, const double *values,
+                  const char *kernel);
+
+/* ---- blas.c ---- */
+
+/* Around the adding of the one op: *ret_job is the one to add it to; status is what adding it returned. */
+int client_one_op_begin(kops *k, kops_job **ret_job);
+int client_one_op_finish(kops *k, int status);
+
 /* ---- ring.c ---- */
 
 /* A job was prepared: opens the ring if that was not tried yet. Does not wait. */

@@ -1,7 +1,7 @@
 /*
  * kops.h: matrix jobs on the GPUs (or CPU) of this host, through the kopsd daemon.
  *
- * This header is the manual of libkops. The library links libc and protobuf-c only, starts no
+ * This header is the manual of libkops. The library links libc, libm and protobuf-c only, starts no
  * thread, keeps no global state, prints nothing and never exits.
  *
  * Concepts
@@ -382,44 +382,93 @@ void kops_job_free(kops_job *job);
  * docs/operations.md says what to do about each.
  */
 
+/* Made by scripts/gen-ops: job calls */
+
 /*
- * c = alpha * a * b + beta * c. a: [batch,] M, K; b: [batch,] K, N; c: [batch,] M, N; all of one dtype: f32,
- * f64, f16 or bf16, the last two accumulated in f32. An a or b of rank 2, or with batch 1, serves every
- * batch. c must not overlap a or b. With beta == 0, c is not read. With K == 0, c = beta * c.
+ * c = alpha * a * b + beta * c.
+ *   a          [batch,] M, K; with batch 1, or none, it serves every batch of c
+ *   b          [batch,] K, N; likewise
+ *   c          [batch,] M, N
+ *   alpha      a factor of the product
+ *   beta       a factor of the old c
+ *   precision  what kernels may do to f32 operands; f32 (0), ieee (1), tf32 (2) or bf16 (3)
+ * All of one type: f32, f64, f16 or bf16. c must not overlap a or b. With beta 0, c is not read, so NaN in it
+ * does no harm. With alpha 0, a and b are not read. With K 0, c = beta * c. Products of f16 and bf16 are summed
+ * in f32. If the type is not f64, alpha and beta are rounded to f32. Finite ones beyond its range are refused;
+ * NaN and Inf are accepted.
  */
 int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
                   kops_precision precision, const char *kernel);
 
 /*
- * y = softmax(scale * x) over the last axis, or with `log` its logarithm. x and y have one shape, of rank 1 to
- * 4, and one dtype: f32, f16 or bf16. scale is finite in f32. y may be x.
+ * y = softmax(scale * x) over the last axis, or its logarithm.
+ *   x      1 to 4 axes
+ *   y      x's shape
+ *   scale  a factor of x; finite in f32
+ *   log    take the logarithm
+ * All of one type: f32, f16 or bf16. y may be x, as the same view; any other overlap is refused. Where a row of
+ * scale * x has NaN or +Inf, or -Inf only, the row of y becomes NaN.
  */
 int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel);
 
 /*
- * y[…, j, i] = x[…, i, j]. x has rank 2 to 4, and y its shape with the last two extents exchanged. One dtype
- * (any). y must not overlap x.
+ * y[…, j, i] = x[…, i, j], bit for bit.
+ *   x  2 to 4 axes
+ *   y  x's shape with the last two extents exchanged
+ * All of one type: f32, f64, f16 or bf16. y must not overlap x.
  */
 int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
 /*
- * y = a + b, rounded once. Rank 1 to 4, one dtype: f32, f16 or bf16. Counted from the last axis, each extent of
- * a and b is y's, or is 1 or missing and then repeated. y may be a or b if that one is not repeated.
+ * y = a + b, rounded once.
+ *   a  1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
+ *   b  as a
+ *   y  1 to 4 axes
+ * All of one type: f32, f16 or bf16. y may be a or b, as the same view; any other overlap is refused.
  */
 int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
 
 /*
- * y = x, bit for bit. One shape, of rank 1 to 4, and one dtype (any). y must not overlap x. Moves data between
- * SHARED and RESIDENT buffers.
+ * y = x, bit for bit.
+ *   x  1 to 4 axes
+ *   y  x's shape
+ * All of one type: f32, f64, f16 or bf16. y must not overlap x.
  */
 int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
 /*
- * y = the sum, the largest or the mean of x over its last axis; both f32, f16 or bf16. y has x's shape without
- * that axis, or with 1 there. Of zero elements they are 0, -Inf and NaN. A NaN among the elements gives NaN.
- * y must not overlap x.
+ * y = the sum, the largest or the mean of x over its last axis.
+ *   x     1 to 4 axes
+ *   y     x's shape without the last axis, or with 1 there
+ *   kind  what to compute of each row; sum (0), max (1) or mean (2)
+ * All of one type: f32, f16 or bf16. y must not overlap x. Of no element the sum is 0, the largest -Inf and the
+ * mean NaN. A NaN among the elements gives NaN. A mean of finite numbers is finite, even if their sum is beyond
+ * the type's range. Such a sum is infinite, and may be where only a part of it is.
  */
 int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel);
+
+/* End of job calls */
+
+/* An operand by its name, such as "a". */
+typedef struct kops_operand {
+	const char *name;
+	kops_view view;
+} kops_operand;
+
+/* An attribute by its name. A flag is 0 or 1. A choice is its number, or its word if `choice` is not NULL. */
+typedef struct kops_attribute {
+	const char *name;
+	double value;
+	const char *choice;
+} kops_attribute;
+
+/*
+ * Adds any op, by names: those of the calls above, "a" or "alpha". Attributes that are not given have their
+ * defaults. What is wrong with the names of operands and attributes, or with a value's type, is KOPS_E_INVALID.
+ * KOPS_E_UNSUPPORTED: this libkops does not know the op.
+ */
+int kops_job_op(kops_job *job, const char *op, const kops_operand *operands, size_t n_operands,
+                const kops_attribute *attributes, size_t n_attributes, const char *kernel);
 
 /*
  * Called once, from kops_process() or a call that waits, when the job is done or has failed. status is 0 or
@@ -567,20 +616,30 @@ int kops_dgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint
                double alpha, kops_buffer *a, uint64_t lda, kops_buffer *b, uint64_t ldb, double beta,
                kops_buffer *c, uint64_t ldc);
 
-/* y = softmax(scale * x) over the last axis. Shapes and types as for kops_job_softmax(). y may be x. */
+/* Made by scripts/gen-ops: one-op calls */
+
+/*
+ * y = softmax(scale * x) over the last axis, or its logarithm. Shapes, types and use in place as for
+ * kops_job_softmax(). log is false.
+ */
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale);
 
-/* y = x with the last two axes exchanged. Shapes and types as for kops_job_transpose(). Not in place. */
+/* y[…, j, i] = x[…, i, j], bit for bit. Shapes, types and use in place as for kops_job_transpose(). */
 int kops_transpose(kops *k, kops_view x, kops_view y);
 
-/* y = a + b, with extents of 1 repeated. Shapes, types and use in place as for kops_job_add(). */
+/* y = a + b, rounded once. Shapes, types and use in place as for kops_job_add(). */
 int kops_add(kops *k, kops_view a, kops_view b, kops_view y);
 
-/* y = x. Shapes and types as for kops_job_copy(). */
+/* y = x, bit for bit. Shapes, types and use in place as for kops_job_copy(). */
 int kops_copy(kops *k, kops_view x, kops_view y);
 
-/* y = the sum, the largest or the mean of x over its last axis. Shapes and types as for kops_job_reduce(). */
+/*
+ * y = the sum, the largest or the mean of x over its last axis. Shapes, types and use in place as for
+ * kops_job_reduce().
+ */
 int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
+
+/* End of one-op calls */
 
 /* ---- Living in another event loop ------------------------------------------------------------ */
 

@@ -306,6 +306,7 @@ class job
       public:
 	job() = default;
 
+	/* Made by scripts/gen-ops: members of job */
 	job &gemm(double alpha, view a, view b, double beta, view c,
 	          kops_precision precision = KOPS_PRECISION_F32, const char *kernel = nullptr)
 	{
@@ -331,6 +332,7 @@ class job
 	{
 		return added(kops_job_reduce(get(), x, y, kind, kernel));
 	}
+	/* End of members of job */
 
 	/* Has the daemon check and plan it now, so that its first run is as fast as later ones. Waits. */
 	void prepare()
@@ -545,6 +547,7 @@ class client
 	{
 		make_job().gemm(alpha, a, b, beta, c, precision).run();
 	}
+	/* Made by scripts/gen-ops: members of client */
 	void softmax(view x, view y, double scale = 1)
 	{
 		detail::check(connection(), kops_softmax(get(), x, y, scale));
@@ -565,6 +568,7 @@ class client
 	{
 		detail::check(connection(), kops_reduce(get(), x, y, kind));
 	}
+	/* End of members of client */
 
 	void ping()
 	{

@@ -1,7 +1,13 @@
-/* ops.c: the ops of a job, packed as they are added. */
+/*
+ * ops.c: the ops of a job, packed as they are added. What an op has is in its description (kernel.h); the calls
+ * of single ops are in calls.c.
+ */
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client.h"
+#include "kernel.h"
 
 /* A field of proto/kops.proto that is written by hand. */
 #define TAG_SUBMIT_OPS MESSAGE_TAG(5, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
@@ -26,32 +32,39 @@ int client_job_reserve(kops_job *job, size_t n)
 	return 0;
 }
 
-/* The i-th of an op's n views; the last is the output. */
-static int check_view(kops_job *job, const kops_view *views, size_t i, size_t n)
+static int check_view(kops_job *job, const struct op *op, unsigned i, const kops_view *view)
 {
-	const kops_view *view = &views[i];
+	const char *name = op->operands[i].name;
 	if (!view->buffer)
-		return client_fail(
-		    job->k, KOPS_E_INVALID,
-		    "op %u: view %zu of %zu has no buffer; kops_view.buffer is one that kops_alloc() "
-		    "or kops_import() made",
-		    job->n_ops, i + 1, n);
+		return client_fail(job->k, KOPS_E_INVALID,
+		                   "op %u: operand %s of %s has no buffer; kops_view.buffer is one that "
+		                   "kops_alloc() or kops_import() made",
+		                   job->n_ops, name, op->name);
 	if (view->buffer->k != job->k)
-		return client_fail(job->k, KOPS_E_INVALID, "op %u: a view of another handle's buffer",
-		                   job->n_ops);
+		return client_fail(job->k, KOPS_E_INVALID, "op %u: operand %s is in another handle's buffer",
+		                   job->n_ops, name);
 	if (view->buffer->freed)
-		return client_fail(job->k, KOPS_E_INVALID, "op %u: a view of a freed buffer", job->n_ops);
+		return client_fail(job->k, KOPS_E_INVALID, "op %u: operand %s is in a freed buffer", job->n_ops,
+		                   name);
 	if (view->rank < 1 || view->rank > KOPS_RANK_MAX)
-		return client_fail(job->k, KOPS_E_INVALID, "op %u: a view of rank %u; 1 to %d are possible",
-		                   job->n_ops, view->rank, KOPS_RANK_MAX);
+		return client_fail(job->k, KOPS_E_INVALID,
+		                   "op %u: operand %s has rank %u; 1 to %d are possible", job->n_ops, name,
+		                   view->rank, KOPS_RANK_MAX);
 	if (view->reserved[0] || view->reserved[1])
 		return client_fail(
 		    job->k, KOPS_E_INVALID,
-		    "op %u: a view whose reserved members are not 0; begin with kops_view v = {0}", job->n_ops);
+		    "op %u: operand %s has reserved members that are not 0; begin with kops_view "
+		    "v = {0}",
+		    job->n_ops, name);
 	return 0;
 }
 
-static int check_op(kops_job *job, const char *kernel, const kops_view *views, size_t n)
+static bool is_absent(const struct op *op, unsigned i, const kops_view *view)
+{
+	return op->operands[i].is_optional && !view->buffer;
+}
+
+static int check_op(kops_job *job, const struct op *op, const kops_view *views, const char *kernel)
 {
 	int status = client_may_use(job->k);
 	if (status < 0)
@@ -64,8 +77,9 @@ static int check_op(kops_job *job, const char *kernel, const kops_view *views, s
 	if (kernel && !client_name_is_valid(kernel))
 		return client_fail(job->k, KOPS_E_INVALID,
 		                   "a kernel's name is at most 64 printable characters");
-	for (size_t i = 0; i < n && status == 0; i++)
-		status = check_view(job, views, i, n);
+	for (unsigned i = 0; i < op->n_operands && status == 0; i++)
+		if (!is_absent(op, i, &views[i]))
+			status = check_view(job, op, i, &views[i]);
 	return status;
 }
 
@@ -81,7 +95,8 @@ static void add_operand(kops_job *job, const kops_view *view, bool written)
 
 static int append_op(kops_job *job, const Kops__V1__Op *op)
 {
-	size_t size = kops__v1__op__get_packed_size(op);
+	uint8_t packed[CLIENT_OP_BYTES_MAX];
+	size_t size = kops__v1__op__pack(op, packed);
 	const size_t frame = 1 + 3; /* tag, length */
 	if (job->bytes_len + frame + size > MESSAGE_BYTES_MAX)
 		return client_fail(job->k, KOPS_E_INVALID, "the job is full: its message would pass %d bytes",
@@ -92,123 +107,194 @@ static int append_op(kops_job *job, const Kops__V1__Op *op)
 	uint8_t *at = job->bytes + job->bytes_len;
 	*at++ = TAG_SUBMIT_OPS;
 	at += message_put_varint(at, size);
-	at += kops__v1__op__pack(op, at);
-	job->bytes_len = (size_t)(at - job->bytes);
+	memcpy(at, packed, size);
+	job->bytes_len = (size_t)(at - job->bytes) + size;
 	return 0;
 }
 
-/*
- * Appends op, whose parameters point to wire[]; it is filled from views[n], of which the last is the output.
- */
-static int add_op(kops_job *job, Kops__V1__Op *op, const char *kernel, const kops_view *views,
-                  Kops__V1__View *wire, size_t n, bool reads_output)
+/* ---- On the wire ---- */
+
+union own_message {
+	ProtobufCMessage base;
+	char bytes[CLIENT_OWN_MESSAGE_BYTES];
+	double aligned;
+};
+
+static void put_attribute(enum attribute_type type, double value, char *at)
 {
-	int status = check_op(job, kernel, views, n);
+	if (type == ATTRIBUTE_FLAG)
+		memcpy(at, &(protobuf_c_boolean){value != 0}, sizeof(protobuf_c_boolean));
+	else
+		attribute_put(type, value, at);
+}
+
+/* As a message of its own, whose fields are those of the description, in its order: test_client_ops. */
+static void fill_own_message(const struct op *op, const ProtobufCMessageDescriptor *type,
+                             const kops_view *views, Kops__V1__View *wire, const double *values,
+                             union own_message *ret)
+{
+	const ProtobufCFieldDescriptor *field = type->fields;
+	type->message_init(&ret->base);
+	for (unsigned i = 0; i < op->n_operands; i++, field++)
+		if (!is_absent(op, i, &views[i]))
+			memcpy(ret->bytes + field->offset, &(Kops__V1__View *){&wire[i]},
+			       sizeof(Kops__V1__View *));
+	for (unsigned i = 0; i < op->n_attributes; i++, field++)
+		put_attribute(op->attributes[i].type, values[i], ret->bytes + field->offset);
+}
+
+static int append(kops_job *job, const struct op *op, const kops_view *views, const double *values,
+                  const char *kernel)
+{
+	const ProtobufCFieldDescriptor *own =
+	    protobuf_c_message_descriptor_get_field_by_name(&kops__v1__op__descriptor, op->name);
+	Kops__V1__View wire[OP_OPERANDS_MAX];
+	Kops__V1__Op msg = KOPS__V1__OP__INIT;
+	union own_message message;
+	for (unsigned i = 0; i < op->n_operands; i++)
+		if (!is_absent(op, i, &views[i]))
+			client_view_encode(&views[i], &wire[i]);
+	fill_own_message(op, own->descriptor, views, wire, values, &message);
+	msg.params_case = (Kops__V1__Op__ParamsCase)own->id;
+	memcpy((char *)&msg + own->offset, &(union own_message *){&message}, sizeof(union own_message *));
+	if (kernel)
+		msg.kernel = (char *)kernel;
+	return append_op(job, &msg);
+}
+
+/* ---- What it reads and writes ---- */
+
+/* Whether the op reads what output v holds before it, in ways that do not show in the views of its inputs. */
+static bool reads_output(const struct op *op, unsigned v, const double *values)
+{
+	struct op_args args = {.op = op};
+	if (!op->reads_output || op->operands[v].role != OPERAND_UPDATED)
+		return false;
+	for (unsigned i = 0; i < op->n_attributes; i++)
+		op_set_attribute(&args, i, values[i]);
+	return op->reads_output(&args, v);
+}
+
+static void add_operands(kops_job *job, const struct op *op, const kops_view *views, const double *values)
+{
+	for (unsigned i = 0; i < op->n_operands; i++) {
+		if (is_absent(op, i, &views[i]))
+			continue;
+		add_operand(job, &views[i], op_is_output(op, i));
+		if (reads_output(op, i, values))
+			add_operand(job, &views[i], false);
+	}
+}
+
+int client_add_op(kops_job *job, const struct op *op, const kops_view *views, const double *values,
+                  const char *kernel)
+{
+	int status = check_op(job, op, views, kernel);
 	if (status < 0)
 		return status;
-	struct operand *grown =
-	    grow(job->operands, &job->operands_cap, job->n_operands + n + 1, sizeof *job->operands);
+	struct operand *grown = grow(job->operands, &job->operands_cap,
+	                             job->n_operands + 2 * (size_t)op->n_operands, sizeof *job->operands);
 	if (!grown)
 		return client_fail(job->k, KOPS_E_NOMEM, "out of memory for a job");
 	job->operands = grown;
-	for (size_t i = 0; i < n; i++)
-		client_view_encode(&views[i], &wire[i]);
-	if (kernel)
-		op->kernel = (char *)kernel;
-	status = append_op(job, op);
+	status = append(job, op, views, values, kernel);
 	if (status < 0)
 		return status;
-	for (size_t i = 0; i < n; i++)
-		add_operand(job, &views[i], i == n - 1);
-	if (reads_output)
-		add_operand(job, &views[n - 1], false);
+	add_operands(job, op, views, values);
 	job->n_ops++;
 	return 0;
 }
 
-int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
-                  kops_precision precision, const char *kernel)
+/* ---- By names ---- */
+
+struct named_op {
+	const struct op *op;
+	kops_view views[OP_OPERANDS_MAX];
+	double values[OP_ATTRIBUTES_MAX];
+};
+
+static int find_operands(kops_job *job, const kops_operand *operands, size_t n, struct named_op *ret)
 {
-	const kops_view views[] = {a, b, c};
-	Kops__V1__View wire[3];
-	Kops__V1__Gemm gemm = KOPS__V1__GEMM__INIT;
-	Kops__V1__Op op = KOPS__V1__OP__INIT;
-	gemm.a = &wire[0];
-	gemm.b = &wire[1];
-	gemm.c = &wire[2];
-	gemm.alpha = alpha;
-	gemm.beta = beta;
-	gemm.precision = (Kops__V1__Precision)precision;
-	op.params_case = KOPS__V1__OP__PARAMS_GEMM;
-	op.gemm = &gemm;
-	return add_op(job, &op, kernel, views, wire, 3, beta != 0);
+	bool is_given[OP_OPERANDS_MAX] = {false};
+	for (size_t i = 0; i < n; i++) {
+		unsigned at =
+		    operands[i].name ? op_operand_index(ret->op, operands[i].name) : ret->op->n_operands;
+		if (at == ret->op->n_operands)
+			return client_fail(job->k, KOPS_E_INVALID, "%s has no operand '%.64s'", ret->op->name,
+			                   operands[i].name ? operands[i].name : "");
+		if (is_given[at])
+			return client_fail(job->k, KOPS_E_INVALID, "operand %s of %s is given twice",
+			                   operands[i].name, ret->op->name);
+		is_given[at] = true;
+		ret->views[at] = operands[i].view;
+	}
+	for (unsigned v = 0; v < ret->op->n_operands; v++)
+		if (!is_given[v] && !ret->op->operands[v].is_optional)
+			return client_fail(job->k, KOPS_E_INVALID, "operand %s of %s is missing",
+			                   ret->op->operands[v].name, ret->op->name);
+	return 0;
 }
 
-int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel)
+/* Whether the value is one of the attribute's type. Its range is the daemon's to check. */
+static bool is_of_type(const struct op_attribute *a, double value)
 {
-	const kops_view views[] = {x, y};
-	Kops__V1__View wire[2];
-	Kops__V1__Softmax softmax = KOPS__V1__SOFTMAX__INIT;
-	Kops__V1__Op op = KOPS__V1__OP__INIT;
-	softmax.x = &wire[0];
-	softmax.y = &wire[1];
-	softmax.scale = scale;
-	softmax.log = log;
-	op.params_case = KOPS__V1__OP__PARAMS_SOFTMAX;
-	op.softmax = &softmax;
-	return add_op(job, &op, kernel, views, wire, 2, false);
+	switch (a->type) {
+	case ATTRIBUTE_NUMBER:
+		return true;
+	case ATTRIBUTE_COUNT:
+		return value >= 0 && value <= UINT32_MAX && value == floor(value);
+	case ATTRIBUTE_FLAG:
+		return value == 0 || value == 1;
+	case ATTRIBUTE_CHOICE:
+		return value >= 0 && value < a->n_choices && value == floor(value);
+	}
+	return false;
 }
 
-int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel)
+static int find_value(kops_job *job, const struct op *op, const struct op_attribute *a,
+                      const kops_attribute *given, double *ret)
 {
-	const kops_view views[] = {x, y};
-	Kops__V1__View wire[2];
-	Kops__V1__Transpose transpose = KOPS__V1__TRANSPOSE__INIT;
-	Kops__V1__Op op = KOPS__V1__OP__INIT;
-	transpose.x = &wire[0];
-	transpose.y = &wire[1];
-	op.params_case = KOPS__V1__OP__PARAMS_TRANSPOSE;
-	op.transpose = &transpose;
-	return add_op(job, &op, kernel, views, wire, 2, false);
+	if (given->choice) {
+		for (unsigned i = 0; i < a->n_choices; i++)
+			if (strcmp(given->choice, a->choices[i]) == 0) {
+				*ret = i;
+				return 0;
+			}
+		return client_fail(job->k, KOPS_E_INVALID, "%s of %s cannot be '%.64s'", a->name, op->name,
+		                   given->choice);
+	}
+	if (!is_of_type(a, given->value))
+		return client_fail(job->k, KOPS_E_INVALID, "%s of %s cannot be %g", a->name, op->name,
+		                   given->value);
+	*ret = given->value;
+	return 0;
 }
 
-int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel)
+static int find_attributes(kops_job *job, const kops_attribute *attributes, size_t n, struct named_op *ret)
 {
-	const kops_view views[] = {a, b, y};
-	Kops__V1__View wire[3];
-	Kops__V1__Add add = KOPS__V1__ADD__INIT;
-	Kops__V1__Op op = KOPS__V1__OP__INIT;
-	add.a = &wire[0];
-	add.b = &wire[1];
-	add.y = &wire[2];
-	op.params_case = KOPS__V1__OP__PARAMS_ADD;
-	op.add = &add;
-	return add_op(job, &op, kernel, views, wire, 3, false);
+	int status = 0;
+	for (unsigned i = 0; i < ret->op->n_attributes; i++)
+		ret->values[i] = ret->op->attributes[i].otherwise;
+	for (size_t i = 0; i < n && status == 0; i++) {
+		const char *name = attributes[i].name ? attributes[i].name : "";
+		unsigned at = op_attribute_index(ret->op, name);
+		if (at == ret->op->n_attributes)
+			return client_fail(job->k, KOPS_E_INVALID, "%s has no attribute '%.64s'", ret->op->name,
+			                   name);
+		status = find_value(job, ret->op, &ret->op->attributes[at], &attributes[i], &ret->values[at]);
+	}
+	return status;
 }
 
-int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel)
+int kops_job_op(kops_job *job, const char *op, const kops_operand *operands, size_t n_operands,
+                const kops_attribute *attributes, size_t n_attributes, const char *kernel)
 {
-	const kops_view views[] = {x, y};
-	Kops__V1__View wire[2];
-	Kops__V1__Copy copy = KOPS__V1__COPY__INIT;
-	Kops__V1__Op op = KOPS__V1__OP__INIT;
-	copy.x = &wire[0];
-	copy.y = &wire[1];
-	op.params_case = KOPS__V1__OP__PARAMS_COPY;
-	op.copy = &copy;
-	return add_op(job, &op, kernel, views, wire, 2, false);
-}
-
-int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel)
-{
-	const kops_view views[] = {x, y};
-	Kops__V1__View wire[2];
-	Kops__V1__Reduce reduce = KOPS__V1__REDUCE__INIT;
-	Kops__V1__Op op = KOPS__V1__OP__INIT;
-	reduce.x = &wire[0];
-	reduce.y = &wire[1];
-	reduce.kind = (Kops__V1__Reduction)kind;
-	op.params_case = KOPS__V1__OP__PARAMS_REDUCE;
-	op.reduce = &reduce;
-	return add_op(job, &op, kernel, views, wire, 2, false);
+	struct named_op named = {.op = op ? op_by_name(op) : NULL};
+	if (!named.op)
+		return client_fail(job->k, KOPS_E_UNSUPPORTED, "this libkops knows no op '%.64s'",
+		                   op ? op : "");
+	int status = find_operands(job, operands, n_operands, &named);
+	if (status == 0)
+		status = find_attributes(job, attributes, n_attributes, &named);
+	return status < 0 ? status : client_add_op(job, named.op, named.views, named.values, kernel);
 }

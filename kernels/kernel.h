@@ -20,8 +20,9 @@
 extern "C" {
 #endif
 
-#define OP_OPERANDS_MAX 8
-#define WHY_BYTES       256 /* room for a sentence to people */
+#define OP_OPERANDS_MAX   8
+#define OP_ATTRIBUTES_MAX 16
+#define WHY_BYTES         256 /* room for a sentence to people */
 
 #define PASSED_OVER_BYTES 512
 
@@ -155,6 +156,7 @@ struct part_axis {
 struct op {
 	const char *name;
 	const char *about; /* what it computes: "y = a + b with a and b repeated to y's shape" */
+	const char *notes; /* sentences that manuals add: special values and cases; or NULL */
 	const struct op_operand *operands;
 	unsigned n_operands; /* at most OP_OPERANDS_MAX */
 	const struct op_attribute *attributes;
@@ -352,6 +354,12 @@ bool op_takes(const struct op *op, kops_dtype dtype);
 unsigned op_operand_index(const struct op *op, const char *name);
 unsigned op_attribute_index(const struct op *op, const char *name);
 
+/*
+ * Writes a value in the form that params have it. The type has to have it: a flag 0 or 1, a choice its index, a
+ * count a whole number below 2^32. op_set_attribute() does so for attribute i.
+ */
+void attribute_put(enum attribute_type type, double value, void *at);
+void op_set_attribute(struct op_args *args, unsigned i, double value);
 /* Gives every attribute its default. */
 void op_set_defaults(struct op_args *args);
 

@@ -86,28 +86,35 @@ unsigned op_attribute_index(const struct op *op, const char *name)
 
 /* ---- Attributes ---- */
 
-static void set_default(const struct op_attribute *a, char *params)
+void attribute_put(enum attribute_type type, double value, void *at)
 {
-	switch (a->type) {
+	switch (type) {
 	case ATTRIBUTE_NUMBER:
-		memcpy(params + a->offset, &a->otherwise, sizeof a->otherwise);
+		memcpy(at, &value, sizeof value);
 		break;
 	case ATTRIBUTE_COUNT:
-		memcpy(params + a->offset, &(uint32_t){(uint32_t)a->otherwise}, sizeof(uint32_t));
+		memcpy(at, &(uint32_t){(uint32_t)value}, sizeof(uint32_t));
 		break;
 	case ATTRIBUTE_FLAG:
-		memcpy(params + a->offset, &(bool){a->otherwise != 0}, sizeof(bool));
+		memcpy(at, &(bool){value != 0}, sizeof(bool));
 		break;
 	case ATTRIBUTE_CHOICE:
-		memcpy(params + a->offset, &(int){(int)a->otherwise}, sizeof(int));
+		memcpy(at, &(int){(int)value}, sizeof(int));
 		break;
 	}
+}
+
+void op_set_attribute(struct op_args *args, unsigned i, double value)
+{
+	const struct op_attribute *a = &args->op->attributes[i];
+
+	attribute_put(a->type, value, (char *)&args->params + a->offset);
 }
 
 void op_set_defaults(struct op_args *args)
 {
 	for (unsigned i = 0; i < args->op->n_attributes; i++)
-		set_default(&args->op->attributes[i], (char *)&args->params);
+		op_set_attribute(args, i, args->op->attributes[i].otherwise);
 }
 
 static bool is_last_but_one(const struct op_attribute *a, unsigned i)

@@ -222,10 +222,11 @@ static const char *part_name(const struct block *b)
 	return name;
 }
 
-/* Lines for the preprocessor, of which only those for programs are shown. */
+/* Lines for the preprocessor, of which only those for programs are shown, and the marks of scripts/gen-ops. */
 static bool is_machinery(const struct block *b)
 {
-	return begins_with(b->code, "#if") || begins_with(b->code, "#endif") ||
+	return begins_with(b->comment, "/* Made by scripts/") || begins_with(b->comment, "/* End of ") ||
+	       begins_with(b->code, "#if") || begins_with(b->code, "#endif") ||
 	       begins_with(b->code, "#include") || begins_with(b->code, "#define KOPS_VERSION");
 }
 

@@ -17,13 +17,15 @@ enum { A, B, Y };
 #define DTYPES (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
 
 static const struct op_operand operands[] = {
-    [A] = {.name = "a", .dtypes = DTYPES, .about = "1 to 4 axes; extents of 1 and missing leading ones repeat"},
-    [B] = {.name = "b", .dtypes = DTYPES, .about = "likewise"},
+    [A] = {.name = "a",
+           .dtypes = DTYPES,
+           .about = "1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's"},
+    [B] = {.name = "b", .dtypes = DTYPES, .about = "as a"},
     [Y] = {.name = "y",
            .role = OPERAND_OUTPUT,
            .dtypes = DTYPES,
            .in_place = 1u << A | 1u << B,
-           .about = "1 to 4 axes; may be a or b where that is not repeated"},
+           .about = "1 to 4 axes"},
 };
 
 /* Gives v the shape that y has with rank 4. */
@@ -131,7 +133,7 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_add = {
     .name = "add",
-    .about = "y = a + b with a and b repeated to y's shape",
+    .about = "y = a + b, rounded once",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .part_axes = part_axes,

@@ -19,12 +19,9 @@ enum { A, B, C };
 static const struct op_operand operands[] = {
     [A] = {.name = "a",
            .dtypes = RULES_FLOATS,
-           .about = "[batch,] M, K; without batch, or of 1, it serves every one"},
+           .about = "[batch,] M, K; with batch 1, or none, it serves every batch of c"},
     [B] = {.name = "b", .dtypes = RULES_FLOATS, .about = "[batch,] K, N; likewise"},
-    [C] = {.name = "c",
-           .role = OPERAND_UPDATED,
-           .dtypes = RULES_FLOATS,
-           .about = "[batch,] M, N; not read where beta is 0"},
+    [C] = {.name = "c", .role = OPERAND_UPDATED, .dtypes = RULES_FLOATS, .about = "[batch,] M, N"},
 };
 
 static const char *const precisions[] = {[KOPS_PRECISION_F32] = "f32",
@@ -40,21 +37,21 @@ static const struct op_attribute attributes[] = {
      .min = -(double)INFINITY,
      .max = (double)INFINITY,
      .otherwise = 1,
-     .about = "what the product is multiplied by; 0 computes none"},
+     .about = "a factor of the product"},
     {.name = "beta",
      .type = ATTRIBUTE_NUMBER,
      .offset = offsetof(struct gemm_params, beta),
      .takes_nan = true,
      .min = -(double)INFINITY,
      .max = (double)INFINITY,
-     .about = "what the old c is multiplied by"},
+     .about = "a factor of the old c"},
     {.name = "precision",
      .type = ATTRIBUTE_CHOICE,
      .offset = offsetof(struct gemm_params, precision),
      .otherwise = KOPS_PRECISION_F32,
      .choices = precisions,
      .n_choices = sizeof precisions / sizeof precisions[0],
-     .about = "what a kernel may do to f32 operands"},
+     .about = "what kernels may do to f32 operands"},
 };
 
 static uint64_t rows_of(const struct view *v)
@@ -354,7 +351,11 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_gemm = {
     .name = "gemm",
-    .about = "c = alpha * a * b + beta * c, batched",
+    .about = "c = alpha * a * b + beta * c",
+    .notes =
+        "With beta 0, c is not read, so NaN in it does no harm. With alpha 0, a and b are not read. With K 0, "
+        "c = beta * c. Products of f16 and bf16 are summed in f32. If the type is not f64, alpha and beta are "
+        "rounded to f32. Finite ones beyond its range are refused; NaN and Inf are accepted.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .attributes = attributes,

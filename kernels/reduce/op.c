@@ -35,7 +35,7 @@ static const struct op_attribute attributes[] = {
      .otherwise = KOPS_SUM,
      .choices = kinds,
      .n_choices = sizeof kinds / sizeof kinds[0],
-     .about = "what is computed of each row"},
+     .about = "what to compute of each row"},
 };
 
 /* Gives y the rank of x. */
@@ -208,6 +208,11 @@ static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {
 const struct op op_reduce = {
     .name = "reduce",
     .about = "y = the sum, the largest or the mean of x over its last axis",
+    .notes = "Of no element the sum is 0, the largest -Inf and the mean NaN. A NaN among the elements gives "
+             "NaN. A mean of "
+             "finite numbers is finite, even if their sum is beyond the type's range. Such a sum is infinite, "
+             "and may be "
+             "where only a part of it is.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .attributes = attributes,

@@ -22,11 +22,7 @@ enum { X, Y };
 
 static const struct op_operand operands[] = {
     [X] = {.name = "x", .dtypes = DTYPES, .about = "1 to 4 axes"},
-    [Y] = {.name = "y",
-           .role = OPERAND_OUTPUT,
-           .dtypes = DTYPES,
-           .in_place = 1u << X,
-           .about = "x's shape; may be x"},
+    [Y] = {.name = "y", .role = OPERAND_OUTPUT, .dtypes = DTYPES, .in_place = 1u << X, .about = "x's shape"},
 };
 
 static const struct op_attribute attributes[] = {
@@ -36,11 +32,11 @@ static const struct op_attribute attributes[] = {
      .min = -(double)FLT_MAX,
      .max = (double)FLT_MAX,
      .otherwise = 1,
-     .about = "what x is multiplied by first"},
+     .about = "a factor of x"},
     {.name = "log",
      .type = ATTRIBUTE_FLAG,
      .offset = offsetof(struct softmax_params, log),
-     .about = "the logarithm of it"},
+     .about = "take the logarithm"},
 };
 
 static int check(struct op_args *args, char why[WHY_BYTES])
@@ -207,6 +203,7 @@ static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {
 const struct op op_softmax = {
     .name = "softmax",
     .about = "y = softmax(scale * x) over the last axis, or its logarithm",
+    .notes = "Where a row of scale * x has NaN or +Inf, or -Inf only, the row of y becomes NaN.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .attributes = attributes,

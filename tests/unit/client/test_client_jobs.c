@@ -126,15 +126,15 @@ static void test_views_that_no_job_takes(void **state)
 	assert_int_equal(kops_job_new(k, NULL, &job), 0);
 	assert_int_equal(kops_job_copy(job, none, good, NULL), KOPS_E_INVALID);
 	assert_string_equal(kops_error(k),
-	                    "op 0: view 1 of 2 has no buffer; kops_view.buffer is one that kops_alloc() "
+	                    "op 0: operand x of copy has no buffer; kops_view.buffer is one that kops_alloc() "
 	                    "or kops_import() made");
 	assert_int_equal(kops_job_copy(job, good, flat, NULL), KOPS_E_INVALID);
 	assert_int_equal(kops_job_copy(job, deep, good, NULL), KOPS_E_INVALID);
-	assert_string_equal(kops_error(k), "op 0: a view of rank 5; 1 to 4 are possible");
+	assert_string_equal(kops_error(k), "op 0: operand x has rank 5; 1 to 4 are possible");
 	assert_int_equal(kops_job_copy(job, good, good, "na\x01me"), KOPS_E_INVALID);
 	assert_int_equal(kops_job_new(other, NULL, &foreign), 0);
 	assert_int_equal(kops_job_copy(foreign, good, good, NULL), KOPS_E_INVALID);
-	assert_string_equal(kops_error(other), "op 0: a view of another handle's buffer");
+	assert_string_equal(kops_error(other), "op 0: operand x is in another handle's buffer");
 	kops_close(other);
 	assert_int_equal(kops_job_copy(job, good, good, NULL), 0);
 	kops_free(b);

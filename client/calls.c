@@ -1,0 +1,81 @@
+/*
+ * calls.c: the calls of single ops. Made by scripts/gen-ops from the descriptions in kernels/OP/op.c; do not
+ * edit it.
+ */
+#include "client.h"
+#include "common/rules.h"
+
+int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
+                  kops_precision precision, const char *kernel)
+{
+	const kops_view views[] = {a, b, c};
+	const double values[] = {alpha, beta, precision};
+	return client_add_op(job, &op_gemm, views, values, kernel);
+}
+
+int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	const double values[] = {scale, log};
+	return client_add_op(job, &op_softmax, views, values, kernel);
+}
+
+int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	return client_add_op(job, &op_transpose, views, NULL, kernel);
+}
+
+int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel)
+{
+	const kops_view views[] = {a, b, y};
+	return client_add_op(job, &op_add, views, NULL, kernel);
+}
+
+int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	return client_add_op(job, &op_copy, views, NULL, kernel);
+}
+
+int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	const double values[] = {kind};
+	return client_add_op(job, &op_reduce, views, values, kernel);
+}
+
+int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_softmax(job, x, y, scale, false, NULL));
+}
+
+int kops_transpose(kops *k, kops_view x, kops_view y)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_transpose(job, x, y, NULL));
+}
+
+int kops_add(kops *k, kops_view a, kops_view b, kops_view y)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_add(job, a, b, y, NULL));
+}
+
+int kops_copy(kops *k, kops_view x, kops_view y)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_copy(job, x, y, NULL));
+}
+
+int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_reduce(job, x, y, kind, NULL));
+}
