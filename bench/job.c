@@ -130,7 +130,7 @@ int bench_job(struct bench *b, const struct step *steps, size_t n, kops_job **re
 	if (status < 0)
 		return failed(b, status, kops_error(b->cli->handle));
 	for (size_t i = 0; i < n && status == 0; i++)
-		status = steps[i].op->enqueue(job, &steps[i]);
+		status = step_enqueue(job, &steps[i]);
 	if (status < 0)
 		failed(b, status, kops_error(b->cli->handle));
 	else if ((status = run_patiently(b, job, &wall_us)) < 0)

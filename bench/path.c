@@ -113,7 +113,7 @@ static int make_job(struct path *p, const struct operands *operands, const struc
 		struct step step = operands_step(operands, i % operands->n_sets);
 
 		step.set.precision = KOPS_PRECISION_F32;
-		rc = step.op->enqueue(*ret_job, &step);
+		rc = step_enqueue(*ret_job, &step);
 	}
 	return rc;
 }

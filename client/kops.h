@@ -471,6 +471,16 @@ int kops_job_op(kops_job *job, const char *op, const kops_operand *operands, siz
                 const kops_attribute *attributes, size_t n_attributes, const char *kernel);
 
 /*
+ * The type and shape that an output has, given the inputs and attributes of an op: *ret_view is a dense view
+ * without buffer. Views of inputs need no buffer here; those of outputs are not looked at. Needs no daemon. On
+ * failure *ret_view is untouched and, if why is not NULL, up to why_size bytes of it hold the sentence.
+ * KOPS_E_SHAPE, KOPS_E_DTYPE, and the codes of kops_job_op().
+ */
+int kops_op_result(const char *op, const kops_operand *operands, size_t n_operands,
+                   const kops_attribute *attributes, size_t n_attributes, const char *output,
+                   kops_view *ret_view, char *why, size_t why_size);
+
+/*
  * Called once, from kops_process() or a call that waits, when the job is done or has failed. status is 0 or
  * KOPS_E_*. A callback may submit and free jobs and free buffers. In it, calls that wait and kops_process()
  * return KOPS_E_STATE, and kops_close() does nothing.

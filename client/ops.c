@@ -2,7 +2,6 @@
  * ops.c: the ops of a job, packed as they are added. What an op has is in its description (kernel.h); the calls
  * of single ops are in calls.c.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -203,98 +202,4 @@ int client_add_op(kops_job *job, const struct op *op, const kops_view *views, co
 	add_operands(job, op, views, values);
 	job->n_ops++;
 	return 0;
-}
-
-/* ---- By names ---- */
-
-struct named_op {
-	const struct op *op;
-	kops_view views[OP_OPERANDS_MAX];
-	double values[OP_ATTRIBUTES_MAX];
-};
-
-static int find_operands(kops_job *job, const kops_operand *operands, size_t n, struct named_op *ret)
-{
-	bool is_given[OP_OPERANDS_MAX] = {false};
-	for (size_t i = 0; i < n; i++) {
-		unsigned at =
-		    operands[i].name ? op_operand_index(ret->op, operands[i].name) : ret->op->n_operands;
-		if (at == ret->op->n_operands)
-			return client_fail(job->k, KOPS_E_INVALID, "%s has no operand '%.64s'", ret->op->name,
-			                   operands[i].name ? operands[i].name : "");
-		if (is_given[at])
-			return client_fail(job->k, KOPS_E_INVALID, "operand %s of %s is given twice",
-			                   operands[i].name, ret->op->name);
-		is_given[at] = true;
-		ret->views[at] = operands[i].view;
-	}
-	for (unsigned v = 0; v < ret->op->n_operands; v++)
-		if (!is_given[v] && !ret->op->operands[v].is_optional)
-			return client_fail(job->k, KOPS_E_INVALID, "operand %s of %s is missing",
-			                   ret->op->operands[v].name, ret->op->name);
-	return 0;
-}
-
-/* Whether the value is one of the attribute's type. Its range is the daemon's to check. */
-static bool is_of_type(const struct op_attribute *a, double value)
-{
-	switch (a->type) {
-	case ATTRIBUTE_NUMBER:
-		return true;
-	case ATTRIBUTE_COUNT:
-		return value >= 0 && value <= UINT32_MAX && value == floor(value);
-	case ATTRIBUTE_FLAG:
-		return value == 0 || value == 1;
-	case ATTRIBUTE_CHOICE:
-		return value >= 0 && value < a->n_choices && value == floor(value);
-	}
-	return false;
-}
-
-static int find_value(kops_job *job, const struct op *op, const struct op_attribute *a,
-                      const kops_attribute *given, double *ret)
-{
-	if (given->choice) {
-		for (unsigned i = 0; i < a->n_choices; i++)
-			if (strcmp(given->choice, a->choices[i]) == 0) {
-				*ret = i;
-				return 0;
-			}
-		return client_fail(job->k, KOPS_E_INVALID, "%s of %s cannot be '%.64s'", a->name, op->name,
-		                   given->choice);
-	}
-	if (!is_of_type(a, given->value))
-		return client_fail(job->k, KOPS_E_INVALID, "%s of %s cannot be %g", a->name, op->name,
-		                   given->value);
-	*ret = given->value;
-	return 0;
-}
-
-static int find_attributes(kops_job *job, const kops_attribute *attributes, size_t n, struct named_op *ret)
-{
-	int status = 0;
-	for (unsigned i = 0; i < ret->op->n_attributes; i++)
-		ret->values[i] = ret->op->attributes[i].otherwise;
-	for (size_t i = 0; i < n && status == 0; i++) {
-		const char *name = attributes[i].name ? attributes[i].name : "";
-		unsigned at = op_attribute_index(ret->op, name);
-		if (at == ret->op->n_attributes)
-			return client_fail(job->k, KOPS_E_INVALID, "%s has no attribute '%.64s'", ret->op->name,
-			                   name);
-		status = find_value(job, ret->op, &ret->op->attributes[at], &attributes[i], &ret->values[at]);
-	}
-	return status;
-}
-
-int kops_job_op(kops_job *job, const char *op, const kops_operand *operands, size_t n_operands,
-                const kops_attribute *attributes, size_t n_attributes, const char *kernel)
-{
-	struct named_op named = {.op = op ? op_by_name(op) : NULL};
-	if (!named.op)
-		return client_fail(job->k, KOPS_E_UNSUPPORTED, "this libkops knows no op '%.64s'",
-		                   op ? op : "");
-	int status = find_operands(job, operands, n_operands, &named);
-	if (status == 0)
-		status = find_attributes(job, attributes, n_attributes, &named);
-	return status < 0 ? status : client_add_op(job, named.op, named.views, named.values, kernel);
 }

@@ -189,6 +189,11 @@ struct op {
 	 * _INVALID with a sentence in why. Never looks at elements.
 	 */
 	int (*check)(struct op_args *args, char why[WHY_BYTES]);
+	/*
+	 * Gives outputs rank and shape, from the inputs' and the attributes: op_result() has checked types and
+	 * given outputs theirs. KOPS_E_SHAPE with a sentence. NULL: the shape of the first input.
+	 */
+	int (*result)(struct op_args *args, char why[WHY_BYTES]);
 	/* What the op may do to f32 data, given checked args; NULL: nothing is asked for. */
 	kops_precision (*precision)(const struct op_args *args);
 	/* Whether the old content of output v is an input (gemm with beta != 0), given checked args. NULL: only
@@ -368,6 +373,12 @@ void op_set_defaults(struct op_args *args);
  * and sentence as of that.
  */
 int op_check(struct op_args *args, char why[WHY_BYTES]);
+
+/*
+ * Gives outputs the type, rank and shape that they have, given the views of inputs, the attributes, and ranks
+ * of 1 to KOPS_RANK_MAX. Codes and sentence as of op_check(); what it accepts may still be refused there.
+ */
+int op_result(struct op_args *args, char why[WHY_BYTES]);
 
 /* ---- part.c ---- */
 

@@ -99,7 +99,7 @@ void attribute_put(enum attribute_type type, double value, void *at)
 		memcpy(at, &(bool){value != 0}, sizeof(bool));
 		break;
 	case ATTRIBUTE_CHOICE:
-		memcpy(at, &(int){(int)value}, sizeof(int));
+		memcpy(at, &(int){(int)(int64_t)value}, sizeof(int));
 		break;
 	}
 }
@@ -241,6 +241,57 @@ int op_check(struct op_args *args, char why[WHY_BYTES])
 	for (unsigned i = 0; i < op->n_attributes && rc == 0; i++)
 		rc = check_attribute(&op->attributes[i], (const char *)&args->params, why);
 	return rc < 0 ? rc : op->check(args, why);
+}
+
+/* ---- Results ---- */
+
+static void give_dtype(struct op_args *args, unsigned v)
+{
+	const struct op_operand *y = &args->op->operands[v];
+	bool has_other = y->dtype_of != OWN_DTYPE && !view_is_absent(&args->views[y->dtype_of]);
+
+	args->views[v].dtype =
+	    has_other ? args->views[y->dtype_of].dtype : (kops_dtype)__builtin_ctz(y->dtypes);
+}
+
+int op_result(struct op_args *args, char why[WHY_BYTES])
+{
+	const struct op *op = args->op;
+	unsigned first = op_first_output(op);
+	int rc = 0;
+
+	for (unsigned v = 0; v < first && rc == 0; v++)
+		rc = check_operand(args, v, why);
+	if (rc < 0)
+		return rc;
+	for (unsigned v = first; v < op->n_operands; v++) {
+		args->views[v] = args->views[0];
+		give_dtype(args, v);
+	}
+	return op->result ? op->result(args, why) : 0;
+}
+
+static uint64_t extent_from_end(const struct view *v, uint32_t d)
+{
+	return d < v->rank ? v->shape[v->rank - 1 - d] : 1;
+}
+
+int rules_broadcast(const struct view *a, const char *a_name, const struct view *b, const char *b_name,
+                    struct view *y, char why[WHY_BYTES])
+{
+	char ta[RULES_SHAPE_BYTES], tb[RULES_SHAPE_BYTES];
+
+	y->rank = a->rank > b->rank ? a->rank : b->rank;
+	for (uint32_t d = 0; d < y->rank; d++) {
+		uint64_t of_a = extent_from_end(a, d), of_b = extent_from_end(b, d);
+
+		if (of_a != of_b && of_a != 1 && of_b != 1)
+			return rules_refuse(why, KOPS_E_SHAPE,
+			                    "%s is %s, %s is %s: they cannot be broadcast together", a_name,
+			                    rules_shape(a, ta), b_name, rules_shape(b, tb));
+		y->shape[y->rank - 1 - d] = of_a == 1 ? of_b : of_a;
+	}
+	return 0;
 }
 
 /* ---- Overlaps ---- */

@@ -68,6 +68,11 @@ static int check_ranks(const struct op_args *args, char why[WHY_BYTES])
 	return 0;
 }
 
+static int result(struct op_args *args, char why[WHY_BYTES])
+{
+	return rules_broadcast(&args->views[A], "a", &args->views[B], "b", &args->views[Y], why);
+}
+
 static int check(struct op_args *args, char why[WHY_BYTES])
 {
 	struct view *a = &args->views[A], *b = &args->views[B], *y = &args->views[Y];
@@ -140,6 +145,7 @@ const struct op op_add = {
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .shape = shape,
     .check = check,
+    .result = result,
     .cost = cost,
     .reference = reference,
     .sample = sample,

@@ -37,6 +37,11 @@ int rules_same_shape(const struct view *x, const char *x_name, const struct view
  */
 int rules_outputs(const struct op_args *args, char why[WHY_BYTES]);
 
+/* For op.result: gives y the shape that a and b, whose names are given, have when they are broadcast together.
+ */
+int rules_broadcast(const struct view *a, const char *a_name, const struct view *b, const char *b_name,
+                    struct view *y, char why[WHY_BYTES]);
+
 /*
  * Adds leading axes of one index, stride 0, up to `rank`. Without elements the strides may be any numbers; they
  * become 0, so that whoever computes with them need not fear overflows.

@@ -92,16 +92,46 @@ static int check_ranks(const struct op_args *args, char why[WHY_BYTES])
 	return rules_rank(&v[C], "c", 2, 3, why);
 }
 
+static int check_inner(const struct view *a, const struct view *b, char why[WHY_BYTES])
+{
+	char ta[RULES_SHAPE_BYTES], tb[RULES_SHAPE_BYTES];
+
+	if (cols_of(a) == rows_of(b))
+		return 0;
+	return rules_refuse(why, KOPS_E_SHAPE,
+	                    "a is %s, b is %s: a's columns (%llu) must equal b's rows (%llu)",
+	                    rules_shape(a, ta), rules_shape(b, tb), (unsigned long long)cols_of(a),
+	                    (unsigned long long)rows_of(b));
+}
+
+static int result(struct op_args *args, char why[WHY_BYTES])
+{
+	const struct view *a = &args->views[A], *b = &args->views[B];
+	struct view *c = &args->views[C];
+	char ta[RULES_SHAPE_BYTES], tb[RULES_SHAPE_BYTES];
+	int rc;
+
+	if ((rc = rules_rank(a, "a", 2, 3, why)) < 0 || (rc = rules_rank(b, "b", 2, 3, why)) < 0 ||
+	    (rc = check_inner(a, b, why)) < 0)
+		return rc;
+	if (batch_of(a) != batch_of(b) && batch_of(a) != 1 && batch_of(b) != 1)
+		return rules_refuse(why, KOPS_E_SHAPE, "a is %s, b is %s: they need one batch, or 1",
+		                    rules_shape(a, ta), rules_shape(b, tb));
+	c->rank = a->rank > b->rank ? a->rank : b->rank;
+	c->shape[0] = batch_of(a) == 1 ? batch_of(b) : batch_of(a);
+	c->shape[c->rank - 2] = rows_of(a);
+	c->shape[c->rank - 1] = cols_of(b);
+	return 0;
+}
+
 static int check_shapes(const struct op_args *args, char why[WHY_BYTES])
 {
 	const struct view *a = &args->views[A], *b = &args->views[B], *c = &args->views[C];
 	char ta[RULES_SHAPE_BYTES], tb[RULES_SHAPE_BYTES], tc[RULES_SHAPE_BYTES];
+	int rc = check_inner(a, b, why);
 
-	if (cols_of(a) != rows_of(b))
-		return rules_refuse(why, KOPS_E_SHAPE,
-		                    "a is %s, b is %s: a's columns (%llu) must equal b's rows (%llu)",
-		                    rules_shape(a, ta), rules_shape(b, tb), (unsigned long long)cols_of(a),
-		                    (unsigned long long)rows_of(b));
+	if (rc < 0)
+		return rc;
 	if (rows_of(c) != rows_of(a) || cols_of(c) != cols_of(b))
 		return rules_refuse(why, KOPS_E_SHAPE, "a is %s, b is %s, c is %s: c must be %llux%llu",
 		                    rules_shape(a, ta), rules_shape(b, tb), rules_shape(c, tc),
@@ -368,6 +398,7 @@ const struct op op_gemm = {
     .carried_bytes = rules_wide_bytes,
     .shape = shape,
     .check = check,
+    .result = result,
     .precision = precision,
     .reads_output = reads_output,
     .ignores_inputs = ignores_inputs,

@@ -71,6 +71,18 @@ static double scale_of(const struct view *x, kops_reduction kind)
 	return n > 0 ? 1 / n : (double)INFINITY;
 }
 
+static int result(struct op_args *args, char why[WHY_BYTES])
+{
+	struct view *y = &args->views[Y];
+
+	(void)why;
+	if (y->rank > 1)
+		y->rank--;
+	else
+		y->shape[0] = 1;
+	return 0;
+}
+
 static int check(struct op_args *args, char why[WHY_BYTES])
 {
 	struct view *x = &args->views[X], *y = &args->views[Y];
@@ -224,6 +236,7 @@ const struct op op_reduce = {
     .step_part = step_part,
     .carried_bytes = carried_bytes,
     .check = check,
+    .result = result,
     .reads_output = reads_output,
     .cost = cost,
     .reference = reference,

@@ -33,6 +33,20 @@ static int check_shapes(const struct view *x, const struct view *y, char why[WHY
 	                    rules_shape(x, tx), rules_shape(y, ty));
 }
 
+static int result(struct op_args *args, char why[WHY_BYTES])
+{
+	struct view *y = &args->views[Y];
+	int rc = rules_rank(y, "x", 2, 4, why);
+	uint64_t rows;
+
+	if (rc < 0)
+		return rc;
+	rows = y->shape[y->rank - 2];
+	y->shape[y->rank - 2] = y->shape[y->rank - 1];
+	y->shape[y->rank - 1] = rows;
+	return 0;
+}
+
 static int check(struct op_args *args, char why[WHY_BYTES])
 {
 	struct view *x = &args->views[X], *y = &args->views[Y];
@@ -101,6 +115,7 @@ const struct op op_transpose = {
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .check = check,
+    .result = result,
     .cost = cost,
     .reference = reference,
     .sample = sample,

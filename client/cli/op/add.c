@@ -4,7 +4,6 @@
 
 #include "files/dims.h"
 #include "files/source.h"
-#include "show.h"
 #include "verb/op.h"
 
 static void want_sum(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch)
@@ -36,28 +35,6 @@ static void align(struct elements *in, struct elements *y)
 {
 	repeat(&in[0], y);
 	repeat(&in[1], y);
-}
-
-static int shape(struct step *step, char *why)
-{
-	const kops_view *a = &step->in[0], *b = &step->in[1];
-	uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
-
-	for (uint32_t d = 0; d < rank; d++) {
-		uint64_t of_a = step_extent(a, d), of_b = step_extent(b, d);
-		if (of_a != of_b && of_a != 1 && of_b != 1)
-			return why_invalid(
-			    why, "shapes do not fit together: %s and %s; extents must be equal or 1",
-			    show_shape(a->rank, a->shape).text, show_shape(b->rank, b->shape).text);
-		step->out.shape[rank - 1 - d] = of_a == 1 ? of_b : of_a;
-	}
-	step->out.rank = rank;
-	return 0;
-}
-
-static int enqueue(kops_job *job, const struct step *s)
-{
-	return kops_job_add(job, s->in[0], s->in[1], s->out, s->set.kernel);
 }
 
 /* A raw B is as large as A, or one row, column or element of it. */
@@ -101,8 +78,6 @@ const struct operation operation_add = {
                      "  kops-client add x.npy bias_row.npy -o y.npy --check\n"
                      "  kops-client add -m 300 x.bin column.bin -o y.bin\n"},
     .fit = fit,
-    .shape = shape,
-    .enqueue = enqueue,
     .want = want_sum,
     .align = align,
     .bench = {.what = "sums",

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "kernel.h"
 #include "show.h"
 
 #define X(name) &operation_##name,
@@ -69,13 +70,51 @@ int step_fits(const kops_view *view, char *why)
 	                   show_shape(view->rank, view->shape).text);
 }
 
+/* The operands by the names of the op's description: n_inputs, then the output. */
+static void name_operands(const struct step *step, kops_operand ret[STEP_INPUTS_MAX + 1])
+{
+	const struct op *op = op_by_name(step->op->name);
+	unsigned n = step->op->n_inputs;
+
+	for (unsigned i = 0; i < n; i++)
+		ret[i] = (kops_operand){op->operands[i].name, step->in[i]};
+	ret[n] = (kops_operand){op->operands[n].name, step->out};
+}
+
+/* Whether the op takes the type is not asked here: kops-bench shows what the daemon says of it. */
+static int described_shape(struct step *step, char *why)
+{
+	const struct op *op = op_by_name(step->op->name);
+	kops_operand operands[STEP_INPUTS_MAX + 1];
+	unsigned n = step->op->n_inputs;
+	kops_view result;
+
+	name_operands(step, operands);
+	for (unsigned i = 0; i < n; i++)
+		operands[i].view.dtype = (kops_dtype)__builtin_ctz(op->operands[i].dtypes);
+	if (kops_op_result(op->name, operands, n, NULL, 0, operands[n].name, &result, why, CLI_WHY_BYTES) < 0)
+		return KOPS_E_INVALID;
+	step->out.rank = result.rank;
+	memcpy(step->out.shape, result.shape, sizeof(result.shape));
+	return 0;
+}
+
+int step_enqueue(kops_job *job, const struct step *step)
+{
+	kops_operand operands[STEP_INPUTS_MAX + 1];
+
+	if (step->op->enqueue)
+		return step->op->enqueue(job, step);
+	name_operands(step, operands);
+	return kops_job_op(job, step->op->name, operands, step->op->n_inputs + 1, NULL, 0, step->set.kernel);
+}
+
 int step_result(struct step *step, char *why)
 {
-	int rc = 0;
+	int rc;
 
 	step->out = step->in[0];
-	if (step->op->shape)
-		rc = step->op->shape(step, why);
+	rc = step->op->shape ? step->op->shape(step, why) : described_shape(step, why);
 	if (rc < 0)
 		return rc;
 	step->out = kops_tensor(NULL, 0, step->out.dtype, step->out.rank, step->out.shape);

@@ -88,8 +88,10 @@ struct operation {
 	 * code. NULL: -m and -n tell the first one's.
 	 */
 	int (*fit)(struct cli *cli, struct source *const *sources);
-	/* Sets rank and shape of out, which were those of in[0]; or NULL. KOPS_E_INVALID with a sentence. */
+	/* Sets rank and shape of out, which were those of in[0]. KOPS_E_INVALID with a sentence. NULL: as the
+	 * op's description has it, without attributes. */
 	int (*shape)(struct step *step, char *why);
+	/* Adds the op to the job. NULL: it has no attributes. Callers ask step_enqueue(). */
 	int (*enqueue)(kops_job *job, const struct step *step);
 	/* The same again in float64, row by row; NULL: a copy. */
 	void (*want)(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch);
@@ -131,6 +133,9 @@ struct step step_copy(kops_view from, kops_view to);
 int step_shape(struct step *step, char *why);
 /* The same, whether or not the op takes the dtypes. */
 int step_result(struct step *step, char *why);
+
+/* Adds the op to a job: what kops_job_op() returns. */
+int step_enqueue(kops_job *job, const struct step *step);
 
 /* The op's check of a step whose operands are in SHARED memory; check_passed() tells the result. */
 int step_check(const struct step *step, struct check *ret_check);

@@ -35,16 +35,6 @@ static void align(struct elements *in, struct elements *y)
 	}
 }
 
-static int shape(struct step *step, char *why)
-{
-	(void)why;
-	if (step->out.rank > 1)
-		step->out.rank--;
-	else
-		step->out.shape[0] = 1;
-	return 0;
-}
-
 static int enqueue(kops_job *job, const struct step *s)
 {
 	return kops_job_reduce(job, s->in[0], s->out, s->set.kind, s->set.kernel);
@@ -68,7 +58,6 @@ const struct operation operation_reduce = {
              "gives one number. f32, f16 and bf16.\n",
          .examples = "  kops-client reduce x.npy -o sums.npy\n"
                      "  kops-client reduce --kind mean -n 1000 x.bin -o means.bin --check\n"},
-    .shape = shape,
     .enqueue = enqueue,
     .want = want_reduced,
     .align = align,

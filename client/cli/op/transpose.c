@@ -1,6 +1,4 @@
 /* transpose: swaps the last two axes. */
-#include <inttypes.h>
-
 #include "op/operation.h"
 
 static void align(struct elements *in, struct elements *y)
@@ -14,20 +12,6 @@ static void align(struct elements *in, struct elements *y)
 	turned.strides[last] = in[0].strides[last - 1];
 	turned.strides[last - 1] = in[0].strides[last];
 	in[0] = turned;
-}
-
-static int shape(struct step *step, char *why)
-{
-	if (step->in[0].rank < 2)
-		return why_invalid(why, "a transposition takes 2 to 4 dimensions, not %" PRIu32,
-		                   step->in[0].rank);
-	step->out = kops_transposed(step->in[0]);
-	return 0;
-}
-
-static int enqueue(kops_job *job, const struct step *s)
-{
-	return kops_job_transpose(job, s->in[0], s->out, s->set.kernel);
 }
 
 static void cut(struct step *part, const struct bench_block *at)
@@ -46,8 +30,6 @@ const struct operation operation_transpose = {
                  "gemm.)\n",
              .examples = "  kops-client transpose a.npy -o at.npy\n"
                          "  kops-client transpose -m 300 a.bin -o at.bin\n"},
-    .shape = shape,
-    .enqueue = enqueue,
     .align = align,
     .bench = {.what = "transposition",
               .seed = "512,1024,2048,4096,8192,16384,16383x16381,23168",

@@ -21,7 +21,7 @@ int pipeline_send(struct cli *cli, const struct step *steps, size_t n, const cha
 	if (rc < 0)
 		return cli_fail_kops(cli, rc, kops_error(cli->handle));
 	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = steps[i].op->enqueue(job, &steps[i]);
+		rc = step_enqueue(job, &steps[i]);
 	rc = rc < 0 ? cli_fail_kops(cli, rc, kops_error(cli->handle)) : wait_for_job(cli, job, device);
 	if (rc == CLI_OK)
 		*ret_job = job;

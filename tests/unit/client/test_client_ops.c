@@ -172,6 +172,85 @@ static void test_the_largest_numbers_have_room(void **state)
 	fake_stop(f);
 }
 
+/* ---- Results ---- */
+
+static kops_view shaped(kops_dtype dtype, uint32_t rank, const uint64_t *shape)
+{
+	return kops_tensor(NULL, 0, dtype, rank, shape);
+}
+
+#define SHAPED(...)                                                                                            \
+	shaped(KOPS_F32, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (uint64_t[]){__VA_ARGS__})
+
+static void assert_result(const char *op, const kops_operand *operands, size_t n, const char *output,
+                          kops_view want)
+{
+	kops_view got;
+	char why[WHY_BYTES] = "";
+	assert_int_equal(kops_op_result(op, operands, n, NULL, 0, output, &got, why, sizeof why), 0);
+	assert_memory_equal(&got, &want, sizeof got);
+}
+
+static void test_results_have_the_shapes_of_their_rules(void **state)
+{
+	(void)state;
+	assert_result("gemm", (kops_operand[]){{"a", SHAPED(2, 3)}, {"b", SHAPED(3, 5)}}, 2, "c", SHAPED(2, 5));
+	assert_result("gemm", (kops_operand[]){{"a", SHAPED(7, 2, 3)}, {"b", SHAPED(3, 5)}}, 2, "c",
+	              SHAPED(7, 2, 5));
+	assert_result("gemm", (kops_operand[]){{"a", SHAPED(1, 2, 3)}, {"b", SHAPED(7, 3, 5)}}, 2, "c",
+	              SHAPED(7, 2, 5));
+	assert_result("softmax", (kops_operand[]){{"x", SHAPED(4, 2, 3)}}, 1, "y", SHAPED(4, 2, 3));
+	assert_result("transpose", (kops_operand[]){{"x", SHAPED(4, 2, 3)}}, 1, "y", SHAPED(4, 3, 2));
+	assert_result("add", (kops_operand[]){{"a", SHAPED(4, 1, 3)}, {"b", SHAPED(2, 1)}}, 2, "y",
+	              SHAPED(4, 2, 3));
+	assert_result("add", (kops_operand[]){{"a", SHAPED(0, 3)}, {"b", SHAPED(1)}}, 2, "y", SHAPED(0, 3));
+	assert_result("copy", (kops_operand[]){{"x", SHAPED(4)}, {"y", SHAPED(9)}}, 2, "y", SHAPED(4));
+	assert_result("reduce", (kops_operand[]){{"x", SHAPED(4, 2)}}, 1, "y", SHAPED(4));
+	assert_result("reduce", (kops_operand[]){{"x", SHAPED(4)}}, 1, "y", SHAPED(1));
+}
+
+static void assert_no_result(const char *op, const kops_operand *operands, size_t n, const char *output,
+                             int code, const char *sentence)
+{
+	kops_view got = {.rank = 77};
+	char why[WHY_BYTES] = "";
+	assert_int_equal(kops_op_result(op, operands, n, NULL, 0, output, &got, why, sizeof why), code);
+	assert_int_equal(kops_op_result(op, operands, n, NULL, 0, output, &got, NULL, 0), code);
+	assert_string_equal(why, sentence);
+	assert_int_equal(got.rank, 77);
+}
+
+static void test_operands_without_a_result_are_refused(void **state)
+{
+	const uint64_t one[] = {1, 1, 1, 1, 1};
+	kops_view x = SHAPED(2, 3), flat = shaped(KOPS_F32, 0, one), deep = shaped(KOPS_F32, 5, one);
+	kops_view of_f64 = shaped(KOPS_F64, 1, one), of_nothing = shaped((kops_dtype)99, 1, one);
+	(void)state;
+	assert_no_result("gem", NULL, 0, "c", KOPS_E_UNSUPPORTED, "this libkops knows no op 'gem'");
+	assert_no_result("copy", (kops_operand[]){{"x", x}}, 1, "x", KOPS_E_INVALID, "copy has no output 'x'");
+	assert_no_result("copy", (kops_operand[]){{"x", x}}, 1, NULL, KOPS_E_INVALID, "copy has no output ''");
+	assert_no_result("copy", NULL, 0, "y", KOPS_E_INVALID, "operand x of copy is missing");
+	assert_no_result("copy", (kops_operand[]){{"x", flat}}, 1, "y", KOPS_E_SHAPE,
+	                 "operand x has rank 0; 1 to 4 are possible");
+	assert_no_result("copy", (kops_operand[]){{"x", deep}}, 1, "y", KOPS_E_SHAPE,
+	                 "operand x has rank 5; 1 to 4 are possible");
+	assert_no_result("softmax", (kops_operand[]){{"x", of_f64}}, 1, "y", KOPS_E_DTYPE,
+	                 "x is f64; softmax takes f32, f16 and bf16");
+	assert_no_result("add", (kops_operand[]){{"a", x}, {"b", of_f64}}, 2, "y", KOPS_E_DTYPE,
+	                 "a is f32, b is f64: add wants one type for both");
+	assert_int_equal(
+	    kops_op_result("copy", (kops_operand[]){{"x", of_nothing}}, 1, NULL, 0, "y", &x, NULL, 0),
+	    KOPS_E_DTYPE);
+	assert_no_result("add", (kops_operand[]){{"a", x}, {"b", SHAPED(2, 2)}}, 2, "y", KOPS_E_SHAPE,
+	                 "a is 2x3, b is 2x2: they cannot be broadcast together");
+	assert_no_result("transpose", (kops_operand[]){{"x", SHAPED(3)}}, 1, "y", KOPS_E_SHAPE,
+	                 "x has rank 1; this op takes rank 2 to 4");
+	assert_no_result("gemm", (kops_operand[]){{"a", x}, {"b", x}}, 2, "c", KOPS_E_SHAPE,
+	                 "a is 2x3, b is 2x3: a's columns (3) must equal b's rows (2)");
+	assert_no_result("gemm", (kops_operand[]){{"a", SHAPED(2, 2, 3)}, {"b", SHAPED(4, 3, 5)}}, 2, "c",
+	                 KOPS_E_SHAPE, "a is 2x2x3, b is 4x3x5: they need one batch, or 1");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
@@ -180,6 +259,8 @@ int main(void)
 	    TEST(test_names_say_the_same_as_the_calls),
 	    TEST(test_wrong_names_and_values_are_refused),
 	    TEST(test_the_largest_numbers_have_room),
+	    cmocka_unit_test(test_results_have_the_shapes_of_their_rules),
+	    cmocka_unit_test(test_operands_without_a_result_are_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
