@@ -1,0 +1,94 @@
+/*
+ * The shapes that ops say their results have: each op accepts inputs with such outputs. Ops come from their
+ * descriptions, so a new one needs no line here.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernel.h"
+#include "seed.h"
+
+#define TRIALS 20000
+
+/* Of few extents, so that inputs fit together often. */
+static void random_view(struct view *v, kops_dtype dtype)
+{
+	*v = (struct view){.dtype = dtype, .rank = 1 + (uint32_t)rand() % KOPS_RANK_MAX};
+	for (uint32_t d = 0; d < v->rank; d++)
+		v->shape[d] = (uint64_t)rand() % 4;
+	view_make_dense(v);
+}
+
+static kops_dtype random_dtype(const struct op *op)
+{
+	kops_dtype dtype;
+
+	do
+		dtype = (kops_dtype)(rand() % 32);
+	while (!op_takes(op, dtype));
+	return dtype;
+}
+
+/* Each operand in memory of its own. */
+static void lay_out(struct op_args *args, const char spaces[OP_OPERANDS_MAX])
+{
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
+		args->views[v].space = &spaces[v];
+		if (op_is_output(args->op, v))
+			view_make_dense(&args->views[v]);
+	}
+}
+
+/* Returns whether the inputs fit together. */
+static bool try_once(const struct op *op)
+{
+	static const char spaces[OP_OPERANDS_MAX];
+	struct op_args args = {.op = op};
+	char why[WHY_BYTES] = "";
+	kops_dtype dtype = random_dtype(op);
+	int rc;
+
+	op_set_defaults(&args);
+	for (unsigned v = 0; v < op_first_output(op); v++)
+		random_view(&args.views[v], dtype);
+	rc = op_result(&args, why);
+	if (rc < 0) {
+		assert_int_equal(rc, KOPS_E_SHAPE);
+		assert_true(strlen(why) > 10);
+		return false;
+	}
+	lay_out(&args, spaces);
+	rc = op_check(&args, why);
+	if (rc < 0)
+		fail_msg("%s refuses the result that it told: %s", op->name, why);
+	return true;
+}
+
+static void test_ops_accept_the_results_that_they_tell(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < OP_COUNT; i++) {
+		unsigned fitting = 0;
+
+		for (unsigned trial = 0; trial < TRIALS; trial++)
+			fitting += try_once(ops[i]);
+		assert_in_range(fitting, TRIALS / 200, TRIALS);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_ops_accept_the_results_that_they_tell)};
+	unsigned seed = (unsigned)seed_of_run();
+
+	print_message("seed: KOPS_TEST_SEED=%u\n", seed);
+	srand(seed);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
