@@ -658,8 +658,8 @@ int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
  *   1. Ask kops_fd(). It is -1 between connections. Register again whenever it changes: a new connection never
  *      has the number of the one before.
  *   2. Poll it, by level and not by edge, for kops_events() (POLLIN, POLLOUT), for at most kops_timeout() ms
- *      (-1: no limit). While jobs are out that is a second at most, since a socket that the program itself
- *      closes wakes nobody.
+ *      (-1: no limit). While jobs are out or buffers are being made, that is a second at most, since a
+ *      socket that the program itself closes wakes nobody.
  *   3. Call kops_process(), whatever poll() said. It runs callbacks, and returns how many jobs ended and
  *      buffers were made, or a negative code when the connection is lost for good.
  * If the program closed the descriptor itself, or put another file in its place, kops_fd() says -1, and step 3

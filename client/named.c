@@ -55,13 +55,11 @@ static bool is_of_type(const struct op_attribute *a, double value)
 
 static bool find_choice(const struct op_attribute *a, const char *word, double *ret)
 {
-	for (unsigned i = 0; i < a->n_choices; i++) {
-		if (strcmp(word, a->choices[i]) != 0)
-			continue;
-		*ret = i;
-		return true;
-	}
-	return false;
+	unsigned i = attribute_choice(a, word);
+	if (i == a->n_choices)
+		return false;
+	*ret = i;
+	return true;
 }
 
 static int find_attribute(const kops_attribute *given, struct named_op *ret, char why[WHY_BYTES])

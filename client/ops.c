@@ -166,9 +166,9 @@ static int append(kops_job *job, const struct op *op, const kops_view *views, co
 /* Whether the op reads what output v holds before it, in ways that do not show in the views of its inputs. */
 static bool reads_output(const struct op *op, unsigned v, const double *values)
 {
-	struct op_args args = {.op = op};
 	if (!op->reads_output || op->operands[v].role != OPERAND_UPDATED)
 		return false;
+	struct op_args args = {.op = op};
 	for (unsigned i = 0; i < op->n_attributes; i++)
 		op_set_attribute(&args, i, values[i]);
 	return op->reads_output(&args, v);

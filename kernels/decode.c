@@ -1,18 +1,17 @@
 #include "decode.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#define FIELDS_MAX     64 /* numbers of the fields of Op */
-#define ATTRIBUTES_MAX 16
+#include "common/rules.h"
+
+#define FIELDS_MAX 64 /* numbers of the fields of Op */
 
 /* An op's own message: where its members are. */
 struct form {
 	const struct op *op;
 	uint16_t message; /* in Op: a pointer to it */
-	uint16_t operands[OP_OPERANDS_MAX], attributes[ATTRIBUTES_MAX];
+	uint16_t operands[OP_OPERANDS_MAX], attributes[OP_ATTRIBUTES_MAX];
 };
 
 /* By Op.params_case; written by decode_open() only. */
@@ -37,10 +36,9 @@ static int find_member(const ProtobufCMessageDescriptor *message, const char *na
 {
 	const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(message, name);
 
-	if (!field || field->type != type || field->label == PROTOBUF_C_LABEL_REPEATED) {
-		snprintf(why, WHY_BYTES, "%s has no member %s as its op describes it", message->name, name);
-		return KOPS_E_STATE;
-	}
+	if (!field || field->type != type || field->label == PROTOBUF_C_LABEL_REPEATED)
+		return rules_refuse(why, KOPS_E_STATE, "%s has no member %s as its op describes it",
+		                    message->name, name);
 	*ret = (uint16_t)field->offset;
 	return 0;
 }
@@ -50,12 +48,10 @@ static int find_members(struct form *form, const ProtobufCMessageDescriptor *mes
 	const struct op *op = form->op;
 	int rc = 0;
 
-	if (op->n_attributes > ATTRIBUTES_MAX || op->n_operands > OP_OPERANDS_MAX ||
-	    op->n_operands + op->n_attributes != message->n_fields) {
-		snprintf(why, WHY_BYTES, "%s has %u members, its op describes others", message->name,
-		         message->n_fields);
-		return KOPS_E_STATE;
-	}
+	if (op->n_attributes > OP_ATTRIBUTES_MAX || op->n_operands > OP_OPERANDS_MAX ||
+	    op->n_operands + op->n_attributes != message->n_fields)
+		return rules_refuse(why, KOPS_E_STATE, "%s has %u members, its op describes others",
+		                    message->name, message->n_fields);
 	for (unsigned i = 0; i < op->n_operands && rc == 0; i++)
 		rc = find_member(message, op->operands[i].name, PROTOBUF_C_TYPE_MESSAGE, &form->operands[i],
 		                 why);
@@ -121,16 +117,6 @@ static void read_form(const struct form *form, const char *message, struct op_ar
 
 /* ---- An instance: all by name ---- */
 
-__attribute__((format(printf, 2, 3))) static int refuse(char why[WHY_BYTES], const char *format, ...)
-{
-	va_list list;
-
-	va_start(list, format);
-	vsnprintf(why, WHY_BYTES, format, list);
-	va_end(list);
-	return KOPS_E_INVALID;
-}
-
 /* Text of a client's in a sentence. */
 #define QUOTED "\"%.40s\""
 
@@ -140,33 +126,32 @@ static int read_operand(const Kops__V1__Instance__Operand *msg, const struct op 
 	unsigned i = op_operand_index(op, msg->name);
 
 	if (i == op->n_operands)
-		return refuse(why, "%s has no operand " QUOTED, op->name, msg->name);
+		return rules_refuse(why, KOPS_E_INVALID, "%s has no operand " QUOTED, op->name, msg->name);
 	if (views[i])
-		return refuse(why, "operand %s of %s is given twice", msg->name, op->name);
+		return rules_refuse(why, KOPS_E_INVALID, "operand %s of %s is given twice", msg->name,
+		                    op->name);
 	if (!msg->view)
-		return refuse(why, "operand %s of %s has no view", msg->name, op->name);
+		return rules_refuse(why, KOPS_E_INVALID, "operand %s of %s has no view", msg->name, op->name);
 	views[i] = msg->view;
 	return 0;
 }
 
 static int read_choice(const struct op_attribute *a, const char *name, char *params, char why[WHY_BYTES])
 {
-	int i = 0;
+	unsigned i = attribute_choice(a, name);
 
-	while ((unsigned)i < a->n_choices && strcmp(a->choices[i], name) != 0)
-		i++;
-	if ((unsigned)i == a->n_choices)
-		return refuse(why, "%s cannot be " QUOTED, a->name, name);
-	copy_attribute(a, &i, params);
+	if (i == a->n_choices)
+		return rules_refuse(why, KOPS_E_INVALID, "%s cannot be " QUOTED, a->name, name);
+	attribute_put(a->type, i, params + a->offset);
 	return 0;
 }
 
 static int read_count(const struct op_attribute *a, uint64_t count, char *params, char why[WHY_BYTES])
 {
 	if (count > UINT32_MAX)
-		return refuse(why, "%s is %" PRIu64 "; it must be from %.10g to %.10g", a->name, count, a->min,
-		              a->max);
-	copy_attribute(a, &(uint32_t){(uint32_t)count}, params);
+		return rules_refuse(why, KOPS_E_INVALID, "%s is %" PRIu64 "; it must be from %.10g to %.10g",
+		                    a->name, count, a->min, a->max);
+	attribute_put(a->type, (double)count, params + a->offset);
 	return 0;
 }
 
@@ -185,7 +170,8 @@ static int read_value(const Kops__V1__Instance__Attribute *msg, const struct op_
                       char why[WHY_BYTES])
 {
 	if (msg->value_case != kinds[a->type].wire)
-		return refuse(why, "%s is %s, and nothing else", a->name, kinds[a->type].name);
+		return rules_refuse(why, KOPS_E_INVALID, "%s is %s, and nothing else", a->name,
+		                    kinds[a->type].name);
 	switch (a->type) {
 	case ATTRIBUTE_NUMBER:
 		copy_attribute(a, &msg->number, params);
@@ -209,9 +195,10 @@ static int read_attribute(const Kops__V1__Instance__Attribute *msg, struct op_ar
 	unsigned i = op_attribute_index(op, msg->name);
 
 	if (i == op->n_attributes)
-		return refuse(why, "%s has no attribute " QUOTED, op->name, msg->name);
+		return rules_refuse(why, KOPS_E_INVALID, "%s has no attribute " QUOTED, op->name, msg->name);
 	if (*given >> i & 1)
-		return refuse(why, "attribute %s of %s is given twice", msg->name, op->name);
+		return rules_refuse(why, KOPS_E_INVALID, "attribute %s of %s is given twice", msg->name,
+		                    op->name);
 	*given |= 1u << i;
 	return read_value(msg, &op->attributes[i], (char *)&args->params, why);
 }
@@ -224,7 +211,7 @@ static int read_instance(const Kops__V1__Instance *msg, struct op_args *args,
 
 	args->op = op_by_name(msg->op);
 	if (!args->op)
-		return refuse(why, "there is no op " QUOTED, msg->op);
+		return rules_refuse(why, KOPS_E_INVALID, "there is no op " QUOTED, msg->op);
 	op_set_defaults(args);
 	for (size_t i = 0; i < msg->n_operands && rc == 0; i++)
 		rc = read_operand(msg->operands[i], args->op, views, why);
@@ -241,10 +228,8 @@ int decode_op(const Kops__V1__Op *msg, struct op_args *args, const Kops__V1__Vie
 
 	if (msg->params_case == KOPS__V1__OP__PARAMS_INSTANCE)
 		return read_instance(msg->instance, args, views, why);
-	if (number >= FIELDS_MAX || !forms[number].op) {
-		snprintf(why, WHY_BYTES, "an op without parameters");
-		return KOPS_E_INVALID;
-	}
+	if (number >= FIELDS_MAX || !forms[number].op)
+		return rules_refuse(why, KOPS_E_INVALID, "an op without parameters");
 	args->op = forms[number].op;
 	memcpy(&message, (const char *)msg + forms[number].message, sizeof message);
 	read_form(&forms[number], message, args, views);

@@ -91,9 +91,8 @@ struct op_operand {
 	const char *name; /* as in kops.h and on the wire */
 	enum operand_role role;
 	bool is_optional;
-	uint32_t dtypes; /* DTYPE_BIT of each that it may have */
-	int8_t
-	    dtype_of; /* the operand before it whose type it has, too, where that is given; OWN_DTYPE: none */
+	uint32_t dtypes;   /* DTYPE_BIT of each that it may have */
+	int8_t dtype_of;   /* an operand before it whose type it shares, if that is given; or OWN_DTYPE */
 	uint8_t in_place;  /* of an output: bit i is set where it may be the very view that operand i is */
 	const char *about; /* shape and meaning: a phrase */
 };
@@ -358,6 +357,9 @@ bool op_takes(const struct op *op, kops_dtype dtype);
 /* Their place in the description; op->n_operands or n_attributes where there is none of that name. */
 unsigned op_operand_index(const struct op *op, const char *name);
 unsigned op_attribute_index(const struct op *op, const char *name);
+
+/* The index of a word among the choices of an attribute; n_choices where it is none of them. */
+unsigned attribute_choice(const struct op_attribute *a, const char *word);
 
 /*
  * Writes a value in the form that params have it. The type has to have it: a flag 0 or 1, a choice its index, a

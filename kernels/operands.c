@@ -86,6 +86,15 @@ unsigned op_attribute_index(const struct op *op, const char *name)
 
 /* ---- Attributes ---- */
 
+unsigned attribute_choice(const struct op_attribute *a, const char *word)
+{
+	unsigned i = 0;
+
+	while (i < a->n_choices && strcmp(a->choices[i], word) != 0)
+		i++;
+	return i;
+}
+
 void attribute_put(enum attribute_type type, double value, void *at)
 {
 	switch (type) {
