@@ -11,11 +11,17 @@ struct idmap_slot {
 	void *value; /* NULL: empty */
 };
 
-struct idmap {
+struct idmap_table {
 	struct idmap_slot *slots;
 	size_t capacity; /* power of two, or 0 */
 	size_t count;
-	size_t taken; /* idmap_take_next() goes on here */
+	size_t taken; /* slots before this one are empty, while values are only taken out */
+};
+
+struct idmap {
+	struct idmap_table now;
+	struct idmap_table old; /* what idmap_put() has yet to move to now */
+	size_t count;           /* in both */
 };
 
 /* Of this process, since clients choose the ids: nobody can choose those that all have one home. */
@@ -32,23 +38,29 @@ static inline size_t idmap_home(uint64_t id, size_t capacity)
 	return (size_t)(h >> 32) & (capacity - 1);
 }
 
-/* Where id is, or would be put. The map has a free slot. */
-static inline struct idmap_slot *idmap_find(const struct idmap *map, uint64_t id)
+/* Where id is, or would be put. The table has a free slot. */
+static inline struct idmap_slot *idmap_find(const struct idmap_table *table, uint64_t id)
 {
-	size_t i = idmap_home(id, map->capacity);
+	size_t i = idmap_home(id, table->capacity);
 
-	while (map->slots[i].value && map->slots[i].id != id)
-		i = (i + 1) & (map->capacity - 1);
-	return &map->slots[i];
+	while (table->slots[i].value && table->slots[i].id != id)
+		i = (i + 1) & (table->capacity - 1);
+	return &table->slots[i];
 }
 
 /* NULL: not there. */
 static inline void *idmap_get(const struct idmap *map, uint64_t id)
 {
-	return map->count ? idmap_find(map, id)->value : NULL;
+	void *value = map->now.count ? idmap_find(&map->now, id)->value : NULL;
+
+	return value || !map->old.count ? value : idmap_find(&map->old, id)->value;
 }
 
-/* KOPS_E_EXISTS, KOPS_E_NOMEM. value is not NULL. */
+/*
+ * KOPS_E_EXISTS, KOPS_E_NOMEM. value is not NULL. A full table is replaced by a larger one, and each call then
+ * moves IDMAP_MOVES slots at most: to move all at once would take a turn of the loop too long.
+ */
+#define IDMAP_MOVES 8u
 int idmap_put(struct idmap *map, uint64_t id, void *value);
 void *idmap_remove(struct idmap *map, uint64_t id); /* what was there, or NULL */
 /* Calls visit for each value; visit must not change the map. */

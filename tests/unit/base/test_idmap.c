@@ -37,7 +37,7 @@ static void test_empty(void **state)
 	assert_null(idmap_get(&map, 0));
 	assert_null(idmap_get(&map, 7));
 	assert_null(idmap_remove(&map, 7));
-	assert_null(map.slots);
+	assert_null(map.now.slots);
 	idmap_clear(&map);
 }
 
@@ -145,7 +145,35 @@ static void test_take_all(void **state)
 	while (!(value = idmap_take_next(&map)))
 		calls++;
 	assert_ptr_equal(value, &things[0]);
-	assert_in_range(calls, 0, map.capacity / IDMAP_LOOKS);
+	assert_in_range(calls, 0, map.now.capacity / IDMAP_LOOKS);
+	idmap_clear(&map);
+}
+
+/* No call moves many values while tables double. Each id is found in whichever table it is. */
+static void test_grows_in_pieces(void **state)
+{
+	enum { N = 20000 };
+	struct idmap map = {0};
+	size_t doubled = 0, most = 0;
+
+	(void)state;
+	for (uint64_t i = 1; i <= N; i++) {
+		size_t old = map.old.count, capacity = map.now.capacity, left = map.now.count;
+
+		assert_int_equal(idmap_put(&map, i << 32, &things[i % IDS]), 0);
+		if (map.now.capacity != capacity) {
+			assert_int_equal(old, 0);
+			old = left;
+			doubled++;
+		}
+		most = old - map.old.count > most ? old - map.old.count : most;
+		for (uint64_t j = i; j; j /= 2)
+			assert_ptr_equal(idmap_get(&map, j << 32), &things[j % IDS]);
+		assert_int_equal(idmap_put(&map, 1ull << 32, &things[0]), KOPS_E_EXISTS);
+		assert_int_equal(map.count, i);
+	}
+	assert_in_range(doubled, 10, 20);
+	assert_in_range(most, 1, IDMAP_MOVES);
 	idmap_clear(&map);
 }
 
@@ -178,11 +206,9 @@ static void test_no_numbers_collide_on_purpose(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_empty),
-	    cmocka_unit_test(test_put_twice),
-	    cmocka_unit_test(test_random),
-	    cmocka_unit_test(test_take_all),
-	    cmocka_unit_test(test_no_numbers_collide_on_purpose),
+	    cmocka_unit_test(test_empty),           cmocka_unit_test(test_put_twice),
+	    cmocka_unit_test(test_random),          cmocka_unit_test(test_take_all),
+	    cmocka_unit_test(test_grows_in_pieces), cmocka_unit_test(test_no_numbers_collide_on_purpose),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
