@@ -236,18 +236,34 @@ static int adopt_kept(struct buffer *b, struct segment *segment, char why[WHY_BY
 	return 0;
 }
 
-bool buffer_is_kept(const struct engine *engine, const struct account *account, int fd, bool *ret_wait)
+/* Takes over fd. */
+static int map_kept_or_import(struct buffer *b, int fd, const struct file *file, char why[WHY_BYTES])
+{
+	struct segment *kept;
+	int rc = pool_adopt(b->engine->pool, b->account, file->st.st_dev, file->st.st_ino, &kept);
+
+	if (rc < 0) {
+		b->fd = fd;
+		snprintf(why, WHY_BYTES, "kopsd cannot map this memory again: %s", strerror(ENOMEM));
+		return rc;
+	}
+	if (!kept)
+		return map_import(b, fd, file, why);
+	close(fd);
+	return adopt_kept(b, kept, why);
+}
+
+bool buffer_is_kept(const struct engine *engine, const struct account *account, int fd)
 {
 	struct stat st;
 
-	return fstat(fd, &st) == 0 && pool_keeps(engine->pool, account, st.st_dev, st.st_ino, ret_wait);
+	return fstat(fd, &st) == 0 && pool_keeps(engine->pool, account, st.st_dev, st.st_ino);
 }
 
 int buffer_import(struct engine *engine, struct account *account, int fd, uint64_t bytes, bool read_only,
                   struct buffer **ret_buffer, char why[WHY_BYTES])
 {
 	struct buffer *b;
-	struct segment *kept;
 	struct file file;
 	int rc = inspect(fd, bytes, &file, why);
 
@@ -262,13 +278,7 @@ int buffer_import(struct engine *engine, struct account *account, int fd, uint64
 		return KOPS_E_NOMEM;
 	}
 	b->memory.read_only = read_only || file.read_only;
-	kept = pool_adopt(engine->pool, account, file.st.st_dev, file.st.st_ino);
-	if (kept) {
-		close(fd);
-		rc = adopt_kept(b, kept, why);
-	} else {
-		rc = map_import(b, fd, &file, why);
-	}
+	rc = map_kept_or_import(b, fd, &file, why);
 	if (rc < 0) {
 		buffer_delete(b);
 		return rc;

@@ -67,11 +67,8 @@ struct buffer {
 int buffer_import(struct engine *engine, struct account *account, int fd, uint64_t bytes, bool read_only,
                   struct buffer **ret_buffer, char why[WHY_BYTES]);
 
-/*
- * Whether it is memory that the user was lent before and kept: to import that takes no room. Then
- * *ret_wait tells whether it is being unmapped just now, so that it is better imported a moment later.
- */
-bool buffer_is_kept(const struct engine *engine, const struct account *account, int fd, bool *ret_wait);
+/* Whether it is memory that the user was lent before and kept: to import that takes no room. */
+bool buffer_is_kept(const struct engine *engine, const struct account *account, int fd);
 
 /* From the pool; maybe PENDING. KOPS_E_QUOTA, _NOMEM. */
 int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, struct buffer **ret_buffer,

@@ -538,7 +538,12 @@ static void kept_is_unmapped(struct task *task)
 {
 	struct segment *s = of_task(task);
 
-	kept_add(&s->pool->kept, s);
+	if (s->fd >= 0) {
+		kept_add(&s->pool->kept, s);
+		return;
+	}
+	account_unref(s->pool->kept.accounts, s->account);
+	free(s);
 }
 
 void pool_let_go(struct segment *s, struct account *account, void (*released)(void *arg), void *arg)
@@ -560,39 +565,68 @@ void pool_look_soon(struct pool *pool, struct account *account)
 	kept_look_soon(&pool->kept, account);
 }
 
-bool pool_keeps(const struct pool *pool, const struct account *account, dev_t device, ino_t inode,
-                bool *ret_wait)
+bool pool_keeps(const struct pool *pool, const struct account *account, dev_t device, ino_t inode)
 {
-	const struct segment *s = kept_find(&pool->kept, account, device, inode);
+	return kept_find(&pool->kept, account, device, inode);
+}
 
-	*ret_wait = s && !s->is_kept && !workers_may_withdraw(&s->task);
-	return s;
+/* The file of s, mapped. */
+static int map_file(const struct segment *s, void **ret)
+{
+	void *map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+
+	if (map == MAP_FAILED)
+		return KOPS_E_NOMEM;
+	core_dump_exclude(map, s->bytes);
+	*ret = map;
+	return 0;
+}
+
+/* A thread is unmapping s. It goes on with that mapping; the file is mapped anew, as another segment. */
+static int leave_mapping(struct segment *s, struct segment **ret)
+{
+	struct segment *heir = calloc(1, sizeof *heir);
+
+	if (!heir || map_file(s, &heir->map) < 0) {
+		free(heir);
+		return KOPS_E_NOMEM;
+	}
+	heir->pool = s->pool;
+	heir->fd = s->fd;
+	heir->bytes = s->bytes;
+	heir->uid = s->uid;
+	heir->released = s->released;
+	heir->arg = s->arg;
+	account_ref(s->account); /* whose time the thread takes */
+	kept_remove(&s->pool->kept, s);
+	s->fd = -1;
+	*ret = heir;
+	return 0;
 }
 
 /* One that no thread has begun to unmap is mapped still. */
-static bool map_again(struct segment *s)
+static int map_again(struct segment *s)
 {
-	void *map;
+	int rc = s->is_kept ? map_file(s, &s->map) : 0;
 
-	if (!s->is_kept)
-		return workers_withdraw(&s->task);
-	map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
-	if (map == MAP_FAILED)
-		return false;
-	s->map = map;
-	core_dump_exclude(s->map, s->bytes);
-	return true;
+	if (rc == 0)
+		kept_remove(&s->pool->kept, s);
+	return rc;
 }
 
-struct segment *pool_adopt(struct pool *pool, struct account *account, dev_t device, ino_t inode)
+int pool_adopt(struct pool *pool, struct account *account, dev_t device, ino_t inode, struct segment **ret)
 {
 	struct segment *s = kept_find(&pool->kept, account, device, inode);
+	int rc = 0;
 
-	if (!s || !map_again(s))
-		return NULL;
-	kept_remove(&pool->kept, s);
-	tell_released(s);
-	return s;
+	if (s)
+		rc = s->is_kept || workers_withdraw(&s->task) ? map_again(s) : leave_mapping(s, &s);
+	if (rc < 0)
+		return rc;
+	if (s)
+		tell_released(s);
+	*ret = s;
+	return 0;
 }
 
 /* ---- The pool ---- */

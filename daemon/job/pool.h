@@ -67,12 +67,13 @@ void pool_let_go(struct segment *segment, struct account *account, void (*releas
 
 /*
  * The segment that this user kept and whose file this is, mapped and lent again with its content; NULL: there
- * is none. The one who let it go is told that it is released.
+ * is none. The one who let it go is told that it is released, also where a thread unmaps it still, so that it
+ * never counts twice. KOPS_E_NOMEM: it cannot be mapped, and stays kept.
  */
-struct segment *pool_adopt(struct pool *pool, struct account *account, dev_t device, ino_t inode);
-/* Whether there is one. *ret_wait: it is being unmapped, so that it can be had a moment later only. */
-bool pool_keeps(const struct pool *pool, const struct account *account, dev_t device, ino_t inode,
-                bool *ret_wait);
+int pool_adopt(struct pool *pool, struct account *account, dev_t device, ino_t inode,
+               struct segment **ret_segment);
+/* Whether there is one. */
+bool pool_keeps(const struct pool *pool, const struct account *account, dev_t device, ino_t inode);
 
 /* Looks at one segment that the user keeps (account->kept.n is not 0). True: nobody has it, and it is released.
  */

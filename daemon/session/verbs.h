@@ -35,7 +35,6 @@ struct request {
 	struct received received;     /* its descriptor: -1 when it is taken over */
 	int import_fd;                /* taken over, to be imported or closed; -1: none */
 	unsigned looks;               /* at kept memory, which may make room: buffers.h */
-	unsigned waits;               /* of Import: verb/import.c */
 	uint64_t retry_after_us;      /* with KOPS_E_BUSY */
 	/* The next step, which the session may take in its next turn. Returns as a handler does. NULL: none. */
 	int (*next)(struct request *r);

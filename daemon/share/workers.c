@@ -206,14 +206,9 @@ void workers_cancel(struct task *task)
 	task->done(task);
 }
 
-bool workers_may_withdraw(const struct task *task)
-{
-	return task->waiting && !task->began_ns;
-}
-
 bool workers_withdraw(struct task *task)
 {
-	if (!workers_may_withdraw(task))
+	if (!task->waiting || task->began_ns)
 		return false;
 	task->waiting = false;
 	sched_remove(&task->workers->sched, &task->sched);

@@ -76,8 +76,6 @@ void workers_cancel(struct task *task);
 
 /* It is IDLE again, as if it had never been submitted. False: it was begun, or is IDLE. */
 bool workers_withdraw(struct task *task);
-/* Whether that would be so. */
-bool workers_may_withdraw(const struct task *task);
 
 /* A task that begin() handed over is through. */
 void workers_begun_done(struct task *task);

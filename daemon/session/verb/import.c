@@ -6,8 +6,6 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
-#define WAITS_MAX 20000u /* some 20 ms, as a busy machine may take */
-
 /* What other sessions of the user did meanwhile counts. */
 static int import(struct request *r)
 {
@@ -30,19 +28,12 @@ static int import(struct request *r)
 	return rc;
 }
 
-/* Memory that is being unmapped is most often had a moment later; else it is imported as any other. */
-static bool is_worth_waiting(struct request *r)
-{
-	return r->waits++ < WAITS_MAX && r->session->all->n_free_desks > 0;
-}
-
 static int make_room(struct request *r)
 {
 	const struct session *s = r->session;
-	bool is_kept, wait = false;
 
-	is_kept = buffer_is_kept(s->engine, s->account, r->import_fd, &wait);
-	if (is_kept ? !wait || !is_worth_waiting(r) : !buffers_look_for_room(r, r->msg->import->bytes))
+	if (buffer_is_kept(s->engine, s->account, r->import_fd) ||
+	    !buffers_look_for_room(r, r->msg->import->bytes))
 		return import(r);
 	r->next = make_room;
 	return 0;

@@ -330,6 +330,14 @@ static unsigned look_at_all(struct fixture *f, struct account *a)
 	return unheld;
 }
 
+static struct segment *adopt(struct fixture *f, struct account *a, dev_t device, ino_t number)
+{
+	struct segment *s = NULL;
+
+	assert_int_equal(pool_adopt(f->pool, a, device, number, &s), 0);
+	return s;
+}
+
 /* One that a session's end left with its client stays the client's, with its content, until nobody has it. */
 static void test_kept_while_somebody_has_it(void **state)
 {
@@ -339,7 +347,6 @@ static void test_kept_while_somebody_has_it(void **state)
 	unsigned released = 0;
 	void *map;
 	int fd;
-	bool wait;
 
 	(void)state;
 	open_pool(&f, NULL, 0, MIB);
@@ -359,16 +366,15 @@ static void test_kept_while_somebody_has_it(void **state)
 	assert_int_equal(pool_bytes(f.pool), MIB);
 	assert_int_equal(((unsigned char *)map)[4711], 0xc5);
 
-	assert_false(pool_keeps(f.pool, f.other, st.st_dev, st.st_ino, &wait));
-	assert_null(pool_adopt(f.pool, f.other, st.st_dev, st.st_ino));
-	assert_null(pool_adopt(f.pool, f.user, st.st_dev + 1, st.st_ino));
-	assert_true(pool_keeps(f.pool, f.user, st.st_dev, st.st_ino, &wait));
-	assert_false(wait);
-	again = pool_adopt(f.pool, f.user, st.st_dev, st.st_ino);
+	assert_false(pool_keeps(f.pool, f.other, st.st_dev, st.st_ino));
+	assert_null(adopt(&f, f.other, st.st_dev, st.st_ino));
+	assert_null(adopt(&f, f.user, st.st_dev + 1, st.st_ino));
+	assert_true(pool_keeps(f.pool, f.user, st.st_dev, st.st_ino));
+	again = adopt(&f, f.user, st.st_dev, st.st_ino);
 	assert_ptr_equal(again, s);
 	assert_int_equal(released, 1);
 	assert_int_equal(((unsigned char *)again->map)[4711], 0xc5);
-	assert_null(pool_adopt(f.pool, f.user, st.st_dev, st.st_ino));
+	assert_null(adopt(&f, f.user, st.st_dev, st.st_ino));
 
 	pool_let_go(again, f.user, on_released, &released);
 	settle(&f);
@@ -625,6 +631,58 @@ static void test_what_is_at_nobodys_expense(void **state)
 	assert_int_equal(pins, 0);
 }
 
+static uv_sem_t unpinning, may_unpin;
+
+static void unpin_when_told(void *host)
+{
+	uv_sem_post(&unpinning);
+	uv_sem_wait(&may_unpin);
+	fake_unpin(host);
+}
+
+/* It counts once, however long a thread takes to unmap what it was before. */
+static void test_adopted_while_it_is_unmapped(void **state)
+{
+	static const struct backend gpu = {.pin = fake_pin, .unpin = unpin_when_told};
+	struct fixture f;
+	struct segment *s, *again;
+	struct stat st;
+	unsigned released = 0;
+
+	(void)state;
+	uv_sem_init(&unpinning, 0);
+	uv_sem_init(&may_unpin, 0);
+	open_pool(&f, &gpu, 0, MIB);
+	s = lend(&f, 1, MIB);
+	memset(s->map, 0xc5, s->bytes);
+	assert_int_equal(fstat(s->fd, &st), 0);
+	pool_let_go(s, f.user, on_released, &released);
+	uv_sem_wait(&unpinning);
+
+	again = adopt(&f, f.user, st.st_dev, st.st_ino);
+	assert_non_null(again);
+	assert_int_equal(released, 1);
+	assert_int_equal(pool_bytes(f.pool), MIB);
+	assert_false(pool_keeps(f.pool, f.user, st.st_dev, st.st_ino));
+	uv_sem_post(&may_unpin);
+	settle(&f);
+	assert_int_equal(pins, 0);
+	assert_int_equal(f.user->kept.n, 0);
+	assert_false(again->pinned);
+	assert_int_equal(inode(again), st.st_ino);
+	assert_int_equal(((unsigned char *)again->map)[4711], 0xc5);
+
+	pool_let_go(again, f.user, on_released, &released);
+	settle(&f);
+	assert_int_equal(look_at_all(&f, f.user), 1);
+	settle(&f);
+	assert_int_equal(released, 2);
+	assert_int_equal(pool_bytes(f.pool), 0);
+	close_pool(&f);
+	uv_sem_destroy(&unpinning);
+	uv_sem_destroy(&may_unpin);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -635,6 +693,7 @@ int main(void)
 	    cmocka_unit_test(test_cache_is_trimmed_oldest_first),
 	    cmocka_unit_test(test_cache_is_bounded_in_number),
 	    cmocka_unit_test(test_kept_while_somebody_has_it),
+	    cmocka_unit_test(test_adopted_while_it_is_unmapped),
 	    cmocka_unit_test(test_many_kept_are_looked_at_by_and_by),
 	    cmocka_unit_test(test_a_turn_looks_at_few),
 	    cmocka_unit_test(test_the_cache_finds_by_user_and_size),
