@@ -13,20 +13,35 @@ void jobs_init(struct engine *e)
 	lasting_init(e);
 }
 
-/* Where it waited for a buffer, which may be there by now. */
-static void unblock(struct sched_job *sched)
+bool job_waits_for_buffers(struct job *job)
 {
-	struct job *job = job_of_sched(sched);
+	struct buffer *buffer = uses_pending(&job->uses);
 
-	if (job->sched.blocked && !uses_are_pending(&job->uses))
-		sched_unblock(&job->engine->sched, &job->sched);
+	if (buffer)
+		list_push_last(&buffer->waiting, &job->waiting);
+	return buffer;
 }
 
-void jobs_unblock(struct engine *e)
+/* The first job that waited may start now, or waits for its next buffer. */
+static bool unblock_step(struct errand *errand)
 {
-	if (e->sched.blocked > 0)
-		sched_each_waiting(&e->sched, unblock);
-	jobs_dispatch(e);
+	struct buffer *b = container_of(errand, struct buffer, unblocking);
+	struct job *job = list_take(&b->waiting, struct job, waiting);
+
+	if (job && !job_waits_for_buffers(job)) {
+		sched_unblock(&job->engine->sched, &job->sched);
+		jobs_dispatch(job->engine);
+	}
+	if (!list_is_empty(&b->waiting))
+		return true;
+	buffer_unref(b);
+	return false;
+}
+
+void jobs_unblock(struct buffer *buffer)
+{
+	buffer->refs++;
+	errands_add(&buffer->account->errands, &buffer->unblocking, unblock_step);
 }
 
 /* One that is paused counts as running. */

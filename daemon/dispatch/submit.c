@@ -3,6 +3,7 @@
 #include "dispatch/back.h"
 #include "dispatch/deadline.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/jobs.h"
 
 static void begin_trial(struct job *job)
 {
@@ -20,7 +21,7 @@ void job_submit(struct job *job)
 	job->account->jobs++;
 	job->work.done = job_run_is_back;
 	job->sched.cost_us = job->run.plan_us;
-	job->sched.blocked = job->sched.blocked && uses_are_pending(&job->uses);
+	job->sched.blocked = job->sched.blocked && job_waits_for_buffers(job);
 	begin_trial(job);
 	job->sched.may_pause = device_may_pause(job_device(job)->device, &job->run);
 	job_move(job, JOB_QUEUED);

@@ -296,7 +296,8 @@ static void settle(struct buffer *b, int failure)
 	b->state = failure ? BUFFER_FAILED : BUFFER_READY;
 	if (b->settled)
 		b->settled(b);
-	b->engine->buffer_settled(b->engine);
+	if (!list_is_empty(&b->waiting))
+		b->engine->buffer_settled(b);
 	b->engine->progress(b->engine);
 	buffer_unref(b); /* the reference of its making */
 }

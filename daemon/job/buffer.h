@@ -50,6 +50,8 @@ struct buffer {
 	void (*gone)(struct buffer *buffer);
 	struct session *session, *drop_session;
 	struct list prepared_uses;         /* struct buffer_use, by prepared jobs that are ready */
+	struct list waiting;               /* jobs that are QUEUED and blocked, while it is PENDING */
+	struct errand unblocking;          /* of these, once it no longer is */
 	struct list_link pending, dropped; /* in the lists of its session */
 	uint64_t request, drop_request;
 	struct device_work device_work;

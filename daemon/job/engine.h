@@ -19,6 +19,7 @@
 #include "share/scheduler.h"
 #include "share/workers.h"
 
+struct buffer;
 struct job;
 
 /* Memory of prepared jobs that was freed, and is given back to the system by a worker thread: job/prepared.c.
@@ -84,8 +85,8 @@ struct engine {
 	    __attribute__((noreturn));
 	/* Memory is no longer ample: jobs that are out claim the pages that they reach. */
 	void (*memory_is_short)(struct engine *engine);
-	/* A PENDING buffer has become READY or FAILED: jobs that waited for it may start. */
-	void (*buffer_settled)(struct engine *engine);
+	/* A PENDING buffer that jobs wait for has become READY or FAILED. */
+	void (*buffer_settled)(struct buffer *buffer);
 };
 
 /* The device of this name; empty: the first. NULL: none. ret_index may be NULL. */

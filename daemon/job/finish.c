@@ -81,6 +81,8 @@ static void end(struct job *job)
 void job_end_queued(struct job *job, enum job_state state, int status, const char *why)
 {
 	answer_client(job, state, status, why);
+	if (list_has(&job->waiting))
+		list_remove(&job->waiting);
 	sched_remove(&job->engine->sched, &job->sched);
 	end(job);
 }

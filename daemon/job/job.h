@@ -70,6 +70,7 @@ struct job {
 	uint64_t number;           /* what its message was kept as, if it was; 0: nothing */
 	size_t bytes;              /* of this */
 	struct list_link expiring; /* in engine.expiring, while it is QUEUED and has a deadline */
+	struct list_link waiting;  /* in its first PENDING buffer's, while it is blocked */
 	struct list_link out;      /* in its device's, while it is RUNNING */
 	struct list_link paused;   /* in its device's, while it is PAUSED */
 	struct uses uses;

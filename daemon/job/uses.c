@@ -5,12 +5,12 @@
 
 #include "job/engine.h"
 
-bool uses_are_pending(const struct uses *uses)
+struct buffer *uses_pending(const struct uses *uses)
 {
 	for (unsigned i = 0; i < uses->n; i++)
 		if (uses->list[i].buffer->state == BUFFER_PENDING)
-			return true;
-	return false;
+			return uses->list[i].buffer;
+	return NULL;
 }
 
 /* ---- The start ---- */

@@ -29,8 +29,8 @@ struct uses {
 	unsigned n;
 };
 
-/* Some buffer is not there yet. */
-bool uses_are_pending(const struct uses *uses);
+/* The first buffer that is not there yet. NULL: all are. */
+struct buffer *uses_pending(const struct uses *uses);
 
 /*
  * The job starts. pins: its device registers buffers; then *ret_pin says whether uses_pin() is to do so first.

@@ -113,7 +113,6 @@ void sched_unblock(struct sched *s, struct sched_job *job)
 {
 	PRE(job->blocked);
 	job->blocked = false;
-	s->blocked--;
 	enter_heap(s, job->queue);
 }
 
@@ -148,7 +147,6 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 	sched_progress(s, job, job->cost_us);
 	s->devices[d].waiting++;
 	s->devices[d].load++;
-	s->blocked += job->blocked;
 }
 
 /* The caller lets the queue enter the heap again when all else is as it will be. */
@@ -161,7 +159,6 @@ static void take_job_out(struct sched *s, struct sched_job *job)
 	if (list_is_empty(&q->jobs))
 		queue_unlink(q);
 	s->devices[job->device].waiting--;
-	s->blocked -= job->blocked;
 }
 
 /* A flow that could not run until now, since its jobs were blocked or LOW, has saved up nothing either. */

@@ -74,7 +74,6 @@ struct sched_flow {
 struct sched {
 	struct list flows; /* with waiting jobs */
 	uint64_t next_seq;
-	unsigned blocked; /* of the waiting jobs */
 	struct {
 		struct fair_queue fair; /* of sched_share.party */
 		double backlog_us;      /* estimated, of what is left of waiting + running */
