@@ -464,9 +464,9 @@ static void init_sessions(struct server *s)
 	s->sessions.resume = request_resume;
 	s->sessions.abandon = request_abandon;
 	s->sessions.sensors.engine = &s->engine;
-	s->sessions.sensors.done = sessions_sensed;
-	s->sessions.sensors.user = &s->sessions;
 	idmap_choose_key();
+	pings_init(&s->sessions);
+	stats_init(&s->sessions);
 	sessions_init(&s->sessions);
 }
 

@@ -435,6 +435,8 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 	s->outbox = (struct outbox){
 	    .accounts = accounts, .slow = &all->slow, .unreads = &all->unreads, .account = account, .sock = fd};
 	outbox_init(&s->outbox);
+	s->pings = (struct questions){.askers = &all->pings, .session = s, .account = account};
+	s->stats = (struct questions){.askers = &all->stats, .session = s, .account = account};
 	account->limits = limits;
 	account->sessions++;
 	accounts->sessions++;
@@ -570,6 +572,8 @@ void session_close(struct session *s, const char *why)
 	if (s->midway)
 		s->all->abandon(s);
 	receivers_forget(&s->all->receivers, &s->receiving);
+	questions_leave(&s->pings);
+	questions_leave(&s->stats);
 	s->account->sessions--;
 	s->engine->accounts.sessions--;
 	if (s->outbox.unread || !outbox_is_empty(&s->outbox))
@@ -677,7 +681,7 @@ void sessions_init(struct sessions *all)
 static bool is_quiet(const struct session *s)
 {
 	return !s->jobs.count && !s->midway && outbox_is_empty(&s->outbox) && list_is_empty(&s->pending) &&
-	       list_is_empty(&s->dropped) && list_is_empty(&s->pings) && list_is_empty(&s->stats);
+	       list_is_empty(&s->dropped) && list_is_empty(&s->pings.list) && list_is_empty(&s->stats.list);
 }
 
 bool sessions_are_quiet(const struct sessions *all)

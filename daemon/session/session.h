@@ -60,8 +60,9 @@ struct sessions {
 	uint64_t started_ns;
 	struct trace trace;
 	struct sensors sensors;
-	struct log_limit refusals; /* lines about clients that were turned away */
-	struct log_limit ends;     /* and about those whose sessions kopsd ended */
+	struct askers pings, stats; /* verb/ping.c, verb/stats.c */
+	struct log_limit refusals;  /* lines about clients that were turned away */
+	struct log_limit ends;      /* and about those whose sessions kopsd ended */
 	/* A datagram lies in desk->in: request_handle(). */
 	int (*handle)(struct session *session, const struct received *received, char why[WHY_BYTES]);
 	/* Of a session with a ring: request_take_runs(). */
@@ -109,10 +110,10 @@ struct session {
 	struct idmap buffers;          /* id → struct buffer */
 	uint64_t bytes[ACCOUNT_KINDS]; /* of these, as they are charged; pinned ones are not told apart */
 	struct job_queues queues;
-	struct list pending;        /* buffers whose Alloc is unanswered; maybe dropped already */
-	struct list dropped;        /* buffers whose Drop is unanswered */
-	unsigned n_dropped;         /* of these: they count against max-buffers until answered */
-	struct list pings, stats;   /* questions that are unanswered */
+	struct list pending; /* buffers whose Alloc is unanswered; maybe dropped already */
+	struct list dropped; /* buffers whose Drop is unanswered */
+	unsigned n_dropped;  /* of these: they count against max-buffers until answered */
+	struct questions pings, stats;
 	struct receiving receiving; /* a datagram with descriptors: nothing else is read meanwhile */
 	struct usage usage;
 	struct errand ending;

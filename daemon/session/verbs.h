@@ -47,9 +47,10 @@ struct request {
 #include "session/verbs.def"
 #undef X
 
-/* verb/ping.c: a canary has come back: answers the Pings that waited for all of them. */
+/* verb/ping.c: Pings that wait for canaries, and one has come back: if it was the last they are answered. */
+void pings_init(struct sessions *all);
 void sessions_canaries_back(struct sessions *all);
-/* verb/stats.c: sensors.done of the sessions: answers the Stats that waited for devices to tell. */
-void sessions_sensed(void *sessions);
+/* verb/stats.c: Stats that wait for devices to tell. Also sets sensors.done. */
+void stats_init(struct sessions *all);
 
 #endif

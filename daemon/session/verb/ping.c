@@ -59,14 +59,22 @@ int verb_ping(struct request *r)
 	return 0;
 }
 
-void sessions_canaries_back(struct sessions *all)
+static bool canaries_are_out(const struct askers *pings)
 {
-	const struct engine *e = all->engine;
-	struct session *s;
+	const struct engine *e = pings->engine;
 
 	for (unsigned i = 0; i < e->n_devices; i++)
 		if (e->devices[i].device->canary_out)
-			return;
-	list_for_each (s, &all->list, link)
-		questions_end(&s->pings, s, answer_ping);
+			return true;
+	return false;
+}
+
+void pings_init(struct sessions *all)
+{
+	all->pings = (struct askers){.engine = all->engine, .is_out = canaries_are_out, .answer = answer_ping};
+}
+
+void sessions_canaries_back(struct sessions *all)
+{
+	questions_answer(&all->pings);
 }

@@ -64,16 +64,21 @@ static void answer(struct session *session, uint64_t id)
 	reply_send(session, &reply, -1);
 }
 
-void sessions_sensed(void *sessions)
+static bool is_out(const struct askers *stats)
 {
-	struct sessions *all = sessions;
-	struct session *s;
+	return sensors_are_out(&container_of(stats, struct sessions, stats)->sensors);
+}
 
-	if (sensors_are_out(&all->sensors))
-		return;
-	list_for_each (s, &all->list, link)
-		questions_end(&s->stats, s, answer);
-	all->engine->progress(all->engine);
+static void sensed(void *sessions)
+{
+	questions_answer(&((struct sessions *)sessions)->stats);
+}
+
+void stats_init(struct sessions *all)
+{
+	all->stats = (struct askers){.engine = all->engine, .is_out = is_out, .answer = answer};
+	all->sensors.done = sensed;
+	all->sensors.user = all;
 }
 
 int verb_stats(struct request *r)
