@@ -2,19 +2,11 @@
 #include <string.h>
 
 #include "client.h"
+#include "dtype.h"
 
 size_t kops_dtype_size(kops_dtype dtype)
 {
-	switch (dtype) {
-	case KOPS_F32:
-		return 4;
-	case KOPS_F64:
-		return 8;
-	case KOPS_F16:
-	case KOPS_BF16:
-		return 2;
-	}
-	return 0;
+	return dtype_size(dtype);
 }
 
 kops_view kops_matrix(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint64_t rows, uint64_t cols,

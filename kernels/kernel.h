@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "dtype.h"
 #include "kops_types.h"
 
 #ifdef __cplusplus
@@ -252,8 +253,9 @@ struct kernel {
 	double (*time_ns)(const struct op_args *args);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
 	/*
-	 * Computes, or on a GPU enqueues on launch->stream. 0, KOPS_E_FAULT or KOPS_E_NOMEM.
-	 * Ops whose outputs have no element never get here.
+	 * Computes, or on a GPU enqueues on launch->stream. 0, KOPS_E_FAULT or KOPS_E_NOMEM;
+	 * KOPS_E_UNSUPPORTED, nothing done, where elements have a size that it has no code for, which
+	 * supports() should have refused. Ops whose outputs have no element never get here.
 	 */
 	int (*launch)(const struct op_args *args, const struct launch *launch);
 	/*
@@ -492,9 +494,6 @@ static inline uint64_t stride_magnitude(int64_t stride)
 {
 	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
 }
-
-size_t dtype_size(kops_dtype dtype); /* 0: no dtype */
-const char *dtype_name(kops_dtype dtype);
 
 /* Some extent is 0, or it is absent: there are no elements, and the strides mean nothing. */
 bool view_is_empty(const struct view *v);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dtype.h"
 #include "nearest.h"
 
 #define ROWS_MAX   40
@@ -106,7 +107,11 @@ static bool parse_duration(const char *text, void *member)
 	return true;
 }
 
-static const char *const dtypes[] = {"f32", "f64", "f16", "bf16", NULL};
+static const char *const dtypes[] = {
+#define X(name, NAME, number, bytes, alignment, kind, accumulator) #name,
+#include "dtype.def"
+#undef X
+    NULL};
 static const char *const precisions[] = {"f32", "ieee", "tf32", "bf16", NULL};
 static const char *const priorities[] = {"normal", "high", "low", NULL};
 
@@ -120,7 +125,8 @@ const struct option_type options_kernel = {
 const struct option_type options_count = {.takes = "a whole number below 2^64", .parse = parse_count};
 const struct option_type options_count32 = {.takes = "a whole number below 2^32", .parse = parse_count32};
 const struct option_type options_real = {.takes = "a number", .parse = parse_real};
-const struct option_type options_dtype = {.takes = "f32, f64, f16 or bf16", .words = dtypes, .first = KOPS_F32};
+const struct option_type options_dtype = {
+    .takes = "f32, f64, f16 or bf16", .words = dtypes, .first = DTYPE_FIRST};
 const struct option_type options_precision = {.takes = "f32, ieee, tf32 or bf16", .words = precisions};
 const struct option_type options_priority = {.takes = "normal, high or low", .words = priorities};
 const struct option_type options_time = {.takes = "a time above 0 such as 2 (seconds), 500ms or 1min",

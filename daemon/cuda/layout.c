@@ -37,7 +37,8 @@ void cuda_layout_of(const struct view *v, struct cuda_layout *ret)
 	uint32_t axes[KOPS_RANK_MAX], n = sort_axes(v, axes);
 	uint64_t dense = 1;
 
-	*ret = (struct cuda_layout){.element = (uint32_t)dtype_size(v->dtype), .lowest = v->offset};
+	*ret = (struct cuda_layout){
+	    .dtype = v->dtype, .element = (uint32_t)dtype_size(v->dtype), .lowest = v->offset};
 	for (uint32_t d = 0; d < v->rank; d++)
 		ret->strides[d] = v->strides[d];
 	if (view_elements(v) == 0)

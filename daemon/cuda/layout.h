@@ -12,7 +12,8 @@ struct cuda_layout {
 	uint64_t origin;                /* elements from the image's start to element (0, …) */
 	int64_t strides[KOPS_RANK_MAX]; /* of the view over the image, elements; as they were for axes of one
 	                                   index */
-	uint32_t element, rank;         /* bytes of an element; merged axes */
+	kops_dtype dtype;
+	uint32_t element, rank; /* bytes of an element; merged axes */
 	uint64_t extent[KOPS_RANK_MAX];
 	uint64_t host_stride[KOPS_RANK_MAX]; /* elements */
 };

@@ -69,9 +69,8 @@ static int by_copy_engine(const struct cuda_layout *l, const struct pitched *p, 
 
 static int by_kernel(const struct cuda_layout *l, char *host, char *image, bool up, cudaStream_t stream)
 {
-	struct view outside = {.data = host, .rank = l->rank}, inside;
+	struct view outside = {.data = host, .dtype = l->dtype, .rank = l->rank}, inside;
 
-	outside.dtype = l->element == 2 ? KOPS_F16 : l->element == 4 ? KOPS_F32 : KOPS_F64;
 	for (uint32_t d = 0; d < l->rank; d++) {
 		outside.shape[l->rank - 1 - d] = l->extent[d];
 		outside.strides[l->rank - 1 - d] = (int64_t)l->host_stride[d];
@@ -86,12 +85,19 @@ static void move_elements(char *to, uint64_t to_step, const char *from, uint64_t
                           uint32_t element)
 {
 	for (uint64_t i = 0; i < n; i++, to += to_step, from += from_step) {
-		if (element == 4)
-			memcpy(to, from, 4);
-		else if (element == 8)
-			memcpy(to, from, 8);
-		else
+		switch (element) { /* sizes that the compiler knows need no call */
+		case 2:
 			memcpy(to, from, 2);
+			break;
+		case 4:
+			memcpy(to, from, 4);
+			break;
+		case 8:
+			memcpy(to, from, 8);
+			break;
+		default:
+			memcpy(to, from, element);
+		}
 	}
 }
 

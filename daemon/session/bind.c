@@ -59,7 +59,7 @@ static void explain_extent(const struct view *v, uint64_t id, uint64_t bytes, in
 		snprintf(why, WHY_BYTES,
 		         "a view begins at byte %" PRIu64 " of buffer %" PRIu64
 		         ", which is not a multiple of the %zu bytes of a %s",
-		         v->offset, id, dtype_size(v->dtype), dtype_name(v->dtype));
+		         v->offset, id, dtype_alignment(v->dtype), dtype_name(v->dtype));
 	else
 		snprintf(why, WHY_BYTES,
 		         "a view %s of %s at byte %" PRIu64 "%s does not lie inside buffer %" PRIu64

@@ -78,7 +78,7 @@ static inline float half_round_to_odd(double d)
 	return half_float(bits | 1u);
 }
 
-/* Element i of an array, in float64. */
+/* Element i of an array, in float64; 0 of a type that is no real number. */
 static inline double half_load(const void *array, kops_dtype dtype, int64_t i)
 {
 	switch (dtype) {
@@ -90,11 +90,12 @@ static inline double half_load(const void *array, kops_dtype dtype, int64_t i)
 		return f16_to_f32(((const uint16_t *)array)[i]);
 	case KOPS_BF16:
 		return bf16_to_f32(((const uint16_t *)array)[i]);
+	default:
+		return 0;
 	}
-	return 0;
 }
 
-/* Rounds once, to nearest even. */
+/* Rounds once, to nearest even. Nothing is stored as a type that is no real number. */
 static inline void half_store(void *array, kops_dtype dtype, int64_t i, double value)
 {
 	switch (dtype) {
@@ -109,6 +110,8 @@ static inline void half_store(void *array, kops_dtype dtype, int64_t i, double v
 		break;
 	case KOPS_BF16:
 		((uint16_t *)array)[i] = f32_to_bf16(half_round_to_odd(value));
+		break;
+	default:
 		break;
 	}
 }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* y[i, j] = x[i, j] for rows × cols elements of `size` bytes (2, 4 or 8), strides in elements. One thread. */
+/* y[i, j] = x[i, j] for rows × cols elements of `size` bytes, strides in elements. One thread. */
 void move_matrix(void *y, int64_t y_row, int64_t y_col, const void *x, int64_t x_row, int64_t x_col,
                  uint64_t rows, uint64_t cols, size_t size);
 

@@ -191,9 +191,9 @@ double rules_bytes(const struct view *v)
 	return count;
 }
 
-static bool is_16_bit(const struct view *y)
+static bool is_widened(const struct view *y)
 {
-	return dtype_size(y->dtype) == 2;
+	return dtype_accumulator(y->dtype) != y->dtype;
 }
 
 uint64_t rules_wide_bytes(const struct op_args *args)
@@ -201,18 +201,20 @@ uint64_t rules_wide_bytes(const struct op_args *args)
 	const struct view *y = op_output_const(args);
 	uint64_t bytes;
 
-	if (!is_16_bit(y))
+	if (!is_widened(y))
 		return 0;
-	return __builtin_mul_overflow(view_elements(y), sizeof(float), &bytes) ? UINT64_MAX : bytes;
+	return __builtin_mul_overflow(view_elements(y), dtype_size(dtype_accumulator(y->dtype)), &bytes)
+	           ? UINT64_MAX
+	           : bytes;
 }
 
 void rules_widen(struct op_args *part)
 {
 	struct view *y = op_output(part);
 
-	if (!is_16_bit(y))
+	if (!is_widened(y))
 		return;
-	y->dtype = KOPS_F32;
+	y->dtype = dtype_accumulator(y->dtype);
 	y->offset = 0;
 	y->data = part->carried;
 	view_make_dense(y);

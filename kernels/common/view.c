@@ -1,35 +1,6 @@
 /* view.c: arithmetic on views: which bytes they touch, and whether two of them meet. See kernel.h. */
 #include "kernel.h"
 
-size_t dtype_size(kops_dtype dtype)
-{
-	switch (dtype) {
-	case KOPS_F32:
-		return 4;
-	case KOPS_F64:
-		return 8;
-	case KOPS_F16:
-	case KOPS_BF16:
-		return 2;
-	}
-	return 0;
-}
-
-const char *dtype_name(kops_dtype dtype)
-{
-	switch (dtype) {
-	case KOPS_F32:
-		return "f32";
-	case KOPS_F64:
-		return "f64";
-	case KOPS_F16:
-		return "f16";
-	case KOPS_BF16:
-		return "bf16";
-	}
-	return "no dtype";
-}
-
 bool view_is_empty(const struct view *v)
 {
 	if (view_is_absent(v))
@@ -106,7 +77,7 @@ int view_extent(const struct view *v, uint64_t space_bytes, uint64_t *ret_lo, ui
 	size_t size = dtype_size(v->dtype);
 	uint64_t count, below, above, hi;
 
-	if (size == 0 || v->rank < 1 || v->rank > KOPS_RANK_MAX || v->offset % size != 0)
+	if (size == 0 || v->rank < 1 || v->rank > KOPS_RANK_MAX || v->offset % dtype_alignment(v->dtype) != 0)
 		return KOPS_E_INVALID;
 	if (view_count(v, &count) < 0 || v->offset > space_bytes)
 		return KOPS_E_RANGE;

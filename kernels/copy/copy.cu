@@ -64,8 +64,11 @@ int launch_by_size(const operands<2, OPS> &where, const view *views, cudaStream_
 	case 4:
 		launch_elements<uint32_t>(where, axes, count, stream);
 		break;
-	default:
+	case 8:
 		launch_elements<uint64_t>(where, axes, count, stream);
+		break;
+	default:
+		return KOPS_E_UNSUPPORTED;
 	}
 	return cuda_launch_status();
 }

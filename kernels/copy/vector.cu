@@ -93,8 +93,10 @@ int launch_by_width(const operands<2, OPS> &where, const view *views, const stru
 		launch_run<uint64_t>(where, y, bytes, stream);
 	else if (apart % 4 == 0)
 		launch_run<uint32_t>(where, y, bytes, stream);
-	else
+	else if (apart % 2 == 0)
 		launch_run<uint16_t>(where, y, bytes, stream);
+	else
+		launch_run<uint8_t>(where, y, bytes, stream);
 	return cuda_launch_status();
 }
 

@@ -56,7 +56,7 @@ static double clocks_of(const struct fitted_sizes *clocks, const struct op_args 
 {
 	size_t size = dtype_size(op_output_const(args)->dtype);
 
-	return size == 2 ? clocks->of_2 : size == 4 ? clocks->of_4 : clocks->of_8;
+	return size <= 2 ? clocks->of_2 : size <= 4 ? clocks->of_4 : clocks->of_8 * (double)size / 8;
 }
 
 /* Bound by the banks that meet in shared memory. */

@@ -360,8 +360,11 @@ template <typename KERNEL> int launch_by_size(const struct op_args *args, const 
 	case 4:
 		KERNEL::run(p, (const uint32_t *)x, (uint32_t *)y, stream);
 		break;
-	default:
+	case 8:
 		KERNEL::run(p, (const uint64_t *)x, (uint64_t *)y, stream);
+		break;
+	default:
+		return KOPS_E_UNSUPPORTED;
 	}
 	return cuda_launch_status();
 }
@@ -388,8 +391,11 @@ int launch_perelement(const operands<2, OPS> &where, const op_args *args, const 
 	case 4:
 		launch_elements<uint32_t>(where, p, stream);
 		break;
-	default:
+	case 8:
 		launch_elements<uint64_t>(where, p, stream);
+		break;
+	default:
+		return KOPS_E_UNSUPPORTED;
 	}
 	return cuda_launch_status();
 }

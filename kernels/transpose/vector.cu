@@ -369,8 +369,11 @@ int launch_vectors(const operands<2, OPS> &where, const op_args *args, const str
 	case 4:
 		launch_four_bytes(where, p, stream);
 		break;
-	default:
+	case 8:
 		launch_tiles<uint64_t, 32, 32, 256>(where, p, stream);
+		break;
+	default:
+		return KOPS_E_UNSUPPORTED;
 	}
 	return cuda_launch_status();
 }

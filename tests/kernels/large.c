@@ -493,7 +493,7 @@ unsigned large_check(struct target *t, const struct options *o)
 	unsigned failed = 0;
 
 	memset(tallies, 0, sizeof tallies);
-	for (kops_dtype dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++)
+	for (kops_dtype dtype = DTYPE_FIRST; dtype < DTYPE_END; dtype++)
 		failed += check_dtype(t, o, dtype, tallies);
 	for (size_t i = 0; i < LARGES; i++)
 		if (is_wanted(o, &larges[i]))

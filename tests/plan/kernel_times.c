@@ -32,7 +32,7 @@ struct question {
 
 static kops_dtype dtype_of(const char *name)
 {
-	for (kops_dtype dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++)
+	for (kops_dtype dtype = DTYPE_FIRST; dtype < DTYPE_END; dtype++)
 		if (strcmp(dtype_name(dtype), name) == 0)
 			return dtype;
 	return 0;

@@ -4,23 +4,24 @@
 #include <math.h>
 #include <string.h>
 
-static const struct element_type types[] = {
-    [KOPS_F32] = {"f32", 0x1p-24, FLT_MAX, FLT_MIN},
-    [KOPS_F64] = {"f64", 0x1p-53, DBL_MAX, DBL_MIN},
-    [KOPS_F16] = {"f16", 0x1p-11, 65504, 0x1p-14},
-    [KOPS_BF16] = {"bf16", 0x1p-8, 0x1.fep127, FLT_MIN},
+#include "dtype.h"
+
+/* Types without roundings have zeros. */
+static const struct element_type types[DTYPE_COUNT + 1] = {
+    [KOPS_F32] = {0x1p-24, FLT_MAX, FLT_MIN},
+    [KOPS_F64] = {0x1p-53, DBL_MAX, DBL_MIN},
+    [KOPS_F16] = {0x1p-11, 65504, 0x1p-14},
+    [KOPS_BF16] = {0x1p-8, 0x1.fep127, FLT_MIN},
 };
 
 const struct element_type *element_type(kops_dtype dtype)
 {
-	static const struct element_type none = {.name = "?"};
-
-	return kops_dtype_size(dtype) ? &types[dtype] : &none;
+	return &types[dtype_size(dtype) ? dtype : 0];
 }
 
 const char *element_type_name(kops_dtype dtype)
 {
-	return element_type(dtype)->name;
+	return dtype_size(dtype) ? dtype_name(dtype) : "?";
 }
 
 bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes)
@@ -135,17 +136,33 @@ uint64_t elements_count(const struct elements *e)
 	return elements_rows(e) * elements_columns(e);
 }
 
-void elements_row(const struct elements *e, uint64_t row, uint64_t first, uint64_t n, double *out)
+/* Element `first` of a row. */
+static const unsigned char *find(const struct elements *e, uint64_t row, uint64_t first)
 {
-	int64_t stride = e->strides[e->rank - 1];
-	int64_t at = (int64_t)first * stride;
-	int64_t size = (int64_t)kops_dtype_size(e->dtype);
+	int64_t at = (int64_t)first * e->strides[e->rank - 1];
 
 	for (uint32_t d = e->rank - 1; d-- > 0;) {
 		at += (int64_t)(row % e->shape[d]) * e->strides[d];
 		row /= e->shape[d];
 	}
-	const unsigned char *next = e->data + at * size;
+	return e->data + at * (int64_t)kops_dtype_size(e->dtype);
+}
+
+void elements_gather(const struct elements *e, uint64_t row, uint64_t first, uint64_t n, void *out)
+{
+	const unsigned char *next = find(e, row, first);
+	size_t size = kops_dtype_size(e->dtype);
+	int64_t step = e->strides[e->rank - 1] * (int64_t)size;
+
+	for (uint64_t i = 0; i < n; i++, next += step)
+		memcpy((unsigned char *)out + i * size, next, size);
+}
+
+void elements_row(const struct elements *e, uint64_t row, uint64_t first, uint64_t n, double *out)
+{
+	const unsigned char *next = find(e, row, first);
+	int64_t stride = e->strides[e->rank - 1], size = (int64_t)kops_dtype_size(e->dtype);
+
 	if (e->dtype == KOPS_F32 && stride == 1) {
 		const float *f32 = (const float *)(const void *)next;
 		for (uint64_t i = 0; i < n; i++)

@@ -8,13 +8,12 @@
 #include "kops.h"
 
 struct element_type {
-	const char *name; /* "f32", "f64", "f16", "bf16"; "?" for no dtype, with zeros */
-	double roundoff;  /* half the distance from 1 to the next number: 2^-24 for f32 */
-	double largest;   /* finite */
-	double smallest;  /* normal */
+	double roundoff; /* half the distance from 1 to the next number: 2^-24 for f32 */
+	double largest;  /* finite */
+	double smallest; /* normal */
 };
 const struct element_type *element_type(kops_dtype dtype);
-const char *element_type_name(kops_dtype dtype);
+const char *element_type_name(kops_dtype dtype); /* "f32"; "?" for no dtype */
 
 /* Bytes of a dense array; false: more than memory can hold. Without elements it has none, whatever else. */
 bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes);
@@ -46,5 +45,7 @@ uint64_t elements_rows(const struct elements *e);    /* the product of the other
  * C order. out has room for n.
  */
 void elements_row(const struct elements *e, uint64_t row, uint64_t first, uint64_t n, double *out);
+/* The same as they are, side by side. */
+void elements_gather(const struct elements *e, uint64_t row, uint64_t first, uint64_t n, void *out);
 
 #endif

@@ -168,18 +168,14 @@ static bool is_dense(const struct elements *e)
 /* Row by row through a buffer, for what lies in another order. */
 static int write_strided(int fd, const char *path, const struct elements *e)
 {
-	enum { BLOCK = 4096 };
-	double values[BLOCK];
-	unsigned char bytes[BLOCK * 8];
-	size_t size = kops_dtype_size(e->dtype);
+	unsigned char bytes[1u << 15];
+	size_t size = kops_dtype_size(e->dtype), block = sizeof(bytes) / size;
 	uint64_t rows = elements_rows(e), cols = elements_columns(e);
 
 	for (uint64_t r = 0; r < rows; r++) {
-		for (uint64_t c = 0; c < cols; c += BLOCK) {
-			uint64_t n = cols - c < BLOCK ? cols - c : BLOCK;
-			elements_row(e, r, c, n, values);
-			for (uint64_t i = 0; i < n; i++)
-				element_put(e->dtype, bytes + i * size, values[i]);
+		for (uint64_t c = 0; c < cols; c += block) {
+			uint64_t n = cols - c < block ? cols - c : block;
+			elements_gather(e, r, c, n, bytes);
 			if (transfer_write(fd, path, bytes, n * size) < 0)
 				return -1;
 		}

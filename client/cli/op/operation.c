@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "dtype.h"
 #include "kernel.h"
 #include "show.h"
 
@@ -49,10 +50,10 @@ struct step step_copy(kops_view from, kops_view to)
 
 static int refuse_dtype(const struct operation *op, kops_dtype dtype, char *why)
 {
-	char list[32] = "";
+	char list[64] = "";
 	size_t used = 0;
 
-	for (kops_dtype d = KOPS_F32; d <= KOPS_BF16 && used < sizeof(list); d++)
+	for (kops_dtype d = DTYPE_FIRST; d < DTYPE_END && used < sizeof(list); d++)
 		if (op->dtypes & STEP_DTYPE(d))
 			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
 			                         element_type_name(d));

@@ -28,18 +28,20 @@ Layout = tuple[int, tuple[int, ...], tuple[int, ...], np.dtype[Any]]  # address,
 
 # ---- Element types
 
-_CODES: dict[np.dtype[Any], int] = {np.dtype(np.float32): 1, np.dtype(np.float64): 2, np.dtype(np.float16): 3}
-_BF16 = 4
+_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}  # NumPy's
+_BY_NAME = {_NAMES[name]: code for code, name in _library.DTYPES.items()}
+_CODES: dict[np.dtype[Any], int] = {}  # of those met so far
 _TYPES = "float16, bfloat16 (of ml_dtypes), float32 and float64"
 
 
 def dtype_code(dtype: np.dtype[Any]) -> int:
     """As in kops.h. NumPy has no bfloat16 of its own; that of ml_dtypes is known by its name."""
     code = _CODES.get(dtype)
-    if code is None and dtype.name == "bfloat16" and dtype.itemsize == 2:
-        code = _CODES[dtype] = _BF16
     if code is None:
-        raise error("DTYPE", f"kops computes with {_TYPES}, not with {dtype}: convert it with astype()")
+        code = _BY_NAME.get(dtype.name) if dtype.isnative else None
+        if code is None:
+            raise error("DTYPE", f"kops computes with {_TYPES}, not with {dtype}: convert it with astype()")
+        _CODES[dtype] = code
     return code
 
 

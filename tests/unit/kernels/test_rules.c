@@ -176,7 +176,7 @@ static void each_op_has_its_types(void **state)
 	struct op_args add = args_of("add", matrix(0, 4, 8), matrix(1, 4, 8), matrix(2, 4, 8));
 
 	(void)state;
-	for (kops_dtype dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++) {
+	for (kops_dtype dtype = DTYPE_FIRST; dtype < DTYPE_END; dtype++) {
 		accepted(with_dtype(transpose, dtype));
 		if (dtype == KOPS_F64)
 			continue;
@@ -298,10 +298,10 @@ static void samples_pass_their_own_check(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < OP_COUNT; i++)
-		for (int dtype = KOPS_F32; dtype <= KOPS_BF16; dtype++) {
-			sample_passes_its_own_check(ops[i], (kops_dtype)dtype, ops[i]->sample);
+		for (kops_dtype dtype = DTYPE_FIRST; dtype < DTYPE_END; dtype++) {
+			sample_passes_its_own_check(ops[i], dtype, ops[i]->sample);
 			if (ops[i]->large_sample)
-				sample_passes_its_own_check(ops[i], (kops_dtype)dtype, ops[i]->large_sample);
+				sample_passes_its_own_check(ops[i], dtype, ops[i]->large_sample);
 		}
 }
 

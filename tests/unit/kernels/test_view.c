@@ -50,7 +50,8 @@ static uint64_t any_size(void)
 
 static struct view any_view(void)
 {
-	struct view v = {.dtype = (kops_dtype)(1 + below(4)), .rank = 1 + (uint32_t)below(4)};
+	struct view v = {.dtype = (kops_dtype)(DTYPE_FIRST + below(DTYPE_END - DTYPE_FIRST)),
+	                 .rank = 1 + (uint32_t)below(4)};
 
 	v.offset = any_size();
 	if (below(8))
@@ -159,7 +160,9 @@ static void extents_agree_with_wide_arithmetic(void **test_state)
 
 static struct view small_view(const void *space)
 {
-	struct view v = {.space = space, .dtype = (kops_dtype)(1 + below(4)), .rank = 1 + (uint32_t)below(4)};
+	struct view v = {.space = space,
+	                 .dtype = (kops_dtype)(DTYPE_FIRST + below(DTYPE_END - DTYPE_FIRST)),
+	                 .rank = 1 + (uint32_t)below(4)};
 	uint64_t lo, hi, pitch = 8 + below(24);
 
 	do {
@@ -316,7 +319,7 @@ static void a_view_without_dtype_or_rank_is_invalid(void **test_state)
 	(void)test_state;
 	assert_int_equal(view_extent(&v, 16, &lo, &hi), 0);
 	assert_int_equal(view_extent(&v, 15, &lo, &hi), KOPS_E_RANGE);
-	v.dtype = (kops_dtype)5;
+	v.dtype = (kops_dtype)DTYPE_END;
 	assert_int_equal(view_extent(&v, 16, &lo, &hi), KOPS_E_INVALID);
 	v.dtype = KOPS_F32;
 	v.rank = 5;
