@@ -38,6 +38,11 @@ __device__ __forceinline__ float plus(float a, float b)
 	return a + b;
 }
 
+__device__ __forceinline__ double plus(double a, double b)
+{
+	return a + b;
+}
+
 __device__ __forceinline__ __half plus(__half a, __half b)
 {
 	return __float2half_rn(__half2float(a) + __half2float(b));
@@ -212,8 +217,14 @@ int launch_by_type(const operands<3, OPS> &where, const view *views, const struc
 	case KOPS_BF16:
 		launch_as<__nv_bfloat16, THREADS, UNROLL>(where, views, stream);
 		break;
-	default:
+	case KOPS_F32:
 		launch_as<float, THREADS, UNROLL>(where, views, stream);
+		break;
+	case KOPS_F64:
+		launch_as<double, THREADS, UNROLL>(where, views, stream);
+		break;
+	default:
+		return KOPS_E_UNSUPPORTED;
 	}
 	return cuda_launch_status();
 }

@@ -24,8 +24,13 @@ static inline float as_is(float x)
 	return x;
 }
 
+static inline double as_is_f64(double x)
+{
+	return x;
+}
+
 /* restrict would be wrong: y may be a or b. Equal addresses are still safe to vectorise. */
-#define DEFINE_ADD(name, type, widen, narrow)                                                                  \
+#define DEFINE_ADD(name, type, wide, widen, narrow)                                                            \
 	CPU_CLONES static void name##_arrays(void *to, const void *from_a, const void *from_b, int64_t n)      \
 	{                                                                                                      \
 		type *y = to;                                                                                  \
@@ -36,7 +41,7 @@ static inline float as_is(float x)
 	{                                                                                                      \
 		type *y = to;                                                                                  \
 		const type *a = from;                                                                          \
-		float b = widen(*(const type *)scalar);                                                        \
+		wide b = widen(*(const type *)scalar);                                                         \
 		_Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = narrow(widen(a[i]) + b);            \
 	}                                                                                                      \
 	static void name##_fill(void *to, const void *a, const void *b, int64_t n)                             \
@@ -45,9 +50,10 @@ static inline float as_is(float x)
 		for (int64_t i = 0; i < n; i++)                                                                \
 			y[i] = sum;                                                                            \
 	}
-DEFINE_ADD(f32, float, as_is, as_is)
-DEFINE_ADD(f16, uint16_t, f16_to_f32, f32_to_f16)
-DEFINE_ADD(bf16, uint16_t, bf16_to_f32, f32_to_bf16)
+DEFINE_ADD(f32, float, float, as_is, as_is)
+DEFINE_ADD(f64, double, double, as_is_f64, as_is_f64)
+DEFINE_ADD(f16, uint16_t, float, f16_to_f32, f32_to_f16)
+DEFINE_ADD(bf16, uint16_t, float, bf16_to_f32, f32_to_bf16)
 
 typedef void add_function(void *y, const void *a, const void *b, int64_t n);
 
@@ -57,6 +63,7 @@ struct adders {
 };
 static const struct adders adders[] = {
     [KOPS_F32] = {f32_arrays, f32_scalar, f32_fill},
+    [KOPS_F64] = {f64_arrays, f64_scalar, f64_fill},
     [KOPS_F16] = {f16_arrays, f16_scalar, f16_fill},
     [KOPS_BF16] = {bf16_arrays, bf16_scalar, bf16_fill},
 };
@@ -128,7 +135,7 @@ static struct plane plane_of(const struct view *v, const struct slab *slab)
 }
 
 /* Room for the slab of any dtype that add takes. */
-typedef float tile[TILE * TILE];
+typedef double tile[TILE * TILE];
 
 static struct plane plane_in(tile room, const struct view *v)
 {
@@ -207,7 +214,9 @@ static double time_ns(const struct op_args *args)
 	struct sum s = sum_of(v);
 	unsigned moved = jumps(&v[A]) + jumps(&v[B]) + jumps(&v[Y]);
 	double rows = (double)v[Y].shape[0] * (double)v[Y].shape[1] * (double)v[Y].shape[2] * (double)s.across;
-	double element_ns = moved * moved_ns + (v[Y].dtype == KOPS_F32 ? 0.25 : 1.1);
+	double element_ns = moved * moved_ns + (v[Y].dtype == KOPS_F32   ? 0.25
+	                                        : v[Y].dtype == KOPS_F64 ? 0.5
+	                                                                 : 1.1);
 	double ns = (double)s.n_slabs * slab_ns + rows * row_ns + elements * element_ns;
 	double parts = fmin(s.n_parts, (double)s.n_slabs), memory_ns = cpu_memory_ns(args, parts);
 	return moved ? ns / cpu_threads(parts) + memory_ns : fmax(ns / cpu_threads(parts), memory_ns);
@@ -225,12 +234,12 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 static const struct kernel kernels[] = {
     {.name = "vectorised",
      .idea = "vector loops, operands without unit stride by way of 64x64 tiles, threads",
-     .dtypes = "f32 f16 bf16",
+     .dtypes = "f32 f64 f16 bf16",
      .takes = "any strides",
      .supports = cpu_reference_supports,
      .time_ns = time_ns,
      .launch = launch_vectorised},
-    CPU_REFERENCE_KERNEL("f32 f16 bf16"),
+    CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),
 };
 
 const struct kernel_list add_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]};

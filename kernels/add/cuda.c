@@ -10,12 +10,11 @@ CUDA_TOGETHER(add_float4_together);
 CUDA_LAUNCH(add_scalar);
 CUDA_TOGETHER(add_scalar_together);
 
-static bool supports_type(const struct op_args *args, const char **ret_why_not)
+static bool supports_any(const struct op_args *args, const char **ret_why_not)
 {
-	if (args->views[0].dtype != KOPS_F64)
-		return true;
-	*ret_why_not = "takes f32, f16 and bf16 only";
-	return false;
+	(void)args;
+	(void)ret_why_not;
+	return true;
 }
 
 /* ---- How long they take: fitted.h has the constants ---- */
@@ -26,7 +25,8 @@ static double scalar_ns(const struct op_args *args)
 
 	args->op->cost(args, &cost);
 	double moved_ns = fmax(cuda_ns_of_bytes(cost.bytes, fitted.add.elements), cuda_memory_ns(args));
-	return fitted.add.launch_ns + fmax(moved_ns, cuda_ns_of_clocks(cost.flops * fitted.add.clocks));
+	return fitted.add.launch_ns + fmax(moved_ns, fmax(cuda_ns_of_clocks(cost.flops * fitted.add.clocks),
+	                                                  cuda_f64_ns(args, cost.flops)));
 }
 
 /* Views that are no runs are added element by element. */
@@ -38,7 +38,8 @@ static double float4_ns(const struct op_args *args)
 		if (!view_is_dense(&args->views[v]))
 			return scalar_ns(args);
 	args->op->cost(args, &cost);
-	return fitted.add.launch_ns + cuda_ns_of_bytes(cost.bytes, fitted.add.vectors);
+	return fitted.add.launch_ns +
+	       fmax(cuda_ns_of_bytes(cost.bytes, fitted.add.vectors), cuda_f64_ns(args, cost.flops));
 }
 
 /* With fewer threads it begins sooner; what keeps more threads busy ends later. */
@@ -55,9 +56,9 @@ static const struct kernel kernels[] = {
     {
         .name = "float4x",
         .idea = "four independent 128-bit accesses of each view per thread",
-        .dtypes = "f32 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides; one element per thread where the views are not aligned runs",
-        .supports = supports_type,
+        .supports = supports_any,
         .time_ns = float4x_ns,
         .launch = add_float4x,
         .together_max = cuda_together_max,
@@ -66,9 +67,9 @@ static const struct kernel kernels[] = {
     {
         .name = "float4",
         .idea = "one 128-bit access of each view per thread",
-        .dtypes = "f32 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides; one element per thread where the views are not aligned runs",
-        .supports = supports_type,
+        .supports = supports_any,
         .time_ns = float4_ns,
         .launch = add_float4,
         .together_max = cuda_together_max,
@@ -77,9 +78,9 @@ static const struct kernel kernels[] = {
     {
         .name = "scalar",
         .idea = "one element per thread",
-        .dtypes = "f32 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
-        .supports = supports_type,
+        .supports = supports_any,
         .time_ns = scalar_ns,
         .launch = add_scalar,
         .together_max = cuda_together_max,

@@ -1,5 +1,5 @@
 /*
- * add: y = a + b with a and b repeated to y's shape; f32, f16 and bf16.
+ * add: y = a + b with a and b repeated to y's shape; f32, f64, f16 and bf16.
  *
  * After check() all three views have rank 4 and y's shape; a repeated axis has stride 0. The axes are sorted
  * by falling stride of y and folded together where all three views allow, so that dense operands come
@@ -14,16 +14,14 @@
 
 enum { A, B, Y };
 
-#define DTYPES (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
-
 static const struct op_operand operands[] = {
     [A] = {.name = "a",
-           .dtypes = DTYPES,
+           .dtypes = RULES_FLOATS,
            .about = "1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's"},
-    [B] = {.name = "b", .dtypes = DTYPES, .about = "as a"},
+    [B] = {.name = "b", .dtypes = RULES_FLOATS, .about = "as a"},
     [Y] = {.name = "y",
            .role = OPERAND_OUTPUT,
-           .dtypes = DTYPES,
+           .dtypes = RULES_FLOATS,
            .in_place = 1u << A | 1u << B,
            .about = "1 to 4 axes"},
 };

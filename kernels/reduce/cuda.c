@@ -7,20 +7,17 @@
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 
-static bool supports_floats(const struct op_args *args, const char **ret_why_not)
+static bool supports_any(const struct op_args *args, const char **ret_why_not)
 {
-	if (args->views[0].dtype != KOPS_F64)
-		return true;
-	*ret_why_not = "takes f32, f16 and bf16 only";
-	return false;
+	(void)args;
+	(void)ret_why_not;
+	return true;
 }
 
 static bool supports_rows(const struct op_args *args, const char **ret_why_not)
 {
 	const struct view *x = &args->views[0];
 
-	if (!supports_floats(args, ret_why_not))
-		return false;
 	if (x->shape[x->rank - 1] <= 1 || x->strides[x->rank - 1] == 1)
 		return true;
 	*ret_why_not = "needs the elements of a row side by side";
@@ -45,10 +42,12 @@ static uint64_t workspace_strided(const struct op_args *args)
 /* ---- How long they take: fitted.h has the constants ---- */
 
 /* Short rows are bound by their number. */
-static double split_ns(const struct reduce_split *s, double elements_ns)
+static double split_ns(const struct op_args *args, const struct reduce_split *s, double elements_ns)
 {
+	double sums_ns = cuda_f64_ns(args, (double)view_elements(&args->views[0]));
+
 	return fitted.reduce.launch_ns * (s->splits > 1 ? 2 : 1) +
-	       fmax(elements_ns, (double)s->rows * fitted.reduce.row_ns);
+	       fmax(fmax(elements_ns, sums_ns), (double)s->rows * fitted.reduce.row_ns);
 }
 
 /* Rows that are too few for all multiprocessors leave some of them idle. */
@@ -59,7 +58,7 @@ static double rows_ns(const struct op_args *args)
 	double pieces = (double)s.rows * s.splits, bytes;
 
 	bytes = (double)view_elements(&args->views[0]) * (double)dtype_size(args->views[0].dtype);
-	return split_ns(&s, cuda_ns_of_bytes(bytes, fitted.reduce.share) * fmax(2 * sms / pieces, 1));
+	return split_ns(args, &s, cuda_ns_of_bytes(bytes, fitted.reduce.share) * fmax(2 * sms / pieces, 1));
 }
 
 /* What lies apart is fetched by sectors of 32 bytes; lanes are on neighbouring rows. */
@@ -85,15 +84,16 @@ static double strided_ns(const struct op_args *args)
 	apart = fmax(fmin(view_blocks(x, 32) * sector, (double)view_elements(x) * sector),
 	             (double)view_elements(x) * size);
 	clocks *= ceil((double)s.rows / REDUCE_TILE_ROWS) * (double)s.columns / sms;
-	return split_ns(&s, fmax(cuda_ns_of_bytes(apart, share), clocks / cuda_clocks_per_ns()) *
-	                        fmax(4 * sms / tiles, 1));
+	return split_ns(args, &s,
+	                fmax(cuda_ns_of_bytes(apart, share), clocks / cuda_clocks_per_ns()) *
+	                    fmax(4 * sms / tiles, 1));
 }
 
 static const struct kernel kernels[] = {
     {
         .name = "rows",
         .idea = "elements side by side: a part of a warp, a warp or a block for each row, or several blocks",
-        .dtypes = "f32 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16",
         .takes = "rows of unit stride",
         .supports = supports_rows,
         .workspace = workspace_rows,
@@ -104,9 +104,9 @@ static const struct kernel kernels[] = {
     {
         .name = "strided",
         .idea = "a warp's lanes on neighbouring rows, eight warps along them",
-        .dtypes = "f32 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
-        .supports = supports_floats,
+        .supports = supports_any,
         .workspace = workspace_strided,
         .time_ns = strided_ns,
         .launch = reduce_strided,

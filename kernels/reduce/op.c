@@ -1,5 +1,5 @@
 /*
- * reduce: y = the sum, the largest or the mean of x over its last axis; f32, f16 and bf16.
+ * reduce: y = the sum, the largest or the mean of x over its last axis; f32, f64, f16 and bf16.
  *
  * y has x's shape without the last axis, or with that axis of one index. After check() both views have rank 4:
  * the last axis is the one that is reduced, of one index in y; the three before it number the rows, folded
@@ -7,7 +7,8 @@
  * 0.
  *
  * A mean is a sum times params.scale. Of no element the sum is 0, the mean NaN and the largest -Inf; a NaN
- * among the elements makes each of them NaN. Sums of all types are made in f32 or more and rounded once.
+ * among the elements makes each of them NaN. Sums of f64 are made in f64, those of other
+ * types in f32 or more and rounded once.
  */
 #include <math.h>
 
@@ -16,13 +17,11 @@
 
 enum { X, Y };
 
-#define DTYPES (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
-
 static const struct op_operand operands[] = {
-    [X] = {.name = "x", .dtypes = DTYPES, .about = "1 to 4 axes"},
+    [X] = {.name = "x", .dtypes = RULES_FLOATS, .about = "1 to 4 axes"},
     [Y] = {.name = "y",
            .role = OPERAND_OUTPUT,
-           .dtypes = DTYPES,
+           .dtypes = RULES_FLOATS,
            .about = "x's shape without the last axis, or with 1 there"},
 };
 
@@ -122,13 +121,13 @@ static double reduce_row(const struct op_args *args, int64_t x0)
 {
 	const struct view *x = &args->views[X];
 	bool is_max = args->params.reduce.kind == KOPS_MAX;
-	double result = is_max ? -(double)INFINITY : 0;
+	long double result = is_max ? -(long double)INFINITY : 0; /* so that it can judge sums of f64 */
 
 	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++) {
 		double v = half_load(x->data, x->dtype, x0 + i * x->strides[3]);
-		result = is_max ? largest(v, result) : result + v;
+		result = is_max ? (long double)largest(v, (double)result) : result + (long double)v;
 	}
-	return result;
+	return (double)result;
 }
 
 static void reference_row(const struct op_args *args, int64_t x0, int64_t y0)
@@ -186,6 +185,8 @@ static double tolerance(const struct op_args *args)
 	kops_dtype dtype = args->views[Y].dtype;
 	double half_unit = dtype == KOPS_F16 ? 0x1p-11 : dtype == KOPS_BF16 ? 0x1p-8 : 0x1p-24;
 
+	if (dtype == KOPS_F64)
+		return largest_mean * 0x1p-43;
 	return largest_mean * (2 * half_unit + 0x1p-20);
 }
 

@@ -1,10 +1,10 @@
 /*
  * problem.cuh: what a kernel of reduce is given, how parts of a row are joined, and where results go.
  *
- * A thread adds some 100 elements at most in f32, then in f64: millions of equal terms would all round the same
- * way. Where such a sum is not finite, its elements are added again in f64, which has room for all: the mean of
- * the largest numbers is a number. Parts of a sum are joined in a fixed order, so that results repeat bit for
- * bit.
+ * f64 is added in f64. Of other types a thread adds some 100 elements at most in f32, then in f64: millions of
+ * equal terms would all round the same way. Where such a sum is not finite, its elements are added again in
+ * f64, which has room for all: the mean of the largest numbers is a number. Parts of a sum are joined in a
+ * fixed order, so that results repeat bit for bit.
  */
 #ifndef KOPS_KERNELS_REDUCE_PROBLEM_H
 #define KOPS_KERNELS_REDUCE_PROBLEM_H
@@ -41,6 +41,15 @@ struct problem {
 
 /* ---- What is added up ---- */
 
+/* In which few elements are added: f64 of f64. */
+template <typename T> struct summed {
+	typedef float type;
+};
+template <> struct summed<double> {
+	typedef double type;
+};
+template <typename T> using sum_type = typename summed<T>::type;
+
 /* MAX: the largest, or NaN if there is one. */
 template <bool MAX> struct total {
 	static __device__ __forceinline__ float nothing()
@@ -57,16 +66,16 @@ template <bool MAX> struct total {
 };
 
 /* 16 bytes of elements. */
-template <bool MAX, typename T> __device__ __forceinline__ float join_vector(float sum, uint4 v)
+template <bool MAX, typename T> __device__ __forceinline__ sum_type<T> join_vector(sum_type<T> sum, uint4 v)
 {
 	constexpr int N = sizeof(uint4) / sizeof(T);
 	T t[N];
-	float part[N];
+	sum_type<T> part[N];
 
 	memcpy(t, &v, sizeof v);
 #pragma unroll
 	for (int i = 0; i < N; i++)
-		part[i] = (float)t[i];
+		part[i] = (sum_type<T>)t[i];
 #pragma unroll
 	for (int step = N / 2; step > 0; step /= 2)
 #pragma unroll
@@ -75,13 +84,19 @@ template <bool MAX, typename T> __device__ __forceinline__ float join_vector(flo
 	return total<MAX>::join(sum, part[0]);
 }
 
-/* Whether an f32 sum of elements can leave its range: 100 of f16 cannot. */
+/* Whether an f32 sum of elements can leave its range: 100 of f16 cannot. For f64 there is nothing wider. */
 template <bool MAX, typename T> constexpr bool MAY_OVERFLOW = !MAX;
 template <> constexpr bool MAY_OVERFLOW<false, __half> = false;
+template <> constexpr bool MAY_OVERFLOW<false, double> = false;
 
 __device__ __forceinline__ bool is_finite(float x)
 {
 	return fabsf(x) <= 0x1.fffffep127f;
+}
+
+__device__ __forceinline__ bool is_finite(double x)
+{
+	return fabs(x) <= 0x1.fffffffffffffp1023;
 }
 
 /* join_vector() in f64. */
@@ -93,7 +108,7 @@ template <typename T> __device__ __forceinline__ double add_wide(double sum, uin
 	memcpy(t, &v, sizeof v);
 #pragma unroll
 	for (int i = 0; i < N; i++)
-		sum += (double)(float)t[i];
+		sum += (double)(sum_type<T>)t[i];
 	return sum;
 }
 
@@ -107,7 +122,7 @@ template <bool MAX, unsigned GROUP, typename F> __device__ __forceinline__ F joi
 
 /* Whether a sum that GROUP lanes have is to be made again in f64, by the whole warp if lanes help each other.
  */
-template <bool MAX, typename T, unsigned GROUP> __device__ __forceinline__ bool overflows(float sum)
+template <bool MAX, typename T, unsigned GROUP> __device__ __forceinline__ bool overflows(sum_type<T> sum)
 {
 	if constexpr (!MAY_OVERFLOW<MAX, T>)
 		return false;
@@ -153,9 +168,9 @@ __device__ __forceinline__ void store_as(const problem &p, int64_t at, double re
 	if (p.scale != 1 || p.goes_on) {
 		result *= p.scale;
 		if (p.goes_on)
-			result = total<MAX>::join((double)(float)*y, result);
+			result = total<MAX>::join((double)(sum_type<T>)*y, result);
 	}
-	*y = (T)(float)result;
+	*y = (T)(sum_type<T>)result;
 }
 
 template <bool MAX, typename T>

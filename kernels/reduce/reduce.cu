@@ -74,7 +74,7 @@ __device__ __forceinline__ void reduce_rows_at(const problem &p, uint64_t first)
 #pragma unroll
 	for (unsigned r = 0; r < ROWS; r++) {
 		uint64_t row = first + r * APART;
-		float sum = total<MAX>::nothing();
+		sum_type<T> sum = total<MAX>::nothing();
 
 #pragma unroll
 		for (unsigned u = 0; u < VECTORS; u++)
@@ -131,7 +131,7 @@ __device__ __forceinline__ double reduce_run(const T *x, uint64_t n, unsigned th
 	unsigned n_tail = (unsigned)(n - head - n_vectors * N);
 
 	while (i < n_vectors) {
-		float sum = total<MAX>::nothing();
+		sum_type<T> sum = total<MAX>::nothing();
 		uint64_t first = i;
 
 		for (int flush = 0; flush < FLUSH && i < n_vectors; flush++) {
@@ -152,9 +152,9 @@ __device__ __forceinline__ double reduce_run(const T *x, uint64_t n, unsigned th
 		result = total<MAX>::join(result, share);
 	}
 	for (unsigned k = thread; k < head; k += GROUP)
-		result = total<MAX>::join(result, (double)(float)x[k]);
+		result = total<MAX>::join(result, (double)(sum_type<T>)x[k]);
 	for (unsigned k = thread; k < n_tail; k += GROUP)
-		result = total<MAX>::join(result, (double)(float)tail[k]);
+		result = total<MAX>::join(result, (double)(sum_type<T>)tail[k]);
 	return result;
 }
 
@@ -194,7 +194,7 @@ template <typename T> __device__ __forceinline__ double add_apart(const T *x, in
 
 #pragma unroll 1
 	for (uint64_t i = 0; i < n; i++)
-		sum += (double)(float)x[(int64_t)i * x_col];
+		sum += (double)(sum_type<T>)x[(int64_t)i * x_col];
 	return sum;
 }
 
@@ -205,7 +205,7 @@ __device__ __forceinline__ void join_some(double (&results)[N], const T *x, uint
                                           int64_t x_col)
 {
 	some<T, N> v[DEEP];
-	float sums[N];
+	sum_type<T> sums[N];
 
 #pragma unroll
 	for (int u = 0; u < DEEP; u++)
@@ -219,7 +219,7 @@ __device__ __forceinline__ void join_some(double (&results)[N], const T *x, uint
 #pragma unroll
 		for (unsigned i = 0; i < N; i++)
 			if (k + u < to)
-				sums[i] = total<MAX>::join(sums[i], (float)v[u].of[i]);
+				sums[i] = total<MAX>::join(sums[i], (sum_type<T>)v[u].of[i]);
 #pragma unroll
 	for (unsigned i = 0; i < N; i++) {
 		double sum = (double)sums[i];
@@ -400,14 +400,20 @@ template <bool MAX, typename T, unsigned GROUP> void launch_long(const problem &
 
 template <bool MAX, typename T> void launch_rows(const problem &p, cudaStream_t stream)
 {
+	constexpr bool FLAT = sizeof(T) <= sizeof(float); /* not f64, of which short and long take the rows */
 	uint64_t bytes = p.cols * sizeof(T);
 	bool small = p.splits == 1 && p.cols > 0 && bytes <= SHORT_VECTORS_MAX * sizeof(uint4);
 
-	if (small && is_aligned(p, sizeof(T)) && (is_power_of_two(bytes) || !is_flat(p)))
+	if (small && is_aligned(p, sizeof(T)) && (!FLAT || is_power_of_two(bytes) || !is_flat(p))) {
 		launch_short<MAX, T>(p, bytes / sizeof(uint4), stream);
-	else if (small && is_flat(p))
-		launch_flat<MAX, T>(p, bytes, stream);
-	else if (bytes <= 512 * sizeof(uint4))
+		return;
+	}
+	if constexpr (FLAT)
+		if (small && is_flat(p)) {
+			launch_flat<MAX, T>(p, bytes, stream);
+			return;
+		}
+	if (bytes <= 512 * sizeof(uint4))
 		launch_long<MAX, T, WARP>(p, stream);
 	else
 		launch_long<MAX, T, THREADS>(p, stream);
@@ -445,8 +451,7 @@ template <bool STRIDED, bool MAX, typename T> void launch_as(const problem &p, c
 	launch_join<MAX, T>(p, stream);
 }
 
-template <bool STRIDED, bool MAX>
-void launch_by_type(const op_args *args, const problem &p, cudaStream_t stream)
+template <bool STRIDED, bool MAX> int launch_by_type(const op_args *args, const problem &p, cudaStream_t stream)
 {
 	switch (args->views[0].dtype) {
 	case KOPS_F16:
@@ -455,9 +460,16 @@ void launch_by_type(const op_args *args, const problem &p, cudaStream_t stream)
 	case KOPS_BF16:
 		launch_as<STRIDED, MAX, __nv_bfloat16>(p, stream);
 		break;
-	default:
+	case KOPS_F32:
 		launch_as<STRIDED, MAX, float>(p, stream);
+		break;
+	case KOPS_F64:
+		launch_as<STRIDED, MAX, double>(p, stream);
+		break;
+	default:
+		return KOPS_E_UNSUPPORTED;
 	}
+	return cuda_launch_status();
 }
 
 template <bool STRIDED> int launch_any(const op_args *args, const launch *launch)
@@ -467,10 +479,8 @@ template <bool STRIDED> int launch_any(const op_args *args, const launch *launch
 	cudaStream_t stream = (cudaStream_t)launch->stream;
 
 	if (args->params.reduce.kind == KOPS_MAX)
-		launch_by_type<STRIDED, true>(args, p, stream);
-	else
-		launch_by_type<STRIDED, false>(args, p, stream);
-	return cuda_launch_status();
+		return launch_by_type<STRIDED, true>(args, p, stream);
+	return launch_by_type<STRIDED, false>(args, p, stream);
 }
 
 } // namespace

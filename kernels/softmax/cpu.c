@@ -7,6 +7,7 @@
  *             of few long rows. f16 and bf16 are widened to f32 piece by piece, in a buffer that stays in
  *             the first-level cache, and results rounded from there. A part of an op is one pass over pieces of
  *             its rows; those without unit stride are gathered piece by piece
+ * wide        f64 in f64 (cpu_f64.c)
  * reference   plain loops, float64
  *
  * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest
@@ -22,6 +23,7 @@
 #include "common/half.h"
 #include "common/move.h"
 #include "common/threads.h"
+#include "softmax/cpu_f64.h"
 
 enum { X, Y };
 
@@ -524,17 +526,41 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 	return 0;
 }
 
+static bool supports_narrow(const struct op_args *args, const char **ret_why_not)
+{
+	if (args->views[X].dtype != KOPS_F64)
+		return true;
+	*ret_why_not = "takes f32, f16 and bf16 only";
+	return false;
+}
+
+static bool supports_wide(const struct op_args *args, const char **ret_why_not)
+{
+	if (args->views[X].dtype == KOPS_F64)
+		return true;
+	*ret_why_not = "takes f64 only";
+	return false;
+}
+
 static const struct kernel kernels[] = {
     {.name = "vectorised",
      .idea = "polynomial exp in vectors, f32 with float64 sums, rows kept in cache, threads",
      .dtypes = "f32 f16 bf16",
      .takes = "any strides",
-     .supports = cpu_reference_supports,
+     .supports = supports_narrow,
      .workspace = workspace,
      .time_ns = time_ns,
      .carries = true,
      .launch = launch_vectorised},
-    CPU_REFERENCE_KERNEL("f32 f16 bf16"),
+    {.name = "wide",
+     .idea = "polynomial exp in vectors, all in float64, rows by pieces in cache, threads",
+     .dtypes = "f64",
+     .takes = "any strides",
+     .supports = supports_wide,
+     .time_ns = softmax_f64_ns,
+     .carries = true,
+     .launch = softmax_f64},
+    CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),
 };
 
 const struct kernel_list softmax_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]};

@@ -15,18 +15,15 @@ CUDA_LAUNCH(softmax_coalesced);
 CUDA_LAUNCH(softmax_blockreduce);
 CUDA_LAUNCH(softmax_naive);
 
-static bool supports_floats(const struct op_args *args, const char **ret_why_not)
+static bool supports_any(const struct op_args *args, const char **ret_why_not)
 {
-	if (args->views[0].dtype != KOPS_F64)
-		return true;
-	*ret_why_not = "takes f32, f16 and bf16 only";
-	return false;
+	(void)args;
+	(void)ret_why_not;
+	return true;
 }
 
 static bool supports_apart(const struct op_args *args, const char **ret_why_not)
 {
-	if (!supports_floats(args, ret_why_not))
-		return false;
 	if (!view_same(&args->views[0], &args->views[1]))
 		return true;
 	*ret_why_not = "cannot work in place: its threads read whole rows while others write theirs";
@@ -57,8 +54,10 @@ static bool supports_fused(const struct op_args *args, const char **ret_why_not)
 {
 	double scale = fabs(args->params.softmax.scale);
 
-	if (!supports_floats(args, ret_why_not))
+	if (args->views[0].dtype == KOPS_F64) {
+		*ret_why_not = "takes f32, f16 and bf16 only";
 		return false;
+	}
 	if (is_sparse(&args->views[0]) || is_sparse(&args->views[1])) {
 		*ret_why_not = "needs the elements of a row side by side";
 		return false;
@@ -80,13 +79,19 @@ static bool supports_ring(const struct op_args *args, const char **ret_why_not)
 
 static bool supports_pieces(const struct op_args *args, const char **ret_why_not)
 {
-	if (!supports_floats(args, ret_why_not))
-		return false;
 	*ret_why_not = "takes up to 1048576 rows";
 	return view_elements(op_output_const(args)) == 0 || softmax_rows(args) <= SOFTMAX_PIECE_ROWS;
 }
 
 /* ---- How long they take: fitted.h has the constants ---- */
+
+/* So many exponentials of f64, with what is beside them: an estimate, of which nothing was measured. */
+static double f64_ns(const struct op_args *args, double exponentials)
+{
+	const double operations = 40;
+
+	return cuda_f64_ns(args, exponentials * operations);
+}
 
 #define SECTOR     32     /* bytes; the least that is read or written */
 #define KEPT_BYTES 131072 /* rows that are still in a cache when they are read again */
@@ -141,7 +146,7 @@ static double wave_clocks(const struct op_args *args, const struct fitted_passes
 {
 	double columns = (double)args->views[1].shape[args->views[1].rank - 1];
 	double share = rows / cuda_multiprocessors(),
-	       halved = args->views[1].dtype == KOPS_F32 ? 1 : fitted.passes.halved;
+	       halved = dtype_size(args->views[1].dtype) > 2 ? 1 : fitted.passes.halved;
 
 	return rows > 0 ? columns * (p->alone + p->together * share * halved) : 0;
 }
@@ -167,8 +172,9 @@ static double blocks_ns(const struct op_args *args, const struct fitted_passes *
 	bool sparse = is_sparse(x) || is_sparse(y);
 	double factor = sparse ? SECTOR / (double)dtype_size(y->dtype) : 1;
 
-	return launch_ns + fmax(passes_clocks(args, p) / cuda_clocks_per_ns(),
-	                        factor * bytes_ns(args, fitted.passes.share));
+	return launch_ns + f64_ns(args, 2 * (double)view_elements(y)) +
+	       fmax(passes_clocks(args, p) / cuda_clocks_per_ns(),
+	            factor * bytes_ns(args, fitted.passes.share));
 }
 
 /* At the memory's rate, where there are pieces enough for all multiprocessors, and long ones: of a short piece
@@ -185,7 +191,7 @@ static double pass_ns(const struct op_args *args, bool writes)
 	if (writes)
 		bytes += is_sparse(y) ? SECTOR : size;
 	return fmax(cuda_ns_of_bytes((double)view_elements(y) * bytes, fitted.pieces.share),
-	            cuda_ns_of_clocks(clocks)) *
+	            cuda_ns_of_clocks(clocks) + f64_ns(args, (double)view_elements(y))) *
 	       fmax(2 * cuda_multiprocessors() / blocks, 1);
 }
 
@@ -224,7 +230,8 @@ static double naive_ns(const struct op_args *args)
 	double elements = fmax((double)view_elements(y), fitted.by_elements.full * cuda_multiprocessors());
 	double clocks = fitted.by_elements.element + (double)y->shape[y->rank - 1] * fitted.by_elements.visit;
 
-	return fitted.by_elements.launch_ns + fmax(cuda_ns_of_clocks(elements * clocks), cuda_memory_ns(args));
+	return fitted.by_elements.launch_ns + f64_ns(args, elements * (double)y->shape[y->rank - 1]) +
+	       fmax(cuda_ns_of_clocks(elements * clocks), cuda_memory_ns(args));
 }
 
 /* ---- Kernels ---- */
@@ -257,7 +264,7 @@ static const struct kernel kernels[] = {
     {
         .name = "pieces",
         .idea = "few rows by all multiprocessors: sums of pieces, then results; of a long row a part at a time",
-        .dtypes = "f32 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides, up to 1048576 rows",
         .supports = supports_pieces,
         .workspace = softmax_pieces_workspace,
@@ -268,34 +275,34 @@ static const struct kernel kernels[] = {
     {
         .name = "online",
         .idea = "one pass for max and sum together, the sum rescaled when the max grows; else as coalesced",
-        .dtypes = "f32 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
-        .supports = supports_floats,
+        .supports = supports_any,
         .time_ns = online_ns,
         .launch = softmax_online,
     },
     {
         .name = "coalesced",
         .idea = "a warp or a block per row, neighbouring threads on neighbouring elements",
-        .dtypes = "f32 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
-        .supports = supports_floats,
+        .supports = supports_any,
         .time_ns = coalesced_ns,
         .launch = softmax_coalesced,
     },
     {
         .name = "blockreduce",
         .idea = "a block per row, a contiguous chunk per thread, tree reduction in shared memory",
-        .dtypes = "f32 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
-        .supports = supports_floats,
+        .supports = supports_any,
         .time_ns = blockreduce_ns,
         .launch = softmax_blockreduce,
     },
     {
         .name = "naive",
         .idea = "one thread per element, each finding its row's max and sum anew",
-        .dtypes = "f32 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides, not in place",
         .supports = supports_apart,
         .time_ns = naive_ns,

@@ -1,14 +1,15 @@
 /*
- * softmax: y = softmax(scale * x) over the last axis, or its logarithm; f32, f16 and bf16.
+ * softmax: y = softmax(scale * x) over the last axis, or its logarithm; f32, f64, f16 and bf16.
  *
  * After check() both views have rank 4: the last axis is the one that is normalised, the three before it number
  * the rows, folded together where both views allow: dense tensors come as (1, 1, rows, columns). Axes of one
- * index have stride 0. scale is exact in f32 and finite.
+ * index have stride 0. scale is finite, of f32's range, and exact in f32 unless x is f64.
  *
  * Special values as plain max, exp and sum would give: a row with NaN, with +Inf (of scale * x) or of -Inf
  * alone is NaN; -Inf elsewhere gives 0 (-Inf for the logarithm).
  *
- * Elements of the 16-bit types are widened to f32, or more, first, and the result is rounded to them last.
+ * f64 is computed in f64. Elements of the 16-bit types are widened to f32, or more, first, and the result is
+ * rounded to them last.
  */
 #include <float.h>
 #include <math.h>
@@ -18,11 +19,9 @@
 
 enum { X, Y };
 
-#define DTYPES (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
-
 static const struct op_operand operands[] = {
-    [X] = {.name = "x", .dtypes = DTYPES, .about = "1 to 4 axes"},
-    [Y] = {.name = "y", .role = OPERAND_OUTPUT, .dtypes = DTYPES, .in_place = 1u << X, .about = "x's shape"},
+    [X] = {.name = "x", .dtypes = RULES_FLOATS, .about = "1 to 4 axes"},
+    [Y] = {.name = "y", .role = OPERAND_OUTPUT, .dtypes = RULES_FLOATS, .in_place = 1u << X, .about = "x's shape"},
 };
 
 static const struct op_attribute attributes[] = {
@@ -48,7 +47,8 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_same_shape(x, "x", y, "y", why)) < 0 ||
 	    (rc = rules_outputs(args, why)) < 0)
 		return rc;
-	p->scale = (double)(float)p->scale;
+	if (x->dtype != KOPS_F64)
+		p->scale = (double)(float)p->scale;
 	p->pass = SOFTMAX_WHOLE;
 	p->goes_on = false;
 	rules_pad_rank(x, 4);
@@ -73,12 +73,14 @@ static struct softmax_partial sum_row(const struct op_args *args, int64_t x0)
 	const struct view *x = &args->views[X];
 	double scale = args->params.softmax.scale, base;
 	struct softmax_partial p = {-INFINITY, 0};
+	long double sum = 0; /* many equal terms would all round the same way in f64 */
 
 	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++)
 		p.peak = fmax(p.peak, scale * half_load(x->data, x->dtype, x0 + i * x->strides[3]));
 	base = p.peak == -INFINITY ? 0 : p.peak;
 	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++)
-		p.sum += exp(scale * half_load(x->data, x->dtype, x0 + i * x->strides[3]) - base);
+		sum += (long double)exp(scale * half_load(x->data, x->dtype, x0 + i * x->strides[3]) - base);
+	p.sum = (double)sum;
 	return p;
 }
 
@@ -150,7 +152,7 @@ static bool sample(kops_dtype dtype, struct op_args *args)
 /* Longer than one block keeps, and not all beginning alike. */
 static bool large_sample(kops_dtype dtype, struct op_args *args)
 {
-	return sample_of(dtype, 3, dtype == KOPS_F32 ? 40001 : 80003, args);
+	return sample_of(dtype, 3, dtype_size(dtype) > 2 ? 40001 : 80003, args);
 }
 
 /*
@@ -161,6 +163,9 @@ static double tolerance(const struct op_args *args)
 {
 	bool log_wanted = args->params.softmax.log;
 	double largest = log_wanted ? 19 : 0.005;
+
+	if (args->views[Y].dtype == KOPS_F64)
+		return log_wanted ? 1e-14 : 1e-15;
 	double result = args->views[Y].dtype == KOPS_F16    ? 0x1p-11
 	                : args->views[Y].dtype == KOPS_BF16 ? 0x1p-8
 	                                                    : 0;

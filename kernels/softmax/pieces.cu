@@ -25,30 +25,30 @@ constexpr uint64_t GRID_MAX = 1u << 16;
 struct pieces {
 	uint64_t splits, chunk;
 	bool goes_on;
-	partial *found; /* of each piece of each row */
+	void *found; /* partials of each piece of each row */
 	softmax_partial *of_rows;
 };
 
-__device__ __forceinline__ partial join(const problem &p, partial a, partial b)
+template <typename F> __device__ __forceinline__ partial<F> join(const problem &p, partial<F> a, partial<F> b)
 {
-	raise(p, &a, fmaxf(a.most, b.most));
+	raise(p, &a, larger_of(a.most, b.most));
 	raise(p, &b, a.most);
 	a.sum += b.sum;
 	return a;
 }
 
 /* Over the block; valid in its first thread. */
-__device__ __forceinline__ partial join_block(const problem &p, partial known)
+template <typename F> __device__ __forceinline__ partial<F> join_block(const problem &p, partial<F> known)
 {
-	__shared__ float most_of[WARPS];
+	__shared__ F most_of[WARPS];
 	__shared__ double sum_of[WARPS];
 	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
 	for (int step = 16; step > 0; step /= 2) {
-		float most = __shfl_xor_sync(0xffffffff, known.most, step);
+		F most = __shfl_xor_sync(0xffffffff, known.most, step);
 		double sum = __shfl_xor_sync(0xffffffff, known.sum, step);
 
-		known = join(p, known, {most, sum});
+		known = join(p, known, partial<F>{most, sum});
 	}
 	__syncthreads(); /* those of the row before are through */
 	if (lane == 0) {
@@ -57,7 +57,7 @@ __device__ __forceinline__ partial join_block(const problem &p, partial known)
 	}
 	__syncthreads();
 	for (unsigned w = 1; w < WARPS && threadIdx.x == 0; w++)
-		known = join(p, known, {most_of[w], sum_of[w]});
+		known = join(p, known, partial<F>{most_of[w], sum_of[w]});
 	return known;
 }
 
@@ -75,25 +75,27 @@ template <typename T> __global__ void __launch_bounds__(THREADS) sum_pieces(prob
 	await_kernel_before();
 	for (uint64_t i = blockIdx.x; i < p.rows * q.splits; i += gridDim.x) {
 		row r = row_at(p, i / q.splits);
-		partial known = join_block(p, scan(p, strand_of_x<T>(p, r, share_of(p, q, i))));
+		partial<real<T>> known = join_block(p, scan(p, strand_of_x<T>(p, r, share_of(p, q, i))));
 
 		if (threadIdx.x == 0)
-			q.found[i] = known;
+			((partial<real<T>> *)q.found)[i] = known;
 	}
 	let_next_kernel_come();
 }
 
-__global__ void __launch_bounds__(THREADS) join_pieces(problem p, pieces q)
+/* F: in which elements were computed. */
+template <typename F> __global__ void __launch_bounds__(THREADS) join_pieces(problem p, pieces q)
 {
 	await_kernel_before();
 	for (uint64_t i = blockIdx.x; i < p.rows; i += gridDim.x) {
-		partial known = {-INFINITY, 0};
+		const partial<F> *found = (const partial<F> *)q.found + i * q.splits;
+		partial<F> known = {-INFINITY, 0};
 
 		for (uint64_t piece = threadIdx.x; piece < q.splits; piece += THREADS)
-			known = join(p, known, q.found[i * q.splits + piece]);
+			known = join(p, known, found[piece]);
 		known = join_block(p, known);
 		if (threadIdx.x == 0 && q.goes_on)
-			known = join(p, {(float)q.of_rows[i].peak, q.of_rows[i].sum}, known);
+			known = join(p, partial<F>{(F)q.of_rows[i].peak, q.of_rows[i].sum}, known);
 		if (threadIdx.x == 0)
 			q.of_rows[i] = {(double)known.most, known.sum};
 	}
@@ -108,8 +110,8 @@ template <typename T> __global__ void __launch_bounds__(THREADS) write_pieces(pr
 		const share mine = share_of(p, q, i);
 		const softmax_partial known = q.of_rows[i / q.splits];
 
-		write(p, strand_of_x<T>(p, r, mine), strand_of_y<T>(p, r, mine), shift_of(p, (float)known.peak),
-		      (float)known.sum);
+		write(p, strand_of_x<T>(p, r, mine), strand_of_y<T>(p, r, mine),
+		      shift_of(p, (real<T>)known.peak), (real<T>)known.sum);
 	}
 	let_next_kernel_come();
 }
@@ -120,7 +122,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) write_pieces(pr
 pieces pieces_of(const op_args *args, const problem &p, void *workspace)
 {
 	uint64_t splits = softmax_pieces_of_row(args);
-	partial *found = (partial *)workspace;
+	partial<float> *found = (partial<float> *)workspace; /* those of f64 are as large */
 	bool is_part = args->params.softmax.pass != SOFTMAX_WHOLE;
 	void *of_rows = is_part ? args->carried : found + p.rows * splits;
 
@@ -142,7 +144,7 @@ template <typename T> void launch_passes(const op_args *args, const struct launc
 
 	if (args->params.softmax.pass != SOFTMAX_WRITE) {
 		launch_kernel(sum_pieces<T>, of_pieces, stream, p, q);
-		launch_kernel(join_pieces, {grid_of(p.rows), dim3(THREADS)}, stream, p, q);
+		launch_kernel(join_pieces<real<T>>, {grid_of(p.rows), dim3(THREADS)}, stream, p, q);
 	}
 	if (args->params.softmax.pass != SOFTMAX_SUM)
 		launch_kernel(write_pieces<T>, of_pieces, stream, p, q);
@@ -153,7 +155,7 @@ template <typename T> void launch_passes(const op_args *args, const struct launc
 /* A part of an op brings the memory for its rows. */
 extern "C" uint64_t softmax_pieces_workspace(const op_args *args)
 {
-	uint64_t rows = softmax_rows(args), found = rows * softmax_pieces_of_row(args) * sizeof(partial);
+	uint64_t rows = softmax_rows(args), found = rows * softmax_pieces_of_row(args) * sizeof(partial<float>);
 
 	switch (args->params.softmax.pass) {
 	case SOFTMAX_SUM:
@@ -174,8 +176,14 @@ extern "C" CUDA_LAUNCH(softmax_pieces)
 	case KOPS_BF16:
 		launch_passes<__nv_bfloat16>(args, launch);
 		break;
-	default:
+	case KOPS_F32:
 		launch_passes<float>(args, launch);
+		break;
+	case KOPS_F64:
+		launch_passes<double>(args, launch);
+		break;
+	default:
+		return KOPS_E_UNSUPPORTED;
 	}
 	return cuda_launch_status();
 }

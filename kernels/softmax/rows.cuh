@@ -2,7 +2,7 @@
  * rows.cuh: what the CUDA kernels of softmax share: the problem, and what one thread does with the elements of
  * a row that are its own. The kernels differ in which elements those are and in how the threads of a row agree.
  *
- * Elements of all types are widened to f32, the results rounded once.
+ * f64 is computed in f64. Elements of other types are widened to f32, the results rounded once.
  */
 #ifndef KOPS_KERNELS_SOFTMAX_ROWS_H
 #define KOPS_KERNELS_SOFTMAX_ROWS_H
@@ -16,6 +16,15 @@
 namespace
 {
 
+/* In which elements of a type are computed. */
+template <typename T> struct computed {
+	typedef float type;
+};
+template <> struct computed<double> {
+	typedef double type;
+};
+template <typename T> using real = typename computed<T>::type;
+
 /* rows = batch[0] · batch[1] · batch[2]. Strides in elements. */
 struct problem {
 	const void *x;
@@ -23,6 +32,7 @@ struct problem {
 	uint64_t rows, cols, batch[3];
 	int64_t x_batch[3], y_batch[3], x_col, y_col;
 	float sign, half, factor; /* see exponent() */
+	double wide_factor;       /* the same, not rounded: of f64 */
 	bool log;
 };
 
@@ -51,6 +61,7 @@ inline problem problem_of(const op_args *args)
 	p.sign = scale < 0 ? -1.0f : 1.0f;
 	p.half = fabsf(scale) < 1 ? 0.5f : 1.0f;
 	p.factor = scale / p.half;
+	p.wide_factor = args->params.softmax.scale / (double)p.half;
 	p.log = args->params.softmax.log;
 	return p;
 }
@@ -99,13 +110,13 @@ __device__ __forceinline__ strand<T> strand_of_y(const problem &p, const row &r,
 constexpr int GROUP = 8;
 
 /* n elements, GROUP at most, and zeros. */
-template <typename T> __device__ __forceinline__ void load(const strand<const T> &s, int n, float v[GROUP])
+template <typename T> __device__ __forceinline__ void load(const strand<const T> &s, int n, real<T> v[GROUP])
 {
 	const T *at = s.at;
 
 #pragma unroll
 	for (int k = 0; k < GROUP; k++, at += s.step)
-		v[k] = k < n ? (float)*at : 0;
+		v[k] = k < n ? (real<T>)*at : 0;
 }
 
 /*
@@ -114,7 +125,7 @@ template <typename T> __device__ __forceinline__ void load(const strand<const T>
  */
 template <typename T, typename Use> __device__ __forceinline__ void each_group(strand<const T> s, Use use)
 {
-	float v[GROUP];
+	real<T> v[GROUP];
 
 	for (; s.count >= GROUP; s.count -= GROUP, s.at += GROUP * s.step) {
 		load(s, GROUP, v);
@@ -136,73 +147,111 @@ __device__ __forceinline__ float exponent(const problem &p, float x, float shift
 	return p.factor * (p.half * x - shift);
 }
 
-/* most: the largest of ±x, signed so that it is the x of the largest s·x. */
-__device__ __forceinline__ float shift_of(const problem &p, float most)
+__device__ __forceinline__ double exponent(const problem &p, double x, double shift)
 {
-	return p.half * p.sign * most;
+	return p.wide_factor * ((double)p.half * x - shift);
 }
 
-__device__ __forceinline__ float most_of(const problem &p, const float v[GROUP], int n, float most)
+/* The functions of f32 under the names of those of f64. */
+__device__ __forceinline__ float exp_of(float x)
+{
+	return expf(x);
+}
+
+__device__ __forceinline__ double exp_of(double x)
+{
+	return exp(x);
+}
+
+__device__ __forceinline__ float log_of(float x)
+{
+	return logf(x);
+}
+
+__device__ __forceinline__ double log_of(double x)
+{
+	return log(x);
+}
+
+__device__ __forceinline__ float larger_of(float a, float b)
+{
+	return fmaxf(a, b);
+}
+
+__device__ __forceinline__ double larger_of(double a, double b)
+{
+	return fmax(a, b);
+}
+
+/* most: the largest of ±x, signed so that it is the x of the largest s·x. */
+template <typename F> __device__ __forceinline__ F shift_of(const problem &p, F most)
+{
+	return (F)(p.half * p.sign) * most;
+}
+
+template <typename F> __device__ __forceinline__ F most_of(const problem &p, const F v[GROUP], int n, F most)
 {
 #pragma unroll
 	for (int k = 0; k < GROUP; k++)
-		most = k < n ? fmaxf(most, p.sign * v[k]) : most;
+		most = k < n ? larger_of(most, (F)p.sign * v[k]) : most;
 	return most;
 }
 
-__device__ __forceinline__ float sum_of(const problem &p, const float v[GROUP], int n, float shift)
+template <typename F> __device__ __forceinline__ F sum_of(const problem &p, const F v[GROUP], int n, F shift)
 {
-	float sum = 0;
+	F sum = 0;
 
 #pragma unroll
 	for (int k = 0; k < GROUP; k++)
-		sum += k < n ? expf(exponent(p, v[k], shift)) : 0;
+		sum += k < n ? exp_of(exponent(p, v[k], shift)) : 0;
 	return sum;
 }
 
-template <typename T> __device__ __forceinline__ float find_most(const problem &p, const strand<const T> &x)
+template <typename T> __device__ __forceinline__ real<T> find_most(const problem &p, const strand<const T> &x)
 {
-	float most = -INFINITY;
+	real<T> most = -INFINITY;
 
-	each_group(x, [&](const float *v, int n) { most = most_of(p, v, n, most); });
+	each_group(x, [&](const real<T> *v, int n) { most = most_of(p, v, n, most); });
 	return most;
 }
 
 /* Groups are added up in f64: millions of equal terms would all round the same way. */
 template <typename T>
-__device__ __forceinline__ float sum_up(const problem &p, const strand<const T> &x, float shift)
+__device__ __forceinline__ real<T> sum_up(const problem &p, const strand<const T> &x, real<T> shift)
 {
 	double sum = 0;
 
-	each_group(x, [&](const float *v, int n) { sum += (double)sum_of(p, v, n, shift); });
-	return (float)sum;
+	each_group(x, [&](const real<T> *v, int n) { sum += (double)sum_of(p, v, n, shift); });
+	return (real<T>)sum;
 }
 
 /* What is known of some elements of a row: sum of exp(s·x − s·x of most). Sum 0: most is −Inf, nothing adds. */
-struct partial {
-	float most;
+template <typename F> struct partial {
+	F most;
 	double sum;
 };
+static_assert(sizeof(partial<float>) == sizeof(partial<double>), "as softmax_pieces_workspace() has it");
 
 /* Against a larger maximum. Not where there is nothing: 0 · exp(NaN) with a scale of 0. */
-__device__ __forceinline__ void raise(const problem &p, partial *known, float most)
+template <typename F> __device__ __forceinline__ void raise(const problem &p, partial<F> *known, F most)
 {
 	if (most > known->most && known->sum != 0)
-		known->sum *= (double)expf(exponent(p, p.sign * known->most, shift_of(p, most)));
+		known->sum *= (double)exp_of(exponent(p, (F)p.sign * known->most, shift_of(p, most)));
 	known->most = most;
 }
 
 /* One pass for both, the sum rescaled when a group has a larger element. */
-template <typename T> __device__ __forceinline__ partial scan(const problem &p, const strand<const T> &x)
+template <typename T>
+__device__ __forceinline__ partial<real<T>> scan(const problem &p, const strand<const T> &x)
 {
-	partial known = {-INFINITY, 0};
+	partial<real<T>> known = {-INFINITY, 0};
 
-	each_group(x, [&](const float *v, int n) {
-		float most = most_of(p, v, n, known.most);
+	each_group(x, [&](const real<T> *v, int n) {
+		real<T> most = most_of(p, v, n, known.most);
 
 		raise(p, &known, most);
 		/* Against −Inf even −Inf would be NaN. */
-		known.sum += (double)sum_of(p, v, n, most == -INFINITY ? 0 : shift_of(p, most));
+		known.sum += (double)sum_of(p, v, n, most == -INFINITY ? (real<T>)0 : shift_of(p, most));
 	});
 	return known;
 }
@@ -213,7 +262,7 @@ __device__ __forceinline__ void map(const strand<const T> &x, const strand<T> &y
 {
 	T *at = y.at;
 
-	each_group(x, [&](const float *v, int n) {
+	each_group(x, [&](const real<T> *v, int n) {
 #pragma unroll
 		for (int k = 0; k < GROUP; k++, at += y.step)
 			if (k < n)
@@ -224,14 +273,14 @@ __device__ __forceinline__ void map(const strand<const T> &x, const strand<T> &y
 /* sum: over the whole row, of exp(exponent()). */
 template <typename T>
 __device__ __forceinline__ void write(const problem &p, const strand<const T> &x, const strand<T> &y,
-                                      float shift, float sum)
+                                      real<T> shift, real<T> sum)
 {
-	float log_sum = logf(sum), inverse = 1 / sum;
+	real<T> log_sum = log_of(sum), inverse = 1 / sum;
 
 	if (p.log)
-		map(x, y, [&](float v) { return exponent(p, v, shift) - log_sum; });
+		map(x, y, [&](real<T> v) { return exponent(p, v, shift) - log_sum; });
 	else
-		map(x, y, [&](float v) { return expf(exponent(p, v, shift)) * inverse; });
+		map(x, y, [&](real<T> v) { return exp_of(exponent(p, v, shift)) * inverse; });
 }
 
 } // namespace

@@ -32,12 +32,12 @@ namespace
 
 typedef void (*row_kernel)(problem);
 
-__device__ __forceinline__ float larger(float a, float b)
+template <typename F> __device__ __forceinline__ F larger(F a, F b)
 {
-	return fmaxf(a, b);
+	return larger_of(a, b);
 }
 
-__device__ __forceinline__ float plus(float a, float b)
+template <typename F> __device__ __forceinline__ F plus(F a, F b)
 {
 	return a + b;
 }
@@ -54,8 +54,8 @@ template <typename T> __global__ void __launch_bounds__(NAIVE_THREADS) naive(pro
 		row r = row_at(p, i / p.cols);
 		const share all = {0, 1, p.cols}, mine = {i % p.cols, 1, 1};
 		strand<const T> x = strand_of_x<T>(p, r, all);
-		float shift = shift_of(p, find_most(p, x));
-		float sum = sum_up(p, x, shift);
+		real<T> shift = shift_of(p, find_most(p, x));
+		real<T> sum = sum_up(p, x, shift);
 
 		write(p, strand_of_x<T>(p, r, mine), strand_of_y<T>(p, r, mine), shift, sum);
 	}
@@ -64,9 +64,9 @@ template <typename T> __global__ void __launch_bounds__(NAIVE_THREADS) naive(pro
 /* ---- blockreduce ---- */
 
 /* The combination of v over the block, given to each thread: halves of the block, then quarters, … */
-template <int THREADS, float (*combine)(float, float)> __device__ __forceinline__ float reduce_tree(float v)
+template <int THREADS, typename F, F (*combine)(F, F)> __device__ __forceinline__ F reduce_tree(F v)
 {
-	__shared__ float of_thread[THREADS];
+	__shared__ F of_thread[THREADS];
 	unsigned me = threadIdx.x;
 
 	__syncthreads(); /* of_thread may still be read from the last time */
@@ -89,8 +89,8 @@ template <int THREADS, typename T> __global__ void __launch_bounds__(THREADS) bl
 	for (uint64_t i = blockIdx.x; i < p.rows; i += gridDim.x) {
 		row r = row_at(p, i);
 		strand<const T> x = strand_of_x<T>(p, r, mine);
-		float shift = shift_of(p, reduce_tree<THREADS, larger>(find_most(p, x)));
-		float sum = reduce_tree<THREADS, plus>(sum_up(p, x, shift));
+		real<T> shift = shift_of(p, reduce_tree<THREADS, real<T>, larger<real<T>>>(find_most(p, x)));
+		real<T> sum = reduce_tree<THREADS, real<T>, plus<real<T>>>(sum_up(p, x, shift));
 
 		write(p, x, strand_of_y<T>(p, r, mine), shift, sum);
 	}
@@ -99,14 +99,14 @@ template <int THREADS, typename T> __global__ void __launch_bounds__(THREADS) bl
 /* ---- coalesced ---- */
 
 /* The combination of v over the THREADS threads of a row, given to each of them. */
-template <int THREADS, float (*combine)(float, float)> __device__ __forceinline__ float reduce(float v)
+template <int THREADS, typename F, F (*combine)(F, F)> __device__ __forceinline__ F reduce(F v)
 {
 	for (int lane = 16; lane > 0; lane /= 2)
 		v = combine(v, __shfl_xor_sync(0xffffffff, v, lane));
 	if (THREADS == 32)
 		return v;
 
-	__shared__ float of_warp[32];
+	__shared__ F of_warp[32];
 	__syncthreads(); /* of_warp may still be read from the last time */
 	if (threadIdx.x % 32 == 0)
 		of_warp[threadIdx.x / 32] = v;
@@ -150,8 +150,8 @@ template <int THREADS, typename T> __global__ void __launch_bounds__(block_of(TH
 	for (uint64_t i = first_row(); i < p.rows; i += row_step()) {
 		row r = row_at(p, i);
 		strand<const T> x = strand_of_x<T>(p, r, mine);
-		float shift = shift_of(p, reduce<THREADS, larger>(find_most(p, x)));
-		float sum = reduce<THREADS, plus>(sum_up(p, x, shift));
+		real<T> shift = shift_of(p, reduce<THREADS, real<T>, larger<real<T>>>(find_most(p, x)));
+		real<T> sum = reduce<THREADS, real<T>, plus<real<T>>>(sum_up(p, x, shift));
 
 		write(p, x, strand_of_y<T>(p, r, mine), shift, sum);
 	}
@@ -166,10 +166,10 @@ template <int THREADS, typename T> __global__ void __launch_bounds__(block_of(TH
 	for (uint64_t i = first_row(); i < p.rows; i += row_step()) {
 		row r = row_at(p, i);
 		strand<const T> x = strand_of_x<T>(p, r, mine);
-		partial known = scan(p, x);
+		partial<real<T>> known = scan(p, x);
 
-		raise(p, &known, reduce<THREADS, larger>(known.most));
-		float sum = reduce<THREADS, plus>((float)known.sum);
+		raise(p, &known, reduce<THREADS, real<T>, larger<real<T>>>(known.most));
+		real<T> sum = reduce<THREADS, real<T>, plus<real<T>>>((real<T>)known.sum);
 		write(p, x, strand_of_y<T>(p, r, mine), shift_of(p, known.most), sum);
 	}
 }
@@ -208,10 +208,13 @@ void launch_rows(const op_args *args, const widths &kernels, void *stream)
 		launch_blocks(kernels.of_1024, p, p.rows, 1024, stream);
 }
 
-/* Of three instances of one thing, for f32, f16 and bf16. */
-template <typename Instance> Instance by_dtype(const op_args *args, Instance f32, Instance f16, Instance bf16)
+/* Of four instances of one thing, for the types that softmax takes. */
+template <typename Instance>
+Instance by_dtype(const op_args *args, Instance f32, Instance f64, Instance f16, Instance bf16)
 {
 	switch (args->views[0].dtype) {
+	case KOPS_F64:
+		return f64;
 	case KOPS_F16:
 		return f16;
 	case KOPS_BF16:
@@ -237,7 +240,7 @@ template <typename T> widths widths_of_online()
 }
 
 /* What f<T>() gives for the type of x. */
-#define OF_DTYPE(f) by_dtype(args, f<float>(), f<__half>(), f<__nv_bfloat16>())
+#define OF_DTYPE(f) by_dtype(args, f<float>(), f<double>(), f<__half>(), f<__nv_bfloat16>())
 
 } // namespace
 
@@ -245,7 +248,8 @@ extern "C" CUDA_LAUNCH(softmax_naive)
 {
 	problem p = problem_of(args);
 	uint64_t blocks = (p.rows * p.cols + NAIVE_THREADS - 1) / NAIVE_THREADS;
-	row_kernel kernel = by_dtype<row_kernel>(args, naive<float>, naive<__half>, naive<__nv_bfloat16>);
+	row_kernel kernel =
+	    by_dtype<row_kernel>(args, naive<float>, naive<double>, naive<__half>, naive<__nv_bfloat16>);
 
 	launch_blocks(kernel, p, blocks, NAIVE_THREADS, launch->stream);
 	return cuda_launch_status();

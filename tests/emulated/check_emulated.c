@@ -235,11 +235,17 @@ static bool make_many_rows(struct problem *p, struct random *r)
 	return make_rows_beyond(p, 3 + random_below(r, 8), 128 << 10, r);
 }
 
+/* As reduce takes them. */
+static kops_dtype random_real(struct random *r)
+{
+	return random_chance(r, 25) ? KOPS_F64 : random_float(r);
+}
+
 /* Up to several tiles of rows that follow each other without gaps, or all alike from 16 bytes on, or neither.
  */
 static bool make_rows_for(kops_reduction kind, struct problem *p, struct random *r)
 {
-	kops_dtype dtype = random_float(r);
+	kops_dtype dtype = random_real(r);
 	uint64_t cols = random_chance(r, 50) ? 1 + random_below(r, 40) : random_extent(1100, r);
 
 	if (random_chance(r, 30))
@@ -271,7 +277,7 @@ static bool make_largest_rows(struct problem *p, struct random *r)
 static bool make_largest_columns(struct problem *p, struct random *r)
 {
 	uint64_t rows = random_extent(200, r), cols = random_extent(300, r);
-	kops_dtype dtype = random_float(r);
+	kops_dtype dtype = random_real(r);
 
 	p->huge = true;
 	p->args.views[0] = (struct view){

@@ -22,6 +22,8 @@
  * the smallest normal numbers of f32, for kernels that flush subnormals, and half the distance of f16's
  * subnormals. For the logarithm the same as an absolute error.
  *
+ * Of f64 the same with 2^-53, a few roundings more, and those of the sum: 8 sqrt(n), or n of equal terms.
+ *
  * reduce: of the largest the very number. Of a sum or mean, with T the sum of |x|, times the mean's 1 / n,
  *
  *     |y - y64| <= 16 * 2^-24 T + w |y64| + smallest
@@ -192,6 +194,8 @@ static struct rounding rounding_of(const struct op_args *args)
 	case KOPS_BF16:
 		r.result = 0x1p-8;
 		break;
+	default:
+		break;
 	}
 	return r;
 }
@@ -255,7 +259,30 @@ static double result_roundoff(kops_dtype dtype)
 
 static double largest_finite(kops_dtype dtype)
 {
+	if (dtype == KOPS_F64)
+		return DBL_MAX;
 	return dtype == KOPS_F16 ? 65504 : dtype == KOPS_BF16 ? 0x1.fep127 : (double)FLT_MAX;
+}
+
+/* By how many roundings a sum of elements of v's last axis, made in f64, may be off if they are f64 too. */
+static double roundings_in_f64(const struct view *v)
+{
+	double n = (double)v->shape[3];
+
+	return v->strides[3] == 0 ? n : 8 * sqrt(n);
+}
+
+/* The same for f64, whose sums are no more exact than its elements. */
+static double softmax_bound_f64(const struct op_args *args, double exact, double peak, double n)
+{
+	bool log_wanted = args->params.softmax.log;
+	double t = log_wanted ? exact : log(exact > 0 ? exact : DBL_MIN);
+	double sum = roundings_in_f64(&args->views[0]);
+	double relative = 0x1p-53 * (32 + sum + 3 * fabs(t) + 3 * log(n) + 4 * peak);
+
+	if (!isfinite(exact))
+		return 0;
+	return (log_wanted ? relative : relative * exact) + 2 * DBL_MIN;
 }
 
 static double softmax_bound(const struct op_args *args, double exact, double peak, double n)
@@ -264,6 +291,9 @@ static double softmax_bound(const struct op_args *args, double exact, double pea
 	kops_dtype dtype = args->views[1].dtype;
 	double t = log_wanted ? exact : log(exact > 0 ? exact : 1e-45);
 	double relative = 0x1p-24 * (16 + 3 * fabs(t) + 3 * log(n) + 2 * peak);
+
+	if (dtype == KOPS_F64)
+		return softmax_bound_f64(args, exact, peak, n);
 
 	if (!isfinite(exact))
 		return 0;
@@ -326,6 +356,9 @@ static double reduce_bound(const struct op_args *args, int64_t x0, double exact)
 		sum += fabs(half_load(x->data, x->dtype, x0 + i * x->strides[3]));
 	if (!isfinite(exact))
 		return 0;
+	if (x->dtype == KOPS_F64)
+		return sum > DBL_MAX / 4 ? -1
+		                         : (16 + roundings_in_f64(x)) * 0x1p-53 * sum * p->scale + 2 * DBL_MIN;
 	/* Parts of a cut sum go on from what is in y, in f32. A mean is divided before. */
 	if (p->kind == KOPS_SUM && sum > (double)largest_finite(KOPS_BF16))
 		return -1;

@@ -15,7 +15,7 @@ static void want_sum(const struct check_by_row *op, uint64_t row, double *want, 
 	elements_row(op->b, row, 0, n, scratch);
 	for (uint64_t j = 0; j < n; j++) {
 		want[j] += scratch[j];
-		bound[j] = u * fabs(want[j]) + tiny;
+		bound[j] = u * fabs(want[j]) + tiny; /* of f64 want[j] is the result itself */
 	}
 }
 
@@ -64,11 +64,12 @@ static int fit(struct cli *cli, struct source *const *sources)
 const struct operation operation_add = {
     .name = "add",
     .n_inputs = 2,
-    .dtypes = STEP_DTYPES_TO_F32,
+    .dtypes = STEP_DTYPES_REAL,
     .verb =
         {.summary = "sum of two files; a row, a column or one element is repeated",
          .help =
-             "Y = A + B; f32, f16 and bf16. Shapes must be equal, or 1 where they differ: extents of 1 and\n"
+             "Y = A + B; f32, f64, f16 and bf16. Shapes must be equal, or 1 where they differ: extents of 1 "
+             "and\n"
              "missing leading ones are repeated, as in NumPy. Files named .npy tell their shape (1 to 4\n"
              "dimensions). Any other file is raw row-major elements: for A, -m or -n tells the shape, and a\n"
              "square one needs neither; B is as large as A, or one row, one column or one element of it (a "

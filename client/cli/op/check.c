@@ -108,6 +108,35 @@ static void want_same(const struct check_by_row *op, uint64_t row, double *want,
 	memset(bound, 0, n * sizeof(*bound));
 }
 
+/* room: for three rows of y, and one of a. */
+static void check_row(const struct check_by_row *op, uint64_t row, double *room, struct check *c)
+{
+	uint64_t columns = elements_columns(op->y);
+	double *want = room, *bound = room + columns, *got = room + 2 * columns, *scratch = room + 3 * columns;
+	double largest = element_type(op->y->dtype)->largest;
+
+	(op->want ? op->want : want_same)(op, row, want, bound, scratch);
+	elements_row(op->y, row, 0, columns, got);
+	for (uint64_t j = 0; j < columns; j++)
+		check_compare(c, row, j, got[j], want[j], bound[j], largest);
+}
+
+/* Complex numbers, which ops move only, part by part. */
+static void check_parts(const struct check_by_row *op, uint64_t row, double *room, struct check *c)
+{
+	unsigned parts = element_component(op->y->dtype) == op->y->dtype ? 1 : 2;
+
+	for (unsigned part = 0; part < parts; part++) {
+		struct elements a = elements_part(op->a, part), y = elements_part(op->y, part);
+		struct check_by_row of_part = *op;
+
+		of_part.a = &a;
+		of_part.y = &y;
+		check_row(&of_part, row, room, c);
+	}
+	c->compared -= (parts - 1) * elements_columns(op->y);
+}
+
 int check_by_row(const struct check_by_row *op, struct check *ret_check)
 {
 	uint64_t columns = elements_columns(op->y);
@@ -116,18 +145,11 @@ int check_by_row(const struct check_by_row *op, struct check *ret_check)
 	struct check_sample s =
 	    check_sample_rows(elements_rows(op->y), (double)cost, (double)ELEMENT_BUDGET, &c);
 	double *room = malloc((3 * columns + cost + 1) * sizeof(*room));
-	double *want = room, *bound = room + columns, *got = room + 2 * columns, *scratch = room + 3 * columns;
-	double largest = element_type(op->y->dtype)->largest;
 
 	if (room == NULL)
 		return KOPS_E_NOMEM;
-	for (uint64_t i = 0; i < s.n && columns > 0; i++) {
-		uint64_t row = check_sample_row(&s, i);
-		(op->want ? op->want : want_same)(op, row, want, bound, scratch);
-		elements_row(op->y, row, 0, columns, got);
-		for (uint64_t j = 0; j < columns; j++)
-			check_compare(&c, row, j, got[j], want[j], bound[j], largest);
-	}
+	for (uint64_t i = 0; i < s.n && columns > 0; i++)
+		check_parts(op, check_sample_row(&s, i), room, &c);
 	free(room);
 	c.us = cli_now_us() - c.us;
 	*ret_check = c;

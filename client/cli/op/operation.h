@@ -103,9 +103,12 @@ struct operation {
 	struct bench_cases bench;
 };
 
-#define STEP_DTYPE(dtype)  (1u << (dtype))
-#define STEP_DTYPES_TO_F32 (STEP_DTYPE(KOPS_F32) | STEP_DTYPE(KOPS_F16) | STEP_DTYPE(KOPS_BF16))
-#define STEP_DTYPES_ALL    (STEP_DTYPES_TO_F32 | STEP_DTYPE(KOPS_F64))
+#define STEP_DTYPE(dtype)    (1u << (dtype))
+#define STEP_DTYPES_TO_F32   (STEP_DTYPE(KOPS_F32) | STEP_DTYPE(KOPS_F16) | STEP_DTYPE(KOPS_BF16))
+#define STEP_DTYPES_FROM_F32 (STEP_DTYPE(KOPS_F32) | STEP_DTYPE(KOPS_F64))
+#define STEP_DTYPES_REAL     (STEP_DTYPES_TO_F32 | STEP_DTYPES_FROM_F32)
+#define STEP_DTYPES_MOVED                                                                                      \
+	(STEP_DTYPES_REAL | STEP_DTYPE(KOPS_I32) | STEP_DTYPE(KOPS_C64) | STEP_DTYPE(KOPS_C128))
 
 /* Each in the file of its name. */
 #define X(name) extern const struct operation operation_##name;

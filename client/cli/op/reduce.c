@@ -6,6 +6,14 @@
 
 #define FEW_F32 16 /* roundings of f32: kernels add some hundred terms before float64 takes over */
 
+/* Of f64, whose sums are made in f64, those of the kernel's sum and of the check's. */
+static double few_roundings(kops_dtype dtype, uint64_t n)
+{
+	if (dtype == KOPS_F64)
+		return 2 * check_sum_growth(n) * element_type(KOPS_F64)->roundoff;
+	return FEW_F32 * element_type(KOPS_F32)->roundoff;
+}
+
 static void want_reduced(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *x)
 {
 	kops_reduction kind = op->step->set.kind;
@@ -18,11 +26,11 @@ static void want_reduced(const struct check_by_row *op, uint64_t row, double *wa
 		magnitudes += fabs(x[i]);
 	}
 	*want = kind == KOPS_MAX ? check_largest(x, n) : sum * scale;
-	*bound = FEW_F32 * element_type(KOPS_F32)->roundoff * magnitudes * scale +
+	*bound = few_roundings(op->y->dtype, n) * magnitudes * scale +
 	         1.01 * element_type(op->y->dtype)->roundoff * fabs(*want) + 2 * check_tiny_error(op->y->dtype);
 	if (kind == KOPS_MAX)
 		*bound = 0;
-	else if (magnitudes > (double)FLT_MAX / 4)
+	else if (magnitudes > (op->y->dtype == KOPS_F64 ? DBL_MAX : (double)FLT_MAX) / 4)
 		*bound = (double)INFINITY; /* parts may overflow on their way */
 }
 
@@ -49,13 +57,13 @@ static const struct option_row settings[] = {
 const struct operation operation_reduce = {
     .name = "reduce",
     .n_inputs = 1,
-    .dtypes = STEP_DTYPES_TO_F32,
+    .dtypes = STEP_DTYPES_REAL,
     .settings = settings,
     .verb =
         {.summary = "sum, max or mean over the last axis of a file",
          .help =
              "The result has X's shape without the last axis, so a matrix gives one number a row; 1 dimension\n"
-             "gives one number. f32, f16 and bf16.\n",
+             "gives one number. f32, f64, f16 and bf16.\n",
          .examples = "  kops-client reduce x.npy -o sums.npy\n"
                      "  kops-client reduce --kind mean -n 1000 x.bin -o means.bin --check\n"},
     .enqueue = enqueue,

@@ -8,9 +8,11 @@ static void want_softmax(const struct check_by_row *op, uint64_t row, double *wa
 	const struct settings *set = &op->step->set;
 	uint64_t n = elements_columns(op->y);
 	kops_dtype dtype = op->y->dtype;
-	double u = element_type(KOPS_F32)->roundoff, sum = 0;
+	double u = element_type(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32)->roundoff, sum = 0;
 	/* Of the result to a 16-bit type; a tenth more, as it is rounded from f32. */
-	double last = dtype == KOPS_F32 ? 0 : 1.1 * element_type(dtype)->roundoff;
+	double last = kops_dtype_size(dtype) > 2 ? 0 : 1.1 * element_type(dtype)->roundoff;
+
+	const double sums = dtype == KOPS_F64 ? 2 : 1; /* the check's own errs as much */
 
 	elements_row(op->a, row, 0, n, x);
 	for (uint64_t j = 0; j < n; j++)
@@ -23,7 +25,7 @@ static void want_softmax(const struct check_by_row *op, uint64_t row, double *wa
 		double distance = fabs(x[j] - max);
 		/* Rounding of the exponent's argument, of exp() and of the sum. */
 		double relative =
-		    u * (16 + check_sum_growth(n) + 4 * distance + 2 * fabs(x[j]) + 2 * fabs(max));
+		    u * (16 + sums * check_sum_growth(n) + 4 * distance + 2 * fabs(x[j]) + 2 * fabs(max));
 		want[j] = set->log ? x[j] - max - log(sum) : exp(x[j] - max) / sum;
 		bound[j] = (set->log ? relative : relative * want[j]) + last * fabs(want[j]) +
 		           1.1 * check_tiny_error(dtype);
@@ -42,10 +44,11 @@ static const struct option_row settings[] = {
 const struct operation operation_softmax = {
     .name = "softmax",
     .n_inputs = 1,
-    .dtypes = STEP_DTYPES_TO_F32,
+    .dtypes = STEP_DTYPES_REAL,
     .settings = settings,
     .verb = {.summary = "softmax over the last axis of a file",
-             .help = "Y = softmax(scale · X), over the last axis (each row of a matrix); f32, f16 and bf16.\n",
+             .help =
+                 "Y = softmax(scale · X), over the last axis (each row of a matrix); f32, f64, f16 and bf16.\n",
              .examples = "  kops-client softmax scores.npy -o p.npy\n"
                          "  kops-client softmax -n 1000 --scale 0.125 scores.bin -o p.bin --check\n"
                          "  kops-client softmax --log logits.npy -o logp.npy\n"},

@@ -85,9 +85,6 @@ def _block(x: da.Array, index: tuple[int, ...]) -> tuple[Any, ...]:
 def softmax(x: Any, axis: int = -1, *, scale: float = 1.0, log: bool = False) -> da.Array:
     """softmax(scale * x) along an axis, or its logarithm. Chunks are first merged along that axis."""
     x = _array(x, "x", 1)
-    if native(x.dtype) == np.float64:
-        raise error("DTYPE", "x is float64; softmax takes float32, float16 and bfloat16: convert it with "
-                             "x.astype(numpy.float32)")
     if not -x.ndim <= axis < x.ndim:
         raise error("SHAPE", f"there is no axis {axis} in an array of shape {x.shape}")
     axis %= x.ndim
