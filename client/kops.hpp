@@ -27,6 +27,7 @@
 #ifndef KOPS_HPP
 #define KOPS_HPP
 
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -72,6 +73,15 @@ template <> struct dtype_of<float> {
 };
 template <> struct dtype_of<double> {
 	static constexpr kops_dtype value = KOPS_F64;
+};
+template <> struct dtype_of<std::int32_t> {
+	static constexpr kops_dtype value = KOPS_I32;
+};
+template <> struct dtype_of<std::complex<float>> {
+	static constexpr kops_dtype value = KOPS_C64;
+};
+template <> struct dtype_of<std::complex<double>> {
+	static constexpr kops_dtype value = KOPS_C128;
 };
 #ifdef __STDCPP_FLOAT16_T__
 template <> struct dtype_of<_Float16> {

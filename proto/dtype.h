@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 #ifdef DTYPE_OF_TESTS
-#define KOPS_I8 ((kops_dtype)5)
+#define KOPS_I8 ((kops_dtype)8)
 #endif
 
 enum dtype_kind { DTYPE_REAL, DTYPE_INTEGER, DTYPE_COMPLEX };

@@ -38,12 +38,19 @@ enum kops_status {
 	KOPS_E_SYSTEM = -35,      /* a system call failed; errno is in the sentence */
 };
 
-/* Element types. f16 is IEEE 754 binary16, bf16 the upper half of an f32. */
+/*
+ * Element types. f16 is IEEE 754 binary16, bf16 the upper half of an f32. c64 and c128 are the complex numbers
+ * of two f32 and of two f64, the real part first, as in C and NumPy. Copies and transpositions take all of
+ * them; other ops take none of i32, c64 and c128.
+ */
 typedef enum kops_dtype {
 	KOPS_F32 = 1,
 	KOPS_F64 = 2,
 	KOPS_F16 = 3,
 	KOPS_BF16 = 4,
+	KOPS_I32 = 5, /* signed */
+	KOPS_C64 = 6,
+	KOPS_C128 = 7,
 } kops_dtype;
 
 /* What a kernel may do to f32 operands of a gemm; see Accuracy in kops.h. */

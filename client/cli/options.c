@@ -126,7 +126,7 @@ const struct option_type options_count = {.takes = "a whole number below 2^64", 
 const struct option_type options_count32 = {.takes = "a whole number below 2^32", .parse = parse_count32};
 const struct option_type options_real = {.takes = "a number", .parse = parse_real};
 const struct option_type options_dtype = {
-    .takes = "f32, f64, f16 or bf16", .words = dtypes, .first = DTYPE_FIRST};
+    .takes = "f32, f64, f16, bf16, i32, c64 or c128", .words = dtypes, .first = DTYPE_FIRST};
 const struct option_type options_precision = {.takes = "f32, ieee, tf32 or bf16", .words = precisions};
 const struct option_type options_priority = {.takes = "normal, high or low", .words = priorities};
 const struct option_type options_time = {.takes = "a time above 0 such as 2 (seconds), 500ms or 1min",

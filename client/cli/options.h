@@ -118,7 +118,7 @@ struct option_row {
 	OPTION("kernel", 0, "NAME", kernel, op.kernel, "insist on one kernel; `kops-client ops` lists them")
 #define OPTION_DTYPE                                                                                           \
 	OPTION("dtype", 0, "TYPE", dtype, dtype,                                                               \
-	       "f32, f64, f16 or bf16; default: what the .npy says, f32 for .bin")
+	       "f32, f64, f16, bf16, i32, c64 or c128; default: what the .npy says, f32 for .bin")
 #define OPTION_PRECISION                                                                                       \
 	OPTION("precision", 0, "P", precision, op.precision,                                                   \
 	       "f32 (default), ieee (FMA only), tf32 or bf16: what a kernel may do to f32 input")

@@ -95,6 +95,9 @@ static void move_elements(char *to, uint64_t to_step, const char *from, uint64_t
 		case 8:
 			memcpy(to, from, 8);
 			break;
+		case 16:
+			memcpy(to, from, 16);
+			break;
 		default:
 			memcpy(to, from, element);
 		}

@@ -46,6 +46,17 @@ static inline int cuda_launch_status(void)
 	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
 }
 
+/* For supports() of kernels that move elements whatever they are: whether there is code for their size. */
+static inline bool cuda_moves(kops_dtype dtype, const char **ret_why_not)
+{
+	size_t size = dtype_size(dtype);
+
+	if (size == 2 || size == 4 || size == 8 || size == 16)
+		return true;
+	*ret_why_not = "takes elements of 2, 4, 8 and 16 bytes";
+	return false;
+}
+
 /*
  * An attribute of this thread's GPU; 0 where there is none. Asked of the driver once: that takes a microsecond,
  * and supports() is called several times for each job. (cuda_device.c)
@@ -75,6 +86,8 @@ double cuda_clock_factor(void);
 /* At a share of the memory's rate; clocks of one multiprocessor, shared out among all. */
 double cuda_ns_of_bytes(double bytes, double share);
 double cuda_ns_of_clocks(double clocks);
+/* Of so many operations on f64, which some GPUs have few units for; 0 of an op on other types. */
+double cuda_f64_ns(const struct op_args *args, double operations);
 /* By the lines of device memory and the arithmetic of addresses, whatever is computed. */
 double cuda_memory_ns(const struct op_args *args);
 

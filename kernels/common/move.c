@@ -196,6 +196,9 @@ static void move_block(char *y, int64_t y_row, int64_t y_col, const char *x, int
 	case 8:
 		move_block_8(y, y_row, y_col, x, x_row, x_col, rows, cols);
 		break;
+	case 16:
+		block_of_size(y, y_row, y_col, x, x_row, x_col, rows, cols, 16);
+		break;
 	default:
 		block_of_size(y, y_row, y_col, x, x_row, x_col, rows, cols, size);
 	}

@@ -30,6 +30,8 @@ int rules_same_shape(const struct view *x, const char *x_name, const struct view
 
 /* Sets of dtypes. */
 #define RULES_FLOATS (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F64) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
+/* What ops take that move elements and do not look at them. */
+#define RULES_MOVED (RULES_FLOATS | DTYPE_BIT(KOPS_I32) | DTYPE_BIT(KOPS_C64) | DTYPE_BIT(KOPS_C128))
 
 /*
  * KOPS_E_OVERLAP unless each element of an output has an address of its own, and none is touched by another

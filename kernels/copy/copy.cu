@@ -67,6 +67,9 @@ int launch_by_size(const operands<2, OPS> &where, const view *views, cudaStream_
 	case 8:
 		launch_elements<uint64_t>(where, axes, count, stream);
 		break;
+	case 16:
+		launch_elements<uint4>(where, axes, count, stream);
+		break;
 	default:
 		return KOPS_E_UNSUPPORTED;
 	}

@@ -35,12 +35,12 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 static const struct kernel kernels[] = {
     {.name = "vectorised",
      .idea = "memcpy where both sides are contiguous, blocked tiles where not, threads",
-     .dtypes = "f32 f64 f16 bf16",
+     .dtypes = "f32 f64 f16 bf16 i32 c64 c128",
      .takes = "any strides",
      .supports = cpu_reference_supports,
      .time_ns = time_ns,
      .launch = launch_vectorised},
-    CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),
+    CPU_REFERENCE_KERNEL("f32 f64 f16 bf16 i32 c64 c128"),
 };
 
 const struct kernel_list copy_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]};

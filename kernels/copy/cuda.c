@@ -10,9 +10,7 @@ CUDA_TOGETHER(copy_strided_together); /* copy.cu */
 
 static bool copy_supports(const struct op_args *args, const char **ret_why_not)
 {
-	(void)args;
-	(void)ret_why_not;
-	return true;
+	return cuda_moves(args->views[0].dtype, ret_why_not);
 }
 
 static bool is_run(const struct cuda_axes *axes)
@@ -24,6 +22,8 @@ static bool vector_supports(const struct op_args *args, const char **ret_why_not
 {
 	struct cuda_axes axes;
 
+	if (!cuda_moves(args->views[0].dtype, ret_why_not))
+		return false;
 	cuda_axes_of(args->views, 2, &axes);
 	if (is_run(&axes))
 		return true;
@@ -87,7 +87,7 @@ static const struct kernel kernels[] = {
     {
         .name = "copy",
         .idea = "one DMA copy where the views are dense or pitched, else one element per thread",
-        .dtypes = "f32 f64 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16 i32 c64 c128",
         .takes = "any strides",
         .once = true,
         .supports = copy_supports,
@@ -99,7 +99,7 @@ static const struct kernel kernels[] = {
     {
         .name = "vector",
         .idea = "several independent 128-bit accesses per thread",
-        .dtypes = "f32 f64 f16 bf16",
+        .dtypes = "f32 f64 f16 bf16 i32 c64 c128",
         .takes = "views without gaps, both in the same order",
         .supports = vector_supports,
         .time_ns = vector_ns,

@@ -12,8 +12,8 @@
 enum { X, Y };
 
 static const struct op_operand operands[] = {
-    [X] = {.name = "x", .dtypes = RULES_FLOATS, .about = "1 to 4 axes"},
-    [Y] = {.name = "y", .role = OPERAND_OUTPUT, .dtypes = RULES_FLOATS, .about = "x's shape"},
+    [X] = {.name = "x", .dtypes = RULES_MOVED, .about = "1 to 4 axes"},
+    [Y] = {.name = "y", .role = OPERAND_OUTPUT, .dtypes = RULES_MOVED, .about = "x's shape"},
 };
 
 static int check(struct op_args *args, char why[WHY_BYTES])

@@ -11,10 +11,10 @@
 enum { X, Y };
 
 static const struct op_operand operands[] = {
-    [X] = {.name = "x", .dtypes = RULES_FLOATS, .about = "2 to 4 axes"},
+    [X] = {.name = "x", .dtypes = RULES_MOVED, .about = "2 to 4 axes"},
     [Y] = {.name = "y",
            .role = OPERAND_OUTPUT,
-           .dtypes = RULES_FLOATS,
+           .dtypes = RULES_MOVED,
            .about = "x's shape with the last two extents exchanged"},
 };
 

@@ -346,6 +346,11 @@ void launch_padded(const transposition &p, const uint64_t *x, uint64_t *y, cudaS
 	launch_tiles<uint64_t, 32, 32, 8>(p, x, y, stream);
 }
 
+void launch_padded(const transposition &p, const uint4 *x, uint4 *y, cudaStream_t stream)
+{
+	launch_tiles<uint4, 32, 32, 8>(p, x, y, stream);
+}
+
 template <typename KERNEL> int launch_by_size(const struct op_args *args, const struct launch *launch)
 {
 	const void *x = args->views[0].data;
@@ -362,6 +367,9 @@ template <typename KERNEL> int launch_by_size(const struct op_args *args, const 
 		break;
 	case 8:
 		KERNEL::run(p, (const uint64_t *)x, (uint64_t *)y, stream);
+		break;
+	case 16:
+		KERNEL::run(p, (const uint4 *)x, (uint4 *)y, stream);
 		break;
 	default:
 		return KOPS_E_UNSUPPORTED;
@@ -393,6 +401,9 @@ int launch_perelement(const operands<2, OPS> &where, const op_args *args, const 
 		break;
 	case 8:
 		launch_elements<uint64_t>(where, p, stream);
+		break;
+	case 16:
+		launch_elements<uint4>(where, p, stream);
 		break;
 	default:
 		return KOPS_E_UNSUPPORTED;

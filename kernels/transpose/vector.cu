@@ -146,6 +146,11 @@ __device__ __forceinline__ uint4 packed(const uint64_t v[2])
 	return make_uint4((unsigned)v[0], (unsigned)(v[0] >> 32), (unsigned)v[1], (unsigned)(v[1] >> 32));
 }
 
+__device__ __forceinline__ uint4 packed(const uint4 v[1])
+{
+	return v[0];
+}
+
 /* Word i becomes word i + n modulo 4. */
 __device__ __forceinline__ uint4 turned(uint4 v, int n)
 {
@@ -169,7 +174,9 @@ template <typename T> __device__ __forceinline__ int turn_of(const work<T> &w, i
 		return product % 4 == 1 ? across % 4 : 0;
 	if (sizeof(T) == 4)
 		return product % 2 == 1 ? across % 4 : 0;
-	return product % 2 == 1 ? across % 2 * 2 : 0;
+	if (sizeof(T) == 8)
+		return product % 2 == 1 ? across % 2 * 2 : 0;
+	return 0; /* an element is a vector, so that no phase differs */
 }
 
 /* Element `col` of row r of the held. */
@@ -354,6 +361,16 @@ void launch_four_bytes(const operands<2, OPS> &where, const transposition &p, cu
 		launch_tiles<uint32_t, 32, 64, 256>(where, p, stream);
 }
 
+/* Elements are vectors: those of x are always whole. */
+template <unsigned OPS>
+void launch_sixteen_bytes(const operands<2, OPS> &where, const transposition &p, cudaStream_t stream)
+{
+	if (has_whole_sectors(where, p, 16))
+		launch_aligned<uint4, 32, 32, 256, true, true>(where, p, stream);
+	else
+		launch_aligned<uint4, 32, 32, 256, true, false>(where, p, stream);
+}
+
 /* args: one of the ops, as they are alike. */
 template <unsigned OPS>
 int launch_vectors(const operands<2, OPS> &where, const op_args *args, const struct launch *launch)
@@ -371,6 +388,9 @@ int launch_vectors(const operands<2, OPS> &where, const op_args *args, const str
 		break;
 	case 8:
 		launch_tiles<uint64_t, 32, 32, 256>(where, p, stream);
+		break;
+	case 16:
+		launch_sixteen_bytes(where, p, stream);
 		break;
 	default:
 		return KOPS_E_UNSUPPORTED;
@@ -397,6 +417,8 @@ extern "C" bool transpose_vector_supports(const struct op_args *args, const char
 	const uint64_t side = 32, side_unaligned = 128;
 	transposition p = transposition_of(args);
 
+	if (!cuda_moves(args->views[0].dtype, ret_why_not))
+		return false;
 	orient(p);
 	if (!has_unit_rows(p)) {
 		*ret_why_not = "needs unit strides along the rows of x and of y, or along the columns of both";

@@ -401,14 +401,14 @@ class Verbs(CliTest):
         self.save("x.bin", x)
         self.run_cli("reduce", "-n", "3000", "--kind", "max", "x.bin", "-o", "y.bin", "--check")
         np.testing.assert_array_equal(self.load("y.bin", (6,)), x.max(-1))
-        for dtype in (np.float16, np.float32):
+        for dtype in (np.float16, np.float64, np.float32):
             self.save("x.npy", x.astype(dtype))
             d = self.json("reduce", "x.npy", "--kind", "mean", "--check", "-o", "y.npy")
             self.assertEqual((d["verb"], d["ok"], d["outputs"][0]["shape"]), ("reduce", True, [6]))
             self.assertEqual((self.load("y.npy").dtype, d["checks"][0]["compared"]), (dtype, 6))
         self.run_cli("reduce", "x.npy", "--kind", "min", code=USAGE)
-        self.save("d.npy", x.astype(np.float64))
-        self.assertIn(b"reduce takes f32, f16, bf16, not f64", self.run_cli("reduce", "d.npy", code=FAILED).stderr)
+        self.save("i.npy", x.astype(np.int32))
+        self.assertIn(b"reduce takes f32, f64, f16, bf16, not i32", self.run_cli("reduce", "i.npy", code=FAILED).stderr)
 
     def test_reduce_in_a_job(self):
         x = self.matrix(9, 31)
@@ -552,13 +552,37 @@ class Verbs(CliTest):
                 self.assertEqual(y.dtype, x.dtype.newbyteorder("<"))
                 np.testing.assert_array_equal(y, x.T)
 
+    def test_types_that_are_only_moved(self):
+        numbers = self.rng.integers(-2**31, 2**31, (5, 7, 6))
+        for dtype in ("<i4", ">i4", "<c8", ">c8", "<c16", ">c16"):
+            x = numbers.astype(dtype)
+            if x.dtype.kind == "c":
+                x = (x + 1j * numbers[::-1]).astype(dtype)
+            self.save("x.npy", x)
+            for order in ("C", "F"):
+                np.save(self.path("x.npy"), np.array(x, order=order))
+                with self.subTest(dtype=dtype, order=order):
+                    r = self.run_cli("transpose", "x.npy", "-o", "y.npy", "--check")
+                    self.assertIn(b"210 of 210 elements compared", r.stderr + r.stdout)
+                    np.testing.assert_array_equal(self.load("y.npy"), x.swapaxes(1, 2))
+            self.assertIn(b"gemm takes", self.run_cli("gemm", "x.npy", "x.npy", code=FAILED).stderr)
+
+    def test_softmax_and_add_of_float64(self):
+        x = self.matrix(6, 50, dtype=np.float64)
+        self.save("x.npy", x)
+        self.run_cli("softmax", "--scale", "0.1", "x.npy", "-o", "y.npy", "--check")
+        z = np.exp(0.1 * x)
+        np.testing.assert_allclose(self.load("y.npy"), z / z.sum(-1, keepdims=True), rtol=1e-14)
+        self.run_cli("add", "x.npy", "y.npy", "-o", "s.npy", "--check")
+        np.testing.assert_array_equal(self.load("s.npy"), x + self.load("y.npy"))
+
     def test_types_that_do_not_fit(self):
-        self.save("d.npy", self.matrix(4, 4, dtype=np.float64))
+        self.save("d.npy", self.matrix(4, 4).astype(np.complex64))
         self.save("h.npy", self.matrix(4, 4, dtype=np.float16))
         self.save("s.npy", self.matrix(4, 4))
         self.run_cli("transpose", "d.npy", "-o", "y.npy", "--check")
         r = self.run_cli("softmax", "d.npy", code=FAILED)
-        self.assertIn(b"softmax takes f32, f16, bf16, not f64", r.stderr)
+        self.assertIn(b"softmax takes f32, f64, f16, bf16, not c64", r.stderr)
         r = self.run_cli("add", "h.npy", "s.npy", code=FAILED)
         self.assertIn(b"add takes inputs of one dtype, not f16 and f32", r.stderr)
         r = self.run_cli("softmax", "--dtype", "bf16", "h.npy", code=FAILED)

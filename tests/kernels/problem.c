@@ -182,6 +182,23 @@ static double value(enum profile profile, kops_dtype dtype, struct random *r)
 	return x;
 }
 
+/* Whatever bits: of what ops move and do not look at. */
+static void fill_bytes(unsigned char *at, size_t n, struct random *r)
+{
+	while (n-- > 0)
+		*at++ = (unsigned char)random_below(r, 256);
+}
+
+static void put_value(unsigned char *data, kops_dtype dtype, int64_t at, enum profile profile, struct random *r)
+{
+	size_t size = dtype_size(dtype);
+
+	if (dtype_kind(dtype) == DTYPE_REAL)
+		half_store(data, dtype, at, value(profile, dtype, r));
+	else
+		fill_bytes(data + at * (int64_t)size, size, r);
+}
+
 static void fill(const struct problem *p, unsigned i, enum profile profile, struct random *r)
 {
 	const struct view *v = &p->args.views[i];
@@ -190,8 +207,7 @@ static void fill(const struct problem *p, unsigned i, enum profile profile, stru
 	if (view_elements(v) == 0)
 		return;
 	do
-		half_store(p->spaces[i]->before + v->offset, v->dtype, view_at(v, index),
-		           value(profile, v->dtype, r));
+		put_value(p->spaces[i]->before + v->offset, v->dtype, view_at(v, index), profile, r);
 	while (view_step(v, index));
 }
 

@@ -95,6 +95,12 @@ static kops_dtype random_dtype(struct random *r)
 	return (kops_dtype)(KOPS_F32 + random_below(r, 4));
 }
 
+/* For ops that move elements. */
+static kops_dtype random_moved(struct random *r)
+{
+	return (kops_dtype)(DTYPE_FIRST + random_below(r, KOPS_C128));
+}
+
 /* For ops without f64. */
 static kops_dtype random_narrow(struct random *r)
 {
@@ -209,7 +215,7 @@ static void align_rows(struct view *x, struct view *y, struct random *r)
 
 static void shape_softmax(struct problem *p, struct random *r)
 {
-	kops_dtype dtype = random_narrow(r);
+	kops_dtype dtype = random_dtype(r);
 	uint64_t shape[KOPS_RANK_MAX];
 	bool shared = p->large || random_chance(r, 10);
 	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)
@@ -246,7 +252,7 @@ static uint32_t tiles_shape(uint64_t shape[KOPS_RANK_MAX], struct random *r)
 
 static void shape_transpose(struct problem *p, struct random *r)
 {
-	kops_dtype dtype = random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
+	kops_dtype dtype = random_chance(r, 30) ? KOPS_F32 : random_moved(r);
 	uint64_t shape[KOPS_RANK_MAX];
 	uint32_t rank = random_chance(r, 30) ? tiles_shape(shape, r) : random_shape(shape, 2, r);
 
@@ -278,7 +284,7 @@ static uint32_t array_shape(uint64_t shape[KOPS_RANK_MAX], struct random *r)
 
 static void shape_add(struct problem *p, struct random *r)
 {
-	kops_dtype dtype = random_narrow(r);
+	kops_dtype dtype = random_dtype(r);
 	uint64_t shape[KOPS_RANK_MAX];
 	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
 
@@ -289,7 +295,7 @@ static void shape_add(struct problem *p, struct random *r)
 
 static void shape_copy(struct problem *p, struct random *r)
 {
-	kops_dtype dtype = random_dtype(r);
+	kops_dtype dtype = random_moved(r);
 	uint64_t shape[KOPS_RANK_MAX];
 	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
 
@@ -300,7 +306,7 @@ static void shape_copy(struct problem *p, struct random *r)
 /* y without the last axis, or with one index there. */
 static void shape_reduce(struct problem *p, struct random *r)
 {
-	kops_dtype dtype = random_narrow(r);
+	kops_dtype dtype = random_dtype(r);
 	uint64_t shape[KOPS_RANK_MAX];
 	bool shared = p->large || random_chance(r, 10);
 	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)

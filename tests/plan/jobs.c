@@ -123,6 +123,17 @@ static kops_dtype random_dtype(struct random *r)
 	return (kops_dtype)(KOPS_F32 + random_below(r, 4));
 }
 
+/* Any that the op takes. */
+static kops_dtype random_dtype_of(const struct op *op, struct random *r)
+{
+	kops_dtype dtype;
+
+	do
+		dtype = (kops_dtype)(DTYPE_FIRST + random_below(r, DTYPE_COUNT));
+	while (!op_takes(op, dtype));
+	return dtype;
+}
+
 static void set_view(struct view *v, kops_dtype dtype, uint32_t rank, const uint64_t *shape)
 {
 	*v = (struct view){.dtype = dtype, .rank = rank};
@@ -164,7 +175,7 @@ static void shape_alike(struct op_args *args, struct random *r)
 {
 	bool turned = strcmp(args->op->name, "transpose") == 0;
 	uint32_t least = turned ? 2 : 1, rank = least + (uint32_t)random_below(r, 5 - least);
-	kops_dtype dtype = random_dtype(r);
+	kops_dtype dtype = random_dtype_of(args->op, r);
 	uint64_t shape[4];
 
 	for (uint32_t d = 0; d < rank; d++)

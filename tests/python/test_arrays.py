@@ -1,7 +1,9 @@
 """Arrays in shared and in device memory: NumPy's in every respect, and alive for as long as anything looks at them."""
 import importlib
 import os
+import pathlib
 import pickle
+import re
 import unittest
 import unittest.mock
 
@@ -26,6 +28,11 @@ class SharedArrays(PythonTest):
         self.assertEqual(self.kops.empty(7).shape, (7,))
         self.assertEqual(self.kops.empty((2, 0, 3)).size, 0)
         self.assertEqual(self.kops.zeros(()).shape, ())
+
+    def test_types_are_those_of_the_list(self):
+        listed = (pathlib.Path(__file__).resolve().parents[2] / "proto" / "dtype.def").read_text()
+        types = dict(re.findall(r"^X\((\w+), \w+, (\d+)", listed.split("#ifdef")[0], re.MULTILINE))
+        self.assertEqual({str(code): name for code, name in _library.DTYPES.items()}, {n: name for name, n in types.items()})
 
     def test_zeros_are_zeros_when_memory_is_used_again(self):
         for n in 10, 1000, 1 << 20:
@@ -54,7 +61,7 @@ class SharedArrays(PythonTest):
         self.assertTrue(big_endian.dtype.isnative and (big_endian == x).all())
 
     def test_what_is_refused(self):
-        self.fails(kops.DtypeError, "convert it with astype()", self.kops.empty, 3, np.int32)
+        self.fails(kops.DtypeError, "convert it with astype()", self.kops.empty, 3, np.int64)
         self.fails(TypeError, "int64", self.kops.asarray, np.arange(3))
         self.fails(kops.ShapeError, "must not be negative", self.kops.empty, (2, -1))
         self.fails((kops.OutOfMemoryError, kops.QuotaError), "", self.kops.empty, 1 << 50)

@@ -165,14 +165,32 @@ class Ops(PythonTest):
     def test_softmax(self):
         for _ in range(harness.count(400, 30)):
             shape = tuple(self.random.choice([1, 2, 7, 33]) for _ in range(self.random.randrange(1, 5)))
-            x, axis = self.some_view(shape, self.random.choice(DTYPES[:2])), self.random.randrange(-len(shape), len(shape))
+            x, axis = self.some_view(shape, self.random.choice(DTYPES)), self.random.randrange(-len(shape), len(shape))
             log, scale = self.random.random() < 0.5, self.random.choice([1.0, 0.125])
             expected = softmax(x, axis, scale, log)
             self.near(self.kops.softmax(x, axis, scale=scale, log=log), expected, 4, f"{shape} {axis}")
             self.near(self.kops.softmax(x, axis, scale=scale, log=log, out=x), expected, 4, f"in place {shape} {axis}")
 
+    def test_integers_and_complex_numbers_are_moved(self):
+        for dtype in np.int32, np.complex64, np.complex128:
+            x = self.random_bits((3, 20, 33), dtype)
+            here = self.kops.asarray(x)
+            self.assertEqual(here.dtype, dtype)
+            self.assertTrue(self.kops.owns(here) and (here == x).all())
+            self.assertTrue((self.kops.copy(x[:, ::2]) == x[:, ::2]).all())
+            self.assertTrue((self.kops.transpose(x) == x.swapaxes(1, 2)).all())
+            self.assertTrue((self.kops.transpose(here[..., 1:]) == x[..., 1:].swapaxes(1, 2)).all())
+            self.assertEqual(self.kops.zeros(5, dtype).sum(), 0)
+            d = self.kops.device_array(x.shape, dtype)
+            d.upload(x)
+            self.assertTrue((d.download() == x).all())
+
+    def random_bits(self, shape, dtype):
+        n = int(np.prod(shape))
+        return np.array([self.random.randrange(-2**31, 2**31) for _ in range(n)]).reshape(shape).astype(dtype)
+
     def test_the_others(self):
-        for dtype in DTYPES[:2]:
+        for dtype in DTYPES:
             x, y = self.some_view((3, 4, 5), dtype), self.some_view((4, 1), dtype)
             wide = x.astype(np.float64)
             self.assertTrue((self.kops.transpose(x) == x.swapaxes(1, 2)).all())
@@ -210,9 +228,10 @@ class Ops(PythonTest):
         self.fails(kops.ArgumentError, "precision", self.kops.matmul, a, a.T, precision="f8")
         self.fails(kops.ArgumentError, "kernel", self.kops.matmul, a, a.T, kernel="none such")
         self.fails(TypeError, "kernel is 3; it must be a string", self.kops.matmul, a, a.T, kernel=3)
-        wide, job = np.ones((3, 3)), self.kops.job()
-        job.softmax(wide)
-        for call in (lambda: self.kops.softmax(wide), lambda: self.kops.reduce(wide), lambda: self.kops.add(wide, wide), job.run):
+        whole, job = np.ones((3, 3), np.int32), self.kops.job()
+        job.softmax(whole)
+        for call in (lambda: self.kops.softmax(whole), lambda: self.kops.reduce(whole), lambda: self.kops.add(whole, whole),
+                     lambda: self.kops.matmul(whole, whole), job.run):
             self.fails(kops.DtypeError, "x.astype(numpy.float32)", call)
         self.fails(kops.ShapeError, "no axis 2", self.kops.softmax, a, 2)
         self.fails(kops.ShapeError, "axes", self.kops.softmax, np.zeros((1,) * 5, "f"))

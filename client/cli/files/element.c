@@ -8,10 +8,9 @@
 
 /* Types without roundings have zeros. */
 static const struct element_type types[DTYPE_COUNT + 1] = {
-    [KOPS_F32] = {0x1p-24, FLT_MAX, FLT_MIN},
-    [KOPS_F64] = {0x1p-53, DBL_MAX, DBL_MIN},
-    [KOPS_F16] = {0x1p-11, 65504, 0x1p-14},
-    [KOPS_BF16] = {0x1p-8, 0x1.fep127, FLT_MIN},
+    [KOPS_F32] = {0x1p-24, FLT_MAX, FLT_MIN}, [KOPS_F64] = {0x1p-53, DBL_MAX, DBL_MIN},
+    [KOPS_F16] = {0x1p-11, 65504, 0x1p-14},   [KOPS_BF16] = {0x1p-8, 0x1.fep127, FLT_MIN},
+    [KOPS_I32] = {0, INT32_MAX, 0},
 };
 
 const struct element_type *element_type(kops_dtype dtype)
@@ -22,6 +21,13 @@ const struct element_type *element_type(kops_dtype dtype)
 const char *element_type_name(kops_dtype dtype)
 {
 	return dtype_size(dtype) ? dtype_name(dtype) : "?";
+}
+
+kops_dtype element_component(kops_dtype dtype)
+{
+	if (dtype_kind(dtype) != DTYPE_COMPLEX)
+		return dtype;
+	return dtype == KOPS_C64 ? KOPS_F32 : KOPS_F64;
 }
 
 bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes)
@@ -60,37 +66,60 @@ static uint16_t put_bf16(double value)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+static int32_t put_i32(double value)
+{
+	if (isnan(value))
+		return 0;
+	return value <= INT32_MIN ? INT32_MIN : value >= INT32_MAX ? INT32_MAX : (int32_t)value;
+}
+
 /* One in memory. */
 union element {
 	float f32;
 	double f64;
 	_Float16 f16;
 	uint16_t bf16;
+	int32_t i32;
 };
 
 double element_get(kops_dtype dtype, const void *at)
 {
-	union element e;
+	kops_dtype component = element_component(dtype);
+	union element e = {0};
 
-	memcpy(&e, at, kops_dtype_size(dtype));
-	if (dtype == KOPS_F32)
+	memcpy(&e, at, kops_dtype_size(component));
+	switch (component) {
+	case KOPS_F32:
 		return (double)e.f32;
-	if (dtype == KOPS_F64)
+	case KOPS_F64:
 		return e.f64;
-	return dtype == KOPS_BF16 ? get_bf16(e.bf16) : (double)e.f16;
+	case KOPS_F16:
+		return (double)e.f16;
+	case KOPS_BF16:
+		return get_bf16(e.bf16);
+	case KOPS_I32:
+		return e.i32;
+	default:
+		return (double)NAN;
+	}
 }
 
 void element_put(kops_dtype dtype, void *at, double value)
 {
+	kops_dtype component = element_component(dtype);
+	size_t size = kops_dtype_size(component);
 	union element e = {.f64 = value};
 
-	if (dtype == KOPS_F32)
+	if (component == KOPS_F32)
 		e.f32 = (float)value;
-	else if (dtype == KOPS_F16)
+	else if (component == KOPS_F16)
 		e.f16 = (_Float16)value;
-	else if (dtype == KOPS_BF16)
+	else if (component == KOPS_BF16)
 		e.bf16 = put_bf16(value);
-	memcpy(at, &e, kops_dtype_size(dtype));
+	else if (component == KOPS_I32)
+		e.i32 = put_i32(value);
+	for (size_t done = 0; done < kops_dtype_size(dtype); done += size)
+		memcpy((char *)at + done, &e, size);
 }
 
 struct elements elements_of(const kops_view *view)
@@ -115,6 +144,19 @@ struct elements elements_dense(const void *data, const struct elements *shape)
 		stride *= (int64_t)e.shape[d];
 	}
 	return e;
+}
+
+struct elements elements_part(const struct elements *e, unsigned part)
+{
+	kops_dtype component = element_component(e->dtype);
+	size_t size = kops_dtype_size(component);
+	struct elements of_part = *e;
+
+	of_part.data += part * size;
+	of_part.dtype = component;
+	for (uint32_t d = 0; d < e->rank; d++)
+		of_part.strides[d] *= (int64_t)(kops_dtype_size(e->dtype) / size);
+	return of_part;
 }
 
 uint64_t elements_columns(const struct elements *e)

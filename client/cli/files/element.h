@@ -15,11 +15,16 @@ struct element_type {
 const struct element_type *element_type(kops_dtype dtype);
 const char *element_type_name(kops_dtype dtype); /* "f32"; "?" for no dtype */
 
+/* What a complex number is two of, side by side; of other types themselves. */
+kops_dtype element_component(kops_dtype dtype);
+
 /* Bytes of a dense array; false: more than memory can hold. Without elements it has none, whatever else. */
 bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes);
 
+/* Of a complex number the real part. */
 double element_get(kops_dtype dtype, const void *at);
-/* Rounds to nearest, ties to even. */
+/* Rounds to nearest, ties to even; an i32 towards 0, into its range, NaN to 0. Both parts of a complex number.
+ */
 void element_put(kops_dtype dtype, void *at, double value);
 
 /* A strided array in this process. */
@@ -35,6 +40,9 @@ struct elements {
 struct elements elements_of(const kops_view *view);
 /* Of dense memory with the shape of another array. */
 struct elements elements_dense(const void *data, const struct elements *shape);
+
+/* The real (0) or imaginary (1) parts of complex numbers; of other types part 0 is the array itself. */
+struct elements elements_part(const struct elements *e, unsigned part);
 
 uint64_t elements_count(const struct elements *e);
 uint64_t elements_columns(const struct elements *e); /* the last extent */

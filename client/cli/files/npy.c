@@ -13,7 +13,8 @@
 static const struct {
 	kops_dtype dtype;
 	const char *descr;
-} descrs[] = {{KOPS_F32, "f4"}, {KOPS_F64, "f8"}, {KOPS_F16, "f2"}, {KOPS_BF16, "V2"}};
+} descrs[] = {{KOPS_F32, "f4"}, {KOPS_F64, "f8"}, {KOPS_F16, "f2"},  {KOPS_BF16, "V2"},
+              {KOPS_I32, "i4"}, {KOPS_C64, "c8"}, {KOPS_C128, "c16"}};
 #define N_DESCRS (sizeof(descrs) / sizeof(descrs[0]))
 
 /* What else NumPy saves: what to do about it, in place of a conversion that would lose something. */
@@ -22,9 +23,10 @@ static const struct {
 	const char *hint;
 } refused[] = {
     {"b", "truth values; save a.astype('f4')"},
-    {"iu", "integers; save a.astype('f4'), which is exact up to 2^24, or a.astype('f8'), up to 2^53"},
+    {"iu", "integers, of which only i4 are read; save a.astype('f4'), which is exact up to 2^24, or "
+           "a.astype('f8'), up to 2^53"},
     {"f", "floats of another size; save a.astype('f8'), which rounds them"},
-    {"c", "complex numbers, which no op takes; save a.real and a.imag, and compute with each"},
+    {"c", "complex numbers of another size; save a.astype('c16'), which rounds them"},
     {"O", "Python objects; make an array of numbers of them and save that"},
     {"US", "text; make an array of numbers of it and save that"},
     {"mM", "times; make an array of numbers of them and save that"},
@@ -86,7 +88,7 @@ static int refuse_descr(const char *descr, char *why)
 	while (i < N_REFUSED && (!descr[0] || !descr[1] || !strchr(refused[i].kinds, descr[1])))
 		i++;
 	if (i == N_REFUSED)
-		return why_invalid(why, "its dtype is '%s'; f4, f8 and f2 are read", descr);
+		return why_invalid(why, "its dtype is '%s'; f4, f8, f2, i4, c8 and c16 are read", descr);
 	return why_invalid(why, "its dtype is '%s': %s", descr, refused[i].hint);
 }
 
@@ -125,7 +127,7 @@ static int read_shape(const char **at, struct npy_header *h, char *why)
 			return damaged(why, "'shape' has no number where one belongs");
 		if (h->rank == KOPS_RANK_MAX)
 			return why_invalid(why, "it has more than %d dimensions", KOPS_RANK_MAX);
-		if (extent > INT64_MAX / 8)
+		if (extent > INT64_MAX / 16)
 			return damaged(why, "an extent is more than a file can have");
 		h->shape[h->rank] = extent;
 		if (!take(at, ",") && **at != ')')

@@ -13,7 +13,7 @@
 #define NPY_HEADER_MAX  16384 /* longer headers are refused; NumPy writes 128 bytes */
 
 struct npy_header {
-	kops_dtype dtype; /* f32, f64 or f16; bf16 where is_untyped */
+	kops_dtype dtype; /* bf16 where is_untyped, else any other */
 	bool is_untyped;  /* two bytes each, as ml_dtypes.bfloat16 is saved: .npy has no name for it */
 	bool is_swapped;  /* big-endian */
 	uint32_t rank;    /* 1 … KOPS_RANK_MAX; a rank of 0 is read as one element of rank 1 */

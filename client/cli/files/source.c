@@ -138,7 +138,7 @@ int source_load(const struct source *s, struct cli *cli, kops_view *ret_view)
 		                s->path, s->offset + done, s->offset + s->bytes,
 		                errno ? strerror(errno) : "it became shorter meanwhile");
 	if (s->is_swapped)
-		turn(kops_data(buffer), s->bytes, kops_dtype_size(s->dtype));
+		turn(kops_data(buffer), s->bytes, kops_dtype_size(element_component(s->dtype)));
 	*ret_view = view_of(s, buffer);
 	return CLI_OK;
 }

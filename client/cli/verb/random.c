@@ -62,6 +62,9 @@ static int run(struct cli *cli, char **argv)
 
 	if (read_shape(argv[0], &e, cli->why) < 0)
 		return CLI_USAGE;
+	if (e.dtype == KOPS_I32)
+		return cli_fail(cli, CLI_USAGE,
+		                "random elements are numbers between -1 and 1; i32 has none but 0");
 	if (!element_bytes(e.dtype, e.rank, e.shape, &bytes))
 		return cli_fail(cli, CLI_FAILED, "%s is more than memory can hold", argv[0]);
 	if (strcmp(path, "-") == 0 && isatty(STDOUT_FILENO))

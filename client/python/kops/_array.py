@@ -28,10 +28,11 @@ Layout = tuple[int, tuple[int, ...], tuple[int, ...], np.dtype[Any]]  # address,
 
 # ---- Element types
 
-_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}  # NumPy's
+_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32",
+          "c64": "complex64", "c128": "complex128"}  # NumPy's
 _BY_NAME = {_NAMES[name]: code for code, name in _library.DTYPES.items()}
 _CODES: dict[np.dtype[Any], int] = {}  # of those met so far
-_TYPES = "float16, bfloat16 (of ml_dtypes), float32 and float64"
+_TYPES = "float16, bfloat16 (of ml_dtypes), float32 and float64, moves int32, complex64 and complex128"
 
 
 def dtype_code(dtype: np.dtype[Any]) -> int:
@@ -187,7 +188,7 @@ def _bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
 
 
 def _on_block(block: Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
-    is_builtin = dtype.kind == "f"
+    is_builtin = dtype.kind in "fic"
     block.__array_interface__ = {"data": (block.address, False), "shape": shape, "version": 3,
                                  "typestr": dtype.str if is_builtin else f"<u{dtype.itemsize}"}
     x = np.asarray(block)

@@ -8,7 +8,7 @@ from ._library import lib, op_shape, text
 
 @dataclass(frozen=True)
 class OpReceipt:
-    """Of one op, in the words of kops.h. dtype: "f32", "f64", "f16" or "bf16". shape: of a gemm ([batch,] M, N, K),
+    """Of one op, in the words of kops.h. dtype: "f32", "f64", "f16", "bf16", "i32", "c64" or "c128". shape: of a gemm ([batch,] M, N, K),
     of an add the result's, of other ops that of x."""
 
     op: str

@@ -91,6 +91,9 @@ static void dtypes_order_and_ranks_are_read(void **state)
 	    {"{'descr': '<f2', 'fortran_order': False, 'shape': (7,), }", KOPS_F16, false, 1, 14},
 	    {"{'descr': '<f4', 'fortran_order': False, 'shape': (), }", KOPS_F32, false, 1, 4},
 	    {"{'descr': '>f4', 'fortran_order': False, 'shape': (5,), }", KOPS_F32, false, 1, 20},
+	    {"{'descr': '<i4', 'fortran_order': False, 'shape': (5,), }", KOPS_I32, false, 1, 20},
+	    {"{'descr': '>c8', 'fortran_order': False, 'shape': (5,), }", KOPS_C64, false, 1, 40},
+	    {"{'descr': '<c16', 'fortran_order': True, 'shape': (5,2), }", KOPS_C128, true, 2, 160},
 	    {"{'descr': '>f2', 'fortran_order': True, 'shape': (5,), }", KOPS_F16, true, 1, 10},
 	    {"{\"shape\": (1,2,3,4), \"descr\": \"<f4\", \"fortran_order\": False}", KOPS_F32, false, 4, 96},
 	    {"{'descr':'<f4','fortran_order':False,'shape':(2L, 3L)}", KOPS_F32, false, 2, 24},
@@ -136,10 +139,10 @@ static void what_cannot_be_used_is_refused_with_its_reason(void **state)
 	static const struct {
 		const char *dictionary, *reason;
 	} cases[] = {
-	    {"{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }",
-	     "'<i4': integers; save a.astype('f4'), which is exact up to 2^24"},
+	    {"{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }",
+	     "'<i8': integers, of which only i4 are read; save a.astype('f4'), which is exact up to 2^24"},
 	    {"{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }", "truth values; save a.astype('f4')"},
-	    {"{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", "complex numbers, which no op takes"},
+	    {"{'descr': '<c32', 'fortran_order': False, 'shape': (2,), }", "complex numbers of another size"},
 	    {"{'descr': '|O', 'fortran_order': False, 'shape': (2,), }", "Python objects; make an array"},
 	    {"{'descr': '<U7', 'fortran_order': False, 'shape': (2,), }", "text"},
 	    {"{'descr': '<f16', 'fortran_order': False, 'shape': (2,), }", "a.astype('f8'), which rounds"},

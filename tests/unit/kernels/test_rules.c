@@ -178,17 +178,17 @@ static void each_op_has_its_types(void **state)
 	(void)state;
 	for (kops_dtype dtype = DTYPE_FIRST; dtype < DTYPE_END; dtype++) {
 		accepted(with_dtype(transpose, dtype));
-		if (dtype == KOPS_F64)
+		if (dtype_kind(dtype) != DTYPE_REAL)
 			continue;
 		accepted(with_dtype(softmax, dtype));
 		accepted(with_dtype(add, dtype));
 	}
-	refused(with_dtype(softmax, KOPS_F64), KOPS_E_DTYPE, "x is f64; softmax takes f32, f16 and bf16");
-	refused(with_dtype(add, KOPS_F64), KOPS_E_DTYPE, "a is f64; add takes f32, f16 and bf16");
+	refused(with_dtype(softmax, KOPS_C64), KOPS_E_DTYPE, "x is c64; softmax takes f32, f64, f16 and bf16");
+	refused(with_dtype(add, KOPS_I32), KOPS_E_DTYPE, "a is i32; add takes f32, f64, f16 and bf16");
 	refused(with_dtype(transpose, (kops_dtype)9), KOPS_E_DTYPE,
-	        "x is no dtype; transpose takes f32, f64, f16 and bf16");
+	        "x is no dtype; transpose takes f32, f64, f16, bf16, i32, c64 and c128");
 	refused(with_dtype(transpose, (kops_dtype)64), KOPS_E_DTYPE,
-	        "x is no dtype; transpose takes f32, f64, f16 and bf16");
+	        "x is no dtype; transpose takes f32, f64, f16, bf16, i32, c64 and c128");
 	add.views[2].dtype = KOPS_BF16;
 	refused(add, KOPS_E_DTYPE, "a is f32, y is bf16: add wants one type for both");
 	add.views[1].dtype = KOPS_F16;
