@@ -6,9 +6,8 @@
  *             stride go through the workspace, up to 64 at a time. Threads over rows, or over the pieces
  *             of few long rows. f16 and bf16 are widened to f32 piece by piece, in a buffer that stays in
  *             the first-level cache, and results rounded from there. A part of an op is one pass over pieces of
- *             its rows; those without unit stride are gathered piece by piece
- * wide        f64 in f64 (cpu_f64.c)
- * reference   plain loops, float64
+ *             its rows; those without unit stride are gathered piece by piece. f64 has code of its own:
+ * cpu_f64.c reference   plain loops, float64
  *
  * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest
  * scale * x), half = 1 and factor = scale. Where |scale| < 1, half = 0.5 and factor = 2 * scale, so that
@@ -459,7 +458,7 @@ static uint64_t workspace(const struct op_args *args)
 	const struct view *y = &args->views[Y];
 	uint64_t bytes;
 
-	if (!needs_tiles(args) || view_elements(y) == 0)
+	if (y->dtype == KOPS_F64 || !needs_tiles(args) || view_elements(y) == 0)
 		return 0;
 	if (__builtin_mul_overflow(count_parts(y, true) * tile_rows(y) * dtype_size(y->dtype), y->shape[3],
 	                           &bytes))
@@ -484,6 +483,8 @@ static double time_ns(const struct op_args *args)
 
 	if (elements == 0)
 		return 0;
+	if (y->dtype == KOPS_F64)
+		return softmax_f64_ns(args);
 	element_ns = is_part(args) || y->shape[3] <= LONG ? element_ns : 2.0;
 	element_ns += is_strided(args) ? moved_ns : 0;
 	double parts = splits_rows(args) ? elements / PART_ELEMENTS : count_parts(y, needs_tiles(args));
@@ -519,6 +520,8 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 	    .n_parts = count_parts(&args->views[Y], needs_tiles(args)),
 	};
 
+	if (j.y->dtype == KOPS_F64)
+		return softmax_f64(args);
 	if (splits_rows(args))
 		run_split(&j, args);
 	else
@@ -526,40 +529,16 @@ static int launch_vectorised(const struct op_args *args, const struct launch *la
 	return 0;
 }
 
-static bool supports_narrow(const struct op_args *args, const char **ret_why_not)
-{
-	if (args->views[X].dtype != KOPS_F64)
-		return true;
-	*ret_why_not = "takes f32, f16 and bf16 only";
-	return false;
-}
-
-static bool supports_wide(const struct op_args *args, const char **ret_why_not)
-{
-	if (args->views[X].dtype == KOPS_F64)
-		return true;
-	*ret_why_not = "takes f64 only";
-	return false;
-}
-
 static const struct kernel kernels[] = {
     {.name = "vectorised",
      .idea = "polynomial exp in vectors, f32 with float64 sums, rows kept in cache, threads",
-     .dtypes = "f32 f16 bf16",
+     .dtypes = "f32 f64 f16 bf16",
      .takes = "any strides",
-     .supports = supports_narrow,
+     .supports = cpu_reference_supports,
      .workspace = workspace,
      .time_ns = time_ns,
      .carries = true,
      .launch = launch_vectorised},
-    {.name = "wide",
-     .idea = "polynomial exp in vectors, all in float64, rows by pieces in cache, threads",
-     .dtypes = "f64",
-     .takes = "any strides",
-     .supports = supports_wide,
-     .time_ns = softmax_f64_ns,
-     .carries = true,
-     .launch = softmax_f64},
     CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),
 };
 

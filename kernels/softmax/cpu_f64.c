@@ -282,7 +282,7 @@ static unsigned count_parts(const struct op_args *args)
 	return (unsigned)(parts < most ? parts : most);
 }
 
-int softmax_f64(const struct op_args *args, const struct launch *launch)
+int softmax_f64(const struct op_args *args)
 {
 	const struct softmax_params *p = &args->params.softmax;
 	double half = fabs(p->scale) < 1 ? 0.5 : 1;
@@ -292,7 +292,6 @@ int softmax_f64(const struct op_args *args, const struct launch *launch)
 	                .columns = args->views[Y].shape[3],
 	                .n_parts = count_parts(args)};
 
-	(void)launch;
 	if (!splits_rows(args))
 		threads_run(j.n_parts, whole_rows, &j);
 	for (uint64_t row = 0; splits_rows(args) && row < j.n_rows; row++)

@@ -263,11 +263,11 @@ class Refusals(BenchTest):
         self.assertGreater(len(rows[0]["note"]), 10)
 
     def test_nothing_measured_is_a_failure(self):
-        d = self.json("softmax", "64", "--dtype", "f64", "--kernel", "all", "--host", code=FAILED)
+        d = self.json("softmax", "64", "--dtype", "i32", "--kernel", "all", "--host", code=FAILED)
         self.assertFalse(d["ok"])
         self.assertEqual([r["kernel"] for r in d["rows"]], KERNELS["softmax"])
         for r in d["rows"]:
-            self.assertIn("f64", r["note"])
+            self.assertIn("i32", r["note"])
 
     def test_wrong_words(self):
         for args, words in [

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "files/element.h"
 #include "files/foreign.h"
 #include "files/npy.h"
 #include "files/transfer.h"

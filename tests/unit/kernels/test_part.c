@@ -96,7 +96,7 @@ static void make_reduce(struct op_args *args)
 	args->params.reduce.kind = (kops_reduction)pick(3);
 }
 
-/* add, softmax and reduce take no f64: their elements are f32 in the same memory. */
+/* add, softmax and reduce are tried with f32, in the same memory. */
 static void make(const struct op *op, struct op_args *args)
 {
 	char why[WHY_BYTES];
