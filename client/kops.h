@@ -406,8 +406,8 @@ int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double 
  *   y      x's shape
  *   scale  a factor of x; finite in f32
  *   log    take the logarithm
- * All of one type: f32, f16 or bf16. y may be x, as the same view; any other overlap is refused. Where a row of
- * scale * x has NaN or +Inf, or -Inf only, the row of y becomes NaN.
+ * All of one type: f32, f64, f16 or bf16. y may be x, as the same view; any other overlap is refused. Where a
+ * row of scale * x has NaN or +Inf, or -Inf only, the row of y becomes NaN.
  */
 int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel);
 
@@ -415,7 +415,7 @@ int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool
  * y[…, j, i] = x[…, i, j], bit for bit.
  *   x  2 to 4 axes
  *   y  x's shape with the last two extents exchanged
- * All of one type: f32, f64, f16 or bf16. y must not overlap x.
+ * All of one type: f32, f64, f16, bf16, i32, c64 or c128. y must not overlap x.
  */
 int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
@@ -424,7 +424,7 @@ int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kern
  *   a  1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
  *   b  as a
  *   y  1 to 4 axes
- * All of one type: f32, f16 or bf16. y may be a or b, as the same view; any other overlap is refused.
+ * All of one type: f32, f64, f16 or bf16. y may be a or b, as the same view; any other overlap is refused.
  */
 int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
 
@@ -432,7 +432,7 @@ int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const cha
  * y = x, bit for bit.
  *   x  1 to 4 axes
  *   y  x's shape
- * All of one type: f32, f64, f16 or bf16. y must not overlap x.
+ * All of one type: f32, f64, f16, bf16, i32, c64 or c128. y must not overlap x.
  */
 int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
@@ -441,9 +441,9 @@ int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
  *   x     1 to 4 axes
  *   y     x's shape without the last axis, or with 1 there
  *   kind  what to compute of each row; sum (0), max (1) or mean (2)
- * All of one type: f32, f16 or bf16. y must not overlap x. Of no element the sum is 0, the largest -Inf and the
- * mean NaN. A NaN among the elements gives NaN. A mean of finite numbers is finite, even if their sum is beyond
- * the type's range. Such a sum is infinite, and may be where only a part of it is.
+ * All of one type: f32, f64, f16 or bf16. y must not overlap x. Of no element the sum is 0, the largest -Inf
+ * and the mean NaN. A NaN among the elements gives NaN. A mean of finite numbers is finite, even if their sum
+ * is beyond the type's range. Such a sum is infinite, and may be where only a part of it is.
  */
 int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel);
 

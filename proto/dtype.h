@@ -26,7 +26,7 @@ enum {
 #define DTYPE_FIRST ((kops_dtype)1)
 #define DTYPE_END   ((kops_dtype)(DTYPE_COUNT + 1))
 
-/* Of what is no type: 0, 0, DTYPE_REAL, the argument, "no dtype". */
+/* A number that is no type has size and alignment 0, is DTYPE_REAL, accumulates in itself, "no dtype". */
 size_t dtype_size(kops_dtype dtype); /* bytes */
 size_t dtype_alignment(kops_dtype dtype);
 enum dtype_kind dtype_kind(kops_dtype dtype);

@@ -21,7 +21,11 @@ enum { X, Y };
 
 static const struct op_operand operands[] = {
     [X] = {.name = "x", .dtypes = RULES_FLOATS, .about = "1 to 4 axes"},
-    [Y] = {.name = "y", .role = OPERAND_OUTPUT, .dtypes = RULES_FLOATS, .in_place = 1u << X, .about = "x's shape"},
+    [Y] = {.name = "y",
+           .role = OPERAND_OUTPUT,
+           .dtypes = RULES_FLOATS,
+           .in_place = 1u << X,
+           .about = "x's shape"},
 };
 
 static const struct op_attribute attributes[] = {

@@ -64,7 +64,6 @@ static int fit(struct cli *cli, struct source *const *sources)
 const struct operation operation_add = {
     .name = "add",
     .n_inputs = 2,
-    .dtypes = STEP_DTYPES_REAL,
     .verb =
         {.summary = "sum of two files; a row, a column or one element is repeated",
          .help =

@@ -4,7 +4,6 @@
 const struct operation operation_copy = {
     .name = "copy",
     .n_inputs = 1,
-    .dtypes = STEP_DTYPES_MOVED,
     .bench = {.what = "copies",
               .seed = "64x1024,256x1024,1024x1024,4096x1024,16384x1024,65536x1024,262144x1024,524288x1024",
               .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},

@@ -284,7 +284,6 @@ static void cut(struct step *part, const struct bench_block *at)
 const struct operation operation_gemm = {
     .name = "gemm",
     .n_inputs = 2,
-    .dtypes = STEP_DTYPES_REAL,
     .accumulates = true,
     .needs_old = needs_old,
     .transposes = true,

@@ -48,13 +48,13 @@ struct step step_copy(kops_view from, kops_view to)
 	return (struct step){.op = &operation_copy, .in = {from}, .out = to};
 }
 
-static int refuse_dtype(const struct operation *op, kops_dtype dtype, char *why)
+static int refuse_dtype(const struct op *op, kops_dtype dtype, char *why)
 {
 	char list[64] = "";
 	size_t used = 0;
 
 	for (kops_dtype d = DTYPE_FIRST; d < DTYPE_END && used < sizeof(list); d++)
-		if (op->dtypes & STEP_DTYPE(d))
+		if (op_takes(op, d))
 			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
 			                         element_type_name(d));
 	return why_invalid(why, "%s takes %s, not %s; a.astype('f4') in NumPy rounds to f32", op->name, list,
@@ -124,6 +124,7 @@ int step_result(struct step *step, char *why)
 
 int step_shape(struct step *step, char *why)
 {
+	const struct op *op = op_by_name(step->op->name);
 	kops_dtype dtype = step->in[0].dtype;
 
 	for (unsigned i = 0; i < step->op->n_inputs; i++) {
@@ -131,8 +132,8 @@ int step_shape(struct step *step, char *why)
 			return why_invalid(why, "%s takes inputs of one dtype, not %s and %s", step->op->name,
 			                   element_type_name(dtype), element_type_name(step->in[i].dtype));
 	}
-	if (!(step->op->dtypes & STEP_DTYPE(dtype)))
-		return refuse_dtype(step->op, dtype, why);
+	if (!op_takes(op, dtype))
+		return refuse_dtype(op, dtype, why);
 	return step_result(step, why);
 }
 

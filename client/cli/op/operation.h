@@ -74,7 +74,6 @@ struct verb {
 struct operation {
 	const char *name;
 	unsigned n_inputs;
-	unsigned dtypes;  /* of the inputs: STEP_DTYPES_… */
 	bool accumulates; /* a job file's c=NAME is what the result is added to */
 	/* The setting that says something about that matrix, and so needs one; NULL: these settings have none.
 	 * Of ops that accumulate. */
@@ -102,13 +101,6 @@ struct operation {
 	             struct check *ret_check);
 	struct bench_cases bench;
 };
-
-#define STEP_DTYPE(dtype)    (1u << (dtype))
-#define STEP_DTYPES_TO_F32   (STEP_DTYPE(KOPS_F32) | STEP_DTYPE(KOPS_F16) | STEP_DTYPE(KOPS_BF16))
-#define STEP_DTYPES_FROM_F32 (STEP_DTYPE(KOPS_F32) | STEP_DTYPE(KOPS_F64))
-#define STEP_DTYPES_REAL     (STEP_DTYPES_TO_F32 | STEP_DTYPES_FROM_F32)
-#define STEP_DTYPES_MOVED                                                                                      \
-	(STEP_DTYPES_REAL | STEP_DTYPE(KOPS_I32) | STEP_DTYPE(KOPS_C64) | STEP_DTYPE(KOPS_C128))
 
 /* Each in the file of its name. */
 #define X(name) extern const struct operation operation_##name;

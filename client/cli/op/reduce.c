@@ -57,7 +57,6 @@ static const struct option_row settings[] = {
 const struct operation operation_reduce = {
     .name = "reduce",
     .n_inputs = 1,
-    .dtypes = STEP_DTYPES_REAL,
     .settings = settings,
     .verb =
         {.summary = "sum, max or mean over the last axis of a file",

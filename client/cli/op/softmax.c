@@ -44,7 +44,6 @@ static const struct option_row settings[] = {
 const struct operation operation_softmax = {
     .name = "softmax",
     .n_inputs = 1,
-    .dtypes = STEP_DTYPES_REAL,
     .settings = settings,
     .verb = {.summary = "softmax over the last axis of a file",
              .help =

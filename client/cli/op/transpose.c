@@ -23,7 +23,6 @@ static void cut(struct step *part, const struct bench_block *at)
 const struct operation operation_transpose = {
     .name = "transpose",
     .n_inputs = 1,
-    .dtypes = STEP_DTYPES_MOVED,
     .verb = {.summary = "exchange the last two axes of a file",
              .help =
                  "Y[…, j, i] = X[…, i, j]; any dtype. (A product needs no transposed file: see --trans-a of "

@@ -215,11 +215,8 @@ static void json_is_escaped_and_nested(void **state)
 static void a_setting_means_what_its_op_says(void **state)
 {
 	static const struct option_row settings[] = {OPTION("beta", 0, "X", real, op.beta, ""), SETTINGS_END};
-	const struct operation other = {.name = "other",
-	                                .n_inputs = 1,
-	                                .dtypes = STEP_DTYPES_REAL,
-	                                .settings = settings,
-	                                .verb = {.summary = "other"}};
+	const struct operation other = {
+	    .name = "other", .n_inputs = 1, .settings = settings, .verb = {.summary = "other"}};
 	char nowhere[] = "/nowhere/x.npy", *files[] = {nowhere, nowhere, NULL};
 	struct cli cli = {
 	    .program = "test", .command = commands_program()->commands[0], .flags.op.beta = {true, 2}};

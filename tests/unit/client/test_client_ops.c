@@ -224,7 +224,8 @@ static void test_operands_without_a_result_are_refused(void **state)
 {
 	const uint64_t one[] = {1, 1, 1, 1, 1};
 	kops_view x = SHAPED(2, 3), flat = shaped(KOPS_F32, 0, one), deep = shaped(KOPS_F32, 5, one);
-	kops_view of_f64 = shaped(KOPS_F64, 1, one), of_nothing = shaped((kops_dtype)99, 1, one);
+	kops_view of_f64 = shaped(KOPS_F64, 1, one), of_i32 = shaped(KOPS_I32, 1, one),
+	          of_nothing = shaped((kops_dtype)99, 1, one);
 	(void)state;
 	assert_no_result("gem", NULL, 0, "c", KOPS_E_UNSUPPORTED, "this libkops knows no op 'gem'");
 	assert_no_result("copy", (kops_operand[]){{"x", x}}, 1, "x", KOPS_E_INVALID, "copy has no output 'x'");
@@ -234,8 +235,8 @@ static void test_operands_without_a_result_are_refused(void **state)
 	                 "operand x has rank 0; 1 to 4 are possible");
 	assert_no_result("copy", (kops_operand[]){{"x", deep}}, 1, "y", KOPS_E_SHAPE,
 	                 "operand x has rank 5; 1 to 4 are possible");
-	assert_no_result("softmax", (kops_operand[]){{"x", of_f64}}, 1, "y", KOPS_E_DTYPE,
-	                 "x is f64; softmax takes f32, f16 and bf16");
+	assert_no_result("softmax", (kops_operand[]){{"x", of_i32}}, 1, "y", KOPS_E_DTYPE,
+	                 "x is i32; softmax takes f32, f64, f16 and bf16");
 	assert_no_result("add", (kops_operand[]){{"a", x}, {"b", of_f64}}, 2, "y", KOPS_E_DTYPE,
 	                 "a is f32, b is f64: add wants one type for both");
 	assert_int_equal(
