@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 from support import harness, wire
-from support.libkops import F32, F64, N, BufferCallback, Handle, load_library
+from support.libkops import F32, F64, I32, N, BufferCallback, Handle, load_library
 
 SHAPE, DTYPE, OVERLAP, INVALID, RANGE = -4, -5, -6, -2, -3
 TIMEOUT = -33
@@ -128,8 +128,8 @@ class OneOpCalls(harness.DaemonTest):
         self.assert_refused(SHAPE, lib.kops_add(k, self.view(self.a, 4, 4), self.view(self.b, 3, 4), square))
         self.assert_refused(SHAPE, lib.kops_reduce(k, self.view(self.a, 4, 5), self.view(self.y, 5, 1), SUM))
         self.assert_refused(DTYPE, lib.kops_copy(k, self.view(self.a, 4, 4, dtype=F64), square))
-        self.assert_refused(DTYPE, lib.kops_softmax(k, self.view(self.a, 4, 4, dtype=F64),
-                                                    self.view(self.y, 4, 4, dtype=F64), 1))
+        self.assert_refused(DTYPE, lib.kops_softmax(k, self.view(self.a, 4, 4, dtype=I32),
+                                                    self.view(self.y, 4, 4, dtype=I32), 1))
         self.assert_refused(OVERLAP, lib.kops_transpose(k, square, square))
         self.assert_refused(RANGE, lib.kops_copy(k, self.view(self.a, N, N, first=1), self.view(self.y, N, N)))
         self.assert_refused(INVALID, lib.kops_sgemm(k, 0, 0, 4, 4, 4, 1, self.a, 3, self.b, 4, 0, self.y, 4), "lda = 3")

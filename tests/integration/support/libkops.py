@@ -7,7 +7,7 @@ from .harness import LIBKOPS
 
 N = 48
 STATE, INTERRUPTED, CONNECT = -34, -18, -32
-F32, F64 = 1, 2
+F32, F64, I32 = 1, 2, 5
 MAX = 1
 
 
