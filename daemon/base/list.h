@@ -134,4 +134,44 @@ static inline void *list_container(const struct list_link *link, size_t offset)
 	for ((object) = list_first(list, __typeof__(*(object)), member);                                       \
 	     (object) && ((following) = list_next(object, member), true); (object) = (following))
 
+/*
+ * A walk in pieces. The list may change between two of them: whoever takes a link out calls list_walks_pass()
+ * before, for the walks that are under way in it.
+ */
+struct list_walk {
+	struct list_link link; /* among these walks */
+	struct list_link *at;  /* NULL: it is at the end */
+};
+
+static inline void list_walk_end(struct list_walk *walk)
+{
+	if (list_has(&walk->link))
+		list_remove(&walk->link);
+}
+
+/* At the head of the list; also where the walk is under way. */
+static inline void list_walk_begin(struct list_walk *walk, struct list *walks, const struct list *list)
+{
+	list_walk_end(walk);
+	walk->at = list->first;
+	list_push_first(walks, &walk->link);
+}
+
+static inline void list_walks_pass(const struct list *walks, const struct list_link *link)
+{
+	struct list_walk *walk;
+
+	list_for_each (walk, walks, link)
+		if (walk->at == link)
+			walk->at = link->next;
+}
+
+/* The struct where the walk is; NULL: it is at the end. */
+#define list_walk_at(walk, type, member) ((type *)list_container((walk)->at, offsetof(type, member)))
+
+static inline void list_walk_on(struct list_walk *walk)
+{
+	walk->at = walk->at->next;
+}
+
 #endif

@@ -1,6 +1,7 @@
 #include "session/figures.h"
 
 #include "job/job.h"
+#include "session/verbs.h"
 
 enum { OTHERS_FOR_ROOT, OTHERS_FOR_COLLEAGUES, OTHERS_FOR_ALL }; /* see-others */
 
@@ -10,6 +11,19 @@ bool figures_may_see(const struct session *s, uid_t uid)
 
 	return s->account->uid == uid || s->account->uid == 0 || others == OTHERS_FOR_ALL ||
 	       (others == OTHERS_FOR_COLLEAGUES && s->is_colleague);
+}
+
+bool figures_find(const struct request *r,
+                  bool (*is_listed)(const struct request *r, const struct list_link *at))
+{
+	struct list_walk *walk = &r->session->walk;
+
+	for (unsigned n = 0; n < FIGURES_LOOKS; n++) {
+		if (!walk->at || is_listed(r, walk->at))
+			return true;
+		list_walk_on(walk);
+	}
+	return false;
 }
 
 /* ---- What runs now ---- */

@@ -482,13 +482,14 @@ struct account *session_arrive(struct sessions *all, int fd)
 static bool reload_step(struct errand *errand)
 {
 	struct sessions *all = container_of(errand, struct sessions, reload);
-	struct session *s = all->to_reload;
+	struct session *s = list_walk_at(&all->to_reload, struct session, link);
 
 	if (s) {
-		all->to_reload = list_next(s, link);
+		list_walk_on(&all->to_reload);
 		note_limits(s);
 		return true;
 	}
+	list_walk_end(&all->to_reload);
 	accounts_take_limits(&all->engine->accounts);
 	all->reloaded(all);
 	return false;
@@ -500,7 +501,7 @@ void sessions_reload(struct sessions *all, void (*reloaded)(struct sessions *all
 	struct accounts *accounts = &all->engine->accounts;
 
 	accounts_begin_limits(accounts);
-	all->to_reload = list_first(&all->list, struct session, link);
+	list_walk_begin(&all->to_reload, &all->walks, &all->list);
 	all->reloaded = reloaded;
 	if (!all->reload.step)
 		errands_add(&accounts->errands, &all->reload, reload_step);
@@ -508,8 +509,7 @@ void sessions_reload(struct sessions *all, void (*reloaded)(struct sessions *all
 
 static void unlist(struct session *s)
 {
-	if (s->all->to_reload == s)
-		s->all->to_reload = list_next(s, link);
+	list_walks_pass(&s->all->walks, &s->link);
 	list_remove(&s->link);
 }
 
@@ -571,6 +571,7 @@ void session_close(struct session *s, const char *why)
 	unlist(s);
 	if (s->midway)
 		s->all->abandon(s);
+	list_walk_end(&s->walk);
 	receivers_forget(&s->all->receivers, &s->receiving);
 	questions_leave(&s->pings);
 	questions_leave(&s->stats);

@@ -50,12 +50,13 @@ struct sessions {
 	struct receivers receivers;
 	struct unreads unreads;
 	struct slow slow;
-	struct list list; /* of struct session */
-	unsigned max;     /* by descriptors */
-	bool stopping;    /* no new connections, no new jobs */
+	struct list list;  /* of struct session */
+	struct list walks; /* through it, in pieces */
+	unsigned max;      /* by descriptors */
+	bool stopping;     /* no new connections, no new jobs */
 	/* While settings are reloaded. */
 	struct errand reload;
-	struct session *to_reload; /* next; NULL: that was all */
+	struct list_walk to_reload;
 	void (*reloaded)(struct sessions *all);
 	uint64_t started_ns;
 	struct trace trace;
@@ -114,6 +115,7 @@ struct session {
 	struct list dropped; /* buffers whose Drop is unanswered */
 	unsigned n_dropped;  /* of these: they count against max-buffers until answered */
 	struct questions pings, stats;
+	struct list_walk walk;      /* of its ListSessions or ListUsers, which is midway */
 	struct receiving receiving; /* a datagram with descriptors: nothing else is read meanwhile */
 	struct usage usage;
 	struct errand ending;

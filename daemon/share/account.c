@@ -177,6 +177,7 @@ static void forget_idle_accounts(struct accounts *all)
 	struct account *a;
 
 	while ((a = find_forgettable(all))) {
+		list_walks_pass(&all->walks, &a->link);
 		list_remove(&a->link);
 		free(a);
 	}

@@ -87,6 +87,7 @@ struct accounts {
 	struct turns_user kopsd; /* as if kopsd itself were one more user, and … */
 	struct errands errands;  /* … its errands, which are for no user */
 	struct list all;         /* by uid, the largest first */
+	struct list walks;       /* through it, in pieces */
 	uint64_t departures;     /* of last references, ever */
 	struct workers *closers; /* close descriptors and ask devices; NULL: not yet */
 	unsigned closers_each;   /* so many threads of them for one user */

@@ -289,6 +289,22 @@ class Others(harness.DaemonTest):
                     self.assertEqual((users, sessions, jobs), ({uid}, {uid}, {uid}), see_others)
             self.assertGreaterEqual(self.look()[0], {0, ALICE, BOB})
 
+    def test_few_sessions_among_many(self):
+        """A page ends where kopsd would look at too many that its reader may not see; all pages have all sessions."""
+        self.daemon.reload(see_others=0)
+        self.addCleanup(self.daemon.reload, see_others=1)
+
+        def look():
+            clients = []
+            for uid, n in (BOB, 1), (0, 300), (BOB, 1):
+                os.seteuid(uid)
+                clients += [self.daemon.connect() for _ in range(n)]
+                os.seteuid(0)
+            page = clients[-1].call("list_sessions", {})["sessions"]
+            return ([s["own"] for s in page["sessions"]], page["next"] > 0, [s["uid"] for s in clients[-1].list_sessions()],
+                    [s["uid"] for s in clients[1].list_sessions()][:302])
+        self.assertEqual(result(as_user(0, look)), ([1], True, [BOB, BOB], [BOB] + [0] * 300 + [BOB]))
+
     def test_users_come_in_pages(self):
         """Their figures outlive their sessions, the latest 256 of them, and those of users with a socket of their own."""
         stay = 256 + 64  # root among the latter

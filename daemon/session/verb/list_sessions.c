@@ -56,25 +56,42 @@ static void add_session(struct page *page, const struct session *asking, struct 
 	page->pointers[page->n++] = to;
 }
 
-int verb_list_sessions(struct request *r)
+static bool is_listed(const struct request *r, const struct list_link *at)
+{
+	const struct session *s = container_of(at, struct session, link);
+	uint64_t before = r->msg->list_sessions->before;
+
+	return (!before || s->serial < before) && figures_may_see(r->session, s->account->uid);
+}
+
+/* The number of the last session that the page got to; 0: that was all. */
+static uint64_t fill(struct page *page, const struct request *r)
 {
 	struct session *asking = r->session, *s;
-	uint64_t before = r->msg->list_sessions->before;
+	unsigned looks = FIGURES_LOOKS;
+	uint64_t last = 0;
+
+	while ((s = list_walk_at(&asking->walk, struct session, link)) && page->n < FIGURES_PAGE &&
+	       looks-- > 0) {
+		if (is_listed(r, &s->link))
+			add_session(page, asking, s);
+		last = s->serial;
+		list_walk_on(&asking->walk);
+	}
+	return s ? last : 0;
+}
+
+static int send_page(struct request *r)
+{
+	struct session *asking = r->session;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Sessions sessions = KOPS__V1__SESSIONS__INIT;
 	struct page page = {.n = 0};
 
 	figures_begin(asking->engine);
-	list_for_each (s, &asking->all->list, link) {
-		if ((before && s->serial >= before) || !figures_may_see(asking, s->account->uid))
-			continue;
-		if (page.n == FIGURES_PAGE) {
-			sessions.next = page.sessions[page.n - 1].session;
-			break;
-		}
-		add_session(&page, asking, s);
-	}
+	sessions.next = fill(&page, r);
 	figures_end(asking->engine);
+	list_walk_end(&asking->walk);
 	sessions.n_sessions = page.n;
 	sessions.sessions = page.pointers;
 	reply.id = r->id;
@@ -82,4 +99,21 @@ int verb_list_sessions(struct request *r)
 	reply.sessions = &sessions;
 	reply_send(asking, &reply, -1);
 	return 0;
+}
+
+/* The page begins with the first session that is listed. */
+static int find_page(struct request *r)
+{
+	if (figures_find(r, is_listed))
+		return send_page(r);
+	r->next = find_page;
+	return 0;
+}
+
+int verb_list_sessions(struct request *r)
+{
+	struct sessions *all = r->session->all;
+
+	list_walk_begin(&r->session->walk, &all->walks, &all->list);
+	return find_page(r);
 }

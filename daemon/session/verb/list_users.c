@@ -39,26 +39,43 @@ static void add_user(struct page *page, const struct engine *e, struct account *
 	page->pointers[page->n++] = user;
 }
 
-int verb_list_users(struct request *r)
+static bool is_listed(const struct request *r, const struct list_link *at)
+{
+	const struct account *a = container_of(at, struct account, link);
+	uint64_t before = r->msg->list_users->before;
+
+	return (!before || a->uid < before) && figures_may_see(r->session, a->uid);
+}
+
+/* The uid of the last user that the page got to; 0: that was all. */
+static uint64_t fill(struct page *page, const struct request *r)
+{
+	struct session *asking = r->session;
+	struct account *a;
+	unsigned looks = FIGURES_LOOKS;
+	uint64_t last = 0;
+
+	while ((a = list_walk_at(&asking->walk, struct account, link)) && page->n < FIGURES_PAGE &&
+	       looks-- > 0) {
+		if (is_listed(r, &a->link))
+			add_user(page, asking->engine, a);
+		last = a->uid;
+		list_walk_on(&asking->walk);
+	}
+	return a ? last : 0;
+}
+
+static int send_page(struct request *r)
 {
 	struct session *session = r->session;
-	uint64_t before = r->msg->list_users->before;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Users users = KOPS__V1__USERS__INIT;
 	struct page page = {.n = 0};
-	struct account *a;
 
 	figures_begin(session->engine);
-	list_for_each (a, &session->engine->accounts.all, link) {
-		if ((before && a->uid >= before) || !figures_may_see(session, a->uid))
-			continue;
-		if (page.n == FIGURES_PAGE) {
-			users.next = page.users[page.n - 1].uid;
-			break;
-		}
-		add_user(&page, session->engine, a);
-	}
+	users.next = fill(&page, r);
 	figures_end(session->engine);
+	list_walk_end(&session->walk);
 	users.n_users = page.n;
 	users.users = page.pointers;
 	reply.id = r->id;
@@ -66,4 +83,21 @@ int verb_list_users(struct request *r)
 	reply.users = &users;
 	reply_send(session, &reply, -1);
 	return 0;
+}
+
+/* The page begins with the first user that is listed. */
+static int find_page(struct request *r)
+{
+	if (figures_find(r, is_listed))
+		return send_page(r);
+	r->next = find_page;
+	return 0;
+}
+
+int verb_list_users(struct request *r)
+{
+	struct accounts *accounts = &r->session->engine->accounts;
+
+	list_walk_begin(&r->session->walk, &accounts->walks, &accounts->all);
+	return find_page(r);
 }

@@ -53,6 +53,44 @@ static void a_thing_is_in_two_lists(void **state)
 	assert_ptr_equal(list_last(&others, struct thing, other), &a);
 }
 
+static void take_out(struct list *walks, struct thing *t)
+{
+	list_walks_pass(walks, &t->link);
+	list_remove(&t->link);
+	memset(t, 0xff, sizeof *t);
+}
+
+/* Two of them, which whatever they come to may leave. */
+static void walks_in_pieces(void **state)
+{
+	struct thing things[5] = {{.number = 0}, {.number = 1}, {.number = 2}, {.number = 3}, {.number = 4}};
+	struct list list = {0}, walks = {0};
+	struct list_walk a = {0}, b = {0};
+
+	(void)state;
+	list_walk_begin(&a, &walks, &list);
+	assert_null(list_walk_at(&a, struct thing, link));
+	for (int i = 0; i < 5; i++)
+		list_push_last(&list, &things[i].link);
+	list_walk_begin(&a, &walks, &list);
+	list_walk_begin(&b, &walks, &list);
+	assert_ptr_equal(list_walk_at(&a, struct thing, link), &things[0]);
+	list_walk_on(&a);
+	take_out(&walks, &things[0]);
+	assert_ptr_equal(list_walk_at(&a, struct thing, link), &things[1]);
+	assert_ptr_equal(list_walk_at(&b, struct thing, link), &things[1]);
+	take_out(&walks, &things[1]);
+	take_out(&walks, &things[2]);
+	assert_ptr_equal(list_walk_at(&a, struct thing, link), &things[3]);
+	list_walk_on(&a);
+	list_walk_end(&b);
+	list_walk_end(&b);
+	take_out(&walks, &things[4]);
+	assert_null(list_walk_at(&a, struct thing, link));
+	list_walk_end(&a);
+	assert_true(list_is_empty(&walks));
+}
+
 static void a_walk_bears_what_it_meets_to_be_taken_out(void **state)
 {
 	struct thing things[4] = {{.number = 0}, {.number = 1}, {.number = 2}, {.number = 3}}, *t, *following;
@@ -159,6 +197,7 @@ int main(void)
 	    cmocka_unit_test(zero_is_an_empty_list),
 	    cmocka_unit_test(a_thing_is_in_two_lists),
 	    cmocka_unit_test(a_walk_bears_what_it_meets_to_be_taken_out),
+	    cmocka_unit_test(walks_in_pieces),
 	    cmocka_unit_test(random_calls_do_what_arrays_do),
 	};
 
