@@ -356,7 +356,7 @@ struct kops_buffer {
 	bool replaceable;      /* nobody else here has the memfd: it was lent, or is KOPS_GIVEN */
 	bool fd_is_lost;       /* its number is ours no more, or the memory is to be replaced */
 	void *data;
-	bool is_private;                    /* data is a copy, by kops_keep_private() */
+	bool is_private;                    /* data is a copy, by kops_python_keep_private() */
 	char device[CLIENT_NAME_BYTES + 1]; /* asked for, then where it lives */
 	int status;                         /* FAILED, or why the daemon did not take it back after a restart */
 	char why[CLIENT_WHY_BYTES];

@@ -5,17 +5,48 @@
  * thread, keeps no global state, prints nothing and never exits.
  *
  * Concepts
- *   handle   struct kops: one connection to kopsd. One thread at a time may use a handle and what
- *            belongs to it; several threads use one handle each.
+ *   handle   struct kops: one connection to kopsd. One thread at a time may use a handle and its buffers and
+ *            jobs. Several threads use one handle each.
  *   buffer   struct kops_buffer: memory that jobs read and write. SHARED buffers are mapped by this
  *            process and by kopsd; kops_data() is plain memory. RESIDENT buffers live on a device
  *            and have no address here: fill and read them with copy ops.
  *   view     kops_view: the elements of a buffer that an operand uses: byte offset, dtype, shape and
  *            strides. Transposing, leading dimensions and batches are strides and cost no copy.
- *   job      struct kops_job: ops that run in order on one device, sent as one message and answered
- *            once, with a receipt.
+ *   job      struct kops_job: ops that run in order on one device. A job is one message to kopsd and one
+ *            answer, with a receipt.
+ */
+
+/* Made by scripts/gen-ops: table of ops */
+
+/*
+ * The ops. Axes in brackets may be absent. The kops_job_OP() calls say more of each.
  *
- * The short way, one product C = A * B of row-major float matrices:
+ *     op          result                            operands                            types          in place
+ *     gemm        c = alpha * a * b + beta * c      a: [batch,] M, K                    f32, f64,      no
+ *                                                   b: [batch,] K, N                    f16, bf16
+ *                                                   c: [batch,] M, N
+ *     softmax     y = softmax(scale * x) over the   x: 1 to 4 axes                      f32, f64,      y on x
+ *                 last axis, or its logarithm       y: x's shape                        f16, bf16
+ *     transpose   y[…, j, i] = x[…, i, j], bit for  x: 2 to 4 axes                      f32, f64,      no
+ *                 bit                               y: x's shape with the last two      f16, bf16,
+ *                                                     extents exchanged                 i32, c64,
+ *                                                                                       c128
+ *     add         y = a + b, rounded once           a: 1 to 4 axes                      f32, f64,      y on a
+ *                                                   b: as a                             f16, bf16      or b
+ *                                                   y: 1 to 4 axes
+ *     copy        y = x, bit for bit                x: 1 to 4 axes                      f32, f64,      no
+ *                                                   y: x's shape                        f16, bf16,
+ *                                                                                       i32, c64,
+ *                                                                                       c128
+ *     reduce      y = the sum, the largest or the   x: 1 to 4 axes                      f32, f64,      no
+ *                 mean of x over its last axis      y: x's shape without the last       f16, bf16
+ *                                                     axis, or with 1 there
+ */
+
+/* End of table of ops */
+
+/*
+ * One product C = A * B of row-major float matrices, by a one-op call:
  *
  *     kops *k;
  *     kops_buffer *a, *b, *c;
@@ -25,41 +56,87 @@
  *     if (kops_sgemm(k, KOPS_N, KOPS_N, m, n, K, 1.0f, a, K, b, n, 0.0f, c, n) < 0)
  *         puts(kops_error(k));
  *
- * The long way: kops_job_new(), kops_job_gemm() and others, kops_submit(), then kops_wait(), a
- * callback, or kops_process() from an event loop.
+ * A whole program, whose job computes softmax(A * B) by two ops:
  *
- * Blocking: these calls wait for the daemon, and say "Waits":
- *   kops_open()          kops_alloc()   kops_import()     kops_buffer_wait()   kops_buffer_wait_idle()
- *   kops_job_prepare()   kops_wait()    kops_run()        kops_run_for()       kops_submit_and_wait()
- *   kops_ping()          kops_query()   kops_list_users(), _sessions(), _jobs()    and the one-op calls
- * They wait at most for the handle's timeout (kops_options.timeout_ms), reconnecting included, and then
- * return KOPS_E_TIMEOUT or KOPS_E_CONNECT; those with a parameter timeout_ms wait for that. While they wait
- * they run callbacks. Inside a callback they return KOPS_E_STATE. All
- * other calls return at once, whatever the daemon does: while it is stopped, stuck, restarting or gone. An
- * event loop needs no other: it begins with kops_open_start(), kops_alloc_start() and kops_submit(). Questions
- * about health, devices, users and jobs are for threads that may wait: such a thread asks on a handle of its
- * own, with a short timeout if it watches over a daemon.
+ *     #include <kops.h>
+ *     #include <stdio.h>
  *
- * Timeouts: a call that runs a job (kops_run(), kops_run_for() and the one-op calls) cancels the job when its
- * time is over, and returns at once. kopsd then drops the job if it waits, and stops it at the next point where
- * it can be paused if it runs: within some 50 ms. Until then kopsd may still read its inputs and write its
- * outputs. kops_buffer_is_busy() says whether it may, and kops_buffer_wait_idle() waits for the end. A call
- * that only waits for a job (kops_wait(), kops_submit_and_wait()) leaves it out: wait again, or kops_cancel()
- * it.
+ *     enum { M = 256, K = 128, N = 64 };
  *
- * Signals: calls that wait go on after a signal handler has returned. Do not leave a call by longjmp() or an
- * exception from a signal handler, nor by pthread_cancel(), which can act in every call: the handle is then in
- * the middle of that call. Disable cancellation around calls (pthread_setcancelstate()), or let threads that
- * may be cancelled ask another thread. To be able to stop waiting, wait in short steps.
+ *     static int add_ops(kops_job *job, kops_buffer *a, kops_buffer *b, kops_buffer *c)
+ *     {
+ *         kops_view A = kops_matrix(a, 0, KOPS_F32, M, K, 0), B = kops_matrix(b, 0, KOPS_F32, K, N, 0);
+ *         kops_view C = kops_matrix(c, 0, KOPS_F32, M, N, 0);
+ *         int status = kops_job_gemm(job, 1, A, B, 0, C, KOPS_PRECISION_F32, NULL);
+ *         return status < 0 ? status : kops_job_softmax(job, C, C, 1, false, NULL);
+ *     }
  *
- * Memory order: a job sees what this thread stored to its SHARED buffers before kops_submit(), and
- * this thread sees the job's output once kops_wait() or the callback reported it done. Between the
+ *     int main(void)
+ *     {
+ *         kops *k;
+ *         kops_buffer *a, *b, *c;
+ *         kops_job *job;
+ *         char why[256];
+ *         if (kops_open(&k, NULL, why, sizeof why) < 0) {
+ *             fprintf(stderr, "%s\n", why);
+ *             return 1;
+ *         }
+ *         if (kops_alloc(k, M * K * sizeof(float), KOPS_SHARED, NULL, &a) < 0 ||
+ *             kops_alloc(k, K * N * sizeof(float), KOPS_SHARED, NULL, &b) < 0 ||
+ *             kops_alloc(k, M * N * sizeof(float), KOPS_SHARED, NULL, &c) < 0)
+ *             goto fail;
+ *         for (int i = 0; i < M * K; i++)
+ *             ((float *)kops_data(a))[i] = 0.01f * (float)(i % 100);
+ *         for (int i = 0; i < K * N; i++)
+ *             ((float *)kops_data(b))[i] = 1; // so all elements of a row are equal
+ *         if (kops_job_new(k, NULL, &job) < 0 || add_ops(job, a, b, c) < 0 || kops_run(job) < 0)
+ *             goto fail;
+ *         printf("%g, in %g us on %s\n", ((float *)kops_data(c))[0], kops_job_receipt(job)->total_us,
+ *                kops_job_receipt(job)->device);
+ *         kops_close(k); // frees the job and the buffers too
+ *         return 0;
+ *     fail:
+ *         fprintf(stderr, "%s\n", kops_error(k));
+ *         kops_close(k);
+ *         return 1;
+ *     }
+ *
+ * To do something else meanwhile: kops_submit(), then kops_wait(), a callback, or kops_process() from an event
+ * loop.
+ *
+ * Blocking: these calls block until the daemon answers. Their comments say "Blocks."
+ *     kops_open()          kops_alloc()   kops_import()     kops_buffer_wait()   kops_buffer_wait_idle()
+ *     kops_job_prepare()   kops_wait()    kops_run()        kops_run_for()       kops_submit_and_wait()
+ *     kops_ping()          kops_query()   kops_list_users(), _sessions(), _jobs()    and the one-op calls
+ *
+ *   - A call blocks for at most the handle's timeout (kops_options.timeout_ms), which includes reconnecting,
+ *     or for its own parameter timeout_ms. Then it returns KOPS_E_TIMEOUT or KOPS_E_CONNECT.
+ *   - It runs callbacks while it blocks. Called from a callback, it returns KOPS_E_STATE.
+ *   - No other call blocks, even while the daemon is stopped, stuck, restarting or gone.
+ *   - An event loop needs none of these calls. It begins with kops_open_start(), kops_alloc_start() and
+ *     kops_submit().
+ *   - Only blocking calls ask about health, devices, users and jobs. A thread that watches a daemon asks on a
+ *     handle of its own, with a short timeout.
+ *
+ * Timeouts: kops_run(), kops_run_for() and the one-op calls cancel their job when the time is over, and return
+ * at once. kopsd then drops a waiting job. It stops a running job within some 50 ms, at the next point where
+ * the job can be paused. Until then kopsd may still read its inputs and write its outputs.
+ * kops_buffer_is_busy() tells whether it may, and kops_buffer_wait_idle() blocks until it may not. kops_wait()
+ * and kops_submit_and_wait() do not cancel the job: wait again, or call kops_cancel().
+ *
+ * Signals: a blocking call continues after a signal handler returns. Do not leave any call by longjmp(), by an
+ * exception from a signal handler or by pthread_cancel(): the handle is unusable afterwards. Disable
+ * cancellation around calls (pthread_setcancelstate()), or call from a thread that is never cancelled. To be
+ * able to stop waiting, wait in short steps.
+ *
+ * Memory order: a job sees what this thread stored to its SHARED buffers before kops_submit(). This
+ * thread sees the job's output once kops_wait() or the callback has reported it done. Between the
  * two, do not touch the job's outputs and do not write its inputs, or its result is undefined.
  *
  * Errors: functions return 0 (or a count) or a negative KOPS_E_* code. ret_ parameters are written
- * on success only. kops_error() has the sentence for people. A job's own failure does not break the
- * handle. KOPS_E_CONNECT does not either: the next call connects again. Each call below names its own
- * codes. Any call can also return KOPS_E_SYSTEM, and any call that waits KOPS_E_CONNECT, KOPS_E_TIMEOUT
+ * on success only. kops_error() returns a sentence that explains the failure. A failed job does not break the
+ * handle. Neither does KOPS_E_CONNECT: the next call connects again. Each call below names its own
+ * codes. Any call can also return KOPS_E_SYSTEM. Any blocking call can return KOPS_E_CONNECT, KOPS_E_TIMEOUT
  * and KOPS_E_PROTOCOL.
  *
  * Restarts: when the daemon restarts while jobs are out, the handle reconnects, shares its buffers again
@@ -69,41 +146,45 @@
  *     unless an earlier op that is repeated too writes them first; or
  *   - a job that is not sent again should have written them.
  *
- * A job that was out at three deaths of the daemon in a row may be their cause: it fails in the same
+ * A job that was out at three deaths of the daemon in a row may have caused them, so it fails in the same
  * way. So does a buffer that was being made at three. A restart loses the content of
  * RESIDENT buffers: jobs that read one fail with KOPS_E_LOST until one op has written all of it.
  *
  * fork(): a handle belongs to the process that opened it. A child that needs kops opens its own handle.
  *
- *   - In a child, calls on the parent's handle return KOPS_E_STATE, and those without a code do nothing.
+ *   - In a child, calls on the parent's handle return KOPS_E_STATE, and calls that return no code do nothing.
  *     The parent's connection, jobs and buffers are not disturbed.
  *   - SHARED buffers are not mapped in a child: kops_data() is NULL, and an address from before fork()
  *     faults, unless the child calls kops_inherit().
- *   - kops_close() in a child closes the copy's descriptors, as far as they still are what they were, and
- *     frees its memory. Until then, or until exec(), the child keeps the session alive if the parent dies
- *     without kops_close().
- *   - If another thread was in a call on the handle at fork(), the child must leave the copy alone and not
- *     even close it.
+ *   - kops_close() in a child closes the descriptors of its copy and frees its memory. It leaves numbers alone
+ *     that are other files by now. Until kops_close() or exec(), the child keeps the session alive if the
+ *     parent dies without kops_close().
+ *   - If another thread was in a call on the handle at fork(), the child must not use the copy, and not even
+ *     close it.
  *   - vfork() or posix_spawn() with exec() need no care: every descriptor is close-on-exec.
  *
- * Descriptors: a handle keeps a socket, and a memfd for each SHARED buffer. Their numbers are above 2, whatever
- * the program was started with. A program may close descriptors that it does not know (closefrom(), daemons),
- * and open files of its own under their numbers. Calls notice that: they neither write to nor close a file that
- * is not libkops's. The connection is then lost as in a restart of the daemon, with the same consequences for
- * jobs that are out and for RESIDENT buffers. The next call connects again. SHARED buffers stay mapped where
- * they are, with their content, and are shared again. What lost its memfd, or is named by a job that is out, is
- * copied into a new memfd for that, which takes some 0.5 ms a MiB. Three things cannot be mended:
+ * Descriptors: a handle keeps a socket, and a memfd for each SHARED buffer. Their numbers are always above 2. A
+ * program may close descriptors that it does not know (closefrom(), daemons), and open files of its own
+ * under their numbers. Calls notice that: they neither write to nor close a file that is not libkops's.
+ *
+ *   - The connection is then lost as in a restart of the daemon, with the same consequences for jobs that are
+ *     out and for RESIDENT buffers. The next call connects again.
+ *   - SHARED buffers stay mapped where they are, with their content, and are shared again. A buffer that lost
+ *     its memfd, or that a job which is out uses, is first copied to a new memfd. That takes 0.5 ms a MiB.
+ *
+ * libkops cannot repair three things:
  *   - Imported memory whose descriptor was closed, unless it was KOPS_GIVEN: jobs that use it fail with
  *     KOPS_E_FD. Import it again.
  *   - While another thread is in a call on the handle, closing its descriptors may go unnoticed until that call
- *     sleeps the next time.
+ *     next sleeps.
  *   - What another thread of the program stores into a buffer while it is copied may be lost.
  *
- * Accuracy: `precision` of a gemm on f32 says what its kernel may do.
+ * Accuracy: the `precision` of a gemm on f32 limits which kernels may run.
  *   KOPS_PRECISION_F32   (default) error no worse than cuBLAS SGEMM's on the same data
  *   KOPS_PRECISION_IEEE  plain fp32 fused multiply-adds only
  *   KOPS_PRECISION_TF32  operands may be rounded to tf32, _BF16: to bfloat16
  */
+
 #ifndef KOPS_H
 #define KOPS_H
 
@@ -144,45 +225,46 @@ const char *kops_strerror(int code);
  */
 typedef struct kops_options {
 	size_t size;
-	/* NULL: $KOPS_SOCKET, else $XDG_RUNTIME_DIR/kopsd.sock if it is there and that folder is the user's,
-	 * else /run/kopsd/kopsd.sock. A relative path begins at the folder that is the current one at
-	 * kops_open(), for later connections too.
+	/* NULL: $KOPS_SOCKET, else $XDG_RUNTIME_DIR/kopsd.sock if it exists and the user owns that folder,
+	 * else /run/kopsd/kopsd.sock. A relative path begins at the current folder at kops_open(), for later
+	 * connections too.
 	 */
 	const char *socket;
 	const char *name;    /* shown in lists and the daemon's log, at most 64 bytes; NULL: the program's */
-	uint32_t timeout_ms; /* for calls that wait and for reconnecting; 0: 30000 */
-	uint32_t spin_us; /* calls that wait look for the answer so long before they sleep. It takes a CPU, and
-	                     saves the time to wake a sleeper, 5 to 50 µs; 0: sleep at once. Without spinning, a
-	                     call that waits for a repeated job longer than 0.1 ms wakes shortly before its
-	                     usual end, if there are CPUs to spare. Where other threads take the CPU, a call
-	                     moves its thread to another one (by sched_setaffinity(2), and then back to all
-	                     that it had; a seccomp filter has to allow that). Where that does not help,
-	                     and with more than 8 jobs out, calls sleep at once */
+	uint32_t timeout_ms; /* for blocking calls and for reconnecting; 0: 30000 */
+	/* Blocking calls poll for the answer this long before they sleep; 0: they sleep at once. Polling keeps
+	 * a CPU busy and saves the 5 to 50 µs that waking a thread takes.
+	 *
+	 * With 0, a call that waits for a repeated job of over 0.1 ms wakes shortly before the job's usual end,
+	 * if CPUs are idle. If another thread takes the CPU, the call moves its own thread to another CPU by
+	 * sched_setaffinity(2), and then allows all its CPUs again. A seccomp filter must allow that. If that
+	 * does not help, or more than 8 jobs are out, calls sleep at once. */
+	uint32_t spin_us;
 } kops_options;
 
 /*
- * Connects to the daemon. Waits, but fails at once when nothing listens at the socket. options may be NULL.
+ * Connects to the daemon. Blocks, but fails at once when nothing listens at the socket. options may be NULL.
  * Close the handle with kops_close(). On failure *ret_handle is untouched and, if why is not NULL, up to
  * why_size bytes of it hold the sentence.
- * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM; KOPS_E_QUOTA if there are too many sessions, of
- * this user or in all.
+ * KOPS_E_CONNECT, KOPS_E_VERSION, KOPS_E_TIMEOUT, KOPS_E_NOMEM; KOPS_E_QUOTA if this
+ * user has too many sessions, or all users together.
  */
 int kops_open(kops **ret_handle, const kops_options *options, char *why, size_t why_size);
 
 /*
- * kops_open() for event loops: does not wait. The handle may be used at once; what is started on it goes out
- * with the greeting. Fails at once when nothing listens at the socket. If the daemon refuses the connection
- * later, or does not answer within the timeout, kops_process() returns the code and all that was started
- * fails with it.
+ * kops_open() for event loops. Does not block. The handle may be used at once: requests go out together with
+ * the greeting. Fails at once when nothing listens at the socket. If the daemon refuses the connection
+ * later, or does not answer within the timeout, kops_process() returns the code. All pending jobs and buffers
+ * then fail with it.
  * KOPS_E_CONNECT, KOPS_E_NOMEM.
  */
 int kops_open_start(kops **ret_handle, const kops_options *options, char *why, size_t why_size);
 
 /*
- * Ends the session and frees the handle with every buffer and job of it, mappings included. Does not wait:
- * unfinished jobs and buffers are abandoned and their callbacks not called. The daemon stops such jobs as
- * cancelled ones; until then it may write imported memory. NULL is allowed. Does nothing inside a callback. In
- * a child of fork() it frees this process's copy only; the session is the parent's.
+ * Ends the session and frees the handle with all its buffers and jobs, mappings included. Does not block:
+ * unfinished jobs and buffers are abandoned, and their callbacks are not called. The daemon cancels such jobs.
+ * Until they have stopped it may write imported memory. NULL is allowed. Does nothing inside a callback. In a
+ * child of fork() it frees this process's copy only, since the session is the parent's.
  */
 void kops_close(kops *k);
 
@@ -190,22 +272,22 @@ void kops_close(kops *k);
 const char *kops_error(const kops *k);
 
 /*
- * Asks for kopsd's health: 0 when every device passed its last self-check, KOPS_E_FAULT when one did not. Waits
- * for one round trip, and for a new self-check where the last one is older than a second.
+ * Asks for kopsd's health: 0 when every device passed its last self-check, KOPS_E_FAULT when one did not.
+ * Blocks for one round trip, and for a new self-check if the last one is older than a second.
  */
 int kops_ping(kops *k);
 
 /* ---- Buffers ------------------------------------------------------------------------------ */
 
 enum kops_buffer_flags {
-	KOPS_SHARED = 0,    /* kops_alloc: memory lent by the daemon: touched, zeroed, ready for DMA */
+	KOPS_SHARED = 0,    /* kops_alloc: memory from the daemon: mapped, zeroed, ready for DMA */
 	KOPS_RESIDENT = 1,  /* kops_alloc: memory of one device */
 	KOPS_READ_ONLY = 2, /* kops_import: the daemon must not write it */
 	KOPS_GIVEN = 4,     /* kops_import: nobody else has or maps the memfd, so libkops may replace it */
 };
 
 /*
- * Allocates zeroed memory of `bytes` > 0. Waits. device is for KOPS_RESIDENT only: "gpu0", "cpu", …;
+ * Allocates zeroed memory of `bytes` > 0. Blocks. device is for KOPS_RESIDENT only: "gpu0", "cpu", …;
  * NULL: the daemon's first device. Free with kops_free(). SHARED memory counts towards the user's limit as the
  * next power of two from 64 KiB to 64 MiB, and beyond as a multiple of 2 MiB.
  * KOPS_E_INVALID (bytes is 0, or a device for KOPS_SHARED), KOPS_E_NOMEM, KOPS_E_QUOTA, KOPS_E_DEVICE.
@@ -214,33 +296,33 @@ int kops_alloc(kops *k, uint64_t bytes, unsigned flags, const char *device, kops
 
 /*
  * Shares a memfd of yours, sealed with F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL and at least `bytes`
- * long. Waits. The library keeps a duplicate and its own mapping; fd stays yours. KOPS_READ_ONLY in flags:
- * jobs may only read it. KOPS_GIVEN: you close fd, and map the memfd nowhere else. Prefer kops_alloc(): its
- * memory needs no first touch and no pinning. KOPS_E_FD (the sentence says what is wrong with fd),
- * KOPS_E_INVALID (bytes is 0), KOPS_E_NOMEM, KOPS_E_QUOTA.
+ * long. Blocks. The library keeps a duplicate and its own mapping; fd stays yours. KOPS_READ_ONLY in flags:
+ * jobs may only read it. KOPS_GIVEN promises that you close fd and map the memfd nowhere else. Prefer
+ * kops_alloc(): its memory needs no first touch and no pinning. KOPS_E_FD (kops_error() says what is wrong with
+ * fd), KOPS_E_INVALID (bytes is 0), KOPS_E_NOMEM, KOPS_E_QUOTA.
  */
 int kops_import(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buffer **ret_buffer);
 
 /*
- * Called once, from kops_process() or a call that waits, when a started buffer is ready or could not be made.
- * status is 0 or KOPS_E_*. The same is allowed in it as in a kops_callback of a job.
+ * Called once, from kops_process() or a blocking call, when a started buffer is ready or could not be made.
+ * status is 0 or KOPS_E_*. It may do what a job's kops_callback may.
  */
 typedef void kops_buffer_callback(kops_buffer *buffer, int status, void *user);
 
 /*
- * kops_alloc() and kops_import() for event loops: they do not wait. The buffer is being made until
- * kops_process(), or a call that waits, calls done(buffer, status, user); done may be NULL. Without a daemon
- * it is made once one is back, within the handle's timeout.
+ * kops_alloc() and kops_import() for event loops. They do not block. The buffer is being made until
+ * kops_process(), or a blocking call, calls done(buffer, status, user). done may be NULL. Without a daemon the
+ * buffer is made when one is back, within the handle's timeout.
  *
- *   - Jobs that use the buffer may be made and submitted meanwhile: the daemon has them wait for it. They
- *     fail with its code if it cannot be made. So RESIDENT and imported buffers need no callback.
+ *   - Jobs that use the buffer may be made and submitted meanwhile: they run once it is made, and fail with its
+ *     code if it cannot be made. So RESIDENT and imported buffers need no callback.
  *   - kops_data() of a SHARED buffer is NULL until it is ready. kops_process() maps it then, which takes 50 µs
  *     a MiB. Imported memory is mapped at once.
  *   - A buffer that could not be made is still the caller's: free it with kops_free().
  *   - kops_free() while it is being made is allowed: the callback is not called then.
  *
- * They return what is wrong with the arguments, as kops_alloc() and kops_import() do, KOPS_E_NOMEM or
- * KOPS_E_SYSTEM; all else comes by the callback.
+ * They return errors of the arguments as kops_alloc() and kops_import() do, KOPS_E_NOMEM or KOPS_E_SYSTEM. The
+ * callback gets all other errors.
  */
 int kops_alloc_start(kops *k, uint64_t bytes, unsigned flags, const char *device, kops_buffer_callback *done,
                      void *user, kops_buffer **ret_buffer);
@@ -248,59 +330,64 @@ int kops_import_start(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buff
                       kops_buffer **ret_buffer);
 
 /*
- * Waits until a started buffer is ready, at most timeout_ms: 0 only looks, negative waits without limit.
- * Returns 0 or what it failed with. After KOPS_E_TIMEOUT it is still being made: wait again. KOPS_E_CANCELLED
- * when a callback freed it.
+ * Blocks until a started buffer is ready, at most for timeout_ms: 0 only looks, negative means no limit.
+ * Returns 0, or the code of a buffer that could not be made. After KOPS_E_TIMEOUT the buffer is still being
+ * made: wait again. KOPS_E_CANCELLED if a callback freed it.
  */
 int kops_buffer_wait(kops_buffer *buffer, int timeout_ms);
 
 /*
- * Whether a job that names the buffer is out: submitted, and its end not known yet here. Then kopsd may read
- * and write the memory. Jobs count too that were cancelled, freed or left behind by a call whose time was over.
- * Ends become known in calls that wait and in kops_process(). False in a child of fork().
+ * Returns true while a job that uses the buffer is out: submitted, and not yet known to have ended. kopsd may
+ * then read and write the memory. Cancelled and freed jobs count too, and jobs whose call timed out. Only
+ * blocking calls and kops_process() learn that a job has ended. False in a child of fork().
  */
 bool kops_buffer_is_busy(const kops_buffer *buffer);
 
 /*
- * Waits until no job that names the buffer is out, at most timeout_ms: 0 only looks, negative waits without
- * limit. Returns 0 however those jobs ended. KOPS_E_TIMEOUT: one is still out. KOPS_E_CANCELLED when a callback
+ * Blocks until no job that uses the buffer is out, at most for timeout_ms: 0 only looks, negative means no
+ * limit. Returns 0 however those jobs ended. KOPS_E_TIMEOUT: one is still out. KOPS_E_CANCELLED if a callback
  * freed the buffer.
  */
 int kops_buffer_wait_idle(kops_buffer *buffer, int timeout_ms);
 
-/* The sentence of a buffer that could not be made; "" otherwise. Valid until it is freed. */
+/* Why a buffer could not be made, as a sentence; "" otherwise. Valid until the buffer is freed. */
 const char *kops_buffer_error(const kops_buffer *buffer);
 
 /*
- * Gives the buffer back. Does not wait: jobs already submitted still finish with it, but the mapping in
- * this process goes at once. NULL is allowed.
+ * Frees the buffer. Does not block. Jobs already submitted still finish with it, but this process's mapping
+ * is removed at once. NULL is allowed.
  */
 void kops_free(kops_buffer *buffer);
 
 /*
- * The memory of a SHARED buffer, and the bytes of any. kops_data() is NULL for RESIDENT buffers, while lent
- * memory is being made, and in a child of fork().
+ * The memory of a SHARED buffer, and the size in bytes of any buffer. kops_data() is NULL for RESIDENT buffers,
+ * while a buffer of kops_alloc_start() is being made, and in a child of fork().
  */
 void *kops_data(const kops_buffer *buffer);
 uint64_t kops_size(const kops_buffer *buffer);
 
 /*
- * In a child of fork(): maps the memory of a SHARED buffer of the parent at the address that it has there, so
- * that pointers from before fork() may be used. What the child writes is private to it. A page that the child
- * has not written shows what parent and daemon store there, until the parent frees the buffer: then its content
- * is undefined. Call it before kops_close(), which leaves the mapping; munmap(2) ends it. Where the system
- * grants no memory for copies (vm.overcommit_memory=2, RLIMIT_DATA), it can only be read. Does not wait.
+ * In a child of fork(): maps a SHARED buffer of the parent at its address in the parent, so that pointers from
+ * before fork() are valid again. Does not block.
  *
- * Returns the address, or NULL: not a child of the process that opened the handle; the buffer has no memory
- * there; its descriptor was closed; something else lies at the address by now; or the system refuses.
+ *   - What the child writes is private to it. A page that the child has not written shows what parent and
+ *     daemon store there. Once the parent frees the buffer, the content of such pages is undefined.
+ *   - Call it before kops_close(), which keeps the mapping. munmap(2) ends it.
+ *   - The mapping is read-only if the system grants no memory for copies (vm.overcommit_memory=2, RLIMIT_DATA).
+ *
+ * Returns the address, or NULL if
+ *   - this is not a child of the process that opened the handle,
+ *   - the buffer has no memory in the parent, or its descriptor was closed,
+ *   - something else lies at the address by now, or
+ *   - the system refuses.
  */
 void *kops_inherit(const kops_buffer *buffer);
 
 /* ---- Views -------------------------------------------------------------------------------- */
 
 /*
- * Making a view checks nothing and never fails. Mistakes show when it is used: see "Adding ops" for what
- * libkops refuses and "Errors of jobs" for what the daemon refuses.
+ * Making a view checks nothing and never fails. Mistakes are reported when it is used: see "Adding ops" for
+ * what libkops refuses, and "Errors of jobs" for what the daemon refuses.
  */
 
 /* Bytes of one element; 0 for an unknown dtype. */
@@ -309,12 +396,12 @@ size_t kops_dtype_size(kops_dtype dtype);
 /*
  * Element (i0, …) lies at byte offset + kops_dtype_size(dtype) * Σ i_d * strides[d] of the buffer.
  * Strides count elements and may be negative; 0 repeats along an axis (inputs only). Begin with zeros: = {0},
- * or designated members. There is room for more axes than jobs take today, so that the struct keeps its size.
+ * or designated members. The struct has more axes than jobs take today, so that its size need not change.
  */
 #define KOPS_VIEW_AXES 8
 typedef struct kops_view {
 	kops_buffer *buffer;
-	uint64_t offset; /* bytes, of element (0, 0, …); a multiple of the element size */
+	uint64_t offset; /* of element (0, 0, …) in bytes; a multiple of the element size */
 	kops_dtype dtype;
 	uint32_t rank;                   /* 1 … KOPS_RANK_MAX */
 	uint64_t shape[KOPS_VIEW_AXES];  /* the first `rank` of them count */
@@ -341,25 +428,24 @@ typedef struct kops_job_options {
 	kops_priority priority;
 	const char *device;   /* NULL: the daemon chooses */
 	uint64_t deadline_us; /* from arrival at the daemon to the start of the job; 0: none */
-	bool timed; /* time the ops by the device's own clock, for a receipt exact to the microsecond; slower */
-	uint8_t reserved[7]; /* 0, for what later versions add */
+	bool timed;           /* time the ops by the device's clock, to the microsecond; the job takes longer */
+	uint8_t reserved[7];  /* 0, for what later versions add */
 } kops_job_options;
 
 /*
- * An empty job. Does not wait. options may be NULL. Free with kops_job_free().
+ * Makes an empty job. Does not block. options may be NULL. Free with kops_job_free().
  * KOPS_E_NOMEM, KOPS_E_INVALID (an invalid device name, or reserved members that are not 0).
  */
 int kops_job_new(kops *k, const kops_job_options *options, kops_job **ret_job);
 
 /*
- * Frees the job. Does not wait: a job that is still out is abandoned, so its answer is dropped and its
- * callback not called, but it may still write its outputs. Allowed inside that job's callback. NULL is
- * allowed.
+ * Frees the job. Does not block. A job that is still out is abandoned: its answer is dropped and its callback
+ * is not called, but it may still write its outputs. Allowed inside that job's callback. NULL is allowed.
  */
 void kops_job_free(kops_job *job);
 
 /*
- * Adding ops. The kops_job_OP() calls send nothing and do not wait. They copy the views. kernel names the
+ * Adding ops. The kops_job_OP() calls send nothing and do not block. They copy the views. kernel names the
  * kernel to run (`kops-client ops` lists them); NULL: the fastest that is accurate enough.
  *   KOPS_E_INVALID  rank out of range, freed buffer, buffer of another handle, full job (64 ops, 16 KiB)
  *   KOPS_E_STATE    after kops_submit()
@@ -481,50 +567,54 @@ int kops_op_result(const char *op, const kops_operand *operands, size_t n_operan
                    kops_view *ret_view, char *why, size_t why_size);
 
 /*
- * Called once, from kops_process() or a call that waits, when the job is done or has failed. status is 0 or
- * KOPS_E_*. A callback may submit and free jobs and free buffers. In it, calls that wait and kops_process()
- * return KOPS_E_STATE, and kops_close() does nothing.
+ * Called once, from kops_process() or a blocking call, when the job is done or has failed. status is 0 or
+ * KOPS_E_*. A callback may submit and free jobs, and free buffers. In a callback, blocking calls and
+ * kops_process() return KOPS_E_STATE, and kops_close() does nothing.
  */
 typedef void kops_callback(kops_job *job, int status, void *user);
 
 /*
- * Sends the job, or queues it to be sent. Does not wait, even when the socket is full or the daemon is away.
- * done may be NULL. Its buffers may be freed meanwhile; see kops_free(). A finished job may be submitted again:
- * it runs the same ops on what its buffers hold then. Do so where you can: the daemon prepares a job that comes
- * a second time, and from the third on a run costs little more than a message each way.
- * KOPS_E_INVALID for a job without ops or with a freed buffer, KOPS_E_STATE when it is out already,
+ * Sends the job, or queues it to be sent. Does not block, even when the socket is full or the daemon is away.
+ * done may be NULL. The job's buffers may be freed while it is out; see kops_free().
+ *
+ * A finished job may be submitted again: it runs the same ops on the present content of its buffers. Submit a
+ * job again instead of making an equal one. The daemon prepares it at the second time, and from the third time
+ * on a run costs little more than a message each way.
+ *
+ * KOPS_E_INVALID for a job without ops or with a freed buffer, KOPS_E_STATE when the job is out already,
  * KOPS_E_NOMEM, KOPS_E_SYSTEM; the code of a buffer that could not be made.
  */
 int kops_submit(kops_job *job, kops_callback *done, void *user);
 
 /*
- * Waits until the job is done, at most timeout_ms: 0 only looks whether its answer is here, negative waits
- * without limit. Returns the job's status. After KOPS_E_TIMEOUT the job is still out: wait again.
+ * Blocks until the job is done, at most for timeout_ms: 0 only looks for its answer, negative means no limit.
+ * Returns the job's status. After KOPS_E_TIMEOUT the job is still out: wait again.
  * KOPS_E_STATE for a job that was never submitted.
  */
 int kops_wait(kops_job *job, int timeout_ms);
 
 /*
- * Has the daemon check and plan the job now without running it, so that its first run is as fast as later ones.
- * Waits. kops_job_receipt() then names device and kernels; its times mean nothing. No ops can be added after
- * it. Does nothing if the daemon prepares no jobs. The errors that the job would have; KOPS_E_QUOTA if the
- * daemon has no room to keep it (it can still be submitted); KOPS_E_INTERRUPTED after a restart in between.
+ * Checks and plans the job in the daemon without running it, so that its first run is as fast as later ones.
+ * Blocks. kops_job_receipt() then names device and kernels, but its times mean nothing. No ops can be added
+ * afterwards. Does nothing if the daemon cannot prepare jobs. Returns the errors that the job would have;
+ * KOPS_E_QUOTA if the daemon has no room to keep it (it can still be submitted); KOPS_E_INTERRUPTED if the
+ * daemon restarted meanwhile.
  */
 int kops_job_prepare(kops_job *job);
 
 /*
- * Submits the job without a callback and waits until it is done, at most for the handle's timeout, or
- * kops_run_for() for timeout_ms: 0 does not wait, negative waits without limit. Returns the job's status. On
- * KOPS_E_TIMEOUT it has asked the daemon to cancel the job, as kops_cancel() does. The job is then out until it
- * has stopped: kops_wait() waits for that.
+ * Submits the job without a callback and blocks until it is done, at most for the handle's timeout.
+ * kops_run_for() blocks for timeout_ms instead: 0 does not block, negative means no limit. Returns the job's
+ * status. After KOPS_E_TIMEOUT the job is cancelled as by kops_cancel(). It is out until it has stopped:
+ * kops_wait() blocks until then.
  */
 int kops_run(kops_job *job);
 int kops_run_for(kops_job *job, int timeout_ms);
 
 /*
- * kops_submit() without a callback, then kops_wait() with this timeout, for callers that look after something
- * else between two waits. Waits. After KOPS_E_TIMEOUT the job is still out, and not cancelled: kops_wait() goes
- * on waiting.
+ * kops_submit() without a callback, then kops_wait() with this timeout, for callers that have other work
+ * between two waits. Blocks. After KOPS_E_TIMEOUT the job is still out, and not cancelled: call kops_wait() to
+ * go on waiting.
  */
 int kops_submit_and_wait(kops_job *job, int timeout_ms);
 
@@ -532,22 +622,26 @@ int kops_submit_and_wait(kops_job *job, int timeout_ms);
 bool kops_job_is_out(const kops_job *job);
 
 /*
- * Asks the daemon to withdraw the job. One that waits, or is paused for others, ends at once with
- * KOPS_E_CANCELLED. One that runs does so at the next point where it can be paused, between two ops or parts of
- * one: within some 50 ms. It ends as usual if it is through before. What a cancelled job would have written is
- * undefined. Does not wait: kops_wait() tells how it ended. KOPS_E_STATE when the job is not out.
+ * Asks the daemon to cancel the job. Does not block: kops_wait() tells how the job ended.
+ *
+ *   - A waiting or paused job ends at once with KOPS_E_CANCELLED.
+ *   - A running job ends with it at the next point where it can be paused, between two ops or parts of an op:
+ *     within some 50 ms. If it finishes earlier, it ends as usual.
+ *   - The outputs of a cancelled job are undefined.
+ *
+ * KOPS_E_STATE when the job is not out.
  */
 int kops_cancel(kops_job *job);
 
-/* The sentence of a failed job; "" otherwise. Valid until the job is submitted again or freed. */
+/* Why the job failed, as a sentence; "" otherwise. Valid until the job is submitted again or freed. */
 const char *kops_job_error(const kops_job *job);
 
-/* When to submit again, after KOPS_E_BUSY: microseconds after which room is expected. Else 0. */
+/* After KOPS_E_BUSY: in how many microseconds to submit the job again. Else 0. */
 uint64_t kops_job_retry_after_us(const kops_job *job);
 
 /*
- * The size of an op as people call it: f32, 4096 × 4096 × 1024. Of a gemm [batch,] M, N, K; of an add the
- * extents of y; of other ops those of x. rank 0: the daemon is too old to tell.
+ * The size of an op: f32, 4096 × 4096 × 1024. For a gemm [batch,] M, N, K; for an add the extents of y; for
+ * other ops the extents of x. rank 0: the daemon is too old to tell.
  */
 typedef struct kops_op_shape {
 	kops_dtype dtype;
@@ -556,8 +650,8 @@ typedef struct kops_op_shape {
 } kops_op_shape;
 
 /*
- * The library makes receipts. Later versions may add members at the end: read them by name, never copy or count
- * them by size.
+ * Only the library makes receipts. Later versions may add members at the end: never copy the struct or use its
+ * size.
  */
 typedef struct kops_op_receipt {
 	const char *op;          /* "gemm" */
@@ -566,7 +660,7 @@ typedef struct kops_op_receipt {
 	double flops;            /* counted from the shapes */
 	double bytes;            /* read + written, counted from the shapes */
 	double compute_us;       /* 0 where the device does not time single ops */
-	const char *passed_over; /* the other kernels, with what kept them out; may be "" in jobs of many ops */
+	const char *passed_over; /* why each other kernel was not chosen; may be "" in jobs of many ops */
 	bool larger_errors; /* errors may be larger than the precision allows: the kernel was asked for by name,
 	                       or there is no other */
 	bool learning;      /* the daemon tries kernels on jobs of this shape: a later one may run another */
@@ -581,27 +675,26 @@ typedef struct kops_receipt {
 	double download_us; /* device to host */
 	double total_us;    /* arrival at the daemon to completion */
 	size_t n_ops;
-	bool prepared; /* the daemon keeps the job: its next run is not sent, checked and planned again */
-	bool graph;    /* the GPU got the whole job by one call, as a CUDA graph */
+	bool prepared; /* the daemon keeps the job, so its next run is not sent, checked or planned again */
+	bool graph;    /* the whole job was launched by one call, as a CUDA graph */
 } kops_receipt;
 
 /*
- * What ran, and where the time went; NULL unless the job succeeded. Valid until the job is submitted again or
- * freed. Its texts may be "" where this process had no memory for them.
+ * What ran and how long each step took; NULL unless the job succeeded. Valid until the job is submitted again
+ * or freed. Texts are "" if this process had no memory for them.
  */
 const kops_receipt *kops_job_receipt(const kops_job *job);
 
-/* The part of op i, counted from 0; NULL from n_ops on. Valid as long as the receipt. */
+/* The receipt of op i, counted from 0; NULL if i >= n_ops. Valid as long as the job's receipt. */
 const kops_op_receipt *kops_receipt_op(const kops_receipt *receipt, size_t i);
 
 /* ---- One-op calls: build, submit, wait ------------------------------------------------------ */
 
 /*
- * Each makes a job of one op, runs it as kops_run() does and forgets it. They wait. They return 0, or an error
- * of the kops_job_OP() call of the same name or of the job: see "Adding ops" and "Errors of jobs". kops_error()
- * has the sentence, with the shapes. There is no receipt: use a job for one. After KOPS_E_TIMEOUT the op is
- * cancelled. Do not touch its buffers until kops_buffer_wait_idle() says that kopsd has let go of them. These
- * calls run in order.
+ * Each call makes a job of one op and runs it as kops_run() does. Blocks. Returns 0, or an error of the
+ * kops_job_OP() call of the same name or of the job: see "Adding ops" and "Errors of jobs". kops_error()
+ * explains it, with the shapes. To get a receipt, use a job. After KOPS_E_TIMEOUT the op is cancelled: do not
+ * touch its buffers until kops_buffer_wait_idle() returns 0. These calls run in order.
  */
 
 typedef enum kops_trans {
@@ -654,16 +747,16 @@ int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
 /* ---- Living in another event loop ------------------------------------------------------------ */
 
 /*
- * To wait for the daemon in a loop of your own. None of these waits. Each time round the loop:
- *   1. Ask kops_fd(). It is -1 between connections. Register again whenever it changes: a new connection never
- *      has the number of the one before.
- *   2. Poll it, by level and not by edge, for kops_events() (POLLIN, POLLOUT), for at most kops_timeout() ms
- *      (-1: no limit). While jobs are out or buffers are being made, that is a second at most, since a
- *      socket that the program itself closes wakes nobody.
- *   3. Call kops_process(), whatever poll() said. It runs callbacks, and returns how many jobs ended and
+ * For a program with an event loop of its own. None of these blocks. In each round of the loop:
+ *   1. Call kops_fd(). It returns -1 between connections. Register the descriptor again whenever it changes: a
+ *      new connection never has the number of the last one.
+ *   2. Poll it level-triggered for kops_events() (POLLIN, POLLOUT), at most for kops_timeout() ms (-1: no
+ *      limit). That is a second at most while jobs are out or buffers are being made, since closing a socket
+ *      in this program wakes no poll().
+ *   3. Call kops_process(), whatever poll() returned. It runs callbacks. It returns how many jobs ended and
  *      buffers were made, or a negative code when the connection is lost for good.
- * If the program closed the descriptor itself, or put another file in its place, kops_fd() says -1, and step 3
- * connects again. The loop must not unregister the old number then if it is the number of another file by now.
+ * If the program closed the descriptor itself, or put another file in its place, kops_fd() returns -1, and step
+ * 3 connects again. The loop must not unregister the old number if another file has it by now.
  */
 int kops_fd(kops *k);
 short kops_events(const kops *k);
@@ -672,25 +765,25 @@ int kops_process(kops *k);
 
 /* ---- What the daemon has ----------------------------------------------------------------------- */
 
-/* Made by the library; later versions may add members at the end, as to receipts. */
+/* Only the library makes these structs. Later versions may add members at the end, as to receipts. */
 typedef struct kops_device_info {
 	const char *name;                   /* "gpu0", "cpu" */
 	const char *description;            /* for people */
 	const char *disabled_kernels;       /* kernels that failed their self-test; "" when all is well */
 	uint64_t memory_bytes, cache_bytes; /* cache: of the last level; 0: not known */
 	uint64_t jobs_done, jobs_failed, queued, running, resident_bytes, canary_age_us;
-	double busy_us;                               /* of jobs, and of the one that runs so far; summed */
-	double temperature_c, power_w, power_limit_w; /* 0: it does not say */
-	uint64_t memory_used_bytes;                   /* by all programs; of the CPU what kopsd may not take */
+	double busy_us;                               /* sum over all jobs, with the running one so far */
+	double temperature_c, power_w, power_limit_w; /* 0: not known */
+	uint64_t memory_used_bytes;                   /* by all programs; for the CPU: not available to kopsd */
 	uint64_t memory_free_bytes;                   /* both 0: not known */
-	double utilization; /* share of the last second or so in which it worked, 0 to 1: of a GPU for any
-	                       program, of others for kopsd; below 0: not known */
+	double utilization; /* busy share of about the last second, 0 to 1: a GPU for any program, another
+	                       device for kopsd; below 0: not known */
 } kops_device_info;
 
 typedef struct kops_kernel_info {
 	const char *op, *name, *device_kind, *idea, *dtypes;
 	const char *takes; /* "any strides" */
-	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate does not bound its speed */
+	bool tensor_cores; /* multiplies f32 on tensor cores, so it may pass the device's FMA rate */
 } kops_kernel_info;
 
 typedef struct kops_info {
@@ -700,31 +793,32 @@ typedef struct kops_info {
 } kops_info;
 
 /*
- * Asks for devices, kernels and counters. Waits for two round trips. *ret_info is the caller's; free it with
- * kops_info_free(). KOPS_E_NOMEM and what any waiting call can return.
+ * Asks for devices, kernels and counters. Blocks for two round trips. Free *ret_info with kops_info_free().
+ * KOPS_E_NOMEM and what any blocking call can return.
  */
 int kops_query(kops *k, kops_info **ret_info);
 void kops_info_free(kops_info *info);
 
-/* Device and kernel i, counted from 0, kernels by op; NULL from n_devices or n_kernels on. Part of the info. */
+/* Device or kernel i, counted from 0; NULL if there is none. Kernels are sorted by op. Valid as long as info.
+ */
 const kops_device_info *kops_info_device(const kops_info *info, size_t i);
 const kops_kernel_info *kops_info_kernel(const kops_info *info, size_t i);
 
 /* ---- Who uses the daemon ----------------------------------------------------------------------- */
 
 /*
- * Users see themselves, root sees all; the daemon's setting see-others says who else does. All of these structs
- * are made by the library; later versions may add members at the end, as to receipts.
+ * A user sees itself, and root sees all users. The daemon's setting see-others says who else sees all. Only the
+ * library makes these structs. Later versions may add members at the end, as to receipts.
  */
 
-/* What jobs took, and were. */
+/* Sums over jobs. */
 typedef struct kops_usage {
-	uint64_t jobs_done, jobs_failed; /* failed: all that were not done, cancelled ones too */
+	uint64_t jobs_done, jobs_failed; /* failed: all others that ended, cancelled ones too */
 	double flops, bytes;             /* of jobs done, counted from the shapes: bytes read and written */
-	double queue_us, total_us;       /* of jobs done: arrival to start, and to completion; summed */
-	double device_us;                /* upload, compute, download of all jobs, of those that run so far */
+	double queue_us, total_us;       /* of jobs done: arrival to start, and to completion */
+	double device_us;                /* upload, compute and download of all jobs, running ones so far */
 	double p50_us, p99_us; /* arrival to completion, of the latest 32 to 65 thousand jobs done, within 1/32;
-	                          0: there was none */
+	                          0: no job was done */
 } kops_usage;
 
 /* A user with sessions, or one of the last 256 or more that had some. */
@@ -733,15 +827,15 @@ typedef struct kops_user_info {
 	uint64_t sessions, buffers;
 	uint64_t mapped_bytes, pinned_bytes, resident_bytes; /* of its buffers */
 	uint64_t prepared_bytes;                             /* of its prepared jobs */
-	uint64_t queued, running;                            /* jobs that wait, and that have started */
-	double backlog_us;                                   /* what is left of these is planned to take */
+	uint64_t queued, running;                            /* jobs that wait, and jobs that have started */
+	double backlog_us;                                   /* planned time of these jobs that is left */
 	const kops_usage *usage;                             /* of all its sessions, past ones too */
 } kops_user_info;
 
 typedef struct kops_running_job {
 	const char *device, *op, *kernel; /* of the first op */
 	uint32_t n_ops;
-	uint32_t parts, parts_done; /* long ops are cut into parts; on a GPU done means enqueued */
+	uint32_t parts, parts_done; /* long ops are split into parts; on a GPU done means enqueued */
 	double running_us;          /* since its start */
 	double estimate_us;         /* what it was planned to take */
 	kops_op_shape shape;        /* of the first op */
@@ -752,14 +846,14 @@ typedef struct kops_session_info {
 	uint32_t uid, pid;
 	const char *client; /* its kops_options.name, else its program's; may be "" */
 	uint64_t age_us, buffers, prepared, queued, running;
-	const kops_running_job *oldest; /* of those that run, the one that started first; NULL: none does */
+	const kops_running_job *oldest; /* the running job that started first; NULL: none runs */
 	const kops_usage *usage;
-	uint64_t mapped_bytes, resident_bytes; /* of its buffers, as they count towards the limits */
-	bool own;                              /* it is the one that asks */
+	uint64_t mapped_bytes, resident_bytes; /* of its buffers, as limits count them */
+	bool own;                              /* this is the calling session */
 } kops_session_info;
 
 typedef struct kops_traced_job {
-	uint64_t number;  /* from 1 when the daemon started, as jobs ended */
+	uint64_t number;  /* in order of their ends, from 1 when the daemon started */
 	uint64_t session; /* number of its session */
 	uint32_t uid, pid;
 	int status;                       /* 0 or KOPS_E_* */
@@ -769,7 +863,7 @@ typedef struct kops_traced_job {
 	double flops, bytes;                                           /* of all ops, counted from the shapes */
 	double queue_us, upload_us, compute_us, download_us, total_us; /* as in kops_receipt */
 	bool prepared, graph;                                          /* likewise */
-	bool ring;           /* it came by shared memory, without a system call */
+	bool ring;           /* submitted through shared memory, without a system call */
 	kops_op_shape shape; /* of the first op */
 	uint64_t ended_ns;   /* when it ended, by CLOCK_MONOTONIC; 0: the daemon is too old to tell */
 } kops_traced_job;
@@ -777,78 +871,27 @@ typedef struct kops_traced_job {
 typedef struct kops_list kops_list;
 
 /*
- * Users by uid, sessions and jobs by number, the largest first. They wait for one round trip for every 32
- * items. *ret_list is the caller's; free it with kops_list_free(). kops_list_jobs() lists of the latest 1024
- * jobs that were answered those with a number above `after`, at most `max` of them; 0: all. To follow them,
- * pass the number that came first the last time. KOPS_E_UNSUPPORTED (the daemon is too old), KOPS_E_NOMEM, and
- * what any waiting call can return.
+ * List users by uid, and sessions and jobs by number, the largest first. Blocks for one round trip for every 32
+ * items. Free *ret_list with kops_list_free().
+ *
+ * kops_list_jobs() lists jobs among the latest 1024 that were answered: those with a number above `after`, at
+ * most `max` of them (0: all). To follow the jobs, pass the first number of the list before.
+ *
+ * KOPS_E_UNSUPPORTED (the daemon is too old), KOPS_E_NOMEM, and what any blocking call can return.
  */
 int kops_list_users(kops *k, kops_list **ret_list);
 int kops_list_sessions(kops *k, kops_list **ret_list);
 int kops_list_jobs(kops *k, uint64_t after, size_t max, kops_list **ret_list);
 void kops_list_free(kops_list *list);
 
-/* How many items a list has. */
+/* The number of items. */
 size_t kops_list_count(const kops_list *list);
 
-/* Item i, counted from 0; NULL from kops_list_count() on, and in a list of something else. Part of the list. */
+/* Item i, counted from 0; NULL if there is none, or the list has items of another kind. Valid as long as the
+ * list. */
 const kops_user_info *kops_list_user(const kops_list *list, size_t i);
 const kops_session_info *kops_list_session(const kops_list *list, size_t i);
 const kops_traced_job *kops_list_job(const kops_list *list, size_t i);
-
-/* ---- For kops in Python ---- */
-
-/* A place in memory, and what it held. */
-typedef struct kops_held {
-	const void *place, *content;
-	size_t bytes;
-} kops_held;
-
-/*
- * Whether all of these places hold what they held. One without bytes ends the list. A place is looked at only
- * if those before it are as they were, which may point to it.
- */
-bool kops_holds(const kops_held *places);
-
-/*
- * How many CPUs the process can keep busy: those that the thread may run on, or fewer where a cgroup above the
- * process has a quota of CPU time. At least 1. Reads files of /proc and /sys, in about 0.1 ms.
- */
-unsigned kops_cpus(void);
-
-/*
- * Replaces the memory of a SHARED buffer in this process by a private copy, at the same address: what a job
- * still writes to the buffer is not seen there any more. The copy goes with kops_free(). Copies all of the
- * buffer. KOPS_E_NOMEM, and KOPS_E_INVALID for a buffer without memory here: then nothing has changed.
- */
-int kops_keep_private(kops_buffer *buffer);
-
-typedef enum kops_numpy_call {
-	KOPS_NUMPY_MALLOC = 0,
-	KOPS_NUMPY_CALLOC = 1,
-	KOPS_NUMPY_REALLOC = 2,
-	KOPS_NUMPY_FREE = 3
-} kops_numpy_call;
-
-/*
- * The context of the functions below, which are those of NumPy's PyDataMem_Handler (NEP 49). NumPy calls them
- * with an exception set, too, which functions in Python cannot be called with. So these put it aside and
- * call `call`, which is in Python: it sets answer[1] to an address, and then answer[0] to 1. They try again
- * if an exception comes before. The others are functions of CPython.
- */
-typedef struct kops_numpy {
-	int (*enter)(void);                                         /* PyGILState_Ensure() */
-	void (*leave)(int state);                                   /* PyGILState_Release() */
-	void (*fetch)(void **type, void **value, void **traceback); /* PyErr_Fetch() */
-	void (*restore)(void *type, void *value, void *traceback);  /* PyErr_Restore() */
-	void (*call)(kops_numpy_call what, void *address, size_t bytes, uint64_t answer[2]);
-} kops_numpy;
-
-/* The four functions of a handler whose context is a kops_numpy; for NumPy alone to call. */
-void *kops_numpy_malloc(void *context, size_t bytes);
-void *kops_numpy_calloc(void *context, size_t count, size_t size);
-void *kops_numpy_realloc(void *context, void *address, size_t bytes);
-void kops_numpy_free(void *context, void *address, size_t bytes);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

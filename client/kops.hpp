@@ -21,7 +21,7 @@
  * KOPS_E_STATE. A view (kops_view) owns nothing: keep its array until the job that uses it has ended.
  *
  * Threads, blocking, memory order, restarts and fork() are as kops.h has them: one thread at a time uses a
- * client and what belongs to it, and calls wait where those of the same name wait there. Event loops begin with
+ * client and what belongs to it, and calls block if the C calls of the same name do. Event loops begin with
  * client::start(), and use alloc_start(), import_start() or make_start().
  */
 #ifndef KOPS_HPP
@@ -166,8 +166,8 @@ class buffer
 		return kops_size(get());
 	}
 	/*
-	 * Of one that was started. False: it is still being made after timeout_ms; negative waits without
-	 * limit. Throws why it could not be made.
+	 * Blocks until a started buffer is ready. False: it is still being made after timeout_ms; negative
+	 * waits without limit. Throws why it could not be made.
 	 */
 	bool wait(int timeout_ms = -1)
 	{
@@ -183,7 +183,7 @@ class buffer
 	{
 		return kops_buffer_is_busy(get());
 	}
-	/* Waits until that is over. False: it is not after timeout_ms; negative waits without limit. */
+	/* Blocks until no job uses it. False: one still does after timeout_ms; negative means no limit. */
 	bool wait_idle(int timeout_ms = -1)
 	{
 		int rc = kops_buffer_wait_idle(get(), timeout_ms);
@@ -344,12 +344,12 @@ class job
 	}
 	/* End of members of job */
 
-	/* Has the daemon check and plan it now, so that its first run is as fast as later ones. Waits. */
+	/* Has the daemon check and plan it now, so that its first run is as fast as later ones. Blocks. */
 	void prepare()
 	{
 		added(kops_job_prepare(get()));
 	}
-	/* Submits and waits; after the client's timeout, or timeout_ms, it is cancelled. */
+	/* Submits and blocks until the end. After the client's timeout, or timeout_ms, the job is cancelled. */
 	void run()
 	{
 		ended(kops_run(get()));
@@ -363,7 +363,7 @@ class job
 		added(kops_submit(get(), nullptr, nullptr));
 	}
 	/*
-	 * done(status) is called once, from client::process() or a call that waits; status is 0 or KOPS_E_*. It
+	 * done(status) is called once, from client::process() or a blocking call; status is 0 or KOPS_E_*. It
 	 * must not throw: std::terminate() ends a program whose callback does. It may destroy this job.
 	 */
 	void submit(std::function<void(int)> done)
@@ -375,7 +375,7 @@ class job
 		    kept.get()));
 		done_ = std::move(kept);
 	}
-	/* False: it is still out after timeout_ms; negative waits without limit. Throws what the job failed
+	/* False: it is still out after timeout_ms; negative means no limit. Throws what the job failed
 	 * with. */
 	bool wait(int timeout_ms = -1)
 	{
@@ -468,13 +468,13 @@ struct options : kops_options {
 class client
 {
       public:
-	/* Connects. Waits, but fails at once when nothing listens at the socket. */
+	/* Connects. Blocks, but fails at once when nothing listens at the socket. */
 	explicit client(const kops_options &options = kopsxx::options()) : client(kops_open, options)
 	{
 	}
 	client(client &&) noexcept = default;
 	client &operator=(client &&) noexcept = default;
-	/* The same, and does not wait: see kops_open_start(). */
+	/* The same, but does not block: see kops_open_start(). */
 	static client start(const kops_options &options = kopsxx::options())
 	{
 		return client(kops_open_start, options);
@@ -497,8 +497,8 @@ class client
 		return buffer(k_, made);
 	}
 	/*
-	 * These do not wait: see kops_alloc_start(). done(status) is called once, as for job::submit(), and may
-	 * be empty. It is not called if the buffer dies before.
+	 * These do not block: see kops_alloc_start(). done(status) is called once, as for job::submit(), and
+	 * may be empty. It is not called if the buffer dies before.
 	 */
 	buffer alloc_start(std::uint64_t bytes, std::function<void(int)> done, unsigned flags = KOPS_SHARED,
 	                   const char *device = nullptr)
@@ -551,7 +551,8 @@ class client
 		return job(k_, made);
 	}
 
-	/* One op, and wait for it. For what is repeated keep a job: its runs cost less, and have receipts. */
+	/* One op; blocks until it is done. To repeat an op keep a job: its runs cost less, and have receipts.
+	 */
 	void gemm(double alpha, view a, view b, double beta, view c,
 	          kops_precision precision = KOPS_PRECISION_F32)
 	{

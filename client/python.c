@@ -1,19 +1,20 @@
-/* python.c: what kops in Python cannot do in Python, or not as fast. */
+/* python.c: what the Python package cannot do in Python, or only slower. */
 #include <string.h>
 #include <sys/mman.h>
 
 #include "client.h"
 #include "cpus.h"
+#include "python.h"
 
-bool kops_holds(const kops_held *places)
+bool kops_python_holds(const kops_python_held *places)
 {
-	for (const kops_held *at = places; at->bytes > 0; at++)
+	for (const kops_python_held *at = places; at->bytes > 0; at++)
 		if (memcmp(at->place, at->content, at->bytes))
 			return false;
 	return true;
 }
 
-int kops_keep_private(kops_buffer *b)
+int kops_python_keep_private(kops_buffer *b)
 {
 	if (!b->data)
 		return client_fail(b->k, KOPS_E_INVALID,
@@ -32,7 +33,7 @@ int kops_keep_private(kops_buffer *b)
 	                   (unsigned long long)b->bytes);
 }
 
-unsigned kops_cpus(void)
+unsigned kops_python_cpus(void)
 {
 	return cpus_count();
 }
@@ -41,7 +42,7 @@ unsigned kops_cpus(void)
 
 #define TRIES 3
 
-static void *ask(const kops_numpy *python, kops_numpy_call what, void *address, size_t bytes)
+static void *ask(const kops_python_numpy *python, enum kops_python_call what, void *address, size_t bytes)
 {
 	uint64_t answer[2] = {0}; /* whether there is one, and an address */
 	void *exception[3];
@@ -56,26 +57,26 @@ static void *ask(const kops_numpy *python, kops_numpy_call what, void *address, 
 	return (void *)(uintptr_t)answer[1];
 }
 
-void *kops_numpy_malloc(void *context, size_t bytes)
+void *kops_python_malloc(void *context, size_t bytes)
 {
-	return ask(context, KOPS_NUMPY_MALLOC, NULL, bytes);
+	return ask(context, KOPS_PYTHON_MALLOC, NULL, bytes);
 }
 
-void *kops_numpy_calloc(void *context, size_t count, size_t size)
+void *kops_python_calloc(void *context, size_t count, size_t size)
 {
 	size_t bytes;
 
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return NULL;
-	return ask(context, KOPS_NUMPY_CALLOC, NULL, bytes);
+	return ask(context, KOPS_PYTHON_CALLOC, NULL, bytes);
 }
 
-void *kops_numpy_realloc(void *context, void *address, size_t bytes)
+void *kops_python_realloc(void *context, void *address, size_t bytes)
 {
-	return ask(context, KOPS_NUMPY_REALLOC, address, bytes);
+	return ask(context, KOPS_PYTHON_REALLOC, address, bytes);
 }
 
-void kops_numpy_free(void *context, void *address, size_t bytes)
+void kops_python_free(void *context, void *address, size_t bytes)
 {
-	ask(context, KOPS_NUMPY_FREE, address, bytes);
+	ask(context, KOPS_PYTHON_FREE, address, bytes);
 }

@@ -61,6 +61,15 @@ class Pages(unittest.TestCase):
                 self.assertIn(f"{call}(", page(3, alias[1]) if alias else text)
                 self.assertIn(call, page(3, "kops"))
 
+    def test_the_page_of_the_library_has_all_that_its_header_begins_with(self):
+        with open(HEADER, encoding="utf-8") as f:
+            head = f.read().split("#ifndef KOPS_H")[0]
+        topics = re.findall(r"^ \* ([A-Z][\w ]*|fork\(\)): ", head, re.M)
+        self.assertGreater(len(topics), 7)
+        text = page(3, "kops")
+        for words in [f"{topic}:" for topic in topics] + ["reduce ", "#include <stdio"]:
+            self.assertIn(words, text)
+
     def test_every_page_says_what_it_is_about(self):
         """apropos and whatis read that line: words after the name."""
         pages = glob.glob(os.path.join(MANUAL, "man[1-8]", "*.[1-8]"))

@@ -1,5 +1,5 @@
 """README.md's blocks do what they say. Those of shell commands run, in order, in one folder; that in C is compiled. The
-block in Python is run by tests/python/test_docs.py."""
+block in Python is run by tests/python/test_docs.py. The program in kops.h is compiled and run."""
 import os
 import re
 import shlex
@@ -15,6 +15,7 @@ from support import harness  # noqa: E402
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BLAS = os.environ.get("KOPS_TEST_BLAS", "")
+LIBKOPS = os.environ.get("KOPS_TEST_LIBKOPS", "")
 TOP = os.path.join(os.path.dirname(harness.KOPS_CLIENT), "kops-top")
 # Lines that change the host, or do for minutes what other tests do. Any other has to run.
 INSTALLS = re.compile(r"^(sudo |scripts/run-tests)")
@@ -104,6 +105,21 @@ class Readme(harness.DaemonTest):
                             *(f"-I{os.path.join(SOURCE, folder)}" for folder in ("client", "proto"))],
                            input=C_BEFORE + text + C_AFTER, text=True, capture_output=True, check=False)
         self.assertEqual((r.returncode, r.stderr), (0, ""))
+
+    @unittest.skipUnless(shutil.which("cc") and LIBKOPS, "there is no compiler, or libkops has a sanitizer")
+    def test_program_in_kops_h(self):
+        with open(os.path.join(SOURCE, "client", "kops.h"), encoding="utf-8") as f:
+            program = re.search(r"^ \*     #include <kops\.h>\n.*?^ \*     }\n \*\n \* \S", f.read(), re.M | re.S)[0]
+        text = "".join(line[7:] + "\n" for line in program.splitlines()[:-1])
+        built = subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-x", "c", "-", "-x", "none", LIBKOPS, "-o",
+                                "program", *(f"-I{os.path.abspath(os.path.join(SOURCE, folder))}" for folder in ("client", "proto"))],
+                               cwd=self.folder, input=text, text=True, capture_output=True, check=False)
+        self.assertEqual((built.returncode, built.stderr), (0, ""))
+        env = harness.client_env(self.daemon.socket)
+        env["LD_LIBRARY_PATH"] = os.path.dirname(LIBKOPS)
+        ran = subprocess.run(["./program"], cwd=self.folder, env=env, text=True, capture_output=True, timeout=200, check=False)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        self.assertRegex(ran.stdout, r"^0\.015625, in [\d.e+]+ us on cpu\n$")  # 1/64
 
 
 if __name__ == "__main__":

@@ -148,11 +148,11 @@ class Tagged(np.ndarray):
 class Threads(unittest.TestCase):
     def test_copies_take_a_thread_for_each_cpu_that_there_is(self):
         allowed = len(os.sched_getaffinity(0))
-        self.assertIn(_library.lib.kops_cpus(), range(1, allowed + 1))  # a cgroup's quota may leave fewer
+        self.assertIn(_library.lib.kops_python_cpus(), range(1, allowed + 1))  # a cgroup's quota may leave fewer
         with unittest.mock.patch.dict(os.environ):
             for name in "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS":
                 os.environ.pop(name, None)
-            self.assertEqual(_copy._threads(), min(_library.lib.kops_cpus(), _copy.THREADS_MAX))
+            self.assertEqual(_copy._threads(), min(_library.lib.kops_python_cpus(), _copy.THREADS_MAX))
             os.environ["OMP_NUM_THREADS"] = "1"
             self.assertEqual(_copy._threads(), 1)
 

@@ -106,7 +106,7 @@ class Call:
 _Seen = tuple[Union[Call, None], ctypes.c_void_p, object]
 _UNSEEN: _Seen = (None, ctypes.c_void_p(), None)
 
-_holds = lib.kops_holds
+_holds = lib.kops_python_holds
 
 
 class Client:

@@ -19,7 +19,7 @@ _helpers: concurrent.futures.ThreadPoolExecutor | None = None
 
 @functools.lru_cache(maxsize=None)
 def _cpus() -> int:
-    return int(lib.kops_cpus())
+    return int(lib.kops_python_cpus())
 
 
 def _threads() -> int:

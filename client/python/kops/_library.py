@@ -151,7 +151,7 @@ _WITH_GIL: _Table = {
     "kops_data": (c_void_p, [c_void_p]),
     "kops_size": (c_uint64, [c_void_p]),
     "kops_inherit": (c_void_p, [c_void_p]),
-    "kops_keep_private": (c_int, [c_void_p]),
+    "kops_python_keep_private": (c_int, [c_void_p]),
     "kops_job_new": (c_int, [c_void_p, POINTER(JobOptions), POINTER(c_void_p)]),
     "kops_job_free": (None, [c_void_p]),
     "kops_job_gemm": (c_int, [c_void_p, c_double, View, View, c_double, View, c_int, c_char_p]),
@@ -177,12 +177,12 @@ _WITH_GIL: _Table = {
     "kops_list_user": (POINTER(UserInfo), [c_void_p, c_size_t]),
     "kops_list_session": (POINTER(SessionInfo), [c_void_p, c_size_t]),
     "kops_list_job": (POINTER(TracedJob), [c_void_p, c_size_t]),
-    "kops_holds": (c_bool, None),  # an address, likewise
-    "kops_cpus": (c_uint, []),
-    "kops_numpy_malloc": (c_void_p, [c_void_p, c_size_t]),
-    "kops_numpy_calloc": (c_void_p, [c_void_p, c_size_t, c_size_t]),
-    "kops_numpy_realloc": (c_void_p, [c_void_p, c_void_p, c_size_t]),
-    "kops_numpy_free": (None, [c_void_p, c_void_p, c_size_t]),
+    "kops_python_holds": (c_bool, None),  # an address, likewise
+    "kops_python_cpus": (c_uint, []),
+    "kops_python_malloc": (c_void_p, [c_void_p, c_size_t]),
+    "kops_python_calloc": (c_void_p, [c_void_p, c_size_t, c_size_t]),
+    "kops_python_realloc": (c_void_p, [c_void_p, c_void_p, c_size_t]),
+    "kops_python_free": (None, [c_void_p, c_void_p, c_size_t]),
 }
 
 

@@ -42,7 +42,7 @@ _libc.free.restype, _libc.free.argtypes = None, [ctypes.c_void_p]
 
 _python = ctypes.pythonapi
 _OF_PYTHON = (_python.PyGILState_Ensure, _python.PyGILState_Release, _python.PyErr_Fetch, _python.PyErr_Restore)
-_OF_NUMPY = (lib.kops_numpy_malloc, lib.kops_numpy_calloc, lib.kops_numpy_realloc, lib.kops_numpy_free)
+_OF_NUMPY = (lib.kops_python_malloc, lib.kops_python_calloc, lib.kops_python_realloc, lib.kops_python_free)
 
 
 class Allocator:
@@ -52,7 +52,7 @@ class Allocator:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.blocks: dict[int, Block] = {}
-        self.calls = (self._malloc, self._calloc, self._realloc, self._free)  # by kops_numpy_call
+        self.calls = (self._malloc, self._calloc, self._realloc, self._free)  # by kops_python_call
         self.context = _library.NumPy(*map(_library.address_of, _OF_PYTHON), _library.NumPyCall(self._call))
         self.handler = _Handler(b"kops", 1, ctypes.addressof(self.context), *map(_library.address_of, _OF_NUMPY))
         self.capsule = _new_capsule(ctypes.addressof(self.handler), b"mem_handler", None)
@@ -67,7 +67,7 @@ class Allocator:
         return block
 
     def _call(self, what: int, address: int | None, nbytes: int, answer: Any) -> None:
-        """By kops_numpy_malloc() and its like. 0 becomes NumPy's MemoryError."""
+        """By kops_python_malloc() and its like. 0 becomes NumPy's MemoryError."""
         try:
             answer[1] = self.calls[what](address or 0, nbytes)
         except Exception:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._library import Held
 
-Content = tuple[ctypes.c_void_p, object]  # for kops_holds(), and what must live as long
+Content = tuple[ctypes.c_void_p, object]  # for kops_python_holds(), and what must live as long
 
 
 class _Head(ctypes.Structure):
@@ -26,7 +26,7 @@ _HeadBytes = ctypes.c_char * (_Head.flags.offset + _Head.flags.size)
 
 
 def content(arrays: tuple[np.ndarray[Any, Any], ...]) -> Content:
-    """While these live and kops_holds() it, they are the same elements, and as writable as they were."""
+    """While these live and kops_python_holds() it, they are the same elements, and as writable as they were."""
     held = [Held(ctypes.addressof(place), place.raw, ctypes.sizeof(place)) for x in arrays for place in _places(x)]
     places = (Held * (len(held) + 1))(*held)  # the last one ends the list
     types = [x.dtype for x in arrays]         # another must not come to lie at the address of one

@@ -219,7 +219,7 @@ class Session:
         try:
             for slab in written:
                 if not slab.is_private and not slab.is_dropped and slab.holds is None:
-                    self.check(lib.kops_keep_private(slab.buffer))
+                    self.check(lib.kops_python_keep_private(slab.buffer))
                     self.pool.part_with(slab)
                     for job in self.out.values():  # others too, of small arrays in the same buffer
                         job._lose(slab)

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "fake_daemon.h"
+#include "python.h"
 
 static void script_alloc(struct fake *f)
 {
@@ -218,17 +219,17 @@ static void test_a_private_copy(void **state)
 	char *data = kops_data(b);
 	strcpy(data, "seen");
 	data[4999] = 'x';
-	assert_int_equal(kops_keep_private(b), 0);
+	assert_int_equal(kops_python_keep_private(b), 0);
 	assert_ptr_equal(kops_data(b), data);
 	assert_string_equal(data, "seen");
 	assert_int_equal(data[4999], 'x');
 	assert_int_equal(pwrite(f->memfd, "late", 4, 0), 4); /* as a job that is still out does */
 	assert_string_equal(data, "seen");
 	strcpy(data, "mine");
-	assert_int_equal(kops_keep_private(b), 0);
+	assert_int_equal(kops_python_keep_private(b), 0);
 	assert_string_equal(data, "mine");
 	assert_int_equal(kops_copy(k, fake_matrix(b, 0), fake_matrix(b, 32)), KOPS_E_STATE);
-	assert_int_equal(kops_keep_private(resident), KOPS_E_INVALID);
+	assert_int_equal(kops_python_keep_private(resident), KOPS_E_INVALID);
 	kops_free(b);
 	assert_int_equal(msync(data, 4096, MS_ASYNC), -1); /* it is gone */
 	kops_close(k);
