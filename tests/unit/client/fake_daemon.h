@@ -25,8 +25,8 @@
 
 #include <cmocka.h>
 
-#include "client.h"
 #include "kops.h"
+#include "libkops/wire/link.h"
 #include "message.h"
 
 #define FAKE_PATIENCE_MS 10000

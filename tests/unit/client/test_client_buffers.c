@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 #include "fake_daemon.h"
-#include "python.h"
+#include "libkops/api/python.h"
 
 static void script_alloc(struct fake *f)
 {

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "client.h"
 #include "fake_daemon.h"
+#include "libkops/base/state.h"
 
 /* ---- A program's own files ---- */
 
@@ -86,7 +86,7 @@ static void lose(struct fake *f, bool memfd_too, bool reused)
 	unsigned n = 0;
 	assert_int_equal(kops_run(job), 0);
 	memcpy(data, "here", 4);
-	const int numbers[] = {k->sock.number, b->fd.number};
+	const int numbers[] = {k->link.sock.number, b->fd.number};
 	for (int i = 0; i < 1 + memfd_too; i++)
 		if (reused)
 			foreign[n++] = put_in_place_of(numbers[i]);
@@ -137,7 +137,7 @@ static void test_close_after_the_numbers_were_reused(void **state)
 	fake_start(f, script_until_the_end);
 	kops *k = fake_open(f);
 	kops_buffer *b = fake_alloc(k, 64, KOPS_SHARED);
-	struct foreign sock = put_in_place_of(k->sock.number), memfd = put_in_place_of(b->fd.number);
+	struct foreign sock = put_in_place_of(k->link.sock.number), memfd = put_in_place_of(b->fd.number);
 	kops_free(b);
 	kops_close(k);
 	check_and_close(&sock);
@@ -156,7 +156,7 @@ static void test_no_daemon_any_more(void **state)
 	close(f->listener);
 	f->listener = -1;
 	unlink(f->path);
-	struct foreign sock = put_in_place_of(k->sock.number);
+	struct foreign sock = put_in_place_of(k->link.sock.number);
 	assert_int_equal(kops_ping(k), KOPS_E_CONNECT);
 	assert_non_null(strstr(kops_error(k), "no such file; is kopsd running?"));
 	kops_close(k);
@@ -192,8 +192,8 @@ static void test_with_a_job_out(void **state)
 	for (unsigned i = 1; i <= 4; i++) {
 		ino_t inode = b->fd.inode;
 		assert_true(fake_wait(f, i));
-		struct foreign foreign = put_in_place_of(k->sock.number);
-		while (k->state != LINK_UP || k->sock.number == foreign.number)
+		struct foreign foreign = put_in_place_of(k->link.sock.number);
+		while (k->link.state != LINK_UP || k->link.sock.number == foreign.number)
 			assert_true(kops_process(k) >= 0);
 		assert_true(b->fd.inode != inode);
 		check_and_close(&foreign);
@@ -221,7 +221,7 @@ static void test_with_a_job_out_that_overwrites_its_input(void **state)
 	kops_job *job = fake_gemm(k, b, b, b, 1);
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	assert_true(fake_wait(f, 1));
-	close(k->sock.number);
+	close(k->link.sock.number);
 	assert_int_equal(kops_wait(job, -1), KOPS_E_INTERRUPTED);
 	assert_non_null(strstr(kops_error(k), "this program closed libkops's connection"));
 	kops_close(k);
@@ -259,7 +259,7 @@ static void write_late(struct fake *f, void (*script)(struct fake *), bool close
 	assert_true(fake_wait(f, 1));
 	fake_set_timeout(b->k, 50);
 	if (closes)
-		close(b->k->sock.number);
+		close(b->k->link.sock.number);
 	assert_int_equal(kops_wait(job, -1), expected);
 	assert_false(kops_buffer_is_busy(b));
 	assert_int_equal(pwrite(f->memfd, "late", 4, 0), 4);
@@ -304,7 +304,7 @@ static void test_given_memory(void **state)
 	char *data = kops_data(b);
 	memcpy(data, "here", 4);
 	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 32));
-	close(k->sock.number);
+	close(k->link.sock.number);
 	struct foreign foreign = put_in_place_of(b->fd.number);
 	assert_int_equal(kops_run(job), 0);
 	assert_ptr_equal(kops_data(b), data);
@@ -337,7 +337,7 @@ static void test_imported_memory(void **state)
 	kops *k = fake_open(f);
 	assert_int_equal(kops_import(k, memfd, 4096, 0, &b), 0);
 	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 32));
-	close(k->sock.number);
+	close(k->link.sock.number);
 	struct foreign foreign = put_in_place_of(b->fd.number);
 	assert_int_equal(kops_run(job), KOPS_E_FD);
 	assert_non_null(strstr(kops_error(k), "this program closed libkops's descriptor of the memory"));
@@ -393,7 +393,7 @@ static void test_in_an_event_loop(void **state)
 /* In a child, where files of its own have the numbers; the parent computes on. */
 static int close_in_child(kops *k, const kops_buffer *b)
 {
-	struct foreign sock = put_in_place_of(k->sock.number), memfd = put_in_place_of(b->fd.number);
+	struct foreign sock = put_in_place_of(k->link.sock.number), memfd = put_in_place_of(b->fd.number);
 	kops_close(k);
 	return is_untouched(&sock) && is_untouched(&memfd) ? 0 : 1;
 }
@@ -456,16 +456,16 @@ static int start_low(const struct fake *f, unsigned closed)
 		if (closed & 1u << i)
 			close(i);
 	LOW_CHECK(fake_try_open(f, FAKE_PATIENCE_MS, &k, why) == 0);
-	LOW_CHECK(k->sock.number > 2);
+	LOW_CHECK(k->link.sock.number > 2);
 	LOW_CHECK(kops_alloc(k, 64, KOPS_SHARED, NULL, &lent) == 0);
 	LOW_CHECK(lent->fd.number > 2);
 	LOW_CHECK(kops_import(k, memfd, 64, 0, &imported) == 0);
 	LOW_CHECK(imported->fd.number > 2);
-	while (k->state == LINK_UP)
+	while (k->link.state == LINK_UP)
 		kops_process(k);
 	close(lent->fd.number); /* it is replaced */
 	LOW_CHECK(kops_ping(k) == 0);
-	LOW_CHECK(k->sock.number > 2 && lent->fd.number > 2);
+	LOW_CHECK(k->link.sock.number > 2 && lent->fd.number > 2);
 	for (int i = 0; i < 3; i++)
 		if (closed & 1u << i)
 			LOW_CHECK(fcntl(i, F_GETFD) < 0);

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "client.h"
+#include "libkops/base/state.h"
 
 /* ---- Children ---- */
 

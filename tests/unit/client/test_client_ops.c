@@ -7,6 +7,8 @@
 #include "fake_daemon.h"
 
 #include "kernel.h"
+#include "libkops/job/job.h"
+#include "libkops/job/ops.h"
 
 /* ---- Descriptions and messages ---- */
 

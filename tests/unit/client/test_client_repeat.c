@@ -1,6 +1,6 @@
 /*
- * Which jobs may be sent again after a restart (client/repeat.c), and the extents that this rests on. The rule
- * is checked against a model as well: jobs run on real numbers, interrupted anywhere and repeated.
+ * Which jobs may be sent again after a restart (client/libkops/repeat.c), and the extents that this rests on.
+ * The rule is checked against a model as well: jobs run on real numbers, interrupted anywhere and repeated.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,9 @@
 
 #include <cmocka.h>
 
-#include "client.h"
+#include "libkops/base/view.h"
+#include "libkops/job/job.h"
+#include "libkops/job/repeat.h"
 #include "seed.h"
 
 /* ---- Extents ---- */
@@ -97,14 +99,14 @@ static int handle_setup(void **state)
 	if (!k)
 		return -1;
 	k->owner = getpid();
-	k->sock.number = -1;
+	k->link.sock.number = -1;
 	k->timeout_ms = 1000;
-	k->give_up_us = CLIENT_NEVER;
-	k->ops_max = MESSAGE_OPS_MAX;
-	k->outbox_end = &k->outbox;
-	links_init(&k->buffers);
-	links_init(&k->jobs);
-	links_init(&k->out);
+	k->link.give_up_us = CLIENT_NEVER;
+	k->jobs.ops_max = MESSAGE_OPS_MAX;
+	k->wire.outbox_end = &k->wire.outbox;
+	links_init(&k->buffers.list);
+	links_init(&k->jobs.all);
+	links_init(&k->jobs.out);
 	*state = k;
 	return 0;
 }
@@ -120,10 +122,10 @@ static kops_buffer *buffer(kops *k)
 	kops_buffer *b = calloc(1, sizeof *b);
 	assert_non_null(b);
 	b->k = k;
-	b->id = ++k->last_buffer;
+	b->id = ++k->buffers.last;
 	b->fd.number = -1;
 	b->state = BUFFER_READY;
-	links_append(&k->buffers, &b->node);
+	links_append(&k->buffers.list, &b->node);
 	return b;
 }
 
@@ -330,8 +332,8 @@ static bool try_once(kops *k)
 			}
 		}
 	}
-	while (!links_is_empty(&k->jobs))
-		client_job_destroy(LINKS_ENTRY(k->jobs.next, kops_job, node));
+	while (!links_is_empty(&k->jobs.all))
+		client_job_destroy(LINKS_ENTRY(k->jobs.all.next, kops_job, node));
 	kops_free(b);
 	return sent_again != 0 && sent_again != (1u << JOBS) - 1;
 }

@@ -457,7 +457,7 @@ static void test_a_run_when_the_socket_is_lost(void **state)
 	fake_start(f, script_lost_socket);
 	kops *k = open_jobs(f, jobs);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	int number = k->sock.number;
+	int number = k->link.sock.number;
 	assert_int_equal(dup3(pair[0], number, O_CLOEXEC), number);
 	assert_int_equal(kops_run(jobs[0]), 0);
 	assert_false(kops_job_receipt(jobs[0])->prepared); /* it was sent anew */

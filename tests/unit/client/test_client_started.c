@@ -226,7 +226,7 @@ static void test_callbacks_may_free(void **state)
 	assert_int_equal(kops_alloc_start(k, 64, KOPS_RESIDENT, NULL, free_another, b, &other), 0);
 	assert_int_equal(kops_buffer_wait(b, -1), KOPS_E_CANCELLED);
 	assert_int_equal(seen.calls, 0);
-	while (!links_is_empty(&k->buffers))
+	while (!links_is_empty(&k->buffers.list))
 		turn(k);
 	kops_close(k);
 	fake_stop(f);
@@ -334,7 +334,7 @@ static void test_daemon_gone_for_good(void **state)
 	assert_int_equal(seen.status, KOPS_E_CONNECT);
 	turn_until(k, &seen, 2);
 	assert_int_equal(seen.status, KOPS_E_CONNECT);
-	assert_true(links_is_empty(&k->buffers));
+	assert_true(links_is_empty(&k->buffers.list));
 	kops_close(k);
 }
 

@@ -6,8 +6,9 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "client.h"
 #include "fake_daemon.h"
+#include "libkops/base/base.h"
+#include "libkops/session/await.h"
 
 #define SLEEPS_MAX 16
 
@@ -119,7 +120,7 @@ static void test_it_looks_out_when_told(void **state)
 	assert_true(client_now_us() >= now + 400000);
 	/* Unless another thread took the CPU. */
 	assert_true(n_sleeps >= 1);
-	for (unsigned i = 0; i < n_sleeps && k->sleep_until_us == 0; i++)
+	for (unsigned i = 0; i < n_sleeps && k->looks.sleep_until_us == 0; i++)
 		assert_false(sleeps[i].begin_us >= waiter.look_from_us &&
 		             sleeps[i].begin_us < waiter.look_until_us);
 	assert_true(sleeps[0].begin_us < waiter.look_from_us && sleeps[0].end_us >= waiter.look_from_us);
@@ -141,7 +142,7 @@ static void test_it_looks_and_then_sleeps(void **state)
 	n_sleeps = 0;
 	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
 	assert_true(n_sleeps >= 1);
-	assert_true(k->sleep_until_us > 0 || sleeps[0].begin_us >= now + 20000);
+	assert_true(k->looks.sleep_until_us > 0 || sleeps[0].begin_us >= now + 20000);
 	assert_true(sleeps[0].asked_us <= 40000);
 	kops_close(k);
 	fake_stop(f);
@@ -154,16 +155,16 @@ static void test_it_sleeps_at_once_with_many_jobs_out(void **state)
 	kops *k = fake_open(f);
 	struct waiter waiter = {0};
 	k->spin_us = 2000000;
-	k->jobs_out = 9;
+	k->jobs.n_out = 9;
 	n_sleeps = 0;
 	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
 	assert_true(n_sleeps >= 1 && sleeps[0].asked_us > 0);
-	assert_int_equal(k->sleep_until_us, 0); /* it did not look */
-	k->jobs_out = 8;
+	assert_int_equal(k->looks.sleep_until_us, 0); /* it did not look */
+	k->jobs.n_out = 8;
 	n_sleeps = 0;
 	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
-	assert_true(n_sleeps == 0 || sleeps[0].asked_us == 0 || k->sleep_until_us > 0);
-	k->jobs_out = 0;
+	assert_true(n_sleeps == 0 || sleeps[0].asked_us == 0 || k->looks.sleep_until_us > 0);
+	k->jobs.n_out = 0;
 	kops_close(k);
 	fake_stop(f);
 }
@@ -180,7 +181,7 @@ static void test_it_sleeps_while_others_want_the_cpu(void **state)
 	n_sleeps = 0;
 	assert_int_equal(client_await(k, &waiter, 200000), KOPS_E_TIMEOUT);
 	yield_ns = 0;
-	assert_true(k->sleep_until_us > now);
+	assert_true(k->looks.sleep_until_us > now);
 	assert_true(n_sleeps >= 1 && sleeps[0].begin_us < now + 200000);
 	kops_close(k);
 	fake_stop(f);
@@ -203,13 +204,13 @@ static void test_it_tries_other_cpus_before_it_sleeps(void **state)
 	assert_int_equal(client_await(k, &waiter, 200000), KOPS_E_TIMEOUT);
 	unsigned before_it_slept = moves;
 	assert_true(before_it_slept >= 1 && before_it_slept < 16);
-	assert_true(k->sleep_until_us > 0 && n_sleeps >= 1);
+	assert_true(k->looks.sleep_until_us > 0 && n_sleeps >= 1);
 	assert_true(CPU_EQUAL(&allowed, &all));
-	k->sleep_until_us = client_now_us(); /* it has just slept */
-	k->crowded_us = 2000000;
+	k->looks.sleep_until_us = client_now_us(); /* it has just slept */
+	k->looks.crowded_us = 2000000;
 	assert_int_equal(client_await(k, &waiter, 10000), KOPS_E_TIMEOUT);
 	assert_int_equal(moves, before_it_slept);
-	k->sleep_until_us = k->crowded_us = 0;
+	k->looks.sleep_until_us = k->looks.crowded_us = 0;
 	yield_ns = 0;
 	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
 	yield_ns = 1000000; /* after a time in which it had its CPU */
@@ -228,12 +229,12 @@ static void test_it_looks_on_when_the_host_took_the_cpu(void **state)
 	kops *k = fake_open(f);
 	struct waiter waiter = {0};
 	k->spin_us = 2000000;
-	k->switches = switches;
+	k->looks.switches = switches;
 	host_ns = 1000000;
 	n_sleeps = 0;
 	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
 	host_ns = 0;
-	assert_int_equal(k->sleep_until_us, 0);
+	assert_int_equal(k->looks.sleep_until_us, 0);
 	assert_true(n_sleeps == 0 || sleeps[0].asked_us == 0);
 	kops_close(k);
 	fake_stop(f);
@@ -243,12 +244,12 @@ static void test_it_looks_on_when_the_host_took_the_cpu(void **state)
 static int64_t sleeps_for(kops *k, int64_t before_us, int64_t until_us)
 {
 	struct waiter waiter = {0};
-	k->crowded_us = before_us;
-	k->sleep_until_us = until_us;
+	k->looks.crowded_us = before_us;
+	k->looks.sleep_until_us = until_us;
 	yield_ns = 1000000;
 	assert_int_equal(client_await(k, &waiter, 2000), KOPS_E_TIMEOUT);
 	yield_ns = 0;
-	return k->crowded_us;
+	return k->looks.crowded_us;
 }
 
 /* The same, when it has just slept. */

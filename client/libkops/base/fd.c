@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client.h"
+#include "libkops/base/fd.h"
 
 #define FIRST 3 /* below are standard input, output and error, open or not */
 

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
+#include "libkops/base/base.h"
+#include "libkops/job/receipt.h"
+#include "libkops/session/await.h"
 
 /* ---- Items: what callers see is the first member, what it points to lies beside it ---- */
 
@@ -12,7 +14,7 @@ struct user {
 	kops_usage usage;
 };
 
-struct session {
+struct listed_session {
 	kops_session_info shown;
 	kops_usage usage;
 	kops_running_job oldest;
@@ -115,7 +117,7 @@ static void settle_user(void *item)
 
 /* ---- Sessions ---- */
 
-static void copy_running_job(const Kops__V1__RunningJob *from, struct session *to)
+static void copy_running_job(const Kops__V1__RunningJob *from, struct listed_session *to)
 {
 	to->runs = true;
 	copy_name(to->device, from->device);
@@ -135,7 +137,7 @@ static int append_sessions(kops_list *list, const Kops__V1__Reply *reply)
 	list->next = page->next;
 	for (size_t i = 0; i < page->n_sessions; i++) {
 		const Kops__V1__Session *from = page->sessions[i];
-		struct session *to = add_item(list);
+		struct listed_session *to = add_item(list);
 		if (!to)
 			return KOPS_E_NOMEM;
 		to->shown = (kops_session_info){.session = from->session,
@@ -159,7 +161,7 @@ static int append_sessions(kops_list *list, const Kops__V1__Reply *reply)
 
 static void settle_session(void *item)
 {
-	struct session *session = item;
+	struct listed_session *session = item;
 	kops_running_job *oldest = &session->oldest;
 	session->shown.client = session->client;
 	session->shown.usage = &session->usage;
@@ -223,7 +225,7 @@ static void settle_job(void *item)
 static const struct kind users = {KOPS__V1__REQUEST__BODY_LIST_USERS, KOPS__V1__REPLY__BODY_USERS,
                                   sizeof(struct user), append_users, settle_user};
 static const struct kind sessions = {KOPS__V1__REQUEST__BODY_LIST_SESSIONS, KOPS__V1__REPLY__BODY_SESSIONS,
-                                     sizeof(struct session), append_sessions, settle_session};
+                                     sizeof(struct listed_session), append_sessions, settle_session};
 static const struct kind jobs = {KOPS__V1__REQUEST__BODY_TRACE, KOPS__V1__REPLY__BODY_TRACED_JOBS,
                                  sizeof(struct traced_job), append_jobs, settle_job};
 

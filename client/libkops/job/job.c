@@ -4,7 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
+#include "libkops/base/base.h"
+#include "libkops/job/buffer.h"
+#include "libkops/job/job.h"
+#include "libkops/job/ops.h"
+#include "libkops/job/receipt.h"
+#include "libkops/job/repeat.h"
+#include "libkops/wire/link.h"
+#include "libkops/wire/ring.h"
+#include "libkops/wire/wire.h"
 
 /* Fields of proto/kops.proto that are written by hand. */
 #define TAG_REQUEST_ID     MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
@@ -14,12 +22,8 @@
 #define TAG_REQUEST_RUN    MESSAGE_TAG(11, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
 #define TAG_RUN_PREPARED   MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
 
-/* With less to wait for than LONG_US a CPU sleeps lightly. Else: around a job's usual end, so much, since
- * virtual machines wake a sleeper up to 0.35 ms late, timers' slack included, and this share of its time. */
-#define LONG_US        100
-#define HOUR_US        3600e6
-#define LOOK_OUT_US    350
-#define LOOK_OUT_SHARE 32
+#define LONG_US 100 /* a CPU that has less to wait for sleeps lightly */
+#define HOUR_US 3600e6
 
 static void move_to(kops_job *job, enum job_phase to)
 {
@@ -74,7 +78,7 @@ int kops_job_new(kops *k, const kops_job_options *given, kops_job **ret_job)
 		return client_fail(k, KOPS_E_NOMEM, "out of memory for a job");
 	job->k = k;
 	links_init(&job->out);
-	links_append(&k->jobs, &job->node);
+	links_append(&k->jobs.all, &job->node);
 	status = set_options(job, &options);
 	if (status < 0) {
 		client_job_destroy(job);
@@ -110,7 +114,7 @@ void client_job_reset(kops_job *job)
 /* It is not in the ring any more, or never will be seen there. */
 static void leave_ring(kops_job *job)
 {
-	job->k->by_ring -= job->by_ring;
+	job->k->ring.runs -= job->by_ring;
 	job->by_ring = false;
 }
 
@@ -120,16 +124,11 @@ void client_job_destroy(kops_job *job)
 	if (job->phase == PHASE_OUT) {
 		for (size_t i = 0; i < job->n_operands; i++)
 			job->operands[i].view.buffer->operands_out--;
-		job->k->jobs_out--;
+		job->k->jobs.n_out--;
 	}
 	leave_ring(job);
 	client_job_forget_prepared(job);
 	forget_operands(job);
-	if (job->k->one_op == job)
-		job->k->one_op = NULL;
-	for (unsigned i = 0; i < CLIENT_ONE_OPS; i++)
-		if (job->k->one_ops[i] == job)
-			job->k->one_ops[i] = NULL;
 	links_remove(&job->out);
 	links_remove(&job->node);
 	free(job->operands);
@@ -142,7 +141,7 @@ void kops_job_free(kops_job *job)
 {
 	if (!job || client_is_copy(job->k))
 		return;
-	job->k->sock_is_known = false;
+	job->k->link.sock_is_known = false;
 	if (job->phase == PHASE_OUT)
 		job->abandoned = true;
 	else
@@ -169,7 +168,7 @@ static size_t set_tail(kops_job *job)
 {
 	uint8_t *at = job->bytes + job->bytes_len;
 	size_t n = 0;
-	if (job->number == 0 || !job->k->prepares)
+	if (job->number == 0 || !job->k->jobs.prepares)
 		return 0;
 	at[n++] = TAG_SUBMIT_PREPARE;
 	n += message_put_varint(at + n, job->number);
@@ -194,12 +193,24 @@ static int send_run(kops_job *job)
 	return client_send(job->k, data, n + run_bytes, NULL, job);
 }
 
+/* Ends in the ring are not waited for together with replies by the socket, so the ring is for jobs alone there.
+ */
+static bool send_by_ring(kops_job *job)
+{
+	kops *k = job->k;
+	if (k->ring.runs != k->jobs.n_out || !client_ring_put(k, job->number, job->id))
+		return false;
+	job->sent = job->by_ring = true;
+	job->due_us = job->usual_us > 0 ? client_now_us() + (int64_t)job->usual_us : 0;
+	return true;
+}
+
 int client_job_send(kops_job *job)
 {
 	if (job->doom)
 		return 0;
 	if (job->prepared)
-		return client_ring_send(job) ? 0 : send_run(job);
+		return send_by_ring(job) ? 0 : send_run(job);
 	size_t end = job->bytes_len + set_tail(job);
 	if (end > MESSAGE_BYTES_MAX) /* no room for the tail: it is sent whole each time */
 		end = job->bytes_len;
@@ -211,8 +222,8 @@ int client_job_send(kops_job *job)
 
 void client_job_unprepare(kops *k)
 {
-	k->prepares = false;
-	for (struct links *at = k->jobs.next; at != &k->jobs; at = at->next)
+	k->jobs.prepares = false;
+	for (struct links *at = k->jobs.all.next; at != &k->jobs.all; at = at->next)
 		LINKS_ENTRY(at, kops_job, node)->prepared = false;
 }
 
@@ -263,7 +274,7 @@ static int may_use_buffer(kops *k, const kops_buffer *b, unsigned op)
 	return 0;
 }
 
-static int may_submit(kops_job *job)
+int client_job_may_submit(kops_job *job)
 {
 	int status = client_may_use(job->k);
 	if (status < 0)
@@ -290,13 +301,13 @@ static void begin(kops_job *job, kops_callback *done, void *user)
 	job->error[0] = 0;
 	job->submissions++;
 	if (job->number == 0 && (job->submissions > 1 || job->only_prepare))
-		job->number = ++job->k->last_prepared;
+		job->number = ++job->k->jobs.last_prepared;
 }
 
 int kops_submit(kops_job *job, kops_callback *done, void *user)
 {
 	kops *k = job->k;
-	int status = may_submit(job);
+	int status = client_job_may_submit(job);
 	if (status < 0)
 		return status;
 	begin(job, done, user);
@@ -307,8 +318,8 @@ int kops_submit(kops_job *job, kops_callback *done, void *user)
 		return status;
 	move_to(job, PHASE_OUT);
 	use_buffers(job);
-	links_append(&k->out, &job->out);
-	k->jobs_out++;
+	links_append(&k->jobs.out, &job->out);
+	k->jobs.n_out++;
 	return 0;
 }
 
@@ -328,7 +339,7 @@ int kops_cancel(kops_job *job)
 	if (job->phase != PHASE_OUT)
 		return client_fail(k, KOPS_E_STATE, "the job is not out");
 	job->cancelled = true;
-	if (k->state == LINK_DOWN)
+	if (k->link.state == LINK_DOWN)
 		job->doom = KOPS_E_CANCELLED;
 	cancel.job = job->id;
 	request.body_case = KOPS__V1__REQUEST__BODY_CANCEL;
@@ -367,7 +378,7 @@ static void run_callback(kops_job *job)
 	kops *k = job->k;
 	k->in_callback = true;
 	job->done(job, job->status, job->user);
-	k->in_callback = k->sock_is_known = false;
+	k->in_callback = k->link.sock_is_known = false;
 }
 
 void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__Reply *reply)
@@ -376,7 +387,7 @@ void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__
 	move_to(job, PHASE_ENDED);
 	links_remove(&job->out);
 	leave_ring(job);
-	job->k->jobs_out--;
+	job->k->jobs.n_out--;
 	job->waiter = NULL;
 	job->status = status < 0 ? set_error(job, status, why) : 0;
 	job->only_prepare = false;
@@ -391,7 +402,7 @@ void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__
 
 static kops_job *by_id(const kops *k, uint64_t id)
 {
-	for (struct links *at = k->out.next; at != &k->out; at = at->next) {
+	for (struct links *at = k->jobs.out.next; at != &k->jobs.out; at = at->next) {
 		kops_job *job = LINKS_ENTRY(at, kops_job, out);
 		if (job->id == id)
 			return job->sent ? job : NULL;
@@ -413,7 +424,7 @@ const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
 	}
 	if (reply->status == 0 && reply->body_case != KOPS__V1__REPLY__BODY_RECEIPT)
 		return "a job's reply without a receipt";
-	k->pause_us = 0;
+	k->link.pause_us = 0;
 	if (reply->status == 0) {
 		client_receipt_keep(job, reply->receipt);
 		job->has_receipt = true;
@@ -441,7 +452,7 @@ const char *client_job_ended_by_ring(kops *k, const struct ring_end *end)
 	receipt.compute_us = end->compute_us;
 	receipt.download_us = end->download_us;
 	receipt.total_us = end->total_us;
-	k->pause_us = 0;
+	k->link.pause_us = 0;
 	client_receipt_keep(job, &receipt);
 	job->has_receipt = true;
 	double device_us = end->upload_us + end->compute_us + end->download_us;
@@ -452,7 +463,7 @@ const char *client_job_ended_by_ring(kops *k, const struct ring_end *end)
 
 bool client_job_is_in_flight(const kops *k)
 {
-	for (struct links *at = k->out.next; at != &k->out; at = at->next)
+	for (struct links *at = k->jobs.out.next; at != &k->jobs.out; at = at->next)
 		if (LINKS_ENTRY(at, kops_job, out)->sent)
 			return true;
 	return false;
@@ -462,17 +473,17 @@ bool client_job_is_in_flight(const kops *k)
 
 void client_job_refused(kops *k)
 {
-	for (struct links *at = k->out.next; at != &k->out; at = at->next)
+	for (struct links *at = k->jobs.out.next; at != &k->jobs.out; at = at->next)
 		LINKS_ENTRY(at, kops_job, out)->sent = false;
 }
 
 void client_job_unsend(kops *k, bool died)
 {
-	for (struct links *at = k->out.next; died && at != &k->out; at = at->next)
+	for (struct links *at = k->jobs.out.next; died && at != &k->jobs.out; at = at->next)
 		if (LINKS_ENTRY(at, kops_job, out)->sent)
 			LINKS_ENTRY(at, kops_job, out)->deaths++;
 	client_repeat_decide(k);
-	for (struct links *at = k->out.next; at != &k->out; at = at->next) {
+	for (struct links *at = k->jobs.out.next; at != &k->jobs.out; at = at->next) {
 		kops_job *job = LINKS_ENTRY(at, kops_job, out);
 		if (!job->repeatable ||
 		    job->only_prepare) /* another daemon may not know how, and would run it */
@@ -494,7 +505,7 @@ static const char *doom_sentence(const kops_job *job)
 		return "kopsd died three times while this job was out, so it is not sent again; see kopsd's "
 		       "log "
 		       "(journalctl -u kopsd)";
-	if (job->k->closed_here)
+	if (job->k->link.closed_here)
 		return "this program closed libkops's connection to kopsd while this job was out; it may have "
 		       "run in "
 		       "part, so it was not sent again: restore its inputs and submit it anew";
@@ -507,133 +518,26 @@ static const char *doom_sentence(const kops_job *job)
 
 void client_job_end_doomed(kops *k)
 {
-	struct links *at = k->out.next;
-	while (at != &k->out) {
+	struct links *at = k->jobs.out.next;
+	while (at != &k->jobs.out) {
 		kops_job *job = LINKS_ENTRY(at, kops_job, out);
 		at = at->next;
 		if (job->doom) {
 			client_job_end(job, job->doom, doom_sentence(job), NULL);
-			at = k->out.next; /* its callback may have changed the list */
+			at = k->jobs.out.next; /* its callback may have changed the list */
 		}
 	}
 }
 
 void client_job_fail(kops *k, int status, const char *why)
 {
-	uint64_t last = k->sequence; /* callbacks may submit more: those are not meant */
-	while (!links_is_empty(&k->out)) {
-		kops_job *job = LINKS_ENTRY(k->out.next, kops_job, out);
+	uint64_t last = k->wire.sequence; /* callbacks may submit more: those are not meant */
+	while (!links_is_empty(&k->jobs.out)) {
+		kops_job *job = LINKS_ENTRY(k->jobs.out.next, kops_job, out);
 		if (job->id >> CLIENT_KIND_BITS > last)
 			return;
 		client_job_end(job, status, why, NULL);
 	}
-}
-
-/* ---- Waiting ---- */
-
-static void set_look_out(const kops_job *job, struct waiter *waiter)
-{
-	int64_t lead_us = LOOK_OUT_US + (int64_t)job->usual_us / LOOK_OUT_SHARE;
-	bool looks_out = job->by_ring && job->due_us > 0 && job->k->may_look;
-	waiter->look_from_us = looks_out ? job->due_us - lead_us : 0;
-	waiter->look_until_us = looks_out ? job->due_us + lead_us : 0;
-}
-
-static int wait_for(kops_job *job, int64_t timeout_us)
-{
-	kops *k = job->k;
-	struct waiter waiter;
-	waiter.done = false;
-	job->waiter = &waiter;
-	set_look_out(job, &waiter);
-	int status = client_await(k, &waiter, timeout_us);
-	if (!waiter.done)
-		job->waiter = NULL;
-	return status;
-}
-
-static int wait_further(kops_job *job, int timeout_ms)
-{
-	int status = wait_for(job, client_us_of(timeout_ms));
-	if (status == KOPS_E_TIMEOUT && job->phase == PHASE_OUT)
-		client_fail(job->k, status,
-		            "the job was not done after %g s; it is still out: wait again, or cancel it",
-		            timeout_ms / 1000.0);
-	return status;
-}
-
-int kops_wait(kops_job *job, int timeout_ms)
-{
-	kops *k = job->k;
-	int status = client_may_wait(k);
-	if (status < 0)
-		return status;
-	if (job->phase == PHASE_NEW)
-		return client_fail(k, KOPS_E_STATE, "the job was not submitted");
-	if (job->phase == PHASE_ENDED)
-		return job->status < 0 ? client_fail(k, job->status, "%s", job->error) : 0;
-	return wait_further(job, timeout_ms);
-}
-
-static int submit(kops_job *job)
-{
-	int status = client_may_wait(job->k);
-	return status < 0 ? status : kops_submit(job, NULL, NULL);
-}
-
-int kops_submit_and_wait(kops_job *job, int timeout_ms)
-{
-	int status = submit(job);
-	return status < 0 ? status : wait_further(job, timeout_ms);
-}
-
-/* Nobody waits for it any more. */
-static int too_late(kops_job *job, int64_t timeout_us)
-{
-	kops_cancel(job);
-	return client_fail(
-	    job->k, KOPS_E_TIMEOUT,
-	    "the job was not done after %g s and is cancelled; kopsd may write its outputs until "
-	    "it has stopped: wait for that, or allow more time",
-	    (double)timeout_us / 1e6);
-}
-
-static int run(kops_job *job, int64_t timeout_us)
-{
-	int status = submit(job);
-	if (status == 0)
-		status = wait_for(job, timeout_us);
-	return status == KOPS_E_TIMEOUT && job->phase == PHASE_OUT ? too_late(job, timeout_us) : status;
-}
-
-int kops_run_for(kops_job *job, int timeout_ms)
-{
-	return run(job, client_us_of(timeout_ms));
-}
-
-int kops_run(kops_job *job)
-{
-	return run(job, client_timeout_us(job->k));
-}
-
-int kops_job_prepare(kops_job *job)
-{
-	kops *k = job->k;
-	int64_t until_us = client_until_us(k);
-	int status = client_may_wait(k);
-	if (status == 0 && k->state != LINK_UP) /* what the daemon can do is in its Welcome */
-		status = client_ping(k, until_us);
-	if (status < 0 || job->prepared || !k->prepares)
-		return status;
-	status = may_submit(job);
-	if (status < 0)
-		return status;
-	job->only_prepare = true; /* until its answer comes, which may be after a timeout */
-	int64_t left_us = until_us - client_now_us();
-	status = run(job, left_us > 0 ? left_us : 0);
-	if (job->phase != PHASE_OUT)
-		job->only_prepare = false;
-	return status;
 }
 
 /* ---- What is known of it ---- */

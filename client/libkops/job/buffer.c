@@ -8,7 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client.h"
+#include "libkops/base/base.h"
+#include "libkops/base/fd.h"
+#include "libkops/job/buffer.h"
+#include "libkops/wire/link.h"
+#include "libkops/wire/wire.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
@@ -21,11 +25,11 @@ static kops_buffer *buffer_new(kops *k, uint64_t bytes, unsigned flags)
 	}
 	b->k = k;
 	b->state = BUFFER_ASKED;
-	b->id = ++k->last_buffer;
+	b->id = ++k->buffers.last;
 	b->bytes = bytes;
 	b->flags = flags;
 	b->fd.number = -1;
-	links_append(&k->buffers, &b->node);
+	links_append(&k->buffers.list, &b->node);
 	return b;
 }
 
@@ -126,7 +130,7 @@ static int send_request(kops_buffer *b)
 	if (status < 0)
 		b->request = 0;
 	else
-		b->k->buffer_requests++;
+		b->k->buffers.requests++;
 	return status;
 }
 
@@ -150,29 +154,6 @@ static int start(kops_buffer *b, kops_buffer_callback *done, void *user, kops_bu
 	int status = client_can_send(k) ? send_request(b) : 0;
 	if (status < 0) {
 		client_buffer_destroy(b);
-		return status;
-	}
-	*ret_buffer = b;
-	return 0;
-}
-
-static int await(kops_buffer *b, int64_t timeout_us)
-{
-	kops *k = b->k;
-	struct waiter waiter = {0};
-	b->waiter = &waiter;
-	int status = client_await(k, &waiter, timeout_us);
-	if (!waiter.done) /* else the buffer may be gone */
-		b->waiter = NULL;
-	return status;
-}
-
-/* The rest of kops_alloc() and kops_import(). */
-static int finish(kops_buffer *b, kops_buffer **ret_buffer)
-{
-	int status = await(b, client_timeout_us(b->k));
-	if (status < 0) {
-		kops_free(b);
 		return status;
 	}
 	*ret_buffer = b;
@@ -208,7 +189,7 @@ static const char *take_lent(kops_buffer *b, const Kops__V1__Lent *lent, int *fd
 		snprintf(b->device, sizeof b->device, "%s", lent->device);
 		return NULL;
 	}
-	if (n_fds != 1 && b->k->fds_lost) {
+	if (n_fds != 1 && b->k->wire.fds_lost) {
 		*ret_status = client_fail(b->k, KOPS_E_SYSTEM, "%s", CLIENT_NO_FDS);
 		return NULL;
 	}
@@ -233,7 +214,7 @@ static void run_callback(kops_buffer *b)
 	kops *k = b->k;
 	k->in_callback = true;
 	b->done(b, b->status, b->user);
-	k->in_callback = k->sock_is_known = false;
+	k->in_callback = k->link.sock_is_known = false;
 }
 
 /* To READY or FAILED; runs the callback. The buffer may be gone afterwards. */
@@ -280,7 +261,7 @@ static const char *first_answer(kops_buffer *b, const Kops__V1__Reply *reply, in
 
 static kops_buffer *by_request(const kops *k, uint64_t request)
 {
-	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next)
+	for (struct links *at = k->buffers.list.next; at != &k->buffers.list; at = at->next)
 		if (LINKS_ENTRY(at, kops_buffer, node)->request == request)
 			return LINKS_ENTRY(at, kops_buffer, node);
 	return NULL;
@@ -292,12 +273,12 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 	if (!b)
 		return "a second reply about a buffer";
 	b->request = 0;
-	k->buffer_requests--;
+	k->buffers.requests--;
 	if (reply->status == KOPS_E_SHUTDOWN) {
 		b->deaths = 0;
 		client_link_drain(k);
 	} else {
-		k->pause_us = 0;
+		k->link.pause_us = 0;
 		if (b->state == BUFFER_ASKED)
 			return first_answer(b, reply, fds, n_fds);
 		set_failure(b, reply->status, why_refused(b, reply));
@@ -315,9 +296,9 @@ static bool is_awaited(const kops_buffer *b)
 
 void client_buffer_forget_requests(kops *k, bool died)
 {
-	struct links *at = k->buffers.next;
-	k->buffer_requests = 0;
-	while (at != &k->buffers) {
+	struct links *at = k->buffers.list.next;
+	k->buffers.requests = 0;
+	while (at != &k->buffers.list) {
 		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		at = at->next;
 		if (died && is_awaited(b) && b->request)
@@ -389,7 +370,7 @@ static int send_again(kops_buffer *b)
 
 void client_buffer_distrust(kops *k)
 {
-	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
+	for (struct links *at = k->buffers.list.next; at != &k->buffers.list; at = at->next) {
 		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		if (!b->replaceable || !b->data || b->is_private || b->operands_out == 0)
 			continue;
@@ -401,7 +382,7 @@ void client_buffer_distrust(kops *k)
 
 int client_buffer_restore(kops *k)
 {
-	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
+	for (struct links *at = k->buffers.list.next; at != &k->buffers.list; at = at->next) {
 		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		bool needed = b->state != BUFFER_FAILED && (!b->freed || b->operands_out > 0);
 		b->status = b->state == BUFFER_FAILED ? b->status : 0;
@@ -414,7 +395,7 @@ int client_buffer_restore(kops *k)
 
 void client_buffer_drop_freed(kops *k)
 {
-	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
+	for (struct links *at = k->buffers.list.next; at != &k->buffers.list; at = at->next) {
 		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		if (b->freed && b->state == BUFFER_READY && b->operands_out > 0)
 			send_drop(b);
@@ -423,7 +404,7 @@ void client_buffer_drop_freed(kops *k)
 
 bool client_buffer_is_awaited(const kops *k)
 {
-	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next)
+	for (struct links *at = k->buffers.list.next; at != &k->buffers.list; at = at->next)
 		if (is_awaited(LINKS_ENTRY(at, kops_buffer, node)))
 			return true;
 	return false;
@@ -431,7 +412,7 @@ bool client_buffer_is_awaited(const kops *k)
 
 bool client_buffer_is_in_flight(const kops *k)
 {
-	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
+	for (struct links *at = k->buffers.list.next; at != &k->buffers.list; at = at->next) {
 		const kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		if (is_awaited(b) && b->request)
 			return true;
@@ -442,7 +423,7 @@ bool client_buffer_is_in_flight(const kops *k)
 /* The first one that is awaited, was started up to `last` and was out at so many deaths. */
 static kops_buffer *find_awaited(const kops *k, uint64_t last, unsigned deaths)
 {
-	for (struct links *at = k->buffers.next; at != &k->buffers; at = at->next) {
+	for (struct links *at = k->buffers.list.next; at != &k->buffers.list; at = at->next) {
 		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		if (is_awaited(b) && b->id <= last && b->deaths >= deaths)
 			return b;
@@ -452,7 +433,7 @@ static kops_buffer *find_awaited(const kops *k, uint64_t last, unsigned deaths)
 
 static void fail_awaited(kops *k, unsigned deaths, int status, const char *why)
 {
-	uint64_t last = k->last_buffer; /* callbacks may start more: those are not meant */
+	uint64_t last = k->buffers.last; /* callbacks may start more: those are not meant */
 	kops_buffer *b;
 	while ((b = find_awaited(k, last, deaths)))
 		end(b, status, why);
@@ -493,15 +474,6 @@ int kops_alloc_start(kops *k, uint64_t bytes, unsigned flags, const char *device
 		return KOPS_E_NOMEM;
 	snprintf(b->device, sizeof b->device, "%s", device ? device : "");
 	return start(b, done, user, ret_buffer);
-}
-
-int kops_alloc(kops *k, uint64_t bytes, unsigned flags, const char *device, kops_buffer **ret_buffer)
-{
-	kops_buffer *b;
-	int status = client_may_wait(k);
-	if (status == 0)
-		status = kops_alloc_start(k, bytes, flags, device, NULL, NULL, &b);
-	return status < 0 ? status : finish(b, ret_buffer);
 }
 
 static int check_memfd(kops *k, int fd, uint64_t bytes)
@@ -564,51 +536,9 @@ int kops_import_start(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buff
 	return start(b, done, user, ret_buffer);
 }
 
-int kops_import(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buffer **ret_buffer)
-{
-	kops_buffer *b;
-	int status = client_may_wait(k);
-	if (status == 0)
-		status = kops_import_start(k, fd, bytes, flags, NULL, NULL, &b);
-	return status < 0 ? status : finish(b, ret_buffer);
-}
-
-int kops_buffer_wait(kops_buffer *b, int timeout_ms)
-{
-	int status = client_may_wait(b->k);
-	if (status < 0)
-		return status;
-	if (b->state == BUFFER_FAILED)
-		return client_fail(b->k, b->status, "%s", b->why);
-	if (b->state == BUFFER_READY)
-		return 0;
-	status = await(b, client_us_of(timeout_ms));
-	if (status == KOPS_E_TIMEOUT)
-		client_fail(b->k, status, "the buffer was not ready after %g s; wait again",
-		            timeout_ms / 1000.0);
-	return status;
-}
-
 bool kops_buffer_is_busy(const kops_buffer *b)
 {
 	return b->operands_out > 0 && !client_is_copy(b->k);
-}
-
-int kops_buffer_wait_idle(kops_buffer *b, int timeout_ms)
-{
-	kops *k = b->k;
-	struct waiter waiter = {0};
-	int status = client_may_wait(k);
-	if (status < 0 || b->operands_out == 0)
-		return status;
-	b->idle = &waiter;
-	status = client_await(k, &waiter, client_us_of(timeout_ms));
-	if (!waiter.done) /* else the buffer may be gone */
-		b->idle = NULL;
-	if (status == KOPS_E_TIMEOUT)
-		client_fail(k, status, "a job that names the buffer was still out after %g s; wait again",
-		            timeout_ms / 1000.0);
-	return status;
 }
 
 const char *kops_buffer_error(const kops_buffer *b)
@@ -621,7 +551,7 @@ void kops_free(kops_buffer *b)
 {
 	if (!b || b->freed || client_is_copy(b->k))
 		return;
-	b->k->sock_is_known = false;
+	b->k->link.sock_is_known = false;
 	unmap(b);
 	b->freed = true;
 	client_waiter_end(b->waiter, KOPS_E_CANCELLED, "the buffer was freed by a callback", NULL);

@@ -1,6 +1,5 @@
-/* handle.c: opening and closing a handle, its sentences. */
+/* handle.c: opening and closing a handle. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,54 +8,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client.h"
 #include "cpus.h"
-#include "decimal.h"
+#include "libkops/base/base.h"
+#include "libkops/base/fd.h"
+#include "libkops/job/buffer.h"
+#include "libkops/job/job.h"
+#include "libkops/session/await.h"
+#include "libkops/session/session.h"
+#include "libkops/wire/link.h"
+#include "libkops/wire/ring.h"
+#include "libkops/wire/wire.h"
 #include "status.h"
 
 #define SOCKET_DEFAULT     "/run/kopsd/kopsd.sock"
 #define SOCKET_OWN         "kopsd.sock" /* in $XDG_RUNTIME_DIR */
 #define TIMEOUT_DEFAULT_MS 30000
 #define LOOK_CPUS          4 /* with fewer, who does not sleep takes kopsd's place */
-
-int client_fail(kops *k, int code, const char *format, ...)
-{
-	char text[CLIENT_WHY_BYTES]; /* an argument may be k->error itself */
-	va_list args;
-	va_start(args, format);
-	decimal_print(text, sizeof text, format, args);
-	va_end(args);
-	memcpy(k->error, text, sizeof text);
-	return code;
-}
-
-/* The caller's own code ran since the last call. */
-int client_may_use(kops *k)
-{
-	k->sock_is_known = false;
-	if (client_is_copy(k))
-		return client_fail(
-		    k, KOPS_E_STATE,
-		    "this handle belongs to process %ld, which forked; open one of your own with kops_open()",
-		    (long)k->owner);
-	return 0;
-}
-
-int client_may_wait(kops *k)
-{
-	if (k->in_callback && !client_is_copy(k))
-		return client_fail(k, KOPS_E_STATE, "a callback must not call a function that waits");
-	return client_may_use(k);
-}
-
-bool client_name_is_valid(const char *text)
-{
-	size_t n = strnlen(text, CLIENT_NAME_BYTES + 1);
-	for (size_t i = 0; i < n; i++)
-		if (text[i] < 0x20 || text[i] > 0x7e)
-			return false;
-	return n <= CLIENT_NAME_BYTES;
-}
 
 /* The name is for people: what is not printable ASCII becomes '?', what is too long is cut. kopsd could read
  * the program's in /proc, but it may not see other users' processes there. */
@@ -65,7 +32,7 @@ static void set_name(kops *k, const char *name)
 	if (!name)
 		name = program_invocation_short_name;
 	for (size_t i = 0; name && name[i] && i < CLIENT_NAME_BYTES; i++)
-		k->name[i] = name[i] >= 0x20 && name[i] <= 0x7e ? name[i] : '?';
+		k->session.name[i] = name[i] >= 0x20 && name[i] <= 0x7e ? name[i] : '?';
 }
 
 /* A daemon of the user's own comes before the host's. NULL: there is none. */
@@ -110,13 +77,13 @@ static int set_address(kops *k, const char *path)
 			return status;
 		path = absolute;
 	}
-	if (strlen(path) >= sizeof k->address.sun_path)
+	if (strlen(path) >= sizeof k->link.address.sun_path)
 		return client_fail(
 		    k, KOPS_E_CONNECT,
 		    "cannot reach kopsd: the socket's path has %zu bytes, at most %zu are possible: %s",
-		    strlen(path), sizeof k->address.sun_path - 1, path);
-	k->address.sun_family = AF_UNIX;
-	strcpy(k->address.sun_path, path);
+		    strlen(path), sizeof k->link.address.sun_path - 1, path);
+	k->link.address.sun_family = AF_UNIX;
+	strcpy(k->link.address.sun_path, path);
 	return 0;
 }
 
@@ -150,13 +117,13 @@ static kops *handle_new(void)
 		return NULL;
 	k->owner = getpid();
 	k->own = new_fork_mark();
-	k->sock.number = k->watched = -1;
-	k->give_up_us = CLIENT_NEVER;
-	k->ops_max = MESSAGE_OPS_MAX;
-	k->outbox_end = &k->outbox;
-	links_init(&k->buffers);
-	links_init(&k->jobs);
-	links_init(&k->out);
+	k->link.sock.number = k->link.watched = -1;
+	k->link.give_up_us = CLIENT_NEVER;
+	k->jobs.ops_max = MESSAGE_OPS_MAX;
+	k->wire.outbox_end = &k->wire.outbox;
+	links_init(&k->buffers.list);
+	links_init(&k->jobs.all);
+	links_init(&k->jobs.out);
 	return k;
 }
 
@@ -164,19 +131,19 @@ static kops *handle_new(void)
 static int connect_first(kops *k, bool waits)
 {
 	client_link_want(k);
-	int status = client_link_connect(k, waits ? k->give_up_us : 0);
+	int status = client_session_connect(k, waits ? k->link.give_up_us : 0);
 	if (status == 0 || status == KOPS_E_BUSY)
 		return 0;
-	return client_fail(k, status, "cannot reach kopsd at %s: %s", k->address.sun_path, k->why);
+	return client_fail(k, status, "cannot reach kopsd at %s: %s", k->link.address.sun_path, k->link.why);
 }
 
 /* A daemon that stops while it greets, or is too busy to accept, gets the whole timeout. */
 static int await_welcome(kops *k)
 {
 	struct waiter waiter = {0};
-	k->greeting = &waiter;
+	k->session.greeting = &waiter;
 	int status = client_await(k, &waiter, CLIENT_NEVER);
-	k->greeting = NULL;
+	k->session.greeting = NULL;
 	return status;
 }
 
@@ -189,7 +156,7 @@ static int open_handle(kops **ret_handle, const kops_options *given, char *why, 
 		goto fail;
 	k->timeout_ms = options.timeout_ms ? options.timeout_ms : TIMEOUT_DEFAULT_MS;
 	k->spin_us = options.spin_us;
-	k->may_look = cpus_count() >= LOOK_CPUS;
+	k->looks.may_look = cpus_count() >= LOOK_CPUS;
 	set_name(k, options.name);
 	status = set_address(k, options.socket);
 	if (status == 0)
@@ -223,7 +190,7 @@ int kops_open_start(kops **ret_handle, const kops_options *given, char *why, siz
  */
 static void give_back(kops *k)
 {
-	for (struct links *node = k->buffers.next, *next; node != &k->buffers; node = next) {
+	for (struct links *node = k->buffers.list.next, *next; node != &k->buffers.list; node = next) {
 		next = node->next;
 		kops_free(LINKS_ENTRY(node, kops_buffer, node));
 	}
@@ -236,25 +203,15 @@ void kops_close(kops *k)
 	if (!k || k->in_callback)
 		return;
 	client_job_unprepare(k); /* the end of the session forgets them all */
-	while (!links_is_empty(&k->jobs))
-		client_job_destroy(LINKS_ENTRY(k->jobs.next, kops_job, node));
+	while (!links_is_empty(&k->jobs.all))
+		client_job_destroy(LINKS_ENTRY(k->jobs.all.next, kops_job, node));
 	give_back(k);
-	while (!links_is_empty(&k->buffers))
-		client_buffer_destroy(LINKS_ENTRY(k->buffers.next, kops_buffer, node));
+	while (!links_is_empty(&k->buffers.list))
+		client_buffer_destroy(LINKS_ENTRY(k->buffers.list.next, kops_buffer, node));
 	client_outbox_clear(k);
 	client_ring_close(k);
 	client_link_hang_up(k);
 	if (k->own)
 		munmap((void *)k->own, sizeof *k->own);
 	free(k);
-}
-
-const char *kops_error(const kops *k)
-{
-	return k->error;
-}
-
-const char *kops_strerror(int code)
-{
-	return status_text(code);
 }

@@ -2,33 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
-
-int client_ask(kops *k, struct call *call, int64_t until_us)
-{
-	int status = client_may_wait(k);
-	if (status < 0)
-		return status;
-	call->waiter.done = false;
-	call->waiter.look_from_us = call->waiter.look_until_us = 0;
-	call->id = 0;
-	k->call = call;
-	client_link_want(k);
-	if (client_can_send(k))
-		status = client_call_send(k);
-	if (status == 0)
-		status = client_await(k, &call->waiter, until_us - client_now_us());
-	k->call = NULL;
-	return status;
-}
-
-int client_ping(kops *k, int64_t until_us)
-{
-	struct call call; /* an initializer would write its text, too */
-	call.verb = KOPS__V1__REQUEST__BODY_PING;
-	call.before = 0;
-	return client_ask(k, &call, until_us);
-}
+#include "libkops/base/base.h"
+#include "libkops/session/await.h"
 
 int kops_ping(kops *k)
 {
@@ -67,7 +42,7 @@ struct info {
 
 static struct info *copy_description(const kops *k, const Kops__V1__Description *from)
 {
-	struct info *info = calloc(1, sizeof *info + description_bytes(from) + strlen(k->daemon) + 1);
+	struct info *info = calloc(1, sizeof *info + description_bytes(from) + strlen(k->session.daemon) + 1);
 	if (!info)
 		return NULL;
 	kops_device_info *devices = (kops_device_info *)(info + 1);
@@ -91,7 +66,7 @@ static struct info *copy_description(const kops *k, const Kops__V1__Description 
 		kernels[i].takes = put_text(&text, kernel->takes);
 		kernels[i].tensor_cores = kernel->tensor_cores;
 	}
-	info->shown.daemon = put_text(&text, k->daemon);
+	info->shown.daemon = put_text(&text, k->session.daemon);
 	info->shown.n_devices = from->n_devices;
 	info->shown.n_kernels = from->n_kernels;
 	info->devices = devices;

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
+#include "libkops/base/base.h"
+#include "libkops/job/receipt.h"
 
 struct receipt {
 	kops_receipt shown; /* the first member: callers have its address */

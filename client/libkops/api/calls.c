@@ -2,8 +2,9 @@
  * calls.c: the calls of single ops. Made by scripts/gen-ops from the descriptions in kernels/OP/op.c; do not
  * edit it.
  */
-#include "client.h"
 #include "common/rules.h"
+#include "libkops/api/one_op.h"
+#include "libkops/job/ops.h"
 
 int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
                   kops_precision precision, const char *kernel)

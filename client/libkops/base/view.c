@@ -1,8 +1,8 @@
 /* view.c: which elements of a buffer an operand means. */
 #include <string.h>
 
-#include "client.h"
 #include "dtype.h"
+#include "libkops/base/view.h"
 
 size_t kops_dtype_size(kops_dtype dtype)
 {

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
 #include "kernel.h"
+#include "libkops/base/base.h"
+#include "libkops/base/view.h"
+#include "libkops/job/ops.h"
+#include "libkops/wire/link.h"
 
 /* A field of proto/kops.proto that is written by hand. */
 #define TAG_SUBMIT_OPS MESSAGE_TAG(5, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
@@ -70,9 +73,9 @@ static int check_op(kops_job *job, const struct op *op, const kops_view *views, 
 		return status;
 	if (job->phase != PHASE_NEW)
 		return client_fail(job->k, KOPS_E_STATE, "ops cannot be added after kops_submit()");
-	if (job->n_ops >= job->k->ops_max)
+	if (job->n_ops >= job->k->jobs.ops_max)
 		return client_fail(job->k, KOPS_E_INVALID, "the job is full: kopsd takes %llu ops in one",
-		                   (unsigned long long)job->k->ops_max);
+		                   (unsigned long long)job->k->jobs.ops_max);
 	if (kernel && !client_name_is_valid(kernel))
 		return client_fail(job->k, KOPS_E_INVALID,
 		                   "a kernel's name is at most 64 printable characters");

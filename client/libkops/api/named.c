@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client.h"
 #include "common/rules.h"
+#include "libkops/base/base.h"
+#include "libkops/job/ops.h"
 
 struct named_op {
 	const struct op *op;

@@ -10,7 +10,7 @@
  * that is sent again writes all of it anew; and no earlier job of its queue that is not sent again writes any
  * of it. Everything else is left to the caller. Ranges of bytes err on the side of overlap.
  */
-#include "client.h"
+#include "libkops/job/repeat.h"
 
 static bool overlaps(const struct operand *a, const struct operand *b)
 {
@@ -54,7 +54,7 @@ static bool is_safe(const kops *k, const kops_job *job, const struct operand *re
 	bool before = true, changed = false, produced = false, missing = false;
 	if (any(job, 0, read->op, read, covers))
 		return true;
-	for (const struct links *at = k->out.next; at != &k->out; at = at->next) {
+	for (const struct links *at = k->jobs.out.next; at != &k->jobs.out; at = at->next) {
 		const kops_job *other = LINKS_ENTRY(at, kops_job, out);
 		before = before && other != job;
 		if (before && other->queue == job->queue) {
@@ -81,7 +81,7 @@ static bool is_repeatable(const kops *k, const kops_job *job)
 /* In order of submission: a job asks about the earlier ones. */
 void client_repeat_decide(kops *k)
 {
-	for (struct links *at = k->out.next; at != &k->out; at = at->next) {
+	for (struct links *at = k->jobs.out.next; at != &k->jobs.out; at = at->next) {
 		kops_job *job = LINKS_ENTRY(at, kops_job, out);
 		job->repeatable = is_repeatable(k, job);
 	}

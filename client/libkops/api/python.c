@@ -2,9 +2,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "client.h"
 #include "cpus.h"
-#include "python.h"
+#include "libkops/api/python.h"
+#include "libkops/base/base.h"
 
 bool kops_python_holds(const kops_python_held *places)
 {

@@ -1,0 +1,10 @@
+/* repeat.h: which jobs may run twice. */
+#ifndef KOPS_CLIENT_REPEAT_H
+#define KOPS_CLIENT_REPEAT_H
+
+#include "libkops/base/state.h"
+
+/* Sets `repeatable` of every job that is out, as if the daemon had run any part of the jobs that were sent. */
+void client_repeat_decide(kops *k);
+
+#endif
