@@ -7,9 +7,10 @@ import struct
 
 from support import harness, wire
 from support.harness import floats, unfloats
-from support.wire import BF16, F16, F32, F64, RESIDENT, attribute, instance, view
+from support.wire import BF16, C64, C128, F16, F32, F64, I32, RESIDENT, attribute, instance, view
 
-DTYPES = (F32, F64, F16, BF16)
+FLOATS = (F32, F64, F16, BF16)
+DTYPES = (*FLOATS, I32, C64, C128)
 F_SEAL_FUTURE_WRITE = 0x10
 
 
@@ -284,12 +285,12 @@ class Ops(harness.DaemonTest):
         self.refused(status, self.c.submit, op)
 
     def test_dtypes(self):
-        table = {"softmax": (F32, F16, BF16), "transpose": DTYPES, "copy": DTYPES}
+        table = {"softmax": FLOATS, "transpose": DTYPES, "copy": DTYPES}
         for op, taken in table.items():
             for dtype in DTYPES:
                 job = self.unary(op, [2, 2], dtype=dtype)
                 self.takes(job) if dtype in taken else self.refuses("DTYPE", job)
-        for op, taken in {"add": (F32, F16, BF16), "gemm": DTYPES}.items():
+        for op, taken in {"add": FLOATS, "gemm": FLOATS}.items():
             for dtype in DTYPES:
                 job = self.binary(op, [2, 2], [2, 2], [2, 2], (dtype,) * 3)
                 self.takes(job) if dtype in taken else self.refuses("DTYPE", job)
@@ -335,7 +336,7 @@ class Ops(harness.DaemonTest):
     def test_reduce(self):
         for dtype in DTYPES:
             job = self.reduce([2, 3], [2], dtype)
-            self.takes(job) if dtype != F64 else self.refuses("DTYPE", job)
+            self.takes(job) if dtype in FLOATS else self.refuses("DTYPE", job)
         self.refuses("DTYPE", self.reduce([2, 3], [2], F32, F16))
         for shape, y in [([3], [1]), ([2, 3], [2]), ([2, 3], [2, 1]), ([2, 2, 2, 3], [2, 2, 2]), ([2, 0], [2]), ([0, 2], [0])]:
             self.takes(self.reduce(shape, y))

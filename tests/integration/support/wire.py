@@ -13,10 +13,10 @@ import struct
 
 DATAGRAM_MAX = 16384
 FDS_MAX = 4
-F32, F64, F16, BF16 = 1, 2, 3, 4
+F32, F64, F16, BF16, I32, C64, C128 = range(1, 8)
 NORMAL, HIGH, LOW = 0, 1, 2
 SHARED, RESIDENT = 0, 1
-SIZES = {F32: 4, F64: 8, F16: 2, BF16: 2}
+SIZES = {F32: 4, F64: 8, F16: 2, BF16: 2, I32: 4, C64: 8, C128: 16}
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
