@@ -22,6 +22,14 @@ static struct turns turns;
 static bool is_shared;
 static unsigned executed, told; /* the former atomic */
 
+/* In place of the real one, which forgets other users after a time that a busy machine lets pass. */
+bool turns_are_shared(const struct turns *t, uint64_t now)
+{
+	(void)now;
+	assert_ptr_equal(t, &turns);
+	return is_shared;
+}
+
 static void execute(struct device_work *work, const struct backend *backend, struct backend_device *dev)
 {
 	(void)work;
@@ -37,7 +45,6 @@ static void done(struct device_work *work)
 	(void)work;
 	while (clock_ns() < until)
 		;
-	turns.alone_since_ns = is_shared ? clock_ns() : 0;
 	told++;
 }
 
@@ -77,7 +84,6 @@ static unsigned tell(void)
 
 	executed = told = 0;
 	device->turns = &turns;
-	turns.alone_since_ns = is_shared ? clock_ns() : 0;
 	for (unsigned i = 0; i < TASKS; i++) {
 		tasks[i] = (struct device_work){.execute = execute, .done = done};
 		device_submit(device, &tasks[i]);
