@@ -34,6 +34,15 @@ static inline uint64_t count_or(struct opt_count given, uint64_t otherwise)
 	return given.set ? given.value : otherwise;
 }
 
+#define SETTINGS_ATTRIBUTES_MAX 16 /* as kernel.h has it */
+
+/* An attribute of an op, by its type; numbers and counts in one form, choices by name. */
+struct described_setting {
+	struct opt_real number;
+	bool flag;
+	const char *word;
+};
+
 /* Of an op, from a verb's options or a job file's settings. All zero: nothing was given. */
 struct settings {
 	struct opt_real alpha, beta, scale;
@@ -41,6 +50,7 @@ struct settings {
 	kops_reduction kind;
 	kops_precision precision;
 	const char *kernel;
+	struct described_setting attributes[SETTINGS_ATTRIBUTES_MAX]; /* of ops that have no member above */
 };
 
 struct flags {

@@ -1,151 +1,16 @@
 /*
- * add: y = a + b with a and b repeated to y's shape; f32, f64, f16 and bf16.
+ * add: y = a + b with a and b repeated to y's shape (pairwise.h); f32, f64, f16 and bf16.
  *
- * After check() all three views have rank 4 and y's shape; a repeated axis has stride 0. The axes are sorted
- * by falling stride of y and folded together where all three views allow, so that dense operands come
- * as (1, 1, 1, elements), a dense matrix plus a row as (1, 1, rows, columns).
- *
- * The sum is the exact one rounded once. A sum in f32 rounded to one of the 16-bit types is that very number: a
- * second rounding of a sum to p bits does no harm after a first one to 2p + 2 or more, f16 has p = 11,
- * bf16 8, and subnormal sums are exact.
+ * A sum in f32 rounded to one of the 16-bit types is the exact sum rounded once: a second rounding of a sum to
+ * p bits does no harm after a first one to 2p + 2 or more, f16 has p = 11, bf16 8, and subnormal sums are
+ * exact.
  */
-#include "common/half.h"
 #include "common/rules.h"
+#include "pairwise/pairwise.h"
 
-enum { A, B, Y };
-
-static const struct op_operand operands[] = {
-    [A] = {.name = "a",
-           .dtypes = RULES_FLOATS,
-           .about = "1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's"},
-    [B] = {.name = "b", .dtypes = RULES_FLOATS, .about = "as a"},
-    [Y] = {.name = "y",
-           .role = OPERAND_OUTPUT,
-           .dtypes = RULES_FLOATS,
-           .in_place = 1u << A | 1u << B,
-           .about = "1 to 4 axes"},
-};
-
-/* Gives v the shape that y has with rank 4. */
-static int spread(struct view *v, const char *name, const struct view *y, char why[WHY_BYTES])
+static double sum(double a, double b)
 {
-	char tv[RULES_SHAPE_BYTES], ty[RULES_SHAPE_BYTES];
-	struct view wide = *v, goal = *y;
-
-	rules_pad_rank(&wide, 4);
-	rules_pad_rank(&goal, 4);
-	for (uint32_t d = 0; d < 4; d++) {
-		if (wide.shape[d] == goal.shape[d])
-			continue;
-		if (wide.shape[d] != 1)
-			return rules_refuse(
-			    why, KOPS_E_SHAPE,
-			    "%s is %s, which does not repeat to y's %s: each extent, from the last, must be "
-			    "equal or 1",
-			    name, rules_shape(v, tv), rules_shape(y, ty));
-		wide.shape[d] = goal.shape[d];
-		wide.strides[d] = 0;
-	}
-	*v = wide;
-	return 0;
+	return a + b;
 }
 
-/* Inputs may be smaller. */
-static void shape(const struct op_args *args, struct op_shape *ret)
-{
-	rules_take_shape(op_output_const(args), ret);
-}
-
-static int check_ranks(const struct op_args *args, char why[WHY_BYTES])
-{
-	int rc;
-
-	for (unsigned i = A; i <= Y; i++)
-		if ((rc = rules_rank(&args->views[i], operands[i].name, 1, 4, why)) < 0)
-			return rc;
-	return 0;
-}
-
-static int result(struct op_args *args, char why[WHY_BYTES])
-{
-	return rules_broadcast(&args->views[A], "a", &args->views[B], "b", &args->views[Y], why);
-}
-
-static int check(struct op_args *args, char why[WHY_BYTES])
-{
-	struct view *a = &args->views[A], *b = &args->views[B], *y = &args->views[Y];
-	int rc;
-
-	if ((rc = check_ranks(args, why)) < 0 || (rc = spread(a, "a", y, why)) < 0 ||
-	    (rc = spread(b, "b", y, why)) < 0)
-		return rc;
-	rules_pad_rank(y, 4);
-	if ((rc = rules_outputs(args, why)) < 0)
-		return rc;
-	struct view *const all[] = {a, b, y};
-	rules_order(all, 3);
-	rules_fold(all, 3, 4);
-	return 0;
-}
-
-static void cost(const struct op_args *args, struct cost *ret)
-{
-	ret->flops = (double)view_elements(&args->views[Y]);
-	ret->bytes = rules_bytes(&args->views[A]) + rules_bytes(&args->views[B]) + rules_bytes(&args->views[Y]);
-}
-
-static void reference(const struct op_args *args)
-{
-	const struct view *a = &args->views[A], *b = &args->views[B], *y = &args->views[Y];
-	const int64_t *sa = a->strides, *sb = b->strides, *sy = y->strides;
-
-	for (int64_t i = 0; i < (int64_t)y->shape[0]; i++)
-		for (int64_t j = 0; j < (int64_t)y->shape[1]; j++)
-			for (int64_t k = 0; k < (int64_t)y->shape[2]; k++)
-				for (int64_t l = 0; l < (int64_t)y->shape[3]; l++)
-					half_store(
-					    y->data, y->dtype, i * sy[0] + j * sy[1] + k * sy[2] + l * sy[3],
-					    half_load(a->data, a->dtype,
-					              i * sa[0] + j * sa[1] + k * sa[2] + l * sa[3]) +
-					        half_load(b->data, b->dtype,
-					                  i * sb[0] + j * sb[1] + k * sb[2] + l * sb[3]));
-}
-
-/* A matrix plus a row, in the form that check() leaves. */
-static bool sample(kops_dtype dtype, struct op_args *args)
-{
-	if (!op_takes(&op_add, dtype))
-		return false;
-	*args = (struct op_args){.op = &op_add};
-	for (unsigned i = A; i <= Y; i++) {
-		args->views[i] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 1, 19, 1029}};
-		view_make_dense(&args->views[i]);
-	}
-	args->views[B].strides[2] = 0;
-	return true;
-}
-
-static double tolerance(const struct op_args *args)
-{
-	(void)args;
-	return 0;
-}
-
-static const struct part_axis part_axes[] = {
-    {{0, 0, 0}, false}, {{1, 1, 1}, false}, {{2, 2, 2}, false}, {{3, 3, 3}, false}};
-
-const struct op op_add = {
-    .name = "add",
-    .about = "y = a + b, rounded once",
-    .operands = operands,
-    .n_operands = sizeof operands / sizeof operands[0],
-    .part_axes = part_axes,
-    .n_part_axes = sizeof part_axes / sizeof part_axes[0],
-    .shape = shape,
-    .check = check,
-    .result = result,
-    .cost = cost,
-    .reference = reference,
-    .sample = sample,
-    .tolerance = tolerance,
-};
+PAIRWISE_OP(add, "y = a + b, rounded once", sum);

@@ -28,10 +28,12 @@ extern "C" {
 #define CUDA_RESIDENT_THREADS 1024
 #endif
 
+#ifndef CUDA_LAUNCH /* tests/plan needs no kernels */
 /* Declares or begins a launch function (kernel.h: struct kernel.launch). */
 #define CUDA_LAUNCH(name) int name(const struct op_args *args, const struct launch *launch)
 /* The same for struct kernel.launch_together. */
 #define CUDA_TOGETHER(name) int name(const struct op_args *const *args, unsigned n, const struct launch *launch)
+#endif
 
 /*
  * The result of the launches made so far by this thread. The error stays set, so that the backend

@@ -95,12 +95,11 @@ void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES]);
 
 /* What is random about an op. */
 struct shaper {
-	const char *op;
+	const char *op; /* NULL: of those that shapes.c has no line for, by their descriptions */
 	void (*shape)(struct problem *p, struct random *r); /* p->large and args.op are there */
-	int (*describe)(const struct op_args *args, char *text, size_t size); /* its parameters, as snprintf */
-	bool fewer_axes; /* the output's last axis is not the inputs' */
+	bool fewer_axes;                                    /* the output's last axis may not be the inputs' */
 };
-const struct shaper *shaper_of(const struct op *op); /* NULL: shapes.c has no line for it */
+const struct shaper *shaper_of(const struct op *op);
 
 /* Every third large product has more tiles of C than there are multiprocessors. */
 bool has_many_tiles(unsigned large);
@@ -172,7 +171,6 @@ struct oracle {
 	uint64_t n;
 };
 
-bool judge_knows(const struct op *op); /* judge.c has a line for it */
 bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES]);
 void oracle_free(struct oracle *o);
 void judge(const struct oracle *o, const struct problem *p, struct verdict *ret);

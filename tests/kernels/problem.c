@@ -422,13 +422,39 @@ static int describe_view(const struct problem *p, unsigned i, char *text, size_t
 	return n;
 }
 
+static double attribute_of(const struct op_args *args, const struct op_attribute *a)
+{
+	const char *at = (const char *)&args->params + a->offset;
+	double number = 0;
+	uint32_t count = 0;
+	bool flag = false;
+	int choice = 0;
+
+	switch (a->type) {
+	case ATTRIBUTE_NUMBER:
+		memcpy(&number, at, sizeof number);
+		return number;
+	case ATTRIBUTE_COUNT:
+		memcpy(&count, at, sizeof count);
+		return count;
+	case ATTRIBUTE_FLAG:
+		memcpy(&flag, at, sizeof flag);
+		return flag;
+	case ATTRIBUTE_CHOICE:
+		memcpy(&choice, at, sizeof choice);
+		return choice;
+	}
+	return 0;
+}
+
 void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES])
 {
-	const struct shaper *shaper = shaper_of(p->args.op);
-	int n = snprintf(text, CHECK_TEXT_BYTES, "%s", p->args.op->name);
+	const struct op *op = p->args.op;
+	int n = snprintf(text, CHECK_TEXT_BYTES, "%s", op->name);
 
-	for (unsigned i = 0; i < p->args.op->n_operands && n < CHECK_TEXT_BYTES; i++)
+	for (unsigned i = 0; i < op->n_operands && n < CHECK_TEXT_BYTES; i++)
 		n += describe_view(p, i, text + n, (size_t)(CHECK_TEXT_BYTES - n));
-	if (n < CHECK_TEXT_BYTES && shaper->describe)
-		shaper->describe(&p->args, text + n, (size_t)(CHECK_TEXT_BYTES - n));
+	for (unsigned i = 0; i < op->n_attributes && n < CHECK_TEXT_BYTES; i++)
+		n += snprintf(text + n, (size_t)(CHECK_TEXT_BYTES - n), " %s %g", op->attributes[i].name,
+		              attribute_of(&p->args, &op->attributes[i]));
 }

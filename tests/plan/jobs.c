@@ -188,12 +188,20 @@ static void shape_alike(struct op_args *args, struct random *r)
 	}
 }
 
-/* An input of add may have axes of one index, or lack them. */
-static void broadcast(struct view *v, struct random *r)
+/* An input may have axes of one index where its op repeats them. */
+static void broadcast(struct op_args *args, unsigned v, struct random *r)
 {
-	for (uint32_t d = 0; d < v->rank; d++)
+	struct op_args trial = *args;
+	const struct view *y = op_output_const(&trial);
+	struct view before = *y, *x = &trial.views[v];
+	char why[WHY_BYTES];
+
+	for (uint32_t d = 0; d < x->rank; d++)
 		if (random_chance(r, 20))
-			v->shape[d] = 1;
+			x->shape[d] = 1;
+	if (op_result(&trial, why) == 0 && y->rank == before.rank &&
+	    memcmp(y->shape, before.shape, y->rank * sizeof y->shape[0]) == 0)
+		args->views[v] = *x;
 }
 
 /* y without the last axis, or with one index there. */
@@ -213,15 +221,16 @@ static void shape_op(struct op_args *args, struct random *r)
 		shape_gemm(args, r);
 		return;
 	}
+	op_set_defaults(args);
 	shape_alike(args, r);
 	if (strcmp(args->op->name, "softmax") == 0)
 		args->params.softmax =
 		    (struct softmax_params){.scale = random_factor(r), .log = random_chance(r, 50)};
 	if (strcmp(args->op->name, "reduce") == 0)
 		shape_reduce(args, r);
-	for (unsigned v = 0; strcmp(args->op->name, "add") == 0 && v < 2; v++)
+	for (unsigned v = 0; v < op_first_output(args->op); v++)
 		if (random_chance(r, 30))
-			broadcast(&args->views[v], r);
+			broadcast(args, v, r);
 }
 
 /* ---- Jobs ---- */

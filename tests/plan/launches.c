@@ -8,49 +8,6 @@
 
 #include <cublas_v2.h>
 
-#define LAUNCHES                                                                                               \
-	X(gemm_naive)                                                                                          \
-	X(gemm_tile16)                                                                                         \
-	X(gemm_tile32)                                                                                         \
-	X(gemm_blocked)                                                                                        \
-	X(gemm_bankfree)                                                                                       \
-	X(gemm_pipelined)                                                                                      \
-	X(softmax_naive)                                                                                       \
-	X(softmax_blockreduce)                                                                                 \
-	X(softmax_coalesced)                                                                                   \
-	X(softmax_online)                                                                                      \
-	X(transpose_serial)                                                                                    \
-	X(transpose_perrow)                                                                                    \
-	X(transpose_perelement)                                                                                \
-	X(transpose_tiled)                                                                                     \
-	X(transpose_tiled_rect)                                                                                \
-	X(transpose_padded)                                                                                    \
-	X(add_scalar)                                                                                          \
-	X(add_float4)                                                                                          \
-	X(add_float4x)                                                                                         \
-	X(copy_vector)                                                                                         \
-	X(reduce_rows)                                                                                         \
-	X(reduce_strided)
-
-#define X(name)                                                                                                \
-	CUDA_LAUNCH(name);                                                                                     \
-	CUDA_LAUNCH(name)                                                                                      \
-	{                                                                                                      \
-		(void)args;                                                                                    \
-		(void)launch;                                                                                  \
-		abort();                                                                                       \
-	}
-LAUNCHES
-#undef X
-
-#define TOGETHER                                                                                               \
-	X(add_scalar_together)                                                                                 \
-	X(add_float4_together)                                                                                 \
-	X(add_float4x_together)                                                                                \
-	X(transpose_perelement_together)                                                                       \
-	X(copy_vector_together)                                                                                \
-	X(copy_strided_together)
-
 #define X(name)                                                                                                \
 	CUDA_TOGETHER(name);                                                                                   \
 	CUDA_TOGETHER(name)                                                                                    \
@@ -60,8 +17,17 @@ LAUNCHES
 		(void)launch;                                                                                  \
 		abort();                                                                                       \
 	}
-TOGETHER
+X(copy_vector_together)
+X(copy_strided_together)
 #undef X
+
+CUDA_LAUNCH(copy_vector);
+CUDA_LAUNCH(copy_vector)
+{
+	(void)args;
+	(void)launch;
+	abort();
+}
 
 int cuda_copy_strided(const struct view *x, const struct view *y, cudaStream_t stream)
 {

@@ -1,10 +1,7 @@
 /* add: element by element; an extent of 1 is repeated. */
 #include <math.h>
-#include <string.h>
 
-#include "files/dims.h"
-#include "files/source.h"
-#include "verb/op.h"
+#include "op/operation.h"
 
 static void want_sum(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch)
 {
@@ -37,30 +34,6 @@ static void align(struct elements *in, struct elements *y)
 	repeat(&in[1], y);
 }
 
-/* A raw B is as large as A, or one row, column or element of it. */
-static int fit(struct cli *cli, struct source *const *sources)
-{
-	const struct source *a = sources[0];
-	struct source *b = sources[1];
-	uint64_t rows = 1, columns;
-
-	int rc = verb_op_fit_rows(cli, sources);
-	if (rc != CLI_OK || b->npy)
-		return rc;
-	for (uint32_t d = 0; d + 1 < a->rank; d++)
-		rows *= a->shape[d];
-	if (dims_repeated(b, rows, a->shape[a->rank - 1], cli->why) < 0)
-		return CLI_FAILED;
-	if (a->rank <= 2 || b->shape[0] == 1)
-		return CLI_OK;
-	/* The whole, or a column, of an array with more axes: the same axes. */
-	columns = b->shape[1];
-	b->rank = a->rank;
-	memcpy(b->shape, a->shape, sizeof(b->shape));
-	b->shape[a->rank - 1] = columns;
-	return CLI_OK;
-}
-
 const struct operation operation_add = {
     .name = "add",
     .n_inputs = 2,
@@ -77,7 +50,6 @@ const struct operation operation_add = {
          .examples = "  kops-client add a.npy b.npy -o sum.npy\n"
                      "  kops-client add x.npy bias_row.npy -o y.npy --check\n"
                      "  kops-client add -m 300 x.bin column.bin -o y.bin\n"},
-    .fit = fit,
     .want = want_sum,
     .align = align,
     .bench = {.what = "sums",

@@ -8,36 +8,6 @@
 #include "kernel.h"
 #include "show.h"
 
-#define X(name) &operation_##name,
-static const struct operation *const operations[] = {
-#include "ops.def"
-};
-#undef X
-
-const struct operation *operation_at(size_t index)
-{
-	return operations[index];
-}
-
-const struct operation *operation_by_name(const char *name)
-{
-	for (size_t i = 0; i < OPERATIONS; i++)
-		if (strcmp(operations[i]->name, name) == 0)
-			return operations[i];
-	return NULL;
-}
-
-const char *operation_names(char *text, size_t room)
-{
-	size_t used = 0;
-
-	for (size_t i = 0; i < OPERATIONS && used < room; i++) {
-		const char *between = i == 0 ? "" : i + 1 < OPERATIONS ? ", " : " or ";
-		used += (size_t)snprintf(text + used, room - used, "%s%s", between, operations[i]->name);
-	}
-	return text;
-}
-
 struct step step_of(const struct operation *op)
 {
 	return (struct step){.op = op};
@@ -71,8 +41,7 @@ int step_fits(const kops_view *view, char *why)
 	                   show_shape(view->rank, view->shape).text);
 }
 
-/* The operands by the names of the op's description: n_inputs, then the output. */
-static void name_operands(const struct step *step, kops_operand ret[STEP_INPUTS_MAX + 1])
+void step_operands(const struct step *step, kops_operand ret[STEP_INPUTS_MAX + 1])
 {
 	const struct op *op = op_by_name(step->op->name);
 	unsigned n = step->op->n_inputs;
@@ -90,7 +59,7 @@ static int described_shape(struct step *step, char *why)
 	unsigned n = step->op->n_inputs;
 	kops_view result;
 
-	name_operands(step, operands);
+	step_operands(step, operands);
 	for (unsigned i = 0; i < n; i++)
 		operands[i].view.dtype = (kops_dtype)__builtin_ctz(op->operands[i].dtypes);
 	if (kops_op_result(op->name, operands, n, NULL, 0, operands[n].name, &result, why, CLI_WHY_BYTES) < 0)
@@ -106,7 +75,7 @@ int step_enqueue(kops_job *job, const struct step *step)
 
 	if (step->op->enqueue)
 		return step->op->enqueue(job, step);
-	name_operands(step, operands);
+	step_operands(step, operands);
 	return kops_job_op(job, step->op->name, operands, step->op->n_inputs + 1, NULL, 0, step->set.kernel);
 }
 

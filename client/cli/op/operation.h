@@ -1,6 +1,7 @@
 /*
- * operation.h: the ops as the command line knows them. One file each, which exports one struct operation; the
- * list is proto/ops.def. Verbs, job files and kops-bench all work on struct step.
+ * operation.h: the ops as the command line knows them; the list is proto/ops.def. An op of which more is to be
+ * said than its description has a file here that exports one struct operation; described.c makes those of the
+ * others. Verbs, job files and kops-bench all work on struct step.
  */
 #ifndef KOPS_CLI_OP_OPERATION_H
 #define KOPS_CLI_OP_OPERATION_H
@@ -84,7 +85,7 @@ struct operation {
 	struct verb verb;
 	/*
 	 * Gives the verb's raw files, which have dtypes, their shapes; after the last one comes NULL. An exit
-	 * code. NULL: -m and -n tell the first one's.
+	 * code. NULL: -m and -n tell the first one's; others are as large, or a row, column or element of it.
 	 */
 	int (*fit)(struct cli *cli, struct source *const *sources);
 	/* Sets rank and shape of out, which were those of in[0]. KOPS_E_INVALID with a sentence. NULL: as the
@@ -104,7 +105,7 @@ struct operation {
 
 /* Each in the file of its name. */
 #define X(name) extern const struct operation operation_##name;
-#include "ops.def"
+#include "own_ops.def"
 #undef X
 
 #define X(name) +1
@@ -128,6 +129,9 @@ struct step step_copy(kops_view from, kops_view to);
 int step_shape(struct step *step, char *why);
 /* The same, whether or not the op takes the dtypes. */
 int step_result(struct step *step, char *why);
+
+/* The operands by the names of the op's description: n_inputs, then the output. */
+void step_operands(const struct step *step, kops_operand ret[STEP_INPUTS_MAX + 1]);
 
 /* Adds the op to a job: what kops_job_op() returns. */
 int step_enqueue(kops_job *job, const struct step *step);

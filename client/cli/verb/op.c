@@ -72,11 +72,35 @@ static int settle_dtype(struct cli *cli, struct source *const *sources, const ch
 	return CLI_OK;
 }
 
-int verb_op_fit_rows(struct cli *cli, struct source *const *sources)
+/* A raw operand is as large as A, or one row, column or element of it. */
+static int fit_repeated(struct cli *cli, const struct source *a, struct source *b)
 {
-	int rc = dims_matrix(sources[0], cli->flags.m, cli->flags.n, cli->why);
+	uint64_t rows = 1, columns;
 
-	return rc < 0 ? CLI_FAILED : CLI_OK;
+	if (b->npy)
+		return CLI_OK;
+	for (uint32_t d = 0; d + 1 < a->rank; d++)
+		rows *= a->shape[d];
+	if (dims_repeated(b, rows, a->shape[a->rank - 1], cli->why) < 0)
+		return CLI_FAILED;
+	if (a->rank <= 2 || b->shape[0] == 1)
+		return CLI_OK;
+	/* The whole, or a column, of an array with more axes: the same axes. */
+	columns = b->shape[1];
+	b->rank = a->rank;
+	memcpy(b->shape, a->shape, sizeof(b->shape));
+	b->shape[a->rank - 1] = columns;
+	return CLI_OK;
+}
+
+/* Where the op does not say: -m and -n tell what the first file is, and what the others may be follows. */
+static int fit(struct cli *cli, struct source *const *sources)
+{
+	int rc = dims_matrix(sources[0], cli->flags.m, cli->flags.n, cli->why) < 0 ? CLI_FAILED : CLI_OK;
+
+	for (int i = 1; sources[i] && rc == CLI_OK; i++)
+		rc = fit_repeated(cli, sources[0], sources[i]);
+	return rc;
 }
 
 /* One file given twice is read once. */
@@ -122,7 +146,7 @@ static int compute(struct pipeline *p, const struct operation *op, struct jobfil
 	if (rc == CLI_OK)
 		rc = settle_dtype(p->cli, sources, op->name);
 	if (rc == CLI_OK)
-		rc = (op->fit ? op->fit : verb_op_fit_rows)(p->cli, sources);
+		rc = (op->fit ? op->fit : fit)(p->cli, sources);
 	if (rc != CLI_OK)
 		return rc;
 	share(job, sources);

@@ -12,9 +12,6 @@ const struct command *verb_op_command(const struct operation *op, const struct v
 /* Runs the op on files, under cli->flags. An exit code. */
 int verb_op_run(struct cli *cli, const struct operation *op, char **files);
 
-/* An operation's fit(): -m and -n say what the first file is. */
-int verb_op_fit_rows(struct cli *cli, struct source *const *sources);
-
 extern const struct verb verb_sgemm; /* gemm for f32; op/gemm.c */
 
 #endif

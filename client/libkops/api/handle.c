@@ -120,6 +120,7 @@ static kops *handle_new(void)
 	k->link.sock.number = k->link.watched = -1;
 	k->link.give_up_us = CLIENT_NEVER;
 	k->jobs.ops_max = MESSAGE_OPS_MAX;
+	k->jobs.instances = true;
 	k->wire.outbox_end = &k->wire.outbox;
 	links_init(&k->buffers.list);
 	links_init(&k->jobs.all);

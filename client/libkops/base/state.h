@@ -170,6 +170,7 @@ struct jobs {
 	unsigned n_out;
 	uint64_t last_prepared; /* number of one */
 	uint64_t ops_max;       /* from Welcome */
+	bool instances;         /* the daemon knows ops by names; true until a Welcome says otherwise */
 	bool prepares;          /* the daemon knows prepared jobs */
 };
 

@@ -145,6 +145,73 @@ static void fill_own_message(const struct op *op, const ProtobufCMessageDescript
 		put_attribute(op->attributes[i].type, values[i], ret->bytes + field->offset);
 }
 
+static int append_own(kops_job *job, const struct op *op, const ProtobufCFieldDescriptor *own,
+                      const kops_view *views, Kops__V1__View *wire, const double *values, Kops__V1__Op *msg)
+{
+	union own_message message;
+	fill_own_message(op, own->descriptor, views, wire, values, &message);
+	msg->params_case = (Kops__V1__Op__ParamsCase)own->id;
+	memcpy((char *)msg + own->offset, &(union own_message *){&message}, sizeof(union own_message *));
+	return append_op(job, msg);
+}
+
+static void fill_attribute(const struct op_attribute *a, double value, Kops__V1__Instance__Attribute *ret)
+{
+	kops__v1__instance__attribute__init(ret);
+	ret->name = (char *)a->name;
+	switch (a->type) {
+	case ATTRIBUTE_NUMBER:
+		ret->value_case = KOPS__V1__INSTANCE__ATTRIBUTE__VALUE_NUMBER;
+		ret->number = value;
+		break;
+	case ATTRIBUTE_COUNT:
+		ret->value_case = KOPS__V1__INSTANCE__ATTRIBUTE__VALUE_COUNT;
+		ret->count = (uint64_t)value;
+		break;
+	case ATTRIBUTE_FLAG:
+		ret->value_case = KOPS__V1__INSTANCE__ATTRIBUTE__VALUE_FLAG;
+		ret->flag = value != 0;
+		break;
+	case ATTRIBUTE_CHOICE:
+		ret->value_case = KOPS__V1__INSTANCE__ATTRIBUTE__VALUE_CHOICE;
+		ret->choice = (char *)a->choices[(unsigned)value];
+		break;
+	}
+}
+
+/* All by names, for ops that have no message of their own. */
+static int append_instance(kops_job *job, const struct op *op, const kops_view *views, Kops__V1__View *wire,
+                           const double *values, Kops__V1__Op *msg)
+{
+	Kops__V1__Instance__Operand operands[OP_OPERANDS_MAX], *operand_list[OP_OPERANDS_MAX];
+	Kops__V1__Instance__Attribute attributes[OP_ATTRIBUTES_MAX], *attribute_list[OP_ATTRIBUTES_MAX];
+	Kops__V1__Instance instance = KOPS__V1__INSTANCE__INIT;
+
+	if (!job->k->jobs.instances)
+		return client_fail(
+		    job->k, KOPS_E_UNSUPPORTED,
+		    "this kopsd is older than libkops and does not know %s; update and restart it", op->name);
+	for (unsigned i = 0; i < op->n_operands; i++) {
+		if (is_absent(op, i, &views[i]))
+			continue;
+		kops__v1__instance__operand__init(&operands[i]);
+		operands[i].name = (char *)op->operands[i].name;
+		operands[i].view = &wire[i];
+		operand_list[instance.n_operands++] = &operands[i];
+	}
+	for (unsigned i = 0; i < op->n_attributes; i++) {
+		fill_attribute(&op->attributes[i], values[i], &attributes[i]);
+		attribute_list[i] = &attributes[i];
+	}
+	instance.op = (char *)op->name;
+	instance.operands = operand_list;
+	instance.n_attributes = op->n_attributes;
+	instance.attributes = attribute_list;
+	msg->params_case = KOPS__V1__OP__PARAMS_INSTANCE;
+	msg->instance = &instance;
+	return append_op(job, msg);
+}
+
 static int append(kops_job *job, const struct op *op, const kops_view *views, const double *values,
                   const char *kernel)
 {
@@ -152,16 +219,13 @@ static int append(kops_job *job, const struct op *op, const kops_view *views, co
 	    protobuf_c_message_descriptor_get_field_by_name(&kops__v1__op__descriptor, op->name);
 	Kops__V1__View wire[OP_OPERANDS_MAX];
 	Kops__V1__Op msg = KOPS__V1__OP__INIT;
-	union own_message message;
 	for (unsigned i = 0; i < op->n_operands; i++)
 		if (!is_absent(op, i, &views[i]))
 			client_view_encode(&views[i], &wire[i]);
-	fill_own_message(op, own->descriptor, views, wire, values, &message);
-	msg.params_case = (Kops__V1__Op__ParamsCase)own->id;
-	memcpy((char *)&msg + own->offset, &(union own_message *){&message}, sizeof(union own_message *));
 	if (kernel)
 		msg.kernel = (char *)kernel;
-	return append_op(job, &msg);
+	return own ? append_own(job, op, own, views, wire, values, &msg)
+	           : append_instance(job, op, views, wire, values, &msg);
 }
 
 /* ---- What it reads and writes ---- */

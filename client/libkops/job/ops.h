@@ -8,7 +8,7 @@
 int client_job_reserve(kops_job *job, size_t n);
 
 #define CLIENT_OWN_MESSAGE_BYTES 128  /* room for an op's own message, of whichever type */
-#define CLIENT_OP_BYTES_MAX      2048 /* packed: eight views of 120 bytes, the attributes, a kernel's name */
+#define CLIENT_OP_BYTES_MAX      4096 /* packed: eight views of 120 bytes, 16 attributes, names */
 
 /*
  * Adds an op: views[] and values[] are its operands and attributes in the order of its description, values as

@@ -213,6 +213,7 @@ static void welcomed(kops *k, const Kops__V1__Reply *reply)
 	snprintf(k->session.daemon, sizeof k->session.daemon, "%s", reply->welcome->daemon);
 	if (reply->welcome->max_ops > 0)
 		k->jobs.ops_max = reply->welcome->max_ops;
+	k->jobs.instances = reply->welcome->instances;
 	k->jobs.prepares = reply->welcome->prepares;
 	k->session.lists = reply->welcome->lists;
 	k->ring.limit =

@@ -34,6 +34,10 @@ __all__ = [
     "InterruptedJobError", "LostError", "OutOfMemoryError", "QuotaError", "ShapeError", "StateError", "TimedOutError",
 ]
 
+# Made by scripts/gen-ops: names of described ops
+__all__ += []
+# End of names of described ops
+
 connect = Client
 
 if TYPE_CHECKING:
@@ -152,6 +156,10 @@ def reduce(x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = Fa
 def copy(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
     """A copy of x, also between shared and a device's memory."""
     return default_client().copy(x, out, kernel=kernel)
+
+
+# Made by scripts/gen-ops: described ops
+# End of described ops
 
 
 def job(*, device: str | None = None, queue: int = 0, priority: str = "normal", deadline: float | None = None,

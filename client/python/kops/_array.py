@@ -46,6 +46,12 @@ def dtype_code(dtype: np.dtype[Any]) -> int:
     return code
 
 
+def dtype_of(code: int, arrays: Iterable[NDArray]) -> np.dtype[Any]:
+    """That of one of the arrays, where one has it: NumPy finds bfloat16 by its name only where ml_dtypes is loaded."""
+    there = next((native(x.dtype) for x in arrays if dtype_code(x.dtype) == code), None)
+    return there or np.dtype(_NAMES[_library.DTYPES[code]])
+
+
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """In this machine's byte order, as arrays of kops are."""
     return dtype if dtype.isnative else dtype.newbyteorder("=")

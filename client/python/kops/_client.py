@@ -193,6 +193,9 @@ class Client:
         """A copy of x, also between shared and a device's memory."""
         return self._op((_ops.copy, id(x), id(out), kernel), (x,), out)
 
+    # Made by scripts/gen-ops: described ops
+    # End of described ops
+
     @property
     def receipt(self) -> Receipt | None:
         """Of the last op that was run here, not in a Job, by whichever thread. One that took several jobs has that of

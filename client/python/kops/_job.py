@@ -95,6 +95,9 @@ class Job:
     def copy(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.copy(self._desk, x, out, kernel))
 
+    # Made by scripts/gen-ops: described ops
+    # End of described ops
+
     def _add(self, result: Array, ops: list[Op]) -> Array:
         if self._is_sent and self._ops:
             raise error("STATE", "no op can be added after submit(): make another job")

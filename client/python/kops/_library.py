@@ -37,6 +37,14 @@ class View(ctypes.Structure):
                 ("shape", c_uint64 * _VIEW_AXES), ("strides", c_int64 * _VIEW_AXES), ("reserved", c_uint64 * 2)]
 
 
+class NamedOperand(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("view", View)]
+
+
+class NamedAttribute(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("value", c_double), ("choice", c_char_p)]
+
+
 class JobOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("queue", c_uint32), ("priority", c_int), ("device", c_char_p),
                 ("deadline_us", c_uint64), ("timed", c_bool), ("reserved", c_uint8 * 7)]
@@ -160,6 +168,10 @@ _WITH_GIL: _Table = {
     "kops_job_add": (c_int, [c_void_p, View, View, View, c_char_p]),
     "kops_job_copy": (c_int, [c_void_p, View, View, c_char_p]),
     "kops_job_reduce": (c_int, [c_void_p, View, View, c_int, c_char_p]),
+    "kops_job_op": (c_int, [c_void_p, c_char_p, POINTER(NamedOperand), c_size_t, POINTER(NamedAttribute), c_size_t,
+                            c_char_p]),
+    "kops_op_result": (c_int, [c_char_p, POINTER(NamedOperand), c_size_t, POINTER(NamedAttribute), c_size_t, c_char_p,
+                               POINTER(View), c_char_p, c_size_t]),
     "kops_submit": (c_int, [c_void_p, c_void_p, c_void_p]),  # an address is passed faster than a Callback
     "kops_job_is_out": (c_bool, [c_void_p]),
     "kops_cancel": (c_int, [c_void_p]),

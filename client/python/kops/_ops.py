@@ -5,6 +5,7 @@ Each function checks its arguments and returns the result's array and a list of 
 """
 from __future__ import annotations
 
+import ctypes
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
@@ -14,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike
 
 from . import _library
-from ._array import Array, DeviceArray, NDArray, native
+from ._array import Array, DeviceArray, NDArray, dtype_code, dtype_of, native
 from ._library import RANK_MAX, View, lib
 from .errors import error
 
@@ -31,12 +32,29 @@ class Op(NamedTuple):
     name: str
     arrays: tuple[NDArray, ...]  # the last one is the output
     params: tuple[Any, ...]
+    names: tuple[str, ...] = ()  # of the operands, where the op is added by names
+
+
+def _attributes(values: Sequence[tuple[str, Any]]) -> ctypes.Array[_library.NamedAttribute]:
+    """For libkops: words, numbers and truth values by the attributes' names."""
+    rows = [_library.NamedAttribute(name.encode(), 0, value.encode()) if isinstance(value, str)
+            else _library.NamedAttribute(name.encode(), float(value), None) for name, value in values]
+    return (_library.NamedAttribute * len(rows))(*rows)
+
+
+def _operands(names: Sequence[str], views: Sequence[View]) -> ctypes.Array[_library.NamedOperand]:
+    rows = [_library.NamedOperand(name.encode(), view) for name, view in zip(names, views)]
+    return (_library.NamedOperand * len(rows))(*rows)
 
 
 def append(job: int, op: Op, v: Sequence[View]) -> int:
     """Adds it, with the views of its arrays, to a kops_job: the status."""
     p = op.params
-    if op.name == "gemm":
+    if op.names:
+        attributes, kernel = p
+        status = lib.kops_job_op(job, op.name.encode(), _operands(op.names, v), len(v), _attributes(attributes),
+                                 len(attributes), kernel)
+    elif op.name == "gemm":
         alpha, beta, precision, kernel = p
         status = lib.kops_job_gemm(job, alpha, v[0], v[1], beta, v[2], precision, kernel)
     elif op.name == "add":
@@ -231,3 +249,39 @@ def copy(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple
     _check_rank(a, "x")
     result, y = _output(desk, out, a.shape, native(a.dtype), (x,))
     return result, [Op("copy", (a, y), (_kernel(kernel),))] if y.size else []
+
+
+# ---- Any op, by its description
+
+
+def _shape_of(x: NDArray) -> View:
+    view = View(None, 0, dtype_code(x.dtype), x.ndim)
+    view.shape[:x.ndim] = x.shape
+    return view
+
+
+def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attributes: tuple[tuple[str, Any], ...],
+               output: str, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+    """The result is what libkops says of it. A number of Python takes the type of the first array."""
+    given = {name: x for name, x in operands.items() if x is not None}
+    first = next((x for x in given.values() if not isinstance(x, (int, float))), None)
+    arrays = {name: _operand_or_number(desk, x, 0 if first is None else first) for name, x in given.items()}
+    whole = {name: x if x.ndim else x[None] for name, x in arrays.items()}
+    for name, x in whole.items():
+        _check_rank(x, name)
+    result, why = View(), ctypes.create_string_buffer(512)
+    status = lib.kops_op_result(op.encode(), _operands([*whole], [_shape_of(x) for x in whole.values()]), len(whole),
+                                _attributes(attributes), len(attributes), output.encode(), result, why, len(why))
+    if status < 0:
+        raise error(status, _library.text(why.value))
+    shape = tuple(result.shape[:result.rank]) if any(x.ndim for x in arrays.values()) else ()
+    out, y = _output(desk, out, shape, dtype_of(result.dtype, whole.values()), tuple(given.values()))
+    y = y if y.ndim else y[None]
+    names = (*whole, output)
+    return out, [Op(op, (*whole.values(), y), (attributes, _kernel(kernel)), names)] if y.size else []
+
+
+# Made by scripts/gen-ops: described ops
+
+
+# End of described ops

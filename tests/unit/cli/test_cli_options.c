@@ -146,15 +146,16 @@ static void mistyped_words_find_the_nearest(void **state)
 
 static void the_ops_are_those_of_the_list(void **state)
 {
-	char text[128], small[8];
+	char text[128], small[8], last[64];
 
 	(void)state;
 	assert_string_equal(operation_at(0)->name, "gemm");
 	for (size_t i = 0; i < OPERATIONS; i++)
 		assert_ptr_equal(operation_by_name(operation_at(i)->name), operation_at(i));
 	assert_null(operation_by_name("gem"));
-	assert_string_equal(operation_names(text, sizeof(text)),
-	                    "gemm, softmax, transpose, add, copy or reduce");
+	assert_int_equal(strncmp(operation_names(text, sizeof(text)), "gemm, softmax, ", 15), 0);
+	snprintf(last, sizeof(last), " or %s", operation_at(OPERATIONS - 1)->name);
+	assert_string_equal(text + strlen(text) - strlen(last), last);
 	assert_string_equal(operation_names(small, sizeof(small)), "gemm, s");
 }
 

@@ -49,8 +49,8 @@ struct fake {
 	struct message_arena arena;
 	/* For scripts to leave things in. */
 	int memfd;
-	bool prepares, lists;  /* set before it greets, */
-	uint32_t ring_entries; /* and this */
+	bool prepares, lists, is_old; /* set before it greets, */
+	uint32_t ring_entries;        /* and this */
 	uint64_t ids[16];
 	unsigned count; /* or, for fake_wait(), how far it is */
 	uint8_t saved[MESSAGE_BYTES_MAX];
@@ -246,6 +246,7 @@ static inline void fake_welcome(struct fake *f, uint64_t id, uint32_t version)
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	welcome.version = version, welcome.daemon = "kopsd fake", welcome.max_ops = 4;
 	welcome.prepares = f->prepares;
+	welcome.instances = !f->is_old;
 	welcome.lists = f->lists;
 	welcome.ring_entries = f->ring_entries;
 	reply.id = id;

@@ -1,0 +1,195 @@
+/*
+ * described.c: ops that have no file here: all that the programs know of them is in their description
+ * (kernel.h), and their check is the op's reference.
+ */
+#include "op/described.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "kernel.h"
+
+#define TEXT_BYTES 1024
+
+_Static_assert(SETTINGS_ATTRIBUTES_MAX == OP_ATTRIBUTES_MAX, "options.h and kernel.h differ");
+
+static struct described {
+	struct operation operation;
+	struct option_row settings[OP_ATTRIBUTES_MAX + 1];
+	char summary[128], help[TEXT_BYTES], examples[TEXT_BYTES], what[64], seed[128];
+} all[OPERATIONS];
+
+/* ---- Jobs ---- */
+
+static int enqueue(kops_job *job, const struct step *step)
+{
+	const struct op *op = op_by_name(step->op->name);
+	kops_operand operands[STEP_INPUTS_MAX + 1];
+	kops_attribute attributes[OP_ATTRIBUTES_MAX];
+	size_t n = 0;
+
+	for (unsigned i = 0; i < op->n_attributes; i++) {
+		const struct described_setting *set = &step->set.attributes[i];
+		const char *name = op->attributes[i].name;
+		if (set->word)
+			attributes[n++] = (kops_attribute){name, 0, set->word};
+		else if (set->number.set || set->flag)
+			attributes[n++] = (kops_attribute){name, set->flag ? 1 : set->number.value, NULL};
+	}
+	step_operands(step, operands);
+	return kops_job_op(job, op->name, operands, step->op->n_inputs + 1, attributes, n, step->set.kernel);
+}
+
+/* ---- The check ---- */
+
+static struct view view_of(const struct elements *e)
+{
+	struct view v = {.data = (void *)(uintptr_t)e->data, .dtype = e->dtype, .rank = e->rank};
+
+	memcpy(v.shape, e->shape, sizeof v.shape);
+	memcpy(v.strides, e->strides, sizeof v.strides);
+	return v;
+}
+
+static void set_attributes(const struct step *step, struct op_args *args)
+{
+	const struct op *op = args->op;
+
+	op_set_defaults(args);
+	for (unsigned i = 0; i < op->n_attributes; i++) {
+		const struct described_setting *set = &step->set.attributes[i];
+		if (set->word)
+			op_set_attribute(args, i, attribute_choice(&op->attributes[i], set->word));
+		else if (set->number.set || set->flag)
+			op_set_attribute(args, i, set->flag ? 1 : set->number.value);
+	}
+}
+
+static void compare(const struct elements *y, const struct elements *want, struct check *c, double *room)
+{
+	uint64_t columns = elements_columns(y);
+	const struct element_type *type = element_type(y->dtype);
+	double *got_row = room, *want_row = room + columns;
+
+	for (uint64_t row = 0; row < elements_rows(y); row++) {
+		elements_row(y, row, 0, columns, got_row);
+		elements_row(want, row, 0, columns, want_row);
+		for (uint64_t j = 0; j < columns; j++) {
+			double bound = 2 * type->roundoff * fabs(want_row[j]) + check_tiny_error(y->dtype);
+			check_compare(c, row, j, got_row[j], want_row[j], bound, type->largest);
+		}
+	}
+}
+
+/* The whole result again by the op's reference, which rounds to the type as kernels do. */
+static int check(const struct step *step, const struct elements *in, const struct elements *y,
+                 struct check *ret_check)
+{
+	struct op_args args = {.op = op_by_name(step->op->name)};
+	unsigned out = step->op->n_inputs;
+	struct check c = {.elements = elements_count(y), .us = cli_now_us()};
+	void *wanted = malloc((c.elements + 1) * kops_dtype_size(y->dtype));
+	double *room = malloc((2 * elements_columns(y) + 1) * sizeof *room);
+	struct elements want = elements_dense(wanted, y);
+	char why[WHY_BYTES];
+	int rc = wanted && room ? 0 : KOPS_E_NOMEM;
+
+	for (unsigned i = 0; i < out; i++)
+		args.views[i] = view_of(&in[i]);
+	args.views[out] = view_of(&want);
+	args.views[out].space = wanted; /* which no input lies in */
+	set_attributes(step, &args);
+	if (rc == 0 && c.elements > 0 && (rc = op_check(&args, why)) == 0) {
+		args.op->reference(&args);
+		compare(y, &want, &c, room);
+	}
+	c.us = cli_now_us() - c.us;
+	*ret_check = c;
+	free(wanted);
+	free(room);
+	return rc;
+}
+
+/* ---- The descriptor ---- */
+
+static struct option_row row_of(const struct op_attribute *a, unsigned i)
+{
+	size_t at = offsetof(struct flags, op.attributes) + i * sizeof(struct described_setting);
+	struct option_row row = {.name = a->name, .argument = "X", .help = a->about};
+
+	switch (a->type) {
+	case ATTRIBUTE_NUMBER:
+	case ATTRIBUTE_COUNT:
+		row.type = &options_real;
+		row.member = at + offsetof(struct described_setting, number);
+		break;
+	case ATTRIBUTE_FLAG:
+		row.argument = NULL;
+		row.type = &options_switch;
+		row.member = at + offsetof(struct described_setting, flag);
+		break;
+	case ATTRIBUTE_CHOICE:
+		row.argument = "WORD";
+		row.type = &options_text;
+		row.member = at + offsetof(struct described_setting, word);
+		break;
+	}
+	return row;
+}
+
+static void describe_verb(const struct op *op, unsigned n_inputs, struct described *d)
+{
+	size_t used = 0;
+
+	snprintf(d->summary, sizeof d->summary, "%s", op->about);
+	for (unsigned i = 0; i <= n_inputs && used < sizeof d->help; i++)
+		used += (size_t)snprintf(d->help + used, sizeof d->help - used, "%-8s %s\n",
+		                         op->operands[i].name, op->operands[i].about);
+	snprintf(d->examples, sizeof d->examples, "  kops-client %s%s -o y.npy --check\n", op->name,
+	         n_inputs == 1 ? " x.npy" : " a.npy b.npy");
+	snprintf(d->what, sizeof d->what, "%s of arrays", op->name);
+}
+
+/* From operands that a cache holds to 4 GB of them, all of one shape. */
+static void describe_shapes(unsigned n_operands, struct described *d)
+{
+	unsigned most = (1u << 20) / n_operands, rows = 64;
+	size_t used = 0;
+
+	for (; rows < most; rows *= 4)
+		used += (size_t)snprintf(d->seed + used, sizeof d->seed - used, "%ux1024,", rows);
+	snprintf(d->seed + used, sizeof d->seed - used, "%ux1024", most);
+}
+
+static const struct operation *describe(const struct op *op, struct described *d)
+{
+	unsigned n_inputs = op_first_output(op);
+
+	for (unsigned i = 0; i < op->n_attributes; i++)
+		d->settings[i] = row_of(&op->attributes[i], i);
+	describe_verb(op, n_inputs, d);
+	describe_shapes(op->n_operands, d);
+	d->operation = (struct operation){
+	    .name = op->name,
+	    .n_inputs = n_inputs,
+	    .settings = d->settings,
+	    .verb = {.summary = d->summary, .help = d->help, .examples = d->examples},
+	    .enqueue = enqueue,
+	    .check = check,
+	    .bench = {.what = d->what,
+	              .seed = d->seed,
+	              .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},
+	              .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20}},
+	};
+	return &d->operation;
+}
+
+const struct operation *operation_described(size_t index)
+{
+	struct described *d = &all[index];
+
+	return d->operation.name ? &d->operation : describe(ops[index], d);
+}

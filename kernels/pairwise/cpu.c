@@ -1,0 +1,180 @@
+/*
+ * The CPU's loop over two inputs. The rules have sorted and folded the axes: the last one is y's innermost.
+ * Along it each operand has stride 1, 0 (repeated) or another; the first two kinds have vector loops. An
+ * operand of another stride is moved through a 64×64 tile first, so that its cache lines are used whole.
+ */
+#include <math.h>
+
+#include "common/cpu.h"
+#include "common/move.h"
+#include "common/threads.h"
+#include "pairwise/pairwise.h"
+
+enum { A, B, Y };
+
+#define TILE          64    /* extent of a slab when some operand goes through a tile */
+#define RUN           16384 /* else: columns at most, and elements */
+#define PART_ELEMENTS 65536
+
+/* Rows of a slab: element (i, j) at data[i * pitch + j * step], of `size` bytes; step is 0 or 1. */
+struct plane {
+	char *data;
+	int64_t pitch, step, size;
+};
+
+static char *plane_row(const struct plane *p, int64_t row)
+{
+	return p->data + row * p->pitch * p->size;
+}
+
+static void compute_row(const struct pairwise_loops *loops, void *y, const struct plane *a,
+                        const struct plane *b, int64_t row, int64_t n)
+{
+	const char *from_a = plane_row(a, row), *from_b = plane_row(b, row);
+
+	if (a->step == 1 && b->step == 1)
+		loops->arrays(y, from_a, from_b, n);
+	else if (a->step == 1)
+		loops->scalar(y, from_a, from_b, n);
+	else if (b->step == 1)
+		loops->scalar(y, from_b, from_a, n);
+	else
+		loops->fill(y, from_a, from_b, n);
+}
+
+/*
+ * The output cut in slabs of rows (axis 2) × cols (axis 3), numbered down axis 2 first: an operand that jumps
+ * along axis 3 is likely to be contiguous there.
+ */
+struct work {
+	const struct view *v;
+	const struct pairwise_loops *loops;
+	uint64_t rows, cols, down, across, n_slabs;
+	unsigned n_parts;
+};
+
+struct slab {
+	uint64_t at[4], rows, cols;
+};
+
+static struct slab locate(const struct work *w, uint64_t i)
+{
+	const uint64_t *shape = w->v[Y].shape;
+	uint64_t row = i % w->down * w->rows, col = i / w->down % w->across * w->cols;
+	uint64_t outer = i / w->across / w->down;
+	uint64_t rows = shape[2] - row, cols = shape[3] - col;
+
+	return (struct slab){{outer / shape[1], outer % shape[1], row, col},
+	                     rows < w->rows ? rows : w->rows,
+	                     cols < w->cols ? cols : w->cols};
+}
+
+static bool jumps(const struct view *v)
+{
+	return v->strides[3] != 0 && v->strides[3] != 1;
+}
+
+static struct plane plane_of(const struct view *v, const struct slab *slab)
+{
+	struct plane p = {v->data, v->strides[2], v->strides[3], (int64_t)dtype_size(v->dtype)};
+
+	for (unsigned d = 0; d < 4; d++)
+		p.data += (int64_t)slab->at[d] * v->strides[d] * p.size;
+	return p;
+}
+
+/* Room for the slab of any dtype that these ops take. */
+typedef double tile[TILE * TILE];
+
+static struct plane plane_in(tile room, const struct view *v)
+{
+	return (struct plane){(char *)room, TILE, 1, (int64_t)dtype_size(v->dtype)};
+}
+
+static void move_plane(const struct plane *to, const struct plane *from, const struct slab *slab)
+{
+	move_matrix(to->data, to->pitch, to->step, from->data, from->pitch, from->step, slab->rows, slab->cols,
+	            (size_t)to->size);
+}
+
+/* The slab of an input, by way of `room` if its columns are apart. */
+static struct plane load(const struct view *v, const struct slab *slab, tile room)
+{
+	struct plane p = plane_of(v, slab), dense = plane_in(room, v);
+
+	if (!jumps(v))
+		return p;
+	move_plane(&dense, &p, slab);
+	return dense;
+}
+
+static void compute_slab(const struct view *v, const struct pairwise_loops *loops, const struct slab *slab)
+{
+	tile tile_a, tile_b, tile_y;
+	struct plane a = load(&v[A], slab, tile_a), b = load(&v[B], slab, tile_b), y = plane_of(&v[Y], slab),
+	             to = jumps(&v[Y]) ? plane_in(tile_y, &v[Y]) : y;
+
+	for (int64_t i = 0; i < (int64_t)slab->rows; i++)
+		compute_row(loops, plane_row(&to, i), &a, &b, i, (int64_t)slab->cols);
+	if (jumps(&v[Y]))
+		move_plane(&y, &to, slab);
+}
+
+static void compute_part(void *ctx, unsigned part)
+{
+	const struct work *w = ctx;
+	uint64_t to = threads_bound(w->n_slabs, part + 1, w->n_parts);
+
+	for (uint64_t i = threads_bound(w->n_slabs, part, w->n_parts); i < to; i++) {
+		struct slab slab = locate(w, i);
+		compute_slab(w->v, w->loops, &slab);
+	}
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static struct work work_of(const struct view *v)
+{
+	const uint64_t *shape = v[Y].shape;
+	struct work w = {.v = v, .rows = TILE, .cols = TILE};
+
+	if (!jumps(&v[A]) && !jumps(&v[B]) && !jumps(&v[Y])) {
+		w.cols = shape[3] < RUN ? shape[3] : RUN;
+		w.rows = RUN / w.cols;
+	}
+	w.down = ceil_div(shape[2], w.rows);
+	w.across = ceil_div(shape[3], w.cols);
+	w.n_slabs = shape[0] * shape[1] * w.down * w.across;
+	w.n_parts = threads_parts(view_elements(&v[Y]), PART_ELEMENTS);
+	return w;
+}
+
+double pairwise_cpu_ns(const struct op_args *args)
+{
+	const double slab_ns = 60, row_ns = 8, moved_ns = 2.5;
+	const struct view *v = args->views;
+	double elements = (double)view_elements(&v[Y]);
+
+	if (elements == 0)
+		return 0;
+	struct work w = work_of(v);
+	unsigned moved = jumps(&v[A]) + jumps(&v[B]) + jumps(&v[Y]);
+	double rows = (double)v[Y].shape[0] * (double)v[Y].shape[1] * (double)v[Y].shape[2] * (double)w.across;
+	double element_ns = moved * moved_ns + (v[Y].dtype == KOPS_F32   ? 0.25
+	                                        : v[Y].dtype == KOPS_F64 ? 0.5
+	                                                                 : 1.1);
+	double ns = (double)w.n_slabs * slab_ns + rows * row_ns + elements * element_ns;
+	double parts = fmin(w.n_parts, (double)w.n_slabs), memory_ns = cpu_memory_ns(args, parts);
+	return moved ? ns / cpu_threads(parts) + memory_ns : fmax(ns / cpu_threads(parts), memory_ns);
+}
+
+void pairwise_compute(const struct op_args *args, const struct pairwise_loops *loops)
+{
+	struct work w = work_of(args->views);
+
+	w.loops = &loops[args->views[Y].dtype];
+	threads_run(w.n_parts, compute_part, &w);
+}

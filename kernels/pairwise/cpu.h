@@ -1,0 +1,72 @@
+/* cpu.h: the table of the CPU's kernels of a pairwise op, whose operator C has. */
+#ifndef KOPS_PAIRWISE_CPU_H
+#define KOPS_PAIRWISE_CPU_H
+
+#include "common/cpu.h"
+#include "common/half.h"
+#include "pairwise/pairwise.h"
+
+static inline float pairwise_f32(float x)
+{
+	return x;
+}
+
+static inline double pairwise_f64(double x)
+{
+	return x;
+}
+
+/* restrict would be wrong: y may be a or b. Equal addresses are still safe to vectorise. */
+#define PAIRWISE_LOOPS(name, type, wide, widen, narrow, operator)                                              \
+	CPU_CLONES static void name##_arrays(void *to, const void *from_a, const void *from_b, int64_t n)      \
+	{                                                                                                      \
+		type *y = to;                                                                                  \
+		const type *a = from_a, *b = from_b;                                                           \
+		_Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] =                                     \
+		    narrow(widen(a[i]) operator widen(b[i]));                                                  \
+	}                                                                                                      \
+	CPU_CLONES static void name##_scalar(void *to, const void *from, const void *scalar, int64_t n)        \
+	{                                                                                                      \
+		type *y = to;                                                                                  \
+		const type *a = from;                                                                          \
+		wide b = widen(*(const type *)scalar);                                                         \
+		_Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = narrow(widen(a[i]) operator b);     \
+	}                                                                                                      \
+	static void name##_fill(void *to, const void *a, const void *b, int64_t n)                             \
+	{                                                                                                      \
+		type *y = to, one = narrow(widen(*(const type *)a) operator widen(*(const type *)b));          \
+		for (int64_t i = 0; i < n; i++)                                                                \
+			y[i] = one;                                                                            \
+	}
+
+/* NAME_cpu_kernels. vectorised: loops along the last axis, the 16-bit types widened and rounded in them. */
+#define PAIRWISE_CPU_KERNELS(NAME, operator)                                                                   \
+	PAIRWISE_LOOPS(f32, float, float, pairwise_f32, pairwise_f32, operator)                                \
+	PAIRWISE_LOOPS(f64, double, double, pairwise_f64, pairwise_f64, operator)                              \
+	PAIRWISE_LOOPS(f16, uint16_t, float, f16_to_f32, f32_to_f16, operator)                                 \
+	PAIRWISE_LOOPS(bf16, uint16_t, float, bf16_to_f32, f32_to_bf16, operator)                              \
+	static int launch_vectorised(const struct op_args *args, const struct launch *launch)                  \
+	{                                                                                                      \
+		static const struct pairwise_loops loops[] = {                                                 \
+		    [KOPS_F32] = {f32_arrays, f32_scalar, f32_fill},                                           \
+		    [KOPS_F64] = {f64_arrays, f64_scalar, f64_fill},                                           \
+		    [KOPS_F16] = {f16_arrays, f16_scalar, f16_fill},                                           \
+		    [KOPS_BF16] = {bf16_arrays, bf16_scalar, bf16_fill},                                       \
+		};                                                                                             \
+		(void)launch;                                                                                  \
+		pairwise_compute(args, loops);                                                                 \
+		return 0;                                                                                      \
+	}                                                                                                      \
+	static const struct kernel kernels[] = {                                                               \
+	    {.name = "vectorised",                                                                             \
+	     .idea = "vector loops, operands without unit stride by way of 64x64 tiles, threads",              \
+	     .dtypes = "f32 f64 f16 bf16",                                                                     \
+	     .takes = "any strides",                                                                           \
+	     .supports = cpu_reference_supports,                                                               \
+	     .time_ns = pairwise_cpu_ns,                                                                       \
+	     .launch = launch_vectorised},                                                                     \
+	    CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),                                                          \
+	};                                                                                                     \
+	const struct kernel_list NAME##_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]}
+
+#endif

@@ -1,0 +1,39 @@
+/* How long the CUDA kernels take; fitted.h has the constants. */
+#include <math.h>
+
+#include "common/cuda.h"
+#include "fitted.h"
+#include "pairwise/pairwise.h"
+
+double pairwise_scalar_ns(const struct op_args *args)
+{
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	double moved_ns = fmax(cuda_ns_of_bytes(cost.bytes, fitted.add.elements), cuda_memory_ns(args));
+	return fitted.add.launch_ns + fmax(moved_ns, fmax(cuda_ns_of_clocks(cost.flops * fitted.add.clocks),
+	                                                  cuda_f64_ns(args, cost.flops)));
+}
+
+/* Views that are no runs are added element by element. */
+double pairwise_float4_ns(const struct op_args *args)
+{
+	struct cost cost;
+
+	for (unsigned v = 0; v < args->op->n_operands; v++)
+		if (!view_is_dense(&args->views[v]))
+			return pairwise_scalar_ns(args);
+	args->op->cost(args, &cost);
+	return fitted.add.launch_ns +
+	       fmax(cuda_ns_of_bytes(cost.bytes, fitted.add.vectors), cuda_f64_ns(args, cost.flops));
+}
+
+/* With fewer threads it begins sooner; what keeps more threads busy ends later. */
+double pairwise_float4x_ns(const struct op_args *args)
+{
+	const struct view *y = &args->views[2];
+	double bytes = (double)view_elements(y) * (double)dtype_size(y->dtype);
+
+	return pairwise_float4_ns(args) +
+	       (bytes > fitted.add.few * cuda_multiprocessors() ? fitted.add.sooner_ns : -fitted.add.sooner_ns);
+}

@@ -1,0 +1,54 @@
+/* cuda.h: the table of the CUDA kernels of a pairwise op; pairwise.cuh has the kernels. */
+#ifndef KOPS_PAIRWISE_CUDA_H
+#define KOPS_PAIRWISE_CUDA_H
+
+#include "common/cuda.h"
+#include "pairwise/pairwise.h"
+
+static bool pairwise_supports(const struct op_args *args, const char **ret_why_not)
+{
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
+/* NAME_cuda_kernels, of the functions that PAIRWISE_KERNELS(NAME, ...) defines. */
+#define PAIRWISE_CUDA_KERNELS(NAME)                                                                            \
+	CUDA_LAUNCH(NAME##_float4x);                                                                           \
+	CUDA_TOGETHER(NAME##_float4x_together);                                                                \
+	CUDA_LAUNCH(NAME##_float4);                                                                            \
+	CUDA_TOGETHER(NAME##_float4_together);                                                                 \
+	CUDA_LAUNCH(NAME##_scalar);                                                                            \
+	CUDA_TOGETHER(NAME##_scalar_together);                                                                 \
+	static const struct kernel kernels[] = {                                                               \
+	    {.name = "float4x",                                                                                \
+	     .idea = "four independent 128-bit accesses of each view per thread",                              \
+	     .dtypes = "f32 f64 f16 bf16",                                                                     \
+	     .takes = "any strides; one element per thread where the views are not aligned runs",              \
+	     .supports = pairwise_supports,                                                                    \
+	     .time_ns = pairwise_float4x_ns,                                                                   \
+	     .launch = NAME##_float4x,                                                                         \
+	     .together_max = cuda_together_max,                                                                \
+	     .launch_together = NAME##_float4x_together},                                                      \
+	    {.name = "float4",                                                                                 \
+	     .idea = "one 128-bit access of each view per thread",                                             \
+	     .dtypes = "f32 f64 f16 bf16",                                                                     \
+	     .takes = "any strides; one element per thread where the views are not aligned runs",              \
+	     .supports = pairwise_supports,                                                                    \
+	     .time_ns = pairwise_float4_ns,                                                                    \
+	     .launch = NAME##_float4,                                                                          \
+	     .together_max = cuda_together_max,                                                                \
+	     .launch_together = NAME##_float4_together},                                                       \
+	    {.name = "scalar",                                                                                 \
+	     .idea = "one element per thread",                                                                 \
+	     .dtypes = "f32 f64 f16 bf16",                                                                     \
+	     .takes = "any strides",                                                                           \
+	     .supports = pairwise_supports,                                                                    \
+	     .time_ns = pairwise_scalar_ns,                                                                    \
+	     .launch = NAME##_scalar,                                                                          \
+	     .together_max = cuda_together_max,                                                                \
+	     .launch_together = NAME##_scalar_together},                                                       \
+	};                                                                                                     \
+	const struct kernel_list NAME##_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])}
+
+#endif

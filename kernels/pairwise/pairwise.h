@@ -1,0 +1,74 @@
+/*
+ * pairwise.h: what ops share whose elements of y come each from one of a and one of b, in either order, with a
+ * and b repeated to y's shape: add, multiply.
+ *
+ * After pairwise_check() all three views have rank 4 and y's shape; a repeated axis has stride 0. The axes are
+ * sorted by falling stride of y and folded together where all three views allow, so that dense operands come as
+ * (1, 1, 1, elements), a dense matrix and a row as (1, 1, rows, columns).
+ *
+ * Results are the exact ones rounded once. Kernels compute those of the 16-bit types in f32 and round that.
+ */
+#ifndef KOPS_PAIRWISE_H
+#define KOPS_PAIRWISE_H
+
+#include "kernel.h"
+
+#define PAIRWISE_OPERANDS  3
+#define PAIRWISE_PART_AXES 4
+
+/* ---- For op.c (rules.c) ---- */
+
+extern const struct op_operand pairwise_operands[PAIRWISE_OPERANDS];
+extern const struct part_axis pairwise_part_axes[PAIRWISE_PART_AXES];
+void pairwise_shape(const struct op_args *args, struct op_shape *ret);
+int pairwise_result(struct op_args *args, char why[WHY_BYTES]);
+int pairwise_check(struct op_args *args, char why[WHY_BYTES]);
+void pairwise_cost(const struct op_args *args, struct cost *ret);
+void pairwise_reference(const struct op_args *args, double (*of)(double, double));
+bool pairwise_sample(const struct op *op, kops_dtype dtype, struct op_args *args);
+double pairwise_tolerance(const struct op_args *args);
+
+/* op_NAME, where `of` computes an element. */
+#define PAIRWISE_OP(NAME, ABOUT, of)                                                                           \
+	static void reference(const struct op_args *args)                                                      \
+	{                                                                                                      \
+		pairwise_reference(args, of);                                                                  \
+	}                                                                                                      \
+	static bool sample(kops_dtype dtype, struct op_args *args)                                             \
+	{                                                                                                      \
+		return pairwise_sample(&op_##NAME, dtype, args);                                               \
+	}                                                                                                      \
+	const struct op op_##NAME = {.name = #NAME,                                                            \
+	                             .about = ABOUT,                                                           \
+	                             .operands = pairwise_operands,                                            \
+	                             .n_operands = PAIRWISE_OPERANDS,                                          \
+	                             .part_axes = pairwise_part_axes,                                          \
+	                             .n_part_axes = PAIRWISE_PART_AXES,                                        \
+	                             .shape = pairwise_shape,                                                  \
+	                             .check = pairwise_check,                                                  \
+	                             .result = pairwise_result,                                                \
+	                             .cost = pairwise_cost,                                                    \
+	                             .reference = reference,                                                   \
+	                             .sample = sample,                                                         \
+	                             .tolerance = pairwise_tolerance}
+
+/* ---- For cpu.c (cpu.c) ---- */
+
+typedef void pairwise_function(void *y, const void *a, const void *b, int64_t n);
+
+/* Of n elements at y: a and b arrays, b one element, both one element. */
+struct pairwise_loops {
+	pairwise_function *arrays, *scalar, *fill;
+};
+
+/* loops: by the dtype. */
+void pairwise_compute(const struct op_args *args, const struct pairwise_loops *loops);
+double pairwise_cpu_ns(const struct op_args *args);
+
+/* ---- For cuda.c (cuda.c) ---- */
+
+double pairwise_scalar_ns(const struct op_args *args);
+double pairwise_float4_ns(const struct op_args *args);
+double pairwise_float4x_ns(const struct op_args *args);
+
+#endif
