@@ -41,6 +41,9 @@
  *     reduce      y = the sum, the largest or the   x: 1 to 4 axes                      f32, f64,      no
  *                 mean of x over its last axis      y: x's shape without the last       f16, bf16
  *                                                     axis, or with 1 there
+ *     multiply    y = a * b, element by element,    a: 1 to 4 axes                      f32, f64,      y on a
+ *                 rounded once                      b: as a                             f16, bf16      or b
+ *                                                   y: 1 to 4 axes
  */
 
 /* End of table of ops */
@@ -533,6 +536,15 @@ int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
  */
 int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel);
 
+/*
+ * y = a * b, element by element, rounded once.
+ *   a  1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
+ *   b  as a
+ *   y  1 to 4 axes
+ * All of one type: f32, f64, f16 or bf16. y may be a or b, as the same view; any other overlap is refused.
+ */
+int kops_job_multiply(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
+
 /* End of job calls */
 
 /* An operand by its name, such as "a". */
@@ -741,6 +753,9 @@ int kops_copy(kops *k, kops_view x, kops_view y);
  * kops_job_reduce().
  */
 int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
+
+/* y = a * b, element by element, rounded once. Shapes, types and use in place as for kops_job_multiply(). */
+int kops_multiply(kops *k, kops_view a, kops_view b, kops_view y);
 
 /* End of one-op calls */
 

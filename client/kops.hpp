@@ -342,6 +342,10 @@ class job
 	{
 		return added(kops_job_reduce(get(), x, y, kind, kernel));
 	}
+	job &multiply(view a, view b, view y, const char *kernel = nullptr)
+	{
+		return added(kops_job_multiply(get(), a, b, y, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan it now, so that its first run is as fast as later ones. Blocks. */
@@ -578,6 +582,10 @@ class client
 	void reduce(view x, view y, kops_reduction kind = KOPS_SUM)
 	{
 		detail::check(connection(), kops_reduce(get(), x, y, kind));
+	}
+	void multiply(view a, view b, view y)
+	{
+		detail::check(connection(), kops_multiply(get(), a, b, y));
 	}
 	/* End of members of client */
 

@@ -436,6 +436,10 @@ class Verbs(CliTest):
             np.testing.assert_array_equal(self.load("y.npy"), x + row)
             self.run_cli("transpose", "x.npy", "-o", "y.npy", "--check")
             np.testing.assert_array_equal(self.load("y.npy"), x.T)
+            self.run_cli("multiply", "x.npy", "row.npy", "-o", "y.npy", "--check")
+            np.testing.assert_array_equal(self.load("y.npy"), x * row)
+            self.run_cli("multiply", "-m", "7", "x.bin", "row.npy", "-o", "y.npy", "--check")
+            np.testing.assert_array_equal(self.load("y.npy"), x * row)
 
     def test_bf16_of_raw_files(self):
         bits = self.rng.integers(0x3f00, 0x4000, (6, 40)).astype(np.uint16) # 0.5 … 2
@@ -677,7 +681,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "reduce", "run", "random", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "reduce", "multiply", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:

@@ -198,10 +198,32 @@ class Ops(PythonTest):
             self.near(self.kops.add(x, y), wide + y, 2)
             self.near(self.kops.add(x, 1), wide + 1, 2)
             self.near(self.kops.add(0.5, x), wide + 0.5, 2)
+            np.testing.assert_array_equal(self.kops.multiply(x, y), x * y)
+            np.testing.assert_array_equal(self.kops.multiply(2, x), 2 * x)
             for axis in range(-3, 3):
                 self.near(self.kops.reduce(x, "sum", axis), wide.sum(axis), 8)
                 self.near(self.kops.reduce(x, "mean", axis, keepdims=True), wide.mean(axis, keepdims=True), 2)
                 self.near(self.kops.reduce(x, "max", axis), wide.max(axis), 0)
+
+    def test_an_op_by_its_description(self):
+        x, row, out = self.numbers((3, 4)), self.numbers((4,)), np.full((3, 4), np.nan, np.float32)
+        self.assertIs(self.kops.multiply(x, row, out), out)
+        np.testing.assert_array_equal(out, x * row)
+        for _ in range(4):  # prepared from the third time on
+            x += 1
+            np.testing.assert_array_equal(self.kops.multiply(x, row, out), x * row)
+        shared = self.shared((3, 4))
+        shared[...] = x
+        np.testing.assert_array_equal(self.kops.multiply(shared, row, out=shared), x * row)
+        self.assertEqual(self.kops.multiply(np.float32(3), np.float32(4)).shape, ())
+        self.assertEqual(self.kops.multiply(np.empty((0, 4), np.float32), row).shape, (0, 4))
+        with self.kops.job() as job:
+            y = job.multiply(job.multiply(x, x), row)
+        np.testing.assert_array_equal(y, x * x * row)
+        self.assertIn("y = a * b", kops.multiply.__doc__)
+        self.fails(kops.ShapeError, "cannot be broadcast together", self.kops.multiply, x, self.numbers((3,)))
+        self.fails(kops.DtypeError, "one type", self.kops.multiply, x, row.astype(np.float64))
+        self.fails(kops.DtypeError, "i32", self.kops.multiply, x.astype(np.int32), row.astype(np.int32))
 
     def test_results_are_shared_and_ordinary_outputs_are_filled(self):
         x = self.numbers((30, 30))

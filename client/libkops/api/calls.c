@@ -46,6 +46,12 @@ int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind
 	return client_add_op(job, &op_reduce, views, values, kernel);
 }
 
+int kops_job_multiply(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel)
+{
+	const kops_view views[] = {a, b, y};
+	return client_add_op(job, &op_multiply, views, NULL, kernel);
+}
+
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
 {
 	kops_job *job;
@@ -79,4 +85,11 @@ int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind)
 	kops_job *job;
 	int status = client_one_op_begin(k, &job);
 	return status < 0 ? status : client_one_op_finish(k, kops_job_reduce(job, x, y, kind, NULL));
+}
+
+int kops_multiply(kops *k, kops_view a, kops_view b, kops_view y)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_multiply(job, a, b, y, NULL));
 }

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += []
+__all__ += ["multiply"]
 # End of names of described ops
 
 connect = Client
@@ -159,6 +159,17 @@ def copy(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> 
 
 
 # Made by scripts/gen-ops: described ops
+def multiply(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+    """y = a * b, element by element, rounded once.
+
+    a: 1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
+    b: as a
+    The result: 1 to 4 axes; numbers take the first array's type.
+    out may be a or b, where that is not repeated.
+    """
+    return default_client().multiply(a, b, out, kernel=kernel)
+
+
 # End of described ops
 
 

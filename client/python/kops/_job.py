@@ -96,6 +96,9 @@ class Job:
         return self._add(*_ops.copy(self._desk, x, out, kernel))
 
     # Made by scripts/gen-ops: described ops
+    def multiply(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        return self._add(*_ops.multiply(self._desk, a, b, out, kernel))
+
     # End of described ops
 
     def _add(self, result: Array, ops: list[Op]) -> Array:

@@ -284,4 +284,8 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
 # Made by scripts/gen-ops: described ops
 
 
+def multiply(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "multiply", {"a": a, "b": b}, (), "y", out, kernel)
+
+
 # End of described ops

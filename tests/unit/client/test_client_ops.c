@@ -146,6 +146,33 @@ static void test_wrong_names_and_values_are_refused(void **state)
 	fake_stop(f);
 }
 
+static void script_of_an_old_daemon(struct fake *f)
+{
+	f->is_old = true;
+	script_nothing(f);
+}
+
+/* An op without a message of its own is sent by names, which an old daemon would not understand. */
+static void test_an_old_daemon_gets_no_op_by_names(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_of_an_old_daemon);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_view x = fake_matrix(b, 0), y = fake_matrix(b, 64);
+	kops_job *job = new_job(k);
+	const kops_operand product[] = {{"a", x}, {"b", x}, {"y", y}};
+	assert_int_equal(kops_job_multiply(job, x, x, y, NULL), KOPS_E_UNSUPPORTED);
+	assert_int_equal(kops_job_op(job, "multiply", product, 3, NULL, 0, NULL), KOPS_E_UNSUPPORTED);
+	assert_string_equal(kops_error(k),
+	                    "this kopsd is older than libkops and does not know multiply; update "
+	                    "and restart it");
+	assert_int_equal(job->n_ops, 0);
+	assert_int_equal(kops_job_add(job, x, x, y, NULL), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void test_the_largest_numbers_have_room(void **state)
 {
 	struct fake *f = *state;
@@ -261,6 +288,7 @@ int main(void)
 	    TEST(test_own_messages_have_the_members_of_descriptions),
 	    TEST(test_names_say_the_same_as_the_calls),
 	    TEST(test_wrong_names_and_values_are_refused),
+	    TEST(test_an_old_daemon_gets_no_op_by_names),
 	    TEST(test_the_largest_numbers_have_room),
 	    cmocka_unit_test(test_results_have_the_shapes_of_their_rules),
 	    cmocka_unit_test(test_operands_without_a_result_are_refused),
