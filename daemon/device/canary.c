@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "common/half.h"
 
 enum { CANARY_TIMEOUT_S = 60, TRIES = 3 };
 
@@ -26,66 +27,11 @@ static double next_random(struct canary *c)
 	return (double)(c->random >> 8) / (double)(1u << 23) - 1.0;
 }
 
-/* Values that every dtype holds exactly, so that rounding of the inputs plays no part: multiples of 1/64 in
+/* A number that every dtype holds exactly, so that rounding of the inputs plays no part: a multiple of 1/64 in
  * [-1, 1]. */
 static void store(void *at, kops_dtype dtype, double value)
 {
-	double v = round(value * 64.0) / 64.0;
-	float f = (float)v;
-	_Float16 h = (_Float16)v;
-	uint32_t bits;
-	uint16_t upper;
-
-	switch (dtype) {
-	case KOPS_F32:
-		memcpy(at, &f, sizeof f);
-		break;
-	case KOPS_F64:
-		memcpy(at, &v, sizeof v);
-		break;
-	case KOPS_F16:
-		memcpy(at, &h, sizeof h);
-		break;
-	case KOPS_BF16:
-		memcpy(&bits, &f, sizeof bits);
-		upper = (uint16_t)(bits >> 16);
-		memcpy(at, &upper, sizeof upper);
-		break;
-	default: /* no number that can be rounded */
-		break;
-	}
-}
-
-static double load(const void *at, kops_dtype dtype)
-{
-	double v = 0.0;
-	float f;
-	_Float16 h;
-	uint32_t bits;
-	uint16_t upper;
-
-	switch (dtype) {
-	case KOPS_F32:
-		memcpy(&f, at, sizeof f);
-		v = (double)f;
-		break;
-	case KOPS_F64:
-		memcpy(&v, at, sizeof v);
-		break;
-	case KOPS_F16:
-		memcpy(&h, at, sizeof h);
-		v = (double)h;
-		break;
-	case KOPS_BF16:
-		memcpy(&upper, at, sizeof upper);
-		bits = (uint32_t)upper << 16;
-		memcpy(&f, &bits, sizeof f);
-		v = (double)f;
-		break;
-	default:
-		break;
-	}
-	return v;
+	half_store(at, dtype, 0, round(value * 64.0) / 64.0);
 }
 
 static unsigned view_total(const struct canary *c)
@@ -222,8 +168,8 @@ static bool output_is_right(const struct canary *c, unsigned i, double tolerance
 		return memcmp((char *)c->memory.host + out->offset, c->expected + out->offset,
 		              c->view_bytes[i]) == 0;
 	for (uint64_t at = 0; at < c->view_bytes[i]; at += size) {
-		double got = load((char *)c->memory.host + out->offset + at, out->dtype);
-		double want = load(c->expected + out->offset + at, out->dtype);
+		double got = half_load((char *)c->memory.host + out->offset + at, out->dtype, 0);
+		double want = half_load(c->expected + out->offset + at, out->dtype, 0);
 		if (!(fabs(got - want) <= tolerance)) /* NaN is never right */
 			return false;
 	}

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/half.h"
 #include "dtype.h"
 
 /* Types without roundings have zeros. */
@@ -43,29 +44,6 @@ bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint6
 	return true;
 }
 
-/* bfloat16 is the upper half of a float. */
-static double get_bf16(uint16_t half)
-{
-	uint32_t bits = (uint32_t)half << 16;
-	float value;
-
-	memcpy(&value, &bits, sizeof(value));
-	return (double)value;
-}
-
-static uint16_t put_bf16(double value)
-{
-	float f32 = (float)value;
-	uint32_t bits;
-
-	memcpy(&bits, &f32, sizeof(bits));
-	if (isnan(value))
-		return (uint16_t)(bits >> 16 | 0x40);
-	if ((double)f32 != value) /* rounded to odd, as it is rounded again */
-		bits = (bits - (fabs((double)f32) > fabs(value))) | 1;
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static int32_t put_i32(double value)
 {
 	if (isnan(value))
@@ -75,10 +53,7 @@ static int32_t put_i32(double value)
 
 /* One in memory. */
 union element {
-	float f32;
-	double f64;
-	_Float16 f16;
-	uint16_t bf16;
+	double aligned;
 	int32_t i32;
 };
 
@@ -88,36 +63,19 @@ double element_get(kops_dtype dtype, const void *at)
 	union element e = {0};
 
 	memcpy(&e, at, kops_dtype_size(component));
-	switch (component) {
-	case KOPS_F32:
-		return (double)e.f32;
-	case KOPS_F64:
-		return e.f64;
-	case KOPS_F16:
-		return (double)e.f16;
-	case KOPS_BF16:
-		return get_bf16(e.bf16);
-	case KOPS_I32:
-		return e.i32;
-	default:
-		return (double)NAN;
-	}
+	return component == KOPS_I32 ? e.i32 : half_load(&e, component, 0);
 }
 
 void element_put(kops_dtype dtype, void *at, double value)
 {
 	kops_dtype component = element_component(dtype);
 	size_t size = kops_dtype_size(component);
-	union element e = {.f64 = value};
+	union element e = {0};
 
-	if (component == KOPS_F32)
-		e.f32 = (float)value;
-	else if (component == KOPS_F16)
-		e.f16 = (_Float16)value;
-	else if (component == KOPS_BF16)
-		e.bf16 = put_bf16(value);
-	else if (component == KOPS_I32)
+	if (component == KOPS_I32)
 		e.i32 = put_i32(value);
+	else
+		half_store(&e, component, 0, value);
 	for (size_t done = 0; done < kops_dtype_size(dtype); done += size)
 		memcpy((char *)at + done, &e, size);
 }

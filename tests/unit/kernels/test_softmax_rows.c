@@ -28,7 +28,7 @@ static const int64_t lengths[] = {1, 7, 100, 8192, 8193, 20000, LONGEST};
 
 static struct op_args row_of(kops_dtype dtype, int64_t n, double scale, bool log, float *y)
 {
-	struct op_args args = {.op = op_by_name("softmax"), .params.softmax = {scale, log}};
+	struct op_args args = {.op = op_by_name("softmax"), .params.softmax = {.scale = scale, .log = log}};
 
 	args.views[0] =
 	    (struct view){.space = in, .data = in, .dtype = dtype, .rank = 1, .shape = {(uint64_t)n}};
