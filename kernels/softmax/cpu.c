@@ -6,8 +6,8 @@
  *             stride go through the workspace, up to 64 at a time. Threads over rows, or over the pieces
  *             of few long rows. f16 and bf16 are widened to f32 piece by piece, in a buffer that stays in
  *             the first-level cache, and results rounded from there. A part of an op is one pass over pieces of
- *             its rows; those without unit stride are gathered piece by piece. f64 has code of its own:
- * cpu_f64.c reference   plain loops, float64
+ *             its rows; those without unit stride are gathered piece by piece. f64 has code of its own
+ * (cpu_f64.c) reference   plain loops, float64
  *
  * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest
  * scale * x), half = 1 and factor = scale. Where |scale| < 1, half = 0.5 and factor = 2 * scale, so that
@@ -23,6 +23,7 @@
 #include "common/move.h"
 #include "common/threads.h"
 #include "softmax/cpu_f64.h"
+#include "softmax/cpu_partial.h"
 
 enum { X, Y };
 
@@ -229,31 +230,15 @@ static struct softmax_partial sum_piece(const float *x, int64_t n, const struct 
 	return (struct softmax_partial){(double)peak, sum_row(NULL, x, n, s, nothing ? 0 : s->half * peak)};
 }
 
-static void add_partial(struct softmax_partial *total, const struct softmax_partial *more, double scale)
-{
-	bool new_peak = scale < 0 ? more->peak < total->peak : more->peak > total->peak;
-	struct softmax_partial high = new_peak ? *more : *total, low = new_peak ? *total : *more;
-
-	total->peak = high.peak;
-	total->sum = high.sum;
-	if (low.sum != 0)
-		total->sum += low.sum * (low.peak == high.peak ? 1 : exp(scale * (low.peak - high.peak)));
-}
-
-static struct softmax_partial no_partial(const struct scaling *s)
-{
-	return (struct softmax_partial){s->factor < 0 ? (double)INFINITY : -(double)INFINITY, 0};
-}
-
 static struct softmax_partial sum_pieces(const struct row *x, int64_t from, int64_t to, const struct scaling *s)
 {
-	struct softmax_partial total = no_partial(s);
+	struct softmax_partial total = softmax_no_partial(s->factor);
 	float room[PIECE];
 
 	for (int64_t i = from; i < to; i += PIECE) {
 		int64_t n = least(to - i, PIECE);
 		struct softmax_partial piece = sum_piece(load_piece(x, i, n, room), n, s);
-		add_partial(&total, &piece, s->scale);
+		softmax_add_partial(&total, &piece, s->scale);
 	}
 	return total;
 }
@@ -308,7 +293,7 @@ static void split_write(void *ctx, unsigned part)
 
 static struct split split_of(struct row y, struct row x, uint64_t n, const struct scaling *s)
 {
-	struct split p = {.y = y, .x = x, .n = n, .scaling = s, .total = no_partial(s)};
+	struct split p = {.y = y, .x = x, .n = n, .scaling = s, .total = softmax_no_partial(s->factor)};
 
 	p.n_parts = threads_parts(n, PART_ELEMENTS);
 	p.n_parts = p.n_parts < SPLIT_MAX ? p.n_parts : SPLIT_MAX;
@@ -322,7 +307,7 @@ static void add_sums(struct split *p)
 	p->partials = partials;
 	threads_run(p->n_parts, split_sum, p);
 	for (unsigned i = 0; i < p->n_parts; i++)
-		add_partial(&p->total, &partials[i], p->scaling->scale);
+		softmax_add_partial(&p->total, &partials[i], p->scaling->scale);
 }
 
 static void split_row(struct split p)

@@ -12,6 +12,7 @@
 
 #include "common/cpu.h"
 #include "common/threads.h"
+#include "softmax/cpu_partial.h"
 
 enum { X, Y };
 
@@ -135,30 +136,15 @@ static struct softmax_partial sum_piece(const double *x, int64_t n, const struct
 	return (struct softmax_partial){peak, sum_exp(x, n, s->half, s->factor, nothing ? 0 : s->half * peak)};
 }
 
-static void add_partial(struct softmax_partial *total, const struct softmax_partial *more, double scale)
-{
-	bool new_peak = scale < 0 ? more->peak < total->peak : more->peak > total->peak;
-	struct softmax_partial high = new_peak ? *more : *total, low = new_peak ? *total : *more;
-
-	*total = high;
-	if (low.sum != 0)
-		total->sum += low.sum * (low.peak == high.peak ? 1 : exp(scale * (low.peak - high.peak)));
-}
-
-static struct softmax_partial no_partial(const struct scaling *s)
-{
-	return (struct softmax_partial){s->factor < 0 ? (double)INFINITY : -(double)INFINITY, 0};
-}
-
 static struct softmax_partial sum_pieces(const struct row *x, int64_t from, int64_t to, const struct scaling *s)
 {
-	struct softmax_partial total = no_partial(s);
+	struct softmax_partial total = softmax_no_partial(s->factor);
 	double room[PIECE];
 
 	for (int64_t i = from; i < to; i += PIECE) {
 		int64_t n = least(to - i, PIECE);
 		struct softmax_partial piece = sum_piece(load_piece(x, i, n, room), n, s);
-		add_partial(&total, &piece, s->scale);
+		softmax_add_partial(&total, &piece, s->scale);
 	}
 	return total;
 }
@@ -239,7 +225,7 @@ static void sum_row(struct job *j)
 	j->partials = partials;
 	threads_run(j->n_parts, sum_columns, j);
 	for (unsigned i = 0; i < j->n_parts; i++)
-		add_partial(&j->total, &partials[i], j->scaling.scale);
+		softmax_add_partial(&j->total, &partials[i], j->scaling.scale);
 }
 
 /* One row by all threads, or what a part of an op does with it. */
@@ -251,7 +237,8 @@ static void run_row(struct job *j, uint64_t row)
 
 	j->x = row_at(&j->args->views[X], row);
 	j->y = row_at(&j->args->views[Y], row);
-	j->total = carried && (p->pass == SOFTMAX_WRITE || p->goes_on) ? *carried : no_partial(&j->scaling);
+	j->total = carried && (p->pass == SOFTMAX_WRITE || p->goes_on) ? *carried
+	                                                               : softmax_no_partial(j->scaling.factor);
 	if (p->pass != SOFTMAX_WRITE)
 		sum_row(j);
 	if (p->pass == SOFTMAX_SUM)

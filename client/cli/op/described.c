@@ -22,6 +22,15 @@ static struct described {
 	char summary[128], help[TEXT_BYTES], examples[TEXT_BYTES], what[64], seed[128];
 } all[OPERATIONS];
 
+/* What was given of attribute i, if anything. */
+static bool is_given(const struct step *step, unsigned i, kops_attribute *ret)
+{
+	const struct described_setting *set = &step->set.attributes[i];
+
+	*ret = (kops_attribute){.value = set->flag ? 1 : set->number.value, .choice = set->word};
+	return set->word || set->number.set || set->flag;
+}
+
 /* ---- Jobs ---- */
 
 static int enqueue(kops_job *job, const struct step *step)
@@ -31,14 +40,9 @@ static int enqueue(kops_job *job, const struct step *step)
 	kops_attribute attributes[OP_ATTRIBUTES_MAX];
 	size_t n = 0;
 
-	for (unsigned i = 0; i < op->n_attributes; i++) {
-		const struct described_setting *set = &step->set.attributes[i];
-		const char *name = op->attributes[i].name;
-		if (set->word)
-			attributes[n++] = (kops_attribute){name, 0, set->word};
-		else if (set->number.set || set->flag)
-			attributes[n++] = (kops_attribute){name, set->flag ? 1 : set->number.value, NULL};
-	}
+	for (unsigned i = 0; i < op->n_attributes; i++)
+		if (is_given(step, i, &attributes[n]))
+			attributes[n++].name = op->attributes[i].name;
 	step_operands(step, operands);
 	return kops_job_op(job, op->name, operands, step->op->n_inputs + 1, attributes, n, step->set.kernel);
 }
@@ -60,11 +64,11 @@ static void set_attributes(const struct step *step, struct op_args *args)
 
 	op_set_defaults(args);
 	for (unsigned i = 0; i < op->n_attributes; i++) {
-		const struct described_setting *set = &step->set.attributes[i];
-		if (set->word)
-			op_set_attribute(args, i, attribute_choice(&op->attributes[i], set->word));
-		else if (set->number.set || set->flag)
-			op_set_attribute(args, i, set->flag ? 1 : set->number.value);
+		const struct op_attribute *a = &op->attributes[i];
+		kops_attribute given;
+		if (is_given(step, i, &given))
+			op_set_attribute(args, i,
+			                 given.choice ? attribute_choice(a, given.choice) : given.value);
 	}
 }
 
