@@ -10,13 +10,14 @@ import signal
 import sys
 import threading
 import time
+import types
 import unittest
 import unittest.mock
 
 import numpy as np
 
 import kops
-from kops import _loop
+from kops import _loop, _memory
 from case import PythonTest, eventually, harness
 
 PROMPT_S = 0.5  # on a busy machine; what waits does so for 30 s
@@ -453,6 +454,19 @@ class Interruptions(PythonTest):
                 break
             self.assertEqual(session.pool.live, 0, n)
         self.assertGreater(n, 20)
+
+    def test_a_signal_put_off_while_others_arrive(self):
+        """Their exceptions must not leave a thread behind that waits for ever for a lock of threading."""
+        seen, threads = [], threading.active_count()
+        before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        patient = _memory.Patient(signal.getsignal(signal.SIGUSR1))
+        in_a_block = types.SimpleNamespace(f_code=_memory.Memory.__enter__.__code__)
+        for n in itertools.count():
+            if not self.interrupted_at(n, lambda: patient(signal.SIGUSR1, in_a_block)):
+                break
+        self.assertTrue(eventually(lambda: seen))
+        self.assertTrue(eventually(lambda: threading.active_count() == threads), threading.enumerate())
 
 
 class GivenUp(PythonTest):

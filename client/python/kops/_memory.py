@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
@@ -109,6 +110,7 @@ _allocators: list[Allocator] = []
 # Signal handlers
 
 LATER_S = 1e-3
+_interrupt_main: Any = _thread.interrupt_main  # which does nothing where no handler is set any more
 
 
 class Patient:
@@ -125,7 +127,12 @@ class Patient:
         if at is None:
             self.handler(number, frame)
         else:
-            threading.Timer(LATER_S, _thread.interrupt_main, (number,)).start()
+            _thread.start_new_thread(_send_later, (number,))  # a threading.Thread's start holds locks that a signal may hit
+
+
+def _send_later(number: int) -> None:
+    time.sleep(LATER_S)
+    _interrupt_main(number)
 
 
 def _be_patient() -> list[tuple[int, Any]]:
