@@ -271,6 +271,33 @@ static void test_a_job_that_could_not_be_prepared_runs(void **state)
 	fake_stop(f);
 }
 
+static void script_restart_while_preparing(struct fake *f)
+{
+	greet(f);
+	fake_lend(f);
+	expect_submit(f, 1, true);
+	fake_hang_up(f);
+	greet(f);
+	fake_expect(f, FAKE_VERB(IMPORT));
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_receipt(f, expect_submit(f, 1, false)->id);
+	fake_expect_end(f);
+}
+
+/* A daemon that does not know the field would run it. */
+static void test_a_restart_does_not_prepare_it_again(void **state)
+{
+	struct fake *f = *state;
+	kops_job *job = fake_start_job(f, script_restart_while_preparing, NULL);
+	kops *k = job->k;
+	assert_int_equal(kops_job_prepare(job), KOPS_E_INTERRUPTED);
+	assert_non_null(strstr(kops_error(k), "prepare it again"));
+	assert_int_equal(kops_ping(k), 0);
+	assert_int_equal(kops_run(job), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
 /* Nine calls, of which eight are remembered. */
 static void script_one_op(struct fake *f)
 {
@@ -323,6 +350,7 @@ int main(void)
 	    TEST(test_after_a_restart_it_is_prepared_anew),
 	    TEST(test_a_job_may_be_prepared_before_its_first_run),
 	    TEST(test_a_job_that_could_not_be_prepared_runs),
+	    TEST(test_a_restart_does_not_prepare_it_again),
 	    TEST(test_one_op_calls_that_come_again_are_prepared),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

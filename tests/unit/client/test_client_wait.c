@@ -9,6 +9,8 @@
 #include "fake_daemon.h"
 #include "libkops/base/base.h"
 #include "libkops/session/await.h"
+#include "libkops/session/session.h"
+#include "libkops/wire/wire.h"
 
 #define SLEEPS_MAX 16
 
@@ -327,6 +329,38 @@ static void test_a_call_of_several_questions_has_one_timeout(void **state)
 	fake_stop(f);
 }
 
+/* Of datagrams that were there before the time was up, a wait looks at so many. */
+enum { LATE = 256, MANY = 300 };
+
+/* Answers to requests that nobody waits for. */
+static void script_crowd(struct fake *f)
+{
+	int room = MANY * 1024;
+	fake_greet(f);
+	setsockopt(f->sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+	for (unsigned i = 0; i < MANY; i++)
+		fake_answer(f, 1u << CLIENT_KIND_BITS | CLIENT_SILENT, 0, "");
+	fake_reach(f, 1);
+	fake_expect_end(f);
+}
+
+static void test_a_crowd_does_not_hold_a_wait_for_ever(void **state)
+{
+	struct fake *f = *state;
+	struct waiter waiter = {0};
+	fake_start(f, script_crowd);
+	kops *k = fake_open(f);
+	assert_true(fake_wait(f, 1));
+	n_sleeps = 0;
+	assert_int_equal(client_await(k, &waiter, 0), KOPS_E_TIMEOUT);
+	unsigned left = 0;
+	while (client_session_receive(k, false))
+		left++;
+	assert_int_equal(left, MANY - LATE - 1);
+	kops_close(k);
+	fake_stop(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -344,6 +378,8 @@ int main(void)
 	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_else, fake_setup, fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_a_call_of_several_questions_has_one_timeout, fake_setup,
+	                                    fake_teardown),
+	    cmocka_unit_test_setup_teardown(test_a_crowd_does_not_hold_a_wait_for_ever, fake_setup,
 	                                    fake_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -321,6 +321,25 @@ static void test_how_finely(void **state)
 	assert_true(cut.n_parts > 1);
 }
 
+/* In chunks of 512: a rest of up to an eighth of that goes with the last one. */
+static void test_a_small_rest_is_no_part(void **state)
+{
+	struct op_args small = dense(&op_copy, 1, 4 * 512 + 64), large = dense(&op_copy, 1, 4 * 512 + 65), part;
+	struct op_cut cut;
+
+	(void)state;
+	cut_into(&small, 3.6, &cut);
+	assert_int_equal(cut.chunk, 512);
+	assert_int_equal(cut.n_parts, 4);
+	op_part(&small, &cut, 3, &part);
+	assert_int_equal(view_elements(&part.views[0]), 512 + 64);
+	cut_into(&large, 3.6, &cut);
+	assert_int_equal(cut.chunk, 512);
+	assert_int_equal(cut.n_parts, 5);
+	op_part(&large, &cut, 4, &part);
+	assert_int_equal(view_elements(&part.views[0]), 65);
+}
+
 /* Of few rows: the axis alone is too short. */
 static void test_blocks_are_cut_along_their_steps(void **state)
 {
@@ -550,6 +569,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_the_parts_are_the_whole),
 	    cmocka_unit_test(test_how_finely),
+	    cmocka_unit_test(test_a_small_rest_is_no_part),
 	    cmocka_unit_test(test_blocks_are_cut_along_their_steps),
 	    cmocka_unit_test(test_parts_are_as_short_as_the_kernel_says),
 	    cmocka_unit_test(test_16_bit_sums_are_not_rounded_between_parts),
