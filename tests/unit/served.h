@@ -6,6 +6,7 @@
 #define KOPS_TEST_SERVED_H
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include "job/prepared.h"
 #include "server.h"
 #include "session/request.h"
+#include "share/receiver.h"
 
 /* Every request of clients below is for buffers of this size, unless it says another. */
 enum { SERVED_PAGE = 4096 };
@@ -32,21 +34,34 @@ static inline int served_setup(void **state)
 	    "kopsd",         "--config", "/dev/null",   "--socket", path,         "--devices", "cpu",
 	    "--cpu-threads", "1",        "--log-level", "3",        "--autotune", "0",         NULL};
 	enum config_action action;
-	int argc = (int)(sizeof argv / sizeof argv[0]) - 1;
+	int argc = (int)(sizeof argv / sizeof argv[0]) - 1, rc = -1;
 
 	(void)state;
 	kopsd = calloc(1, sizeof *kopsd);
 	if (!kopsd || !mkdtemp(served_folder))
 		return -1;
 	snprintf(path, sizeof path, "%s/kopsd.sock", served_folder);
-	if (config_load(argc, argv, &kopsd->config, &action, why) < 0 ||
-	    server_start(kopsd, argc, argv, why) < 0) {
+	if (config_load(argc, argv, &kopsd->config, &action, why) == 0) {
+		log_set_level((int)kopsd->config.log_level);
+		rc = server_start(kopsd, argc, argv, why);
+	}
+	if (rc < 0) {
 		print_error("%s\n", why);
 		return -1;
 	}
+	uv_signal_stop(&kopsd->sigterm); /* it ends a test that hangs */
+	uv_signal_stop(&kopsd->sigint);
 	while (kopsd->state == SERVER_STARTING)
 		uv_run(&kopsd->loop, UV_RUN_ONCE);
 	return kopsd->state == SERVER_SERVING ? 0 : -1;
+}
+
+static inline int served_remove(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)st;
+	(void)type;
+	(void)at;
+	return remove(path);
 }
 
 static inline int served_teardown(void **state)
@@ -54,8 +69,20 @@ static inline int served_teardown(void **state)
 	(void)state;
 	server_close(kopsd);
 	free(kopsd);
-	return rmdir(served_folder);
+	return nftw(served_folder, served_remove, 4, FTW_DEPTH | FTW_PHYS);
 }
+
+/* main() of a program of such tests: kopsd starts it again as its spawner. */
+#define SERVED_MAIN(...)                                                                                       \
+	int main(int argc, char **argv)                                                                        \
+	{                                                                                                      \
+		const struct CMUnitTest tests[] = {__VA_ARGS__};                                               \
+                                                                                                               \
+		(void)argc;                                                                                    \
+		if (spawner_is_wanted(argv))                                                                   \
+			spawner_main();                                                                        \
+		return cmocka_run_group_tests(tests, served_setup, served_teardown);                           \
+	}
 
 /* Until there is nothing to do at once. What other threads are at is not waited for. */
 static inline void served_turn(void)
