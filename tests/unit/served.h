@@ -21,11 +21,21 @@
 #include "session/request.h"
 #include "share/receiver.h"
 
-/* Every request of clients below is for buffers of this size, unless it says another. */
 enum { SERVED_PAGE = 4096 };
+
+/* After that a test fails. */
+enum { SERVED_PATIENCE_S = 30 };
 
 static struct server *kopsd;
 static char served_folder[] = "/tmp/kops-unit-XXXXXX";
+static uv_timer_t served_watch;
+static unsigned served_seconds;
+
+static inline void served_on_second(uv_timer_t *timer)
+{
+	(void)timer;
+	served_seconds++;
+}
 
 static inline int served_setup(void **state)
 {
@@ -51,6 +61,8 @@ static inline int served_setup(void **state)
 	}
 	uv_signal_stop(&kopsd->sigterm); /* it ends a test that hangs */
 	uv_signal_stop(&kopsd->sigint);
+	uv_timer_init(&kopsd->loop, &served_watch);
+	uv_timer_start(&served_watch, served_on_second, 1000, 1000);
 	while (kopsd->state == SERVER_STARTING)
 		uv_run(&kopsd->loop, UV_RUN_ONCE);
 	return kopsd->state == SERVER_SERVING ? 0 : -1;
@@ -95,8 +107,12 @@ static inline void served_turn(void)
 /* Turns until it holds; what it waits for has to come. */
 #define served_until(condition)                                                                                \
 	do {                                                                                                   \
-		while (!(condition))                                                                           \
+		served_seconds = 0;                                                                            \
+		while (!(condition)) {                                                                         \
+			if (served_seconds > SERVED_PATIENCE_S)                                                \
+				fail_msg("never: " #condition);                                                \
 			uv_run(&kopsd->loop, UV_RUN_ONCE);                                                     \
+		}                                                                                              \
 	} while (0)
 
 /* ---- Clients ---- */

@@ -511,6 +511,20 @@ static void a_job_whose_plan_is_old_is_made_anew(void **state)
 	assert_true(run(c, 5)->as_before);
 }
 
+/* Its plan was for memory that is copied another way. */
+static void a_job_of_memory_that_was_pinned_since_is_made_anew(void **state)
+{
+	struct client *c = *state;
+
+	prepare(c, 5, false);
+	assert_true(run(c, 5)->as_before);
+	buffer_of(c)->memory.pin = MEMORY_PINNED;
+	assert_false(run(c, 5)->as_before);
+	assert_true(run(c, 5)->as_before);
+	buffer_of(c)->memory.pin = MEMORY_PAGEABLE;
+	assert_false(run(c, 5)->as_before);
+}
+
 static void what_is_not_prepared_does_not_run(void **state)
 {
 	struct client *c = *state;
@@ -608,6 +622,7 @@ SERVED_MAIN(TEST(a_session_has_so_many_jobs), TEST(a_user_has_so_many_jobs),
             TEST(a_short_job_is_made_at_once), TEST(limits_count_when_it_is_made),
             TEST(a_job_has_what_its_message_says), TEST(deadlines_that_never_come), TEST(jobs_leave_a_trace),
             TEST(a_prepared_job_runs_again), TEST(a_job_may_be_prepared_only),
-            TEST(a_job_whose_plan_is_old_is_made_anew), TEST(what_is_not_prepared_does_not_run),
+            TEST(a_job_whose_plan_is_old_is_made_anew),
+            TEST(a_job_of_memory_that_was_pinned_since_is_made_anew), TEST(what_is_not_prepared_does_not_run),
             TEST(runs_have_deadlines), TEST(without_room_a_job_runs_unless_it_is_only_prepared),
             TEST(what_cannot_be_made_is_not_prepared))

@@ -1,0 +1,120 @@
+/* How long a job may take, and keep its device, by what it is planned to take. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "job/job.h"
+#include "job/plan.h"
+
+static const struct op op = {.name = "invert"};
+static const struct kernel kernel = {.name = "whole"};
+
+/* For each op: of so many parts, all equal. */
+static double planned_us;
+static uint32_t planned_parts;
+
+static int plan(const struct backend_device *dev, struct run *run, unsigned first, unsigned end)
+{
+	(void)dev;
+	for (unsigned i = first; i < end; i++) {
+		run->ops[i].kernel = &kernel;
+		run->ops[i].plan_us = planned_us;
+		run->ops[i].cut = (struct op_cut){.n_parts = planned_parts, .share = 1.0 / planned_parts};
+		run->plan_us = (i > 0 ? run->plan_us : 0) + planned_us;
+	}
+	return 0;
+}
+
+static void notify(struct backend_device *dev, void (*wake)(void *arg), void *arg)
+{
+	(void)dev;
+	(void)wake;
+	(void)arg;
+}
+
+static const struct backend host = {.kind = "cpu", .plan = plan};
+static const struct backend gpu = {.kind = "gpu", .plan = plan, .notify = notify};
+
+/* Plans a job of so many ops. */
+static int try_plan(const struct backend *backend, unsigned n_ops, double us, uint32_t parts,
+                    char why[WHY_BYTES])
+{
+	const struct config config = {.max_hold = 100, .max_run_time = 5000, .hang_timeout = 2000};
+	struct device_info info = {.memory_bytes = 1 << 30};
+	struct device device = {.name = "it", .backend = backend, .info = &info};
+	struct engine e = {.config = &config, .n_devices = 1, .devices[0].device = &device};
+	struct account account = {.refs = 1};
+	struct job_queues queues = {0};
+	struct job *job = job_new(&e, &account, &queues, 0, n_ops, 0);
+	struct planning planning = {.device_name = ""};
+	int rc;
+
+	assert_non_null(job);
+	for (unsigned i = 0; i < n_ops; i++) {
+		job->ops[i].args.op = &op;
+		job->ops[i].pinned = "";
+	}
+	planned_us = us;
+	planned_parts = parts;
+	why[0] = '\0';
+	do
+		rc = job_plan(job, &planning, why);
+	while (rc == PLAN_GOES_ON);
+	job_free(job);
+	job_queues_forget(&queues);
+	return rc;
+}
+
+static void an_op_keeps_the_device_for_so_long(void **state)
+{
+	char why[WHY_BYTES];
+
+	(void)state;
+	assert_int_equal(try_plan(&host, 1, 100000, 1, why), 0);
+	assert_int_equal(try_plan(&host, 2, 100001, 1, why), KOPS_E_QUOTA);
+	assert_string_equal(
+	    why, "op 1 of 2 (invert by whole) cannot be paused and would keep others from the device "
+	         "for an estimated 0.1 s, more than the 0.1 s of max-hold; split it, or try another kernel");
+	assert_int_equal(try_plan(&host, 1, 1000000, 10, why), 0);
+	assert_int_equal(try_plan(&host, 1, 1001000, 10, why), KOPS_E_QUOTA);
+}
+
+static void a_job_takes_so_long(void **state)
+{
+	char why[WHY_BYTES];
+
+	(void)state;
+	assert_int_equal(try_plan(&host, 10, 500000, 50, why), 0);
+	assert_int_equal(try_plan(&host, 10, 500001, 50, why), KOPS_E_QUOTA);
+	assert_string_equal(why,
+	                    "the job would take an estimated 5 s, more than the 5 s of max-run-time; split it");
+	/* A larger max-hold would not help. */
+	assert_int_equal(try_plan(&host, 1, 6000000, 1, why), KOPS_E_QUOTA);
+	assert_string_equal(why,
+	                    "the job would take an estimated 6 s, more than the 5 s of max-run-time; split it");
+}
+
+/* A GPU whose job takes longer looks as if it hung. */
+static void a_job_of_a_gpu_is_not_taken_for_a_hang(void **state)
+{
+	char why[WHY_BYTES];
+
+	(void)state;
+	assert_int_equal(try_plan(&gpu, 10, 200000, 50, why), 0);
+	assert_int_equal(try_plan(&gpu, 10, 200001, 50, why), KOPS_E_QUOTA);
+	assert_string_equal(why,
+	                    "the job would take an estimated 2 s, more than the 2 s of hang-timeout; split it");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(an_op_keeps_the_device_for_so_long),
+	    cmocka_unit_test(a_job_takes_so_long),
+	    cmocka_unit_test(a_job_of_a_gpu_is_not_taken_for_a_hang),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
