@@ -15,6 +15,16 @@ static kops_view block_of_view(kops_view view, const struct bench_block *at)
 	return step_slice(step_slice(view, 0, at->row, at->rows), 1, at->column, at->columns);
 }
 
+/* What of an input the block comes from; one of a single axis is there for all rows. */
+static kops_view block_of_input(const struct step *step, unsigned i, const struct bench_block *at)
+{
+	kops_view view = step->in[i];
+
+	if (!step_has(step, i) || view.rank < 2)
+		return view;
+	return step->op->bench.reads_rows ? step_slice(view, 0, at->row, at->rows) : block_of_view(view, at);
+}
+
 /* A block of the output, and what of the inputs it comes from. */
 static struct step step_of_block(const struct step *step, const struct bench_block *at)
 {
@@ -24,8 +34,7 @@ static struct step step_of_block(const struct step *step, const struct bench_blo
 	if (step->op->bench.cut)
 		step->op->bench.cut(&part, at);
 	for (unsigned i = 0; step->op->bench.cut == NULL && i < step->op->n_inputs; i++)
-		part.in[i] = step->op->bench.reads_rows ? step_slice(step->in[i], 0, at->row, at->rows)
-		                                        : block_of_view(step->in[i], at);
+		part.in[i] = block_of_input(step, i, at);
 	return part;
 }
 
@@ -66,17 +75,21 @@ static struct step shared_step(const struct step *part, kops_buffer *const *buff
 	struct step step = *part;
 
 	for (unsigned i = 0; i < part->op->n_inputs; i++)
-		step.in[i] = kops_tensor(buffers[i], 0, part->in[i].dtype, 2, part->in[i].shape);
+		if (step_has(part, i))
+			step.in[i] =
+			    kops_tensor(buffers[i], 0, part->in[i].dtype, part->in[i].rank, part->in[i].shape);
 	step.out = kops_tensor(buffers[OUT], 0, part->out.dtype, 2, part->out.shape);
 	return step;
 }
 
 static int fetch(struct bench *b, const struct step *from, const struct step *to)
 {
-	struct step copies[STEP_INPUTS_MAX + 1];
+	struct step copies[STEP_OPERANDS_MAX];
 	size_t n = 0;
 
 	for (unsigned i = 0; i < from->op->n_inputs; i++) {
+		if (!step_has(from, i))
+			continue;
 		copies[n] = step_of(operation_by_name("copy"));
 		copies[n].in[0] = from->in[i];
 		copies[n++].out = to->in[i];
@@ -93,7 +106,8 @@ static int make_buffers(struct bench *b, const struct step *part, kops_buffer **
 	int rc = bench_alloc(b, part->out.shape[0] * part->out.shape[1] * size, true, &buffers[OUT]);
 
 	for (unsigned i = 0; rc == 0 && i < part->op->n_inputs; i++)
-		rc = bench_alloc(b, part->in[i].shape[0] * part->in[i].shape[1] * size, true, &buffers[i]);
+		if (step_has(part, i))
+			rc = bench_alloc(b, step_elements(&part->in[i]) * size, true, &buffers[i]);
 	return rc;
 }
 
@@ -144,7 +158,7 @@ static int check_blocks(struct bench *b, const struct step *step, struct bench_b
 
 int bench_check(struct bench *b, const struct step *step, struct check *ret_check)
 {
-	kops_buffer *buffers[STEP_INPUTS_MAX + 1] = {NULL};
+	kops_buffer *buffers[STEP_OPERANDS_MAX] = {NULL};
 	struct bench_block at = block_of(step);
 	struct step part = step_of_block(step, &at);
 

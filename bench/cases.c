@@ -72,7 +72,7 @@ void bench_shapes_random(const struct operation *op, const char *kind, size_t n,
 
 static uint64_t view_bytes(const kops_view *view)
 {
-	return view->shape[0] * view->shape[1] * kops_dtype_size(view->dtype);
+	return step_elements(view) * kops_dtype_size(view->dtype);
 }
 
 uint64_t bench_footprint(const struct step *step)
@@ -80,7 +80,7 @@ uint64_t bench_footprint(const struct step *step)
 	uint64_t bytes = view_bytes(&step->out);
 
 	for (unsigned i = 0; i < step->op->n_inputs; i++)
-		bytes += view_bytes(&step->in[i]);
+		bytes += step_has(step, i) ? view_bytes(&step->in[i]) : 0;
 	return bytes;
 }
 

@@ -131,12 +131,12 @@ static kops_view *operand(struct step *step, unsigned i)
 
 static bool exists(const struct operands *o, unsigned i)
 {
-	return i == OUT || i < o->step.op->n_inputs;
+	return i == OUT || (i < o->step.op->n_inputs && step_has(&o->step, i));
 }
 
 static uint64_t set_bytes(const kops_view *view)
 {
-	uint64_t bytes = view->shape[0] * view->shape[1] * kops_dtype_size(view->dtype);
+	uint64_t bytes = step_elements(view) * kops_dtype_size(view->dtype);
 
 	return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }

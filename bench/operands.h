@@ -16,8 +16,8 @@ void bench_fill(const kops_view *view, uint64_t seed);
 struct operands {
 	struct step step; /* set 0 */
 	size_t n_sets;
-	uint64_t stride_bytes[STEP_INPUTS_MAX + 1]; /* from set to set: inputs, then the output at the end */
-	kops_buffer *buffers[STEP_INPUTS_MAX + 1];
+	uint64_t stride_bytes[STEP_OPERANDS_MAX]; /* from set to set: inputs, then the output at the end */
+	kops_buffer *buffers[STEP_OPERANDS_MAX];
 };
 
 /*

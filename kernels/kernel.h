@@ -87,7 +87,7 @@ enum operand_role {
 #define DTYPE_BIT(dtype) (1u << (dtype))
 #define OWN_DTYPE        (-1)
 
-/* Inputs come before outputs. Outputs never share a byte. */
+/* Inputs come before outputs, those that must be given before optional ones. Outputs never share a byte. */
 struct op_operand {
 	const char *name; /* as in kops.h and on the wire */
 	enum operand_role role;
@@ -204,6 +204,13 @@ struct op {
 	void (*cost)(const struct op_args *args, struct cost *ret);
 	/* The oracle: plain loops, float64 accumulation, host memory. */
 	void (*reference)(const struct op_args *args);
+	/*
+	 * How far right results may lie from those of float64 arithmetic on the same operands, for each element
+	 * of a row of the output: along its last axis, which check() must leave alone; rows are numbered in
+	 * row-major order. Rounding to f32 is part of it, rounding to 16 bits is not. Negative: the element
+	 * cannot be judged. NULL: results are the exact ones, rounded once.
+	 */
+	void (*bounds)(const struct op_args *args, uint64_t row, double *ret);
 	/*
 	 * A small valid problem of this dtype for self-tests: shapes, dense strides, parameters; views'
 	 * data, space and offset are left to the caller. False when the op does not take the dtype.
@@ -383,6 +390,14 @@ int op_check(struct op_args *args, char why[WHY_BYTES]);
  * of 1 to KOPS_RANK_MAX. Codes and sentence as of op_check(); what it accepts may still be refused there.
  */
 int op_result(struct op_args *args, char why[WHY_BYTES]);
+
+/*
+ * Gives optional input v the last axes of the first input's shape: the most that op_result() accepts, beside
+ * the inputs before it, and that have so many elements; ANY_COUNT: whatever number. v has its type already.
+ * False, and v is absent: there are none.
+ */
+#define ANY_COUNT UINT64_MAX
+bool op_fit_optional(struct op_args *args, unsigned v, uint64_t elements);
 
 /* ---- part.c ---- */
 

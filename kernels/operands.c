@@ -280,6 +280,28 @@ int op_result(struct op_args *args, char why[WHY_BYTES])
 	return op->result ? op->result(args, why) : 0;
 }
 
+bool op_fit_optional(struct op_args *args, unsigned v, uint64_t elements)
+{
+	const struct view *first = &args->views[0];
+	struct view fit = {.dtype = args->views[v].dtype};
+	char why[WHY_BYTES];
+
+	for (uint32_t axes = first->rank; axes > 0; axes--) {
+		struct op_args trial = *args;
+
+		fit.rank = axes;
+		memcpy(fit.shape, first->shape + first->rank - axes, axes * sizeof fit.shape[0]);
+		view_make_dense(&fit);
+		trial.views[v] = fit;
+		if ((elements == ANY_COUNT || elements == view_elements(&fit)) && op_result(&trial, why) == 0) {
+			args->views[v] = fit;
+			return true;
+		}
+	}
+	args->views[v] = (struct view){.rank = 0};
+	return false;
+}
+
 static uint64_t extent_from_end(const struct view *v, uint32_t d)
 {
 	return d < v->rank ? v->shape[v->rank - 1 - d] : 1;

@@ -35,6 +35,7 @@ static inline uint64_t count_or(struct opt_count given, uint64_t otherwise)
 }
 
 #define SETTINGS_ATTRIBUTES_MAX 16 /* as kernel.h has it */
+#define FLAGS_OPERANDS_MAX      7  /* inputs, as operation.h has it */
 
 /* An attribute of an op, by its type; numbers and counts in one form, choices by name. */
 struct described_setting {
@@ -58,6 +59,7 @@ struct flags {
 	const char *socket, *output, *device, *accumulate; /* NULL: not given */
 	struct opt_count m, n, k;
 	struct settings op;
+	const char *operands[FLAGS_OPERANDS_MAX]; /* files of optional inputs, by the op's description */
 	bool trans_a, trans_b;
 	kops_dtype dtype; /* 0: not given */
 	kops_priority priority;

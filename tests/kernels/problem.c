@@ -289,6 +289,18 @@ static bool same_shape(const struct view *a, const struct view *b)
 	return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof a->shape[0]) == 0;
 }
 
+/* Whether the op lets its first output be the very view `twin`, and each input before it that is this view,
+ * too. */
+static bool may_replace(const struct problem *p, unsigned out, unsigned twin)
+{
+	bool may = view_is_injective(&p->args.views[twin]);
+
+	for (unsigned i = 0; i < out; i++)
+		if (i == twin || view_same(&p->args.views[i], &p->args.views[twin]))
+			may = may && (p->args.op->operands[out].in_place >> i & 1);
+	return may;
+}
+
 /* Whether view i may be the very view `twin`: any two inputs may; of outputs the first, where its op allows it.
  */
 static bool may_be(const struct problem *p, unsigned i, unsigned twin)
@@ -298,8 +310,7 @@ static bool may_be(const struct problem *p, unsigned i, unsigned twin)
 
 	if (view_is_absent(v) || v->dtype != p->args.views[i].dtype || !same_shape(&p->args.views[i], v))
 		return false;
-	return !op_is_output(op, i) ||
-	       (i == op_first_output(op) && (op->operands[i].in_place >> twin & 1) && view_is_injective(v));
+	return !op_is_output(op, i) || (i == op_first_output(op) && may_replace(p, i, twin));
 }
 
 /* Which earlier view this one is to be identical with; -1: none. */
@@ -395,7 +406,8 @@ bool problem_make(struct problem *p, const struct op *op, unsigned large, struct
 	*p = (struct problem){.args.op = op, .large = large};
 	shaper_of(op)->shape(p, r);
 	for (unsigned i = 0; neat && i < op->n_operands; i++)
-		make_neat(&p->args.views[i], full, r);
+		if (!view_is_absent(&p->args.views[i]))
+			make_neat(&p->args.views[i], full, r);
 	/* Gaps between lines are lost on the way from host memory. */
 	return problem_complete(p, neat, neat && !full, r);
 }

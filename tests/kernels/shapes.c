@@ -365,7 +365,7 @@ static void shrink_input(struct op_args *args, unsigned v, uint32_t rank, const 
 
 static double random_attribute(const struct op_attribute *a, struct random *r)
 {
-	double value = random_scalar(r);
+	double value = random_chance(r, 30) ? a->otherwise : random_scalar(r);
 
 	if (a->type == ATTRIBUTE_CHOICE)
 		return (double)random_below(r, a->n_choices);
@@ -384,7 +384,16 @@ static kops_dtype operand_dtype(const struct op_args *args, unsigned v, struct r
 	return shares ? args->views[o->dtype_of].dtype : dtype_among(o->dtypes, r);
 }
 
-/* Inputs of one shape, some of them smaller or absent; outputs as the op says. */
+/* Absent, or with as many of the last axes as the op takes. */
+static void shape_optional(struct op_args *args, unsigned v, struct random *r)
+{
+	if (random_chance(r, 30))
+		return;
+	args->views[v].dtype = operand_dtype(args, v, r);
+	op_fit_optional(args, v, ANY_COUNT);
+}
+
+/* Inputs of one shape, some of them smaller, optional ones as they fit; outputs as the op says. */
 static void shape_described(struct problem *p, struct random *r)
 {
 	struct op_args *args = &p->args;
@@ -396,15 +405,15 @@ static void shape_described(struct problem *p, struct random *r)
 
 	for (unsigned i = 0; i < op->n_attributes; i++)
 		op_set_attribute(args, i, random_attribute(&op->attributes[i], r));
-	for (unsigned v = 0; v < out; v++) {
-		if (op->operands[v].is_optional && random_chance(r, 30))
-			continue;
+	for (unsigned v = 0; v < out && !op->operands[v].is_optional; v++) {
 		args->views[v].dtype = operand_dtype(args, v, r);
 		set_shape(&args->views[v], rank, shape);
 	}
+	for (unsigned v = 0; v < out && !op->operands[v].is_optional; v++)
+		shrink_input(args, v, rank, shape, r);
 	for (unsigned v = 0; v < out; v++)
-		if (!view_is_absent(&args->views[v]))
-			shrink_input(args, v, rank, shape, r);
+		if (op->operands[v].is_optional)
+			shape_optional(args, v, r);
 	if (op_result(args, why) < 0)
 		fprintf(stderr, "%s takes no inputs of one shape (%s): it needs a line in shapes.c\n", op->name,
 		        why);

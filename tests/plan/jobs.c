@@ -170,7 +170,7 @@ static void shape_gemm(struct op_args *args, struct random *r)
 	                                         .precision = (kops_precision)random_below(r, 4)};
 }
 
-/* One shape for all; x of a transpose has the last two axes exchanged. */
+/* One shape for all, or its last axes; x of a transpose has the last two axes exchanged. */
 static void shape_alike(struct op_args *args, struct random *r)
 {
 	bool turned = strcmp(args->op->name, "transpose") == 0;
@@ -181,7 +181,13 @@ static void shape_alike(struct op_args *args, struct random *r)
 	for (uint32_t d = 0; d < rank; d++)
 		shape[d] = random_extent(r);
 	for (unsigned v = 0; v < args->op->n_operands; v++)
-		set_view(&args->views[v], dtype, rank, shape);
+		if (!args->op->operands[v].is_optional)
+			set_view(&args->views[v], dtype, rank, shape);
+	for (unsigned v = 0; v < args->op->n_operands; v++)
+		if (args->op->operands[v].is_optional && random_chance(r, 70)) {
+			args->views[v].dtype = dtype;
+			op_fit_optional(args, v, ANY_COUNT);
+		}
 	if (turned) {
 		args->views[0].shape[rank - 2] = shape[rank - 1];
 		args->views[0].shape[rank - 1] = shape[rank - 2];
@@ -229,7 +235,7 @@ static void shape_op(struct op_args *args, struct random *r)
 	if (strcmp(args->op->name, "reduce") == 0)
 		shape_reduce(args, r);
 	for (unsigned v = 0; v < op_first_output(args->op); v++)
-		if (random_chance(r, 30))
+		if (!view_is_absent(&args->views[v]) && random_chance(r, 30))
 			broadcast(args, v, r);
 }
 
@@ -291,6 +297,8 @@ void plan_job_random(struct plan_job *job, const void *owner, struct random *r)
 static size_t describe_view(const struct view *v, char *text, size_t size)
 {
 	const struct memory *m = v->space;
+	if (view_is_absent(v))
+		return (size_t)snprintf(text, size, " absent;");
 	size_t used = (size_t)snprintf(text, size, " %s%s", m->owner ? "resident " : "", dtype_name(v->dtype));
 
 	for (uint32_t d = 0; d < v->rank && used < size; d++)

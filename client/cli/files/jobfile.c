@@ -108,6 +108,19 @@ static const struct option_row *find_setting(const struct operation *op, const c
 	return row == NULL && op && op->settings ? options_find(op->settings, name) : row;
 }
 
+/* NAME or NAME' */
+static int parse_operand(struct line *line, struct jobfile_value *value, unsigned i, char *word)
+{
+	struct jobfile_operand *operand = &value->operands[i];
+	size_t n = strlen(word);
+
+	operand->is_given = true;
+	operand->transposed = n > 1 && word[n - 1] == '\'';
+	if (operand->transposed)
+		word[n - 1] = '\0';
+	return look_up(line, word, &operand->value);
+}
+
 /* key=value */
 static int parse_setting(struct line *line, struct jobfile_value *value, char *word)
 {
@@ -119,24 +132,23 @@ static int parse_setting(struct line *line, struct jobfile_value *value, char *w
 		value->has_old = true;
 		return look_up(line, text, &value->old);
 	}
+	unsigned optional = op ? operation_optional(op, word) : 0;
+	if (op && optional < op->n_inputs)
+		return parse_operand(line, value, optional, text);
 	const struct option_row *row = find_setting(op, word);
 	if (row == NULL)
 		return why_invalid(line->why, "%s has no setting '%s'", op ? op->name : "load", word);
 	return options_set(row, word, text, &value->flags, line->why);
 }
 
-/* NAME or NAME' */
-static int parse_operand(struct line *line, struct jobfile_value *value, unsigned i, char *word)
+/* The i-th of those that have no NAME= before them. */
+static int parse_required(struct line *line, struct jobfile_value *value, unsigned i, char *word)
 {
-	size_t n = strlen(word);
-
-	if (i == value->op->n_inputs)
-		return why_invalid(line->why, "%s takes %u operand%s; '%s' is one too many", value->op->name, i,
-		                   i == 1 ? "" : "s", word);
-	value->operands[i].transposed = n > 1 && word[n - 1] == '\'';
-	if (value->operands[i].transposed)
-		word[n - 1] = '\0';
-	return look_up(line, word, &value->operands[i].value);
+	if (i < operation_required(value->op))
+		return parse_operand(line, value, i, word);
+	return why_invalid(line->why, "%s takes %u operand%s; '%s' is one too many%s", value->op->name, i,
+	                   i == 1 ? "" : "s", word,
+	                   value->op->n_optional ? ": others have their name before them, NAME=VALUE" : "");
 }
 
 static int parse_op(struct line *line, struct jobfile_value *value)
@@ -146,13 +158,14 @@ static int parse_op(struct line *line, struct jobfile_value *value)
 	for (size_t i = 3; i < line->n; i++) {
 		char *word = line->words[i];
 		int rc = strchr(word, '=') ? parse_setting(line, value, word)
-		                           : parse_operand(line, value, n++, word);
+		                           : parse_required(line, value, n++, word);
 		if (rc < 0)
 			return rc;
 	}
-	if (n < value->op->n_inputs)
-		return why_invalid(line->why, "%s takes %u operand%s, got %u", value->op->name,
-		                   value->op->n_inputs, value->op->n_inputs == 1 ? "" : "s", n);
+	unsigned required = operation_required(value->op);
+	if (n < required)
+		return why_invalid(line->why, "%s takes %u operand%s, got %u", value->op->name, required,
+		                   required == 1 ? "" : "s", n);
 	const char *setting =
 	    value->op->accumulates && !value->has_old ? value->op->needs_old(&value->flags.op) : NULL;
 	if (setting)

@@ -14,6 +14,7 @@
 #define JOBFILE_NAME_BYTES 64
 
 struct jobfile_operand {
+	bool is_given;  /* else it is an optional one */
 	unsigned value; /* index into values, below that of the value that uses it */
 	bool transposed;
 };

@@ -15,10 +15,12 @@
 #define TEXT_BYTES 1024
 
 _Static_assert(SETTINGS_ATTRIBUTES_MAX == OP_ATTRIBUTES_MAX, "options.h and kernel.h differ");
+_Static_assert(STEP_OPERANDS_MAX == OP_OPERANDS_MAX && FLAGS_OPERANDS_MAX == STEP_INPUTS_MAX,
+               "operation.h, options.h and kernel.h differ");
 
 static struct described {
 	struct operation operation;
-	struct option_row settings[OP_ATTRIBUTES_MAX + 1];
+	struct option_row settings[OP_ATTRIBUTES_MAX + STEP_INPUTS_MAX + 1];
 	char summary[128], help[TEXT_BYTES], examples[TEXT_BYTES], what[64], seed[128];
 } all[OPERATIONS];
 
@@ -36,15 +38,15 @@ static bool is_given(const struct step *step, unsigned i, kops_attribute *ret)
 static int enqueue(kops_job *job, const struct step *step)
 {
 	const struct op *op = op_by_name(step->op->name);
-	kops_operand operands[STEP_INPUTS_MAX + 1];
+	kops_operand operands[STEP_OPERANDS_MAX];
 	kops_attribute attributes[OP_ATTRIBUTES_MAX];
 	size_t n = 0;
 
 	for (unsigned i = 0; i < op->n_attributes; i++)
 		if (is_given(step, i, &attributes[n]))
 			attributes[n++].name = op->attributes[i].name;
-	step_operands(step, operands);
-	return kops_job_op(job, op->name, operands, step->op->n_inputs + 1, attributes, n, step->set.kernel);
+	unsigned n_operands = step_operands(step, operands);
+	return kops_job_op(job, op->name, operands, n_operands, attributes, n, step->set.kernel);
 }
 
 /* ---- The check ---- */
@@ -72,18 +74,27 @@ static void set_attributes(const struct step *step, struct op_args *args)
 	}
 }
 
-static void compare(const struct elements *y, const struct elements *want, struct check *c, double *room)
+#define ROWS_OF_ROOM 3
+
+/* room: for so many rows. What nobody can judge is left out. */
+static void compare(const struct op_args *args, const struct elements *y, const struct elements *want,
+                    struct check *c, double *room)
 {
 	uint64_t columns = elements_columns(y);
 	const struct element_type *type = element_type(y->dtype);
-	double *got_row = room, *want_row = room + columns;
+	double *got_row = room, *want_row = room + columns, *bounds = want_row + columns;
 
+	memset(bounds, 0, columns * sizeof *bounds);
 	for (uint64_t row = 0; row < elements_rows(y); row++) {
 		elements_row(y, row, 0, columns, got_row);
 		elements_row(want, row, 0, columns, want_row);
+		if (args->op->bounds)
+			args->op->bounds(args, row, bounds);
 		for (uint64_t j = 0; j < columns; j++) {
-			double bound = 2 * type->roundoff * fabs(want_row[j]) + check_tiny_error(y->dtype);
-			check_compare(c, row, j, got_row[j], want_row[j], bound, type->largest);
+			double rounding = 2 * type->roundoff * fabs(want_row[j]) + check_tiny_error(y->dtype);
+			if (bounds[j] >= 0)
+				check_compare(c, row, j, got_row[j], want_row[j], bounds[j] + rounding,
+				              type->largest);
 		}
 	}
 }
@@ -96,7 +107,7 @@ static int check(const struct step *step, const struct elements *in, const struc
 	unsigned out = step->op->n_inputs;
 	struct check c = {.elements = elements_count(y), .us = cli_now_us()};
 	void *wanted = malloc((c.elements + 1) * kops_dtype_size(y->dtype));
-	double *room = malloc((2 * elements_columns(y) + 1) * sizeof *room);
+	double *room = malloc((ROWS_OF_ROOM * elements_columns(y) + 1) * sizeof *room);
 	struct elements want = elements_dense(wanted, y);
 	char why[WHY_BYTES];
 	int rc = wanted && room ? 0 : KOPS_E_NOMEM;
@@ -108,7 +119,7 @@ static int check(const struct step *step, const struct elements *in, const struc
 	set_attributes(step, &args);
 	if (rc == 0 && c.elements > 0 && (rc = op_check(&args, why)) == 0) {
 		args.op->reference(&args);
-		compare(y, &want, &c, room);
+		compare(&args, y, &want, &c, room);
 	}
 	c.us = cli_now_us() - c.us;
 	*ret_check = c;
@@ -144,6 +155,37 @@ static struct option_row row_of(const struct op_attribute *a, unsigned i)
 	return row;
 }
 
+/* The file of an optional input. */
+static struct option_row row_of_operand(const struct op_operand *o, unsigned i)
+{
+	return (struct option_row){.name = o->name,
+	                           .argument = "FILE",
+	                           .type = &options_file,
+	                           .member = offsetof(struct flags, operands) + i * sizeof(const char *),
+	                           .help = o->about};
+}
+
+/* Those of attributes, then those of optional inputs. */
+static void describe_settings(const struct op *op, struct described *d)
+{
+	struct option_row *next = d->settings;
+
+	for (unsigned i = 0; i < op->n_attributes; i++)
+		*next++ = row_of(&op->attributes[i], i);
+	for (unsigned i = 0; i < op_first_output(op); i++)
+		if (op->operands[i].is_optional)
+			*next++ = row_of_operand(&op->operands[i], i);
+}
+
+static unsigned optional_inputs(const struct op *op)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < op_first_output(op); i++)
+		n += op->operands[i].is_optional;
+	return n;
+}
+
 static void describe_verb(const struct op *op, unsigned n_inputs, struct described *d)
 {
 	size_t used = 0;
@@ -152,12 +194,18 @@ static void describe_verb(const struct op *op, unsigned n_inputs, struct describ
 	for (unsigned i = 0; i <= n_inputs && used < sizeof d->help; i++)
 		used += (size_t)snprintf(d->help + used, sizeof d->help - used, "%-8s %s\n",
 		                         op->operands[i].name, op->operands[i].about);
-	snprintf(d->examples, sizeof d->examples, "  kops-client %s%s -o y.npy --check\n", op->name,
-	         n_inputs == 1 ? " x.npy" : " a.npy b.npy");
+	used = (size_t)snprintf(d->examples, sizeof d->examples, "  kops-client %s", op->name);
+	for (unsigned i = 0; i < n_inputs && used < sizeof d->examples; i++)
+		used += (size_t)snprintf(d->examples + used, sizeof d->examples - used,
+		                         op->operands[i].is_optional ? " --%s %s.npy" : " %s.npy",
+		                         op->operands[i].name, op->operands[i].name);
+	if (used < sizeof d->examples)
+		snprintf(d->examples + used, sizeof d->examples - used, " -o y.npy --check\n");
 	snprintf(d->what, sizeof d->what, "%s of arrays", op->name);
 }
 
-/* From operands that a cache holds to 4 GB of them, all of one shape. */
+/* From operands that a cache holds to 4 GB of them, all of one shape. Whole rows are checked: the result may
+ * come from them. */
 static void describe_shapes(unsigned n_operands, struct described *d)
 {
 	unsigned most = (1u << 20) / n_operands, rows = 64;
@@ -172,13 +220,13 @@ static const struct operation *describe(const struct op *op, struct described *d
 {
 	unsigned n_inputs = op_first_output(op);
 
-	for (unsigned i = 0; i < op->n_attributes; i++)
-		d->settings[i] = row_of(&op->attributes[i], i);
+	describe_settings(op, d);
 	describe_verb(op, n_inputs, d);
 	describe_shapes(op->n_operands, d);
 	d->operation = (struct operation){
 	    .name = op->name,
 	    .n_inputs = n_inputs,
+	    .n_optional = optional_inputs(op),
 	    .settings = d->settings,
 	    .verb = {.summary = d->summary, .help = d->help, .examples = d->examples},
 	    .enqueue = enqueue,
@@ -186,7 +234,9 @@ static const struct operation *describe(const struct op *op, struct described *d
 	    .bench = {.what = d->what,
 	              .seed = d->seed,
 	              .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},
-	              .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20}},
+	              .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20},
+	              .reads_rows = true,
+	              .whole_rows = true},
 	};
 	return &d->operation;
 }

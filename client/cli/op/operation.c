@@ -41,27 +41,56 @@ int step_fits(const kops_view *view, char *why)
 	                   show_shape(view->rank, view->shape).text);
 }
 
-void step_operands(const struct step *step, kops_operand ret[STEP_INPUTS_MAX + 1])
+unsigned operation_optional(const struct operation *op, const char *name)
+{
+	unsigned i = operation_required(op);
+
+	while (i < op->n_inputs && strcmp(op_by_name(op->name)->operands[i].name, name) != 0)
+		i++;
+	return i;
+}
+
+unsigned step_operands(const struct step *step, kops_operand ret[STEP_OPERANDS_MAX])
 {
 	const struct op *op = op_by_name(step->op->name);
-	unsigned n = step->op->n_inputs;
+	unsigned n = 0;
 
-	for (unsigned i = 0; i < n; i++)
-		ret[i] = (kops_operand){op->operands[i].name, step->in[i]};
-	ret[n] = (kops_operand){op->operands[n].name, step->out};
+	for (unsigned i = 0; i < step->op->n_inputs; i++)
+		if (step_has(step, i))
+			ret[n++] = (kops_operand){op->operands[i].name, step->in[i]};
+	ret[n++] = (kops_operand){op->operands[step->op->n_inputs].name, step->out};
+	return n;
+}
+
+int step_fit_optional(struct step *step, unsigned i, kops_dtype dtype, uint64_t elements)
+{
+	struct op_args args = {.op = op_by_name(step->op->name)};
+
+	for (unsigned v = 0; v < step->op->n_inputs; v++) {
+		if (!step_has(step, v) && v != i)
+			continue;
+		args.views[v].dtype =
+		    (kops_dtype)__builtin_ctz(args.op->operands[v].dtypes); /* not asked here */
+		args.views[v].rank = step->in[v].rank;
+		memcpy(args.views[v].shape, step->in[v].shape, sizeof(step->in[v].shape));
+	}
+	if (!op_fit_optional(&args, i, elements))
+		return KOPS_E_INVALID;
+	step->in[i] = kops_tensor(NULL, 0, dtype, args.views[i].rank, args.views[i].shape);
+	return 0;
 }
 
 /* Whether the op takes the type is not asked here: kops-bench shows what the daemon says of it. */
 static int described_shape(struct step *step, char *why)
 {
 	const struct op *op = op_by_name(step->op->name);
-	kops_operand operands[STEP_INPUTS_MAX + 1];
-	unsigned n = step->op->n_inputs;
+	kops_operand operands[STEP_OPERANDS_MAX];
+	unsigned n = step_operands(step, operands) - 1;
 	kops_view result;
 
-	step_operands(step, operands);
 	for (unsigned i = 0; i < n; i++)
-		operands[i].view.dtype = (kops_dtype)__builtin_ctz(op->operands[i].dtypes);
+		operands[i].view.dtype =
+		    (kops_dtype)__builtin_ctz(op->operands[op_operand_index(op, operands[i].name)].dtypes);
 	if (kops_op_result(op->name, operands, n, NULL, 0, operands[n].name, &result, why, CLI_WHY_BYTES) < 0)
 		return KOPS_E_INVALID;
 	step->out.rank = result.rank;
@@ -71,12 +100,12 @@ static int described_shape(struct step *step, char *why)
 
 int step_enqueue(kops_job *job, const struct step *step)
 {
-	kops_operand operands[STEP_INPUTS_MAX + 1];
+	kops_operand operands[STEP_OPERANDS_MAX];
 
 	if (step->op->enqueue)
 		return step->op->enqueue(job, step);
-	step_operands(step, operands);
-	return kops_job_op(job, step->op->name, operands, step->op->n_inputs + 1, NULL, 0, step->set.kernel);
+	unsigned n = step_operands(step, operands);
+	return kops_job_op(job, step->op->name, operands, n, NULL, 0, step->set.kernel);
 }
 
 int step_result(struct step *step, char *why)
@@ -97,7 +126,7 @@ int step_shape(struct step *step, char *why)
 	kops_dtype dtype = step->in[0].dtype;
 
 	for (unsigned i = 0; i < step->op->n_inputs; i++) {
-		if (step->in[i].dtype != dtype)
+		if (step_has(step, i) && step->in[i].dtype != dtype)
 			return why_invalid(why, "%s takes inputs of one dtype, not %s and %s", step->op->name,
 			                   element_type_name(dtype), element_type_name(step->in[i].dtype));
 	}
@@ -127,8 +156,17 @@ int step_check(const struct step *step, struct check *ret_check)
 	struct elements in[STEP_INPUTS_MAX], y = elements_of(&step->out);
 
 	for (unsigned i = 0; i < step->op->n_inputs; i++)
-		in[i] = elements_of(&step->in[i]);
+		in[i] = step_has(step, i) ? elements_of(&step->in[i]) : (struct elements){.rank = 0};
 	return step_check_elements(step, in, &y, ret_check);
+}
+
+uint64_t step_elements(const kops_view *v)
+{
+	uint64_t n = 1;
+
+	for (uint32_t d = 0; d < v->rank; d++)
+		n *= v->shape[d];
+	return n;
 }
 
 uint64_t step_extent(const kops_view *v, uint32_t from_end)

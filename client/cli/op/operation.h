@@ -16,12 +16,13 @@
 struct cli;
 struct source;
 
-#define STEP_INPUTS_MAX 2
+#define STEP_INPUTS_MAX   7
+#define STEP_OPERANDS_MAX (STEP_INPUTS_MAX + 1)
 
 /* One op with its operands: step_of(). */
 struct step {
 	const struct operation *op;
-	kops_view in[STEP_INPUTS_MAX], out;
+	kops_view in[STEP_INPUTS_MAX], out; /* in: by the op's description; all zeros where it is absent */
 	struct settings set;
 	bool accumulates;           /* out holds a matrix that the result is added to */
 	const struct elements *old; /* for the check: that matrix */
@@ -53,7 +54,8 @@ struct bench_cases {
 	const char *peer_gpu, *peer_cpu;
 	bool reads_rows; /* each element comes from a whole row of the first input */
 	bool whole_rows; /* the result is checked by whole rows */
-	/* Sets inputs (kops_tensor() without buffer) and settings. NULL: all inputs are of the shape. */
+	/* Sets inputs (kops_tensor() without buffer) and settings. NULL: inputs are of the shape, optional ones
+	 * as op_fit_optional() has them. */
 	void (*operands)(struct step *step, kops_dtype dtype, const uint64_t *extents);
 	/* Cuts the inputs to what a block of the result comes from. NULL: the same block, or its rows where
 	 * the op reads rows. */
@@ -75,6 +77,8 @@ struct verb {
 struct operation {
 	const char *name;
 	unsigned n_inputs;
+	/* The last of these, each given by its name or not at all: --NAME FILE, NAME=VALUE in a job file. */
+	unsigned n_optional;
 	bool accumulates; /* a job file's c=NAME is what the result is added to */
 	/* The setting that says something about that matrix, and so needs one; NULL: these settings have none.
 	 * Of ops that accumulate. */
@@ -130,8 +134,29 @@ int step_shape(struct step *step, char *why);
 /* The same, whether or not the op takes the dtypes. */
 int step_result(struct step *step, char *why);
 
-/* The operands by the names of the op's description: n_inputs, then the output. */
-void step_operands(const struct step *step, kops_operand ret[STEP_INPUTS_MAX + 1]);
+/* Whether input i is there. */
+static inline bool step_has(const struct step *step, unsigned i)
+{
+	return step->in[i].dtype != 0;
+}
+
+/* How many inputs an op must have: the first ones. */
+static inline unsigned operation_required(const struct operation *op)
+{
+	return op->n_inputs - op->n_optional;
+}
+
+/* The index of an optional input, by its name; n_inputs: there is none. */
+unsigned operation_optional(const struct operation *op, const char *name);
+
+/* The operands that are there by the names of the op's description, the output last. Returns how many. */
+unsigned step_operands(const struct step *step, kops_operand ret[STEP_OPERANDS_MAX]);
+
+/*
+ * Gives optional input i of this dtype the shape that op_fit_optional() (kernel.h) finds beside the other
+ * inputs: dense, without memory. KOPS_E_INVALID: there is none of so many elements.
+ */
+int step_fit_optional(struct step *step, unsigned i, kops_dtype dtype, uint64_t elements);
 
 /* Adds the op to a job: what kops_job_op() returns. */
 int step_enqueue(kops_job *job, const struct step *step);
@@ -176,6 +201,9 @@ int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct 
                      struct step *ret_step, char *why);
 
 /* ---- For the files of the ops ---- */
+
+/* How many elements it has. */
+uint64_t step_elements(const kops_view *v);
 
 /* The extent of an axis counted from the last one, 0; of an axis that is not there, 1. */
 uint64_t step_extent(const kops_view *v, uint32_t from_end);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "kernel.h"
 #include "op/operation.h"
 
 #define EXTENT_MAX (1ull << 40)
@@ -81,13 +82,15 @@ int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct 
 	struct step step = step_of(op);
 	int rc;
 
+	for (unsigned i = 0; i < operation_required(op) && !op->bench.operands; i++)
+		step.in[i] = step_matrix(dtype, e[0], e[1]);
 	if (op->bench.operands)
 		op->bench.operands(&step, dtype, e);
-	else
-		step.in[0] = step.in[1] = step_matrix(dtype, e[0], e[1]);
-	for (unsigned i = 0; i < op->n_inputs; i++)
+	for (unsigned i = 0; i < operation_required(op); i++)
 		if ((rc = step_fits(&step.in[i], why)) < 0)
 			return rc;
+	for (unsigned i = operation_required(op); i < op->n_inputs; i++)
+		step_fit_optional(&step, i, dtype, ANY_COUNT);
 	if ((rc = step_result(&step, why)) < 0)
 		return rc;
 	if (step.out.rank == 1)

@@ -1,5 +1,7 @@
 #include "verb/op.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,18 +13,27 @@
 static void write_job(const struct cli *cli, const struct operation *op, char **files, struct jobfile *job)
 {
 	const struct flags *flags = &cli->flags;
-	unsigned n = op->n_inputs;
+	unsigned required = operation_required(op), n = required;
 	struct jobfile_value result = {.op = op,
-	                               .operands = {{0, flags->trans_a}, {1, flags->trans_b}},
 	                               .has_old = flags->accumulate != NULL,
 	                               .old = n,
 	                               .over_old = flags->accumulate != NULL,
 	                               .flags = *flags};
 
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < required; i++) {
 		job->values[i].path = files[i];
+		result.operands[i] = (struct jobfile_operand){.is_given = true, .value = i};
+	}
+	result.operands[0].transposed = flags->trans_a;
+	result.operands[1].transposed = flags->trans_b;
 	if (result.has_old)
 		job->values[n++].path = flags->accumulate;
+	for (unsigned i = required; i < op->n_inputs; i++) {
+		if (!flags->operands[i])
+			continue;
+		result.operands[i] = (struct jobfile_operand){.is_given = true, .value = n};
+		job->values[n++].path = flags->operands[i];
+	}
 	job->values[n] = result;
 	job->n_values = n + 1;
 	if (flags->output)
@@ -103,13 +114,39 @@ static int fit(struct cli *cli, struct source *const *sources)
 	return rc;
 }
 
+/* A raw file of an optional input is as long as some of the last axes of the first one. */
+static int fit_optional(struct cli *cli, const struct jobfile_value *result, struct source *const *sources)
+{
+	const struct operation *op = result->op;
+	struct step step = step_of(op);
+
+	for (unsigned i = 0; i < op->n_inputs; i++) {
+		struct source *s = result->operands[i].is_given ? sources[result->operands[i].value] : NULL;
+		if (!s)
+			continue;
+		if (s->npy || i < operation_required(op)) {
+			step.in[i] = kops_tensor(NULL, 0, s->dtype, s->rank, s->shape);
+			continue;
+		}
+		uint64_t elements = s->bytes / kops_dtype_size(s->dtype);
+		if (s->bytes % kops_dtype_size(s->dtype) != 0 ||
+		    step_fit_optional(&step, i, s->dtype, elements) < 0)
+			return cli_fail(cli, CLI_FAILED,
+			                "%s has %" PRIu64 " bytes of %s; that is no size of it beside %s",
+			                s->path, s->bytes, element_type_name(s->dtype), sources[0]->path);
+		s->rank = step.in[i].rank;
+		memcpy(s->shape, step.in[i].shape, sizeof(s->shape));
+	}
+	return CLI_OK;
+}
+
 /* One file given twice is read once. */
 static void share(struct jobfile *job, struct source *const *sources)
 {
 	struct jobfile_value *result = &job->values[job->n_values - 1];
 	struct source *a = sources[0], *b = sources[1];
 
-	if (result->op->n_inputs < 2 || strcmp(a->path, b->path) != 0 || a->rank != b->rank ||
+	if (operation_required(result->op) < 2 || strcmp(a->path, b->path) != 0 || a->rank != b->rank ||
 	    memcmp(a->shape, b->shape, a->rank * sizeof(a->shape[0])) != 0)
 		return;
 	result->operands[1].value = 0;
@@ -126,12 +163,14 @@ static void json_operand(struct json *json, const char *path, const kops_view *v
 
 static void describe(const struct pipeline *p, struct json *json)
 {
+	const struct jobfile_value *result = &p->file->values[p->file->n_values - 1];
 	const struct step *step = &p->values[p->file->n_values - 1].step;
 
 	json_text(json, "dtype", element_type_name(step->out.dtype));
 	json_array(json, "inputs"); /* shapes as the op sees them, transposed or not */
 	for (unsigned i = 0; i < step->op->n_inputs; i++)
-		json_operand(json, p->file->values[i].path, &step->in[i]);
+		if (step_has(step, i))
+			json_operand(json, p->file->values[result->operands[i].value].path, &step->in[i]);
 	json_close_array(json);
 	json_array(json, "outputs");
 	json_operand(json, p->cli->flags.output, &step->out);
@@ -140,13 +179,18 @@ static void describe(const struct pipeline *p, struct json *json)
 
 static int compute(struct pipeline *p, const struct operation *op, struct jobfile *job)
 {
-	struct source *sources[STEP_INPUTS_MAX + 2] = {NULL};
+	struct source *sources[STEP_INPUTS_MAX + 2] = {NULL}, *first[STEP_INPUTS_MAX + 2] = {NULL};
+	const struct jobfile_value *result = &job->values[job->n_values - 1];
+	unsigned n = operation_required(op) + result->has_old;
 
 	int rc = open_sources(p, sources);
 	if (rc == CLI_OK)
 		rc = settle_dtype(p->cli, sources, op->name);
+	memcpy(first, sources, n * sizeof(sources[0])); /* before them the optional ones have no shape */
 	if (rc == CLI_OK)
-		rc = (op->fit ? op->fit : fit)(p->cli, sources);
+		rc = (op->fit ? op->fit : fit)(p->cli, first);
+	if (rc == CLI_OK)
+		rc = fit_optional(p->cli, result, sources);
 	if (rc != CLI_OK)
 		return rc;
 	share(job, sources);
@@ -197,7 +241,7 @@ static const struct option_row of_every_op[] = {OPTION_OUTPUT, OPTIONS_JOB, OPTI
 	"\n"                                                                                                   \
 	"Examples:\n"
 #define HELP_BYTES 2048
-#define ROWS_MAX   32
+#define ROWS_MAX   48
 
 static int run(struct cli *cli, char **files)
 {
@@ -211,28 +255,54 @@ static struct option_row *add_rows(struct option_row *to, const struct option_ro
 	return to;
 }
 
+/* "[options] A B" and "two files, A and B": by the op's description. */
+static void name_files(const struct operation *op, char *usage, size_t usage_bytes, char *args_are,
+                       size_t args_are_bytes)
+{
+	static const char *const counts[] = {"no", "one", "two", "three", "four", "five", "six", "seven"};
+	unsigned n = operation_required(op);
+	char names[64] = "";
+	size_t used = 0;
+
+	for (unsigned i = 0; i < n && used < sizeof(names); i++) {
+		const char *between = i == 0 ? "" : i + 1 < n ? ", " : " and ";
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%c", between, 'A' + (int)i);
+	}
+	if (n == 1)
+		snprintf(args_are, args_are_bytes, "one file");
+	else
+		snprintf(args_are, args_are_bytes, "%s files, %s", counts[n], names);
+	snprintf(usage, usage_bytes, "[options] %s", n == 1 ? "X" : "A");
+	for (unsigned i = 1; i < n; i++) {
+		used = strlen(usage);
+		snprintf(usage + used, usage_bytes - used, " %c", 'A' + (int)i);
+	}
+}
+
 const struct command *verb_op_command(const struct operation *op, const struct verb *verb)
 {
 	static struct {
 		struct command command;
 		struct option_row options[ROWS_MAX];
-		char help[HELP_BYTES];
+		char help[HELP_BYTES], usage[64], args_are[64];
 	} all[OPERATIONS + 1], *next = all;
-	bool one = op->n_inputs == 1;
+	unsigned n = operation_required(op);
+	bool one = n == 1;
 	struct option_row *rows = add_rows(next->options, verb->files ? verb->files : of_matrix);
 
 	add_rows(add_rows(rows, op->settings), of_every_op);
 	snprintf(next->help, sizeof(next->help), "%s%s" HELP_OUTPUT "%s", verb->help, one ? HELP_ONE_FILE : "",
 	         verb->examples);
+	name_files(op, next->usage, sizeof(next->usage), next->args_are, sizeof(next->args_are));
 	next->command = (struct command){
 	    .name = verb->name ? verb->name : op->name,
 	    .op = op->name,
 	    .summary = verb->summary,
-	    .usage = one ? "[options] X" : "[options] A B",
+	    .usage = next->usage,
 	    .help = next->help,
-	    .min_args = (int)op->n_inputs,
-	    .max_args = (int)op->n_inputs,
-	    .args_are = one ? "one file" : "two files, A and B",
+	    .min_args = (int)n,
+	    .max_args = (int)n,
+	    .args_are = next->args_are,
 	    .args = VALUES_FILES,
 	    .options = next->options,
 	    .run = verb->run ? verb->run : run,

@@ -61,6 +61,8 @@ static struct step step_for(const struct pipeline *p, const struct jobfile_value
 	struct step step = step_of(line->op);
 
 	for (unsigned i = 0; i < line->op->n_inputs; i++) {
+		if (!line->operands[i].is_given)
+			continue;
 		step.in[i] = p->values[line->operands[i].value].view;
 		if (line->operands[i].transposed)
 			step.in[i] = kops_transposed(step.in[i]);

@@ -8,7 +8,7 @@
 
 #define JOBS_MAX 200 /* of a shape; others may be sending it too */
 #define OPS_MAX  64
-#define OPERANDS (STEP_INPUTS_MAX + 1)
+#define OPERANDS STEP_OPERANDS_MAX
 
 enum place { SHARED, RESIDENT, PLACES };
 static const char *const places[PLACES] = {"shared", "resident"};
@@ -28,14 +28,14 @@ static kops_view *operand(struct step *step, unsigned i)
 {
 	if (i == STEP_INPUTS_MAX)
 		return &step->out;
-	return i < step->op->n_inputs ? &step->in[i] : NULL;
+	return i < step->op->n_inputs && step_has(step, i) ? &step->in[i] : NULL;
 }
 
 static void fill(const kops_view *view, struct random *random)
 {
 	unsigned char *at = kops_data(view->buffer);
 
-	for (uint64_t i = view->shape[0] * view->shape[1]; i > 0; i--, at += kops_dtype_size(view->dtype))
+	for (uint64_t i = step_elements(view); i > 0; i--, at += kops_dtype_size(view->dtype))
 		element_put(view->dtype, at, random_unit(random));
 }
 
@@ -60,7 +60,7 @@ static int upload(struct cli *cli, kops_view *view, uint64_t bytes)
 /* Memory with random numbers. Some kernels are slow on numbers that are all the same. */
 static int make_operand(struct lesson *l, kops_view *view, struct random *random)
 {
-	uint64_t bytes = view->shape[0] * view->shape[1] * kops_dtype_size(view->dtype);
+	uint64_t bytes = step_elements(view) * kops_dtype_size(view->dtype);
 	int rc = pipeline_alloc(l->cli, bytes, KOPS_SHARED, NULL, &view->buffer);
 
 	if (rc != CLI_OK)

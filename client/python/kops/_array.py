@@ -131,12 +131,18 @@ _plain = np.ndarray if sys.implementation.name == "cpython" and _word_at(id(_pro
     _probe) else None
 
 
-def layout(x: NDArray) -> Layout:
-    """Two arrays of one layout are the same elements. AttributeError: x is no array, or means more than its elements."""
+_ABSENT: Layout = (0, (), (), np.dtype(np.void))
+
+
+def layout(x: Any) -> Layout:
+    """Two arrays of one layout are the same elements. None is an operand that is absent. AttributeError: x is no array, or
+    means more than its elements."""
     if type(x) is _plain:
         address = _word_at(id(x) + _IN_ARRAY).value
     elif isinstance(x, np.ndarray) and _has_elements_only(type(x)):
         address = _address(x)
+    elif x is None:
+        return _ABSENT
     else:  # a number of NumPy has an address too, of a copy that is made for whoever asks
         raise AttributeError("no layout")
     return address, x.shape, x.strides, x.dtype

@@ -87,13 +87,13 @@ class Call:
         self.keys.append(key)
         self.calls[key] = self
 
-    def see(self, key: object, arrays: tuple[NDArray, ...]) -> None:
-        """The same arrays came twice: they will come again."""
+    def see(self, key: object, arrays: tuple[NDArray | None, ...]) -> None:
+        """The same arrays came twice: they will come again. None: an operand that is absent."""
         if key != self.seen_as:
             self.seen.pop(self.seen_as, None)
             self.seen_as = key
         elif _seen.KNOWS and self.calls.get(self.keys[0]) is self:
-            self.seen[key] = (self, *_seen.content(arrays))
+            self.seen[key] = (self, *_seen.content(tuple(x for x in arrays if x is not None)))
 
     def forget(self) -> None:
         self.seen.pop(self.seen_as, None)
@@ -285,7 +285,7 @@ class Client:
             self._results[key] = (result.shape, result.dtype)
 
     def _one_job(self, desk: Desk, ops: list[Op], out_is_given: bool) -> Call:
-        key = tuple((op.name, op.params, *map(layout, op.arrays)) for op in ops)
+        key = tuple((op.name, op.params, op.names, *map(layout, op.arrays)) for op in ops)
         with self._session.turn, self._session:
             call = self._calls.get(key)
             if call is None:

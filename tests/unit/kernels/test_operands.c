@@ -31,6 +31,8 @@ static void operands_make_sense(const struct op *op)
 			assert_int_equal(o->dtypes & ~op->operands[o->dtype_of].dtypes, 0);
 		assert_int_equal(o->in_place >> op_first_output(op), 0);
 		assert_true(op_is_output(op, v) || o->in_place == 0);
+		if (v > 0 && !op_is_output(op, v) && op->operands[v - 1].is_optional)
+			assert_true(o->is_optional);
 	}
 	assert_true(outputs);
 }
@@ -229,6 +231,34 @@ static void five_is_well_described(void **state)
 	attributes_make_sense(&five);
 }
 
+/* As many of the last axes of x as the op takes: of any number, or a given one, of elements. */
+static void optional_operands_take_the_last_axes(void **state)
+{
+	struct op_args args = {.op = &five};
+
+	(void)state;
+	for (unsigned v = X; v <= WEIGHT; v++) {
+		args.views[v] = (struct view){.dtype = KOPS_F32, .rank = 3, .shape = {2, 3, 4}};
+		view_make_dense(&args.views[v]);
+	}
+	for (unsigned axes = 3; axes > 0; axes--) {
+		uint64_t elements = axes == 3 ? 24 : axes == 2 ? 12 : 4;
+		args.views[MASK].dtype = KOPS_F64;
+		assert_true(op_fit_optional(&args, MASK, elements));
+		assert_int_equal(args.views[MASK].rank, axes);
+		assert_int_equal(args.views[MASK].shape[axes - 1], 4);
+		assert_int_equal(args.views[MASK].strides[axes - 1], 1);
+	}
+	args.views[MASK].dtype = KOPS_F64;
+	assert_true(op_fit_optional(&args, MASK, ANY_COUNT));
+	assert_int_equal(args.views[MASK].rank, 3);
+	args.views[MASK].dtype = KOPS_F64;
+	assert_false(op_fit_optional(&args, MASK, 3));
+	assert_true(view_is_absent(&args.views[MASK]));
+	args.views[MASK].dtype = KOPS_F16; /* of which it has none */
+	assert_false(op_fit_optional(&args, MASK, ANY_COUNT));
+}
+
 static void optional_operands_may_be_absent(void **state)
 {
 	struct op_args args = args_of_five();
@@ -332,6 +362,7 @@ int main(void)
 	    cmocka_unit_test(operands_that_are_missing_are_refused),
 	    cmocka_unit_test(defaults_are_accepted),
 	    cmocka_unit_test(five_is_well_described),
+	    cmocka_unit_test(optional_operands_take_the_last_axes),
 	    cmocka_unit_test(optional_operands_may_be_absent),
 	    cmocka_unit_test(operands_have_types_of_their_own),
 	    cmocka_unit_test(outputs_share_no_byte),

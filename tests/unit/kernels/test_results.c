@@ -36,6 +36,17 @@ static kops_dtype random_dtype(const struct op *op)
 	return dtype;
 }
 
+/* Optional ones are absent now and then, or as they fit: by chance alone they seldom do. */
+static void random_input(struct op_args *args, unsigned v, kops_dtype dtype)
+{
+	if (args->op->operands[v].is_optional && rand() % 2) {
+		args->views[v].dtype = dtype;
+		op_fit_optional(args, v, rand() % 4 ? ANY_COUNT : 0);
+	} else {
+		random_view(&args->views[v], dtype);
+	}
+}
+
 /* Each operand in memory of its own. */
 static void lay_out(struct op_args *args, const char spaces[OP_OPERANDS_MAX])
 {
@@ -57,7 +68,7 @@ static bool try_once(const struct op *op)
 
 	op_set_defaults(&args);
 	for (unsigned v = 0; v < op_first_output(op); v++)
-		random_view(&args.views[v], dtype);
+		random_input(&args, v, dtype);
 	rc = op_result(&args, why);
 	if (rc < 0) {
 		assert_int_equal(rc, KOPS_E_SHAPE);
