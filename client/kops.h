@@ -44,6 +44,12 @@
  *     multiply    y = a * b, element by element,    a: 1 to 4 axes                      f32, f64,      y on a
  *                 rounded once                      b: as a                             f16, bf16      or b
  *                                                   y: 1 to 4 axes
+ *     layer_norm  y = (x - mean) / sqrt(variance +  x: 1 to 4 axes                      f32, f64,      y on x
+ *                 eps) * weight + bias along the    weight: one axis, as long as x's    f16, bf16
+ *                 last axis                           last
+ *                                                   bias: one axis, as long as x's
+ *                                                     last
+ *                                                   y: x's shape
  */
 
 /* End of table of ops */
@@ -545,6 +551,20 @@ int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind
  */
 int kops_job_multiply(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
 
+/*
+ * y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis.
+ *   x       1 to 4 axes
+ *   weight  one axis, as long as x's last; ones if absent; a view without buffer is absent
+ *   bias    one axis, as long as x's last; zeros if absent; a view without buffer is absent
+ *   y       x's shape
+ *   eps     added to the variance; 0 or more, finite in f32
+ * All of one type: f32, f64, f16 or bf16. y may be x, as the same view; any other overlap is refused. The
+ * variance is that of all elements of the row, not of a sample. A row with NaN or an infinity becomes NaN; so
+ * does one of f64 whose sum leaves the range.
+ */
+int kops_job_layer_norm(kops_job *job, kops_view x, kops_view weight, kops_view bias, kops_view y, double eps,
+                        const char *kernel);
+
 /* End of job calls */
 
 /* An operand by its name, such as "a". */
@@ -756,6 +776,12 @@ int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
 
 /* y = a * b, element by element, rounded once. Shapes, types and use in place as for kops_job_multiply(). */
 int kops_multiply(kops *k, kops_view a, kops_view b, kops_view y);
+
+/*
+ * y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis. Shapes, types and use in place as
+ * for kops_job_layer_norm().
+ */
+int kops_layer_norm(kops *k, kops_view x, kops_view weight, kops_view bias, kops_view y, double eps);
 
 /* End of one-op calls */
 

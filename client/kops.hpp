@@ -346,6 +346,11 @@ class job
 	{
 		return added(kops_job_multiply(get(), a, b, y, kernel));
 	}
+	job &layer_norm(view x, view weight, view bias, view y, double eps = 1e-05,
+	                const char *kernel = nullptr)
+	{
+		return added(kops_job_layer_norm(get(), x, weight, bias, y, eps, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan it now, so that its first run is as fast as later ones. Blocks. */
@@ -586,6 +591,10 @@ class client
 	void multiply(view a, view b, view y)
 	{
 		detail::check(connection(), kops_multiply(get(), a, b, y));
+	}
+	void layer_norm(view x, view weight, view bias, view y, double eps = 1e-05)
+	{
+		detail::check(connection(), kops_layer_norm(get(), x, weight, bias, y, eps));
 	}
 	/* End of members of client */
 

@@ -12,6 +12,7 @@
 #include "check.h"
 #include "emulated.h"
 #include "gemm/kernels.h"
+#include "layer_norm/pieces.h"
 #include "reduce/split.h"
 #include "seed.h"
 #include "softmax/pieces.h"
@@ -26,6 +27,7 @@ CUDA_LAUNCH(softmax_fused);
 CUDA_TOGETHER(softmax_fused_together);
 CUDA_TOGETHER(copy_vector_together);
 uint64_t softmax_fused_workspace(const struct op_args *args);
+CUDA_LAUNCH(layer_norm_kept);
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 
@@ -287,6 +289,34 @@ static bool make_largest_columns(struct problem *p, struct random *r)
 	return problem_complete(p, random_chance(r, 50), true, r);
 }
 
+/* Of weight and bias, or one of them, or neither. */
+static void make_vectors(struct problem *p, uint64_t cols, kops_dtype dtype, struct random *r)
+{
+	for (unsigned v = LAYER_NORM_WEIGHT; v <= LAYER_NORM_BIAS; v++)
+		if (random_chance(r, 70))
+			p->args.views[v] =
+			    (struct view){.dtype = dtype, .rank = 1, .shape = {cols}, .strides = {1}};
+}
+
+/* Of a few elements, many rows to a warp; or longer, up to several warps to a row. */
+static bool make_normed_rows(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_real(r);
+	uint64_t longest = LAYER_NORM_KEPT_BYTES * LAYER_NORM_KEPT_THREADS / dtype_size(dtype) - 7;
+	uint64_t cols = random_extent(random_chance(r, 50) ? 300 : longest, r);
+	uint64_t rows = 1 + random_below(r, cols < 300 ? 60 : 3);
+	struct view v = {.dtype = dtype, .rank = 2, .shape = {rows, cols}};
+
+	if (random_chance(r, 60))
+		v.shape[1] = cols = round_up_to_8(cols);
+	v.strides[0] = (int64_t)(cols + (random_chance(r, 50) ? 0 : random_below(r, 9)));
+	v.strides[1] = 1;
+	p->args.views[LAYER_NORM_X] = p->args.views[LAYER_NORM_Y] = v;
+	make_vectors(p, cols, dtype, r);
+	op_set_attribute(&p->args, LAYER_NORM_EPS, random_chance(r, 30) ? 0 : 1e-5);
+	return problem_complete(p, random_chance(r, 60), true, r);
+}
+
 /* Of any strides. */
 static bool make_anyhow(struct problem *p, struct random *r)
 {
@@ -426,6 +456,11 @@ static bool takes_all(const struct op_args *args, const char **ret_why_not)
 static const struct kernel pieces = {
     .supports = takes_all, .workspace = softmax_pieces_workspace, .launch = softmax_pieces, .carries = true};
 
+static const struct kernel norm_pieces = {.supports = takes_all,
+                                          .workspace = layer_norm_pieces_workspace,
+                                          .launch = layer_norm_pieces,
+                                          .carries = true};
+
 static uint64_t workspace_strided(const struct op_args *args)
 {
 	struct reduce_split s = reduce_split_tiles(args);
@@ -449,7 +484,10 @@ static const struct kernel *kernel_of(const struct op_args *args)
 {
 	const char *op = args->op->name;
 
-	return strcmp(op, "softmax") == 0 ? &pieces : strcmp(op, "reduce") == 0 ? &strided : &small;
+	return strcmp(op, "softmax") == 0      ? &pieces
+	       : strcmp(op, "layer_norm") == 0 ? &norm_pieces
+	       : strcmp(op, "reduce") == 0     ? &strided
+	                                       : &small;
 }
 
 /* As one that would take too long: along its rows, its columns, or both. */
@@ -511,6 +549,16 @@ static const struct candidate {
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
     {"softmax", "pieces", make_anyhow, 3, {1, 2, 5, 9}, NULL, softmax_pieces_workspace, softmax_pieces},
     {"softmax", "pieces in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"layer_norm", "kept", make_normed_rows, 1, {1, 2, 5, 9}, NULL, NULL, layer_norm_kept},
+    {"layer_norm",
+     "norm pieces",
+     make_anyhow,
+     1,
+     {1, 2, 5, 9},
+     NULL,
+     layer_norm_pieces_workspace,
+     layer_norm_pieces},
+    {"layer_norm", "norm in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"reduce", "rows", make_reduced_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
     {"reduce", "rows, largest", make_largest_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
     {"reduce",
@@ -596,7 +644,8 @@ static void run_kernel(const struct candidate *kernel, struct problem *p, struct
 		for (unsigned i = 0; i < p->n_storage; i++)
 			memcpy(p->storage[i].host, p->storage[i].before, p->storage[i].bytes);
 		for (unsigned i = 0; i < args.op->n_operands; i++)
-			args.views[i].data = p->spaces[i]->host + args.views[i].offset;
+			if (!view_is_absent(&args.views[i]))
+				args.views[i].data = p->spaces[i]->host + args.views[i].offset;
 		if (launch_kernel(kernel, &args, ret->why) == 0)
 			judge(&oracle, p, ret);
 	}

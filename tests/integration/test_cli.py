@@ -441,6 +441,43 @@ class Verbs(CliTest):
             self.run_cli("multiply", "-m", "7", "x.bin", "row.npy", "-o", "y.npy", "--check")
             np.testing.assert_array_equal(self.load("y.npy"), x * row)
 
+    def test_operands_by_their_names(self):
+        def norm(x, weight=1.0, bias=0.0, eps=1e-5):
+            return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps) * weight + bias
+
+        x, w, b = self.matrix(6, 33), self.matrix(33), self.matrix(33)
+        for name, array in ("x", x), ("w", w), ("b", b):
+            self.save(f"{name}.npy", array)
+            self.save(f"{name}.bin", array)
+        for arguments, want in ((("x.npy",), norm(x)), (("x.npy", "--weight", "w.npy"), norm(x, w)),
+                                (("--bias", "b.npy", "x.npy"), norm(x, 1, b)),
+                                (("x.npy", "--bias", "b.npy", "--weight", "w.npy", "--eps", "0.5"), norm(x, w, b, 0.5)),
+                                (("-m", "6", "x.bin", "--weight", "w.bin", "--bias", "b.bin"), norm(x, w, b))):
+            self.run_cli("layer_norm", *arguments, "-o", "y.npy", "--check")
+            self.near(self.load("y.npy"), want, 1e-5)
+        out = self.json("layer_norm", "x.npy", "--bias", "b.npy", "-o", "y.npy")
+        self.assertEqual([row["file"] for row in out["inputs"]], ["x.npy", "b.npy"])
+        self.run_cli("run", "-", "--check", input=b"x = load x.npy\nw = load w.npy\nb = load b.npy\nt = layer_norm x weight=w\n"
+                     b"y = layer_norm t bias=b eps=0.5 kernel=vectorised\nsave y y.npy\n")
+        self.near(self.load("y.npy"), norm(norm(x, w), 1, b, 0.5), 1e-5)
+        self.save("short.bin", w[:5])
+        for arguments, code, sentence in (
+                (("x.npy", "w.npy"), USAGE, "one file"),
+                (("x.npy", "--weight", "x.npy"), FAILED, "weight is 6x33 and x 6x33; weight has one axis, as long as x's last"),
+                (("x.npy", "--weight", "short.bin"), FAILED, "short.bin has 20 bytes of f32; that is no size of it beside x.npy"),
+                (("x.npy", "--weight", "none.npy"), FAILED, "none.npy"),
+                (("x.npy", "--eps", "-1"), FAILED, "eps is -1")):
+            self.assertIn(sentence, self.run_cli("layer_norm", *arguments, "-o", "y.npy", code=code).stderr.decode())
+        for line, sentence in (("y = layer_norm x x", "'x' is one too many: others have their name before them, NAME=VALUE"),
+                               ("y = layer_norm weight=x", "layer_norm takes 1 operand, got 0"),
+                               ("y = layer_norm x weight=v", "no value is named 'v'"),
+                               ("y = layer_norm x mask=x", "layer_norm has no setting 'mask'")):
+            r = self.run_cli("run", "-", input=f"x = load x.npy\n{line}\nsave y y.npy\n".encode(), code=FAILED)
+            self.assertIn(sentence, r.stderr.decode())
+        self.assertIn("--weight FILE", self.run_cli("layer_norm", "--help").stdout.decode())
+        tuned = self.run_cli("tune", "layer_norm", "64x32", "--ops", "2").stdout.decode()
+        self.assertIn("layer_norm f32 64x32", tuned)
+
     def test_bf16_of_raw_files(self):
         bits = self.rng.integers(0x3f00, 0x4000, (6, 40)).astype(np.uint16) # 0.5 … 2
         x = (bits.astype(np.uint32) << 16).view(np.float32)
@@ -681,7 +718,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "reduce", "multiply", "run", "random", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "reduce", "multiply", "layer_norm", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:

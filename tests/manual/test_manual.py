@@ -22,7 +22,7 @@ PRIORITIES = {"normal", "high", "low"}
 
 def commands_of(program):
     text = subprocess.run([program, "-h"], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"^  ([a-z]+) ", text.split("\n\n")[1], re.M)
+    return re.findall(r"^  ([a-z_]+) ", text.split("\n\n")[1], re.M)
 
 
 def options_of(program, command):

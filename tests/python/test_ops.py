@@ -53,6 +53,36 @@ class Ops(PythonTest):
             self.assertTrue(out is None or result is out)
             self.near(result, expected, 4 + k, f"{i}: {a.shape} {a.strides} × {b.shape} {b.strides}, {dtype}")
 
+    def test_operands_of_an_op_that_may_be_absent(self):
+        def norm(x, weight=1.0, bias=0.0, eps=1e-5):
+            x = x.astype(np.float64)
+            return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps) * weight + bias
+
+        for dtype in DTYPES:
+            x, weight, bias = self.numbers((2, 5, 7), dtype), self.numbers((7,), dtype), self.numbers((7,), dtype)
+            for _ in range(4):  # prepared from the third time on
+                self.near(self.kops.layer_norm(x), norm(x), 16)
+                self.near(self.kops.layer_norm(x, weight), norm(x, weight.astype(np.float64)), 16)
+                self.near(self.kops.layer_norm(x, bias=weight), norm(x, 1, weight.astype(np.float64)), 16)
+                self.near(self.kops.layer_norm(x, weight, bias, eps=0.5),
+                          norm(x, weight.astype(np.float64), bias.astype(np.float64), 0.5), 16)
+        x, w = self.shared((3, 4)), self.shared((4,))
+        x[...], w[...] = self.numbers((3, 4)), self.numbers((4,))
+        with_weight, with_bias, out = norm(x, w), norm(x, 1, w), self.poisoned((3, 4))
+        for _ in range(4):  # the same arrays, in other places
+            self.near(self.kops.layer_norm(x, w, out=out), with_weight, 16)
+            self.near(self.kops.layer_norm(x, bias=w, out=out), with_bias, 16)
+        self.assertIs(self.kops.layer_norm(x, out=x), x)
+        self.near(self.kops.layer_norm(np.full((2, 1), 7, np.float32), bias=np.ones(1, np.float32)), np.ones((2, 1)), 0)
+        self.assertEqual(self.kops.layer_norm(np.empty((0, 4), np.float32), w).shape, (0, 4))
+        with self.kops.job() as job:
+            y = job.layer_norm(job.layer_norm(x, w), bias=w)
+        self.near(y, norm(norm(x, w), 1, w), 64)
+        self.fails(kops.ShapeError, "weight is 3 and x 3x4", self.kops.layer_norm, x, self.numbers((3,)))
+        self.fails(kops.ArgumentError, "eps", self.kops.layer_norm, x, eps=-1)
+        self.fails(kops.ArgumentError, "x.filled", self.kops.layer_norm, x, np.ma.masked_equal(np.eye(4, dtype=np.float32)[0], 0))
+        self.fails(kops.DtypeError, "one type", self.kops.layer_norm, x, w.astype(np.float64))
+
     def test_the_same_call_again_sees_new_contents(self):
         a, b, c = self.shared((9, 9)), self.shared((9, 9)), self.poisoned((9, 9))
         for _ in range(20):

@@ -52,6 +52,14 @@ int kops_job_multiply(kops_job *job, kops_view a, kops_view b, kops_view y, cons
 	return client_add_op(job, &op_multiply, views, NULL, kernel);
 }
 
+int kops_job_layer_norm(kops_job *job, kops_view x, kops_view weight, kops_view bias, kops_view y, double eps,
+                        const char *kernel)
+{
+	const kops_view views[] = {x, weight, bias, y};
+	const double values[] = {eps};
+	return client_add_op(job, &op_layer_norm, views, values, kernel);
+}
+
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
 {
 	kops_job *job;
@@ -92,4 +100,12 @@ int kops_multiply(kops *k, kops_view a, kops_view b, kops_view y)
 	kops_job *job;
 	int status = client_one_op_begin(k, &job);
 	return status < 0 ? status : client_one_op_finish(k, kops_job_multiply(job, a, b, y, NULL));
+}
+
+int kops_layer_norm(kops *k, kops_view x, kops_view weight, kops_view bias, kops_view y, double eps)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status
+	                  : client_one_op_finish(k, kops_job_layer_norm(job, x, weight, bias, y, eps, NULL));
 }

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["multiply"]
+__all__ += ["multiply", "layer_norm"]
 # End of names of described ops
 
 connect = Client
@@ -168,6 +168,22 @@ def multiply(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | 
     out may be a or b, where that is not repeated.
     """
     return default_client().multiply(a, b, out, kernel=kernel)
+
+
+def layer_norm(x: Operand, weight: Operand | None = None, bias: Operand | None = None, out: Array | None = None, *,
+               eps: float = 1e-05, kernel: str | None = None) -> Any:
+    """y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis.
+
+    x: 1 to 4 axes
+    weight: one axis, as long as x's last; ones if absent
+    bias: one axis, as long as x's last; zeros if absent
+    eps: added to the variance; 0 or more, finite in f32
+    The result: x's shape; numbers take the first array's type.
+    out may be x, where that is not repeated.
+    The variance is that of all elements of the row, not of a sample. A row with NaN or an infinity
+    becomes NaN; so does one of f64 whose sum leaves the range.
+    """
+    return default_client().layer_norm(x, weight, bias, out, eps=eps, kernel=kernel)
 
 
 # End of described ops

@@ -205,6 +205,22 @@ class Client:
         key = (_ops.multiply, id(a), id(b), id(out), kernel)
         return self._op(key, (a, b), out)
 
+    def layer_norm(self, x: Operand, weight: Operand | None = None, bias: Operand | None = None,
+                   out: Array | None = None, *, eps: float = 1e-05, kernel: str | None = None) -> Any:
+        """y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis.
+
+        x: 1 to 4 axes
+        weight: one axis, as long as x's last; ones if absent
+        bias: one axis, as long as x's last; zeros if absent
+        eps: added to the variance; 0 or more, finite in f32
+        The result: x's shape; numbers take the first array's type.
+        out may be x, where that is not repeated.
+        The variance is that of all elements of the row, not of a sample. A row with NaN or an infinity
+        becomes NaN; so does one of f64 whose sum leaves the range.
+        """
+        key = (_ops.layer_norm, id(x), id(weight), id(bias), id(out), eps, kernel)
+        return self._op(key, (x, weight, bias), out)
+
     # End of described ops
 
     @property

@@ -99,6 +99,10 @@ class Job:
     def multiply(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.multiply(self._desk, a, b, out, kernel))
 
+    def layer_norm(self, x: Operand, weight: Operand | None = None, bias: Operand | None = None,
+                   out: Array | None = None, *, eps: float = 1e-05, kernel: str | None = None) -> Any:
+        return self._add(*_ops.layer_norm(self._desk, x, weight, bias, out, eps, kernel))
+
     # End of described ops
 
     def _add(self, result: Array, ops: list[Op]) -> Array:

@@ -288,4 +288,9 @@ def multiply(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str 
     return _described(desk, "multiply", {"a": a, "b": b}, (), "y", out, kernel)
 
 
+def layer_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | None, out: Array | None, eps: float,
+               kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "layer_norm", {"x": x, "weight": weight, "bias": bias}, (("eps", eps),), "y", out, kernel)
+
+
 # End of described ops

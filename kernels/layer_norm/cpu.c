@@ -1,0 +1,486 @@
+/*
+ * layer_norm on the CPU.
+ *
+ * vectorised  each piece of a row stays in the first-level cache while it is measured as f32 (f64 of f64): its
+ * mean, then what its elements are apart from it. What pieces come to is joined in float64, and a second pass
+ *             writes. 16-bit elements are widened in a buffer. Threads over rows, or over the pieces of few
+ * long rows. Rows whose squares f32 does not hold are done in float64, element by element reference   plain
+ * loops, float64
+ *
+ * Bound by memory from rows of some 60 elements on.
+ */
+#include <math.h>
+
+#include "common/cpu.h"
+#include "common/half.h"
+#include "common/threads.h"
+#include "layer_norm/layer_norm.h"
+
+#define PIECE         2048  /* elements of a row that are worked on at a time */
+#define SUM_BLOCK     256   /* terms added in f32 before float64 takes over */
+#define PART_ELEMENTS 16384 /* that are worth a thread */
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* ---- Loops over n elements side by side ---- */
+
+/* A first mean; sums of what elements are apart from it, and of its squares. */
+struct sums {
+	double near, apart, squares;
+};
+
+/* Of a row: near is the mean in the type of the loops, beyond what that leaves out. */
+struct measures {
+	double mean, near, beyond, inverse;
+	bool is_wide; /* the loops of f32 do not do */
+};
+
+/* weight and bias are NULL where there is none. y may be x. */
+#define WRITE(T, value)                                                                                        \
+	_Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                                    \
+	{                                                                                                      \
+		T t = (x[i] - near - beyond) * inverse;                                                        \
+		y[i] = value;                                                                                  \
+	}
+#define LOOPS(T)                                                                                               \
+	CPU_CLONES static void measure_##T(const T *x, int64_t n, struct sums *ret)                            \
+	{                                                                                                      \
+		double sum = 0, apart = 0, squares = 0;                                                        \
+		for (int64_t from = 0; from < n; from += SUM_BLOCK) {                                          \
+			int64_t to = least(n, from + SUM_BLOCK);                                               \
+			T s = 0;                                                                               \
+			_Pragma("omp simd reduction(+ : s)") for (int64_t i = from; i < to; i++) s += x[i];    \
+			sum += (double)s;                                                                      \
+		}                                                                                              \
+		T near = (T)(sum / (double)n);                                                                 \
+		for (int64_t from = 0; from < n; from += SUM_BLOCK) {                                          \
+			int64_t to = least(n, from + SUM_BLOCK);                                               \
+			T s = 0, s2 = 0;                                                                       \
+			_Pragma("omp simd reduction(+ : s, s2)") for (int64_t i = from; i < to; i++)           \
+			{                                                                                      \
+				T d = x[i] - near;                                                             \
+				s += d;                                                                        \
+				s2 += d * d;                                                                   \
+			}                                                                                      \
+			apart += (double)s;                                                                    \
+			squares += (double)s2;                                                                 \
+		}                                                                                              \
+		*ret = (struct sums){(double)near, apart, squares};                                            \
+	}                                                                                                      \
+	CPU_CLONES static void write_##T(T *y, const T *x, int64_t n, const T *weight, const T *bias,          \
+	                                 const struct measures *m)                                             \
+	{                                                                                                      \
+		const T near = (T)m->near, beyond = (T)m->beyond, inverse = (T)m->inverse;                     \
+		if (weight && bias)                                                                            \
+			WRITE(T, weight[i] * t + bias[i])                                                      \
+		else if (weight)                                                                               \
+			WRITE(T, weight[i] * t)                                                                \
+		else if (bias)                                                                                 \
+			WRITE(T, t + bias[i])                                                                  \
+		else                                                                                           \
+			WRITE(T, t)                                                                            \
+	}
+
+LOOPS(float)
+LOOPS(double)
+
+/* ---- Measures ---- */
+
+/* Whether f32 has a row with these squares, whose mean is beside eps in the root: it holds them, and what it
+ * lost of small ones does not count. */
+static bool is_in_f32(double squares, double count, double eps)
+{
+	double variance = squares / count + eps;
+
+	return squares <= 1e37 && variance <= 1e37 && (squares >= 1e-30 * count || eps >= 1e-20);
+}
+
+static struct layer_norm_partial partial_of(const struct sums *s, int64_t n)
+{
+	double count = (double)n;
+
+	return (struct layer_norm_partial){count, s->near + s->apart / count,
+	                                   fmax(s->squares - s->apart * s->apart / count, 0)};
+}
+
+/* Elements of a 16-bit type or f32, in float64. */
+static struct layer_norm_partial measure_wide(const struct view *x, int64_t at, int64_t n)
+{
+	struct sums s = {0, 0, 0};
+
+	for (int64_t i = 0; i < n; i++)
+		s.near += half_load(x->data, x->dtype, at + i * x->strides[3]);
+	s.near /= (double)n;
+	for (int64_t i = 0; i < n; i++) {
+		double d = half_load(x->data, x->dtype, at + i * x->strides[3]) - s.near;
+		s.apart += d;
+		s.squares += d * d;
+	}
+	return partial_of(&s, n);
+}
+
+static struct measures measures_of(const struct op_args *args, struct layer_norm_partial known)
+{
+	bool is_f64 = args->views[LAYER_NORM_X].dtype == KOPS_F64;
+	double near = is_f64 ? known.mean : (double)(float)known.mean, eps = layer_norm_eps(args);
+
+	return (struct measures){.mean = known.mean,
+	                         .near = near,
+	                         .beyond = known.mean - near,
+	                         .inverse = 1 / sqrt(known.squares / known.count + eps),
+	                         .is_wide = !is_f64 && !is_in_f32(known.squares, known.count, eps)};
+}
+
+/* ---- Pieces of a row ---- */
+
+/* Elements as the loops take them: f64 if they are f64, else f32. */
+union buffer {
+	float f[PIECE];
+	double d[PIECE];
+};
+
+/* n elements from element `at` on, in the buffer or where they are. */
+static const void *gather(const struct view *v, unsigned axis, int64_t at, int64_t n, union buffer *room)
+{
+	int64_t step = v->strides[axis];
+	const char *first = (const char *)v->data + at * (int64_t)dtype_size(v->dtype);
+
+	if (step == 1 && (v->dtype == KOPS_F32 || v->dtype == KOPS_F64))
+		return first;
+	if (step == 1) {
+		half_widen(room->f, first, v->dtype, n);
+		return room->f;
+	}
+	for (int64_t i = 0; i < n; i++)
+		if (v->dtype == KOPS_F64)
+			room->d[i] = ((const double *)(const void *)first)[i * step];
+		else
+			room->f[i] = (float)half_load(first, v->dtype, i * step);
+	return room;
+}
+
+static void scatter(const struct view *y, int64_t at, const union buffer *from, int64_t n)
+{
+	int64_t step = y->strides[3];
+	char *first = (char *)y->data + at * (int64_t)dtype_size(y->dtype);
+
+	if (step == 1 && y->dtype != KOPS_F64) {
+		half_narrow(first, y->dtype, from->f, n);
+		return;
+	}
+	for (int64_t i = 0; i < n; i++)
+		half_store(first, y->dtype, i * step, y->dtype == KOPS_F64 ? from->d[i] : (double)from->f[i]);
+}
+
+/* weight and bias of some columns, as the loops take them; NULL where there is none. */
+struct vectors {
+	const void *weight, *bias;
+	union buffer weight_room, bias_room;
+};
+
+static const void *gather_vector(const struct view *v, int64_t column, int64_t n, union buffer *room)
+{
+	return view_is_absent(v) ? NULL : gather(v, 0, column * v->strides[0], n, room);
+}
+
+static void gather_vectors(const struct op_args *args, int64_t column, int64_t n, struct vectors *ret)
+{
+	ret->weight = gather_vector(&args->views[LAYER_NORM_WEIGHT], column, n, &ret->weight_room);
+	ret->bias = gather_vector(&args->views[LAYER_NORM_BIAS], column, n, &ret->bias_room);
+}
+
+/* piece: its elements as the loops take them. */
+static struct layer_norm_partial measure_piece(const struct op_args *args, int64_t at, const void *piece,
+                                               int64_t n)
+{
+	const struct view *x = &args->views[LAYER_NORM_X];
+	struct sums s;
+
+	if (x->dtype == KOPS_F64) {
+		measure_double(piece, n, &s);
+		return partial_of(&s, n);
+	}
+	measure_float(piece, n, &s);
+	return is_in_f32(s.squares, (double)n, layer_norm_eps(args)) ? partial_of(&s, n)
+	                                                             : measure_wide(x, at, n);
+}
+
+/* Columns [from, to) of a row. */
+static struct layer_norm_partial measure(const struct op_args *args, int64_t row, int64_t from, int64_t to)
+{
+	const struct view *x = &args->views[LAYER_NORM_X];
+	struct layer_norm_partial known = {0, 0, 0};
+	union buffer room;
+
+	for (int64_t i = from; i < to; i += PIECE) {
+		int64_t n = least(to - i, PIECE), at = row + i * x->strides[3];
+		known = layer_norm_join(known, measure_piece(args, at, gather(x, 3, at, n, &room), n));
+	}
+	return known;
+}
+
+static double vector_at(const struct view *v, int64_t column, double otherwise)
+{
+	return view_is_absent(v) ? otherwise : half_load(v->data, v->dtype, column * v->strides[0]);
+}
+
+static void write_wide(const struct op_args *args, int64_t x_at, int64_t y_at, int64_t column, int64_t n,
+                       const struct measures *m)
+{
+	const struct view *x = &args->views[LAYER_NORM_X], *y = &args->views[LAYER_NORM_Y];
+
+	for (int64_t i = 0; i < n; i++) {
+		double t = (half_load(x->data, x->dtype, x_at + i * x->strides[3]) - m->mean) * m->inverse;
+		half_store(y->data, y->dtype, y_at + i * y->strides[3],
+		           t * vector_at(&args->views[LAYER_NORM_WEIGHT], column + i, 1) +
+		               vector_at(&args->views[LAYER_NORM_BIAS], column + i, 0));
+	}
+}
+
+/* piece: the elements at x_at as the loops take them. */
+static void write_piece(const struct op_args *args, const void *piece, int64_t y_at, int64_t n,
+                        const struct vectors *v, const struct measures *m)
+{
+	const struct view *y = &args->views[LAYER_NORM_Y];
+	bool is_direct = y->strides[3] == 1 && (y->dtype == KOPS_F32 || y->dtype == KOPS_F64);
+	char *first = (char *)y->data + y_at * (int64_t)dtype_size(y->dtype);
+	union buffer room;
+	void *to = is_direct ? (void *)first : &room;
+
+	if (y->dtype == KOPS_F64)
+		write_double(to, piece, n, v->weight, v->bias, m);
+	else
+		write_float(to, piece, n, v->weight, v->bias, m);
+	if (!is_direct)
+		scatter(y, y_at, &room, n);
+}
+
+/* Columns [from, to) of the row. */
+static void write_columns(const struct op_args *args, int64_t x_row, int64_t y_row, int64_t from, int64_t to,
+                          const struct measures *m)
+{
+	const struct view *x = &args->views[LAYER_NORM_X], *y = &args->views[LAYER_NORM_Y];
+	struct vectors v;
+	union buffer room;
+
+	for (int64_t i = from; i < to; i += PIECE) {
+		int64_t n = least(to - i, PIECE), x_at = x_row + i * x->strides[3],
+		        y_at = y_row + i * y->strides[3];
+
+		if (m->is_wide) {
+			write_wide(args, x_at, y_at, i, n, m);
+			continue;
+		}
+		gather_vectors(args, i, n, &v);
+		write_piece(args, gather(x, 3, x_at, n, &room), y_at, n, &v, m);
+	}
+}
+
+/* A row of one piece. v: of all columns. */
+static void short_row(const struct op_args *args, int64_t x_row, int64_t y_row, int64_t n,
+                      const struct vectors *v)
+{
+	union buffer room;
+	const void *piece = gather(&args->views[LAYER_NORM_X], 3, x_row, n, &room);
+	struct measures m = measures_of(args, measure_piece(args, x_row, piece, n));
+
+	if (m.is_wide)
+		write_wide(args, x_row, y_row, 0, n, &m);
+	else
+		write_piece(args, piece, y_row, n, v, &m);
+}
+
+/* ---- Rows ---- */
+
+/* The rows of dense views are all along axis 2. */
+static int64_t row_at(const struct view *v, uint64_t row)
+{
+	if (row < v->shape[2])
+		return (int64_t)row * v->strides[2];
+
+	uint64_t i2 = row % v->shape[2], i1 = row / v->shape[2] % v->shape[1],
+	         i0 = row / v->shape[2] / v->shape[1];
+
+	return (int64_t)i0 * v->strides[0] + (int64_t)i1 * v->strides[1] + (int64_t)i2 * v->strides[2];
+}
+
+struct work {
+	const struct op_args *args;
+	uint64_t rows, columns;
+	unsigned n_parts,
+	    column_parts; /* of columns, of which each row has so many; 0: parts are of whole rows */
+	struct layer_norm_partial *found; /* of each part of columns and row */
+};
+
+static struct layer_norm_partial *carried_of(const struct op_args *args, uint64_t row)
+{
+	return (struct layer_norm_partial *)args->carried + row;
+}
+
+static void hand_on(const struct op_args *args, uint64_t row, struct layer_norm_partial known)
+{
+	struct layer_norm_partial *carried = carried_of(args, row);
+
+	*carried = layer_norm_goes_on(args) ? layer_norm_join(*carried, known) : known;
+}
+
+static void long_row(const struct op_args *args, uint64_t row, int64_t columns)
+{
+	enum layer_norm_pass pass = layer_norm_pass(args);
+	int64_t x = row_at(&args->views[LAYER_NORM_X], row);
+	struct layer_norm_partial known =
+	    pass == LAYER_NORM_WRITE ? *carried_of(args, row) : measure(args, x, 0, columns);
+	struct measures m = measures_of(args, known);
+
+	if (pass == LAYER_NORM_MEASURE)
+		hand_on(args, row, known);
+	else
+		write_columns(args, x, row_at(&args->views[LAYER_NORM_Y], row), 0, columns, &m);
+}
+
+static void whole_rows(void *ctx, unsigned part)
+{
+	const struct work *w = ctx;
+	const struct op_args *args = w->args;
+	bool is_short = layer_norm_pass(args) == LAYER_NORM_WHOLE && w->columns <= PIECE;
+	uint64_t end = threads_bound(w->rows, part + 1, w->n_parts);
+	struct vectors v;
+
+	if (is_short)
+		gather_vectors(args, 0, (int64_t)w->columns, &v);
+	for (uint64_t row = threads_bound(w->rows, part, w->n_parts); row < end; row++)
+		if (is_short)
+			short_row(args, row_at(&args->views[LAYER_NORM_X], row),
+			          row_at(&args->views[LAYER_NORM_Y], row), (int64_t)w->columns, &v);
+		else
+			long_row(args, row, (int64_t)w->columns);
+}
+
+static void measure_some(void *ctx, unsigned part)
+{
+	const struct work *w = ctx;
+	uint64_t row = part / w->column_parts;
+	unsigned piece = part % w->column_parts;
+
+	w->found[part] = measure(w->args, row_at(&w->args->views[LAYER_NORM_X], row),
+	                         (int64_t)threads_bound(w->columns, piece, w->column_parts),
+	                         (int64_t)threads_bound(w->columns, piece + 1, w->column_parts));
+}
+
+static void write_some(void *ctx, unsigned part)
+{
+	const struct work *w = ctx;
+	uint64_t row = part / w->column_parts;
+	unsigned piece = part % w->column_parts;
+	struct measures m = measures_of(w->args, w->found[row * w->column_parts]);
+
+	write_columns(w->args, row_at(&w->args->views[LAYER_NORM_X], row),
+	              row_at(&w->args->views[LAYER_NORM_Y], row),
+	              (int64_t)threads_bound(w->columns, piece, w->column_parts),
+	              (int64_t)threads_bound(w->columns, piece + 1, w->column_parts), &m);
+}
+
+/* Joins what parts of columns found, always in the same order; the first part of a row then has it all. */
+static void join_parts(const struct work *w)
+{
+	const struct op_args *args = w->args;
+
+	for (uint64_t row = 0; row < w->rows; row++) {
+		struct layer_norm_partial *found = &w->found[row * w->column_parts];
+
+		for (unsigned i = 1; i < w->column_parts; i++)
+			found[0] = layer_norm_join(found[0], found[i]);
+		if (layer_norm_pass(args) == LAYER_NORM_MEASURE)
+			hand_on(args, row, found[0]);
+	}
+}
+
+static void by_columns(struct work *w)
+{
+	enum layer_norm_pass pass = layer_norm_pass(w->args);
+
+	if (pass != LAYER_NORM_WRITE) {
+		threads_run(w->n_parts, measure_some, w);
+		join_parts(w);
+	} else {
+		for (uint64_t row = 0; row < w->rows; row++)
+			w->found[row * w->column_parts] = *carried_of(w->args, row);
+	}
+	if (pass != LAYER_NORM_MEASURE)
+		threads_run(w->n_parts, write_some, w);
+}
+
+/* So many parts of each row where there are fewer rows than parts are worth it; 0: parts are of whole rows. */
+static unsigned column_parts(uint64_t rows, uint64_t columns)
+{
+	unsigned parts = threads_parts(rows * columns, PART_ELEMENTS);
+
+	return rows > 0 && rows < parts ? parts / (unsigned)rows + 1 : 0;
+}
+
+static uint64_t workspace(const struct op_args *args)
+{
+	uint64_t rows = layer_norm_rows(args);
+
+	return cpu_align(column_parts(rows, args->views[LAYER_NORM_X].shape[3]) * rows *
+	                 sizeof(struct layer_norm_partial));
+}
+
+static int vectorised(const struct op_args *args, const struct launch *launch)
+{
+	struct work w = {.args = args,
+	                 .rows = layer_norm_rows(args),
+	                 .columns = args->views[LAYER_NORM_X].shape[3],
+	                 .found = launch->workspace};
+
+	w.column_parts = column_parts(w.rows, w.columns);
+	w.n_parts = w.column_parts ? (unsigned)w.rows * w.column_parts
+	                           : threads_parts(w.rows * w.columns, PART_ELEMENTS);
+	if (w.column_parts)
+		by_columns(&w);
+	else
+		threads_run(w.n_parts, whole_rows, &w);
+	return 0;
+}
+
+static double time_ns(const struct op_args *args)
+{
+	const double row_ns = 60, apart_ns = 1.5;
+	const struct view *x = &args->views[LAYER_NORM_X], *y = &args->views[LAYER_NORM_Y];
+	double element_ns = x->dtype == KOPS_F32    ? 0.5
+	                    : x->dtype == KOPS_F16  ? 1.8
+	                    : x->dtype == KOPS_BF16 ? 1.2
+	                                            : 6;
+	double elements = (double)view_elements(x), rows = (double)layer_norm_rows(args);
+	double parts = elements / PART_ELEMENTS;
+
+	element_ns += apart_ns * ((x->strides[3] != 1) + (y->strides[3] != 1));
+	return fmax((rows * row_ns + elements * element_ns) / cpu_threads(parts), cpu_memory_ns(args, parts));
+}
+
+static bool supports(const struct op_args *args, const char **ret_why_not)
+{
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
+static const struct kernel kernels[] = {
+    {
+        .name = "vectorised",
+        .idea = "vector loops over pieces of a row: measured, then written; threads over rows or their pieces",
+        .dtypes = "f32 f64 f16 bf16",
+        .takes = "any strides",
+        .supports = supports,
+        .time_ns = time_ns,
+        .workspace = workspace,
+        .launch = vectorised,
+        .carries = true,
+    },
+    CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),
+};
+
+const struct kernel_list layer_norm_cpu_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};

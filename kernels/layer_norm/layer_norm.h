@@ -1,0 +1,77 @@
+/* layer_norm.h: what layer_norm's files share: its operands, its parameters, and what parts of it hand on. */
+#ifndef KOPS_KERNELS_LAYER_NORM_H
+#define KOPS_KERNELS_LAYER_NORM_H
+
+#include "kernel.h"
+
+#ifdef __CUDACC__
+#define LAYER_NORM_ANYWHERE static __host__ __device__ __forceinline__
+#else
+#define LAYER_NORM_ANYWHERE static inline
+#endif
+
+enum { LAYER_NORM_X, LAYER_NORM_WEIGHT, LAYER_NORM_BIAS, LAYER_NORM_Y };
+
+/* What is known of some elements of a row: how many, their mean, and the sum of squares of what they are apart
+ * from it. */
+struct layer_norm_partial {
+	double count, mean, squares;
+};
+
+enum layer_norm_pass { LAYER_NORM_WHOLE, LAYER_NORM_MEASURE, LAYER_NORM_WRITE };
+
+/* Where they are in struct plain_params. */
+enum { LAYER_NORM_EPS };
+enum { LAYER_NORM_PASS };
+enum { LAYER_NORM_GOES_ON };
+
+static inline double layer_norm_eps(const struct op_args *args)
+{
+	return args->params.plain.numbers[LAYER_NORM_EPS];
+}
+
+static inline enum layer_norm_pass layer_norm_pass(const struct op_args *args)
+{
+	return (enum layer_norm_pass)args->params.plain.counts[LAYER_NORM_PASS];
+}
+
+/* MEASURE: from the partials that are there. */
+static inline bool layer_norm_goes_on(const struct op_args *args)
+{
+	return args->params.plain.flags[LAYER_NORM_GOES_ON];
+}
+
+static inline void layer_norm_set_pass(struct op_args *args, enum layer_norm_pass pass, bool goes_on)
+{
+	args->params.plain.counts[LAYER_NORM_PASS] = pass;
+	args->params.plain.flags[LAYER_NORM_GOES_ON] = goes_on;
+}
+
+/*
+ * What is known of both sets of elements together. Nothing is subtracted that is nearly equal, however far from
+ * 0 they lie: T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing
+ * sample variances", 1979.
+ */
+LAYER_NORM_ANYWHERE struct layer_norm_partial layer_norm_join(struct layer_norm_partial a,
+                                                              struct layer_norm_partial b)
+{
+	double count = a.count + b.count, apart = b.mean - a.mean;
+	struct layer_norm_partial joined = {count, a.mean + apart * (b.count / count),
+	                                    a.squares + b.squares +
+	                                        apart * apart * (a.count * b.count / count)};
+
+	return a.count == 0 ? b : b.count == 0 ? a : joined;
+}
+
+/* Of checked args, whose views have rank 4. Without elements there is no launch. */
+static inline uint64_t layer_norm_rows(const struct op_args *args)
+{
+	const uint64_t *shape = args->views[LAYER_NORM_X].shape;
+
+	return shape[0] * shape[1] * shape[2];
+}
+
+#define LAYER_NORM_KEPT_BYTES   64   /* of a row that a thread of kept keeps, at most */
+#define LAYER_NORM_KEPT_THREADS 1024 /* to a row, at most */
+
+#endif
