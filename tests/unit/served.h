@@ -222,16 +222,17 @@ static inline struct client *client_open(void)
 	return c;
 }
 
-/* Leaves; all that it had is gone when this returns. */
+/* Leaves. All that its user had is gone when this returns, if it was the last of the user's sessions. */
 static inline void client_leave(struct client *c)
 {
 	struct account *account = c->session->account;
+	unsigned left = account->sessions - 1;
 
 	account_ref(account);
 	close(c->fd);
 	c->fd = -1;
-	served_until(account->sessions == 0 && account->jobs == 0 && account->buffers == 0 &&
-	             list_is_empty(&account->errands.waiting));
+	served_until(account->sessions == left && list_is_empty(&account->errands.waiting));
+	served_until(left > 0 || (account->jobs == 0 && account->buffers == 0));
 	account_unref(&kopsd->engine.accounts, account);
 	client_free(c);
 }

@@ -7,6 +7,7 @@
 #include "fake_daemon.h"
 
 #include "kernel.h"
+#include "libkops/base/base.h"
 #include "libkops/job/job.h"
 #include "libkops/job/ops.h"
 
@@ -281,6 +282,23 @@ static void test_operands_without_a_result_are_refused(void **state)
 	                 KOPS_E_SHAPE, "a is 2x2x3, b is 4x3x5: they need one batch, or 1");
 }
 
+/* Of clients, devices and kernels: of ASCII that can be printed, spaces included. */
+static void test_names(void **state)
+{
+	char longest[CLIENT_NAME_BYTES + 2] = "";
+
+	(void)state;
+	assert_true(client_name_is_valid(""));
+	assert_true(client_name_is_valid(" a name ~"));
+	assert_false(client_name_is_valid("a\x1f"));
+	assert_false(client_name_is_valid("\x7f"));
+	assert_false(client_name_is_valid("na\xc3\xafve"));
+	memset(longest, 'a', CLIENT_NAME_BYTES);
+	assert_true(client_name_is_valid(longest));
+	longest[CLIENT_NAME_BYTES] = 'a';
+	assert_false(client_name_is_valid(longest));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fake_setup, fake_teardown)
@@ -290,6 +308,7 @@ int main(void)
 	    TEST(test_wrong_names_and_values_are_refused),
 	    TEST(test_an_old_daemon_gets_no_op_by_names),
 	    TEST(test_the_largest_numbers_have_room),
+	    cmocka_unit_test(test_names),
 	    cmocka_unit_test(test_results_have_the_shapes_of_their_rules),
 	    cmocka_unit_test(test_operands_without_a_result_are_refused),
 	};

@@ -28,7 +28,7 @@ struct memories {
 	double start[OP_OPERANDS_MAX][ELEMENTS], work[OP_OPERANDS_MAX][ELEMENTS];
 };
 
-/* Of f64, dense or with the axes in another order, in the midst of its memory. */
+/* Of f64, dense, with gaps, or with the axes in another order, in the midst of its memory. */
 static struct view random_view(const uint64_t *shape, uint32_t rank, unsigned memory)
 {
 	struct view v = {
@@ -36,6 +36,9 @@ static struct view random_view(const uint64_t *shape, uint32_t rank, unsigned me
 
 	memcpy(v.shape, shape, rank * sizeof shape[0]);
 	view_make_dense(&v);
+	if (rank > 2 && pick(3) == 0) /* gaps, so that axes stay apart */
+		for (uint32_t d = rank - 1; d-- > 0;)
+			v.strides[d] = (int64_t)v.shape[d + 1] * v.strides[d + 1] + 1;
 	if (rank >= 2 && pick(3) == 0) { /* as the transpose of what lies there */
 		v.strides[rank - 1] = (int64_t)v.shape[rank - 2];
 		v.strides[rank - 2] = 1;
@@ -275,6 +278,55 @@ static void test_the_parts_are_the_whole(void **state)
 		                                                          : 0);
 	}
 	assert_true(in_steps > 50 && both_ways > 5);
+}
+
+/* Whether each axis of each op has been cut. */
+static bool all_were_cut(const bool cuts[OP_COUNT][KOPS_RANK_MAX])
+{
+	for (unsigned index = 0; index < OP_COUNT; index++)
+		for (unsigned axis = 0; axis < ops[index]->n_part_axes; axis++)
+			if (!cuts[index][axis])
+				return false;
+	return true;
+}
+
+/* Some ops' longest axis is nearly always the same, so none but that would be cut. */
+static void test_any_axis_may_be_cut(void **state)
+{
+	static struct memories whole, parts;
+	bool cuts[OP_COUNT][KOPS_RANK_MAX] = {{false}};
+	unsigned round;
+
+	(void)state;
+	random_state = seed_of_run();
+	for (round = 0; round < 5000 && !all_were_cut(cuts); round++) {
+		unsigned index = round % OP_COUNT;
+		struct op_args args, part;
+
+		make(ops[index], &args);
+		fill(&whole, args.views[0].dtype);
+		memcpy(parts.start, whole.start, sizeof whole.start);
+		point(&args, &whole);
+		args.op->reference(&args);
+		for (unsigned axis = 0; axis < args.op->n_part_axes; axis++) {
+			unsigned output = op_first_output(args.op);
+			uint64_t extent = args.views[output].shape[args.op->part_axes[axis].axis[output]];
+			uint64_t chunk = 1 + pick(extent);
+			struct op_cut cut = {.axis = (int)axis,
+			                     .chunk = chunk,
+			                     .n_parts = (uint32_t)((extent + chunk - 1) / chunk),
+			                     .n_steps = 1};
+
+			point(&args, &parts);
+			for (uint32_t i = 0; i < cut.n_parts; i++) {
+				op_part(&args, &cut, i, &part);
+				args.op->reference(&part);
+			}
+			compare(&args, &whole, &parts, 0);
+			cuts[index][axis] |= cut.n_parts > 1;
+		}
+	}
+	assert_true(round < 5000);
 }
 
 static struct op_args dense(const struct op *op, uint64_t rows, uint64_t cols)
@@ -584,6 +636,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_the_parts_are_the_whole),
+	    cmocka_unit_test(test_any_axis_may_be_cut),
 	    cmocka_unit_test(test_how_finely),
 	    cmocka_unit_test(test_a_small_rest_is_no_part),
 	    cmocka_unit_test(test_blocks_are_cut_along_their_steps),

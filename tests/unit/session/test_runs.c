@@ -7,90 +7,16 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
-#include "dispatch/jobs.h"
 #include "unit/served.h"
-
-enum { LONG_OPS = 20, BUFFER = 1 };
-
-/* A Submit of ops that each copy 16 floats within BUFFER. */
-struct message {
-	Kops__V1__Request request;
-	Kops__V1__Submit submit;
-	Kops__V1__Op ops[LONG_OPS], *list[LONG_OPS];
-	Kops__V1__Copy copy;
-	Kops__V1__View x, y;
-	uint64_t shape;
-};
-
-static void set_view(struct message *m, Kops__V1__View *view, uint64_t offset)
-{
-	*view = (Kops__V1__View)KOPS__V1__VIEW__INIT;
-	view->buffer = BUFFER;
-	view->offset = offset;
-	view->dtype = KOPS__V1__DTYPE__F32;
-	view->n_shape = 1;
-	view->shape = &m->shape;
-}
-
-static void set_message(struct message *m, uint64_t id, unsigned n_ops)
-{
-	m->shape = 16;
-	set_view(m, &m->x, 0);
-	set_view(m, &m->y, 64);
-	m->copy = (Kops__V1__Copy)KOPS__V1__COPY__INIT;
-	m->copy.x = &m->x, m->copy.y = &m->y;
-	for (unsigned i = 0; i < n_ops; i++) {
-		m->ops[i] = (Kops__V1__Op)KOPS__V1__OP__INIT;
-		m->ops[i].params_case = KOPS__V1__OP__PARAMS_COPY;
-		m->ops[i].copy = &m->copy;
-		m->list[i] = &m->ops[i];
-	}
-	m->submit = (Kops__V1__Submit)KOPS__V1__SUBMIT__INIT;
-	m->submit.n_ops = n_ops;
-	m->submit.ops = m->list;
-	m->request = (Kops__V1__Request)KOPS__V1__REQUEST__INIT;
-	m->request.id = id;
-	m->request.body_case = KOPS__V1__REQUEST__BODY_SUBMIT;
-	m->request.submit = &m->submit;
-}
-
-static struct buffer *buffer_of(const struct client *c)
-{
-	return idmap_get(&c->session->buffers, BUFFER);
-}
-
-/* One with a buffer. */
-static struct client *open_with_buffer(void)
-{
-	struct client *c = client_open();
-	CLIENT_REQUEST(c, r, Alloc, alloc, ALLOC);
-
-	r_body.buffer = BUFFER;
-	r_body.bytes = SERVED_PAGE;
-	client_send(c, &r, -1);
-	assert_int_equal(client_await(c)->status, 0);
-	return c;
-}
+#include "unit/session/copies.h"
 
 static struct config settings;
 
 static int setup(void **state)
 {
 	settings = kopsd->config;
-	*state = open_with_buffer();
+	*state = copies_open();
 	return 0;
-}
-
-/* The session's turn, begun now: a request lies before it. */
-static void handle(struct client *c, const Kops__V1__Request *request)
-{
-	struct received received = {.fd = -1};
-	char why[WHY_BYTES];
-
-	kopsd->sessions.turns.began_ns = clock_ns();
-	assert_int_equal(message_pack(&request->base, kopsd->sessions.desk->in, &received.bytes), 0);
-	assert_int_equal(request_handle(c->session, &received, why), 0);
 }
 
 static void go_on(struct client *c)
@@ -100,24 +26,12 @@ static void go_on(struct client *c)
 	assert_int_equal(request_resume(c->session, why), 0);
 }
 
-/* Jobs on the buffer wait, as if it were being made. */
-static void hold(struct client *c)
-{
-	buffer_of(c)->state = BUFFER_PENDING;
-}
-
-static void let_go(struct client *c)
-{
-	buffer_of(c)->state = BUFFER_READY;
-	jobs_unblock(buffer_of(c));
-}
-
 /* Tests change what is allowed, and may fail while jobs wait. */
 static int teardown(void **state)
 {
 	kopsd->config = settings;
 	kopsd->sessions.stopping = false;
-	let_go(*state);
+	copies_let_go(*state);
 	client_leave(*state);
 	return 0;
 }
@@ -125,10 +39,10 @@ static int teardown(void **state)
 /* A job of this id is submitted, and waits. */
 static struct job *submit_held(struct client *c, uint64_t id)
 {
-	struct message m;
+	struct copies m;
 
-	set_message(&m, id, 1);
-	handle(c, &m.request);
+	copies_set(&m, id, 1);
+	copies_handle(c, &m.request);
 	return idmap_get(&c->session->jobs, id);
 }
 
@@ -175,13 +89,13 @@ static void a_session_has_so_many_jobs(void **state)
 	struct client *c = *state;
 
 	kopsd->config.max_jobs = 2;
-	hold(c);
+	copies_hold(c);
 	assert_non_null(submit_held(c, 101));
 	assert_non_null(submit_held(c, 102));
 	assert_null(submit_held(c, 103));
 	check_busy(c, 103, 1000, "this session has max-jobs jobs out; try again in 1 ms");
 	assert_int_equal(c->session->account->jobs, 2);
-	let_go(c);
+	copies_let_go(c);
 	await_receipt(c, 101);
 	await_receipt(c, 102);
 }
@@ -189,17 +103,17 @@ static void a_session_has_so_many_jobs(void **state)
 /* Those of other sessions of the user count. */
 static void a_user_has_so_many_jobs(void **state)
 {
-	struct client *c = *state, *other = open_with_buffer();
+	struct client *c = *state, *other = copies_open();
 
 	c->session->account->limits.max_jobs_per_uid = 2;
-	hold(c);
-	hold(other);
+	copies_hold(c);
+	copies_hold(other);
 	assert_non_null(submit_held(c, 101));
 	assert_non_null(submit_held(other, 101));
 	assert_null(submit_held(c, 102));
 	check_busy(c, 102, 1000, "this user has max-jobs-per-uid jobs out; try again in 1 ms");
-	let_go(c);
-	let_go(other);
+	copies_let_go(c);
+	copies_let_go(other);
 	await_receipt(c, 101);
 	await_receipt(other, 101);
 	close(other->fd);
@@ -238,7 +152,7 @@ static void a_device_has_a_queue_of_so_much(void **state)
 	double limit_us = (double)kopsd->config.max_backlog * 1e3;
 	double *mine_us = &c->session->account->flow.devices[0].backlog_us;
 
-	hold(c);
+	copies_hold(c);
 	*mine_us = *backlog_us() = limit_us;
 	assert_non_null(submit_held(c, 101));
 	*mine_us = *backlog_us() = limit_us + 250000;
@@ -247,7 +161,7 @@ static void a_device_has_a_queue_of_so_much(void **state)
 	*mine_us = limit_us; /* an equal share */
 	assert_non_null(submit_held(c, 103));
 	*mine_us = *backlog_us() = 0;
-	let_go(c);
+	copies_let_go(c);
 	await_receipt(c, 101);
 	await_receipt(c, 103);
 	*mine_us = *backlog_us() = 0;
@@ -256,19 +170,19 @@ static void a_device_has_a_queue_of_so_much(void **state)
 static void requests_of_one_id(void **state)
 {
 	struct client *c = *state;
-	struct message m;
+	struct copies m;
 
-	hold(c);
+	copies_hold(c);
 	assert_non_null(submit_held(c, 101));
-	set_message(&m, 101, 1);
-	handle(c, &m.request);
+	copies_set(&m, 101, 1);
+	copies_handle(c, &m.request);
 	assert_int_equal(client_look(c, NULL)->status, KOPS_E_EXISTS);
 	assert_int_equal(c->session->jobs.count, 1);
-	let_go(c);
+	copies_let_go(c);
 	await_receipt(c, 101);
-	hold(c);
+	copies_hold(c);
 	assert_non_null(submit_held(c, 101)); /* it has been answered */
-	let_go(c);
+	copies_let_go(c);
 	await_receipt(c, 101);
 }
 
@@ -287,11 +201,11 @@ static void no_job_begins_while_kopsd_stops(void **state)
 /* Begins a long job, and goes on until so many steps are left of it. Returns how many it took. */
 static unsigned make_long(struct client *c, uint64_t id, unsigned steps)
 {
-	struct message m;
+	struct copies m;
 	unsigned n = 0;
 
-	set_message(&m, id, LONG_OPS);
-	handle(c, &m.request);
+	copies_set(&m, id, COPIES_MAX);
+	copies_handle(c, &m.request);
 	for (; c->session->midway && n < steps; n++)
 		go_on(c);
 	return n;
@@ -315,14 +229,14 @@ static void a_long_job_is_made_in_steps(void **state)
 static void a_short_job_is_made_at_once(void **state)
 {
 	struct client *c = *state;
-	struct message m;
+	struct copies m;
 
-	set_message(&m, 101, 8);
-	handle(c, &m.request);
+	copies_set(&m, 101, 8);
+	copies_handle(c, &m.request);
 	assert_null(c->session->midway);
 	await_receipt(c, 101);
-	set_message(&m, 102, 9);
-	handle(c, &m.request);
+	copies_set(&m, 102, 9);
+	copies_handle(c, &m.request);
 	assert_non_null(c->session->midway);
 	while (c->session->midway)
 		go_on(c);
@@ -334,7 +248,7 @@ static void limits_count_when_it_is_made(void **state)
 {
 	struct client *c = *state;
 	unsigned n = make_long(c, 101, UINT_MAX);
-	struct buffer *b = buffer_of(c);
+	struct buffer *b = copies_buffer(c);
 	unsigned refs;
 
 	await_receipt(c, 101);
@@ -358,15 +272,15 @@ static void limits_count_when_it_is_made(void **state)
 static void a_job_has_what_its_message_says(void **state)
 {
 	struct client *c = *state;
-	struct message m;
+	struct copies m;
 	const struct job *job;
 
-	hold(c);
-	set_message(&m, 101, 2);
+	copies_hold(c);
+	copies_set(&m, 101, 2);
 	m.submit.priority = KOPS__V1__PRIORITY__HIGH;
 	m.submit.timed = true;
 	m.submit.deadline_us = 3600000000;
-	handle(c, &m.request);
+	copies_handle(c, &m.request);
 	job = idmap_get(&c->session->jobs, 101);
 	assert_int_equal(job->sched.priority, KOPS_HIGH);
 	assert_true(job->run.timed);
@@ -377,7 +291,7 @@ static void a_job_has_what_its_message_says(void **state)
 	assert_ptr_equal(job->usage, &c->session->usage);
 	assert_false(job->by_ring);
 	assert_int_equal(job->number, 0);
-	let_go(c);
+	copies_let_go(c);
 	await_receipt(c, 101);
 	assert_int_equal(c->session->usage.jobs_done, 1);
 }
@@ -387,15 +301,15 @@ static void deadlines_that_never_come(void **state)
 {
 	static const uint64_t us[] = {0, UINT64_MAX, UINT64_MAX / 1000, UINT64_MAX / 1000 + 1};
 	struct client *c = *state;
-	struct message m;
+	struct copies m;
 
 	for (size_t i = 0; i < sizeof us / sizeof us[0]; i++) {
-		hold(c);
-		set_message(&m, 101, 1);
+		copies_hold(c);
+		copies_set(&m, 101, 1);
 		m.submit.deadline_us = us[i];
-		handle(c, &m.request);
+		copies_handle(c, &m.request);
 		assert_int_equal(((struct job *)idmap_get(&c->session->jobs, 101))->deadline_ns, 0);
-		let_go(c);
+		copies_let_go(c);
 		await_receipt(c, 101);
 	}
 }
@@ -409,10 +323,10 @@ static void jobs_leave_a_trace(void **state)
 {
 	struct client *c = *state;
 	const struct trace_entry *entry;
-	struct message m;
+	struct copies m;
 
-	set_message(&m, 101, 3);
-	handle(c, &m.request);
+	copies_set(&m, 101, 3);
+	copies_handle(c, &m.request);
 	await_receipt(c, 101);
 	entry = last_traced();
 	assert_int_equal(entry->session, c->session->serial);
@@ -427,15 +341,15 @@ static void jobs_leave_a_trace(void **state)
 	assert_true(entry->cost.bytes == 3 * 128);
 	assert_true(entry->queue_us >= 0 && entry->total_us >= entry->queue_us + entry->compute_us);
 	assert_false(entry->prepared || entry->by_ring || entry->graph);
-	hold(c);
+	copies_hold(c);
 	submit_held(c, 102);
-	buffer_of(c)->failure = KOPS_E_NOMEM;
-	buffer_of(c)->state = BUFFER_FAILED;
-	jobs_unblock(buffer_of(c));
+	copies_buffer(c)->failure = KOPS_E_NOMEM;
+	copies_buffer(c)->state = BUFFER_FAILED;
+	jobs_unblock(copies_buffer(c));
 	assert_int_equal(client_await(c)->status, KOPS_E_NOMEM);
 	assert_int_equal(last_traced()->job, 102);
 	assert_int_equal(last_traced()->status, KOPS_E_NOMEM);
-	buffer_of(c)->state = BUFFER_READY;
+	copies_buffer(c)->state = BUFFER_READY;
 }
 
 /* ---- Prepared jobs ---- */
@@ -443,12 +357,12 @@ static void jobs_leave_a_trace(void **state)
 static const Kops__V1__Receipt *prepare(struct client *c, uint64_t number, bool only)
 {
 	const Kops__V1__Reply *reply;
-	struct message m;
+	struct copies m;
 
-	set_message(&m, ++c->last_id, 1);
+	copies_set(&m, ++c->last_id, 1);
 	m.submit.prepare = number;
 	m.submit.only_prepare = only;
-	handle(c, &m.request);
+	copies_handle(c, &m.request);
 	reply = client_await(c);
 	assert_int_equal(reply->status, 0);
 	return reply->receipt;
@@ -459,7 +373,7 @@ static void send_run(struct client *c, uint64_t number, uint64_t deadline_us)
 	CLIENT_REQUEST(c, r, Run, run, RUN);
 	r_body.prepared = number;
 	r_body.deadline_us = deadline_us;
-	handle(c, &r);
+	copies_handle(c, &r);
 	while (c->session->midway)
 		go_on(c);
 }
@@ -518,10 +432,10 @@ static void a_job_of_memory_that_was_pinned_since_is_made_anew(void **state)
 
 	prepare(c, 5, false);
 	assert_true(run(c, 5)->as_before);
-	buffer_of(c)->memory.pin = MEMORY_PINNED;
+	copies_buffer(c)->memory.pin = MEMORY_PINNED;
 	assert_false(run(c, 5)->as_before);
 	assert_true(run(c, 5)->as_before);
-	buffer_of(c)->memory.pin = MEMORY_PAGEABLE;
+	copies_buffer(c)->memory.pin = MEMORY_PAGEABLE;
 	assert_false(run(c, 5)->as_before);
 }
 
@@ -532,13 +446,13 @@ static void what_is_not_prepared_does_not_run(void **state)
 	send_run(c, 6, 0);
 	check_refusal(c, c->last_id, KOPS_E_NOT_FOUND, "no job is prepared as 6; send its Submit again");
 	prepare(c, 5, false);
-	hold(c);
+	copies_hold(c);
 	/* Made anew, as a job of a buffer that is being made is. */
 	kopsd->engine.plans++;
 	send_run(c, 5, 0);
 	send_run(c, 5, 0);
 	check_refusal(c, c->last_id, KOPS_E_EXISTS, "prepared job 5 is still out; wait for its answer");
-	let_go(c);
+	copies_let_go(c);
 	assert_int_equal(client_await(c)->status, 0);
 	kopsd->sessions.stopping = true;
 	send_run(c, 5, 0);
@@ -551,24 +465,24 @@ static void what_is_not_prepared_does_not_run(void **state)
 static void runs_have_deadlines(void **state)
 {
 	struct client *c = *state;
-	struct message m;
+	struct copies m;
 
-	set_message(&m, 101, 1);
+	copies_set(&m, 101, 1);
 	m.submit.prepare = 5;
 	m.submit.deadline_us = 3600000000;
-	handle(c, &m.request);
+	copies_handle(c, &m.request);
 	await_receipt(c, 101);
 	for (int i = 0; i < 2; i++) {
 		uint64_t deadline_us = i * 7200000000;
 		const struct job *job;
 
-		hold(c);
+		copies_hold(c);
 		kopsd->engine.plans++;
 		send_run(c, 5, deadline_us);
 		job = idmap_get(&c->session->jobs, c->last_id);
 		assert_int_equal(job->deadline_ns - job->arrived_ns,
 		                 1000 * (deadline_us ? deadline_us : 3600000000));
-		let_go(c);
+		copies_let_go(c);
 		await_receipt(c, c->last_id);
 	}
 }
@@ -577,14 +491,14 @@ static void without_room_a_job_runs_unless_it_is_only_prepared(void **state)
 {
 	struct client *c = *state;
 	uint64_t *limit = &c->session->account->limits.max_prepared_per_uid, before = *limit;
-	struct message m;
+	struct copies m;
 
 	*limit = 0;
 	assert_false(prepare(c, 5, false)->prepared);
-	set_message(&m, 101, 1);
+	copies_set(&m, 101, 1);
 	m.submit.prepare = 5;
 	m.submit.only_prepare = true;
-	handle(c, &m.request);
+	copies_handle(c, &m.request);
 	assert_int_equal(client_look(c, NULL)->status, KOPS_E_QUOTA);
 	*limit = before;
 	assert_int_equal(c->session->prepared.count, 0);
@@ -595,23 +509,23 @@ static void without_room_a_job_runs_unless_it_is_only_prepared(void **state)
 static void what_cannot_be_made_is_not_prepared(void **state)
 {
 	struct client *c = *state;
-	struct message m;
+	struct copies m;
 	struct buffer *b;
 
-	set_message(&m, 101, 1);
+	copies_set(&m, 101, 1);
 	m.submit.prepare = 5;
 	m.y.buffer = 9;
-	handle(c, &m.request);
+	copies_handle(c, &m.request);
 	assert_int_equal(client_look(c, NULL)->status, KOPS_E_NOT_FOUND);
 	assert_int_equal(c->session->prepared.count, 0);
 	assert_int_equal(c->session->account->prepared_bytes, 0);
 	prepare(c, 5, false);
-	b = idmap_remove(&c->session->buffers, BUFFER);
+	b = idmap_remove(&c->session->buffers, COPIES_BUFFER);
 	kopsd->engine.plans++;
 	send_run(c, 5, 0);
 	check_refusal(c, c->last_id, KOPS_E_NOT_FOUND, "op 1 of 1 (copy): there is no buffer 1");
 	assert_int_equal(c->session->prepared.count, 1);
-	assert_int_equal(idmap_put(&c->session->buffers, BUFFER, b), 0);
+	assert_int_equal(idmap_put(&c->session->buffers, COPIES_BUFFER, b), 0);
 	assert_false(run(c, 5)->as_before);
 }
 
