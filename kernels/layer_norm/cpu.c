@@ -14,6 +14,7 @@
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
+#include "layer_norm/cpu_lanes.h"
 #include "layer_norm/layer_norm.h"
 
 #define PIECE         2048  /* elements of a row that are worked on at a time */
@@ -45,30 +46,50 @@ struct measures {
 		T t = (x[i] - near - beyond) * inverse;                                                        \
 		y[i] = value;                                                                                  \
 	}
+/* Sums of a block, in streams that do not wait for each other. */
 #define LOOPS(T)                                                                                               \
+	static inline T sum_##T(const T *x, int64_t n)                                                         \
+	{                                                                                                      \
+		T a = 0, b = 0, c = 0, d = 0;                                                                  \
+		int64_t q = n / 4;                                                                             \
+		_Pragma("omp simd reduction(+ : a, b, c, d)") for (int64_t i = 0; i < q; i++)                  \
+		{                                                                                              \
+			a += x[i];                                                                             \
+			b += x[q + i];                                                                         \
+			c += x[2 * q + i];                                                                     \
+			d += x[3 * q + i];                                                                     \
+		}                                                                                              \
+		for (int64_t i = 4 * q; i < n; i++)                                                            \
+			a += x[i];                                                                             \
+		return a + b + (c + d);                                                                        \
+	}                                                                                                      \
+	static inline void sums_##T(const T *x, int64_t n, T near, struct sums *add)                           \
+	{                                                                                                      \
+		T a = 0, b = 0, a2 = 0, b2 = 0;                                                                \
+		int64_t h = n / 2;                                                                             \
+		_Pragma("omp simd reduction(+ : a, b, a2, b2)") for (int64_t i = 0; i < h; i++)                \
+		{                                                                                              \
+			T d = x[i] - near, e = x[h + i] - near;                                                \
+			a += d;                                                                                \
+			a2 += d * d;                                                                           \
+			b += e;                                                                                \
+			b2 += e * e;                                                                           \
+		}                                                                                              \
+		T last = n % 2 ? x[n - 1] - near : 0;                                                          \
+		add->apart += (double)(a + b + last);                                                          \
+		add->squares += (double)(a2 + b2 + last * last);                                               \
+	}                                                                                                      \
 	CPU_CLONES static void measure_##T(const T *x, int64_t n, struct sums *ret)                            \
 	{                                                                                                      \
-		double sum = 0, apart = 0, squares = 0;                                                        \
-		for (int64_t from = 0; from < n; from += SUM_BLOCK) {                                          \
-			int64_t to = least(n, from + SUM_BLOCK);                                               \
-			T s = 0;                                                                               \
-			_Pragma("omp simd reduction(+ : s)") for (int64_t i = from; i < to; i++) s += x[i];    \
-			sum += (double)s;                                                                      \
-		}                                                                                              \
+		struct sums s = {0, 0, 0};                                                                     \
+		double sum = 0;                                                                                \
+		for (int64_t from = 0; from < n; from += SUM_BLOCK)                                            \
+			sum += (double)sum_##T(x + from, least(n - from, SUM_BLOCK));                          \
 		T near = (T)(sum / (double)n);                                                                 \
-		for (int64_t from = 0; from < n; from += SUM_BLOCK) {                                          \
-			int64_t to = least(n, from + SUM_BLOCK);                                               \
-			T s = 0, s2 = 0;                                                                       \
-			_Pragma("omp simd reduction(+ : s, s2)") for (int64_t i = from; i < to; i++)           \
-			{                                                                                      \
-				T d = x[i] - near;                                                             \
-				s += d;                                                                        \
-				s2 += d * d;                                                                   \
-			}                                                                                      \
-			apart += (double)s;                                                                    \
-			squares += (double)s2;                                                                 \
-		}                                                                                              \
-		*ret = (struct sums){(double)near, apart, squares};                                            \
+		for (int64_t from = 0; from < n; from += SUM_BLOCK)                                            \
+			sums_##T(x + from, least(n - from, SUM_BLOCK), near, &s);                              \
+		s.near = (double)near;                                                                         \
+		*ret = s;                                                                                      \
 	}                                                                                                      \
 	CPU_CLONES static void write_##T(T *y, const T *x, int64_t n, const T *weight, const T *bias,          \
 	                                 const struct measures *m)                                             \
@@ -88,15 +109,6 @@ LOOPS(float)
 LOOPS(double)
 
 /* ---- Measures ---- */
-
-/* Whether f32 has a row with these squares, whose mean is beside eps in the root: it holds them, and what it
- * lost of small ones does not count. */
-static bool is_in_f32(double squares, double count, double eps)
-{
-	double variance = squares / count + eps;
-
-	return squares <= 1e37 && variance <= 1e37 && (squares >= 1e-30 * count || eps >= 1e-20);
-}
 
 static struct layer_norm_partial partial_of(const struct sums *s, int64_t n)
 {
@@ -131,7 +143,7 @@ static struct measures measures_of(const struct op_args *args, struct layer_norm
 	                         .near = near,
 	                         .beyond = known.mean - near,
 	                         .inverse = 1 / sqrt(known.squares / known.count + eps),
-	                         .is_wide = !is_f64 && !is_in_f32(known.squares, known.count, eps)};
+	                         .is_wide = !is_f64 && !layer_norm_is_in_f32(known.squares, known.count, eps)};
 }
 
 /* ---- Pieces of a row ---- */
@@ -204,8 +216,8 @@ static struct layer_norm_partial measure_piece(const struct op_args *args, int64
 		return partial_of(&s, n);
 	}
 	measure_float(piece, n, &s);
-	return is_in_f32(s.squares, (double)n, layer_norm_eps(args)) ? partial_of(&s, n)
-	                                                             : measure_wide(x, at, n);
+	return layer_norm_is_in_f32(s.squares, (double)n, layer_norm_eps(args)) ? partial_of(&s, n)
+	                                                                        : measure_wide(x, at, n);
 }
 
 /* Columns [from, to) of a row. */
@@ -240,21 +252,27 @@ static void write_wide(const struct op_args *args, int64_t x_at, int64_t y_at, i
 	}
 }
 
+/* Where n elements of y are to be written: there, or in the buffer, from which scatter() then takes them. */
+static void *place_of(const struct view *y, int64_t at, union buffer *room)
+{
+	bool is_direct = y->strides[3] == 1 && (y->dtype == KOPS_F32 || y->dtype == KOPS_F64);
+
+	return is_direct ? (char *)y->data + at * (int64_t)dtype_size(y->dtype) : (char *)room;
+}
+
 /* piece: the elements at x_at as the loops take them. */
 static void write_piece(const struct op_args *args, const void *piece, int64_t y_at, int64_t n,
                         const struct vectors *v, const struct measures *m)
 {
 	const struct view *y = &args->views[LAYER_NORM_Y];
-	bool is_direct = y->strides[3] == 1 && (y->dtype == KOPS_F32 || y->dtype == KOPS_F64);
-	char *first = (char *)y->data + y_at * (int64_t)dtype_size(y->dtype);
 	union buffer room;
-	void *to = is_direct ? (void *)first : &room;
+	void *to = place_of(y, y_at, &room);
 
 	if (y->dtype == KOPS_F64)
 		write_double(to, piece, n, v->weight, v->bias, m);
 	else
 		write_float(to, piece, n, v->weight, v->bias, m);
-	if (!is_direct)
+	if (to == &room)
 		scatter(y, y_at, &room, n);
 }
 
@@ -341,22 +359,83 @@ static void long_row(const struct op_args *args, uint64_t row, int64_t columns)
 		write_columns(args, x, row_at(&args->views[LAYER_NORM_Y], row), 0, columns, &m);
 }
 
+/* Rows [first, end) of one piece each. */
+static void short_rows(const struct work *w, uint64_t first, uint64_t end, const struct vectors *v)
+{
+	const struct view *x = &w->args->views[LAYER_NORM_X], *y = &w->args->views[LAYER_NORM_Y];
+
+	for (uint64_t row = first; row < end; row++)
+		short_row(w->args, row_at(x, row), row_at(y, row), (int64_t)w->columns, v);
+}
+
+/* Rows of so few columns that some go together. */
+static bool goes_in_lanes(const struct op_args *args)
+{
+	const struct view *x = &args->views[LAYER_NORM_X];
+
+	return layer_norm_pass(args) == LAYER_NORM_WHOLE && x->dtype != KOPS_F64 &&
+	       x->shape[3] <= LAYER_NORM_LANES_COLUMNS;
+}
+
+/* One of several rows, between its place and its lane. */
+static void load_lane(const struct view *x, int64_t at, int64_t n, struct layer_norm_lanes *lanes,
+                      unsigned lane)
+{
+	union buffer room;
+	const float *from = gather(x, 3, at, n, &room);
+
+	for (int64_t i = 0; i < n; i++)
+		lanes->at[i][lane] = from[i];
+}
+
+static void store_lane(const struct view *y, int64_t at, int64_t n, const struct layer_norm_lanes *lanes,
+                       unsigned lane)
+{
+	union buffer room;
+	float *to = place_of(y, at, &room);
+
+	for (int64_t i = 0; i < n; i++)
+		to[i] = lanes->at[i][lane];
+	if ((void *)to == &room)
+		scatter(y, at, &room, n);
+}
+
+static void rows_in_lanes(const struct work *w, uint64_t first, uint64_t end, const struct vectors *v)
+{
+	const struct view *x = &w->args->views[LAYER_NORM_X], *y = &w->args->views[LAYER_NORM_Y];
+	int64_t n = (int64_t)w->columns;
+	struct layer_norm_lanes lanes = {{{0}}};
+
+	for (; first < end; first += LAYER_NORM_LANES) {
+		unsigned rows = (unsigned)least((int64_t)(end - first), LAYER_NORM_LANES);
+		for (unsigned i = 0; i < rows; i++)
+			load_lane(x, row_at(x, first + i), n, &lanes, i);
+		uint32_t bad = layer_norm_of_lanes(&lanes, n, v->weight, v->bias, layer_norm_eps(w->args));
+		for (unsigned i = 0; i < rows; i++)
+			if (bad >> i & 1)
+				short_rows(w, first + i, first + i + 1, v);
+			else
+				store_lane(y, row_at(y, first + i), n, &lanes, i);
+	}
+}
+
 static void whole_rows(void *ctx, unsigned part)
 {
 	const struct work *w = ctx;
-	const struct op_args *args = w->args;
-	bool is_short = layer_norm_pass(args) == LAYER_NORM_WHOLE && w->columns <= PIECE;
-	uint64_t end = threads_bound(w->rows, part + 1, w->n_parts);
+	uint64_t first = threads_bound(w->rows, part, w->n_parts),
+	         end = threads_bound(w->rows, part + 1, w->n_parts);
 	struct vectors v;
 
-	if (is_short)
-		gather_vectors(args, 0, (int64_t)w->columns, &v);
-	for (uint64_t row = threads_bound(w->rows, part, w->n_parts); row < end; row++)
-		if (is_short)
-			short_row(args, row_at(&args->views[LAYER_NORM_X], row),
-			          row_at(&args->views[LAYER_NORM_Y], row), (int64_t)w->columns, &v);
-		else
-			long_row(args, row, (int64_t)w->columns);
+	if (layer_norm_pass(w->args) != LAYER_NORM_WHOLE || w->columns > PIECE) {
+		for (; first < end; first++)
+			long_row(w->args, first, (int64_t)w->columns);
+		return;
+	}
+	gather_vectors(w->args, 0, (int64_t)w->columns, &v);
+	if (goes_in_lanes(w->args))
+		rows_in_lanes(w, first, end, &v);
+	else
+		short_rows(w, first, end, &v);
 }
 
 static void measure_some(void *ctx, unsigned part)
@@ -448,12 +527,13 @@ static int vectorised(const struct op_args *args, const struct launch *launch)
 
 static double time_ns(const struct op_args *args)
 {
-	const double row_ns = 60, apart_ns = 1.5;
+	const double apart_ns = 1.5;
 	const struct view *x = &args->views[LAYER_NORM_X], *y = &args->views[LAYER_NORM_Y];
-	double element_ns = x->dtype == KOPS_F32    ? 0.5
-	                    : x->dtype == KOPS_F16  ? 1.8
-	                    : x->dtype == KOPS_BF16 ? 1.2
-	                                            : 6;
+	double row_ns = goes_in_lanes(args) ? 15 : 75;
+	double element_ns = goes_in_lanes(args)    ? 2
+	                    : x->dtype == KOPS_F32 ? 0.5
+	                    : x->dtype == KOPS_F16 ? 1.5
+	                                           : 1;
 	double elements = (double)view_elements(x), rows = (double)layer_norm_rows(args);
 	double parts = elements / PART_ELEMENTS;
 

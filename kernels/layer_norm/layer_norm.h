@@ -63,6 +63,13 @@ LAYER_NORM_ANYWHERE struct layer_norm_partial layer_norm_join(struct layer_norm_
 	return a.count == 0 ? b : b.count == 0 ? a : joined;
 }
 
+/* Whether f32 does for a row with these squares: it holds them, and what it lost of small ones does not count
+ * beside eps. */
+static inline bool layer_norm_is_in_f32(double squares, double count, double eps)
+{
+	return squares <= 1e37 && eps <= 1e37 && (squares >= 1e-30 * count || eps >= 1e-20);
+}
+
 /* Of checked args, whose views have rank 4. Without elements there is no launch. */
 static inline uint64_t layer_norm_rows(const struct op_args *args)
 {
