@@ -100,6 +100,19 @@ static void test_a_host_without_cgroups(void **state)
 	assert_int_equal(host_memory_room(), 7168 * MIB);
 }
 
+/* Also of claims for which nobody looked anew. */
+static void test_what_was_claimed_is_not_there_for_others(void **state)
+{
+	char why[256];
+
+	(void)state;
+	assert_int_equal(host_memory_claim(MIB, why, sizeof why), 0);
+	assert_int_equal(host_memory_claim(3000 * MIB, why, sizeof why), 0);
+	assert_int_equal(host_memory_try(4167 * MIB, why, sizeof why), 0);
+	assert_int_equal(host_memory_try(4168 * MIB, why, sizeof why), KOPS_E_NOMEM);
+	host_memory_settle(3001 * MIB);
+}
+
 #define LOOK_HOLDS_MS 20
 
 static const char all_free[] = "MemTotal: 16777216 kB\nMemAvailable: 16777216 kB\n";
@@ -415,6 +428,7 @@ static void test_pages_with_holes(void **state)
 	assert_int_equal(host_memory_check(0, why, sizeof why), 0);
 	assert_int_equal(host_memory_claim_pages(&pages, 49 * MIB), MIB);
 	assert_int_equal(host_memory_check(MIB, why, sizeof why), KOPS_E_NOMEM);
+	assert_int_equal(host_memory_claim_pages(&pages, 40 * MIB), 0); /* fewer than before */
 	assert_int_equal(host_memory_claim_pages(&pages, 0), 0);
 	assert_int_equal(host_memory_check(0, why, sizeof why), 0);
 	host_memory_settle(7120 * MIB);
@@ -505,6 +519,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_a_host_without_cgroups, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_what_was_claimed_is_not_there_for_others, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_look_holds_for_a_while, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_refusal_holds_for_a_while, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_without_meminfo, set_up, tear_down),
