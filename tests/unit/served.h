@@ -39,10 +39,11 @@ static inline void served_on_second(uv_timer_t *timer)
 
 static inline int served_setup(void **state)
 {
-	char path[64], why[CONFIG_WHY_BYTES] = "";
-	char *argv[] = {
-	    "kopsd",         "--config", "/dev/null",   "--socket", path,         "--devices", "cpu",
-	    "--cpu-threads", "1",        "--log-level", "3",        "--autotune", "0",         NULL};
+	static char path[64];
+	static char *argv[] = {"kopsd", "--config",        "/dev/null", "--socket",    path, "--devices",
+	                       "cpu",   "--cpu-threads",   "1",         "--log-level", "3",  "--autotune",
+	                       "0",     "--hello-timeout", "10min",     NULL};
+	char why[CONFIG_WHY_BYTES] = "";
 	enum config_action action;
 	int argc = (int)(sizeof argv / sizeof argv[0]) - 1, rc = -1;
 
