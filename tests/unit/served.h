@@ -232,7 +232,7 @@ static inline void client_leave(struct client *c)
 	account_ref(account);
 	close(c->fd);
 	c->fd = -1;
-	served_until(account->sessions == left && list_is_empty(&account->errands.waiting));
+	served_until(account->sessions <= left && list_is_empty(&account->errands.waiting));
 	served_until(left > 0 || (account->jobs == 0 && account->buffers == 0));
 	account_unref(&kopsd->engine.accounts, account);
 	client_free(c);

@@ -116,9 +116,7 @@ static void a_user_has_so_many_jobs(void **state)
 	copies_let_go(other);
 	await_receipt(c, 101);
 	await_receipt(other, 101);
-	close(other->fd);
-	other->fd = -1;
-	client_free(other);
+	client_leave(other);
 }
 
 /* By what is queued: a sixteenth of that, but a millisecond at least. */
