@@ -148,21 +148,16 @@ __device__ __forceinline__ void write_row(const problem &p, const mine<T, THREAD
 }
 
 /* Rows of a warp, or of a part of one, come several to a block. */
-constexpr int BLOCK_LEAST = 128;
-
-constexpr int block_of(int threads)
-{
-	return threads < BLOCK_LEAST ? BLOCK_LEAST : threads;
-}
+template <int THREADS> constexpr int ROWS = THREADS < 128 ? 128 / THREADS : 1;
 
 /* Threads whose rows are behind the last go through the motions: others of their warp wait for them. */
 template <typename T, int THREADS, int VECTOR, int VECTORS>
-__global__ void __launch_bounds__(block_of(THREADS)) kept(const __grid_constant__ problem p)
+__global__ void __launch_bounds__(ROWS<THREADS> *THREADS) kept(const __grid_constant__ problem p)
 {
-	constexpr unsigned ROWS = block_of(THREADS) / THREADS;
+	constexpr uint64_t rows = ROWS<THREADS>;
 
 	await_kernel_before();
-	for (uint64_t base = (uint64_t)blockIdx.x * ROWS; base < p.rows; base += (uint64_t)gridDim.x * ROWS) {
+	for (uint64_t base = blockIdx.x * rows; base < p.rows; base += gridDim.x * rows) {
 		uint64_t i = base + threadIdx.x / THREADS;
 		bool is_row = i < p.rows;
 		mine<T, THREADS, VECTOR, VECTORS> row;
@@ -188,10 +183,10 @@ __global__ void __launch_bounds__(block_of(THREADS)) kept(const __grid_constant_
 
 template <typename T, int THREADS, int VECTOR, int VECTORS> void launch_kept(const problem &p, void *stream)
 {
-	constexpr unsigned ROWS = block_of(THREADS) / THREADS;
+	constexpr unsigned rows = ROWS<THREADS>;
 
 	launch_kernel(kept<T, THREADS, VECTOR, VECTORS>,
-	              {grid_of((p.rows + ROWS - 1) / ROWS), dim3(ROWS * THREADS)}, (cudaStream_t)stream, p);
+	              {grid_of((p.rows + rows - 1) / rows), dim3(rows * THREADS)}, (cudaStream_t)stream, p);
 }
 
 /* Few threads with many bytes each join their sums in fewer steps; of short rows there are several to a warp.
