@@ -6,6 +6,7 @@
 
 #include "base/timers.h"
 #include "log.h"
+#include "plan/plan.h"
 
 #define DELAY_MS 2000 /* trials come in bursts */
 
@@ -118,8 +119,7 @@ static void load(struct keeper *k, unsigned i)
 {
 	struct engine_device *d = &k->engine->devices[i];
 	struct kept *kept = kept_of(k, i);
-	const struct learned_owner owner = {d->device->backend->kernels, d->device->backend->rivals,
-	                                    d->device->dev};
+	const struct learned_owner owner = {d->device->planner->kernels, plan_rivals, d->device->planner};
 
 	d->learned = *kept->path ? learned_file_load(&kept->file, &owner) : learned_new(&owner);
 	kept->written_changes = 0;
@@ -130,7 +130,7 @@ void keeper_reload(struct keeper *k)
 	k->engine->plans++;
 	for (unsigned i = 0; i < k->engine->n_devices; i++) {
 		struct engine_device *d = &k->engine->devices[i];
-		bool wanted = k->engine->config->autotune && d->device->backend->rivals;
+		bool wanted = k->engine->config->autotune && d->device->info->has_trials;
 
 		if (wanted && !d->learned)
 			load(k, i);

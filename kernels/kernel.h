@@ -223,12 +223,17 @@ struct op {
 	double (*tolerance)(const struct op_args *args);
 };
 
+/* A device's own (kernels/common/cuda.h: a GPU's): what launches are put on in their order, and the handle of a
+ * library that puts its launches there too. */
+struct stream;
+struct library;
+
 /* What a launch may use besides its views. */
 struct launch {
 	void *workspace; /* kernel->workspace() bytes, 256-byte aligned */
 	uint64_t workspace_bytes;
-	void *stream;  /* cudaStream_t; NULL on the CPU */
-	void *library; /* cublasHandle_t bound to stream; NULL on the CPU */
+	struct stream *stream;   /* NULL on the CPU */
+	struct library *library; /* likewise */
 	/* GPU: some operands lie in host memory, so that each read of them crosses the link. Results are bit
 	 * for bit the same. */
 	bool over_link;
@@ -421,9 +426,10 @@ void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, s
 void op_block(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
 
 struct part_limits {
-	double (*time_ns)(const struct kernel *kernel,
-	                  const struct op_args *args); /* of an op or a part, with all it costs */
-	double most_ns;                                /* of a part */
+	/* Of an op or a part, with all it costs. on: the next member. */
+	double (*time_ns)(const void *on, const struct kernel *kernel, const struct op_args *args);
+	const void *on;
+	double most_ns; /* of a part */
 	uint64_t carried_max;
 };
 

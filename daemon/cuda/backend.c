@@ -117,7 +117,7 @@ static void add_times(struct run *run, const struct out *out)
 	bool by_gpu = out->stamps || out->has_events;
 	double upload_us = 0, compute_us, download_us = 0;
 
-	if (by_gpu && !cuda_stage_moves(out->stage)) {
+	if (by_gpu && !stage_moves(out->stage)) {
 		compute_us = between_us(out, RUN_BEGUN, RUN_COMPUTED);
 	} else if (by_gpu) {
 		upload_us = between_us(out, RUN_BEGUN, RUN_UPLOADED);
@@ -275,6 +275,11 @@ static void gpu_notify(struct backend_device *dev, void (*wake)(void *arg), void
 	drop_waker(waker);
 }
 
+static void enter(const struct backend_device *dev)
+{
+	cuda_use_device(dev->index);
+}
+
 static const struct backend cuda_backend = {
     .abi = BACKEND_ABI,
     .kind = "gpu",
@@ -284,9 +289,7 @@ static const struct backend cuda_backend = {
     .describe = cuda_describe,
     .sense = cuda_sense,
     .kernels = cuda_kernels,
-    .disable = cuda_disable,
-    .plan = cuda_plan,
-    .rivals = cuda_rivals,
+    .enter = enter,
     .start = gpu_start,
     .abandon = gpu_abandon,
     .poll = gpu_poll,

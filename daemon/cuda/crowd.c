@@ -10,13 +10,13 @@
 
 bool cuda_crowd_suits(const struct backend_device *dev, struct run *run)
 {
-	struct cuda_stage *stage = run->planned;
+	struct stage *stage = run->planned;
 
 	if (!run->repeats || run->timed || run->state || run->n_ops != 1 || run->ops[0].together <= 1 ||
 	    !cuda_is_short(run))
 		return false;
-	cuda_stage_begin(stage, &dev->direct);
-	return cuda_stage_is_recordable(stage) && cuda_stage_scratch_bytes(stage) == 0;
+	stage_begin(stage, &dev->info.direct);
+	return stage_is_recordable(stage) && stage_scratch_bytes(stage) == 0;
 }
 
 static bool holds_queue(const struct crowd *crowd, uint64_t queue)
@@ -54,7 +54,7 @@ bool cuda_crowd_join(struct backend_device *dev, struct run *run)
 	cuda_out_begin(out, run, false);
 	out->stage = run->planned;
 	cuda_lane_use(crowd->lane, out->stage);
-	cuda_stage_begin_op(out->stage, 0, &crowd->args[crowd->n]); /* enqueues nothing: all is in its place */
+	stage_begin_op(out->stage, 0, &crowd->args[crowd->n]); /* enqueues nothing: all is in its place */
 	crowd->outs[crowd->n++] = out;
 	return true;
 }

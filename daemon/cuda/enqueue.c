@@ -26,7 +26,7 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 
 	if (op_is_empty(&op->args))
 		return 0;
-	rc = cuda_stage_begin_op(out->stage, i, &args);
+	rc = stage_begin_op(out->stage, i, &args);
 	if (rc < 0)
 		return rc;
 	args.carried = (char *)launch.workspace + launch.workspace_bytes;
@@ -37,7 +37,7 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 	nvtxRangePop();
 	if (rc < 0)
 		return cuda_not_started(out->run, i, rc);
-	cuda_stage_end_op(out->stage, i);
+	stage_end_op(out->stage, i);
 	return 0;
 }
 
@@ -88,7 +88,7 @@ static void note(const struct lane *lane, const struct out *out, enum run_moment
 static int lay_out(struct backend_device *dev, struct lane *lane, struct out *out)
 {
 	out->stage = out->run->planned;
-	cuda_stage_begin(out->stage, &dev->direct);
+	stage_begin(out->stage, &dev->info.direct);
 	cuda_lane_use(lane, out->stage);
 	return cuda_get_scratch(dev, lane, out, !run_is_one_slice(out->run));
 }
@@ -96,11 +96,11 @@ static int lay_out(struct backend_device *dev, struct lane *lane, struct out *ou
 /* A slice: transfers and kernels. The end of a graph notes its last moment itself. */
 static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool recording)
 {
-	bool moves = cuda_stage_moves(out->stage);
+	bool moves = stage_moves(out->stage);
 	int rc;
 
 	note(lane, out, RUN_BEGUN);
-	rc = begins ? cuda_stage_upload_all(out->stage) : 0;
+	rc = begins ? stage_upload_all(out->stage) : 0;
 	if (rc < 0)
 		return rc;
 	if (moves)
@@ -110,7 +110,7 @@ static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool r
 		return rc;
 	if (moves || !recording)
 		note(lane, out, RUN_COMPUTED);
-	rc = run_is_through(out->run) ? cuda_stage_download_all(out->stage) : 0;
+	rc = run_is_through(out->run) ? stage_download_all(out->stage) : 0;
 	if (moves && !recording)
 		note(lane, out, RUN_DOWNLOADED);
 	return rc;
@@ -121,7 +121,7 @@ static bool is_for_graph(const struct out *out)
 	const struct run *run = out->run;
 
 	return run->repeats && !run->timed && !out->scratch && run_is_one_slice(run) &&
-	       cuda_stage_is_recordable(out->stage);
+	       stage_is_recordable(out->stage);
 }
 
 /* False: it cannot be, and begins anew. */
@@ -142,7 +142,7 @@ static bool record(struct backend_device *dev, struct lane *lane, struct out *ou
 	out->run->error[0] = '\0';
 	out->run->next_op = out->run->next_part = 0;
 	run_begin(out->run);
-	cuda_stage_begin(out->stage, &dev->direct);
+	stage_begin(out->stage, &dev->info.direct);
 	return false;
 }
 
@@ -173,7 +173,7 @@ static int enqueue(struct backend_device *dev, struct lane *lane, struct out *ou
 		if (out->graph || record(dev, lane, out))
 			return launch_graph(out);
 	}
-	if (out->run->timed && !cuda_stage_waits(out->stage))
+	if (out->run->timed && !stage_waits(out->stage))
 		cuda_hold(&lane->words->enqueued, lane->issued + 1, HOLD_US + HOLD_OP_US * out->run->n_ops,
 		          lane->stream);
 	return enqueue_slice(lane, out, begins, false);

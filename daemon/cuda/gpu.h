@@ -3,14 +3,14 @@
  *
  *     open.c          what there is; opening and closing a device
  *     memory.c        the device that a thread asks; scratch of runs, RESIDENT memory, pinning
- *     plan.c          which kernels run what, and how long that takes
+ *     facts.c         what plans go by
  *     backend.c       starting and finishing runs; the vtable
  *     enqueue.c       what a run puts on its stream
  *     together.c      small ops of a run that are alike, by one launch
  *     crowd.c         those of several runs
  *     graph.c         runs that come again, recorded
  *     lane.c          the streams, and what is out on each
- *     stage.c         operands of one run: device copies, uploads, downloads (layout.c, transfer.c)
+ *     transfer.c      uploads and downloads of operands
  */
 #ifndef KOPS_CUDA_GPU_H
 #define KOPS_CUDA_GPU_H
@@ -22,8 +22,8 @@
 #include <pthread.h>
 #include <stdalign.h>
 
-#include "cuda/stage.h"
 #include "device/backend.h"
+#include "plan/stage.h"
 
 #define CUDA_LANES 4
 
@@ -33,7 +33,7 @@ enum run_moment { RUN_BEGUN, RUN_UPLOADED, RUN_COMPUTED, RUN_DOWNLOADED, RUN_MOM
 /* What a run needs while it is out, or paused as its run->state. Kept for reuse: events are slow to make. */
 struct out {
 	struct run *run;
-	struct cuda_stage *stage;        /* run->planned, once it has begun */
+	struct stage *stage;             /* run->planned, once it has begun */
 	struct cuda_graph *graph;        /* that was launched for it; NULL: none */
 	struct crowd_graph *crowd_graph; /* that is free again after it; NULL: none */
 	void *scratch; /* of its own, when it was too much for the lane's or has to outlast a pause; freed in
@@ -54,9 +54,9 @@ struct out {
 };
 
 /* The last moment that is noted of a run. */
-static inline enum run_moment cuda_last_moment(const struct cuda_stage *stage)
+static inline enum run_moment cuda_last_moment(const struct stage *stage)
 {
-	return cuda_stage_moves(stage) ? RUN_DOWNLOADED : RUN_COMPUTED;
+	return stage_moves(stage) ? RUN_DOWNLOADED : RUN_COMPUTED;
 }
 
 /* Pinned: numbers of the last runs that are through, and that are enqueued. A cache line for each writer. */
@@ -131,7 +131,6 @@ struct backend_device {
 	void *nvml;           /* cuda_sensors_open() */
 	uint64_t total_bytes; /* of its memory, whoever has it */
 	struct device_info info;
-	struct cuda_direct direct;
 	cudaMemPool_t pool;
 	cudaStream_t memory_stream; /* alloc() and free() */
 	PFN_cuStreamWriteValue32_v11070 write_value;
@@ -145,7 +144,6 @@ struct backend_device {
 	struct list done; /* runs that are back without having been out */
 	uint64_t queried_ns;
 	char fault[WHY_BYTES]; /* "" while the context is sound */
-	uint64_t disabled[OP_COUNT];
 };
 
 /* open.c */
@@ -154,14 +152,10 @@ int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev,
 void cuda_close(struct backend_device *dev);
 void cuda_describe(const struct backend_device *dev, struct device_info *ret);
 
-/* plan.c: the functions of the vtable. */
+/* facts.c */
 const struct kernel_list *cuda_kernels(const struct op *op);
-void cuda_disable(struct backend_device *dev, const struct op *op, unsigned kernel);
-int cuda_plan(const struct backend_device *dev, struct run *run, unsigned first, unsigned end);
-unsigned cuda_rivals(const struct backend_device *dev, const struct op_args *args,
-                     struct rival ret[RIVALS_MAX]);
-/* The op's args with the strides that its kernel will see; addresses stay open. */
-void cuda_plan_args(const struct op_args *args, struct op_args *ret);
+/* Of a device whose memory_bytes and link_rate are known. */
+void cuda_fill_costs(struct device_info *info);
 
 /* memory.c */
 /* For what the calling thread asks of CUDA next; instead of cudaSetDevice(). */

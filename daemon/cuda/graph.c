@@ -17,7 +17,7 @@
  */
 struct cuda_graph {
 	struct backend_device *dev;
-	struct cuda_stage *stage;
+	struct stage *stage;
 	const struct lane *lane;
 	const void *scratch; /* in it; NULL: none is */
 	cudaGraphExec_t exec;
@@ -28,9 +28,9 @@ struct cuda_graph {
 	struct list_link by_use; /* in the device's, by last launch */
 };
 
-static const void *scratch_of(const struct cuda_stage *stage)
+static const void *scratch_of(const struct stage *stage)
 {
-	return cuda_stage_scratch_bytes(stage) ? stage->scratch : NULL;
+	return stage_scratch_bytes(stage) ? stage->scratch : NULL;
 }
 
 /* ---- The device's graphs; under graphs.lock ---- */
@@ -93,7 +93,7 @@ static bool make_room_for_graph(struct graphs *all, size_t nodes, bool word)
 /* As run->forget_plan. */
 static void forget_graphs(struct run *run)
 {
-	struct cuda_stage *stage = run->planned;
+	struct stage *stage = run->planned;
 	struct backend_device *dev = stage->graphs_of;
 	struct cuda_graph *graph;
 
@@ -102,12 +102,12 @@ static void forget_graphs(struct run *run)
 	while ((graph = list_first(&stage->graphs, struct cuda_graph, link)))
 		drop(graph);
 	pthread_mutex_unlock(&dev->graphs.lock);
-	cuda_stage_free(stage);
+	stage_free(stage);
 }
 
 struct cuda_graph *cuda_graph_find(struct backend_device *dev, const struct lane *lane, struct run *run)
 {
-	struct cuda_stage *stage = run->planned;
+	struct stage *stage = run->planned;
 	struct cuda_graph *graph;
 
 	list_for_each (graph, &stage->graphs, link)

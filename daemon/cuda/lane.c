@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "cuda/graph.h"
+#include "cuda/transfer.h"
 
 struct lane *cuda_lane_with(struct backend_device *dev, uint64_t queue)
 {
@@ -93,8 +94,8 @@ struct launch cuda_lane_launch(const struct lane *lane, const struct out *out)
 	return (struct launch){
 	    .workspace = out->stage->scratch + out->stage->copies_bytes,
 	    .workspace_bytes = out->stage->workspace_bytes,
-	    .stream = lane->stream,
-	    .library = lane->cublas,
+	    .stream = (struct stream *)lane->stream,
+	    .library = (struct library *)lane->cublas,
 	    .over_link = out->stage->reads_host,
 	};
 }
@@ -118,9 +119,10 @@ void cuda_out_free(struct out *out)
 	free(out);
 }
 
-void cuda_lane_use(const struct lane *lane, struct cuda_stage *stage)
+void cuda_lane_use(const struct lane *lane, struct stage *stage)
 {
-	stage->stream = lane->stream;
+	stage->mover = &cuda_mover;
+	stage->stream = (struct stream *)lane->stream;
 	stage->others_out = lane->n_out > 0;
 }
 

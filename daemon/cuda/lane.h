@@ -34,7 +34,7 @@ static inline struct out *cuda_lane_first(const struct lane *lane)
 /* The first that is out is no longer. */
 struct out *cuda_lane_pop(struct lane *lane);
 /* That it transfers by this lane from here on. */
-void cuda_lane_use(const struct lane *lane, struct cuda_stage *stage);
+void cuda_lane_use(const struct lane *lane, struct stage *stage);
 /* What kernels need to know to be launched for `out` here. */
 struct launch cuda_lane_launch(const struct lane *lane, const struct out *out);
 /* Has the GPU write the lane's next number, which lane->numbered is from here on, when it has come so far. */

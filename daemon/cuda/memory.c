@@ -92,7 +92,7 @@ static cudaError_t grow_lane_scratch(struct backend_device *dev, struct lane *la
 
 int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *out, bool own)
 {
-	uint64_t bytes = cuda_stage_scratch_bytes(out->stage);
+	uint64_t bytes = stage_scratch_bytes(out->stage);
 	cudaError_t error = cudaSuccess;
 
 	if (bytes > scratch_kept_max(dev) || (own && bytes > 0))

@@ -11,9 +11,6 @@
 #include "cuda/sensors.h"
 #include "fitted.h"
 
-#define DEPTH       8
-#define DEPTH_US    60e3
-#define CROWD_US    1e3
 #define SPARE_BYTES (256ull << 20) /* device memory left for cuBLAS, kernels and the driver */
 
 #define DRIVER_SLACK_NS 1000000000000ul
@@ -139,21 +136,6 @@ static double measured_link_rate(const struct backend_device *dev)
 	return us > 0 ? LINK_BYTES / us : fitted.host.link;
 }
 
-/*
- * Up to where using host memory in place beats copying it: what a copy takes beside its transfer is saved, and
- * kernels read less fast than the copy engine does. Measured on an H200 over PCIe 5 x16, from start() to
- * poll(), in place against copied: gemm 64×64×64 27 µs against 34, 96×96×96 26 against 35, 128×128×128 47
- * against 38; add 1024² 237 against 256, 2048² 731 against 949; softmax 2048² 574 against 647, 4096² 2690
- * against 2537.
- */
-static void set_direct(struct backend_device *dev)
-{
-	dev->direct = (struct cuda_direct){
-	    .streaming_max_bytes = (uint64_t)(fitted.host.streaming * dev->info.link_rate),
-	    .reusing_max_bytes = (uint64_t)(fitted.host.reusing * dev->info.link_rate),
-	};
-}
-
 static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *prop, size_t free_bytes)
 {
 	char driver[32], text[256];
@@ -166,11 +148,8 @@ static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *p
 	dev->total_bytes = prop->totalGlobalMem;
 	dev->info.memory_bytes = free_bytes > SPARE_BYTES ? free_bytes - SPARE_BYTES : 0;
 	dev->info.cache_bytes = (uint64_t)attribute(dev->index, cudaDevAttrL2CacheSize);
-	dev->info.depth = DEPTH;
-	dev->info.depth_us = DEPTH_US;
-	dev->info.crowd_us = CROWD_US;
 	dev->info.link_rate = measured_link_rate(dev);
-	set_direct(dev);
+	cuda_fill_costs(&dev->info);
 }
 
 static int require(struct backend_device *dev, char why[WHY_BYTES])

@@ -40,7 +40,7 @@ int cuda_together_launch(struct lane *lane, struct out *out, unsigned n)
 	int rc;
 
 	for (; alike < n; alike++) {
-		rc = cuda_stage_begin_op(out->stage, first + alike, &args[alike]);
+		rc = stage_begin_op(out->stage, first + alike, &args[alike]);
 		if (rc < 0)
 			return rc;
 		if (!op_args_alike(&args[alike], &args[0]))
@@ -51,7 +51,7 @@ int cuda_together_launch(struct lane *lane, struct out *out, unsigned n)
 	if (rc < 0)
 		return cuda_not_started(run, first, rc);
 	for (unsigned i = 0; i < alike; i++)
-		cuda_stage_end_op(out->stage, first + i);
+		stage_end_op(out->stage, first + i);
 	run->next_op += alike;
 	return 0;
 }

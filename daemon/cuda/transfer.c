@@ -16,7 +16,7 @@ struct pitched {
 	uint32_t outer; /* first axis that calls are looped over */
 };
 
-static struct pitched pitched_of(const struct cuda_layout *l)
+static struct pitched pitched_of(const struct layout *l)
 {
 	uint32_t next = l->rank > 0 && l->host_stride[0] == 1;
 	struct pitched p = {
@@ -52,8 +52,8 @@ static void copy_rows(const struct pitched *p, char *host, char *image, bool up,
 		                  p->row_bytes, p->height, kind, stream);
 }
 
-static int by_copy_engine(const struct cuda_layout *l, const struct pitched *p, char *host, char *image,
-                          bool up, cudaStream_t stream)
+static int by_copy_engine(const struct layout *l, const struct pitched *p, char *host, char *image, bool up,
+                          cudaStream_t stream)
 {
 	for (uint64_t call = 0; call < p->calls; call++) {
 		uint64_t rest = call, at = 0;
@@ -67,7 +67,7 @@ static int by_copy_engine(const struct cuda_layout *l, const struct pitched *p, 
 	return cuda_launch_status();
 }
 
-static int by_kernel(const struct cuda_layout *l, char *host, char *image, bool up, cudaStream_t stream)
+static int by_kernel(const struct layout *l, char *host, char *image, bool up, cudaStream_t stream)
 {
 	struct view outside = {.data = host, .dtype = l->dtype, .rank = l->rank}, inside;
 
@@ -105,8 +105,7 @@ static void move_elements(char *to, uint64_t to_step, const char *from, uint64_t
 }
 
 /* Moves elements [first, first + n) of the image between host memory and dense. */
-static void move_on_cpu(const struct cuda_layout *l, char *host, char *dense, uint64_t first, uint64_t n,
-                        bool up)
+static void move_on_cpu(const struct layout *l, char *host, char *dense, uint64_t first, uint64_t n, bool up)
 {
 	uint64_t host_step = l->host_stride[0] * l->element;
 
@@ -130,7 +129,7 @@ static void move_on_cpu(const struct cuda_layout *l, char *host, char *dense, ui
 	}
 }
 
-static int by_cpu(const struct cuda_layout *l, char *host, char *image, bool up, cudaStream_t stream)
+static int by_cpu(const struct layout *l, char *host, char *image, bool up, cudaStream_t stream)
 {
 	uint64_t chunk = l->bytes < BOUNCE_BYTES ? l->bytes : BOUNCE_BYTES;
 	char *bounce = malloc(chunk);
@@ -154,8 +153,7 @@ static int by_cpu(const struct cuda_layout *l, char *host, char *image, bool up,
 	return error == cudaSuccess ? 0 : KOPS_E_FAULT;
 }
 
-static int transfer(const struct cuda_layout *l, char *host, bool pinned, char *image, bool up,
-                    cudaStream_t stream)
+static int transfer(const struct layout *l, char *host, bool pinned, char *image, bool up, cudaStream_t stream)
 {
 	struct pitched p = pitched_of(l);
 
@@ -169,14 +167,21 @@ static int transfer(const struct cuda_layout *l, char *host, bool pinned, char *
 	return by_cpu(l, host, image, up, stream);
 }
 
-int cuda_upload(const struct cuda_layout *layout, const void *host, bool pinned, void *image,
-                cudaStream_t stream)
+static int upload(const struct layout *layout, const void *host, bool pinned, void *image,
+                  struct stream *stream)
 {
-	return transfer(layout, (char *)(uintptr_t)host, pinned, image, true, stream);
+	return transfer(layout, (char *)(uintptr_t)host, pinned, image, true, (cudaStream_t)stream);
 }
 
-int cuda_download(const struct cuda_layout *layout, void *host, bool pinned, const void *image,
-                  cudaStream_t stream)
+static int download(const struct layout *layout, void *host, bool pinned, const void *image,
+                    struct stream *stream)
 {
-	return transfer(layout, host, pinned, (char *)(uintptr_t)image, false, stream);
+	return transfer(layout, host, pinned, (char *)(uintptr_t)image, false, (cudaStream_t)stream);
 }
+
+static int settle(struct stream *stream)
+{
+	return cudaStreamSynchronize((cudaStream_t)stream) == cudaSuccess ? 0 : KOPS_E_FAULT;
+}
+
+const struct stage_mover cuda_mover = {upload, download, settle};

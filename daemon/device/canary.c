@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "common/half.h"
+#include "plan/plan.h"
 
 enum { CANARY_TIMEOUT_S = 60, TRIES = 3 };
 
@@ -189,16 +190,23 @@ bool canary_is_right(const struct canary *c)
 	return true;
 }
 
-/* Runs to the end, on the device's thread. False when it did not come back in time. */
-static bool run_through(const struct backend *backend, struct backend_device *dev, struct run *run)
+/* A device whose kernels are tested, on its own thread. */
+struct subject {
+	const struct backend *backend;
+	struct backend_device *dev;
+	struct planner *planner;
+};
+
+/* Runs to the end. False when it did not come back in time. */
+static bool run_through(const struct subject *s, struct run *run)
 {
 	uint64_t give_up = clock_ns() + CANARY_TIMEOUT_S * 1000000000ull;
 
-	run->status = backend_plan(backend, dev, run);
+	run->status = plan_run(s->planner, run);
 	if (run->status < 0)
 		return true;
-	backend->start(dev, run);
-	while (!backend->poll(dev))
+	s->backend->start(s->dev, run);
+	while (!s->backend->poll(s->dev))
 		if (clock_ns() > give_up)
 			return false;
 	return true;
@@ -216,13 +224,12 @@ static bool takes(const struct kernel *kernel, struct canary *c)
 	return op_check(args, why) == 0 && kernel->supports(args, &why_not);
 }
 
-static enum verdict test_sample(const struct backend *backend, struct backend_device *dev,
-                                const struct kernel *kernel, struct canary *c)
+static enum verdict test_sample(const struct subject *s, const struct kernel *kernel, struct canary *c)
 {
 	enum verdict verdict = NOT_TRIED;
 
 	for (unsigned tries = 0; c && verdict == NOT_TRIED && tries < TRIES && takes(kernel, c); tries++) {
-		if (!run_through(backend, dev, canary_prepare(c, kernel->name)))
+		if (!run_through(s, canary_prepare(c, kernel->name)))
 			return BROKEN; /* the run is still out: leak it, the device is given up */
 		/* A lack of memory just now says nothing about the kernel. */
 		if (c->run.status != KOPS_E_NOMEM)
@@ -236,15 +243,14 @@ static enum verdict test_sample(const struct backend *backend, struct backend_de
  * One kernel with the dtypes it takes, and those of which it does not take the small sample, with the large
  * one. A kernel that takes none is not tried, and not blamed.
  */
-static enum verdict test_kernel(const struct backend *backend, struct backend_device *dev, const struct op *op,
-                                const struct kernel *kernel)
+static enum verdict test_kernel(const struct subject *s, const struct op *op, const struct kernel *kernel)
 {
 	enum verdict all = NOT_TRIED;
 
 	for (kops_dtype dtype = DTYPE_FIRST; dtype < DTYPE_END; dtype++) {
-		enum verdict v = test_sample(backend, dev, kernel, canary_new(op, dtype));
+		enum verdict v = test_sample(s, kernel, canary_new(op, dtype));
 		if (v == NOT_TRIED)
-			v = test_sample(backend, dev, kernel, new_from(op, op->large_sample, dtype));
+			v = test_sample(s, kernel, new_from(op, op->large_sample, dtype));
 		if (v == FAILED || v == BROKEN)
 			return v;
 		all = v == PASSED ? PASSED : all;
@@ -259,22 +265,24 @@ static void note_failure(char failed[WHY_BYTES], const char *op, const char *ker
 	snprintf(failed + used, WHY_BYTES - used, "%s%s/%s", used ? "," : "", op, kernel);
 }
 
-int canary_self_test(const struct backend *backend, struct backend_device *dev, char failed[WHY_BYTES])
+int canary_self_test(const struct backend *backend, struct backend_device *dev, struct planner *planner,
+                     char failed[WHY_BYTES])
 {
+	const struct subject s = {backend, dev, planner};
 	int passed = 0;
 
 	failed[0] = '\0';
 	for (unsigned i = 0; i < OP_COUNT; i++) {
-		const struct kernel_list *list = backend->kernels(ops[i]);
+		const struct kernel_list *list = planner->kernels(ops[i]);
 		for (unsigned kernel = 0; kernel < list->n; kernel++) {
-			enum verdict v = test_kernel(backend, dev, ops[i], &list->kernels[kernel]);
+			enum verdict v = test_kernel(&s, ops[i], &list->kernels[kernel]);
 			if (v == BROKEN) {
 				snprintf(failed, WHY_BYTES, "self-test of %s/%s did not come back in %d s",
 				         ops[i]->name, list->kernels[kernel].name, CANARY_TIMEOUT_S);
 				return KOPS_E_FAULT;
 			}
 			if (v == FAILED) {
-				backend->disable(dev, ops[i], kernel);
+				plan_disable(planner, ops[i], kernel);
 				note_failure(failed, ops[i]->name, list->kernels[kernel].name);
 			}
 			passed += v == PASSED;

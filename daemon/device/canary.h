@@ -22,9 +22,10 @@ bool canary_is_right(const struct canary *canary);
 
 /*
  * Runs every kernel of every op on an opened device, on the device's own thread, and disables those that
- * fail. Writes their names ("gemm/cublas,…") to failed. Returns how many kernels passed, or KOPS_E_FAULT
- * when the device itself broke (sentence in failed).
+ * fail for all plans. Writes their names ("gemm/cublas,…") to failed. Returns how many kernels passed, or
+ * KOPS_E_FAULT when the device itself broke (sentence in failed).
  */
-int canary_self_test(const struct backend *backend, struct backend_device *dev, char failed[WHY_BYTES]);
+int canary_self_test(const struct backend *backend, struct backend_device *dev, struct planner *planner,
+                     char failed[WHY_BYTES]);
 
 #endif

@@ -18,16 +18,13 @@
 #include "common/threads.h"
 #include "cpus.h"
 #include "device/core_dump.h"
-#include "device/host_pages.h"
 #include "host_memory.h"
 
 #define KEPT_WORKSPACE_BYTES (64ull << 20) /* larger ones are given back after the run */
 #define CARRIED_BYTES_MAX    (1u << 20)    /* a run keeps them while it is paused */
 
-/* For plans: what any op costs, and each page of a workspace that is not kept. */
-#define OP_US             1.0
-#define WORKSPACE_PAGE_US 0.8
-#define PAGES_AT_WORST    6
+/* For plans: what any op costs. */
+#define OP_US 1.0
 
 #define BLAS_BUFFER_BYTES (136ull << 20) /* of OpenBLAS: 128 MiB, and what is lost to alignment */
 
@@ -41,9 +38,8 @@
 struct backend_device {
 	struct device_info info;
 	unsigned threads;
-	uint64_t disabled[OP_COUNT]; /* bit i: kernel i */
-	struct list done;            /* runs waiting for poll() */
-	void *workspace;             /* kept between runs, at most KEPT_WORKSPACE_BYTES; only grows */
+	struct list done; /* runs waiting for poll() */
+	void *workspace;  /* kept between runs, at most KEPT_WORKSPACE_BYTES; only grows */
 	uint64_t workspace_bytes;
 };
 
@@ -94,6 +90,9 @@ static void fill_info(struct backend_device *dev)
 	dev->info.cache_bytes = cache_bytes > 0 ? (uint64_t)cache_bytes : 0;
 	dev->info.depth = 2;
 	dev->info.depth_us = 500; /* so that the next is there when a short one ends */
+	dev->info.op_us = OP_US;
+	dev->info.carried_max_bytes = CARRIED_BYTES_MAX;
+	dev->info.kept_workspace_max_bytes = KEPT_WORKSPACE_BYTES;
 }
 
 /* Of OpenBLAS, though in none of its headers: a buffer for a call of it, or for one of its threads. */
@@ -170,165 +169,6 @@ static const struct kernel_list *cpu_kernels(const struct op *op)
 	size_t i = op_index(op);
 
 	return i < OP_COUNT ? lists[i] : &none;
-}
-
-static void cpu_disable(struct backend_device *dev, const struct op *op, unsigned kernel)
-{
-	size_t i = op_index(op);
-
-	if (i < OP_COUNT && kernel < 64)
-		dev->disabled[i] |= (uint64_t)1 << kernel;
-}
-
-/* ---- Planning ---- */
-
-/* RESIDENT memory belongs to one device; `owner` is NULL for memory of this process. */
-static int check_owners(const struct backend_device *dev, const struct op_args *args, char error[WHY_BYTES])
-{
-	for (unsigned i = 0; i < args->op->n_operands; i++) {
-		const struct memory *m = args->views[i].space;
-		if (!m || !m->owner || m->owner == dev)
-			continue;
-		snprintf(error, WHY_BYTES,
-		         "a buffer of this %s is resident on another device; run the job there, or copy it "
-		         "through a "
-		         "shared buffer",
-		         args->op->name);
-		return KOPS_E_DEVICE;
-	}
-	return 0;
-}
-
-/* Whether the op before this one in its job touched the view's pages already. NULL: there is none before. */
-static bool is_touched(const struct op_args *before, const struct view *v)
-{
-	for (unsigned i = 0; before && i < before->op->n_operands; i++)
-		if (before->views[i].space == v->space && before->views[i].offset == v->offset)
-			return true;
-	return false;
-}
-
-static bool is_ignored(const struct op_args *args, unsigned i)
-{
-	return view_is_absent(&args->views[i]) ||
-	       (!op_is_output(args->op, i) && args->op->ignores_inputs && args->op->ignores_inputs(args));
-}
-
-static double pages_us(const struct op_args *args, const struct op_args *before)
-{
-	double us = 0;
-
-	for (unsigned i = 0; i < args->op->n_operands; i++)
-		if (!is_touched(before, &args->views[i]) && !is_ignored(args, i))
-			us += host_pages_us(&args->views[i], op_is_output(args->op, i));
-	return us;
-}
-
-/* page_factor: how many times longer pages take than expected. */
-static double op_us(const struct kernel *kernel, const struct op_args *args, const struct op_args *before,
-                    double page_factor)
-{
-	static const struct op_cut uncut = {.n_parts = 1, .n_steps = 1};
-	uint64_t workspace = kernel_workspace(kernel, args, &uncut);
-	double us = OP_US;
-
-	if (op_is_empty(args))
-		return 0;
-	us += page_factor * pages_us(args, before);
-	if (workspace > KEPT_WORKSPACE_BYTES)
-		us += (double)workspace / 4096 * WORKSPACE_PAGE_US;
-	return us + kernel->time_ns(args) * 1e-3;
-}
-
-/*
- * At the worst, since others wait for a part: a page takes six times as long as planned where a virtual machine
- * has to get the memory from its host first.
- */
-static double part_ns(const struct kernel *kernel, const struct op_args *args)
-{
-	return op_us(kernel, args, NULL, PAGES_AT_WORST) * 1e3;
-}
-
-static const struct part_limits part_limits = {part_ns, PART_US * 1e3, CARRIED_BYTES_MAX};
-
-static int choose(const struct backend_device *dev, struct run_op *op, const struct preference *preferred)
-{
-	size_t i = op_index(op->args.op);
-	int rc =
-	    kernel_choose(lists[i], &op->args, op->pinned, preferred, dev->disabled[i], &op->kernel, op->why);
-
-	if (rc < 0)
-		return rc;
-	op->larger_errors = !kernel_is_accurate(op->kernel, &op->args, &(const char *){NULL});
-	kernel_passed_over(lists[i], &op->args, dev->disabled[i], op->kernel, op->passed_over);
-	return 0;
-}
-
-static int plan_op(const struct backend_device *dev, struct run *run, struct run_op *op)
-{
-	const struct run_op *before = run_like_before(run, (unsigned)(op - run->ops));
-	int rc;
-
-	if (before) {
-		run_choose_again(op, before);
-		return 0;
-	}
-	rc = check_owners(dev, &op->args, run->error);
-	if (rc < 0)
-		return rc;
-	rc = choose(dev, op, op->preferred);
-	if (rc < 0)
-		memcpy(run->error, op->why, WHY_BYTES);
-	return rc;
-}
-
-static void estimate(struct run_op *op, const struct op_args *before)
-{
-	op->plan_us = op_us(op->kernel, &op->args, before, 1);
-	op->plan_us *= kernel_cut(op->kernel, &op->args, &part_limits, &op->cut);
-}
-
-/* By another kernel, if the chosen one cannot be cut finely and there is one that can. */
-static void estimate_cut(const struct backend_device *dev, struct run_op *op, const struct op_args *before)
-{
-	struct preference preference;
-	size_t i = op_index(op->args.op);
-
-	estimate(op, before);
-	if (!run_is_uncut(op))
-		return;
-	kernel_prefer_cut(lists[i], &op->args, dev->disabled[i], &part_limits, &preference);
-	if (preference.n > 0 && choose(dev, op, &preference) == 0)
-		estimate(op, before);
-}
-
-static int cpu_plan(const struct backend_device *dev, struct run *run, unsigned first, unsigned end)
-{
-	int rc;
-
-	if (first == 0) {
-		run_forget_plan(run);
-		run->device_bytes = 0;
-		run->plan_us = 0;
-	}
-	for (unsigned i = first; i < end; i++) {
-		struct run_op *op = &run->ops[i];
-		rc = plan_op(dev, run, op);
-		if (rc < 0)
-			return rc;
-		estimate_cut(dev, op, i > 0 ? &run->ops[i - 1].args : NULL);
-		run->plan_us += op->plan_us;
-		uint64_t bytes = kernel_workspace(op->kernel, &op->args, &op->cut);
-		run->device_bytes = bytes > run->device_bytes ? bytes : run->device_bytes;
-	}
-	if (run->device_bytes > dev->info.memory_bytes) {
-		snprintf(run->error, WHY_BYTES,
-		         "the job needs %.1f GiB of workspace and the machine has %.1f; give its operands a "
-		         "unit stride",
-		         (double)run->device_bytes / 0x1p30, (double)dev->info.memory_bytes / 0x1p30);
-		return KOPS_E_NOMEM;
-	}
-	return 0;
 }
 
 /* ---- Running ---- */
@@ -532,8 +372,6 @@ const struct backend backend_cpu = {
     .describe = cpu_describe,
     .sense = cpu_sense,
     .kernels = cpu_kernels,
-    .disable = cpu_disable,
-    .plan = cpu_plan,
     .start = cpu_start,
     .poll = cpu_poll,
 };

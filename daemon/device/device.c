@@ -11,6 +11,7 @@
 #include "device/canary.h"
 #include "device/thread.h"
 #include "log.h"
+#include "plan/plan.h"
 #include "share/turns.h"
 
 /*
@@ -168,7 +169,7 @@ void device_start_canary(struct device *d)
 	if (d->canary_out)
 		return;
 	run = canary_prepare(d->canary, "");
-	if (!run || backend_plan(d->backend, d->dev, run) < 0) {
+	if (!run || plan_run(d->planner, run) < 0) {
 		d->canary_right = false;
 		return;
 	}
@@ -219,7 +220,8 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 	snprintf(d->name, sizeof d->name, "%s", name);
 	d->may_look_out = cpus_count() >= LOOK_OUT_CPUS;
 	d->backend = backend;
-	d->info = &d->thread.info;
+	d->planner = &d->thread.planner;
+	d->info = &d->planner->info;
 	d->disabled_kernels = d->thread.disabled_kernels;
 	device_thread_init(&d->thread);
 	d->thread.backend = backend;

@@ -31,8 +31,9 @@ struct device {
 	char name[16];
 	const struct backend *backend;
 	struct backend_device *dev; /* also struct memory's owner, of RESIDENT memory here */
-	const struct device_info *info;
-	const char *disabled_kernels; /* "" or "gemm/cublas,softmax/online" */
+	const struct planner *planner;
+	const struct device_info *info; /* the planner's */
+	const char *disabled_kernels;   /* "" or "gemm/cublas,softmax/online" */
 
 	/* What it has. For others to read. */
 	unsigned runs_out; /* jobs and canary */

@@ -273,7 +273,7 @@ static void open_trials(const struct learned *l, struct entry *e, const struct o
                         size_t first_kernel)
 {
 	struct rival rivals[RIVALS_MAX];
-	unsigned n = l->owner.rivals(l->owner.dev, args, rivals);
+	unsigned n = l->owner.rivals(l->owner.planner, args, rivals);
 
 	e->candidates[0] = (struct learned_candidate){.kernel = first_kernel};
 	e->n = 1;

@@ -20,7 +20,7 @@
 #ifndef KOPS_LEARNED_H
 #define KOPS_LEARNED_H
 
-#include "device/backend.h"
+#include "plan/planner.h"
 
 struct learned; /* opaque */
 
@@ -30,9 +30,9 @@ struct learned; /* opaque */
 /* Whose kernels they are. */
 struct learned_owner {
 	const struct kernel_list *(*kernels)(const struct op *op);
-	unsigned (*rivals)(const struct backend_device *dev, const struct op_args *args,
+	unsigned (*rivals)(const struct planner *planner, const struct op_args *args,
 	                   struct rival ret[RIVALS_MAX]);
-	const struct backend_device *dev; /* for rivals() */
+	const struct planner *planner; /* for rivals() */
 };
 
 /* A job that a kernel is judged by. */

@@ -189,8 +189,8 @@ static int open_and_test(struct device_thread *t)
 
 	if (rc < 0)
 		return rc;
-	t->backend->describe(t->dev, &t->info);
-	rc = canary_self_test(t->backend, t->dev, t->disabled_kernels);
+	backend_planner(t->backend, t->dev, &t->planner);
+	rc = canary_self_test(t->backend, t->dev, &t->planner, t->disabled_kernels);
 	if (rc > 0)
 		return 0;
 	snprintf(t->open_why, WHY_BYTES, "%s", rc < 0 ? t->disabled_kernels : "no kernel passed its self-test");

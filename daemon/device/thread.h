@@ -24,7 +24,7 @@ struct device_thread {
 
 	/* set by the start */
 	struct backend_device *dev;
-	struct device_info info;
+	struct planner planner;
 	char disabled_kernels[WHY_BYTES];
 
 	uint64_t pause_at_ns; /* atomic: the runs'; the owner's business */

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/plan.h"
+
 /* That are planned in one step: 10 to 20 us. */
 #define STEP_OPS 8
 
@@ -97,7 +99,7 @@ static int plan_some(struct job *job, struct planning *p)
 	if (first == 0 && !p->plainly)
 		job->n_alike = of->learned ? learned_alike(&job->run) : 0;
 	p->heeds_some |= look_up(job, p->plainly ? NULL : of->learned, first, end);
-	rc = of->device->backend->plan(of->device->dev, &job->run, first, end);
+	rc = plan_ops(of->device->planner, &job->run, first, end);
 	p->n_planned = end;
 	if (rc < 0 || end < job->run.n_ops)
 		return rc < 0 ? rc : PLAN_GOES_ON;

@@ -77,6 +77,6 @@ extern "C" int cuda_convert(const struct view *from, const struct view *to, cons
 
 	launch_kernel(converter_of(from->dtype, to->dtype),
 	              {dim3((unsigned)(blocks < BLOCKS_MAX ? blocks : BLOCKS_MAX)), dim3(THREADS)},
-	              (cudaStream_t)launch->stream, e);
+	              cuda_stream(launch), e);
 	return cuda_launch_status();
 }

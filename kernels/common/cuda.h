@@ -35,6 +35,11 @@ extern "C" {
 #define CUDA_TOGETHER(name) int name(const struct op_args *const *args, unsigned n, const struct launch *launch)
 #endif
 
+static inline cudaStream_t cuda_stream(const struct launch *launch)
+{
+	return (cudaStream_t)(void *)launch->stream;
+}
+
 /*
  * The result of the launches made so far by this thread. The error stays set, so that the backend
  * can still ask the runtime for its sentence.

@@ -159,7 +159,7 @@ static double part_ns(const struct cutting *c, const struct op_cut *cut, uint32_
 	struct op_args part;
 
 	op_part(c->args, cut, i, &part);
-	return c->limits->time_ns(c->kernel, &part);
+	return c->limits->time_ns(c->limits->on, c->kernel, &part);
 }
 
 /* All parts of a block's pass take as long as the first, but for the last. */
@@ -331,7 +331,7 @@ double kernel_cut(const struct kernel *kernel, const struct op_args *args, const
 	*ret = uncut;
 	if (op_is_empty(args))
 		return 1;
-	whole_ns = limits->time_ns(kernel, args);
+	whole_ns = limits->time_ns(limits->on, kernel, args);
 	wanted = whole_ns / limits->most_ns;
 	if (!(wanted > 1))
 		return 1;
@@ -354,7 +354,7 @@ void kernel_prefer_cut(const struct kernel_list *list, const struct op_args *arg
 	for (unsigned i = 0; i < n; i++) {
 		const struct kernel *kernel = &list->kernels[rivals[i].kernel];
 		struct op_cut cut;
-		double ns = kernel_cut(kernel, args, limits, &cut) * limits->time_ns(kernel, args);
+		double ns = kernel_cut(kernel, args, limits, &cut) * limits->time_ns(limits->on, kernel, args);
 
 		if (ns * cut.share > limits->most_ns || ns >= least_ns)
 			continue;

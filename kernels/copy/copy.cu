@@ -87,5 +87,5 @@ extern "C" int cuda_copy_strided(const struct view *x, const struct view *y, cud
 
 extern "C" CUDA_TOGETHER(copy_strided_together)
 {
-	return launch_by_size(operands_of<2>(args, n, launch), args[0]->views, (cudaStream_t)launch->stream);
+	return launch_by_size(operands_of<2>(args, n, launch), args[0]->views, cuda_stream(launch));
 }

@@ -51,16 +51,16 @@ static CUDA_LAUNCH(copy_launch)
 	cuda_axes_of(args->views, 2, &axes);
 	if (is_run(&axes)) {
 		cudaMemcpyAsync(y->data, x->data, view_elements(y) * element, cudaMemcpyDefault,
-		                launch->stream);
+		                cuda_stream(launch));
 		return cuda_launch_status();
 	}
 	if (is_pitched(&axes, element)) {
 		cudaMemcpy2DAsync(y->data, (size_t)axes.strides[1][1] * element, x->data,
 		                  (size_t)axes.strides[0][1] * element, axes.extent[0] * element,
-		                  axes.extent[1], cudaMemcpyDefault, launch->stream);
+		                  axes.extent[1], cudaMemcpyDefault, cuda_stream(launch));
 		return cuda_launch_status();
 	}
-	return cuda_copy_strided(x, y, launch->stream);
+	return cuda_copy_strided(x, y, cuda_stream(launch));
 }
 
 /* No DMA: one for each op would take longer than a kernel for all. */

@@ -85,7 +85,7 @@ int launch_by_width(const operands<2, OPS> &where, const view *views, const stru
 	const void *y = views[1].data;
 	uint64_t bytes = view_elements(&views[1]) * dtype_size(views[1].dtype);
 	uintptr_t apart = (uintptr_t)views[0].data - (uintptr_t)y;
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 
 	if (apart % 16 == 0)
 		launch_run<uint4>(where, y, bytes, stream);

@@ -166,11 +166,11 @@ CUDA_LAUNCH(gemm_cublas)
 	           *keep = f64 ? (const void *)&params->beta : &beta;
 
 	if (p.batch == 1)
-		return status_of(cublasGemmEx_64(launch->library, c.op_x, c.op_y, c.rows, c.cols, c.depth,
-		                                 scale, c.x, type, c.ld_x, c.y, type, c.ld_y, keep, c.z, type,
-		                                 c.ld_z, compute, CUBLAS_GEMM_DEFAULT));
-	return status_of(cublasGemmStridedBatchedEx_64(launch->library, c.op_x, c.op_y, c.rows, c.cols, c.depth,
-	                                               scale, c.x, type, c.ld_x, c.batch_x, c.y, type, c.ld_y,
-	                                               c.batch_y, keep, c.z, type, c.ld_z, c.batch_z,
-	                                               (int64_t)p.batch, compute, CUBLAS_GEMM_DEFAULT));
+		return status_of(cublasGemmEx_64((cublasHandle_t)launch->library, c.op_x, c.op_y, c.rows,
+		                                 c.cols, c.depth, scale, c.x, type, c.ld_x, c.y, type, c.ld_y,
+		                                 keep, c.z, type, c.ld_z, compute, CUBLAS_GEMM_DEFAULT));
+	return status_of(cublasGemmStridedBatchedEx_64(
+	    (cublasHandle_t)launch->library, c.op_x, c.op_y, c.rows, c.cols, c.depth, scale, c.x, type, c.ld_x,
+	    c.batch_x, c.y, type, c.ld_y, c.batch_y, keep, c.z, type, c.ld_z, c.batch_z, (int64_t)p.batch,
+	    compute, CUBLAS_GEMM_DEFAULT));
 }

@@ -334,7 +334,7 @@ extern "C" uint64_t gemm_f16x3_workspace(const op_args *args)
 
 extern "C" CUDA_LAUNCH(gemm_f16x3)
 {
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 	workspace_layout layout = workspace_layout_of(args, f16x3_terms(args), (char *)launch->workspace);
 	int multiprocessors = gemm_hopper_multiprocessors();
 
@@ -367,7 +367,7 @@ extern "C" uint64_t gemm_bf16x6_workspace(const op_args *args)
 
 extern "C" CUDA_LAUNCH(gemm_bf16x6)
 {
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 	workspace_layout layout = workspace_layout_of(args, bf16_triples::TERMS, (char *)launch->workspace);
 	int multiprocessors = gemm_hopper_multiprocessors();
 

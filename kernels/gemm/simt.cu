@@ -806,7 +806,7 @@ extern "C" CUDA_LAUNCH(gemm_simt)
 	if (!config.shape && gemm_simt_large(args, launch, &status))
 		return status;
 	w.t = gemm_task_of(args);
-	return (config.shape ? config.shape : choices)->launch(&w, config.splits, (cudaStream_t)launch->stream);
+	return (config.shape ? config.shape : choices)->launch(&w, config.splits, cuda_stream(launch));
 }
 
 extern "C" unsigned gemm_simt_together_max(const struct op_args *args)
@@ -833,5 +833,5 @@ extern "C" CUDA_TOGETHER(gemm_simt_together)
 	bool wide = launch->over_link && is_for_wide(config, w.t.p, aligned);
 	auto launch_blocks = wide ? launch_shape_together<wide_f64, PIECES> : config.shape->launch_together;
 
-	return launch_blocks(&w, aligned, config.splits, (cudaStream_t)launch->stream);
+	return launch_blocks(&w, aligned, config.splits, cuda_stream(launch));
 }

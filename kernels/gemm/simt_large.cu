@@ -287,7 +287,7 @@ int turn(const across &o, const gemm_problem &p, float *to, const struct launch 
 		return transpose_vector(&args, launch);
 	std::swap(x->shape[1], x->shape[2]);
 	std::swap(x->strides[1], x->strides[2]);
-	return cuda_copy_strided(x, y, (cudaStream_t)launch->stream);
+	return cuda_copy_strided(x, y, cuda_stream(launch));
 }
 
 bool map_across(CUtensorMap *map, const across &o, const gemm_problem &p)
@@ -351,8 +351,8 @@ extern "C" bool gemm_simt_large(const struct op_args *args, const struct launch 
 	cudaFuncSetAttribute(simt_large, cudaFuncAttributeMaxDynamicSharedMemorySize, MEMORY_BYTES);
 	for (w.t.first = 0; w.t.first < blocks; w.t.first += GRID_MAX) {
 		uint64_t n = blocks - w.t.first < GRID_MAX ? blocks - w.t.first : GRID_MAX;
-		launch_kernel(simt_large, {dim3((unsigned)n), dim3(BLOCK), MEMORY_BYTES},
-		              (cudaStream_t)launch->stream, w);
+		launch_kernel(simt_large, {dim3((unsigned)n), dim3(BLOCK), MEMORY_BYTES}, cuda_stream(launch),
+		              w);
 	}
 	*ret_status = cuda_launch_status();
 	return true;

@@ -286,7 +286,7 @@ template <class T, unsigned OPS> int launch_products(work<OPS> w, cudaStream_t s
 
 template <unsigned OPS> int launch_by_type(const work<OPS> &w, kops_dtype dtype, const struct launch *launch)
 {
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 
 	return dtype == KOPS_F16 ? launch_products<__half>(w, stream)
 	                         : launch_products<__nv_bfloat16>(w, stream);

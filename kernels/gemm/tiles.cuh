@@ -31,13 +31,13 @@ inline uint64_t blocks_of(const gemm_problem &p, int edge)
 }
 
 /* One CUDA block for each edge × edge block of C. */
-inline int launch_blocks(void (*kernel)(gemm_task), gemm_task t, int edge, dim3 threads, void *stream)
+inline int launch_blocks(void (*kernel)(gemm_task), gemm_task t, int edge, dim3 threads, cudaStream_t stream)
 {
 	uint64_t blocks = blocks_of(t.p, edge);
 
 	for (t.first = 0; t.first < blocks; t.first += GRID_MAX) {
 		uint64_t n = blocks - t.first < GRID_MAX ? blocks - t.first : GRID_MAX;
-		cudaLaunchConfig_t config = {dim3((unsigned)n), threads, 0, (cudaStream_t)stream, NULL, 0};
+		cudaLaunchConfig_t config = {dim3((unsigned)n), threads, 0, stream, NULL, 0};
 		cudaLaunchKernelEx(&config, kernel, t);
 	}
 	return cuda_launch_status();
@@ -341,7 +341,7 @@ inline int launch_for(void (*const kernels[8])(gemm_task), const op_args *args, 
 	access how = access_of(t.p);
 	int i = how.a_along_k * 4 + how.b_along_k * 2 + how.vectors;
 
-	return launch_blocks(kernels[i], t, EDGE, THREADS, launch->stream);
+	return launch_blocks(kernels[i], t, EDGE, THREADS, cuda_stream(launch));
 }
 
 } // namespace

@@ -367,5 +367,5 @@ extern "C" CUDA_LAUNCH(gemm_wgmma)
 	choice best = best_of(mapped, w, dtype, multiprocessors);
 
 	w.parts = best.parts;
-	return best.launch(mapped, w, multiprocessors, (cudaStream_t)launch->stream);
+	return best.launch(mapped, w, multiprocessors, cuda_stream(launch));
 }

@@ -205,7 +205,7 @@ void launch_as(const operands<3, OPS> &where, const view *views, cudaStream_t st
 template <typename OPERATION, int THREADS, int UNROLL, unsigned OPS>
 int launch_by_type(const operands<3, OPS> &where, const view *views, const struct launch *launch)
 {
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 
 	switch (views[2].dtype) {
 	case KOPS_F16:

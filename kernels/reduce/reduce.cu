@@ -476,7 +476,7 @@ template <bool STRIDED> int launch_any(const op_args *args, const launch *launch
 {
 	reduce_split s = STRIDED ? reduce_split_tiles(args) : reduce_split_rows(args);
 	problem p = problem_of(args, s, launch->workspace);
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 
 	if (args->params.reduce.kind == KOPS_MAX)
 		return launch_by_type<STRIDED, true>(args, p, stream);

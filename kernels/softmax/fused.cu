@@ -493,7 +493,7 @@ void launch_split(const problem &p, const row_params &q, const struct launch *la
 {
 	uint64_t rows = bytes / (p.cols * sizeof(T)), parts = ceil_div(p.cols, PART_MIN);
 	split d = {0, (unsigned)(parts < PARTS_MAX ? parts : PARTS_MAX), (total *)launch->workspace};
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 
 	rows = rows < PARTS_MAX / d.parts ? rows : PARTS_MAX / d.parts;
 	rows = rows ? rows : 1;
@@ -539,7 +539,7 @@ template <typename T> void launch_fused(const op_args *args, const struct launch
 	problem p = problem_of(args);
 	row_params q = row_params_of<T>(p);
 
-	if (!launch_whole_rows<T>(operands_of<2>(args), p, q, (cudaStream_t)launch->stream))
+	if (!launch_whole_rows<T>(operands_of<2>(args), p, q, cuda_stream(launch)))
 		launch_split<T>(p, q, launch);
 }
 
@@ -550,8 +550,7 @@ void launch_fused_together(const op_args *const *args, unsigned n, const struct 
 	problem p = problem_of(args[0]);
 
 	static_assert(CUDA_TOGETHER_BYTES / 16 <= 384 * 11, "choose_blocks() gives it one block");
-	launch_whole_rows<T>(operands_of<2>(args, n, launch), p, row_params_of<T>(p),
-	                     (cudaStream_t)launch->stream);
+	launch_whole_rows<T>(operands_of<2>(args, n, launch), p, row_params_of<T>(p), cuda_stream(launch));
 }
 
 } // namespace

@@ -140,7 +140,7 @@ template <typename T> void launch_passes(const op_args *args, const struct launc
 	problem p = problem_of(args);
 	pieces q = pieces_of(args, p, launch->workspace);
 	launch_form of_pieces = {grid_of(p.rows * q.splits), dim3(THREADS)};
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 
 	if (args->params.softmax.pass != SOFTMAX_WRITE) {
 		launch_kernel(sum_pieces<T>, of_pieces, stream, p, q);

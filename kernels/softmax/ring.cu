@@ -611,7 +611,7 @@ template <typename T> void launch_ring(const op_args *args, const struct launch 
 	c.of_piece = (hopper::words *)launch->workspace;
 	c.mark = next_mark();
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)RING_BYTES);
-	launch_kernel(kernel, form, (cudaStream_t)launch->stream, p, q, c);
+	launch_kernel(kernel, form, cuda_stream(launch), p, q, c);
 }
 
 } // namespace

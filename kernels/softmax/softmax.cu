@@ -178,9 +178,9 @@ template <int THREADS, typename T> __global__ void __launch_bounds__(block_of(TH
 
 constexpr uint64_t GRID_MAX = 1u << 16; /* blocks, plenty for any GPU; they then take further rows */
 
-void launch_blocks(row_kernel kernel, const problem &p, uint64_t blocks, dim3 threads, void *stream)
+void launch_blocks(row_kernel kernel, const problem &p, uint64_t blocks, dim3 threads, cudaStream_t stream)
 {
-	kernel<<<(unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX), threads, 0, (cudaStream_t)stream>>>(p);
+	kernel<<<(unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX), threads, 0, stream>>>(p);
 }
 
 /* Its functions for one type, by threads per row. */
@@ -194,7 +194,7 @@ struct widths {
  */
 constexpr uint64_t WARP_BYTES = 2048, COLS_OF_128 = 2048, COLS_OF_256 = 8192;
 
-void launch_rows(const op_args *args, const widths &kernels, void *stream)
+void launch_rows(const op_args *args, const widths &kernels, cudaStream_t stream)
 {
 	problem p = problem_of(args);
 
@@ -251,24 +251,24 @@ extern "C" CUDA_LAUNCH(softmax_naive)
 	row_kernel kernel =
 	    by_dtype<row_kernel>(args, naive<float>, naive<double>, naive<__half>, naive<__nv_bfloat16>);
 
-	launch_blocks(kernel, p, blocks, NAIVE_THREADS, launch->stream);
+	launch_blocks(kernel, p, blocks, NAIVE_THREADS, cuda_stream(launch));
 	return cuda_launch_status();
 }
 
 extern "C" CUDA_LAUNCH(softmax_blockreduce)
 {
-	launch_rows(args, OF_DTYPE(widths_of_blockreduce), launch->stream);
+	launch_rows(args, OF_DTYPE(widths_of_blockreduce), cuda_stream(launch));
 	return cuda_launch_status();
 }
 
 extern "C" CUDA_LAUNCH(softmax_coalesced)
 {
-	launch_rows(args, OF_DTYPE(widths_of_coalesced), launch->stream);
+	launch_rows(args, OF_DTYPE(widths_of_coalesced), cuda_stream(launch));
 	return cuda_launch_status();
 }
 
 extern "C" CUDA_LAUNCH(softmax_online)
 {
-	launch_rows(args, OF_DTYPE(widths_of_online), launch->stream);
+	launch_rows(args, OF_DTYPE(widths_of_online), cuda_stream(launch));
 	return cuda_launch_status();
 }

@@ -355,7 +355,7 @@ template <typename KERNEL> int launch_by_size(const struct op_args *args, const 
 {
 	const void *x = args->views[0].data;
 	void *y = args->views[1].data;
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 	transposition p = transposition_of(args);
 
 	switch (dtype_size(args->views[0].dtype)) {
@@ -389,7 +389,7 @@ void launch_elements(const operands<2, OPS> &where, const transposition &p, cuda
 template <unsigned OPS>
 int launch_perelement(const operands<2, OPS> &where, const op_args *args, const struct launch *launch)
 {
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 	transposition p = transposition_of(args);
 
 	switch (dtype_size(args->views[0].dtype)) {
@@ -430,7 +430,7 @@ int launch_thin(const struct op_args *args, const struct launch *launch)
 
 	exchange(x.shape[r - 2], x.shape[r - 1]);
 	exchange(x.strides[r - 2], x.strides[r - 1]);
-	return cuda_copy_strided(&x, &args->views[1], (cudaStream_t)launch->stream);
+	return cuda_copy_strided(&x, &args->views[1], cuda_stream(launch));
 }
 
 } // namespace

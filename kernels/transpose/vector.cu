@@ -375,7 +375,7 @@ void launch_sixteen_bytes(const operands<2, OPS> &where, const transposition &p,
 template <unsigned OPS>
 int launch_vectors(const operands<2, OPS> &where, const op_args *args, const struct launch *launch)
 {
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 	transposition p = transposition_of(args);
 
 	orient(p);

@@ -438,10 +438,11 @@ TOGETHER_AND_ELSEWHERE(softmax_fused)
 TOGETHER_AND_ELSEWHERE(copy_vector)
 
 /* Each element of x takes as long; a product is one tile, so that only a shorter K makes it quicker. */
-static double work_ns(const struct kernel *kernel, const struct op_args *args)
+static double work_ns(const void *on, const struct kernel *kernel, const struct op_args *args)
 {
 	const struct view *x = &args->views[0];
 
+	(void)on;
 	(void)kernel;
 	return (double)(strcmp(args->op->name, "gemm") == 0 ? x->shape[x->rank - 1] : view_elements(x));
 }
@@ -494,8 +495,8 @@ static const struct kernel *kernel_of(const struct op_args *args)
 static void cut_up(const struct op_args *args, struct op_cut *ret)
 {
 	const double parts[] = {2, 5, 9};
-	const double ns = work_ns(NULL, args);
-	const struct part_limits limits = {work_ns, ns / parts[(uint64_t)ns % 3],
+	const double ns = work_ns(NULL, NULL, args);
+	const struct part_limits limits = {work_ns, NULL, ns / parts[(uint64_t)ns % 3],
 	                                   (uint64_t)ns % 2 ? 256 : UINT64_MAX};
 
 	kernel_cut(kernel_of(args), args, &limits, ret);

@@ -110,7 +110,7 @@ void check_op(struct op_args *args, const char *what)
 
 void begin(struct bench *t, struct run *run)
 {
-	if (backend_plan(t->backend, t->dev, run) < 0)
+	if (plan_run(&t->planner, run) < 0)
 		die("plan", run->error);
 	t->backend->start(t->dev, run);
 }
@@ -147,7 +147,6 @@ static void set_up(struct bench *t, const char *module)
 {
 	void *handle = dlopen(module, RTLD_NOW | RTLD_LOCAL);
 	const struct backend *(*entry)(void);
-	struct device_info info;
 	char why[WHY_BYTES] = "";
 
 	if (!handle)
@@ -162,8 +161,9 @@ static void set_up(struct bench *t, const char *module)
 	}
 	if (t->backend->open(0, 0, &t->dev, why) < 0)
 		die("open", why);
-	t->backend->describe(t->dev, &info);
-	printf("%s, %llu MiB\n", info.description, (unsigned long long)(info.memory_bytes >> 20));
+	backend_planner(t->backend, t->dev, &t->planner);
+	printf("%s, %llu MiB\n", t->planner.info.description,
+	       (unsigned long long)(t->planner.info.memory_bytes >> 20));
 	for (unsigned b = 0; b < BUFFERS; b++) {
 		struct buffer *buffer = &t->buffers[b];
 		void *host =

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "device/backend.h"
+#include "plan/plan.h"
 
 enum { BUFFERS = 4, RESIDENT = 3 };
 #define BUFFER_BYTES (192u << 10)
@@ -27,6 +28,7 @@ struct buffer {
 struct bench {
 	const struct backend *backend;
 	struct backend_device *dev;
+	struct planner planner;
 	struct buffer buffers[BUFFERS];
 	uint64_t random;
 	unsigned long runs, ops, graphs;

@@ -21,7 +21,7 @@ static struct run_op addition(const struct memory *x, const struct memory *y, ui
 
 static void plan(struct bench *t, struct run *run)
 {
-	if (backend_plan(t->backend, t->dev, run) < 0)
+	if (plan_run(&t->planner, run) < 0)
 		die("graphs", run->error);
 }
 

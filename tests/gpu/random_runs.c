@@ -145,7 +145,7 @@ static void random_op(struct bench *t, struct run_op *ret, kops_dtype dtype)
 		list = t->backend->kernels(ret->args.op);
 		if (below(t, 2))
 			ret->pinned = list->kernels[below(t, list->n)].name;
-		int rc = backend_plan(t->backend, t->dev, &probe);
+		int rc = plan_run(&t->planner, &probe);
 
 		run_forget_plan(&probe);
 		if (rc == 0)
@@ -301,7 +301,7 @@ static void make_chain(struct bench *t, struct chain *c)
 		                    .timed = below(t, 3) == 0};
 		for (unsigned i = 0; i < run->n_ops; i++)
 			random_op(t, &run->ops[i], c->dtype);
-		if (backend_plan(t->backend, t->dev, run) < 0)
+		if (plan_run(&t->planner, run) < 0)
 			die("plan", run->error);
 	}
 }

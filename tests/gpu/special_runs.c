@@ -115,7 +115,7 @@ void check_timed(struct bench *t, unsigned buffer)
 			adds[i].args.views[v] = bytes_view(m, 4096);
 		check_op(&adds[i].args, "timed");
 	}
-	if (backend_plan(t->backend, t->dev, &run) < 0)
+	if (plan_run(&t->planner, &run) < 0)
 		die("timed", run.error);
 	untimed_us = least_wall_us(t, &run);
 	run.timed = true;
@@ -161,7 +161,7 @@ void check_many_graphs(struct bench *t)
 			runs[r].ops = &adds[r * GRAPH_OPS];
 			runs[r].n_ops = GRAPH_OPS;
 			runs[r].repeats = round > 0;
-			if (round == 0 && backend_plan(t->backend, t->dev, &runs[r]) < 0)
+			if (round == 0 && plan_run(&t->planner, &runs[r]) < 0)
 				die("graphs", runs[r].error);
 			t->backend->start(t->dev, &runs[r]);
 			wait_for(t, 1);
@@ -284,7 +284,7 @@ static void check_in_run(struct bench *t, struct run_op *each, const unsigned ch
 {
 	struct run run = {.ops = each, .n_ops = ALIKE};
 
-	if (backend_plan(t->backend, t->dev, &run) < 0)
+	if (plan_run(&t->planner, &run) < 0)
 		die("together", run.error);
 	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
 		run.repeats = round > 0;
@@ -342,7 +342,7 @@ static unsigned check_of_runs(struct bench *t, struct run_op *each, const unsign
 		runs[i].ops = &each[i];
 		runs[i].n_ops = 1;
 		runs[i].lane = i;
-		if (backend_plan(t->backend, t->dev, &runs[i]) < 0)
+		if (plan_run(&t->planner, &runs[i]) < 0)
 			die("together", runs[i].error);
 	}
 	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
@@ -438,7 +438,7 @@ static struct run_op second_of_work(struct bench *t, const struct memory *x, con
 	struct run_op op = wide_product(x, y, k);
 	struct run run = {.ops = &op, .n_ops = 1};
 
-	if (backend_plan(t->backend, t->dev, &run) < 0)
+	if (plan_run(&t->planner, &run) < 0)
 		die("slices", run.error);
 	run_forget_plan(&run);
 	return wide_product(x, y, (uint64_t)fmin((double)k * SLICED_US / op.plan_us, (double)most));
@@ -540,7 +540,7 @@ static void check_long_sum(struct bench *t, const struct long_sum *s)
 
 	half_store(host->host, KOPS_BF16, 0, 1);
 	copy_between(t, host, &m, 512);
-	if (backend_plan(t->backend, t->dev, &run) < 0)
+	if (plan_run(&t->planner, &run) < 0)
 		die("long sums", run.error);
 	if (op.cut.n_steps <= 1 || op.cut.carried_bytes == 0)
 		die("long sums", "the op is not cut along its steps");

@@ -104,7 +104,7 @@ class Devices(unittest.TestCase):
 
     def let_reference_be_fast(self):
         """In products of 128×128 matrices, against what is expected."""
-        self.daemon.make("rivals", "openblas 1000000 3000\nreference 100000 300\n")
+        self.daemon.make("rivals", "openblas 100000 3000\nreference 110000 300\n")
         self.daemon.settings["devices"] = "gpu0"
 
     def squares(self, c, n, **options):
@@ -208,7 +208,7 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.daemon.stop(), 0)
 
     def test_a_kernel_that_jobs_show_to_be_slow_is_left_again(self):
-        self.daemon.make("rivals", "openblas 1000000 300\nreference 1000 3000\n")
+        self.daemon.make("rivals", "openblas 100000 300\nreference 110000 3000\n")
         self.daemon.settings["devices"] = "gpu0"
         self.daemon.start()
         c = self.connect()
@@ -220,7 +220,7 @@ class Devices(unittest.TestCase):
     def test_a_kernel_that_the_device_cannot_take_costs_no_job(self):
         """`openblas` comes into question, and wants more workspace for such strides than there is memory."""
         k, times = 10_000_000, harness.count(12, 3)
-        self.daemon.make("rivals", "openblas 1000 1\n")
+        self.daemon.make("rivals", "openblas 110000 1\nreference 100000 1\n")
         self.daemon.make("memory", str(8 << 20))
         self.daemon.settings.update(devices="gpu0", hang_timeout="60s")
         self.daemon.start()
@@ -484,7 +484,12 @@ class Devices(unittest.TestCase):
         row = wire.view(c.import_new(2 * n), [1, n], dtype=wire.F16)
         op = {"kernel": "reference", **wire.softmax(row, row)}
         c.submit(op)
+        self.assertEqual(self.daemon.stop(), 0)
         self.daemon.make("uncut")
+        self.daemon.start()
+        c = self.connect()
+        row = wire.view(c.import_new(2 * n), [1, n], dtype=wire.F16)
+        op = {"kernel": "reference", **wire.softmax(row, row)}
         with self.assertRaises(wire.Refused) as caught:
             c.submit(op)
         self.assertEqual(caught.exception.name, "QUOTA")

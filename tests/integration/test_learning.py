@@ -24,7 +24,7 @@ class Learning(unittest.TestCase):
         self.file = os.path.join(self.cache, "learned-gpu0")
         self.daemon.settings["cache_directory"] = self.cache
         with open(os.path.join(self.daemon.folder, "rivals"), "w", encoding="utf-8") as f:
-            f.write("openblas 1000000 3000\nreference 100000 300\n")
+            f.write("openblas 100000 3000\nreference 110000 300\n")
 
     def start(self, **env):
         if os.path.exists(self.daemon.log_path):

@@ -209,7 +209,7 @@ static void load_chain(struct target *t, struct chain *c)
 	for (unsigned i = 0; c->run.status == 0 && i < SPACES; i++)
 		c->run.status = target_load(t, &c->spaces[i], c->run.error);
 	if (c->run.status == 0)
-		c->run.status = backend_plan(t->backend, t->dev, &c->run);
+		c->run.status = plan_run(&t->planner, &c->run);
 }
 
 /* 1 if the run is out. */

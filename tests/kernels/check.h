@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "device/backend.h"
+#include "plan/plan.h"
 
 #define CHECK_TEXT_BYTES 1024
 
@@ -123,7 +124,7 @@ int64_t view_at(const struct view *v, const uint64_t index[KOPS_RANK_MAX]);
 struct target {
 	const struct backend *backend;
 	struct backend_device *dev;
-	struct device_info info;
+	struct planner planner;
 	char name[16];
 };
 

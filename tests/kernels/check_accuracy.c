@@ -296,7 +296,7 @@ static unsigned check_device(struct target *t, const void *options)
 	struct tally tallies[DISTRIBUTIONS] = {0};
 	unsigned failed = 0, met = 0, same = 0;
 
-	printf("%s: %s; errors, max and RMS, in units of 2^-24\n", t->name, t->info.description);
+	printf("%s: %s; errors, max and RMS, in units of 2^-24\n", t->name, t->planner.info.description);
 	for (unsigned number = 0; number < o->cases; number++)
 		if (o->only_case < 0 || number == (unsigned)o->only_case)
 			check_case(t, o, number, tallies);

@@ -183,7 +183,7 @@ static unsigned check_device(struct target *t, const void *options)
 	unsigned failed = 0;
 
 	if (!o->quiet)
-		printf("%s: %s\n", t->name, t->info.description);
+		printf("%s: %s\n", t->name, t->planner.info.description);
 	if (o->large)
 		return large_check(t, o);
 	for (size_t i = 0; i < OP_COUNT; i++)

@@ -16,19 +16,19 @@ struct place {
 
 /* ---- Random numbers by position, so that an element is the same whatever the layout ---- */
 
-enum stream { ELEMENT, EXPONENT, LINE, LAYER, CHOICE };
+enum sequence { ELEMENT, EXPONENT, LINE, LAYER, CHOICE };
 
-static uint64_t bits_at(const struct place *at, enum stream stream, enum operand operand, uint64_t index)
+static uint64_t bits_at(const struct place *at, enum sequence sequence, enum operand operand, uint64_t index)
 {
-	struct random seed = {at->source->seed + 3 * (uint64_t)stream + (uint64_t)operand};
+	struct random seed = {at->source->seed + 3 * (uint64_t)sequence + (uint64_t)operand};
 	struct random r = {random_next(&seed) + index * 0x9e3779b97f4a7c15u};
 
 	return random_next(&r);
 }
 
-static uint64_t element_bits(const struct place *at, enum stream stream)
+static uint64_t element_bits(const struct place *at, enum sequence sequence)
 {
-	return bits_at(at, stream, at->operand, at->line * at->source->depth + at->k);
+	return bits_at(at, sequence, at->operand, at->line * at->source->depth + at->k);
 }
 
 /* Uniform in (0, 1), from 32 bits. */

@@ -208,7 +208,7 @@ static bool find_kernel(struct bout *b)
 
 	if (make_op(b, arrays, KOPS_F32, b->d->kernel, &op, why) < 0)
 		return fail(b, "check()", why);
-	int rc = backend_plan(b->t->backend, b->t->dev, &run);
+	int rc = plan_run(&b->t->planner, &run);
 	if (rc < 0) {
 		fail(b, "plan", run.error);
 		result->outcome = rc == KOPS_E_UNSUPPORTED ? DUEL_REFUSED : DUEL_BROKEN;

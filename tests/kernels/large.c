@@ -381,7 +381,7 @@ static int run_kernel(struct arena *a, const struct large *l, const struct shape
 	y->offset = GUARD;
 	int rc = op_check(&op.args, run.error);
 	if (rc == 0)
-		rc = backend_plan(a->t->backend, a->t->dev, &run);
+		rc = plan_run(&a->t->planner, &run);
 	if (rc == 0 && run.plan_us > PLAN_MAX_US) {
 		run_forget_plan(&run);
 		snprintf(tally->reason, WHY_BYTES, "planned to take %.3g s", run.plan_us / 1e6);

@@ -46,7 +46,7 @@ static unsigned check_one(struct target *t, unsigned index,
 		printf("FAILED to open %s: %s\n", t->name, why);
 		return 1;
 	}
-	t->backend->describe(t->dev, &t->info);
+	backend_planner(t->backend, t->dev, &t->planner);
 	unsigned failed = check(t, options);
 	t->backend->close(t->dev);
 	return failed;
@@ -108,7 +108,7 @@ bool target_wait(struct target *t, unsigned n)
 
 int target_compute(struct target *t, struct run *run)
 {
-	int rc = backend_plan(t->backend, t->dev, run);
+	int rc = plan_run(&t->planner, run);
 
 	if (rc < 0)
 		return rc;

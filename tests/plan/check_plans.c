@@ -1,5 +1,5 @@
 /*
- * check_plans: what the CUDA backend decides on the host - which kernel runs an op, its workspace, how long it
+ * check_plans: what is planned for GPUs on the host - which kernel runs an op, its workspace, how long it
  * takes - for random jobs, empty ones and absurd ones among them, on GPUs that are described and not there. The
  * sources are those of the CUDA module, compiled with checks for overflow, division by zero and conversions out
  * of range.
@@ -22,7 +22,8 @@
 #include "described.h"
 #include "device/cpu.h"
 #include "fitted.h"
-#include "plan.h"
+#include "jobs.h"
+#include "plan/plan.h"
 
 #define SHOWN_MAX 20
 
@@ -42,8 +43,8 @@ struct choices {
 /* One GPU's jobs. */
 struct check {
 	const struct described_gpu *gpu;
-	struct backend_device dev;  /* its own */
-	struct backend_device *cpu; /* or the CPU */
+	struct planner planner;
+	struct backend_device *cpu; /* which is planned for; NULL: a GPU that is not there */
 	uint64_t decisions;         /* a hash of them */
 	unsigned failed;
 };
@@ -110,16 +111,11 @@ static void check_kernel(struct check *c, const struct plan_job *job, unsigned i
 		fail(c, job, i, kernel->name, "workspace", (double)bytes);
 }
 
-static const struct kernel_list *kernels_of(const struct check *c, const struct op *op)
-{
-	return c->cpu ? backend_cpu.kernels(op) : cuda_kernels(op);
-}
-
 /* Where one that goes together is within 1 us of the fastest, no other is a rival. */
 static void check_company(struct check *c, const struct plan_job *job, unsigned i, const struct op_args *staged,
                           const struct rival *rivals, unsigned n)
 {
-	const struct kernel_list *list = cuda_kernels(staged->op);
+	const struct kernel_list *list = c->planner.kernels(staged->op);
 	double least = INFINITY, least_together = INFINITY;
 	unsigned together = 0;
 
@@ -138,9 +134,9 @@ static void check_company(struct check *c, const struct plan_job *job, unsigned 
 
 static void check_rivals(struct check *c, const struct plan_job *job, unsigned i, const struct op_args *staged)
 {
-	const struct kernel_list *list = cuda_kernels(job->ops[i].args.op);
+	const struct kernel_list *list = c->planner.kernels(job->ops[i].args.op);
 	struct rival rivals[RIVALS_MAX];
-	unsigned n = cuda_rivals(&c->dev, &job->ops[i].args, rivals);
+	unsigned n = plan_rivals(&c->planner, &job->ops[i].args, rivals);
 
 	for (unsigned k = 0; k < n; k++)
 		if (!is_time(rivals[k].time_ns))
@@ -151,13 +147,12 @@ static void check_rivals(struct check *c, const struct plan_job *job, unsigned i
 
 static void check_kernels(struct check *c, const struct plan_job *job, unsigned i)
 {
-	const struct kernel_list *list = kernels_of(c, job->ops[i].args.op);
-	struct op_args args = job->ops[i].args;
+	const struct kernel_list *list = c->planner.kernels(job->ops[i].args.op);
+	struct op_args args;
 
-	if (!c->cpu) {
-		cuda_plan_args(&job->ops[i].args, &args);
+	plan_args(&c->planner, &job->ops[i].args, &args);
+	if (!c->cpu)
 		check_rivals(c, job, i, &args);
-	}
 	for (size_t kernel = 0; kernel < list->n; kernel++)
 		check_kernel(c, job, i, &list->kernels[kernel], &args);
 }
@@ -221,14 +216,9 @@ static bool is_refusal(int rc)
 	return rc == KOPS_E_UNSUPPORTED || rc == KOPS_E_NOMEM;
 }
 
-static int plan_ops(const struct check *c, struct run *run, unsigned first, unsigned end)
-{
-	return c->cpu ? backend_cpu.plan(c->cpu, run, first, end) : cuda_plan(&c->dev, run, first, end);
-}
-
 static int plan(struct check *c, struct plan_job *job)
 {
-	int rc = plan_ops(c, &job->run, 0, job->run.n_ops);
+	int rc = plan_run(&c->planner, &job->run);
 
 	if (rc == 0)
 		check_planned(c, job);
@@ -254,7 +244,7 @@ static void check_steps(struct check *c, struct plan_job *job, int rc)
 	int by_steps = 0;
 
 	for (unsigned i = 0; i < job->run.n_ops && by_steps == 0; i++)
-		by_steps = plan_ops(c, &job->run, i, i + 1);
+		by_steps = plan_ops(&c->planner, &job->run, i, i + 1);
 	if (by_steps != rc)
 		fail(c, job, 0, "by steps", "code", by_steps);
 	if (rc == 0 && (job->run.plan_us != plan_us || job->run.device_bytes != device_bytes))
@@ -265,7 +255,7 @@ static void check_steps(struct check *c, struct plan_job *job, int rc)
 /* By auto, and by each kernel's name. */
 static void check_job(struct check *c, struct plan_job *job)
 {
-	const struct kernel_list *list = kernels_of(c, job->ops[0].args.op);
+	const struct kernel_list *list = c->planner.kernels(job->ops[0].args.op);
 
 	int rc = plan(c, job);
 
@@ -283,8 +273,13 @@ static void check_job(struct check *c, struct plan_job *job)
 
 static void open_described(struct check *c, const struct described_gpu *gpu)
 {
-	*c = (struct check){.gpu = gpu, .dev.info.memory_bytes = gpu->memory_bytes};
-	c->dev.info.link_rate = gpu->link_rate > 0 ? gpu->link_rate : fitted.host.link;
+	struct planner *p = &c->planner;
+
+	*c = (struct check){.gpu = gpu, .planner.kernels = cuda_kernels};
+	p->dev = (const struct backend_device *)p; /* some address */
+	p->info.memory_bytes = gpu->memory_bytes;
+	p->info.link_rate = gpu->link_rate > 0 ? gpu->link_rate : fitted.host.link;
+	cuda_fill_costs(&p->info);
 	described_gpu_set(gpu);
 }
 
@@ -367,7 +362,7 @@ static bool check_knowns(void)
 	open_described(&c, &gpus[0]);
 	for (size_t i = 0; i < sizeof knowns / sizeof knowns[0]; i++) {
 		const struct known *k = &knowns[i];
-		set_known(&job, k, &c.dev);
+		set_known(&job, k, c.planner.dev);
 		double us =
 		    op_check(&job.ops[0].args, why) == 0 && plan(&c, &job) == 0 ? job.run.plan_us : INFINITY;
 		bool empty = k->most_us == 0; /* a run's own time is all */
@@ -391,7 +386,7 @@ static bool check_gpu(const struct described_gpu *gpu, const struct choices *o)
 
 	open_described(&c, gpu);
 	for (uint64_t i = 0; i < cases; i++) {
-		plan_job_random(&job, &c.dev, &r);
+		plan_job_random(&job, c.planner.dev, &r);
 		check_job(&c, &job);
 	}
 	printf("%-10s %llu jobs, decisions %016llx%s\n", gpu->name, (unsigned long long)cases,
@@ -422,6 +417,7 @@ static bool check_cpu(const struct choices *o)
 
 	if (backend_cpu.open(0, 64, &c.cpu, why) < 0)
 		return false;
+	backend_planner(&backend_cpu, c.cpu, &c.planner);
 	check_fresh_pages(&c);
 	for (uint64_t i = 0; i < o->cases; i++) {
 		plan_job_random(&job, c.cpu, &r);
@@ -504,8 +500,7 @@ static bool is_near(double a, double b)
 	return fabs(a - b) <= 1e-6 * fmax(a, b);
 }
 
-static void compare(struct check *c, const struct backend *module, const struct backend_device *dev,
-                    struct plan_job *job)
+static void compare(struct check *c, const struct planner *module, struct plan_job *job)
 {
 	struct plan_job theirs = *job;
 	int rc = plan(c, job), their_rc;
@@ -517,8 +512,8 @@ static void compare(struct check *c, const struct backend *module, const struct 
 				theirs.ops[i].args.views[v].space =
 				    theirs.buffers +
 				    ((const struct memory *)job->ops[i].args.views[v].space - job->buffers);
-	give_buffers_to(&theirs, dev);
-	their_rc = backend_plan(module, dev, &theirs.run);
+	give_buffers_to(&theirs, module->dev);
+	their_rc = plan_run(module, &theirs.run);
 	note_plan(c, job, rc);
 	if (rc != their_rc)
 		fail(c, job, 0, "the module", "code", their_rc);
@@ -550,21 +545,21 @@ static bool check_device(const struct backend *module, struct backend_device *de
                          const struct choices *o)
 {
 	struct random r = {o->seed};
-	struct device_info info;
+	struct planner theirs;
 	struct plan_job job;
 	struct check c;
 
-	module->describe(dev, &info);
-	snprintf(gpu->name, sizeof gpu->name, "%.90s", info.description);
-	gpu->memory_bytes = info.memory_bytes;
-	gpu->link_rate = info.link_rate;
+	backend_planner(module, dev, &theirs);
+	snprintf(gpu->name, sizeof gpu->name, "%.90s", theirs.info.description);
+	gpu->memory_bytes = theirs.info.memory_bytes;
+	gpu->link_rate = theirs.info.link_rate;
 	open_described(&c, gpu);
 	for (uint64_t i = 0; i < o->cases; i++) {
-		plan_job_random(&job, &c.dev, &r);
-		compare(&c, module, dev, &job);
-		const struct kernel_list *list = cuda_kernels(job.ops[0].args.op);
+		plan_job_random(&job, c.planner.dev, &r);
+		compare(&c, &theirs, &job);
+		const struct kernel_list *list = theirs.kernels(job.ops[0].args.op);
 		job.ops[0].pinned = list->kernels[i % list->n].name;
-		compare(&c, module, dev, &job);
+		compare(&c, &theirs, &job);
 	}
 	printf("%s: %llu jobs, decisions %016llx%s\n", gpu->name, (unsigned long long)o->cases,
 	       (unsigned long long)c.decisions, c.failed ? ", FAILED" : ", the module's are the same");

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "device/cpu.h"
+#include "plan/plan.h"
 
 #define TRIES 3
 
@@ -278,10 +279,12 @@ static bool measure(struct backend_device *dev, const struct timing *t, double *
 	struct buffers b = {.n = 0};
 	struct run_op op;
 	struct run run = {.ops = &op, .n_ops = 1};
+	struct planner planner;
 	bool right = false;
 
+	backend_planner(&backend_cpu, dev, &planner);
 	*ret_us = INFINITY;
-	if (!prepare(t, &op, &b) || backend_plan(&backend_cpu, dev, &run) < 0)
+	if (!prepare(t, &op, &b) || plan_run(&planner, &run) < 0)
 		goto out;
 	*ret_plan_us = op.plan_us;
 	for (int i = 0; i < (t->fresh ? 1 : TRIES); i++) {

@@ -1,8 +1,8 @@
-/* jobs.c: random jobs. See plan.h. */
+/* jobs.c: random jobs. See jobs.h. */
 #include <stdio.h>
 #include <string.h>
 
-#include "plan.h"
+#include "jobs.h"
 
 #define BUFFER_BITS 47 /* an address space's worth */
 

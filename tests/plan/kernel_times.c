@@ -22,6 +22,7 @@
 /* As the tests' build of the kernels has it. */
 #define KOPS_DESCRIBED
 #include "fitted.h"
+#include "plan/plan.h"
 
 static const struct described_gpu h200 = {"H200",  9,    0, 132,          232448, 1980000,
                                           3201000, 6016, 2, 140ull << 30, 0};
@@ -131,14 +132,16 @@ static const char *choice_of(const struct op_args *args)
 
 static double plan_of(const struct question *q, const struct op_args *args)
 {
-	struct backend_device gpu = {
-	    .info = {.memory_bytes = h200.memory_bytes, .link_rate = fitted.host.link}};
+	struct planner gpu = {.kernels = cuda_kernels,
+	                      .info = {.memory_bytes = h200.memory_bytes, .link_rate = fitted.host.link}};
 	struct run_op op = {.args = *args, .pinned = q->kernel};
 	struct run run = {.ops = &op, .n_ops = 1};
 
+	cuda_fill_costs(&gpu.info);
+	gpu.dev = (const struct backend_device *)&gpu; /* some address */
 	for (unsigned v = 0; v < args->op->n_operands; v++)
-		((struct memory *)op.args.views[v].space)->owner = &gpu;
-	if (cuda_plan(&gpu, &run, 0, run.n_ops) < 0)
+		((struct memory *)op.args.views[v].space)->owner = gpu.dev;
+	if (plan_run(&gpu, &run) < 0)
 		return NAN;
 	run_forget_plan(&run);
 	return run.plan_us * 1e3;

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 
 #include "common/cuda.h"
-#include "cuda/gpu.h"
-#include "cuda/transfer.h"
 
 #include <cublas_v2.h>
 
@@ -45,44 +43,7 @@ int cuda_convert(const struct view *from, const struct view *to, const struct la
 	abort();
 }
 
-/* ---- daemon/cuda/transfer.c ---- */
-
-int cuda_upload(const struct cuda_layout *layout, const void *host, bool pinned, void *image,
-                cudaStream_t stream)
-{
-	(void)layout;
-	(void)host;
-	(void)pinned;
-	(void)image;
-	(void)stream;
-	abort();
-}
-
-int cuda_download(const struct cuda_layout *layout, void *host, bool pinned, const void *image,
-                  cudaStream_t stream)
-{
-	(void)layout;
-	(void)host;
-	(void)pinned;
-	(void)image;
-	(void)stream;
-	abort();
-}
-
-/* The one device is the described one. */
-cudaError_t cuda_use_device(int index)
-{
-	(void)index;
-	return cudaSuccess;
-}
-
 /* ---- The CUDA runtime, cuBLAS ---- */
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
-{
-	(void)stream;
-	abort();
-}
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)

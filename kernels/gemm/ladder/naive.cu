@@ -114,7 +114,7 @@ extern "C" CUDA_LAUNCH(gemm_naive)
 {
 	gemm_problem p = gemm_problem_of(args);
 	double alpha = gemm_has_product(args) ? args->params.gemm.alpha : 0, beta = args->params.gemm.beta;
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 	dim3 grid((unsigned)((p.n + TILE_N - 1) / TILE_N), grid_of((p.m + TILE_M - 1) / TILE_M),
 	          grid_of(p.batch));
 	dim3 block(TILE_N, TILE_M);

@@ -59,10 +59,10 @@ __global__ void __launch_bounds__(BLOCK *BLOCK, CUDA_RESIDENT_THREADS / (BLOCK *
 
 extern "C" CUDA_LAUNCH(gemm_tile16)
 {
-	return launch_blocks(tile<16>, gemm_task_of(args), 16, dim3(16, 16), launch->stream);
+	return launch_blocks(tile<16>, gemm_task_of(args), 16, dim3(16, 16), cuda_stream(launch));
 }
 
 extern "C" CUDA_LAUNCH(gemm_tile32)
 {
-	return launch_blocks(tile<32>, gemm_task_of(args), 32, dim3(32, 32), launch->stream);
+	return launch_blocks(tile<32>, gemm_task_of(args), 32, dim3(32, 32), cuda_stream(launch));
 }

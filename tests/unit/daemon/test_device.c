@@ -12,6 +12,7 @@
 #include "device/canary.h"
 #include "device/cpu.h"
 #include "device/device.h"
+#include "plan/plan.h"
 #include "share/turns.h"
 
 enum { TASKS = 40 };
@@ -149,7 +150,7 @@ static void test_a_look_ends_what_is_through(void **state)
 	struct device_work work = {.run = run, .done = done};
 
 	(void)state;
-	assert_int_equal(backend_plan(device->backend, device->dev, run), 0);
+	assert_int_equal(plan_run(device->planner, run), 0);
 	run->plan_us = 1;
 	for (unsigned may = 0; may < 2; may++) {
 		told = 0;

@@ -49,10 +49,10 @@ struct fixture {
 	struct memory memory;
 };
 
-static unsigned rivals_of(const struct backend_device *dev, const struct op_args *args,
+static unsigned rivals_of(const struct planner *planner, const struct op_args *args,
                           struct rival ret[RIVALS_MAX])
 {
-	const struct fixture *f = (const struct fixture *)dev;
+	const struct fixture *f = (const struct fixture *)planner;
 	unsigned n = 0;
 
 	(void)args;
@@ -64,7 +64,7 @@ static unsigned rivals_of(const struct backend_device *dev, const struct op_args
 
 static struct learned *new_learned(struct fixture *f)
 {
-	return learned_new(&(struct learned_owner){kernels_of, rivals_of, (const struct backend_device *)f});
+	return learned_new(&(struct learned_owner){kernels_of, rivals_of, (const struct planner *)f});
 }
 
 static int set_up(void **state)

@@ -36,10 +36,10 @@ static const struct kernel_list *kernels_of(const struct op *op)
 	return strcmp(op->name, "gemm") == 0 ? &list : &none;
 }
 
-static unsigned no_rivals(const struct backend_device *dev, const struct op_args *args,
+static unsigned no_rivals(const struct planner *planner, const struct op_args *args,
                           struct rival ret[RIVALS_MAX])
 {
-	(void)dev;
+	(void)planner;
 	(void)args;
 	(void)ret;
 	return 0;

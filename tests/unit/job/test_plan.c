@@ -9,23 +9,29 @@
 #include "job/job.h"
 #include "job/plan.h"
 
-static const struct op op = {.name = "invert"};
-static const struct kernel kernel = {.name = "whole"};
-
-/* For each op: of so many parts, all equal. */
+/* Of each op: so many elements, any of which may be a part, that take equally long. */
 static double planned_us;
 static uint32_t planned_parts;
 
-static int plan(const struct backend_device *dev, struct run *run, unsigned first, unsigned end)
+static bool supports(const struct op_args *args, const char **ret_why_not)
 {
-	(void)dev;
-	for (unsigned i = first; i < end; i++) {
-		run->ops[i].kernel = &kernel;
-		run->ops[i].plan_us = planned_us;
-		run->ops[i].cut = (struct op_cut){.n_parts = planned_parts, .share = 1.0 / planned_parts};
-		run->plan_us = (i > 0 ? run->plan_us : 0) + planned_us;
-	}
-	return 0;
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
+static double time_ns(const struct op_args *args)
+{
+	return (double)view_elements(op_output_const(args)) * planned_us * 1e3 / planned_parts;
+}
+
+static const struct kernel_list *kernels_of(const struct op *op)
+{
+	static const struct kernel kernel = {.name = "whole", .supports = supports, .time_ns = time_ns};
+	static const struct kernel_list list = {&kernel, 1};
+
+	(void)op;
+	return &list;
 }
 
 static void notify(struct backend_device *dev, void (*wake)(void *arg), void *arg)
@@ -35,26 +41,29 @@ static void notify(struct backend_device *dev, void (*wake)(void *arg), void *ar
 	(void)arg;
 }
 
-static const struct backend host = {.kind = "cpu", .plan = plan};
-static const struct backend gpu = {.kind = "gpu", .plan = plan, .notify = notify};
+static const struct backend host = {.kind = "cpu"};
+static const struct backend gpu = {.kind = "gpu", .notify = notify};
 
 /* Plans a job of so many ops. */
 static int try_plan(const struct backend *backend, unsigned n_ops, double us, uint32_t parts,
                     char why[WHY_BYTES])
 {
 	const struct config config = {.max_hold = 100, .max_run_time = 5000, .hang_timeout = 2000};
-	struct device_info info = {.memory_bytes = 1 << 30};
-	struct device device = {.name = "it", .backend = backend, .info = &info};
+	const struct planner planner = {.kernels = kernels_of, .info.memory_bytes = 1 << 30};
+	struct device device = {.name = "it", .backend = backend, .planner = &planner, .info = &planner.info};
 	struct engine e = {.config = &config, .n_devices = 1, .devices[0].device = &device};
 	struct account account = {.refs = 1};
 	struct job_queues queues = {0};
 	struct job *job = job_new(&e, &account, &queues, 0, n_ops, 0);
 	struct planning planning = {.device_name = ""};
+	struct memory memory = {.bytes = 1 << 20, .reached_bytes = 1 << 20}; /* no page is new to anybody */
+	const struct view line = {
+	    .space = &memory, .dtype = KOPS_F32, .rank = 1, .shape = {parts}, .strides = {1}};
 	int rc;
 
 	assert_non_null(job);
 	for (unsigned i = 0; i < n_ops; i++) {
-		job->ops[i].args.op = &op;
+		job->ops[i].args = (struct op_args){.op = op_by_name("copy"), .views = {line, line}};
 		job->ops[i].pinned = "";
 	}
 	planned_us = us;
@@ -76,7 +85,7 @@ static void an_op_keeps_the_device_for_so_long(void **state)
 	assert_int_equal(try_plan(&host, 1, 100000, 1, why), 0);
 	assert_int_equal(try_plan(&host, 2, 100001, 1, why), KOPS_E_QUOTA);
 	assert_string_equal(
-	    why, "op 1 of 2 (invert by whole) cannot be paused and would keep others from the device "
+	    why, "op 1 of 2 (copy by whole) cannot be paused and would keep others from the device "
 	         "for an estimated 0.1 s, more than the 0.1 s of max-hold; split it, or try another kernel");
 	assert_int_equal(try_plan(&host, 1, 1000000, 10, why), 0);
 	assert_int_equal(try_plan(&host, 1, 1001000, 10, why), KOPS_E_QUOTA);

@@ -202,8 +202,9 @@ static const struct kernel forgetful = {.supports = takes_all, .time_ns = work_n
 
 #define CARRIED_MAX 4096
 
-static double kernel_ns(const struct kernel *kernel, const struct op_args *args)
+static double kernel_ns(const void *on, const struct kernel *kernel, const struct op_args *args)
 {
+	(void)on;
 	return kernel->time_ns(args);
 }
 
@@ -211,7 +212,7 @@ static double kernel_ns(const struct kernel *kernel, const struct op_args *args)
 static double cut_by(const struct kernel *kernel, const struct op_args *args, double wanted,
                      uint64_t carried_max, struct op_cut *ret)
 {
-	const struct part_limits limits = {kernel_ns, kernel->time_ns(args) / wanted, carried_max};
+	const struct part_limits limits = {kernel_ns, NULL, kernel->time_ns(args) / wanted, carried_max};
 
 	return kernel_cut(kernel, args, &limits, ret);
 }
@@ -620,7 +621,7 @@ static void test_kernels_that_can_be_cut_are_preferred(void **state)
 	    {.name = "fast", .supports = takes_all, .time_ns = flat_ns},
 	    {.name = "cuttable", .supports = takes_all, .time_ns = work_ns, .carries = true}};
 	const struct kernel_list both = {kernels, 2}, one = {kernels, 1};
-	const struct part_limits limits = {kernel_ns, 100, CARRIED_MAX};
+	const struct part_limits limits = {kernel_ns, NULL, 100, CARRIED_MAX};
 	struct op_args args = sum_of_ones(&op_gemm);
 	struct preference preference;
 

@@ -1,5 +1,5 @@
 /*
- * stage.h: how the host memory of a run gets to the GPU and back.
+ * stage.h: how the host memory of a run gets to a device with memory of its own, and back.
  *
  * The elements of each view of SHARED memory get a copy: a dense image on the device that keeps the order of
  * the axes in memory, so that a transposed view stays one by its strides, as do reversed and repeated axes;
@@ -10,83 +10,88 @@
  * Within a run: a copy is uploaded when an op first reads it; valid while no op has written other views of
  * the same bytes; dirty from its op's write until it is downloaded. No two dirty copies share a byte.
  */
-#ifndef KOPS_CUDA_STAGE_H
-#define KOPS_CUDA_STAGE_H
-
-#include <cuda_runtime_api.h>
+#ifndef KOPS_PLAN_STAGE_H
+#define KOPS_PLAN_STAGE_H
 
 #include "base/list.h"
-#include "cuda/layout.h"
-#include "device/backend.h"
+#include "plan/layout.h"
+#include "plan/planner.h"
 
 /*
- * Invariants, from cuda_stage_begin() on:
+ * How a driver moves elements. Enqueued on the stream; of host memory that is not pinned, upload and download
+ * return after the elements were read or written, and their caller has called settle() where anything may still
+ * write them. 0, KOPS_E_NOMEM or KOPS_E_FAULT. host: the memory's first byte.
+ */
+struct stage_mover {
+	int (*upload)(const struct layout *layout, const void *host, bool pinned, void *image,
+	              struct stream *stream);
+	int (*download)(const struct layout *layout, void *host, bool pinned, const void *image,
+	                struct stream *stream);
+	int (*settle)(struct stream *stream); /* blocks until all that is enqueued is through */
+};
+
+/*
+ * Invariants, from stage_begin() on:
  *     direct     there is no image: neither valid nor dirty
  *     dirty      the image is valid, some op has written it, and no other dirty copy shares a byte with it
- *     pinned     as it was at cuda_stage_begin(), however often others look
+ *     pinned     as it was at stage_begin(), however often others look
  */
-struct cuda_copy {
+struct stage_copy {
 	const struct view *view; /* the first of the run's views that it serves */
 	struct memory *memory;
-	struct cuda_layout layout;
+	struct layout layout;
 	uint64_t offset;          /* in the scratch memory */
 	bool is_read, is_written; /* by ops of the run: read before the run writes it, written */
 	bool pinned, direct, valid, dirty;
 };
 
-struct cuda_stage {
+struct stage {
 	const struct run *run;
 	uint64_t copies_bytes;    /* room of all copies that are not direct */
 	uint64_t workspace_bytes; /* the most that an op's kernel wants */
 	uint64_t carried_bytes;   /* the most that an op's parts hand on; behind the workspace */
-	char *scratch;            /* cuda_stage_scratch_bytes(); the caller's, set before the first transfer */
-	cudaStream_t stream;      /* likewise */
+	char *scratch;            /* stage_scratch_bytes(); the caller's, set before the first transfer */
+	const struct stage_mover *mover; /* likewise, as is the stream */
+	struct stream *stream;
 	/* Whoever may still write host memory on the stream; the CPU reads none of it before settle(). */
 	bool others_out; /* earlier runs; likewise the caller's */
 	bool downloaded; /* this run: a download, or a kernel that writes it directly */
 	/* Of the layout: */
-	bool is_settled;    /* which copies are direct was decided, by what is pinned */
-	bool reads_host;    /* settled, and some copy that is read is direct */
-	bool unrecordable;  /* recording a graph failed, so it is not tried again */
-	struct list graphs; /* of the run; graph.c's */
+	bool is_settled; /* which copies are direct was decided, by what is pinned */
+	bool reads_host; /* settled, and some copy that is read is direct */
+	/* The driver's: */
+	bool unrecordable;  /* to record the run failed, so it is not tried again */
+	struct list graphs; /* recordings of the run */
 	struct backend_device *graphs_of;
 	unsigned n_copies;
-	struct cuda_copy *copies;
-	unsigned (*uses)[OP_OPERANDS_MAX]; /* per op and view: index of its copy; CUDA_STAGE_NONE: RESIDENT,
+	struct stage_copy *copies;
+	unsigned (*uses)[OP_OPERANDS_MAX]; /* per op and view: index of its copy; STAGE_NONE: RESIDENT,
 	                                      absent, or of an op whose outputs have no element */
 };
 
-#define CUDA_STAGE_NONE UINT_MAX
-
-/*
- * Pinned views that span no more bytes are direct if their kernels can take them. `streaming` is for ops with
- * little arithmetic per byte, whose kernels read each element about once; `reusing` for the others.
- */
-struct cuda_direct {
-	uint64_t streaming_max_bytes, reusing_max_bytes;
-};
+#define STAGE_NONE UINT_MAX
 
 /*
  * Lays out a run whose kernels are chosen, with a copy for every view; enqueues nothing. KOPS_E_NOMEM (host
- * memory). Free with cuda_stage_free().
+ * memory). Free with stage_free().
  */
-int cuda_stage_new(const struct run *run, struct cuda_stage **ret_stage);
+int stage_new(const struct run *run, struct stage **ret_stage);
 /* Each time that the run begins: which copies are not needed, by what memory is pinned by now. */
-void cuda_stage_begin(struct cuda_stage *stage, const struct cuda_direct *direct);
-void cuda_stage_free(struct cuda_stage *stage);
+void stage_begin(struct stage *stage, const struct direct_limits *direct);
+void stage_free(struct stage *stage);
 
-uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage);
+uint64_t stage_scratch_bytes(const struct stage *stage);
 
 /* Whether anything is uploaded or downloaded. */
-static inline bool cuda_stage_moves(const struct cuda_stage *stage)
+static inline bool stage_moves(const struct stage *stage)
 {
 	return stage->copies_bytes > 0;
 }
 
 /* Whether transfers will wait for the stream: those of memory that is not pinned do. */
-bool cuda_stage_waits(const struct cuda_stage *stage);
+bool stage_waits(const struct stage *stage);
 /* Whether what the run enqueues is the same each time, and waits for nothing. */
-bool cuda_stage_is_recordable(const struct cuda_stage *stage);
+bool stage_is_recordable(const struct stage *stage);
 
 /*
  * The rest enqueues on stage->stream. 0, KOPS_E_NOMEM or KOPS_E_FAULT.
@@ -95,9 +100,9 @@ bool cuda_stage_is_recordable(const struct cuda_stage *stage);
  * still lacks, and its args with device addresses. end_op: notes what it has written. download_all: every
  * written copy.
  */
-int cuda_stage_upload_all(struct cuda_stage *stage);
-int cuda_stage_begin_op(struct cuda_stage *stage, unsigned i, struct op_args *ret_args);
-void cuda_stage_end_op(struct cuda_stage *stage, unsigned i);
-int cuda_stage_download_all(struct cuda_stage *stage);
+int stage_upload_all(struct stage *stage);
+int stage_begin_op(struct stage *stage, unsigned i, struct op_args *ret_args);
+void stage_end_op(struct stage *stage, unsigned i);
+int stage_download_all(struct stage *stage);
 
 #endif

@@ -1,12 +1,12 @@
 /* layout.h: the dense image of a view on the device. */
-#ifndef KOPS_CUDA_LAYOUT_H
-#define KOPS_CUDA_LAYOUT_H
+#ifndef KOPS_PLAN_LAYOUT_H
+#define KOPS_PLAN_LAYOUT_H
 
 #include "kernel.h"
 
 /* Axes: those of more than one index and stride other than 0, merged, finest first.
  */
-struct cuda_layout {
+struct layout {
 	uint64_t bytes;                 /* of the image; 0 for a view without elements */
 	uint64_t lowest;                /* bytes from the memory's start to the view's lowest element */
 	uint64_t origin;                /* elements from the image's start to element (0, …) */
@@ -19,9 +19,9 @@ struct cuda_layout {
 };
 
 /* Pure. v->offset is used, v->data is not. */
-void cuda_layout_of(const struct view *v, struct cuda_layout *ret);
+void layout_of(const struct view *v, struct layout *ret);
 
 /* Whether the two, over one memory, hold the same elements in the same places. Their strides may differ. */
-bool cuda_layout_same_image(const struct cuda_layout *a, const struct cuda_layout *b);
+bool layout_is_same_image(const struct layout *a, const struct layout *b);
 
 #endif

@@ -1,9 +1,9 @@
-#include "cuda/stage.h"
+#include "plan/stage.h"
 
 #include <limits.h>
 #include <stdlib.h>
 
-#include "cuda/transfer.h"
+#include "base/invariant.h"
 
 #define ALIGNMENT 256u
 
@@ -17,7 +17,7 @@ static struct memory *memory_of(const struct view *v)
 	return (struct memory *)(uintptr_t)v->space;
 }
 
-static const struct op_args *args_of(const struct cuda_stage *stage, unsigned i)
+static const struct op_args *args_of(const struct stage *stage, unsigned i)
 {
 	return &stage->run->ops[i].args;
 }
@@ -43,14 +43,14 @@ static bool stays(const struct op_args *args, unsigned v)
 	return view_is_absent(&args->views[v]) || memory_of(&args->views[v])->owner || op_is_empty(args);
 }
 
-static struct cuda_copy *copy_of(const struct cuda_stage *stage, unsigned i, unsigned v)
+static struct stage_copy *copy_of(const struct stage *stage, unsigned i, unsigned v)
 {
 	unsigned use = stage->uses[i][v];
 
-	return use == CUDA_STAGE_NONE ? NULL : &stage->copies[use];
+	return use == STAGE_NONE ? NULL : &stage->copies[use];
 }
 
-static bool is_sound(const struct cuda_copy *copy)
+static bool is_sound(const struct stage_copy *copy)
 {
 	return !(copy->direct && (copy->valid || copy->dirty)) &&
 	       (!copy->dirty || (copy->valid && copy->is_written));
@@ -58,15 +58,15 @@ static bool is_sound(const struct cuda_copy *copy)
 
 /* ---- Laying out ---- */
 
-static unsigned find_or_add_copy(struct cuda_stage *stage, const struct view *v)
+static unsigned find_or_add_copy(struct stage *stage, const struct view *v)
 {
-	struct cuda_layout layout;
-	struct cuda_copy *copy;
+	struct layout layout;
+	struct stage_copy *copy;
 	unsigned i = 0;
 
-	cuda_layout_of(v, &layout);
+	layout_of(v, &layout);
 	while (i < stage->n_copies && !(stage->copies[i].memory == memory_of(v) &&
-	                                cuda_layout_same_image(&stage->copies[i].layout, &layout)))
+	                                layout_is_same_image(&stage->copies[i].layout, &layout)))
 		i++;
 	if (i < stage->n_copies)
 		return i;
@@ -77,19 +77,19 @@ static unsigned find_or_add_copy(struct cuda_stage *stage, const struct view *v)
 	return i;
 }
 
-static void note_copy_use(struct cuda_copy *copy, const struct op_args *args, unsigned v)
+static void note_copy_use(struct stage_copy *copy, const struct op_args *args, unsigned v)
 {
 	copy->is_read |= needs_content(args, v) && !copy->is_written;
 	copy->is_written |= is_output(args, v);
 }
 
-static void find_copies(struct cuda_stage *stage)
+static void find_copies(struct stage *stage)
 {
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		const struct op_args *args = args_of(stage, i);
 
 		for (unsigned v = 0; v < view_total(args); v++) {
-			stage->uses[i][v] = CUDA_STAGE_NONE;
+			stage->uses[i][v] = STAGE_NONE;
 			if (stays(args, v))
 				continue;
 			stage->uses[i][v] = find_or_add_copy(stage, &args->views[v]);
@@ -99,12 +99,12 @@ static void find_copies(struct cuda_stage *stage)
 }
 
 /* True if it is not as it was. */
-static bool find_pinned(struct cuda_stage *stage)
+static bool find_pinned(struct stage *stage)
 {
 	bool changed = false;
 
 	for (unsigned c = 0; c < stage->n_copies; c++) {
-		struct cuda_copy *copy = &stage->copies[c];
+		struct stage_copy *copy = &stage->copies[c];
 		bool pinned = __atomic_load_n(&copy->memory->pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED;
 
 		changed |= pinned != copy->pinned;
@@ -117,7 +117,7 @@ static bool find_pinned(struct cuda_stage *stage)
  */
 #define STREAMING_MAX 2.0
 
-static uint64_t direct_max_bytes(const struct cuda_stage *stage, unsigned i, const struct cuda_direct *direct)
+static uint64_t direct_max_bytes(const struct stage *stage, unsigned i, const struct direct_limits *direct)
 {
 	const struct run_op *op = &stage->run->ops[i];
 	struct cost cost;
@@ -135,7 +135,7 @@ static uint64_t direct_max_bytes(const struct cuda_stage *stage, unsigned i, con
  */
 #define SCATTERED_MAX_BYTES (64u << 10)
 
-static bool is_near(const struct cuda_copy *copy, const struct view *v, uint64_t max_bytes)
+static bool is_near(const struct stage_copy *copy, const struct view *v, uint64_t max_bytes)
 {
 	uint64_t lo, hi;
 
@@ -154,10 +154,10 @@ static bool is_preferred(const struct op_args *args, unsigned v, unsigned to)
  * A kernel that touches each element once takes one host view: an output, or an input where the
  * outputs are RESIDENT. Of memory that is not pinned, only where both are runs: then it is one DMA copy.
  */
-static bool takes_host_view(const struct cuda_stage *stage, unsigned i, unsigned v)
+static bool takes_host_view(const struct stage *stage, unsigned i, unsigned v)
 {
 	const struct op_args *args = args_of(stage, i);
-	const struct cuda_copy *copy = copy_of(stage, i, v);
+	const struct stage_copy *copy = copy_of(stage, i, v);
 
 	if (!stage->run->ops[i].kernel->once)
 		return false;
@@ -172,26 +172,26 @@ static bool takes_host_view(const struct cuda_stage *stage, unsigned i, unsigned
 	return true;
 }
 
-static void point_at_host(const struct cuda_copy *copy, struct view *v)
+static void point_at_host(const struct stage_copy *copy, struct view *v)
 {
 	v->data = memory_at(copy->memory, v->offset);
 }
 
-static void point_at_image(const struct cuda_copy *copy, char *scratch, struct view *v)
+static void point_at_image(const struct stage_copy *copy, char *scratch, struct view *v)
 {
-	struct cuda_layout layout;
+	struct layout layout;
 
-	cuda_layout_of(v, &layout);
+	layout_of(v, &layout);
 	v->data = scratch ? scratch + copy->offset + layout.origin * layout.element : NULL;
 	for (uint32_t d = 0; d < v->rank; d++)
 		v->strides[d] = layout.strides[d];
 }
 
-static void fill_args(const struct cuda_stage *stage, unsigned i, struct op_args *ret_args)
+static void fill_args(const struct stage *stage, unsigned i, struct op_args *ret_args)
 {
 	*ret_args = *args_of(stage, i);
 	for (unsigned v = 0; v < view_total(ret_args); v++) {
-		const struct cuda_copy *copy = copy_of(stage, i, v);
+		const struct stage_copy *copy = copy_of(stage, i, v);
 		struct view *view = &ret_args->views[v];
 
 		if (view_is_absent(view))
@@ -206,7 +206,7 @@ static void fill_args(const struct cuda_stage *stage, unsigned i, struct op_args
 }
 
 /* Whether the op's kernel can take the direct views as they lie; it was chosen for images of them. */
-static bool kernel_agrees(struct cuda_stage *stage, unsigned i)
+static bool kernel_agrees(struct stage *stage, unsigned i)
 {
 	const struct run_op *op = &stage->run->ops[i];
 	struct op_args args;
@@ -216,12 +216,12 @@ static bool kernel_agrees(struct cuda_stage *stage, unsigned i)
 }
 
 /* Drops `direct` from the op's copies; true if one had it. */
-static bool withdraw(struct cuda_stage *stage, unsigned i)
+static bool withdraw(struct stage *stage, unsigned i)
 {
 	bool had = false;
 
 	for (unsigned v = 0; v < view_total(args_of(stage, i)); v++) {
-		struct cuda_copy *copy = copy_of(stage, i, v);
+		struct stage_copy *copy = copy_of(stage, i, v);
 
 		had |= copy && copy->direct;
 		if (copy)
@@ -231,7 +231,7 @@ static bool withdraw(struct cuda_stage *stage, unsigned i)
 }
 
 /* A copy is direct if every use of it can do without an image. */
-static void decide_direct(struct cuda_stage *stage, const struct cuda_direct *direct)
+static void decide_direct(struct stage *stage, const struct direct_limits *direct)
 {
 	bool changed = true;
 
@@ -241,7 +241,7 @@ static void decide_direct(struct cuda_stage *stage, const struct cuda_direct *di
 		uint64_t max_bytes = direct_max_bytes(stage, i, direct);
 
 		for (unsigned v = 0; v < view_total(args_of(stage, i)); v++) {
-			struct cuda_copy *copy = copy_of(stage, i, v);
+			struct stage_copy *copy = copy_of(stage, i, v);
 
 			if (copy && !takes_host_view(stage, i, v) &&
 			    !is_near(copy, &args_of(stage, i)->views[v], max_bytes))
@@ -259,7 +259,7 @@ static void decide_direct(struct cuda_stage *stage, const struct cuda_direct *di
 		stage->reads_host |= stage->copies[c].direct && stage->copies[c].is_read;
 }
 
-static void give_room(struct cuda_stage *stage)
+static void give_room(struct stage *stage)
 {
 	stage->copies_bytes = stage->workspace_bytes = stage->carried_bytes = 0;
 	for (unsigned c = 0; c < stage->n_copies; c++) {
@@ -293,17 +293,17 @@ static size_t operand_total(const struct run *run)
 	return n;
 }
 
-int cuda_stage_new(const struct run *run, struct cuda_stage **ret_stage)
+int stage_new(const struct run *run, struct stage **ret_stage)
 {
 	size_t n = run->n_ops;
 	size_t n_copies = operand_total(run);
-	struct cuda_stage *stage =
-	    calloc(1, sizeof(*stage) + n_copies * sizeof(struct cuda_copy) + n * sizeof(*stage->uses));
+	struct stage *stage =
+	    calloc(1, sizeof(*stage) + n_copies * sizeof(struct stage_copy) + n * sizeof(*stage->uses));
 
 	if (!stage)
 		return KOPS_E_NOMEM;
 	stage->run = run;
-	stage->copies = (struct cuda_copy *)(stage + 1);
+	stage->copies = (struct stage_copy *)(stage + 1);
 	stage->uses = (unsigned(*)[OP_OPERANDS_MAX])(stage->copies + n_copies);
 	find_copies(stage);
 	find_pinned(stage);
@@ -312,7 +312,7 @@ int cuda_stage_new(const struct run *run, struct cuda_stage **ret_stage)
 	return 0;
 }
 
-void cuda_stage_begin(struct cuda_stage *stage, const struct cuda_direct *direct)
+void stage_begin(struct stage *stage, const struct direct_limits *direct)
 {
 	if (find_pinned(stage) || !stage->is_settled) {
 		decide_direct(stage, direct);
@@ -325,17 +325,17 @@ void cuda_stage_begin(struct cuda_stage *stage, const struct cuda_direct *direct
 	POST(stage->is_settled);
 }
 
-void cuda_stage_free(struct cuda_stage *stage)
+void stage_free(struct stage *stage)
 {
 	free(stage);
 }
 
-uint64_t cuda_stage_scratch_bytes(const struct cuda_stage *stage)
+uint64_t stage_scratch_bytes(const struct stage *stage)
 {
 	return stage->copies_bytes + stage->workspace_bytes + stage->carried_bytes;
 }
 
-bool cuda_stage_waits(const struct cuda_stage *stage)
+bool stage_waits(const struct stage *stage)
 {
 	for (unsigned c = 0; c < stage->n_copies; c++)
 		if (!stage->copies[c].direct && !stage->copies[c].pinned)
@@ -343,7 +343,7 @@ bool cuda_stage_waits(const struct cuda_stage *stage)
 	return false;
 }
 
-bool cuda_stage_is_recordable(const struct cuda_stage *stage)
+bool stage_is_recordable(const struct stage *stage)
 {
 	for (unsigned c = 0; c < stage->n_copies; c++)
 		if (!stage->copies[c].pinned)
@@ -354,24 +354,24 @@ bool cuda_stage_is_recordable(const struct cuda_stage *stage)
 /* ---- Moving ---- */
 
 /* Before the CPU reads host memory on its own: whatever may still be writing it has to be through. */
-static int settle_stream(struct cuda_stage *stage)
+static int settle_stream(struct stage *stage)
 {
 	if (!stage->others_out && !stage->downloaded)
 		return 0;
 	stage->others_out = false;
 	stage->downloaded = false;
-	return cudaStreamSynchronize(stage->stream) == cudaSuccess ? 0 : KOPS_E_FAULT;
+	return stage->mover->settle(stage->stream);
 }
 
-static int upload(struct cuda_stage *stage, struct cuda_copy *copy)
+static int upload(struct stage *stage, struct stage_copy *copy)
 {
 	int rc = copy->pinned ? 0 : settle_stream(stage);
 
 	PRE(!copy->direct && !copy->dirty); /* else it would lose what an op has written */
 	if (rc < 0)
 		return rc;
-	rc = cuda_upload(&copy->layout, copy->memory->host, copy->pinned, stage->scratch + copy->offset,
-	                 stage->stream);
+	rc = stage->mover->upload(&copy->layout, copy->memory->host, copy->pinned,
+	                          stage->scratch + copy->offset, stage->stream);
 	if (rc < 0)
 		return rc;
 	copy->valid = true;
@@ -379,13 +379,13 @@ static int upload(struct cuda_stage *stage, struct cuda_copy *copy)
 	return 0;
 }
 
-static int download(struct cuda_stage *stage, struct cuda_copy *copy)
+static int download(struct stage *stage, struct stage_copy *copy)
 {
 	int rc;
 
 	PRE(is_sound(copy) && copy->dirty);
-	rc = cuda_download(&copy->layout, copy->memory->host, copy->pinned, stage->scratch + copy->offset,
-	                   stage->stream);
+	rc = stage->mover->download(&copy->layout, copy->memory->host, copy->pinned,
+	                            stage->scratch + copy->offset, stage->stream);
 
 	if (rc < 0)
 		return rc;
@@ -395,10 +395,10 @@ static int download(struct cuda_stage *stage, struct cuda_copy *copy)
 }
 
 /* Downloads written copies of other views that share bytes with this one. */
-static int flush_others(struct cuda_stage *stage, const struct cuda_copy *copy)
+static int flush_others(struct stage *stage, const struct stage_copy *copy)
 {
 	for (unsigned c = 0; c < stage->n_copies; c++) {
-		struct cuda_copy *other = &stage->copies[c];
+		struct stage_copy *other = &stage->copies[c];
 		int rc;
 
 		if (other == copy || !other->dirty || !view_overlap(other->view, copy->view))
@@ -410,7 +410,7 @@ static int flush_others(struct cuda_stage *stage, const struct cuda_copy *copy)
 	return 0;
 }
 
-static bool written_before(const struct cuda_stage *stage, unsigned i, const struct view *v)
+static bool written_before(const struct stage *stage, unsigned i, const struct view *v)
 {
 	for (unsigned j = 0; j < i; j++)
 		if (op_writes(args_of(stage, j), v))
@@ -418,13 +418,13 @@ static bool written_before(const struct cuda_stage *stage, unsigned i, const str
 	return false;
 }
 
-int cuda_stage_upload_all(struct cuda_stage *stage)
+int stage_upload_all(struct stage *stage)
 {
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		const struct op_args *args = args_of(stage, i);
 
 		for (unsigned v = 0; v < view_total(args) && !op_is_empty(args); v++) {
-			struct cuda_copy *copy = copy_of(stage, i, v);
+			struct stage_copy *copy = copy_of(stage, i, v);
 			int rc;
 
 			if (!copy || copy->direct || copy->valid || !needs_content(args, v) ||
@@ -438,10 +438,10 @@ int cuda_stage_upload_all(struct cuda_stage *stage)
 	return 0;
 }
 
-static int begin_view(struct cuda_stage *stage, unsigned i, unsigned v)
+static int begin_view(struct stage *stage, unsigned i, unsigned v)
 {
 	const struct op_args *args = args_of(stage, i);
-	struct cuda_copy *copy = copy_of(stage, i, v);
+	struct stage_copy *copy = copy_of(stage, i, v);
 	int rc;
 
 	if (!copy || copy->layout.bytes == 0)
@@ -456,7 +456,7 @@ static int begin_view(struct cuda_stage *stage, unsigned i, unsigned v)
 	return needs_content(args, v) && !copy->valid ? upload(stage, copy) : 0;
 }
 
-int cuda_stage_begin_op(struct cuda_stage *stage, unsigned i, struct op_args *ret_args)
+int stage_begin_op(struct stage *stage, unsigned i, struct op_args *ret_args)
 {
 	unsigned n = view_total(args_of(stage, i));
 
@@ -470,14 +470,14 @@ int cuda_stage_begin_op(struct cuda_stage *stage, unsigned i, struct op_args *re
 	return 0;
 }
 
-static void end_output(struct cuda_stage *stage, struct cuda_copy *copy)
+static void end_output(struct stage *stage, struct stage_copy *copy)
 {
 	for (unsigned c = 0; c < stage->n_copies; c++) {
-		struct cuda_copy *other = &stage->copies[c];
+		struct stage_copy *other = &stage->copies[c];
 
 		if (other == copy || !view_overlap(other->view, copy->view))
 			continue;
-		INVARIANT(!other->dirty); /* cuda_stage_begin_op() has downloaded it */
+		INVARIANT(!other->dirty); /* stage_begin_op() has downloaded it */
 		other->valid = false;
 	}
 	copy->valid = copy->dirty = !copy->direct;
@@ -485,19 +485,19 @@ static void end_output(struct cuda_stage *stage, struct cuda_copy *copy)
 	stage->downloaded |= copy->direct;
 }
 
-void cuda_stage_end_op(struct cuda_stage *stage, unsigned i)
+void stage_end_op(struct stage *stage, unsigned i)
 {
 	const struct op_args *args = args_of(stage, i);
 
 	for (unsigned v = 0; v < view_total(args); v++) {
-		struct cuda_copy *copy = is_output(args, v) ? copy_of(stage, i, v) : NULL;
+		struct stage_copy *copy = is_output(args, v) ? copy_of(stage, i, v) : NULL;
 
 		if (copy)
 			end_output(stage, copy);
 	}
 }
 
-int cuda_stage_download_all(struct cuda_stage *stage)
+int stage_download_all(struct stage *stage)
 {
 	for (unsigned c = 0; c < stage->n_copies; c++) {
 		int rc = stage->copies[c].dirty ? download(stage, &stage->copies[c]) : 0;

@@ -1,4 +1,4 @@
-#include "cuda/layout.h"
+#include "plan/layout.h"
 
 /* The axes that take room, finest first; of equal strides the later axis is the finer. */
 static uint32_t sort_axes(const struct view *v, uint32_t axes[KOPS_RANK_MAX])
@@ -20,7 +20,7 @@ static uint32_t sort_axes(const struct view *v, uint32_t axes[KOPS_RANK_MAX])
 }
 
 /* Appends an axis, or lengthens the last one that it continues. */
-static void append_axis(struct cuda_layout *layout, uint64_t extent, uint64_t host_stride)
+static void append_axis(struct layout *layout, uint64_t extent, uint64_t host_stride)
 {
 	uint32_t last = layout->rank - 1;
 
@@ -32,13 +32,13 @@ static void append_axis(struct cuda_layout *layout, uint64_t extent, uint64_t ho
 	layout->host_stride[layout->rank++] = host_stride;
 }
 
-void cuda_layout_of(const struct view *v, struct cuda_layout *ret)
+void layout_of(const struct view *v, struct layout *ret)
 {
 	uint32_t axes[KOPS_RANK_MAX], n = sort_axes(v, axes);
 	uint64_t dense = 1;
 
-	*ret = (struct cuda_layout){
-	    .dtype = v->dtype, .element = (uint32_t)dtype_size(v->dtype), .lowest = v->offset};
+	*ret =
+	    (struct layout){.dtype = v->dtype, .element = (uint32_t)dtype_size(v->dtype), .lowest = v->offset};
 	for (uint32_t d = 0; d < v->rank; d++)
 		ret->strides[d] = v->strides[d];
 	if (view_elements(v) == 0)
@@ -59,7 +59,7 @@ void cuda_layout_of(const struct view *v, struct cuda_layout *ret)
 	ret->bytes = dense * ret->element;
 }
 
-bool cuda_layout_same_image(const struct cuda_layout *a, const struct cuda_layout *b)
+bool layout_is_same_image(const struct layout *a, const struct layout *b)
 {
 	if (a->bytes != b->bytes || a->lowest != b->lowest || a->element != b->element || a->rank != b->rank)
 		return false;

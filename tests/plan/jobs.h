@@ -1,10 +1,10 @@
 /*
- * plan.h: random jobs for check_plans, as hostile as a client may make them.
+ * jobs.h: random jobs for check_plans, as hostile as a client may make them.
  *
  * A job is up to JOB_OPS ops over buffers that do not exist: planning looks at views, never at elements.
  */
-#ifndef KOPS_TESTS_PLAN_H
-#define KOPS_TESTS_PLAN_H
+#ifndef KOPS_TESTS_PLAN_JOBS_H
+#define KOPS_TESTS_PLAN_JOBS_H
 
 #include "check.h"
 #include "device/backend.h"

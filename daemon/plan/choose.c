@@ -1,0 +1,101 @@
+#include "plan/choose.h"
+
+#include <math.h>
+
+static bool is_in_host_memory(const struct view *v)
+{
+	const struct memory *m = v->space;
+
+	return m && m->owner == NULL;
+}
+
+/*
+ * Kernels estimate what they take with their operands in place. Of operands in host memory that is left to one
+ * that needs no copy of them on the device, where there is one: what is saved is more than kernels differ by.
+ */
+static void prefer_in_place(const struct kernel_list *list, const struct op_args *args, struct preference *ret)
+{
+	bool is_host = false;
+
+	*ret = (struct preference){.why = "reads host memory in place"};
+	for (unsigned v = 0; v < args->op->n_operands; v++)
+		is_host |= is_in_host_memory(&args->views[v]);
+	for (size_t i = 0; is_host && i < list->n && ret->n < PREFERRED_MAX; i++)
+		if (list->kernels[i].once)
+			ret->kernels[ret->n++] = (uint8_t)i;
+}
+
+/*
+ * Ops that go together save more than kernels differ by alone: what a launch takes. So one that goes together
+ * is taken before one that does not, where alone it takes so much longer at most.
+ */
+#define COMPANY_NS        1000.0
+#define COMPANY_BYTES_MAX (512u << 10) /* of outputs: no kernel takes more together, so none is asked */
+
+static bool goes_together(const struct kernel *kernel, const struct op_args *args)
+{
+	return kernel->together_max && kernel->together_max(args) > 1;
+}
+
+unsigned choose_company(const struct kernel_list *list, const struct op_args *args,
+                        struct rival rivals[RIVALS_MAX], unsigned n)
+{
+	struct rival kept[RIVALS_MAX];
+	double least = INFINITY, least_kept = INFINITY;
+	unsigned n_kept = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		least = fmin(least, rivals[i].time_ns);
+		if (!goes_together(&list->kernels[rivals[i].kernel], args))
+			continue;
+		least_kept = fmin(least_kept, rivals[i].time_ns);
+		kept[n_kept++] = rivals[i];
+	}
+	if (n_kept == 0 || least_kept > least + COMPANY_NS)
+		return n;
+	memcpy(rivals, kept, n_kept * sizeof(kept[0]));
+	return n_kept;
+}
+
+/* The fastest of those that go together, where it is to be preferred. */
+static void prefer_company(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                           struct preference *ret)
+{
+	struct rival rivals[RIVALS_MAX];
+	unsigned n = choose_company(list, args, rivals, kernel_rivals(list, args, disabled, rivals)), best = 0;
+
+	*ret = (struct preference){
+	    .why = "shares a launch with ops like it; alone at most 1 us slower, by estimate"};
+	for (unsigned i = 1; i < n; i++)
+		if (rivals[i].time_ns < rivals[best].time_ns)
+			best = i;
+	if (n > 0 && goes_together(&list->kernels[rivals[best].kernel], args))
+		ret->kernels[ret->n++] = (uint8_t)rivals[best].kernel;
+}
+
+static bool may_have_company(const struct planner *p, const struct run_op *op)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned v = op_first_output(op->args.op); v < op->args.op->n_operands; v++)
+		bytes += view_elements(&op->args.views[v]) * dtype_size(op->args.views[v].dtype);
+	return p->info.crowd_us > 0 && !op->preferred && !*op->pinned && bytes <= COMPANY_BYTES_MAX;
+}
+
+int choose_kernel(const struct planner *p, struct run_op *op, const struct op_args *args)
+{
+	const struct kernel_list *list = p->kernels(op->args.op);
+	uint64_t disabled = p->disabled[op_index(op->args.op)];
+	struct preference preference = {0};
+	int rc;
+
+	if (p->info.link_rate > 0)
+		prefer_in_place(list, &op->args, &preference);
+	rc = kernel_choose(list, args, op->pinned, op->preferred ? op->preferred : &preference, disabled,
+	                   &op->kernel, op->why);
+	if (rc < 0 || preference.n > 0 || !may_have_company(p, op) || goes_together(op->kernel, args))
+		return rc;
+	prefer_company(list, args, disabled, &preference);
+	return preference.n == 0 ? 0
+	                         : kernel_choose(list, args, "", &preference, disabled, &op->kernel, op->why);
+}

@@ -1,0 +1,212 @@
+#include "plan/plan.h"
+
+#include <stdio.h>
+
+#include "plan/choose.h"
+#include "plan/estimate.h"
+#include "plan/stage.h"
+
+void plan_disable(struct planner *p, const struct op *op, unsigned kernel)
+{
+	unsigned i = op_index(op);
+
+	if (i < OP_COUNT && kernel < 64)
+		p->disabled[i] |= (uint64_t)1 << kernel;
+}
+
+/* Kernels ask what device the calling thread is at. */
+static void enter(const struct planner *p)
+{
+	if (p->enter)
+		p->enter(p->dev);
+}
+
+static bool has_own_memory(const struct planner *p)
+{
+	return p->info.link_rate > 0;
+}
+
+void plan_args(const struct planner *p, const struct op_args *args, struct op_args *ret)
+{
+	*ret = *args;
+	for (unsigned v = 0; has_own_memory(p) && v < args->op->n_operands; v++) {
+		const struct memory *m = args->views[v].space;
+		struct layout layout;
+
+		if (!m || m->owner)
+			continue;
+		layout_of(&args->views[v], &layout);
+		memcpy(ret->views[v].strides, layout.strides, sizeof(layout.strides));
+	}
+}
+
+unsigned plan_rivals(const struct planner *p, const struct op_args *args, struct rival ret[RIVALS_MAX])
+{
+	const struct kernel_list *list = p->kernels(args->op);
+	struct op_args staged;
+
+	enter(p);
+	plan_args(p, args, &staged);
+	return choose_company(list, &staged, ret,
+	                      kernel_rivals(list, &staged, p->disabled[op_index(args->op)], ret));
+}
+
+/* ---- Ops ---- */
+
+/* RESIDENT memory belongs to one device. */
+static int check_owners(const struct planner *p, struct run *run, unsigned i)
+{
+	const struct op_args *args = &run->ops[i].args;
+
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
+		const struct memory *m = args->views[v].space;
+
+		if (!m || !m->owner || m->owner == p->dev)
+			continue;
+		snprintf(run->error, WHY_BYTES,
+		         "op %u (%s) uses a RESIDENT buffer of another device; run it there, or copy the data "
+		         "through a SHARED buffer",
+		         i, args->op->name);
+		return KOPS_E_DEVICE;
+	}
+	return 0;
+}
+
+/* What is decided for the op before holds for this one; pages of host memory it may find touched by that one.
+ */
+static void plan_again(const struct planner *p, struct run_op *op, const struct run_op *before)
+{
+	run_choose_again(op, before);
+	op->plan_us = before->plan_us;
+	op->cut = before->cut;
+	op->together = before->together;
+	if (!has_own_memory(p))
+		estimate_op(p, op, &op->args, &before->args);
+}
+
+static void describe_choice(const struct planner *p, struct run_op *op, const struct op_args *args)
+{
+	const char *why_not;
+
+	op->larger_errors = !kernel_is_accurate(op->kernel, args, &why_not);
+	kernel_passed_over(p->kernels(op->args.op), args, p->disabled[op_index(op->args.op)], op->kernel,
+	                   op->passed_over);
+}
+
+static int plan_op(const struct planner *p, struct run *run, unsigned i)
+{
+	struct run_op *op = &run->ops[i];
+	const struct run_op *before = run_like_before(run, i);
+	const struct op_args *args = &op->args;
+	struct op_args staged;
+	int rc;
+
+	if (before) {
+		plan_again(p, op, before);
+		return 0;
+	}
+	rc = check_owners(p, run, i);
+	if (rc < 0)
+		return rc;
+	if (has_own_memory(p)) {
+		plan_args(p, &op->args, &staged);
+		args = &staged;
+	}
+	rc = choose_kernel(p, op, args);
+	if (rc < 0) {
+		memcpy(run->error, op->why, WHY_BYTES);
+		return rc;
+	}
+	estimate_op(p, op, args, i > 0 ? &run->ops[i - 1].args : NULL);
+	describe_choice(p, op, args);
+	op->together = 1;
+	if (op->kernel->together_max && op->cut.n_parts <= 1 && op->plan_us > 0)
+		op->together = op->kernel->together_max(args);
+	return 0;
+}
+
+/* ---- Runs ---- */
+
+static void free_stage(struct run *run)
+{
+	stage_free(run->planned);
+}
+
+static int plan_stage(const struct planner *p, struct run *run)
+{
+	struct stage *stage;
+	int rc = stage_new(run, &stage);
+
+	if (rc < 0) {
+		snprintf(run->error, WHY_BYTES, "out of host memory");
+		return rc;
+	}
+	run->planned = stage;
+	run->forget_plan = free_stage;
+	run->device_bytes = stage_scratch_bytes(stage);
+	run->plan_us += estimate_transfers(p, stage);
+	return 0;
+}
+
+/* Ops follow each other, so the largest workspace serves all. */
+static uint64_t workspace_bytes(const struct run *run)
+{
+	uint64_t most = 0;
+
+	for (unsigned i = 0; i < run->n_ops; i++) {
+		const struct run_op *op = &run->ops[i];
+		uint64_t bytes = kernel_workspace(op->kernel, &op->args, &op->cut);
+
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
+static int check_room(const struct planner *p, struct run *run)
+{
+	if (run->device_bytes <= p->info.memory_bytes)
+		return 0;
+	run_forget_plan(run);
+	snprintf(
+	    run->error, WHY_BYTES,
+	    has_own_memory(p)
+	        ? "the job needs %.1f MiB of device memory and the device has %.1f; split it, or use device cpu"
+	        : "the job needs %.1f MiB of workspace and the machine has %.1f; give its operands a unit "
+	          "stride",
+	    (double)run->device_bytes / 0x1p20, (double)p->info.memory_bytes / 0x1p20);
+	return KOPS_E_NOMEM;
+}
+
+static int end_plan(const struct planner *p, struct run *run)
+{
+	int rc = 0;
+
+	run->plan_us = p->info.run_us;
+	if (has_own_memory(p))
+		rc = plan_stage(p, run);
+	else
+		run->device_bytes = workspace_bytes(run);
+	for (unsigned i = 0; i < run->n_ops; i++)
+		run->plan_us += run->ops[i].plan_us;
+	return rc < 0 ? rc : check_room(p, run);
+}
+
+int plan_ops(const struct planner *p, struct run *run, unsigned first, unsigned end)
+{
+	int rc;
+
+	if (first == 0) {
+		run_forget_plan(run);
+		run->error[0] = '\0';
+	}
+	enter(p);
+	for (unsigned i = first; i < end; i++)
+		if ((rc = plan_op(p, run, i)) < 0)
+			return rc;
+	return end < run->n_ops ? 0 : end_plan(p, run);
+}
+
+int plan_run(const struct planner *p, struct run *run)
+{
+	return plan_ops(p, run, 0, run->n_ops);
+}
