@@ -2,7 +2,9 @@
  * wake_ups: two processes come to the same moment again and again: one puts something into shared memory, as
  * ring_memory.h has it, while the other goes to sleep. With random pauses around each step.
  *
- *     wake_ups ROUNDS
+ *     wake_ups ROUNDS SECONDS
+ *
+ * ends after so many rounds or seconds, or when one was lost.
  *
  * A wake-up is lost in a round in which the sleeper saw nothing and was not to be woken. Exit status: 0: none
  * was lost; 1: some were; 77: there is only one CPU.
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ring_memory.h"
@@ -24,6 +27,7 @@ struct meeting {
 	struct ring_word arrived; /* of both sides, all rounds */
 	struct ring_word tail, sleeps;
 	bool woken; /* in the round at hand */
+	bool ends;  /* with it */
 };
 
 static uint64_t random_state;
@@ -49,9 +53,9 @@ static void meet(struct meeting *m, uint32_t n)
 			sched_yield();
 }
 
-static void publish(struct meeting *m, uint32_t rounds)
+static void publish(struct meeting *m)
 {
-	for (uint32_t i = 1; i <= rounds; i++) {
+	for (uint32_t i = 1; !m->ends; i++) {
 		meet(m, 2 * i - 1);
 		pause_a_while();
 		m->woken = ring_publish(&m->tail, i, &m->sleeps);
@@ -59,24 +63,25 @@ static void publish(struct meeting *m, uint32_t rounds)
 	}
 }
 
-/* How many wake-ups were lost. */
-static uint32_t go_to_sleep(struct meeting *m, uint32_t rounds)
+/* How many rounds there were. */
+static uint32_t go_to_sleep(struct meeting *m, uint32_t rounds, time_t end, uint32_t *ret_lost)
 {
-	uint32_t lost = 0;
+	uint32_t i = 0;
 
-	for (uint32_t i = 1; i <= rounds; i++) {
+	for (*ret_lost = 0; !m->ends;) {
 		bool seen;
 
-		meet(m, 2 * i - 1);
+		meet(m, 2 * ++i - 1);
 		pause_a_while();
 		ring_store(&m->sleeps, 1);
 		seen = ring_load(&m->tail) == i;
+		m->ends = *ret_lost > 0 || i >= rounds || time(NULL) >= end;
 		meet(m, 2 * i);
-		lost += !seen && !m->woken;
+		*ret_lost += !seen && !m->woken;
 		pause_a_while();
 		ring_store(&m->sleeps, 0);
 	}
-	return lost;
+	return i;
 }
 
 /* Two processes on one CPU would take turns. False: there is only one. */
@@ -104,7 +109,7 @@ static void begin(const cpu_set_t *cpu, uint64_t seed)
 int main(int argc, char **argv)
 {
 	struct meeting *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	uint32_t rounds = argc == 2 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0, lost;
+	uint32_t rounds = argc == 3 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0, lost;
 	cpu_set_t cpus[2];
 	pid_t publisher;
 
@@ -115,11 +120,11 @@ int main(int argc, char **argv)
 	publisher = fork();
 	if (publisher == 0) {
 		begin(&cpus[0], seed_of_run());
-		publish(m, rounds);
+		publish(m);
 		_exit(0);
 	}
 	begin(&cpus[1], ~seed_of_run());
-	lost = go_to_sleep(m, rounds);
+	rounds = go_to_sleep(m, rounds, time(NULL) + strtol(argv[2], NULL, 10), &lost);
 	waitpid(publisher, NULL, 0);
 	printf("%u wake-ups were lost in %u rounds\n", lost, rounds);
 	return lost > 0;
