@@ -12,7 +12,7 @@
 
 #include "config/load.h"
 #include "config/print.h"
-#include "device/core_dump.h"
+#include "core_dump.h"
 #include "host_memory.h"
 #include "kops_types.h"
 #include "listen/decline.h"

@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "config/load.h"
+#include "core_dump.h"
 #include "decode.h"
-#include "device/core_dump.h"
 #include "device/devices.h"
 #include "dispatch/jobs.h"
 #include "host_memory.h"

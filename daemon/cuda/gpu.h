@@ -22,7 +22,7 @@
 #include <pthread.h>
 #include <stdalign.h>
 
-#include "device/backend.h"
+#include "plan/backend.h"
 #include "plan/stage.h"
 
 #define CUDA_LANES 4

@@ -2,7 +2,7 @@
 #ifndef KOPS_CUDA_SENSORS_H
 #define KOPS_CUDA_SENSORS_H
 
-#include "device/backend.h"
+#include "plan/backend.h"
 
 /* The handle of NVML for the GPU; NULL where the driver has no NVML or does not know the GPU. Takes some ms. */
 void *cuda_sensors_open(int index);

@@ -5,7 +5,7 @@
 #ifndef KOPS_CANARY_H
 #define KOPS_CANARY_H
 
-#include "device/backend.h"
+#include "plan/backend.h"
 
 struct canary;
 

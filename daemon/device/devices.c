@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "device/cpu.h"
+#include "cpu/cpu.h"
 #include "log.h"
 
 #define NAME_BYTES 16

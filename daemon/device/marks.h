@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "device/backend.h"
+#include "plan/backend.h"
 
 #define MARKS_DEATHS_MAX 2   /* from so many on a job is refused */
 #define MARKS_LASTING_MS 100 /* at work for so long, it may be why somebody killed us */

@@ -6,7 +6,7 @@
 #ifndef KOPS_DEVICE_WORK_H
 #define KOPS_DEVICE_WORK_H
 
-#include "device/backend.h"
+#include "plan/backend.h"
 
 struct device_work {
 	struct device_work *next;

@@ -12,7 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "device/core_dump.h"
+#include "core_dump.h"
 #include "job/engine.h"
 #include "log.h"
 #include "share/closing.h"

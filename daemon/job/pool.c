@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/core_dump.h"
+#include "core_dump.h"
 #include "job/kept.h"
 #include "log.h"
 

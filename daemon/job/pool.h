@@ -18,8 +18,8 @@
 #include <sys/types.h>
 #include <uv.h>
 
-#include "device/backend.h"
 #include "job/segment.h"
+#include "plan/backend.h"
 #include "share/account.h"
 #include "share/workers.h"
 

@@ -1,7 +1,7 @@
 /*
  * plan.h: how the ops of a run are computed on one device: by which kernels, in which parts, with which
  * copies of their operands, and how long that takes. The same for every kind of device; a driver
- * (device/backend.h) brings its kernels and facts (planner.h), and decides nothing.
+ * (plan/backend.h) brings its kernels and facts (planner.h), and decides nothing.
  *
  *     plan.c       ops and runs
  *     choose.c     kernels

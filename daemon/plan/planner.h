@@ -1,4 +1,4 @@
-/* planner.h: a device as plans see it: its kernels, and facts that a driver (device/backend.h) brings. */
+/* planner.h: a device as plans see it: its kernels, and facts that a driver (plan/backend.h) brings. */
 #ifndef KOPS_PLANNER_H
 #define KOPS_PLANNER_H
 

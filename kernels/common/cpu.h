@@ -41,6 +41,9 @@ bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not
 double cpu_reference_ns(const struct op_args *args);
 int cpu_reference_launch(const struct op_args *args, const struct launch *launch);
 
+/* part_convert (kernel.h) on the CPU. One thread. */
+int cpu_convert(const struct view *from, const struct view *to, const struct launch *launch);
+
 #define CPU_REFERENCE_KERNEL(types) CPU_REFERENCE_KERNEL_OF(types, cpu_reference_ns)
 #define CPU_REFERENCE_KERNEL_OF(types, ns)                                                                     \
 	{                                                                                                      \

@@ -1,6 +1,8 @@
 /* reference.c: the kernel of every op that runs its oracle. */
 #include "common/cpu.h"
 
+#include "common/half.h"
+
 bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not)
 {
 	(void)args;
@@ -25,5 +27,24 @@ int cpu_reference_launch(const struct op_args *args, const struct launch *launch
 {
 	(void)launch;
 	args->op->reference(args);
+	return 0;
+}
+
+/* Of element i in row-major order. */
+static int64_t index_of(const struct view *v, uint64_t i)
+{
+	int64_t index = 0;
+
+	for (uint32_t d = v->rank; d-- > 0; i /= v->shape[d])
+		index += (int64_t)(i % v->shape[d]) * v->strides[d];
+	return index;
+}
+
+int cpu_convert(const struct view *from, const struct view *to, const struct launch *launch)
+{
+	(void)launch;
+	for (uint64_t i = 0; i < view_elements(to); i++)
+		half_store(to->data, to->dtype, index_of(to, i),
+		           half_load(from->data, from->dtype, index_of(from, i)));
 	return 0;
 }

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "device/backend.h"
+#include "plan/backend.h"
 #include "plan/plan.h"
 
 enum { BUFFERS = 4, RESIDENT = 3 };

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "device/backend.h"
+#include "plan/backend.h"
 #include "plan/plan.h"
 
 #define CHECK_TEXT_BYTES 1024

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "check.h"
-#include "device/cpu.h"
+#include "cpu/cpu.h"
 
 #define WAIT_S 60
 

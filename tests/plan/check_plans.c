@@ -18,9 +18,9 @@
 #include <string.h>
 
 #include "common/cuda.h"
+#include "cpu/cpu.h"
 #include "cuda/gpu.h"
 #include "described.h"
-#include "device/cpu.h"
 #include "fitted.h"
 #include "jobs.h"
 #include "plan/plan.h"

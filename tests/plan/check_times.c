@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/cpu.h"
+#include "cpu/cpu.h"
 #include "plan/plan.h"
 
 #define TRIES 3

@@ -24,7 +24,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "device/cpu.h"
+#include "cpu/cpu.h"
 
 const struct backend *kops_backend(void);
 

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "cpu/cpu.h"
 #include "device/canary.h"
-#include "device/cpu.h"
 #include "device/device.h"
 #include "plan/plan.h"
 #include "share/turns.h"

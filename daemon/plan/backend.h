@@ -1,6 +1,6 @@
 /*
  * backend.h: what one kind of device can do for kopsd: its facts and kernels, its memory, and how runs that are
- * planned (plan/planner.h) are started and come back. device/cpu.c is built in; cuda/ is the module
+ * planned (plan/planner.h) are started and come back. cpu/cpu.c is built in; cuda/ is the module
  * kops-cuda.so, which exports BACKEND_ENTRY and nothing else.
  *
  * Threads: every function runs on the device's own thread (device.c), except those marked "any

@@ -2,7 +2,7 @@
 #ifndef KOPS_BACKEND_CPU_H
 #define KOPS_BACKEND_CPU_H
 
-#include "device/backend.h"
+#include "plan/backend.h"
 
 extern const struct backend backend_cpu;
 

@@ -3,7 +3,7 @@
  * gives the finished runs back in order. Kernels of one op at a time use the threads of
  * kernels/common/threads.c and of OpenBLAS.
  */
-#include "device/cpu.h"
+#include "cpu/cpu.h"
 
 #include <cblas.h>
 #include <stdio.h>
@@ -14,10 +14,9 @@
 
 #include "base/clock.h"
 #include "common/cpu.h"
-#include "common/half.h"
 #include "common/threads.h"
+#include "core_dump.h"
 #include "cpus.h"
-#include "device/core_dump.h"
 #include "host_memory.h"
 
 #define KEPT_WORKSPACE_BYTES (64ull << 20) /* larger ones are given back after the run */
@@ -220,25 +219,6 @@ static double now_us(void)
 	return (double)clock_ns() / 1e3;
 }
 
-/* Of element i in row-major order. */
-static int64_t index_of(const struct view *v, uint64_t i)
-{
-	int64_t index = 0;
-
-	for (uint32_t d = v->rank; d-- > 0; i /= v->shape[d])
-		index += (int64_t)(i % v->shape[d]) * v->strides[d];
-	return index;
-}
-
-static int convert(const struct view *from, const struct view *to, const struct launch *launch)
-{
-	(void)launch;
-	for (uint64_t i = 0; i < view_elements(to); i++)
-		half_store(to->data, to->dtype, index_of(to, i),
-		           half_load(from->data, from->dtype, index_of(from, i)));
-	return 0;
-}
-
 /* What the parts of an op hand on, with the run until the last of them. */
 struct carried {
 	uint64_t bytes;
@@ -291,7 +271,7 @@ static int run_part(struct run *run, const struct launch *launch)
 	args.carried = carries ? ((struct carried *)run->planned)->memory : NULL;
 	if (op->cut.n_parts <= 1)
 		return op->kernel->launch(&args, launch);
-	rc = kernel_launch_part(op->kernel, &args, &op->cut, run->next_part, launch, convert);
+	rc = kernel_launch_part(op->kernel, &args, &op->cut, run->next_part, launch, cpu_convert);
 	if (carries && run->next_part + 1 == op->cut.n_parts)
 		run_forget_plan(run);
 	return rc;

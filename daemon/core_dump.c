@@ -1,4 +1,4 @@
-#include "device/core_dump.h"
+#include "core_dump.h"
 
 #include <fcntl.h>
 #include <stddef.h>

@@ -1,0 +1,250 @@
+/*
+ * fake_device: a driver for a device with memory of its own, without a device: its memory is this process's,
+ * and its kernels are the CPU's. So whatever a plan forgets to upload, download or keep in step is seen on any
+ * machine: the memory is full of NaN before a run, and kernels get no address of host memory but by a plan's
+ * decision.
+ *
+ *     check_kernels --module fake_device.so
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cpu.h"
+#include "plan/backend.h"
+#include "plan/stage.h"
+
+const struct backend *kops_backend(void);
+
+#define ALIGNMENT 256
+
+struct backend_device {
+	struct list done;
+};
+
+static const struct kernel_list *const lists[OP_COUNT] = {
+#define X(name) &name##_cpu_kernels,
+#include "ops.def"
+#undef X
+};
+
+static unsigned fake_count(char why[WHY_BYTES])
+{
+	(void)why;
+	return 1;
+}
+
+static int fake_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
+{
+	(void)index;
+	(void)threads;
+	*ret_dev = calloc(1, sizeof **ret_dev);
+	if (*ret_dev)
+		return 0;
+	snprintf(why, WHY_BYTES, "out of memory");
+	return KOPS_E_NOMEM;
+}
+
+static void fake_close(struct backend_device *dev)
+{
+	free(dev);
+}
+
+/* Rates and limits so low that small problems are cut, staged, and used in place. */
+static void fake_describe(const struct backend_device *dev, struct device_info *ret)
+{
+	(void)dev;
+	*ret = (struct device_info){
+	    .description = "fake device",
+	    .memory_bytes = 4ull << 30,
+	    .depth = 2,
+	    .depth_us = 500,
+	    .run_us = 15,
+	    .op_us = 3,
+	    .carried_max_bytes = 1u << 20,
+	    .kept_workspace_max_bytes = UINT64_MAX,
+	    .link_rate = 50e3,
+	    .pageable_rate = 10e3,
+	    .gather_us = 1e-3,
+	    .direct = {.streaming_max_bytes = 1u << 10, .reusing_max_bytes = 256},
+	};
+}
+
+static const struct kernel_list *fake_kernels(const struct op *op)
+{
+	static const struct kernel_list none = {NULL, 0};
+	unsigned i = op_index(op);
+
+	return i < OP_COUNT ? lists[i] : &none;
+}
+
+/* ---- Moving ---- */
+
+/* Of element i of the image, in host memory. */
+static uint64_t host_offset(const struct layout *l, uint64_t i)
+{
+	uint64_t at = 0;
+
+	for (uint32_t d = 0; d < l->rank; i /= l->extent[d++])
+		at += i % l->extent[d] * l->host_stride[d];
+	return l->lowest + at * l->element;
+}
+
+static int upload(const struct layout *l, const void *host, bool pinned, void *image, struct stream *stream)
+{
+	(void)pinned;
+	(void)stream;
+	for (uint64_t i = 0; i < l->bytes / l->element; i++)
+		memcpy((char *)image + i * l->element, (const char *)host + host_offset(l, i), l->element);
+	return 0;
+}
+
+static int download(const struct layout *l, void *host, bool pinned, const void *image, struct stream *stream)
+{
+	(void)pinned;
+	(void)stream;
+	for (uint64_t i = 0; i < l->bytes / l->element; i++)
+		memcpy((char *)host + host_offset(l, i), (const char *)image + i * l->element, l->element);
+	return 0;
+}
+
+static int settle(struct stream *stream)
+{
+	(void)stream;
+	return 0;
+}
+
+static const struct stage_mover mover = {upload, download, settle};
+
+/* ---- Running ---- */
+
+static char *new_scratch(uint64_t bytes)
+{
+	uint64_t whole = (bytes / ALIGNMENT + 1) * ALIGNMENT;
+	char *scratch = aligned_alloc(ALIGNMENT, whole);
+
+	if (scratch)
+		memset(scratch, 0xff, whole); /* NaN */
+	return scratch;
+}
+
+static int begin(const struct device_info *info, struct run *run)
+{
+	struct stage *stage = run->planned;
+
+	stage_begin(stage, &info->direct);
+	stage->mover = &mover;
+	stage->scratch = new_scratch(stage_scratch_bytes(stage));
+	run->state = stage->scratch;
+	return stage->scratch ? stage_upload_all(stage) : KOPS_E_NOMEM;
+}
+
+static int run_part(struct run *run)
+{
+	const struct run_op *op = &run->ops[run->next_op];
+	struct stage *stage = run->planned;
+	struct launch launch = {.workspace = stage->scratch + stage->copies_bytes,
+	                        .workspace_bytes = stage->workspace_bytes};
+	struct op_args args;
+	int rc = op_is_empty(&op->args) ? 0 : stage_begin_op(stage, run->next_op, &args);
+
+	if (rc < 0 || op_is_empty(&op->args))
+		return rc;
+	args.carried = (char *)launch.workspace + launch.workspace_bytes;
+	rc = op->cut.n_parts <= 1
+	         ? op->kernel->launch(&args, &launch)
+	         : kernel_launch_part(op->kernel, &args, &op->cut, run->next_part, &launch, cpu_convert);
+	stage_end_op(stage, run->next_op);
+	return rc;
+}
+
+static int run_slice(struct backend_device *dev, struct run *run)
+{
+	struct device_info info;
+	double us = 0;
+	int rc = 0;
+
+	fake_describe(dev, &info);
+	if (!run->state)
+		rc = begin(&info, run);
+	while (rc == 0 && !run_is_through(run) && us < PART_US) {
+		us += run_part_us(&run->ops[run->next_op]);
+		rc = run_part(run);
+		run_advance(run);
+	}
+	return rc == 0 && run_is_through(run) ? stage_download_all(run->planned) : rc;
+}
+
+static void fake_abandon(struct backend_device *dev, struct run *run)
+{
+	(void)dev;
+	free(run->state);
+	run->state = NULL;
+}
+
+static void fake_start(struct backend_device *dev, struct run *run)
+{
+	run->error[0] = '\0';
+	run_begin(run);
+	run->status = run_slice(dev, run);
+	if (run->status < 0 && !run->error[0])
+		snprintf(run->error, WHY_BYTES, "the fake device failed: %d", run->status);
+	if (run->status < 0 || run_is_through(run))
+		fake_abandon(dev, run);
+	list_push_last(&dev->done, &run->link);
+}
+
+static struct run *fake_poll(struct backend_device *dev)
+{
+	return list_take(&dev->done, struct run, link);
+}
+
+/* ---- Memory ---- */
+
+static int fake_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address)
+{
+	(void)dev;
+	*ret_address = calloc(1, bytes);
+	return *ret_address ? 0 : KOPS_E_NOMEM;
+}
+
+static void fake_free(struct backend_device *dev, void *address)
+{
+	(void)dev;
+	free(address);
+}
+
+static int fake_pin(void *host, uint64_t bytes, bool read_only)
+{
+	(void)host;
+	(void)bytes;
+	(void)read_only;
+	return 0;
+}
+
+static void fake_unpin(void *host)
+{
+	(void)host;
+}
+
+const struct backend *kops_backend(void)
+{
+	static const struct backend fake = {
+	    .abi = BACKEND_ABI,
+	    .kind = "fake",
+	    .count = fake_count,
+	    .open = fake_open,
+	    .close = fake_close,
+	    .describe = fake_describe,
+	    .kernels = fake_kernels,
+	    .start = fake_start,
+	    .poll = fake_poll,
+	    .abandon = fake_abandon,
+	    .alloc = fake_alloc,
+	    .free = fake_free,
+	    .pin = fake_pin,
+	    .unpin = fake_unpin,
+	};
+
+	return &fake;
+}
