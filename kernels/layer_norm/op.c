@@ -220,7 +220,8 @@ static double roundings(const struct view *x)
 /*
  * u: the unit roundoff, c: the roundings of a sum. A first mean, which may be off by shift = c u peak, is
  * subtracted from each element. What is left is as large as that shift more, and rounded; its mean and its
- * squares are summed up with c roundings. Where that is most of the variance, nobody knows the result.
+ * squares are summed up with c roundings. Where that is most of the variance, nobody knows the result. A mean
+ * of f64 elements is no more exact than its type.
  */
 static void bounds(const struct op_args *args, uint64_t row, double *ret)
 {
@@ -230,7 +231,8 @@ static void bounds(const struct op_args *args, uint64_t row, double *ret)
 	const struct spread s = spread_of(x, x0, &known);
 	double u = x->dtype == KOPS_F64 ? 0x1p-53 : 0x1p-24, c = roundings(x), shift = c * u * s.peak;
 	double variance = s.variance + layer_norm_eps(args), deviation = sqrt(variance);
-	double of_mean = (u * shift + c * u * (s.apart + shift)) / deviation;
+	double held = x->dtype == KOPS_F64 ? 4 * u * s.peak : 0;
+	double of_mean = (held + u * shift + c * u * (s.apart + shift)) / deviation;
 	double of_variance = c * u * (s.variance + shift * shift) / variance;
 
 	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++) {

@@ -192,7 +192,7 @@ template <typename T> void launch_passes(const op_args *args, const struct launc
 	problem p = problem_of(args);
 	pieces q = pieces_of(args, p, launch->workspace);
 	launch_form of_pieces = {grid_of(p.rows * q.splits), dim3(THREADS)};
-	cudaStream_t stream = (cudaStream_t)launch->stream;
+	cudaStream_t stream = cuda_stream(launch);
 
 	if (layer_norm_pieces_are_rows(args)) {
 		launch_kernel(norm_rows<T>, {grid_of(p.rows), dim3(THREADS)}, stream, p);
