@@ -9,6 +9,7 @@ TENSOR = ["512,1024,2048,3072,4096,8192,16384", "--kernel", "wgmma,cublas"]
 # Each kernel has run for a second, the longest that bench warms up, before it is measured: at the clock that lasts.
 LASTING = ["--warmup", "1000000"]
 LASTING_TENSOR = ["4096,8192,16384", "--kernel", "wgmma,cublas", *LASTING]
+NORMS = ["1048576x32,1048576x64,131072x128,131071x257,65536x1024,16384x4096,4096x16384,1685x41224,1024x131072", "--kernel", "all"]
 # KEY: an op, and options of its bench.
 KERNELS = {
     "gemm": ["gemm", *SEED_TABLE],
@@ -31,6 +32,8 @@ KERNELS = {
                     "--dtype", "f16", "--kernel", "fused,ring"],
     "softmax-pieces": ["softmax", "1048576x64,65536x1024,100000x2049,16384x4096,4096x16384,1685x41224,64x1048576,8x8388608,512x1024,"
                        "16x4096", "--kernel", "pieces"],
+    "layer_norm": ["layer_norm", *NORMS],
+    "layer_norm-bf16": ["layer_norm", *NORMS, "--dtype", "bf16"],
     "transpose": ["transpose", *SEED_TABLE],
     "add": ["add", *SEED_TABLE],
     "copy": ["copy", *SEED_TABLE],

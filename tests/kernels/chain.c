@@ -225,6 +225,7 @@ static bool finish_chain(struct target *t, struct chain *c, char why[CHECK_TEXT_
 {
 	int rc = c->run.status;
 
+	run_forget_plan(&c->run);
 	for (unsigned i = 0; rc == 0 && i < SPACES; i++)
 		rc = target_unload(t, &c->spaces[i], c->run.error);
 	for (unsigned i = 0; i < SPACES; i++)

@@ -214,6 +214,7 @@ static bool find_kernel(struct bout *b)
 		result->outcome = rc == KOPS_E_UNSUPPORTED ? DUEL_REFUSED : DUEL_BROKEN;
 		return false;
 	}
+	run_forget_plan(&run);
 	result->kernel = op.kernel->name;
 	if (strcmp(result->kernel, b->d->peer) == 0)
 		result->outcome = DUEL_SAME_KERNEL;

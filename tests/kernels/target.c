@@ -117,6 +117,7 @@ int target_compute(struct target *t, struct run *run)
 		snprintf(run->error, WHY_BYTES, "the run did not come back within %d s", WAIT_S);
 		return KOPS_E_TIMEOUT;
 	}
+	run_forget_plan(run);
 	return run->status;
 }
 

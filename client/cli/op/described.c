@@ -204,11 +204,11 @@ static void describe_verb(const struct op *op, unsigned n_inputs, struct describ
 	snprintf(d->what, sizeof d->what, "%s of arrays", op->name);
 }
 
-/* From operands that a cache holds to 4 GB of them, all of one shape. Whole rows are checked: the result may
- * come from them. */
-static void describe_shapes(unsigned n_operands, struct described *d)
+/* From operands that a cache holds to 4 GB of them, all of one shape but for optional ones, which are small.
+ * Whole rows are checked: the result may come from them. */
+static void describe_shapes(unsigned n_large, struct described *d)
 {
-	unsigned most = (1u << 20) / n_operands, rows = 64;
+	unsigned most = (1u << 20) / n_large, rows = 64;
 	size_t used = 0;
 
 	for (; rows < most; rows *= 4)
@@ -222,7 +222,7 @@ static const struct operation *describe(const struct op *op, struct described *d
 
 	describe_settings(op, d);
 	describe_verb(op, n_inputs, d);
-	describe_shapes(op->n_operands, d);
+	describe_shapes(op->n_operands - optional_inputs(op), d);
 	d->operation = (struct operation){
 	    .name = op->name,
 	    .n_inputs = n_inputs,

@@ -113,7 +113,7 @@ static void large_means_cost_no_accuracy(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < ELEMENTS_MAX; i++)
-		x[i] = 1000000 + 4 * rand() % 5;
+		x[i] = 1000000 + 4 * (rand() % 5);
 	compare(KOPS_F32, 3, 5000, EPS, 64);
 	compare(KOPS_F32, 200, 100, EPS, 64);
 	compare(KOPS_F64, 3, 5000, EPS, 1e6); /* x - mean has so much less than x */
