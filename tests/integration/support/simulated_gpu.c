@@ -112,7 +112,9 @@ struct simulated_kernel {
 static unsigned read_rivals(const struct op *op, struct simulated_kernel ret[RIVALS_MAX])
 {
 	char path[512];
-	FILE *f = strcmp(op->name, "gemm") == 0 ? fopen(path_of("rivals", path), "r") : NULL;
+	/* fopen() allocates, even in vain, and tests count what the daemon allocates. */
+	bool has_file = strcmp(op->name, "gemm") == 0 && is_there("rivals");
+	FILE *f = has_file ? fopen(path_of("rivals", path), "r") : NULL;
 	unsigned n = 0;
 
 	while (f && n < RIVALS_MAX &&
