@@ -98,8 +98,10 @@ static bool set_args(const struct question *q, struct memory *memory, struct op_
 	set_shapes(ret, extents, n);
 	for (unsigned i = 0; i < ret->op->n_operands; i++) {
 		ret->views[i].dtype = dtype_of(q->dtype);
-		ret->views[i].space = &memory[i];
+		if (ret->op->operands[i].is_optional)
+			op_fit_optional(ret, i, ANY_COUNT);
 		view_make_dense(&ret->views[i]);
+		ret->views[i].space = &memory[i];
 	}
 	if (strcmp(q->op, "gemm") == 0)
 		ret->params.gemm = (struct gemm_params){.alpha = 1, .precision = precision_of(q->precision)};
