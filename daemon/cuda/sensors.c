@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <string.h>
 
 #include "cuda/gpu.h"
 

@@ -1,6 +1,7 @@
 #include "plan/choose.h"
 
 #include <math.h>
+#include <string.h>
 
 static bool is_in_host_memory(const struct view *v)
 {

@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "plan/choose.h"
 #include "plan/estimate.h"
@@ -72,11 +73,32 @@ static int check_owners(const struct planner *p, struct run *run, unsigned i)
 	return 0;
 }
 
-/* What is decided for the op before holds for this one; pages of host memory it may find touched by that one.
- */
+/* The op before, if what is decided for it holds for op i: they differ in nothing but where their operands are
+ * in memory of the same owner. NULL: it is to be decided anew. */
+static const struct run_op *like_before(const struct run *run, unsigned i)
+{
+	const struct run_op *op = &run->ops[i], *before = op - 1;
+
+	if (i == 0 || op->preferred != before->preferred || strcmp(op->pinned, before->pinned) != 0 ||
+	    !op_args_alike(&op->args, &before->args))
+		return NULL;
+	for (unsigned v = 0; v < op->args.op->n_operands; v++) {
+		const struct memory *of_op = op->args.views[v].space, *of_before = before->args.views[v].space;
+
+		if (of_op && of_op->owner != of_before->owner) /* absent in both, where it is in one */
+			return NULL;
+	}
+	return before;
+}
+
+/* What is decided for the op before holds for this one, but for pages of host memory, which it may find
+ * touched. */
 static void plan_again(const struct planner *p, struct run_op *op, const struct run_op *before)
 {
-	run_choose_again(op, before);
+	op->kernel = before->kernel;
+	op->larger_errors = before->larger_errors;
+	memcpy(op->why, before->why, sizeof(op->why));
+	memcpy(op->passed_over, before->passed_over, sizeof(op->passed_over));
 	op->plan_us = before->plan_us;
 	op->cut = before->cut;
 	op->together = before->together;
@@ -96,7 +118,7 @@ static void describe_choice(const struct planner *p, struct run_op *op, const st
 static int plan_op(const struct planner *p, struct run *run, unsigned i)
 {
 	struct run_op *op = &run->ops[i];
-	const struct run_op *before = run_like_before(run, i);
+	const struct run_op *before = like_before(run, i);
 	const struct op_args *args = &op->args;
 	struct op_args staged;
 	int rc;

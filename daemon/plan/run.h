@@ -5,8 +5,6 @@
 #ifndef KOPS_RUN_H
 #define KOPS_RUN_H
 
-#include <string.h>
-
 #include "base/list.h"
 #include "kernel.h"
 
@@ -96,35 +94,6 @@ static inline void run_forget_plan(struct run *run)
 	if (run->planned)
 		run->forget_plan(run);
 	run->planned = NULL;
-}
-
-/*
- * For plan(): the op before, if what is decided for it holds for op i: they differ in nothing but where their
- * operands are in memory of the same owner. NULL: it is to be decided anew.
- */
-static inline const struct run_op *run_like_before(const struct run *run, unsigned i)
-{
-	const struct run_op *op = &run->ops[i], *before = op - 1;
-
-	if (i == 0 || op->preferred != before->preferred || strcmp(op->pinned, before->pinned) != 0 ||
-	    !op_args_alike(&op->args, &before->args))
-		return NULL;
-	for (unsigned v = 0; v < op->args.op->n_operands; v++) {
-		const struct memory *of_op = op->args.views[v].space, *of_before = before->args.views[v].space;
-
-		if (of_op && of_op->owner != of_before->owner) /* absent in both, where it is in one */
-			return NULL;
-	}
-	return before;
-}
-
-/* Of an op that is planned: the kernel, and why it is that one. */
-static inline void run_choose_again(struct run_op *op, const struct run_op *before)
-{
-	op->kernel = before->kernel;
-	op->larger_errors = before->larger_errors;
-	memcpy(op->why, before->why, sizeof(op->why));
-	memcpy(op->passed_over, before->passed_over, sizeof(op->passed_over));
 }
 
 /* By plan: the longest part. */

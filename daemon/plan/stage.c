@@ -22,21 +22,6 @@ static const struct op_args *args_of(const struct stage *stage, unsigned i)
 	return &stage->run->ops[i].args;
 }
 
-static unsigned view_total(const struct op_args *args)
-{
-	return args->op->n_operands;
-}
-
-static bool is_output(const struct op_args *args, unsigned v)
-{
-	return op_is_output(args->op, v);
-}
-
-static bool needs_content(const struct op_args *args, unsigned v)
-{
-	return op_reads(args, v);
-}
-
 /* Whether nothing is moved: its memory is the device's, or it is absent, or nothing is launched. */
 static bool stays(const struct op_args *args, unsigned v)
 {
@@ -79,8 +64,8 @@ static unsigned find_or_add_copy(struct stage *stage, const struct view *v)
 
 static void note_copy_use(struct stage_copy *copy, const struct op_args *args, unsigned v)
 {
-	copy->is_read |= needs_content(args, v) && !copy->is_written;
-	copy->is_written |= is_output(args, v);
+	copy->is_read |= op_reads(args, v) && !copy->is_written;
+	copy->is_written |= op_is_output(args->op, v);
 }
 
 static void find_copies(struct stage *stage)
@@ -88,7 +73,7 @@ static void find_copies(struct stage *stage)
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		const struct op_args *args = args_of(stage, i);
 
-		for (unsigned v = 0; v < view_total(args); v++) {
+		for (unsigned v = 0; v < args->op->n_operands; v++) {
 			stage->uses[i][v] = STAGE_NONE;
 			if (stays(args, v))
 				continue;
@@ -147,7 +132,7 @@ static bool is_near(const struct stage_copy *copy, const struct view *v, uint64_
 /* Outputs come before inputs, otherwise they go in their order. */
 static bool is_preferred(const struct op_args *args, unsigned v, unsigned to)
 {
-	return is_output(args, v) == is_output(args, to) ? v < to : is_output(args, v);
+	return op_is_output(args->op, v) == op_is_output(args->op, to) ? v < to : op_is_output(args->op, v);
 }
 
 /*
@@ -161,12 +146,12 @@ static bool takes_host_view(const struct stage *stage, unsigned i, unsigned v)
 
 	if (!stage->run->ops[i].kernel->once)
 		return false;
-	for (unsigned w = 0; w < view_total(args); w++)
+	for (unsigned w = 0; w < args->op->n_operands; w++)
 		if (is_preferred(args, w, v) && copy_of(stage, i, w))
 			return false;
 	if (copy->pinned)
 		return true;
-	for (unsigned w = 0; w < view_total(args); w++)
+	for (unsigned w = 0; w < args->op->n_operands; w++)
 		if (!view_is_dense(&args->views[w]))
 			return false;
 	return true;
@@ -190,7 +175,7 @@ static void point_at_image(const struct stage_copy *copy, char *scratch, struct 
 static void fill_args(const struct stage *stage, unsigned i, struct op_args *ret_args)
 {
 	*ret_args = *args_of(stage, i);
-	for (unsigned v = 0; v < view_total(ret_args); v++) {
+	for (unsigned v = 0; v < ret_args->op->n_operands; v++) {
 		const struct stage_copy *copy = copy_of(stage, i, v);
 		struct view *view = &ret_args->views[v];
 
@@ -220,7 +205,7 @@ static bool withdraw(struct stage *stage, unsigned i)
 {
 	bool had = false;
 
-	for (unsigned v = 0; v < view_total(args_of(stage, i)); v++) {
+	for (unsigned v = 0; v < args_of(stage, i)->op->n_operands; v++) {
 		struct stage_copy *copy = copy_of(stage, i, v);
 
 		had |= copy && copy->direct;
@@ -240,7 +225,7 @@ static void decide_direct(struct stage *stage, const struct direct_limits *direc
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		uint64_t max_bytes = direct_max_bytes(stage, i, direct);
 
-		for (unsigned v = 0; v < view_total(args_of(stage, i)); v++) {
+		for (unsigned v = 0; v < args_of(stage, i)->op->n_operands; v++) {
 			struct stage_copy *copy = copy_of(stage, i, v);
 
 			if (copy && !takes_host_view(stage, i, v) &&
@@ -289,7 +274,7 @@ static size_t operand_total(const struct run *run)
 	size_t n = 0;
 
 	for (unsigned i = 0; i < run->n_ops; i++)
-		n += view_total(&run->ops[i].args);
+		n += run->ops[i].args.op->n_operands;
 	return n;
 }
 
@@ -423,11 +408,11 @@ int stage_upload_all(struct stage *stage)
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		const struct op_args *args = args_of(stage, i);
 
-		for (unsigned v = 0; v < view_total(args) && !op_is_empty(args); v++) {
+		for (unsigned v = 0; v < args->op->n_operands && !op_is_empty(args); v++) {
 			struct stage_copy *copy = copy_of(stage, i, v);
 			int rc;
 
-			if (!copy || copy->direct || copy->valid || !needs_content(args, v) ||
+			if (!copy || copy->direct || copy->valid || !op_reads(args, v) ||
 			    written_before(stage, i, &args->views[v]))
 				continue;
 			rc = upload(stage, copy);
@@ -446,19 +431,19 @@ static int begin_view(struct stage *stage, unsigned i, unsigned v)
 
 	if (!copy || copy->layout.bytes == 0)
 		return 0;
-	if (copy->valid && !is_output(args, v))
+	if (copy->valid && !op_is_output(args->op, v))
 		return 0;
 	rc = flush_others(stage, copy);
 	if (rc < 0)
 		return rc;
 	if (copy->direct)
-		return copy->pinned || is_output(args, v) ? 0 : settle_stream(stage);
-	return needs_content(args, v) && !copy->valid ? upload(stage, copy) : 0;
+		return copy->pinned || op_is_output(args->op, v) ? 0 : settle_stream(stage);
+	return op_reads(args, v) && !copy->valid ? upload(stage, copy) : 0;
 }
 
 int stage_begin_op(struct stage *stage, unsigned i, struct op_args *ret_args)
 {
-	unsigned n = view_total(args_of(stage, i));
+	unsigned n = args_of(stage, i)->op->n_operands;
 
 	for (unsigned v = 0; v < n; v++) {
 		int rc = begin_view(stage, i, v);
@@ -489,8 +474,8 @@ void stage_end_op(struct stage *stage, unsigned i)
 {
 	const struct op_args *args = args_of(stage, i);
 
-	for (unsigned v = 0; v < view_total(args); v++) {
-		struct stage_copy *copy = is_output(args, v) ? copy_of(stage, i, v) : NULL;
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
+		struct stage_copy *copy = op_is_output(args->op, v) ? copy_of(stage, i, v) : NULL;
 
 		if (copy)
 			end_output(stage, copy);

@@ -11,7 +11,8 @@
 #include <string.h>
 
 #include "common/cpu.h"
-#include "plan/backend.h"
+#include "cpu/cpu.h"
+#include "host_mover.h"
 #include "plan/stage.h"
 
 const struct backend *kops_backend(void);
@@ -20,12 +21,6 @@ const struct backend *kops_backend(void);
 
 struct backend_device {
 	struct list done;
-};
-
-static const struct kernel_list *const lists[OP_COUNT] = {
-#define X(name) &name##_cpu_kernels,
-#include "ops.def"
-#undef X
 };
 
 static unsigned fake_count(char why[WHY_BYTES])
@@ -70,52 +65,6 @@ static void fake_describe(const struct backend_device *dev, struct device_info *
 	};
 }
 
-static const struct kernel_list *fake_kernels(const struct op *op)
-{
-	static const struct kernel_list none = {NULL, 0};
-	unsigned i = op_index(op);
-
-	return i < OP_COUNT ? lists[i] : &none;
-}
-
-/* ---- Moving ---- */
-
-/* Of element i of the image, in host memory. */
-static uint64_t host_offset(const struct layout *l, uint64_t i)
-{
-	uint64_t at = 0;
-
-	for (uint32_t d = 0; d < l->rank; i /= l->extent[d++])
-		at += i % l->extent[d] * l->host_stride[d];
-	return l->lowest + at * l->element;
-}
-
-static int upload(const struct layout *l, const void *host, bool pinned, void *image, struct stream *stream)
-{
-	(void)pinned;
-	(void)stream;
-	for (uint64_t i = 0; i < l->bytes / l->element; i++)
-		memcpy((char *)image + i * l->element, (const char *)host + host_offset(l, i), l->element);
-	return 0;
-}
-
-static int download(const struct layout *l, void *host, bool pinned, const void *image, struct stream *stream)
-{
-	(void)pinned;
-	(void)stream;
-	for (uint64_t i = 0; i < l->bytes / l->element; i++)
-		memcpy((char *)host + host_offset(l, i), (const char *)image + i * l->element, l->element);
-	return 0;
-}
-
-static int settle(struct stream *stream)
-{
-	(void)stream;
-	return 0;
-}
-
-static const struct stage_mover mover = {upload, download, settle};
-
 /* ---- Running ---- */
 
 static char *new_scratch(uint64_t bytes)
@@ -133,7 +82,7 @@ static int begin(const struct device_info *info, struct run *run)
 	struct stage *stage = run->planned;
 
 	stage_begin(stage, &info->direct);
-	stage->mover = &mover;
+	stage->mover = &host_mover;
 	stage->scratch = new_scratch(stage_scratch_bytes(stage));
 	run->state = stage->scratch;
 	return stage->scratch ? stage_upload_all(stage) : KOPS_E_NOMEM;
@@ -229,14 +178,16 @@ static void fake_unpin(void *host)
 
 const struct backend *kops_backend(void)
 {
-	static const struct backend fake = {
+	static struct backend fake;
+
+	fake = (struct backend){
 	    .abi = BACKEND_ABI,
 	    .kind = "fake",
 	    .count = fake_count,
 	    .open = fake_open,
 	    .close = fake_close,
 	    .describe = fake_describe,
-	    .kernels = fake_kernels,
+	    .kernels = backend_cpu.kernels,
 	    .start = fake_start,
 	    .poll = fake_poll,
 	    .abandon = fake_abandon,

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/cpu.h"
-#include "plan/stage.h"
+#include "host_mover.h"
 #include "seed.h"
 
 #define ELEMENTS 48 /* few, so that views meet */
@@ -31,42 +31,19 @@ static uint64_t pick(uint64_t n)
 
 static unsigned uploads, downloads;
 
-static uint64_t host_offset(const struct layout *l, uint64_t i)
-{
-	uint64_t at = 0;
-
-	for (uint32_t d = 0; d < l->rank; i /= l->extent[d++])
-		at += i % l->extent[d] * l->host_stride[d];
-	return l->lowest + at * l->element;
-}
-
 static int upload(const struct layout *l, const void *host, bool pinned, void *image, struct stream *stream)
 {
-	(void)pinned;
-	(void)stream;
 	uploads++;
-	for (uint64_t i = 0; i < l->bytes / l->element; i++)
-		memcpy((char *)image + i * l->element, (const char *)host + host_offset(l, i), l->element);
-	return 0;
+	return host_upload(l, host, pinned, image, stream);
 }
 
 static int download(const struct layout *l, void *host, bool pinned, const void *image, struct stream *stream)
 {
-	(void)pinned;
-	(void)stream;
 	downloads++;
-	for (uint64_t i = 0; i < l->bytes / l->element; i++)
-		memcpy((char *)host + host_offset(l, i), (const char *)image + i * l->element, l->element);
-	return 0;
+	return host_download(l, host, pinned, image, stream);
 }
 
-static int settle(struct stream *stream)
-{
-	(void)stream;
-	return 0;
-}
-
-static const struct stage_mover mover = {upload, download, settle};
+static const struct stage_mover mover = {upload, download, host_settle};
 
 /* ---- A run ---- */
 

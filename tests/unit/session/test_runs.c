@@ -46,7 +46,7 @@ static struct job *submit_held(struct client *c, uint64_t id)
 	return idmap_get(&c->session->jobs, id);
 }
 
-static void check_refusal(struct client *c, uint64_t id, int status, const char *why)
+static const Kops__V1__Reply *look_at_refusal(struct client *c, uint64_t id, int status, const char *why)
 {
 	const Kops__V1__Reply *reply = client_look(c, NULL);
 
@@ -54,18 +54,18 @@ static void check_refusal(struct client *c, uint64_t id, int status, const char 
 	assert_int_equal(reply->id, id);
 	assert_int_equal(reply->status, status);
 	assert_string_equal(reply->message, why);
+	return reply;
+}
+
+static void check_refusal(struct client *c, uint64_t id, int status, const char *why)
+{
+	look_at_refusal(c, id, status, why);
 	assert_null(idmap_get(&c->session->jobs, id));
 }
 
 static void check_busy(struct client *c, uint64_t id, uint64_t retry_after_us, const char *why)
 {
-	const Kops__V1__Reply *reply = client_look(c, NULL);
-
-	assert_non_null(reply);
-	assert_int_equal(reply->id, id);
-	assert_int_equal(reply->status, KOPS_E_BUSY);
-	assert_int_equal(reply->retry_after_us, retry_after_us);
-	assert_string_equal(reply->message, why);
+	assert_int_equal(look_at_refusal(c, id, KOPS_E_BUSY, why)->retry_after_us, retry_after_us);
 }
 
 static void await_receipt(struct client *c, uint64_t id)
