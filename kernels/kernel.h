@@ -525,6 +525,22 @@ int view_count(const struct view *v, uint64_t *ret_count);
 /* Product of the extents of a view already accepted by view_extent(). */
 uint64_t view_elements(const struct view *v);
 
+/* Leaves indices [first, first + n) of an axis: moves the offset, and data where it is set. */
+void view_narrow(struct view *v, uint32_t axis, uint64_t first, uint64_t n);
+
+/* Elements from the first one of a view of rank 4 to where row i begins: the first three axes number its rows.
+ * Those of dense views are all along axis 2. */
+static inline int64_t view_row(const struct view *v, uint64_t i)
+{
+	uint64_t rest;
+
+	if (i < v->shape[2])
+		return (int64_t)i * v->strides[2];
+	rest = i / v->shape[2];
+	return (int64_t)(rest / v->shape[1]) * v->strides[0] + (int64_t)(rest % v->shape[1]) * v->strides[1] +
+	       (int64_t)(i % v->shape[2]) * v->strides[2];
+}
+
 /* Row-major strides without gaps. */
 void view_make_dense(struct view *v);
 bool view_is_dense(const struct view *v);

@@ -208,6 +208,14 @@ uint64_t rules_wide_bytes(const struct op_args *args)
 	           : bytes;
 }
 
+uint64_t rules_row_bytes(const struct view *v, uint64_t of_row)
+{
+	uint64_t bytes;
+
+	return __builtin_mul_overflow(v->shape[0] * v->shape[1] * v->shape[2], of_row, &bytes) ? UINT64_MAX
+	                                                                                       : bytes;
+}
+
 void rules_widen(struct op_args *part)
 {
 	struct view *y = op_output(part);

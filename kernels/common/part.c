@@ -22,12 +22,7 @@ static uint64_t extent_of(const struct op_args *args, int axis)
 
 static void narrow(struct view *v, int axis, bool keeps_stride, uint64_t first, uint64_t n)
 {
-	int64_t bytes = (int64_t)first * v->strides[axis] * (int64_t)dtype_size(v->dtype);
-
-	v->offset += (uint64_t)bytes;
-	if (v->data)
-		v->data = (char *)v->data + bytes;
-	v->shape[axis] = n;
+	view_narrow(v, (uint32_t)axis, first, n);
 	if (n == 1 && !keeps_stride)
 		v->strides[axis] = 0;
 }

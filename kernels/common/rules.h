@@ -71,4 +71,8 @@ double rules_bytes(const struct view *v);
 uint64_t rules_wide_bytes(const struct op_args *args);
 void rules_widen(struct op_args *part);
 
+/* For op.carried_bytes of what each row of a view of rank 4 hands on: UINT64_MAX where the product is no
+ * number. */
+uint64_t rules_row_bytes(const struct view *v, uint64_t of_row);
+
 #endif

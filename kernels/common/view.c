@@ -31,6 +31,16 @@ uint64_t view_elements(const struct view *v)
 	return view_count(v, &count) < 0 ? 0 : count;
 }
 
+void view_narrow(struct view *v, uint32_t axis, uint64_t first, uint64_t n)
+{
+	int64_t bytes = (int64_t)first * v->strides[axis] * (int64_t)dtype_size(v->dtype);
+
+	v->offset += (uint64_t)bytes;
+	if (v->data)
+		v->data = (char *)v->data + bytes;
+	v->shape[axis] = n;
+}
+
 void view_make_dense(struct view *v)
 {
 	uint64_t stride = 1;

@@ -361,15 +361,8 @@ static uint64_t steps(const struct op_args *args)
 
 static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint64_t n)
 {
-	struct view *a = &args->views[A], *b = &args->views[B];
-	int64_t size = (int64_t)dtype_size(a->dtype);
-	int64_t at_a = (int64_t)first * a->strides[2] * size, at_b = (int64_t)first * b->strides[1] * size;
-
-	a->offset += (uint64_t)at_a;
-	b->offset += (uint64_t)at_b;
-	a->data = a->data ? (char *)a->data + at_a : NULL;
-	b->data = b->data ? (char *)b->data + at_b : NULL;
-	a->shape[2] = b->shape[1] = n;
+	view_narrow(&args->views[A], 2, first, n);
+	view_narrow(&args->views[B], 1, first, n);
 	if (first > 0)
 		args->params.gemm.beta = 1;
 	rules_widen(args);

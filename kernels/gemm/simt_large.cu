@@ -21,10 +21,10 @@
 #include <math.h>
 #include <utility>
 
-#include "common/fma.cuh"
 #include "common/hopper.cuh"
 #include "common/launch.cuh"
 #include "fitted.h"
+#include "gemm/fma.cuh"
 #include "gemm/kernels.h"
 #include "gemm/map.cuh"
 #include "gemm/tiles.cuh"

@@ -1,11 +1,8 @@
 /*
- * layer_norm on the CPU.
- *
- * vectorised  each piece of a row stays in the first-level cache while it is measured as f32 (f64 of f64): its
- * mean, then what its elements are apart from it. What pieces come to is joined in float64, and a second pass
- *             writes. 16-bit elements are widened in a buffer. Threads over rows, or over the pieces of few
- * long rows. Rows whose squares f32 does not hold are done in float64, element by element reference   plain
- * loops, float64
+ * layer_norm on the CPU, as `vectorised`. Each piece of a row stays in the first-level cache while it is
+ * measured in f32 (f64 in f64): its mean, then what its elements are apart from it. What pieces come to is
+ * joined in float64, and a second pass writes. 16-bit elements are widened in a buffer. Threads take rows, or
+ * the pieces of few long rows. Rows whose squares f32 does not hold are done in float64, element by element.
  *
  * Bound by memory from rows of some 60 elements on.
  */
@@ -313,18 +310,6 @@ static void short_row(const struct op_args *args, int64_t x_row, int64_t y_row, 
 
 /* ---- Rows ---- */
 
-/* The rows of dense views are all along axis 2. */
-static int64_t row_at(const struct view *v, uint64_t row)
-{
-	if (row < v->shape[2])
-		return (int64_t)row * v->strides[2];
-
-	uint64_t i2 = row % v->shape[2], i1 = row / v->shape[2] % v->shape[1],
-	         i0 = row / v->shape[2] / v->shape[1];
-
-	return (int64_t)i0 * v->strides[0] + (int64_t)i1 * v->strides[1] + (int64_t)i2 * v->strides[2];
-}
-
 struct work {
 	const struct op_args *args;
 	uint64_t rows, columns;
@@ -348,7 +333,7 @@ static void hand_on(const struct op_args *args, uint64_t row, struct layer_norm_
 static void long_row(const struct op_args *args, uint64_t row, int64_t columns)
 {
 	enum layer_norm_pass pass = layer_norm_pass(args);
-	int64_t x = row_at(&args->views[LAYER_NORM_X], row);
+	int64_t x = view_row(&args->views[LAYER_NORM_X], row);
 	struct layer_norm_partial known =
 	    pass == LAYER_NORM_WRITE ? *carried_of(args, row) : measure(args, x, 0, columns);
 	struct measures m = measures_of(args, known);
@@ -356,7 +341,7 @@ static void long_row(const struct op_args *args, uint64_t row, int64_t columns)
 	if (pass == LAYER_NORM_MEASURE)
 		hand_on(args, row, known);
 	else
-		write_columns(args, x, row_at(&args->views[LAYER_NORM_Y], row), 0, columns, &m);
+		write_columns(args, x, view_row(&args->views[LAYER_NORM_Y], row), 0, columns, &m);
 }
 
 /* Rows [first, end) of one piece each. */
@@ -365,7 +350,7 @@ static void short_rows(const struct work *w, uint64_t first, uint64_t end, const
 	const struct view *x = &w->args->views[LAYER_NORM_X], *y = &w->args->views[LAYER_NORM_Y];
 
 	for (uint64_t row = first; row < end; row++)
-		short_row(w->args, row_at(x, row), row_at(y, row), (int64_t)w->columns, v);
+		short_row(w->args, view_row(x, row), view_row(y, row), (int64_t)w->columns, v);
 }
 
 /* Rows of so few columns that some go together. */
@@ -409,13 +394,13 @@ static void rows_in_lanes(const struct work *w, uint64_t first, uint64_t end, co
 	for (; first < end; first += LAYER_NORM_LANES) {
 		unsigned rows = (unsigned)least((int64_t)(end - first), LAYER_NORM_LANES);
 		for (unsigned i = 0; i < rows; i++)
-			load_lane(x, row_at(x, first + i), n, &lanes, i);
+			load_lane(x, view_row(x, first + i), n, &lanes, i);
 		uint32_t bad = layer_norm_of_lanes(&lanes, n, v->weight, v->bias, layer_norm_eps(w->args));
 		for (unsigned i = 0; i < rows; i++)
 			if (bad >> i & 1)
 				short_rows(w, first + i, first + i + 1, v);
 			else
-				store_lane(y, row_at(y, first + i), n, &lanes, i);
+				store_lane(y, view_row(y, first + i), n, &lanes, i);
 	}
 }
 
@@ -444,7 +429,7 @@ static void measure_some(void *ctx, unsigned part)
 	uint64_t row = part / w->column_parts;
 	unsigned piece = part % w->column_parts;
 
-	w->found[part] = measure(w->args, row_at(&w->args->views[LAYER_NORM_X], row),
+	w->found[part] = measure(w->args, view_row(&w->args->views[LAYER_NORM_X], row),
 	                         (int64_t)threads_bound(w->columns, piece, w->column_parts),
 	                         (int64_t)threads_bound(w->columns, piece + 1, w->column_parts));
 }
@@ -456,8 +441,8 @@ static void write_some(void *ctx, unsigned part)
 	unsigned piece = part % w->column_parts;
 	struct measures m = measures_of(w->args, w->found[row * w->column_parts]);
 
-	write_columns(w->args, row_at(&w->args->views[LAYER_NORM_X], row),
-	              row_at(&w->args->views[LAYER_NORM_Y], row),
+	write_columns(w->args, view_row(&w->args->views[LAYER_NORM_X], row),
+	              view_row(&w->args->views[LAYER_NORM_Y], row),
 	              (int64_t)threads_bound(w->columns, piece, w->column_parts),
 	              (int64_t)threads_bound(w->columns, piece + 1, w->column_parts), &m);
 }

@@ -181,17 +181,18 @@ __global__ void __launch_bounds__(ROWS<THREADS> *THREADS) kept(const __grid_cons
 
 /* ---- Launches ---- */
 
-template <typename T, int THREADS, int VECTOR, int VECTORS> void launch_kept(const problem &p, void *stream)
+template <typename T, int THREADS, int VECTOR, int VECTORS>
+void launch_kept(const problem &p, cudaStream_t stream)
 {
 	constexpr unsigned rows = ROWS<THREADS>;
 
 	launch_kernel(kept<T, THREADS, VECTOR, VECTORS>,
-	              {grid_of((p.rows + rows - 1) / rows), dim3(rows * THREADS)}, (cudaStream_t)stream, p);
+	              {grid_of((p.rows + rows - 1) / rows), dim3(rows * THREADS)}, stream, p);
 }
 
 /* Few threads with many bytes each join their sums in fewer steps; of short rows there are several to a warp.
  */
-template <typename T, int VECTOR> void launch_width(const problem &p, void *stream)
+template <typename T, int VECTOR> void launch_width(const problem &p, cudaStream_t stream)
 {
 	constexpr int VECTORS = LAYER_NORM_KEPT_BYTES / (VECTOR * sizeof(T));
 	uint64_t threads = (p.cols * sizeof(T) + LAYER_NORM_KEPT_BYTES - 1) / LAYER_NORM_KEPT_BYTES;
@@ -233,7 +234,7 @@ bool takes_vectors(const problem &p, uint64_t size)
 	return aligned;
 }
 
-template <typename T> void launch_as(const op_args *args, void *stream)
+template <typename T> void launch_as(const op_args *args, cudaStream_t stream)
 {
 	problem p = problem_of(args);
 
@@ -249,16 +250,16 @@ extern "C" CUDA_LAUNCH(layer_norm_kept)
 {
 	switch (args->views[LAYER_NORM_X].dtype) {
 	case KOPS_F64:
-		launch_as<double>(args, launch->stream);
+		launch_as<double>(args, cuda_stream(launch));
 		break;
 	case KOPS_F16:
-		launch_as<__half>(args, launch->stream);
+		launch_as<__half>(args, cuda_stream(launch));
 		break;
 	case KOPS_BF16:
-		launch_as<__nv_bfloat16>(args, launch->stream);
+		launch_as<__nv_bfloat16>(args, cuda_stream(launch));
 		break;
 	default:
-		launch_as<float>(args, launch->stream);
+		launch_as<float>(args, cuda_stream(launch));
 	}
 	return cuda_launch_status();
 }

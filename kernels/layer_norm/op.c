@@ -200,15 +200,6 @@ static struct spread spread_of(const struct view *x, int64_t x0, const struct la
 	return s;
 }
 
-/* Index of the first element of a row of v. */
-static int64_t row_at(const struct view *v, uint64_t row)
-{
-	uint64_t i2 = row % v->shape[2], i1 = row / v->shape[2] % v->shape[1],
-	         i0 = row / v->shape[2] / v->shape[1];
-
-	return (int64_t)i0 * v->strides[0] + (int64_t)i1 * v->strides[1] + (int64_t)i2 * v->strides[2];
-}
-
 /* Of elements that are f64, sums are no more exact than the elements, neither here nor in kernels. */
 static double roundings(const struct view *x)
 {
@@ -226,7 +217,7 @@ static double roundings(const struct view *x)
 static void bounds(const struct op_args *args, uint64_t row, double *ret)
 {
 	const struct view *x = &args->views[X], *weight = &args->views[WEIGHT], *bias = &args->views[BIAS];
-	int64_t x0 = row_at(x, row);
+	int64_t x0 = view_row(x, row);
 	const struct layer_norm_partial known = measure_row(args, x0);
 	const struct spread s = spread_of(x, x0, &known);
 	double u = x->dtype == KOPS_F64 ? 0x1p-53 : 0x1p-24, c = roundings(x), shift = c * u * s.peak;
@@ -311,26 +302,15 @@ static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint6
 	for (unsigned i = X; i <= Y; i++) {
 		struct view *v = &args->views[i];
 
-		if (view_is_absent(v))
-			continue;
-		uint32_t last = v->rank - 1;
-		int64_t skip = (int64_t)first * v->strides[last] * (int64_t)dtype_size(v->dtype);
-
-		v->offset += (uint64_t)skip;
-		if (v->data)
-			v->data = (char *)v->data + skip;
-		v->shape[last] = n;
+		if (!view_is_absent(v))
+			view_narrow(v, v->rank - 1, first, n);
 	}
 	layer_norm_set_pass(args, pass == 0 ? LAYER_NORM_MEASURE : LAYER_NORM_WRITE, pass == 0 && first > 0);
 }
 
 static uint64_t carried_bytes(const struct op_args *args)
 {
-	uint64_t bytes;
-
-	return __builtin_mul_overflow(layer_norm_rows(args), sizeof(struct layer_norm_partial), &bytes)
-	           ? UINT64_MAX
-	           : bytes;
+	return rules_row_bytes(&args->views[Y], sizeof(struct layer_norm_partial));
 }
 
 static const struct part_axis part_axes[] = {{{0, PART_NONE, PART_NONE, 0}, false},

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/launch.cuh"
+#include "common/rows.cuh"
 #include "layer_norm/layer_norm.h"
 
 namespace
@@ -50,26 +51,6 @@ problem problem_of(const op_args *args)
 	p.least_squares = p.eps >= 1e-20 ? 0 : 1e-30f * (float)p.cols;
 	return p;
 }
-
-/* Where row i begins. The rows of dense views are all in batch[2]. */
-__device__ __forceinline__ int64_t at_row(const problem &p, const int64_t (&strides)[3], uint64_t i)
-{
-	if (i < p.batch[2])
-		return (int64_t)i * strides[2];
-
-	uint64_t rest = i / p.batch[2];
-	return (int64_t)(i % p.batch[2]) * strides[2] + (int64_t)(rest % p.batch[1]) * strides[1] +
-	       (int64_t)(rest / p.batch[1]) * strides[0];
-}
-
-/* Elements of 16 bits are computed with in f32. */
-template <typename T> struct arithmetic {
-	typedef float type;
-};
-template <> struct arithmetic<double> {
-	typedef double type;
-};
-template <typename T> using real = typename arithmetic<T>::type;
 
 dim3 grid_of(uint64_t blocks)
 {

@@ -156,18 +156,6 @@ static double reduce_run(kops_reduction kind, const void *x, kops_dtype dtype, i
 
 /* ---- Rows ---- */
 
-/* The rows of dense views are all along axis 2. */
-static int64_t row_at(const struct view *v, uint64_t row)
-{
-	if (row < v->shape[2])
-		return (int64_t)row * v->strides[2];
-
-	uint64_t i2 = row % v->shape[2], i1 = row / v->shape[2] % v->shape[1],
-	         i0 = row / v->shape[2] / v->shape[1];
-
-	return (int64_t)i0 * v->strides[0] + (int64_t)i1 * v->strides[1] + (int64_t)i2 * v->strides[2];
-}
-
 static const char *element(const struct view *v, int64_t at)
 {
 	return (const char *)v->data + at * (int64_t)dtype_size(v->dtype);
@@ -187,7 +175,7 @@ static void reduce_tiles(const struct op_args *args, uint64_t row, int64_t rows,
 	for (int64_t i = from; i < to; i += cols) {
 		int64_t width = least(to - i, cols);
 
-		move_matrix(tile, width, 1, element(x, row_at(x, row) + i * x->strides[3]), x->strides[2],
+		move_matrix(tile, width, 1, element(x, view_row(x, row) + i * x->strides[3]), x->strides[2],
 		            x->strides[3], (uint64_t)rows, (uint64_t)width, size);
 		for (int64_t r = 0; r < rows; r++)
 			results[r] = join(
@@ -218,7 +206,7 @@ static void reduce_columns(const struct op_args *args, uint64_t row, int64_t row
 {
 	const struct view *x = &args->views[X];
 	kops_reduction kind = args->params.reduce.kind;
-	int64_t at = row_at(x, row) + from;
+	int64_t at = view_row(x, row) + from;
 
 	if (is_run(x) && to - from <= SHORT && x->dtype == KOPS_F32 && kind != KOPS_MAX) {
 		sum_short(results, (const float *)(const void *)element(x, at), x->strides[2], rows, to - from);
@@ -238,7 +226,7 @@ static void store(const struct op_args *args, uint64_t row, double result)
 {
 	const struct reduce_params *p = &args->params.reduce;
 	const struct view *y = &args->views[Y];
-	int64_t at = row_at(y, row);
+	int64_t at = view_row(y, row);
 
 	result *= p->scale;
 	if (p->goes_on)

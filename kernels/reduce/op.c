@@ -203,13 +203,7 @@ static uint64_t carried_bytes(const struct op_args *args)
 
 static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint64_t n)
 {
-	struct view *x = &args->views[X];
-	int64_t skip = (int64_t)first * x->strides[3] * (int64_t)dtype_size(x->dtype);
-
-	x->offset += (uint64_t)skip;
-	if (x->data)
-		x->data = (char *)x->data + skip;
-	x->shape[3] = n;
+	view_narrow(&args->views[X], 3, first, n);
 	args->params.reduce.goes_on |= first > 0;
 	if (args->params.reduce.kind != KOPS_MAX)
 		rules_widen(args);

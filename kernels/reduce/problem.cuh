@@ -16,6 +16,7 @@
 
 #include "common/hopper.cuh"
 #include "common/launch.cuh"
+#include "common/rows.cuh"
 #include "reduce/split.h"
 
 namespace
@@ -146,17 +147,7 @@ template <bool MAX> __device__ __forceinline__ double join_block(double result)
 	return join_lanes<MAX, WARP>(lane < WARPS ? of_warps[lane] : (double)total<MAX>::nothing());
 }
 
-/* ---- Where rows are ---- */
-
-__device__ __forceinline__ int64_t at_row(const problem &p, const int64_t (&strides)[3], uint64_t i)
-{
-	if (i < p.batch[2])
-		return (int64_t)i * strides[2];
-
-	uint64_t rest = i / p.batch[2];
-	return (int64_t)(i % p.batch[2]) * strides[2] + (int64_t)(rest % p.batch[1]) * strides[1] +
-	       (int64_t)(rest / p.batch[1]) * strides[0];
-}
+/* ---- Where results go ---- */
 
 template <bool MAX, typename T>
 __device__ __forceinline__ void store_as(const problem &p, int64_t at, double result)

@@ -341,11 +341,7 @@ struct job {
 
 static struct row row_at(const struct view *v, uint64_t row)
 {
-	uint64_t i2 = row % v->shape[2], i1 = row / v->shape[2] % v->shape[1],
-	         i0 = row / v->shape[2] / v->shape[1];
-	int64_t at = (int64_t)i0 * v->strides[0] + (int64_t)i1 * v->strides[1] + (int64_t)i2 * v->strides[2];
-
-	return (struct row){(char *)v->data + at * (int64_t)dtype_size(v->dtype), v->dtype,
+	return (struct row){(char *)v->data + view_row(v, row) * (int64_t)dtype_size(v->dtype), v->dtype,
 	                    v->shape[3] == 1 ? 1 : v->strides[3]};
 }
 

@@ -182,11 +182,7 @@ struct job {
 
 static struct row row_at(const struct view *v, uint64_t row)
 {
-	uint64_t i2 = row % v->shape[2], i1 = row / v->shape[2] % v->shape[1],
-	         i0 = row / v->shape[2] / v->shape[1];
-	int64_t at = (int64_t)i0 * v->strides[0] + (int64_t)i1 * v->strides[1] + (int64_t)i2 * v->strides[2];
-
-	return (struct row){(double *)v->data + at, v->shape[3] == 1 ? 1 : v->strides[3]};
+	return (struct row){(double *)v->data + view_row(v, row), v->shape[3] == 1 ? 1 : v->strides[3]};
 }
 
 static void whole_rows(void *ctx, unsigned part)

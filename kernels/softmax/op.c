@@ -184,27 +184,15 @@ static uint64_t steps(const struct op_args *args)
 
 static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint64_t n)
 {
-	for (unsigned i = X; i <= Y; i++) {
-		struct view *v = &args->views[i];
-		int64_t skip = (int64_t)first * v->strides[3] * (int64_t)dtype_size(v->dtype);
-
-		v->offset += (uint64_t)skip;
-		if (v->data)
-			v->data = (char *)v->data + skip;
-		v->shape[3] = n;
-	}
+	for (unsigned i = X; i <= Y; i++)
+		view_narrow(&args->views[i], 3, first, n);
 	args->params.softmax.pass = pass == 0 ? SOFTMAX_SUM : SOFTMAX_WRITE;
 	args->params.softmax.goes_on = pass == 0 && first > 0;
 }
 
 static uint64_t carried_bytes(const struct op_args *args)
 {
-	const uint64_t *rows = args->views[Y].shape;
-	uint64_t bytes;
-
-	return __builtin_mul_overflow(rows[0] * rows[1] * rows[2], sizeof(struct softmax_partial), &bytes)
-	           ? UINT64_MAX
-	           : bytes;
+	return rules_row_bytes(&args->views[Y], sizeof(struct softmax_partial));
 }
 
 static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {{2, 2}, false}};

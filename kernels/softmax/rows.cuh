@@ -12,18 +12,10 @@
 #include <math.h>
 
 #include "common/cuda.h"
+#include "common/rows.cuh"
 
 namespace
 {
-
-/* In which elements of a type are computed. */
-template <typename T> struct computed {
-	typedef float type;
-};
-template <> struct computed<double> {
-	typedef double type;
-};
-template <typename T> using real = typename computed<T>::type;
 
 /* rows = batch[0] · batch[1] · batch[2]. Strides in elements. */
 struct problem {

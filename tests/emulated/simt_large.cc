@@ -2,7 +2,7 @@
 #include "instructions.h"
 #include "launch.h"
 
-/* In the place of kernels/common/fma.cuh; see there. */
+/* In the place of kernels/gemm/fma.cuh; see there. */
 #define KOPS_KERNELS_FMA_H
 
 namespace
