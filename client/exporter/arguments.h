@@ -1,4 +1,4 @@
-/* arguments.h: the options of kops-exporter. kops-manual reads them too, for shells to complete. */
+/* arguments.h: the options of kops-exporter. kops-manual reads them too, for shell completions. */
 #ifndef KOPS_EXPORTER_ARGUMENTS_H
 #define KOPS_EXPORTER_ARGUMENTS_H
 

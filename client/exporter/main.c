@@ -1,4 +1,4 @@
-/* kops-exporter: kopsd's figures for Prometheus. A process of its own, since kopsd has no network. */
+/* kops-exporter: kopsd's figures for Prometheus. It is a process of its own, since kopsd uses no network. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "server.h"
 #include "standard_fds.h"
 
-/* Called before there is another thread, which inherits it. */
+/* Blocks signals before there is another thread, which inherits that. */
 static void block_signals(sigset_t *ret_ending)
 {
 	sigemptyset(ret_ending);
@@ -17,7 +17,7 @@ static void block_signals(sigset_t *ret_ending)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* Serves until a signal ends it. An exit code; not CLI_OK: with a sentence in why. */
+/* Serves until a signal comes. Returns an exit code, with a sentence in why if it is not CLI_OK. */
 static int serve(const struct flags *flags, char why[CLI_WHY_BYTES])
 {
 	const char *listen = flags->listen ? flags->listen : ARGUMENTS_LISTEN;

@@ -9,20 +9,20 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* How a member is stored, and so how it is written. Times are microseconds there, and seconds here. */
+/* How a member is stored and written. Stored times are microseconds, written ones seconds. */
 enum form {
 	COUNT,
 	US_COUNT,
 	US,
 	REAL,
-	SENSOR, /* REAL; 0: the device does not say */
-	SHARE,  /* REAL; below 0: it is not known */
+	SENSOR, /* REAL; 0: the device does not report it */
+	SHARE,  /* REAL; below 0: unknown */
 };
 
 struct metric {
 	const char *name, *type, *help;
 	enum form form;
-	size_t member; /* offset in the struct that a table is about */
+	size_t member; /* offset in the struct that the table describes */
 };
 
 static const struct metric of_daemon[] = {
@@ -86,7 +86,7 @@ static const struct metric of_usage[] = {
      USAGE(US, device_us)},
 };
 
-/* One of what a table is about: a device, a user. */
+/* A row of a table: a device, a user. */
 struct subject {
 	const void *of;
 	char labels[192]; /* uid="1000",user="alice" */
@@ -127,7 +127,7 @@ static void put_metric(FILE *out, const struct metric *m, const struct subject *
 	put_value(out, m->form, member);
 }
 
-/* All lines of a metric must follow each other. */
+/* Writes metric by metric, since all lines of a metric must follow each other. */
 static void put_table(FILE *out, const struct metric *metrics, size_t n_metrics, const struct subject *subjects,
                       size_t n)
 {
@@ -185,7 +185,7 @@ static int put_devices(FILE *out, const kops_info *info)
 
 /* ---- Users ---- */
 
-/* The name for people, the number because two users of a directory may have one name. */
+/* Adds the number to the name, since two users of a directory may share a name. */
 static void label_user(char *labels, uint32_t uid)
 {
 	struct show_text user = rows_user(uid);

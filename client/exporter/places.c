@@ -41,7 +41,7 @@ static unsigned count_alike(const struct places *all, const struct place *p)
 	return n;
 }
 
-/* NULL: the requests of all wait for kopsd. They end by themselves. */
+/* Returns NULL if the requests of all wait for kopsd; those end by themselves. */
 static struct place *find_victim(const struct places *all)
 {
 	struct place *victim = NULL;

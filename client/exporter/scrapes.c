@@ -5,30 +5,32 @@
 
 #include "metrics.h"
 
-/* So many wait for a fresh answer. Fewer than PLACES, so that requests alone cannot fill these. */
+/*
+ * So many requests wait for a fresh answer. Fewer than PLACES, so that requests alone cannot fill all places.
+ */
 #define MAX_WAITING (PLACES / 2)
 
 /*
- * The first one waits so long without being suspended: much longer than a kopsd needs that works. libmicrohttpd
- * (0.9.75) drops a suspended connection whose client has shut down its sending half, as socat does.
+ * The first request waits so long unsuspended, far longer than a working kopsd needs. libmicrohttpd (0.9.75)
+ * drops a suspended connection whose client has shut down its sending half, as socat does.
  */
 #define PROMPT_NS 100000000
 
 struct scrapes {
 	pthread_t thread;
-	pthread_mutex_t lock; /* for all below */
+	pthread_mutex_t lock; /* for all members below */
 	pthread_cond_t changed;
 	struct place *waiting,
-	    *asking;            /* for the next question, and for the one that is out; by next_waiting */
-	unsigned n_waiting;     /* in both */
-	bool is_wanted, is_out; /* the next question, and one */
+	    *asking;        /* requests for the next question and for the current one, linked by next_waiting */
+	unsigned n_waiting; /* in both lists */
+	bool is_wanted, is_out; /* the next question; the current one */
 	unsigned n_answers;
-	struct MHD_Response *latest; /* NULL: none yet, or there was no memory */
+	struct MHD_Response *latest; /* NULL: no answer yet, or no memory for it */
 	bool is_stopping;
-	struct source *source; /* the thread's */
+	struct source *source; /* used by the thread only */
 };
 
-/* NULL: no memory */
+/* Asks kopsd. Returns NULL if out of memory. */
 static struct MHD_Response *ask(struct source *source)
 {
 	struct answer answer = source_ask(source);
@@ -50,7 +52,7 @@ static struct MHD_Response *ask(struct source *source)
 	return response;
 }
 
-/* With the lock. */
+/* Replaces the latest answer. Needs the lock. */
 static void set_latest(struct scrapes *s, struct MHD_Response *response)
 {
 	if (s->latest)
@@ -58,7 +60,10 @@ static void set_latest(struct scrapes *s, struct MHD_Response *response)
 	s->latest = response;
 }
 
-/* With the lock. A place is libmicrohttpd's again as soon as its connection is resumed. */
+/*
+ * Resumes the connections of a list, and empties it. Needs the lock. A resumed connection belongs to
+ * libmicrohttpd at once.
+ */
 static void resume(struct scrapes *s, struct place **list)
 {
 	for (struct place *p = *list, *next; p; p = next) {
@@ -69,7 +74,7 @@ static void resume(struct scrapes *s, struct place **list)
 	*list = NULL;
 }
 
-/* With the lock, which it gives up meanwhile. */
+/* Asks for the waiting requests. Needs the lock, and releases it meanwhile. */
 static void ask_for_those(struct scrapes *s)
 {
 	s->asking = s->waiting;
@@ -116,7 +121,7 @@ struct scrapes *scrapes_start(struct source *source)
 	return NULL;
 }
 
-/* Has a question asked. True: it is answered. With the lock, which it gives up meanwhile. */
+/* Has kopsd asked, and returns true if it answered at once. Needs the lock, and releases it meanwhile. */
 static bool is_prompt(struct scrapes *s)
 {
 	unsigned before = s->n_answers;
@@ -134,7 +139,7 @@ static bool is_prompt(struct scrapes *s)
 	return s->n_answers != before;
 }
 
-/* With the lock. */
+/* Suspends the connection and adds it to the list. Needs the lock. */
 static bool wait_suspended(struct scrapes *s, struct place **list, struct place *p,
                            struct MHD_Connection *connection)
 {

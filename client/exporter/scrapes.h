@@ -1,8 +1,8 @@
 /*
- * scrapes.h: requests of /metrics. One question to kopsd answers all that wait when it is asked. A kopsd that
- * hangs so delays each of them by two questions at most, however many there are.
+ * scrapes.h: requests of /metrics. One question to kopsd answers all requests that wait when it is asked. So if
+ * kopsd hangs, each is delayed by two questions at most, however many there are.
  *
- * A thread asks. libmicrohttpd's thread goes on with other connections meanwhile.
+ * A thread asks; libmicrohttpd's thread serves other connections meanwhile.
  */
 #ifndef KOPS_EXPORTER_SCRAPES_H
 #define KOPS_EXPORTER_SCRAPES_H
@@ -18,16 +18,16 @@ struct scrapes;
 struct scrapes *scrapes_start(struct source *source);
 
 /*
- * Has kopsd asked. True: it did not answer at once, and the connection is suspended until it has, or has not in
- * time. The request then comes again, for scrapes_reply(). False: there is an answer. Where very many wait, it
- * is the latest one.
+ * Has kopsd asked. Returns false if there is an answer for scrapes_reply(); if very many requests wait, it is
+ * the latest one. Returns true if kopsd did not answer at once. The connection is then suspended until it did,
+ * or its time is over, and the request comes again for scrapes_reply().
  */
 bool scrapes_wait(struct scrapes *s, struct place *p, struct MHD_Connection *connection);
 
 /* Queues the latest answer. */
 enum MHD_Result scrapes_reply(struct scrapes *s, struct MHD_Connection *connection);
 
-/* Ends the thread: waits for a question that is out. Nothing is suspended from here on. */
+/* Ends the thread after the current question. Nothing is suspended from here on. */
 void scrapes_stop(struct scrapes *s);
 void scrapes_free(struct scrapes *s);
 

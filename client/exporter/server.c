@@ -9,7 +9,7 @@
 
 #include "scrapes.h"
 
-/* Seconds for the first request, and from one request to the next: Prometheus keeps its connection. */
+/* Seconds until the first request and between requests: Prometheus keeps its connection. */
 #define REQUEST_S 10
 #define IDLE_S    120
 
@@ -83,8 +83,8 @@ static enum MHD_Result answer(void *server, struct MHD_Connection *connection, c
 
 	(void)version, (void)body;
 	if (!p)
-		return MHD_NO; /* there was no memory for it */
-	/* The first call has the header only, and later ones a body, which nobody needs. */
+		return MHD_NO; /* there was no memory for the connection */
+	/* The first call comes with the headers only. Bodies come later and are ignored. */
 	if (!*state || *body_bytes > 0) {
 		*state = p;
 		*body_bytes = 0;
@@ -93,7 +93,7 @@ static enum MHD_Result answer(void *server, struct MHD_Connection *connection, c
 	return reply_to(server, p, connection, url, method);
 }
 
-/* A request has ended, well or not. */
+/* Called when a request has ended, successfully or not. */
 static void note_completed(void *server, struct MHD_Connection *connection, void **state,
                            enum MHD_RequestTerminationCode code)
 {
@@ -121,7 +121,7 @@ static void note_connection(void *server, struct MHD_Connection *connection, voi
 
 /* ---- The address ---- */
 
-/* getaddrinfo() takes 65536 for 0. */
+/* Checks the port, since getaddrinfo() takes 65536 for 0. */
 static bool is_port(const char *text)
 {
 	size_t digits = strspn(text, "0123456789");
@@ -129,7 +129,7 @@ static bool is_port(const char *text)
 	return digits > 0 && digits <= 5 && !text[digits] && atoi(text) <= 65535;
 }
 
-/* "[::1]:9847": "::1" and "9847", in *text, which it cuts. False: there is no port. */
+/* Cuts "[::1]:9847" into "::1" and "9847", in place. Returns false if there is no port. */
 static bool split(char *text, const char **ret_host, const char **ret_port)
 {
 	char *colon = strrchr(text, ':');
@@ -146,7 +146,7 @@ static bool split(char *text, const char **ret_host, const char **ret_port)
 	return true;
 }
 
-/* To free with freeaddrinfo(). */
+/* The caller frees the result with freeaddrinfo(). */
 static struct addrinfo *resolve(const char *listen, char why[CLI_WHY_BYTES])
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found;
@@ -165,14 +165,14 @@ static struct addrinfo *resolve(const char *listen, char why[CLI_WHY_BYTES])
 	return NULL;
 }
 
-/* NULL, with the reason in errno. */
+/* Returns NULL with errno. */
 static struct MHD_Daemon *start_http(struct server *s, const struct addrinfo *at)
 {
-	/* By poll(): where it watches edges, 0.9.75 does not see that a client leaves after half a request. */
+	/* Uses poll(): with epoll, 0.9.75 misses that a client leaves after half a request. */
 	unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
 	                 (at->ai_family == AF_INET6 ? (unsigned)MHD_USE_IPv6 : 0);
 
-	/* One place more than there are is for a new connection while the place of another becomes free. */
+	/* Allows one connection more, for a new one while its victim closes. */
 	return MHD_start_daemon(flags, 0, NULL, NULL, answer, s, MHD_OPTION_SOCK_ADDR, at->ai_addr,
 	                        MHD_OPTION_CONNECTION_LIMIT, (unsigned)PLACES + 1,
 	                        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)REQUEST_S,

@@ -1,4 +1,4 @@
-/* server.h: HTTP, by libmicrohttpd: /metrics for Prometheus, / for people. */
+/* server.h: serves /metrics for Prometheus and / for people, with libmicrohttpd. */
 #ifndef KOPS_EXPORTER_SERVER_H
 #define KOPS_EXPORTER_SERVER_H
 
@@ -7,8 +7,8 @@
 struct server;
 
 /*
- * Serves at "ADDRESS:PORT" on threads of its own, which alone use *source until server_stop(). "[::1]:9847" is
- * IPv6, ":9847" every address, port 0 any free one. NULL with a sentence in why.
+ * Serves at "ADDRESS:PORT" on its own threads, which alone use *source until server_stop(). "[::1]:9847" is
+ * IPv6, ":9847" every address, port 0 any free one. Returns NULL with a sentence in why.
  */
 struct server *server_start(const char *listen, struct source *source, char why[CLI_WHY_BYTES]);
 void server_stop(struct server *server);

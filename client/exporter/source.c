@@ -12,7 +12,10 @@ static int connect_to(struct source *s, char why[CLI_WHY_BYTES])
 	return s->handle ? 0 : kops_open(&s->handle, &options, why, CLI_WHY_BYTES);
 }
 
-/* Each step may take the timeout, and begins only within the first one. */
+/*
+ * Returns true if no further step may begin. Each step may take the timeout, and begins only within the first
+ * one.
+ */
 static bool is_late(double start_us)
 {
 	return cli_now_us() - start_us > SOURCE_TIMEOUT_MS * 1e3;
@@ -28,7 +31,7 @@ static int ask(struct source *s, struct answer *ret, char why[CLI_WHY_BYTES])
 	status = is_late(start_us) ? KOPS_E_TIMEOUT : kops_query(s->handle, &ret->info);
 	if (status == 0)
 		status = is_late(start_us) ? KOPS_E_TIMEOUT : kops_list_users(s->handle, &ret->list);
-	if (status == KOPS_E_UNSUPPORTED) /* an older kopsd, which has no list of users */
+	if (status == KOPS_E_UNSUPPORTED) /* an older kopsd without lists */
 		status = 0;
 	if (status < 0) {
 		const char *error = kops_error(s->handle);
@@ -37,7 +40,7 @@ static int ask(struct source *s, struct answer *ret, char why[CLI_WHY_BYTES])
 	return status;
 }
 
-/* Says so once, not with every scrape. */
+/* Logs a change, not every scrape. */
 static void note(struct source *s, bool is_down, const char *why)
 {
 	if (is_down && !s->is_down)
@@ -55,7 +58,10 @@ struct answer source_ask(struct source *s)
 
 	note(s, status < 0, why);
 	if (status < 0) {
-		/* A new connection fails at once while kopsd is away; this one would wait for it. */
+		/*
+		 * Reconnects at the next question: a new connection fails at once while kopsd is away; this one
+		 * would wait.
+		 */
 		source_close(s);
 		source_free_answer(&answer);
 	}

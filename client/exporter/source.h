@@ -1,22 +1,22 @@
-/* source.h: kopsd, asked again and again, whether it is there or not. */
+/* source.h: asks kopsd again and again, whether it is there or not. */
 #ifndef KOPS_EXPORTER_SOURCE_H
 #define KOPS_EXPORTER_SOURCE_H
 
 #include "cli.h"
 
-/* For each answer of kopsd. A question takes twice that at most: see source_ask(). */
+/* For each answer of kopsd. A question takes at most twice as long: see source_ask(). */
 #define SOURCE_TIMEOUT_MS 2000
 
 struct source {
 	const char *socket; /* NULL: libkops' default */
 	kops *handle;       /* NULL: not connected */
-	bool is_down;       /* it did not answer the last time, and the log says so */
+	bool is_down;       /* it did not answer the last time, which was logged */
 };
 
 /*
- * What kopsd says; no info where it does not answer. Free it with source_free_answer(). By one thread at a
- * time. Takes at most 4 s. A scrape that comes during a question waits for the next one too. Prometheus gives
- * up on it after 10 s.
+ * Asks kopsd; there is no info if it does not answer. Free the answer with source_free_answer(). One thread at
+ * a time. Takes at most 4 s. A scrape during a question also waits for the next one; Prometheus gives up after
+ * 10 s.
  */
 struct answer source_ask(struct source *s);
 void source_free_answer(struct answer *answer);

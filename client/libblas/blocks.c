@@ -1,13 +1,13 @@
-/* blocks.c: how blocks are cut, and two of them at a time. */
+/* blocks.c: cuts c into blocks and computes two of them at a time. */
 #include "blocks.h"
 
 #include "place.h"
 
 #define SLOTS 2
 #define BLOCK_BYTES                                                                                            \
-	INT64_C(8388608) /* of c, at least: below, starting threads and jobs takes longer than copies */
+	INT64_C(8388608) /* least size of a block of c: below, starting jobs takes longer than copies */
 #define WIDTH_STEP 256
-#define DEPTHS     2 /* width, at least, in units of k: the operand that is sent again is half of c's block */
+#define DEPTHS     2 /* least width in units of k: then the operand that is sent again is half of c's block */
 
 /* ---- Cutting ---- */
 
@@ -37,7 +37,7 @@ static struct product block_of(const struct blocks *b, int64_t i)
 struct slot {
 	struct product part;
 	struct layout layout;
-	kops_job *job; /* NULL: it could not be started */
+	kops_job *job; /* NULL: the job could not be started */
 };
 
 struct run {
@@ -48,7 +48,7 @@ struct run {
 	struct slot slots[SLOTS];
 };
 
-/* The operand of which each block has its own part. */
+/* Returns the operand of which each block has its own part. */
 static const struct operand *changing(const struct run *r, const struct product *p)
 {
 	return r->blocks->by_rows ? &p->a : &p->b;
@@ -92,7 +92,7 @@ static void start(struct run *r, int64_t i)
 	s->job = place_submit(r->lane, r->buffer, &s->part, &s->layout, number);
 }
 
-/* False: c's block is as it was. When the lane was closed, its jobs are gone. */
+/* Returns false if c's block is as it was. When the lane was closed, its jobs are gone. */
 static bool finish(struct run *r, int64_t i)
 {
 	struct slot *s = &r->slots[i % SLOTS];

@@ -1,11 +1,12 @@
 /*
- * blocks.h: a product with a large c, by blocks of c's columns or rows, so that copies and computing overlap.
+ * blocks.h: computes a product with a large c by blocks of c's columns or rows, so that copies and computing
+ * overlap.
  *
  *     this process    copy in 0 | copy in 1 | copy out 0, in 2 | copy out 1, in 3 | ...
  *     kopsd                     | block 0   | block 1          | block 2          | ...
  *
- * Two blocks have room in the lane's memory, beside the operand that all of them read: a for columns, b for
- * rows. kopsd sends that to its GPU with each block, so blocks are wider than it is deep.
+ * The lane's memory has room for two blocks and for the operand that all blocks read: a for columns, b for
+ * rows. kopsd sends this operand to its GPU with each block, so blocks are wider than k.
  */
 #ifndef KOPS_LIBBLAS_BLOCKS_H
 #define KOPS_LIBBLAS_BLOCKS_H
@@ -19,15 +20,15 @@
 struct blocks {
 	const struct product *product;
 	bool by_rows;
-	int64_t extent, width; /* rows or columns: all, and of a block */
+	int64_t extent, width; /* rows or columns: of c, and of a block */
 };
 
-/* False: the product is better computed as a whole. */
+/* Returns false if the product is better computed as a whole. */
 bool blocks_cut(const struct product *product, struct blocks *ret);
 
 /*
- * Calls other() for blocks that kopsd fails to compute, and adds them to *failed. False: there is no memory,
- * and nothing is done.
+ * Computes the product. Calls other() for blocks that kopsd fails to compute, and adds them to *failed. Returns
+ * false, having done nothing, if there is no memory.
  */
 bool blocks_compute(const struct blocks *blocks, struct lane *lane, product_function *other, int64_t *failed);
 

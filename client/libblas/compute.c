@@ -1,6 +1,6 @@
 /*
- * compute.c: which products go to kopsd, and there as a whole or by blocks. As a whole, c is written only when
- * the job succeeded.
+ * compute.c: decides which products go to kopsd, whole or by blocks. A whole product writes c only after the
+ * job succeeded.
  */
 #include "compute.h"
 
@@ -16,7 +16,7 @@
 
 /* ---- The choice ---- */
 
-/* The rest is the next BLAS's, errors included. */
+/* Returns true if kopsd can compute the product. The next BLAS gets the others, errors included. */
 static bool is_usual(const struct product *p)
 {
 	return !p->invalid && p->batch >= 0 && p->m > 0 && p->n > 0 && p->k > 0 &&
@@ -33,7 +33,7 @@ static void describe(const struct product *p, struct call *call)
 	         (long long)p->k);
 }
 
-/* The outcome if it is not kopsd's. */
+/* Sets call->outcome if the product does not go to kopsd. */
 static bool is_wanted(const struct product *p, struct call *call)
 {
 	const struct settings *settings = settings_get();
@@ -85,7 +85,7 @@ static bool compute_whole(struct lane *lane, const struct product *p)
 	return true;
 }
 
-/* *ret_outcome: kopsd computed all of it, or failed. */
+/* Sets *ret_outcome to tell whether kopsd computed all of it. Returns false if c is as it was. */
 static bool compute_in(struct lane *lane, const struct product *p, product_function *gemm,
                        enum outcome *ret_outcome)
 {

@@ -1,4 +1,4 @@
-/* compute.h: a product by kopsd, where that is worth it. */
+/* compute.h: computes a product by kopsd, if that is worth it. */
 #ifndef KOPS_LIBBLAS_COMPUTE_H
 #define KOPS_LIBBLAS_COMPUTE_H
 
@@ -7,12 +7,13 @@
 #include "product.h"
 #include "routine.h"
 
-/* Whether kopsd would be asked now. If not, call->outcome says why. */
+/* Returns true if kopsd would be asked now. Otherwise call->outcome says why not. */
 bool compute_is_wanted(const struct product *product, struct call *call);
 
 /*
- * True: done. False: c is as it was, and the next BLAS has to compute it; call->outcome says why. Large
- * products go by blocks, and gemm() is called for those that kopsd fails to compute. NULL: only as a whole.
+ * Returns true if the product is computed. Otherwise c is as it was, the next BLAS has to compute it, and
+ * call->outcome says why. Large products go by blocks, and gemm() computes those that kopsd fails to; NULL:
+ * only as a whole.
  */
 bool compute_product(const struct product *product, product_function *gemm, struct call *call);
 

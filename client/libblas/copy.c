@@ -1,9 +1,9 @@
 /*
- * copy.c: columns by memcpy(), or past the caches; the missing half of a symmetric matrix by tiles, so that
- * both sides stay in cache.
+ * copy.c: copies columns by memcpy(), or past the caches, and mirrors symmetric matrices by tiles, so that both
+ * sides stay in cache.
  *
- * What is larger than the caches is stored past them: else each line would be read before it is written. That
- * is 1.5 times as fast on an EPYC 9004.
+ * Copies larger than the caches bypass them: otherwise each line would be read before it is written. This is
+ * 1.5 times as fast on an EPYC 9004.
  */
 #include "copy.h"
 
@@ -19,7 +19,7 @@
 #include "settings.h"
 
 #define TILE         32
-#define GRAIN_BYTES  (UINT64_C(512) << 10) /* copying it takes 50 µs, as waking a thread may */
+#define GRAIN_BYTES  (UINT64_C(512) << 10) /* copying this takes 50 µs, about as long as waking a thread */
 #define STREAM_BYTES (UINT64_C(4) << 20)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -38,7 +38,10 @@ static unsigned parts_of(uint64_t bytes)
 	return threads_parts(bytes, GRAIN_BYTES);
 }
 
-/* With other threads, which use this one's stack: no signal's handler may leave it by longjmp(). */
+/*
+ * Shares the work with other threads, which use this thread's stack: no signal handler may leave it by
+ * longjmp().
+ */
 static void run(unsigned n_parts, void (*fn)(void *ctx, unsigned part), void *ctx)
 {
 	sigset_t signals;
@@ -76,7 +79,7 @@ static void stream(char *to, const char *from, size_t bytes)
 	memcpy(to + at, from + at, bytes - at);
 }
 
-/* Of all stores before it, so that whoever is told of the copy next sees it. */
+/* Orders all stores before it, so that whoever learns of the copy sees them. */
 static void stream_end(void)
 {
 	_mm_sfence();
@@ -92,7 +95,7 @@ static void stream_end(void)
 }
 #endif
 
-/* A copy, and how it is shared among threads. */
+/* A copy and its division among threads. */
 struct shared_copy {
 	struct copy copy;
 	enum triangle triangle;
@@ -117,7 +120,7 @@ static void copy_column(const struct shared_copy *s, uint64_t col, uint64_t begi
 		memcpy(to, from, (end - begin) * c->element);
 }
 
-/* Some of the columns, or of the rows where there are few columns. */
+/* Copies some of the columns, or of the rows if there are few columns. */
 static void copy_part(void *ctx, unsigned part)
 {
 	const struct shared_copy *s = ctx;
@@ -144,7 +147,10 @@ void copy_matrix(const struct copy *copy, enum triangle triangle)
 
 /* ---- Symmetric matrices ---- */
 
-/* One tile of element (j, i) = (i, j), i < j, where m is column-major; the stored triangle is the source. */
+/*
+ * Writes one tile of element (j, i) = (i, j), i < j, where m is column-major; the stored triangle is the
+ * source.
+ */
 static inline void mirror_tile(const struct copy *c, size_t element, enum triangle stored, uint64_t i0,
                                uint64_t j0)
 {
@@ -156,7 +162,7 @@ static inline void mirror_tile(const struct copy *c, size_t element, enum triang
 		}
 }
 
-/* Some of the columns of tiles. */
+/* Mirrors some of the columns of tiles. */
 static void mirror_part(void *ctx, unsigned part)
 {
 	const struct shared_copy *s = ctx;

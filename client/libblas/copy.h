@@ -1,8 +1,9 @@
 /*
- * copy.h: matrices between the caller's memory and kopsd's. Column-major; never a byte outside the matrix.
+ * copy.h: copies matrices between the caller's memory and kopsd's. Column-major; touches no byte outside the
+ * matrix.
  *
- * Large ones are copied by several threads, as many as settings.h says. They start with the first large copy
- * and sleep in between. One copy at a time has them; others are made by their callers alone.
+ * Several threads copy large matrices, as many as settings.h says. They start with the first large copy and
+ * sleep in between. They serve one copy at a time; other callers copy alone.
  */
 #ifndef KOPS_LIBBLAS_COPY_H
 #define KOPS_LIBBLAS_COPY_H
@@ -10,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The elements of a square matrix that count. */
+/* Which elements of a square matrix are used. */
 enum triangle { WHOLE, UPPER, LOWER };
 
 struct copy {
@@ -26,7 +27,7 @@ void copy_matrix(const struct copy *copy, enum triangle triangle);
 /* Copies a symmetric matrix of which one triangle is stored, and fills in the other. */
 void copy_symmetric(const struct copy *copy, enum triangle stored);
 
-/* Calls copy_one(ctx, i) for each i below n, on any thread; each copies so many bytes. */
+/* Calls copy_one(ctx, i) for each i below n, on any thread. bytes: what one call copies. */
 void copy_each(uint64_t n, uint64_t bytes, void (*copy_one)(void *ctx, uint64_t i), void *ctx);
 
 #endif

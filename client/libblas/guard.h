@@ -1,8 +1,8 @@
 /*
- * guard.h: what a caller must not notice of this library's own work.
+ * guard.h: hides the side effects of this library's work from the caller.
  *
- * BLAS functions are no cancellation points, and raise no floating-point flags but their products'. Waiting for
- * kopsd is one, and numbers are computed about each call.
+ * BLAS functions are no cancellation points, and raise only their products' floating-point flags. Waiting for
+ * kopsd is a cancellation point, and measuring calls raises flags.
  */
 #ifndef KOPS_LIBBLAS_GUARD_H
 #define KOPS_LIBBLAS_GUARD_H
@@ -28,8 +28,10 @@ static inline void guard_end(const struct guard *g)
 	pthread_setcancelstate(g->cancellation, NULL);
 }
 
-/* For work that a signal's handler must not leave by longjmp(): locks are held, or other threads use its stack.
- * A thread's own faults stay as they are. */
+/*
+ * Blocks signals while locks are held or other threads use this stack, so that no signal handler leaves by
+ * longjmp(). A thread's own faults stay unblocked.
+ */
 static inline void guard_block_signals(sigset_t *before)
 {
 	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};

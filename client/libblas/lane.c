@@ -13,20 +13,20 @@
 #define LANES       8
 #define JOBS        8
 #define MEMORY_STEP (UINT64_C(1) << 20)
-#define ROOMY_CALLS 64   /* after so many that used less than a quarter, the memory is replaced */
-#define CONNECT_MS  2000 /* reconnecting after a death included */
+#define ROOMY_CALLS 64   /* memory is replaced after so many calls that used less than a quarter of it */
+#define CONNECT_MS  2000 /* includes reconnecting after a death */
 #define SPIN_US     50
-#define AWAY_NS     INT64_C(5000000000)   /* after a failure kopsd is left alone */
-#define AWAY_NS_MAX INT64_C(320000000000) /* twice as long after each further one for which a call waited */
-#define LONG_NS     INT64_C(100000000)    /* that a call waits */
-#define NO_GPU_NS   INT64_C(60000000000)  /* a daemon that has no GPU hardly gets one */
-#define MARK        UINT64_C(0x8d3f5b1c00000000) /* and a number, on the stack of whoever has a lane */
+#define AWAY_NS     INT64_C(5000000000)   /* kopsd is left alone for so long after a failure */
+#define AWAY_NS_MAX INT64_C(320000000000) /* the pause doubles after each failure for which a call waited */
+#define LONG_NS     INT64_C(100000000)    /* a call that took longer has waited */
+#define NO_GPU_NS   INT64_C(60000000000)  /* a daemon without a GPU hardly ever gets one */
+#define MARK        UINT64_C(0x8d3f5b1c00000000) /* plus a number, on the stack of a call that has a lane */
 
 struct lane {
-	const void *_Atomic owner;        /* the thread that has it, by the address of `self` there */
-	const struct hold *volatile hold; /* the owner's, with this mark as long as its call is there */
+	const void *_Atomic owner;        /* the thread that has the lane, by the address of its `self` */
+	const struct hold *volatile hold; /* the owner's; has this mark while the owner's call lives */
 	uint64_t mark;
-	int cancellation; /* as it was in the owner */
+	int cancellation; /* the owner's cancellation state before the call */
 	int64_t since_ns;
 	kops *k;
 	kops_buffer *memory;
@@ -43,7 +43,7 @@ static _Thread_local char self;
 static _Atomic uint32_t marks;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_thread_end;
-static char *socket_path; /* NULL: as libkops finds it */
+static char *socket_path; /* NULL: libkops chooses */
 
 /* ---- Leaving kopsd alone ---- */
 
@@ -78,8 +78,9 @@ bool lane_may_be_had(enum outcome *ret_why)
 	return !left_alone;
 }
 
-/* When the time is over one thread looks whether kopsd answers. The others leave it alone as long as that
- * takes.
+/*
+ * Lets one thread check whether kopsd answers once the pause is over. Until then, and during the check, the
+ * others leave it alone.
  */
 static bool may_look(enum outcome *ret_why)
 {
@@ -109,7 +110,7 @@ static void lane_close(struct lane *l)
 	forget(l);
 }
 
-/* A copy left open would keep the parent's session alive when the parent is gone. */
+/* Closes the copies: left open, they would keep the parent's session alive after the parent ended. */
 static void close_copies(void)
 {
 	for (struct lane *l = lanes; l < lanes + LANES; l++) {
@@ -130,26 +131,31 @@ static bool is_on_other_stack(void)
 }
 
 /*
- * Whether the call that took this thread's lane can still be under way beneath the present one, as where a
- * signal's handler computes a product. Its frame is then above, and nobody wrote over the mark.
+ * Returns true if the call that took this thread's lane may still be running beneath the present one, as when a
+ * signal handler computes a product. Its frame then lies above, and its mark is intact.
  */
 __attribute__((no_sanitize("address"))) static bool is_under_way(const struct lane *l, const struct hold *now)
 {
-	if (!l->hold) /* the handler of a signal came while the lane was being taken or given */
+	if (!l->hold) /* a signal handler interrupted taking or giving the lane */
 		return true;
 	if ((uintptr_t)now >= (uintptr_t)l->hold)
 		return is_on_other_stack();
 	return l->hold->mark == l->mark;
 }
 
-/* Its handle may be in the midst of anything: kops_close() looks at nothing that a call left half done. */
+/*
+ * Closes a handle that may have been left in any state: kops_close() reads nothing that a call left half done.
+ */
 static void abandon(struct lane *l)
 {
 	lane_close(l);
 	l->owner = NULL;
 }
 
-/* Also ends what the guard of the call that is gone began. */
+/*
+ * Abandons the lanes of this thread's calls that are gone, and restores the cancellation state that they had
+ * disabled.
+ */
 static void abandon_gone(struct hold *now)
 {
 	for (struct lane *l = lanes; l < lanes + LANES; l++) {
@@ -169,7 +175,9 @@ static void end_thread(void *unused)
 			abandon(l);
 }
 
-/* Handles are opened now and then, and the program may make another folder the current one meanwhile. */
+/*
+ * Makes the path absolute, since handles are opened at any time and the program may change its current folder.
+ */
 static void keep_socket_path(void)
 {
 	const char *path = getenv("KOPS_SOCKET");
@@ -211,7 +219,10 @@ static bool lane_open(struct lane *l, bool needs_gpu)
 	                              .name = name,
 	                              .timeout_ms = CONNECT_MS,
 	                              .spin_us = SPIN_US};
-	/* Waits only when the lane has the handle: who leaves by longjmp() leaves it to be closed. */
+	/*
+	 * Waits only once the lane has the handle: if a signal handler leaves by longjmp(), it can still be
+	 * closed.
+	 */
 	if (kops_open_start(&l->k, &options, NULL, 0) < 0 || kops_ping(l->k) < 0) {
 		lane_close(l);
 		leave_alone(l, OUTCOME_AWAY);
@@ -294,7 +305,7 @@ kops_buffer *lane_memory(struct lane *l, uint64_t bytes)
 	kops_free(l->memory);
 	l->memory = NULL;
 	l->roomy = 0;
-	/* An eighth more, as matrices of a program differ. */
+	/* Allocates an eighth more, since a program's matrices vary in size. */
 	bytes = (bytes + bytes / 8 + MEMORY_STEP - 1) / MEMORY_STEP * MEMORY_STEP;
 	int status = kops_alloc(l->k, bytes, KOPS_SHARED, NULL, &l->memory);
 	if (status == KOPS_E_CONNECT || status == KOPS_E_TIMEOUT) {
@@ -306,7 +317,7 @@ kops_buffer *lane_memory(struct lane *l, uint64_t bytes)
 
 /* ---- Jobs ---- */
 
-/* A place for a new job: of the oldest that is not out. */
+/* Returns the place of the oldest job that is not out. */
 static unsigned next_place(struct lane *l)
 {
 	unsigned place;

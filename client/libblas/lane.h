@@ -1,16 +1,15 @@
 /*
- * lane.h: the ways to kopsd: a handle each, shared memory that is used again, and jobs that are submitted
- * again.
+ * lane.h: lanes to kopsd. Each has a handle, shared memory that is reused, and jobs that are submitted again.
  *
- * A lane belongs to one call at a time. There are few: what finds them all taken is computed by the next BLAS
- * beside those, so threads never wait for each other. The first lane is opened by the first large product.
+ * A lane belongs to one call at a time. There are few. If all are taken, the next BLAS computes the product
+ * meanwhile, so threads never wait for each other. The first large product opens the first lane.
  *
  *     FREE --lane_take()--> TAKEN --lane_give()--> FREE
  *                             |
  *                             +-- its call is gone: closed --> FREE
  *
- * A signal's handler may leave a call by longjmp(), or its thread may end within. The thread's next call closes
- * what it had, or the end of the thread does.
+ * A signal handler may leave a call by longjmp(), or its thread may end within it. The thread's next call, or
+ * the end of the thread, closes its lane.
  *
  * A child of fork() finds the parent's lanes. It closes its copies of those that were free, and forgets those
  * that another thread of the parent used at that moment.
@@ -27,38 +26,41 @@
 
 struct lane;
 
-/* On the stack of the call that has a lane, as long as it has it. */
+/* Lives on the stack of the call that has a lane, for as long. */
 struct hold {
-	struct guard guard; /* begun before */
+	struct guard guard; /* begun before the lane is taken */
 	volatile uint64_t mark;
 };
 
 /*
- * A lane with an open handle; NULL and *ret_why when there is none. After a failure it says so at once for a
- * few seconds, and twice as long after each further one for which a call waited. needs_gpu: a daemon without a
- * GPU is as good as none.
+ * Returns a lane with an open handle, or NULL and *ret_why. After a failure it returns NULL at once for a few
+ * seconds, and for twice as long after each further failure for which a call waited. needs_gpu: a daemon
+ * without a GPU does not count.
  */
 struct lane *lane_take(struct hold *hold, bool needs_gpu, enum outcome *ret_why);
 void lane_give(struct lane *lane);
 
-/* Whether kopsd is not left alone at the moment; else *ret_why. */
+/* Returns true if kopsd is not left alone at the moment; else sets *ret_why. */
 bool lane_may_be_had(enum outcome *ret_why);
 
-/* At least so many bytes, with what was in them before; NULL: kopsd has none. Valid until the next call. */
+/* Returns at least so many bytes, with their old content; NULL: kopsd has none. Valid until the next call. */
 kops_buffer *lane_memory(struct lane *lane, uint64_t bytes);
 
-/* What makes two jobs equal, given equal memory. Zero it before use: it is compared as bytes. */
+/*
+ * The key of a job: jobs of one key are equal, given equal memory. Zero it before use: keys are compared as
+ * bytes.
+ */
 struct job_key {
 	uint64_t batch, m, n, k;
-	uint64_t a, b, c; /* where they lie */
+	uint64_t a, b, c; /* offsets of the matrices */
 	double alpha, beta;
 	uint32_t dtype, shape; /* shape: transposed operands, triangles */
 	uint32_t queue, unused;
 };
 
 /*
- * The job of the key in the lane's memory, to be submitted again; else an empty one, and *ret_new. NULL: no
- * memory. Jobs in different queues may run at once.
+ * Returns the job of the key in the lane's memory, to be submitted again, or an empty one and *ret_new. NULL:
+ * out of memory. Jobs in different queues may run at once.
  */
 kops_job *lane_job(struct lane *lane, const struct job_key *key, bool *ret_new);
 
@@ -66,8 +68,8 @@ kops_job *lane_job(struct lane *lane, const struct job_key *key, bool *ret_new);
 void lane_drop(struct lane *lane, kops_job *job);
 
 /*
- * Waits for a submitted job, for limit_ms at most. A negative KOPS_E_* if it failed: its memory may then be
- * anything. A handle that is of no more use is closed then, and its memory and other jobs are gone.
+ * Waits for a submitted job, at most for limit_ms. Returns a negative KOPS_E_* if it failed; its memory is then
+ * undefined. If the handle became useless it is closed, and its memory and other jobs are gone.
  */
 int lane_wait(struct lane *lane, kops_job *job, int limit_ms);
 bool lane_is_open(const struct lane *lane);

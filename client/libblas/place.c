@@ -1,17 +1,17 @@
-/* place.c: the layout, copies and job of a product. */
+/* place.c: the layout, the copies and the job of a product. */
 #include "place.h"
 
 #include <string.h>
 
 #define PLACE_BYTES 256
-#define LINE_BYTES  64 /* long columns begin at multiples of it: some kernels read 16 bytes at once */
+#define LINE_BYTES  64 /* long columns begin at multiples of this: some kernels read 16 bytes at once */
 #define LONG_BYTES  1024
-#define BLOCKS_MAX  8 /* of a triangle: the most that is computed in vain is an eighth */
+#define BLOCKS_MAX  8 /* blocks of a triangle: at most an eighth is computed in vain */
 #define BLOCK_COLS  256
 
 /* ---- The layout ---- */
 
-/* Takes the next bytes; false if they are more than there can be. */
+/* Places a matrix in the next bytes. Returns false if no memory could be so large. */
 static bool lay(struct layout *l, const struct product *p, int64_t rows, int64_t cols, struct place *place)
 {
 	uint64_t element = kops_dtype_size(p->dtype), line = LINE_BYTES / element, bytes;
@@ -57,7 +57,7 @@ static uint64_t step_bytes(const struct product *p, const struct place *place)
 	return place->ld * place->cols * kops_dtype_size(p->dtype);
 }
 
-/* Matrices of the caller, and where they are copied to or from. */
+/* Matrices of the caller, and where to copy them to or from. */
 struct copies {
 	const struct product *product;
 	const struct operand *operand;
@@ -119,11 +119,14 @@ void place_store(const struct product *p, const struct place *c, const char *mem
 
 /* ---- The job ---- */
 
-/* A part of a matrix from element `begin`, by rows of the transposed one; `across`: by its columns. */
+/*
+ * Returns the view of a part of a matrix from element `begin`: by rows of the transposed one, or with `across`
+ * by its columns.
+ */
 static kops_view view_of(const struct product *p, kops_buffer *buffer, const struct place *place,
                          uint64_t begin, uint64_t rows, uint64_t cols, bool across)
 {
-	unsigned first = p->batch > 0; /* the axis of the rows */
+	unsigned first = p->batch > 0; /* index of the row axis */
 	kops_view view = {.buffer = buffer, .dtype = p->dtype, .rank = first + 2};
 	view.offset = place->offset + begin * kops_dtype_size(p->dtype);
 	view.shape[0] = (uint64_t)p->batch;
@@ -135,7 +138,7 @@ static kops_view view_of(const struct product *p, kops_buffer *buffer, const str
 	return view;
 }
 
-/* Rows i0 to i1 and columns j0 to j1 of c. */
+/* Adds an op for rows i0 to i1 and columns j0 to j1 of c. */
 static int add_block(kops_job *job, kops_buffer *buffer, const struct product *p, const struct layout *l,
                      uint64_t i0, uint64_t i1, uint64_t j0, uint64_t j1)
 {

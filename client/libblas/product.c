@@ -2,7 +2,7 @@
 #include "product.h"
 
 #define LIMIT_MS     2000
-#define FLOPS_PER_MS 1e6 /* of a slow core: a job that takes longer than it would is given up */
+#define FLOPS_PER_MS 1e6 /* speed of a slow core, beyond whose time a job is given up */
 
 int64_t product_rows_of_a(const struct product *p)
 {

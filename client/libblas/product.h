@@ -1,5 +1,5 @@
 /*
- * product.h: a product as one job of kopsd: gemm, and what can be made of it.
+ * product.h: a product as one job of kopsd: gemm, and calls that can be reduced to it.
  *
  * Everything is column-major here; a row-major product is the column-major one of the transposed matrices.
  */
@@ -12,10 +12,10 @@
 #include "copy.h"
 #include "kops.h"
 
-/* A matrix as stored, or many. */
+/* A matrix as stored, or a batch of them. */
 struct operand {
 	const void *data;
-	const void *const *each; /* in a batch, of each product; then there is no data */
+	const void *const *each; /* the matrix of each product of a batch; data is NULL then */
 	int64_t ld;
 	/* a, b: a symmetric matrix of which this triangle is stored. c: the triangle that is computed. */
 	enum triangle triangle;
@@ -26,35 +26,36 @@ struct product {
 	kops_dtype dtype;
 	bool invalid; /* an unknown transposition, triangle, side or order */
 	bool trans_a, trans_b;
-	bool b_is_a;   /* one matrix is both, as in syrk: it is copied once */
-	int64_t batch; /* products of one shape, 0 for a single one */
+	bool b_is_a;   /* one matrix is both operands, as in syrk: it is copied once */
+	int64_t batch; /* number of products of one shape; 0: a single one */
 	int64_t m, n, k;
 	double alpha, beta;
 	struct operand a, b, c;
 };
 
-/* Of those that compute a product. */
+/* A function that computes a product. */
 typedef void product_function(const struct product *product);
 
-/* As stored. */
+/* Rows of a as stored. */
 int64_t product_rows_of_a(const struct product *product);
 int64_t product_rows_of_b(const struct product *product);
 
-/* Of a batch, at least 1. */
+/* Number of products, at least 1. */
 int64_t product_count(const struct product *product);
 
-/* Of all of a batch; bytes go to kopsd and back. */
+/* FLOPs of all products of a batch; bytes that go to kopsd and back. */
 double product_flops(const struct product *product);
 double product_bytes(const struct product *product);
 
-/* After so long a job is given up. */
+/* The time after which a job is given up. */
 int product_limit_ms(const struct product *product);
 
-/* Where an element of an operand lies. */
+/* Returns the address of an element of an operand. */
 const void *product_element(const struct product *product, const struct operand *operand, int64_t row,
                             int64_t col);
 
-/* c's columns from begin to end, or rows, as a product of its own. Not of a batch, a triangle or with b_is_a.
+/*
+ * Returns columns (or rows) begin to end of c as a product of their own. Not for a batch, a triangle or b_is_a.
  */
 struct product product_part(const struct product *product, bool by_rows, int64_t begin, int64_t end);
 

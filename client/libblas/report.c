@@ -1,4 +1,4 @@
-/* report.c: counts, of this process and of its family. */
+/* report.c: counts calls of this process and its family. */
 #include "report.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 #include "guard.h"
 #include "settings.h"
 
-#define FUNCTIONS 96   /* more than are exported */
-#define PROCESSES 1024 /* of a family at a time; others print at an orderly end only */
-#define PRINTING  (-1) /* in place of the process */
+#define FUNCTIONS 96   /* more than this library exports */
+#define PROCESSES 1024 /* in a family at a time; others print only at an orderly end */
+#define PRINTING  (-1) /* stored in place of the pid */
 
 static const char *const words[OUTCOMES] = {
     [OUTCOME_KOPSD] = "kopsd",
@@ -30,7 +30,7 @@ static const char *const words[OUTCOMES] = {
     [OUTCOME_FAILED] = "job failed",
 };
 
-/* The name is this library's text, which is at one address in all of a family. */
+/* The name is this library's text, which has one address in a whole family. */
 struct counts {
 	const char *_Atomic name;
 	_Atomic uint64_t calls[OUTCOMES], ns[OUTCOMES];
@@ -42,7 +42,7 @@ struct process {
 };
 
 static struct process alone, *family, *mine = &alone;
-static const char *names[FUNCTIONS]; /* of this process, children's functions not among them */
+static const char *names[FUNCTIONS]; /* this process's functions, without those of its children */
 static uint32_t n_names;
 
 const char *report_word(enum outcome outcome)
@@ -88,7 +88,7 @@ static void print_process(const struct process *p, int pid)
 
 /* ---- The family ---- */
 
-/* Not those that wait for a parent other than this one to look at them. */
+/* Returns true if a process has ended. Zombies that wait for a parent other than this process do not count. */
 static bool has_ended(int pid)
 {
 	siginfo_t info = {0};
@@ -97,7 +97,7 @@ static bool has_ended(int pid)
 	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* Prints and clears what a process that ended has left. True: its place is this one's to give away. */
+/* Prints and clears the counts of a process that ended. Returns true if this process has to free its place. */
 static bool print_dead(struct process *p)
 {
 	int pid = p->pid;
@@ -130,7 +130,7 @@ void report_child(void)
 		mine->of[i].name = names[i];
 }
 
-/* When the library is loaded: before any fork(). */
+/* Runs when the library is loaded, so before any fork(). */
 __attribute__((constructor)) static void begin(void)
 {
 	if (settings_verbose() == 0)

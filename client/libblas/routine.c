@@ -1,4 +1,4 @@
-/* routine.c: the first call of each function, and the beginning and end of all others. */
+/* routine.c: the first call of each function, and the beginning and end of every call. */
 #include "routine.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ int64_t routine_now_ns(void)
 
 /* ---- The first call ---- */
 
-/* As the dynamic linker would, had this library not promised the name. */
+/* Ends the process, as the dynamic linker would if this library did not export the name. */
 _Noreturn static void give_up(const struct routine *r)
 {
 	dprintf(2,
@@ -36,7 +36,7 @@ _Noreturn static void give_up(const struct routine *r)
 	abort();
 }
 
-/* The floor is published last: who sees it sees `next`. With a report every call takes the long way. */
+/* Publishes the floor last: a thread that sees it sees `next`. With a report, every call takes the long way. */
 static void publish(struct routine *r, void *next, bool wide)
 {
 	const struct settings *settings = settings_get();
@@ -48,7 +48,7 @@ static void publish(struct routine *r, void *next, bool wide)
 	atomic_store_explicit(&r->state, 1, memory_order_release);
 }
 
-/* Looks before it locks: the loader has a lock of its own, which a constructor that computes may hold. */
+/* Searches before it locks: the loader's own lock may be held by a constructor that computes. */
 static void prepare_alone(struct routine *r)
 {
 	bool wide;
@@ -84,7 +84,7 @@ void routine_begin(struct call *call, struct routine *r, bool is_part)
 	call->started_ns = routine_now_ns();
 }
 
-/* A write, not stdio: the program may be using that, and may be in a signal handler. */
+/* Uses write(), not stdio: the program may be in the midst of stdio, or in a signal handler. */
 static void print_call(const struct call *call, int64_t ns)
 {
 	dprintf(2, "kops-blas[%d]: %s%s %s: %s%s, %lld.%lld us\n", (int)getpid(),

@@ -1,4 +1,4 @@
-/* settings.c: KOPS_BLAS_THRESHOLD, KOPS_BLAS_THREADS, KOPS_BLAS_VERBOSE and KOPS_PBLAS_BLOCK. */
+/* settings.c: reads KOPS_BLAS_THRESHOLD, KOPS_BLAS_THREADS, KOPS_BLAS_VERBOSE and KOPS_PBLAS_BLOCK. */
 #include "settings.h"
 
 #include <errno.h>
@@ -15,24 +15,27 @@
 /* Below 128 × 128 × 128 a message each way takes longer than the product. */
 #define SMALLEST (128.0 * 128.0 * 128.0)
 
-/* ScaLAPACK's own is 32, which computes a sixteenth as much for each byte of c that is moved. */
+/* ScaLAPACK's own value is 32, which computes a sixteenth as much per byte of c moved. */
 #define PBLAS_BLOCK     512
 #define PBLAS_BLOCK_MAX 65536
 
-/* More do not copy faster: they wait for the memory. */
+/* More threads do not copy faster: they wait for the memory. */
 #define THREADS_STANDARD 16
 #define THREADS_MAX      1024
 
 static struct settings settings;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The daemon's own products, should its BLAS be this library: they must not come back to it. */
+/* Returns true in the daemon: if its BLAS is this library, its products must not come back to it. */
 static bool is_kopsd(void)
 {
 	return strcmp(program_invocation_short_name, "kopsd") == 0;
 }
 
-/* The variable's number; `standard` if there is none, or none from `least` to `most`, which is said. */
+/*
+ * Returns the variable's number, or `standard` if it is unset. Reports and ignores one that is not from `least`
+ * to `most`.
+ */
 static double read_number(const char *name, double least, double most, double standard)
 {
 	const char *text = secure_getenv(name);
@@ -54,7 +57,7 @@ static void read_threshold(void)
 	settings.threshold = settings.automatic ? SMALLEST : side * side * side;
 }
 
-/* What the program's other BLAS is told, for the CPUs are shared with it. */
+/* Returns what the program's other BLAS may use, since both share the CPUs. */
 static unsigned others_threads(void)
 {
 	static const char *const names[] = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"};

@@ -5,24 +5,24 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* kopsd's first calls of a class allocate memory, and its second of a shape has the job prepared. */
+/* kopsd's first calls of a class allocate memory; its second job of a shape is prepared. */
 #define KOPSD_TRIES    4
 #define OTHER_TRIES    2
-#define CLEARLY        2.0 /* so much slower than the other's best times is not worth a try */
-#define LOOK_AGAIN     256 /* calls */
-#define NEAR           4.0 /* a side that is slower by more is not looked at again */
+#define CLEARLY        2.0 /* a side so much slower than the other's best times is not tried */
+#define LOOK_AGAIN     256 /* number of calls between tries of the slower side */
+#define NEAR           4.0 /* a side that is slower by more is not tried again */
 #define FLOPS_LOG2_MIN 21
 #define FLOPS_CLASSES  32
 #define RATIO_CLASSES  12
 
 struct side {
-	/* ns per FLOP: the least of the first calls, then a mean that follows the latest. [1] is kopsd. */
+	/* ns per FLOP: the least of the first calls, then a running mean. [1] is kopsd. */
 	_Atomic double ns[2];
 	_Atomic uint32_t tries[2], calls;
 };
 
 static struct side sides[2][FLOPS_CLASSES][RATIO_CLASSES];
-static _Atomic double bests[2]; /* ns per FLOP of the next BLAS, the least of all classes of a type */
+static _Atomic double bests[2]; /* ns per FLOP of the next BLAS: the least of all classes of a type */
 
 static int clamp(int value, int end)
 {
@@ -40,7 +40,7 @@ static _Atomic double *best_of(const struct side *s)
 	return &bests[s >= &sides[1][0][0]];
 }
 
-/* The next BLAS was never tried in this class, but at its best elsewhere it would lose here. */
+/* Returns true if the next BLAS, even at its best elsewhere, would clearly lose in this class. */
 static bool is_hopeless(const struct side *s)
 {
 	double best = *best_of(s);

@@ -1,10 +1,10 @@
 /*
- * side.h: which side computes a product faster here, kopsd or the next BLAS.
+ * side.h: learns which side computes a product faster here, kopsd or the next BLAS.
  *
- * Products are sorted by FLOPs and by FLOPs per byte moved, each in steps of two. For each class the first few
- * calls go to either side in turn and are timed, copies and waiting included; later ones go to the faster.
- * Those are timed as well, and now and then one goes to the slower side if it was near, so a change of load is
- * noticed. Nothing is computed twice. The process keeps it in memory.
+ * Products are classified by FLOPs and by FLOPs per byte moved, each in steps of two. The first few calls of a
+ * class go to both sides in turn and are timed, including copies and waiting. Later calls go to the faster side
+ * and are timed too. Now and then one goes to the slower side, if it was near, to notice a change of load.
+ * Nothing is computed twice. The times are kept in the process's memory.
  */
 #ifndef KOPS_LIBBLAS_SIDE_H
 #define KOPS_LIBBLAS_SIDE_H
@@ -13,13 +13,13 @@
 
 struct side;
 
-/* The class of products of so many FLOPs for which so many bytes go to kopsd and back. */
+/* Returns the class of products with so many FLOPs and bytes moved to kopsd and back. */
 struct side *side_of(bool f64, double flops, double bytes);
 
-/* True: kopsd. */
+/* Returns true for kopsd. */
 bool side_choose(struct side *side);
 
-/* What a call took, waiting included. */
+/* Records what a call took, including waiting. */
 void side_note(struct side *side, bool kopsd, double ns_per_flop);
 
 #endif

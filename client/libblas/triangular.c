@@ -1,4 +1,4 @@
-/* triangular.c: the halves of a triangular matrix, and what they do to those of b. */
+/* triangular.c: splits a triangular matrix into halves and applies them to the halves of b. */
 #include "triangular.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 /* One of the halves. */
 struct half {
-	int64_t begin, extent; /* of the triangle's rows and columns */
+	int64_t begin, extent; /* rows and columns of the triangle */
 };
 
 static int64_t order_of(const struct triangular *t)
@@ -15,7 +15,7 @@ static int64_t order_of(const struct triangular *t)
 	return t->left ? t->m : t->n;
 }
 
-/* The rest is the next BLAS's, errors included. */
+/* Returns true if the halves can be computed here. The next BLAS gets the other calls, errors included. */
 static bool is_usual(const struct triangular *t)
 {
 	return !t->invalid && t->m > 0 && t->n > 0 && t->a.ld >= order_of(t) && t->b.ld >= t->m &&
@@ -27,7 +27,7 @@ static const void *element(const struct triangular *t, const struct operand *mat
 	return (const char *)matrix->data + (row + col * matrix->ld) * (int64_t)kops_dtype_size(t->dtype);
 }
 
-/* The rows, or columns, of b that belong to a half. */
+/* Returns the rows or columns of b that belong to a half. */
 static struct operand part_of_b(const struct triangular *t, struct half half)
 {
 	struct operand part = t->b;
@@ -35,7 +35,7 @@ static struct operand part_of_b(const struct triangular *t, struct half half)
 	return part;
 }
 
-/* The call for one half alone. */
+/* Returns the call for one half alone. */
 static struct triangular part(const struct triangular *t, struct half half, double alpha)
 {
 	struct triangular result = *t;
@@ -46,7 +46,9 @@ static struct triangular part(const struct triangular *t, struct half half, doub
 	return result;
 }
 
-/* What `from` adds to `to`, times alpha: through the block of the triangle beside the diagonal. */
+/*
+ * Returns the product that adds half `from`, times alpha, to half `to`, through the block beside the diagonal.
+ */
 static struct product between(const struct triangular *t, struct half from, struct half to, double alpha,
                               double beta)
 {
@@ -67,12 +69,12 @@ static struct product between(const struct triangular *t, struct half from, stru
 	                        .c = part_of_b(t, to)};
 }
 
-/* Of a call that is usual; the same otherwise as triangular_compute(). */
+/* Computes a valid call by halves. Returns what triangular_compute() does. */
 static bool by_halves(const struct triangular *t, const struct triangular_calls *calls, struct call *call)
 {
 	int64_t order = order_of(t);
 	struct half halves[2] = {{0, order / 2}, {order / 2, order - order / 2}};
-	/* Of op(a) and b, the first half's result depends on that half only. */
+	/* For op(a) and b, the result of the first half depends on that half only. */
 	bool op_is_lower = t->upper == t->trans;
 	struct half first = halves[t->left != op_is_lower], second = halves[t->left == op_is_lower];
 	struct product product =

@@ -1,12 +1,13 @@
 /*
- * triangular.h: products with a triangular matrix (trmm), and systems of equations with one (trsm), by halves.
+ * triangular.h: computes products with a triangular matrix (trmm) and solves systems with one (trsm), by
+ * halves.
  *
  *     | A11     | | X1 |   | B1 |     X1 = A11⁻¹ B1
  *     | A21 A22 | | X2 | = | B2 |     B2 = B2 - A21 X1, a product that kopsd computes
  *                                     X2 = A22⁻¹ B2
  *
- * The halves are calls of the same function, so they are halved in turn while kopsd would take their product,
- * as measured for gemm. The rest is the next BLAS's. Column-major, as product.h.
+ * The halves are calls of the same function. They are halved again while kopsd would take their product, as
+ * measured for gemm. The next BLAS gets the rest. Column-major, like product.h.
  */
 #ifndef KOPS_LIBBLAS_TRIANGULAR_H
 #define KOPS_LIBBLAS_TRIANGULAR_H
@@ -17,7 +18,7 @@
 #include "product.h"
 #include "routine.h"
 
-/* b = alpha * op(a) * b, or b * op(a) where not left; solve: by op(a)'s inverse. b is m × n, and written. */
+/* b = alpha * op(a) * b, or b * op(a) if not left; solve: by op(a)'s inverse. b is m × n, and is written. */
 struct triangular {
 	kops_dtype dtype;
 	bool invalid; /* as in a product, or an unknown diagonal */
@@ -33,7 +34,10 @@ struct triangular_calls {
 	void (*triangular)(const struct triangular *part);
 };
 
-/* True: done. False: b is as it was, and the next BLAS has to do it; call->outcome says why. */
+/*
+ * Returns true if b is computed. Otherwise b is as it was, the next BLAS has to compute it, and call->outcome
+ * says why.
+ */
 bool triangular_compute(const struct triangular *triangular, const struct triangular_calls *calls,
                         struct call *call);
 

@@ -1,4 +1,4 @@
-/* devices: what kopsd computes on. */
+/* devices: shows what kopsd computes on. */
 #include "rows.h"
 #include "verb/commands.h"
 

@@ -2,13 +2,13 @@
 
 #include <stdlib.h>
 
-/* A count that has grown since, by second; after a restart of kopsd it has not. */
+/* Returns how much a count grew per second; 0 if kopsd restarted meanwhile. */
 static double per_s(double before, double now, double us)
 {
 	return now > before && us > 0 ? (now - before) / us * 1e6 : 0;
 }
 
-/* A GPU may have several jobs at once, whose times add up to more than there was. */
+/* Limits the share to 1: a GPU may run several jobs at once, whose times add up to more than the interval. */
 static double share_of(double before_us, double now_us, double us)
 {
 	double share = per_s(before_us, now_us, us) / 1e6;
@@ -55,7 +55,7 @@ static double key_of(const struct entry *e, enum top_sort sort)
 	}
 }
 
-/* The largest first; equal ones as kopsd lists them. */
+/* Sorts the largest first. Equal ones stay in kopsd's order. */
 static int compare(const void *a, const void *b, void *sort)
 {
 	const struct entry *left = a, *right = b;
@@ -69,7 +69,7 @@ static int compare(const void *a, const void *b, void *sort)
 	           : -1;
 }
 
-/* Of the list's length. */
+/* Allocates as many entries as the list has items. */
 static struct entry *new_entries(const kops_list *list)
 {
 	return calloc(kops_list_count(list) + 1, sizeof(struct entry));

@@ -1,4 +1,4 @@
-/* entries.h: devices, users and sessions with what they did between two snapshots, for text and for JSON. */
+/* entries.h: devices, users and sessions with their rates between two snapshots, for text and for JSON. */
 #ifndef KOPS_TOP_ENTRIES_H
 #define KOPS_TOP_ENTRIES_H
 
@@ -12,10 +12,10 @@ struct device_rates {
 	double jobs_per_s, busy; /* busy: share of the time, 0 to 1 */
 };
 
-/* Device i of the second snapshot. */
+/* Returns the rates of device i of the second snapshot. */
 struct device_rates device_rates_of(const struct snapshot *before, const struct snapshot *now, size_t i);
 
-/* One of either. */
+/* A user or a session. */
 struct entry {
 	const kops_user_info *user;
 	const kops_session_info *session;
@@ -25,8 +25,8 @@ struct entry {
 };
 
 /*
- * Those of the second snapshot, the largest by `sort` first; of users those with sessions. *ret_n of them, to
- * be freed with free(). NULL and 0: out of memory.
+ * Return the *ret_n entries of the second snapshot, the largest by `sort` first. Only users with sessions are
+ * listed. The caller frees them with free(). NULL and 0: out of memory.
  */
 struct entry *entries_of_users(const struct snapshot *before, const struct snapshot *now, enum top_sort sort,
                                size_t *ret_n);

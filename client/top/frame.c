@@ -51,7 +51,7 @@ static void put_gap(struct frame *frame)
 
 /* ---- Figures ---- */
 
-/* A column of a width with text that may have wide bytes. */
+/* A column of fixed width for text that may have multibyte characters. */
 #define COLUMN(width, shown) show_field(width, (shown).text), (shown).text
 
 static struct show_text show_per_s(double value)
@@ -89,7 +89,7 @@ static struct show_text show_power(const kops_device_info *d)
 
 /* ---- kopsd and its devices ---- */
 
-/* Those with sessions; `kops-client stats` shows the others too. */
+/* Counts users with sessions. `kops-client stats` shows the others too. */
 static size_t count_users(const kops_list *users)
 {
 	size_t n = 0;
@@ -168,7 +168,7 @@ static void put_session(struct frame *frame, const struct entry *e)
 	    COLUMN(7, rows_latency(s->usage->p99_us)), rows_running(s->oldest).text);
 }
 
-/* frame->is_short where there was no memory for the entries. */
+/* Sets frame->is_short if there was no memory for the entries. */
 static void put_entries(struct frame *frame, struct entry *entries, size_t n,
                         void (*put_one)(struct frame *frame, const struct entry *e))
 {

@@ -1,4 +1,4 @@
-/* kops-top: what `kops-client top` executes. Its options are that verb's. */
+/* kops-top: what `kops-client top` executes. It takes that verb's options. */
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
@@ -25,7 +25,7 @@ static void print(const struct frame *frame, bool is_first)
 		puts(frame->lines[i].text);
 }
 
-/* What there was between two looks. */
+/* Shows what happened between two snapshots. */
 static int show(struct cli *cli, const struct snapshot *before, const struct snapshot *now, struct frame *frame,
                 bool is_first)
 {
@@ -38,7 +38,7 @@ static int show(struct cli *cli, const struct snapshot *before, const struct sna
 	return status;
 }
 
-/* Frames one after the other, each of an interval. */
+/* Prints frames one after the other, each for an interval. */
 static int print_frames(struct cli *cli, struct snapshot *before, struct snapshot *now, struct frame *frame)
 {
 	uint64_t n = cli->flags.count.set ? cli->flags.count.value : 1;
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
 	program_set_characters();
 	signal(SIGPIPE, SIG_IGN);
 	rc = run(&cli, argc, argv);
-	cli.program = "kops-client"; /* to whoever called it */
+	cli.program = "kops-client"; /* messages name the command that the user gave */
 	if (rc != CLI_OK)
 		program_report_failure(&cli, command_top.name, rc);
 	kops_close(cli.handle);

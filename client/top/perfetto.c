@@ -8,19 +8,19 @@
 
 #include "rows.h"
 
-enum { DEVICES = 1, SESSIONS }; /* what the format calls processes: groups of tracks */
+enum { DEVICES = 1, SESSIONS }; /* groups of tracks, which the format calls processes */
 
-/* Its phases follow each other; what a pause takes lies behind them. */
+/* A job on the time axis. The phases follow each other; pauses come after them. */
 struct span {
 	const kops_traced_job *job;
 	int64_t arrived_ns, started_ns, uploaded_ns, computed_ns, downloaded_ns, ended_ns;
 };
 
-/* What the format calls a thread. */
+/* A track, which the format calls a thread. */
 struct track {
 	int group, number;
-	const struct span *of; /* the first that it got: whose device or session it is */
-	unsigned sibling;      /* 1 for the first of that device or session */
+	const struct span *of; /* its first job, which tells its device or session */
+	unsigned sibling;      /* counts the tracks of that device or session from 1 */
 	int64_t free_ns;
 };
 
@@ -60,13 +60,13 @@ static struct span span_of(const kops_traced_job *job)
 	return s;
 }
 
-/* On its device it begins when it starts. */
+/* A job's slice begins at its start on a device, and at its arrival in a session. */
 static int64_t begin_of(const struct span *s, int group)
 {
 	return group == DEVICES ? s->started_ns : s->arrived_ns;
 }
 
-/* The longer one first where two begin at once. */
+/* Of two that begin at once, the longer comes first. */
 static int compare(const void *a, const void *b, void *group)
 {
 	const struct span *x = a, *y = b;
@@ -86,7 +86,10 @@ static bool is_alike(const struct span *a, const struct span *b, int group)
 	return a->job->session == b->job->session;
 }
 
-/* The first of its device or session that is free by then; room for another one is there. */
+/*
+ * Returns the first track of the span's device or session that is free by then, or a new one. The list has
+ * room.
+ */
 static struct track *track_for(struct tracks *tracks, const struct span *s, int group)
 {
 	unsigned siblings = 0;
@@ -172,7 +175,7 @@ static void put_jobs(struct json *json, struct tracks *tracks, struct span *span
 	qsort_r(spans, n, sizeof(*spans), compare, &group);
 	for (size_t i = 0; i < n; i++) {
 		if (begin_of(&spans[i], group) == spans[i].ended_ns)
-			continue; /* it never started */
+			continue; /* the job never started */
 		struct track *t = track_for(tracks, &spans[i], group);
 		t->free_ns = spans[i].ended_ns;
 		put_job(json, &spans[i], t);
@@ -217,7 +220,7 @@ static void put_track_name(struct json *json, const struct track *t, const kops_
 
 int perfetto_write(FILE *out, const kops_traced_job *const *jobs, size_t n, const kops_list *sessions)
 {
-	/* Those of a group stay where they are while its tracks point to them. */
+	/* Tracks point into these arrays, so each group has its own. */
 	struct span *spans[] = {calloc(n + 1, sizeof(struct span)), calloc(n + 1, sizeof(struct span))};
 	struct tracks tracks = {.list = calloc(2 * n + 1, sizeof(struct track))};
 	int status = spans[0] && spans[1] && tracks.list ? 0 : KOPS_E_NOMEM;

@@ -128,7 +128,7 @@ struct show_text rows_memory(const kops_device_info *d)
 	struct show_text t = {"-"}, total = show_bytes(all);
 	const char *unit = strchr(total.text, ' ');
 
-	if (knows_memory(d)) /* both in the unit of the larger */
+	if (knows_memory(d)) /* used and total in the unit of the larger */
 		snprintf(t.text, sizeof(t.text), "%.1f/%.*s%.8s",
 		         (double)d->memory_used_bytes / (double)all * strtod(total.text, NULL),
 		         (int)(unit - total.text), total.text, unit);

@@ -8,7 +8,7 @@
 #include "show.h"
 #include "utf8.h"
 
-#define FIRST_LOOK_MS   250 /* rates need two looks */
+#define FIRST_LOOK_MS   250 /* rates need two snapshots */
 #define INTERVAL_MS_MIN 100
 #define INTERVAL_MS_MAX 60000
 
@@ -21,16 +21,16 @@ struct screen {
 	enum top_sort sort;
 	uint32_t interval_ms;
 	bool has_colours;
-	size_t top; /* first line that is shown */
+	size_t top; /* first line on the screen */
 	bool shows_help;
 	uint64_t frames;
 	double next_look_us;
-	char error[CLI_WHY_BYTES]; /* of the last look; "": it succeeded */
+	char error[CLI_WHY_BYTES]; /* why the last snapshot failed; "": it succeeded */
 };
 
 /* ---- Drawing ---- */
 
-/* False: there are none, or https://no-color.org asks for none. */
+/* Returns false if there are no colours, or the user refuses them (https://no-color.org). */
 static bool begin_colours(void)
 {
 	const char *no_color = getenv("NO_COLOR");
@@ -51,7 +51,7 @@ static short colour_of(const struct screen *s, double busy)
 	return busy < 0.5 ? COLOUR_CALM : busy < 0.9 ? COLOUR_BUSY : COLOUR_FULL;
 }
 
-/* Bytes of the text that so many columns hold. */
+/* Returns how many bytes of the text fit into so many columns. */
 static int bytes_of(const char *text, int columns)
 {
 	int n = 0;
@@ -141,7 +141,7 @@ static void draw(struct screen *s)
 
 /* ---- Looking ---- */
 
-/* Whatever it finds, the screen stays: kopsd may come back. */
+/* Takes a snapshot. The screen stays even if that fails: kopsd may come back. */
 static void look(struct screen *s)
 {
 	struct snapshot fresh;
@@ -182,7 +182,7 @@ static void move_by(struct screen *s, long lines)
 	s->top = lines < 0 && (size_t)-lines > s->top ? 0 : s->top + (size_t)lines;
 }
 
-/* False: it is the end. ERR: no key was pressed. */
+/* Handles a key; ERR: none was pressed. Returns false at the end. */
 static bool press(struct screen *s, int key)
 {
 	if (s->shows_help && key != '\f') {
@@ -218,7 +218,7 @@ static bool press(struct screen *s, int key)
 		change_interval(s, s->interval_ms / 2);
 		break;
 	case '\f':
-		clearok(curscr, TRUE); /* draws all of it again */
+		clearok(curscr, TRUE); /* redraws everything */
 		break;
 	case KEY_UP:
 		move_by(s, -1);

@@ -1,10 +1,13 @@
-/* screen.h: frames on a terminal, by ncurses. */
+/* screen.h: shows frames on a terminal with ncurses. */
 #ifndef KOPS_TOP_SCREEN_H
 #define KOPS_TOP_SCREEN_H
 
 #include "cli.h"
 
-/* Until its user ends it, or --count frames were shown. An exit code. cli->handle is connected. */
+/*
+ * Runs until the user ends it, or --count frames were shown. cli->handle must be connected. Returns an exit
+ * code.
+ */
 int screen_run(struct cli *cli);
 
 #endif

@@ -1,4 +1,4 @@
-/* sessions: who is connected to kopsd, and what their jobs do. */
+/* sessions: shows who is connected to kopsd, and what their jobs do. */
 #include <inttypes.h>
 
 #include "rows.h"

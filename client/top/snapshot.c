@@ -26,7 +26,7 @@ void snapshot_free(struct snapshot *s)
 	*s = (struct snapshot){.info = NULL};
 }
 
-/* Lists are in order, the largest first: the first item whose number is not above this one. */
+/* Returns the first item whose number is not above this one. Lists are sorted, the largest first. */
 static size_t find(const kops_list *list, uint64_t number,
                    uint64_t (*number_of)(const kops_list *list, size_t i))
 {

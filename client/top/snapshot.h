@@ -1,4 +1,4 @@
-/* snapshot.h: all that kopsd says of its devices, users and sessions at one time. */
+/* snapshot.h: the state of devices, users and sessions at one time. */
 #ifndef KOPS_TOP_SNAPSHOT_H
 #define KOPS_TOP_SNAPSHOT_H
 
@@ -6,15 +6,15 @@
 
 struct snapshot {
 	double taken_us; /* CLOCK_MONOTONIC */
-	kops_info *info; /* NULL: there is none yet */
+	kops_info *info; /* NULL: nothing was taken yet */
 	kops_list *users, *sessions;
 };
 
-/* Waits for kopsd. 0, or what kops_query() and kops_list_*() fail with; *ret is untouched then. */
+/* Asks kopsd. Blocks. Returns 0, or the error of kops_query() or kops_list_*(), with *ret untouched. */
 int snapshot_take(kops *k, struct snapshot *ret);
 void snapshot_free(struct snapshot *s);
 
-/* As it was then; NULL: it was not there. */
+/* Return what it was then; NULL: it was not there. */
 const kops_usage *snapshot_user(const struct snapshot *s, uint32_t uid);
 const kops_usage *snapshot_session(const struct snapshot *s, uint64_t session);
 

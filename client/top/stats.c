@@ -1,11 +1,11 @@
-/* stats: what kopsd has done and holds. */
+/* stats: shows what kopsd has done and holds. */
 #include <inttypes.h>
 
 #include "rows.h"
 #include "show.h"
 #include "verb/commands.h"
 
-/* One that lists no users shows the rest. */
+/* Lists the users. A kopsd too old for that still shows the rest. */
 static int list(const struct cli *cli, kops_list **ret_list)
 {
 	int status = kops_list_users(cli->handle, ret_list);

@@ -17,7 +17,7 @@ bool terminal_moves_cursor(void)
 	if (!name || !*name)
 		return false;
 	if (setupterm(NULL, STDOUT_FILENO, &found) == ERR)
-		return true; /* its screen will say what is wrong */
+		return true; /* the screen will report what is wrong */
 	bool moves = tigetstr(capability) != NULL;
 	del_curterm(set_curterm(before));
 	return moves;

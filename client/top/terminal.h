@@ -1,11 +1,13 @@
-/* terminal.h: what the terminal of $TERM can do. */
+/* terminal.h: what the terminal named by $TERM can do. */
 #ifndef KOPS_TOP_TERMINAL_H
 #define KOPS_TOP_TERMINAL_H
 
 #include <stdbool.h>
 
-/* False: it can only print one line after the other (TERM=dumb), or nothing is said about it. An unknown one
- * may. */
+/*
+ * Returns false if the terminal can only print lines (TERM=dumb), or $TERM is unset. An unknown one counts as
+ * able.
+ */
 bool terminal_moves_cursor(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * top: the verb of kops-client, which executes kops-top, as git does with its commands. So kops-client needs no
+ * top: the verb of kops-client, which executes kops-top as git does its commands. So kops-client needs no
  * ncurses.
  */
 #include "top.h"
@@ -18,7 +18,7 @@
 const char *const top_sorts[TOP_SORTS + 1] = {"device", "jobs", "queued", "p99", NULL};
 static const struct option_type options_sort = {.takes = "device, jobs, queued or p99", .words = top_sorts};
 
-/* The folder of this program, with a slash; false: it is not known. */
+/* Finds the folder of this program, with a slash at the end. Returns false if it is unknown. */
 static bool own_folder(char folder[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", folder, PATH_MAX - 1);
@@ -30,7 +30,7 @@ static bool own_folder(char folder[PATH_MAX])
 	return true;
 }
 
-/* Returns where it cannot be executed. In a build tree it lies beside kops-client. */
+/* Returns only if kops-top cannot be executed. In a build tree it lies beside kops-client. */
 static void execute(char *const args[])
 {
 	static const char *const places[] = {"", KOPS_TOP_FOLDER "/"};

@@ -1,4 +1,4 @@
-/* top.h: the options of `kops-client top`, which it hands to kops-top. */
+/* top.h: the options of `kops-client top`, which passes them to kops-top. */
 #ifndef KOPS_TOP_TOP_H
 #define KOPS_TOP_TOP_H
 
@@ -6,11 +6,11 @@
 
 enum top_sort { TOP_DEVICE, TOP_JOBS, TOP_QUEUED, TOP_P99, TOP_SORTS };
 
-/* How --sort names them; ends with NULL. */
+/* Words of --sort; ends with NULL. */
 extern const char *const top_sorts[TOP_SORTS + 1];
 
 #define TOP_INTERVAL_MS 1000
-#define TOP_TIMEOUT_MS  2000 /* a screen should not stand still for longer */
+#define TOP_TIMEOUT_MS  2000 /* a screen should not freeze for longer */
 
 extern const struct command command_top;
 

@@ -1,4 +1,4 @@
-/* trace: the latest jobs of kopsd, and where their time went. */
+/* trace: shows the latest jobs of kopsd, and where their time went. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pwd.h>
@@ -15,10 +15,10 @@
 #define JOBS_SHOWN      20
 #define FOLLOW_EVERY_NS 200000000l
 
-/* What is to be shown. */
+/* The jobs to show. */
 static struct {
-	uint64_t after; /* of --follow: the number of the latest job that was looked at */
-	size_t most;    /* jobs; 0: all */
+	uint64_t after; /* for --follow: the number of the latest job that was seen */
+	size_t most;    /* most jobs to show; 0: all */
 	bool by_user;
 	uint32_t uid;
 	const char *op; /* NULL: any */
@@ -32,7 +32,7 @@ static bool is_wanted(const kops_traced_job *job)
 	       job->total_us >= wanted.longer_than_us;
 }
 
-/* The list begins with the latest job. Those that are wanted are before this place. */
+/* Returns how many items, counted from the latest job, contain the wanted ones. */
 static size_t end_of_wanted(const kops_list *list)
 {
 	size_t n = 0, i = 0;
@@ -137,7 +137,7 @@ static void json(struct json *json, const struct answer *answer)
 	json_close_array(json);
 }
 
-/* Until kopsd or the reader of stdout goes away. */
+/* Runs until kopsd or the reader of stdout goes away. */
 static int follow(struct cli *cli)
 {
 	struct answer answer = {.list = NULL};
@@ -172,7 +172,7 @@ static int write_jobs(struct cli *cli, FILE *out, const kops_list *jobs, const k
 	return status < 0 ? cli_fail(cli, CLI_FAILED, "out of memory") : CLI_OK;
 }
 
-/* Standard output is flushed by whoever prints. */
+/* The caller flushes standard output. */
 static int write_file(struct cli *cli, const kops_list *jobs, const kops_list *sessions)
 {
 	const char *path = cli->flags.perfetto;
@@ -211,7 +211,7 @@ static int run_perfetto(struct cli *cli)
 
 /* ---- The verb ---- */
 
-/* A name, or a number. */
+/* Finds a user by name or number. */
 static int find_user(struct cli *cli, const char *name)
 {
 	const struct passwd *entry = getpwnam(name);

@@ -1,4 +1,4 @@
-/* entry.c: BLAS's words to a product, or a triangular one. */
+/* entry.c: converts BLAS arguments to a product, or to a triangular call. */
 #include "entry.h"
 
 int entry_trans(char letter)

@@ -1,6 +1,6 @@
 /*
- * entry.h: what the exported functions do with their arguments: BLAS's words to a product.
- * A row-major product becomes the column-major one of the transposed matrices.
+ * entry.h: converts the arguments of exported functions. A row-major product becomes the column-major one of
+ * the transposed matrices.
  */
 #ifndef KOPS_LIBBLAS_ENTRY_H
 #define KOPS_LIBBLAS_ENTRY_H
@@ -10,14 +10,14 @@
 #include "product.h"
 #include "triangular.h"
 
-/* As in cblas.h. */
+/* Values of cblas.h. */
 enum { ROW_MAJOR = 101, COL_MAJOR = 102 };
 enum { NO_TRANS = 111, TRANS = 112, CONJ_TRANS = 113 };
 enum { CBLAS_UPPER = 121, CBLAS_LOWER = 122 };
 enum { NON_UNIT = 131, UNIT = 132 };
 enum { LEFT = 141, RIGHT = 142 };
 
-/* One of the above for a letter of a Fortran call; 0 for others. */
+/* Convert a letter of a Fortran call to a value above; 0 for unknown letters. */
 int entry_trans(char letter);
 int entry_uplo(char letter);
 int entry_diag(char letter);

@@ -1,6 +1,6 @@
 /*
- * exports.c: the exported functions, in each family of names. The names and the widths of integers are those of
- * Netlib's BLAS, and of the OpenBLAS in the wheels of NumPy and SciPy.
+ * exports.c: the exported functions, in each family of names. Names and integer widths are those of Netlib's
+ * BLAS, and of the OpenBLAS in the wheels of NumPy and SciPy.
  */
 #include <float.h>
 #include <stddef.h>
@@ -17,16 +17,16 @@
 
 #define MATRIX(data_, ld_) ((struct entry_matrix){.data = data_, .ld = (INT)(ld_)})
 #define TIMES(a, b, c)     ((double)(INT)(a) * (double)(INT)(b) * (double)(INT)(c))
-/* Of the product between the halves of a triangle of this order. */
+/* Size of the product between the halves of a triangle of this order. */
 #define HALVES(m, n, order) (TIMES(m, n, order) / 4)
 
 #define MATRICES(each_, ld_) ((struct entry_matrix){.ld = ld_, .each = (const void *const *)(uintptr_t)(each_)})
 
-/* Of an array of the caller's, and an array of one of them. */
+/* Element i of a caller's array of integers; ONE() makes an array of one. */
 #define INTEGER(array, i) (wide ? ((const int64_t *)(const void *)(array))[i] : (array)[i])
 #define ONE(value)        ((INT[]){(INT)(value)})
 
-/* By kopsd, the product that the arguments make; GEMM: or parts of it by the next BLAS. */
+/* Compute by kopsd: PRODUCT as a whole, GEMM also by blocks, of which the next BLAS may compute some. */
 #define PRODUCT(...) compute_product(&(struct product[]){__VA_ARGS__}[0], NULL, &call)
 #define GEMM(...)    compute_product(&(struct product[]){entry_gemm(__VA_ARGS__)}[0], FORTRAN(part_gemm), &call)
 #define TRIANGULAR(...)                                                                                        \
@@ -39,11 +39,11 @@
 
 #define UNPACKED(...) __VA_ARGS__
 
-/* What a call of `name` does, as a part of another call. */
+/* The function that computes `name` as a part of another call. */
 #define PART_OF_(name) name##_compute
 #define PART_OF(name)  PART_OF_(name)
 
-/* Calls with such integers are the next BLAS's. */
+/* Returns true for calls with 64-bit integers under a plain name, which go to the next BLAS. */
 static bool is_wide(struct call *call)
 {
 	if (routine_is_wide(call->routine))
@@ -52,15 +52,15 @@ static bool is_wide(struct call *call)
 }
 
 /*
- * An integer that is passed by value: a register or a place on the stack, which goes on as it came. Its lower
- * half is the caller's number where integers have 32 bits.
+ * An integer passed by value: a register or a stack slot, which is passed on as it came. If integers have 32
+ * bits, the caller's number is its lower half.
  */
 typedef intptr_t word;
 
 /*
- * Defines `name`. A product of less than the routine's floor in `size` multiplications jumps to the next BLAS;
- * with its own frame on top, as name_compute() has, that would take three times as long. Others are computed
- * where the last arguments are true, or go on too.
+ * Defines `name`. A product below the routine's floor in `size` multiplications jumps to the next BLAS. With a
+ * stack frame of its own, as name_compute() has, that would take three times as long. If the last arguments are
+ * true, kopsd computed the product; else it goes to the next BLAS too.
  */
 #define EXPORT(name, parameters, arguments, size, ...) EXPORT_(name, parameters, arguments, size, __VA_ARGS__)
 #define EXPORT_(name, parameters, arguments, size, ...)                                                        \

@@ -1,4 +1,4 @@
-/* family.h: included for each family of names; includes the functions for both types. No guard. */
+/* family.h: includes the functions for both types; included once for each family of names. No guard. */
 #define LETTER s
 #define REAL   float
 #define DTYPE  KOPS_F32

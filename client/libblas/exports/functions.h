@@ -1,11 +1,11 @@
 /*
- * functions.h: the functions of one type and family of names; included for each. No guard.
+ * functions.h: the functions of one type and family of names; included once for each. No guard.
  *
- * Fortran passes the lengths of its strings behind the other arguments; they go on as they came, or as whatever
- * a caller in C left there.
+ * Fortran passes the lengths of strings after the other arguments. They are passed on as they came; a caller in
+ * C may have left anything there.
  */
 
-/* Of this family and type, for parts of a product. */
+/* Computes a part of a product by this family and type. */
 static void FORTRAN(part_gemm)(const struct product *p);
 
 EXPORT(FORTRAN(gemm),
@@ -54,8 +54,8 @@ EXPORT(CBLAS(symm),
                           MATRIX(c, ldc))))
 
 /*
- * Groups of products of one shape each. A group is one job; or one call of the next BLAS's function of this
- * name; or calls of gemm where it has none, as Netlib's and older OpenBLAS.
+ * Groups of products, each of one shape. A group is one job, or one call of the next BLAS's function of this
+ * name. If that does not exist, as in Netlib's and older OpenBLAS, a group is calls of gemm.
  */
 typedef void CBLAS(gemm_batch_function)(int order, const int *trans_a, const int *trans_b, const INT *m,
                                         const INT *n, const INT *k, const REAL *alpha, const REAL **a,
@@ -85,7 +85,7 @@ static void CBLAS(gemm_group)(int order, int trans_a, int trans_b, int64_t m, in
 	routine_end(&call);
 }
 
-/* By kopsd or by gemm, where the next BLAS has no function for groups, or not for all at once. */
+/* Computes the groups one by one. */
 static void CBLAS(gemm_groups)(int order, const int *trans_a, const int *trans_b, const INT *m, const INT *n,
                                const INT *k, const REAL *alpha, const REAL **a, const INT *lda, const REAL **b,
                                const INT *ldb, const REAL *beta, REAL **c, const INT *ldc, int64_t groups,
@@ -117,7 +117,9 @@ void CBLAS(gemm_batch)(int order, const int *trans_a, const int *trans_b, const 
 	 sizes, wide);
 }
 
-/* Of this family and type, for the parts of a triangular product; FORTRAN(calls) names functions that use it.
+/*
+ * The functions of this family and type for the parts of a triangular product. FORTRAN(calls) names functions
+ * that use it.
  */
 static const struct triangular_calls FORTRAN(calls);
 

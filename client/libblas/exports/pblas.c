@@ -2,7 +2,7 @@
  * pblas.c: how many columns ScaLAPACK's products (PBLAS) take at a time.
  *
  * PBLAS asks pilaenv_(), and ScaLAPACK's own always answers 32: products with k = 32, which move more than they
- * compute. Preloaded, this one comes before it. All ranks have to answer alike, so nothing measured decides.
+ * compute. When preloaded, this one comes first. All ranks must answer alike, so no measurement decides.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /*
  * next.c: finds the next BLAS in line.
  *
- * dlsym(RTLD_NEXT) sees what the program is linked with. Python opens its modules with RTLD_LOCAL, out of sight
- * of that call, so the loaded objects are gone through next. They are listed first and opened afterwards:
+ * dlsym(RTLD_NEXT) sees what the program is linked with. It does not see Python's modules, which are opened
+ * with RTLD_LOCAL, so the loaded objects are searched next. They are listed first and opened afterwards:
  * dlopen() within dl_iterate_phdr() takes the loader's locks in an order that can deadlock.
  */
 #include "next.h"
@@ -15,7 +15,7 @@
 
 #include "width.h"
 
-/* Tried in this order where nothing is loaded. */
+/* Tried in this order if no BLAS is loaded. */
 static const char *const standard[] = {"libopenblas.so.0", "libblas.so.3"};
 
 static const char *file_of(const void *address)
@@ -24,7 +24,7 @@ static const char *file_of(const void *address)
 	return dladdr(address, &info) && info.dli_fname ? info.dli_fname : "";
 }
 
-/* This library, or another copy of it: both may be loaded, as libkops-blas.so and as libblas.so.3. */
+/* Returns true for this library or another copy of it: libkops-blas.so and libblas.so.3 may both be loaded. */
 static bool is_ours(const void *function)
 {
 	const char *file = file_of(function);
@@ -32,7 +32,7 @@ static bool is_ours(const void *function)
 	       strstr(file, "/libkops-blas.so");
 }
 
-/* The names of others say how wide their integers are. */
+/* Returns true for a name that does not say how wide its integers are. */
 static bool is_plain(const char *name)
 {
 	return strncmp(name, "scipy_", 6) != 0;
@@ -73,7 +73,7 @@ static void free_names(struct names *names)
 	free(names->at);
 }
 
-/* What a library and those that it needs have under this name; keeps the library open if it is taken. */
+/* Looks for the name in a library and its dependencies; keeps the library open if it is taken. */
 static void *look_in(const char *library, int flags, const char *name, bool wide)
 {
 	void *handle = dlopen(library, flags);

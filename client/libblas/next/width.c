@@ -1,9 +1,9 @@
 /*
- * width.c: one call tells how wide a library takes its integers to be.
+ * width.c: finds out by one call how wide a library's integers are.
  *
- * The file's name does not: MKL's libmkl_intel_lp64 has 32-bit integers, and libmkl_rt has what the program
- * chose. So a function of vectors is called with a length that is 1 in its lower half, and negative as a whole.
- * With 32-bit integers the answer is that of one element. With 64-bit integers it is that of none.
+ * The file's name does not tell: MKL's libmkl_intel_lp64 has 32-bit integers, and libmkl_rt has what the
+ * program chose. So a vector function is called with a length whose lower half is 1 but which is negative as a
+ * whole. With 32-bit integers it answers as for one element. With 64-bit integers it answers as for none.
  */
 #include "width.h"
 
@@ -15,7 +15,7 @@
 
 #define LENGTH (1 - (INT64_C(1) << 32))
 
-/* As passed by value: a register, or a place on the stack. */
+/* An integer passed by value: a register, or a stack slot. */
 typedef intptr_t word;
 
 typedef int index_of_largest(const int64_t *n, const void *x, const int64_t *step);
@@ -26,7 +26,7 @@ static const int64_t length = LENGTH, step = 1;
 static const double one = 1;
 static const float one_float = 1;
 
-/* Each asks one function: whether it saw no element. */
+/* Each calls one function, and returns true if it saw no element. */
 static bool ask_idamax(void *function)
 {
 	return ((index_of_largest *)function)(&length, &one, &step) == 0;
@@ -57,7 +57,7 @@ static const struct {
     {"cblas_sasum", ask_sasum},
 };
 
-/* The library of a function, or this process for what is in the program itself. dlclose() when done. */
+/* Returns the library of a function, or the process if the program itself has it. dlclose() it when done. */
 static void *library_of(const void *function)
 {
 	Dl_info info;
@@ -67,7 +67,9 @@ static void *library_of(const void *function)
 	return dlopen(map->l_name && *map->l_name ? map->l_name : NULL, RTLD_LAZY | RTLD_NOLOAD);
 }
 
-/* Of the library or those that it needs; else of the next one, for libraries of products only, as NVBLAS. */
+/*
+ * Looks in the library and its dependencies, then in the next library: some have products only, such as NVBLAS.
+ */
 static void *find(void *library, const char *name)
 {
 	void *function = library ? dlsym(library, name) : NULL;

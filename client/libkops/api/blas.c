@@ -2,7 +2,7 @@
 #include "libkops/api/one_op.h"
 #include "libkops/base/base.h"
 
-/* Stored rows × cols with leading dimension ld, transposed as asked. */
+/* Returns the view of a stored rows × cols matrix with leading dimension ld, transposed if asked. */
 static int stored(kops *k, kops_trans trans, kops_dtype dtype, uint64_t rows, uint64_t cols,
                   kops_buffer *buffer, uint64_t ld, char name, kops_view *ret_view)
 {

@@ -6,8 +6,8 @@
 #include "libkops/wire/link.h"
 
 /*
- * Virtual machines wake a sleeper up to 0.35 ms late, timers' slack included. So this thread is awake for that
- * long around a job's usual end, and for this share of the job's time.
+ * A virtual machine wakes a sleeper up to 0.35 ms late, including the timer slack. So this thread polls around
+ * a job's usual end: for that long, plus this share of the job's time, before and after it.
  */
 #define LOOK_OUT_US    350
 #define LOOK_OUT_SHARE 32
@@ -20,12 +20,12 @@ static int await(kops_buffer *b, int64_t timeout_us)
 	struct waiter waiter = {0};
 	b->waiter = &waiter;
 	int status = client_await(k, &waiter, timeout_us);
-	if (!waiter.done) /* else the buffer may be gone */
+	if (!waiter.done) /* else the buffer may be freed */
 		b->waiter = NULL;
 	return status;
 }
 
-/* The rest of kops_alloc() and kops_import(). */
+/* Does the rest of kops_alloc() and kops_import(). */
 static int finish(kops_buffer *b, kops_buffer **ret_buffer)
 {
 	int status = await(b, client_timeout_us(b->k));
@@ -80,7 +80,7 @@ int kops_buffer_wait_idle(kops_buffer *b, int timeout_ms)
 		return status;
 	b->idle = &waiter;
 	status = client_await(k, &waiter, client_us_of(timeout_ms));
-	if (!waiter.done) /* else the buffer may be gone */
+	if (!waiter.done) /* else the buffer may be freed */
 		b->idle = NULL;
 	if (status == KOPS_E_TIMEOUT)
 		client_fail(k, status, "a job that names the buffer was still out after %g s; wait again",
@@ -146,7 +146,7 @@ int kops_submit_and_wait(kops_job *job, int timeout_ms)
 	return status < 0 ? status : wait_further(job, timeout_ms);
 }
 
-/* Nobody waits for it any more. */
+/* Cancels the job, which nobody waits for any more. */
 static int too_late(kops_job *job, int64_t timeout_us)
 {
 	kops_cancel(job);
@@ -180,14 +180,14 @@ int kops_job_prepare(kops_job *job)
 	kops *k = job->k;
 	int64_t until_us = client_until_us(k);
 	int status = client_may_wait(k);
-	if (status == 0 && k->link.state != LINK_UP) /* what the daemon can do is in its Welcome */
+	if (status == 0 && k->link.state != LINK_UP) /* the Welcome tells what the daemon supports */
 		status = client_ping(k, until_us);
 	if (status < 0 || job->prepared || !k->jobs.prepares)
 		return status;
 	status = client_job_may_submit(job);
 	if (status < 0)
 		return status;
-	job->only_prepare = true; /* until its answer comes, which may be after a timeout */
+	job->only_prepare = true; /* until the answer comes, which may be after a timeout */
 	int64_t left_us = until_us - client_now_us();
 	status = run(job, left_us > 0 ? left_us : 0);
 	if (job->phase != PHASE_OUT)

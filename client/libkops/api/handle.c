@@ -23,10 +23,12 @@
 #define SOCKET_DEFAULT     "/run/kopsd/kopsd.sock"
 #define SOCKET_OWN         "kopsd.sock" /* in $XDG_RUNTIME_DIR */
 #define TIMEOUT_DEFAULT_MS 30000
-#define LOOK_CPUS          4 /* with fewer, who does not sleep takes kopsd's place */
+#define LOOK_CPUS          4 /* with fewer, a thread that polls keeps a CPU from kopsd */
 
-/* The name is for people: what is not printable ASCII becomes '?', what is too long is cut. kopsd could read
- * the program's in /proc, but it may not see other users' processes there. */
+/*
+ * Names the session for people: unprintable and non-ASCII characters become '?', and long names are cut. kopsd
+ * cannot always read the program's name in /proc.
+ */
 static void set_name(kops *k, const char *name)
 {
 	if (!name)
@@ -35,19 +37,19 @@ static void set_name(kops *k, const char *name)
 		k->session.name[i] = name[i] >= 0x20 && name[i] <= 0x7e ? name[i] : '?';
 }
 
-/* A daemon of the user's own comes before the host's. NULL: there is none. */
+/* Returns the socket of a daemon of the user's own, which comes before the host's; NULL: there is none. */
 static const char *own_socket(char path[sizeof(struct sockaddr_un)])
 {
 	const char *folder = getenv("XDG_RUNTIME_DIR");
 	struct stat st;
-	/* One that sudo -E has handed on is another user's. */
+	/* sudo -E hands on a folder of another user. */
 	if (!folder || folder[0] != '/' || stat(folder, &st) < 0 || st.st_uid != geteuid())
 		return NULL;
 	snprintf(path, sizeof(struct sockaddr_un), "%s/" SOCKET_OWN, folder);
 	return access(path, F_OK) == 0 ? path : NULL;
 }
 
-/* The program may make another folder the current one later. */
+/* Makes the path absolute, since the program may change its current folder later. */
 static int make_absolute(kops *k, const char *path, char ret[2 * PATH_MAX])
 {
 	char folder[PATH_MAX];
@@ -87,7 +89,7 @@ static int set_address(kops *k, const char *path)
 	return 0;
 }
 
-/* Copies what the caller's version of the struct has. */
+/* Copies the members that the caller's version of the struct has. */
 static kops_options read_options(const kops_options *given)
 {
 	kops_options options = {0};
@@ -96,7 +98,7 @@ static kops_options read_options(const kops_options *given)
 	return options;
 }
 
-/* NULL where the kernel cannot tell a child by it. */
+/* Returns NULL if the kernel has no MADV_WIPEONFORK. */
 static const bool *new_fork_mark(void)
 {
 	bool *mark = mmap(NULL, sizeof *mark, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -128,7 +130,7 @@ static kops *handle_new(void)
 	return k;
 }
 
-/* No daemon is said at once; one that is too busy to accept is asked again later. */
+/* Fails at once if there is no daemon; one that is too busy to accept is retried later. */
 static int connect_first(kops *k, bool waits)
 {
 	client_link_want(k);
@@ -138,7 +140,7 @@ static int connect_first(kops *k, bool waits)
 	return client_fail(k, status, "cannot reach kopsd at %s: %s", k->link.address.sun_path, k->link.why);
 }
 
-/* A daemon that stops while it greets, or is too busy to accept, gets the whole timeout. */
+/* Gives a daemon that stops while it greets, or is too busy to accept, the whole timeout. */
 static int await_welcome(kops *k)
 {
 	struct waiter waiter = {0};
@@ -186,8 +188,8 @@ int kops_open_start(kops **ret_handle, const kops_options *given, char *why, siz
 }
 
 /*
- * As far as the socket takes it at once. The end of the session would free the buffers too, but only memory
- * that is given back stays warm for this user's next session.
+ * Gives memory back as far as the socket takes it at once. The end of the session frees the buffers too, but
+ * only returned memory stays warm for this user's next session.
  */
 static void give_back(kops *k)
 {
@@ -197,13 +199,15 @@ static void give_back(kops *k)
 	}
 }
 
-/* In a child of fork(), kops_free() does nothing; the rest changes only this process's memory and descriptors.
+/*
+ * In a child of fork() kops_free() does nothing, and the rest changes only this process's memory and
+ * descriptors.
  */
 void kops_close(kops *k)
 {
 	if (!k || k->in_callback)
 		return;
-	client_job_unprepare(k); /* the end of the session forgets them all */
+	client_job_unprepare(k); /* the end of the session forgets all prepared jobs */
 	while (!links_is_empty(&k->jobs.all))
 		client_job_destroy(LINKS_ENTRY(k->jobs.all.next, kops_job, node));
 	give_back(k);

@@ -1,4 +1,4 @@
-/* list.c: who uses the daemon: users, sessions and the latest jobs, put together from pages. */
+/* list.c: lists users, sessions and the latest jobs, collected from pages. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "libkops/job/receipt.h"
 #include "libkops/session/await.h"
 
-/* ---- Items: what callers see is the first member, what it points to lies beside it ---- */
+/* ---- Items: callers see the first member; what it points to lies beside it ---- */
 
 struct user {
 	kops_user_info shown;
@@ -32,8 +32,8 @@ struct kops_list {
 	const struct kind *kind;
 	size_t n, capacity;
 	char *items;
-	uint64_t next; /* page; 0: there is none */
-	/* Of jobs. */
+	uint64_t next; /* the next page; 0: none */
+	/* For jobs: see kops_list_jobs(). */
 	uint64_t after;
 	size_t max;
 };
@@ -44,11 +44,11 @@ struct kind {
 	size_t item_bytes;
 	/* Appends a page. KOPS_E_NOMEM. */
 	int (*append)(kops_list *list, const Kops__V1__Reply *reply);
-	/* When no item moves any more: sets what points from one part of it to another. */
+	/* Sets the pointers within an item, once no item moves any more. */
 	void (*settle)(void *item);
 };
 
-/* A new one of zeros; NULL: out of memory. */
+/* Appends an item of zeros. NULL: out of memory. */
 static void *add_item(kops_list *list)
 {
 	size_t bytes = list->kind->item_bytes;

@@ -1,4 +1,4 @@
-/* named.c: ops by the names of their operands and attributes: kops_job_op(), kops_op_result(). */
+/* named.c: adds ops by the names of their operands and attributes: kops_job_op(), kops_op_result(). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static int find_operand(const kops_operand *operand, struct named_op *ret, char 
 	return 0;
 }
 
-/* Of the first n operands of the description. */
+/* Checks that the first n operands of the description are given, unless they may be absent. */
 static int check_missing(const struct named_op *named, unsigned n, char why[WHY_BYTES])
 {
 	for (unsigned v = 0; v < n; v++)
@@ -38,7 +38,7 @@ static int check_missing(const struct named_op *named, unsigned n, char why[WHY_
 	return 0;
 }
 
-/* Whether the value is one of the attribute's type. Its range is the daemon's to check. */
+/* Returns true if the value fits the attribute's type. The daemon checks its range. */
 static bool is_of_type(const struct op_attribute *a, double value)
 {
 	switch (a->type) {

@@ -1,6 +1,6 @@
 /*
- * one_op.c: one-op calls: build, submit, wait. The handle keeps the jobs of the last few, so a call that comes
- * again with the same arguments is a job that is submitted again, and the daemon has it prepared.
+ * one_op.c: one-op calls: build, submit, wait. The handle keeps the last few jobs, so a call with the same
+ * arguments submits an old job again, which the daemon has prepared.
  */
 #include "libkops/api/one_op.h"
 #include "libkops/job/job.h"
@@ -21,7 +21,7 @@ int client_one_op_begin(kops *k, kops_job **ret_job)
 	return 0;
 }
 
-/* Its place among those of late; NULL: it is new. */
+/* Returns the place of an equal job among those kept; NULL if there is none. */
 static kops_job **find_same(kops *k, const kops_job *job)
 {
 	for (unsigned i = 0; i < CLIENT_ONE_OPS; i++)
@@ -30,7 +30,7 @@ static kops_job **find_same(kops *k, const kops_job *job)
 	return NULL;
 }
 
-/* The new job takes the place of the one that was taken up first. */
+/* Keeps the new job in place of the oldest one. */
 static kops_job **keep(kops *k)
 {
 	kops_job **place = &k->one_ops[k->one_ops_next++ % CLIENT_ONE_OPS], *old = *place;
@@ -39,7 +39,7 @@ static kops_job **keep(kops *k)
 	return place;
 }
 
-/* A job that is out after its time was cancelled: it is left to end alone, and the next call makes another. */
+/* A job that timed out was cancelled: it ends by itself, and the next call makes another. */
 int client_one_op_finish(kops *k, int status)
 {
 	kops_job **place;

@@ -1,4 +1,4 @@
-/* one_op.h: one-op calls, around the call that adds their op. */
+/* one_op.h: what one-op calls do before and after they add their op. */
 #ifndef KOPS_CLIENT_ONE_OP_H
 #define KOPS_CLIENT_ONE_OP_H
 

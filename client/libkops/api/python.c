@@ -1,4 +1,4 @@
-/* python.c: what the Python package cannot do in Python, or only slower. */
+/* python.c: what the Python package cannot do in Python, or only more slowly. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -44,12 +44,12 @@ unsigned kops_python_cpus(void)
 
 static void *ask(const kops_python_numpy *python, enum kops_python_call what, void *address, size_t bytes)
 {
-	uint64_t answer[2] = {0}; /* whether there is one, and an address */
+	uint64_t answer[2] = {0}; /* whether there is an answer, and an address */
 	void *exception[3];
 	int state = python->enter();
 
 	python->fetch(&exception[0], &exception[1], &exception[2]);
-	/* The exception of a signal handler may come before its first statement. */
+	/* A signal handler may raise before the function's first statement. */
 	for (int i = 0; i < TRIES && !answer[0]; i++)
 		python->call(what, address, bytes, answer);
 	python->restore(exception[0], exception[1], exception[2]);

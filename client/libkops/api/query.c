@@ -1,4 +1,4 @@
-/* query.c: questions to the daemon: health, devices and kernels, statistics. */
+/* query.c: asks the daemon about health, devices, kernels and statistics. */
 #include <stdlib.h>
 #include <string.h>
 

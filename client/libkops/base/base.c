@@ -1,4 +1,4 @@
-/* base.c: what every file of libkops may use: sentences of errors, times, ends of waiting. */
+/* base.c: what every file of libkops may use: error sentences, times, ends of waits. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

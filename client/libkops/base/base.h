@@ -1,4 +1,4 @@
-/* base.h: what every file of libkops may use: sentences of errors, times, ends of waiting. */
+/* base.h: what every file of libkops may use: error sentences, times, ends of waits. */
 #ifndef KOPS_CLIENT_BASE_H
 #define KOPS_CLIENT_BASE_H
 

@@ -30,7 +30,7 @@ int client_fd_raise(int number)
 		return number;
 	int higher = fcntl(number, F_DUPFD_CLOEXEC, FIRST);
 	if (higher < 0 && errno == EINVAL)
-		errno = EMFILE; /* the limit of numbers is not above FIRST */
+		errno = EMFILE; /* the limit on descriptors is not above FIRST */
 	close_quietly(number);
 	return higher;
 }
@@ -57,7 +57,7 @@ bool client_fd_is_ours(const struct descriptor *d)
 	if (d->number < 0)
 		return false;
 	if (fstat(d->number, &st) < 0)
-		return errno != EBADF; /* one that cannot be examined is still there */
+		return errno != EBADF; /* a file that cannot be examined is still open */
 	return st.st_dev == d->device && st.st_ino == d->inode;
 }
 

@@ -1,4 +1,4 @@
-/* view.c: which elements of a buffer an operand means. */
+/* view.c: which bytes of a buffer an operand uses. */
 #include <string.h>
 
 #include "dtype.h"
@@ -36,7 +36,7 @@ kops_view kops_tensor(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, ui
 kops_view kops_transposed(kops_view view)
 {
 	if (view.rank < 2 || view.rank > KOPS_RANK_MAX) {
-		view.rank = 0; /* has no two axes: no job takes it */
+		view.rank = 0; /* the view has no two axes, so no job takes it */
 		return view;
 	}
 	uint64_t extent = view.shape[view.rank - 1];
@@ -73,7 +73,7 @@ void client_view_encode(const kops_view *view, Kops__V1__View *ret_wire)
 	*ret_wire = wire;
 }
 
-/* Elements below and above the first one that an axis reaches, and the product of the extents. */
+/* Computes how many elements the axes reach below and above the first one, and the product of the extents. */
 static bool reach(const kops_view *view, uint64_t *ret_below, uint64_t *ret_above, uint64_t *ret_count)
 {
 	*ret_below = *ret_above = 0;
@@ -120,6 +120,8 @@ void client_view_extent(struct operand *operand)
 		return;
 	operand->lo = view->offset - below;
 	operand->hi = above;
-	/* An output's elements lie apart, or the daemon refuses it: as many as fit in the range fill it. */
+	/*
+	 * Distinct elements of a dense operand fill its range. If an output repeats any, the daemon refuses it.
+	 */
 	operand->dense = !repeats(view) && count == (operand->hi - operand->lo) / size;
 }

@@ -4,10 +4,13 @@
 
 #include "libkops/base/state.h"
 
-/* Fills lo, hi and dense from the view; all bytes if it overflows (the daemon will refuse it). */
+/*
+ * Fills lo, hi and dense from the view. If the view overflows, the range is all bytes: the daemon will refuse
+ * it.
+ */
 void client_view_extent(struct operand *operand);
 
-/* The wire form; points into *view. Dense strides are left out. */
+/* Makes the wire form, which points into *view. Dense strides are left out. */
 void client_view_encode(const kops_view *view, Kops__V1__View *ret_wire);
 
 #endif

@@ -1,4 +1,4 @@
-/* job.c: a job made, one Submit out, its end. Its ops: ops.c. */
+/* job.c: makes, submits and ends a job. Its ops are in ops.c. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "libkops/wire/ring.h"
 #include "libkops/wire/wire.h"
 
-/* Fields of proto/kops.proto that are written by hand. */
+/* Fields of proto/kops.proto that are packed by hand. */
 #define TAG_REQUEST_ID     MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
 #define TAG_REQUEST_SUBMIT MESSAGE_TAG(6, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
 #define TAG_SUBMIT_PREPARE MESSAGE_TAG(7, PROTOBUF_C_WIRE_TYPE_VARINT)
@@ -22,7 +22,7 @@
 #define TAG_REQUEST_RUN    MESSAGE_TAG(11, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
 #define TAG_RUN_PREPARED   MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
 
-#define LONG_US 100 /* a CPU that has less to wait for sleeps lightly */
+#define LONG_US 100 /* a CPU sleeps only lightly for a shorter wait */
 #define HOUR_US 3600e6
 
 static void move_to(kops_job *job, enum job_phase to)
@@ -111,14 +111,14 @@ void client_job_reset(kops_job *job)
 	job->phase = PHASE_NEW;
 }
 
-/* It is not in the ring any more, or never will be seen there. */
+/* Stops counting the job among those that are out by the ring. */
 static void leave_ring(kops_job *job)
 {
 	job->k->ring.runs -= job->by_ring;
 	job->by_ring = false;
 }
 
-/* Nothing of an OUT job is waited for or sent any more when this is called: only kops_close() does. */
+/* Only kops_close() calls this for an OUT job: by then nobody waits for it, and nothing is sent. */
 void client_job_destroy(kops_job *job)
 {
 	if (job->phase == PHASE_OUT) {
@@ -163,7 +163,7 @@ static void set_prefix(kops_job *job, size_t submit_bytes)
 	memcpy(job->bytes + job->start, prefix, n);
 }
 
-/* The fields behind the ops, and their length. */
+/* Writes the fields behind the ops, and returns their length. */
 static size_t set_tail(kops_job *job)
 {
 	uint8_t *at = job->bytes + job->bytes_len;
@@ -193,8 +193,7 @@ static int send_run(kops_job *job)
 	return client_send(job->k, data, n + run_bytes, NULL, job);
 }
 
-/* Ends in the ring are not waited for together with replies by the socket, so the ring is for jobs alone there.
- */
+/* Uses the ring only if no job is out by the socket: a wait for the one cannot see the other. */
 static bool send_by_ring(kops_job *job)
 {
 	kops *k = job->k;
@@ -212,7 +211,7 @@ int client_job_send(kops_job *job)
 	if (job->prepared)
 		return send_by_ring(job) ? 0 : send_run(job);
 	size_t end = job->bytes_len + set_tail(job);
-	if (end > MESSAGE_BYTES_MAX) /* no room for the tail: it is sent whole each time */
+	if (end > MESSAGE_BYTES_MAX) /* there is no room for the tail, so the job is sent whole each time */
 		end = job->bytes_len;
 	set_prefix(job, end - CLIENT_PREFIX_BYTES);
 	return client_send(job->k, job->bytes + job->start, end - job->start, NULL, job);
@@ -350,7 +349,7 @@ int kops_cancel(kops_job *job)
 
 /* ---- The end ---- */
 
-/* Whether the daemon does not have a buffer that the job names; then that is the cause. */
+/* Returns a buffer of the job that the daemon does not have, which is then the cause; else NULL. */
 static const kops_buffer *missing(const kops_job *job)
 {
 	for (size_t i = 0; i < job->n_operands; i++)
@@ -396,7 +395,7 @@ void client_job_end(kops_job *job, int status, const char *why, const Kops__V1__
 	client_waiter_end(waiter, job->status, job->error, reply);
 	if (job->abandoned)
 		client_job_destroy(job);
-	else if (job->done && !client_is_copy(job->k)) /* an earlier callback may have made one */
+	else if (job->done && !client_is_copy(job->k)) /* an earlier callback may have forked */
 		run_callback(job);
 }
 
@@ -416,7 +415,7 @@ const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
 	if (!job)
 		return "a second reply about a job";
 	if (reply->status == KOPS_E_SHUTDOWN) {
-		job->sent = false; /* it did not run */
+		job->sent = false; /* the job did not run */
 		leave_ring(job);
 		job->deaths = 0;
 		client_link_drain(k);
@@ -486,7 +485,7 @@ void client_job_unsend(kops *k, bool died)
 	for (struct links *at = k->jobs.out.next; at != &k->jobs.out; at = at->next) {
 		kops_job *job = LINKS_ENTRY(at, kops_job, out);
 		if (!job->repeatable ||
-		    job->only_prepare) /* another daemon may not know how, and would run it */
+		    job->only_prepare) /* another daemon may not support it, and would run the job */
 			job->doom = KOPS_E_INTERRUPTED;
 		else if (job->cancelled)
 			job->doom = KOPS_E_CANCELLED;
@@ -524,14 +523,14 @@ void client_job_end_doomed(kops *k)
 		at = at->next;
 		if (job->doom) {
 			client_job_end(job, job->doom, doom_sentence(job), NULL);
-			at = k->jobs.out.next; /* its callback may have changed the list */
+			at = k->jobs.out.next; /* the callback may have changed the list */
 		}
 	}
 }
 
 void client_job_fail(kops *k, int status, const char *why)
 {
-	uint64_t last = k->wire.sequence; /* callbacks may submit more: those are not meant */
+	uint64_t last = k->wire.sequence; /* jobs that callbacks submit meanwhile are spared */
 	while (!links_is_empty(&k->jobs.out)) {
 		kops_job *job = LINKS_ENTRY(k->jobs.out.next, kops_job, out);
 		if (job->id >> CLIENT_KIND_BITS > last)

@@ -1,6 +1,6 @@
 /*
- * ops.c: the ops of a job, packed as they are added. What an op has is in its description (kernel.h); the calls
- * of single ops are in calls.c.
+ * ops.c: packs the ops of a job as they are added, by their descriptions (kernel.h). The calls of single ops
+ * are in calls.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "libkops/job/ops.h"
 #include "libkops/wire/link.h"
 
-/* A field of proto/kops.proto that is written by hand. */
+/* The field of proto/kops.proto that is packed by hand. */
 #define TAG_SUBMIT_OPS MESSAGE_TAG(5, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
 
 static void *grow(void *array, size_t *cap, size_t need, size_t size)
@@ -130,7 +130,10 @@ static void put_attribute(enum attribute_type type, double value, char *at)
 		attribute_put(type, value, at);
 }
 
-/* As a message of its own, whose fields are those of the description, in its order: test_client_ops. */
+/*
+ * Packs an op as its own message, whose fields follow the order of its description; test_client_ops checks
+ * that.
+ */
 static void fill_own_message(const struct op *op, const ProtobufCMessageDescriptor *type,
                              const kops_view *views, Kops__V1__View *wire, const double *values,
                              union own_message *ret)
@@ -179,7 +182,7 @@ static void fill_attribute(const struct op_attribute *a, double value, Kops__V1_
 	}
 }
 
-/* All by names, for ops that have no message of their own. */
+/* Packs an op that has no message of its own, with all names. */
 static int append_instance(kops_job *job, const struct op *op, const kops_view *views, Kops__V1__View *wire,
                            const double *values, Kops__V1__Op *msg)
 {
@@ -230,7 +233,7 @@ static int append(kops_job *job, const struct op *op, const kops_view *views, co
 
 /* ---- What it reads and writes ---- */
 
-/* Whether the op reads what output v holds before it, in ways that do not show in the views of its inputs. */
+/* Returns true if the op reads the old content of output v, without having it as an input. */
 static bool reads_output(const struct op *op, unsigned v, const double *values)
 {
 	if (!op->reads_output || op->operands[v].role != OPERAND_UPDATED)

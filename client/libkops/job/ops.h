@@ -4,7 +4,7 @@
 
 #include "libkops/base/state.h"
 
-/* Makes room for n more bytes of its Submit. KOPS_E_NOMEM. */
+/* Makes room for n more bytes of the job's Submit. KOPS_E_NOMEM. */
 int client_job_reserve(kops_job *job, size_t n);
 
 #define CLIENT_OWN_MESSAGE_BYTES 128  /* room for an op's own message, of whichever type */

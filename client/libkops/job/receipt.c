@@ -10,7 +10,7 @@ struct receipt {
 	kops_op_receipt ops[];
 };
 
-/* Room for texts that each op has, whatever happens: for its names, and mostly for the rest too. */
+/* Room for the texts of each op, which always holds its names, and mostly the rest. */
 #define OP_TEXT_BYTES 512
 
 static size_t room_for(size_t n_ops, size_t text)
@@ -27,12 +27,12 @@ static size_t text_bytes(const Kops__V1__Receipt *from)
 	return n;
 }
 
-/* Where texts go. */
+/* Where the next text goes. */
 struct room {
 	char *at, *end;
 };
 
-/* "" where there is no room. */
+/* Returns "" where there is no room. */
 static const char *put_text(struct room *room, const char *text)
 {
 	char *put = room->at;
@@ -53,7 +53,7 @@ kops_op_shape client_op_shape(Kops__V1__DType dtype, size_t n, const uint64_t *e
 	return shape;
 }
 
-/* Names come before sentences, for which there may be no room. */
+/* Copies names before sentences, for which there may be no room. */
 static void fill(struct receipt *to, size_t bytes, const Kops__V1__Receipt *from)
 {
 	kops_op_receipt *ops = to->ops;
@@ -86,7 +86,7 @@ static void fill(struct receipt *to, size_t bytes, const Kops__V1__Receipt *from
 	}
 }
 
-/* Device, kernels and words are those of the last one. */
+/* Takes over the figures. Device, kernels and sentences stay those of the last receipt. */
 static void update(struct receipt *to, const Kops__V1__Receipt *from)
 {
 	to->shown.queue_us = from->queue_us;

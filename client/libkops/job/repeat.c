@@ -1,14 +1,14 @@
 /*
  * repeat.c: which jobs may run a second time.
  *
- * When the connection is lost, the daemon may have run any part of what was sent and not answered. Sending all
- * of it again is right if every op finds the values it found, or would have found, the first time. Ops that
- * come before in the same job or queue and are sent again too write the same values again; so a view that is
- * read is safe when
- *   - an earlier op of its job writes all of it anew; or
- *   - no op that may have run at the same time or afterwards writes any of it, or an earlier job of its queue
- * that is sent again writes all of it anew; and no earlier job of its queue that is not sent again writes any
- * of it. Everything else is left to the caller. Ranges of bytes err on the side of overlap.
+ * When the connection is lost, the daemon may have run any part of what was sent and not answered. Sending it
+ * again is right if every op reads the values that it read, or would have read, the first time. Ops that are
+ * sent again write the same values again. So a view that is read is safe if
+ *   - an earlier op of its job overwrites all of it; or
+ *   - no op that may have run at the same time or later writes any of it, or an earlier job of its queue that
+ *     is sent again overwrites all of it; and no earlier job of its queue that is not sent again writes any of
+ *     it.
+ * Everything else is left to the caller. Ranges of bytes may be too large, never too small.
  */
 #include "libkops/job/repeat.h"
 
@@ -27,7 +27,7 @@ static bool is_same_view(const kops_view *a, const kops_view *b)
 	return true;
 }
 
-/* Whether op `write` leaves nothing of what `read` reads as it was. */
+/* Returns true if op `write` overwrites everything that `read` reads. */
 static bool covers(const struct operand *write, const struct operand *read)
 {
 	if (!write->written || write->view.buffer != read->view.buffer)
@@ -37,7 +37,7 @@ static bool covers(const struct operand *write, const struct operand *read)
 	return is_same_view(&write->view, &read->view);
 }
 
-/* Whether an op of job in [begin, end) does something to what is read. */
+/* Returns true if an op of the job in [begin, end) does something to what is read. */
 static bool any(const kops_job *job, uint32_t begin, uint32_t end, const struct operand *read,
                 bool (*does)(const struct operand *, const struct operand *))
 {
@@ -78,7 +78,7 @@ static bool is_repeatable(const kops *k, const kops_job *job)
 	return true;
 }
 
-/* In order of submission: a job asks about the earlier ones. */
+/* Goes in order of submission, since a job asks about earlier ones. */
 void client_repeat_decide(kops *k)
 {
 	for (struct links *at = k->jobs.out.next; at != &k->jobs.out; at = at->next) {

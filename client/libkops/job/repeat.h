@@ -4,7 +4,9 @@
 
 #include "libkops/base/state.h"
 
-/* Sets `repeatable` of every job that is out, as if the daemon had run any part of the jobs that were sent. */
+/*
+ * Sets `repeatable` of every job that is out, assuming that the daemon ran any part of the jobs that were sent.
+ */
 void client_repeat_decide(kops *k);
 
 #endif

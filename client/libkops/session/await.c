@@ -13,13 +13,14 @@
 #include "libkops/wire/wire.h"
 
 #define PROCESS_MAX 64  /* datagrams read by one kops_process() */
-#define LATE_MAX    256 /* datagrams read for others when the time of a wait is up */
+#define LATE_MAX    256 /* most datagrams that a wait reads after its deadline */
 
 /*
- * A look that takes so long gave another thread the CPU, and that one works: who only looks gives it back
- * sooner. The threads of other CPUs may all only look, so some of these are tried. Where that does not help, it
- * is not looked again for a while, longer where that happens again soon: it will where more threads than there
- * are CPUs work.
+ * How a polling thread treats its CPU. A look of GIVEN_WAY_US or more gave another thread the CPU, and that
+ * thread has real work: one that only polls yields sooner. So this thread moves to another CPU, up to MOVES_MAX
+ * times, since the threads there may only poll.
+ * If moving does not help, more threads work than there are CPUs. Then calls sleep at once for CROWDED_US, and
+ * for CROWDED_TIMES as long if that happens again soon.
  */
 #define GIVEN_WAY_US   50
 #define MOVES_MAX      4
@@ -27,18 +28,18 @@
 #define CROWDED_US_MAX 100000
 #define CROWDED_TIMES  4
 
-/* With more jobs out than this the device does others while the caller wakes up. */
+/* With more jobs out than this, the device works on others while the caller wakes up. */
 #define SPIN_JOBS_MAX 8
 
-#define SPIN_LOOKS 64 /* at the ring, for each at the socket */
+#define SPIN_LOOKS 64 /* looks at the ring for each look at the socket */
 
-/* False: jobs have ended. */
+/* Returns false if jobs have ended. */
 static bool may_sleep(kops *k)
 {
 	return client_ring_lets_sleep(k) || !client_session_take_ends(k);
 }
 
-/* True as soon as there is an end; false when it is worth a look at the socket. */
+/* Returns true as soon as a job has ended; false when it is time to look at the socket. */
 static bool spin_on_ring(kops *k)
 {
 	for (int i = 0; i < SPIN_LOOKS && k->ring.memory && k->ring.runs > 0; i++) {
@@ -72,7 +73,9 @@ static int64_t min(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* Since this was last asked. If not, a virtual machine's host took the CPU, and nobody here gains by our sleep.
+/*
+ * Returns true if another thread ran since the last call. If none did, a virtual machine's host took the CPU,
+ * and sleeping would help nobody here.
  */
 static bool another_thread_ran(kops *k)
 {
@@ -88,7 +91,7 @@ static bool slept_lately(const kops *k, int64_t now_us)
 	return now_us - k->looks.sleep_until_us < k->looks.crowded_us;
 }
 
-/* False: it did lately, and it did not help. */
+/* Returns false if a recent move did not help. */
 static bool changes_cpu(kops *k, int64_t now_us)
 {
 	if (now_us - k->looks.given_way_us >= CROWDED_US)
@@ -97,7 +100,7 @@ static bool changes_cpu(kops *k, int64_t now_us)
 	if (slept_lately(k, now_us) || k->looks.moves_left == 0 || !affinity_leave(sched_getcpu()))
 		return false;
 	k->looks.moves_left--;
-	another_thread_ran(k); /* a move counts as one */
+	another_thread_ran(k); /* resets the count, which includes the move */
 	return true;
 }
 
@@ -109,8 +112,8 @@ static void sleep_for_a_while(kops *k, int64_t now_us)
 }
 
 /*
- * Looks for an answer without sleeping. A thread that waits for this CPU, perhaps kopsd's own, goes first.
- * Where there is one, there are more threads than CPUs.
+ * Polls for an answer without sleeping. Lets a thread that waits for this CPU, perhaps kopsd's own, run first.
+ * If there is one, more threads want to run than there are CPUs.
  */
 static bool spin(kops *k, int64_t now_us, int64_t until_us)
 {
@@ -132,7 +135,7 @@ static bool spin(kops *k, int64_t now_us, int64_t until_us)
 	return false;
 }
 
-/* When to stop looking and go to sleep. */
+/* When to stop polling and sleep. */
 static int64_t looks_until_us(const kops *k, const struct waiter *waiter, int64_t now_us)
 {
 	int64_t until = now_us + (k->jobs.n_out > SPIN_JOBS_MAX ? 0 : k->spin_us);
@@ -142,7 +145,7 @@ static int64_t looks_until_us(const kops *k, const struct waiter *waiter, int64_
 	return near && waiter->look_until_us > until ? waiter->look_until_us : until;
 }
 
-/* Moves the connection on, waiting at most until the deadline. False when nothing happened. */
+/* Advances the connection, waiting at most until the deadline. Returns false when nothing happened. */
 static bool step(kops *k, const struct waiter *waiter, int64_t now_us, int64_t deadline_us)
 {
 	if (client_session_tick(k, now_us, deadline_us) || client_session_take_ends(k))
@@ -160,7 +163,7 @@ static bool step(kops *k, const struct waiter *waiter, int64_t now_us, int64_t d
 		until = min(until, waiter->look_from_us);
 	if (!may_sleep(k))
 		return true;
-	/* The short way, for one that only waits for a reply: one system call instead of two. */
+	/* A wait for nothing but a reply takes one system call instead of two. */
 	bool moved = k->link.state == LINK_UP && !k->wire.outbox && k->buffers.requests == 0 &&
 	                     !k->ring.awaited && until - now_us >= CLIENT_BLOCK_US
 	                 ? client_session_receive(k, true)
@@ -177,13 +180,13 @@ int client_await(kops *k, const struct waiter *waiter, int64_t timeout_us)
 		deadline = CLIENT_NEVER;
 	while (!waiter->done) {
 		bool moved = step(k, waiter, now, deadline);
-		if (client_is_copy(k)) /* made by a callback */
+		if (client_is_copy(k)) /* a callback forked */
 			return client_may_use(k);
 		if (waiter->done)
 			break;
 		now = client_now_us();
 		if (now < deadline || (k->link.state != LINK_UP && now >= k->link.give_up_us))
-			continue; /* in the second case the next step gives up, and knows why */
+			continue; /* if the link is down, the next step gives up and sets the reason */
 		if (!moved || ++late > LATE_MAX)
 			return client_fail(
 			    k, KOPS_E_TIMEOUT,
@@ -218,7 +221,7 @@ int client_ask(kops *k, struct call *call, int64_t until_us)
 
 int client_ping(kops *k, int64_t until_us)
 {
-	struct call call; /* an initializer would write its text, too */
+	struct call call; /* not initialized, since that would also write the text of its waiter */
 	call.verb = KOPS__V1__REQUEST__BODY_PING;
 	call.before = 0;
 	return client_ask(k, &call, until_us);
@@ -257,7 +260,7 @@ static bool is_awaiting(const kops *k)
 	return k->jobs.n_out > 0 || k->buffers.requests > 0;
 }
 
-/* The program may close our socket, of which poll() and epoll say nothing. */
+/* The program may close this library's socket, which poll() and epoll do not report. */
 #define LOOK_MS 1000
 
 int kops_timeout(const kops *k)
@@ -279,7 +282,7 @@ int kops_process(kops *k)
 		return status;
 	k->session.lost_status = 0;
 	client_session_tick(k, client_now_us(), 0);
-	if (k->link.state != LINK_DOWN && !client_is_copy(k)) /* a callback may have made one */
+	if (k->link.state != LINK_DOWN && !client_is_copy(k)) /* a callback may have forked */
 		client_wire_flush(k);
 	for (unsigned i = 0; i < PROCESS_MAX && k->link.state != LINK_DOWN && !client_is_copy(k); i++)
 		if (!client_session_receive(k, false))
@@ -287,7 +290,7 @@ int kops_process(kops *k)
 	status = client_may_use(k);
 	if (status < 0)
 		return status;
-	may_sleep(k); /* last, as a datagram of before said only that there was something then */
+	may_sleep(k); /* last, since datagrams read before only said that jobs had ended by then */
 	status = client_may_use(k);
 	if (status < 0)
 		return status;

@@ -1,6 +1,6 @@
 /*
- * session.c: what is said on a connection: Hello and everything unanswered after it, replies and whose they
- * are, and what becomes of jobs, buffers and calls when the connection is lost.
+ * session.c: the messages of a connection: Hello and everything unanswered after it, the owners of replies, and
+ * what happens to jobs, buffers and calls when the connection is lost.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,8 +21,8 @@
 /* ---- Calls ---- */
 
 /*
- * An older daemon would end the session that asks for a list, so this waits for its Welcome. True: it is not to
- * be sent now, or at all.
+ * Returns true if the call must not be sent now, or at all. An older daemon would end a session that asks for a
+ * list, so such a call waits for the Welcome.
  */
 static bool hold_back(kops *k, struct call *call)
 {
@@ -35,7 +35,7 @@ static bool hold_back(kops *k, struct call *call)
 	return k->link.state != LINK_UP || !k->session.lists;
 }
 
-/* Written by hand: no verb has more than one field, and Ping, Describe and Stats have none. */
+/* Packs the call by hand: no verb has more than one field, and Ping, Describe and Stats have none. */
 int client_call_send(kops *k)
 {
 	uint8_t data[48], body[16];
@@ -59,8 +59,9 @@ int client_call_send(kops *k)
 /* ---- Losing the connection ---- */
 
 /*
- * Closes; what was out counts as unsent only after client_job_unsend(). True when a daemon that welcomed
- * this connection is gone without a word of stopping. Before its Welcome it ran nothing of what was sent.
+ * Closes the connection. Requests that are out count as unsent only after client_job_unsend(). Returns true if
+ * a daemon that welcomed this connection went without announcing a stop. Before its Welcome a daemon runs
+ * nothing.
  */
 static bool disconnect(kops *k)
 {
@@ -84,7 +85,7 @@ static bool is_wanted(const kops *k)
 
 static void lose(kops *k)
 {
-	client_session_take_ends(k); /* what the daemon had done */
+	client_session_take_ends(k); /* take what the daemon had finished */
 	bool died = disconnect(k);
 	if (k->link.closed_here)
 		client_buffer_distrust(k);
@@ -127,12 +128,12 @@ bool client_session_take_ends(kops *k)
 	while (!phrase && client_ring_next(k, &end, &phrase)) {
 		any = true;
 		phrase = client_job_ended_by_ring(k, &end);
-		if (client_is_copy(k)) /* made by a callback */
+		if (client_is_copy(k)) /* a callback forked */
 			return true;
 	}
 	if (!phrase)
 		return any;
-	client_ring_close(k); /* first, so that nobody looks at it once more */
+	client_ring_close(k); /* first, so that no callback looks at the ring again */
 	violation(k, phrase);
 	return true;
 }
@@ -184,7 +185,7 @@ int client_session_connect(kops *k, int64_t until_us)
 	return 0;
 }
 
-/* One that waited to know what this daemon can do. */
+/* Sends a call that waited to know what this daemon supports. */
 static void send_call(kops *k)
 {
 	int status = k->session.call && !k->session.call->id ? client_call_send(k) : 0;
@@ -193,9 +194,9 @@ static void send_call(kops *k)
 }
 
 /*
- * A refusal that passes. A daemon that cannot start says so until its settings are corrected. Beyond a limit of
- * sessions a handle that was welcome before waits for a place as long as for a daemon; a new one half a second,
- * as a session may just have ended.
+ * Returns true if the refusal may pass. A daemon that cannot start refuses until its settings are corrected.
+ * When there are too many sessions, a handle that was welcome before retries as long as for a daemon. A new
+ * handle retries for half a second, as another session may just have ended.
  */
 static bool is_worth_another_try(const kops *k, const Kops__V1__Reply *reply)
 {
@@ -207,7 +208,7 @@ static bool is_worth_another_try(const kops *k, const Kops__V1__Reply *reply)
 static void welcomed(kops *k, const Kops__V1__Reply *reply)
 {
 	k->session.hello = 0;
-	if (k->link.state == LINK_BROKEN) /* it died since */
+	if (k->link.state == LINK_BROKEN) /* the daemon died since */
 		return;
 	client_link_up(k);
 	snprintf(k->session.daemon, sizeof k->session.daemon, "%s", reply->welcome->daemon);
@@ -248,7 +249,7 @@ static void answered(kops *k, const Kops__V1__Reply *reply)
 static void call_answered(kops *k, const Kops__V1__Reply *reply)
 {
 	if (!k->session.call || k->session.call->id != reply->id)
-		return; /* nobody waits for it any more */
+		return; /* the caller gave up waiting */
 	if (reply->status == KOPS_E_SHUTDOWN) {
 		k->session.call->id = 0;
 		client_link_drain(k);
@@ -340,7 +341,7 @@ bool client_session_receive(kops *k, bool block)
 		return true;
 	}
 	if (status == KOPS_E_CONNECT && k->link.state != LINK_BROKEN) {
-		client_link_broken(k); /* what was answered before may lie behind an ECONNRESET */
+		client_link_broken(k); /* earlier replies may lie behind an ECONNRESET */
 		return true;
 	}
 	snprintf(k->link.why, sizeof k->link.why,
@@ -377,7 +378,7 @@ bool client_session_tick(kops *k, int64_t now_us, int64_t until_us)
 	if (next == CLIENT_NEVER || k->link.state == LINK_BROKEN || now_us < next)
 		return false;
 	client_job_end_doomed(k);
-	if (client_is_copy(k)) /* made by a callback */
+	if (client_is_copy(k)) /* a callback forked */
 		return true;
 	if (now_us >= k->link.give_up_us)
 		too_late(k);

@@ -1,4 +1,4 @@
-/* link.c: the socket: connect, lose, connect again. */
+/* link.c: connects the socket, notices its loss and connects again. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +15,9 @@
 
 #define PAUSE_MIN_US 5000
 #define PAUSE_MAX_US 100000
-#define PLACE_US     100000 /* at most for a place in one queue of connections */
+#define PLACE_US     100000 /* longest wait for a place in a queue of connections */
 
-/* The caller's own code ran since the last call. */
+/* The program's own code ran since the last call, so the socket must be checked again. */
 int client_may_use(kops *k)
 {
 	k->link.sock_is_known = false;
@@ -51,7 +51,7 @@ static void move_to(kops *k, enum link_state to)
 
 /* ---- Connecting ---- */
 
-/* The cause for people, with the next step where there is one. */
+/* Writes the cause for people into link.why, with the next step if there is one. */
 static int explain(kops *k, int error)
 {
 	static const struct {
@@ -84,8 +84,8 @@ static struct timeval timeval_of(int64_t us)
 }
 
 /*
- * Where the daemon's queue of connections is full, Linux lets those in who wait for a place, in order; who asks
- * again and again comes behind them.
+ * If the daemon's queue of connections is full, Linux admits blocked connects in order. A nonblocking one that
+ * is repeated comes after them.
  */
 static int connect_to(int sock, const struct sockaddr_un *address, int64_t until_us)
 {
@@ -96,7 +96,7 @@ static int connect_to(int sock, const struct sockaddr_un *address, int64_t until
 	return connect(sock, (const struct sockaddr *)address, sizeof *address);
 }
 
-/* A user that got in before may have a socket of its own, whose queue others' connections do not fill. */
+/* Tries the user's own socket first: other users' connections do not fill its queue. */
 static int connect_socket(const kops *k, int sock, int64_t until_us)
 {
 	const char *path = k->link.address.sun_path;
@@ -108,8 +108,8 @@ static int connect_socket(const kops *k, int sock, int64_t until_us)
 }
 
 /*
- * Later the socket blocks for a second at most, so that waiting for a reply takes one system call; whoever must
- * not block says MSG_DONTWAIT.
+ * Opens a socket that blocks for a second at most, so that waiting for a reply takes one system call. Callers
+ * that must not block pass MSG_DONTWAIT.
  */
 static int open_socket(kops *k, int64_t until_us)
 {
@@ -142,11 +142,14 @@ int client_link_open(kops *k, int64_t until_us)
 
 	int status = open_socket(k, until_us);
 	if (status == KOPS_E_BUSY)
-		k->link.pause_us = 0; /* a place goes to whoever asks at the right moment */
+		k->link.pause_us = 0; /* retry at once, since the next free place goes to the first to ask */
 	return status;
 }
 
-/* A loop that watches the last connection would take one of the same number for it, and never hear of it. */
+/*
+ * Gives the socket a number other than the last connection's. An event loop that watches the old number would
+ * not notice the new file.
+ */
 int client_link_change_number(kops *k)
 {
 	int number = k->link.sock.number;

@@ -1,4 +1,4 @@
-/* ring.c: runs of prepared jobs by memory shared with the daemon; proto/ring_memory.h. */
+/* ring.c: runs prepared jobs through memory shared with the daemon; see proto/ring_memory.h. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 
 /* ---- Opening and closing ---- */
 
-/* When the first job is prepared: who sends no job twice needs none. */
+/* Opens the ring when the first job is prepared: a program that repeats no job needs none. */
 void client_ring_want(kops *k)
 {
 	Kops__V1__OpenRing open = KOPS__V1__OPEN_RING__INIT;
@@ -25,7 +25,7 @@ void client_ring_want(kops *k)
 	k->ring.awaited = request.id != 0;
 }
 
-/* Where it fails, runs go by the socket. The child of a fork() has no business in it. */
+/* If this fails, runs go by the socket. A child of fork() must not map the ring. */
 const char *client_ring_answered(kops *k, const Kops__V1__Reply *reply, const int *fds, unsigned n_fds)
 {
 	const Kops__V1__Ring *ring = reply->ring;

@@ -31,7 +31,7 @@ static void note_sent(kops_job *job)
 		job->sent = true;
 }
 
-/* One that is ours no more is not sent: the daemon refuses the request then. */
+/* Does not send a descriptor whose number is another file by now: the daemon then refuses the request. */
 static int send_with(const kops *k, const uint8_t *data, size_t len, const struct descriptor *fd)
 {
 	bool has_fd = fd && client_fd_is_ours(fd);
@@ -71,8 +71,7 @@ void client_outbox_clear(kops *k)
 int client_send(kops *k, const uint8_t *data, size_t len, const struct descriptor *fd, kops_job *job)
 {
 	if (k->link.state == LINK_BROKEN || !client_link_has_socket(k))
-		return 0; /* it broke now or on an earlier request of a row; all goes out on the next connection
-		           */
+		return 0; /* the link broke; everything goes out on the next connection */
 	int status = k->wire.outbox ? KOPS_E_BUSY : send_with(k, data, len, fd);
 	switch (status) {
 	case 0:
